@@ -1,0 +1,113 @@
+# Every target installs what it needs first (scripts/setup.sh, a fraction of a second once done) and takes arguments
+# for its program in ARGS, for example: make demo ARGS="--help"
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+CARGO_TARGET_DIR ?= target
+HCA := $(CARGO_TARGET_DIR)/release/hca
+PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
+SEEDS ?= 1000
+ARGS ?=
+
+# The tools of the checkout come before those of the machine. VERILATOR is deliberately not set here: the simulator's
+# build script finds .tools/verilator by itself, and a variable that only make sets would rebuild the model each time
+# one changes between make and cargo.
+export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/.tools/verilator/bin:$(PATH)
+export CARGO_TERM_PROGRESS_WHEN ?= never
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# ---- Use it ----------------------------------------------------------------------------------------------------------
+
+.PHONY: demo sim perf trace programs
+demo: hca ## two simulated cards, one cable, verbs traffic between them
+	$(HCA) demo $(ARGS)
+
+sim: hca ## start a simulator that other processes attach to
+	$(HCA) sim $(ARGS)
+
+perf: hca ## bandwidth, message rate and latency in simulated time
+	$(HCA) perf $(ARGS)
+
+trace: hca ## the demo with waveforms of a window of cycles: make trace ARGS="--trace 60000:70000"
+	$(HCA) demo $(or $(ARGS),--trace 60000:65000)
+
+programs: hca libibverbs ## run a verbs program on a simulated card: make programs ARGS="PROGRAM ARGUMENTS"
+	$(HCA) run -- $(ARGS)
+
+# ---- Check it --------------------------------------------------------------------------------------------------------
+
+.PHONY: test test-rtl test-rust test-docs test-conformance tidy soak lint lint-rtl lint-rust
+test: setup ## everything a change must pass: lint, generated files, all tests
+	@scripts/test.sh
+
+lint: lint-rtl lint-rust ## RTL (Verilator, slang, verible) and Rust (rustfmt, clippy)
+
+lint-rtl: setup
+	scripts/lint-rtl.sh
+
+# Release profile, as every other build here: the Verilated model is then compiled once, not once per profile.
+lint-rust: setup
+	cargo fmt --all --check -- -l || { echo "lint: the files above are not formatted: run 'make fmt'"; exit 1; }
+	cargo clippy --quiet --release --workspace --all-targets -- -D warnings
+
+test-rtl: setup ## block tests of the RTL (cocotb); one of them: make test-rtl ARGS="-k fifo"
+	$(PYTEST) -n 2 tests/rtl $(ARGS)
+
+test-conformance: hca ## packets judged by tools that are not ours (tshark, scapy)
+	$(PYTEST) tests/conformance $(ARGS)
+
+test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hca-wire"
+	@if cargo nextest --version >/dev/null 2>&1; then \
+	  set -x; cargo nextest run --release --no-fail-fast --show-progress none --status-level fail \
+	    $(or $(ARGS),--workspace); \
+	else \
+	  set -x; cargo test --release --no-fail-fast $(or $(ARGS),--workspace --lib --bins --tests); \
+	fi
+
+test-docs: setup ## the examples in the Rust documentation
+	cargo test --quiet --release --no-fail-fast --doc --workspace
+
+tidy: setup ## house rules: sizes, names, file lists, links, names in docs
+	RUST_BACKTRACE=0 cargo test --quiet --no-fail-fast --release -p hca-tidy
+
+soak: setup ## system tests over many seeds of random faults: make soak SEEDS=100
+	SEEDS=$(SEEDS) cargo test --release -p hca-system-tests -- --ignored --nocapture soak
+
+# ---- Change it -------------------------------------------------------------------------------------------------------
+
+.PHONY: gen gen-check fmt
+gen: setup ## write the files generated from abi/ (layouts, registers)
+	cargo run --quiet --release -p hca-abi-gen -- write
+	scripts/gen-regs.sh
+
+gen-check: setup ## fail if a generated file is not what abi/ says
+	cargo run --quiet --release -p hca-abi-gen -- check
+	scripts/gen-check-regs.sh
+
+fmt: ## format the Rust code
+	cargo fmt --all
+
+# ---- The checkout ----------------------------------------------------------------------------------------------------
+
+.PHONY: setup hca doctor clean
+setup: ## install what is missing (Debian packages, .venv, Verilator)
+	@scripts/setup.sh
+
+hca: setup
+	cargo build --release -p hca
+
+.PHONY: libibverbs
+libibverbs: setup ## the drop-in library that unmodified programs load
+	cargo build --release -p hca-capi
+
+doctor: ## say which tools are there, which are missing, and what they are for
+	@scripts/doctor.sh
+
+clean: ## remove what was built (tools stay; for those: rm -rf .venv .tools)
+	cargo clean --quiet
+	find tests hw -name sim_build -prune -exec rm -rf {} +

@@ -1,0 +1,364 @@
+//! Admin queue: commands and completions of 256 bytes, and the bodies of the commands that create and change
+//! objects. Bodies start at byte 8; offsets in their tables count from there.
+
+use crate::table::{StructDef, layout};
+
+/// Tables of this module.
+pub const STRUCTS: &[&StructDef] = &[
+    &AdminCmd::TABLE,
+    &AdminCpl::TABLE,
+    &HandleCmd::TABLE,
+    &HandleResult::TABLE,
+    &ModifyPortCmd::TABLE,
+    &SetGidCmd::TABLE,
+    &SetPkeyCmd::TABLE,
+    &CreateEqCmd::TABLE,
+    &CreateCqCmd::TABLE,
+    &CreateQpCmd::TABLE,
+    &AhAttr::TABLE,
+    &QpAttr::TABLE,
+    &ModifyQpCmd::TABLE,
+    &RegMrCmd::TABLE,
+    &RegMrResult::TABLE,
+    &CreateAhCmd::TABLE,
+    &CreateSrqCmd::TABLE,
+    &ModifySrqCmd::TABLE,
+];
+
+layout! {
+    /// Entry of the admin send ring.
+    AdminCmd("admin_cmd", 256, Software) {
+        /// admin_opcode.
+        opcode set_opcode: u8 [0, 0, 8];
+        /// Returned in the completion.
+        command_id set_command_id: u16 [2, 0, 16];
+        /// Body, by opcode.
+        body set_body: [u8; 248] [8, 0, 1984];
+    }
+}
+
+layout! {
+    /// Entry of the admin completion ring.
+    AdminCpl("admin_cpl", 256, Software) {
+        /// admin_status.
+        status set_status: u8 [0, 0, 8];
+        /// command_id of the command.
+        command_id set_command_id: u16 [2, 0, 16];
+        /// Number of the argument or object that the status is about; 0 if none.
+        detail set_detail: u32 [4, 0, 32];
+        /// Body, by opcode of the command.
+        body set_body: [u8; 244] [8, 0, 1952];
+        /// 1 on the first pass over a zeroed ring, toggles with each pass. Written last.
+        phase set_phase: bool [252, 0, 1];
+    }
+}
+
+layout! {
+    /// Body of commands that name one object.
+    HandleCmd("handle_cmd", 248, Software) {
+        /// Number of the object: PD, EQN, CQN, QPN, SRQN, AH or L_Key.
+        handle set_handle: u32 [0, 0, 32];
+    }
+}
+
+layout! {
+    /// Completion body of commands that make one object.
+    HandleResult("handle_result", 244, Software) {
+        /// Number of the object: PD, EQN, CQN, QPN, SRQN or AH.
+        handle set_handle: u32 [0, 0, 32];
+    }
+}
+
+layout! {
+    /// MODIFY_PORT.
+    ModifyPortCmd("modify_port_cmd", 248, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// link_layer: the personality of the port.
+        link_layer set_link_layer: u8 [1, 0, 8] "SYS-3";
+        /// Port takes part in traffic.
+        enable set_enable: bool [2, 0, 1];
+        /// LID mask control.
+        lmc set_lmc: u8 [3, 0, 3] "ADDR-3";
+        /// port_attr bits: what to change.
+        attr_mask set_attr_mask: u32 [4, 0, 32];
+        /// LID.
+        lid set_lid: u16 [8, 0, 16] "ADDR-2";
+        /// mtu.
+        mtu set_mtu: u8 [10, 0, 3];
+        /// MAC address, bytes as on the wire.
+        mac set_mac: [u8; 6] [12, 0, 48];
+    }
+}
+
+layout! {
+    /// SET_GID.
+    SetGidCmd("set_gid_cmd", 248, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// Entry.
+        index set_index: u16 [2, 0, 16] "ADDR-6";
+        /// GID, bytes as on the wire; all zero clears the entry.
+        gid set_gid: [u8; 16] [8, 0, 128];
+    }
+}
+
+layout! {
+    /// SET_PKEY.
+    SetPkeyCmd("set_pkey_cmd", 248, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// Entry.
+        index set_index: u16 [2, 0, 16] "KEY-11";
+        /// P_Key; low 15 bits zero clears the entry.
+        pkey set_pkey: u16 [4, 0, 16] "KEY-9";
+    }
+}
+
+layout! {
+    /// CREATE_EQ.
+    CreateEqCmd("create_eq_cmd", 248, Software) {
+        /// Bus address of the zeroed ring, 64-byte aligned.
+        base set_base: u64 [0, 0, 64];
+        /// log2 of the entries.
+        log_size set_log_size: u8 [8, 0, 8];
+        /// MSI-X vector of the function.
+        vector set_vector: u16 [10, 0, 16];
+    }
+}
+
+layout! {
+    /// CREATE_CQ.
+    CreateCqCmd("create_cq_cmd", 248, Software) {
+        /// Bus address of the zeroed ring, 64-byte aligned.
+        base set_base: u64 [0, 0, 64];
+        /// log2 of the entries.
+        log_size set_log_size: u8 [8, 0, 8] "V-55";
+        /// Event queue for completion events.
+        eqn set_eqn: u8 [9, 0, 8];
+    }
+}
+
+layout! {
+    /// CREATE_QP.
+    CreateQpCmd("create_qp_cmd", 248, Software) {
+        /// service.
+        service set_service: u8 [0, 0, 8] "V-110";
+        /// Every send WQE makes a CQE.
+        sq_sig_all set_sq_sig_all: bool [1, 0, 1] "V-112";
+        /// Receives come from SRQ srqn.
+        has_srq set_has_srq: bool [1, 1, 1] "SPEC-9";
+        /// log2 of the entries of the send ring.
+        sq_log_size set_sq_log_size: u8 [2, 0, 8];
+        /// Send WQE stride is 64 << this.
+        sq_log_stride set_sq_log_stride: u8 [3, 0, 8];
+        /// log2 of the entries of the receive ring.
+        rq_log_size set_rq_log_size: u8 [4, 0, 8];
+        /// Receive WQE stride is 64 << this.
+        rq_log_stride set_rq_log_stride: u8 [5, 0, 8];
+        /// Protection domain.
+        pd set_pd: u32 [8, 0, 24];
+        /// CQ of the send queue.
+        send_cqn set_send_cqn: u32 [12, 0, 24];
+        /// CQ of the receive queue.
+        recv_cqn set_recv_cqn: u32 [16, 0, 24];
+        /// Shared receive queue.
+        srqn set_srqn: u32 [20, 0, 24];
+        /// Bus address of the send ring, aligned to 64 bytes.
+        sq_base set_sq_base: u64 [24, 0, 64];
+        /// Bus address of the receive ring, aligned to 64 bytes.
+        rq_base set_rq_base: u64 [32, 0, 64];
+        /// XRC domain.
+        xrcd set_xrcd: u32 [40, 0, 24];
+        /// QP create flags of ibv_create_qp_ex.
+        create_flags set_create_flags: u32 [44, 0, 32] "V-114";
+        /// EQ that asynchronous events of this QP go to.
+        async_eqn set_async_eqn: u8 [48, 0, 8] "V-47";
+    }
+}
+
+layout! {
+    /// Address vector: ibv_ah_attr and the destination MAC address.
+    AhAttr("ah_attr", 40, Software) {
+        /// Destination GID, bytes as on the wire.
+        dgid set_dgid: [u8; 16] [0, 0, 128] "ADDR-13";
+        /// Flow label.
+        flow_label set_flow_label: u32 [16, 0, 20] "WIRE-18";
+        /// Index of the source GID.
+        sgid_index set_sgid_index: u8 [20, 0, 8] "ADDR-13";
+        /// Hop limit.
+        hop_limit set_hop_limit: u8 [21, 0, 8] "WIRE-18";
+        /// Traffic class.
+        traffic_class set_traffic_class: u8 [22, 0, 8] "WIRE-18";
+        /// The GRH fields count.
+        is_global set_is_global: bool [23, 0, 1] "ADDR-13";
+        /// Destination LID.
+        dlid set_dlid: u16 [24, 0, 16] "ADDR-10";
+        /// Service level.
+        sl set_sl: u8 [26, 0, 4] "ADDR-13";
+        /// Source path bits.
+        src_path_bits set_src_path_bits: u8 [27, 0, 7] "ADDR-4";
+        /// Static rate.
+        static_rate set_static_rate: u8 [28, 0, 8] "RATE-5";
+        /// Port, from 1.
+        port_num set_port_num: u8 [29, 0, 8] "ADDR-13";
+        /// Destination MAC address (RoCE), bytes as on the wire.
+        dmac set_dmac: [u8; 6] [30, 0, 48];
+    }
+}
+
+layout! {
+    /// Attributes of a QP: ibv_qp_attr.
+    QpAttr("qp_attr_body", 176, Software) {
+        /// qp_state.
+        qp_state set_qp_state: u8 [0, 0, 8] "QPS-15";
+        /// qp_state the caller assumes.
+        cur_qp_state set_cur_qp_state: u8 [1, 0, 8] "QPS-15";
+        /// mtu.
+        path_mtu set_path_mtu: u8 [2, 0, 8] "WIRE-10";
+        /// path_mig_state.
+        path_mig_state set_path_mig_state: u8 [3, 0, 8] "APM-4";
+        /// Q_Key.
+        qkey set_qkey: u32 [4, 0, 32];
+        /// First expected PSN.
+        rq_psn set_rq_psn: u32 [8, 0, 24] "WIRE-21";
+        /// First send PSN.
+        sq_psn set_sq_psn: u32 [12, 0, 24] "WIRE-21";
+        /// QP at the peer.
+        dest_qp_num set_dest_qp_num: u32 [16, 0, 24] "QPS-17";
+        /// access bits REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC.
+        qp_access_flags set_qp_access_flags: u32 [20, 0, 32];
+        /// Send WQEs.
+        max_send_wr set_max_send_wr: u32 [24, 0, 32] "V-111";
+        /// Receive WQEs.
+        max_recv_wr set_max_recv_wr: u32 [28, 0, 32] "V-111";
+        /// Entries of a send WQE.
+        max_send_sge set_max_send_sge: u32 [32, 0, 32] "V-111";
+        /// Entries of a receive WQE.
+        max_recv_sge set_max_recv_sge: u32 [36, 0, 32] "V-111";
+        /// Inline bytes.
+        max_inline_data set_max_inline_data: u32 [40, 0, 32] "V-111";
+        /// ah_attr of the primary path.
+        ah_attr set_ah_attr: [u8; 40] [44, 0, 320];
+        /// ah_attr of the alternate path.
+        alt_ah_attr set_alt_ah_attr: [u8; 40] [84, 0, 320] "APM-4";
+        /// Index into the port's P_Key table.
+        pkey_index set_pkey_index: u16 [124, 0, 16] "KEY-12";
+        /// P_Key index of the alternate path.
+        alt_pkey_index set_alt_pkey_index: u16 [126, 0, 16] "KEY-18";
+        /// Ask for SQ_DRAINED.
+        en_sqd_async_notify set_en_sqd_async_notify: bool [128, 0, 1] "QPS-11";
+        /// Query only: in SQD and not yet drained.
+        sq_draining set_sq_draining: bool [128, 1, 1] "QPS-10";
+        /// READs and atomics outstanding as requester.
+        max_rd_atomic set_max_rd_atomic: u8 [129, 0, 8];
+        /// READs and atomics the peer may have outstanding here.
+        max_dest_rd_atomic set_max_dest_rd_atomic: u8 [130, 0, 8];
+        /// RNR timer code.
+        min_rnr_timer set_min_rnr_timer: u8 [131, 0, 8] "REL-11";
+        /// Port, from 1.
+        port_num set_port_num: u8 [132, 0, 8];
+        /// Acknowledge timeout code.
+        timeout set_timeout: u8 [133, 0, 8] "REL-6";
+        /// Retries after timeout or sequence NAK.
+        retry_cnt set_retry_cnt: u8 [134, 0, 8];
+        /// Retries after RNR NAK; 7 = without end.
+        rnr_retry set_rnr_retry: u8 [135, 0, 8];
+        /// Port of the alternate path.
+        alt_port_num set_alt_port_num: u8 [136, 0, 8] "APM-4";
+        /// Timeout code of the alternate path.
+        alt_timeout set_alt_timeout: u8 [137, 0, 8] "APM-4";
+        /// RoCEv2 UDP source port; 0: firmware chooses.
+        udp_src_port set_udp_src_port: u16 [138, 0, 16];
+        /// Pacing in kbit/s, 0 = none.
+        rate_limit set_rate_limit: u32 [140, 0, 32] "RATE-6";
+    }
+}
+
+layout! {
+    /// MODIFY_QP.
+    ModifyQpCmd("modify_qp_cmd", 248, Software) {
+        /// QP.
+        qpn set_qpn: u32 [0, 0, 24];
+        /// qp_attr bits: what to change.
+        attr_mask set_attr_mask: u32 [4, 0, 32] "QPS-18";
+        /// qp_attr_body.
+        attr set_attr: [u8; 176] [8, 0, 1408];
+    }
+}
+
+layout! {
+    /// REG_MR.
+    RegMrCmd("reg_mr_cmd", 248, Software) {
+        /// Protection domain.
+        pd set_pd: u32 [0, 0, 24];
+        /// access bits.
+        access set_access: u32 [4, 0, 32] "V-130";
+        /// First virtual address.
+        start set_start: u64 [8, 0, 64];
+        /// Bytes, at least 1.
+        length set_length: u64 [16, 0, 64] "V-130";
+        /// Direct: bus address of start.
+        iova set_iova: u64 [24, 0, 64];
+        /// Bus address of a list of u64 page bus addresses.
+        page_list_addr set_page_list_addr: u64 [32, 0, 64];
+        /// Entries of the list.
+        num_pages set_num_pages: u32 [40, 0, 32];
+        /// Page size is 1 << this, 12..=30; 63: direct, one contiguous bus range, no list.
+        page_shift set_page_shift: u8 [44, 0, 8];
+    }
+}
+
+layout! {
+    /// Completion body of REG_MR.
+    RegMrResult("reg_mr_result", 244, Software) {
+        /// L_Key, also the handle of the region.
+        lkey set_lkey: u32 [0, 0, 32];
+        /// R_Key.
+        rkey set_rkey: u32 [4, 0, 32];
+    }
+}
+
+layout! {
+    /// CREATE_AH.
+    CreateAhCmd("create_ah_cmd", 248, Software) {
+        /// Protection domain.
+        pd set_pd: u32 [0, 0, 24];
+        /// ah_attr.
+        ah_attr set_ah_attr: [u8; 40] [8, 0, 320];
+    }
+}
+
+layout! {
+    /// CREATE_SRQ.
+    CreateSrqCmd("create_srq_cmd", 248, Software) {
+        /// Protection domain.
+        pd set_pd: u32 [0, 0, 24];
+        /// Bus address of the ring, aligned to 64 bytes.
+        base set_base: u64 [8, 0, 64];
+        /// log2 of the entries.
+        log_size set_log_size: u8 [16, 0, 8];
+        /// WQE stride is 64 << this.
+        log_stride set_log_stride: u8 [17, 0, 8];
+        /// The SRQ is for XRC.
+        is_xrc set_is_xrc: bool [18, 0, 1];
+        /// EQ for the asynchronous events of this SRQ.
+        async_eqn set_async_eqn: u8 [19, 0, 8];
+        /// Limit below which SRQ_LIMIT_REACHED is raised.
+        limit set_limit: u32 [20, 0, 32];
+        /// XRC domain.
+        xrcd set_xrcd: u32 [24, 0, 24];
+        /// CQ of an XRC SRQ.
+        cqn set_cqn: u32 [28, 0, 24];
+    }
+}
+
+layout! {
+    /// MODIFY_SRQ.
+    ModifySrqCmd("modify_srq_cmd", 248, Software) {
+        /// SRQ.
+        srqn set_srqn: u32 [0, 0, 24];
+        /// New limit.
+        limit set_limit: u32 [4, 0, 32];
+    }
+}

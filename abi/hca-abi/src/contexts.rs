@@ -1,0 +1,204 @@
+//! Contexts and tables that firmware writes into the card through the context port.
+
+use crate::flags::{MPT_ACCESS, access};
+use crate::table::{StructDef, layout};
+
+/// Tables of this module.
+pub const STRUCTS: &[&StructDef] = &[&Qpc::TABLE, &Mpt::TABLE, &Mtt::TABLE, &Cqc::TABLE, &Eqc::TABLE];
+
+layout! {
+    /// QP context without dynamic state, written by firmware only.
+    Qpc("qpc", 256, Hardware) {
+        /// qp_state.
+        state set_state: u8 [0, 0, 3] "QPS-1";
+        /// service: bits 7:5 of the BTH opcode.
+        service set_service: u8 [0, 4, 3] "X-2";
+        /// Peer may RDMA WRITE.
+        remote_write set_remote_write: bool [1, 0, 1];
+        /// Peer may RDMA READ.
+        remote_read set_remote_read: bool [1, 1, 1];
+        /// Peer may use atomics.
+        remote_atomic set_remote_atomic: bool [1, 2, 1];
+        /// Every send WQE makes a CQE.
+        sq_sig_all set_sq_sig_all: bool [1, 3, 1] "V-112";
+        /// Receives come from SRQ srqn.
+        has_srq set_has_srq: bool [1, 4, 1] "SPEC-9";
+        /// Packets carry a GRH (always so on RoCE).
+        is_global set_is_global: bool [1, 5, 1] "SYS-5";
+        /// dgid is ::ffff:a.b.c.d: packets carry IPv4.
+        is_ipv4 set_is_ipv4: bool [1, 6, 1];
+        /// Owning function.
+        func set_func: u8 [2, 0, 8];
+        /// Port, from 1.
+        port set_port: u8 [3, 0, 2];
+        /// mtu: 1 = 256 .. 5 = 4096 bytes.
+        path_mtu set_path_mtu: u8 [3, 4, 3] "WIRE-10";
+        /// Protection domain.
+        pd set_pd: u32 [4, 0, 24];
+        /// Index into the port's P_Key table.
+        pkey_index set_pkey_index: u8 [7, 0, 6] "KEY-12";
+        /// QP at the peer.
+        dest_qpn set_dest_qpn: u32 [8, 0, 24] "QPS-17";
+        /// READs and atomics that may be outstanding as requester, 0..=16.
+        max_rd_atomic set_max_rd_atomic: u8 [11, 0, 5];
+        /// Q_Key.
+        qkey set_qkey: u32 [12, 0, 32];
+        /// Bus address of the send ring.
+        sq_base set_sq_base: u64 [16, 0, 64];
+        /// Bus address of the receive ring.
+        rq_base set_rq_base: u64 [24, 0, 64];
+        /// CQ of the send queue.
+        send_cqn set_send_cqn: u32 [32, 0, 24];
+        /// log2 of the entries of the send ring.
+        sq_log_size set_sq_log_size: u8 [35, 0, 4];
+        /// Send WQE stride is 64 << this.
+        sq_log_stride set_sq_log_stride: u8 [35, 4, 2];
+        /// CQ of the receive queue.
+        recv_cqn set_recv_cqn: u32 [36, 0, 24];
+        /// log2 of the entries of the receive ring.
+        rq_log_size set_rq_log_size: u8 [39, 0, 4];
+        /// Receive WQE stride is 64 << this.
+        rq_log_stride set_rq_log_stride: u8 [39, 4, 2];
+        /// Shared receive queue.
+        srqn set_srqn: u32 [40, 0, 24];
+        /// READs and atomics that the peer may have outstanding here, 0..=16.
+        max_dest_rd_atomic set_max_dest_rd_atomic: u8 [43, 0, 5];
+        /// First send PSN.
+        sq_psn set_sq_psn: u32 [44, 0, 24] "WIRE-21";
+        /// Acknowledge timeout: 4.096 us << n, 0 = never.
+        timeout set_timeout: u8 [47, 0, 5] "REL-6";
+        /// First expected PSN.
+        rq_psn set_rq_psn: u32 [48, 0, 24] "WIRE-21";
+        /// Retransmissions after timeout or sequence NAK.
+        retry_cnt set_retry_cnt: u8 [51, 0, 3];
+        /// Retransmissions after RNR NAK; 7 = without end.
+        rnr_retry set_rnr_retry: u8 [51, 4, 3];
+        /// RNR timer code sent in RNR NAKs.
+        min_rnr_timer set_min_rnr_timer: u8 [52, 0, 5] "REL-11";
+        /// Index of the source GID.
+        sgid_index set_sgid_index: u8 [53, 0, 4];
+        /// Service level.
+        sl set_sl: u8 [54, 0, 4];
+        /// Bits to put into the low end of the source LID.
+        src_path_bits set_src_path_bits: u8 [55, 0, 7] "ADDR-4";
+        /// Pacing in kbit/s, 0 = none.
+        rate_limit set_rate_limit: u32 [56, 0, 32] "RATE-6";
+        /// RoCEv2 UDP source port.
+        udp_src_port set_udp_src_port: u16 [60, 0, 16];
+        /// Destination LID.
+        dlid set_dlid: u16 [62, 0, 16];
+        /// Destination GID, bytes as on the wire.
+        dgid set_dgid: [u8; 16] [64, 0, 128];
+        /// Source GID (entry sgid_index, resolved by firmware), bytes as on the wire.
+        sgid set_sgid: [u8; 16] [80, 0, 128];
+        /// Destination MAC address, bytes as on the wire.
+        dmac set_dmac: [u8; 6] [96, 0, 48];
+        /// Hop limit.
+        hop_limit set_hop_limit: u8 [102, 0, 8];
+        /// Traffic class.
+        traffic_class set_traffic_class: u8 [103, 0, 8];
+        /// Flow label.
+        flow_label set_flow_label: u32 [104, 0, 20];
+        /// Static rate.
+        static_rate set_static_rate: u8 [107, 0, 8] "RATE-5";
+    }
+}
+
+layout! {
+    /// Memory protection table entry, one per memory key. key = index << 8 | tag.
+    Mpt("mpt", 64, Hardware) {
+        /// The key exists.
+        valid set_valid: bool [0, 0, 1];
+        /// 0: memory region, 1: memory window.
+        is_window set_is_window: bool [0, 1, 1];
+        /// Bits 0..=5 of this byte are the low bits of the access flags.
+        local_write set_local_write: bool [1, 0, 1];
+        /// Peer may RDMA WRITE.
+        remote_write set_remote_write: bool [1, 1, 1];
+        /// Peer may RDMA READ.
+        remote_read set_remote_read: bool [1, 2, 1];
+        /// Peer may use atomics.
+        remote_atomic set_remote_atomic: bool [1, 3, 1];
+        /// Windows may be bound to it.
+        mw_bind set_mw_bind: bool [1, 4, 1];
+        /// Addresses count from 0 at the start of the region.
+        zero_based set_zero_based: bool [1, 5, 1];
+        /// Low byte of the key.
+        tag set_tag: u8 [2, 0, 8];
+        /// Owning function.
+        func set_func: u8 [3, 0, 8];
+        /// Protection domain.
+        pd set_pd: u32 [4, 0, 24];
+        /// Page size is 1 << this, 12..=30; 63: one contiguous bus range.
+        page_shift set_page_shift: u8 [7, 0, 6];
+        /// Index of the region's first MTT entry; entry i maps page (start >> page_shift) + i.
+        mtt_base set_mtt_base: u32 [8, 0, 32];
+        /// First virtual address.
+        start set_start: u64 [16, 0, 64];
+        /// Bytes.
+        length set_length: u64 [24, 0, 64];
+        /// page_shift 63: bus address of start.
+        iova set_iova: u64 [32, 0, 64];
+    }
+}
+
+impl Mpt {
+    /// Sets the six access bits from `access` flags; other bits of `flags` are ignored.
+    pub fn set_access(&mut self, flags: u32) {
+        self.0[1] = (flags & MPT_ACCESS) as u8;
+    }
+
+    /// The six access bits as `access` flags.
+    pub fn access(&self) -> u32 {
+        u32::from(self.0[1]) & MPT_ACCESS
+    }
+}
+
+impl Qpc {
+    /// Sets remote_write, remote_read and remote_atomic from `access` flags.
+    pub fn set_access(&mut self, flags: u32) {
+        self.set_remote_write(flags & access::REMOTE_WRITE != 0);
+        self.set_remote_read(flags & access::REMOTE_READ != 0);
+        self.set_remote_atomic(flags & access::REMOTE_ATOMIC != 0);
+    }
+}
+
+layout! {
+    /// Memory translation table entry.
+    Mtt("mtt", 8, Hardware) {
+        /// Bus address of the page.
+        addr set_addr: u64 [0, 0, 64];
+    }
+}
+
+layout! {
+    /// Completion queue context.
+    Cqc("cqc", 64, Hardware) {
+        /// The queue exists.
+        valid set_valid: bool [0, 0, 1];
+        /// Owning function.
+        func set_func: u8 [1, 0, 8];
+        /// log2 of the entries.
+        log_size set_log_size: u8 [2, 0, 5];
+        /// Event queue that completion events go to.
+        eqn set_eqn: u8 [3, 0, 8];
+        /// Bus address of the ring.
+        base set_base: u64 [8, 0, 64];
+    }
+}
+
+layout! {
+    /// Event queue context.
+    Eqc("eqc", 64, Hardware) {
+        /// The queue exists.
+        valid set_valid: bool [0, 0, 1];
+        /// Owning function.
+        func set_func: u8 [1, 0, 8];
+        /// log2 of the entries.
+        log_size set_log_size: u8 [2, 0, 5];
+        /// MSI-X vector of the function.
+        vector set_vector: u16 [4, 0, 11];
+        /// Bus address of the ring.
+        base set_base: u64 [8, 0, 64];
+    }
+}

@@ -1,0 +1,490 @@
+//! Enumerations of `u8` codes.
+
+use crate::table::{EnumDef, abi_enum};
+
+/// Tables of this module.
+pub const ENUMS: &[&EnumDef] = &[
+    &WrOpcode::TABLE,
+    &WcOpcode::TABLE,
+    &WcStatus::TABLE,
+    &QpState::TABLE,
+    &Service::TABLE,
+    &Mtu::TABLE,
+    &PortState::TABLE,
+    &LinkLayer::TABLE,
+    &PathMigState::TABLE,
+    &AtomicCap::TABLE,
+    &CqArm::TABLE,
+    &EventKind::TABLE,
+    &HwEventKind::TABLE,
+    &HwEventWho::TABLE,
+    &PipeMsgKind::TABLE,
+    &CtxTable::TABLE,
+    &CtxCmd::TABLE,
+    &DmaCmd::TABLE,
+    &AdminOpcode::TABLE,
+    &AdminStatus::TABLE,
+];
+
+abi_enum! {
+    /// Send work request opcodes: the values of ibv_wr_opcode.
+WrOpcode("wr_opcode", "WrOp", 8, Hardware) {
+        /// RDMA WRITE.
+        RdmaWrite = 0,
+        /// RDMA WRITE that also consumes a receive WQE.
+        RdmaWriteWithImm = 1,
+        /// SEND.
+        Send = 2,
+        /// SEND with immediate data.
+        SendWithImm = 3,
+        /// RDMA READ.
+        RdmaRead = 4,
+        /// Compare and swap.
+        AtomicCmpAndSwp = 5,
+        /// Fetch and add.
+        AtomicFetchAndAdd = 6,
+        /// Invalidate a local key.
+        LocalInv = 7,
+        /// Bind a memory window.
+        BindMw = 8,
+        /// SEND that invalidates an R_Key at the receiver.
+        SendWithInv = 9,
+        /// TCP segmentation offload.
+        Tso = 10,
+    }
+}
+
+abi_enum! {
+    /// Completion opcodes: the values of ibv_wc_opcode. Bit 7: a receive.
+WcOpcode("wc_opcode", "WcOp", 8, Hardware) {
+        /// SEND of any form.
+        Send = 0,
+        /// RDMA WRITE.
+        RdmaWrite = 1,
+        /// RDMA READ.
+        RdmaRead = 2,
+        /// Compare and swap.
+        CompSwap = 3,
+        /// Fetch and add.
+        FetchAdd = 4,
+        /// Memory window bind.
+        BindMw = 5,
+        /// Local invalidate.
+        LocalInv = 6,
+        /// Receive of a SEND.
+        Recv = 128,
+        /// Receive WQE consumed by RDMA WRITE with immediate.
+        RecvRdmaWithImm = 129,
+    }
+}
+
+abi_enum! {
+    /// Completion statuses: the values of ibv_wc_status.
+WcStatus("wc_status", "Wc", 8, Hardware) {
+        /// Done.
+        Success = 0,
+        /// Message longer than the receive WQE, or longer than the port allows.
+        LocLenErr = 1,
+        /// Malformed WQE or operation not allowed on this QP.
+        LocQpOpErr = 2,
+        /// RD only.
+        LocEecOpErr = 3,
+        /// L_Key, protection domain, bounds or right of a local entry.
+        LocProtErr = 4,
+        /// Flushed: the QP was in error.
+        WrFlushErr = 5,
+        /// Bind refused.
+        MwBindErr = 6,
+        /// Response with an unexpected opcode.
+        BadRespErr = 7,
+        /// Responder's own memory while handling a WRITE with immediate.
+        LocAccessErr = 8,
+        /// Peer: invalid request.
+        RemInvReqErr = 9,
+        /// Peer: remote access.
+        RemAccessErr = 10,
+        /// Peer: remote operational.
+        RemOpErr = 11,
+        /// No response after all retries.
+        RetryExcErr = 12,
+        /// Still not ready after all RNR retries.
+        RnrRetryExcErr = 13,
+        /// RD only.
+        LocRddViolErr = 14,
+        /// RD only.
+        RemInvRdReqErr = 15,
+        /// Peer aborted.
+        RemAbortErr = 16,
+        /// RD only.
+        InvEecnErr = 17,
+        /// RD only.
+        InvEecStateErr = 18,
+        /// Device fatal.
+        FatalErr = 19,
+        /// Response timeout.
+        RespTimeoutErr = 20,
+        /// Other.
+        GeneralErr = 21,
+        /// Tag matching.
+        TmErr = 22,
+        /// Rendezvous not finished in hardware.
+        TmRndvIncomplete = 23,
+    }
+}
+
+abi_enum! {
+    /// QP states: the values of ibv_qp_state.
+QpState("qp_state", "Qps", 3, Hardware) {
+        /// RESET.
+        Reset = 0,
+        /// INIT.
+        Init = 1,
+        /// Ready to receive.
+        Rtr = 2,
+        /// Ready to send.
+        Rts = 3,
+        /// Send queue drained or draining.
+        Sqd = 4,
+        /// Send queue error.
+        Sqe = 5,
+        /// Error.
+        Err = 6,
+    }
+}
+
+abi_enum! {
+    /// Transport services: bits 7:5 of the BTH opcode.
+Service("service", "Service", 3, Hardware) {
+        /// Reliable connection.
+        Rc = 0,
+        /// Unreliable connection.
+        Uc = 1,
+        /// Unreliable datagram.
+        Ud = 3,
+        /// Extended reliable connection.
+        Xrc = 5,
+    }
+}
+
+abi_enum! {
+    /// Path MTU: payload bytes of a packet.
+Mtu("mtu", "Mtu", 3, Hardware) {
+        /// 256 bytes.
+        Bytes256 = 1,
+        /// 512 bytes.
+        Bytes512 = 2,
+        /// 1024 bytes.
+        Bytes1024 = 3,
+        /// 2048 bytes.
+        Bytes2048 = 4,
+        /// 4096 bytes.
+        Bytes4096 = 5,
+    }
+}
+
+abi_enum! {
+    /// Port states: the values of ibv_port_state.
+PortState("port_state", "PortState", 3, Software) {
+        /// Reserved.
+        Nop = 0,
+        /// Physical link down.
+        Down = 1,
+        /// Waits for the subnet manager.
+        Init = 2,
+        /// Configured.
+        Armed = 3,
+        /// In use.
+        Active = 4,
+        /// In use while the link recovers.
+        ActiveDefer = 5,
+    }
+}
+
+abi_enum! {
+    /// Link layers: the values of IBV_LINK_LAYER.
+LinkLayer("link_layer", "LinkLayer", 2, Software) {
+        /// Legacy: InfiniBand.
+        Unspecified = 0,
+        /// InfiniBand.
+        Infiniband = 1,
+        /// Ethernet: RoCEv2.
+        Ethernet = 2,
+    }
+}
+
+abi_enum! {
+    /// Path migration states: the values of ibv_mig_state.
+PathMigState("path_mig_state", "PathMig", 2, Software) {
+        /// On the path that is loaded.
+        Migrated = 0,
+        /// Alternate path loaded, not yet agreed.
+        Rearm = 1,
+        /// May migrate.
+        Armed = 2,
+    }
+}
+
+abi_enum! {
+    /// What atomics are atomic with: the values of ibv_atomic_cap.
+AtomicCap("atomic_cap", "AtomicCap", 2, Software) {
+        /// No atomics.
+        None = 0,
+        /// With this adapter only.
+        Hca = 1,
+        /// With every access to memory.
+        Glob = 2,
+    }
+}
+
+abi_enum! {
+    /// What a completion queue doorbell arms.
+CqArm("cq_arm", "CqArm", 2, Hardware) {
+        /// Leave as it is.
+        None = 0,
+        /// Event at the next completion.
+        Next = 1,
+        /// Event at the next solicited or error completion.
+        Solicited = 2,
+    }
+}
+
+abi_enum! {
+    /// What an EQE reports: a completion event, or 0x10 + ibv_event_type.
+EventKind("event_kind", "Event", 8, Hardware) {
+        /// Completion event of CQ id.
+        Completion = 0,
+        /// CQ overrun or CQ write failed.
+        CqErr = 0x10,
+        /// QP cannot complete any more.
+        QpFatal = 0x11,
+        /// Responder: invalid request.
+        QpReqErr = 0x12,
+        /// Responder: access violation.
+        QpAccessErr = 0x13,
+        /// First packet on a QP in RTR.
+        CommEst = 0x14,
+        /// Send queue drained.
+        SqDrained = 0x15,
+        /// Path migrated.
+        PathMig = 0x16,
+        /// Path migration failed.
+        PathMigErr = 0x17,
+        /// Card failed.
+        DeviceFatal = 0x18,
+        /// Port became active.
+        PortActive = 0x19,
+        /// Port left active.
+        PortErr = 0x1a,
+        /// LID changed.
+        LidChange = 0x1b,
+        /// P_Key table changed.
+        PkeyChange = 0x1c,
+        /// Subnet manager changed.
+        SmChange = 0x1d,
+        /// SRQ failed.
+        SrqErr = 0x1e,
+        /// SRQ fell below its limit.
+        SrqLimitReached = 0x1f,
+        /// Last WQE of a QP on an SRQ consumed.
+        QpLastWqeReached = 0x20,
+        /// Subnet manager asks to register again.
+        ClientReregister = 0x21,
+        /// GID table changed.
+        GidChange = 0x22,
+        /// Work queue failed.
+        WqFatal = 0x23,
+    }
+}
+
+abi_enum! {
+    /// What hardware tells firmware through the event FIFO.
+HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
+        /// Admin doorbell rung.
+        AdminDb = 1,
+        /// CONTROL of a function written.
+        FuncControl = 2,
+        /// QP failed; cause says how and who saw it.
+        QpError = 3,
+        /// First packet on a QP in RTR.
+        QpCommEst = 4,
+        /// CQ overrun or CQ write failed.
+        CqError = 5,
+        /// Doorbell for a queue that does not exist or belongs to another function.
+        BadDoorbell = 6,
+        /// Event queue full.
+        EqOverflow = 7,
+        /// Send queue drained.
+        SqDrained = 8,
+        /// Port changed.
+        Port = 9,
+        /// Doorbell on a QP in ERR.
+        QpFlushNeeded = 10,
+        /// Packet with a wrong P_Key.
+        PkeyViolation = 11,
+    }
+}
+
+abi_enum! {
+    /// Which unit saw a QP error: bits 23:16 of a hw_event's cause.
+HwEventWho("hw_event_who", "HwWho", 8, Hardware) {
+        /// Requester: a send WQE failed locally.
+        Requester = 0,
+        /// Responder: a request of the peer failed.
+        Responder = 1,
+        /// Acknowledge unit: the peer refused, or did not answer.
+        Ack = 2,
+    }
+}
+
+abi_enum! {
+    /// Messages from firmware into the pipeline.
+PipeMsgKind("pipe_msg_kind", "PipeMsg", 3, Hardware) {
+        /// Complete every send WQE of the QP with WR_FLUSH_ERR.
+        FlushSq = 1,
+        /// Complete every receive WQE of the QP with WR_FLUSH_ERR.
+        FlushRq = 2,
+    }
+}
+
+abi_enum! {
+    /// Tables behind the context port.
+CtxTable("ctx_table", "CtxTable", 4, Hardware) {
+        /// qpc by QPN.
+        Qpc = 0,
+        /// cqc by CQN.
+        Cqc = 1,
+        /// eqc by EQN.
+        Eqc = 2,
+        /// mpt by key index.
+        Mpt = 3,
+        /// mtt by MTT index.
+        Mtt = 4,
+    }
+}
+
+abi_enum! {
+    /// Commands of the context port.
+CtxCmd("ctx_cmd", "CtxCmd", 2, Hardware) {
+        /// CTX_DATA to the table.
+        Write = 1,
+    }
+}
+
+abi_enum! {
+    /// Commands of the firmware's DMA engine.
+DmaCmd("dma_cmd", "DmaCmd", 2, Hardware) {
+        /// Host memory to mailbox.
+        HostToMailbox = 1,
+        /// Mailbox to host memory.
+        MailboxToHost = 2,
+    }
+}
+
+abi_enum! {
+    /// Admin commands.
+AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
+        /// Nothing.
+        Nop = 0,
+        /// Limits of the card: query_device_result.
+        QueryDevice = 1,
+        /// State of a port: query_port_cmd, query_port_result.
+        QueryPort = 2,
+        /// Configure a port: modify_port_cmd.
+        ModifyPort = 3,
+        /// Set a GID table entry: set_gid_cmd.
+        SetGid = 4,
+        /// Set a P_Key table entry: set_pkey_cmd.
+        SetPkey = 5,
+        /// Allocate a protection domain: handle_result.
+        AllocPd = 6,
+        /// Free a protection domain: handle_cmd.
+        DeallocPd = 7,
+        /// Create an event queue: create_eq_cmd, handle_result.
+        CreateEq = 8,
+        /// Destroy an event queue: handle_cmd.
+        DestroyEq = 9,
+        /// Create a completion queue: create_cq_cmd, handle_result.
+        CreateCq = 10,
+        /// Destroy a completion queue: handle_cmd.
+        DestroyCq = 11,
+        /// Create a QP: create_qp_cmd, handle_result.
+        CreateQp = 12,
+        /// Change a QP: modify_qp_cmd.
+        ModifyQp = 13,
+        /// Read a QP: handle_cmd, query_qp_result.
+        QueryQp = 14,
+        /// Destroy a QP: handle_cmd.
+        DestroyQp = 15,
+        /// Register memory: reg_mr_cmd, reg_mr_result.
+        RegMr = 16,
+        /// Deregister memory: handle_cmd with the L_Key.
+        DeregMr = 17,
+        /// Read a region: handle_cmd with the L_Key, query_mr_result.
+        QueryMr = 18,
+        /// Create an address handle: create_ah_cmd, handle_result.
+        CreateAh = 19,
+        /// Destroy an address handle: handle_cmd.
+        DestroyAh = 20,
+        /// Create a shared receive queue: create_srq_cmd, handle_result.
+        CreateSrq = 21,
+        /// Change a shared receive queue: modify_srq_cmd.
+        ModifySrq = 22,
+        /// Read a shared receive queue: handle_cmd, query_srq_result.
+        QuerySrq = 23,
+        /// Destroy a shared receive queue: handle_cmd.
+        DestroySrq = 24,
+        /// Counters of a port: query_port_cmd, query_counters_result.
+        QueryCounters = 25,
+        /// Free everything the function owns.
+        ResetFunc = 26,
+        /// Read a GID table entry: query_entry_cmd, query_gid_result.
+        QueryGid = 27,
+        /// Read a P_Key table entry: query_entry_cmd, query_pkey_result.
+        QueryPkey = 28,
+    }
+}
+
+abi_enum! {
+    /// Results of admin commands. Each maps to one errno.
+AdminStatus("admin_status", "Admin", 8, Software) {
+        /// Done (0).
+        Ok = 0,
+        /// Unknown command (ENOSYS).
+        BadOpcode = 1,
+        /// Argument out of range or not allowed; nothing changed (EINVAL).
+        BadParam = 2,
+        /// No such object, or it belongs to another function (ENOENT).
+        BadHandle = 3,
+        /// Object is in a state that does not allow it (EINVAL).
+        BadState = 4,
+        /// No free object or table entries (ENOMEM).
+        NoResources = 5,
+        /// Object is still in use (EBUSY).
+        InUse = 6,
+        /// This card cannot do it (EOPNOTSUPP).
+        Unsupported = 7,
+        /// Length or size out of range (EINVAL).
+        BadLength = 8,
+        /// Host memory could not be read or written (EFAULT).
+        DmaError = 9,
+        /// Firmware failed (EIO).
+        Internal = 10,
+    }
+}
+
+impl AdminStatus {
+    /// Linux errno that the status maps to; 0 for `Ok`.
+    pub const fn errno(self) -> i32 {
+        match self {
+            Self::Ok => 0,
+            Self::BadOpcode => 38,
+            Self::BadParam | Self::BadState | Self::BadLength => 22,
+            Self::BadHandle => 2,
+            Self::NoResources => 12,
+            Self::InUse => 16,
+            Self::Unsupported => 95,
+            Self::DmaError => 14,
+            Self::Internal => 5,
+        }
+    }
+}

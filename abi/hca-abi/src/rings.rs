@@ -1,0 +1,182 @@
+//! Entries of the rings in host memory: send and receive WQEs, completions, events; the event FIFO of
+//! firmware.
+
+use crate::table::{StructDef, layout};
+
+/// Tables of this module.
+pub const STRUCTS: &[&StructDef] = &[
+    &SqWqeCtrl::TABLE,
+    &SqWqeUdCtrl::TABLE,
+    &SqWqeAtomic::TABLE,
+    &Sge::TABLE,
+    &RqWqeCtrl::TABLE,
+    &Cqe::TABLE,
+    &Eqe::TABLE,
+    &HwEvent::TABLE,
+];
+
+layout! {
+    /// First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
+    /// has `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the
+    /// stride.
+    SqWqeCtrl("sq_wqe_ctrl", 32, Hardware) {
+        /// wr_opcode.
+        opcode set_opcode: u8 [0, 0, 8] "V-116";
+        /// Write a CQE on success too.
+        signaled set_signaled: bool [1, 0, 1] "V-112";
+        /// Set the solicited-event bit in the last packet.
+        solicited set_solicited: bool [1, 1, 1] "OP-16";
+        /// Start only after all prior READs and atomics of this queue have finished.
+        fence set_fence: bool [1, 2, 1] "OP-13";
+        /// Data is in the WQE itself, from byte 32; num_sge is 0.
+        inline_data set_inline_data: bool [1, 3, 1] "OP-15";
+        /// Scatter/gather entries, 0..=16.
+        num_sge set_num_sge: u8 [2, 0, 8];
+        /// Immediate data, bytes as on the wire. SEND_WITH_INV and LOCAL_INV: the R_Key, also as on the wire
+        /// (most significant byte first).
+        imm_data set_imm_data: u32 [4, 0, 32] "WIRE-5";
+        /// Message bytes: sum of the entries' lengths, or inline bytes. Hardware checks it while it walks.
+        length set_length: u32 [8, 0, 32];
+        /// Free-running ring index of this WQE; hardware rejects another value.
+        wqe_index set_wqe_index: u16 [12, 0, 16];
+        /// RDMA and atomics: virtual address at the responder.
+        remote_addr set_remote_addr: u64 [16, 0, 64];
+        /// RDMA and atomics: R_Key at the responder.
+        rkey set_rkey: u32 [24, 0, 32];
+    }
+}
+
+layout! {
+    /// First 32 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination in the place of the
+    /// remote address.
+    SqWqeUdCtrl("sq_wqe_ud_ctrl", 32, Hardware) {
+        /// wr_opcode: SEND or SEND_WITH_IMM.
+        opcode set_opcode: u8 [0, 0, 8] "V-116";
+        /// Write a CQE on success too.
+        signaled set_signaled: bool [1, 0, 1] "V-112";
+        /// Set the solicited-event bit in the packet.
+        solicited set_solicited: bool [1, 1, 1] "OP-16";
+        /// Must be 0.
+        fence set_fence: bool [1, 2, 1] "OP-13";
+        /// Data is in the WQE itself, from byte 32; num_sge is 0.
+        inline_data set_inline_data: bool [1, 3, 1] "OP-15";
+        /// Scatter/gather entries, 0..=16.
+        num_sge set_num_sge: u8 [2, 0, 8];
+        /// Immediate data, bytes as on the wire.
+        imm_data set_imm_data: u32 [4, 0, 32] "WIRE-5";
+        /// Message bytes: sum of the entries' lengths, or inline bytes.
+        length set_length: u32 [8, 0, 32];
+        /// Free-running ring index of this WQE; hardware rejects another value.
+        wqe_index set_wqe_index: u16 [12, 0, 16];
+        /// Address handle.
+        ah_index set_ah_index: u32 [16, 0, 32];
+        /// Destination QP.
+        remote_qpn set_remote_qpn: u32 [20, 0, 24];
+        /// Q_Key to send; bit 31 set: send the QP's own.
+        qkey set_qkey: u32 [24, 0, 32];
+    }
+}
+
+layout! {
+    /// Bytes 32..48 of an atomic send WQE.
+    SqWqeAtomic("sq_wqe_atomic", 16, Hardware) {
+        /// COMP_SWAP: value to compare with; FETCH_ADD: value to add.
+        compare_add set_compare_add: u64 [0, 0, 64];
+        /// COMP_SWAP: value to store.
+        swap set_swap: u64 [8, 0, 64];
+    }
+}
+
+layout! {
+    /// Scatter/gather entry.
+    Sge("sge", 16, Hardware) {
+        /// Virtual address in the region of lkey.
+        addr set_addr: u64 [0, 0, 64];
+        /// Bytes; 0 means zero bytes.
+        length set_length: u32 [8, 0, 32];
+        /// L_Key.
+        lkey set_lkey: u32 [12, 0, 32];
+    }
+}
+
+layout! {
+    /// First 16 bytes of every receive WQE; scatter/gather entries follow at byte 16.
+    RqWqeCtrl("rq_wqe_ctrl", 16, Hardware) {
+        /// Scatter/gather entries, 0..=16.
+        num_sge set_num_sge: u8 [0, 0, 8];
+        /// Sum of the entries' lengths.
+        length set_length: u32 [4, 0, 32] "OP-21";
+        /// Free-running ring index of this WQE; hardware rejects another value.
+        wqe_index set_wqe_index: u16 [8, 0, 16];
+    }
+}
+
+layout! {
+    /// Completion queue entry.
+    Cqe("cqe", 64, Hardware) {
+        /// Free-running ring index of the completed WQE.
+        wqe_index set_wqe_index: u16 [0, 0, 16];
+        /// wc_opcode; bit 7: the receive queue.
+        opcode set_opcode: u8 [2, 0, 8] "E-7";
+        /// wc_status.
+        status set_status: u8 [3, 0, 8] "STAT";
+        /// Local QP.
+        qpn set_qpn: u32 [4, 0, 32] "E-9";
+        /// Bytes received, or moved by READ and atomics.
+        byte_len set_byte_len: u32 [8, 0, 32] "E-9";
+        /// Immediate data or invalidated R_Key, bytes as on the wire.
+        imm_data set_imm_data: u32 [12, 0, 32] "E-9";
+        /// Card cycles when the CQE was made.
+        timestamp set_timestamp: u64 [16, 0, 64] "V-31";
+        /// UD: source QP.
+        src_qp set_src_qp: u32 [24, 0, 32] "E-9";
+        /// wc_flags.
+        wc_flags set_wc_flags: u8 [28, 0, 8] "E-8";
+        /// UD: service level.
+        sl set_sl: u8 [29, 0, 8] "E-9";
+        /// GSI QP: index of the P_Key.
+        pkey_index set_pkey_index: u16 [30, 0, 16] "KEY-21";
+        /// UD: source LID.
+        slid set_slid: u16 [32, 0, 16] "E-9";
+        /// UD unicast: path bits of the destination LID.
+        dlid_path_bits set_dlid_path_bits: u8 [34, 0, 8] "ADDR-4";
+        /// Detail of an error: AETH syndrome or the check that failed.
+        vendor_err set_vendor_err: u8 [35, 0, 8] "E-9";
+        /// 1 on the first pass over a zeroed ring, toggles with each pass. Written last.
+        phase set_phase: bool [60, 0, 1];
+    }
+}
+
+layout! {
+    /// Event queue entry.
+    Eqe("eqe", 64, Hardware) {
+        /// event_kind.
+        kind set_kind: u8 [0, 0, 8] "E-10";
+        /// Event queue this entry is in.
+        eqn set_eqn: u16 [2, 0, 16];
+        /// CQN, QPN, SRQN or port, by kind.
+        id set_id: u32 [4, 0, 32];
+        /// Syndrome or status.
+        data0 set_data0: u32 [8, 0, 32];
+        /// More detail, by kind.
+        data1 set_data1: u32 [12, 0, 32];
+        /// Card cycles when the event was made.
+        timestamp set_timestamp: u64 [16, 0, 64];
+        /// 1 on the first pass over a zeroed ring, toggles with each pass. Written last.
+        phase set_phase: bool [60, 0, 1];
+    }
+}
+
+layout! {
+    /// What the event FIFO of the firmware carries: registers EV_W0, EV_W1, EV_W2.
+    HwEvent("hw_event", 12, Hardware) {
+        /// hw_event_kind.
+        kind set_kind: u8 [0, 0, 8];
+        /// Function the event belongs to.
+        func set_func: u8 [1, 0, 8];
+        /// QPN, CQN or EQN, by kind.
+        id set_id: u32 [4, 0, 32];
+        /// Bits 7:0 wc_status, bits 15:8 syndrome, bits 23:16 hw_event_who; by kind.
+        cause set_cause: u32 [8, 0, 32];
+    }
+}

@@ -1,0 +1,61 @@
+//! Packet formats of InfiniBand and RoCEv2, as tables, views and representations.
+//!
+//! Every header is one table of fields (name, place, width, meaning). From that table come the
+//! Rust view `Packet<T>` (reads and writes the bytes in place), the value type `Repr` (parse and
+//! emit), and, through the contract generator, the SystemVerilog, C, Python and Markdown forms.
+//! Bytes are in network order as the InfiniBand Architecture Specification (IBA) prints them.
+//!
+//! The crate neither allocates nor panics on bytes from outside.
+//!
+//! * [`headers`]: the tables; [`HEADERS`] lists them all.
+//! * [`Opcode`], [`Psn`], [`Syndrome`], [`RnrTimer`]: values with rules of their own.
+//! * [`crc`]: ICRC, VCRC and the IP checksum.
+//! * [`Envelope`]: where the parts of a packet lie; enough to check its CRCs.
+//! * [`WholePacket`] and [`PacketRepr`]: parse and build a complete packet.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod crc;
+mod envelope;
+mod error;
+mod field;
+pub mod headers;
+mod opcode;
+mod packet;
+mod psn;
+mod syndrome;
+
+pub use envelope::{Crcs, Envelope, Framing, Link, Network};
+pub use error::WireError;
+pub use field::{FieldDef, HeaderDef};
+pub use headers::{HEADERS, aeth, atomic_ack_eth, atomic_eth, bth, deth, ethernet, grh, ieth, immdt};
+pub use headers::{ipv4, ipv6, lrh, rdeth, reth, udp, vlan, xrceth};
+pub use opcode::{ExtHeader, Opcode, Operation, Service};
+pub use packet::{ExtHeaders, PacketRepr, WholePacket};
+pub use psn::Psn;
+pub use syndrome::{NakCode, RnrTimer, Syndrome};
+
+/// EtherType of IPv4.
+pub const ETHERTYPE_IPV4: u16 = 0x0800;
+/// EtherType of IPv6.
+pub const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// EtherType that announces an IEEE 802.1Q tag.
+pub const ETHERTYPE_VLAN: u16 = 0x8100;
+/// IP protocol number of UDP.
+pub const IP_PROTO_UDP: u8 = 17;
+/// UDP destination port of RoCEv2 (IBA vol1 annex A17).
+pub const ROCE_UDP_PORT: u16 = 4791;
+/// Next-header value that says "an IBA transport header follows the GRH" (IBA vol1 8.3.6).
+pub const GRH_NEXT_HEADER_IBA: u8 = 0x1b;
+/// LRH link-next-header value: an IBA transport header follows the LRH (IBA vol1 7.7.5).
+pub const LNH_IBA_LOCAL: u8 = 2;
+/// LRH link-next-header value: a GRH and then an IBA transport header follow.
+pub const LNH_IBA_GLOBAL: u8 = 3;
+/// Destination QP number of a multicast packet.
+pub const QPN_MULTICAST: u32 = 0xff_ffff;
+/// Q_Key of the general services QP, QP1.
+pub const QKEY_GSI: u32 = 0x8001_0000;
+/// Bytes of the ICRC.
+pub const ICRC_LEN: usize = 4;
+/// Bytes of the VCRC.
+pub const VCRC_LEN: usize = 2;

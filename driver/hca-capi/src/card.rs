@@ -1,0 +1,249 @@
+//! A card that this process has claimed, shared by all its opens of it, and the thread that turns the card's events
+//! into records in pipes.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use hca_verbs::{AsyncEvent, Context, EventKind};
+
+use crate::boundary::{Errno, Verb, warn};
+use crate::channel::ChannelObject;
+use crate::context::ContextObject;
+use crate::live::lock;
+use crate::pipe::eventfd;
+use crate::sockets::{DevPtr, cards};
+
+/// Every interrupt wakes the pump; it looks after this time all the same, for records that a full pipe refused.
+const PUMP_INTERVAL_MS: i32 = 100;
+
+/// An object that events name.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Tells it from a later object with the same number.
+    pub generation: u32,
+    /// The object; alive while it is in the table.
+    pub object: usize,
+    /// The open that it belongs to; alive while it is in the table.
+    pub context: usize,
+}
+
+/// What events may name. Whoever holds the lock may follow the addresses: objects leave before they are freed.
+#[derive(Default)]
+pub struct Targets {
+    pub cqs: HashMap<u32, Target>,
+    pub qps: HashMap<u32, Target>,
+    pub channels: Vec<usize>,
+    pub contexts: Vec<usize>,
+}
+
+/// What pump and verbs share.
+pub struct Shared {
+    pub context: Context<DevPtr>,
+    pub targets: Mutex<Targets>,
+    generation: AtomicU32,
+}
+
+impl Shared {
+    /// A number that no earlier object of this card had.
+    pub fn new_generation(&self) -> u32 {
+        self.generation.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A claimed card. Its pump ends with it.
+pub struct Card {
+    pub shared: Arc<Shared>,
+    stop: Arc<OwnedFd>,
+    pump: Option<JoinHandle<()>>,
+}
+
+static OPEN: LazyLock<Mutex<HashMap<u32, Weak<Card>>>> = LazyLock::new(Mutex::default);
+
+impl Card {
+    /// The card with this number: as this process has it already, or claimed now.
+    pub fn open(number: u32) -> Verb<Arc<Self>> {
+        let mut open = lock(&OPEN);
+        if let Some(card) = open.get(&number).and_then(Weak::upgrade) {
+            return Ok(card);
+        }
+        let card = Arc::new(Self::start(cards().claim(number)?)?);
+        open.insert(number, Arc::downgrade(&card));
+        Ok(card)
+    }
+
+    fn start(context: Context<DevPtr>) -> Verb<Self> {
+        let errno = |e: std::io::Error| Errno(e.raw_os_error().unwrap_or(libc::EIO));
+        let shared = Arc::new(Shared {
+            context,
+            targets: Mutex::default(),
+            generation: AtomicU32::new(1),
+        });
+        let stop = Arc::new(eventfd().map_err(errno)?);
+        let (theirs, their_stop) = (shared.clone(), stop.clone());
+        let blocked = BlockedSignals::new();
+        let pump = std::thread::Builder::new()
+            .name("hca-events".into())
+            .spawn(move || pump(&theirs, &their_stop));
+        drop(blocked);
+        Ok(Self {
+            shared,
+            stop,
+            pump: Some(pump.map_err(errno)?),
+        })
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: a live buffer of eight bytes.
+        unsafe { libc::write(self.stop.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        if self.pump.take().is_some_and(|pump| pump.join().is_err()) {
+            warn(&"the event thread has panicked");
+        }
+    }
+}
+
+/// A program's signals are for its own threads: one started while this lives takes none.
+struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    fn new() -> Self {
+        // SAFETY: both sets are live; an all-zero set is a valid one to write to.
+        unsafe {
+            let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+            Self(old)
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set came from the same call.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+fn pump(shared: &Shared, stop: &OwnedFd) {
+    let device = shared.context.device();
+    let vectors = 0..shared.context.info().vectors;
+    let mut fds: Vec<RawFd> = vectors
+        .filter_map(|v| device.irq_fd(v))
+        .map(|fd| fd.as_raw_fd())
+        .collect();
+    // A device without descriptors (in-process) is looked at instead.
+    let interval_ms = if fds.is_empty() { 1 } else { PUMP_INTERVAL_MS };
+    fds.push(stop.as_raw_fd());
+    let mut polls: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    loop {
+        // SAFETY: live pollfds, as many as named.
+        unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, interval_ms) };
+        if polls.last().is_some_and(|stop| stop.revents != 0) {
+            return;
+        }
+        for poll in polls.iter().filter(|poll| poll.revents != 0) {
+            let mut count = [0u8; 8];
+            // The count does not matter; reading it first means that whatever comes later wakes us again.
+            // SAFETY: a live buffer of eight bytes.
+            unsafe { libc::read(poll.fd, count.as_mut_ptr().cast(), count.len()) };
+        }
+        shared.deliver();
+    }
+}
+
+impl Shared {
+    /// Brings every event that the card has written to the pipe it belongs in.
+    fn deliver(&self) {
+        let targets = lock(&self.targets);
+        while let Some(event) = self.context.poll_async_event() {
+            targets.route(&event);
+        }
+        for &channel in &targets.channels {
+            // SAFETY: channels leave the table before they are freed, and we hold its lock.
+            let channel = unsafe { &*(channel as *const ChannelObject) };
+            while let Some(cqn) = channel.channel.poll_event() {
+                if let Some(cq) = targets.cqs.get(&cqn) {
+                    channel.pipe.push(record(cqn, cq.generation));
+                }
+            }
+            channel.pipe.flush();
+        }
+        for context in targets.contexts() {
+            context.pipe.flush();
+        }
+    }
+}
+
+/// Number and generation as the eight bytes of a completion event.
+fn record(number: u32, generation: u32) -> [u8; 8] {
+    (u64::from(number) | u64::from(generation) << 32).to_ne_bytes()
+}
+
+/// The other way.
+pub fn parse_record(record: [u8; 8]) -> (u32, u32) {
+    let word = u64::from_ne_bytes(record);
+    (word as u32, (word >> 32) as u32)
+}
+
+impl Targets {
+    fn contexts(&self) -> impl Iterator<Item = &ContextObject> {
+        // SAFETY: contexts leave the table before they are freed, and whoever calls this holds its lock.
+        self.contexts
+            .iter()
+            .map(|&context| unsafe { &*(context as *const ContextObject) })
+    }
+
+    fn route(&self, event: &AsyncEvent) {
+        // EVT: a kind counts from 0x10; 0 to 5, 6, 7 and 0x10 of those belong to an object, the others to the port.
+        let target = match event.kind {
+            EventKind::CqErr => self.cqs.get(&event.id),
+            EventKind::QpFatal
+            | EventKind::QpReqErr
+            | EventKind::QpAccessErr
+            | EventKind::CommEst
+            | EventKind::SqDrained
+            | EventKind::PathMig
+            | EventKind::PathMigErr
+            | EventKind::QpLastWqeReached => self.qps.get(&event.id),
+            EventKind::SrqErr | EventKind::SrqLimitReached | EventKind::WqFatal | EventKind::Completion => {
+                return;
+            }
+            _ => {
+                // EVT-1: to every open of the device.
+                for context in self.contexts() {
+                    context.pipe.push(async_record(record(event.id, 0), event.kind));
+                }
+                return;
+            }
+        };
+        // An object that is gone by now has nobody to tell.
+        let Some(target) = target else { return };
+        if let Some(context) = self
+            .contexts()
+            .find(|c| std::ptr::from_ref(*c) as usize == target.context)
+        {
+            context
+                .pipe
+                .push(async_record(record(event.id, target.generation), event.kind));
+        }
+    }
+}
+
+fn async_record(id: [u8; 8], kind: EventKind) -> [u8; 16] {
+    let mut record = [0; 16];
+    record[..8].copy_from_slice(&id);
+    record[8..12].copy_from_slice(&(u32::from(u8::from(kind)) - 0x10).to_ne_bytes());
+    record
+}

@@ -1,0 +1,187 @@
+//! The extended polling interface: start, next, end, and readers of the current completion.
+
+use std::ffi::{c_int, c_uint};
+
+use hca_verbs::WorkCompletion;
+
+use crate::abi::*;
+use crate::boundary::{Errno, pointer, unsupported, value};
+use crate::cq::{BATCH, CqObject, CqWish, Taken, create};
+
+/// ibv_create_cq_wc_flags that a completion of this card can tell.
+const KNOWN_FIELDS: u64 = (IBV_WC_EX_WITH_BYTE_LEN
+    | IBV_WC_EX_WITH_IMM
+    | IBV_WC_EX_WITH_QP_NUM
+    | IBV_WC_EX_WITH_SRC_QP
+    | IBV_WC_EX_WITH_SLID
+    | IBV_WC_EX_WITH_SL
+    | IBV_WC_EX_WITH_DLID_PATH_BITS
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) as u64;
+
+pub unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    pointer(|| {
+        // SAFETY: the program's structure, or NULL.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno(libc::EINVAL))?;
+        if attr.wc_flags & !KNOWN_FIELDS != 0 {
+            return Err(unsupported(&format!(
+                "wc_flags {:#x}: completions do not tell all of it",
+                attr.wc_flags
+            )));
+        }
+        if attr.comp_mask & !IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 {
+            return Err(unsupported("ibv_create_cq_ex: no comp_mask but FLAGS"));
+        }
+        let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 {
+            0
+        } else {
+            attr.flags
+        };
+        if flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+            return Err(unsupported("ibv_create_cq_ex: no flag but SINGLE_THREADED"));
+        }
+        let wish = CqWish {
+            cqe: attr.cqe,
+            cq_context: attr.cq_context,
+            channel: attr.channel,
+            comp_vector: attr.comp_vector.into(),
+        };
+        Ok(create(context, &wish, set_functions)?.cast())
+    })
+}
+
+fn set_functions(cq: &mut ibv_cq_ex) {
+    cq.start_poll = Some(start_poll);
+    cq.next_poll = Some(next_poll);
+    cq.end_poll = Some(end_poll);
+    cq.read_opcode = Some(read_opcode);
+    cq.read_vendor_err = Some(read_vendor_err);
+    cq.read_byte_len = Some(read_byte_len);
+    cq.read_imm_data = Some(read_imm_data);
+    cq.read_qp_num = Some(read_qp_num);
+    cq.read_src_qp = Some(read_src_qp);
+    cq.read_wc_flags = Some(read_wc_flags);
+    cq.read_slid = Some(read_slid);
+    cq.read_sl = Some(read_sl);
+    cq.read_dlid_path_bits = Some(read_dlid_path_bits);
+    cq.read_completion_ts = Some(read_completion_ts);
+}
+
+/// Moves to the next completion: 0, ENOENT, or an errno. The section's lock is held.
+fn advance(raw: *mut ibv_cq_ex, is_first: bool) -> c_int {
+    let result = value(|| {
+        // SAFETY: the program's CQ.
+        let cq = unsafe { &*raw.cast::<CqObject>() };
+        let taken = cq.taken();
+        if taken.queue.is_empty() {
+            // An empty poll gives the processor away; within a section the last one tells.
+            if taken.drained && !is_first {
+                return Some(libc::ENOENT);
+            }
+            if let Err(e) = refill(cq, taken) {
+                return Some(e.errno());
+            }
+        }
+        let Some(wc) = taken.queue.pop_front() else {
+            return Some(libc::ENOENT);
+        };
+        taken.current = wc;
+        // SAFETY: these two fields are the section's.
+        unsafe {
+            (*raw).wr_id = wc.wr_id;
+            (*raw).status = u8::from(wc.status).into();
+        }
+        Some(0)
+    });
+    result.unwrap_or(libc::EIO)
+}
+
+fn refill(cq: &CqObject, taken: &mut Taken) -> hca_verbs::Result<()> {
+    let mut wc = [WorkCompletion::default(); BATCH];
+    let got = cq.cq.poll_cq(&mut wc)?;
+    taken.drained = got < BATCH;
+    taken.queue.extend(&wc[..got]);
+    Ok(())
+}
+
+/// V-60: 0 opens a section, which only end_poll closes; anything else opens none.
+unsafe extern "C" fn start_poll(raw: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    // SAFETY: the program's structure, or NULL.
+    if unsafe { attr.as_ref() }.is_some_and(|attr| attr.comp_mask != 0) {
+        return libc::EINVAL;
+    }
+    // SAFETY: the program's CQ.
+    let cq = unsafe { &*raw.cast::<CqObject>() };
+    cq.poll_lock.lock();
+    let result = advance(raw, true);
+    if result != 0 {
+        cq.poll_lock.unlock();
+    }
+    result
+}
+
+unsafe extern "C" fn next_poll(raw: *mut ibv_cq_ex) -> c_int {
+    advance(raw, false)
+}
+
+unsafe extern "C" fn end_poll(raw: *mut ibv_cq_ex) {
+    // SAFETY: the program's CQ, in a section that start_poll has opened.
+    unsafe { &*raw.cast::<CqObject>() }.poll_lock.unlock();
+}
+
+fn current<'a>(raw: *mut ibv_cq_ex) -> &'a WorkCompletion {
+    // SAFETY: the program's CQ, in a section that start_poll has opened.
+    unsafe { &(*(*raw.cast::<CqObject>()).taken.get()).current }
+}
+
+unsafe extern "C" fn read_opcode(raw: *mut ibv_cq_ex) -> ibv_wc_opcode {
+    u8::from(current(raw).opcode).into()
+}
+
+unsafe extern "C" fn read_vendor_err(raw: *mut ibv_cq_ex) -> u32 {
+    current(raw).vendor_err.into()
+}
+
+unsafe extern "C" fn read_byte_len(raw: *mut ibv_cq_ex) -> u32 {
+    current(raw).byte_len
+}
+
+/// Immediate data in network byte order, or an invalidated key as a number.
+unsafe extern "C" fn read_imm_data(raw: *mut ibv_cq_ex) -> __be32 {
+    let wc = current(raw);
+    if u32::from(wc.wc_flags) & IBV_WC_WITH_INV != 0 {
+        wc.imm_data
+    } else {
+        wc.imm_data.to_be()
+    }
+}
+
+unsafe extern "C" fn read_qp_num(raw: *mut ibv_cq_ex) -> u32 {
+    current(raw).qp_num
+}
+
+unsafe extern "C" fn read_src_qp(raw: *mut ibv_cq_ex) -> u32 {
+    current(raw).src_qp
+}
+
+unsafe extern "C" fn read_wc_flags(raw: *mut ibv_cq_ex) -> c_uint {
+    current(raw).wc_flags.into()
+}
+
+unsafe extern "C" fn read_slid(raw: *mut ibv_cq_ex) -> u32 {
+    current(raw).slid.into()
+}
+
+unsafe extern "C" fn read_sl(raw: *mut ibv_cq_ex) -> u8 {
+    current(raw).sl
+}
+
+unsafe extern "C" fn read_dlid_path_bits(raw: *mut ibv_cq_ex) -> u8 {
+    current(raw).dlid_path_bits
+}
+
+unsafe extern "C" fn read_completion_ts(raw: *mut ibv_cq_ex) -> u64 {
+    current(raw).timestamp
+}

@@ -1,0 +1,228 @@
+//! Protection domains and memory regions.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use hca_dev::UserMemory;
+use hca_verbs::{Access, MrOptions};
+
+use crate::abi::*;
+use crate::boundary::{Errno, Verb, invalid, pointer, set_errno, status, unsupported};
+use crate::context::context_of;
+use crate::live::{Kind, Object, get, publish, retire};
+use crate::sockets::DevPtr;
+
+/// Protection domain.
+#[repr(C)]
+pub struct PdObject {
+    raw: ibv_pd,
+    pub pd: hca_verbs::Pd<DevPtr>,
+}
+
+impl Object for PdObject {
+    const KIND: Kind = Kind::Pd;
+}
+
+pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: as context_of says.
+        let pd = unsafe { context_of(context)? }.hca().alloc_pd()?;
+        let raw = ibv_pd {
+            context,
+            handle: pd.handle(),
+        };
+        Ok(publish(Box::new(PdObject { raw, pd })).cast())
+    })
+}
+
+pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    status(|| {
+        // SAFETY: looked up first.
+        unsafe { get(pd.cast::<PdObject>())? }.pd.destroy()?;
+        drop(retire(pd.cast::<PdObject>())?);
+        Ok(())
+    })
+}
+
+/// Memory region.
+#[repr(C)]
+pub struct MrObject {
+    raw: ibv_mr,
+    mr: hca_verbs::Mr<DevPtr>,
+}
+
+impl Object for MrObject {
+    const KIND: Kind = Kind::Mr;
+}
+
+/// Bits 20 to 29 are hints that any card may ignore (ibv_reg_mr(3)).
+const OPTIONAL_ACCESS: c_uint = 0x3ff0_0000;
+/// Rights that a region of this card can have, or that change nothing for it.
+const KNOWN_ACCESS: c_uint = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_MW_BIND
+    | IBV_ACCESS_ZERO_BASED
+    | IBV_ACCESS_HUGETLB
+    | OPTIONAL_ACCESS;
+/// Those that the card is told of.
+const TOLD_ACCESS: c_uint = KNOWN_ACCESS & !(IBV_ACCESS_HUGETLB | OPTIONAL_ACCESS);
+
+fn check_access(access: c_uint) -> Verb<Access> {
+    if access & !KNOWN_ACCESS != 0 {
+        return Err(unsupported(&format!(
+            "access {access:#x}: on-demand paging and unknown rights"
+        )));
+    }
+    let remote_writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    if access & remote_writes != 0 && access & IBV_ACCESS_LOCAL_WRITE == 0 {
+        return Err(invalid("remote write and atomic rights need LOCAL_WRITE"));
+    }
+    Ok(Access::from_bits(access & TOLD_ACCESS))
+}
+
+/// The kernel would pin the pages and so find out; here the process' own map tells whether they are there.
+fn check_memory(addr: u64, len_bytes: u64, is_written: bool) -> Verb<()> {
+    let end = addr.checked_add(len_bytes).filter(|_| len_bytes > 0);
+    let end =
+        end.ok_or_else(|| invalid("memory region of no bytes, or past the end of the address space"))?;
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else {
+        // No such file system: the card will find out.
+        return Ok(());
+    };
+    let mut covered = addr;
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (range, rights) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let Some((from, to)) = range.split_once('-') else {
+            continue;
+        };
+        let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16)) else {
+            continue;
+        };
+        if to <= covered {
+            continue;
+        }
+        if from > covered || !rights.starts_with('r') || (is_written && !rights.starts_with("rw")) {
+            break;
+        }
+        covered = to;
+        if covered >= end {
+            return Ok(());
+        }
+    }
+    crate::boundary::warn(&format!(
+        "memory at {covered:#x} is not mapped, or not with the rights of the region"
+    ));
+    Err(Errno(libc::EFAULT))
+}
+
+/// `iova`: the address that work requests and peers use.
+fn register(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Verb<*mut ibv_mr> {
+    // SAFETY: looked up first.
+    let domain = unsafe { get(pd.cast::<PdObject>())? };
+    let rights = check_access(access)?;
+    check_memory(addr as u64, length as u64, access & IBV_ACCESS_LOCAL_WRITE != 0)?;
+    let first = if access & IBV_ACCESS_ZERO_BASED == 0 {
+        iova
+    } else {
+        0
+    };
+    let options = MrOptions {
+        addr: Some(first),
+        ..MrOptions::new(rights)
+    };
+    // SAFETY: the program keeps the memory until it deregisters it, and expects RDMA to change it (V-132).
+    let memory = unsafe { UserMemory::new(addr.cast(), length) };
+    let mr = domain.pd.reg_user_mr(memory, &options)?;
+    let (lkey, rkey) = (mr.lkey(), mr.rkey());
+    let raw = ibv_mr {
+        context: domain.raw.context,
+        pd,
+        addr,
+        length,
+        handle: lkey,
+        lkey,
+        rkey,
+    };
+    Ok(publish(Box::new(MrObject { raw, mr })).cast())
+}
+
+pub unsafe extern "C" fn reg_mr(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    pointer(|| register(pd, addr, length, addr as u64, access as c_uint))
+}
+
+pub unsafe extern "C" fn reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    pointer(|| register(pd, addr, length, iova, access))
+}
+
+pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
+    status(|| {
+        let mut object = retire(mr.cast::<MrObject>())?;
+        if let Err(e) = object.mr.destroy() {
+            // Still there: EBUSY, or the card does not answer.
+            let errno = e.into();
+            publish(object);
+            return Err(errno);
+        }
+        Ok(())
+    })
+}
+
+/// V-131: the region is as it was, and still has to be deregistered.
+pub unsafe extern "C" fn rereg_mr(
+    _mr: *mut ibv_mr,
+    _flags: c_int,
+    _pd: *mut ibv_pd,
+    _addr: *mut c_void,
+    _length: usize,
+    _access: c_int,
+) -> c_int {
+    set_errno(crate::boundary::EOPNOTSUPP);
+    IBV_REREG_MR_ERR_CMD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_found() {
+        let page = 4096;
+        // SAFETY: new mappings; the middle page of three loses its rights.
+        let base = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let base = libc::mmap(std::ptr::null_mut(), 4 * page, rights, flags, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            libc::mprotect(base.byte_add(page), page, libc::PROT_READ);
+            libc::mprotect(base.byte_add(3 * page), page, libc::PROT_NONE);
+            base as u64
+        };
+        let page = page as u64;
+        assert_eq!(check_memory(base, 3 * page, false), Ok(()));
+        assert_eq!(check_memory(base + 100, 10, true), Ok(()));
+        assert_eq!(check_memory(base, 2 * page, true), Err(Errno(libc::EFAULT)));
+        assert_eq!(check_memory(base, 4 * page, false), Err(Errno(libc::EFAULT)));
+        assert_eq!(check_memory(base, 0, false), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_memory(u64::MAX, 2, false), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_memory(0x10, 16, false), Err(Errno(libc::EFAULT)));
+    }
+}

@@ -1,0 +1,297 @@
+//! Queue pairs: create, modify, query, destroy.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use hca_verbs::{QpCap, QpOptions, RawQp};
+
+use crate::abi::*;
+use crate::boundary::{Errno, Verb, invalid, pointer, status, unsupported};
+use crate::card::{Card, Target};
+use crate::channel::Unacked;
+use crate::context::{context_of, put};
+use crate::convert::{qp_attr_from_c, qp_attr_to_c};
+use crate::cq::{CqObject, forget_qp};
+use crate::live::{Kind, Object, get, lock, publish, retire};
+use crate::memory::PdObject;
+use crate::mutex::RawMutex;
+use crate::qp_ex::{self, Section};
+use crate::sockets::DevPtr;
+
+/// What the QP's lock guards.
+pub struct Inner {
+    pub qp: RawQp<DevPtr>,
+    /// The work requests of an open wr_start section.
+    pub section: Section,
+}
+
+/// A queue pair, extended or not: ibv_qp is the first field of ibv_qp_ex.
+#[repr(C)]
+pub struct QpObject {
+    pub raw: ibv_qp_ex,
+    /// Posting, and everything else that touches `inner`.
+    pub mutex: RawMutex,
+    pub inner: UnsafeCell<Inner>,
+    /// Events that destroy waits for.
+    pub async_events: Unacked,
+    is_ex: bool,
+    sq_sig_all: c_int,
+    card: Arc<Card>,
+}
+
+impl Object for QpObject {
+    const KIND: Kind = Kind::Qp;
+}
+
+fn cap_to_c(cap: QpCap) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+/// Services by QP type. Of these a card has what it has; the others no card of ours can have.
+fn service_of(qp_type: ibv_qp_type) -> Verb<hca_abi::Service> {
+    match qp_type {
+        IBV_QPT_RC => Ok(hca_abi::Service::Rc),
+        IBV_QPT_UC => Ok(hca_abi::Service::Uc),
+        IBV_QPT_UD => Ok(hca_abi::Service::Ud),
+        IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => {
+            Err(unsupported(&format!("QP type {qp_type}")))
+        }
+        _ => Err(invalid(&format!("QP type {qp_type} does not exist"))),
+    }
+}
+
+fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -> Verb<*mut QpObject> {
+    // SAFETY: each is looked up first.
+    let (domain, send, recv) = unsafe {
+        let (send, recv) = (attr.send_cq.cast::<CqObject>(), attr.recv_cq.cast::<CqObject>());
+        (get(pd.cast::<PdObject>())?, get(send)?, get(recv)?)
+    };
+    // SAFETY: the PD's context is open.
+    let context = unsafe { (*pd).context };
+    // SAFETY: as context_of says.
+    let owner = unsafe { context_of(context)? };
+    if !attr.srq.is_null() {
+        return Err(unsupported("a QP with an SRQ"));
+    }
+    let cap = QpCap {
+        max_send_wr: attr.cap.max_send_wr,
+        max_recv_wr: attr.cap.max_recv_wr,
+        max_send_sge: attr.cap.max_send_sge,
+        max_recv_sge: attr.cap.max_recv_sge,
+        max_inline_data: attr.cap.max_inline_data,
+    };
+    let options = QpOptions {
+        send_cq: &send.cq,
+        recv_cq: &recv.cq,
+        cap,
+        service: service_of(attr.qp_type)?,
+        sq_sig_all: attr.sq_sig_all != 0,
+    };
+    let qp = domain.pd.create_raw_qp(&options)?;
+    let (qp_num, cap) = (qp.qp_num(), qp.cap());
+    attr.cap = cap_to_c(cap);
+    let mut raw = ibv_qp_ex {
+        qp_base: ibv_qp {
+            context,
+            qp_context: attr.qp_context,
+            pd,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            handle: qp_num,
+            qp_num,
+            state: IBV_QPS_RESET,
+            qp_type: attr.qp_type,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    if let Some(ops) = send_ops {
+        qp_ex::set_functions(&mut raw, ops);
+    }
+    let object = publish(Box::new(QpObject {
+        raw,
+        mutex: RawMutex::new(),
+        inner: UnsafeCell::new(Inner {
+            qp,
+            section: Section::new(cap),
+        }),
+        async_events: Unacked::default(),
+        is_ex: send_ops.is_some(),
+        sq_sig_all: attr.sq_sig_all,
+        card: owner.card.clone(),
+    }));
+    let shared = &owner.card.shared;
+    let generation = shared.new_generation();
+    let target = Target {
+        generation,
+        object: object as usize,
+        context: std::ptr::from_ref(owner) as usize,
+    };
+    lock(&shared.targets).qps.insert(qp_num, target);
+    Ok(object)
+}
+
+pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: the program's structure, or NULL.
+        let attr = unsafe { attr.as_mut() }.ok_or(Errno(libc::EINVAL))?;
+        Ok(create(pd, attr, None)?.cast())
+    })
+}
+
+pub unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    pointer(|| {
+        // SAFETY: the program's structure, or NULL.
+        let attr = unsafe { attr.as_mut() }.ok_or(Errno(libc::EINVAL))?;
+        let has = |bit| attr.comp_mask & bit != 0;
+        if attr.comp_mask & !KNOWN != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) {
+            return Err(unsupported(
+                "ibv_create_qp_ex: comp_mask beyond PD and SEND_OPS_FLAGS, or create_flags",
+            ));
+        }
+        if !has(IBV_QP_INIT_ATTR_PD) {
+            return Err(invalid("ibv_create_qp_ex: no PD"));
+        }
+        let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
+        if let Some(ops) = send_ops {
+            // SAFETY: as context_of says.
+            qp_ex::check_ops(&unsafe { context_of(context)? }.hca().query_device()?, ops)?;
+        }
+        let mut plain = ibv_qp_init_attr {
+            qp_context: attr.qp_context,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            cap: attr.cap,
+            qp_type: attr.qp_type,
+            sq_sig_all: attr.sq_sig_all,
+        };
+        let object = create(attr.pd, &mut plain, send_ops)?;
+        attr.cap = plain.cap;
+        Ok(object.cast())
+    })
+}
+
+/// NULL for a QP that was made without send_ops_flags.
+pub unsafe extern "C" fn qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    pointer(|| {
+        // SAFETY: looked up first.
+        let is_ex = unsafe { get(qp.cast::<QpObject>())? }.is_ex;
+        if is_ex {
+            Ok(qp.cast())
+        } else {
+            Err(Errno(libc::EOPNOTSUPP))
+        }
+    })
+}
+
+/// Completions of both queues go.
+fn forget(qp: &QpObject) {
+    let base = &qp.raw.qp_base;
+    for cq in [base.send_cq, base.recv_cq] {
+        // SAFETY: the QP keeps its CQs from being destroyed.
+        forget_qp(unsafe { &*cq.cast::<CqObject>() }, base.qp_num);
+    }
+}
+
+pub unsafe extern "C" fn modify_qp(raw: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    status(|| {
+        // SAFETY: looked up first; the program's structure, or NULL.
+        let (qp, attr) = unsafe { (get(raw.cast::<QpObject>())?, attr.as_ref()) };
+        let (attr, mask) = qp_attr_from_c(attr.ok_or(Errno(libc::EINVAL))?, mask as u32)?;
+        qp.mutex.with(|| {
+            // SAFETY: the lock guards it.
+            unsafe { &mut *qp.inner.get() }.qp.modify(&attr, mask)
+        })?;
+        if mask.contains(hca_verbs::QpAttrMask::STATE) {
+            let state = u8::from(attr.qp_state).into();
+            // SAFETY: the program's structure; this field is ours to write.
+            unsafe { (*raw).state = state };
+            if state == IBV_QPS_RESET {
+                forget(qp);
+            }
+        }
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn query_qp(
+    raw: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    _mask: c_int,
+    init_attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    status(|| {
+        // SAFETY: looked up first.
+        let qp = unsafe { get(raw.cast::<QpObject>())? };
+        let (found, cap) = qp.mutex.with(|| {
+            // SAFETY: the lock guards it.
+            let inner = unsafe { &*qp.inner.get() };
+            inner.qp.query().map(|found| (found, cap_to_c(inner.qp.cap())))
+        })?;
+        let base = &qp.raw.qp_base;
+        let init = ibv_qp_init_attr {
+            qp_context: base.qp_context,
+            send_cq: base.send_cq,
+            recv_cq: base.recv_cq,
+            srq: base.srq,
+            cap,
+            qp_type: base.qp_type,
+            sq_sig_all: qp.sq_sig_all,
+        };
+        // SAFETY: the program's structures.
+        unsafe {
+            (*raw).state = u8::from(found.qp_state).into();
+            put(
+                attr,
+                ibv_qp_attr {
+                    cap,
+                    ..qp_attr_to_c(&found)
+                },
+            )?;
+            put(init_attr, init)
+        }
+    })
+}
+
+pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
+    status(|| {
+        let object = raw.cast::<QpObject>();
+        // SAFETY: looked up first.
+        let qp = unsafe { get(object)? };
+        qp.mutex.with(|| {
+            // SAFETY: the lock guards it.
+            unsafe { &mut *qp.inner.get() }.qp.destroy()
+        })?;
+        forget(qp);
+        {
+            let mut targets = lock(&qp.card.shared.targets);
+            // The card may have given the number to a new QP by now.
+            if targets
+                .qps
+                .get(&raw_number(qp))
+                .is_some_and(|t| t.object == object as usize)
+            {
+                targets.qps.remove(&raw_number(qp));
+            }
+        }
+        qp.async_events.wait();
+        drop(retire(object)?);
+        Ok(())
+    })
+}
+
+fn raw_number(qp: &QpObject) -> u32 {
+    qp.raw.qp_base.qp_num
+}

@@ -1,0 +1,135 @@
+//! Where cards are: the sockets of a simulator, one for each function of each card, named `card<N>.<F>`.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use hca_dev::Device;
+use hca_verbs::{Context, OpenOptions};
+use hca_vfio_user::VfioUserDevice;
+
+use crate::boundary::{Errno, Verb, warn};
+
+/// A device that any thread may use.
+pub type DevPtr = Arc<dyn Device + Send + Sync>;
+
+/// A card may be slow in wall-clock time: its simulator shares the processor with the programs.
+const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// Cards that programs can use.
+pub trait Cards: Send + Sync {
+    /// Their numbers, without claiming any.
+    fn list(&self) -> Vec<u32>;
+    /// Claims a function of a card.
+    fn claim(&self, number: u32) -> Verb<Context<DevPtr>>;
+}
+
+static CARDS: OnceLock<Box<dyn Cards>> = OnceLock::new();
+
+/// For tests in the same process: from now on these are the cards. False: too late, somebody has looked.
+pub fn install_cards(cards: Box<dyn Cards>) -> bool {
+    CARDS.set(cards).is_ok()
+}
+
+pub fn cards() -> &'static dyn Cards {
+    &**CARDS.get_or_init(|| Box::new(Sockets))
+}
+
+struct Sockets;
+
+/// HCA_SIM, else `hca` in XDG_RUNTIME_DIR, else /tmp/hca-UID.
+fn folder() -> PathBuf {
+    if let Some(folder) = env::var_os("HCA_SIM") {
+        return folder.into();
+    }
+    if let Some(runtime) = env::var_os("XDG_RUNTIME_DIR") {
+        return Path::new(&runtime).join("hca");
+    }
+    // SAFETY: cannot fail and touches nothing.
+    let uid = unsafe { libc::getuid() };
+    PathBuf::from(format!("/tmp/hca-{uid}"))
+}
+
+/// Card and function of a socket's name.
+fn parse(name: &str) -> Option<(u32, u32)> {
+    let (card, func) = name.strip_prefix("card")?.split_once('.')?;
+    Some((card.parse().ok()?, func.parse().ok()?))
+}
+
+/// Sockets by card, functions in ascending order.
+fn sockets(folder: &Path) -> BTreeMap<u32, BTreeMap<u32, PathBuf>> {
+    let mut found: BTreeMap<u32, BTreeMap<u32, PathBuf>> = BTreeMap::new();
+    // No folder: no simulator, no cards.
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if let Some((card, func)) = entry.file_name().to_str().and_then(parse) {
+            found.entry(card).or_default().insert(func, entry.path());
+        }
+    }
+    found
+}
+
+/// HCA_CARD: the only card that this process shall see.
+fn is_chosen(card: u32) -> bool {
+    match env::var("HCA_CARD") {
+        Ok(chosen) => chosen.parse() == Ok(card),
+        Err(_) => true,
+    }
+}
+
+impl Cards for Sockets {
+    fn list(&self) -> Vec<u32> {
+        let found = sockets(&folder())
+            .into_iter()
+            .filter(|(card, _)| is_chosen(*card));
+        // A simulator that was killed leaves its sockets; nobody listens there. A connection that says nothing claims
+        // nothing.
+        let alive = found.filter(|(_, funcs)| funcs.values().any(|path| UnixStream::connect(path).is_ok()));
+        alive.map(|(card, _)| card).collect()
+    }
+
+    fn claim(&self, number: u32) -> Verb<Context<DevPtr>> {
+        let folder = folder();
+        let functions = sockets(&folder).remove(&number).unwrap_or_default();
+        let mut last = Errno(libc::ENODEV);
+        for path in functions.values() {
+            match claim_function(path) {
+                Ok(context) => return Ok(context),
+                Err(e) => {
+                    warn(&format!("{}: {e}", path.display()));
+                    last = Errno(e.errno());
+                }
+            }
+        }
+        warn(&format!(
+            "card {number} in {} has no free function: start `hca sim`",
+            folder.display()
+        ));
+        Err(last)
+    }
+}
+
+fn claim_function(path: &Path) -> hca_verbs::Result<Context<DevPtr>> {
+    let device: DevPtr = Arc::new(VfioUserDevice::connect(path)?);
+    let options = OpenOptions {
+        ready_timeout_ns: PATIENCE_NS,
+        command_timeout_ns: PATIENCE_NS,
+        ..OpenOptions::default()
+    };
+    Context::open_with(device, &options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sockets() {
+        assert_eq!(parse("card0.0"), Some((0, 0)));
+        assert_eq!(parse("card12.3"), Some((12, 3)));
+        for other in ["card0", "card.1", "cards0.1", "card0.x", "card-1.0", "lock"] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Memory that a card may reach: shared mappings of our own, and memory that the program already has.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::copy::{load_bytes, store_bytes};
+use crate::error::DeviceError;
+
+/// Page size that mappings are rounded to.
+pub const PAGE_BYTES: usize = 4096;
+
+/// `len_bytes` rounded up to whole pages.
+pub fn page_round_up(len_bytes: usize) -> Option<usize> {
+    len_bytes
+        .checked_add(PAGE_BYTES - 1)
+        .map(|n| n & !(PAGE_BYTES - 1))
+}
+
+/// A shared mapping of a file, usually a memfd. Unmapped when the last owner drops it.
+#[derive(Debug)]
+pub struct SharedMem {
+    base: *mut u8,
+    len_bytes: usize,
+    file: File,
+    file_offset: u64,
+}
+
+// SAFETY: the mapping belongs to the whole process, and all accesses through this type are atomic.
+unsafe impl Send for SharedMem {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMem {}
+
+impl SharedMem {
+    /// New zeroed memory behind a memfd, so that another process can map it too. Rounded up to pages, at
+    /// least one.
+    pub fn new(name: &str, len_bytes: usize) -> Result<Self, DeviceError> {
+        let no_memory = |source| DeviceError::NoMemory { len_bytes, source };
+        let too_long = || std::io::Error::from_raw_os_error(libc::ENOMEM);
+        let rounded = page_round_up(len_bytes.max(1)).ok_or_else(|| no_memory(too_long()))?;
+        let name =
+            CString::new(name).map_err(|_| no_memory(std::io::Error::from_raw_os_error(libc::EINVAL)))?;
+        // SAFETY: name is a C string; the result is checked.
+        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if fd < 0 {
+            return Err(no_memory(std::io::Error::last_os_error()));
+        }
+        // SAFETY: fd is new and nobody else owns it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(rounded as u64).map_err(no_memory)?;
+        // So that a process we share it with knows that it stays.
+        // SAFETY: a plain system call on our own file.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
+        Self::from_file(file, 0, rounded)
+    }
+
+    /// Maps a part of a file that somebody else made. `file_offset` must be page aligned and the file long
+    /// enough: a file shorter than the mapping would raise SIGBUS later, so it is refused here.
+    pub fn from_file(file: File, file_offset: u64, len_bytes: usize) -> Result<Self, DeviceError> {
+        let fail = |reason: String| DeviceError::Map {
+            addr: file_offset,
+            len_bytes,
+            reason,
+        };
+        let file_len = file.metadata().map_err(|e| fail(e.to_string()))?.len();
+        let end = file_offset.checked_add(len_bytes as u64);
+        if len_bytes == 0 || end.is_none_or(|end| end > file_len) {
+            return Err(fail(format!(
+                "the range is not inside the file of {file_len} bytes"
+            )));
+        }
+        let offset = libc::off_t::try_from(file_offset).map_err(|_| fail("file offset too large".into()))?;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address the kernel chooses; the result is checked.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len_bytes,
+                prot,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                offset,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(fail(std::io::Error::last_os_error().to_string()));
+        }
+        Ok(Self {
+            base: base.cast(),
+            len_bytes,
+            file,
+            file_offset,
+        })
+    }
+
+    /// Nobody can shrink the file, so touching the mapping never raises SIGBUS.
+    pub fn is_sealed(&self) -> bool {
+        // SAFETY: a plain system call on our own file.
+        let seals = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_GET_SEALS) };
+        seals >= 0 && seals & libc::F_SEAL_SHRINK != 0
+    }
+
+    /// First byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Length of the mapping.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// The file behind the mapping, to pass to another process.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Where in the file the mapping starts.
+    pub fn file_offset(&self) -> u64 {
+        self.file_offset
+    }
+}
+
+impl Drop for SharedMem {
+    fn drop(&mut self) {
+        // SAFETY: base and len_bytes are those of our own mapping, and no reference into it outlives us.
+        unsafe { libc::munmap(self.base.cast(), self.len_bytes) };
+    }
+}
+
+/// Memory of this process that a program wants the card to reach: a registered buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct UserMemory {
+    addr: u64,
+    len_bytes: usize,
+}
+
+impl UserMemory {
+    /// Names memory at `ptr`.
+    ///
+    /// # Safety
+    /// Until `unmap_dma` has returned, the memory must stay allocated, and the program must expect that its
+    /// bytes change at any time, as with every RDMA memory region.
+    pub unsafe fn new(ptr: *mut u8, len_bytes: usize) -> Self {
+        Self {
+            addr: ptr as u64,
+            len_bytes,
+        }
+    }
+
+    /// Address in this process.
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Length.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+}
+
+/// Memory allocated by a device for DMA. Safe to touch while the card does: every access is atomic.
+///
+/// Offsets outside the buffer panic: they come from the driver's own arithmetic, never from the card.
+#[derive(Clone, Debug)]
+pub struct DmaBuf {
+    memory: Arc<SharedMem>,
+    iova: u64,
+    len_bytes: usize,
+}
+
+impl DmaBuf {
+    /// Used by implementations of [`crate::Device`]: memory that is mapped at bus address `iova`.
+    pub fn new(memory: Arc<SharedMem>, iova: u64) -> Self {
+        let len_bytes = memory.len_bytes();
+        Self {
+            memory,
+            iova,
+            len_bytes,
+        }
+    }
+
+    /// Bus address of the first byte.
+    pub fn iova(&self) -> u64 {
+        self.iova
+    }
+
+    /// Length in bytes (whole pages).
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// First byte in this process.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
+
+    /// The mapping, to share its ownership.
+    pub fn memory(&self) -> &Arc<SharedMem> {
+        &self.memory
+    }
+
+    #[inline]
+    fn at(&self, offset: usize, len_bytes: usize, align: usize) -> *mut u8 {
+        let fits = offset
+            .checked_add(len_bytes)
+            .is_some_and(|end| end <= self.len_bytes);
+        assert!(
+            fits && offset.is_multiple_of(align),
+            "{len_bytes} bytes at {offset:#x} are outside or unaligned in a DMA buffer of {:#x}",
+            self.len_bytes
+        );
+        self.memory.as_ptr().wrapping_add(offset)
+    }
+
+    /// Copies out of the buffer.
+    pub fn read_bytes(&self, offset: usize, out: &mut [u8]) {
+        let src = self.at(offset, out.len(), 1);
+        // SAFETY: `at` checked the range; the mapping is ours and only touched atomically.
+        unsafe { load_bytes(src, out) }
+    }
+
+    /// Copies into the buffer.
+    pub fn write_bytes(&self, offset: usize, bytes: &[u8]) {
+        let dst = self.at(offset, bytes.len(), 1);
+        // SAFETY: as in `read_bytes`.
+        unsafe { store_bytes(dst, bytes) }
+    }
+
+    /// Sets `len_bytes` bytes to `value`.
+    pub fn fill(&self, offset: usize, len_bytes: usize, value: u8) {
+        let block = [value; 256];
+        for start in (0..len_bytes).step_by(block.len()) {
+            self.write_bytes(offset + start, &block[..block.len().min(len_bytes - start)]);
+        }
+    }
+
+    /// Relaxed 32-bit load.
+    #[inline]
+    pub fn load_u32(&self, offset: usize) -> u32 {
+        // SAFETY: `at` checked range and alignment; the mapping is only touched atomically.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4, 4).cast()).load(Ordering::Relaxed) }
+    }
+
+    /// 32-bit load that orders later loads behind it: for owner words.
+    #[inline]
+    pub fn load_u32_acquire(&self, offset: usize) -> u32 {
+        // SAFETY: as in `load_u32`.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4, 4).cast()).load(Ordering::Acquire) }
+    }
+
+    /// Relaxed 32-bit store.
+    #[inline]
+    pub fn store_u32(&self, offset: usize, value: u32) {
+        // SAFETY: as in `load_u32`.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4, 4).cast()).store(value, Ordering::Relaxed) }
+    }
+
+    /// Relaxed 64-bit load.
+    #[inline]
+    pub fn load_u64(&self, offset: usize) -> u64 {
+        // SAFETY: as in `load_u32`.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8, 8).cast()).load(Ordering::Relaxed) }
+    }
+
+    /// Relaxed 64-bit store.
+    #[inline]
+    pub fn store_u64(&self, offset: usize, value: u64) {
+        // SAFETY: as in `load_u32`.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8, 8).cast()).store(value, Ordering::Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_memory_is_shared_with_its_file() {
+        let a = Arc::new(SharedMem::new("test", 5000).unwrap());
+        assert_eq!(a.len_bytes(), 8192);
+        assert!(a.is_sealed());
+        let file = File::from(a.fd().try_clone_to_owned().unwrap());
+        let b = DmaBuf::new(Arc::new(SharedMem::from_file(file, 4096, 4096).unwrap()), 0);
+        let a = DmaBuf::new(a, 0x1000);
+        a.write_bytes(4098, b"hello");
+        let mut out = [0; 5];
+        b.read_bytes(2, &mut out);
+        assert_eq!(&out, b"hello");
+        b.store_u32(8, 0x1234_5678);
+        assert_eq!(a.load_u32_acquire(4104), 0x1234_5678);
+        a.fill(0, 8192, 0xa5);
+        assert_eq!(b.load_u64(4088), 0xa5a5_a5a5_a5a5_a5a5);
+    }
+
+    #[test]
+    fn a_file_too_short_is_refused() {
+        let a = SharedMem::new("short", 4096).unwrap();
+        let file = File::from(a.fd().try_clone_to_owned().unwrap());
+        let error = SharedMem::from_file(file, 4096, 4096).unwrap_err();
+        assert!(
+            error.to_string().contains("not inside the file of 4096 bytes"),
+            "{error}"
+        );
+        assert!(SharedMem::new("huge", usize::MAX).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "outside or unaligned")]
+    fn offsets_are_checked() {
+        DmaBuf::new(Arc::new(SharedMem::new("x", 4096).unwrap()), 0).load_u32(4096);
+    }
+}

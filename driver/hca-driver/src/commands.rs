@@ -1,0 +1,176 @@
+//! One method per admin command.
+
+use hca_abi::{
+    AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, ModifyPortCmd,
+    ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult,
+    QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd, RegMrResult, SetGidCmd,
+    SetPkeyCmd,
+};
+
+use crate::DevicePtr;
+use crate::error::DriverError;
+use crate::function::Function;
+
+impl<P: DevicePtr> Function<P> {
+    fn make(&mut self, opcode: AdminOpcode, body: &[u8]) -> Result<u32, DriverError> {
+        let mut result = HandleResult::new();
+        result.0.copy_from_slice(&self.admin.issue(opcode, body)?);
+        Ok(result.handle())
+    }
+
+    fn on_handle(&mut self, opcode: AdminOpcode, handle: u32) -> Result<[u8; 244], DriverError> {
+        let mut cmd = HandleCmd::new();
+        cmd.set_handle(handle);
+        self.admin.issue(opcode, cmd.as_bytes())
+    }
+
+    /// Sends any bytes as a command, known or not, and returns the completion as it came: for tests and
+    /// tools.
+    pub fn issue_raw(&mut self, opcode: u8, body: &[u8]) -> Result<AdminCpl, DriverError> {
+        self.admin.issue_raw(opcode, body)
+    }
+
+    /// NOP.
+    pub fn nop(&mut self) -> Result<(), DriverError> {
+        self.admin.issue(AdminOpcode::Nop, &[]).map(drop)
+    }
+
+    /// QUERY_DEVICE.
+    pub fn query_device(&mut self) -> Result<QueryDeviceResult, DriverError> {
+        Ok(QueryDeviceResult(
+            self.admin.issue(AdminOpcode::QueryDevice, &[])?,
+        ))
+    }
+
+    /// QUERY_PORT; ports count from 1.
+    pub fn query_port(&mut self, port_num: u8) -> Result<QueryPortResult, DriverError> {
+        let mut cmd = QueryPortCmd::new();
+        cmd.set_port_num(port_num);
+        Ok(QueryPortResult(
+            self.admin.issue(AdminOpcode::QueryPort, cmd.as_bytes())?,
+        ))
+    }
+
+    /// QUERY_COUNTERS; ports count from 1.
+    pub fn query_counters(&mut self, port_num: u8) -> Result<QueryCountersResult, DriverError> {
+        let mut cmd = QueryPortCmd::new();
+        cmd.set_port_num(port_num);
+        Ok(QueryCountersResult(
+            self.admin.issue(AdminOpcode::QueryCounters, cmd.as_bytes())?,
+        ))
+    }
+
+    /// MODIFY_PORT.
+    pub fn modify_port(&mut self, cmd: &ModifyPortCmd) -> Result<(), DriverError> {
+        self.admin
+            .issue(AdminOpcode::ModifyPort, cmd.as_bytes())
+            .map(drop)
+    }
+
+    fn entry(port_num: u8, index: u16) -> QueryEntryCmd {
+        let mut cmd = QueryEntryCmd::new();
+        cmd.set_port_num(port_num);
+        cmd.set_index(index);
+        cmd
+    }
+
+    /// QUERY_GID: entry `index` of the port's table, bytes as on the wire.
+    pub fn query_gid(&mut self, port_num: u8, index: u16) -> Result<[u8; 16], DriverError> {
+        let body = self
+            .admin
+            .issue(AdminOpcode::QueryGid, Self::entry(port_num, index).as_bytes())?;
+        Ok(QueryGidResult(body).gid())
+    }
+
+    /// QUERY_PKEY: entry `index` of the port's table.
+    pub fn query_pkey(&mut self, port_num: u8, index: u16) -> Result<u16, DriverError> {
+        let body = self
+            .admin
+            .issue(AdminOpcode::QueryPkey, Self::entry(port_num, index).as_bytes())?;
+        Ok(QueryPkeyResult(body).pkey())
+    }
+
+    /// SET_GID; all zero clears the entry.
+    pub fn set_gid(&mut self, cmd: &SetGidCmd) -> Result<(), DriverError> {
+        self.admin.issue(AdminOpcode::SetGid, cmd.as_bytes()).map(drop)
+    }
+
+    /// SET_PKEY; low 15 bits zero clears the entry.
+    pub fn set_pkey(&mut self, cmd: &SetPkeyCmd) -> Result<(), DriverError> {
+        self.admin.issue(AdminOpcode::SetPkey, cmd.as_bytes()).map(drop)
+    }
+
+    /// ALLOC_PD.
+    pub fn alloc_pd(&mut self) -> Result<u32, DriverError> {
+        self.make(AdminOpcode::AllocPd, &[])
+    }
+
+    /// DEALLOC_PD; refused while anything uses it.
+    pub fn dealloc_pd(&mut self, pd: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DeallocPd, pd).map(drop)
+    }
+
+    /// CREATE_EQ.
+    pub fn create_eq(&mut self, cmd: &CreateEqCmd) -> Result<u8, DriverError> {
+        let eqn = self.make(AdminOpcode::CreateEq, cmd.as_bytes())?;
+        u8::try_from(eqn).map_err(|_| DriverError::BadAnswer {
+            what: "CREATE_EQ",
+            value: eqn,
+        })
+    }
+
+    /// DESTROY_EQ; refused while CQs use it.
+    pub fn destroy_eq(&mut self, eqn: u8) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DestroyEq, eqn.into()).map(drop)
+    }
+
+    /// CREATE_CQ.
+    pub fn create_cq(&mut self, cmd: &CreateCqCmd) -> Result<u32, DriverError> {
+        self.make(AdminOpcode::CreateCq, cmd.as_bytes())
+    }
+
+    /// DESTROY_CQ; refused while QPs use it.
+    pub fn destroy_cq(&mut self, cqn: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DestroyCq, cqn).map(drop)
+    }
+
+    /// CREATE_QP.
+    pub fn create_qp(&mut self, cmd: &CreateQpCmd) -> Result<u32, DriverError> {
+        self.make(AdminOpcode::CreateQp, cmd.as_bytes())
+    }
+
+    /// MODIFY_QP: all of it or nothing (QPS-3).
+    pub fn modify_qp(&mut self, cmd: &ModifyQpCmd) -> Result<(), DriverError> {
+        self.admin.issue(AdminOpcode::ModifyQp, cmd.as_bytes()).map(drop)
+    }
+
+    /// QUERY_QP.
+    pub fn query_qp(&mut self, qpn: u32) -> Result<QueryQpResult, DriverError> {
+        Ok(QueryQpResult(self.on_handle(AdminOpcode::QueryQp, qpn)?))
+    }
+
+    /// DESTROY_QP, in any state (QPS-16).
+    pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DestroyQp, qpn).map(drop)
+    }
+
+    /// REG_MR: L_Key and R_Key.
+    pub fn reg_mr(&mut self, cmd: &RegMrCmd) -> Result<RegMrResult, DriverError> {
+        Ok(RegMrResult(self.admin.issue(AdminOpcode::RegMr, cmd.as_bytes())?))
+    }
+
+    /// DEREG_MR. When it returns, the card no longer touches the memory.
+    pub fn dereg_mr(&mut self, lkey: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DeregMr, lkey).map(drop)
+    }
+
+    /// QUERY_MR.
+    pub fn query_mr(&mut self, lkey: u32) -> Result<QueryMrResult, DriverError> {
+        Ok(QueryMrResult(self.on_handle(AdminOpcode::QueryMr, lkey)?))
+    }
+
+    /// RESET_FUNC: frees everything the function owns.
+    pub fn reset_func(&mut self) -> Result<(), DriverError> {
+        self.admin.issue(AdminOpcode::ResetFunc, &[]).map(drop)
+    }
+}

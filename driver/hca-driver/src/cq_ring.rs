@@ -1,0 +1,187 @@
+//! The completion ring.
+
+use hca_abi::{CqArm, Cqe, MAX_LOG_CQ_SIZE};
+use hca_dev::DmaBuf;
+
+use crate::DevicePtr;
+use crate::doorbell::Doorbells;
+use crate::error::DriverError;
+use crate::owner::{is_ours, phase_of, read_entry};
+use crate::qpn_table::QpnTable;
+use crate::shadow::QpShadow;
+
+/// Consumer indices are free-running modulo this.
+const INDEX_MASK: u32 = 0xff_ffff;
+const OWNER_OFFSET: usize = 60;
+/// Bit of wc_opcode that marks the receive queue.
+const RECV_BIT: u8 = 0x80;
+
+/// A completion, with the wr_id of its work request.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// wr_id given when the work request was posted.
+    pub wr_id: u64,
+    /// What the card wrote.
+    pub cqe: Cqe,
+}
+
+/// Completions that a ring of `1 << log_size` entries holds for sure: the card learns of consumed entries a
+/// quarter of the ring late.
+pub fn usable_cqes(log_size: u8) -> u32 {
+    (1u32 << log_size) + 1 - lag_max(log_size)
+}
+
+fn lag_max(log_size: u8) -> u32 {
+    (1u32 << log_size).div_ceil(4)
+}
+
+/// Takes completions out of a ring and retires the work requests they are for.
+#[derive(Debug)]
+pub struct CqRing {
+    ring: DmaBuf,
+    cqn: u32,
+    log_size: u8,
+    /// Next entry, 24 bits free-running.
+    next: u32,
+    /// What the card was told last.
+    told: u32,
+    qps: QpnTable,
+    strays: u64,
+}
+
+impl CqRing {
+    /// log2 of the entries of the smallest ring for `cqe` completions.
+    pub fn log_size_for(cqe: u32) -> Result<u8, DriverError> {
+        let max = MAX_LOG_CQ_SIZE as u8;
+        let too_large = DriverError::TooLarge {
+            what: "cqe",
+            value: cqe.into(),
+            max: usable_cqes(max).into(),
+        };
+        (0..=max).find(|&log| usable_cqes(log) >= cqe).ok_or(too_large)
+    }
+
+    /// Bytes of a ring.
+    pub fn ring_bytes(log_size: u8) -> usize {
+        Cqe::BYTES << log_size
+    }
+
+    /// The ring of a CQ that the card has just been told of; `ring` is zeroed and has [`CqRing::ring_bytes`].
+    pub fn new(ring: DmaBuf, cqn: u32, log_size: u8) -> Self {
+        Self {
+            ring,
+            cqn,
+            log_size,
+            next: 0,
+            told: 0,
+            qps: QpnTable::default(),
+            strays: 0,
+        }
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &DmaBuf {
+        &self.ring
+    }
+
+    /// Completions of `qpn` retire entries of these queues.
+    pub fn attach(&mut self, qpn: u32, shadow: QpShadow) {
+        self.qps.insert(qpn, shadow);
+    }
+
+    /// `qpn` is gone; what is left of it in the ring is dropped when it is found.
+    pub fn detach(&mut self, qpn: u32) {
+        self.qps.remove(qpn);
+    }
+
+    /// Completions dropped because their QP is not attached.
+    pub fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    fn offset(&self, index: u32) -> usize {
+        (index as usize & ((1 << self.log_size) - 1)) * Cqe::BYTES
+    }
+
+    #[inline]
+    fn is_ready(&self, index: u32) -> bool {
+        is_ours(
+            &self.ring,
+            self.offset(index) + OWNER_OFFSET,
+            index,
+            self.log_size,
+        )
+    }
+
+    /// The oldest completion, if there is one.
+    #[inline]
+    pub fn poll<P: DevicePtr>(
+        &mut self,
+        doorbells: &Doorbells<P>,
+    ) -> Result<Option<Completion>, DriverError> {
+        while self.is_ready(self.next) {
+            let cqe = Cqe(read_entry(&self.ring, self.offset(self.next)));
+            self.next = (self.next + 1) & INDEX_MASK;
+            if self.next.wrapping_sub(self.told) & INDEX_MASK >= lag_max(self.log_size) {
+                self.tell(doorbells, CqArm::None);
+            }
+            let Some(qp) = self.qps.get(cqe.qpn()) else {
+                self.strays += 1;
+                continue;
+            };
+            let index = cqe.wqe_index();
+            let retired = if cqe.opcode() & RECV_BIT == 0 {
+                // Selective signalling: this completion stands for all earlier ones (V-112).
+                qp.send.retire_through(index)
+            } else {
+                qp.recv.retire_next(index)
+            };
+            return match retired {
+                Some(wr_id) => Ok(Some(Completion { wr_id, cqe })),
+                None => Err(DriverError::BadCompletion {
+                    cqn: self.cqn,
+                    qpn: cqe.qpn(),
+                    wqe_index: index,
+                }),
+            };
+        }
+        Ok(None)
+    }
+
+    /// Asks for one event at the next new completion (V-67), and tells the card what was consumed.
+    pub fn arm<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, arm: CqArm) {
+        self.tell(doorbells, arm);
+    }
+
+    #[inline]
+    fn tell<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, arm: CqArm) {
+        doorbells.cq(self.cqn, self.next, arm);
+        self.told = self.next;
+    }
+
+    /// Removes the completions of one QP (QPS-6): call after the card has moved it to RESET. The others stay,
+    /// in order.
+    pub fn purge<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, qpn: u32) {
+        let mut end = 0;
+        while end < 1 << self.log_size && self.is_ready((self.next + end) & INDEX_MASK) {
+            end += 1;
+        }
+        // Survivors move towards the newest entry, so that the consumer index can step over the gap.
+        let mut removed = 0;
+        for i in (0..end).rev() {
+            let from = (self.next + i) & INDEX_MASK;
+            let mut cqe = Cqe(read_entry(&self.ring, self.offset(from)));
+            if cqe.qpn() == qpn {
+                removed += 1;
+            } else if removed > 0 {
+                let to = (from + removed) & INDEX_MASK;
+                cqe.set_phase(phase_of(to, self.log_size));
+                self.ring.write_bytes(self.offset(to), cqe.as_bytes());
+            }
+        }
+        if removed > 0 {
+            self.next = (self.next + removed) & INDEX_MASK;
+            self.tell(doorbells, CqArm::None);
+        }
+    }
+}

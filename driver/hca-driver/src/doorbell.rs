@@ -1,0 +1,81 @@
+//! Doorbells: the only MMIO of the data path.
+
+use std::sync::atomic::{Ordering, fence};
+
+use hca_abi::{
+    ADMIN_DOORBELL_OFFSET, AdminDoorbell, CQ_DOORBELL_OFFSET, CqArm, CqDoorbell, DOORBELL_PAGE_OFFSET,
+    EQ_DOORBELL_OFFSET, EqDoorbell, RQ_DOORBELL_OFFSET, RqDoorbell, SQ_DOORBELL_OFFSET, SqDoorbell,
+};
+use hca_dev::Device;
+
+use crate::DevicePtr;
+
+/// The doorbell page of a function.
+#[derive(Clone)]
+pub struct Doorbells<P> {
+    dev: P,
+}
+
+impl<P: DevicePtr> Doorbells<P> {
+    /// The doorbells of a device.
+    pub fn new(dev: P) -> Self {
+        Self { dev }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &P::Target {
+        &self.dev
+    }
+
+    /// The hardware promises: "everything stored to DMA memory before an MMIO write is visible to the card
+    /// before the write arrives" ([`Device`]). The fence keeps the compiler and the processor to the same
+    /// order.
+    #[inline]
+    fn ring(&self, offset: u32, word: u64) {
+        fence(Ordering::Release);
+        self.dev.mmio_write64(DOORBELL_PAGE_OFFSET + offset, word);
+    }
+
+    /// `producer_index`: index after the last send WQE posted.
+    #[inline]
+    pub fn send(&self, qpn: u32, producer_index: u16) {
+        let mut word = SqDoorbell::new();
+        word.set_qpn(qpn);
+        word.set_producer_index(producer_index);
+        self.ring(SQ_DOORBELL_OFFSET, word.to_word());
+    }
+
+    /// `producer_index`: index after the last receive WQE posted.
+    #[inline]
+    pub fn recv(&self, qpn: u32, producer_index: u16) {
+        let mut word = RqDoorbell::new();
+        word.set_qpn(qpn);
+        word.set_producer_index(producer_index);
+        self.ring(RQ_DOORBELL_OFFSET, word.to_word());
+    }
+
+    /// `consumer_index`: index after the last CQE taken, 24 bits.
+    #[inline]
+    pub fn cq(&self, cqn: u32, consumer_index: u32, arm: CqArm) {
+        let mut word = CqDoorbell::new();
+        word.set_cqn(cqn);
+        word.set_arm(arm.into());
+        word.set_consumer_index(consumer_index);
+        self.ring(CQ_DOORBELL_OFFSET, word.to_word());
+    }
+
+    /// `consumer_index`: index after the last EQE taken.
+    pub fn eq(&self, eqn: u8, consumer_index: u16) {
+        let mut word = EqDoorbell::new();
+        word.set_eqn(eqn);
+        word.set_consumer_index(consumer_index);
+        self.ring(EQ_DOORBELL_OFFSET, word.to_word());
+    }
+
+    /// `producer_index`: index after the last admin command.
+    pub fn admin(&self, producer_index: u16) {
+        let mut word = AdminDoorbell::new();
+        word.set_producer_index(producer_index);
+        self.ring(ADMIN_DOORBELL_OFFSET, word.to_word());
+    }
+}

@@ -1,0 +1,175 @@
+//! What can go wrong, with the Linux errno each problem maps to.
+
+use hca_abi::{AdminOpcode, AdminStatus, HCA_ID, MAX_SGE};
+use hca_dev::DeviceError;
+use thiserror::Error;
+
+/// The card refused an admin command. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{opcode:?} refused: {status:?} (errno {}, about {detail:#x})", .status.errno())]
+pub struct AdminError {
+    /// The command.
+    pub opcode: AdminOpcode,
+    /// Why.
+    pub status: AdminStatus,
+    /// The argument or object it is about; meaning by command.
+    pub detail: u32,
+}
+
+/// Errors of the control path.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The way to the device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The card refused a command.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    /// Not our hardware.
+    #[error(
+        "{device}: register ID reads {id:#010x} instead of {HCA_ID:#010x}: no OpenHCA function, or it is gone"
+    )]
+    NotOurs {
+        /// Name of the device.
+        device: String,
+        /// What was read.
+        id: u32,
+    },
+    /// Card and driver were built for different contracts.
+    #[error("{device}: the card speaks version {found} of the contract, the driver {wanted}: update one")]
+    AbiVersion {
+        /// Name of the device.
+        device: String,
+        /// Version of the card.
+        found: u32,
+        /// Version of the driver.
+        wanted: u32,
+    },
+    /// The card did not do something in time.
+    #[error(
+        "waited {waited_ns} ns for {what}: the card hangs, or the limits in OpenOptions are too short for it"
+    )]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// How long, in the device's clock.
+        waited_ns: u64,
+    },
+    /// The card reports that it has failed.
+    #[error("the card reports a fatal error: reset it")]
+    Fatal,
+    /// Registers read all ones.
+    #[error("the card does not answer any more")]
+    Gone,
+    /// The admin queue stopped, now or earlier.
+    #[error("the admin queue has stopped ({status:?}): close the function and open it again")]
+    AdminQueueStopped {
+        /// Why, if the card said so.
+        status: Option<AdminStatus>,
+    },
+    /// The card answered with something that the contract does not know.
+    #[error("the card answered {what} with {value:#x}, which the contract does not know")]
+    BadAnswer {
+        /// What was asked.
+        what: &'static str,
+        /// The answer.
+        value: u32,
+    },
+    /// A completion that matches no work request: the card is broken.
+    #[error("CQ {cqn:#x}: completion for entry {wqe_index} of QP {qpn:#x}, which is not outstanding")]
+    BadCompletion {
+        /// CQ.
+        cqn: u32,
+        /// QP named by the completion.
+        qpn: u32,
+        /// Entry named by the completion.
+        wqe_index: u16,
+    },
+    /// A size or count that no card can have.
+    #[error("{what} {value} is out of range: at most {max}")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// Given.
+        value: u64,
+        /// Limit.
+        max: u64,
+    },
+}
+
+impl DriverError {
+    /// The Linux errno.
+    pub fn errno(&self) -> i32 {
+        const EIO: i32 = 5;
+        const ENXIO: i32 = 6;
+        const ENOMEM: i32 = 12;
+        const EINVAL: i32 = 22;
+        const ENOSYS: i32 = 38;
+        const ETIMEDOUT: i32 = 110;
+        match self {
+            Self::Device(DeviceError::NoMemory { .. }) => ENOMEM,
+            Self::Device(DeviceError::Map { .. } | DeviceError::NotMapped { .. }) => EINVAL,
+            Self::Device(DeviceError::BadVector { .. }) | Self::TooLarge { .. } => EINVAL,
+            Self::Device(DeviceError::Gone(_)) | Self::NotOurs { .. } | Self::Gone => ENXIO,
+            Self::Device(_) | Self::Fatal | Self::AdminQueueStopped { .. } => EIO,
+            Self::BadAnswer { .. } | Self::BadCompletion { .. } => EIO,
+            Self::Admin(e) => e.status.errno(),
+            Self::AbiVersion { .. } => ENOSYS,
+            Self::Timeout { .. } => ETIMEDOUT,
+        }
+    }
+}
+
+/// A work request that was not posted (V-164): found before the card saw anything of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// QPS-5: posting is forbidden in this state.
+    #[error("the QP is in a state in which this queue takes no work requests")]
+    BadState,
+    /// No free entry.
+    #[error("all {entries} entries of the ring are in use: poll completions first, or make a larger ring")]
+    RingFull {
+        /// Size of the ring.
+        entries: u32,
+    },
+    /// More scatter/gather entries than the ring was made for.
+    #[error("{given} scatter/gather entries, the ring was made for {max} (no ring can have over {MAX_SGE})")]
+    TooManySges {
+        /// Given.
+        given: usize,
+        /// Limit of this ring.
+        max: usize,
+    },
+    /// More inline data than fits.
+    #[error("{given} bytes of inline data, the ring was made for {max}")]
+    InlineTooLong {
+        /// Given.
+        given: usize,
+        /// Limit of this ring.
+        max: usize,
+    },
+    /// Inline data works for SEND and RDMA WRITE only (V-167).
+    #[error("inline data with an opcode other than SEND and RDMA WRITE")]
+    InlineNotAllowed,
+    /// An atomic moves exactly eight bytes into one buffer.
+    #[error("an atomic needs one scatter/gather entry of 8 bytes")]
+    BadAtomic,
+    /// Longer than any message.
+    #[error("message of {length} bytes, at most 2147483648")]
+    TooLong {
+        /// Sum of the entries.
+        length: u64,
+    },
+}
+
+impl PostError {
+    /// The Linux errno.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::RingFull { .. } => 12,
+            _ => 22,
+        }
+    }
+}

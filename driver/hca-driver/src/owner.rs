@@ -1,0 +1,28 @@
+//! Ownership of the entries that the card writes.
+
+use hca_dev::DmaBuf;
+
+/// Does the entry whose owner word is at `offset` belong to software?
+///
+/// The hardware promises that the owner word becomes visible last; it holds 1 on the first pass over a zeroed
+/// ring and toggles with each pass. The acquire load keeps the reads of the rest of the entry behind it.
+#[inline]
+pub(crate) fn is_ours(ring: &DmaBuf, offset: usize, index: u32, log_size: u8) -> bool {
+    (ring.load_u32_acquire(offset) & 1 == 1) == phase_of(index, log_size)
+}
+
+/// Phase bit of the entry with this free-running index.
+#[inline]
+pub(crate) fn phase_of(index: u32, log_size: u8) -> bool {
+    index >> log_size & 1 == 0
+}
+
+/// Copies an entry of whole 64-bit words.
+#[inline]
+pub(crate) fn read_entry<const BYTES: usize>(ring: &DmaBuf, offset: usize) -> [u8; BYTES] {
+    let mut entry = [0; BYTES];
+    for (i, word) in entry.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&ring.load_u64(offset + 8 * i).to_le_bytes());
+    }
+    entry
+}

@@ -1,0 +1,90 @@
+//! The receive ring.
+
+use std::sync::Arc;
+
+use hca_abi::RqWqeCtrl;
+use hca_dev::DmaBuf;
+
+use crate::DevicePtr;
+use crate::doorbell::Doorbells;
+use crate::error::PostError;
+use crate::send_ring::write_sge;
+use crate::shadow::WqShadow;
+use crate::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length};
+
+/// Builds receive WQEs in DMA memory. Free-running 16-bit index, masked on use.
+#[derive(Debug)]
+pub struct RecvRing {
+    ring: DmaBuf,
+    size: WqSize,
+    max_sge: usize,
+    next: u16,
+    shadow: Arc<WqShadow>,
+}
+
+impl RecvRing {
+    /// A ring in `ring`, which must have `size.ring_bytes()`.
+    pub fn new(ring: DmaBuf, size: WqSize) -> Self {
+        let shadow = Arc::new(WqShadow::new(size.log_size));
+        Self {
+            ring,
+            size,
+            max_sge: size.recv_sges(),
+            next: 0,
+            shadow,
+        }
+    }
+
+    /// What the CQ needs.
+    pub fn shadow(&self) -> &Arc<WqShadow> {
+        &self.shadow
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &DmaBuf {
+        &self.ring
+    }
+
+    /// Writes one WQE. The card sees it after [`RecvRing::ring_doorbell`].
+    #[inline]
+    pub fn push(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if !self.shadow.has_room(self.next) {
+            return Err(PostError::RingFull {
+                entries: self.shadow.entries(),
+            });
+        }
+        if wr.sges.len() > self.max_sge {
+            return Err(PostError::TooManySges {
+                given: wr.sges.len(),
+                max: self.max_sge,
+            });
+        }
+        let mut ctrl = RqWqeCtrl::new();
+        ctrl.set_num_sge(wr.sges.len() as u8);
+        ctrl.set_length(total_length(wr.sges)?);
+        ctrl.set_wqe_index(self.next);
+        let at = (usize::from(self.next) & ((1 << self.size.log_size) - 1)) * self.size.stride_bytes();
+        for (i, word) in ctrl.as_bytes().as_chunks::<8>().0.iter().enumerate() {
+            self.ring.store_u64(at + 8 * i, u64::from_le_bytes(*word));
+        }
+        for (i, sge) in wr.sges.iter().enumerate() {
+            write_sge(&self.ring, at + RECV_HEADER_BYTES + i * SGE_BYTES, sge);
+        }
+        self.shadow.record(self.next, wr.wr_id);
+        self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Hands every WQE written so far to the card.
+    #[inline]
+    pub fn ring_doorbell<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, qpn: u32) {
+        self.shadow.publish(self.next);
+        doorbells.recv(qpn, self.next);
+    }
+
+    /// Index 0 again, nothing outstanding: the QP went to RESET.
+    pub fn reset(&mut self) {
+        self.next = 0;
+        self.shadow.reset();
+    }
+}

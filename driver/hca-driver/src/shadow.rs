@@ -1,0 +1,104 @@
+//! What software remembers of a work queue, shared by the ring that posts and the CQ that retires: one writer
+//! for each field, no lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+
+/// wr_ids and free-running indices of one send or receive queue.
+///
+/// The posting ring writes `posted` and the wr_ids of free entries. The CQ writes `completed`. Both indices
+/// start at 0 when the QP goes to RESET.
+#[derive(Debug)]
+pub struct WqShadow {
+    wr_ids: Box<[AtomicU64]>,
+    posted: AtomicU16,
+    completed: AtomicU16,
+}
+
+impl WqShadow {
+    /// For a ring of `1 << log_size` entries.
+    pub fn new(log_size: u8) -> Self {
+        let wr_ids = (0..1usize << log_size).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            wr_ids,
+            posted: AtomicU16::new(0),
+            completed: AtomicU16::new(0),
+        }
+    }
+
+    #[inline]
+    fn slot(&self, index: u16) -> &AtomicU64 {
+        &self.wr_ids[usize::from(index) & (self.wr_ids.len() - 1)]
+    }
+
+    /// Entries of the ring.
+    pub fn entries(&self) -> u32 {
+        self.wr_ids.len() as u32
+    }
+
+    /// Index after the last entry that has completed.
+    pub fn completed(&self) -> u16 {
+        self.completed.load(Ordering::Acquire)
+    }
+
+    /// Index after the last entry that was posted.
+    pub fn posted(&self) -> u16 {
+        self.posted.load(Ordering::Acquire)
+    }
+
+    /// Is there room for one more entry at `index`?
+    #[inline]
+    pub(crate) fn has_room(&self, index: u16) -> bool {
+        u32::from(index.wrapping_sub(self.completed())) < self.entries()
+    }
+
+    /// Remembers the wr_id of a free entry.
+    #[inline]
+    pub(crate) fn record(&self, index: u16, wr_id: u64) {
+        self.slot(index).store(wr_id, Ordering::Relaxed);
+    }
+
+    /// From now on entries before `index` may complete. Call before the doorbell.
+    #[inline]
+    pub(crate) fn publish(&self, index: u16) {
+        self.posted.store(index, Ordering::Release);
+    }
+
+    /// Retires entry `index` and every earlier one; its wr_id, or `None` when it is not outstanding.
+    #[inline]
+    pub(crate) fn retire_through(&self, index: u16) -> Option<u64> {
+        let completed = self.completed.load(Ordering::Relaxed);
+        let outstanding = self.posted().wrapping_sub(completed);
+        if index.wrapping_sub(completed) >= outstanding {
+            return None;
+        }
+        let wr_id = self.slot(index).load(Ordering::Relaxed);
+        self.completed.store(index.wrapping_add(1), Ordering::Release);
+        Some(wr_id)
+    }
+
+    /// Retires entry `index`, which must be the oldest outstanding one.
+    #[inline]
+    pub(crate) fn retire_next(&self, index: u16) -> Option<u64> {
+        if index == self.completed.load(Ordering::Relaxed) {
+            self.retire_through(index)
+        } else {
+            None
+        }
+    }
+
+    /// Forgets everything. Only while neither ring nor CQ is in use.
+    pub(crate) fn reset(&self) {
+        self.posted.store(0, Ordering::Release);
+        self.completed.store(0, Ordering::Release);
+    }
+}
+
+/// Both queues of a QP, as a CQ needs them.
+#[derive(Clone, Debug)]
+pub struct QpShadow {
+    /// Send queue.
+    pub send: Arc<WqShadow>,
+    /// Receive queue.
+    pub recv: Arc<WqShadow>,
+}

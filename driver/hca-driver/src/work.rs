@@ -1,0 +1,269 @@
+//! Work requests, and the size of the rings that carry them.
+
+use hca_abi::{
+    MAX_INLINE_BYTES, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MAX_SGE, MIN_WQE_STRIDE_BYTES, WrOpcode,
+};
+
+use crate::error::{DriverError, PostError};
+
+/// Bytes of a send WQE before its scatter/gather entries.
+pub(crate) const SEND_HEADER_BYTES: usize = 32;
+/// Bytes of a receive WQE before its scatter/gather entries.
+pub(crate) const RECV_HEADER_BYTES: usize = 16;
+pub(crate) const SGE_BYTES: usize = 16;
+/// Longest message of any operation.
+pub(crate) const MAX_MSG_BYTES: u64 = 1 << 31;
+
+/// Scatter/gather entry: a piece of a memory region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sge {
+    /// Virtual address in the region of `lkey`.
+    pub addr: u64,
+    /// Bytes; 0 means zero bytes.
+    pub length: u32,
+    /// L_Key.
+    pub lkey: u32,
+}
+
+/// What a send work request does. Immediate data is a number; its most significant byte is first on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendOp {
+    /// SEND.
+    Send,
+    /// SEND with immediate data.
+    SendWithImm {
+        /// Immediate data.
+        imm_data: u32,
+    },
+    /// SEND that invalidates an R_Key at the receiver.
+    SendWithInv {
+        /// R_Key of the receiver.
+        invalidate_rkey: u32,
+    },
+    /// RDMA WRITE.
+    RdmaWrite {
+        /// Virtual address at the responder.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+    },
+    /// RDMA WRITE that also consumes a receive.
+    RdmaWriteWithImm {
+        /// Virtual address at the responder.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+        /// Immediate data.
+        imm_data: u32,
+    },
+    /// RDMA READ.
+    RdmaRead {
+        /// Virtual address at the responder.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+    },
+    /// Compare and swap of eight bytes.
+    AtomicCmpAndSwp {
+        /// Virtual address at the responder, multiple of 8.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+        /// Value to compare with.
+        compare: u64,
+        /// Value to store.
+        swap: u64,
+    },
+    /// Fetch and add of eight bytes.
+    AtomicFetchAndAdd {
+        /// Virtual address at the responder, multiple of 8.
+        remote_addr: u64,
+        /// R_Key at the responder.
+        rkey: u32,
+        /// Value to add.
+        add: u64,
+    },
+}
+
+impl SendOp {
+    /// The opcode of the WQE.
+    pub fn opcode(&self) -> WrOpcode {
+        match self {
+            Self::Send => WrOpcode::Send,
+            Self::SendWithImm { .. } => WrOpcode::SendWithImm,
+            Self::SendWithInv { .. } => WrOpcode::SendWithInv,
+            Self::RdmaWrite { .. } => WrOpcode::RdmaWrite,
+            Self::RdmaWriteWithImm { .. } => WrOpcode::RdmaWriteWithImm,
+            Self::RdmaRead { .. } => WrOpcode::RdmaRead,
+            Self::AtomicCmpAndSwp { .. } => WrOpcode::AtomicCmpAndSwp,
+            Self::AtomicFetchAndAdd { .. } => WrOpcode::AtomicFetchAndAdd,
+        }
+    }
+
+    pub(crate) fn is_atomic(&self) -> bool {
+        matches!(
+            self,
+            Self::AtomicCmpAndSwp { .. } | Self::AtomicFetchAndAdd { .. }
+        )
+    }
+
+    pub(crate) fn takes_inline(&self) -> bool {
+        !self.is_atomic() && !matches!(self, Self::RdmaRead { .. })
+    }
+}
+
+/// ibv_send_flags, without INLINE (see [`WrData`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendFlags {
+    /// Make a completion on success too (for QPs without sq_sig_all).
+    pub signaled: bool,
+    /// Raise a solicited event at the receiver.
+    pub solicited: bool,
+    /// Start only after all earlier READs and atomics of this queue.
+    pub fence: bool,
+}
+
+impl SendFlags {
+    /// Only `signaled`.
+    pub const SIGNALED: Self = Self {
+        signaled: true,
+        solicited: false,
+        fence: false,
+    };
+}
+
+/// Where the data of a send comes from (or that of a READ goes to).
+#[derive(Clone, Copy, Debug)]
+pub enum WrData<'a> {
+    /// Registered memory.
+    Sges(&'a [Sge]),
+    /// Copied into the WQE now: the buffer may be reused at once, and needs no registration.
+    Inline(&'a [u8]),
+    /// The same, gathered from several pieces.
+    InlineList(&'a [&'a [u8]]),
+}
+
+/// Send work request.
+#[derive(Clone, Copy, Debug)]
+pub struct SendWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Operation.
+    pub op: SendOp,
+    /// Flags.
+    pub flags: SendFlags,
+    /// Data.
+    pub data: WrData<'a>,
+}
+
+/// Receive work request.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Where the message goes.
+    pub sges: &'a [Sge],
+}
+
+/// The first work request of a list that was refused; the ones before it are posted, it and the later ones
+/// are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("work request {index} of the list: {error}")]
+pub struct BadWr {
+    /// Its position in the list.
+    pub index: usize,
+    /// Why.
+    pub error: PostError,
+}
+
+/// Size of a work queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WqSize {
+    /// log2 of the entries.
+    pub log_size: u8,
+    /// An entry has `64 << log_stride` bytes.
+    pub log_stride: u8,
+}
+
+impl WqSize {
+    /// Smallest send queue with at least `max_wr` entries of `max_sge` scatter/gather entries or `max_inline`
+    /// bytes.
+    pub fn for_send(max_wr: u32, max_sge: u32, max_inline: u32) -> Result<Self, DriverError> {
+        check("max_send_sge", max_sge, MAX_SGE)?;
+        check("max_inline_data", max_inline, MAX_INLINE_BYTES)?;
+        let payload = (max_sge as usize * SGE_BYTES).max(max_inline as usize);
+        Self::fitting("max_send_wr", max_wr, SEND_HEADER_BYTES + payload)
+    }
+
+    /// Smallest receive queue with at least `max_wr` entries of `max_sge` scatter/gather entries.
+    pub fn for_recv(max_wr: u32, max_sge: u32) -> Result<Self, DriverError> {
+        check("max_recv_sge", max_sge, MAX_SGE)?;
+        Self::fitting(
+            "max_recv_wr",
+            max_wr,
+            RECV_HEADER_BYTES + max_sge as usize * SGE_BYTES,
+        )
+    }
+
+    fn fitting(what: &'static str, max_wr: u32, wqe_bytes: usize) -> Result<Self, DriverError> {
+        check(what, max_wr, 1 << MAX_LOG_WQ_SIZE)?;
+        let strides = wqe_bytes
+            .div_ceil(MIN_WQE_STRIDE_BYTES as usize)
+            .next_power_of_two();
+        let log_stride = strides.trailing_zeros() as u8;
+        debug_assert!(u32::from(log_stride) <= MAX_LOG_WQE_STRIDE);
+        Ok(Self {
+            log_size: max_wr.max(1).next_power_of_two().trailing_zeros() as u8,
+            log_stride,
+        })
+    }
+
+    /// Bytes of one entry.
+    pub fn stride_bytes(&self) -> usize {
+        (MIN_WQE_STRIDE_BYTES as usize) << self.log_stride
+    }
+
+    /// Bytes of the ring.
+    pub fn ring_bytes(&self) -> usize {
+        self.stride_bytes() << self.log_size
+    }
+
+    /// Scatter/gather entries that a send WQE of this size has room for.
+    pub fn send_sges(&self) -> usize {
+        ((self.stride_bytes() - SEND_HEADER_BYTES) / SGE_BYTES).min(MAX_SGE as usize)
+    }
+
+    /// Inline bytes that a send WQE of this size has room for.
+    pub fn inline_bytes(&self) -> usize {
+        self.stride_bytes() - SEND_HEADER_BYTES
+    }
+
+    /// Scatter/gather entries that a receive WQE of this size has room for.
+    pub fn recv_sges(&self) -> usize {
+        ((self.stride_bytes() - RECV_HEADER_BYTES) / SGE_BYTES).min(MAX_SGE as usize)
+    }
+}
+
+fn check(what: &'static str, value: u32, max: u32) -> Result<(), DriverError> {
+    if value <= max {
+        Ok(())
+    } else {
+        Err(DriverError::TooLarge {
+            what,
+            value: value.into(),
+            max: max.into(),
+        })
+    }
+}
+
+/// Sum of the lengths, if a message may be that long.
+#[inline]
+pub(crate) fn total_length(sges: &[Sge]) -> Result<u32, PostError> {
+    let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
+    if length <= MAX_MSG_BYTES {
+        Ok(length as u32)
+    } else {
+        Err(PostError::TooLong { length })
+    }
+}

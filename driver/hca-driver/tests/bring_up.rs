@@ -1,0 +1,117 @@
+//! Opening functions of good, absent, hanging and vanishing cards; the admin queue at its limits.
+
+use std::rc::Rc;
+
+use hca_abi::{AdminOpcode, AdminStatus};
+use hca_driver::{DriverError, Function, OpenOptions};
+use hca_fake::FakeDevice;
+
+fn open(dev: &Rc<FakeDevice>) -> Result<Function<Rc<FakeDevice>>, DriverError> {
+    Function::open(
+        dev.clone(),
+        &OpenOptions {
+            admin_log_size: 2,
+            ..OpenOptions::simulated()
+        },
+    )
+}
+
+#[test]
+fn the_admin_ring_wraps() {
+    let dev = Rc::new(FakeDevice::new());
+    let mut function = open(&dev).unwrap();
+    for _ in 0..70_000 {
+        function.nop().unwrap();
+    }
+    assert!(function.time_cycles() < function.time_cycles());
+    dev.assert_no_violations();
+}
+
+#[test]
+fn a_card_that_does_not_answer_is_given_up() {
+    let dev = Rc::new(FakeDevice::new());
+    let mut function = open(&dev).unwrap();
+    dev.set_firmware_hangs(true);
+    let error = function.nop().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            DriverError::Timeout {
+                waited_ns: 20_000_000..,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(error.to_string().contains("admin command"), "{error}");
+    assert_eq!(error.errno(), 110);
+    // What comes later cannot be told from the answer to the first: the queue stays stopped.
+    dev.set_firmware_hangs(false);
+    assert!(matches!(
+        function.nop(),
+        Err(DriverError::AdminQueueStopped { .. })
+    ));
+    drop(function);
+    assert!(open(&dev).unwrap().nop().is_ok());
+    assert_eq!(dev.with_card(|card| card.host.mapped()), 0);
+}
+
+#[test]
+fn a_reset_that_hangs_names_itself() {
+    let dev = Rc::new(FakeDevice::new());
+    dev.set_firmware_hangs(true);
+    let error = open(&dev).unwrap_err();
+    assert!(error.to_string().contains("function reset"), "{error}");
+    assert_eq!(dev.with_card(|card| card.host.mapped()), 0);
+}
+
+#[test]
+fn a_card_that_vanishes_is_noticed() {
+    let dev = Rc::new(FakeDevice::new());
+    let mut function = open(&dev).unwrap();
+    dev.set_gone();
+    assert!(matches!(function.nop(), Err(DriverError::Gone)));
+    drop(function);
+    assert!(matches!(
+        open(&dev),
+        Err(DriverError::NotOurs { id: u32::MAX, .. })
+    ));
+}
+
+/// Bytes of any kind get an answer, and never harm what is there.
+#[test]
+fn garbage_commands() {
+    use proptest::prelude::*;
+    use proptest::test_runner::{Config, TestRunner};
+    let dev = Rc::new(FakeDevice::new());
+    let mut function = open(&dev).unwrap();
+    let pd = function.alloc_pd().unwrap();
+    let reset = u8::from(AdminOpcode::ResetFunc);
+    let small = prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()];
+    let command = (0u8..40, prop::collection::vec(small, 248));
+    let mut runner = TestRunner::new(Config {
+        cases: 20_000,
+        ..Config::default()
+    });
+    let function_cell = std::cell::RefCell::new(&mut function);
+    runner
+        .run(
+            &command.prop_filter("not the reset", move |(opcode, _)| *opcode != reset),
+            |(opcode, body)| {
+                let cpl = function_cell.borrow_mut().issue_raw(opcode, &body).unwrap();
+                let status = AdminStatus::try_from(cpl.status()).unwrap();
+                prop_assert_ne!(status, AdminStatus::Internal);
+                prop_assert_eq!(
+                    status == AdminStatus::BadOpcode,
+                    AdminOpcode::try_from(opcode).is_err()
+                );
+                Ok(())
+            },
+        )
+        .unwrap();
+    dev.assert_no_violations();
+    function.reset_func().unwrap();
+    let error = function.dealloc_pd(pd).unwrap_err();
+    assert_eq!(error.errno(), 2);
+    assert!(matches!(error, DriverError::Admin(e) if e.opcode == AdminOpcode::DeallocPd && e.detail == pd));
+}

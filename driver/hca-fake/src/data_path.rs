@@ -1,0 +1,312 @@
+//! The data path: executes send WQEs between QPs of the same card, one at a time, and moves the data.
+
+use hca_abi::{
+    Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, Mpt, Mtt, QpState, Qpc, RqWqeCtrl, Sge,
+    SqWqeCtrl, WcOpcode, WcStatus, WrOpcode, access, wc_flag,
+};
+
+use crate::card::Card;
+
+/// A work request fails with this status.
+type Fails<T> = Result<T, WcStatus>;
+
+/// Who uses a key, and for what.
+struct KeyUse {
+    pd: u32,
+    right: u32,
+    /// What a refusal is called.
+    refusal: WcStatus,
+}
+
+/// A send WQE out of the ring.
+struct SendWqe {
+    ctrl: SqWqeCtrl,
+    payload: Vec<u8>,
+    sges: Vec<Sge>,
+}
+
+fn state_of(qpc: &Qpc) -> Option<QpState> {
+    QpState::try_from(qpc.state()).ok()
+}
+
+impl Card {
+    /// Executes one send WQE of some QP; false when none can be executed.
+    pub fn step(&mut self) -> bool {
+        let mut qpns: Vec<u32> = self.qps.keys().copied().collect();
+        qpns.sort_unstable();
+        qpns.into_iter().any(|qpn| self.step_qp(qpn))
+    }
+
+    /// Executes the next send WQE of a QP; false when it has none, or has to wait for a receive.
+    pub fn step_qp(&mut self, qpn: u32) -> bool {
+        let (qpc, rings) = (self.qpc(qpn), self.rings(qpn));
+        if state_of(&qpc) != Some(QpState::Rts) || rings.failed || rings.sq_consumer == rings.sq_producer {
+            return false;
+        }
+        let index = rings.sq_consumer;
+        let wqe = self.fetch_send(qpn, &qpc, index);
+        let done = wqe.and_then(|wqe| Ok((self.execute(&qpc, &wqe)?, wqe)));
+        match done {
+            Ok((false, _)) => false,
+            Ok((true, wqe)) => {
+                self.qps.entry(qpn).or_default().sq_consumer = index.wrapping_add(1);
+                if wqe.ctrl.signaled() || qpc.sq_sig_all() {
+                    self.complete_send(qpn, &qpc, index, WcStatus::Success, wqe.ctrl);
+                }
+                true
+            }
+            Err(status) => {
+                let rings = self.qps.entry(qpn).or_default();
+                rings.sq_consumer = index.wrapping_add(1);
+                rings.failed = true;
+                self.complete_send(qpn, &qpc, index, status, SqWqeCtrl::new());
+                let cause = u32::from(u8::from(status)) | (HwEventWho::Ack as u32) << 16;
+                self.raise(HwEventKind::QpError, qpn, cause);
+                true
+            }
+        }
+    }
+
+    fn complete_send(&mut self, qpn: u32, qpc: &Qpc, index: u16, status: WcStatus, ctrl: SqWqeCtrl) {
+        let mut cqe = Cqe::new();
+        cqe.set_qpn(qpn);
+        cqe.set_wqe_index(index);
+        cqe.set_status(status.into());
+        let opcode = match WrOpcode::try_from(ctrl.opcode()) {
+            Ok(WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) => WcOpcode::RdmaWrite,
+            Ok(WrOpcode::RdmaRead) => WcOpcode::RdmaRead,
+            _ => WcOpcode::Send,
+        };
+        cqe.set_opcode(opcode.into());
+        if opcode == WcOpcode::RdmaRead {
+            cqe.set_byte_len(ctrl.length());
+        }
+        self.write_cqe(qpc.send_cqn(), cqe, false);
+    }
+
+    fn fetch_send(&mut self, qpn: u32, qpc: &Qpc, index: u16) -> Fails<SendWqe> {
+        let stride = 64usize << qpc.sq_log_stride();
+        let slot = u64::from(index) & ((1 << qpc.sq_log_size()) - 1);
+        let mut bytes = vec![0; stride];
+        if !self.host.read(qpc.sq_base() + slot * stride as u64, &mut bytes) {
+            return Err(WcStatus::LocQpOpErr);
+        }
+        let ctrl = SqWqeCtrl::read_from(&bytes).unwrap_or_default();
+        let (num_sge, length) = (usize::from(ctrl.num_sge()), ctrl.length() as usize);
+        let data_bytes = if ctrl.inline_data() {
+            length
+        } else {
+            num_sge * Sge::BYTES
+        };
+        if ctrl.wqe_index() != index || data_bytes > stride - SqWqeCtrl::BYTES {
+            self.violation(format!("QP {qpn:#x}: send WQE {index:#x} is garbage: {ctrl:?}"));
+            return Err(WcStatus::LocQpOpErr);
+        }
+        let data = &bytes[SqWqeCtrl::BYTES..][..data_bytes];
+        if ctrl.inline_data() {
+            return Ok(SendWqe {
+                ctrl,
+                payload: data.to_vec(),
+                sges: Vec::new(),
+            });
+        }
+        let sges: Vec<Sge> = data.chunks(Sge::BYTES).filter_map(Sge::read_from).collect();
+        if sges.iter().map(|s| u64::from(s.length())).sum::<u64>() != length as u64 {
+            self.violation(format!(
+                "QP {qpn:#x}: send WQE {index:#x}: length {length} is not that of its entries"
+            ));
+            return Err(WcStatus::LocLenErr);
+        }
+        Ok(SendWqe {
+            ctrl,
+            payload: Vec::new(),
+            sges,
+        })
+    }
+
+    /// False: has to wait for a receive.
+    fn execute(&mut self, qpc: &Qpc, wqe: &SendWqe) -> Fails<bool> {
+        let peer_qpn = qpc.dest_qpn();
+        let peer = self.qpc(peer_qpn);
+        if !matches!(state_of(&peer), Some(QpState::Rtr | QpState::Rts)) {
+            return Err(WcStatus::RetryExcErr);
+        }
+        let opcode = WrOpcode::try_from(wqe.ctrl.opcode()).map_err(|_| WcStatus::LocQpOpErr)?;
+        let with_imm = matches!(opcode, WrOpcode::SendWithImm | WrOpcode::RdmaWriteWithImm);
+        let is_send = matches!(opcode, WrOpcode::Send | WrOpcode::SendWithImm);
+        let rings = self.rings(peer_qpn);
+        if (is_send || with_imm) && rings.rq_consumer == rings.rq_producer {
+            return Ok(false);
+        }
+        let remote = |right| KeyUse {
+            pd: peer.pd(),
+            right,
+            refusal: WcStatus::RemAccessErr,
+        };
+        let va = wqe.ctrl.remote_addr();
+        match opcode {
+            WrOpcode::RdmaRead => {
+                let mut data = vec![0; wqe.ctrl.length() as usize];
+                self.access(
+                    &remote(access::REMOTE_READ),
+                    wqe.ctrl.rkey(),
+                    va,
+                    &mut data,
+                    false,
+                )?;
+                self.scatter(qpc, &wqe.sges, &data)?;
+            }
+            WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => {
+                let mut data = self.gather(qpc, wqe)?;
+                self.access(
+                    &remote(access::REMOTE_WRITE),
+                    wqe.ctrl.rkey(),
+                    va,
+                    &mut data,
+                    true,
+                )?;
+                if with_imm {
+                    self.receive(peer_qpn, &peer, &wqe.ctrl, None)?;
+                }
+            }
+            WrOpcode::Send | WrOpcode::SendWithImm => {
+                let data = self.gather(qpc, wqe)?;
+                self.receive(peer_qpn, &peer, &wqe.ctrl, Some(&data))?;
+            }
+            _ => return Err(WcStatus::LocQpOpErr),
+        }
+        Ok(true)
+    }
+
+    /// Consumes a receive WQE of `qpn`; with `data`, the message goes into it.
+    fn receive(&mut self, qpn: u32, qpc: &Qpc, ctrl: &SqWqeCtrl, data: Option<&[u8]>) -> Fails<()> {
+        let index = self.rings(qpn).rq_consumer;
+        self.qps.entry(qpn).or_default().rq_consumer = index.wrapping_add(1);
+        let stride = 64usize << qpc.rq_log_stride();
+        let slot = u64::from(index) & ((1 << qpc.rq_log_size()) - 1);
+        let mut bytes = vec![0; stride];
+        let fetched = self.host.read(qpc.rq_base() + slot * stride as u64, &mut bytes);
+        let rq = RqWqeCtrl::read_from(&bytes).unwrap_or_default();
+        let sge_bytes = usize::from(rq.num_sge()) * Sge::BYTES;
+        if !fetched || rq.wqe_index() != index || sge_bytes > stride - RqWqeCtrl::BYTES {
+            self.violation(format!("QP {qpn:#x}: receive WQE {index:#x} is garbage: {rq:?}"));
+            return Err(WcStatus::RemOpErr);
+        }
+        let sges: Vec<Sge> = bytes[RqWqeCtrl::BYTES..][..sge_bytes]
+            .chunks(Sge::BYTES)
+            .filter_map(Sge::read_from)
+            .collect();
+        let stored = match data {
+            None => Ok(()),
+            Some(data) if data.len() > rq.length() as usize => Err(WcStatus::LocLenErr),
+            Some(data) => self.scatter(qpc, &sges, data),
+        };
+        let mut cqe = Cqe::new();
+        cqe.set_qpn(qpn);
+        cqe.set_wqe_index(index);
+        cqe.set_status(stored.err().unwrap_or(WcStatus::Success).into());
+        let is_write = ctrl.opcode() == u8::from(WrOpcode::RdmaWriteWithImm);
+        cqe.set_opcode(
+            if is_write {
+                WcOpcode::RecvRdmaWithImm
+            } else {
+                WcOpcode::Recv
+            }
+            .into(),
+        );
+        cqe.set_byte_len(ctrl.length());
+        if is_write || ctrl.opcode() == u8::from(WrOpcode::SendWithImm) {
+            cqe.set_wc_flags(wc_flag::WITH_IMM);
+            cqe.set_imm_data(ctrl.imm_data());
+        }
+        self.write_cqe(qpc.recv_cqn(), cqe, ctrl.solicited());
+        if let Err(status) = stored {
+            self.qps.entry(qpn).or_default().failed = true;
+            let cause = u32::from(u8::from(status)) | (HwEventWho::Responder as u32) << 16;
+            self.raise(HwEventKind::QpError, qpn, cause);
+            return Err(if status == WcStatus::LocLenErr {
+                WcStatus::RemInvReqErr
+            } else {
+                WcStatus::RemOpErr
+            });
+        }
+        Ok(())
+    }
+
+    fn gather(&mut self, qpc: &Qpc, wqe: &SendWqe) -> Fails<Vec<u8>> {
+        let mut data = wqe.payload.clone();
+        for sge in &wqe.sges {
+            let mut piece = vec![0; sge.length() as usize];
+            let key = KeyUse {
+                pd: qpc.pd(),
+                right: 0,
+                refusal: WcStatus::LocProtErr,
+            };
+            self.access(&key, sge.lkey(), sge.addr(), &mut piece, false)?;
+            data.extend_from_slice(&piece);
+        }
+        Ok(data)
+    }
+
+    fn scatter(&mut self, qpc: &Qpc, sges: &[Sge], mut data: &[u8]) -> Fails<()> {
+        for sge in sges {
+            let (piece, rest) = data.split_at((sge.length() as usize).min(data.len()));
+            let key = KeyUse {
+                pd: qpc.pd(),
+                right: access::LOCAL_WRITE,
+                refusal: WcStatus::LocProtErr,
+            };
+            self.access(&key, sge.lkey(), sge.addr(), &mut piece.to_vec(), true)?;
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// Checks a key and moves bytes, page by page.
+    fn access(&mut self, user: &KeyUse, key: u32, va: u64, data: &mut [u8], write: bool) -> Fails<()> {
+        let mpt = Mpt::read_from(&self.row(CtxTable::Mpt, key >> 8)).unwrap_or_default();
+        let inside = va
+            .checked_sub(mpt.start())
+            .and_then(|offset| offset.checked_add(data.len() as u64));
+        let allowed = mpt.valid()
+            && u32::from(mpt.tag()) == key & 0xff
+            && mpt.pd() == user.pd
+            && mpt.access() & user.right == user.right
+            && inside.is_some_and(|end| end <= mpt.length());
+        if data.is_empty() {
+            return Ok(());
+        }
+        if !allowed {
+            return Err(user.refusal);
+        }
+        let mut done = 0;
+        while done < data.len() {
+            let at = va + done as u64;
+            let (bus, room) = self.translate(&mpt, at);
+            let end = (done as u64 + room).min(data.len() as u64) as usize;
+            let piece = &mut data[done..end];
+            let moved = if write {
+                self.host.write(bus, piece)
+            } else {
+                self.host.read(bus, piece)
+            };
+            if !moved {
+                return Err(user.refusal);
+            }
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Bus address of `va`, and the bytes up to the end of its page.
+    fn translate(&self, mpt: &Mpt, va: u64) -> (u64, u64) {
+        if u32::from(mpt.page_shift()) == DIRECT_PAGE_SHIFT {
+            return (mpt.iova() + (va - mpt.start()), u64::MAX >> 1);
+        }
+        let shift = mpt.page_shift();
+        let page = (va >> shift) - (mpt.start() >> shift);
+        let mtt = Mtt::read_from(&self.row(CtxTable::Mtt, mpt.mtt_base() + page as u32)).unwrap_or_default();
+        let offset = va & ((1 << shift) - 1);
+        (mtt.addr() + offset, (1 << shift) - offset)
+    }
+}

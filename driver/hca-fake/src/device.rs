@@ -1,0 +1,210 @@
+//! The fake card as a device of `hca-dev`.
+
+use std::cell::RefCell;
+
+use hca_abi::{
+    ADMIN_DOORBELL_OFFSET, AdminDoorbell, BAR0_BYTES, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_OFFSET,
+    EQ_DOORBELL_OFFSET, EqDoorbell, HwEventKind, RQ_DOORBELL_OFFSET, RqDoorbell, SQ_DOORBELL_OFFSET,
+    SqDoorbell,
+};
+use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
+use hca_fw_core::{Firmware, Identity};
+
+use crate::card::{Card, VECTORS};
+use crate::queues::Queue;
+
+/// Simulated time of one call of `progress`.
+const TURN_NS: u64 = 100;
+
+struct Inner {
+    card: Card,
+    firmware: Box<Firmware>,
+    now_ns: u64,
+    firmware_hangs: bool,
+    gone: bool,
+}
+
+/// Function 0 of a fake card with real firmware.
+pub struct FakeDevice {
+    inner: RefCell<Inner>,
+}
+
+impl Default for FakeDevice {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FakeDevice {
+    /// Card number 0 of the simulated network, port on Ethernet.
+    pub fn new() -> Self {
+        let identity = Identity {
+            guid: [0, 0, 10, 0xff, 0xfe, 0, 0, 1],
+            mac: [2, 0, 10, 0, 0, 1],
+            ipv4: [10, 0, 0, 1],
+            lid: 1,
+            infiniband: false,
+        };
+        let mut card = Card::new();
+        let mut firmware = Firmware::boxed();
+        firmware.init(&mut card, identity);
+        let inner = Inner {
+            card,
+            firmware,
+            now_ns: 0,
+            firmware_hangs: false,
+            gone: false,
+        };
+        Self {
+            inner: RefCell::new(inner),
+        }
+    }
+
+    /// Looks at the card, or changes it.
+    pub fn with_card<T>(&self, f: impl FnOnce(&mut Card) -> T) -> T {
+        f(&mut self.inner.borrow_mut().card)
+    }
+
+    /// From now on firmware does nothing (or works again).
+    pub fn set_firmware_hangs(&self, hangs: bool) {
+        self.inner.borrow_mut().firmware_hangs = hangs;
+    }
+
+    /// From now on the card answers nothing, as after surprise removal.
+    pub fn set_gone(&self) {
+        self.inner.borrow_mut().gone = true;
+    }
+
+    /// Runs firmware and the data path until neither has anything to do.
+    pub fn settle(&self) {
+        while self.inner.borrow_mut().turn() {}
+    }
+
+    /// Panics if the card was given anything that breaks the contract.
+    pub fn assert_no_violations(&self) {
+        let inner = self.inner.borrow();
+        assert!(
+            inner.card.violations.is_empty(),
+            "violations of the contract: {:#?}",
+            inner.card.violations
+        );
+    }
+}
+
+impl Inner {
+    fn turn(&mut self) -> bool {
+        self.now_ns += TURN_NS;
+        if self.gone {
+            return false;
+        }
+        let firmware_worked = !self.firmware_hangs && self.firmware.poll(&mut self.card);
+        let data_moved = self.card.auto && self.card.step();
+        firmware_worked || data_moved
+    }
+}
+
+impl Device for FakeDevice {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            name: "fake0".into(),
+            bar_len_bytes: BAR0_BYTES,
+            num_vectors: VECTORS,
+        }
+    }
+
+    fn mmio_write32(&self, offset: u32, value: u32) {
+        let inner = &mut *self.inner.borrow_mut();
+        match () {
+            () if inner.gone => {}
+            () if offset < DOORBELL_PAGE_OFFSET => inner.card.func_write(0, offset, value),
+            () => inner.card.violation(format!("32-bit write to {offset:#x}")),
+        }
+    }
+
+    fn mmio_write64(&self, offset: u32, value: u64) {
+        let inner = &mut *self.inner.borrow_mut();
+        if inner.gone {
+            return;
+        }
+        let card = &mut inner.card;
+        match offset.wrapping_sub(DOORBELL_PAGE_OFFSET) {
+            SQ_DOORBELL_OFFSET => {
+                let db = SqDoorbell::from_word(value);
+                card.qp_doorbell(Queue::Send, db.qpn(), db.producer_index());
+            }
+            RQ_DOORBELL_OFFSET => {
+                let db = RqDoorbell::from_word(value);
+                card.qp_doorbell(Queue::Recv, db.qpn(), db.producer_index());
+            }
+            CQ_DOORBELL_OFFSET => {
+                let db = CqDoorbell::from_word(value);
+                card.cq_doorbell(db.cqn(), db.consumer_index(), db.arm());
+            }
+            EQ_DOORBELL_OFFSET => {
+                let db = EqDoorbell::from_word(value);
+                card.eq_doorbell(db.eqn(), db.consumer_index());
+            }
+            ADMIN_DOORBELL_OFFSET => {
+                card.admin_producer[0] = AdminDoorbell::from_word(value).producer_index();
+                card.raise(HwEventKind::AdminDb, 0, 0);
+            }
+            other => card.violation(format!("64-bit write to offset {other:#x} of the doorbell page")),
+        }
+    }
+
+    fn mmio_read32(&self, offset: u32) -> u32 {
+        let inner = &mut *self.inner.borrow_mut();
+        if inner.gone {
+            u32::MAX
+        } else {
+            inner.card.func_read(0, offset)
+        }
+    }
+
+    fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
+        self.inner.borrow_mut().card.host.alloc(len_bytes)
+    }
+
+    fn free_dma(&self, buf: DmaBuf) -> Result<(), DeviceError> {
+        self.inner
+            .borrow_mut()
+            .card
+            .host
+            .unmap(buf.iova(), buf.len_bytes())
+    }
+
+    fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
+        self.inner.borrow_mut().card.host.map(memory.len_bytes())
+    }
+
+    fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
+        self.inner.borrow_mut().card.host.unmap(iova, len_bytes)
+    }
+
+    fn progress(&self) {
+        self.inner.borrow_mut().turn();
+    }
+
+    fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError> {
+        if vector >= VECTORS {
+            return Err(DeviceError::BadVector {
+                vector,
+                num_vectors: VECTORS,
+            });
+        }
+        let inner = &mut *self.inner.borrow_mut();
+        loop {
+            if std::mem::take(&mut inner.card.irqs[usize::from(vector)]) > 0 {
+                return Ok(true);
+            }
+            if inner.now_ns >= deadline_ns {
+                return Ok(false);
+            }
+            inner.turn();
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.inner.borrow().now_ns
+    }
+}

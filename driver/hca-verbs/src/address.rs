@@ -1,0 +1,136 @@
+//! Addresses: GIDs, MAC addresses, address handles.
+
+use crate::error::{Error, Result};
+
+/// GID, bytes as on the wire.
+pub type Gid = [u8; 16];
+
+const IPV4_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+const LINK_LOCAL_PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
+
+/// The GID ::ffff:a.b.c.d.
+pub fn gid_of_ipv4(ipv4: [u8; 4]) -> Gid {
+    let mut gid = [0; 16];
+    gid[..12].copy_from_slice(&IPV4_PREFIX);
+    gid[12..].copy_from_slice(&ipv4);
+    gid
+}
+
+/// The link-local GID whose interface identifier is the EUI-64 of a MAC address.
+pub fn link_local_gid_of_mac(mac: [u8; 6]) -> Gid {
+    let mut gid = [0; 16];
+    gid[..8].copy_from_slice(&LINK_LOCAL_PREFIX);
+    gid[8..].copy_from_slice(&[mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]]);
+    gid
+}
+
+/// MAC address of a GID, where the GID tells: the EUI-64 of a link-local GID, and for ::ffff:a.b.c.d the
+/// convention of our simulated networks, 02:00:a:b:c:d. Other GIDs need a neighbour table: `None`.
+pub fn mac_of_gid(gid: &Gid) -> Option<[u8; 6]> {
+    if gid[..12] == IPV4_PREFIX {
+        return Some([2, 0, gid[12], gid[13], gid[14], gid[15]]);
+    }
+    if gid[..8] == LINK_LOCAL_PREFIX && gid[11..13] == [0xff, 0xfe] {
+        return Some([gid[8] ^ 2, gid[9], gid[10], gid[13], gid[14], gid[15]]);
+    }
+    None
+}
+
+/// Where a path leads: ibv_ah_attr, with the MAC address that RoCE needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AhAttr {
+    /// Destination GID.
+    pub dgid: Gid,
+    /// Index of the source GID in the port's table.
+    pub sgid_index: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Hop limit; 0 takes the card's default of 64.
+    pub hop_limit: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// The GRH fields above count. Always so on Ethernet.
+    pub is_global: bool,
+    /// Destination LID (InfiniBand).
+    pub dlid: u16,
+    /// Service level, 0..=15.
+    pub sl: u8,
+    /// Low bits of the source LID, 0..=127.
+    pub src_path_bits: u8,
+    /// Static rate.
+    pub static_rate: u8,
+    /// Port, from 1.
+    pub port_num: u8,
+    /// Destination MAC address (Ethernet); all zero: found from `dgid`, see [`mac_of_gid`].
+    pub dmac: [u8; 6],
+}
+
+impl Default for AhAttr {
+    fn default() -> Self {
+        Self {
+            dgid: [0; 16],
+            sgid_index: 0,
+            flow_label: 0,
+            hop_limit: 64,
+            traffic_class: 0,
+            is_global: false,
+            dlid: 0,
+            sl: 0,
+            src_path_bits: 0,
+            static_rate: 0,
+            port_num: 1,
+            dmac: [0; 6],
+        }
+    }
+}
+
+impl AhAttr {
+    /// The destination MAC address, given or found.
+    fn resolved_dmac(&self) -> [u8; 6] {
+        match (self.dmac, self.is_global) {
+            ([0, 0, 0, 0, 0, 0], true) => mac_of_gid(&self.dgid).unwrap_or_default(),
+            (mac, _) => mac,
+        }
+    }
+
+    /// For the card. A value that its field cannot hold is refused here.
+    pub(crate) fn to_abi(self) -> Result<hca_abi::AhAttr> {
+        if self.flow_label >> 20 != 0 || self.sl > 15 || self.src_path_bits > 127 {
+            return Err(Error::Invalid(format!(
+                "ah_attr: flow_label {:#x} (20 bits), sl {} (4 bits) or src_path_bits {} (7 bits) too large",
+                self.flow_label, self.sl, self.src_path_bits
+            )));
+        }
+        let mut out = hca_abi::AhAttr::new();
+        out.set_dgid(self.dgid);
+        out.set_sgid_index(self.sgid_index);
+        out.set_flow_label(self.flow_label);
+        out.set_hop_limit(self.hop_limit);
+        out.set_traffic_class(self.traffic_class);
+        out.set_is_global(self.is_global);
+        out.set_dlid(self.dlid);
+        out.set_sl(self.sl);
+        out.set_src_path_bits(self.src_path_bits);
+        out.set_static_rate(self.static_rate);
+        out.set_port_num(self.port_num);
+        out.set_dmac(self.resolved_dmac());
+        Ok(out)
+    }
+
+    pub(crate) fn from_abi(a: &hca_abi::AhAttr) -> Self {
+        Self {
+            dgid: a.dgid(),
+            sgid_index: a.sgid_index(),
+            flow_label: a.flow_label(),
+            hop_limit: a.hop_limit(),
+            traffic_class: a.traffic_class(),
+            is_global: a.is_global(),
+            dlid: a.dlid(),
+            sl: a.sl(),
+            src_path_bits: a.src_path_bits(),
+            static_rate: a.static_rate(),
+            port_num: a.port_num(),
+            dmac: a.dmac(),
+        }
+    }
+}

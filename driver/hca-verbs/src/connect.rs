@@ -1,0 +1,222 @@
+//! Bringing QPs to RTS.
+
+use hca_abi::{LinkLayer, Mtu, QpState};
+use hca_driver::DevicePtr;
+
+use crate::address::{AhAttr, Gid};
+use crate::attr::{Access, QpAttr, QpAttrMask};
+use crate::error::{Error, Result};
+use crate::raw_qp::RawQp;
+use crate::typed_qp::{Init, Qp, Reset, Rts, State};
+
+const fn union(masks: &[QpAttrMask]) -> QpAttrMask {
+    let mut bits = 0;
+    let mut i = 0;
+    while i < masks.len() {
+        bits |= masks[i].bits();
+        i += 1;
+    }
+    QpAttrMask::from_bits(bits)
+}
+
+const INIT_MASK: QpAttrMask = union(&[
+    QpAttrMask::STATE,
+    QpAttrMask::PKEY_INDEX,
+    QpAttrMask::PORT,
+    QpAttrMask::ACCESS_FLAGS,
+]);
+/// What INIT to RTR needs (QPS-T-RC).
+pub(crate) const RTR_MASK: QpAttrMask = union(&[
+    QpAttrMask::STATE,
+    QpAttrMask::AV,
+    QpAttrMask::PATH_MTU,
+    QpAttrMask::DEST_QPN,
+    QpAttrMask::RQ_PSN,
+    QpAttrMask::MAX_DEST_RD_ATOMIC,
+    QpAttrMask::MIN_RNR_TIMER,
+]);
+/// What RTR to RTS needs (QPS-T-RC).
+pub(crate) const RTS_MASK: QpAttrMask = union(&[
+    QpAttrMask::STATE,
+    QpAttrMask::SQ_PSN,
+    QpAttrMask::TIMEOUT,
+    QpAttrMask::RETRY_CNT,
+    QpAttrMask::RNR_RETRY,
+    QpAttrMask::MAX_QP_RD_ATOMIC,
+]);
+
+/// How to connect. The same options serve both ends; `psns` are (first send PSN of the first end, of the
+/// second).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// Payload bytes of a packet.
+    pub mtu: Mtu,
+    /// Port, from 1.
+    pub port_num: u8,
+    /// Index of the GID at both ends; 1 is the IPv4 one. On InfiniBand `None` leaves the GRH away.
+    pub gid_index: Option<u8>,
+    /// Index of the P_Key at both ends.
+    pub pkey_index: u16,
+    /// First PSNs, 24 bits.
+    pub psns: (u32, u32),
+    /// Acknowledge timeout: 4.096 us << n, 0 = never; 0..=31.
+    pub timeout: u8,
+    /// Retries after timeout or sequence NAK, 0..=7.
+    pub retry_cnt: u8,
+    /// Retries after RNR NAK, 0..=7; 7 = without end.
+    pub rnr_retry: u8,
+    /// RNR timer code, 0..=31; 1 = 10 us, 12 = 640 us.
+    pub min_rnr_timer: u8,
+    /// READs outstanding in either direction, at most 16.
+    pub rd_atomic: u8,
+    /// What the peer may do.
+    pub access: Access,
+}
+
+impl Default for ConnectOptions {
+    /// MTU 1024, IPv4 GID, timeout 67 ms, 7 retries, RNR without end, 16 READs, all rights of this card.
+    fn default() -> Self {
+        Self {
+            mtu: Mtu::Bytes1024,
+            port_num: 1,
+            gid_index: Some(1),
+            pkey_index: 0,
+            psns: (0x12_3456, 0x65_4321),
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 1,
+            rd_atomic: 16,
+            access: Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ,
+        }
+    }
+}
+
+/// What one end must know of the other: programs exchange it over any channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// QPN.
+    pub qp_num: u32,
+    /// First send PSN.
+    pub psn: u32,
+    /// GID; `None`: without GRH.
+    pub gid: Option<Gid>,
+    /// LID (InfiniBand).
+    pub lid: u16,
+    /// MAC address (Ethernet); all zero: found from the GID.
+    pub mac: [u8; 6],
+}
+
+/// What a peer must know of this QP. `psn` is our first send PSN.
+pub fn peer_info<P: DevicePtr>(qp: &RawQp<P>, options: &ConnectOptions, psn: u32) -> Result<PeerInfo> {
+    let context = qp.context();
+    let port = context.query_port(options.port_num)?;
+    let ethernet = port.link_layer() == u8::from(LinkLayer::Ethernet);
+    let gid = match options.gid_index {
+        Some(index) => Some(context.query_gid(options.port_num, index.into())?),
+        None if ethernet => return Err(Error::Invalid("a path over Ethernet needs a gid_index".into())),
+        None => None,
+    };
+    Ok(PeerInfo {
+        qp_num: qp.qp_num(),
+        psn,
+        gid,
+        lid: port.lid(),
+        mac: port.mac(),
+    })
+}
+
+/// Brings a QP that is in RESET or INIT to RTS. `psn` is our first send PSN.
+pub fn connect_raw<P: DevicePtr>(
+    qp: &mut RawQp<P>,
+    options: &ConnectOptions,
+    psn: u32,
+    peer: &PeerInfo,
+) -> Result<()> {
+    if qp.state() == QpState::Reset {
+        qp.modify(&init_attr(options), INIT_MASK)?;
+    }
+    let attr = path_attr(options, psn, peer);
+    qp.modify(
+        &QpAttr {
+            qp_state: QpState::Rtr,
+            ..attr
+        },
+        RTR_MASK,
+    )?;
+    qp.modify(
+        &QpAttr {
+            qp_state: QpState::Rts,
+            ..attr
+        },
+        RTS_MASK,
+    )
+}
+
+fn init_attr(options: &ConnectOptions) -> QpAttr {
+    QpAttr {
+        qp_state: QpState::Init,
+        pkey_index: options.pkey_index,
+        port_num: options.port_num,
+        qp_access_flags: options.access,
+        ..QpAttr::default()
+    }
+}
+
+fn path_attr(options: &ConnectOptions, psn: u32, peer: &PeerInfo) -> QpAttr {
+    let ah_attr = AhAttr {
+        dgid: peer.gid.unwrap_or_default(),
+        sgid_index: options.gid_index.unwrap_or(0),
+        is_global: peer.gid.is_some(),
+        dlid: peer.lid,
+        port_num: options.port_num,
+        dmac: peer.mac,
+        ..AhAttr::default()
+    };
+    QpAttr {
+        ah_attr,
+        path_mtu: options.mtu,
+        dest_qp_num: peer.qp_num,
+        rq_psn: peer.psn,
+        sq_psn: psn,
+        max_dest_rd_atomic: options.rd_atomic,
+        max_rd_atomic: options.rd_atomic,
+        min_rnr_timer: options.min_rnr_timer,
+        timeout: options.timeout,
+        retry_cnt: options.retry_cnt,
+        rnr_retry: options.rnr_retry,
+        ..QpAttr::default()
+    }
+}
+
+/// A state from which a QP can be connected.
+pub trait Connectable: State {}
+impl Connectable for Reset {}
+impl Connectable for Init {}
+
+/// Brings one QP to RTS. `psn` is our first send PSN.
+pub fn connect<S: Connectable, P: DevicePtr>(
+    qp: Qp<S, P>,
+    options: &ConnectOptions,
+    psn: u32,
+    peer: &PeerInfo,
+) -> Result<Qp<Rts, P>> {
+    let mut raw = qp.into_raw();
+    connect_raw(&mut raw, options, psn, peer)?;
+    Ok(Qp::new(raw))
+}
+
+/// Connects two QPs that this program has both.
+pub fn connect_pair<A: Connectable, B: Connectable, P: DevicePtr, Q: DevicePtr>(
+    a: Qp<A, P>,
+    b: Qp<B, Q>,
+    options: &ConnectOptions,
+) -> Result<(Qp<Rts, P>, Qp<Rts, Q>)> {
+    let (psn_a, psn_b) = options.psns;
+    let info_a = peer_info(a.raw(), options, psn_a)?;
+    let info_b = peer_info(b.raw(), options, psn_b)?;
+    Ok((
+        connect(a, options, psn_a, &info_b)?,
+        connect(b, options, psn_b, &info_a)?,
+    ))
+}

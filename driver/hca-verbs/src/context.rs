@@ -1,0 +1,286 @@
+//! An open function of a card.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hca_abi::{CreateEqCmd, LinkLayer, ModifyPortCmd, SetGidCmd, SetPkeyCmd, port_attr};
+use hca_dev::{Device, DmaBuf};
+use hca_driver::{DevicePtr, Doorbells, DriverError, EqRing, Function, FunctionInfo, OpenOptions};
+
+use crate::address::Gid;
+use crate::cq::{Cq, CqOptions};
+use crate::error::{Error, Result};
+use crate::events::{AsyncEvent, CompChannel, Dispatcher};
+use crate::pd::Pd;
+use crate::{DeviceAttr, PortAttr, PortCounters};
+
+/// Completion events: one per armed CQ, twice if it is armed again before the queue is read.
+const COMP_EQ_LOG_SIZE: u8 = 11;
+const ASYNC_EQ_LOG_SIZE: u8 = 10;
+
+/// A lock that goes on after a panic elsewhere: what it guards is consistent between any two statements.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One event queue and the vector it rings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Eq {
+    pub eqn: u8,
+    pub vector: u16,
+}
+
+/// What every object of a context shares.
+pub(crate) struct Shared<P: DevicePtr> {
+    pub doorbells: Doorbells<P>,
+    pub dispatcher: Dispatcher<P>,
+    pub async_eq: Eq,
+    pub comp_eq: Eq,
+    pub info: FunctionInfo,
+    pub name: String,
+    /// Dropped last of all: resets the function.
+    function: Mutex<Function<P>>,
+    eq_memory: Mutex<Vec<DmaBuf>>,
+}
+
+impl<P: DevicePtr> Shared<P> {
+    pub fn device(&self) -> &P::Target {
+        self.doorbells.device()
+    }
+
+    /// The admin queue.
+    pub fn function(&self) -> MutexGuard<'_, Function<P>> {
+        lock(&self.function)
+    }
+
+    /// Allocates memory for a ring and makes its object on the card; the memory goes back if that fails.
+    pub fn with_ring<T>(
+        &self,
+        len_bytes: usize,
+        make: impl FnOnce(&DmaBuf) -> std::result::Result<T, DriverError>,
+    ) -> Result<(T, DmaBuf)> {
+        let ring = self.device().alloc_dma(len_bytes)?;
+        match make(&ring) {
+            Ok(made) => Ok((made, ring)),
+            Err(e) => {
+                self.device().free_dma(ring)?;
+                Err(e.into())
+            }
+        }
+    }
+}
+
+impl<P: DevicePtr> Drop for Shared<P> {
+    fn drop(&mut self) {
+        for eq in [self.async_eq, self.comp_eq] {
+            // The function's reset that follows frees what a failing card leaves.
+            let _ = self.function().destroy_eq(eq.eqn);
+        }
+        for ring in lock(&self.eq_memory).drain(..) {
+            let _ = self.doorbells.device().free_dma(ring);
+        }
+    }
+}
+
+/// An open function of a card: ibv_context. Clones are the same context.
+pub struct Context<P: DevicePtr> {
+    shared: Arc<Shared<P>>,
+}
+
+debug_as!(Context, name);
+
+impl<P: DevicePtr> Clone for Context<P> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<P: DevicePtr> Context<P> {
+    /// Opens a function with the usual limits.
+    pub fn open(dev: P) -> Result<Self> {
+        Self::open_with(dev, &OpenOptions::default())
+    }
+
+    /// Opens a function.
+    pub fn open_with(dev: P, options: &OpenOptions) -> Result<Self> {
+        let mut function = Function::open(dev.clone(), options)?;
+        let info = function.info();
+        let comp_vector = if info.vectors > 1 { 1 } else { 0 };
+        let (async_eq, async_ring) = make_eq(&mut function, ASYNC_EQ_LOG_SIZE, 0)?;
+        let (comp_eq, comp_ring) = make_eq(&mut function, COMP_EQ_LOG_SIZE, comp_vector)?;
+        let eq_memory = vec![async_ring.memory().clone(), comp_ring.memory().clone()];
+        let doorbells = Doorbells::new(dev.clone());
+        let shared = Shared {
+            dispatcher: Dispatcher::new(doorbells.clone(), async_ring, comp_ring),
+            doorbells,
+            async_eq,
+            comp_eq,
+            info,
+            name: dev.info().name,
+            function: Mutex::new(function),
+            eq_memory: Mutex::new(eq_memory),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    pub(crate) fn from_shared(shared: Arc<Shared<P>>) -> Self {
+        Self { shared }
+    }
+
+    /// Name of the device.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The device.
+    pub fn device(&self) -> &P::Target {
+        self.shared.device()
+    }
+
+    /// Function number, vectors, clock.
+    pub fn info(&self) -> FunctionInfo {
+        self.shared.info
+    }
+
+    /// The admin queue, for what this crate has no verb for.
+    pub fn function(&self) -> MutexGuard<'_, Function<P>> {
+        self.shared.function()
+    }
+
+    /// ibv_query_device: limits of the card.
+    pub fn query_device(&self) -> Result<DeviceAttr> {
+        Ok(self.shared.function().query_device()?)
+    }
+
+    /// ibv_query_port; ports count from 1.
+    pub fn query_port(&self, port_num: u8) -> Result<PortAttr> {
+        Ok(self.shared.function().query_port(port_num)?)
+    }
+
+    /// Counters of a port since the card's reset.
+    pub fn query_counters(&self, port_num: u8) -> Result<PortCounters> {
+        Ok(self.shared.function().query_counters(port_num)?)
+    }
+
+    /// ibv_query_gid.
+    pub fn query_gid(&self, port_num: u8, index: u16) -> Result<Gid> {
+        Ok(self.shared.function().query_gid(port_num, index)?)
+    }
+
+    /// ibv_query_pkey.
+    pub fn query_pkey(&self, port_num: u8, index: u16) -> Result<u16> {
+        Ok(self.shared.function().query_pkey(port_num, index)?)
+    }
+
+    /// Sets an entry of the GID table; all zero clears it.
+    pub fn set_gid(&self, port_num: u8, index: u16, gid: Gid) -> Result<()> {
+        let mut cmd = SetGidCmd::new();
+        cmd.set_port_num(port_num);
+        cmd.set_index(index);
+        cmd.set_gid(gid);
+        Ok(self.shared.function().set_gid(&cmd)?)
+    }
+
+    /// Sets an entry of the P_Key table.
+    pub fn set_pkey(&self, port_num: u8, index: u16, pkey: u16) -> Result<()> {
+        let mut cmd = SetPkeyCmd::new();
+        cmd.set_port_num(port_num);
+        cmd.set_index(index);
+        cmd.set_pkey(pkey);
+        Ok(self.shared.function().set_pkey(&cmd)?)
+    }
+
+    /// ibv_modify_port, and what a subnet manager would set. `attr_mask` of the command says which fields
+    /// count.
+    pub fn modify_port(&self, cmd: &ModifyPortCmd) -> Result<()> {
+        Ok(self.shared.function().modify_port(cmd)?)
+    }
+
+    /// Makes a port an Ethernet (RoCEv2) or an InfiniBand one. Refused (EBUSY) while QPs are connected.
+    pub fn set_link_layer(&self, port_num: u8, link_layer: LinkLayer) -> Result<()> {
+        let mut cmd = ModifyPortCmd::new();
+        cmd.set_port_num(port_num);
+        cmd.set_link_layer(link_layer.into());
+        cmd.set_attr_mask(port_attr::LINK_LAYER);
+        self.modify_port(&cmd)
+    }
+
+    /// ibv_alloc_pd.
+    pub fn alloc_pd(&self) -> Result<Pd<P>> {
+        Pd::new(self.shared.clone())
+    }
+
+    /// ibv_create_comp_channel.
+    pub fn create_comp_channel(&self) -> CompChannel<P> {
+        CompChannel::new(self.shared.clone())
+    }
+
+    /// ibv_create_cq.
+    pub fn create_cq(&self, options: &CqOptions<'_, P>) -> Result<Cq<P>> {
+        Cq::new(self.shared.clone(), options)
+    }
+
+    /// The oldest asynchronous event, if there is one.
+    pub fn poll_async_event(&self) -> Option<AsyncEvent> {
+        self.shared.dispatcher.run();
+        self.shared.dispatcher.next_async()
+    }
+
+    /// ibv_get_async_event: waits until `deadline_ns` of [`Device::now_ns`].
+    pub fn get_async_event(&self, deadline_ns: u64) -> Result<AsyncEvent> {
+        self.shared.wait(
+            self.shared.async_eq.vector,
+            deadline_ns,
+            "asynchronous event",
+            || self.shared.dispatcher.next_async(),
+        )
+    }
+}
+
+impl<P: DevicePtr> Shared<P> {
+    /// Runs the event queues until `take` finds something.
+    pub fn wait<T>(
+        &self,
+        vector: u16,
+        deadline_ns: u64,
+        what: &'static str,
+        mut take: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        /// Another thread may have consumed our interrupt and queued our event: look again this often.
+        const SLICE_NS: u64 = 1_000_000;
+        let start_ns = self.device().now_ns();
+        loop {
+            self.dispatcher.run();
+            if let Some(found) = take() {
+                return Ok(found);
+            }
+            let now_ns = self.device().now_ns();
+            if now_ns >= deadline_ns {
+                return Err(Error::Timeout {
+                    what,
+                    waited_ns: now_ns - start_ns,
+                });
+            }
+            self.device()
+                .wait_irq(vector, deadline_ns.min(now_ns.saturating_add(SLICE_NS)))?;
+        }
+    }
+}
+
+fn make_eq<P: DevicePtr>(function: &mut Function<P>, log_size: u8, vector: u16) -> Result<(Eq, EqRing)> {
+    let ring = function.device().alloc_dma(EqRing::ring_bytes(log_size))?;
+    let mut cmd = CreateEqCmd::new();
+    cmd.set_base(ring.iova());
+    cmd.set_log_size(log_size);
+    cmd.set_vector(vector);
+    match function.create_eq(&cmd) {
+        Ok(eqn) => Ok((Eq { eqn, vector }, EqRing::new(ring, eqn, log_size))),
+        Err(e) => {
+            function.device().free_dma(ring)?;
+            Err(e.into())
+        }
+    }
+}

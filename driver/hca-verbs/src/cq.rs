@@ -1,0 +1,336 @@
+//! Completion queues.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hca_abi::{CqArm, CreateCqCmd, WcOpcode, WcStatus};
+use hca_dev::Device;
+use hca_driver::{Completion, CqRing, DevicePtr, DriverError, QpShadow, usable_cqes};
+
+use crate::context::{Shared, lock};
+use crate::error::{Error, Result};
+use crate::events::{CompChannel, CqSink};
+
+/// A completion: ibv_wc. With a status other than success only wr_id, status, qp_num and vendor_err count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// wr_id of the work request.
+    pub wr_id: u64,
+    /// Result.
+    pub status: WcStatus,
+    /// What completed.
+    pub opcode: WcOpcode,
+    /// Detail of an error.
+    pub vendor_err: u8,
+    /// Bytes received, or moved by a READ or atomic.
+    pub byte_len: u32,
+    /// Immediate data (flag WITH_IMM) or invalidated R_Key (flag WITH_INV), as a number.
+    pub imm_data: u32,
+    /// Local QP.
+    pub qp_num: u32,
+    /// UD: source QP.
+    pub src_qp: u32,
+    /// wc_flag bits.
+    pub wc_flags: u8,
+    /// GSI: index of the P_Key.
+    pub pkey_index: u16,
+    /// UD: source LID.
+    pub slid: u16,
+    /// UD: service level.
+    pub sl: u8,
+    /// UD: path bits of the destination LID.
+    pub dlid_path_bits: u8,
+    /// Card cycles.
+    pub timestamp: u64,
+}
+
+impl Default for WorkCompletion {
+    fn default() -> Self {
+        Self {
+            wr_id: 0,
+            status: WcStatus::Success,
+            opcode: WcOpcode::Send,
+            vendor_err: 0,
+            byte_len: 0,
+            imm_data: 0,
+            qp_num: 0,
+            src_qp: 0,
+            wc_flags: 0,
+            pkey_index: 0,
+            slid: 0,
+            sl: 0,
+            dlid_path_bits: 0,
+            timestamp: 0,
+        }
+    }
+}
+
+impl WorkCompletion {
+    fn new(completion: &Completion) -> Result<Self> {
+        let cqe = &completion.cqe;
+        let bad = |what, code: u8| DriverError::BadAnswer {
+            what,
+            value: code.into(),
+        };
+        let status =
+            WcStatus::try_from(cqe.status()).map_err(|e| bad("a work request (wc_status)", e.code))?;
+        let opcode =
+            WcOpcode::try_from(cqe.opcode()).map_err(|e| bad("a work request (wc_opcode)", e.code))?;
+        Ok(Self {
+            wr_id: completion.wr_id,
+            status,
+            opcode,
+            vendor_err: cqe.vendor_err(),
+            byte_len: cqe.byte_len(),
+            imm_data: cqe.imm_data().swap_bytes(),
+            qp_num: cqe.qpn(),
+            src_qp: cqe.src_qp(),
+            wc_flags: cqe.wc_flags(),
+            pkey_index: cqe.pkey_index(),
+            slid: cqe.slid(),
+            sl: cqe.sl(),
+            dlid_path_bits: cqe.dlid_path_bits(),
+            timestamp: cqe.timestamp(),
+        })
+    }
+
+    /// Success?
+    pub fn is_ok(&self) -> bool {
+        self.status == WcStatus::Success
+    }
+}
+
+/// What a CQ is made with.
+pub struct CqOptions<'a, P: DevicePtr> {
+    /// Completions it holds at least; at most about 3 million.
+    pub cqe: u32,
+    /// Where its events go.
+    pub channel: Option<&'a CompChannel<P>>,
+}
+
+impl<'a, P: DevicePtr> CqOptions<'a, P> {
+    /// A CQ without a channel.
+    pub fn new(cqe: u32) -> Self {
+        Self { cqe, channel: None }
+    }
+
+    /// With events.
+    pub fn with_channel(cqe: u32, channel: &'a CompChannel<P>) -> Self {
+        Self {
+            cqe,
+            channel: Some(channel),
+        }
+    }
+}
+
+pub(crate) struct CqShared<P: DevicePtr> {
+    pub shared: Arc<Shared<P>>,
+    pub cqn: u32,
+    cqe: u32,
+    ring: Mutex<CqRing>,
+    sink: Arc<CqSink>,
+    gone: AtomicBool,
+    /// An error found behind completions that had to be delivered first.
+    held: Mutex<Option<Error>>,
+}
+
+impl<P: DevicePtr> CqShared<P> {
+    pub fn attach(&self, qpn: u32, shadow: QpShadow) {
+        lock(&self.ring).attach(qpn, shadow);
+    }
+
+    /// Removes every completion of a QP that the card has moved to RESET, or destroyed.
+    pub fn purge(&self, qpn: u32, detach: bool) {
+        let mut ring = lock(&self.ring);
+        if !self.gone.load(Ordering::Acquire) {
+            ring.purge(&self.shared.doorbells, qpn);
+        }
+        if detach {
+            ring.detach(qpn);
+        }
+    }
+
+    fn destroy(&self) -> Result<()> {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(Error::Destroyed {
+                what: "CQ",
+                id: self.cqn,
+            });
+        }
+        self.shared.function().destroy_cq(self.cqn)?;
+        self.release()
+    }
+
+    fn release(&self) -> Result<()> {
+        self.gone.store(true, Ordering::Release);
+        self.shared.dispatcher.remove_cq(self.cqn);
+        let memory = lock(&self.ring).memory().clone();
+        Ok(self.shared.device().free_dma(memory)?)
+    }
+}
+
+impl<P: DevicePtr> Drop for CqShared<P> {
+    fn drop(&mut self) {
+        if !self.gone.load(Ordering::Acquire) {
+            // The card may be gone: its memory is released all the same.
+            let _ = self.shared.function().destroy_cq(self.cqn);
+            let _ = self.release();
+        }
+    }
+}
+
+/// Completion queue: ibv_cq. Clones are the same queue; QPs keep theirs alive.
+pub struct Cq<P: DevicePtr> {
+    inner: Arc<CqShared<P>>,
+}
+
+debug_as!(Cq, cqn, cqe);
+
+impl<P: DevicePtr> Clone for Cq<P> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<P: DevicePtr> Cq<P> {
+    pub(crate) fn new(shared: Arc<Shared<P>>, options: &CqOptions<'_, P>) -> Result<Self> {
+        if options.cqe == 0 {
+            return Err(Error::Invalid("cqe 0: a CQ holds at least one completion".into()));
+        }
+        let log_size = CqRing::log_size_for(options.cqe)?;
+        let (cqn, memory) = shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
+            let mut cmd = CreateCqCmd::new();
+            cmd.set_base(ring.iova());
+            cmd.set_log_size(log_size);
+            cmd.set_eqn(shared.comp_eq.eqn);
+            shared.function().create_cq(&cmd)
+        })?;
+        let channel = options.channel.map(|channel| channel.queue().clone());
+        let sink = Arc::new(CqSink {
+            dead: AtomicBool::new(false),
+            channel,
+        });
+        shared.dispatcher.add_cq(cqn, sink.clone());
+        let ring = Mutex::new(CqRing::new(memory, cqn, log_size));
+        let (cqe, gone, held) = (usable_cqes(log_size), AtomicBool::new(false), Mutex::new(None));
+        Ok(Self {
+            inner: Arc::new(CqShared {
+                shared,
+                cqn,
+                cqe,
+                ring,
+                sink,
+                gone,
+                held,
+            }),
+        })
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<CqShared<P>> {
+        &self.inner
+    }
+
+    /// Its number, as [`CompChannel`] and asynchronous events give it.
+    pub fn cqn(&self) -> u32 {
+        self.inner.cqn
+    }
+
+    /// Completions it holds without overrun.
+    pub fn cqe(&self) -> u32 {
+        self.inner.cqe
+    }
+
+    /// ibv_poll_cq: takes up to `wc.len()` completions, oldest first; returns how many. Finding none lets the
+    /// card (or simulated time) go on. A CQ that has overrun gives what is left, then [`Error::CqDead`] for
+    /// ever.
+    pub fn poll_cq(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
+        let count = self.poll_ready(wc)?;
+        let cq = &*self.inner;
+        if count == 0 && !wc.is_empty() {
+            cq.shared.device().progress();
+            cq.shared.dispatcher.run();
+            if cq.sink.dead.load(Ordering::Acquire) {
+                return Err(Error::CqDead { cqn: cq.cqn });
+            }
+        }
+        Ok(count)
+    }
+
+    /// The same, but finding none is the end of it: no time passes, and a dead CQ is not noticed.
+    pub fn poll_ready(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
+        let cq = &*self.inner;
+        if cq.gone.load(Ordering::Acquire) {
+            return Err(Error::Destroyed {
+                what: "CQ",
+                id: cq.cqn,
+            });
+        }
+        if let Some(error) = lock(&cq.held).take() {
+            return Err(error);
+        }
+        let mut count = 0;
+        let mut ring = lock(&cq.ring);
+        while count < wc.len() {
+            let found = match ring.poll(&cq.shared.doorbells) {
+                Ok(None) => break,
+                Ok(Some(completion)) => WorkCompletion::new(&completion),
+                Err(e) => Err(e.into()),
+            };
+            match found {
+                Ok(completion) => wc[count] = completion,
+                Err(e) if count == 0 => return Err(e),
+                Err(e) => {
+                    *lock(&cq.held) = Some(e);
+                    break;
+                }
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Polls until `wc` is full or `deadline_ns` of [`Device::now_ns`] has passed (an error that says how
+    /// many came).
+    pub fn poll_all(&self, wc: &mut [WorkCompletion], deadline_ns: u64) -> Result<()> {
+        let start_ns = self.inner.shared.device().now_ns();
+        let mut done = 0;
+        while done < wc.len() {
+            let count = self.poll_cq(&mut wc[done..])?;
+            done += count;
+            let now_ns = self.inner.shared.device().now_ns();
+            if count == 0 && now_ns >= deadline_ns {
+                return Err(Error::Timeout {
+                    what: "completion",
+                    waited_ns: now_ns - start_ns,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// ibv_req_notify_cq: one event at the next new completion; with `solicited_only`, at the next solicited
+    /// receive or failed work request. Canonical order (V-70): get event, arm again, then drain.
+    pub fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        let cq = &*self.inner;
+        if cq.gone.load(Ordering::Acquire) {
+            return Err(Error::Destroyed {
+                what: "CQ",
+                id: cq.cqn,
+            });
+        }
+        let arm = if solicited_only {
+            CqArm::Solicited
+        } else {
+            CqArm::Next
+        };
+        lock(&cq.ring).arm(&cq.shared.doorbells, arm);
+        Ok(())
+    }
+
+    /// ibv_destroy_cq now: EBUSY while a QP uses it, and then nothing has changed.
+    pub fn destroy(&self) -> Result<()> {
+        self.inner.destroy()
+    }
+}

@@ -1,0 +1,68 @@
+use hca_dev::DeviceError;
+use hca_driver::{AdminError, BadWr, DriverError};
+use thiserror::Error as ThisError;
+
+/// Result of a verb.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a verb failed. [`Error::errno`] gives the number that libibverbs would.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The driver or the card.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// A work request was refused before the card saw it.
+    #[error(transparent)]
+    Post(#[from] BadWr),
+    /// An argument is out of range or does not fit the others.
+    #[error("{0}")]
+    Invalid(String),
+    /// The CQ overran or could not be written; what was still to be polled may be lost (V-57).
+    #[error("CQ {cqn:#x} is dead: it overran, or its memory is gone; make a larger one")]
+    CqDead {
+        /// CQ.
+        cqn: u32,
+    },
+    /// The object was destroyed before.
+    #[error("{what} {id:#x} has been destroyed")]
+    Destroyed {
+        /// Kind of object.
+        what: &'static str,
+        /// Its number.
+        id: u32,
+    },
+    /// Nothing came in time.
+    #[error("no {what} within {waited_ns} ns")]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// In the device's clock.
+        waited_ns: u64,
+    },
+}
+
+impl From<AdminError> for Error {
+    fn from(error: AdminError) -> Self {
+        Self::Driver(error.into())
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Self::Driver(error.into())
+    }
+}
+
+impl Error {
+    /// The Linux errno.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Driver(e) => e.errno(),
+            Self::Post(bad) => bad.error.errno(),
+            Self::Invalid(_) | Self::Destroyed { .. } => 22,
+            Self::CqDead { .. } => 5,
+            Self::Timeout { .. } => 110,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Events: completion channels and asynchronous events.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hca_abi::{Eqe, EventKind};
+use hca_driver::{DevicePtr, Doorbells, EqRing};
+
+use crate::context::{Shared, lock};
+use crate::error::Result;
+
+/// An asynchronous event: ibv_async_event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsyncEvent {
+    /// What happened.
+    pub kind: EventKind,
+    /// CQN, QPN, SRQN or port, by kind.
+    pub id: u32,
+    /// More detail, by kind.
+    pub data: u32,
+    /// Card cycles when it happened.
+    pub timestamp: u64,
+}
+
+/// CQNs whose events have not been read.
+pub(crate) type ChannelQueue = Mutex<VecDeque<u32>>;
+
+/// What events do to one CQ.
+#[derive(Debug)]
+pub(crate) struct CqSink {
+    pub dead: AtomicBool,
+    pub channel: Option<Arc<ChannelQueue>>,
+}
+
+/// Takes events off the event queues and brings them to those they are for.
+pub(crate) struct Dispatcher<P> {
+    doorbells: Doorbells<P>,
+    rings: Mutex<[EqRing; 2]>,
+    pending: Mutex<VecDeque<AsyncEvent>>,
+    cqs: Mutex<HashMap<u32, Arc<CqSink>>>,
+}
+
+impl<P: DevicePtr> Dispatcher<P> {
+    pub fn new(doorbells: Doorbells<P>, async_ring: EqRing, comp_ring: EqRing) -> Self {
+        Self {
+            doorbells,
+            // A CQ's error comes by its own queue, and before the errors of its QPs (EVT CQ_ERR).
+            rings: Mutex::new([comp_ring, async_ring]),
+            pending: Mutex::default(),
+            cqs: Mutex::default(),
+        }
+    }
+
+    pub fn add_cq(&self, cqn: u32, sink: Arc<CqSink>) {
+        lock(&self.cqs).insert(cqn, sink);
+    }
+
+    pub fn remove_cq(&self, cqn: u32) {
+        lock(&self.cqs).remove(&cqn);
+    }
+
+    pub fn next_async(&self) -> Option<AsyncEvent> {
+        lock(&self.pending).pop_front()
+    }
+
+    /// Handles every event there is. Cheap when there is none.
+    pub fn run(&self) {
+        let mut rings = lock(&self.rings);
+        for ring in rings.iter_mut() {
+            while let Some(eqe) = ring.poll(&self.doorbells) {
+                self.handle(&eqe);
+            }
+        }
+    }
+
+    fn handle(&self, eqe: &Eqe) {
+        // A kind that the contract does not know comes from a newer card: nothing here could act on it.
+        let Ok(kind) = EventKind::try_from(eqe.kind()) else {
+            return;
+        };
+        let cqs = lock(&self.cqs);
+        let sink = cqs.get(&eqe.id());
+        match (kind, sink) {
+            (EventKind::Completion, sink) => {
+                // An event of a CQ that is gone, or that has no channel, has nobody to go to.
+                if let Some(channel) = sink.and_then(|sink| sink.channel.as_ref()) {
+                    lock(channel).push_back(eqe.id());
+                }
+                return;
+            }
+            (EventKind::CqErr, Some(sink)) => sink.dead.store(true, Ordering::Release),
+            _ => {}
+        }
+        let event = AsyncEvent {
+            kind,
+            id: eqe.id(),
+            data: eqe.data0(),
+            timestamp: eqe.timestamp(),
+        };
+        lock(&self.pending).push_back(event);
+    }
+}
+
+/// Where completion events of CQs arrive: ibv_comp_channel. Events need no acknowledgement here.
+pub struct CompChannel<P: DevicePtr> {
+    shared: Arc<Shared<P>>,
+    queue: Arc<ChannelQueue>,
+}
+
+debug_as!(CompChannel, pending);
+
+impl<P: DevicePtr> CompChannel<P> {
+    pub(crate) fn new(shared: Arc<Shared<P>>) -> Self {
+        Self {
+            shared,
+            queue: Arc::default(),
+        }
+    }
+
+    /// Events that have arrived and were not read.
+    pub fn pending(&self) -> usize {
+        lock(&self.queue).len()
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<ChannelQueue> {
+        &self.queue
+    }
+
+    /// CQN of the oldest event, if there is one.
+    pub fn poll_event(&self) -> Option<u32> {
+        self.shared.dispatcher.run();
+        lock(&self.queue).pop_front()
+    }
+
+    /// ibv_get_cq_event: waits until `deadline_ns` of `Device::now_ns`; the CQN. The CQ is disarmed by then.
+    pub fn get_event(&self, deadline_ns: u64) -> Result<u32> {
+        self.shared.wait(
+            self.shared.comp_eq.vector,
+            deadline_ns,
+            "completion event",
+            || lock(&self.queue).pop_front(),
+        )
+    }
+}

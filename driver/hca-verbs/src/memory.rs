@@ -1,0 +1,285 @@
+//! Memory regions.
+
+use std::sync::Arc;
+
+use hca_abi::{DIRECT_PAGE_SHIFT, RegMrCmd};
+use hca_dev::{Device, DmaBuf, UserMemory};
+use hca_driver::{DevicePtr, Sge};
+
+use crate::attr::Access;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::pd::{Pd, PdShared};
+
+/// How the card finds the memory of a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageSize {
+    /// One contiguous bus range: no translation entries.
+    #[default]
+    Direct,
+    /// Pages of 4 KiB.
+    KiB4,
+    /// Pages of 2 MiB. Virtual and bus address must agree in their low 21 bits.
+    MiB2,
+    /// Pages of `1 << n` bytes, 12..=30. Virtual and bus address must agree in their low n bits.
+    Shift(u8),
+}
+
+impl PageSize {
+    fn shift(self) -> u8 {
+        match self {
+            Self::Direct => DIRECT_PAGE_SHIFT as u8,
+            Self::KiB4 => 12,
+            Self::MiB2 => 21,
+            Self::Shift(n) => n,
+        }
+    }
+}
+
+/// How to register memory.
+#[derive(Clone, Copy, Debug)]
+pub struct MrOptions {
+    /// Rights.
+    pub access: Access,
+    /// Translation.
+    pub page_size: PageSize,
+    /// First virtual address that work requests and peers use; `None`: the address in this process.
+    pub addr: Option<u64>,
+    /// First byte of the buffer.
+    pub offset: usize,
+    /// Bytes; `None`: all after `offset`.
+    pub length: Option<usize>,
+}
+
+impl MrOptions {
+    /// The whole buffer, direct, at its address in this process.
+    pub fn new(access: Access) -> Self {
+        Self {
+            access,
+            page_size: PageSize::Direct,
+            addr: None,
+            offset: 0,
+            length: None,
+        }
+    }
+}
+
+/// What keeps the memory reachable for the card.
+#[derive(Debug)]
+enum Backing {
+    /// Device memory; the clone keeps the mapping alive.
+    Dma { _buf: DmaBuf },
+    /// Mapped by us.
+    User { iova: u64, len_bytes: usize },
+    /// The caller's business.
+    Caller,
+}
+
+/// Memory region: ibv_mr.
+pub struct Mr<P: DevicePtr> {
+    pd: Arc<PdShared<P>>,
+    lkey: u32,
+    rkey: u32,
+    addr: u64,
+    length: u64,
+    backing: Option<Backing>,
+}
+
+debug_as!(Mr, lkey, rkey, addr, length);
+
+/// The range of a region in all its addresses.
+struct Range {
+    addr: u64,
+    iova: u64,
+    length: u64,
+}
+
+impl<P: DevicePtr> Pd<P> {
+    /// ibv_reg_mr of a whole DMA buffer, at its address in this process.
+    pub fn reg_mr(&self, buf: &DmaBuf, access: Access) -> Result<Mr<P>> {
+        self.reg_mr_with(buf, &MrOptions::new(access))
+    }
+
+    /// The same with choices.
+    pub fn reg_mr_with(&self, buf: &DmaBuf, options: &MrOptions) -> Result<Mr<P>> {
+        let range = range_of(buf.as_ptr() as u64, buf.iova(), buf.len_bytes(), options)?;
+        self.register(&range, options, Backing::Dma { _buf: buf.clone() })
+    }
+
+    /// ibv_reg_mr of memory the program has. It is mapped for the card, and unmapped when the region goes.
+    pub fn reg_user_mr(&self, memory: UserMemory, options: &MrOptions) -> Result<Mr<P>> {
+        let dev = self.inner().shared.device();
+        let len_bytes = memory.len_bytes();
+        let iova = dev.map_dma(memory)?;
+        let made = range_of(memory.addr(), iova, len_bytes, options)
+            .and_then(|range| self.register(&range, options, Backing::User { iova, len_bytes }));
+        if made.is_err() {
+            dev.unmap_dma(iova, len_bytes)?;
+        }
+        made
+    }
+
+    /// Registers pages at the given bus addresses as one region that starts at `addr`: scattered memory.
+    pub fn reg_pages(&self, pages: &[u64], options: &MrOptions) -> Result<Mr<P>> {
+        let (Some(addr), Some(length)) = (options.addr, options.length) else {
+            return Err(Error::Invalid("reg_pages needs addr and length".into()));
+        };
+        let range = Range {
+            addr,
+            iova: 0,
+            length: length as u64,
+        };
+        self.register_pages(&range, options, pages, Backing::Caller)
+    }
+
+    fn register(&self, range: &Range, options: &MrOptions, backing: Backing) -> Result<Mr<P>> {
+        if options.page_size == PageSize::Direct {
+            return self.send_reg_mr(&reg_cmd(self.handle(), range, options), range, backing);
+        }
+        let shift = options.page_size.shift();
+        if !(12..=30).contains(&shift) {
+            return Err(Error::Invalid(format!(
+                "page size 1 << {shift}: must be 1 << 12 to 1 << 30"
+            )));
+        }
+        let mask = (1u64 << shift) - 1;
+        if range.addr & mask != range.iova & mask {
+            return Err(Error::Invalid(format!(
+                "virtual address {:#x} and bus address {:#x} differ in their low {shift} bits: \
+                 choose smaller pages, or another address",
+                range.addr, range.iova
+            )));
+        }
+        let first = range.iova & !mask;
+        let count = ((range.iova - first) + range.length).div_ceil(mask + 1);
+        let pages: Vec<u64> = (0..count).map(|i| first + (i << shift)).collect();
+        self.register_pages(range, options, &pages, backing)
+    }
+
+    fn register_pages(
+        &self,
+        range: &Range,
+        options: &MrOptions,
+        pages: &[u64],
+        backing: Backing,
+    ) -> Result<Mr<P>> {
+        let dev = self.inner().shared.device();
+        let list = dev.alloc_dma(pages.len().max(1) * 8)?;
+        for (i, page) in pages.iter().enumerate() {
+            list.store_u64(8 * i, *page);
+        }
+        let mut cmd = reg_cmd(self.handle(), range, options);
+        cmd.set_page_list_addr(list.iova());
+        cmd.set_num_pages(pages.len() as u32);
+        let made = self.send_reg_mr(&cmd, range, backing);
+        // The card has copied the list.
+        dev.free_dma(list)?;
+        made
+    }
+
+    fn send_reg_mr(&self, cmd: &RegMrCmd, range: &Range, backing: Backing) -> Result<Mr<P>> {
+        let keys = self.inner().shared.function().reg_mr(cmd)?;
+        Ok(Mr {
+            pd: self.inner().clone(),
+            lkey: keys.lkey(),
+            rkey: keys.rkey(),
+            addr: range.addr,
+            length: range.length,
+            backing: Some(backing),
+        })
+    }
+}
+
+fn range_of(addr: u64, iova: u64, len_bytes: usize, options: &MrOptions) -> Result<Range> {
+    let rest = len_bytes.checked_sub(options.offset);
+    let length = options.length.or(rest);
+    match (length, rest) {
+        (Some(length), Some(rest)) if length <= rest => Ok(Range {
+            addr: options.addr.unwrap_or(addr.wrapping_add(options.offset as u64)),
+            iova: iova + options.offset as u64,
+            length: length as u64,
+        }),
+        _ => Err(Error::Invalid(format!(
+            "{:?} bytes at offset {:#x} are not inside a buffer of {len_bytes:#x} bytes",
+            options.length, options.offset
+        ))),
+    }
+}
+
+fn reg_cmd(pd: u32, range: &Range, options: &MrOptions) -> RegMrCmd {
+    let mut cmd = RegMrCmd::new();
+    cmd.set_pd(pd);
+    cmd.set_access(options.access.bits());
+    cmd.set_start(range.addr);
+    cmd.set_length(range.length);
+    cmd.set_iova(range.iova);
+    cmd.set_page_shift(options.page_size.shift());
+    cmd
+}
+
+impl<P: DevicePtr> Mr<P> {
+    /// Key of work requests of this process.
+    pub fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    /// Key of work requests of peers.
+    pub fn rkey(&self) -> u32 {
+        self.rkey
+    }
+
+    /// First virtual address.
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The context it belongs to.
+    pub fn context(&self) -> Context<P> {
+        Context::from_shared(self.pd.shared.clone())
+    }
+
+    /// A scatter/gather entry: `length` bytes from `offset` of the region. Not checked here: the card does.
+    pub fn sge(&self, offset: u64, length: u32) -> Sge {
+        Sge {
+            addr: self.addr.wrapping_add(offset),
+            length,
+            lkey: self.lkey,
+        }
+    }
+
+    /// ibv_dereg_mr now. When it returns, the card no longer touches the memory.
+    pub fn destroy(&mut self) -> Result<()> {
+        let Some(backing) = self.backing.take() else {
+            return Err(Error::Destroyed {
+                what: "MR",
+                id: self.lkey,
+            });
+        };
+        let shared = &self.pd.shared;
+        if let Err(e) = shared.function().dereg_mr(self.lkey) {
+            self.backing = Some(backing);
+            return Err(e.into());
+        }
+        if let Backing::User { iova, len_bytes } = backing {
+            shared.device().unmap_dma(iova, len_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl<P: DevicePtr> Drop for Mr<P> {
+    fn drop(&mut self) {
+        // A card that does not answer keeps nothing: the memory is unmapped all the same.
+        if self.backing.is_some()
+            && self.destroy().is_err()
+            && let Some(Backing::User { iova, len_bytes }) = self.backing.take()
+        {
+            let _ = self.pd.shared.device().unmap_dma(iova, len_bytes);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Protection domains.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hca_driver::DevicePtr;
+
+use crate::context::{Context, Shared};
+use crate::error::{Error, Result};
+use crate::raw_qp::{QpOptions, RawQp};
+use crate::typed_qp::{Qp, Reset};
+
+pub(crate) struct PdShared<P: DevicePtr> {
+    pub shared: Arc<Shared<P>>,
+    pub pd: u32,
+    gone: AtomicBool,
+}
+
+impl<P: DevicePtr> PdShared<P> {
+    fn destroy(&self) -> Result<()> {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(Error::Destroyed {
+                what: "PD",
+                id: self.pd,
+            });
+        }
+        self.shared.function().dealloc_pd(self.pd)?;
+        self.gone.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl<P: DevicePtr> Drop for PdShared<P> {
+    fn drop(&mut self) {
+        // Already destroyed, or the card is gone; the function's reset frees what is left.
+        let _ = self.destroy();
+    }
+}
+
+/// Protection domain: ibv_pd. Clones are the same domain; what is made in it keeps it alive.
+pub struct Pd<P: DevicePtr> {
+    inner: Arc<PdShared<P>>,
+}
+
+debug_as!(Pd, handle);
+
+impl<P: DevicePtr> Clone for Pd<P> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<P: DevicePtr> Pd<P> {
+    pub(crate) fn new(shared: Arc<Shared<P>>) -> Result<Self> {
+        let pd = shared.function().alloc_pd()?;
+        Ok(Self {
+            inner: Arc::new(PdShared {
+                shared,
+                pd,
+                gone: AtomicBool::new(false),
+            }),
+        })
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<PdShared<P>> {
+        &self.inner
+    }
+
+    /// Its number.
+    pub fn handle(&self) -> u32 {
+        self.inner.pd
+    }
+
+    /// The context it belongs to.
+    pub fn context(&self) -> Context<P> {
+        Context::from_shared(self.inner.shared.clone())
+    }
+
+    /// ibv_create_qp: a QP in RESET.
+    pub fn create_qp(&self, options: &QpOptions<'_, P>) -> Result<Qp<Reset, P>> {
+        Ok(Qp::new(self.create_raw_qp(options)?))
+    }
+
+    /// The same, with states checked at run time.
+    pub fn create_raw_qp(&self, options: &QpOptions<'_, P>) -> Result<RawQp<P>> {
+        RawQp::new(self.inner.clone(), options)
+    }
+
+    /// ibv_dealloc_pd now: EBUSY while anything is left in it, and then nothing has changed.
+    pub fn destroy(&self) -> Result<()> {
+        self.inner.destroy()
+    }
+}

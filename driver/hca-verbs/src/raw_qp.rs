@@ -1,0 +1,275 @@
+//! Queue pairs with states checked at run time.
+
+use std::sync::Arc;
+
+use hca_abi::{CreateQpCmd, ModifyQpCmd, QpState, Service};
+use hca_dev::Device;
+use hca_driver::{BadWr, DevicePtr, PostError, QpShadow, RecvRing, RecvWr, SendRing, SendWr, WqSize};
+
+use crate::attr::{QpAttr, QpAttrMask, QpCap};
+use crate::context::Context;
+use crate::cq::{Cq, CqShared};
+use crate::error::{Error, Result};
+use crate::pd::PdShared;
+
+/// What a QP is made with: ibv_qp_init_attr.
+pub struct QpOptions<'a, P: DevicePtr> {
+    /// CQ of the send queue.
+    pub send_cq: &'a Cq<P>,
+    /// CQ of the receive queue; may be the same.
+    pub recv_cq: &'a Cq<P>,
+    /// Sizes.
+    pub cap: QpCap,
+    /// Transport service.
+    pub service: Service,
+    /// Every send makes a completion, flagged or not.
+    pub sq_sig_all: bool,
+}
+
+impl<'a, P: DevicePtr> QpOptions<'a, P> {
+    /// A reliable connection of the default size, with selective signalling.
+    pub fn new(send_cq: &'a Cq<P>, recv_cq: &'a Cq<P>) -> Self {
+        Self {
+            send_cq,
+            recv_cq,
+            cap: QpCap::default(),
+            service: Service::Rc,
+            sq_sig_all: false,
+        }
+    }
+}
+
+/// Queue pair whose state is checked at run time: ibv_qp.
+pub struct RawQp<P: DevicePtr> {
+    pd: Arc<PdShared<P>>,
+    send_cq: Arc<CqShared<P>>,
+    recv_cq: Arc<CqShared<P>>,
+    qpn: u32,
+    cap: QpCap,
+    send: SendRing,
+    recv: RecvRing,
+    /// The last state software chose. The card may have moved the QP to ERR since; posting is legal there
+    /// too.
+    state: QpState,
+    gone: bool,
+}
+
+debug_as!(RawQp, qp_num, state);
+
+impl<P: DevicePtr> RawQp<P> {
+    pub(crate) fn new(pd: Arc<PdShared<P>>, options: &QpOptions<'_, P>) -> Result<Self> {
+        let cap = options.cap;
+        let send_size = WqSize::for_send(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data)?;
+        let recv_size = WqSize::for_recv(cap.max_recv_wr, cap.max_recv_sge)?;
+        let shared = pd.shared.clone();
+        let mut cmd = CreateQpCmd::new();
+        cmd.set_service(options.service.into());
+        cmd.set_sq_sig_all(options.sq_sig_all);
+        cmd.set_sq_log_size(send_size.log_size);
+        cmd.set_sq_log_stride(send_size.log_stride);
+        cmd.set_rq_log_size(recv_size.log_size);
+        cmd.set_rq_log_stride(recv_size.log_stride);
+        cmd.set_pd(pd.pd);
+        cmd.set_send_cqn(options.send_cq.cqn());
+        cmd.set_recv_cqn(options.recv_cq.cqn());
+        cmd.set_async_eqn(shared.async_eq.eqn);
+        let recv_memory = shared.device().alloc_dma(recv_size.ring_bytes())?;
+        cmd.set_rq_base(recv_memory.iova());
+        let made = shared.with_ring(send_size.ring_bytes(), |send_memory| {
+            cmd.set_sq_base(send_memory.iova());
+            shared.function().create_qp(&cmd)
+        });
+        let (qpn, send_memory) = match made {
+            Ok(made) => made,
+            Err(e) => {
+                shared.device().free_dma(recv_memory)?;
+                return Err(e);
+            }
+        };
+        let (send, recv) = (
+            SendRing::new(send_memory, send_size),
+            RecvRing::new(recv_memory, recv_size),
+        );
+        let cap = QpCap {
+            max_send_wr: 1 << send_size.log_size,
+            max_recv_wr: 1 << recv_size.log_size,
+            max_send_sge: send_size.send_sges() as u32,
+            max_recv_sge: recv_size.recv_sges() as u32,
+            max_inline_data: send_size.inline_bytes() as u32,
+        };
+        let (send_cq, recv_cq) = (options.send_cq.inner().clone(), options.recv_cq.inner().clone());
+        let shadow = QpShadow {
+            send: send.shadow().clone(),
+            recv: recv.shadow().clone(),
+        };
+        send_cq.attach(qpn, shadow.clone());
+        recv_cq.attach(qpn, shadow);
+        Ok(Self {
+            pd,
+            send_cq,
+            recv_cq,
+            qpn,
+            cap,
+            send,
+            recv,
+            state: QpState::Reset,
+            gone: false,
+        })
+    }
+
+    /// QPN.
+    pub fn qp_num(&self) -> u32 {
+        self.qpn
+    }
+
+    /// What the QP really has.
+    pub fn cap(&self) -> QpCap {
+        self.cap
+    }
+
+    /// The last state software chose; [`RawQp::query`] asks the card.
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// The context it belongs to.
+    pub fn context(&self) -> Context<P> {
+        Context::from_shared(self.pd.shared.clone())
+    }
+
+    /// Free entries of the send queue.
+    pub fn send_room(&self) -> u32 {
+        let shadow = self.send.shadow();
+        shadow.entries() - u32::from(shadow.posted().wrapping_sub(shadow.completed()))
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        if self.gone {
+            Err(Error::Destroyed {
+                what: "QP",
+                id: self.qpn,
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// ibv_modify_qp: all of it or nothing (QPS-3). RESET empties both queues and takes their completions out
+    /// of the CQs (QPS-6).
+    pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<()> {
+        self.check_alive()?;
+        let mut cmd = ModifyQpCmd::new();
+        cmd.set_qpn(self.qpn);
+        cmd.set_attr_mask(mask.bits());
+        cmd.set_attr(attr.to_abi(mask)?.0);
+        self.pd.shared.function().modify_qp(&cmd)?;
+        if mask.contains(QpAttrMask::STATE) {
+            self.state = attr.qp_state;
+            if self.state == QpState::Reset {
+                self.purge_cqs(false);
+                self.send.reset();
+                self.recv.reset();
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves to RESET or ERR, which is legal in any state.
+    pub fn modify_state(&mut self, qp_state: QpState) -> Result<()> {
+        self.modify(
+            &QpAttr {
+                qp_state,
+                ..QpAttr::default()
+            },
+            QpAttrMask::STATE,
+        )
+    }
+
+    /// ibv_query_qp: every attribute as the card has it.
+    pub fn query(&self) -> Result<QpAttr> {
+        self.check_alive()?;
+        let result = self.pd.shared.function().query_qp(self.qpn)?;
+        Ok(QpAttr::from_abi(&hca_abi::QpAttr(result.attr())))
+    }
+
+    /// ibv_post_send: one doorbell for the whole list. On error the work requests before the bad one are
+    /// posted.
+    #[inline]
+    pub fn post_send(&mut self, list: &[SendWr<'_>]) -> std::result::Result<(), BadWr> {
+        if self.gone || matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(BadWr {
+                index: 0,
+                error: PostError::BadState,
+            });
+        }
+        let mut result = Ok(());
+        let mut done = list.len();
+        for (index, wr) in list.iter().enumerate() {
+            if let Err(error) = self.send.push(wr) {
+                (result, done) = (Err(BadWr { index, error }), index);
+                break;
+            }
+        }
+        if done > 0 {
+            self.send.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
+        }
+        result
+    }
+
+    /// ibv_post_recv: one doorbell for the whole list. On error the work requests before the bad one are
+    /// posted.
+    #[inline]
+    pub fn post_recv(&mut self, list: &[RecvWr<'_>]) -> std::result::Result<(), BadWr> {
+        if self.gone || self.state == QpState::Reset {
+            return Err(BadWr {
+                index: 0,
+                error: PostError::BadState,
+            });
+        }
+        let mut result = Ok(());
+        let mut done = list.len();
+        for (index, wr) in list.iter().enumerate() {
+            if let Err(error) = self.recv.push(wr) {
+                (result, done) = (Err(BadWr { index, error }), index);
+                break;
+            }
+        }
+        if done > 0 {
+            self.recv.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
+        }
+        result
+    }
+
+    fn purge_cqs(&self, detach: bool) {
+        self.send_cq.purge(self.qpn, detach);
+        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            self.recv_cq.purge(self.qpn, detach);
+        }
+    }
+
+    /// ibv_destroy_qp now, in any state. Its outstanding work requests and unpolled completions are gone
+    /// (QPS-16).
+    pub fn destroy(&mut self) -> Result<()> {
+        self.check_alive()?;
+        self.pd.shared.function().destroy_qp(self.qpn)?;
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.gone = true;
+        self.purge_cqs(true);
+        let dev = self.pd.shared.device();
+        dev.free_dma(self.send.memory().clone())?;
+        Ok(dev.free_dma(self.recv.memory().clone())?)
+    }
+}
+
+impl<P: DevicePtr> Drop for RawQp<P> {
+    fn drop(&mut self) {
+        if !self.gone {
+            // The card may be gone: its memory is released all the same.
+            let _ = self.pd.shared.function().destroy_qp(self.qpn);
+            let _ = self.release();
+        }
+    }
+}

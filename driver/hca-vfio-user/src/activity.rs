@@ -1,0 +1,123 @@
+//! The activity page: how a client sleeps until a simulated card has written something, instead of polling
+//! memory.
+//!
+//! A page shared by simulator and client, region BAR 4. Word 0 counts what the card made visible to its host;
+//! word 1 counts clients asleep. A client may write anything into it: that wakes or fails to wake only
+//! itself.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+use hca_dev::{DeviceError, PAGE_BYTES, SharedMem};
+
+/// Its length.
+pub const ACTIVITY_PAGE_BYTES: usize = PAGE_BYTES;
+
+/// Either end's view of the page.
+#[derive(Clone, Debug)]
+pub struct ActivityPage {
+    memory: Arc<SharedMem>,
+}
+
+impl ActivityPage {
+    /// A new page, for the simulator.
+    pub fn new() -> Result<Self, DeviceError> {
+        Ok(Self {
+            memory: Arc::new(SharedMem::new("hca-activity", ACTIVITY_PAGE_BYTES)?),
+        })
+    }
+
+    /// The page behind a descriptor, for the client. `memory` must be at least a page.
+    pub fn from_memory(memory: SharedMem) -> Option<Self> {
+        (memory.len_bytes() >= ACTIVITY_PAGE_BYTES).then(|| Self {
+            memory: Arc::new(memory),
+        })
+    }
+
+    /// What the page is made of.
+    pub fn memory(&self) -> &SharedMem {
+        &self.memory
+    }
+
+    fn word(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: the mapping is at least a page, aligned, alive as long as self, and only touched
+        // atomically.
+        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().cast::<u32>().add(index)) }
+    }
+
+    /// What has been announced so far.
+    pub fn sequence(&self) -> u32 {
+        self.word(0).load(Ordering::Acquire)
+    }
+
+    /// The simulator: something new is visible.
+    pub fn announce(&self) {
+        self.word(0).fetch_add(1, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.word(1).load(Ordering::Relaxed) != 0 {
+            self.futex(libc::FUTEX_WAKE, i32::MAX as u32, None);
+        }
+    }
+
+    /// The client: sleeps until the sequence is no longer `seen`, but at most for `limit`.
+    pub fn wait(&self, seen: u32, limit: Duration) {
+        self.word(1).fetch_add(1, Ordering::SeqCst);
+        if self.sequence() == seen {
+            let limit = libc::timespec {
+                tv_sec: limit.as_secs() as i64,
+                tv_nsec: i64::from(limit.subsec_nanos()),
+            };
+            self.futex(libc::FUTEX_WAIT, seen, Some(&limit));
+        }
+        self.word(1).fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Time-outs, early wake-ups and lost races are all the same to the callers.
+    fn futex(&self, operation: i32, value: u32, limit: Option<&libc::timespec>) {
+        let limit = limit.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the word is alive and aligned; limit is null or points at a live timespec.
+        unsafe { libc::syscall(libc::SYS_futex, self.word(0).as_ptr(), operation, value, limit) };
+    }
+}
+
+/// An eventfd.
+pub(crate) fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: a plain system call; the result is checked.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: new, and nobody else owns it.
+    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn announcements_wake() {
+        let page = ActivityPage::new().unwrap();
+        let seen = page.sequence();
+        let other = page.clone();
+        let waker = std::thread::spawn(move || {
+            while other.word(1).load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            other.announce();
+        });
+        let start = Instant::now();
+        page.wait(seen, Duration::from_secs(20));
+        assert!(start.elapsed() < Duration::from_secs(10));
+        waker.join().unwrap();
+        page.wait(seen, Duration::from_secs(20));
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "not asleep when something is new"
+        );
+    }
+}

@@ -1,0 +1,538 @@
+//! Messages of the vfio-user protocol as bytes. No sockets here; every length is checked before use.
+
+use thiserror::Error;
+
+/// Length of every header.
+pub const HEADER_BYTES: usize = 16;
+
+/// PCI regions by index.
+pub mod region {
+    /// BAR 0: the registers.
+    pub const BAR0: u32 = 0;
+    /// BAR 2: MSI-X table and pending bits.
+    pub const BAR2: u32 = 2;
+    /// BAR 4: the activity page (see [`crate::ActivityPage`]), only on simulated cards.
+    pub const BAR4: u32 = 4;
+    /// Configuration space.
+    pub const CONFIG: u32 = 7;
+    /// How many there are.
+    pub const COUNT: u32 = 9;
+}
+
+/// Flags of a region.
+pub mod region_flags {
+    /// May be read.
+    pub const READ: u32 = 1;
+    /// May be written.
+    pub const WRITE: u32 = 2;
+    /// Comes with a descriptor to map.
+    pub const MMAP: u32 = 4;
+}
+
+/// Interrupt kinds by index.
+pub mod irq {
+    /// MSI-X.
+    pub const MSIX: u32 = 2;
+    /// How many kinds there are.
+    pub const COUNT: u32 = 5;
+}
+
+/// Flags of [`super::SetIrqs`]: what the data is, and what to do.
+pub mod irq_data {
+    /// No data: acts on all vectors of the range.
+    pub const NONE: u32 = 1;
+    /// One byte each.
+    pub const BOOL: u32 = 2;
+    /// One descriptor each.
+    pub const EVENTFD: u32 = 4;
+    /// Mask.
+    pub const MASK: u32 = 8;
+    /// Unmask.
+    pub const UNMASK: u32 = 16;
+    /// Set or fire the trigger.
+    pub const TRIGGER: u32 = 32;
+}
+
+/// What a message asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+#[allow(missing_docs)]
+pub enum Command {
+    Version = 1,
+    DmaMap = 2,
+    DmaUnmap = 3,
+    DeviceGetInfo = 4,
+    DeviceGetRegionInfo = 5,
+    DeviceGetRegionIoFds = 6,
+    DeviceGetIrqInfo = 7,
+    DeviceSetIrqs = 8,
+    RegionRead = 9,
+    RegionWrite = 10,
+    DmaRead = 11,
+    DmaWrite = 12,
+    DeviceReset = 13,
+}
+
+impl Command {
+    /// From its number on the wire.
+    pub fn from_wire(value: u16) -> Option<Self> {
+        use Command::*;
+        [
+            Version,
+            DmaMap,
+            DmaUnmap,
+            DeviceGetInfo,
+            DeviceGetRegionInfo,
+            DeviceGetRegionIoFds,
+            DeviceGetIrqInfo,
+            DeviceSetIrqs,
+            RegionRead,
+            RegionWrite,
+            DmaRead,
+            DmaWrite,
+            DeviceReset,
+        ]
+        .into_iter()
+        .find(|command| *command as u16 == value)
+    }
+}
+
+/// A message that does not hold what its command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProtocolError {
+    /// Too short, or a count that does not fit the length.
+    #[error("{what} of {found} bytes, need {need}")]
+    Length {
+        /// Which structure.
+        what: &'static str,
+        /// Bytes there.
+        found: usize,
+        /// Bytes needed.
+        need: usize,
+    },
+    /// The version message is not the JSON it should be.
+    #[error("version data is not valid: {0}")]
+    Version(&'static str),
+}
+
+const REPLY: u32 = 1;
+const NO_REPLY: u32 = 1 << 4;
+const ERROR: u32 = 1 << 5;
+
+/// The header of every message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Chosen by the sender of the command, repeated in the reply.
+    pub id: u16,
+    /// Number of the command; may be unknown.
+    pub command: u16,
+    /// Length of the whole message.
+    pub size_bytes: u32,
+    flags: u32,
+    error: u32,
+}
+
+impl Header {
+    /// A command with a payload of this length.
+    pub fn command(id: u16, command: Command, payload_bytes: usize, wants_reply: bool) -> Self {
+        let flags = if wants_reply { 0 } else { NO_REPLY };
+        let size_bytes = (HEADER_BYTES + payload_bytes) as u32;
+        Self {
+            id,
+            command: command as u16,
+            size_bytes,
+            flags,
+            error: 0,
+        }
+    }
+
+    /// The answer to a command: good, or an errno.
+    pub fn reply(to: &Header, payload_bytes: usize, errno: u32) -> Self {
+        let flags = if errno == 0 { REPLY } else { REPLY | ERROR };
+        let size_bytes = (HEADER_BYTES + payload_bytes) as u32;
+        Self {
+            id: to.id,
+            command: to.command,
+            size_bytes,
+            flags,
+            error: errno,
+        }
+    }
+
+    /// It is a reply.
+    pub fn is_reply(&self) -> bool {
+        self.flags & 0xf == REPLY
+    }
+
+    /// The sender waits for a reply.
+    pub fn wants_reply(&self) -> bool {
+        self.flags & 0xf == 0 && self.flags & NO_REPLY == 0
+    }
+
+    /// The errno of a failed command; 0 is success.
+    pub fn errno(&self) -> u32 {
+        if self.flags & ERROR == 0 {
+            0
+        } else {
+            self.error.max(1)
+        }
+    }
+
+    /// To bytes.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[0..2].copy_from_slice(&self.id.to_le_bytes());
+        out[2..4].copy_from_slice(&self.command.to_le_bytes());
+        out[4..8].copy_from_slice(&self.size_bytes.to_le_bytes());
+        out[8..12].copy_from_slice(&self.flags.to_le_bytes());
+        out[12..16].copy_from_slice(&self.error.to_le_bytes());
+        out
+    }
+
+    /// From bytes; any bytes are a header, its fields are to be checked.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Self {
+        let [a, b, c, d, ..] = *bytes;
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Self {
+            id: u16::from_le_bytes([a, b]),
+            command: u16::from_le_bytes([c, d]),
+            size_bytes: word(4),
+            flags: word(8),
+            error: word(12),
+        }
+    }
+}
+
+/// Reads little-endian fields one after the other.
+struct Reader<'a> {
+    what: &'static str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(what: &'static str, bytes: &'a [u8]) -> Self {
+        Self { what, bytes, at: 0 }
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], ProtocolError> {
+        let need = self.at + N;
+        let field = self
+            .bytes
+            .get(self.at..need)
+            .and_then(|field| field.try_into().ok());
+        self.at = need;
+        field.ok_or(ProtocolError::Length {
+            what: self.what,
+            found: self.bytes.len(),
+            need,
+        })
+    }
+
+    fn u32(&mut self) -> Result<u32, ProtocolError> {
+        Ok(u32::from_le_bytes(self.take()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, ProtocolError> {
+        Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or(&[])
+    }
+}
+
+/// Joins the fields of a structure.
+fn fields<const N: usize>(words: [&[u8]; N]) -> Vec<u8> {
+    words.concat()
+}
+
+/// Memory that the device may reach. With a descriptor it is to be mapped, without it belongs to the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DmaMap {
+    /// Bit 0: readable, bit 1: writable.
+    pub flags: u32,
+    /// Offset in the file of the descriptor.
+    pub offset: u64,
+    /// Bus address.
+    pub address: u64,
+    /// Length.
+    pub size: u64,
+}
+
+impl DmaMap {
+    /// To a payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let (flags, argsz) = (self.flags.to_le_bytes(), 32u32.to_le_bytes());
+        let [offset, address, size] = [self.offset, self.address, self.size].map(u64::to_le_bytes);
+        fields([&argsz, &flags, &offset, &address, &size])
+    }
+
+    /// From a payload.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let mut r = Reader::new("DMA_MAP", bytes);
+        r.u32()?;
+        Ok(Self {
+            flags: r.u32()?,
+            offset: r.u64()?,
+            address: r.u64()?,
+            size: r.u64()?,
+        })
+    }
+}
+
+/// The end of a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DmaUnmap {
+    /// Bit 1: everything.
+    pub flags: u32,
+    /// Bus address.
+    pub address: u64,
+    /// Length.
+    pub size: u64,
+}
+
+impl DmaUnmap {
+    /// The flag that ends all mappings.
+    pub const ALL: u32 = 2;
+
+    /// To a payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let [argsz, flags] = [24, self.flags].map(u32::to_le_bytes);
+        let [address, size] = [self.address, self.size].map(u64::to_le_bytes);
+        fields([&argsz, &flags, &address, &size])
+    }
+
+    /// From a payload.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let mut r = Reader::new("DMA_UNMAP", bytes);
+        r.u32()?;
+        Ok(Self {
+            flags: r.u32()?,
+            address: r.u64()?,
+            size: r.u64()?,
+        })
+    }
+}
+
+/// The payload of a DEVICE_GET_INFO reply: a PCI device that can be reset.
+pub fn device_info() -> Vec<u8> {
+    const RESET_AND_PCI: u32 = 3;
+    let words = [16, RESET_AND_PCI, region::COUNT, irq::COUNT].map(u32::to_le_bytes);
+    words.concat()
+}
+
+/// A region of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionInfo {
+    /// Which.
+    pub index: u32,
+    /// See [`region_flags`].
+    pub flags: u32,
+    /// Length; 0: not there.
+    pub size: u64,
+    /// Where in the descriptor it starts.
+    pub offset: u64,
+}
+
+impl RegionInfo {
+    /// To a payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let [argsz, flags, index, cap] = [32, self.flags, self.index, 0].map(u32::to_le_bytes);
+        let [size, offset] = [self.size, self.offset].map(u64::to_le_bytes);
+        fields([&argsz, &flags, &index, &cap, &size, &offset])
+    }
+
+    /// From a payload.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let mut r = Reader::new("region info", bytes);
+        r.u32()?;
+        let (flags, index, _cap) = (r.u32()?, r.u32()?, r.u32()?);
+        Ok(Self {
+            index,
+            flags,
+            size: r.u64()?,
+            offset: r.u64()?,
+        })
+    }
+}
+
+/// A kind of interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IrqInfo {
+    /// Which.
+    pub index: u32,
+    /// Bit 0: by eventfd.
+    pub flags: u32,
+    /// Vectors.
+    pub count: u32,
+}
+
+impl IrqInfo {
+    /// To a payload.
+    pub fn encode(&self) -> Vec<u8> {
+        [16, self.flags, self.index, self.count]
+            .map(u32::to_le_bytes)
+            .concat()
+    }
+
+    /// From a payload.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let mut r = Reader::new("interrupt info", bytes);
+        r.u32()?;
+        let flags = r.u32()?;
+        Ok(Self {
+            flags,
+            index: r.u32()?,
+            count: r.u32()?,
+        })
+    }
+}
+
+/// Sets up interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetIrqs {
+    /// See [`irq_data`].
+    pub flags: u32,
+    /// Kind.
+    pub index: u32,
+    /// First vector.
+    pub start: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl SetIrqs {
+    /// To a payload.
+    pub fn encode(&self) -> Vec<u8> {
+        [20, self.flags, self.index, self.start, self.count]
+            .map(u32::to_le_bytes)
+            .concat()
+    }
+
+    /// From a payload.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let mut r = Reader::new("SET_IRQS", bytes);
+        r.u32()?;
+        Ok(Self {
+            flags: r.u32()?,
+            index: r.u32()?,
+            start: r.u32()?,
+            count: r.u32()?,
+        })
+    }
+}
+
+/// A read or write of a region; the data follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionAccess {
+    /// Which region.
+    pub region: u32,
+    /// Where.
+    pub offset: u64,
+    /// How many bytes.
+    pub count: u32,
+}
+
+impl RegionAccess {
+    /// To a payload.
+    pub fn encode(&self, data: &[u8]) -> Vec<u8> {
+        let [region, count] = [self.region, self.count].map(u32::to_le_bytes);
+        fields([&self.offset.to_le_bytes(), &region, &count, data])
+    }
+
+    /// From a payload: the access, and the bytes behind it.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), ProtocolError> {
+        let mut r = Reader::new("region access", bytes);
+        let offset = r.u64()?;
+        let access = Self {
+            offset,
+            region: r.u32()?,
+            count: r.u32()?,
+        };
+        Ok((access, r.rest()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn layouts_are_those_of_the_specification() {
+        let header = Header::command(0x1234, Command::DmaMap, 32, false);
+        assert_eq!(
+            header.encode(),
+            [0x34, 0x12, 2, 0, 48, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0]
+        );
+        let reply = Header::reply(&header, 0, 22);
+        assert_eq!(
+            reply.encode(),
+            [0x34, 0x12, 2, 0, 16, 0, 0, 0, 0x21, 0, 0, 0, 22, 0, 0, 0]
+        );
+        assert!(reply.is_reply() && !reply.wants_reply() && !header.wants_reply());
+        assert_eq!(reply.errno(), 22);
+        let access = RegionAccess {
+            region: 7,
+            offset: 0x40,
+            count: 4,
+        }
+        .encode(&[1, 2, 3, 4]);
+        assert_eq!(
+            access,
+            [0x40, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]
+        );
+    }
+
+    #[test]
+    fn structures_survive_the_wire() {
+        let map = DmaMap {
+            flags: 3,
+            offset: 4096,
+            address: 0xdead_0000,
+            size: 8192,
+        };
+        assert_eq!(DmaMap::decode(&map.encode()), Ok(map));
+        let unmap = DmaUnmap {
+            flags: 0,
+            address: 1,
+            size: 2,
+        };
+        assert_eq!(DmaUnmap::decode(&unmap.encode()), Ok(unmap));
+        let region = RegionInfo {
+            index: 4,
+            flags: 7,
+            size: 4096,
+            offset: 8,
+        };
+        assert_eq!(RegionInfo::decode(&region.encode()), Ok(region));
+        let info = IrqInfo {
+            index: 2,
+            flags: 1,
+            count: 32,
+        };
+        assert_eq!(IrqInfo::decode(&info.encode()), Ok(info));
+        let set = SetIrqs {
+            flags: 36,
+            index: 2,
+            start: 0,
+            count: 32,
+        };
+        assert_eq!(SetIrqs::decode(&set.encode()), Ok(set));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = DmaMap::decode(&bytes);
+            let _ = DmaUnmap::decode(&bytes);
+            let _ = RegionInfo::decode(&bytes);
+            let _ = IrqInfo::decode(&bytes);
+            let _ = SetIrqs::decode(&bytes);
+            let short = RegionAccess::decode(&bytes).is_err();
+            prop_assert_eq!(short, bytes.len() < 16);
+            let _ = crate::decode_version(&bytes);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
+
+use crate::{Bus, CmdResult};
+use hca_abi::{AdminStatus, CtxTable, PipeMsgKind};
+use hca_regs as reg;
+
+/// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
+const MAX_POLLS: u32 = 1 << 20;
+const QPC_WORDS: usize = 64;
+/// Cycles after which no memory access that passed its key check before is still under way: the longest
+/// packet's beats through both directions, with the host's answer to its reads.
+const MEMORY_FENCE_CYCLES: u32 = 1024;
+/// Scratch line of the mailbox for probing host memory.
+const PROBE_AREA: u32 = 512;
+
+/// Host memory could not be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DmaError;
+
+/// The hardware behind a bus.
+pub(crate) struct Hal<'a, B: Bus> {
+    bus: &'a mut B,
+}
+
+impl<'a, B: Bus> Hal<'a, B> {
+    pub fn new(bus: &'a mut B) -> Self {
+        Self { bus }
+    }
+
+    fn wait_clear(&mut self, addr: u32, mask: u32) -> u32 {
+        let mut value = self.bus.read32(addr);
+        for _ in 0..MAX_POLLS {
+            if value & mask == 0 {
+                break;
+            }
+            value = self.bus.read32(addr);
+        }
+        value
+    }
+
+    /// Oldest event, if any.
+    pub fn pop_event(&mut self) -> Option<[u32; 3]> {
+        if self.bus.read32(reg::MGMT_EV_STATUS) & reg::MGMT_EV_STATUS_PENDING_MASK == 0 {
+            return None;
+        }
+        let words = [reg::MGMT_EV_W0, reg::MGMT_EV_W1, reg::MGMT_EV_W2].map(|a| self.bus.read32(a));
+        self.bus.write32(reg::MGMT_EV_POP, reg::MGMT_EV_POP_POP_MASK);
+        Some(words)
+    }
+
+    /// Waits until the context port is idle (after reset it clears every table).
+    pub fn wait_ctx(&mut self) {
+        self.wait_clear(reg::MGMT_CTX_STATUS, reg::MGMT_CTX_STATUS_BUSY_MASK);
+    }
+
+    /// Writes one row of a table.
+    pub fn ctx_write(&mut self, table: CtxTable, index: u32, row: &[u8]) {
+        self.ctx_write_flags(table, index, row, 0);
+    }
+
+    /// Writes a QP context, restarting the named queues.
+    pub fn ctx_write_qpc(&mut self, qpn: u32, row: &[u8], init_sq: bool, init_rq: bool) {
+        let flags = u32::from(init_sq) * reg::MGMT_CTX_FLAGS_INIT_SQ_MASK
+            + u32::from(init_rq) * reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
+        self.ctx_write_flags(CtxTable::Qpc, qpn, row, flags);
+    }
+
+    fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], flags: u32) {
+        self.wait_ctx();
+        for (i, word) in row.chunks(4).take(QPC_WORDS).enumerate() {
+            let mut bytes = [0; 4];
+            bytes[..word.len()].copy_from_slice(word);
+            self.bus
+                .write32(reg::MGMT_CTX_DATA + 4 * i as u32, u32::from_le_bytes(bytes));
+        }
+        self.bus.write32(reg::MGMT_CTX_TABLE, u8::from(table).into());
+        self.bus.write32(reg::MGMT_CTX_INDEX, index);
+        self.bus.write32(reg::MGMT_CTX_FLAGS, flags);
+        self.bus.write32(reg::MGMT_CTX_CMD, reg::MGMT_CTX_CMD_WRITE_MASK);
+        self.wait_ctx();
+    }
+
+    fn dma(&mut self, func: u8, addr: u64, local: u32, bytes: u32, command: u32) -> Result<(), DmaError> {
+        self.bus.write32(reg::MGMT_DMA_ADDR_LO, addr as u32);
+        self.bus.write32(reg::MGMT_DMA_ADDR_HI, (addr >> 32) as u32);
+        self.bus.write32(reg::MGMT_DMA_LEN, bytes);
+        self.bus.write32(reg::MGMT_DMA_FUNC, func.into());
+        self.bus.write32(reg::MGMT_DMA_LOCAL, local);
+        self.bus.write32(reg::MGMT_DMA_CTRL, command);
+        let busy = reg::MGMT_DMA_STATUS_BUSY_MASK;
+        let status = self.wait_clear(reg::MGMT_DMA_STATUS, busy);
+        if status & (busy | reg::MGMT_DMA_STATUS_ERROR_MASK) == 0 {
+            Ok(())
+        } else {
+            Err(DmaError)
+        }
+    }
+
+    /// Host memory to mailbox; everything a multiple of 64 bytes.
+    pub fn dma_from_host(&mut self, func: u8, addr: u64, local: u32, bytes: u32) -> Result<(), DmaError> {
+        self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK)
+    }
+
+    /// Mailbox to host memory; everything a multiple of 64 bytes.
+    pub fn dma_to_host(&mut self, func: u8, addr: u64, local: u32, bytes: u32) -> Result<(), DmaError> {
+        self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK)
+    }
+
+    /// Reads the first and last line of a ring, so that a ring at an unmapped address is refused when it is made.
+    pub fn probe_ring(&mut self, func: u8, base: u64, bytes: u64) -> CmdResult {
+        let last = base.checked_add(bytes).ok_or((AdminStatus::BadParam, 0))? - 64;
+        for addr in [base, last] {
+            self.dma_from_host(func, addr, PROBE_AREA, 64)
+                .map_err(|_| (AdminStatus::DmaError, 0))?;
+        }
+        Ok(())
+    }
+
+    /// Reads mailbox bytes; offset and length are multiples of 4.
+    pub fn mailbox_read(&mut self, offset: u32, out: &mut [u8]) {
+        for (i, word) in out.chunks_exact_mut(4).enumerate() {
+            word.copy_from_slice(
+                &self
+                    .bus
+                    .read32(reg::MAILBOX + offset + 4 * i as u32)
+                    .to_le_bytes(),
+            );
+        }
+    }
+
+    /// Writes mailbox bytes; offset and length are multiples of 4.
+    pub fn mailbox_write(&mut self, offset: u32, bytes: &[u8]) {
+        for (i, word) in bytes.chunks_exact(4).enumerate() {
+            let value = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            self.bus.write32(reg::MAILBOX + offset + 4 * i as u32, value);
+        }
+    }
+
+    /// Sends a message into the pipeline.
+    pub fn inject(&mut self, kind: PipeMsgKind, qpn: u32) {
+        self.wait_clear(reg::MGMT_GO_STATUS, reg::MGMT_GO_STATUS_MSG_BUSY_MASK);
+        self.bus.write32(reg::MGMT_MSG_KIND, u8::from(kind).into());
+        self.bus.write32(reg::MGMT_MSG_QPN, qpn);
+        self.bus.write32(reg::MGMT_MSG_GO, 1);
+    }
+
+    /// Posts an event queue entry.
+    pub fn post_eqe(&mut self, eqn: u8, kind: u8, id: u32, data0: u32) {
+        self.wait_clear(reg::MGMT_GO_STATUS, reg::MGMT_GO_STATUS_EQE_BUSY_MASK);
+        self.bus.write32(reg::MGMT_EQE_EQN, eqn.into());
+        for (i, word) in [u32::from(kind), id, data0, 0].into_iter().enumerate() {
+            self.bus.write32(reg::MGMT_EQE_DATA + 4 * i as u32, word);
+        }
+        self.bus.write32(reg::MGMT_EQE_GO, 1);
+    }
+
+    /// Waits until every memory access that was under way is over.
+    pub fn fence_memory(&mut self) {
+        let start = self.bus.read32(reg::FUNC_TIME_LO);
+        for _ in 0..MAX_POLLS {
+            if self.bus.read32(reg::FUNC_TIME_LO).wrapping_sub(start) >= MEMORY_FENCE_CYCLES {
+                break;
+            }
+        }
+    }
+
+    /// What the driver of `func` wrote: (enable, reset).
+    pub fn func_control(&mut self, func: u8) -> (bool, bool) {
+        let v = self.bus.read32(func_reg(func, reg::FUNC_CONTROL));
+        (
+            v & reg::FUNC_CONTROL_ENABLE_MASK != 0,
+            v & reg::FUNC_CONTROL_RESET_MASK != 0,
+        )
+    }
+
+    /// MSI-X vectors of `func`; a function has at least one.
+    pub fn vectors(&mut self, func: u8) -> u16 {
+        let word = self.bus.read32(func_reg(func, reg::FUNC_FUNC_INFO));
+        (reg::field(word, reg::FUNC_FUNC_INFO_VECTORS_MASK) as u16).max(1)
+    }
+
+    /// Card clock.
+    pub fn clock_khz(&mut self) -> u32 {
+        self.bus.read32(reg::FUNC_CLOCK_HZ) / 1000
+    }
+
+    /// Admin rings of `func`: (send ring, completion ring, log2 of the entries).
+    pub fn admin_rings(&mut self, func: u8) -> (u64, u64, u8) {
+        let mut read = |addr| u64::from(self.bus.read32(func_reg(func, addr)));
+        let sq = read(reg::FUNC_ADMIN_SQ_BASE_LO) | read(reg::FUNC_ADMIN_SQ_BASE_HI) << 32;
+        let cq = read(reg::FUNC_ADMIN_CQ_BASE_LO) | read(reg::FUNC_ADMIN_CQ_BASE_HI) << 32;
+        (sq, cq, read(reg::FUNC_ADMIN_LOG_SIZE) as u8)
+    }
+
+    /// Sets what the driver of `func` sees in STATUS.
+    pub fn set_func_status(&mut self, func: u8, ready: bool, fatal: bool, link_up: bool) {
+        let v = u32::from(ready) | u32::from(fatal) << 1 | u32::from(link_up) << 2;
+        self.bus.write32(fn_reg(func, reg::MGMT_FN_STATUS), v);
+    }
+
+    /// Sets what the driver of `func` sees in ADMIN_STATUS.
+    pub fn set_admin_status(&mut self, func: u8, consumer_index: u16, error: u8) {
+        self.bus.write32(
+            fn_reg(func, reg::MGMT_FN_ADMIN_STATUS),
+            u32::from(consumer_index) | u32::from(error) << 16,
+        );
+    }
+
+    /// Newest producer index of the admin doorbell of `func`.
+    pub fn admin_producer(&mut self, func: u8) -> u16 {
+        self.bus.read32(fn_reg(func, reg::MGMT_FN_ADMIN_PRODUCER)) as u16
+    }
+
+    /// Clears the driver's enable and reset requests.
+    pub fn reset_done(&mut self, func: u8) {
+        self.bus.write32(fn_reg(func, reg::MGMT_FN_RESET_DONE), 1);
+    }
+
+    /// Configures the port.
+    pub fn set_port(&mut self, infiniband: bool, active: bool, mac: [u8; 6], lid: u16, lmc: u8, mtu: u8) {
+        let mac = mac.iter().fold(0u64, |acc, b| acc << 8 | u64::from(*b));
+        self.bus.write32(reg::MGMT_PORT_MAC_LO, mac as u32);
+        self.bus.write32(reg::MGMT_PORT_MAC_HI, (mac >> 32) as u32);
+        self.bus.write32(reg::MGMT_PORT_LID, lid.into());
+        self.bus.write32(reg::MGMT_PORT_LMC, lmc.into());
+        self.bus.write32(reg::MGMT_PORT_MTU, mtu.into());
+        let ctrl = u32::from(infiniband) | u32::from(active) << 1 | u32::from(active) << 2;
+        self.bus.write32(reg::MGMT_PORT_CTRL, ctrl);
+    }
+
+    /// Sets a P_Key table entry.
+    pub fn set_pkey(&mut self, index: u32, pkey: u16) {
+        self.bus.write32(reg::MGMT_PORT_PKEY + 4 * index, pkey.into());
+    }
+
+    /// Reads a 64-bit counter by its position in `query_counters_result`.
+    pub fn counter(&mut self, index: u32) -> u64 {
+        let lo = self.bus.read32(reg::COUNTERS + 8 * index);
+        u64::from(lo) | u64::from(self.bus.read32(reg::COUNTERS + 8 * index + 4)) << 32
+    }
+}
+
+fn func_reg(func: u8, addr: u32) -> u32 {
+    addr + u32::from(func) * reg::FUNC_STRIDE
+}
+
+fn fn_reg(func: u8, addr: u32) -> u32 {
+    addr + u32::from(func) * reg::MGMT_FN_STRIDE
+}

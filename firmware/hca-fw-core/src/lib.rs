@@ -1,0 +1,174 @@
+//! Control plane of the card: admin queue, QP state machine, memory registration, error handling.
+//!
+//! `no_std`, no heap, no interrupts: one loop calls [`Firmware::poll`], which does a bounded piece of work. Everything
+//! it knows of the hardware is behind [`Bus`], 32-bit accesses to the register map of `abi/regs`. The same crate runs
+//! natively inside the simulator and on the soft core (decision D9).
+//!
+//! It must not know about hosts, simulators, time or packets: RTL owns every packet (D8).
+//!
+//! ```
+//! use hca_fw_core::{Bus, Firmware};
+//! struct NoEvents;
+//! impl Bus for NoEvents {
+//!     fn read32(&mut self, _addr: u32) -> u32 { 0 }
+//!     fn write32(&mut self, _addr: u32, _value: u32) {}
+//! }
+//! let mut fw = Firmware::boxed();
+//! assert!(!fw.poll(&mut NoEvents)); // no event: nothing to do
+//! ```
+//! Tests: beside each module, and `tests/` against a register-level fake of the card.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+mod admin;
+mod events;
+mod hal;
+mod memory;
+mod objects;
+mod pool;
+mod port;
+mod qp;
+mod transition;
+
+pub use transition::{Attr, Refusal, Rule, check, rule_of};
+
+use hca_abi::AdminStatus;
+use objects::{CqRec, EqRec, MrRec, QpRec};
+use pool::{IdPool, RangePool};
+use port::Port;
+
+/// 32-bit access to the card's firmware register map.
+pub use hca_regs::RegisterBus as Bus;
+
+/// QPs of the card.
+pub const NUM_QPS: usize = 1024;
+/// CQs of the card.
+pub const NUM_CQS: usize = 1024;
+/// Event queues of the card.
+pub const NUM_EQS: usize = 32;
+/// Memory keys of the card.
+pub const NUM_MRS: usize = 1024;
+/// Translation entries of the card.
+pub const NUM_MTTS: u32 = 65536;
+/// Functions of the card.
+pub const NUM_FUNCS: usize = 4;
+/// Protection domains of the card.
+pub const NUM_PDS: usize = 1024;
+
+/// Result of a command: `Err` carries the status and the number of the argument or object it is about.
+pub(crate) type CmdResult<T = ()> = Result<T, (AdminStatus, u32)>;
+
+/// One client: a function of the card with its admin queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Func {
+    enabled: bool,
+    sq_base: u64,
+    cq_base: u64,
+    log_size: u8,
+    /// Next command to execute, free running.
+    head: u16,
+}
+
+impl Func {
+    const fn new() -> Self {
+        Self {
+            enabled: false,
+            sq_base: 0,
+            cq_base: 0,
+            log_size: 0,
+            head: 0,
+        }
+    }
+}
+
+/// All state of the control plane.
+pub struct Firmware {
+    funcs: [Func; NUM_FUNCS],
+    port: Port,
+    pd_ids: IdPool<{ NUM_PDS / 64 }>,
+    /// Owning function of each PD and the objects that use it.
+    pds: [(u8, u16); NUM_PDS],
+    eq_ids: IdPool<1>,
+    eqs: [EqRec; NUM_EQS],
+    cq_ids: IdPool<{ NUM_CQS / 64 }>,
+    cqs: [CqRec; NUM_CQS],
+    qp_ids: IdPool<{ NUM_QPS / 64 }>,
+    qps: [QpRec; NUM_QPS],
+    mr_ids: IdPool<{ NUM_MRS / 64 }>,
+    mrs: [MrRec; NUM_MRS],
+    mtts: RangePool<{ NUM_MRS }>,
+}
+
+impl Firmware {
+    /// The state after reset.
+    pub const fn new() -> Self {
+        Self {
+            funcs: [const { Func::new() }; NUM_FUNCS],
+            port: Port::new(),
+            pd_ids: IdPool::new(1),
+            pds: [(0, 0); NUM_PDS],
+            eq_ids: IdPool::with_limit(0, NUM_EQS as u32),
+            eqs: [const { EqRec::new() }; NUM_EQS],
+            cq_ids: IdPool::new(0),
+            cqs: [const { CqRec::new() }; NUM_CQS],
+            // QP0 and QP1 are the management QPs.
+            qp_ids: IdPool::new(2),
+            qps: [const { QpRec::new() }; NUM_QPS],
+            mr_ids: IdPool::new(1),
+            mrs: [const { MrRec::new() }; NUM_MRS],
+            mtts: RangePool::new(NUM_MTTS),
+        }
+    }
+
+    /// The state after reset, on the heap (hosts only: it is larger than many stacks).
+    #[cfg(feature = "std")]
+    pub fn boxed() -> std::boxed::Box<Self> {
+        std::boxed::Box::new(Self::new())
+    }
+
+    /// Brings the card up: waits for the table sweep, sets the port's identity, tells every function it is ready.
+    pub fn init<B: Bus>(&mut self, bus: &mut B, identity: Identity) {
+        let mut hal = hal::Hal::new(bus);
+        hal.wait_ctx();
+        self.port.init(&mut hal, identity);
+        for func in 0..NUM_FUNCS as u8 {
+            hal.set_func_status(func, true, false, true);
+        }
+    }
+
+    /// Handles at most one event; false when there was none.
+    pub fn poll<B: Bus>(&mut self, bus: &mut B) -> bool {
+        let mut hal = hal::Hal::new(bus);
+        match hal.pop_event() {
+            Some(event) => {
+                self.handle_event(&mut hal, event);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Default for Firmware {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What makes this card different from its peers: comes from a ROM on a board, from the configuration in a simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Node and port GUID, first byte on the wire first.
+    pub guid: [u8; 8],
+    /// MAC address, first byte on the wire first.
+    pub mac: [u8; 6],
+    /// IPv4 address for GID 1 (as ::ffff:a.b.c.d).
+    pub ipv4: [u8; 4],
+    /// LID given at start (no subnet manager yet).
+    pub lid: u16,
+    /// InfiniBand framing instead of RoCEv2.
+    pub infiniband: bool,
+}

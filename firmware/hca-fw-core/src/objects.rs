@@ -1,0 +1,223 @@
+//! Records of the objects firmware has made, and the commands for protection domains, EQs and CQs.
+
+use crate::hal::Hal;
+use crate::{Bus, CmdResult, Firmware};
+use hca_abi::{
+    AdminStatus, Cqc, CreateCqCmd, CreateEqCmd, CreateQpCmd, CtxTable, Eqc, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE,
+    QpAttr,
+};
+
+/// An event queue.
+#[derive(Clone, Copy)]
+pub(crate) struct EqRec {
+    pub func: u8,
+    /// CQs, and QPs whose asynchronous events go here.
+    pub users: u16,
+}
+
+/// A completion queue.
+#[derive(Clone, Copy)]
+pub(crate) struct CqRec {
+    pub func: u8,
+    pub eqn: u8,
+    pub qps: u16,
+}
+
+/// A queue pair: what it was made with and its attributes. The state is `attr.qp_state`.
+#[derive(Clone)]
+pub(crate) struct QpRec {
+    pub func: u8,
+    pub create: CreateQpCmd,
+    pub attr: QpAttr,
+}
+
+/// A memory region. `tag` outlives the region, so that a key is not given out twice in a row.
+#[derive(Clone, Copy)]
+pub(crate) struct MrRec {
+    pub func: u8,
+    pub tag: u8,
+    pub pd: u32,
+    pub access: u32,
+    pub start: u64,
+    pub length: u64,
+    pub page_shift: u8,
+    pub mtt_base: Option<u32>,
+}
+
+impl EqRec {
+    pub const fn new() -> Self {
+        Self { func: 0, users: 0 }
+    }
+}
+
+impl CqRec {
+    pub const fn new() -> Self {
+        Self {
+            func: 0,
+            eqn: 0,
+            qps: 0,
+        }
+    }
+}
+
+impl QpRec {
+    pub const fn new() -> Self {
+        Self {
+            func: 0,
+            create: CreateQpCmd::new(),
+            attr: QpAttr::new(),
+        }
+    }
+}
+
+impl MrRec {
+    pub const fn new() -> Self {
+        Self {
+            func: 0,
+            tag: 0,
+            pd: 0,
+            access: 0,
+            start: 0,
+            length: 0,
+            page_shift: 0,
+            mtt_base: None,
+        }
+    }
+}
+
+/// Refuses with `BadParam` about `what` unless `ok`.
+pub(crate) fn require(ok: bool, what: u32) -> CmdResult {
+    if ok {
+        Ok(())
+    } else {
+        Err((AdminStatus::BadParam, what))
+    }
+}
+
+/// Refuses with `BadLength` about `what` unless `ok`.
+pub(crate) fn require_size(ok: bool, what: u32) -> CmdResult {
+    if ok {
+        Ok(())
+    } else {
+        Err((AdminStatus::BadLength, what))
+    }
+}
+
+impl Firmware {
+    /// Is `pd` a protection domain of `func`?
+    pub(crate) fn own_pd(&self, func: u8, pd: u32) -> CmdResult<usize> {
+        if self.pd_ids.contains(pd) && pd != 0 && self.pds[pd as usize].0 == func {
+            Ok(pd as usize)
+        } else {
+            Err((AdminStatus::BadHandle, pd))
+        }
+    }
+
+    pub(crate) fn own_eq(&self, func: u8, eqn: u32) -> CmdResult<usize> {
+        if self.eq_ids.contains(eqn) && (eqn as usize) < self.eqs.len() && self.eqs[eqn as usize].func == func
+        {
+            Ok(eqn as usize)
+        } else {
+            Err((AdminStatus::BadHandle, eqn))
+        }
+    }
+
+    pub(crate) fn own_cq(&self, func: u8, cqn: u32) -> CmdResult<usize> {
+        if self.cq_ids.contains(cqn) && self.cqs[cqn as usize].func == func {
+            Ok(cqn as usize)
+        } else {
+            Err((AdminStatus::BadHandle, cqn))
+        }
+    }
+
+    pub(crate) fn alloc_pd(&mut self, func: u8) -> CmdResult<u32> {
+        let pd = self.pd_ids.alloc().ok_or((AdminStatus::NoResources, 0))?;
+        self.pds[pd as usize] = (func, 0);
+        Ok(pd)
+    }
+
+    pub(crate) fn dealloc_pd(&mut self, func: u8, pd: u32) -> CmdResult {
+        let i = self.own_pd(func, pd)?;
+        if self.pds[i].1 != 0 {
+            return Err((AdminStatus::InUse, pd));
+        }
+        self.pd_ids.free(pd);
+        Ok(())
+    }
+
+    pub(crate) fn create_eq<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &CreateEqCmd,
+    ) -> CmdResult<u32> {
+        require_size(
+            u32::from(cmd.log_size()) <= MAX_LOG_EQ_SIZE,
+            u32::from(cmd.log_size()),
+        )?;
+        require(cmd.base().is_multiple_of(64), 0)?;
+        require(cmd.vector() < hal.vectors(func), cmd.vector().into())?;
+        hal.probe_ring(func, cmd.base(), 64u64 << cmd.log_size())?;
+        let eqn = self.eq_ids.alloc().ok_or((AdminStatus::NoResources, 0))?;
+        self.eqs[eqn as usize] = EqRec { func, users: 0 };
+        let mut eqc = Eqc::new();
+        eqc.set_valid(true);
+        eqc.set_func(func);
+        eqc.set_log_size(cmd.log_size());
+        eqc.set_vector(cmd.vector());
+        eqc.set_base(cmd.base());
+        hal.ctx_write(CtxTable::Eqc, eqn, eqc.as_bytes());
+        Ok(eqn)
+    }
+
+    pub(crate) fn destroy_eq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, eqn: u32) -> CmdResult {
+        let i = self.own_eq(func, eqn)?;
+        if self.eqs[i].users != 0 {
+            return Err((AdminStatus::InUse, eqn));
+        }
+        hal.ctx_write(CtxTable::Eqc, eqn, Eqc::new().as_bytes());
+        self.eq_ids.free(eqn);
+        Ok(())
+    }
+
+    pub(crate) fn create_cq<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &CreateCqCmd,
+    ) -> CmdResult<u32> {
+        require_size(
+            u32::from(cmd.log_size()) <= MAX_LOG_CQ_SIZE,
+            u32::from(cmd.log_size()),
+        )?;
+        require(cmd.base().is_multiple_of(64), 0)?;
+        let eq = self.own_eq(func, u32::from(cmd.eqn()))?;
+        hal.probe_ring(func, cmd.base(), 64u64 << cmd.log_size())?;
+        let cqn = self.cq_ids.alloc().ok_or((AdminStatus::NoResources, 0))?;
+        self.cqs[cqn as usize] = CqRec {
+            func,
+            eqn: cmd.eqn(),
+            qps: 0,
+        };
+        self.eqs[eq].users += 1;
+        let mut cqc = Cqc::new();
+        cqc.set_valid(true);
+        cqc.set_func(func);
+        cqc.set_log_size(cmd.log_size());
+        cqc.set_eqn(cmd.eqn());
+        cqc.set_base(cmd.base());
+        hal.ctx_write(CtxTable::Cqc, cqn, cqc.as_bytes());
+        Ok(cqn)
+    }
+
+    pub(crate) fn destroy_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cqn: u32) -> CmdResult {
+        let i = self.own_cq(func, cqn)?;
+        if self.cqs[i].qps != 0 {
+            return Err((AdminStatus::InUse, cqn));
+        }
+        hal.ctx_write(CtxTable::Cqc, cqn, Cqc::new().as_bytes());
+        self.eqs[self.cqs[i].eqn as usize].users -= 1;
+        self.cq_ids.free(cqn);
+        Ok(())
+    }
+}

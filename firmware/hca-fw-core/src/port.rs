@@ -1,0 +1,202 @@
+//! The port: personality, addresses, GID and P_Key tables.
+
+use crate::hal::Hal;
+use crate::objects::require;
+use crate::{Bus, CmdResult, Firmware, Identity, NUM_FUNCS};
+use hca_abi::{
+    AdminStatus, LinkLayer, ModifyPortCmd, Mtu, PortState, QueryPortResult, SetGidCmd, SetPkeyCmd, port_attr,
+};
+
+/// Entries of the GID table.
+pub(crate) const NUM_GIDS: usize = 16;
+/// Entries of the P_Key table.
+pub(crate) const NUM_PKEYS: usize = 32;
+/// KEY-10: full member of the default partition.
+const DEFAULT_PKEY: u16 = 0xffff;
+const LINK_LOCAL_PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
+const MAX_MSG_BYTES: u32 = 1 << 31;
+/// phys_state LinkUp, active_width 4x, active_speed 25 Gb/s per lane (E-6).
+const PHYS_LINK_UP: u8 = 5;
+const WIDTH_4X: u8 = 2;
+const SPEED_EDR: u8 = 32;
+
+/// Configuration of the one port.
+pub(crate) struct Port {
+    identity: Identity,
+    enabled: bool,
+    lmc: u8,
+    mtu: u8,
+    gids: [[u8; 16]; NUM_GIDS],
+    pkeys: [u16; NUM_PKEYS],
+}
+
+impl Port {
+    pub const fn new() -> Self {
+        let identity = Identity {
+            guid: [0; 8],
+            mac: [0; 6],
+            ipv4: [0; 4],
+            lid: 0,
+            infiniband: false,
+        };
+        Self {
+            identity,
+            enabled: false,
+            lmc: 0,
+            mtu: 5,
+            gids: [[0; 16]; NUM_GIDS],
+            pkeys: [0; NUM_PKEYS],
+        }
+    }
+
+    /// Takes the card's identity and activates the port.
+    pub fn init<B: Bus>(&mut self, hal: &mut Hal<B>, identity: Identity) {
+        self.identity = identity;
+        self.enabled = true;
+        // ADDR-6: GID 0 = subnet prefix and port GUID; GID 1 carries the IPv4 address.
+        self.gids[0][..8].copy_from_slice(&LINK_LOCAL_PREFIX);
+        self.gids[0][8..].copy_from_slice(&identity.guid);
+        if identity.ipv4 != [0; 4] {
+            self.gids[1][10..12].fill(0xff);
+            self.gids[1][12..].copy_from_slice(&identity.ipv4);
+        }
+        self.pkeys[0] = DEFAULT_PKEY;
+        self.apply(hal);
+        for i in 0..NUM_PKEYS {
+            hal.set_pkey(i as u32, self.pkeys[i]);
+        }
+    }
+
+    fn apply<B: Bus>(&self, hal: &mut Hal<B>) {
+        hal.set_port(
+            self.identity.infiniband,
+            self.enabled,
+            self.identity.mac,
+            self.identity.lid,
+            self.lmc,
+            self.mtu,
+        );
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub fn infiniband(&self) -> bool {
+        self.identity.infiniband
+    }
+
+    pub fn mtu(&self) -> u8 {
+        self.mtu
+    }
+
+    pub fn gid(&self, index: u8) -> Option<&[u8; 16]> {
+        self.gids.get(index as usize)
+    }
+
+    pub fn pkeys(&self) -> &[u16] {
+        &self.pkeys
+    }
+}
+
+impl Firmware {
+    pub(crate) fn modify_port<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &ModifyPortCmd) -> CmdResult {
+        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let mask = cmd.attr_mask();
+        let has = |bit: u32| mask & bit != 0;
+        require(mask & !port_attr::ALL == 0, mask)?;
+        let link = LinkLayer::try_from(cmd.link_layer());
+        require(
+            !has(port_attr::LINK_LAYER) || matches!(link, Ok(LinkLayer::Infiniband | LinkLayer::Ethernet)),
+            0,
+        )?;
+        require(
+            !has(port_attr::MTU) || Mtu::try_from(cmd.mtu()).is_ok(),
+            u32::from(cmd.mtu()),
+        )?;
+        require(
+            !has(port_attr::LID) || (1..0xc000).contains(&cmd.lid()),
+            u32::from(cmd.lid()),
+        )?;
+        // A port changes its personality only while nobody talks through it.
+        if has(port_attr::LINK_LAYER) && self.any_connected_qp() {
+            return Err((AdminStatus::InUse, 0));
+        }
+        let port = &mut self.port;
+        if let (true, Ok(link)) = (has(port_attr::LINK_LAYER), link) {
+            port.identity.infiniband = link == LinkLayer::Infiniband;
+        }
+        if has(port_attr::ENABLE) {
+            port.enabled = cmd.enable();
+        }
+        if has(port_attr::LID) {
+            port.identity.lid = cmd.lid();
+        }
+        if has(port_attr::LMC) {
+            port.lmc = cmd.lmc();
+        }
+        if has(port_attr::MTU) {
+            port.mtu = cmd.mtu();
+        }
+        if has(port_attr::MAC) {
+            port.identity.mac = cmd.mac();
+        }
+        port.apply(hal);
+        for func in 0..NUM_FUNCS as u8 {
+            hal.set_func_status(func, true, false, port.enabled);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn query_port(&self, port_num: u8) -> CmdResult<QueryPortResult> {
+        require(port_num == 1, u32::from(port_num))?;
+        let p = &self.port;
+        let mut out = QueryPortResult::new();
+        out.set_state(
+            if p.enabled {
+                PortState::Active
+            } else {
+                PortState::Down
+            }
+            .into(),
+        );
+        out.set_max_mtu(Mtu::Bytes4096.into());
+        out.set_active_mtu(p.mtu);
+        out.set_lmc(p.lmc);
+        out.set_gid_tbl_len(NUM_GIDS as u32);
+        out.set_max_msg_sz(MAX_MSG_BYTES);
+        out.set_pkey_tbl_len(NUM_PKEYS as u16);
+        out.set_lid(if p.infiniband() { p.identity.lid } else { 0 });
+        out.set_max_vl_num(1);
+        out.set_active_width(WIDTH_4X);
+        out.set_active_speed(SPEED_EDR);
+        out.set_phys_state(PHYS_LINK_UP);
+        out.set_link_layer(
+            if p.infiniband() {
+                LinkLayer::Infiniband
+            } else {
+                LinkLayer::Ethernet
+            }
+            .into(),
+        );
+        out.set_mac(p.identity.mac);
+        Ok(out)
+    }
+
+    pub(crate) fn set_gid(&mut self, cmd: &SetGidCmd) -> CmdResult {
+        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let i = usize::from(cmd.index());
+        require(i < NUM_GIDS, u32::from(cmd.index()))?;
+        self.port.gids[i] = cmd.gid();
+        Ok(())
+    }
+
+    pub(crate) fn set_pkey<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetPkeyCmd) -> CmdResult {
+        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let i = usize::from(cmd.index());
+        require(i < NUM_PKEYS, u32::from(cmd.index()))?;
+        self.port.pkeys[i] = cmd.pkey();
+        hal.set_pkey(i as u32, cmd.pkey());
+        Ok(())
+    }
+}

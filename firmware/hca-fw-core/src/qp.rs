@@ -1,0 +1,352 @@
+//! Commands for queue pairs. Modify is all or nothing (QPS-3, QPS-18): the new attributes are built on a copy and
+//! checked whole before anything is stored or told to the hardware.
+
+use crate::hal::Hal;
+use crate::objects::{QpRec, require, require_size};
+use crate::transition::{Attr, Refusal, check};
+use crate::{Bus, CmdResult, Firmware, NUM_QPS};
+use hca_abi::{
+    AdminStatus, AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, ModifyQpCmd,
+    PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, Service, access,
+};
+
+/// READs and atomics a QP may have outstanding in either direction.
+pub(crate) const MAX_RD_ATOMIC: u8 = 16;
+const MAX_PSN: u32 = 0xff_ffff;
+/// ::ffff:0:0/96, the prefix of a GID that is an IPv4 address.
+const IPV4_GID_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+impl QpRec {
+    /// State of the QP.
+    pub(crate) fn state(&self) -> QpState {
+        QpState::try_from(self.attr.qp_state()).unwrap_or(QpState::Err)
+    }
+
+    fn service(&self) -> Service {
+        Service::try_from(self.create.service()).unwrap_or(Service::Rc)
+    }
+}
+
+impl Firmware {
+    pub(crate) fn own_qp(&self, func: u8, qpn: u32) -> CmdResult<usize> {
+        if qpn >= 2 && self.qp_ids.contains(qpn) && self.qps[qpn as usize].func == func {
+            Ok(qpn as usize)
+        } else {
+            Err((AdminStatus::BadHandle, qpn))
+        }
+    }
+
+    pub(crate) fn create_qp<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &CreateQpCmd,
+    ) -> CmdResult<u32> {
+        if Service::try_from(cmd.service()) != Ok(Service::Rc) || cmd.has_srq() || cmd.create_flags() != 0 {
+            return Err((AdminStatus::Unsupported, u32::from(cmd.service())));
+        }
+        for (log_size, log_stride) in [
+            (cmd.sq_log_size(), cmd.sq_log_stride()),
+            (cmd.rq_log_size(), cmd.rq_log_stride()),
+        ] {
+            require_size(u32::from(log_size) <= MAX_LOG_WQ_SIZE, u32::from(log_size))?;
+            require_size(u32::from(log_stride) <= MAX_LOG_WQE_STRIDE, u32::from(log_stride))?;
+        }
+        let pd = self.own_pd(func, cmd.pd())?;
+        let send_cq = self.own_cq(func, cmd.send_cqn())?;
+        let recv_cq = self.own_cq(func, cmd.recv_cqn())?;
+        let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
+        for (base, log_size, log_stride) in [
+            (cmd.sq_base(), cmd.sq_log_size(), cmd.sq_log_stride()),
+            (cmd.rq_base(), cmd.rq_log_size(), cmd.rq_log_stride()),
+        ] {
+            let stride = (MIN_WQE_STRIDE_BYTES as u64) << log_stride;
+            require(base % stride == 0, 0)?;
+            hal.probe_ring(func, base, stride << log_size)?;
+        }
+        let qpn = self
+            .qp_ids
+            .alloc()
+            .ok_or((AdminStatus::NoResources, NUM_QPS as u32))?;
+        self.pds[pd].1 += 1;
+        self.cqs[send_cq].qps += 1;
+        self.cqs[recv_cq].qps += 1;
+        self.eqs[eq].users += 1;
+        self.qps[qpn as usize] = QpRec {
+            func,
+            create: *cmd,
+            attr: QpAttr::new(),
+        };
+        self.write_qpc(hal, qpn, true, true);
+        Ok(qpn)
+    }
+
+    pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult {
+        let i = self.own_qp(func, qpn)?;
+        // RESET everywhere first: every block drops what it holds for the QP.
+        self.qps[i].attr = QpAttr::new();
+        self.write_qpc(hal, qpn, true, true);
+        // Completions under way reach the host before the answer to this command does, and none comes later.
+        hal.fence_memory();
+        let create = &self.qps[i].create;
+        self.pds[create.pd() as usize].1 -= 1;
+        self.cqs[create.send_cqn() as usize].qps -= 1;
+        self.cqs[create.recv_cqn() as usize].qps -= 1;
+        self.eqs[create.async_eqn() as usize].users -= 1;
+        self.qp_ids.free(qpn);
+        Ok(())
+    }
+
+    pub(crate) fn query_qp(&self, func: u8, qpn: u32) -> CmdResult<QueryQpResult> {
+        let rec = &self.qps[self.own_qp(func, qpn)?];
+        let mut out = QueryQpResult::new();
+        let mut attr = rec.attr;
+        attr.set_cur_qp_state(attr.qp_state());
+        out.set_attr(*attr.as_bytes());
+        out.set_service(rec.create.service());
+        out.set_sq_sig_all(rec.create.sq_sig_all());
+        out.set_pd(rec.create.pd());
+        out.set_send_cqn(rec.create.send_cqn());
+        out.set_recv_cqn(rec.create.recv_cqn());
+        Ok(out)
+    }
+
+    pub(crate) fn modify_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ModifyQpCmd) -> CmdResult {
+        let i = self.own_qp(func, cmd.qpn())?;
+        let rec = &self.qps[i];
+        let from = rec.state();
+        let mask = Attr::from_bits(cmd.attr_mask()).ok_or((AdminStatus::BadParam, cmd.attr_mask()))?;
+        let given = QpAttr::read_from(&cmd.attr()).ok_or((AdminStatus::Internal, 0))?;
+        let to = if mask.contains(Attr::STATE) {
+            QpState::try_from(given.qp_state()).map_err(|e| (AdminStatus::BadParam, u32::from(e.code)))?
+        } else {
+            from
+        };
+        if mask.contains(Attr::CUR_STATE) && given.cur_qp_state() != rec.attr.qp_state() {
+            return Err((AdminStatus::BadState, u32::from(rec.attr.qp_state())));
+        }
+        check(rec.service(), from, to, mask).map_err(|refusal| match refusal {
+            Refusal::NoSuchTransition => (AdminStatus::BadState, u32::from(rec.attr.qp_state())),
+            Refusal::Missing(attrs) | Refusal::NotTaken(attrs) => (AdminStatus::BadParam, attrs.bits()),
+        })?;
+        if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP | Attr::RATE_LIMIT) {
+            return Err((AdminStatus::Unsupported, mask.bits()));
+        }
+        self.check_values(mask, &given)?;
+        let mut attr = if to == QpState::Reset {
+            QpAttr::new()
+        } else {
+            merge(&rec.attr, &given, mask)
+        };
+        attr.set_qp_state(to.into());
+        self.qps[i].attr = attr;
+        self.apply_transition(hal, cmd.qpn(), from, to);
+        Ok(())
+    }
+
+    /// Tells the hardware about a legal transition.
+    fn apply_transition<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32, from: QpState, to: QpState) {
+        let fresh = matches!((from, to), (QpState::Reset, QpState::Init)) || to == QpState::Reset;
+        let init_rq = fresh || (from == QpState::Init && to == QpState::Rtr);
+        let init_sq = fresh || (from == QpState::Rtr && to == QpState::Rts);
+        self.write_qpc(hal, qpn, init_sq, init_rq);
+        if to == QpState::Reset {
+            // QPS-6: the driver removes the QP's completions next; none may come after that.
+            hal.fence_memory();
+        }
+        if to == QpState::Err && from != QpState::Reset {
+            hal.inject(PipeMsgKind::FlushSq, qpn);
+            hal.inject(PipeMsgKind::FlushRq, qpn);
+        }
+    }
+
+    /// Moves a QP to ERR because hardware says so; false when it is there already or has no queues to flush.
+    pub(crate) fn fail_qp<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) -> bool {
+        if !self.qp_ids.contains(qpn) || qpn < 2 {
+            return false;
+        }
+        let rec = &mut self.qps[qpn as usize];
+        if matches!(rec.state(), QpState::Reset | QpState::Init | QpState::Err) {
+            return false;
+        }
+        let from = rec.state();
+        rec.attr.set_qp_state(QpState::Err.into());
+        self.apply_transition(hal, qpn, from, QpState::Err);
+        true
+    }
+
+    fn check_values(&self, mask: Attr, a: &QpAttr) -> CmdResult {
+        let bad = |attr: Attr| (AdminStatus::BadParam, attr.bits());
+        let check = |attr: Attr, ok: bool| {
+            if mask.contains(attr) && !ok {
+                Err(bad(attr))
+            } else {
+                Ok(())
+            }
+        };
+        let legal_access =
+            access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
+        check(Attr::PORT, a.port_num() == 1)?;
+        check(
+            Attr::PKEY_INDEX,
+            (a.pkey_index() as usize) < self.port.pkeys().len(),
+        )?;
+        check(Attr::ACCESS_FLAGS, a.qp_access_flags() & !legal_access == 0)?;
+        check(
+            Attr::PATH_MTU,
+            a.path_mtu() >= 1 && a.path_mtu() <= self.port.mtu(),
+        )?;
+        check(Attr::TIMEOUT, a.timeout() <= 31)?;
+        check(Attr::RETRY_CNT, a.retry_cnt() <= 7)?;
+        check(Attr::RNR_RETRY, a.rnr_retry() <= 7)?;
+        check(Attr::RQ_PSN, a.rq_psn() <= MAX_PSN)?;
+        check(Attr::SQ_PSN, a.sq_psn() <= MAX_PSN)?;
+        check(Attr::MAX_QP_RD_ATOMIC, a.max_rd_atomic() <= MAX_RD_ATOMIC)?;
+        check(Attr::MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic() <= MAX_RD_ATOMIC)?;
+        check(Attr::MIN_RNR_TIMER, a.min_rnr_timer() <= 31)?;
+        if mask.contains(Attr::AV) {
+            let ah = AhAttr::read_from(&a.ah_attr()).ok_or(bad(Attr::AV))?;
+            check(Attr::AV, self.legal_path(&ah))?;
+        }
+        Ok(())
+    }
+
+    /// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, its MAC address must be known.
+    fn legal_path(&self, ah: &AhAttr) -> bool {
+        let Some(sgid) = self.port.gid(ah.sgid_index()) else {
+            return false;
+        };
+        let grh_ok = !ah.is_global() || *sgid != [0; 16];
+        let link_ok = if self.port.infiniband() {
+            ah.dlid() != 0
+        } else {
+            ah.is_global() && ah.dmac() != [0; 6]
+        };
+        grh_ok && link_ok && ah.port_num() == 1
+    }
+
+    /// Writes the hardware's context from the record. The source GID is resolved here.
+    pub(crate) fn write_qpc<B: Bus>(&self, hal: &mut Hal<B>, qpn: u32, init_sq: bool, init_rq: bool) {
+        let rec = &self.qps[qpn as usize];
+        let (c, a) = (&rec.create, &rec.attr);
+        let mut q = Qpc::new();
+        q.set_state(a.qp_state());
+        q.set_service(c.service());
+        q.set_func(rec.func);
+        q.set_pd(c.pd());
+        q.set_port(1);
+        q.set_pkey_index(a.pkey_index() as u8);
+        q.set_path_mtu(if a.path_mtu() == 0 { 1 } else { a.path_mtu() });
+        q.set_access(a.qp_access_flags());
+        q.set_sq_sig_all(c.sq_sig_all());
+        q.set_dest_qpn(a.dest_qp_num());
+        q.set_qkey(a.qkey());
+        q.set_sq_base(c.sq_base());
+        q.set_sq_log_size(c.sq_log_size());
+        q.set_sq_log_stride(c.sq_log_stride());
+        q.set_rq_base(c.rq_base());
+        q.set_rq_log_size(c.rq_log_size());
+        q.set_rq_log_stride(c.rq_log_stride());
+        q.set_send_cqn(c.send_cqn());
+        q.set_recv_cqn(c.recv_cqn());
+        q.set_timeout(a.timeout());
+        q.set_retry_cnt(a.retry_cnt());
+        q.set_rnr_retry(a.rnr_retry());
+        q.set_min_rnr_timer(a.min_rnr_timer());
+        q.set_max_rd_atomic(a.max_rd_atomic());
+        q.set_max_dest_rd_atomic(a.max_dest_rd_atomic());
+        q.set_sq_psn(a.sq_psn());
+        q.set_rq_psn(a.rq_psn());
+        self.set_path(&mut q, qpn, a);
+        hal.ctx_write_qpc(qpn, q.as_bytes(), init_sq, init_rq);
+    }
+
+    fn set_path(&self, q: &mut Qpc, qpn: u32, a: &QpAttr) {
+        let Some(ah) = AhAttr::read_from(&a.ah_attr()) else {
+            return;
+        };
+        let sgid = self.port.gid(ah.sgid_index()).copied().unwrap_or([0; 16]);
+        let dgid = ah.dgid();
+        // RoCEv2 flow label to UDP port: a stable port per QP in the dynamic range keeps a flow on one path.
+        let udp = if a.udp_src_port() != 0 {
+            a.udp_src_port()
+        } else {
+            0xc000 | (qpn as u16 & 0x3fff)
+        };
+        q.set_udp_src_port(udp);
+        q.set_is_global(ah.is_global());
+        q.set_is_ipv4(dgid[..12] == IPV4_GID_PREFIX);
+        q.set_dgid(dgid);
+        q.set_sgid(sgid);
+        q.set_sgid_index(ah.sgid_index());
+        q.set_dmac(ah.dmac());
+        q.set_traffic_class(ah.traffic_class());
+        q.set_hop_limit(if ah.hop_limit() == 0 { 64 } else { ah.hop_limit() });
+        q.set_flow_label(ah.flow_label());
+        q.set_sl(ah.sl());
+        q.set_dlid(ah.dlid());
+        q.set_src_path_bits(ah.src_path_bits());
+        q.set_static_rate(ah.static_rate());
+    }
+}
+
+/// The attributes of `old` with those of `mask` taken from `new`.
+fn merge(old: &QpAttr, new: &QpAttr, mask: Attr) -> QpAttr {
+    let mut out = *old;
+    let has = |attr: Attr| mask.contains(attr);
+    if has(Attr::ACCESS_FLAGS) {
+        out.set_qp_access_flags(new.qp_access_flags());
+    }
+    if has(Attr::PKEY_INDEX) {
+        out.set_pkey_index(new.pkey_index());
+    }
+    if has(Attr::PORT) {
+        out.set_port_num(new.port_num());
+    }
+    if has(Attr::QKEY) {
+        out.set_qkey(new.qkey());
+    }
+    if has(Attr::AV) {
+        out.set_ah_attr(new.ah_attr());
+        out.set_udp_src_port(new.udp_src_port());
+    }
+    if has(Attr::PATH_MTU) {
+        out.set_path_mtu(new.path_mtu());
+    }
+    if has(Attr::DEST_QPN) {
+        out.set_dest_qp_num(new.dest_qp_num());
+    }
+    if has(Attr::EN_SQD_ASYNC_NOTIFY) {
+        out.set_en_sqd_async_notify(new.en_sqd_async_notify());
+    }
+    merge_reliability(&mut out, new, mask);
+    out
+}
+
+fn merge_reliability(out: &mut QpAttr, new: &QpAttr, mask: Attr) {
+    let has = |attr: Attr| mask.contains(attr);
+    if has(Attr::TIMEOUT) {
+        out.set_timeout(new.timeout());
+    }
+    if has(Attr::RETRY_CNT) {
+        out.set_retry_cnt(new.retry_cnt());
+    }
+    if has(Attr::RNR_RETRY) {
+        out.set_rnr_retry(new.rnr_retry());
+    }
+    if has(Attr::MIN_RNR_TIMER) {
+        out.set_min_rnr_timer(new.min_rnr_timer());
+    }
+    if has(Attr::RQ_PSN) {
+        out.set_rq_psn(new.rq_psn());
+    }
+    if has(Attr::SQ_PSN) {
+        out.set_sq_psn(new.sq_psn());
+    }
+    if has(Attr::MAX_QP_RD_ATOMIC) {
+        out.set_max_rd_atomic(new.max_rd_atomic());
+    }
+    if has(Attr::MAX_DEST_RD_ATOMIC) {
+        out.set_max_dest_rd_atomic(new.max_dest_rd_atomic());
+    }
+}

@@ -1,0 +1,172 @@
+//! Commands through the admin ring of a fake card: what once went wrong, and limits.
+
+use std::rc::Rc;
+
+use hca_abi::{AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, EventKind, HwEventKind, RegMrCmd};
+use hca_dev::{Device, DmaBuf};
+use hca_driver::{AdminError, DriverError, Function, OpenOptions};
+use hca_fake::FakeDevice;
+
+struct Rig {
+    dev: Rc<FakeDevice>,
+    function: Function<Rc<FakeDevice>>,
+    ring: DmaBuf,
+}
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, DriverError>) -> AdminError {
+    match result {
+        Err(DriverError::Admin(e)) => e,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+impl Rig {
+    fn new() -> Self {
+        let dev = Rc::new(FakeDevice::new());
+        let function = Function::open(dev.clone(), &OpenOptions::simulated()).unwrap();
+        let ring = dev.alloc_dma(1 << 16).unwrap();
+        Self { dev, function, ring }
+    }
+
+    fn create_eq(&mut self, vector: u16) -> Result<u8, DriverError> {
+        let mut cmd = CreateEqCmd::new();
+        cmd.set_base(self.ring.iova());
+        cmd.set_log_size(4);
+        cmd.set_vector(vector);
+        self.function.create_eq(&cmd)
+    }
+
+    fn create_cq(&mut self, eqn: u8) -> Result<u32, DriverError> {
+        let mut cmd = CreateCqCmd::new();
+        cmd.set_base(self.ring.iova());
+        cmd.set_log_size(4);
+        cmd.set_eqn(eqn);
+        self.function.create_cq(&cmd)
+    }
+
+    fn create_qp(&mut self, pd: u32, cqn: u32, eqn: u8) -> Result<u32, DriverError> {
+        let mut cmd = CreateQpCmd::new();
+        cmd.set_pd(pd);
+        cmd.set_send_cqn(cqn);
+        cmd.set_recv_cqn(cqn);
+        cmd.set_async_eqn(eqn);
+        cmd.set_sq_base(self.ring.iova());
+        cmd.set_rq_base(self.ring.iova());
+        self.function.create_qp(&cmd)
+    }
+}
+
+/// Event queues come and go: numbers beyond the table were given out once the 32nd had been.
+#[test]
+fn event_queue_numbers_last_for_ever() {
+    let mut rig = Rig::new();
+    for _ in 0..200 {
+        let eqn = rig.create_eq(0).unwrap();
+        rig.function.destroy_eq(eqn).unwrap();
+    }
+    let all: Vec<u8> = (0..32).map(|_| rig.create_eq(0).unwrap()).collect();
+    assert_eq!(refusal(rig.create_eq(0)).status, AdminStatus::NoResources);
+    rig.function.destroy_eq(all[7]).unwrap();
+    assert_eq!(rig.create_eq(0).unwrap(), all[7]);
+}
+
+#[test]
+fn a_vector_that_does_not_exist_is_refused() {
+    let mut rig = Rig::new();
+    for vector in [8, 0x7ff, 0xffff] {
+        assert_eq!(refusal(rig.create_eq(vector)).status, AdminStatus::BadParam);
+    }
+}
+
+/// Events of a QP must not go to somebody else's queue: its EQ stays while the QP does.
+#[test]
+fn nothing_in_use_can_be_destroyed() {
+    let mut rig = Rig::new();
+    let (eq, async_eq) = (rig.create_eq(0).unwrap(), rig.create_eq(0).unwrap());
+    let cqn = rig.create_cq(eq).unwrap();
+    let pd = rig.function.alloc_pd().unwrap();
+    let qpn = rig.create_qp(pd, cqn, async_eq).unwrap();
+    assert_eq!(refusal(rig.function.destroy_eq(eq)).status, AdminStatus::InUse);
+    assert_eq!(
+        refusal(rig.function.destroy_eq(async_eq)).status,
+        AdminStatus::InUse
+    );
+    assert_eq!(refusal(rig.function.destroy_cq(cqn)).status, AdminStatus::InUse);
+    assert_eq!(refusal(rig.function.dealloc_pd(pd)).status, AdminStatus::InUse);
+    rig.function.destroy_qp(qpn).unwrap();
+    rig.function.destroy_cq(cqn).unwrap();
+    rig.function.destroy_eq(eq).unwrap();
+    rig.function.destroy_eq(async_eq).unwrap();
+    rig.function.dealloc_pd(pd).unwrap();
+    rig.dev.assert_no_violations();
+}
+
+/// Key 0 names no region: once it named the reserved one, and freeing it broke the count of the PD.
+#[test]
+fn key_zero_is_no_region() {
+    let mut rig = Rig::new();
+    assert_eq!(refusal(rig.function.dereg_mr(0)).status, AdminStatus::BadHandle);
+    assert_eq!(refusal(rig.function.query_mr(0)).status, AdminStatus::BadHandle);
+}
+
+/// A list at the end of the address space, a range past it.
+#[test]
+fn registrations_at_the_end_of_the_address_space() {
+    let mut rig = Rig::new();
+    let pd = rig.function.alloc_pd().unwrap();
+    let mut cmd = RegMrCmd::new();
+    cmd.set_pd(pd);
+    cmd.set_length(4096 * 600);
+    cmd.set_num_pages(600);
+    cmd.set_page_shift(12);
+    cmd.set_page_list_addr(!63);
+    assert_eq!(refusal(rig.function.reg_mr(&cmd)).status, AdminStatus::DmaError);
+    cmd.set_page_shift(63);
+    cmd.set_iova(u64::MAX - 4096);
+    assert_eq!(refusal(rig.function.reg_mr(&cmd)).status, AdminStatus::BadLength);
+    cmd.set_iova(0);
+    cmd.set_start(u64::MAX - 4096);
+    assert_eq!(refusal(rig.function.reg_mr(&cmd)).status, AdminStatus::BadLength);
+    // A failed registration leaves nothing: the domain can go.
+    rig.function.dealloc_pd(pd).unwrap();
+}
+
+/// QPS-11: SQ_DRAINED is for those who asked for it; events for objects that are gone go nowhere.
+#[test]
+fn events_for_nobody_are_dropped() {
+    let mut rig = Rig::new();
+    let eqn = rig.create_eq(0).unwrap();
+    let cqn = rig.create_cq(eqn).unwrap();
+    let pd = rig.function.alloc_pd().unwrap();
+    let qpn = rig.create_qp(pd, cqn, eqn).unwrap();
+    for id in [qpn, 1, 1023, 1024, 0xff_ffff, u32::MAX] {
+        for kind in [
+            HwEventKind::SqDrained,
+            HwEventKind::QpError,
+            HwEventKind::BadDoorbell,
+        ] {
+            rig.dev.with_card(|card| card.raise(kind, id, 0));
+        }
+    }
+    for id in [1024, 0xff_ffff, u32::MAX] {
+        for kind in [
+            HwEventKind::CqError,
+            HwEventKind::QpCommEst,
+            HwEventKind::EqOverflow,
+        ] {
+            rig.dev.with_card(|card| card.raise(kind, id, 0));
+        }
+    }
+    rig.dev.settle();
+    let mut owner = [0; 64];
+    rig.dev
+        .with_card(|card| assert!(card.host.read(rig.ring.iova(), &mut owner)));
+    assert_eq!(
+        owner,
+        [0; 64],
+        "an event of kind {:?}",
+        EventKind::try_from(owner[0])
+    );
+    rig.function.nop().unwrap();
+    rig.dev.assert_no_violations();
+}

@@ -1,0 +1,5 @@
+// Port personality: InfiniBand and Ethernet.
+hw/rtl/link/hca_eth_tx.sv
+hw/rtl/link/hca_vcrc_tx.sv
+hw/rtl/link/hca_eth_rx.sv
+hw/rtl/link/hca_ib_rx.sv

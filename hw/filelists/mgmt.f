@@ -1,0 +1,9 @@
+// Register block, mailbox, events, counters.
+hw/rtl/mgmt/gen/hca_regs_pkg.sv
+hw/rtl/mgmt/gen/hca_regs.sv
+hw/rtl/mgmt/hca_counters.sv
+hw/rtl/mgmt/hca_mgmt.sv
+hw/rtl/mgmt/hca_mgmt_bus.sv
+hw/rtl/mgmt/hca_mgmt_ctx.sv
+hw/rtl/mgmt/hca_mgmt_dma.sv
+hw/rtl/mgmt/hca_mgmt_events.sv

@@ -1,0 +1,3 @@
+// Shared types, and the layouts generated from abi/.
++incdir+hw/rtl/pkg
+hw/rtl/pkg/hca_pkg.sv

@@ -1,0 +1,3 @@
+// Completion and event queues.
+hw/rtl/queue/hca_cq.sv
+hw/rtl/queue/hca_eq.sv

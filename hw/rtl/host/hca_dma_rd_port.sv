@@ -1,0 +1,154 @@
+// DMA read port of one client: gives each request a tag, keeps the answers until they are complete, and
+// returns them in request order. Tags are handed out as a ring, so the tag is also the order.
+//
+// A response of a request starts on rsp two cycles after its last beat arrived (if nothing older is
+// waiting), then one beat per cycle. An error status anywhere in a response marks all beats of it.
+module hca_dma_rd_port
+  import hca_pkg::*;
+#(
+  parameter int unsigned Tags = 64
+) (
+  input  logic        clk_i,
+  input  logic        rst_i,
+  // Requests: at most 512 bytes, inside one 512-byte block.
+  input  logic        req_valid_i,
+  output logic        req_ready_o,
+  input  dma_rd_req_t req_i,
+  // Responses in request order, memory lanes.
+  output logic        rsp_valid_o,
+  input  logic        rsp_ready_i,
+  output dma_rd_rsp_t rsp_o,
+  // Requests completed contiguously from the first one, modulo 2^16; strobe per step, err with it.
+  output logic [15:0] done_idx_o,
+  output logic        done_strb_o,
+  output logic        done_err_o,
+  // To and from hca_dma_rd_mux.
+  output logic        mreq_valid_o,
+  input  logic        mreq_ready_i,
+  output dma_rd_req_t mreq_o,
+  output logic [5:0]  mreq_tag_o,
+  input  logic        mrsp_valid_i,
+  input  logic [5:0]  mrsp_tag_i,
+  input  dma_rd_rsp_t mrsp_i
+);
+
+  localparam int unsigned TagW  = $clog2(Tags);
+  localparam int unsigned Beats = DmaReadBytes / DataBytes;
+  localparam int unsigned BeatW = $clog2(Beats);
+
+  if (Tags < 2 || Tags > 64 || (Tags & (Tags - 1)) != 0) begin : gen_bad_tags
+    $error("hca_dma_rd_port: Tags must be a power of two, 2 to 64");
+  end
+
+  // Ring positions, one bit wider than a tag: read <= done <= alloc <= read + Tags.
+  logic [TagW:0] alloc_q, done_q, read_q;
+  logic [15:0]   done_idx_q;
+
+  logic [Tags-1:0]  complete_q;          // all beats of the tag are in the RAM
+  logic [Tags-1:0]  err_q;               // the response carried an error status
+  logic [BeatW-1:0] count_q [Tags];      // beats that have arrived so far
+  logic [BeatW-1:0] last_beat_q [Tags];  // index of the last beat
+
+  // ---- Requests ----------------------------------------------------------------------------------
+  logic full, alloc;
+
+  assign full         = (alloc_q[TagW] != read_q[TagW]) && (alloc_q[TagW-1:0] == read_q[TagW-1:0]);
+  assign mreq_valid_o = req_valid_i && !full;
+  assign req_ready_o  = mreq_ready_i && !full;
+  assign mreq_o       = req_i;
+  assign mreq_tag_o   = 6'(alloc_q[TagW-1:0]);
+  assign alloc        = mreq_valid_o && mreq_ready_i;
+
+  // ---- Responses into the RAM --------------------------------------------------------------------
+  logic [TagW-1:0]  in_tag;
+  logic [BeatW-1:0] in_beat;
+
+  assign in_tag  = TagW'(mrsp_tag_i);
+  assign in_beat = count_q[in_tag];
+
+  logic unused_tag;
+  assign unused_tag = ^mrsp_tag_i;  // a port with fewer tags uses fewer bits
+
+  // The count is back at zero after the last beat, so it needs no clearing when the tag is used again.
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      for (int unsigned i = 0; i < Tags; i++) count_q[i] <= '0;
+    end else if (mrsp_valid_i) begin
+      count_q[in_tag] <= mrsp_i.last ? '0 : in_beat + 1'b1;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (mrsp_valid_i) err_q[in_tag] <= mrsp_i.err || (err_q[in_tag] && in_beat != '0);
+    if (mrsp_valid_i && mrsp_i.last) last_beat_q[in_tag] <= in_beat;
+  end
+
+  // ---- Responses out -----------------------------------------------------------------------------
+  logic             fetch, fetch_last, out_valid_q, out_last_q, out_err_q;
+  logic [BeatW-1:0] out_beat_q;
+  logic [TagW-1:0]  out_tag;
+
+  assign out_tag    = read_q[TagW-1:0];
+  assign fetch      = (read_q != alloc_q) && complete_q[out_tag] && (!out_valid_q || rsp_ready_i);
+  assign fetch_last = out_beat_q == last_beat_q[out_tag];
+
+  // The read register of the RAM is the output stage: it holds while the consumer stalls.
+  hca_ram_1r1w #(
+    .Width(DataW),
+    .Depth(Tags * Beats)
+  ) u_data (
+    .clk_i,
+    .we_i   (mrsp_valid_i),
+    .waddr_i({in_tag, in_beat}),
+    .wdata_i(mrsp_i.data),
+    .re_i   (fetch),
+    .raddr_i({out_tag, out_beat_q}),
+    .rdata_o(rsp_o.data)
+  );
+
+  assign rsp_valid_o = out_valid_q;
+  assign rsp_o.last  = out_last_q;
+  assign rsp_o.err   = out_err_q;
+
+  always_ff @(posedge clk_i) begin
+    if (fetch) begin
+      out_last_q <= fetch_last;
+      out_err_q  <= err_q[out_tag];
+    end
+  end
+
+  // ---- Completion in order -----------------------------------------------------------------------
+  logic step;
+
+  assign step        = (done_q != alloc_q) && complete_q[done_q[TagW-1:0]];
+  assign done_idx_o  = done_idx_q;
+  assign done_strb_o = step;
+  assign done_err_o  = err_q[done_q[TagW-1:0]];
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      alloc_q     <= '0;
+      done_q      <= '0;
+      read_q      <= '0;
+      done_idx_q  <= '0;
+      out_beat_q  <= '0;
+      out_valid_q <= 1'b0;
+      complete_q  <= '0;
+    end else begin
+      if (alloc) alloc_q <= alloc_q + 1'b1;
+      if (step) begin
+        done_q     <= done_q + 1'b1;
+        done_idx_q <= done_idx_q + 1'b1;
+      end
+      if (fetch) out_valid_q <= 1'b1;
+      else if (rsp_ready_i) out_valid_q <= 1'b0;
+      if (fetch) out_beat_q <= fetch_last ? '0 : out_beat_q + 1'b1;
+      if (fetch && fetch_last) begin
+        read_q              <= read_q + 1'b1;
+        complete_q[out_tag] <= 1'b0;
+      end
+      if (mrsp_valid_i && mrsp_i.last) complete_q[in_tag] <= 1'b1;
+    end
+  end
+
+endmodule

@@ -1,0 +1,217 @@
+// Doorbell page: turns 64-bit MMIO writes of a function into doorbell streams, after a check that the
+// queue exists and (for QPs) belongs to that function. A refused doorbell is dropped, counted, and
+// reported to firmware when the event stream has room. One doorbell takes two cycles, three on a QP in ERR.
+module hca_doorbell
+  import hca_pkg::*;
+(
+  input  logic        clk_i,
+  input  logic        rst_i,
+  // MMIO writes; addr is the offset in the doorbell page.
+  input  logic        mmio_wr_valid_i,
+  output logic        mmio_wr_ready_o,
+  input  logic [7:0]  mmio_wr_func_i,
+  input  logic [11:0] mmio_wr_addr_i,
+  input  logic [63:0] mmio_wr_data_i,
+  input  logic [7:0]  mmio_wr_strb_i,
+  // QP context writes: state and owner are kept here.
+  input  logic        qpc_wr_valid_i,
+  output logic        qpc_wr_ready_o,
+  input  qpc_wr_t     qpc_wr_i,
+  output logic        sq_db_valid_o,
+  input  logic        sq_db_ready_i,
+  output qp_db_t      sq_db_o,
+  output logic        rq_db_valid_o,
+  input  logic        rq_db_ready_i,
+  output qp_db_t      rq_db_o,
+  output logic        cq_db_valid_o,
+  input  logic        cq_db_ready_i,
+  output cq_db_t      cq_db_o,
+  output logic        eq_db_valid_o,
+  input  logic        eq_db_ready_i,
+  output eq_db_t      eq_db_o,
+  // Flush request for a QP in ERR, after its doorbell was passed on.
+  output logic        msg_valid_o,
+  input  logic        msg_ready_i,
+  output pipe_msg_t   msg_o,
+  output logic        ev_valid_o,
+  input  logic        ev_ready_i,
+  output hw_ev_t      ev_o,
+  output logic [31:0] bad_db_cnt_o
+);
+
+  localparam int unsigned FuncIdxW = $clog2(NumFuncs);
+
+  typedef enum logic [1:0] {
+    StIdle,
+    StPass,
+    StFlush
+  } state_e;
+
+  typedef struct packed {
+    logic [7:0] func;
+    logic [2:0] state;  // qp_state_e
+  } qp_owner_t;
+
+  state_e      state_q;
+  logic [7:0]  func_q;
+  logic [11:0] addr_q;
+  logic [63:0] data_q;
+  logic        strb_all_q, strb_low_q;
+
+  // ---- Accept ------------------------------------------------------------------------------------
+  logic      accept;
+  qp_owner_t owner, owner_new;
+
+  assign mmio_wr_ready_o = state_q == StIdle;
+  assign accept          = mmio_wr_valid_i && mmio_wr_ready_o;
+  assign qpc_wr_ready_o  = 1'b1;
+  assign owner_new       = '{func: qpc_wr_i.qpc.func, state: qpc_wr_i.qpc.state};
+
+  logic unused_qpc;
+  assign unused_qpc = ^qpc_wr_i;
+
+  hca_ram_1r1w #(
+    .Width($bits(qp_owner_t)),
+    .Depth(NumQps)
+  ) u_owner (
+    .clk_i,
+    .we_i   (qpc_wr_valid_i),
+    .waddr_i(qpc_wr_i.qpn),
+    .wdata_i(owner_new),
+    .re_i   (accept),
+    .raddr_i(mmio_wr_data_i[QpW-1:0]),
+    .rdata_o(owner)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (accept) begin
+      func_q     <= mmio_wr_func_i;
+      addr_q     <= mmio_wr_addr_i;
+      data_q     <= mmio_wr_data_i;
+      strb_all_q <= &mmio_wr_strb_i;
+      strb_low_q <= &mmio_wr_strb_i[1:0];
+    end
+  end
+
+  // ---- Decode ------------------------------------------------------------------------------------
+  sq_doorbell_t    qp_word;
+  cq_doorbell_t    cq_word;
+  eq_doorbell_t    eq_word;
+  logic            is_sq, is_rq, is_cq, is_eq, is_admin;
+  logic            qp_ok, sq_ok, bad, pass_done, to_flush;
+  logic            unused_words;
+
+  assign qp_word = data_q;  // both QP doorbells have this layout
+  assign cq_word = data_q;
+  assign eq_word = data_q;
+  assign unused_words = ^{qp_word, cq_word, eq_word};
+
+  assign qp_ok = strb_all_q && (qp_word.qpn[23:QpW] == '0) && (owner.func == func_q)
+                 && (owner.state != QpsReset);
+  assign sq_ok = qp_ok && (owner.state >= QpsRts) && (owner.state <= QpsErr);
+
+  assign is_sq    = (addr_q == 12'(SqDoorbellOffset)) && sq_ok;
+  assign is_rq    = (addr_q == 12'(RqDoorbellOffset)) && qp_ok;
+  assign is_cq    = (addr_q == 12'(CqDoorbellOffset)) && strb_all_q && (cq_word.cqn[23:CqW] == '0);
+  assign is_eq    = (addr_q == 12'(EqDoorbellOffset)) && strb_all_q && (eq_word.eqn[7:EqW] == '0);
+  assign is_admin = (addr_q == 12'(AdminDoorbellOffset)) && strb_low_q && (func_q < 8'(NumFuncs));
+  assign bad      = !(is_sq || is_rq || is_cq || is_eq || is_admin);
+
+  assign sq_db_valid_o = (state_q == StPass) && is_sq;
+  assign rq_db_valid_o = (state_q == StPass) && is_rq;
+  assign cq_db_valid_o = (state_q == StPass) && is_cq;
+  assign eq_db_valid_o = (state_q == StPass) && is_eq;
+  assign sq_db_o = '{sq: 1'b1, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index};
+  assign rq_db_o = '{sq: 1'b0, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index};
+  assign cq_db_o = '{func: func_q, cqn: cq_word.cqn[CqW-1:0], arm: cq_word.arm, ci: cq_word.consumer_index};
+  assign eq_db_o = '{func: func_q, eqn: eq_word.eqn[EqW-1:0], ci: eq_word.consumer_index};
+
+  assign msg_valid_o = state_q == StFlush;
+  assign msg_o = '{kind: is_sq ? MsgFlushSq : MsgFlushRq, qpn: qp_word.qpn[QpW-1:0],
+                   wqe_index: qp_word.producer_index, status: 8'd0, syndrome: 8'd0};
+
+  assign pass_done = (state_q == StPass)
+                     && (bad || is_admin || (is_sq && sq_db_ready_i) || (is_rq && rq_db_ready_i)
+                         || (is_cq && cq_db_ready_i) || (is_eq && eq_db_ready_i));
+  assign to_flush  = (is_sq || is_rq) && (owner.state == QpsErr);
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      state_q <= StIdle;
+    end else begin
+      unique case (state_q)
+        StIdle:  if (accept) state_q <= StPass;
+        StPass:  if (pass_done) state_q <= to_flush ? StFlush : StIdle;
+        StFlush: if (msg_ready_i) state_q <= StIdle;
+        default: state_q <= StIdle;
+      endcase
+    end
+  end
+
+  // ---- Events ------------------------------------------------------------------------------------
+  // One place per function for the newest admin producer index (never lost, only merged), one place for
+  // a refused doorbell (further ones are only counted).
+  localparam int unsigned Slots = NumFuncs + 1;
+  localparam int unsigned SlotW = $clog2(Slots);
+
+  logic [Slots-1:0]         pending_q, pending_d, grant;
+  logic [NumFuncs-1:0][15:0] admin_pi_q;
+  hw_event_t                bad_ev_q, pick, ev_q;
+  logic                     ev_valid_q, ev_load, take_admin, take_bad;
+  logic [SlotW-1:0]         slot;
+
+  assign take_admin = pass_done && is_admin;
+  assign take_bad   = pass_done && bad;
+  assign ev_load    = (pending_q != '0) && (!ev_valid_q || ev_ready_i);
+  assign ev_valid_o = ev_valid_q;
+  assign ev_o       = ev_q;
+
+  hca_rr_arb #(
+    .N(Slots)
+  ) u_arb (
+    .clk_i,
+    .rst_i,
+    .req_i    (pending_q),
+    .advance_i(ev_load),
+    .grant_o  (grant),
+    .idx_o    (slot)
+  );
+
+  always_comb begin
+    pick      = '0;
+    pick.kind = HwEventAdminDb;
+    pick.func = 8'(slot);
+    pick.id   = 32'(admin_pi_q[FuncIdxW'(slot)]);
+    if (grant[NumFuncs]) pick = bad_ev_q;
+  end
+
+  always_comb begin
+    pending_d = pending_q;
+    if (ev_load) pending_d = pending_d & ~grant;
+    if (take_admin) pending_d[SlotW'(func_q)] = 1'b1;
+    if (take_bad) pending_d[NumFuncs] = 1'b1;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      pending_q    <= '0;
+      ev_valid_q   <= 1'b0;
+      bad_db_cnt_o <= '0;
+    end else begin
+      pending_q <= pending_d;
+      if (ev_load) ev_valid_q <= 1'b1;
+      else if (ev_ready_i) ev_valid_q <= 1'b0;
+      if (take_bad) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (ev_load) ev_q <= pick;
+    if (take_admin) admin_pi_q[func_q[FuncIdxW-1:0]] <= data_q[15:0];
+    if (take_bad && !pending_q[NumFuncs]) begin
+      bad_ev_q <= '{cause: 32'(addr_q), id: 32'(qp_word.qpn), reserved0: 16'd0, func: func_q,
+                    kind: HwEventBadDoorbell};
+    end
+  end
+
+endmodule

@@ -1,0 +1,34 @@
+// CRC-16 with polynomial 0x100B (VCRC) over packets of 64-byte beats; lengths are multiples of two bytes: a
+// received packet with its VCRC is 4n + 2.
+// Ports and timing: hca_crc_512.
+module hca_crc16_512 (
+  input  logic         clk_i,
+  input  logic         rst_i,
+  input  logic         valid_i,
+  input  logic         first_i,
+  input  logic         end_i,
+  input  logic [6:0]   len_i,
+  input  logic [15:0]  init_i,
+  input  logic [511:0] data_i,
+  output logic         done_o,
+  output logic [15:0]  crc_o
+);
+
+  hca_crc_512 #(
+    .CrcW   (16),
+    .Poly   (16'hD008),
+    .Granule(2)
+  ) u_crc (
+    .clk_i,
+    .rst_i,
+    .valid_i,
+    .first_i,
+    .end_i,
+    .len_i,
+    .init_i,
+    .data_i,
+    .done_o,
+    .crc_o
+  );
+
+endmodule

@@ -1,0 +1,61 @@
+// The rules of a memory key, combinational: may this segment use this row of the MPT, and where inside
+// the region is it? Order of the verdicts: key, protection domain, right, range.
+module hca_key_check
+  import hca_pkg::*;
+(
+  input  seg_t        seg_i,
+  input  mpt_t        mpt_i,
+  output xl_err_e     err_o,
+  output logic        paged_o,
+  output logic [63:0] offset_o,   // of va from the start of the region
+  output logic [63:0] page_pos_o, // of va from the start of the region's first page
+  output logic [32:0] need_o      // bytes that must be inside the region
+);
+
+  // Keys with an index beyond the table have no row.
+  logic        in_table, row_ok, right_ok, range_ok, page_ok, local_only;
+  logic [64:0] range_end, page_pos;
+  logic [63:0] page_mask;
+
+  assign in_table = seg_i.key[31:8 + MrW] == '0;
+  assign row_ok   = in_table && mpt_i.valid && (mpt_i.tag == seg_i.key[7:0]) && (mpt_i.func == seg_i.func);
+
+  assign paged_o = mpt_i.page_shift != 6'(DirectPageShift);
+  assign page_ok = !paged_o || (mpt_i.page_shift >= 6'(MinPageShift) && mpt_i.page_shift <= 6'(MaxPageShift));
+
+  // A window grants access to the peer only (an R_Key, never an L_Key).
+  assign local_only = (seg_i.access == AccLocalRead) || (seg_i.access == AccLocalWrite);
+  always_comb begin
+    unique case (seg_i.access)
+      AccLocalRead:    right_ok = 1'b1;
+      AccLocalWrite:   right_ok = mpt_i.local_write;
+      AccRemoteWrite:  right_ok = mpt_i.remote_write;
+      AccRemoteRead:   right_ok = mpt_i.remote_read;
+      AccRemoteAtomic: right_ok = mpt_i.remote_atomic;
+      default:         right_ok = 1'b0;
+    endcase
+    if (local_only && mpt_i.is_window) right_ok = 1'b0;
+  end
+
+  // 65 bits: neither sum can wrap.
+  assign need_o    = (seg_i.chk_bytes > 32'(seg_i.len_bytes)) ? 33'(seg_i.chk_bytes) : 33'(seg_i.len_bytes);
+  assign offset_o  = mpt_i.zero_based ? seg_i.va : seg_i.va - mpt_i.start;
+  assign range_end = 65'(offset_o) + 65'(need_o);
+  assign range_ok  = (mpt_i.zero_based || seg_i.va >= mpt_i.start) && (range_end <= 65'(mpt_i.length));
+
+  assign page_mask  = (64'd1 << mpt_i.page_shift) - 64'd1;
+  assign page_pos   = 65'(mpt_i.start & page_mask) + 65'(offset_o);
+  assign page_pos_o = page_pos[63:0];
+
+  always_comb begin
+    err_o = XlOk;
+    if (!row_ok || !page_ok) err_o = XlKey;
+    else if (mpt_i.pd != seg_i.pd) err_o = XlPd;
+    else if (!right_ok) err_o = XlAccess;
+    else if (!range_ok || (paged_o && page_pos[64])) err_o = XlBounds;
+  end
+
+  logic unused_bits;
+  assign unused_bits = ^{seg_i, mpt_i};
+
+endmodule

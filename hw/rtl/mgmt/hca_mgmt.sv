@@ -1,0 +1,311 @@
+// Management: the register block, and what its registers command (context port, mailbox DMA, events,
+// messages, EQEs). The host reaches its function registers, firmware everything. Nothing on the data path
+// waits for this block: events queue up, commands are fire and forget with a busy bit.
+module hca_mgmt
+  import hca_pkg::*;
+#(
+    parameter int unsigned NumQpcSinks   = 6,
+    parameter int unsigned NumEvSources  = 5,   // the last is this block's own
+    parameter int unsigned NumCounters   = 17,
+    parameter int unsigned ClockHz       = 250_000_000,
+    parameter int unsigned NumVectors    = 32
+) (
+    input  logic                          clk_i,
+    input  logic                          rst_i,
+    input  logic [63:0]                   now_i,
+    // Host registers.
+    input  logic                          mmio_wr_valid_i,
+    output logic                          mmio_wr_ready_o,
+    input  logic [7:0]                    mmio_wr_func_i,
+    input  logic [11:0]                   mmio_wr_addr_i,
+    input  logic [63:0]                   mmio_wr_data_i,
+    input  logic [7:0]                    mmio_wr_strb_i,
+    input  logic                          mmio_rd_valid_i,
+    output logic                          mmio_rd_ready_o,
+    input  logic [7:0]                    mmio_rd_func_i,
+    input  logic [15:0]                   mmio_rd_addr_i,
+    output logic                          mmio_rdata_valid_o,
+    output logic [31:0]                   mmio_rdata_o,
+    // Firmware.
+    input  logic                          fw_req_i,
+    input  logic                          fw_we_i,
+    input  logic [19:0]                   fw_addr_i,
+    input  logic [31:0]                   fw_wdata_i,
+    output logic                          fw_req_stall_o,
+    output logic                          fw_rd_ack_o,
+    output logic                          fw_wr_ack_o,
+    output logic [31:0]                   fw_rdata_o,
+    output logic                          fw_irq_o,
+    // Tables.
+    output logic [NumQpcSinks-1:0]        qpc_wr_valid_o,
+    input  logic [NumQpcSinks-1:0]        qpc_wr_ready_i,
+    output qpc_wr_t                       qpc_wr_o,
+    output logic                          mpt_we_o,
+    output logic [MrW-1:0]                mpt_waddr_o,
+    output mpt_t                          mpt_wdata_o,
+    output logic                          mtt_we_o,
+    output logic [MttW-1:0]               mtt_waddr_o,
+    output logic [63:0]                   mtt_wdata_o,
+    output logic                          cqc_wr_valid_o,
+    input  logic                          cqc_wr_ready_i,
+    output logic [CqW-1:0]                cqc_wr_cqn_o,
+    output cqc_t                          cqc_wr_o,
+    output logic                          eqc_wr_valid_o,
+    input  logic                          eqc_wr_ready_i,
+    output logic [EqW-1:0]                eqc_wr_eqn_o,
+    output eqc_t                          eqc_wr_o,
+    // Messages, EQEs, events.
+    output logic                          msg_valid_o,
+    input  logic                          msg_ready_i,
+    output pipe_msg_t                     msg_o,
+    output logic                          eqe_valid_o,
+    input  logic                          eqe_ready_i,
+    output eqe_job_t                      eqe_o,
+    input  logic [NumEvSources-2:0]       ev_valid_i,
+    output logic [NumEvSources-2:0]       ev_ready_o,
+    input  hw_ev_t                        ev_i [NumEvSources-1],
+    // Host memory.
+    output logic                          rd_req_valid_o,
+    input  logic                          rd_req_ready_i,
+    output dma_rd_req_t                   rd_req_o,
+    input  logic                          rd_rsp_valid_i,
+    output logic                          rd_rsp_ready_o,
+    input  dma_rd_rsp_t                   rd_rsp_i,
+    output logic                          wr_valid_o,
+    input  logic                          wr_ready_i,
+    output dma_wr_t                       wr_o,
+    // Configuration and counters.
+    output port_cfg_t                     port_cfg_o,
+    output logic [NumPkeys-1:0][15:0]     pkey_tbl_o,
+    input  logic [NumCounters-1:0][63:0]  counters_i,
+    output logic                          busy_o
+);
+  localparam int unsigned FuncIdxW = $clog2(NumFuncs);
+
+  hca_regs_pkg::hca_regs__in_t  hwif_in;
+  hca_regs_pkg::hca_regs__out_t hwif_out;
+
+  logic        reg_req, reg_we, reg_stall_wr, reg_stall_rd, reg_rd_ack, reg_wr_ack;
+  logic [17:0] reg_addr;
+  logic [31:0] reg_wdata, reg_biten, reg_rdata;
+
+  hca_mgmt_bus u_bus (
+    .clk_i, .rst_i,
+    .mmio_wr_valid_i, .mmio_wr_ready_o, .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i,
+    .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i, .mmio_rdata_valid_o, .mmio_rdata_o,
+    .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i, .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o,
+    .reg_req_o(reg_req), .reg_we_o(reg_we), .reg_addr_o(reg_addr), .reg_wdata_o(reg_wdata),
+    .reg_biten_o(reg_biten), .reg_stall_i(reg_we ? reg_stall_wr : reg_stall_rd),
+    .reg_rd_ack_i(reg_rd_ack), .reg_wr_ack_i(reg_wr_ack), .reg_rdata_i(reg_rdata)
+  );
+
+  hca_regs u_regs (
+    .clk(clk_i), .rst(rst_i),
+    .s_cpuif_req(reg_req), .s_cpuif_req_is_wr(reg_we), .s_cpuif_addr(reg_addr), .s_cpuif_wr_data(reg_wdata),
+    .s_cpuif_wr_biten(reg_biten), .s_cpuif_req_stall_wr(reg_stall_wr), .s_cpuif_req_stall_rd(reg_stall_rd),
+    .s_cpuif_rd_ack(reg_rd_ack), .s_cpuif_rd_err(), .s_cpuif_rd_data(reg_rdata), .s_cpuif_wr_ack(reg_wr_ack),
+    .s_cpuif_wr_err(),
+    .hwif_in, .hwif_out
+  );
+
+  // ---- Context port --------------------------------------------------------------------------------
+  logic ctx_busy, ctx_err;
+  hca_mgmt_ctx #(.NumQpcSinks(NumQpcSinks)) u_ctx (
+    .clk_i, .rst_i,
+    .word_we_i(hwif_out.mgmt.ctx_data.req && hwif_out.mgmt.ctx_data.req_is_wr),
+    .word_addr_i(hwif_out.mgmt.ctx_data.addr[7:2]), .word_data_i(hwif_out.mgmt.ctx_data.wr_data),
+    .go_i(hwif_out.mgmt.ctx_cmd.write.value), .table_i(ctx_table_e'(hwif_out.mgmt.ctx_table.value.value)),
+    .index_i(hwif_out.mgmt.ctx_index.value.value), .init_sq_i(hwif_out.mgmt.ctx_flags.init_sq.value),
+    .init_rq_i(hwif_out.mgmt.ctx_flags.init_rq.value), .busy_o(ctx_busy), .err_o(ctx_err),
+    .qpc_wr_valid_o, .qpc_wr_ready_i, .qpc_wr_o, .mpt_we_o, .mpt_waddr_o, .mpt_wdata_o,
+    .mtt_we_o, .mtt_waddr_o, .mtt_wdata_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
+    .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o
+  );
+
+  // ---- Mailbox -------------------------------------------------------------------------------------
+  logic        dma_busy, dma_err;
+  logic [31:0] mb_rdata;
+  logic        mb_ack_q, mb_we_q;
+  hca_mgmt_dma u_dma (
+    .clk_i, .rst_i,
+    .mb_re_i(hwif_out.mailbox.req && !hwif_out.mailbox.req_is_wr),
+    .mb_we_i(hwif_out.mailbox.req && hwif_out.mailbox.req_is_wr),
+    .mb_addr_i(hwif_out.mailbox.addr[11:2]), .mb_wdata_i(hwif_out.mailbox.wr_data), .mb_rdata_o(mb_rdata),
+    .go_i(hwif_out.mgmt.dma_ctrl.host_to_mailbox.value || hwif_out.mgmt.dma_ctrl.mailbox_to_host.value),
+    .to_host_i(hwif_out.mgmt.dma_ctrl.mailbox_to_host.value), .func_i(hwif_out.mgmt.dma_func.value.value),
+    .addr_i({hwif_out.mgmt.dma_addr_hi.value.value, hwif_out.mgmt.dma_addr_lo.value.value}),
+    .local_i(hwif_out.mgmt.dma_local.value.value), .len_i(hwif_out.mgmt.dma_len.value.value),
+    .busy_o(dma_busy), .err_o(dma_err),
+    .rd_req_valid_o, .rd_req_ready_i, .rd_req_o, .rd_rsp_valid_i, .rd_rsp_ready_o, .rd_rsp_i,
+    .wr_valid_o, .wr_ready_i, .wr_o
+  );
+
+  // ---- Events --------------------------------------------------------------------------------------
+  logic [NumEvSources-1:0] all_ev_valid, all_ev_ready;
+  hw_ev_t                  all_ev [NumEvSources];
+  hw_ev_t                  head_ev;
+  logic                    head_valid, ev_busy;
+  // Writes of CONTROL, one pending bit per function.
+  logic [NumFuncs-1:0]     ctl_pend_q, ctl_grant;
+  hw_ev_t                  ctl_ev;
+  logic                    ctl_take;
+  logic [FuncIdxW-1:0]     ctl_func;
+
+  hca_mgmt_events #(.NumSources(NumEvSources)) u_events (
+    .clk_i, .rst_i, .ev_valid_i(all_ev_valid), .ev_ready_o(all_ev_ready), .ev_i(all_ev),
+    .head_valid_o(head_valid), .head_o(head_ev), .pop_i(hwif_out.mgmt.ev_pop.pop.value), .busy_o(ev_busy)
+  );
+  always_comb begin
+    for (int unsigned i = 0; i < NumEvSources - 1; i++) all_ev[i] = ev_i[i];
+    all_ev[NumEvSources-1] = ctl_ev;
+  end
+  assign all_ev_valid = {|ctl_pend_q, ev_valid_i};
+  assign ev_ready_o   = all_ev_ready[NumEvSources-2:0];
+  assign ctl_take     = all_ev_ready[NumEvSources-1] && (|ctl_pend_q);
+
+  // In turns: a driver that writes CONTROL without end must not keep the others' events back.
+  hca_rr_arb #(.N(NumFuncs)) u_ctl_arb (
+    .clk_i, .rst_i, .req_i(ctl_pend_q), .advance_i(ctl_take), .grant_o(ctl_grant), .idx_o(ctl_func)
+  );
+  always_comb begin
+    ctl_ev      = '0;
+    ctl_ev.kind = HwEventFuncControl;
+    ctl_ev.func = 8'(ctl_func);
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) ctl_pend_q <= '0;
+    else begin
+      for (int unsigned f = 0; f < NumFuncs; f++) begin
+        if (hwif_out.func[f].control.enable.swmod) ctl_pend_q[f] <= 1'b1;
+        else if (ctl_take && ctl_grant[f]) ctl_pend_q[f] <= 1'b0;
+      end
+    end
+  end
+  assign fw_irq_o = head_valid;
+
+  // Newest producer index of each admin queue, from the doorbell's events.
+  logic [NumFuncs-1:0][15:0] admin_pi_q;
+  always_ff @(posedge clk_i) begin
+    // A doorbell of the last owner must not count for the next.
+    for (int unsigned f = 0; f < NumFuncs; f++) begin
+      if (hwif_out.mgmt.fn[f].reset_done.go.value) admin_pi_q[f] <= '0;
+    end
+    for (int unsigned s = 0; s < NumEvSources - 1; s++) begin
+      if (ev_valid_i[s] && ev_ready_o[s] && (ev_i[s].kind == HwEventAdminDb)) begin
+        admin_pi_q[ev_i[s].func[FuncIdxW-1:0]] <= ev_i[s].id[15:0];
+      end
+    end
+    if (rst_i) admin_pi_q <= '0;
+  end
+
+  // ---- Messages and EQEs ---------------------------------------------------------------------------
+  logic msg_pend_q, eqe_pend_q;
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      msg_pend_q <= 1'b0;
+      eqe_pend_q <= 1'b0;
+    end else begin
+      if (hwif_out.mgmt.msg_go.go.value) msg_pend_q <= 1'b1;
+      else if (msg_ready_i) msg_pend_q <= 1'b0;
+      if (hwif_out.mgmt.eqe_go.go.value) eqe_pend_q <= 1'b1;
+      else if (eqe_ready_i) eqe_pend_q <= 1'b0;
+    end
+  end
+  assign msg_valid_o = msg_pend_q;
+  always_comb begin
+    msg_o      = '0;
+    msg_o.kind = msg_kind_e'(hwif_out.mgmt.msg_kind.value.value);
+    msg_o.qpn  = hwif_out.mgmt.msg_qpn.value.value[QpW-1:0];
+  end
+  assign eqe_valid_o = eqe_pend_q;
+  assign eqe_o = '{eqn: hwif_out.mgmt.eqe_eqn.value.value[EqW-1:0], kind: hwif_out.mgmt.eqe_data[0].value.value[7:0],
+                   id: hwif_out.mgmt.eqe_data[1].value.value, data0: hwif_out.mgmt.eqe_data[2].value.value,
+                   data1: hwif_out.mgmt.eqe_data[3].value.value};
+
+  // ---- Port, P_Key and GID tables, counters ----------------------------------------------------------
+  assign port_cfg_o = '{ib: hwif_out.mgmt.port[0].ctrl.ib.value, active: hwif_out.mgmt.port[0].ctrl.active.value,
+                        mac: {hwif_out.mgmt.port[0].mac_hi.value.value, hwif_out.mgmt.port[0].mac_lo.value.value},
+                        lid: hwif_out.mgmt.port[0].lid.value.value, lmc: hwif_out.mgmt.port[0].lmc.value.value};
+
+  logic        pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q;
+  logic        pk_we_q, gid_we_q, ctr_we_q, ctx_we_q;
+  logic [31:0] pk_rdata_q, gid_rdata, ctr_rdata_q, ctr_high_q;
+  logic [5:0]  ctr_word;
+  assign ctr_word = hwif_out.counters.addr[7:2];
+
+  hca_ram_1r1w #(.Width(32), .Depth(4 * NumGids)) u_gid (
+    .clk_i, .we_i(hwif_out.mgmt.port[0].gid.req && hwif_out.mgmt.port[0].gid.req_is_wr),
+    .waddr_i(hwif_out.mgmt.port[0].gid.addr[7:2]), .wdata_i(hwif_out.mgmt.port[0].gid.wr_data),
+    .re_i(hwif_out.mgmt.port[0].gid.req), .raddr_i(hwif_out.mgmt.port[0].gid.addr[7:2]), .rdata_o(gid_rdata)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (hwif_out.mgmt.port[0].pkey.req) begin
+      pk_rdata_q <= {16'd0, pkey_tbl_o[hwif_out.mgmt.port[0].pkey.addr[6:2]]};
+      if (hwif_out.mgmt.port[0].pkey.req_is_wr)
+        pkey_tbl_o[hwif_out.mgmt.port[0].pkey.addr[6:2]] <= hwif_out.mgmt.port[0].pkey.wr_data[15:0];
+    end
+    // A read of a low word keeps the high word for the next read: both are of one moment.
+    if (hwif_out.counters.req && ctr_word[0]) ctr_rdata_q <= ctr_high_q;
+    if (hwif_out.counters.req && !ctr_word[0]) begin
+      {ctr_high_q, ctr_rdata_q} <= '0;
+      if (ctr_word[5:1] < 5'(NumCounters)) {ctr_high_q, ctr_rdata_q} <= counters_i[ctr_word[5:1]];
+    end
+    {mb_we_q, pk_we_q, gid_we_q, ctr_we_q, ctx_we_q} <=
+        {hwif_out.mailbox.req_is_wr, hwif_out.mgmt.port[0].pkey.req_is_wr, hwif_out.mgmt.port[0].gid.req_is_wr,
+         hwif_out.counters.req_is_wr, hwif_out.mgmt.ctx_data.req_is_wr};
+    if (rst_i) begin
+      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q} <= '0;
+      pkey_tbl_o <= '0;
+    end else begin
+      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q} <=
+          {hwif_out.mailbox.req, hwif_out.mgmt.port[0].pkey.req, hwif_out.mgmt.port[0].gid.req,
+           hwif_out.counters.req, hwif_out.mgmt.ctx_data.req};
+    end
+  end
+
+  // ---- What registers read -----------------------------------------------------------------------------
+  always_comb begin
+    for (int unsigned f = 0; f < NumFuncs; f++) begin
+      hwif_in.func[f].status.ready.next   = hwif_out.mgmt.fn[f].status.ready.value;
+      hwif_in.func[f].status.fatal.next   = hwif_out.mgmt.fn[f].status.fatal.value;
+      hwif_in.func[f].status.link_up.next = hwif_out.mgmt.fn[f].status.link_up.value;
+      hwif_in.func[f].control.enable.hwclr = hwif_out.mgmt.fn[f].reset_done.go.value;
+      hwif_in.func[f].control.reset.hwclr  = hwif_out.mgmt.fn[f].reset_done.go.value;
+      hwif_in.func[f].admin_status.consumer_index.next = hwif_out.mgmt.fn[f].admin_status.consumer_index.value;
+      hwif_in.func[f].admin_status.error.next          = hwif_out.mgmt.fn[f].admin_status.error.value;
+      hwif_in.func[f].time_lo.value.next = now_i[31:0];
+      hwif_in.func[f].time_hi.value.next = now_i[63:32];
+      hwif_in.func[f].clock_hz.value.next = ClockHz;
+      hwif_in.func[f].func_info.func_number.next = 8'(f);
+      hwif_in.func[f].func_info.vectors.next     = 11'(NumVectors);
+      hwif_in.mgmt.fn[f].admin_producer.value.next = admin_pi_q[f];
+    end
+    hwif_in.mgmt.ev_status.pending.next = head_valid;
+    hwif_in.mgmt.ev_w0.value.next     = head_ev[31:0];
+    hwif_in.mgmt.ev_w1.value.next     = head_ev.id;
+    hwif_in.mgmt.ev_w2.value.next     = head_ev.cause;
+    hwif_in.mgmt.dma_status.busy.next  = dma_busy;
+    hwif_in.mgmt.dma_status.error.next = dma_err;
+    hwif_in.mgmt.ctx_status.busy.next  = ctx_busy;
+    hwif_in.mgmt.ctx_status.error.next = ctx_err;
+    hwif_in.mgmt.go_status.msg_busy.next  = msg_pend_q;
+    hwif_in.mgmt.go_status.eqe_busy.next  = eqe_pend_q;
+    hwif_in.mgmt.num_qps.value.next   = NumQps;
+    hwif_in.mgmt.num_cqs.value.next   = NumCqs;
+    hwif_in.mgmt.num_eqs.value.next   = NumEqs;
+    hwif_in.mgmt.num_mrs.value.next   = NumMrs;
+    hwif_in.mgmt.num_mtts.value.next  = NumMtts;
+    hwif_in.mgmt.num_funcs.value.next = NumFuncs;
+    hwif_in.mgmt.port[0].status.link_up.next = port_cfg_o.active;
+    hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: '0, wr_ack: ctx_ack_q && ctx_we_q};
+    hwif_in.mgmt.port[0].pkey  = '{rd_ack: pk_ack_q && !pk_we_q, rd_data: pk_rdata_q, wr_ack: pk_ack_q && pk_we_q};
+    hwif_in.mgmt.port[0].gid   = '{rd_ack: gid_ack_q && !gid_we_q, rd_data: gid_rdata,
+                                   wr_ack: gid_ack_q && gid_we_q};
+    hwif_in.counters = '{rd_ack: ctr_ack_q && !ctr_we_q, rd_data: ctr_rdata_q, wr_ack: ctr_ack_q && ctr_we_q};
+    hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
+  end
+
+  assign busy_o = ev_busy || ctx_busy || dma_busy || msg_pend_q || eqe_pend_q || reg_req || (|ctl_pend_q);
+endmodule

@@ -1,0 +1,146 @@
+// Context port: firmware fills the data words, then names a table and an index; this block delivers the row
+// to whoever keeps it. QP contexts go to every listener in parallel, each takes it in its own time; busy_o
+// stays high until the last has. Rows are write-only: firmware keeps the master copy. After reset the block
+// clears every row of every table (but MTT, which nothing reads without a valid MPT row) and is busy meanwhile.
+module hca_mgmt_ctx
+  import hca_pkg::*;
+#(
+    parameter int unsigned NumQpcSinks = 6
+) (
+    input  logic                   clk_i,
+    input  logic                   rst_i,
+    // Data words, 64 of 32 bits.
+    input  logic                   word_we_i,
+    input  logic [5:0]             word_addr_i,
+    input  logic [31:0]            word_data_i,
+    // Command: taken when busy_o is low.
+    input  logic                   go_i,
+    input  ctx_table_e             table_i,
+    input  logic [31:0]            index_i,
+    input  logic                   init_sq_i,
+    input  logic                   init_rq_i,
+    output logic                   busy_o,
+    output logic                   err_o,      // the last command named no such table or row
+    // Tables.
+    output logic [NumQpcSinks-1:0] qpc_wr_valid_o,
+    input  logic [NumQpcSinks-1:0] qpc_wr_ready_i,
+    output qpc_wr_t                qpc_wr_o,
+    output logic                   mpt_we_o,
+    output logic [MrW-1:0]         mpt_waddr_o,
+    output mpt_t                   mpt_wdata_o,
+    output logic                   mtt_we_o,
+    output logic [MttW-1:0]        mtt_waddr_o,
+    output logic [63:0]            mtt_wdata_o,
+    output logic                   cqc_wr_valid_o,
+    input  logic                   cqc_wr_ready_i,
+    output logic [CqW-1:0]         cqc_wr_cqn_o,
+    output cqc_t                   cqc_wr_o,
+    output logic                   eqc_wr_valid_o,
+    input  logic                   eqc_wr_ready_i,
+    output logic [EqW-1:0]         eqc_wr_eqn_o,
+    output eqc_t                   eqc_wr_o
+);
+  localparam int unsigned MaxRowW = (QpW > MrW) ? ((QpW > CqW) ? QpW : CqW) : ((MrW > CqW) ? MrW : CqW);
+
+  logic [63:0][31:0] words_q;
+  localparam int unsigned IndexW = (MttW > MaxRowW) ? MttW : MaxRowW;
+  logic [IndexW-1:0] index_q;
+  logic              init_sq_q, init_rq_q;
+  logic              known;
+  // Sweep after reset.
+  logic              sweep_q;
+  ctx_table_e        sweep_table_q;
+  logic [MaxRowW:0]  sweep_row_q;
+  logic              go, sweep_last;
+  ctx_table_e        tbl;
+  logic [31:0]       index;
+  logic              waiting;
+  logic [NumQpcSinks-1:0] qpc_pend_q;
+  logic              cqc_pend_q, eqc_pend_q;
+
+  always_ff @(posedge clk_i) begin
+    if (word_we_i) words_q[word_addr_i] <= word_data_i;
+  end
+
+  assign waiting = (|qpc_pend_q) || cqc_pend_q || eqc_pend_q;
+  assign busy_o  = sweep_q || waiting;
+  assign go      = (sweep_q || go_i) && !waiting;
+  assign tbl   = sweep_q ? sweep_table_q : table_i;
+  assign index   = sweep_q ? 32'(sweep_row_q) : index_i;
+  assign sweep_last = (&sweep_row_q[MaxRowW-1:0]);
+
+  always_comb begin
+    unique case (tbl)
+      CtxTableQpc: known = index < NumQps;
+      CtxTableMpt: known = index < NumMrs;
+      CtxTableMtt: known = index < NumMtts;
+      CtxTableCqc: known = index < NumCqs;
+      CtxTableEqc: known = index < NumEqs;
+      default:     known = 1'b0;
+    endcase
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      sweep_q       <= 1'b1;
+      sweep_table_q <= CtxTableQpc;
+      sweep_row_q   <= '0;
+    end else if (sweep_q && !waiting) begin
+      sweep_row_q <= sweep_row_q + 1'b1;
+      if (sweep_last) begin
+        sweep_row_q <= '0;
+        unique case (sweep_table_q)
+          CtxTableQpc: sweep_table_q <= CtxTableMpt;
+          CtxTableMpt: sweep_table_q <= CtxTableCqc;
+          CtxTableCqc: sweep_table_q <= CtxTableEqc;
+          default:     sweep_q <= 1'b0;
+        endcase
+      end
+    end
+  end
+
+  // Words: the sweep writes zeros.
+  logic [63:0][31:0] row_q;
+  always_ff @(posedge clk_i) begin
+    if (go) begin
+      row_q     <= sweep_q ? '0 : words_q;
+      index_q   <= index[IndexW-1:0];
+      init_sq_q <= sweep_q || init_sq_i;
+      init_rq_q <= sweep_q || init_rq_i;
+    end
+    mpt_we_o <= !rst_i && go && known && (tbl == CtxTableMpt);
+    mtt_we_o <= !rst_i && go && known && (tbl == CtxTableMtt);
+    if (rst_i) begin
+      qpc_pend_q <= '0;
+      cqc_pend_q <= 1'b0;
+      eqc_pend_q <= 1'b0;
+      err_o      <= 1'b0;
+    end else begin
+      qpc_pend_q <= qpc_pend_q & ~qpc_wr_ready_i;
+      if (cqc_wr_ready_i) cqc_pend_q <= 1'b0;
+      if (eqc_wr_ready_i) eqc_pend_q <= 1'b0;
+      if (go) begin
+        err_o <= !known && !sweep_q;
+        if (known && (tbl == CtxTableQpc)) qpc_pend_q <= '1;
+        if (known && (tbl == CtxTableCqc)) cqc_pend_q <= 1'b1;
+        if (known && (tbl == CtxTableEqc)) eqc_pend_q <= 1'b1;
+      end
+    end
+  end
+
+  assign qpc_wr_valid_o   = qpc_pend_q;
+  assign qpc_wr_o.init_sq = init_sq_q;
+  assign qpc_wr_o.init_rq = init_rq_q;
+  assign qpc_wr_o.qpn     = index_q[QpW-1:0];
+  assign qpc_wr_o.qpc     = row_q[$bits(qpc_t)/32-1:0];
+  assign mpt_waddr_o      = index_q[MrW-1:0];
+  assign mpt_wdata_o      = row_q[$bits(mpt_t)/32-1:0];
+  assign mtt_waddr_o      = index_q[MttW-1:0];
+  assign mtt_wdata_o      = row_q[1:0];
+  assign cqc_wr_valid_o   = cqc_pend_q;
+  assign cqc_wr_cqn_o     = index_q[CqW-1:0];
+  assign cqc_wr_o         = row_q[$bits(cqc_t)/32-1:0];
+  assign eqc_wr_valid_o   = eqc_pend_q;
+  assign eqc_wr_eqn_o     = index_q[EqW-1:0];
+  assign eqc_wr_o         = row_q[$bits(eqc_t)/32-1:0];
+endmodule

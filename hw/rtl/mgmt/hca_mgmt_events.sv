@@ -1,0 +1,55 @@
+// Collects events for firmware in one queue. Source 0 (rx_ctrl, at most one error per QP) has a place for
+// every QP, so that the receive path never waits for firmware; the other sources wait (they cope).
+module hca_mgmt_events
+  import hca_pkg::*;
+#(
+    parameter int unsigned NumSources = 5
+) (
+    input  logic                  clk_i,
+    input  logic                  rst_i,
+    input  logic [NumSources-1:0] ev_valid_i,
+    output logic [NumSources-1:0] ev_ready_o,
+    input  hw_ev_t                ev_i [NumSources],
+    output logic                  head_valid_o,
+    output hw_ev_t                head_o,
+    input  logic                  pop_i,
+    output logic                  busy_o
+);
+  localparam int unsigned EvBits = $bits(hw_ev_t);
+
+  logic [NumSources-1:0] req, grant;
+  logic                  qp_valid, qp_ready;
+  hw_ev_t                qp_ev;
+  logic                  sel_valid, sel_ready;
+  hw_ev_t                sel_ev;
+
+  hca_fifo #(.Width(EvBits), .Depth(2 * NumQps)) u_qp_fifo (
+    .clk_i, .rst_i,
+    .in_valid_i(ev_valid_i[0]), .in_ready_o(ev_ready_o[0]), .in_i(ev_i[0]),
+    .out_valid_o(qp_valid), .out_ready_i(qp_ready), .out_o(qp_ev), .count_o()
+  );
+
+  assign req = {ev_valid_i[NumSources-1:1], qp_valid};
+  hca_rr_arb #(.N(NumSources)) u_arb (
+    .clk_i, .rst_i, .req_i(req), .advance_i(sel_valid && sel_ready), .grant_o(grant), .idx_o()
+  );
+
+  always_comb begin
+    sel_ev = '0;
+    if (grant[0]) sel_ev = qp_ev;
+    for (int unsigned i = 1; i < NumSources; i++) begin
+      if (grant[i]) sel_ev = ev_i[i];
+    end
+  end
+  assign sel_valid = |req;
+  assign qp_ready  = sel_ready && grant[0];
+  assign ev_ready_o[NumSources-1:1] = grant[NumSources-1:1] & {(NumSources - 1){sel_ready}};
+
+  hca_fifo #(.Width(EvBits), .Depth(16)) u_out_fifo (
+    .clk_i, .rst_i,
+    .in_valid_i(sel_valid), .in_ready_o(sel_ready), .in_i(sel_ev),
+    .out_valid_o(head_valid_o), .out_ready_i(pop_i), .out_o(head_o), .count_o()
+  );
+
+  assign busy_o = head_valid_o || qp_valid;
+endmodule

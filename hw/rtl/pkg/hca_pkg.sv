@@ -1,0 +1,336 @@
+// Types and limits that RTL blocks share. Layouts shared with host or firmware come from the generated
+// include (abi/), never from here. Every arrow between two rtl/ directories is one struct of this file and
+// one valid/ready pair. Contract of each stream: hw/README.md.
+package hca_pkg;
+
+  `include "hca_abi_gen.svh"
+
+  // ---- Limits of this build --------------------------------------------------------------------
+  localparam int unsigned NumQps    = 1024;
+  localparam int unsigned NumCqs    = 1024;
+  localparam int unsigned NumEqs    = 32;
+  localparam int unsigned NumMrs    = 1024;
+  localparam int unsigned NumMtts   = 65536;
+  localparam int unsigned NumFuncs  = 4;
+  localparam int unsigned NumGids   = 16;
+  localparam int unsigned NumPkeys  = 32;
+
+  localparam int unsigned QpW  = $clog2(NumQps);
+  localparam int unsigned CqW  = $clog2(NumCqs);
+  localparam int unsigned EqW  = $clog2(NumEqs);
+  localparam int unsigned MrW  = $clog2(NumMrs);
+  localparam int unsigned MttW = $clog2(NumMtts);
+
+  localparam int unsigned DataBytes = 64;   // one beat
+  localparam int unsigned DataW     = 512;
+
+  // Outstanding (unacknowledged) send WQEs of one QP: size of the outstanding message table row.
+  localparam int unsigned MaxOutstanding  = 64;
+  localparam int unsigned OmtW            = $clog2(MaxOutstanding);
+  // Packets a QP may have in flight before the requester waits for an acknowledge.
+  localparam int unsigned WindowPackets   = 2048;
+  localparam int unsigned MaxDestRdAtomic = 16;
+  // A DMA read never crosses an address that is a multiple of this (PCIe MRRS).
+  localparam int unsigned DmaReadBytes = 512;
+
+  typedef logic [DataW-1:0] beat_t;
+
+  // ---- Host port -------------------------------------------------------------------------------
+  // Reads: data returns in memory lanes: byte lane = address[5:0]; beat k covers the 64-byte line
+  // (addr / 64) + k. Beats of one tag arrive in order, tags in any order.
+  typedef struct packed {
+    logic [7:0]  func;
+    logic [63:0] addr;
+    logic [9:0]  len_bytes;  // 1..512
+  } dma_rd_req_t;
+
+  typedef struct packed {
+    logic  last;
+    logic  err;   // completion with an error status; data void
+    beat_t data;
+  } dma_rd_rsp_t;
+
+  // Writes: one posted, totally ordered stream. A burst is one or more consecutive 64-byte lines, <= 256
+  // bytes and inside one 256-byte block; `last` ends it. An MSI-X message is a one-beat burst.
+  typedef struct packed {
+    logic        msix;   // 1: an interrupt message; addr[10:0] is the vector
+    logic        last;
+    logic [7:0]  func;
+    logic [63:0] addr;   // of the line: addr[5:0] = 0
+    logic [63:0] strb;   // byte enables
+    beat_t       data;   // memory lanes
+  } dma_wr_t;
+
+  // ---- Doorbells -------------------------------------------------------------------------------
+  typedef struct packed {
+    logic           sq;   // 1: send queue, 0: receive queue
+    logic [QpW-1:0] qpn;
+    logic [15:0]    pi;
+  } qp_db_t;
+
+  typedef struct packed {
+    logic [7:0]     func;
+    logic [CqW-1:0] cqn;
+    logic [1:0]     arm;   // 0 none, 1 next, 2 solicited
+    logic [23:0]    ci;
+  } cq_db_t;
+
+  typedef struct packed {
+    logic [7:0]     func;
+    logic [EqW-1:0] eqn;
+    logic [15:0]    ci;
+  } eq_db_t;
+
+  // ---- QP context write bus (from rtl/mgmt to every block that keeps a piece of the context) -----
+  // init_sq / init_rq: also reset the block's dynamic state of that queue from sq_psn / rq_psn and zero
+  // indices. A block may take its time (ready), but afterwards must act on the new context.
+  typedef struct packed {
+    logic           init_sq;
+    logic           init_rq;
+    logic [QpW-1:0] qpn;
+    qpc_t           qpc;
+  } qpc_wr_t;
+
+  // ---- Memory access ---------------------------------------------------------------------------
+  typedef enum logic [2:0] {
+    AccLocalRead    = 3'd0,
+    AccLocalWrite   = 3'd1,
+    AccRemoteWrite  = 3'd2,
+    AccRemoteRead   = 3'd3,
+    AccRemoteAtomic = 3'd4
+  } access_e;
+
+  // One contiguous piece of virtual memory under one key.
+  typedef struct packed {
+    logic        bypass;     // 1: va is a bus address of the function, no key (rings, inline data)
+    access_e     access;
+    logic [7:0]  func;
+    logic [23:0] pd;
+    logic [31:0] key;
+    logic [63:0] va;
+    logic [12:0] len_bytes;  // bytes to move, 0..4096; 0: check only, moves nothing
+    logic [31:0] chk_bytes;  // range that must be inside the region, from va (>= len_bytes)
+    logic        last;       // last piece of this packet
+  } seg_t;
+
+  typedef enum logic [2:0] {
+    XlOk     = 3'd0,
+    XlKey    = 3'd1,  // no such key, stale tag, other function
+    XlPd     = 3'd2,
+    XlBounds = 3'd3,
+    XlAccess = 3'd4,
+    XlDma    = 3'd5   // host answered the read with an error
+  } xl_err_e;
+
+  // A translated piece: one bus range inside one chunk boundary.
+  typedef struct packed {
+    xl_err_e     err;        // != XlOk: addr and len void; exactly one such chunk per failed segment
+    logic        seg_last;   // last chunk of its segment
+    logic        pkt_last;   // last chunk of the packet (segment had last = 1)
+    logic [7:0]  func;
+    logic [63:0] addr;
+    logic [12:0] len_bytes;  // 0 for a zero-length or failed segment
+  } chunk_t;
+
+  // ---- Transmit: packet descriptors --------------------------------------------------------------
+  typedef enum logic [1:0] {
+    TxReq  = 2'd0,  // request of the requester
+    TxRead = 2'd1,  // READ response
+    TxAck  = 2'd2   // ACK / NAK / RNR NAK
+  } tx_kind_e;
+
+  typedef struct packed {
+    tx_kind_e       kind;
+    logic [QpW-1:0] qpn;          // local QP: address vector, destination QPN and P_Key come from its context
+    logic [7:0]     opcode;       // BTH opcode
+    logic [23:0]    psn;
+    logic           ack_req;
+    logic           solicited;
+    logic [12:0]    payload_bytes;  // 0..4096; equals the sum of its segments' len_bytes
+    logic           has_payload;  // segments follow on the segment stream (at least one, the last with last = 1)
+    logic [63:0]    reth_va;
+    logic [31:0]    reth_rkey;
+    logic [31:0]    reth_bytes;
+    logic [7:0]     aeth_syndrome;
+    logic [23:0]    aeth_msn;
+    logic [31:0]    imm;          // ImmDt or IETH, bytes as on the wire: imm[7:0] is the first byte sent
+    logic [15:0]    wqe_index;    // TxReq: for error reports
+    logic [15:0]    resp_seq;     // TxRead: serial number of the response packet (card-wide)
+  } txp_t;
+
+  // Payload of a packet on its way to the builder: bytes [lane, lane+len) of data, memory lanes.
+  typedef struct packed {
+    logic       last;       // last piece of the packet
+    logic [5:0] lane;
+    logic [6:0] len_bytes;  // 1..64 (0 only in a packet without payload: never sent)
+    beat_t      data;
+  } pay_t;
+
+  // Port configuration, quasi-static, from rtl/mgmt.
+  typedef struct packed {
+    logic         ib;      // personality: 1 InfiniBand, 0 RoCEv2 over Ethernet
+    logic         active;
+    logic [47:0]  mac;     // mac[47:40] is the first byte on the wire
+    logic [15:0]  lid;
+    logic [2:0]   lmc;
+  } port_cfg_t;
+
+  // MAC-side stream: bytes 0..len-1 of data are valid; byte 0 (data[7:0]) is first on the wire.
+  typedef struct packed {
+    logic       last;
+    logic [6:0] len_bytes;  // 1..64; 64 unless last
+    beat_t      data;
+  } mac_t;
+
+  // ---- Receive -----------------------------------------------------------------------------------
+  localparam int unsigned RxBufBeats = 1024;  // 64 KiB
+  localparam int unsigned RxBufW     = $clog2(RxBufBeats);
+
+  // A packet that has passed its CRCs and lies in the receive buffer (circular, freed in order).
+  typedef struct packed {
+    logic              ib;
+    logic [7:0]        opcode;
+    logic              solicited;
+    logic              ack_req;
+    logic [15:0]       pkey;
+    logic [23:0]       dest_qpn;
+    logic [23:0]       psn;
+    logic [63:0]       reth_va;
+    logic [31:0]       reth_rkey;
+    logic [31:0]       reth_bytes;
+    logic [7:0]        aeth_syndrome;
+    logic [23:0]       aeth_msn;
+    logic [31:0]       imm;            // ImmDt / IETH, imm[7:0] = first byte on the wire
+    logic [31:0]       deth_qkey;
+    logic [23:0]       deth_src_qpn;
+    logic [15:0]       slid;
+    logic [3:0]        sl;
+    logic [127:0]      sgid;           // source GID (IPv4 as ::ffff:a.b.c.d); 0 without GRH
+    logic [127:0]      dgid;
+    logic [RxBufW-1:0] buf_beat;       // first beat of the raw packet in the receive buffer
+    logic [6:0]        buf_beats;      // beats it occupies
+    logic [6:0]        payload_off;    // byte offset of the payload from buf_beat
+    logic [12:0]       payload_bytes;  // without pad
+  } rxd_t;
+
+  // ---- Receive work: what rx_ctrl decided, in order, for rx_exec ----------------------------------
+  typedef enum logic [2:0] {
+    RxwNone     = 3'd0,  // nothing to move: only the end actions below
+    RxwWrite    = 3'd1,  // payload to va under rkey (RDMA WRITE)
+    RxwSend     = 3'd2,  // payload to the scatter list of receive WQE wqe_index at msg_offset
+    RxwReadResp = 3'd3,  // payload to the scatter list of send WQE wqe_index at msg_offset
+    RxwReadReq  = 3'd4   // check va/rkey/chk_bytes for REMOTE_READ, then queue the READ response job
+  } rxw_kind_e;
+
+  typedef struct packed {
+    logic           valid;
+    logic           solicited;
+    logic [CqW-1:0] cqn;
+    cqe_t           cqe;        // owner and timestamp are filled by hca_cq
+  } cqe_job_t;
+
+  // Acknowledge or READ response job for the response scheduler.
+  typedef struct packed {
+    logic           valid;
+    logic           read;       // 0: ACK/NAK with syndrome; 1: READ response
+    logic [QpW-1:0] qpn;
+    logic [23:0]    psn;
+    logic [7:0]     syndrome;
+    logic [23:0]    msn;
+    logic [63:0]    va;         // read only
+    logic [31:0]    rkey;
+    logic [31:0]    len_bytes;
+  } rsp_job_t;
+
+  typedef struct packed {
+    rxw_kind_e         kind;
+    logic [QpW-1:0]    qpn;
+    logic [7:0]        func;
+    logic [23:0]       pd;
+    logic              frees;          // this item owns a packet in the receive buffer: free buf_beats at the end
+    logic [RxBufW-1:0] buf_beat;
+    logic [6:0]        buf_beats;
+    logic [6:0]        payload_off;
+    logic [12:0]       payload_bytes;
+    logic [63:0]       va;             // RxwWrite: where this packet's payload goes; RxwReadReq: start
+    logic [31:0]       rkey;
+    logic [31:0]       chk_bytes;      // range to check from va
+    logic              needs_list;     // a WQE fetch was issued for this item: take its data from the list stream
+    logic [9:0]        list_bytes;     // bytes fetched (stride)
+    logic [15:0]       wqe_index;
+    logic [31:0]       msg_offset;     // offset of this packet's payload in the message
+    logic              msg_last;       // RxwSend: last packet of the message
+    rsp_job_t          rsp;            // sent when the item has succeeded
+    cqe_job_t          cqe;            // written when the item has succeeded
+  } rxw_t;
+
+  // ---- Messages back into rx_ctrl (the single writer of acknowledge and responder state) -----------
+  typedef enum logic [2:0] {
+    MsgFlushSq  = 3'd1,  // QP in ERR: complete every send WQE up to the producer index with WR_FLUSH_ERR
+    MsgFlushRq  = 3'd2,
+    MsgSqError  = 3'd3,  // send WQE wqe_index failed locally with status (gather, emit, READ response scatter)
+    MsgRqError  = 3'd4,  // receive WQE wqe_index failed with status while its message was being placed
+    MsgReqError = 3'd5,  // responder refused a request that uses no receive WQE (R_Key...); NAK already sent
+    MsgTimeout  = 3'd6,  // transport timer of the QP expired
+    MsgRnrDone  = 3'd7   // RNR wait of the QP is over
+  } msg_kind_e;
+
+  typedef struct packed {
+    msg_kind_e      kind;
+    logic [QpW-1:0] qpn;
+    logic [15:0]    wqe_index;
+    logic [7:0]     status;     // wc_status_e
+    logic [7:0]     syndrome;   // detail for firmware (AETH syndrome or xl_err_e)
+  } pipe_msg_t;
+
+  // ---- rx_ctrl -> requester -------------------------------------------------------------------------
+  // Acknowledge progress of one QP. The requester keeps the newest as its snapshot.
+  typedef struct packed {
+    logic           rewind;     // 1: restart transmission at restart_psn inside WQE una_wqe
+    logic           halt;       // 1: stop emitting for this QP until the next rewind or init (RNR wait, error)
+    logic [QpW-1:0] qpn;
+    logic [15:0]    una_wqe;    // oldest send WQE not yet acknowledged
+    logic [23:0]    una_first_psn;  // PSN of its first packet
+    logic [23:0]    una_psn;    // oldest unacknowledged PSN (= restart PSN on rewind)
+    logic [15:0]    rd_done;    // READs (and atomics) completed so far, modulo 2^16
+  } ack_upd_t;
+
+  // ---- requester -> rx_ctrl -------------------------------------------------------------------------
+  // One record per send WQE, when its first packet is emitted (again, with equal content, on retransmission).
+  typedef struct packed {
+    logic [QpW-1:0] qpn;
+    logic [15:0]    wqe_index;
+    logic [7:0]     opcode;     // wr_opcode_e
+    logic           signaled;
+    logic [23:0]    last_psn;   // PSN of the last packet (READ: of the last response)
+    logic [31:0]    len_bytes;
+  } omt_wr_t;
+
+  // ---- Events to firmware ------------------------------------------------------------------------------
+  typedef hw_event_t hw_ev_t;
+
+  // EQE posted by hardware or firmware.
+  typedef struct packed {
+    logic [EqW-1:0] eqn;
+    logic [7:0]     kind;
+    logic [31:0]    id;
+    logic [31:0]    data0;
+    logic [31:0]    data1;
+  } eqe_job_t;
+
+  // ---- Small helpers -------------------------------------------------------------------------------------
+  // a - b modulo 2^24 is in the lower half: a is not before b.
+  function automatic logic psn_ge(logic [23:0] a, logic [23:0] b);
+    return (a - b) < 24'h80_0000;
+  endfunction
+
+  function automatic logic [12:0] mtu_bytes(logic [2:0] path_mtu);
+    return 13'd128 << path_mtu;   // 1: 256 .. 5: 4096
+  endfunction
+
+  // log2 of the MTU in bytes: 8..12
+  function automatic logic [3:0] mtu_shift(logic [2:0] path_mtu);
+    return 4'd7 + 4'(path_mtu);
+  endfunction
+
+endpackage

@@ -1,0 +1,220 @@
+// Requester: doorbells in, packet descriptors out. Schedules send queues, prefetches their WQEs, cuts
+// messages into packets within the window, and goes back when rx_ctrl says so. Takes nothing for NumQps
+// cycles after reset. ack_upd and sq_db wait at most about ten cycles, whatever the transmit side does.
+// Ports, timing, ordering and stalls: README.md.
+module hca_requester
+  import hca_pkg::*;
+  import hca_sq_pkg::*;
+#(
+  parameter int unsigned Slots      = 64,  // QPs that may have WQEs on chip at the same time
+  parameter int unsigned SlotBlocks = 64,  // 64-byte WQE blocks of one slot
+  parameter int unsigned Burst      = 16,  // packets a slot may emit in a row; one above 256 bytes counts for four
+  parameter int unsigned Inflight   = 64   // WQE reads under way
+) (
+  input  logic           clk_i,
+  input  logic           rst_i,
+  input  logic           qpc_wr_valid_i,
+  output logic           qpc_wr_ready_o,
+  input  qpc_wr_t        qpc_wr_i,
+  input  logic           sq_db_valid_i,
+  output logic           sq_db_ready_o,
+  input  qp_db_t         sq_db_i,
+  input  logic           ack_upd_valid_i,
+  output logic           ack_upd_ready_o,
+  input  ack_upd_t       ack_upd_i,
+  input  logic           rd_placed_valid_i,  // from rx_exec: a READ of this QP has all its data in memory
+  output logic           rd_placed_ready_o,
+  input  logic [QpW-1:0] rd_placed_i,
+  output logic           fetch_req_valid_o,
+  input  logic           fetch_req_ready_i,
+  output dma_rd_req_t    fetch_req_o,
+  input  logic           fetch_rsp_valid_i,
+  output logic           fetch_rsp_ready_o,
+  input  dma_rd_rsp_t    fetch_rsp_i,
+  output logic           omt_valid_o,
+  input  logic           omt_ready_i,
+  output omt_wr_t        omt_o,
+  output logic           txp_valid_o,
+  input  logic           txp_ready_i,
+  output txp_t           txp_o,
+  output logic           seg_valid_o,
+  input  logic           seg_ready_i,
+  output seg_t           seg_o,
+  output logic           err_valid_o,
+  input  logic           err_ready_i,
+  output pipe_msg_t      err_o,
+  // Trace: strobe for every packet descriptor made.
+  output logic           ev_emit_valid_o,
+  output logic [QpW-1:0] ev_emit_qpn_o,
+  output logic [7:0]     ev_emit_opcode_o,
+  output logic [23:0]    ev_emit_psn_o
+);
+
+  localparam int unsigned SlotW = $clog2(Slots);
+  localparam int unsigned BlkW  = $clog2(SlotBlocks);
+
+  logic [Slots-1:0] kick, bind_slot, wake, active;
+  logic             want_slot, pause, paused;
+  logic             next_valid, next_take, busy, fresh, again, park, redo, release_slot;
+  logic [SlotW-1:0] next_slot, slot;
+  logic             rel_valid, rel_ready, rel_requeue;
+  logic             ctx_re;
+  logic [QpW-1:0]   slot_qpn;
+  logic [15:0]      slot_pi, idx;
+  sq_ack_t          ctx_ack;
+  logic [15:0]      ctx_placed;
+  sq_qpc_t          ctx_qpc;
+  logic             restart, limit, pop, fetch_err, exhausted, blk_re;
+  sq_ring_t         ring;
+  logic [3:0]       pop_blocks;
+  logic [BlkW:0]    have;
+  logic [BlkW-1:0]  head, blk_ptr;
+  beat_t            blk;
+  logic             txp_valid, txp_ready, seg_valid, seg_ready;
+  txp_t             txp;
+  seg_t             seg;
+
+  hca_sq_sched #(.Slots(Slots)) u_sched (
+    .clk_i, .rst_i,
+    .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
+    .sq_db_valid_i, .sq_db_ready_o, .sq_db_i,
+    .ack_upd_valid_i, .ack_upd_ready_o, .ack_upd_i,
+    .rd_placed_valid_i,
+    .rd_placed_ready_o,
+    .rd_placed_i,
+    .rel_valid_i  (rel_valid),
+    .rel_ready_o  (rel_ready),
+    .rel_slot_i   (slot),
+    .rel_qpn_i    (slot_qpn),
+    .rel_requeue_i(rel_requeue),
+    .pause_o      (pause),
+    .paused_i     (paused),
+    .ctx_re_i     (ctx_re),
+    .ctx_qpn_i    (slot_qpn),
+    .ctx_ack_o    (ctx_ack),
+    .ctx_placed_o (ctx_placed),
+    .ctx_qpc_o    (ctx_qpc),
+    .slot_i       (slot),
+    .slot_qpn_o   (slot_qpn),
+    .slot_pi_o    (slot_pi),
+    .active_i     (active),
+    .kick_o       (kick),
+    .bind_o       (bind_slot),
+    .want_slot_o  (want_slot)
+  );
+
+  hca_sq_pick #(.Slots(Slots)) u_pick (
+    .clk_i, .rst_i,
+    .kick_i      (kick),
+    .wake_i      (wake),
+    .bind_i      (bind_slot),
+    .want_slot_i (want_slot),
+    .pause_i     (pause),
+    .busy_i      (busy),
+    .busy_slot_i (slot),
+    .again_i     (again),
+    .park_i      (park),
+    .redo_i      (redo),
+    .release_i   (release_slot),
+    .fresh_o     (fresh),
+    .next_valid_o(next_valid),
+    .next_slot_o (next_slot),
+    .next_take_i (next_take),
+    .active_o    (active)
+  );
+
+  hca_sq_fetch #(.Slots(Slots), .SlotBlocks(SlotBlocks), .Inflight(Inflight)) u_fetch (
+    .clk_i, .rst_i,
+    .restart_i   (restart),
+    .limit_i     (limit),
+    .pop_i       (pop),
+    .slot_i      (slot),
+    .ring_i      (ring),
+    .idx_i       (idx),
+    .pop_blocks_i(pop_blocks),
+    .have_o      (have),
+    .head_o      (head),
+    .err_o       (fetch_err),
+    .exhausted_o (exhausted),
+    .want_slot_i (want_slot),
+    .wake_o      (wake),
+    .blk_re_i    (blk_re),
+    .blk_ptr_i   (blk_ptr),
+    .blk_o       (blk),
+    .fetch_req_valid_o, .fetch_req_ready_i, .fetch_req_o,
+    .fetch_rsp_valid_i, .fetch_rsp_ready_o, .fetch_rsp_i
+  );
+
+  hca_sq_emit #(.Slots(Slots), .SlotBlocks(SlotBlocks), .Burst(Burst)) u_emit (
+    .clk_i, .rst_i,
+    .next_valid_i (next_valid),
+    .next_slot_i  (next_slot),
+    .next_take_o  (next_take),
+    .busy_o       (busy),
+    .slot_o       (slot),
+    .fresh_i      (fresh),
+    .again_o      (again),
+    .park_o       (park),
+    .redo_o       (redo),
+    .release_o    (release_slot),
+    .pause_i      (pause),
+    .paused_o     (paused),
+    .want_slot_i  (want_slot),
+    .slot_qpn_i   (slot_qpn),
+    .slot_pi_i    (slot_pi),
+    .ctx_re_o     (ctx_re),
+    .ctx_ack_i    (ctx_ack),
+    .ctx_placed_i (ctx_placed),
+    .ctx_qpc_i    (ctx_qpc),
+    .rel_valid_o  (rel_valid),
+    .rel_ready_i  (rel_ready),
+    .rel_requeue_o(rel_requeue),
+    .restart_o    (restart),
+    .limit_o      (limit),
+    .pop_o        (pop),
+    .ring_o       (ring),
+    .idx_o        (idx),
+    .pop_blocks_o (pop_blocks),
+    .have_i       (have),
+    .head_i       (head),
+    .fetch_err_i  (fetch_err),
+    .exhausted_i  (exhausted),
+    .blk_re_o     (blk_re),
+    .blk_ptr_o    (blk_ptr),
+    .blk_i        (blk),
+    .omt_valid_o, .omt_ready_i, .omt_o,
+    .txp_valid_o  (txp_valid),
+    .txp_ready_i  (txp_ready),
+    .txp_o        (txp),
+    .seg_valid_o  (seg_valid),
+    .seg_ready_i  (seg_ready),
+    .seg_o        (seg),
+    .err_valid_o, .err_ready_i, .err_o
+  );
+
+  hca_skid #(.Width($bits(txp_t))) u_txp (
+    .clk_i, .rst_i,
+    .in_valid_i (txp_valid),
+    .in_ready_o (txp_ready),
+    .in_i       (txp),
+    .out_valid_o(txp_valid_o),
+    .out_ready_i(txp_ready_i),
+    .out_o      (txp_o)
+  );
+
+  hca_skid #(.Width($bits(seg_t))) u_seg (
+    .clk_i, .rst_i,
+    .in_valid_i (seg_valid),
+    .in_ready_o (seg_ready),
+    .in_i       (seg),
+    .out_valid_o(seg_valid_o),
+    .out_ready_i(seg_ready_i),
+    .out_o      (seg_o)
+  );
+
+  assign ev_emit_valid_o  = txp_valid;
+  assign ev_emit_qpn_o    = txp.qpn;
+  assign ev_emit_opcode_o = txp.opcode;
+  assign ev_emit_psn_o    = txp.psn;
+
+endmodule

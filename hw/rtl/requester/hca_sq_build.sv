@@ -1,0 +1,76 @@
+// Fills in the records of a packet: outstanding message, packet descriptor, one segment. Combinational.
+module hca_sq_build
+  import hca_pkg::*;
+  import hca_sq_pkg::*;
+(
+  input  logic [QpW-1:0] qpn_i,
+  input  sq_qpc_t        qpc_i,
+  input  sq_dyn_t        dyn_i,
+  input  sq_wqe_ctrl_t   hdr_i,
+  input  sq_pkt_t        pkt_i,
+  input  logic [31:0]    left_i,      // bytes of the message from this packet on
+  input  logic [23:0]    all_psns_i,  // PSNs of the message from this packet on
+  input  logic [63:0]    va_i,        // of the next piece of payload
+  input  logic [31:0]    lkey_i,
+  input  logic [12:0]    piece_i,
+  input  logic           seg_last_i,
+  output omt_wr_t        omt_o,
+  output txp_t           txp_o,
+  output seg_t           seg_o
+);
+
+  logic       is_read, is_write, with_imm, unused_bits;
+  logic [7:0] only, last;
+
+  assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i};
+  assign only     = is_write ? BthRcWriteOnly : BthRcSendOnly;
+  assign last     = is_write ? BthRcWriteLast : BthRcSendLast;
+  assign is_read  = hdr_i.opcode == WrOpRdmaRead;
+  assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
+  assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
+
+  always_comb begin
+    omt_o           = '0;
+    omt_o.qpn       = qpn_i;
+    omt_o.wqe_index = dyn_i.wqe;
+    omt_o.opcode    = hdr_i.opcode;
+    omt_o.signaled  = hdr_i.signaled || qpc_i.sq_sig_all;
+    omt_o.last_psn  = dyn_i.psn + all_psns_i - 24'd1;
+    omt_o.len_bytes = hdr_i.length;
+  end
+
+  always_comb begin
+    txp_o               = '0;
+    txp_o.kind          = TxReq;
+    txp_o.qpn           = qpn_i;
+    txp_o.psn           = dyn_i.psn;
+    txp_o.ack_req       = pkt_i.ack_req;
+    txp_o.solicited     = pkt_i.last && hdr_i.solicited && hdr_i.opcode != WrOpRdmaWrite && !is_read;
+    txp_o.payload_bytes = pkt_i.bytes;
+    txp_o.has_payload   = pkt_i.payload;
+    txp_o.reth_va       = hdr_i.remote_addr + 64'(dyn_i.offset);  // not at 0 only in a READ asked for again
+    txp_o.reth_rkey     = hdr_i.rkey;
+    txp_o.reth_bytes    = is_read ? left_i : hdr_i.length;
+    txp_o.imm           = hdr_i.imm_data;
+    txp_o.wqe_index     = dyn_i.wqe;
+    if (is_read) txp_o.opcode = BthRcReadRequest;
+    else if (pkt_i.first && pkt_i.last) txp_o.opcode = only + 8'(with_imm);
+    else if (pkt_i.first) txp_o.opcode = is_write ? BthRcWriteFirst : BthRcSendFirst;
+    else if (pkt_i.last) txp_o.opcode = last + 8'(with_imm);
+    else txp_o.opcode = is_write ? BthRcWriteMiddle : BthRcSendMiddle;
+  end
+
+  always_comb begin
+    seg_o           = '0;
+    seg_o.bypass    = hdr_i.inline_data;
+    seg_o.access    = AccLocalRead;
+    seg_o.func      = qpc_i.func;
+    seg_o.pd        = qpc_i.pd;
+    seg_o.key       = hdr_i.inline_data ? '0 : lkey_i;
+    seg_o.va        = va_i;
+    seg_o.len_bytes = piece_i;
+    seg_o.chk_bytes = 32'(piece_i);
+    seg_o.last      = seg_last_i;
+  end
+
+endmodule

@@ -1,0 +1,470 @@
+// Turns WQEs into packets. One turn serves one slot: load the QP's context, act on news (rewind, late
+// acknowledge, errors), then emit up to Burst packets: omt record, txp, segments. Owns QPs' send positions.
+// A turn costs 4 cycles, a one-segment packet 3 (2 inside a message). Only the txp, seg, omt and err streams
+// can stall it. See README.md.
+module hca_sq_emit
+  import hca_pkg::*;
+  import hca_sq_pkg::*;
+#(
+  parameter int unsigned Slots      = 64,
+  parameter int unsigned SlotBlocks = 64,
+  parameter int unsigned Burst      = 4,
+  localparam int unsigned SlotW = $clog2(Slots),
+  localparam int unsigned BlkW  = $clog2(SlotBlocks)
+) (
+  input  logic             clk_i,
+  input  logic             rst_i,
+  // Slot choice.
+  input  logic             next_valid_i,
+  input  logic [SlotW-1:0] next_slot_i,
+  output logic             next_take_o,
+  output logic             busy_o,
+  output logic [SlotW-1:0] slot_o,
+  input  logic             fresh_i,
+  output logic             again_o,
+  output logic             park_o,
+  output logic             redo_o,
+  output logic             release_o,
+  input  logic             pause_i,
+  output logic             paused_o,
+  input  logic             want_slot_i,
+  // Scheduler tables.
+  input  logic [QpW-1:0]   slot_qpn_i,
+  input  logic [15:0]      slot_pi_i,
+  output logic             ctx_re_o,
+  input  sq_ack_t          ctx_ack_i,
+  input  logic [15:0]      ctx_placed_i,  // READs whose data is in memory
+  input  sq_qpc_t          ctx_qpc_i,
+  output logic             rel_valid_o,
+  input  logic             rel_ready_i,
+  output logic             rel_requeue_o,
+  // Fetcher.
+  output logic             restart_o,
+  output logic             limit_o,
+  output logic             pop_o,
+  output sq_ring_t         ring_o,
+  output logic [15:0]      idx_o,
+  output logic [3:0]       pop_blocks_o,
+  input  logic [BlkW:0]    have_i,
+  input  logic [BlkW-1:0]  head_i,
+  input  logic             fetch_err_i,
+  input  logic             exhausted_i,
+  output logic             blk_re_o,
+  output logic [BlkW-1:0]  blk_ptr_o,
+  input  beat_t            blk_i,
+  // To rx_ctrl, gather and trace.
+  output logic             omt_valid_o,
+  input  logic             omt_ready_i,
+  output omt_wr_t          omt_o,
+  output logic             txp_valid_o,
+  input  logic             txp_ready_i,
+  output txp_t             txp_o,
+  output logic             seg_valid_o,
+  input  logic             seg_ready_i,
+  output seg_t             seg_o,
+  output logic             err_valid_o,
+  input  logic             err_ready_i,
+  output pipe_msg_t        err_o
+);
+
+  localparam int unsigned CountW = $clog2(Burst + 4);
+
+  typedef enum logic [3:0] {
+    StIdle, StLoad, StCtx, StEval, StRedo, StWqe, StSeek, StCheck, StPacket, StSeg, StNext, StHead, StErr,
+    StEnd, StRel, StFree
+  } state_e;
+
+  // How a turn ends: more to do, waiting for news, waiting for WQEs, slot given back (Requeue: work is left).
+  typedef enum logic [2:0] {EndAgain, EndPark, EndWait, EndRelease, EndRequeue} end_e;
+
+  state_e           state_q, after_pkt;
+  end_e             end_q, end_pkt, end_now;
+  logic             scrub_q;
+  logic [QpW-1:0]   scrub_qpn_q, qpn_q;
+  logic [SlotW-1:0] slot_q;
+  sq_dyn_t          dyn, dyn_q, dyn_redo;
+  sq_ack_t          ack_q;
+  sq_qpc_t          qpc_q;
+  logic [15:0]      pi_q, placed_q;
+  logic [BlkW:0]    have_q, have_next;
+  logic [BlkW-1:0]  head_q;
+  logic             fetch_err_q, exhausted_q;
+  sq_wqe_ctrl_t     hdr, h_q;
+  logic [63:0]      inline_va_q;
+  logic [31:0]      left_q;        // bytes of the message not yet sent
+  logic [12:0]      pkt_left_q, pkt_left, piece;
+  logic [CountW-1:0] count_q, weight;  // packets of this turn, by weight
+  logic             in_pkt_q, check_sum_q, omt_done_q;
+  logic [7:0]       status_q;
+  sq_pkt_t          pkt_q, pkt_new;
+  logic [6:0]       quota_q [Slots];  // packets since the slot was bound, saturating
+
+  // ---- Derived from the context ---------------------------------------------------------------------
+  logic [3:0]  stride;          // blocks
+  logic [15:0] ring_entries, ring_slot;
+  logic        state_ok, rewound, ahead, pi_bad;
+  logic [23:0] una_diff;
+  logic [15:0] una_wqe_diff, started_diff;
+
+  assign stride       = 4'd1 << qpc_q.log_stride;
+  assign ring_entries = 16'd1 << qpc_q.log_size;
+  assign ring_slot    = dyn_q.wqe & (ring_entries - 16'd1);
+  assign state_ok     = (qpc_q.state == QpsRts) || (qpc_q.state == QpsSqd);
+  assign rewound      = ack_q.seq != dyn_q.seq;
+  assign una_diff     = ack_q.una_psn - dyn_q.psn;
+  assign una_wqe_diff = ack_q.una_wqe - dyn_q.wqe;
+  assign ahead        = (una_diff != '0 && !una_diff[23]) || (una_wqe_diff != '0 && !una_wqe_diff[15]);
+  assign pi_bad       = (pi_q - ack_q.una_wqe) > ring_entries
+                        || (pi_q - dyn_q.wqe) > (pi_q - ack_q.una_wqe);
+
+  always_comb begin
+    dyn_redo     = dyn_q;
+    started_diff = dyn_q.started - ack_q.una_wqe;
+    if (rewound || ahead) begin
+      dyn_redo.wqe       = ack_q.una_wqe;
+      dyn_redo.psn       = ack_q.una_psn;
+      dyn_redo.offset    = 32'(24'(ack_q.una_psn - ack_q.una_first_psn)) << mtu_shift(qpc_q.path_mtu);
+      dyn_redo.rd_issued = ack_q.rd_done;
+      dyn_redo.seq       = ack_q.seq;
+      if (started_diff > 16'(MaxOutstanding) || (rewound && ack_q.init)) dyn_redo.started = ack_q.una_wqe;
+    end
+    if (rewound) begin
+      dyn_redo.err  = 1'b0;
+      dyn_redo.retx = !ack_q.init;
+    end
+  end
+
+  // ---- Checks of a WQE (header in the block held by u_sge) ------------------------------------------
+  logic        wqe_ok, wqe_malformed, many_sges, payload, hold, seek;
+  logic        sge_busy, sum_first_bad, sum_bad, empty0;
+  logic [31:0] sge_left, sge_lkey;
+  logic [63:0] sge_va;
+  logic        is_new;         // this WQE has never been begun
+
+  hca_sq_check u_check (
+    .hdr_i        (hdr),
+    .qpc_i        (qpc_q),
+    .dyn_i        (dyn_q),
+    .malformed_o  (wqe_malformed),
+    .many_sges_o  (many_sges),
+    .payload_o    (payload)
+  );
+
+  assign wqe_ok        = !wqe_malformed && hdr.length <= 32'h8000_0000
+                         && (hdr.inline_data || many_sges || !sum_first_bad);
+  assign is_new        = !psn_ge({dyn_q.started - dyn_q.wqe - 16'd1, 8'd0}, '0);
+  assign hold          = (qpc_q.state == QpsSqd) && is_new;
+  assign seek          = many_sges || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
+
+  // ---- Packet decisions -----------------------------------------------------------------------------
+  logic        blocked, is_read;
+  logic [3:0]  shift;
+  logic [31:0] mtu;
+  logic [23:0] in_flight;
+  logic [3:0]  pkt_no;      // place of the packet in its message, modulo 16
+  logic [23:0] all_psns;  // packets that the rest of the message takes
+  logic [24:0] span;
+  logic [15:0] rd_out;      // READs not yet answered
+
+  assign is_read   = h_q.opcode == WrOpRdmaRead;
+  assign shift     = mtu_shift(qpc_q.path_mtu);
+  assign mtu       = 32'(mtu_bytes(qpc_q.path_mtu));
+  assign in_flight = dyn_q.psn - ack_q.una_psn;
+  assign rd_out    = dyn_q.rd_issued - ack_q.rd_done;
+  assign pkt_no    = 4'(dyn_q.offset >> shift);
+  assign span      = 25'(in_flight) + 25'(all_psns);
+  assign all_psns = (left_q == '0) ? 24'd1 : 24'((33'(left_q) + 33'(mtu) - 33'd1) >> shift);
+
+  always_comb begin
+    pkt_new.first   = dyn_q.offset == '0;
+    pkt_new.last    = is_read || left_q <= mtu;
+    pkt_new.payload = !is_read && left_q != '0;
+    pkt_new.bytes   = is_read ? '0 : (left_q <= mtu) ? left_q[12:0] : mtu[12:0];
+    pkt_new.ack_req = pkt_new.last || dyn_q.retx || pkt_no == 4'd15;
+    pkt_new.psns    = is_read ? all_psns : 24'd1;
+    // PSNs in flight must stay comparable: never more than half of the space.
+    blocked = in_flight >= 24'(WindowPackets)
+              || (dyn_q.wqe - ack_q.una_wqe) >= 16'(MaxOutstanding)
+              || (is_read && span > 25'h80_0000)
+              || (is_read && !rd_out[15] && rd_out >= 16'(qpc_q.max_rd_atomic))
+              || (h_q.fence && dyn_q.rd_issued != placed_q);
+  end
+
+  // ---- Emission -------------------------------------------------------------------------------------
+  logic pkt_fire, seg_fire, pkt_end, step, used_up, burst_end;
+
+  assign pkt_left = (state_q == StSeg) ? pkt_left_q : pkt_q.bytes;
+  assign piece    = (h_q.inline_data || sge_left >= 32'(pkt_left)) ? pkt_left : sge_left[12:0];
+
+  assign omt_valid_o = state_q == StPacket && pkt_q.first && !omt_done_q;
+  assign pkt_fire    = state_q == StPacket && txp_ready_i && (seg_ready_i || !pkt_q.payload)
+                       && (!omt_valid_o || omt_ready_i);
+  assign txp_valid_o = pkt_fire;  // into registers of hca_requester: never waits for anything outside
+  assign seg_fire    = (pkt_fire && pkt_q.payload) || (state_q == StSeg && seg_ready_i);
+  assign seg_valid_o = seg_fire;
+  assign pkt_end     = (pkt_fire && !pkt_q.payload) || (seg_fire && piece == pkt_left);
+  assign step        = seg_fire && !h_q.inline_data;
+  assign used_up     = step && sge_left == 32'(piece);
+  // A large packet counts for four: many small ones in a row cost others no more time than a few large ones.
+  assign weight      = (pkt_q.bytes > 13'd256) ? CountW'(4) : CountW'(1);
+  assign burst_end   = count_q + weight >= CountW'(Burst);
+
+  hca_sq_build u_build (
+    .qpn_i      (qpn_q),
+    .qpc_i      (qpc_q),
+    .dyn_i      (dyn_q),
+    .hdr_i      (h_q),
+    .pkt_i      (pkt_q),
+    .left_i     (left_q),
+    .all_psns_i (all_psns),
+    .va_i       (h_q.inline_data ? inline_va_q : sge_va),
+    .lkey_i     (sge_lkey),
+    .piece_i    (piece),
+    .seg_last_i (pkt_end),
+    .omt_o, .txp_o, .seg_o
+  );
+
+  // ---- What follows a packet ------------------------------------------------------------------------
+  assign have_next = have_q - (BlkW+1)'(stride);
+  always_comb begin
+    after_pkt = StEnd;
+    end_pkt   = EndAgain;
+    if (!pkt_q.last) begin
+      if (!burst_end) after_pkt = used_up ? StSeek : StCheck;
+    end else if (dyn_q.wqe + 16'd1 == pi_q) begin
+      end_pkt = EndPark;
+    end else if (have_next < (BlkW+1)'(stride)) begin
+      end_pkt = EndWait;
+    end else if (!burst_end) begin
+      after_pkt = (state_q == StPacket) ? StWqe : StNext;
+    end
+  end
+
+  // How the turn really ends: a wait is over if the fetcher has stopped; slots go back when others wait.
+  always_comb begin
+    end_now = end_q;
+    if (end_q == EndWait && (fetch_err_i || exhausted_i)) end_now = EndAgain;
+    if (end_q == EndPark && want_slot_i) end_now = EndRelease;
+    if (end_q == EndAgain && want_slot_i && quota_q[slot_q][6]) end_now = EndRequeue;
+  end
+
+  // ---- Control --------------------------------------------------------------------------------------
+  logic stay;
+
+  assign busy_o        = state_q != StIdle;
+  assign paused_o      = state_q == StIdle && !next_valid_i;
+  assign slot_o        = slot_q;
+  assign next_take_o   = next_valid_i && !scrub_q
+                         && (state_q == StIdle || (state_q == StEnd && end_now < EndRelease));
+  assign stay          = end_now == EndAgain && !next_valid_i && !pause_i;
+  assign again_o       = state_q == StEnd && end_now == EndAgain && !stay;
+  assign park_o        = state_q == StEnd && end_now == EndPark;
+  assign redo_o        = state_q == StRedo;
+  assign release_o     = state_q == StFree;
+  assign ctx_re_o      = state_q == StLoad;
+  assign rel_valid_o   = state_q == StRel;
+  assign rel_requeue_o = end_q == EndRequeue;
+  assign restart_o     = state_q == StRedo || state_q == StFree || (state_q == StErr && err_ready_i);
+  assign limit_o       = state_q == StEval && state_ok && !fresh_i && !rewound && !ahead && !dyn_q.err
+                         && !ack_q.halt && !pi_bad;
+  assign idx_o         = (state_q == StEval) ? pi_q : dyn_redo.wqe;
+  assign pop_o         = pkt_end && pkt_q.last;
+  assign pop_blocks_o  = stride;
+  assign ring_o        = '{func: qpc_q.func, base: qpc_q.base, log_size: qpc_q.log_size,
+                           log_stride: qpc_q.log_stride};
+  assign err_valid_o   = state_q == StErr;
+
+  always_comb begin
+    err_o           = '0;
+    err_o.kind      = MsgSqError;
+    err_o.qpn       = qpn_q;
+    err_o.wqe_index = dyn_q.wqe;
+    err_o.status    = status_q;
+  end
+
+  // Context, then what to do with it.
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      state_q <= StIdle;
+    end else begin
+      unique case (state_q)
+        StIdle:   if (next_take_o) state_q <= StLoad;
+        StLoad:   state_q <= StCtx;
+        StCtx:    state_q <= StEval;
+        StEval: begin
+          state_q <= StEnd;
+          if (state_ok && (fresh_i || rewound || ahead)) state_q <= StRedo;
+          else if (!state_ok || dyn_q.err || ack_q.halt) state_q <= StEnd;
+          else if (pi_bad) state_q <= StErr;
+          else if (pi_q == dyn_q.wqe) state_q <= StEnd;
+          else if (have_q >= (BlkW+1)'(stride)) state_q <= StWqe;
+          else if (fetch_err_q) state_q <= StErr;
+        end
+        StRedo:   state_q <= StEval;
+        StWqe: begin
+          if (!wqe_ok) state_q <= StErr;
+          else if (hold) state_q <= StEnd;
+          else state_q <= seek ? StSeek : StCheck;
+        end
+        StSeek: begin
+          if (!sge_busy) state_q <= (check_sum_q && sum_bad) ? StErr : in_pkt_q ? StSeg : StCheck;
+        end
+        StCheck:  state_q <= blocked ? StEnd : StPacket;
+        StPacket, StSeg: begin
+          if (pkt_end) state_q <= after_pkt;
+          else if (seg_fire) state_q <= StSeek;
+        end
+        StNext:   state_q <= StHead;
+        StHead:   state_q <= StWqe;
+        StErr:    if (err_ready_i) state_q <= StEnd;
+        StEnd: begin
+          if (end_now >= EndRelease) state_q <= StRel;
+          else state_q <= (next_take_o || stay) ? StLoad : StIdle;
+        end
+        StRel:    if (rel_ready_i) state_q <= StFree;
+        default:  state_q <= StIdle;  // StFree: the scheduler looks at the slot's bits for the last time
+      endcase
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (next_take_o) slot_q <= next_slot_i;
+    unique case (state_q)
+      StLoad: begin
+        qpn_q   <= slot_qpn_i;
+        count_q <= '0;
+        // Together with the read of the head block: a block written in this cycle is not in what it returns.
+        have_q      <= have_i;
+        head_q      <= head_i;
+        fetch_err_q <= fetch_err_i;
+        exhausted_q <= exhausted_i;
+      end
+      StCtx: begin
+        dyn_q       <= dyn;
+        ack_q       <= ctx_ack_i;
+        placed_q    <= ctx_placed_i;
+        qpc_q       <= ctx_qpc_i;
+        pi_q        <= slot_pi_i;
+      end
+      StEval: begin
+        status_q <= WcLocQpOpErr;
+        end_q    <= EndPark;
+        if (!state_ok) end_q <= EndRelease;
+        else if (!dyn_q.err && !ack_q.halt && pi_q != dyn_q.wqe) end_q <= exhausted_q ? EndRequeue : EndWait;
+      end
+      StRedo: begin
+        dyn_q       <= dyn_redo;
+        have_q      <= '0;
+        head_q      <= '0;
+        fetch_err_q <= 1'b0;
+        exhausted_q <= 1'b0;
+        if (fresh_i) quota_q[slot_q] <= '0;
+      end
+      StWqe: begin
+        h_q         <= hdr;
+        left_q      <= hdr.length - dyn_q.offset;
+        inline_va_q <= qpc_q.base + (64'(ring_slot) << (4'd6 + 4'(qpc_q.log_stride)))
+                       + 64'(SqWqeCtrlBytes) + 64'(dyn_q.offset);
+        in_pkt_q    <= 1'b0;
+        check_sum_q <= many_sges;
+        end_q       <= EndPark;
+        status_q    <= wqe_malformed ? WcLocQpOpErr : WcLocLenErr;
+      end
+      StSeek: if (!sge_busy) check_sum_q <= 1'b0;
+      StCheck: begin
+        pkt_q      <= pkt_new;
+        omt_done_q <= 1'b0;
+        end_q      <= EndPark;
+      end
+      StPacket: if (omt_valid_o && omt_ready_i) omt_done_q <= 1'b1;
+      StErr: begin
+        dyn_q.err <= 1'b1;
+        end_q     <= EndPark;
+      end
+      StEnd: if (end_now != end_q) end_q <= end_now;
+      default: ;
+    endcase
+    if (seg_fire) begin
+      pkt_left_q <= pkt_left - piece;
+      in_pkt_q   <= !pkt_end;
+      if (h_q.inline_data) inline_va_q <= inline_va_q + 64'(piece);
+    end
+    if (pkt_end) begin
+      end_q        <= end_pkt;
+      count_q      <= count_q + weight;
+      left_q       <= left_q - 32'(pkt_q.bytes);
+      dyn_q.psn    <= dyn_q.psn + pkt_q.psns;
+      dyn_q.retx   <= 1'b0;
+      dyn_q.offset <= pkt_q.last ? '0 : dyn_q.offset + 32'(pkt_q.bytes);
+      if (is_new) dyn_q.started <= dyn_q.wqe + 16'd1;
+      if (is_read) dyn_q.rd_issued <= dyn_q.rd_issued + 16'd1;
+      if (!quota_q[slot_q][6]) quota_q[slot_q] <= quota_q[slot_q] + 7'd1;
+    end
+    if (pop_o) begin
+      dyn_q.wqe <= dyn_q.wqe + 16'd1;
+      have_q    <= have_next;
+      head_q    <= head_q + BlkW'(stride);
+    end
+  end
+
+  // ---- WQE blocks -----------------------------------------------------------------------------------
+  logic            sge_re, load;
+  logic [BlkW-1:0] sge_ptr;
+
+  assign load = state_q == StCtx || state_q == StHead
+                || (state_q == StPacket && pkt_end && after_pkt == StWqe);
+
+  hca_sq_sge #(.BlkW(BlkW)) u_sge (
+    .clk_i, .rst_i,
+    .load_i   (load),
+    .start_i  (state_q == StWqe && wqe_ok && !hold && !hdr.inline_data),
+    .seek_i   (payload),
+    .skip_i   (dyn_q.offset),
+    .step_i   (step),
+    .bytes_i  (piece),
+    .more_i   (!(pkt_end && (pkt_q.last || burst_end))),
+    .busy_o   (sge_busy),
+    .sum_first_bad_o(sum_first_bad),
+    .sum_bad_o(sum_bad),
+    .hdr_o    (hdr),
+    .empty0_o (empty0),
+    .va_o     (sge_va),
+    .left_o   (sge_left),
+    .lkey_o   (sge_lkey),
+    .blk_re_o (sge_re),
+    .blk_ptr_o(sge_ptr),
+    .blk_i    (blk_i)
+  );
+
+  // The header of the next WQE is read ahead in StCheck of a last packet.
+  always_comb begin
+    blk_re_o  = 1'b1;
+    blk_ptr_o = head_q;
+    if (sge_re) blk_ptr_o = head_q + sge_ptr;
+    else if (state_q == StLoad) blk_ptr_o = head_i;
+    else if (state_q == StCheck && pkt_new.last) blk_ptr_o = head_q + BlkW'(stride);
+    else if (state_q != StNext) blk_re_o = 1'b0;
+  end
+
+  // ---- Position of every QP -------------------------------------------------------------------------
+  hca_ram_1r1w #(.Width($bits(sq_dyn_t)), .Depth(NumQps)) u_dyn (
+    .clk_i,
+    .we_i   (scrub_q || state_q == StEnd),
+    .waddr_i(scrub_q ? scrub_qpn_q : qpn_q),
+    .wdata_i(scrub_q ? '0 : dyn_q),
+    .re_i   (state_q == StLoad),
+    .raddr_i(slot_qpn_i),
+    .rdata_o(dyn)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      scrub_q     <= 1'b1;
+      scrub_qpn_q <= '0;
+    end else begin
+      scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
+      if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
+    end
+  end
+
+endmodule

@@ -1,0 +1,75 @@
+// Which slot the emitter serves next: round robin over the bound slots that have news. While another QP waits
+// for a slot, parked slots (blocked or idle) get a turn too, in which the emitter can give them back.
+// The slot under way (busy_slot_i) is never picked; news for it is kept for its next turn.
+module hca_sq_pick #(
+  parameter int unsigned Slots = 64,
+  localparam int unsigned SlotW = $clog2(Slots)
+) (
+  input  logic             clk_i,
+  input  logic             rst_i,
+  input  logic [Slots-1:0] kick_i,       // strobes: doorbell, acknowledge or context news
+  input  logic [Slots-1:0] wake_i,       //          WQEs have arrived
+  input  logic [Slots-1:0] bind_i,       //          slot has a new QP
+  input  logic             want_slot_i,
+  input  logic             pause_i,
+  input  logic             busy_i,
+  input  logic [SlotW-1:0] busy_slot_i,
+  input  logic             again_i,      // strobes for busy_slot_i: more to do now
+  input  logic             park_i,       //                          nothing to do before the next news
+  input  logic             redo_i,       //                          the new QP has been seen
+  input  logic             release_i,    //                          given back
+  output logic             fresh_o,      // busy_slot_i has a QP not seen yet
+  output logic             next_valid_o,
+  output logic [SlotW-1:0] next_slot_o,
+  input  logic             next_take_i,
+  output logic [Slots-1:0] active_o
+);
+
+  logic [Slots-1:0] active_q, parked_q, fresh_q, bound_q;
+  logic [Slots-1:0] busy_onehot, next_onehot, candidates, grant, picked;
+  logic [SlotW-1:0] idx;
+  logic             pick;
+
+  assign active_o = active_q;
+  assign fresh_o  = fresh_q[busy_slot_i];
+
+  always_comb begin
+    busy_onehot = '0;
+    busy_onehot[busy_slot_i] = 1'b1;
+    next_onehot = '0;
+    next_onehot[next_slot_o] = next_valid_o;
+  end
+
+  assign candidates = (active_q | (want_slot_i ? parked_q : '0)) & bound_q
+                      & ~(busy_i ? busy_onehot : '0) & ~next_onehot;
+  assign pick       = !pause_i && (candidates != '0) && (!next_valid_o || next_take_i);
+  assign picked     = pick ? grant : '0;
+
+  hca_rr_arb #(.N(Slots)) u_arb (
+    .clk_i, .rst_i,
+    .req_i    (candidates),
+    .advance_i(pick),
+    .grant_o  (grant),
+    .idx_o    (idx)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      active_q     <= '0;
+      parked_q     <= '0;
+      fresh_q      <= '0;
+      bound_q      <= '0;
+      next_valid_o <= 1'b0;
+    end else begin
+      active_q <= (active_q & ~picked & ~(release_i ? busy_onehot : '0))
+                  | kick_i | wake_i | bind_i | (again_i ? busy_onehot : '0);
+      parked_q <= (parked_q & ~picked & ~bind_i) | (park_i ? busy_onehot : '0);
+      fresh_q  <= (fresh_q & ~(redo_i ? busy_onehot : '0)) | bind_i;
+      bound_q  <= (bound_q & ~(release_i ? busy_onehot : '0)) | bind_i;
+      if (pick) next_valid_o <= 1'b1;
+      else if (next_take_i) next_valid_o <= 1'b0;
+    end
+    if (pick) next_slot_o <= idx;
+  end
+
+endmodule

@@ -1,0 +1,62 @@
+// Types that the parts of hca_requester share with one another; nothing here leaves this folder.
+package hca_sq_pkg;
+
+  import hca_pkg::*;
+
+  // The part of the QP context that the requester uses.
+  typedef struct packed {
+    logic [2:0]  state;
+    logic [2:0]  service;
+    logic [7:0]  func;
+    logic [23:0] pd;
+    logic [2:0]  path_mtu;  // 1..5
+    logic        sq_sig_all;
+    logic [63:0] base;
+    logic [3:0]  log_size;
+    logic [1:0]  log_stride;
+    logic [4:0]  max_rd_atomic;
+  } sq_qpc_t;
+
+  // Newest acknowledge snapshot of a QP. `seq` counts rewinds (an initialisation is one too); the emitter
+  // compares it with the count it has acted on, so no rewind is lost and none is acted on twice.
+  typedef struct packed {
+    logic        init;  // the newest rewind was an initialisation of the send queue
+    logic        halt;
+    logic [7:0]  seq;
+    logic [15:0] una_wqe;
+    logic [23:0] una_first_psn;
+    logic [23:0] una_psn;
+    logic [15:0] rd_done;
+  } sq_ack_t;
+
+  // What the emitter knows about a QP between two turns.
+  typedef struct packed {
+    logic        err;        // a bad WQE was reported: nothing more until a rewind
+    logic        retx;       // the next packet is the first one after a rewind
+    logic [7:0]  seq;        // rewinds acted on
+    logic [15:0] wqe;        // next send WQE
+    logic [15:0] started;    // index after the last WQE ever begun (SQD lets only those go on)
+    logic [23:0] psn;        // next PSN
+    logic [31:0] offset;     // bytes of WQE `wqe` already sent
+    logic [15:0] rd_issued;  // READs sent
+  } sq_dyn_t;
+
+  // What the emitter decided about a packet.
+  typedef struct packed {
+    logic        first;
+    logic        last;
+    logic        payload;
+    logic        ack_req;
+    logic [12:0] bytes;
+    logic [23:0] psns;  // PSNs it consumes
+  } sq_pkt_t;
+
+  // Send ring of a slot's QP, for the fetcher.
+  typedef struct packed {
+    logic [7:0]  func;
+    logic [63:0] base;
+    logic [3:0]  log_size;
+    logic [1:0]  log_stride;
+  } sq_ring_t;
+
+endpackage

@@ -1,0 +1,300 @@
+// Send queue scheduler: takes doorbells, acknowledge updates and context writes, keeps the per-QP tables that
+// they write, and binds QPs with news to slots. One event per two cycles, round robin over the six kinds: no
+// input waits longer than about ten cycles; only a context write also waits for the end of the current turn.
+// A QP is in at most one place: bound to a slot, in the ready FIFO, or neither. See README.md.
+module hca_sq_sched
+  import hca_pkg::*;
+  import hca_sq_pkg::*;
+#(
+  parameter int unsigned Slots = 64,
+  localparam int unsigned SlotW = $clog2(Slots)
+) (
+  input  logic             clk_i,
+  input  logic             rst_i,
+  input  logic             qpc_wr_valid_i,
+  output logic             qpc_wr_ready_o,
+  input  qpc_wr_t          qpc_wr_i,
+  input  logic             sq_db_valid_i,
+  output logic             sq_db_ready_o,
+  input  qp_db_t           sq_db_i,
+  input  logic             ack_upd_valid_i,
+  output logic             ack_upd_ready_o,
+  input  ack_upd_t         ack_upd_i,
+  input  logic             rd_placed_valid_i,
+  output logic             rd_placed_ready_o,
+  input  logic [QpW-1:0]   rd_placed_i,
+  // The emitter gives a slot back; `requeue`: its QP still has work.
+  input  logic             rel_valid_i,
+  output logic             rel_ready_o,
+  input  logic [SlotW-1:0] rel_slot_i,
+  input  logic [QpW-1:0]   rel_qpn_i,
+  input  logic             rel_requeue_i,
+  // A context write waits until no turn is under way.
+  output logic             pause_o,
+  input  logic             paused_i,
+  // Context of a QP, one cycle after ctx_re_i.
+  input  logic             ctx_re_i,
+  input  logic [QpW-1:0]   ctx_qpn_i,
+  output sq_ack_t          ctx_ack_o,
+  output logic [15:0]      ctx_placed_o,
+  output sq_qpc_t          ctx_qpc_o,
+  // Slot table.
+  input  logic [SlotW-1:0] slot_i,
+  output logic [QpW-1:0]   slot_qpn_o,
+  output logic [15:0]      slot_pi_o,
+  input  logic [Slots-1:0] active_i,
+  output logic [Slots-1:0] kick_o,       // strobe: news for a bound slot
+  output logic [Slots-1:0] bind_o,       // strobe: slot has a new QP
+  output logic             want_slot_o   // a QP waits and no slot is free
+);
+
+  typedef enum logic [2:0] {EvRel, EvAck, EvBind, EvDb, EvQpc, EvPlaced} ev_e;
+
+  // What the scheduler knows about a QP.
+  typedef struct packed {
+    logic             bound;
+    logic [SlotW-1:0] slot;
+    logic             in_fifo;
+    logic             halt;
+    logic             init;
+    logic [7:0]       seq;
+    logic [15:0]      pi;
+    logic [15:0]      placed;  // READs whose data is in memory
+  } row_t;
+
+  // All rows are cleared after reset.
+  logic             scrub_q;
+  logic [QpW-1:0]   scrub_qpn_q;
+
+  logic             busy_q;        // an event is in its second cycle
+  ev_e              ev_q;
+  logic [QpW-1:0]   ev_qpn_q;
+  logic [SlotW-1:0] ev_slot_q;
+  logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq
+  logic [15:0]      ev_pi_q;
+  ack_upd_t         ev_ack_q;
+  sq_qpc_t          ev_qpc_q;
+
+  logic [5:0]       req, grant;
+  logic [2:0]       grant_idx;
+  logic             take;
+  logic [Slots-1:0] free_q, free_grant;
+  logic [SlotW-1:0] free_slot;
+  logic             fifo_valid, fifo_push, fifo_pop;
+  logic [QpW-1:0]   fifo_qpn;
+
+  row_t             row, row_new;
+  logic [QpW-1:0]   qpn_a;
+  logic             is_ack, is_init, is_placed, is_news, wr_ack;
+  sq_ack_t          ack_new;
+
+  // ---- First cycle: choose an event, read its row --------------------------------------------------
+  assign req[EvRel]  = rel_valid_i;
+  assign req[EvAck]  = ack_upd_valid_i;
+  assign req[EvBind] = fifo_valid && (free_q != '0);
+  assign req[EvDb]   = sq_db_valid_i;
+  assign req[EvQpc]  = qpc_wr_valid_i && paused_i;
+  assign req[EvPlaced] = rd_placed_valid_i;
+  assign take        = !busy_q && !scrub_q && (req != '0);
+  assign pause_o     = qpc_wr_valid_i;
+
+  assign rel_ready_o     = take && grant[EvRel];
+  assign ack_upd_ready_o = take && grant[EvAck];
+  assign fifo_pop        = take && grant[EvBind];
+  assign sq_db_ready_o   = take && grant[EvDb];
+  assign qpc_wr_ready_o  = take && grant[EvQpc];
+  assign rd_placed_ready_o = take && grant[EvPlaced];
+
+  hca_rr_arb #(.N(6)) u_events (
+    .clk_i, .rst_i,
+    .req_i    (req),
+    .advance_i(take),
+    .grant_o  (grant),
+    .idx_o    (grant_idx)
+  );
+
+  hca_rr_arb #(.N(Slots)) u_free (
+    .clk_i, .rst_i,
+    .req_i    (free_q),
+    .advance_i(fifo_pop),
+    .grant_o  (free_grant),
+    .idx_o    (free_slot)
+  );
+
+  always_comb begin
+    unique case (1'b1)
+      grant[EvRel]:  qpn_a = rel_qpn_i;
+      grant[EvAck]:  qpn_a = ack_upd_i.qpn;
+      grant[EvBind]: qpn_a = fifo_qpn;
+      grant[EvDb]:   qpn_a = sq_db_i.qpn;
+      grant[EvPlaced]: qpn_a = rd_placed_i;
+      default:       qpn_a = qpc_wr_i.qpn;
+    endcase
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (take) begin
+      ev_q      <= ev_e'(grant_idx);
+      ev_qpn_q  <= qpn_a;
+      ev_slot_q <= grant[EvBind] ? free_slot : rel_slot_i;
+      ev_flag_q <= grant[EvRel] ? rel_requeue_i : qpc_wr_i.init_sq;
+    end
+    if (sq_db_ready_o) ev_pi_q <= sq_db_i.pi;
+    if (ack_upd_ready_o) ev_ack_q <= ack_upd_i;
+    if (qpc_wr_ready_o) begin
+      ev_qpc_q.state         <= qpc_wr_i.qpc.state;
+      ev_qpc_q.service       <= qpc_wr_i.qpc.service;
+      ev_qpc_q.func          <= qpc_wr_i.qpc.func;
+      ev_qpc_q.pd            <= qpc_wr_i.qpc.pd;
+      ev_qpc_q.path_mtu      <= (qpc_wr_i.qpc.path_mtu > MtuBytes4096) ? MtuBytes4096 : qpc_wr_i.qpc.path_mtu;
+      ev_qpc_q.sq_sig_all    <= qpc_wr_i.qpc.sq_sig_all;
+      ev_qpc_q.base          <= qpc_wr_i.qpc.sq_base;
+      ev_qpc_q.log_size      <= qpc_wr_i.qpc.sq_log_size;
+      ev_qpc_q.log_stride    <= qpc_wr_i.qpc.sq_log_stride;
+      ev_qpc_q.max_rd_atomic <= qpc_wr_i.qpc.max_rd_atomic;
+      ev_ack_q.una_psn       <= qpc_wr_i.qpc.sq_psn;
+    end
+  end
+
+  // ---- Second cycle: act on the row -----------------------------------------------------------------
+  assign is_ack  = ev_q == EvAck;
+  assign is_init = (ev_q == EvQpc) && ev_flag_q;
+  assign is_placed = ev_q == EvPlaced;
+  assign is_news = is_ack || is_placed || (ev_q == EvDb) || (ev_q == EvQpc);
+  assign wr_ack  = busy_q && (is_ack || is_init);
+
+  always_comb begin
+    row_new = row;
+    if (is_ack) begin
+      row_new.halt = ev_ack_q.halt || (row.halt && !ev_ack_q.rewind);
+      row_new.init = row.init && !ev_ack_q.rewind;
+      row_new.seq  = row.seq + 8'(ev_ack_q.rewind);
+    end
+    if (is_init) begin
+      row_new.halt = 1'b0;
+      row_new.init = 1'b1;
+      row_new.seq  = row.seq + 8'd1;
+      row_new.pi   = '0;
+      row_new.placed = '0;
+    end
+    if (is_placed) row_new.placed = row.placed + 16'd1;
+    if (ev_q == EvDb) row_new.pi = ev_pi_q;
+    if (ev_q == EvBind) begin
+      row_new.bound   = 1'b1;
+      row_new.slot    = ev_slot_q;
+      row_new.in_fifo = 1'b0;
+    end
+    if (ev_q == EvRel) row_new.bound = 1'b0;
+    fifo_push = busy_q && ((is_news && !row.bound && !row.in_fifo)
+                || (ev_q == EvRel && (ev_flag_q || active_i[ev_slot_q])));
+    if (fifo_push) row_new.in_fifo = 1'b1;
+  end
+
+  always_comb begin
+    ack_new               = '0;
+    ack_new.init          = row_new.init;
+    ack_new.halt          = row_new.halt;
+    ack_new.seq           = row_new.seq;
+    ack_new.una_psn       = ev_ack_q.una_psn;
+    ack_new.una_first_psn = ev_ack_q.una_psn;
+    if (is_ack) begin
+      ack_new.una_wqe       = ev_ack_q.una_wqe;
+      ack_new.una_first_psn = ev_ack_q.una_first_psn;
+      ack_new.rd_done       = ev_ack_q.rd_done;
+    end
+  end
+
+  always_comb begin
+    kick_o = '0;
+    bind_o = '0;
+    kick_o[row.slot]  = busy_q && is_news && row.bound;
+    bind_o[ev_slot_q] = busy_q && (ev_q == EvBind);
+  end
+
+  logic [QpW-1:0] slot_qpn_q [Slots];
+  logic [15:0]    slot_pi_q [Slots];
+
+  assign slot_qpn_o = slot_qpn_q[slot_i];
+  assign slot_pi_o  = slot_pi_q[slot_i];
+
+  always_ff @(posedge clk_i) begin
+    if (busy_q && ev_q == EvBind) slot_qpn_q[ev_slot_q] <= ev_qpn_q;
+    if (busy_q && ev_q == EvBind) slot_pi_q[ev_slot_q] <= row.pi;
+    else if (busy_q && row.bound && (ev_q == EvDb || is_init)) slot_pi_q[row.slot] <= row_new.pi;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      busy_q      <= 1'b0;
+      scrub_q     <= 1'b1;
+      scrub_qpn_q <= '0;
+      free_q      <= '1;
+      want_slot_o <= 1'b0;
+    end else begin
+      busy_q      <= take;
+      scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
+      if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
+      if (fifo_pop) free_q <= free_q & ~free_grant;
+      else if (busy_q && ev_q == EvRel) free_q[ev_slot_q] <= 1'b1;
+      want_slot_o <= fifo_valid && (free_q == '0);
+    end
+  end
+
+  // ---- Tables ---------------------------------------------------------------------------------------
+  // A QP is in the FIFO once at most, so it never fills.
+  logic           unused_ready, unused_bits;
+  logic [QpW:0]   unused_count;
+  assign unused_bits = ^{qpc_wr_i, sq_db_i.sq, ev_ack_q.qpn};
+
+  hca_fifo #(.Width(QpW), .Depth(NumQps)) u_ready (
+    .clk_i, .rst_i,
+    .in_valid_i (fifo_push),
+    .in_ready_o (unused_ready),
+    .in_i       (ev_qpn_q),
+    .out_valid_o(fifo_valid),
+    .out_ready_i(fifo_pop),
+    .out_o      (fifo_qpn),
+    .count_o    (unused_count)
+  );
+
+  hca_ram_1r1w #(.Width($bits(row_t)), .Depth(NumQps)) u_rows (
+    .clk_i,
+    .we_i   (busy_q || scrub_q),
+    .waddr_i(scrub_q ? scrub_qpn_q : ev_qpn_q),
+    .wdata_i(scrub_q ? '0 : row_new),
+    .re_i   (take),
+    .raddr_i(qpn_a),
+    .rdata_o(row)
+  );
+
+  hca_ram_1r1w #(.Width($bits(sq_ack_t)), .Depth(NumQps)) u_acks (
+    .clk_i,
+    .we_i   (wr_ack),
+    .waddr_i(ev_qpn_q),
+    .wdata_i(ack_new),
+    .re_i   (ctx_re_i),
+    .raddr_i(ctx_qpn_i),
+    .rdata_o(ctx_ack_o)
+  );
+
+  hca_ram_1r1w #(.Width(16), .Depth(NumQps)) u_placed (
+    .clk_i,
+    .we_i   (busy_q && (is_placed || is_init)),
+    .waddr_i(ev_qpn_q),
+    .wdata_i(row_new.placed),
+    .re_i   (ctx_re_i),
+    .raddr_i(ctx_qpn_i),
+    .rdata_o(ctx_placed_o)
+  );
+
+  hca_ram_1r1w #(.Width($bits(sq_qpc_t)), .Depth(NumQps)) u_qpcs (
+    .clk_i,
+    .we_i   (busy_q && ev_q == EvQpc),
+    .waddr_i(ev_qpn_q),
+    .wdata_i(ev_qpc_q),
+    .re_i   (ctx_re_i),
+    .raddr_i(ctx_qpn_i),
+    .rdata_o(ctx_qpc_o)
+  );
+
+endmodule

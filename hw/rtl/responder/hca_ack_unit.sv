@@ -1,0 +1,317 @@
+// The requester's receive side for one QP at a time: acknowledges, READ responses, local errors, timeouts.
+// start_i: job, context, state and marks are valid (all but st_i stay so until done_o). It walks the
+// outstanding message table from the oldest entry (two cycles per completed WQE, at most MaxOutstanding),
+// then acts once; done_o carries the new state. Waits only for item_ready_i. Rules: README.md, table 2.
+module hca_ack_unit
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic            clk_i,
+  input  logic            rst_i,
+  input  logic            start_i,
+  input  ack_job_t        job_i,
+  input  logic            has_pkt_i,   // the job is a packet: its buffer is freed with the last item
+  input  rxd_t            rxd_i,
+  input  rx_ctx_t         ctx_i,
+  input  logic            dead_i,
+  input  ack_st_t         st_i,
+  input  hw_mark_t        mark_i,
+  output logic            row_en_o,
+  output logic [OmtW-1:0] row_wqe_o,
+  input  omt_row_t        row_i,       // in the cycle after row_en_o, held
+  output logic            item_valid_o,
+  input  logic            item_ready_i,
+  output rxw_t            item_o,
+  output dma_rd_req_t     list_o,      // for item_o.needs_list
+  output logic            done_o,
+  output ack_st_t         st_o,
+  output logic            dead_o,
+  // With done_o:
+  output logic            upd_valid_o,
+  output ack_upd_t        upd_o,
+  output logic            ev_valid_o,
+  output rx_ev_t          ev_o
+);
+
+  typedef enum logic [1:0] {
+    StIdle,
+    StWalk,
+    StRead,
+    StEnd
+  } state_e;
+
+  state_e      state_q, state_d;
+  ack_st_t     ack_q, ack_d;
+  logic [23:0] target_q;  // PSNs before this one are acknowledged
+  logic        live_q;    // the packet answers something outstanding
+  logic        moved_q, moved_d;
+  logic        implied_q, implied_d;  // a READ inside the range has no data yet: implied NAK
+  logic        second_q, second_d;    // second decision: the local error behind a completed READ
+
+  // ---- Start ---------------------------------------------------------------------------------------
+  logic is_pkt, in_window, plain_ack;
+  assign is_pkt    = job_i.kind == AjAck || job_i.kind == AjRead;
+  assign plain_ack = job_i.kind == AjAck && job_i.syndrome[6:5] == 2'b00;
+  assign in_window = (job_i.psn - st_i.una_psn) < (mark_i.psn - st_i.una_psn);
+
+  assign row_en_o  = start_i || state_q == StRead;
+  assign row_wqe_o = start_i ? st_i.una_wqe[OmtW-1:0] : ack_q.una_wqe[OmtW-1:0];
+
+  // ---- Walk ----------------------------------------------------------------------------------------
+  logic walk_on, row_in, row_read, pend_here, complete;
+  assign walk_on   = live_q && ack_q.una_psn != target_q;
+  assign row_in    = (row_i.last_psn - ack_q.una_psn) < (target_q - ack_q.una_psn);
+  assign row_read  = row_i.opcode == WrOpRdmaRead;
+  assign pend_here = ack_q.pend_valid && ack_q.pend_wqe == ack_q.una_wqe;
+  assign complete  = state_q == StWalk && walk_on && row_in && !row_read && !pend_here;
+
+  // ---- End: one decision ---------------------------------------------------------------------------
+  ack_st_t     base;            // state with the budgets of a new message when there was progress
+  logic        at_end, rewind, fail, deliver, rnr, late_fail, implied_new;
+  logic [7:0]  fail_status, fail_syndrome;
+  logic [15:0] late_by;         // MsgSqError: distance of its WQE from the oldest one
+  logic [31:0] rd_offset, rd_left, rd_expect;
+  logic        rd_last, rd_good, paid, pend_ends;
+
+  assign at_end    = state_q == StEnd;
+  assign late_by   = job_i.wqe_index - ack_q.una_wqe;
+  assign rd_offset = 32'(ack_q.una_psn - ack_q.una_first_psn) << mtu_shift(ctx_i.path_mtu);
+  assign rd_left   = row_i.len_bytes - rd_offset;
+  assign rd_expect = (rd_left > 32'(mtu_bytes(ctx_i.path_mtu))) ? 32'(mtu_bytes(ctx_i.path_mtu)) : rd_left;
+  assign rd_last   = ack_q.una_psn == row_i.last_psn;
+  assign rd_good   = row_read && job_i.rd_opcode && job_i.rd_ends == rd_last
+                     && 32'(rxd_i.payload_bytes) == rd_expect;
+
+  always_comb begin
+    base = ack_q;
+    if (moved_q) begin  // REL-5, REL-8: budgets are per message
+      base.retry_left = ctx_i.retry_cnt;
+      base.rnr_left   = ctx_i.rnr_retry;
+      base.gap_seen   = 1'b0;
+    end
+    rewind        = 1'b0;  // costs one retry
+    fail          = 1'b0;
+    deliver       = 1'b0;
+    rnr           = 1'b0;
+    late_fail     = 1'b0;
+    fail_status   = job_i.status;
+    fail_syndrome = job_i.syndrome;
+    implied_new   = implied_q && !base.gap_seen && !base.rnr_wait;
+    unique case (job_i.kind)
+      AjAck: if (live_q && !second_q) begin
+        if (job_i.syndrome[6:5] == 2'b11 && job_i.syndrome[4:0] inside {5'd1, 5'd2, 5'd3}) begin
+          fail        = 1'b1;
+          fail_status = (job_i.syndrome == NakInvalidRequest) ? WcRemInvReqErr
+                        : (job_i.syndrome == NakRemoteAccess) ? WcRemAccessErr : WcRemOpErr;
+        end else if (implied_q) begin
+          rewind = implied_new;
+        end else if (job_i.syndrome[6:5] == 2'b01) begin
+          rnr = !base.rnr_wait;
+        end else begin
+          rewind = job_i.syndrome == NakPsnSequence && !base.rnr_wait;
+        end
+      end
+      AjRead: if (live_q && !second_q) begin
+        if (implied_q) rewind = implied_new;
+        else if (ack_q.una_psn != target_q) fail = 1'b0;  // stopped at a local error, below
+        else if (rd_good) deliver = 1'b1;
+        else begin
+          fail        = 1'b1;
+          fail_status = WcBadRespErr;
+        end
+      end
+      AjSqError: begin
+        // Data of a READ that already counted as complete could not be placed: go back to it. Its CQE and
+        // all later ones were held back by rx_exec.
+        late_fail = late_by[15] && job_i.from_exec;
+        if (!late_by[15] && !dead_i && (!base.pend_valid || late_by < base.pend_wqe - ack_q.una_wqe)) begin
+          base.pend_valid  = 1'b1;
+          base.pend_wqe    = job_i.wqe_index;
+          base.pend_status = job_i.status;
+        end
+      end
+      AjTimeout: rewind = ctx_i.tx_live && !base.rnr_wait && base.una_psn != mark_i.psn;
+      default:   ;  // AjRnrDone: below
+    endcase
+    pend_ends = base.pend_valid && base.pend_wqe == base.una_wqe && !deliver && !dead_i;
+    paid      = rewind && base.retry_left != '0;
+    if (rewind && !paid) begin  // REL-3, REL-9: retry_cnt 7 is seven
+      fail        = 1'b1;
+      fail_status = WcRetryExcErr;
+    end
+    if (rnr && base.rnr_left == '0) begin
+      rnr         = 1'b0;
+      fail        = 1'b1;
+      fail_status = WcRnrRetryExcErr;
+    end
+    if (pend_ends) begin
+      rewind        = 1'b0;
+      rnr           = 1'b0;
+      fail          = 1'b1;
+      fail_status   = base.pend_status;
+      fail_syndrome = '0;
+    end
+  end
+
+  logic resend;  // ask the requester to start again
+  assign resend = !fail && (paid || (job_i.kind == AjRnrDone && base.rnr_wait));
+
+  always_comb begin
+    st_o   = base;
+    dead_o = dead_i;
+    if (deliver) begin
+      st_o.una_psn    = base.una_psn + 24'd1;
+      st_o.retry_left = ctx_i.retry_cnt;
+      st_o.rnr_left   = ctx_i.rnr_retry;
+      st_o.gap_seen   = 1'b0;
+      if (rd_last) begin
+        st_o.una_first_psn = base.una_psn + 24'd1;
+        st_o.una_wqe       = base.una_wqe + 16'd1;
+        st_o.rd_done       = base.rd_done + 16'd1;
+      end
+    end
+    if (resend) begin
+      st_o.rnr_wait = 1'b0;
+      st_o.gap_seen = 1'b1;
+      st_o.gen      = base.gen + 2'd1;
+      if (paid) st_o.retry_left = base.retry_left - 3'd1;
+    end
+    if (rnr) begin
+      st_o.rnr_wait = 1'b1;
+      st_o.rnr_code = job_i.syndrome[4:0];
+      st_o.gen      = base.gen + 2'd1;
+      if (base.rnr_left != 3'd7) st_o.rnr_left = base.rnr_left - 3'd1;
+    end
+    if (fail) st_o.una_wqe = base.una_wqe + 16'd1;
+    // Once the flush has begun the indices behind it are spoken for.
+    if (late_fail && !base.flushed) st_o.una_wqe = job_i.wqe_index + 16'd1;
+    if (fail || late_fail) begin
+      dead_o          = 1'b1;
+      st_o.pend_valid = 1'b0;
+      st_o.rnr_wait   = 1'b0;
+    end
+  end
+
+  assign upd_valid_o = done_o && (moved_q || deliver || resend || rnr || fail || late_fail);
+  assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
+                         una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
+                         una_psn: st_o.una_psn, rd_done: st_o.rd_done};
+  assign ev_valid_o  = done_o && dead_o && !dead_i;
+  assign ev_o        = '{kind: HwEventQpError, func: ctx_i.func, qpn: job_i.qpn,
+                         who: (pend_ends || late_fail) ? 2'(HwWhoRequester) : 2'(HwWhoAck),
+                         syndrome: fail_syndrome, status: late_fail ? job_i.status : fail_status};
+
+  // ---- Items ---------------------------------------------------------------------------------------
+  logic end_item, end_pushed, to_second;
+  assign end_item     = (has_pkt_i && !second_q) || fail || late_fail;
+  assign end_pushed   = at_end && (!end_item || item_ready_i);
+  assign to_second    = deliver && rd_last && base.pend_valid && base.pend_wqe == st_o.una_wqe;
+  assign item_valid_o = (complete && row_i.signaled) || (at_end && end_item);
+  assign done_o       = end_pushed && !to_second;
+  assign list_o       = wqe_fetch(ctx_i.func, ctx_i.sq_base, ctx_i.sq_log_size, ctx_i.sq_log_stride,
+                                  ack_q.una_wqe);
+
+  always_comb begin
+    item_o = '0;
+    if (item_valid_o) begin
+      item_o.kind      = (at_end && deliver) ? RxwReadResp : RxwNone;
+      item_o.qpn       = job_i.qpn;
+      item_o.func      = ctx_i.func;
+      item_o.pd        = ctx_i.pd;
+      item_o.wqe_index = ack_q.una_wqe;
+      item_o.rsp.qpn   = job_i.qpn;
+      item_o.rsp.psn   = job_i.psn;
+      if (at_end) begin
+        item_o.frees         = has_pkt_i && !second_q;
+        item_o.buf_beat      = rxd_i.buf_beat;
+        item_o.buf_beats     = rxd_i.buf_beats;
+        item_o.payload_off   = rxd_i.payload_off;
+        item_o.payload_bytes = rxd_i.payload_bytes;
+        item_o.needs_list    = deliver && rxd_i.payload_bytes != '0;
+        item_o.list_bytes    = list_o.len_bytes;
+        item_o.msg_offset    = rd_offset;
+        item_o.msg_last      = rd_last;
+      end
+      item_o.cqe.valid     = complete || fail || late_fail || (deliver && rd_last && row_i.signaled);
+      item_o.cqe.cqn       = ctx_i.send_cqn;
+      item_o.cqe.solicited = 1'b0;
+      item_o.cqe.cqe.qpn   = 32'(job_i.qpn);
+      item_o.cqe.cqe.wqe_index = (at_end && late_fail) ? job_i.wqe_index : ack_q.una_wqe;
+      if (complete || deliver) begin
+        item_o.cqe.cqe.status   = WcSuccess;
+        item_o.cqe.cqe.byte_len = row_i.len_bytes;
+        unique case (row_i.opcode)
+          WrOpRdmaRead:                        item_o.cqe.cqe.opcode = WcOpRdmaRead;
+          WrOpRdmaWrite, WrOpRdmaWriteWithImm: item_o.cqe.cqe.opcode = WcOpRdmaWrite;
+          default:                             item_o.cqe.cqe.opcode = WcOpSend;
+        endcase
+      end else begin
+        item_o.cqe.cqe.status     = late_fail ? job_i.status : fail_status;
+        item_o.cqe.cqe.vendor_err = fail_syndrome;
+      end
+    end
+  end
+
+  // ---- State ---------------------------------------------------------------------------------------
+  always_comb begin
+    state_d   = state_q;
+    ack_d     = ack_q;
+    moved_d   = moved_q;
+    implied_d = implied_q;
+    second_d  = second_q;
+    unique case (state_q)
+      StIdle: if (start_i) begin
+        state_d   = is_pkt ? StWalk : StEnd;
+        ack_d     = st_i;
+        moved_d   = 1'b0;
+        implied_d = 1'b0;
+        second_d  = 1'b0;
+      end
+      StWalk: begin
+        if (!walk_on || pend_here) begin
+          state_d = StEnd;
+        end else if (row_read) begin
+          implied_d = 1'b1;
+          state_d   = StEnd;
+        end else if (!row_in) begin  // acknowledged up to the middle of this message
+          ack_d.una_psn = target_q;
+          moved_d       = 1'b1;
+          state_d       = StEnd;
+        end else if (!row_i.signaled || item_ready_i) begin
+          ack_d.una_wqe       = ack_q.una_wqe + 16'd1;
+          ack_d.una_psn       = row_i.last_psn + 24'd1;
+          ack_d.una_first_psn = row_i.last_psn + 24'd1;
+          moved_d             = 1'b1;
+          state_d             = StRead;
+        end
+      end
+      StRead:  state_d = (ack_q.una_psn == target_q && job_i.kind != AjRead) ? StEnd : StWalk;
+      default: begin
+        if (done_o) state_d = StIdle;
+        if (end_pushed && to_second) begin
+          ack_d    = st_o;
+          moved_d  = 1'b1;
+          second_d = 1'b1;
+        end
+      end
+    endcase
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) state_q <= StIdle;
+    else state_q <= state_d;
+    ack_q     <= ack_d;
+    moved_q   <= moved_d;
+    implied_q <= implied_d;
+    second_q  <= second_d;
+    if (start_i) begin
+      target_q <= plain_ack ? job_i.psn + 24'd1 : job_i.psn;
+      // Reserved syndromes answer nothing.
+      live_q   <= in_window && is_pkt
+                  && (job_i.kind == AjRead || (!job_i.syndrome[7] && job_i.syndrome[6:5] != 2'b10));
+    end
+  end
+
+  logic unused_in;
+  assign unused_in = ^{rxd_i, ctx_i, mark_i.wqe};
+
+endmodule

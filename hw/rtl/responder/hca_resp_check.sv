@@ -1,0 +1,246 @@
+// Responder rules for one request packet. look_i: packet, context and state are valid (they stay so); the
+// verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall do, the new
+// state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, table 1.
+module hca_resp_check
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic           clk_i,
+  input  logic           look_i,
+  input  logic           apply_i,
+  input  rxd_t           rxd_i,
+  input  logic [QpW-1:0] qpn_i,
+  input  rx_ctx_t        ctx_i,
+  input  resp_st_t       st_i,
+  input  logic [15:0]    rq_pi_i,
+  input  logic [5:0]     rd_popped_i,
+  output rxw_t           item_o,
+  output dma_rd_req_t    list_o,   // for item_o.needs_list
+  output resp_st_t       st_o,
+  output logic           dead_o,   // a fatal NAK was sent
+  output logic           dup_o,    // the request was seen before
+  output logic           ev_valid_o,
+  output rx_ev_t         ev_o
+);
+
+  // READ jobs counted (waiting, or about to be dropped) at which repeated READs are ignored; the count is modulo 64.
+  localparam logic [5:0] RdJam = 6'd40;
+
+  // ---- Stage 1: opcode and comparisons ----------------------------------------------------------------
+  typedef struct packed {
+    logic        in_seq;
+    logic        earlier;
+    logic        send;
+    logic        write;
+    logic        read;
+    logic        starts;     // FIRST, ONLY, READ request
+    logic        ends;       // LAST, ONLY
+    logic        imm;
+    logic        order_bad;  // unknown opcode, or out of order
+    logic        len_bad;
+    logic        access_bad;
+    logic        no_wqe;     // needs a receive WQE and there is none
+    logic        rd_full;    // more READs than agreed
+    logic        rd_jam;     // the ring is full of READs asked for again: drop, the peer comes back
+    logic        rd_none;    // no READ job is waiting
+    logic        dup_ok;     // duplicate READ lies wholly before the expected PSN
+    logic [23:0] psns;       // PSNs a READ takes
+  } look_t;
+
+  look_t       look_d, look_q;
+  logic [4:0]  op;
+  logic [12:0] mtu, pay;
+  logic        first, middle, last, only, total_bad;
+  logic [5:0]  rd_used;
+  logic [32:0] rd_round;
+  logic [23:0] behind;
+  logic        unused_rxd;
+
+  assign unused_rxd = ^{rxd_i.ib, rxd_i.pkey, rxd_i.dest_qpn, rxd_i.opcode[7:5], rxd_i.aeth_syndrome,
+                        rxd_i.aeth_msn, rxd_i.deth_qkey, rxd_i.deth_src_qpn, rxd_i.slid, rxd_i.sl,
+                        rxd_i.sgid, rxd_i.dgid, ctx_i};
+
+  always_comb begin
+    op       = rxd_i.opcode[4:0];
+    mtu      = mtu_bytes(ctx_i.path_mtu);
+    pay      = rxd_i.payload_bytes;
+    rd_used  = st_i.rd_pushed - rd_popped_i;
+    rd_round = (33'(rxd_i.reth_bytes) + 33'(mtu) - 33'd1) >> mtu_shift(ctx_i.path_mtu);
+    behind   = st_i.epsn - rxd_i.psn;
+
+    look_d = '0;
+    first  = op == BthRcSendFirst[4:0] || op == BthRcWriteFirst[4:0];
+    middle = op == BthRcSendMiddle[4:0] || op == BthRcWriteMiddle[4:0];
+    last   = op == BthRcSendLast[4:0] || op == BthRcSendLastImm[4:0]
+             || op == BthRcWriteLast[4:0] || op == BthRcWriteLastImm[4:0];
+    only   = op == BthRcSendOnly[4:0] || op == BthRcSendOnlyImm[4:0]
+             || op == BthRcWriteOnly[4:0] || op == BthRcWriteOnlyImm[4:0];
+    look_d.send   = op <= BthRcSendOnlyImm[4:0];
+    look_d.write  = op >= BthRcWriteFirst[4:0] && op <= BthRcWriteOnlyImm[4:0];
+    look_d.read   = op == BthRcReadRequest[4:0];
+    look_d.imm    = op == BthRcSendLastImm[4:0] || op == BthRcSendOnlyImm[4:0]
+                    || op == BthRcWriteLastImm[4:0] || op == BthRcWriteOnlyImm[4:0];
+    look_d.starts = first || only || look_d.read;
+    look_d.ends   = last || only;
+    look_d.in_seq = behind == '0;
+    look_d.earlier = !look_d.in_seq && !behind[23];
+    look_d.psns   = (rd_round == '0) ? 24'd1 : rd_round[23:0];
+    look_d.dup_ok = behind >= look_d.psns;
+
+    look_d.order_bad = !(look_d.send || look_d.write || look_d.read)
+                       || (look_d.starts && st_i.in_msg != MsgpNone)
+                       || (!look_d.starts && st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite));
+
+    // A WRITE's packets add up to exactly the length in its RETH.
+    unique case (1'b1)
+      first:   total_bad = rxd_i.reth_bytes <= 32'(mtu);
+      only:    total_bad = rxd_i.reth_bytes != 32'(pay);
+      middle:  total_bad = st_i.wr_left <= 32'(mtu);
+      default: total_bad = st_i.wr_left != 32'(pay);
+    endcase
+    look_d.len_bad = ((first || middle) && pay != mtu)
+                     || (last && (pay == '0 || pay > mtu))
+                     || (only && pay > mtu)
+                     || (look_d.read && (pay != '0 || rxd_i.reth_bytes > MaxMsgBytes))
+                     || (look_d.write && (total_bad || (look_d.starts && rxd_i.reth_bytes > MaxMsgBytes)))
+                     || (look_d.send && !look_d.starts && st_i.msg_bytes > MaxMsgBytes - 32'(pay));
+    look_d.access_bad = (look_d.write && !ctx_i.remote_write) || (look_d.read && !ctx_i.remote_read);
+    look_d.no_wqe     = ((look_d.send && look_d.starts) || (look_d.write && look_d.ends && look_d.imm))
+                        && st_i.rq_ci == rq_pi_i;
+    // Jobs that the peer has asked for again still count until hca_resp_sched drops them: no reason to refuse.
+    look_d.rd_full    = rd_used >= 6'(ctx_i.max_dest_rd_atomic) && !st_i.rd_again;
+    look_d.rd_jam     = rd_used >= RdJam;
+    look_d.rd_none    = rd_used == '0;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (look_i) look_q <= look_d;
+  end
+
+  // ---- Stage 2: verdict -----------------------------------------------------------------------------
+  logic        accept, fatal, again;
+  logic [7:0]  syndrome, status;
+  logic [31:0] offset;  // of this packet's payload in its message
+  rsp_job_t    nak;
+
+  assign list_o = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, st_i.rq_ci);
+  assign offset = look_q.starts ? '0 : st_i.msg_bytes;
+
+  always_comb begin
+    accept   = 1'b0;
+    again    = 1'b0;
+    fatal    = 1'b0;
+    syndrome = '0;
+    status   = WcRemAccessErr;
+    if (apply_i && look_q.in_seq) begin
+      if (look_q.order_bad) begin
+        fatal    = 1'b1;
+        syndrome = NakInvalidRequest;
+        status   = WcRemInvReqErr;
+      end else if (look_q.len_bad || (look_q.read && !look_q.access_bad && look_q.rd_full)) begin
+        fatal    = 1'b1;
+        syndrome = NakInvalidRequest;
+      end else if (look_q.access_bad) begin
+        fatal    = 1'b1;
+        syndrome = NakRemoteAccess;
+      end else if (look_q.read && look_q.rd_jam) begin
+        syndrome = '0;
+      end else if (look_q.no_wqe) begin
+        syndrome = AethRnr | 8'(ctx_i.min_rnr_timer);
+      end else begin
+        accept = 1'b1;
+      end
+    end else if (apply_i && look_q.earlier) begin
+      again = look_q.read && !look_q.len_bad && !look_q.access_bad && look_q.dup_ok
+              && !look_q.rd_jam;
+    end else if (apply_i && !st_i.nak_sent) begin
+      syndrome = NakPsnSequence;
+    end
+    // Every negative answer names the expected PSN.
+    nak = '{valid: syndrome != '0, read: 1'b0, qpn: qpn_i, psn: st_i.epsn, syndrome: syndrome,
+            msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
+  end
+
+  always_comb begin
+    st_o = st_i;
+    if (accept) begin
+      st_o.epsn      = st_i.epsn + (look_q.read ? look_q.psns : 24'd1);
+      st_o.msn       = st_i.msn + 24'(look_q.ends || look_q.read);
+      st_o.nak_sent  = 1'b0;
+      st_o.comm_est_sent = 1'b1;
+      st_o.msg_bytes = offset + 32'(rxd_i.payload_bytes);
+      st_o.wr_left   = (look_q.starts ? rxd_i.reth_bytes : st_i.wr_left) - 32'(rxd_i.payload_bytes);
+      st_o.wr_va     = (look_q.starts ? rxd_i.reth_va : st_i.wr_va) + 64'(rxd_i.payload_bytes);
+      if (look_q.starts) st_o.wr_rkey = rxd_i.reth_rkey;
+      if (look_q.ends) begin
+        st_o.in_msg = MsgpNone;
+        if (look_q.send || look_q.imm) st_o.rq_ci = st_i.rq_ci + 16'd1;
+      end else if (look_q.starts && !look_q.read) begin
+        st_o.in_msg = look_q.send ? MsgpSend : MsgpWrite;
+      end
+    end
+    if ((accept && look_q.read) || again) st_o.rd_pushed = st_i.rd_pushed + 6'd1;
+    if (apply_i) st_o.rd_again = again || (st_i.rd_again && !look_q.rd_none);
+    if (nak.valid) st_o.nak_sent = 1'b1;
+  end
+
+  always_comb begin
+    item_o = '0;
+    if (apply_i) begin
+      item_o.kind          = RxwNone;
+      item_o.qpn           = qpn_i;
+      item_o.func          = ctx_i.func;
+      item_o.pd            = ctx_i.pd;
+      item_o.frees         = 1'b1;
+      item_o.buf_beat      = rxd_i.buf_beat;
+      item_o.buf_beats     = rxd_i.buf_beats;
+      item_o.payload_off   = rxd_i.payload_off;
+      item_o.payload_bytes = rxd_i.payload_bytes;
+      item_o.va            = look_q.starts ? rxd_i.reth_va : st_i.wr_va;
+      item_o.rkey          = look_q.starts ? rxd_i.reth_rkey : st_i.wr_rkey;
+      item_o.chk_bytes     = look_q.starts ? rxd_i.reth_bytes : 32'(rxd_i.payload_bytes);
+      item_o.list_bytes    = list_o.len_bytes;
+      item_o.wqe_index     = st_i.rq_ci;
+      item_o.msg_offset    = offset;
+      item_o.msg_last      = look_q.ends || (accept && look_q.read);
+      item_o.rsp           = nak;
+      if (accept) begin
+        item_o.needs_list = look_q.send;
+        item_o.kind       = look_q.send ? RxwSend : look_q.write ? RxwWrite : RxwReadReq;
+      end
+      if (again) item_o.kind = RxwReadReq;
+      if (accept || look_q.earlier) begin
+        item_o.rsp.valid    = look_q.read ? (accept || again) : rxd_i.ack_req;
+        item_o.rsp.syndrome = AethAck;
+        item_o.rsp.msn      = st_o.msn;
+        // A duplicate SEND or WRITE is answered for everything received so far (REL-19).
+        item_o.rsp.psn      = (accept || look_q.read) ? rxd_i.psn : st_i.epsn - 24'd1;
+      end
+      if ((accept && look_q.read) || again) begin
+        item_o.rsp.read      = 1'b1;
+        item_o.rsp.va        = rxd_i.reth_va;
+        item_o.rsp.rkey      = rxd_i.reth_rkey;
+        item_o.rsp.len_bytes = rxd_i.reth_bytes;
+      end
+      if (accept && look_q.ends && (look_q.send || look_q.imm)) begin
+        item_o.cqe.valid         = 1'b1;
+        item_o.cqe.solicited     = rxd_i.solicited;
+        item_o.cqe.cqn           = ctx_i.recv_cqn;
+        item_o.cqe.cqe.wqe_index = st_i.rq_ci;
+        item_o.cqe.cqe.opcode    = look_q.send ? WcOpRecv : WcOpRecvRdmaWithImm;
+        item_o.cqe.cqe.status    = WcSuccess;
+        item_o.cqe.cqe.qpn       = 32'(qpn_i);
+        item_o.cqe.cqe.byte_len  = st_o.msg_bytes;
+        item_o.cqe.cqe.imm_data  = look_q.imm ? rxd_i.imm : '0;
+        item_o.cqe.cqe.wc_flags  = look_q.imm ? WcFlagWithImm : '0;
+        item_o.cqe.cqe.src_qp    = 32'(ctx_i.dest_qpn);
+      end
+    end
+  end
+
+  assign dead_o     = fatal;
+  assign dup_o      = apply_i && look_q.earlier;
+  assign ev_valid_o = fatal || (accept && ctx_i.is_rtr && !st_i.comm_est_sent);
+  assign ev_o       = '{kind: fatal ? HwEventQpError : HwEventQpCommEst, func: ctx_i.func, qpn: qpn_i,
+                        who: 2'(HwWhoResponder), syndrome: syndrome, status: fatal ? status : 8'(WcSuccess)};
+
+endmodule

@@ -1,0 +1,353 @@
+// Schedules what the responder sends: READ responses packet by packet, round robin over QPs, and one
+// cumulative ACK per QP behind them. Per QP a ring of 16 READ jobs and one pending ACK: `rsp` is ready again
+// soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
+// its QP: it waits until they have passed the header stage. Takes nothing for NumQps cycles after reset.
+module hca_resp_sched
+  import hca_pkg::*;
+(
+  input  logic           clk_i,
+  input  logic           rst_i,
+  input  logic           qpc_wr_valid_i,
+  output logic           qpc_wr_ready_o,
+  input  qpc_wr_t        qpc_wr_i,
+  input  logic           rsp_valid_i,
+  output logic           rsp_ready_o,
+  input  rsp_job_t       rsp_i,
+  input  logic [15:0]    resp_done_seq_i,  // resp_seq of the last READ packet that passed the header stage
+  output logic           txp_valid_o,
+  input  logic           txp_ready_i,
+  output txp_t           txp_o,
+  output logic           seg_valid_o,
+  input  logic           seg_ready_i,
+  output seg_t           seg_o,
+  output logic           ack_valid_o,
+  input  logic           ack_ready_i,
+  output txp_t           ack_o,
+  // Strobe: a READ job of the QP has left its ring (last packet made, or dropped).
+  output logic           rsp_popped_valid_o,
+  output logic [QpW-1:0] rsp_popped_qpn_o
+);
+
+  localparam int unsigned JobW      = $clog2(MaxDestRdAtomic);
+  localparam logic [7:0]  NoCredits = 8'h1f;  // AETH syndrome: ACK, credit count not in use
+
+  typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
+  typedef enum logic [1:0] {StPick, StRow, StRead, StPurge} state_e;
+
+  // State of a QP. `off`: bytes of the head job already sent; `last_seq`: of the newest READ packet, if any.
+  typedef struct packed {
+    logic            in_fifo;
+    logic [JobW-1:0] head;
+    logic [JobW:0]   count;
+    logic [31:0]     off;
+    logic            ack;
+    logic            nak;
+    logic [23:0]     ack_psn;
+    logic [7:0]      ack_syndrome;
+    logic [23:0]     ack_msn;
+    logic            sent;
+    logic [15:0]     last_seq;
+    logic [23:0]     newest_psn;  // of the READ job queued last
+  } row_t;
+
+  typedef struct packed {
+    logic [23:0] psn;
+    logic [63:0] va;
+    logic [31:0] rkey;
+    logic [31:0] len_bytes;
+    logic [23:0] msn;
+  } job_t;
+
+  typedef struct packed {
+    logic [2:0]  state;
+    logic [7:0]  func;
+    logic [23:0] pd;
+    logic [2:0]  path_mtu;
+  } ctx_t;
+
+  state_e         state_q;
+  ev_e            ev_q;
+  logic           scrub_q, init_q;
+  logic [QpW-1:0] scrub_qpn_q, qpn_q, qpn_a, fifo_qpn;
+  rsp_job_t       rsp_q;
+  ctx_t           ctx_q, ctx;
+  row_t           row, row_new;
+  job_t           job;
+  logic [2:0]     req, grant;
+  logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
+  logic           take, fifo_valid, fifo_push, row_we;
+  logic           txp_free, seg_free, ack_free;
+
+  // ---- StPick: choose an event, read the QP's row ----------------------------------------------------
+  assign req[EvJob]  = rsp_valid_i;
+  assign req[EvQpc]  = qpc_wr_valid_i;
+  // Jobs go first, three for a turn at most: what waits meanwhile is answered by one acknowledge.
+  assign req[EvTurn] = fifo_valid && ((txp_free && seg_free) || ack_free) && (!rsp_valid_i || (&jobs_q));
+  assign take        = state_q == StPick && !scrub_q && req != '0;
+
+  assign rsp_ready_o    = take && grant[EvJob];
+  assign qpc_wr_ready_o = take && grant[EvQpc];
+  assign qpn_a          = grant[EvJob] ? rsp_i.qpn : grant[EvQpc] ? qpc_wr_i.qpn : fifo_qpn;
+
+  hca_rr_arb #(.N(3)) u_events (
+    .clk_i, .rst_i,
+    .req_i    (req),
+    .advance_i(take),
+    .grant_o  (grant),
+    .idx_o    (grant_idx)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (take) begin
+      ev_q  <= ev_e'(grant_idx);
+      qpn_q <= qpn_a;
+    end
+    if (rsp_ready_o) rsp_q <= rsp_i;
+    if (qpc_wr_ready_o) begin
+      init_q         <= qpc_wr_i.init_rq;
+      ctx_q.state    <= qpc_wr_i.qpc.state;
+      ctx_q.func     <= qpc_wr_i.qpc.func;
+      ctx_q.pd       <= qpc_wr_i.qpc.pd;
+      ctx_q.path_mtu <= (qpc_wr_i.qpc.path_mtu > MtuBytes4096) ? MtuBytes4096 : qpc_wr_i.qpc.path_mtu;
+    end
+  end
+
+  // ---- StRow: act on the row ---------------------------------------------------------------------------
+  logic        alive, passed, start_read, send_ack, store_job, is_nak, job_row, purge, room, last_word;
+  logic [JobW:0] gone_q;  // jobs dropped, still to be reported
+  logic [15:0] seq_q;  // of the newest READ packet of the card
+
+  assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe};
+  assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
+  // A READ that is not newer than the newest one queued: the peer has gone back to it. What is queued has
+  // either arrived or will be asked for again, so it is dropped.
+  assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
+  assign purge      = job_row && row.count != '0 && psn_ge(row.newest_psn, rsp_q.psn);
+  assign room       = purge || !row.count[JobW];
+  assign store_job  = job_row && room;
+  assign start_read = alive && row.count != '0 && txp_free && seg_free;
+  // READ packets of the card that have not passed are the newest ones: is this QP's last among them?
+  assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= 16'(seq_q - resp_done_seq_i);
+  // A NAK still goes out when its own cause has moved the QP to ERR.
+  assign last_word  = ctx.state == QpsErr && row.nak;
+  assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free
+                      && (last_word || (alive && row.count == '0 && passed));
+
+  // ---- StRead: one packet of the head job ----------------------------------------------------------------
+  logic        is_first, is_last, send_read;
+  logic [31:0] left, mtu;
+  logic [12:0] bytes;
+
+  assign send_read = state_q == StRead;
+  assign mtu       = 32'(mtu_bytes(ctx.path_mtu));
+  assign left      = job.len_bytes - row.off;
+  assign is_first  = row.off == '0;
+  assign is_last   = left <= mtu;
+  assign bytes     = is_last ? left[12:0] : mtu[12:0];
+
+  always_comb begin
+    row_new   = row;
+    row_we    = 1'b0;
+    fifo_push = 1'b0;
+    if (state_q == StRow && ev_q == EvJob) begin
+      row_we          = 1'b1;
+      fifo_push       = !row.in_fifo;
+      row_new.in_fifo = 1'b1;
+      if (!rsp_q.read) begin
+        row_new.ack          = 1'b1;
+        row_new.nak          = is_nak;
+        row_new.ack_psn      = rsp_q.psn;
+        row_new.ack_syndrome = rsp_q.syndrome;
+        row_new.ack_msn      = rsp_q.msn;
+      end else begin
+        row_new.count = (purge ? '0 : row.count) + (JobW+1)'(store_job);
+        if (purge) begin
+          row_new.head = row.head + row.count[JobW-1:0];
+          row_new.off  = '0;
+        end
+        if (store_job) row_new.newest_psn = rsp_q.psn;
+        // The READ response acknowledges everything before it.
+        if (!row.nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
+      end
+    end
+    if (state_q == StRow && ev_q == EvQpc && init_q) begin
+      row_we        = 1'b1;
+      row_new.count = '0;
+      row_new.off   = '0;
+      row_new.ack   = 1'b0;
+      row_new.sent  = 1'b0;
+    end
+    if (state_q == StRow && ev_q == EvTurn && !start_read) begin
+      row_we = 1'b1;
+      if (!alive) begin
+        row_new.count = '0;
+        row_new.off   = '0;
+        row_new.ack   = row.ack && last_word;
+      end
+      if (send_ack) begin
+        row_new.ack  = 1'b0;
+        row_new.sent = 1'b0;
+      end
+      row_new.in_fifo = row_new.count != '0 || row_new.ack;
+      fifo_push       = row_new.in_fifo;
+    end
+    if (send_read) begin
+      row_we           = 1'b1;
+      row_new.off      = is_last ? '0 : row.off + mtu;
+      row_new.head     = row.head + JobW'(is_last);
+      row_new.count    = row.count - (JobW+1)'(is_last);
+      row_new.sent     = 1'b1;
+      row_new.last_seq = seq_q + 16'd1;
+      row_new.in_fifo  = row_new.count != '0 || row_new.ack;
+      fifo_push        = row_new.in_fifo;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      state_q     <= StPick;
+      scrub_q     <= 1'b1;
+      scrub_qpn_q <= '0;
+      seq_q       <= '0;
+      jobs_q      <= '0;
+    end else begin
+      if (take && grant[EvTurn]) jobs_q <= '0;
+      else if (take && grant[EvJob] && !(&jobs_q)) jobs_q <= jobs_q + 2'd1;
+      scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
+      if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
+      if (send_read) seq_q <= seq_q + 16'd1;
+      unique case (state_q)
+        StPick:  if (take) state_q <= StRow;
+        StRow: begin
+          state_q <= (ev_q == EvTurn && start_read) ? StRead
+                     : (purge || (job_row && !room)) ? StPurge : StPick;
+          gone_q  <= purge ? row.count : (JobW+1)'(1);
+        end
+        StPurge: begin
+          gone_q <= gone_q - 1'b1;
+          if (gone_q == (JobW+1)'(1)) state_q <= StPick;
+        end
+        default: state_q <= StPick;
+      endcase
+    end
+  end
+
+  // ---- Outputs --------------------------------------------------------------------------------------------
+  txp_t txp, ack;
+  seg_t seg;
+
+  always_comb begin
+    txp               = '0;
+    txp.kind          = TxRead;
+    txp.qpn           = qpn_q;
+    txp.psn           = job.psn + 24'(row.off >> mtu_shift(ctx.path_mtu));
+    txp.payload_bytes = bytes;
+    txp.has_payload   = bytes != '0;
+    txp.aeth_syndrome = NoCredits;
+    txp.aeth_msn      = job.msn;
+    txp.resp_seq      = seq_q + 16'd1;
+    unique case ({is_first, is_last})
+      2'b11:   txp.opcode = BthRcReadResponseOnly;
+      2'b10:   txp.opcode = BthRcReadResponseFirst;
+      2'b01:   txp.opcode = BthRcReadResponseLast;
+      default: txp.opcode = BthRcReadResponseMiddle;
+    endcase
+    seg           = '0;
+    seg.access    = AccRemoteRead;
+    seg.func      = ctx.func;
+    seg.pd        = ctx.pd;
+    seg.key       = job.rkey;
+    seg.va        = job.va + 64'(row.off);
+    seg.len_bytes = bytes;
+    seg.chk_bytes = 32'(bytes);
+    seg.last      = 1'b1;
+    ack               = '0;
+    ack.kind          = TxAck;
+    ack.qpn           = qpn_q;
+    ack.opcode        = BthRcAcknowledge;
+    ack.psn           = row.ack_psn;
+    ack.aeth_syndrome = row.ack_syndrome;
+    ack.aeth_msn      = row.ack_msn;
+  end
+
+  hca_skid #(.Width($bits(txp_t))) u_txp (
+    .clk_i, .rst_i,
+    .in_valid_i (send_read),
+    .in_ready_o (txp_free),
+    .in_i       (txp),
+    .out_valid_o(txp_valid_o),
+    .out_ready_i(txp_ready_i),
+    .out_o      (txp_o)
+  );
+
+  hca_skid #(.Width($bits(seg_t))) u_seg (
+    .clk_i, .rst_i,
+    .in_valid_i (send_read && txp.has_payload),
+    .in_ready_o (seg_free),
+    .in_i       (seg),
+    .out_valid_o(seg_valid_o),
+    .out_ready_i(seg_ready_i),
+    .out_o      (seg_o)
+  );
+
+  hca_skid #(.Width($bits(txp_t))) u_ack (
+    .clk_i, .rst_i,
+    .in_valid_i (send_ack),
+    .in_ready_o (ack_free),
+    .in_i       (ack),
+    .out_valid_o(ack_valid_o),
+    .out_ready_i(ack_ready_i),
+    .out_o      (ack_o)
+  );
+
+  assign rsp_popped_valid_o = (send_read && is_last) || state_q == StPurge;
+  assign rsp_popped_qpn_o   = qpn_q;
+
+  // ---- Tables ---------------------------------------------------------------------------------------------
+  // A QP is in the FIFO once at most, so it never fills.
+  logic         unused_ready, unused_bits;
+  logic [QpW:0] unused_count;
+  assign unused_bits = ^{qpc_wr_i, rsp_q};
+
+  hca_fifo #(.Width(QpW), .Depth(NumQps)) u_active (
+    .clk_i, .rst_i,
+    .in_valid_i (fifo_push),
+    .in_ready_o (unused_ready),
+    .in_i       (qpn_q),
+    .out_valid_o(fifo_valid),
+    .out_ready_i(take && grant[EvTurn]),
+    .out_o      (fifo_qpn),
+    .count_o    (unused_count)
+  );
+
+  hca_ram_1r1w #(.Width($bits(row_t)), .Depth(NumQps)) u_rows (
+    .clk_i,
+    .we_i   (row_we || scrub_q),
+    .waddr_i(scrub_q ? scrub_qpn_q : qpn_q),
+    .wdata_i(scrub_q ? '0 : row_new),
+    .re_i   (take),
+    .raddr_i(qpn_a),
+    .rdata_o(row)
+  );
+
+  hca_ram_1r1w #(.Width($bits(ctx_t)), .Depth(NumQps)) u_ctxs (
+    .clk_i,
+    .we_i   (state_q == StRow && ev_q == EvQpc),
+    .waddr_i(qpn_q),
+    .wdata_i(ctx_q),
+    .re_i   (take && grant[EvTurn]),
+    .raddr_i(fifo_qpn),
+    .rdata_o(ctx)
+  );
+
+  hca_ram_1r1w #(.Width($bits(job_t)), .Depth(NumQps * MaxDestRdAtomic)) u_jobs (
+    .clk_i,
+    .we_i   (store_job),
+    .waddr_i({qpn_q, row.head + row.count[JobW-1:0]}),
+    .wdata_i({rsp_q.psn, rsp_q.va, rsp_q.rkey, rsp_q.len_bytes, rsp_q.msn}),
+    .re_i   (state_q == StRow && ev_q == EvTurn && start_read),
+    .raddr_i({qpn_q, row.head}),
+    .rdata_o(job)
+  );
+
+endmodule

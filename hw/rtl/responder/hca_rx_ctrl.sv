@@ -1,0 +1,500 @@
+// Judges every received packet and every internal message, one at a time and in order: the single writer of
+// responder and acknowledge state. Context writes go first; messages, and slices of a long flush, take turns
+// with packets. 3 cycles per request, 4 to 5 per acknowledge, plus 2 per completed send WQE. A job starts only
+// when its outputs have room; it never waits for firmware.
+module hca_rx_ctrl
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic                       clk_i,
+  input  logic                       rst_i,
+  input  logic [63:0]                now_i,
+  input  logic [NumPkeys-1:0][15:0]  pkey_tbl_i,
+  output logic                       active_o,     // something is outstanding: timers may fire
+  output logic [31:0]                pkey_viol_o,  // P_Key violations since reset
+  output logic                       dup_o,        // strobe: a repeated request
+  output logic                       timeout_o,    // strobe: a transport timer expired
+  input  logic                       rxd_valid_i,
+  output logic                       rxd_ready_o,
+  input  rxd_t                       rxd_i,
+  input  logic                       qpc_wr_valid_i,
+  output logic                       qpc_wr_ready_o,
+  input  qpc_wr_t                    qpc_wr_i,
+  input  logic                       sq_db_valid_i,
+  output logic                       sq_db_ready_o,
+  input  qp_db_t                     sq_db_i,
+  input  logic                       rq_db_valid_i,
+  output logic                       rq_db_ready_o,
+  input  qp_db_t                     rq_db_i,
+  input  logic                       omt_valid_i,
+  output logic                       omt_ready_o,
+  input  omt_wr_t                    omt_i,
+  input  logic                       msg_gather_valid_i,
+  output logic                       msg_gather_ready_o,
+  input  pipe_msg_t                  msg_gather_i,
+  input  logic                       msg_requester_valid_i,
+  output logic                       msg_requester_ready_o,
+  input  pipe_msg_t                  msg_requester_i,
+  input  logic                       msg_exec_valid_i,
+  output logic                       msg_exec_ready_o,
+  input  pipe_msg_t                  msg_exec_i,
+  input  logic                       msg_doorbell_valid_i,
+  output logic                       msg_doorbell_ready_o,
+  input  pipe_msg_t                  msg_doorbell_i,
+  input  logic                       msg_mgmt_valid_i,
+  output logic                       msg_mgmt_ready_o,
+  input  pipe_msg_t                  msg_mgmt_i,
+  input  logic                       rsp_popped_i,      // strobe: a READ job of this QP is finished
+  input  logic [QpW-1:0]             rsp_popped_qpn_i,
+  output logic                       rxw_valid_o,
+  input  logic                       rxw_ready_i,
+  output rxw_t                       rxw_o,
+  output logic                       list_req_valid_o,
+  input  logic                       list_req_ready_i,
+  output dma_rd_req_t                list_req_o,
+  output logic                       ack_upd_valid_o,
+  input  logic                       ack_upd_ready_i,
+  output ack_upd_t                   ack_upd_o,
+  output logic                       ev_valid_o,
+  input  logic                       ev_ready_i,
+  output hw_ev_t                     ev_o
+);
+
+  typedef enum logic [2:0] {
+    StIdle,
+    StRead,   // tables have answered
+    StResp,   // request or dropped packet: act
+    StAck,    // acknowledge unit works
+    StMsg,    // receive-side error message: act
+    StFlush
+  } state_e;
+
+  typedef enum logic [1:0] {
+    JobQpc,
+    JobMsg,
+    JobCont,
+    JobPkt
+  } job_e;
+
+  state_e         state_q, state_d;
+  job_e           job_q, job_d;
+  logic [QpW-1:0] qpn_q, qpn_d;
+  rx_msg_t        msg_q;
+  logic           drop_q;
+
+  // ---- Outputs and their room ----------------------------------------------------------------------
+  logic        item_push, item_ready, list_ready, ack_upd_valid, upd_ready, ev_push, ev_ready, ev_spare, room;
+  rxw_t        item;
+  dma_rd_req_t list;
+  ack_upd_t    ack_upd;
+  rx_ev_t      ev;
+
+  assign room = item_ready && list_ready && upd_ready && ev_ready;
+
+  hca_rx_out u_out (
+    .clk_i,
+    .rst_i,
+    .item_valid_i(item_push),
+    .item_ready_o(item_ready),
+    .item_i      (item),
+    .list_i      (list),
+    .list_ready_o(list_ready),
+    .upd_valid_i (ack_upd_valid),
+    .upd_ready_o (upd_ready),
+    .upd_i       (ack_upd),
+    .ev_valid_i  (ev_push),
+    .ev_ready_o  (ev_ready),
+    .ev_spare_o  (ev_spare),
+    .ev_i        (ev),
+    .rxw_valid_o,
+    .rxw_ready_i,
+    .rxw_o,
+    .list_req_valid_o,
+    .list_req_ready_i,
+    .list_req_o,
+    .ack_upd_valid_o,
+    .ack_upd_ready_i,
+    .ack_upd_o,
+    .ev_valid_o,
+    .ev_ready_i,
+    .ev_o
+  );
+
+  // ---- Messages ------------------------------------------------------------------------------------
+  logic           msg_valid, msg_take, tmr_valid, tmr_ready, cont, cont_sq;
+  logic [QpW-1:0] cont_qpn;
+  rx_msg_t        msg;
+  pipe_msg_t      tmr_msg;
+
+  hca_rx_msgs #(
+    .N(5)
+  ) u_msgs (
+    .clk_i,
+    .rst_i,
+    .hold_flush_i(cont),
+    .in_valid_i  ({msg_gather_valid_i, msg_requester_valid_i, msg_doorbell_valid_i, msg_mgmt_valid_i,
+                   tmr_valid}),
+    .in_ready_o  ({msg_gather_ready_o, msg_requester_ready_o, msg_doorbell_ready_o, msg_mgmt_ready_o,
+                   tmr_ready}),
+    .in_i        ({msg_gather_i, msg_requester_i, msg_doorbell_i, msg_mgmt_i, tmr_msg}),
+    .exec_valid_i(msg_exec_valid_i),
+    .exec_ready_o(msg_exec_ready_o),
+    .exec_i      (msg_exec_i),
+    .out_valid_o (msg_valid),
+    .out_ready_i (msg_take),
+    .out_o       (msg)
+  );
+
+  // ---- Pick a job ----------------------------------------------------------------------------------
+  logic pick, inner, inner_turn_q;  // messages and flush slices take turns with packets
+  assign inner     = inner_turn_q || !rxd_valid_i;
+  assign pick      = state_q == StIdle && room
+                     && (qpc_wr_valid_i || msg_valid || cont || rxd_valid_i);
+  assign msg_take  = pick && job_d == JobMsg;
+
+  always_comb begin
+    if (qpc_wr_valid_i) begin
+      job_d = JobQpc;
+      qpn_d = qpc_wr_i.qpn;
+    end else if (msg_valid && inner) begin
+      job_d = JobMsg;
+      qpn_d = msg.msg.qpn;
+    end else if (cont && inner) begin
+      job_d = JobCont;
+      qpn_d = cont_qpn;
+    end else begin
+      job_d = JobPkt;
+      qpn_d = rxd_i.dest_qpn[QpW-1:0];
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (pick) begin
+      job_q <= job_d;
+      qpn_q <= qpn_d;
+      if (msg_take) msg_q <= msg;
+    end
+    if (rst_i) inner_turn_q <= 1'b1;
+    else if (pick && job_d != JobQpc) inner_turn_q <= job_d == JobPkt;
+  end
+
+  // ---- Tables --------------------------------------------------------------------------------------
+  rx_ctx_t         ctx, ctx_new;
+  rx_st_t          st, st_new;
+  logic            st_we, pop_busy, qpc_apply, sq_pi_clr, rq_pi_clr, row_en;
+  logic [15:0]     sq_pi, rq_pi;
+  logic [5:0]      rd_popped;
+  hw_mark_t        mark;
+  omt_row_t        row;
+  logic [OmtW-1:0] row_wqe;
+
+  assign qpc_apply = state_q == StRead && job_q == JobQpc && !pop_busy;
+  assign ctx_new   = rx_ctx(qpc_wr_i.qpc);
+  // A receive queue may be filled in INIT, before init_rq brings the first PSN (QPS-7): keep those doorbells.
+  assign sq_pi_clr = qpc_apply && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset);
+  assign rq_pi_clr = qpc_apply && ((qpc_wr_i.init_rq && qpc_wr_i.qpc.state == QpsInit)
+                                   || qpc_wr_i.qpc.state == QpsReset);
+  assign qpc_wr_ready_o = qpc_apply;
+
+  hca_rx_tables u_tables (
+    .clk_i,
+    .rst_i,
+    .rd_en_i         (pick),
+    .rd_qpn_i        (qpn_d),
+    .ctx_o           (ctx),
+    .st_o            (st),
+    .sq_pi_o         (sq_pi),
+    .rq_pi_o         (rq_pi),
+    .rd_popped_o     (rd_popped),
+    .mark_o          (mark),
+    .row_en_i        (row_en),
+    .row_wqe_i       (row_wqe),
+    .row_o           (row),
+    .wr_qpn_i        (qpn_q),
+    .ctx_we_i        (qpc_apply),
+    .ctx_i           (ctx_new),
+    .st_we_i         (st_we),
+    .st_i            (st_new),
+    .sq_pi_clr_i     (sq_pi_clr),
+    .rq_pi_clr_i     (rq_pi_clr),
+    .pop_busy_o      (pop_busy),
+    .pop_clr_i       (qpc_apply && qpc_wr_i.init_rq),
+    .mark_init_i     (qpc_apply && qpc_wr_i.init_sq),
+    .mark_psn_i      (qpc_wr_i.qpc.sq_psn),
+    .sq_db_valid_i,
+    .sq_db_ready_o,
+    .sq_db_i,
+    .rq_db_valid_i,
+    .rq_db_ready_o,
+    .rq_db_i,
+    .rsp_popped_i,
+    .rsp_popped_qpn_i,
+    .omt_valid_i,
+    .omt_ready_o,
+    .omt_i,
+    .now_i,
+    .tmr_valid_o     (tmr_valid),
+    .tmr_ready_i     (tmr_ready),
+    .tmr_o           (tmr_msg),
+    .active_o
+  );
+
+  // ---- Packets: is it for a live RC QP of the same partition? -----------------------------------------
+  logic pkt_ok, pkey_bad, is_answer, is_read_answer, pkt_read, pkey_viol;
+
+  assign pkt_ok    = rxd_i.dest_qpn[23:QpW] == '0 && ctx.rx_ok && ctx.is_rc
+                     && rxd_i.opcode[7:5] == 3'(ServiceRc) && !st.dead;
+  assign pkey_bad  = !pkey_match(rxd_i.pkey, pkey_tbl_i[ctx.pkey_index]);
+  assign is_answer = rxd_i.opcode[4:0] >= BthRcReadResponseFirst[4:0]
+                     && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
+  assign is_read_answer = rxd_i.opcode[4:0] <= BthRcReadResponseOnly[4:0];
+
+  assign pkt_read  = state_q == StRead && job_q == JobPkt;
+  assign pkey_viol = pkt_read && pkt_ok && pkey_bad;
+
+  always_ff @(posedge clk_i) begin
+    if (pkt_read) drop_q <= !pkt_ok || pkey_bad;
+    if (rst_i) pkey_viol_o <= '0;
+    else if (pkey_viol) pkey_viol_o <= pkey_viol_o + 32'd1;
+  end
+
+  // ---- Requests ------------------------------------------------------------------------------------
+  rxw_t        resp_item;
+  dma_rd_req_t resp_list;
+  resp_st_t    resp_new;
+  logic        resp_act, resp_dead, resp_ev_valid;
+  rx_ev_t      resp_ev;
+
+  assign resp_act = state_q == StResp && !drop_q;
+
+  hca_resp_check u_resp_check (
+    .clk_i,
+    .look_i     (pkt_read),
+    .apply_i    (resp_act),
+    .rxd_i,
+    .qpn_i      (qpn_q),
+    .ctx_i      (ctx),
+    .st_i       (st.resp),
+    .rq_pi_i    (rq_pi),
+    .rd_popped_i(rd_popped),
+    .item_o     (resp_item),
+    .list_o     (resp_list),
+    .st_o       (resp_new),
+    .dead_o     (resp_dead),
+    .dup_o,
+    .ev_valid_o (resp_ev_valid),
+    .ev_o       (resp_ev)
+  );
+
+  // ---- Answers and send-side messages -----------------------------------------------------------------
+  ack_job_t    ack_job;
+  logic        ack_start, ack_item_valid, ack_done, ack_dead, ack_ev_valid, msg_to_ack;
+  rxw_t        ack_item;
+  dma_rd_req_t ack_list;
+  ack_st_t     ack_new;
+  rx_ev_t      ack_ev;
+
+  always_comb begin
+    msg_to_ack = 1'b0;
+    ack_job = '{kind: AjAck, qpn: qpn_q, psn: rxd_i.psn, syndrome: rxd_i.aeth_syndrome,
+                rd_opcode: is_read_answer, rd_ends: rxd_i.opcode[4:0] >= BthRcReadResponseLast[4:0],
+                from_exec: msg_q.from_exec, wqe_index: msg_q.msg.wqe_index, status: msg_q.msg.status};
+    if (job_q == JobMsg) begin
+      ack_job.syndrome = msg_q.msg.syndrome;
+      unique case (msg_q.msg.kind)
+        MsgSqError: begin
+          ack_job.kind = AjSqError;
+          msg_to_ack   = ctx.tx_live || ctx.is_err;
+        end
+        MsgTimeout: begin
+          ack_job.kind = AjTimeout;
+          msg_to_ack   = !st.dead;
+        end
+        MsgRnrDone: begin
+          ack_job.kind = AjRnrDone;
+          msg_to_ack   = !st.dead && ctx.tx_live;
+        end
+        default: ;
+      endcase
+    end else if (rxd_i.opcode[4:0] != BthRcAcknowledge[4:0]) begin
+      ack_job.kind = AjRead;
+    end
+  end
+
+  assign ack_start = state_q == StRead
+                     && ((job_q == JobPkt && is_answer && pkt_ok && !pkey_bad)
+                         || (job_q == JobMsg && msg_to_ack));
+
+  assign timeout_o = ack_start && ack_job.kind == AjTimeout;
+  hca_ack_unit u_ack_unit (
+    .clk_i,
+    .rst_i,
+    .start_i     (ack_start),
+    .job_i       (ack_job),
+    .has_pkt_i   (job_q == JobPkt),
+    .rxd_i,
+    .ctx_i       (ctx),
+    .dead_i      (st.dead),
+    .st_i        (st.ack),
+    .mark_i      (mark),
+    .row_en_o    (row_en),
+    .row_wqe_o   (row_wqe),
+    .row_i       (row),
+    .item_valid_o(ack_item_valid),
+    .item_ready_i(item_ready),
+    .item_o      (ack_item),
+    .list_o      (ack_list),
+    .done_o      (ack_done),
+    .st_o        (ack_new),
+    .dead_o      (ack_dead),
+    .upd_valid_o (ack_upd_valid),
+    .upd_o       (ack_upd),
+    .ev_valid_o  (ack_ev_valid),
+    .ev_o        (ack_ev)
+  );
+
+  // ---- Flush ---------------------------------------------------------------------------------------
+  logic        flush_sq, flush_msg, flush_start, flush_emit, flush_done;
+  logic [15:0] flush_idx;
+
+  assign flush_sq    = (job_q == JobCont) ? cont_sq : msg_q.msg.kind == MsgFlushSq;
+  assign flush_msg   = job_q == JobMsg && (msg_q.msg.kind == MsgFlushSq || msg_q.msg.kind == MsgFlushRq);
+  assign flush_start = state_q == StRead && ctx.is_err && (job_q == JobCont || flush_msg);
+
+  hca_rx_flush u_flush (
+    .clk_i,
+    .rst_i,
+    .start_i   (flush_start),
+    .drop_i    (state_q == StRead && job_q == JobCont && !ctx.is_err),
+    .sq_i      (flush_sq),
+    .qpn_i     (qpn_q),
+    .first_i   (flush_sq ? st.ack.una_wqe : st.resp.rq_ci),
+    .pi_i      (flush_sq ? sq_pi : rq_pi),
+    .log_size_i(flush_sq ? ctx.sq_log_size : ctx.rq_log_size),
+    .busy_i    (state_q == StFlush),
+    .ready_i   (item_ready),
+    .emit_o    (flush_emit),
+    .done_o    (flush_done),
+    .idx_o     (flush_idx),
+    .cont_o    (cont),
+    .cont_sq_o (cont_sq),
+    .cont_qpn_o(cont_qpn)
+  );
+
+  // ---- State machine -------------------------------------------------------------------------------
+  always_comb begin
+    state_d = state_q;
+    unique case (state_q)
+      StIdle: if (pick) state_d = StRead;
+      StRead: begin
+        state_d = StIdle;
+        if (job_q == JobQpc && pop_busy) state_d = StRead;
+        else if (ack_start) state_d = StAck;
+        else if (flush_start) state_d = StFlush;
+        else if (job_q == JobPkt) state_d = StResp;
+        else if (job_q == JobMsg
+                 && (msg_q.msg.kind == MsgRqError || msg_q.msg.kind == MsgReqError)) state_d = StMsg;
+      end
+      StAck:   if (ack_done) state_d = StIdle;
+      StFlush: if (flush_done) state_d = StIdle;
+      default: state_d = StIdle;  // StResp, StMsg: one cycle
+    endcase
+  end
+
+  always_ff @(posedge clk_i) state_q <= rst_i ? StIdle : state_d;
+
+  // ---- New state -----------------------------------------------------------------------------------
+  logic rq_error, msg_live;
+  assign rq_error = msg_q.msg.kind == MsgRqError;
+  assign msg_live = ctx.rx_ok || ctx.is_err;  // else the QP was reset while the message was under way
+  assign st_we    = qpc_apply || resp_act || ack_done || flush_done || (state_q == StMsg && msg_live);
+
+  always_comb begin
+    st_new = st;
+    unique case (state_q)
+      StRead: begin  // context write
+        if (qpc_wr_i.init_rq) begin
+          st_new.dead = 1'b0;
+          st_new.resp = resp_init(qpc_wr_i.qpc.rq_psn);
+        end
+        if (qpc_wr_i.init_sq) st_new.ack = ack_init(qpc_wr_i.qpc);
+      end
+      StResp: begin
+        st_new.resp = resp_new;
+        st_new.dead = st.dead || resp_dead;
+      end
+      StAck: begin
+        st_new.ack  = ack_new;
+        st_new.dead = ack_dead;
+      end
+      StFlush: begin
+        st_new.dead = 1'b1;
+        if (flush_sq) begin
+          st_new.ack.una_wqe = flush_idx;
+          st_new.ack.flushed = 1'b1;
+        end else begin
+          st_new.resp.rq_ci   = flush_idx;
+          st_new.resp.flushed = 1'b1;
+        end
+      end
+      default: begin  // StMsg
+        st_new.dead = 1'b1;
+        // Go back to what rx_exec refused: it has held back every receive CQE from there on.
+        if (msg_q.from_exec && !st.resp.flushed) begin
+          st_new.resp.rq_ci = msg_q.msg.wqe_index + 16'(rq_error);
+        end
+      end
+    endcase
+  end
+
+  // ---- What goes out -------------------------------------------------------------------------------
+  rxw_t   own_item;   // dropped packet, flushed WQE, failed receive WQE
+  rx_ev_t msg_ev;
+
+  assign msg_ev = '{kind: HwEventQpError, func: ctx.func, qpn: qpn_q, who: 2'(HwWhoResponder),
+                    syndrome: msg_q.msg.syndrome,
+                    status: (msg_q.msg.status == '0) ? WcRemAccessErr : msg_q.msg.status};
+
+  always_comb begin
+    own_item      = '0;
+    own_item.kind = RxwNone;
+    own_item.qpn  = qpn_q;
+    own_item.func = ctx.func;
+    own_item.cqe.cqe.qpn = 32'(qpn_q);
+    if (state_q == StResp) begin
+      own_item.frees     = 1'b1;
+      own_item.buf_beat  = rxd_i.buf_beat;
+      own_item.buf_beats = rxd_i.buf_beats;
+    end else begin
+      own_item.cqe.valid         = 1'b1;
+      own_item.cqe.cqn           = (state_q == StFlush && flush_sq) ? ctx.send_cqn : ctx.recv_cqn;
+      own_item.cqe.cqe.opcode    = (state_q == StFlush && flush_sq) ? WcOpSend : WcOpRecv;
+      own_item.cqe.cqe.wqe_index = (state_q == StFlush) ? flush_idx : msg_q.msg.wqe_index;
+      own_item.cqe.cqe.status    = (state_q == StFlush) ? WcWrFlushErr : msg_q.msg.status;
+      own_item.cqe.cqe.vendor_err = (state_q == StFlush) ? '0 : msg_q.msg.syndrome;
+    end
+    own_item.wqe_index = own_item.cqe.cqe.wqe_index;
+  end
+
+  assign item_push = state_q == StResp || (state_q == StAck && ack_item_valid) || flush_emit
+                     || (state_q == StMsg && rq_error && msg_live);
+  assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : own_item;
+  assign list      = (state_q == StAck) ? ack_list : resp_list;
+
+  always_comb begin
+    ev      = resp_ev;
+    ev_push = resp_act && resp_ev_valid;
+    if (ack_ev_valid) begin
+      ev      = ack_ev;
+      ev_push = 1'b1;
+    end else if (state_q == StMsg) begin
+      ev      = msg_ev;
+      ev_push = !st.dead && msg_live;
+    end else if (pkey_viol) begin
+      ev      = '{kind: HwEventPkeyViolation, func: ctx.func, qpn: qpn_q, who: '0, syndrome: '0, status: '0};
+      ev_push = ev_spare;
+    end
+  end
+
+  assign rxd_ready_o = state_q == StResp || (ack_done && job_q == JobPkt);
+
+endmodule

@@ -1,0 +1,127 @@
+// End actions of hca_rx_exec, item by item in order, each item only after its last payload beat was accepted
+// by the write mux: response job, completion, error report, and the buffer's release. Outputs of one item
+// are independent: each is offered until taken.
+module hca_rx_end
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic       clk_i,
+  input  logic       rst_i,
+  input  logic       wrote_i,        // strobe: the write mux accepted a beat
+  input  logic       done_valid_i,
+  output logic       done_ready_o,
+  input  rx_done_t   done_i,
+  output logic       rsp_valid_o,
+  input  logic       rsp_ready_i,
+  output rsp_job_t   rsp_o,
+  output logic       cqe_valid_o,
+  input  logic       cqe_ready_i,
+  output cqe_job_t   cqe_o,
+  output logic       err_valid_o,
+  input  logic       err_ready_i,
+  output pipe_msg_t  err_o,
+  // All data of a READ of this QP lies in memory: a fenced WQE behind it may start (OP-13).
+  output logic           rd_placed_valid_o,
+  input  logic           rd_placed_ready_i,
+  output logic [QpW-1:0] rd_placed_o,
+  output logic       buf_free_o,
+  output logic [6:0] buf_free_beats_o
+);
+
+  logic [11:0] wrote_q;
+  logic        ready, written, failed, rsp_sent_q, cqe_sent_q, err_sent_q, placed_q;
+  logic        want_rsp, want_cqe, want_err, want_placed, from_rq, cqe_passes;
+  logic [7:0]  syndrome, status;
+
+  assign written = 12'(wrote_q - done_i.beats) < 12'd2048;
+  assign ready   = done_valid_i && written;
+  assign failed  = !done_i.blocked && done_i.err != ExNone;
+  assign from_rq = done_i.fin.kind != RxwReadResp;
+
+  // On a failed side, success is held back: hca_rx_ctrl goes back to the first such WQE. So are errors that
+  // the peer caused: they name a WQE at or behind the one that failed here. Flushes and local errors pass.
+  always_comb begin
+    unique case (done_i.fin.cqe.cqe.status)
+      WcSuccess:      cqe_passes = 1'b0;
+      WcBadRespErr, WcRemInvReqErr, WcRemAccessErr, WcRemOpErr, WcRetryExcErr,
+      WcRnrRetryExcErr: cqe_passes = 1'b0;
+      default:        cqe_passes = 1'b1;
+    endcase
+  end
+
+  assign want_rsp = failed ? from_rq : done_i.fin.rsp.valid && !done_i.blocked;
+  assign want_cqe = done_i.fin.cqe.valid && !failed && (!done_i.blocked || cqe_passes);
+  assign want_err = failed;
+  assign want_placed = done_i.fin.kind == RxwReadResp && done_i.fin.msg_last && !failed && !done_i.blocked;
+
+  always_comb begin
+    unique case (done_i.err)
+      ExLen:   syndrome = NakInvalidRequest;
+      ExWqe:   syndrome = NakRemoteOperational;
+      default: syndrome = (done_i.fin.kind == RxwSend) ? NakRemoteOperational : NakRemoteAccess;
+    endcase
+    unique case (done_i.err)
+      ExLen:   status = WcLocLenErr;
+      ExWqe:   status = WcLocQpOpErr;
+      default: status = (done_i.fin.kind == RxwSend || done_i.fin.kind == RxwReadResp) ? WcLocProtErr
+                                                                                     : WcRemAccessErr;
+    endcase
+  end
+
+  always_comb begin
+    rsp_o       = done_i.fin.rsp;
+    rsp_o.valid = 1'b1;
+    if (failed) begin
+      rsp_o.read     = 1'b0;
+      rsp_o.syndrome = syndrome;
+      // The record counts the message as complete; it is not.
+      rsp_o.msn      = done_i.fin.rsp.msn - 24'(done_i.fin.msg_last);
+    end
+    cqe_o       = done_i.fin.cqe;
+    err_o.qpn       = done_i.fin.qpn;
+    err_o.wqe_index = done_i.fin.wqe_index;
+    err_o.status    = status;
+    err_o.syndrome  = from_rq ? syndrome : 8'(done_i.xl_err);
+    unique case (done_i.fin.kind)
+      RxwSend:     err_o.kind = MsgRqError;
+      RxwReadResp: err_o.kind = MsgSqError;
+      default:     err_o.kind = MsgReqError;
+    endcase
+  end
+
+  assign rsp_valid_o = ready && want_rsp && !rsp_sent_q;
+  assign cqe_valid_o = ready && want_cqe && !cqe_sent_q;
+  assign err_valid_o = ready && want_err && !err_sent_q;
+  assign rd_placed_valid_o = ready && want_placed && !placed_q;
+  assign rd_placed_o       = done_i.fin.qpn;
+
+  assign done_ready_o = written && (!want_rsp || rsp_sent_q || rsp_ready_i)
+                        && (!want_cqe || cqe_sent_q || cqe_ready_i)
+                        && (!want_err || err_sent_q || err_ready_i)
+                        && (!want_placed || placed_q || rd_placed_ready_i);
+  assign buf_free_o       = done_valid_i && done_ready_o && done_i.fin.frees;
+  assign buf_free_beats_o = done_i.fin.buf_beats;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      wrote_q    <= '0;
+      rsp_sent_q <= 1'b0;
+      cqe_sent_q <= 1'b0;
+      err_sent_q <= 1'b0;
+      placed_q   <= 1'b0;
+    end else begin
+      if (wrote_i) wrote_q <= wrote_q + 12'd1;
+      if (done_valid_i && done_ready_o) begin
+        rsp_sent_q <= 1'b0;
+        cqe_sent_q <= 1'b0;
+        err_sent_q <= 1'b0;
+        placed_q   <= 1'b0;
+      end else begin
+        if (rsp_valid_o && rsp_ready_i) rsp_sent_q <= 1'b1;
+        if (cqe_valid_o && cqe_ready_i) cqe_sent_q <= 1'b1;
+        if (err_valid_o && err_ready_i) err_sent_q <= 1'b1;
+        if (rd_placed_valid_o && rd_placed_ready_i) placed_q <= 1'b1;
+      end
+    end
+  end
+
+endmodule

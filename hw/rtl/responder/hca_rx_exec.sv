@@ -1,0 +1,180 @@
+// Carries out, in order, what hca_rx_ctrl decided: finds the place of each payload (hca_rx_place), has it
+// translated (hca_xlate #(4096), wired beside this block between `seg` and `chunk`), moves it
+// (hca_rx_mover), and then answers, completes and frees (hca_rx_end). Several items are in flight, so
+// translation latency is hidden. Stalls: write mux, completion unit; never hca_rx_ctrl.
+module hca_rx_exec
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic              clk_i,
+  input  logic              rst_i,
+  input  logic              qpc_wr_valid_i,
+  output logic              qpc_wr_ready_o,
+  input  qpc_wr_t           qpc_wr_i,
+  input  logic              rxw_valid_i,
+  output logic              rxw_ready_o,
+  input  rxw_t              rxw_i,
+  input  logic              list_valid_i,
+  output logic              list_ready_o,
+  input  dma_rd_rsp_t       list_i,
+  output logic              seg_valid_o,
+  input  logic              seg_ready_i,
+  output seg_t              seg_o,
+  input  logic              chunk_valid_i,
+  output logic              chunk_ready_o,
+  input  chunk_t            chunk_i,
+  output logic              buf_re_o,
+  output logic [RxBufW-1:0] buf_raddr_o,
+  input  beat_t             buf_rdata_i,
+  output logic              buf_free_o,
+  output logic [6:0]        buf_free_beats_o,
+  output logic              wr_valid_o,
+  input  logic              wr_ready_i,
+  output dma_wr_t           wr_o,
+  output logic              rsp_valid_o,
+  input  logic              rsp_ready_i,
+  output rsp_job_t          rsp_o,
+  output logic              cqe_valid_o,
+  input  logic              cqe_ready_i,
+  output cqe_job_t          cqe_o,
+  output logic              err_valid_o,
+  input  logic              err_ready_i,
+  output pipe_msg_t         err_o,
+  output logic              rd_placed_valid_o,  // a READ's data is complete
+  input  logic              rd_placed_ready_i,
+  output logic [QpW-1:0]    rd_placed_o
+);
+
+  localparam int unsigned SegDepth  = 32;  // at least MaxSge: an item's segments wait here for its record
+  localparam int unsigned ItemDepth = 32;
+
+  logic     seg_valid, seg_ready, meta_in_valid, meta_in_ready, meta_valid, meta_ready;
+  logic     beat_valid, beat_ready, done_in_valid, done_in_ready, done_valid, done_ready;
+  seg_t     seg;
+  rx_meta_t meta_in, meta;
+  dma_wr_t  beat;
+  rx_done_t done_in, done;
+  logic [$clog2(SegDepth):0]  unused_segs;
+  logic [$clog2(ItemDepth):0] unused_metas, unused_dones;
+
+  hca_rx_place u_place (
+    .clk_i,
+    .rst_i,
+    .rxw_valid_i,
+    .rxw_ready_o,
+    .rxw_i,
+    .list_valid_i,
+    .list_ready_o,
+    .list_i,
+    .seg_valid_o (seg_valid),
+    .seg_ready_i (seg_ready),
+    .seg_o       (seg),
+    .meta_valid_o(meta_in_valid),
+    .meta_ready_i(meta_in_ready),
+    .meta_o      (meta_in)
+  );
+
+  hca_fifo #(
+    .Width($bits(seg_t)),
+    .Depth(SegDepth)
+  ) u_segs (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (seg_valid),
+    .in_ready_o (seg_ready),
+    .in_i       (seg),
+    .out_valid_o(seg_valid_o),
+    .out_ready_i(seg_ready_i),
+    .out_o      (seg_o),
+    .count_o    (unused_segs)
+  );
+
+  hca_fifo #(
+    .Width($bits(rx_meta_t)),
+    .Depth(ItemDepth)
+  ) u_metas (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (meta_in_valid),
+    .in_ready_o (meta_in_ready),
+    .in_i       (meta_in),
+    .out_valid_o(meta_valid),
+    .out_ready_i(meta_ready),
+    .out_o      (meta),
+    .count_o    (unused_metas)
+  );
+
+  hca_rx_mover u_mover (
+    .clk_i,
+    .rst_i,
+    .qpc_wr_valid_i,
+    .qpc_wr_ready_o,
+    .qpc_wr_i,
+    .meta_valid_i (meta_valid),
+    .meta_ready_o (meta_ready),
+    .meta_i       (meta),
+    .chunk_valid_i,
+    .chunk_ready_o,
+    .chunk_i,
+    .buf_re_o,
+    .buf_raddr_o,
+    .buf_rdata_i,
+    .beat_valid_o (beat_valid),
+    .beat_ready_i (beat_ready),
+    .beat_o       (beat),
+    .done_valid_o (done_in_valid),
+    .done_ready_i (done_in_ready),
+    .done_o       (done_in)
+  );
+
+  hca_skid #(
+    .Width($bits(dma_wr_t))
+  ) u_wr (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (beat_valid),
+    .in_ready_o (beat_ready),
+    .in_i       (beat),
+    .out_valid_o(wr_valid_o),
+    .out_ready_i(wr_ready_i),
+    .out_o      (wr_o)
+  );
+
+  hca_fifo #(
+    .Width($bits(rx_done_t)),
+    .Depth(ItemDepth)
+  ) u_dones (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (done_in_valid),
+    .in_ready_o (done_in_ready),
+    .in_i       (done_in),
+    .out_valid_o(done_valid),
+    .out_ready_i(done_ready),
+    .out_o      (done),
+    .count_o    (unused_dones)
+  );
+
+  hca_rx_end u_end (
+    .clk_i,
+    .rst_i,
+    .wrote_i     (wr_valid_o && wr_ready_i),
+    .done_valid_i(done_valid),
+    .done_ready_o(done_ready),
+    .done_i      (done),
+    .rsp_valid_o,
+    .rsp_ready_i,
+    .rsp_o,
+    .cqe_valid_o,
+    .cqe_ready_i,
+    .cqe_o,
+    .err_valid_o,
+    .err_ready_i,
+    .err_o,
+    .rd_placed_valid_o,
+    .rd_placed_ready_i,
+    .rd_placed_o,
+    .buf_free_o,
+    .buf_free_beats_o
+  );
+
+endmodule

@@ -1,0 +1,214 @@
+// Last stage of hca_rx_exec: moves the payload of each item from the receive buffer to the translated chunks,
+// one beat per cycle, and hands the item to its end actions. One error bit per QP and side: after a failure
+// nothing of that side is written until the queue is initialised again.
+// Moving: each step reads one buffer beat, rotates it into destination lanes, and merges it with the rest of
+// the beat before (carry). A chunk whose source lane lies behind its destination lane needs one step more.
+module hca_rx_mover
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic              clk_i,
+  input  logic              rst_i,
+  input  logic              qpc_wr_valid_i,
+  output logic              qpc_wr_ready_o,
+  input  qpc_wr_t           qpc_wr_i,
+  input  logic              meta_valid_i,
+  output logic              meta_ready_o,
+  input  rx_meta_t          meta_i,
+  input  logic              chunk_valid_i,
+  output logic              chunk_ready_o,
+  input  chunk_t            chunk_i,
+  output logic              buf_re_o,
+  output logic [RxBufW-1:0] buf_raddr_o,
+  input  beat_t             buf_rdata_i,   // next cycle, held
+  output logic              beat_valid_o,
+  input  logic              beat_ready_i,
+  output dma_wr_t           beat_o,
+  output logic              done_valid_o,
+  input  logic              done_ready_i,
+  output rx_done_t          done_o
+);
+
+  // ---- Error bits ----------------------------------------------------------------------------------
+  logic run_q;                // the error bits of the item at the head have been read
+  logic side_sq, blocked, set_bad, sq_bad, rq_bad, clear;
+  logic unused_in;
+
+  assign unused_in      = ^{qpc_wr_i, chunk_i.pkt_last};
+  assign qpc_wr_ready_o = !set_bad;
+  assign clear          = qpc_wr_valid_i && qpc_wr_ready_o;
+  assign side_sq        = end_is_sq(meta_i.fin);
+  assign blocked        = side_sq ? sq_bad : rq_bad;
+
+  hca_ram_1r1w #(
+    .Width(1),
+    .Depth(NumQps)
+  ) u_sq_bad (
+    .clk_i,
+    .we_i   ((set_bad && side_sq) || (clear && qpc_wr_i.init_sq)),
+    .waddr_i(set_bad ? meta_i.fin.qpn : qpc_wr_i.qpn),
+    .wdata_i(set_bad),
+    .re_i   (meta_valid_i && !run_q),
+    .raddr_i(meta_i.fin.qpn),
+    .rdata_o(sq_bad)
+  );
+
+  hca_ram_1r1w #(
+    .Width(1),
+    .Depth(NumQps)
+  ) u_rq_bad (
+    .clk_i,
+    .we_i   ((set_bad && !side_sq) || (clear && qpc_wr_i.init_rq)),
+    .waddr_i(set_bad ? meta_i.fin.qpn : qpc_wr_i.qpn),
+    .wdata_i(set_bad),
+    .re_i   (meta_valid_i && !run_q),
+    .raddr_i(meta_i.fin.qpn),
+    .rdata_o(rq_bad)
+  );
+
+  // ---- Item: walk its chunks -------------------------------------------------------------------------
+  exec_err_e   err_q, err_now;
+  xl_err_e     xl_err_q, xl_err_now;
+  logic [4:0]  segs_q, segs_left;   // segments finished / still to finish
+  logic [12:0] pos_q;               // payload bytes placed
+  logic        discard, has_chunk, chunk_bad, chunk_moves, take, finish, advance;
+
+  assign segs_left   = meta_i.segs - segs_q;
+  assign discard     = blocked || meta_i.err != ExNone || err_q != ExNone;
+  assign has_chunk   = run_q && segs_left != '0 && chunk_valid_i;
+  assign chunk_bad   = has_chunk && !discard && chunk_i.err != XlOk;
+  assign chunk_moves = has_chunk && !discard && chunk_i.err == XlOk && chunk_i.len_bytes != '0;
+
+  // ---- Steps of a chunk ----------------------------------------------------------------------------
+  logic [6:0]  k_q;                 // step
+  logic [13:0] src;                 // payload's place relative to buf_beat, in bytes
+  logic [5:0]  s, d, rot;
+  logic [7:0]  src_beats, dst_beats, steps, out_idx;
+  logic        late, step, step_last, emits;
+
+  assign src       = 14'(meta_i.payload_off) + 14'(pos_q);
+  assign s         = src[5:0];
+  assign d         = chunk_i.addr[5:0];
+  assign rot       = d - s;
+  assign src_beats = 8'((14'(s) + 14'(chunk_i.len_bytes) + 14'd63) >> 6);
+  assign dst_beats = 8'((14'(d) + 14'(chunk_i.len_bytes) + 14'd63) >> 6);
+  assign late      = s > d && src_beats != 8'd1;  // the first output beat needs a second source beat
+  assign steps     = dst_beats + 8'(late);
+  assign out_idx   = 8'(k_q) - 8'(late);
+  assign emits     = !late || k_q != '0;
+  assign step      = chunk_moves && advance && done_ready_i;
+  assign step_last = 8'(k_q) == steps - 8'd1;
+
+  assign take      = has_chunk && (chunk_moves ? (step && step_last) : done_ready_i);
+  assign finish    = run_q && done_ready_i
+                     && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
+  assign chunk_ready_o = take;
+  assign meta_ready_o  = finish;
+
+  assign buf_re_o    = step && 8'(k_q) < src_beats;
+  assign buf_raddr_o = meta_i.buf_beat + RxBufW'(src[13:6]) + RxBufW'(k_q);
+
+  assign err_now    = (meta_i.err != ExNone) ? meta_i.err : chunk_bad ? ExKey : err_q;
+  assign xl_err_now = chunk_bad ? chunk_i.err : xl_err_q;
+  assign set_bad    = finish && !blocked && err_now != ExNone;
+
+  logic [11:0] beats_q;
+  assign done_valid_o = run_q && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
+  assign done_o = '{blocked: blocked, err: err_now, xl_err: xl_err_now,
+                    beats: beats_q + 12'(step && emits), fin: meta_i.fin};
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      run_q   <= 1'b0;
+      segs_q  <= '0;
+      k_q     <= '0;
+      beats_q <= '0;
+    end else begin
+      if (!run_q) run_q <= meta_valid_i;
+      else if (finish) run_q <= 1'b0;
+      if (finish) segs_q <= '0;
+      else if (take && chunk_i.seg_last) segs_q <= segs_q + 5'd1;
+      if (step) k_q <= step_last ? '0 : k_q + 7'd1;
+      if (step && emits) beats_q <= beats_q + 12'd1;
+    end
+    if (!run_q) begin
+      err_q    <= ExNone;
+      xl_err_q <= XlOk;
+      pos_q    <= '0;
+    end else begin
+      if (chunk_bad && take) begin
+        err_q    <= ExKey;
+        xl_err_q <= chunk_i.err;
+      end
+      if (step && step_last) pos_q <= pos_q + chunk_i.len_bytes;
+    end
+  end
+
+  // ---- Rotate and merge: the stage in which the buffer's data arrives ----------------------------------
+  typedef struct packed {
+    logic        emit;
+    logic        all;     // no carry: the whole beat comes from this read
+    logic [5:0]  rot;
+    logic        last;    // of the burst
+    logic [7:0]  func;
+    logic [63:6] line;
+    logic [5:0]  lane;    // first lane written
+    logic [5:0]  lane_end;
+  } move_t;
+
+  logic        mv_valid_q, mv_go;
+  move_t       mv_q, mv_d;
+  logic [5:0]  end_lane;
+  logic        dst_first, dst_last;
+  beat_t       rotated, carry_q;
+  logic [63:0] fresh;     // lanes that come from this read
+
+  assign end_lane  = d + chunk_i.len_bytes[5:0] - 6'd1;
+  assign dst_first = out_idx == '0;
+  assign dst_last  = out_idx == dst_beats - 8'd1;
+
+  always_comb begin
+    mv_d.emit     = emits;
+    mv_d.all      = !late && dst_first;
+    mv_d.rot      = rot;
+    mv_d.func     = chunk_i.func;
+    mv_d.line     = chunk_i.addr[63:6] + 58'(out_idx);
+    mv_d.last     = dst_last || (mv_d.line[7:6] == 2'b11);
+    mv_d.lane     = dst_first ? d : '0;
+    mv_d.lane_end = dst_last ? end_lane : 6'd63;
+  end
+
+  assign mv_go   = mv_valid_q && (!mv_q.emit || beat_ready_i);
+  assign advance = !mv_valid_q || mv_go;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) mv_valid_q <= 1'b0;
+    else if (advance) mv_valid_q <= step;
+    if (step) mv_q <= mv_d;
+    if (mv_go) carry_q <= rotated;
+  end
+
+  always_comb begin
+    rotated = '0;
+    fresh   = '0;
+    if (mv_valid_q) begin
+      rotated = 512'(({buf_rdata_i, buf_rdata_i} << {mv_q.rot, 3'd0}) >> 512);
+      fresh   = mv_q.all ? '1 : ({64{1'b1}} << mv_q.rot);
+    end
+  end
+
+  assign beat_valid_o = mv_valid_q && mv_q.emit;
+
+  always_comb begin
+    beat_o      = '0;
+    beat_o.last = mv_q.last;
+    beat_o.func = mv_q.func;
+    beat_o.addr = {mv_q.line, 6'd0};
+    if (beat_valid_o) begin
+      beat_o.strb = ({64{1'b1}} >> (6'd63 - (mv_q.lane_end - mv_q.lane))) << mv_q.lane;
+      for (int unsigned i = 0; i < DataBytes; i++) begin
+        beat_o.data[8*i +: 8] = fresh[i] ? rotated[8*i +: 8] : carry_q[8*i +: 8];
+      end
+    end
+  end
+
+endmodule

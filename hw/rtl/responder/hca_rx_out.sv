@@ -1,0 +1,114 @@
+// Output queues of hca_rx_ctrl. An item that needs a list pushes its fetch with it. The event queue has one
+// place per QP and more: QP_ERROR and COMM_EST happen once per life of a QP, so receive never waits for
+// firmware; ev_spare_o tells when there is room for an event that may be left out.
+module hca_rx_out
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic        clk_i,
+  input  logic        rst_i,
+  input  logic        item_valid_i,
+  output logic        item_ready_o,
+  input  rxw_t        item_i,
+  input  dma_rd_req_t list_i,
+  output logic        list_ready_o,
+  input  logic        upd_valid_i,
+  output logic        upd_ready_o,
+  input  ack_upd_t    upd_i,
+  input  logic        ev_valid_i,
+  output logic        ev_ready_o,
+  output logic        ev_spare_o,
+  input  rx_ev_t      ev_i,
+  output logic        rxw_valid_o,
+  input  logic        rxw_ready_i,
+  output rxw_t        rxw_o,
+  output logic        list_req_valid_o,
+  input  logic        list_req_ready_i,
+  output dma_rd_req_t list_req_o,
+  output logic        ack_upd_valid_o,
+  input  logic        ack_upd_ready_i,
+  output ack_upd_t    ack_upd_o,
+  output logic        ev_valid_o,
+  input  logic        ev_ready_i,
+  output hw_ev_t      ev_o
+);
+
+  localparam int unsigned EvDepth = 4 * NumQps;
+  localparam int unsigned EvSpare = 64;
+
+  rx_ev_t                   ev;
+  logic [5:0]               unused_rxw_count;
+  logic [5:0]               unused_list_count;
+  logic [2:0]               unused_upd_count;
+  logic [$clog2(EvDepth):0] ev_count;
+
+  hca_fifo #(
+    .Width($bits(rxw_t)),
+    .Depth(32)
+  ) u_rxw (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (item_valid_i),
+    .in_ready_o (item_ready_o),
+    .in_i       (item_i),
+    .out_valid_o(rxw_valid_o),
+    .out_ready_i(rxw_ready_i),
+    .out_o      (rxw_o),
+    .count_o    (unused_rxw_count)
+  );
+
+  hca_fifo #(
+    .Width($bits(dma_rd_req_t)),
+    .Depth(32)
+  ) u_list (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (item_valid_i && item_ready_o && item_i.needs_list),
+    .in_ready_o (list_ready_o),
+    .in_i       (list_i),
+    .out_valid_o(list_req_valid_o),
+    .out_ready_i(list_req_ready_i),
+    .out_o      (list_req_o),
+    .count_o    (unused_list_count)
+  );
+
+  hca_fifo #(
+    .Width($bits(ack_upd_t)),
+    .Depth(4)
+  ) u_upd (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (upd_valid_i),
+    .in_ready_o (upd_ready_o),
+    .in_i       (upd_i),
+    .out_valid_o(ack_upd_valid_o),
+    .out_ready_i(ack_upd_ready_i),
+    .out_o      (ack_upd_o),
+    .count_o    (unused_upd_count)
+  );
+
+  hca_fifo #(
+    .Width($bits(rx_ev_t)),
+    .Depth(EvDepth)
+  ) u_ev (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (ev_valid_i),
+    .in_ready_o (ev_ready_o),
+    .in_i       (ev_i),
+    .out_valid_o(ev_valid_o),
+    .out_ready_i(ev_ready_i),
+    .out_o      (ev),
+    .count_o    (ev_count)
+  );
+
+  assign ev_spare_o = ev_count < ($clog2(EvDepth) + 1)'(EvSpare);
+
+  always_comb begin
+    ev_o       = '0;
+    ev_o.kind  = ev.kind;
+    ev_o.func  = ev.func;
+    ev_o.id    = 32'(ev.qpn);
+    ev_o.cause = {14'd0, ev.who, ev.syndrome, ev.status};
+  end
+
+endmodule

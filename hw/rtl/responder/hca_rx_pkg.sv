@@ -1,0 +1,265 @@
+// Types that the parts of hca_rx_ctrl and hca_rx_exec share; nothing here leaves this folder.
+package hca_rx_pkg;
+
+  import hca_pkg::*;
+
+  // AETH syndromes built here: bits 6:5 say what it is.
+  localparam logic [7:0] AethAck = 8'h1f;  // ACK, no credit limit
+  localparam logic [7:0] AethRnr = 8'h20;  // RNR NAK, or'ed with the timer code
+
+  localparam logic [31:0] MaxMsgBytes = 32'h8000_0000;  // 2 GiB, XPORT-1
+
+  // The part of the QP context that the receive side uses.
+  typedef struct packed {
+    logic           rx_ok;      // RTR, RTS, SQD, SQE: packets are processed (QPS-4)
+    logic           is_rtr;
+    logic           is_err;
+    logic           tx_live;    // RTS or SQD: requests may be outstanding
+    logic           is_rc;
+    logic [7:0]     func;
+    logic [23:0]    pd;
+    logic [4:0]     pkey_index;
+    logic [2:0]     path_mtu;
+    logic           remote_write;
+    logic           remote_read;
+    logic [23:0]    dest_qpn;
+    logic [63:0]    sq_base;
+    logic [3:0]     sq_log_size;
+    logic [1:0]     sq_log_stride;
+    logic [63:0]    rq_base;
+    logic [3:0]     rq_log_size;
+    logic [1:0]     rq_log_stride;
+    logic [CqW-1:0] send_cqn;
+    logic [CqW-1:0] recv_cqn;
+    logic [4:0]     timeout;
+    logic [2:0]     retry_cnt;
+    logic [2:0]     rnr_retry;
+    logic [4:0]     min_rnr_timer;
+    logic [4:0]     max_dest_rd_atomic;
+  } rx_ctx_t;
+
+  // Message in progress at the responder.
+  typedef enum logic [1:0] {
+    MsgpNone  = 2'd0,
+    MsgpSend  = 2'd1,
+    MsgpWrite = 2'd2
+  } msgp_e;
+
+  // Responder state of a QP.
+  typedef struct packed {
+    logic [23:0] epsn;         // expected PSN
+    logic [23:0] msn;
+    logic [15:0] rq_ci;        // next receive WQE to consume
+    logic [5:0]  rd_pushed;    // READ jobs handed on, modulo 64
+    logic        rd_again;     // READs were repeated: some of the jobs counted will be dropped unserved
+    msgp_e       in_msg;
+    logic [63:0] wr_va;        // WRITE in progress: where the next packet goes
+    logic [31:0] wr_rkey;
+    logic [31:0] wr_left;      // bytes still to come
+    logic [31:0] msg_bytes;    // bytes of the message in progress so far
+    logic        nak_sent;     // this gap was reported (or RNR was): later PSNs drop silently
+    logic        comm_est_sent;
+    logic        flushed;      // the receive queue was (partly) flushed
+  } resp_st_t;
+
+  // Acknowledge state of a QP.
+  typedef struct packed {
+    logic [15:0] una_wqe;        // oldest send WQE not completed
+    logic [23:0] una_first_psn;  // PSN of its first packet
+    logic [23:0] una_psn;        // oldest unacknowledged PSN
+    logic [15:0] rd_done;
+    logic [2:0]  retry_left;
+    logic [2:0]  rnr_left;
+    logic        rnr_wait;
+    logic [4:0]  rnr_code;
+    logic        gap_seen;       // a rewind was sent since the last progress: no second implied NAK
+    logic        pend_valid;     // a local error waits until una_wqe reaches pend_wqe
+    logic [15:0] pend_wqe;
+    logic [7:0]  pend_status;
+    logic [1:0]  gen;            // counts restarts of the transport timer
+    logic        flushed;        // the send queue was (partly) flushed
+  } ack_st_t;
+
+  typedef struct packed {
+    logic     dead;  // a fatal error was raised: packets drop, no second event, until init_rq
+    resp_st_t resp;
+    ack_st_t  ack;
+  } rx_st_t;
+
+  // High-water marks of the requester.
+  typedef struct packed {
+    logic [15:0] wqe;  // next WQE index not yet emitted
+    logic [23:0] psn;  // PSN after the last one of the newest emitted WQE
+  } hw_mark_t;
+
+  // Row of the outstanding message table.
+  typedef struct packed {
+    logic [7:0]  opcode;  // wr_opcode_e
+    logic        signaled;
+    logic [23:0] last_psn;
+    logic [31:0] len_bytes;
+  } omt_row_t;
+
+  // What the transport timer needs to know of a QP's acknowledge state.
+  typedef struct packed {
+    logic        dead;
+    logic        rnr_wait;
+    logic [4:0]  rnr_code;
+    logic [1:0]  gen;
+    logic [23:0] una_psn;
+  } tmr_st_t;
+
+  typedef struct packed {
+    logic       live;
+    logic [4:0] timeout;
+  } tmr_ctx_t;
+
+  // Work of the acknowledge unit.
+  typedef enum logic [2:0] {
+    AjAck      = 3'd0,  // AETH packet: ACK, RNR NAK, NAK
+    AjRead     = 3'd1,  // READ response (or another response, then never right)
+    AjSqError  = 3'd2,
+    AjTimeout  = 3'd3,
+    AjRnrDone  = 3'd4
+  } ack_job_e;
+
+  typedef struct packed {
+    ack_job_e       kind;
+    logic [QpW-1:0] qpn;
+    logic [23:0]    psn;
+    logic [7:0]     syndrome;
+    logic           rd_opcode;    // a READ response opcode
+    logic           rd_ends;      // READ response LAST or ONLY
+    logic           from_exec;    // AjSqError: READ data could not be placed
+    logic [15:0]    wqe_index;    // AjSqError
+    logic [7:0]     status;
+  } ack_job_t;
+
+  // Message with its origin: only hca_rx_exec refuses work that was already accepted and counted here.
+  typedef struct packed {
+    logic      from_exec;
+    pipe_msg_t msg;
+  } rx_msg_t;
+
+  // Event before it is widened: kept small because there is one place per QP.
+  typedef struct packed {
+    logic [7:0]     kind;  // hw_event_kind_e
+    logic [7:0]     func;
+    logic [QpW-1:0] qpn;
+    logic [1:0]     who;   // hw_event_who_e
+    logic [7:0]     syndrome;
+    logic [7:0]     status;
+  } rx_ev_t;
+
+  // ---- hca_rx_exec -----------------------------------------------------------------------------------
+  // Why an item could not be carried out.
+  typedef enum logic [1:0] {
+    ExNone = 2'd0,
+    ExLen  = 2'd1,  // scatter list too short
+    ExWqe  = 2'd2,  // WQE unreadable or malformed
+    ExKey  = 2'd3   // key check failed
+  } exec_err_e;
+
+  // What remains of an item once its segments are on their way: enough for its end actions.
+  typedef struct packed {
+    rxw_kind_e      kind;
+    logic [QpW-1:0] qpn;
+    logic           frees;
+    logic [6:0]     buf_beats;
+    logic [15:0]    wqe_index;
+    logic           msg_last;
+    rsp_job_t       rsp;
+    cqe_job_t       cqe;
+  } rx_end_t;
+
+  typedef struct packed {
+    exec_err_e         err;       // found while the list was walked
+    logic [4:0]        segs;      // segments (hence `seg_last` chunks) of this item
+    logic [RxBufW-1:0] buf_beat;
+    logic [6:0]        payload_off;
+    rx_end_t           fin;
+  } rx_meta_t;
+
+  typedef struct packed {
+    logic        blocked;   // the QP's side had failed before: free the buffer, little else
+    exec_err_e   err;
+    xl_err_e     xl_err;
+    logic [11:0] beats;     // write beats issued up to the end of this item, modulo 4096
+    rx_end_t     fin;
+  } rx_done_t;
+
+  // An item of the send side: its CQE or its data belong to a send WQE.
+  function automatic logic end_is_sq(rx_end_t e);
+    logic unused;
+    unused = ^e;
+    return e.kind == RxwReadResp || (e.kind == RxwNone && e.cqe.valid && !e.cqe.cqe.opcode[7]);
+  endfunction
+
+  function automatic rx_ctx_t rx_ctx(qpc_t q);
+    rx_ctx_t c;
+    logic    unused;
+    unused = ^q;
+    c.rx_ok  = q.state == QpsRtr || q.state == QpsRts || q.state == QpsSqd || q.state == QpsSqe;
+    c.is_rtr  = q.state == QpsRtr;
+    c.is_err  = q.state == QpsErr;
+    c.tx_live = q.state == QpsRts || q.state == QpsSqd;
+    c.is_rc   = q.service == ServiceRc;
+    c.func    = q.func;
+    c.pd      = q.pd;
+    c.pkey_index    = q.pkey_index[4:0];
+    c.path_mtu      = q.path_mtu;
+    c.remote_write  = q.remote_write;
+    c.remote_read   = q.remote_read;
+    c.dest_qpn      = q.dest_qpn;
+    c.sq_base       = q.sq_base;
+    c.sq_log_size   = q.sq_log_size;
+    c.sq_log_stride = q.sq_log_stride;
+    c.rq_base       = q.rq_base;
+    c.rq_log_size   = q.rq_log_size;
+    c.rq_log_stride = q.rq_log_stride;
+    c.send_cqn      = q.send_cqn[CqW-1:0];
+    c.recv_cqn      = q.recv_cqn[CqW-1:0];
+    c.timeout       = q.timeout;
+    c.retry_cnt     = q.retry_cnt;
+    c.rnr_retry     = q.rnr_retry;
+    c.min_rnr_timer = q.min_rnr_timer;
+    c.max_dest_rd_atomic = q.max_dest_rd_atomic;
+    return c;
+  endfunction
+
+  function automatic resp_st_t resp_init(logic [23:0] psn);
+    resp_st_t r;
+    r      = '0;
+    r.epsn = psn;
+    return r;
+  endfunction
+
+  function automatic ack_st_t ack_init(qpc_t q);
+    ack_st_t a;
+    logic    unused;
+    unused          = ^q;
+    a               = '0;
+    a.una_psn       = q.sq_psn;
+    a.una_first_psn = q.sq_psn;
+    a.retry_left    = q.retry_cnt;
+    a.rnr_left      = q.rnr_retry;
+    return a;
+  endfunction
+
+  // Fetch of ring slot `index`. Strides are powers of two and the address is cut to the stride, so a fetch
+  // never crosses a 512-byte boundary, whatever base the context holds.
+  function automatic dma_rd_req_t wqe_fetch(logic [7:0] func, logic [63:0] base, logic [3:0] log_size,
+                                            logic [1:0] log_stride, logic [15:0] index);
+    logic [15:0] slot;
+    logic [63:0] addr;
+    slot = index & ((16'd1 << log_size) - 16'd1);
+    addr = base + (64'(slot) << (4'd6 + 4'(log_stride)));
+    return '{func: func, addr: addr & ~((64'd64 << log_stride) - 64'd1), len_bytes: 10'd64 << log_stride};
+  endfunction
+
+  // P_Key rule KEY-14; an empty table slot (KEY-9) matches nothing.
+  function automatic logic pkey_match(logic [15:0] a, logic [15:0] b);
+    return a[14:0] == b[14:0] && a[14:0] != '0 && (a[15] || b[15]);
+  endfunction
+
+endpackage

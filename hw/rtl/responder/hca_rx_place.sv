@@ -1,0 +1,186 @@
+// First stage of hca_rx_exec: turns each item into segments (where its payload goes, under which key) and one
+// record for the mover. Items without a list take one cycle; a list costs two cycles plus one per entry. The
+// record follows all segments of its item, so the segment queue behind must hold a whole item (MaxSge).
+module hca_rx_place
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic        clk_i,
+  input  logic        rst_i,
+  input  logic        rxw_valid_i,
+  output logic        rxw_ready_o,
+  input  rxw_t        rxw_i,
+  input  logic        list_valid_i,
+  output logic        list_ready_o,
+  input  dma_rd_rsp_t list_i,      // the fetched WQE, from its first byte
+  output logic        seg_valid_o,
+  input  logic        seg_ready_i,
+  output seg_t        seg_o,
+  output logic        meta_valid_o,
+  input  logic        meta_ready_i,
+  output rx_meta_t    meta_o
+);
+
+  typedef enum logic [1:0] {
+    StIdle,
+    StHead,   // first beat of the WQE: check it
+    StEntry,  // one scatter entry per cycle
+    StDrain   // take the rest of the fetch, then hand on the record
+  } state_e;
+
+  state_e      state_q, state_d;
+  exec_err_e   err_q, err_d;
+  logic [4:0]  segs_q, segs_d;
+  logic [4:0]  entries_q, entries_d;  // entries not looked at yet
+  logic [1:0]  slot_q, slot_d;        // 16-byte slot inside the beat
+  logic [31:0] skip_q, skip_d;        // message bytes before this packet's payload
+  logic [12:0] need_q, need_d;        // payload bytes without a place yet
+
+  // ---- Header --------------------------------------------------------------------------------------
+  sq_wqe_ctrl_t sq_head;
+  rq_wqe_ctrl_t rq_head;
+  logic         is_rq, head_ok;
+  logic [7:0]   num_sge;
+
+  assign is_rq   = rxw_i.kind == RxwSend;
+  assign sq_head = list_i.data[$bits(sq_wqe_ctrl_t)-1:0];
+  assign rq_head = list_i.data[$bits(rq_wqe_ctrl_t)-1:0];
+  assign num_sge = is_rq ? rq_head.num_sge : sq_head.num_sge;
+
+  always_comb begin
+    head_ok = !list_i.err && num_sge <= 8'(MaxSge)
+              && 14'(num_sge) * 14'd16 + (is_rq ? 14'd16 : 14'd32) <= 14'(rxw_i.list_bytes);
+    if (is_rq) head_ok = head_ok && rq_head.wqe_index == rxw_i.wqe_index;
+    else head_ok = head_ok && sq_head.wqe_index == rxw_i.wqe_index && sq_head.opcode == WrOpRdmaRead
+                   && !sq_head.inline_data;
+  end
+
+  // ---- Entry ---------------------------------------------------------------------------------------
+  sge_t        sge;
+  logic [31:0] room;
+  logic [12:0] take;
+  logic        skipped, entry_seg, entry_go, entries_over, read_bad;
+
+  assign sge       = list_i.data[{slot_q, 7'd0} +: 128];
+  assign skipped   = skip_q >= sge.length;
+  assign room      = sge.length - skip_q;
+  assign take      = (room > 32'(need_q)) ? need_q : room[12:0];
+  assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped;
+  assign entry_go  = state_q == StEntry && list_valid_i && (!entry_seg || seg_ready_i);
+  // Entries must not run past the fetched bytes; the header was checked, so only a short fetch can do that.
+  assign read_bad     = list_i.err || (slot_q == 2'd3 && list_i.last && entries_q != 5'd1);
+  assign entries_over = entries_q == 5'd1 || (!skipped && 32'(need_q) <= room) || read_bad;
+
+  // ---- Items without a list ------------------------------------------------------------------------
+  logic direct, direct_seg;
+  assign direct     = state_q == StIdle && rxw_valid_i && !rxw_i.needs_list;
+  assign direct_seg = direct && (rxw_i.kind == RxwWrite || rxw_i.kind == RxwReadReq)
+                      && rxw_i.chk_bytes != '0;
+
+  // A segment and the record of an item without a list go together.
+  assign seg_valid_o = (direct_seg && meta_ready_i) || entry_seg;
+
+  always_comb begin
+    seg_o.bypass    = 1'b0;
+    seg_o.func      = rxw_i.func;
+    seg_o.pd        = rxw_i.pd;
+    if (state_q == StIdle) begin
+      seg_o.access    = (rxw_i.kind == RxwWrite) ? AccRemoteWrite : AccRemoteRead;
+      seg_o.key       = rxw_i.rkey;
+      seg_o.va        = rxw_i.va;
+      seg_o.len_bytes = (rxw_i.kind == RxwWrite) ? rxw_i.payload_bytes : '0;
+      seg_o.chk_bytes = rxw_i.chk_bytes;
+      seg_o.last      = 1'b1;
+    end else begin
+      seg_o.access    = AccLocalWrite;
+      seg_o.key       = sge.lkey;
+      seg_o.va        = sge.addr + 64'(skip_q);
+      seg_o.len_bytes = take;
+      seg_o.chk_bytes = 32'(take);
+      seg_o.last      = take == need_q;
+    end
+  end
+
+  // ---- Record --------------------------------------------------------------------------------------
+  logic drained;
+  assign drained      = state_q == StDrain && list_valid_i && list_i.last;
+  assign meta_valid_o = (direct && (!direct_seg || seg_ready_i)) || drained;
+  assign rxw_ready_o  = meta_valid_o && meta_ready_i;
+  assign list_ready_o = (state_q == StDrain && (!list_i.last || meta_ready_i))
+                        || (entry_go && slot_q == 2'd3 && !entries_over);
+
+  always_comb begin
+    meta_o.err         = direct ? ExNone : err_q;
+    meta_o.segs        = direct ? 5'(direct_seg) : segs_q;
+    meta_o.buf_beat    = rxw_i.buf_beat;
+    meta_o.payload_off = rxw_i.payload_off;
+    meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
+                           wqe_index: rxw_i.wqe_index, msg_last: rxw_i.msg_last, rsp: rxw_i.rsp,
+                           cqe: rxw_i.cqe};
+  end
+
+  // ---- State ---------------------------------------------------------------------------------------
+  always_comb begin
+    state_d   = state_q;
+    err_d     = err_q;
+    segs_d    = segs_q;
+    entries_d = entries_q;
+    slot_d    = slot_q;
+    skip_d    = skip_q;
+    need_d    = need_q;
+    unique case (state_q)
+      StIdle: if (rxw_valid_i && rxw_i.needs_list) begin
+        state_d = StHead;
+        err_d   = ExNone;
+        segs_d  = '0;
+        skip_d  = rxw_i.msg_offset;
+        need_d  = rxw_i.payload_bytes;
+        slot_d  = is_rq ? 2'd1 : 2'd2;
+      end
+      StHead: if (list_valid_i) begin
+        entries_d = num_sge[4:0];
+        state_d   = StEntry;
+        if (!head_ok) begin
+          err_d   = ExWqe;
+          state_d = StDrain;
+        end else if (need_q == '0) begin
+          state_d = StDrain;
+        end else if (num_sge == '0) begin
+          err_d   = ExLen;
+          state_d = StDrain;
+        end
+      end
+      StEntry: if (entry_go) begin
+        slot_d    = slot_q + 2'd1;
+        entries_d = entries_q - 5'd1;
+        if (list_i.err) begin
+          err_d = ExWqe;
+        end else if (skipped) begin
+          skip_d = skip_q - sge.length;
+          if (entries_over) err_d = read_bad ? ExWqe : ExLen;
+        end else begin
+          skip_d = '0;
+          segs_d = segs_q + 5'd1;
+          need_d = need_q - take;
+          if (entries_over && take != need_q) err_d = read_bad ? ExWqe : ExLen;
+        end
+        if (entries_over) state_d = StDrain;
+      end
+      default: if (drained && meta_ready_i) state_d = StIdle;
+    endcase
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) state_q <= StIdle;
+    else state_q <= state_d;
+    err_q     <= err_d;
+    segs_q    <= segs_d;
+    entries_q <= entries_d;
+    slot_q    <= slot_d;
+    skip_q    <= skip_d;
+    need_q    <= need_d;
+  end
+
+  logic unused;
+  assign unused = ^{sq_head, rq_head, rxw_i};
+
+endmodule

@@ -1,0 +1,206 @@
+// Everything hca_rx_ctrl remembers per QP: context subset, state, doorbell snapshots, finished READ jobs, the
+// outstanding message table, and the timers that watch over them. Reads return in the next cycle and are
+// held. The doorbell streams wait only in the cycle in which an index is cleared.
+module hca_rx_tables
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic           clk_i,
+  input  logic           rst_i,
+  input  logic           rd_en_i,
+  input  logic [QpW-1:0] rd_qpn_i,
+  output rx_ctx_t        ctx_o,
+  output rx_st_t         st_o,
+  output logic [15:0]    sq_pi_o,
+  output logic [15:0]    rq_pi_o,
+  output logic [5:0]     rd_popped_o,
+  output hw_mark_t       mark_o,
+  // Row of the outstanding message table, QP wr_qpn_i
+  input  logic           row_en_i,
+  input  logic [OmtW-1:0] row_wqe_i,
+  output omt_row_t        row_o,
+  input  logic [QpW-1:0] wr_qpn_i,
+  input  logic           ctx_we_i,
+  input  rx_ctx_t        ctx_i,
+  input  logic           st_we_i,
+  input  rx_st_t         st_i,
+  input  logic           sq_pi_clr_i,
+  input  logic           rq_pi_clr_i,
+  output logic           pop_busy_o,        // pop_clr_i must wait
+  input  logic           pop_clr_i,         // receive queue initialised: no READ job finished yet
+  input  logic           mark_init_i,       // send queue initialised: first PSN is mark_psn_i
+  input  logic [23:0]    mark_psn_i,
+  input  logic           sq_db_valid_i,
+  output logic           sq_db_ready_o,
+  input  qp_db_t         sq_db_i,
+  input  logic           rq_db_valid_i,
+  output logic           rq_db_ready_o,
+  input  qp_db_t         rq_db_i,
+  // Strobe: a READ job of this QP has been finished.
+  input  logic           rsp_popped_i,
+  input  logic [QpW-1:0] rsp_popped_qpn_i,
+  input  logic           omt_valid_i,
+  output logic           omt_ready_o,
+  input  omt_wr_t        omt_i,
+  input  logic [63:0]    now_i,
+  output logic           tmr_valid_o,
+  input  logic           tmr_ready_i,
+  output pipe_msg_t      tmr_o,
+  output logic           active_o
+);
+
+  hca_ram_1r1w #(
+    .Width($bits(rx_ctx_t)),
+    .Depth(NumQps)
+  ) u_ctx (
+    .clk_i,
+    .we_i   (ctx_we_i),
+    .waddr_i(wr_qpn_i),
+    .wdata_i(ctx_i),
+    .re_i   (rd_en_i),
+    .raddr_i(rd_qpn_i),
+    .rdata_o(ctx_o)
+  );
+
+  hca_ram_1r1w #(
+    .Width($bits(rx_st_t)),
+    .Depth(NumQps)
+  ) u_st (
+    .clk_i,
+    .we_i   (st_we_i),
+    .waddr_i(wr_qpn_i),
+    .wdata_i(st_i),
+    .re_i   (rd_en_i),
+    .raddr_i(rd_qpn_i),
+    .rdata_o(st_o)
+  );
+
+  // ---- Doorbell snapshots --------------------------------------------------------------------------
+  logic unused_db;
+  assign unused_db     = sq_db_i.sq ^ rq_db_i.sq;
+  assign sq_db_ready_o = !sq_pi_clr_i;
+  assign rq_db_ready_o = !rq_pi_clr_i;
+
+  hca_ram_1r1w #(
+    .Width(16),
+    .Depth(NumQps)
+  ) u_sq_pi (
+    .clk_i,
+    .we_i   (sq_pi_clr_i || sq_db_valid_i),
+    .waddr_i(sq_pi_clr_i ? wr_qpn_i : sq_db_i.qpn),
+    .wdata_i(sq_pi_clr_i ? 16'd0 : sq_db_i.pi),
+    .re_i   (rd_en_i),
+    .raddr_i(rd_qpn_i),
+    .rdata_o(sq_pi_o)
+  );
+
+  hca_ram_1r1w #(
+    .Width(16),
+    .Depth(NumQps)
+  ) u_rq_pi (
+    .clk_i,
+    .we_i   (rq_pi_clr_i || rq_db_valid_i),
+    .waddr_i(rq_pi_clr_i ? wr_qpn_i : rq_db_i.qpn),
+    .wdata_i(rq_pi_clr_i ? 16'd0 : rq_db_i.pi),
+    .re_i   (rd_en_i),
+    .raddr_i(rd_qpn_i),
+    .rdata_o(rq_pi_o)
+  );
+
+  // ---- Finished READ jobs, modulo 64 -----------------------------------------------------------------
+  logic           pop_q, fwd_q, pop_we;
+  logic [QpW-1:0] pop_qpn_q, fwd_qpn_q, pop_waddr;
+  logic [5:0]     pop_old, pop_new, pop_wdata, fwd_val_q;
+
+  // The row just written is not in the read data yet when the next strobe names the same QP.
+  assign pop_new    = ((fwd_q && fwd_qpn_q == pop_qpn_q) ? fwd_val_q : pop_old) + 6'd1;
+  assign pop_busy_o = pop_q;
+  assign pop_we     = pop_q || pop_clr_i;
+  assign pop_waddr  = pop_q ? pop_qpn_q : wr_qpn_i;
+  assign pop_wdata  = pop_q ? pop_new : '0;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      pop_q <= 1'b0;
+      fwd_q <= 1'b0;
+    end else begin
+      pop_q <= rsp_popped_i;
+      fwd_q <= pop_we;
+    end
+    pop_qpn_q <= rsp_popped_qpn_i;
+    fwd_qpn_q <= pop_waddr;
+    fwd_val_q <= pop_wdata;
+  end
+
+  hca_ram_1r1w #(
+    .Width(6),
+    .Depth(NumQps)
+  ) u_pop_own (
+    .clk_i,
+    .we_i   (pop_we),
+    .waddr_i(pop_waddr),
+    .wdata_i(pop_wdata),
+    .re_i   (rsp_popped_i),
+    .raddr_i(rsp_popped_qpn_i),
+    .rdata_o(pop_old)
+  );
+
+  hca_ram_1r1w #(
+    .Width(6),
+    .Depth(NumQps)
+  ) u_pop_ctrl (
+    .clk_i,
+    .we_i   (pop_we),
+    .waddr_i(pop_waddr),
+    .wdata_i(pop_wdata),
+    .re_i   (rd_en_i),
+    .raddr_i(rd_qpn_i),
+    .rdata_o(rd_popped_o)
+  );
+
+  // ---- Outstanding messages and timers ---------------------------------------------------------------
+  logic           tmr_en;
+  logic [QpW-1:0] tmr_qpn;
+  logic [23:0]    tmr_psn;
+
+  hca_omt u_omt (
+    .clk_i,
+    .rst_i,
+    .omt_valid_i,
+    .omt_ready_o,
+    .omt_i,
+    .init_i    (mark_init_i),
+    .init_qpn_i(wr_qpn_i),
+    .init_psn_i(mark_psn_i),
+    .mark_en_i (rd_en_i),
+    .mark_qpn_i(rd_qpn_i),
+    .mark_o,
+    .row_en_i,
+    .row_qpn_i (wr_qpn_i),
+    .row_wqe_i,
+    .row_o,
+    .tmr_en_i  (tmr_en),
+    .tmr_qpn_i (tmr_qpn),
+    .tmr_psn_o (tmr_psn)
+  );
+
+  hca_timers u_timers (
+    .clk_i,
+    .rst_i,
+    .now_i,
+    .wake_i     (omt_valid_i && omt_ready_o),
+    .active_o,
+    .wr_qpn_i,
+    .ctx_we_i,
+    .ctx_i      ('{live: ctx_i.tx_live, timeout: ctx_i.timeout}),
+    .st_we_i,
+    .st_i       ('{dead: st_i.dead, rnr_wait: st_i.ack.rnr_wait, rnr_code: st_i.ack.rnr_code,
+                   gen: st_i.ack.gen, una_psn: st_i.ack.una_psn}),
+    .mark_en_o  (tmr_en),
+    .mark_qpn_o (tmr_qpn),
+    .mark_psn_i (tmr_psn),
+    .msg_valid_o(tmr_valid_o),
+    .msg_ready_i(tmr_ready_i),
+    .msg_o      (tmr_o)
+  );
+
+endmodule

@@ -1,0 +1,394 @@
+// The channel adapter: wiring only, vendor-neutral. Host port (MMIO, DMA reads, ordered DMA writes), one MAC
+// stream each way, the firmware bus. One clock. What each block does: hw/README.md.
+module hca_core
+  import hca_pkg::*;
+(
+    input  logic         clk_i,
+    input  logic         rst_i,
+    input  logic [63:0]  now_i,                // cycles since power on
+    // Host: MMIO of BAR0. Writes: address is a multiple of 8, bytes by strobe. Reads: 32 bits.
+    input  logic         mmio_wr_valid_i,
+    output logic         mmio_wr_ready_o,
+    input  logic [7:0]   mmio_wr_func_i,
+    input  logic [15:0]  mmio_wr_addr_i,
+    input  logic [63:0]  mmio_wr_data_i,
+    input  logic [7:0]   mmio_wr_strb_i,
+    input  logic         mmio_rd_valid_i,
+    output logic         mmio_rd_ready_o,
+    input  logic [7:0]   mmio_rd_func_i,
+    input  logic [15:0]  mmio_rd_addr_i,
+    output logic         mmio_rdata_valid_o,
+    output logic [31:0]  mmio_rdata_o,
+    // Host: DMA reads.
+    output logic         hrd_req_valid_o,
+    input  logic         hrd_req_ready_i,
+    output logic [7:0]   hrd_req_tag_o,
+    output logic [7:0]   hrd_req_func_o,
+    output logic [63:0]  hrd_req_addr_o,
+    output logic [9:0]   hrd_req_len_o,
+    input  logic         hrd_rsp_valid_i,
+    input  logic [7:0]   hrd_rsp_tag_i,
+    input  logic         hrd_rsp_last_i,
+    input  logic         hrd_rsp_err_i,
+    input  logic [511:0] hrd_rsp_data_i,
+    // Host: DMA writes and MSI-X, one ordered stream.
+    output logic         hwr_valid_o,
+    input  logic         hwr_ready_i,
+    output logic         hwr_msix_o,
+    output logic         hwr_last_o,
+    output logic [7:0]   hwr_func_o,
+    output logic [63:0]  hwr_addr_o,
+    output logic [63:0]  hwr_strb_o,
+    output logic [511:0] hwr_data_o,
+    // Wire.
+    output logic         mac_tx_valid_o,
+    input  logic         mac_tx_ready_i,
+    output logic         mac_tx_last_o,
+    output logic [6:0]   mac_tx_len_o,
+    output logic [511:0] mac_tx_data_o,
+    input  logic         mac_rx_valid_i,
+    input  logic         mac_rx_last_i,
+    input  logic [6:0]   mac_rx_len_i,
+    input  logic [511:0] mac_rx_data_i,
+    // Firmware bus.
+    input  logic         fw_req_i,
+    input  logic         fw_we_i,
+    input  logic [19:0]  fw_addr_i,
+    input  logic [31:0]  fw_wdata_i,
+    output logic         fw_req_stall_o,
+    output logic         fw_rd_ack_o,
+    output logic         fw_wr_ack_o,
+    output logic [31:0]  fw_rdata_o,
+    output logic         fw_irq_o,
+    // Activity.
+    output logic         busy_o,
+    output logic         timer_active_o
+);
+  // DMA read clients.
+  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, NumRd = 4;
+  // DMA write clients.
+  localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, NumWr = 4;
+  // Takers of QP contexts.
+  localparam int unsigned QpcReq = 0, QpcResp = 1, QpcRxCtrl = 2, QpcExec = 3, QpcTx = 4, QpcDb = 5, NumQpc = 6;
+  // Sources of pipeline messages.
+  localparam int unsigned MsgGather = 0, MsgReq = 1, MsgExec = 2, MsgDb = 3, MsgMgmt = 4, NumMsg = 5;
+  // Sources of events (the management block adds its own).
+  localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, NumEv = 4;
+  localparam int unsigned NumCounters = 17;
+
+  // ---- Host: reads -------------------------------------------------------------------------------
+  logic [NumRd-1:0]        mreq_valid, mreq_ready, mrsp_valid;
+  dma_rd_req_t [NumRd-1:0] mreq;
+  logic [NumRd-1:0][5:0]   mreq_tag;
+  logic [5:0]              mrsp_tag;
+  dma_rd_rsp_t             mrsp;
+  dma_rd_req_t             hrd_req;
+
+  hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
+    .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
+    .mrsp_valid_o(mrsp_valid), .mrsp_tag_o(mrsp_tag), .mrsp_o(mrsp),
+    .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_o(hrd_req), .hrd_req_tag_o, .hrd_rsp_valid_i, .hrd_rsp_tag_i,
+    .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i})
+  );
+  assign hrd_req_func_o = hrd_req.func;
+  assign hrd_req_addr_o = hrd_req.addr;
+  assign hrd_req_len_o  = hrd_req.len_bytes;
+
+  // Clients with an in-order port of their own; the gather has its port inside.
+  logic [NumRd-1:0]        rreq_valid, rreq_ready, rrsp_valid, rrsp_ready;
+  dma_rd_req_t [NumRd-1:0] rreq;
+  dma_rd_rsp_t [NumRd-1:0] rrsp;
+
+  for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
+    if (c != RdGather) begin : gen_port
+      hca_dma_rd_port #(.Tags((c == RdMgmt) ? 2 : 64)) u_port (
+        .clk_i, .rst_i, .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]),
+        .rsp_valid_o(rrsp_valid[c]), .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]),
+        .done_idx_o(), .done_strb_o(), .done_err_o(),
+        .mreq_valid_o(mreq_valid[c]), .mreq_ready_i(mreq_ready[c]), .mreq_o(mreq[c]), .mreq_tag_o(mreq_tag[c]),
+        .mrsp_valid_i(mrsp_valid[c]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
+      );
+    end
+  end
+
+  // ---- Host: writes ------------------------------------------------------------------------------
+  logic [NumWr-1:0]    wr_valid, wr_ready;
+  dma_wr_t [NumWr-1:0] wr;
+  dma_wr_t             hwr;
+  hca_dma_wr_mux #(.N(NumWr)) u_wr_mux (
+    .clk_i, .rst_i, .wr_valid_i(wr_valid), .wr_ready_o(wr_ready), .wr_i(wr), .hwr_valid_o, .hwr_ready_i,
+    .hwr_o(hwr)
+  );
+  assign {hwr_msix_o, hwr_last_o, hwr_func_o, hwr_addr_o, hwr_strb_o, hwr_data_o} = hwr;
+
+  // ---- Host: MMIO --------------------------------------------------------------------------------
+  // Page 0: registers, page 1: doorbells, anything else is lost.
+  logic reg_wr_ready, db_wr_ready, is_reg, is_db;
+  assign is_reg = mmio_wr_addr_i[15:12] == 4'd0;
+  assign is_db  = mmio_wr_addr_i[15:12] == 4'd1;
+  assign mmio_wr_ready_o = is_reg ? reg_wr_ready : is_db ? db_wr_ready : 1'b1;
+
+  logic [NumQpc-1:0] qpc_valid, qpc_ready;
+  qpc_wr_t           qpc_wr;
+  logic [NumMsg-1:0] msg_valid, msg_ready;
+  pipe_msg_t         msg [NumMsg];
+  logic [NumEv-1:0]  ev_valid, ev_ready;
+  hw_ev_t            ev [NumEv];
+
+  logic   sq_db_valid, sq_db_ready, rq_db_valid, rq_db_ready, cq_db_valid, cq_db_ready, eq_db_valid, eq_db_ready;
+  qp_db_t sq_db, rq_db;
+  cq_db_t cq_db;
+  eq_db_t eq_db;
+  logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
+
+  hca_doorbell u_doorbell (
+    .clk_i, .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && is_db), .mmio_wr_ready_o(db_wr_ready), .mmio_wr_func_i,
+    .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i,
+    .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
+    .sq_db_valid_o(sq_db_valid), .sq_db_ready_i(sq_db_ready), .sq_db_o(sq_db),
+    .rq_db_valid_o(rq_db_valid), .rq_db_ready_i(rq_db_ready), .rq_db_o(rq_db),
+    .cq_db_valid_o(cq_db_valid), .cq_db_ready_i(cq_db_ready), .cq_db_o(cq_db),
+    .eq_db_valid_o(eq_db_valid), .eq_db_ready_i(eq_db_ready), .eq_db_o(eq_db),
+    .msg_valid_o(msg_valid[MsgDb]), .msg_ready_i(msg_ready[MsgDb]), .msg_o(msg[MsgDb]),
+    .ev_valid_o(ev_valid[EvDb]), .ev_ready_i(ev_ready[EvDb]), .ev_o(ev[EvDb]), .bad_db_cnt_o()
+  );
+
+  // The send doorbell goes to the requester (work) and to rx_ctrl (how far to flush).
+  hca_fork #(.N(2)) u_sq_db_fork (
+    .clk_i, .rst_i, .in_valid_i(sq_db_valid), .in_ready_o(sq_db_ready), .out_valid_o(sq_db_fork_valid),
+    .out_ready_i(sq_db_fork_ready)
+  );
+
+  // ---- Keys ----------------------------------------------------------------------------------------
+  localparam int unsigned KeyGather = 0, KeyExec = 1;
+  logic                 mpt_we, mtt_we;
+  logic [MrW-1:0]       mpt_waddr;
+  mpt_t                 mpt_wdata;
+  logic [MttW-1:0]      mtt_waddr;
+  logic [63:0]          mtt_wdata;
+  logic [1:0]           mpt_re, mtt_re;
+  logic [1:0][MrW-1:0]  mpt_raddr;
+  mpt_t [1:0]           mpt_rdata;
+  logic [1:0][MttW-1:0] mtt_raddr;
+  logic [1:0][63:0]     mtt_rdata;
+  hca_key_table u_keys (
+    .clk_i, .mpt_we_i(mpt_we), .mpt_waddr_i(mpt_waddr), .mpt_wdata_i(mpt_wdata), .mtt_we_i(mtt_we),
+    .mtt_waddr_i(mtt_waddr), .mtt_wdata_i(mtt_wdata), .mpt_re_i(mpt_re), .mpt_raddr_i(mpt_raddr),
+    .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
+  );
+
+  // ---- Transmit --------------------------------------------------------------------------------------
+  logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
+  txp_t [1:0] src_txp;
+  seg_t [1:0] src_seg;
+  logic       txp_valid, txp_ready, pay_valid, pay_ready, ack_valid, ack_ready;
+  txp_t       txp, ack;
+  pay_t       pay;
+  logic       upd_valid, upd_ready, omt_valid, omt_ready;
+  ack_upd_t   upd;
+  logic       rd_placed_valid, rd_placed_ready;
+  logic [QpW-1:0] rd_placed;
+  omt_wr_t    omt;
+
+  hca_requester u_requester (
+    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
+    .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
+    .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
+    .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
+    .fetch_req_valid_o(rreq_valid[RdSq]), .fetch_req_ready_i(rreq_ready[RdSq]), .fetch_req_o(rreq[RdSq]),
+    .fetch_rsp_valid_i(rrsp_valid[RdSq]), .fetch_rsp_ready_o(rrsp_ready[RdSq]), .fetch_rsp_i(rrsp[RdSq]),
+    .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]),
+    .seg_valid_o(src_seg_valid[0]), .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]),
+    .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
+    .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
+    .ev_emit_valid_o(), .ev_emit_qpn_o(), .ev_emit_opcode_o(), .ev_emit_psn_o()
+  );
+
+  hca_gather u_gather (
+    .clk_i, .rst_i, .txp_valid_i(src_txp_valid), .txp_ready_o(src_txp_ready), .txp_i(src_txp),
+    .seg_valid_i(src_seg_valid), .seg_ready_o(src_seg_ready), .seg_i(src_seg),
+    .txp_valid_o(txp_valid), .txp_ready_i(txp_ready), .txp_o(txp),
+    .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
+    .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
+    .mpt_re_o(mpt_re[KeyGather]), .mpt_raddr_o(mpt_raddr[KeyGather]), .mpt_rdata_i(mpt_rdata[KeyGather]),
+    .mtt_re_o(mtt_re[KeyGather]), .mtt_raddr_o(mtt_raddr[KeyGather]), .mtt_rdata_i(mtt_rdata[KeyGather]),
+    .mreq_valid_o(mreq_valid[RdGather]), .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]),
+    .mreq_tag_o(mreq_tag[RdGather]), .mrsp_valid_i(mrsp_valid[RdGather]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
+  );
+  // The gather's place among the ports stays empty.
+  assign rreq_ready[RdGather] = 1'b0;
+  assign rrsp_valid[RdGather] = 1'b0;
+  assign rrsp[RdGather]       = '0;
+  assign rreq_valid[RdGather] = 1'b0;
+  assign rrsp_ready[RdGather] = 1'b0;
+  assign rreq[RdGather]       = '0;
+  logic unused_gather;
+  assign unused_gather = ^{rreq_valid[RdGather], rrsp_ready[RdGather], rreq[RdGather]};
+
+  port_cfg_t                 port_cfg;
+  logic [NumPkeys-1:0][15:0] pkey_tbl;
+  logic [15:0]               resp_done_seq;
+  logic                      sent;
+  txp_t                      sent_txp;
+  mac_t                      mac_tx;
+  hca_tx_wire u_tx_wire (
+    .clk_i, .rst_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
+    .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
+    .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
+    .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
+    .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
+    .mac_valid_o(mac_tx_valid_o), .mac_ready_i(mac_tx_ready_i), .mac_o(mac_tx),
+    .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp)
+  );
+  logic unused_sent;
+  assign unused_sent = ^sent_txp;  // its kind and syndrome are counted
+  assign {mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = mac_tx;
+
+  // ---- Receive ---------------------------------------------------------------------------------------
+  logic              rxd_valid, rxd_ready, buf_re, buf_free;
+  rxd_t              rxd;
+  logic [RxBufW-1:0] buf_raddr;
+  beat_t             buf_rdata;
+  logic [6:0]        buf_free_beats;
+  logic [31:0]       rx_good, rx_icrc_err, rx_vcrc_err, rx_malformed, rx_dropped;
+  hca_rx_wire u_rx_wire (
+    .clk_i, .rst_i, .port_cfg_i(port_cfg),
+    .mac_valid_i(mac_rx_valid_i), .mac_ready_o(),
+    .mac_i('{last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i}),
+    .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
+    .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
+    .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
+    .cnt_good_o(rx_good), .cnt_icrc_err_o(rx_icrc_err), .cnt_vcrc_err_o(rx_vcrc_err),
+    .cnt_malformed_o(rx_malformed), .cnt_dropped_o(rx_dropped)
+  );
+
+  logic           rxw_valid, rxw_ready, rsp_valid, rsp_popped, cqe_valid, cqe_ready;
+  logic [QpW-1:0] rsp_popped_qpn;
+  rxw_t           rxw;
+  rsp_job_t       rsp;
+  cqe_job_t       cqe;
+  logic [31:0]    pkey_viol;
+  logic           rx_dup, rx_timeout;
+  hca_rx_ctrl u_rx_ctrl (
+    .clk_i, .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
+    .qpc_wr_valid_i(qpc_valid[QpcRxCtrl]), .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]), .qpc_wr_i(qpc_wr),
+    .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db),
+    .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
+    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt),
+    .msg_gather_valid_i(msg_valid[MsgGather]), .msg_gather_ready_o(msg_ready[MsgGather]),
+    .msg_gather_i(msg[MsgGather]),
+    .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]),
+    .msg_requester_i(msg[MsgReq]),
+    .msg_exec_valid_i(msg_valid[MsgExec]), .msg_exec_ready_o(msg_ready[MsgExec]), .msg_exec_i(msg[MsgExec]),
+    .msg_doorbell_valid_i(msg_valid[MsgDb]), .msg_doorbell_ready_o(msg_ready[MsgDb]), .msg_doorbell_i(msg[MsgDb]),
+    .msg_mgmt_valid_i(msg_valid[MsgMgmt]), .msg_mgmt_ready_o(msg_ready[MsgMgmt]), .msg_mgmt_i(msg[MsgMgmt]),
+    .rxd_valid_i(rxd_valid), .rxd_ready_o(rxd_ready), .rxd_i(rxd),
+    .rxw_valid_o(rxw_valid), .rxw_ready_i(rxw_ready), .rxw_o(rxw),
+    .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
+    .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
+    .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
+    .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(timer_active_o), .pkey_viol_o(pkey_viol),
+    .dup_o(rx_dup), .timeout_o(rx_timeout)
+  );
+
+  logic   rsp_ready, ex_seg_valid, ex_seg_ready, ex_chunk_valid, ex_chunk_ready;
+  seg_t   ex_seg;
+  chunk_t ex_chunk;
+  hca_rx_exec u_rx_exec (
+    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcExec]), .qpc_wr_ready_o(qpc_ready[QpcExec]), .qpc_wr_i(qpc_wr),
+    .rxw_valid_i(rxw_valid), .rxw_ready_o(rxw_ready), .rxw_i(rxw),
+    .list_valid_i(rrsp_valid[RdList]), .list_ready_o(rrsp_ready[RdList]), .list_i(rrsp[RdList]),
+    .buf_re_o(buf_re), .buf_raddr_o(buf_raddr), .buf_rdata_i(buf_rdata),
+    .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
+    .seg_valid_o(ex_seg_valid), .seg_ready_i(ex_seg_ready), .seg_o(ex_seg),
+    .chunk_valid_i(ex_chunk_valid), .chunk_ready_o(ex_chunk_ready), .chunk_i(ex_chunk),
+    .wr_valid_o(wr_valid[WrExec]), .wr_ready_i(wr_ready[WrExec]), .wr_o(wr[WrExec]),
+    .rsp_valid_o(rsp_valid), .rsp_ready_i(rsp_ready), .rsp_o(rsp),
+    .cqe_valid_o(cqe_valid), .cqe_ready_i(cqe_ready), .cqe_o(cqe),
+    .err_valid_o(msg_valid[MsgExec]), .err_ready_i(msg_ready[MsgExec]), .err_o(msg[MsgExec]),
+    .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed)
+  );
+
+  hca_xlate #(.ChunkBytes(4096)) u_exec_xlate (
+    .clk_i, .rst_i, .seg_valid_i(ex_seg_valid), .seg_ready_o(ex_seg_ready), .seg_i(ex_seg),
+    .chunk_valid_o(ex_chunk_valid), .chunk_ready_i(ex_chunk_ready), .chunk_o(ex_chunk),
+    .mpt_re_o(mpt_re[KeyExec]), .mpt_raddr_o(mpt_raddr[KeyExec]), .mpt_rdata_i(mpt_rdata[KeyExec]),
+    .mtt_re_o(mtt_re[KeyExec]), .mtt_raddr_o(mtt_raddr[KeyExec]), .mtt_rdata_i(mtt_rdata[KeyExec])
+  );
+
+  hca_resp_sched u_resp_sched (
+    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
+    .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
+    .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
+    .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]), .seg_o(src_seg[1]),
+    .ack_valid_o(ack_valid), .ack_ready_i(ack_ready), .ack_o(ack),
+    .resp_done_seq_i(resp_done_seq), .rsp_popped_valid_o(rsp_popped), .rsp_popped_qpn_o(rsp_popped_qpn)
+  );
+
+  // ---- Completions -------------------------------------------------------------------------------------
+  logic [1:0]     eqe_valid, eqe_ready;
+  eqe_job_t [1:0] eqe;
+  logic           cqc_valid, cqc_ready, eqc_valid, eqc_ready;
+  logic [CqW-1:0] cqc_cqn;
+  logic [EqW-1:0] eqc_eqn;
+  cqc_t           cqc;
+  eqc_t           eqc;
+  hca_cq u_cq (
+    .clk_i, .rst_i, .now_i, .cqc_wr_valid_i(cqc_valid), .cqc_wr_ready_o(cqc_ready), .cqc_wr_cqn_i(cqc_cqn),
+    .cqc_wr_i(cqc), .cqe_valid_i(cqe_valid), .cqe_ready_o(cqe_ready), .cqe_i(cqe),
+    .cq_db_valid_i(cq_db_valid), .cq_db_ready_o(cq_db_ready), .cq_db_i(cq_db),
+    .wr_valid_o(wr_valid[WrCq]), .wr_ready_i(wr_ready[WrCq]), .wr_o(wr[WrCq]),
+    .eqe_valid_o(eqe_valid[0]), .eqe_ready_i(eqe_ready[0]), .eqe_o(eqe[0]),
+    .ev_valid_o(ev_valid[EvCq]), .ev_ready_i(ev_ready[EvCq]), .ev_o(ev[EvCq]), .bad_db_cnt_o()
+  );
+  hca_eq #(.Sources(2)) u_eq (
+    .clk_i, .rst_i, .now_i, .eqc_wr_valid_i(eqc_valid), .eqc_wr_ready_o(eqc_ready), .eqc_wr_eqn_i(eqc_eqn),
+    .eqc_wr_i(eqc), .eqe_valid_i(eqe_valid), .eqe_ready_o(eqe_ready), .eqe_i(eqe),
+    .eq_db_valid_i(eq_db_valid), .eq_db_ready_o(eq_db_ready), .eq_db_i(eq_db),
+    .wr_valid_o(wr_valid[WrEq]), .wr_ready_i(wr_ready[WrEq]), .wr_o(wr[WrEq]),
+    .ev_valid_o(ev_valid[EvEq]), .ev_ready_i(ev_ready[EvEq]), .ev_o(ev[EvEq]), .drop_cnt_o(), .bad_db_cnt_o()
+  );
+
+  // ---- Management ----------------------------------------------------------------------------------------
+  logic [NumCounters-1:0][63:0] counters;
+  logic                         mgmt_busy;
+  hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1), .NumCounters(NumCounters)) u_mgmt (
+    .clk_i, .rst_i, .now_i,
+    .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
+    .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i,
+    .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i,
+    .mmio_rdata_valid_o, .mmio_rdata_o,
+    .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i, .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o,
+    .qpc_wr_valid_o(qpc_valid), .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr),
+    .mpt_we_o(mpt_we), .mpt_waddr_o(mpt_waddr), .mpt_wdata_o(mpt_wdata), .mtt_we_o(mtt_we),
+    .mtt_waddr_o(mtt_waddr), .mtt_wdata_o(mtt_wdata),
+    .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
+    .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
+    .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),
+    .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
+    .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev),
+    .rd_req_valid_o(rreq_valid[RdMgmt]), .rd_req_ready_i(rreq_ready[RdMgmt]), .rd_req_o(rreq[RdMgmt]),
+    .rd_rsp_valid_i(rrsp_valid[RdMgmt]), .rd_rsp_ready_o(rrsp_ready[RdMgmt]), .rd_rsp_i(rrsp[RdMgmt]),
+    .wr_valid_o(wr_valid[WrMgmt]), .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]),
+    .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counters_i(counters), .busy_o(mgmt_busy)
+  );
+
+  hca_counters u_counters (
+    .clk_i, .rst_i,
+    .tx_beat_i(mac_tx_valid_o && mac_tx_ready_i), .tx_last_i(mac_tx.last), .tx_len_i(mac_tx.len_bytes),
+    .rx_beat_i(mac_rx_valid_i), .rx_len_i(mac_rx_len_i),
+    .rx_good_i(rx_good), .rx_icrc_err_i(rx_icrc_err), .rx_vcrc_err_i(rx_vcrc_err), .rx_malformed_i(rx_malformed),
+    .rx_dropped_i(rx_dropped), .pkey_viol_i(pkey_viol), .dup_i(rx_dup), .timeout_i(rx_timeout),
+    .rxd_i(rxd_valid && rxd_ready), .rxd_opcode_i(rxd.opcode), .rxd_class_i(rxd.aeth_syndrome[6:5]),
+    .rewind_i(upd_valid && upd_ready && upd.rewind),
+    .sent_i(sent), .sent_kind_i(sent_txp.kind), .sent_syndrome_i(sent_txp.aeth_syndrome), .counters_o(counters)
+  );
+
+  hca_activity #(.Streams(16)) u_activity (
+    .clk_i, .rst_i,
+    .valid_i({mmio_wr_valid_i, mmio_rd_valid_i, mac_rx_valid_i, mac_tx_valid_o, hwr_valid_o, hrd_req_valid_o,
+              rxd_valid, rxw_valid, txp_valid, ack_valid, src_txp_valid[0], src_txp_valid[1], upd_valid,
+              cqe_valid, mgmt_busy, |msg_valid}),
+    .rd_req_i(hrd_req_valid_o && hrd_req_ready_i), .rd_done_i(hrd_rsp_valid_i && hrd_rsp_last_i), .busy_o
+  );
+endmodule

@@ -1,0 +1,133 @@
+// Receive packet store: 64 KiB, circular, freed in order. Beats of the current packet are written behind the
+// last good one; with the last beat comes the verdict, and only a good packet moves the write position and
+// gets a descriptor. No room (store or descriptor queue): the packet is dropped and counted. Never stalls
+// the line. Each packet counts in exactly one counter.
+module hca_rx_buf
+  import hca_pkg::*;
+(
+  input  logic              clk_i,
+  input  logic              rst_i,
+  input  logic              ib_i,
+  input  logic              valid_i,
+  input  logic              store_i,
+  input  logic              last_i,
+  input  logic              bad_i,      // with last, as all of these
+  input  logic              vcrc_ok_i,
+  input  logic              icrc_ok_i,
+  input  logic              parse_ok_i,
+  input  rxd_t              rxd_i,
+  input  beat_t             data_i,
+  output logic              rxd_valid_o,
+  input  logic              rxd_ready_i,
+  output rxd_t              rxd_o,
+  input  logic              buf_re_i,
+  input  logic [RxBufW-1:0] buf_raddr_i,
+  output beat_t             buf_rdata_o,
+  input  logic              buf_free_i,
+  input  logic [6:0]        buf_free_beats_i,
+  output logic [31:0]       cnt_good_o,
+  output logic [31:0]       cnt_icrc_err_o,
+  output logic [31:0]       cnt_vcrc_err_o,
+  output logic [31:0]       cnt_malformed_o,
+  output logic [31:0]       cnt_dropped_o
+);
+
+  localparam int unsigned DescDepth = 64;
+
+  logic [RxBufW-1:0] start_q;      // first beat of the current packet
+  logic [6:0]        beats_q;      // of the current packet, so far
+  logic [RxBufW:0]   used_q;       // beats of good packets that were not freed
+  logic              overflow_q;   // the current packet did not fit
+  logic              full, write, fits, desc_ready;
+  logic              judge, intact, good;
+  logic [6:0]        beats_now;
+  logic [31:0]       good_q, icrc_err_q, vcrc_err_q, malformed_q, dropped_q;
+  rxd_t              rxd;
+
+  assign full      = used_q + (RxBufW + 1)'(beats_q) >= (RxBufW + 1)'(RxBufBeats);
+  assign write     = valid_i && store_i && !full && !overflow_q;
+  assign fits      = !overflow_q && !(store_i && full);
+  assign beats_now = beats_q + 7'(store_i);
+  assign judge     = valid_i && last_i;
+  assign intact    = !bad_i && (vcrc_ok_i || !ib_i) && icrc_ok_i && parse_ok_i;
+  assign good      = judge && intact && fits && desc_ready;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      start_q    <= '0;
+      beats_q    <= '0;
+      used_q     <= '0;
+      overflow_q <= 1'b0;
+    end else begin
+      if (judge) beats_q <= '0;
+      else if (write) beats_q <= beats_now;
+      if (judge) overflow_q <= 1'b0;
+      else if (valid_i && store_i && full) overflow_q <= 1'b1;
+      if (good) start_q <= start_q + RxBufW'(beats_now);
+      if (good || buf_free_i) begin
+        used_q <= used_q + (good ? (RxBufW + 1)'(beats_now) : '0) -
+                  (buf_free_i ? (RxBufW + 1)'(buf_free_beats_i) : '0);
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      good_q      <= '0;
+      icrc_err_q  <= '0;
+      vcrc_err_q  <= '0;
+      malformed_q <= '0;
+      dropped_q   <= '0;
+    end else if (judge) begin
+      if (bad_i) malformed_q <= malformed_q + 1'b1;
+      else if (ib_i && !vcrc_ok_i) vcrc_err_q <= vcrc_err_q + 1'b1;
+      else if (!icrc_ok_i) icrc_err_q <= icrc_err_q + 1'b1;
+      else if (!parse_ok_i) malformed_q <= malformed_q + 1'b1;
+      else if (!good) dropped_q <= dropped_q + 1'b1;
+      else good_q <= good_q + 1'b1;
+    end
+  end
+
+  hca_ram_1r1w #(
+    .Width(DataW),
+    .Depth(RxBufBeats)
+  ) u_store (
+    .clk_i,
+    .we_i   (write),
+    .waddr_i(start_q + RxBufW'(beats_q)),
+    .wdata_i(data_i),
+    .re_i   (buf_re_i),
+    .raddr_i(buf_raddr_i),
+    .rdata_o(buf_rdata_o)
+  );
+
+  always_comb begin
+    rxd           = rxd_i;
+    rxd.buf_beat  = start_q;
+    rxd.buf_beats = beats_now;
+  end
+
+  logic [$clog2(DescDepth):0] unused_desc_count;
+
+  hca_fifo #(
+    .Width($bits(rxd_t)),
+    .Depth(DescDepth)
+  ) u_desc (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (judge && intact && fits),
+    .in_ready_o (desc_ready),
+    .in_i       (rxd),
+    .out_valid_o(rxd_valid_o),
+    .out_ready_i(rxd_ready_i),
+    .out_o      (rxd_o),
+    .count_o    (unused_desc_count)
+  );
+
+  assign cnt_good_o      = good_q;
+  assign cnt_icrc_err_o  = icrc_err_q;
+  assign cnt_vcrc_err_o  = vcrc_err_q;
+  assign cnt_malformed_o = malformed_q;
+  assign cnt_dropped_o   = dropped_q;
+
+endmodule

@@ -1,0 +1,199 @@
+// Parses the headers of a received packet (all in its first two beats) into a receive descriptor. rxd_o and
+// ok_o belong to the packet whose last beat came five cycles ago and hold until the next packet's. The
+// buffer fields of rxd_o are 0: hca_rx_buf fills them. ok_o: known opcode, all headers complete, IP, UDP and
+// GRH consistent with the length, pad consistent. Never stalls, one packet per cycle.
+module hca_rx_parse
+  import hca_pkg::*;
+  import hca_wire_pkg::*;
+(
+  input  logic        clk_i,
+  input  logic        rst_i,
+  input  logic        valid_i,
+  input  rx_beat_t    beat_i,
+  input  logic [12:0] l3_len_i,  // length of the packet, with its last beat
+  output logic        ok_o,
+  output rxd_t        rxd_o
+);
+
+  localparam int unsigned WinBytes  = BthBytes + 32;          // BTH and extended headers
+  localparam int unsigned HeadBits  = 8 * (48 + WinBytes);
+  localparam int unsigned ExtOffset = 8 * BthBytes;
+
+  // Stage 1: the first two beats.
+  logic                s1_go_q, second_q;
+  logic [HeadBits-1:0] head_q;
+  l3_e                 s1_l3_q;
+  logic [12:0]         s1_len_q;
+  // Stage 2: transport headers in a window, network headers checked.
+  logic                  s2_go_q, s2_ok_q;
+  logic [8*WinBytes-1:0] s2_win_q;
+  l3_e                   s2_l3_q;
+  logic [12:0]           s2_len_q;
+  logic [127:0]          s2_sgid_q, s2_dgid_q;
+  logic [15:0]           s2_slid_q;
+  logic [3:0]            s2_sl_q;
+  // Stage 3: opcode decoded.
+  logic                  s3_go_q, s3_ok_q;
+  logic [8*WinBytes-1:0] s3_win_q;
+  ext_t                  s3_ext_q;
+  logic [12:0]           s3_len_q;
+  logic [6:0]            s3_hdr_len_q;
+  rxd_t                  s3_rxd_q;
+  // Stage 4: fields. Stage 5: payload length.
+  logic                  s4_go_q, s4_ok_q;
+  logic [12:0]           s4_len_q, s4_need_q;
+  rxd_t                  s4_rxd_q;
+  logic                  ok_q;
+  rxd_t                  rxd_q;
+
+  logic unused_beat;
+  assign unused_beat = ^{beat_i.data_end, beat_i.len_bytes, beat_i.raw_bytes, beat_i.bad};
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      second_q <= 1'b0;
+      s1_go_q  <= 1'b0;
+      s2_go_q  <= 1'b0;
+      s3_go_q  <= 1'b0;
+      s4_go_q  <= 1'b0;
+    end else begin
+      if (valid_i) second_q <= beat_i.first && !beat_i.last;
+      s1_go_q <= valid_i && beat_i.last;
+      s2_go_q <= s1_go_q;
+      s3_go_q <= s2_go_q;
+      s4_go_q <= s3_go_q;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (valid_i && beat_i.first) head_q[511:0] <= beat_i.data;
+    if (valid_i && second_q) head_q[HeadBits-1:512] <= beat_i.data[HeadBits-513:0];
+    if (valid_i && beat_i.last) begin
+      s1_l3_q  <= beat_i.l3;
+      s1_len_q <= l3_len_i;
+    end
+  end
+
+  // Network headers against the packet's length; version and header length were checked by hca_rx_l3.
+  function automatic logic net_ok(logic [HeadBits-1:0] h, l3_e l3, logic [12:0] len);
+    logic unused_bits;
+    unused_bits = ^h;
+    case (l3)
+      L3Ipv4: return (h[8*6 +: 16] & 16'hff3f) == 16'd0 &&            // not a fragment
+                     h[8*9 +: 8] == 8'(IpProtoUdp) &&
+                     swap16(h[8*22 +: 16]) == 16'(RoceUdpPort) &&
+                     swap16(h[8*24 +: 16]) == 16'(len) - 16'(Ipv4Bytes);
+      L3Ipv6: return h[8*6 +: 8] == 8'(IpProtoUdp) &&
+                     swap16(h[8*42 +: 16]) == 16'(RoceUdpPort) &&
+                     swap16(h[8*44 +: 16]) == 16'(len) - 16'(Ipv6Bytes);
+      L3IbGlobal: return h[8*8+4 +: 4] == 4'd6 && h[8*14 +: 8] == 8'(GrhNextHeaderIba) &&
+                         swap16(h[8*12 +: 16]) == 16'(len) - 16'(LrhBytes + GrhBytes);
+      default: return 1'b1;
+    endcase
+  endfunction
+
+  always_ff @(posedge clk_i) begin
+    if (s1_go_q) begin
+      s2_ok_q   <= net_ok(head_q, s1_l3_q, s1_len_q);
+      s2_l3_q   <= s1_l3_q;
+      s2_len_q  <= s1_len_q;
+      s2_slid_q <= '0;
+      s2_sl_q   <= '0;
+      s2_sgid_q <= '0;
+      s2_dgid_q <= '0;
+      case (s1_l3_q)
+        L3Ipv4: begin
+          s2_win_q  <= head_q[8*28 +: 8*WinBytes];
+          s2_sgid_q <= {head_q[8*12 +: 32], 16'hffff, 80'd0};
+          s2_dgid_q <= {head_q[8*16 +: 32], 16'hffff, 80'd0};
+        end
+        L3Ipv6: begin
+          s2_win_q  <= head_q[8*48 +: 8*WinBytes];
+          s2_sgid_q <= head_q[8*8 +: 128];
+          s2_dgid_q <= head_q[8*24 +: 128];
+        end
+        L3IbLocal: begin
+          s2_win_q  <= head_q[8*8 +: 8*WinBytes];
+          s2_slid_q <= swap16(head_q[8*6 +: 16]);
+          s2_sl_q   <= head_q[12 +: 4];
+        end
+        default: begin
+          s2_win_q  <= head_q[8*48 +: 8*WinBytes];
+          s2_slid_q <= swap16(head_q[8*6 +: 16]);
+          s2_sl_q   <= head_q[12 +: 4];
+          s2_sgid_q <= head_q[8*16 +: 128];
+          s2_dgid_q <= head_q[8*32 +: 128];
+        end
+      endcase
+    end
+    if (s2_go_q) begin
+      s3_win_q      <= s2_win_q;
+      s3_ext_q      <= ext_of(s2_win_q[7:0]);
+      s3_len_q      <= s2_len_q;
+      s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(ext_of(s2_win_q[7:0])));
+      s3_ok_q       <= s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0;  // TVer
+      s3_rxd_q      <= '0;
+      s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
+      s3_rxd_q.slid <= s2_slid_q;
+      s3_rxd_q.sl   <= s2_sl_q;
+      s3_rxd_q.sgid <= s2_sgid_q;
+      s3_rxd_q.dgid <= s2_dgid_q;
+    end
+  end
+
+  // Fields of the transport headers; those of a header that the packet does not have are 0.
+  function automatic rxd_t fields(rxd_t base, logic [8*WinBytes-1:0] w, ext_t ext);
+    rxd_t d;
+    logic unused_bits;
+    unused_bits = ^{w, ext};
+    d           = base;
+    d.opcode    = w[7:0];
+    d.solicited = w[15];
+    d.pkey      = swap16(w[8*2 +: 16]);
+    d.dest_qpn  = swap24(w[8*5 +: 24]);
+    d.ack_req   = w[8*8+7];
+    d.psn       = swap24(w[8*9 +: 24]);
+    if (ext.reth || ext.atomic) begin
+      d.reth_va    = swap64(w[ExtOffset +: 64]);
+      d.reth_rkey  = swap32(w[ExtOffset + 64 +: 32]);
+      d.reth_bytes = ext.reth ? swap32(w[ExtOffset + 96 +: 32]) : 32'd8;
+    end
+    if (ext.aeth) begin
+      d.aeth_syndrome = w[ExtOffset +: 8];
+      d.aeth_msn      = swap24(w[ExtOffset + 8 +: 24]);
+    end
+    if (ext.deth) begin
+      d.deth_qkey    = swap32(w[ExtOffset +: 32]);
+      d.deth_src_qpn = swap24(w[ExtOffset + 40 +: 24]);
+    end
+    if (ext.imm) begin
+      if (ext.reth) d.imm = w[ExtOffset + 128 +: 32];
+      else if (ext.deth) d.imm = w[ExtOffset + 64 +: 32];
+      else d.imm = w[ExtOffset +: 32];
+    end
+    return d;
+  endfunction
+
+  logic [12:0] payload_bytes;
+
+  assign payload_bytes = s4_len_q - s4_need_q;
+
+  always_ff @(posedge clk_i) begin
+    if (s3_go_q) begin
+      s4_ok_q              <= s3_ok_q;
+      s4_len_q             <= s3_len_q;
+      s4_need_q            <= 13'(s3_hdr_len_q) + 13'(IcrcLen) + 13'(s3_win_q[13:12]);   // with the pad
+      s4_rxd_q             <= fields(s3_rxd_q, s3_win_q, s3_ext_q);
+      s4_rxd_q.payload_off <= s3_hdr_len_q;
+    end
+    if (s4_go_q) begin
+      ok_q                <= s4_ok_q && s4_len_q >= s4_need_q && payload_bytes <= 13'(MaxPayload);
+      rxd_q               <= s4_rxd_q;
+      rxd_q.payload_bytes <= payload_bytes;
+    end
+  end
+
+  assign ok_o  = ok_q;
+  assign rxd_o = rxd_q;
+
+endmodule

@@ -1,0 +1,155 @@
+// Receive side of the wire: frames in, descriptors of good packets out, the packets themselves in the
+// receive buffer (from the IP header or LRH on). Takes one beat per cycle for ever (`mac_ready_o` is 1);
+// what is bad or finds no room is dropped and counted. `rxd` may stall. Details: README.md.
+module hca_rx_wire
+  import hca_pkg::*;
+  import hca_wire_pkg::*;
+(
+  input  logic              clk_i,
+  input  logic              rst_i,
+  input  port_cfg_t         port_cfg_i,
+  input  logic              mac_valid_i,
+  output logic              mac_ready_o,
+  input  mac_t              mac_i,
+  output logic              rxd_valid_o,
+  input  logic              rxd_ready_i,
+  output rxd_t              rxd_o,
+  input  logic              buf_re_i,
+  input  logic [RxBufW-1:0] buf_raddr_i,
+  output beat_t             buf_rdata_o,
+  input  logic              buf_free_i,
+  input  logic [6:0]        buf_free_beats_i,
+  output logic [31:0]       cnt_good_o,
+  output logic [31:0]       cnt_icrc_err_o,
+  output logic [31:0]       cnt_vcrc_err_o,
+  output logic [31:0]       cnt_malformed_o,
+  output logic [31:0]       cnt_dropped_o
+);
+
+  logic        ib;
+  logic        eth_valid, eth_first, eth_last, eth_bad, eth_ipv6;
+  logic        ib_valid, ib_first, ib_last, ib_bad, ib_global;
+  logic [6:0]  eth_len, ib_len;
+  beat_t       eth_data, ib_data;
+  logic        l3_valid;
+  rx_beat_t    l3_beat;
+  logic [12:0] l3_len;
+  logic        icrc_ok, vcrc_ok, parse_ok;
+  rxd_t        parsed;
+  logic        late_valid, late_last, late_bad, late_store;
+  beat_t       late_data;
+
+  assign ib          = port_cfg_i.ib;
+  assign mac_ready_o = 1'b1;
+
+  logic unused_active;
+  assign unused_active = port_cfg_i.active;
+
+  hca_eth_rx u_eth (
+    .clk_i,
+    .rst_i,
+    .mac_addr_i     (port_cfg_i.mac),
+    .mac_valid_i    (mac_valid_i && !ib),
+    .mac_i,
+    .out_valid_o    (eth_valid),
+    .out_first_o    (eth_first),
+    .out_last_o     (eth_last),
+    .out_bad_o      (eth_bad),
+    .out_ipv6_o     (eth_ipv6),
+    .out_len_bytes_o(eth_len),
+    .out_data_o     (eth_data)
+  );
+
+  hca_ib_rx u_ib (
+    .clk_i,
+    .rst_i,
+    .lid_i          (port_cfg_i.lid),
+    .lmc_i          (port_cfg_i.lmc),
+    .mac_valid_i    (mac_valid_i && ib),
+    .mac_i,
+    .out_valid_o    (ib_valid),
+    .out_first_o    (ib_first),
+    .out_last_o     (ib_last),
+    .out_bad_o      (ib_bad),
+    .out_global_o   (ib_global),
+    .out_len_bytes_o(ib_len),
+    .out_data_o     (ib_data)
+  );
+
+  hca_rx_l3 u_l3 (
+    .clk_i,
+    .rst_i,
+    .ib_i          (ib),
+    .in_valid_i    (ib ? ib_valid : eth_valid),
+    .in_first_i    (ib ? ib_first : eth_first),
+    .in_last_i     (ib ? ib_last : eth_last),
+    .in_bad_i      (ib ? ib_bad : eth_bad),
+    .in_long_i     (ib ? ib_global : eth_ipv6),
+    .in_len_bytes_i(ib ? ib_len : eth_len),
+    .in_data_i     (ib ? ib_data : eth_data),
+    .out_valid_o   (l3_valid),
+    .out_o         (l3_beat),
+    .out_l3_len_o  (l3_len)
+  );
+
+  hca_rx_crc u_crc (
+    .clk_i,
+    .rst_i,
+    .ib_i     (ib),
+    .valid_i  (l3_valid),
+    .beat_i   (l3_beat),
+    .icrc_ok_o(icrc_ok),
+    .vcrc_ok_o(vcrc_ok)
+  );
+
+  hca_rx_parse u_parse (
+    .clk_i,
+    .rst_i,
+    .valid_i (l3_valid),
+    .beat_i  (l3_beat),
+    .l3_len_i(l3_len),
+    .ok_o    (parse_ok),
+    .rxd_o   (parsed)
+  );
+
+  hca_rx_delay u_delay (
+    .clk_i,
+    .rst_i,
+    .valid_i(l3_valid),
+    .beat_i (l3_beat),
+    .valid_o(late_valid),
+    .last_o (late_last),
+    .bad_o  (late_bad),
+    .store_o(late_store),
+    .data_o (late_data)
+  );
+
+  hca_rx_buf u_buf (
+    .clk_i,
+    .rst_i,
+    .ib_i      (ib),
+    .valid_i   (late_valid),
+    .store_i   (late_store),
+    .last_i    (late_last),
+    .bad_i     (late_bad),
+    .vcrc_ok_i (vcrc_ok),
+    .icrc_ok_i (icrc_ok),
+    .parse_ok_i(parse_ok),
+    .rxd_i     (parsed),
+    .data_i    (late_data),
+    .rxd_valid_o,
+    .rxd_ready_i,
+    .rxd_o,
+    .buf_re_i,
+    .buf_raddr_i,
+    .buf_rdata_o,
+    .buf_free_i,
+    .buf_free_beats_i,
+    .cnt_good_o,
+    .cnt_icrc_err_o,
+    .cnt_vcrc_err_o,
+    .cnt_malformed_o,
+    .cnt_dropped_o
+  );
+
+endmodule

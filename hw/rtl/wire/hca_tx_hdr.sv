@@ -1,0 +1,230 @@
+// Builds the headers of packets to send: packet descriptor + address vector of its QP -> bytes from the IP
+// header or LRH up to the last extended header. `ack` goes before `txp`, packet by packet. Three pipeline
+// stages, one packet per cycle when nothing stalls. Keeps its own copy of the address part of the QP
+// context; a context write is never stalled. Never sees payload.
+module hca_tx_hdr
+  import hca_pkg::*;
+  import hca_wire_pkg::*;
+(
+  input  logic                      clk_i,
+  input  logic                      rst_i,
+  input  port_cfg_t                 port_cfg_i,
+  input  logic [NumPkeys-1:0][15:0] pkey_tbl_i,
+  input  logic                      qpc_wr_valid_i,
+  output logic                      qpc_wr_ready_o,
+  input  qpc_wr_t                   qpc_wr_i,
+  input  logic                      ack_valid_i,
+  output logic                      ack_ready_o,
+  input  txp_t                      ack_i,
+  input  logic                      txp_valid_i,
+  output logic                      txp_ready_o,
+  input  txp_t                      txp_i,
+  output logic                      hdr_valid_o,
+  input  logic                      hdr_ready_i,
+  output tx_hdr_t                   hdr_o,
+  output tx_eth_t                   eth_o,
+  output logic [15:0]               resp_done_seq_o,
+  output logic                      sent_o,
+  output txp_t                      sent_txp_o
+);
+
+  // The part of the QP context that headers are made of.
+  typedef struct packed {
+    logic         is_ipv4;
+    logic         is_global;
+    logic [4:0]   pkey_index;
+    logic [23:0]  dest_qpn;
+    logic [15:0]  udp_src_port;
+    logic [15:0]  dlid;
+    logic [6:0]   src_path_bits;
+    logic [3:0]   sl;
+    logic [19:0]  flow_label;
+    logic [7:0]   traffic_class;
+    logic [7:0]   hop_limit;
+    logic [47:0]  dmac;
+    logic [127:0] sgid;
+    logic [127:0] dgid;
+  } av_t;
+
+  localparam int unsigned AvBits = $bits(av_t);
+
+  av_t  wr_av, av;
+  logic accept;
+  txp_t pick, s1_txp_q;
+
+  always_comb begin
+    wr_av               = '0;
+    wr_av.is_ipv4       = qpc_wr_i.qpc.is_ipv4;
+    wr_av.is_global     = qpc_wr_i.qpc.is_global;
+    wr_av.pkey_index    = qpc_wr_i.qpc.pkey_index[4:0];
+    wr_av.dest_qpn      = qpc_wr_i.qpc.dest_qpn;
+    wr_av.udp_src_port  = qpc_wr_i.qpc.udp_src_port;
+    wr_av.dlid          = qpc_wr_i.qpc.dlid;
+    wr_av.src_path_bits = qpc_wr_i.qpc.src_path_bits;
+    wr_av.sl            = qpc_wr_i.qpc.sl;
+    wr_av.flow_label    = qpc_wr_i.qpc.flow_label;
+    wr_av.traffic_class = qpc_wr_i.qpc.traffic_class;
+    wr_av.hop_limit     = qpc_wr_i.qpc.hop_limit;
+    wr_av.dmac          = qpc_wr_i.qpc.dmac;
+    wr_av.sgid          = qpc_wr_i.qpc.sgid;
+    wr_av.dgid          = qpc_wr_i.qpc.dgid;
+  end
+
+  logic unused_inputs;
+  assign unused_inputs = ^{qpc_wr_i, port_cfg_i, s1_txp_q};
+
+  assign qpc_wr_ready_o = 1'b1;
+
+  hca_ram_1r1w #(
+    .Width(AvBits),
+    .Depth(NumQps)
+  ) u_av (
+    .clk_i,
+    .we_i   (qpc_wr_valid_i),
+    .waddr_i(qpc_wr_i.qpn),
+    .wdata_i(wr_av),
+    .re_i   (accept),
+    .raddr_i(pick.qpn),
+    .rdata_o(av)
+  );
+
+  logic        s1_valid_q, s1_ready, s2_valid_q, s2_ready, s3_valid_q, s3_ready;
+  logic [15:0] resp_done_seq_q;
+
+  assign s3_ready = !s3_valid_q || hdr_ready_i;
+  assign s2_ready = !s2_valid_q || s3_ready;
+  assign s1_ready = !s1_valid_q || s2_ready;
+
+  assign pick            = ack_valid_i ? ack_i : txp_i;
+  assign ack_ready_o     = s1_ready;
+  assign txp_ready_o     = s1_ready && !ack_valid_i;
+  assign accept          = s1_ready && (ack_valid_i || txp_valid_i);
+  assign sent_o          = accept;
+  assign sent_txp_o      = pick;
+  assign resp_done_seq_o = resp_done_seq_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      s1_valid_q      <= 1'b0;
+      s2_valid_q      <= 1'b0;
+      s3_valid_q      <= 1'b0;
+      resp_done_seq_q <= '1;
+    end else begin
+      if (s1_ready) s1_valid_q <= accept;
+      if (s2_ready) s2_valid_q <= s1_valid_q;
+      if (s3_ready) s3_valid_q <= s2_valid_q;
+      if (accept && pick.kind == TxRead) resp_done_seq_q <= pick.resp_seq;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (accept) s1_txp_q <= pick;
+  end
+
+  // Stage 1 -> 2: lengths, transport headers, network headers without the IPv4 checksum.
+  l3_e          l3;
+  ext_t         ext;
+  logic [1:0]   pad;
+  logic [12:0]  bth_bytes;    // BTH up to and with the ICRC
+  logic [10:0]  lrh_words;
+  logic [95:0]  bth;
+  logic [255:0] transport;
+  logic [15:0]  src_port, slid;
+  logic [63:0]  udp, lrh;
+  logic [319:0] ip6;
+  logic [159:0] ip4;
+
+  always_comb begin
+    if (port_cfg_i.ib) l3 = av.is_global ? L3IbGlobal : L3IbLocal;
+    else l3 = av.is_ipv4 ? L3Ipv4 : L3Ipv6;
+    ext       = ext_of(s1_txp_q.opcode);
+    pad       = 2'd0 - s1_txp_q.payload_bytes[1:0];
+    bth_bytes = 13'(BthBytes) + 13'(ext_bytes(ext)) + s1_txp_q.payload_bytes + 13'(pad) + 13'(IcrcLen);
+    lrh_words = bth_bytes[12:2] + ((l3 == L3IbGlobal) ? 11'd12 : 11'd2);
+    src_port  = (av.udp_src_port != '0) ? av.udp_src_port : (16'hc000 | 16'(s1_txp_q.qpn));
+    slid      = port_cfg_i.lid | 16'(av.src_path_bits);
+
+    bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(av.dest_qpn), 8'd0,
+           swap16(pkey_tbl_i[av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, s1_txp_q.opcode};
+    transport = '0;
+    if (ext.reth) begin
+      transport = {s1_txp_q.imm, swap32(s1_txp_q.reth_bytes), swap32(s1_txp_q.reth_rkey),
+                   swap64(s1_txp_q.reth_va), bth};
+    end else if (ext.aeth) begin
+      transport = {128'd0, swap24(s1_txp_q.aeth_msn), s1_txp_q.aeth_syndrome, bth};
+    end else begin
+      transport = {128'd0, s1_txp_q.imm, bth};
+    end
+
+    udp = {16'd0, swap16(16'(bth_bytes) + 16'd8), swap16(16'(RoceUdpPort)), swap16(src_port)};
+    // Version 4, five words; no fragments; the checksum comes in the next stage.
+    ip4 = {av.dgid[127:96], av.sgid[127:96], 16'd0, 8'(IpProtoUdp), av.hop_limit, 16'h0040, 16'd0,
+           swap16(16'(bth_bytes) + 16'd28), av.traffic_class, 8'h45};
+    // IPv6 header and GRH: one layout.
+    ip6 = {av.dgid, av.sgid, av.hop_limit, port_cfg_i.ib ? 8'(GrhNextHeaderIba) : 8'(IpProtoUdp),
+           swap16(16'(bth_bytes) + (port_cfg_i.ib ? 16'd0 : 16'd8)),
+           swap32({4'd6, av.traffic_class, av.flow_label})};
+    // VL and LVer are 0 here: the link layer owns the VL.
+    lrh = {swap16(slid), swap16({5'd0, lrh_words}), swap16(av.dlid),
+           av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), 8'd0};
+  end
+
+  // The sum fits 20 bits; folding twice gives the one's complement sum.
+  function automatic logic [19:0] ip4_sum(logic [159:0] ip);
+    logic [19:0] sum;
+    sum = '0;
+    for (int unsigned i = 0; i < 10; i++) sum = sum + 20'(swap16(ip[16*i +: 16]));
+    return sum;
+  endfunction
+
+  function automatic logic [15:0] ip4_check(logic [19:0] sum);
+    logic [16:0] fold;
+    fold = 17'(sum[15:0]) + 17'(sum[19:16]);
+    return ~(fold[15:0] + 16'(fold[16]));
+  endfunction
+
+  l3_e          s2_l3_q;
+  logic         s2_has_payload_q;
+  logic [6:0]   s2_len_q;
+  logic [19:0]  s2_sum_q;
+  logic [383:0] s2_front_q;      // up to 48 bytes in front of the BTH
+  logic [255:0] s2_transport_q;
+  tx_eth_t      s2_eth_q;
+  tx_hdr_t      s3_hdr_q;
+  tx_eth_t      s3_eth_q;
+
+  always_ff @(posedge clk_i) begin
+    if (s1_valid_q && s2_ready) begin
+      s2_l3_q          <= l3;
+      s2_has_payload_q <= s1_txp_q.has_payload;
+      s2_len_q         <= l3_bytes(l3) + 7'(BthBytes) + 7'(ext_bytes(ext));
+      s2_sum_q         <= ip4_sum(ip4);
+      s2_transport_q   <= transport;
+      s2_eth_q.ipv4    <= av.is_ipv4;
+      s2_eth_q.dmac    <= av.dmac;
+      case (l3)
+        L3Ipv4:    s2_front_q <= {160'd0, udp, ip4};
+        L3Ipv6:    s2_front_q <= {udp, ip6};
+        L3IbLocal: s2_front_q <= {320'd0, lrh};
+        default:   s2_front_q <= {ip6, lrh};
+      endcase
+    end
+    if (s2_valid_q && s3_ready) begin
+      s3_eth_q             <= s2_eth_q;
+      s3_hdr_q.l3          <= s2_l3_q;
+      s3_hdr_q.has_payload <= s2_has_payload_q;
+      s3_hdr_q.len_bytes   <= s2_len_q;
+      case (s2_l3_q)
+        L3Ipv4: s3_hdr_q.bytes <= {160'd0, s2_transport_q, s2_front_q[223:96], swap16(ip4_check(s2_sum_q)),
+                                   s2_front_q[79:0]};
+        L3IbLocal: s3_hdr_q.bytes <= {320'd0, s2_transport_q, s2_front_q[63:0]};
+        default:   s3_hdr_q.bytes <= {s2_transport_q, s2_front_q};
+      endcase
+    end
+  end
+
+  assign hdr_valid_o = s3_valid_q;
+  assign hdr_o       = s3_hdr_q;
+  assign eth_o       = s3_eth_q;
+
+endmodule

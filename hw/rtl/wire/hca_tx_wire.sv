@@ -1,0 +1,145 @@
+// Transmit side of the wire: packet descriptors and payload in, frames with valid CRCs out, in both
+// personalities. Order of packets is the order in which descriptors were taken; `ack` goes first, packet by
+// packet. `mac` may stall. Latency of an empty pipeline and rates: README.md.
+module hca_tx_wire
+  import hca_pkg::*;
+  import hca_wire_pkg::*;
+(
+  input  logic                      clk_i,
+  input  logic                      rst_i,
+  input  port_cfg_t                 port_cfg_i,
+  input  logic [NumPkeys-1:0][15:0] pkey_tbl_i,
+  input  logic                      qpc_wr_valid_i,
+  output logic                      qpc_wr_ready_o,
+  input  qpc_wr_t                   qpc_wr_i,
+  input  logic                      ack_valid_i,
+  output logic                      ack_ready_o,
+  input  txp_t                      ack_i,
+  input  logic                      txp_valid_i,
+  output logic                      txp_ready_o,
+  input  txp_t                      txp_i,
+  input  logic                      pay_valid_i,
+  output logic                      pay_ready_o,
+  input  pay_t                      pay_i,
+  output logic                      mac_valid_o,
+  input  logic                      mac_ready_i,
+  output mac_t                      mac_o,
+  output logic [15:0]               resp_done_seq_o,  // of the last READ response taken; at first 0xffff
+  output logic                      sent_o,           // a packet was taken: sent_txp_o
+  output txp_t                      sent_txp_o
+);
+
+  // More packets than ever fit between the header stage and hca_eth_tx.
+  localparam int unsigned EthFifoDepth = 32;
+
+  logic       hdr_valid, hdr_ready, pack_hdr_ready, eth_ready;
+  tx_hdr_t    hdr;
+  tx_eth_t    hdr_eth, eth;
+  logic       beat_valid, beat_ready;
+  tx_beat_t   beat;
+  logic       icrc_valid, icrc_ready;
+  mac_t       icrc_beat;
+  logic       eth_out_valid, vcrc_out_valid, eth_in_ready, vcrc_in_ready;
+  mac_t       eth_out, vcrc_out;
+  logic       eth_head_valid, eth_head_ready;
+
+  hca_tx_hdr u_hdr (
+    .clk_i,
+    .rst_i,
+    .port_cfg_i,
+    .pkey_tbl_i,
+    .qpc_wr_valid_i,
+    .qpc_wr_ready_o,
+    .qpc_wr_i,
+    .ack_valid_i,
+    .ack_ready_o,
+    .ack_i,
+    .txp_valid_i,
+    .txp_ready_o,
+    .txp_i,
+    .hdr_valid_o(hdr_valid),
+    .hdr_ready_i(hdr_ready),
+    .hdr_o      (hdr),
+    .eth_o      (hdr_eth),
+    .resp_done_seq_o,
+    .sent_o,
+    .sent_txp_o
+  );
+
+  // The header bytes go to the packer, the frame facts past it to the Ethernet stage.
+  assign hdr_ready = pack_hdr_ready && eth_ready;
+
+  logic [$clog2(EthFifoDepth):0] unused_eth_count;
+
+  hca_fifo #(
+    .Width($bits(tx_eth_t)),
+    .Depth(EthFifoDepth)
+  ) u_eth_facts (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (hdr_valid && pack_hdr_ready && !port_cfg_i.ib),
+    .in_ready_o (eth_ready),
+    .in_i       (hdr_eth),
+    .out_valid_o(eth_head_valid),
+    .out_ready_i(eth_head_ready),
+    .out_o      (eth),
+    .count_o    (unused_eth_count)
+  );
+
+  hca_tx_pack u_pack (
+    .clk_i,
+    .rst_i,
+    .hdr_valid_i(hdr_valid && eth_ready),
+    .hdr_ready_o(pack_hdr_ready),
+    .hdr_i      (hdr),
+    .pay_valid_i,
+    .pay_ready_o,
+    .pay_i,
+    .out_valid_o(beat_valid),
+    .out_ready_i(beat_ready),
+    .out_o      (beat)
+  );
+
+  hca_icrc_tx u_icrc (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (beat_valid),
+    .in_ready_o (beat_ready),
+    .in_i       (beat),
+    .out_valid_o(icrc_valid),
+    .out_ready_i(icrc_ready),
+    .out_o      (icrc_beat)
+  );
+
+  assign icrc_ready = port_cfg_i.ib ? vcrc_in_ready : eth_in_ready;
+
+  hca_eth_tx u_eth (
+    .clk_i,
+    .rst_i,
+    .mac_i      (port_cfg_i.mac),
+    .eth_valid_i(eth_head_valid),
+    .eth_ready_o(eth_head_ready),
+    .eth_i      (eth),
+    .in_valid_i (icrc_valid && !port_cfg_i.ib),
+    .in_ready_o (eth_in_ready),
+    .in_i       (icrc_beat),
+    .out_valid_o(eth_out_valid),
+    .out_ready_i(mac_ready_i && !port_cfg_i.ib),
+    .out_o      (eth_out)
+  );
+
+  hca_vcrc_tx u_vcrc (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (icrc_valid && port_cfg_i.ib),
+    .in_ready_o (vcrc_in_ready),
+    .in_i       (icrc_beat),
+    .out_valid_o(vcrc_out_valid),
+    .out_ready_i(mac_ready_i && port_cfg_i.ib),
+    .out_o      (vcrc_out)
+  );
+
+  assign mac_valid_o = port_cfg_i.ib ? vcrc_out_valid : eth_out_valid;
+  assign mac_o       = port_cfg_i.ib ? vcrc_out : eth_out;
+
+endmodule

@@ -1,0 +1,167 @@
+// Wire formats shared by the header builder and the parser: which extended headers follow a BTH, which bits
+// the ICRC does not cover, byte order. Byte vectors: byte 0, first on the wire, is bits 7:0.
+package hca_wire_pkg;
+
+  import hca_pkg::*;
+
+  // What stands in front of the BTH.
+  typedef enum logic [1:0] {
+    L3Ipv4     = 2'd0,  // IPv4 + UDP: 28 bytes
+    L3Ipv6     = 2'd1,  // IPv6 + UDP: 48 bytes
+    L3IbLocal  = 2'd2,  // LRH: 8 bytes
+    L3IbGlobal = 2'd3   // LRH + GRH: 48 bytes
+  } l3_e;
+
+  localparam int unsigned HdrBytes   = 80;    // longest headers that this card sends
+  localparam int unsigned MaxPayload = 4096;
+
+  // CRC registers are reflected and not inverted. RoCEv2: eight bytes of ones have gone in already.
+  localparam logic [31:0] IcrcInitRoce = 32'hdebb_20e3;
+  localparam logic [31:0] IcrcInitIb   = 32'hffff_ffff;
+  localparam logic [31:0] IcrcResidue  = 32'hdebb_20e3;  // register after a packet and its good ICRC
+  localparam logic [15:0] VcrcInit     = 16'hffff;
+  localparam logic [15:0] VcrcResidue  = 16'h556f;
+
+  // Headers of one packet to send, from the IP header or LRH on, and the link facts of its Ethernet frame.
+  typedef struct packed {
+    l3_e                   l3;
+    logic                  has_payload;
+    logic [6:0]            len_bytes;
+    logic [8*HdrBytes-1:0] bytes;
+  } tx_hdr_t;
+
+  typedef struct packed {
+    logic        ipv4;
+    logic [47:0] dmac;   // dmac[7:0] is the first byte on the wire
+  } tx_eth_t;
+
+  // 64-byte stream inside the wire blocks. len_bytes: 64 unless last (receive: clipped to the packet).
+  typedef struct packed {
+    l3_e        l3;
+    logic       last;
+    logic [6:0] len_bytes;
+    beat_t      data;
+  } tx_beat_t;
+
+  // Received beat. A packet may have beats past its end (Ethernet padding): their len_bytes is 0.
+  typedef struct packed {
+    logic       first;
+    logic       last;
+    logic       data_end;   // the last byte of the packet proper is in this beat
+    logic       bad;        // read with last: length or link header wrong
+    l3_e        l3;
+    logic [6:0] len_bytes;  // bytes of the packet proper, up to and with the ICRC
+    logic [6:0] raw_bytes;  // bytes on the wire
+    beat_t      data;
+  } rx_beat_t;
+
+  // Extended headers of an opcode, in the order of the wire: DETH, RETH, AETH, atomics, ImmDt or IETH.
+  typedef struct packed {
+    logic deth;
+    logic reth;
+    logic aeth;
+    logic atomic;
+    logic atomic_ack;
+    logic imm;   // ImmDt or IETH
+  } ext_t;
+
+  function automatic ext_t ext_of(logic [7:0] opcode);
+    ext_t ext;
+    ext = '0;
+    if (opcode[7:6] == 2'd0) begin            // RC and UC
+      case (opcode[4:0])
+        5'h03, 5'h05, 5'h09, 5'h16, 5'h17: ext.imm = 1'b1;
+        5'h06, 5'h0a, 5'h0c:               ext.reth = 1'b1;
+        5'h0b: begin
+          ext.reth = 1'b1;
+          ext.imm  = 1'b1;
+        end
+        5'h0d, 5'h0f, 5'h10, 5'h11: ext.aeth = 1'b1;
+        5'h12: begin
+          ext.aeth       = 1'b1;
+          ext.atomic_ack = 1'b1;
+        end
+        5'h13, 5'h14: ext.atomic = 1'b1;
+        default: ;
+      endcase
+    end else if (opcode[7:1] == 7'h32) begin  // UD SEND only
+      ext.deth = 1'b1;
+      ext.imm  = opcode[0];
+    end
+    return ext;
+  endfunction
+
+  // Opcodes whose headers this card can parse.
+  function automatic logic opcode_known(logic [7:0] opcode);
+    case (opcode[7:5])
+      3'd0:    return opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15;
+      3'd1:    return opcode[4:0] <= 5'h0b;
+      3'd3:    return opcode[4:1] == 4'h2;
+      default: return 1'b0;
+    endcase
+  endfunction
+
+  function automatic logic [5:0] ext_bytes(ext_t ext);
+    return (ext.deth ? 6'd8 : 6'd0) + (ext.reth ? 6'd16 : 6'd0) + (ext.aeth ? 6'd4 : 6'd0) +
+           (ext.atomic ? 6'd28 : 6'd0) + (ext.atomic_ack ? 6'd8 : 6'd0) + (ext.imm ? 6'd4 : 6'd0);
+  endfunction
+
+  // Bytes in front of the BTH.
+  function automatic logic [6:0] l3_bytes(l3_e l3);
+    case (l3)
+      L3Ipv4:    return 7'd28;
+      L3IbLocal: return 7'd8;
+      default:   return 7'd48;
+    endcase
+  endfunction
+
+  // Bits of the first beat that count as ones in the ICRC (IBA vol1 7.8.1, annex A17.3.3).
+  function automatic beat_t icrc_ones(l3_e l3);
+    beat_t m;
+    m = '0;
+    case (l3)
+      L3Ipv4: begin
+        m[8*1 +: 8]   = '1;    // type of service
+        m[8*8 +: 8]   = '1;    // time to live
+        m[8*10 +: 16] = '1;    // header checksum
+        m[8*26 +: 16] = '1;    // UDP checksum
+        m[8*32 +: 8]  = '1;    // BTH byte 4
+      end
+      L3Ipv6: begin
+        m[0 +: 4]     = '1;    // traffic class, flow label
+        m[8 +: 24]    = '1;
+        m[8*7 +: 8]   = '1;    // hop limit
+        m[8*46 +: 16] = '1;
+        m[8*52 +: 8]  = '1;
+      end
+      L3IbLocal: begin
+        m[4 +: 4]    = '1;     // VL
+        m[8*12 +: 8] = '1;
+      end
+      default: begin
+        m[0 +: 68]    = '1;    // LRH, traffic class, flow label
+        m[8*9 +: 24]  = '1;
+        m[8*15 +: 8]  = '1;
+        m[8*52 +: 8]  = '1;
+      end
+    endcase
+    return m;
+  endfunction
+
+  function automatic logic [15:0] swap16(logic [15:0] x);
+    return {x[7:0], x[15:8]};
+  endfunction
+
+  function automatic logic [23:0] swap24(logic [23:0] x);
+    return {x[7:0], x[15:8], x[23:16]};
+  endfunction
+
+  function automatic logic [31:0] swap32(logic [31:0] x);
+    return {x[7:0], x[15:8], x[23:16], x[31:24]};
+  endfunction
+
+  function automatic logic [63:0] swap64(logic [63:0] x);
+    return {swap32(x[31:0]), swap32(x[63:32])};
+  endfunction
+
+endpackage

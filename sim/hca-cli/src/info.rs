@@ -1,0 +1,247 @@
+//! `hca info`: what the cards of a running simulator say, asked through their sockets.
+
+use anyhow::{Context as _, Result};
+use hca_verbs::{Context, DeviceAttr, Gid, LinkLayer, Mtu, OpenOptions, PortAttr, PortCounters, PortState};
+use hca_vfio_user::VfioUserDevice;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use crate::sim::folder::Folder;
+
+/// A simulator may be slow in wall-clock time: it shares the processor with its programs.
+const PATIENCE_NS: u64 = 60_000_000_000;
+
+const EXAMPLES: &str = "Examples:
+  hca info
+  hca info --card 1 --json
+
+A card is asked through a function that no process has; where all are taken, that is all there is to say.
+
+Exit code: 0 the cards answered; 2 no simulator, no such card, or a card that does not answer.";
+
+/// Options of `hca info`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// This card only
+    #[arg(long, value_name = "N")]
+    card: Option<u32>,
+    /// Print one JSON object per card
+    #[arg(long)]
+    json: bool,
+    /// Folder with the simulator's sockets, as given to hca sim
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Asks and prints.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let folder = Folder::find(args.dir.as_deref())?;
+    let cards = folder.demand_cards(args.card)?;
+    for (number, functions) in cards {
+        if args.card.is_none_or(|card| card == number) {
+            let card = ask(&folder, number, &functions).with_context(|| format!("card {number}"))?;
+            let text = if args.json {
+                serde_json::to_string(&card)? + "\n"
+            } else {
+                card.text()
+            };
+            crate::print(&text)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+struct Card {
+    card: u32,
+    functions: usize,
+    #[serde(flatten)]
+    answer: Option<Answer>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    function: u8,
+    clock_hz: u32,
+    vectors: u16,
+    firmware: String,
+    node_guid: String,
+    limits: Limits,
+    ports: Vec<Port>,
+}
+
+#[derive(Serialize)]
+struct Limits {
+    qps: u32,
+    qp_wrs: u32,
+    sges: u32,
+    cqs: u32,
+    cqes: u32,
+    mrs: u32,
+    mr_bytes: u64,
+    pds: u32,
+    reads_per_qp: u32,
+}
+
+#[derive(Serialize)]
+struct Port {
+    port: u8,
+    state: String,
+    link: &'static str,
+    max_mtu_bytes: Option<u32>,
+    mac: String,
+    lid: u16,
+    gids: Vec<String>,
+    tx_packets: u64,
+    rx_packets: u64,
+    rx_crc_errors: u64,
+    retransmitted_packets: u64,
+    ack_timeouts: u64,
+}
+
+/// Asks through the first function that is free.
+fn ask(folder: &Folder, number: u32, functions: &[u8]) -> Result<Card> {
+    let free = functions
+        .iter()
+        .find_map(|func| VfioUserDevice::connect(&folder.socket(number, *func)).ok());
+    let answer = free.map(answer).transpose()?;
+    Ok(Card {
+        card: number,
+        functions: functions.len(),
+        answer,
+    })
+}
+
+fn answer(device: VfioUserDevice) -> Result<Answer> {
+    let options = OpenOptions {
+        ready_timeout_ns: PATIENCE_NS,
+        command_timeout_ns: PATIENCE_NS,
+        ..OpenOptions::default()
+    };
+    let context = Context::open_with(Rc::new(device), &options)?;
+    let (attr, info) = (context.query_device()?, context.info());
+    let mut ports = Vec::new();
+    for number in 1..=attr.phys_port_cnt() {
+        let port = context.query_port(number)?;
+        let mut gids = Vec::new();
+        for index in 0..port.gid_tbl_len() as u16 {
+            let gid: Gid = context.query_gid(number, index)?;
+            if gid != Gid::default() {
+                gids.push(Ipv6Addr::from(gid).to_string());
+            }
+        }
+        ports.push(Port::new(number, &port, gids, &context.query_counters(number)?));
+    }
+    Ok(Answer {
+        function: info.func,
+        clock_hz: info.clock_hz,
+        vectors: info.vectors,
+        firmware: format!(
+            "{}.{}.{}",
+            attr.fw_ver_major(),
+            attr.fw_ver_minor(),
+            attr.fw_ver_patch()
+        ),
+        node_guid: attr.node_guid().map(|byte| format!("{byte:02x}")).concat(),
+        limits: Limits::new(&attr),
+        ports,
+    })
+}
+
+impl Limits {
+    fn new(attr: &DeviceAttr) -> Self {
+        Self {
+            qps: attr.max_qp(),
+            qp_wrs: attr.max_qp_wr(),
+            sges: attr.max_sge(),
+            cqs: attr.max_cq(),
+            cqes: attr.max_cqe(),
+            mrs: attr.max_mr(),
+            mr_bytes: attr.max_mr_size(),
+            pds: attr.max_pd(),
+            reads_per_qp: attr.max_qp_rd_atom(),
+        }
+    }
+}
+
+impl Port {
+    fn new(number: u8, attr: &PortAttr, gids: Vec<String>, counters: &PortCounters) -> Self {
+        let state = PortState::try_from(attr.state());
+        Self {
+            port: number,
+            state: state.map_or_else(
+                |_| format!("state {}", attr.state()),
+                |state| format!("{state:?}"),
+            ),
+            link: if attr.link_layer() == u8::from(LinkLayer::Ethernet) {
+                "eth"
+            } else {
+                "ib"
+            },
+            max_mtu_bytes: Mtu::try_from(attr.max_mtu()).ok().map(|_| 128 << attr.max_mtu()),
+            mac: attr.mac().map(|byte| format!("{byte:02x}")).join(":"),
+            lid: attr.lid(),
+            gids,
+            tx_packets: counters.tx_packets(),
+            rx_packets: counters.rx_packets(),
+            rx_crc_errors: counters.rx_crc_errors(),
+            retransmitted_packets: counters.retransmitted_packets(),
+            ack_timeouts: counters.ack_timeouts(),
+        }
+    }
+}
+
+impl Card {
+    fn text(&self) -> String {
+        let mut text = format!("card {}", self.card);
+        let Some(answer) = &self.answer else {
+            return format!("{text}: all {} functions are in use\n", self.functions);
+        };
+        let limits = &answer.limits;
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            ": GUID {}, firmware {}, {} functions with {} vectors, {} MHz\n  \
+             {} QPs of {} work requests of {} SGEs, {} CQs of {} entries, {} PDs, {} MRs of {} bytes, {} READs per QP",
+            answer.node_guid,
+            answer.firmware,
+            self.functions,
+            answer.vectors,
+            answer.clock_hz / 1_000_000,
+            limits.qps,
+            limits.qp_wrs,
+            limits.sges,
+            limits.cqs,
+            limits.cqes,
+            limits.pds,
+            limits.mrs,
+            limits.mr_bytes,
+            limits.reads_per_qp,
+        );
+        for port in &answer.ports {
+            let _ = writeln!(
+                text,
+                "  port {}: {}, {}, MTU {}, MAC {}, LID {}, GIDs {}\n    sent {} packets, received {}, \
+                 CRC errors {}, sent again {}, acknowledge timeouts {}",
+                port.port,
+                port.state,
+                port.link,
+                port.max_mtu_bytes.unwrap_or(0),
+                port.mac,
+                port.lid,
+                port.gids.join(" "),
+                port.tx_packets,
+                port.rx_packets,
+                port.rx_crc_errors,
+                port.retransmitted_packets,
+                port.ack_timeouts,
+            );
+        }
+        text
+    }
+}

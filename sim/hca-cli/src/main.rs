@@ -1,0 +1,111 @@
+//! The command line of OpenHCA.
+#![forbid(unsafe_code)]
+
+mod capture_file;
+mod demo;
+mod files;
+mod info;
+mod options;
+mod pcap_check;
+mod perf;
+mod plots;
+mod progress;
+mod run;
+mod samples;
+mod sim;
+mod sizes;
+mod soak;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use std::io::{self, Write as _};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Exit code of a command that could not do its work.
+const EXIT_CANNOT: u8 = 2;
+
+#[derive(Parser)]
+#[command(
+    name = "hca",
+    version,
+    about = "OpenHCA: an open InfiniBand and RoCEv2 adapter, simulated"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Two simulated cards, one cable: send a file there and back by RDMA, and show what happened
+    Demo(demo::Args),
+    /// Bandwidth, message rate and latency in simulated time
+    Perf(perf::Args),
+    /// Random transfers under random faults, seed after seed
+    Soak(soak::Args),
+    /// Simulated cards for programs in other processes
+    Sim(sim::Args),
+    /// A program that uses libibverbs, on a simulated card
+    Run(run::Args),
+    /// What the cards of a running simulator say
+    Info(info::Args),
+    /// Look into packet captures
+    #[command(subcommand)]
+    Pcap(PcapCommand),
+}
+
+#[derive(Subcommand)]
+enum PcapCommand {
+    /// List what is in a capture and verify every ICRC and VCRC
+    ///
+    /// Exit code: 0 all good; 1 a packet is wrong; 2 the file cannot be read.
+    Check {
+        /// Capture, pcap or pcapng, of an Ethernet or InfiniBand link
+        file: PathBuf,
+        /// Print the report as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Prints to stdout. A reader that has seen enough (a closed pipe) is no error.
+fn print(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The simulator panics when a card breaks a port contract, an assertion of the RTL fails, or a capture cannot be
+/// written: here that becomes an error like any other.
+fn simulate<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(AssertUnwindSafe(run));
+    let _ = panic::take_hook();
+    result.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        bail!(
+            "the simulation stopped: {}",
+            text.unwrap_or_else(|| "without a message".to_owned())
+        )
+    })
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Perf(args) => perf::run(&args),
+        Command::Soak(args) => soak::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Pcap(PcapCommand::Check { file, json }) => pcap_check::run(&file, json),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("hca: {error:#}");
+        ExitCode::from(EXIT_CANNOT)
+    })
+}

@@ -1,0 +1,108 @@
+//! Options that several commands share.
+
+use clap::ValueEnum;
+use hca_link::{FaultSpec, LinkKind};
+use std::fmt;
+use std::str::FromStr;
+
+/// Personality of the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Link {
+    /// Ethernet with RoCEv2
+    Eth,
+    /// InfiniBand
+    Ib,
+}
+
+impl From<Link> for LinkKind {
+    fn from(link: Link) -> Self {
+        match link {
+            Link::Eth => Self::Ethernet,
+            Link::Ib => Self::InfiniBand,
+        }
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Eth => "eth",
+            Self::Ib => "ib",
+        })
+    }
+}
+
+/// Text of `--faults`.
+pub const FAULTS_HELP: &str = "Faults of the cable, for example loss=0.01,reorder=0.02,delay_ns=500: \
+    loss, dup, reorder, corrupt, pause are probabilities per packet, delay_ns and pause_ns times";
+
+/// Words that repeat these options on a command line; nothing for defaults.
+pub fn repeat(link: Link, faults: &FaultSpec, seed: u64) -> String {
+    let faults = if faults.is_clean() {
+        String::new()
+    } else {
+        format!(" --faults {faults}")
+    };
+    format!("--link {link}{faults} --seed {seed}")
+}
+
+/// Cycles `FROM:TO`; either may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// First cycle.
+    pub from: u64,
+    /// Cycle after the last.
+    pub to: u64,
+}
+
+impl FromStr for Window {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let explain = || format!("'{text}' is not a window of cycles; write FROM:TO, as in 20000:25000");
+        let (from, to) = text.split_once(':').ok_or_else(explain)?;
+        let cycle = |text: &str, missing| match text {
+            "" => Ok(missing),
+            digits => digits.parse().map_err(|_| explain()),
+        };
+        let window = Self {
+            from: cycle(from, 0)?,
+            to: cycle(to, u64::MAX)?,
+        };
+        if window.from < window.to {
+            Ok(window)
+        } else {
+            Err(format!("window '{text}' ends before it starts"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows() {
+        assert_eq!("5:9".parse(), Ok(Window { from: 5, to: 9 }));
+        assert_eq!(
+            ":".parse(),
+            Ok(Window {
+                from: 0,
+                to: u64::MAX
+            })
+        );
+        for text in ["", "5", "9:5", "a:b", "5:5", "-1:2"] {
+            assert!(text.parse::<Window>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn repeat_names_what_is_not_default() {
+        let faults = "loss=0.5".parse().unwrap();
+        assert_eq!(
+            repeat(Link::Ib, &faults, 7),
+            "--link ib --faults loss=0.5 --seed 7"
+        );
+        assert_eq!(repeat(Link::Eth, &FaultSpec::default(), 1), "--link eth --seed 1");
+    }
+}

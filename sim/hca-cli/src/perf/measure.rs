@@ -1,0 +1,341 @@
+//! The measurement itself.
+
+use anyhow::{Result, bail};
+use hca_host::PcieParams;
+use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, path};
+use hca_verbs::{
+    Access, Mr, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WorkCompletion, WrData,
+};
+use std::time::Instant;
+
+use super::{Args, Figures, INLINE_BYTES_MAX, Op, internal};
+use crate::samples::Samples;
+
+/// Rate of the cable.
+pub const LINE_BITS_PER_S: u64 = 100_000_000_000;
+/// Isolated messages whose latency is measured, and those before them.
+const LATENCY_ITERS: u32 = 64;
+const LATENCY_WARM_UP: u32 = 4;
+/// A completion that takes longer is lost.
+const COMPLETION_LIMIT_NS: u64 = 2_000_000_000;
+/// Port events of an isolated message: enough for one of 16 MiB.
+const STAMPS: usize = 1 << 20;
+/// Work requests per doorbell.
+const BATCH: u32 = 32;
+const POLL_BATCH: usize = 64;
+
+/// One connection.
+struct Stream {
+    qps: [RawQp<Dev>; 2],
+    /// At card 0: source of writes and sends, target of reads. At card 1: the other end.
+    mrs: [Mr<Dev>; 2],
+    posted: u32,
+    completed: u32,
+}
+
+/// Two cards and their connections, for all sizes of a sweep.
+pub struct Bench<'a> {
+    args: &'a Args,
+    rig: Rig,
+    config: RigConfig,
+    streams: Vec<Stream>,
+    inline: Vec<u8>,
+}
+
+impl<'a> Bench<'a> {
+    /// Connects everything.
+    pub fn new(args: &'a Args) -> Result<Self> {
+        let sizes = &args.size.0;
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        let messages = sizes
+            .iter()
+            .map(|size| args.iters(*size) + args.outstanding(*size))
+            .max()
+            .unwrap_or(1);
+        let messages = messages.max(LATENCY_ITERS + LATENCY_WARM_UP);
+        let depth = sizes
+            .iter()
+            .map(|size| args.outstanding(*size))
+            .max()
+            .unwrap_or(1);
+        let cqe = args.qps * if args.op == Op::Send { messages } else { depth };
+        let config = RigConfig {
+            faults: args.faults,
+            cqe: cqe.max(64),
+            ..RigConfig::new(args.seed, args.link.into())
+        };
+        let rig = Rig::new(&config)?;
+        let mut bench = Self {
+            args,
+            rig,
+            config,
+            streams: Vec::new(),
+            inline: vec![0x5a; INLINE_BYTES_MAX as usize],
+        };
+        let cap = QpCap {
+            max_send_wr: depth,
+            max_recv_wr: if args.op == Op::Send { messages } else { 1 },
+            max_inline_data: if args.inline { INLINE_BYTES_MAX } else { 0 },
+            ..QpCap::default()
+        };
+        for index in 0..args.qps {
+            let stream = bench.connect(cap, u64::from(index), largest)?;
+            bench.streams.push(stream);
+        }
+        Ok(bench)
+    }
+
+    /// The PCIe model's parameters.
+    pub fn pcie(&self) -> &PcieParams {
+        &self.config.pcie
+    }
+
+    fn connect(&self, cap: QpCap, index: u64, largest: u32) -> Result<Stream> {
+        let qps = self
+            .rig
+            .connect([cap; 2], [false; 2], &path(self.args.mtu_code()))?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let mr = |node: usize| -> Result<Mr<Dev>> {
+            let buf = self.rig.nodes[node].alloc(largest.max(1) as usize)?;
+            let base = ((node as u64 + 1) << 44) + (index << 32);
+            Ok(self.rig.nodes[node].register(&buf, Place::whole(&buf, access, base))?)
+        };
+        Ok(Stream {
+            qps,
+            mrs: [mr(0)?, mr(1)?],
+            posted: 0,
+            completed: 0,
+        })
+    }
+
+    /// All figures of one size.
+    pub fn measure(&mut self, size: u32) -> Result<Figures> {
+        let (wall, start_cycle) = (Instant::now(), self.rig.now_cycles());
+        let before = self.retransmitted()?;
+        let (outstanding, iters) = (self.args.outstanding(size), self.args.iters(size));
+        let (messages, ns) = self.throughput(size, outstanding, iters)?;
+        let retransmitted_packets = self.retransmitted()? - before;
+        let (latency, card_internal_cycles) = self.latency(size)?;
+        let messages_per_s = messages as f64 * 1e9 / ns.max(1) as f64;
+        let wall_s = wall.elapsed().as_secs_f64().max(1e-9);
+        Ok(Figures {
+            op: self.args.op,
+            size_bytes: size,
+            qps: self.args.qps,
+            mtu: self.args.mtu,
+            link: self.args.link.to_string(),
+            goodput_bytes_per_s: messages_per_s * f64::from(size),
+            messages_per_s,
+            latency_p50_ns: latency.percentile_ns(50),
+            latency_p99_ns: latency.percentile_ns(99),
+            card_internal_cycles,
+            sim_cycles_per_wall_s: (self.rig.now_cycles() - start_cycle) as f64 / wall_s,
+            iters,
+            outstanding,
+            inline: self.args.inline,
+            signal_every: self.args.signal_every,
+            faults: self.args.faults.to_string(),
+            seed: self.args.seed,
+            retransmitted_packets,
+            pcie: self.config.pcie.clone(),
+        })
+    }
+
+    fn retransmitted(&self) -> Result<u64> {
+        let mut sum = 0;
+        for node in &self.rig.nodes {
+            sum += node.context.query_counters(1)?.retransmitted_packets();
+        }
+        Ok(sum)
+    }
+
+    /// Messages completed in the window, and its length.
+    fn throughput(&mut self, size: u32, outstanding: u32, iters: u32) -> Result<(u64, u64)> {
+        let (warm_up, total) = (outstanding, outstanding + iters);
+        self.start(self.streams.len(), size, total)?;
+        for index in 0..self.streams.len() {
+            self.top_up(index, size, outstanding, total, self.args.signal_every)?;
+        }
+        let streams = self.streams.len() as u64;
+        let (mut window, mut messages) = (None, 0);
+        let mut end_ns = self.rig.now_ns();
+        while messages < streams * u64::from(total) {
+            let (changed, completed) = self.collect()?;
+            messages += completed;
+            end_ns = self.rig.now_ns();
+            if window.is_none() && messages >= streams * u64::from(warm_up) {
+                window = Some((messages, end_ns));
+            }
+            for index in changed {
+                self.top_up(index, size, outstanding, total, self.args.signal_every)?;
+            }
+        }
+        self.drain(u64::from(total) * streams)?;
+        let (first, start_ns) = window.unwrap_or((0, end_ns));
+        Ok((messages - first, end_ns - start_ns))
+    }
+
+    /// Latencies of isolated messages on the first stream, and the cycles one of them spends in the cards.
+    fn latency(&mut self, size: u32) -> Result<(Samples, u64)> {
+        let total = LATENCY_WARM_UP + LATENCY_ITERS;
+        self.start(1, size, total)?;
+        let (mut samples, mut card_cycles) = (Vec::new(), 0);
+        for iter in 0..total {
+            let stamped = iter == LATENCY_WARM_UP;
+            if stamped {
+                self.record_stamps(STAMPS);
+            }
+            let start_ns = self.rig.now_ns();
+            self.top_up(0, size, 1, total, 1)?;
+            self.collect()?;
+            if iter >= LATENCY_WARM_UP {
+                samples.push(self.rig.now_ns() - start_ns);
+            }
+            if stamped {
+                let [requester, responder] = self
+                    .rig
+                    .cards
+                    .map(|card| self.rig.sim.fabric().card_mut(card).take_stamps());
+                card_cycles = internal::cycles(&requester, &responder, self.args.op == Op::Read);
+                self.record_stamps(0);
+            }
+        }
+        self.drain(total.into())?;
+        Ok((samples.into(), card_cycles))
+    }
+
+    fn record_stamps(&self, capacity: usize) {
+        for card in self.rig.cards {
+            self.rig.sim.fabric().card_mut(card).record_stamps(capacity);
+        }
+    }
+
+    /// Counts from zero; posts the receives of all messages, so that the other side need not be looked at.
+    fn start(&mut self, streams: usize, size: u32, total: u32) -> Result<()> {
+        for stream in &mut self.streams[..streams] {
+            (stream.posted, stream.completed) = (0, 0);
+            if self.args.op != Op::Send {
+                continue;
+            }
+            let sges = [stream.mrs[1].sge(0, size)];
+            let wrs = vec![
+                RecvWr {
+                    wr_id: 0,
+                    sges: &sges
+                };
+                total as usize
+            ];
+            stream.qps[1].post_recv(&wrs)?;
+        }
+        Ok(())
+    }
+
+    /// Posts what there is room for.
+    fn top_up(
+        &mut self,
+        index: usize,
+        size: u32,
+        outstanding: u32,
+        total: u32,
+        signal_every: u32,
+    ) -> Result<()> {
+        let (op, inline) = (self.args.op, self.args.inline);
+        let stream = &mut self.streams[index];
+        let (remote_addr, rkey) = (stream.mrs[1].addr(), stream.mrs[1].rkey());
+        let sges = [stream.mrs[0].sge(0, size)];
+        let op = match op {
+            Op::Write => SendOp::RdmaWrite { remote_addr, rkey },
+            Op::Read => SendOp::RdmaRead { remote_addr, rkey },
+            Op::Send => SendOp::Send,
+        };
+        let data = if inline {
+            WrData::Inline(&self.inline[..size as usize])
+        } else {
+            WrData::Sges(&sges)
+        };
+        loop {
+            let room = (outstanding - (stream.posted - stream.completed))
+                .min(total - stream.posted)
+                .min(BATCH);
+            if room == 0 {
+                return Ok(());
+            }
+            let wrs = (stream.posted..stream.posted + room).map(|message| {
+                let signaled = (message + 1).is_multiple_of(signal_every) || message + 1 == total;
+                let flags = SendFlags {
+                    signaled,
+                    ..SendFlags::default()
+                };
+                SendWr {
+                    wr_id: (index as u64) << 32 | u64::from(message),
+                    op,
+                    flags,
+                    data,
+                }
+            });
+            stream.qps[0].post_send(&wrs.collect::<Vec<_>>())?;
+            stream.posted += room;
+        }
+    }
+
+    /// Waits for completions: the streams that got some, and how many messages they stand for.
+    fn collect(&mut self) -> Result<(Vec<usize>, u64)> {
+        let mut wcs = [WorkCompletion::default(); POLL_BATCH];
+        let limit_ns = self.rig.now_ns() + COMPLETION_LIMIT_NS;
+        loop {
+            let count = self.rig.nodes[0].cq.poll_cq(&mut wcs)?;
+            let (mut changed, mut messages) = (Vec::new(), 0);
+            for wc in &wcs[..count] {
+                check(wc)?;
+                let (index, message) = ((wc.wr_id >> 32) as usize, wc.wr_id as u32);
+                messages += u64::from(message + 1 - self.streams[index].completed);
+                self.streams[index].completed = message + 1;
+                changed.push(index);
+            }
+            if count > 0 {
+                return Ok((changed, messages));
+            }
+            if self.rig.now_ns() > limit_ns {
+                let what = "a completion".to_owned();
+                return Err(RigError::Late {
+                    what,
+                    limit_ns: COMPLETION_LIMIT_NS,
+                }
+                .into());
+            }
+        }
+    }
+
+    /// Takes the completions of receives.
+    fn drain(&mut self, mut due: u64) -> Result<()> {
+        if self.args.op != Op::Send {
+            return Ok(());
+        }
+        let limit_ns = self.rig.now_ns() + COMPLETION_LIMIT_NS;
+        while due > 0 {
+            if let Some(wc) = self.rig.nodes[1].poll()? {
+                check(&wc)?;
+                due -= 1;
+            } else if self.rig.now_ns() > limit_ns {
+                return Err(RigError::Late {
+                    what: format!("{due} receives"),
+                    limit_ns: COMPLETION_LIMIT_NS,
+                }
+                .into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(wc: &WorkCompletion) -> Result<()> {
+    if wc.status != WcStatus::Success {
+        bail!(
+            "work request {:#x} of QP {:#x} failed: {:?}",
+            wc.wr_id,
+            wc.qp_num,
+            wc.status
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! `hca perf`: bandwidth, message rate and latency in simulated time.
+
+mod internal;
+mod measure;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use hca_host::PcieParams;
+use hca_link::FaultSpec;
+use hca_verbs::Mtu;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::options::{FAULTS_HELP, Link};
+use crate::plots::{self, engineering};
+use crate::sizes::{Sizes, human};
+use measure::Bench;
+
+/// All buffers of a measurement together.
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// Inline bytes of the largest WQE.
+const INLINE_BYTES_MAX: u32 = 480;
+
+const EXAMPLES: &str = "Examples:
+  hca perf --op write --size 64:1M
+  hca perf --op read --size 4k,64k --qps 4 --link ib --json
+  hca perf --op send --size 64 --inline --signal-every 16 --outstanding 64
+
+What is measured, all in simulated time, with the PCIe model on; a program's own instructions take no time:
+  goodput, message rate   every QP keeps --outstanding messages in flight. After a warm-up of that many messages per
+                          QP, the window starts with the completion of the last warm-up message and ends with the
+                          completion of the last of --iters messages per QP. Counted is what is acknowledged in between.
+  latency                 from post to completion seen by the program, one message in flight, in a phase of its own.
+  card_internal_cycles    cycles that an isolated message spends in the cards, PCIe and wire excluded, by the time
+                          stamps at their ports: doorbell accepted -> WQE read request, WQE data -> payload read
+                          request, payload data -> first wire beat at the sender; last wire beat -> payload written at
+                          the receiver. In general: the time from doorbell to first wire beat and from last wire beat
+                          to payload write (READ: also from request to response at the responder), less the time in
+                          which a PCIe read is in flight.
+
+Plots of a sweep (two sizes or more) go to target/perf or the folder of --plot: bandwidth.svg, message_rate.svg,
+latency.svg.";
+
+/// Operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// RDMA WRITE
+    Write,
+    /// RDMA READ
+    Read,
+    /// SEND into posted receives
+    Send,
+}
+
+/// Options of `hca perf`.
+#[derive(clap::Args, Clone)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Operation
+    #[arg(long, value_enum, default_value_t = Op::Write)]
+    op: Op,
+    /// Message sizes: N, N,N,.. or A:B (powers of two from A); k and M are understood
+    #[arg(long, value_name = "SIZES", default_value = "64k")]
+    size: Sizes,
+    /// QPs that work at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    qps: u32,
+    /// Path MTU: 256, 512, 1024, 2048 or 4096 bytes
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = mtu)]
+    mtu: u32,
+    /// Personality of both ports
+    #[arg(long, value_enum, default_value_t = Link::Eth)]
+    link: Link,
+    /// Messages of each QP in the measured window [default: by size]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=30_000))]
+    iters: Option<u32>,
+    /// Messages of each QP in flight [default: by size, 4 to 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    outstanding: Option<u32>,
+    /// Send the data inside the work request
+    #[arg(long)]
+    inline: bool,
+    /// Only every N-th message of a QP makes a completion
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    signal_every: u32,
+    #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]
+    faults: FaultSpec,
+    /// Decides the faults and the card's initial registers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// One JSON object per size on stdout instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Folder for the plots of a sweep
+    #[arg(long, value_name = "DIR", default_value = "target/perf")]
+    plot: PathBuf,
+}
+
+fn mtu(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(bytes @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(bytes),
+        _ => Err("the MTU is 256, 512, 1024, 2048 or 4096".to_owned()),
+    }
+}
+
+impl Args {
+    fn mtu_code(&self) -> Mtu {
+        match self.mtu {
+            256 => Mtu::Bytes256,
+            512 => Mtu::Bytes512,
+            1024 => Mtu::Bytes1024,
+            2048 => Mtu::Bytes2048,
+            _ => Mtu::Bytes4096,
+        }
+    }
+
+    fn outstanding(&self, size: u32) -> u32 {
+        self.outstanding
+            .unwrap_or_else(|| ((1 << 20) / size.max(1)).clamp(4, 64).max(self.signal_every))
+    }
+
+    fn iters(&self, size: u32) -> u32 {
+        let by_size = (8u32 << 20) / size.max(1) / self.qps;
+        self.iters
+            .unwrap_or_else(|| by_size.clamp(16, 2000).max(2 * self.outstanding(size) / self.qps))
+    }
+
+    fn check(&self) -> Result<()> {
+        let largest = self.size.0.iter().copied().max().unwrap_or(0);
+        if self.inline && self.op == Op::Read {
+            bail!("--inline works with write and send only: a READ brings data in");
+        }
+        if self.inline && largest > INLINE_BYTES_MAX {
+            bail!("--inline takes at most {INLINE_BYTES_MAX} bytes, --size asks for {largest}");
+        }
+        if self
+            .outstanding
+            .is_some_and(|outstanding| outstanding < self.signal_every)
+        {
+            bail!(
+                "--signal-every {} needs --outstanding of at least as many",
+                self.signal_every
+            );
+        }
+        if u64::from(largest) * u64::from(self.qps) > MEMORY_BYTES_MAX {
+            bail!(
+                "{} QPs with messages of {largest} bytes need over 1 GiB: take less of either",
+                self.qps
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Figures of one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    op: Op,
+    size_bytes: u32,
+    qps: u32,
+    mtu: u32,
+    link: String,
+    goodput_bytes_per_s: f64,
+    messages_per_s: f64,
+    latency_p50_ns: u64,
+    latency_p99_ns: u64,
+    card_internal_cycles: u64,
+    sim_cycles_per_wall_s: f64,
+    iters: u32,
+    outstanding: u32,
+    inline: bool,
+    signal_every: u32,
+    faults: String,
+    seed: u64,
+    retransmitted_packets: u64,
+    pcie: PcieParams,
+}
+
+/// Runs the measurement.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    args.check()?;
+    crate::simulate(|| measure_all(args))
+}
+
+fn measure_all(args: &Args) -> Result<ExitCode> {
+    let mut bench = Bench::new(args)?;
+    if !args.json {
+        crate::print(&header(args, bench.pcie()))?;
+    }
+    let mut all = Vec::new();
+    for size in &args.size.0 {
+        let figures = bench.measure(*size)?;
+        let line = if args.json {
+            serde_json::to_string(&figures)? + "\n"
+        } else {
+            row(&figures)
+        };
+        crate::print(&line)?;
+        all.push(figures);
+    }
+    if all.len() > 1 {
+        plot(&args.plot, args, &all)?;
+        eprintln!(
+            "plots: {}/bandwidth.svg, message_rate.svg, latency.svg",
+            args.plot.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn header(args: &Args, p: &PcieParams) -> String {
+    format!(
+        "{:?} over {}, MTU {}, {} QPs; PCIe model: {} MB/s, read {} ns, write {} ns, register {} ns, MPS {}, MRRS {}, \
+         {} tags\n{:>10} {:>12} {:>8} {:>12} {:>10} {:>10} {:>14} {:>12}\n",
+        args.op,
+        args.link,
+        args.mtu,
+        args.qps,
+        p.bandwidth_mbps,
+        p.read_latency_ns,
+        p.write_latency_ns,
+        p.mmio_latency_ns,
+        p.max_payload_bytes,
+        p.max_read_request_bytes,
+        p.max_tags,
+        "size",
+        "goodput B/s",
+        "% wire",
+        "messages/s",
+        "p50 ns",
+        "p99 ns",
+        "card cycles",
+        "cycles/s"
+    )
+}
+
+fn row(f: &Figures) -> String {
+    format!(
+        "{:>10} {:>12} {:>8.1} {:>12} {:>10} {:>10} {:>14} {:>12}\n",
+        human(f.size_bytes.into()),
+        engineering(f.goodput_bytes_per_s),
+        f.goodput_bytes_per_s * 8.0 * 100.0 / measure::LINE_BITS_PER_S as f64,
+        engineering(f.messages_per_s),
+        f.latency_p50_ns,
+        f.latency_p99_ns,
+        f.card_internal_cycles,
+        engineering(f.sim_cycles_per_wall_s)
+    )
+}
+
+fn plot(folder: &Path, args: &Args, all: &[Figures]) -> Result<()> {
+    let points = |get: fn(&Figures) -> f64| all.iter().map(|f| (f.size_bytes, get(f))).collect::<Vec<_>>();
+    let name = format!("{:?}, {} QPs, {}", args.op, args.qps, args.link).to_lowercase();
+    let title = |what| format!("{what}: {name}, MTU {}, simulated", args.mtu);
+    let one = |get| vec![(name.clone(), points(get))];
+    let path = |file| folder.join(file);
+    plots::against_size(
+        &path("bandwidth.svg"),
+        &title("Goodput"),
+        "bytes/s",
+        &one(|f| f.goodput_bytes_per_s),
+    )?;
+    plots::against_size(
+        &path("message_rate.svg"),
+        &title("Message rate"),
+        "messages/s",
+        &one(|f| f.messages_per_s),
+    )?;
+    let latency = [
+        ("p50".to_owned(), points(|f| f.latency_p50_ns as f64)),
+        ("p99".to_owned(), points(|f| f.latency_p99_ns as f64)),
+    ];
+    plots::against_size(
+        &path("latency.svg"),
+        &title("Latency, one message in flight"),
+        "ns",
+        &latency,
+    )
+}

@@ -1,0 +1,206 @@
+//! SVG plots.
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::path::Path;
+
+use crate::samples::Samples;
+
+const SIZE_PIXELS: (u32, u32) = (900, 540);
+const LABEL_PIXELS: u32 = 16;
+
+/// Plots are drawn in memory; the file is written in one go, so that a full disk is one clear error.
+fn save(path: &Path, draw: impl FnOnce(&mut String) -> Result<()>) -> Result<()> {
+    let mut svg = String::new();
+    draw(&mut svg)?;
+    crate::files::write(path, svg.as_bytes())
+}
+
+fn failed<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> anyhow::Error {
+    anyhow!("cannot draw: {error}")
+}
+
+/// Cumulative distribution of latencies in microseconds, with the percentiles marked.
+pub fn latency(path: &Path, title: &str, series: &[(&str, &Samples)]) -> Result<()> {
+    let max_ns = series
+        .iter()
+        .filter_map(|(_, samples)| samples.sorted_ns().last())
+        .max();
+    let max_us = max_ns.map_or(1.0, |ns| *ns as f64 / 1000.0).max(0.001);
+    save(path, |svg| {
+        let root = SVGBackend::with_string(svg, SIZE_PIXELS).into_drawing_area();
+        root.fill(&WHITE).map_err(failed)?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", 20))
+            .margin(16)
+            .x_label_area_size(44)
+            .y_label_area_size(60)
+            .build_cartesian_2d(0.0..max_us * 1.05, 0.0..100.0)
+            .map_err(failed)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc("latency, microseconds of simulated time")
+            .y_desc("operations not longer, %");
+        mesh.label_style(("sans-serif", LABEL_PIXELS))
+            .draw()
+            .map_err(failed)?;
+        for (index, (name, samples)) in series.iter().enumerate() {
+            let color = Palette99::pick(index).to_rgba();
+            let points = steps(samples.sorted_ns());
+            let line = LineSeries::new(points, color.stroke_width(2));
+            let legend = move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2));
+            chart
+                .draw_series(line)
+                .map_err(failed)?
+                .label(*name)
+                .legend(legend);
+            let marks =
+                [50, 99].map(|percent| (samples.percentile_ns(percent) as f64 / 1000.0, percent as f64));
+            let style = ("sans-serif", LABEL_PIXELS)
+                .into_text_style(&root)
+                .pos(Pos::new(HPos::Right, VPos::Bottom));
+            let mark = |(us, percent): (f64, f64)| {
+                EmptyElement::at((us, percent))
+                    + Circle::new((0, 0), 4, color.filled())
+                    + Text::new(format!("p{percent} {us:.2} us"), (-8, 0), style.clone())
+            };
+            chart.draw_series(marks.map(mark)).map_err(failed)?;
+        }
+        let mut labels = chart.configure_series_labels();
+        labels
+            .position(SeriesLabelPosition::LowerRight)
+            .border_style(BLACK)
+            .background_style(WHITE.mix(0.8));
+        labels
+            .label_font(("sans-serif", LABEL_PIXELS))
+            .draw()
+            .map_err(failed)?;
+        root.present().map_err(failed)
+    })
+}
+
+/// The distribution as a stair.
+fn steps(sorted_ns: &[u64]) -> Vec<(f64, f64)> {
+    let count = sorted_ns.len().max(1) as f64;
+    let stair = sorted_ns.iter().enumerate().flat_map(|(i, ns)| {
+        let us = *ns as f64 / 1000.0;
+        [
+            (us, 100.0 * i as f64 / count),
+            (us, 100.0 * (i + 1) as f64 / count),
+        ]
+    });
+    stair.collect()
+}
+
+/// A value against the message size, both axes logarithmic; a line for each series. Zeros are left out.
+pub fn against_size(
+    path: &Path,
+    title: &str,
+    unit: &str,
+    series: &[(String, Vec<(u32, f64)>)],
+) -> Result<()> {
+    let points = || {
+        series
+            .iter()
+            .flat_map(|(_, points)| points)
+            .filter(|(size, value)| *size > 0 && *value > 0.0)
+    };
+    let sizes = points().map(|(size, _)| f64::from(*size));
+    let (low, high) = sizes.fold((f64::MAX, 1.0f64), |(low, high), size| {
+        (low.min(size), high.max(size))
+    });
+    let bound = points().fold((f64::MAX, 0.0f64), |(low, high), (_, v)| {
+        (low.min(*v), high.max(*v))
+    });
+    if points().next().is_none() {
+        return Ok(());
+    }
+    save(path, |svg| {
+        let root = SVGBackend::with_string(svg, SIZE_PIXELS).into_drawing_area();
+        root.fill(&WHITE).map_err(failed)?;
+        let x = (low / 1.2..high * 1.2).log_scale().base(2.0);
+        let y = (bound.0 / 1.5..bound.1 * 1.5).log_scale();
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", 20))
+            .margin(16)
+            .x_label_area_size(44)
+            .y_label_area_size(80)
+            .build_cartesian_2d(x, y)
+            .map_err(failed)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc("message size, bytes")
+            .y_desc(unit)
+            .label_style(("sans-serif", LABEL_PIXELS));
+        mesh.x_label_formatter(&|size| crate::sizes::human(size.round() as u64));
+        mesh.y_label_formatter(&|value| engineering(*value));
+        mesh.draw().map_err(failed)?;
+        for (index, (name, points)) in series.iter().enumerate() {
+            let color = Palette99::pick(index).to_rgba();
+            let points = points.iter().filter(|(size, value)| *size > 0 && *value > 0.0);
+            let points = points
+                .map(|(size, value)| (f64::from(*size), *value))
+                .collect::<Vec<_>>();
+            let line = LineSeries::new(points, color.stroke_width(2)).point_size(3);
+            let legend = move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2));
+            chart
+                .draw_series(line)
+                .map_err(failed)?
+                .label(name)
+                .legend(legend);
+        }
+        let mut labels = chart.configure_series_labels();
+        labels
+            .position(SeriesLabelPosition::UpperLeft)
+            .border_style(BLACK)
+            .background_style(WHITE.mix(0.8));
+        labels
+            .label_font(("sans-serif", LABEL_PIXELS))
+            .draw()
+            .map_err(failed)?;
+        root.present().map_err(failed)
+    })
+}
+
+/// Three digits and a unit prefix.
+pub fn engineering(value: f64) -> String {
+    let (scaled, prefix) = match value {
+        v if v >= 1e9 => (v / 1e9, "G"),
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e3 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    let digits = if scaled >= 100.0 || scaled == 0.0 {
+        0
+    } else {
+        1 + usize::from(scaled < 10.0)
+    };
+    format!("{scaled:.digits$}{prefix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        let shown = [0.0, 1.0, 12.34, 999.0, 1234.0, 12.5e9].map(engineering);
+        assert_eq!(shown, ["0", "1.00", "12.3", "999", "1.23k", "12.5G"]);
+    }
+
+    #[test]
+    fn plots_are_svg() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/latency.svg");
+        let samples = Samples::from(vec![1000, 2000, 500]);
+        latency(&path, "t", &[("WRITE", &samples), ("none", &Samples::default())]).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().starts_with("<svg"));
+        against_size(
+            &path,
+            "t",
+            "B/s",
+            &[("w".into(), vec![(0, 1.0), (64, 2e9), (128, 3e9)])],
+        )
+        .unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("message size"));
+    }
+}

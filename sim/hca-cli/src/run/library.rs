@@ -1,0 +1,73 @@
+//! The C library that programs shall find instead of the system's.
+
+use anyhow::{Context as _, Result, bail};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// What cargo calls it.
+const BUILT: &str = "libibverbs.so";
+/// What programs ask for.
+const SONAME: &str = "libibverbs.so.1";
+/// Folder beside the executable that holds nothing else.
+const FOLDER: &str = "verbs";
+
+/// The folder for LD_LIBRARY_PATH.
+pub fn folder() -> Result<PathBuf> {
+    let program = env::current_exe().context("cannot tell where hca itself is")?;
+    folder_beside(program.parent().unwrap_or(Path::new("/")))
+}
+
+fn folder_beside(home: &Path) -> Result<PathBuf> {
+    let library = home.join(BUILT);
+    if !library.is_file() {
+        bail!(
+            "the C library {} is not there; build it with: cargo build --release -p hca-capi",
+            library.display()
+        );
+    }
+    let folder = home.join(FOLDER);
+    let link = folder.join(SONAME);
+    let target = Path::new("..").join(BUILT);
+    if fs::read_link(&link).is_ok_and(|found| found == target) {
+        return Ok(folder);
+    }
+    let cannot = || format!("cannot make the link {}", link.display());
+    fs::create_dir_all(&folder).with_context(cannot)?;
+    // Others may be doing the same: the name appears complete or not at all.
+    let new = folder.join(format!("{SONAME}.{}", std::process::id()));
+    symlink(&target, &new).with_context(cannot)?;
+    fs::rename(&new, &link).with_context(cannot)?;
+    Ok(folder)
+}
+
+/// LD_LIBRARY_PATH with the folder in front.
+pub fn search_path(folder: &Path) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(rest) = env::var_os("LD_LIBRARY_PATH").filter(|rest| !rest.is_empty()) {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_leads_to_the_library() {
+        let home = tempfile::tempdir().unwrap();
+        let error = folder_beside(home.path()).unwrap_err().to_string();
+        assert!(error.contains(BUILT) && error.contains("hca-capi"), "{error}");
+        fs::write(home.path().join(BUILT), b"ELF").unwrap();
+        for _ in 0..2 {
+            let folder = folder_beside(home.path()).unwrap();
+            assert_eq!(fs::read(folder.join(SONAME)).unwrap(), b"ELF");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        }
+        assert!(search_path(Path::new("/x")).to_string_lossy().starts_with("/x"));
+    }
+}

@@ -1,0 +1,88 @@
+//! `hca sim`: simulated cards that programs in other processes use through sockets.
+
+pub mod folder;
+mod status;
+pub mod topology;
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use folder::Folder;
+use status::StatusLine;
+use topology::{Network, Topology, cable_ends};
+
+const EXAMPLES: &str = "Examples:
+  hca sim
+  hca sim --cards 4 --link ib --pcap target/sim.pcap
+  hca run --card 0 -- ibv_devinfo       a program on card 0, from another terminal
+  hca info                              what the cards say
+
+Cards are joined in pairs by cables: 0-1, 2-3; a card without a partner has a loopback plug. Every function of a card
+is a vfio-user socket DIR/card<N>.<F>; a process that connects has the function until it ends. Stop it with Ctrl-C.
+
+DIR is, without --dir, the folder that HCA_SIM names, else $XDG_RUNTIME_DIR/hca, else /tmp/hca-UID.
+
+Exit code: 0 it was stopped; 2 it could not start, or a capture could not be completed.";
+
+/// Options of `hca sim`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Number of cards
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    cards: u8,
+    #[command(flatten)]
+    topology: Topology,
+    /// Folder for the sockets
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Simulates until it is stopped.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let folder = Folder::find(args.dir.as_deref())?;
+    folder.make()?;
+    // From here on neither leaves a socket behind. A hang-up is left as it is: nohup ignores it.
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+    let mut network = Network::new(&args.topology, args.cards, &folder)?;
+    let stop = network.server.stop_handle();
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            stop.stop();
+        }
+    });
+    crate::print(&introduction(args, &folder))?;
+    let status = network.server.status();
+    {
+        let _line = StatusLine::start(status.clone());
+        crate::simulate(|| {
+            network.server.run();
+            Ok(())
+        })?;
+    }
+    network.close()?;
+    let text = format!(
+        "stopped after {:.3} ms of simulated time, {} packets\n",
+        status.now_ns() as f64 / 1e6,
+        status.packets()
+    );
+    crate::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn introduction(args: &Args, folder: &Folder) -> String {
+    let ends = cable_ends(args.cards).into_iter();
+    let cables: Vec<String> = ends.map(|(a, b)| format!("{a}-{b}")).collect();
+    format!(
+        "hca sim: cables {} ({}, {} Gb/s, {} ns), sockets of {} cards in {}\n",
+        cables.join(" "),
+        args.topology.link,
+        args.topology.rate,
+        args.topology.latency,
+        args.cards,
+        folder.path().display()
+    )
+}

@@ -1,0 +1,79 @@
+//! The status line of a running simulator, on a terminal only.
+
+use hca_cosim::ServerStatus;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time between two looks.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Back to the start of the line, and clear it.
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+/// Shows the line until it is dropped.
+pub struct StatusLine {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StatusLine {
+    /// Starts to show it.
+    pub fn start(status: Arc<ServerStatus>) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self {
+                stop: None,
+                thread: None,
+            };
+        }
+        let (stop, stopped) = channel();
+        Self {
+            stop: Some(stop),
+            thread: Some(std::thread::spawn(move || show(&status, &stopped))),
+        }
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It only prints: there is nothing of it to lose.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn show(status: &ServerStatus, stopped: &Receiver<()>) {
+    let mut shown = String::new();
+    let (mut cycles, mut since) = (status.evaluated_cycles(), Instant::now());
+    loop {
+        let now = status.evaluated_cycles();
+        let rate = (now - cycles) as f64 / since.elapsed().as_secs_f64().max(1e-3);
+        (cycles, since) = (now, Instant::now());
+        let line = line(status, rate);
+        if line != shown {
+            let mut text = String::from(CLEAR_LINE);
+            let _ = write!(text, "{line}");
+            // A terminal that is gone needs no status.
+            let _ = io::stderr().write_all(text.as_bytes());
+            shown = line;
+        }
+        if stopped.recv_timeout(PERIOD) != Err(RecvTimeoutError::Timeout) {
+            let _ = io::stderr().write_all(CLEAR_LINE.as_bytes());
+            return;
+        }
+    }
+}
+
+fn line(status: &ServerStatus, cycles_per_s: f64) -> String {
+    format!(
+        "simulated {:.3} ms | {:.0} k cycles/s | {} packets | {} clients",
+        status.now_ns() as f64 / 1e6,
+        cycles_per_s / 1e3,
+        status.packets(),
+        status.clients()
+    )
+}

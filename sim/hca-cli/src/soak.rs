@@ -1,0 +1,80 @@
+//! `hca soak`: random transfers under random faults, seed after seed.
+
+use anyhow::Result;
+use hca_system_tests::scenario::{Options, run as run_seed};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+const EXAMPLES: &str = "Examples:
+  hca soak --seeds 100
+  hca soak --seeds 1 --start 4711       repeat one seed, cycle by cycle
+
+Each seed draws two cards, a link, up to 8 connections, random WRITE, SEND and READ messages, and faults of the
+cable. Every byte of both hosts' memory, every completion and the cards' state at the end are checked.
+
+Exit code: 0 all seeds passed; 1 a seed failed (the command that repeats it is printed).";
+
+/// Options of `hca soak`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Seeds to run
+    #[arg(long, value_name = "N")]
+    seeds: u64,
+    /// First seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    start: u64,
+    /// Seeds side by side
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+}
+
+/// Runs them all, also after a failure.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    // A failed assertion becomes a failure with a seed; the panic's own message would only be noise.
+    std::panic::set_hook(Box::new(|_| {}));
+    let wall = Instant::now();
+    let next = AtomicU64::new(0);
+    let totals = Mutex::new((0u64, 0u64, 0u64));
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= args.seeds {
+                        return;
+                    }
+                    let result = run_seed(args.start.wrapping_add(index), &Options::default());
+                    let mut totals = totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match result {
+                        Ok(report) => {
+                            totals.0 += report.bytes;
+                            totals.1 += report.cycles;
+                        }
+                        Err(failure) => {
+                            totals.2 += 1;
+                            eprintln!("hca: {failure}");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let _ = std::panic::take_hook();
+    let (bytes, cycles, failed) = totals
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let wall_s = wall.elapsed().as_secs_f64();
+    let text = format!(
+        "{} seeds, {failed} failed; {bytes} bytes, {cycles} cycles, {wall_s:.1} s\n",
+        args.seeds
+    );
+    crate::print(&text)?;
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

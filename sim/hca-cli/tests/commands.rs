@@ -1,0 +1,191 @@
+//! `hca demo`, `perf` and `soak` from outside: artifacts, exit codes, and sentences instead of panics.
+
+use std::fs;
+use std::process::Command;
+
+/// Exit code, standard output, standard error.
+fn hca(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_hca"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code().unwrap_or(-1),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// A refusal: exit code 2, and one line that says the words.
+fn refused(arguments: &[&str], words: &[&str]) {
+    let (code, _, stderr) = hca(arguments);
+    assert_eq!(code, 2, "{arguments:?}: {stderr}");
+    assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
+    for word in words {
+        assert!(
+            stderr.contains(word),
+            "{arguments:?} should say '{word}': {stderr}"
+        );
+    }
+}
+
+#[test]
+fn demo_sends_a_file_there_and_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("file"), folder.path().join("out"));
+    fs::write(&file, vec![0x5a; 300_001]).unwrap();
+    for (link, faults) in [("eth", ""), ("ib", "loss=0.02,reorder=0.02,corrupt=0.01")] {
+        let arguments = [
+            "demo",
+            "--link",
+            link,
+            "--faults",
+            faults,
+            "--file",
+            file.to_str().unwrap(),
+            "--out",
+        ];
+        let (code, stdout, stderr) = hca(&[&arguments[..], &[out.to_str().unwrap()]].concat());
+        assert_eq!(code, 0, "{stderr}");
+        assert!(
+            stdout.contains("match") && stdout.contains("300001 bytes"),
+            "{stdout}"
+        );
+        let summary: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+        assert_eq!(summary["digests_match"], true);
+        assert_eq!(summary["pcie"]["read_latency_ns"], 500);
+        let retransmitted =
+            (0..2).map(|card| summary["cards"][card]["retransmitted_packets"].as_u64().unwrap());
+        assert_eq!(retransmitted.sum::<u64>() > 0, !faults.is_empty(), "{stdout}");
+        assert!(
+            fs::read_to_string(out.join("latency.svg"))
+                .unwrap()
+                .starts_with("<svg")
+        );
+        // What the cards sent is right to the last CRC; faults come behind.
+        let (code, stdout, _) = hca(&["pcap", "check", out.join("link0.pcap").to_str().unwrap()]);
+        assert_eq!(code, 0, "{stdout}");
+    }
+}
+
+#[test]
+fn demo_sends_nothing_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("empty");
+    fs::write(&file, b"").unwrap();
+    let out = folder.path().join("out");
+    let (code, stdout, stderr) = hca(&[
+        "demo",
+        "--file",
+        file.to_str().unwrap(),
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("0 bytes in 1 messages"), "{stdout}");
+}
+
+#[test]
+fn demo_traces_a_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("small");
+    fs::write(&file, b"0123456789").unwrap();
+    let out = folder.path().join("out");
+    let arguments = [
+        "demo",
+        "--file",
+        file.to_str().unwrap(),
+        "--out",
+        out.to_str().unwrap(),
+        "--trace",
+        "1000:2000",
+    ];
+    let (code, stdout, stderr) = hca(&arguments);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("card0.fst"), "{stdout}");
+    assert!(fs::metadata(out.join("card1.fst")).unwrap().len() > 100);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    refused(&["demo", "--faults", "lost=1"], &["lost=1", "unknown", "loss"]);
+    refused(&["demo", "--faults", "loss=2"], &["loss=2", "0 to 1"]);
+    refused(
+        &["demo", "--file", "/no/such/file"],
+        &["/no/such/file", "No such file"],
+    );
+    refused(&["demo", "--file", path], &["not a regular file"]);
+    refused(&["demo", "--out", "/dev/null/x"], &["/dev/null/x", "cannot"]);
+    refused(&["demo", "--trace", "9:5"], &["9:5"]);
+    refused(&["perf", "--size", "lots"], &["lots", "not a size"]);
+    refused(&["perf", "--mtu", "1500"], &["256, 512, 1024, 2048 or 4096"]);
+    refused(&["perf", "--op", "read", "--inline"], &["--inline"]);
+    refused(&["perf", "--inline", "--size", "1k"], &["480", "1024"]);
+    refused(
+        &["perf", "--signal-every", "9", "--outstanding", "4"],
+        &["--signal-every"],
+    );
+    refused(&["perf", "--qps", "1000", "--size", "16M"], &["1 GiB"]);
+    refused(&["soak"], &["--seeds"]);
+    refused(&["soak", "--seeds", "1", "--jobs", "0"], &["jobs"]);
+}
+
+#[test]
+fn perf_prints_a_json_object_per_size_and_plots_a_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let plots = folder.path().to_str().unwrap();
+    for op in ["write", "read", "send"] {
+        let (code, stdout, stderr) = hca(&[
+            "perf",
+            "--op",
+            op,
+            "--size",
+            "0,64,5000",
+            "--qps",
+            "2",
+            "--iters",
+            "32",
+            "--json",
+            "--plot",
+            plots,
+        ]);
+        assert_eq!(code, 0, "{stderr}");
+        let lines: Vec<serde_json::Value> = stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 3);
+        for (line, size) in lines.iter().zip([0, 64, 5000]) {
+            assert_eq!((&line["op"], &line["size_bytes"]), (&op.into(), &size.into()));
+            assert!(line["messages_per_s"].as_f64().unwrap() > 1e5, "{line}");
+            // Never faster than the wire.
+            assert!(line["goodput_bytes_per_s"].as_f64().unwrap() < 12.5e9, "{line}");
+            // At least two PCIe reads' worth of latency and the cable, see the model.
+            assert!(
+                (1000..20_000).contains(&line["latency_p50_ns"].as_u64().unwrap()),
+                "{line}"
+            );
+            assert!(
+                (20..400).contains(&line["card_internal_cycles"].as_u64().unwrap()),
+                "{line}"
+            );
+            assert_eq!(line["pcie"]["bandwidth_mbps"], 16_000);
+        }
+        assert!(
+            fs::read_to_string(folder.path().join("latency.svg"))
+                .unwrap()
+                .contains("p99")
+        );
+    }
+}
+
+#[test]
+fn soak_runs_its_seeds() {
+    let (code, stdout, stderr) = hca(&["soak", "--seeds", "2", "--start", "5"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("2 seeds, 0 failed"), "{stdout}");
+}

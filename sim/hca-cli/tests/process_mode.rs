@@ -1,0 +1,248 @@
+//! `hca sim`, `info` and `run` from outside.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+const HCA: &str = env!("CARGO_BIN_EXE_hca");
+
+fn run(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(program)
+        .env("HCA_SIM", folder)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A refusal: exit code 2, and one line that says the words.
+#[track_caller]
+fn refused(output: &Output, words: &[&str]) {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        !stderr.contains("panicked") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    for word in words {
+        assert!(stderr.contains(word), "should say '{word}': {stderr}");
+    }
+}
+
+/// A running `hca sim`.
+struct Simulator(Child);
+
+impl Simulator {
+    /// Returns when its sockets are there.
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut child = Command::new(HCA)
+            .arg("sim")
+            .args(arguments)
+            .arg("--dir")
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert!(line.contains(folder.to_str().unwrap()), "{line}");
+        Self(child)
+    }
+
+    /// As Ctrl-C does, or a service manager.
+    fn stop(mut self, signal: &str) -> String {
+        let id = self.0.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-s", signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let mut rest = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+        rest
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_simulator_comes_and_goes() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, pcap) = (home.path().join("sockets"), home.path().join("link.pcap"));
+    refused(&run(Path::new(HCA), &folder, &["info"]), &["sockets", "hca sim"]);
+
+    let arguments = ["--cards", "3", "--link", "ib", "--pcap", pcap.to_str().unwrap()];
+    let simulator = Simulator::start(&folder, &arguments);
+    assert_eq!(names(&folder).len(), 12);
+    let output = run(Path::new(HCA), &folder, &["info"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for word in ["card 0", "card 2", "1022 QPs", "ib"] {
+        assert!(
+            text(&output.stdout).contains(word),
+            "{word}: {}",
+            text(&output.stdout)
+        );
+    }
+    let output = run(Path::new(HCA), &folder, &["info", "--card", "1", "--json"]);
+    let card: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (card["card"].as_u64(), card["ports"][0]["lid"].as_u64()),
+        (Some(1), Some(2))
+    );
+    refused(
+        &run(Path::new(HCA), &folder, &["info", "--card", "7"]),
+        &["no card 7", "0, 1, 2"],
+    );
+
+    // A second one neither disturbs the first one's sockets nor its captures.
+    let before = fs::read(&pcap).unwrap();
+    let second = run(
+        Path::new(HCA),
+        &folder,
+        &["sim", "--pcap", pcap.to_str().unwrap()],
+    );
+    refused(&second, &["card0.0", "another simulator"]);
+    assert_eq!(fs::read(&pcap).unwrap(), before);
+    assert!(run(Path::new(HCA), &folder, &["info"]).status.success());
+
+    assert!(simulator.stop("INT").contains("stopped after"));
+    assert_eq!(names(&folder).len(), 0);
+    for name in ["link.pcap", "link-1.pcap"] {
+        let check = run(
+            Path::new(HCA),
+            &folder,
+            &["pcap", "check", home.path().join(name).to_str().unwrap()],
+        );
+        assert!(check.status.success(), "{name}: {}", text(&check.stderr));
+    }
+}
+
+#[test]
+fn sockets_of_a_killed_simulator_are_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Simulator::start(folder.path(), &["--cards", "1"]));
+    assert_eq!(names(folder.path()).len(), 4, "SIGKILL leaves them");
+    refused(&run(Path::new(HCA), folder.path(), &["info"]), &["no simulator"]);
+    Simulator::start(folder.path(), &["--cards", "1"]).stop("TERM");
+    assert_eq!(names(folder.path()).len(), 0);
+}
+
+#[test]
+fn folders_that_cannot_be() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    fs::write(&file, "x").unwrap();
+    refused(&run(Path::new(HCA), &file, &["sim"]), &["file"]);
+    refused(&run(Path::new(HCA), &file.join("sub"), &["sim"]), &["file/sub"]);
+    let pcap = file.join("x.pcap");
+    refused(
+        &run(
+            Path::new(HCA),
+            home.path(),
+            &["sim", "--pcap", pcap.to_str().unwrap()],
+        ),
+        &["cannot make folder"],
+    );
+    assert_eq!(names(home.path()), ["file"]);
+}
+
+/// A copy of hca with a file beside it that has the C library's name: the programs here do not use it.
+fn with_library(home: &Path) -> PathBuf {
+    let program = home.join("hca");
+    fs::copy(HCA, &program).unwrap();
+    fs::write(home.join("libibverbs.so"), "").unwrap();
+    program
+}
+
+#[test]
+fn run_sets_what_a_program_needs() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("sockets");
+    let script = "echo $HCA_SIM $HCA_CARD ${LD_LIBRARY_PATH%%:*}; exit 7";
+    let arguments = ["run", "--card", "1", "--", "sh", "-c", script];
+    refused(
+        &run(Path::new(HCA), &folder, &arguments),
+        &["no simulator", "hca sim --dir"],
+    );
+
+    let _simulator = Simulator::start(&folder, &[]);
+    let alone = home.path().join("alone");
+    fs::create_dir(&alone).unwrap();
+    let bare = alone.join("hca");
+    fs::copy(HCA, &bare).unwrap();
+    refused(
+        &run(&bare, &folder, &arguments),
+        &["libibverbs.so", "cargo build --release -p hca-capi"],
+    );
+
+    let program = with_library(home.path());
+    let output = run(&program, &folder, &arguments);
+    let verbs = home.path().join("verbs");
+    let wanted = [folder.as_os_str(), OsStr::new("1"), verbs.as_os_str()].join(OsStr::new(" "));
+    assert_eq!(text(&output.stdout).trim_end(), wanted);
+    assert_eq!(output.status.code(), Some(7));
+    assert!(verbs.join("libibverbs.so.1").exists());
+    refused(
+        &run(&program, &folder, &["run", "--", "no-such-program"]),
+        &["no-such-program"],
+    );
+    refused(
+        &run(&program, &folder, &["run", "--seed", "2", "--", "true"]),
+        &["--pair"],
+    );
+}
+
+#[test]
+fn run_a_pair() {
+    let home = tempfile::tempdir().unwrap();
+    let program = with_library(home.path());
+    let pair = |server: &str, client: &str| {
+        let arguments = [
+            "run", "--pair", "--", "sh", "-c", server, "---", "sh", "-c", client,
+        ];
+        run(&program, home.path(), &arguments)
+    };
+    let sockets = "echo card $HCA_CARD of $(ls $HCA_SIM | wc -l)";
+    let output = pair(&format!("{sockets}; echo oh >&2"), &format!("{sockets}; exit 3"));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    for line in ["server: card 0 of 8", "client: card 1 of 8"] {
+        assert!(stdout.lines().any(|found| found == line), "{line}: {stdout}");
+    }
+    assert_eq!(text(&output.stderr), "server: oh\n");
+    assert_eq!(pair("kill -9 $$", "true").status.code(), Some(128 + 9));
+    refused(
+        &run(&program, home.path(), &["run", "--pair", "--", "true"]),
+        &["---", "SERVER"],
+    );
+    refused(
+        &run(
+            &program,
+            home.path(),
+            &["run", "--pair", "--", "nothing-here", "---", "true"],
+        ),
+        &["nothing-here"],
+    );
+}

@@ -1,0 +1,533 @@
+//! One card: the Verilated model, its firmware, its host side and its port, cycle by cycle.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use hca_fw_core::Identity;
+use hca_host::{Host, Line, MmioRequest, PcieModel, PcieParams, WriteBeat};
+use hca_link::{BeatStream, Cable, Dir};
+use hca_vsim::{Beat, Dut, Model};
+
+use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
+use crate::monitor::Monitor;
+use crate::stamps::{Stamp, StampKind, Stamps};
+use crate::{NUM_FUNCS, SimError};
+
+/// Cycles of reset before time starts.
+const RESET_CYCLES: u64 = 16;
+/// A card stays awake this long after anything came in at its ports, whatever its `busy_o` says.
+const AWAKE_CYCLES: u64 = 8;
+/// Violations kept; the first ones matter.
+const MAX_VIOLATIONS: usize = 16;
+
+/// What a card is built from.
+pub struct CardConfig {
+    /// For messages and seeds; unique in a fabric.
+    pub name: String,
+    /// The design.
+    pub model: Model,
+    /// The host side.
+    pub pcie: PcieParams,
+    /// The program beside it.
+    pub firmware: FirmwareEntry,
+    /// Cycles the firmware computes between two bus accesses.
+    pub firmware_think_cycles: u64,
+    /// A broken port contract or a failed assertion of the RTL stops the run (panic). Otherwise it is only
+    /// listed.
+    pub stop_on_violation: bool,
+}
+
+impl CardConfig {
+    /// The card with its native firmware, on a default PCIe link.
+    pub fn core(name: &str, identity: Identity) -> Self {
+        Self {
+            model: Model::Core,
+            ..Self::with_firmware(name, native_firmware(identity))
+        }
+    }
+
+    /// The test card, firmware idle.
+    pub fn probe(name: &str) -> Self {
+        Self::with_firmware(name, Box::new(|_| ()))
+    }
+
+    /// The test card with a program of the caller's.
+    pub fn with_firmware(name: &str, firmware: FirmwareEntry) -> Self {
+        Self {
+            name: name.to_owned(),
+            model: Model::Probe,
+            pcie: PcieParams::default(),
+            firmware,
+            firmware_think_cycles: 4,
+            stop_on_violation: true,
+        }
+    }
+}
+
+/// What a card has done, besides the counters of its links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CardCounters {
+    /// Cycles evaluated; the rest of the time the card was idle.
+    pub evaluated_cycles: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Accesses of the firmware.
+    pub firmware_accesses: u64,
+}
+
+/// How much attention a card needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// Every cycle.
+    Busy,
+    /// Only its timers run.
+    Timers,
+    /// None until something arrives.
+    Idle,
+}
+
+/// The card's end of a cable.
+pub(crate) struct Attachment {
+    pub cable: usize,
+    pub tx: Dir,
+    pub rx: BeatStream,
+}
+
+/// A read request or a write beat without its data: what the handshake monitors compare.
+type ReadPayload = (u8, u8, u64, u16);
+type WritePayload = (u8, u8, u64, u64, Beat);
+
+/// A simulated card.
+pub struct Card {
+    name: String,
+    dut: Dut,
+    pub(crate) pcie: PcieModel,
+    pub(crate) host: Host,
+    firmware: FirmwareRunner,
+    pub(crate) attachment: Option<Attachment>,
+    pub(crate) activity: Activity,
+    awake_until: u64,
+    reading: Option<u64>,
+    tx_open: bool,
+    read_monitor: Monitor<ReadPayload>,
+    write_monitor: Monitor<WritePayload>,
+    mac_monitor: Monitor<(u8, u8, Beat)>,
+    interrupts: BTreeMap<(u8, u16), u64>,
+    stamps: Stamps,
+    counters: CardCounters,
+    violations: Vec<String>,
+    stop_on_violation: bool,
+    cycle_ps: u64,
+}
+
+impl Card {
+    pub(crate) fn new(config: CardConfig, seed: u64) -> Result<Self, SimError> {
+        let cycle_ps = 1_000_000 / u64::from(config.pcie.clock_mhz.max(1));
+        let mut card = Self {
+            name: config.name,
+            dut: Dut::new(config.model, seed),
+            pcie: PcieModel::new(config.pcie, seed)?,
+            host: Host::new(NUM_FUNCS),
+            firmware: FirmwareRunner::new(config.firmware, config.firmware_think_cycles)?,
+            attachment: None,
+            activity: Activity::Busy,
+            awake_until: 0,
+            reading: None,
+            tx_open: false,
+            read_monitor: Monitor::default(),
+            write_monitor: Monitor::default(),
+            mac_monitor: Monitor::default(),
+            interrupts: BTreeMap::new(),
+            stamps: Stamps::default(),
+            counters: CardCounters::default(),
+            violations: Vec::new(),
+            stop_on_violation: config.stop_on_violation,
+            cycle_ps,
+        };
+        for _ in 0..RESET_CYCLES {
+            card.dut.ports().rst_i.set(1);
+            card.tick(0);
+        }
+        card.dut.ports().rst_i.set(0);
+        Ok(card)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Length of its cycle.
+    pub fn cycle_ps(&self) -> u64 {
+        self.cycle_ps
+    }
+
+    /// Memory and IOMMU of its host.
+    pub fn host(&mut self) -> &mut Host {
+        &mut self.host
+    }
+
+    /// Its PCIe link.
+    pub fn pcie(&self) -> &PcieModel {
+        &self.pcie
+    }
+
+    /// Counts what it has made visible to its host: lines written and interrupts.
+    pub fn host_writes(&self) -> u64 {
+        self.host.writes_seen()
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> CardCounters {
+        CardCounters {
+            firmware_accesses: self.firmware.accesses(),
+            ..self.counters
+        }
+    }
+
+    /// Broken port contracts and failed assertions.
+    pub fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// Keeps the last `capacity` port events from now on; 0 switches off.
+    pub fn record_stamps(&mut self, capacity: usize) {
+        self.stamps.set_capacity(capacity);
+    }
+
+    /// The port events kept, oldest first; the record is empty afterwards.
+    pub fn take_stamps(&mut self) -> Vec<Stamp> {
+        self.stamps.take()
+    }
+
+    /// Writes a waveform from now on.
+    pub fn trace(&mut self, path: &Path) -> Result<(), SimError> {
+        let what = format!("cannot trace card {}", self.name);
+        self.dut
+            .trace_open(path)
+            .map_err(|source| SimError::Os { what, source })
+    }
+
+    /// Ends the waveform. Fails where it had to end early.
+    pub fn trace_close(&mut self) -> Result<(), SimError> {
+        let what = format!("cannot trace card {}", self.name);
+        self.dut
+            .trace_close()
+            .map_err(|source| SimError::Os { what, source })
+    }
+
+    /// Interrupts of a vector that have arrived since the last call.
+    pub fn take_interrupts(&mut self, func: u8, vector: u16) -> u64 {
+        while let Some(interrupt) = self.host.take_interrupt() {
+            *self
+                .interrupts
+                .entry((interrupt.func, interrupt.vector))
+                .or_default() += 1;
+        }
+        self.interrupts.remove(&(func, vector)).unwrap_or(0)
+    }
+
+    /// The cycle at which something reaches the ports of the card; used while it is idle.
+    pub(crate) fn next_port_event(&self, cables: &[Cable]) -> Option<u64> {
+        let wire = self
+            .attachment
+            .as_ref()
+            .and_then(|at| cables[at.cable].next_event_cycle());
+        [self.pcie.next_card_event(), wire].into_iter().flatten().min()
+    }
+
+    /// One cycle.
+    pub(crate) fn step(&mut self, now: u64, cables: &mut [Cable]) {
+        self.counters.evaluated_cycles += 1;
+        self.firmware.drive(now, self.dut.ports());
+        self.drive_mmio(now);
+        self.drive_host(now);
+        let tx_ready = self.drive_mac(now, cables);
+        self.dut.ports().now_i.set(now);
+        self.dut.ports().clk_i.set(0);
+        let lawful = self.dut.eval();
+        self.dut.trace_dump(now * self.cycle_ps);
+
+        self.sample_mmio(now);
+        self.sample_host(now);
+        self.sample_mac(now, tx_ready, cables);
+        self.firmware.sample(now, self.dut.ports());
+        self.activity = self.judge_activity(now);
+
+        self.dut.ports().clk_i.set(1);
+        if !(self.dut.eval() && lawful) {
+            self.violation(
+                now,
+                "an assertion of the RTL failed (see the message above)".into(),
+            );
+        }
+        self.dut.trace_dump(now * self.cycle_ps + self.cycle_ps / 2);
+    }
+
+    /// A clock period without a look at the ports: reset.
+    fn tick(&mut self, now: u64) {
+        self.dut.ports().now_i.set(now);
+        for clk in [0, 1] {
+            self.dut.ports().clk_i.set(clk);
+            self.dut.eval();
+        }
+    }
+
+    fn judge_activity(&mut self, now: u64) -> Activity {
+        let ports = self.dut.ports();
+        let arrives = [
+            &ports.mmio_wr_valid_i,
+            &ports.mmio_rd_valid_i,
+            &ports.hrd_rsp_valid_i,
+            &ports.mac_rx_valid_i,
+        ];
+        if arrives.iter().any(|valid| valid.get() != 0) {
+            self.awake_until = now + AWAKE_CYCLES;
+        }
+        let waiting = now < self.awake_until
+            || !self.firmware.is_idle()
+            || self.reading.is_some()
+            || self.attachment.as_ref().is_some_and(|at| at.rx.is_busy())
+            || ports.busy_o.get() != 0;
+        match (waiting, ports.timer_active_o.get() != 0) {
+            (true, _) => Activity::Busy,
+            (false, true) => Activity::Timers,
+            (false, false) => Activity::Idle,
+        }
+    }
+
+    fn violation(&mut self, now: u64, what: String) {
+        let text = format!("card {} cycle {now}: {what}", self.name);
+        assert!(!self.stop_on_violation, "{text}");
+        if self.violations.len() < MAX_VIOLATIONS {
+            self.violations.push(text);
+        }
+    }
+
+    // ---- Registers
+    // -------------------------------------------------------------------------------------------------
+
+    fn drive_mmio(&mut self, now: u64) {
+        let ports = self.dut.ports();
+        ports.mmio_wr_valid_i.set(0);
+        ports.mmio_rd_valid_i.set(0);
+        if self.reading.is_some() {
+            return;
+        }
+        match self.pcie.mmio_front(now) {
+            Some(MmioRequest::Write {
+                func,
+                addr,
+                data,
+                strb,
+            }) => {
+                ports.mmio_wr_valid_i.set(1);
+                ports.mmio_wr_func_i.set(*func);
+                ports.mmio_wr_addr_i.set(*addr);
+                ports.mmio_wr_data_i.set(*data);
+                ports.mmio_wr_strb_i.set(*strb);
+            }
+            Some(MmioRequest::Read { func, addr, .. }) => {
+                ports.mmio_rd_valid_i.set(1);
+                ports.mmio_rd_func_i.set(*func);
+                ports.mmio_rd_addr_i.set(*addr);
+            }
+            None => {}
+        }
+    }
+
+    fn sample_mmio(&mut self, now: u64) {
+        let ports = self.dut.ports();
+        let taken = (ports.mmio_wr_valid_i.get() & ports.mmio_wr_ready_o.get() != 0)
+            || (ports.mmio_rd_valid_i.get() & ports.mmio_rd_ready_o.get() != 0);
+        if ports.mmio_rdata_valid_o.get() != 0 {
+            match self.reading.take() {
+                Some(id) => self.pcie.push_mmio_value(now, id, ports.mmio_rdata_o.get()),
+                None => return self.violation(now, "register data without a read".into()),
+            }
+        }
+        if !taken {
+            return;
+        }
+        match self.pcie.mmio_taken() {
+            Some(MmioRequest::Write { func, addr, .. }) => {
+                self.stamps.push(now, StampKind::MmioWrite { func, addr });
+            }
+            Some(MmioRequest::Read { id, .. }) => self.reading = Some(id),
+            None => {}
+        }
+    }
+
+    // ---- Host memory
+    // -----------------------------------------------------------------------------------------------
+
+    fn drive_host(&mut self, now: u64) {
+        let ports = self.dut.ports();
+        ports.hrd_req_ready_i.set(u8::from(self.pcie.read_ready(now)));
+        ports.hwr_ready_i.set(u8::from(self.pcie.write_ready(now)));
+        let Some(beat) = self.pcie.poll_completion(now) else {
+            ports.hrd_rsp_valid_i.set(0);
+            return;
+        };
+        if ports.hrd_rsp_valid_i.get() == 0 || ports.hrd_rsp_tag_i.get() != beat.tag {
+            self.stamps.push(now, StampKind::ReadFirst { tag: beat.tag });
+        }
+        if beat.last {
+            self.stamps.push(
+                now,
+                StampKind::ReadLast {
+                    tag: beat.tag,
+                    err: beat.err,
+                },
+            );
+        }
+        ports.hrd_rsp_valid_i.set(1);
+        ports.hrd_rsp_tag_i.set(beat.tag);
+        ports.hrd_rsp_last_i.set(u8::from(beat.last));
+        ports.hrd_rsp_err_i.set(u8::from(beat.err));
+        ports.hrd_rsp_data_i.set(beat.data.to_words());
+    }
+
+    fn sample_host(&mut self, now: u64) {
+        let ports = self.dut.ports();
+        let (valid, ready) = (ports.hrd_req_valid_o.get() != 0, ports.hrd_req_ready_i.get() != 0);
+        let request = || {
+            let len = ports.hrd_req_len_o.get();
+            (
+                ports.hrd_req_tag_o.get(),
+                ports.hrd_req_func_o.get(),
+                ports.hrd_req_addr_o.get(),
+                len,
+            )
+        };
+        let mut broken = Vec::new();
+        if !self.read_monitor.check(valid, ready, request) {
+            broken.push("hrd_req changed or was withdrawn before it was taken".to_owned());
+        }
+        if valid && ready {
+            let (tag, func, addr, len_bytes) = request();
+            self.stamps
+                .push(now, StampKind::ReadRequest { tag, addr, len_bytes });
+            broken.extend(
+                self.pcie
+                    .push_read(now, tag, func, addr, len_bytes)
+                    .err()
+                    .map(|e| e.to_string()),
+            );
+        }
+
+        let (valid, ready) = (ports.hwr_valid_o.get() != 0, ports.hwr_ready_i.get() != 0);
+        let payload = || {
+            let flags = ports.hwr_msix_o.get() << 1 | ports.hwr_last_o.get();
+            (
+                flags,
+                ports.hwr_func_o.get(),
+                ports.hwr_addr_o.get(),
+                ports.hwr_strb_o.get(),
+                ports.hwr_data_o.get(),
+            )
+        };
+        if !self.write_monitor.check(valid, ready, payload) {
+            broken.push("hwr changed or was withdrawn before it was taken".to_owned());
+        }
+        if valid && ready {
+            let (flags, func, addr, strb, data) = payload();
+            let (msix, last) = (flags & 2 != 0, flags & 1 != 0);
+            if msix {
+                self.stamps.push(now, StampKind::Msix { vector: addr as u16 });
+            } else if last {
+                self.stamps.push(now, StampKind::WriteLast { addr });
+            }
+            let beat = WriteBeat {
+                msix,
+                last,
+                func,
+                addr,
+                strb,
+                data: Line::from_words(&data),
+            };
+            broken.extend(self.pcie.push_write(now, &beat).err().map(|e| e.to_string()));
+        }
+        for what in broken {
+            self.violation(now, what);
+        }
+    }
+
+    // ---- Wire
+    // ------------------------------------------------------------------------------------------------------
+
+    /// Returns whether the wire takes a beat this cycle. Without a cable packets fall on the floor.
+    fn drive_mac(&mut self, now: u64, cables: &mut [Cable]) -> bool {
+        let ports = self.dut.ports();
+        ports.mac_rx_valid_i.set(0);
+        let Some(at) = &mut self.attachment else {
+            ports.mac_tx_ready_i.set(1);
+            return true;
+        };
+        let cable = &mut cables[at.cable];
+        let ready = cable.ready(at.tx, now);
+        ports.mac_tx_ready_i.set(u8::from(ready));
+        if let Some(beat) = at.rx.beat(cable, now) {
+            ports.mac_rx_valid_i.set(1);
+            ports.mac_rx_last_i.set(u8::from(beat.last));
+            ports.mac_rx_len_i.set(beat.bytes.len() as u8);
+            ports.mac_rx_data_i.set(to_beat(beat.bytes));
+            let (first, last) = (beat.first, beat.last);
+            at.rx.advance(now);
+            self.counters.rx_packets += u64::from(last);
+            if first {
+                self.stamps.push(now, StampKind::RxFirst);
+            }
+            if last {
+                self.stamps.push(now, StampKind::RxLast);
+            }
+        }
+        ready
+    }
+
+    fn sample_mac(&mut self, now: u64, ready: bool, cables: &mut [Cable]) {
+        let ports = self.dut.ports();
+        let valid = ports.mac_tx_valid_o.get() != 0;
+        let payload = || {
+            (
+                ports.mac_tx_last_o.get(),
+                ports.mac_tx_len_o.get(),
+                ports.mac_tx_data_o.get(),
+            )
+        };
+        if !self.mac_monitor.check(valid, ready, payload) {
+            self.violation(now, "mac_tx changed or was withdrawn before it was taken".into());
+            return;
+        }
+        if !(valid && ready) {
+            return;
+        }
+        let (last, len_bytes, data) = payload();
+        let (last, len_bytes) = (last != 0, usize::from(len_bytes));
+        if !std::mem::replace(&mut self.tx_open, !last) {
+            self.stamps.push(now, StampKind::TxFirst);
+        }
+        if last {
+            self.stamps.push(now, StampKind::TxLast);
+            self.counters.tx_packets += 1;
+        }
+        if len_bytes == 0 || len_bytes > 64 || (!last && len_bytes != 64) {
+            return self.violation(now, format!("mac_tx beat of {len_bytes} bytes, last {last}"));
+        }
+        if let Some(at) = &self.attachment {
+            let line = Line::from_words(&data);
+            if let Err(error) = cables[at.cable].push_beat(at.tx, now, &line.0[..len_bytes], last) {
+                self.violation(now, error.to_string());
+            }
+        }
+    }
+}
+
+/// Up to 64 bytes as a 512-bit port value, the rest zero.
+fn to_beat(bytes: &[u8]) -> Beat {
+    let mut line = Line::ZERO;
+    line.0[..bytes.len()].copy_from_slice(bytes);
+    line.to_words()
+}

@@ -1,0 +1,181 @@
+//! The in-process device: a driver in the same thread as the simulation, whose waiting lets simulated time
+//! pass.
+
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory};
+use hca_host::{IommuMap, Memory};
+
+use crate::fabric::{CardId, Fabric};
+use crate::{BAR_LEN_BYTES, NUM_VECTORS, SimError};
+
+/// Time a driver's empty poll takes when nothing happens meanwhile.
+const POLL_CYCLES: u64 = 64;
+/// A register read that takes longer is given up.
+const MMIO_READ_CYCLES: u64 = 1_000_000;
+
+/// A fabric shared by the drivers of its cards.
+#[derive(Clone)]
+pub struct Simulation {
+    fabric: Rc<RefCell<Fabric>>,
+}
+
+impl Simulation {
+    /// Takes the fabric over.
+    pub fn new(fabric: Fabric) -> Self {
+        Self {
+            fabric: Rc::new(RefCell::new(fabric)),
+        }
+    }
+
+    /// The fabric, to look at or to change. Not to be held across calls of devices.
+    pub fn fabric(&self) -> RefMut<'_, Fabric> {
+        self.fabric.borrow_mut()
+    }
+
+    /// One function of a card.
+    pub fn device(&self, card: CardId, func: u8) -> Result<SimDevice, SimError> {
+        self.fabric().check_function(card, func)?;
+        Ok(SimDevice {
+            sim: self.clone(),
+            card,
+            func,
+        })
+    }
+}
+
+/// One function of a simulated card.
+#[derive(Clone)]
+pub struct SimDevice {
+    sim: Simulation,
+    card: CardId,
+    func: u8,
+}
+
+impl SimDevice {
+    /// The card it belongs to.
+    pub fn card(&self) -> CardId {
+        self.card
+    }
+
+    /// The simulation it belongs to.
+    pub fn simulation(&self) -> &Simulation {
+        &self.sim
+    }
+
+    fn with_map<T>(&self, action: impl FnOnce(&mut IommuMap) -> T) -> Result<T, DeviceError> {
+        let mut fabric = self.sim.fabric();
+        let map = fabric.card_mut(self.card).host().function(self.func);
+        map.map(action)
+            .ok_or_else(|| DeviceError::Gone(format!("the card has no function {}", self.func)))
+    }
+
+    fn map(&self, iova: u64, len_bytes: usize, memory: Memory) -> Result<(), DeviceError> {
+        self.with_map(|map| map.map(iova, len_bytes as u64, memory))?
+            .map_err(|e| DeviceError::Map {
+                addr: iova,
+                len_bytes,
+                reason: e.to_string(),
+            })
+    }
+}
+
+impl Device for SimDevice {
+    fn info(&self) -> DeviceInfo {
+        let fabric = self.sim.fabric();
+        let name = format!("{}.{}", fabric.card(self.card).name(), self.func);
+        DeviceInfo {
+            name,
+            bar_len_bytes: BAR_LEN_BYTES,
+            num_vectors: NUM_VECTORS,
+        }
+    }
+
+    fn mmio_write32(&self, offset: u32, value: u32) {
+        let high = offset & 4 != 0;
+        let (data, strb) = if high {
+            (u64::from(value) << 32, 0xf0)
+        } else {
+            (u64::from(value), 0x0f)
+        };
+        self.sim
+            .fabric()
+            .mmio_write(self.card, self.func, offset as u16, data, strb);
+    }
+
+    fn mmio_write64(&self, offset: u32, value: u64) {
+        self.sim
+            .fabric()
+            .mmio_write(self.card, self.func, offset as u16, value, 0xff);
+    }
+
+    fn mmio_read32(&self, offset: u32) -> u32 {
+        let mut fabric = self.sim.fabric();
+        let id = fabric.mmio_read(self.card, self.func, offset as u16);
+        let limit = fabric.now() + MMIO_READ_CYCLES;
+        while fabric.step(limit) {
+            // One thread reads registers, and waits for each: a value with another id belongs to a read given
+            // up.
+            while let Some((found, value)) = fabric.take_mmio_value(self.card) {
+                if found == id {
+                    return value;
+                }
+            }
+        }
+        u32::MAX
+    }
+
+    fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
+        let memory = Arc::new(SharedMem::new("hca-dma", len_bytes)?);
+        let buf = DmaBuf::new(memory.clone(), memory.as_ptr() as u64);
+        self.map(buf.iova(), buf.len_bytes(), Memory::Shared { memory, offset: 0 })?;
+        Ok(buf)
+    }
+
+    fn free_dma(&self, buf: DmaBuf) -> Result<(), DeviceError> {
+        self.unmap_dma(buf.iova(), buf.len_bytes())
+    }
+
+    fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
+        self.map(memory.addr(), memory.len_bytes(), Memory::User(memory))?;
+        Ok(memory.addr())
+    }
+
+    fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
+        self.with_map(|map| map.unmap(iova, len_bytes as u64))?
+            .map_err(|_| DeviceError::NotMapped { iova, len_bytes })
+    }
+
+    fn progress(&self) {
+        let mut fabric = self.sim.fabric();
+        let limit = fabric.now() + POLL_CYCLES;
+        let seen = fabric.card(self.card).host_writes();
+        while fabric.step(limit) && fabric.now() < limit && fabric.card(self.card).host_writes() == seen {}
+    }
+
+    fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError> {
+        if vector >= NUM_VECTORS {
+            return Err(DeviceError::BadVector {
+                vector,
+                num_vectors: NUM_VECTORS,
+            });
+        }
+        let mut fabric = self.sim.fabric();
+        let limit = fabric.card(self.card).pcie().params().cycles(deadline_ns);
+        loop {
+            if fabric.card_mut(self.card).take_interrupts(self.func, vector) > 0 {
+                return Ok(true);
+            }
+            if fabric.now() >= limit {
+                return Ok(false);
+            }
+            fabric.step(limit);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.sim.fabric().now_ns(self.card)
+    }
+}

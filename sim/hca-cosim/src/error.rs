@@ -1,0 +1,48 @@
+use hca_host::ParamError;
+use hca_link::LinkError;
+use thiserror::Error;
+
+/// What stops a simulation from being built or observed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// Parameters of the host side.
+    #[error(transparent)]
+    Pcie(#[from] ParamError),
+    /// Parameters or captures of a cable.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A port that has a cable already.
+    #[error("card {0} already has a cable: the simulator gives a card one port")]
+    PortTaken(String),
+    /// A cable whose clock is not the cards'.
+    #[error("cable {cable} counts cycles of {cable_ps} ps, card {card} of {card_ps} ps: they must be equal")]
+    Clock {
+        /// The cable.
+        cable: String,
+        /// Its cycle.
+        cable_ps: u64,
+        /// The card.
+        card: String,
+        /// Its cycle.
+        card_ps: u64,
+    },
+    /// A function that the card does not have.
+    #[error("function {func} does not exist: card {card} has functions 0 to {last}")]
+    NoFunction {
+        /// The card.
+        card: String,
+        /// What was asked for.
+        func: u8,
+        /// The last there is.
+        last: u8,
+    },
+    /// No memory for the firmware's stack, or a file that cannot be written.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was tried.
+        what: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}

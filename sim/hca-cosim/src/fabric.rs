@@ -1,0 +1,262 @@
+//! Cards, cables and time.
+
+use hca_host::MmioRequest;
+use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir};
+
+use crate::card::{Activity, Attachment, Card, CardConfig};
+use crate::{NUM_FUNCS, SimError};
+
+/// While only timers run, time moves in strides that grow by one cycle for each so many quiet cycles: a timer
+/// is at most a quarter late for it (the RTL's scan of all QPs takes about 4096 evaluations), and long
+/// time-outs cost few of them.
+const QUIET_CYCLES_PER_STRIDE: u64 = 16_384;
+
+/// A card of a fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CardId(usize);
+
+/// A cable of a fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CableId(usize);
+
+/// Everything that shares one simulated time.
+pub struct Fabric {
+    seed: u64,
+    now: u64,
+    quiet_since: u64,
+    cards: Vec<Card>,
+    cables: Vec<Cable>,
+    next_id: u64,
+}
+
+impl Fabric {
+    /// An empty fabric. The seed decides all randomness in it.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            now: 0,
+            quiet_since: 0,
+            cards: Vec::new(),
+            cables: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    /// The root seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Cycles since the start.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Adds a card, out of reset at the present time.
+    pub fn add_card(&mut self, config: CardConfig) -> Result<CardId, SimError> {
+        let seed = split_seed(self.seed, &config.name);
+        self.cards.push(Card::new(config, seed)?);
+        Ok(CardId(self.cards.len() - 1))
+    }
+
+    /// Connects two cards; equal ids make a loopback plug, whose one direction is A to B. The cable's seed
+    /// becomes the fabric's, and packets are handed over beat by beat at line rate.
+    pub fn connect(&mut self, a: CardId, b: CardId, config: CableConfig) -> Result<CableId, SimError> {
+        let config = CableConfig {
+            seed: self.seed,
+            delivery: Delivery::FirstBeat,
+            ..config
+        };
+        for end in [a, b] {
+            let card = &self.cards[end.0];
+            if card.attachment.is_some() {
+                return Err(SimError::PortTaken(card.name().to_owned()));
+            }
+            if card.cycle_ps() != config.cycle_ps {
+                let (cable, card_ps) = (config.name, card.cycle_ps());
+                return Err(SimError::Clock {
+                    cable,
+                    cable_ps: config.cycle_ps,
+                    card: card.name().to_owned(),
+                    card_ps,
+                });
+            }
+        }
+        let cable = self.cables.len();
+        let rx = |dir| BeatStream::new(&config, dir);
+        if a == b {
+            self.cards[a.0].attachment = Some(Attachment {
+                cable,
+                tx: Dir::AToB,
+                rx: rx(Dir::AToB),
+            });
+        } else {
+            self.cards[a.0].attachment = Some(Attachment {
+                cable,
+                tx: Dir::AToB,
+                rx: rx(Dir::BToA),
+            });
+            self.cards[b.0].attachment = Some(Attachment {
+                cable,
+                tx: Dir::BToA,
+                rx: rx(Dir::AToB),
+            });
+        }
+        self.cables.push(Cable::new(config)?);
+        Ok(CableId(cable))
+    }
+
+    /// A card.
+    pub fn card(&self, id: CardId) -> &Card {
+        &self.cards[id.0]
+    }
+
+    /// A card, to change.
+    pub fn card_mut(&mut self, id: CardId) -> &mut Card {
+        &mut self.cards[id.0]
+    }
+
+    /// All cards.
+    pub fn cards(&self) -> impl Iterator<Item = CardId> + use<> {
+        (0..self.cards.len()).map(CardId)
+    }
+
+    /// All cables.
+    pub fn cables(&self) -> impl Iterator<Item = CableId> + use<> {
+        (0..self.cables.len()).map(CableId)
+    }
+
+    /// A cable.
+    pub fn cable(&self, id: CableId) -> &Cable {
+        &self.cables[id.0]
+    }
+
+    /// A cable, to capture from or to close.
+    pub fn cable_mut(&mut self, id: CableId) -> &mut Cable {
+        &mut self.cables[id.0]
+    }
+
+    /// Nanoseconds since the start, by the clock of a card.
+    pub fn now_ns(&self, card: CardId) -> u64 {
+        self.cards[card.0].pcie.params().ns(self.now)
+    }
+
+    /// Checks that a card has a function.
+    pub fn check_function(&self, card: CardId, func: u8) -> Result<(), SimError> {
+        if func < NUM_FUNCS {
+            return Ok(());
+        }
+        Err(SimError::NoFunction {
+            card: self.card(card).name().to_owned(),
+            func,
+            last: NUM_FUNCS - 1,
+        })
+    }
+
+    /// The host writes registers: up to eight bytes in the aligned eight at `addr`, by `strb`.
+    pub fn mmio_write(&mut self, card: CardId, func: u8, addr: u16, data: u64, strb: u8) {
+        let request = MmioRequest::Write {
+            func,
+            addr: addr & !7,
+            data,
+            strb,
+        };
+        self.cards[card.0].pcie.push_mmio(self.now, request);
+    }
+
+    /// The host starts to read a register; the value comes through [`Fabric::take_mmio_value`] with the id
+    /// returned.
+    pub fn mmio_read(&mut self, card: CardId, func: u8, addr: u16) -> u64 {
+        self.next_id += 1;
+        let request = MmioRequest::Read {
+            func,
+            addr: addr & !3,
+            id: self.next_id,
+        };
+        self.cards[card.0].pcie.push_mmio(self.now, request);
+        self.next_id
+    }
+
+    /// The next register value that has reached the host of a card.
+    pub fn take_mmio_value(&mut self, card: CardId) -> Option<(u64, u32)> {
+        self.cards[card.0].pcie.take_mmio_value()
+    }
+
+    /// Moves time to the next cycle in which anything happens, but not beyond `limit`. False: nothing is
+    /// under way anywhere before it, and time is `limit`.
+    pub fn step(&mut self, limit: u64) -> bool {
+        match self.next_cycle().filter(|next| *next <= limit) {
+            Some(next) => self.step_to(next),
+            None => {
+                self.now = self.now.max(limit);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Like [`Fabric::step`] without a limit: time stands still while nothing is under way.
+    pub fn step_if_active(&mut self) -> bool {
+        let next = self.next_cycle();
+        if let Some(next) = next {
+            self.step_to(next);
+        }
+        next.is_some()
+    }
+
+    fn step_to(&mut self, next: u64) {
+        self.now = next;
+        for card in &mut self.cards {
+            card.pcie.advance(next, &mut card.host);
+            let due = card.activity != Activity::Idle
+                || card.next_port_event(&self.cables).is_some_and(|at| at <= next);
+            if due {
+                card.step(next, &mut self.cables);
+                if card.activity == Activity::Busy {
+                    self.quiet_since = next;
+                }
+            }
+        }
+    }
+
+    /// Lets `cycles` pass.
+    pub fn run(&mut self, cycles: u64) {
+        let limit = self.now + cycles;
+        while self.step(limit) && self.now < limit {}
+    }
+
+    /// Something is under way by itself: a card that works, or anything in flight.
+    pub fn is_active(&self) -> bool {
+        self.next_cycle().is_some()
+    }
+
+    fn next_cycle(&self) -> Option<u64> {
+        let mut next = None::<u64>;
+        let mut timers = false;
+        for card in &self.cards {
+            match card.activity {
+                Activity::Busy => return Some(self.now + 1),
+                Activity::Timers => timers = true,
+                Activity::Idle => {}
+            }
+            let events = [card.pcie.next_event(), card.next_port_event(&self.cables)];
+            next = events.into_iter().chain([next]).flatten().min();
+        }
+        if timers {
+            let stride = 1 + (self.now - self.quiet_since) / QUIET_CYCLES_PER_STRIDE;
+            next = Some(next.map_or(self.now + stride, |at| at.min(self.now + stride)));
+        }
+        next.map(|at| at.max(self.now + 1))
+    }
+}
+
+/// A seed of its own for each name: FNV-1a over the root and the name, then mixed.
+fn split_seed(root: u64, name: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for byte in root.to_le_bytes().iter().chain(name.as_bytes()) {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    hash ^= hash >> 32;
+    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ (hash >> 29)
+}

@@ -1,0 +1,160 @@
+//! Firmware beside the card: ordinary Rust in a coroutine, each of whose bus accesses takes simulated time.
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use hca_fw_core::{Bus, Firmware, Identity};
+use hca_vsim::Ports;
+
+use crate::SimError;
+
+const STACK_BYTES: usize = 4 << 20;
+
+/// What the firmware wants from the simulator.
+enum Ask {
+    Read(u32),
+    Write(u32, u32),
+    Irq,
+}
+
+/// The program: runs for the life of the card.
+pub type FirmwareEntry = Box<dyn FnOnce(&mut FwBus<'_>)>;
+
+/// The card's firmware, compiled for this machine.
+pub fn native_firmware(identity: Identity) -> FirmwareEntry {
+    Box::new(move |bus| {
+        let mut firmware = Firmware::boxed();
+        firmware.init(bus, identity);
+        loop {
+            if !firmware.poll(bus) {
+                bus.wait_irq();
+            }
+        }
+    })
+}
+
+/// The firmware's view of the hardware.
+pub struct FwBus<'a> {
+    yielder: &'a Yielder<u32, Ask>,
+}
+
+impl FwBus<'_> {
+    /// Sleeps until the hardware has an event.
+    pub fn wait_irq(&mut self) {
+        self.yielder.suspend(Ask::Irq);
+    }
+}
+
+impl Bus for FwBus<'_> {
+    fn read32(&mut self, addr: u32) -> u32 {
+        self.yielder.suspend(Ask::Read(addr))
+    }
+
+    fn write32(&mut self, addr: u32, value: u32) {
+        self.yielder.suspend(Ask::Write(addr, value));
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Not started yet.
+    Fresh,
+    /// Computes until this cycle, then its access goes out.
+    Thinking(u64),
+    /// The access stands at the port.
+    Requesting,
+    /// Taken, not answered yet.
+    Waiting,
+    /// Sleeps until the interrupt line is up.
+    Sleeping,
+    /// The program has returned.
+    Ended,
+}
+
+/// Runs the coroutine against the firmware port of a card.
+pub(crate) struct FirmwareRunner {
+    coroutine: Coroutine<u32, Ask, ()>,
+    state: State,
+    /// The access under way: write enable, address, data.
+    access: (u8, u32, u32),
+    think_cycles: u64,
+    accesses: u64,
+}
+
+impl FirmwareRunner {
+    pub fn new(entry: FirmwareEntry, think_cycles: u64) -> Result<Self, SimError> {
+        let stack = DefaultStack::new(STACK_BYTES).map_err(|source| SimError::Os {
+            what: "cannot allocate the firmware's stack".into(),
+            source,
+        })?;
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<u32, Ask>, _: u32| {
+            entry(&mut FwBus { yielder });
+        });
+        Ok(Self {
+            coroutine,
+            state: State::Fresh,
+            access: (0, 0, 0),
+            think_cycles,
+            accesses: 0,
+        })
+    }
+
+    /// Bus accesses so far.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// Nothing under way.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Sleeping | State::Ended)
+    }
+
+    /// Before the first evaluation of a cycle.
+    #[inline]
+    pub fn drive(&mut self, now: u64, ports: &Ports) {
+        match self.state {
+            State::Fresh => self.resume(0, now),
+            State::Thinking(until) if until <= now => {
+                self.state = State::Requesting;
+                ports.fw_we_i.set(self.access.0);
+                ports.fw_addr_i.set(self.access.1 & 0xf_ffff);
+                ports.fw_wdata_i.set(self.access.2);
+            }
+            _ => {}
+        }
+        ports.fw_req_i.set(u8::from(self.state == State::Requesting));
+    }
+
+    /// After it: the outputs are settled.
+    #[inline]
+    pub fn sample(&mut self, now: u64, ports: &Ports) {
+        match self.state {
+            State::Requesting if ports.fw_req_stall_o.get() == 0 => {
+                self.state = State::Waiting;
+                self.sample_ack(now, ports);
+            }
+            State::Waiting => self.sample_ack(now, ports),
+            State::Sleeping if ports.fw_irq_o.get() != 0 => self.resume(0, now),
+            _ => {}
+        }
+    }
+
+    fn sample_ack(&mut self, now: u64, ports: &Ports) {
+        let (read, write) = (ports.fw_rd_ack_o.get() != 0, ports.fw_wr_ack_o.get() != 0);
+        if read || write {
+            self.accesses += 1;
+            self.resume(if read { ports.fw_rdata_o.get() } else { 0 }, now);
+        }
+    }
+
+    /// Runs the program to its next access, which goes to the port after the time it takes to think.
+    fn resume(&mut self, value: u32, now: u64) {
+        self.access = match self.coroutine.resume(value) {
+            CoroutineResult::Yield(Ask::Read(addr)) => (0, addr, 0),
+            CoroutineResult::Yield(Ask::Write(addr, value)) => (1, addr, value),
+            CoroutineResult::Yield(Ask::Irq) => return self.state = State::Sleeping,
+            CoroutineResult::Return(()) => return self.state = State::Ended,
+        };
+        self.state = State::Thinking(now + 1 + self.think_cycles);
+    }
+}

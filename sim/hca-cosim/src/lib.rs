@@ -1,0 +1,44 @@
+//! Co-simulation: Verilated cards with their firmware, host side and cables, in one thread of simulated time.
+//!
+//! A [`Fabric`] owns cards and cables and moves time, one cycle of the cards' clock per step; idle time is
+//! skipped. One seed decides everything, and nothing reads the wall clock, so two runs are equal cycle by
+//! cycle. [`Simulation`] shares a fabric between the [`hca_dev::Device`]s of its cards' functions, for
+//! drivers in the same process.
+//!
+//! This crate must not know about rings, verbs or packets.
+//!
+//! ```
+//! use hca_cosim::{CardConfig, Fabric, Simulation};
+//! use hca_dev::Device;
+//! use hca_vsim::Model;
+//! let mut fabric = Fabric::new(1);
+//! let card = fabric.add_card(CardConfig::probe("card0")).unwrap();
+//! let sim = Simulation::new(fabric);
+//! let dev = sim.device(card, 0).unwrap();
+//! assert_eq!(dev.mmio_read32(0), 0x5052_4f42); // what the test card answers there
+//! ```
+
+mod card;
+mod device;
+mod error;
+mod fabric;
+mod firmware;
+mod monitor;
+mod server;
+mod stamps;
+
+pub use card::{Card, CardConfig, CardCounters};
+pub use device::{SimDevice, Simulation};
+pub use error::SimError;
+pub use fabric::{CableId, CardId, Fabric};
+pub use firmware::{FirmwareEntry, FwBus, native_firmware};
+pub use hca_fw_core::Identity;
+pub use server::{Server, ServerStatus, StopHandle};
+pub use stamps::{Stamp, StampKind};
+
+/// Functions of a card.
+pub const NUM_FUNCS: u8 = 4;
+/// Length of a function's BAR 0.
+pub const BAR_LEN_BYTES: u32 = 0x1_0000;
+/// MSI-X vectors of a function.
+pub const NUM_VECTORS: u16 = 32;

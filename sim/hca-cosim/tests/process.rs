@@ -1,0 +1,158 @@
+//! Process mode: the test card behind its socket, clients in this process.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hca_cosim::{CardConfig, Fabric, Server, StopHandle};
+use hca_dev::{Device, UserMemory};
+use hca_link::{CableConfig, LinkKind};
+use hca_vfio_user::VfioUserDevice;
+use tempfile::TempDir;
+
+/// Two test cards and a cable, functions 0 and 1 of the first and 0 of the second served.
+struct Simulator {
+    folder: TempDir,
+    stop: StopHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Simulator {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut fabric = Fabric::new(1);
+            let cards = ["card0", "card1"].map(|name| fabric.add_card(CardConfig::probe(name)).unwrap());
+            let cable = CableConfig::new("cable0", LinkKind::Ethernet);
+            fabric.connect(cards[0], cards[1], cable).unwrap();
+            let mut server = Server::new(fabric);
+            for (card, func) in [(0, 0), (0, 1), (1, 0)] {
+                server
+                    .serve(cards[card], func, &path.join(format!("card{card}.{func}")))
+                    .unwrap();
+            }
+            sender.send(server.stop_handle()).unwrap();
+            server.run();
+        });
+        Self {
+            folder,
+            stop: receiver.recv().unwrap(),
+            thread: Some(thread),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn connect(&self, name: &str) -> VfioUserDevice {
+        VfioUserDevice::connect(&self.path(name)).unwrap()
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn soon(dev: &dyn Device) -> u64 {
+    dev.now_ns() + 20_000_000_000
+}
+
+#[test]
+fn bytes_travel_between_clients() {
+    let sim = Simulator::start();
+    let (a, b) = (sim.connect("card0.0"), sim.connect("card1.0"));
+    assert_eq!((a.info().bar_len_bytes, a.info().num_vectors), (0x1_0000, 32));
+    assert_eq!(a.mmio_read32(0), 0x5052_4f42);
+    let target = b.alloc_dma(8192).unwrap();
+    b.mmio_write64(0x1008, target.iova());
+
+    // From shared memory.
+    let shared = a.alloc_dma(4096).unwrap();
+    shared.fill(0, 512, 0x11);
+    a.mmio_write64(0x1000, 512 << 48 | shared.iova());
+    assert!(b.wait_irq(1, soon(&b)).unwrap());
+    assert_eq!(
+        (target.load_u32(0), target.load_u32(508), target.load_u32(512)),
+        (0x1111_1111, 0x1111_1111, 0)
+    );
+
+    // From any memory of the client; the receiver polls.
+    let mut bytes = vec![0x22u8; 1024];
+    let aligned = bytes.as_ptr().align_offset(512);
+    // SAFETY: `bytes` outlives its mapping.
+    let memory = unsafe { UserMemory::new(bytes.as_mut_ptr().add(aligned), 512) };
+    let iova = a.map_dma(memory).unwrap();
+    a.map_dma(memory).unwrap();
+    a.unmap_dma(iova, 512).unwrap();
+    a.mmio_write64(0x1000, 512 << 48 | iova);
+    let deadline_ns = soon(&b);
+    while target.load_u32_acquire(1020) == 0 {
+        assert!(b.now_ns() < deadline_ns);
+        b.progress();
+    }
+    assert_eq!(target.load_u32(512), 0x2222_2222);
+    assert!(b.wait_irq(1, soon(&b)).unwrap());
+
+    // Not after it was unmapped.
+    a.unmap_dma(iova, 512).unwrap();
+    a.unmap_dma(iova, 512).unwrap_err();
+    a.mmio_write64(0x1000, 512 << 48 | iova);
+    assert!(!b.wait_irq(1, b.now_ns() + 50_000_000).unwrap());
+    assert_eq!(a.mmio_read32(0x10), 1, "one read error");
+    b.wait_irq(32, 0).unwrap_err();
+}
+
+#[test]
+fn a_function_has_one_owner_and_can_be_taken_again() {
+    let sim = Simulator::start();
+    let first = sim.connect("card0.1");
+    let error = VfioUserDevice::connect(&sim.path("card0.1"))
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("in use by another process"), "{error}");
+    let shared = first.alloc_dma(4096).unwrap();
+    drop(first);
+    // The old owner's memory is gone for the card.
+    let second = (0..1000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        VfioUserDevice::connect(&sim.path("card0.1")).ok()
+    });
+    let second = second.unwrap();
+    assert_eq!(second.mmio_read32(0x20), 1, "function 1");
+    second.mmio_write64(0x1000, 64 << 48 | shared.iova());
+    let deadline_ns = soon(&second);
+    while second.mmio_read32(0x10) == 0 {
+        assert!(second.now_ns() < deadline_ns, "the read must fail");
+    }
+    assert!(
+        VfioUserDevice::connect(&sim.path("nothing"))
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("cannot connect")
+    );
+}
+
+#[test]
+fn garbage_and_silence_harm_nobody() {
+    let sim = Simulator::start();
+    let _silent = UnixStream::connect(sim.path("card0.0")).unwrap();
+    let mut noise = UnixStream::connect(sim.path("card0.0")).unwrap();
+    noise.write_all(&[0xff; 64]).unwrap();
+    let dev = sim.connect("card0.0");
+    assert_eq!(dev.mmio_read32(0), 0x5052_4f42);
+    // Registers that do not exist in that width or place.
+    assert_eq!(dev.mmio_read32(0x1_0000), u32::MAX);
+    assert_eq!(dev.mmio_read32(2), u32::MAX);
+    dev.mmio_write64(0x1_0000, 1);
+    assert_eq!(dev.mmio_read32(0), 0x5052_4f42);
+}

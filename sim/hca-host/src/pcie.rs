@@ -1,0 +1,493 @@
+//! The PCIe link and root complex: one queue towards memory, one towards the card, link time counted in parts
+//! of a cycle.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use thiserror::Error;
+
+use crate::params::{ParamError, PcieParams, TICKS_PER_CYCLE, Timing};
+use crate::{Host, Interrupt, LINE_BYTES, Line, MmioRequest, ReadBeat, WriteBeat};
+
+const READ_LINES: usize = 8;
+const READ_BYTES: usize = READ_LINES * LINE_BYTES;
+
+/// A request of the card that breaks the contract of its host port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Violation {
+    /// Length zero or too long, or across a 512-byte boundary.
+    #[error(
+        "read of {len_bytes} bytes at {addr:#x}: must be 1..={READ_BYTES} bytes inside one 512-byte block"
+    )]
+    ReadShape {
+        /// Bus address.
+        addr: u64,
+        /// Length.
+        len_bytes: u16,
+    },
+    /// The tag's last completion has not been delivered yet.
+    #[error("read with tag {tag}, which is in use")]
+    TagInUse {
+        /// The tag.
+        tag: u8,
+    },
+    /// A line that is not aligned or enables nothing.
+    #[error(
+        "write at {addr:#x} with byte enables {strb:#x}: address must be a multiple of 64, enables not 0"
+    )]
+    WriteShape {
+        /// Bus address.
+        addr: u64,
+        /// Byte enables.
+        strb: u64,
+    },
+    /// A burst that does not go on where it was, or leaves its 256-byte block.
+    #[error("write burst goes on at {addr:#x}, expected {expected:#x} inside the same 256-byte block")]
+    Burst {
+        /// Bus address of the line.
+        addr: u64,
+        /// Where it should have been.
+        expected: u64,
+    },
+}
+
+/// What went over the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PcieCounters {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes they asked for.
+    pub read_bytes: u64,
+    /// Reads completed with an error.
+    pub read_errors: u64,
+    /// Posted write transactions.
+    pub writes: u64,
+    /// Bytes enabled in them.
+    pub write_bytes: u64,
+    /// Interrupt messages.
+    pub interrupts: u64,
+    /// Register writes towards the card.
+    pub mmio_writes: u64,
+    /// Register reads towards the card.
+    pub mmio_reads: u64,
+}
+
+/// Travelling to the host, in order: a read never passes an earlier write.
+enum Upstream {
+    Write(WriteBeat),
+    Read {
+        tag: u8,
+        func: u8,
+        addr: u64,
+        len_bytes: u16,
+    },
+    MmioValue {
+        id: u64,
+        value: u32,
+    },
+}
+
+/// One completion packet waiting for the link.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Completion {
+    ready_at: u64,
+    seq: u64,
+    tag: u8,
+    first_line: u8,
+    lines: u8,
+    bytes: u16,
+    last: bool,
+    err: bool,
+}
+
+/// The completion packet being handed to the card.
+struct Delivery {
+    completion: Completion,
+    from_cycle: u64,
+    done_lines: u8,
+}
+
+struct Slot {
+    in_use: bool,
+    data: [Line; READ_LINES],
+}
+
+/// The link of one card.
+pub struct PcieModel {
+    params: PcieParams,
+    timing: Timing,
+    up: VecDeque<(u64, Upstream)>,
+    up_free_ticks: u64,
+    down_free_ticks: u64,
+    completions: BinaryHeap<Reverse<Completion>>,
+    delivery: Option<Delivery>,
+    next_beat_cycle: u64,
+    slots: Box<[Slot]>,
+    tags_used: u16,
+    seq: u64,
+    burst: Option<(u64, bool)>,
+    mmio: VecDeque<(u64, MmioRequest)>,
+    mmio_values: VecDeque<(u64, u32)>,
+    random: u64,
+    counters: PcieCounters,
+}
+
+impl PcieModel {
+    /// A link at rest. `seed` decides the jitter of completions, if there is any.
+    pub fn new(params: PcieParams, seed: u64) -> Result<Self, ParamError> {
+        let timing = params.timing()?;
+        Ok(Self {
+            params,
+            timing,
+            up: VecDeque::new(),
+            up_free_ticks: 0,
+            down_free_ticks: 0,
+            completions: BinaryHeap::new(),
+            delivery: None,
+            next_beat_cycle: 0,
+            slots: (0..256)
+                .map(|_| Slot {
+                    in_use: false,
+                    data: [Line::ZERO; READ_LINES],
+                })
+                .collect(),
+            tags_used: 0,
+            seq: 0,
+            burst: None,
+            mmio: VecDeque::new(),
+            mmio_values: VecDeque::new(),
+            random: seed ^ 0x9e37_79b9_7f4a_7c15,
+            counters: PcieCounters::default(),
+        })
+    }
+
+    /// What the link is.
+    pub fn params(&self) -> &PcieParams {
+        &self.params
+    }
+
+    /// What went over it.
+    pub fn counters(&self) -> &PcieCounters {
+        &self.counters
+    }
+
+    // ---- Towards the host
+    // ------------------------------------------------------------------------------------------
+
+    /// The link takes a read request this cycle.
+    #[inline]
+    pub fn read_ready(&self, now: u64) -> bool {
+        self.tags_used < self.params.max_tags && self.upstream_room(now)
+    }
+
+    /// The link takes a write beat this cycle.
+    #[inline]
+    pub fn write_ready(&self, now: u64) -> bool {
+        self.upstream_room(now)
+    }
+
+    #[inline]
+    fn upstream_room(&self, now: u64) -> bool {
+        self.up_free_ticks <= now * TICKS_PER_CYCLE + self.timing.buffer_ticks
+    }
+
+    /// Takes a read request. Larger than the link's read request size: it goes as several, under the same
+    /// tag.
+    pub fn push_read(
+        &mut self,
+        now: u64,
+        tag: u8,
+        func: u8,
+        addr: u64,
+        len_bytes: u16,
+    ) -> Result<(), Violation> {
+        let in_block = (addr % READ_BYTES as u64) as usize + usize::from(len_bytes) <= READ_BYTES;
+        if len_bytes == 0 || !in_block {
+            return Err(Violation::ReadShape { addr, len_bytes });
+        }
+        let slot = &mut self.slots[usize::from(tag)];
+        if std::mem::replace(&mut slot.in_use, true) {
+            return Err(Violation::TagInUse { tag });
+        }
+        self.tags_used += 1;
+        self.counters.reads += 1;
+        self.counters.read_bytes += u64::from(len_bytes);
+        let requests = u32::from(len_bytes).div_ceil(self.params.max_read_request_bytes);
+        let arrival = self.send_upstream(now, requests * self.params.request_overhead_bytes);
+        self.up.push_back((
+            arrival,
+            Upstream::Read {
+                tag,
+                func,
+                addr,
+                len_bytes,
+            },
+        ));
+        Ok(())
+    }
+
+    /// Takes a beat of the write stream.
+    pub fn push_write(&mut self, now: u64, beat: &WriteBeat) -> Result<(), Violation> {
+        let first = self.burst.is_none();
+        if !beat.msix {
+            let block_end = (beat.addr | 255).wrapping_add(1);
+            match self.burst {
+                Some((expected, open)) if !open || beat.addr != expected => {
+                    return Err(Violation::Burst {
+                        addr: beat.addr,
+                        expected,
+                    });
+                }
+                _ if !beat.addr.is_multiple_of(LINE_BYTES as u64) || beat.strb == 0 => {
+                    return Err(Violation::WriteShape {
+                        addr: beat.addr,
+                        strb: beat.strb,
+                    });
+                }
+                _ => {}
+            }
+            let next = beat.addr.wrapping_add(LINE_BYTES as u64);
+            self.burst = (!beat.last).then_some((next, next != block_end));
+        }
+        let bytes = if beat.msix { 4 } else { line_bytes(beat.strb) };
+        self.counters.writes += u64::from(first && !beat.msix);
+        self.counters.interrupts += u64::from(beat.msix);
+        self.counters.write_bytes += if beat.msix {
+            0
+        } else {
+            u64::from(beat.strb.count_ones())
+        };
+        let overhead = if first || beat.msix {
+            self.params.request_overhead_bytes
+        } else {
+            0
+        };
+        let arrival = self.send_upstream(now, overhead + bytes);
+        self.up.push_back((arrival, Upstream::Write(*beat)));
+        Ok(())
+    }
+
+    /// Link time of `bytes` towards the host; returns the cycle in which they are there.
+    fn send_upstream(&mut self, now: u64, bytes: u32) -> u64 {
+        let start = self.up_free_ticks.max(now * TICKS_PER_CYCLE);
+        self.up_free_ticks = start + self.timing.ticks(bytes);
+        self.up_free_ticks.div_ceil(TICKS_PER_CYCLE) + self.timing.one_way_cycles
+    }
+
+    /// Lets everything that has reached the host by now act on its memory, in order.
+    #[inline]
+    pub fn advance(&mut self, now: u64, host: &mut Host) {
+        while self.up.front().is_some_and(|(at, _)| *at <= now) {
+            if let Some((at, item)) = self.up.pop_front() {
+                self.arrive(at, item, host);
+            }
+        }
+    }
+
+    fn arrive(&mut self, at: u64, item: Upstream, host: &mut Host) {
+        match item {
+            Upstream::Write(beat) if beat.msix => {
+                host.interrupt(Interrupt {
+                    func: beat.func,
+                    vector: (beat.addr & 0x7ff) as u16,
+                });
+            }
+            Upstream::Write(beat) => host.write_line(beat.func, beat.addr, &beat.data, beat.strb),
+            Upstream::Read {
+                tag,
+                func,
+                addr,
+                len_bytes,
+            } => self.read_memory(at, tag, func, addr, len_bytes, host),
+            Upstream::MmioValue { id, value } => self.mmio_values.push_back((id, value)),
+        }
+    }
+
+    fn read_memory(&mut self, at: u64, tag: u8, func: u8, addr: u64, len_bytes: u16, host: &mut Host) {
+        let lane = (addr % LINE_BYTES as u64) as usize;
+        let end = lane + usize::from(len_bytes);
+        let mut bytes = [0u8; READ_BYTES];
+        let slot_data = &mut self.slots[usize::from(tag)].data;
+        let ok = host.read(func, addr, &mut bytes[lane..end]).is_ok();
+        if ok {
+            for (line, chunk) in slot_data.iter_mut().zip(bytes.chunks_exact(LINE_BYTES)) {
+                line.0.copy_from_slice(chunk);
+            }
+        }
+        self.counters.read_errors += u64::from(!ok);
+        let mut ready_at = at + self.timing.turnaround_cycles;
+        let mut from = lane;
+        while from < end {
+            // Completions end at addresses that are multiples of the largest payload.
+            let bus = addr as usize - lane + from;
+            let payload = self.params.max_payload_bytes as usize;
+            let to = if ok {
+                end.min(from + payload - bus % payload)
+            } else {
+                end
+            };
+            ready_at = ready_at.max(at + self.timing.turnaround_cycles + self.jitter());
+            self.seq += 1;
+            self.completions.push(Reverse(Completion {
+                ready_at,
+                seq: self.seq,
+                tag,
+                first_line: (from / LINE_BYTES) as u8,
+                lines: if ok {
+                    (to.div_ceil(LINE_BYTES) - from / LINE_BYTES) as u8
+                } else {
+                    1
+                },
+                bytes: if ok { (to - from) as u16 } else { 0 },
+                last: to == end,
+                err: !ok,
+            }));
+            from = to;
+        }
+    }
+
+    fn jitter(&mut self) -> u64 {
+        if self.timing.jitter_cycles == 0 {
+            return 0;
+        }
+        // splitmix64
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.random;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % (self.timing.jitter_cycles + 1)
+    }
+
+    // ---- Towards the card
+    // ------------------------------------------------------------------------------------------
+
+    /// The completion beat for this cycle, if one is due. Call it at most once per cycle: the card always
+    /// takes it.
+    #[inline]
+    pub fn poll_completion(&mut self, now: u64) -> Option<ReadBeat> {
+        if self.delivery.is_none() {
+            let Reverse(next) = self.completions.peek()?;
+            if next.ready_at > now {
+                return None;
+            }
+            let Reverse(completion) = self.completions.pop()?;
+            let from_cycle = self.send_downstream(
+                completion.ready_at,
+                self.params.completion_overhead_bytes + u32::from(completion.bytes),
+            );
+            self.delivery = Some(Delivery {
+                completion,
+                from_cycle,
+                done_lines: 0,
+            });
+        }
+        let delivery = self
+            .delivery
+            .as_mut()
+            .filter(|d| d.from_cycle <= now && self.next_beat_cycle <= now)?;
+        let completion = delivery.completion;
+        let line = completion.first_line + delivery.done_lines;
+        delivery.done_lines += 1;
+        let end = delivery.done_lines == completion.lines;
+        self.next_beat_cycle = now + 1;
+        let slot = &mut self.slots[usize::from(completion.tag)];
+        let data = slot.data[usize::from(line)];
+        if end {
+            self.delivery = None;
+            if completion.last {
+                slot.in_use = false;
+                self.tags_used -= 1;
+            }
+        }
+        Some(ReadBeat {
+            tag: completion.tag,
+            last: end && completion.last,
+            err: completion.err,
+            data,
+        })
+    }
+
+    /// Link time of `bytes` towards the card; returns the cycle in which the last of them is there.
+    fn send_downstream(&mut self, ready_at: u64, bytes: u32) -> u64 {
+        let start = self.down_free_ticks.max(ready_at * TICKS_PER_CYCLE);
+        self.down_free_ticks = start + self.timing.ticks(bytes);
+        self.down_free_ticks.div_ceil(TICKS_PER_CYCLE)
+    }
+
+    /// The processor writes or reads a register.
+    pub fn push_mmio(&mut self, now: u64, request: MmioRequest) {
+        match request {
+            MmioRequest::Write { .. } => self.counters.mmio_writes += 1,
+            MmioRequest::Read { .. } => self.counters.mmio_reads += 1,
+        }
+        self.mmio.push_back((now + self.timing.mmio_cycles, request));
+    }
+
+    /// The oldest register access that has reached the card.
+    #[inline]
+    pub fn mmio_front(&self, now: u64) -> Option<&MmioRequest> {
+        self.mmio
+            .front()
+            .filter(|(at, _)| *at <= now)
+            .map(|(_, request)| request)
+    }
+
+    /// The card has taken it.
+    pub fn mmio_taken(&mut self) -> Option<MmioRequest> {
+        self.mmio.pop_front().map(|(_, request)| request)
+    }
+
+    /// Register accesses on their way or waiting.
+    pub fn mmio_pending(&self) -> usize {
+        self.mmio.len()
+    }
+
+    /// The card answers a register read. The value pushes earlier writes ahead of it.
+    pub fn push_mmio_value(&mut self, now: u64, id: u64, value: u32) {
+        let arrival = self.send_upstream(now, self.params.completion_overhead_bytes + 4);
+        self.up.push_back((arrival, Upstream::MmioValue { id, value }));
+    }
+
+    /// A register value that has reached the processor: the id of the request, and the value.
+    pub fn take_mmio_value(&mut self) -> Option<(u64, u32)> {
+        self.mmio_values.pop_front()
+    }
+
+    // ---- Time
+    // ------------------------------------------------------------------------------------------------------
+
+    /// The next cycle at which something happens by itself; none when the link is at rest.
+    pub fn next_event(&self) -> Option<u64> {
+        let up = self.up.front().map(|(at, _)| *at);
+        let mmio = self.mmio.front().map(|(at, _)| *at);
+        [up, mmio, self.next_completion()].into_iter().flatten().min()
+    }
+
+    /// The next cycle at which the card's ports see something (a completion or a register access).
+    pub fn next_card_event(&self) -> Option<u64> {
+        let mmio = self.mmio.front().map(|(at, _)| *at);
+        [mmio, self.next_completion()].into_iter().flatten().min()
+    }
+
+    fn next_completion(&self) -> Option<u64> {
+        match &self.delivery {
+            Some(delivery) => Some(delivery.from_cycle.max(self.next_beat_cycle)),
+            None => self.completions.peek().map(|Reverse(next)| next.ready_at),
+        }
+    }
+
+    /// Reads in flight.
+    pub fn tags_used(&self) -> u16 {
+        self.tags_used
+    }
+}
+
+/// Bytes a write of these enables puts on the link: whole double words from the first to the last enabled.
+fn line_bytes(strb: u64) -> u32 {
+    if strb == 0 {
+        return 0;
+    }
+    let first = strb.trailing_zeros() / 4;
+    let last = (63 - strb.leading_zeros()) / 4;
+    (last - first + 1) * 4
+}

@@ -1,0 +1,140 @@
+//! The cable: two lanes and the captures.
+
+use crate::capture::{Capture, Tap};
+use crate::lane::{Lane, Packet};
+use crate::{CableConfig, CableStats, Dir, LinkError, PACKET_BYTES_MAX};
+use std::path::Path;
+
+/// A cable between end A and end B.
+///
+/// Cycles given to its methods must not run backwards.
+pub struct Cable {
+    config: CableConfig,
+    a_to_b: Lane,
+    b_to_a: Lane,
+    captures: Vec<Capture>,
+    /// First capture error, for `close`.
+    capture_error: Option<LinkError>,
+}
+
+impl Cable {
+    /// Makes a cable; fails where the configuration is out of range.
+    pub fn new(config: CableConfig) -> Result<Self, LinkError> {
+        config.check()?;
+        Ok(Self {
+            a_to_b: Lane::new(&config, Dir::AToB),
+            b_to_a: Lane::new(&config, Dir::BToA),
+            config,
+            captures: Vec::new(),
+            capture_error: None,
+        })
+    }
+
+    /// Configuration of the cable.
+    pub fn config(&self) -> &CableConfig {
+        &self.config
+    }
+
+    /// Writes a capture from now on. A file that exists is replaced.
+    pub fn capture(&mut self, tap: Tap, path: &Path) -> Result<(), LinkError> {
+        self.captures.push(Capture::create(tap, self.config.kind, path)?);
+        Ok(())
+    }
+
+    fn lane(&self, dir: Dir) -> &Lane {
+        match dir {
+            Dir::AToB => &self.a_to_b,
+            Dir::BToA => &self.b_to_a,
+        }
+    }
+
+    fn lane_mut(&mut self, dir: Dir) -> &mut Lane {
+        match dir {
+            Dir::AToB => &mut self.a_to_b,
+            Dir::BToA => &mut self.b_to_a,
+        }
+    }
+
+    /// True where the sender may push a beat in this cycle. Following it, a sender with enough
+    /// data fills the line exactly: no more than two cycles of data wait in front of it.
+    pub fn ready(&self, dir: Dir, now_cycle: u64) -> bool {
+        self.lane(dir).ready(now_cycle)
+    }
+
+    /// Takes a beat of a packet; `last` ends the packet. An empty last beat of an empty packet is
+    /// no packet.
+    ///
+    /// Fails where the packet is too long. A capture that can no longer be written is dropped, the simulation goes on,
+    /// and [`Cable::close`] says why.
+    pub fn push_beat(&mut self, dir: Dir, now_cycle: u64, beat: &[u8], last: bool) -> Result<(), LinkError> {
+        if !self.lane_mut(dir).push(now_cycle, beat) {
+            let name = self.config.name.clone();
+            return Err(LinkError::PacketTooLong {
+                name,
+                limit_bytes: PACKET_BYTES_MAX,
+            });
+        }
+        if last && !self.lane(dir).partial().is_empty() {
+            if !self.captures.is_empty() {
+                let bytes = self.lane(dir).partial().to_vec();
+                self.record(Tap::Sent, dir, now_cycle, &bytes);
+            }
+            self.lane_mut(dir).finish(now_cycle);
+        }
+        Ok(())
+    }
+
+    /// Hands out the next packet that has arrived, one per call.
+    ///
+    /// A capture that can no longer be written is dropped, and [`Cable::close`] says why.
+    pub fn poll(&mut self, dir: Dir, now_cycle: u64) -> Option<Packet> {
+        let packet = self.lane_mut(dir).poll(now_cycle)?;
+        self.record(Tap::Delivered, dir, now_cycle, &packet.bytes);
+        Some(packet)
+    }
+
+    fn record(&mut self, tap: Tap, dir: Dir, now_cycle: u64, bytes: &[u8]) {
+        let time_ps = now_cycle.saturating_mul(self.config.cycle_ps);
+        let capture_error = &mut self.capture_error;
+        self.captures.retain_mut(|capture| {
+            if capture.tap() != tap {
+                return true;
+            }
+            match capture.write(dir, time_ps, bytes) {
+                Ok(()) => true,
+                Err(error) => {
+                    capture_error.get_or_insert(error);
+                    false
+                }
+            }
+        });
+    }
+
+    /// First cycle in which [`Cable::poll`] has a packet; `None` where nothing is in flight.
+    pub fn next_event_cycle(&self) -> Option<u64> {
+        let cycles = [self.a_to_b.next_event_cycle(), self.b_to_a.next_event_cycle()];
+        cycles.into_iter().flatten().min()
+    }
+
+    /// Packets put on the wire and neither lost nor handed out yet.
+    pub fn in_flight(&self, dir: Dir) -> usize {
+        self.lane(dir).in_flight()
+    }
+
+    /// What the cable has carried so far.
+    pub fn stats(&self) -> CableStats {
+        CableStats {
+            a_to_b: *self.a_to_b.stats(),
+            b_to_a: *self.b_to_a.stats(),
+        }
+    }
+
+    /// Writes the captures out; without it, errors while the rest is written go unseen.
+    pub fn close(&mut self) -> Result<(), LinkError> {
+        let mut result = self.capture_error.take().map_or(Ok(()), Err);
+        for capture in self.captures.drain(..) {
+            result = result.and(capture.close());
+        }
+        result
+    }
+}

@@ -1,0 +1,221 @@
+//! One direction of a cable.
+
+use crate::clock::{Line, PS_PER_NS};
+use crate::fault::{Dice, Fate, REORDER_HOLD_NS};
+use crate::{CableConfig, Delivery, Dir, DirStats, PACKET_BYTES_MAX};
+use std::collections::BTreeMap;
+
+/// A packet at the far end of a cable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// The packet as the sender pushed it, but for flipped bits.
+    pub bytes: Vec<u8>,
+    /// Time at which its first bit was put on the wire, in picoseconds.
+    pub sent_ps: u64,
+    /// Time at which its last bit arrives.
+    pub last_bit_ps: u64,
+}
+
+/// Place in the order of delivery: time, then order of sending.
+type Slot = (u64, u64);
+
+/// A packet held back; its slot, and how many packets have to pass it.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    slot: Slot,
+    distance: u64,
+}
+
+/// Sender, wire and receiver of one direction.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    line: Line,
+    latency_ps: u64,
+    overhead_bytes: u64,
+    pause_ps: u64,
+    delivery: Delivery,
+    dice: Dice,
+    /// Packet that is being pushed.
+    partial: Vec<u8>,
+    sent_ps: u64,
+    in_flight: BTreeMap<Slot, Packet>,
+    held: Vec<Held>,
+    /// Last bit of the latest packet that travels in order.
+    in_order_ps: u64,
+    next_number: u64,
+    stats: DirStats,
+}
+
+impl Lane {
+    pub(crate) fn new(config: &CableConfig, dir: Dir) -> Self {
+        let stream_name = format!("cable/{}/{}", config.name, dir.name());
+        Self {
+            line: Line::new(config.rate_bits_per_s, config.cycle_ps),
+            latency_ps: config.latency_ns * PS_PER_NS,
+            overhead_bytes: config.overhead_bytes,
+            pause_ps: config.faults.pause_ns * PS_PER_NS,
+            delivery: config.delivery,
+            dice: Dice::new(config.faults, config.seed, &stream_name),
+            partial: Vec::new(),
+            sent_ps: 0,
+            in_flight: BTreeMap::new(),
+            held: Vec::new(),
+            in_order_ps: 0,
+            next_number: 0,
+            stats: DirStats::default(),
+        }
+    }
+
+    pub(crate) fn ready(&self, now_cycle: u64) -> bool {
+        self.line.ready(now_cycle)
+    }
+
+    pub(crate) fn stats(&self) -> &DirStats {
+        &self.stats
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Appends a beat to the packet. False where the packet is too long; it is then thrown away.
+    pub(crate) fn push(&mut self, now_cycle: u64, beat: &[u8]) -> bool {
+        if self.partial.len() + beat.len() > PACKET_BYTES_MAX {
+            self.partial.clear();
+            return false;
+        }
+        let mut wire_bytes = beat.len() as u64;
+        if self.partial.is_empty() {
+            self.sent_ps = self.line.free_ps().max(self.line.cycle_start_ps(now_cycle));
+            // The gap belongs behind the packet. In front of it the sum is the same, and a packet
+            // on an idle wire arrives one gap, about a nanosecond, late.
+            wire_bytes += self.overhead_bytes;
+        }
+        self.stats.wire_bytes += wire_bytes;
+        self.stats.busy_ps += self.line.send(now_cycle, wire_bytes);
+        self.partial.extend_from_slice(beat);
+        true
+    }
+
+    /// The packet that is being pushed.
+    pub(crate) fn partial(&self) -> &[u8] {
+        &self.partial
+    }
+
+    /// Ends the packet: draws its faults and puts what is left of it in flight.
+    pub(crate) fn finish(&mut self, now_cycle: u64) {
+        let mut bytes = std::mem::take(&mut self.partial);
+        self.stats.sent_packets += 1;
+        self.stats.sent_bytes += bytes.len() as u64;
+        let last_bit_ps = self.line.free_ps() + self.latency_ps;
+        let fate = self.dice.roll();
+        if fate.lost {
+            self.stats.faults.lost += 1;
+        } else {
+            if fate.flips > 0 {
+                self.stats.faults.corrupted += 1;
+                fate.corrupt(&mut bytes);
+            }
+            let packet = Packet {
+                bytes,
+                sent_ps: self.sent_ps,
+                last_bit_ps,
+            };
+            self.launch(packet, &fate, now_cycle);
+        }
+        if fate.paused {
+            self.stats.faults.paused += 1;
+            self.line.pause(self.pause_ps);
+        }
+    }
+
+    /// Puts a packet that is not lost in flight, and its second copy if there is one.
+    fn launch(&mut self, mut packet: Packet, fate: &Fate, now_cycle: u64) {
+        let copy = fate.duplicated.then(|| packet.clone());
+        if fate.delay_ps > 0 {
+            self.stats.faults.delayed += 1;
+            packet.last_bit_ps += fate.delay_ps;
+        }
+        if fate.reorder_distance > 0 {
+            self.stats.faults.reordered += 1;
+            packet.last_bit_ps += REORDER_HOLD_NS * PS_PER_NS;
+            let slot = self.insert(packet, now_cycle);
+            self.held.push(Held {
+                slot,
+                distance: fate.reorder_distance,
+            });
+        } else {
+            self.insert_in_order(packet, now_cycle);
+            self.release_held(now_cycle);
+        }
+        if let Some(mut copy) = copy {
+            self.stats.faults.duplicated += 1;
+            // The copy takes its time on the line, so that a busy line is not asked for more than
+            // it can carry.
+            let wire_bytes = copy.bytes.len() as u64 + self.overhead_bytes;
+            self.stats.wire_bytes += wire_bytes;
+            self.stats.busy_ps += self.line.send(now_cycle, wire_bytes);
+            copy.last_bit_ps = self.line.free_ps() + self.latency_ps;
+            self.insert_in_order(copy, now_cycle);
+        }
+    }
+
+    /// Puts a packet in flight; its last bit says when it arrives.
+    fn insert(&mut self, packet: Packet, now_cycle: u64) -> Slot {
+        let deliver_ps = match self.delivery {
+            Delivery::LastBit => packet.last_bit_ps,
+            Delivery::FirstBeat => {
+                let rest = packet.bytes.len().saturating_sub(CableConfig::BEAT_BYTES);
+                let rest_ps = self.line.duration_ps(rest as u64);
+                let first_beat_ps = packet.last_bit_ps.saturating_sub(rest_ps);
+                first_beat_ps.max(self.line.cycle_start_ps(now_cycle))
+            }
+        };
+        let slot = (deliver_ps, self.next_number);
+        self.next_number += 1;
+        self.in_flight.insert(slot, packet);
+        slot
+    }
+
+    /// Puts a packet in flight, but not in front of an earlier one: the far end of the wire has the
+    /// same rate as the near end.
+    fn insert_in_order(&mut self, mut packet: Packet, now_cycle: u64) {
+        let wire_bytes = packet.bytes.len() as u64 + self.overhead_bytes;
+        let earliest_ps = self.in_order_ps + self.line.duration_ps(wire_bytes);
+        packet.last_bit_ps = packet.last_bit_ps.max(earliest_ps);
+        self.in_order_ps = packet.last_bit_ps;
+        self.insert(packet, now_cycle);
+    }
+
+    /// A packet has passed those held back: lets go of the ones that waited for it.
+    fn release_held(&mut self, now_cycle: u64) {
+        for mut held in std::mem::take(&mut self.held) {
+            held.distance -= 1;
+            if !self.in_flight.contains_key(&held.slot) {
+                continue; // It was delivered because its time was over.
+            }
+            if held.distance > 0 {
+                self.held.push(held);
+            } else if let Some(mut packet) = self.in_flight.remove(&held.slot) {
+                packet.last_bit_ps = self.in_order_ps;
+                self.insert_in_order(packet, now_cycle);
+            }
+        }
+    }
+
+    pub(crate) fn poll(&mut self, now_cycle: u64) -> Option<Packet> {
+        let entry = self.in_flight.first_entry()?;
+        if entry.key().0 > self.line.cycle_start_ps(now_cycle) {
+            return None;
+        }
+        let packet = entry.remove();
+        self.stats.delivered_packets += 1;
+        self.stats.delivered_bytes += packet.bytes.len() as u64;
+        Some(packet)
+    }
+
+    pub(crate) fn next_event_cycle(&self) -> Option<u64> {
+        let (&(deliver_ps, _), _) = self.in_flight.first_key_value()?;
+        Some(self.line.cycle_at_or_after(deliver_ps))
+    }
+}

@@ -1,0 +1,337 @@
+//! Verilates the card and the small test card, generates the port table, and compiles the C shim.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Ports of `hca_core` that the simulator uses: direction, name, type. `Beat` is 512 bits. The C++ compiler
+/// refuses a model that lacks one of them or has it in another width; further ports of a model are ignored.
+const PORTS: &[(Dir, &str, Ty)] = &[
+    (Dir::In, "clk_i", Ty::U8),
+    (Dir::In, "rst_i", Ty::U8),
+    (Dir::In, "now_i", Ty::U64),
+    (Dir::In, "mmio_wr_valid_i", Ty::U8),
+    (Dir::Out, "mmio_wr_ready_o", Ty::U8),
+    (Dir::In, "mmio_wr_func_i", Ty::U8),
+    (Dir::In, "mmio_wr_addr_i", Ty::U16),
+    (Dir::In, "mmio_wr_data_i", Ty::U64),
+    (Dir::In, "mmio_wr_strb_i", Ty::U8),
+    (Dir::In, "mmio_rd_valid_i", Ty::U8),
+    (Dir::Out, "mmio_rd_ready_o", Ty::U8),
+    (Dir::In, "mmio_rd_func_i", Ty::U8),
+    (Dir::In, "mmio_rd_addr_i", Ty::U16),
+    (Dir::Out, "mmio_rdata_valid_o", Ty::U8),
+    (Dir::Out, "mmio_rdata_o", Ty::U32),
+    (Dir::Out, "hrd_req_valid_o", Ty::U8),
+    (Dir::In, "hrd_req_ready_i", Ty::U8),
+    (Dir::Out, "hrd_req_tag_o", Ty::U8),
+    (Dir::Out, "hrd_req_func_o", Ty::U8),
+    (Dir::Out, "hrd_req_addr_o", Ty::U64),
+    (Dir::Out, "hrd_req_len_o", Ty::U16),
+    (Dir::In, "hrd_rsp_valid_i", Ty::U8),
+    (Dir::In, "hrd_rsp_tag_i", Ty::U8),
+    (Dir::In, "hrd_rsp_last_i", Ty::U8),
+    (Dir::In, "hrd_rsp_err_i", Ty::U8),
+    (Dir::In, "hrd_rsp_data_i", Ty::Beat),
+    (Dir::Out, "hwr_valid_o", Ty::U8),
+    (Dir::In, "hwr_ready_i", Ty::U8),
+    (Dir::Out, "hwr_msix_o", Ty::U8),
+    (Dir::Out, "hwr_last_o", Ty::U8),
+    (Dir::Out, "hwr_func_o", Ty::U8),
+    (Dir::Out, "hwr_addr_o", Ty::U64),
+    (Dir::Out, "hwr_strb_o", Ty::U64),
+    (Dir::Out, "hwr_data_o", Ty::Beat),
+    (Dir::Out, "mac_tx_valid_o", Ty::U8),
+    (Dir::In, "mac_tx_ready_i", Ty::U8),
+    (Dir::Out, "mac_tx_last_o", Ty::U8),
+    (Dir::Out, "mac_tx_len_o", Ty::U8),
+    (Dir::Out, "mac_tx_data_o", Ty::Beat),
+    (Dir::In, "mac_rx_valid_i", Ty::U8),
+    (Dir::In, "mac_rx_last_i", Ty::U8),
+    (Dir::In, "mac_rx_len_i", Ty::U8),
+    (Dir::In, "mac_rx_data_i", Ty::Beat),
+    (Dir::In, "fw_req_i", Ty::U8),
+    (Dir::In, "fw_we_i", Ty::U8),
+    (Dir::In, "fw_addr_i", Ty::U32),
+    (Dir::In, "fw_wdata_i", Ty::U32),
+    (Dir::Out, "fw_req_stall_o", Ty::U8),
+    (Dir::Out, "fw_rd_ack_o", Ty::U8),
+    (Dir::Out, "fw_wr_ack_o", Ty::U8),
+    (Dir::Out, "fw_rdata_o", Ty::U32),
+    (Dir::Out, "fw_irq_o", Ty::U8),
+    (Dir::Out, "busy_o", Ty::U8),
+    (Dir::Out, "timer_active_o", Ty::U8),
+];
+
+#[derive(Clone, Copy)]
+enum Dir {
+    In,
+    Out,
+}
+
+#[derive(Clone, Copy)]
+enum Ty {
+    U8,
+    U16,
+    U32,
+    U64,
+    Beat,
+}
+
+impl Ty {
+    fn rust(self) -> &'static str {
+        match self {
+            Ty::U8 => "u8",
+            Ty::U16 => "u16",
+            Ty::U32 => "u32",
+            Ty::U64 => "u64",
+            Ty::Beat => "Beat",
+        }
+    }
+
+    fn zero(self) -> &'static str {
+        match self {
+            Ty::Beat => "[0; 16]",
+            _ => "0",
+        }
+    }
+
+    fn cpp(self) -> &'static str {
+        match self {
+            Ty::U8 => "CData",
+            Ty::U16 => "SData",
+            Ty::U32 => "IData",
+            Ty::U64 => "QData",
+            Ty::Beat => "VlWide<16>",
+        }
+    }
+}
+
+/// One Verilated design.
+struct Model<'a> {
+    prefix: &'static str,
+    file_list: &'a str,
+}
+
+/// HCA_VSIM_CORE, a file list, replaces the card by a variant with the same ports.
+const MODELS: &[Model<'_>] = &[
+    Model {
+        prefix: "Vcore",
+        file_list: "hw/filelists/hca_core.f",
+    },
+    Model {
+        prefix: "Vprobe",
+        file_list: "sim/hca-vsim/testtop/hca_probe.f",
+    },
+];
+
+fn main() {
+    let crate_dir = PathBuf::from(env_var("CARGO_MANIFEST_DIR"));
+    let out = PathBuf::from(env_var("OUT_DIR"));
+    let root = crate_dir
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies in sim/hca-vsim of the workspace")
+        .to_path_buf();
+    let verilator = find_verilator(&root);
+    for var in ["VERILATOR", "HCA_VSIM_CFLAGS", "HCA_VSIM_CORE", "HCA_VSIM_TRACE"] {
+        println!("cargo:rerun-if-env-changed={var}");
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/shim.cpp");
+
+    write_ports(&out);
+    let mut include_dir = String::new();
+    for model in MODELS {
+        let mut files = Vec::new();
+        let core_list = env::var("HCA_VSIM_CORE").ok().filter(|_| model.prefix == "Vcore");
+        let model = &Model {
+            prefix: model.prefix,
+            file_list: core_list.as_deref().unwrap_or(model.file_list),
+        };
+        read_file_list(&root, model.file_list, &mut files);
+        for file in &files {
+            println!("cargo:rerun-if-changed={}", root.join(file).display());
+        }
+        let obj = out.join(model.prefix);
+        verilate(&verilator, &root, model, &obj);
+        include_dir = verilator_include(&obj, model.prefix);
+        compile_shim(&crate_dir, &out, &obj, &include_dir, model.prefix);
+        println!("cargo:rustc-link-search=native={}", obj.display());
+        println!("cargo:rustc-link-lib=static={}", model.prefix);
+    }
+    assert!(!include_dir.is_empty());
+    println!("cargo:rustc-link-lib=static=verilated");
+    for lib in ["lz4", "z", "stdc++", "atomic", "pthread"] {
+        println!("cargo:rustc-link-lib={lib}");
+    }
+}
+
+fn env_var(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+}
+
+/// HCA_VSIM_TRACE=0 builds models without waveform support, in two thirds of the time.
+fn waveforms() -> bool {
+    env::var("HCA_VSIM_TRACE").map_or(true, |value| value != "0")
+}
+
+fn find_verilator(root: &Path) -> PathBuf {
+    let path =
+        env::var_os("VERILATOR").map_or_else(|| root.join(".tools/verilator/bin/verilator"), PathBuf::from);
+    println!("cargo:rerun-if-changed={}", path.display());
+    match Command::new(&path).arg("--version").output() {
+        Ok(output) if output.status.success() => path,
+        Ok(output) => panic!(
+            "{} --version failed: {}\nRun `make setup`, or set VERILATOR to Verilator 5.036 or newer.",
+            path.display(),
+            String::from_utf8_lossy(&output.stderr)
+        ),
+        Err(error) => panic!(
+            "cannot run Verilator at {}: {error}\nRun `make setup`, or set VERILATOR to its path.",
+            path.display()
+        ),
+    }
+}
+
+/// Collects the files of a file list (see hw/filelists/README.md), the lists themselves and the include
+/// folders.
+fn read_file_list(root: &Path, list: &str, files: &mut Vec<String>) {
+    let text =
+        fs::read_to_string(root.join(list)).unwrap_or_else(|e| panic!("cannot read file list {list}: {e}"));
+    files.push(list.to_owned());
+    for line in text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or("").trim())
+    {
+        if let Some(nested) = line.strip_prefix("-f ") {
+            read_file_list(root, nested.trim(), files);
+        } else if let Some(dir) = line.strip_prefix("+incdir+") {
+            files.push(dir.to_owned());
+        } else if !line.is_empty() {
+            files.push(line.to_owned());
+        }
+    }
+}
+
+fn verilate(verilator: &Path, root: &Path, model: &Model, obj: &Path) {
+    let cflags = env::var("HCA_VSIM_CFLAGS").unwrap_or_else(|_| "-O2 -march=native".to_owned());
+    let log = obj.with_extension("log");
+    let log_file = fs::File::create(&log).expect("OUT_DIR is writable");
+    let mut command = Command::new(verilator);
+    command
+        .current_dir(root)
+        .args([
+            "--cc",
+            "--build",
+            "-j",
+            "2",
+            "-O3",
+            "--assert",
+            "--x-initial",
+            "unique",
+            "--x-assign",
+            "fast",
+        ])
+        .args(["--output-split", "20000", "--no-timing"])
+        .args(if waveforms() {
+            &["--trace-fst", "--trace-structs"][..]
+        } else {
+            &[]
+        })
+        .args(["-Wno-fatal", "-Wno-lint", "-Wno-style"])
+        .args(["--top-module", "hca_core", "--prefix", model.prefix, "--Mdir"])
+        .arg(obj)
+        .args([
+            "-CFLAGS",
+            "-fPIC",
+            "-MAKEFLAGS",
+            &format!("OPT_FAST=\"{cflags}\" OPT_SLOW=-O0 OPT_GLOBAL=-O2"),
+        ])
+        .args(["-f", model.file_list])
+        .env_remove("MAKEFLAGS")
+        .env_remove("CARGO_MAKEFLAGS")
+        .env("CCACHE_NOHASHDIR", "1")
+        .stdout(log_file.try_clone().expect("duplicate a file handle"))
+        .stderr(log_file);
+    if Command::new("ccache").arg("--version").output().is_ok() {
+        command.env("OBJCACHE", "ccache");
+    }
+    let status = command
+        .status()
+        .unwrap_or_else(|e| panic!("cannot run {}: {e}", verilator.display()));
+    if !status.success() {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        let start = text.char_indices().rev().nth(6000).map_or(0, |(i, _)| i);
+        panic!(
+            "Verilator could not build {}; {} ends with:\n{}",
+            model.file_list,
+            log.display(),
+            &text[start..]
+        );
+    }
+}
+
+/// The include folder of the Verilator that made this model, from its makefile.
+fn verilator_include(obj: &Path, prefix: &str) -> String {
+    let makefile = obj.join(format!("{prefix}.mk"));
+    let text =
+        fs::read_to_string(&makefile).unwrap_or_else(|e| panic!("cannot read {}: {e}", makefile.display()));
+    let root = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VERILATOR_ROOT = "));
+    format!(
+        "{}/include",
+        root.expect("Verilator writes VERILATOR_ROOT into its makefile")
+            .trim()
+    )
+}
+
+fn compile_shim(crate_dir: &Path, out: &Path, obj: &Path, include: &str, prefix: &str) {
+    cc::Build::new()
+        .cpp(true)
+        .std("c++20")
+        .file(crate_dir.join("src/shim.cpp"))
+        .define("MODEL", prefix)
+        .define("VM_TRACE", if waveforms() { "1" } else { "0" })
+        .define("VM_TRACE_FST", if waveforms() { "1" } else { "0" })
+        .define("MODEL_HEADER", format!("\"{prefix}.h\"").as_str())
+        .include(obj)
+        .include(out)
+        .include(include)
+        .include(format!("{include}/vltstd"))
+        .warnings(false)
+        .opt_level(2)
+        .compile(&format!("shim_{prefix}"));
+}
+
+/// The same table for both languages: a struct of pointers into the model.
+fn write_ports(out: &Path) {
+    let (mut fields, mut clears) = (String::new(), String::new());
+    let (mut cpp, mut checks) = (String::new(), String::new());
+    for (dir, name, ty) in PORTS {
+        let dir = match dir {
+            Dir::In => {
+                writeln!(clears, "        self.{name}.set({});", ty.zero()).expect("write to a string");
+                "In"
+            }
+            Dir::Out => "Out",
+        };
+        let doc = format!("Port `{name}` of `hca_core`.");
+        writeln!(fields, "    /// {doc}\n    pub {name}: {dir}<{}>,", ty.rust()).expect("write to a string");
+        writeln!(cpp, "    {}* {name};", ty.cpp()).expect("write to a string");
+        writeln!(checks, "    ports->{name} = &model->{name};").expect("write to a string");
+    }
+    let rust = format!(
+        "/// The ports of a card.\n#[repr(C)]\npub struct Ports {{\n{fields}}}\n\
+         impl Ports {{\n    fn clear_inputs(&self) {{\n{clears}    }}\n}}\n"
+    );
+    let cpp = format!(
+        "struct HcaPorts {{\n{cpp}}};\n\
+         template <class M> void hca_fill_ports(M* model, HcaPorts* ports) {{\n{checks}}}\n"
+    );
+    fs::write(out.join("ports.rs"), rust).expect("OUT_DIR is writable");
+    fs::write(out.join("hca_ports.h"), cpp).expect("OUT_DIR is writable");
+}

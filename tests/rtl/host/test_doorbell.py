@@ -1,0 +1,165 @@
+"""hca_doorbell: routing, ownership checks, flush of QPs in ERR, events that merge or drop, rate."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import cocotb
+import hca_abi as abi
+from common import Bench, Sink, Source, constants, simulate, struct
+
+QP_DB, CQ_DB, EQ_DB = struct("qp_db_t"), struct("cq_db_t"), struct("eq_db_t")
+MSG, EV, QPC, QPC_WR = struct("pipe_msg_t"), struct("hw_ev_t"), struct("qpc_t"), struct("qpc_wr_t")
+MMIO = [(f"mmio_wr_{part}_i", None) for part in ("func", "addr", "data", "strb")]
+RESET, INIT, RTR, RTS, SQD, SQE, ERR = range(7)
+QPS = 64
+
+
+class Doorbell:
+    """Bench with QPs of all states and owners; predicts each output."""
+
+    def __init__(self, dut, seed, rate=1.0, sink_rate=1.0, ev_rate=1.0):
+        self.bench = Bench(dut, seed)
+        self.mmio = Source(self.bench, "mmio_wr", payload=MMIO, rate=rate)
+        self.qpc_wr = Source(self.bench, "qpc_wr", "qpc_wr_t")
+        names = ("sq_db", "rq_db", "cq_db", "eq_db", "msg")
+        self.out = {name: Sink(self.bench, name, rate=sink_rate) for name in names}
+        self.ev = Sink(self.bench, "ev", rate=ev_rate)
+        self.expected = {name: [] for name in names}
+        self.bad = 0
+        self.admin = {}
+        self.qps = {}
+
+    async def start(self):
+        await self.bench.start()
+        for qpn in range(QPS):
+            self.qps[qpn] = (qpn % 4, qpn % 7)
+            self.context(qpn, *self.qps[qpn])
+        await self.bench.until(self.qpc_wr.idle, what="contexts")
+        await self.bench.step()
+        return self
+
+    def context(self, qpn, func, state):
+        self.qps[qpn] = (func, state)
+        qpc = QPC.random(self.bench.rng, func=func, state=state)
+        self.qpc_wr.put(QPC_WR.pack(qpn=qpn, qpc=qpc))
+
+    def ring(self, func, addr, data, strb=0xFF):
+        """Queues an MMIO write and predicts what it does."""
+        self.mmio.put((func, addr, data, strb))
+        number = data & 0xFFFFFF
+        pi = (data >> 32) & 0xFFFF
+        if addr in (abi.SQ_DOORBELL_OFFSET, abi.RQ_DOORBELL_OFFSET) and strb == 0xFF:
+            sq = addr == abi.SQ_DOORBELL_OFFSET
+            owner, state = self.qps.get(number, (None, RESET))
+            if owner == func and state >= (RTS if sq else INIT):
+                self.expected["sq_db" if sq else "rq_db"].append(QP_DB.pack(sq=sq, qpn=number, pi=pi))
+                if state == ERR:
+                    self.expected["msg"].append(MSG.pack(kind=1 if sq else 2, qpn=number, wqe_index=pi))
+                return
+        elif addr == abi.CQ_DOORBELL_OFFSET and strb == 0xFF and number < constants()["NumCqs"]:
+            self.expected["cq_db"].append(CQ_DB.pack(func=func, cqn=number, arm=(data >> 24) & 3,
+                                                     ci=(data >> 32) & 0xFFFFFF))
+            return
+        elif addr == abi.EQ_DOORBELL_OFFSET and strb == 0xFF and number & 0xFF < constants()["NumEqs"]:
+            self.expected["eq_db"].append(EQ_DB.pack(func=func, eqn=number & 0xFF, ci=pi))
+            return
+        elif addr == abi.ADMIN_DOORBELL_OFFSET and strb & 3 == 3 and func < constants()["NumFuncs"]:
+            self.admin[func] = data & 0xFFFF
+            return
+        self.bad += 1
+
+    def random_ring(self):
+        rng = self.bench.rng
+        addr = rng.choice([0, 0, 0, 8, 8, 8, 0x10, 0x10, 0x18, 0x18, 0x20, 0x20, 0x28, 0x30, 0x800, 4])
+        number = rng.randrange(QPS)
+        if rng.random() < 0.05:
+            number |= 1 << rng.randrange(10, 24)
+        if addr == 0x18:
+            number = rng.randrange(40)
+        func = rng.choice([number % 4] * 6 + [rng.randrange(6)])
+        strb = rng.choice([0xFF] * 9 + [0x0F])
+        reserved = rng.getrandbits(8) << 56 | rng.getrandbits(8) << 24
+        self.ring(func, addr, rng.getrandbits(24) << 32 | reserved | number, strb)
+
+    async def finish(self):
+        await self.bench.until(self.mmio.idle, what="doorbells")
+        await self.bench.step(60)
+        for name, sink in self.out.items():
+            assert sink.got == self.expected[name], name
+        assert self.bench.get("bad_db_cnt_o") == self.bad
+
+    def events(self):
+        """[(kind, func, id, cause)] so far."""
+        words = [EV.unpack(word) for word in self.ev.got]
+        return [(w["kind"], w["func"], w["id"], w["cause"]) for w in words]
+
+
+@cocotb.test()
+@cocotb.parametrize(rates=[(1, 1, 1), (0.3, 1, 1), (1, 0.3, 0.5), (0.7, 0.7, 0.05)])
+async def random_doorbells(dut, rates):
+    """Every doorbell goes where it belongs or is counted; the newest admin index of each function arrives."""
+    db = await Doorbell(dut, 1, *rates).start()
+    for _ in range(500):
+        db.random_ring()
+    await db.finish()
+    db.ev.rate = 1.0
+    await db.bench.step(20)
+    newest = {func: number for kind, func, number, _ in db.events() if kind == abi.HwEventKind.ADMIN_DB}
+    assert newest == db.admin
+    bad = [event for event in db.events() if event[0] == abi.HwEventKind.BAD_DOORBELL]
+    assert 0 < len(bad) <= db.bad
+    if rates == (1, 1, 1):
+        assert len(bad) == db.bad
+
+
+@cocotb.test()
+async def rate(dut):
+    """Two cycles per doorbell, three on a QP in ERR."""
+    db = await Doorbell(dut, 2).start()
+    for n in range(20):
+        db.ring(3, abi.SQ_DOORBELL_OFFSET, n << 32 | 3)   # RTS
+    await db.finish()
+    assert db.mmio.taken[-1] - db.mmio.taken[0] == 2 * 19
+    first = len(db.mmio.taken)
+    for n in range(20):
+        db.ring(2, abi.SQ_DOORBELL_OFFSET, n << 32 | 6)   # ERR
+    await db.finish()
+    assert db.mmio.taken[-1] - db.mmio.taken[first] == 3 * 19
+
+
+@cocotb.test()
+async def firmware_asleep(dut):
+    """With the event stream stalled doorbells go on: admin events merge, refused ones are counted."""
+    db = await Doorbell(dut, 3, ev_rate=0.0).start()
+    for n in range(100):
+        db.ring(n % 4, abi.ADMIN_DOORBELL_OFFSET, n)
+        db.ring(0, abi.SRQ_DOORBELL_OFFSET, n)
+        db.ring(3, abi.RQ_DOORBELL_OFFSET, n << 32 | 3)
+    await db.finish()
+    db.ev.rate = 1.0
+    await db.bench.step(20)
+    events = db.events()
+    assert len(events) <= 6
+    newest = {func: number for kind, func, number, _ in events if kind == abi.HwEventKind.ADMIN_DB}
+    assert newest == {0: 96, 1: 97, 2: 98, 3: 99}
+    refused = [event for event in events if event[0] == abi.HwEventKind.BAD_DOORBELL]
+    assert refused[0] == (abi.HwEventKind.BAD_DOORBELL, 0, 0, abi.SRQ_DOORBELL_OFFSET)
+
+
+@cocotb.test()
+async def context_changes(dut):
+    """A context write takes effect for the next doorbell."""
+    db = await Doorbell(dut, 4).start()
+    for state in (RTS, RESET, INIT, RTR, RTS, ERR):
+        db.context(5, 1, state)
+        await db.bench.until(db.qpc_wr.idle, what="context")
+        db.ring(1, abi.SQ_DOORBELL_OFFSET, state << 32 | 5)
+        db.ring(1, abi.RQ_DOORBELL_OFFSET, state << 32 | 5)
+        db.ring(2, abi.SQ_DOORBELL_OFFSET, state << 32 | 5)
+        await db.finish()
+
+
+def test_doorbell():
+    simulate("hca_doorbell", __name__)

@@ -1,0 +1,106 @@
+"""Context port of hca_mgmt: the sweep after reset, rows of every table, refused rows."""
+
+import cocotb
+import hca_abi as abi
+from mgmt_bench import (CTX_CMD, CTX_DATA, CTX_FLAGS, CTX_INDEX, CTX_STATUS, CTX_TABLE, LIMITS, QPC_WR, Mgmt)
+
+ROWS = {abi.CtxTable.QPC: ("qpc", LIMITS["NumQps"]), abi.CtxTable.CQC: ("cqc", LIMITS["NumCqs"]),
+        abi.CtxTable.EQC: ("eqc", LIMITS["NumEqs"]), abi.CtxTable.MPT: ("mpt", LIMITS["NumMrs"]),
+        abi.CtxTable.MTT: ("mtt", LIMITS["NumMtts"])}
+
+
+def random_row(rng, name):
+    """Bytes of a row with random fields."""
+    return abi.pack(name, **{field: rng.getrandbits(width)
+                             for field, (_, width) in abi.STRUCTS[name]["fields"].items()})
+
+
+def seen(mgmt):
+    """{table: [(index, row)]} of all writes seen; every QPC listener must have seen the same."""
+    for sink in mgmt.qpc[1:]:
+        assert sink.got == mgmt.qpc[0].got
+    qpc = [QPC_WR.unpack(word) for word in mgmt.qpc[0].got]
+    return {abi.CtxTable.QPC: [(w["qpn"], w["qpc"], w["init_sq"] | w["init_rq"] << 1) for w in qpc],
+            abi.CtxTable.CQC: mgmt.cqc.got, abi.CtxTable.EQC: mgmt.eqc.got, abi.CtxTable.MPT: mgmt.mpt.got,
+            abi.CtxTable.MTT: mgmt.mtt.got}
+
+
+async def command(mgmt, table, index, row, flags=0):
+    """One context write; returns ctx_status once it is done."""
+    for n in range(0, len(row), 4):
+        mgmt.fw.put(CTX_DATA + n, int.from_bytes(row[n:n + 4], "little"))
+    for reg, value in [(CTX_TABLE, table), (CTX_INDEX, index), (CTX_FLAGS, flags), (CTX_CMD, 1)]:
+        mgmt.fw.put(reg, value)
+    return await mgmt.poll(CTX_STATUS)
+
+
+@cocotb.test()
+@cocotb.parametrize(rate=[1.0, 0.5])
+async def sweep(dut, rate):
+    """After reset every row of QPC, MPT, CQC and EQC is written once, with zeros, and nothing else; commands
+    meanwhile are busy."""
+    mgmt = Mgmt(dut, 11, rate)
+    await mgmt.bench.start()
+    assert await mgmt.read(CTX_STATUS) == 1
+    await mgmt.bench.until(lambda: len(mgmt.eqc.got) == LIMITS["NumEqs"], 60000, "the sweep")
+    await mgmt.poll(CTX_STATUS)
+    writes = seen(mgmt)
+    assert writes[abi.CtxTable.QPC] == [(n, 0, 3) for n in range(LIMITS["NumQps"])]
+    for table in (abi.CtxTable.MPT, abi.CtxTable.CQC, abi.CtxTable.EQC):
+        assert writes[table] == [(n, 0) for n in range(ROWS[table][1])]
+    assert not writes[abi.CtxTable.MTT]
+
+
+@cocotb.test()
+@cocotb.parametrize(rate=[1.0, 0.3])
+async def rows(dut, rate):
+    """Rows of every table arrive once, with the bytes of the contract, before busy falls; a row that does
+    not exist sets error and writes nothing."""
+    mgmt = Mgmt(dut, 12)
+    await mgmt.bench.start()
+    await mgmt.swept()
+    rng = mgmt.rng
+    mgmt.fw.rate = max(rate, 0.6)
+    for _ in range(60):
+        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc]:
+            sink.rate = 1.0 if rate == 1.0 else rng.choice([0.02, rate, 1.0])
+        table = rng.choice(list(ROWS))
+        name, count = ROWS[table]
+        index = rng.choice([0, count - 1, rng.randrange(count)])
+        row, flags, refused = random_row(rng, name), rng.randrange(4), rng.random() < 0.3
+        if refused and rng.random() < 0.5:
+            index = rng.choice([count, 1 << 16 | index, 1 << 31 | index, 0xFFFFFFFF])
+        elif refused:
+            table = rng.randrange(max(ROWS) + 1, 16)
+        assert await command(mgmt, table, index, row, flags) == (2 if refused else 0)
+        word = int.from_bytes(row, "little")
+        expected = {t: [] for t in ROWS}
+        if not refused:
+            expected[table] = [(index, word, flags) if table == abi.CtxTable.QPC else (index, word)]
+        assert seen(mgmt) == expected
+        mgmt.forget()
+
+
+@cocotb.test()
+async def slow_listener(dut):
+    """Busy until the last listener has the row; the row does not change under it."""
+    mgmt = Mgmt(dut, 13)
+    await mgmt.bench.start()
+    await mgmt.swept()
+    for slow in range(len(mgmt.qpc)):
+        mgmt.qpc[slow].rate = 0.0
+        row = random_row(mgmt.rng, "qpc")
+        for n in range(0, 256, 4):
+            mgmt.fw.put(CTX_DATA + n, int.from_bytes(row[n:n + 4], "little"))
+        for reg, value in [(CTX_TABLE, 0), (CTX_INDEX, slow), (CTX_CMD, 1)]:
+            mgmt.fw.put(reg, value)
+        await mgmt.bench.until(mgmt.fw.idle, what="command")
+        for n in range(64):   # the next row may already be written into the words
+            mgmt.fw.put(CTX_DATA + 4 * n, mgmt.rng.getrandbits(32))
+        await mgmt.bench.until(mgmt.fw.idle, what="words")
+        assert await mgmt.read(CTX_STATUS) == 1
+        assert [len(sink.got) for sink in mgmt.qpc] == [int(n != slow) for n in range(len(mgmt.qpc))]
+        mgmt.qpc[slow].rate = 1.0
+        assert await mgmt.poll(CTX_STATUS) == 0
+        assert seen(mgmt)[abi.CtxTable.QPC] == [(slow, int.from_bytes(row, "little"), 0)]
+        mgmt.forget()

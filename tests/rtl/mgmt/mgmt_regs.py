@@ -1,0 +1,204 @@
+"""Registers of hca_mgmt: who reaches what, two masters at once, rate."""
+
+import cocotb
+from common import struct
+from mgmt_bench import CONTROL, COUNTERS, FUNCS, FW_END, LIMITS, MAILBOX, Mgmt, fn_reg
+
+M32 = 0xFFFFFFFF
+NOW = 0x123456789ABCDEF0
+CLOCK_HZ, VECTORS = 250_000_000, 32
+# Writable bits. A function's driver and firmware:
+FUNC_RW = {0x0C: 3, 0x10: M32, 0x14: M32, 0x18: M32, 0x1C: M32, 0x20: 0xF}
+# Firmware alone (none of these starts anything):
+FW_RW = {0x10020: M32, 0x10024: M32, 0x10028: 0x1FFF, 0x1002C: 0xFF, 0x10030: 0xFFF, 0x10040: 0xF,
+         0x10044: M32, 0x10050: 3, 0x10060: 7, 0x10064: 0xFFFFFF,
+         0x10070: 0xFF, 0x10080: M32, 0x1008C: M32, 0x10400: 7,
+         0x10408: 7, 0x1040C: M32, 0x10410: 0xFFFF, 0x10414: 0xFFFF, 0x10418: 7, 0x10480: 0xFFFF,
+         0x104FC: 0xFFFF, 0x10500: M32, 0x105FC: M32, 0x20000: M32, 0x20FFC: M32}
+SIZES = {0x100A0: "NumQps", 0x100A4: "NumCqs", 0x100A8: "NumEqs", 0x100AC: "NumMrs", 0x100B0: "NumMtts",
+         0x100B4: "NumFuncs"}
+
+
+class Model:
+    """What every register reads, moved on by each access the bus accepts."""
+
+    def __init__(self):
+        self.rw = {0x1000 * f + a: 0 for f in range(FUNCS) for a in FUNC_RW} | dict.fromkeys(FW_RW, 0)
+        self.rw |= {fn_reg(f, a): 0 for f in range(FUNCS) for a in (0, 4)}
+        self.rw[0x10408] = 3
+        self.mask = {0x1000 * f + a: mask for f in range(FUNCS) for a, mask in FUNC_RW.items()} | FW_RW
+        self.mask |= {fn_reg(f, a): mask for f in range(FUNCS) for a, mask in ((0, 7), (4, 0xFFFFFF))}
+        self.fixed = {addr: LIMITS[name] for addr, name in SIZES.items()}
+        for f in range(FUNCS):
+            words = [0x48434131, 1, None, None, None, None, None, None, None, None, NOW & M32, NOW >> 32,
+                     CLOCK_HZ, VECTORS << 16 | f]
+            self.fixed |= {0x1000 * f + 4 * n: word for n, word in enumerate(words) if word is not None}
+
+    def read(self, addr):
+        func, offset = divmod(addr, 0x1000)
+        if func < FUNCS and offset in (0x08, 0x24):
+            return self.rw[fn_reg(func, 0 if offset == 0x08 else 4)]
+        return self.rw.get(addr, self.fixed.get(addr, 0))
+
+    def write(self, addr, data, strb=0xF):
+        for f in range(FUNCS):
+            if addr == fn_reg(f, 12) and data & 1:
+                self.rw[0x1000 * f + CONTROL] = 0
+        if addr in self.rw:
+            bits = sum(0xFF << 8 * n for n in range(4) if strb >> n & 1) & self.mask[addr]
+            self.rw[addr] = self.rw[addr] & ~bits | data & bits
+
+
+class Masters:
+    """Drives both masters at random and compares every answer with the model."""
+
+    def __init__(self, dut, seed, rate):
+        self.mgmt = Mgmt(dut, seed, rate)
+        self.model = Model()
+        self.want_fw, self.want_host, self.fw_reads = [], [], []
+        self.accepted = []
+        self.mgmt.fw.on_accept = self.fw_accept
+        self.mgmt.host_wr.on_accept = self.wr_accept
+        self.mgmt.host_rd.on_accept = self.rd_accept
+
+    def fw_accept(self, access):
+        self.accepted.append(self.mgmt.bench.cycle)
+        if access.data is None:
+            self.fw_reads.append((access, self.model.read(access.addr)))
+        else:
+            self.model.write(access.addr, access.data)
+
+    def host_turn(self):
+        assert not self.mgmt.fw.offered, "the host went before firmware"
+        self.accepted.append(self.mgmt.bench.cycle)
+
+    def wr_accept(self, word):
+        func, addr, data, strb = word
+        self.host_turn()
+        if func < FUNCS:
+            self.model.write(0x1000 * func + addr, data & M32, strb & 0xF)
+            self.model.write(0x1000 * func + addr + 4, data >> 32, strb >> 4)
+
+    def rd_accept(self, word):
+        func, addr = word
+        self.host_turn()
+        assert not self.mgmt.host_wr.offered, "a read went before a write"
+        there = func < FUNCS and addr < 0x1000
+        self.want_host.append(self.model.read(0x1000 * func + addr) if there else M32)
+
+    def random_fw(self):
+        rng, model = self.mgmt.rng, self.model
+        addr = rng.choice([*model.rw, *model.rw, *model.fixed, 0x8, 0x3024, 0x38, 0x1005C, FW_END, 0xFFFFC,
+                           *[fn_reg(f, 12) for f in range(FUNCS)]])
+        self.mgmt.fw.put(addr, None if rng.random() < 0.5 else rng.getrandbits(32))
+
+    def random_host(self):
+        rng = self.mgmt.rng
+        func = rng.choice([0, 1, 2, 3, 0, 1, 2, 3, 4, 16, 17, 32, 255])
+        if rng.random() < 0.5:
+            addr = rng.choice([8 * rng.randrange(8), 8 * rng.randrange(512)])
+            strb = rng.choice([0x0F, 0xF0, 0xFF, rng.getrandbits(8)])
+            self.mgmt.host_wr.put((func, addr, rng.getrandbits(64), strb))
+        else:
+            addr = rng.choice([4 * rng.randrange(16), 4 * rng.randrange(16), 4 * rng.randrange(16384)])
+            self.mgmt.host_rd.put((func, addr))
+
+
+@cocotb.test()
+@cocotb.parametrize(rate=[1.0, 0.4, 0.1])
+async def two_masters(dut, rate):
+    """Random accesses of both masters: every answer right, no write lost, firmware first, then host writes.
+    The host cannot reach other functions' registers or firmware's; all else reads as ones."""
+    m = Masters(dut, 1, rate)
+    await m.mgmt.bench.start()
+    m.mgmt.bench.set("now_i", NOW)
+    for addr in [a for a in m.model.rw if a >= 0x10500]:   # RAM
+        await m.mgmt.write(addr, 0)
+    for _ in range(1500):
+        m.random_fw()
+        m.random_host()
+        if m.mgmt.rng.random() < 0.02:
+            await m.mgmt.bench.step(m.mgmt.rng.randint(0, 60))
+
+    def quiet():
+        return m.mgmt.fw.idle() and m.mgmt.host_wr.idle() and m.mgmt.host_rd.idle()
+    await m.mgmt.bench.until(quiet, 100000, "all accesses")
+    await m.mgmt.bench.step(10)
+    assert len(m.accepted) == len(set(m.accepted)), "two accesses in one cycle"
+    for access, want in m.fw_reads:
+        assert access.result == want, f"{access.addr:#x}: {access.result:#x}, not {want:#x}"
+    assert m.mgmt.host_data.got == m.want_host
+    for addr in m.model.rw:
+        got = await m.mgmt.read(addr)
+        assert got == m.model.read(addr), f"{addr:#x}: {got:#x} at the end"
+
+
+@cocotb.test()
+async def access_rate(dut):
+    """A register takes 3 cycles, an external window 4; at most 5 from request to answer."""
+    mgmt = Mgmt(dut, 2)
+    await mgmt.bench.start()
+    for addr, cycles in [(0x0, 3), (0x10040, 3), (MAILBOX, 4), (COUNTERS, 4), (0x10480, 4), (0x10500, 4)]:
+        for data in (None, 5):
+            batch = [mgmt.fw.put(addr, data) for _ in range(20)]
+            await mgmt.bench.until(mgmt.fw.idle, what="accesses")
+            each = (batch[-1].accepted - batch[0].accepted) / 19
+            assert each <= cycles and batch[-1].done - batch[-1].accepted <= 5, f"{addr:#x}: {each} cycles"
+    for _ in range(20):
+        mgmt.host_wr.put((1, 0x10, mgmt.rng.getrandbits(64), 0xFF))
+        mgmt.host_rd.put((1, 0x10))
+    await mgmt.bench.until(mgmt.host_rd.idle, what="host accesses")
+    for source in (mgmt.host_wr, mgmt.host_rd):
+        assert source.taken[-1] - source.taken[0] <= 5 * 19
+
+
+@cocotb.test()
+async def function_registers(dut):
+    """What firmware tells a driver; reset_done clears enable and reset of that function alone."""
+    mgmt = Mgmt(dut, 3)
+    await mgmt.bench.start()
+    for f in range(FUNCS):
+        await mgmt.write(fn_reg(f, 0), f + 1 & 7)
+        await mgmt.write(fn_reg(f, 4), 0x5A0000 + f)
+        await mgmt.host_write(f, 0x08, 3 << 32, 0xF0)
+    for f in range(FUNCS):
+        assert await mgmt.host_read(f, 0x08) == f + 1 & 7
+        assert await mgmt.host_read(f, 0x24) == 0x5A0000 + f
+    await mgmt.write(fn_reg(2, 12), 1)
+    assert [await mgmt.host_read(f, CONTROL) for f in range(FUNCS)] == [3, 3, 0, 3]
+    assert [await mgmt.host_read(2, page) for page in range(0x1000, 0x10000, 0x1000)] == [M32] * 15
+
+
+@cocotb.test()
+async def counters(dut):
+    """64-bit counters, low word first: both words are of one moment though the counter moves."""
+    mgmt = Mgmt(dut, 4, rate=0.5)
+    await mgmt.bench.start()
+    for _ in range(120):
+        index = mgmt.rng.randrange(32)
+        value = mgmt.rng.choice([mgmt.rng.getrandbits(64), mgmt.rng.getrandbits(31) << 32 | M32])
+        port = sum(mgmt.rng.getrandbits(64) << 64 * n for n in range(17) if n != index)
+        mgmt.bench.set("counters_i", port | (value << 64 * index if index < 17 else 0))
+        low = await mgmt.read(COUNTERS + 8 * index)
+        mgmt.bench.set("counters_i", port | (value + 1 << 64 * index if index < 17 and ~value << 64 else 0))
+        high = await mgmt.read(COUNTERS + 8 * index + 4)
+        assert high << 32 | low == (value if index < 17 else 0), f"counter {index}"
+
+
+@cocotb.test()
+async def port_configuration(dut):
+    """Port registers and the P_Key table reach the data path."""
+    mgmt = Mgmt(dut, 5)
+    await mgmt.bench.start()
+    assert mgmt.bench.get("pkey_tbl_o") == 0
+    pkeys = [mgmt.rng.getrandbits(16) for _ in range(32)]
+    for n, pkey in enumerate(pkeys):
+        await mgmt.write(0x10480 + 4 * n, pkey)
+    fields = dict(ib=1, active=1, mac=0x0200C0FFEE42, lid=0x1234, lmc=5)
+    for addr, value in [(0x1040C, fields["mac"] & M32), (0x10410, fields["mac"] >> 32),
+                        (0x10414, fields["lid"]), (0x10418, fields["lmc"]), (0x10400, 7)]:
+        await mgmt.write(addr, value)
+    await mgmt.bench.step(2)
+    assert mgmt.bench.get("pkey_tbl_o") == sum(pkey << 16 * n for n, pkey in enumerate(pkeys))
+    assert struct("port_cfg_t").unpack(mgmt.bench.get("port_cfg_o")) == fields
+    assert await mgmt.read(0x10404) == 1

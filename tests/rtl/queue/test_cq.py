@@ -1,0 +1,248 @@
+"""hca_cq: CQE contents and phase, arming, overflow, isolation, order CQE before EQE, rate."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import cocotb
+import hca_abi as abi
+from common import Bench, Sink, Source, simulate, struct
+
+CQE, JOB, DB = struct("cqe_t"), struct("cqe_job_t"), struct("cq_db_t")
+CQC, WR, EQE, EV = struct("cqc_t"), struct("dma_wr_t"), struct("eqe_job_t"), struct("hw_ev_t")
+NEXT, SOLICITED = 1, 2
+M24 = 0xFFFFFF
+
+
+class Queue:
+    """What the test knows of one CQ."""
+
+    def __init__(self, func, base, log_size, eqn):
+        self.func, self.base, self.log_size, self.eqn = func, base, log_size, eqn
+        self.pi = self.ci = self.sol = self.arm = 0
+        self.error = False
+
+
+class Cq:
+    """Bench and model. The model follows the order in which the unit takes jobs from its streams."""
+
+    def __init__(self, dut, seed, rate=1.0, wr_rate=1.0, eqe_rate=1.0, ev_rate=1.0):
+        self.bench = Bench(dut, seed)
+        self.cqc = Source(self.bench, "cqc_wr", payload=[("cqc_wr_cqn_i", None), ("cqc_wr_i", None)])
+        self.cqe = Source(self.bench, "cqe", rate=rate)
+        self.db = Source(self.bench, "cq_db", rate=rate)
+        self.wr = Sink(self.bench, "wr", rate=wr_rate)
+        self.eqe = Sink(self.bench, "eqe", rate=eqe_rate, on_word=self.check_eqe)
+        self.ev = Sink(self.bench, "ev", rate=ev_rate)
+        self.cqe.on_accept = self.take_cqe
+        self.db.on_accept = self.take_db
+        self.queues, self.writes, self.eqes, self.events = {}, [], [], []
+        self.bad_db = self.written = self.fired = 0
+        self.bench.agents.insert(0, self)
+
+    def drive(self):
+        self.bench.set("now_i", self.bench.cycle + 1000)
+
+    def sample(self):
+        """Nothing to see here: the streams have their own agents."""
+
+    async def create(self, cqn, log_size, func=1, valid=1):
+        queue = Queue(func, 0x10000000 + cqn * 0x100000, log_size, cqn % 32)
+        self.cqc.put((cqn, CQC.random(self.bench.rng, valid=valid, func=func, base=queue.base,
+                                      log_size=log_size, eqn=queue.eqn)))
+        await self.bench.until(self.cqc.idle, what="cqc write")
+        self.queues[cqn] = queue if valid else None
+        return queue
+
+    def post(self, cqn, solicited=0, status=0, valid=1):
+        cqe = CQE.random(self.bench.rng, status=status, reserved1=0)
+        self.cqe.put(JOB.pack(valid=valid, solicited=solicited, cqn=cqn, cqe=cqe))
+
+    def ring(self, cqn, ci, arm=0, func=None):
+        queue = self.queues.get(cqn)
+        self.db.put(DB.pack(func=queue.func if func is None else func, cqn=cqn, arm=arm, ci=ci & M24))
+
+    async def jump(self, cqn, index):
+        """Moves both indices of an empty queue (as if it had run for long)."""
+        await self.settle()
+        queue = self.queues[cqn]
+        queue.pi = queue.ci = queue.sol = index
+        fields = 0
+        for value, width in ((queue.pi, 24), (queue.ci, 24), (queue.sol, 24), (queue.arm, 2), (0, 1)):
+            fields = fields << width | value
+        self.bench.dut.u_dyn.mem[cqn].value = fields
+        await self.bench.step()
+
+    def take_cqe(self, word):
+        job = JOB.unpack(word)
+        queue = self.queues[job["cqn"]]
+        if not job["valid"] or (queue and queue.error):
+            return
+        if queue is None or (queue.pi - queue.ci) & M24 >= 1 << queue.log_size:
+            if queue:
+                queue.error = True
+            self.events.append((abi.HwEventKind.CQ_ERROR, queue.func if queue else 1, job["cqn"],
+                                1 if queue else 2))
+            return
+        cqe = CQE.unpack(job["cqe"])
+        cqe["phase"] = ~(queue.pi >> queue.log_size) & 1
+        self.writes.append((queue.func, queue.base + queue.pi % (1 << queue.log_size) * 64, cqe))
+        queue.pi = queue.pi + 1 & M24
+        loud = job["solicited"] or cqe["status"] != 0
+        if loud:
+            queue.sol = queue.pi
+        if queue.arm == NEXT or (queue.arm == SOLICITED and loud):
+            self.fire(job["cqn"], queue)
+
+    def take_db(self, word):
+        db = DB.unpack(word)
+        queue = self.queues[db["cqn"]]
+        if queue is None or queue.func != db["func"]:
+            self.bad_db += 1
+            return
+        if queue.error:
+            return
+        queue.ci = db["ci"]
+        ahead = (queue.sol - queue.ci) & M24
+        if db["arm"] == NEXT and queue.pi != queue.ci or db["arm"] == SOLICITED and 0 < ahead < 1 << 23:
+            self.fire(db["cqn"], queue)
+        elif db["arm"] in (NEXT, SOLICITED):
+            queue.arm = db["arm"]
+
+    def fire(self, cqn, queue):
+        queue.arm = 0
+        self.eqes.append(EQE.pack(eqn=queue.eqn, kind=0, id=cqn))
+
+    def seen(self):
+        """[(kind, func, cqn, cause)] of the events to firmware."""
+        words = [EV.unpack(word) for word in self.ev.got]
+        return [(w["kind"], w["func"], w["id"], w["cause"]) for w in words]
+
+    def check_eqe(self, _word):
+        """Order to the host: the CQE is on its way before the EQE exists."""
+        assert len(self.wr.got) >= len(self.writes), "EQE before its CQE was accepted"
+
+    async def settle(self):
+        await self.bench.until(lambda: self.cqe.idle() and self.db.idle(), 60000, "jobs")
+        await self.bench.step(120)
+        assert len(self.wr.got) == len(self.writes)
+        for word, (func, addr, cqe) in zip(self.wr.got, self.writes):
+            wr = WR.unpack(word)
+            data = CQE.unpack(wr["data"])
+            assert (wr["msix"], wr["last"], wr["func"], wr["addr"]) == (0, 1, func, addr)
+            assert wr["strb"] == (1 << 64) - 1
+            assert 1000 <= data["timestamp"] <= self.bench.cycle + 1000
+            assert dict(data, timestamp=0) == dict(cqe, timestamp=0)
+        assert self.eqe.got == self.eqes
+        assert self.seen() == self.events
+        assert self.bench.get("bad_db_cnt_o") == self.bad_db
+
+
+@cocotb.test()
+@cocotb.parametrize(rates=[(1, 1, 1), (0.4, 1, 1), (1, 0.3, 0.5), (0.6, 0.6, 0.6)])
+async def random_jobs(dut, rates):
+    """CQEs, doorbells and arms of many queues in any mix; small rings wrap and overflow."""
+    cq = Cq(dut, 1, *rates)
+    await cq.bench.start()
+    rng = cq.bench.rng
+    for cqn in range(8):
+        await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4)
+    for turn in range(300):
+        cqn = rng.randrange(8)
+        queue = cq.queues[cqn]
+        for _ in range(rng.randint(0, 3)):
+            cq.post(rng.randrange(8), rng.random() < 0.3, rng.choice([0, 0, 0, 5]), rng.random() < 0.9)
+        if not queue.error and rng.random() < 0.8:
+            cq.ring(cqn, queue.pi if rng.random() < 0.8 else queue.ci, rng.randrange(4),
+                    func=None if rng.random() < 0.9 else 7)
+        if queue.error and rng.random() < 0.2:
+            await cq.settle()
+            await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4)
+        await cq.bench.step(rng.randint(0, 6))
+    await cq.settle()
+    assert cq.events and cq.eqes and len(cq.writes) > 100
+
+
+@cocotb.test()
+async def rate(dut):
+    """Two cycles per CQE; three with an event."""
+    cq = Cq(dut, 2)
+    await cq.bench.start()
+    await cq.create(1, 10)
+    for _ in range(50):
+        cq.post(1)
+    await cq.settle()
+    assert cq.wr.when[-1] - cq.wr.when[0] == 2 * 49
+    assert [CQE.unpack(WR.unpack(word)["data"])["phase"] for word in cq.wr.got] == [1] * 50
+
+
+@cocotb.test()
+async def arming(dut):
+    """Arm for next and for solicited, before and after the CQE; one event per arming."""
+    cq = Cq(dut, 3)
+    await cq.bench.start()
+    queue = await cq.create(5, 4)
+    steps = [("ring", 0, NEXT, 0), ("post", 0, 0, 1), ("post", 0, 0, 1), ("ring", 1, NEXT, 2),
+             ("ring", 2, SOLICITED, 2), ("post", 0, 0, 2), ("post", 1, 0, 3), ("ring", 2, SOLICITED, 4),
+             ("ring", 4, SOLICITED, 4),
+             ("post", 0, 5, 5), ("ring", 5, 0, 5), ("post", 0, 0, 5)]
+    for what, a, b, events in steps:
+        if what == "ring":
+            cq.ring(5, a, b)
+        else:
+            cq.post(5, a, b)
+        await cq.settle()
+        assert len(cq.eqes) == events, (what, a, b)
+    assert queue.pi == 6
+
+
+@cocotb.test()
+async def index_wraps(dut):
+    """The 24-bit indices wrap: slots, phase, room and arming go on."""
+    cq = Cq(dut, 5)
+    await cq.bench.start()
+    queue = await cq.create(9, 2)
+    await cq.jump(9, M24 - 5)
+    for n in range(12):
+        cq.ring(9, queue.pi, NEXT)
+        await cq.settle()
+        cq.post(9)
+        await cq.settle()
+    assert queue.pi == 6 and len(cq.eqes) == 12
+    for n in range(4):
+        cq.post(9)
+    await cq.settle()
+    assert cq.events, "room is counted across the wrap"
+
+
+@cocotb.test()
+async def overflow_is_told_once(dut):
+    """A full CQ goes to error once; nothing more is written until the context is written; firmware asleep
+    stalls nobody; other queues go on."""
+    cq = Cq(dut, 4, ev_rate=0.0)
+    await cq.bench.start()
+    await cq.create(1, 1)
+    await cq.create(2, 6)
+    await cq.create(3, 2, valid=0)
+    for _ in range(20):
+        for cqn in (1, 2, 3):
+            cq.post(cqn)
+    await cq.bench.until(cq.cqe.idle, what="CQEs")
+    assert len(cq.wr.got) == 2 + 20
+    cq.ev.rate = 1.0
+    await cq.bench.step(20)
+    kind = abi.HwEventKind.CQ_ERROR
+    assert cq.seen() == [(kind, 1, 3, 2), (kind, 1, 1, 1)]
+    cq.ring(1, 2, NEXT)
+    cq.post(1)
+    await cq.bench.step(20)
+    assert len(cq.wr.got) == 22 and not cq.eqe.got
+    await cq.create(1, 1)
+    cq.post(1)
+    await cq.bench.step(20)
+    assert len(cq.wr.got) == 23
+
+
+def test_cq():
+    simulate("hca_cq", __name__)

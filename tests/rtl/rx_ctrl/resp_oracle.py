@@ -1,0 +1,194 @@
+"""The responder's rules (README table 1) once more, in Python: invents packets and says what must come of them."""
+
+from hca_abi import BthOpcode as Op
+from rx_bench import KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, PSN_MASK
+
+SENDS, WRITES = range(0, 6), range(6, 12)
+FIRST, MIDDLE = (0, 6), (1, 7)
+LAST, ONLY = (2, 3, 8, 9), (4, 5, 10, 11)
+IMM = (3, 5, 9, 11)
+
+# READ jobs counted at which repeated READs are ignored.
+RD_JAM = 40
+
+
+class Oracle:
+    """Responder of one QP."""
+
+    def __init__(self, qp, rng):
+        self.qp, self.rng = qp, rng
+        self.accepted = 0
+        self.rd_open = 0
+        self.restart(qp.fields["rq_psn"])
+
+    def restart(self, psn):
+        """The queue is initialised again."""
+        self.qp.fields["rq_psn"] = self.epsn = psn
+        self.msn = self.ci = self.pi = 0
+        self.busy = None      # opcode class of the message in progress
+        self.left = self.done = self.va = self.rkey = 0
+        self.nak_sent = self.dead = False
+        self.rd_open = 0      # READ jobs waiting, those asked for again counted twice until they are dropped
+        self.rd_again = False  # such jobs may be among them: no reason to refuse
+
+    def post(self, count):
+        """Posts receive WQEs; returns the producer index."""
+        room = 16 - (self.pi - self.ci)
+        self.pi += min(count, room)
+        return self.pi
+
+    def pop(self, count):
+        """READ jobs finish."""
+        self.rd_open -= count
+        return count
+
+    def invent(self):
+        """Mostly what comes next, sometimes anything."""
+        rng, mtu = self.rng, self.qp.mtu
+        fields = dict(reth_va=rng.getrandbits(40), reth_rkey=rng.getrandbits(32), reth_bytes=0,
+                      ack_req=rng.randint(0, 1), psn=self.epsn, imm=rng.getrandbits(32))
+        if self.busy == "send":
+            op = rng.choice((1, 2, 3))
+            size = mtu if op == 1 else rng.randint(1, mtu)
+        elif self.busy == "write":
+            op = 7 if self.left > mtu else rng.choice((8, 9))
+            size = min(mtu, self.left)
+        else:
+            op = rng.choice((0, 4, 5, 6, 10, 11, 12))
+            size = {0: mtu, 6: mtu, 12: 0}.get(op, rng.randint(0, mtu))
+            fields["reth_bytes"] = size
+            if op == 6:
+                fields["reth_bytes"] = mtu + rng.randint(1, 3 * mtu)
+            if op == 12:
+                fields["reth_bytes"] = rng.choice((0, 1, mtu, mtu + 1, 5 * mtu))
+        chance = rng.random()
+        if chance < 0.08:
+            fields["psn"] = (self.epsn + rng.randint(1, 20)) & PSN_MASK
+        elif chance < 0.18:
+            fields["psn"] = (self.epsn - rng.randint(1, 20)) & PSN_MASK
+        elif chance < 0.19:
+            op = rng.randrange(32)
+        elif chance < 0.20:
+            size = rng.randint(0, mtu + 1)
+        if op in range(13, 19):
+            op = 12
+        return dict(opcode=op, size=size, **fields)
+
+    def expect(self, pkt):
+        """dict of what must come out."""
+        if self.dead:
+            return dict(kind=KIND_NONE, rsp=None)
+        ahead = (pkt["psn"] - self.epsn) & PSN_MASK
+        none_open, self.again = self.rd_open == 0, False
+        out = self._by_psn(pkt, ahead)
+        self.rd_again = self.again or (self.rd_again and not none_open)
+        return out
+
+    def _by_psn(self, pkt, ahead):
+        if ahead == 0:
+            return self._in_sequence(pkt)
+        if ahead >= 1 << 23:
+            return self._duplicate(pkt, (1 << 24) - ahead)
+        if self.nak_sent:
+            return dict(kind=KIND_NONE, rsp=None)
+        return self._nak(0x60)
+
+    def _nak(self, syndrome, fatal=False):
+        self.nak_sent = True
+        self.dead = self.dead or fatal
+        return dict(kind=KIND_NONE, rsp=(syndrome, self.epsn, self.msn))
+
+    def _psns(self, pkt):
+        return max(1, -(-pkt["reth_bytes"] // self.qp.mtu))
+
+    def _duplicate(self, pkt, behind):
+        if pkt["opcode"] == Op.RC_READ_REQUEST:
+            if self.rd_open >= RD_JAM or behind < self._psns(pkt) or pkt["size"]:
+                return dict(kind=KIND_NONE, rsp=None)
+            self.rd_open += 1
+            self.again = True
+            return dict(kind=KIND_READ_REQ, rsp=(0x1F, pkt["psn"], self.msn))
+        if not pkt["ack_req"]:
+            return dict(kind=KIND_NONE, rsp=None)
+        return dict(kind=KIND_NONE, rsp=(0x1F, (self.epsn - 1) & PSN_MASK, self.msn))
+
+    def _malformed(self, pkt):
+        """Opcode order and lengths."""
+        op, size, mtu = pkt["opcode"], pkt["size"], self.qp.mtu
+        kind = "send" if op in SENDS else "write" if op in WRITES else "read" if op == 12 else None
+        starts = op in FIRST or op in ONLY or op == 12
+        if kind is None or (starts and self.busy) or (not starts and self.busy != kind):
+            return True
+        if op in FIRST or op in MIDDLE:
+            bad = size != mtu
+        elif op in LAST:
+            bad = not 1 <= size <= mtu
+        else:
+            bad = size > (0 if op == 12 else mtu)
+        if kind == "write":
+            total = pkt["reth_bytes"] if starts else self.left
+            bad = bad or (total <= mtu if op in FIRST or op in MIDDLE else total != size)
+        return bad
+
+    def _in_sequence(self, pkt):
+        op, size = pkt["opcode"], pkt["size"]
+        if self._malformed(pkt):
+            return self._nak(0x61, fatal=True)
+        if op == 12:
+            return self._read(pkt)
+        ends, imm = op in LAST or op in ONLY, op in IMM
+        starts = not ends or op in ONLY
+        starts = op in FIRST or op in ONLY
+        needs = op in SENDS and starts or op in WRITES and ends and imm
+        if needs and self.ci == self.pi:
+            return self._nak(0x20 | self.qp.fields["min_rnr_timer"])
+        if starts:
+            self.done, self.left, self.va, self.rkey = 0, pkt["reth_bytes"], pkt["reth_va"], pkt["reth_rkey"]
+        out = dict(kind=KIND_SEND if op in SENDS else KIND_WRITE, va=self.va, rkey=self.rkey, offset=self.done,
+                   chk=self.left if starts else size, index=self.ci & 0xFFFF, cqe=None, rsp=None)
+        self.done += size
+        self.left -= size
+        self.va += size
+        self._advance(1, ends)
+        self.busy = None if ends else "send" if op in SENDS else "write"
+        if ends and (op in SENDS or imm):
+            out["cqe"] = (self.ci & 0xFFFF, 129 if op in WRITES else 128, self.done, pkt["imm"] if imm else 0)
+            self.ci += 1
+        if pkt["ack_req"]:
+            out["rsp"] = (0x1F, pkt["psn"], self.msn)
+        return out
+
+    def _read(self, pkt):
+        if self.rd_open >= self.qp.fields["max_dest_rd_atomic"] and not self.rd_again:
+            return self._nak(0x61, fatal=True)
+        if self.rd_open >= RD_JAM:
+            return dict(kind=KIND_NONE, rsp=None)
+        self.rd_open += 1
+        self._advance(self._psns(pkt), True)
+        return dict(kind=KIND_READ_REQ, rsp=(0x1F, pkt["psn"], self.msn), va=pkt["reth_va"], rkey=pkt["reth_rkey"],
+                    chk=pkt["reth_bytes"])
+
+    def _advance(self, psns, ends):
+        self.epsn = (self.epsn + psns) & PSN_MASK
+        self.msn = (self.msn + ends) & PSN_MASK
+        self.nak_sent = False
+        self.accepted += 1
+
+    def compare(self, item, expected):
+        """The item is what was expected."""
+        assert item["kind"] == expected["kind"] and item["frees"], (item, expected)
+        rsp = item["rsp"]
+        assert rsp["valid"] == (expected["rsp"] is not None), (item, expected)
+        if rsp["valid"]:
+            assert (rsp["syndrome"], rsp["psn"], rsp["msn"]) == expected["rsp"], (rsp, expected)
+            assert rsp["read"] == (item["kind"] == KIND_READ_REQ) and rsp["qpn"] == self.qp.qpn
+        names = dict(va="va", rkey="rkey", chk="chk_bytes")
+        if item["kind"] == KIND_SEND:
+            names = dict(offset="msg_offset", index="wqe_index")
+        for name, field in names.items():
+            if name in expected:
+                assert item[field] == expected[name], (name, item[field], expected[name])
+        cqe = item["cqe"]
+        assert cqe["valid"] == (expected.get("cqe") is not None)
+        if cqe["valid"]:
+            assert (cqe["wqe_index"], cqe["opcode"], cqe["byte_len"], cqe["imm_data"]) == expected["cqe"]

@@ -1,0 +1,378 @@
+"""hca_rx_ctrl as requester's receive side: every rule of README table 2 by a directed test, and a lossy peer."""
+
+import cocotb
+from common import simulate, struct
+from hca_abi import BthOpcode as Op
+from hca_abi import HwEventKind, HwEventWho, QpState, WcOpcode, WcStatus, WrOpcode
+from rx_bench import (KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_ERROR, PSN_MASK, RNR_CYCLES_PER_US, Env, Qp,
+                      read_ops)
+
+SPSN = 0x100
+WRITE, SEND, READ = WrOpcode.RDMA_WRITE, WrOpcode.SEND, WrOpcode.RDMA_READ
+SWEEP = 2 * 1024
+
+
+async def setup(dut, *wqes, **fields):
+    """One QP that has emitted WQEs (opcode, length[, signaled]); returns their first PSNs too."""
+    qp = Qp(5, **fields)
+    env = await Env(dut).start(qp)
+    await env.doorbell(qp, sq=len(wqes))
+    psn, firsts = qp.fields["sq_psn"], []
+    for index, (opcode, length, *signaled) in enumerate(wqes):
+        firsts.append(psn & PSN_MASK)
+        psn += max(1, -(-length // qp.mtu))
+        await env.emit(qp, index, opcode, psn - 1, length, signaled[0] if signaled else 1)
+    return env, qp, firsts
+
+
+def ack(env, qp, psn, syndrome=0x1F):
+    """An acknowledge packet."""
+    return env.packet(qp, Op.RC_ACKNOWLEDGE, psn, 0, aeth_syndrome=syndrome)
+
+
+def responses(env, qp, psn, size, start=0):
+    """READ responses of `size` bytes, from packet `start` on (the re-requested rest begins anew with FIRST)."""
+    count = max(1, -(-size // qp.mtu)) - start
+    return [env.packet(qp, op, psn + start + i, length)
+            for i, (op, length) in enumerate(read_ops(size - start * qp.mtu, qp.mtu))][:count]
+
+
+def status_of(out):
+    """The only error: (wqe_index, status), and its event."""
+    (cqe,), (event,) = out.cqes(), out.ev
+    assert event["kind"] == HwEventKind.QP_ERROR and event["status"] == cqe[1]
+    assert out.upd[-1]["halt"] and not out.upd[-1]["rewind"]
+    return cqe
+
+
+@cocotb.test()
+async def acknowledge_completes_in_order(dut):
+    """REL-1, OP-19, OP-20, QPS-14: one ACK completes all before it, unsignaled ones without a CQE; PSN wrap."""
+    env, qp, first = await setup(dut, (WRITE, 600), (SEND, 0, 0), (WrOpcode.SEND_WITH_IMM, 10), (WRITE, 10),
+                                 sq_psn=0xFFFFFE)
+    out = await env.send(ack(env, qp, first[2]))
+    assert out.cqes() == [(0, 0), (2, 0)]
+    cqes = [item["cqe"] for item in out.rxw if item["cqe"]["valid"]]
+    assert [(cqe["opcode"], cqe["byte_len"], cqe["cqn"]) for cqe in cqes] == [
+        (WcOpcode.RDMA_WRITE, 600, 6), (WcOpcode.SEND, 10, 6)]
+    assert sum(item["frees"] for item in out.rxw) == 1 and out.rxw[-1]["frees"]
+    (upd,) = out.upd
+    assert (upd["una_wqe"], upd["una_psn"], upd["una_first_psn"]) == (3, first[3], first[3])
+    assert not upd["rewind"] and not upd["halt"]
+
+
+@cocotb.test()
+async def partial_and_ghost_acknowledges(dut):
+    """REL-1: an ACK inside a message moves the window only; PSNs not outstanding are ghosts."""
+    env, qp, first = await setup(dut, (WRITE, 1000), (WRITE, 10))
+    out = await env.send(ack(env, qp, first[0] + 1))
+    assert not out.cqes()
+    assert (out.upd[0]["una_wqe"], out.upd[0]["una_psn"], out.upd[0]["una_first_psn"]) == (0, first[0] + 2, first[0])
+    for psn, syndrome in ((first[0] + 1, 0x1F), (first[1] + 1, 0x1F), (first[0], 0x60), (first[1] + 5, 0x62),
+                          (first[0] - 100, 0x1F), (first[1], 0x9F), (first[1], 0x5F)):
+        assert (await env.send(ack(env, qp, psn, syndrome))).dropped(), (psn, syndrome)
+    assert (await env.send(ack(env, qp, first[1]))).cqes() == [(0, 0), (1, 0)]
+    assert (await env.send(ack(env, qp, first[1]))).dropped()
+
+
+@cocotb.test()
+async def read_responses_are_placed(dut):
+    """OP-5, OP-14: scatter offsets, one fetch each, the CQE with the last; a zero-length READ; rd_done."""
+    env, qp, first = await setup(dut, (WRITE, 8), (READ, 600), (READ, 0), (READ, 256, 0), sq_log_stride=1)
+    out = await env.send(*responses(env, qp, first[1], 600))
+    placed = [item for item in out.rxw if item["kind"] == KIND_READ_RESP]
+    assert [item["msg_offset"] for item in placed] == [0, 256, 512]
+    assert {item["wqe_index"] for item in placed} == {1} and all(item["needs_list"] for item in placed)
+    assert [req["addr"] - qp.fields["sq_base"] for req in out.list] == [128] * 3
+    assert out.cqes() == [(0, 0), (1, 0)]
+    cqe = placed[-1]["cqe"]
+    assert (cqe["opcode"], cqe["byte_len"]) == (WcOpcode.RDMA_READ, 600)
+    assert [upd["rd_done"] for upd in out.upd] == [0, 0, 1]
+    out = await env.send(*responses(env, qp, first[2], 0), *responses(env, qp, first[3], 256))
+    assert [(item["kind"], item["needs_list"]) for item in out.rxw] == [(KIND_READ_RESP, 0), (KIND_READ_RESP, 1)]
+    assert out.cqes() == [(2, 0)] and out.upd[-1]["rd_done"] == 3 and out.upd[-1]["una_wqe"] == 4
+
+
+@cocotb.test()
+async def lost_read_response_rewinds_once(dut):
+    """REL-16: responses behind a gap, or an ACK behind a READ without data, are an implied NAK: one rewind per
+    gap; the rest arrives with new FIRST opcodes."""
+    env, qp, first = await setup(dut, (READ, 1024), (WRITE, 8), retry_cnt=1)
+    packets = responses(env, qp, first[0], 1024)
+    out = await env.send(packets[0], packets[2], packets[3])
+    assert [upd["rewind"] for upd in out.upd] == [0, 1]
+    assert (out.upd[1]["una_psn"], out.upd[1]["una_wqe"], out.upd[1]["una_first_psn"]) == (first[0] + 1, 0, first[0])
+    assert [item["kind"] for item in out.rxw] == [KIND_READ_RESP, KIND_NONE, KIND_NONE]
+    assert not (await env.send(ack(env, qp, first[1]))).upd
+    out = await env.send(*responses(env, qp, first[0], 1024, start=1))
+    assert [item["msg_offset"] for item in out.rxw] == [256, 512, 768] and out.cqes() == [(0, 0)]
+    assert (await env.send(packets[1])).dropped(), "data is never placed twice"
+    assert (await env.send(ack(env, qp, first[1]))).cqes() == [(1, 0)]
+
+
+@cocotb.test()
+async def sequence_nak_rewinds(dut):
+    """REL-3, REL-5, REL-9, REL-16: a sequence NAK acknowledges what is before it; each rewind without progress
+    costs a retry; progress gives a new budget; then RETRY_EXC_ERR."""
+    env, qp, first = await setup(dut, *[(WRITE, 8)] * 6, retry_cnt=2)
+    for done in (1, 2):
+        out = await env.send(ack(env, qp, first[done], 0x60))
+        assert out.cqes() == [(done - 1, 0)]
+        assert out.upd[0]["rewind"] and out.upd[0]["una_psn"] == first[done]
+        out = await env.send(ack(env, qp, first[done], 0x60))
+        assert out.upd[0]["rewind"] and not out.cqes()
+    assert status_of(await env.send(ack(env, qp, first[2], 0x60))) == (2, WcStatus.RETRY_EXC_ERR)
+    assert (await env.send(ack(env, qp, first[5]))).dropped()
+
+
+@cocotb.test()
+async def no_retry_at_all(dut):
+    """REL-18: retry_cnt = 0 and rnr_retry = 0 fail at once."""
+    env, qp, first = await setup(dut, (WRITE, 8), retry_cnt=0)
+    assert status_of(await env.send(ack(env, qp, first[0], 0x60))) == (0, WcStatus.RETRY_EXC_ERR)
+    env, qp, first = await setup(dut, (WRITE, 8), rnr_retry=0)
+    assert status_of(await env.send(ack(env, qp, first[0], 0x21))) == (0, WcStatus.RNR_RETRY_EXC_ERR)
+
+
+@cocotb.test()
+async def peer_refuses(dut):
+    """REL-12, REL-16, QPS-13, QPS-14: fatal NAKs complete the WQE, even an unsignaled one, with their status;
+    the rest is flushed; one event."""
+    for syndrome, status in ((0x61, WcStatus.REM_INV_REQ_ERR), (0x62, WcStatus.REM_ACCESS_ERR),
+                             (0x63, WcStatus.REM_OP_ERR)):
+        env, qp, first = await setup(dut, (WRITE, 8), (WRITE, 600, 0), (SEND, 4))
+        await env.doorbell(qp, sq=30)
+        out = await env.send(ack(env, qp, first[1] + 1, syndrome))
+        assert out.cqes() == [(0, 0), (1, status)]
+        (event,) = out.ev
+        assert (event["status"], event["syndrome"], event["who"]) == (status, syndrome, HwEventWho.ACK)
+        assert out.upd[-1]["halt"] and sum(item["frees"] for item in out.rxw) == 1
+        assert (await env.send(ack(env, qp, first[2]))).dropped()
+        await env.context(qp, state=QpState.ERR)
+        out = await env.message("mgmt", MSG_FLUSH_SQ, qp)
+        assert out.cqes() == [(i, WcStatus.WR_FLUSH_ERR) for i in range(2, 30)]
+        assert {item["cqe"]["cqn"] for item in out.rxw} == {qp.fields["send_cqn"]} and not out.ev
+
+
+@cocotb.test()
+async def bad_responses(dut):
+    """REL-16: a response that does not fit the WQE: BAD_RESP_ERR."""
+    def bad(opcode, size, **more):
+        return lambda env, qp, psn: env.packet(qp, opcode, psn, size, **more)
+
+    cases = (((WRITE, 8), bad(Op.RC_READ_RESPONSE_ONLY, 8)), ((READ, 300), bad(Op.RC_READ_RESPONSE_FIRST, 255)),
+             ((READ, 300), bad(Op.RC_READ_RESPONSE_ONLY, 256)), ((READ, 30), bad(Op.RC_READ_RESPONSE_ONLY, 31)),
+             ((READ, 30), bad(Op.RC_READ_RESPONSE_FIRST, 30)), ((READ, 8), bad(Op.RC_ATOMIC_ACKNOWLEDGE, 8)))
+    for wqe, packet in cases:
+        env, qp, first = await setup(dut, wqe)
+        assert status_of(await env.send(packet(env, qp, first[0]))) == (0, WcStatus.BAD_RESP_ERR)
+
+
+@cocotb.test()
+async def rnr_wait(dut):
+    """REL-8, REL-11: halt, wait at least the time of the code, then restart; code 7 of rnr_retry has no end."""
+    env, qp, first = await setup(dut, (SEND, 8), rnr_retry=1)
+    for code, micros in ((1, 10), (5, 60)):
+        out = await env.send(ack(env, qp, first[0], 0x20 | code))
+        assert out.upd[0]["halt"] and not out.upd[0]["rewind"] and not out.cqes()
+        start = env.bench.cycle
+        assert not (await env.send(ack(env, qp, first[0], 0x20 | code))).upd, "already waiting"
+        assert not (await env.send(ack(env, qp, first[0], 0x60))).upd
+        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 60 * 250 + 5 * SWEEP, "restart")
+        waited = env.bench.cycle - start
+        assert micros * RNR_CYCLES_PER_US - 50 <= waited <= micros * RNR_CYCLES_PER_US + 2 * SWEEP + 100, waited
+        out = await env.settle()
+        assert out.upd[0]["rewind"] and not out.upd[0]["halt"] and out.upd[0]["una_psn"] == first[0]
+        env, qp, first = await setup(dut, (SEND, 8), rnr_retry=7)
+    env, qp, first = await setup(dut, (SEND, 8), (SEND, 8), rnr_retry=1)
+    await env.send(ack(env, qp, first[0], 0x21))
+    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 20000, "restart")
+    await env.settle()
+    # progress: a new budget
+    assert (await env.send(ack(env, qp, first[1], 0x21))).upd[0]["halt"]
+    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 20000, "restart")
+    await env.settle()
+    assert status_of(await env.send(ack(env, qp, first[1], 0x21))) == (1, WcStatus.RNR_RETRY_EXC_ERR)
+
+
+@cocotb.test()
+async def ack_timeout(dut):
+    """REL-3, REL-6, REL-7: timeout restarts, then fails; it never comes early; timeout 0 never comes; the
+    clock may have jumped while nothing was outstanding."""
+    period = 1024 << 3
+    env, qp, first = await setup(dut, timeout=3, retry_cnt=1)
+    env.time.now += 1 << 40
+    for turn in range(2):
+        if not turn:
+            await env.emit(qp, 0, WRITE, SPSN, 8)
+        start = env.bench.cycle
+        assert env.bench.get("active_o") == 1
+        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 2 * period + 3 * SWEEP, "timeout")
+        waited = env.bench.cycle - start
+        assert period - 20 <= waited <= period + 2 * SWEEP + 100, waited
+        out = await env.settle()
+        if turn:
+            assert status_of(out) == (0, WcStatus.RETRY_EXC_ERR)
+        else:
+            assert out.upd[0]["rewind"] and out.upd[0]["una_psn"] == SPSN
+    await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
+    env, qp, first = await setup(dut, (WRITE, 8), timeout=0, retry_cnt=1)
+    await env.bench.step(4 * SWEEP)
+    assert not env.upd.got
+    assert env.bench.get("active_o")
+    assert (await env.send(ack(env, qp, first[0]))).cqes() == [(0, 0)]
+    await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
+
+
+@cocotb.test()
+async def local_error_waits_for_its_turn(dut):
+    """STAT LOC_*: MsgSqError completes its WQE only when all before it have completed."""
+    env, qp, first = await setup(dut, (WRITE, 8), (READ, 8), (WRITE, 8), (WRITE, 8))
+    assert not (await env.message("gather", MSG_SQ_ERROR, qp, 3, WcStatus.LOC_LEN_ERR)).rxw
+    assert not (await env.message("gather", MSG_SQ_ERROR, qp, 2, WcStatus.LOC_PROT_ERR)).rxw
+    assert (await env.send(ack(env, qp, first[0]))).cqes() == [(0, 0)]
+    out = await env.send(*responses(env, qp, first[1], 8))
+    assert out.cqes() == [(1, 0), (2, WcStatus.LOC_PROT_ERR)], "right behind the READ"
+    assert out.ev[0]["who"] == HwEventWho.REQUESTER and out.upd[-1]["halt"] and out.upd[-1]["una_wqe"] == 3
+    # at once when it is the oldest; an error of a WQE that has completed is stale
+    env, qp, first = await setup(dut, (WRITE, 8), (WRITE, 8))
+    await env.send(ack(env, qp, first[0]))
+    assert not (await env.message("gather", MSG_SQ_ERROR, qp, 0, WcStatus.LOC_PROT_ERR)).rxw
+    out = await env.message("requester", MSG_SQ_ERROR, qp, 1, WcStatus.LOC_QP_OP_ERR)
+    assert status_of(out) == (1, WcStatus.LOC_QP_OP_ERR)
+    assert not (await env.message("requester", MSG_SQ_ERROR, qp, 1, WcStatus.LOC_QP_OP_ERR)).rxw
+
+
+@cocotb.test()
+async def read_that_could_not_be_placed(dut):
+    """KEY-28, QPS-14: rx_exec refuses the data of a READ that already counted as complete: back to it, also
+    behind a later fatal error, and flush from there."""
+    env, qp, first = await setup(dut, (READ, 8), (WRITE, 8), (WRITE, 8), (WRITE, 8))
+    await env.send(*responses(env, qp, first[0], 8), ack(env, qp, first[1]))
+    out = await env.message("exec", MSG_SQ_ERROR, qp, 0, WcStatus.LOC_PROT_ERR)
+    assert status_of(out) == (0, WcStatus.LOC_PROT_ERR)
+    await env.context(qp, state=QpState.ERR)
+    assert (await env.message("mgmt", MSG_FLUSH_SQ, qp)).cqes() == [(1, 5), (2, 5), (3, 5)]
+    env, qp, first = await setup(dut, (READ, 8), (WRITE, 8), (WRITE, 8))
+    await env.send(*responses(env, qp, first[0], 8), ack(env, qp, first[1], 0x62))
+    out = await env.message("exec", MSG_SQ_ERROR, qp, 0, WcStatus.LOC_PROT_ERR)
+    assert out.cqes() == [(0, WcStatus.LOC_PROT_ERR)] and not out.ev
+    await env.context(qp, state=QpState.ERR)
+    assert (await env.message("mgmt", MSG_FLUSH_SQ, qp)).cqes() == [(1, 5), (2, 5)]
+
+
+@cocotb.test()
+async def index_wraps(dut):
+    """Indices are free-running: 65,600 WQEs of one QP, window after window."""
+    qp = Qp(3, sq_psn=PSN_MASK - 5)
+    env = await Env(dut).start(qp)
+    psn, index = PSN_MASK - 5, 0
+    for base in range(0, 65536 + 128, 64):
+        for index in range(base, base + 64):
+            env.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & 0xFFFF, opcode=WRITE,
+                                                last_psn=psn + index & PSN_MASK))
+        await env.bench.until(env.omt.idle, what="omt")
+        await env.bench.step(4)
+        env.rxd.put(ack(env, qp, psn + index))
+        await env.bench.until(env.rxd.idle, what="ack")
+    out = await env.settle()
+    assert out.upd[-1]["una_wqe"] == (index + 1) & 0xFFFF
+    assert out.upd[-1]["una_psn"] == (psn + index + 1) & PSN_MASK
+
+
+@cocotb.test()
+async def throughput(dut):
+    """Law 6: acknowledges of single WQEs, and one that covers 64."""
+    env, qp, first = await setup(dut, *[(WRITE, 8)] * 60)
+    env.rxd.put(*[ack(env, qp, psn) for psn in first])
+    await env.bench.until(env.rxd.idle)
+    cycles = (env.rxd.taken[-1] - env.rxd.taken[0]) / 59
+    assert cycles <= 6, cycles
+    env, qp, first = await setup(dut, *[(WRITE, 8, 0)] * 64)
+    start = env.bench.cycle
+    await env.send(ack(env, qp, first[-1]))
+    dut._log.warning("acknowledge: %.2f cycles each; 64 WQEs at once: %d", cycles, env.rxd.taken[-1] - start)
+    assert env.rxd.taken[-1] - start <= 2 * 64 + 8
+
+
+class Peer:
+    """A requester that goes back N and a responder behind a bad wire: what the QP's packets and answers would be."""
+
+    def __init__(self, env, qp, rng):
+        self.env, self.qp, self.rng = env, qp, rng
+        self.wqes, self.psn = [], qp.fields["sq_psn"]
+        self.epsn = self.psn      # of the responder
+        self.cqes = []
+
+    async def post(self, count):
+        """Emits WQEs."""
+        for _ in range(count):
+            opcode = self.rng.choice((WRITE, SEND, READ, READ))
+            length = self.rng.choice((0, 1, 256, 300, 1000))
+            signaled = self.rng.randint(0, 1)
+            first, self.psn = self.psn, self.psn + max(1, -(-length // self.qp.mtu))
+            self.wqes.append((first, opcode, length, signaled))
+            await self.env.emit(self.qp, len(self.wqes) - 1, opcode, self.psn - 1, length, signaled)
+
+    def answers(self, una_psn):
+        """All packets from una_psn on arrive; each answer may be lost; at random the wire starts to fail."""
+        out = []
+        for first, opcode, length, _ in self.wqes:
+            last = first + max(1, -(-length // self.qp.mtu)) - 1
+            if last < una_psn:
+                continue
+            if opcode == READ:
+                out += responses(self.env, self.qp, first, length, max(0, una_psn - first))
+            else:
+                out.append(ack(self.env, self.qp, last))
+            if self.rng.random() < 0.05:
+                out.append(ack(self.env, self.qp, last + 1, 0x60))
+                break
+        return [packet for packet in out if self.rng.random() > 0.15]
+
+
+async def lossy(dut, seed, rate):
+    """Answers get lost, the requester starts again; every signaled WQE completes once, in order, and every byte
+    of every READ is placed once."""
+    qp = Qp(77, sq_psn=PSN_MASK // 2, retry_cnt=7, timeout=1)
+    env = Env(dut, seed, rate)
+    await env.start(qp)
+    peer = Peer(env, qp, env.rng)
+    for _ in range(25):
+        await peer.post(env.rng.randint(1, 12))
+        una = env._upd(env.upd.got[-1])["una_psn"] if env.upd.got else qp.fields["sq_psn"]
+        while una != peer.psn:
+            env.rxd.put(*peer.answers(una))
+            before = len(env.upd.got)
+            await env.bench.until(env.rxd.idle, what="answers")
+            await env.bench.step(60)
+            if len(env.upd.got) == before or env._upd(env.upd.got[-1])["una_psn"] == una:
+                await env.bench.until(lambda n=before: len(env.upd.got) > n, 30000, "timeout")
+            await env.bench.step(60)
+            una = env._upd(env.upd.got[-1])["una_psn"]
+    out = await env.settle()
+    assert not out.ev
+    assert out.cqes() == [(i, 0) for i, wqe in enumerate(peer.wqes) if wqe[3]]
+    placed = [(item["wqe_index"], item["msg_offset"], item["payload_bytes"]) for item in out.rxw
+              if item["kind"] == KIND_READ_RESP]
+    wanted = [(i, offset, min(qp.mtu, length - offset)) for i, (_, opcode, length, _) in enumerate(peer.wqes)
+              if opcode == READ for offset in (range(0, length, qp.mtu) if length else (0,))]
+    assert placed == wanted
+    assert sum(item["needs_list"] for item in out.rxw) == len(out.list)
+
+
+@cocotb.test()
+async def lossy_fast(dut):
+    """REL-1, REL-3, REL-19: nothing stalls."""
+    await lossy(dut, 3, 1.0)
+
+
+@cocotb.test()
+async def lossy_stalled(dut):
+    """REL-1, REL-3, REL-19: everything stalls."""
+    await lossy(dut, 4, 0.4)
+
+
+def test_ack_unit():
+    """Runs the tests of this file."""
+    simulate("hca_rx_ctrl", "test_ack_unit")

@@ -1,0 +1,266 @@
+"""hca_rx_wire: captured and built packets to descriptors, every way to be bad, no stall, no wedge."""
+
+import sys
+from collections import deque
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import cocotb
+from common import ROOT, Bench, Sink, Source, simulate, struct
+from wire_ref import KNOWN, beats_of, frame_of, icrc, parse, pcap_frames, random_packet, vcrc
+
+MAC, RXD, PORT = struct("mac_t"), struct("rxd_t"), struct("port_cfg_t")
+ME = dict(mac=bytes.fromhex("02c0ffee0203"), lid=0x2340)
+LENGTHS = (0, 1, 2, 3, 4, 17, 60, 63, 64, 65, 127, 128, 255, 1024, 4096)
+PCAPS = (ROOT / "tests/golden/rxe-golden.pcap",)
+GOLDEN = next((path for path in PCAPS if path.is_file()), None)
+COUNTERS = ("good", "icrc_err", "vcrc_err", "malformed", "dropped")
+
+
+class Reader:
+    """Reads each described packet from the buffer, checks it, frees it. `rate`: chance to start per cycle."""
+
+    def __init__(self, bench, rate):
+        self.bench, self.rate, self.done = bench, rate, []
+        self.queue, self.current, self.reading, self.data = deque(), None, False, []
+        bench.agents.append(self)
+
+    def drive(self):
+        bench = self.bench
+        bench.set("buf_re_i", 0)
+        bench.set("buf_free_i", 0)
+        if self.current is None and self.queue and bench.rng.random() < self.rate:
+            self.current, self.asked, self.data = self.queue.popleft(), 0, []
+        if self.current is None:
+            return
+        beats = self.current["buf_beats"]
+        if self.asked < beats:
+            bench.set("buf_re_i", 1)
+            bench.set("buf_raddr_i", (self.current["buf_beat"] + self.asked) % 1024)
+        elif self.asked == beats + 1:
+            bench.set("buf_free_i", 1)
+            bench.set("buf_free_beats_i", beats)
+        self.asked += 1
+
+    def sample(self):
+        if self.current is None:
+            return
+        if 2 <= self.asked <= self.current["buf_beats"] + 1:
+            self.data.append(self.bench.get("buf_rdata_o").to_bytes(64, "little"))
+        if self.asked == self.current["buf_beats"] + 2:
+            self.done.append((self.current, b"".join(self.data)))
+            self.current = None
+
+
+class Rx:
+    """Bench; `frames` go in, descriptors are compared with what Python parses from the good ones."""
+
+    def __init__(self, dut, seed, ib, rate=1.0, sink_rate=1.0, read_rate=1.0, mac=ME["mac"]):
+        self.bench = Bench(dut, seed)
+        self.rng, self.ib, self.mac_addr = self.bench.rng, ib, mac
+        self.mac = Source(self.bench, "mac", "mac_t", rate=rate)
+        self.reader = Reader(self.bench, read_rate)
+        self.sink = Sink(self.bench, "rxd", rate=sink_rate,
+                         on_word=lambda word: self.reader.queue.append(RXD.unpack(word)))
+        self.expected = []
+        self.count = dict.fromkeys(COUNTERS, 0)
+
+    async def start(self):
+        await self.bench.start()
+        mac = int.from_bytes(self.mac_addr, "big")
+        self.bench.set("port_cfg_i", PORT.pack(ib=self.ib, active=1, mac=mac, lid=ME["lid"], lmc=2))
+        return self
+
+    def push(self, frame, verdict="good"):
+        """Queues a frame."""
+        for last, size, data in beats_of(frame):
+            self.mac.put(MAC.pack(last=last, len_bytes=size, data=data))
+        self.count[verdict] += 1
+        if verdict == "good":
+            self.expected.append(parse(frame, self.ib))
+
+    def random(self, opcode, length, **changes):
+        """Good random frame to us."""
+        p = random_packet(self.rng, self.ib, opcode, length, dict(ME, mac=self.mac_addr))
+        p.update(changes)
+        return frame_of(p)
+
+    def counters(self):
+        return {name: self.bench.get(f"cnt_{name}_o") for name in COUNTERS}
+
+    async def finish(self, limit=100000):
+        await self.bench.until(self.mac.idle, limit=limit, what="frames accepted")
+        await self.bench.until(lambda: len(self.reader.done) == len(self.expected), limit, "packets read")
+        await self.bench.step(30)
+        assert self.counters() == self.count
+        assert len(self.reader.done) == len(self.expected)
+        pairs = zip(self.reader.done, self.expected, strict=True)
+        for number, ((got, data), (want, payload)) in enumerate(pairs):
+            wrong = {name: (got[name], value) for name, value in want.items() if got[name] != value}
+            assert not wrong, f"packet {number}, opcode {want['opcode']:#x}: got, want {wrong}"
+            offset = got["payload_off"]
+            assert data[offset:offset + len(payload)] == payload, f"packet {number}: payload"
+
+
+def fix_crcs(frame, ib):
+    """Frame whose headers were changed, with CRCs that match again."""
+    if ib:
+        packet = frame[:-6] + icrc(frame[:-6], True)
+        return packet + vcrc(packet)
+    return frame[:-4] + icrc(frame[14:-4], False)
+
+
+def flip(rng, frame, lo, hi):
+    """One wrong bit in bytes lo..hi-1."""
+    at = rng.randrange(lo, hi)
+    return frame[:at] + bytes([frame[at] ^ 1 << rng.randrange(8)]) + frame[at + 1:]
+
+
+@cocotb.test(skip=GOLDEN is None)
+async def golden(dut):
+    """Frames captured from Linux soft-RoCE parse to the right descriptors; with a wrong bit they drop."""
+    frames = [f for f in pcap_frames(GOLDEN)
+              if f[12:14] == b"\x08\x00" and f[23] == 17 and f[36:38] == b"\x12\xb7"]
+    assert len(frames) > 200
+    for mac in sorted({f[:6] for f in frames}):
+        rx = await Rx(dut, 1, 0, mac=mac).start()
+        for frame in frames:
+            if frame[:6] != mac:
+                rx.push(frame, "malformed")
+                continue
+            rx.push(frame)
+            end = 14 + int.from_bytes(frame[16:18], "big")
+            rx.push(flip(rx.rng, frame, 54, end), "icrc_err" if end > 54 else "malformed")
+        await rx.finish()
+
+
+async def every_opcode(dut, ib, seed, rate, sink_rate, read_rate):
+    rx = await Rx(dut, seed, ib, rate, sink_rate, read_rate).start()
+    for length in LENGTHS:
+        for opcode in sorted(KNOWN) if length < 200 else rx.rng.sample(sorted(KNOWN), 2):
+            rx.push(rx.random(opcode, length))
+        await rx.bench.until(rx.mac.idle, what="frames accepted")
+        await rx.bench.until(lambda: len(rx.reader.done) + 5 > len(rx.expected), 50000, "packets read")
+    await rx.finish()
+
+
+@cocotb.test()
+async def roce_every_opcode(dut):
+    """Every opcode and length over IPv4 and IPv6, with gaps and a slow reader."""
+    await every_opcode(dut, 0, 2, 0.8, 0.5, 0.5)
+
+
+@cocotb.test()
+async def ib_every_opcode(dut):
+    """Every opcode and length with and without GRH."""
+    await every_opcode(dut, 1, 3, 0.8, 0.5, 0.5)
+
+
+@cocotb.test()
+async def never_stalls(dut):
+    """Back-to-back packets of one to three beats: none is lost, a beat is taken in every cycle."""
+    for ib in (0, 1):
+        rx = await Rx(dut, 4, ib).start()
+        for _ in range(12):
+            for _ in range(30):
+                rx.push(rx.random(rx.rng.choice((0x04, 0x11, 0x0A, 0x10)), rx.rng.choice((0, 4, 8, 64, 96))))
+            beats, before = len(rx.mac.queue), len(rx.mac.taken)
+            await rx.bench.until(rx.mac.idle, what="frames accepted")
+            burst = rx.mac.taken[before:]
+            assert len(burst) == beats and burst[-1] - burst[0] == beats - 1
+            # The buffer's reader takes more cycles per packet than the line.
+            await rx.bench.until(lambda rx=rx: len(rx.reader.done) == len(rx.expected), what="packets read")
+        await rx.finish()
+
+
+@cocotb.test()
+async def overflow(dut):
+    """Nobody reads: 64 descriptors or 64 KiB are kept, the rest is dropped and counted; all is well later."""
+    for length, room in ((0, 66), (4096, 15)):
+        rx = await Rx(dut, 5, 0, sink_rate=0.0).start()
+        frames = [rx.random(0x04, length) for _ in range(120 if length == 0 else 40)]
+        for frame in frames:
+            rx.push(frame)
+        await rx.bench.until(rx.mac.idle, what="frames accepted")
+        await rx.bench.step(30)
+        good = rx.counters()["good"]
+        assert rx.counters()["dropped"] == len(frames) - good and room - 2 <= good <= room
+        rx.expected = rx.expected[:good]
+        rx.count.update(good=good, dropped=len(frames) - good)
+        rx.sink.rate = 1.0
+        await rx.bench.until(lambda rx=rx: len(rx.reader.done) == len(rx.expected), what="packets read")
+        rx.push(rx.random(0x0A, 4096))
+        await rx.finish()
+
+
+def bad_variants(rx):
+    """(frame, verdict) of packets that must not pass."""
+    rng, ib = rx.rng, rx.ib
+    length = rng.choice((0, 5, 64, 200))
+    frame = rx.random(rng.choice((0x04, 0x0A, 0x0F)), length, is_ipv4=False, is_global=True)
+    l3 = 0 if ib else 14
+    bth = l3 + 48
+    tail = 6 if ib else 4
+
+    def patch(at, value):
+        return fix_crcs(frame[:at] + value + frame[at + len(value):], ib)
+
+    yield flip(rng, frame, bth + 12 - 3, len(frame) - tail + 1), "vcrc_err" if ib else "icrc_err"
+    for bad in (patch(bth, bytes([rng.choice((0x15, 0x18, 0x40, 0x81, 0xE0))])), patch(bth + 1, b"\x43"),
+                patch(l3 + 6 if not ib else 14, b"\x06")):
+        yield bad, "malformed"
+    yield frame[:rng.randrange(1, len(frame) - (2 if ib else 0))], "malformed"
+    yield rng.randbytes(rng.choice((1, 2, 13, 14, 15, 18, 30, 63, 64, 65, 66, 100, 9000, 40000))), "malformed"
+    if ib:
+        yield fix_crcs(frame[:2] + (ME["lid"] ^ 4).to_bytes(2, "big") + frame[4:], 1), "malformed"
+        yield frame[:-2] + bytes([frame[-2] ^ 1]) + frame[-1:], "vcrc_err"
+        broken = flip(rng, frame[:-2], bth + 9, len(frame) - 2)
+        yield broken + vcrc(broken), "icrc_err"
+        yield frame + b"\0\0", "malformed"
+    else:
+        yield flip(rng, frame, 0, 6), "malformed"
+        yield patch(14 + 42, b"\x12\xb6"), "malformed"
+        yield patch(14 + 44, b"\x7f\x00"), "malformed"
+
+
+@cocotb.test()
+async def bad_packets(dut):
+    """Bad CRCs, truncated, oversize, foreign and garbage packets drop; good ones between them pass."""
+    for ib in (0, 1):
+        rx = await Rx(dut, 6, ib, rate=0.95).start()
+        for _ in range(40):
+            for frame, verdict in bad_variants(rx):
+                rx.push(frame, verdict)
+                if rx.rng.random() < 0.7:
+                    rx.push(rx.random(0x0A, rx.rng.choice((0, 1, 64, 300))))
+            await rx.bench.until(rx.mac.idle, what="frames accepted")
+        await rx.finish()
+
+
+@cocotb.test()
+async def ethernet_extras(dut):
+    """Padding to 60 bytes, trailing bytes and a VLAN tag are taken off."""
+    rx = await Rx(dut, 7, 0).start()
+    for length in (0, 4, 64, 1000):
+        for extra in (0, 2, 40, 64, 200):
+            frame = rx.random(0x04, length) + rx.rng.randbytes(extra)
+            rx.push(frame)
+            rx.push(frame[:12] + b"\x81\x00\x60\x05" + frame[12:])
+    await rx.finish()
+
+
+@cocotb.test()
+async def latency(dut):
+    """Cycles from the last beat to the descriptor."""
+    for ib in (0, 1):
+        rx = await Rx(dut, 8, ib).start()
+        rx.push(rx.random(0x11, 0))
+        await rx.finish()
+        cycles = rx.sink.when[0] - rx.mac.taken[-1]
+        dut._log.warning(f"latency from the last beat to rxd, ib={ib}: {cycles} cycles")
+        assert cycles <= 12
+
+
+def test_rx_wire():
+    simulate("hca_rx_wire", __name__)

@@ -1,0 +1,201 @@
+"""Packets in plain Python, independent of the RTL and of the Rust crates: build, parse, ICRC, VCRC."""
+
+import ipaddress
+import struct as pk
+import zlib
+
+RC, UC, UD = 0, 1, 3
+ROCE_PORT = 4791
+# Extended headers by BTH opcode.
+EXT = {0x03: "i", 0x05: "i", 0x06: "r", 0x09: "i", 0x0A: "r", 0x0B: "ri", 0x0C: "r", 0x0D: "a", 0x0F: "a",
+       0x10: "a", 0x11: "a", 0x12: "aA", 0x13: "t", 0x14: "t", 0x16: "i", 0x17: "i"}
+KNOWN = {op for op in range(0x18) if op != 0x15} | {0x20 + op for op in range(0x0C)} | {0x64, 0x65}
+SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8}
+
+
+def ext_of(opcode):
+    """Letters of the extended headers, in wire order."""
+    if opcode >> 5 == UD:
+        return "di" if opcode & 1 else "d"
+    return EXT.get(opcode & 0x1F, "")
+
+
+def pad_of(count):
+    """Pad bytes behind a payload."""
+    return -count % 4
+
+
+def vcrc(data):
+    """VCRC as sent, bit by bit: polynomial 0x100B, register of ones, bits of a byte from the low end."""
+    register = 0xFFFF
+    for byte in data:
+        for bit in range(8):
+            carry = (register >> 15) ^ (byte >> bit & 1)
+            register = (register << 1) & 0xFFFF
+            if carry:
+                register ^= 0x100B
+    register ^= 0xFFFF
+    first = sum(((register >> (15 - i)) & 1) << i for i in range(8))
+    second = sum(((register >> (7 - i)) & 1) << i for i in range(8))
+    return bytes([first, second])
+
+
+def icrc(packet, ib):
+    """ICRC as sent; `packet` from the IP header or LRH up to the pad."""
+    work = bytearray(packet)
+
+    def ones(*offsets):
+        for offset in offsets:
+            work[offset] = 0xFF
+
+    prefix = b"" if ib else b"\xff" * 8
+    if ib and packet[1] & 3 == 3:
+        ones(*range(8), 9, 10, 11, 15, 52)
+        work[8] |= 0x0F
+    elif ib:
+        work[0] |= 0xF0
+        ones(12)
+    elif packet[0] >> 4 == 4:
+        ones(1, 8, 10, 11, 26, 27, 32)
+    else:
+        ones(1, 2, 3, 7, 46, 47, 52)
+        work[0] |= 0x0F
+    return pk.pack("<I", zlib.crc32(prefix + bytes(work)))
+
+
+def ip_sum(header):
+    """Internet checksum."""
+    total = sum(pk.unpack(">10H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def transport(p):
+    """BTH and extended headers of packet description `p`."""
+    flags = p["solicited"] << 7 | 1 << 6 | pad_of(len(p["payload"])) << 4
+    out = pk.pack(">BBHII", p["opcode"], flags, p["pkey"], p["dest_qpn"], p["ack_req"] << 31 | p["psn"])
+    for letter in ext_of(p["opcode"]):
+        if letter == "r":
+            out += pk.pack(">QII", p["reth_va"], p["reth_rkey"], p["reth_bytes"])
+        elif letter == "a":
+            out += pk.pack(">I", p["aeth_syndrome"] << 24 | p["aeth_msn"])
+        elif letter == "i":
+            out += pk.pack("<I", p["imm"])
+        elif letter == "d":
+            out += pk.pack(">II", p["deth_qkey"], p["deth_src_qpn"])
+        else:
+            out += bytes(SIZE[letter])
+    return out
+
+
+def frame_of(p):
+    """Frame of a packet description: personality `ib`, address fields as in qpc_t, transport fields as in
+    rxd_t, `payload`. No FCS."""
+    body = transport(p) + p["payload"] + bytes(pad_of(len(p["payload"])))
+    sgid, dgid = p["sgid"].to_bytes(16, "little"), p["dgid"].to_bytes(16, "little")
+    inner = len(body) + 4
+    long_head = pk.pack(">I", 6 << 28 | p["traffic_class"] << 20 | p["flow_label"])
+    if p["ib"]:
+        lnh, grh = 2, b""
+        if p["is_global"]:
+            lnh, grh = 3, long_head + pk.pack(">HBB", inner, 0x1B, p["hop_limit"]) + sgid + dgid
+        words = (8 + len(grh) + inner) // 4
+        packet = pk.pack(">BBHHH", 0, p["sl"] << 4 | lnh, p["dlid"], words, p["slid"]) + grh + body
+        packet += icrc(packet, True)
+        return packet + vcrc(packet)
+    udp = pk.pack(">HHHH", p["udp_src_port"], ROCE_PORT, 8 + inner, 0)
+    if p["is_ipv4"]:
+        head = pk.pack(">BBHHHBBH", 0x45, p["traffic_class"], 28 + inner, 0, 0x4000, p["hop_limit"], 17, 0)
+        head += sgid[12:] + dgid[12:]
+        head = head[:10] + pk.pack(">H", ip_sum(head)) + head[12:]
+    else:
+        head = long_head + pk.pack(">HBB", 8 + inner, 17, p["hop_limit"]) + sgid + dgid
+    packet = head + udp + body
+    eth = p["dmac"].to_bytes(6, "little") + p["smac"] + pk.pack(">H", 0x0800 if p["is_ipv4"] else 0x86DD)
+    return eth + packet + icrc(packet, False)
+
+
+def mapped(addr):
+    """GID of an IPv4 address."""
+    return int.from_bytes(ipaddress.IPv6Address(b"\0" * 10 + b"\xff\xff" + addr).packed, "little")
+
+
+def parse(frame, ib):
+    """Fields of rxd_t that a good frame must give, and the payload."""
+    d = dict.fromkeys(("reth_va", "reth_rkey", "reth_bytes", "aeth_syndrome", "aeth_msn", "imm", "deth_qkey",
+                       "deth_src_qpn", "slid", "sl", "sgid", "dgid"), 0)
+    if ib:
+        packet = frame[:-2]
+        d["sl"], d["slid"] = packet[1] >> 4, int.from_bytes(packet[6:8], "big")
+        at = 8
+        if packet[1] & 3 == 3:
+            d["sgid"], d["dgid"] = (int.from_bytes(packet[i:i + 16], "little") for i in (16, 32))
+            at = 48
+    else:
+        packet = frame[18:] if frame[12:14] == b"\x81\x00" else frame[14:]
+        if packet[0] >> 4 == 4:
+            packet, at = packet[:int.from_bytes(packet[2:4], "big")], 28
+            d["sgid"], d["dgid"] = mapped(packet[12:16]), mapped(packet[16:20])
+        else:
+            packet, at = packet[:40 + int.from_bytes(packet[4:6], "big")], 48
+            d["sgid"], d["dgid"] = (int.from_bytes(packet[i:i + 16], "little") for i in (8, 24))
+    opcode, flags, pkey, qpn, psn = pk.unpack(">BBHII", packet[at:at + 12])
+    d.update(ib=int(ib), opcode=opcode, solicited=flags >> 7, pkey=pkey, dest_qpn=qpn & 0xFFFFFF,
+             ack_req=psn >> 31, psn=psn & 0xFFFFFF)
+    at += 12
+    for letter in ext_of(opcode):
+        chunk = packet[at:at + SIZE[letter]]
+        at += SIZE[letter]
+        if letter == "r":
+            d["reth_va"], d["reth_rkey"], d["reth_bytes"] = pk.unpack(">QII", chunk)
+        elif letter == "t":
+            d["reth_va"], d["reth_rkey"] = pk.unpack(">QI", chunk[:12])
+            d["reth_bytes"] = 8
+        elif letter == "a":
+            d["aeth_syndrome"], d["aeth_msn"] = chunk[0], int.from_bytes(chunk[1:], "big")
+        elif letter == "d":
+            d["deth_qkey"], d["deth_src_qpn"] = pk.unpack(">II", chunk)
+            d["deth_src_qpn"] &= 0xFFFFFF
+        elif letter == "i":
+            d["imm"] = int.from_bytes(chunk, "little")
+    payload = packet[at:len(packet) - 4 - (flags >> 4 & 3)]
+    d["payload_off"], d["payload_bytes"] = at, len(payload)
+    d["buf_beats"] = (len(packet) + 63) // 64
+    return d, payload
+
+
+def random_packet(rng, ib, opcode, length, port):
+    """Random packet description for frame_of, addressed to `port` (dict: mac bytes, lid)."""
+    ipv4 = rng.random() < 0.5
+    gid = (lambda: mapped(rng.randbytes(4))) if ipv4 and not ib else (lambda: rng.getrandbits(128))
+    return dict(
+        ib=ib, is_ipv4=ipv4, is_global=rng.random() < 0.5, opcode=opcode, solicited=rng.getrandbits(1),
+        ack_req=rng.getrandbits(1), pkey=rng.getrandbits(16), dest_qpn=rng.getrandbits(24),
+        psn=rng.getrandbits(24), reth_va=rng.getrandbits(64), reth_rkey=rng.getrandbits(32),
+        reth_bytes=rng.getrandbits(32),
+        aeth_syndrome=rng.getrandbits(8), aeth_msn=rng.getrandbits(24), imm=rng.getrandbits(32),
+        deth_qkey=rng.getrandbits(32), deth_src_qpn=rng.getrandbits(24), sgid=gid(), dgid=gid(),
+        traffic_class=rng.getrandbits(8), flow_label=rng.getrandbits(20), hop_limit=rng.getrandbits(8),
+        sl=rng.getrandbits(4), dlid=port["lid"], slid=rng.getrandbits(16),
+        udp_src_port=rng.randrange(1, 65536), dmac=int.from_bytes(port["mac"], "little"),
+        smac=rng.randbytes(6), payload=rng.randbytes(length))
+
+
+def pcap_frames(path):
+    """Frames of a pcap file."""
+    data = path.read_bytes()
+    order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
+    at, frames = 24, []
+    while at < len(data):
+        size = pk.unpack(order + "I", data[at + 8:at + 12])[0]
+        frames.append(data[at + 16:at + 16 + size])
+        at += 16 + size
+    return frames
+
+
+def beats_of(frame):
+    """(last, len_bytes, data) of the 64-byte beats of a frame."""
+    pieces = [frame[i:i + 64] for i in range(0, len(frame), 64)]
+    return [(i == len(pieces) - 1, len(piece), int.from_bytes(piece, "little"))
+            for i, piece in enumerate(pieces)]

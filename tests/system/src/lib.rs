@@ -1,0 +1,21 @@
+//! Driver, firmware and RTL together: two simulated cards on a cable, and what may be demanded of them.
+//!
+//! * [`Rig`]: two cards with their drivers, in this thread. [`Node`]: one of them.
+//! * [`scenario`]: random transfers under random faults, everything decided by a seed.
+//! * `tests/`: the system tests. `hca demo`, `hca perf` and `hca soak` stand on the same code.
+//!
+//! Nothing here knows how a card works inside: verdicts come from memory, completions, events and the cable.
+#![forbid(unsafe_code)]
+
+mod arena;
+mod node;
+mod plan;
+mod rig;
+mod rng;
+pub mod scenario;
+mod traffic;
+
+pub use arena::Arena;
+pub use node::{Dev, Node, Place, connect, path};
+pub use rig::{Rig, RigConfig, RigError, identity};
+pub use rng::Rng;

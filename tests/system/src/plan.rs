@@ -1,0 +1,296 @@
+//! What a seed means: which cards, faults and messages. Nothing here talks to a card.
+
+use hca_abi::MAX_SGE;
+use hca_link::{FaultSpec, LinkKind};
+
+use crate::rng::Rng;
+use crate::scenario::Options;
+
+/// Longest message of a scenario.
+const MESSAGE_BYTES_MAX: u32 = 64 << 10;
+/// Bytes that inline data may have.
+pub(crate) const INLINE_BYTES_MAX: u32 = 220;
+
+/// Which of the two areas of a QP's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Area {
+    /// Never written: what is sent, and what the peer reads.
+    Source,
+    /// Disjoint targets: of receives, of the peer's writes, of own reads.
+    Target,
+}
+
+/// Bytes of an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub offset: u32,
+    pub len: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Write,
+    WriteImm,
+    Send,
+    SendImm,
+    Read,
+}
+
+/// One work request, and the receive that it consumes.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub kind: Kind,
+    pub len: u32,
+    /// Sender: gather list in its sources, or scatter list of a READ in its targets.
+    pub local: Vec<Piece>,
+    /// Peer: target of a WRITE, source of a READ.
+    pub remote: Piece,
+    /// Peer: scatter list of the receive, in its targets.
+    pub receive: Vec<Piece>,
+    pub imm: u32,
+    pub inline: bool,
+    pub signaled: bool,
+    pub solicited: bool,
+    pub fence: bool,
+}
+
+impl Message {
+    /// Consumes a receive.
+    pub fn receives(&self) -> bool {
+        !matches!(self.kind, Kind::Write | Kind::Read)
+    }
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub messages: Vec<Message>,
+    pub source_bytes: u32,
+    pub target_bytes: u32,
+    pub start_psn: u32,
+    pub send_depth: u32,
+    pub recv_depth: u32,
+    /// Work requests per doorbell.
+    pub burst: u32,
+    pub sig_all: bool,
+}
+
+/// Two connected QPs.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub mtu_bytes: u32,
+    pub rd_atomic: u8,
+    pub ends: [End; 2],
+}
+
+/// Everything a seed decides.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub link: LinkKind,
+    pub faults: FaultSpec,
+    pub read_jitter_ns: u32,
+    pub pairs: Vec<Pair>,
+}
+
+impl Plan {
+    pub fn draw(seed: u64, options: &Options) -> Self {
+        let mut rng = Rng::new(seed, "plan");
+        let link = rng.pick(&[LinkKind::Ethernet, LinkKind::InfiniBand]);
+        let faults = draw_faults(&mut rng);
+        let read_jitter_ns = rng.pick(&[0, 0, 100, 400]);
+        let pairs = (0..rng.between(1, options.pairs_max.max(1)))
+            .map(|_| draw_pair(&mut rng, options))
+            .collect();
+        Self {
+            link: options.link.unwrap_or(link),
+            faults: options.faults.unwrap_or(faults),
+            read_jitter_ns,
+            pairs,
+        }
+    }
+}
+
+/// Each fault is there or not: a run with only one kind finds what a mixture hides.
+fn draw_faults(rng: &mut Rng) -> FaultSpec {
+    let mut chance = |per_mille_max: u32| {
+        let (there, per_mille) = (rng.percent(40), rng.between(1, per_mille_max));
+        if there { f64::from(per_mille) / 1000.0 } else { 0.0 }
+    };
+    let (loss, dup, reorder, corrupt, pause) = (chance(50), chance(50), chance(80), chance(50), chance(50));
+    let delay_ns = if rng.percent(30) {
+        u64::from(rng.between(1, 3000))
+    } else {
+        0
+    };
+    FaultSpec {
+        loss,
+        dup,
+        reorder,
+        corrupt,
+        pause,
+        delay_ns,
+        ..FaultSpec::default()
+    }
+}
+
+fn draw_pair(rng: &mut Rng, options: &Options) -> Pair {
+    let mtu_bytes = rng.pick(&[256, 512, 1024, 2048, 4096]);
+    let rd_atomic = rng.pick(&[1, 2, 4, 16]);
+    let mut areas = [[AreaAlloc::default(); 2]; 2];
+    let both_ways = rng.percent(70);
+    let mut messages = [0, 1].map(|end| {
+        let count = if end == 0 || both_ways {
+            rng.between(1, options.messages_max.max(1))
+        } else {
+            0
+        };
+        (0..count)
+            .map(|_| draw_message(rng, mtu_bytes, end, &mut areas))
+            .collect::<Vec<_>>()
+    });
+    let sig_all = [0, 1].map(|_| rng.percent(20));
+    let depths = [0, 1].map(|_| rng.pick(&[1u32, 2, 4, 8, 16]));
+    for end in 0..2 {
+        // A queue whose every entry is unsignaled could never be emptied.
+        let every = depths[end].div_ceil(2) as usize;
+        let last = messages[end].len().wrapping_sub(1);
+        for (at, message) in messages[end].iter_mut().enumerate() {
+            message.signaled |= sig_all[end] || at % every == every - 1 || at == last;
+        }
+    }
+    let mut ends = messages.into_iter().enumerate().map(|(end, messages)| End {
+        messages,
+        source_bytes: areas[end][0].used.max(1),
+        target_bytes: areas[end][1].used.max(1),
+        start_psn: if rng.percent(30) {
+            0xff_ffff - rng.below(40)
+        } else {
+            rng.u32() & 0xff_ffff
+        },
+        send_depth: depths[end],
+        recv_depth: rng.pick(&[1, 2, 4, 16]),
+        burst: rng.between(1, 4),
+        sig_all: sig_all[end],
+    });
+    let ends = [(); 2].map(|()| ends.next().unwrap_or_else(|| unreachable!("two ends")));
+    Pair {
+        mtu_bytes,
+        rd_atomic,
+        ends,
+    }
+}
+
+/// Hands out an area from its start, with gaps that nobody may touch.
+#[derive(Clone, Copy, Debug, Default)]
+struct AreaAlloc {
+    used: u32,
+}
+
+impl AreaAlloc {
+    fn piece(&mut self, rng: &mut Rng, len: u32) -> Piece {
+        let gap = match rng.below(10) {
+            0..4 => rng.below(4),
+            4..9 => rng.below(100),
+            _ => self.used.next_multiple_of(4096) - self.used,
+        };
+        let offset = self.used + gap;
+        self.used = offset + len;
+        Piece { offset, len }
+    }
+
+    /// `len` bytes in up to 16 pieces, some of them empty.
+    fn pieces(&mut self, rng: &mut Rng, len: u32) -> Vec<Piece> {
+        let max = rng.pick(&[1, 1, 2, 4, MAX_SGE]);
+        let mut cuts: Vec<u32> = (1..max).map(|_| rng.below(len + 1)).collect();
+        cuts.sort_unstable();
+        cuts.push(len);
+        let mut at = 0;
+        let lens = cuts.into_iter().map(|cut| cut - std::mem::replace(&mut at, cut));
+        lens.collect::<Vec<_>>()
+            .into_iter()
+            .map(|len| self.piece(rng, len))
+            .collect()
+    }
+}
+
+fn draw_len(rng: &mut Rng, mtu_bytes: u32) -> u32 {
+    match rng.below(10) {
+        0..5 => rng.pick(&[0, 1, mtu_bytes - 1, mtu_bytes, mtu_bytes + 1]),
+        5..8 => rng.below(4097),
+        _ => rng.below(MESSAGE_BYTES_MAX + 1),
+    }
+}
+
+fn draw_message(rng: &mut Rng, mtu_bytes: u32, end: usize, areas: &mut [[AreaAlloc; 2]; 2]) -> Message {
+    let kind = rng.pick(&[Kind::Write, Kind::WriteImm, Kind::Send, Kind::SendImm, Kind::Read]);
+    let inline = kind != Kind::Read && rng.percent(20);
+    let len = if inline {
+        rng.below(INLINE_BYTES_MAX + 1)
+    } else {
+        draw_len(rng, mtu_bytes)
+    };
+    let (source, target) = (Area::Source as usize, Area::Target as usize);
+    let local = areas[end][if kind == Kind::Read { target } else { source }].pieces(rng, len);
+    let peer = 1 - end;
+    let (remote, receive) = match kind {
+        Kind::Write => (areas[peer][target].piece(rng, len), Vec::new()),
+        Kind::Read => (areas[peer][source].piece(rng, len), Vec::new()),
+        Kind::WriteImm => {
+            // OP-4: the buffers of the receive stay as they are.
+            let untouched = rng.below(20);
+            (
+                areas[peer][target].piece(rng, len),
+                areas[peer][target].pieces(rng, untouched),
+            )
+        }
+        Kind::Send | Kind::SendImm => {
+            let slack = if rng.percent(50) { 0 } else { rng.below(200) };
+            (
+                Piece { offset: 0, len: 0 },
+                areas[peer][target].pieces(rng, len + slack),
+            )
+        }
+    };
+    let solicited = !matches!(kind, Kind::Write | Kind::Read) && rng.percent(30);
+    let fence = rng.percent(20);
+    Message {
+        kind,
+        len,
+        local,
+        remote,
+        receive,
+        imm: rng.u32(),
+        inline,
+        signaled: rng.percent(50),
+        solicited,
+        fence,
+    }
+}
+
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let messages = self
+            .pairs
+            .iter()
+            .flat_map(|pair| &pair.ends)
+            .map(|end| end.messages.len())
+            .sum::<usize>();
+        let mtus = self
+            .pairs
+            .iter()
+            .map(|pair| pair.mtu_bytes.to_string())
+            .collect::<Vec<_>>()
+            .join(",");
+        let faults = if self.faults.is_clean() {
+            "no faults".to_owned()
+        } else {
+            self.faults.to_string()
+        };
+        write!(
+            f,
+            "{:?}, {} pairs with MTU {mtus}, {messages} messages, {faults}",
+            self.link,
+            self.pairs.len()
+        )
+    }
+}

@@ -1,0 +1,288 @@
+//! Two simulated cards joined by a cable, with their drivers, in this thread.
+
+use std::path::{Path, PathBuf};
+
+use hca_cosim::{CableId, CardConfig, CardId, Fabric, Identity, SimError, Simulation, StampKind};
+use hca_dev::Device;
+use hca_host::PcieParams;
+use hca_link::{CableConfig, CableStats, Dir, FaultSpec, LinkKind, Tap};
+use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp};
+use thiserror::Error;
+
+use crate::node::{Dev, Node, connect};
+
+/// Port events kept between two looks, for the trace hash.
+const STAMPS: usize = 1 << 16;
+
+/// What stops a run.
+#[derive(Debug, Error)]
+pub enum RigError {
+    /// The simulator.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// Driver or card.
+    #[error(transparent)]
+    Verbs(#[from] hca_verbs::Error),
+    /// A work request was refused.
+    #[error(transparent)]
+    Post(#[from] BadWr),
+    /// Something did not happen in time.
+    #[error("{what} did not happen within {limit_ns} ns of simulated time")]
+    Late {
+        /// What was waited for.
+        what: String,
+        /// Bound.
+        limit_ns: u64,
+    },
+    /// Something happened that must not.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// What a rig is made of.
+#[derive(Clone, Debug)]
+pub struct RigConfig {
+    /// Root seed.
+    pub seed: u64,
+    /// Personality of both ports.
+    pub link: LinkKind,
+    /// Faults of the cable.
+    pub faults: FaultSpec,
+    /// Host side of both cards.
+    pub pcie: PcieParams,
+    /// Capture at the senders.
+    pub capture: Option<PathBuf>,
+    /// Completions that each node's CQ holds.
+    pub cqe: u32,
+}
+
+impl RigConfig {
+    /// No faults, default PCIe.
+    pub fn new(seed: u64, link: LinkKind) -> Self {
+        let (faults, pcie) = (FaultSpec::default(), PcieParams::default());
+        Self {
+            seed,
+            link,
+            faults,
+            pcie,
+            capture: None,
+            cqe: 4096,
+        }
+    }
+}
+
+/// Cards 0 and 1.
+pub struct Rig {
+    /// The simulation; not to be borrowed across calls of the nodes.
+    pub sim: Simulation,
+    /// The cards.
+    pub cards: [CardId; 2],
+    /// Card 0 is at end A.
+    pub cable: CableId,
+    /// Their drivers.
+    pub nodes: [Node; 2],
+    hash: Option<u64>,
+}
+
+/// Addresses of card `index`.
+pub fn identity(index: u8, link: LinkKind) -> Identity {
+    Identity {
+        guid: [0x02, 0x48, 0x43, 0xff, 0xfe, 0, 0, index + 1],
+        mac: [0x02, 0x48, 0x43, 0, 0, index + 1],
+        ipv4: [10, 0, 0, index + 1],
+        lid: u16::from(index) + 1,
+        infiniband: link == LinkKind::InfiniBand,
+    }
+}
+
+impl Rig {
+    /// Builds the fabric and opens function 0 of both cards.
+    pub fn new(config: &RigConfig) -> Result<Self, RigError> {
+        let mut fabric = Fabric::new(config.seed);
+        let mut add = |index: u8| {
+            let name = format!("card{index}");
+            fabric.add_card(CardConfig {
+                pcie: PcieParams {
+                    ..config.pcie.clone()
+                },
+                ..CardConfig::core(&name, identity(index, config.link))
+            })
+        };
+        let cards = [add(0)?, add(1)?];
+        let cable = CableConfig {
+            faults: config.faults,
+            ..CableConfig::new("link0", config.link)
+        };
+        let cable = fabric.connect(cards[0], cards[1], cable)?;
+        if let Some(path) = &config.capture {
+            fabric
+                .cable_mut(cable)
+                .capture(Tap::Sent, path)
+                .map_err(SimError::from)?;
+        }
+        let sim = Simulation::new(fabric);
+        let open = |card| -> Result<Node, RigError> { Ok(Node::open(sim.device(card, 0)?, config.cqe)?) };
+        let nodes = [open(cards[0])?, open(cards[1])?];
+        Ok(Self {
+            sim,
+            cards,
+            cable,
+            nodes,
+            hash: None,
+        })
+    }
+
+    /// Makes a QP on each card and connects them.
+    pub fn connect(
+        &self,
+        caps: [QpCap; 2],
+        sig_all: [bool; 2],
+        options: &ConnectOptions,
+    ) -> Result<[RawQp<Dev>; 2], RigError> {
+        let [a, b] = &self.nodes;
+        let mut qps = [
+            a.create_qp(caps[0], sig_all[0])?,
+            b.create_qp(caps[1], sig_all[1])?,
+        ];
+        connect(&mut qps, options)?;
+        Ok(qps)
+    }
+
+    /// Simulated time in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.nodes[0].dev.now_ns()
+    }
+
+    /// Simulated time in cycles.
+    pub fn now_cycles(&self) -> u64 {
+        self.sim.fabric().now()
+    }
+
+    /// Lets time pass until something may have changed for a host.
+    pub fn progress(&mut self) {
+        self.nodes[0].dev.progress();
+        self.collect_stamps();
+    }
+
+    /// Lets `cycles` pass.
+    pub fn run(&mut self, cycles: u64) {
+        self.sim.fabric().run(cycles);
+        self.collect_stamps();
+    }
+
+    /// Counts of the cable.
+    pub fn cable_stats(&self) -> CableStats {
+        self.sim.fabric().cable(self.cable).stats()
+    }
+
+    /// Bytes on the wire in both directions, link overhead included.
+    pub fn wire_bytes(&self) -> u64 {
+        Dir::ALL
+            .iter()
+            .map(|dir| self.cable_stats().dir(*dir).wire_bytes)
+            .sum()
+    }
+
+    /// Writes the captures out.
+    pub fn close_captures(&mut self) -> Result<(), RigError> {
+        let mut fabric = self.sim.fabric();
+        Ok(fabric.cable_mut(self.cable).close().map_err(SimError::from)?)
+    }
+
+    /// Waveforms of both cards from now on, into `folder`.
+    pub fn trace(&mut self, folder: &Path) -> Result<Vec<PathBuf>, RigError> {
+        let mut files = Vec::new();
+        for card in self.cards {
+            let mut fabric = self.sim.fabric();
+            let path = folder.join(format!("{}.fst", fabric.card(card).name()));
+            fabric.card_mut(card).trace(&path)?;
+            files.push(path);
+        }
+        Ok(files)
+    }
+
+    /// Ends the waveforms. Fails where one had to end early.
+    pub fn trace_close(&mut self) -> Result<(), RigError> {
+        for card in self.cards {
+            self.sim.fabric().card_mut(card).trace_close()?;
+        }
+        Ok(())
+    }
+
+    /// From now on every event at the cards' ports goes into a hash: kind, cycle, size and place in the page.
+    pub fn hash_traces(&mut self) {
+        self.hash = Some(0xcbf2_9ce4_8422_2325);
+        for card in self.cards {
+            self.sim.fabric().card_mut(card).record_stamps(STAMPS);
+        }
+    }
+
+    /// The hash so far.
+    pub fn trace_hash(&self) -> u64 {
+        self.hash.unwrap_or(0)
+    }
+
+    fn collect_stamps(&mut self) {
+        let Some(mut hash) = self.hash else { return };
+        // FNV-1a over words.
+        let mut add = |word: u64| hash = (hash ^ word).wrapping_mul(0x100_0000_01b3);
+        let mut fabric = self.sim.fabric();
+        for (index, card) in self.cards.into_iter().enumerate() {
+            for stamp in fabric.card_mut(card).take_stamps() {
+                add(stamp.cycle << 1 | index as u64);
+                // Addresses differ from process to process, places in pages do not.
+                match stamp.kind {
+                    StampKind::MmioWrite { func, addr } => {
+                        add(0x100 | u64::from(func) << 32 | u64::from(addr) << 40)
+                    }
+                    StampKind::ReadRequest { tag, addr, len_bytes } => {
+                        add(0x200 | u64::from(tag) | (addr & 0xfff) << 32 | u64::from(len_bytes) << 48);
+                    }
+                    StampKind::ReadFirst { tag } => add(0x300 | u64::from(tag)),
+                    StampKind::ReadLast { tag, err } => add(0x400 | u64::from(tag) | u64::from(err) << 32),
+                    StampKind::TxFirst => add(0x500),
+                    StampKind::TxLast => add(0x600),
+                    StampKind::RxFirst => add(0x700),
+                    StampKind::RxLast => add(0x800),
+                    StampKind::WriteLast { addr } => add(0x900 | (addr & 0xfff) << 32),
+                    StampKind::Msix { vector } => add(0xa00 | u64::from(vector) << 32),
+                }
+            }
+        }
+        self.hash = Some(hash);
+    }
+
+    /// Lets everything under way end, then checks that the cards are at rest: nothing moves, all tags are home, nobody
+    /// touched memory that was not mapped, and no assertion failed.
+    pub fn check_idle(&mut self, limit_cycles: u64) -> Result<(), RigError> {
+        let end = self.now_cycles() + limit_cycles;
+        while self.sim.fabric().is_active() && self.now_cycles() < end {
+            self.run(256);
+        }
+        let mut fabric = self.sim.fabric();
+        if fabric.is_active() {
+            return Err(RigError::Wrong(format!(
+                "a card is still busy {limit_cycles} cycles after the last completion"
+            )));
+        }
+        for card in self.cards {
+            let card = fabric.card_mut(card);
+            let (name, tags) = (card.name().to_owned(), card.pcie().tags_used());
+            if tags != 0 {
+                return Err(RigError::Wrong(format!(
+                    "{name}: {tags} PCIe tags did not come home"
+                )));
+            }
+            if let Some(fault) = card.host().faults().next() {
+                return Err(RigError::Wrong(format!(
+                    "{name} touched {:#x}, which is not mapped",
+                    fault.addr
+                )));
+            }
+            if let Some(violation) = card.violations().first() {
+                return Err(RigError::Wrong(violation.clone()));
+            }
+        }
+        Ok(())
+    }
+}

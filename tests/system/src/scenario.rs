@@ -1,0 +1,168 @@
+//! Random transfers under random faults. A seed decides everything; the same seed gives the same cycles.
+//!
+//! ```no_run
+//! use hca_system_tests::scenario::{Options, run};
+//! let report = run(7, &Options::default()).unwrap();
+//! println!("{} messages in {} cycles", report.messages, report.cycles);
+//! ```
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hca_host::PcieParams;
+use hca_link::{CableStats, FaultSpec, LinkKind};
+
+use crate::plan::Plan;
+use crate::rig::{Rig, RigConfig, RigError};
+use crate::traffic::Traffic;
+
+/// Simulated time that a scenario may take: every retransmission of every message fits in.
+const LIMIT_NS: u64 = 4_000_000_000;
+/// Cycles from the last completion to rest; a timer that is still set may run out meanwhile.
+const REST_CYCLES: u64 = 40_000_000;
+
+/// Bounds of a scenario; what is `None` is drawn.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Personality of the ports.
+    pub link: Option<LinkKind>,
+    /// Faults of the cable.
+    pub faults: Option<FaultSpec>,
+    /// Connections at most.
+    pub pairs_max: u32,
+    /// Messages of each direction of a connection at most.
+    pub messages_max: u32,
+    /// Hash every event at the cards' ports.
+    pub hash: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            link: None,
+            faults: None,
+            pairs_max: 8,
+            messages_max: 10,
+            hash: false,
+        }
+    }
+}
+
+/// What has happened in a scenario that went well.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// Connections.
+    pub pairs: usize,
+    /// Messages transferred.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Cycles simulated.
+    pub cycles: u64,
+    /// What the cable has carried and done.
+    pub cable: CableStats,
+    /// Hash of all port events, if asked for.
+    pub trace_hash: u64,
+}
+
+/// A scenario that went wrong.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// When it was noticed.
+    pub cycle: u64,
+    /// What is wrong.
+    pub what: String,
+    /// What the seed had drawn.
+    pub drawn: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seed,
+            cycle,
+            what,
+            drawn,
+        } = self;
+        write!(
+            f,
+            "seed {seed}, cycle {cycle}: {what} ({drawn}); repeat: hca soak --seeds 1 --start {seed}"
+        )
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs the scenario of a seed.
+pub fn run(seed: u64, options: &Options) -> Result<Report, Failure> {
+    let plan = Plan::draw(seed, options);
+    let mut cycle = 0;
+    // A broken port contract or a failed assertion of the RTL panics inside the simulator.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        run_plan(seed, &plan, options.hash, &mut cycle)
+    }));
+    let what = match result {
+        Ok(Ok(report)) => return Ok(report),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            format!(
+                "panic: {}",
+                text.unwrap_or_else(|| "without a message".to_owned())
+            )
+        }
+    };
+    Err(Failure {
+        seed,
+        cycle,
+        what,
+        drawn: plan.to_string(),
+    })
+}
+
+fn run_plan(seed: u64, plan: &Plan, hash: bool, cycle: &mut u64) -> Result<Report, RigError> {
+    let pcie = PcieParams {
+        read_jitter_ns: plan.read_jitter_ns,
+        ..PcieParams::default()
+    };
+    let mut rig = Rig::new(&RigConfig {
+        faults: plan.faults,
+        pcie,
+        ..RigConfig::new(seed, plan.link)
+    })?;
+    if hash {
+        rig.hash_traces();
+    }
+    let mut traffic = Traffic::new(&mut rig, seed, plan)?;
+    let result = drive(&mut rig, &mut traffic);
+    *cycle = rig.now_cycles();
+    result?;
+    Ok(Report {
+        pairs: plan.pairs.len(),
+        messages: traffic.messages(),
+        bytes: traffic.bytes(),
+        cycles: *cycle,
+        cable: rig.cable_stats(),
+        trace_hash: rig.trace_hash(),
+    })
+}
+
+fn drive(rig: &mut Rig, traffic: &mut Traffic<'_>) -> Result<(), RigError> {
+    let end_ns = rig.now_ns() + LIMIT_NS;
+    while !traffic.is_done() {
+        if !traffic.turn(rig)? {
+            rig.progress();
+        }
+        if rig.now_ns() > end_ns {
+            return Err(RigError::Late {
+                what: traffic.missing(),
+                limit_ns: LIMIT_NS,
+            });
+        }
+    }
+    rig.check_idle(REST_CYCLES)?;
+    traffic.check_end(rig)
+}

@@ -1,0 +1,194 @@
+//! Two connected QPs with memory on both sides, and small steps to use them.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use hca_link::LinkKind;
+use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect};
+use hca_verbs::{
+    Access, ConnectOptions, Mr, Mtu, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, Sge, WcStatus,
+    WorkCompletion, WrData,
+};
+
+/// Virtual addresses of the two nodes' memory.
+pub const BASES: [u64; 2] = [0x1000_0000_0000, 0x2000_0000_0000];
+/// Bytes in front of and behind each region: nobody may touch them.
+pub const CANARY_BYTES: u64 = 4096 + 77;
+/// A completion that takes longer is missing.
+pub const LIMIT_NS: u64 = 50_000_000;
+
+pub const ALL_MTUS: [(Mtu, u32); 5] = [
+    (Mtu::Bytes256, 256),
+    (Mtu::Bytes512, 512),
+    (Mtu::Bytes1024, 1024),
+    (Mtu::Bytes2048, 2048),
+    (Mtu::Bytes4096, 4096),
+];
+pub const BOTH_LINKS: [LinkKind; 2] = [LinkKind::Ethernet, LinkKind::InfiniBand];
+
+pub const LOCAL_AND_REMOTE: Access =
+    Access::from_bits(Access::LOCAL_WRITE.bits() | Access::REMOTE_WRITE.bits() | Access::REMOTE_READ.bits());
+
+/// Two nodes with one connection and one region each.
+pub struct Pair {
+    pub rig: Rig,
+    pub qps: [RawQp<Dev>; 2],
+    pub mrs: [Mr<Dev>; 2],
+    pub memory: [Arena; 2],
+}
+
+/// What most tests use: 16 entries everywhere.
+pub fn cap() -> QpCap {
+    QpCap {
+        max_send_wr: 32,
+        max_recv_wr: 32,
+        max_send_sge: 16,
+        max_recv_sge: 16,
+        max_inline_data: 220,
+    }
+}
+
+impl Pair {
+    /// Regions of `len` bytes with the given rights, surrounded by canaries.
+    pub fn new(config: &RigConfig, options: &ConnectOptions, len: u64, access: [Access; 2]) -> Self {
+        Self::with_cap(config, options, len, access, cap())
+    }
+
+    pub fn with_cap(
+        config: &RigConfig,
+        options: &ConnectOptions,
+        len: u64,
+        access: [Access; 2],
+        cap: QpCap,
+    ) -> Self {
+        let rig = Rig::new(config).unwrap();
+        let qps = rig.connect([cap; 2], [false; 2], options).unwrap();
+        let mut rng = Rng::new(config.seed, "memory");
+        let memory = [0, 1].map(|node: usize| {
+            let buf = rig.nodes[node].alloc((len + 2 * CANARY_BYTES) as usize).unwrap();
+            Arena::new(buf, &mut rng)
+        });
+        let mrs = [0, 1].map(|node: usize| {
+            let place = Place {
+                offset: CANARY_BYTES,
+                len,
+                ..Place::whole(memory[node].buf(), access[node], BASES[node])
+            };
+            rig.nodes[node].register(memory[node].buf(), place).unwrap()
+        });
+        Self {
+            rig,
+            qps,
+            mrs,
+            memory,
+        }
+    }
+
+    /// The next completion of a node.
+    pub fn wait(&self, node: usize) -> WorkCompletion {
+        let end_ns = self.rig.now_ns() + LIMIT_NS;
+        loop {
+            if let Some(wc) = self.rig.nodes[node].poll().unwrap() {
+                return wc;
+            }
+            assert!(
+                self.rig.now_ns() < end_ns,
+                "no completion at node {node} within {LIMIT_NS} ns"
+            );
+        }
+    }
+
+    /// The next completion of a node is a success of this work request.
+    pub fn wait_ok(&self, node: usize, wr_id: u64) -> WorkCompletion {
+        let wc = self.wait(node);
+        assert_eq!((wc.status, wc.wr_id), (WcStatus::Success, wr_id), "{wc:?}");
+        wc
+    }
+
+    /// No completion comes at a node while `cycles` pass.
+    pub fn silent(&mut self, node: usize, cycles: u64) {
+        self.rig.run(cycles);
+        assert_eq!(
+            self.rig.nodes[node].poll().unwrap(),
+            None,
+            "a completion too many"
+        );
+    }
+
+    /// Place of a region's byte in the peer's eyes.
+    pub fn remote(&self, node: usize, offset: u64) -> (u64, u32) {
+        (self.mrs[node].addr() + offset, self.mrs[node].rkey())
+    }
+
+    pub fn write_to(&self, node: usize, offset: u64) -> SendOp {
+        let (remote_addr, rkey) = self.remote(node, offset);
+        SendOp::RdmaWrite { remote_addr, rkey }
+    }
+
+    pub fn read_from(&self, node: usize, offset: u64) -> SendOp {
+        let (remote_addr, rkey) = self.remote(node, offset);
+        SendOp::RdmaRead { remote_addr, rkey }
+    }
+
+    /// Posts one signaled send from memory.
+    pub fn post(&mut self, node: usize, wr_id: u64, op: SendOp, sges: &[Sge]) {
+        self.post_with(node, wr_id, op, SendFlags::SIGNALED, WrData::Sges(sges));
+    }
+
+    pub fn post_with(&mut self, node: usize, wr_id: u64, op: SendOp, flags: SendFlags, data: WrData<'_>) {
+        self.qps[node]
+            .post_send(&[SendWr {
+                wr_id,
+                op,
+                flags,
+                data,
+            }])
+            .unwrap();
+    }
+
+    pub fn recv(&mut self, node: usize, wr_id: u64, sges: &[Sge]) {
+        self.qps[node].post_recv(&[RecvWr { wr_id, sges }]).unwrap();
+    }
+
+    /// Bytes of a node's region as they must be.
+    pub fn expected(&self, node: usize, offset: u64, len: u32) -> Vec<u8> {
+        self.memory[node].expected(CANARY_BYTES + offset, len).to_vec()
+    }
+
+    /// From now on these bytes must be in a node's region.
+    pub fn expect(&mut self, node: usize, offset: u64, bytes: &[u8]) {
+        self.memory[node].expect(CANARY_BYTES + offset, bytes);
+    }
+
+    /// Every byte of both nodes' memory is what it must be.
+    #[track_caller]
+    pub fn check_memory(&self, what: &str) {
+        for node in 0..2 {
+            if let Some((at, found, wanted)) = self.memory[node].first_difference() {
+                let at = at as i64 - CANARY_BYTES as i64;
+                panic!("{what}: node {node}, byte {at} of its region: {found:#04x} instead of {wanted:#04x}");
+            }
+        }
+    }
+
+    /// A second connection between the nodes.
+    pub fn more_qps(&self, cap: QpCap, options: &ConnectOptions) -> [RawQp<Dev>; 2] {
+        let mut qps = [0, 1].map(|node: usize| self.rig.nodes[node].create_qp(cap, false).unwrap());
+        connect(&mut qps, options).unwrap();
+        qps
+    }
+
+    /// A small WRITE and a SEND pass, and the bytes arrive.
+    pub fn check_traffic(&mut self, what: &str) {
+        let bytes = self.expected(0, 0, 200);
+        let sges = [self.mrs[0].sge(0, 200)];
+        let (op, target) = (self.write_to(1, 300), [self.mrs[1].sge(600, 200)]);
+        self.expect(1, 300, &bytes);
+        self.expect(1, 600, &bytes);
+        self.recv(1, 902, &target);
+        self.post(0, 900, op, &sges);
+        self.post(0, 901, SendOp::Send, &sges);
+        self.wait_ok(0, 900);
+        self.wait_ok(0, 901);
+        self.wait_ok(1, 902);
+        self.check_memory(what);
+    }
+}

@@ -1,0 +1,39 @@
+//! A slow reader, on the real card: a CQ that overruns says so by event and by every later poll, never by silence.
+
+mod common;
+
+use common::{LOCAL_AND_REMOTE, Pair};
+use hca_link::LinkKind;
+use hca_system_tests::{RigConfig, path};
+use hca_verbs::{EventKind, Mtu, QpState};
+
+/// V-57, EVT CQ_ERR: completions beyond the ring are not written; the CQ and the QPs on it are dead.
+#[test]
+fn a_cq_that_nobody_reads() {
+    const WRITES: u64 = 30;
+    let config = RigConfig {
+        cqe: 4,
+        ..RigConfig::new(57, LinkKind::Ethernet)
+    };
+    let mut pair = Pair::new(&config, &path(Mtu::Bytes1024), 4096, [LOCAL_AND_REMOTE; 2]);
+    let (source, op) = ([pair.mrs[0].sge(0, 8)], pair.write_to(1, 64));
+    let bytes = pair.expected(0, 0, 8);
+    pair.expect(1, 64, &bytes);
+    for wr_id in 0..WRITES {
+        pair.post(0, wr_id, op, &source);
+    }
+    pair.rig.run(20_000);
+    let mut read = 0;
+    while let Ok(Some(wc)) = pair.rig.nodes[0].poll() {
+        assert_eq!(wc.wr_id, read, "in order, none invented");
+        read += 1;
+    }
+    assert!(read < WRITES, "{read} completions fitted into the ring");
+    assert!(pair.rig.nodes[0].poll().is_err(), "a dead CQ must not look empty");
+    let kinds: Vec<EventKind> = std::iter::from_fn(|| pair.rig.nodes[0].context.poll_async_event())
+        .map(|event| event.kind)
+        .collect();
+    assert_eq!(kinds, [EventKind::CqErr, EventKind::QpFatal]);
+    assert_eq!(pair.qps[0].query().unwrap().qp_state, QpState::Err);
+    pair.check_memory("overrun");
+}

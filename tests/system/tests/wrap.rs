@@ -1,0 +1,106 @@
+//! Counters that run over: PSNs past 2^24, ring indices past 2^16, many passes of a CQ.
+
+mod common;
+
+use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair};
+use hca_link::LinkKind;
+use hca_system_tests::{RigConfig, path};
+use hca_verbs::{ConnectOptions, Mtu, QpCap, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WrData};
+
+/// WIRE-21, REL-2: 256 packets of each kind across PSN 2^24, without faults and with packets lost on either side of it.
+#[test]
+fn psn_crosses_2_to_the_24() {
+    const LEN: u32 = 64 << 10;
+    for link in BOTH_LINKS {
+        for faults in ["", "loss=0.03,reorder=0.02,dup=0.02"] {
+            let config = RigConfig {
+                faults: faults.parse().unwrap(),
+                ..RigConfig::new(24, link)
+            };
+            let options = ConnectOptions {
+                psns: (0xff_fff0, 0xff_ff80),
+                ..path(Mtu::Bytes256)
+            };
+            let mut pair = Pair::new(&config, &options, 4 * u64::from(LEN), [LOCAL_AND_REMOTE; 2]);
+            for node in 0..2 {
+                let (peer, len) = (1 - node, u64::from(LEN));
+                let sent = pair.expected(node, 0, LEN);
+                pair.expect(peer, len, &sent);
+                pair.expect(peer, 2 * len, &sent);
+                let there = pair.expected(peer, 0, LEN);
+                pair.expect(node, 3 * len, &there);
+                let (source, target) = ([pair.mrs[node].sge(0, LEN)], [pair.mrs[peer].sge(2 * len, LEN)]);
+                let landing = [pair.mrs[node].sge(3 * len, LEN)];
+                pair.recv(peer, 9, &target);
+                pair.post(node, 1, pair.write_to(peer, len), &source);
+                pair.post(node, 2, pair.read_from(peer, 0), &landing);
+                pair.post(node, 3, SendOp::Send, &source);
+                for wr_id in 1..=3 {
+                    pair.wait_ok(node, wr_id);
+                }
+                pair.wait_ok(peer, 9);
+            }
+            pair.check_memory(&format!("{link:?} {faults}"));
+        }
+    }
+}
+
+/// Rings of 16 entries and a CQ of 64, used for 70,000 messages: every 16-bit index runs over, the CQ's phase toggles
+/// more than a thousand times, and each completion comes once and in order (OP-18).
+#[test]
+fn ring_indices_run_over() {
+    const MESSAGES: u64 = 70_000;
+    const DEPTH: u64 = 16;
+    const LEN: u32 = 8;
+    let config = RigConfig {
+        cqe: 48,
+        ..RigConfig::new(16, LinkKind::Ethernet)
+    };
+    let cap = QpCap {
+        max_send_wr: 16,
+        max_recv_wr: 16,
+        ..QpCap::default()
+    };
+    let mut pair = Pair::with_cap(&config, &path(Mtu::Bytes1024), 4096, [LOCAL_AND_REMOTE; 2], cap);
+    let (source, target) = ([pair.mrs[0].sge(0, LEN)], [pair.mrs[1].sge(64, LEN)]);
+    let bytes = pair.expected(0, 0, LEN);
+    pair.expect(1, 64, &bytes);
+    let (mut posted, mut sent, mut ready, mut received) = (0, 0, 0, 0);
+    let limit_ns = pair.rig.now_ns() + 200_000_000;
+    while received < MESSAGES || sent < MESSAGES {
+        let recvs = (DEPTH - (ready - received)).min(MESSAGES - ready);
+        if recvs >= DEPTH / 2 || (recvs > 0 && ready + recvs == MESSAGES) {
+            let wrs = (ready..ready + recvs)
+                .map(|wr_id| RecvWr { wr_id, sges: &target })
+                .collect::<Vec<_>>();
+            pair.qps[1].post_recv(&wrs).unwrap();
+            ready += recvs;
+        }
+        let sends = (DEPTH - (posted - sent)).min(ready.min(MESSAGES) - posted);
+        if sends > 0 {
+            let flags = SendFlags::SIGNALED;
+            let wr = |wr_id| SendWr {
+                wr_id,
+                op: SendOp::Send,
+                flags,
+                data: WrData::Sges(&source),
+            };
+            pair.qps[0]
+                .post_send(&(posted..posted + sends).map(wr).collect::<Vec<_>>())
+                .unwrap();
+            posted += sends;
+        }
+        for (node, done) in [(0, &mut sent), (1, &mut received)] {
+            while let Some(wc) = pair.rig.nodes[node].poll().unwrap() {
+                assert_eq!((wc.status, wc.wr_id), (WcStatus::Success, *done), "node {node}");
+                *done += 1;
+            }
+        }
+        assert!(
+            pair.rig.now_ns() < limit_ns,
+            "stuck: {sent} sent, {received} received of {MESSAGES}"
+        );
+    }
+    pair.check_memory("70,000 messages");
+    pair.rig.check_idle(1_000_000).unwrap();
+}
