@@ -29,6 +29,12 @@ step() {
   shift
   printf '\n==== %s: %s\n' "$name" "$*"
   "$@" 2>&1 </dev/null | tee "$logs/$name.log" || rc=1
+  # The machine ended a compiler (out of memory, most often): what was built so far stays, so go on from there, once.
+  if ((rc)) && grep -qE 'Killed signal terminated program|signal: 9, SIGKILL' "$logs/$name.log"; then
+    printf '==== %s: a compiler was killed; once more\n' "$name"
+    rc=0
+    "$@" 2>&1 </dev/null | tee "$logs/$name.log" || rc=1
+  fi
   read -r passed fail skipped < <(count_tests "$logs/$name.log")
   ((rc == 0)) || { verdict=FAILED; failed+=("$name"); }
   line=$(printf '%-12s %-6s %4d s' "$name" "$verdict" $((SECONDS - start)))
