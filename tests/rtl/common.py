@@ -5,6 +5,7 @@ One cycle of a bench: inputs change after the rising edge; at the falling edge e
 transfer is `valid && ready`. All agents work in that rhythm, so no test depends on simulator regions.
 """
 
+import fcntl
 import functools
 import hashlib
 import logging
@@ -336,21 +337,25 @@ def simulate(top, module, parameters=None, tests=None):
     tools = ROOT / ".tools" / "verilator" / "bin"
     if tools.is_dir():
         os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    folders = sorted(folder for folder in RTL.iterdir() if folder.is_dir())
+    folders = sorted(folder for folder in RTL.rglob("*") if folder.is_dir())
     source = next(folder / f"{top}.sv" for folder in folders if (folder / f"{top}.sv").is_file())
     suffix = "".join(f"_{key}{value}" for key, value in (parameters or {}).items())
     build = ROOT / "target" / "rtl" / f"{top}{suffix}"
     args = ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--assert", "--x-initial", "unique", "-O3"]
-    for folder in [*folders, *RTL.glob("*/gen")]:
+    for folder in folders:
         args += ["-y", str(folder)]
     runner = get_runner("verilator")
     packages = sorted(source.parent.rglob("hca_*_pkg.sv")) if source.parent != PKG.parent else []
-    runner.build(sources=[PKG, *packages, source], includes=[PKG.parent], hdl_toplevel=top, build_dir=build,
-                 build_args=args, parameters=parameters or {}, always=True, timescale=("1ns", "1ps"))
-    here = Path(sys.modules[module].__file__).parent if module in sys.modules else Path.cwd()
-    python_path = os.pathsep.join([str(Path(__file__).parent), str(here)])
-    results = runner.test(hdl_toplevel=top, test_module=module, build_dir=build, test_filter=tests,
-                          results_xml=str(build / "results.xml"), extra_env={"PYTHONPATH": python_path},
-                          plusargs=["+verilator+rand+reset+2", "+verilator+seed+1"])
+    build.mkdir(parents=True, exist_ok=True)
+    # Two test files of one block share its model: one at a time, whatever process they run in.
+    with open(build.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        runner.build(sources=[PKG, *packages, source], includes=[PKG.parent], hdl_toplevel=top, build_dir=build,
+                     build_args=args, parameters=parameters or {}, always=True, timescale=("1ns", "1ps"))
+        here = Path(sys.modules[module].__file__).parent if module in sys.modules else Path.cwd()
+        python_path = os.pathsep.join([str(Path(__file__).parent), str(here)])
+        results = runner.test(hdl_toplevel=top, test_module=module, build_dir=build, test_filter=tests,
+                              results_xml=str(build / "results.xml"), extra_env={"PYTHONPATH": python_path},
+                              plusargs=["+verilator+rand+reset+2", "+verilator+seed+1"])
     ran, failed = get_results(results)
     assert ran > 0 and failed == 0, f"{top}: {failed} of {ran} tests failed"
