@@ -2,6 +2,7 @@
 
 use crate::capture::{Capture, Tap};
 use crate::lane::{Lane, Packet};
+use crate::watch::{Sighting, Watch};
 use crate::{CableConfig, CableStats, Dir, LinkError, PACKET_BYTES_MAX};
 use std::path::Path;
 
@@ -13,6 +14,7 @@ pub struct Cable {
     a_to_b: Lane,
     b_to_a: Lane,
     captures: Vec<Capture>,
+    watches: [Watch; 2],
     /// First capture error, for `close`.
     capture_error: Option<LinkError>,
 }
@@ -26,6 +28,7 @@ impl Cable {
             b_to_a: Lane::new(&config, Dir::BToA),
             config,
             captures: Vec::new(),
+            watches: Default::default(),
             capture_error: None,
         })
     }
@@ -39,6 +42,16 @@ impl Cable {
     pub fn capture(&mut self, tap: Tap, path: &Path) -> Result<(), LinkError> {
         self.captures.push(Capture::create(tap, self.config.kind, path)?);
         Ok(())
+    }
+
+    /// Begins to note, or stops noting, the packets put on the wire in one direction.
+    pub fn watch(&mut self, dir: Dir, on: bool) {
+        self.watches[dir as usize].switch(on);
+    }
+
+    /// The packets noted since the last call, in the order of sending, and how many more there was no room for.
+    pub fn take_sightings(&mut self, dir: Dir) -> (Vec<Sighting>, u64) {
+        self.watches[dir as usize].take()
     }
 
     fn lane(&self, dir: Dir) -> &Lane {
@@ -75,6 +88,12 @@ impl Cable {
             });
         }
         if last && !self.lane(dir).partial().is_empty() {
+            let sent_ps = now_cycle.saturating_mul(self.config.cycle_ps);
+            let lane = match dir {
+                Dir::AToB => &self.a_to_b,
+                Dir::BToA => &self.b_to_a,
+            };
+            self.watches[dir as usize].see(sent_ps, lane.partial());
             if !self.captures.is_empty() {
                 let bytes = self.lane(dir).partial().to_vec();
                 self.record(Tap::Sent, dir, now_cycle, &bytes);
