@@ -253,7 +253,7 @@ module hca_core
   logic [31:0]       rx_good, rx_icrc_err, rx_vcrc_err, rx_malformed, rx_dropped;
   hca_rx_wire u_rx_wire (
     .clk_i, .rst_i, .port_cfg_i(port_cfg),
-    .mac_valid_i(mac_rx_valid_i), .mac_ready_o(),
+    .mac_valid_i(mac_rx_valid_i), .mac_ready_o(), .room_o(),
     .mac_i('{last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i}),
     .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
