@@ -1,0 +1,112 @@
+// Decides when which VL's flow control packet goes out, and builds it. A VL's turn comes when
+//   - its FCCL has moved by a quarter of the ring since it was last told,
+//   - the peer may be starved (less than one packet of maximal size left of what it was told) and FCCL has moved,
+//   - FcpMaxCycles are over, the link came up, or it changed between `init` and normal packets.
+// One FCP at most in FcpMinGap cycles, round robin: data never starves, and no VL waits longer than
+// NumVls * FcpMinGap cycles plus a packet. A lost FCP is made good by the periodic one.
+// `ctl` may stall. While it waits, FCTBS and FCCL follow their counters (the one exception to "payload stable
+// while stalled"): FCTBS must be the count at the packet's place in the stream.
+module hca_fcp_tx
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned NumVls       = 8,
+  parameter int unsigned CapBlocks    = 512,
+  parameter int unsigned FcpMaxCycles = 16384,   // power of two
+  parameter int unsigned FcpMinGap    = 32
+) (
+  input  logic                    clk_i,
+  input  logic                    rst_i,
+  input  logic                    enable_i,      // InfiniBand, link up and not DOWN
+  input  logic                    init_i,        // link not yet ARMED: operand "init"
+  input  logic [NumVls-1:0]       vl_ok_i,       // operational VLs
+  input  logic [NumVls-1:0][11:0] abr_i,
+  input  logic [NumVls-1:0][11:0] fccl_i,
+  input  logic [NumVls-1:0][11:0] fctbs_i,       // blocks that left before the next packet of the line
+  output logic                    ctl_valid_o,
+  input  logic                    ctl_ready_i,
+  output phy_t                    ctl_o
+);
+
+  localparam int unsigned VlW   = (NumVls > 1) ? $clog2(NumVls) : 1;
+  localparam int unsigned TickW = $clog2(FcpMaxCycles);
+  localparam int unsigned GapW  = $clog2(FcpMinGap + 1);
+
+  logic [TickW-1:0]        tick_q;
+  logic [GapW-1:0]         gap_q;
+  logic                    enable_q, init_q, all_due;
+  logic [NumVls-1:0]       due_q, want, grant, vl_ok_q;
+  logic [NumVls-1:0][11:0] told_q;          // FCCL of the last FCP
+  logic                    valid_q, pick, send;
+  logic [VlW-1:0]          vl_q, pick_vl;
+
+  assign all_due = (tick_q == '0) || (enable_i && !enable_q) || (init_i != init_q) || (vl_ok_i != vl_ok_q);
+  assign send    = valid_q && ctl_ready_i;
+  assign pick    = !valid_q && enable_i && gap_q == '0 && want != '0;
+
+  always_comb begin
+    for (int unsigned v = 0; v < NumVls; v++) begin
+      logic [11:0] moved, left;
+      moved   = fccl_i[v] - told_q[v];
+      left    = told_q[v] - abr_i[v];       // blocks the peer may still send, by what it was told
+      want[v] = vl_ok_i[v] && (due_q[v] || moved >= 12'(CapBlocks / 4) ||
+                               (moved != 12'd0 && (left < 12'(MaxBlocks) || left[11])));
+    end
+  end
+
+  hca_rr_arb #(
+    .N(NumVls)
+  ) u_arb (
+    .clk_i,
+    .rst_i,
+    .req_i    (want),
+    .advance_i(pick),
+    .grant_o  (grant),
+    .idx_o    (pick_vl)
+  );
+
+  logic unused_grant;
+  assign unused_grant = ^grant;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      tick_q   <= '0;
+      gap_q    <= '0;
+      enable_q <= 1'b0;
+      init_q   <= 1'b0;
+      vl_ok_q  <= '0;
+      due_q    <= '0;
+      valid_q  <= 1'b0;
+    end else begin
+      tick_q   <= tick_q + 1'b1;
+      enable_q <= enable_i;
+      init_q   <= init_i;
+      vl_ok_q  <= vl_ok_i;
+      if (send) gap_q <= GapW'(FcpMinGap);
+      else if (gap_q != '0) gap_q <= gap_q - 1'b1;
+      if (pick) valid_q <= 1'b1;
+      else if (send) valid_q <= 1'b0;
+      if (!enable_i) due_q <= '0;
+      else if (all_due) due_q <= '1;
+      else if (send) due_q[vl_q] <= 1'b0;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (pick) vl_q <= pick_vl;
+    if (send) told_q[vl_q] <= fccl_i[vl_q];
+  end
+
+  always_comb begin
+    logic [31:0] word;
+    word            = {3'd0, init_i, fctbs_i[vl_q], 4'(vl_q), fccl_i[vl_q]};
+    ctl_o           = '0;
+    ctl_o.link      = 1'b1;
+    ctl_o.last      = 1'b1;
+    ctl_o.len_bytes = 7'(FcpBytes);
+    ctl_o.data[31:0]  = {word[7:0], word[15:8], word[23:16], word[31:24]};
+    ctl_o.data[47:32] = lpcrc({word[7:0], word[15:8], word[23:16], word[31:24]});
+  end
+
+  assign ctl_valid_o = valid_q;
+
+endmodule
