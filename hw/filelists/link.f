@@ -1,4 +1,5 @@
-// Port personality: InfiniBand and Ethernet.
+// Port personality, and the link layer: virtual lanes, arbitration, flow control.
+hw/rtl/link/hca_link_pkg.sv
 hw/rtl/link/hca_eth_tx.sv
 hw/rtl/link/hca_vcrc_tx.sv
 hw/rtl/link/hca_eth_rx.sv

@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 RTL = ROOT / "hw" / "rtl"
 PKG = RTL / "pkg" / "hca_pkg.sv"
+LINK_PKG = RTL / "link" / "hca_link_pkg.sv"
 
 
 # ---- Layouts -----------------------------------------------------------------------------------------
@@ -26,16 +27,17 @@ PKG = RTL / "pkg" / "hca_pkg.sv"
 
 @functools.cache
 def layouts():
-    """{struct name: (width, {field: (lsb, width)})} for every packed struct of hca_pkg."""
+    """{struct name: (width, {field: (lsb, width)})} for every packed struct of hca_pkg and hca_link_pkg."""
     from pyslang.driver import Driver
 
     driver = Driver()
     driver.addStandardArgs()
-    if not (driver.parseCommandLine(f"slang +incdir+{PKG.parent} {PKG}") and driver.processOptions()
+    if not (driver.parseCommandLine(f"slang +incdir+{PKG.parent} {PKG} {LINK_PKG}") and driver.processOptions()
             and driver.parseAllSources()):
         raise RuntimeError(f"{PKG}: slang cannot read it")
     found = {}
-    for member in driver.createCompilation().getPackage("hca_pkg"):
+    compilation = driver.createCompilation()
+    for member in [*compilation.getPackage("hca_pkg"), *compilation.getPackage("hca_link_pkg")]:
         if "TypeAlias" not in str(member.kind):
             continue
         kind = member.targetType.type.canonicalType
@@ -45,7 +47,7 @@ def layouts():
 
 
 class Struct:
-    """Packs and unpacks one packed struct of hca_pkg. Nested structs are plain integers."""
+    """Packs and unpacks one packed struct of hca_pkg or hca_link_pkg. Nested structs are plain integers."""
 
     def __init__(self, name):
         self.name = name
@@ -345,7 +347,9 @@ def simulate(top, module, parameters=None, tests=None):
     for folder in folders:
         args += ["-y", str(folder)]
     runner = get_runner("verilator")
-    packages = sorted(source.parent.rglob("hca_*_pkg.sv")) if source.parent != PKG.parent else []
+    # Packages of the block's folder, of those below it, and of those between it and hw/rtl.
+    above = [folder for folder in source.parent.parents if RTL in folder.parents]
+    packages = sorted({*source.parent.rglob("hca_*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))} - {PKG})
     build.mkdir(parents=True, exist_ok=True)
     # Two test files of one block share its model: one at a time, whatever process they run in.
     with open(build.with_suffix(".lock"), "w") as lock:

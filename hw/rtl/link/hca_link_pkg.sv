@@ -1,0 +1,166 @@
+// Types of the link layer that its two halves share: the physical stream, port configuration, virtual lanes,
+// 64-byte blocks and flow control packets (IBA vol1 7.6, 7.8, 7.9). Bytes as everywhere: byte 0, the first on
+// the wire, is bits 7:0. Contract: README.md of this folder.
+package hca_link_pkg;
+
+  import hca_pkg::*;
+
+  // ---- Virtual lanes -----------------------------------------------------------------------------
+  localparam int unsigned MaxDataVls = 15;     // VL0..VL14; VL15 is for subnet management alone
+  localparam logic [3:0]  Vl15       = 4'd15;
+
+  // Defaults of the parameters of the same name.
+  localparam int unsigned NumVlsDefault    = 8;      // data VLs built: 1, 2, 4, 8 or 15
+  localparam int unsigned TxVlBytesDefault = 65536;  // transmit ring of one data VL
+  localparam int unsigned RxVlBytesDefault = 32768;  // receive ring of one data VL
+  localparam int unsigned Vl15BytesDefault = 1024;   // ring of VL15, each direction
+  localparam int unsigned TxOpenDefault    = 16384;  // a VL with less than this in its ring is open
+
+  // ---- Stream towards the PCS --------------------------------------------------------------------
+  // Transmit: valid and ready. Receive: valid only, with an err wire beside each beat.
+  typedef struct packed {
+    logic       link;       // 1: link packet (flow control, one beat of 6 bytes); 0: data packet or frame
+    logic       last;
+    logic [6:0] len_bytes;  // 1..64; 64 unless last
+    beat_t      data;
+  } phy_t;
+
+  // ---- Configuration -----------------------------------------------------------------------------
+  // A row written by firmware (rows: link_row structs of abi/), one strobe, never stalled.
+  typedef struct packed {
+    logic         valid;
+    logic         port;
+    logic [7:0]   row;
+    logic [255:0] data;
+  } link_wr_t;
+
+  // Row numbers: high table, low table, then single rows.
+  localparam logic [7:0] RowHigh  = 8'd0;
+  localparam logic [7:0] RowLow   = 8'd64;
+  localparam logic [7:0] RowSl2vl = 8'd128;
+  localparam logic [7:0] RowCtrl  = 8'd129;
+
+  typedef enum logic [2:0] {
+    LinkDown   = 3'd1,
+    LinkInit   = 3'd2,
+    LinkArmed  = 3'd3,
+    LinkActive = 3'd4,
+    LinkDefer  = 3'd5   // active, but the physical link is in recovery
+  } link_state_e;
+
+  // Configuration of one port as its blocks see it: decoded, quasi-static.
+  typedef struct packed {
+    logic [2:0]  state;          // link_state_e, after the port's own transitions
+    logic        ib;             // personality: 1 InfiniBand, 0 Ethernet
+    logic [14:0] vl_mask;        // operational data VLs
+    logic        round_quantum;  // arbitration policy: 1 round-quantum, 0 iba
+    logic [7:0]  limit;          // Limit of High-Priority
+    logic [2:0]  mtu;            // 1: 256 bytes .. 5: 4096
+    logic [4:0]  hoq_life;       // at most 1024 << n cycles at the head of a ring; 31: for ever
+    logic [7:0]  pfc_enable;     // Ethernet: priorities that a pause frame may stop
+  } link_cfg_t;
+
+  // Entry of a VL arbitration table. Weight: 64-byte units, 0 = the entry is skipped.
+  typedef struct packed {
+    logic [3:0] vl;
+    logic [7:0] weight;
+  } vl_entry_t;
+
+  localparam int unsigned ArbEntries = 64;
+
+  // Operational VLs of an op_vls code (max_vl_num: 1 = VL0 .. 5 = VL0-14), no more than were built.
+  function automatic logic [14:0] vl_mask_of(logic [2:0] code, int unsigned built);
+    logic [14:0] mask;
+    case (code)
+      3'd1:    mask = 15'h0001;
+      3'd2:    mask = 15'h0003;
+      3'd3:    mask = 15'h000f;
+      3'd4:    mask = 15'h00ff;
+      3'd5:    mask = 15'h7fff;
+      default: mask = 15'h0000;
+    endcase
+    return mask & 15'((16'd1 << built) - 16'd1);
+  endfunction
+
+  // ---- Blocks and credits ------------------------------------------------------------------------
+  localparam int unsigned PacketW    = 13;    // bytes of a packet, LRH to VCRC or whole frame: up to 8191
+  localparam int unsigned BlocksW    = 8;     // its 64-byte blocks
+  localparam int unsigned CreditMax  = 2048;  // blocks that a receiver may promise
+
+  // Blocks of a packet: its bytes from the LRH to the VCRC, in 64s, rounded up. It is also the number of beats.
+  function automatic logic [BlocksW-1:0] blocks_of(logic [PacketW-1:0] bytes);
+    return BlocksW'((14'(bytes) + 14'd63) >> 6);
+  endfunction
+
+  // The counters of credits run modulo 4096; a difference above 2048 is negative.
+  function automatic logic credit_ok(logic [11:0] fccl, logic [11:0] fctbs, logic [BlocksW-1:0] blocks);
+    logic [11:0] left;
+    left = fccl - fctbs - 12'(blocks);
+    return left <= 12'(CreditMax);
+  endfunction
+
+  function automatic logic [11:0] credits_left(logic [11:0] fccl, logic [11:0] fctbs);
+    logic [11:0] left;
+    left = fccl - fctbs;
+    return (left <= 12'(CreditMax)) ? left : 12'd0;
+  endfunction
+
+  // ---- Flow control packets ----------------------------------------------------------------------
+  localparam logic [3:0] FcpNormal = 4'd0;
+  localparam logic [3:0] FcpInit   = 4'd1;
+  localparam logic [6:0] FcpBytes  = 7'd6;
+
+  typedef struct packed {
+    logic [3:0]  op;
+    logic [11:0] fctbs;
+    logic [3:0]  vl;
+    logic [11:0] fccl;
+  } fcp_t;
+
+  // What a received, good flow control packet tells the transmit half.
+  typedef struct packed {
+    logic        init;   // op was FcpInit
+    logic [3:0]  vl;
+    logic [11:0] fccl;
+  } fc_upd_t;
+
+  // CRC-16, polynomial 0x100B reflected, as the VCRC: starts from ones, inverted, low byte first.
+  function automatic logic [15:0] lpcrc_of(logic [31:0] bytes);
+    logic [15:0] crc;
+    crc = 16'hffff;
+    for (int unsigned i = 0; i < 32; i++) crc = (crc >> 1) ^ ((crc[0] ^ bytes[i]) ? 16'hd008 : 16'h0000);
+    return ~crc;
+  endfunction
+
+  // The six bytes of a flow control packet; the two words of its header are big-endian.
+  function automatic logic [47:0] fcp_pack(fcp_t fcp);
+    logic [31:0] head;
+    head = {fcp.fccl[7:0], fcp.vl, fcp.fccl[11:8], fcp.fctbs[7:0], fcp.op, fcp.fctbs[11:8]};
+    return {lpcrc_of(head), head};
+  endfunction
+
+  function automatic fcp_t fcp_unpack(logic [31:0] head);
+    fcp_t fcp;
+    fcp.op    = head[7:4];
+    fcp.fctbs = {head[3:0], head[15:8]};
+    fcp.vl    = head[23:20];
+    fcp.fccl  = {head[19:16], head[31:24]};
+    return fcp;
+  endfunction
+
+  function automatic logic fcp_good(logic [47:0] bytes);
+    return bytes[47:32] == lpcrc_of(bytes[31:0]);
+  endfunction
+
+  // The beat of a flow control packet. FCTBS must be true at the place in the stream where the packet stands, so
+  // hca_link_tx alone fills FCTBS and LPCRC when it inserts the packet; whoever offers it may leave them 0.
+  function automatic phy_t fcp_beat(fcp_t fcp);
+    phy_t beat;
+    beat.link      = 1'b1;
+    beat.last      = 1'b1;
+    beat.len_bytes = FcpBytes;
+    beat.data      = 512'(fcp_pack(fcp));
+    return beat;
+  endfunction
+
+endpackage
