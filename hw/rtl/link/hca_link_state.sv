@@ -12,14 +12,14 @@ module hca_link_state
   input  logic        wr_i,
   input  logic [2:0]  wr_state_i,
   input  logic        phy_up_i,
-  output port_state_e state_o,
+  output link_state_e state_o,
   output logic        recovery_o,    // strobe: link_error_recovery
   output logic        downed_o       // strobe: link_downed
 );
 
   localparam int unsigned TimerW = $clog2(DownCycles);
 
-  port_state_e       state_q, state_d;
+  link_state_e       state_q, state_d;
   logic [TimerW-1:0] timer_q;
   logic              recovery, downed, recovery_q, downed_q;
 
@@ -28,44 +28,44 @@ module hca_link_state
     recovery = 1'b0;
     downed   = 1'b0;
     unique case (state_q)
-      PortInit, PortArmed: begin
+      LinkInit, LinkArmed: begin
         if (!phy_up_i) begin
-          state_d = PortDown;
+          state_d = LinkDown;
           downed  = 1'b1;
         end
       end
-      PortActive: begin
+      LinkActive: begin
         if (!phy_up_i) begin
-          state_d  = PortActiveDefer;
+          state_d  = LinkDefer;
           recovery = 1'b1;
         end
       end
-      PortActiveDefer: begin
+      LinkDefer: begin
         if (phy_up_i) begin
-          state_d = PortActive;
+          state_d = LinkActive;
         end else if (timer_q == '1) begin
-          state_d = PortDown;
+          state_d = LinkDown;
           downed  = 1'b1;
         end
       end
-      default: state_d = PortDown;
+      default: state_d = LinkDown;
     endcase
-    if (wr_i && wr_state_i == PortDown) state_d = PortDown;
-    else if (wr_i && phy_up_i && state_q != PortActiveDefer &&
-             (wr_state_i == PortInit || wr_state_i == PortArmed || wr_state_i == PortActive)) begin
-      state_d = port_state_e'(wr_state_i);
+    if (wr_i && wr_state_i == LinkDown) state_d = LinkDown;
+    else if (wr_i && phy_up_i && state_q != LinkDefer &&
+             (wr_state_i == LinkInit || wr_state_i == LinkArmed || wr_state_i == LinkActive)) begin
+      state_d = link_state_e'(wr_state_i);
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      state_q    <= PortDown;
+      state_q    <= LinkDown;
       timer_q    <= '0;
       recovery_q <= 1'b0;
       downed_q   <= 1'b0;
     end else begin
       state_q    <= state_d;
-      timer_q    <= (state_q == PortActiveDefer) ? timer_q + 1'b1 : '0;
+      timer_q    <= (state_q == LinkDefer) ? timer_q + 1'b1 : '0;
       recovery_q <= recovery;
       downed_q   <= downed;
     end

@@ -7,22 +7,20 @@ module hca_pfc_rx
   input  logic       clk_i,
   input  logic       rst_i,
   input  logic       clear_i,       // link down: no pause
-  input  logic       valid_i,       // a MAC control frame: its first beat, which is also its last
+  input  logic       valid_i,       // first beat of a MAC control frame without symbol error
   input  phy_t       phy_i,
-  input  logic       err_i,
   input  logic [7:0] enable_i,      // priorities that obey
-  output logic [7:0] paused_o,
-  output logic       frame_o        // strobe: a PFC frame was taken
+  output logic [7:0] paused_o
 );
 
   localparam int unsigned TimerW = 16 + PfcTicksPerQuantumW;
 
-  logic                   good, good_q;
+  logic                   good;
   logic [7:0]             classes;
   logic [7:0][TimerW-1:0] timer_q;
   logic [7:0]             paused_q;
 
-  assign good = valid_i && !err_i && phy_i.last && phy_i.len_bytes >= 7'(PfcFrameBytes) &&
+  assign good = valid_i && phy_i.last && phy_i.len_bytes >= 7'(PfcFrameBytes) &&
                 phy_i.data[8*12 +: 16] == {8'h08, 8'h88} && phy_i.data[8*14 +: 16] == {8'h01, 8'h01};
   assign classes = phy_i.data[8*17 +: 8];   // class-enable vector, low byte
 
@@ -33,9 +31,7 @@ module hca_pfc_rx
     if (rst_i || clear_i) begin
       timer_q  <= '0;
       paused_q <= '0;
-      good_q   <= 1'b0;
     end else begin
-      good_q <= good;
       for (int unsigned p = 0; p < 8; p++) begin
         if (good && classes[p]) begin
           timer_q[p] <= {phy_i.data[8*(18 + 2*p) +: 8], phy_i.data[8*(19 + 2*p) +: 8], PfcTicksPerQuantumW'(0)};
@@ -50,6 +46,5 @@ module hca_pfc_rx
   end
 
   assign paused_o = paused_q;
-  assign frame_o  = good_q;
 
 endmodule

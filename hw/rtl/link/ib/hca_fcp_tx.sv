@@ -1,11 +1,11 @@
-// Decides when which VL's flow control packet goes out, and builds it. A VL's turn comes when
+// Decides when which VL's flow control packet goes out. hca_link_tx fills FCTBS and LPCRC when it inserts the packet,
+// for FCTBS must be true at the packet's place in the stream. A VL's turn comes when
 //   - its FCCL has moved by a quarter of the ring since it was last told,
 //   - the peer may be starved (less than one packet of maximal size left of what it was told) and FCCL has moved,
 //   - FcpMaxCycles are over, the link came up, or it changed between `init` and normal packets.
 // One FCP at most in FcpMinGap cycles, round robin: data never starves, and no VL waits longer than
 // NumVls * FcpMinGap cycles plus a packet. A lost FCP is made good by the periodic one.
-// `ctl` may stall. While it waits, FCTBS and FCCL follow their counters (the one exception to "payload stable
-// while stalled"): FCTBS must be the count at the packet's place in the stream.
+// `ctl` may stall; an older FCCL promises less, never too much. A link that goes down withdraws it.
 module hca_fcp_tx
   import hca_link_pkg::*;
 #(
@@ -21,7 +21,6 @@ module hca_fcp_tx
   input  logic [NumVls-1:0]       vl_ok_i,       // operational VLs
   input  logic [NumVls-1:0][11:0] abr_i,
   input  logic [NumVls-1:0][11:0] fccl_i,
-  input  logic [NumVls-1:0][11:0] fctbs_i,       // blocks that left before the next packet of the line
   output logic                    ctl_valid_o,
   input  logic                    ctl_ready_i,
   output phy_t                    ctl_o
@@ -33,7 +32,7 @@ module hca_fcp_tx
 
   logic [TickW-1:0]        tick_q;
   logic [GapW-1:0]         gap_q;
-  logic                    enable_q, init_q, all_due;
+  logic                    enable_q, init_q, op_init_q, all_due;
   logic [NumVls-1:0]       due_q, want, grant, vl_ok_q;
   logic [NumVls-1:0][11:0] told_q;          // FCCL of the last FCP
   logic                    valid_q, pick, send;
@@ -84,27 +83,28 @@ module hca_fcp_tx
       if (send) gap_q <= GapW'(FcpMinGap);
       else if (gap_q != '0) gap_q <= gap_q - 1'b1;
       if (pick) valid_q <= 1'b1;
-      else if (send) valid_q <= 1'b0;
+      else if (send || !enable_i) valid_q <= 1'b0;
       if (!enable_i) due_q <= '0;
       else if (all_due) due_q <= '1;
-      else if (send) due_q[vl_q] <= 1'b0;
+      else if (pick) due_q[pick_vl] <= 1'b0;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (pick) vl_q <= pick_vl;
-    if (send) told_q[vl_q] <= fccl_i[vl_q];
+    if (pick) begin
+      vl_q            <= pick_vl;
+      op_init_q       <= init_i;
+      told_q[pick_vl] <= fccl_i[pick_vl];
+    end
   end
 
   always_comb begin
-    logic [31:0] word;
-    word            = {3'd0, init_i, fctbs_i[vl_q], 4'(vl_q), fccl_i[vl_q]};
-    ctl_o           = '0;
-    ctl_o.link      = 1'b1;
-    ctl_o.last      = 1'b1;
-    ctl_o.len_bytes = 7'(FcpBytes);
-    ctl_o.data[31:0]  = {word[7:0], word[15:8], word[23:16], word[31:24]};
-    ctl_o.data[47:32] = lpcrc({word[7:0], word[15:8], word[23:16], word[31:24]});
+    fcp_t fcp;
+    fcp       = '0;
+    fcp.op    = op_init_q ? FcpInit : FcpNormal;
+    fcp.vl    = 4'(vl_q);
+    fcp.fccl  = told_q[vl_q];
+    ctl_o     = fcp_beat(fcp);
   end
 
   assign ctl_valid_o = valid_q;

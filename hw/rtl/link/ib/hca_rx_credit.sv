@@ -13,7 +13,7 @@ module hca_rx_credit #(
   input  logic             fcp_i,          // a good FCP of this VL, in its place between the packets
   input  logic [11:0]      fcp_fctbs_i,
   input  logic             recv_i,         // a whole packet came into the ring
-  input  logic [6:0]       recv_blocks_i,
+  input  logic [7:0]       recv_blocks_i,
   input  logic             free_i,         // one block left the ring
   output logic [11:0]      abr_o,
   output logic [11:0]      fccl_o,
