@@ -1,8 +1,8 @@
 // Context port: firmware fills the data words, then names a table and an index; this block delivers the row
 // to whoever keeps it. QP contexts go to every listener in parallel, each takes it in its own time; busy_o
 // stays high until the last has. Rows are write-only: firmware keeps the master copy. After reset the block
-// clears every row of every table (but MTT, which nothing reads without a valid MPT row, and LINK: a link
-// resets to DOWN by itself) and is busy meanwhile.
+// clears every row of every table (but MTT, which nothing reads without a valid MPT row, and the links'
+// control rows: a link resets to DOWN by itself) and is busy meanwhile.
 module hca_mgmt_ctx
   import hca_pkg::*;
 #(
@@ -51,7 +51,7 @@ module hca_mgmt_ctx
   localparam int unsigned IndexW = (MttW > MaxRowW) ? MttW : MaxRowW;
   logic [IndexW-1:0] index_q;
   logic              init_sq_q, init_rq_q;
-  logic              known;
+  logic              known, link_row;
   // Sweep after reset.
   logic              sweep_q;
   ctx_table_e        sweep_table_q;
@@ -73,6 +73,7 @@ module hca_mgmt_ctx
   assign tbl   = sweep_q ? sweep_table_q : table_i;
   assign index   = sweep_q ? 32'(sweep_row_q) : index_i;
   assign sweep_last = (&sweep_row_q[MaxRowW-1:0]);
+  assign link_row   = (index < NumPorts * LinkPortRows) && (32'(index[7:0]) < LinkRows);
 
   always_comb begin
     unique case (tbl)
@@ -81,7 +82,7 @@ module hca_mgmt_ctx
       CtxTableMtt: known = index < NumMtts;
       CtxTableCqc: known = index < NumCqs;
       CtxTableEqc: known = index < NumEqs;
-      CtxTableLink: known = (index < NumPorts * LinkPortRows) && (32'(index[7:0]) < LinkRows);
+      CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
     endcase
   end
@@ -99,6 +100,7 @@ module hca_mgmt_ctx
           CtxTableQpc: sweep_table_q <= CtxTableMpt;
           CtxTableMpt: sweep_table_q <= CtxTableCqc;
           CtxTableCqc: sweep_table_q <= CtxTableEqc;
+          CtxTableEqc: sweep_table_q <= CtxTableLink;
           default:     sweep_q <= 1'b0;
         endcase
       end

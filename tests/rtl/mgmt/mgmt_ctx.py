@@ -38,8 +38,8 @@ async def command(mgmt, table, index, row, flags=0):
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def sweep(dut, rate):
-    """After reset every row of QPC, MPT, CQC and EQC is written once, with zeros, and nothing else; commands
-    meanwhile are busy."""
+    """After reset every row of QPC, MPT, CQC, EQC and LINK is written once, with zeros, and nothing else;
+    commands meanwhile are busy. The control row of a link is left alone."""
     mgmt = Mgmt(dut, 11, rate)
     await mgmt.bench.start()
     assert await mgmt.read(CTX_STATUS) == 1
@@ -49,7 +49,9 @@ async def sweep(dut, rate):
     assert writes[abi.CtxTable.QPC] == [(n, 0, 3) for n in range(LIMITS["NumQps"])]
     for table in (abi.CtxTable.MPT, abi.CtxTable.CQC, abi.CtxTable.EQC):
         assert writes[table] == [(n, 0) for n in range(ROWS[table][1])]
-    assert not writes[abi.CtxTable.MTT] and not writes[abi.CtxTable.LINK]
+    assert not writes[abi.CtxTable.MTT]
+    starts = range(0, LIMITS["NumPorts"] * abi.LINK_PORT_ROWS, abi.LINK_PORT_ROWS)
+    assert writes[abi.CtxTable.LINK] == [(start + n, 0) for start in starts for n in range(abi.LINK_ROW_CTRL)]
 
 
 @cocotb.test()
