@@ -3,6 +3,7 @@
 // waits for this block: events queue up, commands are fire and forget with a busy bit.
 module hca_mgmt
   import hca_pkg::*;
+  import hca_link_pkg::link_wr_t;
 #(
     parameter int unsigned NumQpcSinks   = 6,
     parameter int unsigned NumEvSources  = 5,   // the last is this block's own
@@ -55,10 +56,8 @@ module hca_mgmt
     input  logic                          eqc_wr_ready_i,
     output logic [EqW-1:0]                eqc_wr_eqn_o,
     output eqc_t                          eqc_wr_o,
-    output logic                          link_wr_valid_o,
-    output logic                          link_wr_port_o,
-    output logic [7:0]                    link_wr_row_o,
-    output logic [255:0]                  link_wr_data_o,
+    // Rows of the links: a strobe.
+    output link_wr_t                      link_wr_o,
     // Status words of the links: {port, word}, data in the next cycle.
     output logic [8:0]                    link_stat_addr_o,
     input  logic [31:0]                   link_stat_data_i,
@@ -131,7 +130,7 @@ module hca_mgmt
     .qpc_wr_valid_o, .qpc_wr_ready_i, .qpc_wr_o, .mpt_we_o, .mpt_waddr_o, .mpt_wdata_o,
     .mtt_we_o, .mtt_waddr_o, .mtt_wdata_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
-    .link_wr_valid_o, .link_wr_port_o, .link_wr_row_o, .link_wr_data_o
+    .link_wr_o
   );
 
   // ---- Mailbox -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 // control rows: a link resets to DOWN by itself) and is busy meanwhile.
 module hca_mgmt_ctx
   import hca_pkg::*;
+  import hca_link_pkg::link_wr_t;
 #(
     parameter int unsigned NumQpcSinks = 6
 ) (
@@ -40,10 +41,7 @@ module hca_mgmt_ctx
     input  logic                   eqc_wr_ready_i,
     output logic [EqW-1:0]         eqc_wr_eqn_o,
     output eqc_t                   eqc_wr_o,
-    output logic                   link_wr_valid_o,   // one cycle, taken at once
-    output logic                   link_wr_port_o,
-    output logic [7:0]             link_wr_row_o,
-    output logic [255:0]           link_wr_data_o
+    output link_wr_t               link_wr_o    // valid for one cycle, taken at once
 );
   localparam int unsigned MaxRowW = (QpW > MrW) ? ((QpW > CqW) ? QpW : CqW) : ((MrW > CqW) ? MrW : CqW);
 
@@ -61,7 +59,7 @@ module hca_mgmt_ctx
   logic [31:0]       index;
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
-  logic              cqc_pend_q, eqc_pend_q;
+  logic              cqc_pend_q, eqc_pend_q, link_wr_valid_q;
 
   always_ff @(posedge clk_i) begin
     if (word_we_i) words_q[word_addr_i] <= word_data_i;
@@ -118,7 +116,7 @@ module hca_mgmt_ctx
     end
     mpt_we_o <= !rst_i && go && known && (tbl == CtxTableMpt);
     mtt_we_o <= !rst_i && go && known && (tbl == CtxTableMtt);
-    link_wr_valid_o <= !rst_i && go && known && (tbl == CtxTableLink);
+    link_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableLink);
     if (rst_i) begin
       qpc_pend_q <= '0;
       cqc_pend_q <= 1'b0;
@@ -152,7 +150,5 @@ module hca_mgmt_ctx
   assign eqc_wr_valid_o   = eqc_pend_q;
   assign eqc_wr_eqn_o     = index_q[EqW-1:0];
   assign eqc_wr_o         = row_q[$bits(eqc_t)/32-1:0];
-  assign link_wr_port_o   = index_q[8];
-  assign link_wr_row_o    = index_q[7:0];
-  assign link_wr_data_o   = row_q[7:0];
+  assign link_wr_o = '{valid: link_wr_valid_q, port: index_q[8], row: index_q[7:0], data: row_q[7:0]};
 endmodule

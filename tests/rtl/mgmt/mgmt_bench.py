@@ -9,7 +9,7 @@ from common import Bench, HostReads, Sink, Source, constants, struct
 LIMITS = constants()
 FUNCS = LIMITS["NumFuncs"]
 QPC_SINKS, EV_SOURCES = 6, 4
-QPC_WR, EV, WR = struct("qpc_wr_t"), struct("hw_ev_t"), struct("dma_wr_t")
+QPC_WR, EV, WR, LINK_WR = struct("qpc_wr_t"), struct("hw_ev_t"), struct("dma_wr_t"), struct("link_wr_t")
 
 # Addresses, typed from abi/regs.
 ID, ABI_VERSION, STATUS, CONTROL, LOG_SIZE, ADMIN_STATUS = 0x00, 0x04, 0x08, 0x0C, 0x20, 0x24
@@ -144,9 +144,9 @@ class LinkStrobes:
 
     def sample(self):
         """One row per strobe."""
-        if self.bench.get("link_wr_valid_o"):
-            index = self.bench.get("link_wr_port_o") << 8 | self.bench.get("link_wr_row_o")
-            self.got.append((index, self.bench.get("link_wr_data_o")))
+        row = LINK_WR.unpack(self.bench.get("link_wr_o"))
+        if row["valid"]:
+            self.got.append((row["port"] << 8 | row["row"], row["data"]))
 
 
 class LinkStatus:
