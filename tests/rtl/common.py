@@ -353,12 +353,14 @@ def simulate(top, module, parameters=None, tests=None, wrapper=None):
     runner = get_runner("verilator")
     # Packages of the block's folder, of those below it, and of those between it and hw/rtl.
     above = [folder for folder in block.parents if RTL in folder.parents]
-    packages = sorted({*block.rglob("hca_*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))} - {PKG})
+    shared = [PKG, LINK_PKG]
+    packages = {*block.rglob("hca_*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))}
+    packages = shared + sorted(packages - set(shared))
     build.mkdir(parents=True, exist_ok=True)
     # Two test files of one block share its model: one at a time, whatever process they run in.
     with open(build.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        runner.build(sources=[PKG, *packages, source], includes=[PKG.parent], hdl_toplevel=top, build_dir=build,
+        runner.build(sources=[*packages, source], includes=[PKG.parent], hdl_toplevel=top, build_dir=build,
                      build_args=args, parameters=parameters or {}, always=True, timescale=("1ns", "1ps"))
         here = Path(sys.modules[module].__file__).parent if module in sys.modules else Path.cwd()
         python_path = os.pathsep.join([str(Path(__file__).parent), str(here)])

@@ -1,12 +1,12 @@
 //! What can go wrong, with the Linux errno each problem maps to.
 
-use hca_abi::{AdminOpcode, AdminStatus, HCA_ID, MAX_SGE};
+use hca_abi::{AdminOpcode, AdminStatus, HCA_ID, MAX_SGE, link_attr};
 use hca_dev::DeviceError;
 use thiserror::Error;
 
 /// The card refused an admin command. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{opcode:?} refused: {status:?} (errno {}, about {detail:#x})", .status.errno())]
+#[error("{opcode:?} refused: {status:?} (errno {}, about {})", .status.errno(), about(*.opcode, *.detail))]
 pub struct AdminError {
     /// The command.
     pub opcode: AdminOpcode,
@@ -14,6 +14,17 @@ pub struct AdminError {
     pub status: AdminStatus,
     /// The argument or object it is about; meaning by command.
     pub detail: u32,
+}
+
+/// What the detail of a refusal means.
+fn about(opcode: AdminOpcode, detail: u32) -> String {
+    let attr = link_attr::TABLE.flags.iter().find(|flag| detail == 1 << flag.bit);
+    match (opcode, attr) {
+        (AdminOpcode::SetLink, Some(attr)) => attr.name.to_lowercase(),
+        (AdminOpcode::SetSl2vl, _) => format!("SL {detail}"),
+        (AdminOpcode::SetVlArb, _) => format!("entry {detail}"),
+        _ => format!("{detail:#x}"),
+    }
 }
 
 /// Errors of the control path.

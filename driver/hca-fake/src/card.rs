@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use hca_abi::{CtxTable, HwEvent, HwEventKind, PipeMsgKind, Qpc};
+use hca_abi::{CtxTable, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
 use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_MRS, NUM_MTTS, NUM_QPS};
 use hca_regs as reg;
 
 use crate::host::HostMemory;
+use crate::link::FakeLink;
 use crate::queues::{CqState, EqState};
 
 const CTX_BYTES: usize = 256;
@@ -39,6 +40,8 @@ pub struct Card {
     pub violations: Vec<String>,
     /// The data path runs by itself; false: a test moves it.
     pub auto: bool,
+    /// The link of the port.
+    pub link: FakeLink,
     pub(crate) func_regs: Vec<HashMap<u32, u32>>,
     pub(crate) admin_producer: [u16; NUM_FUNCS],
     pub(crate) events: VecDeque<HwEvent>,
@@ -60,6 +63,7 @@ impl Card {
             host: HostMemory::new(),
             violations: Vec::new(),
             auto: true,
+            link: FakeLink::new(),
             func_regs: vec![HashMap::new(); NUM_FUNCS],
             admin_producer: [0; NUM_FUNCS],
             events: VecDeque::new(),
@@ -178,6 +182,7 @@ impl Card {
             Ok(CtxTable::Eqc) => NUM_EQS as u32,
             Ok(CtxTable::Mpt) => NUM_MRS as u32,
             Ok(CtxTable::Mtt) => NUM_MTTS,
+            Ok(CtxTable::Link) => LINK_ROWS,
             Err(_) => 0,
         };
         self.ctx_error = index >= limit || command != reg::MGMT_CTX_CMD_WRITE_MASK;
@@ -190,6 +195,12 @@ impl Card {
             word.copy_from_slice(&self.reg(reg::MGMT_CTX_DATA + 4 * i as u32).to_le_bytes());
         }
         self.tables.insert((table, index), row);
+        if table == u8::from(CtxTable::Link) {
+            if index == LINK_ROW_CTRL {
+                self.link_ctrl_written();
+            }
+            return;
+        }
         let flags = self.reg(reg::MGMT_CTX_FLAGS);
         self.context_written(table, index, flags);
     }
@@ -236,6 +247,11 @@ impl Bus for Card {
             reg::MGMT_DMA_STATUS => u32::from(self.dma_error) * reg::MGMT_DMA_STATUS_ERROR_MASK,
             reg::MGMT_CTX_STATUS => u32::from(self.ctx_error) * reg::MGMT_CTX_STATUS_ERROR_MASK,
             reg::MGMT_NUM_QPS => NUM_QPS as u32,
+            reg::MGMT_NUM_VLS => self.link.vls,
+            reg::MGMT_LINK_DATA => {
+                let word = reg::field(self.reg(reg::MGMT_LINK_SEL), reg::MGMT_LINK_SEL_WORD_MASK);
+                self.link.word(word as usize)
+            }
             reg::MAILBOX.. => {
                 let at = ((addr - reg::MAILBOX) % reg::MAILBOX_BYTES) as usize & !3;
                 u32::from_le_bytes([0, 1, 2, 3].map(|i| self.mailbox[at + i]))

@@ -38,14 +38,34 @@ impl Default for FakeDevice {
 impl FakeDevice {
     /// Card number 0 of the simulated network, port on Ethernet.
     pub fn new() -> Self {
+        Self::with(Self::identity(), |_| ())
+    }
+
+    /// The same on InfiniBand.
+    pub fn infiniband() -> Self {
         let identity = Identity {
+            infiniband: true,
+            ..Self::identity()
+        };
+        Self::with(identity, |_| ())
+    }
+
+    /// Who card number 0 is.
+    pub fn identity() -> Identity {
+        Identity {
             guid: [0, 0, 10, 0xff, 0xfe, 0, 0, 1],
             mac: [2, 0, 10, 0, 0, 1],
             ipv4: [10, 0, 0, 1],
             lid: 1,
             infiniband: false,
-        };
+            self_active: true,
+        }
+    }
+
+    /// A card with that identity; `prepare` changes it before its firmware starts.
+    pub fn with(identity: Identity, prepare: impl FnOnce(&mut Card)) -> Self {
         let mut card = Card::new();
+        prepare(&mut card);
         let mut firmware = Firmware::boxed();
         firmware.init(&mut card, identity);
         let inner = Inner {

@@ -16,8 +16,10 @@ mod card;
 mod data_path;
 mod device;
 mod host;
+mod link;
 mod queues;
 
 pub use card::{Card, QpRings};
 pub use device::FakeDevice;
 pub use host::HostMemory;
+pub use link::FakeLink;

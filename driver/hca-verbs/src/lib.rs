@@ -44,6 +44,7 @@ mod context;
 mod cq;
 mod error;
 mod events;
+mod link;
 mod memory;
 mod pd;
 mod raw_qp;
@@ -57,13 +58,16 @@ pub use cq::{Cq, CqOptions, WorkCompletion};
 pub use error::{Error, Result};
 pub use events::{AsyncEvent, CompChannel};
 pub use hca_abi::{
-    CqArm, EventKind, LinkLayer, ModifyPortCmd, Mtu, PortState, QpState, QueryCountersResult as PortCounters,
-    QueryDeviceResult as DeviceAttr, QueryPortResult as PortAttr, WcOpcode, WcStatus, port_attr, wc_flag,
+    CqArm, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PortState, QpState,
+    QueryCountersResult as PortCounters, QueryDeviceResult as DeviceAttr,
+    QueryLinkErrorsResult as LinkErrors, QueryPortResult as PortAttr, StaticRate, VlCounters, WcOpcode,
+    WcStatus, port_attr, wc_flag,
 };
 pub use hca_driver::{
     AdminError, BadWr, DevicePtr, DriverError, OpenOptions, PostError, RecvWr, SendFlags, SendOp, SendWr,
-    Sge, WrData,
+    Sge, VlWeight, WrData,
 };
+pub use link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};
 pub use memory::{Mr, MrOptions, PageSize};
 pub use pd::Pd;
 pub use raw_qp::{QpOptions, RawQp};

@@ -6,7 +6,8 @@ use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd,
     HandleResult, MAX_INLINE_BYTES, MAX_LOG_ADMIN_SIZE, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE,
     MAX_SGE, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd,
-    QueryGidResult, QueryPkeyResult, QueryPortCmd, RegMrCmd, SetGidCmd, SetPkeyCmd, device_cap,
+    QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, SetGidCmd, SetLinkCmd,
+    SetPkeyCmd, SetSl2vlCmd, VlArbCmd, device_cap,
 };
 
 const ENTRY_BYTES: u64 = 256;
@@ -150,7 +151,8 @@ impl Firmware {
         match opcode {
             AdminOpcode::QueryPort => {
                 let cmd = QueryPortCmd::read_from(body).ok_or(internal)?;
-                self.query_port(cmd.port_num()).map(|r| body_of(r.as_bytes()))
+                self.query_port(hal, cmd.port_num())
+                    .map(|r| body_of(r.as_bytes()))
             }
             AdminOpcode::ModifyPort => self
                 .modify_port(hal, &ModifyPortCmd::read_from(body).ok_or(internal)?)
@@ -191,6 +193,40 @@ impl Firmware {
                 }
                 Ok(out)
             }
+            _ => self.execute_link(hal, opcode, body),
+        }
+    }
+
+    fn execute_link<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        opcode: AdminOpcode,
+        body: &[u8; 248],
+    ) -> CmdResult<Body> {
+        let internal = (AdminStatus::Internal, 0);
+        let none = [0; BODY_BYTES];
+        let port_num = QueryPortCmd::read_from(body).ok_or(internal)?.port_num();
+        match opcode {
+            AdminOpcode::SetLink => self
+                .set_link(hal, &SetLinkCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
+            AdminOpcode::QueryLink => self.query_link(hal, port_num).map(|r| body_of(r.as_bytes())),
+            AdminOpcode::SetVlArb => self
+                .set_vl_arb(hal, &VlArbCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
+            AdminOpcode::QueryVlArb => self
+                .query_vl_arb(&VlArbCmd::read_from(body).ok_or(internal)?)
+                .map(|r| body_of(r.as_bytes())),
+            AdminOpcode::SetSl2vl => self
+                .set_sl2vl(hal, &SetSl2vlCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
+            AdminOpcode::QueryVlCounters => {
+                let cmd = QueryVlCountersCmd::read_from(body).ok_or(internal)?;
+                self.query_vl_counters(hal, &cmd).map(|r| body_of(r.as_bytes()))
+            }
+            AdminOpcode::QueryLinkErrors => self
+                .query_link_errors(hal, port_num)
+                .map(|r| body_of(r.as_bytes())),
             _ => Err((AdminStatus::BadOpcode, 0)),
         }
     }

@@ -21,10 +21,10 @@ impl Firmware {
             HwEventKind::QpCommEst => self.post_qp_event(hal, id, EventKind::CommEst, 0),
             HwEventKind::CqError => self.cq_error(hal, id),
             HwEventKind::SqDrained => self.sq_drained(hal, id),
+            HwEventKind::Port => self.link_event(hal, id),
             // Counted by hardware; nothing to be done about them.
             HwEventKind::BadDoorbell
             | HwEventKind::EqOverflow
-            | HwEventKind::Port
             | HwEventKind::QpFlushNeeded
             | HwEventKind::PkeyViolation => {}
         }

@@ -80,6 +80,23 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.wait_ctx();
     }
 
+    /// Writes a row of the link.
+    pub fn link_row(&mut self, row: u32, bytes: &[u8]) {
+        self.ctx_write(CtxTable::Link, row, bytes);
+    }
+
+    /// Reads a status word of the link.
+    pub fn link_word(&mut self, word: u32) -> u32 {
+        self.bus
+            .write32(reg::MGMT_LINK_SEL, reg::place(word, reg::MGMT_LINK_SEL_WORD_MASK));
+        self.bus.read32(reg::MGMT_LINK_DATA)
+    }
+
+    /// Data VLs that the link was built with.
+    pub fn num_vls(&mut self) -> u32 {
+        self.bus.read32(reg::MGMT_NUM_VLS)
+    }
+
     fn dma(&mut self, func: u8, addr: u64, local: u32, bytes: u32, command: u32) -> Result<(), DmaError> {
         self.bus.write32(reg::MGMT_DMA_ADDR_LO, addr as u32);
         self.bus.write32(reg::MGMT_DMA_ADDR_HI, (addr >> 32) as u32);

@@ -26,6 +26,7 @@ extern crate std;
 mod admin;
 mod events;
 mod hal;
+mod link;
 mod memory;
 mod objects;
 mod pool;
@@ -134,9 +135,7 @@ impl Firmware {
         let mut hal = hal::Hal::new(bus);
         hal.wait_ctx();
         self.port.init(&mut hal, identity);
-        for func in 0..NUM_FUNCS as u8 {
-            hal.set_func_status(func, true, false, true);
-        }
+        self.announce_link(&mut hal);
     }
 
     /// Handles at most one event; false when there was none.
@@ -171,4 +170,6 @@ pub struct Identity {
     pub lid: u16,
     /// InfiniBand framing instead of RoCEv2.
     pub infiniband: bool,
+    /// The port goes to ACTIVE by itself; false: it waits in INIT for a subnet manager.
+    pub self_active: bool,
 }

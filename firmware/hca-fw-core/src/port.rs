@@ -1,8 +1,9 @@
 //! The port: personality, addresses, GID and P_Key tables.
 
 use crate::hal::Hal;
+use crate::link::{Link, PortFacts};
 use crate::objects::require;
-use crate::{Bus, CmdResult, Firmware, Identity, NUM_FUNCS};
+use crate::{Bus, CmdResult, Firmware, Identity};
 use hca_abi::{
     AdminStatus, LinkLayer, ModifyPortCmd, Mtu, PortState, QueryPortResult, SetGidCmd, SetPkeyCmd, port_attr,
 };
@@ -15,7 +16,8 @@ pub(crate) const NUM_PKEYS: usize = 32;
 const DEFAULT_PKEY: u16 = 0xffff;
 const LINK_LOCAL_PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
 const MAX_MSG_BYTES: u32 = 1 << 31;
-/// phys_state LinkUp, active_width 4x, active_speed 25 Gb/s per lane (E-6).
+/// phys_state Polling and LinkUp, active_width 4x, active_speed 25 Gb/s per lane (E-6).
+const PHYS_POLLING: u8 = 2;
 const PHYS_LINK_UP: u8 = 5;
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
@@ -28,6 +30,7 @@ pub(crate) struct Port {
     mtu: u8,
     gids: [[u8; 16]; NUM_GIDS],
     pkeys: [u16; NUM_PKEYS],
+    pub link: Link,
 }
 
 impl Port {
@@ -38,6 +41,7 @@ impl Port {
             ipv4: [0; 4],
             lid: 0,
             infiniband: false,
+            self_active: true,
         };
         Self {
             identity,
@@ -46,10 +50,11 @@ impl Port {
             mtu: 5,
             gids: [[0; 16]; NUM_GIDS],
             pkeys: [0; NUM_PKEYS],
+            link: Link::new(),
         }
     }
 
-    /// Takes the card's identity and activates the port.
+    /// Takes the card's identity and starts the link.
     pub fn init<B: Bus>(&mut self, hal: &mut Hal<B>, identity: Identity) {
         self.identity = identity;
         self.enabled = true;
@@ -65,6 +70,21 @@ impl Port {
         for i in 0..NUM_PKEYS {
             hal.set_pkey(i as u32, self.pkeys[i]);
         }
+        self.link.init(hal, self.facts(), identity.self_active);
+    }
+
+    /// What the link depends on.
+    pub fn facts(&self) -> PortFacts {
+        PortFacts {
+            infiniband: self.identity.infiniband,
+            enabled: self.enabled,
+            mtu: self.mtu,
+        }
+    }
+
+    /// Brings the link to its settings; `request`: the state that somebody asks for.
+    pub fn apply_link<B: Bus>(&mut self, hal: &mut Hal<B>, request: Option<PortState>) {
+        self.link.apply(hal, self.facts(), request);
     }
 
     fn apply<B: Bus>(&self, hal: &mut Hal<B>) {
@@ -84,6 +104,14 @@ impl Port {
 
     pub fn infiniband(&self) -> bool {
         self.identity.infiniband
+    }
+
+    pub fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    pub fn lmc(&self) -> u8 {
+        self.lmc
     }
 
     pub fn mtu(&self) -> u8 {
@@ -118,11 +146,27 @@ impl Firmware {
             !has(port_attr::LID) || (1..0xc000).contains(&cmd.lid()),
             u32::from(cmd.lid()),
         )?;
+        // ADDR-3: the port answers to 1 << LMC consecutive LIDs from its base LID, which is a multiple of their number.
+        let lmc = if has(port_attr::LMC) {
+            cmd.lmc()
+        } else {
+            self.port.lmc
+        };
+        let lid = if has(port_attr::LID) {
+            cmd.lid()
+        } else {
+            self.port.identity.lid
+        };
+        require(
+            !has(port_attr::LID | port_attr::LMC) || lid.trailing_zeros() >= u32::from(lmc),
+            port_attr::LMC,
+        )?;
         // A port changes its personality only while nobody talks through it.
         if has(port_attr::LINK_LAYER) && self.any_connected_qp() {
             return Err((AdminStatus::InUse, 0));
         }
         let port = &mut self.port;
+        let switched = has(port_attr::ENABLE) && port.enabled != cmd.enable();
         if let (true, Ok(link)) = (has(port_attr::LINK_LAYER), link) {
             port.identity.infiniband = link == LinkLayer::Infiniband;
         }
@@ -142,24 +186,22 @@ impl Firmware {
             port.identity.mac = cmd.mac();
         }
         port.apply(hal);
-        for func in 0..NUM_FUNCS as u8 {
-            hal.set_func_status(func, true, false, port.enabled);
+        let facts = port.facts();
+        if switched {
+            port.link.enable(hal, facts);
+        } else {
+            port.link.apply(hal, facts, None);
         }
+        self.announce_link(hal);
         Ok(())
     }
 
-    pub(crate) fn query_port(&self, port_num: u8) -> CmdResult<QueryPortResult> {
+    pub(crate) fn query_port<B: Bus>(&self, hal: &mut Hal<B>, port_num: u8) -> CmdResult<QueryPortResult> {
         require(port_num == 1, u32::from(port_num))?;
         let p = &self.port;
+        let (state, phy_up) = p.link.status(hal);
         let mut out = QueryPortResult::new();
-        out.set_state(
-            if p.enabled {
-                PortState::Active
-            } else {
-                PortState::Down
-            }
-            .into(),
-        );
+        out.set_state(state.into());
         out.set_max_mtu(Mtu::Bytes4096.into());
         out.set_active_mtu(p.mtu);
         out.set_lmc(p.lmc);
@@ -167,10 +209,10 @@ impl Firmware {
         out.set_max_msg_sz(MAX_MSG_BYTES);
         out.set_pkey_tbl_len(NUM_PKEYS as u16);
         out.set_lid(if p.infiniband() { p.identity.lid } else { 0 });
-        out.set_max_vl_num(1);
+        out.set_max_vl_num(p.link.built().into());
         out.set_active_width(WIDTH_4X);
         out.set_active_speed(SPEED_EDR);
-        out.set_phys_state(PHYS_LINK_UP);
+        out.set_phys_state(if phy_up { PHYS_LINK_UP } else { PHYS_POLLING });
         out.set_link_layer(
             if p.infiniband() {
                 LinkLayer::Infiniband

@@ -2,6 +2,7 @@
 //! checked whole before anything is stored or told to the hardware.
 
 use crate::hal::Hal;
+use crate::link::ipd;
 use crate::objects::{QpRec, require, require_size};
 use crate::transition::{Attr, Refusal, check};
 use crate::{Bus, CmdResult, Firmware, NUM_QPS};
@@ -211,18 +212,19 @@ impl Firmware {
         Ok(())
     }
 
-    /// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, its MAC address must be known.
+    /// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, its MAC address must be known. RATE-5: its
+    /// rate must be one. ADDR-4: its source LID must be one of the port's.
     fn legal_path(&self, ah: &AhAttr) -> bool {
         let Some(sgid) = self.port.gid(ah.sgid_index()) else {
             return false;
         };
         let grh_ok = !ah.is_global() || *sgid != [0; 16];
         let link_ok = if self.port.infiniband() {
-            ah.dlid() != 0
+            ah.dlid() != 0 && ah.src_path_bits() >> self.port.lmc() == 0
         } else {
             ah.is_global() && ah.dmac() != [0; 6]
         };
-        grh_ok && link_ok && ah.port_num() == 1
+        grh_ok && link_ok && ipd(ah.static_rate()).is_some() && ah.port_num() == 1
     }
 
     /// Writes the hardware's context from the record. The source GID is resolved here.
@@ -283,10 +285,16 @@ impl Firmware {
         q.set_traffic_class(ah.traffic_class());
         q.set_hop_limit(if ah.hop_limit() == 0 { 64 } else { ah.hop_limit() });
         q.set_flow_label(ah.flow_label());
-        q.set_sl(ah.sl());
+        // On Ethernet the priority is what an SL is on InfiniBand: the traffic class carries it on the wire.
+        q.set_sl(if self.port.infiniband() {
+            ah.sl()
+        } else {
+            ah.traffic_class() >> 5
+        });
         q.set_dlid(ah.dlid());
         q.set_src_path_bits(ah.src_path_bits());
         q.set_static_rate(ah.static_rate());
+        q.set_ipd(ipd(ah.static_rate()).unwrap_or(0));
     }
 }
 

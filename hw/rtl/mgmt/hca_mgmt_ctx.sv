@@ -1,9 +1,11 @@
 // Context port: firmware fills the data words, then names a table and an index; this block delivers the row
 // to whoever keeps it. QP contexts go to every listener in parallel, each takes it in its own time; busy_o
 // stays high until the last has. Rows are write-only: firmware keeps the master copy. After reset the block
-// clears every row of every table (but MTT, which nothing reads without a valid MPT row) and is busy meanwhile.
+// clears every row of every table (but MTT, which nothing reads without a valid MPT row, and the links'
+// control rows: a link resets to DOWN by itself) and is busy meanwhile.
 module hca_mgmt_ctx
   import hca_pkg::*;
+  import hca_link_pkg::link_wr_t;
 #(
     parameter int unsigned NumQpcSinks = 6
 ) (
@@ -38,7 +40,8 @@ module hca_mgmt_ctx
     output logic                   eqc_wr_valid_o,
     input  logic                   eqc_wr_ready_i,
     output logic [EqW-1:0]         eqc_wr_eqn_o,
-    output eqc_t                   eqc_wr_o
+    output eqc_t                   eqc_wr_o,
+    output link_wr_t               link_wr_o    // valid for one cycle, taken at once
 );
   localparam int unsigned MaxRowW = (QpW > MrW) ? ((QpW > CqW) ? QpW : CqW) : ((MrW > CqW) ? MrW : CqW);
 
@@ -46,7 +49,7 @@ module hca_mgmt_ctx
   localparam int unsigned IndexW = (MttW > MaxRowW) ? MttW : MaxRowW;
   logic [IndexW-1:0] index_q;
   logic              init_sq_q, init_rq_q;
-  logic              known;
+  logic              known, link_row;
   // Sweep after reset.
   logic              sweep_q;
   ctx_table_e        sweep_table_q;
@@ -56,7 +59,7 @@ module hca_mgmt_ctx
   logic [31:0]       index;
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
-  logic              cqc_pend_q, eqc_pend_q;
+  logic              cqc_pend_q, eqc_pend_q, link_wr_valid_q;
 
   always_ff @(posedge clk_i) begin
     if (word_we_i) words_q[word_addr_i] <= word_data_i;
@@ -68,6 +71,7 @@ module hca_mgmt_ctx
   assign tbl   = sweep_q ? sweep_table_q : table_i;
   assign index   = sweep_q ? 32'(sweep_row_q) : index_i;
   assign sweep_last = (&sweep_row_q[MaxRowW-1:0]);
+  assign link_row   = (index < NumPorts * LinkPortRows) && (32'(index[7:0]) < LinkRows);
 
   always_comb begin
     unique case (tbl)
@@ -76,6 +80,7 @@ module hca_mgmt_ctx
       CtxTableMtt: known = index < NumMtts;
       CtxTableCqc: known = index < NumCqs;
       CtxTableEqc: known = index < NumEqs;
+      CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
     endcase
   end
@@ -93,6 +98,7 @@ module hca_mgmt_ctx
           CtxTableQpc: sweep_table_q <= CtxTableMpt;
           CtxTableMpt: sweep_table_q <= CtxTableCqc;
           CtxTableCqc: sweep_table_q <= CtxTableEqc;
+          CtxTableEqc: sweep_table_q <= CtxTableLink;
           default:     sweep_q <= 1'b0;
         endcase
       end
@@ -110,6 +116,7 @@ module hca_mgmt_ctx
     end
     mpt_we_o <= !rst_i && go && known && (tbl == CtxTableMpt);
     mtt_we_o <= !rst_i && go && known && (tbl == CtxTableMtt);
+    link_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableLink);
     if (rst_i) begin
       qpc_pend_q <= '0;
       cqc_pend_q <= 1'b0;
@@ -143,4 +150,5 @@ module hca_mgmt_ctx
   assign eqc_wr_valid_o   = eqc_pend_q;
   assign eqc_wr_eqn_o     = index_q[EqW-1:0];
   assign eqc_wr_o         = row_q[$bits(eqc_t)/32-1:0];
+  assign link_wr_o = '{valid: link_wr_valid_q, port: index_q[8], row: index_q[7:0], data: row_q[7:0]};
 endmodule

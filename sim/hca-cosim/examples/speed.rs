@@ -17,6 +17,7 @@ fn main() {
             ipv4: [10, 0, 0, n],
             lid: u16::from(n),
             infiniband: false,
+            self_active: true,
         };
         let config = if probe {
             CardConfig::probe(&name)

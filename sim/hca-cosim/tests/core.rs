@@ -12,6 +12,7 @@ fn identity() -> Identity {
         ipv4: [10, 0, 0, 1],
         lid: 1,
         infiniband: false,
+        self_active: true,
     }
 }
 

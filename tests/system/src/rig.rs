@@ -92,6 +92,7 @@ pub fn identity(index: u8, link: LinkKind) -> Identity {
         ipv4: [10, 0, 0, index + 1],
         lid: u16::from(index) + 1,
         infiniband: link == LinkKind::InfiniBand,
+        self_active: true,
     }
 }
 

@@ -140,6 +140,7 @@ fn identity(index: u8, link: LinkKind) -> Identity {
         ipv4: [10, 0, 0, number],
         lid: u16::from(number),
         infiniband: link == LinkKind::InfiniBand,
+        self_active: true,
     }
 }
 

@@ -1,0 +1,538 @@
+//! The link of a port: how many virtual lanes it uses, how they share it, and its state. Firmware keeps what was asked
+//! for; what the hardware gets follows from that, from the other end of the cable and from the personality, and is
+//! written row by row where it differs from what is there.
+
+use crate::hal::Hal;
+use crate::objects::{require, require_size};
+use crate::{Bus, CmdResult, Firmware, NUM_FUNCS};
+use hca_abi::{
+    AdminStatus, HOQ_LIFE_NEVER, LINK_ROW_CTRL, LINK_ROW_HIGH, LINK_ROW_LOW, LINK_ROW_SL2VL,
+    LINK_WORD_ERRORS, LINK_WORD_RX_FILL, LINK_WORD_RX_PACKETS, LINK_WORD_RX_RING, LINK_WORD_TX_BLOCKS,
+    LINK_WORD_TX_CREDITS, LINK_WORD_TX_FILL, LINK_WORD_TX_PACKETS, LINK_WORD_TX_RING, LINK_WORD_TX_WAIT,
+    LinkCtrl, LinkLayer, LinkPolicy, LinkSl2vl, LinkStatus, LinkVlArb, MGMT_VL, OpVls, PortState,
+    QueryLinkErrorsResult, QueryLinkResult, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd,
+    SetSl2vlCmd, StaticRate, VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
+};
+
+/// Weight of each VL until somebody sets a table: one packet of 4096 bytes.
+const DEFAULT_WEIGHT: u8 = 64;
+/// Rate of the port, 4x EDR, in units of 100 Mbit/s.
+const PORT_RATE: u32 = 1000;
+const ENTRIES: usize = VL_ARB_ENTRIES as usize;
+/// VLs of one QUERY_VL_COUNTERS answer.
+const VLS_PER_ANSWER: u8 = 8;
+
+/// A VL arbitration table: VL and weight of each entry.
+type ArbTable = [(u8, u8); ENTRIES];
+const EMPTY: ArbTable = [(0, 0); ENTRIES];
+
+/// What was asked for.
+#[derive(Clone, Copy)]
+struct Settings {
+    state: PortState,
+    vls: OpVls,
+    peer_vls: OpVls,
+    policy: LinkPolicy,
+    limit: u8,
+    hoq_life: u8,
+    pfc_enable: u8,
+    /// `None`: SL i to VL i modulo the VLs in use.
+    sl2vl: Option<u64>,
+    /// `None`: empty.
+    high: Option<ArbTable>,
+    /// `None`: every VL in use, with the same weight.
+    low: Option<ArbTable>,
+}
+
+/// What the hardware has. The context port cleared the tables after reset.
+struct Written {
+    op_vls: u8,
+    sl2vl: u64,
+    high: ArbTable,
+    low: ArbTable,
+}
+
+/// Configuration of one link.
+pub(crate) struct Link {
+    built: OpVls,
+    self_active: bool,
+    settings: Settings,
+    written: Written,
+}
+
+/// Facts of the port that its link depends on.
+#[derive(Clone, Copy)]
+pub(crate) struct PortFacts {
+    pub infiniband: bool,
+    pub enabled: bool,
+    pub mtu: u8,
+}
+
+impl Link {
+    pub const fn new() -> Self {
+        Self {
+            built: OpVls::One,
+            self_active: true,
+            settings: Settings {
+                state: PortState::Down,
+                vls: OpVls::One,
+                peer_vls: OpVls::Fifteen,
+                policy: LinkPolicy::Iba,
+                limit: hca_abi::LIMIT_UNLIMITED as u8,
+                hoq_life: HOQ_LIFE_NEVER as u8,
+                pfc_enable: 0,
+                sl2vl: None,
+                high: None,
+                low: None,
+            },
+            written: Written {
+                op_vls: 0,
+                sl2vl: 0,
+                high: EMPTY,
+                low: EMPTY,
+            },
+        }
+    }
+
+    /// First configuration. VL-3: who waits for a subnet manager uses VL0 alone until it comes.
+    pub fn init<B: Bus>(&mut self, hal: &mut Hal<B>, facts: PortFacts, self_active: bool) {
+        self.built = OpVls::at_most(hal.num_vls()).unwrap_or(OpVls::One);
+        self.self_active = self_active;
+        self.settings.vls = if self_active { self.built } else { OpVls::One };
+        self.settings.state = self.state_at_start();
+        self.apply(hal, facts, Some(self.settings.state));
+    }
+
+    /// VL-14: a port that nobody configures configures itself.
+    fn state_at_start(&self) -> PortState {
+        if self.self_active {
+            PortState::Active
+        } else {
+            PortState::Init
+        }
+    }
+
+    /// The port was switched on or off.
+    pub fn enable<B: Bus>(&mut self, hal: &mut Hal<B>, facts: PortFacts) {
+        self.settings.state = if facts.enabled {
+            self.state_at_start()
+        } else {
+            PortState::Down
+        };
+        self.apply(hal, facts, Some(self.settings.state));
+    }
+
+    /// VL-4: the smaller of both ends. Ethernet has its priorities without asking.
+    pub fn op_vls(&self, infiniband: bool) -> OpVls {
+        if infiniband {
+            self.settings.vls.min(self.settings.peer_vls)
+        } else {
+            self.built
+        }
+    }
+
+    /// VLs that the port could use.
+    pub fn built(&self) -> OpVls {
+        self.built
+    }
+
+    /// The VL of each SL. VL-4: with one data VL every SL maps to it. On Ethernet an SL is a priority.
+    fn sl2vl(&self, infiniband: bool) -> u64 {
+        let vls = u64::from(self.op_vls(infiniband).count());
+        let spread = (0..16).fold(0, |map, sl| map | (sl % vls) << (4 * sl));
+        match self.settings.sl2vl {
+            Some(map) if infiniband && vls > 1 => map,
+            _ => spread,
+        }
+    }
+
+    fn table(&self, high: bool, infiniband: bool) -> ArbTable {
+        let given = if high {
+            self.settings.high
+        } else {
+            self.settings.low
+        };
+        given.unwrap_or_else(|| {
+            let mut table = EMPTY;
+            for vl in 0..self.op_vls(infiniband).count() {
+                if !high {
+                    table[usize::from(vl)] = (vl, DEFAULT_WEIGHT);
+                }
+            }
+            table
+        })
+    }
+
+    /// What the hardware says. A card without a link block says state NOP: what was asked for is then the truth.
+    pub fn status<B: Bus>(&self, hal: &mut Hal<B>) -> (PortState, bool) {
+        let status = LinkStatus(hal.link_word(hca_abi::LINK_WORD_STATE).to_le_bytes());
+        match PortState::try_from(status.state()) {
+            Ok(PortState::Nop) | Err(_) => (self.settings.state, true),
+            Ok(state) => (state, status.phy_up()),
+        }
+    }
+
+    /// The state to write when nobody asks for another: the one that is, unless the link is DOWN and could be better.
+    fn state_to_keep<B: Bus>(&self, hal: &mut Hal<B>) -> PortState {
+        match self.status(hal) {
+            (PortState::Down, true) if self.settings.state != PortState::Down => self.state_at_start(),
+            (PortState::ActiveDefer, _) => PortState::Active,
+            (state, _) => state,
+        }
+    }
+
+    /// Writes what differs. Tables come before the VLs that need them; an SL moves to a VL after that VL is there, and
+    /// leaves one before it goes.
+    pub fn apply<B: Bus>(&mut self, hal: &mut Hal<B>, facts: PortFacts, request: Option<PortState>) {
+        for high in [true, false] {
+            let table = self.table(high, facts.infiniband);
+            let (first, written) = if high {
+                (LINK_ROW_HIGH, &mut self.written.high)
+            } else {
+                (LINK_ROW_LOW, &mut self.written.low)
+            };
+            for (row, (new, old)) in (first..).zip(table.iter().zip(written.iter_mut())) {
+                if *new != *old {
+                    let mut entry = LinkVlArb::new();
+                    entry.set_vl(new.0);
+                    entry.set_weight(new.1);
+                    hal.link_row(row, entry.as_bytes());
+                    *old = *new;
+                }
+            }
+        }
+        let op_vls = u8::from(self.op_vls(facts.infiniband));
+        let state = request.unwrap_or_else(|| self.state_to_keep(hal));
+        let grows = op_vls >= self.written.op_vls;
+        if grows {
+            self.write_ctrl(hal, facts, state);
+        }
+        let map = self.sl2vl(facts.infiniband);
+        if map != self.written.sl2vl {
+            let mut row = LinkSl2vl::new();
+            row.set_map(map);
+            hal.link_row(LINK_ROW_SL2VL, row.as_bytes());
+            self.written.sl2vl = map;
+        }
+        if !grows {
+            self.write_ctrl(hal, facts, state);
+        }
+        self.written.op_vls = op_vls;
+    }
+
+    fn write_ctrl<B: Bus>(&self, hal: &mut Hal<B>, facts: PortFacts, state: PortState) {
+        let s = &self.settings;
+        let mut ctrl = LinkCtrl::new();
+        ctrl.set_state(state.into());
+        ctrl.set_op_vls(self.op_vls(facts.infiniband).into());
+        ctrl.set_policy(s.policy.into());
+        ctrl.set_limit(s.limit);
+        ctrl.set_mtu(facts.mtu);
+        ctrl.set_hoq_life(s.hoq_life);
+        ctrl.set_pfc_enable(s.pfc_enable);
+        hal.link_row(LINK_ROW_CTRL, ctrl.as_bytes());
+    }
+
+    /// Data may flow, now or when the link has recovered.
+    pub fn is_up<B: Bus>(&self, hal: &mut Hal<B>) -> bool {
+        matches!(self.status(hal).0, PortState::Active | PortState::ActiveDefer)
+    }
+}
+
+/// May somebody move a link so? MGMT-5: the subnet manager leads it through INIT and ARMED; anybody may take it down.
+fn legal(from: PortState, to: PortState) -> bool {
+    use PortState::{Active, ActiveDefer, Armed, Down, Init};
+    matches!(
+        (from, to),
+        (_, Down)
+            | (Down, Init)
+            | (Init, Init | Armed)
+            | (Armed, Armed | Active)
+            | (Active | ActiveDefer, Active)
+    )
+}
+
+/// RATE-8: packet times that a destination rests after a packet, so that it gets `static_rate` at most. `None`: no such
+/// rate.
+pub(crate) fn ipd(static_rate: u8) -> Option<u8> {
+    let rate = StaticRate::try_from(static_rate).ok()?.in_100mbps();
+    let times = PORT_RATE.div_ceil(rate.unwrap_or(PORT_RATE)) - 1;
+    Some(times.min(u8::MAX.into()) as u8)
+}
+
+impl Firmware {
+    pub(crate) fn set_link<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetLinkCmd) -> CmdResult {
+        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let mask = cmd.attr_mask();
+        require(mask & !link_attr::ALL == 0, mask)?;
+        let has = |attr: u32| mask & attr != 0;
+        let link = &self.port.link;
+        let mut new = link.settings;
+        if has(link_attr::OP_VLS) {
+            new.vls = OpVls::try_from(cmd.op_vls())
+                .ok()
+                .filter(|vls| *vls <= link.built)
+                .ok_or((AdminStatus::BadParam, link_attr::OP_VLS))?;
+        }
+        if has(link_attr::PEER_VLS) {
+            new.peer_vls =
+                OpVls::try_from(cmd.peer_vls()).map_err(|_| (AdminStatus::BadParam, link_attr::PEER_VLS))?;
+        }
+        if has(link_attr::POLICY) {
+            new.policy =
+                LinkPolicy::try_from(cmd.policy()).map_err(|_| (AdminStatus::BadParam, link_attr::POLICY))?;
+        }
+        if has(link_attr::LIMIT) {
+            new.limit = cmd.limit();
+        }
+        if has(link_attr::HOQ_LIFE) {
+            require(u32::from(cmd.hoq_life()) <= HOQ_LIFE_NEVER, link_attr::HOQ_LIFE)?;
+            new.hoq_life = cmd.hoq_life();
+        }
+        if has(link_attr::PFC_ENABLE) {
+            new.pfc_enable = cmd.pfc_enable();
+        }
+        let mut request = None;
+        if has(link_attr::STATE) {
+            let state = PortState::try_from(cmd.state())
+                .ok()
+                .filter(|state| !matches!(state, PortState::Nop | PortState::ActiveDefer))
+                .ok_or((AdminStatus::BadParam, link_attr::STATE))?;
+            let (now, phy_up) = link.status(hal);
+            let possible = state == PortState::Down || (phy_up && self.port.enabled());
+            if !possible || !legal(now, state) {
+                return Err((AdminStatus::BadState, link_attr::STATE));
+            }
+            new.state = state;
+            request = Some(state);
+        }
+        self.port.link.settings = new;
+        self.port.apply_link(hal, request);
+        self.announce_link(hal);
+        Ok(())
+    }
+
+    pub(crate) fn set_vl_arb<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &VlArbCmd) -> CmdResult {
+        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let count = usize::from(cmd.count());
+        require_size(count <= ENTRIES, u32::from(cmd.count()))?;
+        let vls = self.port.link.built.count();
+        let mut table = EMPTY;
+        for (index, (entry, pair)) in table
+            .iter_mut()
+            .zip(cmd.entries().chunks_exact(2))
+            .enumerate()
+            .take(count)
+        {
+            require(pair[0] < vls, index as u32)?;
+            *entry = (pair[0], pair[1]);
+        }
+        let settings = &mut self.port.link.settings;
+        if cmd.high() {
+            settings.high = Some(table);
+        } else {
+            settings.low = Some(table);
+        }
+        self.port.apply_link(hal, None);
+        Ok(())
+    }
+
+    pub(crate) fn query_vl_arb(&self, cmd: &VlArbCmd) -> CmdResult<VlArbResult> {
+        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let table = self.port.link.table(cmd.high(), self.port.infiniband());
+        let mut entries = [0; 2 * ENTRIES];
+        for (pair, (vl, weight)) in entries.chunks_exact_mut(2).zip(table) {
+            pair.copy_from_slice(&[vl, weight]);
+        }
+        let count = table
+            .iter()
+            .rposition(|(_, weight)| *weight != 0)
+            .map_or(0, |last| last + 1);
+        let mut out = VlArbResult::new();
+        out.set_count(count as u8);
+        out.set_entries(entries);
+        Ok(out)
+    }
+
+    pub(crate) fn set_sl2vl<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetSl2vlCmd) -> CmdResult {
+        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let vls = u64::from(self.port.link.built.count());
+        for sl in 0..16 {
+            let vl = cmd.map() >> (4 * sl) & 15;
+            // VL-8: VL15 says that the SL is unusable.
+            require(vl < vls || vl == u64::from(MGMT_VL), sl)?;
+        }
+        self.port.link.settings.sl2vl = Some(cmd.map());
+        self.port.apply_link(hal, None);
+        Ok(())
+    }
+
+    pub(crate) fn query_link<B: Bus>(&self, hal: &mut Hal<B>, port_num: u8) -> CmdResult<QueryLinkResult> {
+        require(port_num == 1, u32::from(port_num))?;
+        let (port, link) = (&self.port, &self.port.link);
+        let s = &link.settings;
+        let (state, phy_up) = link.status(hal);
+        let facts = port.facts();
+        let mut out = QueryLinkResult::new();
+        out.set_state(state.into());
+        out.set_wanted_state(s.state.into());
+        out.set_phy_up(phy_up);
+        out.set_link_layer(
+            if facts.infiniband {
+                LinkLayer::Infiniband
+            } else {
+                LinkLayer::Ethernet
+            }
+            .into(),
+        );
+        out.set_built_vls(link.built.into());
+        out.set_wanted_vls(s.vls.into());
+        out.set_peer_vls(s.peer_vls.into());
+        out.set_op_vls(link.op_vls(facts.infiniband).into());
+        out.set_policy(s.policy.into());
+        out.set_limit(s.limit);
+        out.set_mtu(facts.mtu);
+        out.set_hoq_life(s.hoq_life);
+        out.set_pfc_enable(s.pfc_enable);
+        out.set_lmc(port.lmc());
+        out.set_lid(port.identity().lid);
+        out.set_sl2vl(link.sl2vl(facts.infiniband));
+        out.set_tx_ring(hal.link_word(LINK_WORD_TX_RING));
+        out.set_rx_ring(hal.link_word(LINK_WORD_RX_RING));
+        Ok(out)
+    }
+
+    pub(crate) fn query_vl_counters<B: Bus>(
+        &self,
+        hal: &mut Hal<B>,
+        cmd: &QueryVlCountersCmd,
+    ) -> CmdResult<QueryVlCountersResult> {
+        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let first = cmd.first_vl();
+        require(
+            first.is_multiple_of(VLS_PER_ANSWER) && u32::from(first) < VLS,
+            u32::from(first),
+        )?;
+        let mut vls = [0; VLS_PER_ANSWER as usize * VlCounters::BYTES];
+        for (vl, bytes) in (u32::from(first)..).zip(vls.chunks_exact_mut(VlCounters::BYTES)) {
+            let mut c = VlCounters::new();
+            c.set_tx_credits(hal.link_word(LINK_WORD_TX_CREDITS + vl));
+            c.set_tx_fill(hal.link_word(LINK_WORD_TX_FILL + vl));
+            c.set_rx_fill(hal.link_word(LINK_WORD_RX_FILL + vl));
+            c.set_tx_packets(hal.link_word(LINK_WORD_TX_PACKETS + vl));
+            c.set_tx_blocks(hal.link_word(LINK_WORD_TX_BLOCKS + vl));
+            c.set_rx_packets(hal.link_word(LINK_WORD_RX_PACKETS + vl));
+            c.set_tx_wait(hal.link_word(LINK_WORD_TX_WAIT + vl));
+            bytes.copy_from_slice(c.as_bytes());
+        }
+        let mut out = QueryVlCountersResult::new();
+        out.set_vls(vls);
+        Ok(out)
+    }
+
+    pub(crate) fn query_link_errors<B: Bus>(
+        &self,
+        hal: &mut Hal<B>,
+        port_num: u8,
+    ) -> CmdResult<QueryLinkErrorsResult> {
+        require(port_num == 1, u32::from(port_num))?;
+        let mut out = QueryLinkErrorsResult::new();
+        for (word, field) in (LINK_WORD_ERRORS..).zip(QueryLinkErrorsResult::TABLE.fields) {
+            let at = field.byte as usize;
+            out.0[at..at + 4].copy_from_slice(&hal.link_word(word).to_le_bytes());
+        }
+        Ok(out)
+    }
+
+    /// Hardware changed the state of a link, or its cable came or went.
+    pub(crate) fn link_event<B: Bus>(&mut self, hal: &mut Hal<B>, port_num: u32) {
+        if port_num != 1 {
+            return;
+        }
+        let link = &mut self.port.link;
+        let (now, phy_up) = link.status(hal);
+        if (now, phy_up) == (PortState::Down, true) && link.settings.state != PortState::Down {
+            // Who waits for a subnet manager begins again.
+            link.settings.state = link.state_at_start();
+            self.port.apply_link(hal, None);
+        }
+        self.announce_link(hal);
+    }
+
+    /// Tells every function whether the link is up.
+    pub(crate) fn announce_link<B: Bus>(&mut self, hal: &mut Hal<B>) {
+        let up = self.port.enabled() && self.port.link.is_up(hal);
+        for func in 0..NUM_FUNCS as u8 {
+            hal.set_func_status(func, true, false, up);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RATE-7, RATE-8: rate ratio minus one packet times, rounded so that the rate is never exceeded.
+    #[test]
+    fn delays_of_static_rates() {
+        let wanted = [
+            (0, 0),
+            (2, 39),
+            (5, 19),
+            (3, 9),
+            (6, 4),
+            (4, 3),
+            (7, 2),
+            (8, 1),
+            (9, 1),
+            (10, 0),
+            (11, 7),
+            (12, 1),
+            (13, 0),
+            (14, 0),
+            (15, 3),
+            (16, 0),
+            (17, 0),
+            (18, 0),
+            (19, 3),
+            (20, 1),
+            (24, 0),
+        ];
+        for (code, times) in wanted {
+            assert_eq!(ipd(code), Some(times), "rate code {code}");
+        }
+        for code in [1, 25, 255] {
+            assert_eq!(ipd(code), None, "rate code {code}");
+        }
+    }
+
+    /// VL-14: exactly these moves can be asked for.
+    #[test]
+    fn moves_between_states() {
+        use PortState::*;
+        let wanted = [
+            (Down, Down),
+            (Down, Init),
+            (Init, Down),
+            (Init, Init),
+            (Init, Armed),
+            (Armed, Down),
+            (Armed, Armed),
+            (Armed, Active),
+            (Active, Down),
+            (Active, Active),
+            (ActiveDefer, Down),
+            (ActiveDefer, Active),
+            (Nop, Down),
+        ];
+        for from in PortState::ALL {
+            for to in PortState::ALL {
+                assert_eq!(
+                    legal(*from, *to),
+                    wanted.contains(&(*from, *to)),
+                    "{from:?} to {to:?}"
+                );
+            }
+        }
+    }
+}
