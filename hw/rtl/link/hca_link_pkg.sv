@@ -126,6 +126,16 @@ package hca_link_pkg;
     logic [11:0] fccl;
   } fc_upd_t;
 
+  // What the transmit half did, a strobe each, for the counters.
+  typedef struct packed {
+    logic [3:0]         vl;          // of `packet`; Ethernet: priority
+    logic               packet;      // a data packet left
+    logic [BlocksW-1:0] blocks;      // its blocks
+    logic               ctl;         // a flow control packet or PFC frame left
+    logic               discard;     // a packet was dropped: link down, life time over
+    logic               constraint;  // a packet was dropped: its SL has no VL, or its VL is not operational
+  } tx_ev_t;
+
   // Verdict on a received data packet, a strobe each.
   typedef struct packed {
     logic [3:0] vl;           // Ethernet: priority

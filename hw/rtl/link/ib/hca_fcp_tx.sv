@@ -16,21 +16,23 @@ module hca_fcp_tx
 ) (
   input  logic                    clk_i,
   input  logic                    rst_i,
+  input  logic [63:0]             now_i,         // cycles, also those in which the clock of an idle card stood
   input  logic                    enable_i,      // InfiniBand, link up and not DOWN
   input  logic                    init_i,        // link not yet ARMED: operand "init"
   input  logic [NumVls-1:0]       vl_ok_i,       // operational VLs
   input  logic [NumVls-1:0][11:0] abr_i,
   input  logic [NumVls-1:0][11:0] fccl_i,
+  output logic                    busy_o,        // a VL's turn has come
   output logic                    ctl_valid_o,
   input  logic                    ctl_ready_i,
   output phy_t                    ctl_o
 );
 
   localparam int unsigned VlW   = (NumVls > 1) ? $clog2(NumVls) : 1;
-  localparam int unsigned TickW = $clog2(FcpMaxCycles);
+  localparam int unsigned TickLsb = $clog2(FcpMaxCycles);
   localparam int unsigned GapW  = $clog2(FcpMinGap + 1);
 
-  logic [TickW-1:0]        tick_q;
+  logic [15:0]             period_q;
   logic [GapW-1:0]         gap_q;
   logic                    enable_q, init_q, op_init_q, all_due;
   logic [NumVls-1:0]       due_q, want, grant, vl_ok_q;
@@ -38,7 +40,7 @@ module hca_fcp_tx
   logic                    valid_q, pick, send;
   logic [VlW-1:0]          vl_q, pick_vl;
 
-  assign all_due = (tick_q == '0) || (enable_i && !enable_q) || (init_i != init_q) || (vl_ok_i != vl_ok_q);
+  assign all_due = (now_i[TickLsb +: 16] != period_q) || (enable_i && !enable_q) || (init_i != init_q) || (vl_ok_i != vl_ok_q);
   assign send    = valid_q && ctl_ready_i;
   assign pick    = !valid_q && enable_i && gap_q == '0 && want != '0;
 
@@ -63,12 +65,12 @@ module hca_fcp_tx
     .idx_o    (pick_vl)
   );
 
-  logic unused_grant;
-  assign unused_grant = ^grant;
+  logic unused_inputs;
+  assign unused_inputs = ^{grant, now_i};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      tick_q   <= '0;
+      period_q <= '0;
       gap_q    <= '0;
       enable_q <= 1'b0;
       init_q   <= 1'b0;
@@ -76,7 +78,7 @@ module hca_fcp_tx
       due_q    <= '0;
       valid_q  <= 1'b0;
     end else begin
-      tick_q   <= tick_q + 1'b1;
+      period_q <= now_i[TickLsb +: 16];
       enable_q <= enable_i;
       init_q   <= init_i;
       vl_ok_q  <= vl_ok_i;
@@ -107,6 +109,7 @@ module hca_fcp_tx
     ctl_o     = fcp_beat(fcp);
   end
 
+  assign busy_o      = enable_i && (valid_q || want != '0);
   assign ctl_valid_o = valid_q;
 
 endmodule
