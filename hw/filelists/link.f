@@ -14,3 +14,7 @@ hw/rtl/link/hca_pfc_tx.sv
 hw/rtl/link/ib/hca_fcp_rx.sv
 hw/rtl/link/ib/hca_fcp_tx.sv
 hw/rtl/link/ib/hca_rx_credit.sv
+hw/rtl/link/hca_link.sv
+hw/rtl/link/hca_link_cfg.sv
+hw/rtl/link/hca_link_stats.sv
+hw/rtl/link/hca_vl_count.sv

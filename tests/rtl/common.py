@@ -355,7 +355,7 @@ def simulate(top, module, parameters=None, tests=None, wrapper=None):
     above = [folder for folder in block.parents if RTL in folder.parents]
     shared = [PKG, LINK_PKG]
     packages = {*block.rglob("hca_*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))}
-    packages = shared + sorted(packages - set(shared))
+    packages = shared + sorted(packages - set(shared)) + (sorted(wrapper[0].glob("*_pkg.sv")) if wrapper else [])
     build.mkdir(parents=True, exist_ok=True)
     # Two test files of one block share its model: one at a time, whatever process they run in.
     with open(build.with_suffix(".lock"), "w") as lock:

@@ -133,7 +133,7 @@ package hca_link_pkg;
     logic [BlocksW-1:0] blocks;      // its blocks
     logic               ctl;         // a flow control packet or PFC frame left
     logic               discard;     // a packet was dropped: link down, life time over
-    logic               constraint;  // a packet was dropped: its SL has no VL, or its VL is not operational
+    logic               refused;     // a packet was dropped: its SL has no VL, or its VL is not operational
   } tx_ev_t;
 
   // Verdict on a received data packet, a strobe each.

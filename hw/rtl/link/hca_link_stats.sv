@@ -95,7 +95,7 @@ module hca_link_stats
     step[2]  = downed_i;
     step[3]  = data_err || link_err;       // port_rcv_errors; two at once: below
     step[6]  = tx_ev_i.discard;
-    step[7]  = tx_ev_i.constraint;
+    step[7]  = tx_ev_i.refused;
     step[9]  = integrity;
     step[10] = rx_ev_i.overrun;
     step[11] = rx_ev_i.vl15_drop;
