@@ -50,6 +50,9 @@ module hca_link
   localparam int unsigned RxBlocks = RxVlBytes / 64;
   localparam int unsigned RxFillW  = $clog2(RxBlocks) + 1;
 
+  logic unused_cfg;
+  assign unused_cfg = ^port_cfg_i;
+
   link_cfg_t  cfg;
   logic       tbl_we, tbl_low, recovery, downed;
   logic [5:0] tbl_idx;

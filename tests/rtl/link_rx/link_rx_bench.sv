@@ -46,6 +46,7 @@ module link_rx_bench
   rx_ev_t      ev;
   logic        lpcrc_err, fcp_malformed, recovery, downed;
   logic [11:0] strobes;
+  logic [63:0] now_q;
 
   always_comb begin
     cfg       = cfg_i;
@@ -73,7 +74,7 @@ module link_rx_bench
     .CapBlocks   (Blocks),
     .FcpMaxCycles(FcpMaxCycles)
   ) u_fcp_tx (
-    .clk_i, .rst_i, .enable_i(cfg_i.ib && phy_up_i && state != LinkDown), .init_i(state == LinkInit),
+    .clk_i, .rst_i, .now_i(now_q), .busy_o(), .enable_i(cfg_i.ib && phy_up_i && state != LinkDown), .init_i(state == LinkInit),
     .vl_ok_i(cfg_i.vl_mask[NumVls-1:0]), .abr_i(abr_o), .fccl_i(fccl_o),
     .ctl_valid_o(fcp_ctl_valid_o), .ctl_ready_i(fcp_ctl_ready_i), .ctl_o(fcp_ctl_o)
   );
@@ -94,6 +95,7 @@ module link_rx_bench
                     ev.vl_mismatch, ev.malformed, ev.symbol_err, ev.packet};
 
   always_ff @(posedge clk_i) begin
+    now_q <= rst_i ? '0 : now_q + 64'd1;
     for (int unsigned i = 0; i < 12; i++) begin
       if (rst_i) count_o[i] <= '0;
       else count_o[i] <= count_o[i] + 32'(strobes[i]);

@@ -49,17 +49,26 @@ class Phy:
 
 
 class Room:
-    """Room downstream, now and then."""
+    """Room downstream, now and then; checks that no packet begins without."""
 
     def __init__(self, bench, rate):
         self.bench, self.rate = bench, rate
+        self.now = self.before = False
+        self.first = True        # the next beat to appear begins a packet
         bench.agents.append(self)
 
     def drive(self):
-        self.bench.set("room_i", self.bench.rng.random() < self.rate)
+        self.before, self.now = self.now, self.bench.rng.random() < self.rate
+        self.bench.set("room_i", self.now)
 
     def sample(self):
-        pass
+        if not self.bench.get("mac_valid_o"):
+            return
+        assert self.before or not self.first, "a packet began without room"
+        if self.bench.get("mac_ready_i"):
+            self.first = bool(MAC.unpack(self.bench.get("mac_o"))["last"])
+        else:
+            self.first = False
 
 
 class Rx:
