@@ -330,37 +330,37 @@ class HostReads:
 # ---- Build -------------------------------------------------------------------------------------------
 
 
-def simulate(top, module, parameters=None, tests=None, wrapper=None):
+def simulate(top, module, parameters=None, tests=None, source=None):
     """Builds RTL module `top` and runs the cocotb tests of Python module `module` (in the caller's folder),
-    or those whose name matches the regular expression `tests`.
-    Verilator finds the modules below `top` by their file names. `wrapper`: (folder of tests/rtl in which `top`
-    lies, folder of hw/rtl whose packages it uses), for tests that need some SystemVerilog of their own."""
+    or those whose name matches the regular expression `tests`. `source`: the file of a `top` that is not RTL but
+    a bench around it. Verilator finds the modules below `top` by their file names."""
     from cocotb_tools.runner import get_results, get_runner
 
     tools = ROOT / ".tools" / "verilator" / "bin"
     if tools.is_dir():
         os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
     folders = sorted(folder for folder in RTL.rglob("*") if folder.is_dir())
-    if wrapper:
-        folders.append(wrapper[0])
-    source = next(folder / f"{top}.sv" for folder in folders if (folder / f"{top}.sv").is_file())
-    block = wrapper[1] if wrapper else source.parent
     suffix = "".join(f"_{key}{value}" for key, value in (parameters or {}).items())
     build = ROOT / "target" / "rtl" / f"{top}{suffix}"
     args = ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--assert", "--x-initial", "unique", "-O3"]
+    if source:
+        folders.append(source.parent)
+        args += ["--timing"]  # a bench may make its own clock
+    else:
+        source = next(folder / f"{top}.sv" for folder in folders if (folder / f"{top}.sv").is_file())
     for folder in folders:
         args += ["-y", str(folder)]
     runner = get_runner("verilator")
-    # Packages of the block's folder, of those below it, and of those between it and hw/rtl.
-    above = [folder for folder in block.parents if RTL in folder.parents]
+    # Packages of the block's folder (a bench's too), of those below it, and of those between it and hw/rtl.
+    above = [folder for folder in source.parent.parents if RTL in folder.parents]
     shared = [PKG, LINK_PKG]
-    packages = {*block.rglob("hca_*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))}
-    packages = shared + sorted(packages - set(shared)) + (sorted(wrapper[0].glob("*_pkg.sv")) if wrapper else [])
+    packages = {*source.parent.rglob("*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))}
+    packages = shared + sorted(packages - set(shared))
     build.mkdir(parents=True, exist_ok=True)
     # Two test files of one block share its model: one at a time, whatever process they run in.
     with open(build.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        runner.build(sources=[*packages, source], includes=[PKG.parent], hdl_toplevel=top, build_dir=build,
+        runner.build(sources=[PKG, *packages, source], includes=[PKG.parent], hdl_toplevel=top, build_dir=build,
                      build_args=args, parameters=parameters or {}, always=True, timescale=("1ns", "1ps"))
         here = Path(sys.modules[module].__file__).parent if module in sys.modules else Path.cwd()
         python_path = os.pathsep.join([str(Path(__file__).parent), str(here)])

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
-from common import RTL, simulate
+from common import simulate
 from pair import (ACTIVE, ARMED, DATA, DEFER, DOWN, INIT, PERIOD, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT,
                   VL15, Pair)
 
@@ -258,5 +258,4 @@ async def pause(dut):
 
 
 def test_link():
-    here = Path(__file__).resolve().parent
-    simulate("link_pair_bench", "test_link", wrapper=(here, RTL / "link"))
+    simulate("link_pair_bench", "test_link", source=Path(__file__).resolve().parent / "link_pair_bench.sv")

@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent.parent / "wire")]
 
 import cocotb
-from common import RTL, simulate
+from common import simulate
 from link_ref import eth_frame, fcp, ib_packet, pfc
 from rx_bench import ACTIVE, ARMED, CAP, DOWN, INIT, ME, NUM_VLS, Rx
 
@@ -203,5 +203,4 @@ async def personality(dut):
 
 
 def test_link_flow():
-    here = Path(__file__).resolve().parent
-    simulate("link_rx_bench", "test_link_flow", wrapper=(here, RTL / "link"))
+    simulate("link_rx_bench", "test_link_flow", source=Path(__file__).resolve().parent / "link_rx_bench.sv")

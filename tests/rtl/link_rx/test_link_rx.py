@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent.parent / "wire")]
 
 import cocotb
-from common import RTL, simulate
+from common import simulate
 from link_ref import VL15, blocks, eth_frame, fcp, ib_packet
 from rx_bench import ACTIVE, ARMED, CAP, DOWN, INIT, NUM_VLS, UPD, Rx
 
@@ -348,5 +348,4 @@ async def ethernet_priorities(dut):
 
 
 def test_link_rx():
-    here = Path(__file__).resolve().parent
-    simulate("link_rx_bench", "test_link_rx", wrapper=(here, RTL / "link"))
+    simulate("link_rx_bench", "test_link_rx", source=Path(__file__).resolve().parent / "link_rx_bench.sv")
