@@ -134,7 +134,7 @@ module hca_link
     .Vl15Bytes  (Vl15Bytes),
     .TxOpenBytes(TxOpenBytes)
   ) u_tx (
-    .clk_i, .rst_i, .cfg_i(cfg), .phy_up_i, .sl2vl_i(sl2vl_o),
+    .clk_i, .rst_i, .cfg_i(cfg), .phy_up_i,
     .tbl_we_i(tbl_we), .tbl_low_i(tbl_low), .tbl_idx_i(tbl_idx), .tbl_i(tbl),
     .mac_valid_i(tx_valid_i), .mac_ready_o(tx_ready_o), .mac_i(tx_i),
     .fcp_i(fcp), .fcp_upd_i(fcp_upd), .pfc_paused_i(pfc_paused),
