@@ -360,7 +360,7 @@ def simulate(top, module, parameters=None, tests=None, source=None):
     # Two test files of one block share its model: one at a time, whatever process they run in.
     with open(build.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        runner.build(sources=[PKG, *packages, source], includes=[PKG.parent], hdl_toplevel=top, build_dir=build,
+        runner.build(sources=[*packages, source], includes=[PKG.parent], hdl_toplevel=top, build_dir=build,
                      build_args=args, parameters=parameters or {}, always=True, timescale=("1ns", "1ps"))
         here = Path(sys.modules[module].__file__).parent if module in sys.modules else Path.cwd()
         python_path = os.pathsep.join([str(Path(__file__).parent), str(here)])
