@@ -421,6 +421,8 @@ fn a_query_tells_what_was_set() {
             ((*bench.qps[1]).qp_num, IBV_MTU_1024)
         );
         assert_eq!((attr.timeout, attr.retry_cnt, attr.ah_attr.is_global), (14, 7, 1));
+        let path = &attr.ah_attr;
+        assert_eq!((path.sl, path.src_path_bits, path.static_rate), (3, 2, 5));
         assert_eq!(
             (init.send_cq, init.cap.max_send_wr, init.qp_type),
             (bench.cq, 32, IBV_QPT_RC)

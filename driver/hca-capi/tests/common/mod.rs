@@ -216,6 +216,9 @@ pub fn connect(qp: *mut ibv_qp, dest_qp_num: u32) {
             grh,
             is_global: 1,
             port_num: 1,
+            sl: 3,
+            src_path_bits: 2,
+            static_rate: 5,
             ..Default::default()
         },
         max_dest_rd_atomic: 1,
