@@ -41,7 +41,7 @@ programs: hca libibverbs ## run a verbs program on a simulated card: make progra
 
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
-.PHONY: test test-rtl test-rust test-docs test-conformance tidy soak lint lint-rtl lint-rust
+.PHONY: formal test test-rtl test-rust test-docs test-conformance tidy soak lint lint-rtl lint-rust
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -57,6 +57,9 @@ lint-rust: setup
 
 test-rtl: setup ## block tests of the RTL (cocotb); one of them: make test-rtl ARGS="-k fifo"
 	$(PYTEST) -n 2 tests/rtl $(ARGS)
+
+formal: setup ## proofs of the RTL's cells (SymbiYosys); one of them: make formal ARGS=fv_fifo
+	.venv/bin/python scripts/formal.py $(ARGS)
 
 test-conformance: hca ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)
