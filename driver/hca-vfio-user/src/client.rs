@@ -48,13 +48,13 @@ fn gone(error: &io::Error) -> DeviceError {
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> DeviceError {
-    move |source| DeviceError::Os { what, source }
+    move |reason| DeviceError::Os { what, reason }
 }
 
 fn refused(what: &'static str, errno: u32) -> DeviceError {
     DeviceError::Os {
         what,
-        source: io::Error::from_raw_os_error(errno as i32),
+        reason: io::Error::from_raw_os_error(errno as i32),
     }
 }
 

@@ -42,13 +42,13 @@ pub enum LinkError {
     },
     /// A capture file cannot be created or written; the capture is closed.
     #[error(
-        "capture {}: {source}; free some space or choose another path (the capture is closed)",
+        "capture {}: {reason}; free some space or choose another path (the capture is closed)",
         path.display()
     )]
     Capture {
         /// File of the capture.
         path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
+        /// What the operating system said. Part of the sentence, so not a `source()` that would say it twice.
+        reason: io::Error,
     },
 }

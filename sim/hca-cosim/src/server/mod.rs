@@ -72,9 +72,9 @@ impl Server {
     /// Offers a function at a socket path. A socket there that nobody listens at any more is replaced.
     pub fn serve(&mut self, card: CardId, func: u8, path: &Path) -> Result<(), SimError> {
         self.fabric.check_function(card, func)?;
-        let os = |source| SimError::Os {
+        let os = |reason| SimError::Os {
             what: format!("cannot listen at {}", path.display()),
-            source,
+            reason,
         };
         remove_stale(path).map_err(os)?;
         let listener = UnixListener::bind(path).map_err(os)?;
