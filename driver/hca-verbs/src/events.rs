@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hca_abi::{Eqe, EventKind};
-use hca_driver::{DevicePtr, Doorbells, EqRing};
+use hca_driver::{DevicePtr, Doorbells, EqRing, EqWatch};
 
 use crate::context::{Shared, lock};
 use crate::error::Result;
@@ -37,14 +37,21 @@ pub(crate) struct CqSink {
 pub(crate) struct Dispatcher<P> {
     doorbells: Doorbells<P>,
     rings: Mutex<[EqRing; 2]>,
+    /// The same rings, for looks without the lock.
+    watches: [EqWatch; 2],
+    /// A thread of the program's runs us; polls need not.
+    has_thread: AtomicBool,
     pending: Mutex<VecDeque<AsyncEvent>>,
     cqs: Mutex<HashMap<u32, Arc<CqSink>>>,
 }
 
 impl<P: DevicePtr> Dispatcher<P> {
     pub fn new(doorbells: Doorbells<P>, async_ring: EqRing, comp_ring: EqRing) -> Self {
+        let watches = [comp_ring.watch(), async_ring.watch()];
         Self {
             doorbells,
+            watches,
+            has_thread: AtomicBool::new(false),
             // A CQ's error comes by its own queue, and before the errors of its QPs (EVT CQ_ERR).
             rings: Mutex::new([comp_ring, async_ring]),
             pending: Mutex::default(),
@@ -66,8 +73,26 @@ impl<P: DevicePtr> Dispatcher<P> {
 
     /// Handles every event there is. Cheap when there is none.
     pub fn run(&self) {
-        let mut rings = lock(&self.rings);
-        for ring in rings.iter_mut() {
+        self.take_all(&mut lock(&self.rings));
+    }
+
+    /// What an empty poll does. It waits for no lock: whoever has the rings is handling what there is.
+    #[inline]
+    pub fn run_for_poll(&self) {
+        if self.has_thread.load(Ordering::Relaxed) || !self.watches.iter().any(EqWatch::has_event) {
+            return;
+        }
+        if let Ok(mut rings) = self.rings.try_lock() {
+            self.take_all(&mut rings);
+        }
+    }
+
+    pub fn set_thread(&self) {
+        self.has_thread.store(true, Ordering::Relaxed);
+    }
+
+    fn take_all(&self, rings: &mut [EqRing; 2]) {
+        for ring in rings {
             while let Some(eqe) = ring.poll(&self.doorbells) {
                 self.handle(&eqe);
             }
