@@ -8,7 +8,8 @@ module hca_mgmt
     parameter int unsigned NumEvSources  = 5,   // the last is this block's own
     parameter int unsigned NumCounters   = 17,
     parameter int unsigned ClockHz       = 250_000_000,
-    parameter int unsigned NumVectors    = 32
+    parameter int unsigned NumVectors    = 32,
+    parameter int unsigned NumVls        = 8    // data VLs that the links were built with
 ) (
     input  logic                          clk_i,
     input  logic                          rst_i,
@@ -54,6 +55,13 @@ module hca_mgmt
     input  logic                          eqc_wr_ready_i,
     output logic [EqW-1:0]                eqc_wr_eqn_o,
     output eqc_t                          eqc_wr_o,
+    output logic                          link_wr_valid_o,
+    output logic                          link_wr_port_o,
+    output logic [7:0]                    link_wr_row_o,
+    output logic [255:0]                  link_wr_data_o,
+    // Status words of the links: {port, word}, data in the next cycle.
+    output logic [8:0]                    link_stat_addr_o,
+    input  logic [31:0]                   link_stat_data_i,
     // Messages, EQEs, events.
     output logic                          msg_valid_o,
     input  logic                          msg_ready_i,
@@ -119,7 +127,8 @@ module hca_mgmt
     .init_rq_i(hwif_out.mgmt.ctx_flags.init_rq.value), .busy_o(ctx_busy), .err_o(ctx_err),
     .qpc_wr_valid_o, .qpc_wr_ready_i, .qpc_wr_o, .mpt_we_o, .mpt_waddr_o, .mpt_wdata_o,
     .mtt_we_o, .mtt_waddr_o, .mtt_wdata_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
-    .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o
+    .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
+    .link_wr_valid_o, .link_wr_port_o, .link_wr_row_o, .link_wr_data_o
   );
 
   // ---- Mailbox -------------------------------------------------------------------------------------
@@ -265,6 +274,9 @@ module hca_mgmt
     end
   end
 
+  // Register accesses are 3 cycles apart, so the word is there before link_data can be read.
+  assign link_stat_addr_o = {hwif_out.mgmt.link_sel.port.value, hwif_out.mgmt.link_sel.word.value};
+
   // ---- What registers read -----------------------------------------------------------------------------
   always_comb begin
     for (int unsigned f = 0; f < NumFuncs; f++) begin
@@ -298,6 +310,9 @@ module hca_mgmt
     hwif_in.mgmt.num_mrs.value.next   = NumMrs;
     hwif_in.mgmt.num_mtts.value.next  = NumMtts;
     hwif_in.mgmt.num_funcs.value.next = NumFuncs;
+    hwif_in.mgmt.num_ports.value.next = NumPorts;
+    hwif_in.mgmt.num_vls.value.next   = 4'(NumVls);
+    hwif_in.mgmt.link_data.value.next = link_stat_data_i;
     hwif_in.mgmt.port[0].status.link_up.next = port_cfg_o.active;
     hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: '0, wr_ack: ctx_ack_q && ctx_we_q};
     hwif_in.mgmt.port[0].pkey  = '{rd_ack: pk_ack_q && !pk_we_q, rd_data: pk_rdata_q, wr_ack: pk_ack_q && pk_we_q};
