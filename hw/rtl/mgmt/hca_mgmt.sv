@@ -62,6 +62,7 @@ module hca_mgmt
     // Status words of the links: {port, word}, data in the next cycle.
     output logic [8:0]                    link_stat_addr_o,
     input  logic [31:0]                   link_stat_data_i,
+    input  logic [NumPorts-1:0]           link_event_i,   // link_status of the port changed
     // Messages, EQEs, events.
     output logic                          msg_valid_o,
     input  logic                          msg_ready_i,
@@ -89,6 +90,8 @@ module hca_mgmt
     output logic                          busy_o
 );
   localparam int unsigned FuncIdxW = $clog2(NumFuncs);
+  localparam int unsigned NumOwn   = NumFuncs + NumPorts;
+  localparam int unsigned OwnW     = $clog2(NumOwn);
 
   hca_regs_pkg::hca_regs__in_t  hwif_in;
   hca_regs_pkg::hca_regs__out_t hwif_out;
@@ -154,11 +157,11 @@ module hca_mgmt
   hw_ev_t                  all_ev [NumEvSources];
   hw_ev_t                  head_ev;
   logic                    head_valid, ev_busy;
-  // Writes of CONTROL, one pending bit per function.
-  logic [NumFuncs-1:0]     ctl_pend_q, ctl_grant;
-  hw_ev_t                  ctl_ev;
-  logic                    ctl_take;
-  logic [FuncIdxW-1:0]     ctl_func;
+  // This block's own: writes of CONTROL and changes of a link, one pending bit per function and per port.
+  logic [NumOwn-1:0]       own_set, own_pend_q, own_grant;
+  hw_ev_t                  own_ev;
+  logic                    own_take;
+  logic [OwnW-1:0]         own_idx;
 
   hca_mgmt_events #(.NumSources(NumEvSources)) u_events (
     .clk_i, .rst_i, .ev_valid_i(all_ev_valid), .ev_ready_o(all_ev_ready), .ev_i(all_ev),
@@ -166,30 +169,33 @@ module hca_mgmt
   );
   always_comb begin
     for (int unsigned i = 0; i < NumEvSources - 1; i++) all_ev[i] = ev_i[i];
-    all_ev[NumEvSources-1] = ctl_ev;
+    all_ev[NumEvSources-1] = own_ev;
   end
-  assign all_ev_valid = {|ctl_pend_q, ev_valid_i};
+  assign all_ev_valid = {|own_pend_q, ev_valid_i};
   assign ev_ready_o   = all_ev_ready[NumEvSources-2:0];
-  assign ctl_take     = all_ev_ready[NumEvSources-1] && (|ctl_pend_q);
+  assign own_take     = all_ev_ready[NumEvSources-1] && (|own_pend_q);
 
   // In turns: a driver that writes CONTROL without end must not keep the others' events back.
-  hca_rr_arb #(.N(NumFuncs)) u_ctl_arb (
-    .clk_i, .rst_i, .req_i(ctl_pend_q), .advance_i(ctl_take), .grant_o(ctl_grant), .idx_o(ctl_func)
+  hca_rr_arb #(.N(NumOwn)) u_own_arb (
+    .clk_i, .rst_i, .req_i(own_pend_q), .advance_i(own_take), .grant_o(own_grant), .idx_o(own_idx)
   );
   always_comb begin
-    ctl_ev      = '0;
-    ctl_ev.kind = HwEventFuncControl;
-    ctl_ev.func = 8'(ctl_func);
+    own_set = '0;
+    own_set[NumOwn-1:NumFuncs] = link_event_i;
+    for (int unsigned f = 0; f < NumFuncs; f++) own_set[f] = hwif_out.func[f].control.enable.swmod;
+    own_ev      = '0;
+    own_ev.kind = HwEventFuncControl;
+    own_ev.func = 8'(own_idx);
+    if (own_idx >= OwnW'(NumFuncs)) begin
+      own_ev.kind = HwEventPort;
+      own_ev.func = '0;
+      own_ev.id   = 32'(own_idx) - NumFuncs + 32'd1;   // port, from 1
+    end
   end
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) ctl_pend_q <= '0;
-    else begin
-      for (int unsigned f = 0; f < NumFuncs; f++) begin
-        if (hwif_out.func[f].control.enable.swmod) ctl_pend_q[f] <= 1'b1;
-        else if (ctl_take && ctl_grant[f]) ctl_pend_q[f] <= 1'b0;
-      end
-    end
+    if (rst_i) own_pend_q <= '0;
+    else own_pend_q <= (own_pend_q & ~(own_take ? own_grant : '0)) | own_set;
   end
   assign fw_irq_o = head_valid;
 
@@ -322,5 +328,5 @@ module hca_mgmt
     hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end
 
-  assign busy_o = ev_busy || ctx_busy || dma_busy || msg_pend_q || eqe_pend_q || reg_req || (|ctl_pend_q);
+  assign busy_o = ev_busy || ctx_busy || dma_busy || msg_pend_q || eqe_pend_q || reg_req || (|own_pend_q);
 endmodule
