@@ -378,6 +378,8 @@ module hca_core
     .mtt_waddr_o(mtt_waddr), .mtt_wdata_o(mtt_wdata),
     .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
+    .link_wr_valid_o(), .link_wr_port_o(), .link_wr_row_o(), .link_wr_data_o(),
+    .link_stat_addr_o(), .link_stat_data_i('0), .link_event_i('0),
     .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),
     .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
     .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev),
