@@ -177,6 +177,11 @@ module hca_core
     .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
   );
 
+  // ---- Link ------------------------------------------------------------------------------------------
+  // One data VL (VL-4): every SL maps to VL0.
+  logic [15:0][3:0] sl2vl;
+  assign sl2vl = '0;
+
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
   txp_t [1:0] src_txp;
@@ -233,7 +238,7 @@ module hca_core
   logic                      tx_valid, tx_ready, loop_valid, loop_ready;
   mac_t                      tx, mac_tx, loop_beat;
   hca_tx_wire u_tx_wire (
-    .clk_i, .rst_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
+    .clk_i, .rst_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl), .sl2vl_i(sl2vl),
     .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
     .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
