@@ -79,6 +79,50 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAILBOX_BYTES 0x1000u
 /* First EQE kind that carries an asynchronous event: kind = this + ibv_event_type. */
 #define HCA_EVENT_KIND_BASE 0x10u
+/* VLs of a port, VL15 included. */
+#define HCA_VLS 0x10u
+/* VL of subnet management; as the VL of an SL: the SL is unusable for data. */
+#define HCA_MGMT_VL 0xfu
+/* Entries of a VL arbitration table. */
+#define HCA_VL_ARB_ENTRIES 0x40u
+/* Limit of High Priority: the high table may send without end. */
+#define HCA_LIMIT_UNLIMITED 0xffu
+/* hoq_life: a packet may wait for ever. */
+#define HCA_HOQ_LIFE_NEVER 0x1fu
+/* Table LINK: rows of one port; row r of port p (from 0) has the index p * LINK_PORT_ROWS + r. */
+#define HCA_LINK_PORT_ROWS 0x100u
+/* Table LINK: first entry of the high priority table. */
+#define HCA_LINK_ROW_HIGH 0x0u
+/* Table LINK: first entry of the low priority table. */
+#define HCA_LINK_ROW_LOW 0x40u
+/* Table LINK: link_sl2vl. */
+#define HCA_LINK_ROW_SL2VL 0x80u
+/* Table LINK: link_ctrl. */
+#define HCA_LINK_ROW_CTRL 0x81u
+/* Rows of a port that exist. */
+#define HCA_LINK_ROWS 0x82u
+/* Status word: link_status. */
+#define HCA_LINK_WORD_STATE 0x0u
+/* Status word: size of a VL's transmit ring in blocks of 64 bytes. */
+#define HCA_LINK_WORD_TX_RING 0x1u
+/* Status word: size of a VL's receive ring in blocks of 64 bytes. */
+#define HCA_LINK_WORD_RX_RING 0x2u
+/* Status word of VL 0, others follow: blocks that the peer has room for. */
+#define HCA_LINK_WORD_TX_CREDITS 0x10u
+/* Status word of VL 0, others follow: blocks in the transmit ring. */
+#define HCA_LINK_WORD_TX_FILL 0x20u
+/* Status word of VL 0, others follow: blocks in the receive ring. */
+#define HCA_LINK_WORD_RX_FILL 0x30u
+/* Status word of VL 0, others follow: packets sent. */
+#define HCA_LINK_WORD_TX_PACKETS 0x40u
+/* Status word of VL 0, others follow: blocks sent. */
+#define HCA_LINK_WORD_TX_BLOCKS 0x50u
+/* Status word of VL 0, others follow: packets received. */
+#define HCA_LINK_WORD_RX_PACKETS 0x60u
+/* Status word of VL 0, others follow: cycles in which a packet waited for credit. */
+#define HCA_LINK_WORD_TX_WAIT 0x70u
+/* First of the error counters, in the order of query_link_errors_result. */
+#define HCA_LINK_WORD_ERRORS 0x80u
 
 /* Send work request opcodes: the values of ibv_wr_opcode. */
 enum hca_wr_opcode {
@@ -174,6 +218,49 @@ enum hca_port_state {
     HCA_PORT_STATE_ACTIVE_DEFER = 5, /* In use while the link recovers. */
 };
 
+/* Data VLs of a port: the codes of max_vl_num. */
+enum hca_op_vls {
+    HCA_OP_VLS_ONE = 1, /* VL0. */
+    HCA_OP_VLS_TWO = 2, /* VL0 and VL1. */
+    HCA_OP_VLS_FOUR = 3, /* VL0..VL3. */
+    HCA_OP_VLS_EIGHT = 4, /* VL0..VL7. */
+    HCA_OP_VLS_FIFTEEN = 5, /* VL0..VL14. */
+};
+
+/* How the VL arbiter shares the link. */
+enum hca_link_policy {
+    HCA_LINK_POLICY_IBA = 0, /* Weighted round robin in each table, high before low within its limit. */
+    HCA_LINK_POLICY_ROUND_QUANTUM = 1, /* Rounds in which the high table gets its weights a whole number of times. */
+};
+
+/* Rates of a path: the values of ibv_rate. */
+enum hca_static_rate {
+    HCA_STATIC_RATE_MAX = 0, /* That of the port. */
+    HCA_STATIC_RATE_GBPS2P5 = 2, /* 2.5 Gbit/s. */
+    HCA_STATIC_RATE_GBPS10 = 3, /* 10 Gbit/s. */
+    HCA_STATIC_RATE_GBPS30 = 4, /* 30 Gbit/s. */
+    HCA_STATIC_RATE_GBPS5 = 5, /* 5 Gbit/s. */
+    HCA_STATIC_RATE_GBPS20 = 6, /* 20 Gbit/s. */
+    HCA_STATIC_RATE_GBPS40 = 7, /* 40 Gbit/s. */
+    HCA_STATIC_RATE_GBPS60 = 8, /* 60 Gbit/s. */
+    HCA_STATIC_RATE_GBPS80 = 9, /* 80 Gbit/s. */
+    HCA_STATIC_RATE_GBPS120 = 10, /* 120 Gbit/s. */
+    HCA_STATIC_RATE_GBPS14 = 11, /* 14 Gbit/s. */
+    HCA_STATIC_RATE_GBPS56 = 12, /* 56 Gbit/s. */
+    HCA_STATIC_RATE_GBPS112 = 13, /* 112 Gbit/s. */
+    HCA_STATIC_RATE_GBPS168 = 14, /* 168 Gbit/s. */
+    HCA_STATIC_RATE_GBPS25 = 15, /* 25 Gbit/s. */
+    HCA_STATIC_RATE_GBPS100 = 16, /* 100 Gbit/s. */
+    HCA_STATIC_RATE_GBPS200 = 17, /* 200 Gbit/s. */
+    HCA_STATIC_RATE_GBPS300 = 18, /* 300 Gbit/s. */
+    HCA_STATIC_RATE_GBPS28 = 19, /* 28 Gbit/s. */
+    HCA_STATIC_RATE_GBPS50 = 20, /* 50 Gbit/s. */
+    HCA_STATIC_RATE_GBPS400 = 21, /* 400 Gbit/s. */
+    HCA_STATIC_RATE_GBPS600 = 22, /* 600 Gbit/s. */
+    HCA_STATIC_RATE_GBPS800 = 23, /* 800 Gbit/s. */
+    HCA_STATIC_RATE_GBPS1200 = 24, /* 1200 Gbit/s. */
+};
+
 /* Link layers: the values of IBV_LINK_LAYER. */
 enum hca_link_layer {
     HCA_LINK_LAYER_UNSPECIFIED = 0, /* Legacy: InfiniBand. */
@@ -262,6 +349,7 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_EQC = 2, /* eqc by EQN. */
     HCA_CTX_TABLE_MPT = 3, /* mpt by key index. */
     HCA_CTX_TABLE_MTT = 4, /* mtt by MTT index. */
+    HCA_CTX_TABLE_LINK = 5, /* Rows of the link by port and row: LINK_ROW_HIGH and so on. */
 };
 
 /* Commands of the context port. */
@@ -306,6 +394,13 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_RESET_FUNC = 26, /* Free everything the function owns. */
     HCA_ADMIN_OPCODE_QUERY_GID = 27, /* Read a GID table entry: query_entry_cmd, query_gid_result. */
     HCA_ADMIN_OPCODE_QUERY_PKEY = 28, /* Read a P_Key table entry: query_entry_cmd, query_pkey_result. */
+    HCA_ADMIN_OPCODE_SET_LINK = 29, /* Configure a link: set_link_cmd. */
+    HCA_ADMIN_OPCODE_QUERY_LINK = 30, /* State and configuration of a link: query_port_cmd, query_link_result. */
+    HCA_ADMIN_OPCODE_SET_VL_ARB = 31, /* Replace a VL arbitration table: vl_arb_cmd. */
+    HCA_ADMIN_OPCODE_QUERY_VL_ARB = 32, /* Read a VL arbitration table: vl_arb_cmd, vl_arb_result. */
+    HCA_ADMIN_OPCODE_SET_SL2VL = 33, /* Replace the SL to VL table: set_sl2vl_cmd. */
+    HCA_ADMIN_OPCODE_QUERY_VL_COUNTERS = 34, /* Credits, rings and counters of VLs: query_vl_counters_cmd, query_vl_counters_result. */
+    HCA_ADMIN_OPCODE_QUERY_LINK_ERRORS = 35, /* Error counters of a link: query_port_cmd, query_link_errors_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -425,6 +520,15 @@ enum hca_admin_status {
 #define HCA_PORT_ATTR_LMC (UINT64_C(1) << 3)
 #define HCA_PORT_ATTR_MTU (UINT64_C(1) << 4)
 #define HCA_PORT_ATTR_MAC (UINT64_C(1) << 5)
+
+/* Attributes of SET_LINK. */
+#define HCA_LINK_ATTR_STATE (UINT64_C(1) << 0)
+#define HCA_LINK_ATTR_OP_VLS (UINT64_C(1) << 1)
+#define HCA_LINK_ATTR_PEER_VLS (UINT64_C(1) << 2)
+#define HCA_LINK_ATTR_POLICY (UINT64_C(1) << 3)
+#define HCA_LINK_ATTR_LIMIT (UINT64_C(1) << 4)
+#define HCA_LINK_ATTR_HOQ_LIFE (UINT64_C(1) << 5)
+#define HCA_LINK_ATTR_PFC_ENABLE (UINT64_C(1) << 6)
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the
@@ -688,6 +792,8 @@ struct hca_qpc {
 #define HCA_QPC_FLOW_LABEL_BITS 20u
 #define HCA_QPC_STATIC_RATE_LSB 856u
 #define HCA_QPC_STATIC_RATE_BITS 8u
+#define HCA_QPC_IPD_LSB 864u
+#define HCA_QPC_IPD_BITS 8u
 
 /* Memory protection table entry, one per memory key. key = index << 8 | tag. */
 struct hca_mpt {
@@ -1464,5 +1570,230 @@ struct hca_query_counters_result {
 #define HCA_QUERY_COUNTERS_RESULT_ACK_TIMEOUTS_BITS 64u
 #define HCA_QUERY_COUNTERS_RESULT_RETRANSMITTED_PACKETS_LSB 1024u
 #define HCA_QUERY_COUNTERS_RESULT_RETRANSMITTED_PACKETS_BITS 64u
+
+/* Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table. */
+struct hca_link_vl_arb {
+    uint8_t bytes[4];
+};
+#define HCA_LINK_VL_ARB_BYTES 4u
+#define HCA_LINK_VL_ARB_VL_LSB 0u
+#define HCA_LINK_VL_ARB_VL_BITS 4u
+#define HCA_LINK_VL_ARB_WEIGHT_LSB 8u
+#define HCA_LINK_VL_ARB_WEIGHT_BITS 8u
+
+/* Row LINK_ROW_SL2VL: the VL of each service level. */
+struct hca_link_sl2vl {
+    uint8_t bytes[8];
+};
+#define HCA_LINK_SL2VL_BYTES 8u
+#define HCA_LINK_SL2VL_MAP_LSB 0u
+#define HCA_LINK_SL2VL_MAP_BITS 64u
+
+/* Row LINK_ROW_CTRL: what the link shall do. */
+struct hca_link_ctrl {
+    uint8_t bytes[16];
+};
+#define HCA_LINK_CTRL_BYTES 16u
+#define HCA_LINK_CTRL_STATE_LSB 0u
+#define HCA_LINK_CTRL_STATE_BITS 3u
+#define HCA_LINK_CTRL_OP_VLS_LSB 4u
+#define HCA_LINK_CTRL_OP_VLS_BITS 3u
+#define HCA_LINK_CTRL_POLICY_LSB 8u
+#define HCA_LINK_CTRL_POLICY_BITS 1u
+#define HCA_LINK_CTRL_LIMIT_LSB 16u
+#define HCA_LINK_CTRL_LIMIT_BITS 8u
+#define HCA_LINK_CTRL_MTU_LSB 24u
+#define HCA_LINK_CTRL_MTU_BITS 3u
+#define HCA_LINK_CTRL_HOQ_LIFE_LSB 32u
+#define HCA_LINK_CTRL_HOQ_LIFE_BITS 5u
+#define HCA_LINK_CTRL_PFC_ENABLE_LSB 40u
+#define HCA_LINK_CTRL_PFC_ENABLE_BITS 8u
+
+/* Status word LINK_WORD_STATE. */
+struct hca_link_status {
+    uint8_t bytes[4];
+};
+#define HCA_LINK_STATUS_BYTES 4u
+#define HCA_LINK_STATUS_STATE_LSB 0u
+#define HCA_LINK_STATUS_STATE_BITS 3u
+#define HCA_LINK_STATUS_PHY_UP_LSB 3u
+#define HCA_LINK_STATUS_PHY_UP_BITS 1u
+
+/* SET_LINK. */
+struct hca_set_link_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_SET_LINK_CMD_BYTES 248u
+#define HCA_SET_LINK_CMD_PORT_NUM_LSB 0u
+#define HCA_SET_LINK_CMD_PORT_NUM_BITS 8u
+#define HCA_SET_LINK_CMD_STATE_LSB 8u
+#define HCA_SET_LINK_CMD_STATE_BITS 8u
+#define HCA_SET_LINK_CMD_OP_VLS_LSB 16u
+#define HCA_SET_LINK_CMD_OP_VLS_BITS 8u
+#define HCA_SET_LINK_CMD_PEER_VLS_LSB 24u
+#define HCA_SET_LINK_CMD_PEER_VLS_BITS 8u
+#define HCA_SET_LINK_CMD_ATTR_MASK_LSB 32u
+#define HCA_SET_LINK_CMD_ATTR_MASK_BITS 32u
+#define HCA_SET_LINK_CMD_POLICY_LSB 64u
+#define HCA_SET_LINK_CMD_POLICY_BITS 8u
+#define HCA_SET_LINK_CMD_LIMIT_LSB 72u
+#define HCA_SET_LINK_CMD_LIMIT_BITS 8u
+#define HCA_SET_LINK_CMD_HOQ_LIFE_LSB 80u
+#define HCA_SET_LINK_CMD_HOQ_LIFE_BITS 8u
+#define HCA_SET_LINK_CMD_PFC_ENABLE_LSB 88u
+#define HCA_SET_LINK_CMD_PFC_ENABLE_BITS 8u
+
+/* SET_VL_ARB, QUERY_VL_ARB. */
+struct hca_vl_arb_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_VL_ARB_CMD_BYTES 248u
+#define HCA_VL_ARB_CMD_PORT_NUM_LSB 0u
+#define HCA_VL_ARB_CMD_PORT_NUM_BITS 8u
+#define HCA_VL_ARB_CMD_HIGH_LSB 8u
+#define HCA_VL_ARB_CMD_HIGH_BITS 1u
+#define HCA_VL_ARB_CMD_COUNT_LSB 16u
+#define HCA_VL_ARB_CMD_COUNT_BITS 8u
+#define HCA_VL_ARB_CMD_ENTRIES_LSB 64u
+#define HCA_VL_ARB_CMD_ENTRIES_BITS 1024u
+
+/* Completion body of QUERY_VL_ARB. */
+struct hca_vl_arb_result {
+    uint8_t bytes[244];
+};
+#define HCA_VL_ARB_RESULT_BYTES 244u
+#define HCA_VL_ARB_RESULT_COUNT_LSB 0u
+#define HCA_VL_ARB_RESULT_COUNT_BITS 8u
+#define HCA_VL_ARB_RESULT_ENTRIES_LSB 64u
+#define HCA_VL_ARB_RESULT_ENTRIES_BITS 1024u
+
+/* SET_SL2VL. */
+struct hca_set_sl2vl_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_SET_SL2VL_CMD_BYTES 248u
+#define HCA_SET_SL2VL_CMD_PORT_NUM_LSB 0u
+#define HCA_SET_SL2VL_CMD_PORT_NUM_BITS 8u
+#define HCA_SET_SL2VL_CMD_MAP_LSB 64u
+#define HCA_SET_SL2VL_CMD_MAP_BITS 64u
+
+/* QUERY_VL_COUNTERS. */
+struct hca_query_vl_counters_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_QUERY_VL_COUNTERS_CMD_BYTES 248u
+#define HCA_QUERY_VL_COUNTERS_CMD_PORT_NUM_LSB 0u
+#define HCA_QUERY_VL_COUNTERS_CMD_PORT_NUM_BITS 8u
+#define HCA_QUERY_VL_COUNTERS_CMD_FIRST_VL_LSB 8u
+#define HCA_QUERY_VL_COUNTERS_CMD_FIRST_VL_BITS 8u
+
+/* One VL in a QUERY_VL_COUNTERS completion. Counters are free running and wrap at 32 bits. */
+struct hca_vl_counters {
+    uint8_t bytes[28];
+};
+#define HCA_VL_COUNTERS_BYTES 28u
+#define HCA_VL_COUNTERS_TX_CREDITS_LSB 0u
+#define HCA_VL_COUNTERS_TX_CREDITS_BITS 32u
+#define HCA_VL_COUNTERS_TX_FILL_LSB 32u
+#define HCA_VL_COUNTERS_TX_FILL_BITS 32u
+#define HCA_VL_COUNTERS_RX_FILL_LSB 64u
+#define HCA_VL_COUNTERS_RX_FILL_BITS 32u
+#define HCA_VL_COUNTERS_TX_PACKETS_LSB 96u
+#define HCA_VL_COUNTERS_TX_PACKETS_BITS 32u
+#define HCA_VL_COUNTERS_TX_BLOCKS_LSB 128u
+#define HCA_VL_COUNTERS_TX_BLOCKS_BITS 32u
+#define HCA_VL_COUNTERS_RX_PACKETS_LSB 160u
+#define HCA_VL_COUNTERS_RX_PACKETS_BITS 32u
+#define HCA_VL_COUNTERS_TX_WAIT_LSB 192u
+#define HCA_VL_COUNTERS_TX_WAIT_BITS 32u
+
+/* Completion body of QUERY_VL_COUNTERS. */
+struct hca_query_vl_counters_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_VL_COUNTERS_RESULT_BYTES 244u
+#define HCA_QUERY_VL_COUNTERS_RESULT_VLS_LSB 0u
+#define HCA_QUERY_VL_COUNTERS_RESULT_VLS_BITS 1792u
+
+/* Completion body of QUERY_LINK. */
+struct hca_query_link_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_LINK_RESULT_BYTES 244u
+#define HCA_QUERY_LINK_RESULT_STATE_LSB 0u
+#define HCA_QUERY_LINK_RESULT_STATE_BITS 8u
+#define HCA_QUERY_LINK_RESULT_WANTED_STATE_LSB 8u
+#define HCA_QUERY_LINK_RESULT_WANTED_STATE_BITS 8u
+#define HCA_QUERY_LINK_RESULT_PHY_UP_LSB 16u
+#define HCA_QUERY_LINK_RESULT_PHY_UP_BITS 1u
+#define HCA_QUERY_LINK_RESULT_LINK_LAYER_LSB 24u
+#define HCA_QUERY_LINK_RESULT_LINK_LAYER_BITS 8u
+#define HCA_QUERY_LINK_RESULT_BUILT_VLS_LSB 32u
+#define HCA_QUERY_LINK_RESULT_BUILT_VLS_BITS 8u
+#define HCA_QUERY_LINK_RESULT_WANTED_VLS_LSB 40u
+#define HCA_QUERY_LINK_RESULT_WANTED_VLS_BITS 8u
+#define HCA_QUERY_LINK_RESULT_PEER_VLS_LSB 48u
+#define HCA_QUERY_LINK_RESULT_PEER_VLS_BITS 8u
+#define HCA_QUERY_LINK_RESULT_OP_VLS_LSB 56u
+#define HCA_QUERY_LINK_RESULT_OP_VLS_BITS 8u
+#define HCA_QUERY_LINK_RESULT_POLICY_LSB 64u
+#define HCA_QUERY_LINK_RESULT_POLICY_BITS 8u
+#define HCA_QUERY_LINK_RESULT_LIMIT_LSB 72u
+#define HCA_QUERY_LINK_RESULT_LIMIT_BITS 8u
+#define HCA_QUERY_LINK_RESULT_MTU_LSB 80u
+#define HCA_QUERY_LINK_RESULT_MTU_BITS 8u
+#define HCA_QUERY_LINK_RESULT_HOQ_LIFE_LSB 88u
+#define HCA_QUERY_LINK_RESULT_HOQ_LIFE_BITS 8u
+#define HCA_QUERY_LINK_RESULT_PFC_ENABLE_LSB 96u
+#define HCA_QUERY_LINK_RESULT_PFC_ENABLE_BITS 8u
+#define HCA_QUERY_LINK_RESULT_LMC_LSB 104u
+#define HCA_QUERY_LINK_RESULT_LMC_BITS 8u
+#define HCA_QUERY_LINK_RESULT_LID_LSB 112u
+#define HCA_QUERY_LINK_RESULT_LID_BITS 16u
+#define HCA_QUERY_LINK_RESULT_SL2VL_LSB 128u
+#define HCA_QUERY_LINK_RESULT_SL2VL_BITS 64u
+#define HCA_QUERY_LINK_RESULT_TX_RING_LSB 192u
+#define HCA_QUERY_LINK_RESULT_TX_RING_BITS 32u
+#define HCA_QUERY_LINK_RESULT_RX_RING_LSB 224u
+#define HCA_QUERY_LINK_RESULT_RX_RING_BITS 32u
+
+/* Completion body of QUERY_LINK_ERRORS, in the order of the status words from LINK_WORD_ERRORS. Free
+   running, wrap at 32 bits. */
+struct hca_query_link_errors_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_LINK_ERRORS_RESULT_BYTES 244u
+#define HCA_QUERY_LINK_ERRORS_RESULT_SYMBOL_ERROR_LSB 0u
+#define HCA_QUERY_LINK_ERRORS_RESULT_SYMBOL_ERROR_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_LINK_ERROR_RECOVERY_LSB 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_LINK_ERROR_RECOVERY_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_LINK_DOWNED_LSB 64u
+#define HCA_QUERY_LINK_ERRORS_RESULT_LINK_DOWNED_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_RCV_ERRORS_LSB 96u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_RCV_ERRORS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_RCV_REMOTE_PHYS_ERRORS_LSB 128u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_RCV_REMOTE_PHYS_ERRORS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_RCV_SWITCH_RELAY_ERRORS_LSB 160u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_RCV_SWITCH_RELAY_ERRORS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_XMIT_DISCARDS_LSB 192u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_XMIT_DISCARDS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_XMIT_CONSTRAINT_ERRORS_LSB 224u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_XMIT_CONSTRAINT_ERRORS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_RCV_CONSTRAINT_ERRORS_LSB 256u
+#define HCA_QUERY_LINK_ERRORS_RESULT_PORT_RCV_CONSTRAINT_ERRORS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_LOCAL_LINK_INTEGRITY_ERRORS_LSB 288u
+#define HCA_QUERY_LINK_ERRORS_RESULT_LOCAL_LINK_INTEGRITY_ERRORS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_EXCESSIVE_BUFFER_OVERRUN_ERRORS_LSB 320u
+#define HCA_QUERY_LINK_ERRORS_RESULT_EXCESSIVE_BUFFER_OVERRUN_ERRORS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_VL15_DROPPED_LSB 352u
+#define HCA_QUERY_LINK_ERRORS_RESULT_VL15_DROPPED_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_FCP_SENT_LSB 384u
+#define HCA_QUERY_LINK_ERRORS_RESULT_FCP_SENT_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_FCP_RECEIVED_LSB 416u
+#define HCA_QUERY_LINK_ERRORS_RESULT_FCP_RECEIVED_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_LPCRC_ERRORS_LSB 448u
+#define HCA_QUERY_LINK_ERRORS_RESULT_LPCRC_ERRORS_BITS 32u
+#define HCA_QUERY_LINK_ERRORS_RESULT_VL_MISMATCH_LSB 480u
+#define HCA_QUERY_LINK_ERRORS_RESULT_VL_MISMATCH_BITS 32u
 
 #endif

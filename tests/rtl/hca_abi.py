@@ -28,6 +28,28 @@ MAX_PAGE_SHIFT = 0x1e
 DIRECT_PAGE_SHIFT = 0x3f
 MAILBOX_BYTES = 0x1000
 EVENT_KIND_BASE = 0x10
+VLS = 0x10
+MGMT_VL = 0xf
+VL_ARB_ENTRIES = 0x40
+LIMIT_UNLIMITED = 0xff
+HOQ_LIFE_NEVER = 0x1f
+LINK_PORT_ROWS = 0x100
+LINK_ROW_HIGH = 0x0
+LINK_ROW_LOW = 0x40
+LINK_ROW_SL2VL = 0x80
+LINK_ROW_CTRL = 0x81
+LINK_ROWS = 0x82
+LINK_WORD_STATE = 0x0
+LINK_WORD_TX_RING = 0x1
+LINK_WORD_RX_RING = 0x2
+LINK_WORD_TX_CREDITS = 0x10
+LINK_WORD_TX_FILL = 0x20
+LINK_WORD_RX_FILL = 0x30
+LINK_WORD_TX_PACKETS = 0x40
+LINK_WORD_TX_BLOCKS = 0x50
+LINK_WORD_RX_PACKETS = 0x60
+LINK_WORD_TX_WAIT = 0x70
+LINK_WORD_ERRORS = 0x80
 ETHERTYPE_IPV4 = 0x800
 ETHERTYPE_IPV6 = 0x86dd
 ETHERTYPE_VLAN = 0x8100
@@ -143,6 +165,52 @@ class PortState(enum.IntEnum):
     ACTIVE_DEFER = 0x5
 
 
+class OpVls(enum.IntEnum):
+    """Data VLs of a port: the codes of max_vl_num."""
+
+    ONE = 0x1
+    TWO = 0x2
+    FOUR = 0x3
+    EIGHT = 0x4
+    FIFTEEN = 0x5
+
+
+class LinkPolicy(enum.IntEnum):
+    """How the VL arbiter shares the link."""
+
+    IBA = 0x0
+    ROUND_QUANTUM = 0x1
+
+
+class StaticRate(enum.IntEnum):
+    """Rates of a path: the values of ibv_rate."""
+
+    MAX = 0x0
+    GBPS2P5 = 0x2
+    GBPS10 = 0x3
+    GBPS30 = 0x4
+    GBPS5 = 0x5
+    GBPS20 = 0x6
+    GBPS40 = 0x7
+    GBPS60 = 0x8
+    GBPS80 = 0x9
+    GBPS120 = 0xa
+    GBPS14 = 0xb
+    GBPS56 = 0xc
+    GBPS112 = 0xd
+    GBPS168 = 0xe
+    GBPS25 = 0xf
+    GBPS100 = 0x10
+    GBPS200 = 0x11
+    GBPS300 = 0x12
+    GBPS28 = 0x13
+    GBPS50 = 0x14
+    GBPS400 = 0x15
+    GBPS600 = 0x16
+    GBPS800 = 0x17
+    GBPS1200 = 0x18
+
+
 class LinkLayer(enum.IntEnum):
     """Link layers: the values of IBV_LINK_LAYER."""
 
@@ -240,6 +308,7 @@ class CtxTable(enum.IntEnum):
     EQC = 0x2
     MPT = 0x3
     MTT = 0x4
+    LINK = 0x5
 
 
 class CtxCmd(enum.IntEnum):
@@ -287,6 +356,13 @@ class AdminOpcode(enum.IntEnum):
     RESET_FUNC = 0x1a
     QUERY_GID = 0x1b
     QUERY_PKEY = 0x1c
+    SET_LINK = 0x1d
+    QUERY_LINK = 0x1e
+    SET_VL_ARB = 0x1f
+    QUERY_VL_ARB = 0x20
+    SET_SL2VL = 0x21
+    QUERY_VL_COUNTERS = 0x22
+    QUERY_LINK_ERRORS = 0x23
 
 
 class AdminStatus(enum.IntEnum):
@@ -514,6 +590,18 @@ class PortAttr(enum.IntFlag):
     MAC = 0x20
 
 
+class LinkAttr(enum.IntFlag):
+    """Attributes of SET_LINK."""
+
+    STATE = 0x1
+    OP_VLS = 0x2
+    PEER_VLS = 0x4
+    POLICY = 0x8
+    LIMIT = 0x10
+    HOQ_LIFE = 0x20
+    PFC_ENABLE = 0x40
+
+
 # name: bytes, and per field (lowest bit from the start of the structure, width)
 STRUCTS = {
     "sq_wqe_ctrl": {
@@ -662,6 +750,7 @@ STRUCTS = {
             "traffic_class": (824, 8),
             "flow_label": (832, 20),
             "static_rate": (856, 8),
+            "ipd": (864, 8),
         },
     },
     "mpt": {
@@ -1125,6 +1214,144 @@ STRUCTS = {
             "naks_received": (896, 64),
             "ack_timeouts": (960, 64),
             "retransmitted_packets": (1024, 64),
+        },
+    },
+    "link_vl_arb": {
+        "bytes": 4,
+        "fields": {
+            "vl": (0, 4),
+            "weight": (8, 8),
+        },
+    },
+    "link_sl2vl": {
+        "bytes": 8,
+        "fields": {
+            "map": (0, 64),
+        },
+    },
+    "link_ctrl": {
+        "bytes": 16,
+        "fields": {
+            "state": (0, 3),
+            "op_vls": (4, 3),
+            "policy": (8, 1),
+            "limit": (16, 8),
+            "mtu": (24, 3),
+            "hoq_life": (32, 5),
+            "pfc_enable": (40, 8),
+        },
+    },
+    "link_status": {
+        "bytes": 4,
+        "fields": {
+            "state": (0, 3),
+            "phy_up": (3, 1),
+        },
+    },
+    "set_link_cmd": {
+        "bytes": 248,
+        "fields": {
+            "port_num": (0, 8),
+            "state": (8, 8),
+            "op_vls": (16, 8),
+            "peer_vls": (24, 8),
+            "attr_mask": (32, 32),
+            "policy": (64, 8),
+            "limit": (72, 8),
+            "hoq_life": (80, 8),
+            "pfc_enable": (88, 8),
+        },
+    },
+    "vl_arb_cmd": {
+        "bytes": 248,
+        "fields": {
+            "port_num": (0, 8),
+            "high": (8, 1),
+            "count": (16, 8),
+            "entries": (64, 1024),
+        },
+    },
+    "vl_arb_result": {
+        "bytes": 244,
+        "fields": {
+            "count": (0, 8),
+            "entries": (64, 1024),
+        },
+    },
+    "set_sl2vl_cmd": {
+        "bytes": 248,
+        "fields": {
+            "port_num": (0, 8),
+            "map": (64, 64),
+        },
+    },
+    "query_vl_counters_cmd": {
+        "bytes": 248,
+        "fields": {
+            "port_num": (0, 8),
+            "first_vl": (8, 8),
+        },
+    },
+    "vl_counters": {
+        "bytes": 28,
+        "fields": {
+            "tx_credits": (0, 32),
+            "tx_fill": (32, 32),
+            "rx_fill": (64, 32),
+            "tx_packets": (96, 32),
+            "tx_blocks": (128, 32),
+            "rx_packets": (160, 32),
+            "tx_wait": (192, 32),
+        },
+    },
+    "query_vl_counters_result": {
+        "bytes": 244,
+        "fields": {
+            "vls": (0, 1792),
+        },
+    },
+    "query_link_result": {
+        "bytes": 244,
+        "fields": {
+            "state": (0, 8),
+            "wanted_state": (8, 8),
+            "phy_up": (16, 1),
+            "link_layer": (24, 8),
+            "built_vls": (32, 8),
+            "wanted_vls": (40, 8),
+            "peer_vls": (48, 8),
+            "op_vls": (56, 8),
+            "policy": (64, 8),
+            "limit": (72, 8),
+            "mtu": (80, 8),
+            "hoq_life": (88, 8),
+            "pfc_enable": (96, 8),
+            "lmc": (104, 8),
+            "lid": (112, 16),
+            "sl2vl": (128, 64),
+            "tx_ring": (192, 32),
+            "rx_ring": (224, 32),
+        },
+    },
+    "query_link_errors_result": {
+        "bytes": 244,
+        "fields": {
+            "symbol_error": (0, 32),
+            "link_error_recovery": (32, 32),
+            "link_downed": (64, 32),
+            "port_rcv_errors": (96, 32),
+            "port_rcv_remote_phys_errors": (128, 32),
+            "port_rcv_switch_relay_errors": (160, 32),
+            "port_xmit_discards": (192, 32),
+            "port_xmit_constraint_errors": (224, 32),
+            "port_rcv_constraint_errors": (256, 32),
+            "local_link_integrity_errors": (288, 32),
+            "excessive_buffer_overrun_errors": (320, 32),
+            "vl15_dropped": (352, 32),
+            "fcp_sent": (384, 32),
+            "fcp_received": (416, 32),
+            "lpcrc_errors": (448, 32),
+            "vl_mismatch": (480, 32),
         },
     },
 }

@@ -58,5 +58,50 @@ abi_consts! {
         MAILBOX_BYTES = 4096,
         /// First EQE kind that carries an asynchronous event: kind = this + ibv_event_type.
         EVENT_KIND_BASE = 0x10,
+    }    "Link" {
+        /// VLs of a port, VL15 included.
+        VLS = 16,
+        /// VL of subnet management; as the VL of an SL: the SL is unusable for data.
+        MGMT_VL = 15,
+        /// Entries of a VL arbitration table.
+        VL_ARB_ENTRIES = 64,
+        /// Limit of High Priority: the high table may send without end.
+        LIMIT_UNLIMITED = 255,
+        /// hoq_life: a packet may wait for ever.
+        HOQ_LIFE_NEVER = 31,
+        /// Table LINK: rows of one port; row r of port p (from 0) has the index p * LINK_PORT_ROWS + r.
+        LINK_PORT_ROWS = 256,
+        /// Table LINK: first entry of the high priority table.
+        LINK_ROW_HIGH = 0,
+        /// Table LINK: first entry of the low priority table.
+        LINK_ROW_LOW = 64,
+        /// Table LINK: link_sl2vl.
+        LINK_ROW_SL2VL = 128,
+        /// Table LINK: link_ctrl.
+        LINK_ROW_CTRL = 129,
+        /// Rows of a port that exist.
+        LINK_ROWS = 130,
+        /// Status word: link_status.
+        LINK_WORD_STATE = 0,
+        /// Status word: size of a VL's transmit ring in blocks of 64 bytes.
+        LINK_WORD_TX_RING = 1,
+        /// Status word: size of a VL's receive ring in blocks of 64 bytes.
+        LINK_WORD_RX_RING = 2,
+        /// Status word of VL 0, others follow: blocks that the peer has room for.
+        LINK_WORD_TX_CREDITS = 16,
+        /// Status word of VL 0, others follow: blocks in the transmit ring.
+        LINK_WORD_TX_FILL = 32,
+        /// Status word of VL 0, others follow: blocks in the receive ring.
+        LINK_WORD_RX_FILL = 48,
+        /// Status word of VL 0, others follow: packets sent.
+        LINK_WORD_TX_PACKETS = 64,
+        /// Status word of VL 0, others follow: blocks sent.
+        LINK_WORD_TX_BLOCKS = 80,
+        /// Status word of VL 0, others follow: packets received.
+        LINK_WORD_RX_PACKETS = 96,
+        /// Status word of VL 0, others follow: cycles in which a packet waited for credit.
+        LINK_WORD_TX_WAIT = 112,
+        /// First of the error counters, in the order of query_link_errors_result.
+        LINK_WORD_ERRORS = 128,
     }
 }

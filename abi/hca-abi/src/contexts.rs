@@ -101,6 +101,9 @@ layout! {
         flow_label set_flow_label: u32 [104, 0, 20];
         /// Static rate.
         static_rate set_static_rate: u8 [107, 0, 8] "RATE-5";
+        /// Inter-packet delay: after a packet its destination rests for this many times the packet's time on
+        /// the wire. Firmware computes it from static_rate and the rate of the port.
+        ipd set_ipd: u8 [108, 0, 8] "RATE-8";
     }
 }
 

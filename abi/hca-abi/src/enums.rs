@@ -11,6 +11,9 @@ pub const ENUMS: &[&EnumDef] = &[
     &Service::TABLE,
     &Mtu::TABLE,
     &PortState::TABLE,
+    &OpVls::TABLE,
+    &LinkPolicy::TABLE,
+    &StaticRate::TABLE,
     &LinkLayer::TABLE,
     &PathMigState::TABLE,
     &AtomicCap::TABLE,
@@ -184,7 +187,7 @@ Mtu("mtu", "Mtu", 3, Hardware) {
 
 abi_enum! {
     /// Port states: the values of ibv_port_state.
-PortState("port_state", "PortState", 3, Software) {
+PortState("port_state", "PortState", 3, Hardware) {
         /// Reserved.
         Nop = 0,
         /// Physical link down.
@@ -197,6 +200,140 @@ PortState("port_state", "PortState", 3, Software) {
         Active = 4,
         /// In use while the link recovers.
         ActiveDefer = 5,
+    }
+}
+
+abi_enum! {
+    /// Data VLs of a port: the codes of max_vl_num.
+OpVls("op_vls", "OpVls", 3, Hardware) {
+        /// VL0.
+        One = 1,
+        /// VL0 and VL1.
+        Two = 2,
+        /// VL0..VL3.
+        Four = 3,
+        /// VL0..VL7.
+        Eight = 4,
+        /// VL0..VL14.
+        Fifteen = 5,
+    }
+}
+
+impl OpVls {
+    /// How many VLs.
+    pub const fn count(self) -> u8 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+            Self::Four => 4,
+            Self::Eight => 8,
+            Self::Fifteen => 15,
+        }
+    }
+
+    /// The largest code with at most `vls` VLs; `None` for 0.
+    pub fn at_most(vls: u32) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .rev()
+            .copied()
+            .find(|code| u32::from(code.count()) <= vls)
+    }
+}
+
+abi_enum! {
+    /// How the VL arbiter shares the link.
+LinkPolicy("link_policy", "LinkPolicy", 1, Hardware) {
+        /// Weighted round robin in each table, high before low within its limit.
+        Iba = 0,
+        /// Rounds in which the high table gets its weights a whole number of times.
+        RoundQuantum = 1,
+    }
+}
+
+abi_enum! {
+    /// Rates of a path: the values of ibv_rate.
+StaticRate("static_rate", "Rate", 8, Software) {
+        /// That of the port.
+        Max = 0,
+        /// 2.5 Gbit/s.
+        Gbps2p5 = 2,
+        /// 10 Gbit/s.
+        Gbps10 = 3,
+        /// 30 Gbit/s.
+        Gbps30 = 4,
+        /// 5 Gbit/s.
+        Gbps5 = 5,
+        /// 20 Gbit/s.
+        Gbps20 = 6,
+        /// 40 Gbit/s.
+        Gbps40 = 7,
+        /// 60 Gbit/s.
+        Gbps60 = 8,
+        /// 80 Gbit/s.
+        Gbps80 = 9,
+        /// 120 Gbit/s.
+        Gbps120 = 10,
+        /// 14 Gbit/s.
+        Gbps14 = 11,
+        /// 56 Gbit/s.
+        Gbps56 = 12,
+        /// 112 Gbit/s.
+        Gbps112 = 13,
+        /// 168 Gbit/s.
+        Gbps168 = 14,
+        /// 25 Gbit/s.
+        Gbps25 = 15,
+        /// 100 Gbit/s.
+        Gbps100 = 16,
+        /// 200 Gbit/s.
+        Gbps200 = 17,
+        /// 300 Gbit/s.
+        Gbps300 = 18,
+        /// 28 Gbit/s.
+        Gbps28 = 19,
+        /// 50 Gbit/s.
+        Gbps50 = 20,
+        /// 400 Gbit/s.
+        Gbps400 = 21,
+        /// 600 Gbit/s.
+        Gbps600 = 22,
+        /// 800 Gbit/s.
+        Gbps800 = 23,
+        /// 1200 Gbit/s.
+        Gbps1200 = 24,
+    }
+}
+
+impl StaticRate {
+    /// Rate in units of 100 Mbit/s; `None` for the port's own.
+    pub const fn in_100mbps(self) -> Option<u32> {
+        Some(match self {
+            Self::Max => return None,
+            Self::Gbps2p5 => 25,
+            Self::Gbps5 => 50,
+            Self::Gbps10 => 100,
+            Self::Gbps14 => 140,
+            Self::Gbps20 => 200,
+            Self::Gbps25 => 250,
+            Self::Gbps28 => 280,
+            Self::Gbps30 => 300,
+            Self::Gbps40 => 400,
+            Self::Gbps50 => 500,
+            Self::Gbps56 => 560,
+            Self::Gbps60 => 600,
+            Self::Gbps80 => 800,
+            Self::Gbps100 => 1000,
+            Self::Gbps112 => 1120,
+            Self::Gbps120 => 1200,
+            Self::Gbps168 => 1680,
+            Self::Gbps200 => 2000,
+            Self::Gbps300 => 3000,
+            Self::Gbps400 => 4000,
+            Self::Gbps600 => 6000,
+            Self::Gbps800 => 8000,
+            Self::Gbps1200 => 12000,
+        })
     }
 }
 
@@ -359,6 +496,8 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Mpt = 3,
         /// mtt by MTT index.
         Mtt = 4,
+        /// Rows of the link by port and row: LINK_ROW_HIGH and so on.
+        Link = 5,
     }
 }
 
@@ -441,6 +580,20 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         QueryGid = 27,
         /// Read a P_Key table entry: query_entry_cmd, query_pkey_result.
         QueryPkey = 28,
+        /// Configure a link: set_link_cmd.
+        SetLink = 29,
+        /// State and configuration of a link: query_port_cmd, query_link_result.
+        QueryLink = 30,
+        /// Replace a VL arbitration table: vl_arb_cmd.
+        SetVlArb = 31,
+        /// Read a VL arbitration table: vl_arb_cmd, vl_arb_result.
+        QueryVlArb = 32,
+        /// Replace the SL to VL table: set_sl2vl_cmd.
+        SetSl2vl = 33,
+        /// Credits, rings and counters of VLs: query_vl_counters_cmd, query_vl_counters_result.
+        QueryVlCounters = 34,
+        /// Error counters of a link: query_port_cmd, query_link_errors_result.
+        QueryLinkErrors = 35,
     }
 }
 

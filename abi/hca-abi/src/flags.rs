@@ -10,6 +10,7 @@ pub const FLAGS: &[&FlagsDef] = &[
     &port_cap::TABLE,
     &wc_flag::TABLE,
     &port_attr::TABLE,
+    &link_attr::TABLE,
 ];
 
 abi_flags! {
@@ -227,6 +228,26 @@ abi_flags! {
         MTU = 4,
         /// mac.
         MAC = 5,
+    }
+}
+
+abi_flags! {
+    /// Attributes of SET_LINK.
+    link_attr: u32, Software {
+        /// state.
+        STATE = 0,
+        /// op_vls.
+        OP_VLS = 1,
+        /// peer_vls.
+        PEER_VLS = 2,
+        /// policy.
+        POLICY = 3,
+        /// limit.
+        LIMIT = 4,
+        /// hoq_life.
+        HOQ_LIFE = 5,
+        /// pfc_enable.
+        PFC_ENABLE = 6,
     }
 }
 

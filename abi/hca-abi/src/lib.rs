@@ -27,6 +27,7 @@ pub mod contexts;
 pub mod doorbells;
 pub mod enums;
 pub mod flags;
+pub mod link;
 pub mod queries;
 pub mod rings;
 pub mod table;
@@ -37,6 +38,7 @@ pub use contexts::*;
 pub use doorbells::*;
 pub use enums::*;
 pub use flags::*;
+pub use link::*;
 pub use queries::*;
 pub use rings::*;
 pub use table::{
@@ -50,4 +52,5 @@ pub const STRUCTS: &[&[&StructDef]] = &[
     doorbells::STRUCTS,
     admin::STRUCTS,
     queries::STRUCTS,
+    link::STRUCTS,
 ];

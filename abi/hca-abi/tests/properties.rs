@@ -35,6 +35,8 @@ proptest! {
             CreateQpCmd AhAttr QpAttr ModifyQpCmd RegMrCmd RegMrResult CreateAhCmd CreateSrqCmd ModifySrqCmd
             QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult QueryPkeyResult
             QueryQpResult QueryMrResult QuerySrqResult QueryCountersResult
+            LinkVlArb LinkSl2vl LinkCtrl LinkStatus SetLinkCmd VlArbCmd VlArbResult SetSl2vlCmd QueryVlCountersCmd
+            VlCounters QueryVlCountersResult QueryLinkResult QueryLinkErrorsResult
         );
     }
 
@@ -55,7 +57,7 @@ proptest! {
         if let Ok(status) = WcStatus::try_from(code) {
             prop_assert_eq!(u8::from(status), code);
         }
-        prop_assert_eq!(AdminOpcode::try_from(code).is_ok(), code <= 28);
+        prop_assert_eq!(AdminOpcode::try_from(code).is_ok(), code <= 35);
     }
 }
 
@@ -65,5 +67,5 @@ fn names_are_unique() {
     let count = names.len();
     names.sort_unstable();
     names.dedup();
-    assert_eq!((names.len(), count), (count, 47));
+    assert_eq!((names.len(), count), (count, 60));
 }

@@ -319,6 +319,33 @@ pub const MGMT_NUM_FUNCS: u32 = 0x1_00b4;
 /// Count.
 pub const MGMT_NUM_FUNCS_VALUE_MASK: u32 = 0xffff_ffff;
 
+/// Address of register num_ports.
+pub const MGMT_NUM_PORTS: u32 = 0x1_00b8;
+
+/// Count.
+pub const MGMT_NUM_PORTS_VALUE_MASK: u32 = 0xffff_ffff;
+
+/// Data VLs that each link was built with (VL-2).
+pub const MGMT_NUM_VLS: u32 = 0x1_00bc;
+
+/// 1, 2, 4, 8 or 15.
+pub const MGMT_NUM_VLS_VALUE_MASK: u32 = 0xf;
+
+/// Which status word link_data shows.
+pub const MGMT_LINK_SEL: u32 = 0x1_00c0;
+
+/// Word: LINK_WORD_* of hca-abi.
+pub const MGMT_LINK_SEL_WORD_MASK: u32 = 0xff;
+
+/// Port, from 0.
+pub const MGMT_LINK_SEL_PORT_MASK: u32 = 0x100;
+
+/// The status word that link_sel names, as it is now.
+pub const MGMT_LINK_DATA: u32 = 0x1_00c4;
+
+/// Status word.
+pub const MGMT_LINK_DATA_VALUE_MASK: u32 = 0xffff_ffff;
+
 /// Address of block ctx_data.
 pub const MGMT_CTX_DATA: u32 = 0x1_0100;
 

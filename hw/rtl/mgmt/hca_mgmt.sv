@@ -8,7 +8,8 @@ module hca_mgmt
     parameter int unsigned NumEvSources  = 5,   // the last is this block's own
     parameter int unsigned NumCounters   = 17,
     parameter int unsigned ClockHz       = 250_000_000,
-    parameter int unsigned NumVectors    = 32
+    parameter int unsigned NumVectors    = 32,
+    parameter int unsigned NumVls        = 8    // data VLs that the links were built with
 ) (
     input  logic                          clk_i,
     input  logic                          rst_i,
@@ -54,6 +55,14 @@ module hca_mgmt
     input  logic                          eqc_wr_ready_i,
     output logic [EqW-1:0]                eqc_wr_eqn_o,
     output eqc_t                          eqc_wr_o,
+    output logic                          link_wr_valid_o,
+    output logic                          link_wr_port_o,
+    output logic [7:0]                    link_wr_row_o,
+    output logic [255:0]                  link_wr_data_o,
+    // Status words of the links: {port, word}, data in the next cycle.
+    output logic [8:0]                    link_stat_addr_o,
+    input  logic [31:0]                   link_stat_data_i,
+    input  logic [NumPorts-1:0]           link_event_i,   // link_status of the port changed
     // Messages, EQEs, events.
     output logic                          msg_valid_o,
     input  logic                          msg_ready_i,
@@ -81,6 +90,8 @@ module hca_mgmt
     output logic                          busy_o
 );
   localparam int unsigned FuncIdxW = $clog2(NumFuncs);
+  localparam int unsigned NumOwn   = NumFuncs + NumPorts;
+  localparam int unsigned OwnW     = $clog2(NumOwn);
 
   hca_regs_pkg::hca_regs__in_t  hwif_in;
   hca_regs_pkg::hca_regs__out_t hwif_out;
@@ -119,7 +130,8 @@ module hca_mgmt
     .init_rq_i(hwif_out.mgmt.ctx_flags.init_rq.value), .busy_o(ctx_busy), .err_o(ctx_err),
     .qpc_wr_valid_o, .qpc_wr_ready_i, .qpc_wr_o, .mpt_we_o, .mpt_waddr_o, .mpt_wdata_o,
     .mtt_we_o, .mtt_waddr_o, .mtt_wdata_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
-    .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o
+    .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
+    .link_wr_valid_o, .link_wr_port_o, .link_wr_row_o, .link_wr_data_o
   );
 
   // ---- Mailbox -------------------------------------------------------------------------------------
@@ -145,11 +157,11 @@ module hca_mgmt
   hw_ev_t                  all_ev [NumEvSources];
   hw_ev_t                  head_ev;
   logic                    head_valid, ev_busy;
-  // Writes of CONTROL, one pending bit per function.
-  logic [NumFuncs-1:0]     ctl_pend_q, ctl_grant;
-  hw_ev_t                  ctl_ev;
-  logic                    ctl_take;
-  logic [FuncIdxW-1:0]     ctl_func;
+  // This block's own: writes of CONTROL and changes of a link, one pending bit per function and per port.
+  logic [NumOwn-1:0]       own_set, own_pend_q, own_grant;
+  hw_ev_t                  own_ev;
+  logic                    own_take;
+  logic [OwnW-1:0]         own_idx;
 
   hca_mgmt_events #(.NumSources(NumEvSources)) u_events (
     .clk_i, .rst_i, .ev_valid_i(all_ev_valid), .ev_ready_o(all_ev_ready), .ev_i(all_ev),
@@ -157,30 +169,33 @@ module hca_mgmt
   );
   always_comb begin
     for (int unsigned i = 0; i < NumEvSources - 1; i++) all_ev[i] = ev_i[i];
-    all_ev[NumEvSources-1] = ctl_ev;
+    all_ev[NumEvSources-1] = own_ev;
   end
-  assign all_ev_valid = {|ctl_pend_q, ev_valid_i};
+  assign all_ev_valid = {|own_pend_q, ev_valid_i};
   assign ev_ready_o   = all_ev_ready[NumEvSources-2:0];
-  assign ctl_take     = all_ev_ready[NumEvSources-1] && (|ctl_pend_q);
+  assign own_take     = all_ev_ready[NumEvSources-1] && (|own_pend_q);
 
   // In turns: a driver that writes CONTROL without end must not keep the others' events back.
-  hca_rr_arb #(.N(NumFuncs)) u_ctl_arb (
-    .clk_i, .rst_i, .req_i(ctl_pend_q), .advance_i(ctl_take), .grant_o(ctl_grant), .idx_o(ctl_func)
+  hca_rr_arb #(.N(NumOwn)) u_own_arb (
+    .clk_i, .rst_i, .req_i(own_pend_q), .advance_i(own_take), .grant_o(own_grant), .idx_o(own_idx)
   );
   always_comb begin
-    ctl_ev      = '0;
-    ctl_ev.kind = HwEventFuncControl;
-    ctl_ev.func = 8'(ctl_func);
+    own_set = '0;
+    own_set[NumOwn-1:NumFuncs] = link_event_i;
+    for (int unsigned f = 0; f < NumFuncs; f++) own_set[f] = hwif_out.func[f].control.enable.swmod;
+    own_ev      = '0;
+    own_ev.kind = HwEventFuncControl;
+    own_ev.func = 8'(own_idx);
+    if (own_idx >= OwnW'(NumFuncs)) begin
+      own_ev.kind = HwEventPort;
+      own_ev.func = '0;
+      own_ev.id   = 32'(own_idx) - NumFuncs + 32'd1;   // port, from 1
+    end
   end
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) ctl_pend_q <= '0;
-    else begin
-      for (int unsigned f = 0; f < NumFuncs; f++) begin
-        if (hwif_out.func[f].control.enable.swmod) ctl_pend_q[f] <= 1'b1;
-        else if (ctl_take && ctl_grant[f]) ctl_pend_q[f] <= 1'b0;
-      end
-    end
+    if (rst_i) own_pend_q <= '0;
+    else own_pend_q <= (own_pend_q & ~(own_take ? own_grant : '0)) | own_set;
   end
   assign fw_irq_o = head_valid;
 
@@ -265,6 +280,9 @@ module hca_mgmt
     end
   end
 
+  // Register accesses are 3 cycles apart, so the word is there before link_data can be read.
+  assign link_stat_addr_o = {hwif_out.mgmt.link_sel.port.value, hwif_out.mgmt.link_sel.word.value};
+
   // ---- What registers read -----------------------------------------------------------------------------
   always_comb begin
     for (int unsigned f = 0; f < NumFuncs; f++) begin
@@ -298,6 +316,9 @@ module hca_mgmt
     hwif_in.mgmt.num_mrs.value.next   = NumMrs;
     hwif_in.mgmt.num_mtts.value.next  = NumMtts;
     hwif_in.mgmt.num_funcs.value.next = NumFuncs;
+    hwif_in.mgmt.num_ports.value.next = NumPorts;
+    hwif_in.mgmt.num_vls.value.next   = 4'(NumVls);
+    hwif_in.mgmt.link_data.value.next = link_stat_data_i;
     hwif_in.mgmt.port[0].status.link_up.next = port_cfg_o.active;
     hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: '0, wr_ack: ctx_ack_q && ctx_we_q};
     hwif_in.mgmt.port[0].pkey  = '{rd_ack: pk_ack_q && !pk_we_q, rd_data: pk_rdata_q, wr_ack: pk_ack_q && pk_we_q};
@@ -307,5 +328,5 @@ module hca_mgmt
     hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end
 
-  assign busy_o = ev_busy || ctx_busy || dma_busy || msg_pend_q || eqe_pend_q || reg_req || (|ctl_pend_q);
+  assign busy_o = ev_busy || ctx_busy || dma_busy || msg_pend_q || eqe_pend_q || reg_req || (|own_pend_q);
 endmodule

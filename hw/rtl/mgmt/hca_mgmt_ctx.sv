@@ -1,7 +1,8 @@
 // Context port: firmware fills the data words, then names a table and an index; this block delivers the row
 // to whoever keeps it. QP contexts go to every listener in parallel, each takes it in its own time; busy_o
 // stays high until the last has. Rows are write-only: firmware keeps the master copy. After reset the block
-// clears every row of every table (but MTT, which nothing reads without a valid MPT row) and is busy meanwhile.
+// clears every row of every table (but MTT, which nothing reads without a valid MPT row, and LINK: a link
+// resets to DOWN by itself) and is busy meanwhile.
 module hca_mgmt_ctx
   import hca_pkg::*;
 #(
@@ -38,7 +39,11 @@ module hca_mgmt_ctx
     output logic                   eqc_wr_valid_o,
     input  logic                   eqc_wr_ready_i,
     output logic [EqW-1:0]         eqc_wr_eqn_o,
-    output eqc_t                   eqc_wr_o
+    output eqc_t                   eqc_wr_o,
+    output logic                   link_wr_valid_o,   // one cycle, taken at once
+    output logic                   link_wr_port_o,
+    output logic [7:0]             link_wr_row_o,
+    output logic [255:0]           link_wr_data_o
 );
   localparam int unsigned MaxRowW = (QpW > MrW) ? ((QpW > CqW) ? QpW : CqW) : ((MrW > CqW) ? MrW : CqW);
 
@@ -76,6 +81,7 @@ module hca_mgmt_ctx
       CtxTableMtt: known = index < NumMtts;
       CtxTableCqc: known = index < NumCqs;
       CtxTableEqc: known = index < NumEqs;
+      CtxTableLink: known = (index < NumPorts * LinkPortRows) && (32'(index[7:0]) < LinkRows);
       default:     known = 1'b0;
     endcase
   end
@@ -110,6 +116,7 @@ module hca_mgmt_ctx
     end
     mpt_we_o <= !rst_i && go && known && (tbl == CtxTableMpt);
     mtt_we_o <= !rst_i && go && known && (tbl == CtxTableMtt);
+    link_wr_valid_o <= !rst_i && go && known && (tbl == CtxTableLink);
     if (rst_i) begin
       qpc_pend_q <= '0;
       cqc_pend_q <= 1'b0;
@@ -143,4 +150,7 @@ module hca_mgmt_ctx
   assign eqc_wr_valid_o   = eqc_pend_q;
   assign eqc_wr_eqn_o     = index_q[EqW-1:0];
   assign eqc_wr_o         = row_q[$bits(eqc_t)/32-1:0];
+  assign link_wr_port_o   = index_q[8];
+  assign link_wr_row_o    = index_q[7:0];
+  assign link_wr_data_o   = row_q[7:0];
 endmodule

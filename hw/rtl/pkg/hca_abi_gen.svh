@@ -39,6 +39,38 @@ localparam int unsigned DirectPageShift = 32'h3f;
 localparam int unsigned MailboxBytes = 32'h1000;
 // First EQE kind that carries an asynchronous event: kind = this + ibv_event_type.
 localparam int unsigned EventKindBase = 32'h10;
+localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
+// VL of subnet management; as the VL of an SL: the SL is unusable for data.
+localparam int unsigned MgmtVl = 32'hf;
+localparam int unsigned VlArbEntries = 32'h40;  // Entries of a VL arbitration table.
+// Limit of High Priority: the high table may send without end.
+localparam int unsigned LimitUnlimited = 32'hff;
+localparam int unsigned HoqLifeNever = 32'h1f;  // hoq_life: a packet may wait for ever.
+// Table LINK: rows of one port; row r of port p (from 0) has the index p * LINK_PORT_ROWS + r.
+localparam int unsigned LinkPortRows = 32'h100;
+localparam int unsigned LinkRowHigh = 32'h0;  // Table LINK: first entry of the high priority table.
+localparam int unsigned LinkRowLow = 32'h40;  // Table LINK: first entry of the low priority table.
+localparam int unsigned LinkRowSl2vl = 32'h80;  // Table LINK: link_sl2vl.
+localparam int unsigned LinkRowCtrl = 32'h81;  // Table LINK: link_ctrl.
+localparam int unsigned LinkRows = 32'h82;  // Rows of a port that exist.
+localparam int unsigned LinkWordState = 32'h0;  // Status word: link_status.
+// Status word: size of a VL's transmit ring in blocks of 64 bytes.
+localparam int unsigned LinkWordTxRing = 32'h1;
+// Status word: size of a VL's receive ring in blocks of 64 bytes.
+localparam int unsigned LinkWordRxRing = 32'h2;
+// Status word of VL 0, others follow: blocks that the peer has room for.
+localparam int unsigned LinkWordTxCredits = 32'h10;
+// Status word of VL 0, others follow: blocks in the transmit ring.
+localparam int unsigned LinkWordTxFill = 32'h20;
+// Status word of VL 0, others follow: blocks in the receive ring.
+localparam int unsigned LinkWordRxFill = 32'h30;
+localparam int unsigned LinkWordTxPackets = 32'h40;  // Status word of VL 0, others follow: packets sent.
+localparam int unsigned LinkWordTxBlocks = 32'h50;  // Status word of VL 0, others follow: blocks sent.
+localparam int unsigned LinkWordRxPackets = 32'h60;  // Status word of VL 0, others follow: packets received.
+// Status word of VL 0, others follow: cycles in which a packet waited for credit.
+localparam int unsigned LinkWordTxWait = 32'h70;
+// First of the error counters, in the order of query_link_errors_result.
+localparam int unsigned LinkWordErrors = 32'h80;
 localparam int unsigned EthertypeIpv4 = 32'h800;  // EtherType of IPv4.
 localparam int unsigned EthertypeIpv6 = 32'h86dd;  // EtherType of IPv6.
 localparam int unsigned EthertypeVlan = 32'h8100;  // EtherType that announces an IEEE 802.1Q tag.
@@ -145,6 +177,31 @@ typedef enum logic [2:0] {
   MtuBytes4096 = 3'd5  // 4096 bytes.
 } mtu_e;
 
+// Port states: the values of ibv_port_state.
+typedef enum logic [2:0] {
+  PortStateNop = 3'd0,  // Reserved.
+  PortStateDown = 3'd1,  // Physical link down.
+  PortStateInit = 3'd2,  // Waits for the subnet manager.
+  PortStateArmed = 3'd3,  // Configured.
+  PortStateActive = 3'd4,  // In use.
+  PortStateActiveDefer = 3'd5  // In use while the link recovers.
+} port_state_e;
+
+// Data VLs of a port: the codes of max_vl_num.
+typedef enum logic [2:0] {
+  OpVlsOne = 3'd1,  // VL0.
+  OpVlsTwo = 3'd2,  // VL0 and VL1.
+  OpVlsFour = 3'd3,  // VL0..VL3.
+  OpVlsEight = 3'd4,  // VL0..VL7.
+  OpVlsFifteen = 3'd5  // VL0..VL14.
+} op_vls_e;
+
+// How the VL arbiter shares the link.
+typedef enum logic [0:0] {
+  LinkPolicyIba = 1'd0,  // Weighted round robin in each table, high before low within its limit.
+  LinkPolicyRoundQuantum = 1'd1  // Rounds in which the high table gets its weights a whole number of times.
+} link_policy_e;
+
 // What a completion queue doorbell arms.
 typedef enum logic [1:0] {
   CqArmNone = 2'd0,  // Leave as it is.
@@ -211,7 +268,8 @@ typedef enum logic [3:0] {
   CtxTableCqc = 4'd1,  // cqc by CQN.
   CtxTableEqc = 4'd2,  // eqc by EQN.
   CtxTableMpt = 4'd3,  // mpt by key index.
-  CtxTableMtt = 4'd4  // mtt by MTT index.
+  CtxTableMtt = 4'd4,  // mtt by MTT index.
+  CtxTableLink = 4'd5  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -464,7 +522,10 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [1183:0]  reserved18;
+  logic [1175:0]  reserved18;
+  // Inter-packet delay: after a packet its destination rests for this many times the packet's time on the
+  // wire. Firmware computes it from static_rate and the rate of the port.
+  logic [7:0]     ipd;
   logic [7:0]     static_rate;  // Static rate.
   logic [3:0]     reserved17;
   logic [19:0]    flow_label;  // Flow label.
@@ -644,6 +705,48 @@ typedef struct packed {
   logic [7:0]     reserved0;
   logic [23:0]    srqn;  // SRQ.
 } srq_doorbell_t;
+
+// Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table.
+localparam int unsigned LinkVlArbBytes = 4;
+typedef struct packed {
+  logic [15:0]    reserved1;
+  logic [7:0]     weight;  // Units of 64 bytes; 0: the entry is skipped.
+  logic [3:0]     reserved0;
+  logic [3:0]     vl;  // Data VL, 0..=14.
+} link_vl_arb_t;
+
+// Row LINK_ROW_SL2VL: the VL of each service level.
+localparam int unsigned LinkSl2vlBytes = 8;
+typedef struct packed {
+  logic [63:0]    map;  // Bits 4n+3:4n are the VL of SL n; 15: the SL is unusable for data.
+} link_sl2vl_t;
+
+// Row LINK_ROW_CTRL: what the link shall do.
+localparam int unsigned LinkCtrlBytes = 16;
+typedef struct packed {
+  logic [79:0]    reserved5;
+  logic [7:0]     pfc_enable;  // Ethernet: bit n: priority n obeys and sends PFC pauses.
+  logic [2:0]     reserved4;
+  logic [4:0]     hoq_life;  // A packet may wait 1024 << n cycles in the transmit ring; 31: for ever.
+  logic [4:0]     reserved3;
+  logic [2:0]     mtu;  // mtu.
+  logic [7:0]     limit;  // Limit of High Priority in units of 4096 bytes; 255: no limit, 0: one packet.
+  logic [6:0]     reserved2;
+  logic           policy;  // link_policy.
+  logic           reserved1;
+  logic [2:0]     op_vls;  // op_vls: operational data VLs.
+  logic           reserved0;
+  // port_state; ACTIVE_DEFER is never written, hardware goes there and back by itself.
+  logic [2:0]     state;
+} link_ctrl_t;
+
+// Status word LINK_WORD_STATE.
+localparam int unsigned LinkStatusBytes = 4;
+typedef struct packed {
+  logic [27:0]    reserved0;
+  logic           phy_up;  // The physical link is up.
+  logic [2:0]     state;  // port_state.
+} link_status_t;
 
 // ---- Wire headers ------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ package hca_pkg;
   localparam int unsigned NumMrs    = 1024;
   localparam int unsigned NumMtts   = 65536;
   localparam int unsigned NumFuncs  = 4;
+  localparam int unsigned NumPorts  = 1;
   localparam int unsigned NumGids   = 16;
   localparam int unsigned NumPkeys  = 32;
 

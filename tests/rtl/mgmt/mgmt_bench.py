@@ -17,6 +17,7 @@ EV_STATUS, EV_W0, EV_POP = 0x10000, 0x10004, 0x10010
 DMA_ADDR_LO, DMA_ADDR_HI, DMA_LEN, DMA_FUNC, DMA_LOCAL = 0x10020, 0x10024, 0x10028, 0x1002C, 0x10030
 DMA_CTRL, DMA_STATUS = 0x10034, 0x10038
 CTX_TABLE, CTX_INDEX, CTX_CMD, CTX_STATUS, CTX_FLAGS = 0x10040, 0x10044, 0x10048, 0x1004C, 0x10050
+NUM_VLS, LINK_SEL, LINK_DATA = 0x100BC, 0x100C0, 0x100C4
 MSG_KIND, MSG_QPN, MSG_GO = 0x10060, 0x10064, 0x10068
 EQE_EQN, EQE_GO, EQE_DATA, GO_STATUS = 0x10070, 0x10074, 0x10080, 0x1009C
 CTX_DATA, COUNTERS, MAILBOX = 0x10100, 0x10800, 0x20000
@@ -131,6 +132,43 @@ class Strobes:
             self.got.append((self.bench.get(f"{self.name}_waddr_o"), self.bench.get(f"{self.name}_wdata_o")))
 
 
+class LinkStrobes:
+    """Collects (index, data) of the link's rows."""
+
+    def __init__(self, bench):
+        self.bench, self.got = bench, []
+        bench.agents.append(self)
+
+    def drive(self):
+        """Nothing to drive."""
+
+    def sample(self):
+        """One row per strobe."""
+        if self.bench.get("link_wr_valid_o"):
+            index = self.bench.get("link_wr_port_o") << 8 | self.bench.get("link_wr_row_o")
+            self.got.append((index, self.bench.get("link_wr_data_o")))
+
+
+class LinkStatus:
+    """Status words of a link: a function of the address, one cycle later; `now` moves on every cycle."""
+
+    def __init__(self, bench):
+        self.bench, self.moving, self.addr = bench, False, 0
+        bench.agents.append(self)
+
+    def word(self, addr):
+        """What the word holds now."""
+        return (addr * 0x01010101 ^ 0xA5000000) + (self.bench.cycle if self.moving else 0) & 0xFFFFFFFF
+
+    def drive(self):
+        """The word asked for in the last cycle."""
+        self.bench.set("link_stat_data_i", self.word(self.addr))
+
+    def sample(self):
+        """The address of this cycle."""
+        self.addr = self.bench.get("link_stat_addr_o")
+
+
 class Mgmt:
     """hca_mgmt with everything around it. `rate` is the chance of every master to ask and of every sink to
     take in a cycle."""
@@ -149,6 +187,7 @@ class Mgmt:
         self.cqc = Sink(bench, "cqc_wr", rate=rate, payload=[("cqc_wr_cqn_o", None), ("cqc_wr_o", None)])
         self.eqc = Sink(bench, "eqc_wr", rate=rate, payload=[("eqc_wr_eqn_o", None), ("eqc_wr_o", None)])
         self.mpt, self.mtt = Strobes(bench, "mpt"), Strobes(bench, "mtt")
+        self.link, self.link_status = LinkStrobes(bench), LinkStatus(bench)
         self.msg, self.eqe = Sink(bench, "msg", rate=rate), Sink(bench, "eqe", rate=rate)
         self.ev = [Source(bench, "ev", "hw_ev_t", index=n, rate=rate) for n in range(EV_SOURCES)]
         self.reads = HostReads(bench, "rd_rsp", rate=rate, bad=bad)
@@ -195,7 +234,7 @@ class Mgmt:
 
     def forget(self):
         """Forgets all context writes seen."""
-        for sink in [*self.qpc, self.cqc, self.eqc, self.mpt, self.mtt]:
+        for sink in [*self.qpc, self.cqc, self.eqc, self.mpt, self.mtt, self.link]:
             sink.got.clear()
 
     async def pop_event(self):

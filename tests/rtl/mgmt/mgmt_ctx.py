@@ -6,7 +6,8 @@ from mgmt_bench import (CTX_CMD, CTX_DATA, CTX_FLAGS, CTX_INDEX, CTX_STATUS, CTX
 
 ROWS = {abi.CtxTable.QPC: ("qpc", LIMITS["NumQps"]), abi.CtxTable.CQC: ("cqc", LIMITS["NumCqs"]),
         abi.CtxTable.EQC: ("eqc", LIMITS["NumEqs"]), abi.CtxTable.MPT: ("mpt", LIMITS["NumMrs"]),
-        abi.CtxTable.MTT: ("mtt", LIMITS["NumMtts"])}
+        abi.CtxTable.MTT: ("mtt", LIMITS["NumMtts"]),
+        abi.CtxTable.LINK: ("link_ctrl", abi.LINK_ROWS)}
 
 
 def random_row(rng, name):
@@ -22,7 +23,7 @@ def seen(mgmt):
     qpc = [QPC_WR.unpack(word) for word in mgmt.qpc[0].got]
     return {abi.CtxTable.QPC: [(w["qpn"], w["qpc"], w["init_sq"] | w["init_rq"] << 1) for w in qpc],
             abi.CtxTable.CQC: mgmt.cqc.got, abi.CtxTable.EQC: mgmt.eqc.got, abi.CtxTable.MPT: mgmt.mpt.got,
-            abi.CtxTable.MTT: mgmt.mtt.got}
+            abi.CtxTable.MTT: mgmt.mtt.got, abi.CtxTable.LINK: mgmt.link.got}
 
 
 async def command(mgmt, table, index, row, flags=0):
@@ -48,7 +49,7 @@ async def sweep(dut, rate):
     assert writes[abi.CtxTable.QPC] == [(n, 0, 3) for n in range(LIMITS["NumQps"])]
     for table in (abi.CtxTable.MPT, abi.CtxTable.CQC, abi.CtxTable.EQC):
         assert writes[table] == [(n, 0) for n in range(ROWS[table][1])]
-    assert not writes[abi.CtxTable.MTT]
+    assert not writes[abi.CtxTable.MTT] and not writes[abi.CtxTable.LINK]
 
 
 @cocotb.test()
@@ -68,6 +69,8 @@ async def rows(dut, rate):
         name, count = ROWS[table]
         index = rng.choice([0, count - 1, rng.randrange(count)])
         row, flags, refused = random_row(rng, name), rng.randrange(4), rng.random() < 0.3
+        if table == abi.CtxTable.LINK:   # the strobe has room for 32 bytes
+            row += rng.randbytes(32 - len(row))
         if refused and rng.random() < 0.5:
             index = rng.choice([count, 1 << 16 | index, 1 << 31 | index, 0xFFFFFFFF])
         elif refused:
@@ -78,6 +81,22 @@ async def rows(dut, rate):
         if not refused:
             expected[table] = [(index, word, flags) if table == abi.CtxTable.QPC else (index, word)]
         assert seen(mgmt) == expected
+        mgmt.forget()
+
+
+@cocotb.test()
+async def link_rows(dut):
+    """VL-8, VL-12, VL-14: every row of a link is one strobe with 32 bytes; rows and ports that do not exist
+    are refused."""
+    mgmt = Mgmt(dut, 14)
+    await mgmt.bench.start()
+    await mgmt.swept()
+    ports, rows_of_port = LIMITS["NumPorts"], abi.LINK_PORT_ROWS
+    for index in [0, 63, 64, 127, 128, 129, 130, 131, 255, 256, 256 + 129, 512, 0x10000]:
+        row = mgmt.rng.randbytes(32)
+        there = index < ports * rows_of_port and index % rows_of_port < abi.LINK_ROWS
+        assert await command(mgmt, abi.CtxTable.LINK, index, row) == (0 if there else 2)
+        assert mgmt.link.got == ([(index, int.from_bytes(row, "little"))] if there else [])
         mgmt.forget()
 
 

@@ -103,6 +103,35 @@ async def receive_path_never_waits(dut):
 
 
 @cocotb.test()
+async def link_events(dut):
+    """A change of a link is an event with the port's number; changes while it waits are merged, none is
+    lost; functions that write CONTROL without end do not keep it back."""
+    ev = Events(dut, 36, 1.0)
+    mgmt = ev.mgmt
+    bench = mgmt.bench
+    await bench.start()
+    for _ in range(20):
+        mgmt.host_wr.put(*[(func, 0x08, 1 << 32, 0xF0) for func in range(FUNCS)])
+        changes = mgmt.rng.randint(1, 30)
+        for _ in range(changes):
+            bench.set("link_event_i", 1)
+            await bench.step()
+            bench.set("link_event_i", 0)
+            await bench.step(mgmt.rng.randint(0, 2))
+        ports = [event for event in await take_all(ev) if event["kind"] == abi.HwEventKind.PORT]
+        assert 1 <= len(ports) <= min(changes, 17) and all(event["id"] == 1 for event in ports)
+
+
+async def take_all(ev):
+    """The events waiting, once nothing moves any more."""
+    await ev.mgmt.bench.until(ev.mgmt.host_wr.idle, what="host writes")
+    await ev.mgmt.bench.step(20)
+    ev.popped.clear()
+    await ev.drain()
+    return list(ev.popped)
+
+
+@cocotb.test()
 async def function_control(dut):
     """One event per write of CONTROL with its first byte; none for other writes; no function shuts
     out another."""

@@ -2,21 +2,22 @@
 
 import cocotb
 from common import struct
-from mgmt_bench import CONTROL, COUNTERS, FUNCS, FW_END, LIMITS, MAILBOX, Mgmt, fn_reg
+from mgmt_bench import (CONTROL, COUNTERS, FUNCS, FW_END, LIMITS, LINK_DATA, LINK_SEL, MAILBOX, NUM_VLS, Mgmt,
+                        fn_reg)
 
 M32 = 0xFFFFFFFF
 NOW = 0x123456789ABCDEF0
-CLOCK_HZ, VECTORS = 250_000_000, 32
+CLOCK_HZ, VECTORS, VLS = 250_000_000, 32, 8
 # Writable bits. A function's driver and firmware:
 FUNC_RW = {0x0C: 3, 0x10: M32, 0x14: M32, 0x18: M32, 0x1C: M32, 0x20: 0xF}
 # Firmware alone (none of these starts anything):
 FW_RW = {0x10020: M32, 0x10024: M32, 0x10028: 0x1FFF, 0x1002C: 0xFF, 0x10030: 0xFFF, 0x10040: 0xF,
          0x10044: M32, 0x10050: 3, 0x10060: 7, 0x10064: 0xFFFFFF,
-         0x10070: 0xFF, 0x10080: M32, 0x1008C: M32, 0x10400: 7,
+         0x100C0: 0x1FF, 0x10070: 0xFF, 0x10080: M32, 0x1008C: M32, 0x10400: 7,
          0x10408: 7, 0x1040C: M32, 0x10410: 0xFFFF, 0x10414: 0xFFFF, 0x10418: 7, 0x10480: 0xFFFF,
          0x104FC: 0xFFFF, 0x10500: M32, 0x105FC: M32, 0x20000: M32, 0x20FFC: M32}
 SIZES = {0x100A0: "NumQps", 0x100A4: "NumCqs", 0x100A8: "NumEqs", 0x100AC: "NumMrs", 0x100B0: "NumMtts",
-         0x100B4: "NumFuncs"}
+         0x100B4: "NumFuncs", 0x100B8: "NumPorts"}
 
 
 class Model:
@@ -29,6 +30,7 @@ class Model:
         self.mask = {0x1000 * f + a: mask for f in range(FUNCS) for a, mask in FUNC_RW.items()} | FW_RW
         self.mask |= {fn_reg(f, a): mask for f in range(FUNCS) for a, mask in ((0, 7), (4, 0xFFFFFF))}
         self.fixed = {addr: LIMITS[name] for addr, name in SIZES.items()}
+        self.fixed[NUM_VLS] = VLS
         for f in range(FUNCS):
             words = [0x48434131, 1, None, None, None, None, None, None, None, None, NOW & M32, NOW >> 32,
                      CLOCK_HZ, VECTORS << 16 | f]
@@ -183,6 +185,24 @@ async def counters(dut):
         mgmt.bench.set("counters_i", port | (value + 1 << 64 * index if index < 17 and ~value << 64 else 0))
         high = await mgmt.read(COUNTERS + 8 * index + 4)
         assert high << 32 | low == (value if index < 17 else 0), f"counter {index}"
+
+
+@cocotb.test()
+async def link_status_words(dut):
+    """link_sel names a port and a word, link_data shows that word as it is now, at any distance."""
+    mgmt = Mgmt(dut, 6)
+    await mgmt.bench.start()
+    status = mgmt.link_status
+    for _ in range(100):
+        addr = mgmt.rng.randrange(512)
+        mgmt.fw.put(LINK_SEL, addr)
+        access = mgmt.fw.put(LINK_DATA)
+        await mgmt.bench.until(mgmt.fw.idle, what="status word")
+        assert access.result == status.word(addr), f"word {addr:#x}"
+    status.moving = True
+    first, second = mgmt.fw.put(LINK_DATA), mgmt.fw.put(LINK_DATA)
+    await mgmt.bench.until(mgmt.fw.idle, what="moving word")
+    assert second.result - first.result == second.done - first.done
 
 
 @cocotb.test()

@@ -115,6 +115,10 @@ module hca_regs (
             logic num_mrs;
             logic num_mtts;
             logic num_funcs;
+            logic num_ports;
+            logic num_vls;
+            logic link_sel;
+            logic link_data;
             logic ctx_data;
             struct {
                 logic status;
@@ -202,6 +206,10 @@ module hca_regs (
         decoded_reg_strb.mgmt.num_mrs = cpuif_req_masked & (cpuif_addr == 18'h100ac) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_mtts = cpuif_req_masked & (cpuif_addr == 18'h100b0) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_funcs = cpuif_req_masked & (cpuif_addr == 18'h100b4) & !cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.num_ports = cpuif_req_masked & (cpuif_addr == 18'h100b8) & !cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.num_vls = cpuif_req_masked & (cpuif_addr == 18'h100bc) & !cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.link_sel = cpuif_req_masked & (cpuif_addr == 18'h100c0);
+        decoded_reg_strb.mgmt.link_data = cpuif_req_masked & (cpuif_addr == 18'h100c4) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.ctx_data = cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_valid_rw |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
@@ -416,6 +424,16 @@ module hca_regs (
             } eqe_data[4];
             struct {
                 struct {
+                    logic [7:0] next;
+                    logic load_next;
+                } word;
+                struct {
+                    logic next;
+                    logic load_next;
+                } port;
+            } link_sel;
+            struct {
+                struct {
                     struct {
                         logic next;
                         logic load_next;
@@ -624,6 +642,14 @@ module hca_regs (
                     logic [31:0] value;
                 } value;
             } eqe_data[4];
+            struct {
+                struct {
+                    logic [7:0] value;
+                } word;
+                struct {
+                    logic value;
+                } port;
+            } link_sel;
             struct {
                 struct {
                     struct {
@@ -1314,6 +1340,52 @@ module hca_regs (
         end
         assign hwif_out.mgmt.eqe_data[i0].value.value = field_storage.mgmt.eqe_data[i0].value.value;
     end
+    // Field: hca_regs.mgmt.link_sel.word
+    always_comb begin
+        automatic logic [7:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.link_sel.word.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.link_sel && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.link_sel.word.value & ~decoded_wr_biten[7:0]) | (decoded_wr_data[7:0] & decoded_wr_biten[7:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.link_sel.word.next = next_c;
+        field_combo.mgmt.link_sel.word.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.link_sel.word.value <= 8'h0;
+        end else begin
+            if(field_combo.mgmt.link_sel.word.load_next) begin
+                field_storage.mgmt.link_sel.word.value <= field_combo.mgmt.link_sel.word.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.link_sel.word.value = field_storage.mgmt.link_sel.word.value;
+    // Field: hca_regs.mgmt.link_sel.port
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.link_sel.port.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.link_sel && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.link_sel.port.value & ~decoded_wr_biten[8:8]) | (decoded_wr_data[8:8] & decoded_wr_biten[8:8]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.link_sel.port.next = next_c;
+        field_combo.mgmt.link_sel.port.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.link_sel.port.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.link_sel.port.load_next) begin
+                field_storage.mgmt.link_sel.port.value <= field_combo.mgmt.link_sel.port.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.link_sel.port.value = field_storage.mgmt.link_sel.port.value;
     // External region: hca_regs.mgmt.ctx_data
     assign hwif_out.mgmt.ctx_data.req = decoded_reg_strb.mgmt.ctx_data;
     assign hwif_out.mgmt.ctx_data.addr = decoded_addr[7:0];
@@ -1861,6 +1933,19 @@ module hca_regs (
         end
         if(rd_mux_addr == 18'h100b4) begin
             readback_data_var[31:0] = hwif_in.mgmt.num_funcs.value.next;
+        end
+        if(rd_mux_addr == 18'h100b8) begin
+            readback_data_var[31:0] = hwif_in.mgmt.num_ports.value.next;
+        end
+        if(rd_mux_addr == 18'h100bc) begin
+            readback_data_var[3:0] = hwif_in.mgmt.num_vls.value.next;
+        end
+        if(rd_mux_addr == 18'h100c0) begin
+            readback_data_var[7:0] = field_storage.mgmt.link_sel.word.value;
+            readback_data_var[8] = field_storage.mgmt.link_sel.port.value;
+        end
+        if(rd_mux_addr == 18'h100c4) begin
+            readback_data_var[31:0] = hwif_in.mgmt.link_data.value.next;
         end
         if((rd_mux_addr >= 18'h10100) && (rd_mux_addr <= 18'h10100 + 18'hff)) begin
             readback_data_var = hwif_in.mgmt.ctx_data.rd_data;

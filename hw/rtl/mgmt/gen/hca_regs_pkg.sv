@@ -218,6 +218,30 @@ package hca_regs_pkg;
     } hca_regs__mgmt__num_funcs__in_t;
 
     typedef struct {
+        logic [31:0] next;
+    } hca_regs__mgmt__num_ports__value__in_t;
+
+    typedef struct {
+        hca_regs__mgmt__num_ports__value__in_t value;
+    } hca_regs__mgmt__num_ports__in_t;
+
+    typedef struct {
+        logic [3:0] next;
+    } hca_regs__mgmt__num_vls__value__in_t;
+
+    typedef struct {
+        hca_regs__mgmt__num_vls__value__in_t value;
+    } hca_regs__mgmt__num_vls__in_t;
+
+    typedef struct {
+        logic [31:0] next;
+    } hca_regs__mgmt__link_data__value__in_t;
+
+    typedef struct {
+        hca_regs__mgmt__link_data__value__in_t value;
+    } hca_regs__mgmt__link_data__in_t;
+
+    typedef struct {
         logic rd_ack;
         logic [31:0] rd_data;
         logic wr_ack;
@@ -275,6 +299,9 @@ package hca_regs_pkg;
         hca_regs__mgmt__num_mrs__in_t num_mrs;
         hca_regs__mgmt__num_mtts__in_t num_mtts;
         hca_regs__mgmt__num_funcs__in_t num_funcs;
+        hca_regs__mgmt__num_ports__in_t num_ports;
+        hca_regs__mgmt__num_vls__in_t num_vls;
+        hca_regs__mgmt__link_data__in_t link_data;
         hca_regs__mgmt__ctx_data__in_t ctx_data;
         hca_regs__mgmt__fnx__in_t fn[4];
         hca_regs__mgmt__portx__in_t port[1];
@@ -464,6 +491,19 @@ package hca_regs_pkg;
     } hca_regs__mgmt__eqe_datax__out_t;
 
     typedef struct {
+        logic [7:0] value;
+    } hca_regs__mgmt__link_sel__word__out_t;
+
+    typedef struct {
+        logic value;
+    } hca_regs__mgmt__link_sel__port__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__link_sel__word__out_t word;
+        hca_regs__mgmt__link_sel__port__out_t port;
+    } hca_regs__mgmt__link_sel__out_t;
+
+    typedef struct {
         logic req;
         logic [7:0] addr;
         logic req_is_wr;
@@ -619,6 +659,7 @@ package hca_regs_pkg;
         hca_regs__mgmt__eqe_eqn__out_t eqe_eqn;
         hca_regs__mgmt__eqe_go__out_t eqe_go;
         hca_regs__mgmt__eqe_datax__out_t eqe_data[4];
+        hca_regs__mgmt__link_sel__out_t link_sel;
         hca_regs__mgmt__ctx_data__out_t ctx_data;
         hca_regs__mgmt__fnx__out_t fn[4];
         hca_regs__mgmt__portx__out_t port[1];

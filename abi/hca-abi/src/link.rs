@@ -1,0 +1,246 @@
+//! The link: rows that firmware writes through the context port (table LINK), and the admin commands that
+//! configure it and read it out.
+
+use crate::table::{StructDef, layout};
+
+/// Tables of this module.
+pub const STRUCTS: &[&StructDef] = &[
+    &LinkVlArb::TABLE,
+    &LinkSl2vl::TABLE,
+    &LinkCtrl::TABLE,
+    &LinkStatus::TABLE,
+    &SetLinkCmd::TABLE,
+    &VlArbCmd::TABLE,
+    &VlArbResult::TABLE,
+    &SetSl2vlCmd::TABLE,
+    &QueryVlCountersCmd::TABLE,
+    &VlCounters::TABLE,
+    &QueryVlCountersResult::TABLE,
+    &QueryLinkResult::TABLE,
+    &QueryLinkErrorsResult::TABLE,
+];
+
+layout! {
+    /// Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table.
+    LinkVlArb("link_vl_arb", 4, Hardware) {
+        /// Data VL, 0..=14.
+        vl set_vl: u8 [0, 0, 4] "VL-12";
+        /// Units of 64 bytes; 0: the entry is skipped.
+        weight set_weight: u8 [1, 0, 8] "VL-12";
+    }
+}
+
+layout! {
+    /// Row LINK_ROW_SL2VL: the VL of each service level.
+    LinkSl2vl("link_sl2vl", 8, Hardware) {
+        /// Bits 4n+3:4n are the VL of SL n; 15: the SL is unusable for data.
+        map set_map: u64 [0, 0, 64] "VL-8";
+    }
+}
+
+layout! {
+    /// Row LINK_ROW_CTRL: what the link shall do.
+    LinkCtrl("link_ctrl", 16, Hardware) {
+        /// port_state; ACTIVE_DEFER is never written, hardware goes there and back by itself.
+        state set_state: u8 [0, 0, 3] "VL-14";
+        /// op_vls: operational data VLs.
+        op_vls set_op_vls: u8 [0, 4, 3] "VL-2";
+        /// link_policy.
+        policy set_policy: u8 [1, 0, 1];
+        /// Limit of High Priority in units of 4096 bytes; 255: no limit, 0: one packet.
+        limit set_limit: u8 [2, 0, 8] "VL-12";
+        /// mtu.
+        mtu set_mtu: u8 [3, 0, 3];
+        /// A packet may wait 1024 << n cycles in the transmit ring; 31: for ever.
+        hoq_life set_hoq_life: u8 [4, 0, 5];
+        /// Ethernet: bit n: priority n obeys and sends PFC pauses.
+        pfc_enable set_pfc_enable: u8 [5, 0, 8];
+    }
+}
+
+layout! {
+    /// Status word LINK_WORD_STATE.
+    LinkStatus("link_status", 4, Hardware) {
+        /// port_state.
+        state set_state: u8 [0, 0, 3] "VL-14";
+        /// The physical link is up.
+        phy_up set_phy_up: bool [0, 3, 1] "MGMT-7";
+    }
+}
+
+layout! {
+    /// SET_LINK.
+    SetLinkCmd("set_link_cmd", 248, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// port_state to go to.
+        state set_state: u8 [1, 0, 8] "VL-14";
+        /// op_vls wanted; firmware uses the smaller of this and the peer's.
+        op_vls set_op_vls: u8 [2, 0, 8] "VL-4";
+        /// op_vls of the other end of the cable.
+        peer_vls set_peer_vls: u8 [3, 0, 8] "VL-4";
+        /// link_attr bits: what to change.
+        attr_mask set_attr_mask: u32 [4, 0, 32];
+        /// link_policy.
+        policy set_policy: u8 [8, 0, 8];
+        /// Limit of High Priority in units of 4096 bytes; 255: no limit, 0: one packet.
+        limit set_limit: u8 [9, 0, 8] "VL-12";
+        /// A packet may wait 1024 << n cycles in the transmit ring; 31: for ever.
+        hoq_life set_hoq_life: u8 [10, 0, 8];
+        /// Ethernet: bit n: priority n obeys and sends PFC pauses.
+        pfc_enable set_pfc_enable: u8 [11, 0, 8];
+    }
+}
+
+layout! {
+    /// SET_VL_ARB, QUERY_VL_ARB.
+    VlArbCmd("vl_arb_cmd", 248, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// The high priority table; 0: the low one.
+        high set_high: bool [1, 0, 1] "VL-12";
+        /// SET: entries given, 0..=64; those behind get weight 0.
+        count set_count: u8 [2, 0, 8];
+        /// SET: pairs of bytes: VL, weight.
+        entries set_entries: [u8; 128] [8, 0, 1024] "VL-12";
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_VL_ARB.
+    VlArbResult("vl_arb_result", 244, Software) {
+        /// Entries up to the last one with a weight.
+        count set_count: u8 [0, 0, 8];
+        /// Pairs of bytes: VL, weight.
+        entries set_entries: [u8; 128] [8, 0, 1024] "VL-12";
+    }
+}
+
+layout! {
+    /// SET_SL2VL.
+    SetSl2vlCmd("set_sl2vl_cmd", 248, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// Bits 4n+3:4n are the VL of SL n; 15: the SL is unusable for data.
+        map set_map: u64 [8, 0, 64] "VL-8";
+    }
+}
+
+layout! {
+    /// QUERY_VL_COUNTERS.
+    QueryVlCountersCmd("query_vl_counters_cmd", 248, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// First VL of the answer, 0 or 8.
+        first_vl set_first_vl: u8 [1, 0, 8];
+    }
+}
+
+layout! {
+    /// One VL in a QUERY_VL_COUNTERS completion. Counters are free running and wrap at 32 bits.
+    VlCounters("vl_counters", 28, Software) {
+        /// Blocks of 64 bytes that the peer has room for.
+        tx_credits set_tx_credits: u32 [0, 0, 32] "VL-6";
+        /// Blocks in the transmit ring.
+        tx_fill set_tx_fill: u32 [4, 0, 32];
+        /// Blocks in the receive ring.
+        rx_fill set_rx_fill: u32 [8, 0, 32];
+        /// Packets sent.
+        tx_packets set_tx_packets: u32 [12, 0, 32];
+        /// Blocks sent.
+        tx_blocks set_tx_blocks: u32 [16, 0, 32];
+        /// Packets received.
+        rx_packets set_rx_packets: u32 [20, 0, 32];
+        /// Cycles in which a packet waited for credit (PortXmitWait of this VL).
+        tx_wait set_tx_wait: u32 [24, 0, 32];
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_VL_COUNTERS.
+    QueryVlCountersResult("query_vl_counters_result", 244, Software) {
+        /// Eight vl_counters, of VLs first_vl..first_vl + 7.
+        vls set_vls: [u8; 224] [0, 0, 1792];
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_LINK.
+    QueryLinkResult("query_link_result", 244, Software) {
+        /// port_state that the link is in.
+        state set_state: u8 [0, 0, 8] "VL-14";
+        /// port_state that was asked for.
+        wanted_state set_wanted_state: u8 [1, 0, 8];
+        /// The physical link is up.
+        phy_up set_phy_up: bool [2, 0, 1] "MGMT-7";
+        /// link_layer.
+        link_layer set_link_layer: u8 [3, 0, 8];
+        /// op_vls that the card was built with.
+        built_vls set_built_vls: u8 [4, 0, 8] "VL-2";
+        /// op_vls asked for.
+        wanted_vls set_wanted_vls: u8 [5, 0, 8];
+        /// op_vls of the other end of the cable.
+        peer_vls set_peer_vls: u8 [6, 0, 8] "VL-4";
+        /// op_vls in use.
+        op_vls set_op_vls: u8 [7, 0, 8] "VL-4";
+        /// link_policy.
+        policy set_policy: u8 [8, 0, 8];
+        /// Limit of High Priority in units of 4096 bytes; 255: no limit, 0: one packet.
+        limit set_limit: u8 [9, 0, 8] "VL-12";
+        /// mtu.
+        mtu set_mtu: u8 [10, 0, 8];
+        /// A packet may wait 1024 << n cycles in the transmit ring; 31: for ever.
+        hoq_life set_hoq_life: u8 [11, 0, 8];
+        /// Ethernet: bit n: priority n obeys and sends PFC pauses.
+        pfc_enable set_pfc_enable: u8 [12, 0, 8];
+        /// LID mask control.
+        lmc set_lmc: u8 [13, 0, 8] "ADDR-3";
+        /// LID.
+        lid set_lid: u16 [14, 0, 16] "ADDR-2";
+        /// Bits 4n+3:4n are the VL of SL n; 15: the SL is unusable for data.
+        sl2vl set_sl2vl: u64 [16, 0, 64] "VL-8";
+        /// Size of a VL's transmit ring in blocks of 64 bytes; 0: not told.
+        tx_ring set_tx_ring: u32 [24, 0, 32];
+        /// Size of a VL's receive ring in blocks of 64 bytes; 0: not told.
+        rx_ring set_rx_ring: u32 [28, 0, 32];
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_LINK_ERRORS, in the order of the status words from LINK_WORD_ERRORS. Free
+    /// running, wrap at 32 bits.
+    QueryLinkErrorsResult("query_link_errors_result", 244, Software) {
+        /// Packets dropped because the physical layer marked them.
+        symbol_error set_symbol_error: u32 [0, 0, 32];
+        /// Times the physical link was lost and came back.
+        link_error_recovery set_link_error_recovery: u32 [4, 0, 32];
+        /// Times the physical link was lost for good.
+        link_downed set_link_downed: u32 [8, 0, 32];
+        /// Packets received with an error of the link layer.
+        port_rcv_errors set_port_rcv_errors: u32 [12, 0, 32];
+        /// Packets that a switch marked bad.
+        port_rcv_remote_phys_errors set_port_rcv_remote_phys_errors: u32 [16, 0, 32];
+        /// Packets a switch could not forward.
+        port_rcv_switch_relay_errors set_port_rcv_switch_relay_errors: u32 [20, 0, 32];
+        /// Packets dropped on the transmit side: link down or life time over.
+        port_xmit_discards set_port_xmit_discards: u32 [24, 0, 32];
+        /// Packets not sent because their SL has no VL, or their VL is not in use.
+        port_xmit_constraint_errors set_port_xmit_constraint_errors: u32 [28, 0, 32];
+        /// Packets not accepted because of the port's rules.
+        port_rcv_constraint_errors set_port_rcv_constraint_errors: u32 [32, 0, 32];
+        /// Times the local physical errors passed their threshold.
+        local_link_integrity_errors set_local_link_integrity_errors: u32 [36, 0, 32];
+        /// Packets that came without credit and found the ring full.
+        excessive_buffer_overrun_errors set_excessive_buffer_overrun_errors: u32 [40, 0, 32];
+        /// Packets of VL15 dropped because its ring was full.
+        vl15_dropped set_vl15_dropped: u32 [44, 0, 32];
+        /// Flow control packets sent.
+        fcp_sent set_fcp_sent: u32 [48, 0, 32] "VL-6";
+        /// Flow control packets received.
+        fcp_received set_fcp_received: u32 [52, 0, 32] "VL-6";
+        /// Flow control packets with a wrong LPCRC.
+        lpcrc_errors set_lpcrc_errors: u32 [56, 0, 32];
+        /// Packets received on a VL that is not in use.
+        vl_mismatch set_vl_mismatch: u32 [60, 0, 32];
+    }
+}
