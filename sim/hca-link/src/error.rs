@@ -9,8 +9,8 @@ use std::path::PathBuf;
 pub enum LinkError {
     /// A fault specification cannot be understood.
     #[error(
-        "fault '{text}': {why}; legal are loss, dup, reorder, corrupt, pause = probability 0 to 1, and \
-         delay_ns, pause_ns = 0 to 1000000000, as in 'loss=0.01,delay_ns=500'"
+        "fault '{text}': {why}; legal are loss, dup, reorder, corrupt, pause, fc_loss, fc_corrupt = probability \
+         0 to 1, and delay_ns, pause_ns = 0 to 1000000000, as in 'loss=0.01,delay_ns=500'"
     )]
     FaultSpec {
         /// The part that is wrong.
