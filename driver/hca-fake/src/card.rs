@@ -178,6 +178,7 @@ impl Card {
             Ok(CtxTable::Eqc) => NUM_EQS as u32,
             Ok(CtxTable::Mpt) => NUM_MRS as u32,
             Ok(CtxTable::Mtt) => NUM_MTTS,
+            Ok(CtxTable::Link) => 512,
             Err(_) => 0,
         };
         self.ctx_error = index >= limit || command != reg::MGMT_CTX_CMD_WRITE_MASK;
