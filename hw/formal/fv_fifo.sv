@@ -1,5 +1,5 @@
-// Proof of hca_fifo: what goes in comes out once, in order, and the count is right. The harness counts what went in and
-// came out and watches one symbolic word. Both implementations (registers, RAM) by Depth.
+// Proof of hca_fifo: what goes in comes out once, in order, and the count is right; both implementations (registers,
+// RAM) by Depth.
 module fv_fifo #(
   parameter int unsigned Depth = 4,
   localparam int unsigned CountW = $clog2(Depth) + 1
@@ -9,15 +9,14 @@ module fv_fifo #(
   input logic       out_ready_i,
   input logic [3:0] in_i
 );
+  localparam int unsigned PtrW = CountW - 1;
   localparam int unsigned SeqW = CountW + 1;
 
   logic              rst_q = 1'b1;
-  logic              in_ready, out_valid, push, pop;
-  logic [3:0]        out;
+  logic              in_ready, out_valid, present;
+  logic [3:0]        out, word;
   logic [CountW-1:0] count;
-  logic [SeqW-1:0]   in_seq_q, out_seq_q, watched_q, age;
-  logic [3:0]        word_q;
-  logic              inside_q;
+  logic [SeqW-1:0]   in_seq, out_seq, held, watched, age;
 
   always_ff @(posedge clk_i) rst_q <= 1'b0;
 
@@ -29,55 +28,35 @@ module fv_fifo #(
     .out_o(out), .count_o(count)
   );
 
-  assign push = in_valid_i && in_ready;
-  assign pop  = out_valid && out_ready_i;
-  assign age  = watched_q - out_seq_q;  // words in front of the watched one
-
-  always_ff @(posedge clk_i) begin
-    watched_q <= watched_q;  // any value, for ever
-    if (rst_q) begin
-      in_seq_q  <= '0;
-      out_seq_q <= '0;
-      inside_q  <= 1'b0;
-    end else begin
-      if (push) in_seq_q <= in_seq_q + 1'b1;
-      if (pop) out_seq_q <= out_seq_q + 1'b1;
-      if (push && in_seq_q == watched_q) begin
-        word_q   <= in_i;
-        inside_q <= 1'b1;
-      end else if (pop && out_seq_q == watched_q) begin
-        inside_q <= 1'b0;
-      end
-    end
-  end
+  fv_order #(.SeqW(SeqW)) u_order (
+    .clk_i, .rst_i(rst_q), .push_i(in_valid_i && in_ready), .pop_i(out_valid && out_ready_i), .in_i,
+    .in_seq_o(in_seq), .out_seq_o(out_seq), .held_o(held), .watched_o(watched), .inside_o(present), .age_o(age),
+    .word_o(word)
+  );
 
   always_ff @(posedge clk_i) begin
     if (!rst_q) begin
-      a_count: assert (count == CountW'(in_seq_q - out_seq_q) && SeqW'(in_seq_q - out_seq_q) <= SeqW'(Depth));
+      a_count: assert (SeqW'(count) == held && held <= SeqW'(Depth));
       a_full:  assert (in_ready == (count != CountW'(Depth)));
-      if (inside_q && age == '0 && out_valid) a_data: assert (out == word_q);
-      if (inside_q) h_place: assert (age < SeqW'(count));
-      else h_out: assert (age >= SeqW'(count));
-      h_wr: assert (u_dut.wr_ptr_q == in_seq_q[CountW-2:0]);
-      c_full: cover (count == CountW'(Depth) && inside_q);
+      if (present && age == '0 && out_valid) a_data: assert (out == word);
+      h_wr: assert (u_dut.wr_ptr_q == PtrW'(in_seq));
+      c_full: cover (count == CountW'(Depth) && present);
     end
   end
 
   if (Depth <= 16) begin : gen_regs
     always_ff @(posedge clk_i) begin
       if (!rst_q) begin
-        h_rd: assert (u_dut.rd_ptr_q == out_seq_q[CountW-2:0]);
-        if (inside_q) h_mem: assert (u_dut.gen_regs.mem[watched_q[CountW-2:0]] == word_q);
+        h_rd: assert (u_dut.rd_ptr_q == PtrW'(out_seq));
+        if (present) h_mem: assert (u_dut.gen_regs.mem[PtrW'(watched)] == word);
       end
     end
   end else begin : gen_ram
-    logic at_output;
-    assign at_output = age == '0 && out_valid;
     always_ff @(posedge clk_i) begin
       if (!rst_q) begin
-        h_rd: assert (u_dut.rd_ptr_q == out_seq_q[CountW-2:0] + (CountW-1)'(out_valid));
+        h_rd: assert (u_dut.rd_ptr_q == PtrW'(out_seq) + PtrW'(out_valid));
         h_valid: assert (!out_valid || count != '0);
-        if (inside_q && !at_output) h_mem: assert (u_dut.gen_ram.u_ram.mem[watched_q[CountW-2:0]] == word_q);
+        if (present && !(age == '0 && out_valid)) h_mem: assert (u_dut.gen_ram.u_ram.mem[PtrW'(watched)] == word);
       end
     end
   end
