@@ -259,6 +259,17 @@ fn exchange(ends: &[End; 2]) {
     }
 }
 
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    // SAFETY: an all-zero timespec is a valid one, and is written to.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+        time
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// The kernel's letter for what a thread does.
 fn state_of(thread: libc::pid_t) -> char {
     let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
@@ -285,6 +296,12 @@ fn the_data_path_behind_a_socket() {
         let found = ends.each_ref().map(|end| end.memory[at as usize + 4095]);
         assert_eq!(found, [2, 1], "data has arrived at {at}");
     }
+
+    // Polls for nothing leave the processor to others, above all to the simulator.
+    let (start, before) = (Instant::now(), processor_time());
+    (0..200).for_each(|_| assert_eq!(ends[0].poll(&mut ibv_wc::default()), 0));
+    let (wall, used) = (start.elapsed(), processor_time() - before);
+    assert!(used < wall / 4, "{used:?} of {wall:?} used");
 
     // While the simulation stands still a register read waits in the socket, with the socket's lock. Doorbells pass.
     simulator.pause();
