@@ -168,3 +168,48 @@ impl<P: DevicePtr> CompChannel<P> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::*;
+    use hca_fake::FakeDevice;
+    use std::rc::Rc;
+
+    /// A poll that finds nothing, while somebody else takes events, and there are some.
+    #[test]
+    fn an_empty_poll_does_not_wait_for_the_event_queues() {
+        let dev = Rc::new(FakeDevice::new());
+        let context = Context::open_with(dev, &OpenOptions::simulated()).unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let channel = context.create_comp_channel();
+        let cq = context.create_cq(&CqOptions::with_channel(10, &channel)).unwrap();
+        let idle = context.create_cq(&CqOptions::new(10)).unwrap();
+        let qp = || pd.create_qp(&QpOptions::new(&cq, &cq)).unwrap();
+        let (mut a, mut b) = connect_pair(qp(), qp(), &ConnectOptions::default()).unwrap();
+        cq.req_notify(false).unwrap();
+        b.post_recv(&[RecvWr { wr_id: 1, sges: &[] }]).unwrap();
+        let send = SendWr {
+            wr_id: 2,
+            op: SendOp::Send,
+            flags: SendFlags::SIGNALED,
+            data: WrData::Sges(&[]),
+        };
+        a.post_send(&[send]).unwrap();
+
+        let dispatcher = &channel.shared.dispatcher;
+        let held = lock(&dispatcher.rings);
+        let admin = context.function();
+        let mut wc = [WorkCompletion::default(); 4];
+        while !dispatcher.watches.iter().any(EqWatch::has_event) {
+            assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
+        }
+        assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
+        assert_eq!(channel.pending(), 0, "nobody could take it");
+        drop((held, admin));
+        assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
+        assert_eq!(channel.pending(), 1);
+        assert!(!dispatcher.watches.iter().any(EqWatch::has_event));
+        assert_eq!(cq.poll_cq(&mut wc).unwrap(), 2);
+    }
+}

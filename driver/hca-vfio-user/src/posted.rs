@@ -11,8 +11,8 @@
 //!
 //! # Memory ordering, all of it
 //! 1. *Entry.* `state` of an entry counts its passes: `2 n` free for pass n, `2 n + 1` full. The writer stores
-//!    the value, then `state` with release; the simulator loads `state` with acquire, then the value. So everything that
-//!    a thread stored before its doorbell (work requests, payload) is visible to the simulator when it sees the
+//!    the value, then `state` with release; the simulator loads `state` with acquire, then the value. So everything
+//!    that a thread stored before its doorbell (work requests, payload) is visible to the simulator when it sees the
 //!    doorbell. The way back (free again) is release and acquire too.
 //! 2. *Sleep.* Before it sleeps the simulator sets `asleep` and looks at the ring once more; a writer fills its entry
 //!    and then looks at `asleep`. Both have a sequentially consistent fence between the store and the load, so that
@@ -303,7 +303,10 @@ mod tests {
         let (writer, mut reader, _kick, connection) = pair();
         drop(connection);
         (0..POSTED_ENTRIES + 5).for_each(|i| writer.post(write(0, i)));
-        assert_eq!(std::iter::from_fn(|| reader.take()).count() as u64, POSTED_ENTRIES);
+        assert_eq!(
+            std::iter::from_fn(|| reader.take()).count() as u64,
+            POSTED_ENTRIES
+        );
     }
 
     #[test]
@@ -311,10 +314,9 @@ mod tests {
         let (_writer, mut reader, ..) = pair();
         let region = reader.region.clone();
         for at in (ENTRIES_OFFSET..crate::SHARED_REGION_BYTES).step_by(8) {
-            region.word64(at).store(
-                (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-                Ordering::Relaxed,
-            );
+            region
+                .word64(at)
+                .store((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), Ordering::Relaxed);
         }
         region.word64(ENTRIES_OFFSET).store(u64::MAX, Ordering::Relaxed);
         assert_eq!(reader.take(), None);
