@@ -56,6 +56,7 @@ step doc-tests "${make[@]}" test-docs
 step formal "${make[@]}" formal
 step rtl "${make[@]}" test-rtl
 step conformance "${make[@]}" test-conformance
+step programs "${make[@]}" test-programs
 
 printf '\n'
 printf '%s\n' "${summary[@]}"
