@@ -177,6 +177,11 @@ module hca_core
     .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
   );
 
+  // ---- Link ------------------------------------------------------------------------------------------
+  // One data VL (VL-4): every SL maps to VL0.
+  logic [15:0][3:0] sl2vl;
+  assign sl2vl = '0;
+
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
   txp_t [1:0] src_txp;
@@ -230,18 +235,26 @@ module hca_core
   logic [15:0]               resp_done_seq;
   logic                      sent;
   txp_t                      sent_txp;
-  mac_t                      mac_tx;
+  logic                      tx_valid, tx_ready, loop_valid, loop_ready;
+  mac_t                      tx, mac_tx, loop_beat;
   hca_tx_wire u_tx_wire (
-    .clk_i, .rst_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
+    .clk_i, .rst_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl), .sl2vl_i(sl2vl),
     .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
     .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
     .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
-    .mac_valid_o(mac_tx_valid_o), .mac_ready_i(mac_tx_ready_i), .mac_o(mac_tx),
+    .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx),
     .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp)
   );
   logic unused_sent;
   assign unused_sent = ^sent_txp;  // its kind and syndrome are counted
+
+  // What is for this port itself never sees the wire.
+  hca_loopback u_loopback (
+    .clk_i, .rst_i, .port_cfg_i(port_cfg), .in_valid_i(tx_valid), .in_ready_o(tx_ready), .in_i(tx),
+    .out_valid_o(mac_tx_valid_o), .out_ready_i(mac_tx_ready_i), .out_o(mac_tx),
+    .loop_valid_o(loop_valid), .loop_ready_i(loop_ready), .loop_o(loop_beat)
+  );
   assign {mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = mac_tx;
 
   // ---- Receive ---------------------------------------------------------------------------------------
@@ -251,10 +264,16 @@ module hca_core
   beat_t             buf_rdata;
   logic [6:0]        buf_free_beats;
   logic [31:0]       rx_good, rx_icrc_err, rx_vcrc_err, rx_malformed, rx_dropped;
+  logic              rx_valid;
+  mac_t              rx;
+  hca_rx_absorb u_rx_absorb (
+    .clk_i, .rst_i, .wire_valid_i(mac_rx_valid_i),
+    .wire_i('{last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i}),
+    .loop_valid_i(loop_valid), .loop_ready_o(loop_ready), .loop_i(loop_beat),
+    .out_valid_o(rx_valid), .out_o(rx)
+  );
   hca_rx_wire u_rx_wire (
-    .clk_i, .rst_i, .port_cfg_i(port_cfg),
-    .mac_valid_i(mac_rx_valid_i), .mac_ready_o(),
-    .mac_i('{last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i}),
+    .clk_i, .rst_i, .port_cfg_i(port_cfg), .mac_valid_i(rx_valid), .mac_ready_o(), .mac_i(rx),
     .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
     .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
@@ -385,11 +404,11 @@ module hca_core
     .sent_i(sent), .sent_kind_i(sent_txp.kind), .sent_syndrome_i(sent_txp.aeth_syndrome), .counters_o(counters)
   );
 
-  hca_activity #(.Streams(16)) u_activity (
+  hca_activity #(.Streams(18)) u_activity (
     .clk_i, .rst_i,
     .valid_i({mmio_wr_valid_i, mmio_rd_valid_i, mac_rx_valid_i, mac_tx_valid_o, hwr_valid_o, hrd_req_valid_o,
               rxd_valid, rxw_valid, txp_valid, ack_valid, src_txp_valid[0], src_txp_valid[1], upd_valid,
-              cqe_valid, mgmt_busy, |msg_valid}),
+              cqe_valid, mgmt_busy, |msg_valid, tx_valid, rx_valid}),
     .rd_req_i(hrd_req_valid_o && hrd_req_ready_i), .rd_done_i(hrd_rsp_valid_i && hrd_rsp_last_i), .busy_o
   );
 endmodule

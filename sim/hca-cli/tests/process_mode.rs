@@ -20,8 +20,16 @@ fn a_simulator_comes_and_goes() {
     let (folder, pcap) = (home.path().join("sockets"), home.path().join("link.pcap"));
     refused(&run(Path::new(HCA), &folder, &["info"]), &["sockets", "hca sim"]);
 
-    let arguments = ["--cards", "3", "--link", "ib", "--pcap", pcap.to_str().unwrap()];
-    let simulator = Simulator::start(&folder, &arguments);
+    let (pcap_name, home_name) = (pcap.to_str().unwrap(), home.path().to_str().unwrap());
+    let files = [
+        "--pcap",
+        pcap_name,
+        "--trace",
+        "1000:1100",
+        "--trace-dir",
+        home_name,
+    ];
+    let simulator = Simulator::start(&folder, &[&["--cards", "3", "--link", "ib"], &files[..]].concat());
     assert_eq!(names(&folder).len(), 12);
     let output = run(Path::new(HCA), &folder, &["info"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -45,11 +53,7 @@ fn a_simulator_comes_and_goes() {
 
     // A second one neither disturbs the first one's sockets nor its captures.
     let before = fs::read(&pcap).unwrap();
-    let second = run(
-        Path::new(HCA),
-        &folder,
-        &["sim", "--pcap", pcap.to_str().unwrap()],
-    );
+    let second = run(Path::new(HCA), &folder, &[&["sim"], &files[..]].concat());
     refused(&second, &["card0.0", "another simulator"]);
     assert_eq!(fs::read(&pcap).unwrap(), before);
     assert!(run(Path::new(HCA), &folder, &["info"]).status.success());
@@ -64,6 +68,10 @@ fn a_simulator_comes_and_goes() {
         );
         assert!(check.status.success(), "{name}: {}", text(&check.stderr));
     }
+    // From cycle 1000 to cycle 1099: first and last time in the header, in picoseconds.
+    let wave = fs::read(home.path().join("card2.fst")).unwrap();
+    let time = |at: usize| u64::from_be_bytes(wave[at..at + 8].try_into().unwrap());
+    assert_eq!((time(9), time(17)), (4_000_000, 4_398_000));
 }
 
 #[test]

@@ -38,11 +38,11 @@ pub enum SimError {
         last: u8,
     },
     /// No memory for the firmware's stack, or a file that cannot be written.
-    #[error("{what}: {source}")]
+    #[error("{what}: {reason}")]
     Os {
         /// What was tried.
         what: String,
-        /// The system's reason.
-        source: std::io::Error,
+        /// The system's reason. Part of the sentence, so not a `source()` that would say it twice.
+        reason: std::io::Error,
     },
 }

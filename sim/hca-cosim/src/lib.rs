@@ -26,6 +26,7 @@ mod firmware;
 mod monitor;
 mod server;
 mod stamps;
+mod waveform;
 
 pub use card::{Card, CardConfig, CardCounters};
 pub use device::{SimDevice, Simulation};

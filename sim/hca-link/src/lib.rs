@@ -19,6 +19,7 @@ mod fault;
 mod lane;
 mod stats;
 mod stream;
+mod watch;
 
 pub use cable::Cable;
 pub use capture::Tap;
@@ -28,6 +29,7 @@ pub use fault::{FaultCounts, FaultSpec, REORDER_DISTANCE_MAX, REORDER_HOLD_NS};
 pub use lane::Packet;
 pub use stats::{CableStats, DirStats};
 pub use stream::{Beat, BeatStream};
+pub use watch::Sighting;
 
 /// Longest packet a cable carries, in bytes: a 9000-byte jumbo frame and more.
 pub const PACKET_BYTES_MAX: usize = 16 * 1024;

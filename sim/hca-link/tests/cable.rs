@@ -384,3 +384,19 @@ fn fault_specifications() {
         assert!(!text.contains('\n') && !text.contains("  "), "{text}");
     }
 }
+
+#[test]
+fn a_watched_direction_tells_what_was_sent() {
+    let mut cable = Cable::new(ethernet()).unwrap();
+    cable.push_beat(Dir::AToB, 1, &packet(1, 64), true).unwrap();
+    cable.watch(Dir::AToB, true);
+    cable.push_beat(Dir::AToB, 9, &packet(2, 64), false).unwrap();
+    cable.push_beat(Dir::AToB, 10, &packet(3, 6), true).unwrap();
+    cable.push_beat(Dir::BToA, 10, &packet(4, 64), true).unwrap();
+    let (seen, lost) = cable.take_sightings(Dir::AToB);
+    assert_eq!((seen.len(), lost), (1, 0));
+    assert_eq!((seen[0].sent_ps, seen[0].len_bytes), (40_000, 70));
+    assert_eq!(seen[0].head, [0, 0, 0, 2, 0x5a, 0x5a, 0x5a, 0x5a]);
+    assert_eq!(cable.take_sightings(Dir::AToB), (vec![], 0));
+    assert_eq!(cable.take_sightings(Dir::BToA), (vec![], 0));
+}

@@ -1,6 +1,7 @@
 //! Two simulated cards joined by a cable, with their drivers, in this thread.
 
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::PathBuf;
 
 use hca_cosim::{CableId, CardConfig, CardId, Fabric, Identity, SimError, Simulation, StampKind};
 use hca_dev::Device;
@@ -39,6 +40,9 @@ pub enum RigError {
     Wrong(String),
 }
 
+/// A waveform written: its file, and the cycles in it; none where the run ended before its window.
+pub type Waveform = (PathBuf, Option<Range<u64>>);
+
 /// What a rig is made of.
 #[derive(Clone, Debug)]
 pub struct RigConfig {
@@ -52,6 +56,8 @@ pub struct RigConfig {
     pub pcie: PcieParams,
     /// Capture at the senders.
     pub capture: Option<PathBuf>,
+    /// Waveforms of both cards: folder and window of cycles.
+    pub waveforms: Option<(PathBuf, Range<u64>)>,
     /// Completions that each node's CQ holds.
     pub cqe: u32,
 }
@@ -66,6 +72,7 @@ impl RigConfig {
             faults,
             pcie,
             capture: None,
+            waveforms: None,
             cqe: 4096,
         }
     }
@@ -81,6 +88,7 @@ pub struct Rig {
     pub cable: CableId,
     /// Their drivers.
     pub nodes: [Node; 2],
+    waveforms: Vec<(CardId, PathBuf)>,
     hash: Option<u64>,
 }
 
@@ -121,6 +129,14 @@ impl Rig {
                 .capture(Tap::Sent, path)
                 .map_err(SimError::from)?;
         }
+        let mut waveforms = Vec::new();
+        if let Some((folder, window)) = &config.waveforms {
+            for card in cards {
+                let path = folder.join(format!("{}.fst", fabric.card(card).name()));
+                fabric.card_mut(card).trace_window(&path, window.clone())?;
+                waveforms.push((card, path));
+            }
+        }
         let sim = Simulation::new(fabric);
         let open = |card| -> Result<Node, RigError> { Ok(Node::open(sim.device(card, 0)?, config.cqe)?) };
         let nodes = [open(cards[0])?, open(cards[1])?];
@@ -129,6 +145,7 @@ impl Rig {
             cards,
             cable,
             nodes,
+            waveforms,
             hash: None,
         })
     }
@@ -190,24 +207,14 @@ impl Rig {
         Ok(fabric.cable_mut(self.cable).close().map_err(SimError::from)?)
     }
 
-    /// Waveforms of both cards from now on, into `folder`.
-    pub fn trace(&mut self, folder: &Path) -> Result<Vec<PathBuf>, RigError> {
-        let mut files = Vec::new();
-        for card in self.cards {
-            let mut fabric = self.sim.fabric();
-            let path = folder.join(format!("{}.fst", fabric.card(card).name()));
-            fabric.card_mut(card).trace(&path)?;
-            files.push(path);
-        }
-        Ok(files)
-    }
-
-    /// Ends the waveforms. Fails where one had to end early.
-    pub fn trace_close(&mut self) -> Result<(), RigError> {
-        for card in self.cards {
-            self.sim.fabric().card_mut(card).trace_close()?;
-        }
-        Ok(())
+    /// Ends the waveforms: what has been written. Fails where one had to end early.
+    pub fn trace_close(&mut self) -> Result<Vec<Waveform>, RigError> {
+        let mut fabric = self.sim.fabric();
+        let files = std::mem::take(&mut self.waveforms).into_iter();
+        let closed = files.map(|(card, path)| Ok((path, fabric.card_mut(card).trace_close()?)));
+        // All of them end, whatever one of them says.
+        let closed = closed.collect::<Vec<Result<_, RigError>>>();
+        closed.into_iter().collect()
     }
 
     /// From now on every event at the cards' ports goes into a hash: kind, cycle, size and place in the page.

@@ -9,7 +9,9 @@ use hca_verbs::{
 use std::time::Instant;
 
 use super::{Args, Figures, INLINE_BYTES_MAX, Op, Share, internal};
+use crate::files;
 use crate::samples::Samples;
+use crate::waveforms::{self, Waveform};
 
 /// Rate of the cable.
 pub const LINE_BITS_PER_S: u64 = 100_000_000_000;
@@ -105,8 +107,12 @@ impl<'a> Bench<'a> {
         let config = RigConfig {
             faults: args.faults,
             cqe: cqe.max(64),
+            waveforms: waveforms::config(&args.plot, args.trace),
             ..RigConfig::new(args.seed, args.link.into())
         };
+        if args.trace.is_some() {
+            files::make_dir(&args.plot)?;
+        }
         let rig = Rig::new(&config)?;
         for node in &rig.nodes {
             args.arbitration.apply(&node.context)?;
@@ -134,6 +140,11 @@ impl<'a> Bench<'a> {
     /// The PCIe model's parameters.
     pub fn pcie(&self) -> &PcieParams {
         &self.config.pcie
+    }
+
+    /// Ends the waveforms, if there are any.
+    pub fn end(&mut self) -> Result<Vec<Waveform>> {
+        waveforms::end(&mut self.rig)
     }
 
     fn connect(&self, cap: QpCap, index: u32, largest: u32) -> Result<Stream> {

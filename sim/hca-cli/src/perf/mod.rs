@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::link::ArbitrationArgs;
-use crate::options::{FAULTS_HELP, Link};
+use crate::options::{FAULTS_HELP, Link, Window};
 use crate::plots::{self, engineering};
 use crate::sizes::{Sizes, human};
+use crate::waveforms::TRACE_HELP;
 use measure::Bench;
 
 /// All buffers of a measurement together.
@@ -104,7 +105,9 @@ pub struct Args {
     /// One JSON object per size on stdout instead of a table
     #[arg(long)]
     json: bool,
-    /// Folder for the plots of a sweep
+    #[arg(long, value_name = "FROM:TO", num_args = 0..=1, default_missing_value = ":", help = TRACE_HELP)]
+    trace: Option<Window>,
+    /// Folder for the plots of a sweep and for waveforms
     #[arg(long, value_name = "DIR", default_value = "target/perf")]
     plot: PathBuf,
 }
@@ -246,6 +249,9 @@ fn measure_all(args: &Args) -> Result<ExitCode> {
         };
         crate::print(&line)?;
         all.push(figures);
+    }
+    for trace in bench.end()? {
+        eprintln!("waveform: {trace}");
     }
     if all.len() > 1 {
         plot(&args.plot, args, &all)?;
