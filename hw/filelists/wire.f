@@ -8,5 +8,6 @@ hw/rtl/wire/hca_rx_l3.sv
 hw/rtl/wire/hca_rx_crc.sv
 hw/rtl/wire/hca_rx_parse.sv
 hw/rtl/wire/hca_rx_delay.sv
+hw/rtl/wire/hca_rx_room.sv
 hw/rtl/wire/hca_rx_buf.sv
 hw/rtl/wire/hca_rx_wire.sv

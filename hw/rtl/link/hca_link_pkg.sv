@@ -86,6 +86,8 @@ package hca_link_pkg;
   localparam int unsigned PacketW    = 13;    // bytes of a packet, LRH to VCRC or whole frame: up to 8191
   localparam int unsigned BlocksW    = 8;     // its 64-byte blocks
   localparam int unsigned CreditMax  = 2048;  // blocks that a receiver may promise
+  // Longest packet taken: 4096 bytes and every header (InfiniBand 4192, Ethernet with a VLAN tag 4206).
+  localparam int unsigned MaxBlocks  = 66;
 
   // Blocks of a packet: its bytes from the LRH to the VCRC, in 64s, rounded up. It is also the number of beats.
   function automatic logic [BlocksW-1:0] blocks_of(logic [PacketW-1:0] bytes);
@@ -123,6 +125,28 @@ package hca_link_pkg;
     logic [3:0]  vl;
     logic [11:0] fccl;
   } fc_upd_t;
+
+  // What the transmit half did, a strobe each, for the counters.
+  typedef struct packed {
+    logic [3:0]         vl;          // of `packet`; Ethernet: priority
+    logic               packet;      // a data packet left
+    logic [BlocksW-1:0] blocks;      // its blocks
+    logic               ctl;         // a flow control packet or PFC frame left
+    logic               discard;     // a packet was dropped: link down, life time over
+    logic               refused;     // a packet was dropped: its SL has no VL, or its VL is not operational
+  } tx_ev_t;
+
+  // Verdict on a received data packet, a strobe each.
+  typedef struct packed {
+    logic [3:0] vl;           // Ethernet: priority
+    logic       packet;       // came into its ring
+    logic       symbol_err;   // these dropped it (symbol_err: link packets too)
+    logic       malformed;    // too long, or a beat that is not full inside the packet
+    logic       vl_mismatch;  // VL not operational, or VL15 with something else than QP0
+    logic       state_drop;   // port state
+    logic       vl15_drop;    // no room
+    logic       overrun;      // no room on a data VL
+  } rx_ev_t;
 
   // CRC-16, polynomial 0x100B reflected, as the VCRC: starts from ones, inverted, low byte first.
   function automatic logic [15:0] lpcrc_of(logic [31:0] bytes);
@@ -162,5 +186,35 @@ package hca_link_pkg;
     beat.data      = 512'(fcp_pack(fcp));
     return beat;
   endfunction
+
+  // ---- Ethernet: priorities and PFC (IEEE 802.1Qbb) -------------------------------------------------
+  localparam int unsigned PfcFrameBytes       = 34;   // without the padding to 60
+  localparam int unsigned PfcTicksPerQuantumW = 5;    // a quantum, 512 bit times, is 32 ticks
+  localparam int unsigned PfcTicksPerCycle    = 25;   // 4 ns at 100 Gb/s: 400 bit times
+  localparam logic [15:0] EthertypeMacCtl     = 16'h8808;
+
+  // Priority of a frame, from its first 20 bytes: the upper three bits of the IP traffic class, with or without a
+  // VLAN tag. Anything but IP has priority 0.
+  function automatic logic [2:0] eth_prio(logic [159:0] head);
+    logic [15:0] ethertype, body;
+    logic        vlan;
+    vlan      = {head[103:96], head[111:104]} == 16'h8100;
+    ethertype = vlan ? {head[135:128], head[143:136]} : {head[103:96], head[111:104]};
+    body      = vlan ? head[159:144] : head[127:112];   // first two bytes of the packet
+    case (ethertype)
+      16'h0800: return body[15:13];     // IPv4: second byte
+      16'h86dd: return body[3:1];       // IPv6: low half of the first byte
+      default:  return 3'd0;
+    endcase
+  endfunction
+
+  // Counters of the receiver behind the link, for hca_counters.
+  typedef struct packed {
+    logic [31:0] good;
+    logic [31:0] icrc_err;
+    logic [31:0] vcrc_err;
+    logic [31:0] malformed;
+    logic [31:0] dropped;
+  } rx_counts_t;
 
 endpackage

@@ -4,7 +4,9 @@
 // the line. Each packet counts in exactly one counter.
 module hca_rx_buf
   import hca_pkg::*;
-(
+#(
+  parameter int unsigned DescDepth = 64
+) (
   input  logic              clk_i,
   input  logic              rst_i,
   input  logic              ib_i,
@@ -25,14 +27,14 @@ module hca_rx_buf
   output beat_t             buf_rdata_o,
   input  logic              buf_free_i,
   input  logic [6:0]        buf_free_beats_i,
+  output logic [RxBufW:0]   used_o,      // beats, those of the current packet too
+  output logic [$clog2(DescDepth):0] descs_o,
   output logic [31:0]       cnt_good_o,
   output logic [31:0]       cnt_icrc_err_o,
   output logic [31:0]       cnt_vcrc_err_o,
   output logic [31:0]       cnt_malformed_o,
   output logic [31:0]       cnt_dropped_o
 );
-
-  localparam int unsigned DescDepth = 64;
 
   logic [RxBufW-1:0] start_q;      // first beat of the current packet
   logic [6:0]        beats_q;      // of the current packet, so far
@@ -107,8 +109,6 @@ module hca_rx_buf
     rxd.buf_beats = beats_now;
   end
 
-  logic [$clog2(DescDepth):0] unused_desc_count;
-
   hca_fifo #(
     .Width($bits(rxd_t)),
     .Depth(DescDepth)
@@ -121,9 +121,10 @@ module hca_rx_buf
     .out_valid_o(rxd_valid_o),
     .out_ready_i(rxd_ready_i),
     .out_o      (rxd_o),
-    .count_o    (unused_desc_count)
+    .count_o    (descs_o)
   );
 
+  assign used_o          = used_q + (RxBufW + 1)'(beats_q);
   assign cnt_good_o      = good_q;
   assign cnt_icrc_err_o  = icrc_err_q;
   assign cnt_vcrc_err_o  = vcrc_err_q;

@@ -1,6 +1,7 @@
 // Receive side of the wire: frames in, descriptors of good packets out, the packets themselves in the
 // receive buffer (from the IP header or LRH on). Takes one beat per cycle for ever (`mac_ready_o` is 1);
-// what is bad or finds no room is dropped and counted. `rxd` may stall. Details: README.md.
+// what is bad or finds no room is dropped and counted. A source that can wait looks at `room_o` before each
+// packet and loses nothing. `rxd` may stall. Details: README.md.
 module hca_rx_wire
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -11,6 +12,7 @@ module hca_rx_wire
   input  logic              mac_valid_i,
   output logic              mac_ready_o,
   input  mac_t              mac_i,
+  output logic              room_o,       // room for two more packets of maximal size
   output logic              rxd_valid_o,
   input  logic              rxd_ready_i,
   output rxd_t              rxd_o,
@@ -25,6 +27,8 @@ module hca_rx_wire
   output logic [31:0]       cnt_malformed_o,
   output logic [31:0]       cnt_dropped_o
 );
+
+  localparam int unsigned DescDepth = 64;
 
   logic        ib;
   logic        eth_valid, eth_first, eth_last, eth_bad, eth_ipv6;
@@ -124,7 +128,24 @@ module hca_rx_wire
     .data_o (late_data)
   );
 
-  hca_rx_buf u_buf (
+  logic [RxBufW:0]            buf_used;
+  logic [$clog2(DescDepth):0] buf_descs;
+
+  hca_rx_room #(
+    .DescDepth(DescDepth)
+  ) u_room (
+    .clk_i,
+    .rst_i,
+    .mac_valid_i,
+    .mac_last_i(mac_i.last),
+    .used_i    (buf_used),
+    .descs_i   (buf_descs),
+    .room_o
+  );
+
+  hca_rx_buf #(
+    .DescDepth(DescDepth)
+  ) u_buf (
     .clk_i,
     .rst_i,
     .ib_i      (ib),
@@ -145,6 +166,8 @@ module hca_rx_wire
     .buf_rdata_o,
     .buf_free_i,
     .buf_free_beats_i,
+    .used_o    (buf_used),
+    .descs_o   (buf_descs),
     .cnt_good_o,
     .cnt_icrc_err_o,
     .cnt_vcrc_err_o,

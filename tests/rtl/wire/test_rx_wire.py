@@ -103,6 +103,27 @@ class Rx:
             assert data[offset:offset + len(payload)] == payload, f"packet {number}: payload"
 
 
+class PoliteSource(Source):
+    """Begins a packet only when room_o was set in the cycle before; never stops inside one."""
+
+    def __init__(self, bench):
+        super().__init__(bench, "mac", "mac_t")
+        self.first, self.room, self.held_back = True, False, 0
+
+    def drive(self):
+        wants = self.offered or self.queue
+        self.rate = 1.0 if self.room or not self.first else 0.0
+        self.held_back += bool(wants and self.rate == 0.0)
+        super().drive()
+
+    def sample(self):
+        word = self.queue[0] if self.offered else None
+        super().sample()
+        self.room = bool(self.bench.get("room_o"))
+        if word is not None:
+            self.first = bool(MAC.unpack(word)["last"])
+
+
 def fix_crcs(frame, ib):
     """Frame whose headers were changed, with CRCs that match again."""
     if ib:
@@ -191,6 +212,24 @@ async def overflow(dut):
         rx.sink.rate = 1.0
         await rx.bench.until(lambda rx=rx: len(rx.reader.done) == len(rx.expected), what="packets read")
         rx.push(rx.random(0x0A, 4096))
+        await rx.finish()
+
+
+@cocotb.test()
+async def polite(dut):
+    """A source that looks at room_o loses nothing, whatever the reader does, and the buffer is still used well."""
+    for ib, length in ((0, None), (1, None), (0, 0), (1, 0), (1, 4096)):
+        rx = await Rx(dut, 9, ib, sink_rate=0.0, read_rate=0.05).start()
+        rx.bench.agents.remove(rx.mac)
+        rx.mac = PoliteSource(rx.bench)
+        for _ in range(90):
+            size = rx.rng.choice((0, 0, 0, 1, 200, 1500, 4096)) if length is None else length
+            rx.push(rx.random(0x0A, size))
+        await rx.bench.step(3000)
+        waiting = rx.counters()["good"]
+        assert 0 < waiting < 90 and rx.mac.held_back > 1000, "it never had to wait"
+        assert waiting >= {0: 58, 4096: 12}.get(length, 20), f"only {waiting} packets before the source was held"
+        rx.sink.rate = 0.2
         await rx.finish()
 
 

@@ -1,0 +1,81 @@
+// Configuration of one port's link, from the rows that firmware writes: keeps SL to VL and control, passes the rows of
+// the arbitration tables on. After reset: DOWN, every SL on VL0, no weights. Contract of the rows: docs/abi.md.
+module hca_link_cfg
+  import hca_pkg::*;
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned NumVls     = NumVlsDefault,
+  parameter logic        Port       = 1'b0,           // which rows are ours
+  parameter int unsigned DownCycles = 1 << 20
+) (
+  input  logic            clk_i,
+  input  logic            rst_i,
+  input  logic            ib_i,
+  input  link_wr_t        link_wr_i,
+  input  logic            phy_up_i,
+  output link_cfg_t       cfg_o,
+  output logic [15:0][3:0] sl2vl_o,
+  output logic            tbl_we_o,          // an arbitration table's row, for one cycle
+  output logic            tbl_low_o,
+  output logic [5:0]      tbl_idx_o,
+  output vl_entry_t       tbl_o,
+  output logic            recovery_o,
+  output logic            downed_o
+);
+
+  logic         wr, wr_ctrl_q;
+  link_ctrl_t   ctrl_q;
+  link_sl2vl_t  sl2vl_q;
+  link_vl_arb_t arb;
+  link_state_e  state;
+
+  assign wr  = link_wr_i.valid && link_wr_i.port == Port;
+  assign arb = link_vl_arb_t'(link_wr_i.data[8*LinkVlArbBytes-1:0]);
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      wr_ctrl_q <= 1'b0;
+      ctrl_q    <= '0;
+      sl2vl_q   <= '0;
+    end else begin
+      wr_ctrl_q <= wr && link_wr_i.row == RowCtrl;
+      if (wr && link_wr_i.row == RowCtrl) ctrl_q <= link_ctrl_t'(link_wr_i.data[8*LinkCtrlBytes-1:0]);
+      if (wr && link_wr_i.row == RowSl2vl) sl2vl_q <= link_sl2vl_t'(link_wr_i.data[8*LinkSl2vlBytes-1:0]);
+    end
+  end
+
+  hca_link_state #(
+    .DownCycles(DownCycles)
+  ) u_state (
+    .clk_i,
+    .rst_i,
+    .wr_i      (wr_ctrl_q),
+    .wr_state_i(ctrl_q.state),
+    .phy_up_i,
+    .state_o   (state),
+    .recovery_o,
+    .downed_o
+  );
+
+  always_comb begin
+    cfg_o               = '0;
+    cfg_o.state         = state;
+    cfg_o.ib            = ib_i;
+    cfg_o.vl_mask       = vl_mask_of(ib_i ? ctrl_q.op_vls : 3'd5, NumVls);   // Ethernet uses every ring
+    cfg_o.round_quantum = ctrl_q.policy;
+    cfg_o.limit         = ctrl_q.limit;
+    cfg_o.mtu           = ctrl_q.mtu;
+    cfg_o.hoq_life      = ctrl_q.hoq_life;
+    cfg_o.pfc_enable    = ctrl_q.pfc_enable;
+  end
+
+  logic unused_bits;
+  assign unused_bits = ^{ctrl_q, arb, link_wr_i.data};
+
+  assign sl2vl_o   = sl2vl_q;
+  assign tbl_we_o  = wr && link_wr_i.row < RowSl2vl;
+  assign tbl_low_o = link_wr_i.row[6];
+  assign tbl_idx_o = link_wr_i.row[5:0];
+  assign tbl_o     = '{vl: arb.vl, weight: arb.weight};
+
+endmodule

@@ -1,0 +1,207 @@
+// Receive half of the link. The physical stream comes in and never waits; packets go into one ring per VL (one RAM),
+// whole and good ones only, and leave VL by VL towards hca_rx_wire (store and forward). Flow control packets and PFC
+// frames are taken out: `fcp` tells the transmit half the peer's credits, `pfc_paused_o` whom it has stopped. What comes
+// out first is VL15. Latency: last beat in to first beat out 4 cycles. Details: README.md.
+module hca_link_rx
+  import hca_pkg::*;
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned NumVls    = NumVlsDefault,
+  parameter int unsigned RxVlBytes = RxVlBytesDefault,
+  parameter int unsigned Vl15Bytes = Vl15BytesDefault,
+  localparam int unsigned Blocks   = RxVlBytes / 64,
+  localparam int unsigned FillW    = $clog2(Blocks) + 1
+) (
+  input  logic                         clk_i,
+  input  logic                         rst_i,
+  input  link_cfg_t                    cfg_i,
+  input  logic                         phy_up_i,
+  input  logic                         phy_valid_i,
+  input  phy_t                         phy_i,
+  input  logic                         phy_err_i,     // symbol error in this beat's packet
+  input  logic                         room_i,        // hca_rx_wire has room for a packet
+  input  logic [15:0]                  hold_i,        // VLs that are not drained; a test's knob, else 0
+  output logic                         mac_valid_o,
+  input  logic                         mac_ready_i,
+  output mac_t                         mac_o,
+  output logic                         fcp_o,         // strobe with fcp_upd_o
+  output fc_upd_t                      fcp_upd_o,
+  output logic [7:0]                   pfc_paused_o,
+  output logic [NumVls-1:0][11:0]      abr_o,         // receive credits, for hca_fcp_tx
+  output logic [NumVls-1:0][11:0]      fccl_o,
+  output logic [NumVls-1:0][FillW-1:0] fill_o,        // blocks in each ring
+  output logic [FillW-1:0]             vl15_fill_o,
+  output rx_ev_t                       ev_o,
+  output logic                         lpcrc_err_o,
+  output logic                         fcp_malformed_o
+);
+
+  localparam int unsigned Vl15Blocks = Vl15Bytes / 64;
+  localparam int unsigned RingW      = $clog2(NumVls + 1);
+  localparam int unsigned PtrW       = $clog2(Blocks);
+  localparam int unsigned Vl15PtrW   = $clog2(Vl15Blocks);
+  localparam int unsigned Slots      = NumVls * Blocks + Vl15Blocks;
+  localparam int unsigned AddrW      = $clog2(Slots);
+
+  // ---- Rings ---------------------------------------------------------------------------------------
+  logic                       flush, flush_q, clear;
+  logic [NumVls:0]            packet, take, commit_to, pop_from, hold;
+  logic [NumVls:0][PtrW-1:0]  wr_ptr, rd_ptr;
+  logic [NumVls:0][FillW-1:0] used;
+  logic [RingW-1:0]           wr_ring, rd_ring;
+  logic                       full, write, commit, re;
+  logic [BlocksW-1:0]         index, commit_blocks;
+  logic [AddrW-1:0]           waddr, raddr;
+  mac_t                       wr_beat, rdata;
+  logic                       link_valid, ctl_valid, first;
+  phy_t                       phy;
+  logic [11:0]                fcp_fctbs;
+
+  // Everything is forgotten when the port goes DOWN; the drain ends the packet it is in before that.
+  assign flush = (cfg_i.state == LinkDown) || flush_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) flush_q <= 1'b0;
+    else flush_q <= flush && !clear;
+  end
+
+  hca_rx_sort #(
+    .NumVls(NumVls)
+  ) u_sort (
+    .clk_i,
+    .rst_i,
+    .cfg_i,
+    .phy_up_i,
+    .flush_i        (flush),
+    .phy_valid_i,
+    .phy_i,
+    .phy_err_i,
+    .ring_o         (wr_ring),
+    .full_i         (full),
+    .write_o        (write),
+    .beat_o         (wr_beat),
+    .beat_index_o   (index),
+    .commit_o       (commit),
+    .commit_blocks_o(commit_blocks),
+    .link_valid_o   (link_valid),
+    .ctl_valid_o    (ctl_valid),
+    .first_o        (first),
+    .phy_o          (phy),
+    .ev_o
+  );
+
+  hca_fcp_rx u_fcp (
+    .clk_i,
+    .rst_i,
+    .enable_i   (cfg_i.ib && !flush),
+    .vl_mask_i  (cfg_i.vl_mask),
+    .valid_i    (link_valid),
+    .first_i    (first),
+    .phy_i      (phy),
+    .fcp_o,
+    .fcp_upd_o,
+    .fcp_fctbs_o(fcp_fctbs),
+    .lpcrc_err_o,
+    .malformed_o(fcp_malformed_o)
+  );
+
+  hca_pfc_rx u_pfc (
+    .clk_i,
+    .rst_i,
+    .clear_i (flush),
+    .valid_i (ctl_valid),
+    .phy_i   (phy),
+    .enable_i(cfg_i.pfc_enable),
+    .paused_o(pfc_paused_o)
+  );
+
+  for (genvar r = 0; r <= NumVls; r++) begin : gen_ring
+    localparam int unsigned RingBlocks = (r == NumVls) ? Vl15Blocks : Blocks;
+    localparam int unsigned RingPtrW   = (r == NumVls) ? Vl15PtrW : PtrW;
+
+    logic [RingPtrW-1:0] ring_wr_ptr, ring_rd_ptr;
+    logic [RingPtrW:0]   ring_used;
+    logic [11:0]         abr, fccl;
+
+    assign commit_to[r] = commit && wr_ring == RingW'(r);
+    assign pop_from[r]  = re && rd_ring == RingW'(r);
+    assign hold[r]      = hold_i[(r == NumVls) ? 15 : r];
+    assign wr_ptr[r]    = PtrW'(ring_wr_ptr);
+    assign rd_ptr[r]    = PtrW'(ring_rd_ptr);
+    assign used[r]      = FillW'(ring_used);
+
+    hca_rx_ring #(
+      .Blocks(RingBlocks)
+    ) u_ring (
+      .clk_i,
+      .rst_i,
+      .clear_i        (clear),
+      .fcp_i          (fcp_o && r < NumVls && fcp_upd_o.vl == 4'(r)),
+      .fcp_fctbs_i    (fcp_fctbs),
+      .commit_i       (commit_to[r]),
+      .commit_blocks_i(commit_blocks),
+      .take_i         (take[r]),
+      .pop_i          (pop_from[r]),
+      .wr_ptr_o       (ring_wr_ptr),
+      .rd_ptr_o       (ring_rd_ptr),
+      .used_o         (ring_used),
+      .packet_o       (packet[r]),
+      .abr_o          (abr),
+      .fccl_o         (fccl)
+    );
+
+    if (r < NumVls) begin : gen_credits
+      assign abr_o[r]  = abr;
+      assign fccl_o[r] = fccl;
+      assign fill_o[r] = ring_used;
+    end else begin : gen_vl15
+      logic unused_credits;
+      assign unused_credits = ^{abr, fccl};
+      assign vl15_fill_o    = FillW'(ring_used);
+    end
+  end
+
+  // ---- RAM -----------------------------------------------------------------------------------------
+  always_comb begin
+    logic [PtrW-1:0] slot;
+    slot  = wr_ptr[wr_ring] + PtrW'(index);
+    if (wr_ring == RingW'(NumVls)) slot = PtrW'(slot[Vl15PtrW-1:0]);
+    full  = (FillW + 1)'(used[wr_ring]) + (FillW + 1)'(index) >=
+            (FillW + 1)'((wr_ring == RingW'(NumVls)) ? Vl15Blocks : Blocks);
+    waddr = AddrW'(wr_ring) * AddrW'(Blocks) + AddrW'(slot);
+    raddr = AddrW'(rd_ring) * AddrW'(Blocks) + AddrW'(rd_ptr[rd_ring]);
+  end
+
+  hca_ram_1r1w #(
+    .Width($bits(mac_t)),
+    .Depth(Slots)
+  ) u_ram (
+    .clk_i,
+    .we_i   (write),
+    .waddr_i(waddr),
+    .wdata_i(wr_beat),
+    .re_i   (re),
+    .raddr_i(raddr),
+    .rdata_o(rdata)
+  );
+
+  hca_rx_drain #(
+    .NumVls(NumVls)
+  ) u_drain (
+    .clk_i,
+    .rst_i,
+    .flush_i (flush),
+    .clear_o (clear),
+    .packet_i(packet),
+    .hold_i  (hold),
+    .take_o  (take),
+    .room_i,
+    .re_o    (re),
+    .ring_o  (rd_ring),
+    .rdata_i (rdata),
+    .mac_valid_o,
+    .mac_ready_i,
+    .mac_o
+  );
+
+endmodule

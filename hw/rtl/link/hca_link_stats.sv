@@ -1,0 +1,162 @@
+// Status words and counters of one link: a read port with the data in the next cycle. Numbers of the words: LINK_WORD_*
+// of docs/abi.md. Counters run freely and wrap at 2^32.
+module hca_link_stats
+  import hca_pkg::*;
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned TxBlocks = 1024,        // of a data VL's ring
+  parameter int unsigned RxBlocks = 512,
+  parameter int unsigned LocalPhyErrors = 8      // threshold of local_link_integrity_errors
+) (
+  input  logic              clk_i,
+  input  logic              rst_i,
+  input  link_cfg_t         cfg_i,
+  input  logic              phy_up_i,
+  input  logic [15:0][11:0] tx_credits_i,        // per VL
+  input  logic [15:0][11:0] tx_fill_i,
+  input  logic [15:0][11:0] rx_fill_i,
+  input  logic [15:0]       tx_wait_i,           // something to send and no credit, in this cycle
+  input  tx_ev_t            tx_ev_i,
+  input  rx_ev_t            rx_ev_i,
+  input  logic              fcp_i,
+  input  logic              lpcrc_err_i,
+  input  logic              fcp_malformed_i,
+  input  logic              recovery_i,
+  input  logic              downed_i,
+  output logic              event_o,             // strobe: the status word changed
+  input  logic [7:0]        stat_addr_i,
+  output logic [31:0]       stat_data_o
+);
+
+  // ---- Counters per VL -----------------------------------------------------------------------------
+  logic [31:0] tx_packets, tx_blocks, rx_packets, tx_wait;
+  logic [3:0]  rd_vl, turn_q;
+
+  assign rd_vl = stat_addr_i[3:0];
+
+  hca_vl_count #(
+    .AddW(1)
+  ) u_tx_packets (
+    .clk_i, .rst_i, .add_i(tx_ev_i.packet), .vl_i(tx_ev_i.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(tx_packets)
+  );
+
+  hca_vl_count #(
+    .AddW(BlocksW)
+  ) u_tx_blocks (
+    .clk_i, .rst_i, .add_i(tx_ev_i.packet), .vl_i(tx_ev_i.vl), .amount_i(tx_ev_i.blocks), .rd_vl_i(rd_vl),
+    .rd_o(tx_blocks)
+  );
+
+  hca_vl_count #(
+    .AddW(1)
+  ) u_rx_packets (
+    .clk_i, .rst_i, .add_i(rx_ev_i.packet), .vl_i(rx_ev_i.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(rx_packets)
+  );
+
+  // All VLs may wait in the same cycle: each counts up to sixteen cycles by itself, then it is its turn to be added.
+  logic [15:0][4:0] waited_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      turn_q   <= '0;
+      waited_q <= '0;
+    end else begin
+      turn_q <= turn_q + 1'b1;
+      for (int unsigned v = 0; v < 16; v++) begin
+        waited_q[v] <= ((turn_q == 4'(v)) ? 5'd0 : waited_q[v]) + 5'(tx_wait_i[v]);
+      end
+    end
+  end
+
+  hca_vl_count #(
+    .AddW(5)
+  ) u_tx_wait (
+    .clk_i, .rst_i, .add_i(1'b1), .vl_i(turn_q), .amount_i(waited_q[turn_q]), .rd_vl_i(rd_vl), .rd_o(tx_wait)
+  );
+
+  // ---- Error counters, in the order of their words --------------------------------------------------
+  localparam int unsigned NumErrors = 16;
+
+  logic [NumErrors-1:0][31:0] errors_q;
+  logic [NumErrors-1:0]       step;
+  logic                       data_err, link_err, phys_err, integrity;
+  logic [4:0]                 marginal_q;   // leaky: up with an error on the wire, down with a good packet
+
+  assign data_err = rx_ev_i.symbol_err || rx_ev_i.malformed || rx_ev_i.vl_mismatch || rx_ev_i.vl15_drop ||
+                    rx_ev_i.overrun;
+  assign link_err  = lpcrc_err_i || fcp_malformed_i;
+  assign phys_err  = rx_ev_i.symbol_err || lpcrc_err_i;
+  assign integrity = phys_err && marginal_q == 5'(LocalPhyErrors);
+
+  always_comb begin
+    step     = '0;
+    step[0]  = rx_ev_i.symbol_err;
+    step[1]  = recovery_i;
+    step[2]  = downed_i;
+    step[3]  = data_err || link_err;       // port_rcv_errors; two at once: below
+    step[6]  = tx_ev_i.discard;
+    step[7]  = tx_ev_i.refused;
+    step[9]  = integrity;
+    step[10] = rx_ev_i.overrun;
+    step[11] = rx_ev_i.vl15_drop;
+    step[12] = tx_ev_i.ctl;
+    step[13] = fcp_i;
+    step[14] = lpcrc_err_i;
+    step[15] = rx_ev_i.vl_mismatch;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      errors_q   <= '0;
+      marginal_q <= '0;
+    end else begin
+      for (int unsigned i = 0; i < NumErrors; i++) errors_q[i] <= errors_q[i] + 32'(step[i]);
+      if (data_err && link_err) errors_q[3] <= errors_q[3] + 32'd2;
+      if (integrity) marginal_q <= '0;
+      else if (phys_err) marginal_q <= marginal_q + 1'b1;
+      else if (rx_ev_i.packet && marginal_q != '0) marginal_q <= marginal_q - 1'b1;
+    end
+  end
+
+  // ---- Read port -------------------------------------------------------------------------------------
+  link_status_t status, status_q;
+  logic [31:0]  word, data_q;
+
+  always_comb begin
+    status        = '0;
+    status.state  = cfg_i.state;
+    status.phy_up = phy_up_i;
+  end
+
+  always_comb begin
+    unique case (32'(stat_addr_i[7:4]))
+      LinkWordTxCredits >> 4: word = 32'(tx_credits_i[rd_vl]);
+      LinkWordTxFill >> 4:    word = 32'(tx_fill_i[rd_vl]);
+      LinkWordRxFill >> 4:    word = 32'(rx_fill_i[rd_vl]);
+      LinkWordTxPackets >> 4: word = tx_packets;
+      LinkWordTxBlocks >> 4:  word = tx_blocks;
+      LinkWordRxPackets >> 4: word = rx_packets;
+      LinkWordTxWait >> 4:    word = tx_wait;
+      LinkWordErrors >> 4:    word = errors_q[rd_vl];
+      default: begin
+        word = '0;
+        if (32'(stat_addr_i) == LinkWordState) word = status_q;
+        if (32'(stat_addr_i) == LinkWordTxRing) word = TxBlocks;
+        if (32'(stat_addr_i) == LinkWordRxRing) word = RxBlocks;
+      end
+    endcase
+  end
+
+  logic unused_bits;
+  assign unused_bits = ^{cfg_i, rx_ev_i};
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) status_q <= '0;
+    else status_q <= status;
+    data_q <= word;
+  end
+
+  assign event_o     = !rst_i && status != status_q;
+  assign stat_data_o = data_q;
+
+endmodule

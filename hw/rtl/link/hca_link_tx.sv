@@ -1,0 +1,293 @@
+// Transmit half of the link: a ring per VL behind hca_tx_wire, the arbiter, credits or PFC, and flow control packets in
+// between. A packet is chosen while the one before it is still leaving; the order of choosing is the order on the wire.
+//   choose   flow control first, then VL15, then the arbiter's VL; at most one packet per cycle, two places (sel, cur)
+//   read     one beat per cycle out of the ring's RAM, through a small FIFO to the physical stream
+// A packet for a VL that is not operational (or a data packet whose SL maps to VL15) is refused at the door; one that the
+// port state does not let out, or that stood at the head for its whole life time, is discarded. Rules: README.md.
+module hca_link_tx
+  import hca_pkg::*;
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned NumVls      = NumVlsDefault,
+  parameter int unsigned TxVlBytes   = TxVlBytesDefault,
+  parameter int unsigned Vl15Bytes   = Vl15BytesDefault,
+  parameter int unsigned TxOpenBytes = TxOpenDefault
+) (
+  input  logic                    clk_i,
+  input  logic                    rst_i,
+  input  link_cfg_t               cfg_i,
+  input  logic                    phy_up_i,
+  // Arbitration tables.
+  input  logic                    tbl_we_i,
+  input  logic                    tbl_low_i,
+  input  logic [5:0]              tbl_idx_i,
+  input  vl_entry_t               tbl_i,
+  // Packets from hca_tx_wire.
+  input  logic                    mac_valid_i,
+  output logic                    mac_ready_o,
+  input  mac_t                    mac_i,
+  // From the receive half: the peer's promises or pauses; what to send to it.
+  input  logic                    fcp_i,
+  input  fc_upd_t                 fcp_upd_i,
+  input  logic [7:0]              pfc_paused_i,
+  input  logic                    ctl_valid_i,
+  output logic                    ctl_ready_o,
+  input  phy_t                    ctl_i,       // one beat; FCTBS and LPCRC of a flow control packet are filled here
+  // Physical stream.
+  output logic                    phy_valid_o,
+  input  logic                    phy_ready_i,
+  output phy_t                    phy_o,
+  // Gating of the send side, status.
+  output logic [15:0]             vl_open_o,
+  output logic [NumVls-1:0][11:0] credits_o,
+  output logic [15:0][11:0]       fill_o,      // blocks
+  output logic [15:0]             wait_o,      // something to send, but no credit or paused
+  output tx_ev_t                  ev_o
+);
+
+  localparam int unsigned Rings      = NumVls + 1;
+  localparam int unsigned RingW      = $clog2(Rings);
+  localparam int unsigned VlW        = (NumVls > 1) ? $clog2(NumVls) : 1;
+  localparam int unsigned RingBlocks = TxVlBytes / 64;
+  localparam int unsigned FillW      = $clog2(RingBlocks) + 1;
+  localparam logic [RingW-1:0] Vl15Ring = RingW'(NumVls);
+  // Ethernet with fewer rings than priorities: the lower bits choose.
+  localparam int unsigned PrioMask   = (NumVls < 8) ? NumVls - 1 : 7;
+
+  logic data_ok;   // the port state lets data out
+  assign data_ok = cfg_i.state == LinkActive || cfg_i.state == LinkDefer;
+
+  // ---- The door: which ring, or none -----------------------------------------------------------------
+  logic             first_q, refuse, refuse_q, discard, discard_q, turned_away, wr;
+  logic [RingW-1:0] ring, ring_now, ring_q;
+  logic [Rings-1:0] room;
+  logic [3:0]       vl;
+  logic             is_vl15, vl15_lawful;
+
+  assign vl          = mac_i.data[7:4];
+  assign is_vl15     = cfg_i.ib && vl == Vl15;
+  assign vl15_lawful = (mac_i.data[9:8] == 2'(LnhIbaGlobal)) ? mac_i.data[8*53 +: 24] == '0
+                                                             : mac_i.data[8*13 +: 24] == '0;
+
+  always_comb begin
+    refuse  = 1'b0;
+    discard = !data_ok;
+    if (!cfg_i.ib) begin
+      ring_now = RingW'(eth_prio(mac_i.data[159:0]) & 3'(PrioMask));
+    end else if (is_vl15) begin
+      ring_now = Vl15Ring;
+      refuse   = !vl15_lawful;
+      discard  = cfg_i.state == LinkDown || !room[Vl15Ring];
+    end else begin
+      ring_now = RingW'(vl);
+      refuse   = !(|({1'b0, cfg_i.vl_mask} & (16'd1 << vl)));
+    end
+  end
+
+  assign ring        = first_q ? ring_now : ring_q;
+  assign turned_away = first_q ? (refuse || discard) : (refuse_q || discard_q);
+  assign mac_ready_o = turned_away || !first_q || room[ring_now];
+  assign wr          = mac_valid_i && mac_ready_o && !turned_away;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) first_q <= 1'b1;
+    else if (mac_valid_i && mac_ready_o) first_q <= mac_i.last;
+    if (mac_valid_i && mac_ready_o && first_q) begin
+      ring_q    <= ring_now;
+      refuse_q  <= refuse;
+      discard_q <= discard;
+    end
+  end
+
+  // ---- Rings ---------------------------------------------------------------------------------------------
+  logic [Rings-1:0]              head_valid, head_soon;
+  logic [Rings-1:0][PacketW-1:0] head_bytes;
+  logic [Rings-1:0][FillW-1:0]   fill;
+  logic                          pop, drop, rd_en;
+  logic [RingW-1:0]              pop_ring, drop_ring_q, rd_ring;
+  mac_t                          rd_beat;
+
+  hca_vl_queue #(
+    .NumVls    (NumVls),
+    .RingBlocks(RingBlocks),
+    .Vl15Blocks(Vl15Bytes / 64)
+  ) u_queue (
+    .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room),
+    .head_valid_o(head_valid), .head_soon_o(head_soon), .head_bytes_o(head_bytes),
+    .pop_i(pop), .drop_i(drop), .pop_ring_i(drop ? drop_ring_q : pop_ring),
+    .rd_en_i(rd_en), .rd_ring_i(rd_ring), .rd_beat_o(rd_beat), .fill_o(fill)
+  );
+
+  // ---- Who may send: credits or pauses -------------------------------------------------------------------
+  logic [NumVls-1:0]             has_credit, paused, req;
+  logic [NumVls-1:0][11:0]       fctbs;
+  logic [NumVls-1:0][PacketW-1:0] data_bytes;
+  logic [BlocksW-1:0]            pop_blocks;
+
+  assign pop_blocks = blocks_of(head_bytes[pop_ring]);
+
+  for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
+    hca_tx_credit u_credit (
+      .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown || !cfg_i.ib),
+      .upd_i(fcp_i && fcp_upd_i.vl == 4'(v)), .upd_fccl_i(fcp_upd_i.fccl),
+      .ask_blocks_i(blocks_of(head_bytes[v])), .ok_o(has_credit[v]),
+      .send_i(pop && pop_ring == RingW'(v)), .send_blocks_i(pop_blocks), .fctbs_o(fctbs[v]), .left_o(credits_o[v])
+    );
+
+    always_comb begin
+      paused[v] = 1'b0;
+      for (int unsigned p = 0; p < 8; p++) begin
+        if ((p & PrioMask) == v) paused[v] = paused[v] || (pfc_paused_i[p] && cfg_i.pfc_enable[p]);
+      end
+    end
+
+    assign data_bytes[v] = head_bytes[v];
+    assign req[v]        = head_valid[v] && cfg_i.state == LinkActive && phy_up_i &&
+                           (cfg_i.ib ? has_credit[v] : !paused[v]);
+    assign wait_o[v]     = head_valid[v] && data_ok && (cfg_i.ib ? !has_credit[v] : paused[v]);
+  end
+
+  for (genvar v = int'(NumVls); v < 16; v++) begin : gen_no_vl
+    assign wait_o[v] = 1'b0;
+  end
+
+  // ---- Choose --------------------------------------------------------------------------------------------
+  logic             sel_valid_q, sel_ctl_q, cur_valid_q, cur_ctl_q, sel_take, rd_go, may_choose, ctl_go, vl15_go, arb_go;
+  logic [RingW-1:0] sel_ring_q, cur_ring_q;
+  logic [BlocksW-1:0] sel_blocks_q, cur_left_q;
+  phy_t             sel_beat_q, cur_beat_q, ctl_beat;
+  logic             pick_valid;
+  logic [VlW-1:0]   pick_vl;
+  fcp_t             fcp;
+
+  hca_vl_arb #(
+    .NumVls(NumVls)
+  ) u_arb (
+    .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown), .round_quantum_i(cfg_i.round_quantum), .limit_i(cfg_i.limit),
+    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req), .wait_i(head_soon[NumVls-1:0]),
+    .bytes_i(data_bytes), .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .take_i(arb_go)
+  );
+
+  assign may_choose  = (!sel_valid_q || sel_take) && !drop;
+  assign ctl_ready_o = may_choose;
+  assign ctl_go      = may_choose && ctl_valid_i;
+  assign vl15_go     = may_choose && !ctl_valid_i && head_valid[NumVls] && phy_up_i && cfg_i.state != LinkDown;
+  assign arb_go      = may_choose && !ctl_valid_i && !vl15_go && pick_valid;
+  assign pop         = vl15_go || arb_go;
+  assign pop_ring    = vl15_go ? Vl15Ring : RingW'(pick_vl);
+
+  // FCTBS as of this place in the stream: everything chosen before is counted, nothing that comes later.
+  always_comb begin
+    fcp = fcp_unpack(ctl_i.data[31:0]);
+    fcp.fctbs = '0;
+    for (int unsigned v = 0; v < NumVls; v++) begin
+      if (fcp.vl == 4'(v)) fcp.fctbs = fctbs[v];
+    end
+    ctl_beat = ctl_i.link ? fcp_beat(fcp) : ctl_i;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      sel_valid_q <= 1'b0;
+      cur_valid_q <= 1'b0;
+    end else begin
+      sel_valid_q <= ctl_go || pop || (sel_valid_q && !sel_take);
+      cur_valid_q <= sel_take || (cur_valid_q && !(rd_go && cur_left_q == BlocksW'(1)));
+    end
+    if (ctl_go || pop) begin
+      sel_ctl_q    <= ctl_go;
+      sel_ring_q   <= pop_ring;
+      sel_blocks_q <= ctl_go ? BlocksW'(1) : pop_blocks;
+      sel_beat_q   <= ctl_beat;
+    end
+    if (sel_take) begin
+      cur_ctl_q  <= sel_ctl_q;
+      cur_ring_q <= sel_ring_q;
+      cur_left_q <= sel_blocks_q;
+      cur_beat_q <= sel_beat_q;
+    end else if (rd_go) begin
+      cur_left_q <= cur_left_q - 1'b1;
+    end
+  end
+
+  // ---- Read ----------------------------------------------------------------------------------------------
+  logic       rd_q, rd_ctl_q, unused_out_ready;
+  phy_t       rd_ctl_beat_q;
+  logic [2:0] out_count;
+
+  assign rd_go    = cur_valid_q && (out_count + 3'(rd_q)) < 3'd4;
+  assign rd_en    = rd_go && !cur_ctl_q;
+  assign rd_ring  = cur_ring_q;
+  assign sel_take = sel_valid_q && (!cur_valid_q || (rd_go && cur_left_q == BlocksW'(1)));
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) rd_q <= 1'b0;
+    else rd_q <= rd_go;
+    rd_ctl_q      <= cur_ctl_q;
+    rd_ctl_beat_q <= cur_beat_q;
+  end
+
+  hca_fifo #(
+    .Width($bits(phy_t)),
+    .Depth(4)
+  ) u_out (
+    .clk_i, .rst_i, .in_valid_i(rd_q), .in_ready_o(unused_out_ready), .in_i(rd_ctl_q ? rd_ctl_beat_q : {1'b0, rd_beat}),
+    .out_valid_o(phy_valid_o), .out_ready_i(phy_ready_i), .out_o(phy_o), .count_o(out_count)
+  );
+
+  // ---- Discards: one ring is looked at per cycle ---------------------------------------------------------
+  localparam int unsigned LifeW = 22;   // units of 1024 cycles; hoq_life beyond it never expires
+
+  logic [9:0]                  tick_q;
+  logic [Rings-1:0][LifeW-1:0] age_q;
+  logic [LifeW-1:0]            life;
+  logic                        expires, flush, at_door;
+
+  assign expires = 32'(cfg_i.hoq_life) < LifeW - 1;
+  assign life    = LifeW'(1) << cfg_i.hoq_life;
+  assign flush   = (drop_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok;
+  assign at_door = mac_valid_i && mac_ready_o && first_q && (refuse || discard);
+  assign drop    = head_valid[drop_ring_q] && (flush || (expires && age_q[drop_ring_q] > life)) && !at_door &&
+                   !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
+                   !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      tick_q      <= '0;
+      drop_ring_q <= '0;
+      age_q       <= '0;
+    end else begin
+      tick_q      <= tick_q + 1'b1;
+      drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
+      for (int unsigned r = 0; r < Rings; r++) begin
+        if (!head_valid[r] || ((pop && pop_ring == RingW'(r)) || (drop && drop_ring_q == RingW'(r)))) age_q[r] <= '0;
+        else if (tick_q == '1 && !(&age_q[r])) age_q[r] <= age_q[r] + 1'b1;
+      end
+    end
+  end
+
+  // ---- What the others see -------------------------------------------------------------------------------
+  always_comb begin
+    vl_open_o = '1;
+    fill_o    = '0;
+    for (int unsigned v = 0; v < NumVls; v++) begin
+      vl_open_o[v] = 32'(fill[v]) < TxOpenBytes / 64 || (cfg_i.ib && !cfg_i.vl_mask[v]);
+      fill_o[v]    = 12'(fill[v]);
+    end
+    fill_o[15] = 12'(fill[NumVls]);
+  end
+
+  always_comb begin
+    ev_o         = '0;
+    ev_o.vl      = vl15_go ? Vl15 : 4'(pick_vl);
+    ev_o.packet  = pop;
+    ev_o.blocks  = pop_blocks;
+    ev_o.ctl     = ctl_go;
+    ev_o.refused = at_door && refuse;
+    ev_o.discard = (at_door && !refuse) || drop;
+  end
+
+  logic unused_bits;
+  assign unused_bits = ^{fcp_upd_i.init, head_soon[NumVls]};
+
+endmodule

@@ -1,0 +1,76 @@
+// Empties the receive rings towards hca_rx_wire, packet by packet: VL15 first, then round robin. A packet begins when
+// `room_i` says that it will fit; inside a packet only `mac_ready_i` stalls. One beat per cycle, also across packets
+// of one beat; the RAM's read register is the output stage. The next ring is chosen one packet ahead.
+// `flush_i`: begins nothing more; `clear_o` tells when the rings may be forgotten (a begun packet is finished first).
+module hca_rx_drain
+  import hca_pkg::*;
+#(
+  parameter int unsigned NumVls = 8,
+  localparam int unsigned RingW = $clog2(NumVls + 1)
+) (
+  input  logic             clk_i,
+  input  logic             rst_i,
+  input  logic             flush_i,
+  output logic             clear_o,
+  input  logic [NumVls:0]  packet_i,      // rings with a packet, [NumVls] is VL15
+  input  logic [NumVls:0]  hold_i,        // rings that must not be drained
+  output logic [NumVls:0]  take_o,
+  input  logic             room_i,
+  output logic             re_o,
+  output logic [RingW-1:0] ring_o,        // of the read
+  input  mac_t             rdata_i,       // in the cycle after, held until the next read
+  output logic             mac_valid_o,
+  input  logic             mac_ready_i,
+  output mac_t             mac_o
+);
+
+  logic [NumVls:0]  ask;
+  logic [NumVls-1:0] grant;
+  logic             choose, next_valid_q, valid_q, begin_new, go_on;
+  logic [RingW-1:0] next_q, cur_q;
+
+  assign ask    = packet_i & ~hold_i;
+  assign choose = !flush_i && (!next_valid_q || begin_new) && ask != '0;
+
+  logic [((NumVls > 1) ? $clog2(NumVls) : 1)-1:0] idx;
+
+  hca_rr_arb #(
+    .N(NumVls)
+  ) u_arb (
+    .clk_i,
+    .rst_i,
+    .req_i    (ask[NumVls-1:0]),
+    .advance_i(choose && !ask[NumVls]),
+    .grant_o  (grant),
+    .idx_o    (idx)
+  );
+
+  assign take_o    = !choose ? '0 : ask[NumVls] ? {1'b1, NumVls'(0)} : {1'b0, grant};
+  assign begin_new = next_valid_q && room_i && !flush_i && (!valid_q || (mac_ready_i && rdata_i.last));
+  assign go_on     = valid_q && mac_ready_i && !rdata_i.last;
+  assign re_o      = begin_new || go_on;
+  assign ring_o    = begin_new ? next_q : cur_q;
+  assign clear_o   = flush_i && (!valid_q || rdata_i.last);
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      next_valid_q <= 1'b0;
+      valid_q      <= 1'b0;
+    end else begin
+      if (clear_o) next_valid_q <= 1'b0;
+      else if (choose) next_valid_q <= 1'b1;
+      else if (begin_new) next_valid_q <= 1'b0;
+      if (re_o) valid_q <= 1'b1;
+      else if (mac_ready_i) valid_q <= 1'b0;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (choose) next_q <= ask[NumVls] ? RingW'(NumVls) : RingW'(idx);
+    if (begin_new) cur_q <= next_q;
+  end
+
+  assign mac_valid_o = valid_q;
+  assign mac_o       = rdata_i;
+
+endmodule

@@ -1,0 +1,63 @@
+// Pointers of one receive ring: whole packets in, whole packets out. A slot is one beat of 64 bytes, which is one block
+// of the credits (every beat but the last of a packet is full), so the credits promise exactly what the ring can take.
+// A packet counts only from `commit_i` on: a bad one is forgotten by not committing it. A slot is free again in the cycle
+// after its read.
+module hca_rx_ring
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned Blocks = 512,            // power of two
+  localparam int unsigned PtrW = $clog2(Blocks)
+) (
+  input  logic               clk_i,
+  input  logic               rst_i,
+  input  logic               clear_i,             // forget everything
+  input  logic               fcp_i,               // resynchronise the credits
+  input  logic [11:0]        fcp_fctbs_i,
+  input  logic               commit_i,            // the packet written behind wr_ptr_o is whole and good
+  input  logic [BlocksW-1:0] commit_blocks_i,
+  input  logic               take_i,              // the drain has chosen this ring's oldest packet
+  input  logic               pop_i,               // the slot at rd_ptr_o is being read
+  output logic [PtrW-1:0]    wr_ptr_o,
+  output logic [PtrW-1:0]    rd_ptr_o,
+  output logic [PtrW:0]      used_o,
+  output logic               packet_o,            // a whole packet waits that was not taken yet
+  output logic [11:0]        abr_o,
+  output logic [11:0]        fccl_o
+);
+
+  logic [PtrW-1:0] wr_ptr_q, rd_ptr_q;
+  logic [PtrW:0]   packets_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i || clear_i) begin
+      wr_ptr_q  <= '0;
+      rd_ptr_q  <= '0;
+      packets_q <= '0;
+    end else begin
+      if (commit_i) wr_ptr_q <= wr_ptr_q + PtrW'(commit_blocks_i);
+      if (pop_i) rd_ptr_q <= rd_ptr_q + 1'b1;
+      packets_q <= packets_q + (PtrW + 1)'(commit_i) - (PtrW + 1)'(take_i);
+    end
+  end
+
+  hca_rx_credit #(
+    .CapBlocks(Blocks)
+  ) u_credit (
+    .clk_i,
+    .rst_i,
+    .clear_i,
+    .fcp_i,
+    .fcp_fctbs_i,
+    .recv_i       (commit_i),
+    .recv_blocks_i(commit_blocks_i),
+    .free_i       (pop_i),
+    .abr_o,
+    .fccl_o,
+    .used_o
+  );
+
+  assign wr_ptr_o = wr_ptr_q;
+  assign rd_ptr_o = rd_ptr_q;
+  assign packet_o = packets_q != '0;
+
+endmodule

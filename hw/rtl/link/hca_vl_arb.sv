@@ -1,0 +1,216 @@
+// Virtual lane arbiter: which data VL sends the next packet. Two lists (high, low) and two policies:
+//  iba            high sends up to the limit, then one packet of low (IBA vol1 7.6.9);
+//  round-quantum  per round low gets its weights once and high max(1, floor(k * L / H)) times, k = limit * 4096 / MTU,
+//                 H and L the weights of the VLs that have packets.
+// pick_valid_o and pick_vl_o may change until take_i; a take is a decision: it is charged at once. A decision per
+// cycle for different VLs, every second cycle for one VL. Never idle while a listed VL asks, but for the cycles of
+// the walk (README.md). Never looks at credits, queues or states: req_i says it all.
+module hca_vl_arb
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned  NumVls  = NumVlsDefault,
+  parameter int unsigned  Entries = ArbEntries,
+  localparam int unsigned VlW     = (NumVls > 1) ? $clog2(NumVls) : 1,
+  localparam int unsigned EntryW  = $clog2(Entries)
+) (
+  input  logic                           clk_i,
+  input  logic                           rst_i,
+  input  logic                           clear_i,          // the link went down: forget what was owed
+  input  logic                           round_quantum_i,  // policy
+  input  logic [7:0]                     limit_i,          // Limit of High-Priority
+  input  logic [2:0]                     mtu_i,            // code 1..5
+  input  logic                           tbl_we_i,
+  input  logic                           tbl_low_i,        // 0: high list
+  input  logic [EntryW-1:0]              tbl_idx_i,
+  input  vl_entry_t                      tbl_i,
+  input  logic [NumVls-1:0]              req_i,            // the VL has a packet that may leave now
+  input  logic [NumVls-1:0]              wait_i,           // only the next cycle will tell
+  input  logic [NumVls-1:0][PacketW-1:0] bytes_i,          // length of that packet
+  output logic                           pick_valid_o,
+  output logic [VlW-1:0]                 pick_vl_o,
+  input  logic                           take_i            // only with pick_valid_o
+);
+
+  localparam int unsigned SumW    = 8 + EntryW;
+  localparam int unsigned BudgetW = 15 + SumW;   // signed; k * L < 2^(12 + SumW)
+
+  typedef logic signed [BudgetW-1:0] budget_t;
+
+  localparam logic [7:0] Unlimited = 8'd255;
+
+  logic            use_high, stall;
+  logic            high_any, high_start, high_ready, high_begin, high_take;
+  logic            low_any, low_start, low_ready, low_begin, low_take, low_lap, low_visit, low_leave, low_lap_only;
+  logic [1:0]      high_jump, low_jump, high_laps, low_laps;
+  logic [VlW-1:0]  high_vl, low_vl;
+  logic [7:0]      low_weight;
+  logic [SumW-1:0] high_sum, low_sum, low_early;
+
+  hca_vl_list #(
+    .NumVls (NumVls),
+    .Entries(Entries)
+  ) u_high (
+    .clk_i,
+    .rst_i,
+    .clear_i,
+    .tbl_we_i  (tbl_we_i && !tbl_low_i),
+    .tbl_idx_i,
+    .tbl_i,
+    .req_i,
+    .wait_i,
+    .bytes_i,
+    .step_i    (use_high && !stall),
+    .lap_only_i(1'b0),
+    .laps_max_i(high_laps),
+    .take_i    (high_take),
+    .any_o     (high_any),
+    .start_o   (high_start),
+    .ready_o   (high_ready),
+    .vl_o      (high_vl),
+    .begin_o   (high_begin),
+    .jump_o    (high_jump),
+    .lap_o     (),
+    .visit_o   (),
+    .weight_o  (),
+    .leave_o   (),
+    .early_o   (),
+    .sum_o     (high_sum)
+  );
+
+  hca_vl_list #(
+    .NumVls (NumVls),
+    .Entries(Entries)
+  ) u_low (
+    .clk_i,
+    .rst_i,
+    .clear_i,
+    .tbl_we_i  (tbl_we_i && tbl_low_i),
+    .tbl_idx_i,
+    .tbl_i,
+    .req_i,
+    .wait_i,
+    .bytes_i,
+    .step_i    (!use_high && low_any && !(stall && low_start)),
+    .lap_only_i(low_lap_only),
+    .laps_max_i(low_laps),
+    .take_i    (low_take),
+    .any_o     (low_any),
+    .start_o   (low_start),
+    .ready_o   (low_ready),
+    .vl_o      (low_vl),
+    .begin_o   (low_begin),
+    .jump_o    (low_jump),
+    .lap_o     (low_lap),
+    .visit_o   (low_visit),
+    .weight_o  (low_weight),
+    .leave_o   (low_leave),
+    .early_o   (low_early),
+    .sum_o     (low_sum)
+  );
+
+  assign pick_valid_o = !stall && (use_high ? high_ready : (low_any && low_ready));
+  assign pick_vl_o    = use_high ? high_vl : low_vl;
+  assign high_take    = take_i && use_high;
+  assign low_take     = take_i && !use_high;
+
+  // ---- Policy iba: the limit counts whole blocks of 64 bytes of each packet, at least one -----------------
+  // So a packet of the MTU and its headers counts as the MTU, and limit 1 is two packets of 2048 bytes.
+  logic [15:0] used_q;   // blocks of high since the last packet of low
+  logic        allowed;
+  logic [6:0]  charge;
+
+  always_comb begin
+    charge = bytes_i[high_vl][PacketW-1:6];
+    if (charge == 7'd0) charge = 7'd1;
+  end
+
+  assign allowed = (limit_i == 8'd0) ? used_q == 16'd0 : used_q < {2'd0, limit_i, 6'd0};
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i || clear_i || low_take) used_q <= '0;
+    else if (high_take && !used_q[15]) used_q <= used_q + 16'(charge);
+  end
+
+  // ---- Policy round-quantum -------------------------------------------------------------------------------------
+  // budget: k for each unit of weight that low was given in this round, less H for each lap of high. The first lap of
+  // a round needs no budget, so a round gives max(1, floor(k * L / H)) laps. Low's share of a visit is released as its
+  // packets leave, so that the two lists mix packet by packet.
+  budget_t         budget_q, base, price, gain;
+  logic            low_done_q;    // low has had its lap in this round
+  logic            rich_1, rich_4, rich_16, fresh, high_lap;
+  logic [7:0]      pending_q, pending, released;
+  logic [SumW-1:0] release_q;
+  logic [BlocksW-1:0] low_blocks;
+  logic [2:0]      shift;
+  logic [SumW+11:0] low_gain_q;   // k * L
+
+  assign shift   = 3'd5 - mtu_i;
+  assign rich_1  = budget_q >= budget_t'({1'b0, high_sum});
+  assign rich_4  = (budget_q >>> 2) >= budget_t'({1'b0, high_sum});
+  assign rich_16 = (budget_q >>> 4) >= budget_t'({1'b0, high_sum});
+
+  always_comb begin
+    if (limit_i == Unlimited) use_high = high_any;
+    else if (round_quantum_i) use_high = high_any && (!high_start || low_done_q || rich_1 || !low_any);
+    else use_high = high_any && (allowed || !low_any);
+  end
+
+  // A release takes a cycle to reach the budget: until then nobody sends and no lap begins. Low may walk on, for a
+  // visit that sends nothing is the same before and after a lap of high.
+  assign stall = round_quantum_i && release_q != '0 && limit_i != 8'd0 && high_any;
+
+  always_comb begin
+    high_laps = 2'd3;
+    low_laps  = 2'd3;
+    if (round_quantum_i && low_any && limit_i != Unlimited) begin
+      if (rich_16) high_laps = 2'd3;
+      else if (rich_4) high_laps = 2'd2;
+      else high_laps = 2'd1;
+    end
+    if (round_quantum_i && high_any) low_laps = 2'd1;
+  end
+
+  assign high_lap     = high_begin || high_jump != 2'd0;
+  assign fresh        = !rich_1;   // this lap of high opens a round
+  assign low_lap_only = round_quantum_i && high_jump != 2'd0 && fresh && limit_i != Unlimited;
+
+  assign low_blocks = blocks_of(bytes_i[low_vl]);
+
+  always_comb begin
+    pending = low_visit ? low_weight : pending_q;
+    if (low_leave) released = pending;
+    else if (low_take) released = (pending < low_blocks) ? pending : low_blocks;
+    else released = 8'd0;
+  end
+
+  always_comb begin
+    base  = budget_q;
+    price = '0;
+    if (high_lap) begin
+      price = budget_t'({1'b0, high_sum});
+      if (fresh) base = '0;
+      else if (high_jump != 2'd0) price = price <<< {high_jump - 2'd1, 1'b0};
+    end else if ((low_begin || low_jump != 2'd0) && low_done_q) begin
+      base = '0;
+    end
+    gain = budget_t'({1'b0, (SumW + 12)'((SumW + 8)'(limit_i) * (SumW + 8)'(release_q)) << shift});
+    if (low_jump != 2'd0) gain = gain + budget_t'({1'b0, low_gain_q});
+  end
+
+  always_ff @(posedge clk_i) begin
+    low_gain_q <= (SumW + 12)'((SumW + 8)'(limit_i) * (SumW + 8)'(low_sum)) << shift;
+    if (rst_i || clear_i) begin
+      budget_q   <= '0;
+      low_done_q <= 1'b1;
+      pending_q  <= '0;
+      release_q  <= '0;
+    end else begin
+      budget_q  <= base + gain - price;
+      pending_q <= pending - released;
+      release_q <= SumW'(released) + low_early;
+      if (low_jump != 2'd0 || low_lap) low_done_q <= 1'b1;
+      else if ((high_lap && fresh) || low_begin) low_done_q <= 1'b0;
+    end
+  end
+
+endmodule

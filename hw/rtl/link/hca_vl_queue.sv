@@ -1,0 +1,169 @@
+// Transmit rings of one port: a ring per data VL and a small one for VL15 (the last ring), all in one RAM; whole packets
+// in, whole packets out. A packet's length goes through a second RAM into two places per ring, so the arbiter sees every
+// ring's head at once and the next head one cycle after a pop.
+//   write: a beat per cycle; begin a packet only where room_o says so. It counts from its last beat on.
+//   pop:   the head becomes the packet to read; its beats are then read with rd_en_i, oldest first, data one cycle later.
+//   drop:  the head is thrown away; only when no packet of that ring is being read.
+module hca_vl_queue
+  import hca_pkg::*;
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned  NumVls     = NumVlsDefault,
+  parameter int unsigned  RingBlocks = 1024,          // of a data VL: power of two
+  parameter int unsigned  Vl15Blocks = 16,            // power of two, at most RingBlocks
+  localparam int unsigned Rings      = NumVls + 1,
+  localparam int unsigned RingW      = $clog2(Rings),
+  localparam int unsigned PtrW       = $clog2(RingBlocks)
+) (
+  input  logic                          clk_i,
+  input  logic                          rst_i,
+  input  logic                          wr_i,
+  input  logic [RingW-1:0]              wr_ring_i,
+  input  mac_t                          wr_beat_i,
+  output logic [Rings-1:0]              room_o,          // for one more packet of any length
+  output logic [Rings-1:0]              head_valid_o,
+  output logic [Rings-1:0]              head_soon_o,     // no head yet, but in a cycle or two
+  output logic [Rings-1:0][PacketW-1:0] head_bytes_o,
+  input  logic                          pop_i,           // of pop_ring_i; its head is valid
+  input  logic                          drop_i,
+  input  logic [RingW-1:0]              pop_ring_i,      // of pop_i and drop_i
+  input  logic                          rd_en_i,
+  input  logic [RingW-1:0]              rd_ring_i,
+  output mac_t                          rd_beat_o,
+  output logic [Rings-1:0][PtrW:0]      fill_o           // blocks
+);
+
+  localparam int unsigned Depth     = NumVls * RingBlocks + Vl15Blocks;
+  localparam int unsigned AddrW     = $clog2(Depth);
+  localparam int unsigned Vl15PtrW  = $clog2(Vl15Blocks);
+  // VL15 carries management datagrams of 256 bytes with their headers.
+  localparam int unsigned Vl15Room  = 6;
+
+  // Place of a slot; pointers of the small ring run on in its lower bits.
+  function automatic logic [AddrW-1:0] place(logic [RingW-1:0] ring, logic [PtrW-1:0] ptr);
+    if (ring == RingW'(NumVls)) return AddrW'(NumVls * RingBlocks) + AddrW'(ptr[Vl15PtrW-1:0]);
+    return AddrW'({ring, ptr});
+  endfunction
+
+  logic [Rings-1:0][PtrW-1:0] wr_ptr_q, rd_ptr_q;     // beats
+  logic [Rings-1:0][PtrW-1:0] wr_pkt_q, rd_pkt_q;     // packets
+  logic [Rings-1:0][PtrW:0]   used_q, stored_q;       // beats; packets whose length waits in the RAM
+  logic [PacketW-1:0]         bytes_q, bytes;         // of the packet that comes in
+  logic                       commit;
+  logic [BlocksW-1:0]         head_blocks;
+
+  assign bytes       = bytes_q + PacketW'(wr_beat_i.len_bytes);
+  assign commit      = wr_i && wr_beat_i.last;
+  assign head_blocks = blocks_of(head_bytes_o[pop_ring_i]);
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i || commit) bytes_q <= '0;
+    else if (wr_i) bytes_q <= bytes;
+  end
+
+  hca_ram_1r1w #(
+    .Width($bits(mac_t)),
+    .Depth(Depth)
+  ) u_beats (
+    .clk_i,
+    .we_i   (wr_i),
+    .waddr_i(place(wr_ring_i, wr_ptr_q[wr_ring_i])),
+    .wdata_i(wr_beat_i),
+    .re_i   (rd_en_i),
+    .raddr_i(place(rd_ring_i, rd_ptr_q[rd_ring_i])),
+    .rdata_o(rd_beat_o)
+  );
+
+  // ---- Lengths: RAM, then two places per ring, filled in turn --------------------------------------------
+  logic [Rings-1:0]      want, grant, fetched;
+  logic [RingW-1:0]      fetch_ring, fetch_ring_q;
+  logic                  fetch, fetch_q;
+  logic [PacketW-1:0]    fetch_bytes;
+  logic [Rings-1:0][1:0] heads;                        // lengths in the two places
+
+  for (genvar r = 0; r < int'(Rings); r++) begin : gen_head
+    logic in_flight, unused_ready;
+
+    assign in_flight  = fetch_q && fetch_ring_q == RingW'(r);
+    assign want[r]    = stored_q[r] != '0 && (heads[r] + 2'(in_flight)) < 2'd2;
+    assign fetched[r] = in_flight;
+    assign head_soon_o[r] = !head_valid_o[r] && (in_flight || stored_q[r] != '0);
+
+    hca_fifo #(
+      .Width(PacketW),
+      .Depth(2)
+    ) u_head (
+      .clk_i, .rst_i,
+      .in_valid_i (fetched[r]),
+      .in_ready_o (unused_ready),
+      .in_i       (fetch_bytes),
+      .out_valid_o(head_valid_o[r]),
+      .out_ready_i((pop_i || drop_i) && pop_ring_i == RingW'(r)),
+      .out_o      (head_bytes_o[r]),
+      .count_o    (heads[r])
+    );
+  end
+
+  assign fetch = want != '0;
+
+  hca_rr_arb #(.N(Rings)) u_fetch (
+    .clk_i, .rst_i, .req_i(want), .advance_i(fetch), .grant_o(grant), .idx_o(fetch_ring)
+  );
+
+  hca_ram_1r1w #(
+    .Width(PacketW),
+    .Depth(Depth)
+  ) u_lengths (
+    .clk_i,
+    .we_i   (commit),
+    .waddr_i(place(wr_ring_i, wr_pkt_q[wr_ring_i])),
+    .wdata_i(bytes),
+    .re_i   (fetch),
+    .raddr_i(place(fetch_ring, rd_pkt_q[fetch_ring])),
+    .rdata_o(fetch_bytes)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) fetch_q <= 1'b0;
+    else fetch_q <= fetch;
+    fetch_ring_q <= fetch_ring;
+  end
+
+  // ---- Pointers and fill --------------------------------------------------------------------------------
+  for (genvar r = 0; r < int'(Rings); r++) begin : gen_ring
+    localparam int unsigned Cap  = (r == int'(NumVls)) ? Vl15Blocks : RingBlocks;
+    localparam int unsigned Need = (r == int'(NumVls)) ? Vl15Room : MaxBlocks;
+
+    logic               wr, rd, drop, done;
+    logic [BlocksW-1:0] dropped;
+
+    assign wr      = wr_i && wr_ring_i == RingW'(r);
+    assign rd      = rd_en_i && rd_ring_i == RingW'(r);
+    assign drop    = drop_i && pop_ring_i == RingW'(r);
+    assign done    = commit && wr;
+    assign dropped = drop ? head_blocks : '0;
+
+    always_ff @(posedge clk_i) begin
+      if (rst_i) begin
+        wr_ptr_q[r] <= '0;
+        rd_ptr_q[r] <= '0;
+        wr_pkt_q[r] <= '0;
+        rd_pkt_q[r] <= '0;
+        used_q[r]   <= '0;
+        stored_q[r] <= '0;
+      end else begin
+        wr_ptr_q[r] <= wr_ptr_q[r] + PtrW'(wr);
+        rd_ptr_q[r] <= rd_ptr_q[r] + PtrW'(rd) + PtrW'(dropped);
+        wr_pkt_q[r] <= wr_pkt_q[r] + PtrW'(done);
+        rd_pkt_q[r] <= rd_pkt_q[r] + PtrW'(grant[r]);
+        used_q[r]   <= used_q[r] + (PtrW + 1)'(wr) - (PtrW + 1)'(rd) - (PtrW + 1)'(dropped);
+        stored_q[r] <= stored_q[r] + (PtrW + 1)'(done) - (PtrW + 1)'(grant[r]);
+      end
+    end
+
+    assign room_o[r] = used_q[r] <= (PtrW + 1)'(Cap - Need);
+  end
+
+  assign fill_o = used_q;
+
+endmodule

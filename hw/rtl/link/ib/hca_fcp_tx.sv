@@ -1,0 +1,115 @@
+// Decides when which VL's flow control packet goes out. hca_link_tx fills FCTBS and LPCRC when it inserts the packet,
+// for FCTBS must be true at the packet's place in the stream. A VL's turn comes when
+//   - its FCCL has moved by a quarter of the ring since it was last told,
+//   - the peer may be starved (less than one packet of maximal size left of what it was told) and FCCL has moved,
+//   - FcpMaxCycles are over, the link came up, or it changed between `init` and normal packets.
+// One FCP at most in FcpMinGap cycles, round robin: data never starves, and no VL waits longer than
+// NumVls * FcpMinGap cycles plus a packet. A lost FCP is made good by the periodic one.
+// `ctl` may stall; an older FCCL promises less, never too much. A link that goes down withdraws it.
+module hca_fcp_tx
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned NumVls       = 8,
+  parameter int unsigned CapBlocks    = 512,
+  parameter int unsigned FcpMaxCycles = 16384,   // power of two
+  parameter int unsigned FcpMinGap    = 32
+) (
+  input  logic                    clk_i,
+  input  logic                    rst_i,
+  input  logic [63:0]             now_i,         // cycles, also those in which the clock of an idle card stood
+  input  logic                    enable_i,      // InfiniBand, link up and not DOWN
+  input  logic                    init_i,        // link not yet ARMED: operand "init"
+  input  logic [NumVls-1:0]       vl_ok_i,       // operational VLs
+  input  logic [NumVls-1:0][11:0] abr_i,
+  input  logic [NumVls-1:0][11:0] fccl_i,
+  output logic                    busy_o,        // a VL's turn has come
+  output logic                    ctl_valid_o,
+  input  logic                    ctl_ready_i,
+  output phy_t                    ctl_o
+);
+
+  localparam int unsigned VlW   = (NumVls > 1) ? $clog2(NumVls) : 1;
+  localparam int unsigned TickLsb = $clog2(FcpMaxCycles);
+  localparam int unsigned GapW  = $clog2(FcpMinGap + 1);
+
+  logic [15:0]             period_q;
+  logic [GapW-1:0]         gap_q;
+  logic                    enable_q, init_q, op_init_q, all_due;
+  logic [NumVls-1:0]       due_q, want, grant, vl_ok_q;
+  logic [NumVls-1:0][11:0] told_q;          // FCCL of the last FCP
+  logic                    valid_q, pick, send;
+  logic [VlW-1:0]          vl_q, pick_vl;
+
+  assign all_due = (now_i[TickLsb +: 16] != period_q) || (enable_i && !enable_q) || (init_i != init_q) || (vl_ok_i != vl_ok_q);
+  assign send    = valid_q && ctl_ready_i;
+  assign pick    = !valid_q && enable_i && gap_q == '0 && want != '0;
+
+  always_comb begin
+    for (int unsigned v = 0; v < NumVls; v++) begin
+      logic [11:0] moved, left;
+      moved   = fccl_i[v] - told_q[v];
+      left    = told_q[v] - abr_i[v];       // blocks the peer may still send, by what it was told
+      want[v] = vl_ok_i[v] && (due_q[v] || moved >= 12'(CapBlocks / 4) ||
+                               (moved != 12'd0 && (left < 12'(MaxBlocks) || left[11])));
+    end
+  end
+
+  hca_rr_arb #(
+    .N(NumVls)
+  ) u_arb (
+    .clk_i,
+    .rst_i,
+    .req_i    (want),
+    .advance_i(pick),
+    .grant_o  (grant),
+    .idx_o    (pick_vl)
+  );
+
+  logic unused_inputs;
+  assign unused_inputs = ^{grant, now_i};
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      period_q <= '0;
+      gap_q    <= '0;
+      enable_q <= 1'b0;
+      init_q   <= 1'b0;
+      vl_ok_q  <= '0;
+      due_q    <= '0;
+      valid_q  <= 1'b0;
+    end else begin
+      period_q <= now_i[TickLsb +: 16];
+      enable_q <= enable_i;
+      init_q   <= init_i;
+      vl_ok_q  <= vl_ok_i;
+      if (send) gap_q <= GapW'(FcpMinGap);
+      else if (gap_q != '0) gap_q <= gap_q - 1'b1;
+      if (pick) valid_q <= 1'b1;
+      else if (send || !enable_i) valid_q <= 1'b0;
+      if (!enable_i) due_q <= '0;
+      else if (all_due) due_q <= '1;
+      else if (pick) due_q[pick_vl] <= 1'b0;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (pick) begin
+      vl_q            <= pick_vl;
+      op_init_q       <= init_i;
+      told_q[pick_vl] <= fccl_i[pick_vl];
+    end
+  end
+
+  always_comb begin
+    fcp_t fcp;
+    fcp       = '0;
+    fcp.op    = op_init_q ? FcpInit : FcpNormal;
+    fcp.vl    = 4'(vl_q);
+    fcp.fccl  = told_q[vl_q];
+    ctl_o     = fcp_beat(fcp);
+  end
+
+  assign busy_o      = enable_i && (valid_q || want != '0);
+  assign ctl_valid_o = valid_q;
+
+endmodule

@@ -1,0 +1,45 @@
+// Receive credits of one VL (IBA vol1 7.9.4). `abr_o`: blocks received since the link came up, as the sender
+// counts them (each FCP sets it to the sender's count, so blocks of lost packets do not stay lost).
+// `fccl_o` = ABR + free blocks: the sender's count may go up to there. A packet that comes into the ring moves
+// ABR up and the free blocks down: FCCL stays; only a freed block or a resynchronisation moves it.
+// Promise: FCCL - ABR is never more than the ring's free blocks, 2048 at most.
+module hca_rx_credit #(
+  parameter int unsigned CapBlocks = 512,        // of the ring, a power of two, at most 2048
+  localparam int unsigned UsedW = $clog2(CapBlocks) + 1
+) (
+  input  logic             clk_i,
+  input  logic             rst_i,
+  input  logic             clear_i,        // link down: nothing received, nothing in the ring
+  input  logic             fcp_i,          // a good FCP of this VL, in its place between the packets
+  input  logic [11:0]      fcp_fctbs_i,
+  input  logic             recv_i,         // a whole packet came into the ring
+  input  logic [7:0]       recv_blocks_i,
+  input  logic             free_i,         // one block left the ring
+  output logic [11:0]      abr_o,
+  output logic [11:0]      fccl_o,
+  output logic [UsedW-1:0] used_o          // blocks in the ring
+);
+
+  if (CapBlocks > 2048 || (CapBlocks & (CapBlocks - 1)) != 0) begin : gen_bad_cap
+    $error("hca_rx_credit: CapBlocks must be a power of two, 2048 at most");
+  end
+
+  logic [11:0]      abr_q;
+  logic [UsedW-1:0] used_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i || clear_i) begin
+      abr_q  <= '0;
+      used_q <= '0;
+    end else begin
+      // Both at once: the FCP was in front of the packet.
+      if (fcp_i || recv_i) abr_q <= (fcp_i ? fcp_fctbs_i : abr_q) + (recv_i ? 12'(recv_blocks_i) : 12'd0);
+      if (recv_i || free_i) used_q <= used_q + (recv_i ? UsedW'(recv_blocks_i) : '0) - UsedW'(free_i);
+    end
+  end
+
+  assign abr_o  = abr_q;
+  assign used_o = used_q;
+  assign fccl_o = abr_q + 12'(UsedW'(CapBlocks) - used_q);
+
+endmodule
