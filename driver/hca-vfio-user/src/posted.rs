@@ -303,7 +303,10 @@ mod tests {
         let (writer, mut reader, _kick, connection) = pair();
         drop(connection);
         (0..POSTED_ENTRIES + 5).for_each(|i| writer.post(write(0, i)));
-        assert_eq!(std::iter::from_fn(|| reader.take()).count() as u64, POSTED_ENTRIES);
+        assert_eq!(
+            std::iter::from_fn(|| reader.take()).count() as u64,
+            POSTED_ENTRIES
+        );
     }
 
     #[test]
@@ -311,10 +314,9 @@ mod tests {
         let (_writer, mut reader, ..) = pair();
         let region = reader.region.clone();
         for at in (ENTRIES_OFFSET..crate::SHARED_REGION_BYTES).step_by(8) {
-            region.word64(at).store(
-                (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-                Ordering::Relaxed,
-            );
+            region
+                .word64(at)
+                .store((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), Ordering::Relaxed);
         }
         region.word64(ENTRIES_OFFSET).store(u64::MAX, Ordering::Relaxed);
         assert_eq!(reader.take(), None);

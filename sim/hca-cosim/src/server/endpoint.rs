@@ -12,8 +12,8 @@ use hca_host::{MapError, Memory};
 use hca_regs as reg;
 use hca_vfio_user::{
     ActivityPage, Command, Connection, DmaMap, DmaUnmap, Header, IoEventFd, IrqInfo, KICK_BYTES, KICK_OFFSET,
-    Message, POSTED_ENTRIES, PostedReader, PostedWrite, RegionAccess, RegionInfo, SHARED_REGION_BYTES, SetIrqs,
-    SharedRegion, device_info, eventfd, irq, irq_data, region, region_flags,
+    Message, POSTED_ENTRIES, PostedReader, PostedWrite, RegionAccess, RegionInfo, SHARED_REGION_BYTES,
+    SetIrqs, SharedRegion, device_info, eventfd, irq, irq_data, region, region_flags,
 };
 
 use super::config_space::{CONFIG_BYTES, ConfigSpace, MSIX_BAR_BYTES};

@@ -71,7 +71,11 @@ impl Waker {
                 revents: 0,
             })
             .collect();
-        let limit_ms = if self.kick.is_some() { -1 } else { UNSERVED_LIMIT_MS };
+        let limit_ms = if self.kick.is_some() {
+            -1
+        } else {
+            UNSERVED_LIMIT_MS
+        };
         // A signal ends it early: the caller looks for work and comes back.
         // SAFETY: live pollfds, as many as named.
         unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, limit_ms) };
@@ -103,4 +107,3 @@ impl EventSender {
         sent
     }
 }
-
