@@ -23,7 +23,7 @@ help: ## print this list
 
 # ---- Use it ----------------------------------------------------------------------------------------------------------
 
-.PHONY: demo sim perf trace programs
+.PHONY: demo sim perf trace
 demo: hca ## two simulated cards, one cable, verbs traffic between them
 	$(HCA) demo $(ARGS)
 
@@ -36,12 +36,10 @@ perf: hca ## bandwidth, message rate and latency in simulated time
 trace: hca ## the demo with waveforms of a window of cycles: make trace ARGS="--trace 60000:70000"
 	$(HCA) demo $(or $(ARGS),--trace 60000:65000)
 
-programs: hca libibverbs ## run a verbs program on a simulated card: make programs ARGS="PROGRAM ARGUMENTS"
-	$(HCA) run -- $(ARGS)
-
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
-.PHONY: test test-rtl test-rust test-docs test-conformance tidy soak lint lint-rtl lint-rust
+.PHONY: formal test test-rtl test-rust test-docs test-conformance test-programs programs tidy soak lint lint-rtl \
+  lint-rust
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -58,8 +56,17 @@ lint-rust: setup
 test-rtl: setup ## block tests of the RTL (cocotb); one of them: make test-rtl ARGS="-k fifo"
 	$(PYTEST) -n 2 tests/rtl $(ARGS)
 
+formal: setup ## proofs of the RTL's cells (SymbiYosys); one of them: make formal ARGS=fv_fifo
+	.venv/bin/python scripts/formal.py $(ARGS)
+
 test-conformance: hca ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)
+
+test-programs: hca libibverbs ## unmodified verbs programs on simulated cards: one of each kind
+	$(PYTEST) tests/programs -m quick $(ARGS)
+
+programs: hca libibverbs ## all of them (minutes); ends with a table. Some: make programs ARGS="-k ib_write_bw"
+	$(PYTEST) tests/programs $(ARGS)
 
 test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hca-wire"
 	@if cargo nextest --version >/dev/null 2>&1; then \

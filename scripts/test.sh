@@ -53,8 +53,10 @@ step gen-check "${make[@]}" gen-check
 step clippy "${make[@]}" lint-rust
 step rust "${make[@]}" test-rust ARGS="--workspace --exclude hca-tidy"
 step doc-tests "${make[@]}" test-docs
+step formal "${make[@]}" formal
 step rtl "${make[@]}" test-rtl
 step conformance "${make[@]}" test-conformance
+step programs "${make[@]}" test-programs
 
 printf '\n'
 printf '%s\n' "${summary[@]}"

@@ -4,6 +4,8 @@ hw/rtl/link/hca_eth_tx.sv
 hw/rtl/link/hca_vcrc_tx.sv
 hw/rtl/link/hca_eth_rx.sv
 hw/rtl/link/hca_ib_rx.sv
+hw/rtl/link/hca_loopback.sv
+hw/rtl/link/hca_rx_merge.sv
 hw/rtl/link/hca_link_state.sv
 hw/rtl/link/hca_link_rx.sv
 hw/rtl/link/hca_rx_sort.sv
@@ -18,3 +20,8 @@ hw/rtl/link/hca_link.sv
 hw/rtl/link/hca_link_cfg.sv
 hw/rtl/link/hca_link_stats.sv
 hw/rtl/link/hca_vl_count.sv
+hw/rtl/link/hca_vl_list.sv
+hw/rtl/link/hca_vl_arb.sv
+hw/rtl/link/hca_vl_queue.sv
+hw/rtl/link/hca_tx_credit.sv
+hw/rtl/link/hca_link_tx.sv

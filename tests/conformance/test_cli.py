@@ -114,7 +114,8 @@ def test_artifacts_on_a_full_device(hca, small_file, tmp_path, artifact):
     trace = ["--trace", "0:2000"] if artifact.endswith(".fst") else []
     done = hca("demo", "--file", small_file, "--out", tmp_path, *trace)
     code = RUN_FAILED if trace else CANNOT
-    assert_sentence(done, artifact, "No space left", code=code, limit=700)
+    assert_sentence(done, artifact, "No space left", code=code)
+    assert done.err.count("No space left") == 1, done.err
 
 
 def test_a_capture_that_outgrows_its_disk(hca, full_disk, tmp_path):

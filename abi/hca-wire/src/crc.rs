@@ -102,6 +102,12 @@ pub fn vcrc(bytes: &[u8]) -> u16 {
     VCRC.checksum(bytes).swap_bytes()
 }
 
+/// LPCRC of a link packet; `bytes` is what stands in front of it. The polynomial and the register rules are those of
+/// the VCRC (IBA vol1 7.8.2, 7.9.4).
+pub fn lpcrc(bytes: &[u8]) -> u16 {
+    vcrc(bytes)
+}
+
 /// Internet checksum of an IPv4 header whose checksum field is zero (RFC 1071).
 pub fn ipv4_checksum(header: &[u8]) -> u16 {
     let mut sum: u32 = 0;

@@ -173,3 +173,13 @@ header! {
     ieth, "IETH", 4 bytes, "Invalidate extended transport header (5.2.11).";
     rkey / set_rkey: u32 = (0, 7, 32), "R_Key that the responder invalidates.";
 }
+
+// Not in `HEADERS`: a link packet has no other header, and only the link layer sees it.
+header! {
+    fcp, "FCP", 6 bytes, "Flow control packet, whole (7.9.4).";
+    op / set_op: u8 = (0, 7, 4), "Operation: 0 normal, 1 initialisation.";
+    fctbs / set_fctbs: u16 = (0, 3, 12), "Flow control total blocks sent, modulo 4096.";
+    vl / set_vl: u8 = (2, 7, 4), "Virtual lane.";
+    fccl / set_fccl: u16 = (2, 3, 12), "Flow control credit limit, modulo 4096.";
+    lpcrc / set_lpcrc: u16 = (4, 7, 16), "Link packet CRC over the four bytes in front of it.";
+}

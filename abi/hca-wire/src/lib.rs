@@ -9,7 +9,8 @@
 //!
 //! * [`headers`]: the tables; [`HEADERS`] lists them all.
 //! * [`Opcode`], [`Psn`], [`Syndrome`], [`RnrTimer`]: values with rules of their own.
-//! * [`crc`]: ICRC, VCRC and the IP checksum.
+//! * [`crc`]: ICRC, VCRC, LPCRC and the IP checksum.
+//! * [`FlowControl`]: the flow control packets of an InfiniBand link.
 //! * [`Envelope`]: where the parts of a packet lie; enough to check its CRCs.
 //! * [`WholePacket`] and [`PacketRepr`]: parse and build a complete packet.
 #![no_std]
@@ -19,6 +20,7 @@ pub mod crc;
 mod envelope;
 mod error;
 mod field;
+mod flow_control;
 pub mod headers;
 mod opcode;
 mod packet;
@@ -28,7 +30,11 @@ mod syndrome;
 pub use envelope::{Crcs, Envelope, Framing, Link, Network};
 pub use error::WireError;
 pub use field::{FieldDef, HeaderDef};
-pub use headers::{HEADERS, aeth, atomic_ack_eth, atomic_eth, bth, deth, ethernet, grh, ieth, immdt};
+pub use flow_control::{
+    BLOCK_BYTES, BLOCK_COUNTS, CREDITS_MAX, FLOW_CONTROL_LEN, FlowControl, FlowControlError, FlowControlOp,
+    blocks,
+};
+pub use headers::{HEADERS, aeth, atomic_ack_eth, atomic_eth, bth, deth, ethernet, fcp, grh, ieth, immdt};
 pub use headers::{ipv4, ipv6, lrh, rdeth, reth, udp, vlan, xrceth};
 pub use opcode::{ExtHeader, Opcode, Operation, Service};
 pub use packet::{ExtHeaders, PacketRepr, WholePacket};

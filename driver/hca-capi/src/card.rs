@@ -76,6 +76,7 @@ impl Card {
 
     fn start(context: Context<DevPtr>) -> Verb<Self> {
         let errno = |e: std::io::Error| Errno(e.raw_os_error().unwrap_or(libc::EIO));
+        context.leave_events_to_thread();
         let shared = Arc::new(Shared {
             context,
             targets: Mutex::default(),

@@ -47,7 +47,7 @@ const DEPTH: usize = 8192;
 
 #[test]
 fn post_and_poll_allocate_nothing() {
-    let bench = Bench::new(0);
+    let bench = bench(0);
     // SAFETY: all of it is alive; results are checked.
     unsafe {
         let mut attr = ibv_cq_init_attr_ex {

@@ -67,7 +67,7 @@ fn a_card_without_a_free_function_cannot_be_opened() {
 
 #[test]
 fn messages_complete_in_order() {
-    let bench = Bench::new(1);
+    let bench = bench(1);
     for i in 0..20 {
         assert_eq!(post_recv(bench.qps[1], 100 + i), 0);
     }
@@ -97,7 +97,7 @@ fn messages_complete_in_order() {
 
 #[test]
 fn posting_stops_at_the_bad_work_request() {
-    let bench = Bench::new(2);
+    let bench = bench(2);
     let mut sges = [ibv_sge::default(); 17];
     let mut list: Vec<ibv_send_wr> = (0..12).map(send_wr).collect();
     (list[10].num_sge, list[10].sg_list) = (3, sges.as_mut_ptr());
@@ -137,7 +137,7 @@ fn posting_stops_at_the_bad_work_request() {
 
 #[test]
 fn extended_interfaces() {
-    let bench = Bench::new(3);
+    let bench = bench(3);
     // SAFETY: all of it is alive; slots are checked.
     unsafe {
         let mut attr = ibv_cq_init_attr_ex {
@@ -248,7 +248,7 @@ fn readable(fd: c_int, timeout_ms: c_int) -> bool {
 
 #[test]
 fn completion_events_come_through_a_descriptor() {
-    let bench = Bench::new(4);
+    let bench = bench(4);
     let mark = 0x77 as *mut c_void;
     // SAFETY: all of it is alive; results are checked.
     unsafe {
@@ -306,7 +306,7 @@ fn completion_events_come_through_a_descriptor() {
 
 #[test]
 fn asynchronous_events_name_their_object() {
-    let bench = Bench::new(5);
+    let bench = bench(5);
     // SAFETY: all of it is alive; results are checked.
     unsafe {
         // A CQ of one entry overruns.
@@ -354,7 +354,7 @@ fn asynchronous_events_name_their_object() {
 
 #[test]
 fn bad_use_is_an_error() {
-    let bench = Bench::new(6);
+    let bench = bench(6);
     let mut buf = vec![0u8; 8192];
     let addr = buf.as_mut_ptr().cast::<c_void>();
     // SAFETY: live objects, and wrong ones that only their address is looked at of.
@@ -410,7 +410,7 @@ fn bad_use_is_an_error() {
 
 #[test]
 fn a_query_tells_what_was_set() {
-    let bench = Bench::new(7);
+    let bench = bench(7);
     let (mut attr, mut init) = (ibv_qp_attr::default(), ibv_qp_init_attr::default());
     // SAFETY: a live QP and room for the results.
     unsafe {
@@ -421,6 +421,8 @@ fn a_query_tells_what_was_set() {
             ((*bench.qps[1]).qp_num, IBV_MTU_1024)
         );
         assert_eq!((attr.timeout, attr.retry_cnt, attr.ah_attr.is_global), (14, 7, 1));
+        let path = &attr.ah_attr;
+        assert_eq!((path.sl, path.src_path_bits, path.static_rate), (3, 2, 5));
         assert_eq!(
             (init.send_cq, init.cap.max_send_wr, init.qp_type),
             (bench.cq, 32, IBV_QPT_RC)

@@ -1,16 +1,17 @@
 use thiserror::Error;
 
-/// What can go wrong between a driver and its device.
+/// What can go wrong between a driver and its device. Each error is a whole sentence; none has a `source()` that would
+/// say its reason a second time.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The operating system gave no memory.
-    #[error("cannot allocate {len_bytes} bytes of DMA memory: {source}")]
+    #[error("cannot allocate {len_bytes} bytes of DMA memory: {reason}")]
     NoMemory {
         /// Bytes asked for.
         len_bytes: usize,
         /// The system's reason.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The IOMMU refused a mapping.
     #[error("cannot map {len_bytes} bytes at {addr:#x} for DMA: {reason}")]
@@ -42,11 +43,11 @@ pub enum DeviceError {
     #[error("the device is gone: {0}")]
     Gone(String),
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {reason}")]
     Os {
         /// What was tried.
         what: &'static str,
         /// The system's reason.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
 }

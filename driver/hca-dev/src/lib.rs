@@ -42,7 +42,8 @@ pub struct DeviceInfo {
 ///
 /// Order: everything stored to DMA memory before an MMIO write is visible to the card before the write
 /// arrives. Whatever the card wrote before an interrupt or before the value of an MMIO read is visible after
-/// them.
+/// them. Accesses of one thread arrive in order. A write may wait for room on its way, never for another
+/// thread.
 pub trait Device {
     /// Name and sizes.
     fn info(&self) -> DeviceInfo;
@@ -69,9 +70,22 @@ pub trait Device {
     /// Ends a mapping made by [`Device::map_dma`]. When it returns, the card no longer touches the memory.
     fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError>;
 
-    /// Called by every loop that waits for the card (an empty poll of a CQ): lets simulated time pass, or
-    /// yields.
+    /// Called by every loop that waits for the card: lets simulated time pass, or yields.
     fn progress(&self);
+
+    /// Counts what the card has written into memory of [`Device::alloc_dma`]. A loop that means to sleep reads it
+    /// before it looks at its ring; see [`Device::rest`]. Always 0 where nothing counts.
+    fn activity(&self) -> u32 {
+        0
+    }
+
+    /// What an empty poll does so that a simulator which shares the processor gets on: like [`Device::progress`],
+    /// but it may sleep until the card writes something, or a moment has passed. It does not when `activity` has
+    /// changed since the caller read `seen`, so that a caller who read it before a look at the ring which found
+    /// nothing misses nothing. `empty_polls`: looks before this one that found nothing either.
+    fn rest(&self, _seen: u32, _empty_polls: u32) {
+        self.progress();
+    }
 
     /// Waits for an interrupt of `vector` until `deadline_ns` of [`Device::now_ns`]. True: it came (and is
     /// consumed).

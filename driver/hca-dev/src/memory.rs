@@ -37,7 +37,7 @@ impl SharedMem {
     /// New zeroed memory behind a memfd, so that another process can map it too. Rounded up to pages, at
     /// least one.
     pub fn new(name: &str, len_bytes: usize) -> Result<Self, DeviceError> {
-        let no_memory = |source| DeviceError::NoMemory { len_bytes, source };
+        let no_memory = |reason| DeviceError::NoMemory { len_bytes, reason };
         let too_long = || std::io::Error::from_raw_os_error(libc::ENOMEM);
         let rounded = page_round_up(len_bytes.max(1)).ok_or_else(|| no_memory(too_long()))?;
         let name =

@@ -112,8 +112,12 @@ impl<P: DevicePtr> AdminQueue<P> {
         let dev = self.doorbells.device();
         let start_ns = dev.now_ns();
         let mut turn = 0u32;
-        while !is_ours(&self.completions, at + OWNER_OFFSET, index.into(), self.log_size) {
-            turn = turn.wrapping_add(1);
+        loop {
+            let seen = dev.activity();
+            if is_ours(&self.completions, at + OWNER_OFFSET, index.into(), self.log_size) {
+                return Ok(());
+            }
+            turn = turn.saturating_add(1);
             if turn.is_multiple_of(TURNS_PER_LOOK) {
                 let status = look(dev)?;
                 if status != AdminStatus::Ok {
@@ -128,9 +132,8 @@ impl<P: DevicePtr> AdminQueue<P> {
                     waited_ns,
                 });
             }
-            dev.progress();
+            dev.rest(seen, turn);
         }
-        Ok(())
     }
 }
 

@@ -1,5 +1,8 @@
 //! The event ring.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
 use hca_abi::Eqe;
 use hca_dev::DmaBuf;
 
@@ -17,6 +20,37 @@ pub struct EqRing {
     log_size: u8,
     next: u16,
     told: u16,
+    /// `next`, for watches.
+    watched: Arc<AtomicU16>,
+}
+
+/// Tells anybody whether there is an event, without the ring's owner.
+#[derive(Clone, Debug)]
+pub struct EqWatch {
+    ring: DmaBuf,
+    log_size: u8,
+    next: Arc<AtomicU16>,
+}
+
+impl EqWatch {
+    /// There is an event that the owner has not taken. While the owner takes some it may be one of those.
+    #[inline]
+    pub fn has_event(&self) -> bool {
+        has_event(&self.ring, self.log_size, self.next.load(Ordering::Acquire))
+    }
+}
+
+fn offset(log_size: u8, index: u16) -> usize {
+    (usize::from(index) & ((1 << log_size) - 1)) * Eqe::BYTES
+}
+
+fn has_event(ring: &DmaBuf, log_size: u8, index: u16) -> bool {
+    is_ours(
+        ring,
+        offset(log_size, index) + OWNER_OFFSET,
+        index.into(),
+        log_size,
+    )
 }
 
 impl EqRing {
@@ -34,6 +68,16 @@ impl EqRing {
             log_size,
             next: 0,
             told: 0,
+            watched: Arc::default(),
+        }
+    }
+
+    /// For others to look.
+    pub fn watch(&self) -> EqWatch {
+        EqWatch {
+            ring: self.ring.clone(),
+            log_size: self.log_size,
+            next: self.watched.clone(),
         }
     }
 
@@ -44,15 +88,15 @@ impl EqRing {
 
     /// The oldest event. Finding none tells the card what was consumed.
     pub fn poll<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>) -> Option<Eqe> {
-        let at = (usize::from(self.next) & ((1 << self.log_size) - 1)) * Eqe::BYTES;
-        if !is_ours(&self.ring, at + OWNER_OFFSET, self.next.into(), self.log_size) {
+        if !has_event(&self.ring, self.log_size, self.next) {
             if self.told != self.next {
                 self.tell(doorbells);
             }
             return None;
         }
-        let eqe = Eqe(read_entry(&self.ring, at));
+        let eqe = Eqe(read_entry(&self.ring, offset(self.log_size, self.next)));
         self.next = self.next.wrapping_add(1);
+        self.watched.store(self.next, Ordering::Release);
         if u32::from(self.next.wrapping_sub(self.told)) >= (1u32 << self.log_size).div_ceil(4) {
             self.tell(doorbells);
         }

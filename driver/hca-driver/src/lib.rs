@@ -41,7 +41,7 @@ use std::ops::Deref;
 
 pub use cq_ring::{Completion, CqRing, usable_cqes};
 pub use doorbell::Doorbells;
-pub use eq_ring::EqRing;
+pub use eq_ring::{EqRing, EqWatch};
 pub use error::{AdminError, DriverError, PostError};
 pub use function::{Function, FunctionInfo, OpenOptions};
 pub use link_commands::VlWeight;

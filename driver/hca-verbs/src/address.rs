@@ -57,7 +57,7 @@ pub struct AhAttr {
     pub sl: u8,
     /// Low bits of the source LID, 0..=127.
     pub src_path_bits: u8,
-    /// Static rate.
+    /// Static rate: a code of `StaticRate`; 0: that of the port.
     pub static_rate: u8,
     /// Port, from 1.
     pub port_num: u8,

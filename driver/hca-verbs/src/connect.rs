@@ -71,6 +71,12 @@ pub struct ConnectOptions {
     pub rd_atomic: u8,
     /// What the peer may do.
     pub access: Access,
+    /// Service level, 0..=15 (InfiniBand): picks the virtual lane.
+    pub sl: u8,
+    /// Traffic class; on Ethernet its upper three bits are the priority, which picks the lane.
+    pub traffic_class: u8,
+    /// Static rate: a code of `StaticRate`; 0: that of the port.
+    pub static_rate: u8,
 }
 
 impl Default for ConnectOptions {
@@ -88,6 +94,9 @@ impl Default for ConnectOptions {
             min_rnr_timer: 1,
             rd_atomic: 16,
             access: Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ,
+            sl: 0,
+            traffic_class: 0,
+            static_rate: 0,
         }
     }
 }
@@ -171,6 +180,9 @@ fn path_attr(options: &ConnectOptions, psn: u32, peer: &PeerInfo) -> QpAttr {
         dlid: peer.lid,
         port_num: options.port_num,
         dmac: peer.mac,
+        sl: options.sl,
+        traffic_class: options.traffic_class,
+        static_rate: options.static_rate,
         ..AhAttr::default()
     };
     QpAttr {

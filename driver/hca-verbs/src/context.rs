@@ -223,6 +223,12 @@ impl<P: DevicePtr> Context<P> {
         Cq::new(self.shared.clone(), options)
     }
 
+    /// A thread of the caller takes events, with [`Context::poll_async_event`] and [`CompChannel::poll_event`], at
+    /// every interrupt. From now on a poll of a CQ leaves them to it.
+    pub fn leave_events_to_thread(&self) {
+        self.shared.dispatcher.set_thread();
+    }
+
     /// The oldest asynchronous event, if there is one.
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.shared.dispatcher.run();

@@ -1,6 +1,6 @@
 //! Completion queues.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hca_abi::{CqArm, CreateCqCmd, WcOpcode, WcStatus};
@@ -127,21 +127,28 @@ pub(crate) struct CqShared<P: DevicePtr> {
     pub shared: Arc<Shared<P>>,
     pub cqn: u32,
     cqe: u32,
-    ring: Mutex<CqRing>,
+    queue: Mutex<Queue>,
     sink: Arc<CqSink>,
     gone: AtomicBool,
+    /// Polls in a row that found nothing.
+    empty_polls: AtomicU32,
+}
+
+/// What a poll needs, behind one lock.
+struct Queue {
+    ring: CqRing,
     /// An error found behind completions that had to be delivered first.
-    held: Mutex<Option<Error>>,
+    held: Option<Error>,
 }
 
 impl<P: DevicePtr> CqShared<P> {
     pub fn attach(&self, qpn: u32, shadow: QpShadow) {
-        lock(&self.ring).attach(qpn, shadow);
+        lock(&self.queue).ring.attach(qpn, shadow);
     }
 
     /// Removes every completion of a QP that the card has moved to RESET, or destroyed.
     pub fn purge(&self, qpn: u32, detach: bool) {
-        let mut ring = lock(&self.ring);
+        let ring = &mut lock(&self.queue).ring;
         if !self.gone.load(Ordering::Acquire) {
             ring.purge(&self.shared.doorbells, qpn);
         }
@@ -164,7 +171,7 @@ impl<P: DevicePtr> CqShared<P> {
     fn release(&self) -> Result<()> {
         self.gone.store(true, Ordering::Release);
         self.shared.dispatcher.remove_cq(self.cqn);
-        let memory = lock(&self.ring).memory().clone();
+        let memory = lock(&self.queue).ring.memory().clone();
         Ok(self.shared.device().free_dma(memory)?)
     }
 }
@@ -213,17 +220,19 @@ impl<P: DevicePtr> Cq<P> {
             channel,
         });
         shared.dispatcher.add_cq(cqn, sink.clone());
-        let ring = Mutex::new(CqRing::new(memory, cqn, log_size));
-        let (cqe, gone, held) = (usable_cqes(log_size), AtomicBool::new(false), Mutex::new(None));
+        let queue = Mutex::new(Queue {
+            ring: CqRing::new(memory, cqn, log_size),
+            held: None,
+        });
         Ok(Self {
             inner: Arc::new(CqShared {
                 shared,
                 cqn,
-                cqe,
-                ring,
+                cqe: usable_cqes(log_size),
+                queue,
                 sink,
-                gone,
-                held,
+                gone: AtomicBool::new(false),
+                empty_polls: AtomicU32::new(0),
             }),
         })
     }
@@ -243,19 +252,39 @@ impl<P: DevicePtr> Cq<P> {
     }
 
     /// ibv_poll_cq: takes up to `wc.len()` completions, oldest first; returns how many. Finding none lets the
-    /// card (or simulated time) go on. A CQ that has overrun gives what is left, then [`Error::CqDead`] for
-    /// ever.
+    /// card (or simulated time) go on, and may sleep for a moment. A CQ that has overrun gives what is left, then
+    /// [`Error::CqDead`] for ever. The only lock is the CQ's own.
+    #[inline]
     pub fn poll_cq(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
         let count = self.poll_ready(wc)?;
-        let cq = &*self.inner;
-        if count == 0 && !wc.is_empty() {
-            cq.shared.device().progress();
-            cq.shared.dispatcher.run();
-            if cq.sink.dead.load(Ordering::Acquire) {
-                return Err(Error::CqDead { cqn: cq.cqn });
+        let empty_polls = &self.inner.empty_polls;
+        if count > 0 {
+            // A store only where it changes something: the line may be shared with other pollers.
+            if empty_polls.load(Ordering::Relaxed) != 0 {
+                empty_polls.store(0, Ordering::Relaxed);
             }
+            return Ok(count);
         }
-        Ok(count)
+        if wc.is_empty() { Ok(0) } else { self.poll_again(wc) }
+    }
+
+    /// After a look that found nothing. Whatever comes after the two values are read is either seen by the second
+    /// look or ends the rest.
+    fn poll_again(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
+        let cq = &*self.inner;
+        let device = cq.shared.device();
+        cq.shared.dispatcher.run_for_poll();
+        let (seen, is_dead) = (device.activity(), cq.sink.dead.load(Ordering::Acquire));
+        let count = self.poll_ready(wc)?;
+        if count > 0 {
+            cq.empty_polls.store(0, Ordering::Relaxed);
+            return Ok(count);
+        }
+        if is_dead {
+            return Err(Error::CqDead { cqn: cq.cqn });
+        }
+        device.rest(seen, cq.empty_polls.fetch_add(1, Ordering::Relaxed));
+        Ok(0)
     }
 
     /// The same, but finding none is the end of it: no time passes, and a dead CQ is not noticed.
@@ -267,11 +296,12 @@ impl<P: DevicePtr> Cq<P> {
                 id: cq.cqn,
             });
         }
-        if let Some(error) = lock(&cq.held).take() {
+        let mut queue = lock(&cq.queue);
+        let Queue { ring, held } = &mut *queue;
+        if let Some(error) = held.take() {
             return Err(error);
         }
         let mut count = 0;
-        let mut ring = lock(&cq.ring);
         while count < wc.len() {
             let found = match ring.poll(&cq.shared.doorbells) {
                 Ok(None) => break,
@@ -282,7 +312,7 @@ impl<P: DevicePtr> Cq<P> {
                 Ok(completion) => wc[count] = completion,
                 Err(e) if count == 0 => return Err(e),
                 Err(e) => {
-                    *lock(&cq.held) = Some(e);
+                    *held = Some(e);
                     break;
                 }
             }
@@ -325,7 +355,7 @@ impl<P: DevicePtr> Cq<P> {
         } else {
             CqArm::Next
         };
-        lock(&cq.ring).arm(&cq.shared.doorbells, arm);
+        lock(&cq.queue).ring.arm(&cq.shared.doorbells, arm);
         Ok(())
     }
 

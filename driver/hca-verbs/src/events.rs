@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hca_abi::{Eqe, EventKind};
-use hca_driver::{DevicePtr, Doorbells, EqRing};
+use hca_driver::{DevicePtr, Doorbells, EqRing, EqWatch};
 
 use crate::context::{Shared, lock};
 use crate::error::Result;
@@ -37,14 +37,21 @@ pub(crate) struct CqSink {
 pub(crate) struct Dispatcher<P> {
     doorbells: Doorbells<P>,
     rings: Mutex<[EqRing; 2]>,
+    /// The same rings, for looks without the lock.
+    watches: [EqWatch; 2],
+    /// A thread of the program's runs us; polls need not.
+    has_thread: AtomicBool,
     pending: Mutex<VecDeque<AsyncEvent>>,
     cqs: Mutex<HashMap<u32, Arc<CqSink>>>,
 }
 
 impl<P: DevicePtr> Dispatcher<P> {
     pub fn new(doorbells: Doorbells<P>, async_ring: EqRing, comp_ring: EqRing) -> Self {
+        let watches = [comp_ring.watch(), async_ring.watch()];
         Self {
             doorbells,
+            watches,
+            has_thread: AtomicBool::new(false),
             // A CQ's error comes by its own queue, and before the errors of its QPs (EVT CQ_ERR).
             rings: Mutex::new([comp_ring, async_ring]),
             pending: Mutex::default(),
@@ -66,8 +73,26 @@ impl<P: DevicePtr> Dispatcher<P> {
 
     /// Handles every event there is. Cheap when there is none.
     pub fn run(&self) {
-        let mut rings = lock(&self.rings);
-        for ring in rings.iter_mut() {
+        self.take_all(&mut lock(&self.rings));
+    }
+
+    /// What an empty poll does. It waits for no lock: whoever has the rings is handling what there is.
+    #[inline]
+    pub fn run_for_poll(&self) {
+        if self.has_thread.load(Ordering::Relaxed) || !self.watches.iter().any(EqWatch::has_event) {
+            return;
+        }
+        if let Ok(mut rings) = self.rings.try_lock() {
+            self.take_all(&mut rings);
+        }
+    }
+
+    pub fn set_thread(&self) {
+        self.has_thread.store(true, Ordering::Relaxed);
+    }
+
+    fn take_all(&self, rings: &mut [EqRing; 2]) {
+        for ring in rings {
             while let Some(eqe) = ring.poll(&self.doorbells) {
                 self.handle(&eqe);
             }
@@ -141,5 +166,50 @@ impl<P: DevicePtr> CompChannel<P> {
             "completion event",
             || lock(&self.queue).pop_front(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::*;
+    use hca_fake::FakeDevice;
+    use std::rc::Rc;
+
+    /// A poll that finds nothing, while somebody else takes events, and there are some.
+    #[test]
+    fn an_empty_poll_does_not_wait_for_the_event_queues() {
+        let dev = Rc::new(FakeDevice::new());
+        let context = Context::open_with(dev, &OpenOptions::simulated()).unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let channel = context.create_comp_channel();
+        let cq = context.create_cq(&CqOptions::with_channel(10, &channel)).unwrap();
+        let idle = context.create_cq(&CqOptions::new(10)).unwrap();
+        let qp = || pd.create_qp(&QpOptions::new(&cq, &cq)).unwrap();
+        let (mut a, mut b) = connect_pair(qp(), qp(), &ConnectOptions::default()).unwrap();
+        cq.req_notify(false).unwrap();
+        b.post_recv(&[RecvWr { wr_id: 1, sges: &[] }]).unwrap();
+        let send = SendWr {
+            wr_id: 2,
+            op: SendOp::Send,
+            flags: SendFlags::SIGNALED,
+            data: WrData::Sges(&[]),
+        };
+        a.post_send(&[send]).unwrap();
+
+        let dispatcher = &channel.shared.dispatcher;
+        let held = lock(&dispatcher.rings);
+        let admin = context.function();
+        let mut wc = [WorkCompletion::default(); 4];
+        while !dispatcher.watches.iter().any(EqWatch::has_event) {
+            assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
+        }
+        assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
+        assert_eq!(channel.pending(), 0, "nobody could take it");
+        drop((held, admin));
+        assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
+        assert_eq!(channel.pending(), 1);
+        assert!(!dispatcher.watches.iter().any(EqWatch::has_event));
+        assert_eq!(cq.poll_cq(&mut wc).unwrap(), 2);
     }
 }

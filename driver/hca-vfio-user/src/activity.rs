@@ -1,50 +1,29 @@
-//! The activity page: how a client sleeps until a simulated card has written something, instead of polling
+//! The activity page: how a client sleeps until a simulated card has written into its rings, instead of polling
 //! memory.
 //!
-//! A page shared by simulator and client, region BAR 4. Word 0 counts what the card made visible to its host;
-//! word 1 counts clients asleep. A client may write anything into it: that wakes or fails to wake only
+//! Word 0 counts what the card wrote into memory that its driver shares with it (rings: completions, events,
+//! answers); word 1 counts clients asleep. A client may write anything into it: that wakes or fails to wake only
 //! itself.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
-use hca_dev::{DeviceError, PAGE_BYTES, SharedMem};
-
-/// Its length.
-pub const ACTIVITY_PAGE_BYTES: usize = PAGE_BYTES;
+use crate::shared::SharedRegion;
 
 /// Either end's view of the page.
 #[derive(Clone, Debug)]
 pub struct ActivityPage {
-    memory: Arc<SharedMem>,
+    region: SharedRegion,
 }
 
 impl ActivityPage {
-    /// A new page, for the simulator.
-    pub fn new() -> Result<Self, DeviceError> {
-        Ok(Self {
-            memory: Arc::new(SharedMem::new("hca-activity", ACTIVITY_PAGE_BYTES)?),
-        })
-    }
-
-    /// The page behind a descriptor, for the client. `memory` must be at least a page.
-    pub fn from_memory(memory: SharedMem) -> Option<Self> {
-        (memory.len_bytes() >= ACTIVITY_PAGE_BYTES).then(|| Self {
-            memory: Arc::new(memory),
-        })
-    }
-
-    /// What the page is made of.
-    pub fn memory(&self) -> &SharedMem {
-        &self.memory
+    pub(crate) fn new(region: SharedRegion) -> Self {
+        Self { region }
     }
 
     fn word(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: the mapping is at least a page, aligned, alive as long as self, and only touched
-        // atomically.
-        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().cast::<u32>().add(index)) }
+        self.region.word32(4 * index)
     }
 
     /// What has been announced so far.
@@ -82,8 +61,8 @@ impl ActivityPage {
     }
 }
 
-/// An eventfd.
-pub(crate) fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
+/// An eventfd whose reads and writes never wait.
+pub fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;
     // SAFETY: a plain system call; the result is checked.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -101,7 +80,7 @@ mod tests {
 
     #[test]
     fn announcements_wake() {
-        let page = ActivityPage::new().unwrap();
+        let page = SharedRegion::new().unwrap().activity();
         let seen = page.sequence();
         let other = page.clone();
         let waker = std::thread::spawn(move || {

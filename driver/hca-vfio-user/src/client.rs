@@ -5,26 +5,27 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory};
 
 use crate::activity::{ActivityPage, eventfd};
+use crate::posted::{PostedWrite, PostedWriter};
 use crate::protocol::{
-    Command, DmaMap, DmaUnmap, IrqInfo, RegionAccess, RegionInfo, SetIrqs, irq, irq_data, region,
+    Command, DmaMap, DmaUnmap, IoEventFd, IrqInfo, RegionAccess, RegionInfo, SetIrqs, irq, irq_data, region,
     region_flags,
 };
+use crate::shared::{KICK_BYTES, KICK_OFFSET, SharedRegion};
 use crate::socket::{Connection, MAX_FDS, Message};
 use crate::version::{Capabilities, MAJOR, decode_version, encode_version};
 
 /// A simulator that is silent for so long is gone.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Empty polls that only yield the processor; after them the poller sleeps.
+/// Empty polls in a row that only give the processor away; after them the poller sleeps.
 const YIELDS: u32 = 20;
-/// Longest sleep of an empty poll, should its wake-up get lost.
-const NAP: Duration = Duration::from_millis(2);
+/// Longest sleep of an empty poll: for programs that wait for something else at the same time.
+const NAP: Duration = Duration::from_millis(1);
 const READ_WRITE: u32 = 3;
 
 struct Link {
@@ -37,9 +38,9 @@ pub struct VfioUserDevice {
     info: DeviceInfo,
     link: Mutex<Link>,
     vectors: Vec<OwnedFd>,
-    activity: Option<ActivityPage>,
-    empty_polls: AtomicU32,
-    last_sequence: AtomicU32,
+    activity: ActivityPage,
+    /// Register writes do not take the link.
+    posted: PostedWriter,
     start: Instant,
 }
 
@@ -48,13 +49,13 @@ fn gone(error: &io::Error) -> DeviceError {
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> DeviceError {
-    move |source| DeviceError::Os { what, source }
+    move |reason| DeviceError::Os { what, reason }
 }
 
 fn refused(what: &'static str, errno: u32) -> DeviceError {
     DeviceError::Os {
         what,
-        source: io::Error::from_raw_os_error(errno as i32),
+        reason: io::Error::from_raw_os_error(errno as i32),
     }
 }
 
@@ -120,6 +121,7 @@ impl VfioUserDevice {
     pub fn connect(path: &Path) -> Result<Self, DeviceError> {
         let stream = UnixStream::connect(path)
             .map_err(|e| DeviceError::Gone(format!("cannot connect to {}: {e}", path.display())))?;
+        let hang_up = stream.try_clone().map_err(os("copy a descriptor"))?;
         let connection = Connection::new(stream);
         connection
             .set_receive_timeout(Some(REPLY_TIMEOUT))
@@ -136,7 +138,8 @@ impl VfioUserDevice {
         agree_on_version(&mut link)?;
         let (bar, _) = link.region_info(region::BAR0)?;
         let vectors = set_up_vectors(&mut link)?;
-        let activity = map_activity(&mut link)?;
+        let region = map_shared(&mut link)?;
+        let kick = kick_of(&mut link)?;
         let name = path
             .file_name()
             .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -149,28 +152,14 @@ impl VfioUserDevice {
             info,
             link: Mutex::new(link),
             vectors,
-            last_sequence: AtomicU32::new(activity.as_ref().map_or(0, ActivityPage::sequence)),
-            activity,
-            empty_polls: AtomicU32::new(0),
+            activity: region.activity(),
+            posted: PostedWriter::new(region, kick, hang_up.into()),
             start: Instant::now(),
         })
     }
 
     fn link(&self) -> MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A posted write. A broken connection shows at the next read, as with a PCI device that is gone.
-    fn post(&self, offset: u32, bytes: &[u8]) {
-        let access = RegionAccess {
-            region: region::BAR0,
-            offset: offset.into(),
-            count: bytes.len() as u32,
-        };
-        let _ =
-            self.link()
-                .connection
-                .send_command(0, Command::RegionWrite, &access.encode(bytes), &[], false);
     }
 
     fn map(&self, address: u64, len_bytes: usize, fds: &[BorrowedFd<'_>]) -> Result<(), DeviceError> {
@@ -253,18 +242,29 @@ fn set_up_vectors(link: &mut Link) -> Result<Vec<OwnedFd>, DeviceError> {
     Ok(vectors)
 }
 
-fn map_activity(link: &mut Link) -> Result<Option<ActivityPage>, DeviceError> {
+/// Neither simulator nor QEMU device without it.
+fn no_region(what: &str) -> DeviceError {
+    DeviceError::Gone(format!("the peer is no OpenHCA simulator: {what}"))
+}
+
+fn map_shared(link: &mut Link) -> Result<SharedRegion, DeviceError> {
     let (info, fd) = link.region_info(region::BAR4)?;
-    match fd {
-        Some(fd) if info.flags & region_flags::MMAP != 0 => {
-            let size = usize::try_from(info.size).unwrap_or(0);
-            Ok(ActivityPage::from_memory(SharedMem::from_file(
-                File::from(fd),
-                info.offset,
-                size,
-            )?))
-        }
-        _ => Ok(None),
+    let fd = fd.filter(|_| info.flags & region_flags::MMAP != 0);
+    let fd = fd.ok_or_else(|| no_region("its BAR 4 is no shared memory"))?;
+    let size = usize::try_from(info.size).unwrap_or(0);
+    let memory = SharedMem::from_file(File::from(fd), info.offset, size)?;
+    SharedRegion::from_memory(memory).ok_or_else(|| no_region("its BAR 4 is too short"))
+}
+
+/// The eventfd that wakes the simulator.
+fn kick_of(link: &mut Link) -> Result<OwnedFd, DeviceError> {
+    let ask = IoEventFd::ask(region::BAR4);
+    let reply = link.demand("region descriptors", Command::DeviceGetRegionIoFds, &ask, &[])?;
+    let found = IoEventFd::decode(&reply.payload).map_err(|e| DeviceError::Gone(e.to_string()))?;
+    let is_kick = |found: &IoEventFd| (found.offset, found.size) == (KICK_OFFSET, KICK_BYTES);
+    match (found.filter(is_kick), reply.fds.into_iter().next()) {
+        (Some(_), Some(fd)) => Ok(fd),
+        _ => Err(no_region("its BAR 4 has no kick")),
     }
 }
 
@@ -274,11 +274,20 @@ impl Device for VfioUserDevice {
     }
 
     fn mmio_write32(&self, offset: u32, value: u32) {
-        self.post(offset, &value.to_le_bytes());
+        self.posted.post(PostedWrite {
+            offset,
+            len_bytes: 4,
+            value: value.into(),
+        });
     }
 
+    #[inline]
     fn mmio_write64(&self, offset: u32, value: u64) {
-        self.post(offset, &value.to_le_bytes());
+        self.posted.post(PostedWrite {
+            offset,
+            len_bytes: 8,
+            value,
+        });
     }
 
     fn mmio_read32(&self, offset: u32) -> u32 {
@@ -328,16 +337,21 @@ impl Device for VfioUserDevice {
     }
 
     fn progress(&self) {
-        let Some(activity) = &self.activity else {
-            return std::thread::yield_now();
-        };
-        let sequence = activity.sequence();
-        if self.last_sequence.swap(sequence, Ordering::Relaxed) != sequence {
-            self.empty_polls.store(0, Ordering::Relaxed);
-        } else if self.empty_polls.fetch_add(1, Ordering::Relaxed) < YIELDS {
+        std::thread::yield_now();
+    }
+
+    fn activity(&self) -> u32 {
+        self.activity.sequence()
+    }
+
+    /// The first empty polls give the processor to whoever has work. A poller that goes on sleeps until the
+    /// card has written into a ring: each of its wake-ups so has a reason, and the simulator has the processor
+    /// meanwhile (design: an empty poll must not starve it).
+    fn rest(&self, seen: u32, empty_polls: u32) {
+        if empty_polls < YIELDS {
             std::thread::yield_now();
         } else {
-            activity.wait(sequence, NAP);
+            self.activity.wait(seen, NAP);
         }
     }
 

@@ -12,15 +12,19 @@
 
 mod activity;
 mod client;
+mod posted;
 mod protocol;
+mod shared;
 mod socket;
 mod version;
 
-pub use activity::{ACTIVITY_PAGE_BYTES, ActivityPage};
+pub use activity::{ActivityPage, eventfd};
 pub use client::VfioUserDevice;
+pub use posted::{POSTED_ENTRIES, PostedReader, PostedWrite, PostedWriter, clear_kick};
 pub use protocol::{
-    Command, DmaMap, DmaUnmap, Header, IrqInfo, ProtocolError, RegionAccess, RegionInfo, SetIrqs,
+    Command, DmaMap, DmaUnmap, Header, IoEventFd, IrqInfo, ProtocolError, RegionAccess, RegionInfo, SetIrqs,
     device_info, irq, irq_data, region, region_flags,
 };
+pub use shared::{KICK_BYTES, KICK_OFFSET, SHARED_REGION_BYTES, SharedRegion};
 pub use socket::{Connection, MAX_FDS, MAX_PAYLOAD_BYTES, Message};
 pub use version::{Capabilities, MAJOR, MINOR, decode_version, encode_version};

@@ -11,7 +11,7 @@ pub mod region {
     pub const BAR0: u32 = 0;
     /// BAR 2: MSI-X table and pending bits.
     pub const BAR2: u32 = 2;
-    /// BAR 4: the activity page (see [`crate::ActivityPage`]), only on simulated cards.
+    /// BAR 4: memory shared with the simulator (see [`crate::SharedRegion`]), only on simulated cards.
     pub const BAR4: u32 = 4;
     /// Configuration space.
     pub const CONFIG: u32 = 7;
@@ -357,6 +357,59 @@ impl RegionInfo {
     }
 }
 
+/// A part of a region whose writes an eventfd stands for: one descriptor comes with the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoEventFd {
+    /// Which region.
+    pub index: u32,
+    /// Where in it.
+    pub offset: u64,
+    /// How long.
+    pub size: u64,
+}
+
+impl IoEventFd {
+    /// The question: everything of region `index`.
+    pub fn ask(index: u32) -> Vec<u8> {
+        [16 + 40, 0, index, 0].map(u32::to_le_bytes).concat()
+    }
+
+    /// Region that a question is about.
+    pub fn decode_ask(bytes: &[u8]) -> Result<u32, ProtocolError> {
+        let mut r = Reader::new("DEVICE_GET_REGION_IO_FDS", bytes);
+        r.u64()?;
+        r.u32()
+    }
+
+    /// The reply: this one alone, with descriptor 0.
+    pub fn encode(&self) -> Vec<u8> {
+        let head = [16 + 40, 0, self.index, 1].map(u32::to_le_bytes).concat();
+        let [offset, size, no_match] = [self.offset, self.size, 0].map(u64::to_le_bytes);
+        // fd_index, type ioeventfd, flags, padding.
+        let words = [0; 4].map(u32::to_le_bytes).concat();
+        fields([&head, &offset, &size, &words, &no_match])
+    }
+
+    /// The reply for region `index`, which has none.
+    pub fn none(index: u32) -> Vec<u8> {
+        [16, 0, index, 0].map(u32::to_le_bytes).concat()
+    }
+
+    /// The first of a reply; None if there is none, or of another kind.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, ProtocolError> {
+        let mut r = Reader::new("region descriptors", bytes);
+        r.u64()?;
+        let (index, count) = (r.u32()?, r.u32()?);
+        if count == 0 {
+            return Ok(None);
+        }
+        let (offset, size) = (r.u64()?, r.u64()?);
+        let (fd_index, kind) = (r.u32()?, r.u32()?);
+        let found = Self { index, offset, size };
+        Ok((fd_index == 0 && kind == 0).then_some(found))
+    }
+}
+
 /// A kind of interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IrqInfo {
@@ -507,6 +560,15 @@ mod tests {
             offset: 8,
         };
         assert_eq!(RegionInfo::decode(&region.encode()), Ok(region));
+        let kick = IoEventFd {
+            index: 4,
+            offset: 0x2000,
+            size: 8,
+        };
+        assert_eq!(kick.encode().len(), 56);
+        assert_eq!(IoEventFd::decode(&kick.encode()), Ok(Some(kick)));
+        assert_eq!(IoEventFd::decode_ask(&IoEventFd::ask(4)), Ok(4));
+        assert_eq!(IoEventFd::decode(&IoEventFd::none(4)), Ok(None));
         let info = IrqInfo {
             index: 2,
             flags: 1,
@@ -528,6 +590,8 @@ mod tests {
             let _ = DmaMap::decode(&bytes);
             let _ = DmaUnmap::decode(&bytes);
             let _ = RegionInfo::decode(&bytes);
+            let _ = IoEventFd::decode(&bytes);
+            let _ = IoEventFd::decode_ask(&bytes);
             let _ = IrqInfo::decode(&bytes);
             let _ = SetIrqs::decode(&bytes);
             let short = RegionAccess::decode(&bytes).is_err();

@@ -256,7 +256,8 @@ fn all_or_nothing() {
         cmd.set_hoq_life(4);
         cmd.set_pfc_enable(5);
     };
-    let wrong: [(u32, fn(&mut SetLinkCmd)); 10] = [
+    type Spoil = fn(&mut SetLinkCmd);
+    let wrong: [(u32, Spoil); 10] = [
         (link_attr::STATE, |cmd| cmd.set_state(0)),
         (link_attr::STATE, |cmd| cmd.set_state(5)),
         (link_attr::STATE, |cmd| cmd.set_state(6)),

@@ -127,6 +127,8 @@ module hca_link
   logic [15:0][11:0]       tx_fill;
   logic [15:0]             tx_wait;
   tx_ev_t                  tx_ev;
+  logic                    out_valid, out_ready;
+  phy_t                    out;
 
   hca_link_tx #(
     .NumVls     (NumVls),
@@ -139,8 +141,13 @@ module hca_link
     .mac_valid_i(tx_valid_i), .mac_ready_o(tx_ready_o), .mac_i(tx_i),
     .fcp_i(fcp), .fcp_upd_i(fcp_upd), .pfc_paused_i(pfc_paused),
     .ctl_valid_i(ctl_valid), .ctl_ready_o(ctl_ready), .ctl_i(ctl),
-    .phy_valid_o(phy_tx_valid_o), .phy_ready_i(phy_tx_ready_i), .phy_o(phy_tx_o),
+    .phy_valid_o(out_valid), .phy_ready_i(out_ready), .phy_o(out),
     .vl_open_o, .credits_o(tx_credits), .fill_o(tx_fill), .wait_o(tx_wait), .ev_o(tx_ev)
+  );
+
+  hca_phy_gate u_gate (
+    .clk_i, .rst_i, .phy_up_i, .down_i(cfg.state == LinkDown), .in_valid_i(out_valid), .in_ready_o(out_ready), .in_i(out),
+    .out_valid_o(phy_tx_valid_o), .out_ready_i(phy_tx_ready_i), .out_o(phy_tx_o)
   );
 
   // ---- Counters ------------------------------------------------------------------------------------
@@ -165,7 +172,7 @@ module hca_link
     .fcp_malformed_i(fcp_malformed), .recovery_i(recovery), .downed_i(downed), .event_o, .stat_addr_i, .stat_data_o
   );
 
-  assign busy_o = tx_valid_i || phy_tx_valid_o || phy_rx_valid_i || rx_valid_o || tx_fill != '0 || rx_fill != '0 ||
+  assign busy_o = tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || tx_fill != '0 || rx_fill != '0 ||
                   fcp_busy || ctl_valid || pfc_paused != '0 || cfg.state == LinkDefer;
 
 endmodule

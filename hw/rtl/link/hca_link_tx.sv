@@ -165,7 +165,8 @@ module hca_link_tx
   end
 
   // ---- Choose --------------------------------------------------------------------------------------------
-  logic             sel_valid_q, sel_ctl_q, cur_valid_q, cur_ctl_q, cur_mute_q, sel_mute, sel_take, may_choose, ctl_go, vl15_go, arb_go;
+  logic             sel_valid_q, sel_ctl_q, sel_mute, sel_take, cur_valid_q, cur_ctl_q, cur_mute_q, rd_go;
+  logic             may_choose, ctl_go, vl15_go, arb_go;
   logic [RingW-1:0] sel_ring_q, cur_ring_q;
   logic [BlocksW-1:0] sel_blocks_q, cur_left_q;
   phy_t             sel_beat_q, cur_beat_q, ctl_beat;
@@ -225,7 +226,7 @@ module hca_link_tx
   end
 
   // ---- Read ----------------------------------------------------------------------------------------------
-  logic       rd_go, rd_q, rd_ctl_q, unused_out_ready;
+  logic       rd_q, rd_ctl_q, unused_out_ready;
   phy_t       rd_ctl_beat_q;
   logic [2:0] out_count;
 

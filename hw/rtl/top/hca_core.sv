@@ -1,7 +1,8 @@
-// The channel adapter: wiring only, vendor-neutral. Host port (MMIO, DMA reads, ordered DMA writes), one MAC
+// The channel adapter: wiring only, vendor-neutral. Host port (MMIO, DMA reads, ordered DMA writes), one physical
 // stream each way, the firmware bus. One clock. What each block does: hw/README.md.
 module hca_core
   import hca_pkg::*;
+  import hca_link_pkg::*;
 (
     input  logic         clk_i,
     input  logic         rst_i,
@@ -43,10 +44,14 @@ module hca_core
     // Wire.
     output logic         mac_tx_valid_o,
     input  logic         mac_tx_ready_i,
+    output logic         mac_tx_link_o,       // a link packet (InfiniBand flow control)
     output logic         mac_tx_last_o,
     output logic [6:0]   mac_tx_len_o,
     output logic [511:0] mac_tx_data_o,
+    input  logic         mac_up_i,            // the physical link is up
     input  logic         mac_rx_valid_i,
+    input  logic         mac_rx_err_i,        // with any beat: a symbol error in this packet
+    input  logic         mac_rx_link_i,
     input  logic         mac_rx_last_i,
     input  logic [6:0]   mac_rx_len_i,
     input  logic [511:0] mac_rx_data_i,
@@ -177,6 +182,10 @@ module hca_core
     .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
   );
 
+  // ---- Link ------------------------------------------------------------------------------------------
+  // One data VL (VL-4): every SL maps to VL0.
+  logic [15:0][3:0] sl2vl;
+
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
   txp_t [1:0] src_txp;
@@ -230,37 +239,38 @@ module hca_core
   logic [15:0]               resp_done_seq;
   logic                      sent;
   txp_t                      sent_txp;
-  mac_t                      mac_tx;
-  hca_tx_wire u_tx_wire (
-    .clk_i, .rst_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
-    .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
-    .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
-    .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
-    .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
-    .mac_valid_o(mac_tx_valid_o), .mac_ready_i(mac_tx_ready_i), .mac_o(mac_tx),
-    .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp)
-  );
-  logic unused_sent;
-  assign unused_sent = ^sent_txp;  // its kind and syndrome are counted
-  assign {mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = mac_tx;
-
-  // ---- Receive ---------------------------------------------------------------------------------------
-  logic              rxd_valid, rxd_ready, buf_re, buf_free;
+  logic              rxd_valid, rxd_ready, buf_re, buf_free, link_event, port_busy;
   rxd_t              rxd;
   logic [RxBufW-1:0] buf_raddr;
   beat_t             buf_rdata;
   logic [6:0]        buf_free_beats;
-  logic [31:0]       rx_good, rx_icrc_err, rx_vcrc_err, rx_malformed, rx_dropped;
-  hca_rx_wire u_rx_wire (
-    .clk_i, .rst_i, .port_cfg_i(port_cfg),
-    .mac_valid_i(mac_rx_valid_i), .mac_ready_o(), .room_o(),
-    .mac_i('{last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i}),
+  rx_counts_t        rx_counts;
+  link_wr_t          link_wr;
+  logic [8:0]        link_stat_addr;
+  logic [31:0]       link_stat_data;
+  logic [15:0]       vl_open;
+  phy_t              phy_tx;
+
+  hca_port u_net_port (
+    .clk_i, .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl), .link_wr_i(link_wr),
+    .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
+    .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
+    .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
+    .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
+    .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp), .vl_open_o(vl_open), .sl2vl_o(sl2vl),
     .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
     .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
-    .cnt_good_o(rx_good), .cnt_icrc_err_o(rx_icrc_err), .cnt_vcrc_err_o(rx_vcrc_err),
-    .cnt_malformed_o(rx_malformed), .cnt_dropped_o(rx_dropped)
+    .phy_tx_valid_o(mac_tx_valid_o), .phy_tx_ready_i(mac_tx_ready_i), .phy_tx_o(phy_tx), .phy_up_i(mac_up_i),
+    .phy_rx_valid_i(mac_rx_valid_i), .phy_rx_err_i(mac_rx_err_i),
+    .phy_rx_i('{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i}),
+    .stat_addr_i(link_stat_addr[7:0]), .stat_data_o(link_stat_data), .link_event_o(link_event),
+    .counts_o(rx_counts), .busy_o(port_busy)
   );
+  assign {mac_tx_link_o, mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = phy_tx;
+
+  logic unused_sent;
+  assign unused_sent = ^{sent_txp, link_stat_addr[8], vl_open, sl2vl};  // its kind and syndrome are counted; one port
 
   logic           rxw_valid, rxw_ready, rsp_valid, rsp_popped, cqe_valid, cqe_ready;
   logic [QpW-1:0] rsp_popped_qpn;
@@ -364,7 +374,8 @@ module hca_core
     .mtt_waddr_o(mtt_waddr), .mtt_wdata_o(mtt_wdata),
     .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
-    .link_wr_o(), .link_stat_addr_o(), .link_stat_data_i('0), .link_event_i('0),
+    .link_wr_o(link_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),
+    .link_event_i(link_event),
     .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),
     .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
     .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev),
@@ -376,20 +387,20 @@ module hca_core
 
   hca_counters u_counters (
     .clk_i, .rst_i,
-    .tx_beat_i(mac_tx_valid_o && mac_tx_ready_i), .tx_last_i(mac_tx.last), .tx_len_i(mac_tx.len_bytes),
-    .rx_beat_i(mac_rx_valid_i), .rx_len_i(mac_rx_len_i),
-    .rx_good_i(rx_good), .rx_icrc_err_i(rx_icrc_err), .rx_vcrc_err_i(rx_vcrc_err), .rx_malformed_i(rx_malformed),
-    .rx_dropped_i(rx_dropped), .pkey_viol_i(pkey_viol), .dup_i(rx_dup), .timeout_i(rx_timeout),
+    .tx_beat_i(mac_tx_valid_o && mac_tx_ready_i && !phy_tx.link), .tx_last_i(phy_tx.last), .tx_len_i(phy_tx.len_bytes),
+    .rx_beat_i(mac_rx_valid_i && !mac_rx_link_i), .rx_len_i(mac_rx_len_i),
+    .rx_good_i(rx_counts.good), .rx_icrc_err_i(rx_counts.icrc_err), .rx_vcrc_err_i(rx_counts.vcrc_err),
+    .rx_malformed_i(rx_counts.malformed), .rx_dropped_i(rx_counts.dropped), .pkey_viol_i(pkey_viol), .dup_i(rx_dup), .timeout_i(rx_timeout),
     .rxd_i(rxd_valid && rxd_ready), .rxd_opcode_i(rxd.opcode), .rxd_class_i(rxd.aeth_syndrome[6:5]),
     .rewind_i(upd_valid && upd_ready && upd.rewind),
     .sent_i(sent), .sent_kind_i(sent_txp.kind), .sent_syndrome_i(sent_txp.aeth_syndrome), .counters_o(counters)
   );
 
-  hca_activity #(.Streams(16)) u_activity (
+  hca_activity #(.Streams(17)) u_activity (
     .clk_i, .rst_i,
     .valid_i({mmio_wr_valid_i, mmio_rd_valid_i, mac_rx_valid_i, mac_tx_valid_o, hwr_valid_o, hrd_req_valid_o,
               rxd_valid, rxw_valid, txp_valid, ack_valid, src_txp_valid[0], src_txp_valid[1], upd_valid,
-              cqe_valid, mgmt_busy, |msg_valid}),
+              cqe_valid, mgmt_busy, |msg_valid, port_busy}),
     .rd_req_i(hrd_req_valid_o && hrd_req_ready_i), .rd_done_i(hrd_rsp_valid_i && hrd_rsp_last_i), .busy_o
   );
 endmodule

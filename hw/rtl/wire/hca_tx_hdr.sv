@@ -10,6 +10,7 @@ module hca_tx_hdr
   input  logic                      rst_i,
   input  port_cfg_t                 port_cfg_i,
   input  logic [NumPkeys-1:0][15:0] pkey_tbl_i,
+  input  logic [15:0][3:0]          sl2vl_i,        // VL of each SL
   input  logic                      qpc_wr_valid_i,
   output logic                      qpc_wr_ready_o,
   input  qpc_wr_t                   qpc_wr_i,
@@ -164,9 +165,9 @@ module hca_tx_hdr
     ip6 = {av.dgid, av.sgid, av.hop_limit, port_cfg_i.ib ? 8'(GrhNextHeaderIba) : 8'(IpProtoUdp),
            swap16(16'(bth_bytes) + (port_cfg_i.ib ? 16'd0 : 16'd8)),
            swap32({4'd6, av.traffic_class, av.flow_label})};
-    // VL and LVer are 0 here: the link layer owns the VL.
+    // LVer 0. An SL whose VL may not carry data (15, or not operational) is the link's to drop.
     lrh = {swap16(slid), swap16({5'd0, lrh_words}), swap16(av.dlid),
-           av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), 8'd0};
+           av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), sl2vl_i[av.sl], 4'd0};
   end
 
   // The sum fits 20 bits; folding twice gives the one's complement sum.

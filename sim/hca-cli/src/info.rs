@@ -1,6 +1,7 @@
 //! `hca info`: what the cards of a running simulator say, asked through their sockets.
 
 use anyhow::{Context as _, Result};
+use hca_abi::table::FieldDef;
 use hca_verbs::{Context, DeviceAttr, Gid, LinkLayer, Mtu, OpenOptions, PortAttr, PortCounters, PortState};
 use hca_vfio_user::VfioUserDevice;
 use serde::Serialize;
@@ -18,6 +19,8 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 const EXAMPLES: &str = "Examples:
   hca info
   hca info --card 1 --json
+
+The JSON object has every attribute of card and ports under its name in docs/abi.md.
 
 A card is asked through a function that no process has; where all are taken, that is all there is to say.
 
@@ -72,8 +75,12 @@ struct Answer {
     firmware: String,
     node_guid: String,
     limits: Limits,
+    attributes: Attributes,
     ports: Vec<Port>,
 }
+
+/// What a card answers to a query, by the names of the ABI.
+type Attributes = serde_json::Map<String, serde_json::Value>;
 
 #[derive(Serialize)]
 struct Limits {
@@ -102,6 +109,7 @@ struct Port {
     rx_crc_errors: u64,
     retransmitted_packets: u64,
     ack_timeouts: u64,
+    attributes: Attributes,
 }
 
 /// Asks through the first function that is free.
@@ -147,10 +155,37 @@ fn answer(device: VfioUserDevice) -> Result<Answer> {
             attr.fw_ver_minor(),
             attr.fw_ver_patch()
         ),
-        node_guid: attr.node_guid().map(|byte| format!("{byte:02x}")).concat(),
+        node_guid: hex(&attr.node_guid()),
         limits: Limits::new(&attr),
+        attributes: attributes(DeviceAttr::TABLE.fields, attr.as_bytes()),
         ports,
     })
+}
+
+/// Fields that are byte strings and not numbers.
+const BYTE_STRINGS: [&str; 3] = ["node_guid", "sys_image_guid", "mac"];
+
+/// Byte strings become hexadecimal digits. Both tables have whole bytes only.
+fn attributes(fields: &[FieldDef], bytes: &[u8]) -> Attributes {
+    let mut attributes = Attributes::new();
+    for field in fields {
+        let (first, len) = (field.byte as usize, field.width as usize / 8);
+        let bytes = &bytes[first..first + len];
+        let value = if BYTE_STRINGS.contains(&field.name) {
+            hex(bytes).into()
+        } else {
+            let number = bytes.iter().rev();
+            number
+                .fold(0, |high: u64, byte| high << 8 | u64::from(*byte))
+                .into()
+        };
+        attributes.insert(field.name.to_owned(), value);
+    }
+    attributes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Limits {
@@ -192,6 +227,7 @@ impl Port {
             rx_crc_errors: counters.rx_crc_errors(),
             retransmitted_packets: counters.retransmitted_packets(),
             ack_timeouts: counters.ack_timeouts(),
+            attributes: attributes(PortAttr::TABLE.fields, attr.as_bytes()),
         }
     }
 }
@@ -243,5 +279,30 @@ impl Card {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attribute_has_its_value() {
+        let mut attr = DeviceAttr::new();
+        attr.set_node_guid([2, 0, 0, 0, 0, 0, 0, 0xab]);
+        attr.set_max_mr_size(1 << 63);
+        attr.set_max_pkeys(0x1234);
+        let shown = attributes(DeviceAttr::TABLE.fields, attr.as_bytes());
+        assert_eq!(shown.len(), DeviceAttr::TABLE.fields.len());
+        assert_eq!(shown["node_guid"], "02000000000000ab");
+        assert_eq!(shown["max_mr_size"], 1u64 << 63);
+        assert_eq!(shown["max_pkeys"], 0x1234);
+        for field in DeviceAttr::TABLE.fields.iter().chain(PortAttr::TABLE.fields) {
+            assert!(
+                field.bit == 0 && field.width % 8 == 0 && field.width <= 64,
+                "{}",
+                field.name
+            );
+        }
     }
 }

@@ -5,6 +5,7 @@ mod capture_file;
 mod demo;
 mod files;
 mod info;
+mod link;
 mod options;
 mod pcap_check;
 mod perf;
@@ -15,6 +16,7 @@ mod samples;
 mod sim;
 mod sizes;
 mod soak;
+mod waveforms;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
@@ -51,6 +53,8 @@ enum Command {
     Run(run::Args),
     /// What the cards of a running simulator say
     Info(info::Args),
+    /// States, credits, rings and counters of the links of a running simulator, and their configuration
+    Link(link::Args),
     /// Look into packet captures
     #[command(subcommand)]
     Pcap(PcapCommand),
@@ -72,9 +76,15 @@ enum PcapCommand {
 
 /// Prints to stdout. A reader that has seen enough (a closed pipe) is no error.
 fn print(text: &str) -> io::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
+    print_open(text).map(drop)
+}
+
+/// The same; false: nobody reads any more.
+fn print_open(text: &str) -> io::Result<bool> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
+        result => Ok(result.is_ok()),
     }
 }
 
@@ -102,6 +112,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Info(args) => info::run(&args),
+        Command::Link(args) => link::run(&args),
         Command::Pcap(PcapCommand::Check { file, json }) => pcap_check::run(&file, json),
     };
     result.unwrap_or_else(|error| {

@@ -11,13 +11,14 @@ const SIZE_PIXELS: (u32, u32) = (900, 540);
 const LABEL_PIXELS: u32 = 16;
 
 /// Plots are drawn in memory; the file is written in one go, so that a full disk is one clear error.
-fn save(path: &Path, draw: impl FnOnce(&mut String) -> Result<()>) -> Result<()> {
+pub fn save(path: &Path, draw: impl FnOnce(&mut String) -> Result<()>) -> Result<()> {
     let mut svg = String::new();
     draw(&mut svg)?;
     crate::files::write(path, svg.as_bytes())
 }
 
-fn failed<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> anyhow::Error {
+/// A plot that cannot be drawn, as an error like any other.
+pub fn failed<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> anyhow::Error {
     anyhow!("cannot draw: {error}")
 }
 

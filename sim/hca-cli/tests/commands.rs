@@ -104,8 +104,19 @@ fn demo_traces_a_window() {
     ];
     let (code, stdout, stderr) = hca(&arguments);
     assert_eq!(code, 0, "{stderr}");
-    assert!(stdout.contains("card0.fst"), "{stdout}");
-    assert!(fs::metadata(out.join("card1.fst")).unwrap().len() > 100);
+    assert!(
+        stdout.contains("card0.fst, cycles 1000 to 1999"),
+        "the firmware boots then: {stdout}"
+    );
+    for card in ["card0.fst", "card1.fst"] {
+        // First and last time, in picoseconds, from the header of the file.
+        let header = fs::read(out.join(card)).unwrap();
+        let time = |at: usize| u64::from_be_bytes(header[at..at + 8].try_into().unwrap());
+        assert_eq!((time(9), time(17)), (1000 * 4000, 2000 * 4000 - 2000), "{card}");
+    }
+    let (code, stdout, stderr) = hca(&[&arguments[..6], &["1000000000:"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("card1.fst is empty"), "{stdout}");
 }
 
 #[test]
@@ -181,6 +192,25 @@ fn perf_prints_a_json_object_per_size_and_plots_a_sweep() {
                 .contains("p99")
         );
     }
+}
+
+#[test]
+fn perf_traces_a_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "perf",
+        "--size",
+        "64",
+        "--iters",
+        "4",
+        "--trace",
+        "1000:1500",
+        "--plot",
+    ];
+    let (code, _, stderr) = hca(&[&arguments[..], &[folder.path().to_str().unwrap()]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("card1.fst, cycles 1000 to 1499"), "{stderr}");
+    refused(&[&arguments[..], &["/dev/null/x"]].concat(), &["/dev/null/x"]);
 }
 
 #[test]

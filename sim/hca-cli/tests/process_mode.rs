@@ -2,83 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
 
-const HCA: &str = env!("CARGO_BIN_EXE_hca");
-
-fn run(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(program)
-        .env("HCA_SIM", folder)
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// A refusal: exit code 2, and one line that says the words.
-#[track_caller]
-fn refused(output: &Output, words: &[&str]) {
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(
-        !stderr.contains("panicked") && stderr.lines().count() == 1,
-        "{stderr}"
-    );
-    for word in words {
-        assert!(stderr.contains(word), "should say '{word}': {stderr}");
-    }
-}
-
-/// A running `hca sim`.
-struct Simulator(Child);
-
-impl Simulator {
-    /// Returns when its sockets are there.
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(HCA)
-            .arg("sim")
-            .args(arguments)
-            .arg("--dir")
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert!(line.contains(folder.to_str().unwrap()), "{line}");
-        Self(child)
-    }
-
-    /// As Ctrl-C does, or a service manager.
-    fn stop(mut self, signal: &str) -> String {
-        let id = self.0.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-s", signal, &id])
-                .status()
-                .unwrap()
-                .success()
-        );
-        let mut rest = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
-        assert_eq!(self.0.wait().unwrap().code(), Some(0));
-        rest
-    }
-}
-
-impl Drop for Simulator {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+mod common;
+use common::{HCA, Simulator, refused, run, text};
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
@@ -93,8 +20,16 @@ fn a_simulator_comes_and_goes() {
     let (folder, pcap) = (home.path().join("sockets"), home.path().join("link.pcap"));
     refused(&run(Path::new(HCA), &folder, &["info"]), &["sockets", "hca sim"]);
 
-    let arguments = ["--cards", "3", "--link", "ib", "--pcap", pcap.to_str().unwrap()];
-    let simulator = Simulator::start(&folder, &arguments);
+    let (pcap_name, home_name) = (pcap.to_str().unwrap(), home.path().to_str().unwrap());
+    let files = [
+        "--pcap",
+        pcap_name,
+        "--trace",
+        "1000:1100",
+        "--trace-dir",
+        home_name,
+    ];
+    let simulator = Simulator::start(&folder, &[&["--cards", "3", "--link", "ib"], &files[..]].concat());
     assert_eq!(names(&folder).len(), 12);
     let output = run(Path::new(HCA), &folder, &["info"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -118,11 +53,7 @@ fn a_simulator_comes_and_goes() {
 
     // A second one neither disturbs the first one's sockets nor its captures.
     let before = fs::read(&pcap).unwrap();
-    let second = run(
-        Path::new(HCA),
-        &folder,
-        &["sim", "--pcap", pcap.to_str().unwrap()],
-    );
+    let second = run(Path::new(HCA), &folder, &[&["sim"], &files[..]].concat());
     refused(&second, &["card0.0", "another simulator"]);
     assert_eq!(fs::read(&pcap).unwrap(), before);
     assert!(run(Path::new(HCA), &folder, &["info"]).status.success());
@@ -137,6 +68,10 @@ fn a_simulator_comes_and_goes() {
         );
         assert!(check.status.success(), "{name}: {}", text(&check.stderr));
     }
+    // From cycle 1000 to cycle 1099: first and last time in the header, in picoseconds.
+    let wave = fs::read(home.path().join("card2.fst")).unwrap();
+    let time = |at: usize| u64::from_be_bytes(wave[at..at + 8].try_into().unwrap());
+    assert_eq!((time(9), time(17)), (4_000_000, 4_398_000));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One card: the Verilated model, its firmware, its host side and its port, cycle by cycle.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use hca_fw_core::Identity;
@@ -11,6 +12,7 @@ use hca_vsim::{Beat, Dut, Model};
 use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
 use crate::monitor::Monitor;
 use crate::stamps::{Stamp, StampKind, Stamps};
+use crate::waveform::Waveform;
 use crate::{NUM_FUNCS, SimError};
 
 /// Cycles of reset before time starts.
@@ -116,6 +118,7 @@ pub struct Card {
     mac_monitor: Monitor<(u8, u8, Beat)>,
     interrupts: BTreeMap<(u8, u16), u64>,
     stamps: Stamps,
+    waveform: Waveform,
     counters: CardCounters,
     violations: Vec<String>,
     stop_on_violation: bool,
@@ -141,6 +144,7 @@ impl Card {
             mac_monitor: Monitor::default(),
             interrupts: BTreeMap::new(),
             stamps: Stamps::default(),
+            waveform: Waveform::default(),
             counters: CardCounters::default(),
             violations: Vec::new(),
             stop_on_violation: config.stop_on_violation,
@@ -202,20 +206,22 @@ impl Card {
         self.stamps.take()
     }
 
-    /// Writes a waveform from now on.
-    pub fn trace(&mut self, path: &Path) -> Result<(), SimError> {
+    /// Makes a waveform of the cycles in `window`, of those in which the card is evaluated: an idle card does not
+    /// change. The file is made now and ends with the window, or with [`Card::trace_close`].
+    pub fn trace_window(&mut self, path: &Path, window: Range<u64>) -> Result<(), SimError> {
         let what = format!("cannot trace card {}", self.name);
-        self.dut
-            .trace_open(path)
-            .map_err(|source| SimError::Os { what, source })
+        self.waveform
+            .begin(&mut self.dut, path, window)
+            .map_err(|reason| SimError::Os { what, reason })
     }
 
-    /// Ends the waveform. Fails where it had to end early.
-    pub fn trace_close(&mut self) -> Result<(), SimError> {
+    /// Ends the waveform: from its first cycle to behind its last, none where the run did not reach the window.
+    /// Fails where it had to end early.
+    pub fn trace_close(&mut self) -> Result<Option<Range<u64>>, SimError> {
         let what = format!("cannot trace card {}", self.name);
-        self.dut
-            .trace_close()
-            .map_err(|source| SimError::Os { what, source })
+        self.waveform
+            .end(&mut self.dut)
+            .map_err(|reason| SimError::Os { what, reason })
     }
 
     /// Interrupts of a vector that have arrived since the last call.
@@ -234,7 +240,7 @@ impl Card {
         let wire = self
             .attachment
             .as_ref()
-            .and_then(|at| cables[at.cable].next_event_cycle());
+            .and_then(|at| cables[at.cable].next_arrival_cycle(at.rx.dir()));
         [self.pcie.next_card_event(), wire].into_iter().flatten().min()
     }
 
@@ -248,7 +254,7 @@ impl Card {
         self.dut.ports().now_i.set(now);
         self.dut.ports().clk_i.set(0);
         let lawful = self.dut.eval();
-        self.dut.trace_dump(now * self.cycle_ps);
+        self.waveform.record(&mut self.dut, now, now * self.cycle_ps);
 
         self.sample_mmio(now);
         self.sample_host(now);
@@ -263,7 +269,8 @@ impl Card {
                 "an assertion of the RTL failed (see the message above)".into(),
             );
         }
-        self.dut.trace_dump(now * self.cycle_ps + self.cycle_ps / 2);
+        let middle_ps = now * self.cycle_ps + self.cycle_ps / 2;
+        self.waveform.record(&mut self.dut, now, middle_ps);
     }
 
     /// A clock period without a look at the ports: reset.

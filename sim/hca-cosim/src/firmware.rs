@@ -82,9 +82,9 @@ pub(crate) struct FirmwareRunner {
 
 impl FirmwareRunner {
     pub fn new(entry: FirmwareEntry, think_cycles: u64) -> Result<Self, SimError> {
-        let stack = DefaultStack::new(STACK_BYTES).map_err(|source| SimError::Os {
+        let stack = DefaultStack::new(STACK_BYTES).map_err(|reason| SimError::Os {
             what: "cannot allocate the firmware's stack".into(),
-            source,
+            reason,
         })?;
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<u32, Ask>, _: u32| {
             entry(&mut FwBus { yielder });

@@ -44,7 +44,7 @@ impl Host {
     /// Writes for the card. A line that faults is dropped and logged, as an IOMMU does with posted writes.
     pub fn write_line(&mut self, func: u8, addr: u64, line: &Line, strb: u64) {
         self.writes_seen += 1;
-        let result = match self.functions.get(usize::from(func)) {
+        let result = match self.functions.get_mut(usize::from(func)) {
             Some(map) => map.write_line(func, addr, line, strb),
             None => Err(Fault { func, addr }),
         };

@@ -83,6 +83,7 @@ pub struct IommuMap {
     ranges: BTreeMap<u64, Range>,
     identity: RangeUses,
     process: Option<Arc<dyn RemoteMemory>>,
+    shared_writes: u64,
 }
 
 impl IommuMap {
@@ -184,6 +185,11 @@ impl IommuMap {
         self.identity.clear();
     }
 
+    /// Lines written into memory that was mapped as [`Memory::Shared`]: rings, where the program is another process.
+    pub fn shared_writes(&self) -> u64 {
+        self.shared_writes
+    }
+
     /// Number of mappings.
     pub fn len(&self) -> usize {
         self.ranges.len() + self.identity.len()
@@ -239,12 +245,13 @@ impl IommuMap {
     }
 
     /// Writes the enabled bytes of one line; `addr` is a multiple of 64.
-    pub fn write_line(&self, func: u8, addr: u64, line: &Line, strb: u64) -> Result<(), Fault> {
+    pub fn write_line(&mut self, func: u8, addr: u64, line: &Line, strb: u64) -> Result<(), Fault> {
         if let Some((Place::Local(ptr), left)) = self.find(addr)
             && left >= LINE_BYTES as u64
         {
             // SAFETY: the whole line is inside the mapping, which is alive.
             unsafe { store_line(ptr, &line.0, strb) };
+            self.shared_writes += u64::from(self.process.is_some());
             return Ok(());
         }
         self.write_pieces(func, addr, line, strb)

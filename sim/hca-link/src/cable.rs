@@ -3,7 +3,7 @@
 use crate::capture::{Capture, Tap};
 use crate::lane::{Lane, Packet};
 use crate::watch::{Sighting, Watch};
-use crate::{CableConfig, CableStats, Dir, LinkError, PACKET_BYTES_MAX};
+use crate::{CableConfig, CableStats, Delivery, Dir, LinkError, PACKET_BYTES_MAX};
 use std::path::Path;
 
 /// A cable between end A and end B.
@@ -44,7 +44,13 @@ impl Cable {
         Ok(())
     }
 
-    /// Begins to note, or stops noting, the packets put on the wire in one direction.
+    /// Changes when the packets of one direction are handed out: a card streams them, a switch takes whole ones.
+    /// Packets in flight keep their time.
+    pub fn set_delivery(&mut self, dir: Dir, delivery: Delivery) {
+        self.lane_mut(dir).set_delivery(delivery);
+    }
+
+    /// Begins to note, or stops noting, the data packets put on the wire in one direction.
     pub fn watch(&mut self, dir: Dir, on: bool) {
         self.watches[dir as usize].switch(on);
     }
@@ -74,6 +80,17 @@ impl Cable {
         self.lane(dir).ready(now_cycle)
     }
 
+    /// First cycle in which [`Cable::ready`] is true, if nothing is pushed until then.
+    pub fn ready_cycle(&self, dir: Dir) -> u64 {
+        self.lane(dir).ready_cycle()
+    }
+
+    /// Takes a whole packet, for senders that have one at hand: a switch. It is serialised like any other, and
+    /// [`Cable::ready`] is true again when the line is about to be free.
+    pub fn push_packet(&mut self, dir: Dir, now_cycle: u64, packet: &[u8]) -> Result<(), LinkError> {
+        self.push_beat(dir, now_cycle, packet, true)
+    }
+
     /// Takes a beat of a packet; `last` ends the packet. An empty last beat of an empty packet is
     /// no packet.
     ///
@@ -93,7 +110,9 @@ impl Cable {
                 Dir::AToB => &self.a_to_b,
                 Dir::BToA => &self.b_to_a,
             };
-            self.watches[dir as usize].see(sent_ps, lane.partial());
+            if !self.config.kind.is_link_packet(lane.partial()) {
+                self.watches[dir as usize].see(sent_ps, lane.partial());
+            }
             if !self.captures.is_empty() {
                 let bytes = self.lane(dir).partial().to_vec();
                 self.record(Tap::Sent, dir, now_cycle, &bytes);
@@ -131,8 +150,13 @@ impl Cable {
 
     /// First cycle in which [`Cable::poll`] has a packet; `None` where nothing is in flight.
     pub fn next_event_cycle(&self) -> Option<u64> {
-        let cycles = [self.a_to_b.next_event_cycle(), self.b_to_a.next_event_cycle()];
+        let cycles = Dir::ALL.map(|dir| self.next_arrival_cycle(dir));
         cycles.into_iter().flatten().min()
+    }
+
+    /// The same for one direction.
+    pub fn next_arrival_cycle(&self, dir: Dir) -> Option<u64> {
+        self.lane(dir).next_event_cycle()
     }
 
     /// Packets put on the wire and neither lost nor handed out yet.

@@ -49,9 +49,9 @@ impl Capture {
             endianness: Endianness::Little,
             ..PcapHeader::default()
         };
-        let failed = |source| LinkError::Capture {
+        let failed = |reason| LinkError::Capture {
             path: path.to_owned(),
-            source,
+            reason,
         };
         let file = File::create(path).map_err(failed)?;
         let writer = PcapWriter::with_header(BufWriter::new(file), header);
@@ -68,10 +68,10 @@ impl Capture {
         self.tap
     }
 
-    fn failed(&self, source: io::Error) -> LinkError {
+    fn failed(&self, reason: io::Error) -> LinkError {
         LinkError::Capture {
             path: self.path.clone(),
-            source,
+            reason,
         }
     }
 
@@ -92,6 +92,6 @@ impl Capture {
     pub(crate) fn close(self) -> Result<(), LinkError> {
         let path = self.path;
         let flushed = self.writer.into_writer().flush();
-        flushed.map_err(|source| LinkError::Capture { path, source })
+        flushed.map_err(|reason| LinkError::Capture { path, reason })
     }
 }

@@ -41,6 +41,12 @@ impl Line {
         self.free_ps <= self.cycle_start_ps(now_cycle.saturating_add(TX_BUFFER_CYCLES))
     }
 
+    /// First cycle in which [`Line::ready`] is true.
+    pub(crate) fn ready_cycle(&self) -> u64 {
+        self.cycle_at_or_after(self.free_ps)
+            .saturating_sub(TX_BUFFER_CYCLES)
+    }
+
     /// Time at which the line has sent everything it was given.
     pub(crate) fn free_ps(&self) -> u64 {
         self.free_ps

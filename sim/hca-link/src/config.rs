@@ -24,6 +24,15 @@ impl LinkKind {
             Self::InfiniBand => 2,
         }
     }
+
+    /// True for a link packet (InfiniBand: flow control). On the wire its start delimiter tells it apart; here its
+    /// length does, because no data packet is as short.
+    pub const fn is_link_packet(self, packet: &[u8]) -> bool {
+        matches!(self, Self::InfiniBand) && packet.len() == Self::LINK_PACKET_BYTES
+    }
+
+    /// Bytes of a link packet.
+    pub const LINK_PACKET_BYTES: usize = 6;
 }
 
 /// Direction on a cable.
@@ -83,7 +92,7 @@ pub struct CableConfig {
     pub overhead_bytes: u64,
     /// Length of a cycle in picoseconds.
     pub cycle_ps: u64,
-    /// When packets are handed out.
+    /// When packets are handed out; [`crate::Cable::set_delivery`] changes it for one direction.
     pub delivery: Delivery,
     /// Faults, the same in both directions but drawn apart.
     pub faults: FaultSpec,

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 pub enum LinkError {
     /// A fault specification cannot be understood.
     #[error(
-        "fault '{text}': {why}; legal are loss, dup, reorder, corrupt, pause = probability 0 to 1, and \
-         delay_ns, pause_ns = 0 to 1000000000, as in 'loss=0.01,delay_ns=500'"
+        "fault '{text}': {why}; legal are loss, dup, reorder, corrupt, pause, fc_loss, fc_corrupt = probability \
+         0 to 1, and delay_ns, pause_ns = 0 to 1000000000, as in 'loss=0.01,delay_ns=500'"
     )]
     FaultSpec {
         /// The part that is wrong.
@@ -42,13 +42,13 @@ pub enum LinkError {
     },
     /// A capture file cannot be created or written; the capture is closed.
     #[error(
-        "capture {}: {source}; free some space or choose another path (the capture is closed)",
+        "capture {}: {reason}; free some space or choose another path (the capture is closed)",
         path.display()
     )]
     Capture {
         /// File of the capture.
         path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
+        /// What the operating system said. Part of the sentence, so not a `source()` that would say it twice.
+        reason: io::Error,
     },
 }

@@ -19,7 +19,11 @@ const FLIPS_MAX: usize = 3;
 
 /// Which faults a cable has, read from text such as `loss=0.01,reorder=0.02,delay_ns=500`.
 ///
-/// All of them are drawn per packet and independently of each other.
+/// All of them are drawn per packet and independently of each other. Link packets (InfiniBand flow control) are drawn
+/// from a stream of their own, so that their number does not change the fate of the data. They are lost, corrupted and
+/// delayed as data packets are, unless `fc_loss` and `fc_corrupt` say otherwise: `loss=0.1,fc_loss=0` spares them,
+/// `fc_loss=0.1` alone hits nothing else. They are neither duplicated nor reordered: no wire does that, and the counts
+/// they carry hold only in order.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FaultSpec {
     /// `loss`: probability that the packet never arrives.
@@ -39,6 +43,10 @@ pub struct FaultSpec {
     pub pause: f64,
     /// `pause_ns`: length of such a stop.
     pub pause_ns: u64,
+    /// `fc_loss`: as `loss`, for link packets.
+    pub fc_loss: Option<f64>,
+    /// `fc_corrupt`: as `corrupt`, for link packets.
+    pub fc_corrupt: Option<f64>,
 }
 
 impl Default for FaultSpec {
@@ -52,6 +60,8 @@ impl Default for FaultSpec {
             delay_ns: 0,
             pause: 0.0,
             pause_ns: 1_000,
+            fc_loss: None,
+            fc_corrupt: None,
         }
     }
 }
@@ -69,13 +79,26 @@ impl FaultSpec {
         self.probabilities().iter().all(|(_, value)| *value == 0.0) && self.delay_ns == 0
     }
 
-    fn probabilities(&self) -> [(&'static str, f64); 5] {
+    /// What happens to link packets.
+    pub(crate) fn of_link_packets(&self) -> Self {
+        Self {
+            loss: self.fc_loss.unwrap_or(self.loss),
+            corrupt: self.fc_corrupt.unwrap_or(self.corrupt),
+            dup: 0.0,
+            reorder: 0.0,
+            ..*self
+        }
+    }
+
+    fn probabilities(&self) -> [(&'static str, f64); 7] {
         [
             ("loss", self.loss),
             ("dup", self.dup),
             ("reorder", self.reorder),
             ("corrupt", self.corrupt),
             ("pause", self.pause),
+            ("fc_loss", self.fc_loss.unwrap_or(0.0)),
+            ("fc_corrupt", self.fc_corrupt.unwrap_or(0.0)),
         ]
     }
 
@@ -126,6 +149,8 @@ impl FromStr for FaultSpec {
                 "reorder" => spec.reorder = probability()?,
                 "corrupt" => spec.corrupt = probability()?,
                 "pause" => spec.pause = probability()?,
+                "fc_loss" => spec.fc_loss = Some(probability()?),
+                "fc_corrupt" => spec.fc_corrupt = Some(probability()?),
                 "delay_ns" => spec.delay_ns = time_ns()?,
                 "pause_ns" => spec.pause_ns = time_ns()?,
                 _ => return Err(error(part, "the key is unknown")),
@@ -141,7 +166,10 @@ impl fmt::Display for FaultSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
         for (key, value) in self.probabilities() {
-            if value != 0.0 {
+            // A zero for link packets says something where data packets have another value.
+            let says_zero =
+                [("fc_loss", self.fc_loss), ("fc_corrupt", self.fc_corrupt)].contains(&(key, Some(0.0)));
+            if value != 0.0 || says_zero {
                 write!(f, "{comma}{key}={value}")?;
                 comma = ",";
             }
@@ -157,7 +185,7 @@ impl fmt::Display for FaultSpec {
     }
 }
 
-/// How often each fault happened.
+/// How often each fault happened, to packets of all kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct FaultCounts {
     /// Packets that never arrived.

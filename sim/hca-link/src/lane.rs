@@ -2,7 +2,7 @@
 
 use crate::clock::{Line, PS_PER_NS};
 use crate::fault::{Dice, Fate, REORDER_HOLD_NS};
-use crate::{CableConfig, Delivery, Dir, DirStats, PACKET_BYTES_MAX};
+use crate::{CableConfig, Delivery, Dir, DirStats, LinkKind, PACKET_BYTES_MAX};
 use std::collections::BTreeMap;
 
 /// A packet at the far end of a cable.
@@ -29,12 +29,15 @@ struct Held {
 /// Sender, wire and receiver of one direction.
 #[derive(Debug)]
 pub(crate) struct Lane {
+    kind: LinkKind,
     line: Line,
     latency_ps: u64,
     overhead_bytes: u64,
     pause_ps: u64,
     delivery: Delivery,
     dice: Dice,
+    /// The same for link packets.
+    link_dice: Dice,
     /// Packet that is being pushed.
     partial: Vec<u8>,
     sent_ps: u64,
@@ -49,13 +52,16 @@ pub(crate) struct Lane {
 impl Lane {
     pub(crate) fn new(config: &CableConfig, dir: Dir) -> Self {
         let stream_name = format!("cable/{}/{}", config.name, dir.name());
+        let link_faults = config.faults.of_link_packets();
         Self {
+            kind: config.kind,
             line: Line::new(config.rate_bits_per_s, config.cycle_ps),
             latency_ps: config.latency_ns * PS_PER_NS,
             overhead_bytes: config.overhead_bytes,
             pause_ps: config.faults.pause_ns * PS_PER_NS,
             delivery: config.delivery,
             dice: Dice::new(config.faults, config.seed, &stream_name),
+            link_dice: Dice::new(link_faults, config.seed, &format!("{stream_name}/link")),
             partial: Vec::new(),
             sent_ps: 0,
             in_flight: BTreeMap::new(),
@@ -68,6 +74,14 @@ impl Lane {
 
     pub(crate) fn ready(&self, now_cycle: u64) -> bool {
         self.line.ready(now_cycle)
+    }
+
+    pub(crate) fn ready_cycle(&self) -> u64 {
+        self.line.ready_cycle()
+    }
+
+    pub(crate) fn set_delivery(&mut self, delivery: Delivery) {
+        self.delivery = delivery;
     }
 
     pub(crate) fn stats(&self) -> &DirStats {
@@ -105,10 +119,15 @@ impl Lane {
     /// Ends the packet: draws its faults and puts what is left of it in flight.
     pub(crate) fn finish(&mut self, now_cycle: u64) {
         let mut bytes = std::mem::take(&mut self.partial);
-        self.stats.sent_packets += 1;
-        self.stats.sent_bytes += bytes.len() as u64;
         let last_bit_ps = self.line.free_ps() + self.latency_ps;
-        let fate = self.dice.roll();
+        let fate = if self.kind.is_link_packet(&bytes) {
+            self.stats.sent_link_packets += 1;
+            self.link_dice.roll()
+        } else {
+            self.stats.sent_packets += 1;
+            self.stats.sent_bytes += bytes.len() as u64;
+            self.dice.roll()
+        };
         if fate.lost {
             self.stats.faults.lost += 1;
         } else {
@@ -145,8 +164,11 @@ impl Lane {
                 distance: fate.reorder_distance,
             });
         } else {
+            let passes = !self.kind.is_link_packet(&packet.bytes);
             self.insert_in_order(packet, now_cycle);
-            self.release_held(now_cycle);
+            if passes {
+                self.release_held(now_cycle);
+            }
         }
         if let Some(mut copy) = copy {
             self.stats.faults.duplicated += 1;
@@ -209,8 +231,12 @@ impl Lane {
             return None;
         }
         let packet = entry.remove();
-        self.stats.delivered_packets += 1;
-        self.stats.delivered_bytes += packet.bytes.len() as u64;
+        if self.kind.is_link_packet(&packet.bytes) {
+            self.stats.delivered_link_packets += 1;
+        } else {
+            self.stats.delivered_packets += 1;
+            self.stats.delivered_bytes += packet.bytes.len() as u64;
+        }
         Some(packet)
     }
 

@@ -69,6 +69,11 @@ impl BeatStream {
         }
     }
 
+    /// The direction it hands out.
+    pub fn dir(&self) -> Dir {
+        self.dir
+    }
+
     /// True where a packet is under way to the receiver, so that no cycle may be skipped.
     pub fn is_busy(&self) -> bool {
         self.current.is_some()

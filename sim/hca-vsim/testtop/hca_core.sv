@@ -40,10 +40,14 @@ module hca_core (
   output logic [511:0] hwr_data_o,
   output logic         mac_tx_valid_o,
   input  logic         mac_tx_ready_i,
+  output logic         mac_tx_link_o,
   output logic         mac_tx_last_o,
   output logic [6:0]   mac_tx_len_o,
   output logic [511:0] mac_tx_data_o,
+  input  logic         mac_up_i,
   input  logic         mac_rx_valid_i,
+  input  logic         mac_rx_err_i,
+  input  logic         mac_rx_link_i,
   input  logic         mac_rx_last_i,
   input  logic [6:0]   mac_rx_len_i,
   input  logic [511:0] mac_rx_data_i,
@@ -112,6 +116,7 @@ module hca_core (
   assign hrd_req_tag_o  = 8'd5;
   assign mac_tx_valid_o = tx_wptr_q != tx_rptr_q;
   assign mac_tx_len_o   = 7'd64;
+  assign mac_tx_link_o  = 1'b0;
   assign {mac_tx_last_o, mac_tx_data_o} = tx_mem[tx_rptr_q[PtrW-2:0]];
 
   always_ff @(posedge clk_i) begin

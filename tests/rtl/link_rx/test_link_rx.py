@@ -90,6 +90,7 @@ async def overrun_while_draining(dut):
         rx.phy.put(rx.want[-1])
         await rx.bench.until(rx.phy.idle)
     rx.room.rate = rx.sink.rate = 1.0
+    await rx.bench.step(5)
     counts = rx.counts()
     assert counts["packet"] + counts["overrun"] == 300 and min(counts["packet"], counts["overrun"]) > 50
     await rx.bench.until(lambda: len(rx.got) == counts["packet"], 5000, "packets out")

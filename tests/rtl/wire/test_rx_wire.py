@@ -278,6 +278,22 @@ async def bad_packets(dut):
 
 
 @cocotb.test()
+async def lid_mask(dut):
+    """ADDR-3: the port answers to 2^LMC LIDs and to the permissive one, to no other; any VL is taken (VL-5)."""
+    for lmc in range(8):
+        rx = await Rx(dut, 9, 1).start()
+        own = ME["lid"] << 3 & 0x3FFF | rx.rng.randrange(1 << lmc)
+        rx.bench.set("port_cfg_i", PORT.pack(ib=1, active=1, lid=own, lmc=lmc))
+        base = own >> lmc << lmc
+        paths = range(1 << lmc) if lmc < 3 else [0, (1 << lmc) - 1, rx.rng.randrange(1 << lmc)]
+        for dlid in [*[base + path for path in paths], 0xFFFF]:
+            rx.push(rx.random(0x0A, 8, dlid=dlid, vl=rx.rng.randrange(16)))
+        for dlid in [base - 1, base + (1 << lmc), *[base ^ 1 << bit for bit in range(lmc, 16)]]:
+            rx.push(rx.random(0x0A, 8, dlid=dlid), "malformed")
+        await rx.finish()
+
+
+@cocotb.test()
 async def ethernet_extras(dut):
     """Padding to 60 bytes, trailing bytes and a VLAN tag are taken off."""
     rx = await Rx(dut, 7, 0).start()

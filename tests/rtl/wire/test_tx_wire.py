@@ -33,7 +33,7 @@ class Tx:
         self.sink = Sink(self.bench, "mac", rate=sink_rate, on_word=self.beat)
         self.expected, self.pending = [], {}
         self.ack.on_accept = self.txp.on_accept = lambda word: self.expected.append(self.pending[word].pop(0))
-        self.qps = []
+        self.qps, self.sl2vl = [], [0] * 16
 
     def beat(self, word):
         beat = MAC.unpack(word)
@@ -48,9 +48,10 @@ class Tx:
     async def start(self):
         await self.bench.start()
         rng = self.rng
-        pkeys = [rng.getrandbits(16) for _ in range(32)]
+        self.pkeys = pkeys = [rng.getrandbits(16) for _ in range(32)]
         self.bench.set("pkey_tbl_i", sum(key << 16 * i for i, key in enumerate(pkeys)))
         self.bench.set("port_cfg_i", PORT.pack(ib=self.ib, mac=int(MAC_ADDR.hex(), 16), lid=LID, lmc=3))
+        self.set_sl2vl([rng.randrange(16) for _ in range(16)])
         for qpn in range(QPS):
             p = random_packet(rng, self.ib, 0, 0, dict(mac=rng.randbytes(6), lid=rng.getrandbits(16)))
             p["is_ipv4"] = p["is_ipv4"] if self.ipv4 is None else self.ipv4
@@ -70,11 +71,16 @@ class Tx:
         await self.bench.until(self.qpc_wr.idle, what="contexts")
         return self
 
-    def send(self, opcode, length, kind=REQ, pieces=None, aligned=False, resp_seq=0):
+    def set_sl2vl(self, table):
+        """VL of each SL, from the next packet taken on."""
+        self.sl2vl = table
+        self.bench.set("sl2vl_i", sum(vl << 4 * sl for sl, vl in enumerate(table)))
+
+    def send(self, opcode, length, kind=REQ, pieces=None, aligned=False, resp_seq=0, qpn=None):
         """Queues one packet and the pieces of its payload."""
         rng = self.rng
-        qpn = rng.randrange(QPS)
-        p = dict(self.qps[qpn])
+        qpn = rng.randrange(QPS) if qpn is None else qpn
+        p = dict(self.qps[qpn], vl=self.sl2vl[self.qps[qpn]["sl"]])
         fields = dict(psn=24, ack_req=1, solicited=1, reth_va=64, reth_rkey=32, reth_bytes=32,
                       aeth_syndrome=8, aeth_msn=24, imm=32)
         fields = {name: rng.getrandbits(width) for name, width in fields.items()}
@@ -138,6 +144,28 @@ async def ib_every_opcode(dut):
 async def ib_stalls(dut):
     """InfiniBand with gaps and stalls."""
     await every_opcode(dut, 1, 0.6, 0.7, 4)
+
+
+@cocotb.test()
+async def lrh(dut):
+    """VL-8, ADDR-4: VL by the SL and the table of this moment; source LID = base LID | path bits."""
+    tx = await Tx(dut, 10, 1, is_global=False).start()
+    for n in range(QPS):
+        tx.qps[n].update(sl=n, slid=LID | n % 8, src_path_bits=n % 8)
+        same = {name: tx.qps[n][name] for name in ("dest_qpn", "dlid", "sl", "src_path_bits", "hop_limit")}
+        tx.qps[n]["pkey"] = tx.pkeys[0]
+        tx.qpc_wr.put(QPC_WR.pack(qpn=n, qpc=QPC.pack(**same)))
+    await tx.bench.until(tx.qpc_wr.idle, what="contexts")
+    tables = [[0] * 16, list(range(16)), [15 - sl for sl in range(16)], [tx.rng.randrange(16) for _ in range(16)]]
+    for count, table in enumerate(tables):
+        tx.set_sl2vl(table)
+        for qpn in range(QPS):
+            tx.send(0x0A, 64, qpn=qpn)
+        await tx.finish(QPS * (count + 1))
+        for qpn, frame in enumerate(tx.frames[-QPS:]):
+            assert (frame[0] >> 4, frame[0] & 15) == (table[qpn], 0), "VL, LVer"
+            assert frame[1] >> 4 == qpn, "the SL stays in the packet"
+            assert int.from_bytes(frame[6:8], "big") == LID + qpn % 8
 
 
 @cocotb.test()

@@ -101,7 +101,7 @@ def frame_of(p):
         if p["is_global"]:
             lnh, grh = 3, long_head + pk.pack(">HBB", inner, 0x1B, p["hop_limit"]) + sgid + dgid
         words = (8 + len(grh) + inner) // 4
-        packet = pk.pack(">BBHHH", 0, p["sl"] << 4 | lnh, p["dlid"], words, p["slid"]) + grh + body
+        packet = pk.pack(">BBHHH", p.get("vl", 0) << 4, p["sl"] << 4 | lnh, p["dlid"], words, p["slid"]) + grh + body
         packet += icrc(packet, True)
         return packet + vcrc(packet)
     udp = pk.pack(">HHHH", p["udp_src_port"], ROCE_PORT, 8 + inner, 0)

@@ -1,11 +1,15 @@
 //! Two simulated cards joined by a cable, with their drivers, in this thread.
 
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::PathBuf;
 
-use hca_cosim::{CableId, CardConfig, CardId, Fabric, Identity, SimError, Simulation, StampKind};
+use hca_cosim::{
+    CableId, CardConfig, CardId, Fabric, Identity, Plug, SimError, Simulation, StampKind, SwitchId,
+};
 use hca_dev::Device;
 use hca_host::PcieParams;
 use hca_link::{CableConfig, CableStats, Dir, FaultSpec, LinkKind, Tap};
+use hca_switch::IbSwitchConfig;
 use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp};
 use thiserror::Error;
 
@@ -39,6 +43,9 @@ pub enum RigError {
     Wrong(String),
 }
 
+/// A waveform written: its file, and the cycles in it; none where the run ended before its window.
+pub type Waveform = (PathBuf, Option<Range<u64>>);
+
 /// What a rig is made of.
 #[derive(Clone, Debug)]
 pub struct RigConfig {
@@ -46,26 +53,35 @@ pub struct RigConfig {
     pub seed: u64,
     /// Personality of both ports.
     pub link: LinkKind,
-    /// Faults of the cable.
+    /// Switches between the cards, in a row.
+    pub switches: u8,
+    /// Faults of each cable.
     pub faults: FaultSpec,
     /// Host side of both cards.
     pub pcie: PcieParams,
     /// Capture at the senders.
     pub capture: Option<PathBuf>,
+    /// Waveforms of both cards: folder and window of cycles.
+    pub waveforms: Option<(PathBuf, Range<u64>)>,
     /// Completions that each node's CQ holds.
     pub cqe: u32,
 }
 
 impl RigConfig {
-    /// No faults, default PCIe.
+    /// No faults, default PCIe. As many switches as `HCA_SWITCHES` says, so that every test can be run through some;
+    /// without it none.
     pub fn new(seed: u64, link: LinkKind) -> Self {
+        let switches = std::env::var("HCA_SWITCHES").ok();
+        let switches = switches.and_then(|text| text.parse().ok()).unwrap_or(0);
         let (faults, pcie) = (FaultSpec::default(), PcieParams::default());
         Self {
             seed,
             link,
+            switches,
             faults,
             pcie,
             capture: None,
+            waveforms: None,
             cqe: 4096,
         }
     }
@@ -79,8 +95,13 @@ pub struct Rig {
     pub cards: [CardId; 2],
     /// Card 0 is at end A.
     pub cable: CableId,
+    /// All cables on the way from card 0 to card 1; end A is always nearer to card 0.
+    pub cables: Vec<CableId>,
+    /// The switches on the way.
+    pub switches: Vec<SwitchId>,
     /// Their drivers.
     pub nodes: [Node; 2],
+    waveforms: Vec<(CardId, PathBuf)>,
     hash: Option<u64>,
 }
 
@@ -94,6 +115,41 @@ pub fn identity(index: u8, link: LinkKind) -> Identity {
         infiniband: link == LinkKind::InfiniBand,
         self_active: true,
     }
+}
+
+/// Lays cables from card 0 over the switches to card 1.
+fn join(
+    fabric: &mut Fabric,
+    cards: [CardId; 2],
+    config: &RigConfig,
+) -> Result<(Vec<CableId>, Vec<SwitchId>), RigError> {
+    /// Ports towards card 0 and card 1.
+    const PORTS: [u8; 2] = [1, 2];
+    let (mut cables, mut switches) = (Vec::new(), Vec::new());
+    let mut before = Plug::Card(cards[0]);
+    for index in 0..=config.switches {
+        let mut next = Plug::Card(cards[1]);
+        if index < config.switches {
+            let id = fabric.add_switch(IbSwitchConfig::new(&format!("switch{index}"), 2))?;
+            let tables = fabric.net_mut().switch_mut(id).forwarding_mut();
+            for (card, port) in [0, 1].into_iter().zip(PORTS) {
+                tables
+                    .set_unicast(identity(card, config.link).lid, port)
+                    .map_err(SimError::from)?;
+            }
+            switches.push(id);
+            next = Plug::Switch(id, PORTS[0]);
+        }
+        let cable = CableConfig {
+            faults: config.faults,
+            ..CableConfig::new(&format!("link{index}"), config.link)
+        };
+        cables.push(fabric.plug([before, next], cable)?);
+        if let Some(id) = switches.last() {
+            before = Plug::Switch(*id, PORTS[1]);
+        }
+    }
+    Ok((cables, switches))
 }
 
 impl Rig {
@@ -110,16 +166,21 @@ impl Rig {
             })
         };
         let cards = [add(0)?, add(1)?];
-        let cable = CableConfig {
-            faults: config.faults,
-            ..CableConfig::new("link0", config.link)
-        };
-        let cable = fabric.connect(cards[0], cards[1], cable)?;
+        let (cables, switches) = join(&mut fabric, cards, config)?;
+        let cable = cables[0];
         if let Some(path) = &config.capture {
             fabric
                 .cable_mut(cable)
                 .capture(Tap::Sent, path)
                 .map_err(SimError::from)?;
+        }
+        let mut waveforms = Vec::new();
+        if let Some((folder, window)) = &config.waveforms {
+            for card in cards {
+                let path = folder.join(format!("{}.fst", fabric.card(card).name()));
+                fabric.card_mut(card).trace_window(&path, window.clone())?;
+                waveforms.push((card, path));
+            }
         }
         let sim = Simulation::new(fabric);
         let open = |card| -> Result<Node, RigError> { Ok(Node::open(sim.device(card, 0)?, config.cqe)?) };
@@ -128,7 +189,10 @@ impl Rig {
             sim,
             cards,
             cable,
+            cables,
+            switches,
             nodes,
+            waveforms,
             hash: None,
         })
     }
@@ -171,7 +235,7 @@ impl Rig {
         self.collect_stamps();
     }
 
-    /// Counts of the cable.
+    /// Counts of the cable at card 0.
     pub fn cable_stats(&self) -> CableStats {
         self.sim.fabric().cable(self.cable).stats()
     }
@@ -190,24 +254,14 @@ impl Rig {
         Ok(fabric.cable_mut(self.cable).close().map_err(SimError::from)?)
     }
 
-    /// Waveforms of both cards from now on, into `folder`.
-    pub fn trace(&mut self, folder: &Path) -> Result<Vec<PathBuf>, RigError> {
-        let mut files = Vec::new();
-        for card in self.cards {
-            let mut fabric = self.sim.fabric();
-            let path = folder.join(format!("{}.fst", fabric.card(card).name()));
-            fabric.card_mut(card).trace(&path)?;
-            files.push(path);
-        }
-        Ok(files)
-    }
-
-    /// Ends the waveforms. Fails where one had to end early.
-    pub fn trace_close(&mut self) -> Result<(), RigError> {
-        for card in self.cards {
-            self.sim.fabric().card_mut(card).trace_close()?;
-        }
-        Ok(())
+    /// Ends the waveforms: what has been written. Fails where one had to end early.
+    pub fn trace_close(&mut self) -> Result<Vec<Waveform>, RigError> {
+        let mut fabric = self.sim.fabric();
+        let files = std::mem::take(&mut self.waveforms).into_iter();
+        let closed = files.map(|(card, path)| Ok((path, fabric.card_mut(card).trace_close()?)));
+        // All of them end, whatever one of them says.
+        let closed = closed.collect::<Vec<Result<_, RigError>>>();
+        closed.into_iter().collect()
     }
 
     /// From now on every event at the cards' ports goes into a hash: kind, cycle, size and place in the page.

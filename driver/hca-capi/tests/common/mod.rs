@@ -1,64 +1,18 @@
 //! Cards in this process, and the C interface as a program calls it.
 #![allow(dead_code, missing_docs)]
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::ptr::{null, null_mut};
+pub mod c;
+
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
 use hca_fake::FakeDevice;
 use hca_verbs::{Context, OpenOptions};
-use ibverbs::abi::*;
 use ibverbs::{Cards, DevPtr, Errno, Verb, install_cards};
 
-unsafe extern "C" {
-    pub fn ibv_get_device_list(num: *mut c_int) -> *mut *mut ibv_device;
-    pub fn ibv_free_device_list(list: *mut *mut ibv_device);
-    pub fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
-    pub fn ibv_get_device_guid(device: *mut ibv_device) -> u64;
-    pub fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
-    pub fn ibv_close_device(context: *mut ibv_context) -> c_int;
-    pub fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
-    pub fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut c_void) -> c_int;
-    pub fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int;
-    pub fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int;
-    pub fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
-    pub fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int;
-    pub fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
-    pub fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int;
-    pub fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
-    pub fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int;
-    pub fn ibv_create_cq(
-        context: *mut ibv_context,
-        cqe: c_int,
-        cq_context: *mut c_void,
-        channel: *mut ibv_comp_channel,
-        comp_vector: c_int,
-    ) -> *mut ibv_cq;
-    pub fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
-    pub fn ibv_get_cq_event(
-        channel: *mut ibv_comp_channel,
-        cq: *mut *mut ibv_cq,
-        cq_context: *mut *mut c_void,
-    ) -> c_int;
-    pub fn ibv_ack_cq_events(cq: *mut ibv_cq, events: c_uint);
-    pub fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
-    pub fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
-    pub fn ibv_query_qp(
-        qp: *mut ibv_qp,
-        attr: *mut ibv_qp_attr,
-        mask: c_int,
-        init: *mut ibv_qp_init_attr,
-    ) -> c_int;
-    pub fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
-    pub fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex;
-    pub fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
-    pub fn ibv_ack_async_event(event: *mut ibv_async_event);
-    pub fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
-    pub fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut c_void) -> *mut ibv_srq;
-    pub fn ibv_wc_status_str(status: c_int) -> *const c_char;
-}
+pub use c::*;
+use ibverbs::abi::ibv_context;
 
 /// From now on doorbells and polls do nothing: what is left is the cost of our own code.
 pub static IS_NULL: AtomicBool = AtomicBool::new(false);
@@ -112,6 +66,10 @@ impl Device for Locked {
     }
 }
 
+/// The card whose context is kept, for a test that looks behind the C interface.
+pub const KEPT_CARD: u32 = 62;
+pub static KEPT: OnceLock<Context<DevPtr>> = OnceLock::new();
+
 /// Cards 0 to 63, a new fake one at each claim.
 struct Fakes;
 
@@ -124,207 +82,22 @@ impl Cards for Fakes {
             return Err(Errno(libc::EBUSY));
         }
         let device: DevPtr = Arc::new(Locked(Mutex::new(FakeDevice::new())));
-        Ok(Context::open_with(device, &OpenOptions::simulated())?)
+        let context = Context::open_with(device, &OpenOptions::simulated())?;
+        if number == KEPT_CARD {
+            let _ = KEPT.set(context.clone());
+        }
+        Ok(context)
     }
-}
-
-pub fn errno() -> c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
 /// Opens a card; each test takes its own.
 pub fn open(number: usize) -> *mut ibv_context {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| assert!(install_cards(Box::new(Fakes))));
-    // SAFETY: the list has 64 devices, and an opened one stays valid.
-    unsafe {
-        let mut num = 0;
-        let list = ibv_get_device_list(&mut num);
-        assert_eq!(num, 64);
-        assert!((*list.add(64)).is_null());
-        let context = ibv_open_device(*list.add(number));
-        ibv_free_device_list(list);
-        context
-    }
-}
-
-/// The extended context, as verbs_get_ctx of verbs.h finds it.
-pub fn extended(context: *mut ibv_context) -> *mut verbs_context {
-    // SAFETY: an open context.
-    unsafe { assert_eq!((*context).abi_compat as usize, usize::MAX) };
-    context
-        .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
-        .cast()
+    open_device(number)
 }
 
 /// A card with two connected QPs on one CQ.
-pub struct Bench {
-    pub context: *mut ibv_context,
-    pub pd: *mut ibv_pd,
-    pub cq: *mut ibv_cq,
-    pub qps: [*mut ibv_qp; 2],
+pub fn bench(card: usize) -> Bench {
+    Bench::on(open(card))
 }
-
-pub fn init_attr(cq: *mut ibv_cq) -> ibv_qp_init_attr {
-    let cap = ibv_qp_cap {
-        max_send_wr: 30,
-        max_recv_wr: 30,
-        max_send_sge: 2,
-        max_recv_sge: 2,
-        max_inline_data: 16,
-    };
-    ibv_qp_init_attr {
-        send_cq: cq,
-        recv_cq: cq,
-        cap,
-        qp_type: IBV_QPT_RC,
-        ..Default::default()
-    }
-}
-
-pub fn connect(qp: *mut ibv_qp, dest_qp_num: u32) {
-    let step = |attr: ibv_qp_attr, mask: u32| {
-        let mut attr = attr;
-        // SAFETY: a live QP.
-        let result = unsafe { ibv_modify_qp(qp, &mut attr, mask as c_int) };
-        assert_eq!(result, 0, "to state {}", attr.qp_state);
-    };
-    let init = ibv_qp_attr {
-        qp_state: IBV_QPS_INIT,
-        port_num: 1,
-        qp_access_flags: 7,
-        ..Default::default()
-    };
-    step(
-        init,
-        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-    );
-    let mut dgid = ibv_gid::default();
-    // SAFETY: a live QP, and 16 bytes.
-    assert_eq!(unsafe { ibv_query_gid((*qp).context, 1, 1, &mut dgid) }, 0);
-    let grh = ibv_global_route {
-        dgid,
-        sgid_index: 1,
-        hop_limit: 64,
-        ..Default::default()
-    };
-    let rtr = ibv_qp_attr {
-        qp_state: IBV_QPS_RTR,
-        path_mtu: IBV_MTU_1024,
-        dest_qp_num,
-        ah_attr: ibv_ah_attr {
-            grh,
-            is_global: 1,
-            port_num: 1,
-            ..Default::default()
-        },
-        max_dest_rd_atomic: 1,
-        min_rnr_timer: 12,
-        ..Default::default()
-    };
-    let path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    step(
-        rtr,
-        IBV_QP_STATE | path | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-    );
-    let rts = ibv_qp_attr {
-        qp_state: IBV_QPS_RTS,
-        timeout: 14,
-        retry_cnt: 7,
-        rnr_retry: 7,
-        max_rd_atomic: 1,
-        ..Default::default()
-    };
-    let retries = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
-    step(
-        rts,
-        IBV_QP_STATE | IBV_QP_SQ_PSN | retries | IBV_QP_MAX_QP_RD_ATOMIC,
-    );
-}
-
-impl Bench {
-    pub fn new(card: usize) -> Self {
-        let context = open(card);
-        // SAFETY: all of it is alive; results are checked.
-        unsafe {
-            let pd = ibv_alloc_pd(context);
-            let cq = ibv_create_cq(context, 100, null_mut(), null_mut(), 0);
-            let qps = [(); 2].map(|()| ibv_create_qp(pd, &mut init_attr(cq)));
-            assert!(!pd.is_null() && !cq.is_null() && qps.iter().all(|qp| !qp.is_null()));
-            connect(qps[0], (*qps[1]).qp_num);
-            connect(qps[1], (*qps[0]).qp_num);
-            Self { context, pd, cq, qps }
-        }
-    }
-
-    /// ibv_poll_cq of verbs.h, until `count` have come.
-    pub fn completions(&self, count: usize) -> Vec<ibv_wc> {
-        completions(self.cq, count)
-    }
-
-    pub fn close(self) {
-        // SAFETY: created above, and nobody else has them.
-        unsafe {
-            for qp in self.qps {
-                assert_eq!(ibv_destroy_qp(qp), 0);
-            }
-            assert_eq!(ibv_destroy_cq(self.cq), 0);
-            assert_eq!(ibv_dealloc_pd(self.pd), 0);
-            assert_eq!(ibv_close_device(self.context), 0);
-        }
-    }
-}
-
-pub fn completions(cq: *mut ibv_cq, count: usize) -> Vec<ibv_wc> {
-    let mut found = vec![ibv_wc::default(); count];
-    let mut done = 0;
-    for _ in 0..100_000 {
-        // SAFETY: a live CQ, and room for what is missing.
-        let got = unsafe {
-            let poll = (*(*cq).context).ops.poll_cq.unwrap();
-            poll(cq, (count - done) as c_int, found.as_mut_ptr().add(done))
-        };
-        assert!(got >= 0);
-        done += got as usize;
-        if done == count {
-            return found;
-        }
-    }
-    panic!("{done} completions instead of {count}");
-}
-
-pub fn post_recv(qp: *mut ibv_qp, wr_id: u64) -> c_int {
-    let mut wr = ibv_recv_wr {
-        wr_id,
-        ..Default::default()
-    };
-    let mut bad = null_mut();
-    // SAFETY: a live QP.
-    unsafe { (*(*qp).context).ops.post_recv.unwrap()(qp, &mut wr, &mut bad) }
-}
-
-pub fn send_wr(wr_id: u64) -> ibv_send_wr {
-    ibv_send_wr {
-        wr_id,
-        opcode: IBV_WR_SEND,
-        send_flags: IBV_SEND_SIGNALED,
-        ..Default::default()
-    }
-}
-
-/// The errno, and the position of bad_wr.
-pub fn post_send(qp: *mut ibv_qp, list: &mut [ibv_send_wr]) -> (c_int, Option<usize>) {
-    let base = list.as_mut_ptr();
-    for i in 1..list.len() {
-        // SAFETY: inside the list.
-        unsafe { (*base.add(i - 1)).next = base.add(i) };
-    }
-    let mut bad = null_mut();
-    // SAFETY: a live QP and a list that ends with NULL.
-    let result = unsafe { (*(*qp).context).ops.post_send.unwrap()(qp, base, &mut bad) };
-    let index = (0..list.len()).find(|i| std::ptr::eq(base.wrapping_add(*i), bad));
-    assert!(bad.is_null() || index.is_some());
-    (result, index)
-}
-
-pub const NO_ATTR: *const ibv_query_device_ex_input = null();

@@ -14,6 +14,7 @@ use std::time::Instant;
 use crate::files;
 use crate::options::{FAULTS_HELP, Link, Window, repeat};
 use crate::plots;
+use crate::waveforms::{self, TRACE_HELP};
 use report::Summary;
 use transfer::Transfer;
 
@@ -52,8 +53,7 @@ pub struct Args {
     /// Decides message sizes, faults and the card's initial registers: the same seed gives the same cycles
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write waveforms, of the whole run or of a window of cycles (to within 64): tracing is slow and large
-    #[arg(long, value_name = "FROM:TO", num_args = 0..=1, default_missing_value = ":")]
+    #[arg(long, value_name = "FROM:TO", num_args = 0..=1, default_missing_value = ":", help = TRACE_HELP)]
     trace: Option<Window>,
     /// Folder for the artifacts
     #[arg(long, value_name = "DIR", default_value = "target/demo")]
@@ -115,16 +115,19 @@ fn transfer_and_report(args: &Args, data: &[u8]) -> Result<bool> {
     let config = RigConfig {
         faults: args.faults,
         capture: Some(capture),
+        waveforms: waveforms::config(&args.out, args.trace),
         ..RigConfig::new(args.seed, args.link.into())
     };
     let mut rig = Rig::new(&config)?;
     let wall = Instant::now();
     let start_cycle = rig.now_cycles();
-    let transfer = Transfer::run(&mut rig, data, args.seed, args.trace, &args.out)?;
+    let transfer = Transfer::run(&mut rig, data, args.seed)?;
+    let traces = waveforms::end(&mut rig)?;
     let wall_s = wall.elapsed().as_secs_f64();
     rig.close_captures().map_err(files::FileError::from_display)?;
     let cycles = rig.now_cycles() - start_cycle;
-    let summary = Summary::new(args, &config, &rig, &transfer, cycles, wall_s)?;
+    let mut summary = Summary::new(args, &config, &rig, &transfer, cycles, wall_s)?;
+    summary.traces = traces;
     let title = format!(
         "Latency from post to completion, {} messages",
         transfer.writes.count + transfer.reads.count

@@ -12,6 +12,7 @@ use super::Args;
 use super::transfer::{Phase, Transfer};
 use crate::plots::engineering;
 use crate::samples::Percentiles;
+use crate::waveforms::Waveform;
 
 #[derive(Serialize)]
 struct PhaseReport {
@@ -58,7 +59,8 @@ pub struct Summary {
     simulated_cycles: u64,
     wall_s: f64,
     cycles_per_wall_s: f64,
-    traces: Vec<String>,
+    /// Waveforms written.
+    pub traces: Vec<Waveform>,
 }
 
 fn phase(phase: &Phase, line_rate: u64) -> PhaseReport {
@@ -105,11 +107,7 @@ impl Summary {
             simulated_cycles: cycles,
             wall_s,
             cycles_per_wall_s: if wall_s > 0.0 { cycles as f64 / wall_s } else { 0.0 },
-            traces: transfer
-                .traces
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect(),
+            traces: Vec::new(),
         })
     }
 
@@ -192,7 +190,7 @@ impl Summary {
             format!("{}/link0.pcap, summary.json, latency.svg", out.display()),
         );
         for trace in &self.traces {
-            row("waveform", trace.clone());
+            row("waveform", trace.to_string());
         }
         text
     }

@@ -7,9 +7,7 @@ use hca_verbs::{
     Access, Mr, Mtu, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WorkCompletion, WrData,
 };
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
 
-use crate::options::Window;
 use crate::progress::Progress;
 use crate::samples::Samples;
 
@@ -57,8 +55,6 @@ pub struct Transfer {
     pub digests: [[u8; DIGEST_BYTES]; 3],
     /// Digests as the cards exchanged them: received by card 0, received by card 1.
     pub exchanged: [[u8; DIGEST_BYTES]; 2],
-    /// Waveforms written.
-    pub traces: Vec<PathBuf>,
 }
 
 impl Transfer {
@@ -71,14 +67,7 @@ impl Transfer {
     }
 
     /// Runs it.
-    pub fn run(rig: &mut Rig, data: &[u8], seed: u64, trace: Option<Window>, out: &Path) -> Result<Self> {
-        let mut tracer = Tracer {
-            window: trace,
-            folder: out,
-            files: Vec::new(),
-            state: TraceState::Before,
-        };
-        tracer.look(rig)?;
+    pub fn run(rig: &mut Rig, data: &[u8], seed: u64) -> Result<Self> {
         let cap = QpCap {
             max_send_wr: 2 * OUTSTANDING as u32,
             ..QpCap::default()
@@ -87,19 +76,17 @@ impl Transfer {
         let buffers = Buffers::new(rig, data)?;
         let sizes = sizes(seed, data.len());
         let [client, _] = &mut qps;
-        let writes = move_all(rig, client, &buffers, &sizes, Direction::Write, &mut tracer)?;
-        let reads = move_all(rig, client, &buffers, &sizes, Direction::Read, &mut tracer)?;
+        let writes = move_all(rig, client, &buffers, &sizes, Direction::Write)?;
+        let reads = move_all(rig, client, &buffers, &sizes, Direction::Read)?;
         let file = digest(data);
         let there = digest(&buffers.contents(&buffers.there, data.len()));
         let back = digest(&buffers.contents(&buffers.back, data.len()));
-        let exchanged = exchange(rig, &mut qps, [file, there], &mut tracer)?;
-        rig.trace_close()?;
+        let exchanged = exchange(rig, &mut qps, [file, there])?;
         Ok(Self {
             writes,
             reads,
             digests: [file, there, back],
             exchanged,
-            traces: tracer.files,
         })
     }
 }
@@ -171,7 +158,6 @@ fn move_all(
     buffers: &Buffers,
     sizes: &[u32],
     direction: Direction,
-    tracer: &mut Tracer<'_>,
 ) -> Result<Phase> {
     let total = sizes.iter().map(|size| u64::from(*size)).sum();
     let what = if direction == Direction::Write {
@@ -201,7 +187,7 @@ fn move_all(
             posted_at.push(rig.now_ns());
             offset += u64::from(size);
         }
-        let wc = wait(rig, 0, tracer)?;
+        let wc = wait(rig, 0)?;
         if wc.wr_id != latency.len() as u64 {
             bail!("{what} {} completed when {} was due", wc.wr_id, latency.len());
         }
@@ -218,11 +204,10 @@ fn move_all(
 }
 
 /// The next completion of a node; anything but success is an error.
-fn wait(rig: &mut Rig, node: usize, tracer: &mut Tracer<'_>) -> Result<WorkCompletion> {
+fn wait(rig: &mut Rig, node: usize) -> Result<WorkCompletion> {
     let end_ns = rig.now_ns() + MESSAGE_LIMIT_NS;
     loop {
         let found = rig.nodes[node].poll()?;
-        tracer.look(rig)?;
         match found {
             Some(wc) if wc.status == WcStatus::Success => return Ok(wc),
             Some(wc) => bail!(
@@ -251,7 +236,6 @@ fn exchange(
     rig: &mut Rig,
     qps: &mut [RawQp<Dev>; 2],
     digests: [[u8; DIGEST_BYTES]; 2],
-    tracer: &mut Tracer<'_>,
 ) -> Result<[[u8; DIGEST_BYTES]; 2]> {
     const RECV: u64 = 1;
     let mut memory = Vec::new();
@@ -283,42 +267,11 @@ fn exchange(
     let mut received = [[0; DIGEST_BYTES]; 2];
     for node in 0..2 {
         for _ in 0..2 {
-            let wc = wait(rig, node, tracer)?;
+            let wc = wait(rig, node)?;
             if wc.wr_id == RECV {
                 memory[node].0.read_bytes(DIGEST_BYTES, &mut received[node]);
             }
         }
     }
     Ok(received)
-}
-
-#[derive(PartialEq, Eq)]
-enum TraceState {
-    Before,
-    Open,
-    Over,
-}
-
-/// Opens and closes the waveforms when their window comes.
-struct Tracer<'a> {
-    window: Option<Window>,
-    folder: &'a Path,
-    files: Vec<PathBuf>,
-    state: TraceState,
-}
-
-impl Tracer<'_> {
-    fn look(&mut self, rig: &mut Rig) -> Result<()> {
-        let Some(window) = self.window else { return Ok(()) };
-        let now = rig.now_cycles();
-        if self.state == TraceState::Before && now >= window.from {
-            self.files = rig.trace(self.folder)?;
-            self.state = TraceState::Open;
-        }
-        if self.state == TraceState::Open && now >= window.to {
-            rig.trace_close()?;
-            self.state = TraceState::Over;
-        }
-        Ok(())
-    }
 }

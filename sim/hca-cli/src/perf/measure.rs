@@ -2,14 +2,16 @@
 
 use anyhow::{Result, bail};
 use hca_host::PcieParams;
-use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, path};
+use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError};
 use hca_verbs::{
     Access, Mr, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WorkCompletion, WrData,
 };
 use std::time::Instant;
 
-use super::{Args, Figures, INLINE_BYTES_MAX, Op, internal};
+use super::{Args, Figures, INLINE_BYTES_MAX, Op, Share, internal};
+use crate::files;
 use crate::samples::Samples;
+use crate::waveforms::{self, Waveform};
 
 /// Rate of the cable.
 pub const LINE_BITS_PER_S: u64 = 100_000_000_000;
@@ -31,6 +33,49 @@ struct Stream {
     mrs: [Mr<Dev>; 2],
     posted: u32,
     completed: u32,
+}
+
+/// Completed messages of each stream at the ends of the time in which all are busy.
+#[derive(Default)]
+struct Shares {
+    start: Option<(u64, Vec<u32>)>,
+    end: Option<(u64, Vec<u32>)>,
+}
+
+impl Shares {
+    /// To be called after each completion of the window. A stream that has posted everything soon runs dry, and leaves
+    /// the others its share.
+    fn look(&mut self, now_ns: u64, streams: &[Stream], total: u32) {
+        let counts = || streams.iter().map(|stream| stream.completed).collect();
+        if self.start.is_none() {
+            self.start = Some((now_ns, counts()));
+        } else if self.end.is_none() && streams.iter().any(|stream| stream.posted == total) {
+            self.end = Some((now_ns, counts()));
+        }
+    }
+
+    /// Of each service level, in the order in which they were named. Empty when the time was too short to tell.
+    fn goodput(&self, args: &Args, size: u32) -> Vec<Share> {
+        let (Some((from, before)), Some((to, after))) = (&self.start, &self.end) else {
+            return Vec::new();
+        };
+        if from == to {
+            return Vec::new();
+        }
+        let mut shares: Vec<Share> = Vec::new();
+        for (index, (before, after)) in (0..).zip(before.iter().zip(after)) {
+            let sl = args.sl_of(index);
+            let goodput_bytes_per_s = f64::from(after - before) * f64::from(size) * 1e9 / (to - from) as f64;
+            match shares.iter_mut().find(|share| share.sl == sl) {
+                Some(share) => share.goodput_bytes_per_s += goodput_bytes_per_s,
+                None => shares.push(Share {
+                    sl,
+                    goodput_bytes_per_s,
+                }),
+            }
+        }
+        shares
+    }
 }
 
 /// Two cards and their connections, for all sizes of a sweep.
@@ -62,9 +107,16 @@ impl<'a> Bench<'a> {
         let config = RigConfig {
             faults: args.faults,
             cqe: cqe.max(64),
+            waveforms: waveforms::config(&args.plot, args.trace),
             ..RigConfig::new(args.seed, args.link.into())
         };
+        if args.trace.is_some() {
+            files::make_dir(&args.plot)?;
+        }
         let rig = Rig::new(&config)?;
+        for node in &rig.nodes {
+            args.arbitration.apply(&node.context)?;
+        }
         let mut bench = Self {
             args,
             rig,
@@ -79,7 +131,7 @@ impl<'a> Bench<'a> {
             ..QpCap::default()
         };
         for index in 0..args.qps {
-            let stream = bench.connect(cap, u64::from(index), largest)?;
+            let stream = bench.connect(cap, index, largest)?;
             bench.streams.push(stream);
         }
         Ok(bench)
@@ -90,14 +142,17 @@ impl<'a> Bench<'a> {
         &self.config.pcie
     }
 
-    fn connect(&self, cap: QpCap, index: u64, largest: u32) -> Result<Stream> {
-        let qps = self
-            .rig
-            .connect([cap; 2], [false; 2], &path(self.args.mtu_code()))?;
+    /// Ends the waveforms, if there are any.
+    pub fn end(&mut self) -> Result<Vec<Waveform>> {
+        waveforms::end(&mut self.rig)
+    }
+
+    fn connect(&self, cap: QpCap, index: u32, largest: u32) -> Result<Stream> {
+        let qps = self.rig.connect([cap; 2], [false; 2], &self.args.path(index))?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let mr = |node: usize| -> Result<Mr<Dev>> {
             let buf = self.rig.nodes[node].alloc(largest.max(1) as usize)?;
-            let base = ((node as u64 + 1) << 44) + (index << 32);
+            let base = ((node as u64 + 1) << 44) + (u64::from(index) << 32);
             Ok(self.rig.nodes[node].register(&buf, Place::whole(&buf, access, base))?)
         };
         Ok(Stream {
@@ -113,7 +168,7 @@ impl<'a> Bench<'a> {
         let (wall, start_cycle) = (Instant::now(), self.rig.now_cycles());
         let before = self.retransmitted()?;
         let (outstanding, iters) = (self.args.outstanding(size), self.args.iters(size));
-        let (messages, ns) = self.throughput(size, outstanding, iters)?;
+        let (messages, ns, shares) = self.throughput(size, outstanding, iters)?;
         let retransmitted_packets = self.retransmitted()? - before;
         let (latency, card_internal_cycles) = self.latency(size)?;
         let messages_per_s = messages as f64 * 1e9 / ns.max(1) as f64;
@@ -137,6 +192,7 @@ impl<'a> Bench<'a> {
             faults: self.args.faults.to_string(),
             seed: self.args.seed,
             retransmitted_packets,
+            by_sl: shares.goodput(self.args, size),
             pcie: self.config.pcie.clone(),
         })
     }
@@ -149,8 +205,8 @@ impl<'a> Bench<'a> {
         Ok(sum)
     }
 
-    /// Messages completed in the window, and its length.
-    fn throughput(&mut self, size: u32, outstanding: u32, iters: u32) -> Result<(u64, u64)> {
+    /// Messages completed in the window, its length, and what each stream had of the time when all were busy.
+    fn throughput(&mut self, size: u32, outstanding: u32, iters: u32) -> Result<(u64, u64, Shares)> {
         let (warm_up, total) = (outstanding, outstanding + iters);
         self.start(self.streams.len(), size, total)?;
         for index in 0..self.streams.len() {
@@ -159,6 +215,7 @@ impl<'a> Bench<'a> {
         let streams = self.streams.len() as u64;
         let (mut window, mut messages) = (None, 0);
         let mut end_ns = self.rig.now_ns();
+        let mut shares = Shares::default();
         while messages < streams * u64::from(total) {
             let (changed, completed) = self.collect()?;
             messages += completed;
@@ -166,13 +223,16 @@ impl<'a> Bench<'a> {
             if window.is_none() && messages >= streams * u64::from(warm_up) {
                 window = Some((messages, end_ns));
             }
+            if window.is_some() {
+                shares.look(end_ns, &self.streams, total);
+            }
             for index in changed {
                 self.top_up(index, size, outstanding, total, self.args.signal_every)?;
             }
         }
         self.drain(u64::from(total) * streams)?;
         let (first, start_ns) = window.unwrap_or((0, end_ns));
-        Ok((messages - first, end_ns - start_ns))
+        Ok((messages - first, end_ns - start_ns, shares))
     }
 
     /// Latencies of isolated messages on the first stream, and the cycles one of them spends in the cards.

@@ -7,14 +7,17 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use hca_host::PcieParams;
 use hca_link::FaultSpec;
-use hca_verbs::Mtu;
+use hca_system_tests::path;
+use hca_verbs::{ConnectOptions, Mtu};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::options::{FAULTS_HELP, Link};
+use crate::link::ArbitrationArgs;
+use crate::options::{FAULTS_HELP, Link, Window};
 use crate::plots::{self, engineering};
 use crate::sizes::{Sizes, human};
+use crate::waveforms::TRACE_HELP;
 use measure::Bench;
 
 /// All buffers of a measurement together.
@@ -26,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   hca perf --op write --size 64:1M
   hca perf --op read --size 4k,64k --qps 4 --link ib --json
   hca perf --op send --size 64 --inline --signal-every 16 --outstanding 64
+  hca perf --link ib --qps 2 --sl 0,1 --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 2
 
 What is measured, all in simulated time, with the PCIe model on; a program's own instructions take no time:
   goodput, message rate   every QP keeps --outstanding messages in flight. After a warm-up of that many messages per
@@ -38,6 +42,8 @@ What is measured, all in simulated time, with the PCIe model on; a program's own
                           the receiver. In general: the time from doorbell to first wire beat and from last wire beat
                           to payload write (READ: also from request to response at the responder), less the time in
                           which a PCIe read is in flight.
+  goodput of each SL      with several --sl: while all of them are busy, from the end of the warm-up to the moment when
+                          the first QP has posted all its messages.
 
 Plots of a sweep (two sizes or more) go to target/perf or the folder of --plot: bandwidth.svg, message_rate.svg,
 latency.svg.";
@@ -85,6 +91,12 @@ pub struct Args {
     /// Only every N-th message of a QP makes a completion
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     signal_every: u32,
+    /// Service levels, N,N,..: the QPs take them in turn. On Ethernet: priorities, 0 to 7
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0",
+          value_parser = clap::value_parser!(u8).range(0..=15))]
+    sl: Vec<u8>,
+    #[command(flatten)]
+    arbitration: ArbitrationArgs,
     #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]
     faults: FaultSpec,
     /// Decides the faults and the card's initial registers
@@ -93,7 +105,9 @@ pub struct Args {
     /// One JSON object per size on stdout instead of a table
     #[arg(long)]
     json: bool,
-    /// Folder for the plots of a sweep
+    #[arg(long, value_name = "FROM:TO", num_args = 0..=1, default_missing_value = ":", help = TRACE_HELP)]
+    trace: Option<Window>,
+    /// Folder for the plots of a sweep and for waveforms
     #[arg(long, value_name = "DIR", default_value = "target/perf")]
     plot: PathBuf,
 }
@@ -127,7 +141,35 @@ impl Args {
             .unwrap_or_else(|| by_size.clamp(16, 2000).max(2 * self.outstanding(size) / self.qps))
     }
 
+    /// Service level of a QP.
+    fn sl_of(&self, qp: u32) -> u8 {
+        self.sl
+            .get(qp as usize % self.sl.len().max(1))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// The path of a QP. On Ethernet the traffic class carries the priority.
+    fn path(&self, qp: u32) -> ConnectOptions {
+        let sl = self.sl_of(qp);
+        ConnectOptions {
+            sl,
+            traffic_class: if self.link == Link::Eth { sl << 5 } else { 0 },
+            ..path(self.mtu_code())
+        }
+    }
+
     fn check(&self) -> Result<()> {
+        if let Some(sl) = self.sl.iter().find(|sl| self.link == Link::Eth && **sl > 7) {
+            bail!("--sl {sl}: Ethernet has the priorities 0 to 7; --link ib has 16 service levels");
+        }
+        if self.sl.len() as u64 > u64::from(self.qps) {
+            bail!(
+                "--sl names {} service levels for {} QPs: take more --qps",
+                self.sl.len(),
+                self.qps
+            );
+        }
         let largest = self.size.0.iter().copied().max().unwrap_or(0);
         if self.inline && self.op == Op::Read {
             bail!("--inline works with write and send only: a READ brings data in");
@@ -175,7 +217,15 @@ pub struct Figures {
     faults: String,
     seed: u64,
     retransmitted_packets: u64,
+    by_sl: Vec<Share>,
     pcie: PcieParams,
+}
+
+/// What one service level got while all were busy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Share {
+    sl: u8,
+    goodput_bytes_per_s: f64,
 }
 
 /// Runs the measurement.
@@ -199,6 +249,9 @@ fn measure_all(args: &Args) -> Result<ExitCode> {
         };
         crate::print(&line)?;
         all.push(figures);
+    }
+    for trace in bench.end()? {
+        eprintln!("waveform: {trace}");
     }
     if all.len() > 1 {
         plot(&args.plot, args, &all)?;
@@ -247,7 +300,22 @@ fn row(f: &Figures) -> String {
         f.latency_p99_ns,
         f.card_internal_cycles,
         engineering(f.sim_cycles_per_wall_s)
-    )
+    ) + &shares(f)
+}
+
+/// A line for each service level, where there are several.
+fn shares(f: &Figures) -> String {
+    if f.by_sl.len() < 2 {
+        return String::new();
+    }
+    let line = |share: &Share| {
+        format!(
+            "{:>10} {:>12}\n",
+            format!("SL {}", share.sl),
+            engineering(share.goodput_bytes_per_s)
+        )
+    };
+    f.by_sl.iter().map(line).collect()
 }
 
 fn plot(folder: &Path, args: &Args, all: &[Figures]) -> Result<()> {

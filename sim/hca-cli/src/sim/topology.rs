@@ -1,13 +1,17 @@
 //! Cards joined in pairs.
 
 use anyhow::Result;
-use hca_cosim::{CableId, CardConfig, Fabric, Identity, NUM_FUNCS, Server};
+use hca_cosim::{CableId, CardConfig, CardId, Fabric, Identity, NUM_FUNCS, Server};
 use hca_link::{CableConfig, FaultSpec, LinkKind, Tap};
 use std::path::{Path, PathBuf};
 
 use super::folder::Folder;
 use crate::files::{self, FileError};
-use crate::options::{FAULTS_HELP, Link};
+use crate::options::{FAULTS_HELP, Link, Window};
+use crate::waveforms::TRACE_HELP;
+
+/// Where waveforms go.
+const TRACE_DIR: &str = "target/sim";
 
 /// What a simulated network is made of.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
@@ -29,6 +33,11 @@ pub struct Topology {
     /// Capture what is sent; cables after the first write to FILE with their number before the ending
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
+    #[arg(long, value_name = "FROM:TO", num_args = 0..=1, default_missing_value = ":", help = TRACE_HELP)]
+    pub trace: Option<Window>,
+    /// Folder for the waveforms, card<N>.fst
+    #[arg(long, value_name = "DIR", default_value = TRACE_DIR)]
+    pub trace_dir: PathBuf,
 }
 
 impl Default for Topology {
@@ -40,6 +49,8 @@ impl Default for Topology {
             faults: FaultSpec::default(),
             seed: 1,
             pcap: None,
+            trace: None,
+            trace_dir: TRACE_DIR.into(),
         }
     }
 }
@@ -55,6 +66,7 @@ pub struct Network {
     /// To be run.
     pub server: Server,
     captures: Vec<(CableId, PathBuf)>,
+    waveforms: Vec<CardId>,
 }
 
 impl Network {
@@ -83,15 +95,20 @@ impl Network {
                 served.map_err(FileError::from_display)?;
             }
         }
-        // After the sockets: the capture may be that of a simulator which has them.
+        // After the sockets: these files may be those of a simulator which has them.
+        let waveforms = trace(server.fabric(), topology)?;
         let captures = match &topology.pcap {
             Some(path) => capture(server.fabric(), path)?,
             None => Vec::new(),
         };
-        Ok(Self { server, captures })
+        Ok(Self {
+            server,
+            captures,
+            waveforms,
+        })
     }
 
-    /// Completes the captures.
+    /// Completes the captures and waveforms.
     pub fn close(mut self) -> Result<()> {
         for (cable, path) in &self.captures {
             let closed = self.server.fabric().cable_mut(*cable).close();
@@ -99,8 +116,26 @@ impl Network {
                 FileError::from_display(format_args!("cannot complete {}: {error}", path.display()))
             })?;
         }
+        for card in self.waveforms {
+            let closed = self.server.fabric().card_mut(card).trace_close();
+            closed.map_err(FileError::from_display)?;
+        }
         Ok(())
     }
+}
+
+fn trace(fabric: &mut Fabric, topology: &Topology) -> Result<Vec<CardId>> {
+    let Some(window) = topology.trace else {
+        return Ok(Vec::new());
+    };
+    files::make_dir(&topology.trace_dir)?;
+    for card in fabric.cards() {
+        let card = fabric.card_mut(card);
+        let path = topology.trace_dir.join(format!("{}.fst", card.name()));
+        card.trace_window(&path, window.from..window.to)
+            .map_err(FileError::from_display)?;
+    }
+    Ok(fabric.cards().collect())
 }
 
 fn capture(fabric: &mut Fabric, path: &Path) -> Result<Vec<(CableId, PathBuf)>> {

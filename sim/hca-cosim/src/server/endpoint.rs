@@ -1,7 +1,7 @@
 //! One function behind a socket: what its client has set up, and the answers to its messages.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use hca_dev::SharedMem;
 use hca_host::{MapError, Memory};
 use hca_regs as reg;
 use hca_vfio_user::{
-    ACTIVITY_PAGE_BYTES, ActivityPage, Command, Connection, DmaMap, DmaUnmap, Header, IrqInfo, Message,
-    RegionAccess, RegionInfo, SetIrqs, device_info, irq, irq_data, region, region_flags,
+    ActivityPage, Command, Connection, DmaMap, DmaUnmap, Header, IoEventFd, IrqInfo, KICK_BYTES, KICK_OFFSET,
+    Message, POSTED_ENTRIES, PostedReader, PostedWrite, RegionAccess, RegionInfo, SHARED_REGION_BYTES,
+    SetIrqs, SharedRegion, device_info, eventfd, irq, irq_data, region, region_flags,
 };
 
 use super::config_space::{CONFIG_BYTES, ConfigSpace, MSIX_BAR_BYTES};
@@ -31,6 +32,26 @@ struct Client {
     connection: Connection,
     process_memory: bool,
     vectors: Vec<Option<File>>,
+    /// Made for this client, so that an earlier one that kept the mapping reaches nobody.
+    region: SharedRegion,
+    activity: ActivityPage,
+    posted: PostedReader,
+    kick: OwnedFd,
+}
+
+impl Client {
+    fn new(connection: Connection, process_memory: bool) -> io::Result<Self> {
+        let region = SharedRegion::new().map_err(io::Error::other)?;
+        Ok(Self {
+            connection,
+            process_memory,
+            vectors: (0..NUM_VECTORS).map(|_| None).collect(),
+            activity: region.activity(),
+            posted: PostedReader::new(region.clone()),
+            region,
+            kick: eventfd()?,
+        })
+    }
 }
 
 /// One function behind a socket.
@@ -39,32 +60,27 @@ pub(super) struct Endpoint {
     pub func: u8,
     pub path: PathBuf,
     pub taken: Arc<AtomicBool>,
-    activity: ActivityPage,
     config: ConfigSpace,
     msix_bar: Box<[u8; MSIX_BAR_BYTES]>,
     client: Option<Client>,
     /// Register reads under way: id, the message, the access.
     reads: Vec<(u64, Header, RegionAccess)>,
+    /// What the card had written into the client's rings at the last look.
+    announced: u64,
 }
 
 impl Endpoint {
-    pub fn new(
-        card: CardId,
-        func: u8,
-        path: PathBuf,
-        taken: Arc<AtomicBool>,
-        activity: ActivityPage,
-    ) -> Self {
+    pub fn new(card: CardId, func: u8, path: PathBuf, taken: Arc<AtomicBool>) -> Self {
         Self {
             card,
             func,
             path,
             taken,
-            activity,
             config: ConfigSpace::new(),
             msix_bar: Box::new([0; MSIX_BAR_BYTES]),
             client: None,
             reads: Vec::new(),
+            announced: 0,
         }
     }
 
@@ -72,12 +88,13 @@ impl Endpoint {
         if process_memory && let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
             map.set_process(Arc::new(ProcessMemory::new(pid)));
         }
-        let vectors = (0..NUM_VECTORS).map(|_| None).collect();
-        self.client = Some(Client {
-            connection,
-            process_memory,
-            vectors,
-        });
+        let hang_up = connection.try_clone();
+        match (Client::new(connection, process_memory), hang_up) {
+            (Ok(client), _) => self.client = Some(client),
+            // Out of memory or descriptors. The thread that reads notices the end and reports that the client is gone.
+            (Err(_), Ok(hang_up)) => hang_up.shutdown(),
+            (Err(_), Err(_)) => {}
+        }
     }
 
     /// The client went away: its memory goes with it, and the function is reset before the next client.
@@ -105,10 +122,60 @@ impl Endpoint {
         fabric.mmio_write(self.card, self.func, reg::FUNC_CONTROL as u16, data, strb);
     }
 
-    /// Something has become visible to the host.
-    pub fn announce(&self) {
-        if self.client.is_some() {
-            self.activity.announce();
+    /// Takes what the client has posted, until so many register accesses are under way.
+    pub fn take_writes(&mut self, fabric: &mut Fabric, pending_max: usize) {
+        let Some(client) = &mut self.client else { return };
+        // A client that writes faster than this must not hold everybody else up.
+        for _ in 0..POSTED_ENTRIES {
+            if fabric.card(self.card).pcie().mmio_pending() >= pending_max {
+                return;
+            }
+            let Some(PostedWrite {
+                offset,
+                len_bytes,
+                value,
+            }) = client.posted.take()
+            else {
+                return;
+            };
+            let access = RegionAccess {
+                region: region::BAR0,
+                offset: offset.into(),
+                count: len_bytes.into(),
+            };
+            let data = &value.to_le_bytes()[..usize::from(len_bytes.min(8))];
+            // Like any posted write, a wrong one has nobody to tell.
+            let _ = write_register(fabric, (self.card, self.func), &access, data);
+        }
+    }
+
+    /// The client has posted something that was not taken.
+    pub fn has_writes(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.posted.has_any())
+    }
+
+    /// What the client kicks when it posts while we sleep.
+    pub fn kick(&self) -> Option<&OwnedFd> {
+        self.client.as_ref().map(|client| &client.kick)
+    }
+
+    pub fn fall_asleep(&self) {
+        self.client.iter().for_each(|client| client.posted.fall_asleep());
+    }
+
+    pub fn wake_up(&self) {
+        self.client.iter().for_each(|client| client.posted.wake_up());
+    }
+
+    /// Wakes the client if the card has written into its rings. Payload wakes nobody: what says that it is there is a
+    /// completion.
+    pub fn announce(&mut self, fabric: &mut Fabric) {
+        let map = fabric.card_mut(self.card).host().function(self.func);
+        let (Some(client), Some(map)) = (&self.client, map) else {
+            return;
+        };
+        if std::mem::replace(&mut self.announced, map.shared_writes()) != self.announced {
+            client.activity.announce();
         }
     }
 
@@ -136,14 +203,28 @@ impl Endpoint {
     /// Handles a message of the client.
     pub fn message(&mut self, fabric: &mut Fabric, message: Message) {
         let Message { header, payload, fds } = message;
-        if self.client.is_none() || header.is_reply() {
+        if header.is_reply() {
             return;
         }
-        if Command::from_wire(header.command) == Some(Command::DeviceGetRegionInfo) {
-            // The only answer that carries a descriptor, which must stay borrowed from us.
-            let page = self.activity.clone();
-            let answer = region_info(&payload)
-                .map(|(info, with_page)| Some((info.encode(), with_page.then(|| page.memory().fd()))));
+        // Nothing passes what the client has posted before.
+        self.take_writes(fabric, usize::MAX);
+        let Some(client) = &self.client else { return };
+        // The two answers that carry a descriptor, which must stay borrowed from us.
+        let with_fd = match Command::from_wire(header.command) {
+            Some(Command::DeviceGetRegionInfo) => Some(region_info(&payload).map(|info| {
+                let is_shared = info.flags & region_flags::MMAP != 0;
+                Some((info.encode(), is_shared.then(|| client.region.memory().fd())))
+            })),
+            Some(Command::DeviceGetRegionIoFds) => {
+                let kick = IoEventFd::decode_ask(&payload).map_err(|_| libc::EINVAL);
+                Some(kick.and_then(region_io_fds).map(|(reply, has_kick)| {
+                    let kick = has_kick.then(|| client.kick.as_fd());
+                    Some((reply, kick))
+                }))
+            }
+            _ => None,
+        };
+        if let Some(answer) = with_fd {
             return self.reply(&header, answer);
         }
         let answer = self.answer(fabric, &header, &payload, fds);
@@ -153,7 +234,7 @@ impl Endpoint {
         );
     }
 
-    fn reply(&mut self, to: &Header, answer: Answer<'_>) {
+    fn reply(&self, to: &Header, answer: Answer<'_>) {
         let Some(client) = &self.client else { return };
         if !to.wants_reply() {
             return;
@@ -311,20 +392,29 @@ impl Endpoint {
             return Err(libc::EINVAL);
         }
         match access.region {
-            region::BAR0 => {
-                let offset = register_offset(&access, &[4, 8])?;
-                let mut word = [0; 8];
-                let lane = usize::from(offset & 7);
-                word[lane..lane + data.len()].copy_from_slice(data);
-                let strb = (0xffu16 >> (8 - data.len()) << lane) as u8;
-                fabric.mmio_write(self.card, self.func, offset, u64::from_le_bytes(word), strb);
-            }
+            region::BAR0 => write_register(fabric, (self.card, self.func), &access, data)?,
             region::BAR2 => self.msix_bar[bar2_range(&access).ok_or(libc::EINVAL)?].copy_from_slice(data),
             region::CONFIG if self.config.write(access.offset, data) => {}
             _ => return Err(libc::EINVAL),
         }
         Ok(access.encode(&[]))
     }
+}
+
+/// A register write of 4 or 8 bytes.
+fn write_register(
+    fabric: &mut Fabric,
+    (card, func): (CardId, u8),
+    access: &RegionAccess,
+    data: &[u8],
+) -> Result<(), i32> {
+    let offset = register_offset(access, &[4, 8])?;
+    let mut word = [0; 8];
+    let lane = usize::from(offset & 7);
+    word[lane..lane + data.len()].copy_from_slice(data);
+    let strb = (0xffu16 >> (8 - data.len()) << lane) as u8;
+    fabric.mmio_write(card, func, offset, u64::from_le_bytes(word), strb);
+    Ok(())
 }
 
 /// The offset of a register access: aligned, of an allowed length, inside BAR 0.
@@ -344,8 +434,8 @@ fn bar2_range(access: &RegionAccess) -> Option<std::ops::Range<usize>> {
     Some(start..end)
 }
 
-/// What there is behind a region number; true: the activity page goes with it.
-fn region_info(payload: &[u8]) -> Result<(RegionInfo, bool), i32> {
+/// What there is behind a region number.
+fn region_info(payload: &[u8]) -> Result<RegionInfo, i32> {
     let ask = RegionInfo::decode(payload).map_err(|_| libc::EINVAL)?;
     if ask.index >= region::COUNT {
         return Err(libc::EINVAL);
@@ -354,19 +444,28 @@ fn region_info(payload: &[u8]) -> Result<(RegionInfo, bool), i32> {
     let (flags, size) = match ask.index {
         region::BAR0 => (rw, u64::from(BAR_LEN_BYTES)),
         region::BAR2 => (rw, MSIX_BAR_BYTES as u64),
-        region::BAR4 => (rw | region_flags::MMAP, ACTIVITY_PAGE_BYTES as u64),
+        region::BAR4 => (rw | region_flags::MMAP, SHARED_REGION_BYTES as u64),
         region::CONFIG => (rw, CONFIG_BYTES as u64),
         _ => (0, 0),
     };
-    Ok((
-        RegionInfo {
-            index: ask.index,
-            flags,
-            size,
-            offset: 0,
-        },
-        ask.index == region::BAR4,
-    ))
+    Ok(RegionInfo {
+        index: ask.index,
+        flags,
+        size,
+        offset: 0,
+    })
+}
+
+/// Parts of a region that an eventfd stands for. True: that eventfd goes with it.
+fn region_io_fds(index: u32) -> Result<(Vec<u8>, bool), i32> {
+    match index {
+        region::BAR4 => {
+            let (offset, size) = (KICK_OFFSET, KICK_BYTES);
+            Ok((IoEventFd { index, offset, size }.encode(), true))
+        }
+        index if index < region::COUNT => Ok((IoEventFd::none(index), false)),
+        _ => Err(libc::EINVAL),
+    }
 }
 
 fn irq_info(payload: &[u8]) -> Result<IrqInfo, i32> {

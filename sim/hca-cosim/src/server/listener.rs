@@ -4,12 +4,13 @@
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use hca_vfio_user::{
     Capabilities, Command, Connection, MAJOR, MAX_FDS, Message, decode_version, encode_version,
 };
+
+use super::wake::EventSender;
 
 /// How long a peer may take to say its version, or to read an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ pub(super) enum Event {
 #[derive(Clone)]
 pub(super) struct Door {
     pub endpoint: usize,
-    pub events: SyncSender<Event>,
+    pub events: EventSender,
     /// A client has the function; cleared by the simulation thread when it has cleaned up behind it.
     pub taken: Arc<AtomicBool>,
 }
@@ -71,12 +72,11 @@ impl Door {
             pid,
             process_memory,
         };
-        let mut alive = self.events.send(connected).is_ok();
+        let mut alive = self.events.send(connected);
         while alive && let Ok(message) = connection.receive() {
-            alive = self.events.send(Event::Message { endpoint, message }).is_ok();
+            alive = self.events.send(Event::Message { endpoint, message });
         }
-        // Fails only when the server itself is gone.
-        let _ = self.events.send(Event::Gone { endpoint });
+        self.events.send(Event::Gone { endpoint });
     }
 
     /// The exchange of versions. None: not a client, or the function is taken.

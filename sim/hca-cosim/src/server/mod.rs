@@ -1,12 +1,13 @@
 //! Process mode: every served function of the fabric's cards is a vfio-user device on a UNIX socket, for
-//! drivers in other processes. One thread owns the fabric; while nothing is under way it waits for the
-//! sockets and simulated time stands still.
+//! drivers in other processes. One thread owns the fabric; while nothing is under way it waits for sockets and
+//! doorbells, and simulated time stands still.
 
 mod config_space;
 mod endpoint;
 mod listener;
 mod process;
 mod status;
+mod wake;
 
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
@@ -14,18 +15,19 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-
-use hca_vfio_user::ActivityPage;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use crate::SimError;
 use crate::fabric::{CardId, Fabric};
 use endpoint::Endpoint;
 use listener::{Door, Event};
 pub use status::ServerStatus;
+use wake::{EventSender, Waker};
 
-/// Steps between two looks at the sockets.
-const BATCH_STEPS: u32 = 64;
+/// Steps between two looks at sockets and doorbells.
+const BATCH_STEPS: u32 = 16;
+/// Register accesses of a card under way, with which no more doorbells are taken: a link has so many credits.
+const TAKE_PENDING_MAX: usize = 64;
 /// Messages that may wait for the simulation; then their senders do.
 const QUEUE: usize = 4096;
 
@@ -33,24 +35,25 @@ const QUEUE: usize = 4096;
 pub struct Server {
     fabric: Fabric,
     endpoints: Vec<Endpoint>,
-    sender: SyncSender<Event>,
+    sender: EventSender,
+    waker: Arc<Waker>,
     receiver: Receiver<Event>,
-    /// What each card has made visible to its host, at the last look.
-    seen_writes: Vec<u64>,
+    /// Found while falling asleep.
+    early: Option<Event>,
     status: Arc<ServerStatus>,
 }
 
 /// Stops a server from another thread.
 #[derive(Clone)]
 pub struct StopHandle {
-    sender: SyncSender<Event>,
+    sender: EventSender,
 }
 
 impl StopHandle {
     /// [`Server::run`] returns soon after.
     pub fn stop(&self) {
         // Fails only when the server is gone already.
-        let _ = self.sender.send(Event::Stop);
+        self.sender.send(Event::Stop);
     }
 }
 
@@ -58,13 +61,14 @@ impl Server {
     /// Takes the fabric over.
     pub fn new(fabric: Fabric) -> Self {
         let (sender, receiver) = sync_channel(QUEUE);
-        let seen_writes = vec![0; fabric.cards().count()];
+        let waker = Arc::new(Waker::new());
         Self {
             fabric,
             endpoints: Vec::new(),
-            sender,
+            sender: EventSender::new(sender, waker.clone()),
+            waker,
             receiver,
-            seen_writes,
+            early: None,
             status: Arc::default(),
         }
     }
@@ -72,13 +76,13 @@ impl Server {
     /// Offers a function at a socket path. A socket there that nobody listens at any more is replaced.
     pub fn serve(&mut self, card: CardId, func: u8, path: &Path) -> Result<(), SimError> {
         self.fabric.check_function(card, func)?;
-        let os = |source| SimError::Os {
+        let os = |reason| SimError::Os {
             what: format!("cannot listen at {}", path.display()),
-            source,
+            reason,
         };
+        self.waker.check().map_err(os)?;
         remove_stale(path).map_err(os)?;
         let listener = UnixListener::bind(path).map_err(os)?;
-        let activity = ActivityPage::new().map_err(|e| os(std::io::Error::other(e)))?;
         let taken = Arc::new(AtomicBool::new(false));
         let door = Door {
             endpoint: self.endpoints.len(),
@@ -87,7 +91,7 @@ impl Server {
         };
         door.listen(listener);
         self.endpoints
-            .push(Endpoint::new(card, func, path.to_owned(), taken, activity));
+            .push(Endpoint::new(card, func, path.to_owned(), taken));
         Ok(())
     }
 
@@ -112,15 +116,15 @@ impl Server {
     pub fn run(&mut self) {
         loop {
             if !self.fabric.is_active() {
-                let Ok(event) = self.receiver.recv() else { return };
+                self.wait_for_work();
+            }
+            while let Some(event) = self.early.take().or_else(|| self.receiver.try_recv().ok()) {
                 if !self.handle(event) {
                     return;
                 }
             }
-            while let Ok(event) = self.receiver.try_recv() {
-                if !self.handle(event) {
-                    return;
-                }
+            for endpoint in &mut self.endpoints {
+                endpoint.take_writes(&mut self.fabric, TAKE_PENDING_MAX);
             }
             for _ in 0..BATCH_STEPS {
                 if !self.fabric.step_if_active() {
@@ -130,6 +134,20 @@ impl Server {
             self.deliver();
             self.publish();
         }
+    }
+
+    /// Sleeps until a socket or a doorbell has something.
+    fn wait_for_work(&mut self) {
+        self.waker.fall_asleep();
+        self.endpoints.iter().for_each(Endpoint::fall_asleep);
+        // The looks after the sleep was announced, see `wake`.
+        match self.receiver.try_recv() {
+            Ok(event) => self.early = Some(event),
+            Err(_) if self.endpoints.iter().any(Endpoint::has_writes) => {}
+            Err(_) => self.waker.sleep(self.endpoints.iter().filter_map(Endpoint::kick)),
+        }
+        self.waker.wake_up();
+        self.endpoints.iter().for_each(Endpoint::wake_up);
     }
 
     /// False: stop.
@@ -163,9 +181,7 @@ impl Server {
 
     /// Tells the clients what has reached their side.
     fn deliver(&mut self) {
-        for (card, seen) in self.fabric.cards().zip(&mut self.seen_writes) {
-            let writes = self.fabric.card(card).host_writes();
-            let news = std::mem::replace(seen, writes) != writes;
+        for card in self.fabric.cards() {
             while let Some(interrupt) = self.fabric.card_mut(card).host().take_interrupt() {
                 let mut ends = self.endpoints.iter_mut();
                 if let Some(end) = ends.find(|end| end.card == card && end.func == interrupt.func) {
@@ -179,12 +195,9 @@ impl Server {
                     .iter_mut()
                     .any(|end| end.card == card && end.register_value(id, value));
             }
-            if news {
-                self.endpoints
-                    .iter()
-                    .filter(|end| end.card == card)
-                    .for_each(Endpoint::announce);
-            }
+        }
+        for endpoint in &mut self.endpoints {
+            endpoint.announce(&mut self.fabric);
         }
     }
 }

@@ -24,8 +24,17 @@ type Copy = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> isize;
 
+/// Why a copy did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// The process has ended, and its memory with it.
+    Ended,
+    /// No such memory, or no permission.
+    Refused,
+}
+
 /// All or nothing, except that signals are tried again.
-fn copy(call: Copy, pid: i32, local: *mut u8, addr: u64, len: usize) -> bool {
+fn copy(call: Copy, pid: i32, local: *mut u8, addr: u64, len: usize) -> Result<(), Failure> {
     let here = libc::iovec {
         iov_base: local.cast(),
         iov_len: len,
@@ -38,8 +47,13 @@ fn copy(call: Copy, pid: i32, local: *mut u8, addr: u64, len: usize) -> bool {
         // SAFETY: `here` is a live buffer of ours that the callers pass; `there` is only looked at by the
         // kernel, in the other process.
         let done = unsafe { call(pid, &here, 1, &there, 1, 0) };
-        if done >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return done == len as isize;
+        if done >= 0 {
+            return (done == len as isize).then_some(()).ok_or(Failure::Refused);
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::ESRCH) => return Err(Failure::Ended),
+            _ => return Err(Failure::Refused),
         }
     }
 }
@@ -53,16 +67,20 @@ impl RemoteMemory for ProcessMemory {
             addr,
             out.len(),
         )
+        .is_ok()
     }
 
+    /// A process loses its memory a moment before its sockets close and the function is reset. Registered memory of a
+    /// real process outlives it until then: what is written to it is lost, and its peer must not be told of a fault.
     fn write(&self, addr: u64, bytes: &[u8]) -> bool {
-        copy(
+        let written = copy(
             libc::process_vm_writev,
             self.pid,
             bytes.as_ptr().cast_mut(),
             addr,
             bytes.len(),
-        )
+        );
+        matches!(written, Ok(()) | Err(Failure::Ended))
     }
 }
 
@@ -84,5 +102,19 @@ mod tests {
         assert_eq!(seen, [9, 8]);
         assert!(!memory.read(8, &mut target) && !memory.write(8, &[0]));
         assert!(!ProcessMemory::new(-5).read(source.as_ptr() as u64, &mut target));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_takes_writes_and_answers_no_reads() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let memory = ProcessMemory::new(child.id() as i32);
+        // Until it has been waited for its id is its own.
+        let stat = format!("/proc/{}/stat", child.id());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert!(memory.write(0x1000, &[1]));
+        assert!(!memory.read(0x1000, &mut [0]));
+        child.wait().unwrap();
     }
 }

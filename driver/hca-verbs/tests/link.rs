@@ -1,0 +1,174 @@
+//! The link through the verbs, on a fake card.
+
+mod common;
+use common::*;
+use hca_fake::FakeDevice;
+use hca_verbs::*;
+use std::rc::Rc;
+
+fn infiniband() -> (Rc<FakeDevice>, Context<Dev>) {
+    let dev = Rc::new(FakeDevice::infiniband());
+    let context = Context::open_with(dev.clone(), &OpenOptions::simulated()).unwrap();
+    (dev, context)
+}
+
+/// VL-4, VL-8, VL-12, VL-14: what is set is what is there, and what the card says of it.
+#[test]
+fn a_link_is_configured_and_looked_at() {
+    let (dev, context) = infiniband();
+    let status = context.link_status(1).unwrap();
+    assert_eq!(
+        (status.state, status.wanted_state),
+        (PortState::Active, PortState::Active)
+    );
+    assert_eq!((status.built_vls, status.op_vls), (OpVls::Eight, OpVls::Eight));
+    assert_eq!(
+        (status.policy, status.limit, status.mtu),
+        (LinkPolicy::Iba, 255, Mtu::Bytes4096)
+    );
+    assert!(status.phy_up && status.link_layer == LinkLayer::Infiniband && status.lid == 1);
+
+    let config = LinkConfig::new()
+        .peer_vls(OpVls::Two)
+        .policy(LinkPolicy::RoundQuantum)
+        .limit(8)
+        .hoq_life(12)
+        .pfc_enable(3);
+    context.link_config(1, &config).unwrap();
+    let high = [VlWeight { vl: 0, weight: 25 }];
+    let low = [VlWeight { vl: 1, weight: 100 }];
+    context.set_vl_arb(1, VlArbTable::High, &high).unwrap();
+    context.set_vl_arb(1, VlArbTable::Low, &low).unwrap();
+    let mut map = [15; 16];
+    map[..2].copy_from_slice(&[0, 1]);
+    context.set_sl2vl(1, &map).unwrap();
+    let status = context.link_status(1).unwrap();
+    assert_eq!((status.op_vls, status.peer_vls), (OpVls::Two, OpVls::Two));
+    assert_eq!((status.policy, status.limit), (LinkPolicy::RoundQuantum, 8));
+    assert_eq!((status.hoq_life, status.pfc_enable), (12, 3));
+    assert_eq!(status.sl2vl, map);
+    assert_eq!(context.vl_arb(1, VlArbTable::High).unwrap(), high);
+    assert_eq!(context.vl_arb(1, VlArbTable::Low).unwrap(), low);
+    dev.with_card(|card| {
+        assert_eq!(card.link_arbitration(true), [(0, 25)]);
+        assert_eq!(card.link_arbitration(false), [(1, 100)]);
+        assert_eq!(card.link_sl2vl(), map);
+        card.link.words[16 + 3] = 77;
+        card.link.words[128 + 12] = 5;
+    });
+    let counters = context.link_counters(1).unwrap();
+    assert_eq!(
+        (counters.vls[3].tx_credits(), counters.vls[4].tx_credits()),
+        (77, 0)
+    );
+    assert_eq!(counters.errors.fcp_sent(), 5);
+
+    let config = LinkConfig::new().state(PortState::Down).vls(OpVls::One);
+    context.link_config(1, &config).unwrap();
+    let status = context.link_status(1).unwrap();
+    assert_eq!((status.state, status.op_vls), (PortState::Down, OpVls::One));
+    dev.assert_no_violations();
+}
+
+/// A refusal says what was wrong, in words.
+#[test]
+fn refusals_name_the_field() {
+    let (dev, context) = infiniband();
+    let text = |result: Result<()>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.errno(), 22);
+        error.to_string()
+    };
+    let armed = LinkConfig::new().state(PortState::Armed);
+    assert!(text(context.link_config(1, &armed)).contains("state"));
+    let vls = LinkConfig::new().vls(OpVls::Fifteen);
+    assert!(text(context.link_config(1, &vls)).contains("op_vls"));
+    let entries = [VlWeight { vl: 0, weight: 1 }, VlWeight { vl: 8, weight: 1 }];
+    assert!(text(context.set_vl_arb(1, VlArbTable::Low, &entries)).contains("entry 1"));
+    assert!(text(context.set_vl_arb(1, VlArbTable::Low, &[entries[0]; 65])).contains("at most 64"));
+    let mut map = [0; 16];
+    map[5] = 9;
+    assert!(text(context.set_sl2vl(1, &map)).contains("SL 5"));
+    map[5] = 16;
+    assert!(text(context.set_sl2vl(1, &map)).contains("at most 15"));
+    assert_eq!(context.link_status(1).unwrap().sl2vl[5], 5);
+    dev.assert_no_violations();
+}
+
+/// RATE-5, RATE-8, ADDR-4, ADDR-13: what an address says of lane, rate and source reaches the card.
+#[test]
+fn paths_reach_the_card() {
+    let (dev, context) = infiniband();
+    let mut lmc = ModifyPortCmd::new();
+    lmc.set_port_num(1);
+    lmc.set_lid(0x40);
+    lmc.set_lmc(3);
+    lmc.set_attr_mask(port_attr::LMC | port_attr::LID);
+    context.modify_port(&lmc).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(&CqOptions::new(16)).unwrap();
+    let qp = || pd.create_qp(&QpOptions::new(&cq, &cq)).unwrap();
+    let options = ConnectOptions {
+        sl: 11,
+        static_rate: StaticRate::Gbps10.into(),
+        ..ConnectOptions::default()
+    };
+    let (a, _b) = connect_pair(qp(), qp(), &options).unwrap();
+    let qpc = dev.with_card(|card| card.qpc(a.qp_num()));
+    assert_eq!((qpc.sl(), qpc.static_rate(), qpc.ipd()), (11, 3, 9));
+
+    let mut raw = qp().into_raw();
+    raw.modify(
+        &QpAttr {
+            qp_state: QpState::Init,
+            ..QpAttr::default()
+        },
+        QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS,
+    )
+    .unwrap();
+    let mut to_rtr = |src_path_bits, static_rate| {
+        let ah_attr = AhAttr {
+            dlid: 5,
+            src_path_bits,
+            static_rate,
+            ..AhAttr::default()
+        };
+        let attr = QpAttr {
+            qp_state: QpState::Rtr,
+            ah_attr,
+            ..QpAttr::default()
+        };
+        let mask = QpAttrMask::STATE
+            | QpAttrMask::AV
+            | QpAttrMask::PATH_MTU
+            | QpAttrMask::DEST_QPN
+            | QpAttrMask::RQ_PSN
+            | QpAttrMask::MAX_DEST_RD_ATOMIC
+            | QpAttrMask::MIN_RNR_TIMER;
+        raw.modify(&attr, mask)
+    };
+    for (src_path_bits, static_rate) in [(8, 0), (0, 1), (0, 25), (0, 255)] {
+        assert_eq!(to_rtr(src_path_bits, static_rate).unwrap_err().errno(), 22);
+    }
+    to_rtr(7, 2).unwrap();
+    let qpc = dev.with_card(|card| card.qpc(raw.qp_num()));
+    assert_eq!((qpc.src_path_bits(), qpc.static_rate(), qpc.ipd()), (7, 2, 39));
+    assert_eq!(raw.query().unwrap().ah_attr.src_path_bits, 7);
+    dev.assert_no_violations();
+}
+
+/// On Ethernet the priority is that of the traffic class.
+#[test]
+fn ethernet_lanes_follow_the_traffic_class() {
+    let bench = Bench::new(16);
+    let options = ConnectOptions {
+        sl: 9,
+        traffic_class: 0xb4,
+        ..ConnectOptions::default()
+    };
+    let (a, _b) = connect_pair(bench.qp(QpCap::default()), bench.qp(QpCap::default()), &options).unwrap();
+    let qpc = bench.dev.with_card(|card| card.qpc(a.qp_num()));
+    assert_eq!((qpc.sl(), qpc.traffic_class()), (5, 0xb4));
+    let attr = a.query().unwrap();
+    assert_eq!(attr.ah_attr.sl, 9, "what was set is what is queried");
+}

@@ -1,0 +1,102 @@
+// Transmit side of the self-loopback: a packet whose destination is this port itself goes to `loop`, any
+// other to `out`. Ethernet: destination MAC = port MAC. InfiniBand: destination LID = own LID under the LID
+// mask; the permissive LID goes out. Decides on the first beat; latency to `out` one cycle. A looped packet
+// is offered once it is here whole, and then without a gap: the receive side is never held up by it.
+module hca_loopback
+  import hca_pkg::*;
+(
+  input  logic      clk_i,
+  input  logic      rst_i,
+  input  port_cfg_t port_cfg_i,
+  input  logic      in_valid_i,
+  output logic      in_ready_o,
+  input  mac_t      in_i,
+  output logic      out_valid_o,
+  input  logic      out_ready_i,
+  output mac_t      out_o,
+  output logic      loop_valid_o,
+  input  logic      loop_ready_i,
+  output mac_t      loop_o
+);
+
+  localparam int unsigned Depth         = 128;  // beats: more than one packet of the largest size
+  localparam logic [15:0] LidPermissive = 16'hffff;
+
+  logic [15:0] dlid, path_mask;
+  logic        own_mac, own_lid, own;
+  logic        first_q, own_q, valid_q, to_self_q, take, ready;
+  mac_t        beat_q;
+
+  assign dlid      = {in_i.data[23:16], in_i.data[31:24]};
+  assign path_mask = ~(16'hffff << port_cfg_i.lmc);
+  assign own_lid   = ((dlid | path_mask) == (port_cfg_i.lid | path_mask)) && dlid != LidPermissive;
+  always_comb begin
+    own_mac = 1'b1;
+    for (int unsigned i = 0; i < 6; i++) begin
+      if (in_i.data[8*i +: 8] != port_cfg_i.mac[8*(5-i) +: 8]) own_mac = 1'b0;
+    end
+  end
+  assign own       = first_q ? (port_cfg_i.ib ? own_lid : own_mac) : own_q;
+
+  logic unused_cfg;
+  assign unused_cfg = port_cfg_i.active;
+
+  logic store_ready, head_valid;
+
+  assign ready      = to_self_q ? store_ready : out_ready_i;
+  assign in_ready_o = !valid_q || ready;
+  assign take       = in_valid_i && in_ready_o;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      first_q <= 1'b1;
+      valid_q <= 1'b0;
+    end else begin
+      if (take) first_q <= in_i.last;
+      if (in_ready_o) valid_q <= in_valid_i;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (take) begin
+      own_q     <= own;
+      to_self_q <= own;
+      beat_q    <= in_i;
+    end
+  end
+
+  assign out_valid_o = valid_q && !to_self_q;
+  assign out_o       = beat_q;
+
+  logic [$clog2(Depth):0] unused_count;
+
+  hca_fifo #(
+    .Width($bits(mac_t)),
+    .Depth(Depth)
+  ) u_store (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (valid_q && to_self_q),
+    .in_ready_o (store_ready),
+    .in_i       (beat_q),
+    .out_valid_o(head_valid),
+    .out_ready_i(loop_valid_o && loop_ready_i),
+    .out_o      (loop_o),
+    .count_o    (unused_count)
+  );
+
+  // Whole packets in the store.
+  logic [$clog2(Depth):0] packets_q;
+  logic                   packet_in, packet_out;
+
+  assign packet_in    = valid_q && to_self_q && store_ready && beat_q.last;
+  assign packet_out   = loop_valid_o && loop_ready_i && loop_o.last;
+  assign loop_valid_o = head_valid && packets_q != '0;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) packets_q <= '0;
+    else if (packet_in && !packet_out) packets_q <= packets_q + 1'b1;
+    else if (packet_out && !packet_in) packets_q <= packets_q - 1'b1;
+  end
+
+endmodule

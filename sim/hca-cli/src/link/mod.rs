@@ -1,0 +1,264 @@
+//! `hca link`: what the links of a running simulator do, live, and how they are configured.
+
+pub mod notation;
+mod show;
+
+use anyhow::{Context as _, Result};
+use hca_verbs::{Context, DevicePtr, LinkConfig, ModifyPortCmd, OpVls, OpenOptions, VlArbTable, port_attr};
+use hca_vfio_user::VfioUserDevice;
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::sim::folder::Folder;
+use notation::{Arbitration, AskedState, Limit, PkeyEntry, Policy, Priorities, Sl2vl};
+use show::{Look, Rates};
+
+type Card = Context<Rc<VfioUserDevice>>;
+
+/// A simulator may be slow in wall-clock time: it shares the processor with its programs.
+const PATIENCE_NS: u64 = 60_000_000_000;
+/// Cards have one port so far.
+const PORT: u8 = 1;
+/// To the first corner, and clear from there.
+const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
+
+const EXAMPLES: &str = "Examples:
+  hca link                                  all links, refreshed until Ctrl-C
+  hca link --card 1 --once
+  hca link --once --json
+  hca link set --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 1 --policy round-quantum
+  hca link set --card 0 --vls 4 --lid 0x40 --lmc 2
+
+A card is asked through a function that no process has, which the command keeps while it runs.
+
+Exit code: 0 done; 2 no simulator, no such card, or a card that refuses.";
+
+/// Options of `hca link`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    set: Option<Command>,
+    #[command(flatten)]
+    which: Which,
+    /// Look once and end
+    #[arg(long)]
+    once: bool,
+    /// Print one JSON object per card and look
+    #[arg(long)]
+    json: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    interval: u64,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Configure links; every card unless one is named
+    Set(Set),
+}
+
+#[derive(clap::Args)]
+struct Which {
+    /// This card only
+    #[arg(long, value_name = "N")]
+    card: Option<u32>,
+    /// Folder with the simulator's sockets, as given to hca sim
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct Set {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    arbitration: ArbitrationArgs,
+    /// State to move to: down from any state, else one step of down, init, armed, active
+    #[arg(long, value_enum)]
+    state: Option<AskedState>,
+    /// Data VLs to use: 1, 2, 4, 8 or 15; the link uses the smaller number of both ends
+    #[arg(long, value_name = "N", value_parser = notation::vls)]
+    vls: Option<OpVls>,
+    /// Data VLs of the other end
+    #[arg(long, value_name = "N", value_parser = notation::vls)]
+    peer_vls: Option<OpVls>,
+    /// A packet may wait 1024 << N cycles to be sent; 31: for ever
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=31))]
+    hoq_life: Option<u8>,
+    /// Ethernet: priorities with PFC, N,N,.. or none
+    #[arg(long, value_name = "LIST")]
+    pfc: Option<Priorities>,
+    /// Base LID, a multiple of 1 << LMC
+    #[arg(long, value_name = "LID", value_parser = lid)]
+    lid: Option<u16>,
+    /// LID mask control: the port answers to 1 << N LIDs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=7))]
+    lmc: Option<u8>,
+    /// P_Key table entry, INDEX=PKEY; several times for several entries
+    #[arg(long, value_name = "ENTRY")]
+    pkey: Vec<PkeyEntry>,
+}
+
+fn lid(text: &str) -> Result<u16, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| format!("'{text}' is not a LID"))
+}
+
+/// Options that say how virtual lanes share a link.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ArbitrationArgs {
+    /// VL of each SL, VL,VL,.. (15: none); fewer than 16 repeat
+    #[arg(long, value_name = "VLS")]
+    sl2vl: Option<Sl2vl>,
+    /// High priority table, VL:WEIGHT,.. (weights in 64 bytes)
+    #[arg(long, value_name = "TABLE")]
+    vlarb_high: Option<Arbitration>,
+    /// Low priority table, VL:WEIGHT,..
+    #[arg(long, value_name = "TABLE")]
+    vlarb_low: Option<Arbitration>,
+    /// Limit of High Priority in 4096 bytes, or unlimited
+    #[arg(long, value_name = "N")]
+    high_limit: Option<Limit>,
+    /// How the arbiter shares the link
+    #[arg(long, value_enum)]
+    policy: Option<Policy>,
+}
+
+impl ArbitrationArgs {
+    fn add_to(&self, mut config: LinkConfig) -> LinkConfig {
+        if let Some(policy) = self.policy {
+            config = config.policy(policy.into());
+        }
+        if let Some(limit) = self.high_limit {
+            config = config.limit(limit.0);
+        }
+        config
+    }
+
+    /// Configures a card's link.
+    pub fn apply<P: DevicePtr>(&self, card: &Context<P>) -> Result<()> {
+        self.apply_with(card, LinkConfig::new())
+    }
+
+    /// Numbers of VLs and the state in `config` come before the tables, which they decide about.
+    fn apply_with<P: DevicePtr>(&self, card: &Context<P>, config: LinkConfig) -> Result<()> {
+        let config = self.add_to(config);
+        if config != LinkConfig::new() {
+            card.link_config(PORT, &config)?;
+        }
+        if let Some(table) = &self.vlarb_high {
+            card.set_vl_arb(PORT, VlArbTable::High, &table.0)?;
+        }
+        if let Some(table) = &self.vlarb_low {
+            card.set_vl_arb(PORT, VlArbTable::Low, &table.0)?;
+        }
+        if let Some(map) = self.sl2vl {
+            card.set_sl2vl(PORT, &map.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows or configures.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match &args.set {
+        Some(Command::Set(set)) => {
+            for (number, card) in open(&set.which)? {
+                set.apply(&card).with_context(|| format!("card {number}"))?;
+            }
+        }
+        None => watch(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Set {
+    fn apply(&self, card: &Card) -> Result<()> {
+        let mut config = LinkConfig::new();
+        if let Some(state) = self.state {
+            config = config.state(state.into());
+        }
+        if let Some(vls) = self.vls {
+            config = config.vls(vls);
+        }
+        if let Some(vls) = self.peer_vls {
+            config = config.peer_vls(vls);
+        }
+        if let Some(hoq_life) = self.hoq_life {
+            config = config.hoq_life(hoq_life);
+        }
+        if let Some(priorities) = self.pfc {
+            config = config.pfc_enable(priorities.0);
+        }
+        let mut port = ModifyPortCmd::new();
+        let mut mask = 0;
+        if let Some(lid) = self.lid {
+            port.set_lid(lid);
+            mask |= port_attr::LID;
+        }
+        if let Some(lmc) = self.lmc {
+            port.set_lmc(lmc);
+            mask |= port_attr::LMC;
+        }
+        if mask != 0 {
+            port.set_port_num(PORT);
+            port.set_attr_mask(mask);
+            card.modify_port(&port)?;
+        }
+        for entry in &self.pkey {
+            card.set_pkey(PORT, entry.index, entry.pkey)?;
+        }
+        self.arbitration.apply_with(card, config)
+    }
+}
+
+/// The cards asked for, each through a function that nobody has.
+fn open(which: &Which) -> Result<Vec<(u32, Card)>> {
+    let folder = Folder::find(which.dir.as_deref())?;
+    let mut cards = Vec::new();
+    for (number, functions) in folder.demand_cards(which.card)? {
+        if which.card.is_none_or(|card| card == number) {
+            let free = functions
+                .iter()
+                .find_map(|func| VfioUserDevice::connect(&folder.socket(number, *func)).ok());
+            let device =
+                free.with_context(|| format!("card {number}: all {} functions are in use", functions.len()))?;
+            let options = OpenOptions {
+                ready_timeout_ns: PATIENCE_NS,
+                command_timeout_ns: PATIENCE_NS,
+                ..OpenOptions::default()
+            };
+            let card = Context::open_with(Rc::new(device), &options);
+            cards.push((number, card.with_context(|| format!("card {number}"))?));
+        }
+    }
+    Ok(cards)
+}
+
+fn watch(args: &Args) -> Result<()> {
+    let cards = open(&args.which)?;
+    let clear = !args.once && !args.json && io::stdout().is_terminal();
+    let mut rates = vec![Rates::default(); cards.len()];
+    loop {
+        let mut text = String::from(if clear { CLEAR_SCREEN } else { "" });
+        for ((number, card), rates) in cards.iter().zip(&mut rates) {
+            let look = Look::take(*number, card, rates).with_context(|| format!("card {number}"))?;
+            text += &if args.json {
+                serde_json::to_string(&look)? + "\n"
+            } else {
+                look.text()
+            };
+        }
+        if !crate::print_open(&text)? || args.once {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(args.interval));
+    }
+}

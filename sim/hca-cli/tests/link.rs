@@ -1,0 +1,234 @@
+//! `hca link` and the lanes of `hca perf` from outside.
+
+mod common;
+use common::{HCA, Simulator, refused, run, text};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A look at each card, as JSON.
+fn look(folder: &Path, arguments: &[&str]) -> Vec<Value> {
+    let output = run(
+        Path::new(HCA),
+        folder,
+        &[&["link", "--once", "--json"], arguments].concat(),
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn set(folder: &Path, arguments: &[&str]) {
+    let output = run(Path::new(HCA), folder, &[&["link", "set"], arguments].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// VL-4, VL-8, VL-12: configured from one process, seen from another; a refusal changes nothing.
+#[test]
+fn links_are_configured_and_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("sockets");
+    refused(&run(Path::new(HCA), &folder, &["link"]), &["no simulator"]);
+    let simulator = Simulator::start(&folder, &["--link", "ib"]);
+    let cards = look(&folder, &[]);
+    assert_eq!(cards.len(), 2);
+    assert_eq!((&cards[1]["card"], &cards[1]["lid"]), (&1.into(), &2.into()));
+    for card in &cards {
+        assert_eq!((&card["state"], &card["link"]), (&"Active".into(), &"ib".into()));
+        assert_eq!((&card["built_vls"], &card["vls"]), (&8.into(), &8.into()));
+        assert_eq!(card["vlarb_low"], "0:64,1:64,2:64,3:64,4:64,5:64,6:64,7:64");
+        assert_eq!(
+            (&card["policy"], &card["high_limit"]),
+            (&"iba".into(), &255.into())
+        );
+    }
+
+    set(
+        &folder,
+        &[
+            "--vls",
+            "2",
+            "--sl2vl",
+            "0,1",
+            "--vlarb-high",
+            "0:16",
+            "--vlarb-low",
+            "1:4",
+            "--high-limit",
+            "1",
+            "--policy",
+            "round-quantum",
+            "--hoq-life",
+            "9",
+        ],
+    );
+    set(
+        &folder,
+        &[
+            "--card",
+            "1",
+            "--lid",
+            "0x40",
+            "--lmc",
+            "2",
+            "--pkey",
+            "3=0x8001",
+            "--peer-vls",
+            "1",
+        ],
+    );
+    let cards = look(&folder, &[]);
+    assert_eq!((&cards[0]["vls"], &cards[1]["vls"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (&cards[0]["vlarb_high"], &cards[0]["vlarb_low"]),
+        (&"0:16".into(), &"1:4".into())
+    );
+    assert_eq!(
+        (&cards[0]["policy"], &cards[0]["high_limit"]),
+        (&"round-quantum".into(), &1.into())
+    );
+    assert_eq!(
+        (&cards[0]["hoq_life"], &cards[0]["sl2vl"][7]),
+        (&9.into(), &1.into())
+    );
+    assert_eq!((&cards[1]["lid"], &cards[1]["lmc"]), (&0x40.into(), &2.into()));
+    assert_eq!(cards[1]["sl2vl"], Value::from(vec![0; 16]));
+    assert_eq!(cards[1]["lanes"].as_array().unwrap().len(), 2, "VL0 and VL15");
+
+    for (arguments, words) in [
+        (&["--vls", "15"][..], &["card 0", "op_vls"][..]),
+        (&["--card", "0", "--vlarb-low", "1:1,8:1"], &["card 0", "entry 1"]),
+        (&["--sl2vl", "0,9"], &["SL 1"]),
+        (&["--card", "1", "--state", "armed"], &["card 1", "state"]),
+        (&["--card", "1", "--lid", "0x41"], &["card 1", "BadParam"]),
+        (&["--card", "1", "--pkey", "32=1"], &["SetPkey"]),
+        (&["--card", "2", "--vls", "1"], &["no card 2"]),
+    ] {
+        let output = run(Path::new(HCA), &folder, &[&["link", "set"], arguments].concat());
+        refused(&output, words);
+    }
+    let without_time = |mut cards: Vec<Value>| {
+        for card in &mut cards {
+            card["cycle"] = Value::Null;
+        }
+        cards
+    };
+    assert_eq!(without_time(look(&folder, &[])), without_time(cards));
+
+    set(&folder, &["--card", "0", "--state", "down"]);
+    let output = run(Path::new(HCA), &folder, &["link", "--once", "--card", "0"]);
+    let shown = text(&output.stdout);
+    for word in [
+        "card 0 port 1",
+        "Down",
+        "round-quantum",
+        "high  0:16",
+        "credits",
+        "counted:",
+    ] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    assert!(!shown.contains("card 1"), "{shown}");
+    simulator.stop("INT");
+}
+
+/// Without --once it goes on until nobody reads any more.
+#[test]
+fn links_are_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let _simulator = Simulator::start(folder.path(), &["--cards", "1"]);
+    let mut child = Command::new(HCA)
+        .args(["link", "--json", "--interval", "1"])
+        .env("HCA_SIM", folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let (first, second, third) = (next(), next(), next());
+    assert_eq!((&first["link"], &first["vls"]), (&"eth".into(), &8.into()));
+    assert!(
+        first["lanes"][0].get("tx_bytes_per_s").is_none(),
+        "nothing to compare with"
+    );
+    assert_eq!(second["lanes"][0]["tx_bytes_per_s"], 0.0);
+    assert!(third["cycle"].as_u64() > second["cycle"].as_u64());
+    drop(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// What cannot be written on the command line.
+#[test]
+fn wrong_words_are_explained() {
+    for (arguments, word) in [
+        (&["link", "set", "--vlarb-high", "0:256"][..], "VL:WEIGHT"),
+        (&["link", "set", "--vls", "3"], "1, 2, 4, 8 or 15"),
+        (&["link", "set", "--high-limit", "256"], "unlimited"),
+        (&["link", "set", "--pfc", "8"], "priority"),
+        (&["link", "set", "--state", "defer"], "armed"),
+        (&["link", "set", "--pkey", "1"], "INDEX=PKEY"),
+        (&["perf", "--sl2vl", "16"], "not a VL"),
+        (&["perf", "--sl", "16", "--link", "ib"], "16"),
+        (&["perf", "--sl", "8"], "priorities 0 to 7"),
+        (&["perf", "--sl", "0,1"], "more --qps"),
+    ] {
+        let output = Command::new(HCA).args(arguments).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(
+            stderr.contains(word),
+            "{arguments:?} should say '{word}': {stderr}"
+        );
+    }
+}
+
+/// Every QP has its service level, and the figures say what each level got.
+#[test]
+fn perf_takes_service_levels_in_turn() {
+    for link in ["ib", "eth"] {
+        let arguments = [
+            "perf",
+            "--link",
+            link,
+            "--op",
+            "write",
+            "--size",
+            "16k",
+            "--qps",
+            "3",
+            "--sl",
+            "1,5",
+            "--sl2vl",
+            "0,1",
+            "--vlarb-high",
+            "0:16",
+            "--vlarb-low",
+            "1:16,0:16",
+            "--high-limit",
+            "8",
+            "--policy",
+            "iba",
+            "--iters",
+            "40",
+            "--outstanding",
+            "8",
+            "--json",
+        ];
+        let output = Command::new(HCA).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let shares = figures["by_sl"].as_array().unwrap();
+        let sls: Vec<_> = shares.iter().map(|share| share["sl"].as_u64()).collect();
+        assert_eq!(sls, [Some(1), Some(5)], "{figures}");
+        let sum: f64 = shares
+            .iter()
+            .map(|share| share["goodput_bytes_per_s"].as_f64().unwrap())
+            .sum();
+        let all = figures["goodput_bytes_per_s"].as_f64().unwrap();
+        assert!((0.5..2.0).contains(&(sum / all)), "{figures}");
+    }
+}

@@ -1,0 +1,109 @@
+//! How the simulation thread sleeps while nothing is under way, and who wakes it.
+//!
+//! Sockets have threads that send [`Event`]s; doorbells come through shared memory without any. Either side of each
+//! first does its own and then looks at the other, with a sequentially consistent fence between: the sleeper says
+//! that it sleeps and then looks for work, the waker leaves work and then looks whether anybody sleeps.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::mpsc::SyncSender;
+
+use hca_vfio_user::{clear_kick, eventfd};
+
+use super::listener::Event;
+
+/// Without a descriptor of its own a server that serves nothing looks this often whether it shall stop.
+const UNSERVED_LIMIT_MS: i32 = 100;
+
+/// Wakes the simulation thread from within this process.
+pub(super) struct Waker {
+    /// None when the process had no descriptor left; then nothing is served.
+    kick: Option<OwnedFd>,
+    asleep: AtomicBool,
+}
+
+impl Waker {
+    pub fn new() -> Self {
+        Self {
+            kick: eventfd().ok(),
+            asleep: AtomicBool::new(false),
+        }
+    }
+
+    /// Fails where the waker could not be made.
+    pub fn check(&self) -> io::Result<()> {
+        let missing = || io::Error::from_raw_os_error(libc::EMFILE);
+        self.kick.as_ref().map(|_| ()).ok_or_else(missing)
+    }
+
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if let Some(kick) = &self.kick
+            && self.asleep.swap(false, Ordering::Relaxed)
+        {
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: a live buffer of eight bytes. A full eventfd wakes as well.
+            unsafe { libc::write(kick.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// From now on senders of events kick. To be followed by a look for events.
+    pub fn fall_asleep(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// No kicks any more.
+    pub fn wake_up(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Sleeps until somebody kicks, here or at one of the clients' descriptors.
+    pub fn sleep<'a>(&'a self, clients: impl Iterator<Item = &'a OwnedFd>) {
+        let kicks: Vec<&OwnedFd> = clients.chain(&self.kick).collect();
+        let mut polls: Vec<libc::pollfd> = kicks
+            .iter()
+            .map(|kick| libc::pollfd {
+                fd: kick.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            })
+            .collect();
+        let limit_ms = if self.kick.is_some() {
+            -1
+        } else {
+            UNSERVED_LIMIT_MS
+        };
+        // A signal ends it early: the caller looks for work and comes back.
+        // SAFETY: live pollfds, as many as named.
+        unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, limit_ms) };
+        for (kick, poll) in kicks.iter().zip(&polls) {
+            if poll.revents != 0 {
+                // An eventfd of ours: reading it can only find nothing.
+                let _ = clear_kick(kick);
+            }
+        }
+    }
+}
+
+/// Sends to the simulation thread, and wakes it.
+#[derive(Clone)]
+pub(super) struct EventSender {
+    sender: SyncSender<Event>,
+    waker: Arc<Waker>,
+}
+
+impl EventSender {
+    pub fn new(sender: SyncSender<Event>, waker: Arc<Waker>) -> Self {
+        Self { sender, waker }
+    }
+
+    /// False: the server is gone.
+    pub fn send(&self, event: Event) -> bool {
+        let sent = self.sender.send(event).is_ok();
+        self.waker.wake();
+        sent
+    }
+}

@@ -1,0 +1,540 @@
+//! The InfiniBand switch.
+
+use hca_link::Cable;
+use hca_wire::{crc, lrh};
+
+use super::link::{Due, LinkConfig, LinkEnd, Received, Wire};
+use super::queue::{OutQueue, Source, Store, Stored, Waiting};
+use super::tables::{Forwarding, Sl2Vl, SlTables};
+use crate::arb::{DATA_VLS_MAX, Heads, VlArbConfig, VlArbiter};
+use crate::counters::{PortCounters, VlCounters};
+use crate::{PORTS_MAX, SwitchError, VL15};
+
+/// What an InfiniBand switch is made from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IbSwitchConfig {
+    /// For messages; unique in a network.
+    pub name: String,
+    /// Ports, numbered from 1.
+    pub ports: u8,
+    /// Data VLs of each port: 1, 2, 4, 8 or 15. A link has those that both its ends have.
+    pub data_vls: u8,
+    /// Receive buffer of each data VL of each port, in blocks of 64 bytes.
+    pub buffer_blocks: u32,
+    /// Receive buffer of VL 15 of each port. It has no credits: what finds no room is dropped.
+    pub vl15_blocks: u32,
+    /// Largest payload.
+    pub mtu_bytes: u32,
+    /// VL arbitration of each port.
+    pub arbitration: VlArbConfig,
+    /// Cycles from a packet's last bit to the first in which it may leave.
+    pub forward_cycles: u64,
+    /// Head of queue life: a packet that has been the first of its queue for so long is dropped. `None`: never.
+    pub hoq_life_cycles: Option<u64>,
+    /// A VL's credits are told at least this often while anything moves.
+    pub fcp_max_cycles: u64,
+}
+
+impl IbSwitchConfig {
+    /// 8 data VLs with 32 KiB each, all alike, 100 ns, no lifetime.
+    pub fn new(name: &str, ports: u8) -> Self {
+        Self {
+            name: name.to_owned(),
+            ports,
+            data_vls: 8,
+            buffer_blocks: 512,
+            vl15_blocks: 64,
+            mtu_bytes: 4096,
+            arbitration: VlArbConfig::default(),
+            forward_cycles: 25,
+            hoq_life_cycles: None,
+            fcp_max_cycles: 16_384,
+        }
+    }
+
+    pub(crate) fn link(&self) -> LinkConfig {
+        LinkConfig {
+            data_vls: self.data_vls,
+            buffer_blocks: self.buffer_blocks,
+            vl15_blocks: self.vl15_blocks,
+            mtu_bytes: self.mtu_bytes,
+            fcp_max_cycles: self.fcp_max_cycles,
+        }
+    }
+
+    /// Fails where a number is out of range.
+    pub fn check(&self) -> Result<(), SwitchError> {
+        let range = |what: &str, found: u64, low: u64, high: u64| {
+            if (low..=high).contains(&found) {
+                return Ok(());
+            }
+            let what = format!("switch {}: {what}", self.name);
+            Err(SwitchError::range(
+                what,
+                found as usize,
+                low as usize,
+                high as usize,
+            ))
+        };
+        range("ports", self.ports.into(), 1, PORTS_MAX.into())?;
+        range("forward_cycles", self.forward_cycles, 0, 1 << 30)?;
+        range("fcp_max_cycles", self.fcp_max_cycles, 64, 1 << 30)?;
+        if let Some(life) = self.hoq_life_cycles {
+            range("hoq_life_cycles", life, 1, 1 << 40)?;
+        }
+        self.link().check(&format!("switch {}", self.name))?;
+        self.arbitration.check()
+    }
+}
+
+/// The sending side of a port.
+struct Output {
+    queues: [OutQueue; DATA_VLS_MAX + 1],
+    arbiter: VlArbiter,
+}
+
+struct Port {
+    link: LinkEnd,
+    out: Output,
+}
+
+/// A switch: store and forward, packets wait at the input in the buffer of their VL.
+pub struct IbSwitch {
+    config: IbSwitchConfig,
+    /// By number less 1; `None`: no cable.
+    ports: Vec<Option<Port>>,
+    forwarding: Forwarding,
+    sl_tables: SlTables,
+    store: Store,
+    /// When the switch has to act by itself, arrivals apart.
+    wake_at: Option<u64>,
+    /// When a data packet last left.
+    progress_at: u64,
+}
+
+impl IbSwitch {
+    /// A switch without cables and routes.
+    pub fn new(config: IbSwitchConfig) -> Result<Self, SwitchError> {
+        config.check()?;
+        Ok(Self {
+            ports: (0..config.ports).map(|_| None).collect(),
+            config,
+            forwarding: Forwarding::default(),
+            sl_tables: SlTables::default(),
+            store: Store::default(),
+            wake_at: None,
+            progress_at: 0,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &IbSwitchConfig {
+        &self.config
+    }
+
+    /// Its forwarding tables.
+    pub fn forwarding(&self) -> &Forwarding {
+        &self.forwarding
+    }
+
+    /// Its forwarding tables, to fill. Packets inside keep the way they have.
+    pub fn forwarding_mut(&mut self) -> &mut Forwarding {
+        &mut self.forwarding
+    }
+
+    /// Sets the SL-to-VL table between two ports. Packets inside keep the VL they have.
+    pub fn set_sl2vl(&mut self, input: u8, output: u8, table: Sl2Vl) -> Result<(), SwitchError> {
+        self.index(input)?;
+        self.index(output)?;
+        self.sl_tables.set(input, output, table);
+        Ok(())
+    }
+
+    /// Sets the VL arbitration of a port.
+    pub fn set_arbitration(&mut self, port: u8, config: VlArbConfig) -> Result<(), SwitchError> {
+        let index = self.index(port)?;
+        let arbiter = VlArbiter::new(config)?;
+        if let Some(port) = &mut self.ports[index] {
+            port.out.arbiter = arbiter;
+        }
+        Ok(())
+    }
+
+    /// Counters of a port; `None`: there is no cable.
+    pub fn counters(&self, port: u8) -> Option<PortCounters> {
+        self.port(port).map(|port| port.link.counters)
+    }
+
+    /// Counters of a VL of a port.
+    pub fn vl_counters(&self, port: u8, vl: u8) -> Option<VlCounters> {
+        self.port(port).map(|port| port.link.vl_counters(vl))
+    }
+
+    /// Blocks in the receive buffer of a VL of a port.
+    pub fn buffer_fill(&self, port: u8, vl: u8) -> u32 {
+        self.port(port).map_or(0, |port| port.link.buffer(vl).used())
+    }
+
+    /// Blocks that a port may send on a data VL; `None`: the neighbour sets no limit, or there is none.
+    pub fn credits(&self, port: u8, vl: u8) -> Option<u16> {
+        self.port(port).and_then(|port| port.link.credits(vl))
+    }
+
+    /// Data VLs that a port's link has agreed on.
+    pub fn operational_vls(&self, port: u8) -> Option<u8> {
+        self.port(port).map(|port| port.link.wire.op_vls)
+    }
+
+    /// Packets inside.
+    pub fn packets(&self) -> usize {
+        self.store.len()
+    }
+
+    /// When a data packet last left.
+    pub fn progress_at(&self) -> u64 {
+        self.progress_at
+    }
+
+    pub(crate) fn index(&self, port: u8) -> Result<usize, SwitchError> {
+        if (1..=self.config.ports).contains(&port) {
+            return Ok(usize::from(port) - 1);
+        }
+        Err(SwitchError::NoPort {
+            switch: self.config.name.clone(),
+            port,
+            ports: self.config.ports,
+        })
+    }
+
+    fn port(&self, port: u8) -> Option<&Port> {
+        self.ports.get(usize::from(port).checked_sub(1)?)?.as_ref()
+    }
+
+    /// True where a port has a cable.
+    pub(crate) fn is_taken(&self, port: u8) -> bool {
+        self.port(port).is_some()
+    }
+
+    pub(crate) fn attach(&mut self, port: u8, wire: Wire) -> Result<(), SwitchError> {
+        let index = self.index(port)?;
+        let out = Output {
+            queues: Default::default(),
+            arbiter: VlArbiter::new(self.config.arbitration.clone())?,
+        };
+        let link = LinkEnd::new(&self.config.link(), wire);
+        self.ports[index] = Some(Port { link, out });
+        Ok(())
+    }
+
+    /// True where the switch has something to do in this cycle. `timers`: something moves in the network, so the
+    /// credits are told anew when it is time.
+    pub(crate) fn next_event(&self, cables: &[Cable], timers: bool) -> Option<u64> {
+        let mut next = self.wake_at;
+        for port in self.ports.iter().flatten() {
+            let timer = timers.then(|| port.link.refresh_at());
+            next = [next, port.link.next_arrival(cables), timer]
+                .into_iter()
+                .flatten()
+                .min();
+        }
+        next
+    }
+
+    /// One cycle.
+    pub(crate) fn step(&mut self, now: u64, cables: &mut [Cable], timers: bool) {
+        for index in 0..self.ports.len() {
+            while let Some(received) = self.ports[index]
+                .as_mut()
+                .and_then(|port| port.link.poll(now, cables))
+            {
+                self.forward(now, index, received);
+            }
+        }
+        if self.config.hoq_life_cycles.is_some() {
+            self.expire(now);
+        }
+        let due = if timers { Due::NewsAndRefresh } else { Due::News };
+        for index in 0..self.ports.len() {
+            if let Some(port) = &mut self.ports[index] {
+                port.link.refresh(now, due);
+            }
+            self.transmit(now, index, cables);
+        }
+        self.wake_at = self.next_wake(now, cables);
+    }
+
+    /// Puts a packet that has come in into the queues of its outputs.
+    fn forward(&mut self, now: u64, index: usize, received: Received) {
+        let input = index as u8 + 1;
+        let lrh = received.lrh;
+        let mut ports = self.forwarding.ports(lrh.dlid, input);
+        let mut outputs = [(0u8, 0u8); PORTS_MAX as usize];
+        let (mut count, mut unusable) = (0, 0);
+        while ports != 0 {
+            let output = ports.trailing_zeros() as u8;
+            ports &= ports - 1;
+            match self.output_vl(input, output, &lrh) {
+                Some(vl) => {
+                    outputs[count] = (output, vl);
+                    count += 1;
+                }
+                None => unusable += 1,
+            }
+        }
+        let Some(port) = &mut self.ports[index] else {
+            return;
+        };
+        if count == 0 {
+            if unusable == 0 {
+                port.link.counters.port_rcv_switch_relay_errors += 1;
+            }
+            port.link.drain(lrh.vl, 0);
+            return;
+        }
+        if port.link.fill(lrh.vl, received.blocks).is_err() {
+            return;
+        }
+        let source = Source {
+            port: input,
+            vl: lrh.vl,
+        };
+        let bytes = received.bytes.len() as u32;
+        let slot = self.store.insert(Stored {
+            bytes: received.bytes,
+            source,
+            blocks: received.blocks,
+            copies: count as u32,
+        });
+        for (output, vl) in &outputs[..count] {
+            let waiting = Waiting {
+                slot,
+                blocks: received.blocks,
+                bytes,
+                ready_at: now + self.config.forward_cycles,
+            };
+            if let Some(Some(port)) = self.ports.get_mut(usize::from(*output) - 1) {
+                port.out.queues[usize::from(*vl)].push(now, source, waiting);
+            }
+        }
+    }
+
+    /// VL of a packet behind an output; `None`, and counted there: it has none.
+    fn output_vl(&mut self, input: u8, output: u8, lrh: &lrh::Repr) -> Option<u8> {
+        let port = self.ports.get_mut(usize::from(output).checked_sub(1)?)?.as_mut();
+        let Some(port) = port else {
+            // A port without a cable: as if the destination were unknown.
+            if let Some(Some(port)) = self.ports.get_mut(usize::from(input) - 1) {
+                port.link.counters.port_rcv_switch_relay_errors += 1;
+            }
+            return None;
+        };
+        // VL-9: subnet management keeps its VL.
+        if lrh.vl == VL15 {
+            return Some(VL15);
+        }
+        let op_vls = port.link.wire.op_vls;
+        let vl = self.sl_tables.vl(input, output, lrh.sl, op_vls);
+        if vl < op_vls {
+            return Some(vl);
+        }
+        port.link.counters.port_xmit_constraint_errors += 1;
+        None
+    }
+
+    /// Drops what has been at the head of a queue for too long.
+    fn expire(&mut self, now: u64) {
+        let Some(life) = self.config.hoq_life_cycles else {
+            return;
+        };
+        for index in 0..self.ports.len() {
+            for queue in 0..=DATA_VLS_MAX {
+                while let Some(port) = &mut self.ports[index]
+                    && let Some(source) = port.out.queues[queue].expired(now, life)
+                    && let Some(waiting) = port.out.queues[queue].pop(now, source)
+                {
+                    port.link.counters.port_xmit_discards += 1;
+                    self.progress_at = now;
+                    self.leave(waiting.slot);
+                }
+            }
+        }
+    }
+
+    /// A copy has left its queue: with the last one the packet gives its room back.
+    fn leave(&mut self, slot: usize) {
+        if let Some(packet) = self.store.copy_left(slot)
+            && let Some(Some(port)) = self.ports.get_mut(usize::from(packet.source.port) - 1)
+        {
+            port.link.drain(packet.source.vl, packet.blocks);
+        }
+    }
+
+    /// Sends what the line of a port takes: flow control, then VL 15, then data by arbitration.
+    fn transmit(&mut self, now: u64, index: usize, cables: &mut [Cable]) {
+        while let Some(port) = &mut self.ports[index]
+            && port.link.line_ready(now, cables)
+        {
+            if port.link.has_fcp() {
+                port.link.send_fcp(now, cables);
+                continue;
+            }
+            let Some((vl, source)) = port.choose(now) else {
+                break;
+            };
+            let Some(waiting) = port.out.queues[usize::from(vl)].pop(now, source) else {
+                break;
+            };
+            if let Some(packet) = self.store.get(waiting.slot) {
+                if packet.source.vl == vl {
+                    port.link.send(now, cables, vl, &packet.bytes);
+                } else {
+                    let mut bytes = packet.bytes.clone();
+                    set_vl(&mut bytes, vl);
+                    port.link.send(now, cables, vl, &bytes);
+                }
+            }
+            self.progress_at = now;
+            self.leave(waiting.slot);
+        }
+    }
+
+    /// When the switch has to act next without anything arriving.
+    fn next_wake(&mut self, now: u64, cables: &[Cable]) -> Option<u64> {
+        let mut next: Option<u64> = None;
+        let mut at = |cycle: u64| next = Some(next.map_or(cycle, |found| found.min(cycle)));
+        for port in self.ports.iter_mut().flatten() {
+            let line = port.link.line_ready_cycle(cables).max(now + 1);
+            if port.link.has_fcp() {
+                at(line);
+            }
+            for (vl, queue) in port.out.queues.iter().enumerate() {
+                let Some(ready_at) = queue.ready_at() else {
+                    if vl < DATA_VLS_MAX {
+                        port.link.note_wait(now, vl, false);
+                    }
+                    continue;
+                };
+                if ready_at > now {
+                    at(ready_at.max(line));
+                }
+                let sendable = queue
+                    .head(now)
+                    .map(|(_, head)| port.link.may_send(vl as u8, head.blocks));
+                if sendable == Some(true) {
+                    at(line);
+                }
+                if vl < DATA_VLS_MAX {
+                    port.link.note_wait(now, vl, sendable == Some(false));
+                }
+                if let Some(life) = self.config.hoq_life_cycles
+                    && let Some(since) = queue.oldest_head()
+                {
+                    at((since + life).max(now + 1));
+                }
+            }
+        }
+        next
+    }
+
+    /// For each receive buffer that holds anything: for each packet at a head, the output port and VL it waits for and
+    /// its blocks.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = (Source, u8, u8, u16)> {
+        let ports = (1..).zip(&self.ports);
+        ports
+            .filter_map(|(number, port)| Some((number, port.as_ref()?)))
+            .flat_map(|(number, port)| {
+                let queues = (0..).zip(&port.out.queues).take(DATA_VLS_MAX);
+                queues.flat_map(move |(vl, queue)| {
+                    queue
+                        .heads()
+                        .map(move |(source, head)| (source, number, vl, head.blocks))
+                })
+            })
+    }
+
+    /// Free blocks of a receive buffer.
+    pub(crate) fn buffer_free(&self, port: u8, vl: u8) -> u32 {
+        self.port(port).map_or(0, |port| port.link.buffer(vl).free())
+    }
+
+    /// The cable of a port.
+    pub(crate) fn cable(&self, port: u8) -> Option<usize> {
+        self.port(port).map(|port| port.link.wire.cable)
+    }
+}
+
+impl Port {
+    /// The VL and source whose packet goes next.
+    fn choose(&mut self, now: u64) -> Option<(u8, Source)> {
+        let Output { queues, arbiter } = &mut self.out;
+        if let Some((source, _)) = queues[usize::from(VL15)].head(now) {
+            return Some((VL15, source));
+        }
+        let mut heads: Heads = [None; DATA_VLS_MAX];
+        for (vl, queue) in queues.iter().take(DATA_VLS_MAX).enumerate() {
+            if queue.is_empty() {
+                continue;
+            }
+            let head = queue.head(now).map(|(_, head)| head);
+            heads[vl] = head
+                .filter(|head| self.link.may_send(vl as u8, head.blocks))
+                .map(|head| head.bytes);
+        }
+        let vl = arbiter.pick(&heads)?;
+        let (source, _) = queues[usize::from(vl)].head(now)?;
+        Some((vl, source))
+    }
+}
+
+/// Writes the VL into a packet's LRH, and the VCRC that follows from it. The ICRC does not cover the VL.
+fn set_vl(bytes: &mut [u8], vl: u8) {
+    let body = bytes.len().saturating_sub(hca_wire::VCRC_LEN);
+    if let Ok(mut packet) = lrh::Packet::new_checked(&mut bytes[..body]) {
+        packet.set_vl(vl);
+    }
+    let vcrc = crc::vcrc(&bytes[..body]);
+    bytes[body..].copy_from_slice(&vcrc.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_vl_needs_another_vcrc() {
+        let mut bytes = vec![0x30, 0x02, 0, 9, 0, 7, 0, 1];
+        bytes.extend([0x55; 20]);
+        bytes.extend(crc::vcrc(&bytes).to_be_bytes());
+        let before = bytes.clone();
+        set_vl(&mut bytes, 9);
+        assert_eq!(bytes[0], 0x90);
+        assert_eq!(bytes[1..28], before[1..28]);
+        assert_eq!(bytes[28..], crc::vcrc(&bytes[..28]).to_be_bytes());
+        set_vl(&mut bytes, 3);
+        assert_eq!(bytes, before);
+    }
+
+    #[test]
+    fn configurations_are_checked() {
+        let bad = |change: fn(&mut IbSwitchConfig)| {
+            let mut config = IbSwitchConfig::new("sw0", 4);
+            change(&mut config);
+            IbSwitch::new(config).err().unwrap().to_string()
+        };
+        for (text, word) in [
+            (bad(|config| config.ports = 0), "ports is 0"),
+            (bad(|config| config.data_vls = 3), "3 data VLs"),
+            (bad(|config| config.buffer_blocks = 8), "buffer of a VL"),
+            (bad(|config| config.vl15_blocks = 2), "buffer of VL 15"),
+            (bad(|config| config.fcp_max_cycles = 1), "fcp_max_cycles"),
+            (bad(|config| config.mtu_bytes = 1500), "MTU"),
+        ] {
+            assert!(text.contains("sw0") && text.contains(word), "{text}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+"""The simulators of the run, and the table of what has been run."""
+
+import os
+from pathlib import Path
+
+import pytest
+import report
+from cards import Simulator
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "quick: a representative of its kind; the quick ones are part of make test")
+
+
+@pytest.fixture(scope="session")
+def hca():
+    """The release build, or what HCA_BIN names. The C library is expected beside it."""
+    path = Path(os.environ.get("HCA_BIN", TARGET / "release" / "hca")).resolve()
+    library = path.with_name("libibverbs.so")
+    for file in (path, library):
+        assert file.is_file(), f"{file} is not there: run 'make hca libibverbs' first"
+    return path
+
+
+@pytest.fixture(scope="session")
+def simulators(hca):
+    """simulators(link="ib", faults="loss=0.001"): the simulator with these options, started when first asked for.
+    What one test leaves behind meets the next one: that nothing goes wrong then is a part of what is tested."""
+    started = {}
+
+    def simulator(**options):
+        words = tuple(f"--{name}={value}" for name, value in sorted(({"link": "eth"} | options).items()))
+        found = started.get(words)
+        if found is None or not found.running():
+            started[words] = Simulator(hca, *words)
+        return started[words]
+
+    yield simulator
+    failures = []
+    for found in started.values():
+        try:
+            found.stop()
+        except AssertionError as error:
+            failures.append(error)
+    assert not failures, failures
+
+
+@pytest.fixture
+def sim(simulators):
+    """Two cards on an Ethernet cable without faults."""
+    return simulators()
+
+
+@pytest.fixture
+def row(request):
+    """row("ibv_devinfo", "-v"): the test's line in the table; row.result(...) says more than passed or failed."""
+    return report.Row(request.node)
+
+
+def pytest_terminal_summary(terminalreporter):
+    rows = report.rows(terminalreporter.stats)
+    if not rows:
+        return
+    text = report.table(rows)
+    path = TARGET / "programs" / "report.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    terminalreporter.section(f"programs ({path})")
+    terminalreporter.write(text)

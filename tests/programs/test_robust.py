@@ -1,0 +1,158 @@
+"""Ends that are killed, and what the next one finds."""
+
+import re
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+
+import pytest
+from cards import LIMIT_S, free_port
+from test_perftest import GID as PERFTEST_GID
+from test_perftest import measure, results
+from test_pingpong import pingpong
+
+FUNCTIONS = 4
+LONG = ["-n", 1_000_000, "-s", 65536]
+FIRST_LINE_S = 10
+SHARED = 2  # times slower may a machine be that has other work, too
+
+
+def assert_serves(sim, link="eth"):
+    """The simulator goes on: a pair of programs finds all as it should be."""
+    assert sim.running()
+    pingpong(sim, link, ["-c", "-n", 5])
+
+
+@contextmanager
+def watchers(sim, card, number):
+    """So many processes that have the card open, and do nothing with it."""
+    programs = [sim.start(card, "ibv_asyncwatch", live=True) for _ in range(number)]
+    try:
+        for program in programs:
+            program.prints("async event FD")
+        yield programs
+    finally:
+        for program in programs:
+            program.kill()
+
+
+def assert_all_functions_free(sim, card):
+    with watchers(sim, card, FUNCTIONS):
+        done = sim.run(card, "ibv_asyncwatch")
+        assert done.code != 0, f"a fifth process has the card, which has four functions: {done}"
+
+
+@pytest.mark.parametrize(("link", "program"), [
+    pytest.param("eth", "ib_write_bw", marks=pytest.mark.quick), ("ib", "ib_write_bw"), ("eth", "ib_read_bw"),
+    ("eth", "ib_send_bw")])
+def test_server_killed(simulators, row, link, program):
+    """SIGKILL in mid-run: the client ends with the error of a peer that does not answer."""
+    row(program, "server ended by SIGKILL in mid-run", link)
+    sim = simulators(link=link)
+    source = 0 if "read" in program else 1
+    before = sim.sent(source)[0]
+    server, client = sim.start_pair([program, *PERFTEST_GID[link], *LONG])
+    client.wait_until(lambda: sim.sent(source)[0] > before + 100, "100 packets were sent")
+    assert server.kill().code == -9
+    done = client.done()
+    status = re.search("Failed status 12|transport retry counter exceeded", done.text)
+    assert done.code > 0 and status, done
+    row.result(f"client ends with '{status[0]}'")
+    assert_all_functions_free(sim, 0)
+    assert_serves(sim, link)
+
+
+def test_client_killed(simulators, row):
+    row("ib_write_bw", "client ended by SIGKILL in mid-run")
+    sim = simulators()
+    before = sim.sent(1)[0]
+    server, client = sim.start_pair(["ib_write_bw", *PERFTEST_GID["eth"], *LONG])
+    client.wait_until(lambda: sim.sent(1)[0] > before + 100, "100 packets were sent")
+    assert client.kill().code == -9
+    done = server.done()
+    message = "Couldn't read remote address"
+    assert done.code > 0 and message in done.text, done
+    row.result(f"server ends with '{message}'")
+    assert_all_functions_free(sim, 1)
+    assert_serves(sim)
+
+
+@pytest.mark.quick
+def test_killed_processes_leave_their_functions(simulators, row):
+    row("ibv_asyncwatch", "four of them on a card, ended by SIGKILL")
+    sim = simulators()
+    assert_all_functions_free(sim, 0)
+    assert_all_functions_free(sim, 0)
+    row.result("runs; the fifth is refused")
+
+
+def test_two_pairs_of_perftest(simulators, row):
+    row("ib_write_bw, ib_read_bw", "at once on four cards")
+    sim = simulators(cards=4)
+    words = ["-n", 50, "-s", 65536]
+    first = sim.start_pair(["ib_write_bw", *PERFTEST_GID["eth"], *words], cards=(0, 1))
+    second = sim.start_pair(["ib_read_bw", *PERFTEST_GID["eth"], *words], cards=(2, 3))
+    for pair in (first, second):
+        ends = [program.done() for program in pair]
+        assert [done.code for done in ends] == [0, 0], ends
+        assert [(size, iters) for size, iters, _ in results(ends[1])] == [(65536, 50)]
+
+
+def memory(program, address, size):
+    with open(f"/proc/{program.pid}/mem", "rb", buffering=0) as file:
+        file.seek(address)
+        return file.read(size)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("program", ["ib_write_bw", "ib_read_bw"])
+def test_loss(simulators, row, program):
+    """One packet of a thousand is lost on the cable. perftest fills its buffers with random bytes and does not look at
+    them again; so they are looked at here, in the memory of both ends before they exit."""
+    row(program, "0.1 % loss, bytes compared")
+    sim = simulators(faults="loss=0.001")
+    again = sum(card["ports"][0]["retransmitted_packets"] for card in sim.info())
+    size = 65536
+    server, client = sim.start_pair([program, *PERFTEST_GID["eth"], "-n", 200, "-s", size], live=True)
+    server.prints("remote address.*VAddr 0x")
+    server.signal(signal.SIGSTOP)  # It takes no part in the transfer, and must not exit before its memory has been read
+    client.prints(rf"(?m)^ {size} +200 ")
+    # An address printed is that of the buffer the peer uses; the buffer for one's own requests lies before it.
+    theirs, ours = [int(end.prints("local address.*VAddr (0x[0-9a-f]+)")[1], 16) for end in (server, client)]
+    at_server, at_client = memory(server, theirs, size), memory(client, ours - size, size)
+    # What the target held before, if both have drawn the same random numbers.
+    before = memory(client, ours, size) if program == "ib_write_bw" else memory(server, theirs - size, size)
+    server.signal(signal.SIGCONT)
+    ends = [server.done(), client.done()]
+    assert [done.code for done in ends] == [0, 0], ends
+    assert at_server == at_client, "wrong data"
+    assert at_client != before and len(set(at_client)) > 1
+    now = sum(card["ports"][0]["retransmitted_packets"] for card in sim.info())
+    assert now > again, "nothing was lost"
+
+
+@pytest.mark.quick
+def test_time_to_the_first_result(hca, row):
+    """From `hca run --pair` to the first line of a result."""
+    words = ["ib_write_bw", "-s", "65536", "-n", "100"]
+    row("hca run --pair", " ".join(words))
+    words += ["-p", str(free_port())]
+    start = time.monotonic()
+    with subprocess.Popen([hca, "run", "--pair", "--", *words, "---", *words, "localhost"], text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        lines, first = [], None
+        for line in process.stdout:
+            lines.append(line)
+            if first is None and line.split()[1:3] == ["65536", "100"]:
+                first = time.monotonic() - start
+        assert process.wait(LIMIT_S) == 0 and first is not None, lines
+    row.result(f"first result after {first:.1f} s")
+    assert first <= FIRST_LINE_S * SHARED, f"{first:.1f} s"
+
+
+def test_perftest_chooses_its_gid(simulators, row):
+    """Without -x it finds the IPv4 GID of an Ethernet port by itself."""
+    row("ib_write_bw", "without -x: chooses GID 1")
+    ends = measure(simulators(), "ib", "ib_write_bw", ["-n", 10, "-s", 4096])
+    assert all("GID index       : 1" in done.text for done in ends), ends

@@ -1,0 +1,335 @@
+//! The data path of the C library on a simulated card behind its socket: it allocates nothing, and a doorbell waits for
+//! nothing that another thread does on the socket.
+
+#[path = "../../../driver/hca-capi/tests/common/c.rs"]
+mod c;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::path::PathBuf;
+use std::ptr::null_mut;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use c::*;
+use hca_cosim::{CardConfig, Fabric, Identity, Server, StopHandle};
+use hca_link::{CableConfig, LinkKind};
+use hca_verbs::{Context, OpenOptions};
+use hca_vfio_user::VfioUserDevice;
+use ibverbs::abi::*;
+use ibverbs::{Cards, DevPtr, Errno, Verb, install_cards};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is the system allocator's; counting touches no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Nothing here takes so long, whatever else the processor has to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where in the memory of an end messages go; they come from its start.
+const RECEIVED: u64 = 16_384;
+const WRITTEN: u64 = 32_768;
+
+/// Two cards on a cable behind sockets. The simulation can be made to stand still while the sockets stay.
+struct Simulator {
+    stop: StopHandle,
+    go_on: Sender<bool>,
+    stopped: Receiver<()>,
+    thread: JoinHandle<()>,
+    _folder: tempfile::TempDir,
+}
+
+/// GIDs alone lead to the other card, as programs expect: the MAC address follows from the IPv4 one.
+fn identity(index: u8) -> Identity {
+    Identity {
+        guid: [2, 0, 10, 0xff, 0xfe, 0, 0, index + 1],
+        mac: [2, 0, 10, 0, 0, index + 1],
+        ipv4: [10, 0, 0, index + 1],
+        lid: u16::from(index) + 1,
+        infiniband: false,
+    }
+}
+
+impl Simulator {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let (go_on, wait) = channel();
+        let (say_stopped, stopped) = channel();
+        let (started, start) = channel();
+        let thread = std::thread::spawn(move || {
+            let mut fabric = Fabric::new(1);
+            let cards = [0, 1].map(|index| {
+                let config = CardConfig::core(&format!("card{index}"), identity(index));
+                fabric.add_card(config).unwrap()
+            });
+            let cable = CableConfig::new("link0", LinkKind::Ethernet);
+            fabric.connect(cards[0], cards[1], cable).unwrap();
+            let mut server = Server::new(fabric);
+            for (index, card) in cards.into_iter().enumerate() {
+                server
+                    .serve(card, 0, &path.join(format!("card{index}.0")))
+                    .unwrap();
+            }
+            started.send(server.stop_handle()).unwrap();
+            while let Ok(true) = wait.recv() {
+                server.run();
+                say_stopped.send(()).unwrap();
+            }
+        });
+        go_on.send(true).unwrap();
+        let stop = start.recv().unwrap();
+        let installed = Sockets(folder.path().to_owned());
+        assert!(install_cards(Box::new(installed)));
+        Self {
+            stop,
+            go_on,
+            stopped,
+            thread,
+            _folder: folder,
+        }
+    }
+
+    /// Returns when simulated time stands still.
+    fn pause(&self) {
+        self.stop.stop();
+        self.stopped.recv_timeout(PATIENCE).unwrap();
+    }
+
+    fn finish(self) {
+        self.pause();
+        self.go_on.send(false).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+struct Sockets(PathBuf);
+
+static CARD0: OnceLock<Context<DevPtr>> = OnceLock::new();
+
+impl Cards for Sockets {
+    fn list(&self) -> Vec<u32> {
+        vec![0, 1]
+    }
+    fn claim(&self, number: u32) -> Verb<Context<DevPtr>> {
+        let path = self.0.join(format!("card{number}.0"));
+        let device = VfioUserDevice::connect(&path).map_err(|_| Errno(libc::ENODEV))?;
+        let device: DevPtr = Arc::new(device);
+        let context = Context::open_with(device, &OpenOptions::default())?;
+        if number == 0 {
+            let _ = CARD0.set(context.clone());
+        }
+        Ok(context)
+    }
+}
+
+/// One end: a QP on its own CQ and card, and memory.
+struct End {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    mr: *mut ibv_mr,
+    channel: *mut ibv_comp_channel,
+    cq: *mut ibv_cq,
+    qp: *mut ibv_qp,
+    gid: ibv_gid,
+    memory: Vec<u8>,
+}
+
+impl End {
+    fn new(card: usize) -> Self {
+        let context = open_device(card);
+        let mut memory = vec![card as u8 + 1; 1 << 16];
+        // SAFETY: all of it is alive; results are checked.
+        unsafe {
+            let pd = ibv_alloc_pd(context);
+            let mr = ibv_reg_mr(pd, memory.as_mut_ptr().cast(), memory.len(), 7);
+            let channel = ibv_create_comp_channel(context);
+            let cq = ibv_create_cq(context, 100, null_mut(), channel, 0);
+            let qp = ibv_create_qp(pd, &mut init_attr(cq));
+            assert!(!mr.is_null() && !qp.is_null(), "errno {}", errno());
+            let mut gid = ibv_gid::default();
+            assert_eq!(ibv_query_gid(context, 1, 1, &mut gid), 0);
+            Self {
+                context,
+                pd,
+                mr,
+                channel,
+                cq,
+                qp,
+                gid,
+                memory,
+            }
+        }
+    }
+
+    fn sge(&self, offset: u64) -> ibv_sge {
+        // SAFETY: alive.
+        let (addr, lkey) = unsafe { ((*self.mr).addr as u64 + offset, (*self.mr).lkey) };
+        ibv_sge {
+            addr,
+            length: 4096,
+            lkey,
+        }
+    }
+
+    fn poll(&self, wc: &mut ibv_wc) -> c_int {
+        // SAFETY: alive, and room for one.
+        unsafe { (*self.context).ops.poll_cq.unwrap()(self.cq, 1, wc) }
+    }
+
+    /// Polls until one comes. Allocates nothing by itself.
+    fn wait(&self) -> ibv_wc {
+        let (start, mut wc) = (Instant::now(), ibv_wc::default());
+        loop {
+            match self.poll(&mut wc) {
+                0 => assert!(start.elapsed() < PATIENCE),
+                1 => return wc,
+                other => panic!("poll: {other}"),
+            }
+        }
+    }
+
+    fn close(self) {
+        // SAFETY: nobody else has them.
+        unsafe {
+            assert_eq!(ibv_destroy_qp(self.qp), 0);
+            assert_eq!(ibv_destroy_cq(self.cq), 0);
+            assert_eq!(ibv_destroy_comp_channel(self.channel), 0);
+            assert_eq!(ibv_dereg_mr(self.mr), 0);
+            assert_eq!(ibv_dealloc_pd(self.pd), 0);
+            assert_eq!(ibv_close_device(self.context), 0);
+        }
+    }
+}
+
+/// A message each way and a WRITE, with signalled work requests, empty polls and arming.
+fn exchange(ends: &[End; 2]) {
+    for (from, to) in [(0, 1), (1, 0)] {
+        let (from, to) = (&ends[from], &ends[to]);
+        let mut sge = to.sge(RECEIVED);
+        let mut recv = ibv_recv_wr {
+            wr_id: 1,
+            sg_list: &mut sge,
+            num_sge: 1,
+            ..Default::default()
+        };
+        // SAFETY: live QPs, CQs and work requests.
+        unsafe {
+            let ops = (*to.context).ops;
+            assert_eq!(ops.post_recv.unwrap()(to.qp, &mut recv, &mut null_mut()), 0);
+            assert_eq!(ops.req_notify_cq.unwrap()(to.cq, 0), 0);
+        }
+        let mut sge = from.sge(0);
+        let mut list = [send_wr(2), send_wr(3)];
+        for wr in &mut list {
+            (wr.sg_list, wr.num_sge) = (&mut sge, 1);
+        }
+        list[1].opcode = IBV_WR_RDMA_WRITE;
+        // SAFETY: alive.
+        unsafe {
+            list[1].wr.rdma.remote_addr = (*to.mr).addr as u64 + WRITTEN;
+            list[1].wr.rdma.rkey = (*to.mr).rkey;
+        }
+        assert_eq!(post_send(from.qp, &mut list), (0, None));
+        for (end, wr_id) in [(from, 2), (from, 3), (to, 1)] {
+            let wc = end.wait();
+            assert_eq!((wc.wr_id, wc.status), (wr_id, IBV_WC_SUCCESS));
+        }
+    }
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    // SAFETY: an all-zero timespec is a valid one, and is written to.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+        time
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The kernel's letter for what a thread does.
+fn state_of(thread: libc::pid_t) -> char {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("State:"));
+    line.unwrap().trim_start().chars().next().unwrap()
+}
+
+#[test]
+fn the_data_path_behind_a_socket() {
+    let simulator = Simulator::start();
+    let ends = [End::new(0), End::new(1)];
+    for (end, peer) in [(0, 1), (1, 0)] {
+        // SAFETY: alive.
+        let number = unsafe { (*ends[peer].qp).qp_num };
+        connect_to(ends[end].qp, number, ends[peer].gid);
+    }
+
+    // Nothing is allocated, not even by the first use. What the event thread does is not the data path's.
+    let before = ALLOCATIONS.get();
+    (0..4).for_each(|_| exchange(&ends));
+    let allocated = ALLOCATIONS.get() - before;
+    assert_eq!(allocated, 0, "post and poll allocate");
+    for at in [RECEIVED, WRITTEN] {
+        let found = ends.each_ref().map(|end| end.memory[at as usize + 4095]);
+        assert_eq!(found, [2, 1], "data has arrived at {at}");
+    }
+
+    // Polls for nothing leave the processor to others, above all to the simulator.
+    let (start, before) = (Instant::now(), processor_time());
+    (0..200).for_each(|_| assert_eq!(ends[0].poll(&mut ibv_wc::default()), 0));
+    let (wall, used) = (start.elapsed(), processor_time() - before);
+    assert!(used < wall / 4, "{used:?} of {wall:?} used");
+
+    // While the simulation stands still a register read waits in the socket, with the socket's lock. Doorbells pass.
+    simulator.pause();
+    let (say, hear) = channel();
+    let reader = std::thread::spawn(move || {
+        // SAFETY: cannot fail.
+        say.send(unsafe { libc::gettid() }).unwrap();
+        CARD0.get().unwrap().device().mmio_read32(hca_regs::FUNC_ID)
+    });
+    let thread = hear.recv().unwrap();
+    let start = Instant::now();
+    while state_of(thread) != 'S' {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    let (a, b) = (&ends[0], &ends[1]);
+    for i in 0..20 {
+        assert_eq!(post_recv(b.qp, i), 0);
+        assert_eq!(post_send(a.qp, &mut [send_wr(i)]), (0, None));
+        assert_eq!(a.poll(&mut ibv_wc::default()), 0);
+    }
+    assert!(!reader.is_finished());
+    simulator.go_on.send(true).unwrap();
+    assert_eq!(reader.join().unwrap(), hca_abi::HCA_ID);
+    for i in 0..20 {
+        assert_eq!((a.wait().wr_id, b.wait().wr_id), (i, i));
+    }
+
+    ends.into_iter().for_each(End::close);
+    simulator.finish();
+}
