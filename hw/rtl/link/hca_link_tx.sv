@@ -1,6 +1,6 @@
 // Transmit half of the link: a ring per VL behind hca_tx_wire, the arbiter, credits or PFC, and flow control packets in
 // between. A packet is chosen while the one before it is still leaving; the order of choosing is the order on the wire.
-//   choose   flow control first, then VL15, then the arbiter's VL; at most one packet per cycle, two places (sel, cur)
+//   choose   VL15 first, then flow control, then the arbiter's VL; at most one packet per cycle, two places (sel, cur)
 //   read     one beat per cycle out of the ring's RAM, through a small FIFO to the physical stream
 // A packet for a VL that is not operational (or a data packet whose SL maps to VL15) is refused at the door; one that the
 // port state does not let out, or that stood at the head for its whole life time, is discarded. Rules: README.md.
@@ -54,8 +54,9 @@ module hca_link_tx
   // Ethernet with fewer rings than priorities: the lower bits choose.
   localparam int unsigned PrioMask   = (NumVls < 8) ? NumVls - 1 : 7;
 
-  logic data_ok;   // the port state lets data out
+  logic data_ok, running;   // the port state lets data in; and out at this moment
   assign data_ok = cfg_i.state == LinkActive || cfg_i.state == LinkDefer;
+  assign running = cfg_i.state == LinkActive && phy_up_i;
 
   // ---- The door: which ring, or none -----------------------------------------------------------------
   logic             first_q, refuse, refuse_q, discard, discard_q, turned_away, wr;
@@ -103,7 +104,7 @@ module hca_link_tx
   logic [Rings-1:0]              head_valid, head_soon;
   logic [Rings-1:0][PacketW-1:0] head_bytes;
   logic [Rings-1:0][FillW-1:0]   fill;
-  logic                          pop, drop, rd_en;
+  logic                          pop, drop, rd_en, too_long;
   logic [RingW-1:0]              pop_ring, drop_ring_q, rd_ring;
   mac_t                          rd_beat;
 
@@ -112,14 +113,14 @@ module hca_link_tx
     .RingBlocks(RingBlocks),
     .Vl15Blocks(Vl15Bytes / 64)
   ) u_queue (
-    .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room),
+    .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room), .long_o(too_long),
     .head_valid_o(head_valid), .head_soon_o(head_soon), .head_bytes_o(head_bytes),
     .pop_i(pop), .drop_i(drop), .pop_ring_i(drop ? drop_ring_q : pop_ring),
     .rd_en_i(rd_en), .rd_ring_i(rd_ring), .rd_beat_o(rd_beat), .fill_o(fill)
   );
 
   // ---- Who may send: credits or pauses -------------------------------------------------------------------
-  logic [NumVls-1:0]             has_credit, paused, req;
+  logic [NumVls-1:0]             has_credit, paused, taken, taken_q, req_q, waits;
   logic [NumVls-1:0][11:0]       fctbs;
   logic [NumVls-1:0][PacketW-1:0] data_bytes;
   logic [BlocksW-1:0]            pop_blocks;
@@ -129,7 +130,7 @@ module hca_link_tx
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
     hca_tx_credit u_credit (
       .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown || !cfg_i.ib),
-      .upd_i(fcp_i && fcp_upd_i.vl == 4'(v)), .upd_fccl_i(fcp_upd_i.fccl),
+      .upd_i(fcp_i && fcp_upd_i.vl == 4'(v)), .upd_init_i(fcp_upd_i.init), .upd_fccl_i(fcp_upd_i.fccl),
       .ask_blocks_i(blocks_of(head_bytes[v])), .ok_o(has_credit[v]),
       .send_i(pop && pop_ring == RingW'(v)), .send_blocks_i(pop_blocks), .fctbs_o(fctbs[v]), .left_o(credits_o[v])
     );
@@ -142,8 +143,20 @@ module hca_link_tx
     end
 
     assign data_bytes[v] = head_bytes[v];
-    assign req[v]        = head_valid[v] && cfg_i.state == LinkActive && phy_up_i &&
-                           (cfg_i.ib ? has_credit[v] : !paused[v]);
+    // A register in front of the arbiter: a VL that sends is known again in the second cycle after.
+    assign taken[v] = (pop || drop) && (drop ? drop_ring_q : pop_ring) == RingW'(v);
+
+    always_ff @(posedge clk_i) begin
+      if (rst_i) begin
+        req_q[v]   <= 1'b0;
+        taken_q[v] <= 1'b0;
+      end else begin
+        req_q[v]   <= running && head_valid[v] && !taken[v] && (cfg_i.ib ? has_credit[v] : !paused[v]);
+        taken_q[v] <= taken[v] || head_soon[v];
+      end
+    end
+
+    assign waits[v]      = head_soon[v] || (taken_q[v] && head_valid[v]);
     assign wait_o[v]     = head_valid[v] && data_ok && (cfg_i.ib ? !has_credit[v] : paused[v]);
   end
 
@@ -152,7 +165,8 @@ module hca_link_tx
   end
 
   // ---- Choose --------------------------------------------------------------------------------------------
-  logic             sel_valid_q, sel_ctl_q, cur_valid_q, cur_ctl_q, sel_take, rd_go, may_choose, ctl_go, vl15_go, arb_go;
+  logic             sel_valid_q, sel_ctl_q, sel_mute, sel_take, cur_valid_q, cur_ctl_q, cur_mute_q, rd_go;
+  logic             may_choose, ctl_go, vl15_go, arb_go;
   logic [RingW-1:0] sel_ring_q, cur_ring_q;
   logic [BlocksW-1:0] sel_blocks_q, cur_left_q;
   phy_t             sel_beat_q, cur_beat_q, ctl_beat;
@@ -164,14 +178,14 @@ module hca_link_tx
     .NumVls(NumVls)
   ) u_arb (
     .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown), .round_quantum_i(cfg_i.round_quantum), .limit_i(cfg_i.limit),
-    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req), .wait_i(head_soon[NumVls-1:0]),
+    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req_q), .wait_i(waits),
     .bytes_i(data_bytes), .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .take_i(arb_go)
   );
 
   assign may_choose  = (!sel_valid_q || sel_take) && !drop;
-  assign ctl_ready_o = may_choose;
-  assign ctl_go      = may_choose && ctl_valid_i;
-  assign vl15_go     = may_choose && !ctl_valid_i && head_valid[NumVls] && phy_up_i && cfg_i.state != LinkDown;
+  assign vl15_go     = may_choose && head_valid[NumVls] && phy_up_i && cfg_i.state != LinkDown;
+  assign ctl_ready_o = may_choose && !vl15_go;
+  assign ctl_go      = ctl_ready_o && ctl_valid_i;
   assign arb_go      = may_choose && !ctl_valid_i && !vl15_go && pick_valid;
   assign pop         = vl15_go || arb_go;
   assign pop_ring    = vl15_go ? Vl15Ring : RingW'(pick_vl);
@@ -202,6 +216,7 @@ module hca_link_tx
     end
     if (sel_take) begin
       cur_ctl_q  <= sel_ctl_q;
+      cur_mute_q <= sel_mute;
       cur_ring_q <= sel_ring_q;
       cur_left_q <= sel_blocks_q;
       cur_beat_q <= sel_beat_q;
@@ -218,11 +233,14 @@ module hca_link_tx
   assign rd_go    = cur_valid_q && (out_count + 3'(rd_q)) < 3'd4;
   assign rd_en    = rd_go && !cur_ctl_q;
   assign rd_ring  = cur_ring_q;
-  assign sel_take = sel_valid_q && (!cur_valid_q || (rd_go && cur_left_q == BlocksW'(1)));
+
+  // A chosen packet waits for the physical link; if the port state changes meanwhile it is read but does not leave.
+  assign sel_mute = !sel_ctl_q && ((sel_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok);
+  assign sel_take = sel_valid_q && (phy_up_i || sel_mute) && (!cur_valid_q || (rd_go && cur_left_q == BlocksW'(1)));
 
   always_ff @(posedge clk_i) begin
     if (rst_i) rd_q <= 1'b0;
-    else rd_q <= rd_go;
+    else rd_q <= rd_go && !cur_mute_q;
     rd_ctl_q      <= cur_ctl_q;
     rd_ctl_beat_q <= cur_beat_q;
   end
@@ -247,7 +265,7 @@ module hca_link_tx
   assign life    = LifeW'(1) << cfg_i.hoq_life;
   assign flush   = (drop_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok;
   assign at_door = mac_valid_i && mac_ready_o && first_q && (refuse || discard);
-  assign drop    = head_valid[drop_ring_q] && (flush || (expires && age_q[drop_ring_q] > life)) && !at_door &&
+  assign drop    = head_valid[drop_ring_q] && (flush || (expires && age_q[drop_ring_q] > life)) && !at_door && !too_long &&
                    !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
                    !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
 
@@ -261,7 +279,7 @@ module hca_link_tx
       drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
       for (int unsigned r = 0; r < Rings; r++) begin
         if (!head_valid[r] || ((pop && pop_ring == RingW'(r)) || (drop && drop_ring_q == RingW'(r)))) age_q[r] <= '0;
-        else if (tick_q == '1 && !(&age_q[r])) age_q[r] <= age_q[r] + 1'b1;
+        else if (tick_q == '1 && running && !(&age_q[r])) age_q[r] <= age_q[r] + 1'b1;
       end
     end
   end
@@ -274,6 +292,9 @@ module hca_link_tx
       vl_open_o[v] = 32'(fill[v]) < TxOpenBytes / 64 || (cfg_i.ib && !cfg_i.vl_mask[v]);
       fill_o[v]    = 12'(fill[v]);
     end
+    for (int unsigned p = NumVls; p < 8; p++) begin
+      if (!cfg_i.ib) vl_open_o[p] = vl_open_o[p & PrioMask];
+    end
     fill_o[15] = 12'(fill[NumVls]);
   end
 
@@ -284,10 +305,10 @@ module hca_link_tx
     ev_o.blocks  = pop_blocks;
     ev_o.ctl     = ctl_go;
     ev_o.refused = at_door && refuse;
-    ev_o.discard = (at_door && !refuse) || drop;
+    ev_o.discard = (at_door && !refuse) || drop || too_long;
   end
 
   logic unused_bits;
-  assign unused_bits = ^{fcp_upd_i.init, head_soon[NumVls]};
+  assign unused_bits = head_soon[NumVls];
 
 endmodule

@@ -1,7 +1,8 @@
 // Transmit rings of one port: a ring per data VL and a small one for VL15 (the last ring), all in one RAM; whole packets
 // in, whole packets out. A packet's length goes through a second RAM into two places per ring, so the arbiter sees every
 // ring's head at once and the next head one cycle after a pop.
-//   write: a beat per cycle; begin a packet only where room_o says so. It counts from its last beat on.
+//   write: a beat per cycle; begin a packet only where room_o says so. It counts from its last beat on; one that is longer
+//          than room_o promised is not stored (long_o).
 //   pop:   the head becomes the packet to read; its beats are then read with rd_en_i, oldest first, data one cycle later.
 //   drop:  the head is thrown away; only when no packet of that ring is being read.
 module hca_vl_queue
@@ -11,6 +12,8 @@ module hca_vl_queue
   parameter int unsigned  NumVls     = NumVlsDefault,
   parameter int unsigned  RingBlocks = 1024,          // of a data VL: power of two
   parameter int unsigned  Vl15Blocks = 16,            // power of two, at most RingBlocks
+  parameter int unsigned  RoomBlocks = MaxBlocks,     // longest packet
+  parameter int unsigned  Vl15Room   = 6,             // ... on VL15: management datagrams of 256 bytes and their headers
   localparam int unsigned Rings      = NumVls + 1,
   localparam int unsigned RingW      = $clog2(Rings),
   localparam int unsigned PtrW       = $clog2(RingBlocks)
@@ -21,6 +24,7 @@ module hca_vl_queue
   input  logic [RingW-1:0]              wr_ring_i,
   input  mac_t                          wr_beat_i,
   output logic [Rings-1:0]              room_o,          // for one more packet of any length
+  output logic                          long_o,          // strobe, last beat: the packet was too long
   output logic [Rings-1:0]              head_valid_o,
   output logic [Rings-1:0]              head_soon_o,     // no head yet, but in a cycle or two
   output logic [Rings-1:0][PacketW-1:0] head_bytes_o,
@@ -36,8 +40,6 @@ module hca_vl_queue
   localparam int unsigned Depth     = NumVls * RingBlocks + Vl15Blocks;
   localparam int unsigned AddrW     = $clog2(Depth);
   localparam int unsigned Vl15PtrW  = $clog2(Vl15Blocks);
-  // VL15 carries management datagrams of 256 bytes with their headers.
-  localparam int unsigned Vl15Room  = 6;
 
   // Place of a slot; pointers of the small ring run on in its lower bits.
   function automatic logic [AddrW-1:0] place(logic [RingW-1:0] ring, logic [PtrW-1:0] ptr);
@@ -49,16 +51,24 @@ module hca_vl_queue
   logic [Rings-1:0][PtrW-1:0] wr_pkt_q, rd_pkt_q;     // packets
   logic [Rings-1:0][PtrW:0]   used_q, stored_q;       // beats; packets whose length waits in the RAM
   logic [PacketW-1:0]         bytes_q, bytes;         // of the packet that comes in
-  logic                       commit;
+  logic [BlocksW-1:0]         count_q;                // its beats so far
+  logic                       fits, commit;
   logic [BlocksW-1:0]         head_blocks;
 
   assign bytes       = bytes_q + PacketW'(wr_beat_i.len_bytes);
-  assign commit      = wr_i && wr_beat_i.last;
+  assign fits        = count_q < ((wr_ring_i == RingW'(NumVls)) ? BlocksW'(Vl15Room) : BlocksW'(RoomBlocks));
+  assign commit      = wr_i && wr_beat_i.last && fits;
+  assign long_o      = wr_i && wr_beat_i.last && !fits;
   assign head_blocks = blocks_of(head_bytes_o[pop_ring_i]);
 
   always_ff @(posedge clk_i) begin
-    if (rst_i || commit) bytes_q <= '0;
-    else if (wr_i) bytes_q <= bytes;
+    if (rst_i || (wr_i && wr_beat_i.last)) begin
+      bytes_q <= '0;
+      count_q <= '0;
+    end else if (wr_i && fits) begin
+      bytes_q <= bytes;
+      count_q <= count_q + 1'b1;
+    end
   end
 
   hca_ram_1r1w #(
@@ -66,8 +76,8 @@ module hca_vl_queue
     .Depth(Depth)
   ) u_beats (
     .clk_i,
-    .we_i   (wr_i),
-    .waddr_i(place(wr_ring_i, wr_ptr_q[wr_ring_i])),
+    .we_i   (wr_i && fits),
+    .waddr_i(place(wr_ring_i, wr_ptr_q[wr_ring_i] + PtrW'(count_q))),
     .wdata_i(wr_beat_i),
     .re_i   (rd_en_i),
     .raddr_i(place(rd_ring_i, rd_ptr_q[rd_ring_i])),
@@ -132,15 +142,15 @@ module hca_vl_queue
   // ---- Pointers and fill --------------------------------------------------------------------------------
   for (genvar r = 0; r < int'(Rings); r++) begin : gen_ring
     localparam int unsigned Cap  = (r == int'(NumVls)) ? Vl15Blocks : RingBlocks;
-    localparam int unsigned Need = (r == int'(NumVls)) ? Vl15Room : MaxBlocks;
+    localparam int unsigned Need = (r == int'(NumVls)) ? Vl15Room : RoomBlocks;
 
-    logic               wr, rd, drop, done;
-    logic [BlocksW-1:0] dropped;
+    logic               rd, drop, done;
+    logic [BlocksW-1:0] dropped, stored;
 
-    assign wr      = wr_i && wr_ring_i == RingW'(r);
     assign rd      = rd_en_i && rd_ring_i == RingW'(r);
     assign drop    = drop_i && pop_ring_i == RingW'(r);
-    assign done    = commit && wr;
+    assign done    = commit && wr_ring_i == RingW'(r);
+    assign stored  = done ? count_q + 1'b1 : '0;
     assign dropped = drop ? head_blocks : '0;
 
     always_ff @(posedge clk_i) begin
@@ -152,11 +162,11 @@ module hca_vl_queue
         used_q[r]   <= '0;
         stored_q[r] <= '0;
       end else begin
-        wr_ptr_q[r] <= wr_ptr_q[r] + PtrW'(wr);
+        wr_ptr_q[r] <= wr_ptr_q[r] + PtrW'(stored);
         rd_ptr_q[r] <= rd_ptr_q[r] + PtrW'(rd) + PtrW'(dropped);
         wr_pkt_q[r] <= wr_pkt_q[r] + PtrW'(done);
         rd_pkt_q[r] <= rd_pkt_q[r] + PtrW'(grant[r]);
-        used_q[r]   <= used_q[r] + (PtrW + 1)'(wr) - (PtrW + 1)'(rd) - (PtrW + 1)'(dropped);
+        used_q[r]   <= used_q[r] + (PtrW + 1)'(stored) - (PtrW + 1)'(rd) - (PtrW + 1)'(dropped);
         stored_q[r] <= stored_q[r] + (PtrW + 1)'(done) - (PtrW + 1)'(grant[r]);
       end
     end
