@@ -246,6 +246,21 @@ async def line_rate(dut):
 
 
 @cocotb.test()
+async def latency(dut):
+    """Cycles from a packet's last beat at the door to its first beat on the stream, everything idle."""
+    tx = await Tx(dut, 17).start()
+    for vl, size in ((0, 30), (5, 2078), (VL15, 290)):
+        beats = tx.stream.beats
+        tx.send(vl, size)
+        await tx.bench.until(tx.source.idle, 100, "door")
+        await tx.bench.until(lambda beats=beats: tx.stream.beats > beats, 40, "first beat")
+        cycles = tx.bench.cycle - 1 - tx.source.taken[-1]
+        dut._log.warning(f"VL{vl}, {size} bytes: {cycles} cycles")
+        assert cycles <= 9
+        await tx.drain()
+
+
+@cocotb.test()
 async def shares(dut):
     """QOS-12: the paper's rule through rings and credits: (Q, H, L) = (1, 16, 4), (2, 3, 2), (0, 2, 2) give 4, 3, 1."""
     for q, h, low, want in ((1, 16, 4, 4), (2, 3, 2, 3), (0, 2, 2, 1)):
