@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hca_fw_core::Identity;
 use hca_host::{Host, Line, MmioRequest, PcieModel, PcieParams, WriteBeat};
-use hca_link::{BeatStream, Cable, Dir};
+use hca_link::{BeatStream, Cable, Dir, LinkKind};
 use hca_vsim::{Beat, Dut, Model};
 
 use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
@@ -469,6 +469,7 @@ impl Card {
     fn drive_mac(&mut self, now: u64, cables: &mut [Cable]) -> bool {
         let ports = self.dut.ports();
         ports.mac_rx_valid_i.set(0);
+        ports.mac_up_i.set(u8::from(self.attachment.is_some()));
         let Some(at) = &mut self.attachment else {
             ports.mac_tx_ready_i.set(1);
             return true;
@@ -476,8 +477,13 @@ impl Card {
         let cable = &mut cables[at.cable];
         let ready = cable.ready(at.tx, now);
         ports.mac_tx_ready_i.set(u8::from(ready));
+        let kind = cable.config().kind;
         if let Some(beat) = at.rx.beat(cable, now) {
             ports.mac_rx_valid_i.set(1);
+            // Only a link packet is so short; its one beat is all of it.
+            ports.mac_rx_link_i.set(u8::from(
+                beat.first && beat.last && kind.is_link_packet(beat.bytes),
+            ));
             ports.mac_rx_last_i.set(u8::from(beat.last));
             ports.mac_rx_len_i.set(beat.bytes.len() as u8);
             ports.mac_rx_data_i.set(to_beat(beat.bytes));
@@ -498,11 +504,8 @@ impl Card {
         let ports = self.dut.ports();
         let valid = ports.mac_tx_valid_o.get() != 0;
         let payload = || {
-            (
-                ports.mac_tx_last_o.get(),
-                ports.mac_tx_len_o.get(),
-                ports.mac_tx_data_o.get(),
-            )
+            let flags = ports.mac_tx_link_o.get() << 1 | ports.mac_tx_last_o.get();
+            (flags, ports.mac_tx_len_o.get(), ports.mac_tx_data_o.get())
         };
         if !self.mac_monitor.check(valid, ready, payload) {
             self.violation(now, "mac_tx changed or was withdrawn before it was taken".into());
@@ -511,8 +514,14 @@ impl Card {
         if !(valid && ready) {
             return;
         }
-        let (last, len_bytes, data) = payload();
-        let (last, len_bytes) = (last != 0, usize::from(len_bytes));
+        let (flags, len_bytes, data) = payload();
+        let (link, last, len_bytes) = (flags & 2 != 0, flags & 1 != 0, usize::from(len_bytes));
+        if link != (last && !self.tx_open && len_bytes == LinkKind::LINK_PACKET_BYTES) {
+            return self.violation(
+                now,
+                format!("mac_tx beat of {len_bytes} bytes, link packet {link}"),
+            );
+        }
         if !std::mem::replace(&mut self.tx_open, !last) {
             self.stamps.push(now, StampKind::TxFirst);
         }
