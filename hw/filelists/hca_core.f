@@ -10,4 +10,5 @@
 -f hw/filelists/link.f
 -f hw/filelists/mgmt.f
 hw/rtl/top/hca_activity.sv
+hw/rtl/top/hca_trace.sv
 hw/rtl/top/hca_core.sv
