@@ -16,6 +16,7 @@ mod samples;
 mod sim;
 mod sizes;
 mod soak;
+mod stages;
 mod waveforms;
 
 use anyhow::{Result, bail};

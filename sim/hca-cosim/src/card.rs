@@ -11,6 +11,7 @@ use hca_vsim::{Beat, Dut, Model};
 
 use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
 use crate::monitor::Monitor;
+use crate::observer::Observer;
 use crate::stamps::{Stamp, StampKind, Stamps};
 use crate::waveform::Waveform;
 use crate::{NUM_FUNCS, SimError};
@@ -119,6 +120,7 @@ pub struct Card {
     interrupts: BTreeMap<(u8, u16), u64>,
     stamps: Stamps,
     waveform: Waveform,
+    observer: Option<Box<dyn Observer>>,
     counters: CardCounters,
     violations: Vec<String>,
     stop_on_violation: bool,
@@ -145,6 +147,7 @@ impl Card {
             interrupts: BTreeMap::new(),
             stamps: Stamps::default(),
             waveform: Waveform::default(),
+            observer: None,
             counters: CardCounters::default(),
             violations: Vec::new(),
             stop_on_violation: config.stop_on_violation,
@@ -206,6 +209,11 @@ impl Card {
         self.stamps.take()
     }
 
+    /// Shows every cycle to an observer, or to none.
+    pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
+        self.observer = observer;
+    }
+
     /// Makes a waveform of the cycles in `window`, of those in which the card is evaluated: an idle card does not
     /// change. The file is made now and ends with the window, or with [`Card::trace_close`].
     pub fn trace_window(&mut self, path: &Path, window: Range<u64>) -> Result<(), SimError> {
@@ -260,6 +268,9 @@ impl Card {
         self.sample_host(now);
         self.sample_mac(now, tx_ready, cables);
         self.firmware.sample(now, self.dut.ports());
+        if let Some(observer) = &mut self.observer {
+            observer.cycle(now, self.dut.ports());
+        }
         self.activity = self.judge_activity(now);
 
         self.dut.ports().clk_i.set(1);

@@ -168,6 +168,11 @@ impl Fabric {
         &mut self.net.cables_mut()[id.0]
     }
 
+    /// The cable of a card.
+    pub fn cable_of(&self, card: CardId) -> Option<CableId> {
+        self.card(card).attachment.as_ref().map(|at| CableId(at.cable))
+    }
+
     /// Nanoseconds since the start, by the clock of a card.
     pub fn now_ns(&self, card: CardId) -> u64 {
         self.cards[card.0].pcie.params().ns(self.now)
