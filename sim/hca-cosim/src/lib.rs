@@ -24,6 +24,7 @@ mod error;
 mod fabric;
 mod firmware;
 mod monitor;
+mod observe;
 mod server;
 mod stamps;
 mod waveform;
@@ -35,6 +36,7 @@ pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
 pub use hca_fw_core::Identity;
 pub use hca_switch::SwitchId;
+pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
 pub use server::{Server, ServerStatus, StopHandle};
 pub use stamps::{Stamp, StampKind};
 
