@@ -115,6 +115,11 @@ impl Endpoint {
         self.taken.store(false, Ordering::Release);
     }
 
+    /// Ends the connection: the client finds out.
+    pub fn hang_up(&self) {
+        self.client.iter().for_each(|client| client.connection.shutdown());
+    }
+
     /// A process has the function.
     pub fn has_client(&self) -> bool {
         self.client.is_some()

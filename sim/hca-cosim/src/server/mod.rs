@@ -262,6 +262,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 impl Drop for Server {
     fn drop(&mut self) {
         for endpoint in &self.endpoints {
+            // A thread reads the other end of it.
+            endpoint.hang_up();
             // A path that somebody else removed is as good as removed.
             let _ = std::fs::remove_file(&endpoint.path);
         }
