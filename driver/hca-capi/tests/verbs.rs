@@ -376,3 +376,55 @@ fn a_query_tells_what_was_set() {
     }
     bench.close();
 }
+
+/// V-131.
+#[test]
+fn a_region_is_registered_again() {
+    let bench = bench(8);
+    let mut buf = vec![0u8; 16384];
+    let addr = buf.as_mut_ptr().cast::<c_void>();
+    // SAFETY: live objects; memory that is not there is only named.
+    unsafe {
+        let mr = ibv_reg_mr(bench.pd, addr, 4096, 1);
+        let first = ((*mr).lkey, (*mr).rkey);
+        let other = ibv_alloc_pd(bench.context);
+        let [translation, pd, access] = [
+            IBV_REREG_MR_CHANGE_TRANSLATION,
+            IBV_REREG_MR_CHANGE_PD,
+            IBV_REREG_MR_CHANGE_ACCESS,
+        ]
+        .map(|flag| flag as c_int);
+        // What cannot be leaves it as it was.
+        let nowhere = 0x1000 as *mut c_void;
+        for (flags, pd, addr, length, rights) in [
+            (0, other, addr, 8192, 7),
+            (1 << 10, other, addr, 8192, 7),
+            (translation, other, nowhere, 4096, 7),
+            (translation, other, addr, 0, 7),
+            (pd, null_mut(), addr, 8192, 7),
+            (access, other, addr, 8192, IBV_ACCESS_REMOTE_WRITE as c_int),
+        ] {
+            assert_eq!(
+                ibv_rereg_mr(mr, flags, pd, addr, length, rights),
+                IBV_REREG_MR_ERR_INPUT
+            );
+            assert_eq!(((*mr).lkey, (*mr).rkey, (*mr).length), (first.0, first.1, 4096));
+        }
+        let moved = addr.byte_add(100);
+        assert_eq!(
+            ibv_rereg_mr(mr, translation | access, null_mut(), moved, 8192, 7),
+            0
+        );
+        assert_eq!(((*mr).addr, (*mr).length, (*mr).pd), (moved, 8192, bench.pd));
+        assert_ne!(((*mr).lkey, (*mr).rkey), first);
+        assert_eq!(ibv_dealloc_pd(other), 0, "nothing of it is used");
+        let other = ibv_alloc_pd(bench.context);
+        assert_eq!(ibv_rereg_mr(mr, pd, other, null_mut(), 0, 0), 0);
+        assert_eq!(((*mr).addr, (*mr).length, (*mr).pd), (moved, 8192, other));
+        assert_eq!(ibv_dealloc_pd(other), libc::EBUSY);
+        assert_eq!(ibv_dereg_mr(mr), 0);
+        assert_eq!(ibv_dereg_mr(mr), libc::EINVAL);
+        assert_eq!(ibv_dealloc_pd(other), 0);
+    }
+    bench.close();
+}
