@@ -11,6 +11,7 @@ mod pcap_check;
 mod perf;
 mod plots;
 mod progress;
+mod report;
 mod run;
 mod samples;
 mod sim;

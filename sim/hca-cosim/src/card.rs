@@ -11,7 +11,8 @@ use hca_vsim::{Beat, Dut, Model};
 
 use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
 use crate::monitor::Monitor;
-use crate::observer::Observer;
+use crate::observe::{PacketNotes, SentPacket};
+use crate::port_observer::PortObserver;
 use crate::stamps::{Stamp, StampKind, Stamps};
 use crate::waveform::Waveform;
 use crate::{NUM_FUNCS, SimError};
@@ -119,8 +120,9 @@ pub struct Card {
     mac_monitor: Monitor<(u8, u8, Beat)>,
     interrupts: BTreeMap<(u8, u16), u64>,
     stamps: Stamps,
+    notes: PacketNotes,
     waveform: Waveform,
-    observer: Option<Box<dyn Observer>>,
+    observer: Option<Box<dyn PortObserver>>,
     counters: CardCounters,
     violations: Vec<String>,
     stop_on_violation: bool,
@@ -146,6 +148,7 @@ impl Card {
             mac_monitor: Monitor::default(),
             interrupts: BTreeMap::new(),
             stamps: Stamps::default(),
+            notes: PacketNotes::default(),
             waveform: Waveform::default(),
             observer: None,
             counters: CardCounters::default(),
@@ -210,7 +213,7 @@ impl Card {
     }
 
     /// Shows every cycle to an observer, or to none.
-    pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
+    pub fn observe(&mut self, observer: Option<Box<dyn PortObserver>>) {
         self.observer = observer;
     }
 
@@ -230,6 +233,16 @@ impl Card {
         self.waveform
             .end(&mut self.dut)
             .map_err(|reason| SimError::Os { what, reason })
+    }
+
+    /// Notes the packets that go out from now on, or no longer.
+    pub(crate) fn note_packets(&mut self, on: bool) {
+        self.notes.switch(on);
+    }
+
+    /// The packets noted since the last call.
+    pub(crate) fn take_sent(&mut self) -> Vec<SentPacket> {
+        self.notes.take()
     }
 
     /// Interrupts of a vector that have arrived since the last call.
@@ -545,6 +558,7 @@ impl Card {
         }
         if let Some(at) = &self.attachment {
             let line = Line::from_words(&data);
+            self.notes.beat(now, &line.0[..len_bytes], last);
             if let Err(error) = cables[at.cable].push_beat(at.tx, now, &line.0[..len_bytes], last) {
                 self.violation(now, error.to_string());
             }

@@ -1,7 +1,7 @@
 //! Cards, what joins them, and time.
 
 use hca_host::MmioRequest;
-use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir};
+use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, LinkKind};
 use hca_switch::{IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 
 use crate::card::{Activity, Attachment, Card, CardConfig};
@@ -171,6 +171,12 @@ impl Fabric {
     /// The cable of a card.
     pub fn cable_of(&self, card: CardId) -> Option<CableId> {
         self.card(card).attachment.as_ref().map(|at| CableId(at.cable))
+    }
+
+    /// Kind of the cable at a card; Ethernet without one.
+    pub fn link_kind(&self, card: CardId) -> LinkKind {
+        let attachment = self.cards[card.0].attachment.as_ref();
+        attachment.map_or(LinkKind::Ethernet, |at| self.net.cables()[at.cable].config().kind)
     }
 
     /// Nanoseconds since the start, by the clock of a card.

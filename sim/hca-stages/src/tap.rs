@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use hca_abi::{Cqe, DOORBELL_PAGE_OFFSET, Eqe, EventKind, SQ_DOORBELL_OFFSET, SqDoorbell};
-use hca_cosim::{CardPorts, Observer};
+use hca_cosim::{CardPorts, PortObserver};
 use hca_wire::Framing;
 
 use crate::join::{Join, Work};
@@ -290,7 +290,7 @@ impl Tap {
     }
 }
 
-impl Observer for Tap {
+impl PortObserver for Tap {
     fn cycle(&mut self, now: u64, ports: &CardPorts) {
         let join = self.join.clone();
         let join = &mut *join.borrow_mut();

@@ -4,7 +4,7 @@ pub use hca_vsim::Ports as CardPorts;
 
 /// Sees the ports of a card in every cycle in which it is evaluated: inputs and outputs of that cycle, settled,
 /// before the clock edge. Can change nothing.
-pub trait Observer {
+pub trait PortObserver {
     /// One cycle.
     fn cycle(&mut self, now: u64, ports: &CardPorts);
 }
