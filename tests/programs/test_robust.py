@@ -1,6 +1,5 @@
 """Ends that are killed, and what the next one finds."""
 
-import re
 import signal
 import subprocess
 import time
@@ -44,10 +43,11 @@ def assert_all_functions_free(sim, card):
 
 
 @pytest.mark.parametrize(("link", "program"), [
-    pytest.param("eth", "ib_write_bw", marks=pytest.mark.quick), ("ib", "ib_write_bw"), ("eth", "ib_read_bw"),
-    ("eth", "ib_send_bw")])
+    pytest.param("eth", "ib_write_bw", marks=pytest.mark.quick), ("ib", "ib_write_bw"), ("eth", "ib_send_bw"),
+    ("ib", "ib_send_bw"), ("eth", "ib_read_bw")])
 def test_server_killed(simulators, row, link, program):
-    """SIGKILL in mid-run: the client ends with the error of a peer that does not answer."""
+    """SIGKILL in mid-run: the client ends with the error of a peer that does not answer. Only a READ may still be told
+    that there was no memory to read, because a process loses that a moment before its function."""
     row(program, "server ended by SIGKILL in mid-run", link)
     sim = simulators(link=link)
     source = 0 if "read" in program else 1
@@ -56,9 +56,9 @@ def test_server_killed(simulators, row, link, program):
     client.wait_until(lambda: sim.sent(source)[0] > before + 100, "100 packets were sent")
     assert server.kill().code == -9
     done = client.done()
-    status = re.search("Failed status 12|transport retry counter exceeded", done.text)
-    assert done.code > 0 and status, done
-    row.result(f"client ends with '{status[0]}'")
+    status = {f"Failed status {number}" for number in ((11, 12) if "read" in program else (12,))}
+    assert done.code > 0 and any(words in done.text for words in status), done
+    row.result(f"client ends with '{' or '.join(sorted(status))}'")
     assert_all_functions_free(sim, 0)
     assert_serves(sim, link)
 
@@ -147,7 +147,8 @@ def test_time_to_the_first_result(hca, row):
             if first is None and line.split()[1:3] == ["65536", "100"]:
                 first = time.monotonic() - start
         assert process.wait(LIMIT_S) == 0 and first is not None, lines
-    row.result(f"first result after {first:.1f} s")
+    row.result(f"first result in {FIRST_LINE_S} s or less")
+    row.figure(f"{first:.1f} s")
     assert first <= FIRST_LINE_S * SHARED, f"{first:.1f} s"
 
 

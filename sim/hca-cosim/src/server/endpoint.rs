@@ -85,8 +85,11 @@ impl Endpoint {
     }
 
     pub fn connected(&mut self, fabric: &mut Fabric, connection: Connection, pid: i32, process_memory: bool) {
-        if process_memory && let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
-            map.set_process(Arc::new(ProcessMemory::new(pid)));
+        if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
+            map.clear();
+            if process_memory {
+                map.set_process(Arc::new(ProcessMemory::new(pid)));
+            }
         }
         let hang_up = connection.try_clone();
         match (Client::new(connection, process_memory), hang_up) {
@@ -97,13 +100,14 @@ impl Endpoint {
         }
     }
 
-    /// The client went away: its memory goes with it, and the function is reset before the next client.
+    /// The client went away: its memory goes with it, and the function is reset before the next client. The card must not
+    /// find its queues gone before it has been reset: it would report a fault to peers that shall hear nothing any more.
     pub fn gone(&mut self, fabric: &mut Fabric) {
         if let Some(client) = self.client.take() {
             client.connection.shutdown();
         }
         if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
-            map.clear();
+            map.abandon();
         }
         self.reads.clear();
         self.config = ConfigSpace::new();
