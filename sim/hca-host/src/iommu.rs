@@ -106,8 +106,8 @@ impl IommuMap {
         self.process = Some(process);
     }
 
-    /// The process is no more, but the card does not know yet. What it still writes to the process's memory is lost, what
-    /// it reads from there faults, and rings stay as they are, all until [`IommuMap::clear`].
+    /// The process is no more, but the card does not know yet. What it still writes to the process's memory is
+    /// lost, what it reads from there faults, and rings stay as they are, all until [`IommuMap::clear`].
     pub fn abandon(&mut self) {
         if self.process.is_some() {
             self.process = Some(Arc::new(Nobody));

@@ -100,8 +100,8 @@ impl Endpoint {
         }
     }
 
-    /// The client went away: its memory goes with it, and the function is reset before the next client. The card must not
-    /// find its queues gone before it has been reset: it would report a fault to peers that shall hear nothing any more.
+    /// The client went away: its memory goes with it, and the function is reset before the next client. The card must
+    /// not find its queues gone before it has been reset: it would tell peers of a fault that shall hear nothing.
     pub fn gone(&mut self, fabric: &mut Fabric) {
         if let Some(client) = self.client.take() {
             client.connection.shutdown();
