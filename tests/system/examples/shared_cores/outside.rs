@@ -19,6 +19,7 @@ fn identity(index: u8) -> Identity {
         ipv4: [10, 0, 0, index + 1],
         lid: u16::from(index) + 1,
         infiniband: false,
+        self_active: true,
     }
 }
 
