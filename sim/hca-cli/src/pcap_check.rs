@@ -3,7 +3,7 @@
 use crate::capture_file::{CaptureFile, Captured};
 use anyhow::{Result, bail};
 use hca_link::erf;
-use hca_wire::{Envelope, Framing, Opcode, WholePacket, WireError};
+use hca_wire::{Envelope, FlowControl, Framing, Opcode, WholePacket, WireError};
 use indicatif::{ProgressBar, ProgressStyle};
 use pcap_file::DataLink;
 use serde::Serialize;
@@ -41,6 +41,8 @@ pub enum Fault {
     Icrc { expected: String, found: String },
     /// The VCRC is not the one of these bytes.
     Vcrc { expected: String, found: String },
+    /// A link packet that is no flow control packet, or whose LPCRC is wrong.
+    FlowControl { reason: String },
     /// The headers contradict each other or the packet's length.
     Malformed { reason: String },
     /// The capture holds only the start of the packet.
@@ -55,6 +57,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Icrc { expected, found } => write!(f, "ICRC expected {expected}, found {found}"),
             Self::Vcrc { expected, found } => write!(f, "VCRC expected {expected}, found {found}"),
+            Self::FlowControl { reason } => write!(f, "link packet: {reason}"),
             Self::Malformed { reason } => write!(f, "malformed: {reason}"),
             Self::Cut {
                 captured_bytes,
@@ -85,10 +88,12 @@ pub struct Report {
     dest_qps: BTreeMap<u32, Count>,
     icrc_checked: u64,
     vcrc_checked: u64,
+    lpcrc_checked: u64,
     wrong: Vec<WrongPacket>,
 }
 
 const OTHER: &str = "other";
+const FLOW_CONTROL: &str = "flow control";
 
 impl Report {
     /// Looks at one packet.
@@ -99,8 +104,7 @@ impl Report {
             DataLink::ERF => match erf::unwrap(&captured.bytes) {
                 Some(packet) => (Framing::InfiniBand, packet),
                 None => {
-                    self.total.add(captured.wire_len);
-                    self.count(OTHER, captured.wire_len);
+                    self.add_record(captured);
                     return Ok(());
                 }
             },
@@ -139,6 +143,22 @@ impl Report {
         }
         self.check_crcs(&envelope);
         Ok(())
+    }
+
+    /// Looks at an ERF record that holds no data packet.
+    fn add_record(&mut self, captured: &Captured) {
+        let Some(link) = erf::unwrap_link(&captured.bytes) else {
+            self.total.add(captured.wire_len);
+            self.count(OTHER, captured.wire_len);
+            return;
+        };
+        self.total.add(link.len());
+        self.count(FLOW_CONTROL, link.len());
+        self.lpcrc_checked += 1;
+        if let Err(error) = FlowControl::parse(link) {
+            let reason = error.to_string();
+            self.wrong(Fault::FlowControl { reason });
+        }
     }
 
     fn check_crcs(&mut self, envelope: &Envelope<'_>) {
@@ -221,7 +241,13 @@ impl Report {
             count => format!("{count} wrong"),
         };
         let (icrcs, vcrcs) = (self.icrc_checked, self.vcrc_checked);
-        let _ = writeln!(text, "checked {icrcs} ICRCs and {vcrcs} VCRCs: {verdict}");
+        let _ = match self.lpcrc_checked {
+            0 => writeln!(text, "checked {icrcs} ICRCs and {vcrcs} VCRCs: {verdict}"),
+            links => writeln!(
+                text,
+                "checked {icrcs} ICRCs, {vcrcs} VCRCs and {links} LPCRCs: {verdict}"
+            ),
+        };
         text
     }
 }

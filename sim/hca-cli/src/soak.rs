@@ -26,6 +26,9 @@ pub struct Args {
     /// First seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     start: u64,
+    /// Switches between the cards
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=16))]
+    switches: Option<u8>,
     /// Seeds side by side
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
@@ -37,6 +40,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     std::panic::set_hook(Box::new(|_| {}));
     let wall = Instant::now();
     let next = AtomicU64::new(0);
+    let options = Options {
+        switches: args.switches,
+        ..Options::default()
+    };
     let totals = Mutex::new((0u64, 0u64, 0u64));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
@@ -46,7 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                     if index >= args.seeds {
                         return;
                     }
-                    let result = run_seed(args.start.wrapping_add(index), &Options::default());
+                    let result = run_seed(args.start.wrapping_add(index), &options);
                     let mut totals = totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {
                         Ok(report) => {

@@ -1,7 +1,10 @@
 //! `hca pcap check` from outside: exit codes and sentences.
 
 use hca_link::{Cable, CableConfig, Dir, LinkKind, Tap};
-use hca_wire::{ExtHeaders, Link, Network, Opcode, PacketRepr, bth, ethernet, grh, ipv4, lrh, udp};
+use hca_wire::{
+    ExtHeaders, FlowControl, FlowControlOp, Link, Network, Opcode, PacketRepr, bth, ethernet, grh, ipv4, lrh,
+    udp,
+};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
@@ -136,6 +139,36 @@ fn good_captures_of_every_kind() {
     let (code, out, _) = check(&pcap(folder.path(), LinkKind::InfiniBand, &native), &[]);
     assert!(code == 0 && out.contains("XRC RDMA WRITE Only"), "{out}");
     assert!(out.contains("checked 2 ICRCs and 2 VCRCs: all good"), "{out}");
+}
+
+/// Flow control packets are named, and their CRC is checked.
+#[test]
+fn flow_control_packets_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let op = FlowControlOp::Normal;
+    let mut packets: Vec<_> = (0..4)
+        .map(|vl| {
+            FlowControl {
+                op,
+                vl,
+                fctbs: 7,
+                fccl: 99,
+            }
+            .to_bytes()
+            .to_vec()
+        })
+        .collect();
+    packets.push(infiniband(None));
+    let (code, out, _) = check(&pcap(folder.path(), LinkKind::InfiniBand, &packets), &[]);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains("checked 1 ICRCs, 1 VCRCs and 4 LPCRCs: all good"),
+        "{out}"
+    );
+    packets[2][1] ^= 1;
+    let (code, out, _) = check(&pcap(folder.path(), LinkKind::InfiniBand, &packets), &[]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("packet 3: link packet: LPCRC expected"), "{out}");
 }
 
 #[test]

@@ -240,7 +240,7 @@ impl Card {
         let wire = self
             .attachment
             .as_ref()
-            .and_then(|at| cables[at.cable].next_event_cycle());
+            .and_then(|at| cables[at.cable].next_arrival_cycle(at.rx.dir()));
         [self.pcie.next_card_event(), wire].into_iter().flatten().min()
     }
 

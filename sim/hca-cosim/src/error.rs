@@ -1,5 +1,6 @@
 use hca_host::ParamError;
 use hca_link::LinkError;
+use hca_switch::SwitchError;
 use thiserror::Error;
 
 /// What stops a simulation from being built or observed.
@@ -12,6 +13,9 @@ pub enum SimError {
     /// Parameters or captures of a cable.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// Parameters or connections of a switch.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
     /// A port that has a cable already.
     #[error("card {0} already has a cable: the simulator gives a card one port")]
     PortTaken(String),

@@ -1,7 +1,8 @@
-//! Cards, cables and time.
+//! Cards, what joins them, and time.
 
 use hca_host::MmioRequest;
 use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir};
+use hca_switch::{IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 
 use crate::card::{Activity, Attachment, Card, CardConfig};
 use crate::{NUM_FUNCS, SimError};
@@ -19,13 +20,25 @@ pub struct CardId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CableId(usize);
 
+/// Where an end of a cable is plugged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plug {
+    /// A card, which has one port.
+    Card(CardId),
+    /// A switch and the number of its port, from 1.
+    Switch(SwitchId, u8),
+}
+
+/// Data VLs of a card's port.
+const CARD_DATA_VLS: u8 = 8;
+
 /// Everything that shares one simulated time.
 pub struct Fabric {
     seed: u64,
     now: u64,
     quiet_since: u64,
     cards: Vec<Card>,
-    cables: Vec<Cable>,
+    net: Net,
     next_id: u64,
 }
 
@@ -37,7 +50,7 @@ impl Fabric {
             now: 0,
             quiet_since: 0,
             cards: Vec::new(),
-            cables: Vec::new(),
+            net: Net::new(),
             next_id: 0,
         }
     }
@@ -59,51 +72,70 @@ impl Fabric {
         Ok(CardId(self.cards.len() - 1))
     }
 
+    /// Adds an InfiniBand switch.
+    pub fn add_switch(&mut self, config: IbSwitchConfig) -> Result<SwitchId, SimError> {
+        Ok(self.net.add_ib_switch(config)?)
+    }
+
     /// Connects two cards; equal ids make a loopback plug, whose one direction is A to B. The cable's seed
     /// becomes the fabric's, and packets are handed over beat by beat at line rate.
     pub fn connect(&mut self, a: CardId, b: CardId, config: CableConfig) -> Result<CableId, SimError> {
+        self.plug([Plug::Card(a), Plug::Card(b)], config)
+    }
+
+    /// Plugs in a cable, end A first.
+    pub fn plug(&mut self, ends: [Plug; 2], config: CableConfig) -> Result<CableId, SimError> {
         let config = CableConfig {
             seed: self.seed,
             delivery: Delivery::FirstBeat,
             ..config
         };
-        for end in [a, b] {
-            let card = &self.cards[end.0];
-            if card.attachment.is_some() {
-                return Err(SimError::PortTaken(card.name().to_owned()));
-            }
-            if card.cycle_ps() != config.cycle_ps {
-                let (cable, card_ps) = (config.name, card.cycle_ps());
-                return Err(SimError::Clock {
-                    cable,
-                    cable_ps: config.cycle_ps,
-                    card: card.name().to_owned(),
-                    card_ps,
-                });
+        for end in ends {
+            if let Plug::Card(id) = end {
+                self.check_card_end(&self.cards[id.0], &config)?;
             }
         }
-        let cable = self.cables.len();
-        let rx = |dir| BeatStream::new(&config, dir);
-        if a == b {
-            self.cards[a.0].attachment = Some(Attachment {
-                cable,
-                tx: Dir::AToB,
-                rx: rx(Dir::AToB),
-            });
-        } else {
-            self.cards[a.0].attachment = Some(Attachment {
-                cable,
-                tx: Dir::AToB,
-                rx: rx(Dir::BToA),
-            });
-            self.cards[b.0].attachment = Some(Attachment {
-                cable,
-                tx: Dir::BToA,
-                rx: rx(Dir::AToB),
-            });
+        let rx = [Dir::BToA, Dir::AToB].map(|dir| BeatStream::new(&config, dir));
+        let at = ends.map(|end| match end {
+            Plug::Card(_) => LinkEndAt::Card {
+                data_vls: CARD_DATA_VLS,
+            },
+            Plug::Switch(id, port) => LinkEndAt::Switch(id, port),
+        });
+        let LinkId(cable) = self.net.connect(at, config)?;
+        let loopback = ends[0] == ends[1];
+        for ((end, tx), rx) in ends.into_iter().zip(Dir::ALL).zip(rx) {
+            let Plug::Card(id) = end else { continue };
+            // A loopback plug keeps what is made last: it sends and receives from A to B.
+            let tx = if loopback { Dir::AToB } else { tx };
+            self.cards[id.0].attachment = Some(Attachment { cable, tx, rx });
         }
-        self.cables.push(Cable::new(config)?);
         Ok(CableId(cable))
+    }
+
+    fn check_card_end(&self, card: &Card, config: &CableConfig) -> Result<(), SimError> {
+        if card.attachment.is_some() {
+            return Err(SimError::PortTaken(card.name().to_owned()));
+        }
+        if card.cycle_ps() != config.cycle_ps {
+            return Err(SimError::Clock {
+                cable: config.name.clone(),
+                cable_ps: config.cycle_ps,
+                card: card.name().to_owned(),
+                card_ps: card.cycle_ps(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Cables and switches.
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// Cables and switches, to set tables of switches.
+    pub fn net_mut(&mut self) -> &mut Net {
+        &mut self.net
     }
 
     /// A card.
@@ -123,17 +155,17 @@ impl Fabric {
 
     /// All cables.
     pub fn cables(&self) -> impl Iterator<Item = CableId> + use<> {
-        (0..self.cables.len()).map(CableId)
+        (0..self.net.cables().len()).map(CableId)
     }
 
     /// A cable.
     pub fn cable(&self, id: CableId) -> &Cable {
-        &self.cables[id.0]
+        &self.net.cables()[id.0]
     }
 
     /// A cable, to capture from or to close.
     pub fn cable_mut(&mut self, id: CableId) -> &mut Cable {
-        &mut self.cables[id.0]
+        &mut self.net.cables_mut()[id.0]
     }
 
     /// Nanoseconds since the start, by the clock of a card.
@@ -205,18 +237,28 @@ impl Fabric {
     }
 
     fn step_to(&mut self, next: u64) {
+        let moving = self.is_moving();
         self.now = next;
         for card in &mut self.cards {
             card.pcie.advance(next, &mut card.host);
             let due = card.activity != Activity::Idle
-                || card.next_port_event(&self.cables).is_some_and(|at| at <= next);
+                || card
+                    .next_port_event(self.net.cables())
+                    .is_some_and(|at| at <= next);
             if due {
-                card.step(next, &mut self.cables);
+                card.step(next, self.net.cables_mut());
                 if card.activity == Activity::Busy {
                     self.quiet_since = next;
                 }
             }
         }
+        self.net.step(next, moving);
+    }
+
+    /// A card works, or packets are in switches or on cables: then the links' own time-outs run too. At rest they do
+    /// not, so that time can stand still; what is due goes out when something moves again.
+    fn is_moving(&self) -> bool {
+        self.cards.iter().any(|card| card.activity == Activity::Busy) || self.net.is_moving()
     }
 
     /// Lets `cycles` pass.
@@ -239,9 +281,13 @@ impl Fabric {
                 Activity::Timers => timers = true,
                 Activity::Idle => {}
             }
-            let events = [card.pcie.next_event(), card.next_port_event(&self.cables)];
+            let events = [card.pcie.next_event(), card.next_port_event(self.net.cables())];
             next = events.into_iter().chain([next]).flatten().min();
         }
+        next = [next, self.net.next_event(self.is_moving())]
+            .into_iter()
+            .flatten()
+            .min();
         if timers {
             let stride = 1 + (self.now - self.quiet_since) / QUIET_CYCLES_PER_STRIDE;
             next = Some(next.map_or(self.now + stride, |at| at.min(self.now + stride)));

@@ -31,9 +31,10 @@ mod waveform;
 pub use card::{Card, CardConfig, CardCounters};
 pub use device::{SimDevice, Simulation};
 pub use error::SimError;
-pub use fabric::{CableId, CardId, Fabric};
+pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
 pub use hca_fw_core::Identity;
+pub use hca_switch::SwitchId;
 pub use server::{Server, ServerStatus, StopHandle};
 pub use stamps::{Stamp, StampKind};
 

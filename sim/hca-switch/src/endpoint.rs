@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hca_link::{Cable, LinkError};
+use hca_link::Cable;
 use hca_wire::{ExtHeaders, Framing, Link, Opcode, PacketRepr, WholePacket, blocks, bth, lrh};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -246,19 +246,18 @@ impl IbEndpoint {
             .min()
     }
 
-    pub(crate) fn step(&mut self, now: u64, cables: &mut [Cable], timers: bool) -> Result<(), LinkError> {
+    pub(crate) fn step(&mut self, now: u64, cables: &mut [Cable], timers: bool) {
         let Some(mut link) = self.link.take() else {
-            return Ok(());
+            return;
         };
         while let Some(received) = link.poll(now, cables) {
             self.take(now, &mut link, &received);
         }
         self.drain(now, &mut link);
         link.refresh(now, if timers { Due::NewsAndRefresh } else { Due::News });
-        let result = self.transmit(now, &mut link, cables);
+        self.transmit(now, &mut link, cables);
         self.wake_at = self.next_wake(now, &mut link, cables);
         self.link = Some(link);
-        result
     }
 
     /// Checks a packet that has come in.
@@ -306,11 +305,11 @@ impl IbEndpoint {
         }
     }
 
-    fn transmit(&mut self, now: u64, link: &mut LinkEnd, cables: &mut [Cable]) -> Result<(), LinkError> {
+    fn transmit(&mut self, now: u64, link: &mut LinkEnd, cables: &mut [Cable]) {
         self.make(link.wire.op_vls);
         while link.line_ready(now, cables) {
             if link.has_fcp() {
-                link.send_fcp(now, cables)?;
+                link.send_fcp(now, cables);
                 continue;
             }
             let heads: Heads = std::array::from_fn(|vl| {
@@ -322,11 +321,10 @@ impl IbEndpoint {
                 break;
             };
             if let Some(packet) = self.queues[usize::from(vl)].pop_front() {
-                link.send(now, cables, vl, &packet)?;
+                link.send(now, cables, vl, &packet);
             }
             self.make(link.wire.op_vls);
         }
-        Ok(())
     }
 
     fn next_wake(&mut self, now: u64, link: &mut LinkEnd, cables: &[Cable]) -> Option<u64> {

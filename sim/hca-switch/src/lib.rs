@@ -1,6 +1,6 @@
 //! Switches between simulated cards: InfiniBand with virtual lanes and credits, Ethernet with priorities and pauses.
 //!
-//! A [`Net`] owns the cables and everything on them that is no card: switches, and for tests the traffic endpoints. Like
+//! A [`Net`] owns the cables and what is on them that is no card: switches, and for tests the traffic endpoints. Like
 //! a cable it has no clock and no threads; its owner says which cycle it is and asks when something happens next, so
 //! that a network in which nothing moves costs nothing. Same configuration, same seeds, same calls: same result.
 //!

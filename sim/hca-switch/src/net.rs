@@ -1,6 +1,6 @@
 //! Cables, and what is on them besides cards.
 
-use hca_link::{Cable, CableConfig, Delivery, Dir, LinkError, LinkKind};
+use hca_link::{Cable, CableConfig, Delivery, Dir, LinkKind};
 
 use crate::deadlock::{self, Deadlock};
 use crate::endpoint::{IbEndpoint, IbEndpointConfig};
@@ -222,18 +222,18 @@ impl Net {
         switches.chain(endpoints).chain([look]).flatten().min()
     }
 
-    /// One cycle. Fails where a sender breaks the rules of a cable, which switches and endpoints do not.
-    pub fn step(&mut self, now: u64, moving: bool) -> Result<(), LinkError> {
+    /// One cycle.
+    pub fn step(&mut self, now: u64, moving: bool) {
         self.now = now;
         let due = |next: Option<u64>| next.is_some_and(|at| at <= now);
         for switch in &mut self.switches {
             if due(switch.next_event(&self.cables, moving)) {
-                switch.step(now, &mut self.cables, moving)?;
+                switch.step(now, &mut self.cables, moving);
             }
         }
         for endpoint in &mut self.endpoints {
             if due(endpoint.next_event(&self.cables, moving)) {
-                endpoint.step(now, &mut self.cables, moving)?;
+                endpoint.step(now, &mut self.cables, moving);
             }
         }
         if now >= self.look_at {
@@ -242,21 +242,20 @@ impl Net {
                 self.deadlock = deadlock::find(now, &self.switches, &self.ends);
             }
         }
-        Ok(())
     }
 
     /// Lets time pass until nothing moves, a deadlock is found, or the limit is reached: for networks without cards.
     /// True: everything has come to rest.
-    pub fn run(&mut self, limit: u64) -> Result<bool, LinkError> {
+    pub fn run(&mut self, limit: u64) -> bool {
         loop {
             let moving = self.is_moving();
             if !moving || self.deadlock.is_some() {
-                return Ok(!moving && self.deadlock.is_none());
+                return !moving && self.deadlock.is_none();
             }
             let next = self.next_event(moving).map(|at| at.max(self.now + 1));
             match next.filter(|at| *at <= limit) {
-                Some(next) => self.step(next, moving)?,
-                None => return Ok(false),
+                Some(next) => self.step(next, moving),
+                None => return false,
             }
         }
     }

@@ -3,10 +3,13 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use hca_cosim::{CableId, CardConfig, CardId, Fabric, Identity, SimError, Simulation, StampKind};
+use hca_cosim::{
+    CableId, CardConfig, CardId, Fabric, Identity, Plug, SimError, Simulation, StampKind, SwitchId,
+};
 use hca_dev::Device;
 use hca_host::PcieParams;
 use hca_link::{CableConfig, CableStats, Dir, FaultSpec, LinkKind, Tap};
+use hca_switch::IbSwitchConfig;
 use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp};
 use thiserror::Error;
 
@@ -50,7 +53,9 @@ pub struct RigConfig {
     pub seed: u64,
     /// Personality of both ports.
     pub link: LinkKind,
-    /// Faults of the cable.
+    /// Switches between the cards, in a row.
+    pub switches: u8,
+    /// Faults of each cable.
     pub faults: FaultSpec,
     /// Host side of both cards.
     pub pcie: PcieParams,
@@ -63,12 +68,16 @@ pub struct RigConfig {
 }
 
 impl RigConfig {
-    /// No faults, default PCIe.
+    /// No faults, default PCIe. As many switches as `HCA_SWITCHES` says, so that every test can be run through some;
+    /// without it none.
     pub fn new(seed: u64, link: LinkKind) -> Self {
+        let switches = std::env::var("HCA_SWITCHES").ok();
+        let switches = switches.and_then(|text| text.parse().ok()).unwrap_or(0);
         let (faults, pcie) = (FaultSpec::default(), PcieParams::default());
         Self {
             seed,
             link,
+            switches,
             faults,
             pcie,
             capture: None,
@@ -86,6 +95,10 @@ pub struct Rig {
     pub cards: [CardId; 2],
     /// Card 0 is at end A.
     pub cable: CableId,
+    /// All cables on the way from card 0 to card 1; end A is always nearer to card 0.
+    pub cables: Vec<CableId>,
+    /// The switches on the way.
+    pub switches: Vec<SwitchId>,
     /// Their drivers.
     pub nodes: [Node; 2],
     waveforms: Vec<(CardId, PathBuf)>,
@@ -104,6 +117,41 @@ pub fn identity(index: u8, link: LinkKind) -> Identity {
     }
 }
 
+/// Lays cables from card 0 over the switches to card 1.
+fn join(
+    fabric: &mut Fabric,
+    cards: [CardId; 2],
+    config: &RigConfig,
+) -> Result<(Vec<CableId>, Vec<SwitchId>), RigError> {
+    /// Ports towards card 0 and card 1.
+    const PORTS: [u8; 2] = [1, 2];
+    let (mut cables, mut switches) = (Vec::new(), Vec::new());
+    let mut before = Plug::Card(cards[0]);
+    for index in 0..=config.switches {
+        let mut next = Plug::Card(cards[1]);
+        if index < config.switches {
+            let id = fabric.add_switch(IbSwitchConfig::new(&format!("switch{index}"), 2))?;
+            let tables = fabric.net_mut().switch_mut(id).forwarding_mut();
+            for (card, port) in [0, 1].into_iter().zip(PORTS) {
+                tables
+                    .set_unicast(identity(card, config.link).lid, port)
+                    .map_err(SimError::from)?;
+            }
+            switches.push(id);
+            next = Plug::Switch(id, PORTS[0]);
+        }
+        let cable = CableConfig {
+            faults: config.faults,
+            ..CableConfig::new(&format!("link{index}"), config.link)
+        };
+        cables.push(fabric.plug([before, next], cable)?);
+        if let Some(id) = switches.last() {
+            before = Plug::Switch(*id, PORTS[1]);
+        }
+    }
+    Ok((cables, switches))
+}
+
 impl Rig {
     /// Builds the fabric and opens function 0 of both cards.
     pub fn new(config: &RigConfig) -> Result<Self, RigError> {
@@ -118,11 +166,8 @@ impl Rig {
             })
         };
         let cards = [add(0)?, add(1)?];
-        let cable = CableConfig {
-            faults: config.faults,
-            ..CableConfig::new("link0", config.link)
-        };
-        let cable = fabric.connect(cards[0], cards[1], cable)?;
+        let (cables, switches) = join(&mut fabric, cards, config)?;
+        let cable = cables[0];
         if let Some(path) = &config.capture {
             fabric
                 .cable_mut(cable)
@@ -144,6 +189,8 @@ impl Rig {
             sim,
             cards,
             cable,
+            cables,
+            switches,
             nodes,
             waveforms,
             hash: None,
@@ -188,7 +235,7 @@ impl Rig {
         self.collect_stamps();
     }
 
-    /// Counts of the cable.
+    /// Counts of the cable at card 0.
     pub fn cable_stats(&self) -> CableStats {
         self.sim.fabric().cable(self.cable).stats()
     }

@@ -26,8 +26,10 @@ const REST_CYCLES: u64 = 40_000_000;
 pub struct Options {
     /// Personality of the ports.
     pub link: Option<LinkKind>,
-    /// Faults of the cable.
+    /// Faults of each cable.
     pub faults: Option<FaultSpec>,
+    /// Switches between the cards; `None`: as [`RigConfig::new`] says.
+    pub switches: Option<u8>,
     /// Connections at most.
     pub pairs_max: u32,
     /// Messages of each direction of a connection at most.
@@ -41,6 +43,7 @@ impl Default for Options {
         Self {
             link: None,
             faults: None,
+            switches: None,
             pairs_max: 8,
             messages_max: 10,
             hash: false,
@@ -59,7 +62,7 @@ pub struct Report {
     pub bytes: u64,
     /// Cycles simulated.
     pub cycles: u64,
-    /// What the cable has carried and done.
+    /// What the cable at card 0 has carried and done.
     pub cable: CableStats,
     /// Hash of all port events, if asked for.
     pub trace_hash: u64,
@@ -76,6 +79,8 @@ pub struct Failure {
     pub what: String,
     /// What the seed had drawn.
     pub drawn: String,
+    /// Options that repeat it, beside the seed.
+    pub options: String,
 }
 
 impl fmt::Display for Failure {
@@ -85,10 +90,11 @@ impl fmt::Display for Failure {
             cycle,
             what,
             drawn,
+            options,
         } = self;
         write!(
             f,
-            "seed {seed}, cycle {cycle}: {what} ({drawn}); repeat: hca soak --seeds 1 --start {seed}"
+            "seed {seed}, cycle {cycle}: {what} ({drawn}); repeat: hca soak --seeds 1 --start {seed}{options}"
         )
     }
 }
@@ -100,9 +106,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Report, Failure> {
     let plan = Plan::draw(seed, options);
     let mut cycle = 0;
     // A broken port contract or a failed assertion of the RTL panics inside the simulator.
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        run_plan(seed, &plan, options.hash, &mut cycle)
-    }));
+    let result = catch_unwind(AssertUnwindSafe(|| run_plan(seed, &plan, options, &mut cycle)));
     let what = match result {
         Ok(Ok(report)) => return Ok(report),
         Ok(Err(error)) => error.to_string(),
@@ -120,20 +124,25 @@ pub fn run(seed: u64, options: &Options) -> Result<Report, Failure> {
         cycle,
         what,
         drawn: plan.to_string(),
+        options: options
+            .switches
+            .map_or_else(String::new, |count| format!(" --switches {count}")),
     })
 }
 
-fn run_plan(seed: u64, plan: &Plan, hash: bool, cycle: &mut u64) -> Result<Report, RigError> {
+fn run_plan(seed: u64, plan: &Plan, options: &Options, cycle: &mut u64) -> Result<Report, RigError> {
     let pcie = PcieParams {
         read_jitter_ns: plan.read_jitter_ns,
         ..PcieParams::default()
     };
+    let config = RigConfig::new(seed, plan.link);
     let mut rig = Rig::new(&RigConfig {
+        switches: options.switches.unwrap_or(config.switches),
         faults: plan.faults,
         pcie,
-        ..RigConfig::new(seed, plan.link)
+        ..config
     })?;
-    if hash {
+    if options.hash {
         rig.hash_traces();
     }
     let mut traffic = Traffic::new(&mut rig, seed, plan)?;

@@ -1,7 +1,7 @@
 //! One end of an InfiniBand link: what a switch port and a traffic endpoint have in common. Checks what comes in, keeps
 //! the credits of both directions, says when flow control packets are due.
 
-use hca_link::{Cable, Dir, LinkError, LinkKind};
+use hca_link::{Cable, Dir, LinkKind};
 use hca_wire::{FlowControl, FlowControlOp, blocks, crc, lrh};
 
 use super::credit::{RxCredits, TxCredits};
@@ -284,10 +284,10 @@ impl LinkEnd {
     }
 
     /// Sends the next flow control packet that is due. The line must be ready.
-    pub fn send_fcp(&mut self, now: u64, cables: &mut [Cable]) -> Result<(), LinkError> {
+    pub fn send_fcp(&mut self, now: u64, cables: &mut [Cable]) {
         let vl = self.news.trailing_zeros() as usize;
         let (Some(tx), Some(rx)) = (self.tx.get(vl), self.rx.get_mut(vl)) else {
-            return Ok(());
+            return;
         };
         self.news &= !(1 << vl);
         let fccl = rx.limit();
@@ -304,7 +304,13 @@ impl LinkEnd {
             fccl,
         };
         self.counters.fcp_sent += 1;
-        cables[self.wire.cable].push_packet(self.wire.tx, now, &packet.to_bytes())
+        self.push(now, cables, &packet.to_bytes());
+    }
+
+    fn push(&mut self, now: u64, cables: &mut [Cable], bytes: &[u8]) {
+        let pushed = cables[self.wire.cable].push_packet(self.wire.tx, now, bytes);
+        // Fails only for a packet that is too long for any cable, so that none can have brought it here.
+        self.counters.port_xmit_discards += u64::from(pushed.is_err());
     }
 
     /// True where the credits of a VL suffice for a packet. VL 15 needs none.
@@ -313,7 +319,7 @@ impl LinkEnd {
     }
 
     /// Sends a packet, its VL and VCRC as they have to be on this link. The line must be ready.
-    pub fn send(&mut self, now: u64, cables: &mut [Cable], vl: u8, bytes: &[u8]) -> Result<(), LinkError> {
+    pub fn send(&mut self, now: u64, cables: &mut [Cable], vl: u8, bytes: &[u8]) {
         let blocks = blocks(bytes.len()) as u16;
         self.counters.port_xmit_pkts += 1;
         self.counters.port_xmit_bytes += bytes.len() as u64;
@@ -323,7 +329,7 @@ impl LinkEnd {
         if let Some(tx) = self.tx.get_mut(usize::from(vl)) {
             tx.sent(blocks);
         }
-        cables[self.wire.cable].push_packet(self.wire.tx, now, bytes)
+        self.push(now, cables, bytes);
     }
 
     /// Keeps count of the time in which a data VL waits for credits.

@@ -1,6 +1,6 @@
 //! The InfiniBand switch.
 
-use hca_link::{Cable, LinkError};
+use hca_link::Cable;
 use hca_wire::{crc, lrh};
 
 use super::link::{Due, LinkConfig, LinkEnd, Received, Wire};
@@ -246,7 +246,7 @@ impl IbSwitch {
     }
 
     /// One cycle.
-    pub(crate) fn step(&mut self, now: u64, cables: &mut [Cable], timers: bool) -> Result<(), LinkError> {
+    pub(crate) fn step(&mut self, now: u64, cables: &mut [Cable], timers: bool) {
         for index in 0..self.ports.len() {
             while let Some(received) = self.ports[index]
                 .as_mut()
@@ -263,10 +263,9 @@ impl IbSwitch {
             if let Some(port) = &mut self.ports[index] {
                 port.link.refresh(now, due);
             }
-            self.transmit(now, index, cables)?;
+            self.transmit(now, index, cables);
         }
         self.wake_at = self.next_wake(now, cables);
-        Ok(())
     }
 
     /// Puts a packet that has come in into the queues of its outputs.
@@ -376,12 +375,12 @@ impl IbSwitch {
     }
 
     /// Sends what the line of a port takes: flow control, then VL 15, then data by arbitration.
-    fn transmit(&mut self, now: u64, index: usize, cables: &mut [Cable]) -> Result<(), LinkError> {
+    fn transmit(&mut self, now: u64, index: usize, cables: &mut [Cable]) {
         while let Some(port) = &mut self.ports[index]
             && port.link.line_ready(now, cables)
         {
             if port.link.has_fcp() {
-                port.link.send_fcp(now, cables)?;
+                port.link.send_fcp(now, cables);
                 continue;
             }
             let Some((vl, source)) = port.choose(now) else {
@@ -392,17 +391,16 @@ impl IbSwitch {
             };
             if let Some(packet) = self.store.get(waiting.slot) {
                 if packet.source.vl == vl {
-                    port.link.send(now, cables, vl, &packet.bytes)?;
+                    port.link.send(now, cables, vl, &packet.bytes);
                 } else {
                     let mut bytes = packet.bytes.clone();
                     set_vl(&mut bytes, vl);
-                    port.link.send(now, cables, vl, &bytes)?;
+                    port.link.send(now, cables, vl, &bytes);
                 }
             }
             self.progress_at = now;
             self.leave(waiting.slot);
         }
-        Ok(())
     }
 
     /// When the switch has to act next without anything arriving.

@@ -44,7 +44,7 @@ pub fn settle(net: &mut Net) {
         if next > end {
             break;
         }
-        net.step(next, true).unwrap();
+        net.step(next, true);
     }
 }
 
