@@ -212,7 +212,7 @@ module hca_requester
     .out_o      (seg_o)
   );
 
-  assign ev_emit_valid_o  = txp_valid;
+  assign ev_emit_valid_o  = txp_valid && txp_ready;
   assign ev_emit_qpn_o    = txp.qpn;
   assign ev_emit_opcode_o = txp.opcode;
   assign ev_emit_psn_o    = txp.psn;

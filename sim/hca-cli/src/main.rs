@@ -12,11 +12,13 @@ mod perf;
 mod plots;
 mod progress;
 mod qos;
+mod report;
 mod run;
 mod samples;
 mod sim;
 mod sizes;
 mod soak;
+mod stages;
 mod waveforms;
 
 use anyhow::{Result, bail};

@@ -11,6 +11,8 @@ use hca_vsim::{Beat, Dut, Model};
 
 use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
 use crate::monitor::Monitor;
+use crate::observe::{PacketNotes, SentPacket};
+use crate::port_observer::PortObserver;
 use crate::stamps::{Stamp, StampKind, Stamps};
 use crate::waveform::Waveform;
 use crate::{NUM_FUNCS, SimError};
@@ -118,7 +120,9 @@ pub struct Card {
     mac_monitor: Monitor<(u8, u8, Beat)>,
     interrupts: BTreeMap<(u8, u16), u64>,
     stamps: Stamps,
+    notes: PacketNotes,
     waveform: Waveform,
+    observer: Option<Box<dyn PortObserver>>,
     counters: CardCounters,
     violations: Vec<String>,
     stop_on_violation: bool,
@@ -144,7 +148,9 @@ impl Card {
             mac_monitor: Monitor::default(),
             interrupts: BTreeMap::new(),
             stamps: Stamps::default(),
+            notes: PacketNotes::default(),
             waveform: Waveform::default(),
+            observer: None,
             counters: CardCounters::default(),
             violations: Vec::new(),
             stop_on_violation: config.stop_on_violation,
@@ -206,6 +212,11 @@ impl Card {
         self.stamps.take()
     }
 
+    /// Shows every cycle to an observer, or to none.
+    pub fn observe(&mut self, observer: Option<Box<dyn PortObserver>>) {
+        self.observer = observer;
+    }
+
     /// Makes a waveform of the cycles in `window`, of those in which the card is evaluated: an idle card does not
     /// change. The file is made now and ends with the window, or with [`Card::trace_close`].
     pub fn trace_window(&mut self, path: &Path, window: Range<u64>) -> Result<(), SimError> {
@@ -222,6 +233,16 @@ impl Card {
         self.waveform
             .end(&mut self.dut)
             .map_err(|reason| SimError::Os { what, reason })
+    }
+
+    /// Notes the packets that go out from now on, or no longer.
+    pub(crate) fn note_packets(&mut self, on: bool) {
+        self.notes.switch(on);
+    }
+
+    /// The packets noted since the last call.
+    pub(crate) fn take_sent(&mut self) -> Vec<SentPacket> {
+        self.notes.take()
     }
 
     /// Interrupts of a vector that have arrived since the last call.
@@ -260,6 +281,9 @@ impl Card {
         self.sample_host(now);
         self.sample_mac(now, tx_ready, cables);
         self.firmware.sample(now, self.dut.ports());
+        if let Some(observer) = &mut self.observer {
+            observer.cycle(now, self.dut.ports());
+        }
         self.activity = self.judge_activity(now);
 
         self.dut.ports().clk_i.set(1);
@@ -534,6 +558,7 @@ impl Card {
         }
         if let Some(at) = &self.attachment {
             let line = Line::from_words(&data);
+            self.notes.beat(now, &line.0[..len_bytes], last);
             if let Err(error) = cables[at.cable].push_beat(at.tx, now, &line.0[..len_bytes], last) {
                 self.violation(now, error.to_string());
             }

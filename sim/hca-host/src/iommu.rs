@@ -84,6 +84,21 @@ pub struct IommuMap {
     identity: RangeUses,
     process: Option<Arc<dyn RemoteMemory>>,
     shared_writes: u64,
+    /// The writes themselves, for whoever watches.
+    log: Option<Vec<SharedWrite>>,
+}
+
+/// A line that the card has written into memory shared with a driver in another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedWrite {
+    /// The cycle in which it became visible.
+    pub cycle: u64,
+    /// Bus address, a multiple of 64.
+    pub addr: u64,
+    /// What was written.
+    pub line: Line,
+    /// Which bytes of it.
+    pub strb: u64,
 }
 
 impl IommuMap {
@@ -190,6 +205,16 @@ impl IommuMap {
         self.shared_writes
     }
 
+    /// Keeps those lines from now on, until they are taken; or no longer.
+    pub fn log_shared_writes(&mut self, on: bool) {
+        self.log = on.then(Vec::new);
+    }
+
+    /// The lines kept since the last call.
+    pub fn take_shared_writes(&mut self) -> Vec<SharedWrite> {
+        self.log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Number of mappings.
     pub fn len(&self) -> usize {
         self.ranges.len() + self.identity.len()
@@ -245,13 +270,32 @@ impl IommuMap {
     }
 
     /// Writes the enabled bytes of one line; `addr` is a multiple of 64.
-    pub fn write_line(&mut self, func: u8, addr: u64, line: &Line, strb: u64) -> Result<(), Fault> {
+    /// `cycle` is for the log.
+    pub fn write_line(
+        &mut self,
+        cycle: u64,
+        func: u8,
+        addr: u64,
+        line: &Line,
+        strb: u64,
+    ) -> Result<(), Fault> {
         if let Some((Place::Local(ptr), left)) = self.find(addr)
             && left >= LINE_BYTES as u64
         {
             // SAFETY: the whole line is inside the mapping, which is alive.
             unsafe { store_line(ptr, &line.0, strb) };
-            self.shared_writes += u64::from(self.process.is_some());
+            if self.process.is_some() {
+                self.shared_writes += 1;
+                if let Some(log) = &mut self.log {
+                    let line = *line;
+                    log.push(SharedWrite {
+                        cycle,
+                        addr,
+                        line,
+                        strb,
+                    });
+                }
+            }
             return Ok(());
         }
         self.write_pieces(func, addr, line, strb)
@@ -310,7 +354,7 @@ mod tests {
         map.map(0x10_0000, 4064, a_memory).unwrap();
         map.map(0x10_0000 + 4064, 4096, b_memory).unwrap();
         let line = Line(std::array::from_fn(|i| i as u8 + 1));
-        map.write_line(0, 0x10_0000 + 4032, &line, u64::MAX).unwrap();
+        map.write_line(9, 0, 0x10_0000 + 4032, &line, u64::MAX).unwrap();
         let mut out = [0; 64];
         map.read(0, 0x10_0000 + 4032, &mut out).unwrap();
         assert_eq!(out, line.0);
