@@ -180,7 +180,13 @@ module hca_core
   // ---- Link ------------------------------------------------------------------------------------------
   // One data VL (VL-4): every SL maps to VL0.
   logic [15:0][3:0] sl2vl;
-  assign sl2vl = '0;
+  logic [15:0]      vl_open, sl_open;
+  port_cfg_t        port_cfg;
+  assign sl2vl   = '0;
+  assign vl_open = '1;
+  hca_sl_open u_sl_open (
+    .clk_i, .ib_i(port_cfg.ib), .vl_open_i(vl_open), .sl2vl_i(sl2vl), .sl_open_o(sl_open)
+  );
 
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
@@ -196,7 +202,8 @@ module hca_core
   omt_wr_t    omt;
 
   hca_requester u_requester (
-    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
+    .clk_i, .rst_i, .ib_i(port_cfg.ib), .sl_open_i(sl_open),
+    .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
     .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
@@ -230,7 +237,6 @@ module hca_core
   logic unused_gather;
   assign unused_gather = ^{rreq_valid[RdGather], rrsp_ready[RdGather], rreq[RdGather]};
 
-  port_cfg_t                 port_cfg;
   logic [NumPkeys-1:0][15:0] pkey_tbl;
   logic [15:0]               resp_done_seq;
   logic                      sent;
@@ -336,7 +342,8 @@ module hca_core
   );
 
   hca_resp_sched u_resp_sched (
-    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
+    .clk_i, .rst_i, .ib_i(port_cfg.ib), .sl_open_i(sl_open),
+    .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
     .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
     .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]), .seg_o(src_seg[1]),
