@@ -213,8 +213,13 @@ module hca_core
   );
 
   // ---- Link ------------------------------------------------------------------------------------------
-  // One data VL (VL-4): every SL maps to VL0.
+  // Which service levels may send: the VL that each maps to has room in its ring.
   logic [15:0][3:0] sl2vl;
+  logic [15:0]      vl_open, sl_open;
+  port_cfg_t        port_cfg;
+  hca_sl_open u_sl_open (
+    .clk_i, .ib_i(port_cfg.ib), .vl_open_i(vl_open), .sl2vl_i(sl2vl), .sl_open_o(sl_open)
+  );
 
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
@@ -233,7 +238,8 @@ module hca_core
   logic [23:0]    emit_psn;
 
   hca_requester u_requester (
-    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
+    .clk_i, .rst_i, .ib_i(port_cfg.ib), .sl_open_i(sl_open),
+    .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
     .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
@@ -267,7 +273,6 @@ module hca_core
   logic unused_gather;
   assign unused_gather = ^{rreq_valid[RdGather], rrsp_ready[RdGather], rreq[RdGather]};
 
-  port_cfg_t                 port_cfg;
   logic [NumPkeys-1:0][15:0] pkey_tbl;
   logic [15:0]               resp_done_seq;
   logic                      sent;
@@ -281,7 +286,6 @@ module hca_core
   link_wr_t          link_wr;
   logic [8:0]        link_stat_addr;
   logic [31:0]       link_stat_data;
-  logic [15:0]       vl_open;
   phy_t              phy_tx;
 
   hca_port u_net_port (
@@ -303,7 +307,7 @@ module hca_core
   assign {mac_tx_link_o, mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = phy_tx;
 
   logic unused_sent;
-  assign unused_sent = ^{sent_txp, link_stat_addr[8], vl_open, sl2vl};  // its kind and syndrome are counted; one port
+  assign unused_sent = ^{sent_txp, link_stat_addr[8]};  // its kind and syndrome are counted; one port
 
   logic           rxw_valid, rxw_ready, rsp_valid, rsp_popped, cqe_valid, cqe_ready;
   logic [QpW-1:0] rsp_popped_qpn;
@@ -365,7 +369,8 @@ module hca_core
   );
 
   hca_resp_sched u_resp_sched (
-    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
+    .clk_i, .rst_i, .ib_i(port_cfg.ib), .sl_open_i(sl_open),
+    .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
     .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
     .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]), .seg_o(src_seg[1]),
