@@ -6,8 +6,7 @@ package hca_link_pkg;
   import hca_pkg::*;
 
   // ---- Virtual lanes -----------------------------------------------------------------------------
-  localparam int unsigned MaxDataVls = 15;     // VL0..VL14; VL15 is for subnet management alone
-  localparam logic [3:0]  Vl15       = 4'd15;
+  localparam logic [3:0] Vl15 = 4'd15;          // subnet management alone; data: VL0..VL14
 
   // Defaults of the parameters of the same name.
   localparam int unsigned NumVlsDefault    = 8;      // data VLs built: 1, 2, 4, 8 or 15
@@ -34,9 +33,7 @@ package hca_link_pkg;
     logic [255:0] data;
   } link_wr_t;
 
-  // Row numbers: high table, low table, then single rows.
-  localparam logic [7:0] RowHigh  = 8'd0;
-  localparam logic [7:0] RowLow   = 8'd64;
+  // Row numbers: 0..63 high table, 64..127 low table, then single rows.
   localparam logic [7:0] RowSl2vl = 8'd128;
   localparam logic [7:0] RowCtrl  = 8'd129;
 
