@@ -59,6 +59,8 @@ pub struct RigConfig {
     pub link: LinkKind,
     /// Switches between the cards, in a row.
     pub switches: u8,
+    /// Rate of each cable.
+    pub rate_bits_per_s: u64,
     /// Faults of each cable.
     pub faults: FaultSpec,
     /// Host side of both cards.
@@ -84,6 +86,7 @@ impl RigConfig {
             seed,
             link,
             switches,
+            rate_bits_per_s: CableConfig::new("", link).rate_bits_per_s,
             faults,
             pcie,
             capture: None,
@@ -151,6 +154,7 @@ fn join(
         }
         let cable = CableConfig {
             faults: config.faults,
+            rate_bits_per_s: config.rate_bits_per_s,
             ..CableConfig::new(&format!("link{index}"), config.link)
         };
         cables.push(fabric.plug([before, next], cable)?);
