@@ -315,6 +315,8 @@ impl Rig {
                     StampKind::ReadLast { tag, err } => add(0x400 | u64::from(tag) | u64::from(err) << 32),
                     StampKind::TxFirst => add(0x500),
                     StampKind::TxLast => add(0x600),
+                    StampKind::TxLink => add(0xb00),
+                    StampKind::RxLink => add(0xc00),
                     StampKind::RxFirst => add(0x700),
                     StampKind::RxLast => add(0x800),
                     StampKind::WriteLast { addr } => add(0x900 | (addr & 0xfff) << 32),
