@@ -84,6 +84,7 @@ tidy: setup ## house rules: sizes, names, file lists, links, names in docs
 
 soak: setup ## system tests over many seeds of random faults: make soak SEEDS=100
 	SEEDS=$(SEEDS) cargo test --release -p hca-system-tests -- --ignored --nocapture soak
+	LINK_PACKETS=1000000 LINK_SEED=$(SEEDS) .venv/bin/python -m pytest -q tests/rtl/link
 
 # ---- Change it -------------------------------------------------------------------------------------------------------
 

@@ -340,19 +340,22 @@ def simulate(top, module, parameters=None, tests=None, source=None):
     if tools.is_dir():
         os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
     folders = sorted(folder for folder in RTL.rglob("*") if folder.is_dir())
-    source = source or next(folder / f"{top}.sv" for folder in folders if (folder / f"{top}.sv").is_file())
     suffix = "".join(f"_{key}{value}" for key, value in (parameters or {}).items())
     build = ROOT / "target" / "rtl" / f"{top}{suffix}"
     args = ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--assert", "--x-initial", "unique", "-O3"]
+    if source:
+        folders.append(source.parent)
+        args += ["--timing"]  # a bench may make its own clock
+    else:
+        source = next(folder / f"{top}.sv" for folder in folders if (folder / f"{top}.sv").is_file())
     for folder in folders:
         args += ["-y", str(folder)]
-    if source:
-        args += ["--timing"]  # a bench makes its own clock
     runner = get_runner("verilator")
-    # Packages of the block's folder, of those below it, and of those between it and hw/rtl.
+    # Packages of the block's folder (a bench's too), of those below it, and of those between it and hw/rtl.
     above = [folder for folder in source.parent.parents if RTL in folder.parents]
-    packages = {*source.parent.rglob("hca_*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))}
-    packages = sorted({*packages, LINK_PKG} - {PKG})
+    shared = [PKG, LINK_PKG]
+    packages = {*source.parent.rglob("*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))}
+    packages = shared + sorted(packages - set(shared))
     build.mkdir(parents=True, exist_ok=True)
     # Two test files of one block share its model: one at a time, whatever process they run in.
     with open(build.with_suffix(".lock"), "w") as lock:

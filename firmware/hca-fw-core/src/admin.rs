@@ -157,6 +157,7 @@ impl Firmware {
         match opcode {
             AdminOpcode::QueryPort => {
                 let cmd = QueryPortCmd::read_from(body).ok_or(internal)?;
+                self.activate_armed(hal);
                 self.query_port(hal, cmd.port_num())
                     .map(|r| body_of(r.as_bytes()))
             }
@@ -216,7 +217,10 @@ impl Firmware {
             AdminOpcode::SetLink => self
                 .set_link(hal, &SetLinkCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
-            AdminOpcode::QueryLink => self.query_link(hal, port_num).map(|r| body_of(r.as_bytes())),
+            AdminOpcode::QueryLink => {
+                self.activate_armed(hal);
+                self.query_link(hal, port_num).map(|r| body_of(r.as_bytes()))
+            }
             AdminOpcode::SetVlArb => self
                 .set_vl_arb(hal, &VlArbCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),

@@ -12,6 +12,7 @@ use hca_vsim::{Beat, Dut, Model};
 use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
 use crate::monitor::Monitor;
 use crate::observe::{PacketNotes, SentPacket};
+use crate::port_observer::PortObserver;
 use crate::stamps::{Stamp, StampKind, Stamps};
 use crate::waveform::Waveform;
 use crate::{NUM_FUNCS, SimError};
@@ -121,6 +122,7 @@ pub struct Card {
     stamps: Stamps,
     notes: PacketNotes,
     waveform: Waveform,
+    observer: Option<Box<dyn PortObserver>>,
     counters: CardCounters,
     violations: Vec<String>,
     stop_on_violation: bool,
@@ -148,6 +150,7 @@ impl Card {
             stamps: Stamps::default(),
             notes: PacketNotes::default(),
             waveform: Waveform::default(),
+            observer: None,
             counters: CardCounters::default(),
             violations: Vec::new(),
             stop_on_violation: config.stop_on_violation,
@@ -207,6 +210,11 @@ impl Card {
     /// The port events kept, oldest first; the record is empty afterwards.
     pub fn take_stamps(&mut self) -> Vec<Stamp> {
         self.stamps.take()
+    }
+
+    /// Shows every cycle to an observer, or to none.
+    pub fn observe(&mut self, observer: Option<Box<dyn PortObserver>>) {
+        self.observer = observer;
     }
 
     /// Makes a waveform of the cycles in `window`, of those in which the card is evaluated: an idle card does not
@@ -273,6 +281,9 @@ impl Card {
         self.sample_host(now);
         self.sample_mac(now, tx_ready, cables);
         self.firmware.sample(now, self.dut.ports());
+        if let Some(observer) = &mut self.observer {
+            observer.cycle(now, self.dut.ports());
+        }
         self.activity = self.judge_activity(now);
 
         self.dut.ports().clk_i.set(1);

@@ -168,6 +168,11 @@ impl Fabric {
         &mut self.net.cables_mut()[id.0]
     }
 
+    /// The cable of a card.
+    pub fn cable_of(&self, card: CardId) -> Option<CableId> {
+        self.card(card).attachment.as_ref().map(|at| CableId(at.cable))
+    }
+
     /// Kind of the cable at a card; Ethernet without one.
     pub fn link_kind(&self, card: CardId) -> LinkKind {
         let attachment = self.cards[card.0].attachment.as_ref();

@@ -17,6 +17,19 @@ pub trait RemoteMemory: Send + Sync {
     fn write(&self, addr: u64, bytes: &[u8]) -> bool;
 }
 
+/// Memory of a process that is no more.
+struct Nobody;
+
+impl RemoteMemory for Nobody {
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> bool {
+        true
+    }
+}
+
 /// What lies behind a range of bus addresses.
 #[derive(Clone)]
 pub enum Memory {
@@ -106,6 +119,14 @@ impl IommuMap {
     pub fn set_process(&mut self, process: Arc<dyn RemoteMemory>) {
         self.clear();
         self.process = Some(process);
+    }
+
+    /// The process is no more, but the card does not know yet. What it still writes to the process's memory is
+    /// lost, what it reads from there faults, and rings stay as they are, all until [`IommuMap::clear`].
+    pub fn abandon(&mut self) {
+        if self.process.is_some() {
+            self.process = Some(Arc::new(Nobody));
+        }
     }
 
     /// Maps memory of the process named before at its own address.
@@ -368,6 +389,30 @@ mod tests {
                 addr: 0x10_0000 + 4064 + 4096
             }
         );
+    }
+
+    #[test]
+    fn an_abandoned_map_keeps_rings_and_loses_writes() {
+        let mut map = IommuMap::default();
+        let (_ring, memory) = shared(4096);
+        map.set_process(Arc::new(Nobody));
+        map.map(0x10_0000, 4096, memory).unwrap();
+        map.map_process(0x20_0000, 4096).unwrap();
+        map.abandon();
+        let (line, mut out) = (Line([7; 64]), [0; 64]);
+        map.write_line(0, 0x10_0000, &line, u64::MAX).unwrap();
+        map.read(0, 0x10_0000, &mut out).unwrap();
+        assert_eq!(out, line.0);
+        map.write_line(0, 0x20_0000, &line, u64::MAX).unwrap();
+        assert_eq!(
+            map.read(0, 0x20_0000, &mut out),
+            Err(Fault {
+                func: 0,
+                addr: 0x20_0000
+            })
+        );
+        map.clear();
+        assert!(map.write_line(0, 0x20_0000, &line, u64::MAX).is_err());
     }
 
     #[test]

@@ -25,10 +25,10 @@ module link_cable
   output logic        out_err_o,
   output logic [31:0] fcps_o,           // link packets that entered,
   output logic [31:0] fcps_lost_o,      // that were lost or spoilt
-  output logic [31:0] cut_o             // data packets that lost their end, or began without a link
+  output logic [31:0] cut_o             // ends of data packets that were on the cable when the link went down
 );
 
-  logic [31:0]               random_q, fcps_q, lost_q, cut_q;
+  logic [31:0]               random_q, fcps_q, lost_q, cut_q, ends;
   logic [4:0]                slot_q;
   logic [Delay-1:0]          valid_q, err_q;
   phy_t                      pipe_q [Delay];
@@ -46,6 +46,11 @@ module link_cable
     if (flip) beat.data[random_q[21:16] % 48] = !in_i.data[random_q[21:16] % 48];
   end
 
+  always_comb begin
+    ends = '0;
+    for (int unsigned i = 0; i < Delay; i++) ends += 32'(valid_q[i] && pipe_q[i].last && !pipe_q[i].link);
+  end
+
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       random_q <= (seed_i == 32'd0) ? 32'd1 : seed_i;
@@ -60,11 +65,7 @@ module link_cable
       valid_q  <= up_i ? {valid_q[Delay-2:0], take && !lose} : '0;
       if (take && in_i.link) fcps_q <= fcps_q + 32'd1;
       if (take && in_i.link && (lose || flip)) lost_q <= lost_q + 32'd1;
-      if (!up_i) begin
-        for (int unsigned i = 0; i < Delay; i++) begin
-          if (valid_q[i] && pipe_q[i].last && !pipe_q[i].link) cut_q <= cut_q + 32'd1;
-        end
-      end
+      if (!up_i) cut_q <= cut_q + ends;
     end
   end
 

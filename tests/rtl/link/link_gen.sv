@@ -1,5 +1,5 @@
 // Sends random packets on random VLs out of those enabled and open; one number per VL counts them. A packet has
-// min_beats to max_beats beats and at least 32 bytes.
+// min_beats to max_beats beats (on VL15 at most 5: management datagrams) and at least 34 bytes.
 module link_gen
   import hca_pkg::*;
   import link_bench_pkg::*;
@@ -25,7 +25,7 @@ module link_gen
   logic [15:0][31:0] seq_q;
   logic              busy_q;
   logic [3:0]        vl_q, vl;
-  logic [7:0]        index_q, beats_q;
+  logic [7:0]        index_q, beats_q, beats;
   logic [6:0]        len_q;
   logic              found;
 
@@ -42,6 +42,8 @@ module link_gen
     end
   end
 
+  assign beats = min_beats_i + 8'({8'd0, random_q[23:16]} * (16'(max_beats_i - min_beats_i) + 16'd1) >> 8);
+
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       random_q <= (seed_i == 32'd0) ? 32'd1 : seed_i;
@@ -55,7 +57,7 @@ module link_gen
           busy_q  <= 1'b1;
           vl_q    <= vl;
           index_q <= '0;
-          beats_q <= min_beats_i + 8'({8'd0, random_q[23:16]} * (16'(max_beats_i - min_beats_i) + 16'd1) >> 8);
+          beats_q <= (ib_i && vl == 4'd15 && beats > 8'd5) ? 8'd5 : beats;
           len_q   <= 7'd34 + {2'd0, random_q[9:6], 1'b0};
         end
       end else if (ready_i) begin

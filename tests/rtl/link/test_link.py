@@ -144,10 +144,10 @@ async def states(dut):
                 await pair.ctrl(side, state=DOWN)
                 await pair.run(300)
                 await pair.ctrl(side, state=state)
-            await pair.run(1000)
+            await pair.run(600)
             before, told = pair.words("packets_o")[1], (await pair.errors())[1]["fcp_received"]
             pair.set(enable=(DATA | 1 << VL15, 0))
-            await pair.run(3 * PERIOD)
+            await pair.run(PERIOD + 600)
             after, heard = pair.words("packets_o")[1], (await pair.errors())[1]["fcp_received"]
             table[sender, receiver] = (sum(after[:8]) > sum(before[:8]), after[VL15] > before[VL15], heard > told)
     for (sender, receiver), row in table.items():

@@ -88,8 +88,11 @@ impl Endpoint {
     }
 
     pub fn connected(&mut self, fabric: &mut Fabric, connection: Connection, pid: i32, process_memory: bool) {
-        if process_memory && let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
-            map.set_process(Arc::new(ProcessMemory::new(pid)));
+        if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
+            map.clear();
+            if process_memory {
+                map.set_process(Arc::new(ProcessMemory::new(pid)));
+            }
         }
         let hang_up = connection.try_clone();
         match (Client::new(connection, process_memory), hang_up) {
@@ -100,13 +103,14 @@ impl Endpoint {
         }
     }
 
-    /// The client went away: its memory goes with it, and the function is reset before the next client.
+    /// The client went away: its memory goes with it, and the function is reset before the next client. The card must
+    /// not find its queues gone before it has been reset: it would tell peers of a fault that shall hear nothing.
     pub fn gone(&mut self, fabric: &mut Fabric) {
         if let Some(client) = self.client.take() {
             client.connection.shutdown();
         }
         if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
-            map.clear();
+            map.abandon();
             map.log_shared_writes(false);
         }
         self.reads.clear();
