@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator. Quiet and quick when there is
+# Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator, pyverbs. Quiet and quick when there is
 # nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
-# usage: scripts/setup.sh [apt|venv|verilator ...]     (no argument: all, in this order)
+# usage: scripts/setup.sh [apt|venv|verilator|pyverbs ...]     (no argument: all, in this order)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stamps=.tools/stamps
@@ -66,15 +66,27 @@ setup_verilator() {
   mark_done verilator scripts/setup-verilator.sh
 }
 
+# Only tests of the C library want it: without it they are skipped, and say so.
+setup_pyverbs() {
+  if is_done pyverbs scripts/setup-pyverbs.sh; then return; fi
+  say "rdma-core's Python tests into .tools/pyverbs"
+  if scripts/setup-pyverbs.sh .tools/pyverbs >.tools/pyverbs.log 2>&1; then
+    mark_done pyverbs scripts/setup-pyverbs.sh
+  else
+    tail -n 3 .tools/pyverbs.log >&2
+    say "Debian's python3-pyverbs could not be had: the tests of pyverbs will be skipped (log: .tools/pyverbs.log)"
+  fi
+}
+
 for part in "${@:-all}"; do
   case $part in
-    all | apt | venv | verilator) ;;
-    *) die "unknown part '$part': use apt, venv or verilator" ;;
+    all | apt | venv | verilator | pyverbs) ;;
+    *) die "unknown part '$part': use apt, venv, verilator or pyverbs" ;;
   esac
 done
 # Two builds started at once must not install twice; flock comes with every Debian.
 exec 9>"$stamps/lock"
 flock 9
-for part in apt venv verilator; do
+for part in apt venv verilator pyverbs; do
   if [[ $# == 0 || " $* " == *" $part "* ]]; then "setup_$part"; fi
 done

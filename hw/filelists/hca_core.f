@@ -11,4 +11,5 @@
 -f hw/filelists/mgmt.f
 hw/rtl/top/hca_activity.sv
 hw/rtl/top/hca_port.sv
+hw/rtl/top/hca_trace.sv
 hw/rtl/top/hca_core.sv

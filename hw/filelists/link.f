@@ -26,3 +26,4 @@ hw/rtl/link/hca_vl_queue.sv
 hw/rtl/link/hca_tx_credit.sv
 hw/rtl/link/hca_link_tx.sv
 hw/rtl/link/hca_phy_gate.sv
+hw/rtl/link/hca_sl_open.sv

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pages
 import pytest
 import report
 from cards import Simulator
@@ -13,6 +14,10 @@ TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "quick: a representative of its kind; the quick ones are part of make test")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--write-docs", action="store_true", help="write the tables of docs/programs.md")
 
 
 @pytest.fixture(scope="session")
@@ -60,13 +65,37 @@ def row(request):
     return report.Row(request.node)
 
 
-def pytest_terminal_summary(terminalreporter):
-    rows = report.rows(terminalreporter.stats)
-    if not rows:
+def is_whole(session, stats):
+    """Every test of this folder has run and passed."""
+    here = Path(__file__).parent
+    files = {item.path for item in session.items}
+    bad = ("failed", "error", "skipped", "deselected")
+    return files == set(here.glob("test_*.py")) and not any(stats.get(outcome) for outcome in bad)
+
+
+def pytest_sessionfinish(session):
+    """After a whole run docs/programs.md lists what has run."""
+    stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
+    if not is_whole(session, stats):
         return
-    text = report.table(rows)
+    found = [row for row in report.rows(stats) if row[0]["program"] != "pyverbs"]  # those have tables of their own
+    text = pages.table(["Program", "Link", "Options", "Result"], report.summary(found))
+    if session.config.getoption("write_docs"):
+        pages.write("programs", text)
+    elif pages.read("programs") != text:
+        session.config.stale = True
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    found = report.rows(terminalreporter.stats)
+    if not found:
+        return
+    text = report.aligned(report.lines(found))
     path = TARGET / "programs" / "report.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     terminalreporter.section(f"programs ({path})")
     terminalreporter.write(text)
+    if getattr(config, "stale", False):
+        terminalreporter.write(f"docs/programs.md does not list what has run: {pages.HOW}\n", red=True)

@@ -11,28 +11,53 @@ class Row:
         self.item = item
 
     def __call__(self, program, options="", link="eth"):
-        self.cells = {"program": program, "options": options, "link": link, "result": ""}
+        self.cells = {"program": program, "options": options, "link": link, "result": "", "figure": ""}
         self.item.user_properties.append((PROPERTY, self.cells))
 
     def result(self, text):
-        """A result in words, for a test that passes."""
+        """A result in words, for a test that passes. The same in every run."""
         self.cells["result"] = text
+
+    def figure(self, text):
+        """What was measured."""
+        self.cells["figure"] = text
 
 
 def rows(stats):
-    """Lines of all tests that have one, in the order in which they ran."""
+    """(cells, outcome, seconds) of all tests that have a line, the failed ones last."""
     found = []
-    for outcome in ("passed", "failed", "skipped", "error"):
+    for outcome in ("passed", "skipped", "failed", "error"):
         for test in stats.get(outcome, []):
             cells = dict(getattr(test, "user_properties", ())).get(PROPERTY)
-            if cells is None or (outcome == "passed" and test.when != "call"):
-                continue
-            result = cells["result"] or "runs" if outcome == "passed" else outcome.upper()
-            found.append([cells["program"], cells["options"], cells["link"], result, f"{test.duration:.1f}"])
+            if cells is not None and (outcome != "passed" or test.when == "call"):
+                found.append((cells, outcome, test.duration))
     return found
 
 
-def table(lines):
+def result(cells, outcome):
+    return cells["result"] or "runs" if outcome == "passed" else outcome.upper()
+
+
+def lines(found):
+    """The whole table."""
+    for cells, outcome, seconds in found:
+        words = "; ".join(filter(None, [result(cells, outcome), cells["figure"]]))
+        yield [cells["program"], cells["options"], cells["link"], words, f"{seconds:.1f}"]
+
+
+def summary(found):
+    """Programs and results, with all options and links that gave them: [[program, link, options, result]]."""
+    links = {}
+    for cells, outcome, _ in found:
+        key = (cells["program"], result(cells, outcome), cells["options"])
+        links.setdefault(key, set()).add(cells["link"])
+    options = {}
+    for (program, words, option), where in links.items():
+        options.setdefault((program, ", ".join(sorted(where)), words), []).append(f"`{option}`" if option else "none")
+    return [[f"`{program}`", where, "; ".join(of), words] for (program, where, words), of in options.items()]
+
+
+def aligned(lines):
     """Markdown that a terminal shows well, too."""
     lines = [[cell.replace("|", "\\|") for cell in line] for line in [HEADINGS, *lines]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]

@@ -32,6 +32,7 @@ CASES = [
     (["ib_send_bw", "-c", "SRD", "-x", 1, "-n", 5], CANNOT_CREATE),
     (["ib_send_bw", "--use-srq", "-x", 1, "-n", 5], "Couldn't create SRQ"),
     (["ib_write_bw", "--odp", "-x", 1, "-n", 5], "is not supported for RC transport"),
+    (["ib_write_bw", "-R", "-n", 5], "rdma_create_event_channel failed"),
 ]
 
 

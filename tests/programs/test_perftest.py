@@ -9,6 +9,7 @@ BANDWIDTH = ["ib_write_bw", "ib_read_bw", "ib_send_bw"]
 LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat"]
 ALL_SIZES = [1 << log for log in range(1, 24)]
 MTU = 4096
+UNKNOWN = "Device not recognized to implement inline feature"
 NUMBER = r"\s+([\d.]+)"
 # bytes, iterations, and at least two figures: bandwidths and rate, or latencies
 ROW = re.compile(rf"^\s*(\d+)\s+(\d+){NUMBER}{NUMBER}", re.MULTILINE)
@@ -61,7 +62,7 @@ def measure(sim, link, program, words, cards=(0, 1)):
 FEW = {"bw": ["-n", 20, "-s", 65536], "lat": ["-n", 50]}
 QUEUES = ["-q", 8, "-n", 10, "-s", 8192]
 BOTH_WAYS = ["-b", *FEW["bw"]]
-INLINE = ["-I", 64, "-n", 50, "-s", 48]
+INLINE = ["-I", 64, "-n", 20, "-s", 48]
 DURATION = ["-D", 2, "-f", 0, "-s", 4096]
 EVERY_SIZE = ["-n", 5, "-a"]
 # One of each kind.
@@ -95,4 +96,6 @@ def cases():
 @pytest.mark.parametrize(("link", "program", "words"), list(cases()))
 def test_perftest(simulators, row, link, program, words):
     row(program, " ".join(map(str, words)), link)
-    measure(simulators(link=link), link, program, words)
+    ends = measure(simulators(link=link), link, program, words)
+    if "-I" in words and UNKNOWN in ends[1].text:
+        row.result("runs without inline data: perftest allows it for the devices that it knows")

@@ -52,6 +52,7 @@ CASES = [
     *[(link, ["-c", "-n", 50, "-s", 5000, "-m", mtu]) for link in GID for mtu in (256, 512, 1024, 2048, 4096)],
     quick("eth", ["-c", "-n", 200]),
     quick("eth", ["-c", "-n", 50, "-e"]),
+    quick("eth", ["-c", "-n", 50, "-s", 32]),  # it sends inline what the QP can take
     quick("eth", ["-c", "-n", 3, "-s", 1 << 17, "-m", 256]),
     quick("ib", ["-c", "-n", 20, "-s", 5000, "-m", 4096]),
 ]

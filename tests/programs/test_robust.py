@@ -1,15 +1,15 @@
 """Ends that are killed, and what the next one finds."""
 
-import re
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from cards import LIMIT_S, free_port
+from cards import LIMIT_S, TRIES, UNCALIBRATED, free_port
 from test_perftest import GID as PERFTEST_GID
-from test_perftest import measure, results
+from test_perftest import measure
 from test_pingpong import pingpong
 
 FUNCTIONS = 4
@@ -44,10 +44,11 @@ def assert_all_functions_free(sim, card):
 
 
 @pytest.mark.parametrize(("link", "program"), [
-    pytest.param("eth", "ib_write_bw", marks=pytest.mark.quick), ("ib", "ib_write_bw"), ("eth", "ib_read_bw"),
-    ("eth", "ib_send_bw")])
+    pytest.param("eth", "ib_write_bw", marks=pytest.mark.quick), ("ib", "ib_write_bw"), ("eth", "ib_send_bw"),
+    ("ib", "ib_send_bw"), ("eth", "ib_read_bw")])
 def test_server_killed(simulators, row, link, program):
-    """SIGKILL in mid-run: the client ends with the error of a peer that does not answer."""
+    """SIGKILL in mid-run: the client ends with the error of a peer that does not answer. Only a READ may still be told
+    that there was no memory to read, because a process loses that a moment before its function."""
     row(program, "server ended by SIGKILL in mid-run", link)
     sim = simulators(link=link)
     source = 0 if "read" in program else 1
@@ -56,9 +57,9 @@ def test_server_killed(simulators, row, link, program):
     client.wait_until(lambda: sim.sent(source)[0] > before + 100, "100 packets were sent")
     assert server.kill().code == -9
     done = client.done()
-    status = re.search("Failed status 12|transport retry counter exceeded", done.text)
-    assert done.code > 0 and status, done
-    row.result(f"client ends with '{status[0]}'")
+    status = {f"Failed status {number}" for number in ((11, 12) if "read" in program else (12,))}
+    assert done.code > 0 and any(words in done.text for words in status), done
+    row.result(f"client ends with '{' or '.join(sorted(status))}'")
     assert_all_functions_free(sim, 0)
     assert_serves(sim, link)
 
@@ -91,12 +92,10 @@ def test_two_pairs_of_perftest(simulators, row):
     row("ib_write_bw, ib_read_bw", "at once on four cards")
     sim = simulators(cards=4)
     words = ["-n", 50, "-s", 65536]
-    first = sim.start_pair(["ib_write_bw", *PERFTEST_GID["eth"], *words], cards=(0, 1))
-    second = sim.start_pair(["ib_read_bw", *PERFTEST_GID["eth"], *words], cards=(2, 3))
-    for pair in (first, second):
-        ends = [program.done() for program in pair]
-        assert [done.code for done in ends] == [0, 0], ends
-        assert [(size, iters) for size, iters, _ in results(ends[1])] == [(65536, 50)]
+    pairs = {"ib_write_bw": (0, 1), "ib_read_bw": (2, 3)}
+    with ThreadPoolExecutor() as both:
+        started = [both.submit(measure, sim, "eth", program, words, cards) for program, cards in pairs.items()]
+        assert all(done.code == 0 for pair in started for done in pair.result())
 
 
 def memory(program, address, size):
@@ -105,39 +104,51 @@ def memory(program, address, size):
         return file.read(size)
 
 
+def transfer(sim, program, size, iters):
+    """[the target's bytes, the source's, what the target held before], as they are when all has been transferred.
+    perftest fills its buffers with random bytes and does not look at them again; so they are looked at here, in the
+    memory of both ends before they exit. None: perftest could not tell the processor's clock."""
+    server, client = sim.start_pair([program, *PERFTEST_GID["eth"], "-n", iters, "-s", size], live=True)
+    server.prints("remote address.*VAddr 0x")
+    server.signal(signal.SIGSTOP)  # It takes no part in the transfer, and must not exit before its memory has been read.
+    line = client.prints(rf"(?m)^ {size} +{iters} .*\d\n|{UNCALIBRATED}")
+    # An address printed is that of the buffer the peer uses; the buffer for one's own requests lies before it.
+    theirs, ours = [int(end.prints("local address.*VAddr (0x[0-9a-f]+)")[1], 16) for end in (server, client)]
+    found = None
+    if UNCALIBRATED not in line[0]:
+        at_server, at_client = memory(server, theirs, size), memory(client, ours - size, size)
+        # If both have drawn the same random numbers, the target held what lies beside the source.
+        found = ([at_server, at_client, memory(client, ours, size)] if program == "ib_write_bw" else
+                 [at_client, at_server, memory(server, theirs - size, size)])
+    server.signal(signal.SIGCONT)
+    ends = [server.done(), client.done()]
+    assert found is None or [done.code for done in ends] == [0, 0], ends
+    return found
+
+
+def sent_again(sim):
+    return sum(card["ports"][0]["retransmitted_packets"] for card in sim.info())
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize("program", ["ib_write_bw", "ib_read_bw"])
 def test_loss(simulators, row, program):
-    """One packet of a thousand is lost on the cable. perftest fills its buffers with random bytes and does not look at
-    them again; so they are looked at here, in the memory of both ends before they exit."""
+    """One packet of a thousand is lost on the cable; the data is right."""
     row(program, "0.1 % loss, bytes compared")
     sim = simulators(faults="loss=0.001")
-    again = sum(card["ports"][0]["retransmitted_packets"] for card in sim.info())
-    size = 65536
-    server, client = sim.start_pair([program, *PERFTEST_GID["eth"], "-n", 200, "-s", size], live=True)
-    server.prints("remote address.*VAddr 0x")
-    server.signal(signal.SIGSTOP)  # It takes no part in the transfer, and must not exit before its memory has been read
-    client.prints(rf"(?m)^ {size} +200 ")
-    # An address printed is that of the buffer the peer uses; the buffer for one's own requests lies before it.
-    theirs, ours = [int(end.prints("local address.*VAddr (0x[0-9a-f]+)")[1], 16) for end in (server, client)]
-    at_server, at_client = memory(server, theirs, size), memory(client, ours - size, size)
-    # What the target held before, if both have drawn the same random numbers.
-    before = memory(client, ours, size) if program == "ib_write_bw" else memory(server, theirs - size, size)
-    server.signal(signal.SIGCONT)
-    ends = [server.done(), client.done()]
-    assert [done.code for done in ends] == [0, 0], ends
-    assert at_server == at_client, "wrong data"
-    assert at_client != before and len(set(at_client)) > 1
-    now = sum(card["ports"][0]["retransmitted_packets"] for card in sim.info())
-    assert now > again, "nothing was lost"
+    before = sent_again(sim)
+    found = None
+    for _ in range(TRIES):
+        found = found or transfer(sim, program, size=65536, iters=200)
+    assert found, f"perftest said {UNCALIBRATED!r} each time"
+    target, source, past = found
+    assert target == source, "wrong data"
+    assert source != past and len(set(source)) > 1
+    assert sent_again(sim) > before, "nothing was lost"
 
 
-@pytest.mark.quick
-def test_time_to_the_first_result(hca, row):
-    """From `hca run --pair` to the first line of a result."""
-    words = ["ib_write_bw", "-s", "65536", "-n", "100"]
-    row("hca run --pair", " ".join(words))
-    words += ["-p", str(free_port())]
+def time_to_the_first_result(hca, words):
+    """None: perftest could not tell the processor's clock."""
     start = time.monotonic()
     with subprocess.Popen([hca, "run", "--pair", "--", *words, "---", *words, "localhost"], text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -146,8 +157,24 @@ def test_time_to_the_first_result(hca, row):
             lines.append(line)
             if first is None and line.split()[1:3] == ["65536", "100"]:
                 first = time.monotonic() - start
-        assert process.wait(LIMIT_S) == 0 and first is not None, lines
-    row.result(f"first result after {first:.1f} s")
+        code = process.wait(LIMIT_S)
+    if any(UNCALIBRATED in line for line in lines):
+        return None
+    assert code == 0 and first is not None, lines
+    return first
+
+
+@pytest.mark.quick
+def test_time_to_the_first_result(hca, row):
+    """From `hca run --pair` to the first line of a result."""
+    words = ["ib_write_bw", "-s", "65536", "-n", "100"]
+    row("hca run --pair", " ".join(words))
+    first = None
+    for _ in range(TRIES):
+        first = first or time_to_the_first_result(hca, [*words, "-p", str(free_port())])
+    assert first is not None, f"perftest said {UNCALIBRATED!r} each time"
+    row.result(f"first result in {FIRST_LINE_S} s or less")
+    row.figure(f"{first:.1f} s")
     assert first <= FIRST_LINE_S * SHARED, f"{first:.1f} s"
 
 

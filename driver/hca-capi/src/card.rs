@@ -148,6 +148,7 @@ fn pump(shared: &Shared, stop: &OwnedFd) {
             revents: 0,
         })
         .collect();
+    let mut is_gone = false;
     loop {
         // SAFETY: live pollfds, as many as named.
         unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, interval_ms) };
@@ -161,10 +162,24 @@ fn pump(shared: &Shared, stop: &OwnedFd) {
             unsafe { libc::read(poll.fd, count.as_mut_ptr().cast(), count.len()) };
         }
         shared.deliver();
+        if !is_gone && device.is_gone() {
+            is_gone = true;
+            shared.tell_gone();
+        }
     }
 }
 
 impl Shared {
+    /// EVT-1: the device is lost to every open of it.
+    fn tell_gone(&self) {
+        lock(&self.targets).route(&AsyncEvent {
+            kind: EventKind::DeviceFatal,
+            id: 0,
+            data: 0,
+            timestamp: 0,
+        });
+    }
+
     /// Brings every event that the card has written to the pipe it belongs in.
     fn deliver(&self) {
         let targets = lock(&self.targets);

@@ -154,8 +154,9 @@ pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     status(|| {
         // SAFETY: looked up first.
         let cq = unsafe { get(cq.cast::<CqObject>())? };
+        let max = i64::from(crate::query::max_cqe(&cq.card.shared.context.query_device()?));
         match cqe {
-            cqe if cqe < 1 => Err(invalid("cqe below 1")),
+            cqe if cqe < 1 || i64::from(cqe) > max => Err(invalid(&format!("cqe {cqe}: must be 1 to {max}"))),
             cqe if cqe <= cq.raw.cqe => Ok(()),
             _ => Err(Errno(libc::ENOSYS)),
         }

@@ -6,7 +6,7 @@ use hca_dev::UserMemory;
 use hca_verbs::{Access, MrOptions};
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, invalid, pointer, set_errno, status, unsupported};
+use crate::boundary::{Errno, Verb, invalid, pointer, status, unsupported};
 use crate::context::context_of;
 use crate::live::{Kind, Object, get, publish, retire};
 use crate::sockets::DevPtr;
@@ -48,6 +48,9 @@ pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
 pub struct MrObject {
     raw: ibv_mr,
     mr: hca_verbs::Mr<DevPtr>,
+    /// As the program gave them.
+    iova: u64,
+    access: c_uint,
 }
 
 impl Object for MrObject {
@@ -117,14 +120,8 @@ fn check_memory(addr: u64, len_bytes: u64, is_written: bool) -> Verb<()> {
     Err(Errno(libc::EFAULT))
 }
 
-/// `iova`: the address that work requests and peers use.
-fn register(
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    iova: u64,
-    access: c_uint,
-) -> Verb<*mut ibv_mr> {
+/// Makes a region. `iova`: the address that work requests and peers use.
+fn make(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_uint) -> Verb<MrObject> {
     // SAFETY: looked up first.
     let domain = unsafe { get(pd.cast::<PdObject>())? };
     let rights = check_access(access)?;
@@ -151,7 +148,22 @@ fn register(
         lkey,
         rkey,
     };
-    Ok(publish(Box::new(MrObject { raw, mr })).cast())
+    Ok(MrObject {
+        raw,
+        mr,
+        iova,
+        access,
+    })
+}
+
+fn register(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Verb<*mut ibv_mr> {
+    Ok(publish(Box::new(make(pd, addr, length, iova, access)?)).cast())
 }
 
 pub unsafe extern "C" fn reg_mr(
@@ -186,17 +198,49 @@ pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// V-131: the region is as it was, and still has to be deregistered.
+/// V-131: deregisters and registers again, under the same object and with new keys. Whatever goes wrong, the region is
+/// as it was, and still has to be deregistered.
 pub unsafe extern "C" fn rereg_mr(
-    _mr: *mut ibv_mr,
-    _flags: c_int,
-    _pd: *mut ibv_pd,
-    _addr: *mut c_void,
-    _length: usize,
-    _access: c_int,
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
 ) -> c_int {
-    set_errno(crate::boundary::EOPNOTSUPP);
-    IBV_REREG_MR_ERR_CMD
+    let change = || {
+        let flags = flags as c_uint;
+        if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
+            return Err(invalid(&format!("ibv_rereg_mr: flags {flags:#x}")));
+        }
+        let has = |flag| flags & flag != 0;
+        let mut object = retire(mr.cast::<MrObject>())?;
+        let old = &object.raw;
+        let (addr, length, iova) = if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
+            (addr, length, addr as u64)
+        } else {
+            (old.addr, old.length, object.iova)
+        };
+        let pd = if has(IBV_REREG_MR_CHANGE_PD) { pd } else { old.pd };
+        let access = if has(IBV_REREG_MR_CHANGE_ACCESS) {
+            access as c_uint
+        } else {
+            object.access
+        };
+        let result = make(pd, addr, length, iova, access).and_then(|new| {
+            // Only now: nothing has changed if the new one cannot be.
+            object.mr.destroy()?;
+            *object = new;
+            Ok(())
+        });
+        publish(object);
+        result
+    };
+    if status(change) == 0 {
+        0
+    } else {
+        IBV_REREG_MR_ERR_INPUT
+    }
 }
 
 #[cfg(test)]

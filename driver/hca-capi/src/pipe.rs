@@ -10,7 +10,7 @@ use crate::live::lock;
 
 /// One direction, records of `N` bytes. `N` divides what a pipe writes in one piece.
 pub struct EventPipe<const N: usize> {
-    read: OwnedFd,
+    read: ProgramsFd,
     write: OwnedFd,
     /// What the pipe had no room for; the pump tries again.
     backlog: Mutex<VecDeque<[u8; N]>>,
@@ -23,8 +23,9 @@ impl<const N: usize> EventPipe<N> {
         if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
             return Err(last_errno());
         }
-        // SAFETY: both are new and nobody else owns them.
-        let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
+        // SAFETY: new, and nobody else owns it.
+        let write = unsafe { OwnedFd::from_raw_fd(fds[1]) };
+        let read = ProgramsFd::new(fds[0]);
         // Only the writer never waits; whether the reader does is the program's choice.
         // SAFETY: a plain system call on our own descriptor.
         if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
@@ -36,7 +37,7 @@ impl<const N: usize> EventPipe<N> {
 
     /// The descriptor that the program sees.
     pub fn fd(&self) -> RawFd {
-        self.read.as_raw_fd()
+        self.read.fd
     }
 
     pub fn push(&self, record: [u8; N]) {
@@ -54,6 +55,38 @@ impl<const N: usize> EventPipe<N> {
                 return;
             }
             backlog.pop_front();
+        }
+    }
+}
+
+/// A descriptor that the program sees, and may have closed itself: by then the number can be another file's, which is
+/// not ours to close.
+struct ProgramsFd {
+    fd: RawFd,
+    /// Device and inode of what it is.
+    identity: Option<(u64, u64)>,
+}
+
+fn identity(fd: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: an all-zero stat is a valid one; the kernel writes to it.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
+    }
+}
+
+impl ProgramsFd {
+    fn new(fd: RawFd) -> Self {
+        let identity = identity(fd);
+        Self { fd, identity }
+    }
+}
+
+impl Drop for ProgramsFd {
+    fn drop(&mut self) {
+        if self.identity.is_some() && identity(self.fd) == self.identity {
+            // SAFETY: it is still the pipe that we have made.
+            unsafe { libc::close(self.fd) };
         }
     }
 }

@@ -87,6 +87,12 @@ pub trait Device {
         self.progress();
     }
 
+    /// The device has been taken away, and nothing will ever come from it. To be asked now and then by whoever has
+    /// waited for long.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Waits for an interrupt of `vector` until `deadline_ns` of [`Device::now_ns`]. True: it came (and is
     /// consumed).
     fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError>;

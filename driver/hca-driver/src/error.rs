@@ -123,6 +123,7 @@ impl DriverError {
             Self::Device(DeviceError::Map { .. } | DeviceError::NotMapped { .. }) => EINVAL,
             Self::Device(DeviceError::BadVector { .. }) | Self::TooLarge { .. } => EINVAL,
             Self::Device(DeviceError::Gone(_)) | Self::NotOurs { .. } | Self::Gone => ENXIO,
+            Self::Device(DeviceError::Os { reason, .. }) => reason.raw_os_error().unwrap_or(EIO),
             Self::Device(_) | Self::Fatal | Self::AdminQueueStopped { .. } => EIO,
             Self::BadAnswer { .. } | Self::BadCompletion { .. } => EIO,
             Self::Admin(e) => e.status.errno(),

@@ -11,6 +11,9 @@ use crate::context::{Shared, lock};
 use crate::error::{Error, Result};
 use crate::events::{CompChannel, CqSink};
 
+/// Empty polls between two looks whether the device is still there.
+const POLLS_PER_LOOK: u32 = 64;
+
 /// A completion: ibv_wc. With a status other than success only wr_id, status, qp_num and vendor_err count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkCompletion {
@@ -283,7 +286,11 @@ impl<P: DevicePtr> Cq<P> {
         if is_dead {
             return Err(Error::CqDead { cqn: cq.cqn });
         }
-        device.rest(seen, cq.empty_polls.fetch_add(1, Ordering::Relaxed));
+        let empty_polls = cq.empty_polls.fetch_add(1, Ordering::Relaxed);
+        device.rest(seen, empty_polls);
+        if empty_polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1 && device.is_gone() {
+            return Err(DriverError::Gone.into());
+        }
         Ok(0)
     }
 

@@ -355,6 +355,10 @@ impl Device for VfioUserDevice {
         }
     }
 
+    fn is_gone(&self) -> bool {
+        self.posted.is_hung_up()
+    }
+
     fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError> {
         let fd = self.vector(vector)?;
         loop {

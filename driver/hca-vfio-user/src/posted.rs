@@ -129,7 +129,8 @@ impl PostedWriter {
         false
     }
 
-    fn is_hung_up(&self) -> bool {
+    /// The simulator has closed the connection, or died.
+    pub fn is_hung_up(&self) -> bool {
         let mut poll = libc::pollfd {
             fd: self.connection.as_raw_fd(),
             events: libc::POLLRDHUP,

@@ -17,11 +17,17 @@ const BODY_BYTES: usize = 244;
 /// Completion body.
 type Body = [u8; BODY_BYTES];
 
-/// Vendor and part of an open design: no OUI is assigned to it.
-const VENDOR_ID: u32 = 0;
+/// Part number, ours to choose.
 const VENDOR_PART_ID: u32 = 1;
 /// local_ca_ack_delay: 4.096 us << 4 = 65 us, beyond the longest stay of a request in the responder (REL-15).
 const ACK_DELAY: u8 = 4;
+
+/// The vendor number is an IEEE OUI, and so are the first three bytes of a GUID: one card cannot have two. No OUI is
+/// assigned to OpenHCA; the GUIDs of simulated cards start with a locally administered one (bit 1 of the first byte),
+/// which the IEEE gives to nobody.
+fn vendor_of(guid: &[u8; 8]) -> u32 {
+    u32::from_be_bytes([0, guid[0], guid[1], guid[2]])
+}
 
 fn body_of<const N: usize>(bytes: &[u8; N]) -> Body {
     let mut body = [0; BODY_BYTES];
@@ -151,6 +157,7 @@ impl Firmware {
         match opcode {
             AdminOpcode::QueryPort => {
                 let cmd = QueryPortCmd::read_from(body).ok_or(internal)?;
+                self.activate_armed(hal);
                 self.query_port(hal, cmd.port_num())
                     .map(|r| body_of(r.as_bytes()))
             }
@@ -210,7 +217,10 @@ impl Firmware {
             AdminOpcode::SetLink => self
                 .set_link(hal, &SetLinkCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
-            AdminOpcode::QueryLink => self.query_link(hal, port_num).map(|r| body_of(r.as_bytes())),
+            AdminOpcode::QueryLink => {
+                self.activate_armed(hal);
+                self.query_link(hal, port_num).map(|r| body_of(r.as_bytes()))
+            }
             AdminOpcode::SetVlArb => self
                 .set_vl_arb(hal, &VlArbCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
@@ -242,7 +252,7 @@ impl Firmware {
         // Page sizes 4 KiB .. 1 GiB.
         d.set_page_size_cap(0x7fff_f000);
         d.set_device_cap_flags(device_cap::CURR_QP_STATE_MOD | device_cap::RC_RNR_NAK_GEN);
-        d.set_vendor_id(VENDOR_ID);
+        d.set_vendor_id(vendor_of(&self.port.identity().guid));
         d.set_vendor_part_id(VENDOR_PART_ID);
         d.set_hw_ver(1);
         d.set_max_qp(crate::NUM_QPS as u32 - 2);

@@ -58,6 +58,8 @@ pub(crate) struct Link {
     self_active: bool,
     settings: Settings,
     written: Written,
+    /// Data packets received when the port became ARMED.
+    armed_at: u32,
 }
 
 /// Facts of the port that its link depends on.
@@ -91,6 +93,7 @@ impl Link {
                 high: EMPTY,
                 low: EMPTY,
             },
+            armed_at: 0,
         }
     }
 
@@ -233,6 +236,12 @@ impl Link {
         hal.link_row(LINK_ROW_CTRL, ctrl.as_bytes());
     }
 
+    fn data_packets<B: Bus>(&self, hal: &mut Hal<B>) -> u32 {
+        (0..MGMT_VL).fold(0u32, |sum, vl| {
+            sum.wrapping_add(hal.link_word(LINK_WORD_RX_PACKETS + vl))
+        })
+    }
+
     /// Data may flow, now or when the link has recovered.
     pub fn is_up<B: Bus>(&self, hal: &mut Hal<B>) -> bool {
         matches!(self.status(hal).0, PortState::Active | PortState::ActiveDefer)
@@ -307,9 +316,23 @@ impl Firmware {
             request = Some(state);
         }
         self.port.link.settings = new;
+        if request == Some(PortState::Armed) {
+            self.port.link.armed_at = self.port.link.data_packets(hal);
+        }
         self.port.apply_link(hal, request);
         self.announce_link(hal);
         Ok(())
+    }
+
+    /// VL-14: a port that is ARMED becomes ACTIVE by the first data packet it receives, for then the fabric is. Hardware
+    /// does not report that packet: whoever asks for the state finds out.
+    pub(crate) fn activate_armed<B: Bus>(&mut self, hal: &mut Hal<B>) {
+        let link = &mut self.port.link;
+        if link.status(hal).0 == PortState::Armed && link.data_packets(hal) != link.armed_at {
+            link.settings.state = PortState::Active;
+            self.port.apply_link(hal, Some(PortState::Active));
+            self.announce_link(hal);
+        }
     }
 
     pub(crate) fn set_vl_arb<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &VlArbCmd) -> CmdResult {
@@ -449,6 +472,7 @@ impl Firmware {
         if port_num != 1 {
             return;
         }
+        self.activate_armed(hal);
         let link = &mut self.port.link;
         let (now, phy_up) = link.status(hal);
         if (now, phy_up) == (PortState::Down, true) && link.settings.state != PortState::Down {

@@ -376,6 +376,20 @@ fn a_subnet_manager_brings_the_port_up() {
     rig.dev.assert_no_violations();
 }
 
+/// VL-14: the first data packet received makes an ARMED port ACTIVE; packets from before do not, nor does VL15.
+#[test]
+fn data_activates_an_armed_port() {
+    let mut rig = Rig::of(ib(false), |card| card.link.words[96] = 5);
+    rig.function.set_link(&state(PortState::Armed)).unwrap();
+    assert_eq!(rig.function.query_port(1).unwrap().state(), 3);
+    rig.dev.with_card(|card| card.link.words[96 + 15] += 1);
+    assert_eq!(rig.function.query_link(1).unwrap().state(), 3);
+    rig.dev.with_card(|card| card.link.words[96 + 2] += 1);
+    assert_eq!(rig.function.query_port(1).unwrap().state(), 4);
+    assert_eq!(rig.state(), PortState::Active);
+    assert!(rig.function.link_up());
+}
+
 /// VL-14: while the cable is out the port is logically active; tables can change meanwhile; it comes back by itself
 /// from DEFER and, without a subnet manager, from DOWN.
 #[test]

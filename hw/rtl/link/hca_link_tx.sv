@@ -2,8 +2,8 @@
 // between. A packet is chosen while the one before it is still leaving; the order of choosing is the order on the wire.
 //   choose   VL15 first, then flow control, then the arbiter's VL; at most one packet per cycle, two places (sel, cur)
 //   read     one beat per cycle out of the ring's RAM, through a small FIFO to the physical stream
-// A packet for a VL that is not operational (or a data packet whose SL maps to VL15) is refused at the door; one that the
-// port state does not let out, or that stood at the head for its whole life time, is discarded. Rules: README.md.
+// A packet for a VL that is not operational (or a data packet whose SL maps to VL15) is refused at the door; one that
+// the port state does not let out, or that stood at the head for its whole life time, is discarded. Rules: README.md.
 module hca_link_tx
   import hca_pkg::*;
   import hca_link_pkg::*;
@@ -101,7 +101,7 @@ module hca_link_tx
   end
 
   // ---- Rings ---------------------------------------------------------------------------------------------
-  logic [Rings-1:0]              head_valid, head_soon;
+  logic [Rings-1:0]              head_valid;
   logic [Rings-1:0][PacketW-1:0] head_bytes;
   logic [Rings-1:0][FillW-1:0]   fill;
   logic                          pop, drop, rd_en, too_long;
@@ -114,7 +114,7 @@ module hca_link_tx
     .Vl15Blocks(Vl15Bytes / 64)
   ) u_queue (
     .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room), .long_o(too_long),
-    .head_valid_o(head_valid), .head_soon_o(head_soon), .head_bytes_o(head_bytes),
+    .head_valid_o(head_valid), .head_bytes_o(head_bytes),
     .pop_i(pop), .drop_i(drop), .pop_ring_i(drop ? drop_ring_q : pop_ring),
     .rd_en_i(rd_en), .rd_ring_i(rd_ring), .rd_beat_o(rd_beat), .fill_o(fill)
   );
@@ -152,11 +152,11 @@ module hca_link_tx
         taken_q[v] <= 1'b0;
       end else begin
         req_q[v]   <= running && head_valid[v] && !taken[v] && (cfg_i.ib ? has_credit[v] : !paused[v]);
-        taken_q[v] <= taken[v] || head_soon[v];
+        taken_q[v] <= taken[v];
       end
     end
 
-    assign waits[v]      = head_soon[v] || (taken_q[v] && head_valid[v]);
+    assign waits[v]      = taken_q[v] && head_valid[v];
     assign wait_o[v]     = head_valid[v] && data_ok && (cfg_i.ib ? !has_credit[v] : paused[v]);
   end
 
@@ -249,7 +249,8 @@ module hca_link_tx
     .Width($bits(phy_t)),
     .Depth(4)
   ) u_out (
-    .clk_i, .rst_i, .in_valid_i(rd_q), .in_ready_o(unused_out_ready), .in_i(rd_ctl_q ? rd_ctl_beat_q : {1'b0, rd_beat}),
+    .clk_i, .rst_i,
+    .in_valid_i(rd_q), .in_ready_o(unused_out_ready), .in_i(rd_ctl_q ? rd_ctl_beat_q : {1'b0, rd_beat}),
     .out_valid_o(phy_valid_o), .out_ready_i(phy_ready_i), .out_o(phy_o), .count_o(out_count)
   );
 
@@ -265,7 +266,8 @@ module hca_link_tx
   assign life    = LifeW'(1) << cfg_i.hoq_life;
   assign flush   = (drop_ring_q == Vl15Ring) ? cfg_i.state == LinkDown : !data_ok;
   assign at_door = mac_valid_i && mac_ready_o && first_q && (refuse || discard);
-  assign drop    = head_valid[drop_ring_q] && (flush || (expires && age_q[drop_ring_q] > life)) && !at_door && !too_long &&
+  assign drop    = head_valid[drop_ring_q] && (flush || (expires && age_q[drop_ring_q] > life)) &&
+                   !at_door && !too_long &&   // one discard a cycle, for the counter
                    !(sel_valid_q && !sel_ctl_q && sel_ring_q == drop_ring_q) &&
                    !(cur_valid_q && !cur_ctl_q && cur_ring_q == drop_ring_q);
 
@@ -307,8 +309,5 @@ module hca_link_tx
     ev_o.refused = at_door && refuse;
     ev_o.discard = (at_door && !refuse) || drop || too_long;
   end
-
-  logic unused_bits;
-  assign unused_bits = head_soon[NumVls];
 
 endmodule

@@ -1,6 +1,6 @@
-// Credits of one VL at its sender (IBA vol1 7.9.4): blocks sent (FCTBS) and blocks the peer has promised to take (FCCL),
-// both modulo 4096. Without a promise nothing may be sent, nor while the peer initialises, for it would drop the packet.
-// A packet that was allowed is charged with send_i in the same or a later cycle, before the next one is asked for.
+// Credits of one VL at its sender (IBA vol1 7.9.4): blocks sent (FCTBS) and blocks the peer has promised to take
+// (FCCL), both modulo 4096. Without a promise nothing may be sent, nor while the peer initialises, for it would drop
+// the packet. A packet that was allowed is charged with send_i, in the same or a later cycle, before the next one asks.
 module hca_tx_credit
   import hca_link_pkg::*;
 (

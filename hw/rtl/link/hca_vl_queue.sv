@@ -1,9 +1,9 @@
-// Transmit rings of one port: a ring per data VL and a small one for VL15 (the last ring), all in one RAM; whole packets
-// in, whole packets out. A packet's length goes through a second RAM into two places per ring, so the arbiter sees every
-// ring's head at once and the next head one cycle after a pop.
-//   write: a beat per cycle; begin a packet only where room_o says so. It counts from its last beat on; one that is longer
-//          than room_o promised is not stored (long_o).
-//   pop:   the head becomes the packet to read; its beats are then read with rd_en_i, oldest first, data one cycle later.
+// Transmit rings of one port: a ring per data VL and a small one for VL15 (the last ring), all in one RAM; whole
+// packets in, whole packets out. Lengths go through a second RAM into two places per ring, so every ring's head is known, and
+// the next one a cycle after a pop.
+//   write: a beat per cycle; begin a packet only where room_o says so. It counts from its last beat on; one that is
+//          longer than room_o promised is not stored (long_o).
+//   pop:   the head becomes the packet to read; its beats are then read with rd_en_i, oldest first, data a cycle later.
 //   drop:  the head is thrown away; only when no packet of that ring is being read.
 module hca_vl_queue
   import hca_pkg::*;
@@ -13,7 +13,7 @@ module hca_vl_queue
   parameter int unsigned  RingBlocks = 1024,          // of a data VL: power of two
   parameter int unsigned  Vl15Blocks = 16,            // power of two, at most RingBlocks
   parameter int unsigned  RoomBlocks = MaxBlocks,     // longest packet
-  parameter int unsigned  Vl15Room   = 6,             // ... on VL15: management datagrams of 256 bytes and their headers
+  parameter int unsigned  Vl15Room   = 6,             // ... on VL15: 256 bytes and headers
   localparam int unsigned Rings      = NumVls + 1,
   localparam int unsigned RingW      = $clog2(Rings),
   localparam int unsigned PtrW       = $clog2(RingBlocks)
@@ -26,7 +26,6 @@ module hca_vl_queue
   output logic [Rings-1:0]              room_o,          // for one more packet of any length
   output logic                          long_o,          // strobe, last beat: the packet was too long
   output logic [Rings-1:0]              head_valid_o,
-  output logic [Rings-1:0]              head_soon_o,     // no head yet, but in a cycle or two
   output logic [Rings-1:0][PacketW-1:0] head_bytes_o,
   input  logic                          pop_i,           // of pop_ring_i; its head is valid
   input  logic                          drop_i,
@@ -97,7 +96,6 @@ module hca_vl_queue
     assign in_flight  = fetch_q && fetch_ring_q == RingW'(r);
     assign want[r]    = stored_q[r] != '0 && (heads[r] + 2'(in_flight)) < 2'd2;
     assign fetched[r] = in_flight;
-    assign head_soon_o[r] = !head_valid_o[r] && (in_flight || stored_q[r] != '0);
 
     hca_fifo #(
       .Width(PacketW),

@@ -183,6 +183,27 @@ package hca_pkg;
     beat_t      data;
   } mac_t;
 
+  // How the packets of a QP leave: what the gates of the transmit side need to know.
+  typedef struct packed {
+    logic [3:0]  sl;        // InfiniBand: SL; Ethernet: priority, the top bits of the traffic class
+    logic [15:0] dest;      // DLID; Ethernet: low 16 bits of the destination MAC
+    logic [7:0]  ipd;       // packet times that the destination rests after a packet; 0: none
+    logic [6:0]  overhead;  // bytes of a packet on the wire beyond its payload, at most
+  } tx_path_t;
+
+  function automatic tx_path_t tx_path_of(qpc_t qpc, logic ib);
+    tx_path_t path;
+    logic     unused_bits;
+    unused_bits = ^qpc;
+    path.sl   = ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]};
+    path.dest = ib ? qpc.dlid : {qpc.dmac[39:32], qpc.dmac[47:40]};
+    path.ipd  = qpc.ipd;
+    // BTH, RETH and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.
+    if (ib) path.overhead = qpc.is_global ? 7'd82 : 7'd42;
+    else path.overhead = qpc.is_ipv4 ? 7'd98 : 7'd118;
+    return path;
+  endfunction
+
   // ---- Receive -----------------------------------------------------------------------------------
   localparam int unsigned RxBufBeats = 1024;  // 64 KiB
   localparam int unsigned RxBufW     = $clog2(RxBufBeats);

@@ -13,6 +13,8 @@ module hca_requester
 ) (
   input  logic           clk_i,
   input  logic           rst_i,
+  input  logic           ib_i,          // personality of the port, before the first context write
+  input  logic [15:0]    sl_open_i,     // SLs (Ethernet: priorities) that may send
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -53,7 +55,10 @@ module hca_requester
   localparam int unsigned SlotW = $clog2(Slots);
   localparam int unsigned BlkW  = $clog2(SlotBlocks);
 
-  logic [Slots-1:0] kick, bind_slot, wake, active;
+  logic [Slots-1:0] kick, bind_slot, wake, active, open, spare, first;
+  logic             sl_set, shut, keep, stopped, served, next_parked;
+  logic [SlotW-1:0] sl_slot;
+  logic [3:0]       sl;
   logic             want_slot, pause, paused;
   logic             next_valid, next_take, busy, fresh, again, park, redo, release_slot;
   logic [SlotW-1:0] next_slot, slot;
@@ -75,7 +80,7 @@ module hca_requester
   seg_t             seg;
 
   hca_sq_sched #(.Slots(Slots)) u_sched (
-    .clk_i, .rst_i,
+    .clk_i, .rst_i, .ib_i, .sl_open_i,
     .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
     .sq_db_valid_i, .sq_db_ready_o, .sq_db_i,
     .ack_upd_valid_i, .ack_upd_ready_o, .ack_upd_i,
@@ -100,7 +105,25 @@ module hca_requester
     .active_i     (active),
     .kick_o       (kick),
     .bind_o       (bind_slot),
-    .want_slot_o  (want_slot)
+    .want_slot_o  (want_slot),
+    .sl_set_o     (sl_set),
+    .sl_slot_o    (sl_slot),
+    .sl_o         (sl)
+  );
+
+  hca_sq_gate #(.Slots(Slots)) u_gate (
+    .clk_i, .rst_i, .sl_open_i,
+    .set_i     (sl_set),
+    .set_slot_i(sl_slot),
+    .set_sl_i  (sl),
+    .open_o    (open),
+    .spare_o   (spare),
+    .first_o   (first),
+    .slot_i    (slot),
+    .shut_o    (shut),
+    .keep_o    (keep),
+    .stopped_i (stopped),
+    .done_i    (served || park || release_slot)
   );
 
   hca_sq_pick #(.Slots(Slots)) u_pick (
@@ -108,6 +131,9 @@ module hca_requester
     .kick_i      (kick),
     .wake_i      (wake),
     .bind_i      (bind_slot),
+    .open_i      (open),
+    .spare_i     (spare),
+    .first_i     (first),
     .want_slot_i (want_slot),
     .pause_i     (pause),
     .busy_i      (busy),
@@ -119,6 +145,7 @@ module hca_requester
     .fresh_o     (fresh),
     .next_valid_o(next_valid),
     .next_slot_o (next_slot),
+    .next_parked_o(next_parked),
     .next_take_i (next_take),
     .active_o    (active)
   );
@@ -149,6 +176,7 @@ module hca_requester
     .clk_i, .rst_i,
     .next_valid_i (next_valid),
     .next_slot_i  (next_slot),
+    .next_parked_i(next_parked),
     .next_take_o  (next_take),
     .busy_o       (busy),
     .slot_o       (slot),
@@ -160,6 +188,10 @@ module hca_requester
     .pause_i      (pause),
     .paused_o     (paused),
     .want_slot_i  (want_slot),
+    .shut_i       (shut),
+    .keep_i       (keep),
+    .stopped_o    (stopped),
+    .served_o     (served),
     .slot_qpn_i   (slot_qpn),
     .slot_pi_i    (slot_pi),
     .ctx_re_o     (ctx_re),
@@ -212,7 +244,7 @@ module hca_requester
     .out_o      (seg_o)
   );
 
-  assign ev_emit_valid_o  = txp_valid;
+  assign ev_emit_valid_o  = txp_valid && txp_ready;
   assign ev_emit_qpn_o    = txp.qpn;
   assign ev_emit_opcode_o = txp.opcode;
   assign ev_emit_psn_o    = txp.psn;

@@ -17,6 +17,7 @@ module hca_sq_emit
   // Slot choice.
   input  logic             next_valid_i,
   input  logic [SlotW-1:0] next_slot_i,
+  input  logic             next_parked_i,
   output logic             next_take_o,
   output logic             busy_o,
   output logic [SlotW-1:0] slot_o,
@@ -28,6 +29,10 @@ module hca_sq_emit
   input  logic             pause_i,
   output logic             paused_o,
   input  logic             want_slot_i,
+  input  logic             shut_i,        // the slot's QP may not send
+  input  logic             keep_i,        // and keeps its slot
+  output logic             stopped_o,     // strobes: it was found so
+  output logic             served_o,      //          it has its turn
   // Scheduler tables.
   input  logic [QpW-1:0]   slot_qpn_i,
   input  logic [15:0]      slot_pi_i,
@@ -69,9 +74,9 @@ module hca_sq_emit
 
   localparam int unsigned CountW = $clog2(Burst + 4);
 
-  typedef enum logic [3:0] {
+  typedef enum logic [4:0] {
     StIdle, StLoad, StCtx, StEval, StRedo, StWqe, StSeek, StCheck, StPacket, StSeg, StNext, StHead, StErr,
-    StEnd, StRel, StFree
+    StEnd, StRel, StFree, StShut
   } state_e;
 
   // How a turn ends: more to do, waiting for news, waiting for WQEs, slot given back (Requeue: work is left).
@@ -79,7 +84,7 @@ module hca_sq_emit
 
   state_e           state_q, after_pkt;
   end_e             end_q, end_pkt, end_now;
-  logic             scrub_q;
+  logic             scrub_q, parked_q;
   logic [QpW-1:0]   scrub_qpn_q, qpn_q;
   logic [SlotW-1:0] slot_q;
   sq_dyn_t          dyn, dyn_q, dyn_redo;
@@ -245,7 +250,7 @@ module hca_sq_emit
     end_now = end_q;
     if (end_q == EndWait && (fetch_err_i || exhausted_i)) end_now = EndAgain;
     if (end_q == EndPark && want_slot_i) end_now = EndRelease;
-    if (end_q == EndAgain && want_slot_i && quota_q[slot_q][6]) end_now = EndRequeue;
+    if (end_q == EndAgain && want_slot_i && (quota_q[slot_q][6] || (shut_i && !keep_i))) end_now = EndRequeue;
   end
 
   // ---- Control --------------------------------------------------------------------------------------
@@ -256,8 +261,10 @@ module hca_sq_emit
   assign slot_o        = slot_q;
   assign next_take_o   = next_valid_i && !scrub_q
                          && (state_q == StIdle || (state_q == StEnd && end_now < EndRelease));
-  assign stay          = end_now == EndAgain && !next_valid_i && !pause_i;
-  assign again_o       = state_q == StEnd && end_now == EndAgain && !stay;
+  assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !shut_i;
+  assign again_o       = (state_q == StEnd && end_now == EndAgain && !stay) || state_q == StShut;
+  assign stopped_o     = shut_i && again_o;
+  assign served_o      = state_q == StCtx;
   assign park_o        = state_q == StEnd && end_now == EndPark;
   assign redo_o        = state_q == StRedo;
   assign release_o     = state_q == StFree;
@@ -289,7 +296,8 @@ module hca_sq_emit
     end else begin
       unique case (state_q)
         StIdle:   if (next_take_o) state_q <= StLoad;
-        StLoad:   state_q <= StCtx;
+        // Nothing of a QP with a shut gate is looked at; an idle one may leave.
+        StLoad:   state_q <= (!shut_i || parked_q) ? StCtx : (want_slot_i && !keep_i) ? StRel : StShut;
         StCtx:    state_q <= StEval;
         StEval: begin
           state_q <= StEnd;
@@ -309,7 +317,7 @@ module hca_sq_emit
         StSeek: begin
           if (!sge_busy) state_q <= (check_sum_q && sum_bad) ? StErr : in_pkt_q ? StSeg : StCheck;
         end
-        StCheck:  state_q <= blocked ? StEnd : StPacket;
+        StCheck:  state_q <= (blocked || shut_i) ? StEnd : StPacket;
         StPacket, StSeg: begin
           if (pkt_end) state_q <= after_pkt;
           else if (seg_fire) state_q <= StSeek;
@@ -322,17 +330,21 @@ module hca_sq_emit
           else state_q <= (next_take_o || stay) ? StLoad : StIdle;
         end
         StRel:    if (rel_ready_i) state_q <= StFree;
-        default:  state_q <= StIdle;  // StFree: the scheduler looks at the slot's bits for the last time
+        // StFree: the scheduler looks at the slot's bits for the last time. StShut: until the gate opens.
+        default:  state_q <= StIdle;
       endcase
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (next_take_o) slot_q <= next_slot_i;
+    if (next_take_o) parked_q <= next_parked_i;
+    else if (state_q == StEnd) parked_q <= 1'b0;
     unique case (state_q)
       StLoad: begin
         qpn_q   <= slot_qpn_i;
         count_q <= '0;
+        end_q   <= EndRequeue;  // if its gate is shut
         // Together with the read of the head block: a block written in this cycle is not in what it returns.
         have_q      <= have_i;
         head_q      <= head_i;
@@ -374,7 +386,7 @@ module hca_sq_emit
       StCheck: begin
         pkt_q      <= pkt_new;
         omt_done_q <= 1'b0;
-        end_q      <= EndPark;
+        end_q      <= blocked ? EndPark : EndAgain;
       end
       StPacket: if (omt_valid_o && omt_ready_i) omt_done_q <= 1'b1;
       StErr: begin

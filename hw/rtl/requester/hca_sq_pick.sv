@@ -1,5 +1,7 @@
-// Which slot the emitter serves next: round robin over the bound slots that have news. While another QP waits
-// for a slot, parked slots (blocked or idle) get a turn too, in which the emitter can give them back.
+// Which slot the emitter serves next: round robin over the bound slots that have news and whose gate is open,
+// first over those that were kept behind a shut gate.
+// While another QP waits for a slot, parked slots (blocked or idle) and spare ones (gate shut) get a turn too,
+// in which the emitter can give them back.
 // The slot under way (busy_slot_i) is never picked; news for it is kept for its next turn.
 module hca_sq_pick #(
   parameter int unsigned Slots = 64,
@@ -10,6 +12,9 @@ module hca_sq_pick #(
   input  logic [Slots-1:0] kick_i,       // strobes: doorbell, acknowledge or context news
   input  logic [Slots-1:0] wake_i,       //          WQEs have arrived
   input  logic [Slots-1:0] bind_i,       //          slot has a new QP
+  input  logic [Slots-1:0] open_i,
+  input  logic [Slots-1:0] spare_i,
+  input  logic [Slots-1:0] first_i,
   input  logic             want_slot_i,
   input  logic             pause_i,
   input  logic             busy_i,
@@ -21,12 +26,13 @@ module hca_sq_pick #(
   output logic             fresh_o,      // busy_slot_i has a QP not seen yet
   output logic             next_valid_o,
   output logic [SlotW-1:0] next_slot_o,
+  output logic             next_parked_o, // it has no news
   input  logic             next_take_i,
   output logic [Slots-1:0] active_o
 );
 
   logic [Slots-1:0] active_q, parked_q, fresh_q, bound_q;
-  logic [Slots-1:0] busy_onehot, next_onehot, candidates, grant, picked;
+  logic [Slots-1:0] busy_onehot, next_onehot, candidates, urgent, grant, picked;
   logic [SlotW-1:0] idx;
   logic             pick;
 
@@ -40,14 +46,15 @@ module hca_sq_pick #(
     next_onehot[next_slot_o] = next_valid_o;
   end
 
-  assign candidates = (active_q | (want_slot_i ? parked_q : '0)) & bound_q
+  assign candidates = ((active_q & open_i) | (want_slot_i ? ((active_q & spare_i) | parked_q) : '0)) & bound_q
                       & ~(busy_i ? busy_onehot : '0) & ~next_onehot;
+  assign urgent     = candidates & active_q & first_i;
   assign pick       = !pause_i && (candidates != '0) && (!next_valid_o || next_take_i);
   assign picked     = pick ? grant : '0;
 
   hca_rr_arb #(.N(Slots)) u_arb (
     .clk_i, .rst_i,
-    .req_i    (candidates),
+    .req_i    ((urgent != '0) ? urgent : candidates),
     .advance_i(pick),
     .grant_o  (grant),
     .idx_o    (idx)
@@ -70,6 +77,7 @@ module hca_sq_pick #(
       else if (next_take_i) next_valid_o <= 1'b0;
     end
     if (pick) next_slot_o <= idx;
+    if (pick) next_parked_o <= !active_q[idx];
   end
 
 endmodule

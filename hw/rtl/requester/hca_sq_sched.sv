@@ -1,7 +1,8 @@
 // Send queue scheduler: takes doorbells, acknowledge updates and context writes, keeps the per-QP tables that
 // they write, and binds QPs with news to slots. One event per two cycles, round robin over the six kinds: no
 // input waits longer than about ten cycles; only a context write also waits for the end of the current turn.
-// A QP is in at most one place: bound to a slot, in the ready FIFO, or neither. See README.md.
+// A QP is in at most one place: bound to a slot, in a ready queue, or neither. A ready queue per SL: while
+// the gate of an SL is shut nobody looks at its QPs. See README.md.
 module hca_sq_sched
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -11,6 +12,8 @@ module hca_sq_sched
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
+  input  logic             ib_i,
+  input  logic [15:0]      sl_open_i,
   input  logic             qpc_wr_valid_i,
   output logic             qpc_wr_ready_o,
   input  qpc_wr_t          qpc_wr_i,
@@ -45,21 +48,30 @@ module hca_sq_sched
   input  logic [Slots-1:0] active_i,
   output logic [Slots-1:0] kick_o,       // strobe: news for a bound slot
   output logic [Slots-1:0] bind_o,       // strobe: slot has a new QP
-  output logic             want_slot_o   // a QP waits and no slot is free
+  output logic             want_slot_o,  // a QP that may send waits and no slot is free
+  // SL of the QP in a slot.
+  output logic             sl_set_o,
+  output logic [SlotW-1:0] sl_slot_o,
+  output logic [3:0]       sl_o
 );
+
+  localparam int unsigned Queues = 16;
+  localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [2:0] {EvRel, EvAck, EvBind, EvDb, EvQpc, EvPlaced} ev_e;
 
   // What the scheduler knows about a QP.
   typedef struct packed {
-    logic             bound;
-    logic [SlotW-1:0] slot;
-    logic             in_fifo;
-    logic             halt;
-    logic             init;
-    logic [7:0]       seq;
-    logic [15:0]      pi;
-    logic [15:0]      placed;  // READs whose data is in memory
+    logic              bound;
+    logic [SlotW-1:0]  slot;
+    logic              queued;
+    logic [QueueW-1:0] waits_in;  // queue, while queued
+    logic [3:0]        sl;
+    logic              halt;
+    logic              init;
+    logic [7:0]        seq;
+    logic [15:0]       pi;
+    logic [15:0]       placed;  // READs whose data is in memory
   } row_t;
 
   // All rows are cleared after reset.
@@ -70,7 +82,8 @@ module hca_sq_sched
   ev_e              ev_q;
   logic [QpW-1:0]   ev_qpn_q;
   logic [SlotW-1:0] ev_slot_q;
-  logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq
+  logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
+  logic [3:0]       ev_sl_q;
   logic [15:0]      ev_pi_q;
   ack_upd_t         ev_ack_q;
   sq_qpc_t          ev_qpc_q;
@@ -80,18 +93,21 @@ module hca_sq_sched
   logic             take;
   logic [Slots-1:0] free_q, free_grant;
   logic [SlotW-1:0] free_slot;
-  logic             fifo_valid, fifo_push, fifo_pop;
-  logic [QpW-1:0]   fifo_qpn;
+  logic              push, pop, sort, waits;
+  logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort;
+  logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
+  logic [QpW-1:0]    pop_qpn;
+  tx_path_t          path;
 
   row_t             row, row_new;
   logic [QpW-1:0]   qpn_a;
-  logic             is_ack, is_init, is_placed, is_news, wr_ack;
+  logic             is_ack, is_init, is_placed, is_news, is_bind, wr_ack;
   sq_ack_t          ack_new;
 
   // ---- First cycle: choose an event, read its row --------------------------------------------------
   assign req[EvRel]  = rel_valid_i;
   assign req[EvAck]  = ack_upd_valid_i;
-  assign req[EvBind] = fifo_valid && (free_q != '0);
+  assign req[EvBind] = sort || (waits && (free_q != '0));
   assign req[EvDb]   = sq_db_valid_i;
   assign req[EvQpc]  = qpc_wr_valid_i && paused_i;
   assign req[EvPlaced] = rd_placed_valid_i;
@@ -100,7 +116,7 @@ module hca_sq_sched
 
   assign rel_ready_o     = take && grant[EvRel];
   assign ack_upd_ready_o = take && grant[EvAck];
-  assign fifo_pop        = take && grant[EvBind];
+  assign pop             = take && grant[EvBind];
   assign sq_db_ready_o   = take && grant[EvDb];
   assign qpc_wr_ready_o  = take && grant[EvQpc];
   assign rd_placed_ready_o = take && grant[EvPlaced];
@@ -113,10 +129,23 @@ module hca_sq_sched
     .idx_o    (grant_idx)
   );
 
+  // The SLs that may send get slots in turn.
+  assign queue_ready = queue_valid & sl_open_i;
+  assign waits       = queue_ready != '0;
+  assign pop_queue   = sort ? sort_queue : queue_idx;
+
+  hca_rr_arb #(.N(Queues)) u_queue (
+    .clk_i, .rst_i,
+    .req_i    (queue_ready),
+    .advance_i(pop && !sort),
+    .grant_o  (queue_grant),
+    .idx_o    (queue_idx)
+  );
+
   hca_rr_arb #(.N(Slots)) u_free (
     .clk_i, .rst_i,
     .req_i    (free_q),
-    .advance_i(fifo_pop),
+    .advance_i(pop && !sort),
     .grant_o  (free_grant),
     .idx_o    (free_slot)
   );
@@ -125,23 +154,26 @@ module hca_sq_sched
     unique case (1'b1)
       grant[EvRel]:  qpn_a = rel_qpn_i;
       grant[EvAck]:  qpn_a = ack_upd_i.qpn;
-      grant[EvBind]: qpn_a = fifo_qpn;
+      grant[EvBind]: qpn_a = pop_qpn;
       grant[EvDb]:   qpn_a = sq_db_i.qpn;
       grant[EvPlaced]: qpn_a = rd_placed_i;
       default:       qpn_a = qpc_wr_i.qpn;
     endcase
   end
 
+  assign path = tx_path_of(qpc_wr_i.qpc, ib_i);
+
   always_ff @(posedge clk_i) begin
     if (take) begin
       ev_q      <= ev_e'(grant_idx);
       ev_qpn_q  <= qpn_a;
       ev_slot_q <= grant[EvBind] ? free_slot : rel_slot_i;
-      ev_flag_q <= grant[EvRel] ? rel_requeue_i : qpc_wr_i.init_sq;
+      ev_flag_q <= grant[EvRel] ? rel_requeue_i : grant[EvBind] ? sort : qpc_wr_i.init_sq;
     end
     if (sq_db_ready_o) ev_pi_q <= sq_db_i.pi;
     if (ack_upd_ready_o) ev_ack_q <= ack_upd_i;
     if (qpc_wr_ready_o) begin
+      ev_sl_q                <= path.sl;
       ev_qpc_q.state         <= qpc_wr_i.qpc.state;
       ev_qpc_q.service       <= qpc_wr_i.qpc.service;
       ev_qpc_q.func          <= qpc_wr_i.qpc.func;
@@ -160,6 +192,7 @@ module hca_sq_sched
   assign is_ack  = ev_q == EvAck;
   assign is_init = (ev_q == EvQpc) && ev_flag_q;
   assign is_placed = ev_q == EvPlaced;
+  assign is_bind   = (ev_q == EvBind) && !ev_flag_q;
   assign is_news = is_ack || is_placed || (ev_q == EvDb) || (ev_q == EvQpc);
   assign wr_ack  = busy_q && (is_ack || is_init);
 
@@ -179,16 +212,27 @@ module hca_sq_sched
     end
     if (is_placed) row_new.placed = row.placed + 16'd1;
     if (ev_q == EvDb) row_new.pi = ev_pi_q;
-    if (ev_q == EvBind) begin
-      row_new.bound   = 1'b1;
-      row_new.slot    = ev_slot_q;
-      row_new.in_fifo = 1'b0;
+    if (ev_q == EvQpc) row_new.sl = ev_sl_q;
+    if (is_bind) begin
+      row_new.bound  = 1'b1;
+      row_new.slot   = ev_slot_q;
+      row_new.queued = 1'b0;
     end
     if (ev_q == EvRel) row_new.bound = 1'b0;
-    fifo_push = busy_q && ((is_news && !row.bound && !row.in_fifo)
-                || (ev_q == EvRel && (ev_flag_q || active_i[ev_slot_q])));
-    if (fifo_push) row_new.in_fifo = 1'b1;
+    push = busy_q && ((is_news && !row.bound && !row.queued) || (ev_q == EvBind && !is_bind)
+                      || (ev_q == EvRel && (ev_flag_q || active_i[ev_slot_q])));
+    if (push) begin
+      row_new.queued   = 1'b1;
+      row_new.waits_in = row_new.sl;
+    end
+    // A QP that waits in the queue of its old SL: that queue is looked through.
+    resort            = '0;
+    resort[row.waits_in] = busy_q && ev_q == EvQpc && row.queued && row_new.sl != row.sl;
   end
+
+  assign sl_set_o  = busy_q && (is_bind || (ev_q == EvQpc && row.bound));
+  assign sl_slot_o = is_bind ? ev_slot_q : row.slot;
+  assign sl_o      = row_new.sl;
 
   always_comb begin
     ack_new               = '0;
@@ -208,7 +252,7 @@ module hca_sq_sched
     kick_o = '0;
     bind_o = '0;
     kick_o[row.slot]  = busy_q && is_news && row.bound;
-    bind_o[ev_slot_q] = busy_q && (ev_q == EvBind);
+    bind_o[ev_slot_q] = busy_q && is_bind;
   end
 
   logic [QpW-1:0] slot_qpn_q [Slots];
@@ -218,8 +262,8 @@ module hca_sq_sched
   assign slot_pi_o  = slot_pi_q[slot_i];
 
   always_ff @(posedge clk_i) begin
-    if (busy_q && ev_q == EvBind) slot_qpn_q[ev_slot_q] <= ev_qpn_q;
-    if (busy_q && ev_q == EvBind) slot_pi_q[ev_slot_q] <= row.pi;
+    if (busy_q && is_bind) slot_qpn_q[ev_slot_q] <= ev_qpn_q;
+    if (busy_q && is_bind) slot_pi_q[ev_slot_q] <= row.pi;
     else if (busy_q && row.bound && (ev_q == EvDb || is_init)) slot_pi_q[row.slot] <= row_new.pi;
   end
 
@@ -234,27 +278,28 @@ module hca_sq_sched
       busy_q      <= take;
       scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
-      if (fifo_pop) free_q <= free_q & ~free_grant;
+      if (pop && !sort) free_q <= free_q & ~free_grant;
       else if (busy_q && ev_q == EvRel) free_q[ev_slot_q] <= 1'b1;
-      want_slot_o <= fifo_valid && (free_q == '0);
+      want_slot_o <= waits && (free_q == '0);
     end
   end
 
   // ---- Tables ---------------------------------------------------------------------------------------
-  // A QP is in the FIFO once at most, so it never fills.
-  logic           unused_ready, unused_bits;
-  logic [QpW:0]   unused_count;
-  assign unused_bits = ^{qpc_wr_i, sq_db_i.sq, ev_ack_q.qpn};
+  logic unused_bits;
+  assign unused_bits = ^{qpc_wr_i, sq_db_i.sq, ev_ack_q.qpn, path, queue_grant};
 
-  hca_fifo #(.Width(QpW), .Depth(NumQps)) u_ready (
+  hca_id_queues #(.Queues(Queues), .Ids(NumQps)) u_ready (
     .clk_i, .rst_i,
-    .in_valid_i (fifo_push),
-    .in_ready_o (unused_ready),
-    .in_i       (ev_qpn_q),
-    .out_valid_o(fifo_valid),
-    .out_ready_i(fifo_pop),
-    .out_o      (fifo_qpn),
-    .count_o    (unused_count)
+    .push_i      (push),
+    .push_queue_i(row_new.waits_in),
+    .push_id_i   (ev_qpn_q),
+    .valid_o     (queue_valid),
+    .pop_i       (pop),
+    .pop_queue_i (pop_queue),
+    .pop_id_o    (pop_qpn),
+    .sort_i      (resort),
+    .sort_valid_o(sort),
+    .sort_queue_o(sort_queue)
   );
 
   hca_ram_1r1w #(.Width($bits(row_t)), .Depth(NumQps)) u_rows (

@@ -1,12 +1,15 @@
 // Schedules what the responder sends: READ responses packet by packet, round robin over QPs, and one
 // cumulative ACK per QP behind them. Per QP a ring of 16 READ jobs and one pending ACK: `rsp` is ready again
 // soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
-// its QP: it waits until they have passed the header stage. Takes nothing for NumQps cycles after reset.
+// its QP: it waits until they have passed the header stage. QPs wait in a queue per SL, and nobody looks at
+// them while the gate of their SL is shut. Takes nothing for NumQps cycles after reset.
 module hca_resp_sched
   import hca_pkg::*;
 (
   input  logic           clk_i,
   input  logic           rst_i,
+  input  logic           ib_i,             // personality of the port, before the first context write
+  input  logic [15:0]    sl_open_i,        // SLs (Ethernet: priorities) that may send
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -31,23 +34,27 @@ module hca_resp_sched
   localparam int unsigned JobW      = $clog2(MaxDestRdAtomic);
   localparam logic [7:0]  NoCredits = 8'h1f;  // AETH syndrome: ACK, credit count not in use
 
+  localparam int unsigned Queues = 16;
+  localparam int unsigned QueueW = $clog2(Queues);
+
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
   typedef enum logic [1:0] {StPick, StRow, StRead, StPurge} state_e;
 
   // State of a QP. `off`: bytes of the head job already sent; `last_seq`: of the newest READ packet, if any.
   typedef struct packed {
-    logic            in_fifo;
-    logic [JobW-1:0] head;
-    logic [JobW:0]   count;
-    logic [31:0]     off;
-    logic            ack;
-    logic            nak;
-    logic [23:0]     ack_psn;
-    logic [7:0]      ack_syndrome;
-    logic [23:0]     ack_msn;
-    logic            sent;
-    logic [15:0]     last_seq;
-    logic [23:0]     newest_psn;  // of the READ job queued last
+    logic              queued;
+    logic [QueueW-1:0] waits_in;    // where it waits
+    logic [JobW-1:0]   head;
+    logic [JobW:0]     count;
+    logic [31:0]       off;
+    logic              ack;
+    logic              nak;
+    logic [23:0]       ack_psn;
+    logic [7:0]        ack_syndrome;
+    logic [23:0]       ack_msn;
+    logic              sent;
+    logic [15:0]       last_seq;
+    logic [23:0]       newest_psn;  // of the READ job queued last
   } row_t;
 
   typedef struct packed {
@@ -63,31 +70,37 @@ module hca_resp_sched
     logic [7:0]  func;
     logic [23:0] pd;
     logic [2:0]  path_mtu;
+    logic [3:0]  sl;
   } ctx_t;
 
   state_e         state_q;
   ev_e            ev_q;
   logic           scrub_q, init_q;
-  logic [QpW-1:0] scrub_qpn_q, qpn_q, qpn_a, fifo_qpn;
+  logic [QpW-1:0] scrub_qpn_q, qpn_q, qpn_a, pop_qpn;
   rsp_job_t       rsp_q;
   ctx_t           ctx_q, ctx;
   row_t           row, row_new;
   job_t           job;
   logic [2:0]     req, grant;
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
-  logic           take, fifo_valid, fifo_push, row_we;
+  logic           take, push, pop, sort, row_we;
+  logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort;
+  logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
+  tx_path_t       path;
   logic           txp_free, seg_free, ack_free;
 
   // ---- StPick: choose an event, read the QP's row ----------------------------------------------------
   assign req[EvJob]  = rsp_valid_i;
   assign req[EvQpc]  = qpc_wr_valid_i;
   // Jobs go first, three for a turn at most: what waits meanwhile is answered by one acknowledge.
-  assign req[EvTurn] = fifo_valid && ((txp_free && seg_free) || ack_free) && (!rsp_valid_i || (&jobs_q));
+  assign req[EvTurn] = (sort || (queue_ready != '0)) && ((txp_free && seg_free) || ack_free)
+                       && (!rsp_valid_i || (&jobs_q));
   assign take        = state_q == StPick && !scrub_q && req != '0;
 
   assign rsp_ready_o    = take && grant[EvJob];
   assign qpc_wr_ready_o = take && grant[EvQpc];
-  assign qpn_a          = grant[EvJob] ? rsp_i.qpn : grant[EvQpc] ? qpc_wr_i.qpn : fifo_qpn;
+  assign qpn_a          = grant[EvJob] ? rsp_i.qpn : grant[EvQpc] ? qpc_wr_i.qpn : pop_qpn;
+  assign pop            = take && grant[EvTurn];
 
   hca_rr_arb #(.N(3)) u_events (
     .clk_i, .rst_i,
@@ -96,6 +109,20 @@ module hca_resp_sched
     .grant_o  (grant),
     .idx_o    (grant_idx)
   );
+
+  // The SLs that may send have turns in turn.
+  assign queue_ready = queue_valid & sl_open_i;
+  assign pop_queue   = sort ? sort_queue : queue_idx;
+
+  hca_rr_arb #(.N(Queues)) u_queue (
+    .clk_i, .rst_i,
+    .req_i    (queue_ready),
+    .advance_i(pop && !sort),
+    .grant_o  (queue_grant),
+    .idx_o    (queue_idx)
+  );
+
+  assign path = tx_path_of(qpc_wr_i.qpc, ib_i);
 
   always_ff @(posedge clk_i) begin
     if (take) begin
@@ -108,15 +135,17 @@ module hca_resp_sched
       ctx_q.state    <= qpc_wr_i.qpc.state;
       ctx_q.func     <= qpc_wr_i.qpc.func;
       ctx_q.pd       <= qpc_wr_i.qpc.pd;
+      ctx_q.sl       <= path.sl;
       ctx_q.path_mtu <= (qpc_wr_i.qpc.path_mtu > MtuBytes4096) ? MtuBytes4096 : qpc_wr_i.qpc.path_mtu;
     end
   end
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
-  logic        alive, passed, start_read, send_ack, store_job, is_nak, job_row, purge, room, last_word;
+  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, purge, room, last_word;
   logic [JobW:0] gone_q;  // jobs dropped, still to be reported
   logic [15:0] seq_q;  // of the newest READ packet of the card
 
+  assign open       = sl_open_i[ctx.sl];
   assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe};
   assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
   // A READ that is not newer than the newest one queued: the peer has gone back to it. What is queued has
@@ -125,12 +154,12 @@ module hca_resp_sched
   assign purge      = job_row && row.count != '0 && psn_ge(row.newest_psn, rsp_q.psn);
   assign room       = purge || !row.count[JobW];
   assign store_job  = job_row && room;
-  assign start_read = alive && row.count != '0 && txp_free && seg_free;
+  assign start_read = alive && open && row.count != '0 && txp_free && seg_free;
   // READ packets of the card that have not passed are the newest ones: is this QP's last among them?
   assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= 16'(seq_q - resp_done_seq_i);
   // A NAK still goes out when its own cause has moved the QP to ERR.
   assign last_word  = ctx.state == QpsErr && row.nak;
-  assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free
+  assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
                       && (last_word || (alive && row.count == '0 && passed));
 
   // ---- StRead: one packet of the head job ----------------------------------------------------------------
@@ -148,11 +177,11 @@ module hca_resp_sched
   always_comb begin
     row_new   = row;
     row_we    = 1'b0;
-    fifo_push = 1'b0;
+    push      = 1'b0;
     if (state_q == StRow && ev_q == EvJob) begin
-      row_we          = 1'b1;
-      fifo_push       = !row.in_fifo;
-      row_new.in_fifo = 1'b1;
+      row_we         = 1'b1;
+      push           = !row.queued;
+      row_new.queued = 1'b1;
       if (!rsp_q.read) begin
         row_new.ack          = 1'b1;
         row_new.nak          = is_nak;
@@ -188,8 +217,8 @@ module hca_resp_sched
         row_new.ack  = 1'b0;
         row_new.sent = 1'b0;
       end
-      row_new.in_fifo = row_new.count != '0 || row_new.ack;
-      fifo_push       = row_new.in_fifo;
+      row_new.queued = row_new.count != '0 || row_new.ack;
+      push           = row_new.queued;
     end
     if (send_read) begin
       row_we           = 1'b1;
@@ -198,9 +227,13 @@ module hca_resp_sched
       row_new.count    = row.count - (JobW+1)'(is_last);
       row_new.sent     = 1'b1;
       row_new.last_seq = seq_q + 16'd1;
-      row_new.in_fifo  = row_new.count != '0 || row_new.ack;
-      fifo_push        = row_new.in_fifo;
+      row_new.queued   = row_new.count != '0 || row_new.ack;
+      push             = row_new.queued;
     end
+    if (push) row_new.waits_in = ctx.sl;
+    // A QP that waits in the queue of its old SL: that queue is looked through.
+    resort               = '0;
+    resort[row.waits_in] = state_q == StRow && ev_q == EvQpc && row.queued && ctx_q.sl != ctx.sl;
   end
 
   always_ff @(posedge clk_i) begin
@@ -304,20 +337,21 @@ module hca_resp_sched
   assign rsp_popped_qpn_o   = qpn_q;
 
   // ---- Tables ---------------------------------------------------------------------------------------------
-  // A QP is in the FIFO once at most, so it never fills.
-  logic         unused_ready, unused_bits;
-  logic [QpW:0] unused_count;
-  assign unused_bits = ^{qpc_wr_i, rsp_q};
+  logic unused_bits;
+  assign unused_bits = ^{qpc_wr_i, rsp_q, path, queue_grant};
 
-  hca_fifo #(.Width(QpW), .Depth(NumQps)) u_active (
+  hca_id_queues #(.Queues(Queues), .Ids(NumQps)) u_active (
     .clk_i, .rst_i,
-    .in_valid_i (fifo_push),
-    .in_ready_o (unused_ready),
-    .in_i       (qpn_q),
-    .out_valid_o(fifo_valid),
-    .out_ready_i(take && grant[EvTurn]),
-    .out_o      (fifo_qpn),
-    .count_o    (unused_count)
+    .push_i      (push),
+    .push_queue_i(row_new.waits_in),
+    .push_id_i   (qpn_q),
+    .valid_o     (queue_valid),
+    .pop_i       (pop),
+    .pop_queue_i (pop_queue),
+    .pop_id_o    (pop_qpn),
+    .sort_i      (resort),
+    .sort_valid_o(sort),
+    .sort_queue_o(sort_queue)
   );
 
   hca_ram_1r1w #(.Width($bits(row_t)), .Depth(NumQps)) u_rows (
@@ -335,8 +369,8 @@ module hca_resp_sched
     .we_i   (state_q == StRow && ev_q == EvQpc),
     .waddr_i(qpn_q),
     .wdata_i(ctx_q),
-    .re_i   (take && grant[EvTurn]),
-    .raddr_i(fifo_qpn),
+    .re_i   (take),
+    .raddr_i(qpn_a),
     .rdata_o(ctx)
   );
 

@@ -41,7 +41,13 @@ module hca_rx_exec
   output pipe_msg_t         err_o,
   output logic              rd_placed_valid_o,  // a READ's data is complete
   input  logic              rd_placed_ready_i,
-  output logic [QpW-1:0]    rd_placed_o
+  output logic [QpW-1:0]    rd_placed_o,
+  // Trace: strobe for every item that is over.
+  output logic              ev_end_valid_o,
+  output rxw_kind_e         ev_end_kind_o,
+  output logic              ev_end_frees_o,
+  output logic              ev_end_ok_o,       // not held back, did not fail
+  output logic [11:0]       ev_end_beats_o     // write beats up to its end, modulo 4096
 );
 
   localparam int unsigned SegDepth  = 32;  // at least MaxSge: an item's segments wait here for its record
@@ -176,5 +182,11 @@ module hca_rx_exec
     .buf_free_o,
     .buf_free_beats_o
   );
+
+  assign ev_end_valid_o = done_valid && done_ready;
+  assign ev_end_kind_o  = done.fin.kind;
+  assign ev_end_frees_o = done.fin.frees;
+  assign ev_end_ok_o    = !done.blocked && done.err == ExNone;
+  assign ev_end_beats_o = done.beats;
 
 endmodule

@@ -67,7 +67,37 @@ module hca_core
     output logic         fw_irq_o,
     // Activity.
     output logic         busy_o,
-    output logic         timer_active_o
+    output logic         timer_active_o,
+    // Trace: no effect on the card (hca_trace.sv).
+    output logic [10:0]        trace_strobe_o,
+    output logic [QpW-1:0]     trace_qpc_qpn_o,
+    output logic               trace_qpc_init_o,
+    output logic [7:0]         trace_qpc_func_o,
+    output logic [23:0]        trace_qpc_dest_qpn_o,
+    output logic [63:0]        trace_qpc_sq_base_o,
+    output logic [7:0]         trace_qpc_sq_logs_o,
+    output logic [31:0]        trace_qpc_cqns_o,
+    output logic [QpW-1:0]     trace_omt_qpn_o,
+    output logic [15:0]        trace_omt_wqe_index_o,
+    output logic [7:0]         trace_omt_opcode_o,
+    output logic               trace_omt_signaled_o,
+    output logic [23:0]        trace_omt_last_psn_o,
+    output logic [31:0]        trace_omt_len_o,
+    output logic [QpW-1:0]     trace_emit_qpn_o,
+    output logic [23:0]        trace_emit_psn_o,
+    output logic [QpW-1:0]     trace_sent_qpn_o,
+    output logic [7:0]         trace_sent_opcode_o,
+    output logic [23:0]        trace_sent_psn_o,
+    output logic [23:0]        trace_rxd_qpn_o,
+    output logic [7:0]         trace_rxd_opcode_o,
+    output logic [23:0]        trace_rxd_psn_o,
+    output logic [7:0]         trace_rxd_syndrome_o,
+    output logic [2:0]         trace_end_kind_o,
+    output logic               trace_end_frees_o,
+    output logic               trace_end_ok_o,
+    output logic [11:0]        trace_end_beats_o,
+    output logic [QpW-1:0]     trace_upd_qpn_o,
+    output logic [15:0]        trace_upd_una_wqe_o
 );
   // DMA read clients.
   localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, NumRd = 4;
@@ -183,8 +213,13 @@ module hca_core
   );
 
   // ---- Link ------------------------------------------------------------------------------------------
-  // One data VL (VL-4): every SL maps to VL0.
+  // Which service levels may send: the VL that each maps to has room in its ring.
   logic [15:0][3:0] sl2vl;
+  logic [15:0]      vl_open, sl_open;
+  port_cfg_t        port_cfg;
+  hca_sl_open u_sl_open (
+    .clk_i, .ib_i(port_cfg.ib), .vl_open_i(vl_open), .sl2vl_i(sl2vl), .sl_open_o(sl_open)
+  );
 
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
@@ -198,9 +233,13 @@ module hca_core
   logic       rd_placed_valid, rd_placed_ready;
   logic [QpW-1:0] rd_placed;
   omt_wr_t    omt;
+  logic           emit;
+  logic [QpW-1:0] emit_qpn;
+  logic [23:0]    emit_psn;
 
   hca_requester u_requester (
-    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
+    .clk_i, .rst_i, .ib_i(port_cfg.ib), .sl_open_i(sl_open),
+    .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
     .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
@@ -210,7 +249,7 @@ module hca_core
     .seg_valid_o(src_seg_valid[0]), .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]),
     .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
     .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
-    .ev_emit_valid_o(), .ev_emit_qpn_o(), .ev_emit_opcode_o(), .ev_emit_psn_o()
+    .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(), .ev_emit_psn_o(emit_psn)
   );
 
   hca_gather u_gather (
@@ -234,7 +273,6 @@ module hca_core
   logic unused_gather;
   assign unused_gather = ^{rreq_valid[RdGather], rrsp_ready[RdGather], rreq[RdGather]};
 
-  port_cfg_t                 port_cfg;
   logic [NumPkeys-1:0][15:0] pkey_tbl;
   logic [15:0]               resp_done_seq;
   logic                      sent;
@@ -248,7 +286,6 @@ module hca_core
   link_wr_t          link_wr;
   logic [8:0]        link_stat_addr;
   logic [31:0]       link_stat_data;
-  logic [15:0]       vl_open;
   phy_t              phy_tx;
 
   hca_port u_net_port (
@@ -270,7 +307,7 @@ module hca_core
   assign {mac_tx_link_o, mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = phy_tx;
 
   logic unused_sent;
-  assign unused_sent = ^{sent_txp, link_stat_addr[8], vl_open, sl2vl};  // its kind and syndrome are counted; one port
+  assign unused_sent = ^{sent_txp, link_stat_addr[8]};  // its kind and syndrome are counted; one port
 
   logic           rxw_valid, rxw_ready, rsp_valid, rsp_popped, cqe_valid, cqe_ready;
   logic [QpW-1:0] rsp_popped_qpn;
@@ -304,6 +341,9 @@ module hca_core
   logic   rsp_ready, ex_seg_valid, ex_seg_ready, ex_chunk_valid, ex_chunk_ready;
   seg_t   ex_seg;
   chunk_t ex_chunk;
+  logic        ended, end_frees, end_ok;
+  rxw_kind_e   end_kind;
+  logic [11:0] end_beats;
   hca_rx_exec u_rx_exec (
     .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcExec]), .qpc_wr_ready_o(qpc_ready[QpcExec]), .qpc_wr_i(qpc_wr),
     .rxw_valid_i(rxw_valid), .rxw_ready_o(rxw_ready), .rxw_i(rxw),
@@ -316,7 +356,9 @@ module hca_core
     .rsp_valid_o(rsp_valid), .rsp_ready_i(rsp_ready), .rsp_o(rsp),
     .cqe_valid_o(cqe_valid), .cqe_ready_i(cqe_ready), .cqe_o(cqe),
     .err_valid_o(msg_valid[MsgExec]), .err_ready_i(msg_ready[MsgExec]), .err_o(msg[MsgExec]),
-    .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed)
+    .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed),
+    .ev_end_valid_o(ended), .ev_end_kind_o(end_kind), .ev_end_frees_o(end_frees), .ev_end_ok_o(end_ok),
+    .ev_end_beats_o(end_beats)
   );
 
   hca_xlate #(.ChunkBytes(4096)) u_exec_xlate (
@@ -327,7 +369,8 @@ module hca_core
   );
 
   hca_resp_sched u_resp_sched (
-    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
+    .clk_i, .rst_i, .ib_i(port_cfg.ib), .sl_open_i(sl_open),
+    .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
     .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
     .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]), .seg_o(src_seg[1]),
@@ -402,5 +445,21 @@ module hca_core
               rxd_valid, rxw_valid, txp_valid, ack_valid, src_txp_valid[0], src_txp_valid[1], upd_valid,
               cqe_valid, mgmt_busy, |msg_valid, port_busy}),
     .rd_req_i(hrd_req_valid_o && hrd_req_ready_i), .rd_done_i(hrd_rsp_valid_i && hrd_rsp_last_i), .busy_o
+  );
+
+  // ---- Trace -----------------------------------------------------------------------------------------------
+  hca_trace u_trace (
+    .qpc_i(qpc_valid[QpcReq] && qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
+    .omt_i(omt_valid && omt_ready), .omt_rec_i(omt),
+    .emit_i(emit), .emit_qpn_i(emit_qpn), .emit_psn_i(emit_psn), .sent_i(sent), .sent_txp_i(sent_txp),
+    .rxd_take_i(rxd_valid && rxd_ready), .rxd_i(rxd), .end_i(ended), .end_kind_i(end_kind),
+    .end_frees_i(end_frees), .end_ok_i(end_ok), .end_beats_i(end_beats),
+    .upd_take_i(upd_valid && upd_ready), .upd_i(upd), .wr_take_i(wr_valid & wr_ready),
+    .trace_strobe_o, .trace_qpc_qpn_o, .trace_qpc_init_o, .trace_qpc_func_o, .trace_qpc_dest_qpn_o,
+    .trace_qpc_sq_base_o, .trace_qpc_sq_logs_o, .trace_qpc_cqns_o, .trace_omt_qpn_o, .trace_omt_wqe_index_o,
+    .trace_omt_opcode_o, .trace_omt_signaled_o, .trace_omt_last_psn_o, .trace_omt_len_o, .trace_emit_qpn_o,
+    .trace_emit_psn_o, .trace_sent_qpn_o, .trace_sent_opcode_o, .trace_sent_psn_o, .trace_rxd_qpn_o,
+    .trace_rxd_opcode_o, .trace_rxd_psn_o, .trace_rxd_syndrome_o, .trace_end_kind_o, .trace_end_frees_o,
+    .trace_end_ok_o, .trace_end_beats_o, .trace_upd_qpn_o, .trace_upd_una_wqe_o
   );
 endmodule

@@ -11,11 +11,14 @@ mod pcap_check;
 mod perf;
 mod plots;
 mod progress;
+mod qos;
+mod report;
 mod run;
 mod samples;
 mod sim;
 mod sizes;
 mod soak;
+mod stages;
 mod waveforms;
 
 use anyhow::{Result, bail};
@@ -45,6 +48,8 @@ enum Command {
     Demo(demo::Args),
     /// Bandwidth, message rate and latency in simulated time
     Perf(perf::Args),
+    /// How two flows share a wire under the VL arbiter, beside the formula of the QoS paper
+    Qos(qos::Args),
     /// Random transfers under random faults, seed after seed
     Soak(soak::Args),
     /// Simulated cards for programs in other processes
@@ -108,6 +113,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Perf(args) => perf::run(&args),
+        Command::Qos(args) => qos::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Run(args) => run::run(&args),

@@ -162,6 +162,78 @@ pub fn against_size(
     })
 }
 
+/// Bars made of pieces, one below the other; the colours follow the names of the pieces.
+pub fn stacked(path: &Path, title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>)]) -> Result<()> {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in bars.iter().flat_map(|(_, pieces)| pieces) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let length = |pieces: &[(String, f64)]| pieces.iter().map(|(_, value)| value).sum::<f64>();
+    let longest = bars.iter().map(|(_, pieces)| length(pieces)).fold(1.0, f64::max);
+    let pixels = (
+        SIZE_PIXELS.0,
+        220 + 40 * bars.len() as u32 + 11 * names.len() as u32,
+    );
+    save(path, |svg| {
+        let root = SVGBackend::with_string(svg, pixels).into_drawing_area();
+        root.fill(&WHITE).map_err(failed)?;
+        // The free place on the right is the legend's.
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", 20))
+            .margin(16)
+            .x_label_area_size(44)
+            .y_label_area_size(190)
+            .build_cartesian_2d(0.0..longest * 1.5, bars.len() as f64..0.0)
+            .map_err(failed)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc(unit).disable_y_mesh().y_labels(0);
+        mesh.label_style(("sans-serif", LABEL_PIXELS))
+            .draw()
+            .map_err(failed)?;
+        for (index, name) in names.iter().enumerate() {
+            let color = Palette99::pick(index).to_rgba();
+            let pieces = bars.iter().enumerate().flat_map(|(bar, (_, pieces))| {
+                let mut end = 0.0;
+                let placed = pieces.iter().map(move |(piece, value)| {
+                    end += value;
+                    (piece, end - value, end)
+                });
+                placed
+                    .filter(|(piece, ..)| piece.as_str() == *name)
+                    .map(move |(_, from, to)| {
+                        let corners = [(from, bar as f64 + 0.2), (to, bar as f64 + 0.8)];
+                        Rectangle::new(corners, color.filled())
+                    })
+            });
+            let legend = move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled());
+            chart
+                .draw_series(pieces)
+                .map_err(failed)?
+                .label(*name)
+                .legend(legend);
+        }
+        let style = ("sans-serif", LABEL_PIXELS)
+            .into_text_style(&root)
+            .pos(Pos::new(HPos::Right, VPos::Center));
+        let texts = bars.iter().enumerate().map(|(bar, (name, _))| {
+            EmptyElement::at((0.0, bar as f64 + 0.5)) + Text::new(name.clone(), (-8, 0), style.clone())
+        });
+        chart.draw_series(texts).map_err(failed)?;
+        let mut labels = chart.configure_series_labels();
+        labels
+            .position(SeriesLabelPosition::UpperRight)
+            .border_style(BLACK)
+            .background_style(WHITE.mix(0.8));
+        labels
+            .label_font(("sans-serif", LABEL_PIXELS - 4))
+            .draw()
+            .map_err(failed)?;
+        root.present().map_err(failed)
+    })
+}
+
 /// Three digits and a unit prefix.
 pub fn engineering(value: f64) -> String {
     let (scaled, prefix) = match value {
@@ -203,5 +275,13 @@ mod tests {
         )
         .unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().contains("message size"));
+        let pieces = |parts: &[(&str, f64)]| parts.iter().map(|(name, v)| ((*name).to_owned(), *v)).collect();
+        let bars = [
+            ("64 alone".to_owned(), pieces(&[("wire", 3.0), ("memory", 5.0)])),
+            ("none".to_owned(), pieces(&[])),
+        ];
+        stacked(&path, "t", "ns", &bars).unwrap();
+        let svg = std::fs::read_to_string(&path).unwrap();
+        assert!(svg.contains("64 alone") && svg.contains("memory"), "{svg}");
     }
 }

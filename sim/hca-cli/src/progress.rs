@@ -6,9 +6,10 @@ use std::io::IsTerminal;
 /// Plain lines for the whole work.
 const PLAIN_LINES: u64 = 4;
 
-/// Work of a known number of bytes.
+/// Work of a known number of bytes, or of things.
 pub struct Progress {
     what: String,
+    unit: &'static str,
     total_bytes: u64,
     done_bytes: u64,
     next_line: u64,
@@ -16,11 +17,20 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts. A quiet one prints nothing.
+    /// Starts work that counts bytes. A quiet one prints nothing.
     pub fn new(what: &str, total_bytes: u64, quiet: bool) -> Self {
+        let template = "{msg:12} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        Self::start(what, "bytes", template, total_bytes, quiet)
+    }
+
+    /// Starts work that counts `what`.
+    pub fn of_things(what: &'static str, total: u64, quiet: bool) -> Self {
+        Self::start(what, what, "{msg:12} {bar:40} {pos}/{len} {eta}", total, quiet)
+    }
+
+    fn start(what: &str, unit: &'static str, template: &str, total_bytes: u64, quiet: bool) -> Self {
         let bar = (std::io::stderr().is_terminal() && !quiet).then(|| {
-            let style =
-                ProgressStyle::with_template("{msg:12} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+            let style = ProgressStyle::with_template(template);
             let bar = ProgressBar::new(total_bytes);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.with_message(what.to_owned())
@@ -28,6 +38,7 @@ impl Progress {
         let next_line = if quiet { u64::MAX } else { 1 };
         Self {
             what: what.to_owned(),
+            unit,
             total_bytes,
             done_bytes: 0,
             next_line,
@@ -49,7 +60,7 @@ impl Progress {
             let percent = (self.done_bytes * 100)
                 .checked_div(self.total_bytes)
                 .unwrap_or(100);
-            eprintln!("{}: {percent} % of {} bytes", self.what, self.total_bytes);
+            eprintln!("{}: {percent} % of {} {}", self.what, self.total_bytes, self.unit);
             self.next_line = reached + 1;
         }
     }

@@ -64,6 +64,20 @@ fn demo_sends_a_file_there_and_back() {
                 .unwrap()
                 .starts_with("<svg")
         );
+        let stages: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(out.join("stages.json")).unwrap()).unwrap();
+        let all = stages["work_requests"].as_array().unwrap();
+        // WRITEs and READs of the file, and the two SENDs with its digest.
+        let messages = ["write", "read"].map(|phase| summary[phase]["messages"].as_u64().unwrap());
+        assert_eq!(all.len() as u64, messages.iter().sum::<u64>() + 2);
+        assert_eq!(stages["counts"]["overflow"], 0);
+        for request in all {
+            let cycle = |stage: &str| request["cycles"][stage].as_u64().unwrap();
+            assert!(
+                cycle("doorbell") < cycle("placed") && cycle("placed") < cycle("cqe"),
+                "{request}"
+            );
+        }
         // What the cards sent is right to the last CRC; faults come behind.
         let (code, stdout, _) = hca(&["pcap", "check", out.join("link0.pcap").to_str().unwrap()]);
         assert_eq!(code, 0, "{stdout}");
@@ -211,6 +225,51 @@ fn perf_traces_a_window() {
     assert_eq!(code, 0, "{stderr}");
     assert!(stderr.contains("card1.fst, cycles 1000 to 1499"), "{stderr}");
     refused(&[&arguments[..], &["/dev/null/x"]].concat(), &["/dev/null/x"]);
+}
+
+#[test]
+fn perf_says_where_the_time_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "perf", "--size", "64,9000", "--iters", "16", "--qps", "2", "--stages",
+    ];
+    let plot = ["--plot", folder.path().to_str().unwrap()];
+    let (code, stdout, stderr) = hca(&[&arguments[..], &plot, &["--json"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    for line in stdout.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let phases = line["stages"].as_array().unwrap();
+        let names: Vec<_> = phases
+            .iter()
+            .map(|phase| phase["phase"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["alone", "loaded"]);
+        for phase in phases {
+            assert_eq!((&phase["failed"], &phase["not_recorded"]), (&0.into(), &0.into()));
+            assert!(phase["work_requests"].as_u64().unwrap() >= 40, "{phase}");
+            let rows = phase["rows"].as_array().unwrap();
+            let share = rows.iter().map(|row| row["share"].as_f64().unwrap()).sum::<f64>();
+            assert!((share - 1.0).abs() < 1e-9, "{share}: the pieces have gaps");
+            // Each begins where the one before ends.
+            assert!(
+                rows.windows(2).all(|pair| pair[0]["to"] == pair[1]["from"]),
+                "{phase}"
+            );
+        }
+        // A program sees the completion later than the card writes it, by the PCIe model's latencies.
+        let total = phases[0]["total_p50_ns"].as_u64().unwrap();
+        let seen = line["latency_p50_ns"].as_u64().unwrap();
+        assert!(total < seen && seen < total + 600, "{total} {seen}");
+    }
+    let svg = fs::read_to_string(folder.path().join("stages.svg")).unwrap();
+    assert!(svg.contains("wqe_asked .. wqe_arrived") && svg.contains("9000 B loaded"));
+    let arguments = ["perf", "--size", "64", "--iters", "4", "--stages"];
+    let (code, stdout, _) = hca(&[&arguments[..], &plot].concat());
+    assert_eq!(code, 0);
+    assert!(
+        stdout.contains("placed .. reply_rx") && stdout.contains("100.0 %"),
+        "{stdout}"
+    );
 }
 
 #[test]

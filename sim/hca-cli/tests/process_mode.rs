@@ -30,7 +30,7 @@ fn a_simulator_comes_and_goes() {
         home_name,
     ];
     let simulator = Simulator::start(&folder, &[&["--cards", "3", "--link", "ib"], &files[..]].concat());
-    assert_eq!(names(&folder).len(), 12);
+    assert_eq!(names(&folder).len(), 13, "four of each card, and the report's");
     let output = run(Path::new(HCA), &folder, &["info"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for word in ["card 0", "card 2", "1022 QPs", "ib"] {
@@ -78,7 +78,7 @@ fn a_simulator_comes_and_goes() {
 fn sockets_of_a_killed_simulator_are_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     drop(Simulator::start(folder.path(), &["--cards", "1"]));
-    assert_eq!(names(folder.path()).len(), 4, "SIGKILL leaves them");
+    assert_eq!(names(folder.path()).len(), 5, "SIGKILL leaves them");
     refused(&run(Path::new(HCA), folder.path(), &["info"]), &["no simulator"]);
     Simulator::start(folder.path(), &["--cards", "1"]).stop("TERM");
     assert_eq!(names(folder.path()).len(), 0);
@@ -180,4 +180,42 @@ fn run_a_pair() {
         ),
         &["nothing-here"],
     );
+}
+
+#[test]
+fn a_report_follows_the_program() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("sockets");
+    let _simulator = Simulator::start(&folder, &[]);
+    let program = with_library(home.path());
+    // hca info opens the cards itself, here as a grandchild. What others do is none of its business.
+    assert!(run(Path::new(HCA), &folder, &["info"]).status.success());
+    let script = format!("{HCA} info; exit 5");
+    let output = run(&program, &folder, &["run", "--report", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    let (before, report) = stdout
+        .split_once("What the card saw, in simulated time:\n")
+        .unwrap();
+    assert!(before.contains("1022 QPs"), "{stdout}");
+    let sessions: Vec<&str> = report.lines().filter(|line| line.contains("function")).collect();
+    assert_eq!(sessions.len(), 2, "one on each card: {stdout}");
+    assert!(
+        sessions[0].starts_with("card0 function 0: hca (process "),
+        "{stdout}"
+    );
+    assert_eq!(report.matches("no QPs").count(), 2, "{stdout}");
+
+    let output = run(&program, &folder, &["run", "--report", "--", "true"]);
+    assert!(
+        text(&output.stdout).contains("opened no card"),
+        "{}",
+        text(&output.stdout)
+    );
+    let output = run(
+        &program,
+        &folder,
+        &["run", "--report", "--", "sh", "-c", "kill -9 $$"],
+    );
+    assert_eq!(output.status.code(), Some(128 + 9));
 }

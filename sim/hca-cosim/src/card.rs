@@ -6,11 +6,13 @@ use std::path::Path;
 
 use hca_fw_core::Identity;
 use hca_host::{Host, Line, MmioRequest, PcieModel, PcieParams, WriteBeat};
-use hca_link::{BeatStream, Cable, Dir};
+use hca_link::{BeatStream, Cable, Dir, LinkKind};
 use hca_vsim::{Beat, Dut, Model};
 
 use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
 use crate::monitor::Monitor;
+use crate::observe::{PacketNotes, SentPacket};
+use crate::port_observer::PortObserver;
 use crate::stamps::{Stamp, StampKind, Stamps};
 use crate::waveform::Waveform;
 use crate::{NUM_FUNCS, SimError};
@@ -118,7 +120,9 @@ pub struct Card {
     mac_monitor: Monitor<(u8, u8, Beat)>,
     interrupts: BTreeMap<(u8, u16), u64>,
     stamps: Stamps,
+    notes: PacketNotes,
     waveform: Waveform,
+    observer: Option<Box<dyn PortObserver>>,
     counters: CardCounters,
     violations: Vec<String>,
     stop_on_violation: bool,
@@ -144,7 +148,9 @@ impl Card {
             mac_monitor: Monitor::default(),
             interrupts: BTreeMap::new(),
             stamps: Stamps::default(),
+            notes: PacketNotes::default(),
             waveform: Waveform::default(),
+            observer: None,
             counters: CardCounters::default(),
             violations: Vec::new(),
             stop_on_violation: config.stop_on_violation,
@@ -206,6 +212,11 @@ impl Card {
         self.stamps.take()
     }
 
+    /// Shows every cycle to an observer, or to none.
+    pub fn observe(&mut self, observer: Option<Box<dyn PortObserver>>) {
+        self.observer = observer;
+    }
+
     /// Makes a waveform of the cycles in `window`, of those in which the card is evaluated: an idle card does not
     /// change. The file is made now and ends with the window, or with [`Card::trace_close`].
     pub fn trace_window(&mut self, path: &Path, window: Range<u64>) -> Result<(), SimError> {
@@ -222,6 +233,16 @@ impl Card {
         self.waveform
             .end(&mut self.dut)
             .map_err(|reason| SimError::Os { what, reason })
+    }
+
+    /// Notes the packets that go out from now on, or no longer.
+    pub(crate) fn note_packets(&mut self, on: bool) {
+        self.notes.switch(on);
+    }
+
+    /// The packets noted since the last call.
+    pub(crate) fn take_sent(&mut self) -> Vec<SentPacket> {
+        self.notes.take()
     }
 
     /// Interrupts of a vector that have arrived since the last call.
@@ -260,6 +281,9 @@ impl Card {
         self.sample_host(now);
         self.sample_mac(now, tx_ready, cables);
         self.firmware.sample(now, self.dut.ports());
+        if let Some(observer) = &mut self.observer {
+            observer.cycle(now, self.dut.ports());
+        }
         self.activity = self.judge_activity(now);
 
         self.dut.ports().clk_i.set(1);
@@ -469,6 +493,7 @@ impl Card {
     fn drive_mac(&mut self, now: u64, cables: &mut [Cable]) -> bool {
         let ports = self.dut.ports();
         ports.mac_rx_valid_i.set(0);
+        ports.mac_up_i.set(u8::from(self.attachment.is_some()));
         let Some(at) = &mut self.attachment else {
             ports.mac_tx_ready_i.set(1);
             return true;
@@ -476,8 +501,13 @@ impl Card {
         let cable = &mut cables[at.cable];
         let ready = cable.ready(at.tx, now);
         ports.mac_tx_ready_i.set(u8::from(ready));
+        let kind = cable.config().kind;
         if let Some(beat) = at.rx.beat(cable, now) {
             ports.mac_rx_valid_i.set(1);
+            // Only a link packet is so short; its one beat is all of it.
+            ports.mac_rx_link_i.set(u8::from(
+                beat.first && beat.last && kind.is_link_packet(beat.bytes),
+            ));
             ports.mac_rx_last_i.set(u8::from(beat.last));
             ports.mac_rx_len_i.set(beat.bytes.len() as u8);
             ports.mac_rx_data_i.set(to_beat(beat.bytes));
@@ -498,11 +528,8 @@ impl Card {
         let ports = self.dut.ports();
         let valid = ports.mac_tx_valid_o.get() != 0;
         let payload = || {
-            (
-                ports.mac_tx_last_o.get(),
-                ports.mac_tx_len_o.get(),
-                ports.mac_tx_data_o.get(),
-            )
+            let flags = ports.mac_tx_link_o.get() << 1 | ports.mac_tx_last_o.get();
+            (flags, ports.mac_tx_len_o.get(), ports.mac_tx_data_o.get())
         };
         if !self.mac_monitor.check(valid, ready, payload) {
             self.violation(now, "mac_tx changed or was withdrawn before it was taken".into());
@@ -511,8 +538,14 @@ impl Card {
         if !(valid && ready) {
             return;
         }
-        let (last, len_bytes, data) = payload();
-        let (last, len_bytes) = (last != 0, usize::from(len_bytes));
+        let (flags, len_bytes, data) = payload();
+        let (link, last, len_bytes) = (flags & 2 != 0, flags & 1 != 0, usize::from(len_bytes));
+        if link != (last && !self.tx_open && len_bytes == LinkKind::LINK_PACKET_BYTES) {
+            return self.violation(
+                now,
+                format!("mac_tx beat of {len_bytes} bytes, link packet {link}"),
+            );
+        }
         if !std::mem::replace(&mut self.tx_open, !last) {
             self.stamps.push(now, StampKind::TxFirst);
         }
@@ -525,6 +558,7 @@ impl Card {
         }
         if let Some(at) = &self.attachment {
             let line = Line::from_words(&data);
+            self.notes.beat(now, &line.0[..len_bytes], last);
             if let Err(error) = cables[at.cable].push_beat(at.tx, now, &line.0[..len_bytes], last) {
                 self.violation(now, error.to_string());
             }

@@ -1,7 +1,7 @@
 //! Cards, what joins them, and time.
 
 use hca_host::MmioRequest;
-use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir};
+use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, LinkKind};
 use hca_switch::{IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 
 use crate::card::{Activity, Attachment, Card, CardConfig};
@@ -166,6 +166,17 @@ impl Fabric {
     /// A cable, to capture from or to close.
     pub fn cable_mut(&mut self, id: CableId) -> &mut Cable {
         &mut self.net.cables_mut()[id.0]
+    }
+
+    /// The cable of a card.
+    pub fn cable_of(&self, card: CardId) -> Option<CableId> {
+        self.card(card).attachment.as_ref().map(|at| CableId(at.cable))
+    }
+
+    /// Kind of the cable at a card; Ethernet without one.
+    pub fn link_kind(&self, card: CardId) -> LinkKind {
+        let attachment = self.cards[card.0].attachment.as_ref();
+        attachment.map_or(LinkKind::Ethernet, |at| self.net.cables()[at.cable].config().kind)
     }
 
     /// Nanoseconds since the start, by the clock of a card.

@@ -24,6 +24,8 @@ mod error;
 mod fabric;
 mod firmware;
 mod monitor;
+mod observe;
+mod port_observer;
 mod server;
 mod stamps;
 mod waveform;
@@ -35,6 +37,8 @@ pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
 pub use hca_fw_core::Identity;
 pub use hca_switch::SwitchId;
+pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
+pub use port_observer::{CardPorts, PortObserver};
 pub use server::{Server, ServerStatus, StopHandle};
 pub use stamps::{Stamp, StampKind};
 

@@ -41,11 +41,12 @@ impl Host {
         result.inspect_err(|fault| self.log(*fault))
     }
 
-    /// Writes for the card. A line that faults is dropped and logged, as an IOMMU does with posted writes.
-    pub fn write_line(&mut self, func: u8, addr: u64, line: &Line, strb: u64) {
+    /// Writes for the card, in this cycle. A line that faults is dropped and logged, as an IOMMU does with posted
+    /// writes.
+    pub fn write_line(&mut self, cycle: u64, func: u8, addr: u64, line: &Line, strb: u64) {
         self.writes_seen += 1;
         let result = match self.functions.get_mut(usize::from(func)) {
-            Some(map) => map.write_line(func, addr, line, strb),
+            Some(map) => map.write_line(cycle, func, addr, line, strb),
             None => Err(Fault { func, addr }),
         };
         if let Err(fault) = result {

@@ -17,6 +17,19 @@ pub trait RemoteMemory: Send + Sync {
     fn write(&self, addr: u64, bytes: &[u8]) -> bool;
 }
 
+/// Memory of a process that is no more.
+struct Nobody;
+
+impl RemoteMemory for Nobody {
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> bool {
+        true
+    }
+}
+
 /// What lies behind a range of bus addresses.
 #[derive(Clone)]
 pub enum Memory {
@@ -84,6 +97,21 @@ pub struct IommuMap {
     identity: RangeUses,
     process: Option<Arc<dyn RemoteMemory>>,
     shared_writes: u64,
+    /// The writes themselves, for whoever watches.
+    log: Option<Vec<SharedWrite>>,
+}
+
+/// A line that the card has written into memory shared with a driver in another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedWrite {
+    /// The cycle in which it became visible.
+    pub cycle: u64,
+    /// Bus address, a multiple of 64.
+    pub addr: u64,
+    /// What was written.
+    pub line: Line,
+    /// Which bytes of it.
+    pub strb: u64,
 }
 
 impl IommuMap {
@@ -91,6 +119,14 @@ impl IommuMap {
     pub fn set_process(&mut self, process: Arc<dyn RemoteMemory>) {
         self.clear();
         self.process = Some(process);
+    }
+
+    /// The process is no more, but the card does not know yet. What it still writes to the process's memory is
+    /// lost, what it reads from there faults, and rings stay as they are, all until [`IommuMap::clear`].
+    pub fn abandon(&mut self) {
+        if self.process.is_some() {
+            self.process = Some(Arc::new(Nobody));
+        }
     }
 
     /// Maps memory of the process named before at its own address.
@@ -190,6 +226,16 @@ impl IommuMap {
         self.shared_writes
     }
 
+    /// Keeps those lines from now on, until they are taken; or no longer.
+    pub fn log_shared_writes(&mut self, on: bool) {
+        self.log = on.then(Vec::new);
+    }
+
+    /// The lines kept since the last call.
+    pub fn take_shared_writes(&mut self) -> Vec<SharedWrite> {
+        self.log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Number of mappings.
     pub fn len(&self) -> usize {
         self.ranges.len() + self.identity.len()
@@ -245,13 +291,32 @@ impl IommuMap {
     }
 
     /// Writes the enabled bytes of one line; `addr` is a multiple of 64.
-    pub fn write_line(&mut self, func: u8, addr: u64, line: &Line, strb: u64) -> Result<(), Fault> {
+    /// `cycle` is for the log.
+    pub fn write_line(
+        &mut self,
+        cycle: u64,
+        func: u8,
+        addr: u64,
+        line: &Line,
+        strb: u64,
+    ) -> Result<(), Fault> {
         if let Some((Place::Local(ptr), left)) = self.find(addr)
             && left >= LINE_BYTES as u64
         {
             // SAFETY: the whole line is inside the mapping, which is alive.
             unsafe { store_line(ptr, &line.0, strb) };
-            self.shared_writes += u64::from(self.process.is_some());
+            if self.process.is_some() {
+                self.shared_writes += 1;
+                if let Some(log) = &mut self.log {
+                    let line = *line;
+                    log.push(SharedWrite {
+                        cycle,
+                        addr,
+                        line,
+                        strb,
+                    });
+                }
+            }
             return Ok(());
         }
         self.write_pieces(func, addr, line, strb)
@@ -310,7 +375,7 @@ mod tests {
         map.map(0x10_0000, 4064, a_memory).unwrap();
         map.map(0x10_0000 + 4064, 4096, b_memory).unwrap();
         let line = Line(std::array::from_fn(|i| i as u8 + 1));
-        map.write_line(0, 0x10_0000 + 4032, &line, u64::MAX).unwrap();
+        map.write_line(9, 0, 0x10_0000 + 4032, &line, u64::MAX).unwrap();
         let mut out = [0; 64];
         map.read(0, 0x10_0000 + 4032, &mut out).unwrap();
         assert_eq!(out, line.0);
@@ -324,6 +389,30 @@ mod tests {
                 addr: 0x10_0000 + 4064 + 4096
             }
         );
+    }
+
+    #[test]
+    fn an_abandoned_map_keeps_rings_and_loses_writes() {
+        let mut map = IommuMap::default();
+        let (_ring, memory) = shared(4096);
+        map.set_process(Arc::new(Nobody));
+        map.map(0x10_0000, 4096, memory).unwrap();
+        map.map_process(0x20_0000, 4096).unwrap();
+        map.abandon();
+        let (line, mut out) = (Line([7; 64]), [0; 64]);
+        map.write_line(0, 0x10_0000, &line, u64::MAX).unwrap();
+        map.read(0, 0x10_0000, &mut out).unwrap();
+        assert_eq!(out, line.0);
+        map.write_line(0, 0x20_0000, &line, u64::MAX).unwrap();
+        assert_eq!(
+            map.read(0, 0x20_0000, &mut out),
+            Err(Fault {
+                func: 0,
+                addr: 0x20_0000
+            })
+        );
+        map.clear();
+        assert!(map.write_line(0, 0x20_0000, &line, u64::MAX).is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod uses;
 
 pub use events::{Interrupt, MmioRequest, ReadBeat, WriteBeat};
 pub use host::Host;
-pub use iommu::{Fault, IommuMap, MapError, Memory, RemoteMemory};
+pub use iommu::{Fault, IommuMap, MapError, Memory, RemoteMemory, SharedWrite};
 pub use params::{ParamError, PcieParams};
 pub use pcie::{PcieCounters, PcieModel, Violation};
 

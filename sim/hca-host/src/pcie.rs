@@ -292,7 +292,7 @@ impl PcieModel {
                     vector: (beat.addr & 0x7ff) as u16,
                 });
             }
-            Upstream::Write(beat) => host.write_line(beat.func, beat.addr, &beat.data, beat.strb),
+            Upstream::Write(beat) => host.write_line(at, beat.func, beat.addr, &beat.data, beat.strb),
             Upstream::Read {
                 tag,
                 func,

@@ -61,7 +61,37 @@ module hca_core (
   output logic [31:0]  fw_rdata_o,
   output logic         fw_irq_o,
   output logic         busy_o,
-  output logic         timer_active_o
+  output logic         timer_active_o,
+  // Nothing to trace here.
+  output logic [10:0]        trace_strobe_o,
+  output logic [9:0]         trace_qpc_qpn_o,
+  output logic               trace_qpc_init_o,
+  output logic [7:0]         trace_qpc_func_o,
+  output logic [23:0]        trace_qpc_dest_qpn_o,
+  output logic [63:0]        trace_qpc_sq_base_o,
+  output logic [7:0]         trace_qpc_sq_logs_o,
+  output logic [31:0]        trace_qpc_cqns_o,
+  output logic [9:0]         trace_omt_qpn_o,
+  output logic [15:0]        trace_omt_wqe_index_o,
+  output logic [7:0]         trace_omt_opcode_o,
+  output logic               trace_omt_signaled_o,
+  output logic [23:0]        trace_omt_last_psn_o,
+  output logic [31:0]        trace_omt_len_o,
+  output logic [9:0]         trace_emit_qpn_o,
+  output logic [23:0]        trace_emit_psn_o,
+  output logic [9:0]         trace_sent_qpn_o,
+  output logic [7:0]         trace_sent_opcode_o,
+  output logic [23:0]        trace_sent_psn_o,
+  output logic [23:0]        trace_rxd_qpn_o,
+  output logic [7:0]         trace_rxd_opcode_o,
+  output logic [23:0]        trace_rxd_psn_o,
+  output logic [7:0]         trace_rxd_syndrome_o,
+  output logic [2:0]         trace_end_kind_o,
+  output logic               trace_end_frees_o,
+  output logic               trace_end_ok_o,
+  output logic [11:0]        trace_end_beats_o,
+  output logic [9:0]         trace_upd_qpn_o,
+  output logic [15:0]        trace_upd_una_wqe_o
 );
   localparam int unsigned FifoDepth = 64;
   localparam int unsigned PtrW = $clog2(FifoDepth) + 1;
@@ -185,4 +215,34 @@ module hca_core (
   end
 
   assign busy_o = rd_open_q || mac_tx_valid_o || hwr_valid_o;
+
+  assign trace_strobe_o = '0;
+  assign trace_qpc_qpn_o = '0;
+  assign trace_qpc_init_o = '0;
+  assign trace_qpc_func_o = '0;
+  assign trace_qpc_dest_qpn_o = '0;
+  assign trace_qpc_sq_base_o = '0;
+  assign trace_qpc_sq_logs_o = '0;
+  assign trace_qpc_cqns_o = '0;
+  assign trace_omt_qpn_o = '0;
+  assign trace_omt_wqe_index_o = '0;
+  assign trace_omt_opcode_o = '0;
+  assign trace_omt_signaled_o = '0;
+  assign trace_omt_last_psn_o = '0;
+  assign trace_omt_len_o = '0;
+  assign trace_emit_qpn_o = '0;
+  assign trace_emit_psn_o = '0;
+  assign trace_sent_qpn_o = '0;
+  assign trace_sent_opcode_o = '0;
+  assign trace_sent_psn_o = '0;
+  assign trace_rxd_qpn_o = '0;
+  assign trace_rxd_opcode_o = '0;
+  assign trace_rxd_psn_o = '0;
+  assign trace_rxd_syndrome_o = '0;
+  assign trace_end_kind_o = '0;
+  assign trace_end_frees_o = '0;
+  assign trace_end_ok_o = '0;
+  assign trace_end_beats_o = '0;
+  assign trace_upd_qpn_o = '0;
+  assign trace_upd_una_wqe_o = '0;
 endmodule

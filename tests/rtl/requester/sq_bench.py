@@ -247,6 +247,7 @@ class SqBench(Bench):
     async def begin(self):
         """Reset, and the scrubbing of the tables."""
         await self.start()
+        self.set("sl_open_i", 0xFFFF)
         await self.step(LIMITS["NumQps"] + 4)
         return self
 

@@ -36,6 +36,7 @@ class RespBench(Bench):
     async def begin(self):
         """Reset, and the scrubbing of the tables."""
         await self.start()
+        self.set("sl_open_i", 0xFFFF)
         await self.step(constants()["NumQps"] + 4)
         return self
 

@@ -9,6 +9,7 @@ use hca_cosim::{
 use hca_dev::Device;
 use hca_host::PcieParams;
 use hca_link::{CableConfig, CableStats, Dir, FaultSpec, LinkKind, Tap};
+use hca_stages::{StageError, StageLog};
 use hca_switch::IbSwitchConfig;
 use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp};
 use thiserror::Error;
@@ -24,6 +25,9 @@ pub enum RigError {
     /// The simulator.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// Its observers.
+    #[error(transparent)]
+    Stages(#[from] StageError),
     /// Driver or card.
     #[error(transparent)]
     Verbs(#[from] hca_verbs::Error),
@@ -63,6 +67,8 @@ pub struct RigConfig {
     pub capture: Option<PathBuf>,
     /// Waveforms of both cards: folder and window of cycles.
     pub waveforms: Option<(PathBuf, Range<u64>)>,
+    /// Record the stages of this many work requests; 0: of none.
+    pub stages: usize,
     /// Completions that each node's CQ holds.
     pub cqe: u32,
 }
@@ -82,6 +88,7 @@ impl RigConfig {
             pcie,
             capture: None,
             waveforms: None,
+            stages: 0,
             cqe: 4096,
         }
     }
@@ -101,6 +108,8 @@ pub struct Rig {
     pub switches: Vec<SwitchId>,
     /// Their drivers.
     pub nodes: [Node; 2],
+    /// Stages of the work requests, if the configuration asks for them.
+    pub stages: Option<StageLog>,
     waveforms: Vec<(CardId, PathBuf)>,
     hash: Option<u64>,
 }
@@ -182,6 +191,10 @@ impl Rig {
                 waveforms.push((card, path));
             }
         }
+        let stages = match config.stages {
+            0 => None,
+            capacity => Some(StageLog::attach(&mut fabric, capacity)?),
+        };
         let sim = Simulation::new(fabric);
         let open = |card| -> Result<Node, RigError> { Ok(Node::open(sim.device(card, 0)?, config.cqe)?) };
         let nodes = [open(cards[0])?, open(cards[1])?];
@@ -192,6 +205,7 @@ impl Rig {
             cables,
             switches,
             nodes,
+            stages,
             waveforms,
             hash: None,
         })

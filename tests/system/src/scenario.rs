@@ -36,6 +36,8 @@ pub struct Options {
     pub messages_max: u32,
     /// Hash every event at the cards' ports.
     pub hash: bool,
+    /// Record the stages of this many work requests.
+    pub stages: usize,
 }
 
 impl Default for Options {
@@ -47,6 +49,7 @@ impl Default for Options {
             pairs_max: 8,
             messages_max: 10,
             hash: false,
+            stages: 0,
         }
     }
 }
@@ -103,10 +106,17 @@ impl std::error::Error for Failure {}
 
 /// Runs the scenario of a seed.
 pub fn run(seed: u64, options: &Options) -> Result<Report, Failure> {
+    run_watched(seed, options, |_| ())
+}
+
+/// Runs the scenario of a seed, and shows the cards after its good end.
+pub fn run_watched(seed: u64, options: &Options, mut watch: impl FnMut(&Rig)) -> Result<Report, Failure> {
     let plan = Plan::draw(seed, options);
     let mut cycle = 0;
     // A broken port contract or a failed assertion of the RTL panics inside the simulator.
-    let result = catch_unwind(AssertUnwindSafe(|| run_plan(seed, &plan, options, &mut cycle)));
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        run_plan(seed, &plan, options, &mut cycle, &mut watch)
+    }));
     let what = match result {
         Ok(Ok(report)) => return Ok(report),
         Ok(Err(error)) => error.to_string(),
@@ -130,7 +140,13 @@ pub fn run(seed: u64, options: &Options) -> Result<Report, Failure> {
     })
 }
 
-fn run_plan(seed: u64, plan: &Plan, options: &Options, cycle: &mut u64) -> Result<Report, RigError> {
+fn run_plan(
+    seed: u64,
+    plan: &Plan,
+    options: &Options,
+    cycle: &mut u64,
+    watch: &mut dyn FnMut(&Rig),
+) -> Result<Report, RigError> {
     let pcie = PcieParams {
         read_jitter_ns: plan.read_jitter_ns,
         ..PcieParams::default()
@@ -140,6 +156,7 @@ fn run_plan(seed: u64, plan: &Plan, options: &Options, cycle: &mut u64) -> Resul
         switches: options.switches.unwrap_or(config.switches),
         faults: plan.faults,
         pcie,
+        stages: options.stages,
         ..config
     })?;
     if options.hash {
@@ -149,6 +166,7 @@ fn run_plan(seed: u64, plan: &Plan, options: &Options, cycle: &mut u64) -> Resul
     let result = drive(&mut rig, &mut traffic);
     *cycle = rig.now_cycles();
     result?;
+    watch(&rig);
     Ok(Report {
         pairs: plan.pairs.len(),
         messages: traffic.messages(),

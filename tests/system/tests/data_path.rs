@@ -63,11 +63,8 @@ struct Simulator {
 /// GIDs alone lead to the other card, as programs expect: the MAC address follows from the IPv4 one.
 fn identity(index: u8) -> Identity {
     Identity {
-        guid: [2, 0, 10, 0xff, 0xfe, 0, 0, index + 1],
         mac: [2, 0, 10, 0, 0, index + 1],
-        ipv4: [10, 0, 0, index + 1],
-        lid: u16::from(index) + 1,
-        infiniband: false,
+        ..hca_system_tests::identity(index, LinkKind::Ethernet)
     }
 }
 
@@ -330,6 +327,36 @@ fn the_data_path_behind_a_socket() {
         assert_eq!((a.wait().wr_id, b.wait().wr_id), (i, i));
     }
 
-    ends.into_iter().for_each(End::close);
+    let [a, b] = ends;
+    b.close();
     simulator.finish();
+    the_simulator_is_gone(&a);
+}
+
+/// A program that polls finds out, and so does one that waits for asynchronous events; nothing hangs.
+fn the_simulator_is_gone(end: &End) {
+    let start = Instant::now();
+    let mut found = 0;
+    while found == 0 {
+        assert!(start.elapsed() < PATIENCE);
+        found = end.poll(&mut ibv_wc::default());
+    }
+    assert_eq!((found, errno()), (-1, libc::ENXIO));
+    let mut event = ibv_async_event::default();
+    // SAFETY: alive.
+    unsafe {
+        assert_eq!(ibv_get_async_event(end.context, &mut event), 0);
+        assert_eq!(event.event_type, IBV_EVENT_DEVICE_FATAL);
+        ibv_ack_async_event(&mut event);
+        assert_eq!(
+            post_send(end.qp, &mut [send_wr(1)]),
+            (0, None),
+            "it will never complete"
+        );
+        assert_ne!(ibv_query_device(end.context, &mut ibv_device_attr::default()), 0);
+        assert!(ibv_alloc_pd(end.context).is_null());
+        assert_ne!(ibv_destroy_qp(end.qp), 0);
+        assert_eq!(ibv_close_device(end.context), 0);
+    }
+    assert!(start.elapsed() < PATIENCE);
 }

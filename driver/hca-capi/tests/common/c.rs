@@ -21,6 +21,14 @@ unsafe extern "C" {
     pub fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int;
     pub fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
     pub fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int;
+    pub fn ibv_rereg_mr(
+        mr: *mut ibv_mr,
+        flags: c_int,
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        access: c_int,
+    ) -> c_int;
     pub fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
     pub fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int;
     pub fn ibv_create_cq(
@@ -31,6 +39,7 @@ unsafe extern "C" {
         comp_vector: c_int,
     ) -> *mut ibv_cq;
     pub fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
+    pub fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int;
     pub fn ibv_get_cq_event(
         channel: *mut ibv_comp_channel,
         cq: *mut *mut ibv_cq,
@@ -49,6 +58,8 @@ unsafe extern "C" {
     pub fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex;
     pub fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
     pub fn ibv_ack_async_event(event: *mut ibv_async_event);
+    pub fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
+    pub fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
     pub fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
     pub fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut c_void) -> *mut ibv_srq;
     pub fn ibv_wc_status_str(status: c_int) -> *const c_char;

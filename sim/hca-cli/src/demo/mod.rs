@@ -14,12 +14,15 @@ use std::time::Instant;
 use crate::files;
 use crate::options::{FAULTS_HELP, Link, Window, repeat};
 use crate::plots;
+use crate::stages::Listing;
 use crate::waveforms::{self, TRACE_HELP};
 use report::Summary;
 use transfer::Transfer;
 
 /// Size of the file that the demo makes itself.
 const MADE_BYTES: usize = 16 << 20;
+/// Work requests whose stages are kept: more than a file of the largest size is cut into.
+const STAGED: usize = 1 << 16;
 /// Largest file: three copies of it lie in memory, and each MiB takes some seconds of a real processor.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
@@ -34,6 +37,8 @@ Artifacts, in target/demo or the folder of --out:
                  Wireshark decodes both kinds of link
   summary.json   every figure, the seed, the faults, and the PCIe model's parameters
   latency.svg    distribution of the time from post to completion
+  stages.json    cycle at which each work request reached each stage, at both cards; what the stages are:
+                 hca perf --help
   card0.fst, card1.fst   waveforms, with --trace
 
 Exit code: 0 the digests match; 1 they do not, or the transfer failed; 2 the demo could not run.";
@@ -115,6 +120,7 @@ fn transfer_and_report(args: &Args, data: &[u8]) -> Result<bool> {
     let config = RigConfig {
         faults: args.faults,
         capture: Some(capture),
+        stages: STAGED,
         waveforms: waveforms::config(&args.out, args.trace),
         ..RigConfig::new(args.seed, args.link.into())
     };
@@ -140,6 +146,15 @@ fn transfer_and_report(args: &Args, data: &[u8]) -> Result<bool> {
     let mut json = serde_json::to_string_pretty(&summary)?;
     json.push('\n');
     files::write(&args.out.join("summary.json"), json.as_bytes())?;
+    if let Some(log) = &rig.stages {
+        let listing = Listing {
+            cycle_ps: rig.sim.fabric().card(rig.cards[0]).cycle_ps(),
+            counts: log.counts(),
+            work_requests: &log.take(),
+        };
+        let json = serde_json::to_string(&listing)? + "\n";
+        files::write(&args.out.join("stages.json"), json.as_bytes())?;
+    }
     crate::print(&summary.table(&args.out))?;
     Ok(transfer.matches())
 }

@@ -187,7 +187,10 @@ impl Summary {
         );
         row(
             "artifacts",
-            format!("{}/link0.pcap, summary.json, latency.svg", out.display()),
+            format!(
+                "{}/link0.pcap, summary.json, stages.json, latency.svg",
+                out.display()
+            ),
         );
         for trace in &self.traces {
             row("waveform", trace.to_string());

@@ -11,6 +11,7 @@ use std::time::Instant;
 use super::{Args, Figures, INLINE_BYTES_MAX, Op, Share, internal};
 use crate::files;
 use crate::samples::Samples;
+use crate::stages::Breakdown;
 use crate::waveforms::{self, Waveform};
 
 /// Rate of the cable.
@@ -22,6 +23,8 @@ const LATENCY_WARM_UP: u32 = 4;
 const COMPLETION_LIMIT_NS: u64 = 2_000_000_000;
 /// Port events of an isolated message: enough for one of 16 MiB.
 const STAMPS: usize = 1 << 20;
+/// Work requests whose stages are kept: those of the longest phase, of one QP.
+const STAGED: usize = 1 << 16;
 /// Work requests per doorbell.
 const BATCH: u32 = 32;
 const POLL_BATCH: usize = 64;
@@ -85,6 +88,8 @@ pub struct Bench<'a> {
     config: RigConfig,
     streams: Vec<Stream>,
     inline: Vec<u8>,
+    /// Work requests not recorded so far.
+    overflow: u64,
 }
 
 impl<'a> Bench<'a> {
@@ -107,6 +112,7 @@ impl<'a> Bench<'a> {
         let config = RigConfig {
             faults: args.faults,
             cqe: cqe.max(64),
+            stages: if args.stages { STAGED } else { 0 },
             waveforms: waveforms::config(&args.plot, args.trace),
             ..RigConfig::new(args.seed, args.link.into())
         };
@@ -123,6 +129,7 @@ impl<'a> Bench<'a> {
             config,
             streams: Vec::new(),
             inline: vec![0x5a; INLINE_BYTES_MAX as usize],
+            overflow: 0,
         };
         let cap = QpCap {
             max_send_wr: depth,
@@ -168,9 +175,15 @@ impl<'a> Bench<'a> {
         let (wall, start_cycle) = (Instant::now(), self.rig.now_cycles());
         let before = self.retransmitted()?;
         let (outstanding, iters) = (self.args.outstanding(size), self.args.iters(size));
+        self.stages("");
         let (messages, ns, shares) = self.throughput(size, outstanding, iters)?;
+        let loaded = self.stages("loaded");
         let retransmitted_packets = self.retransmitted()? - before;
         let (latency, card_internal_cycles) = self.latency(size)?;
+        let stages = self
+            .stages("alone")
+            .zip(loaded)
+            .map(|(alone, loaded)| [alone, loaded]);
         let messages_per_s = messages as f64 * 1e9 / ns.max(1) as f64;
         let wall_s = wall.elapsed().as_secs_f64().max(1e-9);
         Ok(Figures {
@@ -194,7 +207,21 @@ impl<'a> Bench<'a> {
             retransmitted_packets,
             by_sl: shares.goodput(self.args, size),
             pcie: self.config.pcie.clone(),
+            stages,
         })
+    }
+
+    /// Stages of the work requests since the last call.
+    fn stages(&mut self, phase: &'static str) -> Option<Breakdown> {
+        let log = self.rig.stages.as_ref()?;
+        let overflow = log.counts().overflow;
+        let not_recorded = overflow - std::mem::replace(&mut self.overflow, overflow);
+        Some(Breakdown::new(
+            phase,
+            &log.take(),
+            not_recorded,
+            &self.config.pcie,
+        ))
     }
 
     fn retransmitted(&self) -> Result<u64> {

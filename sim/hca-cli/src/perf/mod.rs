@@ -17,6 +17,7 @@ use crate::link::ArbitrationArgs;
 use crate::options::{FAULTS_HELP, Link, Window};
 use crate::plots::{self, engineering};
 use crate::sizes::{Sizes, human};
+use crate::stages::{self, Breakdown};
 use crate::waveforms::TRACE_HELP;
 use measure::Bench;
 
@@ -44,6 +45,12 @@ What is measured, all in simulated time, with the PCIe model on; a program's own
                           which a PCIe read is in flight.
   goodput of each SL      with several --sl: while all of them are busy, from the end of the warm-up to the moment when
                           the first QP has posted all its messages.
+
+  --stages                the time of every work request, cut at the stages that it reaches: doorbell; wqe_asked,
+                          wqe_arrived (its WQE); emit_first (its first packet is made); tx_first, tx_last (on the wire);
+                          peer_rx_last (at the peer's port); placed (in host memory); reply_tx_first, reply_tx_last,
+                          reply_rx (the acknowledge, or a READ's responses); cqe (its completion is in host memory).
+                          Twice: alone (one message in flight) and loaded (the window of the goodput and its warm-up).
 
 Plots of a sweep (two sizes or more) go to target/perf or the folder of --plot: bandwidth.svg, message_rate.svg,
 latency.svg.";
@@ -102,12 +109,15 @@ pub struct Args {
     /// Decides the faults and the card's initial registers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Where the time goes: the stages of every work request, alone and under load; as a table and stages.svg
+    #[arg(long)]
+    stages: bool,
     /// One JSON object per size on stdout instead of a table
     #[arg(long)]
     json: bool,
     #[arg(long, value_name = "FROM:TO", num_args = 0..=1, default_missing_value = ":", help = TRACE_HELP)]
     trace: Option<Window>,
-    /// Folder for the plots of a sweep and for waveforms
+    /// Folder for plots and waveforms
     #[arg(long, value_name = "DIR", default_value = "target/perf")]
     plot: PathBuf,
 }
@@ -219,6 +229,8 @@ pub struct Figures {
     retransmitted_packets: u64,
     by_sl: Vec<Share>,
     pcie: PcieParams,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stages: Option<[Breakdown; 2]>,
 }
 
 /// What one service level got while all were busy.
@@ -245,13 +257,18 @@ fn measure_all(args: &Args) -> Result<ExitCode> {
         let line = if args.json {
             serde_json::to_string(&figures)? + "\n"
         } else {
-            row(&figures)
+            let tables = figures.stages.iter().flatten().map(Breakdown::table);
+            row(&figures) + &tables.collect::<String>()
         };
         crate::print(&line)?;
         all.push(figures);
     }
     for trace in bench.end()? {
         eprintln!("waveform: {trace}");
+    }
+    if args.stages {
+        plot_stages(&args.plot, args, &all)?;
+        eprintln!("plot: {}/stages.svg", args.plot.display());
     }
     if all.len() > 1 {
         plot(&args.plot, args, &all)?;
@@ -261,6 +278,27 @@ fn measure_all(args: &Args) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Share of each piece, a bar for each size and phase.
+fn plot_stages(folder: &Path, args: &Args, all: &[Figures]) -> Result<()> {
+    let mut bars = Vec::new();
+    for figures in all {
+        for breakdown in figures.stages.iter().flatten() {
+            let rows = breakdown.rows.iter();
+            let pieces = rows
+                .map(|row| (stages::label(&row.span), 100.0 * row.share))
+                .collect();
+            let (size, us) = (human(figures.size_bytes.into()), breakdown.total_mean_ns / 1000.0);
+            bars.push((format!("{size} {}, {us:.2} us", breakdown.phase), pieces));
+        }
+    }
+    let title = format!(
+        "Where the time goes: {:?}, {} QPs, {}",
+        args.op, args.qps, args.link
+    );
+    let unit = "% of the mean time from doorbell to completion";
+    plots::stacked(&folder.join("stages.svg"), &title, unit, &bars)
 }
 
 fn header(args: &Args, p: &PcieParams) -> String {

@@ -8,6 +8,14 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 
+/// As a shell tells it: 128 + N for signal N.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, signal) => 128 + signal.unwrap_or(0) as u8,
+    }
+}
+
 /// A program under way. Dropping it ends it.
 pub struct End {
     child: Child,
@@ -44,11 +52,7 @@ impl End {
         if self.status.is_none() {
             self.status = self.child.try_wait().context("cannot wait for a program")?;
         }
-        let code = |status: ExitStatus| match (status.code(), status.signal()) {
-            (Some(code), _) => code as u8,
-            (None, signal) => 128 + signal.unwrap_or(0) as u8,
-        };
-        Ok(self.status.map(code))
+        Ok(self.status.map(exit_code))
     }
 
     /// Ends it at once, if it has not ended.

@@ -1,5 +1,6 @@
 //! `hca run`: programs that use libibverbs, on simulated cards.
 
+mod alone;
 mod end;
 mod library;
 mod pair;
@@ -19,11 +20,16 @@ const BETWEEN: &str = "---";
 const EXAMPLES: &str = "Examples:
   hca run --card 0 -- ibv_devinfo -v
   hca run --pair -- ibv_rc_pingpong -g 1 --- ibv_rc_pingpong -g 1 localhost
+  hca run --pair --report -- ib_write_bw --- ib_write_bw localhost
   hca run --pair --faults loss=0.001 --pcap run.pcap -- ib_write_bw --- ib_write_bw localhost
 
 The program finds our libibverbs by LD_LIBRARY_PATH and the cards by HCA_SIM and HCA_CARD; nothing else of it changes.
 With --pair hca is the simulator of two cards: the first command sees card 0, the second, started when the first one
 listens for TCP connections, sees card 1.
+
+With --report hca prints, after what the program prints, what the card saw: for every QP messages, bytes and rates,
+latencies from doorbell to completion, packets and retransmissions. All of it is simulated time, whatever clock the
+program measures with.
 
 Exit code: that of the program, of the two the larger (128 + N: ended by signal N); 2 it could not be started.";
 
@@ -37,6 +43,9 @@ pub struct Args {
     /// Simulate two cards and run one command on each, SERVER --- CLIENT
     #[arg(long)]
     pair: bool,
+    /// Print what the card saw, in simulated time, when the program has ended
+    #[arg(long)]
+    report: bool,
     /// Folder with the simulator's sockets, as given to hca sim
     #[arg(long, value_name = "DIR", conflicts_with = "pair")]
     dir: Option<PathBuf>,
@@ -55,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Some((server, client)) if !server.is_empty() && !client.is_empty() => (server, client),
             _ => bail!("--pair needs two commands: hca run --pair -- SERVER ARGS {BETWEEN} CLIENT ARGS"),
         };
-        return pair::run(&args.topology, server, client);
+        return pair::run(&args.topology, args.report, server, client);
     }
     if args.topology != Topology::default() {
         bail!("options of the network need --pair; those of a running simulator were given to hca sim");
@@ -63,6 +72,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let folder = Folder::find(args.dir.as_deref())?;
     folder.demand_cards(args.card)?;
     let mut command = command(&args.words, folder.path(), args.card)?;
+    if args.report {
+        return alone::run(command, &args.words[0], folder.path());
+    }
     // Only a failure comes back.
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", args.words[0].display()))

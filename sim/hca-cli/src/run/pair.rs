@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 use hca_cosim::StopHandle;
+use hca_meter::Meters;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::path::Path;
@@ -25,7 +26,12 @@ const LISTEN_LIMIT: Duration = Duration::from_secs(10);
 const ALONE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs both ends. The exit code is the larger of theirs.
-pub fn run(topology: &Topology, server: &[OsString], client: &[OsString]) -> Result<ExitCode> {
+pub fn run(
+    topology: &Topology,
+    wants_report: bool,
+    server: &[OsString],
+    client: &[OsString],
+) -> Result<ExitCode> {
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stopped.clone()).context("cannot wait for signals")?;
@@ -37,14 +43,19 @@ pub fn run(topology: &Topology, server: &[OsString], client: &[OsString]) -> Res
         command(server, home.path(), Some(0))?,
         command(client, home.path(), Some(1))?,
     );
-    let simulator = Simulator::start(topology.clone(), home.path())?;
+    let meters = wants_report.then(Meters::default);
+    let simulator = Simulator::start(topology.clone(), home.path(), meters.clone())?;
     let codes = run_ends(
         &stopped,
         || End::start("server", commands.0, &server[0]),
         || End::start("client", commands.1, &client[0]),
     );
     simulator.stop()?;
-    Ok(ExitCode::from(codes?))
+    let code = codes?;
+    if let Some(meters) = meters {
+        crate::print(&meters.report(None).to_text())?;
+    }
+    Ok(ExitCode::from(code))
 }
 
 fn run_ends(
@@ -94,11 +105,11 @@ struct Simulator {
 }
 
 impl Simulator {
-    fn start(topology: Topology, home: &Path) -> Result<Self> {
+    fn start(topology: Topology, home: &Path, meters: Option<Meters>) -> Result<Self> {
         let folder = Folder::find(Some(home))?;
         let (started, start) = channel();
         let thread = std::thread::spawn(move || {
-            let start = || simulate(&topology, &folder, &started);
+            let start = || simulate(&topology, &folder, meters.as_ref(), &started);
             crate::simulate(start)
         });
         match start.recv() {
@@ -122,8 +133,16 @@ fn join(thread: JoinHandle<Result<()>>) -> Result<()> {
         .unwrap_or_else(|_| Err(anyhow!("the simulator ended with a panic")))
 }
 
-fn simulate(topology: &Topology, folder: &Folder, started: &Sender<StopHandle>) -> Result<()> {
+fn simulate(
+    topology: &Topology,
+    folder: &Folder,
+    meters: Option<&Meters>,
+    started: &Sender<StopHandle>,
+) -> Result<()> {
     let mut network = Network::new(topology, 2, folder)?;
+    if let Some(meters) = meters {
+        network.server.observe(meters.observers());
+    }
     // Whoever started us waits for it.
     let _ = started.send(network.server.stop_handle());
     network.server.run();

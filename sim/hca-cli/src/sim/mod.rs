@@ -5,6 +5,7 @@ mod status;
 pub mod topology;
 
 use anyhow::{Context as _, Result};
+use hca_meter::Meters;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ use std::process::ExitCode;
 use folder::Folder;
 use status::StatusLine;
 use topology::{Network, Topology, cable_ends};
+
+use crate::report;
 
 const EXAMPLES: &str = "Examples:
   hca sim
@@ -48,6 +51,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // From here on neither leaves a socket behind. A hang-up is left as it is: nohup ignores it.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     let mut network = Network::new(&args.topology, args.cards, &folder)?;
+    let meters = Meters::default();
+    network.server.observe(meters.observers());
+    let _report = report::Socket::serve(folder.path(), meters)?;
     let stop = network.server.stop_handle();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {

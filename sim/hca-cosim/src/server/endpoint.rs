@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hca_dev::SharedMem;
-use hca_host::{MapError, Memory};
+use hca_host::{IommuMap, MapError, Memory};
 use hca_regs as reg;
 use hca_vfio_user::{
     ActivityPage, Command, Connection, DmaMap, DmaUnmap, Header, IoEventFd, IrqInfo, KICK_BYTES, KICK_OFFSET,
@@ -19,6 +19,7 @@ use hca_vfio_user::{
 use super::config_space::{CONFIG_BYTES, ConfigSpace, MSIX_BAR_BYTES};
 use super::process::ProcessMemory;
 use crate::fabric::{CardId, Fabric};
+use crate::observe::{Observer, SentPacket};
 use crate::{BAR_LEN_BYTES, NUM_VECTORS};
 
 /// Mappings one client may have.
@@ -37,6 +38,7 @@ struct Client {
     activity: ActivityPage,
     posted: PostedReader,
     kick: OwnedFd,
+    observer: Option<Box<dyn Observer>>,
 }
 
 impl Client {
@@ -50,6 +52,7 @@ impl Client {
             posted: PostedReader::new(region.clone()),
             region,
             kick: eventfd()?,
+            observer: None,
         })
     }
 }
@@ -85,8 +88,11 @@ impl Endpoint {
     }
 
     pub fn connected(&mut self, fabric: &mut Fabric, connection: Connection, pid: i32, process_memory: bool) {
-        if process_memory && let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
-            map.set_process(Arc::new(ProcessMemory::new(pid)));
+        if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
+            map.clear();
+            if process_memory {
+                map.set_process(Arc::new(ProcessMemory::new(pid)));
+            }
         }
         let hang_up = connection.try_clone();
         match (Client::new(connection, process_memory), hang_up) {
@@ -97,18 +103,25 @@ impl Endpoint {
         }
     }
 
-    /// The client went away: its memory goes with it, and the function is reset before the next client.
+    /// The client went away: its memory goes with it, and the function is reset before the next client. The card must
+    /// not find its queues gone before it has been reset: it would tell peers of a fault that shall hear nothing.
     pub fn gone(&mut self, fabric: &mut Fabric) {
         if let Some(client) = self.client.take() {
             client.connection.shutdown();
         }
         if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
-            map.clear();
+            map.abandon();
+            map.log_shared_writes(false);
         }
         self.reads.clear();
         self.config = ConfigSpace::new();
         self.reset(fabric);
         self.taken.store(false, Ordering::Release);
+    }
+
+    /// Ends the connection: the client finds out.
+    pub fn hang_up(&self) {
+        self.client.iter().for_each(|client| client.connection.shutdown());
     }
 
     /// A process has the function.
@@ -122,19 +135,50 @@ impl Endpoint {
         fabric.mmio_write(self.card, self.func, reg::FUNC_CONTROL as u16, data, strb);
     }
 
+    /// From now on the client's doings are told.
+    pub fn set_observer(&mut self, fabric: &mut Fabric, observer: Box<dyn Observer>) {
+        let map = fabric.card_mut(self.card).host().function(self.func);
+        if let (Some(client), Some(map)) = (&mut self.client, map) {
+            client.observer = Some(observer);
+            map.log_shared_writes(true);
+        }
+    }
+
+    /// Tells what the card has written for the client, and what it has sent.
+    pub fn tell(&mut self, fabric: &mut Fabric, packets: &[SentPacket]) {
+        let Some(observer) = self.client.as_mut().and_then(|client| client.observer.as_mut()) else {
+            return;
+        };
+        let card = fabric.card_mut(self.card);
+        let map = card.host().function(self.func);
+        let writes = map.map(IommuMap::take_shared_writes).unwrap_or_default();
+        if writes.is_empty() && packets.is_empty() {
+            return;
+        }
+        let clock = card.pcie().params().clone();
+        if let Some(map) = card.host().function(self.func) {
+            for write in writes {
+                observer.ring_written(clock.ns(write.cycle), &write, map);
+            }
+        }
+        for packet in packets {
+            observer.packet_sent(clock.ns(packet.cycle), packet);
+        }
+    }
+
     /// Takes what the client has posted, until so many register accesses are under way.
     pub fn take_writes(&mut self, fabric: &mut Fabric, pending_max: usize) {
-        let Some(client) = &mut self.client else { return };
         // A client that writes faster than this must not hold everybody else up.
         for _ in 0..POSTED_ENTRIES {
             if fabric.card(self.card).pcie().mmio_pending() >= pending_max {
                 return;
             }
+            let posted = self.client.as_mut().and_then(|client| client.posted.take());
             let Some(PostedWrite {
                 offset,
                 len_bytes,
                 value,
-            }) = client.posted.take()
+            }) = posted
             else {
                 return;
             };
@@ -145,8 +189,27 @@ impl Endpoint {
             };
             let data = &value.to_le_bytes()[..usize::from(len_bytes.min(8))];
             // Like any posted write, a wrong one has nobody to tell.
-            let _ = write_register(fabric, (self.card, self.func), &access, data);
+            let _ = self.write_register(fabric, &access, data);
         }
+    }
+
+    /// A register write of 4 or 8 bytes.
+    fn write_register(&mut self, fabric: &mut Fabric, access: &RegionAccess, data: &[u8]) -> Result<(), i32> {
+        let offset = register_offset(access, &[4, 8])?;
+        let mut word = [0; 8];
+        let lane = usize::from(offset & 7);
+        word[lane..lane + data.len()].copy_from_slice(data);
+        let word = u64::from_le_bytes(word);
+        let strb = (0xffu16 >> (8 - data.len()) << lane) as u8;
+        fabric.mmio_write(self.card, self.func, offset, word, strb);
+        let observer = self.client.as_mut().and_then(|client| client.observer.as_mut());
+        let now_ns = fabric.now_ns(self.card);
+        let map = fabric.card_mut(self.card).host().function(self.func);
+        if let (Some(observer), Some(map)) = (observer, map) {
+            let bytes = offset..offset.saturating_add(data.len() as u16);
+            observer.register_written(now_ns, bytes, word >> (8 * lane), map);
+        }
+        Ok(())
     }
 
     /// The client has posted something that was not taken.
@@ -392,29 +455,13 @@ impl Endpoint {
             return Err(libc::EINVAL);
         }
         match access.region {
-            region::BAR0 => write_register(fabric, (self.card, self.func), &access, data)?,
+            region::BAR0 => self.write_register(fabric, &access, data)?,
             region::BAR2 => self.msix_bar[bar2_range(&access).ok_or(libc::EINVAL)?].copy_from_slice(data),
             region::CONFIG if self.config.write(access.offset, data) => {}
             _ => return Err(libc::EINVAL),
         }
         Ok(access.encode(&[]))
     }
-}
-
-/// A register write of 4 or 8 bytes.
-fn write_register(
-    fabric: &mut Fabric,
-    (card, func): (CardId, u8),
-    access: &RegionAccess,
-    data: &[u8],
-) -> Result<(), i32> {
-    let offset = register_offset(access, &[4, 8])?;
-    let mut word = [0; 8];
-    let lane = usize::from(offset & 7);
-    word[lane..lane + data.len()].copy_from_slice(data);
-    let strb = (0xffu16 >> (8 - data.len()) << lane) as u8;
-    fabric.mmio_write(card, func, offset, u64::from_le_bytes(word), strb);
-    Ok(())
 }
 
 /// The offset of a register access: aligned, of an allowed length, inside BAR 0.

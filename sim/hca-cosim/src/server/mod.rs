@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use crate::SimError;
 use crate::fabric::{CardId, Fabric};
+use crate::observe::{ObserverFactory, Session};
 use endpoint::Endpoint;
 use listener::{Door, Event};
 pub use status::ServerStatus;
@@ -40,6 +41,7 @@ pub struct Server {
     receiver: Receiver<Event>,
     /// Found while falling asleep.
     early: Option<Event>,
+    observers: Option<ObserverFactory>,
     status: Arc<ServerStatus>,
 }
 
@@ -69,6 +71,7 @@ impl Server {
             waker,
             receiver,
             early: None,
+            observers: None,
             status: Arc::default(),
         }
     }
@@ -98,6 +101,15 @@ impl Server {
     /// What has been done so far; kept up to date by [`Server::run`].
     pub fn status(&self) -> Arc<ServerStatus> {
         self.status.clone()
+    }
+
+    /// From now on every process that gets a function gets an observer as well. It is dropped when the process has
+    /// gone.
+    pub fn observe(&mut self, observers: ObserverFactory) {
+        self.observers = Some(observers);
+        for card in self.fabric.cards() {
+            self.fabric.card_mut(card).note_packets(true);
+        }
     }
 
     /// For other threads.
@@ -160,13 +172,26 @@ impl Server {
                 pid,
                 process_memory,
             } => {
-                self.endpoints[endpoint].connected(&mut self.fabric, connection, pid, process_memory);
+                let end = &mut self.endpoints[endpoint];
+                end.connected(&mut self.fabric, connection, pid, process_memory);
+                if let Some(make) = &mut self.observers {
+                    let session = Session {
+                        card: end.card,
+                        card_name: self.fabric.card(end.card).name().to_owned(),
+                        func: end.func,
+                        link: self.fabric.link_kind(end.card),
+                        pid,
+                    };
+                    end.set_observer(&mut self.fabric, make(&session));
+                }
                 self.publish();
             }
             Event::Message { endpoint, message } => {
                 self.endpoints[endpoint].message(&mut self.fabric, message)
             }
             Event::Gone { endpoint } => {
+                // What it has done before counts.
+                self.tell();
                 self.endpoints[endpoint].gone(&mut self.fabric);
                 self.publish();
             }
@@ -179,8 +204,22 @@ impl Server {
         self.status.update(&self.fabric, clients as u64);
     }
 
+    /// Tells the observers what has happened.
+    fn tell(&mut self) {
+        if self.observers.is_none() {
+            return;
+        }
+        for card in self.fabric.cards() {
+            let packets = self.fabric.card_mut(card).take_sent();
+            for end in self.endpoints.iter_mut().filter(|end| end.card == card) {
+                end.tell(&mut self.fabric, &packets);
+            }
+        }
+    }
+
     /// Tells the clients what has reached their side.
     fn deliver(&mut self) {
+        self.tell();
         for card in self.fabric.cards() {
             while let Some(interrupt) = self.fabric.card_mut(card).host().take_interrupt() {
                 let mut ends = self.endpoints.iter_mut();
@@ -223,6 +262,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 impl Drop for Server {
     fn drop(&mut self) {
         for endpoint in &self.endpoints {
+            // A thread reads the other end of it.
+            endpoint.hang_up();
             // A path that somebody else removed is as good as removed.
             let _ = std::fs::remove_file(&endpoint.path);
         }

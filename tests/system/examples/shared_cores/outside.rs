@@ -14,11 +14,8 @@ use crate::{Run, Traffic, processor_seconds};
 /// MAC addresses follow from the IPv4 ones, so that a GID alone leads to the card.
 fn identity(index: u8) -> Identity {
     Identity {
-        guid: [2, 0, 10, 0xff, 0xfe, 0, 0, index + 1],
         mac: [2, 0, 10, 0, 0, index + 1],
-        ipv4: [10, 0, 0, index + 1],
-        lid: u16::from(index) + 1,
-        infiniband: false,
+        ..hca_system_tests::identity(index, LinkKind::Ethernet)
     }
 }
 

@@ -1,0 +1,27 @@
+//! Programs the arbiter of a port as the paper's subnet manager did.
+
+use anyhow::Result;
+use hca_system_tests::Dev;
+use hca_verbs::{Context, LinkConfig, LinkPolicy, VlArbTable, VlWeight};
+
+use super::formula::{Policy, Setting};
+
+const PORT: u8 = 1;
+/// An SL that may not be used.
+const NO_VL: u8 = 15;
+
+/// VL 0 in the high table, VL 1 in the low one; service levels 0 and 1 on them, no other.
+pub fn set(context: &Context<Dev>, setting: Setting, policy: Policy) -> Result<()> {
+    let mut sl2vl = [NO_VL; 16];
+    (sl2vl[0], sl2vl[1]) = (0, 1);
+    context.set_sl2vl(PORT, &sl2vl)?;
+    let entry = |vl, weight| [VlWeight { vl, weight }];
+    context.set_vl_arb(PORT, VlArbTable::High, &entry(0, setting.h))?;
+    context.set_vl_arb(PORT, VlArbTable::Low, &entry(1, setting.l))?;
+    let policy = match policy {
+        Policy::Iba => LinkPolicy::Iba,
+        Policy::RoundQuantum => LinkPolicy::RoundQuantum,
+    };
+    context.link_config(PORT, &LinkConfig::new().limit(setting.q).policy(policy))?;
+    Ok(())
+}
