@@ -1,6 +1,6 @@
-// Proof of hca_rx_ring (with hca_rx_credit): a sender that keeps to any promise it was ever given can never overfill the ring,
-// whatever is lost on the way and whenever its FCPs come; no credit is made or lost; slots and packets agree.
-// The promise is any FCCL that was true at some time: the solver chooses when the peer listens (hear_i).
+// Proof of hca_rx_ring (with hca_rx_credit): a sender that keeps to any promise it was ever given can never overfill
+// the ring, whatever is lost on the way and whenever its FCPs come; no credit is made or lost; slots and packets
+// agree. The promise is any FCCL that was true at some time: the solver chooses when the peer listens (hear_i).
 module fv_rx_ring #(
   parameter int unsigned Blocks = 512
 ) (
@@ -37,8 +37,8 @@ module fv_rx_ring #(
     else if (hear_i) told_q <= fccl;
   end
 
-  // The peer has sent no more than it was promised, and counts as the blocks left: an FCP names a count between what came
-  // here and the promise (the difference was lost); packets come out of what is left behind that.
+  // The peer has sent no more than it was promised, and counts as the blocks left: an FCP names a count between what
+  // came here and the promise (the difference was lost); packets come out of what is left behind that.
   assign arrived  = fcp_i ? fcp_fctbs_i : abr;
   assign left     = told_q - abr;
   assign slots    = wr_ptr - rd_ptr;

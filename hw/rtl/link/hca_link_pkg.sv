@@ -6,7 +6,6 @@ package hca_link_pkg;
   import hca_pkg::*;
 
   // ---- Virtual lanes -----------------------------------------------------------------------------
-  localparam int unsigned MaxDataVls = 15;     // VL0..VL14; VL15 is for subnet management alone
   localparam logic [3:0]  Vl15       = 4'd15;
 
   // Defaults of the parameters of the same name.
@@ -33,12 +32,6 @@ package hca_link_pkg;
     logic [7:0]   row;
     logic [255:0] data;
   } link_wr_t;
-
-  // Row numbers: high table, low table, then single rows.
-  localparam logic [7:0] RowHigh  = 8'd0;
-  localparam logic [7:0] RowLow   = 8'd64;
-  localparam logic [7:0] RowSl2vl = 8'd128;
-  localparam logic [7:0] RowCtrl  = 8'd129;
 
   typedef enum logic [2:0] {
     LinkDown   = 3'd1,

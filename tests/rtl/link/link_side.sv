@@ -99,8 +99,8 @@ module link_side
   );
 
   link_check u_check (
-    .clk_i, .rst_i, .ib_i, .seed_i(seed_i + 32'd4), .stall_i, .spell_i, .valid_i(rx_valid), .ready_o(rx_ready), .mac_i(rx),
-    .room_o(room), .packets_o, .beats_o, .lost_o, .errors_o
+    .clk_i, .rst_i, .ib_i, .seed_i(seed_i + 32'd4), .stall_i, .spell_i, .valid_i(rx_valid), .ready_o(rx_ready),
+    .mac_i(rx), .room_o(room), .packets_o, .beats_o, .lost_o, .errors_o
   );
 
   assign sl2vl_o = sl2vl;
