@@ -6,7 +6,7 @@ package hca_link_pkg;
   import hca_pkg::*;
 
   // ---- Virtual lanes -----------------------------------------------------------------------------
-  localparam logic [3:0]  Vl15       = 4'd15;
+  localparam logic [3:0] Vl15 = 4'd15;          // subnet management alone; data: VL0..VL14
 
   // Defaults of the parameters of the same name.
   localparam int unsigned NumVlsDefault    = 8;      // data VLs built: 1, 2, 4, 8 or 15

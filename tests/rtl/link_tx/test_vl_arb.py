@@ -129,7 +129,8 @@ async def shares_in_bytes(dut):
 @cocotb.test()
 async def full_rate(dut):
     """VL-13, QOS-5: no setting costs bandwidth: while VLs have packets of 2 KiB the link is not idle (0.5 %), with
-    weights of one unit too. What does cost: weights of one unit with packets of two beats, and tables full of such entries."""
+    weights of one unit too. What does cost: weights of one unit with packets of two beats,
+    and tables full of such entries."""
     arb = await Arb(dut).start()
     every = list(range(arb.vls))
     lists = {"one and one": ([(0, 1)], [(1, 1)]), "all low": ([], [(vl, 1) for vl in every]),
