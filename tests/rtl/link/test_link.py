@@ -10,8 +10,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
 from common import simulate
-from pair import (ACTIVE, ARMED, DATA, DEFER, DOWN, INIT, PERIOD, RX_BLOCKS, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT,
-                  VL15, Pair)
+from pair import (
+    ACTIVE, ARMED, DATA, DEFER, DOWN, INIT, PERIOD, RX_BLOCKS, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT,
+    VL15, Pair)
 
 PACKETS = int(os.environ.get("LINK_PACKETS", "10000"))
 SEED = int(os.environ.get("LINK_SEED", "1"))
