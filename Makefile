@@ -82,9 +82,9 @@ test-docs: setup ## the examples in the Rust documentation
 tidy: setup ## house rules: sizes, names, file lists, links, names in docs
 	RUST_BACKTRACE=0 cargo test --quiet --no-fail-fast --release -p hca-tidy
 
-soak: setup ## system tests over many seeds of random faults: make soak SEEDS=100
+soak: setup ## system tests over many seeds of random faults, a million packets over a link: make soak SEEDS=100
 	SEEDS=$(SEEDS) cargo test --release -p hca-system-tests -- --ignored --nocapture soak
-	LINK_PACKETS=1000000 LINK_SEED=$(SEEDS) .venv/bin/python -m pytest -q tests/rtl/link
+	LINK_PACKETS=1000000 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
 
 # ---- Change it -------------------------------------------------------------------------------------------------------
 

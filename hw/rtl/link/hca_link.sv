@@ -1,6 +1,7 @@
-// The link of one port: transmit half (rings per VL, arbitration, credits), receive half, port state, configuration and
-// counters. Wiring only. `tx` comes from hca_tx_wire, `rx` goes to hca_rx_wire and begins a packet only when that one says
-// `rx_room_i`. `phy` is the stream on which a PCS sits: transmit may stall, receive never does. Contract: README.md.
+// The link of one port: transmit half (rings per VL, arbitration, credits), receive half, port state, configuration
+// and counters. Wiring only. `tx` comes from hca_tx_wire, `rx` goes to hca_rx_wire and begins a packet only when that
+// one says `rx_room_i`. `phy` is the stream on which a PCS sits: transmit may stall, receive never does. Contract:
+// README.md.
 module hca_link
   import hca_pkg::*;
   import hca_link_pkg::*;
@@ -146,7 +147,8 @@ module hca_link
   );
 
   hca_phy_gate u_gate (
-    .clk_i, .rst_i, .phy_up_i, .down_i(cfg.state == LinkDown), .in_valid_i(out_valid), .in_ready_o(out_ready), .in_i(out),
+    .clk_i, .rst_i, .phy_up_i, .down_i(cfg.state == LinkDown),
+    .in_valid_i(out_valid), .in_ready_o(out_ready), .in_i(out),
     .out_valid_o(phy_tx_valid_o), .out_ready_i(phy_tx_ready_i), .out_o(phy_tx_o)
   );
 

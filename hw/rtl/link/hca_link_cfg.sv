@@ -23,14 +23,15 @@ module hca_link_cfg
   output logic            downed_o
 );
 
-  logic         wr, wr_ctrl_q;
+  logic         wr, wr_ctrl, wr_ctrl_q;
   link_ctrl_t   ctrl_q;
   link_sl2vl_t  sl2vl_q;
   link_vl_arb_t arb;
   link_state_e  state;
 
-  assign wr  = link_wr_i.valid && link_wr_i.port == Port;
-  assign arb = link_vl_arb_t'(link_wr_i.data[8*LinkVlArbBytes-1:0]);
+  assign wr      = link_wr_i.valid && link_wr_i.port == Port;
+  assign wr_ctrl = wr && 32'(link_wr_i.row) == LinkRowCtrl;
+  assign arb     = link_vl_arb_t'(link_wr_i.data[8*LinkVlArbBytes-1:0]);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -38,9 +39,9 @@ module hca_link_cfg
       ctrl_q    <= '0;
       sl2vl_q   <= '0;
     end else begin
-      wr_ctrl_q <= wr && link_wr_i.row == RowCtrl;
-      if (wr && link_wr_i.row == RowCtrl) ctrl_q <= link_ctrl_t'(link_wr_i.data[8*LinkCtrlBytes-1:0]);
-      if (wr && link_wr_i.row == RowSl2vl) sl2vl_q <= link_sl2vl_t'(link_wr_i.data[8*LinkSl2vlBytes-1:0]);
+      wr_ctrl_q <= wr_ctrl;
+      if (wr_ctrl) ctrl_q <= link_ctrl_t'(link_wr_i.data[8*LinkCtrlBytes-1:0]);
+      if (wr && 32'(link_wr_i.row) == LinkRowSl2vl) sl2vl_q <= link_sl2vl_t'(link_wr_i.data[8*LinkSl2vlBytes-1:0]);
     end
   end
 
@@ -73,8 +74,9 @@ module hca_link_cfg
   assign unused_bits = ^{ctrl_q, arb, link_wr_i.data};
 
   assign sl2vl_o   = sl2vl_q;
-  assign tbl_we_o  = wr && link_wr_i.row < RowSl2vl;
-  assign tbl_low_o = link_wr_i.row[6];
+  // Rows 0..127 are the two tables, the high one first.
+  assign tbl_we_o  = wr && 32'(link_wr_i.row) < LinkRowSl2vl;
+  assign tbl_low_o = 32'(link_wr_i.row) >= LinkRowLow;
   assign tbl_idx_o = link_wr_i.row[5:0];
   assign tbl_o     = '{vl: arb.vl, weight: arb.weight};
 

@@ -34,10 +34,6 @@ package hca_link_pkg;
     logic [255:0] data;
   } link_wr_t;
 
-  // Row numbers: 0..63 high table, 64..127 low table, then single rows.
-  localparam logic [7:0] RowSl2vl = 8'd128;
-  localparam logic [7:0] RowCtrl  = 8'd129;
-
   typedef enum logic [2:0] {
     LinkDown   = 3'd1,
     LinkInit   = 3'd2,

@@ -1,6 +1,7 @@
-// Reads priority flow control frames (IEEE 802.1Qbb) and runs their eight timers. A quantum is 512 bit times: at
-// 100 Gb/s and a 4 ns clock 1.28 cycles, so a timer counts in 1/32 of a quantum and goes down by 25 a cycle. A new frame
-// replaces the timers of the classes it names; zero ends a pause. Other MAC control frames change nothing. Never stalls.
+// Reads priority flow control frames (IEEE 802.1Qbb) and runs their eight timers. A quantum is 512 bit times: at 100
+// Gb/s and a 4 ns clock 1.28 cycles, so a timer counts in 1/32 of a quantum and goes down by 25 a cycle. A new frame
+// replaces the timers of the classes it names; zero ends a pause. Other MAC control frames change nothing. Never
+// stalls.
 module hca_pfc_rx
   import hca_link_pkg::*;
 (

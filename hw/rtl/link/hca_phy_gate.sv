@@ -1,7 +1,7 @@
-// Last stage before the physical stream: no packet is cut in two when the link goes away. While the physical link is down
-// packets wait; the rest of one that had begun is thrown away (its beginning is lost, and the far end must not take the
-// rest for a packet). While the port is DOWN everything is thrown away, so nothing old leaves when it comes up again.
-// Nothing stored, no latency.
+// Last stage before the physical stream: no packet is cut in two when the link goes away. While the physical link is
+// down packets wait; the rest of one that had begun is thrown away (its beginning is lost, and the far end must not
+// take the rest for a packet). While the port is DOWN everything is thrown away, so nothing old leaves when it comes
+// up again. Nothing stored, no latency.
 module hca_phy_gate
   import hca_link_pkg::*;
 (

@@ -1,7 +1,7 @@
-// Pointers of one receive ring: whole packets in, whole packets out. A slot is one beat of 64 bytes, which is one block
-// of the credits (every beat but the last of a packet is full), so the credits promise exactly what the ring can take.
-// A packet counts only from `commit_i` on: a bad one is forgotten by not committing it. A slot is free again in the cycle
-// after its read.
+// Pointers of one receive ring: whole packets in, whole packets out. A slot is one beat of 64 bytes, which is one
+// block of the credits (every beat but the last of a packet is full), so the credits promise exactly what the ring
+// can take. A packet counts only from `commit_i` on: a bad one is forgotten by not committing it. A slot is free
+// again in the cycle after its read.
 module hca_rx_ring
   import hca_link_pkg::*;
 #(

@@ -1,8 +1,8 @@
-// First stage of the link's receive half: frames the physical stream into packets, takes out flow control packets and MAC
-// control frames, finds the ring of the others (LRH.VL, or the priority of the IP header) and judges each packet at its
-// last beat, two cycles after it came at the latest. Never stalls. A packet is dropped if a beat had a symbol error, the
-// port state does not let it in, its VL is not operational, VL15 carries anything but QP0, it is too long or malformed,
-// or its ring is full. Exactly one strobe of `ev_o` per packet.
+// First stage of the link's receive half: frames the physical stream into packets, takes out flow control packets and
+// MAC control frames, finds the ring of the others (LRH.VL, or the priority of the IP header) and judges each packet
+// at its last beat, two cycles after it came at the latest. Never stalls. A packet is dropped if a beat had a symbol
+// error, the port state does not let it in, its VL is not operational, VL15 carries anything but QP0, it is too long
+// or malformed, or its ring is full. Exactly one strobe of `ev_o` per packet.
 module hca_rx_sort
   import hca_pkg::*;
   import hca_link_pkg::*;

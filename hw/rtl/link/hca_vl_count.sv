@@ -1,5 +1,5 @@
-// Sixteen 32-bit counters, one per VL, that wrap: one sum a cycle, one read a cycle (data at once). A small RAM, cleared in
-// the sixteen cycles after reset.
+// Sixteen 32-bit counters, one per VL, that wrap: one sum a cycle, one read a cycle (data at once). A small RAM,
+// cleared in the sixteen cycles after reset.
 module hca_vl_count #(
   parameter int unsigned AddW = 8
 ) (

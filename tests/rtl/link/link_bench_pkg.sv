@@ -12,8 +12,8 @@ package link_bench_pkg;
   endfunction
 
   // Beat `index` of packet `seq` on a VL (or priority) with `beats` beats, the last of `last_len` bytes.
-  function automatic mac_t make_beat(logic ib, logic [3:0] vl, logic [31:0] seq, logic [7:0] beats, logic [6:0] last_len,
-                                     logic [7:0] index);
+  function automatic mac_t make_beat(logic ib, logic [3:0] vl, logic [31:0] seq, logic [7:0] beats,
+                                     logic [6:0] last_len, logic [7:0] index);
     mac_t        beat;
     logic [31:0] word;
     word           = (seq * 32'h9e37_79b1) ^ {vl, 12'd0, index, index};

@@ -1,6 +1,6 @@
-// One direction of a cable: Delay cycles, at most 25 of 32 cycles used (12.5 GB/s at 250 MHz), and faults: link packets lost
-// or with a wrong bit, data packets with a symbol error, all by chance; link packets of given VLs lost always.
-// A packet that was cut by the loss of the physical link does not arrive any further.
+// One direction of a cable: Delay cycles, at most 25 of 32 cycles used (12.5 GB/s at 250 MHz), and faults: link
+// packets lost or with a wrong bit, data packets with a symbol error, all by chance; link packets of given VLs lost
+// always. A packet that was cut by the loss of the physical link does not arrive any further.
 module link_cable
   import hca_pkg::*;
   import hca_link_pkg::*;

@@ -1,5 +1,6 @@
-// Takes packets of link_gen and checks every bit, and the order on each VL. Numbers that were jumped over count as lost,
-// everything else that is wrong as an error. Stalls: `ready` by chance within packets, `room` for spells of random length.
+// Takes packets of link_gen and checks every bit, and the order on each VL. Numbers that were jumped over count as
+// lost, everything else that is wrong as an error. Stalls: `ready` by chance within packets, `room` for spells of
+// random length.
 module link_check
   import hca_pkg::*;
   import link_bench_pkg::*;
@@ -8,8 +9,8 @@ module link_check
   input  logic              rst_i,
   input  logic              ib_i,
   input  logic [31:0]       seed_i,
-  input  logic [7:0]        stall_i,       // of 256: chance per cycle that ready is low
-  input  logic [7:0]        spell_i,       // 0: none; else room goes away for up to 16 * spell_i cycles, half of the time
+  input  logic [7:0]        stall_i,       // of 256: chance of no ready
+  input  logic [7:0]        spell_i,       // room comes and goes in spells of up to 16 * spell_i cycles; 0: always
   input  logic              valid_i,
   output logic              ready_o,
   input  mac_t              mac_i,

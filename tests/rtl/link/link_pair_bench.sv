@@ -54,9 +54,8 @@ module link_pair_bench
   logic        toggle_q;
   link_wr_t    wr;
   logic [63:0] cycle_q;
-  logic [1:0]  phy_valid, phy_ready, far_valid, far_err;
-  phy_t        phy [2];
-  phy_t        far [2];
+  logic [1:0]  far_valid, far_err;
+  phy_t        far [2];            // at the far end of the cable from side s
 
   always_comb begin
     wr       = wr_i;
@@ -73,62 +72,23 @@ module link_pair_bench
   assign cycle_o = cycle_q;
 
   for (genvar s = 0; s < 2; s++) begin : gen_side
-    logic             tx_valid, tx_ready, rx_valid, rx_ready, room, stat_event;
-    mac_t             tx, rx;
-    port_cfg_t        port_cfg;
-    logic [15:0]      vl_open;
-    logic [15:0][3:0] sl2vl;
-
-    always_comb begin
-      port_cfg     = '0;
-      port_cfg.ib  = ib_i;
-      port_cfg.mac = 48'h02c0_ffee_0200 + 48'(s);
-    end
-
-    link_gen u_gen (
-      .clk_i, .rst_i, .ib_i, .seed_i(seed_i + 32'(s)), .enable_i(enable_i[s]), .open_i(vl_open | {16{!mind_open_i}}),
-      .budget_i(budget_i[s]), .min_beats_i, .max_beats_i, .gap_i(gap_i[s]), .valid_o(tx_valid), .ready_i(tx_ready),
-      .mac_o(tx), .sent_o(sent_o[s]), .idle_o(idle_o[s])
-    );
-
-    hca_link #(
+    link_side #(
       .NumVls      (NumVls),
       .TxVlBytes   (TxVlBytes),
       .RxVlBytes   (RxVlBytes),
       .FcpMaxCycles(FcpMaxCycles),
-      .DownCycles  (DownCycles),
-      .Port        (s == 1)
-    ) u_link (
-      .clk_i, .rst_i, .now_i(cycle_q), .port_cfg_i(port_cfg), .link_wr_i(wr),
-      .tx_valid_i(tx_valid), .tx_ready_o(tx_ready), .tx_i(tx),
-      .rx_valid_o(rx_valid), .rx_ready_i(rx_ready), .rx_o(rx), .rx_room_i(room),
-      .phy_tx_valid_o(phy_valid[s]), .phy_tx_ready_i(phy_ready[s]), .phy_tx_o(phy[s]), .phy_up_i,
-      .phy_rx_valid_i(far_valid[s]), .phy_rx_i(far[s]), .phy_rx_err_i(far_err[s]),
-      .vl_open_o(vl_open), .sl2vl_o(sl2vl), .stat_addr_i, .stat_data_o(stat_data_o[s]), .event_o(stat_event),
-      .busy_o(busy_o[s]), .rx_hold_i(hold_i[s])
-    );
-
-    link_cable u_cable (
-      .clk_i, .rst_i, .seed_i(seed_i + 32'(s + 2)), .up_i(phy_up_i), .full_rate_i, .fcp_loss_i(fcp_loss_i[s]),
+      .DownCycles  (DownCycles)
+    ) u_side (
+      .clk_i, .rst_i, .side_i(s == 1), .ib_i, .seed_i(seed_i + 32'(s)), .now_i(cycle_q), .wr_i(wr), .phy_up_i,
+      .enable_i(enable_i[s]), .mind_open_i, .budget_i(budget_i[s]), .min_beats_i, .max_beats_i, .gap_i(gap_i[s]),
+      .stall_i(stall_i[s]), .spell_i(spell_i[s]), .hold_i(hold_i[s]), .full_rate_i, .fcp_loss_i(fcp_loss_i[s]),
       .fcp_flip_i(fcp_flip_i[s]), .fcp_block_i(fcp_block_i[s]), .data_err_i(data_err_i[s]),
-      .in_valid_i(phy_valid[s]), .in_ready_o(phy_ready[s]), .in_i(phy[s]),
-      .out_valid_o(far_valid[1-s]), .out_o(far[1-s]), .out_err_o(far_err[1-s]),
-      .fcps_o(fcps_o[s]), .fcps_lost_o(fcps_lost_o[s]), .cut_o(cut_o[s])
+      .far_valid_o(far_valid[s]), .far_o(far[s]), .far_err_o(far_err[s]),
+      .near_valid_i(far_valid[1-s]), .near_i(far[1-s]), .near_err_i(far_err[1-s]),
+      .sent_o(sent_o[s]), .idle_o(idle_o[s]), .packets_o(packets_o[s]), .beats_o(beats_o[s]), .lost_o(lost_o[s]),
+      .errors_o(errors_o[s]), .fcps_o(fcps_o[s]), .fcps_lost_o(fcps_lost_o[s]), .cut_o(cut_o[s]), .open_o(open_o[s]),
+      .sl2vl_o(sl2vl_o[s]), .events_o(events_o[s]), .busy_o(busy_o[s]), .stat_addr_i, .stat_data_o(stat_data_o[s])
     );
-
-    link_check u_check (
-      .clk_i, .rst_i, .ib_i, .seed_i(seed_i + 32'(s + 4)), .stall_i(stall_i[s]), .spell_i(spell_i[s]),
-      .valid_i(rx_valid), .ready_o(rx_ready), .mac_i(rx), .room_o(room),
-      .packets_o(packets_o[s]), .beats_o(beats_o[s]), .lost_o(lost_o[s]), .errors_o(errors_o[s])
-    );
-
-    assign open_o[s]  = vl_open;
-    assign sl2vl_o[s] = sl2vl;
-
-    always_ff @(posedge clk_i) begin
-      if (rst_i) events_o[s] <= '0;
-      else events_o[s] <= events_o[s] + 32'(stat_event);
-    end
   end
 
 endmodule

@@ -74,8 +74,8 @@ module link_rx_bench
     .CapBlocks   (Blocks),
     .FcpMaxCycles(FcpMaxCycles)
   ) u_fcp_tx (
-    .clk_i, .rst_i, .now_i(now_q), .busy_o(), .enable_i(cfg_i.ib && phy_up_i && state != LinkDown), .init_i(state == LinkInit),
-    .vl_ok_i(cfg_i.vl_mask[NumVls-1:0]), .abr_i(abr_o), .fccl_i(fccl_o),
+    .clk_i, .rst_i, .now_i(now_q), .busy_o(), .enable_i(cfg_i.ib && phy_up_i && state != LinkDown),
+    .init_i(state == LinkInit), .vl_ok_i(cfg_i.vl_mask[NumVls-1:0]), .abr_i(abr_o), .fccl_i(fccl_o),
     .ctl_valid_o(fcp_ctl_valid_o), .ctl_ready_i(fcp_ctl_ready_i), .ctl_o(fcp_ctl_o)
   );
 

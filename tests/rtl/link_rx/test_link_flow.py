@@ -15,8 +15,8 @@ PERIOD, GAP = 2048, 32      # as the bench is built
 
 @cocotb.test()
 async def fcp_lifecycle(dut):
-    """Operand "init" until ARMED, "normal" from then on; every operational VL at once after a change, and again in every
-    period; none for other VLs, none when DOWN."""
+    """Operand "init" until ARMED, "normal" from then on; every operational VL at once after a change, and again in
+    every period; none for other VLs, none when DOWN."""
     rx = await Rx(dut, 1, vls=4).start(DOWN)
     await rx.bench.step(2 * PERIOD)
     assert not rx.fcps
@@ -29,7 +29,8 @@ async def fcp_lifecycle(dut):
         await rx.bench.step(5 * PERIOD)
         for vl in range(4):
             times = [t for t, o, _, v, _ in rx.fcps if v == vl and o == op]
-            assert len(times) >= 5 and all(b - a <= PERIOD + 4 * (GAP + 4) for a, b in zip(times, times[1:], strict=False))
+            assert len(times) >= 5
+            assert all(b - a <= PERIOD + 4 * (GAP + 4) for a, b in zip(times, times[1:], strict=False))
         assert len(rx.fcps) <= 4 * 7 + 2
     rx.fcps.clear()
     await rx.set_state(ACTIVE)
@@ -40,8 +41,8 @@ async def fcp_lifecycle(dut):
 
 @cocotb.test()
 async def fcp_on_progress(dut):
-    """Drained blocks are told after a quarter of the ring; a peer that has less than a packet left hears of any block; the
-    FCPs of many busy VLs never come closer than the gap, and each busy VL gets its turn."""
+    """Drained blocks are told after a quarter of the ring; a peer that has less than a packet left hears of any
+    block; the FCPs of many busy VLs never come closer than the gap, and each busy VL gets its turn."""
     rx = await Rx(dut, 2).start()
     bench, rng = rx.bench, rx.rng
     await bench.step(NUM_VLS * (GAP + 4))
@@ -145,8 +146,8 @@ async def pfc_sent(dut):
 
 @cocotb.test()
 async def pfc_obeyed(dut):
-    """A pause lasts its quanta, 1.28 cycles each; a new frame replaces it, zero ends it; priorities that are not enabled
-    do not obey; the frames never go further."""
+    """A pause lasts its quanta, 1.28 cycles each; a new frame replaces it, zero ends it; priorities that are not
+    enabled do not obey; the frames never go further."""
     rx = await Rx(dut, 5, ib=0, pfc=0b11110111).start()
     bench = rx.bench
 

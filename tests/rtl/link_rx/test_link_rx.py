@@ -1,4 +1,5 @@
-"""hca_link_rx: packets to rings and out again, credits that never promise too much, everything that must not come in."""
+"""hca_link_rx: packets to rings and out again, credits that never promise too much, everything that must not come
+in."""
 
 import sys
 from pathlib import Path
@@ -19,8 +20,9 @@ def sizes(rng):
 
 @cocotb.test()
 async def credits_hold(dut):
-    """VL-6: a sender that uses every credit it is given, over all VLs, against a slow receiver that stalls for long, with
-    lost packets and lost FCPs: nothing overflows, nothing is lost in the ring, order holds per VL, no credit is lost."""
+    """VL-6: a sender that uses every credit it is given, over all VLs, against a slow receiver that stalls for long,
+    with lost packets and lost FCPs: nothing overflows, nothing is lost in the ring, order holds per VL, no credit is
+    lost."""
     rx = await Rx(dut, 1, rate=0.9, sink_rate=0.9, room_rate=0.5, fcp_rate=0.3).start()
     rng, budget = rx.rng, [1200]
 
@@ -82,8 +84,8 @@ async def never_too_much(dut):
 
 @cocotb.test()
 async def overrun_while_draining(dut):
-    """A sender that knows no credits against a slow receiver: packets are missing as wholes and counted, those that come out
-    are unchanged and in order."""
+    """A sender that knows no credits against a slow receiver: packets are missing as wholes and counted, those that
+    come out are unchanged and in order."""
     rx = await Rx(dut, 10, room_rate=0.3, sink_rate=0.4).start()
     for _ in range(300):
         rx.want.append(ib_packet(rx.rng, rx.rng.choice((0, 0, 0, 1)), rx.rng.choice((64, 300, 2000, 4192))))
@@ -101,8 +103,8 @@ async def overrun_while_draining(dut):
 
 @cocotb.test()
 async def bad_packets(dut):
-    """Symbol errors in any beat, oversize, short beats, VLs that are not operational, VL15 with another QP (VL-9): each is
-    dropped and counted once; good packets around them pass, and no ring slot or credit is lost."""
+    """Symbol errors in any beat, oversize, short beats, VLs that are not operational, VL15 with another QP (VL-9):
+    each is dropped and counted once; good packets around them pass, and no ring slot or credit is lost."""
     rx = await Rx(dut, 3, rate=0.95, vls=4).start()
     rng = rx.rng
     for _ in range(150):
@@ -215,8 +217,8 @@ async def states(dut):
 
 @cocotb.test()
 async def port_state(dut):
-    """VL-14: ACTIVE_DEFER while the physical link is away, back or DOWN after the time-out; INIT and ARMED fall at once;
-    nothing rises without a physical link."""
+    """VL-14: ACTIVE_DEFER while the physical link is away, back or DOWN after the time-out; INIT and ARMED fall at
+    once; nothing rises without a physical link."""
     rx = await Rx(dut, 6).start(DOWN)
     bench = rx.bench
 

@@ -40,7 +40,8 @@ module hca_fcp_tx
   logic                    valid_q, pick, send;
   logic [VlW-1:0]          vl_q, pick_vl;
 
-  assign all_due = (now_i[TickLsb +: 16] != period_q) || (enable_i && !enable_q) || (init_i != init_q) || (vl_ok_i != vl_ok_q);
+  assign all_due = (now_i[TickLsb +: 16] != period_q) || (enable_i && !enable_q) ||
+                   (init_i != init_q) || (vl_ok_i != vl_ok_q);
   assign send    = valid_q && ctl_ready_i;
   assign pick    = !valid_q && enable_i && gap_q == '0 && want != '0;
 
