@@ -418,7 +418,7 @@ impl IbEndpoint {
 }
 
 impl IbEndpointConfig {
-    fn link(&self) -> LinkConfig {
+    pub(crate) fn link(&self) -> LinkConfig {
         LinkConfig {
             data_vls: self.data_vls,
             buffer_blocks: self.buffer_blocks,

@@ -85,9 +85,10 @@ impl Net {
         for end in ends {
             self.check_end(end, &config)?;
         }
-        let mut op_vls = u8::MAX;
+        let (mut op_vls, mut packet_blocks) = (u8::MAX, u16::MAX);
         for end in ends {
             op_vls = op_vls.min(self.data_vls(end));
+            packet_blocks = packet_blocks.min(self.packet_blocks(end));
         }
         let cable = self.cables.len();
         let mut made = Cable::new(config)?;
@@ -96,6 +97,7 @@ impl Net {
                 cable,
                 tx,
                 op_vls,
+                packet_blocks,
                 peer_has_credits: !matches!(peer, LinkEndAt::Card { .. }),
             };
             let delivery = match end {
@@ -144,6 +146,14 @@ impl Net {
             LinkEndAt::Card { data_vls } => data_vls.clamp(1, 15),
             LinkEndAt::Switch(id, _) => self.switches[id.0].config().data_vls,
             LinkEndAt::Endpoint(id) => self.endpoints[id.0].config().data_vls,
+        }
+    }
+
+    fn packet_blocks(&self, end: LinkEndAt) -> u16 {
+        match end {
+            LinkEndAt::Card { .. } => u16::MAX,
+            LinkEndAt::Switch(id, _) => self.switches[id.0].config().link().packet_blocks(),
+            LinkEndAt::Endpoint(id) => self.endpoints[id.0].config().link().packet_blocks(),
         }
     }
 

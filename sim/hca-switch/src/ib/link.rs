@@ -71,6 +71,8 @@ pub(crate) struct Wire {
     pub tx: Dir,
     /// Data VLs of both ends (VL-4: the smaller number).
     pub op_vls: u8,
+    /// Most blocks of a packet that both ends take.
+    pub packet_blocks: u16,
     /// The neighbour is known to have flow control. Otherwise that shows with its first flow control packet.
     pub peer_has_credits: bool,
 }
