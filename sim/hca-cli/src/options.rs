@@ -65,8 +65,8 @@ impl Pcie {
 
 /// Text of `--faults`.
 pub const FAULTS_HELP: &str = "Faults of the cable, for example loss=0.01,reorder=0.02,delay_ns=500: \
-    loss, dup, reorder, corrupt, pause are probabilities per packet, delay_ns and pause_ns times; fc_loss and fc_corrupt \
-    are loss and corrupt of InfiniBand flow control";
+    loss, dup, reorder, corrupt, pause are probabilities per packet, delay_ns and pause_ns times; \
+    fc_loss and fc_corrupt are loss and corrupt of InfiniBand flow control";
 
 /// Words that repeat these options on a command line; nothing for defaults.
 pub fn repeat(link: Link, faults: &FaultSpec, seed: u64) -> String {

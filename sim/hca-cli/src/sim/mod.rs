@@ -26,18 +26,24 @@ const EXAMPLES: &str = "Examples:
   hca info                              what the cards say
 
 Cards are joined in pairs by cables: 0-1, 2-3; a card without a partner has a loopback plug. A topology file can have
-switches and any other links. Every function of a card is a vfio-user socket DIR/card<N>.<F>; a process that connects has the function until it ends. Stop it with Ctrl-C.
+switches and any other links. Every function of a card is a vfio-user socket DIR/card<N>.<F>; a process that connects
+has the function until it ends. Stop it with Ctrl-C.
 
 DIR is, without --dir, the folder that HCA_SIM names, else $XDG_RUNTIME_DIR/hca, else /tmp/hca-UID.
 
 Exit code: 0 it was stopped; 2 it could not start, or a capture could not be completed.";
+
+/// Numbers of cards that there can be.
+fn cards() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(1..=64)
+}
 
 /// Options of `hca sim`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Number of cards
-    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "topology", value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "topology", value_parser = cards())]
     cards: u8,
     #[command(flatten)]
     topology: Topology,
