@@ -4,10 +4,11 @@ use hca_link::Cable;
 use hca_wire::{crc, lrh};
 
 use super::link::{Due, LinkConfig, LinkEnd, Received, Wire};
-use super::queue::{OutQueue, Source, Store, Stored, Waiting};
+use super::queue::{OutQueue, Waiting};
 use super::tables::{Forwarding, Sl2Vl, SlTables};
 use crate::arb::{DATA_VLS_MAX, Heads, VlArbConfig, VlArbiter};
 use crate::counters::{PortCounters, VlCounters};
+use crate::store::{Source, Store, Stored};
 use crate::{PORTS_MAX, SwitchError, VL15};
 
 /// What an InfiniBand switch is made from.
