@@ -1,9 +1,9 @@
 //! A fabric from a topology.
 
-use hca_switch::SwitchId;
-use hca_topology::{CardSpec, EndSpec, SwitchRoutes, SwitchSpec, Topology};
+use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
+use hca_topology::{CardSpec, EndSpec, IbSwitchSpec, SwitchRoutes, SwitchSpec, Topology};
 
-use crate::fabric::{CableId, CardId, Fabric, Plug};
+use crate::fabric::{CableId, CardId, Fabric, Plug, split_seed};
 use crate::{CardConfig, Identity, SimError};
 
 /// What a topology has become; cards, switches and cables in its order.
@@ -13,9 +13,28 @@ pub struct Built {
     /// Its cards.
     pub cards: Vec<CardId>,
     /// Its switches.
-    pub switches: Vec<SwitchId>,
+    pub switches: Vec<BuiltSwitch>,
     /// Its cables.
     pub cables: Vec<CableId>,
+}
+
+/// A switch of either kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuiltSwitch {
+    /// An InfiniBand switch.
+    InfiniBand(SwitchId),
+    /// An Ethernet switch.
+    Ethernet(EthSwitchId),
+}
+
+impl BuiltSwitch {
+    /// One of its ports.
+    pub fn plug(self, port: u8) -> Plug {
+        match self {
+            Self::InfiniBand(id) => Plug::Switch(id, port),
+            Self::Ethernet(id) => Plug::EthSwitch(id, port),
+        }
+    }
 }
 
 /// Addresses of a card as its firmware gets them.
@@ -43,18 +62,32 @@ impl Fabric {
         }
         let mut switches = Vec::new();
         for (switch, routes) in topology.switches.iter().zip(topology.routes()) {
-            switches.push(fabric.build_switch(switch, &routes)?);
+            switches.push(match switch {
+                SwitchSpec::InfiniBand(switch) => {
+                    BuiltSwitch::InfiniBand(fabric.build_ib_switch(switch, &routes)?)
+                }
+                SwitchSpec::Ethernet(config) => {
+                    let config = EthSwitchConfig {
+                        seed: split_seed(seed, &config.name),
+                        ..config.clone()
+                    };
+                    BuiltSwitch::Ethernet(fabric.build_eth_switch(config, topology, &routes)?)
+                }
+            });
         }
         let mut cables = Vec::new();
         for link in &topology.links {
             let plug = |end| match end {
                 EndSpec::Card(card) => Plug::Card(cards[card]),
-                EndSpec::Switch(switch, port) => Plug::Switch(switches[switch], port),
+                EndSpec::Switch(switch, port) => switches[switch].plug(port),
             };
             cables.push(fabric.plug(link.ends.map(plug), link.cable.clone())?);
         }
         // Ports have an arbiter of their own once they have a cable.
-        for (switch, id) in topology.switches.iter().zip(&switches) {
+        for (switch, built) in topology.switches.iter().zip(&switches) {
+            let (SwitchSpec::InfiniBand(switch), BuiltSwitch::InfiniBand(id)) = (switch, built) else {
+                continue;
+            };
             for (port, config) in &switch.arbitration {
                 let switch = fabric.net_mut().switch_mut(*id);
                 switch.set_arbitration(*port, config.clone())?;
@@ -68,7 +101,11 @@ impl Fabric {
         })
     }
 
-    fn build_switch(&mut self, switch: &SwitchSpec, routes: &SwitchRoutes) -> Result<SwitchId, SimError> {
+    fn build_ib_switch(
+        &mut self,
+        switch: &IbSwitchSpec,
+        routes: &SwitchRoutes,
+    ) -> Result<SwitchId, SimError> {
         let id = self.add_switch(switch.config.clone())?;
         let built = self.net_mut().switch_mut(id);
         for (lid, port) in &routes.unicast {
@@ -80,6 +117,21 @@ impl Fabric {
         for (from, to, table) in &switch.sl2vl {
             built.set_sl2vl(*from, *to, *table)?;
         }
+        Ok(id)
+    }
+
+    fn build_eth_switch(
+        &mut self,
+        config: EthSwitchConfig,
+        topology: &Topology,
+        routes: &SwitchRoutes,
+    ) -> Result<EthSwitchId, SimError> {
+        let id = self.add_eth_switch(config)?;
+        let built = self.net_mut().eth_switch_mut(id);
+        for (card, port) in &routes.cards {
+            built.set_address(topology.cards[*card].mac, *port)?;
+        }
+        built.set_flood_ports(routes.flood.iter().copied())?;
         Ok(id)
     }
 }

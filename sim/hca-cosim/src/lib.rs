@@ -33,14 +33,14 @@ mod server;
 mod stamps;
 mod waveform;
 
-pub use build::{Built, identity};
+pub use build::{Built, BuiltSwitch, identity};
 pub use card::{Card, CardConfig, CardCounters};
 pub use device::{SimDevice, Simulation};
 pub use error::SimError;
 pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
 pub use hca_fw_core::Identity;
-pub use hca_switch::SwitchId;
+pub use hca_switch::{EthSwitchId, SwitchId};
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
 pub use port_observer::{CardPorts, PortObserver};
 pub use server::{LinkStatus, Server, ServerStatus, StopHandle};

@@ -4,20 +4,18 @@ use std::collections::BTreeMap;
 
 use hca_host::{PcieModel, PcieParams};
 use hca_link::{CableConfig, FaultSpec, LinkKind};
-use hca_switch::{IbSwitch, IbSwitchConfig, MLID_MIN, PORTS_MAX, VlArbConfig, is_multicast};
+use hca_switch::{MLID_MIN, PORTS_MAX, is_multicast};
 use serde::Deserialize as _;
 
-use crate::file::{self, Arbitration, File, Kind, Problem};
+use crate::file::{self, File, Problem};
+use crate::switch;
 use crate::{CARDS_MAX, CardSpec, EndSpec, GroupSpec, LinkSpec, SWITCHES_MAX, SwitchSpec, Topology};
 
-/// Ports of a switch for which neither the file nor its links need more.
-const DEFAULT_PORTS: u8 = 8;
-
-fn problem(place: impl Into<String>, what: impl std::fmt::Display) -> Problem {
+pub(crate) fn problem(place: impl Into<String>, what: impl std::fmt::Display) -> Problem {
     (place.into(), what.to_string())
 }
 
-fn range<T: PartialOrd + std::fmt::Display>(
+pub(crate) fn range<T: PartialOrd + std::fmt::Display>(
     place: &str,
     key: &str,
     found: T,
@@ -42,7 +40,12 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
     let cycle_ps = 1_000_000 / u64::from(cards[0].pcie.clock_mhz);
     let mut switches = Vec::new();
     for (index, raw) in file.switch.iter().enumerate() {
-        switches.push(switch(raw, &names.switches[index], file.defaults.kind, cycle_ps)?);
+        switches.push(switch::read(
+            raw,
+            &names.switches[index],
+            file.defaults.kind,
+            cycle_ps,
+        )?);
     }
     let links = links(&file, &names, &mut switches, cycle_ps)?;
     for link in &links {
@@ -53,7 +56,7 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
         }
     }
     for (raw, switch) in file.switch.iter().zip(&mut switches) {
-        tables(raw, switch)?;
+        switch::tables(raw, switch)?;
     }
     let root = match &file.routing.root {
         None => 0,
@@ -262,111 +265,6 @@ fn hex_bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Everything of a switch but its ports' number, which its links may raise, and its tables.
-fn switch(raw: &file::Switch, name: &str, kind: Kind, cycle_ps: u64) -> Result<SwitchSpec, Problem> {
-    let place = format!("switch {name}");
-    if raw.kind.unwrap_or(kind) == Kind::Ethernet {
-        return Err(problem(place, "kind 'ethernet' is not known here"));
-    }
-    let mut config = IbSwitchConfig::new(name, raw.ports.unwrap_or(0));
-    range(&place, "ports", raw.ports.unwrap_or(DEFAULT_PORTS), 1, PORTS_MAX)?;
-    let cycles = |key: &str, time_ns: u64| -> Result<u64, Problem> {
-        range(&place, key, time_ns, 0, 1_000_000_000)?;
-        Ok((time_ns * 1000).div_ceil(cycle_ps))
-    };
-    if let Some(vls) = raw.vls {
-        config.data_vls = vls;
-    }
-    if let Some(mtu) = raw.mtu {
-        config.mtu_bytes = mtu;
-    }
-    if let Some(bytes) = raw.buffer_bytes {
-        config.buffer_blocks = bytes / 64;
-    }
-    config.forward_cycles = match raw.latency_ns {
-        Some(time_ns) => cycles("latency_ns", time_ns)?,
-        None => cycles("latency_ns", 100)?,
-    };
-    if let Some(time_ns) = raw.hoq_life_ns {
-        config.hoq_life_cycles = Some(cycles("hoq_life_ns", time_ns)?.max(1));
-    }
-    if let Some(fcp_max_cycles) = raw.fcp_max_cycles {
-        config.fcp_max_cycles = fcp_max_cycles;
-    }
-    Ok(SwitchSpec {
-        config,
-        routes: Vec::new(),
-        sl2vl: Vec::new(),
-        arbitration: Vec::new(),
-    })
-}
-
-/// Arbitration and tables of a switch whose ports are known.
-fn tables(raw: &file::Switch, switch: &mut SwitchSpec) -> Result<(), Problem> {
-    let place = format!("switch {}", switch.name());
-    let ports = switch.ports();
-    if let Some(arbitration) = &raw.arbitration {
-        let Arbitration {
-            high,
-            low,
-            limit,
-            policy,
-            port,
-        } = arbitration.clone();
-        let common = file::PortArbitration {
-            number: 0,
-            high,
-            low,
-            limit,
-            policy,
-        };
-        let mtu_bytes = switch.config.mtu_bytes;
-        let base = arbitrate(&VlArbConfig::default(), &common, mtu_bytes);
-        for port in &port {
-            range(&place, "arbitration.port.number", port.number, 1, ports)?;
-            let config = arbitrate(&base, port, mtu_bytes);
-            config
-                .check()
-                .map_err(|error| problem(format!("{place} port {}", port.number), error))?;
-            switch.arbitration.push((port.number, config));
-        }
-        base.check().map_err(|error| problem(&place, error))?;
-        switch.config.arbitration = base;
-    }
-    for route in &raw.routes {
-        range(&place, "routes.port", route.port, 1, ports)?;
-        range(&place, "routes.lid", route.lid, 1, MLID_MIN - 1)?;
-        switch.routes.push((route.lid, route.port));
-    }
-    for table in &raw.sl2vl {
-        range(&place, "sl2vl.from", table.from, 1, ports)?;
-        range(&place, "sl2vl.to", table.to, 1, ports)?;
-        let vls: [u8; 16] = table.vls.as_slice().try_into().map_err(|_| {
-            problem(
-                &place,
-                format!("sl2vl.vls has {} entries, it must have 16", table.vls.len()),
-            )
-        })?;
-        for vl in vls {
-            range(&place, "sl2vl.vls", vl, 0, 15)?;
-        }
-        switch.sl2vl.push((table.from, table.to, vls));
-    }
-    // The switch itself knows what it can be.
-    IbSwitch::new(switch.config.clone()).map_err(|error| problem("file", error))?;
-    Ok(())
-}
-
-fn arbitrate(base: &VlArbConfig, own: &file::PortArbitration, mtu_bytes: u32) -> VlArbConfig {
-    VlArbConfig {
-        high: own.high.clone().unwrap_or_else(|| base.high.clone()),
-        low: own.low.clone().unwrap_or_else(|| base.low.clone()),
-        limit: own.limit.unwrap_or(base.limit),
-        policy: own.policy.unwrap_or(base.policy),
-        mtu_bytes,
-    }
-}
-
 fn links(
     file: &File,
     names: &Names,
@@ -397,7 +295,11 @@ fn links(
     }
     for (index, switch) in switches.iter_mut().enumerate() {
         if file.switch[index].ports.is_none() {
-            switch.config.ports = plugs.highest(index).max(DEFAULT_PORTS);
+            let ports = plugs.highest(index).max(switch::DEFAULT_PORTS);
+            match switch {
+                SwitchSpec::InfiniBand(switch) => switch.config.ports = ports,
+                SwitchSpec::Ethernet(config) => config.ports = ports,
+            }
         }
     }
     Ok(links)

@@ -106,9 +106,56 @@ pub(crate) struct Switch {
     pub latency_ns: Option<u64>,
     pub hoq_life_ns: Option<u64>,
     pub fcp_max_cycles: Option<u64>,
+    pub queue_bytes: Option<u32>,
+    pub pfc: Option<Pfc>,
+    pub ecn: Option<Ecn>,
+    pub weights: Option<[u8; 8]>,
     pub arbitration: Option<Arbitration>,
     pub routes: Vec<Route>,
     pub sl2vl: Vec<SlTable>,
+}
+
+impl Switch {
+    /// The keys given of those that only one kind of switch has.
+    pub fn keys_of(&self, kind: Kind) -> impl Iterator<Item = &'static str> {
+        let keys = match kind {
+            Kind::InfiniBand => vec![
+                ("vls", self.vls.is_some()),
+                ("mtu", self.mtu.is_some()),
+                ("buffer_bytes", self.buffer_bytes.is_some()),
+                ("hoq_life_ns", self.hoq_life_ns.is_some()),
+                ("fcp_max_cycles", self.fcp_max_cycles.is_some()),
+                ("arbitration", self.arbitration.is_some()),
+                ("routes", !self.routes.is_empty()),
+                ("sl2vl", !self.sl2vl.is_empty()),
+            ],
+            Kind::Ethernet => vec![
+                ("queue_bytes", self.queue_bytes.is_some()),
+                ("pfc", self.pfc.is_some()),
+                ("ecn", self.ecn.is_some()),
+                ("weights", self.weights.is_some()),
+            ],
+        };
+        keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
+    }
+}
+
+/// Priority flow control; thresholds that are missing keep the switch's default.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Pfc {
+    pub priorities: Vec<u8>,
+    pub xoff_bytes: Option<u32>,
+    pub xon_bytes: Option<u32>,
+    pub headroom_bytes: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ecn {
+    pub min_bytes: u32,
+    pub max_bytes: u32,
+    pub probability: f64,
 }
 
 /// Keys that are missing keep the value of the switch's default.

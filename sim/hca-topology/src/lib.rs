@@ -24,12 +24,13 @@
 mod check;
 mod file;
 mod routes;
+mod switch;
 
 use std::path::Path;
 
 use hca_host::PcieParams;
 use hca_link::{CableConfig, LinkKind};
-use hca_switch::{IbSwitchConfig, Sl2Vl, VlArbConfig};
+use hca_switch::{EthSwitchConfig, IbSwitchConfig, Sl2Vl, VlArbConfig};
 
 pub use file::Algorithm;
 pub use routes::SwitchRoutes;
@@ -109,7 +110,16 @@ impl CardSpec {
 
 /// A switch.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SwitchSpec {
+pub enum SwitchSpec {
+    /// An InfiniBand switch.
+    InfiniBand(IbSwitchSpec),
+    /// An Ethernet switch: what it is made from.
+    Ethernet(EthSwitchConfig),
+}
+
+/// An InfiniBand switch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IbSwitchSpec {
     /// What it is made from.
     pub config: IbSwitchConfig,
     /// Entries of its forwarding table that the file has: LID and port.
@@ -123,17 +133,26 @@ pub struct SwitchSpec {
 impl SwitchSpec {
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.config.name
+        match self {
+            Self::InfiniBand(switch) => &switch.config.name,
+            Self::Ethernet(config) => &config.name,
+        }
     }
 
     /// Kind of its links.
     pub fn kind(&self) -> LinkKind {
-        LinkKind::InfiniBand
+        match self {
+            Self::InfiniBand(_) => LinkKind::InfiniBand,
+            Self::Ethernet(_) => LinkKind::Ethernet,
+        }
     }
 
     /// Number of ports.
     pub fn ports(&self) -> u8 {
-        self.config.ports
+        match self {
+            Self::InfiniBand(switch) => switch.config.ports,
+            Self::Ethernet(config) => config.ports,
+        }
     }
 }
 

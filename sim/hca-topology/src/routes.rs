@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::file::Algorithm;
-use crate::{EndSpec, Topology};
+use crate::{EndSpec, SwitchSpec, Topology};
 
 /// Tables of a switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct SwitchRoutes {
     pub multicast: Vec<(u16, u8)>,
     /// Card and port, for addresses other than LIDs.
     pub cards: Vec<(usize, u8)>,
+    /// Ports by which frames to unknown addresses leave: a tree, and the cards.
+    pub flood: Vec<u8>,
 }
 
 /// A way from a switch to a neighbour.
@@ -190,6 +192,28 @@ impl Graph {
     }
 }
 
+impl Graph {
+    /// Ports of each switch on a tree over all switches, and those with cards.
+    fn flood(&self, ranks: &[(u32, usize)]) -> Vec<Vec<u8>> {
+        let mut ports = vec![Vec::new(); self.hops.len()];
+        for (switch, port) in self.homes.iter().flatten() {
+            ports[*switch].push(*port);
+        }
+        for (at, hops) in self.hops.iter().enumerate() {
+            // The root of a part has rank 0; everybody else has one neighbour above that the tree goes by.
+            let up = hops.iter().find(|hop| ranks[hop.next].0 + 1 == ranks[at].0);
+            if let Some(up) = up {
+                ports[at].push(up.port);
+                ports[up.next].push(up.next_port);
+            }
+        }
+        for ports in &mut ports {
+            ports.sort_unstable();
+        }
+        ports
+    }
+}
+
 /// Tables of all switches.
 pub(crate) fn find(topology: &Topology) -> Vec<SwitchRoutes> {
     let graph = Graph::new(topology);
@@ -218,8 +242,13 @@ pub(crate) fn find(topology: &Topology) -> Vec<SwitchRoutes> {
         }
     }
     for (table, (switch, mut lids)) in tables.iter_mut().zip(topology.switches.iter().zip(unicast)) {
-        lids.extend(switch.routes.iter().copied());
+        if let SwitchSpec::InfiniBand(switch) = switch {
+            lids.extend(switch.routes.iter().copied());
+        }
         table.unicast = lids.into_iter().collect();
+    }
+    for (table, flood) in tables.iter_mut().zip(graph.flood(&ranks)) {
+        table.flood = flood;
     }
     for group in &topology.groups {
         for (table, ports) in tables.iter_mut().zip(graph.tree(&group.members, &ranks)) {

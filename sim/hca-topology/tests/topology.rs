@@ -1,7 +1,7 @@
 //! Files: the examples, the routes found in them, and what is said of wrong ones.
 
 use hca_link::LinkKind;
-use hca_topology::{Algorithm, EndSpec, Topology};
+use hca_topology::{Algorithm, EndSpec, SwitchSpec, Topology};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,8 @@ fn example(name: &str) -> Topology {
 }
 
 /// Follows a LID from a card through the tables; the switches on the way, or `None` where it does not arrive.
+///
+/// On Ethernet the card's address takes the place of its LID.
 fn way(topology: &Topology, from: usize, lid: u16) -> Option<Vec<usize>> {
     let tables = topology.routes();
     let other = |at: EndSpec| {
@@ -39,8 +41,17 @@ fn way(topology: &Topology, from: usize, lid: u16) -> Option<Vec<usize>> {
                     return None;
                 }
                 way.push(switch);
-                let (_, port) = tables[switch].unicast.iter().find(|(found, _)| *found == lid)?;
-                at = other(EndSpec::Switch(switch, *port))?;
+                let card = topology
+                    .cards
+                    .iter()
+                    .position(|card| card.lids().contains(&lid))?;
+                let by_lid = tables[switch].unicast.iter().find(|(found, _)| *found == lid);
+                let by_card = tables[switch].cards.iter().find(|(found, _)| *found == card);
+                let port = match topology.switches[switch].kind() {
+                    LinkKind::InfiniBand => by_lid?.1,
+                    LinkKind::Ethernet => by_card?.1,
+                };
+                at = other(EndSpec::Switch(switch, port))?;
             }
         }
     }
@@ -84,7 +95,7 @@ fn can_deadlock(ways: &[Vec<usize>]) -> bool {
 #[test]
 fn every_example_can_be_read_and_every_card_reaches_every_other() {
     let files = examples();
-    assert!(files.len() >= 5);
+    assert!(files.len() >= 6);
     for file in files {
         let topology = Topology::read(&file).unwrap_or_else(|error| panic!("{error}"));
         let ways = all_ways(&topology);
@@ -126,6 +137,24 @@ fn two_switches_in_detail() {
     // MC-10: the trunk once, and the members.
     assert_eq!(routes[0].multicast, [(0xc001, 1), (0xc001, 8)]);
     assert_eq!(routes[1].multicast, [(0xc001, 1), (0xc001, 2), (0xc001, 8)]);
+}
+
+/// Addresses and the tree for unknown ones, on a circle of Ethernet switches.
+#[test]
+fn ethernet_in_detail() {
+    let topology = example("roce.toml");
+    let routes = topology.routes();
+    assert_eq!(routes[0].cards, [(0, 1), (1, 2), (2, 8)]);
+    assert_eq!(routes[1].cards, [(0, 8), (1, 8), (2, 1)]);
+    let flood: Vec<_> = routes.iter().map(|table| table.flood.clone()).collect();
+    // The cable between the second and the third switch is not part of the tree.
+    assert_eq!(flood, [vec![1, 2, 7, 8], vec![1, 8], vec![8]]);
+    let SwitchSpec::Ethernet(config) = &topology.switches[0] else {
+        panic!("sw0 is an Ethernet switch");
+    };
+    assert_eq!((config.pfc.priorities, config.pfc.xoff_bytes), (1 << 3, 40_000));
+    assert_eq!(config.ecn.map(|ecn| ecn.max_bytes), Some(30_000));
+    assert!(topology.cards.iter().all(|card| card.kind == LinkKind::Ethernet));
 }
 
 #[test]
