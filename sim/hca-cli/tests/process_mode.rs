@@ -229,7 +229,8 @@ fn a_topology_file_is_served() {
     let file = examples.join("two-switches.toml");
     let arguments = ["--topology", file.to_str().unwrap(), "--pcie-read-latency", "700"];
     let simulator = Simulator::start(&folder, &arguments);
-    assert_eq!(names(&folder).len(), 16);
+    let sockets = names(&folder).into_iter().filter(|name| name.starts_with("card"));
+    assert_eq!(sockets.count(), 16);
     let output = run(Path::new(HCA), &folder, &["info", "--card", "3", "--json"]);
     let card: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(card["ports"][0]["lid"].as_u64(), Some(4));

@@ -33,8 +33,10 @@ pub struct PortCounters {
     pub fcp_sent: u64,
     /// Good ones received.
     pub fcp_received: u64,
-    /// Link packets received that are no flow control packets for a VL of this link.
+    /// Link packets received that are damaged or no flow control packets.
     pub lpcrc_errors: u64,
+    /// Flow control packets received for a VL that is not operational.
+    pub fcp_vl_mismatch: u64,
     /// Ethernet: packets marked with congestion experienced.
     pub ecn_marked: u64,
 }

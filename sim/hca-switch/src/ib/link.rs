@@ -176,13 +176,15 @@ impl LinkEnd {
     }
 
     fn hear(&mut self, bytes: &[u8]) {
-        let heard = FlowControl::parse(bytes)
-            .ok()
-            .filter(|fcp| fcp.vl < self.wire.op_vls);
-        let Some(fcp) = heard else {
+        let Ok(fcp) = FlowControl::parse(bytes) else {
             self.counters.lpcrc_errors += 1;
             return;
         };
+        if fcp.vl >= self.wire.op_vls {
+            // A neighbour with more VLs than this link has.
+            self.counters.fcp_vl_mismatch += 1;
+            return;
+        }
         self.counters.fcp_received += 1;
         self.peer_seen = true;
         let vl = usize::from(fcp.vl);
