@@ -1,4 +1,5 @@
-//! Traffic through Ethernet switches: addresses, priorities, pauses, congestion marks, and what is dropped without them.
+//! Traffic through Ethernet switches: addresses, priorities, pauses, congestion marks, and what is dropped without
+//! them.
 
 use hca_link::{CableConfig, LinkKind, Tap};
 use hca_switch::*;

@@ -1,5 +1,5 @@
-//! A traffic endpoint on InfiniBand: sends numbered packets, and checks what it receives. It has the link of a switch port (credits,
-//! VLs, arbitration), so that networks can be tried without cards.
+//! A traffic endpoint on InfiniBand: sends numbered packets, and checks what it receives. It has the link of a switch
+//! port (credits, VLs, arbitration), so that networks can be tried without cards.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -23,8 +23,8 @@ pub struct PfcConfig {
     pub xoff_bytes: u32,
     /// With no more than this much it may send again.
     pub xon_bytes: u32,
-    /// Room above `xoff_bytes` for what the neighbour sends before it stops. A neighbour that does not stop overruns it,
-    /// and loses frames.
+    /// Room above `xoff_bytes` for what the neighbour sends before it stops. A neighbour that does not stop overruns
+    /// it, and loses frames.
     pub headroom_bytes: u32,
 }
 
