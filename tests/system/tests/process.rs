@@ -114,6 +114,8 @@ fn check_all_is_home(server: &mut Server) {
         !fabric.is_active(),
         "a card still works for clients that are gone"
     );
+    server.settle();
+    let fabric = server.fabric();
     for card in fabric.cards() {
         let card = fabric.card_mut(card);
         assert_eq!(card.pcie().tags_used(), 0, "{}", card.name());

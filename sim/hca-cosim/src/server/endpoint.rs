@@ -119,6 +119,15 @@ impl Endpoint {
         self.taken.store(false, Ordering::Release);
     }
 
+    /// Nobody is connected, and the card rests: what the last client had mapped is not kept.
+    pub fn forget(&mut self, fabric: &mut Fabric) {
+        if self.client.is_none()
+            && let Some(map) = fabric.card_mut(self.card).host().function(self.func)
+        {
+            map.clear();
+        }
+    }
+
     /// Ends the connection: the client finds out.
     pub fn hang_up(&self) {
         self.client.iter().for_each(|client| client.connection.shutdown());

@@ -148,8 +148,18 @@ impl Server {
         }
     }
 
+    /// While the cards rest: forgets the memory of clients that are gone. Before, a card may still have work of theirs.
+    pub fn settle(&mut self) {
+        if !self.fabric.is_active() {
+            for endpoint in &mut self.endpoints {
+                endpoint.forget(&mut self.fabric);
+            }
+        }
+    }
+
     /// Sleeps until a socket or a doorbell has something.
     fn wait_for_work(&mut self) {
+        self.settle();
         self.waker.fall_asleep();
         self.endpoints.iter().for_each(Endpoint::fall_asleep);
         // The looks after the sleep was announced, see `wake`.
