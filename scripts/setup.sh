@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator, pyverbs. Quiet and quick when there is
-# nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
+# Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator, pyverbs. Quiet and quick when there
+# is nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
 # usage: scripts/setup.sh [apt|venv|verilator|pyverbs ...]     (no argument: all, in this order)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -88,7 +88,7 @@ class Program:
         """Until the condition holds. The program must still run then."""
         end = time.monotonic() + LIMIT_S
         while not condition():
-            assert not self.ended(TICK_S), f"ended before {what}: {self.done()}"
+            assert not self.ended(TICK_S) or condition(), f"ended before {what}: {self.done()}"
             assert time.monotonic() < end, f"not after {LIMIT_S} s: {what}; {self.words} has printed\n{self.text}"
 
     def prints(self, pattern):

@@ -57,7 +57,7 @@ def attributes_of_device(card):
         "hca_core_clock": f"{says['hca_core_clock_khz']}kHZ",
         "qp_rate_limit_min": f"{says['pacing_min_kbps']}kbps",
         "qp_rate_limit_max": f"{says['pacing_max_kbps']}kbps",
-        "num_comp_vectors": "1",
+        "num_comp_vectors": "4",
     }
 
 

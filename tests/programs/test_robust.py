@@ -13,7 +13,7 @@ from test_perftest import measure
 from test_pingpong import pingpong
 
 FUNCTIONS = 4
-LONG = ["-n", 1_000_000, "-s", 65536]
+LONG = ["-n", 1_000_000, "-s", 65536, "-u", 10]  # -u: a timeout of 4 ms, so that it gives up soon
 FIRST_LINE_S = 10
 SHARED = 2  # times slower may a machine be that has other work, too
 
@@ -109,8 +109,9 @@ def transfer(sim, program, size, iters):
     perftest fills its buffers with random bytes and does not look at them again; so they are looked at here, in the
     memory of both ends before they exit. None: perftest could not tell the processor's clock."""
     server, client = sim.start_pair([program, *PERFTEST_GID["eth"], "-n", iters, "-s", size], live=True)
-    server.prints("remote address.*VAddr 0x")
-    server.signal(signal.SIGSTOP)  # It takes no part in the transfer, and must not exit before its memory has been read.
+    # From this line on the server only waits for the client's end; it must not exit before its memory has been read.
+    server.prints("#bytes")
+    server.signal(signal.SIGSTOP)
     line = client.prints(rf"(?m)^ {size} +{iters} .*\d\n|{UNCALIBRATED}")
     # An address printed is that of the buffer the peer uses; the buffer for one's own requests lies before it.
     theirs, ours = [int(end.prints("local address.*VAddr (0x[0-9a-f]+)")[1], 16) for end in (server, client)]
@@ -136,15 +137,17 @@ def test_loss(simulators, row, program):
     """One packet of a thousand is lost on the cable; the data is right."""
     row(program, "0.1 % loss, bytes compared")
     sim = simulators(faults="loss=0.001")
-    before = sent_again(sim)
-    found = None
-    for _ in range(TRIES):
-        found = found or transfer(sim, program, size=65536, iters=200)
-    assert found, f"perftest said {UNCALIBRATED!r} each time"
-    target, source, past = found
-    assert target == source, "wrong data"
-    assert source != past and len(set(source)) > 1
-    assert sent_again(sim) > before, "nothing was lost"
+    before, compared = sent_again(sim), 0
+    for _ in range(2 * TRIES):
+        found = transfer(sim, program, size=65536, iters=150)
+        if found:
+            target, source, past = found
+            assert target == source, "wrong data"
+            assert source != past and len(set(source)) > 1
+            compared += 1
+        if compared and sent_again(sim) > before:
+            return
+    pytest.fail(f"{compared} transfers, and none of their packets was lost")
 
 
 def time_to_the_first_result(hca, words):
@@ -173,8 +176,7 @@ def test_time_to_the_first_result(hca, row):
     for _ in range(TRIES):
         first = first or time_to_the_first_result(hca, [*words, "-p", str(free_port())])
     assert first is not None, f"perftest said {UNCALIBRATED!r} each time"
-    row.result(f"first result in {FIRST_LINE_S} s or less")
-    row.figure(f"{first:.1f} s")
+    row.figure(f"first result after {first:.1f} s")
     assert first <= FIRST_LINE_S * SHARED, f"{first:.1f} s"
 
 

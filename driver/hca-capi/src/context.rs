@@ -61,11 +61,9 @@ pub unsafe fn context_of<'a>(raw: *mut ibv_context) -> Verb<&'a ContextObject> {
 
 /// The mark of an extended context: (void *)-1.
 const EXTENDED: *mut std::ffi::c_void = usize::MAX as *mut std::ffi::c_void;
-/// The card has more vectors; our driver makes one event queue for completions.
-const COMP_VECTORS: c_int = 1;
 
 /// What is absent stays NULL: the inline functions of verbs.h then report EOPNOTSUPP.
-fn tables(device: *mut ibv_device, async_fd: RawFd) -> verbs_context {
+fn tables(device: *mut ibv_device, async_fd: RawFd, comp_vectors: u16) -> verbs_context {
     let ops = ibv_context_ops {
         poll_cq: Some(cq::poll_cq),
         req_notify_cq: Some(cq::req_notify_cq),
@@ -78,7 +76,7 @@ fn tables(device: *mut ibv_device, async_fd: RawFd) -> verbs_context {
         ops,
         cmd_fd: -1,
         async_fd,
-        num_comp_vectors: COMP_VECTORS,
+        num_comp_vectors: comp_vectors.into(),
         abi_compat: EXTENDED,
         ..Default::default()
     };
@@ -100,7 +98,7 @@ pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_contex
         let number = unsafe { device_of(device)? }.number();
         let (card, pipe) = (Card::open(number)?, EventPipe::new()?);
         let object = publish(Box::new(ContextObject {
-            verbs: tables(device, pipe.fd()),
+            verbs: tables(device, pipe.fd(), card.shared.context.comp_vectors()),
             pipe,
             card,
         }));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hca_verbs::{CqOptions, WorkCompletion};
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, count, invalid, pointer, status};
+use crate::boundary::{Errno, Verb, count, destroyed, invalid, pointer, status};
 use crate::card::{Card, Target};
 use crate::channel::{ChannelObject, Unacked};
 use crate::context::{ContextObject, context_of};
@@ -69,14 +69,7 @@ pub fn create(
     if wish.cqe == 0 || wish.cqe > max {
         return Err(invalid(&format!("cqe {}: must be 1 to {max}", wish.cqe)));
     }
-    // SAFETY: the context is alive.
-    let vectors = unsafe { (*context).num_comp_vectors };
-    if !(0..i64::from(vectors)).contains(&wish.comp_vector) {
-        return Err(invalid(&format!(
-            "comp_vector {}: there are {vectors}",
-            wish.comp_vector
-        )));
-    }
+    let comp_vector = u16::try_from(wish.comp_vector).map_err(|_| invalid("comp_vector out of range"))?;
     let channel = wish.channel.cast::<ChannelObject>();
     let used = if channel.is_null() {
         None
@@ -87,6 +80,7 @@ pub fn create(
     let options = CqOptions {
         cqe: wish.cqe,
         channel: used.map(|c| &c.channel),
+        comp_vector,
     };
     let cq = owner.hca().create_cq(&options)?;
     let mut raw = ibv_cq_ex {
@@ -168,7 +162,7 @@ pub unsafe extern "C" fn destroy_cq(raw: *mut ibv_cq) -> c_int {
         let object = raw.cast::<CqObject>();
         // SAFETY: looked up first.
         let cq = unsafe { get(object)? };
-        cq.cq.destroy()?;
+        destroyed(cq.cq.destroy())?;
         let object = {
             let mut targets = lock(&cq.card.shared.targets);
             let cqn = cq.cq.cqn();

@@ -6,7 +6,7 @@ use hca_dev::UserMemory;
 use hca_verbs::{Access, MrOptions};
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, invalid, pointer, status, unsupported};
+use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
 use crate::context::context_of;
 use crate::live::{Kind, Object, get, publish, retire};
 use crate::sockets::DevPtr;
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
 pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     status(|| {
         // SAFETY: looked up first.
-        unsafe { get(pd.cast::<PdObject>())? }.pd.destroy()?;
+        destroyed(unsafe { get(pd.cast::<PdObject>())? }.pd.destroy())?;
         drop(retire(pd.cast::<PdObject>())?);
         Ok(())
     })
@@ -188,9 +188,8 @@ pub unsafe extern "C" fn reg_mr_iova2(
 pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
         let mut object = retire(mr.cast::<MrObject>())?;
-        if let Err(e) = object.mr.destroy() {
+        if let Err(errno) = destroyed(object.mr.destroy()) {
             // Still there: EBUSY, or the card does not answer.
-            let errno = e.into();
             publish(object);
             return Err(errno);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hca_verbs::{QpCap, QpOptions, RawQp};
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, invalid, pointer, status, unsupported};
+use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
 use crate::card::{Card, Target};
 use crate::channel::Unacked;
 use crate::context::{context_of, put};
@@ -270,10 +270,10 @@ pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
         let object = raw.cast::<QpObject>();
         // SAFETY: looked up first.
         let qp = unsafe { get(object)? };
-        qp.mutex.with(|| {
+        destroyed(qp.mutex.with(|| {
             // SAFETY: the lock guards it.
             unsafe { &mut *qp.inner.get() }.qp.destroy()
-        })?;
+        }))?;
         forget(qp);
         {
             let mut targets = lock(&qp.card.shared.targets);

@@ -428,3 +428,36 @@ fn a_region_is_registered_again() {
     }
     bench.close();
 }
+
+/// V-25: every vector's event queue delivers, to CQs of one channel.
+#[test]
+fn completion_vectors() {
+    let bench = bench(9);
+    // SAFETY: live objects.
+    unsafe {
+        let vectors = (*bench.context).num_comp_vectors;
+        assert_eq!(vectors, 4);
+        let channel = ibv_create_comp_channel(bench.context);
+        let cqs: Vec<_> = (0..vectors)
+            .map(|vector| ibv_create_cq(bench.context, 10, null_mut(), channel, vector))
+            .collect();
+        for cq in &cqs {
+            let qps = [(); 2].map(|()| ibv_create_qp(bench.pd, &mut init_attr(*cq)));
+            connect(qps[0], (*qps[1]).qp_num);
+            connect(qps[1], (*qps[0]).qp_num);
+            assert_eq!((*bench.context).ops.req_notify_cq.unwrap()(*cq, 0), 0);
+            assert_eq!(post_recv(qps[1], 1), 0);
+            assert_eq!(post_send(qps[0], &mut [send_wr(2)]), (0, None));
+            completions(*cq, 2);
+            assert!(readable((*channel).fd, 20_000));
+            let (mut which, mut context) = (null_mut(), null_mut());
+            assert_eq!(ibv_get_cq_event(channel, &mut which, &mut context), 0);
+            assert_eq!(which, *cq);
+            ibv_ack_cq_events(*cq, 1);
+            qps.iter().for_each(|qp| assert_eq!(ibv_destroy_qp(*qp), 0));
+        }
+        cqs.iter().for_each(|cq| assert_eq!(ibv_destroy_cq(*cq), 0));
+        assert_eq!(ibv_destroy_comp_channel(channel), 0);
+    }
+    bench.close();
+}

@@ -16,6 +16,9 @@ use crate::{DeviceAttr, PortAttr, PortCounters};
 /// Completion events: one per armed CQ, twice if it is armed again before the queue is read.
 const COMP_EQ_LOG_SIZE: u8 = 11;
 const ASYNC_EQ_LOG_SIZE: u8 = 10;
+/// Completion vectors of a context. A card has 32 event queues for its four functions; each has one more, for
+/// asynchronous events.
+const COMP_VECTORS_MAX: u16 = 4;
 
 /// A lock that goes on after a panic elsewhere: what it guards is consistent between any two statements.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -34,7 +37,8 @@ pub(crate) struct Shared<P: DevicePtr> {
     pub doorbells: Doorbells<P>,
     pub dispatcher: Dispatcher<P>,
     pub async_eq: Eq,
-    pub comp_eq: Eq,
+    /// One for each completion vector, at least one.
+    pub comp_eqs: Vec<Eq>,
     pub info: FunctionInfo,
     pub name: String,
     /// Dropped last of all: resets the function.
@@ -71,7 +75,7 @@ impl<P: DevicePtr> Shared<P> {
 
 impl<P: DevicePtr> Drop for Shared<P> {
     fn drop(&mut self) {
-        for eq in [self.async_eq, self.comp_eq] {
+        for eq in self.comp_eqs.iter().chain([&self.async_eq]) {
             // The function's reset that follows frees what a failing card leaves.
             let _ = self.function().destroy_eq(eq.eqn);
         }
@@ -106,16 +110,30 @@ impl<P: DevicePtr> Context<P> {
     pub fn open_with(dev: P, options: &OpenOptions) -> Result<Self> {
         let mut function = Function::open(dev.clone(), options)?;
         let info = function.info();
-        let comp_vector = if info.vectors > 1 { 1 } else { 0 };
         let (async_eq, async_ring) = make_eq(&mut function, ASYNC_EQ_LOG_SIZE, 0)?;
-        let (comp_eq, comp_ring) = make_eq(&mut function, COMP_EQ_LOG_SIZE, comp_vector)?;
-        let eq_memory = vec![async_ring.memory().clone(), comp_ring.memory().clone()];
+        let (mut comp_eqs, mut rings) = (Vec::new(), Vec::new());
+        for number in 0..COMP_VECTORS_MAX.min(info.vectors.saturating_sub(1)).max(1) {
+            // Interrupt 0 is that of asynchronous events, and of everything where there is no other.
+            let vector = if info.vectors > 1 { number + 1 } else { 0 };
+            match make_eq(&mut function, COMP_EQ_LOG_SIZE, vector) {
+                Ok((eq, ring)) => {
+                    comp_eqs.push(eq);
+                    rings.push(ring);
+                }
+                // Others have the rest of them.
+                Err(_) if number > 0 => break,
+                Err(e) => return Err(e),
+            }
+        }
+        // A CQ's error comes by its own queue, and before the errors of its QPs (EVT CQ_ERR): theirs is looked at last.
+        rings.push(async_ring);
+        let eq_memory = rings.iter().map(|ring| ring.memory().clone()).collect();
         let doorbells = Doorbells::new(dev.clone());
         let shared = Shared {
-            dispatcher: Dispatcher::new(doorbells.clone(), async_ring, comp_ring),
+            dispatcher: Dispatcher::new(doorbells.clone(), rings),
             doorbells,
             async_eq,
-            comp_eq,
+            comp_eqs,
             info,
             name: dev.info().name,
             function: Mutex::new(function),
@@ -211,6 +229,11 @@ impl<P: DevicePtr> Context<P> {
     /// ibv_alloc_pd.
     pub fn alloc_pd(&self) -> Result<Pd<P>> {
         Pd::new(self.shared.clone())
+    }
+
+    /// Completion vectors: event queues with an interrupt of their own, that a CQ can choose.
+    pub fn comp_vectors(&self) -> u16 {
+        self.shared.comp_eqs.len() as u16
     }
 
     /// ibv_create_comp_channel.

@@ -109,12 +109,18 @@ pub struct CqOptions<'a, P: DevicePtr> {
     pub cqe: u32,
     /// Where its events go.
     pub channel: Option<&'a CompChannel<P>>,
+    /// Event queue of its events, below [`Context::comp_vectors`](crate::Context::comp_vectors).
+    pub comp_vector: u16,
 }
 
 impl<'a, P: DevicePtr> CqOptions<'a, P> {
     /// A CQ without a channel.
     pub fn new(cqe: u32) -> Self {
-        Self { cqe, channel: None }
+        Self {
+            cqe,
+            channel: None,
+            comp_vector: 0,
+        }
     }
 
     /// With events.
@@ -122,6 +128,7 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
         Self {
             cqe,
             channel: Some(channel),
+            comp_vector: 0,
         }
     }
 }
@@ -209,15 +216,25 @@ impl<P: DevicePtr> Cq<P> {
         if options.cqe == 0 {
             return Err(Error::Invalid("cqe 0: a CQ holds at least one completion".into()));
         }
+        let vectors = shared.comp_eqs.len();
+        let Some(eq) = shared.comp_eqs.get(usize::from(options.comp_vector)).copied() else {
+            let vector = options.comp_vector;
+            return Err(Error::Invalid(format!(
+                "comp_vector {vector}: there are {vectors}"
+            )));
+        };
         let log_size = CqRing::log_size_for(options.cqe)?;
         let (cqn, memory) = shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
             let mut cmd = CreateCqCmd::new();
             cmd.set_base(ring.iova());
             cmd.set_log_size(log_size);
-            cmd.set_eqn(shared.comp_eq.eqn);
+            cmd.set_eqn(eq.eqn);
             shared.function().create_cq(&cmd)
         })?;
         let channel = options.channel.map(|channel| channel.queue().clone());
+        if let Some(channel) = &channel {
+            channel.vector.store(eq.vector, Ordering::Relaxed);
+        }
         let sink = Arc::new(CqSink {
             dead: AtomicBool::new(false),
             channel,

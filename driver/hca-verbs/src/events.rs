@@ -1,7 +1,7 @@
 //! Events: completion channels and asynchronous events.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hca_abi::{Eqe, EventKind};
@@ -23,8 +23,23 @@ pub struct AsyncEvent {
     pub timestamp: u64,
 }
 
-/// CQNs whose events have not been read.
-pub(crate) type ChannelQueue = Mutex<VecDeque<u32>>;
+/// Events of a channel that have not been read.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelQueue {
+    cqns: Mutex<VecDeque<u32>>,
+    /// The interrupt of the CQ that joined last: what a waiter waits for. Those of others it notices a little later.
+    pub vector: AtomicU16,
+}
+
+impl ChannelQueue {
+    fn push(&self, cqn: u32) {
+        lock(&self.cqns).push_back(cqn);
+    }
+
+    fn pop(&self) -> Option<u32> {
+        lock(&self.cqns).pop_front()
+    }
+}
 
 /// What events do to one CQ.
 #[derive(Debug)]
@@ -36,9 +51,9 @@ pub(crate) struct CqSink {
 /// Takes events off the event queues and brings them to those they are for.
 pub(crate) struct Dispatcher<P> {
     doorbells: Doorbells<P>,
-    rings: Mutex<[EqRing; 2]>,
+    rings: Mutex<Vec<EqRing>>,
     /// The same rings, for looks without the lock.
-    watches: [EqWatch; 2],
+    watches: Vec<EqWatch>,
     /// A thread of the program's runs us; polls need not.
     has_thread: AtomicBool,
     pending: Mutex<VecDeque<AsyncEvent>>,
@@ -46,14 +61,13 @@ pub(crate) struct Dispatcher<P> {
 }
 
 impl<P: DevicePtr> Dispatcher<P> {
-    pub fn new(doorbells: Doorbells<P>, async_ring: EqRing, comp_ring: EqRing) -> Self {
-        let watches = [comp_ring.watch(), async_ring.watch()];
+    /// The rings are looked at in this order.
+    pub fn new(doorbells: Doorbells<P>, rings: Vec<EqRing>) -> Self {
         Self {
             doorbells,
-            watches,
+            watches: rings.iter().map(EqRing::watch).collect(),
             has_thread: AtomicBool::new(false),
-            // A CQ's error comes by its own queue, and before the errors of its QPs (EVT CQ_ERR).
-            rings: Mutex::new([comp_ring, async_ring]),
+            rings: Mutex::new(rings),
             pending: Mutex::default(),
             cqs: Mutex::default(),
         }
@@ -91,7 +105,7 @@ impl<P: DevicePtr> Dispatcher<P> {
         self.has_thread.store(true, Ordering::Relaxed);
     }
 
-    fn take_all(&self, rings: &mut [EqRing; 2]) {
+    fn take_all(&self, rings: &mut [EqRing]) {
         for ring in rings {
             while let Some(eqe) = ring.poll(&self.doorbells) {
                 self.handle(&eqe);
@@ -110,7 +124,7 @@ impl<P: DevicePtr> Dispatcher<P> {
             (EventKind::Completion, sink) => {
                 // An event of a CQ that is gone, or that has no channel, has nobody to go to.
                 if let Some(channel) = sink.and_then(|sink| sink.channel.as_ref()) {
-                    lock(channel).push_back(eqe.id());
+                    channel.push(eqe.id());
                 }
                 return;
             }
@@ -145,7 +159,7 @@ impl<P: DevicePtr> CompChannel<P> {
 
     /// Events that have arrived and were not read.
     pub fn pending(&self) -> usize {
-        lock(&self.queue).len()
+        lock(&self.queue.cqns).len()
     }
 
     pub(crate) fn queue(&self) -> &Arc<ChannelQueue> {
@@ -155,16 +169,16 @@ impl<P: DevicePtr> CompChannel<P> {
     /// CQN of the oldest event, if there is one.
     pub fn poll_event(&self) -> Option<u32> {
         self.shared.dispatcher.run();
-        lock(&self.queue).pop_front()
+        self.queue.pop()
     }
 
     /// ibv_get_cq_event: waits until `deadline_ns` of `Device::now_ns`; the CQN. The CQ is disarmed by then.
     pub fn get_event(&self, deadline_ns: u64) -> Result<u32> {
         self.shared.wait(
-            self.shared.comp_eq.vector,
+            self.queue.vector.load(Ordering::Relaxed),
             deadline_ns,
             "completion event",
-            || lock(&self.queue).pop_front(),
+            || self.queue.pop(),
         )
     }
 }

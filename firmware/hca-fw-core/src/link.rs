@@ -324,8 +324,8 @@ impl Firmware {
         Ok(())
     }
 
-    /// VL-14: a port that is ARMED becomes ACTIVE by the first data packet it receives, for then the fabric is. Hardware
-    /// does not report that packet: whoever asks for the state finds out.
+    /// VL-14: a port that is ARMED becomes ACTIVE by the first data packet it receives, for then the fabric is.
+    /// Hardware does not report that packet: whoever asks for the state finds out.
     pub(crate) fn activate_armed<B: Bus>(&mut self, hal: &mut Hal<B>) {
         let link = &mut self.port.link;
         if link.status(hal).0 == PortState::Armed && link.data_packets(hal) != link.armed_at {

@@ -8,12 +8,13 @@ package hca_link_pkg;
   // ---- Virtual lanes -----------------------------------------------------------------------------
   localparam logic [3:0] Vl15 = 4'd15;          // subnet management alone; data: VL0..VL14
 
-  // Defaults of the parameters of the same name.
+  // Defaults of the parameters of the same name. A VL stays open until its ring holds more than the gather does, so
+  // that one whose turn it is has packets however much another VL takes.
   localparam int unsigned NumVlsDefault    = 8;      // data VLs built: 1, 2, 4, 8 or 15
-  localparam int unsigned TxVlBytesDefault = 65536;  // transmit ring of one data VL
+  localparam int unsigned TxVlBytesDefault = 131072; // transmit ring of one data VL
   localparam int unsigned RxVlBytesDefault = 32768;  // receive ring of one data VL
   localparam int unsigned Vl15BytesDefault = 1024;   // ring of VL15, each direction
-  localparam int unsigned TxOpenDefault    = 16384;  // a VL with less than this in its ring is open
+  localparam int unsigned TxOpenDefault    = 65536;  // a VL with less than this in its ring is open
 
   // ---- Stream towards the PCS --------------------------------------------------------------------
   // Transmit: valid and ready. Receive: valid only, with an err wire beside each beat.

@@ -1,6 +1,6 @@
 // Transmit rings of one port: a ring per data VL and a small one for VL15 (the last ring), all in one RAM; whole
-// packets in, whole packets out. Lengths go through a second RAM into two places per ring, so every ring's head is known, and
-// the next one a cycle after a pop.
+// packets in, whole packets out. Lengths go through a second RAM into two places per ring, so every ring's head is
+// known, and the next one a cycle after a pop.
 //   write: a beat per cycle; begin a packet only where room_o says so. It counts from its last beat on; one that is
 //          longer than room_o promised is not stored (long_o).
 //   pop:   the head becomes the packet to read; its beats are then read with rd_en_i, oldest first, data a cycle later.

@@ -54,7 +54,7 @@ module hca_resp_sched
     logic [23:0]       ack_msn;
     logic              sent;
     logic [15:0]       last_seq;
-    logic [23:0]       newest_psn;  // of the READ job queued last
+    logic [23:0]       newest_psn;  // last one of the READ job queued last
   } row_t;
 
   typedef struct packed {
@@ -148,8 +148,8 @@ module hca_resp_sched
   assign open       = sl_open_i[ctx.sl];
   assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe};
   assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
-  // A READ that is not newer than the newest one queued: the peer has gone back to it. What is queued has
-  // either arrived or will be asked for again, so it is dropped.
+  // A READ that does not begin behind the newest one queued: the peer has gone back, to it or into its middle.
+  // What is queued has either arrived or will be asked for again, so it is dropped.
   assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
   assign purge      = job_row && row.count != '0 && psn_ge(row.newest_psn, rsp_q.psn);
   assign room       = purge || !row.count[JobW];
@@ -194,7 +194,10 @@ module hca_resp_sched
           row_new.head = row.head + row.count[JobW-1:0];
           row_new.off  = '0;
         end
-        if (store_job) row_new.newest_psn = rsp_q.psn;
+        if (store_job) begin
+          row_new.newest_psn = rsp_q.psn;
+          if (rsp_q.len_bytes != '0) row_new.newest_psn += 24'((rsp_q.len_bytes - 32'd1) >> mtu_shift(ctx.path_mtu));
+        end
         // The READ response acknowledges everything before it.
         if (!row.nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
       end

@@ -433,7 +433,8 @@ module hca_core
     .tx_beat_i(mac_tx_valid_o && mac_tx_ready_i && !phy_tx.link), .tx_last_i(phy_tx.last), .tx_len_i(phy_tx.len_bytes),
     .rx_beat_i(mac_rx_valid_i && !mac_rx_link_i), .rx_len_i(mac_rx_len_i),
     .rx_good_i(rx_counts.good), .rx_icrc_err_i(rx_counts.icrc_err), .rx_vcrc_err_i(rx_counts.vcrc_err),
-    .rx_malformed_i(rx_counts.malformed), .rx_dropped_i(rx_counts.dropped), .pkey_viol_i(pkey_viol), .dup_i(rx_dup), .timeout_i(rx_timeout),
+    .rx_malformed_i(rx_counts.malformed), .rx_dropped_i(rx_counts.dropped), .pkey_viol_i(pkey_viol),
+    .dup_i(rx_dup), .timeout_i(rx_timeout),
     .rxd_i(rxd_valid && rxd_ready), .rxd_opcode_i(rxd.opcode), .rxd_class_i(rxd.aeth_syndrome[6:5]),
     .rewind_i(upd_valid && upd_ready && upd.rewind),
     .sent_i(sent), .sent_kind_i(sent_txp.kind), .sent_syndrome_i(sent_txp.aeth_syndrome), .counters_o(counters)

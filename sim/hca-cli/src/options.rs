@@ -1,6 +1,7 @@
 //! Options that several commands share.
 
 use clap::ValueEnum;
+use hca_host::PcieParams;
 use hca_link::{FaultSpec, LinkKind};
 use std::fmt;
 use std::str::FromStr;
@@ -32,10 +33,40 @@ impl fmt::Display for Link {
     }
 }
 
+/// The PCIe link of every card.
+#[derive(clap::Args, Clone, Debug, Default, PartialEq)]
+pub struct Pcie {
+    /// PCIe: time from the request for 64 bytes to their arrival [default: 500]
+    #[arg(long, value_name = "NS")]
+    pub pcie_read_latency: Option<u32>,
+    /// PCIe: raw bandwidth of each direction, in 10^6 bytes per second [default: 16000]
+    #[arg(long, value_name = "MBPS")]
+    pub pcie_bandwidth: Option<u32>,
+    /// PCIe: largest payload of a packet, 64 to 4096 [default: 256]
+    #[arg(long, value_name = "BYTES")]
+    pub pcie_mps: Option<u32>,
+    /// PCIe: largest read request, 64 to 512 [default: 512]
+    #[arg(long, value_name = "BYTES")]
+    pub pcie_mrrs: Option<u32>,
+}
+
+impl Pcie {
+    /// Parameters with these on top.
+    pub fn over(&self, params: &PcieParams) -> PcieParams {
+        PcieParams {
+            read_latency_ns: self.pcie_read_latency.unwrap_or(params.read_latency_ns),
+            bandwidth_mbps: self.pcie_bandwidth.unwrap_or(params.bandwidth_mbps),
+            max_payload_bytes: self.pcie_mps.unwrap_or(params.max_payload_bytes),
+            max_read_request_bytes: self.pcie_mrrs.unwrap_or(params.max_read_request_bytes),
+            ..params.clone()
+        }
+    }
+}
+
 /// Text of `--faults`.
 pub const FAULTS_HELP: &str = "Faults of the cable, for example loss=0.01,reorder=0.02,delay_ns=500: \
-    loss, dup, reorder, corrupt, pause are probabilities per packet, delay_ns and pause_ns times; fc_loss and fc_corrupt \
-    are loss and corrupt of InfiniBand flow control";
+    loss, dup, reorder, corrupt, pause are probabilities per packet, delay_ns and pause_ns times; \
+    fc_loss and fc_corrupt are loss and corrupt of InfiniBand flow control";
 
 /// Words that repeat these options on a command line; nothing for defaults.
 pub fn repeat(link: Link, faults: &FaultSpec, seed: u64) -> String {

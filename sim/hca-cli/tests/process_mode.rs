@@ -219,3 +219,49 @@ fn a_report_follows_the_program() {
     );
     assert_eq!(output.status.code(), Some(128 + 9));
 }
+
+/// Issue "process mode": topology, link kind, rate, faults and PCIe model by flags or a file.
+#[test]
+fn a_topology_file_is_served() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("sockets");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/topologies");
+    let file = examples.join("two-switches.toml");
+    let arguments = ["--topology", file.to_str().unwrap(), "--pcie-read-latency", "700"];
+    let simulator = Simulator::start(&folder, &arguments);
+    let sockets = names(&folder).into_iter().filter(|name| name.starts_with("card"));
+    assert_eq!(sockets.count(), 16);
+    let output = run(Path::new(HCA), &folder, &["info", "--card", "3", "--json"]);
+    let card: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(card["ports"][0]["lid"].as_u64(), Some(4));
+    let rest = simulator.stop("INT");
+    assert!(rest.contains("trunk: 0 from sw0:8, 0 from sw1:8"), "{rest}");
+
+    let bad = home.path().join("bad.toml");
+    fs::write(&bad, "[[card]]\nlid = 0\n").unwrap();
+    let bad = bad.to_str().unwrap();
+    for (arguments, words) in [
+        (
+            vec!["sim", "--topology", bad],
+            vec!["bad.toml", "card card0", "lid is 0", "1 to 49151"],
+        ),
+        (vec!["sim", "--pcie-mps", "48"], vec!["max_payload_bytes = 48"]),
+        (
+            vec!["sim", "--pcie-mrrs", "300"],
+            vec!["max_read_request_bytes = 300"],
+        ),
+    ] {
+        refused(&run(Path::new(HCA), &folder, &arguments), &words);
+    }
+    let both = run(
+        Path::new(HCA),
+        &folder,
+        &["sim", "--topology", bad, "--link", "ib"],
+    );
+    assert_eq!(both.status.code(), Some(2));
+    assert!(
+        text(&both.stderr).contains("cannot be used with"),
+        "{}",
+        text(&both.stderr)
+    );
+}

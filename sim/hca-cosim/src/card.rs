@@ -505,19 +505,20 @@ impl Card {
         if let Some(beat) = at.rx.beat(cable, now) {
             ports.mac_rx_valid_i.set(1);
             // Only a link packet is so short; its one beat is all of it.
-            ports.mac_rx_link_i.set(u8::from(
-                beat.first && beat.last && kind.is_link_packet(beat.bytes),
-            ));
+            let link = beat.first && beat.last && kind.is_link_packet(beat.bytes);
+            ports.mac_rx_link_i.set(u8::from(link));
             ports.mac_rx_last_i.set(u8::from(beat.last));
             ports.mac_rx_len_i.set(beat.bytes.len() as u8);
             ports.mac_rx_data_i.set(to_beat(beat.bytes));
             let (first, last) = (beat.first, beat.last);
             at.rx.advance(now);
             self.counters.rx_packets += u64::from(last);
-            if first {
+            if link {
+                self.stamps.push(now, StampKind::RxLink);
+            } else if first {
                 self.stamps.push(now, StampKind::RxFirst);
             }
-            if last {
+            if last && !link {
                 self.stamps.push(now, StampKind::RxLast);
             }
         }
@@ -546,11 +547,16 @@ impl Card {
                 format!("mac_tx beat of {len_bytes} bytes, link packet {link}"),
             );
         }
-        if !std::mem::replace(&mut self.tx_open, !last) {
+        let first = !std::mem::replace(&mut self.tx_open, !last);
+        if link {
+            self.stamps.push(now, StampKind::TxLink);
+        } else if first {
             self.stamps.push(now, StampKind::TxFirst);
         }
-        if last {
+        if last && !link {
             self.stamps.push(now, StampKind::TxLast);
+        }
+        if last {
             self.counters.tx_packets += 1;
         }
         if len_bytes == 0 || len_bytes > 64 || (!last && len_bytes != 64) {

@@ -2,7 +2,7 @@
 
 use hca_host::MmioRequest;
 use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, LinkKind};
-use hca_switch::{IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
+use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 
 use crate::card::{Activity, Attachment, Card, CardConfig};
 use crate::{NUM_FUNCS, SimError};
@@ -25,8 +25,10 @@ pub struct CableId(usize);
 pub enum Plug {
     /// A card, which has one port.
     Card(CardId),
-    /// A switch and the number of its port, from 1.
+    /// An InfiniBand switch and the number of its port, from 1.
     Switch(SwitchId, u8),
+    /// An Ethernet switch and the number of its port, from 1.
+    EthSwitch(EthSwitchId, u8),
 }
 
 /// Data VLs of a card's port.
@@ -77,6 +79,11 @@ impl Fabric {
         Ok(self.net.add_ib_switch(config)?)
     }
 
+    /// Adds an Ethernet switch.
+    pub fn add_eth_switch(&mut self, config: EthSwitchConfig) -> Result<EthSwitchId, SimError> {
+        Ok(self.net.add_eth_switch(config)?)
+    }
+
     /// Connects two cards; equal ids make a loopback plug, whose one direction is A to B. The cable's seed
     /// becomes the fabric's, and packets are handed over beat by beat at line rate.
     pub fn connect(&mut self, a: CardId, b: CardId, config: CableConfig) -> Result<CableId, SimError> {
@@ -101,6 +108,7 @@ impl Fabric {
                 data_vls: CARD_DATA_VLS,
             },
             Plug::Switch(id, port) => LinkEndAt::Switch(id, port),
+            Plug::EthSwitch(id, port) => LinkEndAt::EthSwitch(id, port),
         });
         let LinkId(cable) = self.net.connect(at, config)?;
         let loopback = ends[0] == ends[1];
@@ -308,7 +316,7 @@ impl Fabric {
 }
 
 /// A seed of its own for each name: FNV-1a over the root and the name, then mixed.
-fn split_seed(root: u64, name: &str) -> u64 {
+pub(crate) fn split_seed(root: u64, name: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for byte in root.to_le_bytes().iter().chain(name.as_bytes()) {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);

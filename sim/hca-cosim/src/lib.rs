@@ -5,6 +5,8 @@
 //! cycle. [`Simulation`] shares a fabric between the [`hca_dev::Device`]s of its cards' functions, for
 //! drivers in the same process.
 //!
+//! [`Fabric::from_topology`] builds what a topology file says.
+//!
 //! This crate must not know about rings, verbs or packets.
 //!
 //! ```
@@ -18,6 +20,7 @@
 //! assert_eq!(dev.mmio_read32(0), 0x5052_4f42); // what the test card answers there
 //! ```
 
+mod build;
 mod card;
 mod device;
 mod error;
@@ -30,16 +33,17 @@ mod server;
 mod stamps;
 mod waveform;
 
+pub use build::{Built, BuiltSwitch, identity};
 pub use card::{Card, CardConfig, CardCounters};
 pub use device::{SimDevice, Simulation};
 pub use error::SimError;
 pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
 pub use hca_fw_core::Identity;
-pub use hca_switch::SwitchId;
+pub use hca_switch::{EthSwitchId, SwitchId};
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
 pub use port_observer::{CardPorts, PortObserver};
-pub use server::{Server, ServerStatus, StopHandle};
+pub use server::{LinkStatus, Server, ServerStatus, StopHandle};
 pub use stamps::{Stamp, StampKind};
 
 /// Functions of a card.

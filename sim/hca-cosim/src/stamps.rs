@@ -37,6 +37,10 @@ pub enum StampKind {
     TxFirst,
     /// Last beat of a packet to the wire.
     TxLast,
+    /// A link packet, which is one beat, to the wire.
+    TxLink,
+    /// A link packet from the wire.
+    RxLink,
     /// First beat of a packet from the wire.
     RxFirst,
     /// Last beat of a packet from the wire.

@@ -400,10 +400,10 @@ mod tests {
         map.map_process(0x20_0000, 4096).unwrap();
         map.abandon();
         let (line, mut out) = (Line([7; 64]), [0; 64]);
-        map.write_line(0, 0x10_0000, &line, u64::MAX).unwrap();
+        map.write_line(9, 0, 0x10_0000, &line, u64::MAX).unwrap();
         map.read(0, 0x10_0000, &mut out).unwrap();
         assert_eq!(out, line.0);
-        map.write_line(0, 0x20_0000, &line, u64::MAX).unwrap();
+        map.write_line(9, 0, 0x20_0000, &line, u64::MAX).unwrap();
         assert_eq!(
             map.read(0, 0x20_0000, &mut out),
             Err(Fault {
@@ -412,7 +412,7 @@ mod tests {
             })
         );
         map.clear();
-        assert!(map.write_line(0, 0x20_0000, &line, u64::MAX).is_err());
+        assert!(map.write_line(9, 0, 0x20_0000, &line, u64::MAX).is_err());
     }
 
     #[test]

@@ -39,8 +39,9 @@ pub struct Counts {
 pub struct StageLog(Rc<RefCell<Join>>);
 
 impl StageLog {
-    /// Watches all cards, with their cables plugged in, from now on: before time begins, so that no queue is missed. At most `capacity` work
-    /// requests that are under way are recorded, and at most `capacity` that are over kept, the newest.
+    /// Watches all cards, with their cables plugged in, from now on: before time begins, so that no queue is missed.
+    /// At most `capacity` work requests that are under way are recorded, and at most `capacity` that are over kept,
+    /// the newest.
     pub fn attach(fabric: &mut Fabric, capacity: usize) -> Result<Self, StageError> {
         if fabric.now() > 0 {
             return Err(StageError::Late(fabric.now()));

@@ -20,8 +20,8 @@ pub struct PortCounters {
     pub port_rcv_errors: u64,
     /// Packets received that cannot be forwarded: destination unknown, or behind the port they came from.
     pub port_rcv_switch_relay_errors: u64,
-    /// Packets to be sent that were dropped: their time at the head of a queue was over, or on Ethernet a queue was
-    /// full.
+    /// Packets to be sent that were dropped: larger than the MTU of the link, or their time at the head of a queue was
+    /// over, or on Ethernet a queue was full.
     pub port_xmit_discards: u64,
     /// Packets to be sent that were dropped because their SL has no usable VL here.
     pub port_xmit_constraint_errors: u64,
@@ -33,8 +33,10 @@ pub struct PortCounters {
     pub fcp_sent: u64,
     /// Good ones received.
     pub fcp_received: u64,
-    /// Link packets received that are no flow control packets for a VL of this link.
+    /// Link packets received that are damaged or no flow control packets.
     pub lpcrc_errors: u64,
+    /// Flow control packets received for a VL that is not operational.
+    pub fcp_vl_mismatch: u64,
     /// Ethernet: packets marked with congestion experienced.
     pub ecn_marked: u64,
 }

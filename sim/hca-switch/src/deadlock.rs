@@ -3,8 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::eth::switch::EthSwitch;
 use crate::ib::switch::IbSwitch;
-use crate::net::{LinkEndAt, SwitchId};
+use crate::net::{EthSwitchId, LinkEndAt, SwitchId};
+
+/// What a packet waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lacks {
+    /// Room in the next buffer, in blocks of 64 bytes.
+    Room {
+        /// What it needs.
+        needs_blocks: u16,
+        /// What is free there.
+        free_blocks: u32,
+    },
+    /// The end of a pause of its priority.
+    Pause,
+}
 
 /// A receive buffer of a switch, and what its first packet waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,14 +28,12 @@ pub struct Buffer {
     pub switch: String,
     /// Port at which the packets came in.
     pub port: u8,
-    /// Their VL.
+    /// Their VL, on Ethernet their priority.
     pub vl: u8,
     /// The port by which one of them has to leave.
     pub output: u8,
-    /// Blocks of 64 bytes that it needs in the next buffer.
-    pub needs_blocks: u16,
-    /// Blocks that are free there.
-    pub free_blocks: u32,
+    /// What it waits for there.
+    pub lacks: Lacks,
 }
 
 /// A cycle of buffers, each waiting for room in the next and the last for room in the first. Without a lifetime of
@@ -42,11 +55,27 @@ impl fmt::Display for Deadlock {
             self.cycle.len()
         )?;
         for buffer in &self.cycle {
-            write!(
-                f,
-                "; switch {} port {} VL {} needs {} blocks behind port {}, where {} are free",
-                buffer.switch, buffer.port, buffer.vl, buffer.needs_blocks, buffer.output, buffer.free_blocks
-            )?;
+            let Buffer {
+                switch,
+                port,
+                vl,
+                output,
+                lacks,
+            } = buffer;
+            match lacks {
+                Lacks::Room {
+                    needs_blocks,
+                    free_blocks,
+                } => write!(
+                    f,
+                    "; switch {switch} port {port} VL {vl} needs {needs_blocks} blocks behind port {output}, where \
+                     {free_blocks} are free"
+                )?,
+                Lacks::Pause => write!(
+                    f,
+                    "; switch {switch} port {port} priority {vl} is paused at port {output}"
+                )?,
+            }
         }
         f.write_str("; use more VLs, routes without cycles (up/down), or a head-of-queue lifetime")
     }
@@ -54,61 +83,99 @@ impl fmt::Display for Deadlock {
 
 impl std::error::Error for Deadlock {}
 
-/// A buffer by number: switch, input port, VL.
+/// All switches of a network, and what is at the ends of its cables.
+pub(crate) struct View<'a> {
+    pub ib: &'a [IbSwitch],
+    pub eth: &'a [EthSwitch],
+    pub ends: &'a [[LinkEndAt; 2]],
+}
+
+/// A buffer: switch, input port, VL or priority. Ethernet switches are counted behind those of InfiniBand.
 type Key = (usize, u8, u8);
 
 /// What one packet at a head of a buffer waits for.
 struct Wait {
     output: u8,
-    needs_blocks: u16,
     next: Key,
-    free_blocks: u32,
+    lacks: Lacks,
 }
 
-/// The heads of each buffer all of whose heads wait for room in another switch.
-fn blocked_heads(switches: &[IbSwitch], ends: &[[LinkEndAt; 2]]) -> BTreeMap<Key, Vec<Wait>> {
-    let mut heads: BTreeMap<Key, Vec<Wait>> = BTreeMap::new();
+impl View<'_> {
+    fn name(&self, switch: usize) -> &str {
+        match self.ib.get(switch) {
+            Some(switch) => switch.name(),
+            None => self.eth.get(switch - self.ib.len()).map_or("", EthSwitch::name),
+        }
+    }
+
+    /// The other end of a cable.
+    fn behind(&self, cable: Option<usize>, here: LinkEndAt) -> Option<LinkEndAt> {
+        let ends = self.ends.get(cable?)?;
+        Some(if ends[0] == here { ends[1] } else { ends[0] })
+    }
+
+    /// For each packet at a head: its buffer, and what it waits for if that is a buffer of a switch. A card or an
+    /// endpoint takes what comes, sooner or later.
+    fn heads(&self) -> Vec<(Key, Option<Wait>)> {
+        let mut heads = Vec::new();
+        // With a lifetime at the head of its queues a switch frees itself.
+        let patient = |(_, switch): &(usize, &IbSwitch)| switch.config().hoq_life_cycles.is_none();
+        for (index, switch) in self.ib.iter().enumerate().filter(patient) {
+            for (source, output, vl, needs_blocks) in switch.waits() {
+                let here = LinkEndAt::Switch(SwitchId(index), output);
+                let wait = match self.behind(switch.cable(output), here) {
+                    Some(LinkEndAt::Switch(next, port)) => {
+                        let free_blocks = self.ib[next.0].buffer_free(port, vl);
+                        (free_blocks < needs_blocks.into()).then_some(Wait {
+                            output,
+                            next: (next.0, port, vl),
+                            lacks: Lacks::Room {
+                                needs_blocks,
+                                free_blocks,
+                            },
+                        })
+                    }
+                    _ => None,
+                };
+                heads.push(((index, source.port, source.vl), wait));
+            }
+        }
+        for (index, switch) in self.eth.iter().enumerate() {
+            for (source, output, priority) in switch.waits() {
+                let here = LinkEndAt::EthSwitch(EthSwitchId(index), output);
+                let wait = match self.behind(switch.cable(output), here) {
+                    Some(LinkEndAt::EthSwitch(next, port)) => {
+                        let pausing = self.eth[next.0].is_pausing(port, priority);
+                        pausing.then_some(Wait {
+                            output,
+                            next: (self.ib.len() + next.0, port, priority),
+                            lacks: Lacks::Pause,
+                        })
+                    }
+                    _ => None,
+                };
+                heads.push(((self.ib.len() + index, source.port, source.vl), wait));
+            }
+        }
+        heads
+    }
+}
+
+/// Looks at the buffers as they are. A buffer is stuck when each packet at a head of it waits for a stuck buffer: found
+/// by striking out, again and again, those that have a way out. What remains cannot ever move, whatever is on the
+/// cables; if anything remains there is a cycle in it.
+pub(crate) fn find(now: u64, view: &View<'_>) -> Option<Deadlock> {
+    let mut stuck: BTreeMap<Key, Vec<Wait>> = BTreeMap::new();
     let mut free: BTreeSet<Key> = BTreeSet::new();
-    // With a lifetime at the head of its queues a switch frees itself.
-    let patient = |(_, switch): &(usize, &IbSwitch)| switch.config().hoq_life_cycles.is_none();
-    for (index, switch) in switches.iter().enumerate().filter(patient) {
-        for (source, output, vl, needs_blocks) in switch.waits() {
-            let key = (index, source.port, source.vl);
-            match behind(SwitchId(index), switch, output, ends) {
-                Some((next, port)) if switches[next].buffer_free(port, vl) < needs_blocks.into() => {
-                    heads.entry(key).or_default().push(Wait {
-                        output,
-                        needs_blocks,
-                        next: (next, port, vl),
-                        free_blocks: switches[next].buffer_free(port, vl),
-                    });
-                }
-                // There is room, or a card or an endpoint, which takes what comes sooner or later.
-                _ => {
-                    free.insert(key);
-                }
+    for (key, wait) in view.heads() {
+        match wait {
+            Some(wait) => stuck.entry(key).or_default().push(wait),
+            None => {
+                free.insert(key);
             }
         }
     }
-    heads.retain(|key, _| !free.contains(key));
-    heads
-}
-
-/// The switch and port behind an output.
-fn behind(id: SwitchId, switch: &IbSwitch, output: u8, ends: &[[LinkEndAt; 2]]) -> Option<(usize, u8)> {
-    let ends = ends.get(switch.cable(output)?)?;
-    let here = LinkEndAt::Switch(id, output);
-    match if ends[0] == here { ends[1] } else { ends[0] } {
-        LinkEndAt::Switch(next, port) => Some((next.0, port)),
-        LinkEndAt::Card { .. } | LinkEndAt::Endpoint(_) => None,
-    }
-}
-
-/// Looks at the buffers as they are. A buffer is stuck when each packet at a head of it waits for room in a stuck
-/// buffer: found by striking out, again and again, those that have a way out. What remains cannot ever move, whatever
-/// is on the cables; if anything remains there is a cycle in it.
-pub(crate) fn find(now: u64, switches: &[IbSwitch], ends: &[[LinkEndAt; 2]]) -> Option<Deadlock> {
-    let mut stuck = blocked_heads(switches, ends);
+    stuck.retain(|key, _| !free.contains(key));
     loop {
         let keys: BTreeSet<Key> = stuck.keys().copied().collect();
         stuck.retain(|_, waits| waits.iter().all(|wait| keys.contains(&wait.next)));
@@ -126,12 +193,11 @@ pub(crate) fn find(now: u64, switches: &[IbSwitch], ends: &[[LinkEndAt; 2]]) -> 
     let buffer = |key: &Key| {
         let wait = stuck.get(key)?.first()?;
         Some(Buffer {
-            switch: switches[key.0].name().to_owned(),
+            switch: view.name(key.0).to_owned(),
             port: key.1,
             vl: key.2,
             output: wait.output,
-            needs_blocks: wait.needs_blocks,
-            free_blocks: wait.free_blocks,
+            lacks: wait.lacks,
         })
     };
     Some(Deadlock {

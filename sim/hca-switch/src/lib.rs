@@ -8,8 +8,9 @@
 //!
 //! * [`IbSwitch`]: linear and multicast forwarding tables, a receive buffer per port and VL with the credits of IBA
 //!   vol1 7.9, SL-to-VL tables, VL arbitration ([`VlArbiter`]). Drops nothing for want of buffer.
+//! * [`EthSwitch`]: forwarding by address, a queue per port and priority, pauses per priority, congestion marks.
 //! * [`Deadlock`]: the cycle of receive buffers that wait for each other, by name.
-//! * [`IbEndpoint`]: generator and sink of checked traffic, in place of cards where no card is needed.
+//! * [`IbEndpoint`], [`EthEndpoint`]: generators and sinks of checked traffic, where no card is needed.
 #![forbid(unsafe_code)]
 
 mod arb;
@@ -17,17 +18,23 @@ mod counters;
 mod deadlock;
 mod endpoint;
 mod error;
+mod eth;
 mod ib;
 mod net;
+mod store;
 
 pub use arb::{ENTRIES_MAX, Heads, LIMIT_UNLIMITED, Policy, VlArbConfig, VlArbiter, VlWeight};
 pub use counters::{PortCounters, VlCounters};
-pub use deadlock::{Buffer, Deadlock};
-pub use endpoint::{Flow, FlowCount, IbEndpoint, IbEndpointConfig, Stalls};
+pub use deadlock::{Buffer, Deadlock, Lacks};
+pub use endpoint::{
+    EthEndpoint, EthEndpointConfig, EthFlow, Flow, FlowCount, IbEndpoint, IbEndpointConfig, Stalls,
+};
 pub use error::SwitchError;
+pub use eth::port::PfcConfig;
+pub use eth::switch::{EcnConfig, EthSwitch, EthSwitchConfig};
 pub use ib::switch::{IbSwitch, IbSwitchConfig};
 pub use ib::tables::{Forwarding, LID_PERMISSIVE, MLID_MIN, Sl2Vl, is_multicast};
-pub use net::{EndpointId, LinkEndAt, LinkId, Net, SwitchId};
+pub use net::{EndpointId, EthEndpointId, EthSwitchId, LinkEndAt, LinkId, Net, SwitchId};
 
 /// Ports of a switch.
 pub const PORTS_MAX: u8 = 63;

@@ -2,8 +2,10 @@
 
 use hca_link::{Cable, CableConfig, Delivery, Dir, LinkKind};
 
-use crate::deadlock::{self, Deadlock};
-use crate::endpoint::{IbEndpoint, IbEndpointConfig};
+use crate::deadlock::{self, Deadlock, View};
+use crate::endpoint::{EthEndpoint, EthEndpointConfig, IbEndpoint, IbEndpointConfig};
+use crate::eth::port::EthEnd;
+use crate::eth::switch::{EthSwitch, EthSwitchConfig};
 use crate::ib::link::Wire;
 use crate::ib::switch::{IbSwitch, IbSwitchConfig};
 use crate::{PortCounters, SwitchError};
@@ -11,13 +13,21 @@ use crate::{PortCounters, SwitchError};
 /// Cycles between two looks for a deadlock; one that is younger is not reported.
 const DEADLOCK_CYCLES: u64 = 32_768;
 
-/// A switch of a network.
+/// An InfiniBand switch of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SwitchId(pub(crate) usize);
 
-/// A traffic endpoint of a network.
+/// A traffic endpoint on InfiniBand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(pub(crate) usize);
+
+/// An Ethernet switch of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EthSwitchId(pub(crate) usize);
+
+/// A traffic endpoint on Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EthEndpointId(pub(crate) usize);
 
 /// A cable of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,17 +36,21 @@ pub struct LinkId(pub usize);
 /// What an end of a cable is plugged into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEndAt {
-    /// A card, which the owner of the network drives: it streams its packets beat by beat. Whether it has flow
-    /// control shows with its first flow control packet; until then it is sent to without limit, and what it sends
-    /// finds room.
+    /// A card, which the owner of the network drives: it streams its packets beat by beat. Whether it has InfiniBand
+    /// flow control shows with its first flow control packet; until then it is sent to without limit, and what it
+    /// sends finds room.
     Card {
         /// Data VLs of its port.
         data_vls: u8,
     },
-    /// A port of a switch, numbered from 1.
+    /// A port of an InfiniBand switch, numbered from 1.
     Switch(SwitchId, u8),
-    /// A traffic endpoint.
+    /// A port of an Ethernet switch.
+    EthSwitch(EthSwitchId, u8),
+    /// A traffic endpoint on InfiniBand.
     Endpoint(EndpointId),
+    /// A traffic endpoint on Ethernet.
+    EthEndpoint(EthEndpointId),
 }
 
 /// Cables, switches and endpoints in one simulated time.
@@ -46,6 +60,8 @@ pub struct Net {
     ends: Vec<[LinkEndAt; 2]>,
     switches: Vec<IbSwitch>,
     endpoints: Vec<IbEndpoint>,
+    eth_switches: Vec<EthSwitch>,
+    eth_endpoints: Vec<EthEndpoint>,
     cycle_ps: Option<u64>,
     now: u64,
     /// When to look for a deadlock next.
@@ -65,7 +81,19 @@ impl Net {
         Ok(SwitchId(self.switches.len() - 1))
     }
 
-    /// Adds a traffic endpoint.
+    /// Adds an Ethernet switch.
+    pub fn add_eth_switch(&mut self, config: EthSwitchConfig) -> Result<EthSwitchId, SwitchError> {
+        self.eth_switches.push(EthSwitch::new(config)?);
+        Ok(EthSwitchId(self.eth_switches.len() - 1))
+    }
+
+    /// Adds a traffic endpoint on Ethernet.
+    pub fn add_eth_endpoint(&mut self, config: EthEndpointConfig) -> Result<EthEndpointId, SwitchError> {
+        self.eth_endpoints.push(EthEndpoint::new(config)?);
+        Ok(EthEndpointId(self.eth_endpoints.len() - 1))
+    }
+
+    /// Adds a traffic endpoint on InfiniBand.
     pub fn add_ib_endpoint(&mut self, config: IbEndpointConfig) -> Result<EndpointId, SwitchError> {
         self.endpoints.push(IbEndpoint::new(config)?);
         Ok(EndpointId(self.endpoints.len() - 1))
@@ -85,33 +113,44 @@ impl Net {
         for end in ends {
             self.check_end(end, &config)?;
         }
-        let mut op_vls = u8::MAX;
-        for end in ends {
-            op_vls = op_vls.min(self.data_vls(end));
-        }
         let cable = self.cables.len();
         let mut made = Cable::new(config)?;
-        for (end, peer, tx) in [(ends[0], ends[1], Dir::AToB), (ends[1], ends[0], Dir::BToA)] {
-            let wire = Wire {
-                cable,
-                tx,
-                op_vls,
-                peer_has_credits: !matches!(peer, LinkEndAt::Card { .. }),
-            };
+        for (end, tx) in ends.into_iter().zip(Dir::ALL) {
             let delivery = match end {
                 LinkEndAt::Card { .. } => Delivery::FirstBeat,
-                LinkEndAt::Switch(..) | LinkEndAt::Endpoint(_) => Delivery::LastBit,
+                _ => Delivery::LastBit,
             };
             made.set_delivery(tx.reverse(), delivery);
-            match end {
-                LinkEndAt::Card { .. } => {}
-                LinkEndAt::Switch(id, port) => self.switches[id.0].attach(port, wire)?,
-                LinkEndAt::Endpoint(id) => self.endpoints[id.0].attach(wire),
-            }
         }
         self.cables.push(made);
         self.ends.push(ends);
+        for (index, tx) in Dir::ALL.into_iter().enumerate() {
+            self.attach(ends[index], ends[1 - index], cable, tx)?;
+        }
         Ok(LinkId(cable))
+    }
+
+    /// Tells an end of its cable, and what it has in common with the other.
+    fn attach(&mut self, end: LinkEndAt, peer: LinkEndAt, cable: usize, tx: Dir) -> Result<(), SwitchError> {
+        let wire = Wire {
+            cable,
+            tx,
+            op_vls: self.data_vls(end).min(self.data_vls(peer)),
+            packet_blocks: self.packet_blocks(end).min(self.packet_blocks(peer)),
+            peer_has_credits: !matches!(peer, LinkEndAt::Card { .. }),
+        };
+        // A locally administered address that tells the ends of all cables apart.
+        let [high, low] = (cable as u16).to_be_bytes();
+        let mac = [0x06, 0, 0, high, low, tx as u8];
+        let eth_end = |pfc| EthEnd::new(pfc, cable, tx, &self.cables, mac);
+        match end {
+            LinkEndAt::Card { .. } => {}
+            LinkEndAt::Switch(id, port) => self.switches[id.0].attach(port, wire)?,
+            LinkEndAt::Endpoint(id) => self.endpoints[id.0].attach(wire),
+            LinkEndAt::EthSwitch(id, port) => self.eth_switches[id.0].attach(port, eth_end)?,
+            LinkEndAt::EthEndpoint(id) => self.eth_endpoints[id.0].attach(eth_end),
+        }
+        Ok(())
     }
 
     fn check_end(&self, end: LinkEndAt, config: &CableConfig) -> Result<(), SwitchError> {
@@ -127,6 +166,17 @@ impl Net {
                 let endpoint = &self.endpoints[id.0];
                 let name = format!("endpoint {}", endpoint.name());
                 (name, endpoint.is_taken(), LinkKind::InfiniBand)
+            }
+            LinkEndAt::EthSwitch(id, port) => {
+                let switch = &self.eth_switches[id.0];
+                switch.index(port)?;
+                let name = format!("switch {} port {port}", switch.name());
+                (name, switch.is_taken(port), LinkKind::Ethernet)
+            }
+            LinkEndAt::EthEndpoint(id) => {
+                let endpoint = &self.eth_endpoints[id.0];
+                let name = format!("endpoint {}", endpoint.name());
+                (name, endpoint.is_taken(), LinkKind::Ethernet)
             }
         };
         if taken {
@@ -144,27 +194,66 @@ impl Net {
             LinkEndAt::Card { data_vls } => data_vls.clamp(1, 15),
             LinkEndAt::Switch(id, _) => self.switches[id.0].config().data_vls,
             LinkEndAt::Endpoint(id) => self.endpoints[id.0].config().data_vls,
+            LinkEndAt::EthSwitch(..) | LinkEndAt::EthEndpoint(_) => 1,
         }
     }
 
-    /// A switch.
+    fn packet_blocks(&self, end: LinkEndAt) -> u16 {
+        match end {
+            LinkEndAt::Card { .. } | LinkEndAt::EthSwitch(..) | LinkEndAt::EthEndpoint(_) => u16::MAX,
+            LinkEndAt::Switch(id, _) => self.switches[id.0].config().link().packet_blocks(),
+            LinkEndAt::Endpoint(id) => self.endpoints[id.0].config().link().packet_blocks(),
+        }
+    }
+
+    /// An InfiniBand switch.
     pub fn switch(&self, id: SwitchId) -> &IbSwitch {
         &self.switches[id.0]
     }
 
-    /// A switch, to set its tables.
+    /// An InfiniBand switch, to set its tables.
     pub fn switch_mut(&mut self, id: SwitchId) -> &mut IbSwitch {
         &mut self.switches[id.0]
     }
 
-    /// All switches.
+    /// All InfiniBand switches.
     pub fn switches(&self) -> impl Iterator<Item = SwitchId> + use<> {
         (0..self.switches.len()).map(SwitchId)
     }
 
-    /// An endpoint.
+    /// An endpoint on InfiniBand.
     pub fn endpoint(&self, id: EndpointId) -> &IbEndpoint {
         &self.endpoints[id.0]
+    }
+
+    /// An Ethernet switch.
+    pub fn eth_switch(&self, id: EthSwitchId) -> &EthSwitch {
+        &self.eth_switches[id.0]
+    }
+
+    /// An Ethernet switch, to set its addresses.
+    pub fn eth_switch_mut(&mut self, id: EthSwitchId) -> &mut EthSwitch {
+        &mut self.eth_switches[id.0]
+    }
+
+    /// All Ethernet switches.
+    pub fn eth_switches(&self) -> impl Iterator<Item = EthSwitchId> + use<> {
+        (0..self.eth_switches.len()).map(EthSwitchId)
+    }
+
+    /// An endpoint on Ethernet.
+    pub fn eth_endpoint(&self, id: EthEndpointId) -> &EthEndpoint {
+        &self.eth_endpoints[id.0]
+    }
+
+    /// All endpoints on Ethernet.
+    pub fn eth_endpoints(&self) -> impl Iterator<Item = EthEndpointId> + use<> {
+        (0..self.eth_endpoints.len()).map(EthEndpointId)
+    }
+
+    /// Keeps an endpoint from taking anything in of a priority until a cycle.
+    pub fn stall_eth_endpoint(&mut self, id: EthEndpointId, priority: u8, until: u64) {
+        self.eth_endpoints[id.0].stall(priority, until);
     }
 
     /// Keeps an endpoint from taking anything in on a VL until a cycle.
@@ -172,7 +261,7 @@ impl Net {
         self.endpoints[id.0].stall(vl, until);
     }
 
-    /// All endpoints.
+    /// All endpoints on InfiniBand.
     pub fn endpoints(&self) -> impl Iterator<Item = EndpointId> + use<> {
         (0..self.endpoints.len()).map(EndpointId)
     }
@@ -192,7 +281,7 @@ impl Net {
         self.ends[link.0]
     }
 
-    /// Counters of a switch port.
+    /// Counters of a port of an InfiniBand switch.
     pub fn counters(&self, switch: SwitchId, port: u8) -> Option<PortCounters> {
         self.switches[switch.0].counters(port)
     }
@@ -200,14 +289,20 @@ impl Net {
     /// True while packets wait in switches or endpoints, or are on a cable. A deadlock that has been reported does not
     /// count: nothing in it moves.
     pub fn is_moving(&self) -> bool {
-        if self.deadlock.is_none() && self.switches.iter().any(|switch| switch.packets() > 0) {
+        if self.deadlock.is_none() && self.holds_packets() {
             return true;
         }
         self.endpoints.iter().any(IbEndpoint::has_work)
+            || self.eth_endpoints.iter().any(EthEndpoint::has_work)
             || self
                 .cables
                 .iter()
                 .any(|cable| Dir::ALL.iter().any(|dir| cable.in_flight(*dir) > 0))
+    }
+
+    fn holds_packets(&self) -> bool {
+        self.switches.iter().any(|switch| switch.packets() > 0)
+            || self.eth_switches.iter().any(|switch| switch.packets() > 0)
     }
 
     /// The first cycle in which a switch or an endpoint has something to do. `moving`: something is under way, here or
@@ -217,9 +312,13 @@ impl Net {
         let switches = switches.map(|switch| switch.next_event(&self.cables, moving));
         let endpoints = self.endpoints.iter();
         let endpoints = endpoints.map(|endpoint| endpoint.next_event(&self.cables, moving));
-        let look = (moving && self.deadlock.is_none() && self.switches.iter().any(|s| s.packets() > 0))
-            .then_some(self.look_at);
-        switches.chain(endpoints).chain([look]).flatten().min()
+        let eth_switches = self.eth_switches.iter();
+        let eth_switches = eth_switches.map(|switch| switch.next_event(&self.cables, moving));
+        let eth_endpoints = self.eth_endpoints.iter();
+        let eth_endpoints = eth_endpoints.map(|endpoint| endpoint.next_event(&self.cables, moving));
+        let looks = moving && self.deadlock.is_none() && self.holds_packets();
+        let all = switches.chain(endpoints).chain(eth_switches).chain(eth_endpoints);
+        all.chain([looks.then_some(self.look_at)]).flatten().min()
     }
 
     /// One cycle.
@@ -236,10 +335,25 @@ impl Net {
                 endpoint.step(now, &mut self.cables, moving);
             }
         }
+        for switch in &mut self.eth_switches {
+            if due(switch.next_event(&self.cables, moving)) {
+                switch.step(now, &mut self.cables);
+            }
+        }
+        for endpoint in &mut self.eth_endpoints {
+            if due(endpoint.next_event(&self.cables, moving)) {
+                endpoint.step(now, &mut self.cables);
+            }
+        }
         if now >= self.look_at {
             self.look_at = now + DEADLOCK_CYCLES;
-            if self.deadlock.is_none() && self.switches.iter().any(|switch| switch.packets() > 0) {
-                self.deadlock = deadlock::find(now, &self.switches, &self.ends);
+            if self.deadlock.is_none() && self.holds_packets() {
+                let view = View {
+                    ib: &self.switches,
+                    eth: &self.eth_switches,
+                    ends: &self.ends,
+                };
+                self.deadlock = deadlock::find(now, &view);
             }
         }
     }

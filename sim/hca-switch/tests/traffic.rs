@@ -274,6 +274,49 @@ fn what_cannot_be_forwarded_is_counted() {
     check_credits(&mut net);
 }
 
+/// A packet larger than the MTU behind a port is dropped there: it might never find room.
+#[test]
+fn a_packet_larger_than_the_mtu_is_dropped() {
+    let mut net = Net::new();
+    let switches = [("a", 2048), ("b", 512)].map(|(name, mtu_bytes)| {
+        let config = IbSwitchConfig {
+            mtu_bytes,
+            ..small_switch(name, 2, 1, 40)
+        };
+        net.add_ib_switch(config).unwrap()
+    });
+    let from = IbEndpointConfig {
+        payload_bytes: (8, 2048),
+        ..sender(1, [2], 1, 500)
+    };
+    let from = net.add_ib_endpoint(from).unwrap();
+    let to = net.add_ib_endpoint(sender(2, [], 0, 0)).unwrap();
+    for (name, ends) in [
+        (
+            "c1",
+            [LinkEndAt::Endpoint(from), LinkEndAt::Switch(switches[0], 1)],
+        ),
+        (
+            "c2",
+            [
+                LinkEndAt::Switch(switches[0], 2),
+                LinkEndAt::Switch(switches[1], 1),
+            ],
+        ),
+        ("c3", [LinkEndAt::Switch(switches[1], 2), LinkEndAt::Endpoint(to)]),
+    ] {
+        net.connect(ends, cable(name, "")).unwrap();
+    }
+    for id in switches {
+        net.switch_mut(id).forwarding_mut().set_unicast(2, 2).unwrap();
+    }
+    assert!(net.run(u64::MAX));
+    let dropped = net.counters(switches[0], 2).unwrap().port_xmit_discards;
+    let count = net.endpoint(to).received(1, 2, 0);
+    assert!(dropped > 100 && count.packets > 50);
+    assert_eq!((count.packets + dropped, count.out_of_order), (500, 0));
+}
+
 /// VL-8: an SL that has no VL on the way out is dropped there; the others pass.
 #[test]
 fn an_sl_without_a_vl_gets_no_service() {

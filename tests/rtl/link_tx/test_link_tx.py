@@ -296,8 +296,8 @@ async def not_operational(dut):
 
 @cocotb.test()
 async def priorities(dut):
-    """Ethernet: the priority is the top of the IP traffic class; a paused priority waits and nobody else does; frames of
-    the receive half go between packets; no credits."""
+    """Ethernet: the priority is the top of the IP traffic class; a paused priority waits and nobody else does; frames
+    of the receive half go between packets; no credits."""
     tx = await Tx(dut, 16, ib=0, rate=0.9).start(vl_mask=0)
     tx.stream.gapless = False
     tx.bench.set("pfc_paused_i", 0b0010_0100)

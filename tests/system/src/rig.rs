@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use hca_cosim::{
-    CableId, CardConfig, CardId, Fabric, Identity, Plug, SimError, Simulation, StampKind, SwitchId,
+    BuiltSwitch, CableId, CardConfig, CardId, Fabric, Identity, Plug, SimError, Simulation, StampKind,
 };
 use hca_dev::Device;
 use hca_host::PcieParams;
 use hca_link::{CableConfig, CableStats, Dir, FaultSpec, LinkKind, Tap};
 use hca_stages::{StageError, StageLog};
-use hca_switch::IbSwitchConfig;
+use hca_switch::{EthSwitchConfig, IbSwitchConfig};
 use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp};
 use thiserror::Error;
 
@@ -59,6 +59,8 @@ pub struct RigConfig {
     pub link: LinkKind,
     /// Switches between the cards, in a row.
     pub switches: u8,
+    /// Rate of each cable.
+    pub rate_bits_per_s: u64,
     /// Faults of each cable.
     pub faults: FaultSpec,
     /// Host side of both cards.
@@ -84,6 +86,7 @@ impl RigConfig {
             seed,
             link,
             switches,
+            rate_bits_per_s: CableConfig::new("", link).rate_bits_per_s,
             faults,
             pcie,
             capture: None,
@@ -105,7 +108,7 @@ pub struct Rig {
     /// All cables on the way from card 0 to card 1; end A is always nearer to card 0.
     pub cables: Vec<CableId>,
     /// The switches on the way.
-    pub switches: Vec<SwitchId>,
+    pub switches: Vec<BuiltSwitch>,
     /// Their drivers.
     pub nodes: [Node; 2],
     /// Stages of the work requests, if the configuration asks for them.
@@ -131,7 +134,7 @@ fn join(
     fabric: &mut Fabric,
     cards: [CardId; 2],
     config: &RigConfig,
-) -> Result<(Vec<CableId>, Vec<SwitchId>), RigError> {
+) -> Result<(Vec<CableId>, Vec<BuiltSwitch>), RigError> {
     /// Ports towards card 0 and card 1.
     const PORTS: [u8; 2] = [1, 2];
     let (mut cables, mut switches) = (Vec::new(), Vec::new());
@@ -139,26 +142,48 @@ fn join(
     for index in 0..=config.switches {
         let mut next = Plug::Card(cards[1]);
         if index < config.switches {
-            let id = fabric.add_switch(IbSwitchConfig::new(&format!("switch{index}"), 2))?;
-            let tables = fabric.net_mut().switch_mut(id).forwarding_mut();
-            for (card, port) in [0, 1].into_iter().zip(PORTS) {
-                tables
-                    .set_unicast(identity(card, config.link).lid, port)
-                    .map_err(SimError::from)?;
-            }
-            switches.push(id);
-            next = Plug::Switch(id, PORTS[0]);
+            let switch = add_switch(fabric, config.link, &format!("switch{index}"), PORTS)?;
+            switches.push(switch);
+            next = switch.plug(PORTS[0]);
         }
         let cable = CableConfig {
             faults: config.faults,
+            rate_bits_per_s: config.rate_bits_per_s,
             ..CableConfig::new(&format!("link{index}"), config.link)
         };
         cables.push(fabric.plug([before, next], cable)?);
-        if let Some(id) = switches.last() {
-            before = Plug::Switch(*id, PORTS[1]);
+        if let Some(switch) = switches.last() {
+            before = switch.plug(PORTS[1]);
         }
     }
     Ok((cables, switches))
+}
+
+/// A switch that knows at which of its two ports which card is.
+fn add_switch(
+    fabric: &mut Fabric,
+    link: LinkKind,
+    name: &str,
+    ports: [u8; 2],
+) -> Result<BuiltSwitch, SimError> {
+    let cards = [0, 1].map(|card| identity(card, link)).into_iter().zip(ports);
+    match link {
+        LinkKind::InfiniBand => {
+            let id = fabric.add_switch(IbSwitchConfig::new(name, 2))?;
+            for (card, port) in cards {
+                let tables = fabric.net_mut().switch_mut(id).forwarding_mut();
+                tables.set_unicast(card.lid, port)?;
+            }
+            Ok(BuiltSwitch::InfiniBand(id))
+        }
+        LinkKind::Ethernet => {
+            let id = fabric.add_eth_switch(EthSwitchConfig::new(name, 2))?;
+            for (card, port) in cards {
+                fabric.net_mut().eth_switch_mut(id).set_address(card.mac, port)?;
+            }
+            Ok(BuiltSwitch::Ethernet(id))
+        }
+    }
 }
 
 impl Rig {
@@ -311,6 +336,8 @@ impl Rig {
                     StampKind::ReadLast { tag, err } => add(0x400 | u64::from(tag) | u64::from(err) << 32),
                     StampKind::TxFirst => add(0x500),
                     StampKind::TxLast => add(0x600),
+                    StampKind::TxLink => add(0xb00),
+                    StampKind::RxLink => add(0xc00),
                     StampKind::RxFirst => add(0x700),
                     StampKind::RxLast => add(0x800),
                     StampKind::WriteLast { addr } => add(0x900 | (addr & 0xfff) << 32),

@@ -341,7 +341,7 @@ fn the_simulator_is_gone(end: &End) {
         assert!(start.elapsed() < PATIENCE);
         found = end.poll(&mut ibv_wc::default());
     }
-    assert_eq!((found, errno()), (-1, libc::ENXIO));
+    assert_eq!((found, errno()), (-1, libc::EIO));
     let mut event = ibv_async_event::default();
     // SAFETY: alive.
     unsafe {
@@ -355,7 +355,15 @@ fn the_simulator_is_gone(end: &End) {
         );
         assert_ne!(ibv_query_device(end.context, &mut ibv_device_attr::default()), 0);
         assert!(ibv_alloc_pd(end.context).is_null());
-        assert_ne!(ibv_destroy_qp(end.qp), 0);
+        // V-27: EIO, or success for programs that ask for it.
+        assert_eq!(ibv_destroy_qp(end.qp), libc::EIO);
+        std::env::set_var("RDMAV_ALLOW_DISASSOC_DESTROY", "1");
+        assert_eq!(ibv_destroy_qp(end.qp), 0);
+        assert_eq!(ibv_destroy_qp(end.qp), libc::EINVAL);
+        assert_eq!(ibv_destroy_cq(end.cq), 0);
+        assert_eq!(ibv_destroy_comp_channel(end.channel), 0);
+        assert_eq!(ibv_dereg_mr(end.mr), 0);
+        assert_eq!(ibv_dealloc_pd(end.pd), 0);
         assert_eq!(ibv_close_device(end.context), 0);
     }
     assert!(start.elapsed() < PATIENCE);

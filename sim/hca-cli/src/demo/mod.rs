@@ -119,6 +119,7 @@ fn transfer_and_report(args: &Args, data: &[u8]) -> Result<bool> {
     files::write(&capture, b"")?;
     let config = RigConfig {
         faults: args.faults,
+        switches: 0,
         capture: Some(capture),
         stages: STAGED,
         waveforms: waveforms::config(&args.out, args.trace),

@@ -111,6 +111,8 @@ impl<'a> Bench<'a> {
         let cqe = args.qps * if args.op == Op::Send { messages } else { depth };
         let config = RigConfig {
             faults: args.faults,
+            switches: args.switches,
+            pcie: args.pcie.over(&PcieParams::default()),
             cqe: cqe.max(64),
             stages: if args.stages { STAGED } else { 0 },
             waveforms: waveforms::config(&args.plot, args.trace),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::link::ArbitrationArgs;
-use crate::options::{FAULTS_HELP, Link, Window};
+use crate::options::{FAULTS_HELP, Link, Pcie, Window};
 use crate::plots::{self, engineering};
 use crate::sizes::{Sizes, human};
 use crate::stages::{self, Breakdown};
@@ -106,6 +106,11 @@ pub struct Args {
     arbitration: ArbitrationArgs,
     #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]
     faults: FaultSpec,
+    /// Switches between the cards
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=16))]
+    switches: u8,
+    #[command(flatten)]
+    pcie: Pcie,
     /// Decides the faults and the card's initial registers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use hca_system_tests::Dev;
-use hca_verbs::{Context, LinkConfig, LinkPolicy, VlArbTable, VlWeight};
+use hca_verbs::{Context, LinkConfig, LinkPolicy, ModifyPortCmd, Mtu, VlArbTable, VlWeight, port_attr};
 
 use super::formula::{Policy, Setting};
 
@@ -11,7 +11,13 @@ const PORT: u8 = 1;
 const NO_VL: u8 = 15;
 
 /// VL 0 in the high table, VL 1 in the low one; service levels 0 and 1 on them, no other.
-pub fn set(context: &Context<Dev>, setting: Setting, policy: Policy) -> Result<()> {
+/// The arbiter knows the port's MTU, not the path's: the limit's packets are counted in it.
+pub fn set(context: &Context<Dev>, mtu: Mtu, setting: Setting, policy: Policy) -> Result<()> {
+    let mut port = ModifyPortCmd::new();
+    port.set_port_num(PORT);
+    port.set_attr_mask(port_attr::MTU);
+    port.set_mtu(mtu.into());
+    context.modify_port(&port)?;
     let mut sl2vl = [NO_VL; 16];
     (sl2vl[0], sl2vl[1]) = (0, 1);
     context.set_sl2vl(PORT, &sl2vl)?;

@@ -24,6 +24,7 @@ const LINK_PACKET_BYTES: u32 = 6;
 pub struct Bench {
     rig: Rig,
     flows: Vec<Stream>,
+    mtu: Mtu,
     mtu_bytes: u32,
 }
 
@@ -35,8 +36,12 @@ struct Stream {
 
 impl Bench {
     /// Connects both flows.
-    pub fn new(seed: u64, mtu: Mtu, mtu_bytes: u32) -> Result<Self> {
-        let rig = Rig::new(&RigConfig::new(seed, LinkKind::InfiniBand))?;
+    pub fn new(seed: u64, mtu: Mtu, mtu_bytes: u32, rate_bits_per_s: u64) -> Result<Self> {
+        let config = RigConfig {
+            rate_bits_per_s,
+            ..RigConfig::new(seed, LinkKind::InfiniBand)
+        };
+        let rig = Rig::new(&config)?;
         let cap = QpCap {
             max_send_wr: OUTSTANDING,
             ..QpCap::default()
@@ -62,6 +67,7 @@ impl Bench {
         Ok(Self {
             rig,
             flows,
+            mtu,
             mtu_bytes,
         })
     }
@@ -73,7 +79,7 @@ impl Bench {
 
     /// Sets the arbiter of card 0 and counts until the ratio is known.
     pub fn measure(&mut self, setting: Setting, policy: Policy) -> Result<Window> {
-        super::arbiter::set(&self.rig.nodes[0].context, setting, policy)?;
+        super::arbiter::set(&self.rig.nodes[0].context, self.mtu, setting, policy)?;
         self.rig
             .sim
             .fabric()

@@ -62,6 +62,9 @@ pub struct Args {
     /// Exit code 1 when a setting is further from the formula than this
     #[arg(long, value_name = "PERCENT")]
     within: Option<f64>,
+    /// Rate of the cable; what fills the rings must be faster, or the high VL runs dry
+    #[arg(long, value_name = "GBPS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rate: u64,
     /// Settings measured side by side [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
@@ -185,7 +188,7 @@ fn sweep(args: &Args, settings: &[Setting]) -> Result<Vec<Point>> {
         )),
     );
     let worker = || -> Result<Vec<(usize, Point)>> {
-        let mut bench = Bench::new(args.seed, MTU, MTU_BYTES)?;
+        let mut bench = Bench::new(args.seed, MTU, MTU_BYTES, args.rate * 1_000_000_000)?;
         let mut points = Vec::new();
         while let Some((index, setting)) = claim(&next, settings) {
             let point = measure(&mut bench, setting, args.policy)

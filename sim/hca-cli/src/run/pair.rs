@@ -1,6 +1,6 @@
 //! `hca run --pair`: a simulator and both ends in one command.
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use hca_cosim::StopHandle;
 use hca_meter::Meters;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -139,7 +139,11 @@ fn simulate(
     meters: Option<&Meters>,
     started: &Sender<StopHandle>,
 ) -> Result<()> {
-    let mut network = Network::new(topology, 2, folder)?;
+    let plan = topology.plan(2)?;
+    if plan.cards.len() < 2 {
+        bail!("--pair needs a topology with two cards");
+    }
+    let mut network = Network::new(topology, &plan, folder)?;
     if let Some(meters) = meters {
         network.server.observe(meters.observers());
     }

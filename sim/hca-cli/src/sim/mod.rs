@@ -12,30 +12,38 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use folder::Folder;
+use hca_topology::{EndSpec, Topology as Plan};
 use status::StatusLine;
-use topology::{Network, Topology, cable_ends};
+use topology::{Network, Topology};
 
 use crate::report;
 
 const EXAMPLES: &str = "Examples:
   hca sim
   hca sim --cards 4 --link ib --pcap target/sim.pcap
+  hca sim --topology docs/topologies/two-switches.toml
   hca run --card 0 -- ibv_devinfo       a program on card 0, from another terminal
   hca info                              what the cards say
 
-Cards are joined in pairs by cables: 0-1, 2-3; a card without a partner has a loopback plug. Every function of a card
-is a vfio-user socket DIR/card<N>.<F>; a process that connects has the function until it ends. Stop it with Ctrl-C.
+Cards are joined in pairs by cables: 0-1, 2-3; a card without a partner has a loopback plug. A topology file can have
+switches and any other links. Every function of a card is a vfio-user socket DIR/card<N>.<F>; a process that connects
+has the function until it ends. Stop it with Ctrl-C.
 
 DIR is, without --dir, the folder that HCA_SIM names, else $XDG_RUNTIME_DIR/hca, else /tmp/hca-UID.
 
 Exit code: 0 it was stopped; 2 it could not start, or a capture could not be completed.";
+
+/// Numbers of cards that there can be.
+fn cards() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(1..=64)
+}
 
 /// Options of `hca sim`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Number of cards
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "topology", value_parser = cards())]
     cards: u8,
     #[command(flatten)]
     topology: Topology,
@@ -50,7 +58,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     folder.make()?;
     // From here on neither leaves a socket behind. A hang-up is left as it is: nohup ignores it.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
-    let mut network = Network::new(&args.topology, args.cards, &folder)?;
+    let plan = args.topology.plan(args.cards)?;
+    let mut network = Network::new(&args.topology, &plan, &folder)?;
     let meters = Meters::default();
     network.server.observe(meters.observers());
     let _report = report::Socket::serve(folder.path(), meters)?;
@@ -60,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             stop.stop();
         }
     });
-    crate::print(&introduction(args, &folder))?;
+    crate::print(&introduction(args, &plan, &folder))?;
     let status = network.server.status();
     {
         let _line = StatusLine::start(status.clone());
@@ -70,25 +79,45 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         })?;
     }
     network.close()?;
-    let text = format!(
+    let mut text = format!(
         "stopped after {:.3} ms of simulated time, {} packets\n",
         status.now_ns() as f64 / 1e6,
         status.packets()
     );
+    if args.topology.file.is_some() {
+        for (link, status) in plan.links.iter().zip(status.links()) {
+            let [a, b] = link.ends.map(|end| plan.end_name(end));
+            let [from_a, from_b] = status.packets();
+            text += &format!("  {}: {from_a} from {a}, {from_b} from {b}\n", status.name());
+        }
+    }
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn introduction(args: &Args, folder: &Folder) -> String {
-    let ends = cable_ends(args.cards).into_iter();
-    let cables: Vec<String> = ends.map(|(a, b)| format!("{a}-{b}")).collect();
+fn introduction(args: &Args, plan: &Plan, folder: &Folder) -> String {
+    let what = match &args.topology.file {
+        Some(file) => format!(
+            "{}, {} switches, {} links",
+            file.display(),
+            plan.switches.len(),
+            plan.links.len()
+        ),
+        None => {
+            let card = |end| match end {
+                EndSpec::Card(card) | EndSpec::Switch(card, _) => card,
+            };
+            let ends = plan.links.iter().map(|link| link.ends.map(card));
+            let cables: Vec<String> = ends.map(|[a, b]| format!("{a}-{b}")).collect();
+            let Topology {
+                link, rate, latency, ..
+            } = &args.topology;
+            format!("cables {} ({link}, {rate} Gb/s, {latency} ns)", cables.join(" "))
+        }
+    };
     format!(
-        "hca sim: cables {} ({}, {} Gb/s, {} ns), sockets of {} cards in {}\n",
-        cables.join(" "),
-        args.topology.link,
-        args.topology.rate,
-        args.topology.latency,
-        args.cards,
+        "hca sim: {what}, sockets of {} cards in {}\n",
+        plan.cards.len(),
         folder.path().display()
     )
 }

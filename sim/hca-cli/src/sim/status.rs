@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
+/// Cables that the line has room for.
+const LINKS_SHOWN: usize = 6;
 /// Back to the start of the line, and clear it.
 const CLEAR_LINE: &str = "\r\x1b[K";
 
@@ -20,18 +22,13 @@ pub struct StatusLine {
 }
 
 impl StatusLine {
-    /// Starts to show it.
+    /// Starts to show it; without a terminal only what must not go unseen.
     pub fn start(status: Arc<ServerStatus>) -> Self {
-        if !io::stderr().is_terminal() {
-            return Self {
-                stop: None,
-                thread: None,
-            };
-        }
+        let terminal = io::stderr().is_terminal();
         let (stop, stopped) = channel();
         Self {
             stop: Some(stop),
-            thread: Some(std::thread::spawn(move || show(&status, &stopped))),
+            thread: Some(std::thread::spawn(move || show(&status, &stopped, terminal))),
         }
     }
 }
@@ -46,7 +43,8 @@ impl Drop for StatusLine {
     }
 }
 
-fn show(status: &ServerStatus, stopped: &Receiver<()>) {
+fn show(status: &ServerStatus, stopped: &Receiver<()>, terminal: bool) {
+    let mut told = false;
     let mut shown = String::new();
     let (mut cycles, mut since) = (status.evaluated_cycles(), Instant::now());
     loop {
@@ -54,7 +52,12 @@ fn show(status: &ServerStatus, stopped: &Receiver<()>) {
         let rate = (now - cycles) as f64 / since.elapsed().as_secs_f64().max(1e-3);
         (cycles, since) = (now, Instant::now());
         let line = line(status, rate);
-        if line != shown {
+        if let Some(deadlock) = status.deadlock()
+            && !std::mem::replace(&mut told, true)
+        {
+            eprintln!("{}hca: {deadlock}", if terminal { CLEAR_LINE } else { "" });
+        }
+        if terminal && line != shown {
             let mut text = String::from(CLEAR_LINE);
             let _ = write!(text, "{line}");
             // A terminal that is gone needs no status.
@@ -62,18 +65,30 @@ fn show(status: &ServerStatus, stopped: &Receiver<()>) {
             shown = line;
         }
         if stopped.recv_timeout(PERIOD) != Err(RecvTimeoutError::Timeout) {
-            let _ = io::stderr().write_all(CLEAR_LINE.as_bytes());
+            if terminal {
+                let _ = io::stderr().write_all(CLEAR_LINE.as_bytes());
+            }
             return;
         }
     }
 }
 
 fn line(status: &ServerStatus, cycles_per_s: f64) -> String {
-    format!(
+    let mut line = format!(
         "simulated {:.3} ms | {:.0} k cycles/s | {} packets | {} clients",
         status.now_ns() as f64 / 1e6,
         cycles_per_s / 1e3,
         status.packets(),
         status.clients()
-    )
+    );
+    if status.links().len() > 1 {
+        for link in status.links().iter().take(LINKS_SHOWN) {
+            let [a, b] = link.packets();
+            let _ = write!(line, " | {} {a}+{b}", link.name());
+        }
+        if status.links().len() > LINKS_SHOWN {
+            line += " | ..";
+        }
+    }
+    line
 }

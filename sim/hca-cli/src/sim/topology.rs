@@ -1,13 +1,14 @@
-//! Cards joined in pairs.
+//! The simulated network: cards joined in pairs, or what a topology file says.
 
 use anyhow::Result;
-use hca_cosim::{CableId, CardConfig, CardId, Fabric, Identity, NUM_FUNCS, Server};
-use hca_link::{CableConfig, FaultSpec, LinkKind, Tap};
+use hca_cosim::{CableId, CardId, Fabric, NUM_FUNCS, Server};
+use hca_link::{CableConfig, FaultSpec, Tap};
+use hca_topology::Topology as Plan;
 use std::path::{Path, PathBuf};
 
 use super::folder::Folder;
 use crate::files::{self, FileError};
-use crate::options::{FAULTS_HELP, Link, Window};
+use crate::options::{FAULTS_HELP, Link, Pcie, Window};
 use crate::waveforms::TRACE_HELP;
 
 /// Where waveforms go.
@@ -16,6 +17,14 @@ const TRACE_DIR: &str = "target/sim";
 /// What a simulated network is made of.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
 pub struct Topology {
+    /// Read cards, switches and links from a file (docs/topologies); the options below it do not say
+    #[arg(
+        id = "topology",
+        long = "topology",
+        value_name = "FILE",
+        conflicts_with_all = ["link", "rate", "latency", "faults"]
+    )]
+    pub file: Option<PathBuf>,
     /// Personality of all ports
     #[arg(long, value_enum, default_value_t = Link::Eth)]
     pub link: Link,
@@ -27,9 +36,11 @@ pub struct Topology {
     pub latency: u64,
     #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]
     pub faults: FaultSpec,
-    /// Decides faults and the cards' initial registers
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    #[command(flatten)]
+    pub pcie: Pcie,
+    /// Decides faults and the cards' initial registers [default: that of the file, or 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     /// Capture what is sent; cables after the first write to FILE with their number before the ending
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
@@ -43,11 +54,13 @@ pub struct Topology {
 impl Default for Topology {
     fn default() -> Self {
         Self {
+            file: None,
             link: Link::Eth,
             rate: 100,
             latency: 100,
             faults: FaultSpec::default(),
-            seed: 1,
+            pcie: Pcie::default(),
+            seed: None,
             pcap: None,
             trace: None,
             trace_dir: TRACE_DIR.into(),
@@ -55,10 +68,26 @@ impl Default for Topology {
     }
 }
 
-/// Cards at the ends of each cable: 0-1, 2-3; one without a partner has a loopback plug.
-pub fn cable_ends(cards: u8) -> Vec<(u8, u8)> {
-    let last = cards.saturating_sub(1);
-    (0..cards).step_by(2).map(|a| (a, last.min(a + 1))).collect()
+impl Topology {
+    /// The file's network, or `pairs` cards joined in pairs.
+    pub fn plan(&self, pairs: u8) -> Result<Plan> {
+        let mut plan = match &self.file {
+            Some(path) => Plan::read(path).map_err(FileError::from_display)?,
+            None => {
+                let cable = CableConfig {
+                    rate_bits_per_s: self.rate.saturating_mul(1_000_000_000),
+                    latency_ns: self.latency,
+                    faults: self.faults,
+                    ..CableConfig::new("link0", self.link.into())
+                };
+                Plan::pairs(pairs.into(), &cable)?
+            }
+        };
+        for card in &mut plan.cards {
+            card.pcie = self.pcie.over(&card.pcie);
+        }
+        Ok(plan)
+    }
 }
 
 /// A network behind its sockets.
@@ -70,26 +99,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Builds cards and cables, and serves every function in the folder.
-    pub fn new(topology: &Topology, num_cards: u8, folder: &Folder) -> Result<Self> {
-        let mut fabric = Fabric::new(topology.seed);
-        let mut cards = Vec::new();
-        for index in 0..num_cards {
-            let identity = identity(index, topology.link.into());
-            cards.push(fabric.add_card(CardConfig::core(&format!("card{index}"), identity))?);
-        }
-        for (index, (a, b)) in cable_ends(num_cards).into_iter().enumerate() {
-            let config = CableConfig {
-                rate_bits_per_s: topology.rate.saturating_mul(1_000_000_000),
-                latency_ns: topology.latency,
-                faults: topology.faults,
-                ..CableConfig::new(&format!("link{index}"), topology.link.into())
-            };
-            config.check()?;
-            fabric.connect(cards[usize::from(a)], cards[usize::from(b)], config)?;
-        }
-        let mut server = Server::new(fabric);
-        for (number, card) in (0..).zip(cards) {
+    /// Builds what the plan says, and serves every function in the folder.
+    pub fn new(topology: &Topology, plan: &Plan, folder: &Folder) -> Result<Self> {
+        let seed = topology.seed.or(plan.seed).unwrap_or(1);
+        let built = Fabric::from_topology(plan, seed)?;
+        let mut server = Server::new(built.fabric);
+        for (number, card) in (0..).zip(built.cards) {
             for func in 0..NUM_FUNCS {
                 let served = server.serve(card, func, &folder.socket(number, func));
                 served.map_err(FileError::from_display)?;
@@ -165,30 +180,9 @@ fn capture_path(path: &Path, cable: usize) -> PathBuf {
     path.with_file_name(format!("{stem}-{cable}{ending}"))
 }
 
-/// Addresses of a card. Its MAC address is the one that follows from its IPv4 address ([`hca_verbs::mac_of_gid`]), so
-/// that programs which exchange GIDs alone find it.
-fn identity(index: u8, link: LinkKind) -> Identity {
-    let number = index + 1;
-    Identity {
-        guid: [0x02, 0x00, 0x0a, 0xff, 0xfe, 0, 0, number],
-        mac: [0x02, 0x00, 0x0a, 0, 0, number],
-        ipv4: [10, 0, 0, number],
-        lid: u16::from(number),
-        infiniband: link == LinkKind::InfiniBand,
-        self_active: true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cards_are_joined_in_pairs() {
-        assert_eq!(cable_ends(1), [(0, 0)]);
-        assert_eq!(cable_ends(2), [(0, 1)]);
-        assert_eq!(cable_ends(5), [(0, 1), (2, 3), (4, 4)]);
-    }
 
     #[test]
     fn each_cable_has_a_capture_of_its_own() {
@@ -198,10 +192,13 @@ mod tests {
         assert_eq!(capture_path(Path::new("b"), 1), Path::new("b-1"));
     }
 
+    /// What programs that exchange IPv4 GIDs alone take a MAC address to be.
     #[test]
     fn addresses_follow_from_each_other() {
-        let identity = identity(3, LinkKind::Ethernet);
-        let gid = hca_verbs::gid_of_ipv4(identity.ipv4);
-        assert_eq!(hca_verbs::mac_of_gid(&gid), Some(identity.mac));
+        let plan = Topology::default().plan(4).unwrap();
+        for card in plan.cards {
+            let gid = hca_verbs::gid_of_ipv4(card.ipv4);
+            assert_eq!(hca_verbs::mac_of_gid(&gid), Some(card.mac));
+        }
     }
 }

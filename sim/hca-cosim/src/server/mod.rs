@@ -22,7 +22,7 @@ use crate::fabric::{CardId, Fabric};
 use crate::observe::{ObserverFactory, Session};
 use endpoint::Endpoint;
 use listener::{Door, Event};
-pub use status::ServerStatus;
+pub use status::{LinkStatus, ServerStatus};
 use wake::{EventSender, Waker};
 
 /// Steps between two looks at sockets and doorbells.
@@ -65,6 +65,7 @@ impl Server {
         let (sender, receiver) = sync_channel(QUEUE);
         let waker = Arc::new(Waker::new());
         Self {
+            status: Arc::new(ServerStatus::new(&fabric)),
             fabric,
             endpoints: Vec::new(),
             sender: EventSender::new(sender, waker.clone()),
@@ -72,7 +73,6 @@ impl Server {
             receiver,
             early: None,
             observers: None,
-            status: Arc::default(),
         }
     }
 

@@ -1,12 +1,36 @@
 //! What a server has done, for other threads to look at while it runs.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hca_link::Dir;
+
 use crate::fabric::Fabric;
+
+/// Data packets on a cable.
+#[derive(Debug)]
+pub struct LinkStatus {
+    name: String,
+    packets: [AtomicU64; 2],
+}
+
+impl LinkStatus {
+    /// Name of the cable.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Packets sent from end A, and from end B.
+    pub fn packets(&self) -> [u64; 2] {
+        [0, 1].map(|dir: usize| self.packets[dir].load(Ordering::Relaxed))
+    }
+}
 
 /// Counts of a running server. Each is right by itself; together they may be some cycles apart.
 #[derive(Debug, Default)]
 pub struct ServerStatus {
+    links: Vec<LinkStatus>,
+    deadlock: OnceLock<String>,
     now_ns: AtomicU64,
     evaluated_cycles: AtomicU64,
     packets: AtomicU64,
@@ -14,6 +38,27 @@ pub struct ServerStatus {
 }
 
 impl ServerStatus {
+    pub(super) fn new(fabric: &Fabric) -> Self {
+        let link = |cable| LinkStatus {
+            name: fabric.cable(cable).config().name.clone(),
+            packets: Default::default(),
+        };
+        Self {
+            links: fabric.cables().map(link).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// All cables.
+    pub fn links(&self) -> &[LinkStatus] {
+        &self.links
+    }
+
+    /// The switches' deadlock, once one has been found.
+    pub fn deadlock(&self) -> Option<&str> {
+        self.deadlock.get().map(String::as_str)
+    }
+
     /// Simulated time.
     pub fn now_ns(&self) -> u64 {
         self.now_ns.load(Ordering::Relaxed)
@@ -41,6 +86,14 @@ impl ServerStatus {
             cycles += counters.evaluated_cycles;
             packets += counters.tx_packets;
             now_ns = fabric.now_ns(card);
+        }
+        for (link, cable) in self.links.iter().zip(fabric.net().cables()) {
+            for (dir, packets) in Dir::ALL.into_iter().zip(&link.packets) {
+                packets.store(cable.stats().dir(dir).sent_packets, Ordering::Relaxed);
+            }
+        }
+        if let Some(deadlock) = fabric.net().deadlock() {
+            self.deadlock.get_or_init(|| deadlock.to_string());
         }
         self.now_ns.store(now_ns, Ordering::Relaxed);
         self.evaluated_cycles.store(cycles, Ordering::Relaxed);

@@ -71,6 +71,8 @@ pub(crate) struct Wire {
     pub tx: Dir,
     /// Data VLs of both ends (VL-4: the smaller number).
     pub op_vls: u8,
+    /// Most blocks of a packet that both ends take.
+    pub packet_blocks: u16,
     /// The neighbour is known to have flow control. Otherwise that shows with its first flow control packet.
     pub peer_has_credits: bool,
 }
@@ -174,13 +176,15 @@ impl LinkEnd {
     }
 
     fn hear(&mut self, bytes: &[u8]) {
-        let heard = FlowControl::parse(bytes)
-            .ok()
-            .filter(|fcp| fcp.vl < self.wire.op_vls);
-        let Some(fcp) = heard else {
+        let Ok(fcp) = FlowControl::parse(bytes) else {
             self.counters.lpcrc_errors += 1;
             return;
         };
+        if fcp.vl >= self.wire.op_vls {
+            // A neighbour with more VLs than this link has.
+            self.counters.fcp_vl_mismatch += 1;
+            return;
+        }
         self.counters.fcp_received += 1;
         self.peer_seen = true;
         let vl = usize::from(fcp.vl);

@@ -1,69 +1,11 @@
-//! Packets inside a switch: the store, and the queues in front of an output.
+//! The queues in front of an output.
 //!
 //! A packet occupies the receive buffer of the VL it came in on until its last copy has left. The buffer is shared by
 //! one queue per output port and VL, so that a packet to a blocked output does not hold up those to others.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Where a packet came in: port and VL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Source {
-    pub port: u8,
-    pub vl: u8,
-}
-
-/// A packet in the switch.
-#[derive(Debug)]
-pub(crate) struct Stored {
-    pub bytes: Vec<u8>,
-    pub source: Source,
-    pub blocks: u16,
-    /// Copies still to be sent.
-    pub copies: u32,
-}
-
-/// All packets in the switch, by number.
-#[derive(Debug, Default)]
-pub(crate) struct Store {
-    slots: Vec<Option<Stored>>,
-    free: Vec<usize>,
-}
-
-impl Store {
-    pub fn insert(&mut self, packet: Stored) -> usize {
-        match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot] = Some(packet);
-                slot
-            }
-            None => {
-                self.slots.push(Some(packet));
-                self.slots.len() - 1
-            }
-        }
-    }
-
-    pub fn get(&self, slot: usize) -> Option<&Stored> {
-        self.slots.get(slot)?.as_ref()
-    }
-
-    /// A copy has left. The packet, if that was the last one.
-    pub fn copy_left(&mut self, slot: usize) -> Option<Stored> {
-        let packet = self.slots.get_mut(slot)?;
-        let copies = &mut packet.as_mut()?.copies;
-        *copies = copies.saturating_sub(1);
-        if *copies > 0 {
-            return None;
-        }
-        self.free.push(slot);
-        packet.take()
-    }
-
-    /// Packets inside.
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-}
+use crate::store::Source;
 
 /// A copy that waits for an output.
 #[derive(Debug, Clone, Copy)]
@@ -200,22 +142,5 @@ mod tests {
         assert_eq!(queue.head(4).unwrap().1.slot, 2);
         assert_eq!((queue.oldest_head(), queue.expired(7, 8)), (Some(0), None));
         assert_eq!(queue.expired(8, 8), Some(source(1)));
-    }
-
-    #[test]
-    fn a_packet_leaves_with_its_last_copy() {
-        let mut store = Store::default();
-        let packet = |copies| Stored {
-            bytes: vec![1],
-            source: source(1),
-            blocks: 1,
-            copies,
-        };
-        let (a, b) = (store.insert(packet(2)), store.insert(packet(1)));
-        assert!(store.copy_left(a).is_none() && store.len() == 2);
-        assert!(store.copy_left(b).is_some() && store.copy_left(b).is_none());
-        assert!(store.copy_left(a).is_some() && store.len() == 0);
-        assert_eq!(store.insert(packet(1)), a);
-        assert!(store.get(b).is_none());
     }
 }

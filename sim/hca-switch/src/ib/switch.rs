@@ -4,10 +4,11 @@ use hca_link::Cable;
 use hca_wire::{crc, lrh};
 
 use super::link::{Due, LinkConfig, LinkEnd, Received, Wire};
-use super::queue::{OutQueue, Source, Store, Stored, Waiting};
+use super::queue::{OutQueue, Waiting};
 use super::tables::{Forwarding, Sl2Vl, SlTables};
 use crate::arb::{DATA_VLS_MAX, Heads, VlArbConfig, VlArbiter};
 use crate::counters::{PortCounters, VlCounters};
+use crate::store::{Source, Store, Stored};
 use crate::{PORTS_MAX, SwitchError, VL15};
 
 /// What an InfiniBand switch is made from.
@@ -278,7 +279,7 @@ impl IbSwitch {
         while ports != 0 {
             let output = ports.trailing_zeros() as u8;
             ports &= ports - 1;
-            match self.output_vl(input, output, &lrh) {
+            match self.output_vl(input, output, &received) {
                 Some(vl) => {
                     outputs[count] = (output, vl);
                     count += 1;
@@ -324,7 +325,8 @@ impl IbSwitch {
     }
 
     /// VL of a packet behind an output; `None`, and counted there: it has none.
-    fn output_vl(&mut self, input: u8, output: u8, lrh: &lrh::Repr) -> Option<u8> {
+    fn output_vl(&mut self, input: u8, output: u8, received: &Received) -> Option<u8> {
+        let lrh = &received.lrh;
         let port = self.ports.get_mut(usize::from(output).checked_sub(1)?)?.as_mut();
         let Some(port) = port else {
             // A port without a cable: as if the destination were unknown.
@@ -333,6 +335,11 @@ impl IbSwitch {
             }
             return None;
         };
+        if received.blocks > port.link.wire.packet_blocks {
+            // Larger than the MTU behind this port.
+            port.link.counters.port_xmit_discards += 1;
+            return None;
+        }
         // VL-9: subnet management keeps its VL.
         if lrh.vl == VL15 {
             return Some(VL15);

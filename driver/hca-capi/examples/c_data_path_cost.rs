@@ -1,8 +1,8 @@
 //! What ibv_post_send and ibv_poll_cq cost the processor, through the C entry points, on a device that does nothing:
 //! doorbells go nowhere, completions are written into the ring by hand between the measurements.
 //!
-//! `cargo run --release -p hca-capi --example post_poll_cost`. Prints nanoseconds, the best of some rounds: the machine
-//! may have other work.
+//! `cargo run --release -p hca-capi --example c_data_path_cost`. Prints nanoseconds, the best of some rounds: the
+//! machine may have other work.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

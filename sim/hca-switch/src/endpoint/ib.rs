@@ -1,5 +1,5 @@
-//! A traffic endpoint: sends numbered packets, and checks what it receives. It has the link of a switch port (credits,
-//! VLs, arbitration), so that networks can be tried without cards.
+//! A traffic endpoint on InfiniBand: sends numbered packets, and checks what it receives. It has the link of a switch
+//! port (credits, VLs, arbitration), so that networks can be tried without cards.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,16 +8,12 @@ use hca_wire::{ExtHeaders, Framing, Link, Opcode, PacketRepr, WholePacket, block
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+use super::{FlowCount, NUMBER_BYTES, QUEUE_PACKETS, Stalls, draw_share};
 use crate::arb::{DATA_VLS_MAX, Heads, VlArbConfig, VlArbiter};
 use crate::counters::{PortCounters, VlCounters};
 use crate::ib::link::{Due, LinkConfig, LinkEnd, Received, Wire};
 use crate::ib::tables::Sl2Vl;
 use crate::{SwitchError, VL15};
-
-/// Packets that wait for one VL.
-const QUEUE_PACKETS: usize = 4;
-/// Bytes of the number in a payload.
-const NUMBER_BYTES: usize = 8;
 
 /// Packets from an endpoint to one destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,15 +24,6 @@ pub struct Flow {
     pub sl: u8,
     /// How often this flow is drawn, relative to the others.
     pub share: u32,
-}
-
-/// Pauses of a receiver: its buffer is not drained meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stalls {
-    /// Packets in a thousand that begin one, on their VL.
-    pub per_mille: u32,
-    /// Longest one.
-    pub cycles_max: u64,
 }
 
 /// What an endpoint is made from.
@@ -89,18 +76,6 @@ impl IbEndpointConfig {
             fcp_max_cycles: 16_384,
         }
     }
-}
-
-/// What has come from one source, to one destination, on one SL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FlowCount {
-    /// Packets.
-    pub packets: u64,
-    /// Numbers that were left out.
-    pub missing: u64,
-    /// Packets that came after one sent later, or again.
-    pub out_of_order: u64,
-    next: u64,
 }
 
 /// Source LID, destination LID, SL.
@@ -185,13 +160,7 @@ impl IbEndpoint {
 
     /// What has come, all together.
     pub fn received_all(&self) -> FlowCount {
-        let add = |sum: FlowCount, one: &FlowCount| FlowCount {
-            packets: sum.packets + one.packets,
-            missing: sum.missing + one.missing,
-            out_of_order: sum.out_of_order + one.out_of_order,
-            next: 0,
-        };
-        self.received.values().fold(FlowCount::default(), add)
+        FlowCount::sum(&self.received)
     }
 
     /// Packets whose ICRC or contents were wrong though the link took them for good.
@@ -285,14 +254,7 @@ impl IbEndpoint {
             self.damaged += 1;
             return;
         };
-        let count = self.received.entry(key).or_default();
-        count.packets += 1;
-        if number < count.next {
-            count.out_of_order += 1;
-        } else {
-            count.missing += number - count.next;
-            count.next = number + 1;
-        }
+        self.received.entry(key).or_default().count(number);
     }
 
     fn drain(&mut self, now: u64, link: &mut LinkEnd) {
@@ -342,42 +304,21 @@ impl IbEndpoint {
         next
     }
 
-    fn vl_of(&self, sl: u8, op_vls: u8) -> u8 {
-        match self.config.sl2vl {
-            Some(table) => table[usize::from(sl & 15)],
-            None => sl % op_vls.max(1),
-        }
-    }
-
     /// Makes packets for the VLs that have room for them.
     fn make(&mut self, op_vls: u8) {
         while self.made < self.config.packets {
-            let open = |flow: &Flow| {
-                let vl = usize::from(self.vl_of(flow.sl, op_vls));
-                self.queues
-                    .get(vl)
-                    .is_some_and(|queue| queue.len() < QUEUE_PACKETS)
-            };
-            let shares: Vec<u32> = self
-                .config
-                .flows
-                .iter()
-                .map(|flow| if open(flow) { flow.share } else { 0 })
-                .collect();
-            let total: u32 = shares.iter().sum();
-            if total == 0 {
+            let shares = self.config.flows.iter().map(|flow| {
+                let queue = self.queues.get(usize::from(self.config.vl_of(flow.sl, op_vls)));
+                let open = queue.is_some_and(|queue| queue.len() < QUEUE_PACKETS);
+                if open { flow.share } else { 0 }
+            });
+            let Some(index) = draw_share(shares, self.random.next_u32()) else {
                 return;
-            }
-            let mut draw = self.random.next_u32() % total;
-            let mut index = 0;
-            while draw >= shares[index] {
-                draw -= shares[index];
-                index += 1;
-            }
+            };
             let flow = self.config.flows[index];
             let (least, most) = self.config.payload_bytes;
             let len = least + self.random.next_u32() % (most - least + 1);
-            let vl = self.vl_of(flow.sl, op_vls);
+            let vl = self.config.vl_of(flow.sl, op_vls);
             if let Some(packet) = self.packet(flow, vl, self.numbers[index], len as usize) {
                 self.queues[usize::from(vl)].push_back(packet);
                 self.numbers[index] += 1;
@@ -418,7 +359,14 @@ impl IbEndpoint {
 }
 
 impl IbEndpointConfig {
-    fn link(&self) -> LinkConfig {
+    fn vl_of(&self, sl: u8, op_vls: u8) -> u8 {
+        match self.sl2vl {
+            Some(table) => table[usize::from(sl & 15)],
+            None => sl % op_vls.max(1),
+        }
+    }
+
+    pub(crate) fn link(&self) -> LinkConfig {
         LinkConfig {
             data_vls: self.data_vls,
             buffer_blocks: self.buffer_blocks,

@@ -1,0 +1,137 @@
+//! A fabric from a topology.
+
+use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
+use hca_topology::{CardSpec, EndSpec, IbSwitchSpec, SwitchRoutes, SwitchSpec, Topology};
+
+use crate::fabric::{CableId, CardId, Fabric, Plug, split_seed};
+use crate::{CardConfig, Identity, SimError};
+
+/// What a topology has become; cards, switches and cables in its order.
+pub struct Built {
+    /// The fabric.
+    pub fabric: Fabric,
+    /// Its cards.
+    pub cards: Vec<CardId>,
+    /// Its switches.
+    pub switches: Vec<BuiltSwitch>,
+    /// Its cables.
+    pub cables: Vec<CableId>,
+}
+
+/// A switch of either kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuiltSwitch {
+    /// An InfiniBand switch.
+    InfiniBand(SwitchId),
+    /// An Ethernet switch.
+    Ethernet(EthSwitchId),
+}
+
+impl BuiltSwitch {
+    /// One of its ports.
+    pub fn plug(self, port: u8) -> Plug {
+        match self {
+            Self::InfiniBand(id) => Plug::Switch(id, port),
+            Self::Ethernet(id) => Plug::EthSwitch(id, port),
+        }
+    }
+}
+
+/// Addresses of a card as its firmware gets them.
+pub fn identity(card: &CardSpec) -> Identity {
+    Identity {
+        guid: card.guid,
+        mac: card.mac,
+        ipv4: card.ipv4,
+        lid: card.lid,
+        infiniband: card.kind == hca_link::LinkKind::InfiniBand,
+        self_active: true,
+    }
+}
+
+impl Fabric {
+    /// Builds cards with their native firmware, switches with their tables, and cables.
+    pub fn from_topology(topology: &Topology, seed: u64) -> Result<Built, SimError> {
+        let mut fabric = Self::new(seed);
+        let mut cards = Vec::new();
+        for card in &topology.cards {
+            cards.push(fabric.add_card(CardConfig {
+                pcie: card.pcie.clone(),
+                ..CardConfig::core(&card.name, identity(card))
+            })?);
+        }
+        let mut switches = Vec::new();
+        for (switch, routes) in topology.switches.iter().zip(topology.routes()) {
+            switches.push(match switch {
+                SwitchSpec::InfiniBand(switch) => {
+                    BuiltSwitch::InfiniBand(fabric.build_ib_switch(switch, &routes)?)
+                }
+                SwitchSpec::Ethernet(config) => {
+                    let config = EthSwitchConfig {
+                        seed: split_seed(seed, &config.name),
+                        ..config.clone()
+                    };
+                    BuiltSwitch::Ethernet(fabric.build_eth_switch(config, topology, &routes)?)
+                }
+            });
+        }
+        let mut cables = Vec::new();
+        for link in &topology.links {
+            let plug = |end| match end {
+                EndSpec::Card(card) => Plug::Card(cards[card]),
+                EndSpec::Switch(switch, port) => switches[switch].plug(port),
+            };
+            cables.push(fabric.plug(link.ends.map(plug), link.cable.clone())?);
+        }
+        // Ports have an arbiter of their own once they have a cable.
+        for (switch, built) in topology.switches.iter().zip(&switches) {
+            let (SwitchSpec::InfiniBand(switch), BuiltSwitch::InfiniBand(id)) = (switch, built) else {
+                continue;
+            };
+            for (port, config) in &switch.arbitration {
+                let switch = fabric.net_mut().switch_mut(*id);
+                switch.set_arbitration(*port, config.clone())?;
+            }
+        }
+        Ok(Built {
+            fabric,
+            cards,
+            switches,
+            cables,
+        })
+    }
+
+    fn build_ib_switch(
+        &mut self,
+        switch: &IbSwitchSpec,
+        routes: &SwitchRoutes,
+    ) -> Result<SwitchId, SimError> {
+        let id = self.add_switch(switch.config.clone())?;
+        let built = self.net_mut().switch_mut(id);
+        for (lid, port) in &routes.unicast {
+            built.forwarding_mut().set_unicast(*lid, *port)?;
+        }
+        for (mlid, port) in &routes.multicast {
+            built.forwarding_mut().add_multicast(*mlid, *port)?;
+        }
+        for (from, to, table) in &switch.sl2vl {
+            built.set_sl2vl(*from, *to, *table)?;
+        }
+        Ok(id)
+    }
+
+    fn build_eth_switch(
+        &mut self,
+        config: EthSwitchConfig,
+        topology: &Topology,
+        routes: &SwitchRoutes,
+    ) -> Result<EthSwitchId, SimError> {
+        let id = self.add_eth_switch(config)?;
+        let built = self.net_mut().eth_switch_mut(id);
+        for (card, port) in &routes.cards {
+            built.set_address(topology.cards[*card].mac, *port)?;
+        }
+        built.set_flood_ports(routes.flood.iter().copied())?;
+        Ok(id)
+    }
+}

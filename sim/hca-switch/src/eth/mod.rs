@@ -1,0 +1,5 @@
+//! Ethernet.
+
+pub(crate) mod frame;
+pub(crate) mod port;
+pub(crate) mod switch;

@@ -1,0 +1,269 @@
+//! What a simulated network consists of, read from a small file: cards, switches, links, and the routes between them.
+//!
+//! [`Topology::read`] reads and checks the TOML text; everything that can be wrong is found there and named by file,
+//! place and limit. [`Topology::routes`] says what each switch forwards where: the shortest way, or up and down a tree,
+//! always the same for the same file, with the file's own entries on top. docs/topologies holds examples, and its
+//! README every key.
+//!
+//! ```
+//! let text = r#"
+//!     [[card]]
+//!     [[card]]
+//!     [[switch]]
+//!     name = "sw0"
+//!     [[link]]
+//!     ends = ["card0", "sw0"]
+//!     [[link]]
+//!     ends = ["card1", "sw0"]
+//! "#;
+//! let topology = hca_topology::Topology::parse("example.toml", text).unwrap();
+//! assert_eq!(topology.routes()[0].unicast, [(1, 1), (2, 2)]); // LID, port
+//! ```
+#![forbid(unsafe_code)]
+
+mod check;
+mod file;
+mod routes;
+mod switch;
+
+use std::path::Path;
+
+use hca_host::PcieParams;
+use hca_link::{CableConfig, LinkKind};
+use hca_switch::{EthSwitchConfig, IbSwitchConfig, Sl2Vl, VlArbConfig};
+
+pub use file::Algorithm;
+pub use routes::SwitchRoutes;
+
+/// Cards of a topology.
+pub const CARDS_MAX: usize = 64;
+/// Switches of a topology.
+pub const SWITCHES_MAX: usize = 256;
+
+/// A file that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {place}: {what}")]
+pub struct TopologyError {
+    /// The file.
+    pub file: String,
+    /// Where in it.
+    pub place: String,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// A card.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CardSpec {
+    /// Unique name.
+    pub name: String,
+    /// Personality of its port: that of its link; InfiniBand without one.
+    pub kind: LinkKind,
+    /// GUID of node and port.
+    pub guid: [u8; 8],
+    /// Address on Ethernet.
+    pub mac: [u8; 6],
+    /// Address of RoCEv2.
+    pub ipv4: [u8; 4],
+    /// Local identifier, the first of 2^lmc.
+    pub lid: u16,
+    /// Its low bits that are free.
+    pub lmc: u8,
+    /// Host side.
+    pub pcie: PcieParams,
+}
+
+impl CardSpec {
+    /// Card number `index`, from 0, with the addresses that follow from it: IPv4 10.0.0.N, LID N, the MAC address that
+    /// programs take a RoCEv2 GID of this IPv4 address to have, and the GUID made from that.
+    pub fn new(index: usize, kind: LinkKind) -> Self {
+        let mut card = Self {
+            name: format!("card{index}"),
+            kind,
+            guid: [0; 8],
+            mac: [0; 6],
+            ipv4: [10, 0, 0, 0],
+            lid: index as u16 + 1,
+            lmc: 0,
+            pcie: PcieParams::default(),
+        };
+        card.set_ipv4([10, 0, 0, index as u8 + 1]);
+        card
+    }
+
+    pub(crate) fn set_ipv4(&mut self, ipv4: [u8; 4]) {
+        let [a, b, c, d] = ipv4;
+        self.ipv4 = ipv4;
+        self.set_mac([0x02, 0x00, a, b, c, d]);
+    }
+
+    pub(crate) fn set_mac(&mut self, mac: [u8; 6]) {
+        self.mac = mac;
+        self.guid = [mac[0], mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]];
+    }
+
+    /// All its LIDs.
+    pub fn lids(&self) -> std::ops::Range<u16> {
+        self.lid..self.lid + (1 << self.lmc)
+    }
+}
+
+/// A switch.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SwitchSpec {
+    /// An InfiniBand switch.
+    InfiniBand(IbSwitchSpec),
+    /// An Ethernet switch: what it is made from.
+    Ethernet(EthSwitchConfig),
+}
+
+/// An InfiniBand switch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IbSwitchSpec {
+    /// What it is made from.
+    pub config: IbSwitchConfig,
+    /// Entries of its forwarding table that the file has: LID and port.
+    pub routes: Vec<(u16, u8)>,
+    /// SL-to-VL tables: input port, output port, table.
+    pub sl2vl: Vec<(u8, u8, Sl2Vl)>,
+    /// VL arbitration of single ports.
+    pub arbitration: Vec<(u8, VlArbConfig)>,
+}
+
+impl SwitchSpec {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::InfiniBand(switch) => &switch.config.name,
+            Self::Ethernet(config) => &config.name,
+        }
+    }
+
+    /// Kind of its links.
+    pub fn kind(&self) -> LinkKind {
+        match self {
+            Self::InfiniBand(_) => LinkKind::InfiniBand,
+            Self::Ethernet(_) => LinkKind::Ethernet,
+        }
+    }
+
+    /// Number of ports.
+    pub fn ports(&self) -> u8 {
+        match self {
+            Self::InfiniBand(switch) => switch.config.ports,
+            Self::Ethernet(config) => config.ports,
+        }
+    }
+}
+
+/// What an end of a link is plugged into; cards and switches by their place in the topology.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndSpec {
+    /// A card.
+    Card(usize),
+    /// A switch and the number of its port, from 1.
+    Switch(usize, u8),
+}
+
+/// A link. Both ends at one card make a loopback plug.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkSpec {
+    /// Its ends, A first.
+    pub ends: [EndSpec; 2],
+    /// Its cable, but for the seed.
+    pub cable: CableConfig,
+}
+
+/// A multicast group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// Its MLID.
+    pub mlid: u16,
+    /// Cards in it.
+    pub members: Vec<usize>,
+}
+
+/// A network, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Topology {
+    /// Root seed, if the file has one.
+    pub seed: Option<u64>,
+    /// Cards, in the order of the file.
+    pub cards: Vec<CardSpec>,
+    /// Switches.
+    pub switches: Vec<SwitchSpec>,
+    /// Links.
+    pub links: Vec<LinkSpec>,
+    /// Multicast groups.
+    pub groups: Vec<GroupSpec>,
+    /// How routes are found.
+    pub algorithm: Algorithm,
+    /// Root of the tree of [`Algorithm::UpDown`] and of the groups.
+    pub root: usize,
+}
+
+impl Topology {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, TopologyError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| TopologyError {
+            file: file.clone(),
+            place: "file".to_owned(),
+            what: error.to_string(),
+        })?;
+        Self::parse(&file, &text)
+    }
+
+    /// Reads a file's text; `file` is for messages.
+    pub fn parse(file: &str, text: &str) -> Result<Self, TopologyError> {
+        let raw = file::parse(text).map_err(|(place, what)| TopologyError {
+            file: file.to_owned(),
+            place,
+            what,
+        })?;
+        check::check(raw).map_err(|(place, what)| TopologyError {
+            file: file.to_owned(),
+            place,
+            what,
+        })
+    }
+
+    /// Cards joined in pairs, 0-1, 2-3; one without a partner has a loopback plug. All cables are like `cable`, which
+    /// is checked, and have the names link0, link1 and so on.
+    pub fn pairs(count: usize, cable: &CableConfig) -> Result<Self, hca_link::LinkError> {
+        let count = count.clamp(1, CARDS_MAX);
+        let mut links = Vec::new();
+        for (index, first) in (0..count).step_by(2).enumerate() {
+            let second = (count - 1).min(first + 1);
+            let cable = CableConfig {
+                name: format!("link{index}"),
+                ..cable.clone()
+            };
+            cable.check()?;
+            let ends = [first, second].map(EndSpec::Card);
+            links.push(LinkSpec { ends, cable });
+        }
+        Ok(Self {
+            seed: None,
+            cards: (0..count).map(|index| CardSpec::new(index, cable.kind)).collect(),
+            switches: Vec::new(),
+            links,
+            groups: Vec::new(),
+            algorithm: Algorithm::default(),
+            root: 0,
+        })
+    }
+
+    /// Name of an end of a link, as in the file.
+    pub fn end_name(&self, end: EndSpec) -> String {
+        match end {
+            EndSpec::Card(card) => self.cards[card].name.clone(),
+            EndSpec::Switch(switch, port) => format!("{}:{port}", self.switches[switch].name()),
+        }
+    }
+
+    /// Forwarding tables of all switches.
+    pub fn routes(&self) -> Vec<SwitchRoutes> {
+        routes::find(self)
+    }
+}
