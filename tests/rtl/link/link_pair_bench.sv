@@ -6,6 +6,7 @@ module link_pair_bench
 #(
   parameter int unsigned NumVls       = 8,
   parameter int unsigned TxVlBytes    = 65536,
+  parameter int unsigned TxOpenBytes  = 16384,
   parameter int unsigned RxVlBytes    = 32768,
   parameter int unsigned FcpMaxCycles = 2048,
   parameter int unsigned DownCycles   = 1024
@@ -75,6 +76,7 @@ module link_pair_bench
     link_side #(
       .NumVls      (NumVls),
       .TxVlBytes   (TxVlBytes),
+      .TxOpenBytes (TxOpenBytes),
       .RxVlBytes   (RxVlBytes),
       .FcpMaxCycles(FcpMaxCycles),
       .DownCycles  (DownCycles)

@@ -5,6 +5,7 @@ module link_side
 #(
   parameter int unsigned NumVls       = 8,
   parameter int unsigned TxVlBytes    = 65536,
+  parameter int unsigned TxOpenBytes  = 16384,
   parameter int unsigned RxVlBytes    = 32768,
   parameter int unsigned FcpMaxCycles = 2048,
   parameter int unsigned DownCycles   = 1024
@@ -80,6 +81,7 @@ module link_side
   hca_link #(
     .NumVls      (NumVls),
     .TxVlBytes   (TxVlBytes),
+    .TxOpenBytes (TxOpenBytes),
     .RxVlBytes   (RxVlBytes),
     .FcpMaxCycles(FcpMaxCycles),
     .DownCycles  (DownCycles)
