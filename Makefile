@@ -84,6 +84,7 @@ tidy: setup ## house rules: sizes, names, file lists, links, names in docs
 
 soak: setup ## system tests over many seeds of random faults, a million packets over a link: make soak SEEDS=100
 	SEEDS=$(SEEDS) cargo test --release -p hca-system-tests -- --ignored --nocapture soak
+	HCA_SWITCH_SOAK=1000000 cargo test --release -p hca-switch --test traffic random_traffic
 	LINK_PACKETS=1000000 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
 
 # ---- Change it -------------------------------------------------------------------------------------------------------
