@@ -198,8 +198,8 @@ fn wrong_words_are_explained() {
     }
 }
 
-/// Every QP has its service level, and the figures say what each level got. The lanes of SL 1 and 5 are what the map says
-/// on InfiniBand, priorities 1 and 5 on Ethernet; a lane in neither table gets no service (VL-12).
+/// Every QP has its service level, and the figures say what each level got. The lanes of SL 1 and 5 are what the map
+/// says on InfiniBand, priorities 1 and 5 on Ethernet; a lane in neither table gets no service (VL-12).
 #[test]
 fn perf_takes_service_levels_in_turn() {
     for (link, high, low) in [("ib", "0:16", "1:16,0:16"), ("eth", "1:16", "5:16,1:16")] {
