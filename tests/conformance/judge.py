@@ -20,6 +20,7 @@ from scapy.packet import Raw, bind_layers
 from scapy.utils import RawPcapReader
 
 ETHERNET, ERF, INFINIBAND = 1, 197, 247  # Link types of pcap.
+ERF_INFINIBAND, ERF_INFINIBAND_LINK = 21, 25  # Types of ERF records.
 ROCE_PORT = 4791
 GRH_NEXT_IBA = 27
 # Extended headers behind the BTH, by the opcode's operation (low five bits) of connected services.
@@ -96,7 +97,7 @@ def icrc(masked):
 
 
 def vcrc(data):
-    """VCRC, as it is sent: the shift register of IBA vol1 7.8.2, polynomial 0x100B, bit after bit."""
+    """VCRC or LPCRC, as it is sent: the shift register of IBA vol1 7.8.2, polynomial 0x100B, bit after bit."""
     register = 0xFFFF
     for byte in data:
         for bit in range(8):  # The least significant bit of each byte goes first.
@@ -214,11 +215,14 @@ def infiniband_packet(data):
 
 
 def erf_packet(record):
-    """InfiniBand packet of an ERF record (type 21) without extension headers."""
+    """InfiniBand packet of an ERF record without extension headers; "link" for a link packet (flow control)."""
     length, record_type, wire_bytes = int.from_bytes(record[10:12]), record[8], int.from_bytes(record[14:16])
-    if record_type != 21 or length != len(record) or wire_bytes != length - 16:
+    if length != len(record) or wire_bytes != length - 16:
         return Packet("other", record)
-    return infiniband_packet(record[16:])
+    if record_type == ERF_INFINIBAND_LINK:
+        # Its six bytes; zeros follow, without which Wireshark 4.0 calls it malformed.
+        return Packet("other" if any(record[22:]) else "link", record[16:22])
+    return infiniband_packet(record[16:]) if record_type == ERF_INFINIBAND else Packet("other", record)
 
 
 READERS = {ETHERNET: ethernet_packet, ERF: erf_packet, INFINIBAND: infiniband_packet}
@@ -264,9 +268,19 @@ def scapy_icrc(packet):
     return bth.compute_icrc(bytes(bth))
 
 
+def link_faults(data):
+    """Of a flow control packet (IBA vol1 7.9.4): operation, flow control totals and VL, LPCRC."""
+    if len(data) != 6:
+        return {"length"}
+    found = set() if data[0] >> 4 in (0, 1) else {"operation"}
+    return found if vcrc(data[:4]) == data[4:] else found | {"lpcrc"}
+
+
 def faults(packet):
-    """Names of what is wrong: "length", "icrc", "vcrc". The ICRC of RoCEv2 is judged by scapy, too."""
+    """Names of what is wrong: "length", "icrc", "vcrc", "lpcrc". The ICRC of RoCEv2 is judged by scapy, too."""
     found = set()
+    if packet.kind == "link":
+        return link_faults(packet.data)
     if length_fault(packet):
         return {"length"}
     want = icrc(packet.masked())
@@ -281,7 +295,7 @@ def faults(packet):
 
 def count(packets):
     """{opcode: packets} of IBA packets."""
-    return Counter(packet.opcode for packet in packets if packet.kind != "other")
+    return Counter(packet.opcode for packet in packets if packet.kind not in ("other", "link"))
 
 
 def opcode_name(opcode):

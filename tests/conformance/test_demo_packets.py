@@ -26,8 +26,11 @@ class Demo:
         assert done.code == 0, done.err
         self.pcap = folder / "out" / "link0.pcap"
         self.summary = json.loads((folder / "out" / "summary.json").read_text())
-        self.packets = judge.read(self.pcap)
-        self.rows = judge.tshark(self.pcap)
+        records = list(zip(judge.read(self.pcap), judge.tshark(self.pcap), strict=True))
+        self.link_packets = [packet for packet, _ in records if packet.kind == "link"]
+        self.link_rows = [row for packet, row in records if packet.kind == "link"]
+        self.packets = [packet for packet, _ in records if packet.kind != "link"]
+        self.rows = [row for packet, row in records if packet.kind != "link"]
 
 
 @pytest.fixture(scope="module", params=RUNS, ids=lambda run: f"{run[0]}-{'faults' if run[1] else 'clean'}")
@@ -66,6 +69,14 @@ def test_every_crc_is_right(demo, judged):
     assert demo.packets and all(packet.kind.startswith(kind) for packet in demo.packets)
 
 
+def test_flow_control_is_right(demo):
+    """InfiniBand has flow control packets, each with a right LPCRC and known to Wireshark; Ethernet has none."""
+    assert bool(demo.link_packets) == (demo.link == "ib")
+    for number, (row, packet) in enumerate(zip(demo.link_rows, demo.link_packets, strict=True), 1):
+        assert judge.faults(packet) == set(), f"link packet {number}: {packet.data.hex()}"
+        assert judge.tshark_complaint(row) == "" and row["protocol"] == "InfiniBand Link", f"link packet {number}: {row}"
+
+
 def test_pcap_check_agrees(demo, hca):
     """Our own judge counts the same packets and finds nothing."""
     done = hca("pcap", "check", "--json", demo.pcap)
@@ -73,6 +84,7 @@ def test_pcap_check_agrees(demo, hca):
     assert (done.code, done.err, report["wrong"]) == (0, "", [])
     assert report["icrc_checked"] == len(demo.packets)
     assert report["vcrc_checked"] == (len(demo.packets) if demo.link == "ib" else 0)
+    assert report["lpcrc_checked"] == len(demo.link_packets)
 
 
 @pytest.mark.parametrize("opcodes", [WRITES, READ_RESPONSES], ids=["write", "read"])
