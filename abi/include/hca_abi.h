@@ -401,6 +401,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_SET_SL2VL = 33, /* Replace the SL to VL table: set_sl2vl_cmd. */
     HCA_ADMIN_OPCODE_QUERY_VL_COUNTERS = 34, /* Credits, rings and counters of VLs: query_vl_counters_cmd, query_vl_counters_result. */
     HCA_ADMIN_OPCODE_QUERY_LINK_ERRORS = 35, /* Error counters of a link: query_port_cmd, query_link_errors_result. */
+    HCA_ADMIN_OPCODE_MODIFY_MR = 36, /* Change rights and protection domain of a region, which keeps its keys: modify_mr_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -1226,6 +1227,18 @@ struct hca_reg_mr_result {
 #define HCA_REG_MR_RESULT_LKEY_BITS 32u
 #define HCA_REG_MR_RESULT_RKEY_LSB 32u
 #define HCA_REG_MR_RESULT_RKEY_BITS 32u
+
+/* MODIFY_MR: the region's keys and translation stay. */
+struct hca_modify_mr_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_MODIFY_MR_CMD_BYTES 248u
+#define HCA_MODIFY_MR_CMD_LKEY_LSB 0u
+#define HCA_MODIFY_MR_CMD_LKEY_BITS 32u
+#define HCA_MODIFY_MR_CMD_PD_LSB 32u
+#define HCA_MODIFY_MR_CMD_PD_BITS 24u
+#define HCA_MODIFY_MR_CMD_ACCESS_LSB 64u
+#define HCA_MODIFY_MR_CMD_ACCESS_BITS 32u
 
 /* CREATE_AH. */
 struct hca_create_ah_cmd {

@@ -363,6 +363,7 @@ class AdminOpcode(enum.IntEnum):
     SET_SL2VL = 0x21
     QUERY_VL_COUNTERS = 0x22
     QUERY_LINK_ERRORS = 0x23
+    MODIFY_MR = 0x24
 
 
 class AdminStatus(enum.IntEnum):
@@ -1017,6 +1018,14 @@ STRUCTS = {
         "fields": {
             "lkey": (0, 32),
             "rkey": (32, 32),
+        },
+    },
+    "modify_mr_cmd": {
+        "bytes": 248,
+        "fields": {
+            "lkey": (0, 32),
+            "pd": (32, 24),
+            "access": (64, 32),
         },
     },
     "create_ah_cmd": {

@@ -20,6 +20,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &ModifyQpCmd::TABLE,
     &RegMrCmd::TABLE,
     &RegMrResult::TABLE,
+    &ModifyMrCmd::TABLE,
     &CreateAhCmd::TABLE,
     &CreateSrqCmd::TABLE,
     &ModifySrqCmd::TABLE,
@@ -316,6 +317,18 @@ layout! {
         lkey set_lkey: u32 [0, 0, 32];
         /// R_Key.
         rkey set_rkey: u32 [4, 0, 32];
+    }
+}
+
+layout! {
+    /// MODIFY_MR: the region's keys and translation stay.
+    ModifyMrCmd("modify_mr_cmd", 248, Software) {
+        /// L_Key of the region.
+        lkey set_lkey: u32 [0, 0, 32] "V-131";
+        /// Protection domain from now on.
+        pd set_pd: u32 [4, 0, 24] "V-131";
+        /// access bits from now on.
+        access set_access: u32 [8, 0, 32] "V-131";
     }
 }
 

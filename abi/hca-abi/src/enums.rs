@@ -594,6 +594,8 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         QueryVlCounters = 34,
         /// Error counters of a link: query_port_cmd, query_link_errors_result.
         QueryLinkErrors = 35,
+        /// Change rights and protection domain of a region, which keeps its keys: modify_mr_cmd.
+        ModifyMr = 36,
     }
 }
 

@@ -197,8 +197,21 @@ pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// V-131: deregisters and registers again, under the same object and with new keys. Whatever goes wrong, the region is
-/// as it was, and still has to be deregistered.
+/// Other rights, another domain: the card changes the entry of the region, whose keys stay.
+fn change(object: &mut MrObject, pd: *mut ibv_pd, access: c_uint) -> Verb<()> {
+    // SAFETY: looked up first.
+    let domain = unsafe { get(pd.cast::<PdObject>())? };
+    let rights = check_access(access)?;
+    let writes = access & IBV_ACCESS_LOCAL_WRITE != 0;
+    check_memory(object.raw.addr as u64, object.raw.length as u64, writes)?;
+    object.mr.modify(&domain.pd, rights)?;
+    object.raw.pd = pd;
+    object.access = access;
+    Ok(())
+}
+
+/// V-131. A region at another place has new keys; one that changes only its rights or its domain keeps them. Whatever
+/// goes wrong, the region is as it was, and still has to be deregistered.
 pub unsafe extern "C" fn rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,
@@ -207,7 +220,7 @@ pub unsafe extern "C" fn rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    let change = || {
+    let run = || {
         let flags = flags as c_uint;
         if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
             return Err(invalid(&format!("ibv_rereg_mr: flags {flags:#x}")));
@@ -226,16 +239,22 @@ pub unsafe extern "C" fn rereg_mr(
         } else {
             object.access
         };
-        let result = make(pd, addr, length, iova, access).and_then(|new| {
-            // Only now: nothing has changed if the new one cannot be.
-            object.mr.destroy()?;
-            *object = new;
-            Ok(())
-        });
+        let is_moved =
+            has(IBV_REREG_MR_CHANGE_TRANSLATION) || (access ^ object.access) & IBV_ACCESS_ZERO_BASED != 0;
+        let result = if is_moved {
+            make(pd, addr, length, iova, access).and_then(|new| {
+                // Only now: nothing has changed if the new one cannot be.
+                object.mr.destroy()?;
+                *object = new;
+                Ok(())
+            })
+        } else {
+            change(&mut object, pd, access)
+        };
         publish(object);
         result
     };
-    if status(change) == 0 {
+    if status(run) == 0 {
         0
     } else {
         IBV_REREG_MR_ERR_INPUT

@@ -419,8 +419,11 @@ fn a_region_is_registered_again() {
         assert_ne!(((*mr).lkey, (*mr).rkey), first);
         assert_eq!(ibv_dealloc_pd(other), 0, "nothing of it is used");
         let other = ibv_alloc_pd(bench.context);
+        let keys = ((*mr).lkey, (*mr).rkey);
         assert_eq!(ibv_rereg_mr(mr, pd, other, null_mut(), 0, 0), 0);
         assert_eq!(((*mr).addr, (*mr).length, (*mr).pd), (moved, 8192, other));
+        assert_eq!(ibv_rereg_mr(mr, access, null_mut(), null_mut(), 0, 1), 0);
+        assert_eq!(((*mr).lkey, (*mr).rkey), keys, "it is where it was");
         assert_eq!(ibv_dealloc_pd(other), libc::EBUSY);
         assert_eq!(ibv_dereg_mr(mr), 0);
         assert_eq!(ibv_dereg_mr(mr), libc::EINVAL);

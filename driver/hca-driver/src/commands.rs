@@ -1,10 +1,10 @@
 //! One method per admin command.
 
 use hca_abi::{
-    AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, ModifyPortCmd,
-    ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult,
-    QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd, RegMrResult, SetGidCmd,
-    SetPkeyCmd,
+    AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, ModifyMrCmd,
+    ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult,
+    QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd, RegMrResult,
+    SetGidCmd, SetPkeyCmd,
 };
 
 use crate::DevicePtr;
@@ -152,6 +152,11 @@ impl<P: DevicePtr> Function<P> {
     /// DESTROY_QP, in any state (QPS-16).
     pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), DriverError> {
         self.on_handle(AdminOpcode::DestroyQp, qpn).map(drop)
+    }
+
+    /// MODIFY_MR: the keys stay. When it returns, the old rights no longer hold.
+    pub fn modify_mr(&mut self, cmd: &ModifyMrCmd) -> Result<(), DriverError> {
+        self.admin.issue(AdminOpcode::ModifyMr, cmd.as_bytes()).map(drop)
     }
 
     /// REG_MR: L_Key and R_Key.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::{DIRECT_PAGE_SHIFT, RegMrCmd};
+use hca_abi::{DIRECT_PAGE_SHIFT, ModifyMrCmd, RegMrCmd};
 use hca_dev::{Device, DmaBuf, UserMemory};
 use hca_driver::{DevicePtr, Sge};
 
@@ -250,6 +250,23 @@ impl<P: DevicePtr> Mr<P> {
             length,
             lkey: self.lkey,
         }
+    }
+
+    /// ibv_rereg_mr of rights and protection domain: the keys stay. When it returns, the old rights no longer hold.
+    /// Whatever goes wrong, the region is as it was. The domain must be of the same context.
+    pub fn modify(&mut self, pd: &Pd<P>, access: Access) -> Result<()> {
+        if !Arc::ptr_eq(&pd.inner().shared, &self.pd.shared) {
+            return Err(Error::Invalid(
+                "the protection domain belongs to another context".into(),
+            ));
+        }
+        let mut cmd = ModifyMrCmd::new();
+        cmd.set_lkey(self.lkey);
+        cmd.set_pd(pd.handle());
+        cmd.set_access(access.bits());
+        self.pd.shared.function().modify_mr(&cmd)?;
+        self.pd = pd.inner().clone();
+        Ok(())
     }
 
     /// ibv_dereg_mr now. When it returns, the card no longer touches the memory.

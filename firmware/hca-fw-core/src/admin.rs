@@ -5,7 +5,7 @@ use crate::{Bus, CmdResult, Firmware};
 use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd,
     HandleResult, MAX_INLINE_BYTES, MAX_LOG_ADMIN_SIZE, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE,
-    MAX_SGE, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd,
+    MAX_SGE, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd,
     QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, SetGidCmd, SetLinkCmd,
     SetPkeyCmd, SetSl2vlCmd, VlArbCmd, device_cap,
 };
@@ -128,6 +128,9 @@ impl Firmware {
                 self.reg_mr(hal, func, &cmd).map(|r| body_of(r.as_bytes()))
             }
             AdminOpcode::DeregMr => self.dereg_mr(hal, func, handle).map(|()| none),
+            AdminOpcode::ModifyMr => self
+                .modify_mr(hal, func, &ModifyMrCmd::read_from(&body).ok_or(internal)?)
+                .map(|()| none),
             AdminOpcode::QueryMr => self.query_mr(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::ResetFunc => {
                 self.drop_function(hal, func);

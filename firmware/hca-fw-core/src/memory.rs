@@ -4,8 +4,8 @@ use crate::hal::Hal;
 use crate::objects::{MrRec, require, require_size};
 use crate::{Bus, CmdResult, Firmware};
 use hca_abi::{
-    AdminStatus, CtxTable, DIRECT_PAGE_SHIFT, MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, Mpt, QueryMrResult, RegMrCmd,
-    RegMrResult, access,
+    AdminStatus, CtxTable, DIRECT_PAGE_SHIFT, MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, Mpt,
+    QueryMrResult, RegMrCmd, RegMrResult, access,
 };
 
 /// Longest region: everything a 48-bit address space can hold.
@@ -34,12 +34,7 @@ impl Firmware {
     ) -> CmdResult<RegMrResult> {
         let pd = self.own_pd(func, cmd.pd())?;
         let rights = cmd.access();
-        if rights & !SUPPORTED != 0 {
-            return Err((AdminStatus::Unsupported, rights));
-        }
-        // MEM-8: who lets others write must be allowed to write itself.
-        let remote_write = rights & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
-        require(!remote_write || rights & access::LOCAL_WRITE != 0, rights)?;
+        check_rights(rights)?;
         require_size(cmd.length() >= 1 && cmd.length() <= MAX_MR_BYTES, 0)?;
         require_size(cmd.start().checked_add(cmd.length()).is_some(), 0)?;
         let direct = u32::from(cmd.page_shift()) == DIRECT_PAGE_SHIFT;
@@ -67,16 +62,31 @@ impl Firmware {
             access: rights,
             start: cmd.start(),
             length: cmd.length(),
+            iova: cmd.iova(),
             page_shift: cmd.page_shift(),
             mtt_base,
         };
         self.pds[pd].1 += 1;
         let key = index << 8 | u32::from(mr.tag);
-        hal.ctx_write(CtxTable::Mpt, index, mpt_of(mr, cmd.iova()).as_bytes());
+        hal.ctx_write(CtxTable::Mpt, index, mpt_of(mr).as_bytes());
         let mut out = RegMrResult::new();
         out.set_lkey(key);
         out.set_rkey(key);
         Ok(out)
+    }
+
+    /// V-131: other rights, another domain, the same keys. When it returns, no access of the old rights is under way.
+    pub(crate) fn modify_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ModifyMrCmd) -> CmdResult {
+        let i = self.own_mr(func, cmd.lkey())?;
+        let pd = self.own_pd(func, cmd.pd())?;
+        check_rights(cmd.access())?;
+        let mr = &mut self.mrs[i];
+        self.pds[mr.pd as usize].1 -= 1;
+        self.pds[pd].1 += 1;
+        (mr.pd, mr.access) = (cmd.pd(), cmd.access());
+        hal.ctx_write(CtxTable::Mpt, i as u32, mpt_of(mr).as_bytes());
+        hal.fence_memory();
+        Ok(())
     }
 
     pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult {
@@ -116,7 +126,16 @@ impl Firmware {
     }
 }
 
-fn mpt_of(mr: &MrRec, iova: u64) -> Mpt {
+fn check_rights(rights: u32) -> CmdResult {
+    if rights & !SUPPORTED != 0 {
+        return Err((AdminStatus::Unsupported, rights));
+    }
+    // MEM-8: who lets others write must be allowed to write itself.
+    let remote_write = rights & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+    require(!remote_write || rights & access::LOCAL_WRITE != 0, rights)
+}
+
+fn mpt_of(mr: &MrRec) -> Mpt {
     let mut m = Mpt::new();
     m.set_valid(true);
     m.set_access(mr.access);
@@ -127,7 +146,7 @@ fn mpt_of(mr: &MrRec, iova: u64) -> Mpt {
     m.set_mtt_base(mr.mtt_base.unwrap_or(0));
     m.set_start(mr.start);
     m.set_length(mr.length);
-    m.set_iova(iova);
+    m.set_iova(mr.iova);
     m
 }
 

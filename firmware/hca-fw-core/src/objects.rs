@@ -40,6 +40,7 @@ pub(crate) struct MrRec {
     pub access: u32,
     pub start: u64,
     pub length: u64,
+    pub iova: u64,
     pub page_shift: u8,
     pub mtt_base: Option<u32>,
 }
@@ -79,6 +80,7 @@ impl MrRec {
             access: 0,
             start: 0,
             length: 0,
+            iova: 0,
             page_shift: 0,
             mtt_base: None,
         }

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use hca_abi::{AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, EventKind, HwEventKind, RegMrCmd};
+use hca_abi::{
+    AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, EventKind, HwEventKind, ModifyMrCmd, RegMrCmd, access,
+};
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{AdminError, DriverError, Function, OpenOptions};
 use hca_fake::FakeDevice;
@@ -107,6 +109,45 @@ fn key_zero_is_no_region() {
     let mut rig = Rig::new();
     assert_eq!(refusal(rig.function.dereg_mr(0)).status, AdminStatus::BadHandle);
     assert_eq!(refusal(rig.function.query_mr(0)).status, AdminStatus::BadHandle);
+}
+
+/// V-131: other rights and another domain under the same key; what cannot be changes nothing.
+#[test]
+fn a_region_changes_its_rights_and_its_domain() {
+    let mut rig = Rig::new();
+    let (pd, other) = (rig.function.alloc_pd().unwrap(), rig.function.alloc_pd().unwrap());
+    let mut cmd = RegMrCmd::new();
+    cmd.set_pd(pd);
+    cmd.set_start(0x1000);
+    cmd.set_iova(0x1000);
+    cmd.set_length(4096);
+    cmd.set_page_shift(63);
+    let key = rig.function.reg_mr(&cmd).unwrap().lkey();
+    let modify = |pd, lkey, access| {
+        let mut cmd = ModifyMrCmd::new();
+        cmd.set_lkey(lkey);
+        cmd.set_pd(pd);
+        cmd.set_access(access);
+        cmd
+    };
+    for (cmd, status) in [
+        (modify(other, key + 1, 1), AdminStatus::BadHandle),
+        (modify(1 << 20, key, 1), AdminStatus::BadHandle),
+        (modify(other, key, access::REMOTE_WRITE), AdminStatus::BadParam),
+        (modify(other, key, 1 << 30), AdminStatus::Unsupported),
+    ] {
+        assert_eq!(refusal(rig.function.modify_mr(&cmd)).status, status);
+        let now = rig.function.query_mr(key).unwrap();
+        assert_eq!((now.pd(), now.access(), now.length()), (pd, 0, 4096));
+    }
+    let rights = access::LOCAL_WRITE | access::REMOTE_READ;
+    rig.function.modify_mr(&modify(other, key, rights)).unwrap();
+    let now = rig.function.query_mr(key).unwrap();
+    assert_eq!((now.pd(), now.access(), now.start()), (other, rights, 0x1000));
+    rig.function.dealloc_pd(pd).unwrap();
+    assert_eq!(refusal(rig.function.dealloc_pd(other)).status, AdminStatus::InUse);
+    rig.function.dereg_mr(key).unwrap();
+    rig.function.dealloc_pd(other).unwrap();
 }
 
 /// A list at the end of the address space, a range past it.
