@@ -8,7 +8,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).
 import cocotb
 from common import simulate
 from link_ref import eth_frame, fcp, ib_packet, pfc
-from rx_bench import ACTIVE, ARMED, CAP, DOWN, INIT, ME, NUM_VLS, Rx
+from link_rx_bench import ACTIVE, ARMED, CAP, DOWN, INIT, ME, NUM_VLS, Rx
 
 PERIOD, GAP = 2048, 32      # as the bench is built
 

@@ -9,7 +9,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).
 import cocotb
 from common import simulate
 from link_ref import VL15, blocks, eth_frame, fcp, ib_packet
-from rx_bench import ACTIVE, ARMED, CAP, DOWN, INIT, NUM_VLS, UPD, Rx
+from link_rx_bench import ACTIVE, ARMED, CAP, DOWN, INIT, NUM_VLS, UPD, Rx
 
 SIZES = (26, 62, 63, 64, 65, 128, 129, 200, 1000, 2100, 4192)
 
