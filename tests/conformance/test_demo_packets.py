@@ -74,7 +74,7 @@ def test_flow_control_is_right(demo):
     assert bool(demo.link_packets) == (demo.link == "ib")
     for number, (row, packet) in enumerate(zip(demo.link_rows, demo.link_packets, strict=True), 1):
         assert judge.faults(packet) == set(), f"link packet {number}: {packet.data.hex()}"
-        assert judge.tshark_complaint(row) == "" and row["protocol"] == "InfiniBand Link", f"link packet {number}: {row}"
+        assert (judge.tshark_complaint(row), row["protocol"]) == ("", "InfiniBand Link"), f"link packet {number}: {row}"
 
 
 def test_pcap_check_agrees(demo, hca):

@@ -1,5 +1,7 @@
 //! Rules for the form of every source file: size, width, tabs, marks of unfinished work, foreign words.
 
+use std::collections::HashMap;
+
 use crate::{File, Finding, words};
 
 const COLUMNS_MAX: usize = 120;
@@ -69,6 +71,25 @@ pub fn tabs(files: &[File]) -> Vec<Finding> {
         line.contains('\t')
             .then(|| "a tab: indent with spaces".to_owned())
     })
+}
+
+/// Python modules of the block tests that share a name: all folders are on one import path, and the first found wins.
+pub fn bench_names(files: &[File]) -> Vec<Finding> {
+    let mut seen = HashMap::new();
+    let benches = files
+        .iter()
+        .filter(|f| f.path.starts_with("tests/rtl/") && f.extension() == "py");
+    benches
+        .filter_map(|file| {
+            let name = file.path.rsplit('/').next()?;
+            let first = seen.insert(name, &file.path)?;
+            Some(Finding::new(
+                file,
+                0,
+                format!("{first} has the same module name: choose another"),
+            ))
+        })
+        .collect()
 }
 
 /// Marks of unfinished work: finish it, or open an issue.

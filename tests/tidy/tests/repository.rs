@@ -33,6 +33,11 @@ fn no_tabs() {
 }
 
 #[test]
+fn block_tests_have_names_of_their_own() {
+    judge(style::bench_names);
+}
+
+#[test]
 fn nothing_unfinished() {
     judge(style::unfinished);
 }

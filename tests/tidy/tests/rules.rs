@@ -34,6 +34,19 @@ fn tabs_are_for_make_only() {
 }
 
 #[test]
+fn two_benches_of_one_name() {
+    let files = [
+        File::new("tests/rtl/a/bench.py", ""),
+        File::new("tests/rtl/b/bench.sv", ""),
+        File::new("tests/rtl/b/bench.py", ""),
+        File::new("tests/programs/bench.py", ""),
+    ];
+    let findings = style::bench_names(&files);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].path, "tests/rtl/b/bench.py");
+}
+
+#[test]
 fn unfinished_work_is_a_word_not_a_part() {
     let text = concat!(
         "// TO",
