@@ -402,6 +402,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_QUERY_VL_COUNTERS = 34, /* Credits, rings and counters of VLs: query_vl_counters_cmd, query_vl_counters_result. */
     HCA_ADMIN_OPCODE_QUERY_LINK_ERRORS = 35, /* Error counters of a link: query_port_cmd, query_link_errors_result. */
     HCA_ADMIN_OPCODE_MODIFY_MR = 36, /* Change rights and protection domain of a region, which keeps its keys: modify_mr_cmd. */
+    HCA_ADMIN_OPCODE_RESIZE_CQ = 37, /* Give a completion queue a larger ring: resize_cq_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -849,6 +850,8 @@ struct hca_cqc {
 #define HCA_CQC_BYTES 64u
 #define HCA_CQC_VALID_LSB 0u
 #define HCA_CQC_VALID_BITS 1u
+#define HCA_CQC_KEEP_LSB 1u
+#define HCA_CQC_KEEP_BITS 1u
 #define HCA_CQC_FUNC_LSB 8u
 #define HCA_CQC_FUNC_BITS 8u
 #define HCA_CQC_LOG_SIZE_LSB 16u
@@ -1047,6 +1050,20 @@ struct hca_create_cq_cmd {
 #define HCA_CREATE_CQ_CMD_LOG_SIZE_BITS 8u
 #define HCA_CREATE_CQ_CMD_EQN_LSB 72u
 #define HCA_CREATE_CQ_CMD_EQN_BITS 8u
+
+/* RESIZE_CQ. When it completes, all CQEs for the old ring are in it, and every further one goes to the
+   new ring, at the index that the free-running one gives there. Software moves what it has not
+   consumed. */
+struct hca_resize_cq_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_RESIZE_CQ_CMD_BYTES 248u
+#define HCA_RESIZE_CQ_CMD_BASE_LSB 0u
+#define HCA_RESIZE_CQ_CMD_BASE_BITS 64u
+#define HCA_RESIZE_CQ_CMD_LOG_SIZE_LSB 64u
+#define HCA_RESIZE_CQ_CMD_LOG_SIZE_BITS 8u
+#define HCA_RESIZE_CQ_CMD_CQN_LSB 96u
+#define HCA_RESIZE_CQ_CMD_CQN_BITS 24u
 
 /* CREATE_QP. */
 struct hca_create_qp_cmd {

@@ -364,6 +364,7 @@ class AdminOpcode(enum.IntEnum):
     QUERY_VL_COUNTERS = 0x22
     QUERY_LINK_ERRORS = 0x23
     MODIFY_MR = 0x24
+    RESIZE_CQ = 0x25
 
 
 class AdminStatus(enum.IntEnum):
@@ -785,6 +786,7 @@ STRUCTS = {
         "bytes": 64,
         "fields": {
             "valid": (0, 1),
+            "keep": (1, 1),
             "func": (8, 8),
             "log_size": (16, 5),
             "eqn": (24, 8),
@@ -916,6 +918,14 @@ STRUCTS = {
             "base": (0, 64),
             "log_size": (64, 8),
             "eqn": (72, 8),
+        },
+    },
+    "resize_cq_cmd": {
+        "bytes": 248,
+        "fields": {
+            "base": (0, 64),
+            "log_size": (64, 8),
+            "cqn": (96, 24),
         },
     },
     "create_qp_cmd": {

@@ -14,6 +14,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &SetPkeyCmd::TABLE,
     &CreateEqCmd::TABLE,
     &CreateCqCmd::TABLE,
+    &ResizeCqCmd::TABLE,
     &CreateQpCmd::TABLE,
     &AhAttr::TABLE,
     &QpAttr::TABLE,
@@ -137,6 +138,19 @@ layout! {
         log_size set_log_size: u8 [8, 0, 8] "V-55";
         /// Event queue for completion events.
         eqn set_eqn: u8 [9, 0, 8];
+    }
+}
+
+layout! {
+    /// RESIZE_CQ. When it completes, all CQEs for the old ring are in it, and every further one goes to the new ring,
+    /// at the index that the free-running one gives there. Software moves what it has not consumed.
+    ResizeCqCmd("resize_cq_cmd", 248, Software) {
+        /// Bus address of the new ring, 64-byte aligned, its phase bits set for nothing to be there.
+        base set_base: u64 [0, 0, 64];
+        /// log2 of its entries, not less than before.
+        log_size set_log_size: u8 [8, 0, 8] "V-63";
+        /// CQ.
+        cqn set_cqn: u32 [12, 0, 24];
     }
 }
 

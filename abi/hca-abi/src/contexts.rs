@@ -179,6 +179,8 @@ layout! {
     Cqc("cqc", 64, Hardware) {
         /// The queue exists.
         valid set_valid: bool [0, 0, 1];
+        /// Another ring for a queue at work: indices, arming and error stay as they are.
+        keep set_keep: bool [0, 1, 1] "V-63";
         /// Owning function.
         func set_func: u8 [1, 0, 8];
         /// log2 of the entries.

@@ -596,6 +596,8 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         QueryLinkErrors = 35,
         /// Change rights and protection domain of a region, which keeps its keys: modify_mr_cmd.
         ModifyMr = 36,
+        /// Give a completion queue a larger ring: resize_cq_cmd.
+        ResizeCq = 37,
     }
 }
 

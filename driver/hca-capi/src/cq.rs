@@ -143,16 +143,29 @@ pub unsafe extern "C" fn create_cq(
     })
 }
 
-/// The card keeps its ring as it is: a size that fits is granted, as V-63 allows for shrinking, a larger one is not.
+/// V-63. A size that the ring has already is granted and changes nothing.
 pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     status(|| {
+        let object = cq.cast::<CqObject>();
         // SAFETY: looked up first.
-        let cq = unsafe { get(cq.cast::<CqObject>())? };
+        let cq = unsafe { get(object)? };
         let max = i64::from(crate::query::max_cqe(&cq.card.shared.context.query_device()?));
         match cqe {
             cqe if cqe < 1 || i64::from(cqe) > max => Err(invalid(&format!("cqe {cqe}: must be 1 to {max}"))),
             cqe if cqe <= cq.raw.cqe => Ok(()),
-            _ => Err(Errno(libc::ENOSYS)),
+            _ => {
+                cq.cq.resize(cqe as u32)?;
+                if !cq.channel.is_null() {
+                    cq.poll_lock.with(|| {
+                        let queue = &mut cq.taken().queue;
+                        queue.reserve(cq.cq.cqe() as usize - queue.len().min(cq.cq.cqe() as usize));
+                    });
+                }
+                // SAFETY: it is still there, and the program's own view of it: who reads the number while another
+                // thread changes it gets one of both, as of any card's library.
+                unsafe { (&raw mut (*object).raw.cqe).write_volatile(cq.cq.cqe() as c_int) };
+                Ok(())
+            }
         }
     })
 }

@@ -4,7 +4,7 @@ use hca_abi::{
     AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, ModifyMrCmd,
     ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult,
     QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd, RegMrResult,
-    SetGidCmd, SetPkeyCmd,
+    ResizeCqCmd, SetGidCmd, SetPkeyCmd,
 };
 
 use crate::DevicePtr;
@@ -127,6 +127,11 @@ impl<P: DevicePtr> Function<P> {
     /// CREATE_CQ.
     pub fn create_cq(&mut self, cmd: &CreateCqCmd) -> Result<u32, DriverError> {
         self.make(AdminOpcode::CreateCq, cmd.as_bytes())
+    }
+
+    /// RESIZE_CQ. When it returns, all CQEs for the old ring are there.
+    pub fn resize_cq(&mut self, cmd: &ResizeCqCmd) -> Result<(), DriverError> {
+        self.admin.issue(AdminOpcode::ResizeCq, cmd.as_bytes()).map(drop)
     }
 
     /// DESTROY_CQ; refused while QPs use it.

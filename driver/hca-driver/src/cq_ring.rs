@@ -94,6 +94,38 @@ impl CqRing {
         self.qps.remove(qpn);
     }
 
+    /// Marks all of a new ring as not written yet, for the indices from the next one on.
+    pub fn prepare(&self, ring: &DmaBuf, log_size: u8) {
+        for i in 0..1 << log_size {
+            let index = (self.next + i) & INDEX_MASK;
+            let owner = u32::from(!phase_of(index, log_size));
+            let offset = (index as usize & ((1 << log_size) - 1)) * Cqe::BYTES + OWNER_OFFSET;
+            ring.write_bytes(offset, &owner.to_le_bytes());
+        }
+    }
+
+    /// Goes over to a ring that was prepared and that the card has taken (RESIZE_CQ); what is in the old one moves
+    /// along. Returns the old memory.
+    pub fn move_to(&mut self, ring: DmaBuf, log_size: u8) -> DmaBuf {
+        let mask = (1 << log_size) - 1;
+        for i in 0..1 << self.log_size {
+            let index = (self.next + i) & INDEX_MASK;
+            if !self.is_ready(index) {
+                break;
+            }
+            let mut cqe = Cqe(read_entry(&self.ring, self.offset(index)));
+            cqe.set_phase(phase_of(index, log_size));
+            ring.write_bytes((index as usize & mask) * Cqe::BYTES, cqe.as_bytes());
+        }
+        self.log_size = log_size;
+        std::mem::replace(&mut self.ring, ring)
+    }
+
+    /// log2 of the entries.
+    pub fn log_size(&self) -> u8 {
+        self.log_size
+    }
+
     /// Completions dropped because their QP is not attached.
     pub fn strays(&self) -> u64 {
         self.strays

@@ -48,7 +48,12 @@ impl Card {
     /// A context row was written.
     pub(crate) fn context_written(&mut self, table: u8, index: u32, flags: u32) {
         match CtxTable::try_from(table) {
-            Ok(CtxTable::Cqc) => drop(self.cqs.insert(index, CqState::new())),
+            Ok(CtxTable::Cqc) => {
+                let row = Cqc::read_from(&self.row(CtxTable::Cqc, index)).unwrap_or_default();
+                if !row.keep() {
+                    self.cqs.insert(index, CqState::new());
+                }
+            }
             Ok(CtxTable::Eqc) => drop(self.eqs.insert(index as u8, EqState::default())),
             Ok(CtxTable::Qpc) => {
                 let state = QpState::try_from(self.qpc(index).state());

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use hca_abi::{CqArm, CreateCqCmd, WcOpcode, WcStatus};
+use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
 use hca_dev::Device;
 use hca_driver::{Completion, CqRing, DevicePtr, DriverError, QpShadow, usable_cqes};
 
@@ -136,7 +136,6 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
 pub(crate) struct CqShared<P: DevicePtr> {
     pub shared: Arc<Shared<P>>,
     pub cqn: u32,
-    cqe: u32,
     queue: Mutex<Queue>,
     sink: Arc<CqSink>,
     gone: AtomicBool,
@@ -201,7 +200,7 @@ pub struct Cq<P: DevicePtr> {
     inner: Arc<CqShared<P>>,
 }
 
-debug_as!(Cq, cqn, cqe);
+debug_as!(Cq, cqn);
 
 impl<P: DevicePtr> Clone for Cq<P> {
     fn clone(&self) -> Self {
@@ -248,7 +247,6 @@ impl<P: DevicePtr> Cq<P> {
             inner: Arc::new(CqShared {
                 shared,
                 cqn,
-                cqe: usable_cqes(log_size),
                 queue,
                 sink,
                 gone: AtomicBool::new(false),
@@ -268,7 +266,35 @@ impl<P: DevicePtr> Cq<P> {
 
     /// Completions it holds without overrun.
     pub fn cqe(&self) -> u32 {
-        self.inner.cqe
+        usable_cqes(lock(&self.inner.queue).ring.log_size())
+    }
+
+    /// ibv_resize_cq (V-63): room for at least `cqe` completions. Those that wait stay, in order; so does the arming.
+    /// A queue never becomes smaller. After an error it is as it was.
+    pub fn resize(&self, cqe: u32) -> Result<()> {
+        let cq = &*self.inner;
+        if cq.gone.load(Ordering::Acquire) {
+            return Err(Error::Destroyed {
+                what: "CQ",
+                id: cq.cqn,
+            });
+        }
+        let log_size = CqRing::log_size_for(cqe)?;
+        // Nobody polls from the old ring once the card writes to the new one.
+        let mut queue = lock(&cq.queue);
+        if log_size <= queue.ring.log_size() {
+            return Ok(());
+        }
+        let ((), memory) = cq.shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
+            queue.ring.prepare(ring, log_size);
+            let mut cmd = ResizeCqCmd::new();
+            cmd.set_base(ring.iova());
+            cmd.set_log_size(log_size);
+            cmd.set_cqn(cq.cqn);
+            cq.shared.function().resize_cq(&cmd)
+        })?;
+        let old = queue.ring.move_to(memory, log_size);
+        Ok(cq.shared.device().free_dma(old)?)
     }
 
     /// ibv_poll_cq: takes up to `wc.len()` completions, oldest first; returns how many. Finding none lets the

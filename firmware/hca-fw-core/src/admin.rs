@@ -6,8 +6,8 @@ use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd,
     HandleResult, MAX_INLINE_BYTES, MAX_LOG_ADMIN_SIZE, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE,
     MAX_SGE, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd,
-    QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, SetGidCmd, SetLinkCmd,
-    SetPkeyCmd, SetSl2vlCmd, VlArbCmd, device_cap,
+    QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd,
+    SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, device_cap,
 };
 
 const ENTRY_BYTES: u64 = 256;
@@ -114,6 +114,9 @@ impl Firmware {
             AdminOpcode::CreateCq => self
                 .create_cq(hal, func, &CreateCqCmd::read_from(&body).ok_or(internal)?)
                 .map(handle_body),
+            AdminOpcode::ResizeCq => self
+                .resize_cq(hal, func, &ResizeCqCmd::read_from(&body).ok_or(internal)?)
+                .map(|()| none),
             AdminOpcode::DestroyCq => self.destroy_cq(hal, func, handle).map(|()| none),
             AdminOpcode::CreateQp => self
                 .create_qp(hal, func, &CreateQpCmd::read_from(&body).ok_or(internal)?)

@@ -4,7 +4,7 @@ use crate::hal::Hal;
 use crate::{Bus, CmdResult, Firmware};
 use hca_abi::{
     AdminStatus, Cqc, CreateCqCmd, CreateEqCmd, CreateQpCmd, CtxTable, Eqc, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE,
-    QpAttr,
+    QpAttr, ResizeCqCmd,
 };
 
 /// An event queue.
@@ -20,6 +20,7 @@ pub(crate) struct EqRec {
 pub(crate) struct CqRec {
     pub func: u8,
     pub eqn: u8,
+    pub log_size: u8,
     pub qps: u16,
 }
 
@@ -56,6 +57,7 @@ impl CqRec {
         Self {
             func: 0,
             eqn: 0,
+            log_size: 0,
             qps: 0,
         }
     }
@@ -199,6 +201,7 @@ impl Firmware {
         self.cqs[cqn as usize] = CqRec {
             func,
             eqn: cmd.eqn(),
+            log_size: cmd.log_size(),
             qps: 0,
         };
         self.eqs[eq].users += 1;
@@ -210,6 +213,28 @@ impl Firmware {
         cqc.set_base(cmd.base());
         hal.ctx_write(CtxTable::Cqc, cqn, cqc.as_bytes());
         Ok(cqn)
+    }
+
+    /// V-63: another ring for a queue at work. Whatever the card had for the old one is there when this returns.
+    pub(crate) fn resize_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ResizeCqCmd) -> CmdResult {
+        let i = self.own_cq(func, cmd.cqn())?;
+        let cq = &mut self.cqs[i];
+        let log_size = u32::from(cmd.log_size());
+        let fits = (u32::from(cq.log_size)..=MAX_LOG_CQ_SIZE).contains(&log_size);
+        require_size(fits, log_size)?;
+        require(cmd.base().is_multiple_of(64), 0)?;
+        hal.probe_ring(func, cmd.base(), 64u64 << log_size)?;
+        cq.log_size = cmd.log_size();
+        let mut cqc = Cqc::new();
+        cqc.set_valid(true);
+        cqc.set_keep(true);
+        cqc.set_func(func);
+        cqc.set_log_size(cmd.log_size());
+        cqc.set_eqn(cq.eqn);
+        cqc.set_base(cmd.base());
+        hal.ctx_write(CtxTable::Cqc, cmd.cqn(), cqc.as_bytes());
+        hal.fence_memory();
+        Ok(())
     }
 
     pub(crate) fn destroy_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cqn: u32) -> CmdResult {

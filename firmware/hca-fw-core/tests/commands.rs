@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use hca_abi::{
-    AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, EventKind, HwEventKind, ModifyMrCmd, RegMrCmd, access,
+    AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, EventKind, HwEventKind, ModifyMrCmd, RegMrCmd,
+    ResizeCqCmd, access,
 };
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{AdminError, DriverError, Function, OpenOptions};
@@ -148,6 +149,33 @@ fn a_region_changes_its_rights_and_its_domain() {
     assert_eq!(refusal(rig.function.dealloc_pd(other)).status, AdminStatus::InUse);
     rig.function.dereg_mr(key).unwrap();
     rig.function.dealloc_pd(other).unwrap();
+}
+
+/// V-63: a larger ring, never a smaller one; what cannot be leaves the queue as it was.
+#[test]
+fn rings_of_queues_grow() {
+    let mut rig = Rig::new();
+    let eqn = rig.create_eq(0).unwrap();
+    let cqn = rig.create_cq(eqn).unwrap();
+    let mut cmd = ResizeCqCmd::new();
+    cmd.set_cqn(cqn);
+    cmd.set_base(rig.ring.iova());
+    cmd.set_log_size(4);
+    rig.function.resize_cq(&cmd).unwrap();
+    rig.function.resize_cq(&cmd).unwrap();
+    let ring = rig.ring.iova();
+    for (cqn, base, log_size, status) in [
+        (cqn, ring, 3, AdminStatus::BadLength),
+        (cqn, ring, 40, AdminStatus::BadLength),
+        (cqn, ring + 8, 4, AdminStatus::BadParam),
+        (cqn + 1, ring, 4, AdminStatus::BadHandle),
+        (cqn, 1 << 47, 4, AdminStatus::DmaError),
+    ] {
+        cmd.set_cqn(cqn);
+        cmd.set_base(base);
+        cmd.set_log_size(log_size);
+        assert_eq!(refusal(rig.function.resize_cq(&cmd)).status, status);
+    }
 }
 
 /// A list at the end of the address space, a range past it.

@@ -635,7 +635,8 @@ typedef struct packed {
   logic [2:0]     reserved1;
   logic [4:0]     log_size;  // log2 of the entries.
   logic [7:0]     func;  // Owning function.
-  logic [6:0]     reserved0;
+  logic [5:0]     reserved0;
+  logic           keep;  // Another ring for a queue at work: indices, arming and error stay as they are.
   logic           valid;  // The queue exists.
 } cqc_t;
 

@@ -10,7 +10,8 @@ module hca_cq
   input  logic           clk_i,
   input  logic           rst_i,
   input  logic [63:0]    now_i,
-  // Context writes; also reset indices, arming and error of the queue.
+  // Context writes; also reset indices, arming and error of the queue, unless the row says to keep them: then the next
+  // CQE goes to the new ring.
   input  logic           cqc_wr_valid_i,
   output logic           cqc_wr_ready_o,
   input  logic [CqW-1:0] cqc_wr_cqn_i,
@@ -102,7 +103,7 @@ module hca_cq
     .Depth(NumCqs)
   ) u_dyn (
     .clk_i,
-    .we_i   (init || dyn_we),
+    .we_i   ((init && !cqc_wr_i.keep) || dyn_we),
     .waddr_i(init ? cqc_wr_cqn_i : cqn),
     .wdata_i(init ? '0 : dyn_d),
     .re_i   (pick_db || pick_cqe),

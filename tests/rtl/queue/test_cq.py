@@ -49,11 +49,21 @@ class Cq:
 
     async def create(self, cqn, log_size, func=1, valid=1):
         queue = Queue(func, 0x10000000 + cqn * 0x100000, log_size, cqn % 32)
-        self.cqc.put((cqn, CQC.random(self.bench.rng, valid=valid, func=func, base=queue.base,
-                                      log_size=log_size, eqn=queue.eqn)))
-        await self.bench.until(self.cqc.idle, what="cqc write")
+        await self.write(cqn, queue, valid=valid, keep=0)
         self.queues[cqn] = queue if valid else None
         return queue
+
+    async def write(self, cqn, queue, **flags):
+        self.cqc.put((cqn, CQC.random(self.bench.rng, func=queue.func, base=queue.base, log_size=queue.log_size,
+                                      eqn=queue.eqn, **flags)))
+        await self.bench.until(self.cqc.idle, what="cqc write")
+
+    async def resize(self, cqn, log_size):
+        """A ring elsewhere; indices, arming and error go on."""
+        await self.bench.until(lambda: self.cqe.idle() and self.db.idle(), what="jobs before the new ring")
+        queue = self.queues[cqn]
+        queue.base, queue.log_size = queue.base + 0x40000000, log_size
+        await self.write(cqn, queue, valid=1, keep=1)
 
     def post(self, cqn, solicited=0, status=0, valid=1):
         cqe = CQE.random(self.bench.rng, status=status, reserved1=0)
@@ -214,6 +224,30 @@ async def index_wraps(dut):
         cq.post(9)
     await cq.settle()
     assert cq.events, "room is counted across the wrap"
+
+
+@cocotb.test()
+async def another_ring(dut):
+    """V-63: a larger ring for a queue at work: the next CQE is in it at the running index, an arming holds, entries
+    that wait still count; a queue in error stays there."""
+    cq = Cq(dut, 6, wr_rate=0.5)
+    await cq.bench.start()
+    queue = await cq.create(7, 2)
+    for turn, log_size in enumerate((3, 5, 5, 8)):
+        cq.ring(7, queue.pi, (NEXT, SOLICITED)[turn % 2])
+        await cq.settle()
+        await cq.resize(7, log_size)
+        for _ in range(1 << log_size):
+            cq.post(7, solicited=1)
+        await cq.settle()
+        assert len(cq.eqes) == turn + 1 and not cq.events
+    cq.post(7)
+    await cq.settle()
+    assert len(cq.events) == 1, "the ring is full"
+    await cq.resize(7, 9)
+    cq.post(7)
+    await cq.settle()
+    assert len(cq.events) == 1 and queue.pi == 8 + 32 + 32 + 256
 
 
 @cocotb.test()

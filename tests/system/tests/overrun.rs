@@ -37,3 +37,42 @@ fn a_cq_that_nobody_reads() {
     assert_eq!(pair.qps[0].query().unwrap().qp_state, QpState::Err);
     pair.check_memory("overrun");
 }
+
+/// V-63: a CQ grows while completions wait in it and while more come, several times round its rings; none is lost,
+/// none comes twice, and all are in order.
+#[test]
+fn a_cq_grows_in_use() {
+    let config = RigConfig {
+        cqe: 4,
+        ..RigConfig::new(63, LinkKind::InfiniBand)
+    };
+    let mut pair = Pair::new(&config, &path(Mtu::Bytes1024), 4096, [LOCAL_AND_REMOTE; 2]);
+    let (source, op) = ([pair.mrs[0].sge(0, 8)], pair.write_to(1, 64));
+    let bytes = pair.expected(0, 0, 8);
+    pair.expect(1, 64, &bytes);
+    let (mut posted, mut read) = (0, 0);
+    for cqe in [3, 9, 9, 20, 25, 200] {
+        pair.rig.nodes[0].cq.resize(cqe).unwrap();
+        let room = u64::from(pair.rig.nodes[0].cq.cqe());
+        assert!(room >= u64::from(cqe));
+        // Some wait in the ring, some are on the wire, when it grows the next time.
+        for round in 0..7 {
+            while posted < read + room.min(30) {
+                pair.post(0, posted, op, &source);
+                posted += 1;
+            }
+            pair.rig.run(if round == 6 { 400 } else { 20_000 });
+            let keep = if round == 6 { room.min(30) } else { round % 3 };
+            while read + keep < posted {
+                read += u64::from(pair.wait_ok(0, read).is_ok());
+            }
+        }
+    }
+    while read < posted {
+        read += u64::from(pair.wait_ok(0, read).is_ok());
+    }
+    pair.silent(0, 20_000);
+    assert!(posted > 200, "{posted} completions");
+    assert_eq!(pair.rig.nodes[0].context.poll_async_event(), None);
+    pair.check_memory("growing CQ");
+}
