@@ -27,7 +27,9 @@ const PAPER_LIMITS: [u8; 6] = [2, 4, 6, 8, 10, 14];
 /// Weights of the high VL: a curve each.
 const PAPER_HIGH: [u8; 5] = [16, 32, 64, 128, 250];
 /// Weights of the low VL along the x axis.
-const PAPER_LOW: [u8; 16] = [1, 2, 3, 4, 6, 8, 11, 15, 16, 24, 32, 48, 64, 100, 160, 250];
+const PAPER_LOW: [u8; 24] = [
+    1, 2, 3, 4, 6, 8, 11, 15, 16, 20, 24, 31, 32, 40, 47, 48, 56, 63, 64, 80, 96, 128, 160, 250,
+];
 
 const EXAMPLES: &str = "Examples:
   hca qos --paper
@@ -63,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT")]
     within: Option<f64>,
     /// Rate of the cable; what fills the rings must be faster, or the high VL runs dry
-    #[arg(long, value_name = "GBPS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, value_name = "GBPS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100))]
     rate: u64,
     /// Settings measured side by side [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -158,7 +160,7 @@ fn settings(args: &Args) -> Vec<Setting> {
     settings
 }
 
-/// Settings from a seed (SplitMix64), all of Q 0 to 254, H and L 1 to 254 alike.
+/// Settings from a seed (SplitMix64): Q 0 to 254, each power of two as often as the next; H and L 1 to 254 alike.
 fn random(seed: u64, count: usize) -> Vec<Setting> {
     let mut state = seed;
     let mut below = |limit: u64| {
@@ -168,7 +170,10 @@ fn random(seed: u64, count: usize) -> Vec<Setting> {
         ((mixed ^ (mixed >> 31)) % limit) as u8
     };
     let draw = |_| Setting {
-        q: below(255),
+        q: {
+            let bits = below(8);
+            (1 << bits) - 1 + below(1 << bits)
+        },
         h: 1 + below(254),
         l: 1 + below(254),
     };
@@ -226,13 +231,14 @@ fn claim(next: &AtomicUsize, settings: &[Setting]) -> Option<(usize, Setting)> {
 
 fn measure(bench: &mut Bench, setting: Setting, policy: Policy) -> Result<Point> {
     let window = bench.measure(setting, policy)?;
+    let (ratio, total) = (window.ratio(), window.total_bytes_per_s());
     Ok(Point {
         setting,
         policy,
-        ratio: window.ratio(),
+        ratio,
         formula: setting.ratio(policy, bench.mtu_bytes()),
-        high_bytes_per_s: window.rate(window.high_bytes),
-        low_bytes_per_s: window.rate(window.low_bytes),
+        high_bytes_per_s: total * ratio / (1.0 + ratio),
+        low_bytes_per_s: total / (1.0 + ratio),
         packets: window.packets,
         mtu: bench.mtu_bytes(),
     })
@@ -280,6 +286,10 @@ mod tests {
                 .iter()
                 .all(|s| s.q < 255 && (1..255).contains(&s.h) && (1..255).contains(&s.l))
         );
-        assert!(settings.iter().any(|s| s.h > 200) && settings.iter().any(|s| s.l < 20));
+        assert!(
+            settings.iter().any(|s| s.q > 200)
+                && settings.iter().any(|s| s.h > 200)
+                && settings.iter().any(|s| s.l < 20)
+        );
     }
 }
