@@ -5,7 +5,7 @@ hw/rtl/link/hca_vcrc_tx.sv
 hw/rtl/link/hca_eth_rx.sv
 hw/rtl/link/hca_ib_rx.sv
 hw/rtl/link/hca_loopback.sv
-hw/rtl/link/hca_rx_merge.sv
+hw/rtl/link/hca_mac_merge.sv
 hw/rtl/link/hca_link_state.sv
 hw/rtl/link/hca_link_rx.sv
 hw/rtl/link/hca_rx_sort.sv

@@ -410,7 +410,7 @@ pub const MGMT_PORT: u32 = 0x1_0400;
 pub const MGMT_PORT_STRIDE: u32 = 0x200;
 
 /// Elements of MGMT_PORT.
-pub const MGMT_PORT_COUNT: u32 = 0x1;
+pub const MGMT_PORT_COUNT: u32 = 0x2;
 
 /// Port configuration.
 pub const MGMT_PORT_CTRL: u32 = 0x1_0400;
@@ -499,11 +499,11 @@ pub const MGMT_PORT_GID_ENTRY_WORD_COUNT: u32 = 0x4;
 /// Value of MGMT_PORT_GID_ENTRY_WORD.
 pub const MGMT_PORT_GID_ENTRY_WORD_VALUE_MASK: u32 = 0xffff_ffff;
 
-/// Counters of 64 bits, low word first, in the order of query_counters_result of hca-abi.
+/// Counters of 64 bits, low word first, in the order of query_counters_result of hca-abi; 64 words per port.
 pub const COUNTERS: u32 = 0x1_0800;
 
 /// Size of COUNTERS.
-pub const COUNTERS_BYTES: u32 = 0x100;
+pub const COUNTERS_BYTES: u32 = 0x200;
 
 /// Memory that the DMA engine and firmware share.
 pub const MAILBOX: u32 = 0x2_0000;

@@ -1,9 +1,11 @@
 // Appends the inverted CRC of a packet, low byte first, to a stream of 64-byte beats. ones_i is ORed into
 // the first beat for the CRC only; init_i is the register before the first byte. Lengths are multiples of
 // four, bytes past the end are zero. Each packet grows by at most one beat; one beat per cycle. A packet
-// starts only when its CRC is known or enough of it waits here to hide the CRC's latency.
+// starts only when its CRC is known or enough of it waits here to hide the CRC's latency. The tag of a packet stands
+// beside each of its beats and goes with them.
 module hca_crc_append #(
   parameter int unsigned     CrcW = 32,
+  parameter int unsigned     TagW = 1,
   parameter logic [CrcW-1:0] Poly = 32'hEDB8_8320
 ) (
   input  logic            clk_i,
@@ -13,13 +15,15 @@ module hca_crc_append #(
   input  logic            in_last_i,
   input  logic [6:0]      in_len_bytes_i,
   input  logic [511:0]    in_data_i,
+  input  logic [TagW-1:0] in_tag_i,
   input  logic [511:0]    ones_i,
   input  logic [CrcW-1:0] init_i,
   output logic            out_valid_o,
   input  logic            out_ready_i,
   output logic            out_last_o,
   output logic [6:0]      out_len_bytes_o,
-  output logic [511:0]    out_data_o
+  output logic [511:0]    out_data_o,
+  output logic [TagW-1:0] out_tag_o
 );
 
   localparam int unsigned Depth    = 16;
@@ -30,6 +34,7 @@ module hca_crc_append #(
   logic            head_valid, head_ready, head_last;
   logic [6:0]      head_len;
   logic [511:0]    head_data;
+  logic [TagW-1:0] head_tag;
   logic [4:0]      head_count;
   logic            done, crc_valid, crc_ready;
   logic [CrcW-1:0] done_crc, crc;
@@ -42,17 +47,17 @@ module hca_crc_append #(
   end
 
   hca_fifo #(
-    .Width(520),
+    .Width(520 + TagW),
     .Depth(Depth)
   ) u_beats (
     .clk_i,
     .rst_i,
     .in_valid_i,
     .in_ready_o,
-    .in_i       ({in_last_i, in_len_bytes_i, in_data_i}),
+    .in_i       ({in_tag_i, in_last_i, in_len_bytes_i, in_data_i}),
     .out_valid_o(head_valid),
     .out_ready_i(head_ready),
-    .out_o      ({head_last, head_len, head_data}),
+    .out_o      ({head_tag, head_last, head_len, head_data}),
     .count_o    (head_count)
   );
 
@@ -96,6 +101,7 @@ module hca_crc_append #(
   logic         out_last_q;
   logic [6:0]   out_len_q;
   logic [511:0] out_data_q;
+  logic [TagW-1:0] out_tag_q;
 
   assign out_free   = !out_valid_q || out_ready_i;
   assign fits       = head_len != 7'd64;
@@ -122,6 +128,7 @@ module hca_crc_append #(
       out_len_q  <= CrcBytes;
       out_data_q <= 512'(crc);
     end else if (out_free && go) begin
+      out_tag_q  <= head_tag;
       out_last_q <= head_last && fits;
       out_len_q  <= (head_last && fits) ? head_len + CrcBytes : head_len;
       if (head_last && fits) out_data_q <= head_data | (512'(crc) << {head_len, 3'b000});
@@ -133,5 +140,6 @@ module hca_crc_append #(
   assign out_last_o      = out_last_q;
   assign out_len_bytes_o = out_len_q;
   assign out_data_o      = out_data_q;
+  assign out_tag_o       = out_tag_q;
 
 endmodule

@@ -7,7 +7,7 @@ module hca_eth_tx
 (
   input  logic        clk_i,
   input  logic        rst_i,
-  input  logic [47:0] mac_i,       // port MAC: source address
+  input  port_cfg_t [NumPorts-1:0] port_cfg_i,  // MAC of the packet's port: source address
   input  logic        eth_valid_i,
   output logic        eth_ready_o,
   input  tx_eth_t     eth_i,
@@ -16,7 +16,8 @@ module hca_eth_tx
   input  mac_t        in_i,
   output logic        out_valid_o,
   input  logic        out_ready_i,
-  output mac_t        out_o
+  output mac_t        out_o,
+  output logic [PortW-1:0] out_port_o
 );
 
   localparam int unsigned EthBits = 8 * EthBytes;
@@ -26,14 +27,20 @@ module hca_eth_tx
   logic [EthBits-1:0] carry_q, head;
   logic [6:0]         flush_len_q;
   mac_t               out_q;
+  logic [PortW-1:0]   port_q;
+  logic [47:0]        smac;
+
+  logic unused_cfg;
+  assign unused_cfg = ^port_cfg_i;
 
   assign out_free    = !out_valid_q || out_ready_i;
   assign in_ready_o  = out_free && !flush_q && (!first_q || eth_valid_i);
   assign take        = in_valid_i && in_ready_o;
   assign eth_ready_o = take && first_q;
   assign fits        = in_i.len_bytes <= Room;
+  assign smac        = port_cfg_i[eth_i.port].mac;
   assign head        = {swap16(eth_i.ipv4 ? 16'(EthertypeIpv4) : 16'(EthertypeIpv6)),
-                        swap16(mac_i[15:0]), swap32(mac_i[47:16]), eth_i.dmac};
+                        swap16(smac[15:0]), swap32(smac[47:16]), eth_i.dmac};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -55,6 +62,7 @@ module hca_eth_tx
       out_q.len_bytes <= flush_len_q;
       out_q.data      <= 512'(carry_q);
     end else if (take) begin
+      if (first_q) port_q <= eth_i.port;
       out_q.last      <= in_i.last && fits;
       out_q.len_bytes <= (in_i.last && fits) ? in_i.len_bytes + 7'(EthBytes) : 7'd64;
       out_q.data      <= {in_i.data[511-EthBits:0], first_q ? head : carry_q};
@@ -65,5 +73,6 @@ module hca_eth_tx
 
   assign out_valid_o = out_valid_q;
   assign out_o       = out_q;
+  assign out_port_o  = port_q;
 
 endmodule

@@ -202,13 +202,4 @@ package hca_link_pkg;
     endcase
   endfunction
 
-  // Counters of the receiver behind the link, for hca_counters.
-  typedef struct packed {
-    logic [31:0] good;
-    logic [31:0] icrc_err;
-    logic [31:0] vcrc_err;
-    logic [31:0] malformed;
-    logic [31:0] dropped;
-  } rx_counts_t;
-
 endpackage

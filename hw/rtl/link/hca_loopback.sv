@@ -1,5 +1,5 @@
-// Transmit side of the self-loopback: a packet whose destination is this port itself goes to `loop`, any
-// other to `out`. Ethernet: destination MAC = port MAC. InfiniBand: destination LID = own LID under the LID
+// Transmit side of the self-loopback: a packet whose destination is its own port goes to `loop`, any
+// other to `out`; the port stands beside each beat. Ethernet: destination MAC = port MAC. InfiniBand: destination LID = own LID under the LID
 // mask; the permissive LID goes out. Decides on the first beat; latency to `out` one cycle. A looped packet
 // is offered once it is here whole, and then without a gap: the receive side is never held up by it.
 module hca_loopback
@@ -7,16 +7,19 @@ module hca_loopback
 (
   input  logic      clk_i,
   input  logic      rst_i,
-  input  port_cfg_t port_cfg_i,
+  input  port_cfg_t [NumPorts-1:0] port_cfg_i,
   input  logic      in_valid_i,
   output logic      in_ready_o,
   input  mac_t      in_i,
+  input  logic [PortW-1:0] in_port_i,
   output logic      out_valid_o,
   input  logic      out_ready_i,
   output mac_t      out_o,
+  output logic [PortW-1:0] out_port_o,
   output logic      loop_valid_o,
   input  logic      loop_ready_i,
-  output mac_t      loop_o
+  output mac_t      loop_o,
+  output logic [PortW-1:0] loop_port_o
 );
 
   localparam int unsigned Depth         = 128;  // beats: more than one packet of the largest size
@@ -26,20 +29,23 @@ module hca_loopback
   logic        own_mac, own_lid, own;
   logic        first_q, own_q, valid_q, to_self_q, take, ready;
   mac_t        beat_q;
+  logic [PortW-1:0] port_q;
+  port_cfg_t   cfg;
 
+  assign cfg       = port_cfg_i[in_port_i];
   assign dlid      = {in_i.data[23:16], in_i.data[31:24]};
-  assign path_mask = ~(16'hffff << port_cfg_i.lmc);
-  assign own_lid   = ((dlid | path_mask) == (port_cfg_i.lid | path_mask)) && dlid != LidPermissive;
+  assign path_mask = ~(16'hffff << cfg.lmc);
+  assign own_lid   = ((dlid | path_mask) == (cfg.lid | path_mask)) && dlid != LidPermissive;
   always_comb begin
     own_mac = 1'b1;
     for (int unsigned i = 0; i < 6; i++) begin
-      if (in_i.data[8*i +: 8] != port_cfg_i.mac[8*(5-i) +: 8]) own_mac = 1'b0;
+      if (in_i.data[8*i +: 8] != cfg.mac[8*(5-i) +: 8]) own_mac = 1'b0;
     end
   end
-  assign own       = first_q ? (port_cfg_i.ib ? own_lid : own_mac) : own_q;
+  assign own       = first_q ? (cfg.ib ? own_lid : own_mac) : own_q;
 
   logic unused_cfg;
-  assign unused_cfg = port_cfg_i.active;
+  assign unused_cfg = cfg.active;
 
   logic store_ready, head_valid;
 
@@ -62,26 +68,28 @@ module hca_loopback
       own_q     <= own;
       to_self_q <= own;
       beat_q    <= in_i;
+      port_q    <= in_port_i;
     end
   end
 
   assign out_valid_o = valid_q && !to_self_q;
   assign out_o       = beat_q;
+  assign out_port_o  = port_q;
 
   logic [$clog2(Depth):0] unused_count;
 
   hca_fifo #(
-    .Width($bits(mac_t)),
+    .Width(PortW + $bits(mac_t)),
     .Depth(Depth)
   ) u_store (
     .clk_i,
     .rst_i,
     .in_valid_i (valid_q && to_self_q),
     .in_ready_o (store_ready),
-    .in_i       (beat_q),
+    .in_i       ({port_q, beat_q}),
     .out_valid_o(head_valid),
     .out_ready_i(loop_valid_o && loop_ready_i),
-    .out_o      (loop_o),
+    .out_o      ({loop_port_o, loop_o}),
     .count_o    (unused_count)
   );
 

@@ -8,13 +8,16 @@ module hca_vcrc_tx
   input  logic in_valid_i,
   output logic in_ready_o,
   input  mac_t in_i,
+  input  logic [PortW-1:0] in_port_i,
   output logic out_valid_o,
   input  logic out_ready_i,
-  output mac_t out_o
+  output mac_t out_o,
+  output logic [PortW-1:0] out_port_o
 );
 
   hca_crc_append #(
     .CrcW(16),
+    .TagW(PortW),
     .Poly(16'hd008)
   ) u_append (
     .clk_i,
@@ -24,13 +27,15 @@ module hca_vcrc_tx
     .in_last_i      (in_i.last),
     .in_len_bytes_i (in_i.len_bytes),
     .in_data_i      (in_i.data),
+    .in_tag_i       (in_port_i),
     .ones_i         ('0),
     .init_i         (VcrcInit),
     .out_valid_o,
     .out_ready_i,
     .out_last_o     (out_o.last),
     .out_len_bytes_o(out_o.len_bytes),
-    .out_data_o     (out_o.data)
+    .out_data_o     (out_o.data),
+    .out_tag_o      (out_port_o)
   );
 
 endmodule

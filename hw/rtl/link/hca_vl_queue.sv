@@ -41,9 +41,9 @@ module hca_vl_queue
   localparam int unsigned Vl15PtrW  = $clog2(Vl15Blocks);
 
   // Place of a slot; pointers of the small ring run on in its lower bits.
-  function automatic logic [AddrW-1:0] place(logic [RingW-1:0] ring, logic [PtrW-1:0] ptr);
-    if (ring == RingW'(NumVls)) return AddrW'(NumVls * RingBlocks) + AddrW'(ptr[Vl15PtrW-1:0]);
-    return AddrW'({ring, ptr});
+  function automatic logic [AddrW-1:0] place(logic [RingW-1:0] of_ring, logic [PtrW-1:0] ptr);
+    if (of_ring == RingW'(NumVls)) return AddrW'(NumVls * RingBlocks) + AddrW'(ptr[Vl15PtrW-1:0]);
+    return AddrW'({of_ring, ptr});
   endfunction
 
   logic [Rings-1:0][PtrW-1:0] wr_ptr_q, rd_ptr_q;     // beats

@@ -15,6 +15,7 @@ module hca_mgmt
     input  logic                          clk_i,
     input  logic                          rst_i,
     input  logic [63:0]                   now_i,
+    input  logic [1:0]                    num_ports_i,    // fitted, 1..NumPorts
     // Host registers.
     input  logic                          mmio_wr_valid_i,
     output logic                          mmio_wr_ready_o,
@@ -83,9 +84,9 @@ module hca_mgmt
     input  logic                          wr_ready_i,
     output dma_wr_t                       wr_o,
     // Configuration and counters.
-    output port_cfg_t                     port_cfg_o,
-    output logic [NumPkeys-1:0][15:0]     pkey_tbl_o,
-    input  logic [NumCounters-1:0][63:0]  counters_i,
+    output port_cfg_t [NumPorts-1:0]      port_cfg_o,
+    output logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_o,
+    input  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_i,
     output logic                          busy_o
 );
   localparam int unsigned FuncIdxW = $clog2(NumFuncs);
@@ -238,44 +239,54 @@ module hca_mgmt
                    data1: hwif_out.mgmt.eqe_data[3].value.value};
 
   // ---- Port, P_Key and GID tables, counters ----------------------------------------------------------
-  assign port_cfg_o = '{ib: hwif_out.mgmt.port[0].ctrl.ib.value, active: hwif_out.mgmt.port[0].ctrl.active.value,
-                        mac: {hwif_out.mgmt.port[0].mac_hi.value.value, hwif_out.mgmt.port[0].mac_lo.value.value},
-                        lid: hwif_out.mgmt.port[0].lid.value.value, lmc: hwif_out.mgmt.port[0].lmc.value.value};
+  logic [NumPorts-1:0]       pk_req, pk_we, gid_req, gid_we, pk_ack_q, gid_ack_q, pk_we_q, gid_we_q;
+  logic [NumPorts-1:0][31:0] pk_rdata_q, gid_rdata;
+  logic                      ctr_ack_q, ctx_ack_q, ctr_we_q, ctx_we_q;
+  logic [31:0]               ctr_rdata_q, ctr_high_q;
+  logic [6:0]                ctr_word;       // port, counter, half
+  assign ctr_word = hwif_out.counters.addr[8:2];
 
-  logic        pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q;
-  logic        pk_we_q, gid_we_q, ctr_we_q, ctx_we_q;
-  logic [31:0] pk_rdata_q, gid_rdata, ctr_rdata_q, ctr_high_q;
-  logic [5:0]  ctr_word;
-  assign ctr_word = hwif_out.counters.addr[7:2];
+  for (genvar p = 0; p < NumPorts; p++) begin : gen_port
+    assign port_cfg_o[p] = '{
+      ib: hwif_out.mgmt.port[p].ctrl.ib.value, active: hwif_out.mgmt.port[p].ctrl.active.value,
+      mac: {hwif_out.mgmt.port[p].mac_hi.value.value, hwif_out.mgmt.port[p].mac_lo.value.value},
+      lid: hwif_out.mgmt.port[p].lid.value.value, lmc: hwif_out.mgmt.port[p].lmc.value.value
+    };
+    assign pk_req[p]  = hwif_out.mgmt.port[p].pkey.req;
+    assign pk_we[p]   = hwif_out.mgmt.port[p].pkey.req_is_wr;
+    assign gid_req[p] = hwif_out.mgmt.port[p].gid.req;
+    assign gid_we[p]  = hwif_out.mgmt.port[p].gid.req_is_wr;
 
-  hca_ram_1r1w #(.Width(32), .Depth(4 * NumGids)) u_gid (
-    .clk_i, .we_i(hwif_out.mgmt.port[0].gid.req && hwif_out.mgmt.port[0].gid.req_is_wr),
-    .waddr_i(hwif_out.mgmt.port[0].gid.addr[7:2]), .wdata_i(hwif_out.mgmt.port[0].gid.wr_data),
-    .re_i(hwif_out.mgmt.port[0].gid.req), .raddr_i(hwif_out.mgmt.port[0].gid.addr[7:2]), .rdata_o(gid_rdata)
-  );
+    hca_ram_1r1w #(.Width(32), .Depth(4 * NumGids)) u_gid (
+      .clk_i, .we_i(gid_req[p] && gid_we[p]), .waddr_i(hwif_out.mgmt.port[p].gid.addr[7:2]),
+      .wdata_i(hwif_out.mgmt.port[p].gid.wr_data), .re_i(gid_req[p]),
+      .raddr_i(hwif_out.mgmt.port[p].gid.addr[7:2]), .rdata_o(gid_rdata[p])
+    );
+
+    always_ff @(posedge clk_i) begin
+      if (pk_req[p]) begin
+        pk_rdata_q[p] <= {16'd0, pkey_tbl_o[p][hwif_out.mgmt.port[p].pkey.addr[6:2]]};
+        if (pk_we[p])
+          pkey_tbl_o[p][hwif_out.mgmt.port[p].pkey.addr[6:2]] <= hwif_out.mgmt.port[p].pkey.wr_data[15:0];
+      end
+      if (rst_i) pkey_tbl_o[p] <= '0;
+    end
+  end
 
   always_ff @(posedge clk_i) begin
-    if (hwif_out.mgmt.port[0].pkey.req) begin
-      pk_rdata_q <= {16'd0, pkey_tbl_o[hwif_out.mgmt.port[0].pkey.addr[6:2]]};
-      if (hwif_out.mgmt.port[0].pkey.req_is_wr)
-        pkey_tbl_o[hwif_out.mgmt.port[0].pkey.addr[6:2]] <= hwif_out.mgmt.port[0].pkey.wr_data[15:0];
-    end
     // A read of a low word keeps the high word for the next read: both are of one moment.
     if (hwif_out.counters.req && ctr_word[0]) ctr_rdata_q <= ctr_high_q;
     if (hwif_out.counters.req && !ctr_word[0]) begin
       {ctr_high_q, ctr_rdata_q} <= '0;
-      if (ctr_word[5:1] < 5'(NumCounters)) {ctr_high_q, ctr_rdata_q} <= counters_i[ctr_word[5:1]];
+      if (ctr_word[5:1] < 5'(NumCounters) && 32'(ctr_word[6]) < NumPorts)
+        {ctr_high_q, ctr_rdata_q} <= counters_i[PortW'(ctr_word[6])][ctr_word[5:1]];
     end
     {mb_we_q, pk_we_q, gid_we_q, ctr_we_q, ctx_we_q} <=
-        {hwif_out.mailbox.req_is_wr, hwif_out.mgmt.port[0].pkey.req_is_wr, hwif_out.mgmt.port[0].gid.req_is_wr,
-         hwif_out.counters.req_is_wr, hwif_out.mgmt.ctx_data.req_is_wr};
-    if (rst_i) begin
-      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q} <= '0;
-      pkey_tbl_o <= '0;
-    end else begin
+        {hwif_out.mailbox.req_is_wr, pk_we, gid_we, hwif_out.counters.req_is_wr, hwif_out.mgmt.ctx_data.req_is_wr};
+    if (rst_i) {mb_ack_q, pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q} <= '0;
+    else begin
       {mb_ack_q, pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q} <=
-          {hwif_out.mailbox.req, hwif_out.mgmt.port[0].pkey.req, hwif_out.mgmt.port[0].gid.req,
-           hwif_out.counters.req, hwif_out.mgmt.ctx_data.req};
+          {hwif_out.mailbox.req, pk_req, gid_req, hwif_out.counters.req, hwif_out.mgmt.ctx_data.req};
     end
   end
 
@@ -315,14 +326,17 @@ module hca_mgmt
     hwif_in.mgmt.num_mrs.value.next   = NumMrs;
     hwif_in.mgmt.num_mtts.value.next  = NumMtts;
     hwif_in.mgmt.num_funcs.value.next = NumFuncs;
-    hwif_in.mgmt.num_ports.value.next = NumPorts;
+    hwif_in.mgmt.num_ports.value.next = 32'(num_ports_i);
     hwif_in.mgmt.num_vls.value.next   = 4'(NumVls);
     hwif_in.mgmt.link_data.value.next = link_stat_data_i;
-    hwif_in.mgmt.port[0].status.link_up.next = port_cfg_o.active;
     hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: '0, wr_ack: ctx_ack_q && ctx_we_q};
-    hwif_in.mgmt.port[0].pkey  = '{rd_ack: pk_ack_q && !pk_we_q, rd_data: pk_rdata_q, wr_ack: pk_ack_q && pk_we_q};
-    hwif_in.mgmt.port[0].gid   = '{rd_ack: gid_ack_q && !gid_we_q, rd_data: gid_rdata,
-                                   wr_ack: gid_ack_q && gid_we_q};
+    for (int unsigned p = 0; p < NumPorts; p++) begin
+      hwif_in.mgmt.port[p].status.link_up.next = port_cfg_o[p].active;
+      hwif_in.mgmt.port[p].pkey = '{rd_ack: pk_ack_q[p] && !pk_we_q[p], rd_data: pk_rdata_q[p],
+                                    wr_ack: pk_ack_q[p] && pk_we_q[p]};
+      hwif_in.mgmt.port[p].gid  = '{rd_ack: gid_ack_q[p] && !gid_we_q[p], rd_data: gid_rdata[p],
+                                    wr_ack: gid_ack_q[p] && gid_we_q[p]};
+    end
     hwif_in.counters = '{rd_ack: ctr_ack_q && !ctr_we_q, rd_data: ctr_rdata_q, wr_ack: ctr_ack_q && ctr_we_q};
     hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end

@@ -12,7 +12,7 @@ package hca_pkg;
   localparam int unsigned NumMrs    = 1024;
   localparam int unsigned NumMtts   = 65536;
   localparam int unsigned NumFuncs  = 4;
-  localparam int unsigned NumPorts  = 1;
+  localparam int unsigned NumPorts  = 2;   // the strap num_ports_i of hca_core says how many are fitted
   localparam int unsigned NumGids   = 16;
   localparam int unsigned NumPkeys  = 32;
 
@@ -21,6 +21,11 @@ package hca_pkg;
   localparam int unsigned EqW  = $clog2(NumEqs);
   localparam int unsigned MrW  = $clog2(NumMrs);
   localparam int unsigned MttW = $clog2(NumMtts);
+  localparam int unsigned PortW = (NumPorts > 1) ? $clog2(NumPorts) : 1;
+
+  // Every SL (Ethernet: priority) of every port: a lane, with the port in the upper bits.
+  localparam int unsigned LaneW    = PortW + 4;
+  localparam int unsigned NumLanes = 16 * NumPorts;
 
   localparam int unsigned DataBytes = 64;   // one beat
   localparam int unsigned DataW     = 512;
@@ -176,6 +181,11 @@ package hca_pkg;
     logic [2:0]   lmc;
   } port_cfg_t;
 
+  // Ports from 0; the contract counts them from 1. What names none of them belongs to the first.
+  function automatic logic [PortW-1:0] port_of(logic [1:0] number);
+    return (number >= 2'd2 && number <= 2'(NumPorts)) ? PortW'(number - 2'd1) : '0;
+  endfunction
+
   // MAC-side stream: bytes 0..len-1 of data are valid; byte 0 (data[7:0]) is first on the wire.
   typedef struct packed {
     logic       last;
@@ -185,17 +195,18 @@ package hca_pkg;
 
   // How the packets of a QP leave: what the gates of the transmit side need to know.
   typedef struct packed {
-    logic [3:0]  sl;        // InfiniBand: SL; Ethernet: priority, the top bits of the traffic class
+    logic [LaneW-1:0] sl;   // its lane: port, and SL (Ethernet: priority, the top bits of the traffic class)
     logic [15:0] dest;      // DLID; Ethernet: low 16 bits of the destination MAC
     logic [7:0]  ipd;       // packet times that the destination rests after a packet; 0: none
     logic [6:0]  overhead;  // bytes of a packet on the wire beyond its payload, at most
   } tx_path_t;
 
-  function automatic tx_path_t tx_path_of(qpc_t qpc, logic ib);
+  function automatic tx_path_t tx_path_of(qpc_t qpc, logic [NumPorts-1:0] ib_ports);
     tx_path_t path;
-    logic     unused_bits;
+    logic     ib, unused_bits;
     unused_bits = ^qpc;
-    path.sl   = ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]};
+    ib        = ib_ports[port_of(qpc.port)];
+    path.sl   = {port_of(qpc.port), ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]}};
     path.dest = ib ? qpc.dlid : {qpc.dmac[39:32], qpc.dmac[47:40]};
     path.ipd  = qpc.ipd;
     // BTH, RETH and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.
@@ -211,6 +222,7 @@ package hca_pkg;
   // A packet that has passed its CRCs and lies in the receive buffer (circular, freed in order).
   typedef struct packed {
     logic              ib;
+    logic [PortW-1:0]  port;           // through which it came
     logic [7:0]        opcode;
     logic              solicited;
     logic              ack_req;
@@ -234,6 +246,24 @@ package hca_pkg;
     logic [6:0]        payload_off;    // byte offset of the payload from buf_beat
     logic [12:0]       payload_bytes;  // without pad
   } rxd_t;
+
+  // Counters of the receiver behind the link, for hca_counters.
+  typedef struct packed {
+    logic [31:0] good;
+    logic [31:0] icrc_err;
+    logic [31:0] vcrc_err;
+    logic [31:0] malformed;
+    logic [31:0] dropped;
+  } rx_counts_t;
+
+  // What hca_rx_ctrl found, for hca_counters: strobes, and the port of the QP.
+  typedef struct packed {
+    logic [PortW-1:0] port;
+    logic             pkey_viol;  // P_Key violation
+    logic             dup;        // a repeated request
+    logic             timeout;    // a transport timer expired
+    logic             rewind;     // transmission goes back
+  } rx_strobes_t;
 
   // ---- Receive work: what rx_ctrl decided, in order, for rx_exec ----------------------------------
   typedef enum logic [2:0] {

@@ -13,8 +13,8 @@ module hca_requester
 ) (
   input  logic           clk_i,
   input  logic           rst_i,
-  input  logic           ib_i,          // personality of the port, before the first context write
-  input  logic [15:0]    sl_open_i,     // SLs (Ethernet: priorities) that may send
+  input  logic [NumPorts-1:0] ib_i,      // personality of the ports, before the first context write
+  input  logic [NumLanes-1:0] sl_open_i, // lanes (port and SL) that may send
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -58,7 +58,7 @@ module hca_requester
   logic [Slots-1:0] kick, bind_slot, wake, active, open, spare, first;
   logic             sl_set, shut, keep, stopped, served, next_parked;
   logic [SlotW-1:0] sl_slot;
-  logic [3:0]       sl;
+  logic [LaneW-1:0] sl;
   logic             want_slot, pause, paused;
   logic             next_valid, next_take, busy, fresh, again, park, redo, release_slot;
   logic [SlotW-1:0] next_slot, slot;

@@ -2,17 +2,19 @@
 // stays as it is until its gate opens, or goes back when another QP needs the slot. One slot per shut SL is
 // kept all the same (at most half of all slots) and served first when the gate opens: it has its WQEs, so a
 // gate that opens for a moment lets something through. Latency of a gate: one cycle.
-module hca_sq_gate #(
+module hca_sq_gate
+  import hca_pkg::*;
+#(
   parameter int unsigned Slots = 64,
   localparam int unsigned SlotW = $clog2(Slots)
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
-  input  logic [15:0]      sl_open_i,
+  input  logic [NumLanes-1:0] sl_open_i,
   // SL of the QP in a slot, at its binding and when its context changes.
   input  logic             set_i,
   input  logic [SlotW-1:0] set_slot_i,
-  input  logic [3:0]       set_sl_i,
+  input  logic [LaneW-1:0] set_sl_i,
   output logic [Slots-1:0] open_o,
   output logic [Slots-1:0] spare_o,    // shut, and may be given back
   output logic [Slots-1:0] first_o,    // kept, and open now
@@ -24,9 +26,9 @@ module hca_sq_gate #(
   input  logic             done_i      //          found open, or parked, or given back
 );
 
-  logic [3:0]       sl_q [Slots];
+  logic [LaneW-1:0] sl_q [Slots];
   logic [Slots-1:0] kept_q;
-  logic [15:0]      has_kept_q;   // by SL: one of its slots is kept
+  logic [NumLanes-1:0] has_kept_q; // by SL: one of its slots is kept
   logic [SlotW:0]   count_q;      // kept slots
   logic             keep_new, drop_set, drop_slot;
 

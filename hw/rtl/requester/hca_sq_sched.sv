@@ -12,8 +12,8 @@ module hca_sq_sched
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
-  input  logic             ib_i,
-  input  logic [15:0]      sl_open_i,
+  input  logic [NumPorts-1:0] ib_i,
+  input  logic [NumLanes-1:0] sl_open_i,
   input  logic             qpc_wr_valid_i,
   output logic             qpc_wr_ready_o,
   input  qpc_wr_t          qpc_wr_i,
@@ -52,10 +52,10 @@ module hca_sq_sched
   // SL of the QP in a slot.
   output logic             sl_set_o,
   output logic [SlotW-1:0] sl_slot_o,
-  output logic [3:0]       sl_o
+  output logic [LaneW-1:0] sl_o
 );
 
-  localparam int unsigned Queues = 16;
+  localparam int unsigned Queues = NumLanes;
   localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [2:0] {EvRel, EvAck, EvBind, EvDb, EvQpc, EvPlaced} ev_e;
@@ -66,7 +66,7 @@ module hca_sq_sched
     logic [SlotW-1:0]  slot;
     logic              queued;
     logic [QueueW-1:0] waits_in;  // queue, while queued
-    logic [3:0]        sl;
+    logic [LaneW-1:0]  sl;
     logic              halt;
     logic              init;
     logic [7:0]        seq;
@@ -83,7 +83,7 @@ module hca_sq_sched
   logic [QpW-1:0]   ev_qpn_q;
   logic [SlotW-1:0] ev_slot_q;
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
-  logic [3:0]       ev_sl_q;
+  logic [LaneW-1:0] ev_sl_q;
   logic [15:0]      ev_pi_q;
   ack_upd_t         ev_ack_q;
   sq_qpc_t          ev_qpc_q;

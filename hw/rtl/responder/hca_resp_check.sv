@@ -55,7 +55,7 @@ module hca_resp_check
   logic [23:0] behind;
   logic        unused_rxd;
 
-  assign unused_rxd = ^{rxd_i.ib, rxd_i.pkey, rxd_i.dest_qpn, rxd_i.opcode[7:5], rxd_i.aeth_syndrome,
+  assign unused_rxd = ^{rxd_i.ib, rxd_i.port, rxd_i.pkey, rxd_i.dest_qpn, rxd_i.opcode[7:5], rxd_i.aeth_syndrome,
                         rxd_i.aeth_msn, rxd_i.deth_qkey, rxd_i.deth_src_qpn, rxd_i.slid, rxd_i.sl,
                         rxd_i.sgid, rxd_i.dgid, ctx_i};
 

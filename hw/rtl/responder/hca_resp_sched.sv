@@ -8,8 +8,8 @@ module hca_resp_sched
 (
   input  logic           clk_i,
   input  logic           rst_i,
-  input  logic           ib_i,             // personality of the port, before the first context write
-  input  logic [15:0]    sl_open_i,        // SLs (Ethernet: priorities) that may send
+  input  logic [NumPorts-1:0] ib_i,         // personality of the ports, before the first context write
+  input  logic [NumLanes-1:0] sl_open_i,    // lanes (port and SL) that may send
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -34,7 +34,7 @@ module hca_resp_sched
   localparam int unsigned JobW      = $clog2(MaxDestRdAtomic);
   localparam logic [7:0]  NoCredits = 8'h1f;  // AETH syndrome: ACK, credit count not in use
 
-  localparam int unsigned Queues = 16;
+  localparam int unsigned Queues = NumLanes;
   localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
@@ -70,7 +70,7 @@ module hca_resp_sched
     logic [7:0]  func;
     logic [23:0] pd;
     logic [2:0]  path_mtu;
-    logic [3:0]  sl;
+    logic [LaneW-1:0] sl;
   } ctx_t;
 
   state_e         state_q;

@@ -8,11 +8,9 @@ module hca_rx_ctrl
   input  logic                       clk_i,
   input  logic                       rst_i,
   input  logic [63:0]                now_i,
-  input  logic [NumPkeys-1:0][15:0]  pkey_tbl_i,
+  input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
   output logic                       active_o,     // something is outstanding: timers may fire
-  output logic [31:0]                pkey_viol_o,  // P_Key violations since reset
-  output logic                       dup_o,        // strobe: a repeated request
-  output logic                       timeout_o,    // strobe: a transport timer expired
+  output rx_strobes_t                strobes_o,
   input  logic                       rxd_valid_i,
   output logic                       rxd_ready_o,
   input  rxd_t                       rxd_i,
@@ -238,24 +236,22 @@ module hca_rx_ctrl
     .active_o
   );
 
-  // ---- Packets: is it for a live RC QP of the same partition? -----------------------------------------
-  logic pkt_ok, pkey_bad, is_answer, is_read_answer, pkt_read, pkey_viol;
+  // ---- Packets: is it for a live RC QP of this port and partition? -----------------------------------------
+  logic pkt_ok, pkey_bad, is_answer, is_read_answer, pkt_read;
 
-  assign pkt_ok    = rxd_i.dest_qpn[23:QpW] == '0 && ctx.rx_ok && ctx.is_rc
+  assign pkt_ok    = rxd_i.dest_qpn[23:QpW] == '0 && ctx.rx_ok && ctx.is_rc && rxd_i.port == ctx.port
                      && rxd_i.opcode[7:5] == 3'(ServiceRc) && !st.dead;
-  assign pkey_bad  = !pkey_match(rxd_i.pkey, pkey_tbl_i[ctx.pkey_index]);
+  assign pkey_bad  = !pkey_match(rxd_i.pkey, pkey_tbl_i[ctx.port][ctx.pkey_index]);
   assign is_answer = rxd_i.opcode[4:0] >= BthRcReadResponseFirst[4:0]
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
   assign is_read_answer = rxd_i.opcode[4:0] <= BthRcReadResponseOnly[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
+  logic dup, pkey_viol, timed_out;
   assign pkey_viol = pkt_read && pkt_ok && pkey_bad;
-
-  always_ff @(posedge clk_i) begin
-    if (pkt_read) drop_q <= !pkt_ok || pkey_bad;
-    if (rst_i) pkey_viol_o <= '0;
-    else if (pkey_viol) pkey_viol_o <= pkey_viol_o + 32'd1;
-  end
+  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, dup: dup, timeout: timed_out,
+                       rewind: ack_upd_valid && ack_upd.rewind};
+  always_ff @(posedge clk_i) if (pkt_read) drop_q <= !pkt_ok || pkey_bad;
 
   // ---- Requests ------------------------------------------------------------------------------------
   rxw_t        resp_item;
@@ -280,7 +276,7 @@ module hca_rx_ctrl
     .list_o     (resp_list),
     .st_o       (resp_new),
     .dead_o     (resp_dead),
-    .dup_o,
+    .dup_o      (dup),
     .ev_valid_o (resp_ev_valid),
     .ev_o       (resp_ev)
   );
@@ -324,7 +320,7 @@ module hca_rx_ctrl
                      && ((job_q == JobPkt && is_answer && pkt_ok && !pkey_bad)
                          || (job_q == JobMsg && msg_to_ack));
 
-  assign timeout_o = ack_start && ack_job.kind == AjTimeout;
+  assign timed_out = ack_start && ack_job.kind == AjTimeout;
   hca_ack_unit u_ack_unit (
     .clk_i,
     .rst_i,

@@ -1,5 +1,5 @@
 // The channel adapter: wiring only, vendor-neutral. Host port (MMIO, DMA reads, ordered DMA writes), one physical
-// stream each way, the firmware bus. One clock. What each block does: hw/README.md.
+// stream each way per port, the firmware bus. One clock. What each block does: hw/README.md.
 module hca_core
   import hca_pkg::*;
   import hca_link_pkg::*;
@@ -41,7 +41,7 @@ module hca_core
     output logic [63:0]  hwr_addr_o,
     output logic [63:0]  hwr_strb_o,
     output logic [511:0] hwr_data_o,
-    // Wire.
+    // Wire of the first port.
     output logic         mac_tx_valid_o,
     input  logic         mac_tx_ready_i,
     output logic         mac_tx_link_o,       // a link packet (InfiniBand flow control)
@@ -55,6 +55,21 @@ module hca_core
     input  logic         mac_rx_last_i,
     input  logic [6:0]   mac_rx_len_i,
     input  logic [511:0] mac_rx_data_i,
+    // Wire of the second port. Without it: mac1_up_i, mac1_rx_valid_i 0, mac1_tx_ready_i 1.
+    input  logic [1:0]   num_ports_i,         // strap: ports fitted, 1 or 2
+    output logic         mac1_tx_valid_o,
+    input  logic         mac1_tx_ready_i,
+    output logic         mac1_tx_link_o,
+    output logic         mac1_tx_last_o,
+    output logic [6:0]   mac1_tx_len_o,
+    output logic [511:0] mac1_tx_data_o,
+    input  logic         mac1_up_i,
+    input  logic         mac1_rx_valid_i,
+    input  logic         mac1_rx_err_i,
+    input  logic         mac1_rx_link_i,
+    input  logic         mac1_rx_last_i,
+    input  logic [6:0]   mac1_rx_len_i,
+    input  logic [511:0] mac1_rx_data_i,
     // Firmware bus.
     input  logic         fw_req_i,
     input  logic         fw_we_i,
@@ -212,16 +227,9 @@ module hca_core
     .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
   );
 
-  // ---- Link ------------------------------------------------------------------------------------------
-  // Which service levels may send: the VL that each maps to has room in its ring.
-  logic [15:0][3:0] sl2vl;
-  logic [15:0]      vl_open, sl_open;
-  port_cfg_t        port_cfg;
-  hca_sl_open u_sl_open (
-    .clk_i, .ib_i(port_cfg.ib), .vl_open_i(vl_open), .sl2vl_i(sl2vl), .sl_open_o(sl_open)
-  );
-
   // ---- Transmit --------------------------------------------------------------------------------------
+  logic [NumPorts-1:0] ib;
+  logic [NumLanes-1:0] sl_open;
   logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
   txp_t [1:0] src_txp;
   seg_t [1:0] src_seg;
@@ -238,7 +246,7 @@ module hca_core
   logic [23:0]    emit_psn;
 
   hca_requester u_requester (
-    .clk_i, .rst_i, .ib_i(port_cfg.ib), .sl_open_i(sl_open),
+    .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
@@ -273,49 +281,61 @@ module hca_core
   logic unused_gather;
   assign unused_gather = ^{rreq_valid[RdGather], rrsp_ready[RdGather], rreq[RdGather]};
 
-  logic [NumPkeys-1:0][15:0] pkey_tbl;
+  // ---- Ports -----------------------------------------------------------------------------------------
+  port_cfg_t [NumPorts-1:0]  port_cfg;
+  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl;
   logic [15:0]               resp_done_seq;
   logic                      sent;
   txp_t                      sent_txp;
-  logic              rxd_valid, rxd_ready, buf_re, buf_free, link_event, port_busy;
+  logic              rxd_valid, rxd_ready, buf_re, buf_free, port_busy;
   rxd_t              rxd;
   logic [RxBufW-1:0] buf_raddr;
   beat_t             buf_rdata;
   logic [6:0]        buf_free_beats;
-  rx_counts_t        rx_counts;
+  rx_strobes_t       rx_strobes;
   link_wr_t          link_wr;
   logic [8:0]        link_stat_addr;
   logic [31:0]       link_stat_data;
-  phy_t              phy_tx;
+  logic [NumPorts-1:0] link_event;
+  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters;
+  // Streams of both places for a port; a build with one port leaves the second empty.
+  logic [1:0] phy_tx_valid;
+  phy_t [1:0] phy_tx, phy_rx;
 
-  hca_port u_net_port (
+  assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
+  assign phy_rx[1] = '{link: mac1_rx_link_i, last: mac1_rx_last_i, len_bytes: mac1_rx_len_i, data: mac1_rx_data_i};
+
+  hca_ports #(.NumCounters(NumCounters)) u_ports (
     .clk_i, .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl), .link_wr_i(link_wr),
     .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
     .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
     .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
-    .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp), .vl_open_o(vl_open), .sl2vl_o(sl2vl),
+    .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp), .ib_o(ib), .sl_open_o(sl_open),
     .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
     .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
-    .phy_tx_valid_o(mac_tx_valid_o), .phy_tx_ready_i(mac_tx_ready_i), .phy_tx_o(phy_tx), .phy_up_i(mac_up_i),
-    .phy_rx_valid_i(mac_rx_valid_i), .phy_rx_err_i(mac_rx_err_i),
-    .phy_rx_i('{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i}),
-    .stat_addr_i(link_stat_addr[7:0]), .stat_data_o(link_stat_data), .link_event_o(link_event),
-    .counts_o(rx_counts), .busy_o(port_busy)
+    .phy_tx_valid_o(phy_tx_valid[NumPorts-1:0]), .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})),
+    .phy_tx_o(phy_tx[NumPorts-1:0]), .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})),
+    .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})), .phy_rx_i(phy_rx[NumPorts-1:0]),
+    .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})),
+    .stat_addr_i(link_stat_addr), .stat_data_o(link_stat_data), .link_event_o(link_event),
+    .rx_strobes_i(rx_strobes), .counters_o(counters), .busy_o(port_busy)
   );
-  assign {mac_tx_link_o, mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = phy_tx;
-
-  logic unused_sent;
-  assign unused_sent = ^{sent_txp, link_stat_addr[8]};  // its kind and syndrome are counted; one port
+  assign {mac1_tx_valid_o, mac_tx_valid_o} = phy_tx_valid;
+  assign {mac_tx_link_o, mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = phy_tx[0];
+  assign {mac1_tx_link_o, mac1_tx_last_o, mac1_tx_len_o, mac1_tx_data_o} = phy_tx[1];
+  if (NumPorts == 1) begin : gen_one_port
+    assign {phy_tx_valid[1], phy_tx[1]} = '0;
+    logic unused_second;
+    assign unused_second = ^{phy_rx, mac1_tx_ready_i, mac1_up_i, mac1_rx_valid_i, mac1_rx_err_i};
+  end
 
   logic           rxw_valid, rxw_ready, rsp_valid, rsp_popped, cqe_valid, cqe_ready;
   logic [QpW-1:0] rsp_popped_qpn;
   rxw_t           rxw;
   rsp_job_t       rsp;
   cqe_job_t       cqe;
-  logic [31:0]    pkey_viol;
-  logic           rx_dup, rx_timeout;
   hca_rx_ctrl u_rx_ctrl (
     .clk_i, .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
     .qpc_wr_valid_i(qpc_valid[QpcRxCtrl]), .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]), .qpc_wr_i(qpc_wr),
@@ -334,8 +354,8 @@ module hca_core
     .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
     .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
     .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
-    .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(timer_active_o), .pkey_viol_o(pkey_viol),
-    .dup_o(rx_dup), .timeout_o(rx_timeout)
+    .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(timer_active_o),
+    .strobes_o(rx_strobes)
   );
 
   logic   rsp_ready, ex_seg_valid, ex_seg_ready, ex_chunk_valid, ex_chunk_ready;
@@ -369,7 +389,7 @@ module hca_core
   );
 
   hca_resp_sched u_resp_sched (
-    .clk_i, .rst_i, .ib_i(port_cfg.ib), .sl_open_i(sl_open),
+    .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
     .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
     .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
@@ -403,10 +423,9 @@ module hca_core
   );
 
   // ---- Management ----------------------------------------------------------------------------------------
-  logic [NumCounters-1:0][63:0] counters;
-  logic                         mgmt_busy;
+  logic mgmt_busy;
   hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1), .NumCounters(NumCounters)) u_mgmt (
-    .clk_i, .rst_i, .now_i,
+    .clk_i, .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
     .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i,
     .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i,
@@ -428,21 +447,10 @@ module hca_core
     .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counters_i(counters), .busy_o(mgmt_busy)
   );
 
-  hca_counters u_counters (
+  hca_activity #(.Streams(19)) u_activity (
     .clk_i, .rst_i,
-    .tx_beat_i(mac_tx_valid_o && mac_tx_ready_i && !phy_tx.link), .tx_last_i(phy_tx.last), .tx_len_i(phy_tx.len_bytes),
-    .rx_beat_i(mac_rx_valid_i && !mac_rx_link_i), .rx_len_i(mac_rx_len_i),
-    .rx_good_i(rx_counts.good), .rx_icrc_err_i(rx_counts.icrc_err), .rx_vcrc_err_i(rx_counts.vcrc_err),
-    .rx_malformed_i(rx_counts.malformed), .rx_dropped_i(rx_counts.dropped), .pkey_viol_i(pkey_viol),
-    .dup_i(rx_dup), .timeout_i(rx_timeout),
-    .rxd_i(rxd_valid && rxd_ready), .rxd_opcode_i(rxd.opcode), .rxd_class_i(rxd.aeth_syndrome[6:5]),
-    .rewind_i(upd_valid && upd_ready && upd.rewind),
-    .sent_i(sent), .sent_kind_i(sent_txp.kind), .sent_syndrome_i(sent_txp.aeth_syndrome), .counters_o(counters)
-  );
-
-  hca_activity #(.Streams(17)) u_activity (
-    .clk_i, .rst_i,
-    .valid_i({mmio_wr_valid_i, mmio_rd_valid_i, mac_rx_valid_i, mac_tx_valid_o, hwr_valid_o, hrd_req_valid_o,
+    .valid_i({mmio_wr_valid_i, mmio_rd_valid_i, mac_rx_valid_i, mac_tx_valid_o, mac1_rx_valid_i,
+              mac1_tx_valid_o, hwr_valid_o, hrd_req_valid_o,
               rxd_valid, rxw_valid, txp_valid, ack_valid, src_txp_valid[0], src_txp_valid[1], upd_valid,
               cqe_valid, mgmt_busy, |msg_valid, port_busy}),
     .rd_req_i(hrd_req_valid_o && hrd_req_ready_i), .rd_done_i(hrd_rsp_valid_i && hrd_rsp_last_i), .busy_o

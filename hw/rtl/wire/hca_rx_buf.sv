@@ -1,7 +1,7 @@
 // Receive packet store: 64 KiB, circular, freed in order. Beats of the current packet are written behind the
 // last good one; with the last beat comes the verdict, and only a good packet moves the write position and
 // gets a descriptor. No room (store or descriptor queue): the packet is dropped and counted. Never stalls
-// the line. Each packet counts in exactly one counter.
+// the line. Each packet counts in exactly one counter of its port.
 module hca_rx_buf
   import hca_pkg::*;
 #(
@@ -9,7 +9,6 @@ module hca_rx_buf
 ) (
   input  logic              clk_i,
   input  logic              rst_i,
-  input  logic              ib_i,
   input  logic              valid_i,
   input  logic              store_i,
   input  logic              last_i,
@@ -29,11 +28,7 @@ module hca_rx_buf
   input  logic [6:0]        buf_free_beats_i,
   output logic [RxBufW:0]   used_o,      // beats, those of the current packet too
   output logic [$clog2(DescDepth):0] descs_o,
-  output logic [31:0]       cnt_good_o,
-  output logic [31:0]       cnt_icrc_err_o,
-  output logic [31:0]       cnt_vcrc_err_o,
-  output logic [31:0]       cnt_malformed_o,
-  output logic [31:0]       cnt_dropped_o
+  output rx_counts_t [NumPorts-1:0] counts_o
 );
 
   logic [RxBufW-1:0] start_q;      // first beat of the current packet
@@ -43,15 +38,17 @@ module hca_rx_buf
   logic              full, write, fits, desc_ready;
   logic              judge, intact, good;
   logic [6:0]        beats_now;
-  logic [31:0]       good_q, icrc_err_q, vcrc_err_q, malformed_q, dropped_q;
+  rx_counts_t [NumPorts-1:0] counts_q;
+  logic [PortW-1:0]  port;
   rxd_t              rxd;
 
+  assign port      = rxd_i.port;
   assign full      = used_q + (RxBufW + 1)'(beats_q) >= (RxBufW + 1)'(RxBufBeats);
   assign write     = valid_i && store_i && !full && !overflow_q;
   assign fits      = !overflow_q && !(store_i && full);
   assign beats_now = beats_q + 7'(store_i);
   assign judge     = valid_i && last_i;
-  assign intact    = !bad_i && (vcrc_ok_i || !ib_i) && icrc_ok_i && parse_ok_i;
+  assign intact    = !bad_i && (vcrc_ok_i || !rxd_i.ib) && icrc_ok_i && parse_ok_i;
   assign good      = judge && intact && fits && desc_ready;
 
   always_ff @(posedge clk_i) begin
@@ -75,18 +72,14 @@ module hca_rx_buf
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      good_q      <= '0;
-      icrc_err_q  <= '0;
-      vcrc_err_q  <= '0;
-      malformed_q <= '0;
-      dropped_q   <= '0;
+      counts_q <= '0;
     end else if (judge) begin
-      if (bad_i) malformed_q <= malformed_q + 1'b1;
-      else if (ib_i && !vcrc_ok_i) vcrc_err_q <= vcrc_err_q + 1'b1;
-      else if (!icrc_ok_i) icrc_err_q <= icrc_err_q + 1'b1;
-      else if (!parse_ok_i) malformed_q <= malformed_q + 1'b1;
-      else if (!good) dropped_q <= dropped_q + 1'b1;
-      else good_q <= good_q + 1'b1;
+      if (bad_i) counts_q[port].malformed <= counts_q[port].malformed + 1'b1;
+      else if (rxd_i.ib && !vcrc_ok_i) counts_q[port].vcrc_err <= counts_q[port].vcrc_err + 1'b1;
+      else if (!icrc_ok_i) counts_q[port].icrc_err <= counts_q[port].icrc_err + 1'b1;
+      else if (!parse_ok_i) counts_q[port].malformed <= counts_q[port].malformed + 1'b1;
+      else if (!good) counts_q[port].dropped <= counts_q[port].dropped + 1'b1;
+      else counts_q[port].good <= counts_q[port].good + 1'b1;
     end
   end
 
@@ -124,11 +117,7 @@ module hca_rx_buf
     .count_o    (descs_o)
   );
 
-  assign used_o          = used_q + (RxBufW + 1)'(beats_q);
-  assign cnt_good_o      = good_q;
-  assign cnt_icrc_err_o  = icrc_err_q;
-  assign cnt_vcrc_err_o  = vcrc_err_q;
-  assign cnt_malformed_o = malformed_q;
-  assign cnt_dropped_o   = dropped_q;
+  assign used_o   = used_q + (RxBufW + 1)'(beats_q);
+  assign counts_o = counts_q;
 
 endmodule

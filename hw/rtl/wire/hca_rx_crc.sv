@@ -6,7 +6,6 @@ module hca_rx_crc
 (
   input  logic     clk_i,
   input  logic     rst_i,
-  input  logic     ib_i,
   input  logic     valid_i,
   input  rx_beat_t beat_i,
   output logic     icrc_ok_o,
@@ -16,9 +15,10 @@ module hca_rx_crc
   logic [31:0] icrc;
   logic [15:0] vcrc;
   logic        unused_done_icrc, unused_done_vcrc;
-  logic        unused_beat;
+  logic        unused_beat, ib;
 
-  assign unused_beat = beat_i.bad;
+  assign unused_beat = beat_i.bad ^ (^beat_i.port);
+  assign ib          = l3_is_ib(beat_i.l3);
 
   hca_crc32_512 u_icrc (
     .clk_i,
@@ -27,7 +27,7 @@ module hca_rx_crc
     .first_i(beat_i.first),
     .end_i  (beat_i.data_end),
     .len_i  (beat_i.len_bytes),
-    .init_i (ib_i ? IcrcInitIb : IcrcInitRoce),
+    .init_i (ib ? IcrcInitIb : IcrcInitRoce),
     .data_i (beat_i.first ? (beat_i.data | icrc_ones(beat_i.l3)) : beat_i.data),
     .done_o (unused_done_icrc),
     .crc_o  (icrc)
@@ -36,7 +36,7 @@ module hca_rx_crc
   hca_crc16_512 u_vcrc (
     .clk_i,
     .rst_i,
-    .valid_i(valid_i && ib_i),
+    .valid_i(valid_i && ib),
     .first_i(beat_i.first),
     .end_i  (beat_i.last),
     .len_i  (beat_i.raw_bytes),

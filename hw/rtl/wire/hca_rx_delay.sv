@@ -21,7 +21,7 @@ module hca_rx_delay
   logic [2:0]        slot_q;
 
   logic unused_beat;
-  assign unused_beat = ^{beat_i.first, beat_i.data_end, beat_i.l3, beat_i.raw_bytes};
+  assign unused_beat = ^{beat_i.first, beat_i.data_end, beat_i.l3, beat_i.port, beat_i.raw_bytes};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin

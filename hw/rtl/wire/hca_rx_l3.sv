@@ -10,6 +10,7 @@ module hca_rx_l3
   input  logic       ib_i,
   input  logic       in_valid_i,
   input  logic       in_first_i,
+  input  logic [PortW-1:0] in_port_i,
   input  logic       in_last_i,
   input  logic       in_bad_i,        // with first
   input  logic       in_long_i,       // with first: IPv6, or GRH present
@@ -83,6 +84,7 @@ module hca_rx_l3
       out_q.data_end  <= ends_here;
       out_q.bad       <= bad || length_bad;
       out_q.l3        <= in_first_i ? l3 : l3_q;
+      out_q.port      <= in_port_i;
       out_q.len_bytes <= clipped;
       out_q.raw_bytes <= in_len_bytes_i;
       out_q.data      <= in_data_i;

@@ -24,6 +24,7 @@ module hca_rx_parse
   logic [HeadBits-1:0] head_q;
   l3_e                 s1_l3_q;
   logic [12:0]         s1_len_q;
+  logic [PortW-1:0]    s1_port_q, s2_port_q;
   // Stage 2: transport headers in a window, network headers checked.
   logic                  s2_go_q, s2_ok_q;
   logic [8*WinBytes-1:0] s2_win_q;
@@ -71,6 +72,7 @@ module hca_rx_parse
     if (valid_i && beat_i.last) begin
       s1_l3_q  <= beat_i.l3;
       s1_len_q <= l3_len_i;
+      s1_port_q <= beat_i.port;
     end
   end
 
@@ -97,6 +99,7 @@ module hca_rx_parse
       s2_ok_q   <= net_ok(head_q, s1_l3_q, s1_len_q);
       s2_l3_q   <= s1_l3_q;
       s2_len_q  <= s1_len_q;
+      s2_port_q <= s1_port_q;
       s2_slid_q <= '0;
       s2_sl_q   <= '0;
       s2_sgid_q <= '0;
@@ -134,6 +137,7 @@ module hca_rx_parse
       s3_ok_q       <= s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0;  // TVer
       s3_rxd_q      <= '0;
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
+      s3_rxd_q.port <= s2_port_q;
       s3_rxd_q.slid <= s2_slid_q;
       s3_rxd_q.sl   <= s2_sl_q;
       s3_rxd_q.sgid <= s2_sgid_q;

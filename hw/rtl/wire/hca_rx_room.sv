@@ -1,11 +1,12 @@
-// Room in the receiver, for sources that can wait: `room_o` means that two packets of maximal size may begin,
-// whatever beats are still between the input and the buffer. Two, because two sources may look at it at the
-// same time (link and loopback); each looks once per packet, before the packet's first beat.
+// Room in the receiver, for sources that can wait: `room_o` means that a packet of maximal size of each source may
+// begin, whatever beats are still between the input and the buffer: all sources may look at it at the same time
+// (links and loopback); each looks once per packet, before the packet's first beat.
 // Never too optimistic: what entered in the last `Pipe` cycles counts as if it were not in the buffer yet.
 module hca_rx_room
   import hca_pkg::*;
 #(
-  parameter int unsigned DescDepth = 64
+  parameter int unsigned DescDepth = 64,
+  parameter int unsigned Sources   = NumPorts + 1
 ) (
   input  logic                       clk_i,
   input  logic                       rst_i,
@@ -20,8 +21,8 @@ module hca_rx_room
   // LRH or Ethernet header, IPv6/GRH, BTH, extended headers, payload, CRCs: 66 beats. The margin covers beats
   // that a source began under the old value of room_o.
   localparam int unsigned PacketBeats = 67;
-  localparam int unsigned ReserveBeats = 2 * PacketBeats + 6;
-  localparam int unsigned ReserveDescs = 6;
+  localparam int unsigned ReserveBeats = Sources * PacketBeats + 6;
+  localparam int unsigned ReserveDescs = Sources + 4;
   localparam int unsigned PipeW = $clog2(Pipe + 1);
 
   logic [Pipe-1:0]  beat_q, last_q;

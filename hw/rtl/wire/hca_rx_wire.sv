@@ -1,18 +1,19 @@
 // Receive side of the wire: frames in, descriptors of good packets out, the packets themselves in the
 // receive buffer (from the IP header or LRH on). Takes one beat per cycle for ever (`mac_ready_o` is 1);
-// what is bad or finds no room is dropped and counted. A source that can wait looks at `room_o` before each
-// packet and loses nothing. `rxd` may stall. Details: README.md.
+// what is bad or finds no room is dropped and counted, for the packet's port. A source that can wait looks at
+// `room_o` before each packet and loses nothing. `rxd` may stall. Details: README.md.
 module hca_rx_wire
   import hca_pkg::*;
   import hca_wire_pkg::*;
 (
   input  logic              clk_i,
   input  logic              rst_i,
-  input  port_cfg_t         port_cfg_i,
+  input  port_cfg_t [NumPorts-1:0] port_cfg_i,
   input  logic              mac_valid_i,
   output logic              mac_ready_o,
   input  mac_t              mac_i,
-  output logic              room_o,       // room for two more packets of maximal size
+  input  logic [PortW-1:0]  mac_port_i,   // of the packet, beside each beat
+  output logic              room_o,       // room for a packet of maximal size from each source
   output logic              rxd_valid_o,
   input  logic              rxd_ready_i,
   output rxd_t              rxd_o,
@@ -21,11 +22,7 @@ module hca_rx_wire
   output beat_t             buf_rdata_o,
   input  logic              buf_free_i,
   input  logic [6:0]        buf_free_beats_i,
-  output logic [31:0]       cnt_good_o,
-  output logic [31:0]       cnt_icrc_err_o,
-  output logic [31:0]       cnt_vcrc_err_o,
-  output logic [31:0]       cnt_malformed_o,
-  output logic [31:0]       cnt_dropped_o
+  output rx_counts_t [NumPorts-1:0] counts_o
 );
 
   localparam int unsigned DescDepth = 64;
@@ -34,6 +31,7 @@ module hca_rx_wire
   logic        eth_valid, eth_first, eth_last, eth_bad, eth_ipv6;
   logic        ib_valid, ib_first, ib_last, ib_bad, ib_global;
   logic [6:0]  eth_len, ib_len;
+  logic [PortW-1:0] eth_port, ib_port;
   beat_t       eth_data, ib_data;
   logic        l3_valid;
   rx_beat_t    l3_beat;
@@ -43,23 +41,22 @@ module hca_rx_wire
   logic        late_valid, late_last, late_bad, late_store;
   beat_t       late_data;
 
-  assign ib          = port_cfg_i.ib;
+  assign ib          = port_cfg_i[mac_port_i].ib;
   assign mac_ready_o = 1'b1;
-
-  logic unused_active;
-  assign unused_active = port_cfg_i.active;
 
   hca_eth_rx u_eth (
     .clk_i,
     .rst_i,
-    .mac_addr_i     (port_cfg_i.mac),
+    .port_cfg_i,
     .mac_valid_i    (mac_valid_i && !ib),
     .mac_i,
+    .mac_port_i,
     .out_valid_o    (eth_valid),
     .out_first_o    (eth_first),
     .out_last_o     (eth_last),
     .out_bad_o      (eth_bad),
     .out_ipv6_o     (eth_ipv6),
+    .out_port_o     (eth_port),
     .out_len_bytes_o(eth_len),
     .out_data_o     (eth_data)
   );
@@ -67,30 +64,33 @@ module hca_rx_wire
   hca_ib_rx u_ib (
     .clk_i,
     .rst_i,
-    .lid_i          (port_cfg_i.lid),
-    .lmc_i          (port_cfg_i.lmc),
+    .port_cfg_i,
     .mac_valid_i    (mac_valid_i && ib),
     .mac_i,
+    .mac_port_i,
     .out_valid_o    (ib_valid),
     .out_first_o    (ib_first),
     .out_last_o     (ib_last),
     .out_bad_o      (ib_bad),
     .out_global_o   (ib_global),
+    .out_port_o     (ib_port),
     .out_len_bytes_o(ib_len),
     .out_data_o     (ib_data)
   );
 
+  // Never both in one cycle.
   hca_rx_l3 u_l3 (
     .clk_i,
     .rst_i,
-    .ib_i          (ib),
-    .in_valid_i    (ib ? ib_valid : eth_valid),
-    .in_first_i    (ib ? ib_first : eth_first),
-    .in_last_i     (ib ? ib_last : eth_last),
-    .in_bad_i      (ib ? ib_bad : eth_bad),
-    .in_long_i     (ib ? ib_global : eth_ipv6),
-    .in_len_bytes_i(ib ? ib_len : eth_len),
-    .in_data_i     (ib ? ib_data : eth_data),
+    .ib_i          (ib_valid),
+    .in_valid_i    (ib_valid || eth_valid),
+    .in_port_i     (ib_valid ? ib_port : eth_port),
+    .in_first_i    (ib_valid ? ib_first : eth_first),
+    .in_last_i     (ib_valid ? ib_last : eth_last),
+    .in_bad_i      (ib_valid ? ib_bad : eth_bad),
+    .in_long_i     (ib_valid ? ib_global : eth_ipv6),
+    .in_len_bytes_i(ib_valid ? ib_len : eth_len),
+    .in_data_i     (ib_valid ? ib_data : eth_data),
     .out_valid_o   (l3_valid),
     .out_o         (l3_beat),
     .out_l3_len_o  (l3_len)
@@ -99,7 +99,6 @@ module hca_rx_wire
   hca_rx_crc u_crc (
     .clk_i,
     .rst_i,
-    .ib_i     (ib),
     .valid_i  (l3_valid),
     .beat_i   (l3_beat),
     .icrc_ok_o(icrc_ok),
@@ -148,7 +147,6 @@ module hca_rx_wire
   ) u_buf (
     .clk_i,
     .rst_i,
-    .ib_i      (ib),
     .valid_i   (late_valid),
     .store_i   (late_store),
     .last_i    (late_last),
@@ -168,11 +166,7 @@ module hca_rx_wire
     .buf_free_beats_i,
     .used_o    (buf_used),
     .descs_o   (buf_descs),
-    .cnt_good_o,
-    .cnt_icrc_err_o,
-    .cnt_vcrc_err_o,
-    .cnt_malformed_o,
-    .cnt_dropped_o
+    .counts_o
   );
 
 endmodule

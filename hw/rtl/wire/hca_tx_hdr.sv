@@ -8,9 +8,9 @@ module hca_tx_hdr
 (
   input  logic                      clk_i,
   input  logic                      rst_i,
-  input  port_cfg_t                 port_cfg_i,
-  input  logic [NumPkeys-1:0][15:0] pkey_tbl_i,
-  input  logic [15:0][3:0]          sl2vl_i,        // VL of each SL
+  input  port_cfg_t [NumPorts-1:0]  port_cfg_i,
+  input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
+  input  logic [NumPorts-1:0][15:0][3:0] sl2vl_i,   // VL of each SL
   input  logic                      qpc_wr_valid_i,
   output logic                      qpc_wr_ready_o,
   input  qpc_wr_t                   qpc_wr_i,
@@ -26,11 +26,13 @@ module hca_tx_hdr
   output tx_eth_t                   eth_o,
   output logic [15:0]               resp_done_seq_o,
   output logic                      sent_o,
-  output txp_t                      sent_txp_o
+  output txp_t                      sent_txp_o,
+  output logic [PortW-1:0]          sent_port_o     // one cycle after sent_o: its port
 );
 
   // The part of the QP context that headers are made of.
   typedef struct packed {
+    logic [PortW-1:0] port;
     logic         is_ipv4;
     logic         is_global;
     logic [4:0]   pkey_index;
@@ -55,6 +57,7 @@ module hca_tx_hdr
 
   always_comb begin
     wr_av               = '0;
+    wr_av.port          = port_of(qpc_wr_i.qpc.port);
     wr_av.is_ipv4       = qpc_wr_i.qpc.is_ipv4;
     wr_av.is_global     = qpc_wr_i.qpc.is_global;
     wr_av.pkey_index    = qpc_wr_i.qpc.pkey_index[4:0];
@@ -71,8 +74,9 @@ module hca_tx_hdr
     wr_av.dgid          = qpc_wr_i.qpc.dgid;
   end
 
+  port_cfg_t cfg;   // of the packet's port
   logic unused_inputs;
-  assign unused_inputs = ^{qpc_wr_i, port_cfg_i, s1_txp_q};
+  assign unused_inputs = ^{qpc_wr_i, port_cfg_i, s1_txp_q, cfg};
 
   assign qpc_wr_ready_o = 1'b1;
 
@@ -102,6 +106,7 @@ module hca_tx_hdr
   assign accept          = s1_ready && (ack_valid_i || txp_valid_i);
   assign sent_o          = accept;
   assign sent_txp_o      = pick;
+  assign sent_port_o     = av.port;
   assign resp_done_seq_o = resp_done_seq_q;
 
   always_ff @(posedge clk_i) begin
@@ -136,17 +141,18 @@ module hca_tx_hdr
   logic [159:0] ip4;
 
   always_comb begin
-    if (port_cfg_i.ib) l3 = av.is_global ? L3IbGlobal : L3IbLocal;
+    cfg = port_cfg_i[av.port];
+    if (cfg.ib) l3 = av.is_global ? L3IbGlobal : L3IbLocal;
     else l3 = av.is_ipv4 ? L3Ipv4 : L3Ipv6;
     ext       = ext_of(s1_txp_q.opcode);
     pad       = 2'd0 - s1_txp_q.payload_bytes[1:0];
     bth_bytes = 13'(BthBytes) + 13'(ext_bytes(ext)) + s1_txp_q.payload_bytes + 13'(pad) + 13'(IcrcLen);
     lrh_words = bth_bytes[12:2] + ((l3 == L3IbGlobal) ? 11'd12 : 11'd2);
     src_port  = (av.udp_src_port != '0) ? av.udp_src_port : (16'hc000 | 16'(s1_txp_q.qpn));
-    slid      = port_cfg_i.lid | 16'(av.src_path_bits);
+    slid      = cfg.lid | 16'(av.src_path_bits);
 
     bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(av.dest_qpn), 8'd0,
-           swap16(pkey_tbl_i[av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, s1_txp_q.opcode};
+           swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, s1_txp_q.opcode};
     transport = '0;
     if (ext.reth) begin
       transport = {s1_txp_q.imm, swap32(s1_txp_q.reth_bytes), swap32(s1_txp_q.reth_rkey),
@@ -162,12 +168,12 @@ module hca_tx_hdr
     ip4 = {av.dgid[127:96], av.sgid[127:96], 16'd0, 8'(IpProtoUdp), av.hop_limit, 16'h0040, 16'd0,
            swap16(16'(bth_bytes) + 16'd28), av.traffic_class, 8'h45};
     // IPv6 header and GRH: one layout.
-    ip6 = {av.dgid, av.sgid, av.hop_limit, port_cfg_i.ib ? 8'(GrhNextHeaderIba) : 8'(IpProtoUdp),
-           swap16(16'(bth_bytes) + (port_cfg_i.ib ? 16'd0 : 16'd8)),
+    ip6 = {av.dgid, av.sgid, av.hop_limit, cfg.ib ? 8'(GrhNextHeaderIba) : 8'(IpProtoUdp),
+           swap16(16'(bth_bytes) + (cfg.ib ? 16'd0 : 16'd8)),
            swap32({4'd6, av.traffic_class, av.flow_label})};
     // LVer 0. An SL whose VL may not carry data (15, or not operational) is the link's to drop.
     lrh = {swap16(slid), swap16({5'd0, lrh_words}), swap16(av.dlid),
-           av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), sl2vl_i[av.sl], 4'd0};
+           av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), sl2vl_i[av.port][av.sl], 4'd0};
   end
 
   // The sum fits 20 bits; folding twice gives the one's complement sum.
@@ -201,6 +207,7 @@ module hca_tx_hdr
       s2_len_q         <= l3_bytes(l3) + 7'(BthBytes) + 7'(ext_bytes(ext));
       s2_sum_q         <= ip4_sum(ip4);
       s2_transport_q   <= transport;
+      s2_eth_q.port    <= av.port;
       s2_eth_q.ipv4    <= av.is_ipv4;
       s2_eth_q.dmac    <= av.dmac;
       case (l3)
@@ -212,6 +219,7 @@ module hca_tx_hdr
     end
     if (s2_valid_q && s3_ready) begin
       s3_eth_q             <= s2_eth_q;
+      s3_hdr_q.port        <= s2_eth_q.port;
       s3_hdr_q.l3          <= s2_l3_q;
       s3_hdr_q.has_payload <= s2_has_payload_q;
       s3_hdr_q.len_bytes   <= s2_len_q;

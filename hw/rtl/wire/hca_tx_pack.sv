@@ -92,6 +92,7 @@ module hca_tx_pack
   logic [5:0] a_off_q, chunk_off;
   logic [6:0] a_stop_q;           // offset behind the chunk: 1..127
   l3_e        a_l3_q;
+  logic [PortW-1:0] a_port_q;
   beat_t      a_data_q;
 
   assign chunk_off   = chunk_first ? 6'd0 : pos_q;
@@ -138,6 +139,7 @@ module hca_tx_pack
       a_stop_q  <= 7'(chunk_off) + chunk_len;
       a_data_q  <= rotate_up(chunk_data, chunk_off - chunk_lane);
       if (chunk_first) a_l3_q <= hdr_i.l3;
+      if (chunk_first) a_port_q <= hdr_i.port;
     end
     if (out_free && flush_q) begin
       out_q.last      <= 1'b1;
@@ -145,6 +147,7 @@ module hca_tx_pack
       out_q.data      <= carry_q;
     end else if (b_fire && emit) begin
       out_q.l3        <= a_l3_q;
+      out_q.port      <= a_port_q;
       out_q.last      <= a_final_q && !spills;
       out_q.len_bytes <= spills ? 7'd64 : a_end[6:0];
       out_q.data      <= merge(carry_q, a_data_q, a_first_q, a_off_q, a_stop_q);

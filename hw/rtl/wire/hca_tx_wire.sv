@@ -1,15 +1,16 @@
 // Transmit side of the wire: packet descriptors and payload in, frames with valid CRCs out, in both
 // personalities. Order of packets is the order in which descriptors were taken; `ack` goes first, packet by
-// packet. `mac` may stall. Latency of an empty pipeline and rates: README.md.
+// packet; packets of an InfiniBand port and of an Ethernet port may change places behind their ICRC. `mac` may stall.
+// Latency of an empty pipeline and rates: README.md.
 module hca_tx_wire
   import hca_pkg::*;
   import hca_wire_pkg::*;
 (
   input  logic                      clk_i,
   input  logic                      rst_i,
-  input  port_cfg_t                 port_cfg_i,
-  input  logic [NumPkeys-1:0][15:0] pkey_tbl_i,
-  input  logic [15:0][3:0]          sl2vl_i,
+  input  port_cfg_t [NumPorts-1:0]  port_cfg_i,
+  input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
+  input  logic [NumPorts-1:0][15:0][3:0] sl2vl_i,
   input  logic                      qpc_wr_valid_i,
   output logic                      qpc_wr_ready_o,
   input  qpc_wr_t                   qpc_wr_i,
@@ -25,9 +26,11 @@ module hca_tx_wire
   output logic                      mac_valid_o,
   input  logic                      mac_ready_i,
   output mac_t                      mac_o,
+  output logic [PortW-1:0]          mac_port_o,
   output logic [15:0]               resp_done_seq_o,  // of the last READ response taken; at first 0xffff
   output logic                      sent_o,           // a packet was taken: sent_txp_o
-  output txp_t                      sent_txp_o
+  output txp_t                      sent_txp_o,
+  output logic [PortW-1:0]          sent_port_o       // one cycle after sent_o
 );
 
   // More packets than ever fit between the header stage and hca_eth_tx.
@@ -38,9 +41,10 @@ module hca_tx_wire
   tx_eth_t    hdr_eth, eth;
   logic       beat_valid, beat_ready;
   tx_beat_t   beat;
-  logic       icrc_valid, icrc_ready;
+  logic       icrc_valid, icrc_ready, icrc_ib;
   mac_t       icrc_beat;
-  logic       eth_out_valid, vcrc_out_valid, eth_in_ready, vcrc_in_ready;
+  logic [PortW-1:0] icrc_port, eth_port, vcrc_port;
+  logic       eth_out_valid, vcrc_out_valid, eth_out_ready, vcrc_out_ready, eth_in_ready, vcrc_in_ready;
   mac_t       eth_out, vcrc_out;
   logic       eth_head_valid, eth_head_ready;
 
@@ -65,7 +69,8 @@ module hca_tx_wire
     .eth_o      (hdr_eth),
     .resp_done_seq_o,
     .sent_o,
-    .sent_txp_o
+    .sent_txp_o,
+    .sent_port_o
   );
 
   // The header bytes go to the packer, the frame facts past it to the Ethernet stage.
@@ -79,7 +84,7 @@ module hca_tx_wire
   ) u_eth_facts (
     .clk_i,
     .rst_i,
-    .in_valid_i (hdr_valid && pack_hdr_ready && !port_cfg_i.ib),
+    .in_valid_i (hdr_valid && pack_hdr_ready && !l3_is_ib(hdr.l3)),
     .in_ready_o (eth_ready),
     .in_i       (hdr_eth),
     .out_valid_o(eth_head_valid),
@@ -110,38 +115,56 @@ module hca_tx_wire
     .in_i       (beat),
     .out_valid_o(icrc_valid),
     .out_ready_i(icrc_ready),
-    .out_o      (icrc_beat)
+    .out_o      (icrc_beat),
+    .out_ib_o   (icrc_ib),
+    .out_port_o (icrc_port)
   );
 
-  assign icrc_ready = port_cfg_i.ib ? vcrc_in_ready : eth_in_ready;
+  assign icrc_ready = icrc_ib ? vcrc_in_ready : eth_in_ready;
 
   hca_eth_tx u_eth (
     .clk_i,
     .rst_i,
-    .mac_i      (port_cfg_i.mac),
+    .port_cfg_i,
     .eth_valid_i(eth_head_valid),
     .eth_ready_o(eth_head_ready),
     .eth_i      (eth),
-    .in_valid_i (icrc_valid && !port_cfg_i.ib),
+    .in_valid_i (icrc_valid && !icrc_ib),
     .in_ready_o (eth_in_ready),
     .in_i       (icrc_beat),
     .out_valid_o(eth_out_valid),
-    .out_ready_i(mac_ready_i && !port_cfg_i.ib),
-    .out_o      (eth_out)
+    .out_ready_i(eth_out_ready),
+    .out_o      (eth_out),
+    .out_port_o (eth_port)
   );
 
   hca_vcrc_tx u_vcrc (
     .clk_i,
     .rst_i,
-    .in_valid_i (icrc_valid && port_cfg_i.ib),
+    .in_valid_i (icrc_valid && icrc_ib),
     .in_ready_o (vcrc_in_ready),
     .in_i       (icrc_beat),
+    .in_port_i  (icrc_port),
     .out_valid_o(vcrc_out_valid),
-    .out_ready_i(mac_ready_i && port_cfg_i.ib),
-    .out_o      (vcrc_out)
+    .out_ready_i(vcrc_out_ready),
+    .out_o      (vcrc_out),
+    .out_port_o (vcrc_port)
   );
 
-  assign mac_valid_o = port_cfg_i.ib ? vcrc_out_valid : eth_out_valid;
-  assign mac_o       = port_cfg_i.ib ? vcrc_out : eth_out;
+  hca_mac_merge #(
+    .N(2)
+  ) u_merge (
+    .clk_i,
+    .rst_i,
+    .valid_i    ({vcrc_out_valid, eth_out_valid}),
+    .ready_o    ({vcrc_out_ready, eth_out_ready}),
+    .mac_i      ({vcrc_out, eth_out}),
+    .port_i     ({vcrc_port, eth_port}),
+    .hold_i     ('0),
+    .out_valid_o(mac_valid_o),
+    .out_ready_i(mac_ready_i),
+    .out_o      (mac_o),
+    .out_port_o (mac_port_o)
+  );
 
 endmodule

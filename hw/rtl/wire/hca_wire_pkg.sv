@@ -24,6 +24,7 @@ package hca_wire_pkg;
 
   // Headers of one packet to send, from the IP header or LRH on, and the link facts of its Ethernet frame.
   typedef struct packed {
+    logic [PortW-1:0]      port;
     l3_e                   l3;
     logic                  has_payload;
     logic [6:0]            len_bytes;
@@ -31,12 +32,14 @@ package hca_wire_pkg;
   } tx_hdr_t;
 
   typedef struct packed {
+    logic [PortW-1:0] port;
     logic        ipv4;
     logic [47:0] dmac;   // dmac[7:0] is the first byte on the wire
   } tx_eth_t;
 
   // 64-byte stream inside the wire blocks. len_bytes: 64 unless last (receive: clipped to the packet).
   typedef struct packed {
+    logic [PortW-1:0] port;
     l3_e        l3;
     logic       last;
     logic [6:0] len_bytes;
@@ -50,6 +53,7 @@ package hca_wire_pkg;
     logic       data_end;   // the last byte of the packet proper is in this beat
     logic       bad;        // read with last: length or link header wrong
     l3_e        l3;
+    logic [PortW-1:0] port; // through which it came
     logic [6:0] len_bytes;  // bytes of the packet proper, up to and with the ICRC
     logic [6:0] raw_bytes;  // bytes on the wire
     beat_t      data;
@@ -104,6 +108,10 @@ package hca_wire_pkg;
   function automatic logic [5:0] ext_bytes(ext_t ext);
     return (ext.deth ? 6'd8 : 6'd0) + (ext.reth ? 6'd16 : 6'd0) + (ext.aeth ? 6'd4 : 6'd0) +
            (ext.atomic ? 6'd28 : 6'd0) + (ext.atomic_ack ? 6'd8 : 6'd0) + (ext.imm ? 6'd4 : 6'd0);
+  endfunction
+
+  function automatic logic l3_is_ib(l3_e l3);
+    return l3 == L3IbLocal || l3 == L3IbGlobal;
   endfunction
 
   // Bytes in front of the BTH.

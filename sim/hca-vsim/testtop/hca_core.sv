@@ -51,6 +51,20 @@ module hca_core (
   input  logic         mac_rx_last_i,
   input  logic [6:0]   mac_rx_len_i,
   input  logic [511:0] mac_rx_data_i,
+  input  logic [1:0]   num_ports_i,
+  output logic         mac1_tx_valid_o,   // this card has one port only
+  input  logic         mac1_tx_ready_i,
+  output logic         mac1_tx_link_o,
+  output logic         mac1_tx_last_o,
+  output logic [6:0]   mac1_tx_len_o,
+  output logic [511:0] mac1_tx_data_o,
+  input  logic         mac1_up_i,
+  input  logic         mac1_rx_valid_i,
+  input  logic         mac1_rx_err_i,
+  input  logic         mac1_rx_link_i,
+  input  logic         mac1_rx_last_i,
+  input  logic [6:0]   mac1_rx_len_i,
+  input  logic [511:0] mac1_rx_data_i,
   input  logic         fw_req_i,
   input  logic         fw_we_i,
   input  logic [19:0]  fw_addr_i,
@@ -215,6 +229,12 @@ module hca_core (
   end
 
   assign busy_o = rd_open_q || mac_tx_valid_o || hwr_valid_o;
+
+  assign mac1_tx_valid_o = 1'b0;
+  assign mac1_tx_link_o  = 1'b0;
+  assign mac1_tx_last_o  = 1'b0;
+  assign mac1_tx_len_o   = '0;
+  assign mac1_tx_data_o  = '0;
 
   assign trace_strobe_o = '0;
   assign trace_qpc_qpn_o = '0;

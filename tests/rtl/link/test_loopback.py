@@ -1,4 +1,4 @@
-"""hca_loopback, hca_rx_merge: what is for this port comes back whole, the wire loses nothing."""
+"""hca_loopback, hca_mac_merge: what is for its own port comes back whole, packets of all sources come out unbroken."""
 
 import sys
 from pathlib import Path
@@ -6,10 +6,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
+import pytest
 from common import Bench, Sink, Source, simulate, struct
 
 MAC, PORT = struct("mac_t"), struct("port_cfg_t")
-OWN_MAC, OWN_LID, LMC = bytes.fromhex("02c0ffee0102"), 0x1230, 3
+OWN_MAC, OWN_LID, LMC = (bytes.fromhex("02c0ffee0102"), bytes.fromhex("02c0ffee0103")), (0x1230, 0x1238), 3
+OUT = [("out_o", None), ("out_port_o", None)]
 MAX_BEATS = 66
 
 
@@ -34,13 +36,16 @@ class Frames:
     """Puts beats together again."""
 
     def __init__(self, bench):
-        self.bench, self.part, self.got, self.spans = bench, b"", [], []
+        self.bench, self.part, self.got, self.ports, self.spans = bench, b"", [], [], []
         self.begin = None
 
     def beat(self, word):
+        word, port = word
         beat = MAC.unpack(word)
         if not self.part:
             self.begin = self.bench.cycle
+            self.ports.append(port)
+        assert self.ports[-1] == port, "the port changes inside a packet"
         self.part += beat["data"].to_bytes(64, "little")[:beat["len_bytes"]]
         if beat["last"]:
             self.got.append(self.part)
@@ -48,36 +53,38 @@ class Frames:
             self.part = b""
 
 
-class Wire:
-    """A stream that cannot be stalled, in or out."""
+class MergeSource(Source):
+    """One of the sources of hca_mac_merge: beat and port, each in its place of a port of all sources."""
 
-    def __init__(self, bench, valid, port, rate=1.0, on_word=None):
-        self.bench, self.valid, self.port, self.rate, self.on_word = bench, valid, port, rate, on_word
-        self.queue = []
-        bench.agents.append(self)
+    def __init__(self, bench, index, rate=1.0):
+        super().__init__(bench, "src", index=index, rate=rate)
 
     def drive(self):
-        if self.on_word:
-            return
-        offer = bool(self.queue) and self.bench.rng.random() < self.rate
-        self.bench.set(self.valid, offer)
-        if offer:
-            self.bench.set(self.port, self.queue.pop(0))
+        bench = self.bench
+        if not self.offered and self.queue and bench.rng.random() < self.rate:
+            self.offered = True
+            for (port, width), word in zip((("mac_i", MAC.width), ("port_i", 1)), self.queue[0], strict=True):
+                bench.set(port, word, self.index * width, width)
+        bench.set("valid_i", self.offered, self.index, 1)
 
     def sample(self):
-        if self.on_word and self.bench.get(self.valid):
-            self.on_word(self.bench.get(self.port))
+        if self.offered and self.bench.get("ready_o", self.index, 1):
+            self.queue.popleft()
+            self.offered = False
+            self.taken.append(self.bench.cycle)
 
 
-def destination(rng, ib):
-    """First bytes of a frame, and whether they name this port."""
+def destination(rng, ib, port):
+    """First bytes of a frame, and whether they name its own port."""
     own = rng.random() < 0.5
     if not ib:
-        mac = bytearray(OWN_MAC)
+        if not own and rng.random() < 0.3:
+            return OWN_MAC[1 - port], own
+        mac = bytearray(OWN_MAC[port])
         if not own:
             mac[rng.randrange(6)] ^= 1 << rng.randrange(8)
         return bytes(mac), own
-    lid = OWN_LID | rng.randrange(1 << LMC)
+    lid = OWN_LID[port] | rng.randrange(1 << LMC)
     if not own:
         lid = rng.choice([0xFFFF, lid ^ 1 << rng.randrange(LMC, 16)])
     return bytes([0, rng.getrandbits(8)]) + lid.to_bytes(2, "big"), own
@@ -88,21 +95,27 @@ def destination(rng, ib):
 async def demux(dut, ib, rates):
     """ADDR-3: each packet leaves on the right side, whole and in order; a looped packet has no gap inside."""
     bench = Bench(dut, 1)
-    source = Source(bench, "in", "mac_t", rate=rates[0])
+    source = Source(bench, "in", rate=rates[0], payload=[("in_i", None), ("in_port_i", None)])
     out, loop = Frames(bench), Frames(bench)
-    Sink(bench, "out", rate=rates[1], on_word=out.beat)
-    Sink(bench, "loop", rate=rates[2], on_word=loop.beat)
+    Sink(bench, "out", rate=rates[1], payload=OUT, on_word=out.beat)
+    Sink(bench, "loop", rate=rates[2], payload=[("loop_o", None), ("loop_port_o", None)], on_word=loop.beat)
     await bench.start()
-    bench.set("port_cfg_i", PORT.pack(ib=ib, mac=int(OWN_MAC.hex(), 16), lid=OWN_LID | 5, lmc=LMC))
-    sent = [[], []]
+    # The second port has the other personality.
+    for port in (0, 1):
+        cfg = PORT.pack(ib=ib ^ port, mac=int(OWN_MAC[port].hex(), 16), lid=OWN_LID[port] | 5, lmc=LMC)
+        bench.set("port_cfg_i", cfg, PORT.width * port, PORT.width)
+    sent, ports = [[], []], [[], []]
     for n in range(150):
-        head, own = destination(bench.rng, ib)
+        port = bench.rng.randrange(2)
+        head, own = destination(bench.rng, ib ^ port, port)
         packet = head + frame(bench.rng, n)
         packet = packet[:64 * MAX_BEATS]
         sent[own].append(packet)
-        source.put(*words_of(packet))
+        ports[own].append(port)
+        source.put(*((word, port) for word in words_of(packet)))
     await bench.until(lambda: len(out.got) + len(loop.got) == 150, 60000, "packets")
     assert (out.got, loop.got) == (sent[0], sent[1])
+    assert (out.ports, loop.ports) == (ports[0], ports[1])
     if rates[2] == 1:
         assert loop.spans == [-(-len(packet) // 64) for packet in loop.got]
     if rates == (1, 1, 1):
@@ -111,46 +124,48 @@ async def demux(dut, ib, rates):
 
 
 @cocotb.test()
-@cocotb.parametrize(rates=[(1, 1, 1), (0.4, 0.7, 1), (1, 1, 0.4), (0.5, 0.5, 0.6)])
+@cocotb.parametrize(rates=[(1, 1, 1, 1), (0.4, 0.7, 0.5, 1), (1, 1, 1, 0.4), (0.5, 0.5, 0.1, 0.6)])
 async def merge(dut, rates):
-    """Packets of both sources come out unbroken, each source's in order, and in turns when both wait."""
+    """Packets of all sources come out unbroken with their port, each source's in order, and in turns when all wait."""
     bench = Bench(dut, 2)
-    sources = [Source(bench, name, "mac_t", rate=rate) for name, rate in zip(("wire", "loop"), rates, strict=False)]
+    count = len(dut.valid_i)
+    sources = [MergeSource(bench, n, rate) for n, rate in zip(range(count), rates, strict=False)]
     out = Frames(bench)
-    Sink(bench, "out", rate=rates[2], on_word=out.beat)
+    Sink(bench, "out", rate=rates[3], payload=OUT, on_word=out.beat)
     await bench.start()
-    sent = [[frame(bench.rng, 2 * n + s) for n in range(80)] for s in range(2)]
+    sent = [[frame(bench.rng, 4 * n + s) for n in range(60)] for s in range(count)]
     for source, frames in zip(sources, sent, strict=True):
         for packet in frames:
-            source.put(*words_of(packet))
-    await bench.until(lambda: len(out.got) == 160, 60000, "packets")
-    origin = [packet[7] & 1 for packet in out.got]
-    assert [[p for p, o in zip(out.got, origin, strict=True) if o == s] for s in range(2)] == sent
-    if rates == (1, 1, 1):
-        assert origin == [0, 1] * 80, "not in turns"
+            source.put(*((word, packet[8] & 1) for word in words_of(packet)))
+    await bench.until(lambda: len(out.got) == 60 * count, 60000, "packets")
+    assert out.ports == [packet[8] & 1 for packet in out.got]
+    origin = [packet[7] & 3 for packet in out.got]
+    assert [[p for p, o in zip(out.got, origin, strict=True) if o == s] for s in range(count)] == sent
+    if rates == (1, 1, 1, 1):
+        assert origin == list(range(count)) * 60, "not in turns"
         assert sum(out.spans) == sum(-(-len(p) // 64) for p in out.got), "gaps"
 
 
 @cocotb.test()
 async def hold(dut):
-    """While held no looped packet begins; one that has begun goes on."""
+    """While held no packet of that source begins; one that has begun goes on."""
     bench = Bench(dut, 3)
-    loop = Source(bench, "loop", "mac_t")
+    loop = MergeSource(bench, 1)
     out = Frames(bench)
-    Sink(bench, "out", on_word=out.beat)
+    Sink(bench, "out", payload=OUT, on_word=out.beat)
     await bench.start()
-    bench.set("loop_hold_i", 1)
+    bench.set("hold_i", 2)
     packets = [frame(bench.rng, n, 640) for n in range(2)]
     for packet in packets:
-        loop.put(*words_of(packet))
+        loop.put(*((word, 1) for word in words_of(packet)))
     await bench.step(50)
     assert loop.taken == []
-    bench.set("loop_hold_i", 0)
+    bench.set("hold_i", 0)
     await bench.step(3)
-    bench.set("loop_hold_i", 1)
+    bench.set("hold_i", 2)
     await bench.step(50)
     assert out.got == packets[:1]
-    bench.set("loop_hold_i", 0)
+    bench.set("hold_i", 0)
     await bench.step(20)
     assert out.got == packets
 
@@ -159,5 +174,6 @@ def test_loopback():
     simulate("hca_loopback", __name__, tests="demux")
 
 
-def test_rx_merge():
-    simulate("hca_rx_merge", __name__, tests="merge|hold")
+@pytest.mark.parametrize("sources", [2, 3])
+def test_mac_merge(sources):
+    simulate("hca_mac_merge", __name__, parameters=dict(N=sources), tests="merge|hold")

@@ -112,14 +112,14 @@ async def link_events(dut):
     await bench.start()
     for _ in range(20):
         mgmt.host_wr.put(*[(func, 0x08, 1 << 32, 0xF0) for func in range(FUNCS)])
-        changes = mgmt.rng.randint(1, 30)
+        changes, which = mgmt.rng.randint(1, 30), mgmt.rng.randrange(2)
         for _ in range(changes):
-            bench.set("link_event_i", 1)
+            bench.set("link_event_i", 1 << which)
             await bench.step()
             bench.set("link_event_i", 0)
             await bench.step(mgmt.rng.randint(0, 2))
         ports = [event for event in await take_all(ev) if event["kind"] == abi.HwEventKind.PORT]
-        assert 1 <= len(ports) <= min(changes, 17) and all(event["id"] == 1 for event in ports)
+        assert 1 <= len(ports) <= min(changes, 17) and all(event["id"] == 1 + which for event in ports)
 
 
 async def take_all(ev):

@@ -2,7 +2,7 @@
 
 import cocotb
 from common import struct
-from mgmt_bench import (CONTROL, COUNTERS, FUNCS, FW_END, LIMITS, LINK_DATA, LINK_SEL, MAILBOX, NUM_VLS, Mgmt,
+from mgmt_bench import (CONTROL, COUNTERS, FUNCS, FW_END, LIMITS, LINK_DATA, LINK_SEL, MAILBOX, NUM_VLS, PORTS, Mgmt,
                         fn_reg)
 
 M32 = 0xFFFFFFFF
@@ -13,11 +13,13 @@ FUNC_RW = {0x0C: 3, 0x10: M32, 0x14: M32, 0x18: M32, 0x1C: M32, 0x20: 0xF}
 # Firmware alone (none of these starts anything):
 FW_RW = {0x10020: M32, 0x10024: M32, 0x10028: 0x1FFF, 0x1002C: 0xFF, 0x10030: 0xFFF, 0x10040: 0xF,
          0x10044: M32, 0x10050: 3, 0x10060: 7, 0x10064: 0xFFFFFF,
-         0x100C0: 0x1FF, 0x10070: 0xFF, 0x10080: M32, 0x1008C: M32, 0x10400: 7,
-         0x10408: 7, 0x1040C: M32, 0x10410: 0xFFFF, 0x10414: 0xFFFF, 0x10418: 7, 0x10480: 0xFFFF,
-         0x104FC: 0xFFFF, 0x10500: M32, 0x105FC: M32, 0x20000: M32, 0x20FFC: M32}
+         0x100C0: 0x1FF, 0x10070: 0xFF, 0x10080: M32, 0x1008C: M32, 0x20000: M32, 0x20FFC: M32}
+# Registers of a port, and the first and last words of its tables.
+PORT_RW = {0x00: 7, 0x08: 7, 0x0C: M32, 0x10: 0xFFFF, 0x14: 0xFFFF, 0x18: 7, 0x80: 0xFFFF, 0xFC: 0xFFFF,
+           0x100: M32, 0x1FC: M32}
+FW_RW |= {port + addr: mask for port in PORTS for addr, mask in PORT_RW.items()}
 SIZES = {0x100A0: "NumQps", 0x100A4: "NumCqs", 0x100A8: "NumEqs", 0x100AC: "NumMrs", 0x100B0: "NumMtts",
-         0x100B4: "NumFuncs", 0x100B8: "NumPorts"}
+         0x100B4: "NumFuncs"}
 
 
 class Model:
@@ -26,7 +28,7 @@ class Model:
     def __init__(self):
         self.rw = {0x1000 * f + a: 0 for f in range(FUNCS) for a in FUNC_RW} | dict.fromkeys(FW_RW, 0)
         self.rw |= {fn_reg(f, a): 0 for f in range(FUNCS) for a in (0, 4)}
-        self.rw[0x10408] = 3
+        self.rw |= {port + 8: 3 for port in PORTS}
         self.mask = {0x1000 * f + a: mask for f in range(FUNCS) for a, mask in FUNC_RW.items()} | FW_RW
         self.mask |= {fn_reg(f, a): mask for f in range(FUNCS) for a, mask in ((0, 7), (4, 0xFFFFFF))}
         self.fixed = {addr: LIMITS[name] for addr, name in SIZES.items()}
@@ -176,14 +178,17 @@ async def counters(dut):
     """64-bit counters, low word first: both words are of one moment though the counter moves."""
     mgmt = Mgmt(dut, 4, rate=0.5)
     await mgmt.bench.start()
-    for _ in range(120):
-        index = mgmt.rng.randrange(32)
+    for _ in range(200):
+        port, index = mgmt.rng.randrange(2), mgmt.rng.randrange(32)
         value = mgmt.rng.choice([mgmt.rng.getrandbits(64), mgmt.rng.getrandbits(31) << 32 | M32])
-        port = sum(mgmt.rng.getrandbits(64) << 64 * n for n in range(17) if n != index)
-        mgmt.bench.set("counters_i", port | (value << 64 * index if index < 17 else 0))
-        low = await mgmt.read(COUNTERS + 8 * index)
-        mgmt.bench.set("counters_i", port | (value + 1 << 64 * index if index < 17 and ~value << 64 else 0))
-        high = await mgmt.read(COUNTERS + 8 * index + 4)
+        there = index < 17
+        number = 17 * port + index
+        others = sum(mgmt.rng.getrandbits(64) << 64 * n for n in range(34) if not there or n != number)
+        at = COUNTERS + 0x100 * port + 8 * index
+        mgmt.bench.set("counters_i", others | (value << 64 * number if there else 0))
+        low = await mgmt.read(at)
+        mgmt.bench.set("counters_i", others | ((value + 1) % (1 << 64) << 64 * number if there else 0))
+        high = await mgmt.read(at + 4)
         assert high << 32 | low == (value if index < 17 else 0), f"counter {index}"
 
 
@@ -207,18 +212,26 @@ async def link_status_words(dut):
 
 @cocotb.test()
 async def port_configuration(dut):
-    """Port registers and the P_Key table reach the data path."""
+    """Port registers and the P_Key table of each port reach the data path; how many ports are fitted is read."""
     mgmt = Mgmt(dut, 5)
     await mgmt.bench.start()
     assert mgmt.bench.get("pkey_tbl_o") == 0
-    pkeys = [mgmt.rng.getrandbits(16) for _ in range(32)]
-    for n, pkey in enumerate(pkeys):
-        await mgmt.write(0x10480 + 4 * n, pkey)
-    fields = dict(ib=1, active=1, mac=0x0200C0FFEE42, lid=0x1234, lmc=5)
-    for addr, value in [(0x1040C, fields["mac"] & M32), (0x10410, fields["mac"] >> 32),
-                        (0x10414, fields["lid"]), (0x10418, fields["lmc"]), (0x10400, 7)]:
-        await mgmt.write(addr, value)
+    tables, configs = 0, []
+    for port, base in enumerate(PORTS):
+        pkeys = [mgmt.rng.getrandbits(16) for _ in range(32)]
+        for n, pkey in enumerate(pkeys):
+            await mgmt.write(base + 0x80 + 4 * n, pkey)
+        tables |= sum(pkey << 16 * n for n, pkey in enumerate(pkeys)) << 512 * port
+        fields = dict(ib=1 - port, active=1, mac=0x0200C0FFEE42 + port, lid=0x1234 << port, lmc=5 - port)
+        for addr, value in [(0x0C, fields["mac"] & M32), (0x10, fields["mac"] >> 32), (0x14, fields["lid"]),
+                            (0x18, fields["lmc"]), (0x00, 6 | fields["ib"])]:
+            await mgmt.write(base + addr, value)
+        configs.append(fields)
     await mgmt.bench.step(2)
-    assert mgmt.bench.get("pkey_tbl_o") == sum(pkey << 16 * n for n, pkey in enumerate(pkeys))
-    assert struct("port_cfg_t").unpack(mgmt.bench.get("port_cfg_o")) == fields
-    assert await mgmt.read(0x10404) == 1
+    assert mgmt.bench.get("pkey_tbl_o") == tables
+    cfg = struct("port_cfg_t")
+    assert [cfg.unpack(mgmt.bench.get("port_cfg_o", cfg.width * port, cfg.width)) for port in (0, 1)] == configs
+    assert [await mgmt.read(base + 4) for base in PORTS] == [1, 1]
+    for fitted in (1, 2):
+        mgmt.bench.set("num_ports_i", fitted)
+        assert await mgmt.read(0x100B8) == fitted

@@ -17,25 +17,35 @@ from test_requester import drain, post_all, random_wqe, write64
 LATENCY = 3
 
 
+LANES, ALL = 32, 0xFFFFFFFF   # SLs of both ports
+
+
 class Gates:
-    """Drives the gates and checks every packet made: its SL was open a moment ago."""
+    """Drives the gates and checks every packet made: its lane was open a moment ago. Lane: 16 * port + SL. `ib`: of the
+    first port; the second has the other personality."""
 
     def __init__(self, bench, ib=True):
-        self.bench, self.ib, self.mask = bench, ib, 0xFFFF
-        self.history = [0xFFFF] * (LATENCY + 1)
+        self.bench, self.ib, self.mask = bench, (ib, not ib), ALL
+        self.history = [ALL] * (LATENCY + 1)
         self.toggle = 0.0
-        self.passed = [0] * 16
+        self.passed = [0] * LANES
         bench.agents.append(self)
 
-    def context(self, sl):
-        """Context fields of a QP of this SL (Ethernet: of this priority)."""
-        return dict(sl=sl, traffic_class=0) if self.ib else dict(sl=15 - sl, traffic_class=sl << 5 | 3)
+    def lanes(self):
+        """Those that packets can be on: Ethernet has eight."""
+        return [16 * port + sl for port in (0, 1) for sl in range(16 if self.ib[port] else 8)]
+
+    def context(self, lane):
+        """Context fields of a QP of this port and SL (Ethernet: priority)."""
+        port, sl = divmod(lane, 16)
+        path = dict(sl=sl, traffic_class=0) if self.ib[port] else dict(sl=15 - sl, traffic_class=sl << 5 | 3)
+        return dict(path, port=port + 1)
 
     def drive(self):
         rng = self.bench.rng
         if rng.random() < self.toggle:
-            self.mask ^= 1 << rng.randrange(16)
-        self.bench.set("ib_i", self.ib)
+            self.mask ^= 1 << rng.randrange(LANES)
+        self.bench.set("ib_i", self.ib[0] | self.ib[1] << 1)
         self.bench.set("sl_open_i", self.mask)
         self.history = [*self.history[1:], self.mask]
 
@@ -44,9 +54,10 @@ class Gates:
         if not bench.get("ev_emit_valid_o"):
             return
         qp = bench.qps[bench.get("ev_emit_qpn_o")]
-        sl = qp.context["sl"] if self.ib else qp.context["traffic_class"] >> 5
-        assert any(mask >> sl & 1 for mask in self.history), f"QP {qp.qpn} sends though SL {sl} is shut"
-        self.passed[sl] += 1
+        port = max(qp.context["port"], 1) - 1
+        lane = 16 * port + (qp.context["sl"] if self.ib[port] else qp.context["traffic_class"] >> 5)
+        assert any(mask >> lane & 1 for mask in self.history), f"QP {qp.qpn} sends though lane {lane} is shut"
+        self.passed[lane] += 1
 
 
 @cocotb.test()
@@ -59,13 +70,13 @@ async def random_gates(dut, ib, toggle):
     tasks = []
     for n in range(80):
         qp = bench.create(Qp(n * 5, mtu_code=1 + n % 3, log_size=4, log_stride=n % 4, psn=0xFFFFF0 - n,
-                             max_rd_atomic=1 + n % 3, **gates.context(n % (16 if ib else 8))))
+                             max_rd_atomic=1 + n % 3, **gates.context(gates.lanes()[n % len(gates.lanes())])))
         tasks.append((qp, [random_wqe(bench.rng, qp, max_packets=8) for _ in range(8)]))
     for n in range(8):
         for qp, wqes in tasks:
             await post_all(bench, qp, [wqes[n]])
     await drain(bench)
-    assert not bench.errors and all(gates.passed[:16 if ib else 8])
+    assert not bench.errors and all(gates.passed[lane] for lane in gates.lanes())
 
 
 @cocotb.test()
@@ -82,7 +93,7 @@ async def shut_in_mid_message(dut):
         sent = qp.sent
         await bench.step(100)
         assert qp.sent <= sent + 1, "what was made may still be in the output register"
-        gates.mask = 0xFFFF
+        gates.mask = ALL
     assert 40 < qp.sent < 300
     await drain(bench)
 
@@ -98,21 +109,21 @@ async def news_while_shut(dut):
     bench.post(qp, *[write64(n) for n in range(5)])
     await bench.step(500)
     assert qp.sent == 0 and bench.host.requests == 0, "nobody looks at it"
-    gates.mask = 0xFFFF
+    gates.mask = ALL
     await bench.step(300)
     assert qp.sent == 5
     gates.mask = 0
     bench.send_ack(qp, 9 + 2, rewind=True)
     await bench.step(300)
     assert qp.sent == 5
-    gates.mask = 0xFFFF
+    gates.mask = ALL
     await bench.step(300)
     assert qp.sent == 8
     gates.mask = 0
     bench.post(qp, write64())
     bench.modify(qp, state=QpState.ERR)
     await bench.step(300)
-    gates.mask = 0xFFFF
+    gates.mask = ALL
     await bench.step(300)
     assert qp.sent == 8, "it may not send any more"
     gates.mask = 0
@@ -120,7 +131,7 @@ async def news_while_shut(dut):
     bench.post(again, write64(), write64())
     await bench.step(300)
     assert again.sent == 0
-    gates.mask = 0xFFFF
+    gates.mask = ALL
     await bench.step(300)
     assert again.sent == 2 and not bench.errors
 
@@ -132,7 +143,7 @@ async def path_changes(dut, case):
     bench = await SqBench(dut, 4, latency=(30, 30)).begin()
     gates = Gates(bench)
     slots = int(dut.Slots.value)
-    gates.mask = 0xFFFF if case == "bound" else 0xFFF7
+    gates.mask = ALL if case == "bound" else 0xFFF7
     count = 3 * slots if case == "many" else 2
     qps = [bench.create(Qp(n, sl=3)) for n in range(count)]
     await bench.until(bench.qpc.idle, what="contexts")
@@ -149,7 +160,7 @@ async def path_changes(dut, case):
     await bench.until(lambda: moved.una == moved.tail_psn, 4000, "the QP that moved")
     still = [qp.sent for qp in qps if qp is not moved]
     assert still == [sent for qp, sent in zip(qps, before, strict=True) if qp is not moved]
-    gates.mask = 0xFFFF
+    gates.mask = ALL
     await drain(bench)
 
 
@@ -172,7 +183,7 @@ async def slots_come_back(dut):
     begin = bench.cycle
     await bench.until(lambda: all(qp.sent for qp in others), 2000, "the others")
     assert bench.cycle - begin < 400 + 40 * 30, f"{bench.cycle - begin} cycles"
-    gates.mask = 0xFFFF
+    gates.mask = ALL
     await drain(bench)
 
 
@@ -210,7 +221,7 @@ async def no_slower(dut, case):
 
         def drive(self):
             if case == "flaps":
-                gates.mask = 0xFFFF if bench.cycle % 2000 < 60 else 0xFF7F
+                gates.mask = ALL if bench.cycle % 2000 < 60 else 0xFF7F
 
         def sample(self):
             """Nothing to see."""

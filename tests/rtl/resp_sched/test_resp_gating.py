@@ -15,30 +15,39 @@ from test_resp_sched import NAK, RING, RespBench
 LATENCY = 3
 
 
+LANES, ALL = 32, 0xFFFFFFFF   # SLs of both ports
+
+
 class Gates:
-    """Drives the gates and checks every packet: its SL was open a moment ago. Contexts with an SL."""
+    """Drives the gates and checks every packet: its lane was open a moment ago. Contexts with a lane, 16 * port + SL.
+    `ib`: of the first port; the second has the other personality."""
 
     def __init__(self, bench, ib=True):
-        self.bench, self.ib, self.mask, self.toggle = bench, ib, 0xFFFF, 0.0
-        self.history = [0xFFFF] * (LATENCY + 1)
+        self.bench, self.ib, self.mask, self.toggle = bench, (ib, not ib), ALL, 0.0
+        self.history = [ALL] * (LATENCY + 1)
         self.sl, self.seen = {}, [0, 0]
         self.strict = True
         bench.agents.append(self)
 
-    def create(self, qpn, sl, mtu_code=1, state=QpState.RTS, init=True):
-        """A QP of this SL (Ethernet: of this priority)."""
+    def lanes(self):
+        """Those that packets can be on: Ethernet has eight."""
+        return [16 * port + sl for port in (0, 1) for sl in range(16 if self.ib[port] else 8)]
+
+    def create(self, qpn, lane, mtu_code=1, state=QpState.RTS, init=True):
+        """A QP of this port and SL (Ethernet: of this priority)."""
+        port, sl = divmod(lane, 16)
         bench = self.bench
         bench.create(qpn, mtu_code, state, init)
         bench.qpc.queue.pop()
-        path = dict(sl=sl) if self.ib else dict(sl=15 - sl, traffic_class=sl << 5 | 9)
-        qpc = struct("qpc_t").pack(state=state, path_mtu=mtu_code, func=qpn & 3, pd=qpn + 5, **path)
+        path = dict(sl=sl) if self.ib[port] else dict(sl=15 - sl, traffic_class=sl << 5 | 9)
+        qpc = struct("qpc_t").pack(state=state, path_mtu=mtu_code, func=qpn & 3, pd=qpn + 5, port=port + 1, **path)
         bench.qpc.put(struct("qpc_wr_t").pack(init_rq=init, qpn=qpn, qpc=qpc))
-        self.sl[qpn] = sl
+        self.sl[qpn] = lane
 
     def drive(self):
         if self.bench.rng.random() < self.toggle:
-            self.mask ^= 1 << self.bench.rng.randrange(16)
-        self.bench.set("ib_i", self.ib)
+            self.mask ^= 1 << self.bench.rng.randrange(LANES)
+        self.bench.set("ib_i", self.ib[0] | self.ib[1] << 1)
         self.bench.set("sl_open_i", self.mask)
         self.history = [*self.history[1:], self.mask]
 
@@ -47,7 +56,7 @@ class Gates:
             for word in sink.got[self.seen[index]:]:
                 qpn = struct("txp_t").unpack(word)["qpn"]
                 passed = any(mask >> self.sl[qpn] & 1 for mask in self.history)
-                assert passed or not self.strict, f"QP {qpn} sends though SL {self.sl[qpn]} is shut"
+                assert passed or not self.strict, f"QP {qpn} sends though lane {self.sl[qpn]} is shut"
             self.seen[index] = len(sink.got)
 
 
@@ -60,7 +69,7 @@ async def random_gates(dut, ib, toggle):
     gates.toggle = toggle
     psn = dict.fromkeys(range(48), 0xFFFFF0)
     for qpn in psn:
-        gates.create(qpn, qpn % (16 if ib else 8), 1 + qpn % 3)
+        gates.create(qpn, gates.lanes()[qpn % len(gates.lanes())], 1 + qpn % 3)
     await bench.until(bench.qpc.idle)
     last_ack = {}
     for _ in range(800):
@@ -111,7 +120,7 @@ async def no_slower(dut):
         begin = bench.cycle
         await bench.until(lambda b=bench, n=acks: len(b.acks) == n + 16, 400, "acknowledges")
         cycles[shut] = (rate, bench.cycle - begin)
-        gates.mask = 0xFFFF
+        gates.mask = ALL
         await bench.run()
     print(f"GATING READ responses (cycles per packet), 16 ACKs (cycles): {cycles}")
     assert cycles[True][0] <= cycles[False][0] * 1.01 and cycles[True][1] <= cycles[False][1] + 4
@@ -135,7 +144,7 @@ async def acknowledge_waits(dut):
     assert bench.acks == [(3, 8, 0x1F)]
     gates.create(2, 6, state=QpState.ERR, init=False)
     await bench.step(50)
-    gates.mask = 0xFFFF
+    gates.mask = ALL
     await bench.step(50)
     assert sorted(bench.acks) == [(1, 6, 0x1F), (2, 7, NAK), (3, 8, 0x1F)]
 
@@ -159,7 +168,7 @@ async def path_changes(dut):
     await bench.until(lambda: bench.acks, 400, "the QP that moved")
     await bench.step(200)
     assert len(bench.txp.got) == 3 and bench.acks == [(30, 9, 0x1F)]
-    gates.mask = 0xFFFF
+    gates.mask = ALL
     await bench.run()
     bench.check_pops()
 

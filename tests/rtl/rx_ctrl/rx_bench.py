@@ -1,5 +1,7 @@
 """Bench of hca_rx_ctrl: packets and messages in, items, fetches, acknowledge updates and events out."""
 
+from collections import Counter as Counts
+
 from common import Bench, Sink, Source, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, QpState, WrOpcode
@@ -23,6 +25,7 @@ class Qp:
                            timeout=0, retry_cnt=7, rnr_retry=7, min_rnr_timer=12, max_dest_rd_atomic=4,
                            sq_psn=0x100, rq_psn=0x200)
         self.fields.update(fields)
+        self.port = max(self.fields.get("port", 0), 1) - 1
         self.mtu = 128 << self.fields["path_mtu"]
 
     def write(self, init_sq=0, init_rq=0, **changes):
@@ -65,6 +68,23 @@ class Popped:
         """Nothing to see."""
 
 
+class Strobes:
+    """Counts what the DUT reports, by kind and port."""
+
+    def __init__(self, bench):
+        self.bench, self.count = bench, Counts()
+        bench.agents.append(self)
+
+    def drive(self):
+        """Nothing to do."""
+
+    def sample(self):
+        """Looks at all strobes."""
+        word = struct("rx_strobes_t").unpack(self.bench.get("strobes_o"))
+        port = word.pop("port")
+        self.count.update((kind, port) for kind, on in word.items() if on)
+
+
 class Env:
     """The DUT with all its agents."""
 
@@ -73,6 +93,7 @@ class Env:
         self.rng = bench.rng
         self.time = Counter(bench)
         self.popped = Popped(bench)
+        self.strobes = Strobes(bench)
         self.rxd = Source(bench, "rxd", rate=rate)
         self.qpc = Source(bench, "qpc_wr")
         self.sq_db, self.rq_db = Source(bench, "sq_db"), Source(bench, "rq_db")
@@ -109,7 +130,7 @@ class Env:
 
     def packet(self, qp, opcode, psn, size=0, **fields):
         """An rxd word."""
-        values = dict(opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn, pkey=FULL_PKEY,
+        values = dict(opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn, pkey=FULL_PKEY, port=qp.port,
                       buf_beat=self.rng.randrange(1024), buf_beats=1 + (size + 90) // 64, payload_off=70)
         values.update(fields)
         return struct("rxd_t").random(self.rng, **values)

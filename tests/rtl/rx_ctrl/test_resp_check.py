@@ -238,7 +238,25 @@ async def pkey_rule(dut):
                 assert [ev["kind"] for ev in out.ev] == [HwEventKind.PKEY_VIOLATION]
                 out.ev = []
                 assert out.dropped()
-    assert env.bench.get("pkey_viol_o") == violations
+    assert env.strobes.count["pkey_viol", 0] == violations and not env.strobes.count["pkey_viol", 1]
+
+
+@cocotb.test()
+@cocotb.parametrize(port=[0, 1, 2])
+async def wrong_port(dut, port):
+    """A packet counts only if it came in through the QP's port (a context without one: the first): requests and
+    answers from elsewhere drop, and the QP goes on as if they had not been."""
+    qp = Qp(7, port=port)
+    env = await Env(dut).start(qp)
+    psn, other = EPSN, 1 - qp.port
+    for _ in range(3):
+        for opcode, fields in [(Op.RC_WRITE_ONLY, dict(reth_bytes=0)), (Op.RC_SEND_ONLY, {}),
+                               (Op.RC_ACKNOWLEDGE, dict(aeth_syndrome=0x60)), (Op.RC_WRITE_MIDDLE, {})]:
+            assert (await env.send(env.packet(qp, opcode, psn, 0, port=other, **fields))).dropped()
+        out = await env.send(env.packet(qp, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1))
+        assert out.answer() == (0x1F, psn)
+        psn += 1
+    assert not env.strobes.count
 
 
 @cocotb.test()

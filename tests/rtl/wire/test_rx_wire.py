@@ -10,11 +10,13 @@ import cocotb
 from common import ROOT, Bench, Sink, Source, simulate, struct
 from wire_ref import KNOWN, beats_of, frame_of, icrc, parse, pcap_frames, random_packet, vcrc
 
-MAC, RXD, PORT = struct("mac_t"), struct("rxd_t"), struct("port_cfg_t")
+MAC, RXD, PORT, COUNTS = struct("mac_t"), struct("rxd_t"), struct("port_cfg_t"), struct("rx_counts_t")
 ME = dict(mac=bytes.fromhex("02c0ffee0203"), lid=0x2340)
+OTHER = dict(mac=bytes.fromhex("02c0ffee0302"), lid=0x1340)   # the second port
 LENGTHS = (0, 1, 2, 3, 4, 17, 60, 63, 64, 65, 127, 128, 255, 1024, 4096)
 PCAPS = (ROOT / "tests/golden/rxe-golden.pcap",)
 GOLDEN = next((path for path in PCAPS if path.is_file()), None)
+MAC_STREAM = [("mac_i", None), ("mac_port_i", None)]
 COUNTERS = ("good", "icrc_err", "vcrc_err", "malformed", "dropped")
 
 
@@ -54,46 +56,54 @@ class Reader:
 
 
 class Rx:
-    """Bench; `frames` go in, descriptors are compared with what Python parses from the good ones."""
+    """Bench; `frames` go in, descriptors are compared with what Python parses from the good ones. `ib`: personality
+    of both ports, or one for each."""
 
     def __init__(self, dut, seed, ib, rate=1.0, sink_rate=1.0, read_rate=1.0, mac=ME["mac"]):
         self.bench = Bench(dut, seed)
-        self.rng, self.ib, self.mac_addr = self.bench.rng, ib, mac
-        self.mac = Source(self.bench, "mac", "mac_t", rate=rate)
+        self.rng, self.ib = self.bench.rng, ib
+        self.ibs = ib if isinstance(ib, tuple) else (ib, ib)
+        self.ports = (dict(ME, mac=mac), OTHER)
+        self.mac = Source(self.bench, "mac", rate=rate, payload=MAC_STREAM)
         self.reader = Reader(self.bench, read_rate)
         self.sink = Sink(self.bench, "rxd", rate=sink_rate,
                          on_word=lambda word: self.reader.queue.append(RXD.unpack(word)))
         self.expected = []
         self.count = dict.fromkeys(COUNTERS, 0)
+        self.other_count = dict.fromkeys(COUNTERS, 0)
 
     async def start(self):
         await self.bench.start()
-        mac = int.from_bytes(self.mac_addr, "big")
-        self.bench.set("port_cfg_i", PORT.pack(ib=self.ib, active=1, mac=mac, lid=ME["lid"], lmc=2))
+        for port, (ib, me) in enumerate(zip(self.ibs, self.ports, strict=True)):
+            self.configure(port, ib=ib, active=1, mac=int.from_bytes(me["mac"], "big"), lid=me["lid"], lmc=2)
         return self
 
-    def push(self, frame, verdict="good"):
+    def configure(self, port, **fields):
+        self.bench.set("port_cfg_i", PORT.pack(**fields), PORT.width * port, PORT.width)
+
+    def push(self, frame, verdict="good", port=0):
         """Queues a frame."""
         for last, size, data in beats_of(frame):
-            self.mac.put(MAC.pack(last=last, len_bytes=size, data=data))
-        self.count[verdict] += 1
+            self.mac.put((MAC.pack(last=last, len_bytes=size, data=data), port))
+        (self.other_count if port else self.count)[verdict] += 1
         if verdict == "good":
-            self.expected.append(parse(frame, self.ib))
+            headers, payload = parse(frame, self.ibs[port])
+            self.expected.append((dict(headers, port=port), payload))
 
-    def random(self, opcode, length, **changes):
+    def random(self, opcode, length, port=0, **changes):
         """Good random frame to us."""
-        p = random_packet(self.rng, self.ib, opcode, length, dict(ME, mac=self.mac_addr))
+        p = random_packet(self.rng, self.ibs[port], opcode, length, self.ports[port])
         p.update(changes)
         return frame_of(p)
 
-    def counters(self):
-        return {name: self.bench.get(f"cnt_{name}_o") for name in COUNTERS}
+    def counters(self, port=0):
+        return COUNTS.unpack(self.bench.get("counts_o", COUNTS.width * port, COUNTS.width))
 
     async def finish(self, limit=100000):
         await self.bench.until(self.mac.idle, limit=limit, what="frames accepted")
         await self.bench.until(lambda: len(self.reader.done) == len(self.expected), limit, "packets read")
         await self.bench.step(30)
-        assert self.counters() == self.count
+        assert (self.counters(0), self.counters(1)) == (self.count, self.other_count)
         assert len(self.reader.done) == len(self.expected)
         pairs = zip(self.reader.done, self.expected, strict=True)
         for number, ((got, data), (want, payload)) in enumerate(pairs):
@@ -107,7 +117,7 @@ class PoliteSource(Source):
     """Begins a packet only when room_o was set in the cycle before; never stops inside one."""
 
     def __init__(self, bench):
-        super().__init__(bench, "mac", "mac_t")
+        super().__init__(bench, "mac", payload=MAC_STREAM)
         self.first, self.room, self.held_back = True, False, 0
 
     def drive(self):
@@ -121,7 +131,7 @@ class PoliteSource(Source):
         super().sample()
         self.room = bool(self.bench.get("room_o"))
         if word is not None:
-            self.first = bool(MAC.unpack(word)["last"])
+            self.first = bool(MAC.unpack(word[0])["last"])
 
 
 def fix_crcs(frame, ib):
@@ -283,7 +293,7 @@ async def lid_mask(dut):
     for lmc in range(8):
         rx = await Rx(dut, 9, 1).start()
         own = ME["lid"] << 3 & 0x3FFF | rx.rng.randrange(1 << lmc)
-        rx.bench.set("port_cfg_i", PORT.pack(ib=1, active=1, lid=own, lmc=lmc))
+        rx.configure(0, ib=1, active=1, lid=own, lmc=lmc)
         base = own >> lmc << lmc
         paths = range(1 << lmc) if lmc < 3 else [0, (1 << lmc) - 1, rx.rng.randrange(1 << lmc)]
         for dlid in [*[base + path for path in paths], 0xFFFF]:
@@ -291,6 +301,25 @@ async def lid_mask(dut):
         for dlid in [base - 1, base + (1 << lmc), *[base ^ 1 << bit for bit in range(lmc, 16)]]:
             rx.push(rx.random(0x0A, 8, dlid=dlid), "malformed")
         await rx.finish()
+
+
+@cocotb.test()
+@cocotb.parametrize(ibs=[(0, 0), (0, 1), (1, 0), (1, 1)], rate=[1.0, 0.7])
+async def two_ports(dut, ibs, rate):
+    """Packets of two ports in turns, back to back, each with its port's framing and address; one that carries the
+    address of the other port, or its framing, drops and is counted for the port through which it came."""
+    rx = await Rx(dut, 10, ibs, rate, 0.7, 0.7).start()
+    for _ in range(20):
+        for _ in range(12):
+            port, size = rx.rng.randrange(2), rx.rng.choice((0, 0, 4, 64, 200, 1024))
+            frame = rx.random(rx.rng.choice((0x04, 0x11, 0x0A)), size, port=port)
+            if rx.rng.random() < 0.3:
+                rx.push(frame, "malformed", 1 - port)
+            else:
+                rx.push(frame, port=port)
+        await rx.bench.until(rx.mac.idle, what="frames accepted")
+        await rx.bench.until(lambda: len(rx.reader.done) == len(rx.expected), what="packets read")
+    await rx.finish()
 
 
 @cocotb.test()

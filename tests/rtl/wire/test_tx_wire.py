@@ -11,7 +11,7 @@ from wire_ref import KNOWN, frame_of, mapped, random_packet
 
 TXP, PAY, MAC, PORT = struct("txp_t"), struct("pay_t"), struct("mac_t"), struct("port_cfg_t")
 QPC, QPC_WR = struct("qpc_t"), struct("qpc_wr_t")
-MAC_ADDR, LID, QPS = bytes.fromhex("02c0ffee0102"), 0x1200, 16
+MAC_ADDR, LID, QPS = (bytes.fromhex("02c0ffee0102"), bytes.fromhex("02c0ffee0201")), (0x1200, 0x3400), 16
 # The descriptor has no fields for atomics and datagrams yet.
 OPCODES = sorted(op for op in KNOWN if op < 0x40 and op not in (0x12, 0x13, 0x14))
 LENGTHS = (0, 1, 2, 3, 4, 5, 31, 60, 61, 63, 64, 65, 127, 128, 129, 256, 1000, 1024, 4093, 4096)
@@ -19,26 +19,31 @@ REQ, READ, ACK = range(3)
 
 
 class Tx:
-    """Bench with QPs of random addresses. Frames are expected in the order of acceptance."""
+    """Bench with QPs of random addresses on both ports. Frames of a port are expected in the order of acceptance; `ib`:
+    personality of both ports, or one for each."""
 
     def __init__(self, dut, seed, ib, rate=1.0, sink_rate=1.0, ipv4=None, is_global=None):
         self.bench = Bench(dut, seed)
-        self.rng, self.ib = self.bench.rng, ib
+        self.rng, self.ibs = self.bench.rng, ib if isinstance(ib, tuple) else (ib, ib)
         self.ipv4, self.is_global = ipv4, is_global
         self.qpc_wr = Source(self.bench, "qpc_wr", "qpc_wr_t")
         self.ack = Source(self.bench, "ack", "txp_t", rate=rate / 4)
         self.txp = Source(self.bench, "txp", "txp_t", rate=rate)
         self.pay = Source(self.bench, "pay", "pay_t", rate=rate)
-        self.frames, self.ends, self.part = [], [], b""
+        self.frames, self.ports, self.ends, self.part = [], [], [], b""
         self.sink = Sink(self.bench, "mac", rate=sink_rate, on_word=self.beat)
         self.expected, self.pending = [], {}
         self.ack.on_accept = self.txp.on_accept = lambda word: self.expected.append(self.pending[word].pop(0))
-        self.qps, self.sl2vl = [], [0] * 16
+        self.qps, self.sl2vl = [], ([0] * 16, [0] * 16)
 
     def beat(self, word):
         beat = MAC.unpack(word)
         size = beat["len_bytes"]
         assert 1 <= size <= 64 and (beat["last"] or size == 64), "a beat in the middle must be full"
+        port = self.bench.get("mac_port_o")
+        if not self.part:
+            self.ports.append(port)
+        assert port == self.ports[-1], "the port changes inside a packet"
         self.part += beat["data"].to_bytes(64, "little")[:size]
         if beat["last"]:
             self.frames.append(self.part)
@@ -48,46 +53,49 @@ class Tx:
     async def start(self):
         await self.bench.start()
         rng = self.rng
-        self.pkeys = pkeys = [rng.getrandbits(16) for _ in range(32)]
+        self.pkeys = pkeys = [rng.getrandbits(16) for _ in range(64)]
         self.bench.set("pkey_tbl_i", sum(key << 16 * i for i, key in enumerate(pkeys)))
-        self.bench.set("port_cfg_i", PORT.pack(ib=self.ib, mac=int(MAC_ADDR.hex(), 16), lid=LID, lmc=3))
-        self.set_sl2vl([rng.randrange(16) for _ in range(16)])
+        for port, ib in enumerate(self.ibs):
+            cfg = PORT.pack(ib=ib, mac=int(MAC_ADDR[port].hex(), 16), lid=LID[port], lmc=3)
+            self.bench.set("port_cfg_i", cfg, PORT.width * port, PORT.width)
+            self.set_sl2vl([rng.randrange(16) for _ in range(16)], port)
         for qpn in range(QPS):
-            p = random_packet(rng, self.ib, 0, 0, dict(mac=rng.randbytes(6), lid=rng.getrandbits(16)))
+            port = rng.randrange(2)
+            p = random_packet(rng, self.ibs[port], 0, 0, dict(mac=rng.randbytes(6), lid=rng.getrandbits(16)))
             p["is_ipv4"] = p["is_ipv4"] if self.ipv4 is None else self.ipv4
             p["is_global"] = p["is_global"] if self.is_global is None else self.is_global
             if p["is_ipv4"]:
                 p["sgid"], p["dgid"] = mapped(rng.randbytes(4)), mapped(rng.randbytes(4))
             index, path = rng.randrange(32), rng.randrange(8)
-            p.update(pkey=pkeys[index], slid=LID | path, smac=MAC_ADDR)
+            p.update(pkey=pkeys[32 * port + index], slid=LID[port] | path, smac=MAC_ADDR[port], port=port)
             same = ("is_ipv4", "is_global", "dest_qpn", "udp_src_port", "dlid", "sl", "flow_label",
                     "traffic_class", "hop_limit", "dmac", "sgid", "dgid")
             context = {name: p[name] for name in same}
             if qpn == 0:
                 context["udp_src_port"], p["udp_src_port"] = 0, 0xC000
-            qpc = QPC.random(rng, **context, pkey_index=index, src_path_bits=path)
+            qpc = QPC.random(rng, **context, port=port + 1, pkey_index=index, src_path_bits=path)
             self.qpc_wr.put(QPC_WR.pack(qpn=qpn, qpc=qpc))
             self.qps.append(p)
         await self.bench.until(self.qpc_wr.idle, what="contexts")
         return self
 
-    def set_sl2vl(self, table):
+    def set_sl2vl(self, table, port=0):
         """VL of each SL, from the next packet taken on."""
-        self.sl2vl = table
-        self.bench.set("sl2vl_i", sum(vl << 4 * sl for sl, vl in enumerate(table)))
+        self.sl2vl[port][:] = table
+        self.bench.set("sl2vl_i", sum(vl << 4 * sl for sl, vl in enumerate(table)), 64 * port, 64)
 
     def send(self, opcode, length, kind=REQ, pieces=None, aligned=False, resp_seq=0, qpn=None):
         """Queues one packet and the pieces of its payload."""
         rng = self.rng
         qpn = rng.randrange(QPS) if qpn is None else qpn
-        p = dict(self.qps[qpn], vl=self.sl2vl[self.qps[qpn]["sl"]])
+        p = dict(self.qps[qpn], vl=self.sl2vl[self.qps[qpn]["port"]][self.qps[qpn]["sl"]])
         fields = dict(psn=24, ack_req=1, solicited=1, reth_va=64, reth_rkey=32, reth_bytes=32,
                       aeth_syndrome=8, aeth_msn=24, imm=32)
         fields = {name: rng.getrandbits(width) for name, width in fields.items()}
         p.update(fields, opcode=opcode, payload=rng.randbytes(length))
         word = TXP.pack(kind=kind, qpn=qpn, opcode=opcode, payload_bytes=length, has_payload=length > 0,
                         resp_seq=resp_seq, **fields)
-        self.pending.setdefault(word, []).append(frame_of(p))
+        self.pending.setdefault(word, []).append((p["port"], frame_of(p)))
         (self.ack if kind == ACK else self.txp).put(word)
         at = 0
         while at < length:
@@ -105,8 +113,12 @@ class Tx:
         await self.bench.until(lambda: len(self.frames) == count, limit=limit, what=f"{count} frames")
         await self.bench.step(20)
         assert len(self.expected) == count
-        for number, (got, want) in enumerate(zip(self.frames, self.expected, strict=True)):
-            assert got == want, f"frame {number}:\ngot  {got.hex()}\nwant {want.hex()}"
+        got = list(zip(self.ports, self.frames, strict=True))
+        for ports in ((0, 1),) if self.ibs[0] == self.ibs[1] else ((0,), (1,)):
+            pairs = zip(*([entry for entry in side if entry[0] in ports] for side in (got, self.expected)), strict=True)
+            for number, ((port, frame), (want_port, want)) in enumerate(pairs):
+                assert port == want_port, f"frame {number} on port {port}"
+                assert frame == want, f"frame {number}:\ngot  {frame.hex()}\nwant {want.hex()}"
 
 
 async def every_opcode(dut, ib, rate, sink_rate, seed):
@@ -147,11 +159,19 @@ async def ib_stalls(dut):
 
 
 @cocotb.test()
+async def both_personalities(dut):
+    """One port InfiniBand, one Ethernet, at once: each packet has the framing and the addresses of its QP's port."""
+    for seed, ibs in enumerate([(0, 1), (1, 0)]):
+        await every_opcode(dut, ibs, 1.0, 1.0, 11 + seed)
+        await every_opcode(dut, ibs, 0.6, 0.7, 13 + seed)
+
+
+@cocotb.test()
 async def lrh(dut):
     """VL-8, ADDR-4: VL by the SL and the table of this moment; source LID = base LID | path bits."""
     tx = await Tx(dut, 10, 1, is_global=False).start()
     for n in range(QPS):
-        tx.qps[n].update(sl=n, slid=LID | n % 8, src_path_bits=n % 8)
+        tx.qps[n].update(port=0, sl=n, slid=LID[0] | n % 8, src_path_bits=n % 8)
         same = {name: tx.qps[n][name] for name in ("dest_qpn", "dlid", "sl", "src_path_bits", "hop_limit")}
         tx.qps[n]["pkey"] = tx.pkeys[0]
         tx.qpc_wr.put(QPC_WR.pack(qpn=n, qpc=QPC.pack(**same)))
@@ -165,7 +185,7 @@ async def lrh(dut):
         for qpn, frame in enumerate(tx.frames[-QPS:]):
             assert (frame[0] >> 4, frame[0] & 15) == (table[qpn], 0), "VL, LVer"
             assert frame[1] >> 4 == qpn, "the SL stays in the packet"
-            assert int.from_bytes(frame[6:8], "big") == LID + qpn % 8
+            assert int.from_bytes(frame[6:8], "big") == LID[0] + qpn % 8
 
 
 @cocotb.test()

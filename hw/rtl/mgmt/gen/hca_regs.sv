@@ -136,7 +136,7 @@ module hca_regs (
                 logic lmc;
                 logic pkey;
                 logic gid;
-            } port[1];
+            } port[2];
         } mgmt;
         logic counters;
         logic mailbox;
@@ -219,7 +219,7 @@ module hca_regs (
             decoded_reg_strb.mgmt.fn[i0].admin_producer = cpuif_req_masked & (cpuif_addr == 18'h10208 + (18)'(i0) * 18'h10) & !cpuif_req_is_wr;
             decoded_reg_strb.mgmt.fn[i0].reset_done = cpuif_req_masked & (cpuif_addr == 18'h1020c + (18)'(i0) * 18'h10) & cpuif_req_is_wr;
         end
-        for(int i0=0; i0<1; i0++) begin
+        for(int i0=0; i0<2; i0++) begin
             decoded_reg_strb.mgmt.port[i0].ctrl = cpuif_req_masked & (cpuif_addr == 18'h10400 + (18)'(i0) * 18'h200);
             decoded_reg_strb.mgmt.port[i0].status = cpuif_req_masked & (cpuif_addr == 18'h10404 + (18)'(i0) * 18'h200) & !cpuif_req_is_wr;
             decoded_reg_strb.mgmt.port[i0].mtu = cpuif_req_masked & (cpuif_addr == 18'h10408 + (18)'(i0) * 18'h200);
@@ -234,8 +234,8 @@ module hca_regs (
             is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10500 + (18)'(i0) * 18'h200) & (cpuif_addr <= 18'h10500 + (18)'(i0) * 18'h200 + 18'hff);
             is_valid_rw |= cpuif_req_masked & (cpuif_addr >= 18'h10500 + (18)'(i0) * 18'h200) & (cpuif_addr <= 18'h10500 + (18)'(i0) * 18'h200 + 18'hff);
         end
-        decoded_reg_strb.counters = cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'hff) & !cpuif_req_is_wr;
-        is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'hff) & !cpuif_req_is_wr;
+        decoded_reg_strb.counters = cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'h1ff) & !cpuif_req_is_wr;
+        is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'h1ff) & !cpuif_req_is_wr;
         decoded_reg_strb.mailbox = cpuif_req_masked & (cpuif_addr >= 18'h20000) & (cpuif_addr <= 18'h20000 + 18'hfff);
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h20000) & (cpuif_addr <= 18'h20000 + 18'hfff);
         decoded_err = '0;
@@ -509,7 +509,7 @@ module hca_regs (
                         logic load_next;
                     } value;
                 } lmc;
-            } port[1];
+            } port[2];
         } mgmt;
     } field_combo_t;
     field_combo_t field_combo;
@@ -713,7 +713,7 @@ module hca_regs (
                         logic [2:0] value;
                     } value;
                 } lmc;
-            } port[1];
+            } port[2];
         } mgmt;
     } field_storage_t;
     field_storage_t field_storage;
@@ -1535,7 +1535,7 @@ module hca_regs (
         end
         assign hwif_out.mgmt.fn[i0].reset_done.go.value = field_storage.mgmt.fn[i0].reset_done.go.value;
     end
-    for(genvar i0=0; i0<1; i0++) begin
+    for(genvar i0=0; i0<2; i0++) begin
         // Field: hca_regs.mgmt.port[].ctrl.ib
         always_comb begin
             automatic logic [0:0] next_c;
@@ -1735,7 +1735,7 @@ module hca_regs (
     end
     // External region: hca_regs.counters
     assign hwif_out.counters.req = decoded_reg_strb.counters;
-    assign hwif_out.counters.addr = decoded_addr[7:0];
+    assign hwif_out.counters.addr = decoded_addr[8:0];
     assign hwif_out.counters.req_is_wr = decoded_req_is_wr;
     assign hwif_out.counters.wr_data = decoded_wr_data;
     assign hwif_out.counters.wr_biten = decoded_wr_biten;
@@ -1753,7 +1753,7 @@ module hca_regs (
         automatic logic wr_ack;
         wr_ack = '0;
         wr_ack |= hwif_in.mgmt.ctx_data.wr_ack;
-        for(int i0=0; i0<1; i0++) begin
+        for(int i0=0; i0<2; i0++) begin
             wr_ack |= hwif_in.mgmt.port[i0].pkey.wr_ack;
             wr_ack |= hwif_in.mgmt.port[i0].gid.wr_ack;
         end
@@ -1773,7 +1773,7 @@ module hca_regs (
         automatic logic rd_ack;
         rd_ack = '0;
         rd_ack |= hwif_in.mgmt.ctx_data.rd_ack;
-        for(int i0=0; i0<1; i0++) begin
+        for(int i0=0; i0<2; i0++) begin
             rd_ack |= hwif_in.mgmt.port[i0].pkey.rd_ack;
             rd_ack |= hwif_in.mgmt.port[i0].gid.rd_ack;
         end
@@ -1964,7 +1964,7 @@ module hca_regs (
                 readback_data_var[15:0] = hwif_in.mgmt.fn[i0].admin_producer.value.next;
             end
         end
-        for(int i0=0; i0<1; i0++) begin
+        for(int i0=0; i0<2; i0++) begin
             if(rd_mux_addr == 18'h10400 + (18)'(i0) * 18'h200) begin
                 readback_data_var[0] = field_storage.mgmt.port[i0].ctrl.ib.value;
                 readback_data_var[1] = field_storage.mgmt.port[i0].ctrl.enable.value;
@@ -1995,7 +1995,7 @@ module hca_regs (
                 readback_data_var = hwif_in.mgmt.port[i0].gid.rd_data;
             end
         end
-        if((rd_mux_addr >= 18'h10800) && (rd_mux_addr <= 18'h10800 + 18'hff)) begin
+        if((rd_mux_addr >= 18'h10800) && (rd_mux_addr <= 18'h10800 + 18'h1ff)) begin
             readback_data_var = hwif_in.counters.rd_data;
         end
         if((rd_mux_addr >= 18'h20000) && (rd_mux_addr <= 18'h20000 + 18'hfff)) begin

@@ -304,7 +304,7 @@ package hca_regs_pkg;
         hca_regs__mgmt__link_data__in_t link_data;
         hca_regs__mgmt__ctx_data__in_t ctx_data;
         hca_regs__mgmt__fnx__in_t fn[4];
-        hca_regs__mgmt__portx__in_t port[1];
+        hca_regs__mgmt__portx__in_t port[2];
     } hca_regs__mgmt__in_t;
 
     typedef struct {
@@ -662,12 +662,12 @@ package hca_regs_pkg;
         hca_regs__mgmt__link_sel__out_t link_sel;
         hca_regs__mgmt__ctx_data__out_t ctx_data;
         hca_regs__mgmt__fnx__out_t fn[4];
-        hca_regs__mgmt__portx__out_t port[1];
+        hca_regs__mgmt__portx__out_t port[2];
     } hca_regs__mgmt__out_t;
 
     typedef struct {
         logic req;
-        logic [7:0] addr;
+        logic [8:0] addr;
         logic req_is_wr;
         logic [31:0] wr_data;
         logic [31:0] wr_biten;

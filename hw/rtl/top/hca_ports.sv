@@ -1,0 +1,158 @@
+// The ports of the card: one pair of wire blocks and one loopback, which they share, and a link and counters for each.
+// Wiring only. Transmit: descriptors and payload become packets (hca_tx_wire); those for their own port turn round
+// (hca_loopback), the others wait in their VL's ring of their port (hca_link). Receive: packets from the rings of all
+// ports and looped ones take turns, each only when the receiver has room for it, and carry the number of their port.
+module hca_ports
+  import hca_pkg::*;
+  import hca_link_pkg::*;
+#(
+  parameter int unsigned NumCounters = 17
+) (
+  input  logic                      clk_i,
+  input  logic                      rst_i,
+  input  logic [63:0]               now_i,
+  input  port_cfg_t [NumPorts-1:0]  port_cfg_i,
+  input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
+  input  link_wr_t                  link_wr_i,
+  input  logic                      qpc_wr_valid_i,
+  output logic                      qpc_wr_ready_o,
+  input  qpc_wr_t                   qpc_wr_i,
+  // Transmit.
+  input  logic                      ack_valid_i,
+  output logic                      ack_ready_o,
+  input  txp_t                      ack_i,
+  input  logic                      txp_valid_i,
+  output logic                      txp_ready_o,
+  input  txp_t                      txp_i,
+  input  logic                      pay_valid_i,
+  output logic                      pay_ready_o,
+  input  pay_t                      pay_i,
+  output logic [15:0]               resp_done_seq_o,
+  output logic                      sent_o,
+  output txp_t                      sent_txp_o,
+  output logic [NumPorts-1:0]       ib_o,            // personality of each port
+  output logic [NumLanes-1:0]       sl_open_o,       // lanes whose VL takes more packets
+  // Receive.
+  output logic                      rxd_valid_o,
+  input  logic                      rxd_ready_i,
+  output rxd_t                      rxd_o,
+  input  logic                      buf_re_i,
+  input  logic [RxBufW-1:0]         buf_raddr_i,
+  output beat_t                     buf_rdata_o,
+  input  logic                      buf_free_i,
+  input  logic [6:0]                buf_free_beats_i,
+  // Physical streams.
+  output logic [NumPorts-1:0]       phy_tx_valid_o,
+  input  logic [NumPorts-1:0]       phy_tx_ready_i,
+  output phy_t [NumPorts-1:0]       phy_tx_o,
+  input  logic [NumPorts-1:0]       phy_up_i,
+  input  logic [NumPorts-1:0]       phy_rx_valid_i,
+  input  phy_t [NumPorts-1:0]       phy_rx_i,
+  input  logic [NumPorts-1:0]       phy_rx_err_i,
+  // Status.
+  input  logic [8:0]                stat_addr_i,     // {port, word}
+  output logic [31:0]               stat_data_o,     // next cycle
+  output logic [NumPorts-1:0]       link_event_o,
+  input  rx_strobes_t               rx_strobes_i,
+  output logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_o,
+  output logic                      busy_o
+);
+
+  localparam int unsigned Loop = NumPorts;  // the looped packets among the sources of the receiver
+
+  logic                  tx_valid, tx_ready, out_valid, loop_busy;
+  logic [NumPorts-1:0]   out_ready, link_busy;
+  logic [NumPorts:0]     src_valid, src_ready, src_hold;
+  mac_t [NumPorts:0]     src;
+  logic [NumPorts:0][PortW-1:0] src_port;
+  logic                  rx_valid, rx_room, unused_rx_ready;
+  mac_t                  tx, out, rx;
+  logic [PortW-1:0]      tx_port, out_port, rx_port, sent_port;
+  rx_counts_t [NumPorts-1:0] rx_counts;
+  logic [NumPorts-1:0][15:0]      vl_open;
+  logic [NumPorts-1:0][15:0][3:0] sl2vl;
+  logic [NumPorts-1:0][31:0]      stat_data;
+
+  hca_tx_wire u_tx_wire (
+    .clk_i, .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
+    .ack_valid_i, .ack_ready_o, .ack_i, .txp_valid_i, .txp_ready_o, .txp_i, .pay_valid_i, .pay_ready_o, .pay_i,
+    .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx), .mac_port_o(tx_port), .resp_done_seq_o, .sent_o,
+    .sent_txp_o, .sent_port_o(sent_port)
+  );
+
+  hca_loopback u_loopback (
+    .clk_i, .rst_i, .port_cfg_i, .in_valid_i(tx_valid), .in_ready_o(tx_ready), .in_i(tx), .in_port_i(tx_port),
+    .out_valid_o(out_valid), .out_ready_i(out_ready[out_port]), .out_o(out), .out_port_o(out_port),
+    .loop_valid_o(src_valid[Loop]), .loop_ready_i(src_ready[Loop]), .loop_o(src[Loop]), .loop_port_o(src_port[Loop])
+  );
+
+  // An acknowledge that was sent: its port is known one cycle later.
+  logic       ack_sent_q;
+  logic [7:0] ack_syndrome_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) ack_sent_q <= 1'b0;
+    else ack_sent_q <= sent_o && sent_txp_o.kind == TxAck;
+    if (sent_o) ack_syndrome_q <= sent_txp_o.aeth_syndrome;
+  end
+
+  for (genvar p = 0; p < NumPorts; p++) begin : gen_port
+    localparam logic [PortW-1:0] Port = PortW'(p);
+
+    hca_link #(
+      .Port(1'(p))
+    ) u_link (
+      .clk_i, .rst_i, .now_i, .port_cfg_i(port_cfg_i[p]), .link_wr_i,
+      .tx_valid_i(out_valid && out_port == Port), .tx_ready_o(out_ready[p]), .tx_i(out),
+      .rx_valid_o(src_valid[p]), .rx_ready_i(src_ready[p]), .rx_o(src[p]), .rx_room_i(rx_room),
+      .phy_tx_valid_o(phy_tx_valid_o[p]), .phy_tx_ready_i(phy_tx_ready_i[p]), .phy_tx_o(phy_tx_o[p]),
+      .phy_up_i(phy_up_i[p]), .phy_rx_valid_i(phy_rx_valid_i[p]), .phy_rx_i(phy_rx_i[p]),
+      .phy_rx_err_i(phy_rx_err_i[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]),
+      .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]), .event_o(link_event_o[p]), .busy_o(link_busy[p]),
+      .rx_hold_i('0)
+    );
+
+    // Which service levels may send: the VL that each maps to has room in its ring.
+    hca_sl_open u_sl_open (
+      .clk_i, .ib_i(port_cfg_i[p].ib), .vl_open_i(vl_open[p]), .sl2vl_i(sl2vl[p]), .sl_open_o(sl_open_o[16*p +: 16])
+    );
+
+    hca_counters #(
+      .NumCounters(NumCounters), .Port(Port)
+    ) u_counters (
+      .clk_i, .rst_i,
+      .tx_beat_i(phy_tx_valid_o[p] && phy_tx_ready_i[p] && !phy_tx_o[p].link), .tx_last_i(phy_tx_o[p].last),
+      .tx_len_i(phy_tx_o[p].len_bytes), .rx_beat_i(phy_rx_valid_i[p] && !phy_rx_i[p].link),
+      .rx_len_i(phy_rx_i[p].len_bytes), .rx_counts_i(rx_counts[p]), .rxd_take_i(rxd_valid_o && rxd_ready_i),
+      .rxd_i(rxd_o), .rx_i(rx_strobes_i), .ack_sent_i(ack_sent_q), .ack_syndrome_i(ack_syndrome_q),
+      .ack_port_i(sent_port), .counters_o(counters_o[p])
+    );
+
+    assign src_port[p] = Port;
+    assign ib_o[p]     = port_cfg_i[p].ib;
+  end
+
+  // The links have looked at rx_room themselves: a packet of any length of each source.
+  assign src_hold = {!rx_room, NumPorts'(0)};
+
+  hca_mac_merge #(
+    .N(NumPorts + 1)
+  ) u_merge (
+    .clk_i, .rst_i, .valid_i(src_valid), .ready_o(src_ready), .mac_i(src), .port_i(src_port), .hold_i(src_hold),
+    .out_valid_o(rx_valid), .out_ready_i(1'b1), .out_o(rx), .out_port_o(rx_port)
+  );
+
+  hca_rx_wire u_rx_wire (
+    .clk_i, .rst_i, .port_cfg_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready), .mac_i(rx),
+    .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o, .rxd_ready_i, .rxd_o, .buf_re_i, .buf_raddr_i, .buf_rdata_o,
+    .buf_free_i, .buf_free_beats_i, .counts_o(rx_counts)
+  );
+
+  logic stat_port_q;
+  always_ff @(posedge clk_i) stat_port_q <= stat_addr_i[8];
+  assign stat_data_o = (32'(stat_port_q) < NumPorts) ? stat_data[PortW'(stat_port_q)] : '0;
+
+  assign loop_busy = src_valid[Loop];
+  assign busy_o    = tx_valid || loop_busy || rx_valid || (|link_busy);
+
+endmodule
