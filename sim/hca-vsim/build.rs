@@ -160,17 +160,32 @@ impl Ty {
 struct Model<'a> {
     prefix: &'static str,
     file_list: &'a str,
+    /// Ports that the card is built with.
+    ports: u8,
+    /// Without HCA_VSIM_CFLAGS.
+    cflags: &'static str,
 }
 
-/// HCA_VSIM_CORE, a file list, replaces the card by a variant with the same ports.
+/// HCA_VSIM_CORE, a file list, replaces the card by a variant with the same ports. A second port would cost a card with
+/// one a quarter of its speed: it has a model of its own, which is compiled faster.
 const MODELS: &[Model<'_>] = &[
     Model {
         prefix: "Vcore",
         file_list: "hw/filelists/hca_core.f",
+        ports: 1,
+        cflags: "-O2 -march=native",
+    },
+    Model {
+        prefix: "Vtwo",
+        file_list: "hw/filelists/hca_core.f",
+        ports: 2,
+        cflags: "-O1 -march=native",
     },
     Model {
         prefix: "Vprobe",
         file_list: "sim/hca-vsim/testtop/hca_probe.f",
+        ports: 1,
+        cflags: "-O2 -march=native",
     },
 ];
 
@@ -195,8 +210,8 @@ fn main() {
         let mut files = Vec::new();
         let core_list = env::var("HCA_VSIM_CORE").ok().filter(|_| model.prefix == "Vcore");
         let model = &Model {
-            prefix: model.prefix,
             file_list: core_list.as_deref().unwrap_or(model.file_list),
+            ..*model
         };
         read_file_list(&root, model.file_list, &mut files);
         for file in &files {
@@ -264,7 +279,7 @@ fn read_file_list(root: &Path, list: &str, files: &mut Vec<String>) {
 }
 
 fn verilate(verilator: &Path, root: &Path, model: &Model, obj: &Path) {
-    let cflags = env::var("HCA_VSIM_CFLAGS").unwrap_or_else(|_| "-O2 -march=native".to_owned());
+    let cflags = env::var("HCA_VSIM_CFLAGS").unwrap_or_else(|_| model.cflags.to_owned());
     let log = obj.with_extension("log");
     let log_file = fs::File::create(&log).expect("OUT_DIR is writable");
     let mut command = Command::new(verilator);
@@ -283,6 +298,7 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, obj: &Path) {
             "fast",
         ])
         .args(["--output-split", "20000", "--no-timing"])
+        .arg(format!("+define+HCA_NUM_PORTS={}", model.ports))
         .args(if waveforms() {
             &["--trace-fst", "--trace-structs"][..]
         } else {

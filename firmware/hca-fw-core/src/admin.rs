@@ -163,7 +163,8 @@ impl Firmware {
         match opcode {
             AdminOpcode::QueryPort => {
                 let cmd = QueryPortCmd::read_from(body).ok_or(internal)?;
-                self.activate_armed(hal);
+                let at = self.port_at(cmd.port_num())?;
+                self.activate_armed(hal, at);
                 self.query_port(hal, cmd.port_num())
                     .map(|r| body_of(r.as_bytes()))
             }
@@ -181,28 +182,28 @@ impl Firmware {
                 let mut out = QueryGidResult::new();
                 out.set_gid(
                     *self
-                        .port
-                        .gid(index)
-                        .filter(|_| entry.port_num() == 1)
+                        .port_at(entry.port_num())
+                        .ok()
+                        .and_then(|at| self.ports[at].gid(index))
                         .ok_or(bad_index)?,
                 );
                 Ok(body_of(out.as_bytes()))
             }
             AdminOpcode::QueryPkey => {
                 let pkey = self
-                    .port
-                    .pkeys()
-                    .get(usize::from(entry.index()))
-                    .filter(|_| entry.port_num() == 1);
+                    .port_at(entry.port_num())
+                    .ok()
+                    .and_then(|at| self.ports[at].pkeys().get(usize::from(entry.index())));
                 let mut out = QueryPkeyResult::new();
                 out.set_pkey(*pkey.ok_or(bad_index)?);
                 Ok(body_of(out.as_bytes()))
             }
             AdminOpcode::QueryCounters => {
+                let at = self.port_at(entry.port_num())? as u8;
                 let mut out = [0; BODY_BYTES];
                 let fields = QueryCountersResult::TABLE.fields.len();
                 for i in 0..fields.min(BODY_BYTES / 8) {
-                    out[8 * i..8 * i + 8].copy_from_slice(&hal.counter(i as u32).to_le_bytes());
+                    out[8 * i..8 * i + 8].copy_from_slice(&hal.counter(at, i as u32).to_le_bytes());
                 }
                 Ok(out)
             }
@@ -224,7 +225,8 @@ impl Firmware {
                 .set_link(hal, &SetLinkCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
             AdminOpcode::QueryLink => {
-                self.activate_armed(hal);
+                let at = self.port_at(port_num)?;
+                self.activate_armed(hal, at);
                 self.query_link(hal, port_num).map(|r| body_of(r.as_bytes()))
             }
             AdminOpcode::SetVlArb => self
@@ -251,14 +253,14 @@ impl Firmware {
     fn query_device<B: Bus>(&self, hal: &mut Hal<B>, func: u8) -> QueryDeviceResult {
         let mut d = QueryDeviceResult::new();
         d.set_fw_ver_minor(1);
-        d.set_phys_port_cnt(1);
-        d.set_node_guid(self.port.identity().guid);
-        d.set_sys_image_guid(self.port.identity().guid);
+        d.set_phys_port_cnt(self.num_ports);
+        d.set_node_guid(self.ports[0].identity().guid);
+        d.set_sys_image_guid(self.ports[0].identity().guid);
         d.set_max_mr_size(crate::memory::MAX_MR_BYTES);
         // Page sizes 4 KiB .. 1 GiB.
         d.set_page_size_cap(0x7fff_f000);
         d.set_device_cap_flags(device_cap::CURR_QP_STATE_MOD | device_cap::RC_RNR_NAK_GEN);
-        d.set_vendor_id(vendor_of(&self.port.identity().guid));
+        d.set_vendor_id(vendor_of(&self.ports[0].identity().guid));
         d.set_vendor_part_id(VENDOR_PART_ID);
         d.set_hw_ver(1);
         d.set_max_qp(crate::NUM_QPS as u32 - 2);

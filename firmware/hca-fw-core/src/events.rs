@@ -76,10 +76,11 @@ impl Firmware {
         }
     }
 
-    /// Is any QP beyond INIT?
-    pub(crate) fn any_connected_qp(&self) -> bool {
+    /// Is any QP of the port beyond INIT?
+    pub(crate) fn any_connected_qp(&self, port_num: u8) -> bool {
         (2..self.qps.len() as u32).any(|qpn| {
             self.qp_ids.contains(qpn)
+                && self.qps[qpn as usize].attr.port_num() == port_num
                 && !matches!(self.qps[qpn as usize].state(), QpState::Reset | QpState::Init)
         })
     }

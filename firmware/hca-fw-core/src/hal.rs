@@ -1,7 +1,7 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
 use crate::{Bus, CmdResult};
-use hca_abi::{AdminStatus, CtxTable, PipeMsgKind};
+use hca_abi::{AdminStatus, CtxTable, LINK_PORT_ROWS, PipeMsgKind};
 use hca_regs as reg;
 
 /// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
@@ -12,6 +12,19 @@ const QPC_WORDS: usize = 64;
 const MEMORY_FENCE_CYCLES: u32 = 1024;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
+
+/// From the counters of one port to those of the next.
+const COUNTERS_PORT_BYTES: u32 = 256;
+
+/// What the data path knows of a port.
+pub(crate) struct PortIdentity {
+    pub infiniband: bool,
+    pub active: bool,
+    pub mac: [u8; 6],
+    pub lid: u16,
+    pub lmc: u8,
+    pub mtu: u8,
+}
 
 /// Host memory could not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,15 +93,23 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.wait_ctx();
     }
 
-    /// Writes a row of the link.
-    pub fn link_row(&mut self, row: u32, bytes: &[u8]) {
-        self.ctx_write(CtxTable::Link, row, bytes);
+    /// Ports that the card has.
+    pub fn num_ports(&mut self) -> u32 {
+        self.bus.read32(reg::MGMT_NUM_PORTS)
     }
 
-    /// Reads a status word of the link.
-    pub fn link_word(&mut self, word: u32) -> u32 {
-        self.bus
-            .write32(reg::MGMT_LINK_SEL, reg::place(word, reg::MGMT_LINK_SEL_WORD_MASK));
+    /// Writes a row of a port's link. Ports count from 0 here.
+    pub fn link_row(&mut self, port: u8, row: u32, bytes: &[u8]) {
+        self.ctx_write(CtxTable::Link, u32::from(port) * LINK_PORT_ROWS + row, bytes);
+    }
+
+    /// Reads a status word of a port's link.
+    pub fn link_word(&mut self, port: u8, word: u32) -> u32 {
+        let port = reg::place(port.into(), reg::MGMT_LINK_SEL_PORT_MASK);
+        self.bus.write32(
+            reg::MGMT_LINK_SEL,
+            port | reg::place(word, reg::MGMT_LINK_SEL_WORD_MASK),
+        );
         self.bus.read32(reg::MGMT_LINK_DATA)
     }
 
@@ -233,32 +254,39 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.bus.write32(fn_reg(func, reg::MGMT_FN_RESET_DONE), 1);
     }
 
-    /// Configures the port.
-    pub fn set_port(&mut self, infiniband: bool, active: bool, mac: [u8; 6], lid: u16, lmc: u8, mtu: u8) {
-        let mac = mac.iter().fold(0u64, |acc, b| acc << 8 | u64::from(*b));
-        self.bus.write32(reg::MGMT_PORT_MAC_LO, mac as u32);
-        self.bus.write32(reg::MGMT_PORT_MAC_HI, (mac >> 32) as u32);
-        self.bus.write32(reg::MGMT_PORT_LID, lid.into());
-        self.bus.write32(reg::MGMT_PORT_LMC, lmc.into());
-        self.bus.write32(reg::MGMT_PORT_MTU, mtu.into());
-        let ctrl = u32::from(infiniband) | u32::from(active) << 1 | u32::from(active) << 2;
-        self.bus.write32(reg::MGMT_PORT_CTRL, ctrl);
+    /// Configures a port.
+    pub fn set_port(&mut self, port: u8, is: &PortIdentity) {
+        let mac = is.mac.iter().fold(0u64, |acc, b| acc << 8 | u64::from(*b));
+        let mut write = |addr, value| self.bus.write32(port_reg(port, addr), value);
+        write(reg::MGMT_PORT_MAC_LO, mac as u32);
+        write(reg::MGMT_PORT_MAC_HI, (mac >> 32) as u32);
+        write(reg::MGMT_PORT_LID, is.lid.into());
+        write(reg::MGMT_PORT_LMC, is.lmc.into());
+        write(reg::MGMT_PORT_MTU, is.mtu.into());
+        let ctrl = u32::from(is.infiniband) | u32::from(is.active) << 1 | u32::from(is.active) << 2;
+        write(reg::MGMT_PORT_CTRL, ctrl);
     }
 
     /// Sets a P_Key table entry.
-    pub fn set_pkey(&mut self, index: u32, pkey: u16) {
-        self.bus.write32(reg::MGMT_PORT_PKEY + 4 * index, pkey.into());
+    pub fn set_pkey(&mut self, port: u8, index: u32, pkey: u16) {
+        self.bus
+            .write32(port_reg(port, reg::MGMT_PORT_PKEY) + 4 * index, pkey.into());
     }
 
-    /// Reads a 64-bit counter by its position in `query_counters_result`.
-    pub fn counter(&mut self, index: u32) -> u64 {
-        let lo = self.bus.read32(reg::COUNTERS + 8 * index);
-        u64::from(lo) | u64::from(self.bus.read32(reg::COUNTERS + 8 * index + 4)) << 32
+    /// Reads a 64-bit counter of a port by its position in `query_counters_result`.
+    pub fn counter(&mut self, port: u8, index: u32) -> u64 {
+        let addr = reg::COUNTERS + COUNTERS_PORT_BYTES * u32::from(port) + 8 * index;
+        let lo = self.bus.read32(addr);
+        u64::from(lo) | u64::from(self.bus.read32(addr + 4)) << 32
     }
 }
 
 fn func_reg(func: u8, addr: u32) -> u32 {
     addr + u32::from(func) * reg::FUNC_STRIDE
+}
+
+fn port_reg(port: u8, addr: u32) -> u32 {
+    addr + u32::from(port) * reg::MGMT_PORT_STRIDE
 }
 
 fn fn_reg(func: u8, addr: u32) -> u32 {

@@ -56,6 +56,8 @@ pub const NUM_MRS: usize = 1024;
 pub const NUM_MTTS: u32 = 65536;
 /// Functions of the card.
 pub const NUM_FUNCS: usize = 4;
+/// Ports that a card can have.
+pub const NUM_PORTS: usize = 2;
 /// Protection domains of the card.
 pub const NUM_PDS: usize = 1024;
 
@@ -88,7 +90,9 @@ impl Func {
 /// All state of the control plane.
 pub struct Firmware {
     funcs: [Func; NUM_FUNCS],
-    port: Port,
+    ports: [Port; NUM_PORTS],
+    /// Those that this card has.
+    num_ports: u8,
     pd_ids: IdPool<{ NUM_PDS / 64 }>,
     /// Owning function of each PD and the objects that use it.
     pds: [(u8, u16); NUM_PDS],
@@ -108,7 +112,8 @@ impl Firmware {
     pub const fn new() -> Self {
         Self {
             funcs: [const { Func::new() }; NUM_FUNCS],
-            port: Port::new(),
+            ports: [Port::new(0), Port::new(1)],
+            num_ports: 1,
             pd_ids: IdPool::new(1),
             pds: [(0, 0); NUM_PDS],
             eq_ids: IdPool::with_limit(0, NUM_EQS as u32),
@@ -130,11 +135,23 @@ impl Firmware {
         std::boxed::Box::new(Self::new())
     }
 
-    /// Brings the card up: waits for the table sweep, sets the port's identity, tells every function it is ready.
+    /// Brings up a card with one port: [`Firmware::init_ports`].
     pub fn init<B: Bus>(&mut self, bus: &mut B, identity: Identity) {
+        self.init_ports(bus, &[identity]);
+    }
+
+    /// Brings the card up: waits for the table sweep, sets the identity of each port that the card has, tells every
+    /// function it is ready. A port without an identity is left out.
+    pub fn init_ports<B: Bus>(&mut self, bus: &mut B, identities: &[Identity]) {
         let mut hal = hal::Hal::new(bus);
         hal.wait_ctx();
-        self.port.init(&mut hal, identity);
+        let count = identities.len().clamp(1, NUM_PORTS) as u32;
+        self.num_ports = hal.num_ports().clamp(1, count) as u8;
+        for (port, identity) in self.ports.iter_mut().zip(identities) {
+            if port.number() <= self.num_ports {
+                port.init(&mut hal, *identity);
+            }
+        }
         self.announce_link(&mut hal);
     }
 
@@ -157,10 +174,11 @@ impl Default for Firmware {
     }
 }
 
-/// What makes this card different from its peers: comes from a ROM on a board, from the configuration in a simulator.
+/// What makes a port different from all others: comes from a ROM on a board, from the configuration in a simulator. The
+/// first port's GUID is the card's too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Node and port GUID, first byte on the wire first.
+    /// Port GUID, first byte on the wire first.
     pub guid: [u8; 8],
     /// MAC address, first byte on the wire first.
     pub mac: [u8; 6],

@@ -54,6 +54,8 @@ struct Written {
 
 /// Configuration of one link.
 pub(crate) struct Link {
+    /// Which port, from 0.
+    port: u8,
     built: OpVls,
     self_active: bool,
     settings: Settings,
@@ -71,8 +73,9 @@ pub(crate) struct PortFacts {
 }
 
 impl Link {
-    pub const fn new() -> Self {
+    pub const fn new(port: u8) -> Self {
         Self {
+            port,
             built: OpVls::One,
             self_active: true,
             settings: Settings {
@@ -168,7 +171,7 @@ impl Link {
 
     /// What the hardware says. A card without a link block says state NOP: what was asked for is then the truth.
     pub fn status<B: Bus>(&self, hal: &mut Hal<B>) -> (PortState, bool) {
-        let status = LinkStatus(hal.link_word(hca_abi::LINK_WORD_STATE).to_le_bytes());
+        let status = LinkStatus(hal.link_word(self.port, hca_abi::LINK_WORD_STATE).to_le_bytes());
         match PortState::try_from(status.state()) {
             Ok(PortState::Nop) | Err(_) => (self.settings.state, true),
             Ok(state) => (state, status.phy_up()),
@@ -199,7 +202,7 @@ impl Link {
                     let mut entry = LinkVlArb::new();
                     entry.set_vl(new.0);
                     entry.set_weight(new.1);
-                    hal.link_row(row, entry.as_bytes());
+                    hal.link_row(self.port, row, entry.as_bytes());
                     *old = *new;
                 }
             }
@@ -214,7 +217,7 @@ impl Link {
         if map != self.written.sl2vl {
             let mut row = LinkSl2vl::new();
             row.set_map(map);
-            hal.link_row(LINK_ROW_SL2VL, row.as_bytes());
+            hal.link_row(self.port, LINK_ROW_SL2VL, row.as_bytes());
             self.written.sl2vl = map;
         }
         if !grows {
@@ -233,12 +236,12 @@ impl Link {
         ctrl.set_mtu(facts.mtu);
         ctrl.set_hoq_life(s.hoq_life);
         ctrl.set_pfc_enable(s.pfc_enable);
-        hal.link_row(LINK_ROW_CTRL, ctrl.as_bytes());
+        hal.link_row(self.port, LINK_ROW_CTRL, ctrl.as_bytes());
     }
 
     fn data_packets<B: Bus>(&self, hal: &mut Hal<B>) -> u32 {
         (0..MGMT_VL).fold(0u32, |sum, vl| {
-            sum.wrapping_add(hal.link_word(LINK_WORD_RX_PACKETS + vl))
+            sum.wrapping_add(hal.link_word(self.port, LINK_WORD_RX_PACKETS + vl))
         })
     }
 
@@ -271,11 +274,11 @@ pub(crate) fn ipd(static_rate: u8) -> Option<u8> {
 
 impl Firmware {
     pub(crate) fn set_link<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetLinkCmd) -> CmdResult {
-        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let at = self.port_at(cmd.port_num())?;
         let mask = cmd.attr_mask();
         require(mask & !link_attr::ALL == 0, mask)?;
         let has = |attr: u32| mask & attr != 0;
-        let link = &self.port.link;
+        let link = &self.ports[at].link;
         let mut new = link.settings;
         if has(link_attr::OP_VLS) {
             new.vls = OpVls::try_from(cmd.op_vls())
@@ -308,38 +311,38 @@ impl Firmware {
                 .filter(|state| !matches!(state, PortState::Nop | PortState::ActiveDefer))
                 .ok_or((AdminStatus::BadParam, link_attr::STATE))?;
             let (now, phy_up) = link.status(hal);
-            let possible = state == PortState::Down || (phy_up && self.port.enabled());
+            let possible = state == PortState::Down || (phy_up && self.ports[at].enabled());
             if !possible || !legal(now, state) {
                 return Err((AdminStatus::BadState, link_attr::STATE));
             }
             new.state = state;
             request = Some(state);
         }
-        self.port.link.settings = new;
+        self.ports[at].link.settings = new;
         if request == Some(PortState::Armed) {
-            self.port.link.armed_at = self.port.link.data_packets(hal);
+            self.ports[at].link.armed_at = self.ports[at].link.data_packets(hal);
         }
-        self.port.apply_link(hal, request);
+        self.ports[at].apply_link(hal, request);
         self.announce_link(hal);
         Ok(())
     }
 
     /// VL-14: a port that is ARMED becomes ACTIVE by the first data packet it receives, for then the fabric is.
     /// Hardware does not report that packet: whoever asks for the state finds out.
-    pub(crate) fn activate_armed<B: Bus>(&mut self, hal: &mut Hal<B>) {
-        let link = &mut self.port.link;
+    pub(crate) fn activate_armed<B: Bus>(&mut self, hal: &mut Hal<B>, at: usize) {
+        let link = &mut self.ports[at].link;
         if link.status(hal).0 == PortState::Armed && link.data_packets(hal) != link.armed_at {
             link.settings.state = PortState::Active;
-            self.port.apply_link(hal, Some(PortState::Active));
+            self.ports[at].apply_link(hal, Some(PortState::Active));
             self.announce_link(hal);
         }
     }
 
     pub(crate) fn set_vl_arb<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &VlArbCmd) -> CmdResult {
-        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let at = self.port_at(cmd.port_num())?;
         let count = usize::from(cmd.count());
         require_size(count <= ENTRIES, u32::from(cmd.count()))?;
-        let vls = self.port.link.built.count();
+        let vls = self.ports[at].link.built.count();
         let mut table = EMPTY;
         for (index, (entry, pair)) in table
             .iter_mut()
@@ -350,19 +353,19 @@ impl Firmware {
             require(pair[0] < vls, index as u32)?;
             *entry = (pair[0], pair[1]);
         }
-        let settings = &mut self.port.link.settings;
+        let settings = &mut self.ports[at].link.settings;
         if cmd.high() {
             settings.high = Some(table);
         } else {
             settings.low = Some(table);
         }
-        self.port.apply_link(hal, None);
+        self.ports[at].apply_link(hal, None);
         Ok(())
     }
 
     pub(crate) fn query_vl_arb(&self, cmd: &VlArbCmd) -> CmdResult<VlArbResult> {
-        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
-        let table = self.port.link.table(cmd.high(), self.port.infiniband());
+        let at = self.port_at(cmd.port_num())?;
+        let table = self.ports[at].link.table(cmd.high(), self.ports[at].infiniband());
         let mut entries = [0; 2 * ENTRIES];
         for (pair, (vl, weight)) in entries.chunks_exact_mut(2).zip(table) {
             pair.copy_from_slice(&[vl, weight]);
@@ -378,21 +381,21 @@ impl Firmware {
     }
 
     pub(crate) fn set_sl2vl<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetSl2vlCmd) -> CmdResult {
-        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
-        let vls = u64::from(self.port.link.built.count());
+        let at = self.port_at(cmd.port_num())?;
+        let vls = u64::from(self.ports[at].link.built.count());
         for sl in 0..16 {
             let vl = cmd.map() >> (4 * sl) & 15;
             // VL-8: VL15 says that the SL is unusable.
             require(vl < vls || vl == u64::from(MGMT_VL), sl)?;
         }
-        self.port.link.settings.sl2vl = Some(cmd.map());
-        self.port.apply_link(hal, None);
+        self.ports[at].link.settings.sl2vl = Some(cmd.map());
+        self.ports[at].apply_link(hal, None);
         Ok(())
     }
 
     pub(crate) fn query_link<B: Bus>(&self, hal: &mut Hal<B>, port_num: u8) -> CmdResult<QueryLinkResult> {
-        require(port_num == 1, u32::from(port_num))?;
-        let (port, link) = (&self.port, &self.port.link);
+        let at = self.port_at(port_num)?;
+        let (port, link) = (&self.ports[at], &self.ports[at].link);
         let s = &link.settings;
         let (state, phy_up) = link.status(hal);
         let facts = port.facts();
@@ -420,8 +423,8 @@ impl Firmware {
         out.set_lmc(port.lmc());
         out.set_lid(port.identity().lid);
         out.set_sl2vl(link.sl2vl(facts.infiniband));
-        out.set_tx_ring(hal.link_word(LINK_WORD_TX_RING));
-        out.set_rx_ring(hal.link_word(LINK_WORD_RX_RING));
+        out.set_tx_ring(hal.link_word(link.port, LINK_WORD_TX_RING));
+        out.set_rx_ring(hal.link_word(link.port, LINK_WORD_RX_RING));
         Ok(out)
     }
 
@@ -430,7 +433,7 @@ impl Firmware {
         hal: &mut Hal<B>,
         cmd: &QueryVlCountersCmd,
     ) -> CmdResult<QueryVlCountersResult> {
-        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let at = self.port_at(cmd.port_num())?;
         let first = cmd.first_vl();
         require(
             first.is_multiple_of(VLS_PER_ANSWER) && u32::from(first) < VLS,
@@ -439,13 +442,13 @@ impl Firmware {
         let mut vls = [0; VLS_PER_ANSWER as usize * VlCounters::BYTES];
         for (vl, bytes) in (u32::from(first)..).zip(vls.chunks_exact_mut(VlCounters::BYTES)) {
             let mut c = VlCounters::new();
-            c.set_tx_credits(hal.link_word(LINK_WORD_TX_CREDITS + vl));
-            c.set_tx_fill(hal.link_word(LINK_WORD_TX_FILL + vl));
-            c.set_rx_fill(hal.link_word(LINK_WORD_RX_FILL + vl));
-            c.set_tx_packets(hal.link_word(LINK_WORD_TX_PACKETS + vl));
-            c.set_tx_blocks(hal.link_word(LINK_WORD_TX_BLOCKS + vl));
-            c.set_rx_packets(hal.link_word(LINK_WORD_RX_PACKETS + vl));
-            c.set_tx_wait(hal.link_word(LINK_WORD_TX_WAIT + vl));
+            c.set_tx_credits(hal.link_word(at as u8, LINK_WORD_TX_CREDITS + vl));
+            c.set_tx_fill(hal.link_word(at as u8, LINK_WORD_TX_FILL + vl));
+            c.set_rx_fill(hal.link_word(at as u8, LINK_WORD_RX_FILL + vl));
+            c.set_tx_packets(hal.link_word(at as u8, LINK_WORD_TX_PACKETS + vl));
+            c.set_tx_blocks(hal.link_word(at as u8, LINK_WORD_TX_BLOCKS + vl));
+            c.set_rx_packets(hal.link_word(at as u8, LINK_WORD_RX_PACKETS + vl));
+            c.set_tx_wait(hal.link_word(at as u8, LINK_WORD_TX_WAIT + vl));
             bytes.copy_from_slice(c.as_bytes());
         }
         let mut out = QueryVlCountersResult::new();
@@ -458,34 +461,40 @@ impl Firmware {
         hal: &mut Hal<B>,
         port_num: u8,
     ) -> CmdResult<QueryLinkErrorsResult> {
-        require(port_num == 1, u32::from(port_num))?;
+        let at = self.port_at(port_num)?;
         let mut out = QueryLinkErrorsResult::new();
         for (word, field) in (LINK_WORD_ERRORS..).zip(QueryLinkErrorsResult::TABLE.fields) {
-            let at = field.byte as usize;
-            out.0[at..at + 4].copy_from_slice(&hal.link_word(word).to_le_bytes());
+            let byte = field.byte as usize;
+            out.0[byte..byte + 4].copy_from_slice(&hal.link_word(at as u8, word).to_le_bytes());
         }
         Ok(out)
     }
 
     /// Hardware changed the state of a link, or its cable came or went.
     pub(crate) fn link_event<B: Bus>(&mut self, hal: &mut Hal<B>, port_num: u32) {
-        if port_num != 1 {
+        let Ok(at) = u8::try_from(port_num)
+            .map_err(|_| ())
+            .and_then(|port| self.port_at(port).map_err(|_| ()))
+        else {
             return;
-        }
-        self.activate_armed(hal);
-        let link = &mut self.port.link;
+        };
+        self.activate_armed(hal, at);
+        let link = &mut self.ports[at].link;
         let (now, phy_up) = link.status(hal);
         if (now, phy_up) == (PortState::Down, true) && link.settings.state != PortState::Down {
             // Who waits for a subnet manager begins again.
             link.settings.state = link.state_at_start();
-            self.port.apply_link(hal, None);
+            self.ports[at].apply_link(hal, None);
         }
         self.announce_link(hal);
     }
 
-    /// Tells every function whether the link is up.
+    /// Tells every function whether a link is up.
     pub(crate) fn announce_link<B: Bus>(&mut self, hal: &mut Hal<B>) {
-        let up = self.port.enabled() && self.port.link.is_up(hal);
+        let up = self
+            .fitted()
+            .iter()
+            .any(|port| port.enabled() && port.link.is_up(hal));
         for func in 0..NUM_FUNCS as u8 {
             hal.set_func_status(func, true, false, up);
         }

@@ -1,6 +1,6 @@
 //! The port: personality, addresses, GID and P_Key tables.
 
-use crate::hal::Hal;
+use crate::hal::{Hal, PortIdentity};
 use crate::link::{Link, PortFacts};
 use crate::objects::require;
 use crate::{Bus, CmdResult, Firmware, Identity};
@@ -22,8 +22,10 @@ const PHYS_LINK_UP: u8 = 5;
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 
-/// Configuration of the one port.
+/// Configuration of a port.
 pub(crate) struct Port {
+    /// Which, from 0.
+    index: u8,
     identity: Identity,
     enabled: bool,
     lmc: u8,
@@ -34,7 +36,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub const fn new() -> Self {
+    pub const fn new(index: u8) -> Self {
         let identity = Identity {
             guid: [0; 8],
             mac: [0; 6],
@@ -44,17 +46,18 @@ impl Port {
             self_active: true,
         };
         Self {
+            index,
             identity,
             enabled: false,
             lmc: 0,
             mtu: 5,
             gids: [[0; 16]; NUM_GIDS],
             pkeys: [0; NUM_PKEYS],
-            link: Link::new(),
+            link: Link::new(index),
         }
     }
 
-    /// Takes the card's identity and starts the link.
+    /// Takes its identity and starts the link.
     pub fn init<B: Bus>(&mut self, hal: &mut Hal<B>, identity: Identity) {
         self.identity = identity;
         self.enabled = true;
@@ -68,7 +71,7 @@ impl Port {
         self.pkeys[0] = DEFAULT_PKEY;
         self.apply(hal);
         for i in 0..NUM_PKEYS {
-            hal.set_pkey(i as u32, self.pkeys[i]);
+            hal.set_pkey(self.index, i as u32, self.pkeys[i]);
         }
         self.link.init(hal, self.facts(), identity.self_active);
     }
@@ -88,14 +91,20 @@ impl Port {
     }
 
     fn apply<B: Bus>(&self, hal: &mut Hal<B>) {
-        hal.set_port(
-            self.identity.infiniband,
-            self.enabled,
-            self.identity.mac,
-            self.identity.lid,
-            self.lmc,
-            self.mtu,
-        );
+        let is = PortIdentity {
+            infiniband: self.identity.infiniband,
+            active: self.enabled,
+            mac: self.identity.mac,
+            lid: self.identity.lid,
+            lmc: self.lmc,
+            mtu: self.mtu,
+        };
+        hal.set_port(self.index, &is);
+    }
+
+    /// Its number, from 1.
+    pub fn number(&self) -> u8 {
+        self.index + 1
     }
 
     pub fn identity(&self) -> &Identity {
@@ -128,8 +137,19 @@ impl Port {
 }
 
 impl Firmware {
+    /// Place of a port that a command names, counted from 1.
+    pub(crate) fn port_at(&self, port_num: u8) -> CmdResult<usize> {
+        require((1..=self.num_ports).contains(&port_num), u32::from(port_num))?;
+        Ok(usize::from(port_num) - 1)
+    }
+
+    /// The ports that the card has.
+    pub(crate) fn fitted(&self) -> &[Port] {
+        &self.ports[..usize::from(self.num_ports)]
+    }
+
     pub(crate) fn modify_port<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &ModifyPortCmd) -> CmdResult {
-        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let at = self.port_at(cmd.port_num())?;
         let mask = cmd.attr_mask();
         let has = |bit: u32| mask & bit != 0;
         require(mask & !port_attr::ALL == 0, mask)?;
@@ -150,22 +170,22 @@ impl Firmware {
         let lmc = if has(port_attr::LMC) {
             cmd.lmc()
         } else {
-            self.port.lmc
+            self.ports[at].lmc
         };
         let lid = if has(port_attr::LID) {
             cmd.lid()
         } else {
-            self.port.identity.lid
+            self.ports[at].identity.lid
         };
         require(
             !has(port_attr::LID | port_attr::LMC) || lid.trailing_zeros() >= u32::from(lmc),
             port_attr::LMC,
         )?;
         // A port changes its personality only while nobody talks through it.
-        if has(port_attr::LINK_LAYER) && self.any_connected_qp() {
+        if has(port_attr::LINK_LAYER) && self.any_connected_qp(cmd.port_num()) {
             return Err((AdminStatus::InUse, 0));
         }
-        let port = &mut self.port;
+        let port = &mut self.ports[at];
         let switched = has(port_attr::ENABLE) && port.enabled != cmd.enable();
         if let (true, Ok(link)) = (has(port_attr::LINK_LAYER), link) {
             port.identity.infiniband = link == LinkLayer::Infiniband;
@@ -197,8 +217,8 @@ impl Firmware {
     }
 
     pub(crate) fn query_port<B: Bus>(&self, hal: &mut Hal<B>, port_num: u8) -> CmdResult<QueryPortResult> {
-        require(port_num == 1, u32::from(port_num))?;
-        let p = &self.port;
+        let at = self.port_at(port_num)?;
+        let p = &self.ports[at];
         let (state, phy_up) = p.link.status(hal);
         let mut out = QueryPortResult::new();
         out.set_state(state.into());
@@ -226,19 +246,19 @@ impl Firmware {
     }
 
     pub(crate) fn set_gid(&mut self, cmd: &SetGidCmd) -> CmdResult {
-        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let at = self.port_at(cmd.port_num())?;
         let i = usize::from(cmd.index());
         require(i < NUM_GIDS, u32::from(cmd.index()))?;
-        self.port.gids[i] = cmd.gid();
+        self.ports[at].gids[i] = cmd.gid();
         Ok(())
     }
 
     pub(crate) fn set_pkey<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetPkeyCmd) -> CmdResult {
-        require(cmd.port_num() == 1, u32::from(cmd.port_num()))?;
+        let at = self.port_at(cmd.port_num())?;
         let i = usize::from(cmd.index());
         require(i < NUM_PKEYS, u32::from(cmd.index()))?;
-        self.port.pkeys[i] = cmd.pkey();
-        hal.set_pkey(i as u32, cmd.pkey());
+        self.ports[at].pkeys[i] = cmd.pkey();
+        hal.set_pkey(at as u8, i as u32, cmd.pkey());
         Ok(())
     }
 }

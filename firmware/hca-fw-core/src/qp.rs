@@ -4,6 +4,7 @@
 use crate::hal::Hal;
 use crate::link::ipd;
 use crate::objects::{QpRec, require, require_size};
+use crate::port::Port;
 use crate::transition::{Attr, Refusal, check};
 use crate::{Bus, CmdResult, Firmware, NUM_QPS};
 use hca_abi::{
@@ -133,12 +134,12 @@ impl Firmware {
         if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP | Attr::RATE_LIMIT) {
             return Err((AdminStatus::Unsupported, mask.bits()));
         }
-        self.check_values(mask, &given)?;
         let mut attr = if to == QpState::Reset {
             QpAttr::new()
         } else {
             merge(&rec.attr, &given, mask)
         };
+        self.check_values(mask, &given, &attr)?;
         attr.set_qp_state(to.into());
         self.qps[i].attr = attr;
         self.apply_transition(hal, cmd.qpn(), from, to);
@@ -176,7 +177,13 @@ impl Firmware {
         true
     }
 
-    fn check_values(&self, mask: Attr, a: &QpAttr) -> CmdResult {
+    /// The port of a QP: the first one until it is set.
+    fn port_of(&self, attr: &QpAttr) -> CmdResult<&Port> {
+        Ok(&self.ports[self.port_at(attr.port_num().max(1))?])
+    }
+
+    /// `all`: what the QP will have then.
+    fn check_values(&self, mask: Attr, a: &QpAttr, all: &QpAttr) -> CmdResult {
         let bad = |attr: Attr| (AdminStatus::BadParam, attr.bits());
         let check = |attr: Attr, ok: bool| {
             if mask.contains(attr) && !ok {
@@ -187,16 +194,11 @@ impl Firmware {
         };
         let legal_access =
             access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
-        check(Attr::PORT, a.port_num() == 1)?;
-        check(
-            Attr::PKEY_INDEX,
-            (a.pkey_index() as usize) < self.port.pkeys().len(),
-        )?;
+        check(Attr::PORT, self.port_at(a.port_num()).is_ok())?;
+        let port = self.port_of(all)?;
+        check(Attr::PKEY_INDEX, (a.pkey_index() as usize) < port.pkeys().len())?;
         check(Attr::ACCESS_FLAGS, a.qp_access_flags() & !legal_access == 0)?;
-        check(
-            Attr::PATH_MTU,
-            a.path_mtu() >= 1 && a.path_mtu() <= self.port.mtu(),
-        )?;
+        check(Attr::PATH_MTU, a.path_mtu() >= 1 && a.path_mtu() <= port.mtu())?;
         check(Attr::TIMEOUT, a.timeout() <= 31)?;
         check(Attr::RETRY_CNT, a.retry_cnt() <= 7)?;
         check(Attr::RNR_RETRY, a.rnr_retry() <= 7)?;
@@ -205,26 +207,13 @@ impl Firmware {
         check(Attr::MAX_QP_RD_ATOMIC, a.max_rd_atomic() <= MAX_RD_ATOMIC)?;
         check(Attr::MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic() <= MAX_RD_ATOMIC)?;
         check(Attr::MIN_RNR_TIMER, a.min_rnr_timer() <= 31)?;
+        let ah = AhAttr::read_from(&all.ah_attr()).ok_or(bad(Attr::AV))?;
         if mask.contains(Attr::AV) {
-            let ah = AhAttr::read_from(&a.ah_attr()).ok_or(bad(Attr::AV))?;
-            check(Attr::AV, self.legal_path(&ah))?;
+            check(Attr::AV, legal_path(port, &ah))?;
         }
-        Ok(())
-    }
-
-    /// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, its MAC address must be known. RATE-5: its
-    /// rate must be one. ADDR-4: its source LID must be one of the port's.
-    fn legal_path(&self, ah: &AhAttr) -> bool {
-        let Some(sgid) = self.port.gid(ah.sgid_index()) else {
-            return false;
-        };
-        let grh_ok = !ah.is_global() || *sgid != [0; 16];
-        let link_ok = if self.port.infiniband() {
-            ah.dlid() != 0 && ah.src_path_bits() >> self.port.lmc() == 0
-        } else {
-            ah.is_global() && ah.dmac() != [0; 6]
-        };
-        grh_ok && link_ok && ipd(ah.static_rate()).is_some() && ah.port_num() == 1
+        // ADDR-13: a QP that has a path goes to another port with a path of that port only.
+        let has_path = ah.port_num() != 0;
+        check(Attr::PORT, !has_path || ah.port_num() == port.number())
     }
 
     /// Writes the hardware's context from the record. The source GID is resolved here.
@@ -236,7 +225,7 @@ impl Firmware {
         q.set_service(c.service());
         q.set_func(rec.func);
         q.set_pd(c.pd());
-        q.set_port(1);
+        q.set_port(a.port_num().max(1));
         q.set_pkey_index(a.pkey_index() as u8);
         q.set_path_mtu(if a.path_mtu() == 0 { 1 } else { a.path_mtu() });
         q.set_access(a.qp_access_flags());
@@ -264,10 +253,10 @@ impl Firmware {
     }
 
     fn set_path(&self, q: &mut Qpc, qpn: u32, a: &QpAttr) {
-        let Some(ah) = AhAttr::read_from(&a.ah_attr()) else {
+        let (Some(ah), Ok(port)) = (AhAttr::read_from(&a.ah_attr()), self.port_of(a)) else {
             return;
         };
-        let sgid = self.port.gid(ah.sgid_index()).copied().unwrap_or([0; 16]);
+        let sgid = port.gid(ah.sgid_index()).copied().unwrap_or([0; 16]);
         let dgid = ah.dgid();
         // RoCEv2 flow label to UDP port: a stable port per QP in the dynamic range keeps a flow on one path.
         let udp = if a.udp_src_port() != 0 {
@@ -286,7 +275,7 @@ impl Firmware {
         q.set_hop_limit(if ah.hop_limit() == 0 { 64 } else { ah.hop_limit() });
         q.set_flow_label(ah.flow_label());
         // On Ethernet the priority is what an SL is on InfiniBand: the traffic class carries it on the wire.
-        q.set_sl(if self.port.infiniband() {
+        q.set_sl(if port.infiniband() {
             ah.sl()
         } else {
             ah.traffic_class() >> 5
@@ -296,6 +285,21 @@ impl Firmware {
         q.set_static_rate(ah.static_rate());
         q.set_ipd(ipd(ah.static_rate()).unwrap_or(0));
     }
+}
+
+/// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, its MAC address must be known. RATE-5: its rate must
+/// be one. ADDR-4: its source LID must be one of the port's. ADDR-13: it leaves through the QP's port.
+fn legal_path(port: &Port, ah: &AhAttr) -> bool {
+    let Some(sgid) = port.gid(ah.sgid_index()) else {
+        return false;
+    };
+    let grh_ok = !ah.is_global() || *sgid != [0; 16];
+    let link_ok = if port.infiniband() {
+        ah.dlid() != 0 && ah.src_path_bits() >> port.lmc() == 0
+    } else {
+        ah.is_global() && ah.dmac() != [0; 6]
+    };
+    grh_ok && link_ok && ipd(ah.static_rate()).is_some() && ah.port_num() == port.number()
 }
 
 /// The attributes of `old` with those of `mask` taken from `new`.

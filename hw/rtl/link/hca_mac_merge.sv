@@ -10,7 +10,7 @@ module hca_mac_merge
   input  logic                    rst_i,
   input  logic [N-1:0]            valid_i,
   output logic [N-1:0]            ready_o,
-  input  mac_t [N-1:0]            mac_i,
+  input  mac_t                    mac_i [N],
   input  logic [N-1:0][PortW-1:0] port_i,    // of the packet, beside each beat
   input  logic [N-1:0]            hold_i,
   output logic                    out_valid_o,
@@ -21,22 +21,30 @@ module hca_mac_merge
 
   localparam int unsigned IdxW = (N > 1) ? $clog2(N) : 1;
 
-  logic            locked_q;   // a packet has been offered or begun: sel_q says whose
-  logic [IdxW-1:0] sel_q, sel, idx;
+  logic            locked_q;   // a packet has been offered or begun: chosen_q says whose
+  logic [IdxW-1:0] unused_idx;
   logic [N-1:0]    req, grant, chosen_q, chosen;
 
   assign req = locked_q ? '0 : (valid_i & ~hold_i);
 
   hca_rr_arb #(.N(N)) u_arb (
-    .clk_i, .rst_i, .req_i(req), .advance_i(1'b1), .grant_o(grant), .idx_o(idx)
+    .clk_i, .rst_i, .req_i(req), .advance_i(1'b1), .grant_o(grant), .idx_o(unused_idx)
   );
 
-  assign sel         = locked_q ? sel_q : idx;
   assign chosen      = locked_q ? chosen_q : grant;
   assign out_valid_o = (valid_i & chosen) != '0;
-  assign out_o       = mac_i[sel];
-  assign out_port_o  = port_i[sel];
   assign ready_o     = out_ready_i ? chosen : '0;
+
+  always_comb begin
+    out_o      = mac_i[0];
+    out_port_o = port_i[0];
+    for (int unsigned i = 1; i < N; i++) begin
+      if (chosen[i]) begin
+        out_o      = mac_i[i];
+        out_port_o = port_i[i];
+      end
+    end
+  end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) locked_q <= 1'b0;
@@ -44,10 +52,7 @@ module hca_mac_merge
   end
 
   always_ff @(posedge clk_i) begin
-    if (out_valid_o) begin
-      sel_q    <= sel;
-      chosen_q <= chosen;
-    end
+    if (out_valid_o) chosen_q <= chosen;
   end
 
 endmodule

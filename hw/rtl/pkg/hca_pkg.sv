@@ -12,7 +12,12 @@ package hca_pkg;
   localparam int unsigned NumMrs    = 1024;
   localparam int unsigned NumMtts   = 65536;
   localparam int unsigned NumFuncs  = 4;
-  localparam int unsigned NumPorts  = 2;   // the strap num_ports_i of hca_core says how many are fitted
+  // Ports of this build, 1 or 2; the strap num_ports_i of hca_core says how many are fitted.
+`ifdef HCA_NUM_PORTS
+  localparam int unsigned NumPorts  = `HCA_NUM_PORTS;
+`else
+  localparam int unsigned NumPorts  = 2;
+`endif
   localparam int unsigned NumGids   = 16;
   localparam int unsigned NumPkeys  = 32;
 
@@ -24,8 +29,8 @@ package hca_pkg;
   localparam int unsigned PortW = (NumPorts > 1) ? $clog2(NumPorts) : 1;
 
   // Every SL (Ethernet: priority) of every port: a lane, with the port in the upper bits.
-  localparam int unsigned LaneW    = PortW + 4;
   localparam int unsigned NumLanes = 16 * NumPorts;
+  localparam int unsigned LaneW    = $clog2(NumLanes);
 
   localparam int unsigned DataBytes = 64;   // one beat
   localparam int unsigned DataW     = 512;
@@ -206,7 +211,7 @@ package hca_pkg;
     logic     ib, unused_bits;
     unused_bits = ^qpc;
     ib        = ib_ports[port_of(qpc.port)];
-    path.sl   = {port_of(qpc.port), ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]}};
+    path.sl   = LaneW'({port_of(qpc.port), ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]}});
     path.dest = ib ? qpc.dlid : {qpc.dmac[39:32], qpc.dmac[47:40]};
     path.ipd  = qpc.ipd;
     // BTH, RETH and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.

@@ -298,12 +298,8 @@ module hca_core
   logic [31:0]       link_stat_data;
   logic [NumPorts-1:0] link_event;
   logic [NumPorts-1:0][NumCounters-1:0][63:0] counters;
-  // Streams of both places for a port; a build with one port leaves the second empty.
-  logic [1:0] phy_tx_valid;
-  phy_t [1:0] phy_tx, phy_rx;
-
-  assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
-  assign phy_rx[1] = '{link: mac1_rx_link_i, last: mac1_rx_last_i, len_bytes: mac1_rx_len_i, data: mac1_rx_data_i};
+  logic [NumPorts-1:0] phy_tx_valid;
+  phy_t                phy_tx [NumPorts], phy_rx [NumPorts];
 
   hca_ports #(.NumCounters(NumCounters)) u_ports (
     .clk_i, .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl), .link_wr_i(link_wr),
@@ -315,20 +311,25 @@ module hca_core
     .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
     .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
-    .phy_tx_valid_o(phy_tx_valid[NumPorts-1:0]), .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})),
-    .phy_tx_o(phy_tx[NumPorts-1:0]), .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})),
-    .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})), .phy_rx_i(phy_rx[NumPorts-1:0]),
+    .phy_tx_valid_o(phy_tx_valid), .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})),
+    .phy_tx_o(phy_tx), .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})),
+    .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})), .phy_rx_i(phy_rx),
     .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})),
     .stat_addr_i(link_stat_addr), .stat_data_o(link_stat_data), .link_event_o(link_event),
     .rx_strobes_i(rx_strobes), .counters_o(counters), .busy_o(port_busy)
   );
-  assign {mac1_tx_valid_o, mac_tx_valid_o} = phy_tx_valid;
+  assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
+  assign mac_tx_valid_o = phy_tx_valid[0];
   assign {mac_tx_link_o, mac_tx_last_o, mac_tx_len_o, mac_tx_data_o} = phy_tx[0];
-  assign {mac1_tx_link_o, mac1_tx_last_o, mac1_tx_len_o, mac1_tx_data_o} = phy_tx[1];
-  if (NumPorts == 1) begin : gen_one_port
-    assign {phy_tx_valid[1], phy_tx[1]} = '0;
+  if (NumPorts > 1) begin : gen_second
+    assign phy_rx[1] = '{link: mac1_rx_link_i, last: mac1_rx_last_i, len_bytes: mac1_rx_len_i, data: mac1_rx_data_i};
+    assign mac1_tx_valid_o = phy_tx_valid[1];
+    assign {mac1_tx_link_o, mac1_tx_last_o, mac1_tx_len_o, mac1_tx_data_o} = phy_tx[1];
+  end else begin : gen_one
     logic unused_second;
-    assign unused_second = ^{phy_rx, mac1_tx_ready_i, mac1_up_i, mac1_rx_valid_i, mac1_rx_err_i};
+    assign unused_second = ^{mac1_rx_link_i, mac1_rx_last_i, mac1_rx_len_i, mac1_rx_data_i, mac1_tx_ready_i,
+                             mac1_up_i, mac1_rx_valid_i, mac1_rx_err_i};
+    assign {mac1_tx_valid_o, mac1_tx_link_o, mac1_tx_last_o, mac1_tx_len_o, mac1_tx_data_o} = '0;
   end
 
   logic           rxw_valid, rxw_ready, rsp_valid, rsp_popped, cqe_valid, cqe_ready;

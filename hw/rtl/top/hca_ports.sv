@@ -44,10 +44,10 @@ module hca_ports
   // Physical streams.
   output logic [NumPorts-1:0]       phy_tx_valid_o,
   input  logic [NumPorts-1:0]       phy_tx_ready_i,
-  output phy_t [NumPorts-1:0]       phy_tx_o,
+  output phy_t                      phy_tx_o [NumPorts],
   input  logic [NumPorts-1:0]       phy_up_i,
   input  logic [NumPorts-1:0]       phy_rx_valid_i,
-  input  phy_t [NumPorts-1:0]       phy_rx_i,
+  input  phy_t                      phy_rx_i [NumPorts],
   input  logic [NumPorts-1:0]       phy_rx_err_i,
   // Status.
   input  logic [8:0]                stat_addr_i,     // {port, word}
@@ -63,7 +63,7 @@ module hca_ports
   logic                  tx_valid, tx_ready, out_valid, loop_busy;
   logic [NumPorts-1:0]   out_ready, link_busy;
   logic [NumPorts:0]     src_valid, src_ready, src_hold;
-  mac_t [NumPorts:0]     src;
+  mac_t                  src [NumPorts+1];
   logic [NumPorts:0][PortW-1:0] src_port;
   logic                  rx_valid, rx_room, unused_rx_ready;
   mac_t                  tx, out, rx;

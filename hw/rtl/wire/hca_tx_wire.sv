@@ -151,6 +151,11 @@ module hca_tx_wire
     .out_port_o (vcrc_port)
   );
 
+  mac_t merged [2];
+
+  assign merged[0] = eth_out;
+  assign merged[1] = vcrc_out;
+
   hca_mac_merge #(
     .N(2)
   ) u_merge (
@@ -158,7 +163,7 @@ module hca_tx_wire
     .rst_i,
     .valid_i    ({vcrc_out_valid, eth_out_valid}),
     .ready_o    ({vcrc_out_ready, eth_out_ready}),
-    .mac_i      ({vcrc_out, eth_out}),
+    .mac_i      (merged),
     .port_i     ({vcrc_port, eth_port}),
     .hold_i     ('0),
     .out_valid_o(mac_valid_o),

@@ -1,7 +1,7 @@
 //! A fabric from a topology.
 
 use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
-use hca_topology::{CardSpec, EndSpec, IbSwitchSpec, SwitchRoutes, SwitchSpec, Topology};
+use hca_topology::{CardSpec, EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
 
 use crate::fabric::{CableId, CardId, Fabric, Plug, split_seed};
 use crate::{CardConfig, Identity, SimError};
@@ -37,16 +37,17 @@ impl BuiltSwitch {
     }
 }
 
-/// Addresses of a card as its firmware gets them.
-pub fn identity(card: &CardSpec) -> Identity {
-    Identity {
-        guid: card.guid,
-        mac: card.mac,
-        ipv4: card.ipv4,
-        lid: card.lid,
-        infiniband: card.kind == hca_link::LinkKind::InfiniBand,
+/// Addresses of a card's ports as its firmware gets them.
+pub fn identities(card: &CardSpec) -> Vec<Identity> {
+    let identity = |port: &PortSpec| Identity {
+        guid: port.guid,
+        mac: port.mac,
+        ipv4: port.ipv4,
+        lid: port.lid,
+        infiniband: port.kind == hca_link::LinkKind::InfiniBand,
         self_active: true,
-    }
+    };
+    card.ports.iter().map(identity).collect()
 }
 
 impl Fabric {
@@ -57,7 +58,7 @@ impl Fabric {
         for card in &topology.cards {
             cards.push(fabric.add_card(CardConfig {
                 pcie: card.pcie.clone(),
-                ..CardConfig::core(&card.name, identity(card))
+                ..CardConfig::with_ports(&card.name, &identities(card))
             })?);
         }
         let mut switches = Vec::new();
@@ -78,7 +79,7 @@ impl Fabric {
         let mut cables = Vec::new();
         for link in &topology.links {
             let plug = |end| match end {
-                EndSpec::Card(card) => Plug::Card(cards[card]),
+                EndSpec::Card(card, port) => Plug::CardPort(cards[card], port),
                 EndSpec::Switch(switch, port) => switches[switch].plug(port),
             };
             cables.push(fabric.plug(link.ends.map(plug), link.cable.clone())?);
@@ -128,8 +129,10 @@ impl Fabric {
     ) -> Result<EthSwitchId, SimError> {
         let id = self.add_eth_switch(config)?;
         let built = self.net_mut().eth_switch_mut(id);
-        for (card, port) in &routes.cards {
-            built.set_address(topology.cards[*card].mac, *port)?;
+        for (card, number, port) in &routes.cards {
+            if let Some(spec) = topology.cards[*card].port(*number) {
+                built.set_address(spec.mac, *port)?;
+            }
         }
         built.set_flood_ports(routes.flood.iter().copied())?;
         Ok(id)

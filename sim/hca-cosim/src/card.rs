@@ -1,4 +1,4 @@
-//! One card: the Verilated model, its firmware, its host side and its port, cycle by cycle.
+//! One card: the Verilated model, its firmware, its host side and its ports, cycle by cycle.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,16 +6,17 @@ use std::path::Path;
 
 use hca_fw_core::Identity;
 use hca_host::{Host, Line, MmioRequest, PcieModel, PcieParams, WriteBeat};
-use hca_link::{BeatStream, Cable, Dir, LinkKind};
+use hca_link::Cable;
 use hca_vsim::{Beat, Dut, Model};
 
 use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
 use crate::monitor::Monitor;
-use crate::observe::{PacketNotes, SentPacket};
+use crate::observe::SentPacket;
 use crate::port_observer::PortObserver;
 use crate::stamps::{Stamp, StampKind, Stamps};
 use crate::waveform::Waveform;
-use crate::{NUM_FUNCS, SimError};
+use crate::wire::{Attachment, Wire};
+use crate::{NUM_FUNCS, NUM_PORTS, SimError};
 
 /// Cycles of reset before time starts.
 const RESET_CYCLES: u64 = 16;
@@ -30,6 +31,8 @@ pub struct CardConfig {
     pub name: String,
     /// The design.
     pub model: Model,
+    /// Ports fitted, 1 or 2.
+    pub ports: u8,
     /// The host side.
     pub pcie: PcieParams,
     /// The program beside it.
@@ -42,11 +45,17 @@ pub struct CardConfig {
 }
 
 impl CardConfig {
-    /// The card with its native firmware, on a default PCIe link.
+    /// The card with one port and its native firmware, on a default PCIe link.
     pub fn core(name: &str, identity: Identity) -> Self {
+        Self::with_ports(name, &[identity])
+    }
+
+    /// The card with as many ports as there are identities, one or two.
+    pub fn with_ports(name: &str, identities: &[Identity]) -> Self {
         Self {
-            model: Model::Core,
-            ..Self::with_firmware(name, native_firmware(identity))
+            model: if identities.len() > 1 { Model::TwoPorts } else { Model::Core },
+            ports: identities.len() as u8,
+            ..Self::with_firmware(name, native_firmware(identities))
         }
     }
 
@@ -60,6 +69,7 @@ impl CardConfig {
         Self {
             name: name.to_owned(),
             model: Model::Probe,
+            ports: 1,
             pcie: PcieParams::default(),
             firmware,
             firmware_think_cycles: 4,
@@ -92,13 +102,6 @@ pub(crate) enum Activity {
     Idle,
 }
 
-/// The card's end of a cable.
-pub(crate) struct Attachment {
-    pub cable: usize,
-    pub tx: Dir,
-    pub rx: BeatStream,
-}
-
 /// A read request or a write beat without its data: what the handshake monitors compare.
 type ReadPayload = (u8, u8, u64, u16);
 type WritePayload = (u8, u8, u64, u64, Beat);
@@ -110,17 +113,14 @@ pub struct Card {
     pub(crate) pcie: PcieModel,
     pub(crate) host: Host,
     firmware: FirmwareRunner,
-    pub(crate) attachment: Option<Attachment>,
+    wires: Vec<Wire>,
     pub(crate) activity: Activity,
     awake_until: u64,
     reading: Option<u64>,
-    tx_open: bool,
     read_monitor: Monitor<ReadPayload>,
     write_monitor: Monitor<WritePayload>,
-    mac_monitor: Monitor<(u8, u8, Beat)>,
     interrupts: BTreeMap<(u8, u16), u64>,
     stamps: Stamps,
-    notes: PacketNotes,
     waveform: Waveform,
     observer: Option<Box<dyn PortObserver>>,
     counters: CardCounters,
@@ -138,17 +138,16 @@ impl Card {
             pcie: PcieModel::new(config.pcie, seed)?,
             host: Host::new(NUM_FUNCS),
             firmware: FirmwareRunner::new(config.firmware, config.firmware_think_cycles)?,
-            attachment: None,
+            wires: (0..usize::from(config.ports.clamp(1, NUM_PORTS)))
+                .map(Wire::new)
+                .collect(),
             activity: Activity::Busy,
             awake_until: 0,
             reading: None,
-            tx_open: false,
             read_monitor: Monitor::default(),
             write_monitor: Monitor::default(),
-            mac_monitor: Monitor::default(),
             interrupts: BTreeMap::new(),
             stamps: Stamps::default(),
-            notes: PacketNotes::default(),
             waveform: Waveform::default(),
             observer: None,
             counters: CardCounters::default(),
@@ -156,6 +155,9 @@ impl Card {
             stop_on_violation: config.stop_on_violation,
             cycle_ps,
         };
+        card.dut.ports().num_ports_i.set(card.ports());
+        // Nobody drives the stream of a port that is not there.
+        card.dut.ports().mac1_tx_ready_i.set(1);
         for _ in 0..RESET_CYCLES {
             card.dut.ports().rst_i.set(1);
             card.dut.ports().num_ports_i.set(1);
@@ -169,6 +171,24 @@ impl Card {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its ports.
+    pub fn ports(&self) -> u8 {
+        self.wires.len() as u8
+    }
+
+    /// Its end of the cable at a port, from 1.
+    pub(crate) fn attachment(&self, port: u8) -> Option<&Attachment> {
+        self.wires
+            .get(usize::from(port).wrapping_sub(1))?
+            .attachment
+            .as_ref()
+    }
+
+    /// Plugs a cable in; the port is there.
+    pub(crate) fn attach(&mut self, port: u8, attachment: Attachment) {
+        self.wires[usize::from(port) - 1].attachment = Some(attachment);
     }
 
     /// Length of its cycle.
@@ -195,6 +215,8 @@ impl Card {
     pub fn counters(&self) -> CardCounters {
         CardCounters {
             firmware_accesses: self.firmware.accesses(),
+            tx_packets: self.wires.iter().map(|wire| wire.tx_packets).sum(),
+            rx_packets: self.wires.iter().map(|wire| wire.rx_packets).sum(),
             ..self.counters
         }
     }
@@ -239,12 +261,16 @@ impl Card {
 
     /// Notes the packets that go out from now on, or no longer.
     pub(crate) fn note_packets(&mut self, on: bool) {
-        self.notes.switch(on);
+        for wire in &mut self.wires {
+            wire.notes.switch(on);
+        }
     }
 
     /// The packets noted since the last call.
     pub(crate) fn take_sent(&mut self) -> Vec<SentPacket> {
-        self.notes.take()
+        let mut sent: Vec<_> = self.wires.iter_mut().flat_map(|wire| wire.notes.take()).collect();
+        sent.sort_by_key(|packet| packet.cycle);
+        sent
     }
 
     /// Interrupts of a vector that have arrived since the last call.
@@ -260,11 +286,8 @@ impl Card {
 
     /// The cycle at which something reaches the ports of the card; used while it is idle.
     pub(crate) fn next_port_event(&self, cables: &[Cable]) -> Option<u64> {
-        let wire = self
-            .attachment
-            .as_ref()
-            .and_then(|at| cables[at.cable].next_arrival_cycle(at.rx.dir()));
-        [self.pcie.next_card_event(), wire].into_iter().flatten().min()
+        let wires = self.wires.iter().filter_map(|wire| wire.next_arrival(cables));
+        wires.chain(self.pcie.next_card_event()).min()
     }
 
     /// One cycle.
@@ -273,7 +296,9 @@ impl Card {
         self.firmware.drive(now, self.dut.ports());
         self.drive_mmio(now);
         self.drive_host(now);
-        let tx_ready = self.drive_mac(now, cables);
+        for wire in &mut self.wires {
+            wire.drive(now, self.dut.ports(), cables, &mut self.stamps);
+        }
         self.dut.ports().now_i.set(now);
         self.dut.ports().clk_i.set(0);
         let lawful = self.dut.eval();
@@ -281,7 +306,7 @@ impl Card {
 
         self.sample_mmio(now);
         self.sample_host(now);
-        self.sample_mac(now, tx_ready, cables);
+        self.sample_wires(now, cables);
         self.firmware.sample(now, self.dut.ports());
         if let Some(observer) = &mut self.observer {
             observer.cycle(now, self.dut.ports());
@@ -314,20 +339,28 @@ impl Card {
             &ports.mmio_wr_valid_i,
             &ports.mmio_rd_valid_i,
             &ports.hrd_rsp_valid_i,
-            &ports.mac_rx_valid_i,
         ];
-        if arrives.iter().any(|valid| valid.get() != 0) {
+        if arrives.iter().any(|valid| valid.get() != 0) || self.wires.iter().any(|wire| wire.arrives(ports)) {
             self.awake_until = now + AWAKE_CYCLES;
         }
         let waiting = now < self.awake_until
             || !self.firmware.is_idle()
             || self.reading.is_some()
-            || self.attachment.as_ref().is_some_and(|at| at.rx.is_busy())
+            || self.wires.iter().any(Wire::is_busy)
             || ports.busy_o.get() != 0;
         match (waiting, ports.timer_active_o.get() != 0) {
             (true, _) => Activity::Busy,
             (false, true) => Activity::Timers,
             (false, false) => Activity::Idle,
+        }
+    }
+
+    fn sample_wires(&mut self, now: u64, cables: &mut [Cable]) {
+        for index in 0..self.wires.len() {
+            let sent = self.wires[index].sample(now, self.dut.ports(), cables, &mut self.stamps);
+            if let Err(what) = sent {
+                self.violation(now, what);
+            }
         }
     }
 
@@ -487,96 +520,4 @@ impl Card {
             self.violation(now, what);
         }
     }
-
-    // ---- Wire
-    // ------------------------------------------------------------------------------------------------------
-
-    /// Returns whether the wire takes a beat this cycle. Without a cable packets fall on the floor.
-    fn drive_mac(&mut self, now: u64, cables: &mut [Cable]) -> bool {
-        let ports = self.dut.ports();
-        ports.mac_rx_valid_i.set(0);
-        ports.mac_up_i.set(u8::from(self.attachment.is_some()));
-        let Some(at) = &mut self.attachment else {
-            ports.mac_tx_ready_i.set(1);
-            return true;
-        };
-        let cable = &mut cables[at.cable];
-        let ready = cable.ready(at.tx, now);
-        ports.mac_tx_ready_i.set(u8::from(ready));
-        let kind = cable.config().kind;
-        if let Some(beat) = at.rx.beat(cable, now) {
-            ports.mac_rx_valid_i.set(1);
-            // Only a link packet is so short; its one beat is all of it.
-            let link = beat.first && beat.last && kind.is_link_packet(beat.bytes);
-            ports.mac_rx_link_i.set(u8::from(link));
-            ports.mac_rx_last_i.set(u8::from(beat.last));
-            ports.mac_rx_len_i.set(beat.bytes.len() as u8);
-            ports.mac_rx_data_i.set(to_beat(beat.bytes));
-            let (first, last) = (beat.first, beat.last);
-            at.rx.advance(now);
-            self.counters.rx_packets += u64::from(last);
-            if link {
-                self.stamps.push(now, StampKind::RxLink);
-            } else if first {
-                self.stamps.push(now, StampKind::RxFirst);
-            }
-            if last && !link {
-                self.stamps.push(now, StampKind::RxLast);
-            }
-        }
-        ready
-    }
-
-    fn sample_mac(&mut self, now: u64, ready: bool, cables: &mut [Cable]) {
-        let ports = self.dut.ports();
-        let valid = ports.mac_tx_valid_o.get() != 0;
-        let payload = || {
-            let flags = ports.mac_tx_link_o.get() << 1 | ports.mac_tx_last_o.get();
-            (flags, ports.mac_tx_len_o.get(), ports.mac_tx_data_o.get())
-        };
-        if !self.mac_monitor.check(valid, ready, payload) {
-            self.violation(now, "mac_tx changed or was withdrawn before it was taken".into());
-            return;
-        }
-        if !(valid && ready) {
-            return;
-        }
-        let (flags, len_bytes, data) = payload();
-        let (link, last, len_bytes) = (flags & 2 != 0, flags & 1 != 0, usize::from(len_bytes));
-        if link != (last && !self.tx_open && len_bytes == LinkKind::LINK_PACKET_BYTES) {
-            return self.violation(
-                now,
-                format!("mac_tx beat of {len_bytes} bytes, link packet {link}"),
-            );
-        }
-        let first = !std::mem::replace(&mut self.tx_open, !last);
-        if link {
-            self.stamps.push(now, StampKind::TxLink);
-        } else if first {
-            self.stamps.push(now, StampKind::TxFirst);
-        }
-        if last && !link {
-            self.stamps.push(now, StampKind::TxLast);
-        }
-        if last {
-            self.counters.tx_packets += 1;
-        }
-        if len_bytes == 0 || len_bytes > 64 || (!last && len_bytes != 64) {
-            return self.violation(now, format!("mac_tx beat of {len_bytes} bytes, last {last}"));
-        }
-        if let Some(at) = &self.attachment {
-            let line = Line::from_words(&data);
-            self.notes.beat(now, &line.0[..len_bytes], last);
-            if let Err(error) = cables[at.cable].push_beat(at.tx, now, &line.0[..len_bytes], last) {
-                self.violation(now, error.to_string());
-            }
-        }
-    }
-}
-
-/// Up to 64 bytes as a 512-bit port value, the rest zero.
-fn to_beat(bytes: &[u8]) -> Beat {
-    let mut line = Line::ZERO;
-    line.0[..bytes.len()].copy_from_slice(bytes);
-    line.to_words()
 }

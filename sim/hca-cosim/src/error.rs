@@ -17,8 +17,18 @@ pub enum SimError {
     #[error(transparent)]
     Switch(#[from] SwitchError),
     /// A port that has a cable already.
-    #[error("card {0} already has a cable: the simulator gives a card one port")]
+    #[error("card {0} already has a cable at this port")]
     PortTaken(String),
+    /// A port that the card does not have.
+    #[error("port {port} does not exist: card {card} has {ports}")]
+    NoPort {
+        /// The card.
+        card: String,
+        /// What was asked for.
+        port: u8,
+        /// How many there are.
+        ports: u8,
+    },
     /// A cable whose clock is not the cards'.
     #[error("cable {cable} counts cycles of {cable_ps} ps, card {card} of {card_ps} ps: they must be equal")]
     Clock {

@@ -4,7 +4,8 @@ use hca_host::MmioRequest;
 use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, LinkKind};
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 
-use crate::card::{Activity, Attachment, Card, CardConfig};
+use crate::card::{Activity, Card, CardConfig};
+use crate::wire::Attachment;
 use crate::{NUM_FUNCS, SimError};
 
 /// While only timers run, time moves in strides that grow by one cycle for each so many quiet cycles: a timer
@@ -23,12 +24,25 @@ pub struct CableId(usize);
 /// Where an end of a cable is plugged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plug {
-    /// A card, which has one port.
+    /// The first port of a card.
     Card(CardId),
+    /// A card and the number of its port, from 1.
+    CardPort(CardId, u8),
     /// An InfiniBand switch and the number of its port, from 1.
     Switch(SwitchId, u8),
     /// An Ethernet switch and the number of its port, from 1.
     EthSwitch(EthSwitchId, u8),
+}
+
+impl Plug {
+    /// Card and port number, if it is a card's.
+    fn card(self) -> Option<(CardId, u8)> {
+        match self {
+            Self::Card(card) => Some((card, 1)),
+            Self::CardPort(card, port) => Some((card, port)),
+            Self::Switch(..) | Self::EthSwitch(..) => None,
+        }
+    }
 }
 
 /// Data VLs of a card's port.
@@ -84,7 +98,7 @@ impl Fabric {
         Ok(self.net.add_eth_switch(config)?)
     }
 
-    /// Connects two cards; equal ids make a loopback plug, whose one direction is A to B. The cable's seed
+    /// Connects the first ports of two cards; equal ids make a loopback plug, whose one direction is A to B. The cable's seed
     /// becomes the fabric's, and packets are handed over beat by beat at line rate.
     pub fn connect(&mut self, a: CardId, b: CardId, config: CableConfig) -> Result<CableId, SimError> {
         self.plug([Plug::Card(a), Plug::Card(b)], config)
@@ -98,31 +112,38 @@ impl Fabric {
             ..config
         };
         for end in ends {
-            if let Plug::Card(id) = end {
-                self.check_card_end(&self.cards[id.0], &config)?;
+            if let Some((id, port)) = end.card() {
+                self.check_card_end(&self.cards[id.0], port, &config)?;
             }
         }
         let rx = [Dir::BToA, Dir::AToB].map(|dir| BeatStream::new(&config, dir));
         let at = ends.map(|end| match end {
-            Plug::Card(_) => LinkEndAt::Card {
+            Plug::Card(_) | Plug::CardPort(..) => LinkEndAt::Card {
                 data_vls: CARD_DATA_VLS,
             },
             Plug::Switch(id, port) => LinkEndAt::Switch(id, port),
             Plug::EthSwitch(id, port) => LinkEndAt::EthSwitch(id, port),
         });
         let LinkId(cable) = self.net.connect(at, config)?;
-        let loopback = ends[0] == ends[1];
+        let loopback = ends[0].card().is_some() && ends[0].card() == ends[1].card();
         for ((end, tx), rx) in ends.into_iter().zip(Dir::ALL).zip(rx) {
-            let Plug::Card(id) = end else { continue };
+            let Some((id, port)) = end.card() else { continue };
             // A loopback plug keeps what is made last: it sends and receives from A to B.
             let tx = if loopback { Dir::AToB } else { tx };
-            self.cards[id.0].attachment = Some(Attachment { cable, tx, rx });
+            self.cards[id.0].attach(port, Attachment { cable, tx, rx });
         }
         Ok(CableId(cable))
     }
 
-    fn check_card_end(&self, card: &Card, config: &CableConfig) -> Result<(), SimError> {
-        if card.attachment.is_some() {
+    fn check_card_end(&self, card: &Card, port: u8, config: &CableConfig) -> Result<(), SimError> {
+        if !(1..=card.ports()).contains(&port) {
+            return Err(SimError::NoPort {
+                card: card.name().to_owned(),
+                port,
+                ports: card.ports(),
+            });
+        }
+        if card.attachment(port).is_some() {
             return Err(SimError::PortTaken(card.name().to_owned()));
         }
         if card.cycle_ps() != config.cycle_ps {
@@ -176,14 +197,19 @@ impl Fabric {
         &mut self.net.cables_mut()[id.0]
     }
 
-    /// The cable of a card.
+    /// The cable at the first port of a card.
     pub fn cable_of(&self, card: CardId) -> Option<CableId> {
-        self.card(card).attachment.as_ref().map(|at| CableId(at.cable))
+        self.cable_at(card, 1)
     }
 
-    /// Kind of the cable at a card; Ethernet without one.
+    /// The cable at a port of a card, from 1.
+    pub fn cable_at(&self, card: CardId, port: u8) -> Option<CableId> {
+        self.card(card).attachment(port).map(|at| CableId(at.cable))
+    }
+
+    /// Kind of the cable at the first port of a card; Ethernet without one.
     pub fn link_kind(&self, card: CardId) -> LinkKind {
-        let attachment = self.cards[card.0].attachment.as_ref();
+        let attachment = self.cards[card.0].attachment(1);
         attachment.map_or(LinkKind::Ethernet, |at| self.net.cables()[at.cable].config().kind)
     }
 

@@ -19,11 +19,12 @@ enum Ask {
 /// The program: runs for the life of the card.
 pub type FirmwareEntry = Box<dyn FnOnce(&mut FwBus<'_>)>;
 
-/// The card's firmware, compiled for this machine.
-pub fn native_firmware(identity: Identity) -> FirmwareEntry {
+/// The card's firmware, compiled for this machine; an identity for each port.
+pub fn native_firmware(identities: &[Identity]) -> FirmwareEntry {
+    let identities = identities.to_vec();
     Box::new(move |bus| {
         let mut firmware = Firmware::boxed();
-        firmware.init(bus, identity);
+        firmware.init_ports(bus, &identities);
         loop {
             if !firmware.poll(bus) {
                 bus.wait_irq();

@@ -32,8 +32,9 @@ mod port_observer;
 mod server;
 mod stamps;
 mod waveform;
+mod wire;
 
-pub use build::{Built, BuiltSwitch, identity};
+pub use build::{Built, BuiltSwitch, identities};
 pub use card::{Card, CardConfig, CardCounters};
 pub use device::{SimDevice, Simulation};
 pub use error::SimError;
@@ -46,6 +47,8 @@ pub use port_observer::{CardPorts, PortObserver};
 pub use server::{LinkStatus, Server, ServerStatus, StopHandle};
 pub use stamps::{Stamp, StampKind};
 
+/// Ports that a card can have.
+pub const NUM_PORTS: u8 = hca_fw_core::NUM_PORTS as u8;
 /// Functions of a card.
 pub const NUM_FUNCS: u8 = 4;
 /// Length of a function's BAR 0.

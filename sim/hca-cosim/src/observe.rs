@@ -20,7 +20,7 @@ pub struct Session {
     pub card_name: String,
     /// Function.
     pub func: u8,
-    /// Kind of the card's port.
+    /// Kind of the card's first port.
     pub link: LinkKind,
     /// Process id of the client when it connected.
     pub pid: i32,
@@ -31,6 +31,8 @@ pub struct Session {
 pub struct SentPacket {
     /// Cycle of its last beat.
     pub cycle: u64,
+    /// Kind of the cable that it left by.
+    pub link: LinkKind,
     /// Length.
     pub len_bytes: u32,
     /// Its first bytes; zeros after the end of a shorter one.
@@ -86,7 +88,7 @@ impl PacketNotes {
 
     /// A beat goes out.
     #[inline]
-    pub fn beat(&mut self, cycle: u64, bytes: &[u8], is_last: bool) {
+    pub fn beat(&mut self, cycle: u64, link: LinkKind, bytes: &[u8], is_last: bool) {
         if !self.on {
             return;
         }
@@ -98,6 +100,7 @@ impl PacketNotes {
         if is_last {
             self.sent.push(SentPacket {
                 cycle,
+                link,
                 len_bytes: self.len_bytes as u32,
                 head: self.head,
             });

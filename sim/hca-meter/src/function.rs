@@ -114,7 +114,7 @@ impl FunctionMeter {
 
     /// See [`hca_cosim::Observer::packet_sent`].
     pub fn packet_sent(&mut self, packet: &SentPacket) {
-        let Some(request) = packet::request(self.link, packet.bytes()) else {
+        let Some(request) = packet::request(packet.link, packet.bytes()) else {
             return;
         };
         let qpn = self.peers.get(&(request.peer, request.dest_qp));

@@ -9,7 +9,10 @@ use serde::Deserialize as _;
 
 use crate::file::{self, File, Problem};
 use crate::switch;
-use crate::{CARDS_MAX, CardSpec, EndSpec, GroupSpec, LinkSpec, SWITCHES_MAX, SwitchSpec, Topology};
+use crate::{
+    CARD_PORTS_MAX, CARDS_MAX, CardSpec, EndSpec, GroupSpec, LinkSpec, PortSpec, SWITCHES_MAX, SwitchSpec,
+    Topology,
+};
 
 pub(crate) fn problem(place: impl Into<String>, what: impl std::fmt::Display) -> Problem {
     (place.into(), what.to_string())
@@ -47,11 +50,11 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
             cycle_ps,
         )?);
     }
-    let links = links(&file, &names, &mut switches, cycle_ps)?;
+    let links = links(&file, &names, &cards, &mut switches, cycle_ps)?;
     for link in &links {
         for end in link.ends {
-            if let EndSpec::Card(card) = end {
-                cards[card].kind = link.cable.kind;
+            if let EndSpec::Card(card, port) = end {
+                cards[card].ports[usize::from(port) - 1].kind = link.cable.kind;
             }
         }
     }
@@ -97,7 +100,7 @@ impl Names {
             .map(|(index, switch)| given(&switch.name, "switch", index))
             .collect();
         let mut by_name = BTreeMap::new();
-        let ends = (0..).map(EndSpec::Card).zip(&cards);
+        let ends = (0..).map(|index| EndSpec::Card(index, 0)).zip(&cards);
         let ends = ends.chain((0..).map(|index| EndSpec::Switch(index, 0)).zip(&switches));
         for (end, name) in ends {
             let good = !name.is_empty()
@@ -120,8 +123,27 @@ impl Names {
         })
     }
 
+    /// Card or switch; its port is not known.
     fn find(&self, name: &str) -> Option<EndSpec> {
         self.by_name.get(name).copied()
+    }
+
+    /// The same with the port, if it is named.
+    fn resolve(&self, text: &str) -> (Option<EndSpec>, Option<u8>) {
+        match text.rsplit_once(':') {
+            Some((name, port)) => (self.find(name), port.parse().ok()),
+            None => (self.find(text), None),
+        }
+    }
+
+    /// The highest port of a card that a link names.
+    fn highest_port(&self, file: &File, card: usize) -> u8 {
+        let ends = file.link.iter().flat_map(|link| &link.ends);
+        let named = ends.filter_map(|end| match self.resolve(end) {
+            (Some(EndSpec::Card(found, _)), port) if found == card => port,
+            _ => None,
+        });
+        named.max().unwrap_or(1).clamp(1, CARD_PORTS_MAX)
     }
 }
 
@@ -129,25 +151,13 @@ fn cards(file: &File, names: &Names) -> Result<Vec<CardSpec>, Problem> {
     let mut cards = Vec::new();
     for (index, (raw, name)) in file.card.iter().zip(&names.cards).enumerate() {
         let place = format!("card {name}");
-        range(&place, "lmc", raw.lmc, 0, 7)?;
-        let mut card = CardSpec::new(index, LinkKind::InfiniBand);
+        let count = raw.ports.unwrap_or_else(|| names.highest_port(file, index));
+        range(&place, "ports", count, 1, CARD_PORTS_MAX)?;
+        let kinds = vec![LinkKind::InfiniBand; count.into()];
+        let mut card = CardSpec::new(index, &kinds);
         card.name.clone_from(name);
-        card.lid = 0;
-        card.lmc = raw.lmc;
-        let bad = |key, text: &str, example| {
-            problem(&place, format!("{key} '{text}' is no address such as {example}"))
-        };
-        if let Some(text) = &raw.ipv4 {
-            let ipv4 = text
-                .parse::<std::net::Ipv4Addr>()
-                .map_err(|_| bad("ipv4", text, "10.0.0.1"))?;
-            card.set_ipv4(ipv4.octets());
-        }
-        if let Some(text) = &raw.mac {
-            card.set_mac(hex_bytes(text).ok_or_else(|| bad("mac", text, "02:00:0a:00:00:01"))?);
-        }
-        if let Some(text) = &raw.guid {
-            card.guid = hex_bytes(text).ok_or_else(|| bad("guid", text, "02:00:0a:ff:fe:00:00:01"))?;
+        for (spec, raw) in card.ports.iter_mut().zip(addresses(raw)) {
+            set_addresses(spec, &raw, &place)?;
         }
         card.pcie = pcie(&place, &file.pcie, &raw.pcie)?;
         cards.push(card);
@@ -167,6 +177,40 @@ fn cards(file: &File, names: &Names) -> Result<Vec<CardSpec>, Problem> {
     Ok(cards)
 }
 
+/// What the file says of each port's addresses.
+fn addresses(card: &file::Card) -> [file::SecondPort; 2] {
+    let first = file::SecondPort {
+        lid: card.lid,
+        lmc: card.lmc,
+        guid: card.guid.clone(),
+        mac: card.mac.clone(),
+        ipv4: card.ipv4.clone(),
+    };
+    [first, card.second.clone()]
+}
+
+/// All but the LID, which depends on the others'.
+fn set_addresses(spec: &mut PortSpec, raw: &file::SecondPort, place: &str) -> Result<(), Problem> {
+    range(place, "lmc", raw.lmc, 0, 7)?;
+    spec.lid = 0;
+    spec.lmc = raw.lmc;
+    let bad =
+        |key, text: &str, example| problem(place, format!("{key} '{text}' is no address such as {example}"));
+    if let Some(text) = &raw.ipv4 {
+        let ipv4 = text
+            .parse::<std::net::Ipv4Addr>()
+            .map_err(|_| bad("ipv4", text, "10.0.0.1"))?;
+        spec.set_ipv4(ipv4.octets());
+    }
+    if let Some(text) = &raw.mac {
+        spec.set_mac(hex_bytes(text).ok_or_else(|| bad("mac", text, "02:00:0a:00:00:01"))?);
+    }
+    if let Some(text) = &raw.guid {
+        spec.guid = hex_bytes(text).ok_or_else(|| bad("guid", text, "02:00:0a:ff:fe:00:00:01"))?;
+    }
+    Ok(())
+}
+
 /// Parameters of the file with those of the card on top.
 fn pcie(place: &str, common: &toml::Table, own: &toml::Table) -> Result<PcieParams, Problem> {
     let mut table = common.clone();
@@ -178,71 +222,96 @@ fn pcie(place: &str, common: &toml::Table, own: &toml::Table) -> Result<PciePara
     Ok(params)
 }
 
-/// LIDs: those of the file; else number and 1 where that is free, and behind all others where it is not.
+/// LIDs: those of the file; else, for a first port, number and 1 where that is free; and behind all others.
 fn lids(file: &File, cards: &mut [CardSpec]) -> Result<(), Problem> {
-    let mut taken = vec![None; usize::from(MLID_MIN)];
-    let mut take = |cards: &mut [CardSpec], index: usize, lid: u16| -> Result<(), Problem> {
-        let count = 1u16 << cards[index].lmc;
-        let place = format!("card {}", cards[index].name);
-        range(&place, "lid", lid, 1, MLID_MIN - count)?;
-        if !lid.is_multiple_of(count) {
-            let what = format!(
-                "lid {lid} must be a multiple of {count}, as lmc is {}",
-                cards[index].lmc
-            );
-            return Err(problem(place, what));
-        }
-        for lid in lid..lid + count {
-            if let Some(other) = taken[usize::from(lid)].replace(index) {
-                return Err(problem(
-                    place,
-                    format!("lid {lid} is that of {} already", cards[other].name),
-                ));
-            }
-        }
-        cards[index].lid = lid;
-        Ok(())
-    };
-    for (index, raw) in file.card.iter().enumerate() {
-        if let Some(lid) = raw.lid {
-            take(cards, index, lid)?;
+    let count = cards.len();
+    let wanted = file.card.iter().map(addresses);
+    let wanted: Vec<_> = wanted.map(|ports| ports.map(|port| port.lid)).collect();
+    let mut ports: Vec<(usize, usize, &mut PortSpec)> = Vec::new();
+    for (index, card) in cards.iter_mut().enumerate() {
+        for (port, spec) in card.ports.iter_mut().enumerate() {
+            ports.push((index, port, spec));
         }
     }
-    let used: Vec<_> = cards
-        .iter()
-        .filter(|card| card.lid != 0)
-        .flat_map(CardSpec::lids)
-        .collect();
-    let behind = used.iter().max().copied().unwrap_or(0).max(cards.len() as u16);
-    let mut next = behind + 1;
-    for index in 0..cards.len() {
-        if cards[index].lid != 0 {
-            continue;
+    // Who has a LID, as a place among the ports.
+    let mut taken = vec![None; usize::from(MLID_MIN)];
+    for at in 0..ports.len() {
+        if let Some(lid) = wanted[ports[at].0][ports[at].1] {
+            take_lid(file, &mut ports, &mut taken, at, lid)?;
         }
-        let own = index as u16 + 1;
-        if cards[index].lmc == 0 && !used.contains(&own) {
-            take(cards, index, own)?;
-        } else {
-            let lid = next.next_multiple_of(1 << cards[index].lmc);
-            take(cards, index, lid)?;
-            next = lid + (1 << cards[index].lmc);
+    }
+    let last = taken.iter().rposition(Option::is_some).unwrap_or(0);
+    let mut next = last.max(count) as u16 + 1;
+    // Numbers first: they are those that people know.
+    for firsts in [true, false] {
+        for at in 0..ports.len() {
+            let (card, port, spec) = &ports[at];
+            if spec.lid != 0 || (*port == 0) != firsts {
+                continue;
+            }
+            let (own, lmc) = (*card as u16 + 1, spec.lmc);
+            if firsts && lmc == 0 && taken[usize::from(own)].is_none() {
+                take_lid(file, &mut ports, &mut taken, at, own)?;
+            } else {
+                let lid = next.next_multiple_of(1 << lmc);
+                take_lid(file, &mut ports, &mut taken, at, lid)?;
+                next = lid + (1 << lmc);
+            }
         }
     }
     Ok(())
 }
 
+fn take_lid(
+    file: &File,
+    ports: &mut [(usize, usize, &mut PortSpec)],
+    taken: &mut [Option<usize>],
+    at: usize,
+    lid: u16,
+) -> Result<(), Problem> {
+    let name = |(card, port, _): &(usize, usize, &mut PortSpec)| {
+        let name = file.card[*card].name.clone();
+        let name = name.unwrap_or_else(|| format!("card{card}"));
+        if *port == 0 {
+            name
+        } else {
+            format!("{name}:{}", port + 1)
+        }
+    };
+    let lmc = ports[at].2.lmc;
+    let count = 1u16 << lmc;
+    let place = format!("card {}", name(&ports[at]));
+    range(&place, "lid", lid, 1, MLID_MIN - count)?;
+    if !lid.is_multiple_of(count) {
+        let what = format!("lid {lid} must be a multiple of {count}, as lmc is {lmc}");
+        return Err(problem(place, what));
+    }
+    for lid in lid..lid + count {
+        if let Some(other) = taken[usize::from(lid)].replace(at) {
+            let what = format!("lid {lid} is that of {} already", name(&ports[other]));
+            return Err(problem(place, what));
+        }
+    }
+    ports[at].2.lid = lid;
+    Ok(())
+}
+
 fn unique_addresses(cards: &[CardSpec]) -> Result<(), Problem> {
-    for (index, card) in cards.iter().enumerate() {
-        for other in &cards[..index] {
-            let same = [
-                ("mac", card.mac == other.mac),
-                ("ipv4", card.ipv4 == other.ipv4),
-                ("guid", card.guid == other.guid),
-            ];
-            if let Some((key, _)) = same.iter().find(|(_, same)| *same) {
-                let what = format!("{key} is that of {} already", other.name);
-                return Err(problem(format!("card {}", card.name), what));
+    let mut seen: Vec<(&str, &PortSpec)> = Vec::new();
+    for card in cards {
+        for port in &card.ports {
+            for (name, other) in &seen {
+                let same = [
+                    ("mac", port.mac == other.mac),
+                    ("ipv4", port.ipv4 == other.ipv4),
+                    ("guid", port.guid == other.guid),
+                ];
+                if let Some((key, _)) = same.iter().find(|(_, same)| *same) {
+                    let what = format!("{key} is that of {name} already");
+                    return Err(problem(format!("card {}", card.name), what));
+                }
             }
+            seen.push((&card.name, port));
         }
     }
     Ok(())
@@ -268,10 +337,11 @@ fn hex_bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
 fn links(
     file: &File,
     names: &Names,
+    cards: &[CardSpec],
     switches: &mut [SwitchSpec],
     cycle_ps: u64,
 ) -> Result<Vec<LinkSpec>, Problem> {
-    let mut plugs = Plugs::new(file, names)?;
+    let mut plugs = Plugs::new(file, names, cards);
     let mut links: Vec<LinkSpec> = Vec::new();
     for (index, raw) in file.link.iter().enumerate() {
         let place = format!("link {index} ({} to {})", raw.ends[0], raw.ends[1]);
@@ -330,7 +400,8 @@ fn cable(
 /// Ports that have a link.
 struct Plugs<'a> {
     names: &'a Names,
-    card_taken: Vec<bool>,
+    /// Ports of each card, taken or not.
+    cards: Vec<Vec<bool>>,
     /// Ports of each switch that are taken or that some link names, a bit each.
     taken: Vec<u64>,
     named: Vec<u64>,
@@ -338,11 +409,11 @@ struct Plugs<'a> {
 }
 
 impl<'a> Plugs<'a> {
-    fn new(file: &File, names: &'a Names) -> Result<Self, Problem> {
+    fn new(file: &File, names: &'a Names, cards: &[CardSpec]) -> Self {
         let count = names.switches.len();
         let mut plugs = Self {
             names,
-            card_taken: vec![false; names.cards.len()],
+            cards: cards.iter().map(|card| vec![false; card.ports.len()]).collect(),
             taken: vec![0; count],
             named: vec![0; count],
             limit: file
@@ -354,42 +425,48 @@ impl<'a> Plugs<'a> {
         // Ports that are named anywhere are not given to links that leave the choice.
         for link in &file.link {
             for end in &link.ends {
-                if let (Some(EndSpec::Switch(switch, _)), Some(port)) = plugs.resolve(end)
+                if let (Some(EndSpec::Switch(switch, _)), Some(port)) = names.resolve(end)
                     && port < 64
                 {
                     plugs.named[switch] |= 1 << port;
                 }
             }
         }
-        Ok(plugs)
-    }
-
-    /// Card or switch, and the port if it is named.
-    fn resolve(&self, text: &str) -> (Option<EndSpec>, Option<u8>) {
-        match text.rsplit_once(':') {
-            Some((name, port)) => (self.names.find(name), port.parse().ok()),
-            None => (self.names.find(text), None),
-        }
+        plugs
     }
 
     /// Plugs a link's end in.
     fn take(&mut self, text: &str, place: &str, first: Option<EndSpec>) -> Result<EndSpec, Problem> {
         let bad = |what: String| problem(place, format!("end '{text}': {what}"));
-        let (end, port) = self.resolve(text);
+        let (end, port) = self.names.resolve(text);
         if text.contains(':') && port.is_none() {
             return Err(bad("behind ':' there must be the number of a port".to_owned()));
         }
         match end {
             None => Err(bad("no card or switch has this name".to_owned())),
-            Some(EndSpec::Card(card)) => {
-                if port.is_some_and(|port| port != 1) {
-                    return Err(bad("a card has port 1 only".to_owned()));
+            Some(EndSpec::Card(card, _)) => {
+                let ports = &mut self.cards[card];
+                let count = ports.len() as u8;
+                let port = match (port, first) {
+                    (Some(port), _) => port,
+                    // Both ends: a loopback plug.
+                    (None, Some(EndSpec::Card(other, port))) if other == card => port,
+                    (None, _) => (1..=count)
+                        .find(|port| !ports[usize::from(*port) - 1])
+                        .ok_or_else(|| bad("the card has a link already".to_owned()))?,
+                };
+                if !(1..=count).contains(&port) {
+                    return Err(bad(match count {
+                        1 => "the card has port 1 only".to_owned(),
+                        _ => format!("the card has ports 1 to {count}"),
+                    }));
                 }
-                let loopback = first == Some(EndSpec::Card(card));
-                if std::mem::replace(&mut self.card_taken[card], true) && !loopback {
+                let end = EndSpec::Card(card, port);
+                let loopback = first == Some(end);
+                if std::mem::replace(&mut ports[usize::from(port) - 1], true) && !loopback {
                     return Err(bad("the card has a link already".to_owned()));
                 }
-                Ok(EndSpec::Card(card))
+                Ok(end)
             }
             Some(EndSpec::Switch(switch, _)) => {
                 let limit = self.limit[switch];
@@ -429,9 +506,13 @@ fn groups(file: &File, names: &Names) -> Result<Vec<GroupSpec>, Problem> {
         }
         let mut members = Vec::new();
         for name in &raw.members {
-            match names.find(name) {
-                Some(EndSpec::Card(card)) if !members.contains(&card) => members.push(card),
-                Some(EndSpec::Card(_)) => {
+            let (end, port) = names.resolve(name);
+            let port = port.unwrap_or(1);
+            match end {
+                Some(EndSpec::Card(card, _)) if !members.contains(&(card, port)) => {
+                    members.push((card, port))
+                }
+                Some(EndSpec::Card(..)) => {
                     return Err(problem(place, format!("member '{name}' is given twice")));
                 }
                 _ => return Err(problem(place, format!("member '{name}' is no card"))),

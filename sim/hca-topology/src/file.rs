@@ -92,6 +92,20 @@ pub(crate) struct Card {
     pub mac: Option<String>,
     pub ipv4: Option<String>,
     pub pcie: toml::Table,
+    pub ports: Option<u8>,
+    /// Addresses of the second port.
+    pub second: SecondPort,
+}
+
+/// What the keys of a card say of its first port.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SecondPort {
+    pub lid: Option<u16>,
+    pub lmc: u8,
+    pub guid: Option<String>,
+    pub mac: Option<String>,
+    pub ipv4: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -37,6 +37,8 @@ pub use routes::SwitchRoutes;
 
 /// Cards of a topology.
 pub const CARDS_MAX: usize = 64;
+/// Ports of a card.
+pub const CARD_PORTS_MAX: u8 = 2;
 /// Switches of a topology.
 pub const SWITCHES_MAX: usize = 256;
 
@@ -57,9 +59,37 @@ pub struct TopologyError {
 pub struct CardSpec {
     /// Unique name.
     pub name: String,
-    /// Personality of its port: that of its link; InfiniBand without one.
+    /// Host side.
+    pub pcie: PcieParams,
+    /// Its ports, one or two.
+    pub ports: Vec<PortSpec>,
+}
+
+impl CardSpec {
+    /// Card number `index`, from 0, with a port of each kind and the addresses that follow from it.
+    pub fn new(index: usize, kinds: &[LinkKind]) -> Self {
+        let ports = kinds.iter().zip(0..);
+        Self {
+            name: format!("card{index}"),
+            pcie: PcieParams::default(),
+            ports: ports
+                .map(|(kind, port)| PortSpec::new(index, port, *kind))
+                .collect(),
+        }
+    }
+
+    /// A port by its number, from 1.
+    pub fn port(&self, number: u8) -> Option<&PortSpec> {
+        self.ports.get(usize::from(number).wrapping_sub(1))
+    }
+}
+
+/// A port of a card.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PortSpec {
+    /// Its personality: that of its link; InfiniBand without one.
     pub kind: LinkKind,
-    /// GUID of node and port.
+    /// Its GUID; the first port's is the card's too.
     pub guid: [u8; 8],
     /// Address on Ethernet.
     pub mac: [u8; 6],
@@ -69,26 +99,22 @@ pub struct CardSpec {
     pub lid: u16,
     /// Its low bits that are free.
     pub lmc: u8,
-    /// Host side.
-    pub pcie: PcieParams,
 }
 
-impl CardSpec {
-    /// Card number `index`, from 0, with the addresses that follow from it: IPv4 10.0.0.N, LID N, the MAC address that
-    /// programs take a RoCEv2 GID of this IPv4 address to have, and the GUID made from that.
-    pub fn new(index: usize, kind: LinkKind) -> Self {
-        let mut card = Self {
-            name: format!("card{index}"),
+impl PortSpec {
+    /// Port number `port` of card number `card`, both from 0: IPv4 10.0.PORT.N with N = card + 1, LID N, the MAC address
+    /// that programs take a RoCEv2 GID of this IPv4 address to have, and the GUID made from that.
+    pub fn new(card: usize, port: u8, kind: LinkKind) -> Self {
+        let mut spec = Self {
             kind,
             guid: [0; 8],
             mac: [0; 6],
-            ipv4: [10, 0, 0, 0],
-            lid: index as u16 + 1,
+            ipv4: [0; 4],
+            lid: card as u16 + 1,
             lmc: 0,
-            pcie: PcieParams::default(),
         };
-        card.set_ipv4([10, 0, 0, index as u8 + 1]);
-        card
+        spec.set_ipv4([10, 0, port, card as u8 + 1]);
+        spec
     }
 
     pub(crate) fn set_ipv4(&mut self, ipv4: [u8; 4]) {
@@ -159,13 +185,13 @@ impl SwitchSpec {
 /// What an end of a link is plugged into; cards and switches by their place in the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndSpec {
-    /// A card.
-    Card(usize),
+    /// A card and the number of its port, from 1.
+    Card(usize, u8),
     /// A switch and the number of its port, from 1.
     Switch(usize, u8),
 }
 
-/// A link. Both ends at one card make a loopback plug.
+/// A link. Both ends at one port make a loopback plug.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkSpec {
     /// Its ends, A first.
@@ -179,8 +205,8 @@ pub struct LinkSpec {
 pub struct GroupSpec {
     /// Its MLID.
     pub mlid: u16,
-    /// Cards in it.
-    pub members: Vec<usize>,
+    /// Cards in it, with the numbers of their ports.
+    pub members: Vec<(usize, u8)>,
 }
 
 /// A network, checked.
@@ -228,24 +254,40 @@ impl Topology {
         })
     }
 
-    /// Cards joined in pairs, 0-1, 2-3; one without a partner has a loopback plug. All cables are like `cable`, which
-    /// is checked, and have the names link0, link1 and so on.
+    /// Cards with one port each, joined in pairs: [`Topology::pairs_of`].
     pub fn pairs(count: usize, cable: &CableConfig) -> Result<Self, hca_link::LinkError> {
+        Self::pairs_of(count, std::slice::from_ref(cable))
+    }
+
+    /// Cards joined in pairs, 0-1, 2-3, by a cable for each of their ports, first to first and second to second; a card
+    /// without a partner has loopback plugs. All are like `cables`, which are checked, and have the names link0, link1
+    /// and so on.
+    pub fn pairs_of(count: usize, cables: &[CableConfig]) -> Result<Self, hca_link::LinkError> {
         let count = count.clamp(1, CARDS_MAX);
+        let cables = &cables[..cables.len().min(CARD_PORTS_MAX.into())];
+        let kinds: Vec<_> = cables.iter().map(|cable| cable.kind).collect();
+        let mut cards: Vec<_> = (0..count).map(|index| CardSpec::new(index, &kinds)).collect();
         let mut links = Vec::new();
-        for (index, first) in (0..count).step_by(2).enumerate() {
+        for first in (0..count).step_by(2) {
             let second = (count - 1).min(first + 1);
-            let cable = CableConfig {
-                name: format!("link{index}"),
-                ..cable.clone()
-            };
-            cable.check()?;
-            let ends = [first, second].map(EndSpec::Card);
-            links.push(LinkSpec { ends, cable });
+            for (port, cable) in (1..).zip(cables) {
+                let cable = CableConfig {
+                    name: format!("link{}", links.len()),
+                    ..cable.clone()
+                };
+                cable.check()?;
+                let ends = [first, second].map(|card| EndSpec::Card(card, port));
+                links.push(LinkSpec { ends, cable });
+            }
+        }
+        for (index, card) in cards.iter_mut().enumerate() {
+            for (port, spec) in card.ports.iter_mut().enumerate() {
+                spec.lid = (port * count + index + 1) as u16;
+            }
         }
         Ok(Self {
             seed: None,
-            cards: (0..count).map(|index| CardSpec::new(index, cable.kind)).collect(),
+            cards,
             switches: Vec::new(),
             links,
             groups: Vec::new(),
@@ -257,7 +299,13 @@ impl Topology {
     /// Name of an end of a link, as in the file.
     pub fn end_name(&self, end: EndSpec) -> String {
         match end {
-            EndSpec::Card(card) => self.cards[card].name.clone(),
+            EndSpec::Card(card, port) => {
+                let card = &self.cards[card];
+                match card.ports.len() {
+                    1 => card.name.clone(),
+                    _ => format!("{}:{port}", card.name),
+                }
+            }
             EndSpec::Switch(switch, port) => format!("{}:{port}", self.switches[switch].name()),
         }
     }

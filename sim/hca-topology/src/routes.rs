@@ -13,8 +13,8 @@ pub struct SwitchRoutes {
     pub unicast: Vec<(u16, u8)>,
     /// MLID and port, one entry per port.
     pub multicast: Vec<(u16, u8)>,
-    /// Card and port, for addresses other than LIDs.
-    pub cards: Vec<(usize, u8)>,
+    /// Card, its port, and the port that leads there, for addresses other than LIDs.
+    pub cards: Vec<(usize, u8, u8)>,
     /// Ports by which frames to unknown addresses leave: a tree, and the cards.
     pub flood: Vec<u8>,
 }
@@ -32,14 +32,14 @@ struct Hop {
 struct Graph {
     /// Per switch, in the order of ports.
     hops: Vec<Vec<Hop>>,
-    /// Per card: switch and port.
-    homes: Vec<Option<(usize, u8)>>,
+    /// Card and its port: switch and port.
+    homes: BTreeMap<(usize, u8), (usize, u8)>,
 }
 
 impl Graph {
     fn new(topology: &Topology) -> Self {
         let mut hops = vec![Vec::new(); topology.switches.len()];
-        let mut homes = vec![None; topology.cards.len()];
+        let mut homes = BTreeMap::new();
         for link in &topology.links {
             match link.ends {
                 [EndSpec::Switch(a, port_a), EndSpec::Switch(b, port_b)] => {
@@ -51,11 +51,11 @@ impl Graph {
                     hops[a].push(hop(port_a, b, port_b));
                     hops[b].push(hop(port_b, a, port_a));
                 }
-                [EndSpec::Card(card), EndSpec::Switch(switch, port)]
-                | [EndSpec::Switch(switch, port), EndSpec::Card(card)] => {
-                    homes[card] = Some((switch, port));
+                [EndSpec::Card(card, card_port), EndSpec::Switch(switch, port)]
+                | [EndSpec::Switch(switch, port), EndSpec::Card(card, card_port)] => {
+                    homes.insert((card, card_port), (switch, port));
                 }
-                [EndSpec::Card(_), EndSpec::Card(_)] => {}
+                [EndSpec::Card(..), EndSpec::Card(..)] => {}
             }
         }
         for hops in &mut hops {
@@ -159,8 +159,11 @@ impl Graph {
     }
 
     /// Ports of each switch on the tree that joins the members of a group.
-    fn tree(&self, members: &[usize], ranks: &[(u32, usize)]) -> Vec<Vec<u8>> {
-        let homes: Vec<(usize, u8)> = members.iter().filter_map(|card| self.homes[*card]).collect();
+    fn tree(&self, members: &[(usize, u8)], ranks: &[(u32, usize)]) -> Vec<Vec<u8>> {
+        let homes: Vec<(usize, u8)> = members
+            .iter()
+            .filter_map(|member| self.homes.get(member).copied())
+            .collect();
         let mut ports = vec![Vec::new(); self.hops.len()];
         for (switch, port) in &homes {
             ports[*switch].push(*port);
@@ -196,7 +199,7 @@ impl Graph {
     /// Ports of each switch on a tree over all switches, and those with cards.
     fn flood(&self, ranks: &[(u32, usize)]) -> Vec<Vec<u8>> {
         let mut ports = vec![Vec::new(); self.hops.len()];
-        for (switch, port) in self.homes.iter().flatten() {
+        for (switch, port) in self.homes.values() {
             ports[*switch].push(*port);
         }
         for (at, hops) in self.hops.iter().enumerate() {
@@ -220,8 +223,8 @@ pub(crate) fn find(topology: &Topology) -> Vec<SwitchRoutes> {
     let ranks = graph.ranks(topology.root);
     let mut unicast: Vec<BTreeMap<u16, u8>> = vec![BTreeMap::new(); topology.switches.len()];
     let mut tables: Vec<SwitchRoutes> = vec![SwitchRoutes::default(); topology.switches.len()];
-    for (index, card) in topology.cards.iter().enumerate() {
-        let Some((home, home_port)) = graph.homes[index] else {
+    for (&(index, number), &(home, home_port)) in &graph.homes {
+        let Some(spec) = topology.cards[index].port(number) else {
             continue;
         };
         let mut ports = match topology.algorithm {
@@ -232,9 +235,9 @@ pub(crate) fn find(topology: &Topology) -> Vec<SwitchRoutes> {
         ports[home] = vec![home_port];
         for (switch, ports) in ports.iter().enumerate() {
             if let Some(port) = ports.first() {
-                tables[switch].cards.push((index, *port));
+                tables[switch].cards.push((index, number, *port));
             }
-            for (offset, lid) in card.lids().enumerate() {
+            for (offset, lid) in spec.lids().enumerate() {
                 if let Some(port) = ports.get(offset % ports.len().max(1)) {
                     unicast[switch].insert(lid, *port);
                 }

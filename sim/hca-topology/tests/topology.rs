@@ -32,10 +32,13 @@ fn way(topology: &Topology, from: usize, lid: u16) -> Option<Vec<usize>> {
         Some(if a == at { b } else { a })
     };
     let mut way = Vec::new();
-    let mut at = other(EndSpec::Card(from))?;
+    let mut at = other(EndSpec::Card(from, 1))?;
     loop {
         match at {
-            EndSpec::Card(card) => return topology.cards[card].lids().contains(&lid).then_some(way),
+            EndSpec::Card(card, port) => {
+                let lids = topology.cards[card].port(port)?.lids();
+                return lids.contains(&lid).then_some(way);
+            }
             EndSpec::Switch(switch, _) => {
                 if way.len() > topology.switches.len() {
                     return None;
@@ -44,12 +47,12 @@ fn way(topology: &Topology, from: usize, lid: u16) -> Option<Vec<usize>> {
                 let card = topology
                     .cards
                     .iter()
-                    .position(|card| card.lids().contains(&lid))?;
+                    .position(|card| card.ports[0].lids().contains(&lid))?;
                 let by_lid = tables[switch].unicast.iter().find(|(found, _)| *found == lid);
-                let by_card = tables[switch].cards.iter().find(|(found, _)| *found == card);
+                let by_card = tables[switch].cards.iter().find(|(found, ..)| *found == card);
                 let port = match topology.switches[switch].kind() {
                     LinkKind::InfiniBand => by_lid?.1,
-                    LinkKind::Ethernet => by_card?.1,
+                    LinkKind::Ethernet => by_card?.2,
                 };
                 at = other(EndSpec::Switch(switch, port))?;
             }
@@ -62,7 +65,7 @@ fn all_ways(topology: &Topology) -> Vec<Vec<usize>> {
     let mut ways = Vec::new();
     for from in 0..topology.cards.len() {
         for (to, card) in topology.cards.iter().enumerate().filter(|(to, _)| *to != from) {
-            for lid in card.lids() {
+            for lid in card.ports[0].lids() {
                 let found = way(topology, from, lid);
                 ways.push(found.unwrap_or_else(|| panic!("card {from} does not reach card {to}, LID {lid}")));
             }
@@ -115,9 +118,10 @@ fn two_switches_in_detail() {
     let topology = example("two-switches.toml");
     assert_eq!((topology.seed, topology.cards.len()), (Some(7), 4));
     let card = &topology.cards[3];
-    assert_eq!((card.lid, card.ipv4), (4, [10, 0, 0, 4]));
+    let port = &card.ports[0];
+    assert_eq!((port.lid, port.ipv4), (4, [10, 0, 0, 4]));
     assert_eq!(
-        (card.mac, card.guid[3..5].to_vec()),
+        (port.mac, port.guid[3..5].to_vec()),
         ([2, 0, 10, 0, 0, 4], vec![0xff, 0xfe])
     );
     assert_eq!(
@@ -144,8 +148,8 @@ fn two_switches_in_detail() {
 fn ethernet_in_detail() {
     let topology = example("roce.toml");
     let routes = topology.routes();
-    assert_eq!(routes[0].cards, [(0, 1), (1, 2), (2, 8)]);
-    assert_eq!(routes[1].cards, [(0, 8), (1, 8), (2, 1)]);
+    assert_eq!(routes[0].cards, [(0, 1, 1), (1, 1, 2), (2, 1, 8)]);
+    assert_eq!(routes[1].cards, [(0, 1, 8), (1, 1, 8), (2, 1, 1)]);
     let flood: Vec<_> = routes.iter().map(|table| table.flood.clone()).collect();
     // The cable between the second and the third switch is not part of the tree.
     assert_eq!(flood, [vec![1, 2, 7, 8], vec![1, 8], vec![8]]);
@@ -154,7 +158,12 @@ fn ethernet_in_detail() {
     };
     assert_eq!((config.pfc.priorities, config.pfc.xoff_bytes), (1 << 3, 40_000));
     assert_eq!(config.ecn.map(|ecn| ecn.max_bytes), Some(30_000));
-    assert!(topology.cards.iter().all(|card| card.kind == LinkKind::Ethernet));
+    assert!(
+        topology
+            .cards
+            .iter()
+            .all(|card| card.ports[0].kind == LinkKind::Ethernet)
+    );
 }
 
 #[test]
@@ -167,8 +176,90 @@ fn the_pair_is_what_the_simulator_makes_without_a_file() {
     assert_ne!(pair, made);
     let odd = Topology::pairs(5, &cable).unwrap();
     let ends: Vec<_> = odd.links.iter().map(|link| link.ends).collect();
-    let card = EndSpec::Card;
+    let card = |card| EndSpec::Card(card, 1);
     assert_eq!(ends, [[card(0), card(1)], [card(2), card(3)], [card(4), card(4)]]);
+}
+
+/// A card may have two ports, of different kinds: the second one named by a link, or asked for by the card.
+#[test]
+fn cards_with_two_ports() {
+    let text = r#"
+        [[card]]
+        [[card]]
+        second = { lid = 9, ipv4 = "10.9.0.1" }
+        [[card]]
+        ports = 2
+        [[switch]]
+        name = "sw0"
+        [[link]]
+        ends = ["card0:1", "sw0"]
+        [[link]]
+        ends = ["card1", "sw0"]
+        [[link]]
+        ends = ["card0:2", "card1:2"]
+        kind = "eth"
+        [[link]]
+        ends = ["card2", "sw0"]
+        [[link]]
+        ends = ["card2", "card2:2"]
+    "#;
+    let error = Topology::parse("net.toml", text).unwrap_err().to_string();
+    assert!(
+        error.contains("end 'card2:2': the card has a link already"),
+        "{error}"
+    );
+    let text = text.replace("[\"card2\", \"card2:2\"]", "[\"card2\", \"card2\"]");
+    let topology = Topology::parse("net.toml", &text).unwrap();
+    let kinds: Vec<Vec<_>> = topology
+        .cards
+        .iter()
+        .map(|card| card.ports.iter().map(|port| port.kind).collect())
+        .collect();
+    let (ib, eth) = (LinkKind::InfiniBand, LinkKind::Ethernet);
+    assert_eq!(kinds, [vec![ib, eth], vec![ib, eth], vec![ib, ib]]);
+    let lids: Vec<Vec<_>> = topology
+        .cards
+        .iter()
+        .map(|card| card.ports.iter().map(|port| port.lid).collect())
+        .collect();
+    assert_eq!(lids, [[1, 10], [2, 9], [3, 11]]);
+    let address = |card: usize| {
+        (
+            topology.cards[card].ports[1].ipv4,
+            topology.cards[card].ports[1].mac,
+        )
+    };
+    assert_eq!(address(0), ([10, 0, 1, 1], [2, 0, 10, 0, 1, 1]));
+    assert_eq!(address(1), ([10, 9, 0, 1], [2, 0, 10, 9, 0, 1]));
+    assert_eq!(topology.links[2].ends, [EndSpec::Card(0, 2), EndSpec::Card(1, 2)]);
+    assert_eq!(topology.links[4].ends, [EndSpec::Card(2, 2); 2]);
+    assert_eq!(topology.end_name(EndSpec::Card(1, 2)), "card1:2");
+    // The switch knows the ports that it leads to, and no others.
+    assert_eq!(topology.routes()[0].unicast, [(1, 1), (2, 2), (3, 3)]);
+}
+
+/// Two cables per pair of cards: first port to first port, second to second.
+#[test]
+fn pairs_with_two_ports() {
+    let cable = |kind| hca_link::CableConfig::new("any", kind);
+    let cables = [cable(LinkKind::InfiniBand), cable(LinkKind::Ethernet)];
+    let made = Topology::pairs_of(3, &cables).unwrap();
+    let ends: Vec<_> = made.links.iter().map(|link| link.ends).collect();
+    let pair = |a, b, port| [EndSpec::Card(a, port), EndSpec::Card(b, port)];
+    assert_eq!(ends, [pair(0, 1, 1), pair(0, 1, 2), pair(2, 2, 1), pair(2, 2, 2)]);
+    let names: Vec<_> = made.links.iter().map(|link| link.cable.name.as_str()).collect();
+    assert_eq!(names, ["link0", "link1", "link2", "link3"]);
+    let lids: Vec<_> = made
+        .cards
+        .iter()
+        .map(|card| [card.ports[0].lid, card.ports[1].lid])
+        .collect();
+    assert_eq!(lids, [[1, 4], [2, 5], [3, 6]]);
+    assert!(
+        made.cards
+            .iter()
+            .all(|card| card.ports[1].kind == LinkKind::Ethernet)
+    );
 }
 
 /// Further LIDs of a card take other ways of the same length.
@@ -203,7 +294,7 @@ fn lmc_spreads_over_equal_ways() {
     let topology = Topology::parse("t", text).unwrap();
     assert_eq!(way(&topology, 0, 8), Some(vec![0, 2, 1]));
     assert_eq!(way(&topology, 0, 9), Some(vec![0, 3, 1]));
-    assert_eq!(topology.cards[0].lid, 1);
+    assert_eq!(topology.cards[0].ports[0].lid, 1);
 }
 
 #[test]
@@ -297,8 +388,8 @@ fn what_is_wrong_is_named_with_file_place_and_limit() {
             "link 0 (card0 to card7): end 'card7': no card or switch has this name",
         ),
         (
-            "ends = [\"card0:2\", \"card1\"]",
-            "end 'card0:2': a card has port 1 only",
+            "ends = [\"card0:3\", \"card1\"]",
+            "end 'card0:3': the card has ports 1 to 2",
         ),
         (
             "ends = [\"card0\", \"sw0:5\"]",

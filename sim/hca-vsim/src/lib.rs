@@ -30,8 +30,10 @@ include!(concat!(env!("OUT_DIR"), "/ports.rs"));
 /// Which design to instantiate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// `hw/rtl/top/hca_core.sv`: the card.
+    /// `hw/rtl/top/hca_core.sv`: the card, built with one port.
     Core,
+    /// The same, built with two ports.
+    TwoPorts,
     /// `sim/hca-vsim/testtop/hca_core.sv`: a tiny card for tests of the simulator.
     Probe,
 }

@@ -56,9 +56,19 @@ mod names {
         Vprobe_trace_close,
         Vprobe_free
     );
+    model!(
+        TWO,
+        Vtwo_new,
+        Vtwo_eval,
+        Vtwo_trace_open,
+        Vtwo_trace_dump,
+        Vtwo_trace_close,
+        Vtwo_free
+    );
     pub(crate) fn entry(model: Model) -> &'static Entry {
         match model {
             Model::Core => &CORE,
+            Model::TwoPorts => &TWO,
             Model::Probe => &PROBE,
         }
     }

@@ -54,7 +54,7 @@ class Gates:
         if not bench.get("ev_emit_valid_o"):
             return
         qp = bench.qps[bench.get("ev_emit_qpn_o")]
-        port = max(qp.context["port"], 1) - 1
+        port = max(qp.context.get("port", 0), 1) - 1
         lane = 16 * port + (qp.context["sl"] if self.ib[port] else qp.context["traffic_class"] >> 5)
         assert any(mask >> lane & 1 for mask in self.history), f"QP {qp.qpn} sends though lane {lane} is shut"
         self.passed[lane] += 1

@@ -109,7 +109,7 @@ class Env:
         """Reset and the given QPs, through RESET and both initialisations."""
         await self.bench.start()
         table = sum(key << (16 * index) for index, key in enumerate((FULL_PKEY, 0x0001, 0x8001, 0x0000)))
-        self.bench.set("pkey_tbl_i", table)
+        self.bench.set("pkey_tbl_i", table | table << 512)   # both ports
         for qp in qps:
             state = qp.fields["state"]
             await self.context(qp, state=QpState.RESET)

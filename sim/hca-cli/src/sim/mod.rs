@@ -21,12 +21,13 @@ use crate::report;
 const EXAMPLES: &str = "Examples:
   hca sim
   hca sim --cards 4 --link ib --pcap target/sim.pcap
+  hca sim --ports 2 --link ib,eth       each card with an InfiniBand and an Ethernet port
   hca sim --topology docs/topologies/two-switches.toml
   hca run --card 0 -- ibv_devinfo       a program on card 0, from another terminal
   hca info                              what the cards say
 
-Cards are joined in pairs by cables: 0-1, 2-3; a card without a partner has a loopback plug. A topology file can have
-switches and any other links. Every function of a card is a vfio-user socket DIR/card<N>.<F>; a process that connects
+Cards are joined in pairs by cables: 0-1, 2-3; a card without a partner has a loopback plug. With --ports 2 a second
+cable joins the second ports. A topology file can have switches and any other links. Every function of a card is a vfio-user socket DIR/card<N>.<F>; a process that connects
 has the function until it ends. Stop it with Ctrl-C.
 
 DIR is, without --dir, the folder that HCA_SIM names, else $XDG_RUNTIME_DIR/hca, else /tmp/hca-UID.
@@ -105,14 +106,17 @@ fn introduction(args: &Args, plan: &Plan, folder: &Folder) -> String {
         ),
         None => {
             let card = |end| match end {
-                EndSpec::Card(card) | EndSpec::Switch(card, _) => card,
+                EndSpec::Card(card, 1) => card.to_string(),
+                EndSpec::Card(card, port) | EndSpec::Switch(card, port) => format!("{card}:{port}"),
             };
             let ends = plan.links.iter().map(|link| link.ends.map(card));
             let cables: Vec<String> = ends.map(|[a, b]| format!("{a}-{b}")).collect();
             let Topology {
                 link, rate, latency, ..
             } = &args.topology;
-            format!("cables {} ({link}, {rate} Gb/s, {latency} ns)", cables.join(" "))
+            let links: Vec<String> = link.iter().map(ToString::to_string).collect();
+            let links = links.join(",");
+            format!("cables {} ({links}, {rate} Gb/s, {latency} ns)", cables.join(" "))
         }
     };
     format!(

@@ -1,9 +1,9 @@
 //! The simulated network: cards joined in pairs, or what a topology file says.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use hca_cosim::{CableId, CardId, Fabric, NUM_FUNCS, Server};
 use hca_link::{CableConfig, FaultSpec, Tap};
-use hca_topology::Topology as Plan;
+use hca_topology::{CARD_PORTS_MAX, Topology as Plan};
 use std::path::{Path, PathBuf};
 
 use super::folder::Folder;
@@ -22,12 +22,21 @@ pub struct Topology {
         id = "topology",
         long = "topology",
         value_name = "FILE",
-        conflicts_with_all = ["link", "rate", "latency", "faults"]
+        conflicts_with_all = ["ports", "link", "rate", "latency", "faults"]
     )]
     pub file: Option<PathBuf>,
-    /// Personality of all ports
-    #[arg(long, value_enum, default_value_t = Link::Eth)]
-    pub link: Link,
+    /// Ports of each card [default: as many as --link names]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=CARD_PORTS_MAX.into()))]
+    pub ports: Option<u8>,
+    /// Personality of the ports, ib,eth for one of each; the last counts for all further ones
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "LINK",
+        default_value = "eth"
+    )]
+    pub link: Vec<Link>,
     /// Rate of each cable
     #[arg(long, value_name = "GBPS", default_value_t = 100)]
     pub rate: u64,
@@ -55,7 +64,8 @@ impl Default for Topology {
     fn default() -> Self {
         Self {
             file: None,
-            link: Link::Eth,
+            ports: None,
+            link: vec![Link::Eth],
             rate: 100,
             latency: 100,
             faults: FaultSpec::default(),
@@ -69,18 +79,31 @@ impl Default for Topology {
 }
 
 impl Topology {
+    /// Personality of each port of a card.
+    pub fn links(&self) -> Result<Vec<Link>> {
+        let named = self.link.len();
+        let count = self.ports.map_or(named, usize::from);
+        if named == 0 || named > count || count > CARD_PORTS_MAX.into() {
+            bail!(
+                "--link names {named} personalities for {count} ports; a card has at most {CARD_PORTS_MAX}"
+            );
+        }
+        Ok((0..count).map(|port| self.link[port.min(named - 1)]).collect())
+    }
+
     /// The file's network, or `pairs` cards joined in pairs.
     pub fn plan(&self, pairs: u8) -> Result<Plan> {
         let mut plan = match &self.file {
             Some(path) => Plan::read(path).map_err(FileError::from_display)?,
             None => {
-                let cable = CableConfig {
+                let cable = |link: Link| CableConfig {
                     rate_bits_per_s: self.rate.saturating_mul(1_000_000_000),
                     latency_ns: self.latency,
                     faults: self.faults,
-                    ..CableConfig::new("link0", self.link.into())
+                    ..CableConfig::new("link0", link.into())
                 };
-                Plan::pairs(pairs.into(), &cable)?
+                let cables: Vec<_> = self.links()?.into_iter().map(cable).collect();
+                Plan::pairs_of(pairs.into(), &cables)?
             }
         };
         for card in &mut plan.cards {
@@ -196,9 +219,9 @@ mod tests {
     #[test]
     fn addresses_follow_from_each_other() {
         let plan = Topology::default().plan(4).unwrap();
-        for card in plan.cards {
-            let gid = hca_verbs::gid_of_ipv4(card.ipv4);
-            assert_eq!(hca_verbs::mac_of_gid(&gid), Some(card.mac));
+        for port in plan.cards.iter().flat_map(|card| &card.ports) {
+            let gid = hca_verbs::gid_of_ipv4(port.ipv4);
+            assert_eq!(hca_verbs::mac_of_gid(&gid), Some(port.mac));
         }
     }
 }
