@@ -10,12 +10,11 @@ use std::time::Instant;
 
 use super::{Args, Figures, INLINE_BYTES_MAX, Op, Share, internal};
 use crate::files;
+use crate::options::Link;
 use crate::samples::Samples;
 use crate::stages::Breakdown;
 use crate::waveforms::{self, Waveform};
 
-/// Rate of the cable.
-pub const LINE_BITS_PER_S: u64 = 100_000_000_000;
 /// Isolated messages whose latency is measured, and those before them.
 const LATENCY_ITERS: u32 = 64;
 const LATENCY_WARM_UP: u32 = 4;
@@ -84,6 +83,7 @@ impl Shares {
 /// Two cards and their connections, for all sizes of a sweep.
 pub struct Bench<'a> {
     args: &'a Args,
+    link: Link,
     rig: Rig,
     config: RigConfig,
     streams: Vec<Stream>,
@@ -93,8 +93,8 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Connects everything.
-    pub fn new(args: &'a Args) -> Result<Self> {
+    /// Connects everything, over ports of one personality.
+    pub fn new(args: &'a Args, link: Link) -> Result<Self> {
         let sizes = &args.size.0;
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let messages = sizes
@@ -116,7 +116,8 @@ impl<'a> Bench<'a> {
             cqe: cqe.max(64),
             stages: if args.stages { STAGED } else { 0 },
             waveforms: waveforms::config(&args.plot, args.trace),
-            ..RigConfig::new(args.seed, args.link.into())
+            rate_bits_per_s: args.rate_bits_per_s(),
+            ..RigConfig::new(args.seed, link.into())
         };
         if args.trace.is_some() {
             files::make_dir(&args.plot)?;
@@ -127,6 +128,7 @@ impl<'a> Bench<'a> {
         }
         let mut bench = Self {
             args,
+            link,
             rig,
             config,
             streams: Vec::new(),
@@ -157,7 +159,9 @@ impl<'a> Bench<'a> {
     }
 
     fn connect(&self, cap: QpCap, index: u32, largest: u32) -> Result<Stream> {
-        let qps = self.rig.connect([cap; 2], [false; 2], &self.args.path(index))?;
+        let qps = self
+            .rig
+            .connect([cap; 2], [false; 2], &self.args.path(self.link, index))?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let mr = |node: usize| -> Result<Mr<Dev>> {
             let buf = self.rig.nodes[node].alloc(largest.max(1) as usize)?;
@@ -193,7 +197,8 @@ impl<'a> Bench<'a> {
             size_bytes: size,
             qps: self.args.qps,
             mtu: self.args.mtu,
-            link: self.args.link.to_string(),
+            link: self.link.to_string(),
+            rate_gbps: self.args.rate,
             goodput_bytes_per_s: messages_per_s * f64::from(size),
             messages_per_s,
             latency_p50_ns: latency.percentile_ns(50),

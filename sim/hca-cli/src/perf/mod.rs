@@ -1,5 +1,6 @@
 //! `hca perf`: bandwidth, message rate and latency in simulated time.
 
+mod compare;
 mod internal;
 mod measure;
 
@@ -10,7 +11,7 @@ use hca_link::FaultSpec;
 use hca_system_tests::path;
 use hca_verbs::{ConnectOptions, Mtu};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::link::ArbitrationArgs;
@@ -29,6 +30,7 @@ const INLINE_BYTES_MAX: u32 = 480;
 const EXAMPLES: &str = "Examples:
   hca perf --op write --size 64:1M
   hca perf --op read --size 4k,64k --qps 4 --link ib --json
+  hca perf --link eth,ib --size 64:1M --qps 4
   hca perf --op send --size 64 --inline --signal-every 16 --outstanding 64
   hca perf --link ib --qps 2 --sl 0,1 --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 2
 
@@ -83,9 +85,21 @@ pub struct Args {
     /// Path MTU: 256, 512, 1024, 2048 or 4096 bytes
     #[arg(long, value_name = "N", default_value = "4096", value_parser = mtu)]
     mtu: u32,
-    /// Personality of both ports
-    #[arg(long, value_enum, default_value_t = Link::Eth)]
-    link: Link,
+    /// Personality of both ports; eth,ib: both are measured, and stand side by side in one table
+    #[arg(
+        long,
+        value_name = "LINK",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "eth"
+    )]
+    link: Vec<Link>,
+    /// Rate of the cable, line code not counted: 100 is 100 Gigabit Ethernet and InfiniBand 4x EDR
+    #[arg(long, value_name = "GBPS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rate: u64,
+    /// InfiniBand with a global route header of 40 bytes, as between subnets
+    #[arg(long)]
+    grh: bool,
     /// Messages of each QP in the measured window [default: by size]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=30_000))]
     iters: Option<u32>,
@@ -165,17 +179,32 @@ impl Args {
     }
 
     /// The path of a QP. On Ethernet the traffic class carries the priority.
-    fn path(&self, qp: u32) -> ConnectOptions {
-        let sl = self.sl_of(qp);
-        ConnectOptions {
-            sl,
-            traffic_class: if self.link == Link::Eth { sl << 5 } else { 0 },
-            ..path(self.mtu_code())
+    fn path(&self, link: Link, qp: u32) -> ConnectOptions {
+        let (sl, path) = (self.sl_of(qp), path(self.mtu_code()));
+        match link {
+            Link::Eth => ConnectOptions {
+                sl,
+                traffic_class: sl << 5,
+                ..path
+            },
+            Link::Ib => ConnectOptions {
+                sl,
+                gid_index: path.gid_index.filter(|_| self.grh),
+                ..path
+            },
         }
     }
 
+    fn rate_bits_per_s(&self) -> u64 {
+        self.rate * 1_000_000_000
+    }
+
     fn check(&self) -> Result<()> {
-        if let Some(sl) = self.sl.iter().find(|sl| self.link == Link::Eth && **sl > 7) {
+        if self.link.len() > 1 {
+            compare::check(self)?;
+        }
+        let ethernet = self.link.contains(&Link::Eth);
+        if let Some(sl) = self.sl.iter().find(|sl| ethernet && **sl > 7) {
             bail!("--sl {sl}: Ethernet has the priorities 0 to 7; --link ib has 16 service levels");
         }
         if self.sl.len() as u64 > u64::from(self.qps) {
@@ -219,6 +248,7 @@ pub struct Figures {
     qps: u32,
     mtu: u32,
     link: String,
+    rate_gbps: u64,
     goodput_bytes_per_s: f64,
     messages_per_s: f64,
     latency_p50_ns: u64,
@@ -248,13 +278,16 @@ pub struct Share {
 /// Runs the measurement.
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.check()?;
-    crate::simulate(|| measure_all(args))
+    crate::simulate(|| match args.link[..] {
+        [link] => measure_all(args, link),
+        _ => compare::run(args),
+    })
 }
 
-fn measure_all(args: &Args) -> Result<ExitCode> {
-    let mut bench = Bench::new(args)?;
+fn measure_all(args: &Args, link: Link) -> Result<ExitCode> {
+    let mut bench = Bench::new(args, link)?;
     if !args.json {
-        crate::print(&header(args, bench.pcie()))?;
+        crate::print(&header(args, link, bench.pcie()))?;
     }
     let mut all = Vec::new();
     for size in &args.size.0 {
@@ -272,21 +305,17 @@ fn measure_all(args: &Args) -> Result<ExitCode> {
         eprintln!("waveform: {trace}");
     }
     if args.stages {
-        plot_stages(&args.plot, args, &all)?;
+        plot_stages(args, link, &all)?;
         eprintln!("plot: {}/stages.svg", args.plot.display());
     }
     if all.len() > 1 {
-        plot(&args.plot, args, &all)?;
-        eprintln!(
-            "plots: {}/bandwidth.svg, message_rate.svg, latency.svg",
-            args.plot.display()
-        );
+        plot(args, &all)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Share of each piece, a bar for each size and phase.
-fn plot_stages(folder: &Path, args: &Args, all: &[Figures]) -> Result<()> {
+fn plot_stages(args: &Args, link: Link, all: &[Figures]) -> Result<()> {
     let mut bars = Vec::new();
     for figures in all {
         for breakdown in figures.stages.iter().flatten() {
@@ -298,29 +327,15 @@ fn plot_stages(folder: &Path, args: &Args, all: &[Figures]) -> Result<()> {
             bars.push((format!("{size} {}, {us:.2} us", breakdown.phase), pieces));
         }
     }
-    let title = format!(
-        "Where the time goes: {:?}, {} QPs, {}",
-        args.op, args.qps, args.link
-    );
+    let title = format!("Where the time goes: {:?}, {} QPs, {link}", args.op, args.qps);
     let unit = "% of the mean time from doorbell to completion";
-    plots::stacked(&folder.join("stages.svg"), &title, unit, &bars)
+    plots::stacked(&args.plot.join("stages.svg"), &title, unit, &bars)
 }
 
-fn header(args: &Args, p: &PcieParams) -> String {
+fn header(args: &Args, link: Link, pcie: &PcieParams) -> String {
     format!(
-        "{:?} over {}, MTU {}, {} QPs; PCIe model: {} MB/s, read {} ns, write {} ns, register {} ns, MPS {}, MRRS {}, \
-         {} tags\n{:>10} {:>12} {:>8} {:>12} {:>10} {:>10} {:>14} {:>12}\n",
-        args.op,
-        args.link,
-        args.mtu,
-        args.qps,
-        p.bandwidth_mbps,
-        p.read_latency_ns,
-        p.write_latency_ns,
-        p.mmio_latency_ns,
-        p.max_payload_bytes,
-        p.max_read_request_bytes,
-        p.max_tags,
+        "{}{:>10} {:>12} {:>8} {:>12} {:>10} {:>10} {:>14} {:>12}\n",
+        conditions(args, &link.to_string(), pcie),
         "size",
         "goodput B/s",
         "% wire",
@@ -332,12 +347,38 @@ fn header(args: &Args, p: &PcieParams) -> String {
     )
 }
 
+/// What was measured, as a line above its table.
+fn conditions(args: &Args, link: &str, p: &PcieParams) -> String {
+    format!(
+        "{:?} over {link}, {} Gb/s, MTU {}, {} QPs; PCIe model: {} MB/s, read {} ns, write {} ns, register {} ns, \
+         MPS {}, MRRS {}, {} tags\n",
+        args.op,
+        args.rate,
+        args.mtu,
+        args.qps,
+        p.bandwidth_mbps,
+        p.read_latency_ns,
+        p.write_latency_ns,
+        p.mmio_latency_ns,
+        p.max_payload_bytes,
+        p.max_read_request_bytes,
+        p.max_tags,
+    )
+}
+
+impl Figures {
+    /// Goodput as a share of the cable's rate.
+    fn wire_percent(&self) -> f64 {
+        self.goodput_bytes_per_s * 8.0 * 100.0 / (self.rate_gbps * 1_000_000_000) as f64
+    }
+}
+
 fn row(f: &Figures) -> String {
     format!(
         "{:>10} {:>12} {:>8.1} {:>12} {:>10} {:>10} {:>14} {:>12}\n",
         human(f.size_bytes.into()),
         engineering(f.goodput_bytes_per_s),
-        f.goodput_bytes_per_s * 8.0 * 100.0 / measure::LINE_BITS_PER_S as f64,
+        f.wire_percent(),
         engineering(f.messages_per_s),
         f.latency_p50_ns,
         f.latency_p99_ns,
@@ -361,32 +402,45 @@ fn shares(f: &Figures) -> String {
     f.by_sl.iter().map(line).collect()
 }
 
-fn plot(folder: &Path, args: &Args, all: &[Figures]) -> Result<()> {
-    let points = |get: fn(&Figures) -> f64| all.iter().map(|f| (f.size_bytes, get(f))).collect::<Vec<_>>();
-    let name = format!("{:?}, {} QPs, {}", args.op, args.qps, args.link).to_lowercase();
-    let title = |what| format!("{what}: {name}, MTU {}, simulated", args.mtu);
-    let one = |get| vec![(name.clone(), points(get))];
-    let path = |file| folder.join(file);
+/// One line for each link that was measured.
+fn plot(args: &Args, all: &[Figures]) -> Result<()> {
+    let lines = |what: &str, get: fn(&Figures) -> f64| {
+        let line = |link: &Link| {
+            let name = link.to_string();
+            let points = all.iter().filter(|f| f.link == name);
+            let points = points.map(|f| (f.size_bytes, get(f))).collect::<Vec<_>>();
+            (format!("{name}{what}"), points)
+        };
+        args.link.iter().map(line).collect::<Vec<_>>()
+    };
+    let title = |what| {
+        let op = format!("{:?}", args.op).to_lowercase();
+        format!("{what}: {op}, {} QPs, MTU {}, simulated", args.qps, args.mtu)
+    };
+    let path = |file| args.plot.join(file);
     plots::against_size(
         &path("bandwidth.svg"),
         &title("Goodput"),
         "bytes/s",
-        &one(|f| f.goodput_bytes_per_s),
+        &lines("", |f| f.goodput_bytes_per_s),
     )?;
     plots::against_size(
         &path("message_rate.svg"),
         &title("Message rate"),
         "messages/s",
-        &one(|f| f.messages_per_s),
+        &lines("", |f| f.messages_per_s),
     )?;
-    let latency = [
-        ("p50".to_owned(), points(|f| f.latency_p50_ns as f64)),
-        ("p99".to_owned(), points(|f| f.latency_p99_ns as f64)),
-    ];
+    let mut latency = lines(" p50", |f| f.latency_p50_ns as f64);
+    latency.extend(lines(" p99", |f| f.latency_p99_ns as f64));
     plots::against_size(
         &path("latency.svg"),
         &title("Latency, one message in flight"),
         "ns",
         &latency,
-    )
+    )?;
+    eprintln!(
+        "plots: {}/bandwidth.svg, message_rate.svg, latency.svg",
+        args.plot.display()
+    );
+    Ok(())
 }

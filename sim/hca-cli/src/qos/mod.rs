@@ -111,6 +111,9 @@ impl Point {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.paper {
+        crate::files::make_dir(&args.out)?;
+    }
     let settings = settings(args);
     let points = crate::simulate(|| sweep(args, &settings))?;
     if args.json {
