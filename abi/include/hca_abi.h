@@ -1038,6 +1038,8 @@ struct hca_create_eq_cmd {
 #define HCA_CREATE_EQ_CMD_LOG_SIZE_BITS 8u
 #define HCA_CREATE_EQ_CMD_VECTOR_LSB 80u
 #define HCA_CREATE_EQ_CMD_VECTOR_BITS 16u
+#define HCA_CREATE_EQ_CMD_PORT_EVENTS_LSB 96u
+#define HCA_CREATE_EQ_CMD_PORT_EVENTS_BITS 1u
 
 /* CREATE_CQ. */
 struct hca_create_cq_cmd {

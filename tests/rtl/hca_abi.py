@@ -910,6 +910,7 @@ STRUCTS = {
             "base": (0, 64),
             "log_size": (64, 8),
             "vector": (80, 16),
+            "port_events": (96, 1),
         },
     },
     "create_cq_cmd": {

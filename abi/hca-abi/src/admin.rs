@@ -126,6 +126,8 @@ layout! {
         log_size set_log_size: u8 [8, 0, 8];
         /// MSI-X vector of the function.
         vector set_vector: u16 [10, 0, 16];
+        /// Events of ports go here, too.
+        port_events set_port_events: bool [12, 0, 1] "EVT-1";
     }
 }
 

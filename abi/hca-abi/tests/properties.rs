@@ -57,7 +57,7 @@ proptest! {
         if let Ok(status) = WcStatus::try_from(code) {
             prop_assert_eq!(u8::from(status), code);
         }
-        prop_assert_eq!(AdminOpcode::try_from(code).is_ok(), code <= 35);
+        prop_assert_eq!(AdminOpcode::try_from(code).is_ok(), AdminOpcode::ALL.iter().any(|op| u8::from(*op) == code));
     }
 }
 
@@ -67,5 +67,5 @@ fn names_are_unique() {
     let count = names.len();
     names.sort_unstable();
     names.dedup();
-    assert_eq!((names.len(), count), (count, 60));
+    assert_eq!(names.len(), count);
 }

@@ -110,12 +110,12 @@ impl<P: DevicePtr> Context<P> {
     pub fn open_with(dev: P, options: &OpenOptions) -> Result<Self> {
         let mut function = Function::open(dev.clone(), options)?;
         let info = function.info();
-        let (async_eq, async_ring) = make_eq(&mut function, ASYNC_EQ_LOG_SIZE, 0)?;
+        let (async_eq, async_ring) = make_eq(&mut function, ASYNC_EQ_LOG_SIZE, 0, true)?;
         let (mut comp_eqs, mut rings) = (Vec::new(), Vec::new());
         for number in 0..COMP_VECTORS_MAX.min(info.vectors.saturating_sub(1)).max(1) {
             // Interrupt 0 is that of asynchronous events, and of everything where there is no other.
             let vector = if info.vectors > 1 { number + 1 } else { 0 };
-            match make_eq(&mut function, COMP_EQ_LOG_SIZE, vector) {
+            match make_eq(&mut function, COMP_EQ_LOG_SIZE, vector, false) {
                 Ok((eq, ring)) => {
                     comp_eqs.push(eq);
                     rings.push(ring);
@@ -299,12 +299,18 @@ impl<P: DevicePtr> Shared<P> {
     }
 }
 
-fn make_eq<P: DevicePtr>(function: &mut Function<P>, log_size: u8, vector: u16) -> Result<(Eq, EqRing)> {
+fn make_eq<P: DevicePtr>(
+    function: &mut Function<P>,
+    log_size: u8,
+    vector: u16,
+    gets_port_events: bool,
+) -> Result<(Eq, EqRing)> {
     let ring = function.device().alloc_dma(EqRing::ring_bytes(log_size))?;
     let mut cmd = CreateEqCmd::new();
     cmd.set_base(ring.iova());
     cmd.set_log_size(log_size);
     cmd.set_vector(vector);
+    cmd.set_port_events(gets_port_events);
     match function.create_eq(&cmd) {
         Ok(eqn) => Ok((Eq { eqn, vector }, EqRing::new(ring, eqn, log_size))),
         Err(e) => {

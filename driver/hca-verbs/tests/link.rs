@@ -172,3 +172,37 @@ fn ethernet_lanes_follow_the_traffic_class() {
     let attr = a.query().unwrap();
     assert_eq!(attr.ah_attr.sl, 9, "what was set is what is queried");
 }
+
+/// EVT PORT_ACTIVE, PORT_ERR, LID_CHANGE, PKEY_CHANGE, GID_CHANGE: once per change, with the number of the port, and
+/// none for what stays as it was.
+#[test]
+fn changes_of_a_port_are_events() {
+    let (dev, context) = infiniband();
+    let expect = |what: &str, kinds: &[EventKind]| {
+        let events = std::iter::from_fn(|| context.poll_async_event());
+        let seen: Vec<_> = events.map(|event| (event.kind, event.id)).collect();
+        let wanted: Vec<_> = kinds.iter().map(|kind| (*kind, 1)).collect();
+        assert_eq!(seen, wanted, "{what}");
+    };
+    expect("nothing has happened", &[]);
+    dev.with_card(|card| card.set_phy_up(false));
+    dev.settle();
+    expect("the link waits for its cable", &[]);
+    dev.with_card(|card| card.set_phy_up(true));
+    dev.settle();
+    expect("the cable is back in time", &[]);
+    let go = |state| context.link_config(1, &LinkConfig::new().state(state)).unwrap();
+    go(PortState::Down);
+    expect("down", &[EventKind::PortErr]);
+    go(PortState::Init);
+    go(PortState::Armed);
+    expect("still not active", &[]);
+    go(PortState::Active);
+    expect("active", &[EventKind::PortActive]);
+    context.set_pkey(1, 3, 0x8003).unwrap();
+    context.set_pkey(1, 3, 0x8003).unwrap();
+    context.set_gid(1, 5, [9; 16]).unwrap();
+    context.set_gid(1, 5, [9; 16]).unwrap();
+    expect("tables", &[EventKind::PkeyChange, EventKind::GidChange]);
+    dev.assert_no_violations();
+}

@@ -172,7 +172,7 @@ impl Firmware {
                 .modify_port(hal, &ModifyPortCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
             AdminOpcode::SetGid => self
-                .set_gid(&SetGidCmd::read_from(body).ok_or(internal)?)
+                .set_gid(hal, &SetGidCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
             AdminOpcode::SetPkey => self
                 .set_pkey(hal, &SetPkeyCmd::read_from(body).ok_or(internal)?)
@@ -259,7 +259,9 @@ impl Firmware {
         d.set_max_mr_size(crate::memory::MAX_MR_BYTES);
         // Page sizes 4 KiB .. 1 GiB.
         d.set_page_size_cap(0x7fff_f000);
-        d.set_device_cap_flags(device_cap::CURR_QP_STATE_MOD | device_cap::RC_RNR_NAK_GEN);
+        d.set_device_cap_flags(
+            device_cap::CURR_QP_STATE_MOD | device_cap::RC_RNR_NAK_GEN | device_cap::PORT_ACTIVE_EVENT,
+        );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().guid));
         d.set_vendor_part_id(VENDOR_PART_ID);
         d.set_hw_ver(1);

@@ -70,6 +70,15 @@ impl Firmware {
         }
     }
 
+    /// EVT-1: what happens to a port is told to every function that asked for it.
+    pub(crate) fn post_port_event<B: Bus>(&self, hal: &mut Hal<B>, at: usize, kind: EventKind) {
+        for eqn in 0..self.eqs.len() as u32 {
+            if self.eq_ids.contains(eqn) && self.eqs[eqn as usize].port_events {
+                hal.post_eqe(eqn as u8, kind.into(), at as u32 + 1, 0);
+            }
+        }
+    }
+
     fn post_qp_event<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32, kind: EventKind, data: u32) {
         if self.qp_ids.contains(qpn) {
             hal.post_eqe(self.qps[qpn as usize].create.async_eqn(), kind.into(), qpn, data);

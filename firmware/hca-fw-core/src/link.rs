@@ -6,7 +6,7 @@ use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::{Bus, CmdResult, Firmware, NUM_FUNCS};
 use hca_abi::{
-    AdminStatus, HOQ_LIFE_NEVER, LINK_ROW_CTRL, LINK_ROW_HIGH, LINK_ROW_LOW, LINK_ROW_SL2VL,
+    AdminStatus, EventKind, HOQ_LIFE_NEVER, LINK_ROW_CTRL, LINK_ROW_HIGH, LINK_ROW_LOW, LINK_ROW_SL2VL,
     LINK_WORD_ERRORS, LINK_WORD_RX_FILL, LINK_WORD_RX_PACKETS, LINK_WORD_RX_RING, LINK_WORD_TX_BLOCKS,
     LINK_WORD_TX_CREDITS, LINK_WORD_TX_FILL, LINK_WORD_TX_PACKETS, LINK_WORD_TX_RING, LINK_WORD_TX_WAIT,
     LinkCtrl, LinkLayer, LinkPolicy, LinkSl2vl, LinkStatus, LinkVlArb, MGMT_VL, OpVls, PortState,
@@ -489,14 +489,25 @@ impl Firmware {
         self.announce_link(hal);
     }
 
-    /// Tells every function whether a link is up.
+    /// Tells every function whether a link is up, and those that asked which one came or went.
     pub(crate) fn announce_link<B: Bus>(&mut self, hal: &mut Hal<B>) {
-        let up = self
-            .fitted()
-            .iter()
-            .any(|port| port.enabled() && port.link.is_up(hal));
+        let mut any_up = false;
+        for at in 0..self.fitted().len() {
+            let port = &mut self.ports[at];
+            let up = port.enabled() && port.link.is_up(hal);
+            let has_changed = core::mem::replace(&mut port.is_announced, up) != up;
+            any_up |= up;
+            if has_changed {
+                let kind = if up {
+                    EventKind::PortActive
+                } else {
+                    EventKind::PortErr
+                };
+                self.post_port_event(hal, at, kind);
+            }
+        }
         for func in 0..NUM_FUNCS as u8 {
-            hal.set_func_status(func, true, false, up);
+            hal.set_func_status(func, true, false, any_up);
         }
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct EqRec {
     pub func: u8,
     /// CQs, and QPs whose asynchronous events go here.
     pub users: u16,
+    /// So do those of ports.
+    pub port_events: bool,
 }
 
 /// A completion queue.
@@ -48,7 +50,11 @@ pub(crate) struct MrRec {
 
 impl EqRec {
     pub const fn new() -> Self {
-        Self { func: 0, users: 0 }
+        Self {
+            func: 0,
+            users: 0,
+            port_events: false,
+        }
     }
 }
 
@@ -163,7 +169,11 @@ impl Firmware {
         require(cmd.vector() < hal.vectors(func), cmd.vector().into())?;
         hal.probe_ring(func, cmd.base(), 64u64 << cmd.log_size())?;
         let eqn = self.eq_ids.alloc().ok_or((AdminStatus::NoResources, 0))?;
-        self.eqs[eqn as usize] = EqRec { func, users: 0 };
+        self.eqs[eqn as usize] = EqRec {
+            func,
+            users: 0,
+            port_events: cmd.port_events(),
+        };
         let mut eqc = Eqc::new();
         eqc.set_valid(true);
         eqc.set_func(func);

@@ -5,7 +5,8 @@ use crate::link::{Link, PortFacts};
 use crate::objects::require;
 use crate::{Bus, CmdResult, Firmware, Identity};
 use hca_abi::{
-    AdminStatus, LinkLayer, ModifyPortCmd, Mtu, PortState, QueryPortResult, SetGidCmd, SetPkeyCmd, port_attr,
+    AdminStatus, EventKind, LinkLayer, ModifyPortCmd, Mtu, PortState, QueryPortResult, SetGidCmd, SetPkeyCmd,
+    port_attr,
 };
 
 /// Entries of the GID table.
@@ -28,6 +29,8 @@ pub(crate) struct Port {
     index: u8,
     identity: Identity,
     enabled: bool,
+    /// Functions were told last that it is up.
+    pub is_announced: bool,
     lmc: u8,
     mtu: u8,
     gids: [[u8; 16]; NUM_GIDS],
@@ -49,6 +52,7 @@ impl Port {
             index,
             identity,
             enabled: false,
+            is_announced: false,
             lmc: 0,
             mtu: 5,
             gids: [[0; 16]; NUM_GIDS],
@@ -193,7 +197,8 @@ impl Firmware {
         if has(port_attr::ENABLE) {
             port.enabled = cmd.enable();
         }
-        if has(port_attr::LID) {
+        let has_new_lid = has(port_attr::LID) && port.identity.lid != cmd.lid();
+        if has_new_lid {
             port.identity.lid = cmd.lid();
         }
         if has(port_attr::LMC) {
@@ -211,6 +216,9 @@ impl Firmware {
             port.link.enable(hal, facts);
         } else {
             port.link.apply(hal, facts, None);
+        }
+        if has_new_lid {
+            self.post_port_event(hal, at, EventKind::LidChange);
         }
         self.announce_link(hal);
         Ok(())
@@ -245,11 +253,13 @@ impl Firmware {
         Ok(out)
     }
 
-    pub(crate) fn set_gid(&mut self, cmd: &SetGidCmd) -> CmdResult {
+    pub(crate) fn set_gid<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetGidCmd) -> CmdResult {
         let at = self.port_at(cmd.port_num())?;
         let i = usize::from(cmd.index());
         require(i < NUM_GIDS, u32::from(cmd.index()))?;
-        self.ports[at].gids[i] = cmd.gid();
+        if core::mem::replace(&mut self.ports[at].gids[i], cmd.gid()) != cmd.gid() {
+            self.post_port_event(hal, at, EventKind::GidChange);
+        }
         Ok(())
     }
 
@@ -257,8 +267,11 @@ impl Firmware {
         let at = self.port_at(cmd.port_num())?;
         let i = usize::from(cmd.index());
         require(i < NUM_PKEYS, u32::from(cmd.index()))?;
-        self.ports[at].pkeys[i] = cmd.pkey();
+        let old = core::mem::replace(&mut self.ports[at].pkeys[i], cmd.pkey());
         hal.set_pkey(at as u8, i as u32, cmd.pkey());
+        if old != cmd.pkey() {
+            self.post_port_event(hal, at, EventKind::PkeyChange);
+        }
         Ok(())
     }
 }
