@@ -201,14 +201,14 @@ fn cards_with_two_ports() {
         [[link]]
         ends = ["card2", "sw0"]
         [[link]]
-        ends = ["card2", "card2:2"]
+        ends = ["card2", "card2:1"]
     "#;
     let error = Topology::parse("net.toml", text).unwrap_err().to_string();
     assert!(
-        error.contains("end 'card2:2': the card has a link already"),
+        error.contains("end 'card2:1': the card has a link already"),
         "{error}"
     );
-    let text = text.replace("[\"card2\", \"card2:2\"]", "[\"card2\", \"card2\"]");
+    let text = text.replace("[\"card2\", \"card2:1\"]", "[\"card2\", \"card2\"]");
     let topology = Topology::parse("net.toml", &text).unwrap();
     let kinds: Vec<Vec<_>> = topology
         .cards

@@ -17,5 +17,5 @@ mod traffic;
 
 pub use arena::Arena;
 pub use node::{Dev, Node, Place, connect, path};
-pub use rig::{Rig, RigConfig, RigError, identity};
+pub use rig::{Rig, RigConfig, RigError, SecondCable, identity, second_identity};
 pub use rng::Rng;

@@ -55,8 +55,10 @@ pub type Waveform = (PathBuf, Option<Range<u64>>);
 pub struct RigConfig {
     /// Root seed.
     pub seed: u64,
-    /// Personality of both ports.
+    /// Personality of both cards' first ports.
     pub link: LinkKind,
+    /// What joins the cards' second ports, if they have them.
+    pub second: Option<SecondCable>,
     /// Switches between the cards, in a row.
     pub switches: u8,
     /// Rate of each cable.
@@ -85,6 +87,7 @@ impl RigConfig {
         Self {
             seed,
             link,
+            second: None,
             switches,
             rate_bits_per_s: CableConfig::new("", link).rate_bits_per_s,
             faults,
@@ -93,6 +96,31 @@ impl RigConfig {
             waveforms: None,
             stages: 0,
             cqe: 4096,
+        }
+    }
+}
+
+/// A cable from second port to second port.
+#[derive(Clone, Debug)]
+pub struct SecondCable {
+    /// Personality of these ports.
+    pub link: LinkKind,
+    /// Its rate.
+    pub rate_bits_per_s: u64,
+    /// Its faults.
+    pub faults: FaultSpec,
+    /// Capture at the senders.
+    pub capture: Option<PathBuf>,
+}
+
+impl SecondCable {
+    /// No faults.
+    pub fn new(link: LinkKind) -> Self {
+        Self {
+            link,
+            rate_bits_per_s: CableConfig::new("", link).rate_bits_per_s,
+            faults: FaultSpec::default(),
+            capture: None,
         }
     }
 }
@@ -109,6 +137,8 @@ pub struct Rig {
     pub cables: Vec<CableId>,
     /// The switches on the way.
     pub switches: Vec<BuiltSwitch>,
+    /// The cable between the second ports. Card 0 is at end A.
+    pub second: Option<CableId>,
     /// Their drivers.
     pub nodes: [Node; 2],
     /// Stages of the work requests, if the configuration asks for them.
@@ -117,7 +147,31 @@ pub struct Rig {
     hash: Option<u64>,
 }
 
-/// Addresses of card `index`.
+/// Addresses of the second port of card `index`. Its LID is that of the first one: they are in different subnets.
+pub fn second_identity(index: u8, link: LinkKind) -> Identity {
+    Identity {
+        guid: [0x02, 0x48, 0x43, 0xff, 0xfe, 0, 1, index + 1],
+        mac: [0x02, 0x48, 0x43, 0, 1, index + 1],
+        ipv4: [10, 0, 1, index + 1],
+        ..identity(index, link)
+    }
+}
+
+/// Lays the cable between the second ports.
+fn join_second(fabric: &mut Fabric, cards: [CardId; 2], config: &SecondCable) -> Result<CableId, SimError> {
+    let cable = CableConfig {
+        faults: config.faults,
+        rate_bits_per_s: config.rate_bits_per_s,
+        ..CableConfig::new("second", config.link)
+    };
+    let cable = fabric.plug(cards.map(|card| Plug::CardPort(card, 2)), cable)?;
+    if let Some(path) = &config.capture {
+        fabric.cable_mut(cable).capture(Tap::Sent, path)?;
+    }
+    Ok(cable)
+}
+
+/// Addresses of card `index`, at its first port.
 pub fn identity(index: u8, link: LinkKind) -> Identity {
     Identity {
         guid: [0x02, 0x48, 0x43, 0xff, 0xfe, 0, 0, index + 1],
@@ -192,11 +246,18 @@ impl Rig {
         let mut fabric = Fabric::new(config.seed);
         let mut add = |index: u8| {
             let name = format!("card{index}");
+            let mut ports = vec![identity(index, config.link)];
+            ports.extend(
+                config
+                    .second
+                    .as_ref()
+                    .map(|second| second_identity(index, second.link)),
+            );
             fabric.add_card(CardConfig {
                 pcie: PcieParams {
                     ..config.pcie.clone()
                 },
-                ..CardConfig::core(&name, identity(index, config.link))
+                ..CardConfig::with_ports(&name, &ports)
             })
         };
         let cards = [add(0)?, add(1)?];
@@ -208,6 +269,10 @@ impl Rig {
                 .capture(Tap::Sent, path)
                 .map_err(SimError::from)?;
         }
+        let second = config.second.as_ref();
+        let second = second
+            .map(|second| join_second(&mut fabric, cards, second))
+            .transpose()?;
         let mut waveforms = Vec::new();
         if let Some((folder, window)) = &config.waveforms {
             for card in cards {
@@ -229,6 +294,7 @@ impl Rig {
             cable,
             cables,
             switches,
+            second,
             nodes,
             stages,
             waveforms,
@@ -290,7 +356,10 @@ impl Rig {
     /// Writes the captures out.
     pub fn close_captures(&mut self) -> Result<(), RigError> {
         let mut fabric = self.sim.fabric();
-        Ok(fabric.cable_mut(self.cable).close().map_err(SimError::from)?)
+        for cable in [Some(self.cable), self.second].into_iter().flatten() {
+            fabric.cable_mut(cable).close().map_err(SimError::from)?;
+        }
+        Ok(())
     }
 
     /// Ends the waveforms: what has been written. Fails where one had to end early.

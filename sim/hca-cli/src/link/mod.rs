@@ -18,10 +18,10 @@ use show::{Look, Rates};
 
 type Card = Context<Rc<VfioUserDevice>>;
 
+const FIRST_PORT: u8 = 1;
+
 /// A simulator may be slow in wall-clock time: it shares the processor with its programs.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// Cards have one port so far.
-const PORT: u8 = 1;
 /// To the first corner, and clear from there.
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 
@@ -31,6 +31,7 @@ const EXAMPLES: &str = "Examples:
   hca link --once --json
   hca link set --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 1 --policy round-quantum
   hca link set --card 0 --vls 4 --lid 0x40 --lmc 2
+  hca link set --port 2 --pfc 3             the second port of every card
 
 A card is asked through a function that no process has, which the command keeps while it runs.
 
@@ -66,6 +67,9 @@ struct Which {
     /// This card only
     #[arg(long, value_name = "N")]
     card: Option<u32>,
+    /// This port; else all are shown, and the first is configured
+    #[arg(long, value_name = "N")]
+    port: Option<u8>,
     /// Folder with the simulator's sockets, as given to hca sim
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -142,25 +146,25 @@ impl ArbitrationArgs {
         config
     }
 
-    /// Configures a card's link.
+    /// Configures the link of a card's first port.
     pub fn apply<P: DevicePtr>(&self, card: &Context<P>) -> Result<()> {
-        self.apply_with(card, LinkConfig::new())
+        self.apply_with(card, FIRST_PORT, LinkConfig::new())
     }
 
     /// Numbers of VLs and the state in `config` come before the tables, which they decide about.
-    fn apply_with<P: DevicePtr>(&self, card: &Context<P>, config: LinkConfig) -> Result<()> {
+    fn apply_with<P: DevicePtr>(&self, card: &Context<P>, port: u8, config: LinkConfig) -> Result<()> {
         let config = self.add_to(config);
         if config != LinkConfig::new() {
-            card.link_config(PORT, &config)?;
+            card.link_config(port, &config)?;
         }
         if let Some(table) = &self.vlarb_high {
-            card.set_vl_arb(PORT, VlArbTable::High, &table.0)?;
+            card.set_vl_arb(port, VlArbTable::High, &table.0)?;
         }
         if let Some(table) = &self.vlarb_low {
-            card.set_vl_arb(PORT, VlArbTable::Low, &table.0)?;
+            card.set_vl_arb(port, VlArbTable::Low, &table.0)?;
         }
         if let Some(map) = self.sl2vl {
-            card.set_sl2vl(PORT, &map.0)?;
+            card.set_sl2vl(port, &map.0)?;
         }
         Ok(())
     }
@@ -197,6 +201,7 @@ impl Set {
         if let Some(priorities) = self.pfc {
             config = config.pfc_enable(priorities.0);
         }
+        let number = self.which.port.unwrap_or(FIRST_PORT);
         let mut port = ModifyPortCmd::new();
         let mut mask = 0;
         if let Some(lid) = self.lid {
@@ -208,14 +213,14 @@ impl Set {
             mask |= port_attr::LMC;
         }
         if mask != 0 {
-            port.set_port_num(PORT);
+            port.set_port_num(number);
             port.set_attr_mask(mask);
             card.modify_port(&port)?;
         }
         for entry in &self.pkey {
-            card.set_pkey(PORT, entry.index, entry.pkey)?;
+            card.set_pkey(number, entry.index, entry.pkey)?;
         }
-        self.arbitration.apply_with(card, config)
+        self.arbitration.apply_with(card, number, config)
     }
 }
 
@@ -245,11 +250,18 @@ fn open(which: &Which) -> Result<Vec<(u32, Card)>> {
 fn watch(args: &Args) -> Result<()> {
     let cards = open(&args.which)?;
     let clear = !args.once && !args.json && io::stdout().is_terminal();
-    let mut rates = vec![Rates::default(); cards.len()];
+    let mut ports = Vec::new();
+    for (number, card) in &cards {
+        let count = card.query_device()?.phys_port_cnt();
+        let wanted = args.which.port.map_or(1..=count, |port| port..=port);
+        ports.extend(wanted.map(|port| (*number, card, port)));
+    }
+    let mut rates = vec![Rates::default(); ports.len()];
     loop {
         let mut text = String::from(if clear { CLEAR_SCREEN } else { "" });
-        for ((number, card), rates) in cards.iter().zip(&mut rates) {
-            let look = Look::take(*number, card, rates).with_context(|| format!("card {number}"))?;
+        for ((number, card, port), rates) in ports.iter().zip(&mut rates) {
+            let look = Look::take(*number, *port, card, rates);
+            let look = look.with_context(|| format!("card {number} port {port}"))?;
             text += &if args.json {
                 serde_json::to_string(&look)? + "\n"
             } else {

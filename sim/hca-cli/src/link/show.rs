@@ -5,8 +5,8 @@ use hca_verbs::{LinkCounters, LinkErrors, LinkLayer, LinkStatus, VlArbTable, VlC
 use serde::Serialize;
 use std::fmt::Write as _;
 
+use super::Card;
 use super::notation::{Arbitration, Limit, policy_name};
-use super::{Card, PORT};
 
 const BLOCK_BYTES: f64 = 64.0;
 const FOR_EVER: u8 = 31;
@@ -77,16 +77,16 @@ struct Lane {
 }
 
 impl Look {
-    /// Asks a card.
-    pub fn take(card: u32, context: &Card, rates: &mut Rates) -> Result<Self> {
-        let status = context.link_status(PORT)?;
-        let high = Arbitration(context.vl_arb(PORT, VlArbTable::High)?);
-        let low = Arbitration(context.vl_arb(PORT, VlArbTable::Low)?);
+    /// Asks a card about one of its ports.
+    pub fn take(card: u32, port: u8, context: &Card, rates: &mut Rates) -> Result<Self> {
+        let status = context.link_status(port)?;
+        let high = Arbitration(context.vl_arb(port, VlArbTable::High)?);
+        let low = Arbitration(context.vl_arb(port, VlArbTable::Low)?);
         let cycle = context.function().time_cycles();
-        let counters = context.link_counters(PORT)?;
+        let counters = context.link_counters(port)?;
         let speed = rates.next(cycle, context.info().clock_hz, &counters.vls);
         Ok(Self::new(
-            card,
+            (card, port),
             cycle,
             &status,
             [high, low].map(|table| table.to_string()),
@@ -96,7 +96,7 @@ impl Look {
     }
 
     fn new(
-        card: u32,
+        (card, port): (u32, u8),
         cycle: u64,
         s: &LinkStatus,
         [vlarb_high, vlarb_low]: [String; 2],
@@ -121,7 +121,7 @@ impl Look {
         };
         Self {
             card,
-            port: PORT,
+            port,
             cycle,
             link: if s.link_layer == LinkLayer::Ethernet {
                 "eth"
