@@ -239,12 +239,24 @@ module hca_mgmt
                    data1: hwif_out.mgmt.eqe_data[3].value.value};
 
   // ---- Port, P_Key and GID tables, counters ----------------------------------------------------------
-  logic [NumPorts-1:0]       pk_req, pk_we, gid_req, gid_we, pk_ack_q, gid_ack_q, pk_we_q, gid_we_q;
-  logic [NumPorts-1:0][31:0] pk_rdata_q, gid_rdata;
+  localparam int unsigned MapPorts = 2;   // of the register map: every access is answered
+  logic [MapPorts-1:0]       pk_req, pk_we, gid_req, gid_we, pk_ack_q, gid_ack_q, pk_we_q, gid_we_q;
+  logic [MapPorts-1:0][31:0] pk_rdata_q, gid_rdata;
   logic                      ctr_ack_q, ctx_ack_q, ctr_we_q, ctx_we_q;
   logic [31:0]               ctr_rdata_q, ctr_high_q;
   logic [6:0]                ctr_word;       // port, counter, half
   assign ctr_word = hwif_out.counters.addr[8:2];
+
+  for (genvar p = 0; p < MapPorts; p++) begin : gen_request
+    assign pk_req[p]  = hwif_out.mgmt.port[p].pkey.req;
+    assign pk_we[p]   = hwif_out.mgmt.port[p].pkey.req_is_wr;
+    assign gid_req[p] = hwif_out.mgmt.port[p].gid.req;
+    assign gid_we[p]  = hwif_out.mgmt.port[p].gid.req_is_wr;
+    if (p >= NumPorts) begin : gen_absent
+      assign pk_rdata_q[p] = '0;
+      assign gid_rdata[p]  = '0;
+    end
+  end
 
   for (genvar p = 0; p < NumPorts; p++) begin : gen_port
     assign port_cfg_o[p] = '{
@@ -252,10 +264,6 @@ module hca_mgmt
       mac: {hwif_out.mgmt.port[p].mac_hi.value.value, hwif_out.mgmt.port[p].mac_lo.value.value},
       lid: hwif_out.mgmt.port[p].lid.value.value, lmc: hwif_out.mgmt.port[p].lmc.value.value
     };
-    assign pk_req[p]  = hwif_out.mgmt.port[p].pkey.req;
-    assign pk_we[p]   = hwif_out.mgmt.port[p].pkey.req_is_wr;
-    assign gid_req[p] = hwif_out.mgmt.port[p].gid.req;
-    assign gid_we[p]  = hwif_out.mgmt.port[p].gid.req_is_wr;
 
     hca_ram_1r1w #(.Width(32), .Depth(4 * NumGids)) u_gid (
       .clk_i, .we_i(gid_req[p] && gid_we[p]), .waddr_i(hwif_out.mgmt.port[p].gid.addr[7:2]),
@@ -330,8 +338,8 @@ module hca_mgmt
     hwif_in.mgmt.num_vls.value.next   = 4'(NumVls);
     hwif_in.mgmt.link_data.value.next = link_stat_data_i;
     hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: '0, wr_ack: ctx_ack_q && ctx_we_q};
-    for (int unsigned p = 0; p < NumPorts; p++) begin
-      hwif_in.mgmt.port[p].status.link_up.next = port_cfg_o[p].active;
+    for (int unsigned p = 0; p < MapPorts; p++) begin
+      hwif_in.mgmt.port[p].status.link_up.next = p < NumPorts && hwif_out.mgmt.port[p].ctrl.active.value;
       hwif_in.mgmt.port[p].pkey = '{rd_ack: pk_ack_q[p] && !pk_we_q[p], rd_data: pk_rdata_q[p],
                                     wr_ack: pk_ack_q[p] && pk_we_q[p]};
       hwif_in.mgmt.port[p].gid  = '{rd_ack: gid_ack_q[p] && !gid_we_q[p], rd_data: gid_rdata[p],
