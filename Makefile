@@ -59,7 +59,7 @@ test-rtl: setup ## block tests of the RTL (cocotb); one of them: make test-rtl A
 formal: setup ## proofs of the RTL's cells (SymbiYosys); one of them: make formal ARGS=fv_fifo
 	.venv/bin/python scripts/formal.py $(ARGS)
 
-test-conformance: hca ## packets judged by tools that are not ours (tshark, scapy)
+test-conformance: hca libibverbs ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)
 
 test-programs: hca libibverbs ## unmodified verbs programs on simulated cards: one of each kind

@@ -4,7 +4,7 @@ mod common;
 
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair};
 use hca_cosim::BuiltSwitch;
-use hca_link::{Dir, LinkKind, Tap};
+use hca_link::{Dir, FaultSpec, LinkKind, Tap};
 use hca_system_tests::scenario::{Options, run};
 use hca_system_tests::{RigConfig, path};
 use hca_verbs::{Mtu, SendOp};
@@ -31,6 +31,41 @@ fn infiniband_through_one_switch() {
 #[test]
 fn infiniband_through_two_switches() {
     seeds(LinkKind::InfiniBand, 2, 4..=5);
+}
+
+/// Not drawn but all of them at once, on each of the three cables; flow control packets are hit, too.
+#[test]
+fn infiniband_through_two_switches_with_every_fault() {
+    let faults = FaultSpec {
+        loss: 0.01,
+        dup: 0.01,
+        reorder: 0.01,
+        corrupt: 0.005,
+        pause: 0.002,
+        delay_ns: 400,
+        fc_loss: Some(0.05),
+        fc_corrupt: Some(0.05),
+        ..FaultSpec::default()
+    };
+    let options = Options {
+        link: Some(LinkKind::InfiniBand),
+        faults: Some(faults),
+        switches: Some(2),
+        ..Options::default()
+    };
+    let mut hit = 0;
+    for seed in 30..33 {
+        match run(seed, &options) {
+            Ok(report) => {
+                hit += Dir::ALL
+                    .iter()
+                    .map(|dir| report.cable.dir(*dir).faults.lost)
+                    .sum::<u64>()
+            }
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    assert!(hit > 0, "the cable has lost nothing");
 }
 
 #[test]
