@@ -82,10 +82,12 @@ test-docs: setup ## the examples in the Rust documentation
 tidy: setup ## house rules: sizes, names, file lists, links, names in docs
 	RUST_BACKTRACE=0 cargo test --quiet --no-fail-fast --release -p hca-tidy
 
-soak: setup ## system tests over many seeds of random faults, a million packets over a link: make soak SEEDS=100
+soak: hca ## random faults over many seeds, a million packets over a link, the QoS paper's sweep: make soak SEEDS=100
 	SEEDS=$(SEEDS) cargo test --release -p hca-system-tests -- --ignored --nocapture soak
 	HCA_SWITCH_SOAK=1000000 cargo test --release -p hca-switch --test traffic random_traffic
 	LINK_PACKETS=1000000 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
+	$(HCA) qos --random 200 --within 1
+	$(HCA) qos --paper --within 1
 
 # ---- Change it -------------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,14 @@ impl Progress {
         }
     }
 
+    /// Prints above the bar, where there is one.
+    pub fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
     /// More is done.
     pub fn add(&mut self, bytes: u64) {
         self.done_bytes += bytes;

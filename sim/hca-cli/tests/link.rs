@@ -96,6 +96,9 @@ fn links_are_configured_and_shown() {
         (&9.into(), &1.into())
     );
     assert_eq!((&cards[1]["lid"], &cards[1]["lmc"]), (&0x40.into(), &2.into()));
+    let pkeys = serde_json::json!([{"index": 0, "pkey": 0xffff}, {"index": 3, "pkey": 0x8001}]);
+    assert_eq!(cards[1]["pkeys"], pkeys);
+    assert_eq!(cards[0]["pkeys"].as_array().unwrap().len(), 1);
     assert_eq!(cards[1]["sl2vl"], Value::from(vec![0; 16]));
     assert_eq!(cards[1]["lanes"].as_array().unwrap().len(), 2, "VL0 and VL15");
 
@@ -141,6 +144,7 @@ fn links_are_configured_and_shown() {
         "high  0:16",
         "credits",
         "counted:",
+        "P_Keys 0=0xffff",
     ] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
@@ -170,6 +174,33 @@ fn links_are_watched() {
     assert_eq!(second["lanes"][0]["tx_bytes_per_s"], 0.0);
     assert!(third["cycle"].as_u64() > second["cycle"].as_u64());
     drop(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Ctrl-C ends it as what it is, the normal end; also while it waits for the next look.
+#[test]
+fn ctrl_c_ends_the_watching() {
+    let folder = tempfile::tempdir().unwrap();
+    let _simulator = Simulator::start(folder.path(), &["--cards", "1", "--link", "ib"]);
+    let mut child = Command::new(HCA)
+        .args(["link", "--interval", "3600000"])
+        .env("HCA_SIM", folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shown = String::new();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    while !shown.contains("counted:") {
+        assert!(lines.read_line(&mut shown).unwrap() > 0, "{shown}");
+    }
+    assert!(
+        shown.contains("card 0 port 1: ib, ") && !shown.contains('\x1b'),
+        "{shown}"
+    );
+    let interrupt = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(interrupt.unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

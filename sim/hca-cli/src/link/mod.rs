@@ -6,15 +6,20 @@ mod show;
 use anyhow::{Context as _, Result};
 use hca_verbs::{Context, DevicePtr, LinkConfig, ModifyPortCmd, OpVls, OpenOptions, VlArbTable, port_attr};
 use hca_vfio_user::VfioUserDevice;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::sim::folder::Folder;
 use notation::{Arbitration, AskedState, Limit, PkeyEntry, Policy, Priorities, Sl2vl};
-use show::{Look, Rates};
+use show::{Look, Pkeys, Rates};
 
 type Card = Context<Rc<VfioUserDevice>>;
 
@@ -22,8 +27,13 @@ const FIRST_PORT: u8 = 1;
 
 /// A simulator may be slow in wall-clock time: it shares the processor with its programs.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// To the first corner, and clear from there.
-const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
+/// To the first corner, clear what is left of a line, clear what is below: a screen that is written over does not
+/// flicker as one that is cleared does.
+const TO_CORNER: &str = "\x1b[H";
+const CLEAR_LINE: &str = "\x1b[K\n";
+const CLEAR_BELOW: &str = "\x1b[J";
+/// Exit code of a second Ctrl-C, while a card does not answer: that of a shell.
+const EXIT_INTERRUPTED: i32 = 130;
 
 const EXAMPLES: &str = "Examples:
   hca link                                  all links, refreshed until Ctrl-C
@@ -33,9 +43,12 @@ const EXAMPLES: &str = "Examples:
   hca link set --card 0 --vls 4 --lid 0x40 --lmc 2
   hca link set --port 2 --pfc 3             the second port of every card
 
-A card is asked through a function that no process has, which the command keeps while it runs.
+A card is asked through a function that no process has, which the command keeps while it runs. Credits, tx ring and rx
+ring are blocks of 64 bytes: what the other end has room for, what waits here to be sent, what was received and not
+taken yet. B/s is per second of simulated time, since the look before. Waited: cycles in which a packet was ready but
+had no credits or not its turn.
 
-Exit code: 0 done; 2 no simulator, no such card, or a card that refuses.";
+Exit code: 0 done or Ctrl-C; 2 no simulator, no such card, or a card that refuses.";
 
 /// Options of `hca link`.
 #[derive(clap::Args)]
@@ -45,14 +58,14 @@ pub struct Args {
     set: Option<Command>,
     #[command(flatten)]
     which: Which,
-    /// Look once and end
+    /// Look once and end, instead of looking again and again until Ctrl-C
     #[arg(long)]
     once: bool,
     /// Print one JSON object per card and look
     #[arg(long)]
     json: bool,
     /// Time between two looks
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     interval: u64,
 }
 
@@ -247,20 +260,38 @@ fn open(which: &Which) -> Result<Vec<(u32, Card)>> {
     Ok(cards)
 }
 
+/// Ctrl-C and its like, as something that can be waited for. A second Ctrl-C ends the program wherever it is.
+fn interrupted() -> Result<Receiver<()>> {
+    let asked = Arc::new(AtomicBool::new(false));
+    let handled = "cannot wait for signals";
+    signal_hook::flag::register_conditional_shutdown(SIGINT, EXIT_INTERRUPTED, asked.clone())
+        .context(handled)?;
+    signal_hook::flag::register(SIGINT, asked).context(handled)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context(handled)?;
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            let _ = sender.send(()); // Nobody to tell: the program ends already.
+        }
+    });
+    Ok(receiver)
+}
+
 fn watch(args: &Args) -> Result<()> {
+    let interrupted = interrupted()?;
     let cards = open(&args.which)?;
-    let clear = !args.once && !args.json && io::stdout().is_terminal();
+    let on_screen = !args.once && !args.json && io::stdout().is_terminal();
     let mut ports = Vec::new();
     for (number, card) in &cards {
         let count = card.query_device()?.phys_port_cnt();
         let wanted = args.which.port.map_or(1..=count, |port| port..=port);
         ports.extend(wanted.map(|port| (*number, card, port)));
     }
-    let mut rates = vec![Rates::default(); ports.len()];
+    let mut before = vec![(Rates::default(), Pkeys::default()); ports.len()];
     loop {
-        let mut text = String::from(if clear { CLEAR_SCREEN } else { "" });
-        for ((number, card, port), rates) in ports.iter().zip(&mut rates) {
-            let look = Look::take(*number, *port, card, rates);
+        let mut text = String::new();
+        for ((number, card, port), before) in ports.iter().zip(&mut before) {
+            let look = Look::take(*number, *port, card, before);
             let look = look.with_context(|| format!("card {number} port {port}"))?;
             text += &if args.json {
                 serde_json::to_string(&look)? + "\n"
@@ -268,9 +299,15 @@ fn watch(args: &Args) -> Result<()> {
                 look.text()
             };
         }
+        if on_screen {
+            text = format!("{TO_CORNER}{}{CLEAR_BELOW}", text.replace('\n', CLEAR_LINE));
+        }
         if !crate::print_open(&text)? || args.once {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(args.interval));
+        let pause = interrupted.recv_timeout(Duration::from_millis(args.interval));
+        if pause != Err(RecvTimeoutError::Timeout) {
+            return Ok(());
+        }
     }
 }

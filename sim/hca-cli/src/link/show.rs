@@ -10,6 +10,10 @@ use super::notation::{Arbitration, Limit, policy_name};
 
 const BLOCK_BYTES: f64 = 64.0;
 const FOR_EVER: u8 = 31;
+/// The partition of a P_Key; the bit above it says full or limited member.
+const PARTITION: u16 = 0x7fff;
+/// Entries of the P_Key table that are read again at each look.
+const PKEYS_PER_LOOK: usize = 4;
 
 /// Counters of the look before, for rates.
 #[derive(Clone, Default)]
@@ -45,6 +49,7 @@ pub struct Look {
     mtu_bytes: u32,
     lid: u16,
     lmc: u8,
+    pkeys: Vec<Pkey>,
     built_vls: u8,
     peer_vls: u8,
     vls: u8,
@@ -59,6 +64,13 @@ pub struct Look {
     rx_ring_blocks: u32,
     lanes: Vec<Lane>,
     errors: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A valid entry of the P_Key table.
+#[derive(Serialize)]
+struct Pkey {
+    index: u16,
+    pkey: u16,
 }
 
 /// One VL.
@@ -78,17 +90,19 @@ struct Lane {
 
 impl Look {
     /// Asks a card about one of its ports.
-    pub fn take(card: u32, port: u8, context: &Card, rates: &mut Rates) -> Result<Self> {
+    pub fn take(card: u32, port: u8, context: &Card, (rates, pkeys): &mut (Rates, Pkeys)) -> Result<Self> {
         let status = context.link_status(port)?;
         let high = Arbitration(context.vl_arb(port, VlArbTable::High)?);
         let low = Arbitration(context.vl_arb(port, VlArbTable::Low)?);
         let cycle = context.function().time_cycles();
         let counters = context.link_counters(port)?;
+        pkeys.look(context, port)?;
         let speed = rates.next(cycle, context.info().clock_hz, &counters.vls);
         Ok(Self::new(
             (card, port),
             cycle,
             &status,
+            pkeys.valid(),
             [high, low].map(|table| table.to_string()),
             &counters,
             speed,
@@ -99,6 +113,7 @@ impl Look {
         (card, port): (u32, u8),
         cycle: u64,
         s: &LinkStatus,
+        pkeys: Vec<Pkey>,
         [vlarb_high, vlarb_low]: [String; 2],
         counters: &LinkCounters,
         speed: Option<[f64; 16]>,
@@ -134,6 +149,7 @@ impl Look {
             mtu_bytes: 128 << u8::from(s.mtu),
             lid: s.lid,
             lmc: s.lmc,
+            pkeys,
             built_vls: s.built_vls.count(),
             peer_vls: s.peer_vls.count(),
             vls: s.op_vls.count(),
@@ -180,6 +196,11 @@ impl Look {
             Limit(self.high_limit),
             self.pfc_enable,
         );
+        let pkeys = self
+            .pkeys
+            .iter()
+            .map(|entry| format!(" {}={:#06x}", entry.index, entry.pkey));
+        let _ = writeln!(text, "  P_Keys{}", pkeys.collect::<String>());
         let map = self.sl2vl.map(|vl| vl.to_string()).join(",");
         let or_none = |table: &str| if table.is_empty() { "empty" } else { table }.to_owned();
         let _ = writeln!(
@@ -230,6 +251,35 @@ impl Look {
             }
         );
         text
+    }
+}
+
+/// The P_Key table as it was seen last.
+#[derive(Clone, Default)]
+pub struct Pkeys {
+    table: Vec<u16>,
+    next: usize,
+}
+
+impl Pkeys {
+    /// Reads the table at the first look, a few of its entries at each later one: every entry costs a command.
+    fn look(&mut self, context: &Card, port: u8) -> Result<()> {
+        let mut count = PKEYS_PER_LOOK;
+        if self.table.is_empty() {
+            count = context.query_port(port)?.pkey_tbl_len().into();
+            self.table = vec![0; count];
+        }
+        for _ in 0..count.min(self.table.len()) {
+            self.table[self.next] = context.query_pkey(port, self.next as u16)?;
+            self.next = (self.next + 1) % self.table.len();
+        }
+        Ok(())
+    }
+
+    /// Entries that stand for a partition: the rest match nothing (KEY-9).
+    fn valid(&self) -> Vec<Pkey> {
+        let entries = (0..).zip(&self.table).filter(|(_, pkey)| **pkey & PARTITION != 0);
+        entries.map(|(index, pkey)| Pkey { index, pkey: *pkey }).collect()
     }
 }
 
@@ -286,7 +336,19 @@ mod tests {
         counters.vls[1].set_tx_credits(4321);
         counters.errors.set_lpcrc_errors(9);
         let speed = Some([1e9; 16]);
-        let look = Look::new(3, 77, &status(), ["0:16".into(), String::new()], &counters, speed);
+        let pkeys = vec![Pkey {
+            index: 3,
+            pkey: 0x8001,
+        }];
+        let look = Look::new(
+            3,
+            77,
+            &status(),
+            pkeys,
+            ["0:16".into(), String::new()],
+            &counters,
+            speed,
+        );
         let text = look.text();
         for word in [
             "card 3",
@@ -294,6 +356,7 @@ mod tests {
             "cable out",
             "MTU 2048",
             "LID 6 LMC 1",
+            "P_Keys 3=0x8001",
             "2 data VLs of 8",
             "round-quantum",
             "unlimited",
@@ -316,6 +379,17 @@ mod tests {
         assert_eq!(lanes, [Some(0), Some(1), Some(15)]);
         assert_eq!(json["errors"]["vl15_dropped"], 0);
         assert_eq!(json["errors"].as_object().unwrap().len(), 16);
+    }
+
+    #[test]
+    fn entries_without_a_partition_are_not_shown() {
+        let pkeys = Pkeys {
+            table: vec![0x8001, 0, 0x8000, 0x7fff],
+            next: 0,
+        };
+        let valid = pkeys.valid();
+        let shown: Vec<_> = valid.iter().map(|entry| (entry.index, entry.pkey)).collect();
+        assert_eq!(shown, [(0, 0x8001), (3, 0x7fff)]);
     }
 
     /// Counters wrap; a rate does not.
