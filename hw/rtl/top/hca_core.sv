@@ -227,6 +227,15 @@ module hca_core
     .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
   );
 
+  // Static rate: [0] the response scheduler, [1] the requester.
+  logic [1:0]                 charge_valid;
+  rate_charge_t [1:0]         charge;
+  logic [1:0][RateGroups-1:0] rate_open;
+  logic                       rate_busy;
+  hca_static_rate u_static_rate (
+    .clk_i, .rst_i, .charge_valid_i(charge_valid), .charge_i(charge), .open_o(rate_open), .busy_o(rate_busy)
+  );
+
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [NumPorts-1:0] ib;
   logic [NumLanes-1:0] sl_open;
@@ -247,6 +256,7 @@ module hca_core
 
   hca_requester u_requester (
     .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
+    .rate_open_i(rate_open[1]), .charge_valid_o(charge_valid[1]), .charge_o(charge[1]),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
@@ -391,6 +401,7 @@ module hca_core
 
   hca_resp_sched u_resp_sched (
     .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
+    .rate_open_i(rate_open[0]), .charge_valid_o(charge_valid[0]), .charge_o(charge[0]),
     .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
     .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
@@ -453,7 +464,7 @@ module hca_core
     .valid_i({mmio_wr_valid_i, mmio_rd_valid_i, mac_rx_valid_i, mac_tx_valid_o, mac1_rx_valid_i,
               mac1_tx_valid_o, hwr_valid_o, hrd_req_valid_o,
               rxd_valid, rxw_valid, txp_valid, ack_valid, src_txp_valid[0], src_txp_valid[1], upd_valid,
-              cqe_valid, mgmt_busy, |msg_valid, port_busy}),
+              cqe_valid, mgmt_busy, |msg_valid, port_busy || rate_busy}),
     .rd_req_i(hrd_req_valid_o && hrd_req_ready_i), .rd_done_i(hrd_rsp_valid_i && hrd_rsp_last_i), .busy_o
   );
 

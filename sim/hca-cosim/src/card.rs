@@ -53,7 +53,11 @@ impl CardConfig {
     /// The card with as many ports as there are identities, one or two.
     pub fn with_ports(name: &str, identities: &[Identity]) -> Self {
         Self {
-            model: if identities.len() > 1 { Model::TwoPorts } else { Model::Core },
+            model: if identities.len() > 1 {
+                Model::TwoPorts
+            } else {
+                Model::Core
+            },
             ports: identities.len() as u8,
             ..Self::with_firmware(name, native_firmware(identities))
         }
