@@ -72,12 +72,12 @@ class RateAgent:
     def sample(self):
         """What was charged counts from the next cycle on."""
         bench, charges = self.bench, [None, None]
-        if bench.get("charge_valid_o"):
-            item = struct("rate_charge_t").unpack(bench.get("charge_o"))
+        item = struct("tx_made_t").unpack(bench.get("made_o")) if bench.get("made_valid_o") else dict(group=0)
+        if item["group"]:
             charge = (item["group"], item["bytes"], item["interval"])
-            assert charge[0] != 0
             late = charge[1] <= SMALL    # a second small one may be under way
-            assert any(gates >> charge[0] & 1 for gates in self.history[0 if late else 3:]), f"group {charge[0]} is shut"
+            seen = self.history[0 if late else 3:]
+            assert any(gates >> charge[0] & 1 for gates in seen), f"group {charge[0]} is shut"
             self.times.setdefault(charge[0], []).append((bench.cycle, *charge[1:]))
             charges[self.port] = charge
             if self.on_charge:

@@ -13,28 +13,30 @@ module hca_static_rate
 (
   input  logic                       clk_i,
   input  logic                       rst_i,
-  input  logic [1:0]                 charge_valid_i,  // a packet was made; each at most every second cycle
-  input  rate_charge_t [1:0]         charge_i,
+  input  logic [1:0]                 made_valid_i,  // a packet was made; each at most every second cycle
+  input  tx_made_t [1:0]         made_i,
   output logic [1:0][RateGroups-1:0] open_o,
   output logic                       busy_o           // a group is shut
 );
 
   localparam int unsigned FracBits  = 8;              // of a cycle
-  localparam int unsigned ProdW     = $bits(rate_charge_t) - RateGroupW;
+  localparam int unsigned ProdW     = $bits(made_i[0].bytes) + $bits(made_i[0].interval);
   localparam int unsigned DropBits  = 16 - FracBits;
   localparam int unsigned CostW     = ProdW - DropBits;
   localparam int unsigned DebtW     = CostW + 2;      // never more than four packets of the slowest rate
   localparam int unsigned AheadBits = 8;              // Ahead = 256 cycles
 
   // ---- One packet after the other: [1] waits for a cycle if both come at once ------------------------------
+  logic [1:0]   rated, unused_bits;
   logic         late_q, now_valid, size_valid_q, cost_valid_q;
-  rate_charge_t late_item_q, now_item;
+  tx_made_t late_item_q, now_item;
   logic [RateGroupW-1:0] size_group_q, cost_group_q;
   logic [ProdW-1:0]      size_q;
   logic [CostW-1:0]      cost_q;
 
-  assign now_valid = charge_valid_i != '0 || late_q;
-  assign now_item  = charge_valid_i[0] ? charge_i[0] : late_q ? late_item_q : charge_i[1];
+  assign rated     = {made_valid_i[1] && made_i[1].group != '0, made_valid_i[0] && made_i[0].group != '0};
+  assign now_valid = rated != '0 || late_q;
+  assign now_item  = rated[0] ? made_i[0] : late_q ? late_item_q : made_i[1];
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -42,16 +44,18 @@ module hca_static_rate
       size_valid_q <= 1'b0;
       cost_valid_q <= 1'b0;
     end else begin
-      late_q       <= (charge_valid_i[1] && (charge_valid_i[0] || late_q)) || (late_q && charge_valid_i[0]);
+      late_q       <= (rated[1] && (rated[0] || late_q)) || (late_q && rated[0]);
       size_valid_q <= now_valid;
       cost_valid_q <= size_valid_q;
     end
-    if (charge_valid_i[1]) late_item_q <= charge_i[1];
+    if (rated[1]) late_item_q <= made_i[1];
     size_group_q <= now_item.group;
     size_q       <= ProdW'(now_item.bytes) * ProdW'(now_item.interval);
     cost_group_q <= size_group_q;
     cost_q       <= CostW'(size_q >> DropBits) + CostW'(size_q[DropBits-1:0] != '0);
   end
+
+  assign unused_bits = {^{made_i, late_item_q}, ^now_item};
 
   // ---- Debts and permissions --------------------------------------------------------------------------------
   logic [DebtW-1:0]           debt_q [RateGroups];
@@ -62,8 +66,8 @@ module hca_static_rate
     for (int unsigned g = 0; g < RateGroups; g++) begin
       half[g] = (debt_q[g] >> (FracBits + AheadBits - 1)) != '0;
       for (int unsigned p = 0; p < 2; p++) begin
-        used[p][g]  = charge_valid_i[p] && charge_i[p].group == RateGroupW'(g);
-        shuts[p][g] = used[p][g] && (half[g] || charge_i[p].bytes > 13'(RateSmallBytes));
+        used[p][g]  = rated[p] && made_i[p].group == RateGroupW'(g);
+        shuts[p][g] = used[p][g] && (half[g] || made_i[p].bytes > 13'(RateSmallBytes));
       end
       under_way[g] = used[0][g] || used[1][g]
                      || (late_q && late_item_q.group == RateGroupW'(g))

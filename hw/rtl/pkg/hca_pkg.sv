@@ -224,26 +224,30 @@ package hca_pkg;
 
   localparam int unsigned RateSmallBytes = 256;  // packets up to here need not leave one by one
 
-  // A packet of a group, for hca_static_rate.
+  // A packet that a scheduler has made, for hca_static_rate and hca_tx_ahead.
   typedef struct packed {
+    logic        gathered;  // it goes through the gather; an ACK does not
+    logic [LaneW-1:0] lane;
     logic [RateGroupW-1:0] group;
     logic [12:0] bytes;     // on the wire
     logic [23:0] interval;
-  } rate_charge_t;
+  } tx_made_t;
 
-  function automatic rate_charge_t rate_charge_of(txp_t txp, tx_path_t path);
-    rate_charge_t charge;
+  function automatic tx_made_t tx_made_of(txp_t txp, tx_path_t path);
+    tx_made_t made;
     logic         unused_bits;
     unused_bits     = ^{txp, path};
-    charge.group    = path.group;
-    charge.interval = path.interval;
-    charge.bytes    = ((txp.payload_bytes + 13'd3) & 13'h1ffc) + 13'(path.overhead);
+    made.gathered = txp.kind != TxAck;
+    made.lane     = path.sl;
+    made.group    = path.group;
+    made.interval = path.interval;
+    made.bytes    = ((txp.payload_bytes + 13'd3) & 13'h1ffc) + 13'(path.overhead);
     if (txp.opcode inside {BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest}) begin
-      charge.bytes = charge.bytes + 13'd16;
+      made.bytes = made.bytes + 13'd16;
     end else if (txp.kind != TxReq) begin
-      charge.bytes = charge.bytes + 13'd4;
+      made.bytes = made.bytes + 13'd4;
     end
-    return charge;
+    return made;
   endfunction
 
   // ---- Receive -----------------------------------------------------------------------------------

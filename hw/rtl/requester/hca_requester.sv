@@ -16,8 +16,8 @@ module hca_requester
   input  logic [NumPorts-1:0] ib_i,      // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i, // lanes (port and SL) that may send
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
-  output logic           charge_valid_o,      // a packet of a group was made
-  output rate_charge_t   charge_o,
+  output logic           made_valid_o,        // a packet was made
+  output tx_made_t       made_o,
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -125,8 +125,8 @@ module hca_requester
 
   hca_sq_gate #(.Slots(Slots)) u_gate (
     .clk_i, .rst_i, .sl_open_i, .rate_open_i,
-    .hold_i    (charge_valid_o && charge_o.bytes > 13'(RateSmallBytes)),
-    .hold_group_i(charge_o.group),
+    .hold_i    (made_valid_o && made_o.group != '0 && made_o.bytes > 13'(RateSmallBytes)),
+    .hold_group_i(made_o.group),
     .waiting_i (waiting),
     .want_slot_i(want_slot),
     .set_i     (sl_set),
@@ -270,8 +270,8 @@ module hca_requester
     .out_o      (seg_o)
   );
 
-  assign charge_valid_o   = txp_valid && path.group != '0;
-  assign charge_o         = rate_charge_of(txp, path);
+  assign made_valid_o     = txp_valid;
+  assign made_o           = tx_made_of(txp, path);
 
   assign ev_emit_valid_o  = txp_valid && txp_ready;
   assign ev_emit_qpn_o    = txp.qpn;

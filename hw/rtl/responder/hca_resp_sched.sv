@@ -11,8 +11,8 @@ module hca_resp_sched
   input  logic [NumPorts-1:0] ib_i,         // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i,    // lanes (port and SL) that may send
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
-  output logic           charge_valid_o,   // a packet of a group was made
-  output rate_charge_t   charge_o,
+  output logic           made_valid_o,     // a packet was made
+  output tx_made_t       made_o,
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -341,8 +341,8 @@ module hca_resp_sched
     .out_o      (ack_o)
   );
 
-  assign charge_valid_o = (send_read || send_ack) && ctx.path.group != '0;
-  assign charge_o       = rate_charge_of(send_read ? txp : ack, ctx.path);
+  assign made_valid_o = send_read || send_ack;
+  assign made_o       = tx_made_of(send_read ? txp : ack, ctx.path);
 
   assign rsp_popped_valid_o = (send_read && is_last) || state_q == StPurge;
   assign rsp_popped_qpn_o   = qpn_q;

@@ -227,13 +227,13 @@ module hca_core
     .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
   );
 
-  // Static rate: [0] the response scheduler, [1] the requester.
-  logic [1:0]                 charge_valid;
-  rate_charge_t [1:0]         charge;
+  // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
+  logic [1:0]                 made_valid, gather_left;
+  tx_made_t [1:0]             made;
   logic [1:0][RateGroups-1:0] rate_open;
   logic                       rate_busy;
   hca_static_rate u_static_rate (
-    .clk_i, .rst_i, .charge_valid_i(charge_valid), .charge_i(charge), .open_o(rate_open), .busy_o(rate_busy)
+    .clk_i, .rst_i, .made_valid_i(made_valid), .made_i(made), .open_o(rate_open), .busy_o(rate_busy)
   );
 
   // ---- Transmit --------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ module hca_core
 
   hca_requester u_requester (
     .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
-    .rate_open_i(rate_open[1]), .charge_valid_o(charge_valid[1]), .charge_o(charge[1]),
+    .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
@@ -276,6 +276,7 @@ module hca_core
     .txp_valid_o(txp_valid), .txp_ready_i(txp_ready), .txp_o(txp),
     .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
+    .left_o(gather_left),
     .mpt_re_o(mpt_re[KeyGather]), .mpt_raddr_o(mpt_raddr[KeyGather]), .mpt_rdata_i(mpt_rdata[KeyGather]),
     .mtt_re_o(mtt_re[KeyGather]), .mtt_raddr_o(mtt_raddr[KeyGather]), .mtt_rdata_i(mtt_rdata[KeyGather]),
     .mreq_valid_o(mreq_valid[RdGather]), .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]),
@@ -318,6 +319,7 @@ module hca_core
     .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
     .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
     .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp), .ib_o(ib), .sl_open_o(sl_open),
+    .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}),
     .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
     .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
@@ -401,7 +403,7 @@ module hca_core
 
   hca_resp_sched u_resp_sched (
     .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
-    .rate_open_i(rate_open[0]), .charge_valid_o(charge_valid[0]), .charge_o(charge[0]),
+    .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]),
     .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
     .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),

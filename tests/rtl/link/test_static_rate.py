@@ -27,10 +27,10 @@ class RateBench(Bench):
             self.charges[port] = charge
             if charge:
                 group, size, interval = charge
-                words[port] = struct("rate_charge_t").pack(group=group, bytes=size, interval=interval)
+                words[port] = struct("tx_made_t").pack(group=group, bytes=size, interval=interval)
                 self.sent.append((self.cycle, port, charge))
-        self.set("charge_valid_i", sum(bool(charge) << port for port, charge in enumerate(self.charges)))
-        self.set("charge_i", words[0] | words[1] << struct("rate_charge_t").width)
+        self.set("made_valid_i", sum(bool(charge) << port for port, charge in enumerate(self.charges)))
+        self.set("made_i", words[0] | words[1] << struct("tx_made_t").width)
 
     def sample(self):
         """Gates as in the model."""
@@ -53,7 +53,8 @@ async def like_the_model(dut, groups):
         rude = rng.random() < 0.02
         if not (gates >> group & 1 or rude):
             return None
-        return group, rng.choice([30, 90, 1100, 4200, 8191 if not rude else 64]), rng.choice([1, 1311, 2622, 13107, 40000])
+        size = rng.choice([30, 90, 1100, 4200, 64 if rude else 8191])
+        return group, size, rng.choice([1, 1311, 2622, 13107, 40000])
 
     bench = RateBench(dut, 1, plan)
     rng = bench.rng
