@@ -79,6 +79,10 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAILBOX_BYTES 0x1000u
 /* First EQE kind that carries an asynchronous event: kind = this + ibv_event_type. */
 #define HCA_EVENT_KIND_BASE 0x10u
+/* Groups of QPs with a rate (`rate_group`), number 0 included, which has none. */
+#define HCA_RATE_GROUPS 0x20u
+/* Longest rate_interval: 7.8 Mbit/s at 250 MHz. */
+#define HCA_MAX_RATE_INTERVAL 0xffffffu
 /* VLs of a port, VL15 included. */
 #define HCA_VLS 0x10u
 /* VL of subnet management; as the VL of an SL: the SL is unusable for data. */
@@ -794,8 +798,10 @@ struct hca_qpc {
 #define HCA_QPC_FLOW_LABEL_BITS 20u
 #define HCA_QPC_STATIC_RATE_LSB 856u
 #define HCA_QPC_STATIC_RATE_BITS 8u
-#define HCA_QPC_IPD_LSB 864u
-#define HCA_QPC_IPD_BITS 8u
+#define HCA_QPC_RATE_INTERVAL_LSB 864u
+#define HCA_QPC_RATE_INTERVAL_BITS 24u
+#define HCA_QPC_RATE_GROUP_LSB 888u
+#define HCA_QPC_RATE_GROUP_BITS 8u
 
 /* Memory protection table entry, one per memory key. key = index << 8 | tag. */
 struct hca_mpt {

@@ -28,6 +28,8 @@ MAX_PAGE_SHIFT = 0x1e
 DIRECT_PAGE_SHIFT = 0x3f
 MAILBOX_BYTES = 0x1000
 EVENT_KIND_BASE = 0x10
+RATE_GROUPS = 0x20
+MAX_RATE_INTERVAL = 0xffffff
 VLS = 0x10
 MGMT_VL = 0xf
 VL_ARB_ENTRIES = 0x40
@@ -752,7 +754,8 @@ STRUCTS = {
             "traffic_class": (824, 8),
             "flow_label": (832, 20),
             "static_rate": (856, 8),
-            "ipd": (864, 8),
+            "rate_interval": (864, 24),
+            "rate_group": (888, 8),
         },
     },
     "mpt": {

@@ -58,7 +58,14 @@ abi_consts! {
         MAILBOX_BYTES = 4096,
         /// First EQE kind that carries an asynchronous event: kind = this + ibv_event_type.
         EVENT_KIND_BASE = 0x10,
-    }    "Link" {
+    }
+    "Rates" {
+        /// Groups of QPs with a rate (`rate_group`), number 0 included, which has none.
+        RATE_GROUPS = 32,
+        /// Longest rate_interval: 7.8 Mbit/s at 250 MHz.
+        MAX_RATE_INTERVAL = 0xff_ffff,
+    }
+    "Link" {
         /// VLs of a port, VL15 included.
         VLS = 16,
         /// VL of subnet management; as the VL of an SL: the SL is unusable for data.

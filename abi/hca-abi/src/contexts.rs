@@ -101,9 +101,10 @@ layout! {
         flow_label set_flow_label: u32 [104, 0, 20];
         /// Static rate.
         static_rate set_static_rate: u8 [107, 0, 8] "RATE-5";
-        /// Inter-packet delay: after a packet its destination rests for this many times the packet's time on
-        /// the wire. Firmware computes it from static_rate and the rate of the port.
-        ipd set_ipd: u8 [108, 0, 8] "RATE-8";
+        /// Time that the destination takes per byte on the wire, in 2^-16 cycles of the card (100 Gbit/s: 1311).
+        rate_interval set_rate_interval: u32 [108, 0, 24] "RATE-3";
+        /// QPs of one group take turns at a packet's time (rate_interval) per packet, 1..RATE_GROUPS; 0: no limit.
+        rate_group set_rate_group: u8 [111, 0, 8] "RATE-4";
     }
 }
 

@@ -115,7 +115,13 @@ fn paths_reach_the_card() {
     };
     let (a, _b) = connect_pair(qp(), qp(), &options).unwrap();
     let qpc = dev.with_card(|card| card.qpc(a.qp_num()));
-    assert_eq!((qpc.sl(), qpc.static_rate(), qpc.ipd()), (11, 3, 9));
+    // 10 Gbit/s: a byte takes a fifth of a cycle.
+    assert_eq!(
+        (qpc.sl(), qpc.static_rate(), qpc.rate_interval()),
+        (11, 3, 65536 / 5 + 1)
+    );
+    assert_ne!(qpc.rate_group(), 0);
+    assert_eq!(a.query().unwrap().ah_attr.static_rate, 3);
 
     let mut raw = qp().into_raw();
     raw.modify(
@@ -152,7 +158,15 @@ fn paths_reach_the_card() {
     }
     to_rtr(7, 2).unwrap();
     let qpc = dev.with_card(|card| card.qpc(raw.qp_num()));
-    assert_eq!((qpc.src_path_bits(), qpc.static_rate(), qpc.ipd()), (7, 2, 39));
+    assert_eq!(
+        (qpc.src_path_bits(), qpc.static_rate(), qpc.rate_interval()),
+        (7, 2, 52429)
+    );
+    // RATE-4: another destination, another group.
+    assert_ne!(
+        qpc.rate_group(),
+        dev.with_card(|card| card.qpc(a.qp_num())).rate_group()
+    );
     assert_eq!(raw.query().unwrap().ah_attr.src_path_bits, 7);
     dev.assert_no_violations();
 }

@@ -118,7 +118,7 @@ fn try_modify(bench: &Bench, qp: &mut RawQp<Dev>, to: QpState, mask: QpAttrMask)
     match qp.modify(&changed(bench, to), mask) {
         Ok(()) => true,
         Err(e) => {
-            // APM, resizing and pacing are known but not supported (QPS-22).
+            // APM and resizing are known but not supported (QPS-22).
             assert!([22, 95].contains(&e.errno()), "{e}");
             assert_eq!(
                 (qp.query().unwrap(), qp.state()),

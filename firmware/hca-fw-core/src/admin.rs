@@ -21,6 +21,8 @@ type Body = [u8; BODY_BYTES];
 const VENDOR_PART_ID: u32 = 1;
 /// local_ca_ack_delay: 4.096 us << 4 = 65 us, beyond the longest stay of a request in the responder (REL-15).
 const ACK_DELAY: u8 = 4;
+/// QP type that can be paced: IBV_QPT_RC.
+const PACED_QP_TYPE: u32 = 2;
 
 /// The vendor number is an IEEE OUI, and so are the first three bytes of a GUID: one card cannot have two. No OUI is
 /// assigned to OpenHCA; the GUIDs of simulated cards start with a locally administered one (bit 1 of the first byte),
@@ -282,6 +284,9 @@ impl Firmware {
         d.set_num_comp_vectors(hal.vectors(func));
         d.set_max_eq(crate::NUM_EQS as u32);
         d.set_max_eqe(1 << MAX_LOG_EQ_SIZE);
+        d.set_pacing_min_kbps(crate::rate::MIN_KBPS);
+        d.set_pacing_max_kbps(crate::rate::PORT_KBPS);
+        d.set_pacing_qp_types(1 << PACED_QP_TYPE);
         d.set_max_inline_data(MAX_INLINE_BYTES);
         d.set_max_mtt(crate::NUM_MTTS);
         d.set_completion_timestamp_mask(u64::MAX);

@@ -32,6 +32,7 @@ mod objects;
 mod pool;
 mod port;
 mod qp;
+mod rate;
 mod transition;
 
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
@@ -40,6 +41,7 @@ use hca_abi::AdminStatus;
 use objects::{CqRec, EqRec, MrRec, QpRec};
 use pool::{IdPool, RangePool};
 use port::Port;
+use rate::RateGroups;
 
 /// 32-bit access to the card's firmware register map.
 pub use hca_regs::RegisterBus as Bus;
@@ -102,6 +104,7 @@ pub struct Firmware {
     cqs: [CqRec; NUM_CQS],
     qp_ids: IdPool<{ NUM_QPS / 64 }>,
     qps: [QpRec; NUM_QPS],
+    rates: RateGroups,
     mr_ids: IdPool<{ NUM_MRS / 64 }>,
     mrs: [MrRec; NUM_MRS],
     mtts: RangePool<{ NUM_MRS }>,
@@ -123,6 +126,7 @@ impl Firmware {
             // QP0 and QP1 are the management QPs.
             qp_ids: IdPool::new(2),
             qps: [const { QpRec::new() }; NUM_QPS],
+            rates: RateGroups::new(),
             mr_ids: IdPool::new(1),
             mrs: [const { MrRec::new() }; NUM_MRS],
             mtts: RangePool::new(NUM_MTTS),

@@ -11,13 +11,11 @@ use hca_abi::{
     LINK_WORD_TX_CREDITS, LINK_WORD_TX_FILL, LINK_WORD_TX_PACKETS, LINK_WORD_TX_RING, LINK_WORD_TX_WAIT,
     LinkCtrl, LinkLayer, LinkPolicy, LinkSl2vl, LinkStatus, LinkVlArb, MGMT_VL, OpVls, PortState,
     QueryLinkErrorsResult, QueryLinkResult, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd,
-    SetSl2vlCmd, StaticRate, VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
+    SetSl2vlCmd, VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
 };
 
 /// Weight of each VL until somebody sets a table: one packet of 4096 bytes.
 const DEFAULT_WEIGHT: u8 = 64;
-/// Rate of the port, 4x EDR, in units of 100 Mbit/s.
-const PORT_RATE: u32 = 1000;
 const ENTRIES: usize = VL_ARB_ENTRIES as usize;
 /// VLs of one QUERY_VL_COUNTERS answer.
 const VLS_PER_ANSWER: u8 = 8;
@@ -264,14 +262,6 @@ fn legal(from: PortState, to: PortState) -> bool {
     )
 }
 
-/// RATE-8: packet times that a destination rests after a packet, so that it gets `static_rate` at most. `None`: no such
-/// rate.
-pub(crate) fn ipd(static_rate: u8) -> Option<u8> {
-    let rate = StaticRate::try_from(static_rate).ok()?.in_100mbps();
-    let times = PORT_RATE.div_ceil(rate.unwrap_or(PORT_RATE)) - 1;
-    Some(times.min(u8::MAX.into()) as u8)
-}
-
 impl Firmware {
     pub(crate) fn set_link<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetLinkCmd) -> CmdResult {
         let at = self.port_at(cmd.port_num())?;
@@ -515,40 +505,6 @@ impl Firmware {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// RATE-7, RATE-8: rate ratio minus one packet times, rounded so that the rate is never exceeded.
-    #[test]
-    fn delays_of_static_rates() {
-        let wanted = [
-            (0, 0),
-            (2, 39),
-            (5, 19),
-            (3, 9),
-            (6, 4),
-            (4, 3),
-            (7, 2),
-            (8, 1),
-            (9, 1),
-            (10, 0),
-            (11, 7),
-            (12, 1),
-            (13, 0),
-            (14, 0),
-            (15, 3),
-            (16, 0),
-            (17, 0),
-            (18, 0),
-            (19, 3),
-            (20, 1),
-            (24, 0),
-        ];
-        for (code, times) in wanted {
-            assert_eq!(ipd(code), Some(times), "rate code {code}");
-        }
-        for code in [1, 25, 255] {
-            assert_eq!(ipd(code), None, "rate code {code}");
-        }
-    }
 
     /// VL-14: exactly these moves can be asked for.
     #[test]

@@ -32,6 +32,8 @@ pub(crate) struct QpRec {
     pub func: u8,
     pub create: CreateQpCmd,
     pub attr: QpAttr,
+    /// Rate group, 0: none.
+    pub rate_group: u8,
 }
 
 /// A memory region. `tag` outlives the region, so that a key is not given out twice in a row.
@@ -75,6 +77,7 @@ impl QpRec {
             func: 0,
             create: CreateQpCmd::new(),
             attr: QpAttr::new(),
+            rate_group: 0,
         }
     }
 }

@@ -2,14 +2,14 @@
 //! checked whole before anything is stored or told to the hardware.
 
 use crate::hal::Hal;
-use crate::link::ipd;
 use crate::objects::{QpRec, require, require_size};
 use crate::port::Port;
+use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::transition::{Attr, Refusal, check};
 use crate::{Bus, CmdResult, Firmware, NUM_QPS};
 use hca_abi::{
     AdminStatus, AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, ModifyQpCmd,
-    PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, Service, access,
+    PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, RATE_GROUPS, Service, access,
 };
 
 /// READs and atomics a QP may have outstanding in either direction.
@@ -78,6 +78,7 @@ impl Firmware {
             func,
             create: *cmd,
             attr: QpAttr::new(),
+            rate_group: 0,
         };
         self.write_qpc(hal, qpn, true, true);
         Ok(qpn)
@@ -86,6 +87,8 @@ impl Firmware {
     pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult {
         let i = self.own_qp(func, qpn)?;
         // RESET everywhere first: every block drops what it holds for the QP.
+        self.rates.change(self.qps[i].rate_group, None);
+        self.qps[i].rate_group = 0;
         self.qps[i].attr = QpAttr::new();
         self.write_qpc(hal, qpn, true, true);
         // Completions under way reach the host before the answer to this command does, and none comes later.
@@ -131,7 +134,7 @@ impl Firmware {
             Refusal::NoSuchTransition => (AdminStatus::BadState, u32::from(rec.attr.qp_state())),
             Refusal::Missing(attrs) | Refusal::NotTaken(attrs) => (AdminStatus::BadParam, attrs.bits()),
         })?;
-        if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP | Attr::RATE_LIMIT) {
+        if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP) {
             return Err((AdminStatus::Unsupported, mask.bits()));
         }
         let mut attr = if to == QpState::Reset {
@@ -141,6 +144,9 @@ impl Firmware {
         };
         self.check_values(mask, &given, &attr)?;
         attr.set_qp_state(to.into());
+        let rate = self.rate_of(cmd.qpn(), &attr);
+        let group = self.rates.change(self.qps[i].rate_group, rate);
+        self.qps[i].rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
         self.qps[i].attr = attr;
         self.apply_transition(hal, cmd.qpn(), from, to);
         Ok(())
@@ -207,6 +213,7 @@ impl Firmware {
         check(Attr::MAX_QP_RD_ATOMIC, a.max_rd_atomic() <= MAX_RD_ATOMIC)?;
         check(Attr::MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic() <= MAX_RD_ATOMIC)?;
         check(Attr::MIN_RNR_TIMER, a.min_rnr_timer() <= 31)?;
+        check(Attr::RATE_LIMIT, pacing_interval(a.rate_limit()).is_some())?;
         let ah = AhAttr::read_from(&all.ah_attr()).ok_or(bad(Attr::AV))?;
         if mask.contains(Attr::AV) {
             check(Attr::AV, legal_path(port, &ah))?;
@@ -214,6 +221,23 @@ impl Firmware {
         // ADDR-13: a QP that has a path goes to another port with a path of that port only.
         let has_path = ah.port_num() != 0;
         check(Attr::PORT, !has_path || ah.port_num() == port.number())
+    }
+
+    /// The rate that a QP must keep: of its path, or its own. With both it is in the group of the path, at the slower of
+    /// the two.
+    fn rate_of(&self, qpn: u32, a: &QpAttr) -> Option<Rate> {
+        let ah = AhAttr::read_from(&a.ah_attr())?;
+        let path = static_interval(ah.static_rate()).unwrap_or(0);
+        let own = pacing_interval(a.rate_limit()).unwrap_or(0);
+        let key = if path == 0 {
+            RateKey::Qp(qpn)
+        } else if self.port_of(a).ok()?.infiniband() {
+            RateKey::Lid(ah.port_num(), ah.dlid())
+        } else {
+            RateKey::Mac(ah.port_num(), ah.dmac())
+        };
+        let interval = path.max(own);
+        (interval != 0).then_some(Rate { key, interval })
     }
 
     /// Writes the hardware's context from the record. The source GID is resolved here.
@@ -249,6 +273,9 @@ impl Firmware {
         q.set_sq_psn(a.sq_psn());
         q.set_rq_psn(a.rq_psn());
         self.set_path(&mut q, qpn, a);
+        q.set_rate_limit(a.rate_limit());
+        q.set_rate_group(rec.rate_group);
+        q.set_rate_interval(self.rate_of(qpn, a).map_or(0, |rate| rate.interval));
         hal.ctx_write_qpc(qpn, q.as_bytes(), init_sq, init_rq);
     }
 
@@ -283,7 +310,6 @@ impl Firmware {
         q.set_dlid(ah.dlid());
         q.set_src_path_bits(ah.src_path_bits());
         q.set_static_rate(ah.static_rate());
-        q.set_ipd(ipd(ah.static_rate()).unwrap_or(0));
     }
 }
 
@@ -299,7 +325,7 @@ fn legal_path(port: &Port, ah: &AhAttr) -> bool {
     } else {
         ah.is_global() && ah.dmac() != [0; 6]
     };
-    grh_ok && link_ok && ipd(ah.static_rate()).is_some() && ah.port_num() == port.number()
+    grh_ok && link_ok && static_interval(ah.static_rate()).is_some() && ah.port_num() == port.number()
 }
 
 /// The attributes of `old` with those of `mask` taken from `new`.
@@ -330,6 +356,9 @@ fn merge(old: &QpAttr, new: &QpAttr, mask: Attr) -> QpAttr {
     }
     if has(Attr::EN_SQD_ASYNC_NOTIFY) {
         out.set_en_sqd_async_notify(new.en_sqd_async_notify());
+    }
+    if has(Attr::RATE_LIMIT) {
+        out.set_rate_limit(new.rate_limit());
     }
     merge_reliability(&mut out, new, mask);
     out

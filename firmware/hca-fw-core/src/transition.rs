@@ -137,6 +137,8 @@ fn rc_rule(from: QpState, to: QpState) -> Option<Rule> {
     let retry = Attr::TIMEOUT | Attr::RETRY_CNT | Attr::RNR_RETRY | Attr::MAX_QP_RD_ATOMIC;
     let connect = Attr::STATE | Attr::AV | Attr::PATH_MTU | Attr::DEST_QPN | Attr::RQ_PSN;
     let responder = Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER;
+    // RATE-6: RC is a service that can be paced.
+    let send = path | Attr::RATE_LIMIT;
     match (from, to) {
         (Reset, Init) => rule(Attr::STATE | id, Attr::empty()),
         (Init, Init) => rule(Attr::empty(), Attr::STATE | id),
@@ -144,8 +146,8 @@ fn rc_rule(from: QpState, to: QpState) -> Option<Rule> {
             connect | responder,
             Attr::PKEY_INDEX | Attr::ACCESS_FLAGS | Attr::ALT_PATH,
         ),
-        (Rtr, Rts) => rule(Attr::STATE | Attr::SQ_PSN | retry, Attr::CUR_STATE | path),
-        (Rts, Rts) => rule(Attr::empty(), Attr::STATE | Attr::CUR_STATE | path),
+        (Rtr, Rts) => rule(Attr::STATE | Attr::SQ_PSN | retry, Attr::CUR_STATE | send),
+        (Rts, Rts) => rule(Attr::empty(), Attr::STATE | Attr::CUR_STATE | send),
         (Rts, Sqd) => rule(Attr::STATE, Attr::EN_SQD_ASYNC_NOTIFY),
         (Sqd, Rts) => rule(Attr::STATE, Attr::CUR_STATE | path),
         (Sqd, Sqd) => {

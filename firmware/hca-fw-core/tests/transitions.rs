@@ -5,7 +5,7 @@ use hca_fw_core::{Attr, check};
 
 const BITS: u32 = 22;
 
-/// Bit numbers of requirements 8.1, without RATE_LIMIT (25), which no row has.
+/// Bit numbers of requirements 8.1.
 const STATE: u32 = 1;
 const CUR: u32 = 1 << 1;
 const SQD_NOTIFY: u32 = 1 << 2;
@@ -26,6 +26,8 @@ const SQ_PSN: u32 = 1 << 16;
 const DEST_RD: u32 = 1 << 17;
 const MIG: u32 = 1 << 18;
 const DEST_QPN: u32 = 1 << 20;
+/// Here with RC, which can be paced (RATE-6).
+const RATE: u32 = 1 << 25;
 
 /// Required and optional attributes; `None`: no such transition.
 fn row(service: Service, from: QpState, to: QpState) -> Option<(u32, u32)> {
@@ -55,9 +57,9 @@ fn row(service: Service, from: QpState, to: QpState) -> Option<(u32, u32)> {
         ),
         (Rc, Rtr, Rts) => (
             STATE | SQ_PSN | TIMEOUT | RETRY | RNR_RETRY | RD,
-            CUR | RNR_TIMER | path,
+            CUR | RNR_TIMER | RATE | path,
         ),
-        (Rc, Rts, Rts) => (0, STATE | CUR | RNR_TIMER | path),
+        (Rc, Rts, Rts) => (0, STATE | CUR | RNR_TIMER | RATE | path),
         (Rc, Sqd, Rts) => (STATE, CUR | RNR_TIMER | path),
         (Rc, Sqd, Sqd) => (
             0,

@@ -11,10 +11,11 @@ package hca_link_pkg;
   // Defaults of the parameters of the same name. A VL stays open until its ring holds more than the gather does, so
   // that one whose turn it is has packets however much another VL takes.
   localparam int unsigned NumVlsDefault    = 8;      // data VLs built: 1, 2, 4, 8 or 15
-  localparam int unsigned TxVlBytesDefault = 131072; // transmit ring of one data VL
+  localparam int unsigned TxVlBytesDefault = 65536;  // transmit ring of one data VL
   localparam int unsigned RxVlBytesDefault = 32768;  // receive ring of one data VL
   localparam int unsigned Vl15BytesDefault = 1024;   // ring of VL15, each direction
-  localparam int unsigned TxOpenDefault    = 65536;  // a VL with less than this in its ring is open
+  localparam int unsigned TxOpenDefault    = 24576;  // a VL with less than this made and not sent is open
+  localparam int unsigned AheadW           = 14;     // blocks of a VL on their way to its ring
 
   // ---- Stream towards the PCS --------------------------------------------------------------------
   // Transmit: valid and ready. Receive: valid only, with an err wire beside each beat.

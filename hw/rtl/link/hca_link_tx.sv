@@ -38,6 +38,7 @@ module hca_link_tx
   input  logic                    phy_ready_i,
   output phy_t                    phy_o,
   // Gating of the send side, status.
+  input  logic [NumVls-1:0][AheadW-1:0] ahead_i,  // blocks on their way here
   output logic [15:0]             vl_open_o,
   output logic [NumVls-1:0][11:0] credits_o,
   output logic [15:0][11:0]       fill_o,      // blocks
@@ -291,7 +292,7 @@ module hca_link_tx
     vl_open_o = '1;
     fill_o    = '0;
     for (int unsigned v = 0; v < NumVls; v++) begin
-      vl_open_o[v] = 32'(fill[v]) < TxOpenBytes / 64 || (cfg_i.ib && !cfg_i.vl_mask[v]);
+      vl_open_o[v] = 32'(fill[v]) + 32'(ahead_i[v]) < TxOpenBytes / 64 || (cfg_i.ib && !cfg_i.vl_mask[v]);
       fill_o[v]    = 12'(fill[v]);
     end
     for (int unsigned p = NumVls; p < 8; p++) begin

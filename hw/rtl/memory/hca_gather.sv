@@ -26,6 +26,7 @@ module hca_gather
   output logic            err_valid_o,
   input  logic            err_ready_i,
   output pipe_msg_t       err_o,
+  output logic [1:0]      left_o,    // strobes by source: its oldest packet has left, or was dropped
   // Key table, one client.
   output logic            mpt_re_o,
   output logic [MrW-1:0]  mpt_raddr_o,
@@ -87,6 +88,8 @@ module hca_gather
     .out_o      (head_txp),
     .count_o    ()
   );
+
+  assign left_o = {2{head_txp_valid && head_txp_ready}} & {head_txp.kind != TxReq, head_txp.kind == TxReq};
 
   // ---- Reads -------------------------------------------------------------------------------------
   logic        chunk_valid, chunk_ready, chunk_take, is_read, queues_ready;

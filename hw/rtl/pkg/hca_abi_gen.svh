@@ -39,6 +39,9 @@ localparam int unsigned DirectPageShift = 32'h3f;
 localparam int unsigned MailboxBytes = 32'h1000;
 // First EQE kind that carries an asynchronous event: kind = this + ibv_event_type.
 localparam int unsigned EventKindBase = 32'h10;
+// Groups of QPs with a rate (`rate_group`), number 0 included, which has none.
+localparam int unsigned RateGroups = 32'h20;
+localparam int unsigned MaxRateInterval = 32'hffffff;  // Longest rate_interval: 7.8 Mbit/s at 250 MHz.
 localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
 localparam int unsigned MgmtVl = 32'hf;
@@ -522,10 +525,11 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [1175:0]  reserved18;
-  // Inter-packet delay: after a packet its destination rests for this many times the packet's time on the
-  // wire. Firmware computes it from static_rate and the rate of the port.
-  logic [7:0]     ipd;
+  logic [1151:0]  reserved18;
+  // QPs of one group take turns at a packet's time (rate_interval) per packet, 1..RATE_GROUPS; 0: no limit.
+  logic [7:0]     rate_group;
+  // Time that the destination takes per byte on the wire, in 2^-16 cycles of the card (100 Gbit/s: 1311).
+  logic [23:0]    rate_interval;
   logic [7:0]     static_rate;  // Static rate.
   logic [3:0]     reserved17;
   logic [19:0]    flow_label;  // Flow label.

@@ -198,12 +198,14 @@ package hca_pkg;
     beat_t      data;
   } mac_t;
 
+  localparam int unsigned RateGroupW = $clog2(RateGroups);
+
   // How the packets of a QP leave: what the gates of the transmit side need to know.
   typedef struct packed {
     logic [LaneW-1:0] sl;   // its lane: port, and SL (Ethernet: priority, the top bits of the traffic class)
-    logic [15:0] dest;      // DLID; Ethernet: low 16 bits of the destination MAC
-    logic [7:0]  ipd;       // packet times that the destination rests after a packet; 0: none
-    logic [6:0]  overhead;  // bytes of a packet on the wire beyond its payload, at most
+    logic [RateGroupW-1:0] group;  // rate group, 0: none
+    logic [23:0] interval;  // if it has one: rate_interval
+    logic [6:0]  overhead;  // bytes of a packet on the wire without payload, RETH and AETH
   } tx_path_t;
 
   function automatic tx_path_t tx_path_of(qpc_t qpc, logic [NumPorts-1:0] ib_ports);
@@ -212,12 +214,40 @@ package hca_pkg;
     unused_bits = ^qpc;
     ib        = ib_ports[port_of(qpc.port)];
     path.sl   = LaneW'({port_of(qpc.port), ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]}});
-    path.dest = ib ? qpc.dlid : {qpc.dmac[39:32], qpc.dmac[47:40]};
-    path.ipd  = qpc.ipd;
-    // BTH, RETH and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.
-    if (ib) path.overhead = qpc.is_global ? 7'd82 : 7'd42;
-    else path.overhead = qpc.is_ipv4 ? 7'd98 : 7'd118;
+    path.group    = qpc.rate_group[RateGroupW-1:0];
+    path.interval = qpc.rate_interval;
+    // Headers up to the BTH, and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.
+    if (ib) path.overhead = qpc.is_global ? 7'd66 : 7'd26;
+    else path.overhead = qpc.is_ipv4 ? 7'd82 : 7'd102;
     return path;
+  endfunction
+
+  localparam int unsigned RateSmallBytes = 256;  // packets up to here need not leave one by one
+
+  // A packet that a scheduler has made, for hca_static_rate and hca_tx_ahead.
+  typedef struct packed {
+    logic        gathered;  // it goes through the gather; an ACK does not
+    logic [LaneW-1:0] lane;
+    logic [RateGroupW-1:0] group;
+    logic [12:0] bytes;     // on the wire
+    logic [23:0] interval;
+  } tx_made_t;
+
+  function automatic tx_made_t tx_made_of(txp_t txp, tx_path_t path);
+    tx_made_t made;
+    logic         unused_bits;
+    unused_bits     = ^{txp, path};
+    made.gathered = txp.kind != TxAck;
+    made.lane     = path.sl;
+    made.group    = path.group;
+    made.interval = path.interval;
+    made.bytes    = ((txp.payload_bytes + 13'd3) & 13'h1ffc) + 13'(path.overhead);
+    if (txp.opcode inside {BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest}) begin
+      made.bytes = made.bytes + 13'd16;
+    end else if (txp.kind != TxReq) begin
+      made.bytes = made.bytes + 13'd4;
+    end
+    return made;
   endfunction
 
   // ---- Receive -----------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ module hca_requester
   input  logic           rst_i,
   input  logic [NumPorts-1:0] ib_i,      // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i, // lanes (port and SL) that may send
+  input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
+  output logic           made_valid_o,        // a packet was made
+  output tx_made_t       made_o,
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -55,7 +58,13 @@ module hca_requester
   localparam int unsigned SlotW = $clog2(Slots);
   localparam int unsigned BlkW  = $clog2(SlotBlocks);
 
-  logic [Slots-1:0] kick, bind_slot, wake, active, open, spare, first;
+  localparam int unsigned Queues = $bits(sl_open_i) + RateGroups;
+
+  logic [Slots-1:0] kick, bind_slot, wake, active, open, rated, spare, first;
+  logic [Queues-1:0]     waiting;
+  logic [RateGroupW-1:0] group;
+  tx_path_t              path;
+  logic                  others, hand, urgent;
   logic             sl_set, shut, keep, stopped, served, next_parked;
   logic [SlotW-1:0] sl_slot;
   logic [LaneW-1:0] sl;
@@ -80,7 +89,7 @@ module hca_requester
   seg_t             seg;
 
   hca_sq_sched #(.Slots(Slots)) u_sched (
-    .clk_i, .rst_i, .ib_i, .sl_open_i,
+    .clk_i, .rst_i, .ib_i, .sl_open_i, .rate_open_i,
     .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
     .sq_db_valid_i, .sq_db_ready_o, .sq_db_i,
     .ack_upd_valid_i, .ack_upd_ready_o, .ack_upd_i,
@@ -92,6 +101,7 @@ module hca_requester
     .rel_slot_i   (slot),
     .rel_qpn_i    (slot_qpn),
     .rel_requeue_i(rel_requeue),
+    .rel_hand_i   (hand),
     .pause_o      (pause),
     .paused_i     (paused),
     .ctx_re_i     (ctx_re),
@@ -108,15 +118,25 @@ module hca_requester
     .want_slot_o  (want_slot),
     .sl_set_o     (sl_set),
     .sl_slot_o    (sl_slot),
-    .sl_o         (sl)
+    .sl_o         (sl),
+    .group_o      (group),
+    .waiting_o    (waiting)
   );
 
   hca_sq_gate #(.Slots(Slots)) u_gate (
-    .clk_i, .rst_i, .sl_open_i,
+    .clk_i, .rst_i, .sl_open_i, .rate_open_i,
+    .hold_i    (made_valid_o && made_o.group != '0 && made_o.bytes > 13'(RateSmallBytes)),
+    .hold_group_i(made_o.group),
+    .waiting_i (waiting),
+    .want_slot_i(want_slot),
     .set_i     (sl_set),
     .set_slot_i(sl_slot),
     .set_sl_i  (sl),
+    .set_group_i(group),
     .open_o    (open),
+    .rated_o   (rated),
+    .others_o  (others),
+    .hand_o    (hand),
     .spare_o   (spare),
     .first_o   (first),
     .slot_i    (slot),
@@ -134,6 +154,8 @@ module hca_requester
     .open_i      (open),
     .spare_i     (spare),
     .first_i     (first),
+    .rated_i     (rated),
+    .urgent_o    (urgent),
     .want_slot_i (want_slot),
     .pause_i     (pause),
     .busy_i      (busy),
@@ -163,6 +185,7 @@ module hca_requester
     .head_o      (head),
     .err_o       (fetch_err),
     .exhausted_o (exhausted),
+    .rated_i     (rated),
     .want_slot_i (want_slot),
     .wake_o      (wake),
     .blk_re_i    (blk_re),
@@ -190,6 +213,9 @@ module hca_requester
     .want_slot_i  (want_slot),
     .shut_i       (shut),
     .keep_i       (keep),
+    .others_i     (others),
+    .urgent_i     (urgent && !rated[slot]),
+    .path_o       (path),
     .stopped_o    (stopped),
     .served_o     (served),
     .slot_qpn_i   (slot_qpn),
@@ -243,6 +269,9 @@ module hca_requester
     .out_ready_i(seg_ready_i),
     .out_o      (seg_o)
   );
+
+  assign made_valid_o     = txp_valid;
+  assign made_o           = tx_made_of(txp, path);
 
   assign ev_emit_valid_o  = txp_valid && txp_ready;
   assign ev_emit_qpn_o    = txp.qpn;

@@ -31,6 +31,8 @@ module hca_sq_emit
   input  logic             want_slot_i,
   input  logic             shut_i,        // the slot's QP may not send
   input  logic             keep_i,        // and keeps its slot
+  input  logic             others_i,      // others may have the slot when this QP has had its share
+  input  logic             urgent_i,      // another slot should have its turn soon
   output logic             stopped_o,     // strobes: it was found so
   output logic             served_o,      //          it has its turn
   // Scheduler tables.
@@ -57,6 +59,7 @@ module hca_sq_emit
   output logic             blk_re_o,
   output logic [BlkW-1:0]  blk_ptr_o,
   input  beat_t            blk_i,
+  output tx_path_t         path_o,        // of the packet
   // To rx_ctrl, gather and trace.
   output logic             omt_valid_o,
   input  logic             omt_ready_i,
@@ -212,7 +215,7 @@ module hca_sq_emit
   assign used_up     = step && sge_left == 32'(piece);
   // A large packet counts for four: many small ones in a row cost others no more time than a few large ones.
   assign weight      = (pkt_q.bytes > 13'd256) ? CountW'(4) : CountW'(1);
-  assign burst_end   = count_q + weight >= CountW'(Burst);
+  assign burst_end   = count_q + weight >= (urgent_i ? CountW'(4) : CountW'(Burst));
 
   hca_sq_build u_build (
     .qpn_i      (qpn_q),
@@ -249,8 +252,9 @@ module hca_sq_emit
   always_comb begin
     end_now = end_q;
     if (end_q == EndWait && (fetch_err_i || exhausted_i)) end_now = EndAgain;
-    if (end_q == EndPark && want_slot_i) end_now = EndRelease;
-    if (end_q == EndAgain && want_slot_i && (quota_q[slot_q][6] || (shut_i && !keep_i))) end_now = EndRequeue;
+    if (end_q == EndPark && (want_slot_i || others_i)) end_now = EndRelease;
+    if (end_q == EndAgain && want_slot_i && shut_i && !keep_i) end_now = EndRequeue;
+    if (end_q == EndAgain && others_i && quota_q[slot_q][6]) end_now = EndRequeue;
   end
 
   // ---- Control --------------------------------------------------------------------------------------
@@ -263,7 +267,7 @@ module hca_sq_emit
                          && (state_q == StIdle || (state_q == StEnd && end_now < EndRelease));
   assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !shut_i;
   assign again_o       = (state_q == StEnd && end_now == EndAgain && !stay) || state_q == StShut;
-  assign stopped_o     = shut_i && again_o;
+  assign stopped_o     = state_q == StShut;
   assign served_o      = state_q == StCtx;
   assign park_o        = state_q == StEnd && end_now == EndPark;
   assign redo_o        = state_q == StRedo;
@@ -280,6 +284,7 @@ module hca_sq_emit
   assign ring_o        = '{func: qpc_q.func, base: qpc_q.base, log_size: qpc_q.log_size,
                            log_stride: qpc_q.log_stride};
   assign err_valid_o   = state_q == StErr;
+  assign path_o        = qpc_q.path;
 
   always_comb begin
     err_o           = '0;

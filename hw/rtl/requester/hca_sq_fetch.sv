@@ -27,6 +27,7 @@ module hca_sq_fetch
   output logic             err_o,       // the read behind the last ready block failed
   output logic             exhausted_o, // nothing is under way or will be: others wait for a slot
   input  logic             want_slot_i,
+  input  logic [Slots-1:0] rated_i,     // slots of a rate group: that group keeps them
   output logic [Slots-1:0] wake_o,      // strobe: news for the emitter
   // Read port: block at blk_ptr_i of slot_i, one cycle after blk_re_i.
   input  logic             blk_re_i,
@@ -118,7 +119,7 @@ module hca_sq_fetch
     if (avail_q == '0) size = '0;
   end
   assign fresh = req_gen_q == gen_q[s_q];
-  assign stop  = want_slot_i && total_q[s_q] >= TotalW'(SlotBlocks);
+  assign stop  = want_slot_i && !rated_i[s_q] && total_q[s_q] >= TotalW'(SlotBlocks);
 
   assign fetch_req_valid_o     = (state_q == StReq) && track_ready;
   assign fetch_req_o.func      = func_q;

@@ -1,41 +1,66 @@
-// Knows of every slot whether its QP may send: the gate of its SL. A slot that may not is not picked; it
-// stays as it is until its gate opens, or goes back when another QP needs the slot. One slot per shut SL is
-// kept all the same (at most half of all slots) and served first when the gate opens: it has its WQEs, so a
-// gate that opens for a moment lets something through. Latency of a gate: one cycle.
+// Knows of every slot whether its QP may send: the gate of its SL is open, and that of its rate group. A slot
+// that may not is not picked; it stays as it is until its gates open, or goes back when another QP needs the
+// slot. One slot per shut SL or group is kept all the same (at most half of all slots) and served first when
+// the gate opens: it has its WQEs, so a gate that opens for a moment lets something through. Latency of a gate:
+// one cycle; of `hold_i` too, which comes a cycle before the group's gate shuts.
 module hca_sq_gate
   import hca_pkg::*;
 #(
   parameter int unsigned Slots = 64,
-  localparam int unsigned SlotW = $clog2(Slots)
+  localparam int unsigned SlotW  = $clog2(Slots),
+  localparam int unsigned Queues = NumLanes + RateGroups,
+  localparam int unsigned QueueW = $clog2(Queues)
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
   input  logic [NumLanes-1:0] sl_open_i,
-  // SL of the QP in a slot, at its binding and when its context changes.
+  input  logic [RateGroups-1:0] rate_open_i,
+  input  logic             hold_i,       // strobe: this group sends a packet and will be shut
+  input  logic [RateGroupW-1:0] hold_group_i,
+  input  logic [Queues-1:0] waiting_i,   // by SL, then by group: QPs wait for a slot
+  input  logic             want_slot_i,  // one that may send does
+  // SL and group of the QP in a slot, at its binding and when its context changes.
   input  logic             set_i,
   input  logic [SlotW-1:0] set_slot_i,
   input  logic [LaneW-1:0] set_sl_i,
+  input  logic [RateGroupW-1:0] set_group_i,
   output logic [Slots-1:0] open_o,
+  output logic [Slots-1:0] rated_o,    // has a group
   output logic [Slots-1:0] spare_o,    // shut, and may be given back
   output logic [Slots-1:0] first_o,    // kept, and open now
   // The slot that the emitter serves.
   input  logic [SlotW-1:0] slot_i,
   output logic             shut_o,
   output logic             keep_o,     // if shut: it is kept
-  input  logic             stopped_i,  // strobes: found shut
+  output logic             others_o,   // others may have it when its QP has had its share
+  output logic             hand_o,     // given back now, it is for the next QP of its group
+  input  logic             stopped_i,  // strobes: found shut before it could send
   input  logic             done_i      //          found open, or parked, or given back
 );
 
-  logic [LaneW-1:0] sl_q [Slots];
-  logic [Slots-1:0] kept_q;
-  logic [NumLanes-1:0] has_kept_q; // by SL: one of its slots is kept
-  logic [SlotW:0]   count_q;      // kept slots
-  logic             keep_new, drop_set, drop_slot;
+  logic [LaneW-1:0]      sl_q [Slots];
+  logic [RateGroupW-1:0] group_q [Slots];
+  logic [Slots-1:0]  kept_q;
+  logic [Queues-1:0] has_kept_q;   // one of its slots is kept
+  logic [SlotW:0]    count_q;      // kept slots
+  logic [QueueW-1:0] gate, set_gate;
+  logic              keep_new, drop_set, drop_slot;
+
+  function automatic logic [QueueW-1:0] gate_of(logic [LaneW-1:0] sl, logic [RateGroupW-1:0] group);
+    return (group != '0) ? QueueW'(NumLanes) + QueueW'(group) : QueueW'(sl);
+  endfunction
+
+  assign gate     = gate_of(sl_q[slot_i], group_q[slot_i]);
+  assign set_gate = gate_of(sl_q[set_slot_i], group_q[set_slot_i]);
 
   assign shut_o   = !open_o[slot_i];
+  // The slot of a group goes from one of its QPs to the next, whoever else wants one: a group that had to wait
+  // for a slot would lose its rate.
+  assign others_o = (group_q[slot_i] != '0) ? waiting_i[gate] : want_slot_i;
+  assign hand_o   = group_q[slot_i] != '0 && waiting_i[gate] && keep_o;
   assign spare_o  = ~open_o & ~kept_q;
   assign first_o  = open_o & kept_q;
-  assign keep_new = !has_kept_q[sl_q[slot_i]] && count_q < (SlotW + 1)'(Slots / 2);
+  assign keep_new = !has_kept_q[gate] && count_q < (SlotW + 1)'(Slots / 2);
   assign keep_o   = kept_q[slot_i] || keep_new;
 
   // A binding or a new context never falls together with a strobe of the turn's slot: turns pause for it.
@@ -49,16 +74,16 @@ module hca_sq_gate
       count_q    <= '0;
     end else begin
       if (drop_set) begin
-        kept_q[set_slot_i]           <= 1'b0;
-        has_kept_q[sl_q[set_slot_i]] <= 1'b0;
+        kept_q[set_slot_i]   <= 1'b0;
+        has_kept_q[set_gate] <= 1'b0;
       end
       if (drop_slot) begin
-        kept_q[slot_i]           <= 1'b0;
-        has_kept_q[sl_q[slot_i]] <= 1'b0;
+        kept_q[slot_i]   <= 1'b0;
+        has_kept_q[gate] <= 1'b0;
       end
       if (stopped_i && keep_new) begin
-        kept_q[slot_i]           <= 1'b1;
-        has_kept_q[sl_q[slot_i]] <= 1'b1;
+        kept_q[slot_i]   <= 1'b1;
+        has_kept_q[gate] <= 1'b1;
       end
       count_q <= count_q + (SlotW + 1)'(stopped_i && keep_new) - (SlotW + 1)'(drop_set)
                  - (SlotW + 1)'(drop_slot);
@@ -67,7 +92,13 @@ module hca_sq_gate
 
   always_ff @(posedge clk_i) begin
     if (set_i) sl_q[set_slot_i] <= set_sl_i;
-    for (int unsigned s = 0; s < Slots; s++) open_o[s] <= sl_open_i[sl_q[s]];
+    if (set_i) group_q[set_slot_i] <= set_group_i;
+    for (int unsigned s = 0; s < Slots; s++) begin
+      rated_o[s] <= group_q[s] != '0;
+      open_o[s]  <= sl_open_i[sl_q[s]]
+                    && (group_q[s] == '0
+                        || (rate_open_i[group_q[s]] && !(hold_i && hold_group_i == group_q[s])));
+    end
   end
 
 endmodule

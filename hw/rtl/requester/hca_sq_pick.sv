@@ -1,5 +1,6 @@
 // Which slot the emitter serves next: round robin over the bound slots that have news and whose gate is open,
-// first over those that were kept behind a shut gate.
+// every other time first over the urgent ones: kept behind a gate that was shut, or of a rate group, which
+// is open for a packet only.
 // While another QP waits for a slot, parked slots (blocked or idle) and spare ones (gate shut) get a turn too,
 // in which the emitter can give them back.
 // The slot under way (busy_slot_i) is never picked; news for it is kept for its next turn.
@@ -14,6 +15,7 @@ module hca_sq_pick #(
   input  logic [Slots-1:0] bind_i,       //          slot has a new QP
   input  logic [Slots-1:0] open_i,
   input  logic [Slots-1:0] spare_i,
+  input  logic [Slots-1:0] rated_i,
   input  logic [Slots-1:0] first_i,
   input  logic             want_slot_i,
   input  logic             pause_i,
@@ -28,13 +30,14 @@ module hca_sq_pick #(
   output logic [SlotW-1:0] next_slot_o,
   output logic             next_parked_o, // it has no news
   input  logic             next_take_i,
+  output logic             urgent_o,      // an urgent slot waits for its turn
   output logic [Slots-1:0] active_o
 );
 
   logic [Slots-1:0] active_q, parked_q, fresh_q, bound_q;
   logic [Slots-1:0] busy_onehot, next_onehot, candidates, urgent, grant, picked;
   logic [SlotW-1:0] idx;
-  logic             pick;
+  logic             pick, go_urgent, urgent_last_q;
 
   assign active_o = active_q;
   assign fresh_o  = fresh_q[busy_slot_i];
@@ -48,13 +51,14 @@ module hca_sq_pick #(
 
   assign candidates = ((active_q & open_i) | (want_slot_i ? ((active_q & spare_i) | parked_q) : '0)) & bound_q
                       & ~(busy_i ? busy_onehot : '0) & ~next_onehot;
-  assign urgent     = candidates & active_q & first_i;
+  assign urgent     = candidates & active_q & open_i & (first_i | rated_i);
+  assign go_urgent  = urgent != '0 && (!urgent_last_q || candidates == urgent);
   assign pick       = !pause_i && (candidates != '0) && (!next_valid_o || next_take_i);
   assign picked     = pick ? grant : '0;
 
   hca_rr_arb #(.N(Slots)) u_arb (
     .clk_i, .rst_i,
-    .req_i    ((urgent != '0) ? urgent : candidates),
+    .req_i    (go_urgent ? urgent : candidates & ~urgent),
     .advance_i(pick),
     .grant_o  (grant),
     .idx_o    (idx)
@@ -67,7 +71,9 @@ module hca_sq_pick #(
       fresh_q      <= '0;
       bound_q      <= '0;
       next_valid_o <= 1'b0;
+      urgent_o     <= 1'b0;
     end else begin
+      urgent_o <= (urgent & ~picked) != '0;
       active_q <= (active_q & ~picked & ~(release_i ? busy_onehot : '0))
                   | kick_i | wake_i | bind_i | (again_i ? busy_onehot : '0);
       parked_q <= (parked_q & ~picked & ~bind_i) | (park_i ? busy_onehot : '0);
@@ -76,6 +82,7 @@ module hca_sq_pick #(
       if (pick) next_valid_o <= 1'b1;
       else if (next_take_i) next_valid_o <= 1'b0;
     end
+    if (pick) urgent_last_q <= go_urgent;
     if (pick) next_slot_o <= idx;
     if (pick) next_parked_o <= !active_q[idx];
   end

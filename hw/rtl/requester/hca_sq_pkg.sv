@@ -15,6 +15,7 @@ package hca_sq_pkg;
     logic [3:0]  log_size;
     logic [1:0]  log_stride;
     logic [4:0]  max_rd_atomic;
+    tx_path_t    path;
   } sq_qpc_t;
 
   // Newest acknowledge snapshot of a QP. `seq` counts rewinds (an initialisation is one too); the emitter

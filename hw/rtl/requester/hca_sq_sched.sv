@@ -1,19 +1,22 @@
 // Send queue scheduler: takes doorbells, acknowledge updates and context writes, keeps the per-QP tables that
 // they write, and binds QPs with news to slots. One event per two cycles, round robin over the six kinds: no
 // input waits longer than about ten cycles; only a context write also waits for the end of the current turn.
-// A QP is in at most one place: bound to a slot, in a ready queue, or neither. A ready queue per SL: while
-// the gate of an SL is shut nobody looks at its QPs. See README.md.
+// A QP is in at most one place: bound to a slot, in a ready queue, or neither. A ready queue per SL and one
+// per rate group: while its gate is shut nobody looks at its QPs. See README.md.
 module hca_sq_sched
   import hca_pkg::*;
   import hca_sq_pkg::*;
 #(
   parameter int unsigned Slots = 64,
-  localparam int unsigned SlotW = $clog2(Slots)
+  localparam int unsigned SlotW  = $clog2(Slots),
+  localparam int unsigned Queues = NumLanes + RateGroups,
+  localparam int unsigned QueueW = $clog2(Queues)
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
   input  logic [NumPorts-1:0] ib_i,
   input  logic [NumLanes-1:0] sl_open_i,
+  input  logic [RateGroups-1:0] rate_open_i,
   input  logic             qpc_wr_valid_i,
   output logic             qpc_wr_ready_o,
   input  qpc_wr_t          qpc_wr_i,
@@ -26,12 +29,13 @@ module hca_sq_sched
   input  logic             rd_placed_valid_i,
   output logic             rd_placed_ready_o,
   input  logic [QpW-1:0]   rd_placed_i,
-  // The emitter gives a slot back; `requeue`: its QP still has work.
+  // The emitter gives a slot back; `requeue`: its QP still has work; `hand`: to the next QP of the same group.
   input  logic             rel_valid_i,
   output logic             rel_ready_o,
   input  logic [SlotW-1:0] rel_slot_i,
   input  logic [QpW-1:0]   rel_qpn_i,
   input  logic             rel_requeue_i,
+  input  logic             rel_hand_i,
   // A context write waits until no turn is under way.
   output logic             pause_o,
   input  logic             paused_i,
@@ -49,14 +53,13 @@ module hca_sq_sched
   output logic [Slots-1:0] kick_o,       // strobe: news for a bound slot
   output logic [Slots-1:0] bind_o,       // strobe: slot has a new QP
   output logic             want_slot_o,  // a QP that may send waits and no slot is free
-  // SL of the QP in a slot.
+  output logic [Queues-1:0] waiting_o,  // queues with QPs: by SL, then by group
+  // SL and rate group of the QP in a slot.
   output logic             sl_set_o,
   output logic [SlotW-1:0] sl_slot_o,
-  output logic [LaneW-1:0] sl_o
+  output logic [LaneW-1:0] sl_o,
+  output logic [RateGroupW-1:0] group_o
 );
-
-  localparam int unsigned Queues = NumLanes;
-  localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [2:0] {EvRel, EvAck, EvBind, EvDb, EvQpc, EvPlaced} ev_e;
 
@@ -67,6 +70,7 @@ module hca_sq_sched
     logic              queued;
     logic [QueueW-1:0] waits_in;  // queue, while queued
     logic [LaneW-1:0]  sl;
+    logic [RateGroupW-1:0] group;
     logic              halt;
     logic              init;
     logic [7:0]        seq;
@@ -83,7 +87,7 @@ module hca_sq_sched
   logic [QpW-1:0]   ev_qpn_q;
   logic [SlotW-1:0] ev_slot_q;
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
-  logic [LaneW-1:0] ev_sl_q;
+  logic             ev_hand_q;
   logic [15:0]      ev_pi_q;
   ack_upd_t         ev_ack_q;
   sq_qpc_t          ev_qpc_q;
@@ -94,10 +98,9 @@ module hca_sq_sched
   logic [Slots-1:0] free_q, free_grant;
   logic [SlotW-1:0] free_slot;
   logic              push, pop, sort, waits;
-  logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort;
+  logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort, heir_q, heirs;
   logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
   logic [QpW-1:0]    pop_qpn;
-  tx_path_t          path;
 
   row_t             row, row_new;
   logic [QpW-1:0]   qpn_a;
@@ -129,14 +132,17 @@ module hca_sq_sched
     .idx_o    (grant_idx)
   );
 
-  // The SLs that may send get slots in turn.
-  assign queue_ready = queue_valid & sl_open_i;
-  assign waits       = queue_ready != '0;
+  // The SLs and groups that may send get slots in turn.
+  assign queue_ready = queue_valid & {rate_open_i, sl_open_i};
+  assign waiting_o   = queue_valid;
+  // A group that a slot was handed to has it before all others, also while its gate is shut.
+  assign heirs       = queue_valid & heir_q;
+  assign waits       = (queue_ready | heirs) != '0;
   assign pop_queue   = sort ? sort_queue : queue_idx;
 
   hca_rr_arb #(.N(Queues)) u_queue (
     .clk_i, .rst_i,
-    .req_i    (queue_ready),
+    .req_i    ((heirs != '0) ? heirs : queue_ready),
     .advance_i(pop && !sort),
     .grant_o  (queue_grant),
     .idx_o    (queue_idx)
@@ -161,8 +167,6 @@ module hca_sq_sched
     endcase
   end
 
-  assign path = tx_path_of(qpc_wr_i.qpc, ib_i);
-
   always_ff @(posedge clk_i) begin
     if (take) begin
       ev_q      <= ev_e'(grant_idx);
@@ -170,10 +174,11 @@ module hca_sq_sched
       ev_slot_q <= grant[EvBind] ? free_slot : rel_slot_i;
       ev_flag_q <= grant[EvRel] ? rel_requeue_i : grant[EvBind] ? sort : qpc_wr_i.init_sq;
     end
+    if (rel_ready_o) ev_hand_q <= rel_hand_i;
     if (sq_db_ready_o) ev_pi_q <= sq_db_i.pi;
     if (ack_upd_ready_o) ev_ack_q <= ack_upd_i;
     if (qpc_wr_ready_o) begin
-      ev_sl_q                <= path.sl;
+      ev_qpc_q.path          <= tx_path_of(qpc_wr_i.qpc, ib_i);
       ev_qpc_q.state         <= qpc_wr_i.qpc.state;
       ev_qpc_q.service       <= qpc_wr_i.qpc.service;
       ev_qpc_q.func          <= qpc_wr_i.qpc.func;
@@ -212,7 +217,8 @@ module hca_sq_sched
     end
     if (is_placed) row_new.placed = row.placed + 16'd1;
     if (ev_q == EvDb) row_new.pi = ev_pi_q;
-    if (ev_q == EvQpc) row_new.sl = ev_sl_q;
+    if (ev_q == EvQpc) row_new.sl = ev_qpc_q.path.sl;
+    if (ev_q == EvQpc) row_new.group = ev_qpc_q.path.group;
     if (is_bind) begin
       row_new.bound  = 1'b1;
       row_new.slot   = ev_slot_q;
@@ -223,16 +229,20 @@ module hca_sq_sched
                       || (ev_q == EvRel && (ev_flag_q || active_i[ev_slot_q])));
     if (push) begin
       row_new.queued   = 1'b1;
-      row_new.waits_in = row_new.sl;
+      // Behind the shut SL before the group: others of the group may go on.
+      row_new.waits_in = (row_new.group != '0 && sl_open_i[row_new.sl]) ? QueueW'(NumLanes) + QueueW'(row_new.group)
+                                                                        : QueueW'(row_new.sl);
     end
-    // A QP that waits in the queue of its old SL: that queue is looked through.
+    // A QP that waits in the queue of its old SL or group: that queue is looked through.
     resort            = '0;
-    resort[row.waits_in] = busy_q && ev_q == EvQpc && row.queued && row_new.sl != row.sl;
+    resort[row.waits_in] = busy_q && ev_q == EvQpc && row.queued
+                           && {row_new.sl, row_new.group} != {row.sl, row.group};
   end
 
   assign sl_set_o  = busy_q && (is_bind || (ev_q == EvQpc && row.bound));
   assign sl_slot_o = is_bind ? ev_slot_q : row.slot;
   assign sl_o      = row_new.sl;
+  assign group_o   = row_new.group;
 
   always_comb begin
     ack_new               = '0;
@@ -274,7 +284,10 @@ module hca_sq_sched
       scrub_qpn_q <= '0;
       free_q      <= '1;
       want_slot_o <= 1'b0;
+      heir_q      <= '0;
     end else begin
+      if (busy_q && ev_q == EvRel && ev_hand_q) heir_q[QueueW'(NumLanes) + QueueW'(row.group)] <= 1'b1;
+      else if (pop && !sort) heir_q <= heir_q & ~queue_grant;
       busy_q      <= take;
       scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
@@ -286,7 +299,7 @@ module hca_sq_sched
 
   // ---- Tables ---------------------------------------------------------------------------------------
   logic unused_bits;
-  assign unused_bits = ^{qpc_wr_i, sq_db_i.sq, ev_ack_q.qpn, path, queue_grant};
+  assign unused_bits = ^{qpc_wr_i, sq_db_i.sq, ev_ack_q.qpn, queue_grant};
 
   hca_id_queues #(.Queues(Queues), .Ids(NumQps)) u_ready (
     .clk_i, .rst_i,

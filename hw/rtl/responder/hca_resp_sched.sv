@@ -1,8 +1,8 @@
 // Schedules what the responder sends: READ responses packet by packet, round robin over QPs, and one
 // cumulative ACK per QP behind them. Per QP a ring of 16 READ jobs and one pending ACK: `rsp` is ready again
 // soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
-// its QP: it waits until they have passed the header stage. QPs wait in a queue per SL, and nobody looks at
-// them while the gate of their SL is shut. Takes nothing for NumQps cycles after reset.
+// its QP: it waits until they have passed the header stage. QPs wait in a queue per SL or rate group, and
+// nobody looks at them while its gate is shut. Takes nothing for NumQps cycles after reset.
 module hca_resp_sched
   import hca_pkg::*;
 (
@@ -10,6 +10,9 @@ module hca_resp_sched
   input  logic           rst_i,
   input  logic [NumPorts-1:0] ib_i,         // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i,    // lanes (port and SL) that may send
+  input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
+  output logic           made_valid_o,     // a packet was made
+  output tx_made_t       made_o,
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -34,7 +37,7 @@ module hca_resp_sched
   localparam int unsigned JobW      = $clog2(MaxDestRdAtomic);
   localparam logic [7:0]  NoCredits = 8'h1f;  // AETH syndrome: ACK, credit count not in use
 
-  localparam int unsigned Queues = NumLanes;
+  localparam int unsigned Queues = NumLanes + RateGroups;
   localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
@@ -70,7 +73,7 @@ module hca_resp_sched
     logic [7:0]  func;
     logic [23:0] pd;
     logic [2:0]  path_mtu;
-    logic [LaneW-1:0] sl;
+    tx_path_t    path;
   } ctx_t;
 
   state_e         state_q;
@@ -86,7 +89,6 @@ module hca_resp_sched
   logic           take, push, pop, sort, row_we;
   logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort;
   logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
-  tx_path_t       path;
   logic           txp_free, seg_free, ack_free;
 
   // ---- StPick: choose an event, read the QP's row ----------------------------------------------------
@@ -110,8 +112,8 @@ module hca_resp_sched
     .idx_o    (grant_idx)
   );
 
-  // The SLs that may send have turns in turn.
-  assign queue_ready = queue_valid & sl_open_i;
+  // The SLs and groups that may send have turns in turn.
+  assign queue_ready = queue_valid & {rate_open_i, sl_open_i};
   assign pop_queue   = sort ? sort_queue : queue_idx;
 
   hca_rr_arb #(.N(Queues)) u_queue (
@@ -121,8 +123,6 @@ module hca_resp_sched
     .grant_o  (queue_grant),
     .idx_o    (queue_idx)
   );
-
-  assign path = tx_path_of(qpc_wr_i.qpc, ib_i);
 
   always_ff @(posedge clk_i) begin
     if (take) begin
@@ -135,7 +135,7 @@ module hca_resp_sched
       ctx_q.state    <= qpc_wr_i.qpc.state;
       ctx_q.func     <= qpc_wr_i.qpc.func;
       ctx_q.pd       <= qpc_wr_i.qpc.pd;
-      ctx_q.sl       <= path.sl;
+      ctx_q.path     <= tx_path_of(qpc_wr_i.qpc, ib_i);
       ctx_q.path_mtu <= (qpc_wr_i.qpc.path_mtu > MtuBytes4096) ? MtuBytes4096 : qpc_wr_i.qpc.path_mtu;
     end
   end
@@ -145,7 +145,7 @@ module hca_resp_sched
   logic [JobW:0] gone_q;  // jobs dropped, still to be reported
   logic [15:0] seq_q;  // of the newest READ packet of the card
 
-  assign open       = sl_open_i[ctx.sl];
+  assign open       = sl_open_i[ctx.path.sl] && (ctx.path.group == '0 || rate_open_i[ctx.path.group]);
   assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe};
   assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
   // A READ that does not begin behind the newest one queued: the peer has gone back, to it or into its middle.
@@ -233,10 +233,15 @@ module hca_resp_sched
       row_new.queued   = row_new.count != '0 || row_new.ack;
       push             = row_new.queued;
     end
-    if (push) row_new.waits_in = ctx.sl;
-    // A QP that waits in the queue of its old SL: that queue is looked through.
+    if (push) begin
+      // Behind the shut SL before the group: others of the group may go on.
+      row_new.waits_in = (ctx.path.group != '0 && sl_open_i[ctx.path.sl]) ? QueueW'(NumLanes) + QueueW'(ctx.path.group)
+                                                                          : QueueW'(ctx.path.sl);
+    end
+    // A QP that waits in the queue of its old SL or group: that queue is looked through.
     resort               = '0;
-    resort[row.waits_in] = state_q == StRow && ev_q == EvQpc && row.queued && ctx_q.sl != ctx.sl;
+    resort[row.waits_in] = state_q == StRow && ev_q == EvQpc && row.queued
+                           && {ctx_q.path.sl, ctx_q.path.group} != {ctx.path.sl, ctx.path.group};
   end
 
   always_ff @(posedge clk_i) begin
@@ -336,12 +341,15 @@ module hca_resp_sched
     .out_o      (ack_o)
   );
 
+  assign made_valid_o = send_read || send_ack;
+  assign made_o       = tx_made_of(send_read ? txp : ack, ctx.path);
+
   assign rsp_popped_valid_o = (send_read && is_last) || state_q == StPurge;
   assign rsp_popped_qpn_o   = qpn_q;
 
   // ---- Tables ---------------------------------------------------------------------------------------------
   logic unused_bits;
-  assign unused_bits = ^{qpc_wr_i, rsp_q, path, queue_grant};
+  assign unused_bits = ^{qpc_wr_i, rsp_q, queue_grant};
 
   hca_id_queues #(.Queues(Queues), .Ids(NumQps)) u_active (
     .clk_i, .rst_i,

@@ -227,6 +227,15 @@ module hca_core
     .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
   );
 
+  // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
+  logic [1:0]                 made_valid, gather_left;
+  tx_made_t [1:0]             made;
+  logic [1:0][RateGroups-1:0] rate_open;
+  logic                       rate_busy;
+  hca_static_rate u_static_rate (
+    .clk_i, .rst_i, .made_valid_i(made_valid), .made_i(made), .open_o(rate_open), .busy_o(rate_busy)
+  );
+
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [NumPorts-1:0] ib;
   logic [NumLanes-1:0] sl_open;
@@ -247,6 +256,7 @@ module hca_core
 
   hca_requester u_requester (
     .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
+    .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
@@ -266,6 +276,7 @@ module hca_core
     .txp_valid_o(txp_valid), .txp_ready_i(txp_ready), .txp_o(txp),
     .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
+    .left_o(gather_left),
     .mpt_re_o(mpt_re[KeyGather]), .mpt_raddr_o(mpt_raddr[KeyGather]), .mpt_rdata_i(mpt_rdata[KeyGather]),
     .mtt_re_o(mtt_re[KeyGather]), .mtt_raddr_o(mtt_raddr[KeyGather]), .mtt_rdata_i(mtt_rdata[KeyGather]),
     .mreq_valid_o(mreq_valid[RdGather]), .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]),
@@ -308,6 +319,7 @@ module hca_core
     .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
     .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
     .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp), .ib_o(ib), .sl_open_o(sl_open),
+    .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}),
     .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
     .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
@@ -391,6 +403,7 @@ module hca_core
 
   hca_resp_sched u_resp_sched (
     .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
+    .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]),
     .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
     .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
@@ -453,7 +466,7 @@ module hca_core
     .valid_i({mmio_wr_valid_i, mmio_rd_valid_i, mac_rx_valid_i, mac_tx_valid_o, mac1_rx_valid_i,
               mac1_tx_valid_o, hwr_valid_o, hrd_req_valid_o,
               rxd_valid, rxw_valid, txp_valid, ack_valid, src_txp_valid[0], src_txp_valid[1], upd_valid,
-              cqe_valid, mgmt_busy, |msg_valid, port_busy}),
+              cqe_valid, mgmt_busy, |msg_valid, port_busy || rate_busy}),
     .rd_req_i(hrd_req_valid_o && hrd_req_ready_i), .rd_done_i(hrd_rsp_valid_i && hrd_rsp_last_i), .busy_o
   );
 

@@ -32,6 +32,9 @@ module hca_ports
   output txp_t                      sent_txp_o,
   output logic [NumPorts-1:0]       ib_o,            // personality of each port
   output logic [NumLanes-1:0]       sl_open_o,       // lanes whose VL takes more packets
+  input  logic [1:0]                made_valid_i,    // packets of the two schedulers
+  input  tx_made_t [1:0]            made_i,
+  input  logic [1:0]                left_i,          // that have left the gather
   // Receive.
   output logic                      rxd_valid_o,
   input  logic                      rxd_ready_i,
@@ -96,6 +99,12 @@ module hca_ports
     if (sent_o) ack_syndrome_q <= sent_txp_o.aeth_syndrome;
   end
 
+  logic [NumPorts-1:0][NumVlsDefault-1:0][AheadW-1:0] ahead;
+
+  hca_tx_ahead u_ahead (
+    .clk_i, .rst_i, .ib_i(ib_o), .sl2vl_i(sl2vl), .made_valid_i, .made_i, .left_i, .ahead_o(ahead)
+  );
+
   for (genvar p = 0; p < NumPorts; p++) begin : gen_port
     localparam logic [PortW-1:0] Port = PortW'(p);
 
@@ -107,7 +116,7 @@ module hca_ports
       .rx_valid_o(src_valid[p]), .rx_ready_i(src_ready[p]), .rx_o(src[p]), .rx_room_i(rx_room),
       .phy_tx_valid_o(phy_tx_valid_o[p]), .phy_tx_ready_i(phy_tx_ready_i[p]), .phy_tx_o(phy_tx_o[p]),
       .phy_up_i(phy_up_i[p]), .phy_rx_valid_i(phy_rx_valid_i[p]), .phy_rx_i(phy_rx_i[p]),
-      .phy_rx_err_i(phy_rx_err_i[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]),
+      .phy_rx_err_i(phy_rx_err_i[p]), .ahead_i(ahead[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]),
       .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]), .event_o(link_event_o[p]), .busy_o(link_busy[p]),
       .rx_hold_i('0)
     );

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use hca_host::PcieParams;
 use hca_link::FaultSpec;
 use hca_system_tests::path;
-use hca_verbs::{ConnectOptions, Mtu};
+use hca_verbs::{ConnectOptions, Mtu, StaticRate};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -116,6 +116,9 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0",
           value_parser = clap::value_parser!(u8).range(0..=15))]
     sl: Vec<u8>,
+    /// Static rate of the path in Gbit/s: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80 or more [default: none]
+    #[arg(long, value_name = "GBPS", value_parser = static_rate)]
+    static_rate: Option<StaticRate>,
     #[command(flatten)]
     arbitration: ArbitrationArgs,
     #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]
@@ -146,6 +149,15 @@ fn mtu(text: &str) -> Result<u32, String> {
         Ok(bytes @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(bytes),
         _ => Err("the MTU is 256, 512, 1024, 2048 or 4096".to_owned()),
     }
+}
+
+fn static_rate(text: &str) -> Result<StaticRate, String> {
+    let tenths = text.parse::<f64>().map_err(|error| error.to_string())? * 10.0;
+    let same = |rate: &StaticRate| rate.in_100mbps().is_some_and(|rate| f64::from(rate) == tenths);
+    let found = StaticRate::ALL.iter().copied().find(same);
+    found.ok_or_else(|| {
+        "no path has this rate: 2.5, 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80...".to_owned()
+    })
 }
 
 impl Args {
@@ -180,7 +192,11 @@ impl Args {
 
     /// The path of a QP. On Ethernet the traffic class carries the priority.
     fn path(&self, link: Link, qp: u32) -> ConnectOptions {
-        let (sl, path) = (self.sl_of(qp), path(self.mtu_code()));
+        let path = ConnectOptions {
+            static_rate: self.static_rate.unwrap_or(StaticRate::Max).into(),
+            ..path(self.mtu_code())
+        };
+        let sl = self.sl_of(qp);
         match link {
             Link::Eth => ConnectOptions {
                 sl,
