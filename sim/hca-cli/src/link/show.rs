@@ -341,7 +341,7 @@ mod tests {
             pkey: 0x8001,
         }];
         let look = Look::new(
-            3,
+            (3, 1),
             77,
             &status(),
             pkeys,

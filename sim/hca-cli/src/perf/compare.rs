@@ -10,8 +10,11 @@ use super::{Args, Figures, conditions, plot};
 use crate::plots::engineering;
 use crate::sizes::human;
 
+/// A column: its title, and what it shows of a link's figures.
+type Measure = (&'static str, fn(&Figures) -> String);
+
 /// Columns of a size: those of each measure, one below the name of each link.
-const MEASURES: [(&str, fn(&Figures) -> String); 5] = [
+const MEASURES: [Measure; 5] = [
     ("goodput B/s", |f| engineering(f.goodput_bytes_per_s)),
     ("% wire", |f| format!("{:.1}", f.wire_percent())),
     ("messages/s", |f| engineering(f.messages_per_s)),
