@@ -38,8 +38,8 @@ trace: hca ## the demo with waveforms of a window of cycles: make trace ARGS="--
 
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
-.PHONY: formal test test-rtl test-rust test-docs test-conformance test-programs programs tidy soak lint lint-rtl \
-  lint-rust
+.PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs tidy soak \
+  lint lint-rtl lint-rust
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -59,6 +59,9 @@ test-rtl: setup ## block tests of the RTL (cocotb); one of them: make test-rtl A
 formal: setup ## proofs of the RTL's cells (SymbiYosys); one of them: make formal ARGS=fv_fifo
 	.venv/bin/python scripts/formal.py $(ARGS)
 
+area: setup ## area of the link per number of data VLs, by open synthesis (minutes): make area ARGS="1 8"
+	.venv/bin/python scripts/area.py $(ARGS)
+
 test-conformance: hca libibverbs ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)
 
@@ -75,6 +78,10 @@ test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hc
 	else \
 	  set -x; cargo test --release --no-fail-fast $(or $(ARGS),--workspace --lib --bins --tests); \
 	fi
+
+# Transfers, errors and NAKs as over a cable; what a test does not say about switches is here two of them.
+test-switches: setup ## the transport's system tests through two switches
+	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast -p hca-system-tests --test transfer --test naks --test errors
 
 test-docs: setup ## the examples in the Rust documentation
 	cargo test --quiet --release --no-fail-fast --doc --workspace

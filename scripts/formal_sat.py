@@ -1,8 +1,8 @@
-"""Proves one harness with Yosys' own SAT solver (MiniSat, bit by bit): induction over its assertions, then every cover goal.
+"""Proves one harness with Yosys' own SAT solver (MiniSat, bit by bit): induction over its assertions, then each goal.
 
 usage: scripts/formal_sat.py TOP DEPTH COVER_DEPTH FLAGS FILE...
-For proofs full of adders and tables, on which the SMT solver of SymbiYosys takes minutes and this one seconds. A cover goal
-is reached when its contrary, as an assertion, fails.
+For proofs full of adders and tables, on which the SMT solver of SymbiYosys takes minutes and this one seconds. A cover
+goal is reached when its contrary, as an assertion, fails.
 """
 
 import re

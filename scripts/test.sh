@@ -52,6 +52,7 @@ step lint "${make[@]}" lint-rtl
 step gen-check "${make[@]}" gen-check
 step clippy "${make[@]}" lint-rust
 step rust "${make[@]}" test-rust ARGS="--workspace --exclude hca-tidy"
+step switches "${make[@]}" test-switches
 step doc-tests "${make[@]}" test-docs
 step formal "${make[@]}" formal
 step rtl "${make[@]}" test-rtl

@@ -2,10 +2,11 @@
 // receiver, hca_fcp_rx on both sides, the counters modulo 4096, and a cable between them of any length on which any
 // packet may be lost.
 //
-// The cable is one number: `seen_q`, the sender's count (FCTBS) at the place in the stream that reaches the receiver now.
-// What lies between it and the sender's FCTBS is under way. In each cycle the solver chooses what arrives: a packet of
-// any size that is under way (or a part of it, or nothing), or a flow control packet, which names the count of its
-// place. On the way back promises arrive in order, so any FCCL between the last heard and the present one may come.
+// The cable is one number: `seen_q`, the sender's count (FCTBS) at the place in the stream that reaches the
+// receiver now. What lies between it and the sender's FCTBS is under way. In each cycle the solver chooses what
+// arrives: a packet of any size that is under way (or a part of it, or nothing), or a flow control packet, which
+// names the count of its place. On the way back promises arrive in order, so any FCCL between the last heard and
+// the present one may come.
 module fv_credit #(
   parameter int unsigned Blocks = 16
 ) (
@@ -121,7 +122,7 @@ module fv_credit #(
       // What is under way always finds room, and what the sender may still send as well: nothing overruns the ring.
       a_room:   assert (32'(flying_q) + 32'(left) + 32'(used) <= Blocks);
       // No credit is made and none is lost: every block of the ring is in one place. A loss on the way takes blocks
-      // away from the sender (lost_q), until a flow control packet arrives; then the sum of the others is the ring again.
+      // away from the sender (lost_q), until a flow control packet arrives; then the others' sum is the ring again.
       a_sum:    assert (32'(left_q) + 32'(near_q) + 32'(far_q) + 32'(flying_q) + 32'(lost_q) + 32'(used) == Blocks);
       a_resync: assert (!resync || (resync_fctbs == abr + 12'(good_q) && good_q <= lost_q));
       // The two ends' counters say the same, modulo 4096.

@@ -1,8 +1,9 @@
 // Proof of hca_vl_arb: how the two lists share the turns (that each list is fair inside its turns: fv_vl_list).
-// Nothing is picked that does not ask. Policy `iba`: while low has a packet, high sends Limit x 64 packets at most (limit 0:
-// one) between two of low; while high has one, low sends one at most between two of high; limit 255: low waits for high.
-// Policy `round-quantum`: high begins a lap ahead of low only if its budget pays for it, and the budget grows through
-// packets of low alone. In both the turn is never with a list that has nothing while the other has.
+// Nothing is picked that does not ask. Policy `iba`: while low has a packet, high sends Limit x 64 packets at most
+// (limit 0: one) between two of low; while high has one, low sends one at most between two of high; limit 255: low
+// waits for high. Policy `round-quantum`: high begins a lap ahead of low only if its budget pays for it, and the
+// budget grows through packets of low alone. In both the turn is never with a list that has nothing while the other
+// has.
 module fv_vl_arb #(
   parameter int unsigned NumVls  = 2,
   parameter int unsigned Entries = 2,

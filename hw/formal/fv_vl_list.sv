@@ -1,8 +1,8 @@
-// Proof of hca_vl_list, one list of the VL arbitration table. Only a VL that asks and has a weight is offered. Fair: a VL
-// (any, chosen by the solver) with a weight that keeps asking is served within MaxLaps laps, whatever it owes and whatever
-// the others do; a lap visits each entry once at most, a visit begins no packet after 255 blocks, and the list stands
-// still for IdleMax cycles at most while it has the turn. So the grants of others in between are bounded.
-// Accounts stay in bounds: a debt is less than the longest packet, a gain exists inside a visit alone.
+// Proof of hca_vl_list, one list of the VL arbitration table. Only a VL that asks and has a weight is offered.
+// Fair: a VL (any, chosen by the solver) with a weight that keeps asking is served within MaxLaps laps, whatever it
+// owes and whatever the others do; a lap visits each entry once at most, a visit begins no packet after 255 blocks,
+// and the list stands still for IdleMax cycles at most while it has the turn. So the grants of others in between
+// are bounded. Accounts stay in bounds: a debt is less than the longest packet, a gain exists inside a visit alone.
 module fv_vl_list #(
   parameter int unsigned NumVls  = 2,
   parameter int unsigned Entries = 4,
@@ -155,8 +155,9 @@ module fv_vl_list #(
       // Each lap counted has paid 64 bytes or more.
       h_paid:   assert (own + 18'sd8190 >= $signed({3'd0, 15'({laps_q, 6'd0})} + (given_q ? 18'd64 : 18'd0)));
       // A whole lap has an entry of the watched VL in front of it until it was given.
-      if (full_q && !given_q) h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (u_dut.later_q & u_dut.mask_q[watched_q]) != '0 ||
-                                               (u_dut.valid_q && u_dut.cur_vl == watched_q && !u_dut.added_q));
+      if (full_q && !given_q)
+        h_ahead: assert ((u_dut.start_q && !u_dut.valid_q) || (u_dut.later_q & u_dut.mask_q[watched_q]) != '0 ||
+                         (u_dut.valid_q && u_dut.cur_vl == watched_q && !u_dut.added_q));
       if (idle_q != '0) h_idle: assert (step_q && taken_q == '0 && (wait_i == '0));
       if (idle_q == 3'd2) h_idle_2: assert (!u_dut.valid_q || u_dut.has);
       if (idle_q == 3'd3) h_idle_3: assert (u_dut.valid_q && u_dut.has);

@@ -1,6 +1,7 @@
-// Proof of hca_vl_queue, the transmit rings: none ever holds more than its blocks, a beat is never written to a slot that is
-// in use nor read from one that is not, the lengths stay with their packets, and a ring with room takes the longest packet.
-// The writer obeys room_o at the first beat of a packet; the reader reads what it has popped, beat by beat.
+// Proof of hca_vl_queue, the transmit rings: none ever holds more than its blocks, a beat is never written to a
+// slot that is in use nor read from one that is not, the lengths stay with their packets, and a ring with room
+// takes the longest packet. The writer obeys room_o at the first beat of a packet; the reader reads what it has
+// popped, beat by beat.
 module fv_vl_queue #(
   parameter int unsigned RingBlocks = 4,
   parameter int unsigned RoomBlocks = 2
@@ -116,7 +117,8 @@ module fv_vl_queue #(
         if (u_dut.heads[r] != 2'd0) h_head_0: assert (head_bytes[r] != '0 && 32'(head_bytes[r]) <= RoomBlocks * 64);
         if (u_dut.heads[r] == 2'd2) h_head_1: assert (u_dut.gen_head[r].u_head.gen_regs.mem[slot_1] != '0 &&
           32'(u_dut.gen_head[r].u_head.gen_regs.mem[slot_1]) <= RoomBlocks * 64);
-        if (fetching) h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);
+        if (fetching)
+          h_flight: assert (u_dut.u_lengths.rdata_q != '0 && 32'(u_dut.u_lengths.rdata_q) <= RoomBlocks * 64);
         // Inside a packet its ring keeps the room it had.
         if (!first_q && ring_q == 1'(r)) h_inside: assert (32'(fill[r]) + RoomBlocks <= RingBlocks);
       end

@@ -37,7 +37,9 @@ def simulators(hca):
     started = {}
 
     def simulator(**options):
-        words = tuple(f"--{name}={value}" for name, value in sorted(({"link": "eth"} | options).items()))
+        # A topology file says itself what its links are.
+        default = {} if "topology" in options else {"link": "eth"}
+        words = tuple(f"--{name}={value}" for name, value in sorted((default | options).items()))
         found = started.get(words)
         if found is None or not found.running():
             started[words] = Simulator(hca, *words)
