@@ -81,7 +81,8 @@ test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hc
 
 # Transfers, errors and NAKs as over a cable; what a test does not say about switches is here two of them.
 test-switches: setup ## the transport's system tests through two switches
-	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast -p hca-system-tests --test transfer --test naks --test errors
+	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast -p hca-system-tests \
+	  --test transfer --test naks --test errors
 
 test-docs: setup ## the examples in the Rust documentation
 	cargo test --quiet --release --no-fail-fast --doc --workspace

@@ -223,8 +223,8 @@ impl Firmware {
         check(Attr::PORT, !has_path || ah.port_num() == port.number())
     }
 
-    /// The rate that a QP must keep: of its path, or its own. With both it is in the group of the path, at the slower of
-    /// the two.
+    /// The rate that a QP must keep: of its path, or its own. With both it is in the group of the path, at the slower
+    /// of the two.
     fn rate_of(&self, qpn: u32, a: &QpAttr) -> Option<Rate> {
         let ah = AhAttr::read_from(&a.ah_attr())?;
         let path = static_interval(ah.static_rate()).unwrap_or(0);
@@ -313,8 +313,8 @@ impl Firmware {
     }
 }
 
-/// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, its MAC address must be known. RATE-5: its rate must
-/// be one. ADDR-4: its source LID must be one of the port's. ADDR-13: it leaves through the QP's port.
+/// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, its MAC address must be known. RATE-5: its rate
+/// must be one. ADDR-4: its source LID must be one of the port's. ADDR-13: it leaves through the QP's port.
 fn legal_path(port: &Port, ah: &AhAttr) -> bool {
     let Some(sgid) = port.gid(ah.sgid_index()) else {
         return false;

@@ -1,6 +1,6 @@
-// Transmit side of the self-loopback: a packet whose destination is its own port goes to `loop`, any
-// other to `out`; the port stands beside each beat. Ethernet: destination MAC = port MAC. InfiniBand: destination LID = own LID under the LID
-// mask; the permissive LID goes out. Decides on the first beat; latency to `out` one cycle. A looped packet
+// Transmit side of the self-loopback: a packet whose destination is its own port goes to `loop`, any other to `out`;
+// the port stands beside each beat. Ethernet: destination MAC = port MAC. InfiniBand: destination LID = own LID under
+// the LID mask; the permissive LID goes out. Decides on the first beat; latency to `out` one cycle. A looped packet
 // is offered once it is here whole, and then without a gap: the receive side is never held up by it.
 module hca_loopback
   import hca_pkg::*;

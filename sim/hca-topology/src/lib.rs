@@ -102,8 +102,8 @@ pub struct PortSpec {
 }
 
 impl PortSpec {
-    /// Port number `port` of card number `card`, both from 0: IPv4 10.0.PORT.N with N = card + 1, LID N, the MAC address
-    /// that programs take a RoCEv2 GID of this IPv4 address to have, and the GUID made from that.
+    /// Port number `port` of card number `card`, both from 0: IPv4 10.0.PORT.N with N = card + 1, LID N, the MAC
+    /// address that programs take a RoCEv2 GID of this IPv4 address to have, and the GUID made from that.
     pub fn new(card: usize, port: u8, kind: LinkKind) -> Self {
         let mut spec = Self {
             kind,

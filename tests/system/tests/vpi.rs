@@ -230,8 +230,8 @@ fn packets(capture: &Path, link: LinkKind, port: u8) -> Vec<u32> {
     found
 }
 
-/// SYS-3: one port InfiniBand and one Ethernet, traffic of all kinds on both at once, seeded faults on both cables. Every
-/// byte arrives where it belongs, every packet is on its port's cable and looks like it.
+/// SYS-3: one port InfiniBand and one Ethernet, traffic of all kinds on both at once, seeded faults on both cables.
+/// Every byte arrives where it belongs, every packet is on its port's cable and looks like it.
 #[test]
 fn both_ports_at_once() {
     let faults: FaultSpec = "loss=0.02,corrupt=0.02,dup=0.01,reorder=0.01".parse().unwrap();

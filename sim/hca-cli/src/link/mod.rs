@@ -65,7 +65,8 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Time between two looks
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     interval: u64,
 }
 

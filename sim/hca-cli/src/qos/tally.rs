@@ -1,14 +1,14 @@
 //! Counting two flows on a wire until their ratio is known well enough.
 //!
-//! The arbiter sends whole packets, so where a window begins and ends moves the quotient of its bytes by up to a packet
-//! of each flow. Therefore the counts are noted at every turn of the arbiter, and the ratio is that of the sums over all
-//! windows of half the length, as in a frequency counter that averages: the packets at the ends are averaged away, and
-//! half as many are enough.
+//! The arbiter sends whole packets, so where a window begins and ends moves the quotient of its bytes by up to a
+//! packet of each flow. Therefore the counts are noted at every turn of the arbiter, and the ratio is that of the sums
+//! over all windows of half the length, as in a frequency counter that averages: the packets at the ends are averaged
+//! away, and half as many are enough.
 
 use super::formula::Setting;
 
-/// The window ends when a packet more or less of either flow could move the plain quotient by no more than this. That of
-/// the averaged windows was then within 0.6 % in 3000 random settings of a model of the arbiter.
+/// The window ends when a packet more or less of either flow could move the plain quotient by no more than this. That
+/// of the averaged windows was then within 0.6 % in 3000 random settings of a model of the arbiter.
 const PRECISION: f64 = 0.006;
 /// Rounds before the window: what was queued under the last setting leaves, deficits settle.
 const WARM_UP_ROUNDS: u32 = 3;

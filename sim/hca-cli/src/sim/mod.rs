@@ -27,8 +27,8 @@ const EXAMPLES: &str = "Examples:
   hca info                              what the cards say
 
 Cards are joined in pairs by cables: 0-1, 2-3; a card without a partner has a loopback plug. With --ports 2 a second
-cable joins the second ports. A topology file can have switches and any other links. Every function of a card is a vfio-user socket DIR/card<N>.<F>; a process that connects
-has the function until it ends. Stop it with Ctrl-C.
+cable joins the second ports. A topology file can have switches and any other links. Every function of a card is a
+vfio-user socket DIR/card<N>.<F>; a process that connects has the function until it ends. Stop it with Ctrl-C.
 
 DIR is, without --dir, the folder that HCA_SIM names, else $XDG_RUNTIME_DIR/hca, else /tmp/hca-UID.
 
