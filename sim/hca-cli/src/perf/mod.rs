@@ -178,8 +178,15 @@ impl Args {
 
     fn iters(&self, size: u32) -> u32 {
         let by_size = (8u32 << 20) / size.max(1) / self.qps;
+        // A message without a completion of its own is counted late, up to --signal-every of each QP.
+        let late = if self.signal_every > 1 {
+            32 * self.signal_every
+        } else {
+            0
+        };
+        let at_least = late.max(2 * self.outstanding(size) / self.qps);
         self.iters
-            .unwrap_or_else(|| by_size.clamp(16, 2000).max(2 * self.outstanding(size) / self.qps))
+            .unwrap_or_else(|| by_size.clamp(16, 2000).max(at_least))
     }
 
     /// Service level of a QP.

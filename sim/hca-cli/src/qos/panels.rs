@@ -41,7 +41,7 @@ fn panel(area: &DrawingArea<SVGBackend, Shift>, q: u8, points: &[Point], policy:
     let mut mesh = chart.configure_mesh();
     mesh.x_desc("L, units of 64 bytes")
         .y_desc("ratio")
-        .light_line_style(WHITE);
+        .light_line_style(TRANSPARENT);
     mesh.draw().map_err(failed)?;
     for (index, h) in PAPER_HIGH.into_iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
