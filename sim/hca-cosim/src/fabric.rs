@@ -98,8 +98,8 @@ impl Fabric {
         Ok(self.net.add_eth_switch(config)?)
     }
 
-    /// Connects the first ports of two cards; equal ids make a loopback plug, whose one direction is A to B. The seed of
-    /// the cable becomes the fabric's, and packets are handed over beat by beat at line rate.
+    /// Connects the first ports of two cards; equal ids make a loopback plug, whose one direction is A to B. The
+    /// cable's seed becomes the fabric's, and packets are handed over beat by beat at line rate.
     pub fn connect(&mut self, a: CardId, b: CardId, config: CableConfig) -> Result<CableId, SimError> {
         self.plug([Plug::Card(a), Plug::Card(b)], config)
     }
