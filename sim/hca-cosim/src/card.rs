@@ -164,8 +164,6 @@ impl Card {
         card.dut.ports().mac1_tx_ready_i.set(1);
         for _ in 0..RESET_CYCLES {
             card.dut.ports().rst_i.set(1);
-            card.dut.ports().num_ports_i.set(1);
-            card.dut.ports().mac1_tx_ready_i.set(1);
             card.tick(0);
         }
         card.dut.ports().rst_i.set(0);
