@@ -156,6 +156,7 @@ module hca_requester
     .first_i     (first),
     .rated_i     (rated),
     .urgent_o    (urgent),
+    .sent_i      (made_valid_o),
     .want_slot_i (want_slot),
     .pause_i     (pause),
     .busy_i      (busy),

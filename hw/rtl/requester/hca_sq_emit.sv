@@ -267,7 +267,7 @@ module hca_sq_emit
                          && (state_q == StIdle || (state_q == StEnd && end_now < EndRelease));
   assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !shut_i;
   assign again_o       = (state_q == StEnd && end_now == EndAgain && !stay) || state_q == StShut;
-  assign stopped_o     = state_q == StShut;
+  assign stopped_o     = again_o && shut_i && count_q == '0;
   assign served_o      = state_q == StCtx;
   assign park_o        = state_q == StEnd && end_now == EndPark;
   assign redo_o        = state_q == StRedo;

@@ -1,6 +1,7 @@
 // Which slot the emitter serves next: round robin over the bound slots that have news and whose gate is open,
-// every other time first over the urgent ones: kept behind a gate that was shut, or of a rate group, which
-// is open for a packet only.
+// first over the urgent ones: kept behind a gate that was shut, or of a rate group, which is open for a packet
+// only. But when the newest packet was one of a rate group, first over all others. What counts is who has sent: a
+// slot that was picked may find its gate shut again.
 // While another QP waits for a slot, parked slots (blocked or idle) and spare ones (gate shut) get a turn too,
 // in which the emitter can give them back.
 // The slot under way (busy_slot_i) is never picked; news for it is kept for its next turn.
@@ -23,6 +24,7 @@ module hca_sq_pick #(
   input  logic [SlotW-1:0] busy_slot_i,
   input  logic             again_i,      // strobes for busy_slot_i: more to do now
   input  logic             park_i,       //                          nothing to do before the next news
+  input  logic             sent_i,       //                          it has sent a packet
   input  logic             redo_i,       //                          the new QP has been seen
   input  logic             release_i,    //                          given back
   output logic             fresh_o,      // busy_slot_i has a QP not seen yet
@@ -35,9 +37,9 @@ module hca_sq_pick #(
 );
 
   logic [Slots-1:0] active_q, parked_q, fresh_q, bound_q;
-  logic [Slots-1:0] busy_onehot, next_onehot, candidates, urgent, grant, picked;
+  logic [Slots-1:0] busy_onehot, next_onehot, candidates, urgent, rated, others, first, choice, grant, picked;
   logic [SlotW-1:0] idx;
-  logic             pick, go_urgent, urgent_last_q;
+  logic             pick, rated_last_q;
 
   assign active_o = active_q;
   assign fresh_o  = fresh_q[busy_slot_i];
@@ -51,14 +53,22 @@ module hca_sq_pick #(
 
   assign candidates = ((active_q & open_i) | (want_slot_i ? ((active_q & spare_i) | parked_q) : '0)) & bound_q
                       & ~(busy_i ? busy_onehot : '0) & ~next_onehot;
-  assign urgent     = candidates & active_q & open_i & (first_i | rated_i);
-  assign go_urgent  = urgent != '0 && (!urgent_last_q || candidates == urgent);
+  assign rated      = candidates & active_q & open_i & rated_i;
+  assign others     = candidates & ~rated;
+  assign first      = others & active_q & first_i;
+  assign urgent     = rated | first;
+
+  always_comb begin
+    choice = candidates;
+    if (rated_last_q && others != '0) choice = (first != '0) ? first : others;
+    else if (urgent != '0) choice = urgent;
+  end
   assign pick       = !pause_i && (candidates != '0) && (!next_valid_o || next_take_i);
   assign picked     = pick ? grant : '0;
 
   hca_rr_arb #(.N(Slots)) u_arb (
     .clk_i, .rst_i,
-    .req_i    (go_urgent ? urgent : candidates & ~urgent),
+    .req_i    (choice),
     .advance_i(pick),
     .grant_o  (grant),
     .idx_o    (idx)
@@ -82,7 +92,7 @@ module hca_sq_pick #(
       if (pick) next_valid_o <= 1'b1;
       else if (next_take_i) next_valid_o <= 1'b0;
     end
-    if (pick) urgent_last_q <= go_urgent;
+    if (sent_i) rated_last_q <= rated_i[busy_slot_i];
     if (pick) next_slot_o <= idx;
     if (pick) next_parked_o <= !active_q[idx];
   end

@@ -196,6 +196,34 @@ async def two_vls(dut):
 
 
 @cocotb.test()
+@cocotb.parametrize(delay=[2, 3, 4, 5, 6, 9], free=[1, 3])
+async def short_openings(dut, delay, free):
+    """The gate of the SL opens for a packet at a time, as the wire takes them, and shuts some cycles later: a
+    destination has its rate beside QPs without one, and those have equal shares."""
+    bench = await SqBench(dut, 10, latency=(50, 50)).begin()
+    agent = Rated(bench)
+    qps = [bench.create(Qp(n, mtu_code=5, log_size=6, **rated(5 * (n == 0), 4))) for n in range(free + 1)]
+    shut_at, open_at, count = None, 0, 0
+    while count < 240:
+        for qp in qps:
+            if qp.tail - qp.una_wqe() < 32:
+                bench.post(qp, *[write(4096 * 4) for _ in range(16)])
+        await bench.step()
+        if bench.get("made_valid_o"):
+            count += 1
+            open_at = max(open_at, bench.cycle) + 84
+            shut_at = bench.cycle + delay if shut_at is None else shut_at
+        if shut_at is not None and bench.cycle >= shut_at:
+            agent.sl_open, shut_at = 0, None
+        if agent.sl_open == 0 and bench.cycle >= open_at - 84:
+            agent.sl_open = 0xFFFF
+    cycles, sent = span(agent, 5, 5)
+    assert abs(cycles - sent * 4 / CARD_BYTES) <= 0.02 * cycles + AHEAD, (cycles, sent * 4 / CARD_BYTES)
+    others = [qp.sent for qp in qps[1:]]
+    assert min(others) >= 0.8 * max(others), others
+
+
+@cocotb.test()
 async def with_a_rival(dut):
     """RATE-4: the response scheduler sends to the same destination all the time: both get half."""
     sent = []

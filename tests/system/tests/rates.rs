@@ -142,7 +142,10 @@ impl Star {
                 while let Some(wc) = node.poll().unwrap() {
                     assert!(wc.is_ok(), "{wc:?}");
                     let mine = |f: &&mut Flow| f.from == index && u64::from(f.qps[0].qp_num()) == wc.wr_id;
-                    flows.iter_mut().find(mine).unwrap().posted -= 1;
+                    // None: of a flow that has been given up.
+                    if let Some(flow) = flows.iter_mut().find(mine) {
+                        flow.posted -= 1;
+                    }
                 }
             }
         }
