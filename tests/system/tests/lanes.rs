@@ -257,7 +257,7 @@ fn a_stuck_lane_slows_no_other() {
     }
     pair.rig.run(20_000);
     let before = context.link_counters(PORT).unwrap().vls[1];
-    assert!(before.tx_fill() >= 1024 && before.tx_packets() == 0, "{before:?}");
+    assert!(before.tx_fill() >= 512 && before.tx_packets() == 0, "{before:?}");
     let beside = time_of_writes(&mut pair);
     let (ratio, after) = (
         beside as f64 / alone as f64,

@@ -115,9 +115,9 @@ impl Traffic {
             qps: Vec::new(),
             left: [Vec::new(), Vec::new()],
         };
-        for port in 0..2 {
+        for (port, link) in links.into_iter().enumerate() {
             for _ in 0..QPS {
-                let qps = connection(pair, &through(port as u8 + 1, links[port]));
+                let qps = connection(pair, &through(port as u8 + 1, link));
                 traffic.qps.push((port, qps));
             }
         }
