@@ -6,7 +6,6 @@ import pytest
 from test_perftest import assert_measured
 from test_pingpong import assert_exchanged, packets
 
-pytestmark = pytest.mark.quick
 # What a program must say to use the port.
 PORTS = {1: ("ib", [], []), 2: ("eth", ["-g", 1], ["-x", 1])}
 
@@ -22,6 +21,7 @@ def sent(sim, port):
     return [card["ports"][port - 1]["tx_packets"] for card in sim.info()]
 
 
+@pytest.mark.quick
 def test_both_are_listed(two, row):
     row("ibv_devinfo", "-v", "ib and eth")
     for card in (0, 1):
@@ -31,6 +31,7 @@ def test_both_are_listed(two, row):
         assert found == [("1", "PORT_ACTIVE", "InfiniBand"), ("2", "PORT_ACTIVE", "Ethernet")], done
 
 
+@pytest.mark.quick
 def test_pairs_at_once(two, row):
     """A pair of programs on each port, at the same time: each has its answers, on the cable of its port."""
     row("ibv_rc_pingpong", "-c -i 1 and -c -i 2 at once", "ib and eth")

@@ -376,7 +376,7 @@ fn overfill(pair: &Pair, qps: &mut [[RawQp<Dev>; 2]]) {
 /// other one.
 #[test]
 fn a_stuck_port_leaves_the_other_alone() {
-    const COUNT: u64 = 24;
+    const COUNT: u64 = 12;
     for (links, is_down) in [
         ([IB, ETH], false),
         ([ETH, IB], false),
