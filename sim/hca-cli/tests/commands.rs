@@ -208,6 +208,49 @@ fn perf_prints_a_json_object_per_size_and_plots_a_sweep() {
     }
 }
 
+/// Both links in one table, and a JSON line of each for every size; InfiniBand's packets cost less of the wire.
+#[test]
+fn perf_puts_links_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let both = ["perf", "--link", "eth,ib", "--size", "64,4096", "--iters", "64"];
+    let plot = ["--plot", folder.path().to_str().unwrap()];
+    let (code, stdout, stderr) = hca(&[&both[..], &plot].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let columns = stdout
+        .lines()
+        .find(|line| line.contains("eth        ib"))
+        .unwrap();
+    assert_eq!(columns.matches("ib").count(), 5, "{stdout}");
+    for size in ["64 B", "4 KiB"] {
+        let row = stdout.lines().find(|line| line.contains(size)).unwrap();
+        assert_eq!(row.split_whitespace().count(), 12, "{row}");
+    }
+    let (code, stdout, stderr) = hca(&[&both[..], &plot, &["--json"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    // Each as soon as it is measured.
+    let lines: Vec<serde_json::Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 4);
+    let goodput = |link: &str, size: u64| {
+        let line = lines
+            .iter()
+            .find(|line| line["link"] == link && line["size_bytes"] == size);
+        line.unwrap()["goodput_bytes_per_s"].as_f64().unwrap()
+    };
+    for size in [64, 4096] {
+        let (eth, ib) = (goodput("eth", size), goodput("ib", size));
+        assert!(ib < 12.5e9 && eth < 12.5e9);
+        assert!(size == 64 || ib > 1.005 * eth, "{ib} against {eth}");
+    }
+    refused(&["perf", "--link", "eth,eth"], &["eth twice"]);
+    refused(
+        &["perf", "--link", "eth,ib", "--stages"],
+        &["--stages", "--link ib"],
+    );
+}
+
 #[test]
 fn perf_traces_a_window() {
     let folder = tempfile::tempdir().unwrap();
