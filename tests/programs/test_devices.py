@@ -40,7 +40,9 @@ def attributes_of_device(card):
             "max_pkeys", "local_ca_ack_delay", "max_tso"]
     if says["max_srq"]:
         same += ["max_srq_wr", "max_srq_sge"]
-    return ABSENT | {name: str(says[name]) for name in same} | {
+    # ibv_devinfo has names for the pacing of UD and raw packet QPs only.
+    paced = {"supported_qp": "", "Unknown flags": f"0x{says['pacing_qp_types']:X}"} if says["pacing_max_kbps"] else {}
+    return ABSENT | paced | {name: str(says[name]) for name in same} | {
         "transport": "InfiniBand (0)",
         "fw_ver": f"{says['fw_ver_major']}.{says['fw_ver_minor']}.{says['fw_ver_patch']}",
         "node_guid": guid(says["node_guid"]),
