@@ -91,6 +91,7 @@ tidy: setup ## house rules: sizes, names, file lists, links, names in docs
 	RUST_BACKTRACE=0 cargo test --quiet --no-fail-fast --release -p hca-tidy
 
 soak: hca ## random faults over many seeds, a million packets over a link, the QoS paper's sweep: make soak SEEDS=100
+	HCA_SWITCHES=2 cargo test --release --no-fail-fast -p hca-system-tests
 	SEEDS=$(SEEDS) cargo test --release -p hca-system-tests -- --ignored --nocapture soak
 	HCA_SWITCH_SOAK=1000000 cargo test --release -p hca-switch --test traffic random_traffic
 	LINK_PACKETS=1000000 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py

@@ -249,7 +249,11 @@ fn retransmissions_are_told_from_first_copies() {
 
 /// Post to completion of an isolated WRITE, in this thread's simulation, without any socket.
 fn latency_in_process() -> u64 {
-    let rig = Rig::new(&RigConfig::new(1, LinkKind::Ethernet)).unwrap();
+    let config = RigConfig {
+        switches: 0, // the simulator's cards are joined by a cable
+        ..RigConfig::new(1, LinkKind::Ethernet)
+    };
+    let rig = Rig::new(&config).unwrap();
     let cap = hca_verbs::QpCap::default();
     let mut qps = rig.connect([cap; 2], [false; 2], &path(Mtu::Bytes1024)).unwrap();
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
