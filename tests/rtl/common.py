@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import re
+import shutil
 import sys
 from collections import deque
 from pathlib import Path
@@ -339,6 +340,10 @@ def simulate(top, module, parameters=None, tests=None, source=None):
     tools = ROOT / ".tools" / "verilator" / "bin"
     if tools.is_dir():
         os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    # Every bench compiles the same Verilator runtime: once is enough.
+    if shutil.which("ccache"):
+        os.environ.setdefault("OBJCACHE", "ccache")
+        os.environ.setdefault("CCACHE_NOHASHDIR", "1")
     folders = sorted(folder for folder in RTL.rglob("*") if folder.is_dir())
     suffix = "".join(f"_{key}{value}" for key, value in (parameters or {}).items())
     build = ROOT / "target" / "rtl" / f"{top}{suffix}"
