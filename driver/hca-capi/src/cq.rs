@@ -158,7 +158,7 @@ pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
                 if !cq.channel.is_null() {
                     cq.poll_lock.with(|| {
                         let queue = &mut cq.taken().queue;
-                        queue.reserve(cq.cq.cqe() as usize - queue.len().min(cq.cq.cqe() as usize));
+                        queue.reserve((cq.cq.cqe() as usize).saturating_sub(queue.len()));
                     });
                 }
                 // SAFETY: it is still there, and the program's own view of it: who reads the number while another

@@ -166,13 +166,18 @@ impl<P: DevicePtr> CqShared<P> {
         }
     }
 
-    fn destroy(&self) -> Result<()> {
+    fn check_there(&self) -> Result<()> {
         if self.gone.load(Ordering::Acquire) {
             return Err(Error::Destroyed {
                 what: "CQ",
                 id: self.cqn,
             });
         }
+        Ok(())
+    }
+
+    fn destroy(&self) -> Result<()> {
+        self.check_there()?;
         self.shared.function().destroy_cq(self.cqn)?;
         self.release()
     }
@@ -273,12 +278,7 @@ impl<P: DevicePtr> Cq<P> {
     /// A queue never becomes smaller. After an error it is as it was.
     pub fn resize(&self, cqe: u32) -> Result<()> {
         let cq = &*self.inner;
-        if cq.gone.load(Ordering::Acquire) {
-            return Err(Error::Destroyed {
-                what: "CQ",
-                id: cq.cqn,
-            });
-        }
+        cq.check_there()?;
         let log_size = CqRing::log_size_for(cqe)?;
         // Nobody polls from the old ring once the card writes to the new one.
         let mut queue = lock(&cq.queue);
@@ -340,12 +340,7 @@ impl<P: DevicePtr> Cq<P> {
     /// The same, but finding none is the end of it: no time passes, and a dead CQ is not noticed.
     pub fn poll_ready(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
         let cq = &*self.inner;
-        if cq.gone.load(Ordering::Acquire) {
-            return Err(Error::Destroyed {
-                what: "CQ",
-                id: cq.cqn,
-            });
-        }
+        cq.check_there()?;
         let mut queue = lock(&cq.queue);
         let Queue { ring, held } = &mut *queue;
         if let Some(error) = held.take() {
@@ -394,12 +389,7 @@ impl<P: DevicePtr> Cq<P> {
     /// receive or failed work request. Canonical order (V-70): get event, arm again, then drain.
     pub fn req_notify(&self, solicited_only: bool) -> Result<()> {
         let cq = &*self.inner;
-        if cq.gone.load(Ordering::Acquire) {
-            return Err(Error::Destroyed {
-                what: "CQ",
-                id: cq.cqn,
-            });
-        }
+        cq.check_there()?;
         let arm = if solicited_only {
             CqArm::Solicited
         } else {
