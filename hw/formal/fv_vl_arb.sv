@@ -2,7 +2,8 @@
 // Nothing is picked that does not ask. Policy `iba`: while low has a packet, high sends Limit x 64 packets at most
 // (limit 0: one) between two of low; while high has one, low sends one at most between two of high; limit 255: low
 // waits for high. Policy `round-quantum`: high begins a lap ahead of low only if its budget pays for it, and the
-// budget grows through packets of low alone. In both the turn is never with a list that has nothing while the other
+// budget grows through packets of low alone; so a low that waits gets the turn after as many laps as the budget had
+// units, and 17 more (the round's free lap; and 16 jumped ones while the weights of high are not summed yet). In both the turn is never with a list that has nothing while the other
 // has.
 module fv_vl_arb #(
   parameter int unsigned NumVls  = 2,
@@ -54,6 +55,34 @@ module fv_vl_arb #(
     else if (u_dut.low_take) low_ran_q <= 1'b1;
   end
 
+  localparam int unsigned BudgetW = 15 + 8 + EntryW;
+
+  // Laps of high, a jump with all of its laps, while low waits without a turn; the budget that low left it; whether one
+  // of these laps opened a round.
+  logic        waits, begun_q, fresh_q;
+  logic [31:0] laps_q;
+  logic signed [31:0] budget, granted, granted_q;
+  logic [4:0]  lap_units;
+
+  assign waits     = u_dut.high_any && u_dut.low_any && !u_dut.u_low.step_i && u_dut.low_jump == 2'd0 &&
+                     u_dut.release_q == '0;
+  assign budget    = 32'(u_dut.budget_q);
+  assign granted   = begun_q ? granted_q : budget;
+  assign lap_units = (u_dut.high_jump == 2'd0) ? 5'(u_dut.high_begin) : 5'd1 << {u_dut.high_jump - 2'd1, 1'b0};
+
+  always_ff @(posedge clk_i) begin
+    granted_q <= granted;
+    if (rst_q || clear_i || !waits) begin
+      begun_q <= 1'b0;
+      fresh_q <= 1'b0;
+      laps_q  <= '0;
+    end else begin
+      begun_q <= 1'b1;
+      if (u_dut.high_lap) laps_q <= laps_q + 32'(lap_units);
+      if (u_dut.high_lap && u_dut.fresh) fresh_q <= 1'b1;
+    end
+  end
+
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_vl
     always_comb m_bytes: assume (bytes_i[v] != '0);
   end
@@ -80,6 +109,16 @@ module fv_vl_arb #(
       if (round_quantum_i && limit_i != 8'd255 && u_dut.high_lap && u_dut.use_high && u_dut.low_any)
         a_budget: assert (u_dut.rich_1 || u_dut.low_done_q);
 
+      h_begin: assert (begun_q || (laps_q == '0 && !fresh_q));
+      h_range: assert (!begun_q || granted_q == 32'(signed'(granted_q[BudgetW-1:0])));
+      if (round_quantum_i && limit_i != 8'd255) begin
+        h_small: assert (!laps_q[31]);
+        a_turn_comes: assert (signed'(laps_q) <= ((granted > 0) ? granted : 32'sd0) + 32'sd17);
+        h_sum:   assert (!begun_q || u_dut.high_sum != '0);
+        h_paid:  assert (fresh_q || signed'(laps_q) <= granted - budget + (begun_q ? 32'sd16 : 32'sd0));
+        h_rich:  assert (fresh_q || !begun_q || laps_q == '0 || budget >= 0);
+        h_fresh: assert (!fresh_q || (budget <= 0 && !u_dut.low_done_q));
+      end
       h_run:   assert (high_run_q <= u_dut.used_q);
       h_ran:   assert (!low_ran_q || u_dut.used_q == '0);
       h_high:  assert (!u_dut.u_high.valid_q || 32'(u_dut.u_high.cur_q.vl) < NumVls);
@@ -92,9 +131,20 @@ module fv_vl_arb #(
   end
 
   for (genvar v = 0; v < int'(NumVls); v++) begin : gen_table
+    logic [15:0] sum;
+
+    always_comb begin
+      sum = '0;
+      for (int unsigned e = 0; e < Entries; e++) begin
+        if (u_dut.u_high.mask_q[v][e]) sum = sum + 16'(u_dut.u_high.mem[e][7:0]);
+      end
+      if (!rst_q) h_weights: assert (16'(u_dut.u_high.weights_q[v]) == sum);
+    end
+
     for (genvar e = 0; e < int'(Entries); e++) begin : gen_entry
       always_comb begin
-        if (!rst_q && u_dut.u_high.mask_q[v][e]) h_high: assert (u_dut.u_high.mem[e][11:8] == 4'(v));
+        if (!rst_q && u_dut.u_high.mask_q[v][e])
+          h_high: assert (u_dut.u_high.mem[e][11:8] == 4'(v) && u_dut.u_high.mem[e][7:0] != '0);
         if (!rst_q && u_dut.u_low.mask_q[v][e])  h_low:  assert (u_dut.u_low.mem[e][11:8] == 4'(v));
       end
     end

@@ -198,7 +198,13 @@ fn main() {
         .expect("the crate lies in sim/hca-vsim of the workspace")
         .to_path_buf();
     let verilator = find_verilator(&root);
-    for var in ["VERILATOR", "HCA_VSIM_CFLAGS", "HCA_VSIM_CORE", "HCA_VSIM_TRACE"] {
+    for var in [
+        "VERILATOR",
+        "HCA_VSIM_CFLAGS",
+        "HCA_VSIM_CORE",
+        "HCA_VSIM_TRACE",
+        "HCA_VSIM_VLS",
+    ] {
         println!("cargo:rerun-if-env-changed={var}");
     }
     println!("cargo:rerun-if-changed=build.rs");
@@ -233,6 +239,17 @@ fn main() {
 
 fn env_var(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+}
+
+/// HCA_VSIM_VLS: data VLs of each port of the models, 1, 2, 4, 8 (without it) or 15.
+fn data_vls() -> u8 {
+    let Ok(value) = env::var("HCA_VSIM_VLS") else {
+        return 8;
+    };
+    let found = [1, 2, 4, 8, 15]
+        .into_iter()
+        .find(|vls: &u8| vls.to_string() == value);
+    found.unwrap_or_else(|| panic!("HCA_VSIM_VLS is '{value}': set it to 1, 2, 4, 8 or 15"))
 }
 
 /// HCA_VSIM_TRACE=0 builds models without waveform support, in two thirds of the time.
@@ -299,6 +316,7 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, obj: &Path) {
         ])
         .args(["--output-split", "20000", "--no-timing"])
         .arg(format!("+define+HCA_NUM_PORTS={}", model.ports))
+        .arg(format!("+define+HCA_NUM_VLS={}", data_vls()))
         .args(if waveforms() {
             &["--trace-fst", "--trace-structs"][..]
         } else {
@@ -388,8 +406,10 @@ fn write_ports(out: &Path) {
         writeln!(checks, "    ports->{name} = &model->{name};").expect("write to a string");
     }
     let rust = format!(
-        "/// The ports of a card.\n#[repr(C)]\npub struct Ports {{\n{fields}}}\n\
-         impl Ports {{\n    fn clear_inputs(&self) {{\n{clears}    }}\n}}\n"
+        "/// Data VLs that each port of a card is built with.\npub const DATA_VLS: u8 = {};\n\
+         /// The ports of a card.\n#[repr(C)]\npub struct Ports {{\n{fields}}}\n\
+         impl Ports {{\n    fn clear_inputs(&self) {{\n{clears}    }}\n}}\n",
+        data_vls()
     );
     let cpp = format!(
         "struct HcaPorts {{\n{cpp}}};\n\

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use hca_abi::{
     ADMIN_DOORBELL_OFFSET, AdminDoorbell, BAR0_BYTES, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_OFFSET,
-    EQ_DOORBELL_OFFSET, EqDoorbell, HwEventKind, RQ_DOORBELL_OFFSET, RqDoorbell, SQ_DOORBELL_OFFSET,
+    EQ_DOORBELL_OFFSET, EqDoorbell, HwEventKind, OpVls, RQ_DOORBELL_OFFSET, RqDoorbell, SQ_DOORBELL_OFFSET,
     SqDoorbell,
 };
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
@@ -59,6 +59,7 @@ impl FakeDevice {
             lid: 1,
             infiniband: false,
             self_active: true,
+            peer_vls: OpVls::Fifteen,
         }
     }
 

@@ -37,7 +37,7 @@ mod transition;
 
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 
-use hca_abi::AdminStatus;
+use hca_abi::{AdminStatus, OpVls};
 use objects::{CqRec, EqRec, MrRec, QpRec};
 use pool::{IdPool, RangePool};
 use port::Port;
@@ -194,4 +194,6 @@ pub struct Identity {
     pub infiniband: bool,
     /// The port goes to ACTIVE by itself; false: it waits in INIT for a subnet manager.
     pub self_active: bool,
+    /// Data VLs of the other end, as a subnet manager finds out; fifteen if nobody did.
+    pub peer_vls: OpVls,
 }

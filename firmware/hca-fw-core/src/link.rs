@@ -4,7 +4,7 @@
 
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
-use crate::{Bus, CmdResult, Firmware, NUM_FUNCS};
+use crate::{Bus, CmdResult, Firmware, Identity, NUM_FUNCS};
 use hca_abi::{
     AdminStatus, EventKind, HOQ_LIFE_NEVER, LINK_ROW_CTRL, LINK_ROW_HIGH, LINK_ROW_LOW, LINK_ROW_SL2VL,
     LINK_WORD_ERRORS, LINK_WORD_RX_FILL, LINK_WORD_RX_PACKETS, LINK_WORD_RX_RING, LINK_WORD_TX_BLOCKS,
@@ -99,10 +99,11 @@ impl Link {
     }
 
     /// First configuration. VL-3: who waits for a subnet manager uses VL0 alone until it comes.
-    pub fn init<B: Bus>(&mut self, hal: &mut Hal<B>, facts: PortFacts, self_active: bool) {
+    pub fn init<B: Bus>(&mut self, hal: &mut Hal<B>, facts: PortFacts, identity: &Identity) {
         self.built = OpVls::at_most(hal.num_vls()).unwrap_or(OpVls::One);
-        self.self_active = self_active;
-        self.settings.vls = if self_active { self.built } else { OpVls::One };
+        self.self_active = identity.self_active;
+        self.settings.peer_vls = identity.peer_vls;
+        self.settings.vls = if self.self_active { self.built } else { OpVls::One };
         self.settings.state = self.state_at_start();
         self.apply(hal, facts, Some(self.settings.state));
     }

@@ -5,8 +5,8 @@ use crate::link::{Link, PortFacts};
 use crate::objects::require;
 use crate::{Bus, CmdResult, Firmware, Identity};
 use hca_abi::{
-    AdminStatus, EventKind, LinkLayer, ModifyPortCmd, Mtu, PortState, QueryPortResult, SetGidCmd, SetPkeyCmd,
-    port_attr,
+    AdminStatus, EventKind, LinkLayer, ModifyPortCmd, Mtu, OpVls, PortState, QueryPortResult, SetGidCmd,
+    SetPkeyCmd, port_attr,
 };
 
 /// Entries of the GID table.
@@ -47,6 +47,7 @@ impl Port {
             lid: 0,
             infiniband: false,
             self_active: true,
+            peer_vls: OpVls::Fifteen,
         };
         Self {
             index,
@@ -77,7 +78,7 @@ impl Port {
         for i in 0..NUM_PKEYS {
             hal.set_pkey(self.index, i as u32, self.pkeys[i]);
         }
-        self.link.init(hal, self.facts(), identity.self_active);
+        self.link.init(hal, self.facts(), &identity);
     }
 
     /// What the link depends on.

@@ -8,9 +8,14 @@ package hca_link_pkg;
   // ---- Virtual lanes -----------------------------------------------------------------------------
   localparam logic [3:0] Vl15 = 4'd15;          // subnet management alone; data: VL0..VL14
 
+  // Data VLs of each port of this build: 1, 2, 4, 8 or 15.
+`ifdef HCA_NUM_VLS
+  localparam int unsigned NumVlsDefault    = `HCA_NUM_VLS;
+`else
+  localparam int unsigned NumVlsDefault    = 8;
+`endif
   // Defaults of the parameters of the same name. A VL stays open until its ring holds more than the gather does, so
   // that one whose turn it is has packets however much another VL takes.
-  localparam int unsigned NumVlsDefault    = 8;      // data VLs built: 1, 2, 4, 8 or 15
   localparam int unsigned TxVlBytesDefault = 65536;  // transmit ring of one data VL
   localparam int unsigned RxVlBytesDefault = 32768;  // receive ring of one data VL
   localparam int unsigned Vl15BytesDefault = 1024;   // ring of VL15, each direction

@@ -171,6 +171,8 @@ module hca_gather
   );
 
   hca_gather_head u_head (
+    .clk_i,
+    .rst_i,
     .txp_valid_i   (head_txp_valid),
     .txp_ready_o   (head_txp_ready),
     .txp_i         (head_txp),

@@ -1,9 +1,11 @@
 // Lets packet descriptors out in order: one without payload at once, one with payload when all of it has
-// arrived. A failed packet becomes one error message instead. Tells hca_gather_data what to do with the
-// payload of each packet that has segments.
+// arrived. A failed packet becomes one error message instead, and behind it, if it was a READ response, the NAK that
+// takes its place in the stream. Tells hca_gather_data what to do with the payload of each packet that has segments.
 module hca_gather_head
   import hca_pkg::*;
 (
+  input  logic        clk_i,
+  input  logic        rst_i,
   input  logic        txp_valid_i,
   output logic        txp_ready_o,
   input  txp_t        txp_i,
@@ -22,25 +24,39 @@ module hca_gather_head
   output pipe_msg_t   err_o
 );
 
-  logic complete, failed, sent;
+  logic complete, failed, naks, told_q, sent;
 
   // Room for the command is there before a packet is offered, so that both leave together.
   assign complete = txp_valid_i && txp_i.has_payload && status_valid_i && cmd_ready_i;
   assign failed   = status_i != XlOk;
 
-  assign txp_valid_o    = (txp_valid_i && !txp_i.has_payload) || (complete && !failed);
-  assign err_valid_o    = complete && failed;
-  assign sent           = (txp_valid_o && txp_ready_i) || (err_valid_o && err_ready_i);
+  assign naks     = txp_i.kind == TxRead;
+
+  assign txp_valid_o    = (txp_valid_i && !txp_i.has_payload) || (complete && (!failed || told_q));
+  assign err_valid_o    = complete && failed && !told_q;
+  assign sent           = (txp_valid_o && txp_ready_i) || (err_valid_o && err_ready_i && !naks);
   assign txp_ready_o    = sent;
   assign status_ready_o = sent && txp_i.has_payload;
   assign cmd_valid_o    = status_ready_o;
   assign cmd_drop_o     = failed;
   assign cmd_bytes_o    = txp_i.payload_bytes;
 
+  always_ff @(posedge clk_i) begin
+    if (rst_i || sent) told_q <= 1'b0;
+    else if (err_valid_o && err_ready_i) told_q <= 1'b1;
+  end
+
   // Segments of zero bytes in all (a check only): nothing follows on pay.
   always_comb begin
     txp_o             = txp_i;
     txp_o.has_payload = txp_i.has_payload && (txp_i.payload_bytes != '0);
+    if (told_q) begin
+      txp_o.kind          = TxAck;
+      txp_o.opcode        = BthRcAcknowledge;
+      txp_o.has_payload   = 1'b0;
+      txp_o.payload_bytes = '0;
+      txp_o.aeth_syndrome = (status_i == XlDma) ? NakRemoteOperational : NakRemoteAccess;
+    end
   end
 
   always_comb begin

@@ -10,7 +10,7 @@ module hca_mgmt
     parameter int unsigned NumCounters   = 17,
     parameter int unsigned ClockHz       = 250_000_000,
     parameter int unsigned NumVectors    = 32,
-    parameter int unsigned NumVls        = 8    // data VLs that the links were built with
+    parameter int unsigned NumVls        = hca_link_pkg::NumVlsDefault    // data VLs of the links
 ) (
     input  logic                          clk_i,
     input  logic                          rst_i,

@@ -357,7 +357,7 @@ package hca_pkg;
     MsgFlushRq  = 3'd2,
     MsgSqError  = 3'd3,  // send WQE wqe_index failed locally with status (gather, emit, READ response scatter)
     MsgRqError  = 3'd4,  // receive WQE wqe_index failed with status while its message was being placed
-    MsgReqError = 3'd5,  // responder refused a request that uses no receive WQE (R_Key...); NAK already sent
+    MsgReqError = 3'd5,  // responder refused a request that uses no receive WQE (R_Key...); a NAK goes out
     MsgTimeout  = 3'd6,  // transport timer of the QP expired
     MsgRnrDone  = 3'd7   // RNR wait of the QP is over
   } msg_kind_e;

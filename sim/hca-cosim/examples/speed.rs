@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use hca_cosim::{CardConfig, Fabric, Identity};
+use hca_cosim::{CardConfig, Fabric, Identity, OpVls};
 use hca_link::{CableConfig, LinkKind};
 
 fn main() {
@@ -18,6 +18,7 @@ fn main() {
             lid: u16::from(n),
             infiniband: false,
             self_active: true,
+            peer_vls: OpVls::Fifteen,
         };
         let config = if probe {
             CardConfig::probe(&name)

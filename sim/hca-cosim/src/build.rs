@@ -1,10 +1,10 @@
 //! A fabric from a topology.
 
 use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
-use hca_topology::{CardSpec, EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
+use hca_topology::{EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
 
 use crate::fabric::{CableId, CardId, Fabric, Plug, split_seed};
-use crate::{CardConfig, Identity, SimError};
+use crate::{CardConfig, Identity, OpVls, SimError};
 
 /// What a topology has become; cards, switches and cables in its order.
 pub struct Built {
@@ -37,17 +37,35 @@ impl BuiltSwitch {
     }
 }
 
-/// Addresses of a card's ports as its firmware gets them.
-pub fn identities(card: &CardSpec) -> Vec<Identity> {
-    let identity = |port: &PortSpec| Identity {
-        guid: port.guid,
-        mac: port.mac,
-        ipv4: port.ipv4,
-        lid: port.lid,
-        infiniband: port.kind == hca_link::LinkKind::InfiniBand,
+/// What the firmware of card `index` gets: addresses of its ports, and what a subnet manager would tell them.
+fn identities(topology: &Topology, index: usize) -> Vec<Identity> {
+    let identity = |(port, spec): (u8, &PortSpec)| Identity {
+        guid: spec.guid,
+        mac: spec.mac,
+        ipv4: spec.ipv4,
+        lid: spec.lid,
+        infiniband: spec.kind == hca_link::LinkKind::InfiniBand,
         self_active: true,
+        peer_vls: peer_vls(topology, EndSpec::Card(index, port)),
     };
-    card.ports.iter().map(identity).collect()
+    (1..).zip(&topology.cards[index].ports).map(identity).collect()
+}
+
+/// VL-4: data VLs of what is at the other end of a port's cable. Cards are all built alike.
+fn peer_vls(topology: &Topology, end: EndSpec) -> OpVls {
+    let link = topology.links.iter().find(|link| link.ends.contains(&end));
+    let switch = link.and_then(|link| {
+        link.ends.iter().find_map(|end| match end {
+            EndSpec::Switch(switch, _) => topology.switches.get(*switch),
+            EndSpec::Card(..) => None,
+        })
+    });
+    match switch {
+        Some(SwitchSpec::InfiniBand(switch)) => {
+            OpVls::at_most(switch.config.data_vls.into()).unwrap_or(OpVls::One)
+        }
+        _ => OpVls::Fifteen,
+    }
 }
 
 impl Fabric {
@@ -55,10 +73,10 @@ impl Fabric {
     pub fn from_topology(topology: &Topology, seed: u64) -> Result<Built, SimError> {
         let mut fabric = Self::new(seed);
         let mut cards = Vec::new();
-        for card in &topology.cards {
+        for (index, card) in topology.cards.iter().enumerate() {
             cards.push(fabric.add_card(CardConfig {
                 pcie: card.pcie.clone(),
-                ..CardConfig::with_ports(&card.name, &identities(card))
+                ..CardConfig::with_ports(&card.name, &identities(topology, index))
             })?);
         }
         let mut switches = Vec::new();

@@ -3,6 +3,7 @@
 use hca_host::MmioRequest;
 use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, LinkKind};
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
+use hca_vsim::DATA_VLS;
 
 use crate::card::{Activity, Card, CardConfig};
 use crate::wire::Attachment;
@@ -44,9 +45,6 @@ impl Plug {
         }
     }
 }
-
-/// Data VLs of a card's port.
-const CARD_DATA_VLS: u8 = 8;
 
 /// Everything that shares one simulated time.
 pub struct Fabric {
@@ -118,9 +116,7 @@ impl Fabric {
         }
         let rx = [Dir::BToA, Dir::AToB].map(|dir| BeatStream::new(&config, dir));
         let at = ends.map(|end| match end {
-            Plug::Card(_) | Plug::CardPort(..) => LinkEndAt::Card {
-                data_vls: CARD_DATA_VLS,
-            },
+            Plug::Card(_) | Plug::CardPort(..) => LinkEndAt::Card { data_vls: DATA_VLS },
             Plug::Switch(id, port) => LinkEndAt::Switch(id, port),
             Plug::EthSwitch(id, port) => LinkEndAt::EthSwitch(id, port),
         });

@@ -34,14 +34,16 @@ mod stamps;
 mod waveform;
 mod wire;
 
-pub use build::{Built, BuiltSwitch, identities};
+pub use build::{Built, BuiltSwitch};
 pub use card::{Card, CardConfig, CardCounters};
 pub use device::{SimDevice, Simulation};
 pub use error::SimError;
 pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
+pub use hca_abi::OpVls;
 pub use hca_fw_core::Identity;
 pub use hca_switch::{EthSwitchId, SwitchId};
+pub use hca_vsim::DATA_VLS;
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
 pub use port_observer::{CardPorts, PortObserver};
 pub use server::{LinkStatus, Server, ServerStatus, StopHandle};

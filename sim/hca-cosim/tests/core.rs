@@ -1,6 +1,6 @@
 //! The real card comes up: reset, firmware, registers. No driver, no packets.
 
-use hca_cosim::{CardConfig, Fabric, Identity, Server, SimDevice, Simulation};
+use hca_cosim::{CardConfig, Fabric, Identity, OpVls, Server, SimDevice, Simulation};
 use hca_dev::Device;
 use hca_regs as reg;
 
@@ -13,6 +13,7 @@ fn identity() -> Identity {
         lid: 1,
         infiniband: false,
         self_active: true,
+        peer_vls: OpVls::Fifteen,
     }
 }
 

@@ -21,6 +21,7 @@ mod error;
 mod eth;
 mod ib;
 mod net;
+mod ports;
 mod store;
 
 pub use arb::{ENTRIES_MAX, Heads, LIMIT_UNLIMITED, Policy, VlArbConfig, VlArbiter, VlWeight};

@@ -158,9 +158,8 @@ impl Net {
             LinkEndAt::Card { .. } => return Ok(()),
             LinkEndAt::Switch(id, port) => {
                 let switch = &self.switches[id.0];
-                switch.index(port)?;
                 let name = format!("switch {} port {port}", switch.name());
-                (name, switch.is_taken(port), LinkKind::InfiniBand)
+                (name, switch.is_taken(port)?, LinkKind::InfiniBand)
             }
             LinkEndAt::Endpoint(id) => {
                 let endpoint = &self.endpoints[id.0];
@@ -169,9 +168,8 @@ impl Net {
             }
             LinkEndAt::EthSwitch(id, port) => {
                 let switch = &self.eth_switches[id.0];
-                switch.index(port)?;
                 let name = format!("switch {} port {port}", switch.name());
-                (name, switch.is_taken(port), LinkKind::Ethernet)
+                (name, switch.is_taken(port)?, LinkKind::Ethernet)
             }
             LinkEndAt::EthEndpoint(id) => {
                 let endpoint = &self.eth_endpoints[id.0];

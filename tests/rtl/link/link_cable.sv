@@ -1,6 +1,7 @@
 // One direction of a cable: Delay cycles, at most 25 of 32 cycles used (12.5 GB/s at 250 MHz), and faults: link
 // packets lost or with a wrong bit, data packets with a symbol error, all by chance; link packets of given VLs lost
-// always. A packet that was cut by the loss of the physical link does not arrive any further.
+// always. A packet that was cut by the loss of the physical link does not arrive any further. Counts offers that were
+// changed or taken back although the physical link stayed up.
 module link_cable
   import hca_pkg::*;
   import hca_link_pkg::*;
@@ -25,10 +26,13 @@ module link_cable
   output logic        out_err_o,
   output logic [31:0] fcps_o,           // link packets that entered,
   output logic [31:0] fcps_lost_o,      // that were lost or spoilt
-  output logic [31:0] cut_o             // ends of data packets that were on the cable when the link went down
+  output logic [31:0] cut_o,            // ends of data packets that were on the cable when the link went down
+  output logic [31:0] withdrawn_o
 );
 
-  logic [31:0]               random_q, fcps_q, lost_q, cut_q, ends;
+  logic [31:0]               random_q, fcps_q, lost_q, cut_q, withdrawn_q, ends;
+  logic                      offered_q;
+  phy_t                      offer_q;
   logic [4:0]                slot_q;
   logic [Delay-1:0]          valid_q, err_q;
   phy_t                      pipe_q [Delay];
@@ -59,6 +63,8 @@ module link_cable
       fcps_q   <= '0;
       lost_q   <= '0;
       cut_q    <= '0;
+      offered_q   <= 1'b0;
+      withdrawn_q <= '0;
     end else begin
       random_q <= next_random(random_q);
       slot_q   <= slot_q + 5'd1;
@@ -66,6 +72,9 @@ module link_cable
       if (take && in_i.link) fcps_q <= fcps_q + 32'd1;
       if (take && in_i.link && (lose || flip)) lost_q <= lost_q + 32'd1;
       if (!up_i) cut_q <= cut_q + ends;
+      offered_q <= up_i && in_valid_i && !in_ready_o;
+      offer_q   <= in_i;
+      if (up_i && offered_q && !(in_valid_i && in_i === offer_q)) withdrawn_q <= withdrawn_q + 32'd1;
     end
   end
 
@@ -81,5 +90,6 @@ module link_cable
   assign fcps_o      = fcps_q;
   assign fcps_lost_o = lost_q;
   assign cut_o       = cut_q;
+  assign withdrawn_o = withdrawn_q;
 
 endmodule

@@ -43,13 +43,15 @@ module link_pair_bench
   output logic [1:0][31:0]       fcps_o,
   output logic [1:0][31:0]       fcps_lost_o,
   output logic [1:0][31:0]       cut_o,
+  output logic [1:0][31:0]       withdrawn_o,
   output logic [1:0][15:0]       open_o,
   output logic [1:0][63:0]       sl2vl_o,
   output logic [1:0][31:0]       events_o,
   output logic [1:0]             busy_o,
   input  logic [7:0]             stat_addr_i,
   output logic [1:0][31:0]       stat_data_o,
-  output logic [63:0]            cycle_o
+  output logic [63:0]            cycle_o,
+  output logic [7:0]             num_vls_o
 );
 
   logic        toggle_q;
@@ -70,7 +72,8 @@ module link_pair_bench
     else cycle_q <= cycle_q + 64'd1;
   end
 
-  assign cycle_o = cycle_q;
+  assign cycle_o   = cycle_q;
+  assign num_vls_o = 8'(NumVls);
 
   for (genvar s = 0; s < 2; s++) begin : gen_side
     link_side #(
@@ -88,8 +91,8 @@ module link_pair_bench
       .far_valid_o(far_valid[s]), .far_o(far[s]), .far_err_o(far_err[s]),
       .near_valid_i(far_valid[1-s]), .near_i(far[1-s]), .near_err_i(far_err[1-s]),
       .sent_o(sent_o[s]), .idle_o(idle_o[s]), .packets_o(packets_o[s]), .beats_o(beats_o[s]), .lost_o(lost_o[s]),
-      .errors_o(errors_o[s]), .fcps_o(fcps_o[s]), .fcps_lost_o(fcps_lost_o[s]), .cut_o(cut_o[s]), .open_o(open_o[s]),
-      .sl2vl_o(sl2vl_o[s]), .events_o(events_o[s]), .busy_o(busy_o[s]), .stat_addr_i, .stat_data_o(stat_data_o[s])
+      .errors_o(errors_o[s]), .fcps_o(fcps_o[s]), .fcps_lost_o(fcps_lost_o[s]), .cut_o(cut_o[s]),
+      .withdrawn_o(withdrawn_o[s]), .open_o(open_o[s]), .sl2vl_o(sl2vl_o[s]), .events_o(events_o[s]), .busy_o(busy_o[s]), .stat_addr_i, .stat_data_o(stat_data_o[s])
     );
   end
 

@@ -47,6 +47,7 @@ module link_side
   output logic [31:0]       fcps_o,
   output logic [31:0]       fcps_lost_o,
   output logic [31:0]       cut_o,
+  output logic [31:0]       withdrawn_o,
   output logic [15:0]       open_o,
   output logic [63:0]       sl2vl_o,
   output logic [31:0]       events_o,
@@ -98,7 +99,8 @@ module link_side
   link_cable u_cable (
     .clk_i, .rst_i, .seed_i(seed_i + 32'd2), .up_i(phy_up_i), .full_rate_i, .fcp_loss_i, .fcp_flip_i, .fcp_block_i,
     .data_err_i, .in_valid_i(phy_valid), .in_ready_o(phy_ready), .in_i(phy),
-    .out_valid_o(far_valid_o), .out_o(far_o), .out_err_o(far_err_o), .fcps_o, .fcps_lost_o, .cut_o
+    .out_valid_o(far_valid_o), .out_o(far_o), .out_err_o(far_err_o), .fcps_o, .fcps_lost_o, .cut_o,
+    .withdrawn_o
   );
 
   link_check u_check (

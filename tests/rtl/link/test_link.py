@@ -9,9 +9,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
+import pytest
 from common import simulate
 from pair import (
-    ACTIVE, ARMED, DATA, DEFER, DOWN, INIT, PERIOD, RX_BLOCKS, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT,
+    ACTIVE, ARMED, DEFER, DOWN, INIT, PERIOD, RX_BLOCKS, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT,
     VL15, Pair)
 
 PACKETS = int(os.environ.get("LINK_PACKETS", "10000"))
@@ -25,7 +26,7 @@ async def soak(dut):
     back."""
     pair = await Pair(dut, SEED).start()
     rng = random.Random(SEED)
-    pair.set(enable=DATA | 1 << VL15, budget=PACKETS // 2)
+    pair.set(enable=pair.data | 1 << VL15, budget=PACKETS // 2)
     last, idle = 0, 0
     await pair.run(50)
     while pair.words("idle_o", 1) != [1, 1]:
@@ -46,7 +47,7 @@ async def soak(dut):
     sent, got, errors = pair.words("sent_o"), pair.words("packets_o"), await pair.errors()
     assert sum(map(sum, sent)) == PACKETS // 2 * 2
     for side in (0, 1):
-        assert sent[side][:8] == got[1 - side][:8], "lost on a data VL"
+        assert sent[side][:pair.vls] == got[1 - side][:pair.vls], "lost on a data VL"
         assert errors[1 - side]["excessive_buffer_overrun_errors"] == 0
         dropped = errors[1 - side]["vl15_dropped"] + errors[side]["port_xmit_discards"]
         assert sent[side][VL15] - got[1 - side][VL15] == dropped
@@ -57,7 +58,7 @@ async def soak(dut):
         assert 0 <= fcps - lost - errors[1 - side]["fcp_received"] <= 20
     await pair.check_whole()
     for base, want in ((TX_PACKETS, sent), (RX_PACKETS, got)):
-        assert [column[:8] for column in await pair.per_vl(base)] == [column[:8] for column in want]
+        assert [column[:pair.vls] for column in await pair.per_vl(base)] == [column[:pair.vls] for column in want]
     dut._log.warning(f"{PACKETS} packets, {int(dut.cycle_o.value)} cycles, {sum(pair.words('fcps_lost_o'))} FCPs lost")
 
 
@@ -66,7 +67,7 @@ async def spoilt_data(dut):
     """Symbol errors in data packets: exactly those packets are missing, they are counted, and their credits come
     back."""
     pair = await Pair(dut, 2).start()
-    pair.set(enable=DATA, budget=1000, data_err=(200, 60))
+    pair.set(enable=pair.data, budget=1000, data_err=(200, 60))
     await pair.drained()
     pair.check_clean()
     sent, got, errors = pair.words("sent_o"), pair.words("packets_o"), await pair.errors()
@@ -89,8 +90,8 @@ async def isolation(dut):
     """A VL whose receiver takes nothing, or whose credits do not come through, never slows another: its bandwidth is
     within 1 % of what it has alone."""
     pair = await Pair(dut, 3).start()
-    for vl, stalled, how in ((2, 5, "hold"), (7, 0, "fcp"), (0, 0xFE, "hold")):
-        mask = stalled if stalled > 7 else 1 << stalled
+    one, other = pair.vls // 4, pair.vls * 5 // 8
+    for vl, mask, how in ((one, 1 << other, "hold"), (pair.vls - 1, 1, "fcp"), (0, pair.data & ~1, "hold")):
         pair.set(enable=(1 << vl, 0), budget=0xFFFFFFFF, min_beats=33, max_beats=33)
         await pair.run(1000)
         alone = await rate_of(pair, vl)
@@ -107,7 +108,7 @@ async def isolation(dut):
         pair.set(hold=0, fcp_block=0, enable=0)
         await pair.drained()
     wait = await pair.per_vl(TX_WAIT)
-    assert all(wait[0][vl] > 5000 for vl in (1, 5, 0))
+    assert all(wait[0][vl] > 5000 for vl in (1, other, 0))
     pair.check_clean()
     assert pair.words("sent_o")[0] == pair.words("packets_o")[1]
 
@@ -116,15 +117,15 @@ async def isolation(dut):
 async def management_lane(dut):
     """VL15 packets pass while all data VLs are blocked, and before data while they are not."""
     pair = await Pair(dut, 4).start()
-    pair.set(enable=DATA, budget=0xFFFFFFFF, hold=0x7FFF)
-    await pair.until(lambda: all(not o & DATA for o in pair.words("open_o", 16)), 200000, "all data VLs closed")
+    pair.set(enable=pair.data, budget=0xFFFFFFFF, hold=0x7FFF)
+    await pair.until(lambda: all(not o & pair.data for o in pair.words("open_o", 16)), 200000, "all data VLs closed")
     await pair.run(2000)
     before = pair.words("packets_o")
     pair.set(enable=1 << VL15, gap=255, max_beats=5)
     await pair.run(20000)
     after = pair.words("packets_o")
     for side in (0, 1):
-        assert after[side][:8] == before[side][:8]
+        assert after[side][:VL15] == before[side][:VL15]
         assert after[side][VL15] > before[side][VL15] + 20
         assert sum(pair.words("sent_o")[1 - side][VL15:]) - after[side][VL15] <= 1
     pair.set(enable=0, hold=0)
@@ -149,7 +150,7 @@ async def states(dut):
                 await pair.ctrl(side, state=state)
             await pair.run(600)
             before, told = pair.words("packets_o")[1], (await pair.errors())[1]["fcp_received"]
-            pair.set(enable=(DATA | 1 << VL15, 0))
+            pair.set(enable=(pair.data | 1 << VL15, 0))
             await pair.run(PERIOD + 600)
             after, heard = pair.words("packets_o")[1], (await pair.errors())[1]["fcp_received"]
             table[sender, receiver] = (sum(after[:8]) > sum(before[:8]), after[VL15] > before[VL15], heard > told)
@@ -164,7 +165,7 @@ async def recovery(dut):
     """The physical link goes away under traffic and comes back: ACTIVE_DEFER, what was in the rings is not lost; only
     what was on the cable is. Away for too long: DOWN, rings empty, counted; then it comes up like new."""
     pair = await Pair(dut, 6).start()
-    pair.set(enable=DATA, budget=0xFFFFFFFF, spell=4)
+    pair.set(enable=pair.data, budget=0xFFFFFFFF, spell=4)
     for _ in range(10):
         await pair.run(1500)
         pair.set(phy_up=0)
@@ -182,7 +183,7 @@ async def recovery(dut):
         missing = sum(sent[side]) - sum(got[1 - side])
         assert missing <= 10 + pair.words("cut_o")[side], f"{missing} packets missing"
     await pair.check_whole()
-    pair.set(enable=DATA, hold=0xFFFF)
+    pair.set(enable=pair.data, hold=0xFFFF)
     await pair.run(4000)
     pair.set(phy_up=0)
     await pair.run(2000)
@@ -200,7 +201,7 @@ async def recovery(dut):
     for side in (0, 1):
         await pair.ctrl(side, state=ACTIVE)
     before, sent = pair.words("packets_o"), pair.words("sent_o")
-    pair.set(enable=DATA)
+    pair.set(enable=pair.data)
     await pair.run(10000)
     pair.set(enable=0)
     await pair.drained()
@@ -213,11 +214,44 @@ async def recovery(dut):
 
 
 @cocotb.test()
+async def down_under_traffic(dut):
+    """VL-14: a port goes DOWN in the middle of packets while its cable stalls: no offered beat is taken back and no packet
+    is cut, for the other end is still up. When both have been DOWN the link comes up like new."""
+    pair = await Pair(dut, 12).start()
+    pair.set(enable=pair.data | 1 << VL15, budget=0xFFFFFFFF, min_beats=1, max_beats=9, mind_open=0)
+    for _ in range(40):
+        await pair.run(400 + pair.rng.randrange(200))
+        await pair.ctrl(0, state=DOWN)
+        await pair.run(pair.rng.randrange(1, 80))
+        await pair.ctrl(0, state=ACTIVE)
+    pair.check_clean()
+    assert (await pair.errors())[1]["port_rcv_errors"] == 0
+    pair.set(enable=0)
+    for side in (0, 1):
+        await pair.ctrl(side, state=DOWN)
+    await pair.run(3000)
+    for side in (0, 1):
+        await pair.ctrl(side, state=ACTIVE)
+    before = pair.words("sent_o"), pair.words("packets_o")
+    pair.set(enable=pair.data, mind_open=1)
+    await pair.run(10000)
+    pair.set(enable=0)
+    await pair.drained()
+    pair.check_clean()
+    after = pair.words("sent_o"), pair.words("packets_o")
+    for side in (0, 1):
+        sent, got = after[0][side], after[1][1 - side]
+        fresh = [b - a for a, b in zip(before[0][side], sent, strict=True)]
+        assert fresh == [b - a for a, b in zip(before[1][1 - side], got, strict=True)] and sum(fresh) > 100
+    await pair.check_whole()
+
+
+@cocotb.test()
 async def fewer_lanes(dut):
     """VL-4: with two operational VLs packets of other VLs are dropped by the sender and counted; a sender with more
     VLs than the receiver is seen there."""
     pair = await Pair(dut, 7).start(op_vls=2)
-    pair.set(enable=DATA, budget=800)
+    pair.set(enable=pair.data, budget=800)
     await pair.drained()
     sent, got, errors = pair.words("sent_o"), pair.words("packets_o"), await pair.errors()
     for side in (0, 1):
@@ -231,7 +265,7 @@ async def fewer_lanes(dut):
 async def blocks(dut):
     """Blocks sent are the beats that arrived; the sizes of the rings can be read."""
     pair = await Pair(dut, 8).start()
-    pair.set(enable=DATA, budget=300)
+    pair.set(enable=pair.data, budget=300)
     await pair.drained()
     blocks, beats = await pair.per_vl(TX_BLOCKS), pair.words("beats_o")
     assert blocks[0] == beats[1] and blocks[1] == beats[0] and sum(beats[0]) > 1000
@@ -273,5 +307,16 @@ async def pause(dut):
     assert pair.words("sent_o")[0][3] == pair.words("packets_o")[1][3]
 
 
+BENCH = Path(__file__).resolve().parent / "link_pair_bench.sv"
+# Numbers of data VLs besides the eight of the card (VL-2); LINK_VLS=1,2,4,15 tries them all.
+NUMBERS = [int(number) for number in os.environ.get("LINK_VLS", "1,15").split(",")]
+
+
 def test_link():
-    simulate("link_pair_bench", "test_link", source=Path(__file__).resolve().parent / "link_pair_bench.sv")
+    simulate("link_pair_bench", "test_link", source=BENCH)
+
+
+@pytest.mark.parametrize("vls", NUMBERS)
+def test_number_of_lanes(vls):
+    tests = "soak|management_lane|down_under_traffic" + ("|isolation" if vls > 1 else "")
+    simulate("link_pair_bench", "test_link", parameters={"NumVls": vls}, tests=tests, source=BENCH)

@@ -13,7 +13,8 @@ import keys
 from common import Bench, HostReads, Sink, Source, host_bytes, simulate, struct
 
 SEG, TXP, PAY, MSG = struct("seg_t"), struct("txp_t"), struct("pay_t"), struct("pipe_msg_t")
-TX_REQ, TX_READ = 0, 1
+TX_REQ, TX_READ, TX_ACK = 0, 1, 2
+NAK_ACCESS, NAK_OPERATIONAL = 0x62, 0x63
 MSG_SQ_ERROR, MSG_REQ_ERROR = 3, 5
 
 
@@ -79,14 +80,19 @@ class Gather:
             self.beats = []
 
     async def settle(self, limit=100000):
-        await self.bench.until(lambda: len(self.out.got) + len(self.err.got) == len(self.packets), limit,
+        naks = sum(1 for _, verdict, _, source, _ in self.packets.values() if verdict and source)
+        await self.bench.until(lambda: len(self.out.got) + len(self.err.got) == len(self.packets) + naks, limit,
                                "packets")
         await self.bench.until(lambda: not self.host.waiting, limit, "reads")
         await self.bench.step(300)
         good = [self.packets[psn] for psn in self.order if not self.packets[psn][1]]
         bad = [self.packets[psn] for psn in self.order if self.packets[psn][1]]
-        for word, (sent, _, data, *_) in zip(self.out.got, good, strict=True):
-            want = dict(TXP.unpack(sent), has_payload=int(bool(data)))
+        leave = [packet for packet in map(self.packets.get, self.order) if not packet[1] or packet[3]]
+        for word, (sent, verdict, data, *_) in zip(self.out.got, leave, strict=True):
+            want = dict(TXP.unpack(sent), has_payload=int(bool(data and not verdict)))
+            if verdict:
+                want |= dict(kind=TX_ACK, opcode=abi.BthOpcode.RC_ACKNOWLEDGE, payload_bytes=0)
+                want["aeth_syndrome"] = NAK_OPERATIONAL if verdict == keys.DMA else NAK_ACCESS
             assert TXP.unpack(word) == want
         assert self.payloads == [data for _, _, data, *_ in good if data] and not self.beats
         for word, (sent, verdict, _, source, _) in zip(self.err.got, bad, strict=True):
@@ -186,7 +192,8 @@ async def whole_packets_only(dut):
 
 @cocotb.test()
 async def failed_packet_between_good_ones(dut):
-    """Each kind of failure: one message, nothing on txp or pay, neighbours untouched."""
+    """Each kind of failure: one message, nothing on pay, on txp only the NAK of a READ response; neighbours
+    untouched."""
     gather = Gather(dut, 5, latency=(10, 90))
     await gather.bench.start()
     seg = direct(gather.table)

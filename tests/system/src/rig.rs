@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use hca_cosim::{
-    BuiltSwitch, CableId, CardConfig, CardId, Fabric, Identity, Plug, SimError, Simulation, StampKind,
+    BuiltSwitch, CableId, CardConfig, CardId, Fabric, Identity, OpVls, Plug, SimError, Simulation, StampKind,
 };
 use hca_dev::Device;
 use hca_host::PcieParams;
@@ -180,6 +180,7 @@ pub fn identity(index: u8, link: LinkKind) -> Identity {
         lid: u16::from(index) + 1,
         infiniband: link == LinkKind::InfiniBand,
         self_active: true,
+        peer_vls: OpVls::Fifteen,
     }
 }
 

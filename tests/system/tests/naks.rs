@@ -5,8 +5,9 @@ mod common;
 use std::fs::File;
 
 use common::{LOCAL_AND_REMOTE, Pair};
+use hca_dev::Device;
 use hca_link::LinkKind;
-use hca_system_tests::{RigConfig, path};
+use hca_system_tests::{Place, RigConfig, path};
 use hca_verbs::{Mtu, SendOp, Sge, WcStatus};
 use hca_wire::{Framing, Opcode, WholePacket};
 use pcap_file::pcap::PcapReader;
@@ -76,4 +77,27 @@ fn a_receive_with_a_wrong_l_key_is_a_remote_operational_error() {
         pair.post(0, 1, SendOp::Send, &source);
     });
     assert_eq!(seen, [0x63]);
+}
+
+/// The memory behind a good R_Key is gone from the host: found when the responder gathers, so the NAK stands where the
+/// first response would.
+#[test]
+fn a_read_of_memory_that_is_gone_is_a_remote_operational_error() {
+    const LEN: u32 = 3000;
+    let seen = naks(WcStatus::RemOpErr, |pair| {
+        let node = &pair.rig.nodes[1];
+        let buf = node.alloc(4096).unwrap();
+        let place = Place::whole(&buf, LOCAL_AND_REMOTE, 0x3000_0000_0000);
+        let gone = node.register(&buf, place).unwrap();
+        node.dev.free_dma(buf).unwrap();
+        let (remote_addr, rkey) = (gone.addr(), gone.rkey());
+        // Its registration outlives it until the end of the test.
+        std::mem::forget(gone);
+        let landing = [pair.mrs[0].sge(0, LEN)];
+        pair.post(0, 1, SendOp::RdmaRead { remote_addr, rkey }, &landing);
+    });
+    assert!(
+        !seen.is_empty() && seen.iter().all(|syndrome| *syndrome == 0x63),
+        "{seen:x?}"
+    );
 }

@@ -3,11 +3,12 @@
 mod common;
 
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair};
-use hca_cosim::BuiltSwitch;
+use hca_cosim::{BuiltSwitch, Fabric, Simulation};
 use hca_link::{Dir, FaultSpec, LinkKind, Tap};
 use hca_system_tests::scenario::{Options, run};
-use hca_system_tests::{RigConfig, path};
-use hca_verbs::{Mtu, SendOp};
+use hca_system_tests::{Node, RigConfig, path};
+use hca_topology::Topology;
+use hca_verbs::{Mtu, OpVls, SendOp};
 
 /// Random transfers under random faults, the draws of the soak test.
 fn seeds(link: LinkKind, switches: u8, seeds: impl Iterator<Item = u64>) {
@@ -193,4 +194,35 @@ fn tshark_finds_nothing_malformed_behind_a_switch() {
         "{data} data packets, {link} link packets"
     );
     assert_eq!(data + link, text.lines().count(), "something is malformed");
+}
+
+/// VL-4: a card uses no more data VLs than the switch port it is plugged into has, and maps every SL to one of them.
+#[test]
+fn a_card_has_as_many_vls_as_its_switch() {
+    let card_vls = OpVls::at_most(hca_cosim::DATA_VLS.into()).unwrap();
+    for vls in [1, 2, 15] {
+        let file = format!(
+            r#"
+            [defaults]
+            kind = "infiniband"
+            [[card]]
+            [[card]]
+            [[switch]]
+            vls = {vls}
+            [[link]]
+            ends = ["card0", "switch0:1"]
+            [[link]]
+            ends = ["switch0:2", "card1"]
+            "#
+        );
+        let built = Fabric::from_topology(&Topology::parse("vls.toml", &file).unwrap(), 1).unwrap();
+        let sim = Simulation::new(built.fabric);
+        for card in built.cards {
+            let node = Node::open(sim.device(card, 0).unwrap(), 16).unwrap();
+            let status = node.context.link_status(1).unwrap();
+            assert_eq!(status.built_vls, card_vls);
+            assert_eq!(status.op_vls, card_vls.min(OpVls::at_most(vls).unwrap()));
+            assert!(status.sl2vl.iter().all(|vl| *vl < status.op_vls.count()));
+        }
+    }
 }

@@ -10,6 +10,7 @@ use super::frame::{self, PRIORITIES};
 use super::port::{EthEnd, Frame, PfcConfig};
 use crate::arb::{Heads, VlArbConfig, VlArbiter, VlWeight};
 use crate::counters::{PortCounters, VlCounters};
+use crate::ports::Ports;
 use crate::store::{Source, Store, Stored};
 use crate::{PORTS_MAX, SwitchError};
 
@@ -120,8 +121,7 @@ struct Port {
 /// A switch: store and forward, a queue per output and priority.
 pub struct EthSwitch {
     config: EthSwitchConfig,
-    /// By number less 1; `None`: no cable.
-    ports: Vec<Option<Port>>,
+    ports: Ports<Port>,
     addresses: BTreeMap<[u8; 6], u8>,
     /// Ports to which frames to unknown addresses go, a bit each.
     flood: u64,
@@ -135,7 +135,7 @@ impl EthSwitch {
     pub fn new(config: EthSwitchConfig) -> Result<Self, SwitchError> {
         config.check()?;
         Ok(Self {
-            ports: (0..config.ports).map(|_| None).collect(),
+            ports: Ports::new(&config.name, config.ports),
             addresses: BTreeMap::new(),
             flood: u64::MAX,
             store: Store::default(),
@@ -157,7 +157,7 @@ impl EthSwitch {
 
     /// Frames to this address leave by this port.
     pub fn set_address(&mut self, mac: [u8; 6], port: u8) -> Result<(), SwitchError> {
-        self.index(port)?;
+        self.ports.index(port)?;
         self.addresses.insert(mac, port);
         Ok(())
     }
@@ -167,7 +167,7 @@ impl EthSwitch {
     pub fn set_flood_ports(&mut self, ports: impl IntoIterator<Item = u8>) -> Result<(), SwitchError> {
         let mut flood = 0;
         for port in ports {
-            self.index(port)?;
+            self.ports.index(port)?;
             flood |= 1 << port;
         }
         self.flood = flood;
@@ -176,22 +176,28 @@ impl EthSwitch {
 
     /// Counters of a port; `None`: there is no cable.
     pub fn counters(&self, port: u8) -> Option<PortCounters> {
-        self.port(port).map(|port| port.end.counters)
+        self.ports.get(port).map(|port| port.end.counters)
     }
 
     /// Counters of a priority of a port.
     pub fn priority_counters(&self, port: u8, priority: u8) -> Option<VlCounters> {
-        self.port(port).map(|port| port.end.priority_counters(priority))
+        self.ports
+            .get(port)
+            .map(|port| port.end.priority_counters(priority))
     }
 
     /// Most bytes of a priority from a port that ever were inside.
     pub fn peak_bytes(&self, port: u8, priority: u8) -> u32 {
-        self.port(port).map_or(0, |port| port.end.peak_bytes(priority))
+        self.ports
+            .get(port)
+            .map_or(0, |port| port.end.peak_bytes(priority))
     }
 
     /// Bytes of a priority from a port that are inside.
     pub fn held_bytes(&self, port: u8, priority: u8) -> u32 {
-        self.port(port).map_or(0, |port| port.end.held_bytes(priority))
+        self.ports
+            .get(port)
+            .map_or(0, |port| port.end.held_bytes(priority))
     }
 
     /// Frames inside.
@@ -199,23 +205,9 @@ impl EthSwitch {
         self.store.len()
     }
 
-    pub(crate) fn index(&self, port: u8) -> Result<usize, SwitchError> {
-        if (1..=self.config.ports).contains(&port) {
-            return Ok(usize::from(port) - 1);
-        }
-        Err(SwitchError::NoPort {
-            switch: self.config.name.clone(),
-            port,
-            ports: self.config.ports,
-        })
-    }
-
-    fn port(&self, port: u8) -> Option<&Port> {
-        self.ports.get(usize::from(port).checked_sub(1)?)?.as_ref()
-    }
-
-    pub(crate) fn is_taken(&self, port: u8) -> bool {
-        self.port(port).is_some()
+    /// True where a port has a cable.
+    pub(crate) fn is_taken(&self, port: u8) -> Result<bool, SwitchError> {
+        self.ports.is_taken(port)
     }
 
     pub(crate) fn attach(
@@ -223,14 +215,13 @@ impl EthSwitch {
         port: u8,
         end: impl FnOnce(PfcConfig) -> EthEnd,
     ) -> Result<(), SwitchError> {
-        let index = self.index(port)?;
-        self.ports[index] = Some(Port {
+        let made = Port {
             end: end(self.config.pfc),
             queues: Default::default(),
             queued_bytes: [0; PRIORITIES],
             arbiter: VlArbiter::new(self.config.arbitration())?,
-        });
-        Ok(())
+        };
+        self.ports.attach(port, made)
     }
 
     pub(crate) fn next_event(&self, cables: &[Cable], timers: bool) -> Option<u64> {
@@ -280,7 +271,7 @@ impl EthSwitch {
             port.end.has_pfc(priority) || port.queued_bytes[priority] + bytes <= limit
         };
         let (mut targets, mut there) = (Vec::new(), false);
-        for (number, port) in (1u8..).zip(&mut self.ports) {
+        for (number, port) in (1u8..).zip(self.ports.iter_mut()) {
             if let Some(port) = port
                 && outputs >> number & 1 == 1
             {
@@ -313,7 +304,7 @@ impl EthSwitch {
         });
         for number in targets {
             let marked = ecn_capable && self.draw_mark(number, frame.priority);
-            if let Some(Some(port)) = self.ports.get_mut(usize::from(number) - 1) {
+            if let Some(port) = self.ports.get_mut(number) {
                 let priority = usize::from(frame.priority);
                 port.end.counters.ecn_marked += u64::from(marked);
                 port.queued_bytes[priority] += bytes;
@@ -333,7 +324,8 @@ impl EthSwitch {
             return false;
         };
         let queued = self
-            .port(output)
+            .ports
+            .get(output)
             .map_or(0, |port| port.queued_bytes[usize::from(priority)]);
         if queued >= ecn.max_bytes {
             return true;
@@ -374,7 +366,7 @@ impl EthSwitch {
                 }
             }
             if let Some(packet) = self.store.copy_left(waiting.slot)
-                && let Some(Some(port)) = self.ports.get_mut(usize::from(packet.source.port) - 1)
+                && let Some(port) = self.ports.get_mut(packet.source.port)
             {
                 port.end.drain(packet.source.vl, waiting.bytes);
             }
@@ -403,7 +395,7 @@ impl EthSwitch {
 
     /// For each port and priority with anything inside: each output and priority that it waits for.
     pub(crate) fn waits(&self) -> impl Iterator<Item = (Source, u8, u8)> {
-        let ports = (1u8..).zip(&self.ports);
+        let ports = (1u8..).zip(self.ports.iter());
         ports
             .filter_map(|(number, port)| Some((number, port.as_ref()?)))
             .flat_map(move |(number, port)| {
@@ -418,10 +410,12 @@ impl EthSwitch {
 
     /// True while a port's neighbour is to pause a priority.
     pub(crate) fn is_pausing(&self, port: u8, priority: u8) -> bool {
-        self.port(port).is_some_and(|port| port.end.is_pausing(priority))
+        self.ports
+            .get(port)
+            .is_some_and(|port| port.end.is_pausing(priority))
     }
 
     pub(crate) fn cable(&self, port: u8) -> Option<usize> {
-        self.port(port).map(|port| port.end.cable())
+        self.ports.get(port).map(|port| port.end.cable())
     }
 }

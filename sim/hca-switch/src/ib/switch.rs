@@ -8,6 +8,7 @@ use super::queue::{OutQueue, Waiting};
 use super::tables::{Forwarding, Sl2Vl, SlTables};
 use crate::arb::{DATA_VLS_MAX, Heads, VlArbConfig, VlArbiter};
 use crate::counters::{PortCounters, VlCounters};
+use crate::ports::Ports;
 use crate::store::{Source, Store, Stored};
 use crate::{PORTS_MAX, SwitchError, VL15};
 
@@ -102,8 +103,7 @@ struct Port {
 /// A switch: store and forward, packets wait at the input in the buffer of their VL.
 pub struct IbSwitch {
     config: IbSwitchConfig,
-    /// By number less 1; `None`: no cable.
-    ports: Vec<Option<Port>>,
+    ports: Ports<Port>,
     forwarding: Forwarding,
     sl_tables: SlTables,
     store: Store,
@@ -118,7 +118,7 @@ impl IbSwitch {
     pub fn new(config: IbSwitchConfig) -> Result<Self, SwitchError> {
         config.check()?;
         Ok(Self {
-            ports: (0..config.ports).map(|_| None).collect(),
+            ports: Ports::new(&config.name, config.ports),
             config,
             forwarding: Forwarding::default(),
             sl_tables: SlTables::default(),
@@ -150,15 +150,15 @@ impl IbSwitch {
 
     /// Sets the SL-to-VL table between two ports. Packets inside keep the VL they have.
     pub fn set_sl2vl(&mut self, input: u8, output: u8, table: Sl2Vl) -> Result<(), SwitchError> {
-        self.index(input)?;
-        self.index(output)?;
+        self.ports.index(input)?;
+        self.ports.index(output)?;
         self.sl_tables.set(input, output, table);
         Ok(())
     }
 
     /// Sets the VL arbitration of a port.
     pub fn set_arbitration(&mut self, port: u8, config: VlArbConfig) -> Result<(), SwitchError> {
-        let index = self.index(port)?;
+        let index = self.ports.index(port)?;
         let arbiter = VlArbiter::new(config)?;
         if let Some(port) = &mut self.ports[index] {
             port.out.arbiter = arbiter;
@@ -168,27 +168,27 @@ impl IbSwitch {
 
     /// Counters of a port; `None`: there is no cable.
     pub fn counters(&self, port: u8) -> Option<PortCounters> {
-        self.port(port).map(|port| port.link.counters)
+        self.ports.get(port).map(|port| port.link.counters)
     }
 
     /// Counters of a VL of a port.
     pub fn vl_counters(&self, port: u8, vl: u8) -> Option<VlCounters> {
-        self.port(port).map(|port| port.link.vl_counters(vl))
+        self.ports.get(port).map(|port| port.link.vl_counters(vl))
     }
 
     /// Blocks in the receive buffer of a VL of a port.
     pub fn buffer_fill(&self, port: u8, vl: u8) -> u32 {
-        self.port(port).map_or(0, |port| port.link.buffer(vl).used())
+        self.ports.get(port).map_or(0, |port| port.link.buffer(vl).used())
     }
 
     /// Blocks that a port may send on a data VL; `None`: the neighbour sets no limit, or there is none.
     pub fn credits(&self, port: u8, vl: u8) -> Option<u16> {
-        self.port(port).and_then(|port| port.link.credits(vl))
+        self.ports.get(port).and_then(|port| port.link.credits(vl))
     }
 
     /// Data VLs that a port's link has agreed on.
     pub fn operational_vls(&self, port: u8) -> Option<u8> {
-        self.port(port).map(|port| port.link.wire.op_vls)
+        self.ports.get(port).map(|port| port.link.wire.op_vls)
     }
 
     /// Packets inside.
@@ -201,35 +201,18 @@ impl IbSwitch {
         self.progress_at
     }
 
-    pub(crate) fn index(&self, port: u8) -> Result<usize, SwitchError> {
-        if (1..=self.config.ports).contains(&port) {
-            return Ok(usize::from(port) - 1);
-        }
-        Err(SwitchError::NoPort {
-            switch: self.config.name.clone(),
-            port,
-            ports: self.config.ports,
-        })
-    }
-
-    fn port(&self, port: u8) -> Option<&Port> {
-        self.ports.get(usize::from(port).checked_sub(1)?)?.as_ref()
-    }
-
     /// True where a port has a cable.
-    pub(crate) fn is_taken(&self, port: u8) -> bool {
-        self.port(port).is_some()
+    pub(crate) fn is_taken(&self, port: u8) -> Result<bool, SwitchError> {
+        self.ports.is_taken(port)
     }
 
     pub(crate) fn attach(&mut self, port: u8, wire: Wire) -> Result<(), SwitchError> {
-        let index = self.index(port)?;
         let out = Output {
             queues: Default::default(),
             arbiter: VlArbiter::new(self.config.arbitration.clone())?,
         };
         let link = LinkEnd::new(&self.config.link(), wire);
-        self.ports[index] = Some(Port { link, out });
-        Ok(())
+        self.ports.attach(port, Port { link, out })
     }
 
     /// True where the switch has something to do in this cycle. `timers`: something moves in the network, so the
@@ -318,7 +301,7 @@ impl IbSwitch {
                 bytes,
                 ready_at: now + self.config.forward_cycles,
             };
-            if let Some(Some(port)) = self.ports.get_mut(usize::from(*output) - 1) {
+            if let Some(port) = self.ports.get_mut(*output) {
                 port.out.queues[usize::from(*vl)].push(now, source, waiting);
             }
         }
@@ -327,10 +310,10 @@ impl IbSwitch {
     /// VL of a packet behind an output; `None`, and counted there: it has none.
     fn output_vl(&mut self, input: u8, output: u8, received: &Received) -> Option<u8> {
         let lrh = &received.lrh;
-        let port = self.ports.get_mut(usize::from(output).checked_sub(1)?)?.as_mut();
+        let port = self.ports.get_mut(output);
         let Some(port) = port else {
             // A port without a cable: as if the destination were unknown.
-            if let Some(Some(port)) = self.ports.get_mut(usize::from(input) - 1) {
+            if let Some(port) = self.ports.get_mut(input) {
                 port.link.counters.port_rcv_switch_relay_errors += 1;
             }
             return None;
@@ -375,7 +358,7 @@ impl IbSwitch {
     /// A copy has left its queue: with the last one the packet gives its room back.
     fn leave(&mut self, slot: usize) {
         if let Some(packet) = self.store.copy_left(slot)
-            && let Some(Some(port)) = self.ports.get_mut(usize::from(packet.source.port) - 1)
+            && let Some(port) = self.ports.get_mut(packet.source.port)
         {
             port.link.drain(packet.source.vl, packet.blocks);
         }
@@ -451,7 +434,7 @@ impl IbSwitch {
     /// For each receive buffer that holds anything: for each packet at a head, the output port and VL it waits for and
     /// its blocks.
     pub(crate) fn waits(&self) -> impl Iterator<Item = (Source, u8, u8, u16)> {
-        let ports = (1..).zip(&self.ports);
+        let ports = (1..).zip(self.ports.iter());
         ports
             .filter_map(|(number, port)| Some((number, port.as_ref()?)))
             .flat_map(|(number, port)| {
@@ -466,12 +449,12 @@ impl IbSwitch {
 
     /// Free blocks of a receive buffer.
     pub(crate) fn buffer_free(&self, port: u8, vl: u8) -> u32 {
-        self.port(port).map_or(0, |port| port.link.buffer(vl).free())
+        self.ports.get(port).map_or(0, |port| port.link.buffer(vl).free())
     }
 
     /// The cable of a port.
     pub(crate) fn cable(&self, port: u8) -> Option<usize> {
-        self.port(port).map(|port| port.link.wire.cable)
+        self.ports.get(port).map(|port| port.link.wire.cable)
     }
 }
 
