@@ -62,13 +62,13 @@ formal: setup ## proofs of the RTL's cells (SymbiYosys); one of them: make forma
 area: setup ## area of the link per number of data VLs, by open synthesis (minutes): make area ARGS="1 8"
 	.venv/bin/python scripts/area.py $(ARGS)
 
-test-conformance: hca libibverbs ## packets judged by tools that are not ours (tshark, scapy)
+test-conformance: built ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)
 
-test-programs: hca libibverbs ## unmodified verbs programs on simulated cards: one of each kind
+test-programs: built ## unmodified verbs programs on simulated cards: one of each kind
 	$(PYTEST) tests/programs -m quick $(ARGS)
 
-programs: hca libibverbs ## all of them (minutes); ends with a table. Some: make programs ARGS="-k ib_write_bw"
+programs: built ## all of them (minutes); ends with a table. Some: make programs ARGS="-k ib_write_bw"
 	$(PYTEST) tests/programs $(ARGS)
 
 test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hca-wire"
@@ -94,7 +94,7 @@ soak: hca ## random faults over many seeds, a million packets over a link, the Q
 	HCA_SWITCHES=2 cargo test --release --no-fail-fast -p hca-system-tests
 	SEEDS=$(SEEDS) cargo test --release -p hca-system-tests -- --ignored --nocapture soak
 	HCA_SWITCH_SOAK=1000000 cargo test --release -p hca-switch --test traffic random_traffic
-	LINK_PACKETS=1000000 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
+	LINK_PACKETS=1000000 LINK_VLS=1,2,4,15 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
 	$(HCA) qos --random 200 --within 1
 	$(HCA) qos --paper --within 1
 
@@ -121,7 +121,11 @@ setup: ## install what is missing (Debian packages, .venv, Verilator)
 hca: setup
 	cargo build --release -p hca
 
-.PHONY: libibverbs
+.PHONY: built libibverbs
+# All crates at once: what the tests have compiled serves here too.
+built: setup
+	cargo build --release --workspace
+
 libibverbs: setup ## the drop-in library that unmodified programs load
 	cargo build --release -p hca-capi
 

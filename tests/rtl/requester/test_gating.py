@@ -230,7 +230,7 @@ async def no_slower(dut, case):
     # The first packets also pay for the slots that come back from behind the gate.
     await busy(bench, qps, 1000)
     before, begin = gates.passed[7], bench.cycle
-    cycles = await busy(bench, qps, 2500)
+    cycles = await busy(bench, qps, 1500)
     print(f"GATING {case}: {cycles:.2f} cycles per 64-byte WRITE, {gates.passed[7] - before} of the other VL")
     assert cycles <= 4.25
     if case == "flaps":

@@ -109,7 +109,7 @@ async def others_go_on(dut, case):
         bench.post(qp, *[write(4096 * 8) for _ in range(4)])
     fast = [bench.create(Qp(n, log_size=7)) for n in range(100)]
     await bench.until(bench.qpc.idle, what="contexts")
-    for packets in (1500, 2500):
+    for packets in (1000, 1500):
         begin, sent = bench.cycle, sum(qp.sent for qp in fast)
         while sum(qp.sent for qp in fast) < sent + packets:
             for qp in fast:
@@ -124,7 +124,7 @@ async def others_go_on(dut, case):
 
 
 @cocotb.test()
-@cocotb.parametrize(qps=[1, 20, 100])
+@cocotb.parametrize(qps=[1, 100])
 async def beside_others(dut, qps):
     """A destination gets its rate though 70 other QPs want every cycle; none of its own QPs is forgotten."""
     if int(dut.Slots.value) < 64:
@@ -196,7 +196,7 @@ async def two_vls(dut):
 
 
 @cocotb.test()
-@cocotb.parametrize(delay=[2, 3, 4, 5, 6, 9], free=[1, 3])
+@cocotb.parametrize(delay=[2, 4, 9], free=[1, 3])
 async def short_openings(dut, delay, free):
     """The gate of the SL opens for a packet at a time, as the wire takes them, and shuts some cycles later: a
     destination has its rate beside QPs without one, and those have equal shares."""

@@ -45,20 +45,20 @@ fn psn_crosses_2_to_the_24() {
     }
 }
 
-/// Rings of 16 entries and a CQ of 64, used for 70,000 messages: every 16-bit index runs over, the CQ's phase toggles
-/// more than a thousand times, and each completion comes once and in order (OP-18).
+/// Rings of 64 entries and a CQ of 256, used for 70,000 messages: every 16-bit index runs over, the CQ's phase toggles
+/// hundreds of times, and each completion comes once and in order (OP-18).
 #[test]
 fn ring_indices_run_over() {
     const MESSAGES: u64 = 70_000;
-    const DEPTH: u64 = 16;
+    const DEPTH: u64 = 64;
     const LEN: u32 = 8;
     let config = RigConfig {
-        cqe: 48,
+        cqe: 192,
         ..RigConfig::new(16, LinkKind::Ethernet)
     };
     let cap = QpCap {
-        max_send_wr: 16,
-        max_recv_wr: 16,
+        max_send_wr: DEPTH as u32,
+        max_recv_wr: DEPTH as u32,
         ..QpCap::default()
     };
     let mut pair = Pair::with_cap(&config, &path(Mtu::Bytes1024), 4096, [LOCAL_AND_REMOTE; 2], cap);
