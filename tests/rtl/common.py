@@ -347,7 +347,8 @@ def simulate(top, module, parameters=None, tests=None, source=None):
     folders = sorted(folder for folder in RTL.rglob("*") if folder.is_dir())
     suffix = "".join(f"_{key}{value}" for key, value in (parameters or {}).items())
     build = ROOT / "target" / "rtl" / f"{top}{suffix}"
-    args = ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--assert", "--x-initial", "unique", "-O3"]
+    # One C++ file: the headers of Verilator take longer to compile than a block.
+    args = ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--assert", "--x-initial", "unique", "-O3", "--output-split", "0"]
     if source:
         folders.append(source.parent)
         args += ["--timing"]  # a bench may make its own clock
