@@ -342,6 +342,7 @@ enum hca_hw_event_who {
 
 /* Messages from firmware into the pipeline. */
 enum hca_pipe_msg_kind {
+    HCA_PIPE_MSG_KIND_SQ_DRAIN = 0, /* The QP is in SQD: report SQ_DRAINED once every send WQE that was begun is completed. */
     HCA_PIPE_MSG_KIND_FLUSH_SQ = 1, /* Complete every send WQE of the QP with WR_FLUSH_ERR. */
     HCA_PIPE_MSG_KIND_FLUSH_RQ = 2, /* Complete every receive WQE of the QP with WR_FLUSH_ERR. */
 };

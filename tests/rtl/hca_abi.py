@@ -298,6 +298,7 @@ class HwEventWho(enum.IntEnum):
 class PipeMsgKind(enum.IntEnum):
     """Messages from firmware into the pipeline."""
 
+    SQ_DRAIN = 0x0
     FLUSH_SQ = 0x1
     FLUSH_RQ = 0x2
 

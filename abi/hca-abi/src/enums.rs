@@ -476,6 +476,8 @@ HwEventWho("hw_event_who", "HwWho", 8, Hardware) {
 abi_enum! {
     /// Messages from firmware into the pipeline.
 PipeMsgKind("pipe_msg_kind", "PipeMsg", 3, Hardware) {
+        /// The QP is in SQD: report SQ_DRAINED once every send WQE that was begun is completed.
+        SqDrain = 0,
         /// Complete every send WQE of the QP with WR_FLUSH_ERR.
         FlushSq = 1,
         /// Complete every receive WQE of the QP with WR_FLUSH_ERR.

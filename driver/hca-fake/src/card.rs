@@ -213,6 +213,8 @@ impl Card {
             reg::MGMT_MSG_GO => {
                 let qpn = self.reg(reg::MGMT_MSG_QPN);
                 match PipeMsgKind::try_from(self.reg(reg::MGMT_MSG_KIND) as u8) {
+                    // Its send queues are always empty between two calls.
+                    Ok(PipeMsgKind::SqDrain) => self.raise(HwEventKind::SqDrained, qpn, 0),
                     Ok(PipeMsgKind::FlushSq) => self.flush_sq(qpn),
                     Ok(PipeMsgKind::FlushRq) => self.flush_rq(qpn),
                     Err(e) => self.violation(e.to_string()),

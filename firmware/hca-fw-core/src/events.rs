@@ -47,9 +47,14 @@ impl Firmware {
         }
     }
 
-    /// QPS-11: the event is for those who asked for it.
+    /// QPS-10, QPS-11: drained; the event is for those who asked for it.
     fn sq_drained<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) {
-        if self.qp_ids.contains(qpn) && self.qps[qpn as usize].attr.en_sqd_async_notify() {
+        if !self.qp_ids.contains(qpn) || !self.qps[qpn as usize].attr.sq_draining() {
+            return;
+        }
+        let attr = &mut self.qps[qpn as usize].attr;
+        attr.set_sq_draining(false);
+        if attr.en_sqd_async_notify() {
             self.post_qp_event(hal, qpn, EventKind::SqDrained, 0);
         }
     }

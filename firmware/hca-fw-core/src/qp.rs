@@ -134,6 +134,10 @@ impl Firmware {
             Refusal::NoSuchTransition => (AdminStatus::BadState, u32::from(rec.attr.qp_state())),
             Refusal::Missing(attrs) | Refusal::NotTaken(attrs) => (AdminStatus::BadParam, attrs.bits()),
         })?;
+        // QPS-10: only a drained queue may go on, or be changed.
+        if from == QpState::Sqd && rec.attr.sq_draining() && matches!(to, QpState::Sqd | QpState::Rts) {
+            return Err((AdminStatus::BadState, u32::from(rec.attr.qp_state())));
+        }
         if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP) {
             return Err((AdminStatus::Unsupported, mask.bits()));
         }
@@ -144,6 +148,7 @@ impl Firmware {
         };
         self.check_values(mask, &given, &attr)?;
         attr.set_qp_state(to.into());
+        attr.set_sq_draining(from == QpState::Rts && to == QpState::Sqd);
         let rate = self.rate_of(cmd.qpn(), &attr);
         let group = self.rates.change(self.qps[i].rate_group, rate);
         self.qps[i].rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
@@ -162,6 +167,9 @@ impl Firmware {
             // QPS-6: the driver removes the QP's completions next; none may come after that.
             hal.fence_memory();
         }
+        if from == QpState::Rts && to == QpState::Sqd {
+            hal.inject(PipeMsgKind::SqDrain, qpn);
+        }
         if to == QpState::Err && from != QpState::Reset {
             hal.inject(PipeMsgKind::FlushSq, qpn);
             hal.inject(PipeMsgKind::FlushRq, qpn);
@@ -179,6 +187,7 @@ impl Firmware {
         }
         let from = rec.state();
         rec.attr.set_qp_state(QpState::Err.into());
+        rec.attr.set_sq_draining(false);
         self.apply_transition(hal, qpn, from, QpState::Err);
         true
     }

@@ -261,6 +261,7 @@ typedef enum logic [7:0] {
 
 // Messages from firmware into the pipeline.
 typedef enum logic [2:0] {
+  PipeMsgSqDrain = 3'd0,  // The QP is in SQD: report SQ_DRAINED once every send WQE that was begun is completed.
   PipeMsgFlushSq = 3'd1,  // Complete every send WQE of the QP with WR_FLUSH_ERR.
   PipeMsgFlushRq = 3'd2  // Complete every receive WQE of the QP with WR_FLUSH_ERR.
 } pipe_msg_kind_e;

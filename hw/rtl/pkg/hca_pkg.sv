@@ -353,6 +353,7 @@ package hca_pkg;
 
   // ---- Messages back into rx_ctrl (the single writer of acknowledge and responder state) -----------
   typedef enum logic [2:0] {
+    MsgSqDrain  = 3'd0,  // QP in SQD: report when every send WQE that was begun is completed (QPS-10)
     MsgFlushSq  = 3'd1,  // QP in ERR: complete every send WQE up to the producer index with WR_FLUSH_ERR
     MsgFlushRq  = 3'd2,
     MsgSqError  = 3'd3,  // send WQE wqe_index failed locally with status (gather, emit, READ response scatter)

@@ -130,7 +130,7 @@ module hca_ack_unit
         end
       end
       AjTimeout: rewind = ctx_i.tx_live && !base.rnr_wait && base.una_psn != mark_i.psn;
-      default:   ;  // AjRnrDone: below
+      default:   ;  // AjRnrDone, AjSqDrain: below
     endcase
     pend_ends = base.pend_valid && base.pend_wqe == base.una_wqe && !deliver && !dead_i;
     paid      = rewind && base.retry_left != '0;
@@ -153,6 +153,7 @@ module hca_ack_unit
   end
 
   logic resend;  // ask the requester to start again
+  logic drains, drained;  // somebody waits for the end of all that is outstanding; it is there
   assign resend = !fail && (paid || (job_i.kind == AjRnrDone && base.rnr_wait));
 
   always_comb begin
@@ -189,14 +190,17 @@ module hca_ack_unit
       st_o.pend_valid = 1'b0;
       st_o.rnr_wait   = 1'b0;
     end
+    drains        = (base.draining || job_i.kind == AjSqDrain) && !dead_o;
+    drained       = drains && st_o.una_psn == mark_i.psn;
+    st_o.draining = drains && !drained;
   end
 
   assign upd_valid_o = done_o && (moved_q || deliver || resend || rnr || fail || late_fail);
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done};
-  assign ev_valid_o  = done_o && dead_o && !dead_i;
-  assign ev_o        = '{kind: HwEventQpError, func: ctx_i.func, qpn: job_i.qpn,
+  assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained);
+  assign ev_o        = '{kind: drained ? HwEventSqDrained : HwEventQpError, func: ctx_i.func, qpn: job_i.qpn,
                          who: (pend_ends || late_fail) ? 2'(HwWhoRequester) : 2'(HwWhoAck),
                          syndrome: fail_syndrome, status: late_fail ? job_i.status : fail_status};
 

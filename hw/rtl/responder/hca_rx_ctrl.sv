@@ -309,6 +309,10 @@ module hca_rx_ctrl
           ack_job.kind = AjRnrDone;
           msg_to_ack   = !st.dead && ctx.tx_live;
         end
+        MsgSqDrain: begin
+          ack_job.kind = AjSqDrain;
+          msg_to_ack   = !st.dead && ctx.tx_live;
+        end
         default: ;
       endcase
     end else if (rxd_i.opcode[4:0] != BthRcAcknowledge[4:0]) begin

@@ -79,6 +79,7 @@ package hca_rx_pkg;
     logic [7:0]  pend_status;
     logic [1:0]  gen;            // counts restarts of the transport timer
     logic        flushed;        // the send queue was (partly) flushed
+    logic        draining;       // firmware waits for everything outstanding to be acknowledged
   } ack_st_t;
 
   typedef struct packed {
@@ -121,7 +122,8 @@ package hca_rx_pkg;
     AjRead     = 3'd1,  // READ response (or another response, then never right)
     AjSqError  = 3'd2,
     AjTimeout  = 3'd3,
-    AjRnrDone  = 3'd4
+    AjRnrDone  = 3'd4,
+    AjSqDrain  = 3'd5
   } ack_job_e;
 
   typedef struct packed {

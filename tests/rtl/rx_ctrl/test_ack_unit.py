@@ -4,8 +4,8 @@ import cocotb
 from common import simulate, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, HwEventWho, QpState, WcOpcode, WcStatus, WrOpcode
-from rx_bench import (KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_ERROR, PSN_MASK, RNR_CYCLES_PER_US, Env, Qp,
-                      read_ops)
+from rx_bench import (KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK, RNR_CYCLES_PER_US, Env,
+                      Qp, read_ops)
 
 SPSN = 0x100
 WRITE, SEND, READ = WrOpcode.RDMA_WRITE, WrOpcode.SEND, WrOpcode.RDMA_READ
@@ -152,6 +152,30 @@ async def peer_refuses(dut):
         out = await env.message("mgmt", MSG_FLUSH_SQ, qp)
         assert out.cqes() == [(i, WcStatus.WR_FLUSH_ERR) for i in range(2, 30)]
         assert {item["cqe"]["cqn"] for item in out.rxw} == {qp.fields["send_cqn"]} and not out.ev
+
+
+@cocotb.test()
+async def send_queue_drains(dut):
+    """QPS-10, QPS-11: in SQD one event says that all that was begun is acknowledged and every READ has its data; at once
+    when there is nothing, never after an error."""
+    env, qp, first = await setup(dut, (WRITE, 600), (READ, 8), (SEND, 4))
+    await env.context(qp, state=QpState.SQD)
+    assert not (await env.message("mgmt", MSG_SQ_DRAIN, qp)).ev
+    assert not (await env.send(ack(env, qp, first[0]))).ev
+    assert not (await env.send(ack(env, qp, first[1] - 1))).ev
+    assert not (await env.send(*responses(env, qp, first[1], 8))).ev
+    out = await env.send(ack(env, qp, first[2]))
+    assert [(event["kind"], event["id"]) for event in out.ev] == [(HwEventKind.SQ_DRAINED, qp.qpn)]
+    assert out.cqes() == [(2, 0)]
+    assert not (await env.send(ack(env, qp, first[2]))).ev
+    out = await env.message("mgmt", MSG_SQ_DRAIN, qp)
+    assert [event["kind"] for event in out.ev] == [HwEventKind.SQ_DRAINED]
+    await env.context(qp, state=QpState.RTS)
+    await env.emit(qp, 3, WRITE, first[2] + 1, 8)
+    await env.context(qp, state=QpState.SQD)
+    assert not (await env.message("mgmt", MSG_SQ_DRAIN, qp)).ev
+    assert status_of(await env.send(ack(env, qp, first[2] + 1, 0x62))) == (3, WcStatus.REM_ACCESS_ERR)
+    assert not (await env.message("mgmt", MSG_SQ_DRAIN, qp)).ev
 
 
 @cocotb.test()
