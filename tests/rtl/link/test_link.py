@@ -12,7 +12,7 @@ import cocotb
 import pytest
 from common import simulate
 from pair import (
-    ACTIVE, ARMED, DEFER, DOWN, INIT, PERIOD, RX_BLOCKS, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT,
+    ACTIVE, ARMED, DEFER, DOWN, INIT, OP_VLS, PERIOD, RX_BLOCKS, RX_FILL, RX_PACKETS, TX_BLOCKS, TX_PACKETS, TX_WAIT,
     VL15, Pair)
 
 PACKETS = int(os.environ.get("LINK_PACKETS", "10000"))
@@ -111,6 +111,25 @@ async def isolation(dut):
     assert all(wait[0][vl] > 5000 for vl in (1, other, 0))
     pair.check_clean()
     assert pair.words("sent_o")[0] == pair.words("packets_o")[1]
+
+
+@cocotb.test()
+async def told_again(dut):
+    """All VLs are told again at once; the one that needs credits does not wait for them: its bandwidth is that of a link
+    with a single VL, but for the FCPs in between."""
+    pair = await Pair(dut, 13).start()
+    rates = []
+    for lanes in (1, pair.vls):
+        for side in (0, 1):
+            await pair.ctrl(side, op_vls=OP_VLS[lanes])
+        pair.set(enable=(1, 0), budget=0xFFFFFFFF, full_rate=1, min_beats=33, max_beats=33)
+        await pair.run(3000)
+        rates.append(await rate_of(pair, 0, 10 * PERIOD))
+        pair.set(enable=0)
+        await pair.drained()
+    dut._log.warning(f"{pair.vls} VLs: {rates[1]:.4f} beats a cycle, one VL: {rates[0]:.4f}")
+    assert rates[0] > 0.95 and rates[1] > 0.985 * rates[0]
+    pair.check_clean()
 
 
 @cocotb.test()
@@ -318,5 +337,5 @@ def test_link():
 
 @pytest.mark.parametrize("vls", NUMBERS)
 def test_number_of_lanes(vls):
-    tests = "soak|management_lane|down_under_traffic" + ("|isolation" if vls > 1 else "")
+    tests = "soak|management_lane|down_under_traffic|told_again" + ("|isolation" if vls > 1 else "")
     simulate("link_pair_bench", "test_link", parameters={"NumVls": vls}, tests=tests, source=BENCH)

@@ -3,8 +3,10 @@
 //   - its FCCL has moved by a quarter of the ring since it was last told,
 //   - the peer may be starved (less than one packet of maximal size left of what it was told) and FCCL has moved,
 //   - FcpMaxCycles are over, the link came up, or it changed between `init` and normal packets.
-// One FCP at most in FcpMinGap cycles, round robin: data never starves, and no VL waits longer than
-// NumVls * FcpMinGap cycles plus a packet. A lost FCP is made good by the periodic one.
+// One FCP at most in FcpMinGap cycles, so data never starves. VLs of the first two kinds are in a hurry and go before those
+// that are only told again, but for every second FCP: all VLs are told again at once, and a peer that needs credits
+// would run dry meanwhile. Round robin otherwise; no VL waits for longer than 2 * NumVls * FcpMinGap cycles and a
+// packet. A lost FCP is made good by the periodic one.
 // `ctl` may stall; an older FCCL promises less, never too much. A link that goes down withdraws it.
 module hca_fcp_tx
   import hca_link_pkg::*;
@@ -34,8 +36,8 @@ module hca_fcp_tx
 
   logic [15:0]             period_q;
   logic [GapW-1:0]         gap_q;
-  logic                    enable_q, init_q, op_init_q, all_due;
-  logic [NumVls-1:0]       due_q, want, grant, vl_ok_q;
+  logic                    enable_q, init_q, op_init_q, all_due, hurried_q;
+  logic [NumVls-1:0]       due_q, due, hurry, want, grant, vl_ok_q;
   logic [NumVls-1:0][11:0] told_q;          // FCCL of the last FCP
   logic                    valid_q, pick, send;
   logic [VlW-1:0]          vl_q, pick_vl;
@@ -44,14 +46,16 @@ module hca_fcp_tx
                    (init_i != init_q) || (vl_ok_i != vl_ok_q);
   assign send    = valid_q && ctl_ready_i;
   assign pick    = !valid_q && enable_i && gap_q == '0 && want != '0;
+  assign due     = due_q & vl_ok_i;
+  assign want    = (hurry != '0 && !(hurried_q && due != '0)) ? hurry : due;
 
   always_comb begin
     for (int unsigned v = 0; v < NumVls; v++) begin
       logic [11:0] moved, left;
       moved   = fccl_i[v] - told_q[v];
       left    = told_q[v] - abr_i[v];       // blocks the peer may still send, by what it was told
-      want[v] = vl_ok_i[v] && (due_q[v] || moved >= 12'(CapBlocks / 4) ||
-                               (moved != 12'd0 && (left < 12'(MaxBlocks) || left[11])));
+      hurry[v] = vl_ok_i[v] && (moved >= 12'(CapBlocks / 4) ||
+                                (moved != 12'd0 && (left < 12'(MaxBlocks) || left[11])));
     end
   end
 
@@ -78,6 +82,7 @@ module hca_fcp_tx
       vl_ok_q  <= '0;
       due_q    <= '0;
       valid_q  <= 1'b0;
+      hurried_q <= 1'b0;
     end else begin
       period_q <= now_i[TickLsb +: 16];
       enable_q <= enable_i;
@@ -85,6 +90,7 @@ module hca_fcp_tx
       vl_ok_q  <= vl_ok_i;
       if (send) gap_q <= GapW'(FcpMinGap);
       else if (gap_q != '0) gap_q <= gap_q - 1'b1;
+      if (pick) hurried_q <= !hurried_q && hurry != '0;
       if (pick) valid_q <= 1'b1;
       else if (send || !enable_i) valid_q <= 1'b0;
       if (!enable_i) due_q <= '0;
