@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use hca_link::Dir;
 use hca_switch::*;
+use hca_wire::{ExtHeaders, Link, Opcode, PacketRepr, bth, deth, lrh};
 
 /// Packets of the large run: 10^5, or what `HCA_SWITCH_SOAK` says.
 fn soak_packets() -> u64 {
@@ -242,6 +243,77 @@ fn a_blocked_vl_holds_back_no_other() {
         (beside / alone - 1.0).abs() < 0.01,
         "{alone} cycles alone, {beside} beside a blocked VL"
     );
+}
+
+/// A subnet management packet of 256 bytes.
+fn management_packet(dlid: u16) -> Vec<u8> {
+    let lrh = lrh::Repr {
+        vl: VL15,
+        dlid,
+        slid: 1,
+        ..Default::default()
+    };
+    let repr = PacketRepr {
+        link: Link::InfiniBand { lrh, grh: None },
+        bth: bth::Repr {
+            opcode: Opcode::UdSendOnly as u8,
+            pkey: 0xffff,
+            ..Default::default()
+        },
+        ext: ExtHeaders {
+            deth: Some(deth::Repr::default()),
+            ..ExtHeaders::default()
+        },
+        payload: &[1; 256],
+    };
+    let mut bytes = vec![0; repr.buffer_len().unwrap()];
+    repr.emit(&mut bytes).unwrap();
+    bytes
+}
+
+/// Steps to the next cycle in which anything happens.
+fn step(net: &mut Net) {
+    let next = net.next_event(true).unwrap().max(net.now() + 1);
+    net.step(next, true);
+}
+
+/// VL-9: packets of VL 15 pass through a switch while all data VLs behind it are blocked.
+#[test]
+fn management_passes_when_all_data_vls_are_blocked() {
+    let mut net = Net::new();
+    let switch = net.add_ib_switch(small_switch("sw0", 2, 8, 70)).unwrap();
+    let from = net.add_ib_endpoint(sender(1, [2], 8, 4_000)).unwrap();
+    let to = IbEndpointConfig {
+        buffer_blocks: 70,
+        ..sender(2, [], 0, 0)
+    };
+    let to = net.add_ib_endpoint(to).unwrap();
+    for (lid, end) in [(1, from), (2, to)] {
+        let at = [LinkEndAt::Endpoint(end), LinkEndAt::Switch(switch, lid as u8)];
+        net.connect(at, cable(&format!("c{lid}"), "")).unwrap();
+        let tables = net.switch_mut(switch).forwarding_mut();
+        tables.set_unicast(lid, lid as u8).unwrap();
+    }
+    (0..8).for_each(|vl| net.stall_endpoint(to, vl, u64::MAX));
+    settle(&mut net);
+    let blocked = net.endpoint(to).received_all().packets;
+    let counted = |net: &Net, vl| net.switch(switch).vl_counters(2, vl).unwrap().packets_sent;
+    let (data, waiting) = (counted(&net, 0), net.switch(switch).packets());
+    assert!(waiting > 8, "{waiting} packets wait in the switch");
+    for _ in 0..20 {
+        while !net.cables()[0].ready(Dir::AToB, net.now()) {
+            step(&mut net);
+        }
+        let now = net.now();
+        net.cables_mut()[0]
+            .push_packet(Dir::AToB, now, &management_packet(2))
+            .unwrap();
+        step(&mut net);
+    }
+    settle(&mut net);
+    assert_eq!((counted(&net, VL15), counted(&net, 0)), (20, data));
+    assert_eq!(net.endpoint(to).received_all().packets, blocked);
+    assert_eq!(net.counters(switch, 2).unwrap().vl15_dropped, 0);
 }
 
 /// Packets that no table knows, and packets back to where they came from, are dropped and counted.
