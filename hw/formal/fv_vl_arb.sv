@@ -3,8 +3,8 @@
 // (limit 0: one) between two of low; while high has one, low sends one at most between two of high; limit 255: low
 // waits for high. Policy `round-quantum`: high begins a lap ahead of low only if its budget pays for it, and the
 // budget grows through packets of low alone; so a low that waits gets the turn after as many laps as the budget had
-// units, and 17 more (the round's free lap; and 16 jumped ones while the weights of high are not summed yet). In both the turn is never with a list that has nothing while the other
-// has.
+// units, and 17 more (the round's free lap; and 16 jumped ones while the weights of high are not summed yet). In both
+// the turn is never with a list that has nothing while the other has.
 module fv_vl_arb #(
   parameter int unsigned NumVls  = 2,
   parameter int unsigned Entries = 2,

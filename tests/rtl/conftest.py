@@ -18,8 +18,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """The tests of a folder share their models: they stay in one process, where none waits for another's build. Those of
-    the link have a model each."""
+    """The tests of a folder share their models: they stay in one process, where none waits for another's build. Those
+    of the link have a model each."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByModel(LoadScopeScheduling):

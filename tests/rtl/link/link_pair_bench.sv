@@ -92,7 +92,8 @@ module link_pair_bench
       .near_valid_i(far_valid[1-s]), .near_i(far[1-s]), .near_err_i(far_err[1-s]),
       .sent_o(sent_o[s]), .idle_o(idle_o[s]), .packets_o(packets_o[s]), .beats_o(beats_o[s]), .lost_o(lost_o[s]),
       .errors_o(errors_o[s]), .fcps_o(fcps_o[s]), .fcps_lost_o(fcps_lost_o[s]), .cut_o(cut_o[s]),
-      .withdrawn_o(withdrawn_o[s]), .open_o(open_o[s]), .sl2vl_o(sl2vl_o[s]), .events_o(events_o[s]), .busy_o(busy_o[s]), .stat_addr_i, .stat_data_o(stat_data_o[s])
+      .withdrawn_o(withdrawn_o[s]), .open_o(open_o[s]), .sl2vl_o(sl2vl_o[s]), .events_o(events_o[s]),
+      .busy_o(busy_o[s]), .stat_addr_i, .stat_data_o(stat_data_o[s])
     );
   end
 

@@ -115,8 +115,8 @@ async def isolation(dut):
 
 @cocotb.test()
 async def told_again(dut):
-    """All VLs are told again at once; the one that needs credits does not wait for them: its bandwidth is that of a link
-    with a single VL, but for the FCPs in between."""
+    """All VLs are told again at once; the one that needs credits does not wait for them: its bandwidth is that of a
+    link with a single VL, but for the FCPs in between."""
     pair = await Pair(dut, 13).start()
     rates = []
     for lanes in (1, pair.vls):
@@ -234,8 +234,8 @@ async def recovery(dut):
 
 @cocotb.test()
 async def down_under_traffic(dut):
-    """VL-14: a port goes DOWN in the middle of packets while its cable stalls: no offered beat is taken back and no packet
-    is cut, for the other end is still up. When both have been DOWN the link comes up like new."""
+    """VL-14: a port goes DOWN in the middle of packets while its cable stalls: no offered beat is taken back and no
+    packet is cut, for the other end is still up. When both have been DOWN the link comes up like new."""
     pair = await Pair(dut, 12).start()
     pair.set(enable=pair.data | 1 << VL15, budget=0xFFFFFFFF, min_beats=1, max_beats=9, mind_open=0)
     for _ in range(40):

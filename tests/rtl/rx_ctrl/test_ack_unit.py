@@ -4,8 +4,8 @@ import cocotb
 from common import simulate, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, HwEventWho, QpState, WcOpcode, WcStatus, WrOpcode
-from rx_bench import (KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK, RNR_CYCLES_PER_US, Env,
-                      Qp, read_ops)
+from rx_bench import (KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK,
+                      RNR_CYCLES_PER_US, Env, Qp, read_ops)
 
 SPSN = 0x100
 WRITE, SEND, READ = WrOpcode.RDMA_WRITE, WrOpcode.SEND, WrOpcode.RDMA_READ
@@ -156,8 +156,8 @@ async def peer_refuses(dut):
 
 @cocotb.test()
 async def send_queue_drains(dut):
-    """QPS-10, QPS-11: in SQD one event says that all that was begun is acknowledged and every READ has its data; at once
-    when there is nothing, never after an error."""
+    """QPS-10, QPS-11: in SQD one event says that all that was begun is acknowledged and every READ has its data; at
+    once when there is nothing, never after an error."""
     env, qp, first = await setup(dut, (WRITE, 600), (READ, 8), (SEND, 4))
     await env.context(qp, state=QpState.SQD)
     assert not (await env.message("mgmt", MSG_SQ_DRAIN, qp)).ev

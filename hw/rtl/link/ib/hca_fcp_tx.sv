@@ -3,10 +3,10 @@
 //   - its FCCL has moved by a quarter of the ring since it was last told,
 //   - the peer may be starved (less than one packet of maximal size left of what it was told) and FCCL has moved,
 //   - FcpMaxCycles are over, the link came up, or it changed between `init` and normal packets.
-// One FCP at most in FcpMinGap cycles, so data never starves. VLs of the first two kinds are in a hurry and go before those
-// that are only told again, but for every second FCP: all VLs are told again at once, and a peer that needs credits
-// would run dry meanwhile. Round robin otherwise; no VL waits for longer than 2 * NumVls * FcpMinGap cycles and a
-// packet. A lost FCP is made good by the periodic one.
+// One FCP at most in FcpMinGap cycles, so data never starves. VLs of the first two kinds are in a hurry and go before
+// those that are only told again, but for every second FCP: all VLs are told again at once, and a peer that needs
+// credits would run dry meanwhile. Round robin otherwise; no VL waits for longer than 2 * NumVls * FcpMinGap cycles
+// and a packet. A lost FCP is made good by the periodic one.
 // `ctl` may stall; an older FCCL promises less, never too much. A link that goes down withdraws it.
 module hca_fcp_tx
   import hca_link_pkg::*;
