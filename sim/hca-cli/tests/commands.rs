@@ -227,12 +227,20 @@ fn perf_puts_links_side_by_side() {
     }
     let (code, stdout, stderr) = hca(&[&both[..], &plot, &["--json"]].concat());
     assert_eq!(code, 0, "{stderr}");
-    // Each as soon as it is measured.
     let lines: Vec<serde_json::Value> = stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(lines.len(), 4);
+    let order = lines.iter().map(|line| (&line["size_bytes"], &line["link"]));
+    let expected: Vec<serde_json::Value> = [(64, "eth"), (64, "ib"), (4096, "eth"), (4096, "ib")]
+        .map(|(size, link)| serde_json::json!([size, link]))
+        .to_vec();
+    assert_eq!(
+        order
+            .map(|(size, link)| serde_json::json!([size, link]))
+            .collect::<Vec<_>>(),
+        expected
+    );
     let goodput = |link: &str, size: u64| {
         let line = lines
             .iter()

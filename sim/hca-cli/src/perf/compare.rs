@@ -73,19 +73,21 @@ fn measure(args: &Args, side: usize, sender: &Sender<(usize, usize, Figures)>) -
     Ok(())
 }
 
-/// Prints figures as they come: JSON at once, a row of the table when it is whole.
+/// Prints the figures of a size when all its links have theirs, so that the order does not depend on the threads.
 fn show(args: &Args, figures: mpsc::Receiver<(usize, usize, Figures)>) -> Result<Vec<Figures>> {
     let mut rows: Vec<Vec<Option<Figures>>> = vec![vec![None; args.link.len()]; args.size.0.len()];
     let mut printed = 0;
     for (row, side, figures) in figures {
-        if args.json {
-            crate::print(&(serde_json::to_string(&figures)? + "\n"))?;
-        } else if rows.iter().flatten().all(Option::is_none) {
+        if !args.json && rows.iter().flatten().all(Option::is_none) {
             crate::print(&header(args, &figures))?;
         }
         rows[row][side] = Some(figures);
         while let Some(whole) = rows.get(printed).and_then(|row| whole(row)) {
-            if !args.json {
+            if args.json {
+                for figures in whole {
+                    crate::print(&(serde_json::to_string(figures)? + "\n"))?;
+                }
+            } else {
                 crate::print(&line(&whole))?;
             }
             printed += 1;
