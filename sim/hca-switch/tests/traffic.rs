@@ -186,6 +186,15 @@ fn a_group_gets_one_copy_each() {
     check_credits(&mut line.net);
 }
 
+/// An endpoint at the switch's port of the number of its LID.
+fn plug_in(net: &mut Net, switch: SwitchId, lid: u16, end: EndpointId) {
+    let port = lid as u8;
+    let at = [LinkEndAt::Endpoint(end), LinkEndAt::Switch(switch, port)];
+    net.connect(at, cable(&format!("c{lid}"), "")).unwrap();
+    let tables = net.switch_mut(switch).forwarding_mut();
+    tables.set_unicast(lid, port).unwrap();
+}
+
 /// VL-6: a VL whose receiver never takes anything slows no other.
 #[test]
 fn a_blocked_vl_holds_back_no_other() {
@@ -213,12 +222,8 @@ fn a_blocked_vl_holds_back_no_other() {
             ..sender(2, [], 0, 0)
         };
         let to = net.add_ib_endpoint(to).unwrap();
-        for (lid, end) in [(1, from), (2, to)] {
-            let at = [LinkEndAt::Endpoint(end), LinkEndAt::Switch(switch, lid as u8)];
-            net.connect(at, cable(&format!("c{lid}"), "")).unwrap();
-            let tables = net.switch_mut(switch).forwarding_mut();
-            tables.set_unicast(lid, lid as u8).unwrap();
-        }
+        plug_in(&mut net, switch, 1, from);
+        plug_in(&mut net, switch, 2, to);
         if blocked {
             // The receiver's VL 0 stands still from the first packet on.
             net.stall_endpoint(to, 0, u64::MAX);
@@ -288,12 +293,8 @@ fn management_passes_when_all_data_vls_are_blocked() {
         ..sender(2, [], 0, 0)
     };
     let to = net.add_ib_endpoint(to).unwrap();
-    for (lid, end) in [(1, from), (2, to)] {
-        let at = [LinkEndAt::Endpoint(end), LinkEndAt::Switch(switch, lid as u8)];
-        net.connect(at, cable(&format!("c{lid}"), "")).unwrap();
-        let tables = net.switch_mut(switch).forwarding_mut();
-        tables.set_unicast(lid, lid as u8).unwrap();
-    }
+    plug_in(&mut net, switch, 1, from);
+    plug_in(&mut net, switch, 2, to);
     (0..8).for_each(|vl| net.stall_endpoint(to, vl, u64::MAX));
     settle(&mut net);
     let blocked = net.endpoint(to).received_all().packets;
@@ -328,10 +329,7 @@ fn what_cannot_be_forwarded_is_counted() {
             ..sender(lid, [1, 2, 99], 1, 300)
         };
         let end = net.add_ib_endpoint(config).unwrap();
-        let at = [LinkEndAt::Endpoint(end), LinkEndAt::Switch(switch, lid as u8)];
-        net.connect(at, cable(&format!("c{lid}"), "")).unwrap();
-        let tables = net.switch_mut(switch).forwarding_mut();
-        tables.set_unicast(lid, lid as u8).unwrap();
+        plug_in(&mut net, switch, lid, end);
         ids.push(end);
     }
     // Port 3 has no cable.
