@@ -6,7 +6,7 @@
 
 use std::arch::global_asm;
 
-use crate::{absent, channel, context, cq, device, kern, memory, qp, query, strings};
+use crate::{absent, channel, context, cq, device, kern, memory, qp, query, rate, strings, wc_address};
 
 macro_rules! exports {
     ($($name:ident = $function:path,)*) => {
@@ -22,13 +22,33 @@ macro_rules! exports {
     };
 }
 
+/// Versions that programs are no longer linked with: only one that was built long ago finds them. The linker's map does
+/// not list them; the assembler names the version.
+macro_rules! old_exports {
+    ($version:literal: $($name:ident = $function:path,)*) => {
+        $(global_asm!(
+            concat!(".pushsection .text.old_", stringify!($name), ",\"ax\",@progbits"),
+            concat!(".globl old_", stringify!($name)),
+            concat!(".type old_", stringify!($name), ",@function"),
+            concat!("old_", stringify!($name), ": jmp {f}"),
+            concat!(".size old_", stringify!($name), ",.-old_", stringify!($name)),
+            concat!(".symver old_", stringify!($name), ",", stringify!($name), "@", $version),
+            ".popsection",
+            f = sym $function,
+        );)*
+    };
+}
+
 exports! {
     ibv_copy_path_rec_from_kern = kern::copy_path_rec,
+    ibv_copy_path_rec_to_kern = kern::copy_path_rec_to_kern,
     ibv_copy_qp_attr_from_kern = kern::copy_qp_attr,
     ibv_create_comp_channel = channel::create_comp_channel,
     ibv_destroy_comp_channel = channel::destroy_comp_channel,
     ibv_get_sysfs_path = device::get_sysfs_path,
+    ibv_rate_to_mult = rate::rate_to_mult,
     ibv_read_sysfs_file = device::read_sysfs_file,
+    mult_to_ibv_rate = rate::mult_to_rate,
     ibv_ack_async_event = channel::ack_async_event,
     ibv_ack_cq_events = channel::ack_cq_events,
     ibv_alloc_pd = memory::alloc_pd,
@@ -39,13 +59,13 @@ exports! {
     ibv_create_ah_from_wc = absent::pointer_unsupported,
     ibv_create_cq = cq::create_cq,
     ibv_create_qp = qp::create_qp,
-    ibv_create_srq = absent::create_srq,
+    ibv_create_srq = absent::pointer_unsupported,
     ibv_dealloc_pd = memory::dealloc_pd,
     ibv_dereg_mr = memory::dereg_mr,
-    ibv_destroy_ah = absent::status_invalid,
+    ibv_destroy_ah = absent::status_unsupported,
     ibv_destroy_cq = cq::destroy_cq,
     ibv_destroy_qp = qp::destroy_qp,
-    ibv_destroy_srq = absent::status_invalid,
+    ibv_destroy_srq = absent::status_unsupported,
     ibv_detach_mcast = absent::status_unsupported,
     ibv_dofork_range = absent::fork_range,
     ibv_dontfork_range = absent::fork_range,
@@ -57,21 +77,25 @@ exports! {
     ibv_get_device_guid = device::get_device_guid,
     ibv_get_device_list = device::get_device_list,
     ibv_get_device_name = device::get_device_name,
+    ibv_init_ah_from_wc = wc_address::init_ah_from_wc,
     ibv_modify_qp = qp::modify_qp,
-    ibv_modify_srq = absent::status_invalid,
+    ibv_modify_srq = absent::status_unsupported,
     ibv_node_type_str = strings::node_type_str,
     ibv_open_device = context::open_device,
+    ibv_port_state_str = strings::port_state_str,
     ibv_query_device = query::query_device,
     ibv_query_gid = query::query_gid,
     ibv_query_pkey = query::query_pkey,
     ibv_query_port = query::query_port,
     ibv_query_qp = qp::query_qp,
-    ibv_query_srq = absent::status_invalid,
+    ibv_query_srq = absent::status_unsupported,
+    ibv_rate_to_mbps = rate::rate_to_mbps,
     ibv_reg_mr = memory::reg_mr,
     ibv_rereg_mr = memory::rereg_mr,
     ibv_resize_cq = cq::resize_cq,
     ibv_resolve_eth_l2_from_gid = query::resolve_eth_l2_from_gid,
     ibv_wc_status_str = strings::wc_status_str,
+    mbps_to_ibv_rate = rate::mbps_to_rate,
     ibv_import_device = absent::pointer_unsupported,
     ibv_import_mr = absent::pointer_unsupported,
     ibv_import_pd = absent::pointer_unsupported,
@@ -88,12 +112,15 @@ exports! {
     ibv_query_qp_data_in_order = absent::query_qp_data_in_order,
     ibv_get_pkey_index = query::get_pkey_index,
     ibv_qp_to_qp_ex = qp::qp_to_qp_ex,
+    ibv_reg_mr_iova = memory::reg_mr_iova2,
     ibv_reg_mr_iova2 = memory::reg_mr_iova2,
     ibv_get_device_index = device::get_device_index,
+    __ioctl_final_num_attrs = absent::ioctl_final_num_attrs,
     __verbs_log = absent::nothing,
     _verbs_init_and_alloc_context = absent::no_kernel_pointer,
     execute_ioctl = absent::no_kernel,
     ibv_query_gid_type = query::query_gid_type,
+    ibv_read_ibdev_sysfs_file = absent::read_ibdev_sysfs_file,
     verbs_init_cq = absent::nothing,
     verbs_open_device = absent::no_kernel_pointer,
     verbs_register_driver_34 = absent::nothing,
@@ -145,6 +172,10 @@ exports! {
     ibv_cmd_modify_wq = absent::no_kernel,
     ibv_cmd_open_qp = absent::no_kernel,
     ibv_cmd_open_xrcd = absent::no_kernel,
+    ibv_cmd_poll_cq = absent::no_kernel,
+    ibv_cmd_post_recv = absent::no_kernel,
+    ibv_cmd_post_send = absent::no_kernel,
+    ibv_cmd_post_srq_recv = absent::no_kernel,
     ibv_cmd_query_context = absent::no_kernel,
     ibv_cmd_query_device_any = absent::no_kernel,
     ibv_cmd_query_mr = absent::no_kernel,
@@ -155,6 +186,7 @@ exports! {
     ibv_cmd_reg_dm_mr = absent::no_kernel,
     ibv_cmd_reg_dmabuf_mr = absent::no_kernel,
     ibv_cmd_reg_mr = absent::no_kernel,
+    ibv_cmd_req_notify_cq = absent::no_kernel,
     ibv_cmd_rereg_mr = absent::no_kernel,
     ibv_cmd_resize_cq = absent::no_kernel,
 }
@@ -168,3 +200,47 @@ global_asm!(
     ".size verbs_allow_disassociate_destroy,1",
     ".popsection",
 );
+
+// The first ABI, of 2006, whose structures are others.
+old_exports! {
+    "IBVERBS_1.0":
+    ibv_ack_async_event = absent::nothing,
+    ibv_ack_cq_events = absent::nothing,
+    ibv_alloc_pd = absent::first_abi_pointer,
+    ibv_attach_mcast = absent::first_abi_status,
+    ibv_close_device = absent::first_abi_count,
+    ibv_create_ah = absent::first_abi_pointer,
+    ibv_create_cq = absent::first_abi_pointer,
+    ibv_create_qp = absent::first_abi_pointer,
+    ibv_create_srq = absent::first_abi_pointer,
+    ibv_dealloc_pd = absent::first_abi_status,
+    ibv_dereg_mr = absent::first_abi_status,
+    ibv_destroy_ah = absent::first_abi_status,
+    ibv_destroy_cq = absent::first_abi_status,
+    ibv_destroy_qp = absent::first_abi_status,
+    ibv_destroy_srq = absent::first_abi_status,
+    ibv_detach_mcast = absent::first_abi_status,
+    ibv_free_device_list = absent::nothing,
+    ibv_get_async_event = absent::first_abi_count,
+    ibv_get_cq_event = absent::first_abi_count,
+    ibv_get_device_guid = absent::first_abi_guid,
+    ibv_get_device_list = absent::first_abi_pointer,
+    ibv_get_device_name = absent::first_abi_pointer,
+    ibv_modify_qp = absent::first_abi_status,
+    ibv_modify_srq = absent::first_abi_status,
+    ibv_open_device = absent::first_abi_pointer,
+    ibv_query_device = absent::first_abi_status,
+    ibv_query_gid = absent::first_abi_count,
+    ibv_query_pkey = absent::first_abi_count,
+    ibv_query_port = absent::first_abi_status,
+    ibv_query_qp = absent::first_abi_status,
+    ibv_query_srq = absent::first_abi_status,
+    ibv_reg_mr = absent::first_abi_pointer,
+    ibv_resize_cq = absent::first_abi_status,
+}
+
+// How drivers made themselves known before their interface was private: to nobody, since then.
+old_exports! {
+    "IBVERBS_1.1":
+    ibv_register_driver = absent::nothing,
+}

@@ -1,4 +1,4 @@
-//! Attributes as the kernel's connection manager hands them to user space, into those of verbs.
+//! Attributes as the kernel's connection manager hands them to user space, into those of verbs; paths also back.
 
 use crate::abi::*;
 use crate::boundary::value;
@@ -89,6 +89,33 @@ pub unsafe extern "C" fn copy_path_rec(dst: *mut ibv_sa_path_rec, src: *mut ib_u
         sl: src.sl,
         mtu_selector: src.mtu_selector,
         mtu: src.mtu as u8,
+        rate_selector: src.rate_selector,
+        rate: src.rate,
+        packet_life_time_selector: src.packet_life_time_selector,
+        packet_life_time: src.packet_life_time,
+        preference: src.preference,
+    });
+}
+
+/// The other way, for who gives the kernel a path that was found elsewhere.
+pub unsafe extern "C" fn copy_path_rec_to_kern(dst: *mut ib_user_path_rec, src: *mut ibv_sa_path_rec) {
+    copy(dst, src, |src| ib_user_path_rec {
+        // SAFETY: any bytes are a GID.
+        dgid: unsafe { src.dgid.raw },
+        // SAFETY: as above.
+        sgid: unsafe { src.sgid.raw },
+        dlid: src.dlid,
+        slid: src.slid,
+        raw_traffic: src.raw_traffic as u32,
+        flow_label: src.flow_label,
+        reversible: src.reversible as u32,
+        mtu: src.mtu.into(),
+        pkey: src.pkey,
+        hop_limit: src.hop_limit,
+        traffic_class: src.traffic_class,
+        numb_path: src.numb_path,
+        sl: src.sl,
+        mtu_selector: src.mtu_selector,
         rate_selector: src.rate_selector,
         rate: src.rate,
         packet_life_time_selector: src.packet_life_time_selector,

@@ -30,8 +30,10 @@ mod post;
 mod qp;
 mod qp_ex;
 mod query;
+mod rate;
 mod sockets;
 mod strings;
+mod wc_address;
 
 pub use boundary::{Errno, Verb};
 pub use sockets::{Cards, DevPtr, install_cards};

@@ -202,7 +202,7 @@ pub unsafe extern "C" fn query_port(
     unsafe { query_port_len(context, port_num, attr, OLD_PORT_ATTR_BYTES) }
 }
 
-fn gid_entry(context: &ContextObject, port_num: u32, index: u32) -> Verb<ibv_gid_entry> {
+pub fn gid_entry(context: &ContextObject, port_num: u32, index: u32) -> Verb<ibv_gid_entry> {
     let port = u8::try_from(port_num).map_err(|_| invalid("port number over 255"))?;
     check_port(context, port)?;
     let attr = context.hca().query_port(port)?;

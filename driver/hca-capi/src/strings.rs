@@ -53,7 +53,7 @@ const EVENT_TYPE: [&CStr; 20] = [
 ];
 
 /// From UNKNOWN = -1 on.
-const NODE_TYPE: [&CStr; 8] = [
+const NODE_TYPE: [&CStr; 9] = [
     c"unknown",
     c"unknown",
     c"InfiniBand channel adapter",
@@ -62,6 +62,17 @@ const NODE_TYPE: [&CStr; 8] = [
     c"iWARP NIC",
     c"usNIC",
     c"usNIC UDP",
+    c"unspecified",
+];
+
+/// E-2.
+const PORT_STATE: [&CStr; 6] = [
+    c"no state change (NOP)",
+    c"down",
+    c"init",
+    c"armed",
+    c"active",
+    c"active defer",
 ];
 
 fn name(table: &[&'static CStr], index: i64, other: &'static CStr) -> *const c_char {
@@ -79,4 +90,8 @@ pub extern "C" fn event_type_str(event: c_int) -> *const c_char {
 
 pub extern "C" fn node_type_str(node_type: c_int) -> *const c_char {
     name(&NODE_TYPE, i64::from(node_type) + 1, c"unknown")
+}
+
+pub extern "C" fn port_state_str(state: c_int) -> *const c_char {
+    name(&PORT_STATE, state.into(), c"unknown")
 }

@@ -261,8 +261,8 @@ fn null_where_something_is_needed() {
             -1
         );
         ibv_ack_async_event(null_mut());
-        assert_ne!(ibv_destroy_ah(null_mut()), 0);
-        assert_ne!(ibv_destroy_srq(null_mut()), 0);
+        assert_eq!(ibv_destroy_ah(null_mut()), libc::EOPNOTSUPP);
+        assert_eq!(ibv_destroy_srq(null_mut()), libc::EOPNOTSUPP);
         let create = (*extended(bench.context)).create_cq_ex.unwrap();
         refused(create(bench.context, null_mut()), EINVAL);
         let create = (*extended(bench.context)).create_qp_ex.unwrap();
@@ -272,7 +272,7 @@ fn null_where_something_is_needed() {
             ibv_create_ah(bench.pd, &mut ibv_ah_attr::default()),
             libc::EOPNOTSUPP,
         );
-        refused(ibv_create_srq(bench.pd, null_mut()), libc::ENOSYS);
+        refused(ibv_create_srq(bench.pd, null_mut()), libc::EOPNOTSUPP);
         assert_eq!(CStr::from_ptr(ibv_wc_status_str(99)), c"unknown");
         assert_eq!(CStr::from_ptr(ibv_wc_status_str(-1)), c"unknown");
     }

@@ -1,46 +1,209 @@
-//! The library as the dynamic linker sees it.
+//! The library as the dynamic linker sees it, beside the one of rdma-core that this system has.
 
 use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ibverbs::abi::{ib_user_path_rec, ibv_sa_path_rec};
+
 /// Cargo puts the library beside the test.
-fn library() -> PathBuf {
+fn ours() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let library = test.with_file_name("libibverbs.so");
     assert!(library.is_file(), "{} is not there", library.display());
     library
 }
 
-fn readelf(option: &str) -> String {
-    let output = Command::new("readelf")
-        .args(["-W", option])
-        .arg(library())
-        .output();
+/// That of package libibverbs1, where Debian puts it.
+fn theirs() -> PathBuf {
+    let library = Path::new("/usr/lib")
+        .join(format!("{}-linux-gnu", std::env::consts::ARCH))
+        .join("libibverbs.so.1");
+    assert!(
+        library.is_file(),
+        "{}: apt-get install libibverbs1",
+        library.display()
+    );
+    library
+}
+
+fn readelf(option: &str, library: &Path) -> String {
+    let output = Command::new("readelf").args(["-W", option]).arg(library).output();
     String::from_utf8(output.expect("readelf, of binutils, runs").stdout).unwrap()
 }
 
-#[test]
-fn every_name_has_its_version() {
-    let list = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("exports.txt")).unwrap();
-    let wanted: BTreeSet<String> = list
-        .lines()
-        .map(|line| {
-            let (version, name) = line.split_once(' ').unwrap();
-            format!("{name}@@{version}")
-        })
-        .collect();
-    let table = readelf("--dyn-syms");
+/// Every symbol that it defines, with its type: `name@@VERSION FUNC` for the version that programs are linked with,
+/// `name@VERSION FUNC` for an old one.
+fn symbols(library: &Path) -> BTreeSet<String> {
+    let table = readelf("--dyn-syms", library);
     let columns = table
         .lines()
         .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let defined = columns.filter(|c| c.len() >= 8 && c[6] != "UND" && c[7].contains('@'));
-    let found: BTreeSet<String> = defined.map(|c| c[7].to_string()).collect();
-    assert_eq!(wanted.len(), 131);
-    assert_eq!(found, wanted);
+    defined.map(|c| format!("{} {}", c[7], c[3])).collect()
+}
+
+#[test]
+fn every_symbol_of_rdma_core_is_here_and_no_other() {
+    let (ours, theirs) = (symbols(&ours()), symbols(&theirs()));
+    assert!(
+        theirs.contains("ibv_open_device@@IBVERBS_1.1 FUNC"),
+        "rdma-core's library cannot be read"
+    );
+    let missing: Vec<_> = theirs.difference(&ours).collect();
+    let foreign: Vec<_> = ours.difference(&theirs).collect();
+    assert!(missing.is_empty(), "missing: {missing:#?}");
+    assert!(foreign.is_empty(), "not rdma-core's: {foreign:#?}");
 }
 
 #[test]
 fn its_name_is_that_of_rdma_core() {
-    assert!(readelf("--dynamic").contains("soname: [libibverbs.so.1]"));
+    let name = "soname: [libibverbs.so.1]";
+    assert!(readelf("--dynamic", &ours()).contains(name));
+    assert!(readelf("--dynamic", &theirs()).contains(name));
+}
+
+/// Both libraries, loaded for as long as the process lives. What is called here needs no device.
+struct Both([*mut c_void; 2]);
+
+impl Both {
+    fn load() -> Self {
+        Self([ours(), theirs()].map(|library| {
+            let path = CString::new(library.to_str().unwrap()).unwrap();
+            // SAFETY: a C string; the libraries' own initialisation is all that runs.
+            let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+            assert!(!handle.is_null(), "{} cannot be loaded", library.display());
+            handle
+        }))
+    }
+
+    /// A function of both; they may be one only if something resolved ours for theirs.
+    fn function(&self, name: &CStr) -> [*mut c_void; 2] {
+        // SAFETY: live handles, a C string.
+        let found = self.0.map(|handle| unsafe { libc::dlsym(handle, name.as_ptr()) });
+        assert!(found.iter().all(|function| !function.is_null()), "{name:?}");
+        assert_ne!(found[0], found[1], "{name:?}");
+        found
+    }
+
+    fn same_numbers(&self, name: &CStr, arguments: impl Iterator<Item = c_int>) {
+        // SAFETY: functions of that type, all of them.
+        let [ours, theirs] = self.function(name).map(|function| unsafe {
+            std::mem::transmute::<*mut c_void, extern "C" fn(c_int) -> c_int>(function)
+        });
+        for argument in arguments {
+            assert_eq!(ours(argument), theirs(argument), "{name:?}({argument})");
+        }
+    }
+
+    fn same_text(&self, name: &CStr) {
+        // SAFETY: functions of that type, all of them.
+        let both = self.function(name).map(|function| unsafe {
+            std::mem::transmute::<*mut c_void, extern "C" fn(c_int) -> *const c_char>(function)
+        });
+        for code in -2..64 {
+            // SAFETY: constant C strings.
+            let [ours, theirs] = both.map(|function| unsafe { CStr::from_ptr(function(code)) });
+            assert_eq!(ours, theirs, "{name:?}({code})");
+        }
+    }
+}
+
+/// Every value of ibv_rate and those around, every multiple, every number of Mbit/s.
+#[test]
+fn rates_are_those_of_rdma_core() {
+    let both = Both::load();
+    both.same_numbers(c"ibv_rate_to_mult", -2..64);
+    both.same_numbers(c"ibv_rate_to_mbps", -2..64);
+    both.same_numbers(c"mult_to_ibv_rate", -2..1000);
+    both.same_numbers(c"mbps_to_ibv_rate", -2..1_300_000);
+}
+
+#[test]
+fn names_of_codes_are_those_of_rdma_core() {
+    let both = Both::load();
+    for name in [
+        c"ibv_port_state_str",
+        c"ibv_event_type_str",
+        c"ibv_node_type_str",
+        c"ibv_wc_status_str",
+    ] {
+        both.same_text(name);
+    }
+}
+
+#[test]
+fn a_path_for_the_kernel_is_that_of_rdma_core() {
+    type Copy = extern "C" fn(*mut ib_user_path_rec, *mut ibv_sa_path_rec);
+    let mut path = ibv_sa_path_rec::default();
+    // SAFETY: integers and bytes: any pattern is a path.
+    let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut path).cast::<u8>(), size_of_val(&path)) };
+    for (i, byte) in (1..).zip(bytes) {
+        *byte = i;
+    }
+    let both = Both::load().function(c"ibv_copy_path_rec_to_kern");
+    let [ours, theirs] = both.map(|function| {
+        let mut out = ib_user_path_rec::default();
+        // SAFETY: functions of that type.
+        unsafe { std::mem::transmute::<*mut c_void, Copy>(function)(&mut out, &mut path) };
+        format!("{out:?}")
+    });
+    assert_eq!(ours, theirs);
+}
+
+/// What rdma-core says when a driver lacks a verb, of every exported verb that no card of ours has.
+#[test]
+fn absent_verbs_are_unsupported() {
+    let library = Both::load().0[0];
+    let call = |name: &CStr| {
+        // SAFETY: a live handle, a C string; these look at none of their arguments. errno of this thread.
+        unsafe {
+            *libc::__errno_location() = 0;
+            let verb = libc::dlsym(library, name.as_ptr());
+            assert!(!verb.is_null(), "{name:?}");
+            let result = std::mem::transmute::<*mut c_void, extern "C" fn() -> usize>(verb)();
+            assert_eq!(*libc::__errno_location(), libc::EOPNOTSUPP, "{name:?}");
+            result
+        }
+    };
+    for makes in [
+        c"ibv_create_ah",
+        c"ibv_create_ah_from_wc",
+        c"ibv_create_srq",
+        c"ibv_import_device",
+        c"ibv_import_dm",
+        c"ibv_import_mr",
+        c"ibv_import_pd",
+        c"ibv_reg_dmabuf_mr",
+    ] {
+        assert_eq!(call(makes), 0, "{makes:?}");
+    }
+    for does in [
+        c"ibv_attach_mcast",
+        c"ibv_destroy_ah",
+        c"ibv_destroy_srq",
+        c"ibv_detach_mcast",
+        c"ibv_modify_srq",
+        c"ibv_query_ece",
+        c"ibv_query_srq",
+        c"ibv_set_ece",
+    ] {
+        assert_eq!(call(does) as c_int, libc::EOPNOTSUPP, "{does:?}");
+    }
+}
+
+/// A program of the first ABI gets no device, and is told why.
+#[test]
+fn the_first_abi_has_no_devices() {
+    let library = Both::load().0[0];
+    // SAFETY: a live handle, C strings; a function of that type; errno of this thread.
+    unsafe {
+        let list = libc::dlvsym(library, c"ibv_get_device_list".as_ptr(), c"IBVERBS_1.0".as_ptr());
+        assert!(!list.is_null());
+        let mut count = 7;
+        let list: extern "C" fn(*mut c_int) -> *mut c_void = std::mem::transmute(list);
+        assert!(list(&mut count).is_null());
+        assert_eq!(*libc::__errno_location(), libc::ENOSYS);
+    }
 }

@@ -62,6 +62,13 @@ unsafe extern "C" {
     pub fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
     pub fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
     pub fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut c_void) -> *mut ibv_srq;
+    pub fn ibv_init_ah_from_wc(
+        context: *mut ibv_context,
+        port: u8,
+        wc: *mut ibv_wc,
+        grh: *mut ibv_grh,
+        attr: *mut ibv_ah_attr,
+    ) -> c_int;
     pub fn ibv_wc_status_str(status: c_int) -> *const c_char;
 }
 

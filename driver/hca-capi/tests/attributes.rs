@@ -1,0 +1,105 @@
+//! What a card says of itself, and addresses made from that.
+
+mod common;
+
+use std::ffi::c_int;
+
+use common::*;
+use ibverbs::abi::*;
+
+const OTHER: [u8; 4] = [10, 0, 0, 9];
+
+/// The IPv4 header of a datagram from [`OTHER`] to 10.0.0.1 behind 20 bytes of nothing, as a card delivers it.
+fn ipv4_grh() -> [u8; 40] {
+    let mut grh = [0xee; 40];
+    let header = &mut grh[20..];
+    header.copy_from_slice(&[
+        0x45, 0x20, 0, 68, 0, 0, 0x40, 0, 61, 17, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1,
+    ]);
+    let sum: u32 = header
+        .chunks(2)
+        .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]))
+        .sum();
+    header[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    grh
+}
+
+fn grh(next: u8, sgid: [u8; 16], dgid: [u8; 16]) -> [u8; 40] {
+    let mut grh = [0; 40];
+    grh[..8].copy_from_slice(&[0x6b, 0x11, 0x23, 0x45, 0, 28, next, 77]);
+    grh[8..24].copy_from_slice(&sgid);
+    grh[24..].copy_from_slice(&dgid);
+    grh
+}
+
+fn address(context: *mut ibv_context, wc_flags: u32, mut grh: [u8; 40]) -> Result<ibv_ah_attr, c_int> {
+    let mut wc = ibv_wc {
+        wc_flags,
+        slid: 0x21,
+        sl: 3,
+        dlid_path_bits: 1,
+        ..Default::default()
+    };
+    let mut attr = ibv_ah_attr::default();
+    // SAFETY: an open context, live structures.
+    match unsafe { ibv_init_ah_from_wc(context, 1, &mut wc, grh.as_mut_ptr().cast(), &mut attr) } {
+        0 => Ok(attr),
+        result => {
+            assert_eq!(result, -1);
+            Err(errno())
+        }
+    }
+}
+
+fn gid(context: *mut ibv_context, index: c_int) -> [u8; 16] {
+    let mut gid = ibv_gid::default();
+    // SAFETY: an open context; any bytes are a GID.
+    unsafe {
+        assert_eq!(ibv_query_gid(context, 1, index, &mut gid), 0);
+        gid.raw
+    }
+}
+
+/// IBA A17.4.5.2: the address of who sent a datagram.
+#[test]
+fn the_address_behind_a_datagram() {
+    const UDP: u8 = 17;
+    const IBA: u8 = 0x1b;
+    let context = open(KEPT_CARD as usize);
+    let (local, ipv4) = (gid(context, 0), gid(context, 1));
+    let other = hca_verbs::link_local_gid_of_mac([2, 0, 0, 0, 0, 9]);
+
+    let attr = address(context, 0, [0; 40]).unwrap();
+    let basic = (attr.dlid, attr.sl, attr.src_path_bits, attr.port_num);
+    assert_eq!((basic, attr.is_global), ((0x21, 3, 1, 1), 0));
+
+    let found = |grh| {
+        let attr = address(context, IBV_WC_GRH, grh)?;
+        assert_eq!(attr.is_global, 1);
+        let g = attr.grh;
+        // SAFETY: any bytes are a GID.
+        let dgid = unsafe { g.dgid.raw };
+        Ok((dgid, g.sgid_index, g.flow_label, g.traffic_class, g.hop_limit))
+    };
+    assert_eq!(
+        found(ipv4_grh()),
+        Ok((hca_verbs::gid_of_ipv4(OTHER), 1, 0, 0x20, 61))
+    );
+    assert_eq!(found(grh(UDP, other, local)), Ok((other, 0, 0x12345, 0xb1, 77)));
+    assert_eq!(found(grh(UDP, other, ipv4)).map(|found| found.1), Ok(1));
+    // RoCE version 1, to an entry of version 2; somebody else's; a group's; neither IPv4 nor a GRH.
+    assert_eq!(found(grh(IBA, other, local)), Err(libc::ENOENT));
+    assert_eq!(found(grh(UDP, local, other)), Err(libc::ENOENT));
+    assert_eq!(found(grh(UDP, other, [0xff; 16])), Err(libc::EINVAL));
+    let mut broken = ipv4_grh();
+    broken[38] ^= 1;
+    assert_eq!(found(broken), Err(libc::EPROTONOSUPPORT));
+    assert_eq!(found([0; 40]), Err(libc::EPROTONOSUPPORT));
+
+    let kept = KEPT.get().unwrap();
+    kept.set_link_layer(1, hca_verbs::LinkLayer::Infiniband).unwrap();
+    assert_eq!(found(grh(IBA, other, local)), Ok((other, 0, 0x12345, 0xb1, 77)));
+    assert_eq!(found(grh(UDP, other, local)), Err(libc::EPROTONOSUPPORT));
+    // SAFETY: open until now.
+    assert_eq!(unsafe { ibv_close_device(context) }, 0);
+}
