@@ -4,6 +4,7 @@ mod common;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::*;
 use ibverbs::abi::*;
@@ -294,12 +295,18 @@ fn completion_events_come_through_a_descriptor() {
         for qp in qps {
             assert_eq!(ibv_destroy_qp(qp), 0);
         }
-        let address = cq as usize;
-        let destroyer = std::thread::spawn(move || ibv_destroy_cq(address as *mut ibv_cq));
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        assert!(!destroyer.is_finished());
+        static ACKNOWLEDGED: AtomicBool = AtomicBool::new(false);
+        let (address, (say, hear)) = (cq as usize, std::sync::mpsc::channel());
+        let destroyer = std::thread::spawn(move || {
+            say.send(libc::gettid()).unwrap();
+            let result = ibv_destroy_cq(address as *mut ibv_cq);
+            (result, ACKNOWLEDGED.load(Ordering::SeqCst))
+        });
+        let thread = hear.recv().unwrap();
+        until(|| destroyer.is_finished() || is_asleep(thread));
+        ACKNOWLEDGED.store(true, Ordering::SeqCst);
         ibv_ack_cq_events(cq, 1);
-        assert_eq!(destroyer.join().unwrap(), 0);
+        assert_eq!(destroyer.join().unwrap(), (0, true));
         assert_eq!(ibv_destroy_comp_channel(channel), 0);
         assert_eq!(ibv_destroy_comp_channel(channel), libc::EINVAL);
     }

@@ -113,6 +113,82 @@ pub fn dependencies_explained(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// The other way round: lines of [`DEPENDENCIES`] about what nobody declares, and declarations that nobody uses.
+///
+/// A crate of the workspace's list must be asked for by a member; what a member asks for must be named in its sources.
+pub fn dependencies_used(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (mut declared, mut asked) = (BTreeSet::new(), BTreeSet::new());
+    for file in files {
+        if file.folder() == "scripts" {
+            // Some packages are fetched by a script of their own.
+            declared.extend(file.text.split(|c: char| c.is_whitespace() || "\"'=".contains(c)));
+        }
+        let Some(folder) = file.path.strip_suffix("Cargo.toml") else {
+            continue;
+        };
+        let names = all_crate_names(&file.text);
+        declared.extend(names.iter().copied());
+        if folder.is_empty() {
+            continue;
+        }
+        asked.extend(names.iter().copied());
+        for name in names.into_iter().filter(|name| !is_named(files, folder, name)) {
+            findings.push(Finding::new(file, 0, format!("{name} is declared and not used")));
+        }
+    }
+    for file in files {
+        let unused = match file.path.as_str() {
+            "Cargo.toml" => {
+                let names = all_crate_names(&file.text).into_iter();
+                let unused = names.filter(|name| !asked.contains(name));
+                unused
+                    .map(|name| (0, format!("{name} is declared and no crate asks for it")))
+                    .collect()
+            }
+            DEPENDENCIES => lines_about_nothing(&file.text, &declared),
+            _ => Vec::new(),
+        };
+        findings.extend(
+            unused
+                .into_iter()
+                .map(|(line, what)| Finding::new(file, line, what)),
+        );
+    }
+    findings
+}
+
+/// Names in the first column of the page's tables that are declared nowhere.
+fn lines_about_nothing(page: &str, declared: &BTreeSet<&str>) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (index, line) in page.lines().enumerate() {
+        let names = line.strip_prefix("| ").and_then(|row| row.split('|').next());
+        for name in names.unwrap_or("").split('`').skip(1).step_by(2) {
+            if !declared.contains(name) {
+                found.push((
+                    index + 1,
+                    format!("{name} is explained and not declared anywhere"),
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// A Rust file below the folder names the crate, whose library may have a name of its own.
+fn is_named(files: &[File], folder: &str, name: &str) -> bool {
+    let manifest = files
+        .iter()
+        .find(|file| file.path.ends_with(&format!("/{name}/Cargo.toml")));
+    let library = manifest.and_then(|manifest| manifest.text.split_once("[lib]\nname = \""));
+    let library = library.and_then(|(_, after)| after.split('"').next());
+    let name = library.unwrap_or(name).replace('-', "_");
+    files
+        .iter()
+        .filter(|file| file.extension() == "rs" && file.path.starts_with(folder))
+        .any(|file| words(&file.text).any(|(_, word)| word == name))
+}
+
 fn package_names(text: &str) -> Vec<&str> {
     text.lines()
         .filter(|line| !line.starts_with('#'))
@@ -123,6 +199,12 @@ fn package_names(text: &str) -> Vec<&str> {
 
 /// Names in the dependency sections of a manifest, without the crates of this repository.
 fn crate_names(text: &str) -> Vec<&str> {
+    let names = all_crate_names(text).into_iter();
+    names.filter(|name| !name.starts_with("hca-")).collect()
+}
+
+/// Names in the dependency sections of a manifest.
+fn all_crate_names(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut wanted = false;
     for line in text.lines().map(str::trim) {
@@ -130,7 +212,7 @@ fn crate_names(text: &str) -> Vec<&str> {
             wanted = line.ends_with("dependencies]");
         } else if let Some((key, _)) = line.split_once('=').filter(|_| wanted && !line.starts_with('#')) {
             let name = key.split('.').next().unwrap_or(key).trim();
-            names.extend((!name.starts_with("hca-")).then_some(name));
+            names.push(name);
         }
     }
     names

@@ -76,3 +76,8 @@ fn names_of_the_walk_through_exist() {
 fn dependencies_are_explained() {
     judge(docs::dependencies_explained);
 }
+
+#[test]
+fn dependencies_are_used() {
+    judge(docs::dependencies_used);
+}

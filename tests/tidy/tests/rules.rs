@@ -204,3 +204,39 @@ fn every_dependency_needs_a_reason() {
     assert_eq!(findings.len(), 3, "{findings:?}");
     assert!(findings[0].contains("serde") && findings[1].contains("rand") && findings[2].contains("scapy"));
 }
+
+#[test]
+fn what_is_declared_is_used() {
+    let page = "| Rust crate | Why |\n| `libc`, `serde` | as `x` |\n| `gone` | nobody asks |\n| `pytest` | tests |\n";
+    let files = [
+        File::new(docs::DEPENDENCIES, page),
+        File::new(
+            "Cargo.toml",
+            "[workspace.dependencies]\nhca-wire = 1\nlibc = 1\nserde = 1\nhca-dead = 1\n",
+        ),
+        File::new(
+            "sim/a/Cargo.toml",
+            "[dependencies]\nhca-wire.workspace = true\nlibc.workspace = true\n[dev-dependencies]\nserde = 1\n",
+        ),
+        File::new("sim/a/src/lib.rs", "use libc::c_int; // serdes\n"),
+        File::new("sim/a/tests/t.rs", "use hca_wire::Bth;\n"),
+        File::new("sim/ab/src/lib.rs", "use serde::Serialize;\n"),
+        File::new("scripts/requirements.txt", "pytest==1.0\n"),
+    ];
+    let findings: Vec<_> = docs::dependencies_used(&files)
+        .iter()
+        .map(Finding::to_string)
+        .collect();
+    assert_eq!(findings.len(), 3, "{findings:?}");
+    let named = [
+        "sim/a/Cargo.toml: serde",
+        "docs/decisions/0001-dependencies.md:3: gone",
+        "Cargo.toml: hca-dead",
+    ];
+    for name in named {
+        assert!(
+            findings.iter().any(|finding| finding.contains(name)),
+            "{name}: {findings:?}"
+        );
+    }
+}

@@ -279,3 +279,41 @@ pub fn post_send(qp: *mut ibv_qp, list: &mut [ibv_send_wr]) -> (c_int, Option<us
 }
 
 pub const NO_ATTR: *const ibv_query_device_ex_input = null();
+
+/// Nothing that a test waits for takes so long, whatever else the processor has to do.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Waits until it is so; gives the processor away meanwhile.
+#[track_caller]
+pub fn until(mut is_so: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !is_so() {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "it did not happen within {PATIENCE:?}"
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// A line of what the kernel says about a thread of this process.
+fn thread_status(thread: libc::pid_t, field: &str) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.map(|text| text.trim_start_matches(':').trim().to_owned())
+}
+
+/// A thread waits for something.
+pub fn is_asleep(thread: libc::pid_t) -> bool {
+    thread_status(thread, "State").is_some_and(|state| state.starts_with('S'))
+}
+
+/// How often this thread has gone to sleep so far.
+pub fn naps() -> u64 {
+    // SAFETY: cannot fail.
+    let thread = unsafe { libc::gettid() };
+    let count = thread_status(thread, "voluntary_ctxt_switches");
+    count
+        .and_then(|count| count.parse().ok())
+        .expect("the kernel counts")
+}
