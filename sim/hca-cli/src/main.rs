@@ -56,6 +56,9 @@ enum Command {
     Sim(sim::Args),
     /// A program that uses libibverbs, on a simulated card
     Run(run::Args),
+    /// Enter namespaces as `hca run` does, and end: says whether the kernel allows it
+    #[command(hide = true)]
+    Namespaces(run::namespace::Isolation),
     /// What the cards of a running simulator say
     Info(info::Args),
     /// States, credits, rings and counters of the links of a running simulator, and their configuration
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Soak(args) => soak::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Namespaces(isolation) => run::namespace::try_out(&isolation),
         Command::Info(args) => info::run(&args),
         Command::Link(args) => link::run(&args),
         Command::Pcap(PcapCommand::Check { file, json }) => pcap_check::run(&file, json),

@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 mod common;
 use common::{HCA, Simulator, refused, run, text};
@@ -179,6 +181,64 @@ fn run_a_pair() {
             &["run", "--pair", "--", "nothing-here", "---", "true"],
         ),
         &["nothing-here"],
+    );
+}
+
+/// Runs `hca run --pair` by way of another program, with scripts that tell their network; the two networks, and what
+/// hca said on standard error.
+fn networks_of_a_pair(by_way_of: &[&str], options: &[&str]) -> ([String; 2], String) {
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let program = with_library(home.path());
+    let sees = ["sh", "-c", "readlink /proc/self/ns/net; id -u"];
+    let mut command = Command::new(by_way_of[0]);
+    command.args(&by_way_of[1..]).arg(program).args(["run", "--pair"]);
+    command.args(options).arg("--").args(sees).arg("---").args(sees);
+    let output = command.output().unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    let of = |end: &str| {
+        let lines = stdout.lines().filter_map(|line| line.strip_prefix(end));
+        lines.collect::<Vec<_>>().join(" ")
+    };
+    ([of("server: "), of("client: ")], stderr)
+}
+
+/// Two pairs at once do not meet: the programs' network is theirs, for root and for others, who stay who they are.
+/// With --share-network, and where the kernel forbids it, the network is the machine's, and hca says so.
+#[test]
+fn a_pair_has_a_network_of_its_own() {
+    let ours = fs::read_link("/proc/self/ns/net").unwrap();
+    let ours = ours.to_str().unwrap();
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let is_root = text(&Command::new("id").arg("-u").output().unwrap().stdout) == "0\n";
+    let users: &[(&[&str], &str)] = &[(&["env"], " 0"), (&nobody, " 65534")];
+    let users = if is_root { users } else { &[(&["env"][..], "")][..] };
+    for (by_way_of, user) in users {
+        let ([server, client], stderr) = networks_of_a_pair(by_way_of, &[]);
+        assert_eq!((&server, stderr.as_str()), (&client, ""));
+        assert!(server.starts_with("net:[") && server.ends_with(user), "{server}");
+        assert!(!server.starts_with(ours), "{server}");
+        let ([server, client], stderr) = networks_of_a_pair(by_way_of, &["--share-network"]);
+        assert_eq!((&server, stderr.as_str()), (&client, ""));
+        assert!(server.starts_with(ours), "{server}");
+    }
+    // A user namespace that may have no further namespaces in it.
+    let limits = "for kind in user net; do echo 0 > /proc/sys/user/max_${kind}_namespaces; done; exec \"$@\"";
+    let ([server, client], stderr) = networks_of_a_pair(
+        &["unshare", "--user", "--map-root-user", "sh", "-c", limits, "-"],
+        &[],
+    );
+    assert!(
+        server.starts_with(ours) && client.starts_with(ours),
+        "{server} {client}"
+    );
+    assert!(
+        stderr.starts_with(
+            "hca: the programs use the machine's network (the kernel allows this user no namespaces: "
+        ) && stderr.contains("other TCP ports")
+            && stderr.lines().count() == 1,
+        "{stderr}"
     );
 }
 

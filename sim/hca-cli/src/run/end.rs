@@ -63,13 +63,7 @@ impl End {
 
     /// Does it, or a program that it has started, listen for TCP connections?
     pub fn listens(&self) -> bool {
-        let listening = listening_inodes();
-        let family = with_children(self.child.id());
-        !listening.is_empty()
-            && family
-                .iter()
-                .flat_map(|pid| sockets(*pid))
-                .any(|inode| listening.contains(&inode))
+        with_children(self.child.id()).into_iter().any(listens)
     }
 }
 
@@ -99,10 +93,16 @@ fn copy_lines<W: Write>(name: &str, from: impl Read, to: impl Fn() -> W) {
     }
 }
 
-/// Inodes of TCP sockets in state LISTEN.
-fn listening_inodes() -> Vec<u64> {
+fn listens(pid: u32) -> bool {
+    let listening = listening_inodes(pid);
+    !listening.is_empty() && sockets(pid).iter().any(|inode| listening.contains(inode))
+}
+
+/// Inodes of TCP sockets in state LISTEN, in the network of a process.
+fn listening_inodes(pid: u32) -> Vec<u64> {
     const LISTEN: &str = "0A";
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{pid}/net/{table}"));
+    let tables = tables.map(|path| fs::read_to_string(path).unwrap_or_default());
     let lines = tables.iter().flat_map(|table| table.lines().skip(1));
     let fields = lines.map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     fields
@@ -169,8 +169,7 @@ mod tests {
     fn a_listening_socket_is_found() {
         let pid = std::process::id();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let listening = listening_inodes();
-        assert!(sockets(pid).iter().any(|inode| listening.contains(inode)));
+        assert!(listens(pid));
         drop(listener);
         assert!(with_children(parent(pid).unwrap()).contains(&pid));
     }

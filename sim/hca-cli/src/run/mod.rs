@@ -3,6 +3,7 @@
 mod alone;
 mod end;
 mod library;
+pub mod namespace;
 mod pair;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,6 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use self::namespace::Isolation;
 use crate::sim::folder::{CARD_VARIABLE, FOLDER_VARIABLE, Folder};
 use crate::sim::topology::Topology;
 
@@ -25,7 +27,8 @@ const EXAMPLES: &str = "Examples:
 
 The program finds our libibverbs by LD_LIBRARY_PATH and the cards by HCA_SIM and HCA_CARD; nothing else of it changes.
 With --pair hca is the simulator of two cards: the first command sees card 0, the second, started when the first one
-listens for TCP connections, sees card 1.
+listens for TCP connections, sees card 1. Where the kernel allows it, the two have a network of their own, in which
+localhost is theirs alone: any number of pairs can use the same TCP ports. --share-network leaves them the machine's.
 
 With --report hca prints, after what the program prints, what the card saw: for every QP messages, bytes and rates,
 latencies from doorbell to completion, packets and retransmissions. All of it is simulated time, whatever clock the
@@ -49,6 +52,9 @@ pub struct Args {
     /// Folder with the simulator's sockets, as given to hca sim
     #[arg(long, value_name = "DIR", conflicts_with = "pair")]
     dir: Option<PathBuf>,
+    /// Let the two commands use the machine's network; without it they have one of their own, a loopback device
+    #[arg(long, requires = "pair", help_heading = "Options of --pair")]
+    share_network: bool,
     #[command(flatten, next_help_heading = "Options of --pair")]
     topology: Topology,
     /// Program and arguments
@@ -64,7 +70,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Some((server, client)) if !server.is_empty() && !client.is_empty() => (server, client),
             _ => bail!("--pair needs two commands: hca run --pair -- SERVER ARGS {BETWEEN} CLIENT ARGS"),
         };
-        return pair::run(&args.topology, args.report, server, client);
+        let isolation = Isolation {
+            mounts: false,
+            network: !args.share_network,
+        };
+        return pair::run(&args.topology, isolation, args.report, server, client);
     }
     if args.topology != Topology::default() {
         bail!("options of the network need --pair; those of a running simulator were given to hca sim");

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::command;
 use super::end::End;
+use super::namespace::Isolation;
 use crate::sim::folder::Folder;
 use crate::sim::topology::{Network, Topology};
 
@@ -28,10 +29,17 @@ const ALONE_LIMIT: Duration = Duration::from_secs(10);
 /// Runs both ends. The exit code is the larger of theirs.
 pub fn run(
     topology: &Topology,
+    isolation: Isolation,
     wants_report: bool,
     server: &[OsString],
     client: &[OsString],
 ) -> Result<ExitCode> {
+    if let Err(error) = isolation.enter() {
+        eprintln!(
+            "hca: the programs use the machine's network ({error:#}): give those of a second pair at the same time \
+             other TCP ports, or they meet these"
+        );
+    }
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stopped.clone()).context("cannot wait for signals")?;

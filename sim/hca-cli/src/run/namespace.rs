@@ -1,0 +1,128 @@
+//! Namespaces of Linux for what `hca run` starts: mounts and a network that are not the machine's.
+//!
+//! [`Isolation::enter`] moves the whole process, so it comes before the first thread; what is started later inherits
+//! it. Root unshares as it is. Anybody else does so in a user namespace where they are themselves: this process may
+//! mount and configure the network there, also from a thread with mounts of its own; what it executes may not. Sockets
+//! with a path reach across all this: a simulator inside serves clients outside, and the other way round.
+
+use anyhow::{Context as _, Result, bail};
+use nix::libc;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+};
+use nix::unistd::{getgid, getuid};
+use std::env;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::process::{Command, ExitCode, Stdio};
+
+/// The command of [`try_out`].
+const COMMAND: &str = "namespaces";
+
+/// What shall not be the machine's.
+#[derive(clap::Args, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    /// Mounts made from now on are seen by this process and its children alone
+    #[arg(long)]
+    pub mounts: bool,
+    /// A network with nothing but a loopback device
+    #[arg(long)]
+    pub network: bool,
+}
+
+impl Isolation {
+    /// Enters them; the process must not have a second thread. The error says why the kernel forbids it, and that
+    /// nothing has changed: another process has tried it before, for of a step that fails half-way nothing is undone.
+    pub fn enter(self) -> Result<()> {
+        let flags = [("--mounts", self.mounts), ("--network", self.network)];
+        let flags = flags.into_iter().filter(|(_, wanted)| *wanted);
+        let flags: Vec<_> = flags.map(|(flag, _)| flag).collect();
+        if flags.is_empty() {
+            return Ok(());
+        }
+        let program = env::current_exe().context("cannot tell where hca itself is")?;
+        let mut rehearsal = Command::new(&program);
+        rehearsal.arg(COMMAND).args(flags).stdin(Stdio::null());
+        let output = rehearsal.output();
+        let output = output.with_context(|| format!("cannot run {}", program.display()))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            bail!("{}", text.trim().trim_start_matches("hca: "));
+        }
+        self.unshare()
+    }
+
+    fn unshare(self) -> Result<()> {
+        let mut wanted = CloneFlags::empty();
+        wanted.set(CloneFlags::CLONE_NEWNS, self.mounts);
+        wanted.set(CloneFlags::CLONE_NEWNET, self.network);
+        if unshare(wanted).is_err() {
+            let (user, group) = (getuid(), getgid());
+            let cannot = "the kernel allows this user no namespaces";
+            unshare(wanted | CloneFlags::CLONE_NEWUSER).context(cannot)?;
+            // user_namespaces(7): who is not root outside maps themself alone, and gives up setgroups before groups.
+            fs::write("/proc/self/uid_map", format!("{user} {user} 1\n")).context(cannot)?;
+            fs::write("/proc/self/setgroups", "deny").context(cannot)?;
+            fs::write("/proc/self/gid_map", format!("{group} {group} 1\n")).context(cannot)?;
+        }
+        if self.mounts {
+            let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)
+                .context("the kernel does not let mounts be separated from the machine's")?;
+        }
+        if self.network {
+            loopback_up().context("the kernel does not let the loopback device be switched on")?;
+        }
+        Ok(())
+    }
+}
+
+/// `hca namespaces`: enters them and ends.
+pub fn try_out(isolation: &Isolation) -> Result<ExitCode> {
+    isolation.unshare()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In a new network namespace the loopback device is down. rtnetlink(7): RTM_NEWLINK changes flags of a device.
+fn loopback_up() -> Result<()> {
+    const LOOPBACK: i32 = 1;
+    const UP: u32 = libc::IFF_UP as u32;
+    let request = [
+        // struct nlmsghdr: length, then type and flags; a sequence number and the sender may be 0.
+        &32u32.to_ne_bytes()[..],
+        &libc::RTM_NEWLINK.to_ne_bytes(),
+        &((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes(),
+        &[0; 8],
+        // struct ifinfomsg: family and type of no matter; device, flags, and which of them count.
+        &[0; 4],
+        &LOOPBACK.to_ne_bytes(),
+        &UP.to_ne_bytes(),
+        &UP.to_ne_bytes(),
+    ]
+    .concat();
+    let route = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkRoute,
+    )?;
+    sendto(
+        route.as_raw_fd(),
+        &request,
+        &NetlinkAddr::new(0, 0),
+        MsgFlags::empty(),
+    )?;
+    // The kernel has answered before sendto returns: nlmsghdr, then an errno, negative.
+    let mut answer = [0; 1024];
+    let len = recv(route.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
+    let Some(errno) = answer[..len].get(16..).and_then(<[u8]>::first_chunk) else {
+        bail!("the kernel answers in {len} bytes");
+    };
+    match i32::from_ne_bytes(*errno) {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno.wrapping_neg()).into()),
+    }
+}
