@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint};
 use hca_verbs::{DeviceAttr, LinkLayer, PortAttr};
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, count, invalid, status, unsupported};
+use crate::boundary::{EINVAL, Errno, Verb, count, invalid, status, unsupported, warn};
 use crate::context::{ContextObject, check_port, context_of, put};
 
 /// Bytes that programs of the first ABI reserve for ibv_port_attr.
@@ -202,15 +202,18 @@ pub unsafe extern "C" fn query_port(
     unsafe { query_port_len(context, port_num, attr, OLD_PORT_ATTR_BYTES) }
 }
 
+/// V-40, V-41: an index behind the end of a table.
+fn no_entry(what: &str, len: u32) -> Errno {
+    warn(&format!("{what}: the table of the port has {len} entries"));
+    Errno(libc::EMFILE)
+}
+
 pub fn gid_entry(context: &ContextObject, port_num: u32, index: u32) -> Verb<ibv_gid_entry> {
     let port = u8::try_from(port_num).map_err(|_| invalid("port number over 255"))?;
     check_port(context, port)?;
     let attr = context.hca().query_port(port)?;
     if index >= attr.gid_tbl_len() {
-        return Err(invalid(&format!(
-            "GID {index}: the table has {} entries",
-            attr.gid_tbl_len()
-        )));
+        return Err(no_entry(&format!("GID {index}"), attr.gid_tbl_len()));
     }
     let gid_type = match LinkLayer::try_from(attr.link_layer()) {
         Ok(LinkLayer::Ethernet) => IBV_GID_TYPE_ROCE_V2,
@@ -239,7 +242,8 @@ pub unsafe extern "C" fn query_gid(
     gid: *mut ibv_gid,
 ) -> c_int {
     count(|| {
-        let index = u32::try_from(index).map_err(|_| invalid("GID index below 0"))?;
+        // A negative one is behind the end too.
+        let index = index as u32;
         // SAFETY: the program's pointers, checked for what can be checked.
         unsafe { put(gid, gid_entry(context_of(context)?, port_num.into(), index)?.gid)? };
         Ok(0)
@@ -261,8 +265,11 @@ pub unsafe extern "C" fn query_gid_ex(
                 "ibv_query_gid_ex: no flags are known, and entries have 32 bytes",
             ));
         }
-        // SAFETY: as context_of says.
-        let found = gid_entry(unsafe { context_of(context)? }, port_num, index)?;
+        // SAFETY: as context_of says. No such entry is EINVAL here, as the kernel says to rdma-core.
+        let found = gid_entry(unsafe { context_of(context)? }, port_num, index).map_err(|e| match e {
+            Errno(libc::EMFILE) => EINVAL,
+            other => other,
+        })?;
         if is_empty(&found) {
             return Err(Errno(libc::ENODATA));
         }
@@ -343,7 +350,7 @@ pub unsafe extern "C" fn query_pkey(
         let context = unsafe { context_of(context)? };
         let len = pkey_table_len(context, port_num)?;
         let index = u16::try_from(index).ok().filter(|index| *index < len);
-        let index = index.ok_or_else(|| invalid(&format!("P_Key index: the table has {len} entries")))?;
+        let index = index.ok_or_else(|| no_entry("P_Key", len.into()))?;
         // SAFETY: the program's integer.
         unsafe { put(pkey, context.hca().query_pkey(port_num, index)?.to_be())? };
         Ok(0)

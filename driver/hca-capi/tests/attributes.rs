@@ -51,6 +51,41 @@ fn address(context: *mut ibv_context, wc_flags: u32, mut grh: [u8; 40]) -> Resul
     }
 }
 
+/// V-40, V-41, V-42: no such entry.
+#[test]
+fn entries_that_do_not_exist() {
+    let context = open(0);
+    let failed = |result: c_int| (result, errno());
+    let (mut gid, mut pkey) = (ibv_gid::default(), 0);
+    // SAFETY: an open context, live structures.
+    unsafe {
+        for index in [16, 255, 1 << 16, c_int::MAX, -1] {
+            assert_eq!(
+                failed(ibv_query_gid(context, 1, index, &mut gid)),
+                (-1, libc::EMFILE)
+            );
+        }
+        assert_eq!(
+            ibv_query_gid(context, 1, 15, &mut gid),
+            0,
+            "an empty entry is one"
+        );
+        for index in [32, 1 << 16, c_int::MAX, -1] {
+            assert_eq!(
+                failed(ibv_query_pkey(context, 1, index, &mut pkey)),
+                (-1, libc::EMFILE)
+            );
+        }
+        assert_eq!(ibv_query_pkey(context, 1, 31, &mut pkey), 0);
+        assert_eq!(
+            failed(ibv_query_gid(context, 2, 0, &mut gid)),
+            (-1, libc::EINVAL),
+            "no such port"
+        );
+        assert_eq!(ibv_close_device(context), 0);
+    }
+}
+
 fn gid(context: *mut ibv_context, index: c_int) -> [u8; 16] {
     let mut gid = ibv_gid::default();
     // SAFETY: an open context; any bytes are a GID.

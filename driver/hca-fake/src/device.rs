@@ -60,6 +60,7 @@ impl FakeDevice {
             infiniband: false,
             self_active: true,
             peer_vls: OpVls::Fifteen,
+            rate_mbps: 100_000,
         }
     }
 

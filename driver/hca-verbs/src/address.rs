@@ -45,7 +45,7 @@ pub struct AhAttr {
     pub sgid_index: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Hop limit; 0 takes the card's default of 64.
+    /// Hop limit. On Ethernet 0 and 1 are sent as 64, as an operating system would fill in from its route.
     pub hop_limit: u8,
     /// Traffic class.
     pub traffic_class: u8,

@@ -278,6 +278,121 @@ fn one_bad_value() {
     }
 }
 
+/// QPS-19: without CHANGE_PHY_PORT a QP stays at its port, also in SQD.
+#[test]
+fn the_port_stays() {
+    use QpAttrMask as M;
+    const CHANGE_PHY_PORT: u64 = 1 << 5;
+    let bench = Bench::new(64);
+    assert_eq!(
+        bench.context.query_device().unwrap().device_cap_flags() & CHANGE_PHY_PORT,
+        0
+    );
+    let mut qp = drained(&bench, false);
+    assert!(!try_modify(&bench, &mut qp, QpState::Sqd, M::STATE | M::PORT));
+    assert!(!try_modify(
+        &bench,
+        &mut qp,
+        QpState::Sqd,
+        M::STATE | M::PORT | M::AV
+    ));
+    assert!(try_modify(
+        &bench,
+        &mut qp,
+        QpState::Sqd,
+        M::STATE | M::AV | M::TIMEOUT
+    ));
+}
+
+/// In SQD, drained; with the notice or without.
+fn drained(bench: &Bench, notify: bool) -> RawQp<Dev> {
+    let mut qp = qp_in(bench, QpState::Rts);
+    drain(bench, &mut qp, notify.then_some(true));
+    qp
+}
+
+/// To SQD; `notify`: en_sqd_async_notify, if it is given at all. Was there a notice?
+fn drain(bench: &Bench, qp: &mut RawQp<Dev>, notify: Option<bool>) -> bool {
+    let attr = QpAttr {
+        qp_state: QpState::Sqd,
+        en_sqd_async_notify: notify.unwrap_or(true),
+        ..QpAttr::default()
+    };
+    let mask = match notify {
+        Some(_) => QpAttrMask::STATE | QpAttrMask::EN_SQD_ASYNC_NOTIFY,
+        None => QpAttrMask::STATE,
+    };
+    qp.modify(&attr, mask).unwrap();
+    bench.dev.settle();
+    assert!(!qp.query().unwrap().sq_draining);
+    bench
+        .context
+        .poll_async_event()
+        .is_some_and(|event| event.kind == EventKind::SqDrained)
+}
+
+/// QPS-11: who moves a QP to SQD says each time whether the end of it is an event.
+#[test]
+fn a_drain_notice_is_asked_for_each_time() {
+    let bench = Bench::new(64);
+    let mut qp = qp_in(&bench, QpState::Rts);
+    for (notify, wanted) in [
+        (Some(true), true),
+        (None, false),
+        (Some(false), false),
+        (Some(true), true),
+        (Some(false), false),
+        (None, false),
+    ] {
+        assert_eq!(drain(&bench, &mut qp, notify), wanted, "{notify:?}");
+        assert_eq!(qp.query().unwrap().en_sqd_async_notify, wanted);
+        let rts = QpAttr {
+            qp_state: QpState::Rts,
+            ..QpAttr::default()
+        };
+        qp.modify(&rts, QpAttrMask::STATE).unwrap();
+        assert!(!qp.query().unwrap().en_sqd_async_notify, "it is over");
+    }
+}
+
+/// WIRE-18: on InfiniBand as given; on Ethernet no packet is sent that the first router would drop.
+#[test]
+fn hop_limits() {
+    let infiniband = LinkLayer::Infiniband;
+    for (link, given, sent) in [
+        (LinkLayer::Ethernet, 0, 64),
+        (LinkLayer::Ethernet, 1, 64),
+        (LinkLayer::Ethernet, 2, 2),
+        (LinkLayer::Ethernet, 64, 64),
+        (LinkLayer::Ethernet, 255, 255),
+        (infiniband, 0, 0),
+        (infiniband, 1, 1),
+        (infiniband, 64, 64),
+        (infiniband, 255, 255),
+    ] {
+        let bench = Bench::new(64);
+        bench.context.set_link_layer(1, link).unwrap();
+        let mut qp = qp_in(&bench, QpState::Init);
+        let ok = legal(&bench);
+        let attr = QpAttr {
+            qp_state: QpState::Rtr,
+            ah_attr: AhAttr {
+                hop_limit: given,
+                dlid: 7,
+                ..ok.ah_attr
+            },
+            ..ok
+        };
+        use QpAttrMask as M;
+        let connect = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+        qp.modify(&attr, connect | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER)
+            .unwrap();
+        let qpc = bench.dev.with_card(|card| card.qpc(qp.qp_num()));
+        assert_eq!(qpc.hop_limit(), sent, "{link:?} {given}");
+        assert_eq!(qp.query().unwrap().ah_attr.hop_limit, given, "what was given");
+    }
+}
+
 /// The typed QP comes back from a failed transition, and works.
 #[test]
 fn a_failed_transition_gives_the_qp_back() {

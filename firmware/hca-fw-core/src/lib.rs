@@ -35,6 +35,7 @@ mod qp;
 mod rate;
 mod transition;
 
+pub use port::width_and_speed;
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 
 use hca_abi::{AdminStatus, OpVls};
@@ -196,4 +197,6 @@ pub struct Identity {
     pub self_active: bool,
     /// Data VLs of the other end, as a subnet manager finds out; fifteen if nobody did.
     pub peer_vls: OpVls,
+    /// Rate of the cable in Mbit/s, as the ends of a link find out when they train it.
+    pub rate_mbps: u32,
 }

@@ -6,7 +6,7 @@ use crate::objects::require;
 use crate::{Bus, CmdResult, Firmware, Identity};
 use hca_abi::{
     AdminStatus, EventKind, LinkLayer, ModifyPortCmd, Mtu, OpVls, PortState, QueryPortResult, SetGidCmd,
-    SetPkeyCmd, port_attr,
+    SetPkeyCmd, port_attr, port_cap,
 };
 
 /// Entries of the GID table.
@@ -17,11 +17,26 @@ pub(crate) const NUM_PKEYS: usize = 32;
 const DEFAULT_PKEY: u16 = 0xffff;
 const LINK_LOCAL_PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
 const MAX_MSG_BYTES: u32 = 1 << 31;
-/// phys_state Polling and LinkUp, active_width 4x, active_speed 25 Gb/s per lane (E-6).
+/// phys_state Polling and LinkUp.
 const PHYS_POLLING: u8 = 2;
 const PHYS_LINK_UP: u8 = 5;
-const WIDTH_4X: u8 = 2;
-const SPEED_EDR: u8 = 32;
+/// active_width and lanes, the usual one first; active_speed and Mbit/s of a lane (E-6).
+const WIDTHS: [(u8, u32); 4] = [(2, 4), (1, 1), (4, 8), (8, 12)];
+const SPEEDS: [(u8, u32); 7] = [
+    (1, 2_500),
+    (2, 5_000),
+    (4, 10_000),
+    (16, 14_062),
+    (32, 25_000),
+    (64, 50_000),
+    (128, 100_000),
+];
+/// V-38.
+const GRH_REQUIRED: u8 = 1;
+/// E-5. InfiniBand: SL to VL tables, static rates, lanes beyond 10 Gb/s, a GUID of the whole card. No agent answers
+/// for traps, connections or devices.
+const IB_CAPS: u32 =
+    port_cap::SL_MAP | port_cap::OPT_IPD | port_cap::EXTENDED_SPEEDS | port_cap::SYS_IMAGE_GUID;
 
 /// Configuration of a port.
 pub(crate) struct Port {
@@ -48,6 +63,7 @@ impl Port {
             infiniband: false,
             self_active: true,
             peer_vls: OpVls::Fifteen,
+            rate_mbps: 0,
         };
         Self {
             index,
@@ -139,6 +155,13 @@ impl Port {
     pub fn pkeys(&self) -> &[u16] {
         &self.pkeys
     }
+}
+
+/// active_width and active_speed: the codes whose product is nearest to the rate of a link (E-6).
+pub fn width_and_speed(rate_mbps: u32) -> (u8, u8) {
+    let pairs = WIDTHS.iter().flat_map(|w| SPEEDS.iter().map(move |s| (w, s)));
+    let nearest = pairs.min_by_key(|((_, lanes), (_, mbps))| (lanes * mbps).abs_diff(rate_mbps));
+    nearest.map_or((0, 0), |((width, _), (speed, _))| (*width, *speed))
 }
 
 impl Firmware {
@@ -239,8 +262,15 @@ impl Firmware {
         out.set_pkey_tbl_len(NUM_PKEYS as u16);
         out.set_lid(if p.infiniband() { p.identity.lid } else { 0 });
         out.set_max_vl_num(p.link.built().into());
-        out.set_active_width(WIDTH_4X);
-        out.set_active_speed(SPEED_EDR);
+        let (width, speed) = width_and_speed(p.identity.rate_mbps);
+        out.set_active_width(width);
+        out.set_active_speed(speed);
+        if p.infiniband() {
+            out.set_port_cap_flags(IB_CAPS);
+        } else {
+            out.set_port_cap_flags(port_cap::IP_BASED_GIDS);
+            out.set_flags(GRH_REQUIRED);
+        }
         out.set_phys_state(if phy_up { PHYS_LINK_UP } else { PHYS_POLLING });
         out.set_link_layer(
             if p.infiniband() {

@@ -15,6 +15,8 @@ use hca_abi::{
 /// READs and atomics a QP may have outstanding in either direction.
 pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 const MAX_PSN: u32 = 0xff_ffff;
+/// Hop limit of a route whose own nobody has set.
+const ROUTE_HOP_LIMIT: u8 = 64;
 /// ::ffff:0:0/96, the prefix of a GID that is an IPv4 address.
 const IPV4_GID_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
@@ -148,7 +150,14 @@ impl Firmware {
         };
         self.check_values(mask, &given, &attr)?;
         attr.set_qp_state(to.into());
-        attr.set_sq_draining(from == QpState::Rts && to == QpState::Sqd);
+        let drains = from == QpState::Rts && to == QpState::Sqd;
+        attr.set_sq_draining(drains);
+        if to != QpState::Sqd || drains {
+            // QPS-11: it belongs to this one way into SQD, not to the QP.
+            attr.set_en_sqd_async_notify(
+                mask.contains(Attr::EN_SQD_ASYNC_NOTIFY) && given.en_sqd_async_notify(),
+            );
+        }
         let rate = self.rate_of(cmd.qpn(), &attr);
         let group = self.rates.change(self.qps[i].rate_group, rate);
         self.qps[i].rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
@@ -224,12 +233,7 @@ impl Firmware {
         check(Attr::MIN_RNR_TIMER, a.min_rnr_timer() <= 31)?;
         check(Attr::RATE_LIMIT, pacing_interval(a.rate_limit()).is_some())?;
         let ah = AhAttr::read_from(&all.ah_attr()).ok_or(bad(Attr::AV))?;
-        if mask.contains(Attr::AV) {
-            check(Attr::AV, legal_path(port, &ah))?;
-        }
-        // ADDR-13: a QP that has a path goes to another port with a path of that port only.
-        let has_path = ah.port_num() != 0;
-        check(Attr::PORT, !has_path || ah.port_num() == port.number())
+        check(Attr::AV, !mask.contains(Attr::AV) || legal_path(port, &ah))
     }
 
     /// The rate that a QP must keep: of its path, or its own. With both it is in the group of the path, at the slower
@@ -308,7 +312,7 @@ impl Firmware {
         q.set_sgid_index(ah.sgid_index());
         q.set_dmac(ah.dmac());
         q.set_traffic_class(ah.traffic_class());
-        q.set_hop_limit(if ah.hop_limit() == 0 { 64 } else { ah.hop_limit() });
+        q.set_hop_limit(hop_limit(port, &ah));
         q.set_flow_label(ah.flow_label());
         // On Ethernet the priority is what an SL is on InfiniBand: the traffic class carries it on the wire.
         q.set_sl(if port.infiniband() {
@@ -319,6 +323,15 @@ impl Firmware {
         q.set_dlid(ah.dlid());
         q.set_src_path_bits(ah.src_path_bits());
         q.set_static_rate(ah.static_rate());
+    }
+}
+
+/// WIRE-18: as given. On Ethernet 0 and 1, which no router passes on, become what the route would say: programs leave
+/// the field empty there, because an operating system fills it in.
+fn hop_limit(port: &Port, ah: &AhAttr) -> u8 {
+    match ah.hop_limit() {
+        0 | 1 if !port.infiniband() => ROUTE_HOP_LIMIT,
+        given => given,
     }
 }
 
@@ -362,9 +375,6 @@ fn merge(old: &QpAttr, new: &QpAttr, mask: Attr) -> QpAttr {
     }
     if has(Attr::DEST_QPN) {
         out.set_dest_qp_num(new.dest_qp_num());
-    }
-    if has(Attr::EN_SQD_ASYNC_NOTIFY) {
-        out.set_en_sqd_async_notify(new.en_sqd_async_notify());
     }
     if has(Attr::RATE_LIMIT) {
         out.set_rate_limit(new.rate_limit());

@@ -151,7 +151,8 @@ fn rc_rule(from: QpState, to: QpState) -> Option<Rule> {
         (Rts, Sqd) => rule(Attr::STATE, Attr::EN_SQD_ASYNC_NOTIFY),
         (Sqd, Rts) => rule(Attr::STATE, Attr::CUR_STATE | path),
         (Sqd, Sqd) => {
-            let all = Attr::AV | Attr::MAX_DEST_RD_ATOMIC | id | path | retry;
+            // QPS-19: no card of ours has CHANGE_PHY_PORT, so PORT is not taken.
+            let all = Attr::AV | Attr::MAX_DEST_RD_ATOMIC | Attr::PKEY_INDEX | path | retry;
             rule(Attr::empty(), Attr::STATE | all)
         }
         _ => None,

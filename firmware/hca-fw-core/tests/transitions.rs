@@ -63,7 +63,8 @@ fn row(service: Service, from: QpState, to: QpState) -> Option<(u32, u32)> {
         (Rc, Sqd, Rts) => (STATE, CUR | RNR_TIMER | path),
         (Rc, Sqd, Sqd) => (
             0,
-            STATE | PKEY | PORT | AV | RD | RNR_TIMER | TIMEOUT | RETRY | RNR_RETRY | DEST_RD | path,
+            // QPS-19: PORT only with CHANGE_PHY_PORT, which the card does not claim.
+            STATE | PKEY | AV | RD | RNR_TIMER | TIMEOUT | RETRY | RNR_RETRY | DEST_RD | path,
         ),
         (Ud | Uc | Rc, Rts, Sqd) => (STATE, SQD_NOTIFY),
         _ => return None,

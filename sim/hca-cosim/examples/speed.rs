@@ -19,6 +19,7 @@ fn main() {
             infiniband: false,
             self_active: true,
             peer_vls: OpVls::Fifteen,
+            rate_mbps: 100_000,
         };
         let config = if probe {
             CardConfig::probe(&name)

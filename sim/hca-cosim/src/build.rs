@@ -47,8 +47,17 @@ fn identities(topology: &Topology, index: usize) -> Vec<Identity> {
         infiniband: spec.kind == hca_link::LinkKind::InfiniBand,
         self_active: true,
         peer_vls: peer_vls(topology, EndSpec::Card(index, port)),
+        rate_mbps: rate_mbps(topology, EndSpec::Card(index, port)),
     };
     (1..).zip(&topology.cards[index].ports).map(identity).collect()
+}
+
+/// Rate of a port's cable; 0: it has none.
+fn rate_mbps(topology: &Topology, end: EndSpec) -> u32 {
+    const BITS_PER_MBIT: u64 = 1_000_000;
+    let link = topology.links.iter().find(|link| link.ends.contains(&end));
+    let mbps = link.map_or(0, |link| link.cable.rate_bits_per_s / BITS_PER_MBIT);
+    u32::try_from(mbps).unwrap_or(u32::MAX)
 }
 
 /// VL-4: data VLs of what is at the other end of a port's cable. Cards are all built alike.
@@ -154,5 +163,28 @@ impl Fabric {
         }
         built.set_flood_ports(routes.flood.iter().copied())?;
         Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hca_link::{CableConfig, LinkKind};
+
+    /// V-35: a port knows the rate of its own cable.
+    #[test]
+    fn rates_are_those_of_the_cables() {
+        let cable = |rate_gbps: u64| CableConfig {
+            rate_bits_per_s: rate_gbps * 1_000_000_000,
+            ..CableConfig::new("", LinkKind::Ethernet)
+        };
+        let topology = Topology::pairs_of(2, &[cable(25), cable(200)]).unwrap();
+        for card in 0..2 {
+            let rates: Vec<u32> = identities(&topology, card)
+                .iter()
+                .map(|port| port.rate_mbps)
+                .collect();
+            assert_eq!(rates, [25_000, 200_000]);
+        }
     }
 }

@@ -14,6 +14,7 @@ fn identity() -> Identity {
         infiniband: false,
         self_active: true,
         peer_vls: OpVls::Fifteen,
+        rate_mbps: 100_000,
     }
 }
 

@@ -181,7 +181,12 @@ pub fn identity(index: u8, link: LinkKind) -> Identity {
         infiniband: link == LinkKind::InfiniBand,
         self_active: true,
         peer_vls: OpVls::Fifteen,
+        rate_mbps: 100_000,
     }
+}
+
+fn mbps(bits_per_s: u64) -> u32 {
+    u32::try_from(bits_per_s / 1_000_000).unwrap_or(u32::MAX)
 }
 
 /// Lays cables from card 0 over the switches to card 1.
@@ -247,13 +252,14 @@ impl Rig {
         let mut fabric = Fabric::new(config.seed);
         let mut add = |index: u8| {
             let name = format!("card{index}");
-            let mut ports = vec![identity(index, config.link)];
-            ports.extend(
-                config
-                    .second
-                    .as_ref()
-                    .map(|second| second_identity(index, second.link)),
-            );
+            let mut ports = vec![Identity {
+                rate_mbps: mbps(config.rate_bits_per_s),
+                ..identity(index, config.link)
+            }];
+            ports.extend(config.second.as_ref().map(|second| Identity {
+                rate_mbps: mbps(second.rate_bits_per_s),
+                ..second_identity(index, second.link)
+            }));
             fabric.add_card(CardConfig {
                 pcie: PcieParams {
                     ..config.pcie.clone()
