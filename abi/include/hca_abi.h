@@ -423,6 +423,7 @@ enum hca_admin_status {
     HCA_ADMIN_STATUS_BAD_LENGTH = 8, /* Length or size out of range (EINVAL). */
     HCA_ADMIN_STATUS_DMA_ERROR = 9, /* Host memory could not be read or written (EFAULT). */
     HCA_ADMIN_STATUS_INTERNAL = 10, /* Firmware failed (EIO). */
+    HCA_ADMIN_STATUS_NOT_PERMITTED = 11, /* Only function 0, the manager, may do it; detail: the function that asked (EPERM). */
 };
 
 /* Attributes of MODIFY_QP: the bits of ibv_qp_attr_mask. */

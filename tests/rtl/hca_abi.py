@@ -384,6 +384,7 @@ class AdminStatus(enum.IntEnum):
     BAD_LENGTH = 0x8
     DMA_ERROR = 0x9
     INTERNAL = 0xa
+    NOT_PERMITTED = 0xb
 
 
 class BthOpcode(enum.IntEnum):

@@ -628,6 +628,8 @@ AdminStatus("admin_status", "Admin", 8, Software) {
         DmaError = 9,
         /// Firmware failed (EIO).
         Internal = 10,
+        /// Only function 0, the manager, may do it; detail: the function that asked (EPERM).
+        NotPermitted = 11,
     }
 }
 
@@ -644,6 +646,54 @@ impl AdminStatus {
             Self::Unsupported => 95,
             Self::DmaError => 14,
             Self::Internal => 5,
+            Self::NotPermitted => 1,
+        }
+    }
+}
+
+impl AdminOpcode {
+    /// Does it change what all functions of a card share? Then function 0 alone may (KEY-3, KEY-11, SYS-7). Everything
+    /// else concerns the asking function's own objects, or reads.
+    pub const fn is_for_manager(self) -> bool {
+        match self {
+            Self::ModifyPort
+            | Self::SetGid
+            | Self::SetPkey
+            | Self::SetLink
+            | Self::SetVlArb
+            | Self::SetSl2vl => true,
+            Self::Nop
+            | Self::QueryDevice
+            | Self::QueryPort
+            | Self::QueryCounters
+            | Self::QueryGid
+            | Self::QueryPkey
+            | Self::QueryLink
+            | Self::QueryVlArb
+            | Self::QueryVlCounters
+            | Self::QueryLinkErrors
+            | Self::AllocPd
+            | Self::DeallocPd
+            | Self::CreateEq
+            | Self::DestroyEq
+            | Self::CreateCq
+            | Self::ResizeCq
+            | Self::DestroyCq
+            | Self::CreateQp
+            | Self::ModifyQp
+            | Self::QueryQp
+            | Self::DestroyQp
+            | Self::RegMr
+            | Self::DeregMr
+            | Self::ModifyMr
+            | Self::QueryMr
+            | Self::CreateAh
+            | Self::DestroyAh
+            | Self::CreateSrq
+            | Self::ModifySrq
+            | Self::QuerySrq
+            | Self::DestroySrq
+            | Self::ResetFunc => false,
         }
     }
 }

@@ -91,9 +91,11 @@ impl Cards for Sockets {
 
     fn claim(&self, number: u32) -> Verb<Context<DevPtr>> {
         let folder = folder();
-        let functions = sockets(&folder).remove(&number).unwrap_or_default();
+        let mut functions = sockets(&folder).remove(&number).unwrap_or_default();
+        // Function 0 alone may configure ports: programs, which do not, take it when there is no other.
+        let manager = functions.remove(&0);
         let mut last = Errno(libc::ENODEV);
-        for path in functions.values() {
+        for path in functions.values().chain(&manager) {
             match claim_function(path) {
                 Ok(context) => return Ok(context),
                 Err(e) => {

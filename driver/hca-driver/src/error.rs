@@ -6,7 +6,12 @@ use thiserror::Error;
 
 /// The card refused an admin command. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{opcode:?} refused: {status:?} (errno {}, about {})", .status.errno(), about(*.opcode, *.detail))]
+#[error(
+    "{opcode:?} refused: {status:?} (errno {}, about {}){}",
+    .status.errno(),
+    about(*.opcode, *.status, *.detail),
+    remedy(*.status)
+)]
 pub struct AdminError {
     /// The command.
     pub opcode: AdminOpcode,
@@ -17,13 +22,26 @@ pub struct AdminError {
 }
 
 /// What the detail of a refusal means.
-fn about(opcode: AdminOpcode, detail: u32) -> String {
+fn about(opcode: AdminOpcode, status: AdminStatus, detail: u32) -> String {
+    if status == AdminStatus::NotPermitted {
+        return format!("function {detail}");
+    }
     let attr = link_attr::TABLE.flags.iter().find(|flag| detail == 1 << flag.bit);
     match (opcode, attr) {
         (AdminOpcode::SetLink, Some(attr)) => attr.name.to_lowercase(),
         (AdminOpcode::SetSl2vl, _) => format!("SL {detail}"),
         (AdminOpcode::SetVlArb, _) => format!("entry {detail}"),
         _ => format!("{detail:#x}"),
+    }
+}
+
+/// What can be done about a refusal, where that is not plain.
+fn remedy(status: AdminStatus) -> &'static str {
+    match status {
+        AdminStatus::NotPermitted => {
+            ": it changes what all functions of the card share; do it through function 0, the card's manager"
+        }
+        _ => "",
     }
 }
 

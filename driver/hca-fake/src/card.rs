@@ -94,6 +94,16 @@ impl Card {
         self.events.push_back(event);
     }
 
+    /// The driver's admin doorbell.
+    pub(crate) fn admin_doorbell(&mut self, func: u8, producer: u16) {
+        self.admin_producer[usize::from(func)] = producer;
+        let mut event = HwEvent::new();
+        event.set_kind(HwEventKind::AdminDb.into());
+        event.set_func(func);
+        event.set_id(producer.into());
+        self.events.push_back(event);
+    }
+
     /// Row of a context table; zero if it was never written.
     pub fn row(&self, table: CtxTable, index: u32) -> [u8; CTX_BYTES] {
         self.tables
@@ -282,7 +292,10 @@ impl Bus for Card {
         self.regs.insert(addr, value);
         let done = addr.wrapping_sub(reg::MGMT_FN_RESET_DONE);
         if done.is_multiple_of(reg::MGMT_FN_STRIDE) && ((done / reg::MGMT_FN_STRIDE) as usize) < NUM_FUNCS {
-            self.func_regs[(done / reg::MGMT_FN_STRIDE) as usize].insert(reg::FUNC_CONTROL, 0);
+            let func = (done / reg::MGMT_FN_STRIDE) as usize;
+            self.func_regs[func].insert(reg::FUNC_CONTROL, 0);
+            // A doorbell of the last owner must not count for the next.
+            self.admin_producer[func] = 0;
         }
         self.write_trigger(addr, value);
     }

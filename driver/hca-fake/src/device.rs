@@ -1,14 +1,13 @@
-//! The fake card as a device of `hca-dev`.
+//! The functions of the fake card as devices of `hca-dev`.
 
-use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hca_abi::{
     ADMIN_DOORBELL_OFFSET, AdminDoorbell, BAR0_BYTES, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_OFFSET,
-    EQ_DOORBELL_OFFSET, EqDoorbell, HwEventKind, OpVls, RQ_DOORBELL_OFFSET, RqDoorbell, SQ_DOORBELL_OFFSET,
-    SqDoorbell,
+    EQ_DOORBELL_OFFSET, EqDoorbell, OpVls, RQ_DOORBELL_OFFSET, RqDoorbell, SQ_DOORBELL_OFFSET, SqDoorbell,
 };
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
-use hca_fw_core::{Firmware, Identity};
+use hca_fw_core::{Firmware, Identity, NUM_FUNCS};
 
 use crate::card::{Card, VECTORS};
 use crate::queues::Queue;
@@ -24,9 +23,10 @@ struct Inner {
     gone: bool,
 }
 
-/// Function 0 of a fake card with real firmware.
+/// A function of a fake card with real firmware.
 pub struct FakeDevice {
-    inner: RefCell<Inner>,
+    inner: Arc<Mutex<Inner>>,
+    func: u8,
 }
 
 impl Default for FakeDevice {
@@ -78,33 +78,53 @@ impl FakeDevice {
             gone: false,
         };
         Self {
-            inner: RefCell::new(inner),
+            inner: Arc::new(Mutex::new(inner)),
+            func: 0,
         }
+    }
+
+    /// Another function of the same card, which must have it.
+    pub fn function(&self, func: u8) -> Self {
+        assert!(usize::from(func) < NUM_FUNCS, "function {func}");
+        Self {
+            inner: self.inner.clone(),
+            func,
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // A test that has panicked may still look.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One turn of firmware and the data path; false: neither had anything to do.
+    pub fn turn(&self) -> bool {
+        self.inner().turn()
     }
 
     /// Looks at the card, or changes it.
     pub fn with_card<T>(&self, f: impl FnOnce(&mut Card) -> T) -> T {
-        f(&mut self.inner.borrow_mut().card)
+        f(&mut self.inner().card)
     }
 
     /// From now on firmware does nothing (or works again).
     pub fn set_firmware_hangs(&self, hangs: bool) {
-        self.inner.borrow_mut().firmware_hangs = hangs;
+        self.inner().firmware_hangs = hangs;
     }
 
     /// From now on the card answers nothing, as after surprise removal.
     pub fn set_gone(&self) {
-        self.inner.borrow_mut().gone = true;
+        self.inner().gone = true;
     }
 
     /// Runs firmware and the data path until neither has anything to do.
     pub fn settle(&self) {
-        while self.inner.borrow_mut().turn() {}
+        while self.inner().turn() {}
     }
 
     /// Panics if the card was given anything that breaks the contract.
     pub fn assert_no_violations(&self) {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         assert!(
             inner.card.violations.is_empty(),
             "violations of the contract: {:#?}",
@@ -128,23 +148,23 @@ impl Inner {
 impl Device for FakeDevice {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
-            name: "fake0".into(),
+            name: format!("fake0.{}", self.func),
             bar_len_bytes: BAR0_BYTES,
             num_vectors: VECTORS,
         }
     }
 
     fn mmio_write32(&self, offset: u32, value: u32) {
-        let inner = &mut *self.inner.borrow_mut();
+        let inner = &mut *self.inner();
         match () {
             () if inner.gone => {}
-            () if offset < DOORBELL_PAGE_OFFSET => inner.card.func_write(0, offset, value),
+            () if offset < DOORBELL_PAGE_OFFSET => inner.card.func_write(self.func.into(), offset, value),
             () => inner.card.violation(format!("32-bit write to {offset:#x}")),
         }
     }
 
     fn mmio_write64(&self, offset: u32, value: u64) {
-        let inner = &mut *self.inner.borrow_mut();
+        let inner = &mut *self.inner();
         if inner.gone {
             return;
         }
@@ -167,44 +187,40 @@ impl Device for FakeDevice {
                 card.eq_doorbell(db.eqn(), db.consumer_index());
             }
             ADMIN_DOORBELL_OFFSET => {
-                card.admin_producer[0] = AdminDoorbell::from_word(value).producer_index();
-                card.raise(HwEventKind::AdminDb, 0, 0);
+                let producer = AdminDoorbell::from_word(value).producer_index();
+                card.admin_doorbell(self.func, producer);
             }
             other => card.violation(format!("64-bit write to offset {other:#x} of the doorbell page")),
         }
     }
 
     fn mmio_read32(&self, offset: u32) -> u32 {
-        let inner = &mut *self.inner.borrow_mut();
+        let inner = &mut *self.inner();
         if inner.gone {
             u32::MAX
         } else {
-            inner.card.func_read(0, offset)
+            inner.card.func_read(self.func.into(), offset)
         }
     }
 
     fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
-        self.inner.borrow_mut().card.host.alloc(len_bytes)
+        self.inner().card.host.alloc(len_bytes)
     }
 
     fn free_dma(&self, buf: DmaBuf) -> Result<(), DeviceError> {
-        self.inner
-            .borrow_mut()
-            .card
-            .host
-            .unmap(buf.iova(), buf.len_bytes())
+        self.inner().card.host.unmap(buf.iova(), buf.len_bytes())
     }
 
     fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
-        self.inner.borrow_mut().card.host.map(memory.len_bytes())
+        self.inner().card.host.map(memory.len_bytes())
     }
 
     fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
-        self.inner.borrow_mut().card.host.unmap(iova, len_bytes)
+        self.inner().card.host.unmap(iova, len_bytes)
     }
 
     fn progress(&self) {
-        self.inner.borrow_mut().turn();
+        self.inner().turn();
     }
 
     fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError> {
@@ -214,7 +230,7 @@ impl Device for FakeDevice {
                 num_vectors: VECTORS,
             });
         }
-        let inner = &mut *self.inner.borrow_mut();
+        let inner = &mut *self.inner();
         loop {
             if std::mem::take(&mut inner.card.irqs[usize::from(vector)]) > 0 {
                 return Ok(true);
@@ -227,6 +243,6 @@ impl Device for FakeDevice {
     }
 
     fn now_ns(&self) -> u64 {
-        self.inner.borrow().now_ns
+        self.inner().now_ns
     }
 }

@@ -10,6 +10,8 @@ use hca_abi::{
     SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, device_cap,
 };
 
+/// The function that may change what all of them share.
+const MANAGER: u8 = 0;
 const ENTRY_BYTES: u64 = 256;
 const CMD_AREA: u32 = 0;
 const CPL_AREA: u32 = 256;
@@ -101,6 +103,9 @@ impl Firmware {
     fn execute<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &AdminCmd) -> CmdResult<Body> {
         let opcode =
             AdminOpcode::try_from(cmd.opcode()).map_err(|e| (AdminStatus::BadOpcode, u32::from(e.code)))?;
+        if opcode.is_for_manager() && func != MANAGER {
+            return Err((AdminStatus::NotPermitted, func.into()));
+        }
         let body = cmd.body();
         let internal = (AdminStatus::Internal, 0);
         let handle = HandleCmd::read_from(&body).ok_or(internal)?.handle();

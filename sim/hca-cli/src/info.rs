@@ -112,10 +112,11 @@ struct Port {
     attributes: Attributes,
 }
 
-/// Asks through the first function that is free.
+/// Asks through the last function that is free: programs take the first ones.
 fn ask(folder: &Folder, number: u32, functions: &[u8]) -> Result<Card> {
     let free = functions
         .iter()
+        .rev()
         .find_map(|func| VfioUserDevice::connect(&folder.socket(number, *func)).ok());
     let answer = free.map(answer).transpose()?;
     Ok(Card {

@@ -2,6 +2,7 @@
 
 mod common;
 use common::{HCA, Simulator, refused, run, text};
+use hca_vfio_user::VfioUserDevice;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -25,6 +26,30 @@ fn look(folder: &Path, arguments: &[&str]) -> Vec<Value> {
 fn set(folder: &Path, arguments: &[&str]) {
     let output = run(Path::new(HCA), folder, &[&["link", "set"], arguments].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// SYS-7: ports are configured through function 0 alone. Looking needs any function, and both say what is wrong.
+#[test]
+fn who_has_function_0_may_configure() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("sockets");
+    let _simulator = Simulator::start(&folder, &["--cards", "1"]);
+    let claim = |func: u8| VfioUserDevice::connect(&folder.join(format!("card0.{func}"))).unwrap();
+    let others = [1, 2, 3].map(claim);
+    set(&folder, &["--pkey", "1=0x8001"]);
+    let manager = claim(0);
+    refused(
+        &run(Path::new(HCA), &folder, &["link", "set", "--pkey", "1=0x8002"]),
+        &["card 0", "only function 0", "end the process"],
+    );
+    refused(
+        &run(Path::new(HCA), &folder, &["link", "--once"]),
+        &["all 4 functions are in use"],
+    );
+    drop(others);
+    assert_eq!(look(&folder, &[]).len(), 1);
+    drop(manager);
+    set(&folder, &["--pkey", "1=0x8002"]);
 }
 
 /// VL-4, VL-8, VL-12: configured from one process, seen from another; a refusal changes nothing.

@@ -14,7 +14,7 @@ use hca_abi::{
 use hca_dev::{Device, DmaBuf};
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Node, Rig, RigConfig, Rng, path};
-use hca_verbs::{EventKind, Mtu, QpCap, QpState, WcStatus};
+use hca_verbs::{EventKind, Mtu, QpCap, QpState, VlArbTable, WcStatus};
 
 fn pair() -> Pair {
     Pair::new(
@@ -227,20 +227,32 @@ fn garbage_admin_commands() {
     let hostile = hostile_node(&pair.rig);
     let mut rng = Rng::new(77, "admin");
     let before = pair.qps[0].query().unwrap();
-    // These would end the hostile function's own admin queue, or change the port that both use, by intent.
-    let spared = [
-        AdminOpcode::ResetFunc,
-        AdminOpcode::ModifyPort,
-        AdminOpcode::SetGid,
-        AdminOpcode::SetPkey,
-    ];
+    let ports = |pair: &Pair| {
+        let manager = &pair.rig.nodes[0].context;
+        let gids: Vec<_> = (0..16)
+            .map(|index| manager.query_gid(1, index).unwrap())
+            .collect();
+        let pkeys: Vec<_> = (0..32)
+            .map(|index| manager.query_pkey(1, index).unwrap())
+            .collect();
+        let tables = [VlArbTable::High, VlArbTable::Low].map(|table| manager.vl_arb(1, table).unwrap());
+        (
+            manager.query_port(1).unwrap(),
+            manager.link_status(1).unwrap(),
+            gids,
+            pkeys,
+            tables,
+        )
+    };
+    let ports_before = ports(&pair);
     for round in 0..400 {
         let opcode = if round < 300 {
             rng.below(64) as u8
         } else {
             rng.below(256) as u8
         };
-        if spared.iter().any(|spared| u8::from(*spared) == opcode) {
+        // It would end the hostile function's own event queues, which the driver still has.
+        if opcode == u8::from(AdminOpcode::ResetFunc) {
             continue;
         }
         let mut body = rng.bytes(248);
@@ -256,15 +268,22 @@ fn garbage_admin_commands() {
             "opcode {opcode}: status {}",
             cpl.status()
         );
-        if AdminOpcode::try_from(opcode).is_err() {
-            assert_eq!(cpl.status(), u8::from(AdminStatus::BadOpcode), "opcode {opcode}");
-        }
+        let expected = match AdminOpcode::try_from(opcode) {
+            Err(_) => Some(AdminStatus::BadOpcode),
+            Ok(known) => known.is_for_manager().then_some(AdminStatus::NotPermitted),
+        };
+        assert!(
+            expected.is_none_or(|status| cpl.status() == u8::from(status)),
+            "opcode {opcode}: status {}",
+            cpl.status()
+        );
     }
     assert_eq!(
         pair.qps[0].query().unwrap(),
         before,
         "function 0's QP has changed"
     );
+    assert_eq!(ports(&pair), ports_before, "the port has changed");
     pair.check_traffic("after garbage commands");
 }
 

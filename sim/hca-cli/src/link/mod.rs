@@ -43,7 +43,8 @@ const EXAMPLES: &str = "Examples:
   hca link set --card 0 --vls 4 --lid 0x40 --lmc 2
   hca link set --port 2 --pfc 3             the second port of every card
 
-A card is asked through a function that no process has, which the command keeps while it runs. Credits, tx ring and rx
+A card is asked through a function that no process has, which the command keeps while it runs; `set` needs function 0,
+the only one that may configure ports, and which programs take only when they find no other. Credits, tx ring and rx
 ring are blocks of 64 bytes: what the other end has room for, what waits here to be sent, what was received and not
 taken yet. B/s is per second of simulated time, since the look before. Waited: cycles in which a packet was ready but
 had no credits or not its turn.
@@ -188,7 +189,7 @@ impl ArbitrationArgs {
 pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.set {
         Some(Command::Set(set)) => {
-            for (number, card) in open(&set.which)? {
+            for (number, card) in open(&set.which, manager)? {
                 set.apply(&card).with_context(|| format!("card {number}"))?;
             }
         }
@@ -238,17 +239,36 @@ impl Set {
     }
 }
 
-/// The cards asked for, each through a function that nobody has.
-fn open(which: &Which) -> Result<Vec<(u32, Card)>> {
+/// The function that may configure ports.
+const MANAGER: u8 = 0;
+
+/// Function 0 of a card.
+fn manager(folder: &Folder, card: u32, _: &[u8]) -> Result<VfioUserDevice> {
+    VfioUserDevice::connect(&folder.socket(card, MANAGER)).with_context(|| {
+        format!(
+            "card {card}: only function {MANAGER} may configure ports, and it cannot be had now: end the process that \
+             has it (programs take it when all others are in use), then try again"
+        )
+    })
+}
+
+/// The last function that is free: programs take the first ones.
+fn any(folder: &Folder, card: u32, functions: &[u8]) -> Result<VfioUserDevice> {
+    let connect = |func: &u8| VfioUserDevice::connect(&folder.socket(card, *func)).ok();
+    let free = functions.iter().rev().find_map(connect);
+    free.with_context(|| format!("card {card}: all {} functions are in use", functions.len()))
+}
+
+/// The cards asked for, each through the function that `choose` takes.
+fn open(
+    which: &Which,
+    choose: impl Fn(&Folder, u32, &[u8]) -> Result<VfioUserDevice>,
+) -> Result<Vec<(u32, Card)>> {
     let folder = Folder::find(which.dir.as_deref())?;
     let mut cards = Vec::new();
     for (number, functions) in folder.demand_cards(which.card)? {
         if which.card.is_none_or(|card| card == number) {
-            let free = functions
-                .iter()
-                .find_map(|func| VfioUserDevice::connect(&folder.socket(number, *func)).ok());
-            let device =
-                free.with_context(|| format!("card {number}: all {} functions are in use", functions.len()))?;
+            let device = choose(&folder, number, &functions)?;
             let options = OpenOptions {
                 ready_timeout_ns: PATIENCE_NS,
                 command_timeout_ns: PATIENCE_NS,
@@ -280,7 +300,7 @@ fn interrupted() -> Result<Receiver<()>> {
 
 fn watch(args: &Args) -> Result<()> {
     let interrupted = interrupted()?;
-    let cards = open(&args.which)?;
+    let cards = open(&args.which, any)?;
     let on_screen = !args.once && !args.json && io::stdout().is_terminal();
     let mut ports = Vec::new();
     for (number, card) in &cards {
