@@ -26,9 +26,9 @@ pub struct Completion {
 }
 
 /// Completions that a ring of `1 << log_size` entries holds for sure: the card learns of consumed entries a
-/// quarter of the ring late.
+/// quarter of the ring late, and keeps the last free entry for the completion that tells of an overrun (V-57).
 pub fn usable_cqes(log_size: u8) -> u32 {
-    (1u32 << log_size) + 1 - lag_max(log_size)
+    (1u32 << log_size) - lag_max(log_size)
 }
 
 fn lag_max(log_size: u8) -> u32 {

@@ -122,7 +122,8 @@ impl Card {
         }
     }
 
-    /// Puts a completion into a CQ, and an event after it if it is armed. A full CQ dies (V-57).
+    /// Puts a completion into a CQ, and an event after it if it is armed. The one for which there is no room takes the
+    /// last entry as an error, and the CQ dies (V-57).
     pub fn write_cqe(&mut self, cqn: u32, mut cqe: Cqe, solicited: bool) {
         let cqc = Cqc::read_from(&self.row(CtxTable::Cqc, cqn)).unwrap_or_default();
         let Some(mut cq) = self.cqs.get(&cqn).copied().filter(|cq| cqc.valid() && !cq.dead) else {
@@ -132,15 +133,18 @@ impl Card {
         let slot = u64::from(cq.producer) & ((1 << cqc.log_size()) - 1);
         cqe.set_phase(cq.producer >> cqc.log_size() & 1 == 0);
         cqe.set_timestamp(self.time);
-        let full = filled == 1 << cqc.log_size();
-        if full
-            || !self
-                .host
-                .write(cqc.base() + slot * Cqe::BYTES as u64, cqe.as_bytes())
-        {
+        let overrun = filled + 1 == 1 << cqc.log_size();
+        if overrun {
+            cqe.set_status(WcStatus::GeneralErr.into());
+        }
+        let address = cqc.base() + slot * Cqe::BYTES as u64;
+        let written = self.host.write(address, cqe.as_bytes());
+        if overrun || !written {
             cq.dead = true;
-            self.cqs.insert(cqn, cq);
             self.raise(HwEventKind::CqError, cqn, 0);
+        }
+        if !written {
+            self.cqs.insert(cqn, cq);
             return;
         }
         cq.producer = (cq.producer + 1) & CQ_INDEX_MASK;

@@ -186,7 +186,7 @@ fn recycling_through_reset() {
     bench.dev.assert_no_violations();
 }
 
-/// V-57: a CQ that overruns says so: by event, and by every later poll.
+/// V-57: a CQ that overruns says so: by a last completion with an error, by event, and by every later poll.
 #[test]
 fn cq_overrun() {
     let bench = Bench::new(4);
@@ -199,7 +199,11 @@ fn cq_overrun() {
     bench.dev.settle();
     let mut wc = [WorkCompletion::default(); 9];
     let got = bench.cq.poll_cq(&mut wc).unwrap();
-    assert!((4..9).contains(&got), "{got} completions");
+    let room = bench.cq.cqe() as usize;
+    assert!((room..9).contains(&got), "{got} completions");
+    let (last, good) = wc[..got].split_last().unwrap();
+    assert!(good.iter().all(|wc| (wc.wr_id, wc.status) == (5, WcStatus::Success)));
+    assert_eq!((last.wr_id, last.status), (5, WcStatus::GeneralErr));
     assert!(matches!(bench.cq.poll_cq(&mut wc), Err(Error::CqDead { .. })));
     assert!(matches!(bench.cq.poll_cq(&mut wc), Err(Error::CqDead { .. })));
     let events: Vec<AsyncEvent> = std::iter::from_fn(|| bench.context.poll_async_event()).collect();

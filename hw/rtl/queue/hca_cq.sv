@@ -28,6 +28,8 @@ module hca_cq
   output logic           eqe_valid_o,
   input  logic           eqe_ready_i,
   output eqe_job_t       eqe_o,
+  input  logic           eqe_full_i,   // beside eqe_ready_i: the event queue was full, try again
+  input  logic           eq_room_i,    // strobe: an event queue has been read
   output logic           ev_valid_o,
   input  logic           ev_ready_i,
   output hw_ev_t         ev_o,
@@ -38,10 +40,11 @@ module hca_cq
   localparam logic [7:0] CauseOverflow = 8'd1;
   localparam logic [7:0] CauseNotValid = 8'd2;
 
-  typedef enum logic [1:0] {
+  typedef enum logic [2:0] {
     StIdle,
     StCqe,
     StDb,
+    StOwed,
     StEqe
   } state_e;
 
@@ -59,18 +62,19 @@ module hca_cq
     logic [23:0] sol;  // index after the newest solicited (or error) CQE
     logic [1:0]  arm;  // cq_arm_e
     logic        err;
+    logic        owed; // an event found its queue full: it comes when there is room
   } dyn_t;
 
   state_e         state_q;
   logic           db_first_q;  // whose turn it is when both wait
-  logic           pick_db, pick_cqe;
+  logic           pick_db, pick_cqe, pick_owed;
   logic [63:0]    now_q;
   logic [EqW-1:0] eqe_eqn_q;
   logic [CqW-1:0] cqn, eqe_cqn_q;
 
   // ---- State RAMs --------------------------------------------------------------------------------
   cfg_t cfg, cfg_new;
-  dyn_t dyn, dyn_d;
+  dyn_t dyn, dyn_d, dyn_last_q;  // dyn_last_q: written last
   logic dyn_we, init;
 
   assign cqc_wr_ready_o = state_q == StIdle;
@@ -79,11 +83,49 @@ module hca_cq
                             func: cqc_wr_i.func, base: cqc_wr_i.base, log_size: cqc_wr_i.log_size,
                             eqn: cqc_wr_i.eqn[EqW-1:0]};
 
-  assign pick_db  = (state_q == StIdle) && !init && cq_db_valid_i && (db_first_q || !cqe_valid_i);
-  assign pick_cqe = (state_q == StIdle) && !init && cqe_valid_i && !pick_db;
+  // ---- Events that found no room: every queue once, another try each when an event queue has been read ----------
+  logic           owed_valid, owed_ready, owe, owed_first_q;
+  logic [CqW-1:0] owed_cqn, owed_cqn_q;
+  logic [$clog2(NumCqs):0] owed_count, tries_q;
+
+  assign owe       = state_q == StEqe && eqe_ready_i && eqe_full_i && !dyn_last_q.owed && owed_ready;
+  assign pick_owed = (state_q == StIdle) && !init && owed_valid && tries_q != '0
+                     && (owed_first_q || !(cq_db_valid_i || cqe_valid_i));
+
+  hca_fifo #(
+    .Width(CqW),
+    .Depth(NumCqs)
+  ) u_owed (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (owe),
+    .in_ready_o (owed_ready),
+    .in_i       (eqe_cqn_q),
+    .out_valid_o(owed_valid),
+    .out_ready_i(pick_owed),
+    .out_o      (owed_cqn),
+    .count_o    (owed_count)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) tries_q <= '0;
+    else if (eq_room_i) tries_q <= owed_count;
+    else if (pick_owed) tries_q <= tries_q - 1'b1;
+    if (pick_owed) owed_cqn_q <= owed_cqn;
+    if (pick_db || pick_cqe || pick_owed) owed_first_q <= !pick_owed;
+    if (dyn_we) dyn_last_q <= dyn_d;
+  end
+
+  assign pick_db  = (state_q == StIdle) && !init && !pick_owed && cq_db_valid_i && (db_first_q || !cqe_valid_i);
+  assign pick_cqe = (state_q == StIdle) && !init && !pick_owed && cqe_valid_i && !pick_db;
 
   // The chosen stream stays valid until the job is done, so its payload needs no register here.
-  assign cqn = (pick_db || state_q == StDb) ? cq_db_i.cqn : cqe_i.cqn;
+  always_comb begin
+    cqn = (pick_db || state_q == StDb) ? cq_db_i.cqn : cqe_i.cqn;
+    if (pick_owed) cqn = owed_cqn;
+    if (state_q == StOwed) cqn = owed_cqn_q;
+    if (state_q == StEqe) cqn = eqe_cqn_q;
+  end
 
   hca_ram_1r1w #(
     .Width($bits(cfg_t)),
@@ -93,7 +135,7 @@ module hca_cq
     .we_i   (init),
     .waddr_i(cqc_wr_cqn_i),
     .wdata_i(cfg_new),
-    .re_i   (pick_db || pick_cqe),
+    .re_i   (pick_db || pick_cqe || pick_owed),
     .raddr_i(cqn),
     .rdata_o(cfg)
   );
@@ -106,30 +148,33 @@ module hca_cq
     .we_i   ((init && !cqc_wr_i.keep) || dyn_we),
     .waddr_i(init ? cqc_wr_cqn_i : cqn),
     .wdata_i(init ? '0 : dyn_d),
-    .re_i   (pick_db || pick_cqe),
+    .re_i   (pick_db || pick_cqe || pick_owed),
     .raddr_i(cqn),
     .rdata_o(dyn)
   );
 
   // ---- CQE ---------------------------------------------------------------------------------------
   logic [23:0] size, used, slot;
-  logic        writable, wants_event, fire_cqe, deliver, ev_push, ev_room;
+  logic        writable, overrun, wants_event, fire_cqe, deliver, ev_push, ev_room;
   cqe_t        cqe;
 
   assign size        = 24'd1 << cfg.log_size;
   assign used        = dyn.pi - dyn.ci;
   assign slot        = dyn.pi & (size - 24'd1);
-  assign writable    = cqe_i.valid && cfg.valid && !dyn.err && (used < size);
-  assign wants_event = cqe_i.solicited || (cqe_i.cqe.status != WcSuccess);
+  // The last free entry takes the completion for which there is no room, as an error: nobody misses it (V-57).
+  assign overrun     = used == size - 24'd1;
+  assign writable    = cqe_i.valid && cfg.valid && !dyn.err && (used < size) && (ev_room || !overrun);
+  assign wants_event = cqe_i.solicited || (cqe.status != WcSuccess);
   assign fire_cqe    = (dyn.arm == CqArmNext) || (dyn.arm == CqArmSolicited && wants_event);
   assign deliver     = (state_q == StCqe) && writable && wr_ready_i;
-  assign ev_push     = (state_q == StCqe) && cqe_i.valid && !writable && !dyn.err;
+  assign ev_push     = (deliver && overrun) || ((state_q == StCqe) && cqe_i.valid && !writable && !dyn.err);
 
   always_comb begin
     cqe           = cqe_i.cqe;
     cqe.timestamp = now_q;
     cqe.phase     = !dyn.pi[cfg.log_size];
     cqe.reserved1 = '0;
+    if (overrun) cqe.status = WcGeneralErr;
   end
 
   assign wr_valid_o  = (state_q == StCqe) && writable;
@@ -166,9 +211,17 @@ module hca_cq
       dyn_d.pi = dyn.pi + 1'b1;
       if (wants_event) dyn_d.sol = dyn.pi + 1'b1;
       if (fire_cqe) dyn_d.arm = CqArmNone;
+      dyn_d.err = overrun;
     end else if (ev_push && ev_room) begin
       dyn_we    = 1'b1;
       dyn_d.err = 1'b1;
+    end else if (state_q == StOwed) begin
+      dyn_we     = dyn.owed && cfg.valid;
+      dyn_d.owed = 1'b0;
+    end else if (owe) begin
+      dyn_we     = 1'b1;
+      dyn_d      = dyn_last_q;
+      dyn_d.owed = 1'b1;
     end
   end
 
@@ -183,6 +236,7 @@ module hca_cq
         StIdle: begin
           if (pick_db) state_q <= StDb;
           else if (pick_cqe) state_q <= StCqe;
+          else if (pick_owed) state_q <= StOwed;
           if (pick_db || pick_cqe) db_first_q <= pick_cqe;
         end
         StCqe: if (cqe_ready_o) state_q <= (deliver && fire_cqe) ? StEqe : StIdle;
@@ -190,6 +244,7 @@ module hca_cq
           state_q <= fire_db ? StEqe : StIdle;
           if (!cfg.valid || cfg.func != cq_db_i.func) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
         end
+        StOwed:  state_q <= (dyn.owed && cfg.valid) ? StEqe : StIdle;
         StEqe:   if (eqe_ready_i) state_q <= StIdle;
         default: state_q <= StIdle;
       endcase
@@ -198,7 +253,7 @@ module hca_cq
 
   always_ff @(posedge clk_i) begin
     if (pick_cqe) now_q <= now_i;
-    if (state_q == StCqe || state_q == StDb) begin
+    if (state_q == StCqe || state_q == StDb || state_q == StOwed) begin
       eqe_eqn_q <= cfg.eqn;
       eqe_cqn_q <= cqn;
     end

@@ -19,6 +19,8 @@ module hca_eq
   input  logic [Sources-1:0]     eqe_valid_i,
   output logic [Sources-1:0]     eqe_ready_o,
   input  eqe_job_t [Sources-1:0] eqe_i,
+  output logic                   eqe_full_o,   // beside ready: dropped, for its ring is full
+  output logic                   room_o,       // strobe: a ring has been read
   input  logic                   eq_db_valid_i,
   output logic                   eq_db_ready_o,
   input  eq_db_t                 eq_db_i,
@@ -148,6 +150,9 @@ module hca_eq
     eqe.timestamp = now_q;
     eqe.phase     = !dyn.pi[cfg.log_size[3:0]];
   end
+
+  assign eqe_full_o = drop && cfg.valid;
+  assign room_o     = state_q == StDb && db_ok && eq_db_i.ci != dyn.ci;
 
   // The job is taken off its stream with the write of its EQE (or when it is dropped).
   assign eqe_ready_o = src_q & {Sources{deliver || drop}};

@@ -414,6 +414,7 @@ module hca_core
 
   // ---- Completions -------------------------------------------------------------------------------------
   logic [1:0]     eqe_valid, eqe_ready;
+  logic           eqe_full, eq_room;
   eqe_job_t [1:0] eqe;
   logic           cqc_valid, cqc_ready, eqc_valid, eqc_ready;
   logic [CqW-1:0] cqc_cqn;
@@ -425,12 +426,13 @@ module hca_core
     .cqc_wr_i(cqc), .cqe_valid_i(cqe_valid), .cqe_ready_o(cqe_ready), .cqe_i(cqe),
     .cq_db_valid_i(cq_db_valid), .cq_db_ready_o(cq_db_ready), .cq_db_i(cq_db),
     .wr_valid_o(wr_valid[WrCq]), .wr_ready_i(wr_ready[WrCq]), .wr_o(wr[WrCq]),
-    .eqe_valid_o(eqe_valid[0]), .eqe_ready_i(eqe_ready[0]), .eqe_o(eqe[0]),
+    .eqe_valid_o(eqe_valid[0]), .eqe_ready_i(eqe_ready[0]), .eqe_o(eqe[0]), .eqe_full_i(eqe_full), .eq_room_i(eq_room),
     .ev_valid_o(ev_valid[EvCq]), .ev_ready_i(ev_ready[EvCq]), .ev_o(ev[EvCq]), .bad_db_cnt_o()
   );
   hca_eq #(.Sources(2)) u_eq (
     .clk_i, .rst_i, .now_i, .eqc_wr_valid_i(eqc_valid), .eqc_wr_ready_o(eqc_ready), .eqc_wr_eqn_i(eqc_eqn),
-    .eqc_wr_i(eqc), .eqe_valid_i(eqe_valid), .eqe_ready_o(eqe_ready), .eqe_i(eqe),
+    .eqc_wr_i(eqc), .eqe_valid_i(eqe_valid), .eqe_ready_o(eqe_ready), .eqe_i(eqe), .eqe_full_o(eqe_full),
+    .room_o(eq_room),
     .eq_db_valid_i(eq_db_valid), .eq_db_ready_o(eq_db_ready), .eq_db_i(eq_db),
     .wr_valid_o(wr_valid[WrEq]), .wr_ready_i(wr_ready[WrEq]), .wr_o(wr[WrEq]),
     .ev_valid_o(ev_valid[EvEq]), .ev_ready_i(ev_ready[EvEq]), .ev_o(ev[EvEq]), .drop_cnt_o(), .bad_db_cnt_o()

@@ -79,7 +79,7 @@ class Cq:
         queue = self.queues[cqn]
         queue.pi = queue.ci = queue.sol = index
         fields = 0
-        for value, width in ((queue.pi, 24), (queue.ci, 24), (queue.sol, 24), (queue.arm, 2), (0, 1)):
+        for value, width in ((queue.pi, 24), (queue.ci, 24), (queue.sol, 24), (queue.arm, 2), (0, 2)):
             fields = fields << width | value
         self.bench.dut.u_dyn.mem[cqn].value = fields
         await self.bench.step()
@@ -89,13 +89,18 @@ class Cq:
         queue = self.queues[job["cqn"]]
         if not job["valid"] or (queue and queue.error):
             return
-        if queue is None or (queue.pi - queue.ci) & M24 >= 1 << queue.log_size:
+        used = (queue.pi - queue.ci) & M24 if queue else 0
+        last = queue and used == (1 << queue.log_size) - 1
+        if queue is None or last or used >= 1 << queue.log_size:
             if queue:
                 queue.error = True
             self.events.append((abi.HwEventKind.CQ_ERROR, queue.func if queue else 1, job["cqn"],
                                 1 if queue else 2))
-            return
+            if not last:
+                return
         cqe = CQE.unpack(job["cqe"])
+        if last:
+            cqe["status"] = abi.WcStatus.GENERAL_ERR
         cqe["phase"] = ~(queue.pi >> queue.log_size) & 1
         self.writes.append((queue.func, queue.base + queue.pi % (1 << queue.log_size) * 64, cqe))
         queue.pi = queue.pi + 1 & M24
@@ -208,6 +213,48 @@ async def arming(dut):
 
 
 @cocotb.test()
+async def event_queue_is_full(dut):
+    """V-67: an event for which its queue has no room is not lost with the arming it has used up: it is tried again when
+    an event queue has been read, once per reading, each CQ's once, until it is in; also beside other work."""
+    cq = Cq(dut, 7)
+    await cq.bench.start()
+    cqns = [3, 900, 17]
+    for cqn in (*cqns, 5):
+        await cq.create(cqn, 6)
+        cq.ring(cqn, 0, NEXT)
+
+    def events():
+        return [EQE.unpack(word)["id"] for word in cq.eqe.got]
+
+    async def room():
+        cq.bench.set("eq_room_i", 1)
+        await cq.bench.step()
+        cq.bench.set("eq_room_i", 0)
+        for _ in range(10):
+            cq.post(5)
+        await cq.bench.step(60)
+
+    cq.post(5)
+    await cq.bench.step(20)
+    cq.bench.set("eqe_full_i", 1)
+    for cqn in (*cqns, 3):
+        cq.post(cqn)
+    await cq.bench.step(40)
+    assert events() == [5, *cqns]
+    await room()
+    assert events() == [5, *cqns * 2], "once per reading"
+    cq.ring(900, 0, NEXT)   # armed again with a completion unread: the second event is the same one
+    await cq.bench.step(20)
+    assert events() == [5, *cqns * 2, 900]
+    await cq.create(17, 6)  # another queue with this number: nothing is owed to it
+    cq.bench.set("eqe_full_i", 0)
+    await room()
+    assert events() == [5, *cqns * 2, 900, 3, 900]
+    await room()
+    assert len(events()) == 10, "nothing is told twice"
+
+
+@cocotb.test()
 async def index_wraps(dut):
     """The 24-bit indices wrap: slots, phase, room and arming go on."""
     cq = Cq(dut, 5)
@@ -220,9 +267,10 @@ async def index_wraps(dut):
         cq.post(9)
         await cq.settle()
     assert queue.pi == 6 and len(cq.eqes) == 12
-    for n in range(4):
+    for n in range(3):
+        assert not cq.events
         cq.post(9)
-    await cq.settle()
+        await cq.settle()
     assert cq.events, "room is counted across the wrap"
 
 
@@ -237,7 +285,7 @@ async def another_ring(dut):
         cq.ring(7, queue.pi, (NEXT, SOLICITED)[turn % 2])
         await cq.settle()
         await cq.resize(7, log_size)
-        for _ in range(1 << log_size):
+        for _ in range((1 << log_size) - 1):
             cq.post(7, solicited=1)
         await cq.settle()
         assert len(cq.eqes) == turn + 1 and not cq.events
@@ -247,23 +295,28 @@ async def another_ring(dut):
     await cq.resize(7, 9)
     cq.post(7)
     await cq.settle()
-    assert len(cq.events) == 1 and queue.pi == 8 + 32 + 32 + 256
+    assert len(cq.events) == 1 and queue.pi == 7 + 31 + 31 + 256
 
 
 @cocotb.test()
 async def overflow_is_told_once(dut):
-    """A full CQ goes to error once; nothing more is written until the context is written; firmware asleep
-    stalls nobody; other queues go on."""
+    """V-57: the completion for which a CQ has no room is its last entry, with an error, and an event if it is armed;
+    the CQ goes to error once; nothing more is written until the context is written; firmware asleep stalls nobody; other
+    queues go on."""
     cq = Cq(dut, 4, ev_rate=0.0)
     await cq.bench.start()
     await cq.create(1, 1)
     await cq.create(2, 6)
     await cq.create(3, 2, valid=0)
+    cq.ring(1, 0, SOLICITED)
     for _ in range(20):
         for cqn in (1, 2, 3):
             cq.post(cqn)
     await cq.bench.until(cq.cqe.idle, what="CQEs")
     assert len(cq.wr.got) == 2 + 20
+    of_1 = [CQE.unpack(wr["data"]) for wr in map(WR.unpack, cq.wr.got) if wr["addr"] >> 20 == 0x101]
+    assert [(cqe["status"], cqe["phase"]) for cqe in of_1] == [(0, 1), (abi.WcStatus.GENERAL_ERR, 1)]
+    assert [EQE.unpack(word)["id"] for word in cq.eqe.got] == [1], "an error is an event even for solicited ones"
     cq.ev.rate = 1.0
     await cq.bench.step(20)
     kind = abi.HwEventKind.CQ_ERROR
@@ -271,7 +324,7 @@ async def overflow_is_told_once(dut):
     cq.ring(1, 2, NEXT)
     cq.post(1)
     await cq.bench.step(20)
-    assert len(cq.wr.got) == 22 and not cq.eqe.got
+    assert len(cq.wr.got) == 22 and len(cq.eqe.got) == 1
     await cq.create(1, 1)
     cq.post(1)
     await cq.bench.step(20)

@@ -53,7 +53,9 @@ class Eq:
     def take(self, word):
         job = JOB.unpack(word)
         queue = self.queues[job["eqn"]]
-        if not queue["valid"] or (queue["pi"] - queue["ci"]) & M16 >= 1 << queue["log_size"]:
+        full = (queue["pi"] - queue["ci"]) & M16 >= 1 << queue["log_size"]
+        assert self.bench.get("eqe_full_o") == int(bool(queue["valid"] and full))
+        if not queue["valid"] or full:
             self.drops += 1
             if not queue["told"]:
                 queue["told"] = True
@@ -74,6 +76,7 @@ class Eq:
         if not queue["valid"] or queue["func"] != db["func"]:
             self.bad_db += 1
             return
+        assert self.bench.get("room_o") == int(queue["ci"] != db["ci"])
         if queue["ci"] != db["ci"]:
             queue["told"] = False
         queue["ci"] = db["ci"]

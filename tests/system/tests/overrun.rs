@@ -5,9 +5,10 @@ mod common;
 use common::{LOCAL_AND_REMOTE, Pair};
 use hca_link::LinkKind;
 use hca_system_tests::{RigConfig, path};
-use hca_verbs::{EventKind, Mtu, QpState};
+use hca_verbs::{EventKind, Mtu, QpState, WcStatus};
 
-/// V-57, EVT CQ_ERR: completions beyond the ring are not written; the CQ and the QPs on it are dead.
+/// V-57, EVT CQ_ERR: the completion that finds no room is an error in the last entry, behind all good ones; later ones
+/// are not written; the CQ and the QPs on it are dead.
 #[test]
 fn a_cq_that_nobody_reads() {
     const WRITES: u64 = 30;
@@ -23,13 +24,21 @@ fn a_cq_that_nobody_reads() {
         pair.post(0, wr_id, op, &source);
     }
     pair.rig.run(20_000);
-    let mut read = 0;
+    let mut statuses = Vec::new();
     while let Ok(Some(wc)) = pair.rig.nodes[0].poll() {
-        assert_eq!(wc.wr_id, read, "in order, none invented");
-        read += 1;
+        assert_eq!(wc.wr_id, statuses.len() as u64, "in order, none invented");
+        statuses.push(wc.status);
     }
-    assert!(read < WRITES, "{read} completions fitted into the ring");
-    assert!(pair.rig.nodes[0].poll().is_err(), "a dead CQ must not look empty");
+    let good = statuses.len() - 1;
+    assert!(
+        (4..WRITES as usize).contains(&good),
+        "{good} completions fitted into the ring"
+    );
+    assert_eq!(statuses.pop(), Some(WcStatus::GeneralErr));
+    assert!(statuses.iter().all(|status| *status == WcStatus::Success));
+    for _ in 0..2 {
+        assert!(pair.rig.nodes[0].poll().is_err(), "a dead CQ must not look empty");
+    }
     let kinds: Vec<EventKind> = std::iter::from_fn(|| pair.rig.nodes[0].context.poll_async_event())
         .map(|event| event.kind)
         .collect();
