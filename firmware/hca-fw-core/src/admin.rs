@@ -267,7 +267,10 @@ impl Firmware {
         // Page sizes 4 KiB .. 1 GiB.
         d.set_page_size_cap(0x7fff_f000);
         d.set_device_cap_flags(
-            device_cap::CURR_QP_STATE_MOD | device_cap::RC_RNR_NAK_GEN | device_cap::PORT_ACTIVE_EVENT,
+            device_cap::BAD_PKEY_CNTR
+                | device_cap::CURR_QP_STATE_MOD
+                | device_cap::RC_RNR_NAK_GEN
+                | device_cap::PORT_ACTIVE_EVENT,
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().guid));
         d.set_vendor_part_id(VENDOR_PART_ID);

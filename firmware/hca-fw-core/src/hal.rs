@@ -1,7 +1,7 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
 use crate::{Bus, CmdResult};
-use hca_abi::{AdminStatus, CtxTable, LINK_PORT_ROWS, PipeMsgKind};
+use hca_abi::{AdminStatus, CtxTable, LINK_PORT_ROWS, PipeMsgKind, QueryCountersResult};
 use hca_regs as reg;
 
 /// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
@@ -279,6 +279,25 @@ impl<'a, B: Bus> Hal<'a, B> {
         let lo = self.bus.read32(addr);
         u64::from(lo) | u64::from(self.bus.read32(addr + 4)) << 32
     }
+}
+
+/// Position of a counter in `query_counters_result`, as [`Hal::counter`] wants it.
+pub const fn counter_index(name: &str) -> u32 {
+    let fields = QueryCountersResult::TABLE.fields;
+    let mut index = 0;
+    while !same(fields[index].name, name) {
+        index += 1;
+    }
+    index as u32
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
 }
 
 fn func_reg(func: u8, addr: u32) -> u32 {

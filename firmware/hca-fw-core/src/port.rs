@@ -1,6 +1,6 @@
 //! The port: personality, addresses, GID and P_Key tables.
 
-use crate::hal::{Hal, PortIdentity};
+use crate::hal::{Hal, PortIdentity, counter_index};
 use crate::link::{Link, PortFacts};
 use crate::objects::require;
 use crate::{Bus, CmdResult, Firmware, Identity};
@@ -37,6 +37,8 @@ const GRH_REQUIRED: u8 = 1;
 /// for traps, connections or devices.
 const IB_CAPS: u32 =
     port_cap::SL_MAP | port_cap::OPT_IPD | port_cap::EXTENDED_SPEEDS | port_cap::SYS_IMAGE_GUID;
+/// KEY-15.
+const PKEY_VIOLATIONS: u32 = counter_index("pkey_violations");
 
 /// Configuration of a port.
 pub(crate) struct Port {
@@ -281,6 +283,7 @@ impl Firmware {
             .into(),
         );
         out.set_mac(p.identity.mac);
+        out.set_bad_pkey_cntr(u32::try_from(hal.counter(at as u8, PKEY_VIOLATIONS)).unwrap_or(u32::MAX));
         Ok(out)
     }
 
