@@ -75,6 +75,44 @@ pub fn synthesisable(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// A `unique case` is an assertion: a value that no item names ends the simulation of every card. What a client writes
+/// may be any value, so each has a default.
+pub fn unique_cases_have_a_default(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in rtl_files(files) {
+        // Of the cases around a word: line, must it have a default, has it one.
+        let mut open: Vec<(usize, bool, bool)> = Vec::new();
+        let mut before = String::new();
+        for (index, line) in without_comments(&file.text).lines().enumerate() {
+            for (place, (_, word)) in words(line).enumerate() {
+                match word {
+                    "case" | "casez" | "casex" => {
+                        let checked = matches!(before.as_str(), "unique" | "unique0" | "priority");
+                        open.push((index + 1, checked, false));
+                    }
+                    "default" if place == 0 => {
+                        if let Some((_, _, has)) = open.last_mut() {
+                            *has = true;
+                        }
+                    }
+                    "endcase" => {
+                        if let Some((line, true, false)) = open.pop() {
+                            findings.push(Finding::new(
+                                file,
+                                line,
+                                "a unique case without a default: no value from outside may stop the simulation",
+                            ));
+                        }
+                    }
+                    _ => {}
+                }
+                word.clone_into(&mut before);
+            }
+        }
+    }
+    findings
+}
+
 /// A `#` that does not open the parameters of a module: `#5`, `#Delay`, `begin #(5)`.
 fn has_delay(line: &str) -> bool {
     line.match_indices('#').any(|(at, _)| {

@@ -58,6 +58,11 @@ fn rtl_is_synthesisable() {
 }
 
 #[test]
+fn rtl_stops_for_no_value() {
+    judge(rtl::unique_cases_have_a_default);
+}
+
+#[test]
 fn file_lists_are_complete() {
     judge(rtl::file_lists);
 }

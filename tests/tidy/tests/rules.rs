@@ -97,6 +97,20 @@ fn module_and_file_share_a_name() {
 }
 
 #[test]
+fn unique_cases_without_a_default_are_found() {
+    let text = "unique case (a)\n  1: case (b) default: x = '{default: 0}; endcase\n  2: x = '{default: 0};\nendcase\n\
+                  unique case (a)\n  1: case (b)\n    2: x = 1;\n  endcase\n  default: x = 0;\nendcase\n\
+                  case (a)\n  1: x = 1;\nendcase\npriority\n casez (a)\n  1: x = 1;\n  // default: x = 2;\nendcase\n";
+    assert_eq!(
+        lines_of(&rtl::unique_cases_have_a_default(&[File::new(
+            "hw/rtl/hca_a.sv",
+            text
+        )])),
+        [1, 15]
+    );
+}
+
+#[test]
 fn delays_and_initial_blocks_are_found() {
     let text = "module hca_a #(parameter int A = 1) ();\n  hca_b #(.W(1)) u_b ();\n  hca_c\n  #(\n  .W(1)) u_c ();\n\
                   #5 x = 1;\n  x <= #1 y;\n  begin #(5) x = 1; end\n  initial x = 0;\n\
