@@ -6,6 +6,7 @@ hw/rtl/responder/hca_resp_check.sv
 hw/rtl/responder/hca_rx_ctrl.sv
 hw/rtl/responder/hca_rx_end.sv
 hw/rtl/responder/hca_rx_exec.sv
+hw/rtl/responder/hca_rx_filter.sv
 hw/rtl/responder/hca_rx_flush.sv
 hw/rtl/responder/hca_rx_mover.sv
 hw/rtl/responder/hca_rx_msgs.sv

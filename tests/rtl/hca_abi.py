@@ -1239,6 +1239,7 @@ STRUCTS = {
             "naks_received": (896, 64),
             "ack_timeouts": (960, 64),
             "retransmitted_packets": (1024, 64),
+            "bad_sources": (1088, 64),
         },
     },
     "link_vl_arb": {

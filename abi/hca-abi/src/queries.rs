@@ -313,5 +313,7 @@ layout! {
         ack_timeouts set_ack_timeouts: u64 [120, 0, 64];
         /// Packets sent again.
         retransmitted_packets set_retransmitted_packets: u64 [128, 0, 64];
+        /// Packets to a QP that did not come from its peer: LID or GIDs are not its path's.
+        bad_sources set_bad_sources: u64 [136, 0, 64] "QPS-17";
     }
 }

@@ -202,7 +202,10 @@ fn cq_overrun() {
     let room = bench.cq.cqe() as usize;
     assert!((room..9).contains(&got), "{got} completions");
     let (last, good) = wc[..got].split_last().unwrap();
-    assert!(good.iter().all(|wc| (wc.wr_id, wc.status) == (5, WcStatus::Success)));
+    assert!(
+        good.iter()
+            .all(|wc| (wc.wr_id, wc.status) == (5, WcStatus::Success))
+    );
     assert_eq!((last.wr_id, last.status), (5, WcStatus::GeneralErr));
     assert!(matches!(bench.cq.poll_cq(&mut wc), Err(Error::CqDead { .. })));
     assert!(matches!(bench.cq.poll_cq(&mut wc), Err(Error::CqDead { .. })));

@@ -7,7 +7,7 @@ module hca_mgmt
 #(
     parameter int unsigned NumQpcSinks   = 6,
     parameter int unsigned NumEvSources  = 5,   // the last is this block's own
-    parameter int unsigned NumCounters   = 17,
+    parameter int unsigned NumCounters   = 18,
     parameter int unsigned ClockHz       = 250_000_000,
     parameter int unsigned NumVectors    = 32,
     parameter int unsigned NumVls        = hca_link_pkg::NumVlsDefault    // data VLs of the links

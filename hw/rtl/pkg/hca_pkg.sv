@@ -295,6 +295,7 @@ package hca_pkg;
   typedef struct packed {
     logic [PortW-1:0] port;
     logic             pkey_viol;  // P_Key violation
+    logic             bad_source; // not from the QP's peer
     logic             dup;        // a repeated request
     logic             timeout;    // a transport timer expired
     logic             rewind;     // transmission goes back
@@ -359,7 +360,7 @@ package hca_pkg;
     MsgSqError  = 3'd3,  // send WQE wqe_index failed locally with status (gather, emit, READ response scatter)
     MsgRqError  = 3'd4,  // receive WQE wqe_index failed with status while its message was being placed
     MsgReqError = 3'd5,  // responder refused a request that uses no receive WQE (R_Key...); a NAK goes out
-    MsgTimeout  = 3'd6,  // transport timer of the QP expired
+    MsgTimeout  = 3'd6,  // transport timer of the QP expired; the other fields: what it had seen
     MsgRnrDone  = 3'd7   // RNR wait of the QP is over
   } msg_kind_e;
 
@@ -384,8 +385,10 @@ package hca_pkg;
   } ack_upd_t;
 
   // ---- requester -> rx_ctrl -------------------------------------------------------------------------
-  // One record per send WQE, when its first packet is emitted (again, with equal content, on retransmission).
+  // One record per packet, before it is emitted: its send WQE (with equal content every time), and how far it gets.
   typedef struct packed {
+    logic           first;      // first packet of the WQE
+    logic [23:0]    next_psn;   // PSN after the packet's (READ: after its last response's)
     logic [QpW-1:0] qpn;
     logic [15:0]    wqe_index;
     logic [7:0]     opcode;     // wr_opcode_e

@@ -31,6 +31,8 @@ module hca_sq_build
 
   always_comb begin
     omt_o           = '0;
+    omt_o.first     = pkt_i.first;
+    omt_o.next_psn  = dyn_i.psn + pkt_i.psns;
     omt_o.qpn       = qpn_i;
     omt_o.wqe_index = dyn_i.wqe;
     omt_o.opcode    = hdr_i.opcode;

@@ -204,7 +204,7 @@ module hca_sq_emit
   assign pkt_left = (state_q == StSeg) ? pkt_left_q : pkt_q.bytes;
   assign piece    = (h_q.inline_data || sge_left >= 32'(pkt_left)) ? pkt_left : sge_left[12:0];
 
-  assign omt_valid_o = state_q == StPacket && pkt_q.first && !omt_done_q;
+  assign omt_valid_o = state_q == StPacket && !omt_done_q;
   assign pkt_fire    = state_q == StPacket && txp_ready_i && (seg_ready_i || !pkt_q.payload)
                        && (!omt_valid_o || omt_ready_i);
   assign txp_valid_o = pkt_fire;  // into registers of hca_requester: never waits for anything outside

@@ -98,7 +98,9 @@ module hca_ack_unit
     implied_new   = implied_q && !base.gap_seen && !base.rnr_wait;
     unique case (job_i.kind)
       AjAck: if (live_q && !second_q) begin
-        if (job_i.syndrome[6:5] == 2'b11 && job_i.syndrome[4:0] inside {5'd1, 5'd2, 5'd3}) begin
+        // A refusal behind a READ without its data is not the READ's: the data was lost, or is still to come.
+        if (job_i.syndrome[6:5] == 2'b11 && job_i.syndrome[4:0] inside {5'd1, 5'd2, 5'd3}
+            && !(implied_q && row_in)) begin
           fail        = 1'b1;
           fail_status = (job_i.syndrome == NakInvalidRequest) ? WcRemInvReqErr
                         : (job_i.syndrome == NakRemoteAccess) ? WcRemAccessErr : WcRemOpErr;
@@ -191,7 +193,8 @@ module hca_ack_unit
       st_o.rnr_wait   = 1'b0;
     end
     drains        = (base.draining || job_i.kind == AjSqDrain) && !dead_o;
-    drained       = drains && st_o.una_psn == mark_i.psn;
+    // Not inside a message whose rest is still to be sent.
+    drained       = drains && st_o.una_psn == mark_i.psn && st_o.una_psn == st_o.una_first_psn;
     st_o.draining = drains && !drained;
   end
 

@@ -1,6 +1,6 @@
 // Outstanding message table: one row per unacknowledged send WQE, and per QP the high-water marks of what
 // the requester has emitted. Written by `omt` only (one record per two cycles; init_i goes first). A record
-// that repeats an earlier WQE (retransmission) rewrites its row but does not move the marks back.
+// that repeats an earlier packet (retransmission) rewrites its row but does not move the marks back.
 module hca_omt
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -26,12 +26,14 @@ module hca_omt
   output logic [23:0]     tmr_psn_o
 );
 
-  logic           accept, upd_q, upd_we, we;
+  logic           accept, upd_q, upd_we, we, unused_in;
   logic [QpW-1:0] upd_qpn_q, waddr;
-  hw_mark_t       new_q, wdata;
-  logic [15:0]    old_wqe, ahead;
+  hw_mark_t       new_q, old, wdata;
+  logic [15:0]    ahead;
+  logic [23:0]    further;
   omt_row_t       row;
 
+  assign unused_in   = omt_i.first;
   assign omt_ready_o = !upd_q;
   assign accept      = omt_valid_i && omt_ready_o;
 
@@ -58,27 +60,29 @@ module hca_omt
     else if (!init_i) upd_q <= 1'b0;
     if (accept) begin
       upd_qpn_q <= omt_i.qpn;
-      new_q     <= '{wqe: omt_i.wqe_index + 16'd1, psn: omt_i.last_psn + 24'd1};
+      new_q     <= '{wqe: omt_i.wqe_index + 16'd1, psn: omt_i.next_psn};
     end
   end
 
-  assign ahead  = new_q.wqe - old_wqe;
-  assign upd_we = upd_q && (ahead != '0) && !ahead[15];
+  // A WQE further on, or further inside the same WQE.
+  assign ahead   = new_q.wqe - old.wqe;
+  assign further = new_q.psn - old.psn;
+  assign upd_we  = upd_q && ((ahead != '0) ? !ahead[15] : (further != '0 && !further[23]));
   assign we     = init_i || upd_we;
   assign waddr  = init_i ? init_qpn_i : upd_qpn_q;
   assign wdata  = init_i ? '{wqe: '0, psn: init_psn_i} : new_q;
 
   hca_ram_1r1w #(
-    .Width(16),
+    .Width($bits(hw_mark_t)),
     .Depth(NumQps)
   ) u_mark_own (
     .clk_i,
     .we_i   (we),
     .waddr_i(waddr),
-    .wdata_i(wdata.wqe),
+    .wdata_i(wdata),
     .re_i   (accept),
     .raddr_i(omt_i.qpn),
-    .rdata_o(old_wqe)
+    .rdata_o(old)
   );
 
   hca_ram_1r1w #(

@@ -24,6 +24,8 @@ module hca_resp_check
 
   // READ jobs counted (waiting, or about to be dropped) at which repeated READs are ignored; the count is modulo 64.
   localparam logic [5:0] RdJam = 6'd40;
+  // PSNs before the expected one that were seen before: half of all, so a READ of 2 GiB at MTU 256 can come again.
+  localparam logic [23:0] DupPsns = 24'h80_0000;
 
   // ---- Stage 1: opcode and comparisons ----------------------------------------------------------------
   typedef struct packed {
@@ -82,7 +84,7 @@ module hca_resp_check
     look_d.starts = first || only || look_d.read;
     look_d.ends   = last || only;
     look_d.in_seq = behind == '0;
-    look_d.earlier = !look_d.in_seq && !behind[23];
+    look_d.earlier = !look_d.in_seq && behind <= DupPsns;
     look_d.psns   = (rd_round == '0) ? 24'd1 : rd_round[23:0];
     look_d.dup_ok = behind >= look_d.psns;
 

@@ -1,8 +1,9 @@
 // Schedules what the responder sends: READ responses packet by packet, round robin over QPs, and one
 // cumulative ACK per QP behind them. Per QP a ring of 16 READ jobs and one pending ACK: `rsp` is ready again
 // soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
-// its QP: it waits until they have passed the header stage. QPs wait in a queue per SL or rate group, and
-// nobody looks at them while its gate is shut. Takes nothing for NumQps cycles after reset.
+// its QP: it waits until they have passed the header stage. The ACK of a repeated request never replaces a NAK.
+// QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. Takes nothing for
+// NumQps cycles after reset.
 module hca_resp_sched
   import hca_pkg::*;
 (
@@ -141,13 +142,19 @@ module hca_resp_sched
   end
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
-  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, purge, room, last_word;
+  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, purge, room, last_word, stale;
   logic [JobW:0] gone_q;  // jobs dropped, still to be reported
   logic [15:0] seq_q;  // of the newest READ packet of the card
 
   assign open       = sl_open_i[ctx.path.sl] && (ctx.path.group == '0 || rate_open_i[ctx.path.group]);
-  assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe};
+  // A NAK that has itself moved the QP to ERR still goes out, behind the READs that came before it.
+  assign last_word  = ctx.state == QpsErr && row.ack && row.ack_syndrome[6:5] == 2'b11
+                      && row.ack_syndrome != NakPsnSequence;
+  assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe} || last_word;
   assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
+  // A NAK acknowledges everything before its PSN, so a repeated request's ACK says nothing new. Only an ACK of that
+  // PSN makes the NAK void: the packet has come again.
+  assign stale      = row.ack && row.nak && !is_nak && !psn_ge(rsp_q.psn, row.ack_psn);
   // A READ that does not begin behind the newest one queued: the peer has gone back, to it or into its middle.
   // What is queued has either arrived or will be asked for again, so it is dropped.
   assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
@@ -157,10 +164,8 @@ module hca_resp_sched
   assign start_read = alive && open && row.count != '0 && txp_free && seg_free;
   // READ packets of the card that have not passed are the newest ones: is this QP's last among them?
   assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= 16'(seq_q - resp_done_seq_i);
-  // A NAK still goes out when its own cause has moved the QP to ERR.
-  assign last_word  = ctx.state == QpsErr && row.nak;
   assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
-                      && (last_word || (alive && row.count == '0 && passed));
+                      && alive && row.count == '0 && passed;
 
   // ---- StRead: one packet of the head job ----------------------------------------------------------------
   logic        is_first, is_last, send_read;
@@ -182,13 +187,14 @@ module hca_resp_sched
       row_we         = 1'b1;
       push           = !row.queued;
       row_new.queued = 1'b1;
-      if (!rsp_q.read) begin
+      if (!rsp_q.read && !stale) begin
         row_new.ack          = 1'b1;
         row_new.nak          = is_nak;
         row_new.ack_psn      = rsp_q.psn;
         row_new.ack_syndrome = rsp_q.syndrome;
         row_new.ack_msn      = rsp_q.msn;
-      end else begin
+      end
+      if (rsp_q.read) begin
         row_new.count = (purge ? '0 : row.count) + (JobW+1)'(store_job);
         if (purge) begin
           row_new.head = row.head + row.count[JobW-1:0];
@@ -214,7 +220,7 @@ module hca_resp_sched
       if (!alive) begin
         row_new.count = '0;
         row_new.off   = '0;
-        row_new.ack   = row.ack && last_word;
+        row_new.ack   = 1'b0;
       end
       if (send_ack) begin
         row_new.ack  = 1'b0;

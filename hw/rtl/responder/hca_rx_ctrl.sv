@@ -236,22 +236,34 @@ module hca_rx_ctrl
     .active_o
   );
 
-  // ---- Packets: is it for a live RC QP of this port and partition? -----------------------------------------
-  logic pkt_ok, pkey_bad, is_answer, is_read_answer, pkt_read;
+  // ---- Packets: is it for a live RC QP of this port and partition, and from its peer? ----------------------
+  logic pkt_ok, pkey_bad, source_bad, is_answer, pkt_read;
 
-  assign pkt_ok    = rxd_i.dest_qpn[23:QpW] == '0 && ctx.rx_ok && ctx.is_rc && rxd_i.port == ctx.port
-                     && rxd_i.opcode[7:5] == 3'(ServiceRc) && !st.dead;
-  assign pkey_bad  = !pkey_match(rxd_i.pkey, pkey_tbl_i[ctx.port][ctx.pkey_index]);
+  hca_rx_filter u_filter (
+    .clk_i,
+    .pkey_tbl_i,
+    .rd_en_i     (pick),
+    .rd_qpn_i    (qpn_d),
+    .we_i        (qpc_apply),
+    .wr_qpn_i    (qpn_q),
+    .qpc_i       (qpc_wr_i.qpc),
+    .rxd_i,
+    .ctx_i       (ctx),
+    .dead_i      (st.dead),
+    .accept_o    (pkt_ok),
+    .pkey_viol_o (pkey_bad),
+    .bad_source_o(source_bad)
+  );
+
   assign is_answer = rxd_i.opcode[4:0] >= BthRcReadResponseFirst[4:0]
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
-  assign is_read_answer = rxd_i.opcode[4:0] <= BthRcReadResponseOnly[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
   logic dup, pkey_viol, timed_out;
-  assign pkey_viol = pkt_read && pkt_ok && pkey_bad;
-  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, dup: dup, timeout: timed_out,
-                       rewind: ack_upd_valid && ack_upd.rewind};
-  always_ff @(posedge clk_i) if (pkt_read) drop_q <= !pkt_ok || pkey_bad;
+  assign pkey_viol = pkt_read && pkey_bad;
+  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, bad_source: pkt_read && source_bad, dup: dup,
+                       timeout: timed_out, rewind: ack_upd_valid && ack_upd.rewind};
+  always_ff @(posedge clk_i) if (pkt_read) drop_q <= !pkt_ok;
 
   // ---- Requests ------------------------------------------------------------------------------------
   rxw_t        resp_item;
@@ -289,39 +301,10 @@ module hca_rx_ctrl
   ack_st_t     ack_new;
   rx_ev_t      ack_ev;
 
-  always_comb begin
-    msg_to_ack = 1'b0;
-    ack_job = '{kind: AjAck, qpn: qpn_q, psn: rxd_i.psn, syndrome: rxd_i.aeth_syndrome,
-                rd_opcode: is_read_answer, rd_ends: rxd_i.opcode[4:0] >= BthRcReadResponseLast[4:0],
-                from_exec: msg_q.from_exec, wqe_index: msg_q.msg.wqe_index, status: msg_q.msg.status};
-    if (job_q == JobMsg) begin
-      ack_job.syndrome = msg_q.msg.syndrome;
-      unique case (msg_q.msg.kind)
-        MsgSqError: begin
-          ack_job.kind = AjSqError;
-          msg_to_ack   = ctx.tx_live || ctx.is_err;
-        end
-        MsgTimeout: begin
-          ack_job.kind = AjTimeout;
-          msg_to_ack   = !st.dead;
-        end
-        MsgRnrDone: begin
-          ack_job.kind = AjRnrDone;
-          msg_to_ack   = !st.dead && ctx.tx_live;
-        end
-        MsgSqDrain: begin
-          ack_job.kind = AjSqDrain;
-          msg_to_ack   = !st.dead && ctx.tx_live;
-        end
-        default: ;
-      endcase
-    end else if (rxd_i.opcode[4:0] != BthRcAcknowledge[4:0]) begin
-      ack_job.kind = AjRead;
-    end
-  end
-
+  assign ack_job    = (job_q == JobMsg) ? ack_job_of_msg(qpn_q, msg_q) : ack_job_of_packet(qpn_q, rxd_i);
+  assign msg_to_ack = msg_is_for_ack(msg_q.msg, ctx, st);
   assign ack_start = state_q == StRead
-                     && ((job_q == JobPkt && is_answer && pkt_ok && !pkey_bad)
+                     && ((job_q == JobPkt && is_answer && pkt_ok)
                          || (job_q == JobMsg && msg_to_ack));
 
   assign timed_out = ack_start && ack_job.kind == AjTimeout;

@@ -90,8 +90,8 @@ package hca_rx_pkg;
 
   // High-water marks of the requester.
   typedef struct packed {
-    logic [15:0] wqe;  // next WQE index not yet emitted
-    logic [23:0] psn;  // PSN after the last one of the newest emitted WQE
+    logic [15:0] wqe;  // next WQE index not yet begun
+    logic [23:0] psn;  // PSN after the newest one emitted
   } hw_mark_t;
 
   // Row of the outstanding message table.
@@ -248,6 +248,57 @@ package hca_rx_pkg;
     a.retry_left    = q.retry_cnt;
     a.rnr_left      = q.rnr_retry;
     return a;
+  endfunction
+
+  // What a timer had seen when it fired, in the fields syndrome, status and wqe_index of its message: the message may
+  // wait while an acknowledge comes.
+  function automatic logic [31:0] timer_tag(logic [1:0] gen, logic [23:0] una_psn);
+    return {6'd0, gen, una_psn};
+  endfunction
+
+  // An acknowledge packet, or a response (which READs alone may have).
+  function automatic ack_job_t ack_job_of_packet(logic [QpW-1:0] qpn, rxd_t rxd);
+    ack_job_t j;
+    logic     unused;
+    unused      = ^rxd;
+    j           = '0;
+    j.kind      = (rxd.opcode[4:0] == BthRcAcknowledge[4:0]) ? AjAck : AjRead;
+    j.qpn       = qpn;
+    j.psn       = rxd.psn;
+    j.syndrome  = rxd.aeth_syndrome;
+    j.rd_opcode = rxd.opcode[4:0] <= BthRcReadResponseOnly[4:0];
+    j.rd_ends   = rxd.opcode[4:0] >= BthRcReadResponseLast[4:0];
+    return j;
+  endfunction
+
+  function automatic ack_job_t ack_job_of_msg(logic [QpW-1:0] qpn, rx_msg_t m);
+    ack_job_t j;
+    j           = '0;
+    j.qpn       = qpn;
+    j.syndrome  = m.msg.syndrome;
+    j.from_exec = m.from_exec;
+    j.wqe_index = m.msg.wqe_index;
+    j.status    = m.msg.status;
+    case (m.msg.kind)
+      MsgSqError: j.kind = AjSqError;
+      MsgTimeout: j.kind = AjTimeout;
+      MsgRnrDone: j.kind = AjRnrDone;
+      default:    j.kind = AjSqDrain;
+    endcase
+    return j;
+  endfunction
+
+  // Is there something to do for the acknowledge unit?
+  function automatic logic msg_is_for_ack(pipe_msg_t m, rx_ctx_t ctx, rx_st_t st);
+    logic unused;
+    unused = ^{m, ctx, st};
+    case (m.kind)
+      MsgSqError:             return ctx.tx_live || ctx.is_err;
+      MsgTimeout:             return !st.dead && {m.syndrome, m.status, m.wqe_index}
+                                                 == timer_tag(st.ack.gen, st.ack.una_psn);
+      MsgRnrDone, MsgSqDrain: return !st.dead && ctx.tx_live;
+      default:                return 1'b0;
+    endcase
   endfunction
 
   // Fetch of ring slot `index`. Strides are powers of two and the address is cut to the stride, so a fetch

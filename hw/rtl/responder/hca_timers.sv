@@ -99,8 +99,9 @@ module hca_timers
                                   : (ctx.timeout != '0) && (elapsed >> (6'd10 + 6'(ctx.timeout))) != '0;
 
   assign msg_valid_o = look_q && !fresh && expired;
-  assign msg_o       = '{kind: st.rnr_wait ? MsgRnrDone : MsgTimeout, qpn: idx_q, wqe_index: '0, status: '0,
-                         syndrome: '0};
+  assign {msg_o.syndrome, msg_o.status, msg_o.wqe_index} = timer_tag(st.gen, st.una_psn);
+  assign msg_o.kind  = st.rnr_wait ? MsgRnrDone : MsgTimeout;
+  assign msg_o.qpn   = idx_q;
   assign step        = look_q && (!msg_valid_o || msg_ready_i);
   assign own_we      = step && (fresh || msg_valid_o);
   assign own_new     = '{gen: st.gen, una_psn: st.una_psn, stamp: now_i[StampW-1:0]};

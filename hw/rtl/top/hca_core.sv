@@ -124,7 +124,7 @@ module hca_core
   localparam int unsigned MsgGather = 0, MsgReq = 1, MsgExec = 2, MsgDb = 3, MsgMgmt = 4, NumMsg = 5;
   // Sources of events (the management block adds its own).
   localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, NumEv = 4;
-  localparam int unsigned NumCounters = 17;
+  localparam int unsigned NumCounters = 18;
 
   // ---- Host: reads -------------------------------------------------------------------------------
   logic [NumRd-1:0]        mreq_valid, mreq_ready, mrsp_valid;
@@ -475,7 +475,7 @@ module hca_core
   // ---- Trace -----------------------------------------------------------------------------------------------
   hca_trace u_trace (
     .qpc_i(qpc_valid[QpcReq] && qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
-    .omt_i(omt_valid && omt_ready), .omt_rec_i(omt),
+    .omt_i(omt_valid && omt_ready && omt.first), .omt_rec_i(omt),
     .emit_i(emit), .emit_qpn_i(emit_qpn), .emit_psn_i(emit_psn), .sent_i(sent), .sent_txp_i(sent_txp),
     .rxd_take_i(rxd_valid && rxd_ready), .rxd_i(rxd), .end_i(ended), .end_kind_i(end_kind),
     .end_frees_i(end_frees), .end_ok_i(end_ok), .end_beats_i(end_beats),

@@ -6,7 +6,7 @@ module hca_ports
   import hca_pkg::*;
   import hca_link_pkg::*;
 #(
-  parameter int unsigned NumCounters = 17
+  parameter int unsigned NumCounters = 18
 ) (
   input  logic                      clk_i,
   input  logic                      rst_i,

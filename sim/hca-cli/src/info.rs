@@ -110,6 +110,7 @@ struct Port {
     retransmitted_packets: u64,
     ack_timeouts: u64,
     attributes: Attributes,
+    counters: Attributes,
 }
 
 /// Asks through the last function that is free: programs take the first ones.
@@ -229,6 +230,7 @@ impl Port {
             retransmitted_packets: counters.retransmitted_packets(),
             ack_timeouts: counters.ack_timeouts(),
             attributes: attributes(PortAttr::TABLE.fields, attr.as_bytes()),
+            counters: attributes(PortCounters::TABLE.fields, counters.as_bytes()),
         }
     }
 }

@@ -301,8 +301,8 @@ async def another_ring(dut):
 @cocotb.test()
 async def overflow_is_told_once(dut):
     """V-57: the completion for which a CQ has no room is its last entry, with an error, and an event if it is armed;
-    the CQ goes to error once; nothing more is written until the context is written; firmware asleep stalls nobody; other
-    queues go on."""
+    the CQ goes to error once; nothing more is written until the context is written; firmware asleep stalls nobody;
+    other queues go on."""
     cq = Cq(dut, 4, ev_rate=0.0)
     await cq.bench.start()
     await cq.create(1, 1)

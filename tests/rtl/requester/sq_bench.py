@@ -238,7 +238,7 @@ class SqBench(Bench):
         self.ack.on_accept = self.on_ack_taken
         self.need_segs = deque()  # packets whose segments have not all come
         self.segs = deque()       # segments whose packet has not come
-        self.omts = {}
+        self.omts = set()
         self.auto_ack = True
         self.lossy = 0.0
         self.errors = []
@@ -334,11 +334,13 @@ class SqBench(Bench):
         qp = self.qps[omt["qpn"]]
         index = qp.tail - 1 - ((qp.tail - 1 - omt["wqe_index"]) & 0xFFFF)
         wqe = qp.wqes[index]
+        first, next_psn = omt.pop("first"), omt.pop("next_psn")
         want = dict(qpn=qp.qpn, wqe_index=index & 0xFFFF, opcode=wqe.opcode, len_bytes=wqe.length,
                     signaled=int(wqe.signaled or qp.context["sq_sig_all"]),
                     last_psn=(wqe.first_psn + wqe.packets(qp.mtu) - 1) & PSN_MASK)
         assert omt == want, f"omt {omt}, expected {want}"
-        self.omts[qp.qpn, index] = self.cycle
+        assert (next_psn - wqe.first_psn - 1) & PSN_MASK < wqe.packets(qp.mtu)
+        self.omts.add((qp.qpn, index, bool(first), next_psn))
 
     def match(self, qp, txp):
         """(position, segments) of the packet if it is a legal next one. Follows every state the requester can
@@ -375,8 +377,9 @@ class SqBench(Bench):
         pos, segments = self.match(qp, txp)
         index, offset = pos
         assert qp.wqes[index].error is None, f"QP {qp.qpn}: bad WQE {index} was sent"
-        if offset == 0:
-            assert (qp.qpn, index) in self.omts, f"QP {qp.qpn}: packet before the omt of WQE {index}"
+        wqe = qp.wqes[index]
+        end = (wqe.first_psn + wqe.packets(qp.mtu) if wqe.opcode == WrOpcode.RDMA_READ else txp["psn"] + 1) & PSN_MASK
+        assert (qp.qpn, index, offset == 0, end) in self.omts, f"QP {qp.qpn}: packet before its omt, WQE {index}"
         assert ((txp["psn"] - qp.una) & PSN_MASK) < LIMITS["WindowPackets"] or \
             ((txp["psn"] - qp.una) & PSN_MASK) >= 1 << 23, "window"
         qp.sent += 1

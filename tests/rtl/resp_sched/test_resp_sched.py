@@ -64,10 +64,13 @@ class RespBench(Bench):
         """The DUT has taken a job."""
         job = struct("rsp_job_t").unpack(word)
         qpn = job["qpn"]
-        if not job["read"]:
-            self.pending[qpn] = job
-            return
         old = self.pending[qpn]
+        if not job["read"]:
+            # A repeated request's ACK says less than the NAK that waits.
+            if not (old and old["syndrome"] & 0x60 and not job["syndrome"] & 0x60
+                    and (job["psn"] - old["psn"]) & PSN_MASK >= 1 << 23):
+                self.pending[qpn] = job
+            return
         if old and not old["syndrome"] & 0x60 and (job["psn"] - old["psn"]) & PSN_MASK < 1 << 23:
             self.pending[qpn] = None
         self.jobs[qpn].append(job)
@@ -232,6 +235,62 @@ async def supersede(dut):
 
 
 @cocotb.test()
+async def repeated_request_behind_a_nak(dut):
+    """REL-16, REL-19: the ACK of a repeated request does not replace a NAK that waits: the NAK acknowledges all of it,
+    and nobody would ask again. The NAK falls to what is newer: its own PSN acknowledged, another NAK."""
+    bench = await RespBench(dut, 9).begin()
+    bench.ack.rate = 0.0
+    naks = (NAK, 0x62, 0x2C)
+    for qpn in range(20):
+        bench.create(qpn)
+    await bench.until(bench.qpc.idle)
+    for qpn in (17, 18, 19):
+        bench.acknowledge(qpn, 100)         # these fill the way out
+    await bench.step(60)
+    want = set()
+    for n, nak in enumerate(naks):
+        for k, (psn, later, code) in enumerate(((10, 9, 0x1F), (0, PSN_MASK, 0x1F), (0x800000, 0, 0x1F), (10, 10, 0x1F),
+                                                (10, 9, 0x60))):
+            qpn = 5 * n + k
+            bench.acknowledge(qpn, psn, nak, msn=3)
+            bench.acknowledge(qpn, later, code, msn=3)
+            want.add((qpn, psn, nak) if k < 3 else (qpn, later, code))
+    await bench.step(200)
+    bench.ack.rate = 1.0
+    await bench.run()
+    assert {ack for ack in bench.acks if ack[0] < 15} == want, bench.acks
+
+
+@cocotb.test()
+async def refusal_behind_reads(dut):
+    """REL-16, QPS-13: a fatal NAK moves its own QP to ERR; the READs before it are answered first, then it leaves, and
+    what came behind is gone. In ERR without one nothing leaves."""
+    bench = await RespBench(dut, 10, wire_rate=0.02).begin()
+    bench.create(1, mtu_code=1)
+    bench.create(2, mtu_code=1)
+    await bench.until(bench.qpc.idle)
+    bench.txp.rate = 0.0
+    for qpn in (1, 2):
+        bench.read(qpn, 5, 1000)
+        bench.read(qpn, 9, 300)
+    bench.acknowledge(1, 11, 0x62)
+    await bench.until(bench.rsp.idle)
+    bench.create(1, mtu_code=1, state=QpState.ERR, init=False)
+    bench.create(2, mtu_code=1, state=QpState.ERR, init=False)
+    await bench.until(bench.qpc.idle)
+    bench.txp.rate = 1.0
+    await bench.until(lambda: bench.acks, 5000, "NAK")
+    await bench.step(100)
+    assert bench.acks == [(1, 11, 0x62)] and not bench.jobs[1]
+    words = [struct("txp_t").unpack(word) for word in bench.txp.got]
+    assert [word["psn"] for word in words if word["qpn"] == 1] == [5, 6, 7, 8, 9, 10]
+    assert sum(word["qpn"] == 2 for word in words) <= 2, "what had left the ring already"
+    bench.read(1, 11, 100)
+    await bench.step(100)
+    assert len(bench.txp.got) == len(words) and bench.popped.count(1) == 2
+
+
+@cocotb.test()
 async def asked_again(dut):
     """A READ that is asked for again, whole or from its middle on, drops what is queued. A 17th job is lost."""
     bench = await RespBench(dut, 7).begin()
@@ -277,10 +336,12 @@ async def states(dut):
     bench.read(2, 5, 100)
     await bench.step(100)
     assert len(bench.txp.got) == 1 and not bench.acks
-    bench.read(1, 6, 100)
-    bench.acknowledge(1, 9, NAK)
+    bench.acknowledge(1, 9, NAK)            # no reason to be in ERR
     await bench.step(100)
-    assert len(bench.txp.got) == 1 and bench.acks == [(1, 9, NAK)]
+    assert len(bench.txp.got) == 1 and not bench.acks
+    bench.acknowledge(1, 9, 0x62)
+    await bench.step(100)
+    assert len(bench.txp.got) == 1 and bench.acks == [(1, 9, 0x62)]
     bench.create(1)                         # nothing left over
     for n in range(RING):
         bench.read(3, n * 400, 100000)
@@ -298,7 +359,7 @@ async def states(dut):
     bench.read(3, 77, 600)
     bench.acknowledge(3, 80)
     await bench.run()
-    assert len(bench.txp.got) == sent + 3 and bench.acks == [(1, 9, NAK), (3, 80, 0x1F)]
+    assert len(bench.txp.got) == sent + 3 and bench.acks == [(1, 9, 0x62), (3, 80, 0x1F)]
 
 
 @cocotb.test()

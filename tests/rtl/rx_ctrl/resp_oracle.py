@@ -65,7 +65,7 @@ class Oracle:
         if chance < 0.08:
             fields["psn"] = (self.epsn + rng.randint(1, 20)) & PSN_MASK
         elif chance < 0.18:
-            fields["psn"] = (self.epsn - rng.randint(1, 20)) & PSN_MASK
+            fields["psn"] = (self.epsn - rng.choice((rng.randint(1, 20), (1 << 23) + rng.randint(-1, 1)))) & PSN_MASK
         elif chance < 0.19:
             op = rng.randrange(32)
         elif chance < 0.20:

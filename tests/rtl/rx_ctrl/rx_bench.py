@@ -23,7 +23,8 @@ class Qp:
                            remote_write=1, remote_read=1, dest_qpn=0x55, sq_base=(qpn + 1) << 32, sq_log_size=6,
                            rq_base=(qpn + 1) << 40, rq_log_size=6, send_cqn=qpn + 1, recv_cqn=qpn + 2,
                            timeout=0, retry_cnt=7, rnr_retry=7, min_rnr_timer=12, max_dest_rd_atomic=4,
-                           sq_psn=0x100, rq_psn=0x200)
+                           sq_psn=0x100, rq_psn=0x200, dlid=0x300 + qpn, sgid=0x5A << 120 | qpn,
+                           dgid=0xA5 << 120 | qpn)
         self.fields.update(fields)
         self.port = max(self.fields.get("port", 0), 1) - 1
         self.mtu = 128 << self.fields["path_mtu"]
@@ -131,7 +132,8 @@ class Env:
     def packet(self, qp, opcode, psn, size=0, **fields):
         """An rxd word."""
         values = dict(opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn, pkey=FULL_PKEY,
-                      port=qp.port, buf_beat=self.rng.randrange(1024), buf_beats=1 + (size + 90) // 64, payload_off=70)
+                      slid=qp.fields["dlid"], sgid=qp.fields["dgid"], dgid=qp.fields["sgid"], port=qp.port,
+                      buf_beat=self.rng.randrange(1024), buf_beats=1 + (size + 90) // 64, payload_off=70)
         values.update(fields)
         return struct("rxd_t").random(self.rng, **values)
 
@@ -148,10 +150,12 @@ class Env:
         await self.bench.until(self.msgs[source].idle, what="message")
         return await self.settle()
 
-    async def emit(self, qp, index, opcode, last_psn, length=0, signaled=1):
-        """The requester emits a WQE."""
-        self.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & 0xFFFF, opcode=opcode,
-                                             signaled=signaled, last_psn=last_psn & PSN_MASK, len_bytes=length))
+    async def emit(self, qp, index, opcode, last_psn, length=0, signaled=1, next_psn=None):
+        """The requester emits a WQE, or what is before next_psn of it."""
+        next_psn = last_psn + 1 if next_psn is None else next_psn
+        self.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & 0xFFFF, opcode=opcode, signaled=signaled,
+                                             last_psn=last_psn & PSN_MASK, next_psn=next_psn & PSN_MASK,
+                                             len_bytes=length))
         await self.bench.until(self.omt.idle, what="omt")
         await self.bench.step(3)
 

@@ -155,6 +155,27 @@ async def peer_refuses(dut):
 
 
 @cocotb.test()
+async def refusal_behind_a_read_without_its_data(dut):
+    """REL-16: a fatal NAK of a later request says nothing about a READ whose data is still missing: an implied NAK,
+    the READ is asked for again, once per gap. A NAK inside the READ's own range refuses the READ itself."""
+    env, qp, first = await setup(dut, (READ, 1024), (WRITE, 8), retry_cnt=1)
+    await env.send(responses(env, qp, first[0], 1024)[0])
+    out = await env.send(ack(env, qp, first[1], 0x62))
+    assert not out.cqes() and not out.ev
+    (upd,) = out.upd
+    assert upd["rewind"] and not upd["halt"] and (upd["una_wqe"], upd["una_psn"]) == (0, first[0] + 1)
+    assert (await env.send(ack(env, qp, first[1], 0x62))).dropped()
+    out = await env.send(*responses(env, qp, first[0], 1024, start=1))
+    assert out.cqes() == [(0, 0)]
+    assert status_of(await env.send(ack(env, qp, first[1], 0x62))) == (1, WcStatus.REM_ACCESS_ERR)
+    for arrived in (0, 1, 2):
+        env, qp, first = await setup(dut, (WRITE, 8), (READ, 1024), (WRITE, 8))
+        await env.send(ack(env, qp, first[0]), *responses(env, qp, first[1], 1024)[:arrived])
+        out = await env.send(ack(env, qp, first[1] + 2, 0x63))
+        assert status_of(out) == (1, WcStatus.REM_OP_ERR), arrived
+
+
+@cocotb.test()
 async def send_queue_drains(dut):
     """QPS-10, QPS-11: in SQD one event says that all that was begun is acknowledged and every READ has its data; at
     once when there is nothing, never after an error."""
@@ -176,6 +197,40 @@ async def send_queue_drains(dut):
     assert not (await env.message("mgmt", MSG_SQ_DRAIN, qp)).ev
     assert status_of(await env.send(ack(env, qp, first[2] + 1, 0x62))) == (3, WcStatus.REM_ACCESS_ERR)
     assert not (await env.message("mgmt", MSG_SQ_DRAIN, qp)).ev
+
+
+@cocotb.test()
+async def acknowledge_of_what_was_not_sent(dut):
+    """REL-1, QPS-11, REL-6: only PSNs that were sent are outstanding, inside a message too: an ACK or NAK further on is
+    a ghost, the send queue is not drained and no timer runs while the rest waits; sending again moves nothing back."""
+    qp = Qp(5, sq_psn=PSN_MASK - 1, timeout=1)
+    env = await Env(dut).start(qp)
+    await env.doorbell(qp, sq=2)
+    first = qp.fields["sq_psn"]
+
+    async def sent(count, index=0):
+        last, length = (first + 5, 1500) if index == 0 else (first + 6, 8)
+        await env.emit(qp, index, WRITE, last, length, next_psn=first + count)
+
+    await sent(2)
+    for psn, syndrome in ((2, 0x1F), (5, 0x1F), (2, 0x60), (3, 0x62), (6, 0x1F)):
+        psn += first
+        assert (await env.send(ack(env, qp, psn, syndrome))).dropped(), (psn, syndrome)
+    out = await env.send(ack(env, qp, first + 1))
+    assert out.upd[0]["una_psn"] == (first + 2) & PSN_MASK and not out.cqes()
+    await env.context(qp, state=QpState.SQD)
+    assert not (await env.message("mgmt", MSG_SQ_DRAIN, qp)).ev, "four packets are still to be sent"
+    await env.bench.step(2048 + 4 * SWEEP)
+    assert not env.news().upd, "nothing outstanding: no timeout"
+    await sent(4)
+    await sent(3)   # again
+    assert (await env.send(ack(env, qp, first + 4))).dropped()
+    assert (await env.send(ack(env, qp, first + 3))).upd[0]["una_psn"] == (first + 4) & PSN_MASK
+    await sent(6)
+    out = await env.send(ack(env, qp, first + 5))
+    assert out.cqes() == [(0, 0)] and [event["kind"] for event in out.ev] == [HwEventKind.SQ_DRAINED]
+    await sent(7, index=1)
+    assert (await env.send(ack(env, qp, first + 6))).cqes() == [(1, 0)]
 
 
 @cocotb.test()
@@ -249,6 +304,36 @@ async def ack_timeout(dut):
 
 
 @cocotb.test()
+@cocotb.parametrize(progress=[0, 1])
+async def late_timeout(dut, progress):
+    """REL-3, REL-5, REL-18: a timeout that waited while an acknowledge came is nobody's any more: with retry_cnt 0 it
+    would end the QP. Without progress it stands."""
+    period = 1024 << 1
+    env, qp, first = await setup(dut, (WRITE, 8), (WRITE, 8), timeout=1, retry_cnt=0)
+    await env.message("mgmt", MSG_SQ_ERROR, Qp(9))  # messages have turns in turn: the timer's will be the last
+    other = Qp(6)
+    await env.context(other, init_sq=1, init_rq=1)
+    env.rxw.rate = 0.0
+    for psn in range(50):                           # nothing leaves: no job starts
+        env.rxd.put(env.packet(other, Op.RC_WRITE_ONLY, 0x200 + psn, 0, reth_bytes=0, ack_req=0))
+    await env.bench.step(300)
+    while len(env.rxd.queue) > 1:
+        env.rxd.queue.pop()
+    env.rxd.put(ack(env, qp, first[0] if progress else first[0] - 1))
+    for source in ("doorbell", "requester", "gather"):
+        env.msgs[source].put(struct("pipe_msg_t").pack(kind=MSG_SQ_ERROR, qpn=9))
+    await env.bench.step(2 * period + 3 * SWEEP)
+    env.rxw.rate = 1.0
+    await env.bench.until(env.rxd.idle, what="packets")
+    out = await env.settle()
+    if progress:
+        assert out.cqes() == [(0, 0)] and not out.ev, "the timeout was for what has been acknowledged"
+        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 2 * period + 3 * SWEEP, "its own timeout")
+        out = await env.settle()
+    assert status_of(out) == (progress, WcStatus.RETRY_EXC_ERR)
+
+
+@cocotb.test()
 async def local_error_waits_for_its_turn(dut):
     """STAT LOC_*: MsgSqError completes its WQE only when all before it have completed."""
     env, qp, first = await setup(dut, (WRITE, 8), (READ, 8), (WRITE, 8), (WRITE, 8))
@@ -294,7 +379,8 @@ async def index_wraps(dut):
     for base in range(0, 65536 + 128, 64):
         for index in range(base, base + 64):
             env.omt.put(struct("omt_wr_t").pack(qpn=qp.qpn, wqe_index=index & 0xFFFF, opcode=WRITE,
-                                                last_psn=psn + index & PSN_MASK))
+                                                last_psn=psn + index & PSN_MASK,
+                                                next_psn=psn + index + 1 & PSN_MASK))
         await env.bench.until(env.omt.idle, what="omt")
         await env.bench.step(4)
         env.rxd.put(ack(env, qp, psn + index))

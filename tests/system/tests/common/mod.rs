@@ -1,6 +1,8 @@
 //! Two connected QPs with memory on both sides, and small steps to use them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod forge;
+
 use hca_link::LinkKind;
 use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect};
 use hca_verbs::{

@@ -1,0 +1,66 @@
+// Is a received packet for a live RC QP, through its port, of its partition, and from its peer? Keeps the path of every
+// QP; looks at one packet at a time: rd_en_i reads the path, and the verdict on rxd_i stands from the next cycle on.
+// No stalls, no further cycle. What is refused drops silently. Rules: README.md.
+module hca_rx_filter
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic           clk_i,
+  input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
+  input  logic           rd_en_i,
+  input  logic [QpW-1:0] rd_qpn_i,
+  input  logic           we_i,
+  input  logic [QpW-1:0] wr_qpn_i,
+  input  qpc_t           qpc_i,
+  // In the cycle after rd_en_i, and as long as they are held:
+  input  rxd_t           rxd_i,
+  input  rx_ctx_t        ctx_i,
+  input  logic           dead_i,
+  output logic           accept_o,
+  output logic           pkey_viol_o,  // the only fault but the source
+  output logic           bad_source_o  // the only fault
+);
+
+  typedef struct packed {
+    logic         is_global;
+    logic [15:0]  dlid;
+    logic [127:0] sgid;
+    logic [127:0] dgid;
+  } path_t;
+
+  path_t path, path_new;
+  logic  live, pkey_ok, lid_ok, gids_ok, has_grh, unused_in;
+
+  assign unused_in = ^{rxd_i, ctx_i, qpc_i};
+  assign path_new  = '{is_global: qpc_i.is_global, dlid: qpc_i.dlid, sgid: qpc_i.sgid, dgid: qpc_i.dgid};
+
+  hca_ram_1r1w #(
+    .Width($bits(path_t)),
+    .Depth(NumQps)
+  ) u_path (
+    .clk_i,
+    .we_i   (we_i),
+    .waddr_i(wr_qpn_i),
+    .wdata_i(path_new),
+    .re_i   (rd_en_i),
+    .raddr_i(rd_qpn_i),
+    .rdata_o(path)
+  );
+
+  assign live    = rxd_i.dest_qpn[23:QpW] == '0 && ctx_i.rx_ok && ctx_i.is_rc && rxd_i.port == ctx_i.port
+                   && rxd_i.opcode[7:5] == 3'(ServiceRc) && !dead_i;
+  assign pkey_ok = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
+
+  // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
+  assign has_grh = rxd_i.sgid != '0 || rxd_i.dgid != '0;
+  assign gids_ok = rxd_i.sgid == path.dgid && rxd_i.dgid == path.sgid;
+  assign lid_ok  = rxd_i.slid == path.dlid;
+
+  always_comb begin
+    accept_o = gids_ok;
+    if (rxd_i.ib) accept_o = lid_ok && (gids_ok || !has_grh || !path.is_global);
+    bad_source_o = live && pkey_ok && !accept_o;
+    pkey_viol_o  = live && !pkey_ok;
+    accept_o     = live && pkey_ok && accept_o;
+  end
+
+endmodule

@@ -1,0 +1,123 @@
+"""hca_rx_ctrl: which packets are let in at all: state and service of the QP, port, partition, source."""
+
+import cocotb
+from common import simulate
+from hca_abi import BthOpcode as Op
+from hca_abi import HwEventKind, QpState, WrOpcode
+from rx_bench import KIND_NONE, Env, Qp
+
+EPSN = 0x200
+
+
+@cocotb.test()
+async def pkey_rule(dut):
+    """KEY-9, KEY-14, KEY-15, KEY-17: partitions meet unless both are limited members; a violation drops, is
+    counted and reported, and changes nothing."""
+    env = await Env(dut).start()
+    table = {1: 0x0001, 2: 0x8001, 3: 0x0000}
+    violations = 0
+    for index, key in table.items():
+        qp = Qp(20 + index, pkey_index=index)
+        await env.context(qp, state=QpState.RESET)
+        await env.context(qp, init_sq=1, init_rq=1, state=QpState.RTS)
+        psn = EPSN
+        for pkey in (0x8001, 0x0001, 0x8002, 0x0002, 0x8000, 0xFFFF):
+            good = (pkey ^ key) & 0x7FFF == 0 and (pkey | key) & 0x8000 and key & 0x7FFF
+            out = await env.send(env.packet(qp, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1, pkey=pkey))
+            if good:
+                assert out.answer() == (0x1F, psn)
+                psn += 1
+            else:
+                violations += 1
+                assert [ev["kind"] for ev in out.ev] == [HwEventKind.PKEY_VIOLATION]
+                out.ev = []
+                assert out.dropped()
+    assert env.strobes.count["pkey_viol", 0] == violations and not env.strobes.count["pkey_viol", 1]
+
+
+@cocotb.test()
+@cocotb.parametrize(port=[0, 1, 2])
+async def wrong_port(dut, port):
+    """A packet counts only if it came in through the QP's port (a context without one: the first): requests and
+    answers from elsewhere drop, and the QP goes on as if they had not been."""
+    qp = Qp(7, port=port)
+    env = await Env(dut).start(qp)
+    psn, other = EPSN, 1 - qp.port
+    for _ in range(3):
+        for opcode, fields in [(Op.RC_WRITE_ONLY, dict(reth_bytes=0)), (Op.RC_SEND_ONLY, {}),
+                               (Op.RC_ACKNOWLEDGE, dict(aeth_syndrome=0x60)), (Op.RC_WRITE_MIDDLE, {})]:
+            assert (await env.send(env.packet(qp, opcode, psn, 0, port=other, **fields))).dropped()
+        out = await env.send(env.packet(qp, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1))
+        assert out.answer() == (0x1F, psn)
+        psn += 1
+    assert not env.strobes.count
+
+
+@cocotb.test()
+@cocotb.parametrize(ib=[0, 1], grh=[0, 1], is_global=[0, 1])
+async def wrong_source(dut, ib, grh, is_global):
+    """QPS-17: what does not come from the QP's peer drops and is counted, requests and answers, every bit of the
+    addresses. InfiniBand compares the source LID, and the GIDs if both sides have a GRH; Ethernet the GIDs. A new path
+    (SQD) counts from its context write on."""
+    qp = Qp(7, is_global=is_global, port=2)
+    env = await Env(dut).start(qp)
+    await env.emit(qp, 0, WrOpcode.RDMA_WRITE, qp.fields["sq_psn"], 8)
+    psn, bad = EPSN, 0
+    for step in range(3):
+        if step:
+            await env.context(qp, dlid=0x8000 >> step, sgid=env.rng.getrandbits(128), dgid=env.rng.getrandbits(128))
+        good = dict(ib=ib, slid=qp.fields["dlid"] if ib else 0)
+        good.update(sgid=qp.fields["dgid"], dgid=qp.fields["sgid"]) if grh or not ib else good.update(sgid=0, dgid=0)
+        faults = [("slid", bit) for bit in range(16) if ib]
+        faults += [(name, bit) for name in ("sgid", "dgid") for bit in range(step, 128, 3)]
+        for name, bit in faults:
+            forged = {**good, name: good[name] ^ 1 << bit}
+            counts = name == "slid" or not ib or is_global
+            if ib and not grh and not is_global and name != "slid":
+                continue    # the address of nobody
+            words = [env.packet(qp, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1, **forged)]
+            if counts:
+                words.append(env.packet(qp, Op.RC_ACKNOWLEDGE, qp.fields["sq_psn"], 0, aeth_syndrome=0x1F, **forged))
+                out = await env.send(*words)
+                assert [(item["kind"], item["rsp"]["valid"]) for item in out.rxw] == [(KIND_NONE, 0)] * 2, (name, bit)
+                assert not out.ev and not out.upd and not out.cqes(), (name, bit)
+                bad += len(words)
+            else:
+                assert (await env.send(*words)).answer() == (0x1F, psn)
+                psn += 1
+        out = await env.send(env.packet(qp, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1, **good))
+        assert out.answer() == (0x1F, psn)
+        psn += 1
+    assert env.strobes.count["bad_source", 1] == bad and not env.strobes.count["bad_source", 0]
+    wrong_key = env.packet(qp, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, pkey=0x7001, **{**good, "slid": 1, "sgid": 1})
+    assert [ev["kind"] for ev in (await env.send(wrong_key)).ev] == [HwEventKind.PKEY_VIOLATION]
+    assert env.strobes.count["bad_source", 1] == bad, "one packet, one count"
+
+
+@cocotb.test()
+async def states_and_services(dut):
+    """QPS-4, QPS-7, XPORT-10: packets are processed in RTR, RTS, SQD, SQE of an RC QP; all else drops."""
+    env = await Env(dut).start()
+    alive = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQE)
+    for state in QpState:
+        qp = Qp(40 + state)
+        await env.context(qp, state=QpState.RESET)
+        await env.context(qp, init_sq=1, init_rq=1, state=state)
+        out = await env.send(env.packet(qp, Op.RC_WRITE_ONLY, EPSN, 0, reth_bytes=0, ack_req=1))
+        if state in alive:
+            assert out.answer() == (0x1F, EPSN)
+        else:
+            assert out.dropped()
+    uc = Qp(60, service=1)
+    await env.context(uc, init_sq=1, init_rq=1)
+    rc = Qp(61)
+    await env.context(rc, init_sq=1, init_rq=1)
+    assert (await env.send(env.packet(uc, Op.RC_WRITE_ONLY, EPSN, 0, reth_bytes=0))).dropped()
+    assert (await env.send(env.packet(rc, Op.UC_SEND_ONLY, EPSN, 0))).dropped()
+    far = env.packet(rc, Op.RC_WRITE_ONLY, EPSN, 0, reth_bytes=0, dest_qpn=61 + 1024)
+    assert (await env.send(far)).dropped()
+
+
+def test_rx_filter():
+    """Runs the tests of this file."""
+    simulate("hca_rx_ctrl", "test_rx_filter")
