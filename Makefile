@@ -69,6 +69,7 @@ test-programs: built ## unmodified verbs programs on simulated cards: one of eac
 	$(PYTEST) tests/programs -m quick $(ARGS)
 
 programs: built ## all of them (minutes); ends with a table. Some: make programs ARGS="-k ib_write_bw"
+	@scripts/setup.sh programs
 	$(PYTEST) tests/programs $(ARGS)
 
 test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hca-wire"

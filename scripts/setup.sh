@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator, pyverbs. Quiet and quick when there
 # is nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
-# usage: scripts/setup.sh [apt|venv|verilator|pyverbs ...]     (no argument: all, in this order)
+# usage: scripts/setup.sh [apt|venv|verilator|pyverbs|programs ...]     (no argument: all but programs, in this order)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stamps=.tools/stamps
@@ -78,15 +78,27 @@ setup_pyverbs() {
   fi
 }
 
+# Minutes, and for `make programs` alone.
+setup_programs() {
+  if is_done programs scripts/setup-programs.sh; then return; fi
+  say "programs of others into .tools/programs (some minutes)"
+  if scripts/setup-programs.sh .venv/bin/python .tools/programs >.tools/programs.log 2>&1; then
+    mark_done programs scripts/setup-programs.sh
+  else
+    tail -n 3 .tools/programs.log >&2
+    say "some could not be had: their tests will be skipped (log: .tools/programs.log)"
+  fi
+}
+
 for part in "${@:-all}"; do
   case $part in
-    all | apt | venv | verilator | pyverbs) ;;
-    *) die "unknown part '$part': use apt, venv, verilator or pyverbs" ;;
+    all | apt | venv | verilator | pyverbs | programs) ;;
+    *) die "unknown part '$part': use apt, venv, verilator, pyverbs or programs" ;;
   esac
 done
 # Two builds started at once must not install twice; flock comes with every Debian.
 exec 9>"$stamps/lock"
 flock 9
-for part in apt venv verilator pyverbs; do
-  if [[ $# == 0 || " $* " == *" $part "* ]]; then "setup_$part"; fi
+for part in apt venv verilator pyverbs programs; do
+  if [[ $# == 0 && $part != programs || " $* " == *" $part "* ]]; then "setup_$part"; fi
 done

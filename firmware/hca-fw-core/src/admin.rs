@@ -259,7 +259,9 @@ impl Firmware {
     /// Truth about this card: what it lacks is zero.
     fn query_device<B: Bus>(&self, hal: &mut Hal<B>, func: u8) -> QueryDeviceResult {
         let mut d = QueryDeviceResult::new();
-        d.set_fw_ver_minor(1);
+        d.set_fw_ver_major(crate::VERSION[0]);
+        d.set_fw_ver_minor(crate::VERSION[1]);
+        d.set_fw_ver_patch(crate::VERSION[2]);
         d.set_phys_port_cnt(self.num_ports);
         d.set_node_guid(self.ports[0].identity().guid);
         d.set_sys_image_guid(self.ports[0].identity().guid);
@@ -274,7 +276,7 @@ impl Firmware {
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().guid));
         d.set_vendor_part_id(VENDOR_PART_ID);
-        d.set_hw_ver(1);
+        d.set_hw_ver(crate::HARDWARE_VERSION);
         d.set_max_qp(crate::NUM_QPS as u32 - 2);
         d.set_max_qp_wr(1 << MAX_LOG_WQ_SIZE);
         d.set_max_sge(MAX_SGE);

@@ -35,7 +35,9 @@ mod qp;
 mod rate;
 mod transition;
 
-pub use port::width_and_speed;
+pub use port::{
+    DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
+};
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 
 use hca_abi::{AdminStatus, OpVls};
@@ -47,6 +49,12 @@ use rate::RateGroups;
 /// 32-bit access to the card's firmware register map.
 pub use hca_regs::RegisterBus as Bus;
 
+/// Version of the firmware: major, minor, patch.
+pub const VERSION: [u16; 3] = [0, 1, 0];
+/// Version of the hardware.
+pub const HARDWARE_VERSION: u32 = 1;
+/// Subnet prefix of a port that no subnet manager has told another one.
+const LINK_LOCAL_PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
 /// QPs of the card.
 pub const NUM_QPS: usize = 1024;
 /// CQs of the card.
@@ -199,4 +207,19 @@ pub struct Identity {
     pub peer_vls: OpVls,
     /// Rate of the cable in Mbit/s, as the ends of a link find out when they train it.
     pub rate_mbps: u32,
+}
+
+impl Identity {
+    /// The first entries of the port's GID table. ADDR-6: GID 0 = subnet prefix and port GUID; GID 1 carries the IPv4
+    /// address, if there is one.
+    pub fn gids(&self) -> [[u8; 16]; 2] {
+        let mut gids = [[0; 16]; 2];
+        gids[0][..8].copy_from_slice(&LINK_LOCAL_PREFIX);
+        gids[0][8..].copy_from_slice(&self.guid);
+        if self.ipv4 != [0; 4] {
+            gids[1][10..12].fill(0xff);
+            gids[1][12..].copy_from_slice(&self.ipv4);
+        }
+        gids
+    }
 }

@@ -10,16 +10,16 @@ use hca_abi::{
 };
 
 /// Entries of the GID table.
-pub(crate) const NUM_GIDS: usize = 16;
+pub const NUM_GIDS: usize = 16;
 /// Entries of the P_Key table.
-pub(crate) const NUM_PKEYS: usize = 32;
+pub const NUM_PKEYS: usize = 32;
 /// KEY-10: full member of the default partition.
-const DEFAULT_PKEY: u16 = 0xffff;
-const LINK_LOCAL_PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
+pub const DEFAULT_PKEY: u16 = 0xffff;
 const MAX_MSG_BYTES: u32 = 1 << 31;
-/// phys_state Polling and LinkUp.
-const PHYS_POLLING: u8 = 2;
-const PHYS_LINK_UP: u8 = 5;
+/// phys_state of a port whose link is not up.
+pub const PHYS_POLLING: u8 = 2;
+/// phys_state LinkUp.
+pub const PHYS_LINK_UP: u8 = 5;
 /// active_width and lanes, the usual one first; active_speed and Mbit/s of a lane (E-6).
 const WIDTHS: [(u8, u32); 4] = [(2, 4), (1, 1), (4, 8), (8, 12)];
 const SPEEDS: [(u8, u32); 7] = [
@@ -84,13 +84,8 @@ impl Port {
     pub fn init<B: Bus>(&mut self, hal: &mut Hal<B>, identity: Identity) {
         self.identity = identity;
         self.enabled = true;
-        // ADDR-6: GID 0 = subnet prefix and port GUID; GID 1 carries the IPv4 address.
-        self.gids[0][..8].copy_from_slice(&LINK_LOCAL_PREFIX);
-        self.gids[0][8..].copy_from_slice(&identity.guid);
-        if identity.ipv4 != [0; 4] {
-            self.gids[1][10..12].fill(0xff);
-            self.gids[1][12..].copy_from_slice(&identity.ipv4);
-        }
+        let gids = identity.gids();
+        self.gids[..gids.len()].copy_from_slice(&gids);
         self.pkeys[0] = DEFAULT_PKEY;
         self.apply(hal);
         for i in 0..NUM_PKEYS {
@@ -164,6 +159,15 @@ pub fn width_and_speed(rate_mbps: u32) -> (u8, u8) {
     let pairs = WIDTHS.iter().flat_map(|w| SPEEDS.iter().map(move |s| (w, s)));
     let nearest = pairs.min_by_key(|((_, lanes), (_, mbps))| (lanes * mbps).abs_diff(rate_mbps));
     nearest.map_or((0, 0), |((width, _), (speed, _))| (*width, *speed))
+}
+
+/// port_cap_flags of a personality.
+pub const fn port_cap_flags(infiniband: bool) -> u32 {
+    if infiniband {
+        IB_CAPS
+    } else {
+        port_cap::IP_BASED_GIDS
+    }
 }
 
 impl Firmware {
@@ -267,10 +271,8 @@ impl Firmware {
         let (width, speed) = width_and_speed(p.identity.rate_mbps);
         out.set_active_width(width);
         out.set_active_speed(speed);
-        if p.infiniband() {
-            out.set_port_cap_flags(IB_CAPS);
-        } else {
-            out.set_port_cap_flags(port_cap::IP_BASED_GIDS);
+        out.set_port_cap_flags(port_cap_flags(p.infiniband()));
+        if !p.infiniband() {
             out.set_flags(GRH_REQUIRED);
         }
         out.set_phys_state(if phy_up { PHYS_LINK_UP } else { PHYS_POLLING });

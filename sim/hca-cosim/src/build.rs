@@ -38,7 +38,7 @@ impl BuiltSwitch {
 }
 
 /// What the firmware of card `index` gets: addresses of its ports, and what a subnet manager would tell them.
-fn identities(topology: &Topology, index: usize) -> Vec<Identity> {
+pub fn identities(topology: &Topology, index: usize) -> Vec<Identity> {
     let identity = |(port, spec): (u8, &PortSpec)| Identity {
         guid: spec.guid,
         mac: spec.mac,

@@ -34,7 +34,7 @@ mod stamps;
 mod waveform;
 mod wire;
 
-pub use build::{Built, BuiltSwitch};
+pub use build::{Built, BuiltSwitch, identities};
 pub use card::{Card, CardConfig, CardCounters};
 pub use device::{SimDevice, Simulation};
 pub use error::SimError;
@@ -46,7 +46,7 @@ pub use hca_switch::{EthSwitchId, SwitchId};
 pub use hca_vsim::DATA_VLS;
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
 pub use port_observer::{CardPorts, PortObserver};
-pub use server::{LinkStatus, Server, ServerStatus, StopHandle};
+pub use server::{LinkStatus, Server, ServerStatus, StopHandle, pci_config};
 pub use stamps::{Stamp, StampKind};
 
 /// Ports that a card can have.

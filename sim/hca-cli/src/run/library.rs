@@ -53,6 +53,25 @@ pub fn search_path(folder: &Path) -> OsString {
     path
 }
 
+/// LD_PRELOAD with our library behind what is there: its symbols come before those of a libibverbs that a program
+/// brings along under another name.
+pub fn preload(folder: &Path) -> OsString {
+    let library = folder.join(SONAME).into_os_string();
+    // ld.so(8): blanks and colons separate. A name without a folder is looked for in LD_LIBRARY_PATH.
+    let library = match library.to_str() {
+        Some(text) if !text.contains([' ', ':']) => library,
+        _ => SONAME.into(),
+    };
+    match env::var_os("LD_PRELOAD").filter(|rest| !rest.is_empty()) {
+        Some(mut path) => {
+            path.push(":");
+            path.push(library);
+            path
+        }
+        None => library,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +88,18 @@ mod tests {
             assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         }
         assert!(search_path(Path::new("/x")).to_string_lossy().starts_with("/x"));
+        assert!(
+            preload(Path::new("/x"))
+                .to_string_lossy()
+                .ends_with("/x/libibverbs.so.1")
+        );
+        for folder in ["/x y", "/x:y"] {
+            assert!(
+                preload(Path::new(folder))
+                    .to_string_lossy()
+                    .ends_with("libibverbs.so.1")
+            );
+            assert!(!preload(Path::new(folder)).to_string_lossy().contains(folder));
+        }
     }
 }

@@ -5,6 +5,7 @@ mod end;
 mod library;
 pub mod namespace;
 mod pair;
+mod view;
 
 use anyhow::{Context as _, Result, bail};
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use self::namespace::Isolation;
+use self::view::View;
 use crate::sim::folder::{CARD_VARIABLE, FOLDER_VARIABLE, Folder};
 use crate::sim::topology::Topology;
 
@@ -25,7 +27,8 @@ const EXAMPLES: &str = "Examples:
   hca run --pair --report -- ib_write_bw --- ib_write_bw localhost
   hca run --pair --faults loss=0.001 --pcap run.pcap -- ib_write_bw --- ib_write_bw localhost
 
-The program finds our libibverbs by LD_LIBRARY_PATH and the cards by HCA_SIM and HCA_CARD; nothing else of it changes.
+The program finds our libibverbs by LD_LIBRARY_PATH, and by LD_PRELOAD where it brings one along under another name, and
+the cards by HCA_SIM and HCA_CARD. Where the kernel allows it, the cards are in its /sys and /dev, too.
 With --pair hca is the simulator of two cards: the first command sees card 0, the second, started when the first one
 listens for TCP connections, sees card 1. Where the kernel allows it, the two have a network of their own, in which
 localhost is theirs alone: any number of pairs can use the same TCP ports. --share-network leaves them the machine's.
@@ -55,6 +58,9 @@ pub struct Args {
     /// Let the two commands use the machine's network; without it they have one of their own, a loopback device
     #[arg(long, requires = "pair", help_heading = "Options of --pair")]
     share_network: bool,
+    /// Leave /sys and /dev as they are: programs that look for cards there find none
+    #[arg(long)]
+    no_sysfs: bool,
     #[command(flatten, next_help_heading = "Options of --pair")]
     topology: Topology,
     /// Program and arguments
@@ -74,7 +80,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             mounts: false,
             network: !args.share_network,
         };
-        return pair::run(&args.topology, isolation, args.report, server, client);
+        let options = pair::Options {
+            isolation,
+            sysfs: !args.no_sysfs,
+            report: args.report,
+        };
+        return pair::run(&args.topology, &options, server, client);
     }
     if args.topology != Topology::default() {
         bail!("options of the network need --pair; those of a running simulator were given to hca sim");
@@ -82,12 +93,38 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let folder = Folder::find(args.dir.as_deref())?;
     folder.demand_cards(args.card)?;
     let mut command = command(&args.words, folder.path(), args.card)?;
+    if !args.no_sysfs && may_show() {
+        show(folder.path(), args.card);
+    }
     if args.report {
         return alone::run(command, &args.words[0], folder.path());
     }
     // Only a failure comes back.
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", args.words[0].display()))
+}
+
+/// Gives this process mounts of its own, so that it can show cards; it must not have a second thread. False: the
+/// kernel forbids it, and the user has been told.
+fn may_show() -> bool {
+    let isolation = Isolation {
+        mounts: true,
+        network: false,
+    };
+    let entered = isolation.enter();
+    warn_of_view(&entered);
+    entered.is_ok()
+}
+
+/// Shows cards to this thread and what it starts; its mounts must be its own.
+fn show(folder: &Path, card: Option<u32>) {
+    warn_of_view(&View::read(folder).and_then(|view| view.show(card)));
+}
+
+fn warn_of_view(result: &Result<()>) {
+    if let Err(error) = result {
+        eprintln!("hca: programs that look for cards in /sys or /dev will miss some: {error:#}");
+    }
 }
 
 /// A program with the environment that leads it to a simulator.
@@ -97,6 +134,7 @@ fn command(words: &[OsString], folder: &Path, card: Option<u32>) -> Result<Comma
     command
         .args(&words[1..])
         .env("LD_LIBRARY_PATH", library::search_path(&library))
+        .env("LD_PRELOAD", library::preload(&library))
         .env(FOLDER_VARIABLE, folder);
     if let Some(card) = card {
         command.env(CARD_VARIABLE, card.to_string());

@@ -80,6 +80,11 @@ impl Isolation {
     }
 }
 
+/// Gives this thread mounts apart from its process', which has entered mounts of its own before.
+pub fn separate_mounts() -> Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS).context("the kernel gives a thread no mounts of its own")
+}
+
 /// `hca namespaces`: enters them and ends.
 pub fn try_out(isolation: &Isolation) -> Result<ExitCode> {
     isolation.unshare()?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::command;
 use super::end::End;
-use super::namespace::Isolation;
+use super::namespace::{self, Isolation};
 use crate::sim::folder::Folder;
 use crate::sim::topology::{Network, Topology};
 
@@ -26,20 +26,30 @@ const LISTEN_LIMIT: Duration = Duration::from_secs(10);
 /// Time that one end has to end after the other has failed.
 const ALONE_LIMIT: Duration = Duration::from_secs(10);
 
+/// What the ends shall find beside their cards.
+pub struct Options {
+    /// What is not the machine's.
+    pub isolation: Isolation,
+    /// The cards are in /sys and /dev, too.
+    pub sysfs: bool,
+    /// What the cards saw is printed.
+    pub report: bool,
+}
+
 /// Runs both ends. The exit code is the larger of theirs.
 pub fn run(
     topology: &Topology,
-    isolation: Isolation,
-    wants_report: bool,
+    options: &Options,
     server: &[OsString],
     client: &[OsString],
 ) -> Result<ExitCode> {
-    if let Err(error) = isolation.enter() {
+    if let Err(error) = options.isolation.enter() {
         eprintln!(
             "hca: the programs use the machine's network ({error:#}): give those of a second pair at the same time \
              other TCP ports, or they meet these"
         );
     }
+    let sysfs = options.sysfs && super::may_show();
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stopped.clone()).context("cannot wait for signals")?;
@@ -51,12 +61,13 @@ pub fn run(
         command(server, home.path(), Some(0))?,
         command(client, home.path(), Some(1))?,
     );
-    let meters = wants_report.then(Meters::default);
+    let meters = options.report.then(Meters::default);
     let simulator = Simulator::start(topology.clone(), home.path(), meters.clone())?;
+    let view = sysfs.then_some(home.path());
     let codes = run_ends(
         &stopped,
-        || End::start("server", commands.0, &server[0]),
-        || End::start("client", commands.1, &client[0]),
+        || start(view, 0, || End::start("server", commands.0, &server[0])),
+        || start(view, 1, || End::start("client", commands.1, &client[0])),
     );
     simulator.stop()?;
     let code = codes?;
@@ -64,6 +75,23 @@ pub fn run(
         crate::print(&meters.report(None).to_text())?;
     }
     Ok(ExitCode::from(code))
+}
+
+/// Starts an end; with the simulator's folder, as one that finds its card in /sys. Mounts are a thread's: each end has
+/// a thread of its own to be started by.
+fn start(view: Option<&Path>, card: u32, end: impl FnOnce() -> Result<End> + Send) -> Result<End> {
+    let Some(folder) = view else {
+        return end();
+    };
+    let shown = || {
+        match namespace::separate_mounts() {
+            Ok(()) => super::show(folder, Some(card)),
+            error => super::warn_of_view(&error),
+        }
+        end()
+    };
+    std::thread::scope(|scope| scope.spawn(shown).join())
+        .unwrap_or_else(|_| Err(anyhow!("the thread that starts a program has panicked")))
 }
 
 fn run_ends(

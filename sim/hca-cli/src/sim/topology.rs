@@ -6,6 +6,7 @@ use hca_link::{CableConfig, FaultSpec, Tap};
 use hca_topology::{CARD_PORTS_MAX, Topology as Plan};
 use std::path::{Path, PathBuf};
 
+use super::facts::FactsFile;
 use super::folder::Folder;
 use crate::files::{self, FileError};
 use crate::options::{FAULTS_HELP, Link, Pcie, Window};
@@ -119,6 +120,7 @@ pub struct Network {
     pub server: Server,
     captures: Vec<(CableId, PathBuf)>,
     waveforms: Vec<CardId>,
+    _facts: FactsFile,
 }
 
 impl Network {
@@ -133,6 +135,7 @@ impl Network {
                 served.map_err(FileError::from_display)?;
             }
         }
+        let facts = FactsFile::write(folder.path(), plan)?;
         // After the sockets: these files may be those of a simulator which has them.
         let waveforms = trace(server.fabric(), topology)?;
         let captures = match &topology.pcap {
@@ -143,6 +146,7 @@ impl Network {
             server,
             captures,
             waveforms,
+            _facts: facts,
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::{BAR_LEN_BYTES, NUM_VECTORS};
 
 /// Length of the configuration space.
-pub(super) const CONFIG_BYTES: usize = 256;
+pub const CONFIG_BYTES: usize = 256;
 /// Length of BAR 2: MSI-X table, and pending bits in its second half.
 pub(super) const MSIX_BAR_BYTES: usize = 4096;
 
@@ -18,6 +18,11 @@ const CAP_MSIX: u8 = 0x11;
 pub(super) struct ConfigSpace {
     bytes: [u8; CONFIG_BYTES],
     writable: [u8; CONFIG_BYTES],
+}
+
+/// The configuration space of a function as it comes out of a reset.
+pub fn pci_config() -> [u8; CONFIG_BYTES] {
+    ConfigSpace::new().bytes
 }
 
 impl ConfigSpace {

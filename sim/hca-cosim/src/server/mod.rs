@@ -20,6 +20,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use crate::SimError;
 use crate::fabric::{CardId, Fabric};
 use crate::observe::{ObserverFactory, Session};
+pub use config_space::pci_config;
 use endpoint::Endpoint;
 use listener::{Door, Event};
 pub use status::{LinkStatus, ServerStatus};

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Programs for `make programs` that Debian does not have: Mooncake's transfer engine (PyPI), and the examples of two
+# Rust crates, built as they are. The crate ibverbs brings rdma-core's headers along and configures them with cmake.
+# usage: setup-programs.sh PYTHON DEST      afterwards DEST/python is for PYTHONPATH, DEST/bin holds the examples
+set -euo pipefail
+python=$(realpath -s "$1")
+dest=$(realpath -m "$2")
+
+mkdir -p "$(dirname "$dest")"
+work=$(mktemp -d "$dest.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+# Of its dependencies the engine itself uses none.
+"$python" -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore --no-deps \
+  --target "$work/new/python" mooncake-transfer-engine-non-cuda==0.3.13.post1 </dev/null
+export CARGO_TARGET_DIR="$work/target"
+cargo install --quiet --locked --root "$work/new" ibverbs --version 0.9.2 --example loopback </dev/null
+cargo install --quiet --locked --root "$work/new" sideway --version 0.4.3 --example rc_pingpong </dev/null
+rm -rf "$dest"
+mv "$work/new" "$dest"

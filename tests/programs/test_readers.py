@@ -1,0 +1,89 @@
+"""Programs that look for cards in sysfs: infiniband-diags, UCX, Mooncake's transfer engine."""
+
+import ipaddress
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from pairs import READ, WRITE, end, packets, run_pair
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = ROOT / ".tools" / "programs"
+BYTES = 1 << 20
+MTU = 4096
+LINK_LAYERS = {"eth": "Ethernet", "ib": "InfiniBand"}
+
+
+def ibstat_card(info):
+    """What ibstat must print of a card, going by `hca info`."""
+    text = [f"CA 'hca{info['card']}'", "CA type: OpenHCA", f"Number of ports: {len(info['ports'])}",
+            f"Firmware version: {info['firmware']}", "Hardware version: 1", f"Node GUID: 0x{info['node_guid']}"]
+    for port in info["ports"]:
+        guid = ipaddress.ip_address(port["gids"][0]).packed[8:].hex()
+        text += [f"Port {port['port']}:", f"State: {port['state']}", "Physical state: LinkUp", "Rate: 100",
+                 f"Base lid: {port['lid']}", f"LMC: {port['attributes']['lmc']}",
+                 f"Capability mask: {port['attributes']['port_cap_flags']:#010x}", f"Port GUID: 0x{guid}",
+                 f"Link layer: {LINK_LAYERS[port['link']]}"]
+    return text
+
+
+@pytest.mark.quick
+def test_ibstat(simulators, row):
+    row("ibstat", link="ib and eth")
+    sim = simulators(ports="2", link="ib,eth")
+    done = sim.run(1, "ibstat")
+    said = [line.strip() for line in done.text.splitlines()]
+    wanted = ibstat_card(sim.info(1))
+    assert done.code == 0 and [line for line in said if line in wanted] == wanted, (done, wanted)
+
+
+def test_ibstatus(simulators, row):
+    row("ibstatus", link="ib and eth")
+    done = simulators(ports="2", link="ib,eth").run(0, "ibstatus")
+    assert done.code == 0 and re.findall(r"'hca0' port (\d)", done.text) == ["1", "2"], done
+    assert done.text.count("4: ACTIVE") == 2 and "link_layer:\t InfiniBand" in done.text, done
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("link", LINK_LAYERS)
+def test_ucx_info(simulators, row, link):
+    """UCX finds card and port in sysfs, then opens the card. Its RC wants SRQs, its UD UD."""
+    row("ucx_info", "-d", link)
+    row.result("lists rc_verbs on hca0:1, without an SRQ no more of it")
+    done = simulators(link=link).run(0, "ucx_info", "-d", "-t", "rc_verbs")
+    transports = re.findall(r"Transport: (\w+)\n#\s+Device: (\S+)", done.text)
+    assert done.code == 0 and ("rc_verbs", "hca0:1") in transports, done
+    assert "# Memory domain: hca0" in done.text and "System device: hca0" in done.text, done
+
+
+@pytest.fixture(scope="session")
+def mooncake():
+    path = PROGRAMS / "python"
+    if not path.is_dir():
+        pytest.skip("Mooncake's engine is not in .tools/programs: see scripts/setup-programs.sh")
+    return path
+
+
+def test_mooncake(hca, row, tmp_path, mooncake):
+    row("Mooncake's transfer engine", f"{BYTES} bytes written and read back")
+    place, capture = tmp_path / "where", tmp_path / "link.pcap"
+    program = ["env", f"PYTHONPATH={mooncake}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, HERE / "mooncake_end.py"]
+    done = run_pair(hca, [*program, "serve", "hca0", place], [*program, "transfer", "hca1", place], capture=capture)
+    assert done.returncode == 0, done
+    assert f"{BYTES} bytes arrived: True" in end(done, "server"), done
+    assert f"{BYTES} bytes came back: True" in end(done, "client"), done
+    found = packets(hca, capture)
+    assert min(found[WRITE], found[READ]) >= BYTES // MTU, found
+
+
+@pytest.mark.quick
+def test_counters_are_not_there(hca, row):
+    row("ib_write_bw", "-W counters/port_xmit_data")
+    row.result("ends with 'Unable to access performance counters'")
+    words = ["ib_write_bw", "-x", 1, "-n", 5, "-W", "counters/port_xmit_data"]
+    done = run_pair(hca, words, [*words, "localhost"])
+    assert done.returncode > 0 and "Unable to access performance counters" in done.stderr + done.stdout, done
+    assert not os.path.exists("/sys/class/infiniband")
