@@ -8,6 +8,8 @@ CARGO_TARGET_DIR ?= target
 HCA := $(CARGO_TARGET_DIR)/release/hca
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SEEDS ?= 1000
+OPERATIONS ?= 1000000
+RUNS ?= 300000
 ARGS ?=
 
 # The tools of the checkout come before those of the machine. VERILATOR is deliberately not set here: the simulator's
@@ -39,7 +41,7 @@ trace: hca ## the demo with waveforms of a window of cycles: make trace ARGS="--
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
 .PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs tidy soak \
-  lint lint-rtl lint-rust
+  fuzz lint lint-rtl lint-rust
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -91,9 +93,14 @@ test-docs: setup ## the examples in the Rust documentation
 tidy: setup ## house rules: sizes, names, file lists, links, names in docs
 	RUST_BACKTRACE=0 cargo test --quiet --no-fail-fast --release -p hca-tidy
 
+fuzz: setup ## whatever bytes a client sends decode or fail (libFuzzer): make fuzz RUNS=100000000
+	scripts/fuzz.sh $(RUNS) $(ARGS)
+
 soak: hca ## random faults over many seeds, a million packets over a link, the QoS paper's sweep: make soak SEEDS=100
 	HCA_SWITCHES=2 cargo test --release --no-fail-fast -p hca-system-tests
-	SEEDS=$(SEEDS) cargo test --release -p hca-system-tests -- --ignored --nocapture soak
+	SEEDS=$(SEEDS) OPERATIONS=$(OPERATIONS) cargo test --release -p hca-system-tests -- \
+	  --ignored --nocapture soak
+	scripts/fuzz.sh $(OPERATIONS)0
 	HCA_SWITCH_SOAK=1000000 cargo test --release -p hca-switch --test traffic random_traffic
 	LINK_PACKETS=1000000 LINK_VLS=1,2,4,15 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
 	$(HCA) qos --random 200 --within 1

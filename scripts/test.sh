@@ -53,6 +53,7 @@ step gen-check "${make[@]}" gen-check
 step clippy "${make[@]}" lint-rust
 step rust "${make[@]}" test-rust ARGS="--workspace --exclude hca-tidy"
 step switches "${make[@]}" test-switches
+step fuzz "${make[@]}" fuzz ARGS="-verbosity=0"
 step doc-tests "${make[@]}" test-docs
 step formal "${make[@]}" formal
 step rtl "${make[@]}" test-rtl

@@ -43,6 +43,24 @@ def assert_all_functions_free(sim, card):
         assert done.code != 0, f"a fifth process has the card, which has four functions: {done}"
 
 
+@pytest.mark.quick
+def test_busy_functions_are_told_only_where_none_is_left(simulators):
+    """A program that gets a card has nothing to warn of; one that gets none is told why, for each function."""
+    sim = simulators()
+    devinfo = ["env", "IBV_SHOW_WARNINGS=1", "ibv_devinfo", "-d", "hca0"]
+    with watchers(sim, 0, FUNCTIONS - 1):
+        done = sim.run(0, *devinfo)
+        assert done.code == 0 and "refuses" not in done.text and "no free function" not in done.text, done
+        with watchers(sim, 0, 1):
+            done = sim.run(0, *devinfo)
+            busy = done.text.count("refuses the connection")
+            assert done.code != 0 and busy == FUNCTIONS and "no free function" in done.text, done
+    # Who comes when one has just gone gets its function.
+    for _ in range(5):
+        with watchers(sim, 0, FUNCTIONS):
+            pass
+
+
 @pytest.mark.parametrize(("link", "program"), [
     pytest.param("eth", "ib_write_bw", marks=pytest.mark.quick), ("ib", "ib_write_bw"), ("eth", "ib_send_bw"),
     ("ib", "ib_send_bw"), ("eth", "ib_read_bw")])

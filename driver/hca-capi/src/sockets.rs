@@ -95,15 +95,18 @@ impl Cards for Sockets {
         // Function 0 alone may configure ports: programs, which do not, take it when there is no other.
         let manager = functions.remove(&0);
         let mut last = Errno(libc::ENODEV);
+        // That others have some of them is nothing to warn of, as long as one is left.
+        let mut refusals = Vec::new();
         for path in functions.values().chain(&manager) {
             match claim_function(path) {
                 Ok(context) => return Ok(context),
                 Err(e) => {
-                    warn(&format!("{}: {e}", path.display()));
+                    refusals.push(format!("{}: {e}", path.display()));
                     last = Errno(e.errno());
                 }
             }
         }
+        refusals.iter().for_each(|refusal| warn(refusal));
         warn(&format!(
             "card {number} in {} has no free function: start `hca sim`",
             folder.display()

@@ -19,13 +19,16 @@ pub fn page_round_up(len_bytes: usize) -> Option<usize> {
         .map(|n| n & !(PAGE_BYTES - 1))
 }
 
-/// A shared mapping of a file, usually a memfd. Unmapped when the last owner drops it.
+/// File systems whose files can be sealed; of them, the one with pages of the ordinary size.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// A shared mapping of a memfd. Unmapped when the last owner drops it.
 #[derive(Debug)]
 pub struct SharedMem {
     base: *mut u8,
     len_bytes: usize,
-    file: File,
-    file_offset: u64,
+    /// Only of memory made here: to hold a descriptor for each mapping of others' would use them up.
+    file: Option<File>,
 }
 
 // SAFETY: the mapping belongs to the whole process, and all accesses through this type are atomic.
@@ -52,18 +55,25 @@ impl SharedMem {
         file.set_len(rounded as u64).map_err(no_memory)?;
         // So that a process we share it with knows that it stays.
         // SAFETY: a plain system call on our own file.
-        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
-        Self::from_file(file, 0, rounded)
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } < 0 {
+            return Err(no_memory(std::io::Error::last_os_error()));
+        }
+        let mut memory = Self::from_file(&file, 0, rounded)?;
+        memory.file = Some(file);
+        Ok(memory)
     }
 
-    /// Maps a part of a file that somebody else made. `file_offset` must be page aligned and the file long
-    /// enough: a file shorter than the mapping would raise SIGBUS later, so it is refused here.
-    pub fn from_file(file: File, file_offset: u64, len_bytes: usize) -> Result<Self, DeviceError> {
+    /// Maps a part of a memfd that somebody else made. It must be sealed against shrinking, and be long enough from
+    /// the page-aligned `file_offset` on: touching the mapping then never raises SIGBUS. Nothing of a file that is
+    /// refused is mapped, not even for a moment.
+    pub fn from_file(file: &File, file_offset: u64, len_bytes: usize) -> Result<Self, DeviceError> {
         let fail = |reason: String| DeviceError::Map {
             addr: file_offset,
             len_bytes,
             reason,
         };
+        check_stays(file).map_err(fail)?;
+        // The length is looked at behind the seal: from there on it can only grow.
         let file_len = file.metadata().map_err(|e| fail(e.to_string()))?.len();
         let end = file_offset.checked_add(len_bytes as u64);
         if len_bytes == 0 || end.is_none_or(|end| end > file_len) {
@@ -90,16 +100,8 @@ impl SharedMem {
         Ok(Self {
             base: base.cast(),
             len_bytes,
-            file,
-            file_offset,
+            file: None,
         })
-    }
-
-    /// Nobody can shrink the file, so touching the mapping never raises SIGBUS.
-    pub fn is_sealed(&self) -> bool {
-        // SAFETY: a plain system call on our own file.
-        let seals = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_GET_SEALS) };
-        seals >= 0 && seals & libc::F_SEAL_SHRINK != 0
     }
 
     /// First byte.
@@ -112,15 +114,28 @@ impl SharedMem {
         self.len_bytes
     }
 
-    /// The file behind the mapping, to pass to another process.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// The file behind memory that was made here, to pass to another process.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
+}
 
-    /// Where in the file the mapping starts.
-    pub fn file_offset(&self) -> u64 {
-        self.file_offset
+/// Nobody can take the file's pages away behind its mapping; or what is wrong with it.
+fn check_stays(file: &File) -> Result<(), String> {
+    // SAFETY: a plain system call on a live file; any file may be asked.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        return Err("the file can shrink: it must be a memfd with F_SEAL_SHRINK".into());
     }
+    // A hole in huge pages cannot be filled again when all of them are taken: that, too, raises SIGBUS.
+    // SAFETY: an all-zero statfs is valid, and the kernel fills it.
+    let mut found = unsafe { std::mem::zeroed::<libc::statfs>() };
+    // SAFETY: as above.
+    let result = unsafe { libc::fstatfs(file.as_raw_fd(), &mut found) };
+    if result != 0 || found.f_type != TMPFS_MAGIC {
+        return Err("the memfd has huge pages: make it without MFD_HUGETLB".into());
+    }
+    Ok(())
 }
 
 impl Drop for SharedMem {
@@ -277,13 +292,16 @@ impl DmaBuf {
 mod tests {
     use super::*;
 
+    fn file_of(memory: &SharedMem) -> File {
+        File::from(memory.fd().unwrap().try_clone_to_owned().unwrap())
+    }
+
     #[test]
     fn shared_memory_is_shared_with_its_file() {
         let a = Arc::new(SharedMem::new("test", 5000).unwrap());
         assert_eq!(a.len_bytes(), 8192);
-        assert!(a.is_sealed());
-        let file = File::from(a.fd().try_clone_to_owned().unwrap());
-        let b = DmaBuf::new(Arc::new(SharedMem::from_file(file, 4096, 4096).unwrap()), 0);
+        let file = file_of(&a);
+        let b = DmaBuf::new(Arc::new(SharedMem::from_file(&file, 4096, 4096).unwrap()), 0);
         let a = DmaBuf::new(a, 0x1000);
         a.write_bytes(4098, b"hello");
         let mut out = [0; 5];
@@ -298,13 +316,32 @@ mod tests {
     #[test]
     fn a_file_too_short_is_refused() {
         let a = SharedMem::new("short", 4096).unwrap();
-        let file = File::from(a.fd().try_clone_to_owned().unwrap());
-        let error = SharedMem::from_file(file, 4096, 4096).unwrap_err();
+        let error = SharedMem::from_file(&file_of(&a), 4096, 4096).unwrap_err();
         assert!(
             error.to_string().contains("not inside the file of 4096 bytes"),
             "{error}"
         );
         assert!(SharedMem::new("huge", usize::MAX).is_err());
+    }
+
+    /// SYS-7: a mapping of a file that can shrink kills whoever touches it.
+    #[test]
+    fn a_file_that_can_shrink_is_refused() {
+        // SAFETY: a plain system call with a C string; the result is checked.
+        let fd = unsafe { libc::memfd_create(c"loose".as_ptr(), libc::MFD_ALLOW_SEALING) };
+        assert!(fd >= 0);
+        // SAFETY: new, and nobody else owns it.
+        let memfd = unsafe { File::from_raw_fd(fd) };
+        memfd.set_len(4096).unwrap();
+        let plain = tempfile::tempfile().unwrap();
+        plain.set_len(4096).unwrap();
+        for file in [&memfd, &plain, &File::open("/dev/zero").unwrap()] {
+            let error = SharedMem::from_file(file, 0, 4096).unwrap_err().to_string();
+            assert!(error.contains("F_SEAL_SHRINK"), "{error}");
+        }
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let pipe = File::from(std::os::fd::OwnedFd::from(reader));
+        assert!(SharedMem::from_file(&pipe, 0, 4096).is_err());
     }
 
     #[test]

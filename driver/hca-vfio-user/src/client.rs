@@ -252,7 +252,7 @@ fn map_shared(link: &mut Link) -> Result<SharedRegion, DeviceError> {
     let fd = fd.filter(|_| info.flags & region_flags::MMAP != 0);
     let fd = fd.ok_or_else(|| no_region("its BAR 4 is no shared memory"))?;
     let size = usize::try_from(info.size).unwrap_or(0);
-    let memory = SharedMem::from_file(File::from(fd), info.offset, size)?;
+    let memory = SharedMem::from_file(&File::from(fd), info.offset, size)?;
     SharedRegion::from_memory(memory).ok_or_else(|| no_region("its BAR 4 is too short"))
 }
 
@@ -309,7 +309,7 @@ impl Device for VfioUserDevice {
     fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
         let memory = Arc::new(SharedMem::new("hca-dma", len_bytes)?);
         let iova = memory.as_ptr() as u64;
-        self.map(iova, memory.len_bytes(), &[memory.fd()])?;
+        self.map(iova, memory.len_bytes(), memory.fd().as_slice())?;
         Ok(DmaBuf::new(memory, iova))
     }
 

@@ -1,8 +1,8 @@
-//! Whole messages over a UNIX socket, with descriptors.
+//! Whole messages over a UNIX socket, with descriptors. Either end may wait for the other, or never do.
 
-use std::io::{self, Read};
+use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ use crate::protocol::{Command, HEADER_BYTES, Header};
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 /// Most descriptors of a message.
 pub const MAX_FDS: usize = 64;
+
+/// Of asm-generic/socket.h.
+const SO_PEERPIDFD: libc::c_int = 77;
 
 /// `CMSG_SPACE` of [`MAX_FDS`] descriptors, in words so that the buffer is aligned.
 const CONTROL_WORDS: usize = (size_of::<libc::cmsghdr>() + MAX_FDS * size_of::<RawFd>()) / 8 + 2;
@@ -27,31 +30,42 @@ pub struct Message {
     pub fds: Vec<OwnedFd>,
 }
 
+/// What has come of the next message.
+#[derive(Debug, Default)]
+struct Partial {
+    head: [u8; HEADER_BYTES],
+    payload: Vec<u8>,
+    got: usize,
+    fds: Vec<OwnedFd>,
+}
+
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
+    partial: Partial,
 }
 
 impl Connection {
     /// Takes a connected socket over.
     pub fn new(stream: UnixStream) -> Self {
-        Self { stream }
+        Self {
+            stream,
+            partial: Partial::default(),
+        }
     }
 
-    /// A second handle on the same socket.
+    /// A second handle on the same socket, to send by. What has come of a message stays with the first.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self {
-            stream: self.stream.try_clone()?,
-        })
+        self.stream.try_clone().map(Self::new)
     }
 
-    /// Bounds how long a send may wait for a peer that does not read.
-    pub fn set_send_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(timeout))
+    /// The socket, to wait for.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 
-    /// Bounds how long a receive may wait.
+    /// Bounds how long [`Connection::receive`] may wait.
     pub fn set_receive_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(timeout)
     }
@@ -87,6 +101,32 @@ impl Connection {
         }
     }
 
+    /// The peer itself, which an id does not name for good. A kernel older than 6.5 opens it by that id.
+    pub fn peer_pidfd(&self) -> io::Result<OwnedFd> {
+        let (mut fd, mut len) = (-1, size_of::<RawFd>() as libc::socklen_t);
+        let socket = self.stream.as_raw_fd();
+        // SAFETY: the kernel writes at most `len` bytes.
+        let result = unsafe {
+            libc::getsockopt(
+                socket,
+                libc::SOL_SOCKET,
+                SO_PEERPIDFD,
+                (&raw mut fd).cast(),
+                &mut len,
+            )
+        };
+        if result != 0 {
+            let pid = self.peer_pid()?;
+            // SAFETY: a plain system call; the result is checked.
+            fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as RawFd;
+        }
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: new, and nobody else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
     /// Sends a command.
     pub fn send_command(
         &self,
@@ -115,21 +155,39 @@ impl Connection {
     }
 
     fn send(&self, header: &Header, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        if payload.len() > MAX_PAYLOAD_BYTES || fds.len() > MAX_FDS {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "message or descriptor list too long",
-            ));
+        check_count(fds)?;
+        if payload.len() > MAX_PAYLOAD_BYTES {
+            let text = format!(
+                "a payload of {} bytes: at most {MAX_PAYLOAD_BYTES}",
+                payload.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let bytes = [&header.encode()[..], payload].concat();
-        let mut sent = self.send_once(&bytes, fds)?;
+        let mut sent = self.send_once(&bytes, fds, 0)?;
         while sent < bytes.len() {
-            sent += self.send_once(&bytes[sent..], &[])?;
+            sent += self.send_once(&bytes[sent..], &[], 0)?;
         }
         Ok(())
     }
 
-    fn send_once(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    /// Sends what the socket takes at once of a message or of the rest of one; never waits. The descriptors go with the
+    /// first byte. Returns how many bytes went, which may be none.
+    pub fn try_send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        check_count(fds)?;
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let fds = if sent == 0 { fds } else { &[] };
+            match self.send_once(&bytes[sent..], fds, libc::MSG_DONTWAIT) {
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn send_once(&self, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: i32) -> io::Result<usize> {
         let mut control = [0u64; CONTROL_WORDS];
         let mut iov = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -158,7 +216,7 @@ impl Connection {
         }
         loop {
             // SAFETY: msg points at live buffers.
-            let sent = unsafe { libc::sendmsg(self.stream.as_raw_fd(), &msg, libc::MSG_NOSIGNAL) };
+            let sent = unsafe { libc::sendmsg(self.stream.as_raw_fd(), &msg, libc::MSG_NOSIGNAL | flags) };
             if sent >= 0 {
                 return Ok(sent as usize);
             }
@@ -169,58 +227,118 @@ impl Connection {
         }
     }
 
-    /// Waits for the next message. An end of the stream, also in the middle of a message, is `UnexpectedEof`.
+    /// Waits for the next message. An end of the stream, also in the middle of a message, is `UnexpectedEof`; a length
+    /// or a number of descriptors beyond the limits is `InvalidData`.
     pub fn receive(&mut self) -> io::Result<Message> {
-        let mut head = [0u8; HEADER_BYTES];
-        let mut fds = Vec::new();
-        let mut got = 0;
-        while got < HEADER_BYTES {
-            got += self.receive_once(&mut head[got..], &mut fds)?;
+        loop {
+            if let Some(message) = self.receive_some(0)? {
+                return Ok(message);
+            }
         }
-        let header = Header::decode(&head);
-        let payload_bytes = (header.size_bytes as usize).checked_sub(HEADER_BYTES);
-        let Some(payload_bytes) = payload_bytes.filter(|n| *n <= MAX_PAYLOAD_BYTES) else {
-            let text = format!(
-                "message of {} bytes: must be 16 to {}",
-                header.size_bytes,
-                16 + MAX_PAYLOAD_BYTES
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        };
-        let mut payload = vec![0; payload_bytes];
-        (&self.stream).read_exact(&mut payload)?;
-        Ok(Message { header, payload, fds })
     }
 
-    fn receive_once(&self, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
-        let mut control = [0u64; CONTROL_WORDS];
-        let mut iov = libc::iovec {
-            iov_base: bytes.as_mut_ptr().cast(),
-            iov_len: bytes.len(),
-        };
-        // SAFETY: an all-zero msghdr is valid.
-        let mut msg: libc::msghdr = unsafe { zeroed() };
-        msg.msg_iov = &mut iov;
-        msg.msg_iovlen = 1;
-        msg.msg_control = control.as_mut_ptr().cast();
-        msg.msg_controllen = size_of_val(&control);
-        let got = loop {
-            // SAFETY: msg points at live buffers of the lengths it names.
-            let got = unsafe { libc::recvmsg(self.stream.as_raw_fd(), &mut msg, libc::MSG_CMSG_CLOEXEC) };
-            if got >= 0 {
-                break got as usize;
+    /// The next message, if all of it has come; never waits. Errors are those of [`Connection::receive`].
+    pub fn try_receive(&mut self) -> io::Result<Option<Message>> {
+        loop {
+            match self.receive_some(libc::MSG_DONTWAIT) {
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                result => return result,
             }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        };
-        collect_fds(&msg, fds);
-        if got == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(got)
     }
+
+    /// Receives once. None: the message goes on.
+    fn receive_some(&mut self, flags: i32) -> io::Result<Option<Message>> {
+        let Partial {
+            head,
+            payload,
+            got,
+            fds,
+        } = &mut self.partial;
+        let rest = match *got {
+            got if got < HEADER_BYTES => &mut head[got..],
+            got => &mut payload[got - HEADER_BYTES..],
+        };
+        *got += receive_once(&self.stream, rest, fds, flags)?;
+        if fds.len() > MAX_FDS {
+            let text = format!("message with more than {MAX_FDS} descriptors");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        if *got < HEADER_BYTES {
+            return Ok(None);
+        }
+        let header = Header::decode(head);
+        if *got == HEADER_BYTES {
+            payload.resize(payload_bytes(&header)?, 0);
+        }
+        if *got < HEADER_BYTES + payload.len() {
+            return Ok(None);
+        }
+        let Partial { payload, fds, .. } = std::mem::take(&mut self.partial);
+        Ok(Some(Message { header, payload, fds }))
+    }
+}
+
+fn check_count(fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if fds.len() > MAX_FDS {
+        let text = format!("{} descriptors in a message: at most {MAX_FDS}", fds.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(())
+}
+
+/// Length of what follows a header.
+fn payload_bytes(header: &Header) -> io::Result<usize> {
+    let length = (header.size_bytes as usize).checked_sub(HEADER_BYTES);
+    length.filter(|n| *n <= MAX_PAYLOAD_BYTES).ok_or_else(|| {
+        let text = format!(
+            "message of {} bytes: must be {HEADER_BYTES} to {}",
+            header.size_bytes,
+            HEADER_BYTES + MAX_PAYLOAD_BYTES
+        );
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
+}
+
+fn receive_once(
+    stream: &UnixStream,
+    bytes: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    flags: i32,
+) -> io::Result<usize> {
+    let mut control = [0u64; CONTROL_WORDS];
+    let mut iov = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: an all-zero msghdr is valid.
+    let mut msg: libc::msghdr = unsafe { zeroed() };
+    msg.msg_iov = &mut iov;
+    msg.msg_iovlen = 1;
+    msg.msg_control = control.as_mut_ptr().cast();
+    msg.msg_controllen = size_of_val(&control);
+    let got = loop {
+        // SAFETY: msg points at live buffers of the lengths it names.
+        let got = unsafe { libc::recvmsg(stream.as_raw_fd(), &mut msg, libc::MSG_CMSG_CLOEXEC | flags) };
+        if got >= 0 {
+            break got as usize;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    };
+    collect_fds(&msg, fds);
+    if msg.msg_flags & libc::MSG_CTRUNC != 0 {
+        // More than there is room for here, or than this process may have: which of them are missing nobody knows.
+        let text = "descriptors of a message were lost";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    if got == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(got)
 }
 
 /// Takes the descriptors out of a received control message; each is owned from here on.
@@ -260,7 +378,7 @@ mod tests {
                 7,
                 Command::DmaMap,
                 &[1, 2, 3],
-                &[shared.fd(), a.stream.as_fd()],
+                &[shared.fd().unwrap(), a.stream.as_fd()],
                 true,
             )
             .unwrap();
@@ -282,6 +400,75 @@ mod tests {
         assert_eq!(a.peer_pid().unwrap(), std::process::id() as i32);
         drop(a);
         assert_eq!(b.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_message_in_pieces_is_whole_at_its_end_and_nobody_waits_for_it() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        let mut b = Connection::new(b);
+        let bytes = [
+            &Header::command(5, Command::RegionRead, 3, true).encode()[..],
+            &[7, 8, 9],
+        ]
+        .concat();
+        for byte in &bytes {
+            assert!(b.try_receive().unwrap().is_none());
+            a.write_all(&[*byte]).unwrap();
+        }
+        assert_eq!(b.try_receive().unwrap().unwrap().payload, [7, 8, 9]);
+        // And a send goes as far as there is room.
+        let (a, block) = (Connection::new(a), vec![0; 1 << 20]);
+        let sent = a.try_send(&block, &[]).unwrap();
+        assert!(0 < sent && sent < block.len());
+        assert_eq!(a.try_send(&block, &[]).unwrap(), 0);
+        drop(b);
+        assert!(a.try_send(&block, &[]).is_err());
+    }
+
+    #[test]
+    fn descriptors_beyond_the_limit_are_refused() {
+        for (each, messages) in [(80, 1), (40, 2)] {
+            let (a, b) = UnixStream::pair().unwrap();
+            let (sender, mut b) = (Connection::new(a), Connection::new(b));
+            let head = Header::command(5, Command::DmaMap, 0, true).encode();
+            let fds: Vec<_> = (0..each).map(|_| sender.stream.as_fd()).collect();
+            let half = HEADER_BYTES / messages;
+            for part in head.chunks(half) {
+                // A byte with as many descriptors as the sender likes, from a sender that keeps no limit.
+                send_with_any_number_of_fds(&sender.stream, part, &fds);
+            }
+            assert_eq!(
+                b.receive().unwrap_err().kind(),
+                io::ErrorKind::InvalidData,
+                "{each} {messages}"
+            );
+        }
+    }
+
+    fn send_with_any_number_of_fds(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+        let mut control = [0u64; 128];
+        let mut iov = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: an all-zero msghdr is valid; `control` has room for 253 descriptors, the most the kernel takes.
+        unsafe {
+            let mut msg: libc::msghdr = zeroed();
+            (msg.msg_iov, msg.msg_iovlen) = (&mut iov, 1);
+            msg.msg_control = control.as_mut_ptr().cast();
+            let fd_bytes = size_of_val(fds) as u32;
+            msg.msg_controllen = libc::CMSG_SPACE(fd_bytes) as usize;
+            let cmsg = libc::CMSG_FIRSTHDR(&msg);
+            (*cmsg).cmsg_level = libc::SOL_SOCKET;
+            (*cmsg).cmsg_type = libc::SCM_RIGHTS;
+            (*cmsg).cmsg_len = libc::CMSG_LEN(fd_bytes) as usize;
+            for (i, fd) in fds.iter().enumerate() {
+                let data = libc::CMSG_DATA(cmsg).cast::<RawFd>();
+                data.add(i).write_unaligned(fd.as_raw_fd());
+            }
+            let sent = libc::sendmsg(stream.as_raw_fd(), &msg, libc::MSG_NOSIGNAL);
+            assert_eq!(sent, bytes.len() as isize);
+        }
     }
 
     #[test]

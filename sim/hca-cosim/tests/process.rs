@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use hca_cosim::{CardConfig, Fabric, Server, StopHandle};
+use hca_cosim::{CardConfig, Fabric, Server, ServerStatus, StopHandle};
 use hca_dev::{Device, UserMemory};
 use hca_link::{CableConfig, LinkKind};
 use hca_vfio_user::VfioUserDevice;
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 struct Simulator {
     folder: TempDir,
     stop: StopHandle,
+    status: Arc<ServerStatus>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -35,12 +36,14 @@ impl Simulator {
                     .serve(cards[card], func, &path.join(format!("card{card}.{func}")))
                     .unwrap();
             }
-            sender.send(server.stop_handle()).unwrap();
+            sender.send((server.stop_handle(), server.status())).unwrap();
             server.run();
         });
+        let (stop, status) = receiver.recv().unwrap();
         Self {
             folder,
-            stop: receiver.recv().unwrap(),
+            stop,
+            status,
             thread: Some(thread),
         }
     }
@@ -126,11 +129,7 @@ fn a_function_has_one_owner_and_can_be_taken_again() {
     let shared = first.alloc_dma(4096).unwrap();
     drop(first);
     // The old owner's memory is gone for the card.
-    let second = (0..1000).find_map(|_| {
-        std::thread::sleep(Duration::from_millis(5));
-        VfioUserDevice::connect(&sim.path("card0.1")).ok()
-    });
-    let second = second.unwrap();
+    let second = sim.connect("card0.1");
     assert_eq!(second.mmio_read32(0x20), 1, "function 1");
     second.mmio_write64(0x1000, 64 << 48 | shared.iova());
     let deadline_ns = soon(&second);
@@ -144,6 +143,31 @@ fn a_function_has_one_owner_and_can_be_taken_again() {
             .to_string()
             .contains("cannot connect")
     );
+}
+
+/// SYS-7: a card that breaks the contract of its ports ends its own clients, not those of other cards.
+#[test]
+fn a_broken_card_ends_alone() {
+    let sim = Simulator::start();
+    let (culprit, beside, other) = (
+        sim.connect("card0.0"),
+        sim.connect("card0.1"),
+        sim.connect("card1.0"),
+    );
+    // The test card reads as many bytes as it is told; none is not a length.
+    culprit.mmio_write64(0x1000, 0);
+    for dev in [&culprit, &beside] {
+        let deadline_ns = soon(dev);
+        while !dev.is_gone() {
+            assert!(dev.now_ns() < deadline_ns, "hung up");
+            dev.progress();
+        }
+    }
+    let refusal = VfioUserDevice::connect(&sim.path("card0.1")).err().unwrap();
+    assert!(refusal.to_string().contains("Input/output error"), "{refusal}");
+    assert_eq!(other.mmio_read32(0), 0x5052_4f42);
+    let what = sim.status.broken().unwrap();
+    assert!(what.contains("card0") && what.contains("0 bytes"), "{what}");
 }
 
 #[test]

@@ -63,3 +63,12 @@ pub enum MmioRequest {
         id: u64,
     },
 }
+
+impl MmioRequest {
+    /// Function whose BAR it hits.
+    pub fn func(&self) -> u8 {
+        match self {
+            Self::Write { func, .. } | Self::Read { func, .. } => *func,
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hca_dev::{SharedMem, UserMemory, load_bytes, store_bytes, store_line};
 use thiserror::Error;
 
-use crate::uses::RangeUses;
+use crate::uses::{PIECES, RangeUses};
 use crate::{LINE_BYTES, Line};
 
 /// Memory of another process, reached by its own address.
@@ -68,6 +68,16 @@ pub enum MapError {
     /// Part of it is mapped to something else.
     #[error("range {iova:#x} + {len_bytes:#x} overlaps a mapping: unmap that first")]
     Overlap {
+        /// Start.
+        iova: u64,
+        /// Length.
+        len_bytes: u64,
+    },
+    /// Too many mappings overlap it.
+    #[error(
+        "range {iova:#x} + {len_bytes:#x} is cut into more than {PIECES} pieces by mappings that overlap it"
+    )]
+    Pieces {
         /// Start.
         iova: u64,
         /// Length.
@@ -169,7 +179,12 @@ impl IommuMap {
                 len_bytes: end - iova,
             });
         }
-        self.identity.add(iova, end);
+        if !self.identity.add(iova, end) {
+            return Err(MapError::Pieces {
+                iova,
+                len_bytes: end - iova,
+            });
+        }
         Ok(())
     }
 

@@ -127,6 +127,7 @@ pub struct PcieModel {
     seq: u64,
     burst: Option<(u64, bool)>,
     mmio: VecDeque<(u64, MmioRequest)>,
+    mmio_pending: Box<[usize; 256]>,
     mmio_values: VecDeque<(u64, u32)>,
     random: u64,
     counters: PcieCounters,
@@ -155,6 +156,7 @@ impl PcieModel {
             seq: 0,
             burst: None,
             mmio: VecDeque::new(),
+            mmio_pending: Box::new([0; 256]),
             mmio_values: VecDeque::new(),
             random: seed ^ 0x9e37_79b9_7f4a_7c15,
             counters: PcieCounters::default(),
@@ -420,6 +422,7 @@ impl PcieModel {
             MmioRequest::Write { .. } => self.counters.mmio_writes += 1,
             MmioRequest::Read { .. } => self.counters.mmio_reads += 1,
         }
+        self.mmio_pending[usize::from(request.func())] += 1;
         self.mmio.push_back((now + self.timing.mmio_cycles, request));
     }
 
@@ -434,12 +437,14 @@ impl PcieModel {
 
     /// The card has taken it.
     pub fn mmio_taken(&mut self) -> Option<MmioRequest> {
-        self.mmio.pop_front().map(|(_, request)| request)
+        let (_, request) = self.mmio.pop_front()?;
+        self.mmio_pending[usize::from(request.func())] -= 1;
+        Some(request)
     }
 
-    /// Register accesses on their way or waiting.
-    pub fn mmio_pending(&self) -> usize {
-        self.mmio.len()
+    /// Register accesses of a function that are on their way or waiting.
+    pub fn mmio_pending(&self, func: u8) -> usize {
+        self.mmio_pending[usize::from(func)]
     }
 
     /// The card answers a register read. The value pushes earlier writes ahead of it.

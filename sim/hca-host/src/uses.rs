@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Pieces that one more use may touch: its work is bounded, whatever the uses before were.
+pub(crate) const PIECES: usize = 4096;
+
 /// Disjoint ranges, each with the number of mappings that cover it.
 #[derive(Default)]
 pub(crate) struct RangeUses {
@@ -29,15 +32,18 @@ impl RangeUses {
             .is_none_or(|(_, (last_end, _))| *last_end <= start)
     }
 
-    /// One more use of `start..end`.
-    pub fn add(&mut self, start: u64, end: u64) {
+    /// One more use of `start..end`. False, and nothing changed, where others have cut it into more than [`PIECES`].
+    pub fn add(&mut self, start: u64, end: u64) -> bool {
+        if self.ranges.range(start..end).nth(PIECES).is_some() {
+            return false;
+        }
         self.split(start);
         self.split(end);
         let mut at = start;
         while at < end {
             match self.ranges.range_mut(at..end).next() {
                 Some((found, (found_end, uses))) if *found == at => {
-                    *uses += 1;
+                    *uses = uses.saturating_add(1);
                     at = *found_end;
                 }
                 next => {
@@ -47,6 +53,7 @@ impl RangeUses {
                 }
             }
         }
+        true
     }
 
     /// One use less of `start..end`. False, and nothing changed, when a part of it has no use.
@@ -99,9 +106,7 @@ mod tests {
     #[test]
     fn overlapping_uses_end_one_by_one() {
         let mut uses = RangeUses::default();
-        uses.add(100, 200);
-        uses.add(150, 300);
-        uses.add(50, 400);
+        assert!(uses.add(100, 200) && uses.add(150, 300) && uses.add(50, 400));
         assert_eq!(uses.left(120), Some(30));
         assert!(uses.remove(50, 400));
         assert_eq!(uses.left(60), None);
@@ -116,9 +121,21 @@ mod tests {
     }
 
     #[test]
+    fn a_use_across_many_others_is_refused() {
+        let mut uses = RangeUses::default();
+        for at in 0..=PIECES as u64 {
+            assert!(uses.add(2 * at, 2 * at + 1));
+        }
+        let count = uses.len();
+        assert!(!uses.add(0, u64::MAX));
+        assert_eq!(uses.len(), count);
+        assert!(uses.add(2, u64::MAX));
+    }
+
+    #[test]
     fn free_means_no_overlap() {
         let mut uses = RangeUses::default();
-        uses.add(100, 200);
+        assert!(uses.add(100, 200));
         assert!(uses.is_free(0, 100) && uses.is_free(200, 300));
         assert!(!uses.is_free(199, 300) && !uses.is_free(0, 101) && !uses.is_free(120, 130));
     }

@@ -44,7 +44,7 @@ impl Drop for StatusLine {
 }
 
 fn show(status: &ServerStatus, stopped: &Receiver<()>, terminal: bool) {
-    let mut told = false;
+    let (mut told, mut told_broken) = (false, false);
     let mut shown = String::new();
     let (mut cycles, mut since) = (status.evaluated_cycles(), Instant::now());
     loop {
@@ -56,6 +56,12 @@ fn show(status: &ServerStatus, stopped: &Receiver<()>, terminal: bool) {
             && !std::mem::replace(&mut told, true)
         {
             eprintln!("{}hca: {deadlock}", if terminal { CLEAR_LINE } else { "" });
+        }
+        if let Some(what) = status.broken()
+            && !std::mem::replace(&mut told_broken, true)
+        {
+            let clear = if terminal { CLEAR_LINE } else { "" };
+            eprintln!("{clear}hca: {what}; programs on this card are ended, other cards go on");
         }
         if terminal && line != shown {
             let mut text = String::from(CLEAR_LINE);

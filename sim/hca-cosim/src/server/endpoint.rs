@@ -1,59 +1,68 @@
 //! One function behind a socket: what its client has set up, and the answers to its messages.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use hca_dev::SharedMem;
 use hca_host::{IommuMap, MapError, Memory};
 use hca_regs as reg;
 use hca_vfio_user::{
-    ActivityPage, Command, Connection, DmaMap, DmaUnmap, Header, IoEventFd, IrqInfo, KICK_BYTES, KICK_OFFSET,
-    Message, POSTED_ENTRIES, PostedReader, PostedWrite, RegionAccess, RegionInfo, SHARED_REGION_BYTES,
-    SetIrqs, SharedRegion, device_info, eventfd, irq, irq_data, region, region_flags,
+    ActivityPage, Command, DmaMap, DmaUnmap, Header, IoEventFd, IrqInfo, KICK_BYTES, KICK_OFFSET,
+    POSTED_ENTRIES, PostedReader, PostedWrite, RegionAccess, RegionInfo, SHARED_REGION_BYTES, SetIrqs,
+    SharedRegion, device_info, irq, irq_data, region, region_flags,
 };
 
 use super::config_space::{CONFIG_BYTES, ConfigSpace, MSIX_BAR_BYTES};
-use super::process::ProcessMemory;
+use super::lane::{Event, Given, Lane, Newcomer, Request, encode_reply};
+use super::signal::Signals;
 use crate::fabric::{CardId, Fabric};
 use crate::observe::{Observer, SentPacket};
 use crate::{BAR_LEN_BYTES, NUM_VECTORS};
 
 /// Mappings one client may have.
 const MAX_MAPPINGS: usize = 65_536;
+/// Register accesses of a function under way, with which no more are taken: a link has so many credits.
+const ACCESSES_MAX: usize = 64;
 
-/// The answer to a message: payload and descriptors, or an errno. None: it comes later.
-type Answer<'a> = Result<Option<(Vec<u8>, Option<BorrowedFd<'a>>)>, i32>;
+/// The answer to a message, or an errno. None: it comes later.
+type Answer = Result<Option<Vec<u8>>, i32>;
 
 /// The process that has the function.
 struct Client {
-    connection: Connection,
     process_memory: bool,
-    vectors: Vec<Option<File>>,
-    /// Made for this client, so that an earlier one that kept the mapping reaches nobody.
+    vectors: Vec<Option<OwnedFd>>,
     region: SharedRegion,
     activity: ActivityPage,
     posted: PostedReader,
     kick: OwnedFd,
+    /// Where the ring of posted writes was when the oldest message came, and a whole ring more: what the client had
+    /// posted before the message is taken then.
+    barrier: Option<u64>,
     observer: Option<Box<dyn Observer>>,
 }
 
 impl Client {
-    fn new(connection: Connection, process_memory: bool) -> io::Result<Self> {
-        let region = SharedRegion::new().map_err(io::Error::other)?;
-        Ok(Self {
-            connection,
-            process_memory,
+    fn new(newcomer: Newcomer) -> Self {
+        let Newcomer {
+            memory, region, kick, ..
+        } = newcomer;
+        Self {
+            process_memory: memory.is_some(),
             vectors: (0..NUM_VECTORS).map(|_| None).collect(),
             activity: region.activity(),
             posted: PostedReader::new(region.clone()),
             region,
-            kick: eventfd()?,
+            kick,
+            barrier: None,
             observer: None,
-        })
+        }
+    }
+
+    /// Nothing passes what the client has posted before; but what it goes on posting holds no message up for good.
+    fn may_take_message(&mut self) -> bool {
+        let taken = self.posted.taken();
+        let barrier = *self.barrier.get_or_insert(taken + POSTED_ENTRIES);
+        !self.posted.has_any() || taken >= barrier
     }
 }
 
@@ -62,7 +71,7 @@ pub(super) struct Endpoint {
     pub card: CardId,
     pub func: u8,
     pub path: PathBuf,
-    pub taken: Arc<AtomicBool>,
+    pub lane: Arc<Lane>,
     config: ConfigSpace,
     msix_bar: Box<[u8; MSIX_BAR_BYTES]>,
     client: Option<Client>,
@@ -73,12 +82,12 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub fn new(card: CardId, func: u8, path: PathBuf, taken: Arc<AtomicBool>) -> Self {
+    pub fn new(card: CardId, func: u8, path: PathBuf, lane: Arc<Lane>) -> Self {
         Self {
             card,
             func,
             path,
-            taken,
+            lane,
             config: ConfigSpace::new(),
             msix_bar: Box::new([0; MSIX_BAR_BYTES]),
             client: None,
@@ -87,28 +96,20 @@ impl Endpoint {
         }
     }
 
-    pub fn connected(&mut self, fabric: &mut Fabric, connection: Connection, pid: i32, process_memory: bool) {
+    pub fn connected(&mut self, fabric: &mut Fabric, newcomer: Newcomer) {
         if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
             map.clear();
-            if process_memory {
-                map.set_process(Arc::new(ProcessMemory::new(pid)));
+            if let Some(memory) = &newcomer.memory {
+                map.set_process(memory.clone());
             }
         }
-        let hang_up = connection.try_clone();
-        match (Client::new(connection, process_memory), hang_up) {
-            (Ok(client), _) => self.client = Some(client),
-            // Out of memory or descriptors. The thread that reads notices the end and reports that the client is gone.
-            (Err(_), Ok(hang_up)) => hang_up.shutdown(),
-            (Err(_), Err(_)) => {}
-        }
+        self.client = Some(Client::new(newcomer));
     }
 
     /// The client went away: its memory goes with it, and the function is reset before the next client. The card must
     /// not find its queues gone before it has been reset: it would tell peers of a fault that shall hear nothing.
     pub fn gone(&mut self, fabric: &mut Fabric) {
-        if let Some(client) = self.client.take() {
-            client.connection.shutdown();
-        }
+        self.client = None;
         if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
             map.abandon();
             map.log_shared_writes(false);
@@ -116,26 +117,47 @@ impl Endpoint {
         self.reads.clear();
         self.config = ConfigSpace::new();
         self.reset(fabric);
-        self.taken.store(false, Ordering::Release);
+        self.lane.release();
     }
 
     /// Nobody is connected, and the card rests: what the last client had mapped is not kept.
     pub fn forget(&mut self, fabric: &mut Fabric) {
         if self.client.is_none()
             && let Some(map) = fabric.card_mut(self.card).host().function(self.func)
+            && !map.is_empty()
         {
             map.clear();
+            self.lane.kick_door();
         }
-    }
-
-    /// Ends the connection: the client finds out.
-    pub fn hang_up(&self) {
-        self.client.iter().for_each(|client| client.connection.shutdown());
     }
 
     /// A process has the function.
     pub fn has_client(&self) -> bool {
         self.client.is_some()
+    }
+
+    /// Does a turn's work: writes that the client has posted, then the oldest message. An event that the server must
+    /// know of is returned.
+    pub fn turn(&mut self, fabric: &mut Fabric) -> Option<Event> {
+        self.take_writes(fabric);
+        let accesses = self.accesses(fabric);
+        let client = self.client.as_mut();
+        let messages =
+            self.lane.has_waiting() && accesses < ACCESSES_MAX && client.is_none_or(Client::may_take_message);
+        match self.lane.take(messages)? {
+            Event::Message(request) => {
+                self.client.iter_mut().for_each(|client| client.barrier = None);
+                self.message(fabric, request);
+                None
+            }
+            event => Some(event),
+        }
+    }
+
+    /// Register accesses of ours under way.
+    fn accesses(&self, fabric: &Fabric) -> usize {
+        let pending = fabric.card(self.card).pcie().mmio_pending(self.func);
+        pending.max(self.reads.len())
     }
 
     fn reset(&self, fabric: &mut Fabric) {
@@ -176,10 +198,10 @@ impl Endpoint {
     }
 
     /// Takes what the client has posted, until so many register accesses are under way.
-    pub fn take_writes(&mut self, fabric: &mut Fabric, pending_max: usize) {
+    fn take_writes(&mut self, fabric: &mut Fabric) {
         // A client that writes faster than this must not hold everybody else up.
         for _ in 0..POSTED_ENTRIES {
-            if fabric.card(self.card).pcie().mmio_pending() >= pending_max {
+            if self.accesses(fabric) >= ACCESSES_MAX {
                 return;
             }
             let posted = self.client.as_mut().and_then(|client| client.posted.take());
@@ -221,9 +243,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The client has posted something that was not taken.
-    pub fn has_writes(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| client.posted.has_any())
+    /// There is something to do: a turn would find it.
+    pub fn has_work(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.posted.has_any()) || self.lane.has_event()
     }
 
     /// What the client kicks when it posts while we sleep.
@@ -251,14 +273,10 @@ impl Endpoint {
         }
     }
 
-    pub fn interrupt(&mut self, vector: u16) {
-        let file = self
-            .client
-            .as_mut()
-            .and_then(|client| client.vectors.get_mut(usize::from(vector))?.as_mut());
-        if let Some(file) = file {
-            // It is an eventfd (checked), and full only if the client ignores 2^64 interrupts.
-            let _ = file.write(&1u64.to_ne_bytes());
+    pub fn interrupt(&self, signals: &Signals, vector: u16) {
+        let vectors = self.client.as_ref().map(|client| &client.vectors[..]);
+        if let Some(Some(eventfd)) = vectors.and_then(|vectors| vectors.get(usize::from(vector))) {
+            signals.raise(eventfd.as_fd());
         }
     }
 
@@ -268,72 +286,58 @@ impl Endpoint {
             return false;
         };
         let (_, header, access) = self.reads.swap_remove(at);
-        self.reply(&header, Ok(Some((access.encode(&value.to_le_bytes()), None))));
+        self.reply(&header, Ok(Some(access.encode(&value.to_le_bytes()))), None);
         true
     }
 
     /// Handles a message of the client.
-    pub fn message(&mut self, fabric: &mut Fabric, message: Message) {
-        let Message { header, payload, fds } = message;
-        if header.is_reply() {
+    fn message(&mut self, fabric: &mut Fabric, request: Request) {
+        let Request {
+            header,
+            payload,
+            given,
+        } = request;
+        let Some(client) = self.client.as_ref().filter(|_| !header.is_reply()) else {
             return;
-        }
-        // Nothing passes what the client has posted before.
-        self.take_writes(fabric, usize::MAX);
-        let Some(client) = &self.client else { return };
-        // The two answers that carry a descriptor, which must stay borrowed from us.
-        let with_fd = match Command::from_wire(header.command) {
-            Some(Command::DeviceGetRegionInfo) => Some(region_info(&payload).map(|info| {
-                let is_shared = info.flags & region_flags::MMAP != 0;
-                Some((info.encode(), is_shared.then(|| client.region.memory().fd())))
-            })),
-            Some(Command::DeviceGetRegionIoFds) => {
-                let kick = IoEventFd::decode_ask(&payload).map_err(|_| libc::EINVAL);
-                Some(kick.and_then(region_io_fds).map(|(reply, has_kick)| {
-                    let kick = has_kick.then(|| client.kick.as_fd());
-                    Some((reply, kick))
-                }))
-            }
-            _ => None,
         };
-        if let Some(answer) = with_fd {
-            return self.reply(&header, answer);
+        // The two answers that carry a descriptor.
+        match Command::from_wire(header.command) {
+            Some(Command::DeviceGetRegionInfo) => {
+                let info = region_info(&payload);
+                let is_shared = info.is_ok_and(|info| info.flags & region_flags::MMAP != 0);
+                let fd = client.region.memory().fd().filter(|_| is_shared);
+                self.reply(&header, info.map(|info| Some(info.encode())), fd);
+            }
+            Some(Command::DeviceGetRegionIoFds) => {
+                let ask = IoEventFd::decode_ask(&payload).map_err(|_| libc::EINVAL);
+                let found = ask.and_then(region_io_fds);
+                let fd = matches!(found, Ok((_, true))).then(|| client.kick.as_fd());
+                self.reply(&header, found.map(|(reply, _)| Some(reply)), fd);
+            }
+            _ => {
+                let answer = self.answer(fabric, &header, &payload, given);
+                self.reply(&header, answer, None);
+            }
         }
-        let answer = self.answer(fabric, &header, &payload, fds);
-        self.reply(
-            &header,
-            answer.map(|payload| payload.map(|payload| (payload, None))),
-        );
     }
 
-    fn reply(&self, to: &Header, answer: Answer<'_>) {
-        let Some(client) = &self.client else { return };
+    fn reply(&self, to: &Header, answer: Answer, fd: Option<BorrowedFd<'_>>) {
         if !to.wants_reply() {
             return;
         }
-        let sent = match answer {
-            Ok(None) => return,
-            Ok(Some((payload, fd))) => client.connection.send_reply(to, &payload, fd.as_slice(), 0),
-            Err(errno) => client.connection.send_reply(to, &[], &[], errno as u32),
-        };
-        if sent.is_err() {
-            // The reading thread notices, and reports that the client is gone.
-            client.connection.shutdown();
+        match answer {
+            Ok(None) => {}
+            Ok(Some(payload)) => self.lane.reply(encode_reply(to, &payload, 0), fd),
+            Err(errno) => self.lane.reply(encode_reply(to, &[], errno as u32), None),
         }
     }
 
-    fn answer(
-        &mut self,
-        fabric: &mut Fabric,
-        header: &Header,
-        payload: &[u8],
-        fds: Vec<OwnedFd>,
-    ) -> Result<Option<Vec<u8>>, i32> {
+    fn answer(&mut self, fabric: &mut Fabric, header: &Header, payload: &[u8], given: Given) -> Answer {
         let done = Ok(Some(Vec::new()));
         match Command::from_wire(header.command) {
             Some(Command::DmaMap) => {
                 let map = DmaMap::decode(payload).map_err(|_| libc::EINVAL)?;
-                self.dma_map(fabric, &map, fds).and(done)
+                self.dma_map(fabric, &map, given).and(done)
             }
             Some(Command::DmaUnmap) => {
                 let unmap = DmaUnmap::decode(payload).map_err(|_| libc::EINVAL)?;
@@ -344,7 +348,7 @@ impl Endpoint {
             Some(Command::DeviceGetIrqInfo) => irq_info(payload).map(|info| Some(info.encode())),
             Some(Command::DeviceSetIrqs) => {
                 let set = SetIrqs::decode(payload).map_err(|_| libc::EINVAL)?;
-                self.set_irqs(&set, fds).and(done)
+                self.set_irqs(&set, given).and(done)
             }
             Some(Command::RegionRead) => self.region_read(fabric, header, payload),
             Some(Command::RegionWrite) => self.region_write(fabric, payload).map(Some),
@@ -356,7 +360,7 @@ impl Endpoint {
         }
     }
 
-    fn dma_map(&mut self, fabric: &mut Fabric, map: &DmaMap, fds: Vec<OwnedFd>) -> Result<(), i32> {
+    fn dma_map(&mut self, fabric: &mut Fabric, map: &DmaMap, given: Given) -> Result<(), i32> {
         let process_memory = self.client.as_ref().is_some_and(|client| client.process_memory);
         let iommu = fabric
             .card_mut(self.card)
@@ -366,25 +370,19 @@ impl Endpoint {
         if iommu.len() >= MAX_MAPPINGS {
             return Err(libc::ENOSPC);
         }
-        let mapped = match fds.into_iter().next() {
-            Some(fd) => {
-                let len_bytes = usize::try_from(map.size).map_err(|_| libc::EINVAL)?;
-                let memory = SharedMem::from_file(File::from(fd), map.offset, len_bytes);
-                let memory = memory.ok().filter(SharedMem::is_sealed).ok_or(libc::EINVAL)?;
-                iommu.map(
-                    map.address,
-                    map.size,
-                    Memory::Shared {
-                        memory: Arc::new(memory),
-                        offset: 0,
-                    },
-                )
+        let mapped = match given {
+            Given::Memory(memory) => {
+                let memory = Memory::Shared { memory, offset: 0 };
+                iommu.map(map.address, map.size, memory)
             }
-            None if process_memory => iommu.map_process(map.address, map.size),
-            None => return Err(libc::ENOTSUP),
+            Given::Refused(errno) => return Err(errno),
+            Given::Nothing if process_memory => iommu.map_process(map.address, map.size),
+            Given::Nothing => return Err(libc::ENOTSUP),
+            Given::Eventfds(_) => return Err(libc::EINVAL),
         };
         mapped.map_err(|error| match error {
             MapError::Overlap { .. } => libc::EEXIST,
+            MapError::Pieces { .. } => libc::ENOSPC,
             _ => libc::EINVAL,
         })
     }
@@ -397,15 +395,18 @@ impl Endpoint {
             .ok_or(libc::ENODEV)?;
         if unmap.flags & DmaUnmap::ALL != 0 {
             iommu.clear();
+            self.lane.kick_door();
             return Ok(());
         }
         // A client may end several mappings at once.
         let ended = iommu.unmap(unmap.address, unmap.size).is_ok()
             || iommu.unmap_inside(unmap.address, unmap.size) > 0;
+        // The door unmaps: that takes a while for much memory.
+        self.lane.kick_door();
         if ended { Ok(()) } else { Err(libc::ENOENT) }
     }
 
-    fn set_irqs(&mut self, set: &SetIrqs, fds: Vec<OwnedFd>) -> Result<(), i32> {
+    fn set_irqs(&mut self, set: &SetIrqs, given: Given) -> Result<(), i32> {
         let Some(client) = &mut self.client else {
             return Err(libc::ENODEV);
         };
@@ -418,20 +419,20 @@ impl Endpoint {
         if end > limit || set.flags & irq_data::TRIGGER == 0 {
             return Err(libc::EINVAL);
         }
-        let range = set.start as usize..end as usize;
-        if set.flags & irq_data::NONE != 0 && set.count == 0 {
-            client.vectors.iter_mut().for_each(|vector| *vector = None);
-        } else if set.flags & irq_data::EVENTFD != 0 && fds.is_empty() {
-            client.vectors[range].iter_mut().for_each(|vector| *vector = None);
-        } else if set.flags & irq_data::EVENTFD != 0 && fds.len() == range.len() {
-            if !fds.iter().all(is_eventfd) {
-                return Err(libc::EINVAL);
+        let by_eventfd = set.flags & irq_data::EVENTFD != 0;
+        let range = &mut client.vectors[set.start as usize..end as usize];
+        match given {
+            Given::Nothing if set.flags & irq_data::NONE != 0 && set.count == 0 => {
+                client.vectors.iter_mut().for_each(|vector| *vector = None);
             }
-            for (vector, fd) in client.vectors[range].iter_mut().zip(fds) {
-                *vector = Some(File::from(fd));
+            Given::Nothing if by_eventfd => range.iter_mut().for_each(|vector| *vector = None),
+            Given::Eventfds(fds) if by_eventfd && fds.len() == range.len() => {
+                for (vector, fd) in range.iter_mut().zip(fds) {
+                    *vector = Some(fd);
+                }
             }
-        } else {
-            return Err(libc::EINVAL);
+            Given::Refused(errno) => return Err(errno),
+            _ => return Err(libc::EINVAL),
         }
         Ok(())
     }
@@ -540,10 +541,4 @@ fn irq_info(payload: &[u8]) -> Result<IrqInfo, i32> {
         }),
         _ => Err(libc::EINVAL),
     }
-}
-
-/// Anything else could block the simulation when it is written to.
-fn is_eventfd(fd: &OwnedFd) -> bool {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()));
-    link.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventfd]")
 }

@@ -1,11 +1,14 @@
 //! Process mode: every served function of the fabric's cards is a vfio-user device on a UNIX socket, for
-//! drivers in other processes. One thread owns the fabric; while nothing is under way it waits for sockets and
-//! doorbells, and simulated time stands still.
+//! drivers in other processes. One thread owns the fabric; while nothing is under way it waits for doors and doorbells,
+//! and simulated time stands still. It makes no system call that could wait for a client: a thread of each function,
+//! its door, does that. In each turn every function gets a bounded piece of work done.
 
 mod config_space;
+mod door;
 mod endpoint;
-mod listener;
+mod lane;
 mod process;
+mod signal;
 mod status;
 mod wake;
 
@@ -14,34 +17,35 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::SimError;
 use crate::fabric::{CardId, Fabric};
 use crate::observe::{ObserverFactory, Session};
 pub use config_space::pci_config;
+use door::Door;
 use endpoint::Endpoint;
-use listener::{Door, Event};
+use lane::{Event, Lane, Newcomer};
+use signal::Signals;
 pub use status::{LinkStatus, ServerStatus};
-use wake::{EventSender, Waker};
+use wake::Waker;
 
 /// Steps between two looks at sockets and doorbells.
 const BATCH_STEPS: u32 = 16;
-/// Register accesses of a card under way, with which no more doorbells are taken: a link has so many credits.
-const TAKE_PENDING_MAX: usize = 64;
-/// Messages that may wait for the simulation; then their senders do.
-const QUEUE: usize = 4096;
+/// How long a client may take to greet, or to read its answers.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A fabric whose cards other processes drive.
 pub struct Server {
     fabric: Fabric,
     endpoints: Vec<Endpoint>,
-    sender: EventSender,
     waker: Arc<Waker>,
-    receiver: Receiver<Event>,
-    /// Found while falling asleep.
-    early: Option<Event>,
+    stop: Arc<AtomicBool>,
+    functions: Arc<AtomicUsize>,
+    patience_ms: Arc<AtomicU64>,
+    /// Made with the first function.
+    signals: Option<Signals>,
     observers: Option<ObserverFactory>,
     status: Arc<ServerStatus>,
 }
@@ -49,32 +53,42 @@ pub struct Server {
 /// Stops a server from another thread.
 #[derive(Clone)]
 pub struct StopHandle {
-    sender: EventSender,
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
 }
 
 impl StopHandle {
     /// [`Server::run`] returns soon after.
     pub fn stop(&self) {
-        // Fails only when the server is gone already.
-        self.sender.send(Event::Stop);
+        self.stop.store(true, Ordering::SeqCst);
+        self.waker.wake();
     }
 }
 
 impl Server {
     /// Takes the fabric over.
-    pub fn new(fabric: Fabric) -> Self {
-        let (sender, receiver) = sync_channel(QUEUE);
-        let waker = Arc::new(Waker::new());
+    pub fn new(mut fabric: Fabric) -> Self {
+        for card in fabric.cards() {
+            fabric.card_mut(card).list_violations();
+        }
         Self {
             status: Arc::new(ServerStatus::new(&fabric)),
             fabric,
             endpoints: Vec::new(),
-            sender: EventSender::new(sender, waker.clone()),
-            waker,
-            receiver,
-            early: None,
+            waker: Arc::new(Waker::new()),
+            stop: Arc::default(),
+            functions: Arc::default(),
+            patience_ms: Arc::new(AtomicU64::new(PATIENCE.as_millis() as u64)),
+            signals: None,
             observers: None,
         }
+    }
+
+    /// From now on a client that has not greeted, or has not read its answers, for so long is hung up. Without this,
+    /// five seconds.
+    pub fn set_patience(&mut self, patience: Duration) {
+        let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.patience_ms.store(millis, Ordering::Relaxed);
     }
 
     /// Offers a function at a socket path. A socket there that nobody listens at any more is replaced.
@@ -85,17 +99,22 @@ impl Server {
             reason,
         };
         self.waker.check().map_err(os)?;
+        if self.signals.is_none() {
+            self.signals = Some(Signals::new().map_err(os)?);
+        }
         remove_stale(path).map_err(os)?;
         let listener = UnixListener::bind(path).map_err(os)?;
-        let taken = Arc::new(AtomicBool::new(false));
-        let door = Door {
-            endpoint: self.endpoints.len(),
-            events: self.sender.clone(),
-            taken: taken.clone(),
-        };
-        door.listen(listener);
+        let lane = Lane::new(self.waker.clone(), self.patience_ms.clone()).map_err(os)?;
+        let lane = Arc::new(lane);
+        let door = Door::new(listener, lane.clone(), self.functions.clone()).map_err(os)?;
+        let thread = std::thread::Builder::new()
+            .name(format!("door of function {func}"))
+            .spawn(move || door.run());
+        // It ends with the server, or a little later where it still closes what a client gave.
+        drop(thread.map_err(os)?);
+        self.functions.fetch_add(1, Ordering::Relaxed);
         self.endpoints
-            .push(Endpoint::new(card, func, path.to_owned(), taken));
+            .push(Endpoint::new(card, func, path.to_owned(), lane));
         Ok(())
     }
 
@@ -116,7 +135,8 @@ impl Server {
     /// For other threads.
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle {
-            sender: self.sender.clone(),
+            stop: self.stop.clone(),
+            waker: self.waker.clone(),
         }
     }
 
@@ -127,17 +147,14 @@ impl Server {
 
     /// Simulates until it is stopped.
     pub fn run(&mut self) {
-        loop {
+        while !self.stop.load(Ordering::SeqCst) {
             if !self.fabric.is_active() {
                 self.wait_for_work();
             }
-            while let Some(event) = self.early.take().or_else(|| self.receiver.try_recv().ok()) {
-                if !self.handle(event) {
-                    return;
+            for index in 0..self.endpoints.len() {
+                if let Some(event) = self.endpoints[index].turn(&mut self.fabric) {
+                    self.handle(index, event);
                 }
-            }
-            for endpoint in &mut self.endpoints {
-                endpoint.take_writes(&mut self.fabric, TAKE_PENDING_MAX);
             }
             for _ in 0..BATCH_STEPS {
                 if !self.fabric.step_if_active() {
@@ -145,8 +162,10 @@ impl Server {
                 }
             }
             self.deliver();
+            self.part_with_broken_cards();
             self.publish();
         }
+        self.stop.store(false, Ordering::SeqCst);
     }
 
     /// While the cards rest: forgets the memory of clients that are gone. Before, a card may still have work of theirs.
@@ -158,56 +177,59 @@ impl Server {
         }
     }
 
-    /// Sleeps until a socket or a doorbell has something.
+    /// Sleeps until a door or a doorbell has something.
     fn wait_for_work(&mut self) {
         self.settle();
         self.waker.fall_asleep();
         self.endpoints.iter().for_each(Endpoint::fall_asleep);
         // The looks after the sleep was announced, see `wake`.
-        match self.receiver.try_recv() {
-            Ok(event) => self.early = Some(event),
-            Err(_) if self.endpoints.iter().any(Endpoint::has_writes) => {}
-            Err(_) => self.waker.sleep(self.endpoints.iter().filter_map(Endpoint::kick)),
+        let has_work = self.stop.load(Ordering::SeqCst) || self.endpoints.iter().any(Endpoint::has_work);
+        if !has_work {
+            self.waker.sleep(self.endpoints.iter().filter_map(Endpoint::kick));
         }
         self.waker.wake_up();
         self.endpoints.iter().for_each(Endpoint::wake_up);
     }
 
-    /// False: stop.
-    fn handle(&mut self, event: Event) -> bool {
+    /// A client has come or gone.
+    fn handle(&mut self, index: usize, event: Event) {
         match event {
-            Event::Stop => return false,
-            Event::Connected {
-                endpoint,
-                connection,
-                pid,
-                process_memory,
-            } => {
-                let end = &mut self.endpoints[endpoint];
-                end.connected(&mut self.fabric, connection, pid, process_memory);
-                if let Some(make) = &mut self.observers {
-                    let session = Session {
-                        card: end.card,
-                        card_name: self.fabric.card(end.card).name().to_owned(),
-                        func: end.func,
-                        link: self.fabric.link_kind(end.card),
-                        pid,
-                    };
-                    end.set_observer(&mut self.fabric, make(&session));
-                }
-                self.publish();
-            }
-            Event::Message { endpoint, message } => {
-                self.endpoints[endpoint].message(&mut self.fabric, message)
-            }
-            Event::Gone { endpoint } => {
+            Event::Connected(newcomer) => self.connected(index, *newcomer),
+            Event::Gone => {
                 // What it has done before counts.
                 self.tell();
-                self.endpoints[endpoint].gone(&mut self.fabric);
-                self.publish();
+                self.endpoints[index].gone(&mut self.fabric);
+            }
+            Event::Message(_) => {}
+        }
+        self.publish();
+    }
+
+    fn connected(&mut self, index: usize, newcomer: Newcomer) {
+        let end = &mut self.endpoints[index];
+        let pid = newcomer.pid;
+        end.connected(&mut self.fabric, newcomer);
+        if let Some(make) = &mut self.observers {
+            let session = Session {
+                card: end.card,
+                card_name: self.fabric.card(end.card).name().to_owned(),
+                func: end.func,
+                link: self.fabric.link_kind(end.card),
+                pid,
+            };
+            end.set_observer(&mut self.fabric, make(&session));
+        }
+    }
+
+    /// A card that has broken a contract or failed an assertion answers nobody any more: its clients are hung up, new
+    /// ones refused (EIO). The other cards and their clients go on.
+    fn part_with_broken_cards(&self) {
+        for end in &self.endpoints {
+            if let [what, ..] = self.fabric.card(end.card).violations() {
+                self.status.set_broken(what);
+                end.lane.shut();
             }
         }
-        true
     }
 
     fn publish(&self) {
@@ -233,9 +255,10 @@ impl Server {
         self.tell();
         for card in self.fabric.cards() {
             while let Some(interrupt) = self.fabric.card_mut(card).host().take_interrupt() {
-                let mut ends = self.endpoints.iter_mut();
-                if let Some(end) = ends.find(|end| end.card == card && end.func == interrupt.func) {
-                    end.interrupt(interrupt.vector);
+                let mut ends = self.endpoints.iter();
+                let end = ends.find(|end| end.card == card && end.func == interrupt.func);
+                if let (Some(end), Some(signals)) = (end, &self.signals) {
+                    end.interrupt(signals, interrupt.vector);
                 }
             }
             while let Some((id, value)) = self.fabric.take_mmio_value(card) {
@@ -273,8 +296,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 impl Drop for Server {
     fn drop(&mut self) {
         for endpoint in &self.endpoints {
-            // A thread reads the other end of it.
-            endpoint.hang_up();
+            // The client finds out.
+            endpoint.lane.close();
             // A path that somebody else removed is as good as removed.
             let _ = std::fs::remove_file(&endpoint.path);
         }

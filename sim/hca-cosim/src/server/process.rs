@@ -1,85 +1,87 @@
-//! Memory of a client process, by its id and its own addresses.
+//! Memory of a client process, at its own addresses.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 
 use hca_host::RemoteMemory;
+use hca_vfio_user::Connection;
 
 /// A process that allows us to touch its memory (the same user, or PR_SET_PTRACER).
+///
+/// What is held is its memory, /proc/PID/mem opened once, not its id: the id may be another process's tomorrow, and the
+/// process may run another program. Then, and when it has ended, the file is at its end.
 pub(super) struct ProcessMemory {
-    pid: i32,
+    memory: File,
 }
 
 impl ProcessMemory {
-    pub fn new(pid: i32) -> Self {
-        Self { pid }
+    /// Memory of the process at the other end. Fails where it has ended or does not allow it.
+    pub fn of_peer(connection: &Connection) -> io::Result<Self> {
+        let process = connection.peer_pidfd()?;
+        let opened = Self::of_pid(connection.peer_pid()?)?;
+        // Alive only now: the id was its own while the file was opened.
+        if has_ended(&process) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(opened)
+    }
+
+    fn of_pid(pid: i32) -> io::Result<Self> {
+        let memory = File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{pid}/mem"))?;
+        Ok(Self { memory })
     }
 }
 
-type Copy = unsafe extern "C" fn(
-    libc::pid_t,
-    *const libc::iovec,
-    libc::c_ulong,
-    *const libc::iovec,
-    libc::c_ulong,
-    libc::c_ulong,
-) -> isize;
+/// The process of a pidfd is no more.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd: process.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd; does not wait.
+    unsafe { libc::poll(&mut poll, 1, 0) != 0 }
+}
 
 /// Why a copy did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    /// The process has ended, and its memory with it.
+    /// The process has ended or runs another program, and its memory is no more.
     Ended,
-    /// No such memory, or no permission.
+    /// No such memory.
     Refused,
 }
 
-/// All or nothing, except that signals are tried again.
-fn copy(call: Copy, pid: i32, local: *mut u8, addr: u64, len: usize) -> Result<(), Failure> {
-    let here = libc::iovec {
-        iov_base: local.cast(),
-        iov_len: len,
-    };
-    let there = libc::iovec {
-        iov_base: addr as *mut libc::c_void,
-        iov_len: len,
-    };
-    loop {
-        // SAFETY: `here` is a live buffer of ours that the callers pass; `there` is only looked at by the
-        // kernel, in the other process.
-        let done = unsafe { call(pid, &here, 1, &there, 1, 0) };
-        if done >= 0 {
-            return (done == len as isize).then_some(()).ok_or(Failure::Refused);
-        }
-        match io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::ESRCH) => return Err(Failure::Ended),
-            _ => return Err(Failure::Refused),
+/// All or nothing: `copy` is told how much has been done, and says how much more.
+fn whole(len: usize, mut copy: impl FnMut(usize) -> io::Result<usize>) -> Result<(), Failure> {
+    let mut done = 0;
+    while done < len {
+        match copy(done) {
+            Ok(0) => return Err(Failure::Ended),
+            Ok(more) => done += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(Failure::Refused),
         }
     }
+    Ok(())
 }
 
 impl RemoteMemory for ProcessMemory {
     fn read(&self, addr: u64, out: &mut [u8]) -> bool {
-        copy(
-            libc::process_vm_readv,
-            self.pid,
-            out.as_mut_ptr(),
-            addr,
-            out.len(),
-        )
-        .is_ok()
+        let at = |done| addr.wrapping_add(done as u64);
+        whole(out.len(), |done| self.memory.read_at(&mut out[done..], at(done))).is_ok()
     }
 
     /// A process loses its memory a moment before its sockets close and the function is reset. Registered memory of a
     /// real process outlives it until then: what is written to it is lost, and its peer must not be told of a fault.
     fn write(&self, addr: u64, bytes: &[u8]) -> bool {
-        let written = copy(
-            libc::process_vm_writev,
-            self.pid,
-            bytes.as_ptr().cast_mut(),
-            addr,
-            bytes.len(),
-        );
+        let at = |done| addr.wrapping_add(done as u64);
+        let written = whole(bytes.len(), |done| self.memory.write_at(&bytes[done..], at(done)));
         matches!(written, Ok(()) | Err(Failure::Ended))
     }
 }
@@ -87,10 +89,19 @@ impl RemoteMemory for ProcessMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    fn ours() -> ProcessMemory {
+        ProcessMemory::of_pid(std::process::id() as i32).unwrap()
+    }
 
     #[test]
     fn our_own_memory_can_be_copied_and_bad_addresses_fail() {
-        let memory = ProcessMemory::new(std::process::id() as i32);
+        let (end, _other) = UnixStream::pair().unwrap();
+        let memory = ProcessMemory::of_peer(&Connection::new(end)).unwrap();
         let (source, mut target) = ([1u8, 2, 3, 4], [0u8; 4]);
         assert!(memory.read(source.as_ptr() as u64, &mut target));
         assert_eq!(target, source);
@@ -100,21 +111,57 @@ mod tests {
             unsafe { target.as_ptr().add(i).read_volatile() }
         });
         assert_eq!(seen, [9, 8]);
-        assert!(!memory.read(8, &mut target) && !memory.write(8, &[0]));
-        assert!(!ProcessMemory::new(-5).read(source.as_ptr() as u64, &mut target));
+        for addr in [0, 8, 1 << 63, u64::MAX - 1, u64::MAX] {
+            assert!(!memory.read(addr, &mut target) && !memory.write(addr, &[0]));
+        }
+        assert!(ProcessMemory::of_pid(-5).is_err());
+    }
+
+    #[test]
+    fn a_copy_that_runs_into_nothing_fails() {
+        let memory = hca_dev::SharedMem::new("edge", 4096).unwrap();
+        let end = memory.as_ptr() as u64 + 4096;
+        assert!(ours().read(end - 8, &mut [0; 8]));
+        drop(memory);
+        assert!(!ours().read(end - 8, &mut [0; 8]));
     }
 
     #[test]
     fn a_process_that_has_ended_takes_writes_and_answers_no_reads() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let memory = ProcessMemory::new(child.id() as i32);
-        // Until it has been waited for its id is its own.
-        let stat = format!("/proc/{}/stat", child.id());
-        while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
-            std::thread::yield_now();
-        }
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let memory = ProcessMemory::of_pid(child.id() as i32).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        // Its id may be anybody's by now.
         assert!(memory.write(0x1000, &[1]));
         assert!(!memory.read(0x1000, &mut [0]));
+    }
+
+    /// The id stays, and so may the connection; the memory is another program's.
+    #[test]
+    fn a_process_that_runs_another_program_has_ended() {
+        let mut child = Command::new("sh")
+            .args(["-c", "echo ready; read line; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut String::new()).unwrap();
+        let memory = ProcessMemory::of_pid(child.id() as i32).unwrap();
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+        let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
+        let (start, _) = stack.split_once('-').unwrap();
+        let start = u64::from_str_radix(start, 16).unwrap();
+        assert!(memory.read(start, &mut [0; 64]));
+        let mut input = child.stdin.take().unwrap();
+        // The second line is answered by the second program.
+        input.write_all(b"go\nthere\n").unwrap();
+        lines.read_exact(&mut [0; 6]).unwrap();
+        assert!(!memory.read(start, &mut [0; 64]));
+        assert!(memory.write(start, &[1]));
+        drop(input);
         child.wait().unwrap();
     }
 }

@@ -31,6 +31,7 @@ impl LinkStatus {
 pub struct ServerStatus {
     links: Vec<LinkStatus>,
     deadlock: OnceLock<String>,
+    broken: OnceLock<String>,
     now_ns: AtomicU64,
     evaluated_cycles: AtomicU64,
     packets: AtomicU64,
@@ -57,6 +58,15 @@ impl ServerStatus {
     /// The switches' deadlock, once one has been found.
     pub fn deadlock(&self) -> Option<&str> {
         self.deadlock.get().map(String::as_str)
+    }
+
+    /// What the first card broke that is broken: a contract of its ports, or an assertion of the RTL.
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.get().map(String::as_str)
+    }
+
+    pub(super) fn set_broken(&self, what: &str) {
+        self.broken.get_or_init(|| what.to_owned());
     }
 
     /// Simulated time.

@@ -1,21 +1,24 @@
 //! How the simulation thread sleeps while nothing is under way, and who wakes it.
 //!
-//! Sockets have threads that send [`Event`]s; doorbells come through shared memory without any. Either side of each
-//! first does its own and then looks at the other, with a sequentially consistent fence between: the sleeper says
+//! Sockets have threads that leave events in lanes; doorbells come through shared memory without any. Either side of
+//! each first does its own and then looks at the other, with a sequentially consistent fence between: the sleeper says
 //! that it sleeps and then looks for work, the waker leaves work and then looks whether anybody sleeps.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::SyncSender;
 
 use hca_vfio_user::{clear_kick, eventfd};
 
-use super::listener::Event;
-
 /// Without a descriptor of its own a server that serves nothing looks this often whether it shall stop.
 const UNSERVED_LIMIT_MS: i32 = 100;
+
+/// Wakes whoever polls an eventfd of ours.
+pub(super) fn kick(eventfd: &OwnedFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: a live buffer of eight bytes. A full eventfd wakes as well, and is non-blocking.
+    unsafe { libc::write(eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
 
 /// Wakes the simulation thread from within this process.
 pub(super) struct Waker {
@@ -38,18 +41,17 @@ impl Waker {
         self.kick.as_ref().map(|_| ()).ok_or_else(missing)
     }
 
-    fn wake(&self) {
+    /// To be called behind whatever the simulation thread shall see.
+    pub fn wake(&self) {
         fence(Ordering::SeqCst);
-        if let Some(kick) = &self.kick
+        if let Some(eventfd) = &self.kick
             && self.asleep.swap(false, Ordering::Relaxed)
         {
-            let one = 1u64.to_ne_bytes();
-            // SAFETY: a live buffer of eight bytes. A full eventfd wakes as well.
-            unsafe { libc::write(kick.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            kick(eventfd);
         }
     }
 
-    /// From now on senders of events kick. To be followed by a look for events.
+    /// From now on [`Waker::wake`] kicks. To be followed by a look for events.
     pub fn fall_asleep(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -85,25 +87,5 @@ impl Waker {
                 let _ = clear_kick(kick);
             }
         }
-    }
-}
-
-/// Sends to the simulation thread, and wakes it.
-#[derive(Clone)]
-pub(super) struct EventSender {
-    sender: SyncSender<Event>,
-    waker: Arc<Waker>,
-}
-
-impl EventSender {
-    pub fn new(sender: SyncSender<Event>, waker: Arc<Waker>) -> Self {
-        Self { sender, waker }
-    }
-
-    /// False: the server is gone.
-    pub fn send(&self, event: Event) -> bool {
-        let sent = self.sender.send(event).is_ok();
-        self.waker.wake();
-        sent
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It says `ready` and what its peer must know, then answers each line of standard input with one line; the commands
 //! are the functions of [`Peer`]. It ends with its standard input.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use hca_dev::{Device, DmaBuf};
 use hca_system_tests::{Rng, path};
@@ -12,6 +12,7 @@ use hca_verbs::{
 };
 use hca_vfio_user::VfioUserDevice;
 use std::io::{self, Write};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -223,6 +224,17 @@ impl Peer {
         ))
     }
 
+    /// Fills all eventfds, so that they block, and asks for an interrupt.
+    fn deaf(&mut self) -> Result<String> {
+        for vector in 0..self.dev.info().num_vectors {
+            if let Some(eventfd) = self.dev.irq_fd(vector) {
+                fill(eventfd).map_err(|e| Error::Invalid(e.to_string()))?;
+            }
+        }
+        self.cq.req_notify(false)?;
+        Ok("deaf".into())
+    }
+
     fn command(&mut self, line: &str) -> Result<String> {
         let mut words = line.split_ascii_whitespace();
         let name = words.next().unwrap_or_default();
@@ -240,10 +252,23 @@ impl Peer {
             ("write" | "read" | "send", Ok(words)) => self.transfer(name, &words),
             ("wait", Ok(_)) => self.wait(),
             ("burst", Ok(words)) => self.burst(&words),
+            ("deaf", Ok(_)) => self.deaf(),
             ("qps", Ok(_)) => self.qps(),
             _ => Err(Error::Invalid(format!("'{line}' is no command"))),
         }
     }
+}
+
+/// The largest count that an eventfd holds; whoever adds to it from now on waits.
+fn fill(eventfd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut file = std::fs::File::from(eventfd.try_clone_to_owned()?);
+    #[allow(unsafe_code)]
+    // SAFETY: a plain system call on a live descriptor.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_RDWR) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    file.write_all(&(u64::MAX - 1).to_ne_bytes())
 }
 
 fn options() -> ConnectOptions {
