@@ -9,7 +9,7 @@ use crate::boundary::{Errno, Verb, count, invalid, pointer, status, warn};
 use crate::card::{Card, parse_record};
 use crate::context::{context_of, put};
 use crate::cq::CqObject;
-use crate::live::{Kind, Object, get, lock, publish, retire};
+use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
 use crate::pipe::{EventPipe, read_record};
 use crate::qp::QpObject;
 use crate::sockets::DevPtr;
@@ -17,7 +17,7 @@ use crate::sockets::DevPtr;
 /// A completion channel.
 #[repr(C)]
 pub struct ChannelObject {
-    raw: ibv_comp_channel,
+    raw: CStruct<ibv_comp_channel>,
     /// CQs that use it.
     users: AtomicU32,
     /// Completion events.
@@ -46,11 +46,11 @@ pub unsafe extern "C" fn create_comp_channel(context: *mut ibv_context) -> *mut 
         // SAFETY: as context_of says.
         let owner = unsafe { context_of(context)? };
         let pipe = EventPipe::new()?;
-        let raw = ibv_comp_channel {
+        let raw = CStruct::new(ibv_comp_channel {
             context,
             fd: pipe.fd(),
             refcnt: 0,
-        };
+        });
         let channel = owner.hca().create_comp_channel();
         let (users, card) = (AtomicU32::new(0), owner.card.clone());
         let object = publish(Box::new(ChannelObject {
@@ -81,7 +81,8 @@ pub unsafe extern "C" fn destroy_comp_channel(raw: *mut ibv_comp_channel) -> c_i
     })
 }
 
-/// Events that the program has read and not yet acknowledged.
+/// Events that the program has read and not yet acknowledged. Shared: who acknowledges the last one may still be at it
+/// when the object is gone.
 #[derive(Default)]
 pub struct Unacked {
     count: Mutex<u32>,
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn get_cq_event(
         // SAFETY: looked up first.
         let channel = unsafe { get(raw.cast::<ChannelObject>())? };
         loop {
-            let (cqn, generation) = parse_record(read_record(channel.raw.fd)?);
+            let (cqn, generation) = parse_record(read_record(channel.pipe.fd())?);
             let targets = lock(&channel.card.shared.targets);
             let Some(target) = targets.cqs.get(&cqn).filter(|t| t.generation == generation) else {
                 continue;
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn get_cq_event(
             unsafe {
                 (*found).comp_events.add();
                 put(cq, found.cast())?;
-                put(cq_context, (*found).raw.cq_context)?;
+                put(cq_context, (*(*found).raw.as_ptr()).cq_context)?;
             }
             return Ok(0);
         }
@@ -141,7 +142,8 @@ pub unsafe extern "C" fn get_cq_event(
 pub unsafe extern "C" fn ack_cq_events(cq: *mut ibv_cq, events: c_uint) {
     count(|| {
         // SAFETY: looked up first.
-        unsafe { get(cq.cast::<CqObject>())? }.comp_events.ack(events);
+        let unacked = unsafe { get(cq.cast::<CqObject>())? }.comp_events.clone();
+        unacked.ack(events);
         Ok(0)
     });
 }
@@ -194,15 +196,16 @@ pub unsafe extern "C" fn ack_async_event(event: *mut ibv_async_event) {
 
 fn ack(event: *mut ibv_async_event) -> Verb<()> {
     // SAFETY: the program's structure, or NULL; which pointer is valid depends on the type, and each is looked up.
-    unsafe {
+    let unacked = unsafe {
         let event = event.as_ref().ok_or_else(|| invalid("no event"))?;
         match event.event_type {
-            IBV_EVENT_CQ_ERR => get(event.element.cq.cast::<CqObject>())?.async_events.ack(1),
+            IBV_EVENT_CQ_ERR => get(event.element.cq.cast::<CqObject>())?.async_events.clone(),
             IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
-                get(event.element.qp.cast::<QpObject>())?.async_events.ack(1);
+                get(event.element.qp.cast::<QpObject>())?.async_events.clone()
             }
-            _ => {}
+            _ => return Ok(()),
         }
-    }
+    };
+    unacked.ack(1);
     Ok(())
 }

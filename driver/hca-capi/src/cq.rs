@@ -1,7 +1,5 @@
 //! Completion queues.
 
-use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -12,35 +10,24 @@ use crate::boundary::{Errno, Verb, count, destroyed, invalid, pointer, status};
 use crate::card::{Card, Target};
 use crate::channel::{ChannelObject, Unacked};
 use crate::context::{ContextObject, context_of};
-use crate::live::{Kind, Object, get, lock, publish, retire};
-use crate::mutex::RawMutex;
+use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
+use crate::mutex::SectionMutex;
 use crate::sockets::DevPtr;
 
-/// Completions taken from the card's ring at a time.
-pub const BATCH: usize = 16;
-
-/// Completions that were taken from the ring and not yet shown: by the extended interface, which takes several at a
-/// time, and by arming.
-pub struct Taken {
-    pub queue: VecDeque<WorkCompletion>,
-    /// The one that the extended interface's readers read.
-    pub current: WorkCompletion,
-    /// The ring had no more when it was last looked at.
-    pub drained: bool,
-}
+/// Completions taken at a time.
+const BATCH: usize = 16;
 
 /// A completion queue, extended or not: the first fields of both structures are the same.
 #[repr(C)]
 pub struct CqObject {
-    pub raw: ibv_cq_ex,
+    pub raw: CStruct<ibv_cq_ex>,
     pub cq: hca_verbs::Cq<DevPtr>,
     /// Events that destroy waits for.
-    pub comp_events: Unacked,
+    pub comp_events: Arc<Unacked>,
     /// Events that destroy waits for.
-    pub async_events: Unacked,
-    /// Guards `taken`.
-    pub poll_lock: RawMutex,
-    pub taken: UnsafeCell<Taken>,
+    pub async_events: Arc<Unacked>,
+    /// The extended interface: what its readers read, from start to end of a section.
+    pub current: SectionMutex<WorkCompletion>,
     channel: *mut ChannelObject,
     card: Arc<Card>,
 }
@@ -93,20 +80,12 @@ pub fn create(
     };
     finish(&mut raw);
     let cqn = cq.cqn();
-    // Arming takes all there is; its room is made now, so that it never has to be made on the data path.
-    let room = if used.is_some() { cq.cqe() as usize } else { BATCH };
-    let taken = Taken {
-        queue: VecDeque::with_capacity(room.max(BATCH)),
-        current: WorkCompletion::default(),
-        drained: true,
-    };
     let object = publish(Box::new(CqObject {
-        raw,
+        raw: CStruct::new(raw),
         cq,
-        comp_events: Unacked::default(),
-        async_events: Unacked::default(),
-        poll_lock: RawMutex::new(),
-        taken: UnsafeCell::new(taken),
+        comp_events: Arc::default(),
+        async_events: Arc::default(),
+        current: SectionMutex::new(WorkCompletion::default()),
         channel,
         card: owner.card.clone(),
     }));
@@ -146,24 +125,17 @@ pub unsafe extern "C" fn create_cq(
 /// V-63. A size that the ring has already is granted and changes nothing.
 pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     status(|| {
-        let object = cq.cast::<CqObject>();
         // SAFETY: looked up first.
-        let cq = unsafe { get(object)? };
+        let cq = unsafe { get(cq.cast::<CqObject>())? };
         let max = i64::from(crate::query::max_cqe(&cq.card.shared.context.query_device()?));
         match cqe {
             cqe if cqe < 1 || i64::from(cqe) > max => Err(invalid(&format!("cqe {cqe}: must be 1 to {max}"))),
-            cqe if cqe <= cq.raw.cqe => Ok(()),
+            cqe if cqe as u32 <= cq.cq.cqe() => Ok(()),
             _ => {
                 cq.cq.resize(cqe as u32)?;
-                if !cq.channel.is_null() {
-                    cq.poll_lock.with(|| {
-                        let queue = &mut cq.taken().queue;
-                        queue.reserve((cq.cq.cqe() as usize).saturating_sub(queue.len()));
-                    });
-                }
                 // SAFETY: it is still there, and the program's own view of it: who reads the number while another
                 // thread changes it gets one of both, as of any card's library.
-                unsafe { (&raw mut (*object).raw.cqe).write_volatile(cq.cq.cqe() as c_int) };
+                unsafe { (&raw mut (*cq.raw.as_ptr()).cqe).write_volatile(cq.cq.cqe() as c_int) };
                 Ok(())
             }
         }
@@ -196,26 +168,6 @@ pub unsafe extern "C" fn destroy_cq(raw: *mut ibv_cq) -> c_int {
     })
 }
 
-impl CqObject {
-    /// Only with the poll lock held.
-    #[allow(clippy::mut_from_ref)]
-    pub fn taken(&self) -> &mut Taken {
-        // SAFETY: the caller holds the lock that guards it.
-        unsafe { &mut *self.taken.get() }
-    }
-
-    /// Can there be anything in `taken`?
-    fn takes_ahead(&self) -> bool {
-        self.raw.start_poll.is_some() || !self.channel.is_null()
-    }
-}
-
-/// The completions of a QP go with it (QPS-6), those already taken from the ring too.
-pub fn forget_qp(cq: &CqObject, qp_num: u32) {
-    cq.poll_lock
-        .with(|| cq.taken().queue.retain(|wc| wc.qp_num != qp_num));
-}
-
 fn to_c(wc: &WorkCompletion) -> ibv_wc {
     let with_inv = u32::from(wc.wc_flags) & IBV_WC_WITH_INV != 0;
     ibv_wc {
@@ -241,28 +193,12 @@ fn to_c(wc: &WorkCompletion) -> ibv_wc {
     }
 }
 
-/// Completions that were taken before come first.
-fn poll_taken(cq: &CqObject, out: *mut ibv_wc, max: usize) -> usize {
-    if !cq.takes_ahead() {
-        return 0;
-    }
-    cq.poll_lock.with(|| {
-        let queue = &mut cq.taken().queue;
-        let count = queue.len().min(max);
-        for (i, wc) in queue.drain(..count).enumerate() {
-            // SAFETY: i < max, the program's array.
-            unsafe { out.add(i).write(to_c(&wc)) };
-        }
-        count
-    })
-}
-
 pub unsafe extern "C" fn poll_cq(raw: *mut ibv_cq, num_entries: c_int, out: *mut ibv_wc) -> c_int {
     count(|| {
         // SAFETY: the program's CQ; polling does not look it up.
         let cq = unsafe { &*raw.cast::<CqObject>() };
         let max = usize::try_from(num_entries).map_err(|_| Errno(libc::EINVAL))?;
-        let mut done = poll_taken(cq, out, max);
+        let mut done = 0;
         let mut wc = [WorkCompletion::default(); BATCH];
         while done < max {
             let room = (max - done).min(BATCH);
@@ -284,24 +220,11 @@ pub unsafe extern "C" fn poll_cq(raw: *mut ibv_cq, num_entries: c_int, out: *mut
     })
 }
 
-/// V-67: completions that are there do not trigger, the next new one does. The card triggers as well when it has
-/// written completions that it was not told the consumption of; so they are all taken first.
+/// V-67, V-70.
 pub unsafe extern "C" fn req_notify_cq(raw: *mut ibv_cq, solicited_only: c_int) -> c_int {
     status(|| {
         // SAFETY: the program's CQ; the data path does not look it up.
         let cq = unsafe { &*raw.cast::<CqObject>() };
-        cq.poll_lock.with(|| {
-            let queue = &mut cq.taken().queue;
-            let mut wc = [WorkCompletion::default(); BATCH];
-            loop {
-                let room = (queue.capacity() - queue.len()).min(BATCH);
-                let got = cq.cq.poll_ready(&mut wc[..room])?;
-                queue.extend(&wc[..got]);
-                if got < BATCH {
-                    return Ok::<(), hca_verbs::Error>(());
-                }
-            }
-        })?;
         Ok(cq.cq.req_notify(solicited_only != 0)?)
     })
 }

@@ -6,7 +6,7 @@ use hca_verbs::WorkCompletion;
 
 use crate::abi::*;
 use crate::boundary::{Errno, pointer, unsupported, value};
-use crate::cq::{BATCH, CqObject, CqWish, Taken, create};
+use crate::cq::{CqObject, CqWish, create};
 
 /// ibv_create_cq_wc_flags that a completion of this card can tell.
 const KNOWN_FIELDS: u64 = (IBV_WC_EX_WITH_BYTE_LEN
@@ -69,41 +69,36 @@ fn set_functions(cq: &mut ibv_cq_ex) {
     cq.read_completion_ts = Some(read_completion_ts);
 }
 
-/// Moves to the next completion: 0, ENOENT, or an errno. The section's lock is held.
-fn advance(raw: *mut ibv_cq_ex, is_first: bool) -> c_int {
+/// Moves to the next completion: 0, ENOENT, or an errno. An empty poll gives the processor away only where a section
+/// would begin: one that is open has others waiting for its end.
+///
+/// # Safety
+/// This thread has opened the section.
+unsafe fn advance(cq: &CqObject, is_first: bool) -> c_int {
     let result = value(|| {
-        // SAFETY: the program's CQ.
-        let cq = unsafe { &*raw.cast::<CqObject>() };
-        let taken = cq.taken();
-        if taken.queue.is_empty() {
-            // An empty poll gives the processor away; within a section the last one tells.
-            if taken.drained && !is_first {
-                return Some(libc::ENOENT);
-            }
-            if let Err(e) = refill(cq, taken) {
-                return Some(e.errno());
-            }
-        }
-        let Some(wc) = taken.queue.pop_front() else {
-            return Some(libc::ENOENT);
+        let mut wc = [WorkCompletion::default()];
+        let got = if is_first {
+            cq.cq.poll_cq(&mut wc)
+        } else {
+            cq.cq.poll_ready(&mut wc)
         };
-        taken.current = wc;
-        // SAFETY: these two fields are the section's.
-        unsafe {
-            (*raw).wr_id = wc.wr_id;
-            (*raw).status = u8::from(wc.status).into();
-        }
-        Some(0)
+        Some(match got {
+            Ok(1) => {
+                let [wc] = wc;
+                let raw = cq.raw.as_ptr();
+                // SAFETY: these two fields are the section's, which the caller vouches for.
+                unsafe {
+                    (*raw).wr_id = wc.wr_id;
+                    (*raw).status = u8::from(wc.status).into();
+                    cq.current.inside(|current| *current = wc);
+                }
+                0
+            }
+            Ok(_) => libc::ENOENT,
+            Err(e) => e.errno(),
+        })
     });
     result.unwrap_or(libc::EIO)
-}
-
-fn refill(cq: &CqObject, taken: &mut Taken) -> hca_verbs::Result<()> {
-    let mut wc = [WorkCompletion::default(); BATCH];
-    let got = cq.cq.poll_cq(&mut wc)?;
-    taken.drained = got < BATCH;
-    taken.queue.extend(&wc[..got]);
-    Ok(())
 }
 
 /// V-60: 0 opens a section, which only end_poll closes; anything else opens none.
@@ -114,26 +109,30 @@ unsafe extern "C" fn start_poll(raw: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr
     }
     // SAFETY: the program's CQ.
     let cq = unsafe { &*raw.cast::<CqObject>() };
-    cq.poll_lock.lock();
-    let result = advance(raw, true);
-    if result != 0 {
-        cq.poll_lock.unlock();
+    cq.current.open();
+    // SAFETY: opened just now.
+    unsafe {
+        let result = advance(cq, true);
+        if result != 0 {
+            cq.current.close();
+        }
+        result
     }
-    result
 }
 
 unsafe extern "C" fn next_poll(raw: *mut ibv_cq_ex) -> c_int {
-    advance(raw, false)
+    // SAFETY: the program's CQ, in a section that start_poll has opened.
+    unsafe { advance(&*raw.cast::<CqObject>(), false) }
 }
 
 unsafe extern "C" fn end_poll(raw: *mut ibv_cq_ex) {
     // SAFETY: the program's CQ, in a section that start_poll has opened.
-    unsafe { &*raw.cast::<CqObject>() }.poll_lock.unlock();
+    unsafe { (*raw.cast::<CqObject>()).current.close() };
 }
 
-fn current<'a>(raw: *mut ibv_cq_ex) -> &'a WorkCompletion {
+fn current(raw: *mut ibv_cq_ex) -> WorkCompletion {
     // SAFETY: the program's CQ, in a section that start_poll has opened.
-    unsafe { &(*(*raw.cast::<CqObject>()).taken.get()).current }
+    unsafe { (*raw.cast::<CqObject>()).current.inside(|current| *current) }
 }
 
 unsafe extern "C" fn read_opcode(raw: *mut ibv_cq_ex) -> ibv_wc_opcode {

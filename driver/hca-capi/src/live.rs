@@ -1,6 +1,7 @@
 //! The objects that a program holds pointers to. Control verbs look a pointer up here first, so that a second destroy
 //! is an error (EINVAL) and no crash. Post and poll do not.
 
+use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -23,6 +24,24 @@ pub trait Object {
     const KIND: Kind;
 }
 
+/// The C structure of an object. The program reads and writes it by its own pointer whenever it likes, and so do we:
+/// always by pointer, field by field. No reference to it is ever made, and none to the object around it says that
+/// these bytes stay as they are.
+#[repr(transparent)]
+pub struct CStruct<T>(UnsafeCell<T>);
+
+impl<T> CStruct<T> {
+    pub fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// Valid as long as the object.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut T {
+        self.0.get()
+    }
+}
+
 static LIVE: LazyLock<Mutex<HashMap<usize, Kind>>> = LazyLock::new(Mutex::default);
 
 /// A lock that goes on after a panic elsewhere.
@@ -37,8 +56,8 @@ pub fn publish<T: Object>(object: Box<T>) -> *mut T {
     pointer
 }
 
-fn check<T: Object>(pointer: *const T) -> Verb<()> {
-    match lock(&LIVE).get(&(pointer as usize)) {
+fn check<T: Object>(pointer: *const T, found: Option<&Kind>) -> Verb<()> {
+    match found {
         Some(kind) if *kind == T::KIND => Ok(()),
         _ => Err(invalid(&format!(
             "{pointer:?} is no {:?}, or it was destroyed",
@@ -52,17 +71,58 @@ fn check<T: Object>(pointer: *const T) -> Verb<()> {
 /// # Safety
 /// The program does not destroy the object while the reference lives (V-1).
 pub unsafe fn get<'a, T: Object>(pointer: *const T) -> Verb<&'a T> {
-    check(pointer)?;
+    check(pointer, lock(&LIVE).get(&(pointer as usize)))?;
     // SAFETY: published, not yet retired, of this type; the caller vouches for the time.
     Ok(unsafe { &*pointer })
 }
 
 /// Takes an object back from the program. Only one of two callers gets it.
 pub fn retire<T: Object>(pointer: *mut T) -> Verb<Box<T>> {
-    check(pointer)?;
-    if lock(&LIVE).remove(&(pointer as usize)).is_none() {
-        return Err(invalid("destroyed twice"));
+    {
+        let mut live = lock(&LIVE);
+        check(pointer, live.get(&(pointer as usize)))?;
+        live.remove(&(pointer as usize));
     }
-    // SAFETY: it came from Box::into_raw in publish, and was in the table until now.
+    // SAFETY: it came from Box::into_raw in publish, and was in the table, as this type, until now.
     Ok(unsafe { Box::from_raw(pointer) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    struct Thing {
+        raw: CStruct<u32>,
+        ours: u32,
+    }
+
+    impl Object for Thing {
+        const KIND: Kind = Kind::Pd;
+    }
+
+    struct Other;
+
+    impl Object for Other {
+        const KIND: Kind = Kind::Mr;
+    }
+
+    #[test]
+    fn the_program_writes_while_we_look() {
+        let thing = publish(Box::new(Thing {
+            raw: CStruct::new(1),
+            ours: 2,
+        }));
+        // SAFETY: published, and not yet retired; the first field is the program's.
+        unsafe {
+            let ours = get(thing).unwrap();
+            *thing.cast::<u32>() = 7;
+            assert_eq!((*ours.raw.as_ptr(), ours.ours), (7, 2));
+            *ours.raw.as_ptr() = 8;
+            assert_eq!(*thing.cast::<u32>(), 8);
+        }
+        assert!(retire(thing.cast::<Other>()).is_err());
+        assert_eq!(retire(thing).unwrap().ours, 2);
+        assert!(retire(thing).is_err());
+    }
 }

@@ -8,13 +8,13 @@ use hca_verbs::{Access, MrOptions};
 use crate::abi::*;
 use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
 use crate::context::context_of;
-use crate::live::{Kind, Object, get, publish, retire};
+use crate::live::{CStruct, Kind, Object, get, publish, retire};
 use crate::sockets::DevPtr;
 
 /// Protection domain.
 #[repr(C)]
 pub struct PdObject {
-    raw: ibv_pd,
+    raw: CStruct<ibv_pd>,
     pub pd: hca_verbs::Pd<DevPtr>,
 }
 
@@ -26,10 +26,10 @@ pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
         // SAFETY: as context_of says.
         let pd = unsafe { context_of(context)? }.hca().alloc_pd()?;
-        let raw = ibv_pd {
+        let raw = CStruct::new(ibv_pd {
             context,
             handle: pd.handle(),
-        };
+        });
         Ok(publish(Box::new(PdObject { raw, pd })).cast())
     })
 }
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
 /// Memory region.
 #[repr(C)]
 pub struct MrObject {
-    raw: ibv_mr,
+    raw: CStruct<ibv_mr>,
     mr: hca_verbs::Mr<DevPtr>,
     /// As the program gave them.
     iova: u64,
@@ -139,15 +139,17 @@ fn make(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_
     let memory = unsafe { UserMemory::new(addr.cast(), length) };
     let mr = domain.pd.reg_user_mr(memory, &options)?;
     let (lkey, rkey) = (mr.lkey(), mr.rkey());
-    let raw = ibv_mr {
-        context: domain.raw.context,
+    // SAFETY: a field that nobody changes.
+    let context = unsafe { (*domain.raw.as_ptr()).context };
+    let raw = CStruct::new(ibv_mr {
+        context,
         pd,
         addr,
         length,
         handle: lkey,
         lkey,
         rkey,
-    };
+    });
     Ok(MrObject {
         raw,
         mr,
@@ -203,9 +205,13 @@ fn change(object: &mut MrObject, pd: *mut ibv_pd, access: c_uint) -> Verb<()> {
     let domain = unsafe { get(pd.cast::<PdObject>())? };
     let rights = check_access(access)?;
     let writes = access & IBV_ACCESS_LOCAL_WRITE != 0;
-    check_memory(object.raw.addr as u64, object.raw.length as u64, writes)?;
+    let raw = object.raw.as_ptr();
+    // SAFETY: fields that only rereg_mr changes, and it has the object to itself.
+    let (addr, length) = unsafe { ((*raw).addr, (*raw).length) };
+    check_memory(addr as u64, length as u64, writes)?;
     object.mr.modify(&domain.pd, rights)?;
-    object.raw.pd = pd;
+    // SAFETY: as above.
+    unsafe { (*raw).pd = pd };
     object.access = access;
     Ok(())
 }
@@ -227,13 +233,15 @@ pub unsafe extern "C" fn rereg_mr(
         }
         let has = |flag| flags & flag != 0;
         let mut object = retire(mr.cast::<MrObject>())?;
-        let old = &object.raw;
+        let raw = object.raw.as_ptr();
+        // SAFETY: fields that only this function changes, and it has the object to itself.
+        let (old_addr, old_length, old_pd) = unsafe { ((*raw).addr, (*raw).length, (*raw).pd) };
         let (addr, length, iova) = if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
             (addr, length, addr as u64)
         } else {
-            (old.addr, old.length, object.iova)
+            (old_addr, old_length, object.iova)
         };
-        let pd = if has(IBV_REREG_MR_CHANGE_PD) { pd } else { old.pd };
+        let pd = if has(IBV_REREG_MR_CHANGE_PD) { pd } else { old_pd };
         let access = if has(IBV_REREG_MR_CHANGE_ACCESS) {
             access as c_uint
         } else {

@@ -3,11 +3,12 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use hca_verbs::{BadWr, RecvWr, SendFlags, SendOp, SendWr, Sge, WrData};
+use hca_verbs::{BadWr, RawQp, RecvWr, SendFlags, SendOp, SendWr, Sge, WrData};
 
 use crate::abi::*;
 use crate::boundary::{Errno, Verb, status};
 use crate::qp::QpObject;
+use crate::sockets::DevPtr;
 
 /// Work requests that share one doorbell.
 const CHUNK: usize = 8;
@@ -129,8 +130,12 @@ fn refusal(bad: BadWr) -> (Errno, usize) {
 }
 
 /// # Safety
-/// The first `count` pointers are work requests of the program; the QP's lock is held.
-unsafe fn send_chunk<const N: usize>(qp: &QpObject, list: &[*mut ibv_send_wr; N], count: usize) -> Refused {
+/// The first `count` pointers are work requests of the program.
+unsafe fn send_chunk<const N: usize>(
+    qp: &mut RawQp<DevPtr>,
+    list: &[*mut ibv_send_wr; N],
+    count: usize,
+) -> Refused {
     let mut sges = [[Sge::default(); MAX_SGE]; N];
     let mut pieces: [[&[u8]; MAX_SGE]; N] = [[&[]; MAX_SGE]; N];
     const NOTHING: SendWr<'_> = SendWr {
@@ -185,17 +190,17 @@ unsafe fn send_chunk<const N: usize>(qp: &QpObject, list: &[*mut ibv_send_wr; N]
         }
         ready += 1;
     }
-    // SAFETY: the QP's lock guards it.
-    unsafe { &mut *qp.inner.get() }
-        .qp
-        .post_send(&out[..ready])
-        .map_err(refusal)?;
+    qp.post_send(&out[..ready]).map_err(refusal)?;
     found
 }
 
 /// # Safety
 /// As [`send_chunk`].
-unsafe fn recv_chunk<const N: usize>(qp: &QpObject, list: &[*mut ibv_recv_wr; N], count: usize) -> Refused {
+unsafe fn recv_chunk<const N: usize>(
+    qp: &mut RawQp<DevPtr>,
+    list: &[*mut ibv_recv_wr; N],
+    count: usize,
+) -> Refused {
     let mut sges = [[Sge::default(); MAX_SGE]; N];
     let mut out = [RecvWr { wr_id: 0, sges: &[] }; N];
     let mut found = Ok(());
@@ -218,11 +223,7 @@ unsafe fn recv_chunk<const N: usize>(qp: &QpObject, list: &[*mut ibv_recv_wr; N]
         }
         ready += 1;
     }
-    // SAFETY: the QP's lock guards it.
-    unsafe { &mut *qp.inner.get() }
-        .qp
-        .post_recv(&out[..ready])
-        .map_err(refusal)?;
+    qp.post_recv(&out[..ready]).map_err(refusal)?;
     found
 }
 
@@ -246,10 +247,11 @@ macro_rules! post_list {
             // SAFETY: the program's QP; posting does not look it up.
             let qp = unsafe { &*$qp.cast::<QpObject>() };
             let mut wr = $wr;
-            qp.mutex.with(|| {
+            qp.inner.with(|inner| {
+                let qp = &mut inner.qp;
                 while !wr.is_null() {
                     // One alone, the usual case, needs no room for more.
-                    // SAFETY: the program's list; the lock is held.
+                    // SAFETY: the program's list.
                     let (done, list, rest) = unsafe {
                         if $next(wr).is_null() {
                             ($chunk::<1>(qp, &[wr], 1), [wr; CHUNK], null_mut())

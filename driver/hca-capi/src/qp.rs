@@ -1,6 +1,5 @@
 //! Queue pairs: create, modify, query, destroy.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -12,10 +11,10 @@ use crate::card::{Card, Target};
 use crate::channel::Unacked;
 use crate::context::{context_of, put};
 use crate::convert::{qp_attr_from_c, qp_attr_to_c};
-use crate::cq::{CqObject, forget_qp};
-use crate::live::{Kind, Object, get, lock, publish, retire};
+use crate::cq::CqObject;
+use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
 use crate::memory::PdObject;
-use crate::mutex::RawMutex;
+use crate::mutex::SectionMutex;
 use crate::qp_ex::{self, Section};
 use crate::sockets::DevPtr;
 
@@ -29,12 +28,12 @@ pub struct Inner {
 /// A queue pair, extended or not: ibv_qp is the first field of ibv_qp_ex.
 #[repr(C)]
 pub struct QpObject {
-    pub raw: ibv_qp_ex,
-    /// Posting, and everything else that touches `inner`.
-    pub mutex: RawMutex,
-    pub inner: UnsafeCell<Inner>,
+    raw: CStruct<ibv_qp_ex>,
+    /// For posting, and for everything else.
+    pub inner: SectionMutex<Inner>,
     /// Events that destroy waits for.
-    pub async_events: Unacked,
+    pub async_events: Arc<Unacked>,
+    qp_num: u32,
     is_ex: bool,
     sq_sig_all: c_int,
     card: Arc<Card>,
@@ -116,13 +115,13 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         qp_ex::set_functions(&mut raw, ops);
     }
     let object = publish(Box::new(QpObject {
-        raw,
-        mutex: RawMutex::new(),
-        inner: UnsafeCell::new(Inner {
+        raw: CStruct::new(raw),
+        inner: SectionMutex::new(Inner {
             qp,
             section: Section::new(cap),
         }),
-        async_events: Unacked::default(),
+        async_events: Arc::default(),
+        qp_num,
         is_ex: send_ops.is_some(),
         sq_sig_all: attr.sq_sig_all,
         card: owner.card.clone(),
@@ -196,31 +195,15 @@ pub unsafe extern "C" fn qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     })
 }
 
-/// Completions of both queues go.
-fn forget(qp: &QpObject) {
-    let base = &qp.raw.qp_base;
-    for cq in [base.send_cq, base.recv_cq] {
-        // SAFETY: the QP keeps its CQs from being destroyed.
-        forget_qp(unsafe { &*cq.cast::<CqObject>() }, base.qp_num);
-    }
-}
-
 pub unsafe extern "C" fn modify_qp(raw: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
     status(|| {
         // SAFETY: looked up first; the program's structure, or NULL.
         let (qp, attr) = unsafe { (get(raw.cast::<QpObject>())?, attr.as_ref()) };
         let (attr, mask) = qp_attr_from_c(attr.ok_or(Errno(libc::EINVAL))?, mask as u32)?;
-        qp.mutex.with(|| {
-            // SAFETY: the lock guards it.
-            unsafe { &mut *qp.inner.get() }.qp.modify(&attr, mask)
-        })?;
+        qp.inner.with(|inner| inner.qp.modify(&attr, mask))?;
         if mask.contains(hca_verbs::QpAttrMask::STATE) {
-            let state = u8::from(attr.qp_state).into();
             // SAFETY: the program's structure; this field is ours to write.
-            unsafe { (*raw).state = state };
-            if state == IBV_QPS_RESET {
-                forget(qp);
-            }
+            unsafe { (*qp.raw.as_ptr()).qp_base.state = u8::from(attr.qp_state).into() };
         }
         Ok(())
     })
@@ -235,24 +218,23 @@ pub unsafe extern "C" fn query_qp(
     status(|| {
         // SAFETY: looked up first.
         let qp = unsafe { get(raw.cast::<QpObject>())? };
-        let (found, cap) = qp.mutex.with(|| {
-            // SAFETY: the lock guards it.
-            let inner = unsafe { &*qp.inner.get() };
-            inner.qp.query().map(|found| (found, cap_to_c(inner.qp.cap())))
+        let (found, cap) = qp.inner.with(|inner| {
+            let found = inner.qp.query();
+            found.map(|found| (found, cap_to_c(inner.qp.cap())))
         })?;
-        let base = &qp.raw.qp_base;
-        let init = ibv_qp_init_attr {
-            qp_context: base.qp_context,
-            send_cq: base.send_cq,
-            recv_cq: base.recv_cq,
-            srq: base.srq,
-            cap,
-            qp_type: base.qp_type,
-            sq_sig_all: qp.sq_sig_all,
-        };
         // SAFETY: the program's structures.
         unsafe {
-            (*raw).state = u8::from(found.qp_state).into();
+            let base = &raw mut (*qp.raw.as_ptr()).qp_base;
+            (*base).state = u8::from(found.qp_state).into();
+            let init = ibv_qp_init_attr {
+                qp_context: (*base).qp_context,
+                send_cq: (*base).send_cq,
+                recv_cq: (*base).recv_cq,
+                srq: (*base).srq,
+                cap,
+                qp_type: (*base).qp_type,
+                sq_sig_all: qp.sq_sig_all,
+            };
             put(
                 attr,
                 ibv_qp_attr {
@@ -270,28 +252,16 @@ pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
         let object = raw.cast::<QpObject>();
         // SAFETY: looked up first.
         let qp = unsafe { get(object)? };
-        destroyed(qp.mutex.with(|| {
-            // SAFETY: the lock guards it.
-            unsafe { &mut *qp.inner.get() }.qp.destroy()
-        }))?;
-        forget(qp);
+        destroyed(qp.inner.with(|inner| inner.qp.destroy()))?;
         {
-            let mut targets = lock(&qp.card.shared.targets);
+            let qps = &mut lock(&qp.card.shared.targets).qps;
             // The card may have given the number to a new QP by now.
-            if targets
-                .qps
-                .get(&raw_number(qp))
-                .is_some_and(|t| t.object == object as usize)
-            {
-                targets.qps.remove(&raw_number(qp));
+            if qps.get(&qp.qp_num).is_some_and(|t| t.object == object as usize) {
+                qps.remove(&qp.qp_num);
             }
         }
         qp.async_events.wait();
         drop(retire(object)?);
         Ok(())
     })
-}
-
-fn raw_number(qp: &QpObject) -> u32 {
-    qp.raw.qp_base.qp_num
 }

@@ -3,14 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-use hca_verbs::{DeviceAttr, QpCap, SendFlags, SendOp, SendWr, Sge, WrData};
+use hca_verbs::{DeviceAttr, QpCap, RawQp, SendFlags, SendOp, SendWr, Sge, WrData};
 
 use crate::abi::*;
 use crate::boundary::{Errno, Verb, set_errno, unsupported};
 use crate::post::flags_of;
-use crate::qp::QpObject;
+use crate::qp::{Inner, QpObject};
+use crate::sockets::DevPtr;
 
-const CHUNK: usize = 8;
 /// Room for so many work requests is there from the start; a longer section makes it once.
 const USUAL_SECTION: u32 = 64;
 
@@ -97,6 +97,24 @@ impl Section {
         self.set(Data::Sges(start..self.sges.len()));
     }
 
+    /// V-177: all of them, or none and the first error.
+    fn post(&self, qp: &mut RawQp<DevPtr>) -> Verb<()> {
+        if let Some(errno) = self.error {
+            return Err(errno);
+        }
+        let list = self.wrs.iter().map(|wr| SendWr {
+            wr_id: wr.wr_id,
+            op: wr.op,
+            flags: wr.flags,
+            data: match &wr.data {
+                Data::Missing => WrData::Sges(&[]),
+                Data::Sges(range) => WrData::Sges(&self.sges[range.clone()]),
+                Data::Inline(range) => WrData::Inline(&self.bytes[range.clone()]),
+            },
+        });
+        qp.post_send_all(list).map_err(|error| Errno(error.errno()))
+    }
+
     /// V-180: for SEND and RDMA WRITE only.
     fn set_inline<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
         let start = self.bytes.len();
@@ -161,74 +179,57 @@ pub fn set_functions(qp: &mut ibv_qp_ex, ops: u64) {
     qp.wr_abort = Some(wr_abort);
 }
 
-/// The section that wr_start has opened.
+/// Runs `f` on the section that wr_start has opened.
 ///
 /// # Safety
 /// An extended QP of the program, in a section of this thread.
-unsafe fn section<'a>(qp: *mut ibv_qp_ex) -> &'a mut Section {
-    // SAFETY: the section holds the QP's lock.
-    unsafe { &mut (*(*qp.cast::<QpObject>()).inner.get()).section }
+unsafe fn in_section<R>(qp: *mut ibv_qp_ex, f: impl FnOnce(&mut Section) -> R) -> R {
+    // SAFETY: the section holds the QP's lock, and no closure calls back.
+    unsafe {
+        (*qp.cast::<QpObject>())
+            .inner
+            .inside(|inner| f(&mut inner.section))
+    }
 }
 
 /// # Safety
-/// As [`section`].
+/// As [`in_section`].
 unsafe fn build(qp: *mut ibv_qp_ex, op: SendOp) {
     // SAFETY: as the caller says; the program has set both fields before.
-    unsafe { section(qp).build((*qp).wr_id, (*qp).wr_flags, op) };
+    unsafe {
+        let (wr_id, wr_flags) = ((*qp).wr_id, (*qp).wr_flags);
+        in_section(qp, |section| section.build(wr_id, wr_flags, op));
+    }
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: the program's QP.
     unsafe {
-        (*qp.cast::<QpObject>()).mutex.lock();
-        section(qp).reserve();
+        (*qp.cast::<QpObject>()).inner.open();
+        in_section(qp, Section::reserve);
     }
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: the program's QP, in a section.
+    // SAFETY: the program's QP, in a section, which ends here.
     unsafe {
-        section(qp).clear();
-        (*qp.cast::<QpObject>()).mutex.unlock();
+        in_section(qp, Section::clear);
+        (*qp.cast::<QpObject>()).inner.close();
     }
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    // SAFETY: the program's QP, in a section, whose lock guards all of it.
-    let inner = unsafe { &mut *(*qp.cast::<QpObject>()).inner.get() };
-    let (qp_inner, section) = (&mut inner.qp, &mut inner.section);
-    let result = match section.error {
-        Some(errno) => Err(errno),
-        // All or nothing: a section that does not fit is not begun.
-        None if section.wrs.len() > qp_inner.send_room() as usize => Err(Errno(libc::ENOMEM)),
-        None => section.wrs.chunks(CHUNK).try_for_each(|chunk| {
-            let mut out: [SendWr<'_>; CHUNK] = std::array::from_fn(|_| SendWr {
-                wr_id: 0,
-                op: SendOp::Send,
-                flags: SendFlags::default(),
-                data: WrData::Sges(&[]),
-            });
-            for (out, wr) in out.iter_mut().zip(chunk) {
-                let data = match &wr.data {
-                    Data::Missing => WrData::Sges(&[]),
-                    Data::Sges(range) => WrData::Sges(&section.sges[range.clone()]),
-                    Data::Inline(range) => WrData::Inline(&section.bytes[range.clone()]),
-                };
-                *out = SendWr {
-                    wr_id: wr.wr_id,
-                    op: wr.op,
-                    flags: wr.flags,
-                    data,
-                };
-            }
-            qp_inner
-                .post_send(&out[..chunk.len()])
-                .map_err(|bad| Errno(bad.error.errno()))
-        }),
+    // SAFETY: the program's QP, in a section, which ends here.
+    let result = unsafe {
+        let qp = &*qp.cast::<QpObject>();
+        let result = qp.inner.inside(|Inner { qp, section }| {
+            let posted = section.post(qp);
+            section.clear();
+            posted
+        });
+        qp.inner.close();
+        result
     };
-    section.clear();
-    // SAFETY: the section ends here.
-    unsafe { (*qp.cast::<QpObject>()).mutex.unlock() };
     result.map_or_else(
         |errno| {
             set_errno(errno);
@@ -322,7 +323,11 @@ unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, remote_a
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: the program's QP, in a section.
-    unsafe { section(qp) }.set_sges(std::iter::once(Sge { addr, length, lkey }));
+    unsafe {
+        in_section(qp, |section| {
+            section.set_sges(std::iter::once(Sge { addr, length, lkey }))
+        })
+    };
 }
 
 /// A list of the program; none if it is empty.
@@ -339,26 +344,29 @@ unsafe fn list_of<'a, T>(list: *const T, count: usize) -> &'a [T] {
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, num_sge: usize, list: *const ibv_sge) {
     // SAFETY: the program's QP, in a section, and its list.
-    let (section, list) = unsafe { (section(qp), list_of(list, num_sge)) };
-    section.set_sges(list.iter().map(|sge| Sge {
-        addr: sge.addr,
-        length: sge.length,
-        lkey: sge.lkey,
-    }));
+    unsafe {
+        let list = list_of(list, num_sge).iter().map(|sge| Sge {
+            addr: sge.addr,
+            length: sge.length,
+            lkey: sge.lkey,
+        });
+        in_section(qp, |section| section.set_sges(list));
+    }
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     // SAFETY: the program's QP, in a section, and its buffer.
-    let (section, bytes) = unsafe { (section(qp), list_of(addr.cast::<u8>(), length)) };
-    section.set_inline(std::iter::once(bytes));
+    unsafe {
+        let bytes = list_of(addr.cast::<u8>(), length);
+        in_section(qp, |section| section.set_inline(std::iter::once(bytes)));
+    }
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, num_buf: usize, list: *const ibv_data_buf) {
-    // SAFETY: the program's QP, in a section, and its list.
-    let (section, list) = unsafe { (section(qp), list_of(list, num_buf)) };
-    // SAFETY: each is a buffer of the program.
-    section.set_inline(
-        list.iter()
-            .map(|buf| unsafe { list_of(buf.addr.cast::<u8>(), buf.length) }),
-    );
+    // SAFETY: the program's QP, in a section, and its list, whose elements name buffers of the program.
+    unsafe {
+        let list = list_of(list, num_buf).iter();
+        let pieces = list.map(|buf| list_of(buf.addr.cast::<u8>(), buf.length));
+        in_section(qp, |section| section.set_inline(pieces));
+    }
 }

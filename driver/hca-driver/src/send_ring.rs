@@ -183,6 +183,16 @@ impl SendRing {
         doorbells.send(qpn, self.next);
     }
 
+    /// Index of the next WQE.
+    pub fn next_index(&self) -> u16 {
+        self.next
+    }
+
+    /// Takes WQEs back that the card has not been told of: the next one has this index again.
+    pub fn rewind(&mut self, index: u16) {
+        self.next = index;
+    }
+
     /// Index 0 again, nothing outstanding: the QP went to RESET.
     pub fn reset(&mut self) {
         self.next = 0;

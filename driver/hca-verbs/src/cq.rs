@@ -1,11 +1,12 @@
 //! Completion queues.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
 use hca_dev::Device;
-use hca_driver::{Completion, CqRing, DevicePtr, DriverError, QpShadow, usable_cqes};
+use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, usable_cqes};
 
 use crate::context::{Shared, lock};
 use crate::error::{Error, Result};
@@ -13,6 +14,8 @@ use crate::events::{CompChannel, CqSink};
 
 /// Empty polls between two looks whether the device is still there.
 const POLLS_PER_LOOK: u32 = 64;
+/// Completions that arming takes at a time.
+const BATCH: usize = 16;
 
 /// A completion: ibv_wc. With a status other than success only wr_id, status, qp_num and vendor_err count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,11 +146,86 @@ pub(crate) struct CqShared<P: DevicePtr> {
     empty_polls: AtomicU32,
 }
 
-/// What a poll needs, behind one lock.
+/// What a poll needs. Both places that hold completions are behind one lock: whoever takes some takes the oldest.
 struct Queue {
     ring: CqRing,
+    /// Completions that arming has taken off the ring, older than all in it. Its room is made when the queue is made
+    /// or resized; a queue without a channel has none, and needs none.
+    taken: VecDeque<WorkCompletion>,
     /// An error found behind completions that had to be delivered first.
     held: Option<Error>,
+}
+
+impl Queue {
+    #[inline]
+    fn take<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, wc: &mut [WorkCompletion]) -> Result<usize> {
+        if self.taken.is_empty() {
+            return self.take_from_ring(doorbells, wc);
+        }
+        let count = self.taken.len().min(wc.len());
+        wc.iter_mut()
+            .zip(self.taken.drain(..count))
+            .for_each(|(to, from)| *to = from);
+        if count == wc.len() {
+            return Ok(count);
+        }
+        match self.take_from_ring(doorbells, &mut wc[count..]) {
+            Ok(more) => Ok(count + more),
+            Err(e) => {
+                self.held = Some(e);
+                Ok(count)
+            }
+        }
+    }
+
+    #[inline]
+    fn take_from_ring<P: DevicePtr>(
+        &mut self,
+        doorbells: &Doorbells<P>,
+        wc: &mut [WorkCompletion],
+    ) -> Result<usize> {
+        if let Some(error) = self.held.take() {
+            return Err(error);
+        }
+        let mut count = 0;
+        while count < wc.len() {
+            let found = match self.ring.poll(doorbells) {
+                Ok(None) => break,
+                Ok(Some(completion)) => WorkCompletion::new(&completion),
+                Err(e) => Err(e.into()),
+            };
+            match found {
+                Ok(completion) => wc[count] = completion,
+                Err(e) if count == 0 => return Err(e),
+                Err(e) => {
+                    self.held = Some(e);
+                    break;
+                }
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Takes all that the ring holds, as far as there is room. An error is for the poll that comes to it.
+    fn take_ahead<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>) {
+        let mut wc = [WorkCompletion::default(); BATCH];
+        loop {
+            let room = (self.taken.capacity() - self.taken.len()).min(BATCH);
+            match self.take_from_ring(doorbells, &mut wc[..room]) {
+                Ok(count) => {
+                    self.taken.extend(&wc[..count]);
+                    if count < BATCH {
+                        return;
+                    }
+                }
+                Err(e) => {
+                    self.held = Some(e);
+                    return;
+                }
+            }
+        }
+    }
 }
 
 impl<P: DevicePtr> CqShared<P> {
@@ -157,7 +235,8 @@ impl<P: DevicePtr> CqShared<P> {
 
     /// Removes every completion of a QP that the card has moved to RESET, or destroyed.
     pub fn purge(&self, qpn: u32, detach: bool) {
-        let ring = &mut lock(&self.queue).ring;
+        let Queue { ring, taken, .. } = &mut *lock(&self.queue);
+        taken.retain(|wc| wc.qp_num != qpn);
         if !self.gone.load(Ordering::Acquire) {
             ring.purge(&self.shared.doorbells, qpn);
         }
@@ -244,8 +323,10 @@ impl<P: DevicePtr> Cq<P> {
             channel,
         });
         shared.dispatcher.add_cq(cqn, sink.clone());
+        let ahead = sink.channel.as_ref().map_or(0, |_| usable_cqes(log_size));
         let queue = Mutex::new(Queue {
             ring: CqRing::new(memory, cqn, log_size),
+            taken: VecDeque::with_capacity(ahead as usize),
             held: None,
         });
         Ok(Self {
@@ -294,6 +375,10 @@ impl<P: DevicePtr> Cq<P> {
             cq.shared.function().resize_cq(&cmd)
         })?;
         let old = queue.ring.move_to(memory, log_size);
+        if cq.sink.channel.is_some() {
+            let taken = &mut queue.taken;
+            taken.reserve((usable_cqes(log_size) as usize).saturating_sub(taken.len()));
+        }
         Ok(cq.shared.device().free_dma(old)?)
     }
 
@@ -341,29 +426,7 @@ impl<P: DevicePtr> Cq<P> {
     pub fn poll_ready(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
         let cq = &*self.inner;
         cq.check_there()?;
-        let mut queue = lock(&cq.queue);
-        let Queue { ring, held } = &mut *queue;
-        if let Some(error) = held.take() {
-            return Err(error);
-        }
-        let mut count = 0;
-        while count < wc.len() {
-            let found = match ring.poll(&cq.shared.doorbells) {
-                Ok(None) => break,
-                Ok(Some(completion)) => WorkCompletion::new(&completion),
-                Err(e) => Err(e.into()),
-            };
-            match found {
-                Ok(completion) => wc[count] = completion,
-                Err(e) if count == 0 => return Err(e),
-                Err(e) => {
-                    *held = Some(e);
-                    break;
-                }
-            }
-            count += 1;
-        }
-        Ok(count)
+        lock(&cq.queue).take(&cq.shared.doorbells, wc)
     }
 
     /// Polls until `wc` is full or `deadline_ns` of [`Device::now_ns`] has passed (an error that says how
@@ -387,6 +450,9 @@ impl<P: DevicePtr> Cq<P> {
 
     /// ibv_req_notify_cq: one event at the next new completion; with `solicited_only`, at the next solicited
     /// receive or failed work request. Canonical order (V-70): get event, arm again, then drain.
+    ///
+    /// V-67: completions that are there do not trigger, the next new one does. The card triggers as well when it has
+    /// written completions that it was not told the consumption of; so they are all taken off its ring first.
     pub fn req_notify(&self, solicited_only: bool) -> Result<()> {
         let cq = &*self.inner;
         cq.check_there()?;
@@ -395,7 +461,9 @@ impl<P: DevicePtr> Cq<P> {
         } else {
             CqArm::Next
         };
-        lock(&cq.queue).ring.arm(&cq.shared.doorbells, arm);
+        let mut queue = lock(&cq.queue);
+        queue.take_ahead(&cq.shared.doorbells);
+        queue.ring.arm(&cq.shared.doorbells, arm);
         Ok(())
     }
 

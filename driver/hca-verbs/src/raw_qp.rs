@@ -137,12 +137,6 @@ impl<P: DevicePtr> RawQp<P> {
         Context::from_shared(self.pd.shared.clone())
     }
 
-    /// Free entries of the send queue.
-    pub fn send_room(&self) -> u32 {
-        let shadow = self.send.shadow();
-        shadow.entries() - u32::from(shadow.posted().wrapping_sub(shadow.completed()))
-    }
-
     fn check_alive(&self) -> Result<()> {
         if self.gone {
             Err(Error::Destroyed {
@@ -192,11 +186,15 @@ impl<P: DevicePtr> RawQp<P> {
         Ok(QpAttr::from_abi(&hca_abi::QpAttr(result.attr())))
     }
 
+    fn may_send(&self) -> bool {
+        !self.gone && !matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr)
+    }
+
     /// ibv_post_send: one doorbell for the whole list. On error the work requests before the bad one are
     /// posted.
     #[inline]
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> std::result::Result<(), BadWr> {
-        if self.gone || matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+        if !self.may_send() {
             return Err(BadWr {
                 index: 0,
                 error: PostError::BadState,
@@ -214,6 +212,27 @@ impl<P: DevicePtr> RawQp<P> {
             self.send.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
         }
         result
+    }
+
+    /// ibv_wr_complete (V-177): all of the list, with one doorbell, or nothing of it.
+    pub fn post_send_all<'a>(
+        &mut self,
+        list: impl Iterator<Item = SendWr<'a>>,
+    ) -> std::result::Result<(), PostError> {
+        if !self.may_send() {
+            return Err(PostError::BadState);
+        }
+        let start = self.send.next_index();
+        for wr in list {
+            if let Err(error) = self.send.push(&wr) {
+                self.send.rewind(start);
+                return Err(error);
+            }
+        }
+        if self.send.next_index() != start {
+            self.send.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
+        }
+        Ok(())
     }
 
     /// ibv_post_recv: one doorbell for the whole list. On error the work requests before the bad one are
