@@ -1,9 +1,10 @@
 //! Attributes of QPs between the C structures and ours.
 
-use hca_verbs::{Access, AhAttr, Mtu, QpAttr, QpAttrMask, QpState};
+use hca_verbs::{AhAttr, Mtu, QpAttr, QpAttrMask, QpState};
 
 use crate::abi::*;
 use crate::boundary::{Verb, invalid};
+use crate::memory::qp_access;
 
 fn ah_from_c(a: &ibv_ah_attr) -> AhAttr {
     AhAttr {
@@ -75,7 +76,7 @@ pub fn qp_attr_from_c(a: &ibv_qp_attr, mask: u32) -> Verb<(QpAttr, QpAttrMask)> 
     out.rq_psn = a.rq_psn;
     out.sq_psn = a.sq_psn;
     out.dest_qp_num = a.dest_qp_num;
-    out.qp_access_flags = Access::from_bits(a.qp_access_flags);
+    out.qp_access_flags = qp_access(a.qp_access_flags);
     out.pkey_index = a.pkey_index;
     out.en_sqd_async_notify = a.en_sqd_async_notify != 0;
     out.max_rd_atomic = a.max_rd_atomic;

@@ -59,29 +59,36 @@ impl Object for MrObject {
 
 /// Bits 20 to 29 are hints that any card may ignore (ibv_reg_mr(3)).
 const OPTIONAL_ACCESS: c_uint = 0x3ff0_0000;
-/// Rights that a region of this card can have, or that change nothing for it.
+/// How the system maps the memory: for a region, nothing that a card has to know.
+const HOST_ACCESS: c_uint = IBV_ACCESS_HUGETLB | OPTIONAL_ACCESS;
+/// Rights that a region can be asked for. The card grants what it has of them.
 const KNOWN_ACCESS: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_MW_BIND
     | IBV_ACCESS_ZERO_BASED
-    | IBV_ACCESS_HUGETLB
-    | OPTIONAL_ACCESS;
-/// Those that the card is told of.
-const TOLD_ACCESS: c_uint = KNOWN_ACCESS & !(IBV_ACCESS_HUGETLB | OPTIONAL_ACCESS);
+    | HOST_ACCESS;
+
+/// qp_access_flags without what says nothing about a QP; programs give QPs the rights of their regions. The card
+/// judges the rest.
+pub fn qp_access(flags: c_uint) -> Access {
+    Access::from_bits(flags & !(HOST_ACCESS | IBV_ACCESS_ON_DEMAND))
+}
 
 fn check_access(access: c_uint) -> Verb<Access> {
+    if access & IBV_ACCESS_ON_DEMAND != 0 {
+        return Err(unsupported("on-demand paging: register memory that is there"));
+    }
     if access & !KNOWN_ACCESS != 0 {
-        return Err(unsupported(&format!(
-            "access {access:#x}: on-demand paging and unknown rights"
-        )));
+        let unknown = access & !KNOWN_ACCESS;
+        return Err(invalid(&format!("access {access:#x}: nobody knows {unknown:#x}")));
     }
     let remote_writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     if access & remote_writes != 0 && access & IBV_ACCESS_LOCAL_WRITE == 0 {
         return Err(invalid("remote write and atomic rights need LOCAL_WRITE"));
     }
-    Ok(Access::from_bits(access & TOLD_ACCESS))
+    Ok(Access::from_bits(access & !HOST_ACCESS))
 }
 
 /// The kernel would pin the pages and so find out; here the process' own map tells whether they are there.

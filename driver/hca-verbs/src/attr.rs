@@ -155,9 +155,9 @@ pub struct QpAttr {
     pub path_mig_state: PathMigState,
     /// Q_Key.
     pub qkey: u32,
-    /// First expected PSN, 24 bits.
+    /// First expected PSN; the lower 24 bits count.
     pub rq_psn: u32,
-    /// First send PSN, 24 bits.
+    /// First send PSN; the lower 24 bits count.
     pub sq_psn: u32,
     /// QP at the peer, 24 bits.
     pub dest_qp_num: u32,
@@ -232,6 +232,9 @@ impl Default for QpAttr {
     }
 }
 
+/// PSNs count in 24 bits. Programs draw 32 random ones, and mean the lower.
+const PSN_MASK: u32 = 0xff_ffff;
+
 fn bits24(what: &str, value: u32) -> Result<u32> {
     if value >> 24 == 0 {
         Ok(value)
@@ -250,12 +253,8 @@ impl QpAttr {
         out.set_path_mtu(self.path_mtu.into());
         out.set_path_mig_state(self.path_mig_state.into());
         out.set_qkey(self.qkey);
-        if has(QpAttrMask::RQ_PSN) {
-            out.set_rq_psn(bits24("rq_psn", self.rq_psn)?);
-        }
-        if has(QpAttrMask::SQ_PSN) {
-            out.set_sq_psn(bits24("sq_psn", self.sq_psn)?);
-        }
+        out.set_rq_psn(self.rq_psn & PSN_MASK);
+        out.set_sq_psn(self.sq_psn & PSN_MASK);
         if has(QpAttrMask::DEST_QPN) {
             out.set_dest_qp_num(bits24("dest_qp_num", self.dest_qp_num)?);
         }

@@ -202,10 +202,6 @@ fn one_bad_value() {
             ..ok
         },
         QpAttr {
-            rq_psn: 1 << 24,
-            ..ok
-        },
-        QpAttr {
             max_dest_rd_atomic: 17,
             ..ok
         },
@@ -221,10 +217,6 @@ fn one_bad_value() {
         ..ok
     };
     let rts = [
-        QpAttr {
-            sq_psn: u32::MAX,
-            ..ready
-        },
         QpAttr { timeout: 32, ..ready },
         QpAttr {
             retry_cnt: 8,
@@ -250,7 +242,7 @@ fn one_bad_value() {
         QpAttr { port_num: 0, ..ok },
         QpAttr { port_num: 2, ..ok },
         QpAttr {
-            qp_access_flags: Access::MW_BIND,
+            qp_access_flags: Access::from_bits(1 << 9),
             ..ok
         },
     ];

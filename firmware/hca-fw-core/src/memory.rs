@@ -10,8 +10,11 @@ use hca_abi::{
 
 /// Longest region: everything a 48-bit address space can hold.
 pub(crate) const MAX_MR_BYTES: u64 = 1 << 48;
-const SUPPORTED: u32 =
-    access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::RELAXED_ORDERING;
+/// Rights that regions and QPs have here.
+pub(crate) const GRANTED: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ;
+/// Rights that may be asked for and that nobody gets: there are no atomics and no windows to use them with, and all
+/// writes of this card keep their order.
+pub(crate) const IGNORED: u32 = access::REMOTE_ATOMIC | access::MW_BIND | access::RELAXED_ORDERING;
 
 impl Firmware {
     fn own_mr(&self, func: u8, lkey: u32) -> CmdResult<usize> {
@@ -59,7 +62,7 @@ impl Firmware {
             func,
             tag: mr.tag.wrapping_add(1),
             pd: cmd.pd(),
-            access: rights,
+            access: rights & GRANTED,
             start: cmd.start(),
             length: cmd.length(),
             iova: cmd.iova(),
@@ -83,7 +86,7 @@ impl Firmware {
         let mr = &mut self.mrs[i];
         self.pds[mr.pd as usize].1 -= 1;
         self.pds[pd].1 += 1;
-        (mr.pd, mr.access) = (cmd.pd(), cmd.access());
+        (mr.pd, mr.access) = (cmd.pd(), cmd.access() & GRANTED);
         hal.ctx_write(CtxTable::Mpt, i as u32, mpt_of(mr).as_bytes());
         hal.fence_memory();
         Ok(())
@@ -127,9 +130,10 @@ impl Firmware {
 }
 
 fn check_rights(rights: u32) -> CmdResult {
-    if rights & !SUPPORTED != 0 {
+    if rights & access::ZERO_BASED != 0 {
         return Err((AdminStatus::Unsupported, rights));
     }
+    require(rights & !(GRANTED | IGNORED) == 0, rights)?;
     // MEM-8: who lets others write must be allowed to write itself.
     let remote_write = rights & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
     require(!remote_write || rights & access::LOCAL_WRITE != 0, rights)

@@ -2,6 +2,7 @@
 //! checked whole before anything is stored or told to the hardware.
 
 use crate::hal::Hal;
+use crate::memory::{GRANTED, IGNORED};
 use crate::objects::{QpRec, require, require_size};
 use crate::port::Port;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
@@ -216,8 +217,7 @@ impl Firmware {
                 Ok(())
             }
         };
-        let legal_access =
-            access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
+        let legal_access = GRANTED | IGNORED | access::ZERO_BASED;
         check(Attr::PORT, self.port_at(a.port_num()).is_ok())?;
         let port = self.port_of(all)?;
         check(Attr::PKEY_INDEX, (a.pkey_index() as usize) < port.pkeys().len())?;
@@ -355,7 +355,7 @@ fn merge(old: &QpAttr, new: &QpAttr, mask: Attr) -> QpAttr {
     let mut out = *old;
     let has = |attr: Attr| mask.contains(attr);
     if has(Attr::ACCESS_FLAGS) {
-        out.set_qp_access_flags(new.qp_access_flags());
+        out.set_qp_access_flags(new.qp_access_flags() & GRANTED);
     }
     if has(Attr::PKEY_INDEX) {
         out.set_pkey_index(new.pkey_index());

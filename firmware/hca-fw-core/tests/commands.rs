@@ -135,14 +135,18 @@ fn a_region_changes_its_rights_and_its_domain() {
         (modify(other, key + 1, 1), AdminStatus::BadHandle),
         (modify(1 << 20, key, 1), AdminStatus::BadHandle),
         (modify(other, key, access::REMOTE_WRITE), AdminStatus::BadParam),
-        (modify(other, key, 1 << 30), AdminStatus::Unsupported),
+        (modify(other, key, access::REMOTE_ATOMIC), AdminStatus::BadParam),
+        (modify(other, key, 1 << 30), AdminStatus::BadParam),
+        (modify(other, key, access::ZERO_BASED), AdminStatus::Unsupported),
     ] {
         assert_eq!(refusal(rig.function.modify_mr(&cmd)).status, status);
         let now = rig.function.query_mr(key).unwrap();
         assert_eq!((now.pd(), now.access(), now.length()), (pd, 0, 4096));
     }
     let rights = access::LOCAL_WRITE | access::REMOTE_READ;
-    rig.function.modify_mr(&modify(other, key, rights)).unwrap();
+    // What the card does not have is taken as a word, and not granted.
+    let asked = rights | access::REMOTE_ATOMIC | access::MW_BIND | access::RELAXED_ORDERING;
+    rig.function.modify_mr(&modify(other, key, asked)).unwrap();
     let now = rig.function.query_mr(key).unwrap();
     assert_eq!((now.pd(), now.access(), now.start()), (other, rights, 0x1000));
     rig.function.dealloc_pd(pd).unwrap();
