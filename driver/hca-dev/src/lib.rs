@@ -19,12 +19,14 @@
 
 mod copy;
 mod error;
+mod iova;
 mod memory;
 
 use std::os::fd::BorrowedFd;
 
 pub use copy::{LINE_BYTES, load_bytes, store_bytes, store_line};
 pub use error::DeviceError;
+pub use iova::{RING_IOVA_BASE, ring_iova, user_iova};
 pub use memory::{DmaBuf, PAGE_BYTES, SharedMem, UserMemory, page_round_up};
 
 /// What a device says about itself.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory};
+use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory, ring_iova, user_iova};
 
 use crate::activity::{ActivityPage, eventfd};
 use crate::posted::{PostedWrite, PostedWriter};
@@ -308,7 +308,7 @@ impl Device for VfioUserDevice {
 
     fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
         let memory = Arc::new(SharedMem::new("hca-dma", len_bytes)?);
-        let iova = memory.as_ptr() as u64;
+        let iova = ring_iova(&memory);
         self.map(iova, memory.len_bytes(), memory.fd().as_slice())?;
         Ok(DmaBuf::new(memory, iova))
     }
@@ -318,8 +318,9 @@ impl Device for VfioUserDevice {
     }
 
     fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
-        self.map(memory.addr(), memory.len_bytes(), &[])?;
-        Ok(memory.addr())
+        let iova = user_iova(&memory)?;
+        self.map(iova, memory.len_bytes(), &[])?;
+        Ok(iova)
     }
 
     fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {

@@ -5,7 +5,7 @@ use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory};
+use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory, ring_iova, user_iova};
 use hca_host::{IommuMap, Memory};
 
 use crate::fabric::{CardId, Fabric};
@@ -129,7 +129,7 @@ impl Device for SimDevice {
 
     fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
         let memory = Arc::new(SharedMem::new("hca-dma", len_bytes)?);
-        let buf = DmaBuf::new(memory.clone(), memory.as_ptr() as u64);
+        let buf = DmaBuf::new(memory.clone(), ring_iova(&memory));
         self.map(buf.iova(), buf.len_bytes(), Memory::Shared { memory, offset: 0 })?;
         Ok(buf)
     }
@@ -139,8 +139,9 @@ impl Device for SimDevice {
     }
 
     fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
-        self.map(memory.addr(), memory.len_bytes(), Memory::User(memory))?;
-        Ok(memory.addr())
+        let iova = user_iova(&memory)?;
+        self.map(iova, memory.len_bytes(), Memory::User(memory))?;
+        Ok(iova)
     }
 
     fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
