@@ -14,6 +14,7 @@ mod activity;
 mod client;
 mod posted;
 mod protocol;
+mod ring;
 mod shared;
 mod socket;
 mod version;

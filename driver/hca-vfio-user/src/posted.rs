@@ -17,12 +17,15 @@
 //! 2. *Sleep.* Before it sleeps the simulator sets `asleep` and looks at the ring once more; a writer fills its entry
 //!    and then looks at `asleep`. Both have a sequentially consistent fence between the store and the load, so that
 //!    at least one of them sees the other: no write is left lying.
+//!
+//! `ring.rs` is these rules and nothing else; its tests try them in every order with loom.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
+use crate::ring::{self, Word, Words};
 use crate::shared::{CONTROL_OFFSET, ENTRIES_OFFSET, SharedRegion};
 
 /// Writes that may wait for the simulator; then their writers do.
@@ -31,10 +34,6 @@ const ENTRY_BYTES: usize = 16;
 /// Tickets given so far, and, on another cache line, whether the simulator sleeps.
 const TICKETS_OFFSET: usize = CONTROL_OFFSET;
 const ASLEEP_OFFSET: usize = CONTROL_OFFSET + 64;
-
-/// Bits of an entry's state word: pass and full in the upper half, then length and offset.
-const LENGTH_SHIFT: u32 = 24;
-const OFFSET_MASK: u64 = 0xff_ffff;
 
 /// Waits for room that only give the processor away; after them a writer naps.
 const YIELDS: u32 = 32;
@@ -53,15 +52,46 @@ pub struct PostedWrite {
     pub value: u64,
 }
 
-/// Offsets of an entry's state and value.
-fn entry(ticket: u64) -> (usize, usize) {
-    let at = ENTRIES_OFFSET + (ticket % POSTED_ENTRIES) as usize * ENTRY_BYTES;
-    (at, at + 8)
+impl SharedRegion {
+    #[inline]
+    fn word(&self, word: Word) -> &AtomicU64 {
+        let entry = |entry: u64| ENTRIES_OFFSET + entry as usize * ENTRY_BYTES;
+        self.word64(match word {
+            Word::Tickets => TICKETS_OFFSET,
+            Word::Asleep => ASLEEP_OFFSET,
+            Word::State(index) => entry(index),
+            Word::Value(index) => entry(index) + 8,
+        })
+    }
 }
 
-/// Upper half of the state of a free entry; one more: full.
-fn free(ticket: u64) -> u32 {
-    ((ticket / POSTED_ENTRIES) as u32).wrapping_mul(2)
+impl Words for SharedRegion {
+    const ENTRIES: u64 = POSTED_ENTRIES;
+
+    #[inline]
+    fn load(&self, word: Word, order: Ordering) -> u64 {
+        self.word(word).load(order)
+    }
+
+    #[inline]
+    fn store(&self, word: Word, value: u64, order: Ordering) {
+        self.word(word).store(value, order);
+    }
+
+    #[inline]
+    fn fetch_add(&self, word: Word, value: u64, order: Ordering) -> u64 {
+        self.word(word).fetch_add(value, order)
+    }
+
+    #[inline]
+    fn swap(&self, word: Word, value: u64, order: Ordering) -> u64 {
+        self.word(word).swap(value, order)
+    }
+
+    #[inline]
+    fn fence(&self, order: Ordering) {
+        fence(order);
+    }
 }
 
 /// The clients' end. Any thread may write.
@@ -87,23 +117,7 @@ impl PostedWriter {
     /// device.
     #[inline]
     pub fn post(&self, write: PostedWrite) {
-        let ticket = self.region.word64(TICKETS_OFFSET).fetch_add(1, Ordering::Relaxed);
-        let (state, value) = entry(ticket);
-        let (state, value) = (self.region.word64(state), self.region.word64(value));
-        let is_free = || (state.load(Ordering::Acquire) >> 32) as u32 == free(ticket);
-        if !is_free() && !self.wait(is_free) {
-            return;
-        }
-        value.store(write.value, Ordering::Relaxed);
-        let full = u64::from(free(ticket) + 1) << 32;
-        let length = u64::from(write.len_bytes) << LENGTH_SHIFT;
-        state.store(
-            full | length | u64::from(write.offset) & OFFSET_MASK,
-            Ordering::Release,
-        );
-        fence(Ordering::SeqCst);
-        let asleep = self.region.word32(ASLEEP_OFFSET);
-        if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0 {
+        if ring::post(&self.region, write, |is_free| self.wait(is_free)) {
             self.wake();
         }
     }
@@ -165,19 +179,7 @@ impl PostedReader {
     /// The oldest write, if there is one.
     #[inline]
     pub fn take(&mut self) -> Option<PostedWrite> {
-        let (state, value) = entry(self.next);
-        let (state, value) = (self.region.word64(state), self.region.word64(value));
-        let found = state.load(Ordering::Acquire);
-        if (found >> 32) as u32 != free(self.next) + 1 {
-            return None;
-        }
-        let write = PostedWrite {
-            offset: (found & OFFSET_MASK) as u32,
-            len_bytes: (found >> LENGTH_SHIFT) as u8,
-            value: value.load(Ordering::Relaxed),
-        };
-        let next_pass = u64::from(free(self.next + POSTED_ENTRIES)) << 32;
-        state.store(next_pass, Ordering::Release);
+        let write = ring::take(&self.region, self.next)?;
         self.next += 1;
         Some(write)
     }
@@ -189,19 +191,17 @@ impl PostedReader {
 
     /// Something waits.
     pub fn has_any(&self) -> bool {
-        let state = self.region.word64(entry(self.next).0).load(Ordering::Acquire);
-        (state >> 32) as u32 == free(self.next) + 1
+        ring::has_any(&self.region, self.next)
     }
 
     /// From now on a writer kicks. To be followed by a look ([`PostedReader::has_any`]) before one sleeps.
     pub fn fall_asleep(&self) {
-        self.region.word32(ASLEEP_OFFSET).store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        ring::fall_asleep(&self.region);
     }
 
     /// No kicks any more.
     pub fn wake_up(&self) {
-        self.region.word32(ASLEEP_OFFSET).store(0, Ordering::Relaxed);
+        ring::wake_up(&self.region);
     }
 }
 
@@ -228,6 +228,7 @@ pub fn clear_kick(kick: &OwnedFd) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::activity::eventfd;
+    use crate::ring::{LENGTH_SHIFT, OFFSET_MASK};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::AtomicBool;
