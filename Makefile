@@ -41,7 +41,7 @@ trace: hca ## the demo with waveforms of a window of cycles: make trace ARGS="--
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
 .PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs tidy soak \
-  fuzz lint lint-rtl lint-rust
+  fuzz lint lint-rtl lint-rust miri
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -86,6 +86,14 @@ test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hc
 test-switches: setup ## the transport's system tests through two switches
 	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast -p hca-system-tests \
 	  --test transfer --test naks --test errors
+
+# A toolchain of its own, which scripts/setup.sh does not install: rustup toolchain install nightly -c miri,rust-src
+MIRI := CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/miri MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" \
+  cargo +nightly miri test
+miri: ## pointers and races of the driver's unsafe code, judged by Miri (minutes; needs Rust's nightly)
+	$(MIRI) -p hca-capi --lib flow
+	$(MIRI) -p hca-capi --lib live
+	$(MIRI) -p hca-dev --lib copy
 
 test-docs: setup ## the examples in the Rust documentation
 	cargo test --quiet --release --no-fail-fast --doc --workspace

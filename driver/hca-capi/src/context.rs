@@ -3,21 +3,20 @@
 use std::ffi::c_int;
 use std::mem::offset_of;
 use std::os::fd::RawFd;
-use std::ptr::from_ref;
 use std::sync::Arc;
 
 use crate::abi::*;
 use crate::boundary::{Errno, Verb, count, invalid, pointer};
 use crate::card::Card;
 use crate::device::device_of;
-use crate::live::{Kind, Object, get, lock, publish, retire};
+use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
 use crate::pipe::EventPipe;
 use crate::{cq, cq_ex, post, qp, query};
 
 /// An open device. The program's pointer is that of the last field of `verbs`.
 #[repr(C)]
 pub struct ContextObject {
-    verbs: verbs_context,
+    verbs: CStruct<verbs_context>,
     /// Asynchronous events.
     pub pipe: EventPipe<16>,
     /// The card, claimed as long as any open of it lives.
@@ -29,11 +28,6 @@ impl Object for ContextObject {
 }
 
 impl ContextObject {
-    /// What the program holds.
-    pub fn raw(&self) -> *mut ibv_context {
-        from_ref(&self.verbs.context).cast_mut()
-    }
-
     /// The Rust context.
     pub fn hca(&self) -> &hca_verbs::Context<crate::sockets::DevPtr> {
         &self.card.shared.context
@@ -41,7 +35,7 @@ impl ContextObject {
 
     /// The descriptor as the program sees it.
     pub fn async_fd(&self) -> RawFd {
-        self.verbs.context.async_fd
+        self.pipe.fd()
     }
 }
 
@@ -98,14 +92,16 @@ pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_contex
         let number = unsafe { device_of(device)? }.number();
         let (card, pipe) = (Card::open(number)?, EventPipe::new()?);
         let object = publish(Box::new(ContextObject {
-            verbs: tables(device, pipe.fd(), card.shared.context.comp_vectors()),
+            verbs: CStruct::new(tables(device, pipe.fd(), card.shared.context.comp_vectors())),
             pipe,
             card,
         }));
         // SAFETY: just published, and the program does not have it yet.
         let context = unsafe { &*object };
         lock(&context.card.shared.targets).contexts.push(object as usize);
-        Ok(context.raw())
+        // A pointer into the whole object: from it the object is found again.
+        // SAFETY: as above.
+        Ok(unsafe { &raw mut (*object.cast::<verbs_context>()).context })
     })
 }
 

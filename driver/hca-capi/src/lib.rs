@@ -21,6 +21,8 @@ mod cq;
 mod cq_ex;
 mod device;
 mod exports;
+#[cfg(test)]
+mod flow;
 mod kern;
 mod live;
 mod memory;

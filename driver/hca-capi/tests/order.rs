@@ -4,13 +4,9 @@ mod common;
 
 use std::ptr::null_mut;
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use common::*;
 use ibverbs::abi::*;
-
-/// Far longer than the work takes, whatever else the processor has to do.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A message from one QP to the other, until the card has written its receive completion.
 fn message(qps: [*mut ibv_qp; 2], wr_id: u64) {

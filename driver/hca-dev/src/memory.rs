@@ -1,8 +1,11 @@
 //! Memory that a card may reach: shared mappings of our own, and memory that the program already has.
 
+#[cfg(not(miri))]
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+#[cfg(not(miri))]
+use std::os::fd::FromRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -39,6 +42,7 @@ unsafe impl Sync for SharedMem {}
 impl SharedMem {
     /// New zeroed memory behind a memfd, so that another process can map it too. Rounded up to pages, at
     /// least one.
+    #[cfg(not(miri))]
     pub fn new(name: &str, len_bytes: usize) -> Result<Self, DeviceError> {
         let no_memory = |reason| DeviceError::NoMemory { len_bytes, reason };
         let too_long = || std::io::Error::from_raw_os_error(libc::ENOMEM);
@@ -61,6 +65,19 @@ impl SharedMem {
         let mut memory = Self::from_file(&file, 0, rounded)?;
         memory.file = Some(file);
         Ok(memory)
+    }
+
+    /// Miri knows no memfd: memory of this process alone.
+    #[cfg(miri)]
+    pub fn new(_name: &str, len_bytes: usize) -> Result<Self, DeviceError> {
+        let layout = page_layout(page_round_up(len_bytes.max(1)).unwrap_or(0));
+        // SAFETY: not of zero bytes.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        Ok(Self {
+            base,
+            len_bytes: layout.size(),
+            file: None,
+        })
     }
 
     /// Maps a part of a memfd that somebody else made. It must be sealed against shrinking, and be long enough from
@@ -138,7 +155,19 @@ fn check_stays(file: &File) -> Result<(), String> {
     Ok(())
 }
 
+#[cfg(miri)]
+fn page_layout(len_bytes: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(len_bytes, PAGE_BYTES).expect("whole pages")
+}
+
 impl Drop for SharedMem {
+    #[cfg(miri)]
+    fn drop(&mut self) {
+        // SAFETY: allocated so, and no reference into it outlives us.
+        unsafe { std::alloc::dealloc(self.base, page_layout(self.len_bytes)) };
+    }
+
+    #[cfg(not(miri))]
     fn drop(&mut self) {
         // SAFETY: base and len_bytes are those of our own mapping, and no reference into it outlives us.
         unsafe { libc::munmap(self.base.cast(), self.len_bytes) };

@@ -1,0 +1,81 @@
+//! A fake card for many threads. The crate's own tests have it too: it knows nothing of libibverbs.
+#![allow(dead_code)]
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
+use hca_fake::FakeDevice;
+
+/// From now on doorbells and polls do nothing: what is left is the cost of our own code.
+pub static IS_NULL: AtomicBool = AtomicBool::new(false);
+
+/// The ring that was made last, for whoever plays the card in it.
+pub static LAST_RING: Mutex<Option<DmaBuf>> = Mutex::new(None);
+
+thread_local! {
+    /// What happens between the two looks at the ring of this thread's next empty poll.
+    pub static BETWEEN_LOOKS: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// The card.
+pub struct Locked(Mutex<FakeDevice>);
+
+impl Locked {
+    pub fn new() -> Self {
+        Self(Mutex::new(FakeDevice::new()))
+    }
+
+    fn get(&self) -> MutexGuard<'_, FakeDevice> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Device for Locked {
+    fn info(&self) -> DeviceInfo {
+        self.get().info()
+    }
+    fn mmio_write32(&self, offset: u32, value: u32) {
+        self.get().mmio_write32(offset, value);
+    }
+    fn mmio_write64(&self, offset: u32, value: u64) {
+        if !IS_NULL.load(Ordering::Relaxed) {
+            self.get().mmio_write64(offset, value);
+        }
+    }
+    fn mmio_read32(&self, offset: u32) -> u32 {
+        self.get().mmio_read32(offset)
+    }
+    fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
+        let buf = self.get().alloc_dma(len_bytes)?;
+        *LAST_RING.lock().unwrap() = Some(buf.clone());
+        Ok(buf)
+    }
+    fn free_dma(&self, buf: DmaBuf) -> Result<(), DeviceError> {
+        self.get().free_dma(buf)
+    }
+    fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
+        self.get().map_dma(memory)
+    }
+    fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
+        self.get().unmap_dma(iova, len_bytes)
+    }
+    fn progress(&self) {
+        if !IS_NULL.load(Ordering::Relaxed) {
+            self.get().progress();
+        }
+    }
+    fn activity(&self) -> u32 {
+        if let Some(action) = BETWEEN_LOOKS.take() {
+            action();
+        }
+        0
+    }
+    fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError> {
+        self.get().wait_irq(vector, deadline_ns)
+    }
+    fn now_ns(&self) -> u64 {
+        self.get().now_ns()
+    }
+}
