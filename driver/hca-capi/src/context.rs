@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::mem::offset_of;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use crate::abi::*;
@@ -10,7 +10,7 @@ use crate::boundary::{Errno, Verb, count, invalid, pointer};
 use crate::card::Card;
 use crate::device::device_of;
 use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
-use crate::pipe::EventPipe;
+use crate::pipe::{EventPipe, eventfd};
 use crate::{cq, cq_ex, post, qp, query};
 
 /// An open device. The program's pointer is that of the last field of `verbs`.
@@ -19,6 +19,9 @@ pub struct ContextObject {
     verbs: CStruct<verbs_context>,
     /// Asynchronous events.
     pub pipe: EventPipe<16>,
+    /// What the program sees as `cmd_fd`: programs duplicate and poll it. There is no kernel driver behind it, so that
+    /// every ioctl fails.
+    _cmd_fd: OwnedFd,
     /// The card, claimed as long as any open of it lives.
     pub card: Arc<Card>,
 }
@@ -57,7 +60,7 @@ pub unsafe fn context_of<'a>(raw: *mut ibv_context) -> Verb<&'a ContextObject> {
 const EXTENDED: *mut std::ffi::c_void = usize::MAX as *mut std::ffi::c_void;
 
 /// What is absent stays NULL: the inline functions of verbs.h then report EOPNOTSUPP.
-fn tables(device: *mut ibv_device, async_fd: RawFd, comp_vectors: u16) -> verbs_context {
+fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors: u16) -> verbs_context {
     let ops = ibv_context_ops {
         poll_cq: Some(cq::poll_cq),
         req_notify_cq: Some(cq::req_notify_cq),
@@ -68,7 +71,7 @@ fn tables(device: *mut ibv_device, async_fd: RawFd, comp_vectors: u16) -> verbs_
     let context = ibv_context {
         device,
         ops,
-        cmd_fd: -1,
+        cmd_fd,
         async_fd,
         num_comp_vectors: comp_vectors.into(),
         abi_compat: EXTENDED,
@@ -91,9 +94,12 @@ pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_contex
         // SAFETY: as device_of says.
         let number = unsafe { device_of(device)? }.number();
         let (card, pipe) = (Card::open(number)?, EventPipe::new()?);
+        let cmd_fd = eventfd().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
+        let comp_vectors = card.shared.context.comp_vectors();
         let object = publish(Box::new(ContextObject {
-            verbs: CStruct::new(tables(device, pipe.fd(), card.shared.context.comp_vectors())),
+            verbs: CStruct::new(tables(device, cmd_fd.as_raw_fd(), pipe.fd(), comp_vectors)),
             pipe,
+            _cmd_fd: cmd_fd,
             card,
         }));
         // SAFETY: just published, and the program does not have it yet.

@@ -62,7 +62,12 @@ pub fn create(
         None
     } else {
         // SAFETY: looked up first.
-        Some(unsafe { get(channel)? })
+        let found = unsafe { get(channel)? };
+        // SAFETY: it was just found.
+        if unsafe { (*wish.channel).context } != context {
+            return Err(invalid("the channel of a CQ must be of its context"));
+        }
+        Some(found)
     };
     let options = CqOptions {
         cqe: wish.cqe,

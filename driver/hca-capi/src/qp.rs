@@ -76,6 +76,12 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
     let context = unsafe { (*pd).context };
     // SAFETY: as context_of says.
     let owner = unsafe { context_of(context)? };
+    // SAFETY: both were just found.
+    if unsafe { (*attr.send_cq).context != context || (*attr.recv_cq).context != context } {
+        return Err(invalid(
+            "the CQs of a QP must be of the context that its PD is of",
+        ));
+    }
     if !attr.srq.is_null() {
         return Err(unsupported("a QP with an SRQ"));
     }

@@ -208,16 +208,23 @@ fn no_entry(what: &str, len: u32) -> Errno {
     Errno(libc::EMFILE)
 }
 
+/// The card has no network interface of its own. Programs insist on one for a RoCE GID, and what they then look up is
+/// how this host reaches others of the simulation: by loopback.
+fn net_device() -> u32 {
+    // SAFETY: a C string.
+    unsafe { libc::if_nametoindex(c"lo".as_ptr()) }
+}
+
 pub fn gid_entry(context: &ContextObject, port_num: u32, index: u32) -> Verb<ibv_gid_entry> {
     let port = u8::try_from(port_num).map_err(|_| invalid("port number over 255"))?;
     check_port(context, port)?;
-    let attr = context.hca().query_port(port)?;
-    if index >= attr.gid_tbl_len() {
-        return Err(no_entry(&format!("GID {index}"), attr.gid_tbl_len()));
+    let tables = context.hca().port_tables(port)?;
+    if index >= tables.gid_tbl_len {
+        return Err(no_entry(&format!("GID {index}"), tables.gid_tbl_len));
     }
-    let gid_type = match LinkLayer::try_from(attr.link_layer()) {
-        Ok(LinkLayer::Ethernet) => IBV_GID_TYPE_ROCE_V2,
-        _ => IBV_GID_TYPE_IB,
+    let (gid_type, ndev_ifindex) = match tables.link_layer {
+        LinkLayer::Ethernet => (IBV_GID_TYPE_ROCE_V2, net_device()),
+        _ => (IBV_GID_TYPE_IB, 0),
     };
     Ok(ibv_gid_entry {
         gid: ibv_gid {
@@ -226,7 +233,7 @@ pub fn gid_entry(context: &ContextObject, port_num: u32, index: u32) -> Verb<ibv
         gid_index: index,
         port_num,
         gid_type,
-        ndev_ifindex: 0,
+        ndev_ifindex,
     })
 }
 
@@ -296,7 +303,7 @@ pub unsafe extern "C" fn query_gid_table(
         // SAFETY: as context_of says.
         let context = unsafe { context_of(context)? };
         for port in 1..=context.hca().query_device()?.phys_port_cnt() {
-            for index in 0..context.hca().query_port(port)?.gid_tbl_len() {
+            for index in 0..context.hca().port_tables(port)?.gid_tbl_len {
                 let entry = gid_entry(context, port.into(), index)?;
                 if is_empty(&entry) {
                     continue;
@@ -336,7 +343,7 @@ pub unsafe extern "C" fn query_gid_type(
 
 fn pkey_table_len(context: &ContextObject, port_num: u8) -> Verb<u16> {
     check_port(context, port_num)?;
-    Ok(context.hca().query_port(port_num)?.pkey_tbl_len())
+    Ok(context.hca().port_tables(port_num)?.pkey_tbl_len)
 }
 
 pub unsafe extern "C" fn query_pkey(

@@ -3,6 +3,8 @@
 
 use std::ffi::c_int;
 
+use hca_verbs::LinkLayer;
+
 use crate::abi::*;
 use crate::boundary::{Errno, Verb, count, invalid};
 use crate::context::{ContextObject, check_port, context_of, put};
@@ -70,7 +72,7 @@ fn gid_index(context: &ContextObject, port_num: u8, route: &Route) -> Verb<u8> {
             "a datagram to a multicast group tells no source GID to answer with",
         ));
     }
-    let entries = context.hca().query_port(port_num)?.gid_tbl_len();
+    let entries = context.hca().port_tables(port_num)?.gid_tbl_len;
     for index in 0..entries {
         let entry = gid_entry(context, port_num.into(), index)?;
         // SAFETY: any bytes are a GID.
@@ -105,8 +107,7 @@ pub unsafe extern "C" fn init_ah_from_wc(
             // SAFETY: the program's buffer of 40 bytes, or NULL.
             let bytes = unsafe { grh.cast::<[u8; GRH_BYTES]>().as_ref() };
             let bytes = bytes.ok_or_else(|| invalid("ibv_init_ah_from_wc: no GRH"))?;
-            let is_ethernet =
-                context.hca().query_port(port_num)?.link_layer() == IBV_LINK_LAYER_ETHERNET as u8;
+            let is_ethernet = context.hca().port_tables(port_num)?.link_layer == LinkLayer::Ethernet;
             let route = parse(bytes, is_ethernet)?;
             attr.is_global = 1;
             attr.grh = ibv_global_route {

@@ -138,3 +138,102 @@ fn the_address_behind_a_datagram() {
     // SAFETY: open until now.
     assert_eq!(unsafe { ibv_close_device(context) }, 0);
 }
+
+/// V-30, V-40, V-41: what `ibv_devinfo -v` and UCX's scan of the GIDs ask for, twice.
+#[test]
+fn a_second_look_costs_nothing() {
+    const CARD: u32 = 1;
+    let context = open(CARD as usize);
+    let cost = |f: &dyn Fn()| {
+        let before = admin_commands(CARD);
+        f();
+        admin_commands(CARD).wrapping_sub(before)
+    };
+    // SAFETY: an open context, live structures.
+    let devinfo = || unsafe {
+        let mut attr = ibv_device_attr_ex::default();
+        let slot = (*extended(context)).query_device_ex.unwrap();
+        assert_eq!(slot(context, NO_ATTR, &mut attr, size_of_val(&attr)), 0);
+        let mut port = ibv_port_attr::default();
+        let slot = (*extended(context)).query_port.unwrap();
+        assert_eq!(slot(context, 1, &mut port, size_of_val(&port)), 0);
+        for index in 0..port.gid_tbl_len {
+            gid(context, index);
+            let mut entry = ibv_gid_entry::default();
+            let result = _ibv_query_gid_ex(context, 1, index as u32, &mut entry, 0, size_of_val(&entry));
+            assert_eq!(result, if index < 2 { 0 } else { libc::ENODATA });
+        }
+    };
+    let scan = || {
+        let mut entries = [ibv_gid_entry::default(); 64];
+        // SAFETY: an open context, an array of that size.
+        let found = unsafe {
+            _ibv_query_gid_table(
+                context,
+                entries.as_mut_ptr(),
+                entries.len(),
+                0,
+                size_of_val(&entries[0]),
+            )
+        };
+        assert_eq!(found, 2);
+    };
+    assert_eq!(
+        cost(&devinfo),
+        1 + 1 + 1 + 16,
+        "attributes, port, its tables, GIDs"
+    );
+    assert_eq!(cost(&devinfo), 1, "state and counters of the port");
+    assert_eq!(cost(&scan), 0);
+    let mut attr = ibv_device_attr::default();
+    // SAFETY: an open context, live structures.
+    unsafe {
+        let before = admin_commands(CARD);
+        assert_eq!(ibv_query_device(context, &mut attr), 0);
+        assert_eq!(admin_commands(CARD), before);
+        assert_eq!(ibv_close_device(context), 0);
+    }
+}
+
+/// A RoCE GID names an interface of this host, an InfiniBand one none.
+#[test]
+fn the_interface_of_a_gid() {
+    let context = open(2);
+    let mut entry = ibv_gid_entry::default();
+    // SAFETY: an open context, live structures; a buffer of the size that the C library asks for.
+    unsafe {
+        assert_eq!(
+            _ibv_query_gid_ex(context, 1, 1, &mut entry, 0, size_of_val(&entry)),
+            0
+        );
+        assert_eq!(entry.gid_type, IBV_GID_TYPE_ROCE_V2);
+        let mut name = [0; libc::IF_NAMESIZE];
+        assert!(!libc::if_indextoname(entry.ndev_ifindex, name.as_mut_ptr()).is_null());
+        assert_eq!(std::ffi::CStr::from_ptr(name.as_ptr()), c"lo");
+        assert_eq!(ibv_close_device(context), 0);
+    }
+}
+
+/// Programs share a context by its descriptor: that can be duplicated, and says that no kernel driver is behind it.
+#[test]
+fn the_command_descriptor() {
+    const RDMA_VERBS_IOCTL: libc::c_ulong = 0xc018_1b01;
+    let context = open(3);
+    // SAFETY: an open context; descriptors of our own.
+    unsafe {
+        let copy = libc::dup((*context).cmd_fd);
+        assert!(copy >= 0, "errno {}", errno());
+        let mut header = [0u8; 24];
+        assert_eq!(libc::ioctl(copy, RDMA_VERBS_IOCTL, header.as_mut_ptr()), -1);
+        assert_eq!(errno(), libc::ENOTTY);
+        assert!(ibv_import_device(copy).is_null());
+        assert_eq!(errno(), libc::EOPNOTSUPP);
+        assert_eq!(ibv_close_device(context), 0);
+        assert_eq!(
+            libc::fcntl(copy, libc::F_GETFD) & !libc::FD_CLOEXEC,
+            0,
+            "the program's own lives"
+        );
+        libc::close(copy);
+    }
+}

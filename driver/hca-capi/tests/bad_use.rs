@@ -418,3 +418,45 @@ fn a_channel_whose_descriptor_was_closed() {
     }
     bench.close();
 }
+
+/// Two opens of one card are two contexts: what is made of one is not for objects of the other.
+#[test]
+fn objects_of_two_contexts() {
+    let (bench, other) = (bench(14), open(14));
+    let mut buf = vec![0u8; 4096];
+    let addr = buf.as_mut_ptr().cast::<c_void>();
+    // SAFETY: live objects.
+    unsafe {
+        let cq = ibv_create_cq(other, 10, null_mut(), null_mut(), 0);
+        let pd = ibv_alloc_pd(other);
+        assert!(!cq.is_null() && !pd.is_null());
+        for (send_cq, recv_cq) in [(cq, bench.cq), (bench.cq, cq), (cq, cq)] {
+            let mut attr = ibv_qp_init_attr {
+                send_cq,
+                recv_cq,
+                ..init_attr(bench.cq)
+            };
+            refused(ibv_create_qp(bench.pd, &mut attr), EINVAL);
+        }
+        refused(ibv_create_qp(pd, &mut init_attr(bench.cq)), EINVAL);
+        let qp = ibv_create_qp(pd, &mut init_attr(cq));
+        assert!(!qp.is_null(), "all of one context");
+        assert_eq!(ibv_destroy_qp(qp), 0);
+
+        let channel = ibv_create_comp_channel(bench.context);
+        refused(ibv_create_cq(other, 10, null_mut(), channel, 0), EINVAL);
+        assert_eq!(ibv_destroy_comp_channel(channel), 0);
+
+        let mr = ibv_reg_mr(bench.pd, addr, 4096, 1);
+        let change_pd = IBV_REREG_MR_CHANGE_PD as c_int;
+        assert_eq!(
+            ibv_rereg_mr(mr, change_pd, pd, null_mut(), 0, 0),
+            IBV_REREG_MR_ERR_INPUT
+        );
+        assert_eq!(ibv_dereg_mr(mr), 0, "it is as it was");
+        assert_eq!(ibv_destroy_cq(cq), 0);
+        assert_eq!(ibv_dealloc_pd(pd), 0);
+        assert_eq!(ibv_close_device(other), 0);
+    }
+    bench.close();
+}

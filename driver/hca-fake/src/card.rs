@@ -117,6 +117,11 @@ impl Card {
         Qpc(self.row(CtxTable::Qpc, qpn))
     }
 
+    /// Admin commands of function 0 so far, modulo 2^16.
+    pub fn admin_commands(&self) -> u16 {
+        self.admin_producer[0]
+    }
+
     /// Ring indices of a QP.
     pub fn rings(&self, qpn: u32) -> QpRings {
         self.qps.get(&qpn).copied().unwrap_or_default()

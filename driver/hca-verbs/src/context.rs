@@ -10,6 +10,7 @@ use crate::address::Gid;
 use crate::cq::{Cq, CqOptions};
 use crate::error::{Error, Result};
 use crate::events::{AsyncEvent, CompChannel, Dispatcher};
+use crate::known::{Port, PortTables};
 use crate::pd::Pd;
 use crate::{DeviceAttr, PortAttr, PortCounters};
 
@@ -168,14 +169,41 @@ impl<P: DevicePtr> Context<P> {
         self.shared.function()
     }
 
-    /// ibv_query_device: limits of the card.
+    /// ibv_query_device: limits of the card, asked for once.
     pub fn query_device(&self) -> Result<DeviceAttr> {
-        Ok(self.shared.function().query_device()?)
+        let ask = || Ok(self.shared.function().query_device()?);
+        self.shared.dispatcher.known.device(ask)
     }
 
-    /// ibv_query_port; ports count from 1.
+    /// ibv_query_port; ports count from 1. The card is asked each time: counters and states change without an event.
     pub fn query_port(&self, port_num: u8) -> Result<PortAttr> {
         Ok(self.shared.function().query_port(port_num)?)
+    }
+
+    /// What of ibv_query_port does not change, or not without an event: from memory.
+    pub fn port_tables(&self, port_num: u8) -> Result<PortTables> {
+        let ask = || Ok(PortTables::from(&self.query_port(port_num)?));
+        let keep = |port: &mut Port, tables| port.tables = Some(tables);
+        self.remembered(port_num, |port| port.tables, ask, keep)
+    }
+
+    /// From memory, where no event that is there by now says otherwise.
+    fn remembered<T: Copy>(
+        &self,
+        port_num: u8,
+        find: impl FnOnce(&Port) -> Option<T>,
+        ask: impl FnOnce() -> Result<T>,
+        keep: impl FnOnce(&mut Port, T),
+    ) -> Result<T> {
+        let dispatcher = &self.shared.dispatcher;
+        dispatcher.take_waiting();
+        dispatcher.known.of_port(port_num, find, ask, keep)
+    }
+
+    /// A change by this process is seen by it at once, and not only with its event.
+    fn changed<T>(&self, port_num: u8, result: std::result::Result<T, DriverError>) -> Result<T> {
+        self.shared.dispatcher.known.forget_port(port_num);
+        Ok(result?)
     }
 
     /// Counters of a port since the card's reset.
@@ -183,14 +211,24 @@ impl<P: DevicePtr> Context<P> {
         Ok(self.shared.function().query_counters(port_num)?)
     }
 
-    /// ibv_query_gid.
+    /// ibv_query_gid: each entry is asked for once, and again when an event says that the table has changed.
     pub fn query_gid(&self, port_num: u8, index: u16) -> Result<Gid> {
-        Ok(self.shared.function().query_gid(port_num, index)?)
+        let find = |port: &Port| port.gids.get(&index).copied();
+        let ask = || Ok(self.shared.function().query_gid(port_num, index)?);
+        let keep = |port: &mut Port, gid| {
+            port.gids.insert(index, gid);
+        };
+        self.remembered(port_num, find, ask, keep)
     }
 
-    /// ibv_query_pkey.
+    /// ibv_query_pkey: as [`Context::query_gid`].
     pub fn query_pkey(&self, port_num: u8, index: u16) -> Result<u16> {
-        Ok(self.shared.function().query_pkey(port_num, index)?)
+        let find = |port: &Port| port.pkeys.get(&index).copied();
+        let ask = || Ok(self.shared.function().query_pkey(port_num, index)?);
+        let keep = |port: &mut Port, pkey| {
+            port.pkeys.insert(index, pkey);
+        };
+        self.remembered(port_num, find, ask, keep)
     }
 
     /// Sets an entry of the GID table; all zero clears it.
@@ -199,7 +237,8 @@ impl<P: DevicePtr> Context<P> {
         cmd.set_port_num(port_num);
         cmd.set_index(index);
         cmd.set_gid(gid);
-        Ok(self.shared.function().set_gid(&cmd)?)
+        let result = self.shared.function().set_gid(&cmd);
+        self.changed(port_num, result)
     }
 
     /// Sets an entry of the P_Key table.
@@ -208,13 +247,15 @@ impl<P: DevicePtr> Context<P> {
         cmd.set_port_num(port_num);
         cmd.set_index(index);
         cmd.set_pkey(pkey);
-        Ok(self.shared.function().set_pkey(&cmd)?)
+        let result = self.shared.function().set_pkey(&cmd);
+        self.changed(port_num, result)
     }
 
     /// ibv_modify_port, and what a subnet manager would set. `attr_mask` of the command says which fields
     /// count.
     pub fn modify_port(&self, cmd: &ModifyPortCmd) -> Result<()> {
-        Ok(self.shared.function().modify_port(cmd)?)
+        let result = self.shared.function().modify_port(cmd);
+        self.changed(cmd.port_num(), result)
     }
 
     /// Makes a port an Ethernet (RoCEv2) or an InfiniBand one. Refused (EBUSY) while QPs are connected.

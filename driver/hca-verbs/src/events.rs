@@ -9,6 +9,7 @@ use hca_driver::{DevicePtr, Doorbells, EqRing, EqWatch};
 
 use crate::context::{Shared, lock};
 use crate::error::Result;
+use crate::known::Known;
 
 /// An asynchronous event: ibv_async_event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub(crate) struct Dispatcher<P> {
     has_thread: AtomicBool,
     pending: Mutex<VecDeque<AsyncEvent>>,
     cqs: Mutex<HashMap<u32, Arc<CqSink>>>,
+    /// What events of ports make obsolete.
+    pub known: Known,
 }
 
 impl<P: DevicePtr> Dispatcher<P> {
@@ -70,6 +73,7 @@ impl<P: DevicePtr> Dispatcher<P> {
             rings: Mutex::new(rings),
             pending: Mutex::default(),
             cqs: Mutex::default(),
+            known: Known::default(),
         }
     }
 
@@ -88,6 +92,13 @@ impl<P: DevicePtr> Dispatcher<P> {
     /// Handles every event there is. Cheap when there is none.
     pub fn run(&self) {
         self.take_all(&mut lock(&self.rings));
+    }
+
+    /// What whoever answers from memory does first: an event that is there has been handled when it returns.
+    pub fn take_waiting(&self) {
+        if self.watches.iter().any(EqWatch::has_event) {
+            self.run();
+        }
     }
 
     /// What an empty poll does. It waits for no lock: whoever has the rings is handling what there is.
@@ -129,7 +140,7 @@ impl<P: DevicePtr> Dispatcher<P> {
                 return;
             }
             (EventKind::CqErr, Some(sink)) => sink.dead.store(true, Ordering::Release),
-            _ => {}
+            _ => self.known.note(kind, eqe.id()),
         }
         let event = AsyncEvent {
             kind,

@@ -44,6 +44,7 @@ mod context;
 mod cq;
 mod error;
 mod events;
+mod known;
 mod link;
 mod memory;
 mod pd;
@@ -67,6 +68,7 @@ pub use hca_driver::{
     AdminError, BadWr, DevicePtr, DriverError, OpenOptions, PostError, RecvWr, SendFlags, SendOp, SendWr,
     Sge, VlWeight, WrData,
 };
+pub use known::PortTables;
 pub use link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};
 pub use memory::{Mr, MrOptions, PageSize};
 pub use pd::Pd;

@@ -221,9 +221,11 @@ impl Firmware {
         }
         let port = &mut self.ports[at];
         let switched = has(port_attr::ENABLE) && port.enabled != cmd.enable();
+        let was_infiniband = port.identity.infiniband;
         if let (true, Ok(link)) = (has(port_attr::LINK_LAYER), link) {
             port.identity.infiniband = link == LinkLayer::Infiniband;
         }
+        let has_new_gids = port.identity.infiniband != was_infiniband;
         if has(port_attr::ENABLE) {
             port.enabled = cmd.enable();
         }
@@ -249,6 +251,10 @@ impl Firmware {
         }
         if has_new_lid {
             self.post_port_event(hal, at, EventKind::LidChange);
+        }
+        if has_new_gids {
+            // The same bytes, of another type.
+            self.post_port_event(hal, at, EventKind::GidChange);
         }
         self.announce_link(hal);
         Ok(())

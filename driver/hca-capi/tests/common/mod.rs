@@ -4,7 +4,8 @@
 pub mod c;
 pub mod locked;
 
-use std::sync::{Arc, Once, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use hca_verbs::{Context, OpenOptions};
 use ibverbs::{Cards, DevPtr, Errno, Verb, install_cards};
@@ -17,6 +18,14 @@ pub use locked::*;
 pub const KEPT_CARD: u32 = 62;
 pub static KEPT: OnceLock<Context<DevPtr>> = OnceLock::new();
 
+/// The card that was claimed last under each number.
+static FAKES: Mutex<BTreeMap<u32, Arc<Locked>>> = Mutex::new(BTreeMap::new());
+
+/// Admin commands that a card has got, modulo 2^16.
+pub fn admin_commands(card: u32) -> u16 {
+    FAKES.lock().unwrap()[&card].admin_commands()
+}
+
 /// Cards 0 to 63, a new fake one at each claim.
 struct Fakes;
 
@@ -28,7 +37,9 @@ impl Cards for Fakes {
         if number == 63 {
             return Err(Errno(libc::EBUSY));
         }
-        let device: DevPtr = Arc::new(Locked::new());
+        let fake = Arc::new(Locked::new());
+        FAKES.lock().unwrap().insert(number, fake.clone());
+        let device: DevPtr = fake;
         let context = Context::open_with(device, &OpenOptions::simulated())?;
         if number == KEPT_CARD {
             let _ = KEPT.set(context.clone());
