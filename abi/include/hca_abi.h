@@ -408,6 +408,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_QUERY_LINK_ERRORS = 35, /* Error counters of a link: query_port_cmd, query_link_errors_result. */
     HCA_ADMIN_OPCODE_MODIFY_MR = 36, /* Change rights and protection domain of a region, which keeps its keys: modify_mr_cmd. */
     HCA_ADMIN_OPCODE_RESIZE_CQ = 37, /* Give a completion queue a larger ring: resize_cq_cmd. */
+    HCA_ADMIN_OPCODE_RESOLVE_GID = 38, /* MAC address behind a GID, as a path to it would get it: resolve_gid_cmd, resolve_gid_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -424,6 +425,7 @@ enum hca_admin_status {
     HCA_ADMIN_STATUS_DMA_ERROR = 9, /* Host memory could not be read or written (EFAULT). */
     HCA_ADMIN_STATUS_INTERNAL = 10, /* Firmware failed (EIO). */
     HCA_ADMIN_STATUS_NOT_PERMITTED = 11, /* Only function 0, the manager, may do it; detail: the function that asked (EPERM). */
+    HCA_ADMIN_STATUS_UNREACHABLE = 12, /* No neighbour of the port has the GID (EHOSTUNREACH). */
 };
 
 /* Attributes of MODIFY_QP: the bits of ibv_qp_attr_mask. */
@@ -1508,6 +1510,24 @@ struct hca_query_gid_result {
 #define HCA_QUERY_GID_RESULT_BYTES 244u
 #define HCA_QUERY_GID_RESULT_GID_LSB 0u
 #define HCA_QUERY_GID_RESULT_GID_BITS 128u
+
+/* RESOLVE_GID. */
+struct hca_resolve_gid_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_RESOLVE_GID_CMD_BYTES 248u
+#define HCA_RESOLVE_GID_CMD_PORT_NUM_LSB 0u
+#define HCA_RESOLVE_GID_CMD_PORT_NUM_BITS 8u
+#define HCA_RESOLVE_GID_CMD_GID_LSB 64u
+#define HCA_RESOLVE_GID_CMD_GID_BITS 128u
+
+/* Completion body of RESOLVE_GID. */
+struct hca_resolve_gid_result {
+    uint8_t bytes[244];
+};
+#define HCA_RESOLVE_GID_RESULT_BYTES 244u
+#define HCA_RESOLVE_GID_RESULT_MAC_LSB 0u
+#define HCA_RESOLVE_GID_RESULT_MAC_BITS 48u
 
 /* Completion body of QUERY_PKEY. */
 struct hca_query_pkey_result {

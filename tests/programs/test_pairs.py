@@ -10,8 +10,8 @@ ITERS = (20, 30)
 
 
 def start(hca, iters):
-    """A pair on the default TCP port of its programs, with a report."""
-    words = ["ibv_rc_pingpong", "-c", "-g", "1", "-n", str(iters)]
+    """A pair with a report, on the default TCP port of its programs. Both find their card under one name."""
+    words = ["ibv_rc_pingpong", "-d", "hca0", "-c", "-g", "1", "-n", str(iters)]
     command = [*WITH_US, hca, "run", "--pair", "--report", "--", *words, "---", *words, "localhost"]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True)

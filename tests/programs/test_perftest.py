@@ -7,6 +7,7 @@ import pytest
 GID = {"eth": ["-x", 1], "ib": []}
 BANDWIDTH = ["ib_write_bw", "ib_read_bw", "ib_send_bw"]
 LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat"]
+ALL_PROGRAMS = BANDWIDTH + LATENCY
 ALL_SIZES = [1 << log for log in range(1, 24)]
 MTU = 4096
 UNKNOWN = "Device not recognized to implement inline feature"
@@ -85,7 +86,7 @@ def options_of(program):
 
 def cases():
     """Each program with each option that it has, on both links."""
-    for program in BANDWIDTH + LATENCY:
+    for program in ALL_PROGRAMS:
         for link in GID:
             for words in options_of(program):
                 mark = [pytest.mark.quick] if (program, words, link) in QUICK else []

@@ -368,6 +368,7 @@ class AdminOpcode(enum.IntEnum):
     QUERY_LINK_ERRORS = 0x23
     MODIFY_MR = 0x24
     RESIZE_CQ = 0x25
+    RESOLVE_GID = 0x26
 
 
 class AdminStatus(enum.IntEnum):
@@ -385,6 +386,7 @@ class AdminStatus(enum.IntEnum):
     DMA_ERROR = 0x9
     INTERNAL = 0xa
     NOT_PERMITTED = 0xb
+    UNREACHABLE = 0xc
 
 
 class BthOpcode(enum.IntEnum):
@@ -1178,6 +1180,19 @@ STRUCTS = {
         "bytes": 244,
         "fields": {
             "gid": (0, 128),
+        },
+    },
+    "resolve_gid_cmd": {
+        "bytes": 248,
+        "fields": {
+            "port_num": (0, 8),
+            "gid": (64, 128),
+        },
+    },
+    "resolve_gid_result": {
+        "bytes": 244,
+        "fields": {
+            "mac": (0, 48),
         },
     },
     "query_pkey_result": {

@@ -600,6 +600,8 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         ModifyMr = 36,
         /// Give a completion queue a larger ring: resize_cq_cmd.
         ResizeCq = 37,
+        /// MAC address behind a GID, as a path to it would get it: resolve_gid_cmd, resolve_gid_result.
+        ResolveGid = 38,
     }
 }
 
@@ -630,6 +632,8 @@ AdminStatus("admin_status", "Admin", 8, Software) {
         Internal = 10,
         /// Only function 0, the manager, may do it; detail: the function that asked (EPERM).
         NotPermitted = 11,
+        /// No neighbour of the port has the GID (EHOSTUNREACH).
+        Unreachable = 12,
     }
 }
 
@@ -647,6 +651,7 @@ impl AdminStatus {
             Self::DmaError => 14,
             Self::Internal => 5,
             Self::NotPermitted => 1,
+            Self::Unreachable => 113,
         }
     }
 }
@@ -668,6 +673,7 @@ impl AdminOpcode {
             | Self::QueryCounters
             | Self::QueryGid
             | Self::QueryPkey
+            | Self::ResolveGid
             | Self::QueryLink
             | Self::QueryVlArb
             | Self::QueryVlCounters

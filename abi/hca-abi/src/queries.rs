@@ -9,6 +9,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &QueryPortResult::TABLE,
     &QueryEntryCmd::TABLE,
     &QueryGidResult::TABLE,
+    &ResolveGidCmd::TABLE,
+    &ResolveGidResult::TABLE,
     &QueryPkeyResult::TABLE,
     &QueryQpResult::TABLE,
     &QueryMrResult::TABLE,
@@ -211,6 +213,24 @@ layout! {
     QueryGidResult("query_gid_result", 244, Software) {
         /// GID, bytes as on the wire.
         gid set_gid: [u8; 16] [0, 0, 128] "V-40";
+    }
+}
+
+layout! {
+    /// RESOLVE_GID.
+    ResolveGidCmd("resolve_gid_cmd", 248, Software) {
+        /// Port, from 1: an Ethernet one.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// GID, bytes as on the wire.
+        gid set_gid: [u8; 16] [8, 0, 128] "ADDR-8";
+    }
+}
+
+layout! {
+    /// Completion body of RESOLVE_GID.
+    ResolveGidResult("resolve_gid_result", 244, Software) {
+        /// MAC address, bytes as on the wire.
+        mac set_mac: [u8; 6] [0, 0, 48] "ADDR-8";
     }
 }
 

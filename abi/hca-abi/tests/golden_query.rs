@@ -110,6 +110,14 @@ fn query_tables() {
     c.set_index(0x0102);
     expect(c.as_bytes(), 248, &[(0, "01 00 02 01")]);
 
+    let mut r = ResolveGidCmd::new();
+    r.set_port_num(2);
+    r.set_gid([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+    let parts = [(0, "02"), (8, "01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f 10")];
+    expect(r.as_bytes(), 248, &parts);
+    let mut m = ResolveGidResult::new();
+    m.set_mac([1, 2, 3, 4, 5, 6]);
+    expect(m.as_bytes(), 244, &[(0, "01 02 03 04 05 06")]);
     let mut g = QueryGidResult::new();
     g.set_gid([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
     expect(

@@ -39,7 +39,8 @@ every_struct! {
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
     ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd RegMrCmd RegMrResult ModifyMrCmd CreateAhCmd CreateSrqCmd
     ModifySrqCmd
-    QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult QueryPkeyResult
+    QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult ResolveGidCmd
+    ResolveGidResult QueryPkeyResult
     QueryQpResult QueryMrResult QuerySrqResult QueryCountersResult
     LinkVlArb LinkSl2vl LinkCtrl LinkStatus SetLinkCmd VlArbCmd VlArbResult SetSl2vlCmd QueryVlCountersCmd
     VlCounters QueryVlCountersResult QueryLinkResult QueryLinkErrorsResult

@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::boundary::{Errno, Verb, count, invalid, pointer, set_errno, value};
 use crate::card::Card;
 use crate::live::{Kind, Object, get, lock, publish};
-use crate::sockets::cards;
+use crate::sockets::{cards, index_of};
 
 /// Vendor libraries read behind ibv_device, where rdma-core has its own fields: zeros for them.
 const PADDING_BYTES: usize = 1024;
@@ -44,18 +44,19 @@ fn copy_name(to: &mut [c_char], name: &str) {
 
 fn device(number: u32) -> *mut ibv_device {
     let make = || {
+        let index = index_of(number);
         let mut raw = ibv_device {
             node_type: IBV_NODE_CA,
             transport_type: IBV_TRANSPORT_IB,
             ..Default::default()
         };
-        copy_name(&mut raw.name, &format!("hca{number}"));
-        copy_name(&mut raw.dev_name, &format!("uverbs{number}"));
+        copy_name(&mut raw.name, &format!("hca{index}"));
+        copy_name(&mut raw.dev_name, &format!("uverbs{index}"));
         copy_name(
             &mut raw.dev_path,
-            &format!("/sys/class/infiniband_verbs/uverbs{number}"),
+            &format!("/sys/class/infiniband_verbs/uverbs{index}"),
         );
-        copy_name(&mut raw.ibdev_path, &format!("/sys/class/infiniband/hca{number}"));
+        copy_name(&mut raw.ibdev_path, &format!("/sys/class/infiniband/hca{index}"));
         publish(Box::new(DeviceObject {
             raw,
             _padding: [0; PADDING_BYTES],
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn get_device_name(raw: *mut ibv_device) -> *const c_char 
 
 pub unsafe extern "C" fn get_device_index(raw: *mut ibv_device) -> c_int {
     // SAFETY: as device_of says.
-    count(|| unsafe { Ok(device_of(raw)?.number as c_int) })
+    count(|| unsafe { Ok(index_of(device_of(raw)?.number) as c_int) })
 }
 
 /// The card is asked, once: it is claimed for that moment if this process has not opened it.

@@ -377,9 +377,9 @@ pub unsafe extern "C" fn get_pkey_index(context: *mut ibv_context, port_num: u8,
     })
 }
 
-/// MAC address behind the GID of an address vector, where the GID tells; no VLAN.
+/// MAC address of the neighbour with the GID of an address vector; no VLAN.
 pub unsafe extern "C" fn resolve_eth_l2_from_gid(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     attr: *mut ibv_ah_attr,
     mac: *mut [u8; 6],
     vlan: *mut u16,
@@ -387,8 +387,10 @@ pub unsafe extern "C" fn resolve_eth_l2_from_gid(
     const NO_VLAN: u16 = 0xffff;
     status(|| {
         // SAFETY: the program's structures, or NULL; any bytes are a GID.
-        let gid = unsafe { attr.as_ref().ok_or(Errno(libc::EINVAL))?.grh.dgid.raw };
-        let found = hca_verbs::mac_of_gid(&gid).ok_or(Errno(libc::EHOSTUNREACH))?;
+        let (attr, context) = unsafe { (attr.as_ref().ok_or(Errno(libc::EINVAL))?, context_of(context)?) };
+        // SAFETY: as above.
+        let gid = unsafe { attr.grh.dgid.raw };
+        let found = context.hca().resolve_gid(attr.port_num, gid)?;
         // SAFETY: the program's structures.
         unsafe {
             put(mac, found)?;

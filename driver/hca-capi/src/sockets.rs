@@ -78,6 +78,16 @@ fn is_chosen(card: u32) -> bool {
     }
 }
 
+/// Place of a card among those that this process sees, for its name. The only card is the first one, whatever its
+/// number: programs on several cards find each its own under one name, as on several machines.
+pub fn index_of(card: u32) -> u32 {
+    if env::var_os("HCA_CARD").is_some() {
+        0
+    } else {
+        card
+    }
+}
+
 impl Cards for Sockets {
     fn list(&self) -> Vec<u32> {
         let found = sockets(&folder())

@@ -21,8 +21,11 @@ fn devices_and_what_they_say() {
         let mut attr = ibv_device_attr::default();
         assert_eq!(ibv_query_device(context, &mut attr), 0);
         assert_eq!((attr.phys_port_cnt, attr.max_sge, attr.max_srq), (1, 16, 0));
-        // V-30: the OUI of the card's GUID.
-        assert_eq!(attr.vendor_id, (u64::from_be(attr.node_guid) >> 40) as u32);
+        // V-30: the OUI of the card's MAC address, from which its GUID is made with the universal/local bit turned.
+        assert_eq!(
+            attr.vendor_id,
+            (u64::from_be(attr.node_guid) >> 40) as u32 ^ 0x02_0000
+        );
 
         // Programs of the first ABI reserve 48 bytes.
         let mut old = [0xaau8; 52];

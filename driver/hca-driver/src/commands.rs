@@ -4,7 +4,7 @@ use hca_abi::{
     AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, ModifyMrCmd,
     ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult,
     QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd, RegMrResult,
-    ResizeCqCmd, SetGidCmd, SetPkeyCmd,
+    ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetPkeyCmd,
 };
 
 use crate::DevicePtr;
@@ -80,6 +80,15 @@ impl<P: DevicePtr> Function<P> {
             .admin
             .issue(AdminOpcode::QueryGid, Self::entry(port_num, index).as_bytes())?;
         Ok(QueryGidResult(body).gid())
+    }
+
+    /// RESOLVE_GID: MAC address behind a GID on the network of an Ethernet port.
+    pub fn resolve_gid(&mut self, port_num: u8, gid: [u8; 16]) -> Result<[u8; 6], DriverError> {
+        let mut cmd = ResolveGidCmd::new();
+        cmd.set_port_num(port_num);
+        cmd.set_gid(gid);
+        let body = self.admin.issue(AdminOpcode::ResolveGid, cmd.as_bytes())?;
+        Ok(ResolveGidResult(body).mac())
     }
 
     /// QUERY_PKEY: entry `index` of the port's table.

@@ -56,6 +56,7 @@ impl FakeDevice {
             guid: [0, 0, 10, 0xff, 0xfe, 0, 0, 1],
             mac: [2, 0, 10, 0, 0, 1],
             ipv4: [10, 0, 0, 1],
+            ipv6: std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).octets(),
             lid: 1,
             infiniband: false,
             self_active: true,
@@ -64,11 +65,24 @@ impl FakeDevice {
         }
     }
 
-    /// A card with that identity; `prepare` changes it before its firmware starts.
+    /// Who card number 1 is: the neighbour.
+    pub fn neighbour() -> Identity {
+        Identity {
+            guid: [0, 0, 10, 0xff, 0xfe, 0, 0, 2],
+            mac: [2, 0, 10, 0, 0, 2],
+            ipv4: [10, 0, 0, 2],
+            ipv6: std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).octets(),
+            lid: 2,
+            ..Self::identity()
+        }
+    }
+
+    /// A card with that identity and its neighbour; `prepare` changes it before its firmware starts.
     pub fn with(identity: Identity, prepare: impl FnOnce(&mut Card)) -> Self {
         let mut card = Card::new();
         prepare(&mut card);
         let mut firmware = Firmware::boxed();
+        firmware.set_neighbours(&Self::neighbour().neighbours(1).collect::<Vec<_>>());
         firmware.init(&mut card, identity);
         let inner = Inner {
             card,

@@ -24,18 +24,6 @@ pub fn link_local_gid_of_mac(mac: [u8; 6]) -> Gid {
     gid
 }
 
-/// MAC address of a GID, where the GID tells: the EUI-64 of a link-local GID, and for ::ffff:a.b.c.d the
-/// convention of our simulated networks, 02:00:a:b:c:d. Other GIDs need a neighbour table: `None`.
-pub fn mac_of_gid(gid: &Gid) -> Option<[u8; 6]> {
-    if gid[..12] == IPV4_PREFIX {
-        return Some([2, 0, gid[12], gid[13], gid[14], gid[15]]);
-    }
-    if gid[..8] == LINK_LOCAL_PREFIX && gid[11..13] == [0xff, 0xfe] {
-        return Some([gid[8] ^ 2, gid[9], gid[10], gid[13], gid[14], gid[15]]);
-    }
-    None
-}
-
 /// Where a path leads: ibv_ah_attr, with the MAC address that RoCE needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AhAttr {
@@ -61,7 +49,7 @@ pub struct AhAttr {
     pub static_rate: u8,
     /// Port, from 1.
     pub port_num: u8,
-    /// Destination MAC address (Ethernet); all zero: found from `dgid`, see [`mac_of_gid`].
+    /// Destination MAC address (Ethernet); all zero: the card finds the neighbour that has `dgid`.
     pub dmac: [u8; 6],
 }
 
@@ -85,14 +73,6 @@ impl Default for AhAttr {
 }
 
 impl AhAttr {
-    /// The destination MAC address, given or found.
-    fn resolved_dmac(&self) -> [u8; 6] {
-        match (self.dmac, self.is_global) {
-            ([0, 0, 0, 0, 0, 0], true) => mac_of_gid(&self.dgid).unwrap_or_default(),
-            (mac, _) => mac,
-        }
-    }
-
     /// For the card. A value that its field cannot hold is refused here.
     pub(crate) fn to_abi(self) -> Result<hca_abi::AhAttr> {
         if self.flow_label >> 20 != 0 || self.sl > 15 || self.src_path_bits > 127 {
@@ -113,7 +93,7 @@ impl AhAttr {
         out.set_src_path_bits(self.src_path_bits);
         out.set_static_rate(self.static_rate);
         out.set_port_num(self.port_num);
-        out.set_dmac(self.resolved_dmac());
+        out.set_dmac(self.dmac);
         Ok(out)
     }
 

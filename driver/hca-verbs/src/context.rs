@@ -221,6 +221,12 @@ impl<P: DevicePtr> Context<P> {
         self.remembered(port_num, find, ask, keep)
     }
 
+    /// ibv_resolve_eth_l2_from_gid: MAC address of the neighbour of an Ethernet port that has the GID.
+    pub fn resolve_gid(&self, port_num: u8, gid: Gid) -> Result<[u8; 6]> {
+        let found = self.shared.function().resolve_gid(port_num, gid);
+        found.map_err(|error| Error::of_path(error, gid, port_num))
+    }
+
     /// ibv_query_pkey: as [`Context::query_gid`].
     pub fn query_pkey(&self, port_num: u8, index: u16) -> Result<u16> {
         let find = |port: &Port| port.pkeys.get(&index).copied();

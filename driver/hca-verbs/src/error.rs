@@ -1,6 +1,10 @@
+use hca_abi::AdminStatus;
 use hca_dev::DeviceError;
 use hca_driver::{AdminError, BadWr, DriverError};
+use std::net::Ipv6Addr;
 use thiserror::Error as ThisError;
+
+use crate::address::Gid;
 
 /// Result of a verb.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -32,6 +36,17 @@ pub enum Error {
         /// Its number.
         id: u32,
     },
+    /// A path on Ethernet needs a MAC address, and the card knows none for the GID (EHOSTUNREACH).
+    #[error(
+        "no neighbour of port {port_num} has GID {}: give the other port that address, or the path a dmac",
+        Ipv6Addr::from(*.gid)
+    )]
+    Unreachable {
+        /// Destination GID.
+        gid: Gid,
+        /// Port, from 1.
+        port_num: u8,
+    },
     /// Nothing came in time.
     #[error("no {what} within {waited_ns} ns")]
     Timeout {
@@ -55,6 +70,16 @@ impl From<DeviceError> for Error {
 }
 
 impl Error {
+    /// What a command has answered that asked for the MAC address behind a GID.
+    pub(crate) fn of_path(error: DriverError, gid: Gid, port_num: u8) -> Self {
+        match error {
+            DriverError::Admin(refusal) if refusal.status == AdminStatus::Unreachable => {
+                Self::Unreachable { gid, port_num }
+            }
+            other => other.into(),
+        }
+    }
+
     /// The Linux errno.
     pub fn errno(&self) -> i32 {
         match self {
@@ -62,6 +87,7 @@ impl Error {
             Self::Post(bad) => bad.error.errno(),
             Self::Invalid(_) | Self::Destroyed { .. } => 22,
             Self::CqDead { .. } => 5,
+            Self::Unreachable { .. } => 113,
             Self::Timeout { .. } => 110,
         }
     }

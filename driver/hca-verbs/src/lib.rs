@@ -51,7 +51,7 @@ mod pd;
 mod raw_qp;
 mod typed_qp;
 
-pub use address::{AhAttr, Gid, gid_of_ipv4, link_local_gid_of_mac, mac_of_gid};
+pub use address::{AhAttr, Gid, gid_of_ipv4, link_local_gid_of_mac};
 pub use attr::{Access, QpAttr, QpAttrMask, QpCap};
 pub use connect::{ConnectOptions, PeerInfo, connect, connect_pair, connect_raw, peer_info};
 pub use context::Context;

@@ -156,7 +156,8 @@ impl<P: DevicePtr> RawQp<P> {
         cmd.set_qpn(self.qpn);
         cmd.set_attr_mask(mask.bits());
         cmd.set_attr(attr.to_abi(mask)?.0);
-        self.pd.shared.function().modify_qp(&cmd)?;
+        let done = self.pd.shared.function().modify_qp(&cmd);
+        done.map_err(|error| Error::of_path(error, attr.ah_attr.dgid, attr.ah_attr.port_num))?;
         if mask.contains(QpAttrMask::STATE) {
             self.state = attr.qp_state;
             if self.state == QpState::Reset {

@@ -1,13 +1,14 @@
 //! The admin queue: fetch a command, do it, write its completion.
 
 use crate::hal::Hal;
+use crate::objects::require;
 use crate::{Bus, CmdResult, Firmware};
 use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd,
     HandleResult, MAX_INLINE_BYTES, MAX_LOG_ADMIN_SIZE, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE,
     MAX_SGE, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd,
-    QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd,
-    SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, device_cap,
+    QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
+    ResolveGidResult, SetGidCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, device_cap,
 };
 
 /// The function that may change what all of them share.
@@ -26,11 +27,11 @@ const ACK_DELAY: u8 = 4;
 /// QP type that can be paced: IBV_QPT_RC.
 const PACED_QP_TYPE: u32 = 2;
 
-/// The vendor number is an IEEE OUI, and so are the first three bytes of a GUID: one card cannot have two. No OUI is
-/// assigned to OpenHCA; the GUIDs of simulated cards start with a locally administered one (bit 1 of the first byte),
-/// which the IEEE gives to nobody.
-fn vendor_of(guid: &[u8; 8]) -> u32 {
-    u32::from_be_bytes([0, guid[0], guid[1], guid[2]])
+/// The vendor number is an IEEE OUI, and so are the first three bytes of a MAC address: one card cannot have two. No
+/// OUI is assigned to OpenHCA; the MAC addresses of simulated cards start with a locally administered one (bit 1 of the
+/// first byte; in the GUID made from them it is turned), which the IEEE gives to nobody.
+fn vendor_of(mac: &[u8; 6]) -> u32 {
+    u32::from_be_bytes([0, mac[0], mac[1], mac[2]])
 }
 
 fn body_of<const N: usize>(bytes: &[u8; N]) -> Body {
@@ -196,6 +197,14 @@ impl Firmware {
                 );
                 Ok(body_of(out.as_bytes()))
             }
+            AdminOpcode::ResolveGid => {
+                let cmd = ResolveGidCmd::read_from(body).ok_or(internal)?;
+                let port = &self.ports[self.port_at(cmd.port_num())?];
+                require(!port.infiniband(), u32::from(cmd.port_num()))?;
+                let mut out = ResolveGidResult::new();
+                out.set_mac(self.mac_of(port, &cmd.gid())?);
+                Ok(body_of(out.as_bytes()))
+            }
             AdminOpcode::QueryPkey => {
                 let pkey = self
                     .port_at(entry.port_num())
@@ -274,7 +283,7 @@ impl Firmware {
                 | device_cap::RC_RNR_NAK_GEN
                 | device_cap::PORT_ACTIVE_EVENT,
         );
-        d.set_vendor_id(vendor_of(&self.ports[0].identity().guid));
+        d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
         d.set_vendor_part_id(VENDOR_PART_ID);
         d.set_hw_ver(crate::HARDWARE_VERSION);
         d.set_max_qp(crate::NUM_QPS as u32 - 2);

@@ -28,6 +28,7 @@ mod events;
 mod hal;
 mod link;
 mod memory;
+mod neighbours;
 mod objects;
 mod pool;
 mod port;
@@ -35,12 +36,14 @@ mod qp;
 mod rate;
 mod transition;
 
+pub use neighbours::{NUM_NEIGHBOURS, Neighbour};
 pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
 };
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 
 use hca_abi::{AdminStatus, OpVls};
+use neighbours::Neighbours;
 use objects::{CqRec, EqRec, MrRec, QpRec};
 use pool::{IdPool, RangePool};
 use port::Port;
@@ -53,8 +56,6 @@ pub use hca_regs::RegisterBus as Bus;
 pub const VERSION: [u16; 3] = [0, 1, 0];
 /// Version of the hardware.
 pub const HARDWARE_VERSION: u32 = 1;
-/// Subnet prefix of a port that no subnet manager has told another one.
-const LINK_LOCAL_PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
 /// QPs of the card.
 pub const NUM_QPS: usize = 1024;
 /// CQs of the card.
@@ -104,6 +105,7 @@ pub struct Firmware {
     ports: [Port; NUM_PORTS],
     /// Those that this card has.
     num_ports: u8,
+    neighbours: Neighbours,
     pd_ids: IdPool<{ NUM_PDS / 64 }>,
     /// Owning function of each PD and the objects that use it.
     pds: [(u8, u16); NUM_PDS],
@@ -126,6 +128,7 @@ impl Firmware {
             funcs: [const { Func::new() }; NUM_FUNCS],
             ports: [Port::new(0), Port::new(1)],
             num_ports: 1,
+            neighbours: Neighbours::new(),
             pd_ids: IdPool::new(1),
             pds: [(0, 0); NUM_PDS],
             eq_ids: IdPool::with_limit(0, NUM_EQS as u32),
@@ -168,6 +171,11 @@ impl Firmware {
         self.announce_link(&mut hal);
     }
 
+    /// Tells it who has which GID on the networks of its ports. To be called before the card is brought up.
+    pub fn set_neighbours(&mut self, neighbours: &[Neighbour]) {
+        self.neighbours.set(neighbours);
+    }
+
     /// Handles at most one event; false when there was none.
     pub fn poll<B: Bus>(&mut self, bus: &mut B) -> bool {
         let mut hal = hal::Hal::new(bus);
@@ -195,8 +203,10 @@ pub struct Identity {
     pub guid: [u8; 8],
     /// MAC address, first byte on the wire first.
     pub mac: [u8; 6],
-    /// IPv4 address for GID 1 (as ::ffff:a.b.c.d).
+    /// IPv4 address for GID 1 (as ::ffff:a.b.c.d); all zero: none.
     pub ipv4: [u8; 4],
+    /// IPv6 address beside the link-local one, for GID 2; all zero: none.
+    pub ipv6: [u8; 16],
     /// LID given at start (no subnet manager yet).
     pub lid: u16,
     /// InfiniBand framing instead of RoCEv2.
@@ -210,16 +220,20 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The first entries of the port's GID table. ADDR-6: GID 0 = subnet prefix and port GUID; GID 1 carries the IPv4
-    /// address, if there is one.
-    pub fn gids(&self) -> [[u8; 16]; 2] {
-        let mut gids = [[0; 16]; 2];
-        gids[0][..8].copy_from_slice(&LINK_LOCAL_PREFIX);
-        gids[0][8..].copy_from_slice(&self.guid);
-        if self.ipv4 != [0; 4] {
-            gids[1][10..12].fill(0xff);
-            gids[1][12..].copy_from_slice(&self.ipv4);
-        }
-        gids
+    /// The first entries of the port's GID table; one without an address is all zero. ADDR-6: GID 0 is subnet prefix and
+    /// port GUID, on Ethernet the link-local IPv6 address; the others are the port's IPv4 and further IPv6 address.
+    pub fn gids(&self) -> [[u8; 16]; 3] {
+        let ipv4 = match self.ipv4 {
+            [0, 0, 0, 0] => [0; 16],
+            ipv4 => neighbours::of_ipv4(ipv4),
+        };
+        [neighbours::link_local(self.guid), ipv4, self.ipv6]
+    }
+
+    /// What a card knows of this port that finds it on the network of its own port `port_num`.
+    pub fn neighbours(&self, port_num: u8) -> impl Iterator<Item = Neighbour> + use<> {
+        let mac = self.mac;
+        let gids = self.gids().into_iter().filter(|gid| *gid != [0; 16]);
+        gids.map(move |gid| Neighbour { port_num, gid, mac })
     }
 }

@@ -61,6 +61,7 @@ impl Port {
             guid: [0; 8],
             mac: [0; 6],
             ipv4: [0; 4],
+            ipv6: [0; 16],
             lid: 0,
             infiniband: false,
             self_active: true,
@@ -147,6 +148,10 @@ impl Port {
 
     pub fn gid(&self, index: u8) -> Option<&[u8; 16]> {
         self.gids.get(index as usize)
+    }
+
+    pub fn has_gid(&self, gid: &[u8; 16]) -> bool {
+        self.gids.contains(gid)
     }
 
     pub fn pkeys(&self) -> &[u16] {

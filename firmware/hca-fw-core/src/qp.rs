@@ -3,6 +3,7 @@
 
 use crate::hal::Hal;
 use crate::memory::{GRANTED, IGNORED};
+use crate::neighbours::is_ipv4;
 use crate::objects::{QpRec, require, require_size};
 use crate::port::Port;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
@@ -18,8 +19,6 @@ pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 const MAX_PSN: u32 = 0xff_ffff;
 /// Hop limit of a route whose own nobody has set.
 const ROUTE_HOP_LIMIT: u8 = 64;
-/// ::ffff:0:0/96, the prefix of a GID that is an IPv4 address.
-const IPV4_GID_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 impl QpRec {
     /// State of the QP.
@@ -150,6 +149,9 @@ impl Firmware {
             merge(&rec.attr, &given, mask)
         };
         self.check_values(mask, &given, &attr)?;
+        if mask.contains(Attr::AV) {
+            self.resolve_path(&mut attr)?;
+        }
         attr.set_qp_state(to.into());
         let drains = from == QpState::Rts && to == QpState::Sqd;
         attr.set_sq_draining(drains);
@@ -236,6 +238,23 @@ impl Firmware {
         check(Attr::AV, !mask.contains(Attr::AV) || legal_path(port, &ah))
     }
 
+    /// On Ethernet a path needs a MAC address. One that the driver has not found itself is that of the neighbour.
+    fn resolve_path(&self, attr: &mut QpAttr) -> CmdResult {
+        let mut ah = AhAttr::read_from(&attr.ah_attr()).ok_or((AdminStatus::Internal, 0))?;
+        let port = self.port_of(attr)?;
+        if !port.infiniband() && ah.dmac() == [0; 6] {
+            ah.set_dmac(self.mac_of(port, &ah.dgid())?);
+            attr.set_ah_attr(ah.0);
+        }
+        Ok(())
+    }
+
+    /// MAC address behind a GID on the network of a port.
+    pub(crate) fn mac_of(&self, port: &Port, gid: &[u8; 16]) -> CmdResult<[u8; 6]> {
+        let mac = self.neighbours.resolve(port, gid);
+        mac.ok_or((AdminStatus::Unreachable, Attr::AV.bits()))
+    }
+
     /// The rate that a QP must keep: of its path, or its own. With both it is in the group of the path, at the slower
     /// of the two.
     fn rate_of(&self, qpn: u32, a: &QpAttr) -> Option<Rate> {
@@ -306,7 +325,7 @@ impl Firmware {
         };
         q.set_udp_src_port(udp);
         q.set_is_global(ah.is_global());
-        q.set_is_ipv4(dgid[..12] == IPV4_GID_PREFIX);
+        q.set_is_ipv4(is_ipv4(&dgid));
         q.set_dgid(dgid);
         q.set_sgid(sgid);
         q.set_sgid_index(ah.sgid_index());
@@ -335,7 +354,8 @@ fn hop_limit(port: &Port, ah: &AhAttr) -> u8 {
     }
 }
 
-/// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, its MAC address must be known. RATE-5: its rate
+/// QPS-21: on Ethernet a path needs a GRH; its source GID must exist, and be an IPv4 address if its destination is one:
+/// a packet has both in one header. RATE-5: its rate
 /// must be one. ADDR-4: its source LID must be one of the port's. ADDR-13: it leaves through the QP's port.
 fn legal_path(port: &Port, ah: &AhAttr) -> bool {
     let Some(sgid) = port.gid(ah.sgid_index()) else {
@@ -345,7 +365,7 @@ fn legal_path(port: &Port, ah: &AhAttr) -> bool {
     let link_ok = if port.infiniband() {
         ah.dlid() != 0 && ah.src_path_bits() >> port.lmc() == 0
     } else {
-        ah.is_global() && ah.dmac() != [0; 6]
+        ah.is_global() && is_ipv4(sgid) == is_ipv4(&ah.dgid())
     };
     grh_ok && link_ok && static_interval(ah.static_rate()).is_some() && ah.port_num() == port.number()
 }

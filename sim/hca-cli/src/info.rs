@@ -6,7 +6,7 @@ use hca_verbs::{Context, DeviceAttr, Gid, LinkLayer, Mtu, OpenOptions, PortAttr,
 use hca_vfio_user::VfioUserDevice;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -104,6 +104,7 @@ struct Port {
     mac: String,
     lid: u16,
     gids: Vec<String>,
+    ip_addresses: Vec<IpAddr>,
     tx_packets: u64,
     rx_packets: u64,
     rx_crc_errors: u64,
@@ -142,10 +143,10 @@ fn answer(device: VfioUserDevice) -> Result<Answer> {
         for index in 0..port.gid_tbl_len() as u16 {
             let gid: Gid = context.query_gid(number, index)?;
             if gid != Gid::default() {
-                gids.push(Ipv6Addr::from(gid).to_string());
+                gids.push(Ipv6Addr::from(gid));
             }
         }
-        ports.push(Port::new(number, &port, gids, &context.query_counters(number)?));
+        ports.push(Port::new(number, &port, &gids, &context.query_counters(number)?));
     }
     Ok(Answer {
         function: info.func,
@@ -207,23 +208,26 @@ impl Limits {
 }
 
 impl Port {
-    fn new(number: u8, attr: &PortAttr, gids: Vec<String>, counters: &PortCounters) -> Self {
+    fn new(number: u8, attr: &PortAttr, gids: &[Ipv6Addr], counters: &PortCounters) -> Self {
         let state = PortState::try_from(attr.state());
+        let is_ethernet = attr.link_layer() == u8::from(LinkLayer::Ethernet);
         Self {
             port: number,
             state: state.map_or_else(
                 |_| format!("state {}", attr.state()),
                 |state| format!("{state:?}"),
             ),
-            link: if attr.link_layer() == u8::from(LinkLayer::Ethernet) {
-                "eth"
-            } else {
-                "ib"
-            },
+            link: if is_ethernet { "eth" } else { "ib" },
             max_mtu_bytes: Mtu::try_from(attr.max_mtu()).ok().map(|_| 128 << attr.max_mtu()),
             mac: attr.mac().map(|byte| format!("{byte:02x}")).join(":"),
             lid: attr.lid(),
-            gids,
+            gids: gids.iter().map(Ipv6Addr::to_string).collect(),
+            // RoCEv2: a GID is the IP address that packets carry.
+            ip_addresses: if is_ethernet {
+                gids.iter().map(Ipv6Addr::to_canonical).collect()
+            } else {
+                Vec::new()
+            },
             tx_packets: counters.tx_packets(),
             rx_packets: counters.rx_packets(),
             rx_crc_errors: counters.rx_crc_errors(),
@@ -231,6 +235,16 @@ impl Port {
             ack_timeouts: counters.ack_timeouts(),
             attributes: attributes(PortAttr::TABLE.fields, attr.as_bytes()),
             counters: attributes(PortCounters::TABLE.fields, counters.as_bytes()),
+        }
+    }
+}
+
+impl Port {
+    fn ip_addresses_line(&self) -> String {
+        let addresses: Vec<String> = self.ip_addresses.iter().map(IpAddr::to_string).collect();
+        match addresses.join(" ") {
+            none if none.is_empty() => none,
+            addresses => format!("    IP addresses {addresses}\n"),
         }
     }
 }
@@ -265,7 +279,7 @@ impl Card {
         for port in &answer.ports {
             let _ = writeln!(
                 text,
-                "  port {}: {}, {}, MTU {}, MAC {}, LID {}, GIDs {}\n    sent {} packets, received {}, \
+                "  port {}: {}, {}, MTU {}, MAC {}, LID {}\n    GIDs {}\n{}    sent {} packets, received {}, \
                  CRC errors {}, sent again {}, acknowledge timeouts {}",
                 port.port,
                 port.state,
@@ -274,6 +288,7 @@ impl Card {
                 port.mac,
                 port.lid,
                 port.gids.join(" "),
+                port.ip_addresses_line(),
                 port.tx_packets,
                 port.rx_packets,
                 port.rx_crc_errors,

@@ -12,9 +12,10 @@ fn main() {
     let cards = [1u8, 2].map(|n| {
         let name = format!("card{n}");
         let identity = Identity {
-            guid: [0x02, 0, 0, 0xff, 0xfe, 0, 0, n],
+            guid: [0, 0, 0, 0xff, 0xfe, 0, 0, n],
             mac: [0x02, 0, 0, 0, 0, n],
             ipv4: [10, 0, 0, n],
+            ipv6: [0; 16],
             lid: u16::from(n),
             infiniband: false,
             self_active: true,

@@ -4,7 +4,7 @@ use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
 use hca_topology::{EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
 
 use crate::fabric::{CableId, CardId, Fabric, Plug, split_seed};
-use crate::{CardConfig, Identity, OpVls, SimError};
+use crate::{CardConfig, Identity, Neighbour, OpVls, SimError};
 
 /// What a topology has become; cards, switches and cables in its order.
 pub struct Built {
@@ -43,6 +43,7 @@ pub fn identities(topology: &Topology, index: usize) -> Vec<Identity> {
         guid: spec.guid,
         mac: spec.mac,
         ipv4: spec.ipv4,
+        ipv6: spec.ipv6,
         lid: spec.lid,
         infiniband: spec.kind == hca_link::LinkKind::InfiniBand,
         self_active: true,
@@ -58,6 +59,20 @@ fn rate_mbps(topology: &Topology, end: EndSpec) -> u32 {
     let link = topology.links.iter().find(|link| link.ends.contains(&end));
     let mbps = link.map_or(0, |link| link.cable.rate_bits_per_s / BITS_PER_MBIT);
     u32::try_from(mbps).unwrap_or(u32::MAX)
+}
+
+/// Who has which GID where the Ethernet ports of card `index` lead to.
+fn neighbours(topology: &Topology, index: usize) -> Vec<Neighbour> {
+    let mut known = Vec::new();
+    for (port_num, port) in (1..).zip(&topology.cards[index].ports) {
+        if port.kind == hca_link::LinkKind::Ethernet {
+            for (card, far) in topology.reachable(index, port_num) {
+                let identity = identities(topology, card)[usize::from(far) - 1];
+                known.extend(identity.neighbours(port_num));
+            }
+        }
+    }
+    known
 }
 
 /// VL-4: data VLs of what is at the other end of a port's cable. Cards are all built alike.
@@ -85,7 +100,11 @@ impl Fabric {
         for (index, card) in topology.cards.iter().enumerate() {
             cards.push(fabric.add_card(CardConfig {
                 pcie: card.pcie.clone(),
-                ..CardConfig::with_ports(&card.name, &identities(topology, index))
+                ..CardConfig::with_neighbours(
+                    &card.name,
+                    &identities(topology, index),
+                    &neighbours(topology, index),
+                )
             })?);
         }
         let mut switches = Vec::new();

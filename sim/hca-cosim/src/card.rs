@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use hca_fw_core::Identity;
+use hca_fw_core::{Identity, Neighbour};
 use hca_host::{Host, Line, MmioRequest, PcieModel, PcieParams, WriteBeat};
 use hca_link::Cable;
 use hca_vsim::{Beat, Dut, Model};
@@ -52,6 +52,11 @@ impl CardConfig {
 
     /// The card with as many ports as there are identities, one or two.
     pub fn with_ports(name: &str, identities: &[Identity]) -> Self {
+        Self::with_neighbours(name, identities, &[])
+    }
+
+    /// The same; it knows who has which GID on its networks.
+    pub fn with_neighbours(name: &str, identities: &[Identity], neighbours: &[Neighbour]) -> Self {
         Self {
             model: if identities.len() > 1 {
                 Model::TwoPorts
@@ -59,7 +64,7 @@ impl CardConfig {
                 Model::Core
             },
             ports: identities.len() as u8,
-            ..Self::with_firmware(name, native_firmware(identities))
+            ..Self::with_firmware(name, native_firmware(identities, neighbours))
         }
     }
 

@@ -2,7 +2,7 @@
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use hca_fw_core::{Bus, Firmware, Identity};
+use hca_fw_core::{Bus, Firmware, Identity, Neighbour};
 use hca_vsim::Ports;
 
 use crate::SimError;
@@ -19,11 +19,12 @@ enum Ask {
 /// The program: runs for the life of the card.
 pub type FirmwareEntry = Box<dyn FnOnce(&mut FwBus<'_>)>;
 
-/// The card's firmware, compiled for this machine; an identity for each port.
-pub fn native_firmware(identities: &[Identity]) -> FirmwareEntry {
-    let identities = identities.to_vec();
+/// The card's firmware, compiled for this machine; an identity for each port, and who is on their networks.
+pub fn native_firmware(identities: &[Identity], neighbours: &[Neighbour]) -> FirmwareEntry {
+    let (identities, neighbours) = (identities.to_vec(), neighbours.to_vec());
     Box::new(move |bus| {
         let mut firmware = Firmware::boxed();
+        firmware.set_neighbours(&neighbours);
         firmware.init_ports(bus, &identities);
         loop {
             if !firmware.poll(bus) {

@@ -7,9 +7,10 @@ use hca_regs as reg;
 fn identity() -> Identity {
     let mac = [2, 0, 0, 0, 0, 1];
     Identity {
-        guid: [2, 0, 0, 0xff, 0xfe, 0, 0, 1],
+        guid: [0, 0, 0, 0xff, 0xfe, 0, 0, 1],
         mac,
         ipv4: [10, 0, 0, 1],
+        ipv6: [0; 16],
         lid: 1,
         infiniband: false,
         self_active: true,

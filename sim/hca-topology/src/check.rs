@@ -185,6 +185,7 @@ fn addresses(card: &file::Card) -> [file::SecondPort; 2] {
         guid: card.guid.clone(),
         mac: card.mac.clone(),
         ipv4: card.ipv4.clone(),
+        ipv6: card.ipv6.clone(),
     };
     [first, card.second.clone()]
 }
@@ -202,11 +203,17 @@ fn set_addresses(spec: &mut PortSpec, raw: &file::SecondPort, place: &str) -> Re
             .map_err(|_| bad("ipv4", text, "10.0.0.1"))?;
         spec.set_ipv4(ipv4.octets());
     }
+    if let Some(text) = &raw.ipv6 {
+        let ipv6 = text
+            .parse::<std::net::Ipv6Addr>()
+            .map_err(|_| bad("ipv6", text, "fd00::1"))?;
+        spec.ipv6 = ipv6.octets();
+    }
     if let Some(text) = &raw.mac {
         spec.set_mac(hex_bytes(text).ok_or_else(|| bad("mac", text, "02:00:0a:00:00:01"))?);
     }
     if let Some(text) = &raw.guid {
-        spec.guid = hex_bytes(text).ok_or_else(|| bad("guid", text, "02:00:0a:ff:fe:00:00:01"))?;
+        spec.guid = hex_bytes(text).ok_or_else(|| bad("guid", text, "00:00:0a:ff:fe:00:00:01"))?;
     }
     Ok(())
 }
@@ -304,6 +311,7 @@ fn unique_addresses(cards: &[CardSpec]) -> Result<(), Problem> {
                 let same = [
                     ("mac", port.mac == other.mac),
                     ("ipv4", port.ipv4 == other.ipv4),
+                    ("ipv6", port.ipv6 == other.ipv6),
                     ("guid", port.guid == other.guid),
                 ];
                 if let Some((key, _)) = same.iter().find(|(_, same)| *same) {

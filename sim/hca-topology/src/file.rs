@@ -91,6 +91,7 @@ pub(crate) struct Card {
     pub guid: Option<String>,
     pub mac: Option<String>,
     pub ipv4: Option<String>,
+    pub ipv6: Option<String>,
     pub pcie: toml::Table,
     pub ports: Option<u8>,
     /// Addresses of the second port.
@@ -106,6 +107,7 @@ pub(crate) struct SecondPort {
     pub guid: Option<String>,
     pub mac: Option<String>,
     pub ipv4: Option<String>,
+    pub ipv6: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -26,6 +26,7 @@ mod file;
 mod routes;
 mod switch;
 
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 use hca_host::PcieParams;
@@ -95,6 +96,8 @@ pub struct PortSpec {
     pub mac: [u8; 6],
     /// Address of RoCEv2.
     pub ipv4: [u8; 4],
+    /// The same, IPv6, beside the link-local address that follows from the GUID.
+    pub ipv6: [u8; 16],
     /// Local identifier, the first of 2^lmc.
     pub lid: u16,
     /// Its low bits that are free.
@@ -102,14 +105,15 @@ pub struct PortSpec {
 }
 
 impl PortSpec {
-    /// Port number `port` of card number `card`, both from 0: IPv4 10.0.PORT.N with N = card + 1, LID N, the MAC
-    /// address that programs take a RoCEv2 GID of this IPv4 address to have, and the GUID made from that.
+    /// Port number `port` of card number `card`, both from 0: IPv4 10.0.PORT.N with N = card + 1, IPv6 fd00:0:0:PORT::N,
+    /// LID N, the MAC address 02:00 and the IPv4 address, and the GUID made from that.
     pub fn new(card: usize, port: u8, kind: LinkKind) -> Self {
         let mut spec = Self {
             kind,
             guid: [0; 8],
             mac: [0; 6],
             ipv4: [0; 4],
+            ipv6: Ipv6Addr::new(0xfd00, 0, 0, port.into(), 0, 0, 0, card as u16 + 1).octets(),
             lid: card as u16 + 1,
             lmc: 0,
         };
@@ -125,7 +129,8 @@ impl PortSpec {
 
     pub(crate) fn set_mac(&mut self, mac: [u8; 6]) {
         self.mac = mac;
-        self.guid = [mac[0], mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]];
+        // RFC 4291 appendix A: in an interface identifier made from a MAC address the universal/local bit is turned.
+        self.guid = [mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]];
     }
 
     /// All its LIDs.
@@ -308,6 +313,34 @@ impl Topology {
             }
             EndSpec::Switch(switch, port) => format!("{}:{port}", self.switches[switch].name()),
         }
+    }
+
+    /// Ports of cards that a port's packets can reach over links and switches, as card and number; without itself.
+    pub fn reachable(&self, card: usize, port: u8) -> Vec<(usize, u8)> {
+        let from = EndSpec::Card(card, port);
+        let mut seen = vec![from];
+        let mut next = 0;
+        while let Some(&end) = seen.get(next) {
+            for link in &self.links {
+                // A switch has any number of links, and the packet may leave it through each.
+                let touches = |at: &EndSpec| match (at, end) {
+                    (EndSpec::Switch(a, _), EndSpec::Switch(b, _)) => *a == b,
+                    _ => *at == end,
+                };
+                let [a, b] = link.ends;
+                for (near, far) in [(a, b), (b, a)] {
+                    if touches(&near) && !seen.contains(&far) {
+                        seen.push(far);
+                    }
+                }
+            }
+            next += 1;
+        }
+        let ports = seen[1..].iter().filter_map(|end| match end {
+            EndSpec::Card(card, port) => Some((*card, *port)),
+            EndSpec::Switch(..) => None,
+        });
+        ports.collect()
     }
 
     /// Forwarding tables of all switches.

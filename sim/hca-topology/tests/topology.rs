@@ -481,3 +481,85 @@ proptest! {
         let _ = Topology::parse("t", &text);
     }
 }
+
+/// ADDR-1, ADDR-6: the GUID is the interface identifier of the MAC address (RFC 4291 appendix A); each port has addresses
+/// of both families, and a file may choose every one.
+#[test]
+fn addresses_of_a_port() {
+    let text = r#"
+        [defaults]
+        kind = "ethernet"
+        [[card]]
+        [[card]]
+        mac = "e4:1d:2d:00:00:07"
+        ipv6 = "2001:db8::7"
+        second = { ipv6 = "2001:db8::8", guid = "0102030405060708" }
+        [[link]]
+        ends = ["card0", "card1"]
+        [[link]]
+        ends = ["card0:2", "card1:2"]
+    "#;
+    let topology = Topology::parse("net.toml", text).unwrap();
+    let of = |card: usize, port| topology.cards[card].port(port).unwrap();
+    let ipv6 = |card, port| std::net::Ipv6Addr::from(of(card, port).ipv6).to_string();
+    assert_eq!(of(0, 1).guid, [0, 0, 10, 0xff, 0xfe, 0, 0, 1]);
+    assert_eq!(of(1, 1).guid, [0xe6, 0x1d, 0x2d, 0xff, 0xfe, 0, 0, 7]);
+    assert_eq!(
+        (of(1, 1).ipv4, of(1, 2).guid),
+        ([10, 0, 0, 2], [1, 2, 3, 4, 5, 6, 7, 8])
+    );
+    assert_eq!([ipv6(0, 1), ipv6(0, 2)], ["fd00::1", "fd00:0:0:1::1"]);
+    assert_eq!([ipv6(1, 1), ipv6(1, 2)], ["2001:db8::7", "2001:db8::8"]);
+    for (text, wanted) in [
+        (
+            "[[card]]\nipv6 = \"10.0.0.1\"\n",
+            "card card0: ipv6 '10.0.0.1' is no address",
+        ),
+        (
+            "[[card]]\nipv6 = \"fd00::2\"\n[[card]]\n",
+            "card card1: ipv6 is that of card0 already",
+        ),
+    ] {
+        let error = Topology::parse("net.toml", text).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
+/// Neighbours are the ports that a cable leads to, over any number of switches.
+#[test]
+fn ports_within_reach() {
+    let text = r#"
+        [defaults]
+        kind = "ethernet"
+        [[card]]
+        [[card]]
+        [[card]]
+        [[card]]
+        [[switch]]
+        name = "a"
+        [[switch]]
+        name = "b"
+        [[link]]
+        ends = ["card0", "a"]
+        [[link]]
+        ends = ["card1", "a"]
+        [[link]]
+        ends = ["a", "b"]
+        [[link]]
+        ends = ["b", "card2"]
+        [[link]]
+        ends = ["card0:2", "card1:2"]
+        [[link]]
+        ends = ["card3", "card3"]
+    "#;
+    let topology = Topology::parse("net.toml", text).unwrap();
+    let reach = |card, port| {
+        let mut found = topology.reachable(card, port);
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(reach(0, 1), [(1, 1), (2, 1)]);
+    assert_eq!(reach(2, 1), [(0, 1), (1, 1)]);
+    assert_eq!(reach(0, 2), [(1, 2)]);
+    assert_eq!(reach(3, 1), []);
+}

@@ -150,9 +150,10 @@ pub struct Rig {
 /// Addresses of the second port of card `index`. Its LID is that of the first one: they are in different subnets.
 pub fn second_identity(index: u8, link: LinkKind) -> Identity {
     Identity {
-        guid: [0x02, 0x48, 0x43, 0xff, 0xfe, 0, 1, index + 1],
+        guid: [0, 0x48, 0x43, 0xff, 0xfe, 0, 1, index + 1],
         mac: [0x02, 0x48, 0x43, 0, 1, index + 1],
         ipv4: [10, 0, 1, index + 1],
+        ipv6: [0; 16],
         ..identity(index, link)
     }
 }
@@ -174,9 +175,10 @@ fn join_second(fabric: &mut Fabric, cards: [CardId; 2], config: &SecondCable) ->
 /// Addresses of card `index`, at its first port.
 pub fn identity(index: u8, link: LinkKind) -> Identity {
     Identity {
-        guid: [0x02, 0x48, 0x43, 0xff, 0xfe, 0, 0, index + 1],
+        guid: [0, 0x48, 0x43, 0xff, 0xfe, 0, 0, index + 1],
         mac: [0x02, 0x48, 0x43, 0, 0, index + 1],
         ipv4: [10, 0, 0, index + 1],
+        ipv6: [0; 16],
         lid: u16::from(index) + 1,
         infiniband: link == LinkKind::InfiniBand,
         self_active: true,

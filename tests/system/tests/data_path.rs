@@ -57,12 +57,8 @@ struct Simulator {
     _folder: tempfile::TempDir,
 }
 
-/// GIDs alone lead to the other card, as programs expect: the MAC address follows from the IPv4 one.
 fn identity(index: u8) -> Identity {
-    Identity {
-        mac: [2, 0, 10, 0, 0, index + 1],
-        ..hca_system_tests::identity(index, LinkKind::Ethernet)
-    }
+    hca_system_tests::identity(index, LinkKind::Ethernet)
 }
 
 impl Simulator {
@@ -75,7 +71,9 @@ impl Simulator {
         let thread = std::thread::spawn(move || {
             let mut fabric = Fabric::new(1);
             let cards = [0, 1].map(|index| {
-                let config = CardConfig::core(&format!("card{index}"), identity(index));
+                let neighbours: Vec<_> = identity(1 - index).neighbours(1).collect();
+                let name = format!("card{index}");
+                let config = CardConfig::with_neighbours(&name, &[identity(index)], &neighbours);
                 fabric.add_card(config).unwrap()
             });
             let cable = CableConfig::new("link0", LinkKind::Ethernet);

@@ -218,14 +218,4 @@ mod tests {
         assert_eq!(path(2), Path::new("a/b-2.pcap"));
         assert_eq!(capture_path(Path::new("b"), 1), Path::new("b-1"));
     }
-
-    /// What programs that exchange IPv4 GIDs alone take a MAC address to be.
-    #[test]
-    fn addresses_follow_from_each_other() {
-        let plan = Topology::default().plan(4).unwrap();
-        for port in plan.cards.iter().flat_map(|card| &card.ports) {
-            let gid = hca_verbs::gid_of_ipv4(port.ipv4);
-            assert_eq!(hca_verbs::mac_of_gid(&gid), Some(port.mac));
-        }
-    }
 }

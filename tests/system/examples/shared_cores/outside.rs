@@ -11,18 +11,16 @@ use hca_link::{CableConfig, LinkKind};
 
 use crate::{Run, Traffic, processor_seconds};
 
-/// MAC addresses follow from the IPv4 ones, so that a GID alone leads to the card.
 fn identity(index: u8) -> Identity {
-    Identity {
-        mac: [2, 0, 10, 0, 0, index + 1],
-        ..hca_system_tests::identity(index, LinkKind::Ethernet)
-    }
+    hca_system_tests::identity(index, LinkKind::Ethernet)
 }
 
 fn server(folder: &Path) -> Server {
     let mut fabric = Fabric::new(1);
     let cards = [0, 1].map(|index| {
-        let config = CardConfig::core(&format!("card{index}"), identity(index));
+        let neighbours: Vec<_> = identity(1 - index).neighbours(1).collect();
+        let name = format!("card{index}");
+        let config = CardConfig::with_neighbours(&name, &[identity(index)], &neighbours);
         fabric.add_card(config).expect("a card")
     });
     let cable = CableConfig::new("link0", LinkKind::Ethernet);

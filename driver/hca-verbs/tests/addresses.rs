@@ -1,0 +1,139 @@
+//! GIDs and what they lead to.
+
+mod common;
+use common::*;
+use hca_fake::FakeDevice;
+use hca_verbs::*;
+
+const ETHERNET_PORT: u8 = 1;
+const STRANGER: Gid = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+
+fn to_rtr(dgid: Gid, sgid_index: u8, port_num: u8) -> (QpAttr, QpAttrMask) {
+    let attr = QpAttr {
+        qp_state: QpState::Rtr,
+        path_mtu: Mtu::Bytes1024,
+        dest_qp_num: 5,
+        ah_attr: AhAttr {
+            dgid,
+            sgid_index,
+            is_global: true,
+            port_num,
+            ..AhAttr::default()
+        },
+        ..QpAttr::default()
+    };
+    let mask = QpAttrMask::STATE
+        | QpAttrMask::AV
+        | QpAttrMask::PATH_MTU
+        | QpAttrMask::DEST_QPN
+        | QpAttrMask::RQ_PSN
+        | QpAttrMask::MAX_DEST_RD_ATOMIC
+        | QpAttrMask::MIN_RNR_TIMER;
+    (attr, mask)
+}
+
+fn init(bench: &Bench) -> RawQp<Dev> {
+    let mut qp = bench.qp(QpCap::default()).into_raw();
+    let attr = QpAttr {
+        qp_state: QpState::Init,
+        port_num: ETHERNET_PORT,
+        ..QpAttr::default()
+    };
+    let mask = QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS;
+    qp.modify(&attr, mask).unwrap();
+    qp
+}
+
+/// The destination MAC address of a path to the GID.
+fn dmac(bench: &Bench, dgid: Gid, sgid_index: u8) -> Result<[u8; 6]> {
+    let mut qp = init(bench);
+    let (attr, mask) = to_rtr(dgid, sgid_index, ETHERNET_PORT);
+    qp.modify(&attr, mask)?;
+    Ok(qp.query()?.ah_attr.dmac)
+}
+
+/// ADDR-6, ADDR-8: every GID that a card lists is an address at which its neighbours and it itself find it.
+#[test]
+fn every_gid_leads_to_its_port() {
+    let bench = Bench::new(8);
+    let (own, neighbour) = (FakeDevice::identity(), FakeDevice::neighbour());
+    let listed = (0..own.gids().len()).map(|index| bench.context.query_gid(1, index as u16).unwrap());
+    assert_eq!(listed.collect::<Vec<_>>(), own.gids());
+    assert_eq!(own.gids()[0], link_local_gid_of_mac(own.mac));
+    for identity in [own, neighbour] {
+        for (index, gid) in (0..).zip(identity.gids()) {
+            assert_ne!(gid, [0; 16]);
+            assert_eq!(bench.context.resolve_gid(1, gid).unwrap(), identity.mac);
+            assert_eq!(dmac(&bench, gid, index).unwrap(), identity.mac);
+        }
+    }
+    // A GID that was set is the port's own.
+    bench.context.set_gid(1, 5, STRANGER).unwrap();
+    assert_eq!(dmac(&bench, STRANGER, 5).unwrap(), own.mac);
+}
+
+/// A link-local GID made from a MAC address needs no neighbour who says so.
+#[test]
+fn a_gid_may_tell_its_mac() {
+    let bench = Bench::new(8);
+    let mac = [0xe4, 0x1d, 0x2d, 1, 2, 3];
+    let gid = link_local_gid_of_mac(mac);
+    assert_eq!(bench.context.resolve_gid(1, gid).unwrap(), mac);
+    assert_eq!(dmac(&bench, gid, 0).unwrap(), mac);
+    // The address of a path wins.
+    let mut qp = init(&bench);
+    let (mut attr, mask) = to_rtr(gid, 0, ETHERNET_PORT);
+    attr.ah_attr.dmac = [2, 2, 2, 2, 2, 2];
+    qp.modify(&attr, mask).unwrap();
+    assert_eq!(qp.query().unwrap().ah_attr.dmac, [2, 2, 2, 2, 2, 2]);
+}
+
+/// Nothing is sent to nobody: the path is refused and the QP stays as it is.
+#[test]
+fn unknown_gids_are_unreachable() {
+    const EHOSTUNREACH: i32 = 113;
+    let bench = Bench::new(8);
+    let unknown = [
+        (STRANGER, 2),
+        (gid_of_ipv4([10, 0, 0, 77]), 1),
+        // Link-local, but from no MAC address.
+        ([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9], 0),
+        ([0; 16], 0),
+    ];
+    for (gid, sgid_index) in unknown {
+        let error = dmac(&bench, gid, sgid_index).unwrap_err();
+        assert_eq!(error.errno(), EHOSTUNREACH, "{error}");
+        let text = error.to_string();
+        let name = std::net::Ipv6Addr::from(gid).to_string();
+        assert!(
+            text.contains(&name) && text.contains("port 1") && text.contains("dmac"),
+            "{text}"
+        );
+        assert_eq!(
+            bench.context.resolve_gid(1, gid).unwrap_err().errno(),
+            EHOSTUNREACH
+        );
+    }
+    let mut qp = init(&bench);
+    let (attr, mask) = to_rtr(STRANGER, 2, ETHERNET_PORT);
+    assert!(qp.modify(&attr, mask).is_err());
+    assert_eq!(
+        (qp.state(), qp.query().unwrap().qp_state),
+        (QpState::Init, QpState::Init)
+    );
+}
+
+/// One packet has one IP header: an IPv4 address cannot send to an IPv6 one. There are GIDs of ports only.
+#[test]
+fn paths_that_cannot_be() {
+    const EINVAL: i32 = 22;
+    let bench = Bench::new(8);
+    let gids = FakeDevice::neighbour().gids();
+    for (gid, sgid_index) in [(gids[0], 1), (gids[1], 0), (gids[1], 2), (gids[2], 1)] {
+        assert_eq!(dmac(&bench, gid, sgid_index).unwrap_err().errno(), EINVAL);
+    }
+    assert_eq!(bench.context.resolve_gid(2, gids[0]).unwrap_err().errno(), EINVAL);
+    let dev = std::rc::Rc::new(FakeDevice::infiniband());
+    let context = Context::open_with(dev, &OpenOptions::simulated()).unwrap();
+    assert_eq!(context.resolve_gid(1, gids[0]).unwrap_err().errno(), EINVAL);
+}

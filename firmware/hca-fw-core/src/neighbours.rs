@@ -1,0 +1,91 @@
+//! Who has which GID on the networks of the ports: what an operating system finds out for an Ethernet port by ARP and
+//! Neighbour Discovery. The simulator knows all cards and tells each; on a machine the driver asks the system's own
+//! table and puts the MAC address into the path.
+
+use crate::port::Port;
+
+/// Entries: all addresses of 128 ports, from both ports of the card.
+pub const NUM_NEIGHBOURS: usize = 768;
+
+/// A port elsewhere, as a port of this card sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Port of this card, from 1.
+    pub port_num: u8,
+    /// GID, first byte on the wire first.
+    pub gid: [u8; 16],
+    /// MAC address, first byte on the wire first.
+    pub mac: [u8; 6],
+}
+
+/// All that the card knows.
+pub(crate) struct Neighbours {
+    entries: [Neighbour; NUM_NEIGHBOURS],
+    len: usize,
+}
+
+impl Neighbours {
+    pub const fn new() -> Self {
+        let none = Neighbour {
+            port_num: 0,
+            gid: [0; 16],
+            mac: [0; 6],
+        };
+        Self {
+            entries: [none; NUM_NEIGHBOURS],
+            len: 0,
+        }
+    }
+
+    /// From now on these and no others; those beyond the last entry stay unknown.
+    pub fn set(&mut self, neighbours: &[Neighbour]) {
+        self.len = neighbours.len().min(NUM_NEIGHBOURS);
+        self.entries[..self.len].copy_from_slice(&neighbours[..self.len]);
+    }
+
+    /// ADDR-8: MAC address behind a GID: of the port itself, of a neighbour, or the one that the GID is made from.
+    pub fn resolve(&self, port: &Port, gid: &[u8; 16]) -> Option<[u8; 6]> {
+        if *gid == [0; 16] {
+            return None;
+        }
+        if port.has_gid(gid) {
+            return Some(port.identity().mac);
+        }
+        let mut known = self.entries[..self.len].iter();
+        let found = known.find(|entry| entry.port_num == port.number() && entry.gid == *gid);
+        found.map(|entry| entry.mac).or_else(|| mac_in(gid))
+    }
+}
+
+/// Subnet prefix of a port that no subnet manager has given another one.
+const LINK_LOCAL_PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
+/// ::ffff:0:0/96, the prefix of a GID that is an IPv4 address.
+const IPV4_GID_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+/// GID of a port whose subnet prefix is the link-local one.
+pub(crate) fn link_local(guid: [u8; 8]) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid[..8].copy_from_slice(&LINK_LOCAL_PREFIX);
+    gid[8..].copy_from_slice(&guid);
+    gid
+}
+
+/// The GID ::ffff:a.b.c.d.
+pub(crate) fn of_ipv4(ipv4: [u8; 4]) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid[..12].copy_from_slice(&IPV4_GID_PREFIX);
+    gid[12..].copy_from_slice(&ipv4);
+    gid
+}
+
+/// Packets to it carry IPv4.
+pub(crate) fn is_ipv4(gid: &[u8; 16]) -> bool {
+    gid[..12] == IPV4_GID_PREFIX
+}
+
+/// A link-local interface identifier with ff:fe in the middle is a MAC address with its universal/local bit turned
+/// (RFC 4291 appendix A).
+fn mac_in(gid: &[u8; 16]) -> Option<[u8; 6]> {
+    let made = gid[..8] == LINK_LOCAL_PREFIX && gid[11..13] == [0xff, 0xfe];
+    made.then(|| [gid[8] ^ 2, gid[9], gid[10], gid[13], gid[14], gid[15]])
+}
