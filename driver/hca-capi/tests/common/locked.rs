@@ -27,6 +27,11 @@ impl Locked {
         Self(Mutex::new(FakeDevice::new()))
     }
 
+    /// Admin commands that the card has got, modulo 2^16.
+    pub fn admin_commands(&self) -> u16 {
+        self.get().with_card(|card| card.admin_commands())
+    }
+
     fn get(&self) -> MutexGuard<'_, FakeDevice> {
         self.0.lock().unwrap()
     }
