@@ -241,12 +241,11 @@ pub unsafe extern "C" fn rereg_mr(
         let has = |flag| flags & flag != 0;
         if has(IBV_REREG_MR_CHANGE_PD) {
             // SAFETY: both are looked up first.
-            let contexts = unsafe {
-                let (region, domain) = (get(mr.cast::<MrObject>())?, get(pd.cast::<PdObject>())?);
-                (region.raw.context, domain.raw.context)
-            };
-            if contexts.0 != contexts.1 {
-                return Err(invalid("the PD of a region must be of its context"));
+            unsafe {
+                (get(mr.cast::<MrObject>())?, get(pd.cast::<PdObject>())?);
+                if (*mr).context != (*pd).context {
+                    return Err(invalid("the PD of a region must be of its context"));
+                }
             }
         }
         let mut object = retire(mr.cast::<MrObject>())?;
