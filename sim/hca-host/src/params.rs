@@ -31,6 +31,10 @@ pub struct PcieParams {
     pub upstream_buffer_bytes: u32,
     /// Completions may take this much longer, at random by the seed, and so overtake each other between tags.
     pub read_jitter_ns: u32,
+    /// For so long in every `stall_every_ns` the host takes nothing: what arrives meanwhile waits, in order.
+    pub stall_ns: u32,
+    /// From the start of one stall to the start of the next; 0: there are none.
+    pub stall_every_ns: u32,
 }
 
 impl Default for PcieParams {
@@ -49,6 +53,8 @@ impl Default for PcieParams {
             max_tags: 256,
             upstream_buffer_bytes: 1024,
             read_jitter_ns: 0,
+            stall_ns: 0,
+            stall_every_ns: 0,
         }
     }
 }
@@ -99,6 +105,8 @@ pub(crate) struct Timing {
     pub mmio_cycles: u64,
     pub jitter_cycles: u64,
     pub buffer_ticks: u64,
+    stall_cycles: u64,
+    stall_every_cycles: u64,
     /// Ticks per byte times 2^16.
     byte_ticks_x64k: u64,
 }
@@ -106,6 +114,14 @@ pub(crate) struct Timing {
 impl Timing {
     pub fn ticks(&self, bytes: u32) -> u64 {
         (u64::from(bytes) * self.byte_ticks_x64k) >> 16
+    }
+
+    /// When the host takes what arrives at `cycle`: at once, or at the end of its stall.
+    pub fn taken_at(&self, cycle: u64) -> u64 {
+        match cycle.checked_rem(self.stall_every_cycles) {
+            Some(into) if into < self.stall_cycles => cycle - into + self.stall_cycles,
+            _ => cycle,
+        }
     }
 }
 
@@ -139,6 +155,8 @@ impl PcieParams {
             ("write_latency_ns", self.write_latency_ns, 0, 1_000_000_000),
             ("mmio_latency_ns", self.mmio_latency_ns, 0, 1_000_000_000),
             ("read_jitter_ns", self.read_jitter_ns, 0, 1_000_000_000),
+            ("stall_every_ns", self.stall_every_ns, 0, 1_000_000_000),
+            ("stall_ns", self.stall_ns, 0, self.stall_every_ns),
         ];
         for (name, value, min, max) in limits {
             if !(min..=max).contains(&value) {
@@ -167,6 +185,8 @@ impl PcieParams {
             mmio_cycles: self.cycles(u64::from(self.mmio_latency_ns)),
             jitter_cycles: self.cycles(u64::from(self.read_jitter_ns)),
             buffer_ticks: 0,
+            stall_cycles: self.cycles(self.stall_ns.into()),
+            stall_every_cycles: self.cycles(self.stall_every_ns.into()),
             byte_ticks_x64k,
         };
         timing.buffer_ticks = timing.ticks(self.upstream_buffer_bytes);

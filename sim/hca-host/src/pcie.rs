@@ -273,7 +273,8 @@ impl PcieModel {
     fn send_upstream(&mut self, now: u64, bytes: u32) -> u64 {
         let start = self.up_free_ticks.max(now * TICKS_PER_CYCLE);
         self.up_free_ticks = start + self.timing.ticks(bytes);
-        self.up_free_ticks.div_ceil(TICKS_PER_CYCLE) + self.timing.one_way_cycles
+        let arrival = self.up_free_ticks.div_ceil(TICKS_PER_CYCLE) + self.timing.one_way_cycles;
+        self.timing.taken_at(arrival)
     }
 
     /// Lets everything that has reached the host by now act on its memory, in order.

@@ -233,6 +233,33 @@ fn tags_are_bounded() {
 }
 
 #[test]
+fn a_host_that_stands_still_takes_everything_later_in_order() {
+    let params = PcieParams {
+        stall_ns: 4_000,
+        stall_every_ns: 40_000,
+        ..Default::default()
+    };
+    let usual = PcieParams::default();
+    let arrival = |params: &PcieParams, now: u64| {
+        let (mut pcie, mut host, _memory) = setup(params.clone());
+        pcie.push_write(now, &write(BASE, 7, true)).unwrap();
+        let visible = |at: u64, host: &mut Host, pcie: &mut PcieModel| {
+            pcie.advance(at, host);
+            host.writes_seen()
+        };
+        let first = (now..now + 20_000).find(|at| visible(*at, &mut host, &mut pcie) > 0);
+        first.unwrap()
+    };
+    // 1000 cycles of every 10,000.
+    for (now, at) in [(0, 1000), (500, 1000), (10_500, 11_000)] {
+        assert_eq!(arrival(&params, now), at, "written at {now}");
+    }
+    for now in [1000, 5000, 15_000] {
+        assert_eq!(arrival(&params, now), arrival(&usual, now), "written at {now}");
+    }
+}
+
+#[test]
 fn jitter_reorders_between_tags_only_and_repeats_with_the_seed() {
     let run = || {
         let (mut pcie, mut host, _memory) = setup(PcieParams {
@@ -315,6 +342,11 @@ fn parameters_are_checked_and_serialise() {
         },
         PcieParams {
             max_tags: 300,
+            ..Default::default()
+        },
+        PcieParams {
+            stall_ns: 2,
+            stall_every_ns: 1,
             ..Default::default()
         },
     ] {
