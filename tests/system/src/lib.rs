@@ -3,12 +3,14 @@
 //! * [`Rig`]: two cards with their drivers, in this thread. [`Node`]: one of them.
 //! * [`scenario`]: random transfers under random faults, everything decided by a seed.
 //! * [`raw`]: a client of the simulator that keeps no rules.
+//! * [`siege`]: one function does everything wrong at random, while another one transfers.
 //! * `tests/`: the system tests. `hca demo`, `hca perf` and `hca soak` stand on the same code.
 //!
 //! Nothing here knows how a card works inside: verdicts come from memory, completions, events and the cable.
 #![deny(unsafe_code)]
 
 mod arena;
+mod attack;
 mod node;
 mod plan;
 #[allow(unsafe_code)]
@@ -16,9 +18,12 @@ pub mod raw;
 mod rig;
 mod rng;
 pub mod scenario;
+pub mod siege;
 mod traffic;
+mod upheaval;
 
 pub use arena::Arena;
+pub use attack::{Attacker, Tally, Target};
 pub use node::{Dev, Node, Place, connect, path};
 pub use rig::{Rig, RigConfig, RigError, SecondCable, identity, second_identity};
 pub use rng::Rng;

@@ -95,6 +95,12 @@ impl Node {
         })
     }
 
+    /// The oldest completion that is there; no time passes.
+    pub fn poll_ready(&self) -> Result<Option<WorkCompletion>> {
+        let mut wc = [WorkCompletion::default()];
+        Ok((self.cq.poll_ready(&mut wc)? == 1).then_some(wc[0]))
+    }
+
     /// The oldest completion. Finding none lets time go on.
     pub fn poll(&self) -> Result<Option<WorkCompletion>> {
         let mut wc = [WorkCompletion::default()];

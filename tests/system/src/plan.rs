@@ -1,10 +1,12 @@
 //! What a seed means: which cards, faults and messages. Nothing here talks to a card.
 
 use hca_abi::MAX_SGE;
+use hca_host::PcieParams;
 use hca_link::{FaultSpec, LinkKind};
 
 use crate::rng::Rng;
 use crate::scenario::Options;
+use crate::upheaval::UpheavalPlan;
 
 /// Longest message of a scenario.
 const MESSAGE_BYTES_MAX: u32 = 64 << 10;
@@ -90,6 +92,73 @@ pub(crate) struct Plan {
     pub faults: FaultSpec,
     pub read_jitter_ns: u32,
     pub pairs: Vec<Pair>,
+    pub swarm: Swarm,
+}
+
+/// Trouble beside that of the cables. Each kind is there or not: a run with only one finds what a mixture hides.
+#[derive(Clone, Debug)]
+pub(crate) struct Swarm {
+    /// Host side of each card.
+    pub hosts: [PcieParams; 2],
+    /// Cycles each card's firmware computes between two accesses.
+    pub think_cycles: [u64; 2],
+    /// A completion queue grows, a QP is modified, every so many turns.
+    pub changes_every: Option<u32>,
+    /// What a program beside does to its objects.
+    pub upheaval: Option<UpheavalPlan>,
+}
+
+impl Swarm {
+    fn draw(rng: &mut Rng) -> Self {
+        let hosts = [(); 2].map(|()| draw_host(rng));
+        let think_cycles = [(); 2].map(|()| {
+            if rng.percent(30) {
+                rng.pick(&[0, 1, 40, 150])
+            } else {
+                4
+            }
+        });
+        let changes_every = rng.percent(20).then(|| rng.between(5, 60));
+        let upheaval = rng.percent(25).then(|| UpheavalPlan::draw(rng));
+        Self {
+            hosts,
+            think_cycles,
+            changes_every,
+            upheaval,
+        }
+    }
+
+    /// Hosts as they are by default: what the card's fences are made for.
+    pub fn has_fast_hosts(&self) -> bool {
+        let usual = PcieParams::default();
+        self.hosts.iter().all(|host| *host == usual)
+    }
+}
+
+/// A slow one, one that stands still for a while, or one with another link.
+fn draw_host(rng: &mut Rng) -> PcieParams {
+    let mut host = PcieParams::default();
+    if rng.percent(20) {
+        (host.read_latency_ns, host.write_latency_ns) = rng.pick(&[(1500, 200), (3000, 1000), (500, 10)]);
+        host.mmio_latency_ns = rng.pick(&[20, 200, 1500]);
+    }
+    if rng.percent(20) {
+        host.bandwidth_mbps = rng.pick(&[2_000, 8_000, 32_000]);
+        // Below this a line takes longer than the whole latency.
+        host.read_latency_ns = host.read_latency_ns.max(host.write_latency_ns + 300);
+    }
+    if rng.percent(15) {
+        (host.stall_ns, host.stall_every_ns) = rng.pick(&[(2_000, 20_000), (10_000, 100_000), (300, 1_000)]);
+    }
+    if rng.percent(20) {
+        host.max_payload_bytes = rng.pick(&[128, 512, 4096]);
+        host.max_read_request_bytes = rng.pick(&[64, 128, 256]);
+    }
+    if rng.percent(20) {
+        host.max_tags = rng.pick(&[1, 2, 8, 32]);
+        host.upstream_buffer_bytes = rng.pick(&[512, 4096]);
+    }
+    host
 }
 
 impl Plan {
@@ -106,6 +175,8 @@ impl Plan {
             faults: options.faults.unwrap_or(faults),
             read_jitter_ns,
             pairs,
+            // A stream of its own: what is added here changes no message.
+            swarm: Swarm::draw(&mut Rng::new(seed, "swarm")),
         }
     }
 }
@@ -291,6 +362,50 @@ impl std::fmt::Display for Plan {
             "{:?}, {} pairs with MTU {mtus}, {messages} messages, {faults}",
             self.link,
             self.pairs.len()
-        )
+        )?;
+        if !self.swarm.has_fast_hosts() {
+            write!(f, ", {:?}", self.swarm.hosts)?;
+        }
+        if let Some(upheaval) = &self.swarm.upheaval {
+            write!(f, ", {upheaval:?}")?;
+        }
+        let Swarm {
+            think_cycles,
+            changes_every,
+            ..
+        } = &self.swarm;
+        write!(f, ", firmware {think_cycles:?}, changes {changes_every:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upheaval::Deed;
+
+    /// The seeds of `make test` draw each kind of trouble, and runs without any.
+    #[test]
+    fn a_hundred_seeds_draw_everything() {
+        let usual = PcieParams::default();
+        let plans: Vec<Plan> = (1..=100)
+            .map(|seed| Plan::draw(seed, &Options::default()))
+            .collect();
+        let host = |is: &dyn Fn(&PcieParams) -> bool| plans.iter().any(|p| p.swarm.hosts.iter().any(is));
+        assert!(host(&|host| host.stall_ns != 0) && host(&|host| host.max_tags == 1));
+        assert!(host(&|host| host.read_latency_ns > usual.read_latency_ns));
+        assert!(host(&|host| host.bandwidth_mbps < usual.bandwidth_mbps));
+        assert!(host(&|host| host.max_payload_bytes != usual.max_payload_bytes));
+        assert!(plans.iter().any(|plan| plan.swarm.think_cycles[0] > 4));
+        assert!(plans.iter().any(|plan| plan.swarm.changes_every.is_some()));
+        use Deed::{Death, Deregister, Destroy, Error, Reset, Revoke};
+        for deed in [Destroy, Deregister, Revoke, Error, Reset, Death] {
+            let mut upheavals = plans.iter().filter_map(|plan| plan.swarm.upheaval);
+            assert!(upheavals.any(|upheaval| upheaval.deed == deed), "{deed:?}");
+        }
+        let is_calm = |plan: &Plan| plan.swarm.has_fast_hosts() && plan.swarm.upheaval.is_none();
+        assert!(plans.iter().any(is_calm));
+        for (host, seed) in plans.iter().flat_map(|plan| &plan.swarm.hosts).zip(1..) {
+            assert!(hca_host::PcieModel::new(host.clone(), seed).is_ok(), "{host:?}");
+        }
     }
 }

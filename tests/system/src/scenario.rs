@@ -15,6 +15,7 @@ use hca_link::{CableStats, FaultSpec, LinkKind};
 use crate::plan::Plan;
 use crate::rig::{Rig, RigConfig, RigError};
 use crate::traffic::Traffic;
+use crate::upheaval::{self, Upheaval};
 
 /// Simulated time that a scenario may take: every retransmission of every message fits in.
 const LIMIT_NS: u64 = 4_000_000_000;
@@ -120,14 +121,7 @@ pub fn run_watched(seed: u64, options: &Options, mut watch: impl FnMut(&Rig)) ->
     let what = match result {
         Ok(Ok(report)) => return Ok(report),
         Ok(Err(error)) => error.to_string(),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            format!(
-                "panic: {}",
-                text.unwrap_or_else(|| "without a message".to_owned())
-            )
-        }
+        Err(panic) => panic_text(&*panic),
     };
     Err(Failure {
         seed,
@@ -140,6 +134,13 @@ pub fn run_watched(seed: u64, options: &Options, mut watch: impl FnMut(&Rig)) ->
     })
 }
 
+/// What a panic inside the simulator said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panic: {}", text.unwrap_or("without a message"))
+}
+
 fn run_plan(
     seed: u64,
     plan: &Plan,
@@ -147,15 +148,17 @@ fn run_plan(
     cycle: &mut u64,
     watch: &mut dyn FnMut(&Rig),
 ) -> Result<Report, RigError> {
-    let pcie = PcieParams {
+    let [pcie, other] = plan.swarm.hosts.clone().map(|host| PcieParams {
         read_jitter_ns: plan.read_jitter_ns,
-        ..PcieParams::default()
-    };
+        ..host
+    });
     let config = RigConfig::new(seed, plan.link);
     let mut rig = Rig::new(&RigConfig {
         switches: options.switches.unwrap_or(config.switches),
         faults: plan.faults,
         pcie,
+        other_pcie: Some(other),
+        think_cycles: plan.swarm.think_cycles,
         stages: options.stages,
         ..config
     })?;
@@ -163,7 +166,18 @@ fn run_plan(
         rig.hash_traces();
     }
     let mut traffic = Traffic::new(&mut rig, seed, plan)?;
-    let result = drive(&mut rig, &mut traffic);
+    let is_fence_kept = plan.swarm.has_fast_hosts() && plan.read_jitter_ns == 0;
+    let upheaval = plan.swarm.upheaval;
+    let upheaval = upheaval
+        .map(|upheaval| Upheaval::new(&rig, seed, upheaval, is_fence_kept))
+        .transpose()?;
+    let result = drive(
+        &mut rig,
+        &mut traffic,
+        upheaval,
+        plan.swarm.changes_every,
+        is_fence_kept,
+    );
     *cycle = rig.now_cycles();
     result?;
     watch(&rig);
@@ -177,11 +191,26 @@ fn run_plan(
     })
 }
 
-fn drive(rig: &mut Rig, traffic: &mut Traffic<'_>) -> Result<(), RigError> {
+fn drive(
+    rig: &mut Rig,
+    traffic: &mut Traffic<'_>,
+    mut upheaval: Option<Upheaval>,
+    changes_every: Option<u32>,
+    is_fence_kept: bool,
+) -> Result<(), RigError> {
     let end_ns = rig.now_ns() + LIMIT_NS;
+    let mut turns = 0;
     while !traffic.is_done() {
-        if !traffic.turn(rig)? {
+        let mut changed = traffic.turn(rig)?;
+        if let Some(upheaval) = &mut upheaval {
+            changed |= upheaval.turn()?;
+        }
+        if !changed {
             rig.progress();
+        }
+        turns += 1;
+        if changes_every.is_some_and(|every| turns % every == 0) {
+            traffic.change(rig, turns)?;
         }
         if rig.now_ns() > end_ns {
             return Err(RigError::Late {
@@ -190,6 +219,17 @@ fn drive(rig: &mut Rig, traffic: &mut Traffic<'_>) -> Result<(), RigError> {
             });
         }
     }
-    rig.check_idle(REST_CYCLES)?;
+    if let Some(upheaval) = &mut upheaval {
+        upheaval.end(rig)?;
+    }
+    if is_fence_kept || upheaval.is_none() {
+        rig.check_idle(REST_CYCLES)?;
+    } else {
+        // KEY-30, QPS-6: a ring of a dead program may be written a moment after it was taken away, see `Upheaval`.
+        rig.check_idle_beside(REST_CYCLES, upheaval::FUNC)?;
+    }
+    if let Some(upheaval) = &mut upheaval {
+        upheaval.check_end()?;
+    }
     traffic.check_end(rig)
 }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use hca_abi::MAX_SGE;
 use hca_link::LinkKind;
 use hca_verbs::{
-    Access, ConnectOptions, EventKind, Mr, Mtu, PageSize, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr,
-    Sge, WcOpcode, WcStatus, WorkCompletion, WrData, wc_flag,
+    Access, ConnectOptions, EventKind, Mr, Mtu, PageSize, QpAttr, QpAttrMask, QpCap, RawQp, RecvWr,
+    SendFlags, SendOp, SendWr, Sge, WcOpcode, WcStatus, WorkCompletion, WrData, wc_flag,
 };
 
 use crate::arena::Arena;
@@ -276,6 +276,25 @@ impl<'a> Traffic<'a> {
                 "{here}: completed before its data was there, or it is wrong"
             )))
         }
+    }
+
+    /// Changes that no work request may notice (V-63, QPS-18): a completion queue gets a larger ring, a QP in RTS
+    /// another RNR timer.
+    pub fn change(&mut self, rig: &Rig, turn: u32) -> Result<(), RigError> {
+        const CQE_MAX: u32 = 1 << 15;
+        let node = turn as usize % 2;
+        let cq = &rig.nodes[node].cq;
+        if cq.cqe() < CQE_MAX && turn.is_multiple_of(3) {
+            cq.resize(2 * cq.cqe())?;
+        }
+        let pair = turn as usize / 2 % self.ends.len();
+        let attr = QpAttr {
+            min_rnr_timer: (turn % 4) as u8 + 1,
+            ..QpAttr::default()
+        };
+        Ok(self.ends[pair][node]
+            .qp
+            .modify(&attr, QpAttrMask::MIN_RNR_TIMER)?)
     }
 
     pub fn is_done(&self) -> bool {
