@@ -16,6 +16,13 @@ def examples():
     return path
 
 
+def test_loopback(sim, row, examples):
+    """The crate ibverbs: a QP connected with itself; the example compares the bytes."""
+    row("loopback of the crate ibverbs")
+    done = sim.run(0, examples / "loopback")
+    assert done.code == 0 and sorted(done.text.split()) == ["received", "sent"], done
+
+
 def test_rc_pingpong(hca, row, tmp_path, examples):
     """The crate sideway: it opens libibverbs by name when it runs. It tells its peer no LID: RoCE only."""
     words = [examples / "rc_pingpong", "-g", 1, "-n", ITERS, "-s", SIZE]
