@@ -50,7 +50,9 @@ impl View {
     pub fn show(mut self, card: Option<u32>) -> Result<()> {
         self.cards
             .retain(|facts| card.is_none_or(|card| facts.card == card));
-        let tree = tree::build(&self.cards, |card| card, &machine()?);
+        // As libibverbs has it: the only card of a program is the first one, whatever its number.
+        let index = |number: u32| if card.is_some() { 0 } else { number };
+        let tree = tree::build(&self.cards, index, &machine()?);
         for covered in COVERED {
             let folder = Path::new(covered);
             if folder.is_dir() {
