@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod admin_rules;
 pub mod consts;
 pub mod contexts;
 pub mod doorbells;

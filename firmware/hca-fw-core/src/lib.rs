@@ -220,8 +220,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The first entries of the port's GID table; one without an address is all zero. ADDR-6: GID 0 is subnet prefix and
-    /// port GUID, on Ethernet the link-local IPv6 address; the others are the port's IPv4 and further IPv6 address.
+    /// The first entries of the port's GID table; one without an address is all zero. ADDR-6: GID 0 is subnet prefix
+    /// and port GUID, on Ethernet the link-local IPv6 address; the others are the port's IPv4 and further IPv6 address.
     pub fn gids(&self) -> [[u8; 16]; 3] {
         let ipv4 = match self.ipv4 {
             [0, 0, 0, 0] => [0; 16],

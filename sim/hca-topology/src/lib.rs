@@ -105,8 +105,8 @@ pub struct PortSpec {
 }
 
 impl PortSpec {
-    /// Port number `port` of card number `card`, both from 0: IPv4 10.0.PORT.N with N = card + 1, IPv6 fd00:0:0:PORT::N,
-    /// LID N, the MAC address 02:00 and the IPv4 address, and the GUID made from that.
+    /// Port number `port` of card number `card`, both from 0: IPv4 10.0.PORT.N with N = card + 1, IPv6
+    /// fd00:0:0:PORT::N, LID N, the MAC address 02:00 and the IPv4 address, and the GUID made from that.
     pub fn new(card: usize, port: u8, kind: LinkKind) -> Self {
         let mut spec = Self {
             kind,

@@ -482,8 +482,8 @@ proptest! {
     }
 }
 
-/// ADDR-1, ADDR-6: the GUID is the interface identifier of the MAC address (RFC 4291 appendix A); each port has addresses
-/// of both families, and a file may choose every one.
+/// ADDR-1, ADDR-6: the GUID is the interface identifier of the MAC address (RFC 4291 appendix A); each port has
+/// addresses of both families, and a file may choose every one.
 #[test]
 fn addresses_of_a_port() {
     let text = r#"
