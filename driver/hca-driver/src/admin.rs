@@ -1,6 +1,9 @@
-//! The admin queue: one command at a time.
+//! The admin queue: one command at a time. One that is not answered within the time limit stays in the ring; its answer
+//! is absorbed when it comes, and what it has made by then is destroyed, for nobody knows of it.
 
-use hca_abi::{AdminCmd, AdminCpl, AdminOpcode, AdminStatus};
+use std::collections::VecDeque;
+
+use hca_abi::{AdminCmd, AdminCpl, AdminOpcode, AdminStatus, HandleCmd, HandleResult};
 use hca_dev::{Device, DmaBuf};
 use hca_regs::{FUNC_ADMIN_STATUS, FUNC_ADMIN_STATUS_ERROR_MASK, FUNC_STATUS, FUNC_STATUS_FATAL_MASK, field};
 
@@ -26,6 +29,10 @@ pub(crate) struct AdminQueue<P> {
     log_size: u8,
     next: u16,
     timeout_ns: u64,
+    /// Commands that nobody waits for any more, oldest first: index and opcode.
+    late: VecDeque<(u16, u8)>,
+    /// What they made: how to destroy it.
+    orphans: VecDeque<(AdminOpcode, u32)>,
     stopped: Option<Option<AdminStatus>>,
 }
 
@@ -49,6 +56,8 @@ impl<P: DevicePtr> AdminQueue<P> {
             log_size,
             next: 0,
             timeout_ns,
+            late: VecDeque::new(),
+            orphans: VecDeque::new(),
             stopped: None,
         }
     }
@@ -78,8 +87,45 @@ impl<P: DevicePtr> AdminQueue<P> {
 
     /// Sends any bytes as a command, known or not.
     pub fn issue_raw(&mut self, opcode: u8, body: &[u8]) -> Result<AdminCpl, DriverError> {
+        self.absorb();
+        while let Some((destroy, handle)) = self.orphans.pop_front() {
+            let mut cmd = HandleCmd::new();
+            cmd.set_handle(handle);
+            self.issue_one(destroy.into(), cmd.as_bytes())?;
+        }
+        self.issue_one(opcode, body)
+    }
+
+    /// Takes the answers that came too late.
+    fn absorb(&mut self) {
+        while let Some((index, opcode)) = self.late.front().copied() {
+            let at = self.offset(index);
+            if !is_ours(&self.completions, at + OWNER_OFFSET, index.into(), self.log_size) {
+                break;
+            }
+            self.late.pop_front();
+            let cpl = AdminCpl(read_entry(&self.completions, at));
+            if let Some(destroy) = destroyer_of(opcode)
+                && cpl.status() == u8::from(AdminStatus::Ok)
+            {
+                self.orphans
+                    .push_back((destroy, HandleResult(cpl.body()).handle()));
+            }
+        }
+    }
+
+    /// Where the entry of a command is in either ring.
+    fn offset(&self, index: u16) -> usize {
+        (usize::from(index) & ((1 << self.log_size) - 1)) * AdminCmd::BYTES
+    }
+
+    fn issue_one(&mut self, opcode: u8, body: &[u8]) -> Result<AdminCpl, DriverError> {
         if let Some(status) = self.stopped {
             return Err(DriverError::AdminQueueStopped { status });
+        }
+        let entries = 1 << self.log_size;
+        if self.late.len() >= entries {
+            return Err(DriverError::AdminQueueFull { entries });
         }
         let mut cmd = AdminCmd::new();
         cmd.set_opcode(opcode);
@@ -89,13 +135,21 @@ impl<P: DevicePtr> AdminQueue<P> {
         padded[..len].copy_from_slice(&body[..len]);
         cmd.set_body(padded);
         let index = self.next;
-        let at = (usize::from(index) & ((1 << self.log_size) - 1)) * AdminCmd::BYTES;
+        let at = self.offset(index);
         self.commands.write_bytes(at, cmd.as_bytes());
         self.next = index.wrapping_add(1);
         self.doorbells.admin(self.next);
-        self.wait_owner(at, index).inspect_err(|_| {
-            self.stopped.get_or_insert(None);
-        })?;
+        match self.wait_owner(at, index) {
+            Ok(()) => {}
+            Err(e @ DriverError::Timeout { .. }) => {
+                self.late.push_back((index, opcode));
+                return Err(e);
+            }
+            Err(e) => {
+                self.stopped.get_or_insert(None);
+                return Err(e);
+            }
+        }
         let cpl = AdminCpl(read_entry(&self.completions, at));
         if cpl.command_id() != index {
             self.stopped = Some(None);
@@ -134,6 +188,18 @@ impl<P: DevicePtr> AdminQueue<P> {
             }
             dev.rest(seen, turn);
         }
+    }
+}
+
+/// The command that destroys what another has made, whose handle is its answer.
+fn destroyer_of(opcode: u8) -> Option<AdminOpcode> {
+    match AdminOpcode::try_from(opcode) {
+        Ok(AdminOpcode::AllocPd) => Some(AdminOpcode::DeallocPd),
+        Ok(AdminOpcode::CreateEq) => Some(AdminOpcode::DestroyEq),
+        Ok(AdminOpcode::CreateCq) => Some(AdminOpcode::DestroyCq),
+        Ok(AdminOpcode::CreateQp) => Some(AdminOpcode::DestroyQp),
+        Ok(AdminOpcode::RegMr) => Some(AdminOpcode::DeregMr),
+        _ => None,
     }
 }
 

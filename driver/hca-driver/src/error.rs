@@ -41,6 +41,9 @@ fn remedy(status: AdminStatus) -> &'static str {
         AdminStatus::NotPermitted => {
             ": it changes what all functions of the card share; do it through function 0, the card's manager"
         }
+        AdminStatus::NoResources => {
+            ": the function has all of its share; destroy something (query_device tells how much)"
+        }
         _ => "",
     }
 }
@@ -91,6 +94,15 @@ pub enum DriverError {
     /// Registers read all ones.
     #[error("the card does not answer any more")]
     Gone,
+    /// As many commands as the ring holds were given up, and none was answered since.
+    #[error(
+        "the last {entries} admin commands are not answered yet, and the ring holds no more: wait for the card, or \
+         close the function and open it again"
+    )]
+    AdminQueueFull {
+        /// Entries of the admin ring.
+        entries: usize,
+    },
     /// The admin queue stopped, now or earlier.
     #[error("the admin queue has stopped ({status:?}): close the function and open it again")]
     AdminQueueStopped {
@@ -146,7 +158,7 @@ impl DriverError {
             Self::BadAnswer { .. } | Self::BadCompletion { .. } => EIO,
             Self::Admin(e) => e.status.errno(),
             Self::AbiVersion { .. } => ENOSYS,
-            Self::Timeout { .. } => ETIMEDOUT,
+            Self::Timeout { .. } | Self::AdminQueueFull { .. } => ETIMEDOUT,
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Card {
     pub host: HostMemory,
     /// What the card was given that breaks the contract.
     pub violations: Vec<String>,
+    /// Bus accesses of the firmware.
+    pub accesses: u64,
     /// The data path runs by itself; false: a test moves it.
     pub auto: bool,
     /// The link of the port.
@@ -62,6 +64,7 @@ impl Card {
         Self {
             host: HostMemory::new(),
             violations: Vec::new(),
+            accesses: 0,
             auto: true,
             link: FakeLink::new(),
             func_regs: vec![HashMap::new(); NUM_FUNCS],
@@ -252,6 +255,7 @@ impl Card {
 
 impl Bus for Card {
     fn read32(&mut self, addr: u32) -> u32 {
+        self.accesses += 1;
         match addr {
             0..reg::MGMT => self.func_read(
                 (addr / reg::FUNC_STRIDE) as usize % NUM_FUNCS,
@@ -285,6 +289,7 @@ impl Bus for Card {
     }
 
     fn write32(&mut self, addr: u32, value: u32) {
+        self.accesses += 1;
         if addr >= reg::MAILBOX {
             let at = ((addr - reg::MAILBOX) % reg::MAILBOX_BYTES) as usize & !3;
             self.mailbox[at..at + 4].copy_from_slice(&value.to_le_bytes());

@@ -157,7 +157,7 @@ fn queries() {
         link_local_gid_of_mac([2, 0, 10, 0, 0, 1])
     );
     assert_eq!(bench.context.query_pkey(1, 0).unwrap(), 0xffff);
-    assert_eq!(bench.context.query_device().unwrap().max_qp(), 1022);
+    assert_eq!(bench.context.query_device().unwrap().max_qp(), 254);
     assert!(bench.context.function().link_up());
     assert!(bench.context.info().vectors > 1);
 }

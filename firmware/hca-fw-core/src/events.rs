@@ -1,10 +1,10 @@
 //! What hardware reports: doorbells for firmware, and errors.
 
 use crate::hal::Hal;
-use crate::{Bus, Firmware, NUM_FUNCS};
+use crate::{Bus, Control, NUM_FUNCS};
 use hca_abi::{EventKind, HwEventKind, HwEventWho, QpState, WcStatus};
 
-impl Firmware {
+impl Control {
     pub(crate) fn handle_event<B: Bus>(&mut self, hal: &mut Hal<B>, words: [u32; 3]) {
         let [w0, id, cause] = words;
         let func = (w0 >> 8) as u8;
@@ -15,8 +15,8 @@ impl Firmware {
             return;
         }
         match kind {
-            HwEventKind::AdminDb => self.run_admin_queue(hal, func),
-            HwEventKind::FuncControl => self.function_control(hal, func),
+            HwEventKind::AdminDb => self.commands_announced(hal, func),
+            HwEventKind::FuncControl => self.control_written(func),
             HwEventKind::QpError => self.qp_error(hal, id, cause),
             HwEventKind::QpCommEst => self.post_qp_event(hal, id, EventKind::CommEst, 0),
             HwEventKind::CqError => self.cq_error(hal, id),
@@ -64,14 +64,12 @@ impl Firmware {
         if !self.cq_ids.contains(cqn) {
             return;
         }
-        let eqn = self.cqs[cqn as usize].eqn;
-        hal.post_eqe(eqn, EventKind::CqErr.into(), cqn, 0);
-        for qpn in 2..self.qps.len() as u32 {
-            let create = &self.qps[qpn as usize].create;
-            let uses = self.qp_ids.contains(qpn) && (create.send_cqn() == cqn || create.recv_cqn() == cqn);
-            if uses && self.fail_qp(hal, qpn) {
-                self.post_qp_event(hal, qpn, EventKind::QpFatal, 0);
-            }
+        let cq = &mut self.cqs[cqn as usize];
+        cq.has_failed = true;
+        hal.post_eqe(cq.eqn, EventKind::CqErr.into(), cqn, 0);
+        let owner = (0..NUM_FUNCS as u8).find(|func| self.cq_ids.owns(*func, cqn));
+        if let Some(func) = owner {
+            self.fail_qps_of_cqs(func);
         }
     }
 
@@ -84,7 +82,7 @@ impl Firmware {
         }
     }
 
-    fn post_qp_event<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32, kind: EventKind, data: u32) {
+    pub(crate) fn post_qp_event<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32, kind: EventKind, data: u32) {
         if self.qp_ids.contains(qpn) {
             hal.post_eqe(self.qps[qpn as usize].create.async_eqn(), kind.into(), qpn, data);
         }
@@ -92,27 +90,10 @@ impl Firmware {
 
     /// Is any QP of the port beyond INIT?
     pub(crate) fn any_connected_qp(&self, port_num: u8) -> bool {
-        (2..self.qps.len() as u32).any(|qpn| {
+        (0..self.qps.len() as u32).any(|qpn| {
             self.qp_ids.contains(qpn)
                 && self.qps[qpn as usize].attr.port_num() == port_num
                 && !matches!(self.qps[qpn as usize].state(), QpState::Reset | QpState::Init)
         })
-    }
-
-    /// SYS-20: frees everything a function owns, in an order in which nothing is in use.
-    pub(crate) fn drop_function<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
-        for qpn in 2..self.qps.len() as u32 {
-            let _ = self.destroy_qp(hal, func, qpn);
-        }
-        self.drop_mrs(hal, func);
-        for cqn in 0..self.cqs.len() as u32 {
-            let _ = self.destroy_cq(hal, func, cqn);
-        }
-        for eqn in 0..self.eqs.len() as u32 {
-            let _ = self.destroy_eq(hal, func, eqn);
-        }
-        for pd in 1..self.pds.len() as u32 {
-            let _ = self.dealloc_pd(func, pd);
-        }
     }
 }

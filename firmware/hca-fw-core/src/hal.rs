@@ -1,7 +1,9 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
 use crate::{Bus, CmdResult};
-use hca_abi::{AdminStatus, CtxTable, LINK_PORT_ROWS, PipeMsgKind, QueryCountersResult};
+use hca_abi::{
+    AdminCpl, AdminStatus, CtxTable, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, QueryCountersResult,
+};
 use hca_regs as reg;
 
 /// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
@@ -12,6 +14,11 @@ const QPC_WORDS: usize = 64;
 const MEMORY_FENCE_CYCLES: u32 = 1024;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
+/// Where in the mailbox admin completions are made.
+const CPL_AREA: u32 = 256;
+const CPL_WORDS: usize = 64;
+/// Bytes that host memory is mapped by, at least.
+const PAGE_BYTES: u64 = 4096;
 
 /// From the counters of one port to those of the next.
 const COUNTERS_PORT_BYTES: u32 = 256;
@@ -30,40 +37,126 @@ pub(crate) struct PortIdentity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DmaError;
 
+/// Registers whose last value firmware remembers, so as to write them only when another is wanted.
+#[derive(Clone, Copy)]
+enum Kept {
+    DmaAddrHi,
+    DmaLen,
+    DmaFunc,
+    DmaLocal,
+    CtxTable,
+    CtxFlags,
+}
+
+const NUM_KEPT: usize = 6;
+
+impl Kept {
+    const fn addr(self) -> u32 {
+        match self {
+            Self::DmaAddrHi => reg::MGMT_DMA_ADDR_HI,
+            Self::DmaLen => reg::MGMT_DMA_LEN,
+            Self::DmaFunc => reg::MGMT_DMA_FUNC,
+            Self::DmaLocal => reg::MGMT_DMA_LOCAL,
+            Self::CtxTable => reg::MGMT_CTX_TABLE,
+            Self::CtxFlags => reg::MGMT_CTX_FLAGS,
+        }
+    }
+}
+
+/// What the hardware holds of what firmware wrote. An access costs ten cycles, so a word goes out only if it differs.
+pub(crate) struct Shadow {
+    kept: [Option<u32>; NUM_KEPT],
+    ctx: [Option<u32>; QPC_WORDS],
+    cpl: [Option<u32>; CPL_WORDS],
+    /// A context write may not have been taken yet.
+    is_ctx_busy: bool,
+}
+
+impl Shadow {
+    /// Nothing is known.
+    pub const fn new() -> Self {
+        Self {
+            kept: [None; NUM_KEPT],
+            ctx: [None; QPC_WORDS],
+            cpl: [None; CPL_WORDS],
+            is_ctx_busy: true,
+        }
+    }
+}
+
 /// The hardware behind a bus.
 pub(crate) struct Hal<'a, B: Bus> {
     bus: &'a mut B,
+    shadow: &'a mut Shadow,
+    spent: u32,
 }
 
 impl<'a, B: Bus> Hal<'a, B> {
-    pub fn new(bus: &'a mut B) -> Self {
-        Self { bus }
+    pub fn new(bus: &'a mut B, shadow: &'a mut Shadow) -> Self {
+        Self {
+            bus,
+            shadow,
+            spent: 0,
+        }
+    }
+
+    /// Bus accesses since this was made, or since [`Hal::restart`]: the measure of a piece of work.
+    pub fn spent(&self) -> u32 {
+        self.spent
+    }
+
+    /// Counts from 0 again.
+    pub fn restart(&mut self) {
+        self.spent = 0;
+    }
+
+    fn read(&mut self, addr: u32) -> u32 {
+        self.spent = self.spent.saturating_add(1);
+        self.bus.read32(addr)
+    }
+
+    fn write(&mut self, addr: u32, value: u32) {
+        self.spent = self.spent.saturating_add(1);
+        self.bus.write32(addr, value);
+    }
+
+    fn write_kept(&mut self, register: Kept, value: u32) {
+        if self.shadow.kept[register as usize].replace(value) != Some(value) {
+            self.write(register.addr(), value);
+        }
     }
 
     fn wait_clear(&mut self, addr: u32, mask: u32) -> u32 {
-        let mut value = self.bus.read32(addr);
+        let mut value = self.read(addr);
         for _ in 0..MAX_POLLS {
             if value & mask == 0 {
                 break;
             }
-            value = self.bus.read32(addr);
+            value = self.read(addr);
         }
         value
     }
 
     /// Oldest event, if any.
     pub fn pop_event(&mut self) -> Option<[u32; 3]> {
-        if self.bus.read32(reg::MGMT_EV_STATUS) & reg::MGMT_EV_STATUS_PENDING_MASK == 0 {
+        if self.read(reg::MGMT_EV_STATUS) & reg::MGMT_EV_STATUS_PENDING_MASK == 0 {
             return None;
         }
-        let words = [reg::MGMT_EV_W0, reg::MGMT_EV_W1, reg::MGMT_EV_W2].map(|a| self.bus.read32(a));
-        self.bus.write32(reg::MGMT_EV_POP, reg::MGMT_EV_POP_POP_MASK);
+        let w0 = self.read(reg::MGMT_EV_W0);
+        let words = match HwEventKind::try_from(w0 as u8) {
+            // Their first word says all.
+            Ok(HwEventKind::AdminDb | HwEventKind::FuncControl) => [w0, 0, 0],
+            _ => [w0, self.read(reg::MGMT_EV_W1), self.read(reg::MGMT_EV_W2)],
+        };
+        self.write(reg::MGMT_EV_POP, reg::MGMT_EV_POP_POP_MASK);
         Some(words)
     }
 
-    /// Waits until the context port is idle (after reset it clears every table).
+    /// Waits until every listener has taken the last context (after reset: until every table is clear).
     pub fn wait_ctx(&mut self) {
-        self.wait_clear(reg::MGMT_CTX_STATUS, reg::MGMT_CTX_STATUS_BUSY_MASK);
+        if core::mem::replace(&mut self.shadow.is_ctx_busy, false) {
+            self.wait_clear(reg::MGMT_CTX_STATUS, reg::MGMT_CTX_STATUS_BUSY_MASK);
+        }
     }
 
     /// Writes one row of a table.
@@ -79,23 +172,26 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], flags: u32) {
-        self.wait_ctx();
         for (i, word) in row.chunks(4).take(QPC_WORDS).enumerate() {
             let mut bytes = [0; 4];
             bytes[..word.len()].copy_from_slice(word);
-            self.bus
-                .write32(reg::MGMT_CTX_DATA + 4 * i as u32, u32::from_le_bytes(bytes));
+            let word = u32::from_le_bytes(bytes);
+            if self.shadow.ctx[i].replace(word) != Some(word) {
+                self.write(reg::MGMT_CTX_DATA + 4 * i as u32, word);
+            }
         }
-        self.bus.write32(reg::MGMT_CTX_TABLE, u8::from(table).into());
-        self.bus.write32(reg::MGMT_CTX_INDEX, index);
-        self.bus.write32(reg::MGMT_CTX_FLAGS, flags);
-        self.bus.write32(reg::MGMT_CTX_CMD, reg::MGMT_CTX_CMD_WRITE_MASK);
+        self.write_kept(Kept::CtxTable, u8::from(table).into());
+        self.write_kept(Kept::CtxFlags, flags);
+        self.write(reg::MGMT_CTX_INDEX, index);
         self.wait_ctx();
+        self.write(reg::MGMT_CTX_CMD, reg::MGMT_CTX_CMD_WRITE_MASK);
+        // The others take a row in the cycle of the command.
+        self.shadow.is_ctx_busy = matches!(table, CtxTable::Qpc | CtxTable::Cqc | CtxTable::Eqc);
     }
 
     /// Ports that the card has.
     pub fn num_ports(&mut self) -> u32 {
-        self.bus.read32(reg::MGMT_NUM_PORTS)
+        self.read(reg::MGMT_NUM_PORTS)
     }
 
     /// Writes a row of a port's link. Ports count from 0 here.
@@ -106,25 +202,25 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Reads a status word of a port's link.
     pub fn link_word(&mut self, port: u8, word: u32) -> u32 {
         let port = reg::place(port.into(), reg::MGMT_LINK_SEL_PORT_MASK);
-        self.bus.write32(
+        self.write(
             reg::MGMT_LINK_SEL,
             port | reg::place(word, reg::MGMT_LINK_SEL_WORD_MASK),
         );
-        self.bus.read32(reg::MGMT_LINK_DATA)
+        self.read(reg::MGMT_LINK_DATA)
     }
 
     /// Data VLs that the link was built with.
     pub fn num_vls(&mut self) -> u32 {
-        self.bus.read32(reg::MGMT_NUM_VLS)
+        self.read(reg::MGMT_NUM_VLS)
     }
 
     fn dma(&mut self, func: u8, addr: u64, local: u32, bytes: u32, command: u32) -> Result<(), DmaError> {
-        self.bus.write32(reg::MGMT_DMA_ADDR_LO, addr as u32);
-        self.bus.write32(reg::MGMT_DMA_ADDR_HI, (addr >> 32) as u32);
-        self.bus.write32(reg::MGMT_DMA_LEN, bytes);
-        self.bus.write32(reg::MGMT_DMA_FUNC, func.into());
-        self.bus.write32(reg::MGMT_DMA_LOCAL, local);
-        self.bus.write32(reg::MGMT_DMA_CTRL, command);
+        self.write(reg::MGMT_DMA_ADDR_LO, addr as u32);
+        self.write_kept(Kept::DmaAddrHi, (addr >> 32) as u32);
+        self.write_kept(Kept::DmaLen, bytes);
+        self.write_kept(Kept::DmaFunc, func.into());
+        self.write_kept(Kept::DmaLocal, local);
+        self.write(reg::MGMT_DMA_CTRL, command);
         let busy = reg::MGMT_DMA_STATUS_BUSY_MASK;
         let status = self.wait_clear(reg::MGMT_DMA_STATUS, busy);
         if status & (busy | reg::MGMT_DMA_STATUS_ERROR_MASK) == 0 {
@@ -139,15 +235,29 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK)
     }
 
-    /// Mailbox to host memory; everything a multiple of 64 bytes.
-    pub fn dma_to_host(&mut self, func: u8, addr: u64, local: u32, bytes: u32) -> Result<(), DmaError> {
-        self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK)
+    /// Writes an admin completion to host memory, a multiple of 64.
+    pub fn completion_to_host(&mut self, func: u8, addr: u64, cpl: &AdminCpl) -> Result<(), DmaError> {
+        for (i, word) in cpl.as_bytes().chunks_exact(4).enumerate() {
+            let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            // Whatever an earlier one, also another function's, left there differs or is the same: nothing leaks.
+            if self.shadow.cpl[i].replace(word) != Some(word) {
+                self.write(reg::MAILBOX + CPL_AREA + 4 * i as u32, word);
+            }
+        }
+        let command = reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK;
+        self.dma(func, addr, CPL_AREA, AdminCpl::BYTES as u32, command)
     }
 
-    /// Reads the first and last line of a ring, so that a ring at an unmapped address is refused when it is made.
+    /// Reads the first and last line of a ring, of one within a page only the first, so that a ring at an unmapped
+    /// address is refused when it is made.
     pub fn probe_ring(&mut self, func: u8, base: u64, bytes: u64) -> CmdResult {
         let last = base.checked_add(bytes).ok_or((AdminStatus::BadParam, 0))? - 64;
-        for addr in [base, last] {
+        let pages = if base / PAGE_BYTES == last / PAGE_BYTES {
+            1
+        } else {
+            2
+        };
+        for addr in [base, last].into_iter().take(pages) {
             self.dma_from_host(func, addr, PROBE_AREA, 64)
                 .map_err(|_| (AdminStatus::DmaError, 0))?;
         }
@@ -157,54 +267,43 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Reads mailbox bytes; offset and length are multiples of 4.
     pub fn mailbox_read(&mut self, offset: u32, out: &mut [u8]) {
         for (i, word) in out.chunks_exact_mut(4).enumerate() {
-            word.copy_from_slice(
-                &self
-                    .bus
-                    .read32(reg::MAILBOX + offset + 4 * i as u32)
-                    .to_le_bytes(),
-            );
+            word.copy_from_slice(&self.read(reg::MAILBOX + offset + 4 * i as u32).to_le_bytes());
         }
     }
 
-    /// Writes mailbox bytes; offset and length are multiples of 4.
-    pub fn mailbox_write(&mut self, offset: u32, bytes: &[u8]) {
-        for (i, word) in bytes.chunks_exact(4).enumerate() {
-            let value = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-            self.bus.write32(reg::MAILBOX + offset + 4 * i as u32, value);
-        }
-    }
-
-    /// Sends a message into the pipeline.
+    /// Sends a message into the pipeline, behind the last context.
     pub fn inject(&mut self, kind: PipeMsgKind, qpn: u32) {
+        self.wait_ctx();
         self.wait_clear(reg::MGMT_GO_STATUS, reg::MGMT_GO_STATUS_MSG_BUSY_MASK);
-        self.bus.write32(reg::MGMT_MSG_KIND, u8::from(kind).into());
-        self.bus.write32(reg::MGMT_MSG_QPN, qpn);
-        self.bus.write32(reg::MGMT_MSG_GO, 1);
+        self.write(reg::MGMT_MSG_KIND, u8::from(kind).into());
+        self.write(reg::MGMT_MSG_QPN, qpn);
+        self.write(reg::MGMT_MSG_GO, 1);
     }
 
     /// Posts an event queue entry.
     pub fn post_eqe(&mut self, eqn: u8, kind: u8, id: u32, data0: u32) {
         self.wait_clear(reg::MGMT_GO_STATUS, reg::MGMT_GO_STATUS_EQE_BUSY_MASK);
-        self.bus.write32(reg::MGMT_EQE_EQN, eqn.into());
+        self.write(reg::MGMT_EQE_EQN, eqn.into());
         for (i, word) in [u32::from(kind), id, data0, 0].into_iter().enumerate() {
-            self.bus.write32(reg::MGMT_EQE_DATA + 4 * i as u32, word);
+            self.write(reg::MGMT_EQE_DATA + 4 * i as u32, word);
         }
-        self.bus.write32(reg::MGMT_EQE_GO, 1);
+        self.write(reg::MGMT_EQE_GO, 1);
     }
 
-    /// Waits until every memory access that was under way is over.
-    pub fn fence_memory(&mut self) {
-        let start = self.bus.read32(reg::FUNC_TIME_LO);
-        for _ in 0..MAX_POLLS {
-            if self.bus.read32(reg::FUNC_TIME_LO).wrapping_sub(start) >= MEMORY_FENCE_CYCLES {
-                break;
-            }
-        }
+    /// Starts a fence behind the last context: a time for [`Hal::is_fence_over`].
+    pub fn start_fence(&mut self) -> u32 {
+        self.wait_ctx();
+        self.read(reg::FUNC_TIME_LO)
+    }
+
+    /// Is every memory access over that was under way at the start of the fence?
+    pub fn is_fence_over(&mut self, since: u32) -> bool {
+        self.read(reg::FUNC_TIME_LO).wrapping_sub(since) >= MEMORY_FENCE_CYCLES
     }
 
     /// What the driver of `func` wrote: (enable, reset).
     pub fn func_control(&mut self, func: u8) -> (bool, bool) {
-        let v = self.bus.read32(func_reg(func, reg::FUNC_CONTROL));
+        let v = self.read(func_reg(func, reg::FUNC_CONTROL));
         (
             v & reg::FUNC_CONTROL_ENABLE_MASK != 0,
             v & reg::FUNC_CONTROL_RESET_MASK != 0,
@@ -213,18 +312,18 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// MSI-X vectors of `func`; a function has at least one.
     pub fn vectors(&mut self, func: u8) -> u16 {
-        let word = self.bus.read32(func_reg(func, reg::FUNC_FUNC_INFO));
+        let word = self.read(func_reg(func, reg::FUNC_FUNC_INFO));
         (reg::field(word, reg::FUNC_FUNC_INFO_VECTORS_MASK) as u16).max(1)
     }
 
     /// Card clock.
     pub fn clock_khz(&mut self) -> u32 {
-        self.bus.read32(reg::FUNC_CLOCK_HZ) / 1000
+        self.read(reg::FUNC_CLOCK_HZ) / 1000
     }
 
     /// Admin rings of `func`: (send ring, completion ring, log2 of the entries).
     pub fn admin_rings(&mut self, func: u8) -> (u64, u64, u8) {
-        let mut read = |addr| u64::from(self.bus.read32(func_reg(func, addr)));
+        let mut read = |addr| u64::from(self.read(func_reg(func, addr)));
         let sq = read(reg::FUNC_ADMIN_SQ_BASE_LO) | read(reg::FUNC_ADMIN_SQ_BASE_HI) << 32;
         let cq = read(reg::FUNC_ADMIN_CQ_BASE_LO) | read(reg::FUNC_ADMIN_CQ_BASE_HI) << 32;
         (sq, cq, read(reg::FUNC_ADMIN_LOG_SIZE) as u8)
@@ -233,12 +332,12 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Sets what the driver of `func` sees in STATUS.
     pub fn set_func_status(&mut self, func: u8, ready: bool, fatal: bool, link_up: bool) {
         let v = u32::from(ready) | u32::from(fatal) << 1 | u32::from(link_up) << 2;
-        self.bus.write32(fn_reg(func, reg::MGMT_FN_STATUS), v);
+        self.write(fn_reg(func, reg::MGMT_FN_STATUS), v);
     }
 
     /// Sets what the driver of `func` sees in ADMIN_STATUS.
     pub fn set_admin_status(&mut self, func: u8, consumer_index: u16, error: u8) {
-        self.bus.write32(
+        self.write(
             fn_reg(func, reg::MGMT_FN_ADMIN_STATUS),
             u32::from(consumer_index) | u32::from(error) << 16,
         );
@@ -246,18 +345,18 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Newest producer index of the admin doorbell of `func`.
     pub fn admin_producer(&mut self, func: u8) -> u16 {
-        self.bus.read32(fn_reg(func, reg::MGMT_FN_ADMIN_PRODUCER)) as u16
+        self.read(fn_reg(func, reg::MGMT_FN_ADMIN_PRODUCER)) as u16
     }
 
     /// Clears the driver's enable and reset requests.
     pub fn reset_done(&mut self, func: u8) {
-        self.bus.write32(fn_reg(func, reg::MGMT_FN_RESET_DONE), 1);
+        self.write(fn_reg(func, reg::MGMT_FN_RESET_DONE), 1);
     }
 
     /// Configures a port.
     pub fn set_port(&mut self, port: u8, is: &PortIdentity) {
         let mac = is.mac.iter().fold(0u64, |acc, b| acc << 8 | u64::from(*b));
-        let mut write = |addr, value| self.bus.write32(port_reg(port, addr), value);
+        let mut write = |addr, value| self.write(port_reg(port, addr), value);
         write(reg::MGMT_PORT_MAC_LO, mac as u32);
         write(reg::MGMT_PORT_MAC_HI, (mac >> 32) as u32);
         write(reg::MGMT_PORT_LID, is.lid.into());
@@ -269,15 +368,14 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Sets a P_Key table entry.
     pub fn set_pkey(&mut self, port: u8, index: u32, pkey: u16) {
-        self.bus
-            .write32(port_reg(port, reg::MGMT_PORT_PKEY) + 4 * index, pkey.into());
+        self.write(port_reg(port, reg::MGMT_PORT_PKEY) + 4 * index, pkey.into());
     }
 
     /// Reads a 64-bit counter of a port by its position in `query_counters_result`.
     pub fn counter(&mut self, port: u8, index: u32) -> u64 {
         let addr = reg::COUNTERS + COUNTERS_PORT_BYTES * u32::from(port) + 8 * index;
-        let lo = self.bus.read32(addr);
-        u64::from(lo) | u64::from(self.bus.read32(addr + 4)) << 32
+        let lo = self.read(addr);
+        u64::from(lo) | u64::from(self.read(addr + 4)) << 32
     }
 }
 

@@ -1,8 +1,8 @@
 //! Control plane of the card: admin queue, QP state machine, memory registration, error handling.
 //!
-//! `no_std`, no heap, no interrupts: one loop calls [`Firmware::poll`], which does a bounded piece of work. Everything
-//! it knows of the hardware is behind [`Bus`], 32-bit accesses to the register map of `abi/regs`. The same crate runs
-//! natively inside the simulator and on the soft core (decision D9).
+//! `no_std`, no heap, no interrupts: one loop calls [`Firmware::poll`], which does a bounded piece of work, for the
+//! functions in turn. Everything it knows of the hardware is behind [`Bus`], 32-bit accesses to the register map of
+//! `abi/regs`. The same crate runs natively inside the simulator and on the soft core (decision D9).
 //!
 //! It must not know about hosts, simulators, time or packets: RTL owns every packet (D8).
 //!
@@ -24,7 +24,9 @@
 extern crate std;
 
 mod admin;
+mod device;
 mod events;
+mod fetch;
 mod hal;
 mod link;
 mod memory;
@@ -35,6 +37,7 @@ mod port;
 mod qp;
 mod rate;
 mod transition;
+mod turns;
 
 pub use neighbours::{NUM_NEIGHBOURS, Neighbour};
 pub use port::{
@@ -42,12 +45,14 @@ pub use port::{
 };
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 
+use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls};
 use neighbours::Neighbours;
 use objects::{CqRec, EqRec, MrRec, QpRec};
 use pool::{IdPool, RangePool};
 use port::Port;
 use rate::RateGroups;
+use turns::Func;
 
 /// 32-bit access to the card's firmware register map.
 pub use hca_regs::RegisterBus as Bus;
@@ -76,39 +81,24 @@ pub const NUM_PDS: usize = 1024;
 /// Result of a command: `Err` carries the status and the number of the argument or object it is about.
 pub(crate) type CmdResult<T = ()> = Result<T, (AdminStatus, u32)>;
 
-/// One client: a function of the card with its admin queue.
-#[derive(Clone, Copy)]
-pub(crate) struct Func {
-    enabled: bool,
-    sq_base: u64,
-    cq_base: u64,
-    log_size: u8,
-    /// Next command to execute, free running.
-    head: u16,
-}
-
-impl Func {
-    const fn new() -> Self {
-        Self {
-            enabled: false,
-            sq_base: 0,
-            cq_base: 0,
-            log_size: 0,
-            head: 0,
-        }
-    }
-}
-
-/// All state of the control plane.
+/// The firmware of a card.
 pub struct Firmware {
+    control: Control,
+    shadow: Shadow,
+}
+
+/// All state of the control plane. Every table is divided into equal shares of the functions.
+pub(crate) struct Control {
     funcs: [Func; NUM_FUNCS],
+    /// The function that had the last turn.
+    last_turn: u8,
     ports: [Port; NUM_PORTS],
     /// Those that this card has.
     num_ports: u8,
     neighbours: Neighbours,
     pd_ids: IdPool<{ NUM_PDS / 64 }>,
-    /// Owning function of each PD and the objects that use it.
-    pds: [(u8, u16); NUM_PDS],
+    /// Objects that use each PD.
+    pds: [u16; NUM_PDS],
     eq_ids: IdPool<1>,
     eqs: [EqRec; NUM_EQS],
     cq_ids: IdPool<{ NUM_CQS / 64 }>,
@@ -122,26 +112,17 @@ pub struct Firmware {
 }
 
 impl Firmware {
-    /// The state after reset.
+    /// The state after reset of a card whose tables all functions share.
     pub const fn new() -> Self {
+        Self::for_functions(NUM_FUNCS as u8)
+    }
+
+    /// The same with the tables divided among the first `functions` functions only, 1 to 4; the others get nothing.
+    pub const fn for_functions(functions: u8) -> Self {
+        assert!(functions >= 1 && functions as usize <= NUM_FUNCS);
         Self {
-            funcs: [const { Func::new() }; NUM_FUNCS],
-            ports: [Port::new(0), Port::new(1)],
-            num_ports: 1,
-            neighbours: Neighbours::new(),
-            pd_ids: IdPool::new(1),
-            pds: [(0, 0); NUM_PDS],
-            eq_ids: IdPool::with_limit(0, NUM_EQS as u32),
-            eqs: [const { EqRec::new() }; NUM_EQS],
-            cq_ids: IdPool::new(0),
-            cqs: [const { CqRec::new() }; NUM_CQS],
-            // QP0 and QP1 are the management QPs.
-            qp_ids: IdPool::new(2),
-            qps: [const { QpRec::new() }; NUM_QPS],
-            rates: RateGroups::new(),
-            mr_ids: IdPool::new(1),
-            mrs: [const { MrRec::new() }; NUM_MRS],
-            mtts: RangePool::new(NUM_MTTS),
+            control: Control::new(functions as u32),
+            shadow: Shadow::new(),
         }
     }
 
@@ -149,6 +130,12 @@ impl Firmware {
     #[cfg(feature = "std")]
     pub fn boxed() -> std::boxed::Box<Self> {
         std::boxed::Box::new(Self::new())
+    }
+
+    /// [`Firmware::for_functions`], on the heap.
+    #[cfg(feature = "std")]
+    pub fn boxed_for(functions: u8) -> std::boxed::Box<Self> {
+        std::boxed::Box::new(Self::for_functions(functions))
     }
 
     /// Brings up a card with one port: [`Firmware::init_ports`].
@@ -159,33 +146,60 @@ impl Firmware {
     /// Brings the card up: waits for the table sweep, sets the identity of each port that the card has, tells every
     /// function it is ready. A port without an identity is left out.
     pub fn init_ports<B: Bus>(&mut self, bus: &mut B, identities: &[Identity]) {
-        let mut hal = hal::Hal::new(bus);
+        let mut hal = Hal::new(bus, &mut self.shadow);
         hal.wait_ctx();
-        let count = identities.len().clamp(1, NUM_PORTS) as u32;
-        self.num_ports = hal.num_ports().clamp(1, count) as u8;
-        for (port, identity) in self.ports.iter_mut().zip(identities) {
-            if port.number() <= self.num_ports {
-                port.init(&mut hal, *identity);
-            }
-        }
-        self.announce_link(&mut hal);
+        self.control.init_ports(&mut hal, identities);
     }
 
     /// Tells it who has which GID on the networks of its ports. To be called before the card is brought up.
     pub fn set_neighbours(&mut self, neighbours: &[Neighbour]) {
-        self.neighbours.set(neighbours);
+        self.control.neighbours.set(neighbours);
     }
 
-    /// Handles at most one event; false when there was none.
+    /// Takes what hardware reports, and does a piece of work of the function whose turn it is: commands that are long
+    /// take several turns. At most some thousand cycles; `false`: there was nothing to do, and is nothing until the
+    /// hardware has an event.
     pub fn poll<B: Bus>(&mut self, bus: &mut B) -> bool {
-        let mut hal = hal::Hal::new(bus);
-        match hal.pop_event() {
-            Some(event) => {
-                self.handle_event(&mut hal, event);
-                true
-            }
-            None => false,
+        let mut hal = Hal::new(bus, &mut self.shadow);
+        let had_events = self.control.take_events(&mut hal);
+        hal.restart();
+        self.control.take_turn(&mut hal) || had_events
+    }
+}
+
+impl Control {
+    const fn new(functions: u32) -> Self {
+        Self {
+            funcs: [const { Func::new() }; NUM_FUNCS],
+            last_turn: 0,
+            ports: [Port::new(0), Port::new(1)],
+            num_ports: 1,
+            neighbours: Neighbours::new(),
+            pd_ids: IdPool::new(NUM_PDS as u32, 1, functions),
+            pds: [0; NUM_PDS],
+            eq_ids: IdPool::new(NUM_EQS as u32, 0, functions),
+            eqs: [const { EqRec::new() }; NUM_EQS],
+            cq_ids: IdPool::new(NUM_CQS as u32, 0, functions),
+            cqs: [const { CqRec::new() }; NUM_CQS],
+            // QP0 and QP1 are the management QPs.
+            qp_ids: IdPool::new(NUM_QPS as u32, 2, functions),
+            qps: [const { QpRec::new() }; NUM_QPS],
+            rates: RateGroups::new(functions),
+            mr_ids: IdPool::new(NUM_MRS as u32, 1, functions),
+            mrs: [const { MrRec::new() }; NUM_MRS],
+            mtts: RangePool::new(NUM_MTTS, functions),
         }
+    }
+
+    fn init_ports<B: Bus>(&mut self, hal: &mut Hal<B>, identities: &[Identity]) {
+        let count = identities.len().clamp(1, NUM_PORTS) as u32;
+        self.num_ports = hal.num_ports().clamp(1, count) as u8;
+        for (port, identity) in self.ports.iter_mut().zip(identities) {
+            if port.number() <= self.num_ports {
+                port.init(hal, *identity);
+            }
+        }
+        self.announce_link(hal);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
-use crate::{Bus, CmdResult, Firmware, Identity, NUM_FUNCS};
+use crate::{Bus, CmdResult, Control, Identity, NUM_FUNCS};
 use hca_abi::{
     AdminStatus, EventKind, HOQ_LIFE_NEVER, LINK_ROW_CTRL, LINK_ROW_HIGH, LINK_ROW_LOW, LINK_ROW_SL2VL,
     LINK_WORD_ERRORS, LINK_WORD_RX_FILL, LINK_WORD_RX_PACKETS, LINK_WORD_RX_RING, LINK_WORD_TX_BLOCKS,
@@ -263,7 +263,7 @@ fn legal(from: PortState, to: PortState) -> bool {
     )
 }
 
-impl Firmware {
+impl Control {
     pub(crate) fn set_link<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &SetLinkCmd) -> CmdResult {
         let at = self.port_at(cmd.port_num())?;
         let mask = cmd.attr_mask();

@@ -2,7 +2,8 @@
 
 use crate::hal::Hal;
 use crate::objects::{MrRec, require, require_size};
-use crate::{Bus, CmdResult, Firmware};
+use crate::turns::{Fenced, Rest};
+use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, CtxTable, DIRECT_PAGE_SHIFT, MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, Mpt,
     QueryMrResult, RegMrCmd, RegMrResult, access,
@@ -16,25 +17,24 @@ pub(crate) const GRANTED: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | acc
 /// writes of this card keep their order.
 pub(crate) const IGNORED: u32 = access::REMOTE_ATOMIC | access::MW_BIND | access::RELAXED_ORDERING;
 
-impl Firmware {
+impl Control {
     fn own_mr(&self, func: u8, lkey: u32) -> CmdResult<usize> {
+        // Index 0 is never given out: key 0 is never valid.
         let index = lkey >> 8;
-        // Index 0 is reserved: key 0 is never valid.
-        if index != 0 && self.mr_ids.contains(index) {
-            let mr = &self.mrs[index as usize];
-            if mr.func == func && mr.tag == lkey as u8 {
-                return Ok(index as usize);
-            }
+        if self.mr_ids.owns(func, index) && self.mrs[index as usize].tag == lkey as u8 {
+            Ok(index as usize)
+        } else {
+            Err((AdminStatus::BadHandle, lkey))
         }
-        Err((AdminStatus::BadHandle, lkey))
     }
 
+    /// `None`: the translation is loaded in the next turns.
     pub(crate) fn reg_mr<B: Bus>(
         &mut self,
         hal: &mut Hal<B>,
         func: u8,
         cmd: &RegMrCmd,
-    ) -> CmdResult<RegMrResult> {
+    ) -> CmdResult<Option<RegMrResult>> {
         let pd = self.own_pd(func, cmd.pd())?;
         let rights = cmd.access();
         check_rights(rights)?;
@@ -43,23 +43,20 @@ impl Firmware {
         let direct = u32::from(cmd.page_shift()) == DIRECT_PAGE_SHIFT;
         require_size(!direct || cmd.iova().checked_add(cmd.length()).is_some(), 0)?;
         let pages = if direct { 0 } else { pages_of(cmd)? };
-        let index = self.mr_ids.alloc().ok_or((AdminStatus::NoResources, 0))?;
-        let mtt_base = if direct { None } else { self.mtts.alloc(pages) };
+        let limit = self.mr_ids.limit();
+        let index = self.mr_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
+        let mtt_base = if direct {
+            None
+        } else {
+            self.mtts.alloc(func, pages)
+        };
         if !direct && mtt_base.is_none() {
             self.mr_ids.free(index);
-            return Err((AdminStatus::NoResources, pages));
-        }
-        if let Some(base) = mtt_base
-            && let Err(e) = load_pages(hal, func, cmd, base, pages)
-        {
-            self.mtts.free(base);
-            self.mr_ids.free(index);
-            return Err(e);
+            return Err((AdminStatus::NoResources, self.mtts.limit()));
         }
         let mr = &mut self.mrs[index as usize];
         // KEY-30: a new tag for each use of the index, so a stale key never works again.
         *mr = MrRec {
-            func,
             tag: mr.tag.wrapping_add(1),
             pd: cmd.pd(),
             access: rights & GRANTED,
@@ -69,40 +66,86 @@ impl Firmware {
             page_shift: cmd.page_shift(),
             mtt_base,
         };
-        self.pds[pd].1 += 1;
+        self.pds[pd] += 1;
+        if let Some(base) = mtt_base {
+            self.start_loading(
+                func,
+                Load {
+                    index,
+                    base,
+                    list_addr: cmd.page_list_addr(),
+                    pages,
+                    done: 0,
+                },
+            );
+            return Ok(None);
+        }
+        Ok(Some(self.publish_mr(hal, func, index)))
+    }
+
+    /// The next entries of a translation; the keys when it is whole. Until then the hardware knows no such key.
+    pub(crate) fn load_pages<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        load: &mut Load,
+    ) -> CmdResult<Option<RegMrResult>> {
+        if let Err(e) = load.go_on(hal, func, self.mrs[load.index as usize].page_shift) {
+            self.free_mr(load.index);
+            return Err(e);
+        }
+        Ok((load.done == load.pages).then(|| self.publish_mr(hal, func, load.index)))
+    }
+
+    /// From now on the keys work.
+    fn publish_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, index: u32) -> RegMrResult {
+        let mr = &self.mrs[index as usize];
+        hal.ctx_write(CtxTable::Mpt, index, mpt_of(func, mr).as_bytes());
         let key = index << 8 | u32::from(mr.tag);
-        hal.ctx_write(CtxTable::Mpt, index, mpt_of(mr).as_bytes());
         let mut out = RegMrResult::new();
         out.set_lkey(key);
         out.set_rkey(key);
-        Ok(out)
+        out
     }
 
-    /// V-131: other rights, another domain, the same keys. When it returns, no access of the old rights is under way.
-    pub(crate) fn modify_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ModifyMrCmd) -> CmdResult {
+    /// V-131: other rights, another domain, the same keys. After the fence no access of the old rights is under way.
+    pub(crate) fn modify_mr<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &ModifyMrCmd,
+    ) -> CmdResult<Rest> {
         let i = self.own_mr(func, cmd.lkey())?;
         let pd = self.own_pd(func, cmd.pd())?;
         check_rights(cmd.access())?;
         let mr = &mut self.mrs[i];
-        self.pds[mr.pd as usize].1 -= 1;
-        self.pds[pd].1 += 1;
+        self.pds[mr.pd as usize] -= 1;
+        self.pds[pd] += 1;
         (mr.pd, mr.access) = (cmd.pd(), cmd.access() & GRANTED);
-        hal.ctx_write(CtxTable::Mpt, i as u32, mpt_of(mr).as_bytes());
-        hal.fence_memory();
-        Ok(())
+        hal.ctx_write(CtxTable::Mpt, i as u32, mpt_of(func, mr).as_bytes());
+        Ok(Rest::Fence(Fenced::Nothing))
     }
 
-    pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult {
-        let i = self.own_mr(func, lkey)?;
-        hal.ctx_write(CtxTable::Mpt, i as u32, Mpt::new().as_bytes());
+    pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<Rest> {
+        let index = self.own_mr(func, lkey)? as u32;
+        self.invalidate_mr(hal, index);
         // Accesses that passed the key check before may still be under way; after the fence none is.
-        hal.fence_memory();
-        if let Some(base) = self.mrs[i].mtt_base.take() {
+        Ok(Rest::Fence(Fenced::FreeMr(index)))
+    }
+
+    /// From now on the keys do not work.
+    pub(crate) fn invalidate_mr<B: Bus>(&mut self, hal: &mut Hal<B>, index: u32) {
+        hal.ctx_write(CtxTable::Mpt, index, Mpt::new().as_bytes());
+    }
+
+    /// An invalid region is gone, after a fence.
+    pub(crate) fn free_mr(&mut self, index: u32) {
+        let mr = &mut self.mrs[index as usize];
+        if let Some(base) = mr.mtt_base.take() {
             self.mtts.free(base);
         }
-        self.pds[self.mrs[i].pd as usize].1 -= 1;
-        self.mr_ids.free(i as u32);
-        Ok(())
+        self.pds[mr.pd as usize] -= 1;
+        self.mr_ids.free(index);
     }
 
     pub(crate) fn query_mr(&self, func: u8, lkey: u32) -> CmdResult<QueryMrResult> {
@@ -117,16 +160,6 @@ impl Firmware {
         out.set_page_shift(mr.page_shift);
         Ok(out)
     }
-
-    /// Drops every region of a function.
-    pub(crate) fn drop_mrs<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
-        for i in 0..self.mrs.len() as u32 {
-            if self.mr_ids.contains(i) && i != 0 && self.mrs[i as usize].func == func {
-                let key = i << 8 | u32::from(self.mrs[i as usize].tag);
-                let _ = self.dereg_mr(hal, func, key);
-            }
-        }
-    }
 }
 
 fn check_rights(rights: u32) -> CmdResult {
@@ -139,12 +172,12 @@ fn check_rights(rights: u32) -> CmdResult {
     require(!remote_write || rights & access::LOCAL_WRITE != 0, rights)
 }
 
-fn mpt_of(mr: &MrRec) -> Mpt {
+fn mpt_of(func: u8, mr: &MrRec) -> Mpt {
     let mut m = Mpt::new();
     m.set_valid(true);
     m.set_access(mr.access);
     m.set_tag(mr.tag);
-    m.set_func(mr.func);
+    m.set_func(func);
     m.set_pd(mr.pd);
     m.set_page_shift(mr.page_shift);
     m.set_mtt_base(mr.mtt_base.unwrap_or(0));
@@ -167,27 +200,35 @@ fn pages_of(cmd: &RegMrCmd) -> CmdResult<u32> {
     Ok(pages as u32)
 }
 
-/// Copies the page list from host memory into the translation table, a mailbox full at a time.
-fn load_pages<B: Bus>(hal: &mut Hal<B>, func: u8, cmd: &RegMrCmd, base: u32, pages: u32) -> CmdResult {
-    let mask = (1u64 << cmd.page_shift()) - 1;
-    let mut done = 0;
-    while done < pages {
-        let n = (pages - done).min(PAGES_PER_LOAD);
-        let bytes = (n * 8).next_multiple_of(64);
-        let addr = cmd.page_list_addr().wrapping_add(u64::from(done) * 8);
-        hal.dma_from_host(func, addr, LIST_AREA, bytes)
-            .map_err(|_| (AdminStatus::DmaError, done))?;
+/// Pages that are taken in one turn: about 2,600 cycles.
+const PAGES_PER_TURN: u32 = 64;
+/// Where in the mailbox page lists go: above the admin command and completion.
+const LIST_AREA: u32 = 1024;
+
+/// A page list on its way from host memory into the translation table.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    index: u32,
+    base: u32,
+    list_addr: u64,
+    pages: u32,
+    done: u32,
+}
+
+impl Load {
+    fn go_on<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, page_shift: u8) -> CmdResult {
+        let mask = (1u64 << page_shift) - 1;
+        let n = (self.pages - self.done).min(PAGES_PER_TURN);
+        let addr = self.list_addr.wrapping_add(u64::from(self.done) * 8);
+        hal.dma_from_host(func, addr, LIST_AREA, (n * 8).next_multiple_of(64))
+            .map_err(|_| (AdminStatus::DmaError, self.done))?;
         for i in 0..n {
             let mut entry = [0; 8];
             hal.mailbox_read(LIST_AREA + i * 8, &mut entry);
-            require(u64::from_le_bytes(entry) & mask == 0, done + i)?;
-            hal.ctx_write(CtxTable::Mtt, base + done + i, &entry);
+            require(u64::from_le_bytes(entry) & mask == 0, self.done + i)?;
+            hal.ctx_write(CtxTable::Mtt, self.base + self.done + i, &entry);
         }
-        done += n;
+        self.done += n;
+        Ok(())
     }
-    Ok(())
 }
-
-/// Where in the mailbox page lists go: above the admin command and completion.
-const LIST_AREA: u32 = 1024;
-const PAGES_PER_LOAD: u32 = 256;

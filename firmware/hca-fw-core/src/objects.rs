@@ -1,7 +1,8 @@
 //! Records of the objects firmware has made, and the commands for protection domains, EQs and CQs.
 
 use crate::hal::Hal;
-use crate::{Bus, CmdResult, Firmware};
+use crate::turns::{Fenced, Rest};
+use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, Cqc, CreateCqCmd, CreateEqCmd, CreateQpCmd, CtxTable, Eqc, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE,
     QpAttr, ResizeCqCmd,
@@ -10,7 +11,6 @@ use hca_abi::{
 /// An event queue.
 #[derive(Clone, Copy)]
 pub(crate) struct EqRec {
-    pub func: u8,
     /// CQs, and QPs whose asynchronous events go here.
     pub users: u16,
     /// So do those of ports.
@@ -20,10 +20,11 @@ pub(crate) struct EqRec {
 /// A completion queue.
 #[derive(Clone, Copy)]
 pub(crate) struct CqRec {
-    pub func: u8,
     pub eqn: u8,
     pub log_size: u8,
     pub qps: u16,
+    /// Hardware gave it up: its QPs must fail.
+    pub has_failed: bool,
 }
 
 /// A queue pair: what it was made with and its attributes. The state is `attr.qp_state`.
@@ -39,7 +40,6 @@ pub(crate) struct QpRec {
 /// A memory region. `tag` outlives the region, so that a key is not given out twice in a row.
 #[derive(Clone, Copy)]
 pub(crate) struct MrRec {
-    pub func: u8,
     pub tag: u8,
     pub pd: u32,
     pub access: u32,
@@ -53,7 +53,6 @@ pub(crate) struct MrRec {
 impl EqRec {
     pub const fn new() -> Self {
         Self {
-            func: 0,
             users: 0,
             port_events: false,
         }
@@ -63,10 +62,10 @@ impl EqRec {
 impl CqRec {
     pub const fn new() -> Self {
         Self {
-            func: 0,
             eqn: 0,
             log_size: 0,
             qps: 0,
+            has_failed: false,
         }
     }
 }
@@ -85,7 +84,6 @@ impl QpRec {
 impl MrRec {
     pub const fn new() -> Self {
         Self {
-            func: 0,
             tag: 0,
             pd: 0,
             access: 0,
@@ -116,10 +114,10 @@ pub(crate) fn require_size(ok: bool, what: u32) -> CmdResult {
     }
 }
 
-impl Firmware {
+impl Control {
     /// Is `pd` a protection domain of `func`?
     pub(crate) fn own_pd(&self, func: u8, pd: u32) -> CmdResult<usize> {
-        if self.pd_ids.contains(pd) && pd != 0 && self.pds[pd as usize].0 == func {
+        if self.pd_ids.owns(func, pd) {
             Ok(pd as usize)
         } else {
             Err((AdminStatus::BadHandle, pd))
@@ -127,8 +125,7 @@ impl Firmware {
     }
 
     pub(crate) fn own_eq(&self, func: u8, eqn: u32) -> CmdResult<usize> {
-        if self.eq_ids.contains(eqn) && (eqn as usize) < self.eqs.len() && self.eqs[eqn as usize].func == func
-        {
+        if self.eq_ids.owns(func, eqn) {
             Ok(eqn as usize)
         } else {
             Err((AdminStatus::BadHandle, eqn))
@@ -136,7 +133,7 @@ impl Firmware {
     }
 
     pub(crate) fn own_cq(&self, func: u8, cqn: u32) -> CmdResult<usize> {
-        if self.cq_ids.contains(cqn) && self.cqs[cqn as usize].func == func {
+        if self.cq_ids.owns(func, cqn) {
             Ok(cqn as usize)
         } else {
             Err((AdminStatus::BadHandle, cqn))
@@ -144,14 +141,15 @@ impl Firmware {
     }
 
     pub(crate) fn alloc_pd(&mut self, func: u8) -> CmdResult<u32> {
-        let pd = self.pd_ids.alloc().ok_or((AdminStatus::NoResources, 0))?;
-        self.pds[pd as usize] = (func, 0);
+        let limit = self.pd_ids.limit();
+        let pd = self.pd_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
+        self.pds[pd as usize] = 0;
         Ok(pd)
     }
 
     pub(crate) fn dealloc_pd(&mut self, func: u8, pd: u32) -> CmdResult {
         let i = self.own_pd(func, pd)?;
-        if self.pds[i].1 != 0 {
+        if self.pds[i] != 0 {
             return Err((AdminStatus::InUse, pd));
         }
         self.pd_ids.free(pd);
@@ -171,9 +169,9 @@ impl Firmware {
         require(cmd.base().is_multiple_of(64), 0)?;
         require(cmd.vector() < hal.vectors(func), cmd.vector().into())?;
         hal.probe_ring(func, cmd.base(), 64u64 << cmd.log_size())?;
-        let eqn = self.eq_ids.alloc().ok_or((AdminStatus::NoResources, 0))?;
+        let limit = self.eq_ids.limit();
+        let eqn = self.eq_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
         self.eqs[eqn as usize] = EqRec {
-            func,
             users: 0,
             port_events: cmd.port_events(),
         };
@@ -210,12 +208,12 @@ impl Firmware {
         require(cmd.base().is_multiple_of(64), 0)?;
         let eq = self.own_eq(func, u32::from(cmd.eqn()))?;
         hal.probe_ring(func, cmd.base(), 64u64 << cmd.log_size())?;
-        let cqn = self.cq_ids.alloc().ok_or((AdminStatus::NoResources, 0))?;
+        let limit = self.cq_ids.limit();
+        let cqn = self.cq_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
         self.cqs[cqn as usize] = CqRec {
-            func,
             eqn: cmd.eqn(),
             log_size: cmd.log_size(),
-            qps: 0,
+            ..CqRec::new()
         };
         self.eqs[eq].users += 1;
         let mut cqc = Cqc::new();
@@ -228,8 +226,13 @@ impl Firmware {
         Ok(cqn)
     }
 
-    /// V-63: another ring for a queue at work. Whatever the card had for the old one is there when this returns.
-    pub(crate) fn resize_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ResizeCqCmd) -> CmdResult {
+    /// V-63: another ring for a queue at work. Whatever the card had for the old one is there after the fence.
+    pub(crate) fn resize_cq<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &ResizeCqCmd,
+    ) -> CmdResult<Rest> {
         let i = self.own_cq(func, cmd.cqn())?;
         let cq = &mut self.cqs[i];
         let log_size = u32::from(cmd.log_size());
@@ -246,8 +249,7 @@ impl Firmware {
         cqc.set_eqn(cq.eqn);
         cqc.set_base(cmd.base());
         hal.ctx_write(CtxTable::Cqc, cmd.cqn(), cqc.as_bytes());
-        hal.fence_memory();
-        Ok(())
+        Ok(Rest::Fence(Fenced::Nothing))
     }
 
     pub(crate) fn destroy_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cqn: u32) -> CmdResult {

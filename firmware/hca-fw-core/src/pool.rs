@@ -1,53 +1,88 @@
-//! Fixed pools of numbers (QPNs, CQNs, keys) and of ranges (MTT entries). No heap, bounded time.
+//! Numbers (QPNs, CQNs, keys) and ranges (MTT entries), divided among the functions. No heap, bounded time.
 
-/// A pool of the numbers `0..WORDS * 64`, lowest free number first after the last one given out, so that a
-/// freed number rests as long as possible before it is used again (stale packets and keys die meanwhile).
+use core::ops::Range;
+
+use crate::NUM_FUNCS;
+
+/// Equal parts of a table, one for each function: what one takes, another cannot miss. Parts of functions that the
+/// card does not use are not given out.
+#[derive(Clone, Copy)]
+pub struct Shares {
+    /// Entries of a part.
+    each: u32,
+    /// First entries of each part that are never given out, so that every function has as many.
+    reserved: u32,
+    /// Functions that have a part.
+    functions: u32,
+}
+
+impl Shares {
+    /// Parts of `size` entries for `functions` functions.
+    pub const fn new(size: u32, reserved: u32, functions: u32) -> Self {
+        Self {
+            each: size / functions,
+            reserved,
+            functions,
+        }
+    }
+
+    /// The part of a function; empty if it has none.
+    pub const fn of(&self, func: u8) -> Range<u32> {
+        let first = self.each * func as u32;
+        if func as u32 >= self.functions {
+            return 0..0;
+        }
+        first + self.reserved..first + self.each
+    }
+}
+
+/// A pool of the numbers below `WORDS * 64`. A function gets its lowest free number after the last one it was given,
+/// so that a freed number rests as long as possible before it is used again (stale packets and keys die meanwhile).
 #[derive(Clone)]
 pub struct IdPool<const WORDS: usize> {
     used: [u64; WORDS],
-    next: u32,
+    shares: Shares,
+    /// Where each function's search begins.
+    next: [u32; NUM_FUNCS],
 }
 
 impl<const WORDS: usize> IdPool<WORDS> {
-    /// A pool whose first `reserved` numbers are never given out.
-    pub const fn new(reserved: u32) -> Self {
-        let mut used = [0; WORDS];
-        let mut i = 0;
-        while i < reserved as usize && i < WORDS * 64 {
-            used[i / 64] |= 1 << (i % 64);
-            i += 1;
+    /// `size` numbers for `functions` functions, of each one's part the first `reserved` not to be given out.
+    pub const fn new(size: u32, reserved: u32, functions: u32) -> Self {
+        let shares = Shares::new(size, reserved, functions);
+        let mut next = [0; NUM_FUNCS];
+        let mut func = 0;
+        while func < NUM_FUNCS {
+            next[func] = shares.of(func as u8).start;
+            func += 1;
         }
-        Self { used, next: reserved }
+        Self {
+            used: [0; WORDS],
+            shares,
+            next,
+        }
     }
 
-    /// A pool whose first `reserved` numbers and those from `limit` on are never given out.
-    pub const fn with_limit(reserved: u32, limit: u32) -> Self {
-        let mut pool = Self::new(reserved);
-        let mut i = limit as usize;
-        while i < WORDS * 64 {
-            pool.used[i / 64] |= 1 << (i % 64);
-            i += 1;
-        }
-        pool
+    /// Numbers that a function can have at a time.
+    pub const fn limit(&self) -> u32 {
+        self.shares.each - self.shares.reserved
     }
 
-    /// Numbers in the pool, used or not.
-    pub const fn capacity(&self) -> u32 {
-        (WORDS * 64) as u32
+    /// The numbers of a function, used or not.
+    pub const fn of(&self, func: u8) -> Range<u32> {
+        self.shares.of(func)
     }
 
-    /// Takes a free number.
-    pub fn alloc(&mut self) -> Option<u32> {
-        let cap = self.capacity();
-        for step in 0..cap {
-            let id = (self.next.wrapping_add(step)) % cap;
-            if !self.contains(id) {
-                self.used[(id / 64) as usize] |= 1 << (id % 64);
-                self.next = (id + 1) % cap;
-                return Some(id);
-            }
-        }
-        None
+    /// Takes a free number of the function.
+    pub fn alloc(&mut self, func: u8) -> Option<u32> {
+        let own = self.of(func);
+        let next = self.next.get(usize::from(func))?.clamp(&own.start, &own.end);
+        let id = (*next..own.end)
+            .chain(own.start..*next)
+            .find(|id| !self.contains(*id))?;
+        *self.used.get_mut((id / 64) as usize)? |= 1 << (id % 64);
+        self.next[usize::from(func)] = id + 1;
+        Some(id)
     }
 
     /// Gives a number back; false when it was not in use.
@@ -61,49 +96,58 @@ impl<const WORDS: usize> IdPool<WORDS> {
 
     /// Is the number in use?
     pub fn contains(&self, id: u32) -> bool {
-        id < self.capacity() && self.used[(id / 64) as usize] >> (id % 64) & 1 == 1
+        let word = self.used.get((id / 64) as usize);
+        word.is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
+
+    /// Is it in use, and the function's?
+    pub fn owns(&self, func: u8, id: u32) -> bool {
+        self.of(func).contains(&id) && self.contains(id)
     }
 }
 
-/// First-fit allocator of ranges in a table of `total` entries, kept as up to `N` used extents sorted by start.
+/// First-fit allocator of ranges in a table, kept as up to `N` used extents sorted by start.
 #[derive(Clone)]
 pub struct RangePool<const N: usize> {
     extents: [(u32, u32); N],
     len: usize,
-    total: u32,
+    shares: Shares,
 }
 
 impl<const N: usize> RangePool<N> {
-    /// An empty pool over `0..total`.
-    pub const fn new(total: u32) -> Self {
+    /// A table of `size` entries, for `functions` functions.
+    pub const fn new(size: u32, functions: u32) -> Self {
         Self {
             extents: [(0, 0); N],
             len: 0,
-            total,
+            shares: Shares::new(size, 0, functions),
         }
     }
 
-    /// Takes `count` consecutive entries; `None` when no gap is wide enough.
-    pub fn alloc(&mut self, count: u32) -> Option<u32> {
+    /// Entries that a function can have at a time.
+    pub const fn limit(&self) -> u32 {
+        self.shares.each
+    }
+
+    /// Takes `count` consecutive entries of the function's; `None` when no gap among them is wide enough.
+    pub fn alloc(&mut self, func: u8, count: u32) -> Option<u32> {
         if count == 0 || self.len == N {
             return None;
         }
-        let mut start = 0u32;
+        let own = self.shares.of(func);
+        let mut start = own.start;
         for i in 0..=self.len {
-            let end = if i < self.len {
-                self.extents[i].0
-            } else {
-                self.total
+            let (next, length) = match self.extents[..self.len].get(i) {
+                Some(extent) => *extent,
+                None => (own.end, 0),
             };
-            if end - start >= count {
+            if next.min(own.end).saturating_sub(start) >= count {
                 self.extents.copy_within(i..self.len, i + 1);
                 self.extents[i] = (start, count);
                 self.len += 1;
                 return Some(start);
             }
-            if i < self.len {
-                start = self.extents[i].0 + self.extents[i].1;
-            }
+            start = start.max(next + length);
         }
         None
     }
@@ -133,43 +177,60 @@ mod tests {
 
     #[test]
     fn ids_are_unique_until_freed_and_rest_before_reuse() {
-        let mut p = IdPool::<1>::new(2);
-        let ids: Vec<u32> = std::iter::from_fn(|| p.alloc()).collect();
+        let mut p = IdPool::<1>::new(64, 2, 1);
+        let ids: Vec<u32> = std::iter::from_fn(|| p.alloc(0)).collect();
         assert_eq!(ids, (2..64).collect::<Vec<_>>());
+        assert_eq!(ids.len() as u32, p.limit());
         assert!(p.free(5) && !p.free(5) && !p.free(64));
-        assert_eq!(p.alloc(), Some(5));
-        let mut q = IdPool::<1>::new(0);
-        let a = q.alloc().unwrap();
+        assert_eq!(p.alloc(0), Some(5));
+        let mut q = IdPool::<1>::new(64, 0, 1);
+        let a = q.alloc(0).unwrap();
         q.free(a);
-        assert_ne!(q.alloc(), Some(a));
+        assert_ne!(q.alloc(0), Some(a));
+    }
+
+    /// Each function has its own numbers, all of them, whatever the others take.
+    #[test]
+    fn functions_do_not_share_numbers() {
+        for functions in [1, 2, 3, 4] {
+            let mut p = IdPool::<2>::new(100, 3, functions);
+            let each = 100 / functions;
+            for func in 0..functions as u8 {
+                let ids: Vec<u32> = std::iter::from_fn(|| p.alloc(func)).collect();
+                let first = each * u32::from(func);
+                assert_eq!(ids, (first + 3..first + each).collect::<Vec<_>>());
+                assert!(ids.iter().all(|id| p.owns(func, *id) && !p.owns(func ^ 1, *id)));
+            }
+            for func in functions as u8..5 {
+                assert_eq!(
+                    (p.alloc(func), p.of(func).len()),
+                    (None, 0),
+                    "{functions} functions"
+                );
+            }
+        }
     }
 
     #[test]
-    fn numbers_beyond_the_limit_are_never_given_out() {
-        let mut p = IdPool::<1>::with_limit(0, 3);
+    fn a_number_taken_last_is_found_again_after_the_end() {
+        let mut p = IdPool::<1>::new(6, 0, 2);
         for round in 0..200 {
-            let id = p.alloc();
-            assert_eq!(id, Some(round % 3));
-            assert!(p.free(round % 3));
+            assert_eq!(p.alloc(1), Some(3 + round % 3));
+            assert!(p.free(3 + round % 3));
         }
-        assert_eq!(
-            [p.alloc(), p.alloc(), p.alloc(), p.alloc()]
-                .iter()
-                .flatten()
-                .count(),
-            3
-        );
+        let all = [p.alloc(1), p.alloc(1), p.alloc(1), p.alloc(1)];
+        assert_eq!(all.iter().flatten().count(), 3);
     }
 
     proptest! {
         #[test]
-        fn ranges_never_overlap(ops in prop::collection::vec((any::<bool>(), 1u32..40), 1..200)) {
-            let mut p = RangePool::<16>::new(256);
+        fn ranges_never_overlap(ops in prop::collection::vec((any::<bool>(), 1u32..40, 0u8..3), 1..200)) {
+            let mut p = RangePool::<24>::new(256, 3);
             let mut live: Vec<(u32, u32)> = Vec::new();
-            for (take, n) in ops {
+            for (take, n, func) in ops {
                 if take {
-                    if let Some(s) = p.alloc(n) {
-                        prop_assert!(s + n <= 256);
+                    if let Some(s) = p.alloc(func, n) {
+                        prop_assert!(s >= 85 * u32::from(func) && s + n <= 85 * (u32::from(func) + 1));
                         prop_assert!(live.iter().all(|&(b, m)| s + n <= b || b + m <= s));
                         live.push((s, n));
                     }
@@ -178,6 +239,18 @@ mod tests {
                     prop_assert!(p.free(s));
                 }
                 prop_assert_eq!(p.used(), live.iter().map(|e| e.1).sum::<u32>());
+            }
+        }
+
+        /// However others cut up their ranges, a function gets all of its own.
+        #[test]
+        fn others_fragments_do_not_matter(sizes in prop::collection::vec(1u32..9, 0..20)) {
+            let mut p = RangePool::<64>::new(256, 4);
+            let taken: Vec<u32> = sizes.iter().filter_map(|n| p.alloc(1, *n)).collect();
+            taken.iter().step_by(2).for_each(|start| assert!(p.free(*start)));
+            for func in [0, 2, 3] {
+                prop_assert_eq!(p.alloc(func, 64), Some(64 * u32::from(func)));
+                prop_assert_eq!(p.alloc(func, 1), None);
             }
         }
     }

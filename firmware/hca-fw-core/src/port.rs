@@ -3,7 +3,7 @@
 use crate::hal::{Hal, PortIdentity, counter_index};
 use crate::link::{Link, PortFacts};
 use crate::objects::require;
-use crate::{Bus, CmdResult, Firmware, Identity};
+use crate::{Bus, CmdResult, Control, Identity};
 use hca_abi::{
     AdminStatus, EventKind, LinkLayer, ModifyPortCmd, Mtu, OpVls, PortState, QueryPortResult, SetGidCmd,
     SetPkeyCmd, port_attr, port_cap,
@@ -175,7 +175,7 @@ pub const fn port_cap_flags(infiniband: bool) -> u32 {
     }
 }
 
-impl Firmware {
+impl Control {
     /// Place of a port that a command names, counted from 1.
     pub(crate) fn port_at(&self, port_num: u8) -> CmdResult<usize> {
         require((1..=self.num_ports).contains(&port_num), u32::from(port_num))?;

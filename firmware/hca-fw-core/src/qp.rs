@@ -8,7 +8,8 @@ use crate::objects::{QpRec, require, require_size};
 use crate::port::Port;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::transition::{Attr, Refusal, check};
-use crate::{Bus, CmdResult, Firmware, NUM_QPS};
+use crate::turns::{Fenced, Rest};
+use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, ModifyQpCmd,
     PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, RATE_GROUPS, Service, access,
@@ -31,9 +32,9 @@ impl QpRec {
     }
 }
 
-impl Firmware {
+impl Control {
     pub(crate) fn own_qp(&self, func: u8, qpn: u32) -> CmdResult<usize> {
-        if qpn >= 2 && self.qp_ids.contains(qpn) && self.qps[qpn as usize].func == func {
+        if self.qp_ids.owns(func, qpn) {
             Ok(qpn as usize)
         } else {
             Err((AdminStatus::BadHandle, qpn))
@@ -68,11 +69,9 @@ impl Firmware {
             require(base % stride == 0, 0)?;
             hal.probe_ring(func, base, stride << log_size)?;
         }
-        let qpn = self
-            .qp_ids
-            .alloc()
-            .ok_or((AdminStatus::NoResources, NUM_QPS as u32))?;
-        self.pds[pd].1 += 1;
+        let limit = self.qp_ids.limit();
+        let qpn = self.qp_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
+        self.pds[pd] += 1;
         self.cqs[send_cq].qps += 1;
         self.cqs[recv_cq].qps += 1;
         self.eqs[eq].users += 1;
@@ -86,22 +85,29 @@ impl Firmware {
         Ok(qpn)
     }
 
-    pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult {
-        let i = self.own_qp(func, qpn)?;
-        // RESET everywhere first: every block drops what it holds for the QP.
-        self.rates.change(self.qps[i].rate_group, None);
-        self.qps[i].rate_group = 0;
-        self.qps[i].attr = QpAttr::new();
-        self.write_qpc(hal, qpn, true, true);
+    pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult<Rest> {
+        self.own_qp(func, qpn)?;
+        self.silence_qp(hal, qpn);
         // Completions under way reach the host before the answer to this command does, and none comes later.
-        hal.fence_memory();
-        let create = &self.qps[i].create;
-        self.pds[create.pd() as usize].1 -= 1;
+        Ok(Rest::Fence(Fenced::FreeQp(qpn)))
+    }
+
+    /// RESET everywhere: every block drops what it holds for the QP.
+    pub(crate) fn silence_qp<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) {
+        let rec = &mut self.qps[qpn as usize];
+        self.rates.leave(core::mem::take(&mut rec.rate_group));
+        rec.attr = QpAttr::new();
+        self.write_qpc(hal, qpn, true, true);
+    }
+
+    /// A silenced QP is gone, after a fence.
+    pub(crate) fn free_qp(&mut self, qpn: u32) {
+        let create = &self.qps[qpn as usize].create;
+        self.pds[create.pd() as usize] -= 1;
         self.cqs[create.send_cqn() as usize].qps -= 1;
         self.cqs[create.recv_cqn() as usize].qps -= 1;
         self.eqs[create.async_eqn() as usize].users -= 1;
         self.qp_ids.free(qpn);
-        Ok(())
     }
 
     pub(crate) fn query_qp(&self, func: u8, qpn: u32) -> CmdResult<QueryQpResult> {
@@ -118,7 +124,12 @@ impl Firmware {
         Ok(out)
     }
 
-    pub(crate) fn modify_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ModifyQpCmd) -> CmdResult {
+    pub(crate) fn modify_qp<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &ModifyQpCmd,
+    ) -> CmdResult<Rest> {
         let i = self.own_qp(func, cmd.qpn())?;
         let rec = &self.qps[i];
         let from = rec.state();
@@ -162,11 +173,15 @@ impl Firmware {
             );
         }
         let rate = self.rate_of(cmd.qpn(), &attr);
-        let group = self.rates.change(self.qps[i].rate_group, rate);
+        let group = self.rates.change(func, self.qps[i].rate_group, rate);
         self.qps[i].rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
         self.qps[i].attr = attr;
         self.apply_transition(hal, cmd.qpn(), from, to);
-        Ok(())
+        // QPS-6: the driver removes the QP's completions next; none may come after that.
+        Ok(match to {
+            QpState::Reset => Rest::Fence(Fenced::Nothing),
+            _ => Rest::None,
+        })
     }
 
     /// Tells the hardware about a legal transition.
@@ -175,10 +190,6 @@ impl Firmware {
         let init_rq = fresh || (from == QpState::Init && to == QpState::Rtr);
         let init_sq = fresh || (from == QpState::Rtr && to == QpState::Rts);
         self.write_qpc(hal, qpn, init_sq, init_rq);
-        if to == QpState::Reset {
-            // QPS-6: the driver removes the QP's completions next; none may come after that.
-            hal.fence_memory();
-        }
         if from == QpState::Rts && to == QpState::Sqd {
             hal.inject(PipeMsgKind::SqDrain, qpn);
         }
@@ -190,7 +201,7 @@ impl Firmware {
 
     /// Moves a QP to ERR because hardware says so; false when it is there already or has no queues to flush.
     pub(crate) fn fail_qp<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) -> bool {
-        if !self.qp_ids.contains(qpn) || qpn < 2 {
+        if !self.qp_ids.contains(qpn) {
             return false;
         }
         let rec = &mut self.qps[qpn as usize];

@@ -1,7 +1,9 @@
 //! Rates of paths: how long a byte takes, and which QPs share a rate. The hardware knows groups of QPs; firmware puts
-//! all QPs with a static rate to one destination into one group, for the rest after a packet belongs to the
-//! destination, not to the QP (RATE-4), and a paced QP into a group of its own (RATE-6).
+//! all QPs of a function with a static rate to one destination into one group, for the rest after a packet belongs to
+//! the destination, not to the QP (RATE-4), and a paced QP into a group of its own (RATE-6). Functions do not share
+//! groups: one would slow the other down.
 
+use crate::pool::Shares;
 use hca_abi::{MAX_RATE_INTERVAL, RATE_GROUPS, StaticRate};
 
 /// Rate of the port, 4x EDR, in kbit/s.
@@ -39,28 +41,36 @@ struct Group {
 }
 
 /// The groups in use. Number 0 is none.
-pub(crate) struct RateGroups([Option<Group>; GROUPS]);
+pub(crate) struct RateGroups {
+    groups: [Option<Group>; GROUPS],
+    shares: Shares,
+}
 
 impl RateGroups {
-    pub const fn new() -> Self {
-        Self([None; GROUPS])
+    pub const fn new(functions: u32) -> Self {
+        Self {
+            groups: [None; GROUPS],
+            shares: Shares::new(RATE_GROUPS, 1, functions),
+        }
     }
 
     /// A group for one more QP; 0 without a rate. When all are taken, destinations of the same rate share one: that is
     /// slower than it need be, never too fast. `None`: there is none to share.
-    fn join(&mut self, rate: Option<Rate>) -> Option<u8> {
+    fn join(&mut self, func: u8, rate: Option<Rate>) -> Option<u8> {
         let Some(rate) = rate else {
             return Some(0);
         };
-        let groups = &mut self.0;
+        let own = self.shares.of(func);
+        let own = || own.start as usize..own.end as usize;
+        let groups = &mut self.groups;
         let same = |g: &Option<Group>| g.is_some_and(|g| g.key == rate.key);
         let shared =
             |g: &Option<Group>| g.filter(|g| g.interval == rate.interval && !matches!(g.key, RateKey::Qp(_)));
-        let index = (1..GROUPS)
+        let index = own()
             .find(|i| same(&groups[*i]))
-            .or_else(|| (1..GROUPS).find(|i| groups[*i].is_none()))
+            .or_else(|| own().find(|i| groups[*i].is_none()))
             .or_else(|| {
-                (1..GROUPS)
+                own()
                     .filter(|_| !matches!(rate.key, RateKey::Qp(_)))
                     .filter_map(|i| shared(&groups[i]).map(|g| (g.users, i)))
                     .min()
@@ -75,8 +85,9 @@ impl RateGroups {
         Some(index as u8)
     }
 
-    fn leave(&mut self, group: u8) {
-        if let Some(slot) = self.0.get_mut(usize::from(group))
+    /// One QP less in a group.
+    pub fn leave(&mut self, group: u8) {
+        if let Some(slot) = self.groups.get_mut(usize::from(group))
             && let Some(users) = slot.as_mut().map(|g| &mut g.users)
         {
             *users -= 1;
@@ -87,12 +98,12 @@ impl RateGroups {
     }
 
     /// Moves a QP from the group `old` to one of the rate `new`. `None`: there is none for it, and nothing has changed.
-    pub fn change(&mut self, old: u8, new: Option<Rate>) -> Option<u8> {
-        let before = self.0.get(usize::from(old)).copied().flatten();
+    pub fn change(&mut self, func: u8, old: u8, new: Option<Rate>) -> Option<u8> {
+        let before = self.groups.get(usize::from(old)).copied().flatten();
         self.leave(old);
-        let joined = self.join(new);
+        let joined = self.join(func, new);
         if joined.is_none()
-            && let Some(slot) = self.0.get_mut(usize::from(old))
+            && let Some(slot) = self.groups.get_mut(usize::from(old))
         {
             *slot = before;
         }
@@ -118,6 +129,7 @@ pub(crate) fn pacing_interval(kbps: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     /// RATE-7, RATE-8: cycles of a packet of 4096 bytes, times the rate, are those at the port's rate.
     #[test]
@@ -166,38 +178,54 @@ mod tests {
     /// RATE-4: QPs to one destination share a group; a group without QPs is free again.
     #[test]
     fn groups_are_shared_and_freed() {
-        let mut groups = RateGroups::new();
-        let a = groups.change(0, to(5, 10)).unwrap();
-        let b = groups.change(0, to(6, 10)).unwrap();
+        let mut groups = RateGroups::new(1);
+        let a = groups.change(0, 0, to(5, 10)).unwrap();
+        let b = groups.change(0, 0, to(6, 10)).unwrap();
         assert!(a != 0 && b != 0 && a != b);
-        assert_eq!(groups.change(0, to(5, 20)), Some(a));
-        assert_eq!(groups.change(0, None), Some(0));
-        assert_eq!(groups.change(b, to(5, 10)), Some(a));
-        assert_eq!(groups.change(0, to(7, 10)), Some(b));
+        assert_eq!(groups.change(0, 0, to(5, 20)), Some(a));
+        assert_eq!(groups.change(0, 0, None), Some(0));
+        assert_eq!(groups.change(0, b, to(5, 10)), Some(a));
+        assert_eq!(groups.change(0, 0, to(7, 10)), Some(b));
         for _ in 0..3 {
-            assert_eq!(groups.change(a, None), Some(0));
+            assert_eq!(groups.change(0, a, None), Some(0));
         }
-        assert_eq!(groups.change(0, to(8, 10)), Some(a));
+        assert_eq!(groups.change(0, 0, to(8, 10)), Some(a));
     }
 
     /// More destinations than groups: those of the same rate share; any other is refused and loses nothing.
     #[test]
     fn groups_run_out() {
-        let mut groups = RateGroups::new();
+        let mut groups = RateGroups::new(1);
         let last = GROUPS as u16 - 1;
-        let first = groups.change(0, to(1, 10)).unwrap();
+        let first = groups.change(0, 0, to(1, 10)).unwrap();
         for lid in 2..=last {
-            assert!(groups.change(0, to(lid, 20)).unwrap() != first);
+            assert!(groups.change(0, 0, to(lid, 20)).unwrap() != first);
         }
-        assert_eq!(groups.change(0, to(100, 10)), Some(first));
-        assert_eq!(groups.change(0, to(101, 30)), None);
+        assert_eq!(groups.change(0, 0, to(100, 10)), Some(first));
+        assert_eq!(groups.change(0, 0, to(101, 30)), None);
         let paced = Rate {
             key: RateKey::Qp(9),
             interval: 20,
         };
-        assert_eq!(groups.change(0, Some(paced)), None);
-        assert_eq!(groups.change(first, to(101, 30)), None);
-        assert_eq!(groups.change(first, None), Some(0));
-        assert_eq!(groups.change(0, to(1, 10)), Some(first), "it was still there");
+        assert_eq!(groups.change(0, 0, Some(paced)), None);
+        assert_eq!(groups.change(0, first, to(101, 30)), None);
+        assert_eq!(groups.change(0, first, None), Some(0));
+        assert_eq!(groups.change(0, 0, to(1, 10)), Some(first), "it was still there");
+    }
+
+    /// A function cannot take another's groups, nor hold up its packets to the same destination.
+    #[test]
+    fn functions_have_groups_of_their_own() {
+        let mut groups = RateGroups::new(4);
+        let taken: Vec<u8> = (0..7)
+            .map(|lid| groups.change(1, 0, to(lid, 10)).unwrap())
+            .collect();
+        assert_eq!(groups.change(1, 0, to(9, 20)), None);
+        for func in [0, 2, 3] {
+            for lid in 0..7 {
+                let own = groups.change(func, 0, to(lid, 20)).unwrap();
+                assert!(own != 0 && !taken.contains(&own), "function {func}");
+            }
+        }
     }
 }

@@ -39,7 +39,7 @@ fn a_simulator_comes_and_goes() {
     );
     let output = run(Path::new(HCA), &folder, &["info"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for word in ["card 0", "card 2", "1022 QPs", "ib"] {
+    for word in ["card 0", "card 2", "254 QPs", "ib"] {
         assert!(
             text(&output.stdout).contains(word),
             "{word}: {}",
@@ -267,7 +267,7 @@ fn a_report_follows_the_program() {
     let (before, report) = stdout
         .split_once("What the card saw, in simulated time:\n")
         .unwrap();
-    assert!(before.contains("1022 QPs"), "{stdout}");
+    assert!(before.contains("254 QPs"), "{stdout}");
     let sessions: Vec<&str> = report.lines().filter(|line| line.contains("function")).collect();
     assert_eq!(sessions.len(), 2, "one on each card: {stdout}");
     assert!(

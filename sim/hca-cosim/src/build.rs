@@ -4,7 +4,7 @@ use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
 use hca_topology::{EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
 
 use crate::fabric::{CableId, CardId, Fabric, Plug, split_seed};
-use crate::{CardConfig, Identity, Neighbour, OpVls, SimError};
+use crate::{CardConfig, Identity, NUM_FUNCS, Neighbour, OpVls, SimError};
 
 /// What a topology has become; cards, switches and cables in its order.
 pub struct Built {
@@ -100,9 +100,10 @@ impl Fabric {
         for (index, card) in topology.cards.iter().enumerate() {
             cards.push(fabric.add_card(CardConfig {
                 pcie: card.pcie.clone(),
-                ..CardConfig::with_neighbours(
+                ..CardConfig::with_shares(
                     &card.name,
                     &identities(topology, index),
+                    NUM_FUNCS,
                     &neighbours(topology, index),
                 )
             })?);

@@ -52,11 +52,12 @@ impl CardConfig {
 
     /// The card with as many ports as there are identities, one or two.
     pub fn with_ports(name: &str, identities: &[Identity]) -> Self {
-        Self::with_neighbours(name, identities, &[])
+        Self::with_shares(name, identities, NUM_FUNCS, &[])
     }
 
-    /// The same; it knows who has which GID on its networks.
-    pub fn with_neighbours(name: &str, identities: &[Identity], neighbours: &[Neighbour]) -> Self {
+    /// The same with its tables divided among the first `functions` functions only, 1 to 4; it knows who has which GID
+    /// on its networks.
+    pub fn with_shares(name: &str, identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> Self {
         Self {
             model: if identities.len() > 1 {
                 Model::TwoPorts
@@ -64,7 +65,7 @@ impl CardConfig {
                 Model::Core
             },
             ports: identities.len() as u8,
-            ..Self::with_firmware(name, native_firmware(identities, neighbours))
+            ..Self::with_firmware(name, native_firmware(identities, functions, neighbours))
         }
     }
 

@@ -19,11 +19,12 @@ enum Ask {
 /// The program: runs for the life of the card.
 pub type FirmwareEntry = Box<dyn FnOnce(&mut FwBus<'_>)>;
 
-/// The card's firmware, compiled for this machine; an identity for each port, and who is on their networks.
-pub fn native_firmware(identities: &[Identity], neighbours: &[Neighbour]) -> FirmwareEntry {
+/// The card's firmware, compiled for this machine; an identity for each port, how many functions share its tables, and
+/// who is on its networks.
+pub fn native_firmware(identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> FirmwareEntry {
     let (identities, neighbours) = (identities.to_vec(), neighbours.to_vec());
     Box::new(move |bus| {
-        let mut firmware = Firmware::boxed();
+        let mut firmware = Firmware::boxed_for(functions);
         firmware.set_neighbours(&neighbours);
         firmware.init_ports(bus, &identities);
         loop {

@@ -79,6 +79,8 @@ pub struct RigConfig {
     pub stages: usize,
     /// Completions that each node's CQ holds.
     pub cqe: u32,
+    /// Functions that share the tables of a card, 1 to 4.
+    pub functions: u8,
 }
 
 impl RigConfig {
@@ -102,6 +104,7 @@ impl RigConfig {
             waveforms: None,
             stages: 0,
             cqe: 4096,
+            functions: 4,
         }
     }
 }
@@ -276,7 +279,7 @@ impl Rig {
                     .unwrap_or(&config.pcie)
                     .clone(),
                 firmware_think_cycles: config.think_cycles[usize::from(index)],
-                ..CardConfig::with_ports(&name, &ports)
+                ..CardConfig::with_shares(&name, &ports, config.functions, &[])
             })
         };
         let cards = [add(0)?, add(1)?];

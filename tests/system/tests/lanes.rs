@@ -153,7 +153,7 @@ fn pkey_changes_under_traffic() {
     }
     pair.qps = pair.more_qps(cap(), &options);
     post_traffic(&mut pair);
-    for change in 1..=8 {
+    for change in 1..=32 {
         pair.rig.nodes[0]
             .context
             .set_pkey(PORT, INDEX, KEYS[change % 2])

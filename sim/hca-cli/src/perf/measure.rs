@@ -117,6 +117,8 @@ impl<'a> Bench<'a> {
             stages: if args.stages { STAGED } else { 0 },
             waveforms: waveforms::config(&args.plot, args.trace),
             rate_bits_per_s: args.rate_bits_per_s(),
+            // The whole card for one client: up to 1000 QPs.
+            functions: 1,
             ..RigConfig::new(args.seed, link.into())
         };
         if args.trace.is_some() {

@@ -1,0 +1,72 @@
+//! QUERY_DEVICE: what the card can do, and what a function can have of it.
+
+use crate::hal::Hal;
+use crate::{Bus, Control};
+use hca_abi::{
+    MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, QueryDeviceResult,
+    device_cap,
+};
+
+/// Part number, ours to choose.
+const VENDOR_PART_ID: u32 = 1;
+/// local_ca_ack_delay: 4.096 us << 4 = 65 us, beyond the longest stay of a request in the responder (REL-15).
+const ACK_DELAY: u8 = 4;
+/// QP type that can be paced: IBV_QPT_RC.
+const PACED_QP_TYPE: u32 = 2;
+
+/// The vendor number is an IEEE OUI, and so are the first three bytes of a MAC address: one card cannot have two. No
+/// OUI is assigned to OpenHCA; the MAC addresses of simulated cards start with a locally administered one (bit 1 of the
+/// first byte; in the GUID made from them it is turned), which the IEEE gives to nobody.
+fn vendor_of(mac: &[u8; 6]) -> u32 {
+    u32::from_be_bytes([0, mac[0], mac[1], mac[2]])
+}
+
+impl Control {
+    /// Truth about this card: what it lacks is zero. Limits are those of the function that asks.
+    pub(crate) fn query_device<B: Bus>(&self, hal: &mut Hal<B>, func: u8) -> QueryDeviceResult {
+        let mut d = QueryDeviceResult::new();
+        d.set_fw_ver_major(crate::VERSION[0]);
+        d.set_fw_ver_minor(crate::VERSION[1]);
+        d.set_fw_ver_patch(crate::VERSION[2]);
+        d.set_phys_port_cnt(self.num_ports);
+        d.set_node_guid(self.ports[0].identity().guid);
+        d.set_sys_image_guid(self.ports[0].identity().guid);
+        d.set_max_mr_size(crate::memory::MAX_MR_BYTES);
+        // Page sizes 4 KiB .. 1 GiB.
+        d.set_page_size_cap(0x7fff_f000);
+        d.set_device_cap_flags(
+            device_cap::BAD_PKEY_CNTR
+                | device_cap::CURR_QP_STATE_MOD
+                | device_cap::RC_RNR_NAK_GEN
+                | device_cap::PORT_ACTIVE_EVENT,
+        );
+        d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
+        d.set_vendor_part_id(VENDOR_PART_ID);
+        d.set_hw_ver(crate::HARDWARE_VERSION);
+        d.set_max_qp(self.qp_ids.limit());
+        d.set_max_qp_wr(1 << MAX_LOG_WQ_SIZE);
+        d.set_max_sge(MAX_SGE);
+        d.set_max_sge_rd(MAX_SGE);
+        d.set_max_cq(self.cq_ids.limit());
+        d.set_max_cqe(1 << MAX_LOG_CQ_SIZE);
+        d.set_max_mr(self.mr_ids.limit());
+        d.set_max_pd(self.pd_ids.limit());
+        d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
+        d.set_max_res_rd_atom(u32::from(crate::qp::MAX_RD_ATOMIC) * self.qp_ids.limit());
+        d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
+        d.set_max_pkeys(crate::port::NUM_PKEYS as u16);
+        d.set_max_gids(crate::port::NUM_GIDS as u16);
+        d.set_local_ca_ack_delay(ACK_DELAY);
+        d.set_num_comp_vectors(hal.vectors(func));
+        d.set_max_eq(self.eq_ids.limit());
+        d.set_max_eqe(1 << MAX_LOG_EQ_SIZE);
+        d.set_pacing_min_kbps(crate::rate::MIN_KBPS);
+        d.set_pacing_max_kbps(crate::rate::PORT_KBPS);
+        d.set_pacing_qp_types(1 << PACED_QP_TYPE);
+        d.set_max_inline_data(MAX_INLINE_BYTES);
+        d.set_max_mtt(self.mtts.limit());
+        d.set_completion_timestamp_mask(u64::MAX);
+        d.set_hca_core_clock_khz(hal.clock_khz());
+        d
+    }
+}

@@ -1,0 +1,157 @@
+//! What of a command's body is read: a mailbox word takes seven cycles, and most bodies are short.
+
+use crate::Bus;
+use crate::hal::Hal;
+use hca_abi::{
+    AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
+    QpAttr, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd,
+    SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
+};
+
+/// Bytes of a command's body.
+pub(crate) const BODY_BYTES: usize = 248;
+const WORD_BYTES: usize = 4;
+/// Where the attributes of MODIFY_QP begin in its body: behind QPN and mask.
+const ATTR_OFFSET: usize = BODY_BYTES_OF_MODIFY_QP - QpAttr::BYTES;
+const BODY_BYTES_OF_MODIFY_QP: usize = words_of(&ModifyQpCmd::TABLE) * WORD_BYTES;
+
+/// Words that a structure's fields reach into.
+const fn words_of(def: &StructDef) -> usize {
+    let last = &def.fields[def.fields.len() - 1];
+    ((last.lsb() + last.width) as usize).div_ceil(8 * WORD_BYTES)
+}
+
+/// Words of a body with meaning. MODIFY_QP: without the attributes.
+const fn body_words(opcode: AdminOpcode) -> usize {
+    match opcode {
+        AdminOpcode::Nop
+        | AdminOpcode::QueryDevice
+        | AdminOpcode::AllocPd
+        | AdminOpcode::ResetFunc
+        | AdminOpcode::CreateAh
+        | AdminOpcode::DestroyAh
+        | AdminOpcode::CreateSrq
+        | AdminOpcode::ModifySrq
+        | AdminOpcode::QuerySrq
+        | AdminOpcode::DestroySrq => 0,
+        AdminOpcode::DeallocPd
+        | AdminOpcode::DestroyEq
+        | AdminOpcode::DestroyCq
+        | AdminOpcode::QueryQp
+        | AdminOpcode::DestroyQp
+        | AdminOpcode::DeregMr
+        | AdminOpcode::QueryMr => words_of(&HandleCmd::TABLE),
+        AdminOpcode::QueryPort
+        | AdminOpcode::QueryCounters
+        | AdminOpcode::QueryLink
+        | AdminOpcode::QueryLinkErrors => words_of(&QueryPortCmd::TABLE),
+        AdminOpcode::QueryGid | AdminOpcode::QueryPkey => words_of(&QueryEntryCmd::TABLE),
+        AdminOpcode::ModifyPort => words_of(&ModifyPortCmd::TABLE),
+        AdminOpcode::ResolveGid => words_of(&ResolveGidCmd::TABLE),
+        AdminOpcode::SetGid => words_of(&SetGidCmd::TABLE),
+        AdminOpcode::SetPkey => words_of(&SetPkeyCmd::TABLE),
+        AdminOpcode::CreateEq => words_of(&CreateEqCmd::TABLE),
+        AdminOpcode::CreateCq => words_of(&CreateCqCmd::TABLE),
+        AdminOpcode::ResizeCq => words_of(&ResizeCqCmd::TABLE),
+        AdminOpcode::CreateQp => words_of(&CreateQpCmd::TABLE),
+        AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
+        AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),
+        AdminOpcode::ModifyMr => words_of(&ModifyMrCmd::TABLE),
+        AdminOpcode::SetLink => words_of(&SetLinkCmd::TABLE),
+        AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => words_of(&VlArbCmd::TABLE),
+        AdminOpcode::SetSl2vl => words_of(&SetSl2vlCmd::TABLE),
+        AdminOpcode::QueryVlCounters => words_of(&QueryVlCountersCmd::TABLE),
+    }
+}
+
+/// The bits of the mask of MODIFY_QP any of which makes a field count.
+fn counts_with(field: &str) -> u32 {
+    match field {
+        "qp_state" => qp_attr::STATE,
+        "cur_qp_state" => qp_attr::CUR_STATE,
+        "path_mtu" => qp_attr::PATH_MTU,
+        "path_mig_state" => qp_attr::PATH_MIG_STATE,
+        "qkey" => qp_attr::QKEY,
+        "rq_psn" => qp_attr::RQ_PSN,
+        "sq_psn" => qp_attr::SQ_PSN,
+        "dest_qp_num" => qp_attr::DEST_QPN,
+        "qp_access_flags" => qp_attr::ACCESS_FLAGS,
+        "max_send_wr" | "max_recv_wr" | "max_send_sge" | "max_recv_sge" | "max_inline_data" => qp_attr::CAP,
+        "ah_attr" | "udp_src_port" => qp_attr::AV,
+        "alt_ah_attr" | "alt_pkey_index" | "alt_port_num" | "alt_timeout" => qp_attr::ALT_PATH,
+        "pkey_index" => qp_attr::PKEY_INDEX,
+        "en_sqd_async_notify" => qp_attr::EN_SQD_ASYNC_NOTIFY,
+        // Query only.
+        "sq_draining" => 0,
+        "max_rd_atomic" => qp_attr::MAX_QP_RD_ATOMIC,
+        "max_dest_rd_atomic" => qp_attr::MAX_DEST_RD_ATOMIC,
+        "min_rnr_timer" => qp_attr::MIN_RNR_TIMER,
+        "port_num" => qp_attr::PORT,
+        "timeout" => qp_attr::TIMEOUT,
+        "retry_cnt" => qp_attr::RETRY_CNT,
+        "rnr_retry" => qp_attr::RNR_RETRY,
+        "rate_limit" => qp_attr::RATE_LIMIT,
+        _ => u32::MAX,
+    }
+}
+
+/// Words of the attributes in which a field counts, one bit each.
+fn attr_words(mask: u32) -> u64 {
+    let counting = QpAttr::TABLE
+        .fields
+        .iter()
+        .filter(|field| mask & counts_with(field.name) != 0);
+    counting.fold(0, |words, field| {
+        let (first, last) = (field.lsb() / 32, (field.lsb() + field.width - 1) / 32);
+        (first..=last).fold(words, |words, word| words | 1 << word)
+    })
+}
+
+/// The body of the command in the mailbox, as far as it counts; zero elsewhere.
+pub(crate) fn read_body<B: Bus>(hal: &mut Hal<B>, area: u32, opcode: AdminOpcode) -> [u8; BODY_BYTES] {
+    let mut body = [0; BODY_BYTES];
+    let mut read = |words: core::ops::Range<usize>| {
+        let bytes = words.start * WORD_BYTES..words.end * WORD_BYTES;
+        if let Some(out) = body.get_mut(bytes.clone()) {
+            hal.mailbox_read(area + bytes.start as u32, out);
+        }
+        body
+    };
+    let head = read(0..body_words(opcode));
+    if opcode == AdminOpcode::ModifyQp
+        && let Some(cmd) = ModifyQpCmd::read_from(&head)
+    {
+        let (words, first) = (attr_words(cmd.attr_mask()), ATTR_OFFSET / WORD_BYTES);
+        for word in (0..QpAttr::BYTES / WORD_BYTES).filter(|word| words >> word & 1 == 1) {
+            read(first + word..first + word + 1);
+        }
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every bit of the mask makes the fields that its own line in the table names count, and no others.
+    #[test]
+    fn fields_count_as_the_mask_says() {
+        for flag in qp_attr::TABLE.flags {
+            let mask = 1 << flag.bit;
+            let names = flag.doc.trim().trim_end_matches('.').split(", ");
+            for field in QpAttr::TABLE.fields {
+                let mut listed = names.clone().any(|name| name == field.name);
+                listed |= flag.name == "AV" && field.name == "udp_src_port";
+                assert_eq!(
+                    mask & counts_with(field.name) != 0,
+                    listed,
+                    "{}, {}",
+                    flag.name,
+                    field.name
+                );
+            }
+        }
+        assert_eq!(attr_words(0), 0);
+        assert_eq!(attr_words(u32::MAX).count_ones() as usize, QpAttr::BYTES / 4 - 8);
+    }
+}

@@ -1,0 +1,394 @@
+//! Whose turn it is. Each turn of firmware does one bounded piece of work for one function, and functions take turns,
+//! so that none waits long for the others: a command is one piece, or goes on in further turns of its function.
+
+use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE, RegMrResult};
+
+use crate::admin::{Body, body_of};
+use crate::hal::Hal;
+use crate::memory::Load;
+use crate::{Bus, CmdResult, Control, NUM_FUNCS};
+
+/// A piece of work that could go on ends after this many bus accesses: about 1,400 cycles.
+const ACCESSES_PER_TURN: u32 = 192;
+/// Events are taken before each turn until there are none, or for this many bus accesses.
+const ACCESSES_FOR_EVENTS: u32 = 192;
+
+/// One client: a function of the card with its admin queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Func {
+    pub enabled: bool,
+    pub sq_base: u64,
+    pub cq_base: u64,
+    pub log_size: u8,
+    /// Next command to execute, free running.
+    pub head: u16,
+    /// The first one that the driver has not announced.
+    producer: u16,
+    /// The command at `head`, while it is under way.
+    pub command_id: u16,
+    job: Job,
+    /// The driver wrote CONTROL.
+    has_request: bool,
+    /// QPs of failed CQs must fail: where the search stands.
+    failing_from: Option<u32>,
+    /// Another CQ failed meanwhile.
+    fails_again: bool,
+}
+
+impl Func {
+    pub const fn new() -> Self {
+        Self {
+            enabled: false,
+            sq_base: 0,
+            cq_base: 0,
+            log_size: 0,
+            head: 0,
+            producer: 0,
+            command_id: 0,
+            job: Job::Idle,
+            has_request: false,
+            failing_from: None,
+            fails_again: false,
+        }
+    }
+}
+
+/// Work that goes on in the next turn of its function.
+#[derive(Clone, Copy)]
+enum Job {
+    Idle,
+    /// REG_MR: translation entries.
+    Load(Load),
+    /// Until the memory accesses are over that were under way at that time.
+    Fence(u32, Fenced),
+    /// Everything the function owns goes.
+    Clear(Clearing),
+}
+
+/// What is left of a command when its handler returns.
+pub(crate) enum Rest {
+    None,
+    Fence(Fenced),
+}
+
+/// What is done after a fence.
+#[derive(Clone, Copy)]
+pub(crate) enum Fenced {
+    Nothing,
+    FreeQp(u32),
+    FreeMr(u32),
+}
+
+/// Who wants everything gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    /// RESET_FUNC.
+    Command,
+    /// CONTROL.
+    Register,
+}
+
+/// SYS-20: everything a function owns goes, in an order in which nothing is in use.
+#[derive(Clone, Copy)]
+struct Clearing {
+    asker: Asker,
+    stage: Stage,
+    /// Next number to look at.
+    at: u32,
+    /// There was something that a fence must be waited for.
+    needs_fence: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    SilenceQps,
+    InvalidateMrs,
+    Fence(Option<u32>),
+    FreeQps,
+    FreeMrs,
+    DestroyCqs,
+    DestroyEqs,
+    FreePds,
+    Done,
+}
+
+impl Func {
+    /// Bus address of the entry at `head` of a ring. Ring addresses come from the driver: one at the end of the address
+    /// space wraps, and the IOMMU refuses it.
+    pub fn entry_at(&self, base: u64) -> u64 {
+        let slot = u64::from(self.head) & ((1 << self.log_size) - 1);
+        base.wrapping_add(slot * AdminCmd::BYTES as u64)
+    }
+}
+
+impl Control {
+    /// Takes what hardware reports.
+    pub(crate) fn take_events<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
+        let mut any = false;
+        while hal.spent() < ACCESSES_FOR_EVENTS
+            && let Some(event) = hal.pop_event()
+        {
+            any = true;
+            self.handle_event(hal, event);
+        }
+        any
+    }
+
+    /// The driver of `func` rang its admin doorbell.
+    pub(crate) fn commands_announced<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
+        let producer = hal.admin_producer(func);
+        let f = &mut self.funcs[usize::from(func)];
+        if !f.enabled {
+            return;
+        }
+        if producer.wrapping_sub(f.head) > 1 << f.log_size {
+            hal.set_admin_status(func, f.head, AdminStatus::BadParam.into());
+        } else {
+            f.producer = producer;
+        }
+    }
+
+    /// The driver of `func` wrote CONTROL. What the function has goes first, in any case.
+    pub(crate) fn control_written(&mut self, func: u8) {
+        self.funcs[usize::from(func)].has_request = true;
+    }
+
+    /// A CQ of `func` is marked as failed.
+    pub(crate) fn fail_qps_of_cqs(&mut self, func: u8) {
+        let f = &mut self.funcs[usize::from(func)];
+        f.fails_again |= f.failing_from.is_some();
+        f.failing_from.get_or_insert(self.qp_ids.of(func).start);
+    }
+
+    /// One piece of work for the next function that has some; false: none has.
+    pub(crate) fn take_turn<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
+        let last = self.last_turn;
+        for step in 1..=NUM_FUNCS as u8 {
+            let func = (last + step) % NUM_FUNCS as u8;
+            if self.work_for(hal, func) {
+                self.last_turn = func;
+                return true;
+            }
+        }
+        self.funcs.iter().any(|f| !matches!(f.job, Job::Idle))
+    }
+
+    /// False: the function has no work, or waits.
+    fn work_for<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) -> bool {
+        let f = &mut self.funcs[usize::from(func)];
+        let is_closing = matches!(&f.job, Job::Clear(clearing) if clearing.asker == Asker::Register);
+        if f.has_request && !is_closing {
+            // Whatever command is under way: what it has made so far is dropped, too, and nobody waits for it.
+            f.has_request = false;
+            f.enabled = false;
+            f.job = Job::Clear(Clearing::new(Asker::Register, self.qp_ids.of(func).start));
+        }
+        match f.job {
+            Job::Load(load) => self.go_on_loading(hal, func, load),
+            Job::Fence(since, then) => return self.go_on_fencing(hal, func, since, then),
+            Job::Clear(clearing) => return self.go_on_clearing(hal, func, clearing),
+            Job::Idle if f.failing_from.is_some() => self.go_on_failing(hal, func),
+            Job::Idle if f.enabled && f.head != f.producer => self.run_command(hal, func),
+            Job::Idle => return false,
+        }
+        true
+    }
+
+    /// The rest of a command, of which this is all for now.
+    pub(crate) fn leave<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, rest: Rest) -> Option<Body> {
+        match rest {
+            Rest::None => Some(body_of(&[])),
+            Rest::Fence(then) => {
+                self.funcs[usize::from(func)].job = Job::Fence(hal.start_fence(), then);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn start_loading(&mut self, func: u8, load: Load) {
+        self.funcs[usize::from(func)].job = Job::Load(load);
+    }
+
+    pub(crate) fn start_reset(&mut self, func: u8) {
+        self.funcs[usize::from(func)].job =
+            Job::Clear(Clearing::new(Asker::Command, self.qp_ids.of(func).start));
+    }
+
+    fn finish<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult<Body>) {
+        self.funcs[usize::from(func)].job = Job::Idle;
+        self.complete(hal, func, result);
+    }
+
+    fn go_on_loading<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, mut load: Load) {
+        match self.load_pages(hal, func, &mut load) {
+            Ok(None) => self.start_loading(func, load),
+            Ok(Some(keys)) => self.finish(hal, func, Ok(body_of(RegMrResult::as_bytes(&keys)))),
+            Err(e) => self.finish(hal, func, Err(e)),
+        }
+    }
+
+    fn go_on_fencing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, since: u32, then: Fenced) -> bool {
+        if !hal.is_fence_over(since) {
+            return false;
+        }
+        match then {
+            Fenced::Nothing => {}
+            Fenced::FreeQp(qpn) => self.free_qp(qpn),
+            Fenced::FreeMr(index) => self.free_mr(index),
+        }
+        self.finish(hal, func, Ok(body_of(&[])));
+        true
+    }
+
+    /// EVT CQ_ERR: every QP of a failed CQ fails with it.
+    fn go_on_failing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
+        let own = self.qp_ids.of(func);
+        let mut qpn = self.funcs[usize::from(func)].failing_from.unwrap_or(own.end);
+        while qpn < own.end && hal.spent() < ACCESSES_PER_TURN {
+            let create = &self.qps[qpn as usize].create;
+            let cqs = [create.send_cqn(), create.recv_cqn()];
+            let must_fail = cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed);
+            if must_fail && self.fail_qp(hal, qpn) {
+                self.post_qp_event(hal, qpn, EventKind::QpFatal, 0);
+            }
+            qpn += 1;
+        }
+        let f = &mut self.funcs[usize::from(func)];
+        f.failing_from = (qpn < own.end).then_some(qpn);
+        if f.failing_from.is_none() && core::mem::take(&mut f.fails_again) {
+            f.failing_from = Some(own.start);
+        }
+    }
+
+    /// False: waits for a fence.
+    fn go_on_clearing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, mut clearing: Clearing) -> bool {
+        let mut has_worked = false;
+        while hal.spent() < ACCESSES_PER_TURN {
+            let next = match clearing.stage {
+                Stage::SilenceQps => {
+                    if self.qp_ids.contains(clearing.at) {
+                        clearing.needs_fence = true;
+                        self.silence_qp(hal, clearing.at);
+                    }
+                    clearing.next(
+                        self.qp_ids.of(func).end,
+                        Stage::InvalidateMrs,
+                        self.mr_ids.of(func).start,
+                    )
+                }
+                Stage::InvalidateMrs => {
+                    if self.mr_ids.contains(clearing.at) {
+                        clearing.needs_fence = true;
+                        self.invalidate_mr(hal, clearing.at);
+                    }
+                    clearing.next(self.mr_ids.of(func).end, Stage::Fence(None), 0)
+                }
+                Stage::Fence(None) if clearing.needs_fence => (Stage::Fence(Some(hal.start_fence())), 0),
+                Stage::Fence(Some(since)) if !hal.is_fence_over(since) => break,
+                Stage::Fence(_) => (Stage::FreeQps, self.qp_ids.of(func).start),
+                Stage::FreeQps => {
+                    if self.qp_ids.contains(clearing.at) {
+                        self.free_qp(clearing.at);
+                    }
+                    clearing.next(
+                        self.qp_ids.of(func).end,
+                        Stage::FreeMrs,
+                        self.mr_ids.of(func).start,
+                    )
+                }
+                Stage::FreeMrs => {
+                    if self.mr_ids.contains(clearing.at) {
+                        self.free_mr(clearing.at);
+                    }
+                    clearing.next(
+                        self.mr_ids.of(func).end,
+                        Stage::DestroyCqs,
+                        self.cq_ids.of(func).start,
+                    )
+                }
+                Stage::DestroyCqs => {
+                    // One that is not there is refused.
+                    let _ = self.destroy_cq(hal, func, clearing.at);
+                    clearing.next(
+                        self.cq_ids.of(func).end,
+                        Stage::DestroyEqs,
+                        self.eq_ids.of(func).start,
+                    )
+                }
+                Stage::DestroyEqs => {
+                    let _ = self.destroy_eq(hal, func, clearing.at);
+                    clearing.next(
+                        self.eq_ids.of(func).end,
+                        Stage::FreePds,
+                        self.pd_ids.of(func).start,
+                    )
+                }
+                Stage::FreePds => {
+                    let _ = self.dealloc_pd(func, clearing.at);
+                    clearing.next(self.pd_ids.of(func).end, Stage::Done, 0)
+                }
+                Stage::Done => {
+                    self.cleared(hal, func, clearing.asker);
+                    return true;
+                }
+            };
+            (clearing.stage, clearing.at) = next;
+            has_worked = true;
+        }
+        self.funcs[usize::from(func)].job = Job::Clear(clearing);
+        has_worked
+    }
+
+    /// The function owns nothing any more.
+    fn cleared<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, asker: Asker) {
+        let f = &mut self.funcs[usize::from(func)];
+        f.failing_from = None;
+        f.fails_again = false;
+        if asker == Asker::Command {
+            return self.finish(hal, func, Ok(body_of(&[])));
+        }
+        *f = Func::new();
+        hal.wait_ctx();
+        let (enable, reset) = hal.func_control(func);
+        if reset || !enable {
+            hal.set_admin_status(func, 0, 0);
+            if reset {
+                hal.reset_done(func);
+            }
+            return;
+        }
+        let (sq_base, cq_base, log_size) = hal.admin_rings(func);
+        let ok = log_size <= MAX_LOG_ADMIN_SIZE as u8 && sq_base % 64 == 0 && cq_base % 64 == 0;
+        let f = &mut self.funcs[usize::from(func)];
+        // A new driver begins at 0 and rings after it has enabled.
+        (f.enabled, f.sq_base, f.cq_base, f.log_size) = (ok, sq_base, cq_base, log_size);
+        let status = if ok {
+            AdminStatus::Ok
+        } else {
+            AdminStatus::BadParam
+        };
+        hal.set_admin_status(func, 0, status.into());
+        // Its doorbell may have been faster than its register write.
+        self.commands_announced(hal, func);
+    }
+}
+
+impl Clearing {
+    fn new(asker: Asker, first_qp: u32) -> Self {
+        Self {
+            asker,
+            stage: Stage::SilenceQps,
+            at: first_qp,
+            needs_fence: false,
+        }
+    }
+
+    /// The next number of this stage, or the next stage.
+    fn next(&self, end: u32, then: Stage, first: u32) -> (Stage, u32) {
+        if self.at + 1 < end {
+            (self.stage, self.at + 1)
+        } else {
+            (then, first)
+        }
+    }
+}
