@@ -176,7 +176,7 @@ fn a_second_look_costs_nothing() {
                 size_of_val(&entries[0]),
             )
         };
-        assert_eq!(found, 2);
+        assert_eq!(found, 3);
     };
     assert_eq!(
         cost(&devinfo),

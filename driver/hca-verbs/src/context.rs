@@ -169,9 +169,12 @@ impl<P: DevicePtr> Context<P> {
         self.shared.function()
     }
 
-    /// ibv_query_device: limits of the card, asked for once.
+    /// ibv_query_device: limits of the card, asked for once. Nothing is known of a card that is gone (V-27).
     pub fn query_device(&self) -> Result<DeviceAttr> {
         let ask = || Ok(self.shared.function().query_device()?);
+        if self.device().is_gone() {
+            return ask();
+        }
         self.shared.dispatcher.known.device(ask)
     }
 
@@ -195,6 +198,9 @@ impl<P: DevicePtr> Context<P> {
         ask: impl FnOnce() -> Result<T>,
         keep: impl FnOnce(&mut Port, T),
     ) -> Result<T> {
+        if self.device().is_gone() {
+            return ask();
+        }
         let dispatcher = &self.shared.dispatcher;
         dispatcher.take_waiting();
         dispatcher.known.of_port(port_num, find, ask, keep)

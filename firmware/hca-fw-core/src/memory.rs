@@ -163,7 +163,7 @@ impl Control {
 }
 
 fn check_rights(rights: u32) -> CmdResult {
-    if rights & access::ZERO_BASED != 0 {
+    if rights & (access::ZERO_BASED | access::ON_DEMAND) != 0 {
         return Err((AdminStatus::Unsupported, rights));
     }
     require(rights & !(GRANTED | IGNORED) == 0, rights)?;

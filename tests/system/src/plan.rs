@@ -119,7 +119,7 @@ impl Swarm {
             }
         });
         let changes_every = rng.percent(20).then(|| rng.between(5, 60));
-        let upheaval = rng.percent(25).then(|| UpheavalPlan::draw(rng));
+        let upheaval = rng.percent(35).then(|| UpheavalPlan::draw(rng));
         Self {
             hosts,
             think_cycles,

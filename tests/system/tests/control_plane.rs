@@ -26,7 +26,7 @@ const BOUNDS: [(&str, u64); 17] = [
     ("query_port", 760),
     ("query_gid", 480),
     ("query_pkey", 420),
-    ("query_counters", 700),
+    ("query_counters", 800),
     ("create_cq", 820),
     ("create_qp", 1_320),
     ("connect two QPs", 5_300),

@@ -385,7 +385,8 @@ fn memory_cases(own: &Objects, other: &Objects) -> Vec<Case> {
         &[
             ("pd 0", &|cmd| cmd.set_pd(0), BadHandle),
             ("pd of the neighbour", &|cmd| cmd.set_pd(other.pd), BadHandle),
-            ("access", &|cmd| cmd.set_access(1 << 31), Unsupported),
+            ("access without a name", &|cmd| cmd.set_access(1 << 31), BadParam),
+            ("on demand", &|cmd| cmd.set_access(access::ON_DEMAND), Unsupported),
             (
                 "remote without local",
                 &|cmd| cmd.set_access(access::REMOTE_WRITE),
@@ -442,7 +443,8 @@ fn memory_cases(own: &Objects, other: &Objects) -> Vec<Case> {
                 BadHandle,
             ),
             ("pd of the neighbour", &|cmd| cmd.set_pd(other.pd), BadHandle),
-            ("access", &|cmd| cmd.set_access(1 << 31), Unsupported),
+            ("access without a name", &|cmd| cmd.set_access(1 << 31), BadParam),
+            ("on demand", &|cmd| cmd.set_access(access::ON_DEMAND), Unsupported),
             (
                 "remote without local",
                 &|cmd| cmd.set_access(access::REMOTE_WRITE),
