@@ -13,8 +13,8 @@ const EXAMPLES: &str = "Examples:
 
 Each seed draws two cards, a link, up to 8 connections, random WRITE, SEND and READ messages, and which troubles
 there are: faults of the cable, slow and stalled hosts, other PCIe links, slow firmware, queues that grow and QPs
-that are modified under way, a program beside that destroys, deregisters or dies. Every byte of both hosts' memory, every completion and the cards' state at
-the end are checked.
+that are modified under way, a program beside that destroys, deregisters or dies. Every byte of both hosts'
+memory, every completion and the cards' state at the end are checked.
 
 Exit code: 0 all seeds passed; 1 a seed failed (the command that repeats it is printed).";
 
