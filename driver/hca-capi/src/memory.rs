@@ -242,7 +242,8 @@ pub unsafe extern "C" fn rereg_mr(
         if has(IBV_REREG_MR_CHANGE_PD) {
             // SAFETY: both are looked up first.
             unsafe {
-                (get(mr.cast::<MrObject>())?, get(pd.cast::<PdObject>())?);
+                get(mr.cast::<MrObject>())?;
+                get(pd.cast::<PdObject>())?;
                 if (*mr).context != (*pd).context {
                     return Err(invalid("the PD of a region must be of its context"));
                 }

@@ -7,6 +7,7 @@ from mgmt_bench import (CONTROL, COUNTERS, FUNCS, FW_END, LIMITS, LINK_DATA, LIN
 
 M32 = 0xFFFFFFFF
 NOW = 0x123456789ABCDEF0
+NUM_COUNTERS = 18
 CLOCK_HZ, VECTORS, VLS = 250_000_000, 32, 8
 # Writable bits. A function's driver and firmware:
 FUNC_RW = {0x0C: 3, 0x10: M32, 0x14: M32, 0x18: M32, 0x1C: M32, 0x20: 0xF}
@@ -181,15 +182,15 @@ async def counters(dut):
     for _ in range(200):
         port, index = mgmt.rng.randrange(2), mgmt.rng.randrange(32)
         value = mgmt.rng.choice([mgmt.rng.getrandbits(64), mgmt.rng.getrandbits(31) << 32 | M32])
-        there = index < 17
-        number = 17 * port + index
-        others = sum(mgmt.rng.getrandbits(64) << 64 * n for n in range(34) if not there or n != number)
+        there = index < NUM_COUNTERS
+        number = NUM_COUNTERS * port + index
+        others = sum(mgmt.rng.getrandbits(64) << 64 * n for n in range(2 * NUM_COUNTERS) if not there or n != number)
         at = COUNTERS + 0x100 * port + 8 * index
         mgmt.bench.set("counters_i", others | (value << 64 * number if there else 0))
         low = await mgmt.read(at)
         mgmt.bench.set("counters_i", others | ((value + 1) % (1 << 64) << 64 * number if there else 0))
         high = await mgmt.read(at + 4)
-        assert high << 32 | low == (value if index < 17 else 0), f"counter {index}"
+        assert high << 32 | low == (value if index < NUM_COUNTERS else 0), f"counter {index}"
 
 
 @cocotb.test()

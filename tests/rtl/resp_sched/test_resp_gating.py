@@ -13,6 +13,7 @@ from test_resp_sched import NAK, RING, RespBench
 
 # From a gate to the output of the packet that it still lets pass: decision, packet, output register.
 LATENCY = 3
+REFUSED = 0x61
 
 
 LANES, ALL = 32, 0xFFFFFFFF   # SLs of both ports
@@ -128,7 +129,7 @@ async def no_slower(dut):
 
 @cocotb.test()
 async def acknowledge_waits(dut):
-    """An acknowledge behind a shut gate: the newest leaves when it opens, a NAK in ERR too."""
+    """An acknowledge behind a shut gate: the newest leaves when it opens, the NAK of what was refused in ERR too."""
     bench = await RespBench(dut, 3).begin()
     gates = Gates(bench)
     gates.create(1, 6)
@@ -138,7 +139,7 @@ async def acknowledge_waits(dut):
     gates.mask = 0xFFBF
     bench.acknowledge(1, 5)
     bench.acknowledge(1, 6)
-    bench.acknowledge(2, 7, NAK)
+    bench.acknowledge(2, 7, REFUSED)
     bench.acknowledge(3, 8)
     await bench.step(100)
     assert bench.acks == [(3, 8, 0x1F)]
@@ -146,7 +147,7 @@ async def acknowledge_waits(dut):
     await bench.step(50)
     gates.mask = ALL
     await bench.step(50)
-    assert sorted(bench.acks) == [(1, 6, 0x1F), (2, 7, NAK), (3, 8, 0x1F)]
+    assert sorted(bench.acks) == [(1, 6, 0x1F), (2, 7, REFUSED), (3, 8, 0x1F)]
 
 
 @cocotb.test()

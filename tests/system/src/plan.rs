@@ -109,7 +109,7 @@ pub(crate) struct Swarm {
 }
 
 impl Swarm {
-    fn draw(rng: &mut Rng) -> Self {
+    fn draw(rng: &mut Rng, options: &Options) -> Self {
         let hosts = [(); 2].map(|()| draw_host(rng));
         let think_cycles = [(); 2].map(|()| {
             if rng.percent(30) {
@@ -124,7 +124,7 @@ impl Swarm {
             hosts,
             think_cycles,
             changes_every,
-            upheaval,
+            upheaval: upheaval.filter(|_| options.upheavals),
         }
     }
 
@@ -176,7 +176,7 @@ impl Plan {
             read_jitter_ns,
             pairs,
             // A stream of its own: what is added here changes no message.
-            swarm: Swarm::draw(&mut Rng::new(seed, "swarm")),
+            swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),
         }
     }
 }

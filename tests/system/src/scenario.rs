@@ -35,6 +35,8 @@ pub struct Options {
     pub pairs_max: u32,
     /// Messages of each direction of a connection at most.
     pub messages_max: u32,
+    /// Draw, at times, a program beside that loses its objects; false: the messages are the only traffic.
+    pub upheavals: bool,
     /// Hash every event at the cards' ports.
     pub hash: bool,
     /// Record the stages of this many work requests.
@@ -49,6 +51,7 @@ impl Default for Options {
             switches: None,
             pairs_max: 8,
             messages_max: 10,
+            upheavals: true,
             hash: false,
             stages: 0,
         }

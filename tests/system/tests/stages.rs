@@ -94,6 +94,7 @@ fn every_work_request_has_all_its_stages() {
             link: Some(link),
             faults: Some(all.parse().unwrap()),
             switches: Some(switches),
+            upheavals: false,
             ..Options::default()
         };
         let again = check_scenario(seed, options);
