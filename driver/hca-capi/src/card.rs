@@ -109,8 +109,10 @@ impl Drop for Card {
 }
 
 /// A program's signals are for its own threads: one started while this lives takes none.
+#[cfg(not(miri))]
 struct BlockedSignals(libc::sigset_t);
 
+#[cfg(not(miri))]
 impl BlockedSignals {
     fn new() -> Self {
         // SAFETY: both sets are live; an all-zero set is a valid one to write to.
@@ -123,10 +125,41 @@ impl BlockedSignals {
     }
 }
 
+#[cfg(not(miri))]
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
         // SAFETY: the set came from the same call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// Miri knows no signals.
+#[cfg(miri)]
+struct BlockedSignals;
+
+#[cfg(miri)]
+impl BlockedSignals {
+    fn new() -> Self {
+        Self
+    }
+}
+
+/// Waits until a descriptor can be read, at most for the interval.
+#[cfg(not(miri))]
+fn wait(polls: &mut [libc::pollfd], interval_ms: i32) {
+    // SAFETY: live pollfds, as many as named.
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, interval_ms) };
+}
+
+/// Miri knows no poll: eventfds that never wait are read, and whoever had something is told to be readable.
+#[cfg(miri)]
+fn wait(polls: &mut [libc::pollfd], _interval_ms: i32) {
+    std::thread::yield_now();
+    for poll in polls {
+        let mut count = [0u8; 8];
+        // SAFETY: a live buffer of eight bytes.
+        let got = unsafe { libc::read(poll.fd, count.as_mut_ptr().cast(), count.len()) };
+        poll.revents = if got > 0 { libc::POLLIN } else { 0 };
     }
 }
 
@@ -150,8 +183,7 @@ fn pump(shared: &Shared, stop: &OwnedFd) {
         .collect();
     let mut is_gone = false;
     loop {
-        // SAFETY: live pollfds, as many as named.
-        unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, interval_ms) };
+        wait(&mut polls, interval_ms);
         if polls.last().is_some_and(|stop| stop.revents != 0) {
             return;
         }

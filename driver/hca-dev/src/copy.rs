@@ -12,7 +12,8 @@ const WORD: usize = 8;
 /// Copies out of memory that others may write meanwhile.
 ///
 /// # Safety
-/// `src` must be readable for `dst.len()` bytes, and all concurrent accesses to it must be atomic.
+/// `src` must be readable for `dst.len()` bytes, not behind a shared reference, and all concurrent accesses to it must be
+/// atomic.
 pub unsafe fn load_bytes(src: *const u8, dst: &mut [u8]) {
     let head = src.align_offset(WORD).min(dst.len());
     let (head_dst, rest) = dst.split_at_mut(head);
@@ -115,7 +116,7 @@ mod tests {
                 );
                 let mut back = vec![0; len];
                 // SAFETY: as above.
-                unsafe { load_bytes(memory.as_ptr().add(offset), &mut back) };
+                unsafe { load_bytes(memory.as_mut_ptr().add(offset), &mut back) };
                 assert_eq!(back, source);
             }
         }

@@ -317,7 +317,7 @@ impl DmaBuf {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 
