@@ -12,8 +12,8 @@ const WORD: usize = 8;
 /// Copies out of memory that others may write meanwhile.
 ///
 /// # Safety
-/// `src` must be readable for `dst.len()` bytes, not behind a shared reference, and all concurrent accesses to it must be
-/// atomic.
+/// `src` must be readable for `dst.len()` bytes and not behind a shared reference, and all concurrent accesses to it
+/// must be atomic.
 pub unsafe fn load_bytes(src: *const u8, dst: &mut [u8]) {
     let head = src.align_offset(WORD).min(dst.len());
     let (head_dst, rest) = dst.split_at_mut(head);
