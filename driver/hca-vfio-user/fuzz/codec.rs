@@ -44,8 +44,8 @@ fn structures(bytes: &[u8]) {
         assert!(!(header.is_reply() && header.wants_reply()));
         assert!(Header::reply(&header, 0, header.errno()).is_reply());
     }
-    if let Ok((_, _, capabilities)) = decode_version(bytes) {
-        let again = decode_version(&encode_version(&capabilities)).map(|(_, _, found)| found);
+    if let Ok((_, minor, capabilities)) = decode_version(bytes) {
+        let again = decode_version(&encode_version(minor, &capabilities)).map(|(_, _, found)| found);
         assert_eq!(again, Ok(capabilities));
     }
 }

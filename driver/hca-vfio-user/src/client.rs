@@ -18,7 +18,7 @@ use crate::protocol::{
 };
 use crate::shared::{KICK_BYTES, KICK_OFFSET, SharedRegion};
 use crate::socket::{Connection, MAX_FDS, Message};
-use crate::version::{Capabilities, MAJOR, decode_version, encode_version};
+use crate::version::{Capabilities, MAJOR, MINOR, decode_version, encode_version};
 
 /// A simulator that is silent for so long is gone.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -201,16 +201,19 @@ fn allow_memory_access(pid: i32) {
 fn agree_on_version(link: &mut Link) -> Result<(), DeviceError> {
     let ours = Capabilities {
         max_msg_fds: MAX_FDS as u32,
+        max_dma_maps: u64::MAX,
         hca_process_memory: true,
+        hca_shared_region: true,
         ..Default::default()
     };
     let what = "the simulator refuses the connection (is the function in use by another process?)";
-    let reply = link.demand(what, Command::Version, &encode_version(&ours), &[])?;
+    let reply = link.demand(what, Command::Version, &encode_version(MINOR, &ours), &[])?;
     let (major, minor, theirs) =
         decode_version(&reply.payload).map_err(|e| DeviceError::Gone(e.to_string()))?;
-    if major != MAJOR || !theirs.hca_process_memory {
+    if major != MAJOR || !theirs.hca_process_memory || !theirs.hca_shared_region {
         return Err(DeviceError::Gone(format!(
-            "the peer speaks vfio-user {major}.{minor} but is no OpenHCA simulator (no hca_process_memory)"
+            "the peer speaks vfio-user {major}.{minor} but is no OpenHCA simulator of this version: it does not answer \
+             hca_process_memory and hca_shared_region"
         )));
     }
     Ok(())
@@ -330,7 +333,9 @@ impl Device for VfioUserDevice {
             size: len_bytes as u64,
         };
         let reply = self.link().call(Command::DmaUnmap, &unmap.encode(), &[])?;
-        if reply.header.errno() == 0 {
+        // To end nothing is no error there.
+        let ended = DmaUnmap::decode(&reply.payload).map_or(0, |ended| ended.size);
+        if reply.header.errno() == 0 && ended == unmap.size {
             Ok(())
         } else {
             Err(DeviceError::NotMapped { iova, len_bytes })

@@ -42,6 +42,9 @@ pub enum Memory {
     },
     /// Memory of this process that its owner keeps alive until it is unmapped.
     User(UserMemory),
+    /// Memory that only its owner reaches, and would have to be asked for by messages. That is not done yet: every access
+    /// is a fault.
+    Messages,
 }
 
 /// The card touched an address that is not mapped (or vanished).
@@ -158,6 +161,7 @@ impl IommuMap {
         let behind = match &memory {
             Memory::Shared { memory, offset } => memory.len_bytes().checked_sub(*offset).ok_or(bad)?,
             Memory::User(user) => user.len_bytes(),
+            Memory::Messages => usize::MAX,
         };
         if len_bytes > behind as u64 {
             return Err(bad);
@@ -216,18 +220,16 @@ impl IommuMap {
         }
     }
 
-    /// Ends every mapping that lies wholly inside the range; returns how many.
-    pub fn unmap_inside(&mut self, iova: u64, len_bytes: u64) -> usize {
+    /// Ends every mapping that lies wholly inside the range; returns how many bytes those were.
+    pub fn unmap_inside(&mut self, iova: u64, len_bytes: u64) -> u64 {
         let end = iova.saturating_add(len_bytes);
         let inside = self
             .ranges
             .range(iova..end)
             .filter(|(start, range)| *start + range.len_bytes <= end);
         let starts: Vec<u64> = inside.map(|(start, _)| *start).collect();
-        for start in &starts {
-            self.ranges.remove(start);
-        }
-        starts.len()
+        let ended = starts.iter().filter_map(|start| self.ranges.remove(start));
+        ended.map(|range| range.len_bytes).sum()
     }
 
     /// Ends everything.
@@ -273,6 +275,7 @@ impl IommuMap {
                     Place::Local(memory.as_ptr().wrapping_add(base + offset as usize))
                 }
                 Memory::User(user) => Place::Local((user.addr() + offset) as *mut u8),
+                Memory::Messages => return None,
             };
             return Some((place, range.len_bytes - offset));
         }
@@ -463,7 +466,7 @@ mod tests {
             map.unmap(0x2000, 0x2000),
             Err(MapError::NotMapped { .. })
         ));
-        assert_eq!(map.unmap_inside(0x2000, 0x2000), 2);
+        assert_eq!(map.unmap_inside(0x2000, 0x2000), 0x2000);
         assert!(map.is_empty());
     }
 

@@ -1,6 +1,8 @@
 //! A client that speaks the protocol but keeps none of its rules.
 
-use hca_vfio_user::{Capabilities, Command, Connection, Message, RegionAccess, encode_version, region};
+use hca_vfio_user::{
+    Capabilities, Command, Connection, MINOR, Message, RegionAccess, encode_version, region,
+};
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -86,9 +88,10 @@ impl RawClient {
 pub fn hello() -> Vec<u8> {
     let ours = Capabilities {
         hca_process_memory: true,
+        hca_shared_region: true,
         ..Capabilities::default()
     };
-    encode_version(&ours)
+    encode_version(MINOR, &ours)
 }
 
 /// The payload of a read of `count` bytes.

@@ -10,19 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hca_dev::SharedMem;
+use hca_dev::{PAGE_BYTES, SharedMem};
 use hca_vfio_user::{
-    Capabilities, Command, Connection, DmaMap, Header, MAJOR, MAX_FDS, Message, SharedRegion, decode_version,
-    encode_version, eventfd,
+    Capabilities, Command, Connection, DmaMap, Header, MAJOR, MAX_FDS, MINOR, Message, SharedRegion,
+    decode_version, encode_version, eventfd,
 };
 
-use super::lane::{Event, Given, Lane, Newcomer, Request, encode_reply};
+use super::endpoint::MAX_MAPPINGS;
+use super::lane::{Event, Given, Lane, Newcomer, Request, Shared, encode_reply};
 use super::process::ProcessMemory;
 
 /// Callers of a function that may be there without having greeted; one more, and the oldest is hung up.
 const CALLERS: usize = 16;
 /// Pause after a connection that could not be accepted: out of descriptors, which passes when connections end.
 const BREATHER: Duration = Duration::from_millis(50);
+/// Bytes of one access to a region, or of a DMA message: a page, and many in a message.
+const MAX_TRANSFER_BYTES: u64 = 32 << 10;
 /// Connections accepted and messages read before the door looks at everything else again.
 const PER_LOOK: usize = 16;
 
@@ -39,7 +42,27 @@ struct Caller {
     connection: Connection,
     until: Instant,
     /// It has greeted, and waits for the last client to be cleaned up behind.
-    hello: Option<(Header, Capabilities)>,
+    hello: Option<Hello>,
+}
+
+/// A greeting that can be answered.
+struct Hello {
+    header: Header,
+    minor: u16,
+    /// What both can do.
+    agreed: Capabilities,
+}
+
+/// What we can do, all of it.
+fn abilities() -> Capabilities {
+    Capabilities {
+        max_msg_fds: MAX_FDS as u32,
+        max_data_xfer_size: MAX_TRANSFER_BYTES,
+        max_dma_maps: MAX_MAPPINGS as u64,
+        pgsizes: !(PAGE_BYTES as u64 - 1),
+        hca_process_memory: true,
+        hca_shared_region: true,
+    }
 }
 
 /// Who has the function.
@@ -250,35 +273,29 @@ impl Door {
             };
             let caller = self.callers.remove(at);
             match (busy, caller.hello) {
-                (Some(errno), Some((hello, _))) => {
+                (Some(errno), Some(hello)) => {
                     // One that cannot take it is hung up anyway.
                     let _ = caller
                         .connection
-                        .try_send(&encode_reply(&hello, &[], errno as u32), &[]);
+                        .try_send(&encode_reply(&hello.header, &[], errno as u32), &[]);
                 }
-                (None, Some((hello, capabilities))) => self.welcome(caller.connection, &hello, capabilities),
+                (None, Some(hello)) => self.welcome(caller.connection, &hello),
                 (_, None) => {}
             }
         }
     }
 
-    fn welcome(&mut self, connection: Connection, hello: &Header, theirs: Capabilities) {
-        let process_memory = theirs.hca_process_memory;
-        let made = newcomer(&connection, process_memory).and_then(|new| Ok((new, connection.try_clone()?)));
+    fn welcome(&mut self, connection: Connection, hello: &Hello) {
+        let made = newcomer(&connection, &hello.agreed).and_then(|new| Ok((new, connection.try_clone()?)));
         let (newcomer, writer) = match made {
             Ok(made) => made,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                let _ = connection.try_send(&encode_reply(hello, &[], errno as u32), &[]);
+                let _ = connection.try_send(&encode_reply(&hello.header, &[], errno as u32), &[]);
                 return;
             }
         };
-        let ours = Capabilities {
-            max_msg_fds: MAX_FDS as u32,
-            hca_process_memory: process_memory,
-            ..theirs
-        };
-        let reply = encode_reply(hello, &encode_version(&ours), 0);
+        let reply = encode_reply(&hello.header, &encode_version(hello.minor, &hello.agreed), 0);
         if connection
             .try_send(&reply, &[])
             .is_ok_and(|sent| sent == reply.len())
@@ -297,15 +314,13 @@ impl Caller {
             Ok(None) => return true,
             Err(_) => return false,
         };
-        let version = decode_version(&hello.payload).ok();
-        let is_version = hello.header.command == Command::Version as u16;
-        match version.filter(|(major, ..)| is_version && *major == MAJOR) {
-            Some((_, _, capabilities)) => {
-                self.hello = Some((hello.header, capabilities));
+        match read_hello(&hello) {
+            Ok(hello) => {
+                self.hello = Some(hello);
                 true
             }
-            None => {
-                let reply = encode_reply(&hello.header, &[], libc::EPROTO as u32);
+            Err(errno) => {
+                let reply = encode_reply(&hello.header, &[], errno as u32);
                 // One that cannot take it is hung up anyway.
                 let _ = self.connection.try_send(&reply, &[]);
                 false
@@ -314,18 +329,40 @@ impl Caller {
     }
 }
 
+/// The greeting in a message, or an errno: EPROTO where it is none that we understand, EINVAL where the two have no page
+/// size in common.
+fn read_hello(message: &Message) -> Result<Hello, i32> {
+    let (major, minor, theirs) = decode_version(&message.payload).map_err(|_| libc::EPROTO)?;
+    if message.header.command != Command::Version as u16 || major != MAJOR {
+        return Err(libc::EPROTO);
+    }
+    Ok(Hello {
+        header: message.header,
+        minor: minor.min(MINOR),
+        agreed: abilities().common(&theirs).ok_or(libc::EINVAL)?,
+    })
+}
+
 /// Makes what a client is given.
-fn newcomer(connection: &Connection, process_memory: bool) -> io::Result<Newcomer> {
-    let memory = if process_memory {
+fn newcomer(connection: &Connection, agreed: &Capabilities) -> io::Result<Newcomer> {
+    let memory = if agreed.hca_process_memory {
         Some(Arc::new(ProcessMemory::of_peer(connection)?))
+    } else {
+        None
+    };
+    let shared = if agreed.hca_shared_region {
+        let region = SharedRegion::new().map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Some(Shared {
+            region,
+            kick: eventfd()?,
+        })
     } else {
         None
     };
     Ok(Newcomer {
         pid: connection.peer_pid()?,
         memory,
-        region: SharedRegion::new().map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?,
-        kick: eventfd()?,
+        shared,
     })
 }
 

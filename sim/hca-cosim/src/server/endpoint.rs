@@ -13,14 +13,14 @@ use hca_vfio_user::{
 };
 
 use super::config_space::{CONFIG_BYTES, ConfigSpace, MSIX_BAR_BYTES};
-use super::lane::{Event, Given, Lane, Newcomer, Request, encode_reply};
+use super::lane::{Event, Given, Lane, Newcomer, Request, Shared, encode_reply};
 use super::signal::Signals;
 use crate::fabric::{CardId, Fabric};
 use crate::observe::{Observer, SentPacket};
 use crate::{BAR_LEN_BYTES, NUM_VECTORS};
 
 /// Mappings one client may have.
-const MAX_MAPPINGS: usize = 65_536;
+pub(super) const MAX_MAPPINGS: usize = 65_536;
 /// Register accesses of a function under way, with which no more are taken: a link has so many credits.
 const ACCESSES_MAX: usize = 64;
 
@@ -31,6 +31,12 @@ type Answer = Result<Option<Vec<u8>>, i32>;
 struct Client {
     process_memory: bool,
     vectors: Vec<Option<OwnedFd>>,
+    channel: Option<Channel>,
+    observer: Option<Box<dyn Observer>>,
+}
+
+/// What a client shares with us, where it has asked for that.
+struct Channel {
     region: SharedRegion,
     activity: ActivityPage,
     posted: PostedReader,
@@ -38,23 +44,27 @@ struct Client {
     /// Where the ring of posted writes was when the oldest message came, and a whole ring more: what the client had
     /// posted before the message is taken then.
     barrier: Option<u64>,
-    observer: Option<Box<dyn Observer>>,
 }
 
 impl Client {
     fn new(newcomer: Newcomer) -> Self {
-        let Newcomer {
-            memory, region, kick, ..
-        } = newcomer;
         Self {
-            process_memory: memory.is_some(),
+            process_memory: newcomer.memory.is_some(),
             vectors: (0..NUM_VECTORS).map(|_| None).collect(),
+            channel: newcomer.shared.map(Channel::new),
+            observer: None,
+        }
+    }
+}
+
+impl Channel {
+    fn new(Shared { region, kick }: Shared) -> Self {
+        Self {
             activity: region.activity(),
             posted: PostedReader::new(region.clone()),
             region,
             kick,
             barrier: None,
-            observer: None,
         }
     }
 
@@ -131,6 +141,14 @@ impl Endpoint {
         }
     }
 
+    fn channel(&self) -> Option<&Channel> {
+        self.client.as_ref()?.channel.as_ref()
+    }
+
+    fn channel_mut(&mut self) -> Option<&mut Channel> {
+        self.client.as_mut()?.channel.as_mut()
+    }
+
     /// A process has the function.
     pub fn has_client(&self) -> bool {
         self.client.is_some()
@@ -141,12 +159,13 @@ impl Endpoint {
     pub fn turn(&mut self, fabric: &mut Fabric) -> Option<Event> {
         self.take_writes(fabric);
         let accesses = self.accesses(fabric);
-        let client = self.client.as_mut();
-        let messages =
-            self.lane.has_waiting() && accesses < ACCESSES_MAX && client.is_none_or(Client::may_take_message);
+        let may_take = |channel: Option<&mut Channel>| channel.is_none_or(Channel::may_take_message);
+        let messages = self.lane.has_waiting() && accesses < ACCESSES_MAX && may_take(self.channel_mut());
         match self.lane.take(messages)? {
             Event::Message(request) => {
-                self.client.iter_mut().for_each(|client| client.barrier = None);
+                self.channel_mut()
+                    .into_iter()
+                    .for_each(|channel| channel.barrier = None);
                 self.message(fabric, request);
                 None
             }
@@ -204,7 +223,7 @@ impl Endpoint {
             if self.accesses(fabric) >= ACCESSES_MAX {
                 return;
             }
-            let posted = self.client.as_mut().and_then(|client| client.posted.take());
+            let posted = self.channel_mut().and_then(|channel| channel.posted.take());
             let Some(PostedWrite {
                 offset,
                 len_bytes,
@@ -245,31 +264,34 @@ impl Endpoint {
 
     /// There is something to do: a turn would find it.
     pub fn has_work(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| client.posted.has_any()) || self.lane.has_event()
+        self.channel().is_some_and(|channel| channel.posted.has_any()) || self.lane.has_event()
     }
 
     /// What the client kicks when it posts while we sleep.
     pub fn kick(&self) -> Option<&OwnedFd> {
-        self.client.as_ref().map(|client| &client.kick)
+        self.channel().map(|channel| &channel.kick)
     }
 
     pub fn fall_asleep(&self) {
-        self.client.iter().for_each(|client| client.posted.fall_asleep());
+        self.channel()
+            .iter()
+            .for_each(|channel| channel.posted.fall_asleep());
     }
 
     pub fn wake_up(&self) {
-        self.client.iter().for_each(|client| client.posted.wake_up());
+        self.channel().iter().for_each(|channel| channel.posted.wake_up());
     }
 
     /// Wakes the client if the card has written into its rings. Payload wakes nobody: what says that it is there is a
     /// completion.
     pub fn announce(&mut self, fabric: &mut Fabric) {
         let map = fabric.card_mut(self.card).host().function(self.func);
-        let (Some(client), Some(map)) = (&self.client, map) else {
+        let channel = self.client.as_ref().and_then(|client| client.channel.as_ref());
+        let (Some(channel), Some(map)) = (channel, map) else {
             return;
         };
         if std::mem::replace(&mut self.announced, map.shared_writes()) != self.announced {
-            client.activity.announce();
+            channel.activity.announce();
         }
     }
 
@@ -297,21 +319,23 @@ impl Endpoint {
             payload,
             given,
         } = request;
-        let Some(client) = self.client.as_ref().filter(|_| !header.is_reply()) else {
+        if self.client.is_none() || header.is_reply() {
             return;
-        };
+        }
+        let channel = self.channel();
         // The two answers that carry a descriptor.
         match Command::from_wire(header.command) {
             Some(Command::DeviceGetRegionInfo) => {
-                let info = region_info(&payload);
+                let info = region_info(&payload, channel.is_some());
                 let is_shared = info.is_ok_and(|info| info.flags & region_flags::MMAP != 0);
-                let fd = client.region.memory().fd().filter(|_| is_shared);
+                let fd = channel.and_then(|channel| channel.region.memory().fd().filter(|_| is_shared));
                 self.reply(&header, info.map(|info| Some(info.encode())), fd);
             }
             Some(Command::DeviceGetRegionIoFds) => {
                 let ask = IoEventFd::decode_ask(&payload).map_err(|_| libc::EINVAL);
-                let found = ask.and_then(region_io_fds);
-                let fd = matches!(found, Ok((_, true))).then(|| client.kick.as_fd());
+                let found =
+                    ask.and_then(|index| region_io_fds(index, channel.map(|channel| channel.kick.as_fd())));
+                let fd = found.as_ref().ok().and_then(|(_, fd)| *fd);
                 self.reply(&header, found.map(|(reply, _)| Some(reply)), fd);
             }
             _ => {
@@ -341,8 +365,8 @@ impl Endpoint {
             }
             Some(Command::DmaUnmap) => {
                 let unmap = DmaUnmap::decode(payload).map_err(|_| libc::EINVAL)?;
-                self.dma_unmap(fabric, &unmap)?;
-                Ok(Some(unmap.encode()))
+                let size = self.dma_unmap(fabric, &unmap)?;
+                Ok(Some(DmaUnmap { size, ..unmap }.encode()))
             }
             Some(Command::DeviceGetInfo) => Ok(Some(device_info())),
             Some(Command::DeviceGetIrqInfo) => irq_info(payload).map(|info| Some(info.encode())),
@@ -377,7 +401,7 @@ impl Endpoint {
             }
             Given::Refused(errno) => return Err(errno),
             Given::Nothing if process_memory => iommu.map_process(map.address, map.size),
-            Given::Nothing => return Err(libc::ENOTSUP),
+            Given::Nothing => iommu.map(map.address, map.size, Memory::Messages),
             Given::Eventfds(_) => return Err(libc::EINVAL),
         };
         mapped.map_err(|error| match error {
@@ -387,23 +411,25 @@ impl Endpoint {
         })
     }
 
-    fn dma_unmap(&mut self, fabric: &mut Fabric, unmap: &DmaUnmap) -> Result<(), i32> {
+    /// Ends mappings; returns how many bytes that were. As with the kernel's, to end nothing is no error: a virtual IOMMU
+    /// ends whole address spaces without a look at what is in them.
+    fn dma_unmap(&mut self, fabric: &mut Fabric, unmap: &DmaUnmap) -> Result<u64, i32> {
         let iommu = fabric
             .card_mut(self.card)
             .host()
             .function(self.func)
             .ok_or(libc::ENODEV)?;
-        if unmap.flags & DmaUnmap::ALL != 0 {
+        let ended = if unmap.flags & DmaUnmap::ALL != 0 {
             iommu.clear();
-            self.lane.kick_door();
-            return Ok(());
-        }
-        // A client may end several mappings at once.
-        let ended = iommu.unmap(unmap.address, unmap.size).is_ok()
-            || iommu.unmap_inside(unmap.address, unmap.size) > 0;
+            unmap.size
+        } else if iommu.unmap(unmap.address, unmap.size).is_ok() {
+            unmap.size
+        } else {
+            iommu.unmap_inside(unmap.address, unmap.size)
+        };
         // The door unmaps: that takes a while for much memory.
         self.lane.kick_door();
-        if ended { Ok(()) } else { Err(libc::ENOENT) }
+        Ok(ended)
     }
 
     fn set_irqs(&mut self, set: &SetIrqs, given: Given) -> Result<(), i32> {
@@ -492,7 +518,7 @@ fn bar2_range(access: &RegionAccess) -> Option<std::ops::Range<usize>> {
 }
 
 /// What there is behind a region number.
-fn region_info(payload: &[u8]) -> Result<RegionInfo, i32> {
+fn region_info(payload: &[u8], is_shared: bool) -> Result<RegionInfo, i32> {
     let ask = RegionInfo::decode(payload).map_err(|_| libc::EINVAL)?;
     if ask.index >= region::COUNT {
         return Err(libc::EINVAL);
@@ -501,7 +527,7 @@ fn region_info(payload: &[u8]) -> Result<RegionInfo, i32> {
     let (flags, size) = match ask.index {
         region::BAR0 => (rw, u64::from(BAR_LEN_BYTES)),
         region::BAR2 => (rw, MSIX_BAR_BYTES as u64),
-        region::BAR4 => (rw | region_flags::MMAP, SHARED_REGION_BYTES as u64),
+        region::BAR4 if is_shared => (rw | region_flags::MMAP, SHARED_REGION_BYTES as u64),
         region::CONFIG => (rw, CONFIG_BYTES as u64),
         _ => (0, 0),
     };
@@ -513,14 +539,17 @@ fn region_info(payload: &[u8]) -> Result<RegionInfo, i32> {
     })
 }
 
-/// Parts of a region that an eventfd stands for. True: that eventfd goes with it.
-fn region_io_fds(index: u32) -> Result<(Vec<u8>, bool), i32> {
+/// Parts of a region that an eventfd stands for, and that eventfd.
+fn region_io_fds<'a>(
+    index: u32,
+    kick: Option<BorrowedFd<'a>>,
+) -> Result<(Vec<u8>, Option<BorrowedFd<'a>>), i32> {
     match index {
-        region::BAR4 => {
+        region::BAR4 if kick.is_some() => {
             let (offset, size) = (KICK_OFFSET, KICK_BYTES);
-            Ok((IoEventFd { index, offset, size }.encode(), true))
+            Ok((IoEventFd { index, offset, size }.encode(), kick))
         }
-        index if index < region::COUNT => Ok((IoEventFd::none(index), false)),
+        index if index < region::COUNT => Ok((IoEventFd::none(index), None)),
         _ => Err(libc::EINVAL),
     }
 }

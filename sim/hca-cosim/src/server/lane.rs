@@ -23,8 +23,15 @@ pub(super) struct Newcomer {
     pub pid: i32,
     /// Where it has agreed to that.
     pub memory: Option<Arc<ProcessMemory>>,
-    /// Made for this client, so that an earlier one that kept the mapping reaches nobody.
+    /// Where it has asked for that.
+    pub shared: Option<Shared>,
+}
+
+/// What a client shares with the simulation, made for it alone, so that an earlier one that kept the mapping reaches
+/// nobody.
+pub(super) struct Shared {
     pub region: SharedRegion,
+    /// Wakes the simulation.
     pub kick: OwnedFd,
 }
 
