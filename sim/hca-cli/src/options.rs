@@ -68,6 +68,34 @@ pub const FAULTS_HELP: &str = "Faults of the cable, for example loss=0.01,reorde
     loss, dup, reorder, corrupt, pause are probabilities per packet, delay_ns and pause_ns times; \
     fc_loss and fc_corrupt are loss and corrupt of InfiniBand flow control";
 
+/// Text of `--peer`.
+pub const PEER_HELP: &str = "Lead the cable of an Ethernet port out of the simulator, card0=PEER or card0.2=PEER for \
+    its second port: unix:PATH or PATH (a stream socket with QEMU's framing, listens), unix-connect:PATH, \
+    dgram:LOCAL,REMOTE, udp:LOCAL_IP:PORT,REMOTE_IP:PORT, tap:INTERFACE; may be repeated";
+
+/// An option about a port of a card: `CARD=VALUE` or `CARD.PORT=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortOption<T> {
+    /// Name of the card, and perhaps the port.
+    pub port: String,
+    /// What is said of it.
+    pub value: T,
+}
+
+impl<T: FromStr<Err: fmt::Display>> FromStr for PortOption<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (port, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("'{text}' names no port; write card0={text}"))?;
+        Ok(Self {
+            port: port.to_owned(),
+            value: value.parse().map_err(|error: T::Err| error.to_string())?,
+        })
+    }
+}
+
 /// Words that repeat these options on a command line; nothing for defaults.
 pub fn repeat(link: Link, faults: &FaultSpec, seed: u64) -> String {
     let faults = if faults.is_clean() {

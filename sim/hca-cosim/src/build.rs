@@ -1,5 +1,6 @@
 //! A fabric from a topology.
 
+use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
 use hca_topology::{EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
 
@@ -81,7 +82,7 @@ fn peer_vls(topology: &Topology, end: EndSpec) -> OpVls {
     let switch = link.and_then(|link| {
         link.ends.iter().find_map(|end| match end {
             EndSpec::Switch(switch, _) => topology.switches.get(*switch),
-            EndSpec::Card(..) => None,
+            EndSpec::Card(..) | EndSpec::Outside(_) => None,
         })
     });
     match switch {
@@ -123,11 +124,16 @@ impl Fabric {
                 }
             });
         }
+        let mut outsides = Vec::new();
+        for peer in &topology.peers {
+            outsides.push(fabric.add_outside(Wire::open(peer.clone())?));
+        }
         let mut cables = Vec::new();
         for link in &topology.links {
             let plug = |end| match end {
                 EndSpec::Card(card, port) => Plug::CardPort(cards[card], port),
                 EndSpec::Switch(switch, port) => switches[switch].plug(port),
+                EndSpec::Outside(peer) => Plug::Outside(outsides[peer]),
             };
             cables.push(fabric.plug(link.ends.map(plug), link.cable.clone())?);
         }

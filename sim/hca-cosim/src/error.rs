@@ -1,5 +1,6 @@
 use hca_host::ParamError;
 use hca_link::LinkError;
+use hca_outside::WireError;
 use hca_switch::SwitchError;
 use thiserror::Error;
 
@@ -17,7 +18,7 @@ pub enum SimError {
     #[error(transparent)]
     Switch(#[from] SwitchError),
     /// A port that has a cable already.
-    #[error("card {0} already has a cable at this port")]
+    #[error("{0} already has a cable at this port")]
     PortTaken(String),
     /// A port that the card does not have.
     #[error("port {port} does not exist: card {card} has {ports}")]
@@ -41,6 +42,12 @@ pub enum SimError {
         /// Its cycle.
         card_ps: u64,
     },
+    /// A wire to the outside on a cable that is not Ethernet.
+    #[error("{0} is Ethernet, its cable InfiniBand")]
+    OutsideKind(String),
+    /// A wire to the outside that cannot be opened.
+    #[error(transparent)]
+    Wire(#[from] WireError),
     /// A function that the card does not have.
     #[error("function {func} does not exist: card {card} has functions 0 to {last}")]
     NoFunction {

@@ -2,10 +2,12 @@
 
 use hca_host::MmioRequest;
 use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, LinkKind};
+use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 use hca_vsim::DATA_VLS;
 
 use crate::card::{Activity, Card, CardConfig};
+use crate::outside::{Outside, OutsideId};
 use crate::wire::Attachment;
 use crate::{NUM_FUNCS, SimError};
 
@@ -33,6 +35,8 @@ pub enum Plug {
     Switch(SwitchId, u8),
     /// An Ethernet switch and the number of its port, from 1.
     EthSwitch(EthSwitchId, u8),
+    /// A wire that leaves the simulator.
+    Outside(OutsideId),
 }
 
 impl Plug {
@@ -41,7 +45,7 @@ impl Plug {
         match self {
             Self::Card(card) => Some((card, 1)),
             Self::CardPort(card, port) => Some((card, port)),
-            Self::Switch(..) | Self::EthSwitch(..) => None,
+            Self::Switch(..) | Self::EthSwitch(..) | Self::Outside(_) => None,
         }
     }
 }
@@ -53,6 +57,7 @@ pub struct Fabric {
     quiet_since: u64,
     cards: Vec<Card>,
     net: Net,
+    outsides: Vec<Outside>,
     next_id: u64,
 }
 
@@ -65,6 +70,7 @@ impl Fabric {
             quiet_since: 0,
             cards: Vec::new(),
             net: Net::new(),
+            outsides: Vec::new(),
             next_id: 0,
         }
     }
@@ -96,6 +102,17 @@ impl Fabric {
         Ok(self.net.add_eth_switch(config)?)
     }
 
+    /// Adds a wire that leaves the simulator.
+    pub fn add_outside(&mut self, wire: Wire) -> OutsideId {
+        self.outsides.push(Outside::new(wire));
+        OutsideId(self.outsides.len() - 1)
+    }
+
+    /// All wires that leave the simulator.
+    pub fn outsides(&self) -> &[Outside] {
+        &self.outsides
+    }
+
     /// Connects the first ports of two cards; equal ids make a loopback plug, whose one direction is A to B. The
     /// cable's seed becomes the fabric's, and packets are handed over beat by beat at line rate.
     pub fn connect(&mut self, a: CardId, b: CardId, config: CableConfig) -> Result<CableId, SimError> {
@@ -113,16 +130,24 @@ impl Fabric {
             if let Some((id, port)) = end.card() {
                 self.check_card_end(&self.cards[id.0], port, &config)?;
             }
+            if let Plug::Outside(id) = end {
+                self.outsides[id.0].check(&config)?;
+            }
         }
         let rx = [Dir::BToA, Dir::AToB].map(|dir| BeatStream::new(&config, dir));
         let at = ends.map(|end| match end {
-            Plug::Card(_) | Plug::CardPort(..) => LinkEndAt::Card { data_vls: DATA_VLS },
+            // The fabric drives both; what is outside takes whole packets.
+            Plug::Card(_) | Plug::CardPort(..) | Plug::Outside(_) => LinkEndAt::Card { data_vls: DATA_VLS },
             Plug::Switch(id, port) => LinkEndAt::Switch(id, port),
             Plug::EthSwitch(id, port) => LinkEndAt::EthSwitch(id, port),
         });
         let LinkId(cable) = self.net.connect(at, config)?;
         let loopback = ends[0].card().is_some() && ends[0].card() == ends[1].card();
         for ((end, tx), rx) in ends.into_iter().zip(Dir::ALL).zip(rx) {
+            if let Plug::Outside(id) = end {
+                self.net.cables_mut()[cable].set_delivery(tx.reverse(), Delivery::LastBit);
+                self.outsides[id.0].attach(cable, tx);
+            }
             let Some((id, port)) = end.card() else { continue };
             // A loopback plug keeps what is made last: it sends and receives from A to B.
             let tx = if loopback { Dir::AToB } else { tx };
@@ -140,7 +165,7 @@ impl Fabric {
             });
         }
         if card.attachment(port).is_some() {
-            return Err(SimError::PortTaken(card.name().to_owned()));
+            return Err(SimError::PortTaken(format!("card {}", card.name())));
         }
         if card.cycle_ps() != config.cycle_ps {
             return Err(SimError::Clock {
@@ -270,7 +295,12 @@ impl Fabric {
 
     /// Like [`Fabric::step`] without a limit: time stands still while nothing is under way.
     pub fn step_if_active(&mut self) -> bool {
-        let next = self.next_cycle();
+        self.step_if_active_before(u64::MAX)
+    }
+
+    /// The same where something is due at `limit` or before.
+    pub fn step_if_active_before(&mut self, limit: u64) -> bool {
+        let next = self.next_cycle().filter(|next| *next <= limit);
         if let Some(next) = next {
             self.step_to(next);
         }
@@ -294,6 +324,9 @@ impl Fabric {
             }
         }
         self.net.step(next, moving);
+        for outside in &self.outsides {
+            outside.step(next, self.net.cables_mut());
+        }
     }
 
     /// A card works, or packets are in switches or on cables: then the links' own time-outs run too. At rest they do
@@ -313,7 +346,8 @@ impl Fabric {
         self.next_cycle().is_some()
     }
 
-    fn next_cycle(&self) -> Option<u64> {
+    /// The next cycle in which anything happens; `None`: nothing is under way.
+    pub fn next_cycle(&self) -> Option<u64> {
         let mut next = None::<u64>;
         let mut timers = false;
         for card in &self.cards {
@@ -329,6 +363,9 @@ impl Fabric {
             .into_iter()
             .flatten()
             .min();
+        let outsides = self.outsides.iter();
+        let outsides = outsides.map(|outside| outside.next_event(self.net.cables()));
+        next = outsides.chain([next]).flatten().min();
         if timers {
             let stride = 1 + (self.now - self.quiet_since) / QUIET_CYCLES_PER_STRIDE;
             next = Some(next.map_or(self.now + stride, |at| at.min(self.now + stride)));

@@ -2,7 +2,8 @@
 //!
 //! A [`Fabric`] owns cards and cables and moves time, one cycle of the cards' clock per step; idle time is
 //! skipped. One seed decides everything, and nothing reads the wall clock, so two runs are equal cycle by
-//! cycle. [`Simulation`] shares a fabric between the [`hca_dev::Device`]s of its cards' functions, for
+//! cycle; only wires that leave the simulator ([`Outside`]) bring in what nobody can repeat. [`Simulation`]
+//! shares a fabric between the [`hca_dev::Device`]s of its cards' functions, for
 //! drivers in the same process.
 //!
 //! [`Fabric::from_topology`] builds what a topology file says.
@@ -28,6 +29,7 @@ mod fabric;
 mod firmware;
 mod monitor;
 mod observe;
+mod outside;
 mod port_observer;
 mod server;
 mod stamps;
@@ -45,8 +47,9 @@ pub use hca_fw_core::{Identity, Neighbour};
 pub use hca_switch::{EthSwitchId, SwitchId};
 pub use hca_vsim::DATA_VLS;
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
+pub use outside::{Outside, OutsideId};
 pub use port_observer::{CardPorts, PortObserver};
-pub use server::{LinkStatus, Server, ServerStatus, StopHandle, pci_config};
+pub use server::{LinkStatus, OutsideStatus, Server, ServerStatus, StopHandle, pci_config};
 pub use stamps::{Stamp, StampKind};
 
 /// Ports that a card can have.

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use hca_host::{PcieModel, PcieParams};
 use hca_link::{CableConfig, FaultSpec, LinkKind};
+use hca_outside::WireConfig;
 use hca_switch::{MLID_MIN, PORTS_MAX, is_multicast};
 use serde::Deserialize as _;
 
 use crate::file::{self, File, Problem};
-use crate::switch;
 use crate::{
     CARD_PORTS_MAX, CARDS_MAX, CardSpec, EndSpec, GroupSpec, LinkSpec, PortSpec, SWITCHES_MAX, SwitchSpec,
     Topology,
 };
+use crate::{outside, switch};
 
 pub(crate) fn problem(place: impl Into<String>, what: impl std::fmt::Display) -> Problem {
     (place.into(), what.to_string())
@@ -50,7 +51,7 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
             cycle_ps,
         )?);
     }
-    let links = links(&file, &names, &cards, &mut switches, cycle_ps)?;
+    let (links, peers) = links(&file, &names, &cards, &mut switches, cycle_ps)?;
     for link in &links {
         for end in link.ends {
             if let EndSpec::Card(card, port) = end {
@@ -74,6 +75,7 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
         cards,
         switches,
         links,
+        peers,
         algorithm: file.routing.algorithm,
         root,
     })
@@ -348,19 +350,29 @@ fn links(
     cards: &[CardSpec],
     switches: &mut [SwitchSpec],
     cycle_ps: u64,
-) -> Result<Vec<LinkSpec>, Problem> {
+) -> Result<(Vec<LinkSpec>, Vec<WireConfig>), Problem> {
     let mut plugs = Plugs::new(file, names, cards);
     let mut links: Vec<LinkSpec> = Vec::new();
+    let mut peers = Vec::new();
     for (index, raw) in file.link.iter().enumerate() {
         let place = format!("link {index} ({} to {})", raw.ends[0], raw.ends[1]);
         let [a, b] = &raw.ends;
-        let first = plugs.take(a, &place, None)?;
-        let ends = [first, plugs.take(b, &place, Some(first))?];
+        let ends = match outside::of_link(raw, &place)? {
+            Some((card, peer)) => {
+                peers.push(peer);
+                [plugs.take(card, &place, None)?, EndSpec::Outside(peers.len() - 1)]
+            }
+            None => {
+                let first = plugs.take(a, &place, None)?;
+                [first, plugs.take(b, &place, Some(first))?]
+            }
+        };
         let name = raw.name.clone().unwrap_or_else(|| format!("link{index}"));
         if links.iter().any(|link| link.cable.name == name) {
             return Err(problem(place, format!("another link has the name {name}")));
         }
         let cable = cable(file, raw, &name, &place, cycle_ps)?;
+        outside::check_ends(ends, cable.kind, &place)?;
         for end in ends {
             if let EndSpec::Switch(switch, _) = end
                 && switches[switch].kind() != cable.kind
@@ -380,7 +392,7 @@ fn links(
             }
         }
     }
-    Ok(links)
+    Ok((links, peers))
 }
 
 fn cable(
@@ -451,7 +463,7 @@ impl<'a> Plugs<'a> {
             return Err(bad("behind ':' there must be the number of a port".to_owned()));
         }
         match end {
-            None => Err(bad("no card or switch has this name".to_owned())),
+            None | Some(EndSpec::Outside(_)) => Err(bad("no card or switch has this name".to_owned())),
             Some(EndSpec::Card(card, _)) => {
                 let ports = &mut self.cards[card];
                 let count = ports.len() as u8;

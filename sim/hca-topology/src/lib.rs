@@ -23,6 +23,7 @@
 
 mod check;
 mod file;
+mod outside;
 mod routes;
 mod switch;
 
@@ -31,6 +32,7 @@ use std::path::Path;
 
 use hca_host::PcieParams;
 use hca_link::{CableConfig, LinkKind};
+use hca_outside::WireConfig;
 use hca_switch::{EthSwitchConfig, IbSwitchConfig, Sl2Vl, VlArbConfig};
 
 pub use file::Algorithm;
@@ -194,6 +196,8 @@ pub enum EndSpec {
     Card(usize, u8),
     /// A switch and the number of its port, from 1.
     Switch(usize, u8),
+    /// A peer outside the simulator.
+    Outside(usize),
 }
 
 /// A link. Both ends at one port make a loopback plug.
@@ -225,6 +229,8 @@ pub struct Topology {
     pub switches: Vec<SwitchSpec>,
     /// Links.
     pub links: Vec<LinkSpec>,
+    /// Peers outside the simulator; each is the end of one link.
+    pub peers: Vec<WireConfig>,
     /// Multicast groups.
     pub groups: Vec<GroupSpec>,
     /// How routes are found.
@@ -295,6 +301,7 @@ impl Topology {
             cards,
             switches: Vec::new(),
             links,
+            peers: Vec::new(),
             groups: Vec::new(),
             algorithm: Algorithm::default(),
             root: 0,
@@ -312,6 +319,7 @@ impl Topology {
                 }
             }
             EndSpec::Switch(switch, port) => format!("{}:{port}", self.switches[switch].name()),
+            EndSpec::Outside(peer) => self.peers[peer].address.to_string(),
         }
     }
 
@@ -338,7 +346,7 @@ impl Topology {
         }
         let ports = seen[1..].iter().filter_map(|end| match end {
             EndSpec::Card(card, port) => Some((*card, *port)),
-            EndSpec::Switch(..) => None,
+            EndSpec::Switch(..) | EndSpec::Outside(_) => None,
         });
         ports.collect()
     }

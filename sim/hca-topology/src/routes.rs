@@ -55,7 +55,9 @@ impl Graph {
                 | [EndSpec::Switch(switch, port), EndSpec::Card(card, card_port)] => {
                     homes.insert((card, card_port), (switch, port));
                 }
-                [EndSpec::Card(..), EndSpec::Card(..)] => {}
+                [EndSpec::Card(..), EndSpec::Card(..)]
+                | [EndSpec::Outside(_), _]
+                | [_, EndSpec::Outside(_)] => {}
             }
         }
         for hops in &mut hops {

@@ -56,6 +56,7 @@ fn way(topology: &Topology, from: usize, lid: u16) -> Option<Vec<usize>> {
                 };
                 at = other(EndSpec::Switch(switch, port))?;
             }
+            EndSpec::Outside(_) => return None,
         }
     }
 }

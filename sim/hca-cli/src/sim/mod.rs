@@ -6,6 +6,7 @@ mod status;
 pub mod topology;
 
 use anyhow::{Context as _, Result};
+use hca_cosim::ServerStatus;
 use hca_meter::Meters;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,6 +25,7 @@ const EXAMPLES: &str = "Examples:
   hca sim --cards 4 --link ib --pcap target/sim.pcap
   hca sim --ports 2 --link ib,eth       each card with an InfiniBand and an Ethernet port
   hca sim --topology docs/topologies/two-switches.toml
+  hca sim --cards 1 --peer card0=/tmp/wire.sock    a wire to QEMU (-netdev stream) or another simulator (docs/peers.md)
   hca run --card 0 -- ibv_devinfo       a program on card 0, from another terminal
   hca info                              what the cards say
 
@@ -93,8 +95,39 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             text += &format!("  {}: {from_a} from {a}, {from_b} from {b}\n", status.name());
         }
     }
+    text += &wires(&plan, &status);
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each wire that leaves the simulator.
+fn wires(plan: &Plan, status: &ServerStatus) -> String {
+    let mut text = String::new();
+    for (index, wire) in status.outsides().iter().enumerate() {
+        let is_its = |link: &&hca_topology::LinkSpec| link.ends.contains(&EndSpec::Outside(index));
+        let inner = plan
+            .links
+            .iter()
+            .find(is_its)
+            .map(|link| plan.end_name(link.ends[0]));
+        let counts: Vec<String> = wire
+            .stats()
+            .counts()
+            .named()
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        let counts = if counts.is_empty() {
+            "no frames".to_owned()
+        } else {
+            counts.join(", ")
+        };
+        text += &format!(
+            "  {} to {}: {counts}\n",
+            inner.unwrap_or_default(),
+            wire.address()
+        );
+    }
+    text
 }
 
 fn introduction(args: &Args, plan: &Plan, folder: &Folder) -> String {
@@ -109,6 +142,7 @@ fn introduction(args: &Args, plan: &Plan, folder: &Folder) -> String {
             let card = |end| match end {
                 EndSpec::Card(card, 1) => card.to_string(),
                 EndSpec::Card(card, port) | EndSpec::Switch(card, port) => format!("{card}:{port}"),
+                EndSpec::Outside(_) => plan.end_name(end),
             };
             let ends = plan.links.iter().map(|link| link.ends.map(card));
             let cables: Vec<String> = ends.map(|[a, b]| format!("{a}-{b}")).collect();

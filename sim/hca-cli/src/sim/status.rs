@@ -87,6 +87,23 @@ fn line(status: &ServerStatus, cycles_per_s: f64) -> String {
         status.packets(),
         status.clients()
     );
+    for wire in status.outsides() {
+        let counts = wire.stats().counts();
+        let there = if wire.stats().is_connected() {
+            ""
+        } else {
+            " (nobody there)"
+        };
+        let dropped = counts.dropped_in + counts.dropped_out;
+        let _ = write!(
+            line,
+            " | wire {} out {} in{there}",
+            counts.frames_out, counts.frames_in
+        );
+        if dropped > 0 {
+            let _ = write!(line, " {dropped} dropped");
+        }
+    }
     if status.links().len() > 1 {
         for link in status.links().iter().take(LINKS_SHOWN) {
             let [a, b] = link.packets();

@@ -1,15 +1,16 @@
 //! The simulated network: cards joined in pairs, or what a topology file says.
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use hca_cosim::{CableId, CardId, Fabric, NUM_FUNCS, Server};
 use hca_link::{CableConfig, FaultSpec, Tap};
+use hca_outside::{PeerAddress, WireConfig};
 use hca_topology::{CARD_PORTS_MAX, Topology as Plan};
 use std::path::{Path, PathBuf};
 
 use super::facts::FactsFile;
 use super::folder::Folder;
 use crate::files::{self, FileError};
-use crate::options::{FAULTS_HELP, Link, Pcie, Window};
+use crate::options::{FAULTS_HELP, Link, PEER_HELP, Pcie, PortOption, Window};
 use crate::waveforms::TRACE_HELP;
 
 /// Where waveforms go.
@@ -48,6 +49,8 @@ pub struct Topology {
     pub faults: FaultSpec,
     #[command(flatten)]
     pub pcie: Pcie,
+    #[arg(long, value_name = "CARD=PEER", help = PEER_HELP)]
+    pub peer: Vec<PortOption<PeerAddress>>,
     /// Decides faults and the cards' initial registers [default: that of the file, or 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -71,6 +74,7 @@ impl Default for Topology {
             latency: 100,
             faults: FaultSpec::default(),
             pcie: Pcie::default(),
+            peer: Vec::new(),
             seed: None,
             pcap: None,
             trace: None,
@@ -94,21 +98,27 @@ impl Topology {
 
     /// The file's network, or `pairs` cards joined in pairs.
     pub fn plan(&self, pairs: u8) -> Result<Plan> {
+        let cable = |link: Link| CableConfig {
+            rate_bits_per_s: self.rate.saturating_mul(1_000_000_000),
+            latency_ns: self.latency,
+            faults: self.faults,
+            ..CableConfig::new("link0", link.into())
+        };
         let mut plan = match &self.file {
             Some(path) => Plan::read(path).map_err(FileError::from_display)?,
             None => {
-                let cable = |link: Link| CableConfig {
-                    rate_bits_per_s: self.rate.saturating_mul(1_000_000_000),
-                    latency_ns: self.latency,
-                    faults: self.faults,
-                    ..CableConfig::new("link0", link.into())
-                };
                 let cables: Vec<_> = self.links()?.into_iter().map(cable).collect();
                 Plan::pairs_of(pairs.into(), &cables)?
             }
         };
         for card in &mut plan.cards {
             card.pcie = self.pcie.over(&card.pcie);
+        }
+        for PortOption { port, value } in &self.peer {
+            let peer = WireConfig::new(value.clone());
+            let (card, port) = plan.find_port(port).map_err(Error::msg)?;
+            plan.lead_outside(card, port, peer, &cable(Link::Eth))
+                .map_err(Error::msg)?;
         }
         Ok(plan)
     }

@@ -7,6 +7,7 @@ mod config_space;
 mod door;
 mod endpoint;
 mod lane;
+mod pace;
 mod process;
 mod signal;
 mod status;
@@ -18,7 +19,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::SimError;
 use crate::fabric::{CardId, Fabric};
@@ -27,8 +28,9 @@ pub use config_space::pci_config;
 use door::Door;
 use endpoint::Endpoint;
 use lane::{Event, Lane, Newcomer};
+use pace::Pace;
 use signal::Signals;
-pub use status::{LinkStatus, ServerStatus};
+pub use status::{LinkStatus, OutsideStatus, ServerStatus};
 use wake::Waker;
 
 /// Steps between two looks at sockets and doorbells.
@@ -46,6 +48,8 @@ pub struct Server {
     patience_ms: Arc<AtomicU64>,
     /// Made with the first function.
     signals: Option<Signals>,
+    /// With wires to the outside.
+    pace: Option<Pace>,
     observers: Option<ObserverFactory>,
     status: Arc<ServerStatus>,
 }
@@ -71,11 +75,20 @@ impl Server {
         for card in fabric.cards() {
             fabric.card_mut(card).list_violations();
         }
+        let waker = Arc::new(Waker::new());
+        for outside in fabric.outsides() {
+            let waker = waker.clone();
+            outside.wire().on_arrival(move || waker.wake());
+        }
+        let has_outside = !fabric.outsides().is_empty();
+        let clock = fabric.cards().next().filter(|_| has_outside);
+        let pace = clock.map(|card| Pace::new(fabric.card(card).cycle_ps(), fabric.now(), Instant::now()));
         Self {
             status: Arc::new(ServerStatus::new(&fabric)),
             fabric,
             endpoints: Vec::new(),
-            waker: Arc::new(Waker::new()),
+            waker,
+            pace,
             stop: Arc::default(),
             functions: Arc::default(),
             patience_ms: Arc::new(AtomicU64::new(PATIENCE.as_millis() as u64)),
@@ -148,19 +161,15 @@ impl Server {
     /// Simulates until it is stopped.
     pub fn run(&mut self) {
         while !self.stop.load(Ordering::SeqCst) {
-            if !self.fabric.is_active() {
-                self.wait_for_work();
+            if let Some(limit) = self.idle() {
+                self.wait_for_work(limit);
             }
             for index in 0..self.endpoints.len() {
                 if let Some(event) = self.endpoints[index].turn(&mut self.fabric) {
                     self.handle(index, event);
                 }
             }
-            for _ in 0..BATCH_STEPS {
-                if !self.fabric.step_if_active() {
-                    break;
-                }
-            }
+            self.advance();
             self.deliver();
             self.part_with_broken_cards();
             self.publish();
@@ -177,15 +186,43 @@ impl Server {
         }
     }
 
-    /// Sleeps until a door or a doorbell has something.
-    fn wait_for_work(&mut self) {
+    /// Lets some time pass.
+    fn advance(&mut self) {
+        let limit = match &mut self.pace {
+            None => u64::MAX,
+            Some(pace) => pace.limit(self.fabric.now(), Instant::now()),
+        };
+        for _ in 0..BATCH_STEPS {
+            if !self.fabric.step_if_active_before(limit) {
+                break;
+            }
+        }
+    }
+
+    /// Whether no time may pass at present, and for how long: for good, or until the wall clock has come so far.
+    fn idle(&mut self) -> Option<Option<Duration>> {
+        let Some(pace) = &mut self.pace else {
+            return (!self.fabric.is_active()).then_some(None);
+        };
+        let Some(due) = self.fabric.next_cycle() else {
+            return Some(None);
+        };
+        let wall = Instant::now();
+        (due > pace.limit(self.fabric.now(), wall)).then(|| Some(pace.wait(due, wall)))
+    }
+
+    /// Sleeps until a door, a doorbell or a wire has something, or for so long.
+    fn wait_for_work(&mut self, limit: Option<Duration>) {
         self.settle();
         self.waker.fall_asleep();
         self.endpoints.iter().for_each(Endpoint::fall_asleep);
         // The looks after the sleep was announced, see `wake`.
-        let has_work = self.stop.load(Ordering::SeqCst) || self.endpoints.iter().any(Endpoint::has_work);
+        let has_work = self.stop.load(Ordering::SeqCst)
+            || self.endpoints.iter().any(Endpoint::has_work)
+            || self.idle().is_none_or(|left| left < limit);
         if !has_work {
-            self.waker.sleep(self.endpoints.iter().filter_map(Endpoint::kick));
+            self.waker
+                .sleep(self.endpoints.iter().filter_map(Endpoint::kick), limit);
         }
         self.waker.wake_up();
         self.endpoints.iter().for_each(Endpoint::wake_up);

@@ -1,10 +1,12 @@
 //! What a server has done, for other threads to look at while it runs.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use hca_link::Dir;
+use hca_outside::WireStats;
 
+use crate::Outside;
 use crate::fabric::Fabric;
 
 /// Data packets on a cable.
@@ -26,10 +28,30 @@ impl LinkStatus {
     }
 }
 
+/// A wire that leaves the simulator.
+#[derive(Debug)]
+pub struct OutsideStatus {
+    address: String,
+    stats: Arc<WireStats>,
+}
+
+impl OutsideStatus {
+    /// Where its other end is.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What it has carried.
+    pub fn stats(&self) -> &WireStats {
+        &self.stats
+    }
+}
+
 /// Counts of a running server. Each is right by itself; together they may be some cycles apart.
 #[derive(Debug, Default)]
 pub struct ServerStatus {
     links: Vec<LinkStatus>,
+    outsides: Vec<OutsideStatus>,
     deadlock: OnceLock<String>,
     broken: OnceLock<String>,
     now_ns: AtomicU64,
@@ -44,7 +66,12 @@ impl ServerStatus {
             name: fabric.cable(cable).config().name.clone(),
             packets: Default::default(),
         };
+        let outside = |outside: &Outside| OutsideStatus {
+            address: outside.wire().address().to_string(),
+            stats: outside.wire().stats(),
+        };
         Self {
+            outsides: fabric.outsides().iter().map(outside).collect(),
             links: fabric.cables().map(link).collect(),
             ..Self::default()
         }
@@ -53,6 +80,11 @@ impl ServerStatus {
     /// All cables.
     pub fn links(&self) -> &[LinkStatus] {
         &self.links
+    }
+
+    /// All wires that leave the simulator.
+    pub fn outsides(&self) -> &[OutsideStatus] {
+        &self.outsides
     }
 
     /// The switches' deadlock, once one has been found.

@@ -7,11 +7,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::Duration;
 
 use hca_vfio_user::{clear_kick, eventfd};
 
 /// Without a descriptor of its own a server that serves nothing looks this often whether it shall stop.
-const UNSERVED_LIMIT_MS: i32 = 100;
+const UNSERVED_LIMIT: Duration = Duration::from_millis(100);
 
 /// Wakes whoever polls an eventfd of ours.
 pub(super) fn kick(eventfd: &OwnedFd) {
@@ -62,8 +63,8 @@ impl Waker {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Sleeps until somebody kicks, here or at one of the clients' descriptors.
-    pub fn sleep<'a>(&'a self, clients: impl Iterator<Item = &'a OwnedFd>) {
+    /// Sleeps until somebody kicks, here or at one of the clients' descriptors, or for so long.
+    pub fn sleep<'a>(&'a self, clients: impl Iterator<Item = &'a OwnedFd>, limit: Option<Duration>) {
         let kicks: Vec<&OwnedFd> = clients.chain(&self.kick).collect();
         let mut polls: Vec<libc::pollfd> = kicks
             .iter()
@@ -73,14 +74,26 @@ impl Waker {
                 revents: 0,
             })
             .collect();
-        let limit_ms = if self.kick.is_some() {
-            -1
+        let limit = if self.kick.is_some() {
+            limit
         } else {
-            UNSERVED_LIMIT_MS
+            Some(limit.map_or(UNSERVED_LIMIT, |limit| limit.min(UNSERVED_LIMIT)))
         };
+        let limit = limit.map(|limit| libc::timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // A signal ends it early: the caller looks for work and comes back.
-        // SAFETY: live pollfds, as many as named.
-        unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, limit_ms) };
+        // SAFETY: live pollfds, as many as named; a live time or none, and no signal mask.
+        unsafe {
+            libc::ppoll(
+                polls.as_mut_ptr(),
+                polls.len() as libc::nfds_t,
+                limit,
+                std::ptr::null(),
+            )
+        };
         for (kick, poll) in kicks.iter().zip(&polls) {
             if poll.revents != 0 {
                 // An eventfd of ours: reading it can only find nothing.

@@ -1,0 +1,87 @@
+//! Holds simulated time back to the wall clock, for the sake of peers that live by it.
+
+use std::time::{Duration, Instant};
+
+/// How far simulated time may run after it has stood still or been slow: it never makes up for more.
+const CREDIT: Duration = Duration::from_millis(1);
+/// Shortest sleep: what the system's timers can do.
+const SLEEP_MIN: Duration = Duration::from_micros(100);
+
+/// Lets a cycle pass for each period of the wall clock, and no more than a small credit at once.
+pub(super) struct Pace {
+    cycle_ps: u64,
+    /// At `since`, time could go up to `granted`.
+    since: Instant,
+    granted: u64,
+}
+
+impl Pace {
+    /// Time is `now` and may run for the whole credit.
+    pub fn new(cycle_ps: u64, now: u64, wall: Instant) -> Self {
+        let mut pace = Self {
+            cycle_ps: cycle_ps.max(1),
+            since: wall,
+            granted: now,
+        };
+        pace.granted += pace.cycles(CREDIT);
+        pace
+    }
+
+    fn cycles(&self, time: Duration) -> u64 {
+        u64::try_from(time.as_nanos() * 1000 / u128::from(self.cycle_ps)).unwrap_or(u64::MAX)
+    }
+
+    /// Last cycle that time may go to.
+    pub fn limit(&mut self, now: u64, wall: Instant) -> u64 {
+        let earned = self.cycles(wall.saturating_duration_since(self.since));
+        let limit = self.granted.saturating_add(earned);
+        let most = now.saturating_add(self.cycles(CREDIT));
+        if limit > most {
+            // No catching up.
+            (self.since, self.granted) = (wall, most);
+            return most;
+        }
+        limit
+    }
+
+    /// How long until a cycle may come, once [`Pace::limit`] has said that it may not.
+    pub fn wait(&self, cycle: u64, wall: Instant) -> Duration {
+        let cycles = u128::from(cycle.saturating_sub(self.granted));
+        let after_ns = u64::try_from(cycles * u128::from(self.cycle_ps) / 1000).unwrap_or(u64::MAX);
+        let left = Duration::from_nanos(after_ns).saturating_sub(wall.saturating_duration_since(self.since));
+        left.max(SLEEP_MIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CYCLE_PS: u64 = 4000;
+    const CREDIT_CYCLES: u64 = 250_000;
+
+    #[test]
+    fn time_never_outruns_the_clock_and_never_catches_up() {
+        let start = Instant::now();
+        let at = |micros| start + Duration::from_micros(micros);
+        let mut pace = Pace::new(CYCLE_PS, 0, start);
+        assert_eq!(pace.limit(0, at(0)), CREDIT_CYCLES);
+        // Used up: a cycle for each 4 ns.
+        assert_eq!(pace.limit(CREDIT_CYCLES, at(100)), CREDIT_CYCLES + 25_000);
+        let next = CREDIT_CYCLES + 25_000 + 250_000;
+        assert_eq!(pace.wait(next, at(100)), Duration::from_millis(1));
+        assert_eq!(pace.wait(CREDIT_CYCLES + 25_001, at(100)), SLEEP_MIN);
+        // A second of rest earns a millisecond.
+        let now = CREDIT_CYCLES + 25_000;
+        assert_eq!(pace.limit(now, at(1_000_000)), now + CREDIT_CYCLES);
+        assert_eq!(
+            pace.limit(now + CREDIT_CYCLES, at(1_000_000)),
+            now + CREDIT_CYCLES
+        );
+        assert_eq!(
+            pace.limit(u64::MAX, at(2_000_000)),
+            now + CREDIT_CYCLES + 250_000_000
+        );
+        assert_eq!(pace.limit(now, at(u64::from(u32::MAX))), now + CREDIT_CYCLES);
+    }
+}
