@@ -40,8 +40,8 @@ trace: hca ## the demo with waveforms of a window of cycles: make trace ARGS="--
 
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
-.PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs tidy soak \
-  fuzz lint lint-rtl lint-rust miri
+.PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs test-peers \
+  peers tidy soak fuzz lint lint-rtl lint-rust miri
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -73,6 +73,14 @@ test-programs: built ## unmodified verbs programs on simulated cards: one of eac
 programs: built ## all of them (minutes); ends with a table. Some: make programs ARGS="-k ib_write_bw"
 	@scripts/setup.sh programs
 	$(PYTEST) tests/programs $(ARGS)
+
+test-peers: built ## cards in guests with Linux, and Linux's soft-RoCE as the peer: a two-minute part
+	@scripts/setup.sh peers
+	$(PYTEST) tests/peers -m quick $(ARGS)
+
+peers: built ## all of it (minutes); ends with a table. Some: make peers ARGS="-k rxe"
+	@scripts/setup.sh peers
+	$(PYTEST) tests/peers $(ARGS)
 
 test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hca-wire"
 	@if cargo nextest --version >/dev/null 2>&1; then \

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator, pyverbs. Quiet and quick when there
 # is nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
-# usage: scripts/setup.sh [apt|venv|verilator|pyverbs|programs ...]     (no argument: all but programs, in this order)
+# usage: scripts/setup.sh [apt|venv|verilator|pyverbs|programs|peers ...]
+# Without an argument all in this order, but for programs and peers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stamps=.tools/stamps
@@ -90,15 +91,23 @@ setup_programs() {
   fi
 }
 
+# A kernel, a user land and a QEMU for `make peers` alone.
+setup_peers() {
+  if [[ -d .tools/guests ]] && is_done peers scripts/setup-guests.sh; then return; fi
+  say "what guests are made of into .tools/guests (half a minute)"
+  scripts/setup-guests.sh .tools/guests || die "the guests of 'make peers' could not be prepared (see above)"
+  mark_done peers scripts/setup-guests.sh
+}
+
 for part in "${@:-all}"; do
   case $part in
-    all | apt | venv | verilator | pyverbs | programs) ;;
-    *) die "unknown part '$part': use apt, venv, verilator, pyverbs or programs" ;;
+    all | apt | venv | verilator | pyverbs | programs | peers) ;;
+    *) die "unknown part '$part': use apt, venv, verilator, pyverbs, programs or peers" ;;
   esac
 done
 # Two builds started at once must not install twice; flock comes with every Debian.
 exec 9>"$stamps/lock"
 flock 9
-for part in apt venv verilator pyverbs programs; do
-  if [[ $# == 0 && $part != programs || " $* " == *" $part "* ]]; then "setup_$part"; fi
+for part in apt venv verilator pyverbs programs peers; do
+  if [[ $# == 0 && $part != programs && $part != peers || " $* " == *" $part "* ]]; then "setup_$part"; fi
 done

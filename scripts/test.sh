@@ -59,6 +59,7 @@ step formal "${make[@]}" formal
 step rtl "${make[@]}" test-rtl
 step conformance "${make[@]}" test-conformance
 step programs "${make[@]}" test-programs
+step peers "${make[@]}" test-peers
 
 printf '\n'
 printf '%s\n' "${summary[@]}"

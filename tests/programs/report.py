@@ -57,9 +57,9 @@ def summary(found):
     return [[f"`{program}`", where, "; ".join(of), words] for (program, where, words), of in options.items()]
 
 
-def aligned(lines):
+def aligned(lines, headings=HEADINGS):
     """Markdown that a terminal shows well, too."""
-    lines = [[cell.replace("|", "\\|") for cell in line] for line in [HEADINGS, *lines]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in [headings, *lines]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     lines.insert(1, ["-" * width for width in widths])
     return "".join(f"| {' | '.join(map(str.ljust, line, widths))} |\n" for line in lines)
