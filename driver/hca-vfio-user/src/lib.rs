@@ -23,8 +23,8 @@ pub use activity::{ActivityPage, eventfd};
 pub use client::VfioUserDevice;
 pub use posted::{POSTED_ENTRIES, PostedReader, PostedWrite, PostedWriter, clear_kick};
 pub use protocol::{
-    Command, DmaMap, DmaUnmap, HEADER_BYTES, Header, IoEventFd, IrqInfo, ProtocolError, RegionAccess,
-    RegionInfo, SetIrqs, device_info, irq, irq_data, region, region_flags,
+    Command, DmaAccess, DmaMap, DmaUnmap, HEADER_BYTES, Header, IoEventFd, IrqInfo, ProtocolError,
+    RegionAccess, RegionInfo, SetIrqs, device_info, irq, irq_data, region, region_flags,
 };
 pub use shared::{KICK_BYTES, KICK_OFFSET, SHARED_REGION_BYTES, SharedRegion};
 pub use socket::{Connection, MAX_FDS, MAX_PAYLOAD_BYTES, Message};

@@ -507,6 +507,32 @@ impl RegionAccess {
     }
 }
 
+/// A read or write of the client's memory by the device; the data follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DmaAccess {
+    /// Bus address.
+    pub address: u64,
+    /// How many bytes.
+    pub count: u64,
+}
+
+impl DmaAccess {
+    /// To a payload.
+    pub fn encode(&self, data: &[u8]) -> Vec<u8> {
+        fields([&self.address.to_le_bytes(), &self.count.to_le_bytes(), data])
+    }
+
+    /// From a payload: the access, and the bytes behind it.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), ProtocolError> {
+        let mut r = Reader::new("DMA access", bytes);
+        let access = Self {
+            address: r.u64()?,
+            count: r.u64()?,
+        };
+        Ok((access, r.rest()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

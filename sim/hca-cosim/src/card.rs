@@ -126,7 +126,7 @@ pub struct Card {
     wires: Vec<Wire>,
     pub(crate) activity: Activity,
     awake_until: u64,
-    reading: Option<u64>,
+    reading: Option<(u8, u64)>,
     read_monitor: Monitor<ReadPayload>,
     write_monitor: Monitor<WritePayload>,
     interrupts: BTreeMap<(u8, u16), u64>,
@@ -423,7 +423,7 @@ impl Card {
             || (ports.mmio_rd_valid_i.get() & ports.mmio_rd_ready_o.get() != 0);
         if ports.mmio_rdata_valid_o.get() != 0 {
             match self.reading.take() {
-                Some(id) => self.pcie.push_mmio_value(now, id, ports.mmio_rdata_o.get()),
+                Some((func, id)) => self.pcie.push_mmio_value(now, func, id, ports.mmio_rdata_o.get()),
                 None => return self.violation(now, "register data without a read".into()),
             }
         }
@@ -434,7 +434,7 @@ impl Card {
             Some(MmioRequest::Write { func, addr, .. }) => {
                 self.stamps.push(now, StampKind::MmioWrite { func, addr });
             }
-            Some(MmioRequest::Read { id, .. }) => self.reading = Some(id),
+            Some(MmioRequest::Read { func, id, .. }) => self.reading = Some((func, id)),
             None => {}
         }
     }

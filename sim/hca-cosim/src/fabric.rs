@@ -310,6 +310,8 @@ impl Fabric {
     fn step_to(&mut self, next: u64) {
         let moving = self.is_moving();
         self.now = next;
+        // Before anybody can hear of it.
+        self.cards.iter_mut().for_each(|card| card.host.keep_up(next));
         for card in &mut self.cards {
             card.pcie.advance(next, &mut card.host);
             let due = card.activity != Activity::Idle

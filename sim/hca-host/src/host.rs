@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 
-use crate::iommu::{Fault, IommuMap};
+use crate::iommu::{Fault, Found, IommuMap};
+use crate::remote::Ticket;
 use crate::{Interrupt, Line};
 
 /// Faults kept for the reader; more are only counted.
@@ -32,13 +33,36 @@ impl Host {
         self.functions.get_mut(usize::from(func))
     }
 
-    /// Reads for the card.
-    pub fn read(&mut self, func: u8, addr: u64, out: &mut [u8]) -> Result<(), Fault> {
-        let result = match self.functions.get(usize::from(func)) {
+    /// Reads for the card. Who is given a fault, or has one from the fetch, has it logged.
+    pub fn read(&mut self, func: u8, addr: u64, out: &mut [u8]) -> Result<Found, Fault> {
+        match self.functions.get_mut(usize::from(func)) {
             Some(map) => map.read(func, addr, out),
             None => Err(Fault { func, addr }),
-        };
-        result.inspect_err(|fault| self.log(*fault))
+        }
+    }
+
+    /// The last write of a function that is not done yet.
+    pub(crate) fn last_write(&mut self, func: u8) -> Option<Ticket> {
+        self.function(func)?.last_write()
+    }
+
+    /// Waits for writes that reached memory so long ago that others may hear of them by now: the other end of a
+    /// transfer, over the wire. For as long as there is patience with whose memory it is; after that only its own rings are kept
+    /// behind its data.
+    pub fn keep_up(&mut self, now: u64) {
+        self.functions.iter_mut().for_each(|map| map.keep_up(now));
+    }
+
+    /// Gives what was started to whoever does it, and logs what failed.
+    pub fn flush(&mut self) {
+        for func in 0..self.functions.len() {
+            let map = &mut self.functions[func];
+            map.flush();
+            let (count, addrs) = map.take_failed();
+            self.fault_count += count - addrs.len() as u64;
+            let func = func as u8;
+            addrs.into_iter().for_each(|addr| self.log(Fault { func, addr }));
+        }
     }
 
     /// Writes for the card, in this cycle. A line that faults is dropped and logged, as an IOMMU does with posted
@@ -81,7 +105,7 @@ impl Host {
         self.faults.iter()
     }
 
-    fn log(&mut self, fault: Fault) {
+    pub(crate) fn log(&mut self, fault: Fault) {
         self.fault_count += 1;
         if self.faults.len() == FAULT_LOG {
             self.faults.pop_front();

@@ -1,32 +1,68 @@
 //! One function's view of host memory: ranges of bus addresses, each backed by some memory.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hca_dev::{SharedMem, UserMemory, load_bytes, store_bytes, store_line};
 use thiserror::Error;
 
+use crate::remote::{Remote, Target, Ticket};
 use crate::uses::{PIECES, RangeUses};
 use crate::{LINE_BYTES, Line};
 
-/// Memory of another process, reached by its own address.
-pub trait RemoteMemory: Send + Sync {
-    /// Copies out. False: the address is not there any more.
-    fn read(&self, addr: u64, out: &mut [u8]) -> bool;
-    /// Copies in. False: the address is not there any more, or not writable.
-    fn write(&self, addr: u64, bytes: &[u8]) -> bool;
+/// What is written to a program's memory is there so many cycles later, or twice as many: fewer than it takes until the
+/// other end of a transfer hears of it.
+const LAG_CYCLES: u64 = 16;
+
+/// The program whose addresses are mapped.
+#[derive(Default)]
+enum Program {
+    /// This process.
+    #[default]
+    Ours,
+    /// Another one.
+    Remote(Remote),
+    /// Another one that is no more: what is written to it is lost.
+    Gone,
 }
 
-/// Memory of a process that is no more.
-struct Nobody;
+/// What a read has found at once, or when it will have.
+pub enum Found {
+    /// The bytes are there.
+    Now,
+    /// They come with the fetch.
+    Later(Fetch),
+}
 
-impl RemoteMemory for Nobody {
-    fn read(&self, _: u64, _: &mut [u8]) -> bool {
-        false
+/// A read under way: it knows where its bytes go.
+pub struct Fetch {
+    fault: Fault,
+    /// What was there at once.
+    bytes: Vec<u8>,
+    pieces: Vec<(Range<usize>, Ticket)>,
+}
+
+impl Fetch {
+    /// All is done, or there is no patience left to wait for it.
+    pub fn wait(&self) -> bool {
+        self.pieces.iter().all(|(_, ticket)| ticket.wait())
     }
 
-    fn write(&self, _: u64, _: &[u8]) -> bool {
-        true
+    /// All is done.
+    pub fn is_done(&self) -> bool {
+        self.pieces.iter().all(|(_, ticket)| ticket.is_done())
+    }
+
+    /// Copies out what has come.
+    pub fn finish(self, out: &mut [u8]) -> Result<(), Fault> {
+        out.copy_from_slice(&self.bytes);
+        for (place, ticket) in self.pieces {
+            let bytes = ticket.take().filter(|bytes| bytes.len() == place.len());
+            out[place].copy_from_slice(&bytes.ok_or(self.fault)?);
+        }
+        Ok(())
     }
 }
 
@@ -42,8 +78,7 @@ pub enum Memory {
     },
     /// Memory of this process that its owner keeps alive until it is unmapped.
     User(UserMemory),
-    /// Memory that only its owner reaches, and would have to be asked for by messages. That is not done yet: every access
-    /// is a fault.
+    /// Memory that only the program reaches: asked for by bus address ([`crate::RemoteMemory`]).
     Messages,
 }
 
@@ -96,7 +131,7 @@ pub enum MapError {
     },
 }
 
-struct Range {
+struct Mapping {
     len_bytes: u64,
     memory: Memory,
 }
@@ -106,9 +141,11 @@ struct Range {
 /// process, unless [`IommuMap::set_process`] names another one.
 #[derive(Default)]
 pub struct IommuMap {
-    ranges: BTreeMap<u64, Range>,
+    ranges: BTreeMap<u64, Mapping>,
     identity: RangeUses,
-    process: Option<Arc<dyn RemoteMemory>>,
+    program: Program,
+    /// Some write that was under way in this cycle.
+    oldest: Option<(u64, Ticket)>,
     shared_writes: u64,
     /// The writes themselves, for whoever watches.
     log: Option<Vec<SharedWrite>>,
@@ -129,17 +166,74 @@ pub struct SharedWrite {
 
 impl IommuMap {
     /// From now on the program is another process, with nothing mapped yet.
-    pub fn set_process(&mut self, process: Arc<dyn RemoteMemory>) {
+    pub fn set_process(&mut self, process: Remote) {
         self.clear();
-        self.process = Some(process);
+        self.program = Program::Remote(process);
     }
 
     /// The process is no more, but the card does not know yet. What it still writes to the process's memory is
     /// lost, what it reads from there faults, and rings stay as they are, all until [`IommuMap::clear`].
     pub fn abandon(&mut self) {
-        if self.process.is_some() {
-            self.process = Some(Arc::new(Nobody));
+        if !matches!(self.program, Program::Ours) {
+            self.program = Program::Gone;
         }
+    }
+
+    fn remote(&mut self) -> Option<&mut Remote> {
+        match &mut self.program {
+            Program::Remote(remote) => Some(remote),
+            _ => None,
+        }
+    }
+
+    /// Gives accesses that were started to whoever does them.
+    pub fn flush(&mut self) {
+        self.remote().into_iter().for_each(Remote::flush);
+    }
+
+    /// Every access that was started is done, after a short wait if need be: then what is unmapped is untouched from
+    /// there on.
+    pub fn is_settled(&mut self) -> bool {
+        self.remote().is_none_or(Remote::is_settled)
+    }
+
+    /// The same without any wait.
+    pub fn is_idle(&self) -> bool {
+        match &self.program {
+            Program::Remote(remote) => remote.is_idle(),
+            _ => true,
+        }
+    }
+
+    /// The program's memory has not answered for so long.
+    pub fn is_stuck(&mut self, limit: Duration) -> bool {
+        self.remote().is_some_and(|remote| remote.is_stuck(limit))
+    }
+
+    /// The last write that is not done; what tells of it has to wait for it.
+    pub(crate) fn last_write(&mut self) -> Option<Ticket> {
+        self.remote()?.last_write()
+    }
+
+    /// Waits for a write that was started [`LAG_CYCLES`] ago, or a little earlier, and for those before it.
+    pub(crate) fn keep_up(&mut self, now: u64) {
+        let Program::Remote(remote) = &mut self.program else {
+            return;
+        };
+        match &self.oldest {
+            Some((since, write)) if now >= since + LAG_CYCLES => {
+                write.wait();
+                self.oldest = remote.last_write().map(|write| (now, write));
+            }
+            Some(_) => {}
+            None => self.oldest = remote.last_write().map(|write| (now, write)),
+        }
+    }
+
+    /// Writes that found no memory, since the last call: how many, and where the first were.
+    pub(crate) fn take_failed(&mut self) -> (u64, Vec<u64>) {
+        self.remote()
+            .map_or_else(Default::default, |remote| remote.take_failed())
     }
 
     /// Maps memory of the process named before at its own address.
@@ -150,7 +244,7 @@ impl IommuMap {
         };
         let end = addr
             .checked_add(len_bytes)
-            .filter(|_| len_bytes > 0 && self.process.is_some());
+            .filter(|_| len_bytes > 0 && !matches!(self.program, Program::Ours));
         self.map_identity(addr, end.ok_or(bad)?)
     }
 
@@ -166,13 +260,15 @@ impl IommuMap {
         if len_bytes > behind as u64 {
             return Err(bad);
         }
-        if self.process.is_none() && matches!(&memory, Memory::User(user) if user.addr() == iova) {
+        if matches!(self.program, Program::Ours)
+            && matches!(&memory, Memory::User(user) if user.addr() == iova)
+        {
             return self.map_identity(iova, end);
         }
         if self.overlaps_range(iova, end) || !self.identity.is_free(iova, end) {
             return Err(MapError::Overlap { iova, len_bytes });
         }
-        self.ranges.insert(iova, Range { len_bytes, memory });
+        self.ranges.insert(iova, Mapping { len_bytes, memory });
         Ok(())
     }
 
@@ -240,7 +336,10 @@ impl IommuMap {
 
     /// Lines written into memory that was mapped as [`Memory::Shared`]: rings, where the program is another process.
     pub fn shared_writes(&self) -> u64 {
-        self.shared_writes
+        match &self.program {
+            Program::Remote(remote) => self.shared_writes + remote.shared_writes(),
+            _ => self.shared_writes,
+        }
     }
 
     /// Keeps those lines from now on, until they are taken; or no longer.
@@ -263,53 +362,93 @@ impl IommuMap {
         self.len() == 0
     }
 
-    /// The range that holds `addr`: where the byte lies, and how many bytes of the range are left from it.
+    /// The mapping that holds `addr`: where the byte lies, and how many bytes of the mapping are left from it.
     #[inline]
-    fn find(&self, addr: u64) -> Option<(Place<'_>, u64)> {
+    fn find(&self, addr: u64) -> Option<(Place, u64)> {
         if let Some((start, range)) = self.ranges.range(..=addr).next_back()
             && addr - start < range.len_bytes
         {
             let offset = addr - start;
             let place = match &range.memory {
                 Memory::Shared { memory, offset: base } => {
-                    Place::Local(memory.as_ptr().wrapping_add(base + offset as usize))
+                    Place::Theirs(Target::Shared(memory.clone(), base + offset as usize))
                 }
-                Memory::User(user) => Place::Local((user.addr() + offset) as *mut u8),
-                Memory::Messages => return None,
+                Memory::User(user) => Place::Ours((user.addr() + offset) as *mut u8),
+                // Of a client that there is.
+                Memory::Messages if matches!(self.program, Program::Ours) => return None,
+                Memory::Messages => self.theirs(addr),
             };
             return Some((place, range.len_bytes - offset));
         }
         let left = self.identity.left(addr)?;
-        let place = match &self.process {
-            Some(process) => Place::Remote(process.as_ref(), addr),
-            None => Place::Local(addr as *mut u8),
-        };
-        Some((place, left))
+        Some((self.theirs(addr), left))
+    }
+
+    /// At an address of the program's.
+    fn theirs(&self, addr: u64) -> Place {
+        match &self.program {
+            Program::Ours => Place::Ours(addr as *mut u8),
+            Program::Remote(_) => Place::Theirs(Target::Process(addr)),
+            Program::Gone => Place::Nowhere,
+        }
     }
 
     /// Copies out of memory, across mappings. On a fault the buffer holds no promise.
-    pub fn read(&self, func: u8, addr: u64, mut out: &mut [u8]) -> Result<(), Fault> {
-        let mut at = addr;
-        while !out.is_empty() {
+    pub fn read(&mut self, func: u8, addr: u64, out: &mut [u8]) -> Result<Found, Fault> {
+        let idle = self.is_idle();
+        let mut later = Vec::new();
+        let mut done = 0;
+        while done < out.len() {
+            let at = addr.wrapping_add(done as u64);
             let fault = Fault { func, addr: at };
             let (place, left) = self.find(at).ok_or(fault)?;
-            let (piece, rest) = out.split_at_mut(out.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+            let len = (out.len() - done).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let piece = done..done + len;
             match place {
-                Place::Remote(process, addr) if process.read(addr, piece) => {}
-                Place::Remote(..) => return Err(fault),
-                // SAFETY: `find` says that piece.len() bytes from here are inside the mapping, which is
-                // alive; the other side of a race sees atomic accesses (registered memory is the program's to
-                // share).
-                Place::Local(ptr) => unsafe { load_bytes(ptr, piece) },
+                // SAFETY: `find` says that so many bytes from here are inside the mapping, which is alive; the other
+                // side of a race sees atomic accesses (registered memory is the program's to share).
+                Place::Ours(ptr) => unsafe { load_bytes(ptr, &mut out[piece]) },
+                Place::Theirs(Target::Shared(memory, offset)) if idle => {
+                    // SAFETY: as above.
+                    unsafe { load_bytes(memory.as_ptr().wrapping_add(offset), &mut out[piece]) };
+                }
+                Place::Theirs(target) => later.push((piece, target)),
+                Place::Nowhere => return Err(fault),
             }
-            at = at.wrapping_add(piece.len() as u64);
-            out = rest;
+            done += len;
         }
-        Ok(())
+        Ok(self.start_fetch(Fault { func, addr }, out, later))
     }
 
-    /// Writes the enabled bytes of one line; `addr` is a multiple of 64.
-    /// `cycle` is for the log.
+    /// Looks at memory that is shared with the program, as it is now. False: it is not all there.
+    pub fn peek(&self, addr: u64, out: &mut [u8]) -> bool {
+        match self.find(addr) {
+            Some((Place::Theirs(Target::Shared(memory, offset)), left)) if left >= out.len() as u64 => {
+                // SAFETY: so many bytes from here are inside the mapping, which is alive.
+                unsafe { load_bytes(memory.as_ptr().wrapping_add(offset), out) };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn start_fetch(&mut self, fault: Fault, out: &[u8], pieces: Vec<(Range<usize>, Target)>) -> Found {
+        match self.remote() {
+            Some(remote) if !pieces.is_empty() => {
+                let start = |(place, target): (Range<usize>, Target)| {
+                    let len_bytes = place.len();
+                    (place, remote.start_read(target, len_bytes))
+                };
+                let pieces = pieces.into_iter().map(start).collect();
+                let bytes = out.to_vec();
+                Found::Later(Fetch { fault, bytes, pieces })
+            }
+            _ => Found::Now,
+        }
+    }
+
+    /// Writes the enabled bytes of one line; `addr` is a multiple of 64. Memory of another process gets them soon, in
+    /// the order of the calls. `cycle` is for the log.
     pub fn write_line(
         &mut self,
         cycle: u64,
@@ -318,15 +457,12 @@ impl IommuMap {
         line: &Line,
         strb: u64,
     ) -> Result<(), Fault> {
-        if let Some((Place::Local(ptr), left)) = self.find(addr)
-            && left >= LINE_BYTES as u64
-        {
+        match self.find(addr).filter(|(_, left)| *left >= LINE_BYTES as u64) {
             // SAFETY: the whole line is inside the mapping, which is alive.
-            unsafe { store_line(ptr, &line.0, strb) };
-            if self.process.is_some() {
-                self.shared_writes += 1;
-                if let Some(log) = &mut self.log {
-                    let line = *line;
+            Some((Place::Ours(ptr), _)) => unsafe { store_line(ptr, &line.0, strb) },
+            Some((Place::Theirs(target), _)) => {
+                let line = *line;
+                if let (Some(log), Target::Shared(..)) = (&mut self.log, &target) {
                     log.push(SharedWrite {
                         cycle,
                         addr,
@@ -334,33 +470,49 @@ impl IommuMap {
                         strb,
                     });
                 }
+                self.write_theirs(target, line, strb);
             }
-            return Ok(());
+            _ => return self.write_pieces(func, addr, line, strb),
         }
-        self.write_pieces(func, addr, line, strb)
+        Ok(())
     }
 
-    /// The slow way, for lines that are not wholly in one local mapping: one run of enabled bytes at a time.
-    fn write_pieces(&self, func: u8, addr: u64, line: &Line, strb: u64) -> Result<(), Fault> {
+    fn write_theirs(&mut self, target: Target, line: Line, strb: u64) {
+        let idle = self.is_idle();
+        match (target, self.remote()) {
+            (Target::Shared(memory, offset), remote) if idle || remote.is_none() => {
+                // SAFETY: whoever made the target saw that what `strb` enables is inside the mapping, which is alive.
+                unsafe { store_line(memory.as_ptr().wrapping_add(offset), &line.0, strb) };
+                self.shared_writes += 1;
+            }
+            (target, Some(remote)) => remote.start_write(target, line, strb),
+            // `find` names a process only where there is one.
+            (Target::Process(_) | Target::Shared(..), None) => {}
+        }
+    }
+
+    /// The slow way, for lines that are not wholly in one mapping: one run of enabled bytes at a time.
+    fn write_pieces(&mut self, func: u8, addr: u64, line: &Line, strb: u64) -> Result<(), Fault> {
         let mut byte = 0;
         while byte < LINE_BYTES {
             if strb >> byte & 1 == 0 {
                 byte += 1;
                 continue;
             }
-            let fault = Fault {
-                func,
-                addr: addr.wrapping_add(byte as u64),
-            };
+            let at = addr.wrapping_add(byte as u64);
             let run = (strb >> byte).trailing_ones() as usize;
-            let (place, left) = self.find(fault.addr).ok_or(fault)?;
+            let (place, left) = self.find(at).ok_or(Fault { func, addr: at })?;
             let len = run.min(usize::try_from(left).unwrap_or(usize::MAX));
             let bytes = &line.0[byte..byte + len];
             match place {
-                Place::Remote(process, addr) if process.write(addr, bytes) => {}
-                Place::Remote(..) => return Err(fault),
-                // SAFETY: `find` says that len bytes from here are inside the mapping, which is alive.
-                Place::Local(ptr) => unsafe { store_bytes(ptr, bytes) },
+                // SAFETY: `find` says that so many bytes from here are inside the mapping, which is alive.
+                Place::Ours(ptr) => unsafe { store_bytes(ptr, bytes) },
+                Place::Theirs(target) => {
+                    let mut piece = Line::ZERO;
+                    piece.0[..len].copy_from_slice(bytes);
+                    self.write_theirs(target, piece, u64::MAX >> (LINE_BYTES - len));
+                }
+                Place::Nowhere => {}
             }
             byte += len;
         }
@@ -369,16 +521,36 @@ impl IommuMap {
 }
 
 /// Where a byte lies.
-enum Place<'a> {
+enum Place {
     /// In this process.
-    Local(*mut u8),
-    /// In another one, at its address.
-    Remote(&'a dyn RemoteMemory, u64),
+    Ours(*mut u8),
+    /// In memory of the program's, shared or not.
+    Theirs(Target),
+    /// In a process that is no more.
+    Nowhere,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remote::{RemoteMemory, Watcher};
+
+    struct Nobody;
+
+    impl RemoteMemory for Nobody {
+        fn read(&self, _: u64, _: &mut [u8]) -> bool {
+            false
+        }
+
+        fn write(&self, _: u64, _: &[u8]) -> bool {
+            false
+        }
+    }
+
+    impl Watcher for Nobody {
+        fn progress(&self) {}
+        fn ended(&self) {}
+    }
 
     fn shared(bytes: usize) -> (Arc<SharedMem>, Memory) {
         let memory = Arc::new(SharedMem::new("test", bytes).unwrap());
@@ -399,7 +571,7 @@ mod tests {
         assert_eq!(out, line.0);
         // SAFETY: offset 4063 is inside the mapping.
         assert_eq!(unsafe { *a.as_ptr().add(4063) }, 32);
-        let fault = map.read(3, 0x10_0000 + 4064 + 4090, &mut out).unwrap_err();
+        let fault = map.read(3, 0x10_0000 + 4064 + 4090, &mut out).err().unwrap();
         assert_eq!(
             fault,
             Fault {
@@ -413,7 +585,7 @@ mod tests {
     fn an_abandoned_map_keeps_rings_and_loses_writes() {
         let mut map = IommuMap::default();
         let (_ring, memory) = shared(4096);
-        map.set_process(Arc::new(Nobody));
+        map.set_process(Remote::new(Arc::new(Nobody), Arc::new(Nobody)).unwrap());
         map.map(0x10_0000, 4096, memory).unwrap();
         map.map_process(0x20_0000, 4096).unwrap();
         map.abandon();
@@ -423,8 +595,8 @@ mod tests {
         assert_eq!(out, line.0);
         map.write_line(9, 0, 0x20_0000, &line, u64::MAX).unwrap();
         assert_eq!(
-            map.read(0, 0x20_0000, &mut out),
-            Err(Fault {
+            map.read(0, 0x20_0000, &mut out).err(),
+            Some(Fault {
                 func: 0,
                 addr: 0x20_0000
             })

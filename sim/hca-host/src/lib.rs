@@ -19,15 +19,21 @@
 mod events;
 mod host;
 mod iommu;
+mod late;
 mod params;
+mod patience;
 mod pcie;
+mod remote;
 mod uses;
+mod violation;
 
 pub use events::{Interrupt, MmioRequest, ReadBeat, WriteBeat};
 pub use host::Host;
-pub use iommu::{Fault, IommuMap, MapError, Memory, RemoteMemory, SharedWrite};
+pub use iommu::{Fault, Fetch, Found, IommuMap, MapError, Memory, SharedWrite};
 pub use params::{ParamError, PcieParams};
-pub use pcie::{PcieCounters, PcieModel, Violation};
+pub use pcie::{PcieCounters, PcieModel};
+pub use remote::{Presence, Remote, RemoteMemory, Ticket, Watcher};
+pub use violation::Violation;
 
 /// Bytes of one beat of the card's host port.
 pub const LINE_BYTES: usize = 64;

@@ -4,52 +4,15 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use thiserror::Error;
-
+use crate::iommu::{Fault, Found};
+use crate::late::{Late, Request};
 use crate::params::{ParamError, PcieParams, TICKS_PER_CYCLE, Timing};
+use crate::violation::Violation;
 use crate::{Host, Interrupt, LINE_BYTES, Line, MmioRequest, ReadBeat, WriteBeat};
 
 const READ_LINES: usize = 8;
-const READ_BYTES: usize = READ_LINES * LINE_BYTES;
-
-/// A request of the card that breaks the contract of its host port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Violation {
-    /// Length zero or too long, or across a 512-byte boundary.
-    #[error(
-        "read of {len_bytes} bytes at {addr:#x}: must be 1..={READ_BYTES} bytes inside one 512-byte block"
-    )]
-    ReadShape {
-        /// Bus address.
-        addr: u64,
-        /// Length.
-        len_bytes: u16,
-    },
-    /// The tag's last completion has not been delivered yet.
-    #[error("read with tag {tag}, which is in use")]
-    TagInUse {
-        /// The tag.
-        tag: u8,
-    },
-    /// A line that is not aligned or enables nothing.
-    #[error(
-        "write at {addr:#x} with byte enables {strb:#x}: address must be a multiple of 64, enables not 0"
-    )]
-    WriteShape {
-        /// Bus address.
-        addr: u64,
-        /// Byte enables.
-        strb: u64,
-    },
-    /// A burst that does not go on where it was, or leaves its 256-byte block.
-    #[error("write burst goes on at {addr:#x}, expected {expected:#x} inside the same 256-byte block")]
-    Burst {
-        /// Bus address of the line.
-        addr: u64,
-        /// Where it should have been.
-        expected: u64,
-    },
-}
+/// Longest read of the card.
+pub(crate) const READ_BYTES: usize = READ_LINES * LINE_BYTES;
 
 /// What went over the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,9 +45,16 @@ enum Upstream {
         len_bytes: u16,
     },
     MmioValue {
+        func: u8,
         id: u64,
         value: u32,
     },
+}
+
+/// What tells the host of earlier writes, and must not pass them.
+enum Notice {
+    Interrupt(Interrupt),
+    MmioValue { id: u64, value: u32 },
 }
 
 /// One completion packet waiting for the link.
@@ -117,6 +87,7 @@ pub struct PcieModel {
     params: PcieParams,
     timing: Timing,
     up: VecDeque<(u64, Upstream)>,
+    late: Late<Notice>,
     up_free_ticks: u64,
     down_free_ticks: u64,
     completions: BinaryHeap<Reverse<Completion>>,
@@ -141,6 +112,7 @@ impl PcieModel {
             params,
             timing,
             up: VecDeque::new(),
+            late: Late::default(),
             up_free_ticks: 0,
             down_free_ticks: 0,
             completions: BinaryHeap::new(),
@@ -285,15 +257,17 @@ impl PcieModel {
                 self.arrive(at, item, host);
             }
         }
+        if !self.late.is_empty() {
+            self.catch_up(now, host);
+        }
     }
 
     fn arrive(&mut self, at: u64, item: Upstream, host: &mut Host) {
         match item {
             Upstream::Write(beat) if beat.msix => {
-                host.interrupt(Interrupt {
-                    func: beat.func,
-                    vector: (beat.addr & 0x7ff) as u16,
-                });
+                let vector = (beat.addr & 0x7ff) as u16;
+                let func = beat.func;
+                self.notify(func, Notice::Interrupt(Interrupt { func, vector }), host);
             }
             Upstream::Write(beat) => host.write_line(at, beat.func, beat.addr, &beat.data, beat.strb),
             Upstream::Read {
@@ -301,24 +275,83 @@ impl PcieModel {
                 func,
                 addr,
                 len_bytes,
-            } => self.read_memory(at, tag, func, addr, len_bytes, host),
-            Upstream::MmioValue { id, value } => self.mmio_values.push_back((id, value)),
+            } => {
+                let request = Request {
+                    at,
+                    tag,
+                    addr,
+                    len_bytes,
+                };
+                self.read_memory(func, request, host);
+            }
+            Upstream::MmioValue { func, id, value } => {
+                self.notify(func, Notice::MmioValue { id, value }, host);
+            }
         }
     }
 
-    fn read_memory(&mut self, at: u64, tag: u8, func: u8, addr: u64, len_bytes: u16, host: &mut Host) {
-        let lane = (addr % LINE_BYTES as u64) as usize;
-        let end = lane + usize::from(len_bytes);
+    /// A notice arrives behind what the card has written before.
+    fn notify(&mut self, func: u8, notice: Notice, host: &mut Host) {
+        match host.last_write(func) {
+            Some(write) if !write.wait() => self.late.push_behind(write, notice),
+            _ => self.deliver_notice(notice, host),
+        }
+    }
+
+    fn deliver_notice(&mut self, notice: Notice, host: &mut Host) {
+        match notice {
+            Notice::Interrupt(interrupt) => host.interrupt(interrupt),
+            Notice::MmioValue { id, value } => self.mmio_values.push_back((id, value)),
+        }
+    }
+
+    /// Goes on with what waited for memory.
+    fn catch_up(&mut self, now: u64, host: &mut Host) {
+        while let Some(notice) = self.late.take_behind() {
+            self.deliver_notice(notice, host);
+        }
+        while let Some((request, fetch)) = self.late.take_read(now) {
+            let mut bytes = [0; READ_BYTES];
+            let lanes = request.lanes();
+            let read = fetch.finish(&mut bytes[lanes]);
+            self.complete(request, read.map(|()| &bytes), now, host);
+        }
+    }
+
+    fn read_memory(&mut self, func: u8, request: Request, host: &mut Host) {
         let mut bytes = [0u8; READ_BYTES];
-        let slot_data = &mut self.slots[usize::from(tag)].data;
-        let ok = host.read(func, addr, &mut bytes[lane..end]).is_ok();
-        if ok {
-            for (line, chunk) in slot_data.iter_mut().zip(bytes.chunks_exact(LINE_BYTES)) {
-                line.0.copy_from_slice(chunk);
+        match host.read(func, request.addr, &mut bytes[request.lanes()]) {
+            Ok(Found::Now) => self.complete(request, Ok(&bytes), 0, host),
+            Ok(Found::Later(fetch)) => {
+                let due = request.at + self.timing.turnaround_cycles;
+                self.late.push_read(request, due, fetch);
             }
+            Err(fault) => self.complete(request, Err(fault), 0, host),
+        }
+    }
+
+    /// A read has its bytes, or none, and is answered no earlier than in cycle `from_cycle`.
+    fn complete(
+        &mut self,
+        request: Request,
+        read: Result<&[u8; READ_BYTES], Fault>,
+        from_cycle: u64,
+        host: &mut Host,
+    ) {
+        let Request { at, tag, addr, .. } = request;
+        let (lane, end) = (request.lanes().start, request.lanes().end);
+        let ok = read.is_ok();
+        match read {
+            Ok(bytes) => {
+                let slot_data = &mut self.slots[usize::from(tag)].data;
+                for (line, chunk) in slot_data.iter_mut().zip(bytes.chunks_exact(LINE_BYTES)) {
+                    line.0.copy_from_slice(chunk);
+                }
+            }
+            Err(fault) => host.log(fault),
         }
         self.counters.read_errors += u64::from(!ok);
-        let mut ready_at = at + self.timing.turnaround_cycles;
+        let mut ready_at = from_cycle.max(at + self.timing.turnaround_cycles);
         let mut from = lane;
         while from < end {
             // Completions end at addresses that are multiples of the largest payload.
@@ -449,9 +482,10 @@ impl PcieModel {
     }
 
     /// The card answers a register read. The value pushes earlier writes ahead of it.
-    pub fn push_mmio_value(&mut self, now: u64, id: u64, value: u32) {
+    pub fn push_mmio_value(&mut self, now: u64, func: u8, id: u64, value: u32) {
         let arrival = self.send_upstream(now, self.params.completion_overhead_bytes + 4);
-        self.up.push_back((arrival, Upstream::MmioValue { id, value }));
+        self.up
+            .push_back((arrival, Upstream::MmioValue { func, id, value }));
     }
 
     /// A register value that has reached the processor: the id of the request, and the value.
@@ -466,7 +500,11 @@ impl PcieModel {
     pub fn next_event(&self) -> Option<u64> {
         let up = self.up.front().map(|(at, _)| *at);
         let mmio = self.mmio.front().map(|(at, _)| *at);
-        [up, mmio, self.next_completion()].into_iter().flatten().min()
+        let late = self.late.next_event();
+        [up, mmio, late, self.next_completion()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The next cycle at which the card's ports see something (a completion or a register access).

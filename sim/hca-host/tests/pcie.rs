@@ -147,7 +147,7 @@ fn interrupts_and_register_values_push_writes_ahead() {
     let seen = || unsafe { memory.as_ptr().read_volatile() };
     pcie.push_write(0, &write(BASE, 9, true)).unwrap();
     pcie.push_write(0, &msix(5)).unwrap();
-    pcie.push_mmio_value(0, 77, 0xabcd);
+    pcie.push_mmio_value(0, 0, 77, 0xabcd);
     for now in 0..400 {
         pcie.advance(now, &mut host);
         if let Some(interrupt) = host.take_interrupt() {

@@ -70,7 +70,7 @@ impl FunctionMeter {
 
     /// See [`hca_cosim::Observer::register_written`].
     pub fn register_written(&mut self, now_ns: u64, bytes: Range<u16>, value: u64, memory: &IommuMap) {
-        let read = |addr: u64, out: &mut [u8]| memory.read(0, addr, out).is_ok();
+        let read = |addr: u64, out: &mut [u8]| memory.peek(addr, out);
         let offset = u32::from(bytes.start);
         if bytes.len() == 4 && offset == reg::FUNC_CONTROL {
             if reg::field(value as u32, reg::FUNC_CONTROL_RESET_MASK) != 0 {
@@ -98,7 +98,7 @@ impl FunctionMeter {
 
     /// See [`hca_cosim::Observer::ring_written`].
     pub fn ring_written(&mut self, now_ns: u64, write: &SharedWrite, memory: &IommuMap) {
-        let read = |addr: u64, out: &mut [u8]| memory.read(0, addr, out).is_ok();
+        let read = |addr: u64, out: &mut [u8]| memory.peek(addr, out);
         if let Some(done) = self.admin.written(write.addr, read) {
             return self.done(&done);
         }

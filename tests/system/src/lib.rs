@@ -4,13 +4,18 @@
 //! * [`scenario`]: random transfers under random faults, everything decided by a seed.
 //! * [`raw`]: a client of the simulator that keeps no rules.
 //! * [`siege`]: one function does everything wrong at random, while another one transfers.
+//! * [`absent`]: memory that never comes. [`courier`]: a device that shares none.
 //! * `tests/`: the system tests. `hca demo`, `hca perf` and `hca soak` stand on the same code.
 //!
 //! Nothing here knows how a card works inside: verdicts come from memory, completions, events and the cable.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+pub mod absent;
 mod arena;
 mod attack;
+#[allow(unsafe_code)]
+pub mod courier;
 mod node;
 mod plan;
 #[allow(unsafe_code)]

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hca_dev::{PAGE_BYTES, SharedMem};
+use hca_host::{Presence, Remote, RemoteMemory};
 use hca_vfio_user::{
     Capabilities, Command, Connection, DmaMap, Header, MAJOR, MAX_FDS, MINOR, Message, SharedRegion,
     decode_version, encode_version, eventfd,
@@ -18,6 +19,7 @@ use hca_vfio_user::{
 
 use super::endpoint::MAX_MAPPINGS;
 use super::lane::{Event, Given, Lane, Newcomer, Request, Shared, encode_reply};
+use super::messages::{Mailbox, MessageMemory};
 use super::process::ProcessMemory;
 
 /// Callers of a function that may be there without having greeted; one more, and the oldest is hung up.
@@ -80,6 +82,11 @@ pub(super) struct Door {
     functions: Arc<AtomicUsize>,
     callers: Vec<Caller>,
     holder: Holder,
+    /// Of the thread that touches the client's memory. While one is held there by a page that does not come, nobody
+    /// else gets the function: so there are never more of them than functions.
+    presence: Option<Presence>,
+    /// Of the client, or the last one.
+    mailbox: Arc<Mailbox>,
     /// The mappings that the client has; kept here so that they end here.
     mapped: Vec<Arc<SharedMem>>,
     /// Nothing is accepted before.
@@ -95,6 +102,8 @@ impl Door {
             functions,
             callers: Vec::new(),
             holder: Holder::Nobody,
+            presence: None,
+            mailbox: Arc::default(),
             mapped: Vec::new(),
             pause: None,
         })
@@ -167,6 +176,7 @@ impl Door {
                 break;
             }
             match connection.try_receive() {
+                Ok(Some(message)) if message.header.is_reply() => self.mailbox.deliver(message),
                 Ok(Some(message)) => {
                     let request = self.examine(message);
                     self.lane.push(Event::Message(request));
@@ -179,6 +189,7 @@ impl Door {
     }
 
     fn leave(&mut self, by_itself: bool) {
+        self.mailbox.close();
         self.holder = Holder::Leaving;
         self.lane.leave(by_itself);
     }
@@ -265,7 +276,7 @@ impl Door {
         while let Some(at) = self.callers.iter().position(|caller| caller.hello.is_some()) {
             let busy = match &self.holder {
                 _ if self.lane.is_broken() => Some(libc::EIO),
-                Holder::Nobody => None,
+                Holder::Nobody if self.presence.as_ref().is_none_or(Presence::is_over) => None,
                 Holder::Client(connection) if !is_hung_up(connection) => Some(libc::EBUSY),
                 // On its way out: that passes.
                 _ if self.callers[at].until > now => return,
@@ -286,7 +297,9 @@ impl Door {
     }
 
     fn welcome(&mut self, connection: Connection, hello: &Hello) {
-        let made = newcomer(&connection, &hello.agreed).and_then(|new| Ok((new, connection.try_clone()?)));
+        let mailbox = Arc::<Mailbox>::default();
+        let made = newcomer(&connection, &hello.agreed, &self.lane, &mailbox);
+        let made = made.and_then(|new| Ok((new, connection.try_clone()?)));
         let (newcomer, writer) = match made {
             Ok(made) => made,
             Err(error) => {
@@ -301,6 +314,8 @@ impl Door {
             .is_ok_and(|sent| sent == reply.len())
         {
             self.holder = Holder::Client(connection);
+            self.presence = Some(newcomer.memory.presence());
+            self.mailbox = mailbox;
             self.lane.open(writer, newcomer);
         }
     }
@@ -344,11 +359,18 @@ fn read_hello(message: &Message) -> Result<Hello, i32> {
 }
 
 /// Makes what a client is given.
-fn newcomer(connection: &Connection, agreed: &Capabilities) -> io::Result<Newcomer> {
-    let memory = if agreed.hca_process_memory {
-        Some(Arc::new(ProcessMemory::of_peer(connection)?))
+fn newcomer(
+    connection: &Connection,
+    agreed: &Capabilities,
+    lane: &Arc<Lane>,
+    mailbox: &Arc<Mailbox>,
+) -> io::Result<Newcomer> {
+    let process_memory = agreed.hca_process_memory;
+    let memory: Arc<dyn RemoteMemory> = if process_memory {
+        Arc::new(ProcessMemory::of_peer(connection)?)
     } else {
-        None
+        let max_bytes = agreed.max_data_xfer_size;
+        Arc::new(MessageMemory::new(lane.clone(), mailbox.clone(), max_bytes))
     };
     let shared = if agreed.hca_shared_region {
         let region = SharedRegion::new().map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
@@ -361,7 +383,8 @@ fn newcomer(connection: &Connection, agreed: &Capabilities) -> io::Result<Newcom
     };
     Ok(Newcomer {
         pid: connection.peer_pid()?,
-        memory,
+        memory: Remote::new(memory, lane.clone())?,
+        process_memory,
         shared,
     })
 }

@@ -47,11 +47,11 @@ struct Channel {
 }
 
 impl Client {
-    fn new(newcomer: Newcomer) -> Self {
+    fn new(process_memory: bool, shared: Option<Shared>) -> Self {
         Self {
-            process_memory: newcomer.memory.is_some(),
+            process_memory,
             vectors: (0..NUM_VECTORS).map(|_| None).collect(),
-            channel: newcomer.shared.map(Channel::new),
+            channel: shared.map(Channel::new),
             observer: None,
         }
     }
@@ -87,6 +87,8 @@ pub(super) struct Endpoint {
     client: Option<Client>,
     /// Register reads under way: id, the message, the access.
     reads: Vec<(u64, Header, RegionAccess)>,
+    /// Unmaps that are answered when the card's accesses from before are done.
+    unmaps: Vec<(Header, DmaUnmap)>,
     /// What the card had written into the client's rings at the last look.
     announced: u64,
 }
@@ -102,18 +104,16 @@ impl Endpoint {
             msix_bar: Box::new([0; MSIX_BAR_BYTES]),
             client: None,
             reads: Vec::new(),
+            unmaps: Vec::new(),
             announced: 0,
         }
     }
 
     pub fn connected(&mut self, fabric: &mut Fabric, newcomer: Newcomer) {
         if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
-            map.clear();
-            if let Some(memory) = &newcomer.memory {
-                map.set_process(memory.clone());
-            }
+            map.set_process(newcomer.memory);
         }
-        self.client = Some(Client::new(newcomer));
+        self.client = Some(Client::new(newcomer.process_memory, newcomer.shared));
     }
 
     /// The client went away: its memory goes with it, and the function is reset before the next client. The card must
@@ -125,6 +125,7 @@ impl Endpoint {
             map.log_shared_writes(false);
         }
         self.reads.clear();
+        self.unmaps.clear();
         self.config = ConfigSpace::new();
         self.reset(fabric);
         self.lane.release();
@@ -152,6 +153,29 @@ impl Endpoint {
     /// A process has the function.
     pub fn has_client(&self) -> bool {
         self.client.is_some()
+    }
+
+    /// Goes on with what waits for the client's memory. One that has not answered for so long is hung up: its requests
+    /// are the only thing that has no end of its own.
+    pub fn attend_memory(&mut self, fabric: &mut Fabric) {
+        let Some(map) = fabric.card_mut(self.card).host().function(self.func) else {
+            return;
+        };
+        if map.is_stuck(self.lane.patience()) {
+            self.lane.hang_up();
+        }
+        if self.unmaps.is_empty() || !map.is_idle() {
+            return;
+        }
+        for (header, unmap) in std::mem::take(&mut self.unmaps) {
+            self.reply(&header, Ok(Some(unmap.encode())), None);
+        }
+    }
+
+    /// Accesses of the card wait for the client's memory.
+    pub fn waits_for_memory(&self, fabric: &mut Fabric) -> bool {
+        let map = fabric.card_mut(self.card).host().function(self.func);
+        map.is_some_and(|map| !map.is_idle())
     }
 
     /// Does a turn's work: writes that the client has posted, then the oldest message. An event that the server must
@@ -366,7 +390,13 @@ impl Endpoint {
             Some(Command::DmaUnmap) => {
                 let unmap = DmaUnmap::decode(payload).map_err(|_| libc::EINVAL)?;
                 let size = self.dma_unmap(fabric, &unmap)?;
-                Ok(Some(DmaUnmap { size, ..unmap }.encode()))
+                let done = DmaUnmap { size, ..unmap };
+                let map = fabric.card_mut(self.card).host().function(self.func);
+                if map.is_none_or(IommuMap::is_settled) {
+                    return Ok(Some(done.encode()));
+                }
+                self.unmaps.push((*header, done));
+                Ok(None)
             }
             Some(Command::DeviceGetInfo) => Ok(Some(device_info())),
             Some(Command::DeviceGetIrqInfo) => irq_info(payload).map(|info| Some(info.encode())),

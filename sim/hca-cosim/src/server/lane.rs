@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hca_dev::SharedMem;
+use hca_host::{Remote, Watcher};
 use hca_vfio_user::{Connection, HEADER_BYTES, Header, SharedRegion, clear_kick, eventfd};
 
-use super::process::ProcessMemory;
 use super::wake::{Waker, kick};
 
 /// Messages of a client that may wait for the simulation.
@@ -21,8 +21,10 @@ const INBOX_MESSAGES: usize = 16;
 /// A client that has been greeted, with all that it is given.
 pub(super) struct Newcomer {
     pub pid: i32,
-    /// Where it has agreed to that.
-    pub memory: Option<Arc<ProcessMemory>>,
+    /// Its memory, as far as the simulation has no mapping of it.
+    pub memory: Remote,
+    /// That is the whole process, by its addresses: it has agreed to that.
+    pub process_memory: bool,
     /// Where it has asked for that.
     pub shared: Option<Shared>,
 }
@@ -177,6 +179,11 @@ impl Lane {
         self.stalled.load(Ordering::Relaxed)
     }
 
+    /// Sends a message of our own: as an answer.
+    pub fn send(&self, bytes: Vec<u8>) {
+        self.reply(bytes, None);
+    }
+
     /// Sends an answer, or leaves it to the door to send.
     pub fn reply(&self, bytes: Vec<u8>, fd: Option<BorrowedFd<'_>>) {
         let mut outbox = lock(&self.outbox);
@@ -209,6 +216,12 @@ impl Lane {
         if !self.broken.swap(true, Ordering::SeqCst) {
             self.kick_door();
         }
+    }
+
+    /// The client is hung up: its memory does not answer.
+    pub fn hang_up(&self) {
+        lock(&self.outbox).iter_mut().for_each(|out| out.broken = true);
+        self.kick_door();
     }
 
     /// The server ends, and with it the connection.
@@ -303,6 +316,17 @@ impl Lane {
             self.waker.wake();
         }
         Ok(until)
+    }
+}
+
+/// Of the client's memory: the simulation may sleep for it, the door waits for its end.
+impl Watcher for Lane {
+    fn progress(&self) {
+        self.waker.wake();
+    }
+
+    fn ended(&self) {
+        self.kick_door();
     }
 }
 

@@ -7,6 +7,7 @@ mod config_space;
 mod door;
 mod endpoint;
 mod lane;
+mod messages;
 mod pace;
 mod process;
 mod signal;
@@ -35,6 +36,8 @@ use wake::Waker;
 
 /// Steps between two looks at sockets and doorbells.
 const BATCH_STEPS: u32 = 16;
+/// While a client's memory does not answer, this often is looked how long.
+const STUCK_LOOK: Duration = Duration::from_millis(100);
 /// How long a client may take to greet, or to read its answers.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -170,6 +173,7 @@ impl Server {
                 }
             }
             self.advance();
+            self.attend_memory();
             self.deliver();
             self.part_with_broken_cards();
             self.publish();
@@ -183,6 +187,16 @@ impl Server {
             for endpoint in &mut self.endpoints {
                 endpoint.forget(&mut self.fabric);
             }
+        }
+    }
+
+    /// Whatever the cards have started goes on its way.
+    fn attend_memory(&mut self) {
+        for card in self.fabric.cards() {
+            self.fabric.card_mut(card).host().flush();
+        }
+        for endpoint in &mut self.endpoints {
+            endpoint.attend_memory(&mut self.fabric);
         }
     }
 
@@ -211,7 +225,7 @@ impl Server {
         (due > pace.limit(self.fabric.now(), wall)).then(|| Some(pace.wait(due, wall)))
     }
 
-    /// Sleeps until a door, a doorbell or a wire has something, or for so long.
+    /// Sleeps until a door, a doorbell, a wire or the memory of a client has something, or for so long.
     fn wait_for_work(&mut self, limit: Option<Duration>) {
         self.settle();
         self.waker.fall_asleep();
@@ -220,7 +234,11 @@ impl Server {
         let has_work = self.stop.load(Ordering::SeqCst)
             || self.endpoints.iter().any(Endpoint::has_work)
             || self.idle().is_none_or(|left| left < limit);
+        // While memory does not answer somebody has to look at the clock.
+        let waits = |end: &Endpoint| end.waits_for_memory(&mut self.fabric);
+        let look = self.endpoints.iter().any(waits).then_some(STUCK_LOOK);
         if !has_work {
+            let limit = limit.into_iter().chain(look).min();
             self.waker
                 .sleep(self.endpoints.iter().filter_map(Endpoint::kick), limit);
         }

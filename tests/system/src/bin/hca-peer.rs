@@ -1,14 +1,18 @@
-//! One end of a connection in a process of its own, for `tests/process.rs`: `hca-peer SOCKET`.
+//! One end of a connection in a process of its own, for `tests/process`: `hca-peer [--courier] SOCKET`.
+//! With `--courier` it shares no memory with the simulator.
 //!
 //! It says `ready` and what its peer must know, then answers each line of standard input with one line; the commands
 //! are the functions of [`Peer`]. It ends with its standard input.
 #![deny(unsafe_code)]
 
 use hca_dev::{Device, DmaBuf};
+use hca_system_tests::absent::Absent;
+use hca_system_tests::courier::Courier;
 use hca_system_tests::{Rng, path};
 use hca_verbs::{
-    Access, ConnectOptions, Context, Cq, CqOptions, Error, Mr, Mtu, OpenOptions, Pd, PeerInfo, QpOptions,
-    RawQp, RecvWr, Result, SendFlags, SendOp, SendWr, WorkCompletion, WrData, connect_raw, peer_info,
+    Access, ConnectOptions, Context, Cq, CqOptions, Error, Mr, MrOptions, Mtu, OpenOptions, Pd, PeerInfo,
+    QpOptions, RawQp, RecvWr, Result, SendFlags, SendOp, SendWr, WorkCompletion, WrData, connect_raw,
+    peer_info,
 };
 use hca_vfio_user::VfioUserDevice;
 use std::io::{self, Write};
@@ -16,6 +20,8 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 /// Nothing here takes so long, whatever else the processor has to do.
 const PATIENCE_NS: u64 = 60_000_000_000;
@@ -24,7 +30,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 const IN_FLIGHT: u64 = 16;
 const FLOOD_MESSAGE_BYTES: u32 = 64 << 10;
 
-type Dev = Rc<VfioUserDevice>;
+type Dev = Rc<dyn Device>;
 
 struct Peer {
     dev: Dev,
@@ -38,11 +44,17 @@ struct Peer {
     remote: (u64, u32),
     /// Others that were only taken.
     taken: Vec<RawQp<Dev>>,
+    /// Memory that never comes, and what it is registered with.
+    absent: Option<(Mr<Dev>, Absent)>,
 }
 
 impl Peer {
-    fn open(socket: &Path) -> Result<Self> {
-        let dev = Rc::new(VfioUserDevice::connect(socket)?);
+    fn open(socket: &Path, courier: bool) -> Result<Self> {
+        let dev: Dev = if courier {
+            Rc::new(Courier::connect(socket)?)
+        } else {
+            Rc::new(VfioUserDevice::connect(socket)?)
+        };
         let options = OpenOptions {
             ready_timeout_ns: PATIENCE_NS,
             command_timeout_ns: PATIENCE_NS,
@@ -65,6 +77,7 @@ impl Peer {
             mr,
             remote: (0, 0),
             taken: Vec::new(),
+            absent: None,
         })
     }
 
@@ -235,6 +248,26 @@ impl Peer {
         Ok("deaf".into())
     }
 
+    /// NAME: starts a WRITE from, or a READ into, memory that never comes; or says that there is none here.
+    fn absent(&mut self, name: &str) -> Result<String> {
+        let absent = match Absent::new(BUFFER_BYTES) {
+            Ok(absent) => absent,
+            Err(error) => return Ok(format!("impossible: {error}")),
+        };
+        let options = MrOptions::new(Access::LOCAL_WRITE);
+        let mr = self.pd.reg_user_mr(absent.memory(), &options)?;
+        let sges = [mr.sge(0, 64)];
+        let data = WrData::Sges(&sges);
+        self.qp.post_send(&[SendWr {
+            wr_id: 0,
+            op: self.operation(name, 0),
+            flags: SendFlags::SIGNALED,
+            data,
+        }])?;
+        self.absent = Some((mr, absent));
+        Ok("absent".into())
+    }
+
     fn command(&mut self, line: &str) -> Result<String> {
         let mut words = line.split_ascii_whitespace();
         let name = words.next().unwrap_or_default();
@@ -244,6 +277,7 @@ impl Peer {
             .collect::<Result<Vec<_>>>();
         match (name, words) {
             ("flood", _) => self.flood(line.split_ascii_whitespace().nth(1).unwrap_or("write")),
+            ("absent", _) => self.absent(line.split_ascii_whitespace().nth(1).unwrap_or("write")),
             (_, Err(error)) => Err(error),
             ("connect", Ok(words)) => self.connect(&words),
             ("fill", Ok(words)) => self.fill(&words),
@@ -285,22 +319,35 @@ fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-fn serve(socket: &Path) -> Result<()> {
-    let mut peer = Peer::open(socket)?;
+fn serve(socket: &Path, courier: bool) -> Result<()> {
+    let mut peer = Peer::open(socket, courier)?;
     say(&peer.ready()?);
-    for line in io::stdin().lines().map_while(io::Result::ok) {
-        let answer = peer.command(&line)?;
-        say(&answer);
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        io::stdin()
+            .lines()
+            .map_while(io::Result::ok)
+            .try_for_each(|line| sender.send(line))
+    });
+    loop {
+        // A courier's memory is reached only while it looks.
+        let limit = if courier { Duration::ZERO } else { Duration::MAX };
+        match lines.recv_timeout(limit) {
+            Ok(line) => say(&peer.command(&line)?),
+            Err(RecvTimeoutError::Timeout) => peer.dev.progress(),
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
     }
-    Ok(())
 }
 
 fn main() -> ExitCode {
-    let Some(socket) = std::env::args_os().nth(1) else {
-        eprintln!("usage: hca-peer SOCKET");
+    let mut args: Vec<_> = std::env::args_os().skip(1).collect();
+    let courier = args.first().is_some_and(|arg| arg == "--courier");
+    let (Some(socket), true) = (args.pop(), args.len() == usize::from(courier)) else {
+        eprintln!("usage: hca-peer [--courier] SOCKET");
         return ExitCode::from(2);
     };
-    match serve(Path::new(&socket)) {
+    match serve(Path::new(&socket), courier) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hca-peer: {error}");

@@ -37,6 +37,35 @@ fn who_never_reads_holds_nobody() {
     simulator.finish();
 }
 
+/// A client whose registered memory never comes: the card's accesses to it wait, those of others do not. After a while
+/// it is hung up; its function is free again when nobody is in its memory any more.
+#[test]
+fn memory_that_never_comes_holds_nobody() {
+    for name in ["write", "read"] {
+        let simulator = Simulator::start_with(LinkKind::Ethernet, |server| {
+            server.set_patience(Duration::from_secs(2));
+        });
+        let mut pair = simulator.pair(["card0.0", "card1.0"]);
+        let [mut absent, friend] = simulator.pair(["card0.1", "card1.1"]);
+        let answer = absent.ask(&format!("absent {name}"));
+        if answer.starts_with("impossible") {
+            eprintln!("skipped: memory that never comes is {answer}");
+            return;
+        }
+        for _ in 0..3 {
+            transfers(&mut pair, 5000);
+        }
+        simulator.wait_clients(3);
+        transfers(&mut pair, 5000);
+        let busy = RawClient::greeted(&simulator.socket("card0.1"));
+        assert_eq!(busy.err().unwrap().raw_os_error(), Some(libc::EBUSY), "{name}");
+        absent.kill();
+        RawClient::greeted(&simulator.socket("card0.1")).unwrap();
+        pair.into_iter().chain([friend]).for_each(Client::end);
+        simulator.finish();
+    }
+}
+
 /// A client that does not read for too long is hung up, and so is a caller that does not greet.
 #[test]
 fn who_never_reads_or_greets_is_hung_up() {

@@ -9,7 +9,7 @@ use hca_link::LinkKind;
 use hca_system_tests::raw::RawClient;
 use hca_system_tests::{Rng, identity};
 use hca_vfio_user::Command as Message;
-use simulator::{Client, Simulator, transfers};
+use simulator::{Client, Simulator, transfers, transfers_behind_a_receive};
 use std::io::Write as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -26,6 +26,30 @@ fn basic_transfers() {
         pair.into_iter().for_each(Client::end);
         simulator.finish();
     }
+}
+
+/// Clients that give the simulator no memory: every access of the card is a message to them, for rings and data alike.
+#[test]
+fn transfers_by_messages() {
+    let simulator = Simulator::start(LinkKind::Ethernet);
+    let mut pair = simulator.couriers(["card0.0", "card1.0"]);
+    for len in [1, 1025, 20_001] {
+        transfers_behind_a_receive(&mut pair, len);
+    }
+    // One end dies: its function is reset, or has found before that nobody answers.
+    let [mut requester, responder] = pair;
+    requester.tell("flood read");
+    assert_eq!(requester.answer(), "flooding");
+    responder.kill();
+    let answer = requester.answer();
+    let known = ["RetryExcErr flushed 15", "RemOpErr flushed 15"];
+    assert!(known.contains(&answer.as_str()), "{answer}");
+    requester.end();
+    simulator.wait_clients(0);
+    let mut pair = simulator.pair(["card0.0", "card1.0"]);
+    transfers(&mut pair, 5000);
+    pair.into_iter().for_each(Client::end);
+    simulator.finish();
 }
 
 /// SYS-7: the killed client's objects and memory go, its peer ends in retry-exceeded, its function serves the next.

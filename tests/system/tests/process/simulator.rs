@@ -71,12 +71,20 @@ impl Simulator {
     }
 
     pub fn client(&self, name: &str) -> Client {
-        Client::start(self.socket(name))
+        Client::start(self.socket(name), &[])
     }
 
     /// Clients on two functions, connected with each other.
     pub fn pair(&self, names: [&str; 2]) -> [Client; 2] {
-        let mut pair = names.map(|name| self.client(name));
+        self.connect(names.map(|name| self.client(name)))
+    }
+
+    /// The same, of clients that share no memory with the simulator.
+    pub fn couriers(&self, names: [&str; 2]) -> [Client; 2] {
+        self.connect(names.map(|name| Client::start(self.socket(name), &["--courier"])))
+    }
+
+    fn connect(&self, mut pair: [Client; 2]) -> [Client; 2] {
         let infos = pair.each_ref().map(|client| client.info.clone());
         for (client, info) in pair.iter_mut().zip(infos.iter().rev()) {
             client.expect(&format!("connect {info}"), "connected");
@@ -143,8 +151,9 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn start(socket: PathBuf) -> Self {
+    pub fn start(socket: PathBuf, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_hca-peer"))
+            .args(options)
             .arg(&socket)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -238,4 +247,26 @@ pub fn transfers(pair: &mut [Client; 2], len: u32) {
     a.expect(&format!("send 0 0 {len}"), &format!("Send Success {len}"));
     b.expect("wait", &format!("Recv Success {len}"));
     b.expect(&format!("digest {} {len}", TARGETS[1]), &source_a);
+}
+
+/// WRITE and READ between clients whose memory is so slow that only a completion of their own says what is there: a
+/// receive follows the WRITE.
+#[track_caller]
+pub fn transfers_behind_a_receive(pair: &mut [Client; 2], len: u32) {
+    let [a, b] = pair;
+    a.expect(&format!("fill 0 {len} {len}"), "filled");
+    let source = a.ask(&format!("digest 0 {len}"));
+    b.expect("recv 0 0", "posted");
+    a.expect(
+        &format!("write 0 4096 {len}"),
+        &format!("RdmaWrite Success {len}"),
+    );
+    a.expect("send 0 0 0", "Send Success 0");
+    b.expect("wait", "Recv Success 0");
+    b.expect(&format!("digest 4096 {len}"), &source);
+    a.expect(
+        &format!("read 65536 4096 {len}"),
+        &format!("RdmaRead Success {len}"),
+    );
+    a.expect(&format!("digest 65536 {len}"), &source);
 }
