@@ -18,6 +18,7 @@ STATES = {1: "1: DOWN", 4: "4: ACTIVE"}
 PHYS_STATES = {2: "2: Polling", 5: "5: LinkUp"}
 LANES = {1: 1, 2: 4, 4: 8, 8: 12, 16: 2}  # of active_width
 GBPS = {1: 2.5, 2: 5, 4: 10, 8: 10, 16: 14, 32: 25, 64: 50, 128: 100}  # of active_speed
+COUNTERS = ["port_rcv_data", "port_rcv_packets", "port_xmit_data", "port_xmit_packets"]
 OURS = {"infiniband", "infiniband_verbs", "infiniband_mad"}
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 # Since Linux 5.12 a user 0 that has no capabilities may make none either.
@@ -69,6 +70,9 @@ def assert_true(found, info):
     attributes = info["attributes"]
     ports = {name: text for name, text in found["files"].items() if name.startswith("ports/")}
     rest = {name: text for name, text in found["files"].items() if name not in ports}
+    counters = {name: ports.pop(name) for name in list(ports) if "/counters/" in name}
+    assert set(counters) == {f"ports/{port['port']}/counters/{name}" for port in info["ports"] for name in COUNTERS}
+    assert all(text.isdigit() for text in counters.values()), counters
     assert rest.pop("uevent").startswith("NAME=hca") and rest.pop("node_desc").startswith("hca"), rest
     assert rest == {"node_guid": guid(info["node_guid"]), "sys_image_guid": guid(attributes["sys_image_guid"]),
                     "node_type": "1: CA", "fw_ver": info["firmware"], "hw_rev": f"{attributes['hw_ver']:x}",

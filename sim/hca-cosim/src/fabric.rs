@@ -1,7 +1,7 @@
 //! Cards, what joins them, and time.
 
 use hca_host::MmioRequest;
-use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, LinkKind};
+use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, DirStats, LinkKind};
 use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 use hca_vsim::DATA_VLS;
@@ -226,6 +226,13 @@ impl Fabric {
     /// The cable at a port of a card, from 1.
     pub fn cable_at(&self, card: CardId, port: u8) -> Option<CableId> {
         self.card(card).attachment(port).map(|at| CableId(at.cable))
+    }
+
+    /// What a port of a card, from 1, has sent and received, by its cable.
+    pub fn port_stats(&self, card: CardId, port: u8) -> Option<[DirStats; 2]> {
+        let at = self.card(card).attachment(port)?;
+        let stats = self.net.cables()[at.cable].stats();
+        Some([*stats.dir(at.tx), *stats.dir(at.rx.dir())])
     }
 
     /// Kind of the cable at the first port of a card; Ethernet without one.

@@ -49,7 +49,9 @@ pub use hca_vsim::DATA_VLS;
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
 pub use outside::{Outside, OutsideId};
 pub use port_observer::{CardPorts, PortObserver};
-pub use server::{LinkStatus, OutsideStatus, Server, ServerStatus, StopHandle, pci_config};
+pub use server::{
+    LinkStatus, OutsideStatus, PortStatus, Server, ServerStatus, StopHandle, Traffic, pci_config,
+};
 pub use stamps::{Stamp, StampKind};
 
 /// Ports that a card can have.

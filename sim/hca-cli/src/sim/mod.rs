@@ -1,5 +1,6 @@
 //! `hca sim`: simulated cards that programs in other processes use through sockets.
 
+pub mod counters;
 pub mod facts;
 pub mod folder;
 mod status;

@@ -7,6 +7,7 @@ use hca_outside::{PeerAddress, WireConfig};
 use hca_topology::{CARD_PORTS_MAX, Topology as Plan};
 use std::path::{Path, PathBuf};
 
+use super::counters::Counters;
 use super::facts::FactsFile;
 use super::folder::Folder;
 use crate::files::{self, FileError};
@@ -131,6 +132,7 @@ pub struct Network {
     captures: Vec<(CableId, PathBuf)>,
     waveforms: Vec<CardId>,
     _facts: FactsFile,
+    _counters: Counters,
 }
 
 impl Network {
@@ -146,6 +148,7 @@ impl Network {
             }
         }
         let facts = FactsFile::write(folder.path(), plan)?;
+        let counters = Counters::start(folder.path(), server.status())?;
         // After the sockets: these files may be those of a simulator which has them.
         let waveforms = trace(server.fabric(), topology)?;
         let captures = match &topology.pcap {
@@ -157,6 +160,7 @@ impl Network {
             captures,
             waveforms,
             _facts: facts,
+            _counters: counters,
         })
     }
 

@@ -31,7 +31,7 @@ use endpoint::Endpoint;
 use lane::{Event, Lane, Newcomer};
 use pace::Pace;
 use signal::Signals;
-pub use status::{LinkStatus, OutsideStatus, ServerStatus};
+pub use status::{LinkStatus, OutsideStatus, PortStatus, ServerStatus, Traffic};
 use wake::Waker;
 
 /// Steps between two looks at sockets and doorbells.

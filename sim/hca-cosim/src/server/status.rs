@@ -7,7 +7,7 @@ use hca_link::Dir;
 use hca_outside::WireStats;
 
 use crate::Outside;
-use crate::fabric::Fabric;
+use crate::fabric::{CardId, Fabric};
 
 /// Data packets on a cable.
 #[derive(Debug)]
@@ -25,6 +25,51 @@ impl LinkStatus {
     /// Packets sent from end A, and from end B.
     pub fn packets(&self) -> [u64; 2] {
         [0, 1].map(|dir: usize| self.packets[dir].load(Ordering::Relaxed))
+    }
+}
+
+/// What went one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Data packets.
+    pub packets: u64,
+    /// Their octets, all of each packet.
+    pub octets: u64,
+}
+
+/// A port of a card.
+#[derive(Debug)]
+pub struct PortStatus {
+    id: CardId,
+    /// Number of the card, from 0 in the order in which they were added.
+    pub card: u32,
+    /// From 1.
+    pub port: u8,
+    /// Packets and octets sent, packets and octets received.
+    counts: [AtomicU64; 4],
+}
+
+impl PortStatus {
+    /// What it has sent, and what it has received. Nothing where no cable is plugged in.
+    pub fn traffic(&self) -> [Traffic; 2] {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|at: usize| self.counts[at].load(Ordering::Relaxed));
+        let traffic = |packets, octets| Traffic { packets, octets };
+        [traffic(a, b), traffic(c, d)]
+    }
+
+    fn update(&self, fabric: &Fabric) {
+        let Some([sent, received]) = fabric.port_stats(self.id, self.port) else {
+            return;
+        };
+        let now = [
+            sent.sent_packets,
+            sent.sent_bytes,
+            received.delivered_packets,
+            received.delivered_bytes,
+        ];
+        for (count, now) in self.counts.iter().zip(now) {
+            count.store(now, Ordering::Relaxed);
+        }
     }
 }
 
@@ -51,6 +96,7 @@ impl OutsideStatus {
 #[derive(Debug, Default)]
 pub struct ServerStatus {
     links: Vec<LinkStatus>,
+    ports: Vec<PortStatus>,
     outsides: Vec<OutsideStatus>,
     deadlock: OnceLock<String>,
     broken: OnceLock<String>,
@@ -70,7 +116,16 @@ impl ServerStatus {
             address: outside.wire().address().to_string(),
             stats: outside.wire().stats(),
         };
+        let ports = fabric.cards().zip(0..).flat_map(|(id, card)| {
+            (1..=fabric.card(id).ports()).map(move |port| PortStatus {
+                id,
+                card,
+                port,
+                counts: Default::default(),
+            })
+        });
         Self {
+            ports: ports.collect(),
             outsides: fabric.outsides().iter().map(outside).collect(),
             links: fabric.cables().map(link).collect(),
             ..Self::default()
@@ -80,6 +135,11 @@ impl ServerStatus {
     /// All cables.
     pub fn links(&self) -> &[LinkStatus] {
         &self.links
+    }
+
+    /// All ports of all cards.
+    pub fn ports(&self) -> &[PortStatus] {
+        &self.ports
     }
 
     /// All wires that leave the simulator.
@@ -134,6 +194,7 @@ impl ServerStatus {
                 packets.store(cable.stats().dir(dir).sent_packets, Ordering::Relaxed);
             }
         }
+        self.ports.iter().for_each(|port| port.update(fabric));
         if let Some(deadlock) = fabric.net().deadlock() {
             self.deadlock.get_or_init(|| deadlock.to_string());
         }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use nix::mount::{MsFlags, mount};
 use std::fs::{self, DirEntry, File};
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::sim::facts::{self, CardFacts};
 use tree::{Machine, Node, Tree};
@@ -36,13 +36,16 @@ const NONE: Option<&str> = None;
 /// The cards of a simulator.
 pub struct View {
     cards: Vec<CardFacts>,
+    /// Its folder.
+    simulator: PathBuf,
 }
 
 impl View {
     /// What the simulator of this folder says of its cards.
     pub fn read(folder: &Path) -> Result<Self> {
         let cards = facts::read(folder)?;
-        Ok(Self { cards })
+        let simulator = fs::canonicalize(folder)?;
+        Ok(Self { cards, simulator })
     }
 
     /// Shows one card, or all, to this thread and what it starts; its mounts must be its own. An error may leave a part
@@ -52,7 +55,7 @@ impl View {
             .retain(|facts| card.is_none_or(|card| facts.card == card));
         // As libibverbs has it: the only card of a program is the first one, whatever its number.
         let index = |number: u32| if card.is_some() { 0 } else { number };
-        let tree = tree::build(&self.cards, index, &machine()?);
+        let tree = tree::build(&self.cards, index, &machine()?, &self.simulator);
         for covered in COVERED {
             let folder = Path::new(covered);
             if folder.is_dir() {
@@ -136,6 +139,10 @@ fn make(path: &Path, node: &Node) -> Result<()> {
     match node {
         Node::File(text) => fs::write(path, text)?,
         Node::Link(target) => symlink(target, path)?,
+        Node::Folder(source) => {
+            fs::create_dir(path)?;
+            bind(source, path)?;
+        }
         Node::Device => {
             File::create(path)?;
             bind(Path::new("/dev/null"), path)?;

@@ -1,13 +1,13 @@
 //! The files that the kernel would show for the cards, below /sys and /dev. Names and formats are those of the kernel's
 //! documentation (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-pci).
-//!
-//! Counters are not among them: files do not count.
+//! Counters are the simulator's own files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
+use crate::sim::counters;
 use crate::sim::facts::{CardFacts, PortFacts};
 
 /// Of uverbs, and of umad: what libibverbs and libibumad expect.
@@ -28,6 +28,8 @@ pub enum Node {
     File(Vec<u8>),
     /// A symbolic link.
     Link(PathBuf),
+    /// What another folder has in it.
+    Folder(PathBuf),
     /// A character device that may be opened and does nothing.
     Device,
 }
@@ -43,8 +45,8 @@ pub struct Machine {
     pub cpus: String,
 }
 
-/// The files of these cards; `index` is the number in the names that libibverbs gives one.
-pub fn build(cards: &[CardFacts], index: impl Fn(u32) -> u32, machine: &Machine) -> Tree {
+/// The files of these cards; `index` is the number in the names that libibverbs gives one, `simulator` its folder.
+pub fn build(cards: &[CardFacts], index: impl Fn(u32) -> u32, machine: &Machine, simulator: &Path) -> Tree {
     let mut tree = Tree::new();
     let mut top = Folder::new(&mut tree, "/sys/class");
     top.file("infiniband_verbs/abi_version", VERBS_ABI);
@@ -79,6 +81,10 @@ pub fn build(cards: &[CardFacts], index: impl Fn(u32) -> u32, machine: &Machine)
         device.link("device", format!("../../../{address}"));
         device.link("subsystem", "../../../../../class/infiniband");
         ib_device(&mut device, card, &name);
+        for port in (1..).take(card.ports.len()) {
+            let counters = counters::folder_of(simulator, card.card, port);
+            device.folder(&format!("ports/{port}/counters"), counters);
+        }
         tree.insert(format!("/dev/infiniband/{uverbs}").into(), Node::Device);
     }
     tree
@@ -197,6 +203,10 @@ impl<'a> Folder<'a> {
         self.tree.insert(self.path.join(name), Node::File(bytes.to_vec()));
     }
 
+    fn folder(&mut self, name: &str, source: PathBuf) {
+        self.tree.insert(self.path.join(name), Node::Folder(source));
+    }
+
     fn link(&mut self, name: impl AsRef<Path>, target: impl Into<PathBuf>) {
         self.tree.insert(self.path.join(name), Node::Link(target.into()));
     }
@@ -310,7 +320,7 @@ mod tests {
             pci_domain: 1,
             cpus: "0-1".to_owned(),
         };
-        build(cards, |card| card, &machine)
+        build(cards, |card| card, &machine, Path::new("/run/hca"))
     }
 
     fn text<'a>(tree: &'a Tree, path: &str) -> Option<&'a str> {
@@ -346,6 +356,10 @@ mod tests {
             assert_eq!(text(&tree, &format!("{device}/{name}")), Some(value), "{name}");
         }
         assert_eq!(text(&tree, &format!("{device}/ports/1/gid_attrs/types/1")), None);
+        assert_eq!(
+            tree[Path::new(&format!("{device}/ports/1/counters"))],
+            Node::Folder("/run/hca/counters/card2.port1".into())
+        );
         for (name, value) in [("vendor", "0x1234"), ("device", "0x0ca1"), ("class", "0x020700")] {
             assert_eq!(text(&tree, &format!("{FUNCTION}/{name}")), Some(value), "{name}");
         }
