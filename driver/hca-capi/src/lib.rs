@@ -33,6 +33,7 @@ mod qp;
 mod qp_ex;
 mod query;
 mod rate;
+mod slots;
 mod sockets;
 mod strings;
 mod wc_address;

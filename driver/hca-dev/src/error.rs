@@ -23,6 +23,26 @@ pub enum DeviceError {
         /// Why, and what helps.
         reason: String,
     },
+    /// A limit of the system on memory that devices reach.
+    #[error("cannot map {len_bytes} bytes at {addr:#x} for DMA: {reason}")]
+    OverLimit {
+        /// Address of the memory in this process.
+        addr: u64,
+        /// Its length.
+        len_bytes: u64,
+        /// Which limit, how much of it is used, and what helps.
+        reason: String,
+    },
+    /// The system does not give the device to this process.
+    #[error("cannot open {device}: {reason}")]
+    Refused {
+        /// Its name.
+        device: String,
+        /// The system's errno.
+        errno: i32,
+        /// Why, and what helps.
+        reason: String,
+    },
     /// An unmap names a range that is not mapped exactly so.
     #[error("cannot unmap {len_bytes} bytes at bus address {iova:#x}: no mapping has this start and length")]
     NotMapped {

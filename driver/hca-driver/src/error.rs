@@ -149,7 +149,8 @@ impl DriverError {
         const ENOSYS: i32 = 38;
         const ETIMEDOUT: i32 = 110;
         match self {
-            Self::Device(DeviceError::NoMemory { .. }) => ENOMEM,
+            Self::Device(DeviceError::NoMemory { .. } | DeviceError::OverLimit { .. }) => ENOMEM,
+            Self::Device(DeviceError::Refused { errno, .. }) => *errno,
             Self::Device(DeviceError::Map { .. } | DeviceError::NotMapped { .. }) => EINVAL,
             Self::Device(DeviceError::BadVector { .. }) | Self::TooLarge { .. } => EINVAL,
             Self::Device(DeviceError::Gone(_)) | Self::NotOurs { .. } => ENXIO,
