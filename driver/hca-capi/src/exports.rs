@@ -140,6 +140,7 @@ exports! {
     ibv_cmd_create_counters = absent::no_kernel,
     ibv_cmd_create_cq = absent::no_kernel,
     ibv_cmd_create_cq_ex = absent::no_kernel,
+    ibv_cmd_create_cq_ex2 = absent::no_kernel,
     ibv_cmd_create_flow = absent::no_kernel,
     ibv_cmd_create_flow_action_esp = absent::no_kernel,
     ibv_cmd_create_qp = absent::no_kernel,

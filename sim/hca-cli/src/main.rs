@@ -1,6 +1,7 @@
 //! The command line of OpenHCA.
 #![forbid(unsafe_code)]
 
+mod bind;
 mod capture_file;
 mod demo;
 mod files;
@@ -56,6 +57,10 @@ enum Command {
     Sim(sim::Args),
     /// A program that uses libibverbs, on a simulated card
     Run(run::Args),
+    /// Give cards in slots to user space (VFIO), for programs to use
+    Bind(bind::BindArgs),
+    /// Give cards back to the kernel's drivers
+    Unbind(bind::UnbindArgs),
     /// Enter namespaces as `hca run` does, and end: says whether the kernel allows it
     #[command(hide = true)]
     Namespaces(run::namespace::Isolation),
@@ -120,6 +125,8 @@ fn main() -> ExitCode {
         Command::Soak(args) => soak::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Bind(args) => bind::bind(&args),
+        Command::Unbind(args) => bind::unbind(&args),
         Command::Namespaces(isolation) => run::namespace::try_out(&isolation),
         Command::Info(args) => info::run(&args),
         Command::Link(args) => link::run(&args),

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod hostile;
+mod parity;
 mod simulator;
 
 use hca_cosim::{CardConfig, Fabric, Server, SimError};
