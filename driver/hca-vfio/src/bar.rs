@@ -85,8 +85,8 @@ impl Bar {
     pub fn detach(&self) {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: replaces our own mapping, all of it, by one with the same rights. When there is no memory for that, the
-        // device's stays, which is as harmless.
+        // SAFETY: replaces our own mapping, all of it, by one with the same rights. When there is no memory
+        // for that, the device's stays, which is as harmless.
         unsafe { libc::mmap(self.base.cast(), self.len_bytes, rights, flags, -1, 0) };
     }
 

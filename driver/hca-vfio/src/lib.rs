@@ -9,8 +9,8 @@
 //! # Ok::<(), hca_dev::DeviceError>(())
 //! ```
 //!
-//! Tests without a card are beside the code: bus addresses and mappings against models, messages, and binding in a tree of
-//! plain files. With a card the tests of `tests/peers` run in a guest.
+//! Tests without a card are beside the code: bus addresses and mappings against models, messages, and binding in a tree
+//! of plain files. With a card the tests of `tests/peers` run in a guest.
 
 mod bar;
 mod bind;

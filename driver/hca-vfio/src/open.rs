@@ -68,8 +68,8 @@ pub fn bound_group(sysfs: &Sysfs, bdf: Bdf) -> Result<u32, DeviceError> {
 
 /// Why VFIO cannot work at all here.
 pub fn no_iommu() -> String {
-    "it is in no IOMMU group: switch the IOMMU on in the firmware setup (VT-d, AMD-Vi) and on the kernel's command line \
-     (intel_iommu=on; AMD's is on by itself)"
+    "it is in no IOMMU group: switch the IOMMU on in the firmware setup (VT-d, AMD-Vi) and on the kernel's command \
+     line (intel_iommu=on; AMD's is on by itself)"
         .to_owned()
 }
 
@@ -114,8 +114,8 @@ pub fn failed(bdf: Bdf, what: &'static str) -> impl Fn(io::Error) -> DeviceError
 
 fn busy(path: &Path) -> String {
     format!(
-        "{} is in use by another process, or by this one for another card of the same IOMMU group: a group has one owner \
-         at a time (`fuser {}` names it)",
+        "{} is in use by another process, or by this one for another card of the same IOMMU group: a group has one \
+         owner at a time (`fuser {}` names it)",
         path.display(),
         path.display()
     )
@@ -164,8 +164,8 @@ fn refuse_container(bdf: Bdf, path: &Path, error: &io::Error) -> DeviceError {
 fn refuse_domain(bdf: Bdf, error: &io::Error) -> DeviceError {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     let reason = match errno {
-        libc::EPERM => "the IOMMU does not remap interrupts, so that a card could forge them: switch interrupt remapping on \
-                        in the firmware setup, or accept it with vfio_iommu_type1.allow_unsafe_interrupts=1 on the \
+        libc::EPERM => "the IOMMU does not remap interrupts, so that a card could forge them: switch interrupt \
+                        remapping on in the firmware setup, or accept it with vfio_iommu_type1.allow_unsafe_interrupts=1 on the \
                         kernel's command line"
             .to_owned(),
         libc::EBUSY => "its group is in use by another process".to_owned(),
@@ -183,8 +183,8 @@ pub fn not_viable(sysfs: &Sysfs, group: u32) -> String {
         .map(|(bdf, driver)| format!("{bdf} ({driver})"))
         .collect();
     format!(
-        "its IOMMU group {group} is not only ours: {} must be unbound (echo BDF > /sys/bus/pci/devices/BDF/driver/unbind) \
-         or bound to {VFIO_DRIVER} too, or the card moved to another slot",
+        "its IOMMU group {group} is not only ours: {} must be unbound (echo BDF > \
+         /sys/bus/pci/devices/BDF/driver/unbind) or bound to {VFIO_DRIVER} too, or the card moved to another slot",
         match others.is_empty() {
             true => "another device in it".to_owned(),
             false => others.join(", "),

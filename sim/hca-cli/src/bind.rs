@@ -10,8 +10,8 @@ use nix::unistd::User;
 /// Says what it did and what is left to do. Needs root.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The same by hand: driverctl --nosave set-override BDF vfio-pci (package driverctl), and back: driverctl \
-                  unset-override BDF. A binding lasts until the next boot; driverctl without --nosave makes it last."
+    after_help = "The same by hand: driverctl --nosave set-override BDF vfio-pci (package driverctl), and back: \
+                  driverctl unset-override BDF. A binding lasts until the next boot; driverctl without --nosave makes it last."
 )]
 pub struct BindArgs {
     /// PCI addresses, as lspci -D prints them: 0000:01:00.0

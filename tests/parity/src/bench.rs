@@ -28,11 +28,12 @@ pub struct Side {
     pub patience_ns: u64,
 }
 
-/// How QPs are connected: retries end after two milliseconds.
+/// How QPs are connected: retries end after a millisecond of the card.
 pub fn options() -> ConnectOptions {
     ConnectOptions {
         mtu: Mtu::Bytes1024,
         timeout: 6,
+        retry_cnt: 3,
         psns: (0, 0),
         ..ConnectOptions::default()
     }
