@@ -164,8 +164,8 @@ impl VfioDevice {
         DeviceError::Gone(format!("{}: {why}", self.info.name))
     }
 
-    /// Gives everything back that the kernel holds for us: no mapping is left, and the device's descriptor is closed, so
-    /// that whoever takes the card away need not wait for this process. Registers read as ones from now on.
+    /// Gives everything back that the kernel holds for us: no mapping is left, and the device's descriptor is closed,
+    /// so that whoever takes the card away need not wait for this process. Registers read as ones from now on.
     fn lose(&self, why: &'static str) {
         let mut state = self.state();
         let Some(kernel) = state.kernel.take() else {

@@ -81,9 +81,9 @@ impl Facts {
         } = self;
         format!(
             "memory that a card reaches is locked, and this process may lock {limit} bytes (ulimit -l: {} KiB): it \
-             has locked {locked_bytes}, {pinned_bytes} of them for this card, and asks for {len_bytes} more. Raise the limit: \
-             `ulimit -l unlimited` as root, or for good a line `NAME - memlock unlimited` in /etc/security/limits.conf \
-             and a new login; for a service LimitMEMLOCK=infinity in its systemd unit",
+             has locked {locked_bytes}, {pinned_bytes} of them for this card, and asks for {len_bytes} more. \
+             Raise the limit: `ulimit -l unlimited` as root, or for good a line `NAME - memlock unlimited` in \
+             /etc/security/limits.conf and a new login; for a service LimitMEMLOCK=infinity in its systemd unit",
             limit / 1024
         )
     }
@@ -94,8 +94,8 @@ impl Facts {
         });
         format!(
             "the kernel keeps no more mappings: this card has {}{max}. Register fewer, larger regions, or allow \
-             more: `echo 1000000 > /sys/module/vfio_iommu_type1/parameters/dma_entry_limit` as root before the card is opened, \
-             for good `options vfio_iommu_type1 dma_entry_limit=1000000` in /etc/modprobe.d/vfio.conf",
+             more: `echo 1000000 > /sys/module/vfio_iommu_type1/parameters/dma_entry_limit` as root before the card is \
+             opened, for good `options vfio_iommu_type1 dma_entry_limit=1000000` in /etc/modprobe.d/vfio.conf",
             self.mappings
         )
     }

@@ -164,12 +164,16 @@ fn refuse_container(bdf: Bdf, path: &Path, error: &io::Error) -> DeviceError {
 fn refuse_domain(bdf: Bdf, error: &io::Error) -> DeviceError {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     let reason = match errno {
-        libc::EPERM => "the IOMMU does not remap interrupts, so that a card could forge them: switch interrupt \
-                        remapping on in the firmware setup, or accept it with vfio_iommu_type1.allow_unsafe_interrupts=1 on the \
-                        kernel's command line"
-            .to_owned(),
+        libc::EPERM => {
+            "the IOMMU does not remap interrupts, so that a card could forge them: switch interrupt \
+                        remapping on in the firmware setup, or accept it with \
+                        vfio_iommu_type1.allow_unsafe_interrupts=1 on the kernel's command line"
+                .to_owned()
+        }
         libc::EBUSY => "its group is in use by another process".to_owned(),
-        libc::ENODEV => "the kernel has no IOMMU driver for it: run `modprobe vfio_iommu_type1` as root".to_owned(),
+        libc::ENODEV => {
+            "the kernel has no IOMMU driver for it: run `modprobe vfio_iommu_type1` as root".to_owned()
+        }
         _ => format!("cannot give it an IOMMU domain: {error}"),
     };
     refused(bdf, errno, reason)

@@ -11,7 +11,8 @@ use nix::unistd::User;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "The same by hand: driverctl --nosave set-override BDF vfio-pci (package driverctl), and back: \
-                  driverctl unset-override BDF. A binding lasts until the next boot; driverctl without --nosave makes it last."
+                  driverctl unset-override BDF. A binding lasts until the next boot; driverctl \
+                  without --nosave makes it last."
 )]
 pub struct BindArgs {
     /// PCI addresses, as lspci -D prints them: 0000:01:00.0
