@@ -12,8 +12,11 @@ use crate::boundary::Verb;
 use crate::sockets::{Cards, DevPtr, install_cards};
 use crate::{channel, context, cq, cq_ex, device, memory, post, qp};
 
+#[path = "../tests/common/attr.rs"]
+mod attr;
 #[path = "../tests/common/locked.rs"]
 mod locked;
+use attr::{init_attr_ex, steps};
 
 struct OneFake;
 
@@ -33,45 +36,11 @@ unsafe fn connect(raw: *mut ibv_qp, dest_qp_num: u32) {
     let dgid = ibv_gid {
         raw: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1],
     };
-    let mut attr = ibv_qp_attr {
-        port_num: 1,
-        qp_access_flags: 7,
-        path_mtu: IBV_MTU_1024,
-        dest_qp_num,
-        ah_attr: ibv_ah_attr {
-            grh: ibv_global_route {
-                dgid,
-                sgid_index: 1,
-                hop_limit: 64,
-                ..Default::default()
-            },
-            is_global: 1,
-            port_num: 1,
-            ..Default::default()
-        },
-        max_dest_rd_atomic: 1,
-        max_rd_atomic: 1,
-        timeout: 14,
-        ..Default::default()
-    };
-    let path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    let retries = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
-    for (state, mask) in [
-        (
-            IBV_QPS_INIT,
-            IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-        ),
-        (
-            IBV_QPS_RTR,
-            path | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-        ),
-        (IBV_QPS_RTS, IBV_QP_SQ_PSN | retries | IBV_QP_MAX_QP_RD_ATOMIC),
-    ] {
-        attr.qp_state = state;
+    for (mut attr, mask) in steps(dest_qp_num, dgid) {
         // SAFETY: the caller's QP.
         unsafe {
-            assert_eq!(qp::modify_qp(raw, &mut attr, (mask | IBV_QP_STATE) as c_int), 0);
-            assert_eq!((*raw).state, state);
+            assert_eq!(qp::modify_qp(raw, &mut attr, mask as c_int), 0);
+            assert_eq!((*raw).state, attr.qp_state);
         }
     }
 }
@@ -99,23 +68,7 @@ impl Program {
                 ..Default::default()
             };
             let cq = cq_ex::create_cq_ex(context, &mut attr);
-            let cap = ibv_qp_cap {
-                max_send_wr: 4,
-                max_recv_wr: 4,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 16,
-            };
-            let mut attr = ibv_qp_init_attr_ex {
-                send_cq: cq.cast(),
-                recv_cq: cq.cast(),
-                cap,
-                qp_type: IBV_QPT_RC,
-                comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-                pd,
-                send_ops_flags: IBV_QP_EX_WITH_SEND.into(),
-                ..Default::default()
-            };
+            let mut attr = init_attr_ex(pd, cq.cast(), IBV_QP_EX_WITH_SEND);
             let qps = [(); 2].map(|()| qp::create_qp_ex(context, &mut attr));
             connect(qps[0], (*qps[1]).qp_num);
             connect(qps[1], (*qps[0]).qp_num);

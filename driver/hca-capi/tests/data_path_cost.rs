@@ -56,18 +56,8 @@ fn post_and_poll_allocate_nothing() {
             ..Default::default()
         };
         let cq = (*extended(bench.context)).create_cq_ex.unwrap()(bench.context, &mut attr);
-        let mut init = init_attr(cq.cast());
-        (init.cap.max_send_wr, init.cap.max_recv_wr) = (DEPTH as u32, DEPTH as u32);
-        let mut attr = ibv_qp_init_attr_ex {
-            send_cq: init.send_cq,
-            recv_cq: init.recv_cq,
-            cap: init.cap,
-            qp_type: init.qp_type,
-            comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-            pd: bench.pd,
-            send_ops_flags: IBV_QP_EX_WITH_SEND.into(),
-            ..Default::default()
-        };
+        let mut attr = init_attr_ex(bench.pd, cq.cast(), IBV_QP_EX_WITH_SEND);
+        (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (DEPTH as u32, DEPTH as u32);
         let create = (*extended(bench.context)).create_qp_ex.unwrap();
         let qps = [(); 2].map(|()| create(bench.context, &mut attr));
         connect(qps[0], (*qps[1]).qp_num);

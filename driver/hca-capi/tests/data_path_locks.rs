@@ -22,17 +22,7 @@ fn extended_pair(bench: &Bench) -> (*mut ibv_cq_ex, [*mut ibv_qp; 2]) {
             ..Default::default()
         };
         let cq = (*extended(bench.context)).create_cq_ex.unwrap()(bench.context, &mut attr);
-        let plain = init_attr(cq.cast());
-        let mut attr = ibv_qp_init_attr_ex {
-            send_cq: plain.send_cq,
-            recv_cq: plain.recv_cq,
-            cap: plain.cap,
-            qp_type: plain.qp_type,
-            comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-            pd: bench.pd,
-            send_ops_flags: IBV_QP_EX_WITH_SEND.into(),
-            ..Default::default()
-        };
+        let mut attr = init_attr_ex(bench.pd, cq.cast(), IBV_QP_EX_WITH_SEND);
         let create = (*extended(bench.context)).create_qp_ex.unwrap();
         let qps = [(); 2].map(|()| create(bench.context, &mut attr));
         connect(qps[0], (*qps[1]).qp_num);

@@ -128,35 +128,10 @@ fn psns_are_masked() {
         assert_eq!(to_init(qp, 0), 0);
         let mut dgid = ibv_gid::default();
         assert_eq!(ibv_query_gid(bench.context, 1, 1, &mut dgid), 0);
-        let grh = ibv_global_route {
-            dgid,
-            sgid_index: 1,
-            hop_limit: 64,
-            ..Default::default()
-        };
-        let mut attr = ibv_qp_attr {
-            qp_state: IBV_QPS_RTR,
-            path_mtu: IBV_MTU_1024,
-            rq_psn: 0xfedc_ba98,
-            sq_psn: 0x8123_4567,
-            ah_attr: ibv_ah_attr {
-                grh,
-                is_global: 1,
-                port_num: 1,
-                ..Default::default()
-            },
-            max_dest_rd_atomic: 1,
-            max_rd_atomic: 1,
-            timeout: 14,
-            ..Default::default()
-        };
-        let path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-        let mask = IBV_QP_STATE | path | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-        assert_eq!(ibv_modify_qp(qp, &mut attr, mask as c_int), 0);
-        attr.qp_state = IBV_QPS_RTS;
-        let retries = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
-        let mask = IBV_QP_STATE | IBV_QP_SQ_PSN | retries | IBV_QP_MAX_QP_RD_ATOMIC;
-        assert_eq!(ibv_modify_qp(qp, &mut attr, mask as c_int), 0);
+        for (mut attr, mask) in steps(0, dgid).into_iter().skip(1) {
+            (attr.rq_psn, attr.sq_psn) = (0xfedc_ba98, 0x8123_4567);
+            assert_eq!(ibv_modify_qp(qp, &mut attr, mask as c_int), 0);
+        }
         let found = query(qp);
         assert_eq!((found.rq_psn, found.sq_psn), (0xdc_ba98, 0x23_4567));
         assert_eq!(ibv_destroy_qp(qp), 0);

@@ -52,17 +52,8 @@ impl Pair {
     fn new(card: usize) -> Box<Self> {
         let bench = bench(card);
         let mut plain = init_attr(bench.cq);
-        let mut attr = ibv_qp_init_attr_ex {
-            send_cq: plain.send_cq,
-            recv_cq: plain.recv_cq,
-            cap: plain.cap,
-            qp_type: plain.qp_type,
-            comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-            pd: bench.pd,
-            send_ops_flags: (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ)
-                .into(),
-            ..Default::default()
-        };
+        let ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
+        let mut attr = init_attr_ex(bench.pd, bench.cq, ops);
         // SAFETY: all of it is alive; slots are there.
         let qps = unsafe {
             let create = (*extended(bench.context)).create_qp_ex.unwrap();

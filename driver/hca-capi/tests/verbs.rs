@@ -161,17 +161,11 @@ fn extended_interfaces() {
         assert!(create(bench.context, &mut unknown).is_null());
         assert_eq!(errno(), libc::EOPNOTSUPP);
 
-        let plain = init_attr(cq.cast());
-        let mut attr = ibv_qp_init_attr_ex {
-            send_cq: plain.send_cq,
-            recv_cq: plain.recv_cq,
-            cap: plain.cap,
-            qp_type: plain.qp_type,
-            comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-            pd: bench.pd,
-            send_ops_flags: (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM).into(),
-            ..Default::default()
-        };
+        let mut attr = init_attr_ex(
+            bench.pd,
+            cq.cast(),
+            IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+        );
         let create = (*extended(bench.context)).create_qp_ex.unwrap();
         let qps = [(); 2].map(|()| create(bench.context, &mut attr));
         attr.send_ops_flags = IBV_QP_EX_WITH_TSO.into();

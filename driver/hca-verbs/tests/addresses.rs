@@ -22,14 +22,7 @@ fn to_rtr(dgid: Gid, sgid_index: u8, port_num: u8) -> (QpAttr, QpAttrMask) {
         },
         ..QpAttr::default()
     };
-    let mask = QpAttrMask::STATE
-        | QpAttrMask::AV
-        | QpAttrMask::PATH_MTU
-        | QpAttrMask::DEST_QPN
-        | QpAttrMask::RQ_PSN
-        | QpAttrMask::MAX_DEST_RD_ATOMIC
-        | QpAttrMask::MIN_RNR_TIMER;
-    (attr, mask)
+    (attr, rtr_mask())
 }
 
 fn init(bench: &Bench) -> RawQp<Dev> {
@@ -39,8 +32,7 @@ fn init(bench: &Bench) -> RawQp<Dev> {
         port_num: ETHERNET_PORT,
         ..QpAttr::default()
     };
-    let mask = QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS;
-    qp.modify(&attr, mask).unwrap();
+    qp.modify(&attr, init_mask()).unwrap();
     qp
 }
 

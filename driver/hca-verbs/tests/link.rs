@@ -129,7 +129,7 @@ fn paths_reach_the_card() {
             qp_state: QpState::Init,
             ..QpAttr::default()
         },
-        QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS,
+        init_mask(),
     )
     .unwrap();
     let mut to_rtr = |src_path_bits, static_rate| {
@@ -144,14 +144,7 @@ fn paths_reach_the_card() {
             ah_attr,
             ..QpAttr::default()
         };
-        let mask = QpAttrMask::STATE
-            | QpAttrMask::AV
-            | QpAttrMask::PATH_MTU
-            | QpAttrMask::DEST_QPN
-            | QpAttrMask::RQ_PSN
-            | QpAttrMask::MAX_DEST_RD_ATOMIC
-            | QpAttrMask::MIN_RNR_TIMER;
-        raw.modify(&attr, mask)
+        raw.modify(&attr, rtr_mask())
     };
     for (src_path_bits, static_rate) in [(8, 0), (0, 1), (0, 25), (0, 255)] {
         assert_eq!(to_rtr(src_path_bits, static_rate).unwrap_err().errno(), 22);

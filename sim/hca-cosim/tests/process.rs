@@ -1,5 +1,7 @@
 //! Process mode: the test card behind its socket, clients in this process.
 
+mod common;
+
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -60,7 +62,12 @@ impl Simulator {
 impl Drop for Simulator {
     fn drop(&mut self) {
         self.stop.stop();
-        self.thread.take().unwrap().join().unwrap();
+        let ended = self.thread.take().unwrap().join();
+        // A test that has failed says why; a second panic would be all that is seen.
+        assert!(
+            ended.is_ok() || std::thread::panicking(),
+            "the server has panicked"
+        );
     }
 }
 
@@ -117,21 +124,10 @@ fn bytes_travel_between_clients() {
     b.wait_irq(32, 0).unwrap_err();
 }
 
-/// UCX unmaps memory before it deregisters it: the address is free for a ring then, but not on the bus.
 #[test]
 fn rings_and_memory_of_the_program_have_bus_addresses_of_their_own() {
     let sim = Simulator::start();
-    let dev = sim.connect("card0.0");
-    let ring = dev.alloc_dma(8192).unwrap();
-    // SAFETY: only named; the card is told nothing of it.
-    let memory = unsafe { UserMemory::new(ring.as_ptr(), ring.len_bytes()) };
-    let iova = dev.map_dma(memory).unwrap();
-    assert_eq!(iova, ring.as_ptr() as u64, "the program's address");
-    dev.free_dma(ring).unwrap();
-    // The pages are gone, and their addresses are used again.
-    let rings: Vec<_> = (0..64).map(|_| dev.alloc_dma(4096).unwrap()).collect();
-    dev.unmap_dma(iova, 8192).unwrap();
-    rings.into_iter().for_each(|ring| dev.free_dma(ring).unwrap());
+    common::rings_and_memory_have_bus_addresses_of_their_own(&sim.connect("card0.0"));
 }
 
 #[test]

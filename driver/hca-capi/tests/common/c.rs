@@ -6,6 +6,11 @@ use std::ptr::{null, null_mut};
 
 use ibverbs::abi::*;
 
+// As a path, for whoever includes this file by its path.
+#[path = "attr.rs"]
+mod attr;
+pub use attr::*;
+
 unsafe extern "C" {
     pub fn ibv_get_device_list(num: *mut c_int) -> *mut *mut ibv_device;
     pub fn ibv_free_device_list(list: *mut *mut ibv_device);
@@ -123,23 +128,6 @@ pub struct Bench {
     pub qps: [*mut ibv_qp; 2],
 }
 
-pub fn init_attr(cq: *mut ibv_cq) -> ibv_qp_init_attr {
-    let cap = ibv_qp_cap {
-        max_send_wr: 30,
-        max_recv_wr: 30,
-        max_send_sge: 2,
-        max_recv_sge: 2,
-        max_inline_data: 16,
-    };
-    ibv_qp_init_attr {
-        send_cq: cq,
-        recv_cq: cq,
-        cap,
-        qp_type: IBV_QPT_RC,
-        ..Default::default()
-    }
-}
-
 /// With another QP of the same card.
 pub fn connect(qp: *mut ibv_qp, dest_qp_num: u32) {
     let mut dgid = ibv_gid::default();
@@ -150,63 +138,11 @@ pub fn connect(qp: *mut ibv_qp, dest_qp_num: u32) {
 
 /// With a QP of the card that has this GID.
 pub fn connect_to(qp: *mut ibv_qp, dest_qp_num: u32, dgid: ibv_gid) {
-    let step = |attr: ibv_qp_attr, mask: u32| {
-        let mut attr = attr;
+    for (mut attr, mask) in steps(dest_qp_num, dgid) {
         // SAFETY: a live QP.
         let result = unsafe { ibv_modify_qp(qp, &mut attr, mask as c_int) };
         assert_eq!(result, 0, "to state {}", attr.qp_state);
-    };
-    let init = ibv_qp_attr {
-        qp_state: IBV_QPS_INIT,
-        port_num: 1,
-        qp_access_flags: 7,
-        ..Default::default()
-    };
-    step(
-        init,
-        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-    );
-    let grh = ibv_global_route {
-        dgid,
-        sgid_index: 1,
-        hop_limit: 64,
-        ..Default::default()
-    };
-    let rtr = ibv_qp_attr {
-        qp_state: IBV_QPS_RTR,
-        path_mtu: IBV_MTU_1024,
-        dest_qp_num,
-        ah_attr: ibv_ah_attr {
-            grh,
-            is_global: 1,
-            port_num: 1,
-            sl: 3,
-            src_path_bits: 2,
-            static_rate: 5,
-            ..Default::default()
-        },
-        max_dest_rd_atomic: 1,
-        min_rnr_timer: 12,
-        ..Default::default()
-    };
-    let path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    step(
-        rtr,
-        IBV_QP_STATE | path | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-    );
-    let rts = ibv_qp_attr {
-        qp_state: IBV_QPS_RTS,
-        timeout: 14,
-        retry_cnt: 7,
-        rnr_retry: 7,
-        max_rd_atomic: 1,
-        ..Default::default()
-    };
-    let retries = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
-    step(
-        rts,
-        IBV_QP_STATE | IBV_QP_SQ_PSN | retries | IBV_QP_MAX_QP_RD_ATOMIC,
-    );
+    }
 }
 
 impl Bench {

@@ -9,6 +9,22 @@ use hca_verbs::*;
 
 pub type Dev = Rc<FakeDevice>;
 
+/// What INIT needs (QPS-T-RC).
+pub fn init_mask() -> QpAttrMask {
+    QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS
+}
+
+/// What INIT to RTR needs (QPS-T-RC).
+pub fn rtr_mask() -> QpAttrMask {
+    QpAttrMask::STATE
+        | QpAttrMask::AV
+        | QpAttrMask::PATH_MTU
+        | QpAttrMask::DEST_QPN
+        | QpAttrMask::RQ_PSN
+        | QpAttrMask::MAX_DEST_RD_ATOMIC
+        | QpAttrMask::MIN_RNR_TIMER
+}
+
 /// Everything for two connected QPs on one card.
 pub struct Bench {
     pub dev: Dev,
