@@ -13,17 +13,16 @@ mod common;
 use std::fs::File;
 use std::path::Path;
 
+use common::forge::{self, Forged};
 use common::{LIMIT_NS, LOCAL_AND_REMOTE, cap};
 use hca_dev::DmaBuf;
-use hca_link::{Dir, LinkKind};
+use hca_link::LinkKind;
 use hca_system_tests::{Dev, Rig, RigConfig, Rng, identity, path};
 use hca_verbs::{
     Access, Mr, MrOptions, Mtu, PageSize, QpState, RawQp, SendFlags, SendOp, SendWr, WcStatus,
     WorkCompletion, WrData,
 };
-use hca_wire::{
-    ExtHeaders, Framing, Link, Network, Opcode, PacketRepr, WholePacket, aeth, bth, ethernet, ipv4, reth, udp,
-};
+use hca_wire::{ExtHeaders, Framing, Link, Opcode, WholePacket, aeth, reth};
 use pcap_file::pcap::PcapReader;
 
 const HUGE: u64 = 1 << 31;
@@ -113,55 +112,18 @@ fn read_capture(capture: &Path) -> Vec<Seen> {
     seen
 }
 
-/// Puts a packet on the wire as if a node had sent it; its card must be silent.
-fn forge(rig: &mut Rig, from: usize, dest_qp: u32, psn: u32, opcode: Opcode, ext: ExtHeaders) {
-    let [source, target] = [from, 1 - from].map(|node| identity(node as u8, LinkKind::Ethernet));
-    let link = Link::Ethernet {
-        eth: ethernet::Repr {
-            src_mac: source.mac,
-            dst_mac: target.mac,
-            ..Default::default()
-        },
-        vlan: None,
-        ip: Network::Ipv4(ipv4::Repr {
-            ttl: 64,
-            src_addr: source.ipv4,
-            dst_addr: target.ipv4,
-            ..Default::default()
-        }),
-        udp: udp::Repr {
-            src_port: 0xc000,
-            ..Default::default()
-        },
-    };
-    let bth = bth::Repr {
-        opcode: opcode as u8,
-        pkey: 0xffff,
+/// Puts a packet on the wire as if a node had sent it.
+fn send(rig: &mut Rig, from: usize, dest_qp: u32, psn: u32, opcode: Opcode, ext: ExtHeaders) {
+    let packet = Forged {
+        link: forge::link(from, LinkKind::Ethernet),
+        opcode,
         dest_qp,
         psn,
-        ack_req: true,
-        ..Default::default()
-    };
-    let payload = &[];
-    let repr = PacketRepr {
-        link,
-        bth,
+        pkey: 0xffff,
         ext,
-        payload,
+        payload: &[],
     };
-    let mut bytes = vec![0; repr.buffer_len().unwrap()];
-    repr.emit(&mut bytes).unwrap();
-    let dir = if from == 0 { Dir::AToB } else { Dir::BToA };
-    let beats = bytes.chunks(64);
-    let last = beats.len() - 1;
-    for (at, beat) in beats.enumerate() {
-        rig.run(1);
-        let mut fabric = rig.sim.fabric();
-        let now = fabric.now();
-        let cable = fabric.cable_mut(rig.cable);
-        assert!(cable.ready(dir, now), "the other card is not silent");
-        cable.push_beat(dir, now, beat, at == last).unwrap();
-    }
+    forge::send(rig, from, &packet);
 }
 
 fn acknowledge(syndrome: u8, msn: u32) -> ExtHeaders {
@@ -225,7 +187,7 @@ fn a_write_from_its_first_byte() {
         (1500, 0x62),
     ] {
         let aeth = acknowledge(syndrome, 1);
-        forge(&mut rig, 1, qpn, psn, Opcode::RcAcknowledge, aeth);
+        send(&mut rig, 1, qpn, psn, Opcode::RcAcknowledge, aeth);
         rig.run(1_000);
     }
     assert_eq!(rig.nodes[0].poll().unwrap(), None, "it has hardly begun");
@@ -287,7 +249,7 @@ fn a_read_from_its_first_to_its_last_byte() {
         }),
         ..ExtHeaders::default()
     };
-    forge(
+    send(
         &mut rig,
         0,
         qps[1].qp_num(),
@@ -355,7 +317,7 @@ fn a_read_of_half_of_all_psns_comes_again() {
         ..ExtHeaders::default()
     };
     for _ in 0..2 {
-        forge(&mut rig, 0, qps[1].qp_num(), 0, Opcode::RcReadRequest, ext);
+        send(&mut rig, 0, qps[1].qp_num(), 0, Opcode::RcReadRequest, ext);
         rig.run(2_000);
     }
     qps[1].modify_state(QpState::Reset).unwrap();
