@@ -16,6 +16,7 @@ mod arena;
 mod attack;
 #[allow(unsafe_code)]
 pub mod courier;
+mod intruder;
 mod node;
 mod plan;
 #[allow(unsafe_code)]

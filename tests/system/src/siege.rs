@@ -1,4 +1,5 @@
-//! Two functions transfer and check every byte, while others of the same cards do everything wrong (D15, SYS-7).
+//! Two functions transfer and check every byte, while others of the same cards do everything wrong, or speak to QPs
+//! whose peers they are not (D15, SYS-7, QPS-17).
 //!
 //! ```no_run
 //! let report = hca_system_tests::siege::run(7).unwrap();
@@ -12,6 +13,7 @@ use std::rc::Rc;
 use hca_link::{FaultSpec, LinkKind};
 
 use crate::attack::{Attacker, Tally, Target};
+use crate::intruder::Intruder;
 use crate::plan::Plan;
 use crate::rig::{Rig, RigConfig, RigError, identity};
 use crate::rng::Rng;
@@ -20,6 +22,8 @@ use crate::traffic::Traffic;
 
 /// The function that is attacked from.
 const HOSTILE: u8 = 1;
+/// The function that speaks to strangers.
+const INTRUDING: u8 = 2;
 /// Cycles from the last completion to rest.
 const REST_CYCLES: u64 = 40_000_000;
 /// Card time that the neighbour's traffic may take in any case: connections with a depth of one, waits for a receive.
@@ -46,6 +50,10 @@ pub struct Report {
     pub cycles: u64,
     /// The longest command of the neighbour.
     pub command_cycles_max: u64,
+    /// Messages to the neighbour's QPs from a function that is not their peer.
+    pub intrusions: u64,
+    /// Packets that were refused for their addresses.
+    pub bad_sources: u64,
 }
 
 /// A siege that did harm.
@@ -94,6 +102,7 @@ struct Siege<'a> {
     rng: Rng,
     traffic: Traffic<'a>,
     attackers: [Attacker; 2],
+    intruders: Vec<Intruder>,
     report: Report,
 }
 
@@ -109,11 +118,18 @@ fn run_plan(seed: u64, plan: &Plan) -> Result<Report, RigError> {
         Attacker::new(Rc::new(dev), seed, name)
     };
     let attackers = [open(0, "attacker0")?, open(1, "attacker1")?];
+    let mut rng = Rng::new(seed, "siege");
+    let intrude = |card: usize| {
+        let dev = rig.sim.device(rig.cards[card], INTRUDING)?;
+        Intruder::new(dev, plan.link, &mut rng, &traffic.strangers(card))
+    };
+    let intruders = (0..2).map(intrude).collect::<Result<_, _>>()?;
     let mut siege = Siege {
-        rng: Rng::new(seed, "siege"),
+        rng,
         rig,
         traffic,
         attackers,
+        intruders,
         report: Report::default(),
     };
     siege.attack(plan.link)?;
@@ -142,6 +158,10 @@ impl Siege<'_> {
                 }
             }
             self.aim(link);
+            if self.rng.percent(50) {
+                let card = self.rng.below(2) as usize;
+                self.report.intrusions += self.intruders[card].step(&mut self.rng)?;
+            }
             while self.traffic.turn(&mut self.rig)? {}
             let pause = self.rng.pick(&[1, 64, 64, 256, 1000]);
             self.rig.run(pause);
@@ -178,14 +198,21 @@ impl Siege<'_> {
         ))
     }
 
-    /// Attackers send to one another, over the cable or to themselves.
+    /// Attackers send to one another, over the cable or to themselves, or to the neighbour on their own card: its peers
+    /// are on the other one, so it must not hear them, whatever PSN they guess (QPS-17).
     fn aim(&mut self, link: LinkKind) {
-        if !self.rng.percent(20) {
+        if !self.rng.percent(40) {
             return;
         }
         let (from, to) = (self.rng.below(2) as usize, self.rng.below(2) as usize);
         let port = identity(to as u8, link);
         let (qpns, regions) = self.attackers[to].offers();
+        let strangers = self.traffic.strangers(to);
+        let qpns = if from == to && (qpns.is_empty() || self.rng.percent(50)) {
+            strangers.iter().map(|stranger| stranger.qpn).collect()
+        } else {
+            qpns.to_vec()
+        };
         let mut dgid = [0; 16];
         dgid[10..12].fill(0xff);
         dgid[12..].copy_from_slice(&port.ipv4);
@@ -193,7 +220,7 @@ impl Siege<'_> {
             dgid,
             dmac: port.mac,
             dlid: port.lid,
-            qpns: qpns.to_vec(),
+            qpns,
             regions: regions.to_vec(),
         };
         self.attackers[from].aim(target);
@@ -227,12 +254,16 @@ impl Siege<'_> {
     }
 
     fn end(mut self) -> Result<Report, RigError> {
+        self.intruders.clear();
         for attacker in &mut self.attackers {
             attacker.finish()?;
             self.report.tally += attacker.tally();
         }
         self.rig.check_idle_beside(REST_CYCLES, HOSTILE)?;
         self.traffic.check_end(&mut self.rig)?;
+        for node in &self.rig.nodes {
+            self.report.bad_sources += node.context.query_counters(1)?.bad_sources();
+        }
         // The function works again for whoever comes next.
         for card in self.rig.cards {
             let node = crate::Node::open(self.rig.sim.device(card, HOSTILE)?, 16)?;

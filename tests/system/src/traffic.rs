@@ -10,6 +10,7 @@ use hca_verbs::{
 };
 
 use crate::arena::Arena;
+use crate::intruder::Stranger;
 use crate::node::{Dev, Place, path};
 use crate::plan::{Area, INLINE_BYTES_MAX, Kind, Message, Pair, Piece, Plan};
 use crate::rig::{Rig, RigError};
@@ -119,6 +120,17 @@ impl<'a> Traffic<'a> {
                 }
             }
         }
+    }
+
+    /// QPs of a node, as one who must not speak to them knows them.
+    pub fn strangers(&self, node: usize) -> Vec<Stranger> {
+        let pairs = self.ends.iter().zip(&self.plan.pairs);
+        pairs
+            .map(|(ends, pair)| Stranger {
+                qpn: ends[node].qp.qp_num(),
+                psn: pair.ends[1 - node].start_psn,
+            })
+            .collect()
     }
 
     /// Takes completions and posts what there is room for. False: nothing changed.

@@ -14,6 +14,8 @@ fn besiege(seeds: impl Iterator<Item = u64>, operations: u64) -> Report {
         total.messages += report.messages;
         total.bytes += report.bytes;
         total.cycles += report.cycles;
+        total.intrusions += report.intrusions;
+        total.bad_sources += report.bad_sources;
         total.command_cycles_max = total.command_cycles_max.max(report.command_cycles_max);
         count += 1;
         if total.tally.operations >= operations {
@@ -24,7 +26,8 @@ fn besiege(seeds: impl Iterator<Item = u64>, operations: u64) -> Report {
     total
 }
 
-/// The attack gets deep: commands are done, not only refused, and the neighbour's traffic is more than a few bytes.
+/// The attack gets deep: commands are done, not only refused, the neighbour's traffic is more than a few bytes, and its
+/// QPs are spoken to.
 fn assert_worth_it(total: &Report) {
     let tally = total.tally;
     assert!(
@@ -36,6 +39,10 @@ fn assert_worth_it(total: &Report) {
         "hardly any command was answered: {tally:?}"
     );
     assert!(total.bytes > 0 && total.messages > 0);
+    assert!(
+        total.intrusions > 0 && total.bad_sources > 0,
+        "nobody spoke to the neighbour: {total:?}"
+    );
 }
 
 #[test]

@@ -72,6 +72,16 @@ impl Known {
         }
     }
 
+    /// The QP can send, as far as the client knows.
+    pub fn can_send(&self, qpn: u32) -> bool {
+        self.states.get(&qpn) == Some(&QpState::Rts)
+    }
+
+    /// The QP begins with its first work request again.
+    pub fn is_new(&self, qpn: u32) -> bool {
+        matches!(self.states.get(&qpn), Some(QpState::Reset | QpState::Init))
+    }
+
     fn handle(&self, rng: &mut Rng, opcode: AdminOpcode) -> u32 {
         let of = match opcode {
             AdminOpcode::DeallocPd => &self.pds,
@@ -100,7 +110,7 @@ fn body<const N: usize>(bytes: &[u8; N]) -> Body {
 }
 
 /// The table of a command's body.
-pub fn table_of(opcode: AdminOpcode) -> &'static StructDef {
+fn table_of(opcode: AdminOpcode) -> &'static StructDef {
     match opcode {
         AdminOpcode::CreateEq => &CreateEqCmd::TABLE,
         AdminOpcode::CreateCq => &CreateCqCmd::TABLE,
@@ -252,8 +262,7 @@ fn modify_qp(rng: &mut Rng, known: &Known, target: &Target) -> ModifyQpCmd {
     attr.set_ah_attr(ah.0);
     if rng.percent(20) {
         spoil(rng, &QpAttr::TABLE, &mut attr.0);
-        // QPs of strangers are left alone: who guesses QPN, PSN and P_Key passes for the peer as long as the path of a
-        // packet is not compared with the QP's (QPS-17).
+        // Not any QP at that address: the peer of some might have the attacker's own.
         attr.set_dest_qp_num(target.qpn(rng));
     }
     let mut cmd = ModifyQpCmd::new();
@@ -289,6 +298,20 @@ fn reg_mr(rng: &mut Rng, known: &Known, buffers: &Buffers) -> RegMrCmd {
         cmd.set_page_shift(12);
     }
     cmd
+}
+
+/// Spoils a command that was sound.
+pub fn spoil_command(rng: &mut Rng, opcode: AdminOpcode, body: &mut Body) {
+    spoil(rng, table_of(opcode), body);
+    if opcode != AdminOpcode::ModifyQp {
+        return;
+    }
+    // A QP that speaks to a stranger gets no other path: a function of the peer's card has the peer's addresses.
+    let mut cmd = ModifyQpCmd::read_from(body).unwrap_or_default();
+    if cmd.attr_mask() & qp_attr::AV != 0 {
+        cmd.set_attr_mask(cmd.attr_mask() | qp_attr::DEST_QPN);
+        body[..ModifyQpCmd::BYTES].copy_from_slice(cmd.as_bytes());
+    }
 }
 
 /// Gives some fields of a structure values that they should not have.
