@@ -1,4 +1,4 @@
-//! Attributes of QPs. The crate's own tests have them too: the names of the C interface come from whoever includes this.
+//! Attributes of QPs. The crate's own tests have them too: names of the C interface come from whoever includes this.
 
 use super::*;
 
