@@ -426,6 +426,7 @@ enum hca_admin_status {
     HCA_ADMIN_STATUS_INTERNAL = 10, /* Firmware failed (EIO). */
     HCA_ADMIN_STATUS_NOT_PERMITTED = 11, /* Only function 0, the manager, may do it; detail: the function that asked (EPERM). */
     HCA_ADMIN_STATUS_UNREACHABLE = 12, /* No neighbour of the port has the GID (EHOSTUNREACH). */
+    HCA_ADMIN_STATUS_RESOLVING = 13, /* The port asks its network who has the GID: try again, for a second (EHOSTUNREACH). */
 };
 
 /* Attributes of MODIFY_QP: the bits of ibv_qp_attr_mask. */

@@ -387,6 +387,7 @@ class AdminStatus(enum.IntEnum):
     INTERNAL = 0xa
     NOT_PERMITTED = 0xb
     UNREACHABLE = 0xc
+    RESOLVING = 0xd
 
 
 class BthOpcode(enum.IntEnum):

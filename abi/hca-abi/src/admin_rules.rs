@@ -16,7 +16,7 @@ impl AdminStatus {
             Self::DmaError => 14,
             Self::Internal => 5,
             Self::NotPermitted => 1,
-            Self::Unreachable => 113,
+            Self::Unreachable | Self::Resolving => 113,
         }
     }
 }

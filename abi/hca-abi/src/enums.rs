@@ -634,5 +634,7 @@ AdminStatus("admin_status", "Admin", 8, Software) {
         NotPermitted = 11,
         /// No neighbour of the port has the GID (EHOSTUNREACH).
         Unreachable = 12,
+        /// The port asks its network who has the GID: try again, for a second (EHOSTUNREACH).
+        Resolving = 13,
     }
 }

@@ -121,6 +121,11 @@ impl FakeDevice {
         f(&mut self.inner().card)
     }
 
+    /// Looks into the firmware, or changes it.
+    pub fn with_firmware<T>(&self, f: impl FnOnce(&mut Firmware) -> T) -> T {
+        f(&mut self.inner().firmware)
+    }
+
     /// From now on firmware does nothing (or works again).
     pub fn set_firmware_hangs(&self, hangs: bool) {
         self.inner().firmware_hangs = hangs;

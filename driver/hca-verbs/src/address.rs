@@ -1,5 +1,10 @@
 //! Addresses: GIDs, MAC addresses, address handles.
 
+use std::time::{Duration, Instant};
+
+use hca_abi::AdminStatus;
+use hca_driver::DriverError;
+
 use crate::error::{Error, Result};
 
 /// GID, bytes as on the wire.
@@ -22,6 +27,28 @@ pub fn link_local_gid_of_mac(mac: [u8; 6]) -> Gid {
     gid[..8].copy_from_slice(&LINK_LOCAL_PREFIX);
     gid[8..].copy_from_slice(&[mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]]);
     gid
+}
+
+/// How long the network has to say who has an address, as in Linux: by the wall clock, which its other hosts have.
+const RESOLVING_MAX: Duration = Duration::from_secs(1);
+/// Time between two tries: at first, and at last.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(64));
+
+/// Tries a command again while the card asks its network for the MAC address that it needs.
+pub(crate) fn while_resolving<T>(
+    mut command: impl FnMut() -> std::result::Result<T, DriverError>,
+) -> std::result::Result<T, DriverError> {
+    let is_resolving = |done: &std::result::Result<T, DriverError>| matches!(done, Err(DriverError::Admin(refusal)) if refusal.status == AdminStatus::Resolving);
+    let mut done = command();
+    if is_resolving(&done) {
+        let (start, mut pause) = (Instant::now(), PAUSES.0);
+        while is_resolving(&done) && start.elapsed() < RESOLVING_MAX {
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(PAUSES.1);
+            done = command();
+        }
+    }
+    done
 }
 
 /// Where a path leads: ibv_ah_attr, with the MAC address that RoCE needs.

@@ -67,7 +67,7 @@ pub struct ConnectOptions {
     pub rnr_retry: u8,
     /// RNR timer code, 0..=31; 1 = 10 us, 12 = 640 us.
     pub min_rnr_timer: u8,
-    /// READs outstanding in either direction, at most 16.
+    /// READs and atomics outstanding in either direction; no more are agreed on than both devices can.
     pub rd_atomic: u8,
     /// What the peer may do.
     pub access: Access,
@@ -114,6 +114,8 @@ pub struct PeerInfo {
     pub lid: u16,
     /// MAC address (Ethernet); all zero: found from the GID.
     pub mac: [u8; 6],
+    /// READs and atomics that it can have outstanding in either direction.
+    pub rd_atomic: u8,
 }
 
 /// What a peer must know of this QP. `psn` is our first send PSN.
@@ -132,10 +134,18 @@ pub fn peer_info<P: DevicePtr>(qp: &RawQp<P>, options: &ConnectOptions, psn: u32
         gid,
         lid: port.lid(),
         mac: port.mac(),
+        rd_atomic: options.rd_atomic.min(rd_atomic_max(qp)?),
     })
 }
 
-/// Brings a QP that is in RESET or INIT to RTS. `psn` is our first send PSN.
+/// READs and atomics that the device can have outstanding.
+fn rd_atomic_max<P: DevicePtr>(qp: &RawQp<P>) -> Result<u8> {
+    let limit = qp.context().query_device()?.max_qp_rd_atom();
+    Ok(u8::try_from(limit).unwrap_or(u8::MAX))
+}
+
+/// Brings a QP that is in RESET or INIT to RTS. A peer that can have more READs outstanding than this device gets as
+/// many as this can, as a connection manager would agree. `psn` is our first send PSN.
 pub fn connect_raw<P: DevicePtr>(
     qp: &mut RawQp<P>,
     options: &ConnectOptions,
@@ -145,7 +155,8 @@ pub fn connect_raw<P: DevicePtr>(
     if qp.state() == QpState::Reset {
         qp.modify(&init_attr(options), INIT_MASK)?;
     }
-    let attr = path_attr(options, psn, peer);
+    let depth = options.rd_atomic.min(peer.rd_atomic).min(rd_atomic_max(qp)?);
+    let attr = path_attr(options, psn, peer, depth);
     qp.modify(
         &QpAttr {
             qp_state: QpState::Rtr,
@@ -172,7 +183,7 @@ fn init_attr(options: &ConnectOptions) -> QpAttr {
     }
 }
 
-fn path_attr(options: &ConnectOptions, psn: u32, peer: &PeerInfo) -> QpAttr {
+fn path_attr(options: &ConnectOptions, psn: u32, peer: &PeerInfo, rd_atomic: u8) -> QpAttr {
     let ah_attr = AhAttr {
         dgid: peer.gid.unwrap_or_default(),
         sgid_index: options.gid_index.unwrap_or(0),
@@ -191,8 +202,8 @@ fn path_attr(options: &ConnectOptions, psn: u32, peer: &PeerInfo) -> QpAttr {
         dest_qp_num: peer.qp_num,
         rq_psn: peer.psn,
         sq_psn: psn,
-        max_dest_rd_atomic: options.rd_atomic,
-        max_rd_atomic: options.rd_atomic,
+        max_dest_rd_atomic: rd_atomic,
+        max_rd_atomic: rd_atomic,
         min_rnr_timer: options.min_rnr_timer,
         timeout: options.timeout,
         retry_cnt: options.retry_cnt,

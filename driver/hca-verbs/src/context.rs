@@ -7,6 +7,7 @@ use hca_dev::{Device, DmaBuf};
 use hca_driver::{DevicePtr, Doorbells, DriverError, EqRing, Function, FunctionInfo, OpenOptions};
 
 use crate::address::Gid;
+use crate::address::while_resolving;
 use crate::cq::{Cq, CqOptions};
 use crate::error::{Error, Result};
 use crate::events::{AsyncEvent, CompChannel, Dispatcher};
@@ -229,7 +230,7 @@ impl<P: DevicePtr> Context<P> {
 
     /// ibv_resolve_eth_l2_from_gid: MAC address of the neighbour of an Ethernet port that has the GID.
     pub fn resolve_gid(&self, port_num: u8, gid: Gid) -> Result<[u8; 6]> {
-        let found = self.shared.function().resolve_gid(port_num, gid);
+        let found = while_resolving(|| self.shared.function().resolve_gid(port_num, gid));
         found.map_err(|error| Error::of_path(error, gid, port_num))
     }
 

@@ -73,7 +73,9 @@ impl Error {
     /// What a command has answered that asked for the MAC address behind a GID.
     pub(crate) fn of_path(error: DriverError, gid: Gid, port_num: u8) -> Self {
         match error {
-            DriverError::Admin(refusal) if refusal.status == AdminStatus::Unreachable => {
+            DriverError::Admin(refusal)
+                if matches!(refusal.status, AdminStatus::Unreachable | AdminStatus::Resolving) =>
+            {
                 Self::Unreachable { gid, port_num }
             }
             other => other.into(),

@@ -6,6 +6,7 @@ use hca_abi::{CreateQpCmd, ModifyQpCmd, QpState, Service};
 use hca_dev::Device;
 use hca_driver::{BadWr, DevicePtr, PostError, QpShadow, RecvRing, RecvWr, SendRing, SendWr, WqSize};
 
+use crate::address::while_resolving;
 use crate::attr::{QpAttr, QpAttrMask, QpCap};
 use crate::context::Context;
 use crate::cq::{Cq, CqShared};
@@ -156,7 +157,7 @@ impl<P: DevicePtr> RawQp<P> {
         cmd.set_qpn(self.qpn);
         cmd.set_attr_mask(mask.bits());
         cmd.set_attr(attr.to_abi(mask)?.0);
-        let done = self.pd.shared.function().modify_qp(&cmd);
+        let done = while_resolving(|| self.pd.shared.function().modify_qp(&cmd));
         done.map_err(|error| Error::of_path(error, attr.ah_attr.dgid, attr.ah_attr.port_num))?;
         if mask.contains(QpAttrMask::STATE) {
             self.state = attr.qp_state;

@@ -129,3 +129,58 @@ fn paths_that_cannot_be() {
     let context = Context::open_with(dev, &OpenOptions::simulated()).unwrap();
     assert_eq!(context.resolve_gid(1, gids[0]).unwrap_err().errno(), EINVAL);
 }
+
+/// A port whose neighbours can be asked for: the verb waits while they answer, and no longer than a second.
+#[test]
+fn neighbours_may_answer_late() {
+    const EHOSTUNREACH: i32 = 113;
+    const MAC: [u8; 6] = [0x52, 0x54, 0, 0, 0, 1];
+    let second = std::time::Duration::from_secs(1);
+    let bench = Bench::new(8);
+    bench.dev.with_firmware(|firmware| firmware.set_asks(1, true));
+    let resolved = std::thread::scope(|scope| {
+        let card = FakeDevice::clone(&bench.dev);
+        scope.spawn(move || {
+            // The third question is answered.
+            let mut asked = 0;
+            while asked < 3 {
+                let wanted = card.with_firmware(|firmware| firmware.take_wanted());
+                if let Some(wanted) = wanted {
+                    assert_eq!(wanted, (1, STRANGER));
+                    asked += 1;
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+            let found = hca_fw_core::Neighbour {
+                port_num: 1,
+                gid: STRANGER,
+                mac: MAC,
+            };
+            card.with_firmware(|firmware| firmware.set_neighbours(&[found]));
+        });
+        bench.context.resolve_gid(1, STRANGER)
+    });
+    assert_eq!(resolved.unwrap(), MAC);
+    assert_eq!(dmac(&bench, STRANGER, 2).unwrap(), MAC);
+
+    let nobody = gid_of_ipv4([10, 0, 0, 77]);
+    let start = std::time::Instant::now();
+    let error = dmac(&bench, nobody, 1).unwrap_err();
+    assert_eq!(error.errno(), EHOSTUNREACH, "{error}");
+    assert!(start.elapsed() >= second);
+    // What no host can have is not asked for.
+    let start = std::time::Instant::now();
+    for gid in [[0; 16], [0xff; 16]] {
+        assert_eq!(
+            bench.context.resolve_gid(1, gid).unwrap_err().errno(),
+            EHOSTUNREACH
+        );
+    }
+    bench.dev.with_firmware(|firmware| firmware.set_asks(1, false));
+    assert_eq!(
+        bench.context.resolve_gid(1, nobody).unwrap_err().errno(),
+        EHOSTUNREACH
+    );
+    assert!(start.elapsed() < second);
+}

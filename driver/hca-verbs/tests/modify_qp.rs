@@ -385,6 +385,92 @@ fn hop_limits() {
     }
 }
 
+/// RoCEv2 headers of a path: traffic class and flow label as given, whatever marks of congestion it holds; a source port
+/// from the flow label, or from both QPNs; over IPv4 and IPv6 alike, and as often as the path is set.
+#[test]
+fn headers_of_a_path() {
+    use QpAttrMask as M;
+    let bench = Bench::new(64);
+    let neighbour = hca_fake::FakeDevice::neighbour().gids();
+    for (sgid_index, dgid) in (0..).zip(neighbour) {
+        for (flow_label, traffic_class, port) in [
+            (0, 0, None),
+            (1, 0xff, Some(0xc001)),
+            (0xf_ffff, 0x2e << 2, Some(0xffc0)),
+        ] {
+            for given in [0, 1, 2, 64] {
+                let mut qp = qp_in(&bench, QpState::Init);
+                let ok = legal(&bench);
+                let attr = QpAttr {
+                    qp_state: QpState::Rtr,
+                    dest_qp_num: 0x34,
+                    ah_attr: AhAttr {
+                        dgid,
+                        sgid_index,
+                        is_global: true,
+                        flow_label,
+                        traffic_class,
+                        hop_limit: given,
+                        dmac: [0; 6],
+                        ..ok.ah_attr
+                    },
+                    ..ok
+                };
+                let connect = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+                qp.modify(&attr, connect | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER)
+                    .unwrap();
+                let qpc = bench.dev.with_card(|card| card.qpc(qp.qp_num()));
+                // Both QPNs are small: the product needs no folding but that of its upper bits.
+                let product = qp.qp_num() * 0x34;
+                let made = 0xc000 | ((product & 0x3fff) ^ (product >> 14)) as u16;
+                assert_eq!(qpc.udp_src_port(), port.unwrap_or(made));
+                assert_eq!(qpc.traffic_class(), traffic_class);
+                assert_eq!(qpc.is_ipv4(), sgid_index == 1);
+                assert_eq!(qpc.hop_limit(), if given < 2 { 64 } else { given });
+            }
+        }
+    }
+}
+
+/// More READs outstanding than the card can have are refused, as by other cards; who connects agrees on fewer.
+#[test]
+fn read_depth() {
+    let bench = Bench::new(64);
+    let limit = bench.context.query_device().unwrap().max_qp_rd_atom() as u8;
+    use QpAttrMask as M;
+    let mut qp = qp_in(&bench, QpState::Init);
+    let attr = QpAttr {
+        qp_state: QpState::Rtr,
+        max_dest_rd_atomic: limit + 1,
+        ..legal(&bench)
+    };
+    let connect = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+    let refused = qp.modify(&attr, connect | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER);
+    assert_eq!(refused.unwrap_err().errno(), 22);
+    for (ours, theirs, agreed) in [
+        (16, 128, limit),
+        (255, 255, limit),
+        (4, 128, 4),
+        (16, 2, 2),
+        (0, 16, 0),
+    ] {
+        let mut qp = qp_in(&bench, QpState::Init);
+        let options = ConnectOptions {
+            rd_atomic: ours,
+            ..ConnectOptions::default()
+        };
+        let own = peer_info(&qp, &options, 0).unwrap();
+        assert_eq!(own.rd_atomic, ours.min(limit));
+        let peer = PeerInfo {
+            rd_atomic: theirs,
+            ..own
+        };
+        connect_raw(&mut qp, &options, 0, &peer).unwrap();
+        let attr = qp.query().unwrap();
+        assert_eq!((attr.max_rd_atomic, attr.max_dest_rd_atomic), (agreed, agreed));
+    }
+}
+
 /// The typed QP comes back from a failed transition, and works.
 #[test]
 fn a_failed_transition_gives_the_qp_back() {

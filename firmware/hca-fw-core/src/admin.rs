@@ -208,7 +208,7 @@ impl Control {
                 let port = &self.ports[self.port_at(cmd.port_num())?];
                 require(!port.infiniband(), u32::from(cmd.port_num()))?;
                 let mut out = ResolveGidResult::new();
-                out.set_mac(self.mac_of(port, &cmd.gid())?);
+                out.set_mac(self.mac_of(cmd.port_num(), &cmd.gid())?);
                 Ok(body_of(out.as_bytes()))
             }
             AdminOpcode::QueryPkey => {

@@ -151,9 +151,27 @@ impl Firmware {
         self.control.init_ports(&mut hal, identities);
     }
 
-    /// Tells it who has which GID on the networks of its ports. To be called before the card is brought up.
+    /// Tells it who has which GID on the networks of its ports: these and no others from now on. May be called between
+    /// two polls.
     pub fn set_neighbours(&mut self, neighbours: &[Neighbour]) {
         self.control.neighbours.set(neighbours);
+    }
+
+    /// From now on neighbours of a port that are not known can be asked for: a command that needs one answers
+    /// `Resolving`, and [`Firmware::take_wanted`] tells whom it needs.
+    pub fn set_asks(&mut self, port_num: u8, asks: bool) {
+        self.control.neighbours.set_asks(port_num, asks);
+    }
+
+    /// Port and GID of the neighbour that a command has needed since the last call; the last of them, if several.
+    pub fn take_wanted(&mut self) -> Option<(u8, [u8; 16])> {
+        self.control.neighbours.take_wanted()
+    }
+
+    /// GID table of a port, from 1; empty for one that is not there.
+    pub fn gids(&self, port_num: u8) -> &[[u8; 16]] {
+        let index = usize::from(port_num).wrapping_sub(1);
+        self.control.ports.get(index).map_or(&[], Port::gids)
     }
 
     /// Takes what hardware reports, and does a piece of work of the function whose turn it is: commands that are long

@@ -1,7 +1,9 @@
 //! Who has which GID on the networks of the ports: what an operating system finds out for an Ethernet port by ARP and
-//! Neighbour Discovery. The simulator knows all cards and tells each; on a machine the driver asks the system's own
+//! Neighbour Discovery. The simulator knows all cards and tells each; where a port has a wire to the outside it asks
+//! there, and the command that wanted to know is tried again. On a machine the driver asks the system's own
 //! table and puts the MAC address into the path.
 
+use crate::NUM_PORTS;
 use crate::port::Port;
 
 /// Entries: all addresses of 128 ports, from both ports of the card.
@@ -22,6 +24,10 @@ pub struct Neighbour {
 pub(crate) struct Neighbours {
     entries: [Neighbour; NUM_NEIGHBOURS],
     len: usize,
+    /// Ports whose neighbours can be asked for.
+    asks: [bool; NUM_PORTS],
+    /// Who was looked for last at such a port, in vain.
+    wanted: Option<(u8, [u8; 16])>,
 }
 
 impl Neighbours {
@@ -34,6 +40,8 @@ impl Neighbours {
         Self {
             entries: [none; NUM_NEIGHBOURS],
             len: 0,
+            asks: [false; NUM_PORTS],
+            wanted: None,
         }
     }
 
@@ -41,6 +49,28 @@ impl Neighbours {
     pub fn set(&mut self, neighbours: &[Neighbour]) {
         self.len = neighbours.len().min(NUM_NEIGHBOURS);
         self.entries[..self.len].copy_from_slice(&neighbours[..self.len]);
+    }
+
+    /// Whether somebody can be asked who the neighbours of a port are.
+    pub fn set_asks(&mut self, port_num: u8, asks: bool) {
+        if let Some(port) = self.asks.get_mut(usize::from(port_num).wrapping_sub(1)) {
+            *port = asks;
+        }
+    }
+
+    /// Whom to ask for; once.
+    pub fn take_wanted(&mut self) -> Option<(u8, [u8; 16])> {
+        self.wanted.take()
+    }
+
+    /// Notes a GID that [`Neighbours::resolve`] has not found. False: there is nobody to ask for it.
+    pub fn want(&mut self, port_num: u8, gid: [u8; 16]) -> bool {
+        let asks = self.asks.get(usize::from(port_num).wrapping_sub(1)) == Some(&true);
+        let could_be = gid != [0; 16] && gid[0] != 0xff;
+        if asks && could_be {
+            self.wanted = Some((port_num, gid));
+        }
+        asks && could_be
     }
 
     /// ADDR-8: MAC address behind a GID: of the port itself, of a neighbour, or the one that the GID is made from.

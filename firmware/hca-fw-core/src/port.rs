@@ -130,6 +130,10 @@ impl Port {
         &self.identity
     }
 
+    pub fn gids(&self) -> &[[u8; 16]] {
+        &self.gids
+    }
+
     pub fn infiniband(&self) -> bool {
         self.identity.infiniband
     }

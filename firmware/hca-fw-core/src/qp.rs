@@ -250,20 +250,30 @@ impl Control {
     }
 
     /// On Ethernet a path needs a MAC address. One that the driver has not found itself is that of the neighbour.
-    fn resolve_path(&self, attr: &mut QpAttr) -> CmdResult {
+    fn resolve_path(&mut self, attr: &mut QpAttr) -> CmdResult {
         let mut ah = AhAttr::read_from(&attr.ah_attr()).ok_or((AdminStatus::Internal, 0))?;
         let port = self.port_of(attr)?;
         if !port.infiniband() && ah.dmac() == [0; 6] {
-            ah.set_dmac(self.mac_of(port, &ah.dgid())?);
+            let port_num = port.number();
+            ah.set_dmac(self.mac_of(port_num, &ah.dgid())?);
             attr.set_ah_attr(ah.0);
         }
         Ok(())
     }
 
-    /// MAC address behind a GID on the network of a port.
-    pub(crate) fn mac_of(&self, port: &Port, gid: &[u8; 16]) -> CmdResult<[u8; 6]> {
+    /// MAC address behind a GID on the network of a port; if it is not known, somebody may be asked.
+    pub(crate) fn mac_of(&mut self, port_num: u8, gid: &[u8; 16]) -> CmdResult<[u8; 6]> {
+        let port = &self.ports[self.port_at(port_num)?];
         let mac = self.neighbours.resolve(port, gid);
-        mac.ok_or((AdminStatus::Unreachable, Attr::AV.bits()))
+        mac.ok_or_else(|| {
+            let asked = self.neighbours.want(port_num, *gid);
+            let status = if asked {
+                AdminStatus::Resolving
+            } else {
+                AdminStatus::Unreachable
+            };
+            (status, Attr::AV.bits())
+        })
     }
 
     /// The rate that a QP must keep: of its path, or its own. With both it is in the group of the path, at the slower
@@ -328,11 +338,9 @@ impl Control {
         };
         let sgid = port.gid(ah.sgid_index()).copied().unwrap_or([0; 16]);
         let dgid = ah.dgid();
-        // RoCEv2 flow label to UDP port: a stable port per QP in the dynamic range keeps a flow on one path.
-        let udp = if a.udp_src_port() != 0 {
-            a.udp_src_port()
-        } else {
-            0xc000 | (qpn as u16 & 0x3fff)
+        let udp = match a.udp_src_port() {
+            0 => udp_source_port(ah.flow_label(), qpn, a.dest_qp_num()),
+            given => given,
         };
         q.set_udp_src_port(udp);
         q.set_is_global(ah.is_global());
@@ -354,6 +362,20 @@ impl Control {
         q.set_src_path_bits(ah.src_path_bits());
         q.set_static_rate(ah.static_rate());
     }
+}
+
+/// Source port of a RoCEv2 flow (IBTA annex A17: the dynamic range, made from the flow label): one for all packets of a
+/// QP, which keeps them in order, and different ones for different QPs, which spreads them over equal ways. A path
+/// without a flow label gets one made from both QPNs; it is the same in both directions. Linux computes the same port.
+fn udp_source_port(flow_label: u32, qpn: u32, dest_qpn: u32) -> u16 {
+    let label = if flow_label == 0 {
+        let product = u64::from(qpn) * u64::from(dest_qpn);
+        let folded = product ^ (product >> 20);
+        (folded ^ (folded >> 40)) as u32 & 0xf_ffff
+    } else {
+        flow_label & 0xf_ffff
+    };
+    0xc000 | ((label & 0x3fff) ^ (label >> 14)) as u16
 }
 
 /// WIRE-18: as given. On Ethernet 0 and 1, which no router passes on, become what the route would say: programs leave
@@ -439,5 +461,36 @@ fn merge_reliability(out: &mut QpAttr, new: &QpAttr, mask: Attr) {
     }
     if has(Attr::MAX_DEST_RD_ATOMIC) {
         out.set_max_dest_rd_atomic(new.max_dest_rd_atomic());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::udp_source_port;
+
+    /// Values worked out by hand from the formula.
+    #[test]
+    fn source_ports_follow_the_flow_label() {
+        assert_eq!(udp_source_port(1, 2, 3), 0xc001);
+        assert_eq!(udp_source_port(0xf_ffff, 2, 3), 0xffc0);
+        assert_eq!(udp_source_port(0x4000, 2, 3), 0xc001);
+        assert_eq!(udp_source_port(0, 0x12, 0x34), 0xc3a8);
+        // 0x1000 x 0x1001 = 0x1001000, folded to 0x1000 ^ 0x10.
+        assert_eq!(udp_source_port(0, 0x1000, 0x1001), 0xd010);
+        for (qpn, dest) in [(0x12, 0x34), (0xff_ffff, 0xff_fffe), (2, 0x77)] {
+            assert_eq!(udp_source_port(0, qpn, dest), udp_source_port(0, dest, qpn));
+        }
+    }
+
+    /// The QPs of two cards that connect in the order of their making are spread over seven ways.
+    #[test]
+    fn source_ports_spread() {
+        let mut ways = [0u32; 7];
+        for qpn in 2..1026 {
+            let port = udp_source_port(0, qpn, qpn + 37);
+            assert!(port >= 0xc000);
+            ways[usize::from(port % 7)] += 1;
+        }
+        assert!(ways.iter().all(|count| (100..200).contains(count)), "{ways:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! A fabric from a topology.
 
-use hca_outside::Wire;
+use hca_outside::{Host, Wire};
 use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
 use hca_topology::{EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
 
@@ -76,6 +76,21 @@ fn neighbours(topology: &Topology, index: usize) -> Vec<Neighbour> {
     known
 }
 
+/// Ports of card `index` that have a wire to the outside, and who is there. The wires answer for them from now on.
+fn wires_of(topology: &Topology, index: usize, wires: &[Wire]) -> Vec<(u8, hca_outside::Neighbours)> {
+    let mut found = Vec::new();
+    for link in &topology.links {
+        if let [EndSpec::Card(card, port), EndSpec::Outside(peer)] = link.ends
+            && card == index
+        {
+            let identity = identities(topology, card)[usize::from(port) - 1];
+            wires[peer].set_host(Host::of_gids(identity.mac, &identity.gids()));
+            found.push((port, wires[peer].neighbours()));
+        }
+    }
+    found
+}
+
 /// VL-4: data VLs of what is at the other end of a port's cable. Cards are all built alike.
 fn peer_vls(topology: &Topology, end: EndSpec) -> OpVls {
     let link = topology.links.iter().find(|link| link.ends.contains(&end));
@@ -97,15 +112,20 @@ impl Fabric {
     /// Builds cards with their native firmware, switches with their tables, and cables.
     pub fn from_topology(topology: &Topology, seed: u64) -> Result<Built, SimError> {
         let mut fabric = Self::new(seed);
+        let mut wires = Vec::new();
+        for peer in &topology.peers {
+            wires.push(Wire::open(peer.clone())?);
+        }
         let mut cards = Vec::new();
         for (index, card) in topology.cards.iter().enumerate() {
             cards.push(fabric.add_card(CardConfig {
                 pcie: card.pcie.clone(),
-                ..CardConfig::with_shares(
+                ..CardConfig::with_wires(
                     &card.name,
                     &identities(topology, index),
                     NUM_FUNCS,
                     &neighbours(topology, index),
+                    wires_of(topology, index, &wires),
                 )
             })?);
         }
@@ -124,10 +144,8 @@ impl Fabric {
                 }
             });
         }
-        let mut outsides = Vec::new();
-        for peer in &topology.peers {
-            outsides.push(fabric.add_outside(Wire::open(peer.clone())?));
-        }
+        let outsides = wires.into_iter().map(|wire| fabric.add_outside(wire));
+        let outsides: Vec<_> = outsides.collect();
         let mut cables = Vec::new();
         for link in &topology.links {
             let plug = |end| match end {

@@ -9,7 +9,7 @@ use hca_host::{Host, Line, MmioRequest, PcieModel, PcieParams, WriteBeat};
 use hca_link::Cable;
 use hca_vsim::{Beat, Dut, Model};
 
-use crate::firmware::{FirmwareEntry, FirmwareRunner, native_firmware};
+use crate::firmware::{FirmwareEntry, FirmwareRunner, firmware_with_wires};
 use crate::monitor::Monitor;
 use crate::observe::SentPacket;
 use crate::port_observer::PortObserver;
@@ -58,6 +58,18 @@ impl CardConfig {
     /// The same with its tables divided among the first `functions` functions only, 1 to 4; it knows who has which GID
     /// on its networks.
     pub fn with_shares(name: &str, identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> Self {
+        Self::with_wires(name, identities, functions, neighbours, Vec::new())
+    }
+
+    /// The same with wires to the outside at some ports, from 1: it asks there for neighbours that it does not know.
+    pub(crate) fn with_wires(
+        name: &str,
+        identities: &[Identity],
+        functions: u8,
+        neighbours: &[Neighbour],
+        wires: Vec<(u8, hca_outside::Neighbours)>,
+    ) -> Self {
+        let firmware = firmware_with_wires(identities, functions, neighbours, wires);
         Self {
             model: if identities.len() > 1 {
                 Model::TwoPorts
@@ -65,7 +77,7 @@ impl CardConfig {
                 Model::Core
             },
             ports: identities.len() as u8,
-            ..Self::with_firmware(name, native_firmware(identities, functions, neighbours))
+            ..Self::with_firmware(name, firmware)
         }
     }
 

@@ -3,6 +3,7 @@
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use hca_fw_core::{Bus, Firmware, Identity, Neighbour};
+use hca_outside::Host;
 use hca_vsim::Ports;
 
 use crate::SimError;
@@ -22,17 +23,95 @@ pub type FirmwareEntry = Box<dyn FnOnce(&mut FwBus<'_>)>;
 /// The card's firmware, compiled for this machine; an identity for each port, how many functions share its tables, and
 /// who is on its networks.
 pub fn native_firmware(identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> FirmwareEntry {
+    firmware_with_wires(identities, functions, neighbours, Vec::new())
+}
+
+/// The same with ports, from 1, that have wires to the outside: who is there is asked for.
+pub(crate) fn firmware_with_wires(
+    identities: &[Identity],
+    functions: u8,
+    neighbours: &[Neighbour],
+    wires: Vec<(u8, hca_outside::Neighbours)>,
+) -> FirmwareEntry {
     let (identities, neighbours) = (identities.to_vec(), neighbours.to_vec());
     Box::new(move |bus| {
         let mut firmware = Firmware::boxed_for(functions);
         firmware.set_neighbours(&neighbours);
         firmware.init_ports(bus, &identities);
+        let mut wires: Vec<_> = wires
+            .into_iter()
+            .map(|(port_num, neighbours)| {
+                let identity = identities.get(usize::from(port_num).wrapping_sub(1));
+                firmware.set_asks(port_num, true);
+                PortWire {
+                    port_num,
+                    mac: identity.map_or([0; 6], |identity| identity.mac),
+                    neighbours,
+                    version: 0,
+                    gids: Vec::new(),
+                }
+            })
+            .collect();
         loop {
-            if !firmware.poll(bus) {
+            PortWire::before_poll(&mut wires, &mut firmware, &neighbours);
+            let worked = firmware.poll(bus);
+            PortWire::after_poll(&mut wires, &mut firmware);
+            if !worked {
                 bus.wait_irq();
             }
         }
     })
+}
+
+/// What the firmware and a wire to the outside know of each other.
+struct PortWire {
+    port_num: u8,
+    mac: [u8; 6],
+    neighbours: hca_outside::Neighbours,
+    /// Of the list that the firmware has.
+    version: u64,
+    /// The addresses that the wire answers for.
+    gids: Vec<[u8; 16]>,
+}
+
+impl PortWire {
+    /// Tells the firmware who is there, beside those that are `known` anyway.
+    fn before_poll(wires: &mut [Self], firmware: &mut Firmware, known: &[Neighbour]) {
+        let mut changed = false;
+        for wire in &mut *wires {
+            let version = wire.neighbours.version();
+            changed |= std::mem::replace(&mut wire.version, version) != version;
+        }
+        if !changed {
+            return;
+        }
+        let mut list = known.to_vec();
+        for wire in wires {
+            let port_num = wire.port_num;
+            let learnt = wire.neighbours.list().into_iter();
+            list.extend(learnt.map(|(gid, mac)| Neighbour { port_num, gid, mac }));
+        }
+        firmware.set_neighbours(&list);
+    }
+
+    /// Asks for whom the firmware needs, and tells the wires of new addresses.
+    fn after_poll(wires: &mut [Self], firmware: &mut Firmware) {
+        let wanted = if wires.is_empty() {
+            None
+        } else {
+            firmware.take_wanted()
+        };
+        for wire in wires {
+            if let Some((_, gid)) = wanted.filter(|(port_num, _)| *port_num == wire.port_num) {
+                wire.neighbours.want(gid);
+            }
+            let gids = firmware.gids(wire.port_num);
+            if wire.gids != gids {
+                wire.gids = gids.to_vec();
+                wire.neighbours.set_host(Host::of_gids(wire.mac, gids));
+            }
+        }
+    }
 }
 
 /// The firmware's view of the hardware.

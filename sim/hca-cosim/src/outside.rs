@@ -44,10 +44,20 @@ impl Outside {
         self.at = Some((cable, into));
     }
 
+    /// To be called when the captures of the cable have been opened.
+    pub(crate) fn prepare(&self, cables: &[Cable]) {
+        if self.at.is_some_and(|(cable, _)| cables[cable].is_captured()) {
+            self.wire.keep_aside();
+        }
+    }
+
     /// The first cycle in which it has something to do, if that is known already.
     #[inline]
     pub(crate) fn next_event(&self, cables: &[Cable]) -> Option<u64> {
         let (cable, into) = self.at?;
+        if self.wire.has_aside() {
+            return Some(0);
+        }
         let inward = self.wire.has_frame().then(|| cables[cable].ready_cycle(into));
         let outward = cables[cable].next_arrival_cycle(into.reverse());
         inward.into_iter().chain(outward).min()
@@ -58,6 +68,9 @@ impl Outside {
     pub(crate) fn step(&self, now: u64, cables: &mut [Cable]) {
         let Some((cable, into)) = self.at else { return };
         let cable = &mut cables[cable];
+        while let Some((came, frame)) = self.wire.take_aside() {
+            cable.capture_aside(if came { into } else { into.reverse() }, now, &frame);
+        }
         while cable.ready(into, now)
             && let Some(frame) = self.wire.take()
         {

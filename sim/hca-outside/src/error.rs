@@ -18,6 +18,18 @@ pub struct AddressError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WireError {
+    /// More neighbours than there is room for.
+    #[error(
+        "{count} neighbours are given for the wire {address}, at most {limit} can be; leave those out that answer"
+    )]
+    TooManyNeighbours {
+        /// The peer's address.
+        address: String,
+        /// How many.
+        count: usize,
+        /// How many there can be.
+        limit: usize,
+    },
     /// The system refused.
     #[error("cannot open the wire {address}: {reason}")]
     Os {

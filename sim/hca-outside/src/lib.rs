@@ -4,6 +4,9 @@
 //! through bounded queues in both directions, and what does not fit is dropped and counted, as on a wire whose receiver
 //! is slow. A peer may come, go and come back at any time, and may send anything.
 //!
+//! Where the wire is told of the port's addresses ([`Wire::set_host`]), only RoCEv2 reaches the card. ARP, Neighbour
+//! Discovery and echo requests are answered at the wire, and what neighbours there are is known to [`Neighbours`].
+//!
 //! This crate must not know about cards, cables or simulated time.
 //!
 //! ```
@@ -16,17 +19,24 @@
 //! ```
 
 mod address;
+mod answer;
 mod error;
 mod framing;
+mod host;
+mod neighbours;
+mod packet;
 mod queue;
 mod socket;
 mod stats;
 mod stream;
+mod table;
 mod tap;
 mod wire;
 
 pub use address::PeerAddress;
 pub use error::{AddressError, WireError};
+pub use host::{Gateway, Host, Mac, StaticNeighbour, gid_of_ip, ip_of_gid};
+pub use neighbours::Neighbours;
 pub use stats::{WireCounts, WireStats};
 pub use wire::{Wire, WireConfig};
 

@@ -44,6 +44,16 @@ counts! {
     dropped_out,
     /// Frames of the card for which there was no peer.
     no_peer,
+    /// Frames that do not concern the card, ignored.
+    foreign,
+    /// Questions about the card's addresses that were answered.
+    asked,
+    /// Echo requests that were answered.
+    echoes,
+    /// Frames that said of themselves what they were not, or had a wrong checksum.
+    malformed,
+    /// Frames of somebody who claims an address of the card.
+    conflicts,
     /// Frames that are no frames: shorter than a header.
     runts,
     /// Frames that are too long.

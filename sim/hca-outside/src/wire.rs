@@ -3,38 +3,54 @@
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::answer::Heard;
 use crate::framing::Unframed;
+use crate::neighbours::{Neighbourhood, Neighbours};
 use crate::queue::{Pushed, Queue};
 use crate::socket::{Sent, Socket};
 use crate::stats::{WireStats, add};
-use crate::{FRAME_BYTES_MAX, PeerAddress, WireError};
+use crate::table::STATIC_MAX;
+use crate::{FRAME_BYTES_MAX, Gateway, Host, PeerAddress, StaticNeighbour, WireError};
 
 /// What a wire is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireConfig {
     /// The other end.
     pub address: PeerAddress,
+    /// Neighbours that are not asked for.
+    pub neighbours: Vec<StaticNeighbour>,
+    /// Routers to other networks; the first that fits counts.
+    pub gateways: Vec<Gateway>,
 }
 
 impl WireConfig {
     /// A wire to a peer.
     pub fn new(address: PeerAddress) -> Self {
-        Self { address }
+        Self {
+            address,
+            neighbours: Vec::new(),
+            gateways: Vec::new(),
+        }
     }
 }
 
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-struct Shared {
+/// What the simulation and the thread have in common.
+pub(crate) struct Shared {
     inbound: Queue,
     outbound: Queue,
+    /// Frames that pass the card by, for captures; the last byte tells the direction.
+    aside: Queue,
+    captures: AtomicBool,
+    neighbourhood: Mutex<Neighbourhood>,
     kick: EventFd,
     closed: AtomicBool,
     wake: OnceLock<Wake>,
@@ -51,15 +67,30 @@ pub struct Wire {
 impl Wire {
     /// Opens the socket and starts its thread.
     pub fn open(config: WireConfig) -> Result<Self, WireError> {
-        let WireConfig { address } = config;
+        let WireConfig {
+            address,
+            neighbours,
+            gateways,
+        } = config;
+        let name = address.to_string();
+        if neighbours.len() > STATIC_MAX {
+            return Err(WireError::TooManyNeighbours {
+                address: name,
+                count: neighbours.len(),
+                limit: STATIC_MAX,
+            });
+        }
         let failed = |reason: io::Error| WireError::Os {
-            address: address.to_string(),
+            address: name.clone(),
             reason,
         };
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let shared = Arc::new(Shared {
             inbound: Queue::default(),
             outbound: Queue::default(),
+            aside: Queue::default(),
+            captures: AtomicBool::new(false),
+            neighbourhood: Mutex::new(Neighbourhood::new(&neighbours, &gateways)),
             kick: EventFd::from_flags(flags).map_err(|error| failed(error.into()))?,
             closed: AtomicBool::new(false),
             wake: OnceLock::new(),
@@ -85,22 +116,49 @@ impl Wire {
         &self.address
     }
 
+    /// From now on the wire answers for a port: only RoCEv2 passes.
+    pub fn set_host(&self, host: Host) {
+        self.neighbours().set_host(host);
+    }
+
+    /// Who is on the network behind it.
+    pub fn neighbours(&self) -> Neighbours {
+        Neighbours::new(self.shared.clone())
+    }
+
     /// Called, from the wire's thread, whenever something has come; only the first call of this function counts.
     pub fn on_arrival(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.wake.set(Box::new(wake));
     }
 
-    /// Something has come.
+    /// Something has come for the card.
     pub fn has_frame(&self) -> bool {
         !self.shared.inbound.is_empty()
     }
 
-    /// The next frame that has come.
+    /// The next frame that has come for the card.
     pub fn take(&self) -> Option<Vec<u8>> {
         self.shared.inbound.pop()
     }
 
-    /// Sends a frame, or counts why not.
+    /// From now on [`Wire::take_aside`] has something to tell.
+    pub fn keep_aside(&self) {
+        self.shared.captures.store(true, Ordering::SeqCst);
+    }
+
+    /// There is something to capture.
+    pub fn has_aside(&self) -> bool {
+        !self.shared.aside.is_empty()
+    }
+
+    /// The next frame that the wire has dealt with itself, for captures; true: it came, false: it went.
+    pub fn take_aside(&self) -> Option<(bool, Vec<u8>)> {
+        let mut frame = self.shared.aside.pop()?;
+        let came = frame.pop()? != 0;
+        Some((came, frame))
+    }
+
+    /// Sends a frame of the card, or counts why not.
     pub fn send(&self, frame: &[u8]) {
         let stats = &self.shared.stats;
         if frame.len() > FRAME_BYTES_MAX {
@@ -131,9 +189,64 @@ impl Drop for Wire {
 }
 
 impl Shared {
-    fn kick(&self) {
+    /// Lets the thread look for work.
+    pub fn kick(&self) {
         // One that is full wakes as well.
         let _ = self.kick.write(1);
+    }
+
+    pub fn neighbourhood(&self) -> MutexGuard<'_, Neighbourhood> {
+        // Nothing in it panics between changes that belong together.
+        self.neighbourhood.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn arrived(&self, frame: Vec<u8>) {
+        let heard = self.neighbourhood().hear(Instant::now(), &frame);
+        let stats = &self.stats;
+        let (count, answer) = match heard {
+            Heard::Card => return self.deliver(frame),
+            Heard::News => return self.note(true, &frame),
+            Heard::Asked(answer) => (&stats.asked, Some(answer)),
+            Heard::Echo(answer) => (&stats.echoes, Some(answer)),
+            Heard::Conflict => (&stats.conflicts, None),
+            Heard::Foreign => (&stats.foreign, None),
+            Heard::Malformed => (&stats.malformed, None),
+        };
+        add(count, 1);
+        if let Some(answer) = answer {
+            self.note(true, &frame);
+            self.say(answer);
+        }
+    }
+
+    fn deliver(&self, frame: Vec<u8>) {
+        match self.inbound.push(frame) {
+            Pushed::Dropped => add(&self.stats.dropped_in, 1),
+            Pushed::First | Pushed::Behind => {
+                add(&self.stats.frames_in, 1);
+                self.wake();
+            }
+        }
+    }
+
+    /// Sends a frame that is not the card's.
+    fn say(&self, frame: Vec<u8>) {
+        self.note(false, &frame);
+        if self.outbound.push(frame) == Pushed::Dropped {
+            add(&self.stats.dropped_out, 1);
+        }
+    }
+
+    /// Keeps a frame that passes the card by; one that finds no room is missing in captures.
+    fn note(&self, came: bool, frame: &[u8]) {
+        if self.captures.load(Ordering::SeqCst) {
+            let _ = self.aside.push([frame, &[u8::from(came)]].concat());
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.wake.get().into_iter().for_each(|wake| wake());
     }
 }
 
@@ -153,6 +266,7 @@ impl Worker {
             let _ = self.shared.kick.read();
             self.socket.maintain(&self.shared.stats);
             self.receive();
+            self.ask();
             self.transmit();
         }
     }
@@ -168,13 +282,12 @@ impl Worker {
             };
             PollFd::new(*fd, PollFlags::POLLIN | write)
         }));
-        let left = self
-            .socket
-            .retry_at()
-            .map(|at| at.saturating_duration_since(Instant::now()));
-        let limit = left.map_or(PollTimeout::NONE, |left| {
+        let times = [self.socket.retry_at(), self.shared.neighbourhood().next_time()];
+        let left = times.into_iter().flatten().min();
+        let limit = left.map_or(PollTimeout::NONE, |at| {
+            let left = at.saturating_duration_since(Instant::now());
             // Rounded up, so that the time has come when it ends.
-            PollTimeout::try_from(left.as_millis() as i32 + 1).unwrap_or(PollTimeout::MAX)
+            PollTimeout::try_from(left.as_millis().min(60_000) as i32 + 1).unwrap_or(PollTimeout::MAX)
         });
         // A signal ends it early, which the caller allows.
         let _ = poll(&mut polls, limit);
@@ -187,6 +300,12 @@ impl Worker {
             Unframed::Runt => add(&shared.stats.runts, 1),
             Unframed::Oversized => add(&shared.stats.oversized, 1),
         });
+    }
+
+    /// Asks for the neighbours that somebody wants.
+    fn ask(&mut self) {
+        let questions = self.shared.neighbourhood().questions(Instant::now());
+        questions.into_iter().for_each(|frame| self.shared.say(frame));
     }
 
     fn transmit(&mut self) {
@@ -204,17 +323,5 @@ impl Worker {
             }
         }
         self.socket.flush(stats);
-    }
-}
-
-impl Shared {
-    fn arrived(&self, frame: Vec<u8>) {
-        match self.inbound.push(frame) {
-            Pushed::Dropped => add(&self.stats.dropped_in, 1),
-            Pushed::First | Pushed::Behind => {
-                add(&self.stats.frames_in, 1);
-                self.wake.get().into_iter().for_each(|wake| wake());
-            }
-        }
     }
 }

@@ -220,6 +220,11 @@ pub(crate) struct Link {
     pub rate_gbps: Option<f64>,
     pub latency_ns: Option<u64>,
     pub faults: Option<String>,
+    /// Of a link to the outside: `IP,MAC`, and `IP/BITS`.
+    #[serde(default)]
+    pub neighbours: Vec<String>,
+    #[serde(default)]
+    pub gateways: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,7 @@
 //! Links that leave the simulator.
 
+use std::str::FromStr;
+
 use hca_link::{CableConfig, LinkKind};
 use hca_outside::{PeerAddress, WireConfig};
 
@@ -14,13 +16,28 @@ pub(crate) fn of_link<'a>(
 ) -> Result<Option<(&'a str, WireConfig)>, Problem> {
     let [a, b] = &raw.ends;
     let (inner, outer) = match (PeerAddress::is_meant_by(a), PeerAddress::is_meant_by(b)) {
-        (false, false) => return Ok(None),
+        (false, false) if raw.neighbours.is_empty() && raw.gateways.is_empty() => return Ok(None),
+        (false, false) => {
+            let what = "only a link to the outside has neighbours and gateways";
+            return Err(problem(place, what));
+        }
         (false, true) => (a, b),
         (true, false) => (b, a),
         (true, true) => return Err(problem(place, "both ends are outside; one must be a card")),
     };
     let address = outer.parse().map_err(|error| problem(place, error))?;
-    Ok(Some((inner, WireConfig::new(address))))
+    let peer = WireConfig {
+        address,
+        neighbours: parsed(&raw.neighbours, place)?,
+        gateways: parsed(&raw.gateways, place)?,
+    };
+    Ok(Some((inner, peer)))
+}
+
+fn parsed<T: FromStr<Err = String>>(texts: &[String], place: &str) -> Result<Vec<T>, Problem> {
+    let all = texts.iter().map(|text| text.parse());
+    all.collect::<Result<_, _>>()
+        .map_err(|error| problem(place, error))
 }
 
 /// Only an Ethernet port of a card has a wire to the outside.
@@ -67,6 +84,17 @@ impl Topology {
                 self.cards[card].name
             )),
         }
+    }
+
+    /// What is at the other end of a port's wire to the outside; the port is named as in [`Topology::find_port`].
+    pub fn peer_of(&mut self, text: &str) -> Result<&mut WireConfig, String> {
+        let (card, port) = self.find_port(text)?;
+        let peer = self.links.iter().find_map(|link| match link.ends {
+            [inner, EndSpec::Outside(peer)] if inner == EndSpec::Card(card, port) => Some(peer),
+            _ => None,
+        });
+        let none = || format!("port {text} has no wire to the outside; give it one with --peer {text}=PATH");
+        peer.and_then(|peer| self.peers.get_mut(peer)).ok_or_else(none)
     }
 
     /// Leads the cable of a card's port to a peer outside. The card at its other end gets a loopback plug; a port

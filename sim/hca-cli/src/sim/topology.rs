@@ -3,7 +3,7 @@
 use anyhow::{Error, Result, bail};
 use hca_cosim::{CableId, CardId, Fabric, NUM_FUNCS, Server};
 use hca_link::{CableConfig, FaultSpec, Tap};
-use hca_outside::{PeerAddress, WireConfig};
+use hca_outside::{Gateway, PeerAddress, StaticNeighbour, WireConfig};
 use hca_topology::{CARD_PORTS_MAX, Topology as Plan};
 use std::path::{Path, PathBuf};
 
@@ -52,6 +52,12 @@ pub struct Topology {
     pub pcie: Pcie,
     #[arg(long, value_name = "CARD=PEER", help = PEER_HELP)]
     pub peer: Vec<PortOption<PeerAddress>>,
+    /// A neighbour behind a peer that is not asked for, card0=IP,MAC; may be repeated
+    #[arg(long, value_name = "CARD=IP,MAC")]
+    pub neighbour: Vec<PortOption<StaticNeighbour>>,
+    /// The router behind a peer to all other networks, card0=IP or card0=IP/BITS [BITS: 24, IPv6 64]; may be repeated
+    #[arg(long, value_name = "CARD=IP")]
+    pub gateway: Vec<PortOption<Gateway>>,
     /// Decides faults and the cards' initial registers [default: that of the file, or 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -76,6 +82,8 @@ impl Default for Topology {
             faults: FaultSpec::default(),
             pcie: Pcie::default(),
             peer: Vec::new(),
+            neighbour: Vec::new(),
+            gateway: Vec::new(),
             seed: None,
             pcap: None,
             trace: None,
@@ -97,6 +105,21 @@ impl Topology {
         Ok((0..count).map(|port| self.link[port.min(named - 1)]).collect())
     }
 
+    /// Peers, and what is said of them.
+    fn lead_outside(&self, plan: &mut Plan, spare: &CableConfig) -> Result<(), String> {
+        for PortOption { port, value } in &self.peer {
+            let (card, port) = plan.find_port(port)?;
+            plan.lead_outside(card, port, WireConfig::new(value.clone()), spare)?;
+        }
+        for PortOption { port, value } in &self.neighbour {
+            plan.peer_of(port)?.neighbours.push(*value);
+        }
+        for PortOption { port, value } in &self.gateway {
+            plan.peer_of(port)?.gateways.push(*value);
+        }
+        Ok(())
+    }
+
     /// The file's network, or `pairs` cards joined in pairs.
     pub fn plan(&self, pairs: u8) -> Result<Plan> {
         let cable = |link: Link| CableConfig {
@@ -115,12 +138,8 @@ impl Topology {
         for card in &mut plan.cards {
             card.pcie = self.pcie.over(&card.pcie);
         }
-        for PortOption { port, value } in &self.peer {
-            let peer = WireConfig::new(value.clone());
-            let (card, port) = plan.find_port(port).map_err(Error::msg)?;
-            plan.lead_outside(card, port, peer, &cable(Link::Eth))
-                .map_err(Error::msg)?;
-        }
+        self.lead_outside(&mut plan, &cable(Link::Eth))
+            .map_err(Error::msg)?;
         Ok(plan)
     }
 }

@@ -163,6 +163,9 @@ impl Server {
 
     /// Simulates until it is stopped.
     pub fn run(&mut self) {
+        for outside in self.fabric.outsides() {
+            outside.prepare(self.fabric.net().cables());
+        }
         while !self.stop.load(Ordering::SeqCst) {
             if let Some(limit) = self.idle() {
                 self.wait_for_work(limit);

@@ -103,6 +103,7 @@ impl Peer {
             gid: Some(gid.to_be_bytes()),
             lid: lid as u16,
             mac: mac_bytes,
+            rd_atomic: options().rd_atomic,
         };
         connect_raw(&mut self.qp, &options(), 0, &peer)?;
         self.remote = (addr as u64, rkey as u32);
