@@ -38,7 +38,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 pub(crate) fn while_resolving<T>(
     mut command: impl FnMut() -> std::result::Result<T, DriverError>,
 ) -> std::result::Result<T, DriverError> {
-    let is_resolving = |done: &std::result::Result<T, DriverError>| matches!(done, Err(DriverError::Admin(refusal)) if refusal.status == AdminStatus::Resolving);
+    let is_resolving = |done: &std::result::Result<T, DriverError>| match done {
+        Err(DriverError::Admin(refusal)) => refusal.status == AdminStatus::Resolving,
+        _ => false,
+    };
     let mut done = command();
     if is_resolving(&done) {
         let (start, mut pause) = (Instant::now(), PAUSES.0);

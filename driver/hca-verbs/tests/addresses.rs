@@ -139,7 +139,7 @@ fn neighbours_may_answer_late() {
     let bench = Bench::new(8);
     bench.dev.with_firmware(|firmware| firmware.set_asks(1, true));
     let resolved = std::thread::scope(|scope| {
-        let card = FakeDevice::clone(&bench.dev);
+        let card = bench.dev.function(0);
         scope.spawn(move || {
             // The third question is answered.
             let mut asked = 0;
@@ -152,12 +152,10 @@ fn neighbours_may_answer_late() {
                     std::thread::yield_now();
                 }
             }
-            let found = hca_fw_core::Neighbour {
-                port_num: 1,
-                gid: STRANGER,
-                mac: MAC,
-            };
-            card.with_firmware(|firmware| firmware.set_neighbours(&[found]));
+            let mut found = FakeDevice::neighbour();
+            (found.ipv6, found.mac) = (STRANGER, MAC);
+            let found: Vec<_> = found.neighbours(1).collect();
+            card.with_firmware(|firmware| firmware.set_neighbours(&found));
         });
         bench.context.resolve_gid(1, STRANGER)
     });

@@ -385,8 +385,8 @@ fn hop_limits() {
     }
 }
 
-/// RoCEv2 headers of a path: traffic class and flow label as given, whatever marks of congestion it holds; a source port
-/// from the flow label, or from both QPNs; over IPv4 and IPv6 alike, and as often as the path is set.
+/// RoCEv2 headers of a path: traffic class and flow label as given, whatever marks of congestion it holds; a source
+/// port from the flow label, or from both QPNs; over IPv4 and IPv6 alike.
 #[test]
 fn headers_of_a_path() {
     use QpAttrMask as M;

@@ -191,45 +191,35 @@ fn two_simulators_transfer() {
     }
 }
 
-/// A TAP device of this machine, if there may be one: the kernel's own ping and ARP are answered.
+/// A TAP device of this machine, if there may be one: the kernel finds the card by IPv4 and IPv6.
 #[test]
-fn a_tap_device_pings() {
+fn a_tap_device_finds_the_card() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("S");
     let script = format!(
         "set -e; {HCA} sim --cards 1 --peer card0=tap:hcatest --dir {} & pid=$!; \
-         while ! ip link show hcatest > /dev/null 2>&1; do kill -0 $pid; done; \
-         ip addr add 10.0.0.9/24 dev hcatest; ip -6 addr add fd00::9/64 dev hcatest nodad; ip link set hcatest up; \
-         ping -c 2 -W 5 10.0.0.1; ping -6 -c 2 -W 5 fd00::1; kill $pid; wait $pid",
+         until ip link show hcatest > /dev/null 2>&1; do kill -0 $pid; done; \
+         ip addr add 10.0.0.9/24 dev hcatest; ip addr add fd00::9/64 dev hcatest nodad; ip link set hcatest up; \
+         for a in 10.0.0.1 fd00::1; do echo > /dev/udp/$a/9; \
+         until ip neigh show to $a | grep -q 02:00:0a:00:00:01; do kill -0 $pid; done; done; kill $pid; wait $pid",
         folder.display()
     );
-    let tools = ["ip", "ping", "unshare"];
-    let missing = tools.iter().find(|tool| {
-        let found = Command::new("sh")
-            .args(["-c", &format!("command -v {tool}")])
-            .output();
-        !found.is_ok_and(|output| output.status.success())
-    });
-    let may = Command::new("unshare")
-        .args(["-rn", "sh", "-c", "exec 3<>/dev/net/tun"])
-        .output();
-    if let Some(tool) = missing {
-        return println!("skipped: no TAP device can be tried without the program {tool}");
-    }
+    let in_network = |script: &str| {
+        Command::new("unshare")
+            .args(["-rn", "bash", "-c", script])
+            .output()
+    };
+    let may = in_network("command -v ip && exec 3<>/dev/net/tun");
     if !may.is_ok_and(|output| output.status.success()) {
-        return println!("skipped: no TAP device can be had here");
+        return println!("skipped: no network namespace with a TAP device can be had here, or no program ip");
     }
-    let output = Command::new("unshare")
-        .args(["-rn", "sh", "-c", &script])
-        .output()
-        .unwrap();
+    let output = in_network(&script).unwrap();
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
-    assert_eq!(said.matches(" 0% packet loss").count(), 2, "{said}");
-    assert!(said.contains("echoes 4"), "{said}");
+    assert!(said.contains("asked "), "{said}");
 }
 
-/// A peer that sends anything, floods, never reads, hangs up in the middle of a frame: the card next door does not mind.
+/// A peer that sends anything, floods, hangs up in the middle of a frame: the card next door does not mind.
 #[test]
 fn a_peer_may_do_anything() {
     let home = tempfile::tempdir().unwrap();
