@@ -84,6 +84,15 @@ impl SharedMem {
     /// the page-aligned `file_offset` on: touching the mapping then never raises SIGBUS. Nothing of a file that is
     /// refused is mapped, not even for a moment.
     pub fn from_file(file: &File, file_offset: u64, len_bytes: usize) -> Result<Self, DeviceError> {
+        Self::map_file(file, file_offset, len_bytes, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// The same to be read only: whoever writes there ends by SIGSEGV. The file may be open for reading alone.
+    pub fn from_file_to_read(file: &File, file_offset: u64, len_bytes: usize) -> Result<Self, DeviceError> {
+        Self::map_file(file, file_offset, len_bytes, libc::PROT_READ)
+    }
+
+    fn map_file(file: &File, file_offset: u64, len_bytes: usize, prot: i32) -> Result<Self, DeviceError> {
         let fail = |reason: String| DeviceError::Map {
             addr: file_offset,
             len_bytes,
@@ -99,7 +108,6 @@ impl SharedMem {
             )));
         }
         let offset = libc::off_t::try_from(file_offset).map_err(|_| fail("file offset too large".into()))?;
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address the kernel chooses; the result is checked.
         let base = unsafe {
             libc::mmap(

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use hca_dev::store_bytes;
 use hca_vfio_user::{
-    Connection, DmaMap, DmaUnmap, HEADER_BYTES, Header, IoEventFd, IrqInfo, MAX_FDS, MAX_PAYLOAD_BYTES,
+    Connection, DmaAccess, DmaMap, DmaUnmap, HEADER_BYTES, Header, IoEventFd, IrqInfo, MAX_FDS, MAX_PAYLOAD_BYTES,
     POSTED_ENTRIES, PostedReader, RegionAccess, RegionInfo, SHARED_REGION_BYTES, SetIrqs, SharedRegion,
     decode_version, encode_version,
 };
@@ -37,6 +37,9 @@ fn structures(bytes: &[u8]) {
     }
     if let Ok((access, data)) = RegionAccess::decode(bytes) {
         assert_eq!(RegionAccess::decode(&access.encode(data)), Ok((access, data)));
+    }
+    if let Ok((access, data)) = DmaAccess::decode(bytes) {
+        assert_eq!(DmaAccess::decode(&access.encode(data)), Ok((access, data)));
     }
     if let Some(head) = bytes.first_chunk::<HEADER_BYTES>() {
         let header = Header::decode(head);

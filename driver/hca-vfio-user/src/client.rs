@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory, ring_iova, user_iova};
 
 use crate::activity::{ActivityPage, eventfd};
+use crate::header::Command;
 use crate::posted::{PostedWrite, PostedWriter};
 use crate::protocol::{
-    Command, DmaMap, DmaUnmap, IoEventFd, IrqInfo, RegionAccess, RegionInfo, SetIrqs, irq, irq_data, region,
+    DmaMap, DmaUnmap, IoEventFd, IrqInfo, RegionAccess, RegionInfo, SetIrqs, irq, irq_data, region,
     region_flags,
 };
 use crate::shared::{KICK_BYTES, KICK_OFFSET, SharedRegion};
@@ -136,6 +137,7 @@ impl VfioUserDevice {
             next_id: 0,
         };
         agree_on_version(&mut link)?;
+        enable(&mut link)?;
         let (bar, _) = link.region_info(region::BAR0)?;
         let vectors = set_up_vectors(&mut link)?;
         let region = map_shared(&mut link)?;
@@ -216,6 +218,20 @@ fn agree_on_version(link: &mut Link) -> Result<(), DeviceError> {
              hca_process_memory and hca_shared_region"
         )));
     }
+    Ok(())
+}
+
+/// Lets the function answer, and reach memory: what a driver of a real card does first, too.
+fn enable(link: &mut Link) -> Result<(), DeviceError> {
+    const COMMAND_OFFSET: u64 = 4;
+    const MEMORY_AND_MASTER: u16 = 6;
+    let access = RegionAccess {
+        region: region::CONFIG,
+        offset: COMMAND_OFFSET,
+        count: 2,
+    };
+    let payload = access.encode(&MEMORY_AND_MASTER.to_le_bytes());
+    link.demand("enable the function", Command::RegionWrite, &payload, &[])?;
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 
 mod activity;
 mod client;
+mod header;
 mod posted;
 mod protocol;
 mod ring;
@@ -21,10 +22,11 @@ mod version;
 
 pub use activity::{ActivityPage, eventfd};
 pub use client::VfioUserDevice;
+pub use header::{Command, HEADER_BYTES, Header};
 pub use posted::{POSTED_ENTRIES, PostedReader, PostedWrite, PostedWriter, clear_kick};
 pub use protocol::{
-    Command, DmaAccess, DmaMap, DmaUnmap, HEADER_BYTES, Header, IoEventFd, IrqInfo, ProtocolError,
-    RegionAccess, RegionInfo, SetIrqs, device_info, irq, irq_data, region, region_flags,
+    DmaAccess, DmaMap, DmaUnmap, IoEventFd, IrqInfo, ProtocolError, RegionAccess, RegionInfo, SetIrqs,
+    device_info, irq, irq_data, region, region_flags,
 };
 pub use shared::{KICK_BYTES, KICK_OFFSET, SHARED_REGION_BYTES, SharedRegion};
 pub use socket::{Connection, MAX_FDS, MAX_PAYLOAD_BYTES, Message};

@@ -2,9 +2,6 @@
 
 use thiserror::Error;
 
-/// Length of every header.
-pub const HEADER_BYTES: usize = 16;
-
 /// PCI regions by index.
 pub mod region {
     /// BAR 0: the registers.
@@ -33,6 +30,8 @@ pub mod region_flags {
 pub mod irq {
     /// MSI-X.
     pub const MSIX: u32 = 2;
+    /// Errors of the device.
+    pub const ERR: u32 = 3;
     /// How many kinds there are.
     pub const COUNT: u32 = 5;
 }
@@ -53,50 +52,6 @@ pub mod irq_data {
     pub const TRIGGER: u32 = 32;
 }
 
-/// What a message asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-#[allow(missing_docs)]
-pub enum Command {
-    Version = 1,
-    DmaMap = 2,
-    DmaUnmap = 3,
-    DeviceGetInfo = 4,
-    DeviceGetRegionInfo = 5,
-    DeviceGetRegionIoFds = 6,
-    DeviceGetIrqInfo = 7,
-    DeviceSetIrqs = 8,
-    RegionRead = 9,
-    RegionWrite = 10,
-    DmaRead = 11,
-    DmaWrite = 12,
-    DeviceReset = 13,
-}
-
-impl Command {
-    /// From its number on the wire.
-    pub fn from_wire(value: u16) -> Option<Self> {
-        use Command::*;
-        [
-            Version,
-            DmaMap,
-            DmaUnmap,
-            DeviceGetInfo,
-            DeviceGetRegionInfo,
-            DeviceGetRegionIoFds,
-            DeviceGetIrqInfo,
-            DeviceSetIrqs,
-            RegionRead,
-            RegionWrite,
-            DmaRead,
-            DmaWrite,
-            DeviceReset,
-        ]
-        .into_iter()
-        .find(|command| *command as u16 == value)
-    }
-}
-
 /// A message that does not hold what its command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
@@ -113,94 +68,6 @@ pub enum ProtocolError {
     /// The version message is not the JSON it should be.
     #[error("version data is not valid: {0}")]
     Version(&'static str),
-}
-
-const REPLY: u32 = 1;
-const NO_REPLY: u32 = 1 << 4;
-const ERROR: u32 = 1 << 5;
-
-/// The header of every message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// Chosen by the sender of the command, repeated in the reply.
-    pub id: u16,
-    /// Number of the command; may be unknown.
-    pub command: u16,
-    /// Length of the whole message.
-    pub size_bytes: u32,
-    flags: u32,
-    error: u32,
-}
-
-impl Header {
-    /// A command with a payload of this length.
-    pub fn command(id: u16, command: Command, payload_bytes: usize, wants_reply: bool) -> Self {
-        let flags = if wants_reply { 0 } else { NO_REPLY };
-        let size_bytes = (HEADER_BYTES + payload_bytes) as u32;
-        Self {
-            id,
-            command: command as u16,
-            size_bytes,
-            flags,
-            error: 0,
-        }
-    }
-
-    /// The answer to a command: good, or an errno.
-    pub fn reply(to: &Header, payload_bytes: usize, errno: u32) -> Self {
-        let flags = if errno == 0 { REPLY } else { REPLY | ERROR };
-        let size_bytes = (HEADER_BYTES + payload_bytes) as u32;
-        Self {
-            id: to.id,
-            command: to.command,
-            size_bytes,
-            flags,
-            error: errno,
-        }
-    }
-
-    /// It is a reply.
-    pub fn is_reply(&self) -> bool {
-        self.flags & 0xf == REPLY
-    }
-
-    /// The sender waits for a reply.
-    pub fn wants_reply(&self) -> bool {
-        self.flags & 0xf == 0 && self.flags & NO_REPLY == 0
-    }
-
-    /// The errno of a failed command; 0 is success.
-    pub fn errno(&self) -> u32 {
-        if self.flags & ERROR == 0 {
-            0
-        } else {
-            self.error.max(1)
-        }
-    }
-
-    /// To bytes.
-    pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut out = [0; HEADER_BYTES];
-        out[0..2].copy_from_slice(&self.id.to_le_bytes());
-        out[2..4].copy_from_slice(&self.command.to_le_bytes());
-        out[4..8].copy_from_slice(&self.size_bytes.to_le_bytes());
-        out[8..12].copy_from_slice(&self.flags.to_le_bytes());
-        out[12..16].copy_from_slice(&self.error.to_le_bytes());
-        out
-    }
-
-    /// From bytes; any bytes are a header, its fields are to be checked.
-    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Self {
-        let [a, b, c, d, ..] = *bytes;
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        Self {
-            id: u16::from_le_bytes([a, b]),
-            command: u16::from_le_bytes([c, d]),
-            size_bytes: word(4),
-            flags: word(8),
-            error: word(12),
-        }
-    }
 }
 
 /// Reads little-endian fields one after the other.
@@ -261,6 +128,11 @@ pub struct DmaMap {
 }
 
 impl DmaMap {
+    /// The flag of memory that may be read.
+    pub const READ: u32 = 1;
+    /// The flag of memory that may be written.
+    pub const WRITE: u32 = 2;
+
     /// To a payload.
     pub fn encode(&self) -> Vec<u8> {
         let (flags, argsz) = (self.flags.to_le_bytes(), 32u32.to_le_bytes());
@@ -293,6 +165,8 @@ pub struct DmaUnmap {
 }
 
 impl DmaUnmap {
+    /// The flag that asks for a bitmap of the pages that were written.
+    pub const DIRTY_BITMAP: u32 = 1;
     /// The flag that ends all mappings.
     pub const ALL: u32 = 2;
 
@@ -456,6 +330,9 @@ pub struct SetIrqs {
 }
 
 impl SetIrqs {
+    /// Length of a payload; data may follow.
+    pub const BYTES: usize = 20;
+
     /// To a payload.
     pub fn encode(&self) -> Vec<u8> {
         [20, self.flags, self.index, self.start, self.count]
@@ -534,95 +411,4 @@ impl DmaAccess {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn layouts_are_those_of_the_specification() {
-        let header = Header::command(0x1234, Command::DmaMap, 32, false);
-        assert_eq!(
-            header.encode(),
-            [0x34, 0x12, 2, 0, 48, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0]
-        );
-        let reply = Header::reply(&header, 0, 22);
-        assert_eq!(
-            reply.encode(),
-            [0x34, 0x12, 2, 0, 16, 0, 0, 0, 0x21, 0, 0, 0, 22, 0, 0, 0]
-        );
-        assert!(reply.is_reply() && !reply.wants_reply() && !header.wants_reply());
-        assert_eq!(reply.errno(), 22);
-        let access = RegionAccess {
-            region: 7,
-            offset: 0x40,
-            count: 4,
-        }
-        .encode(&[1, 2, 3, 4]);
-        assert_eq!(
-            access,
-            [0x40, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]
-        );
-    }
-
-    #[test]
-    fn structures_survive_the_wire() {
-        let map = DmaMap {
-            flags: 3,
-            offset: 4096,
-            address: 0xdead_0000,
-            size: 8192,
-        };
-        assert_eq!(DmaMap::decode(&map.encode()), Ok(map));
-        let unmap = DmaUnmap {
-            flags: 0,
-            address: 1,
-            size: 2,
-        };
-        assert_eq!(DmaUnmap::decode(&unmap.encode()), Ok(unmap));
-        let region = RegionInfo {
-            index: 4,
-            flags: 7,
-            size: 4096,
-            offset: 8,
-        };
-        assert_eq!(RegionInfo::decode(&region.encode()), Ok(region));
-        let kick = IoEventFd {
-            index: 4,
-            offset: 0x2000,
-            size: 8,
-        };
-        assert_eq!(kick.encode().len(), 56);
-        assert_eq!(IoEventFd::decode(&kick.encode()), Ok(Some(kick)));
-        assert_eq!(IoEventFd::decode_ask(&IoEventFd::ask(4)), Ok(4));
-        assert_eq!(IoEventFd::decode(&IoEventFd::none(4)), Ok(None));
-        let info = IrqInfo {
-            index: 2,
-            flags: 1,
-            count: 32,
-        };
-        assert_eq!(IrqInfo::decode(&info.encode()), Ok(info));
-        let set = SetIrqs {
-            flags: 36,
-            index: 2,
-            start: 0,
-            count: 32,
-        };
-        assert_eq!(SetIrqs::decode(&set.encode()), Ok(set));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_decode_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = DmaMap::decode(&bytes);
-            let _ = DmaUnmap::decode(&bytes);
-            let _ = RegionInfo::decode(&bytes);
-            let _ = IoEventFd::decode(&bytes);
-            let _ = IoEventFd::decode_ask(&bytes);
-            let _ = IrqInfo::decode(&bytes);
-            let _ = SetIrqs::decode(&bytes);
-            let short = RegionAccess::decode(&bytes).is_err();
-            prop_assert_eq!(short, bytes.len() < 16);
-            let _ = crate::decode_version(&bytes);
-        }
-    }
-}
+mod tests;

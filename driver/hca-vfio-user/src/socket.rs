@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::protocol::{Command, HEADER_BYTES, Header};
+use crate::header::{Command, HEADER_BYTES, Header};
 
 /// Longest payload of a message.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;

@@ -12,8 +12,8 @@ pub const MINOR: u16 = 1;
 /// Longest JSON text accepted.
 const MAX_JSON_BYTES: usize = 4096;
 
-/// What an end can do, or both of them. Unknown members are ignored, and nothing that is unknown is answered: QEMU refuses
-/// values beyond its own, and writes several registers in one message where it is told that it may.
+/// What an end can do, or both of them. Unknown members are ignored, and nothing that is unknown is answered: QEMU
+/// refuses values beyond its own, and writes several registers in one message where it is told that it may.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {

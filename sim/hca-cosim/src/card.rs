@@ -33,6 +33,8 @@ pub struct CardConfig {
     pub model: Model,
     /// Ports fitted, 1 or 2.
     pub ports: u8,
+    /// What the card calls itself, an EUI-64; 0: nothing.
+    pub guid: u64,
     /// The host side.
     pub pcie: PcieParams,
     /// The program beside it.
@@ -77,6 +79,9 @@ impl CardConfig {
                 Model::Core
             },
             ports: identities.len() as u8,
+            guid: identities
+                .first()
+                .map_or(0, |identity| u64::from_be_bytes(identity.guid)),
             ..Self::with_firmware(name, firmware)
         }
     }
@@ -92,6 +97,7 @@ impl CardConfig {
             name: name.to_owned(),
             model: Model::Probe,
             ports: 1,
+            guid: 0,
             pcie: PcieParams::default(),
             firmware,
             firmware_think_cycles: 4,
@@ -131,6 +137,7 @@ type WritePayload = (u8, u8, u64, u64, Beat);
 /// A simulated card.
 pub struct Card {
     name: String,
+    guid: u64,
     dut: Dut,
     pub(crate) pcie: PcieModel,
     pub(crate) host: Host,
@@ -156,6 +163,7 @@ impl Card {
         let cycle_ps = 1_000_000 / u64::from(config.pcie.clock_mhz.max(1));
         let mut card = Self {
             name: config.name,
+            guid: config.guid,
             dut: Dut::new(config.model, seed),
             pcie: PcieModel::new(config.pcie, seed)?,
             host: Host::new(NUM_FUNCS),
@@ -191,6 +199,11 @@ impl Card {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What it calls itself, an EUI-64; 0: nothing.
+    pub fn guid(&self) -> u64 {
+        self.guid
     }
 
     /// Its ports.

@@ -47,8 +47,8 @@ impl Host {
     }
 
     /// Waits for writes that reached memory so long ago that others may hear of them by now: the other end of a
-    /// transfer, over the wire. For as long as there is patience with whose memory it is; after that only its own rings are kept
-    /// behind its data.
+    /// transfer, over the wire. For as long as there is patience with whose memory it is; after that only its own
+    /// rings are kept behind its data.
     pub fn keep_up(&mut self, now: u64) {
         self.functions.iter_mut().for_each(|map| map.keep_up(now));
     }

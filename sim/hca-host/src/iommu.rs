@@ -1,6 +1,5 @@
 //! One function's view of host memory: ranges of bus addresses, each backed by some memory.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use hca_dev::{SharedMem, UserMemory, load_bytes, store_bytes, store_line};
 use thiserror::Error;
 
+use crate::ranges::{Access, Mapping, Ranges, Unmapped};
 use crate::remote::{Remote, Target, Ticket};
 use crate::uses::{PIECES, RangeUses};
 use crate::{LINE_BYTES, Line};
@@ -82,9 +82,10 @@ pub enum Memory {
     Messages,
 }
 
-/// The card touched an address that is not mapped (or vanished).
+/// The card touched an address that is not mapped (or vanished), or not for this access, or while the function may not
+/// master the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("function {func}: bus address {addr:#x} is not mapped")]
+#[error("function {func}: bus address {addr:#x} is not mapped for this access")]
 pub struct Fault {
     /// Function.
     pub func: u8,
@@ -121,6 +122,14 @@ pub enum MapError {
         /// Length.
         len_bytes: u64,
     },
+    /// Only a part of a mapping would end.
+    #[error("range {iova:#x} + {len_bytes:#x} cuts a mapping: end it as a whole")]
+    Cut {
+        /// Start.
+        iova: u64,
+        /// Length.
+        len_bytes: u64,
+    },
     /// No such mapping.
     #[error("no mapping starts at {iova:#x} with length {len_bytes:#x}")]
     NotMapped {
@@ -131,24 +140,27 @@ pub enum MapError {
     },
 }
 
-struct Mapping {
-    len_bytes: u64,
-    memory: Memory,
-}
-
 /// The map of one function. Memory of the program that is mapped at its own address may be mapped in
 /// overlapping pieces (registered buffers do that); everything else is exclusive. The program is this
 /// process, unless [`IommuMap::set_process`] names another one.
 #[derive(Default)]
 pub struct IommuMap {
-    ranges: BTreeMap<u64, Mapping>,
-    identity: RangeUses,
+    mappings: Mappings,
+    /// The function may not master the bus.
+    stopped: bool,
     program: Program,
     /// Some write that was under way in this cycle.
     oldest: Option<(u64, Ticket)>,
     shared_writes: u64,
     /// The writes themselves, for whoever watches.
     log: Option<Vec<SharedWrite>>,
+}
+
+/// All mappings of a function.
+#[derive(Default)]
+pub struct Mappings {
+    ranges: Ranges,
+    identity: RangeUses,
 }
 
 /// A line that the card has written into memory shared with a driver in another process.
@@ -248,8 +260,19 @@ impl IommuMap {
         self.map_identity(addr, end.ok_or(bad)?)
     }
 
-    /// Maps `len_bytes` at bus address `iova`.
+    /// Maps `len_bytes` at bus address `iova`, to be read and written.
     pub fn map(&mut self, iova: u64, len_bytes: u64, memory: Memory) -> Result<(), MapError> {
+        self.map_for(iova, len_bytes, memory, Access::ReadWrite)
+    }
+
+    /// The same for some accesses only.
+    pub fn map_for(
+        &mut self,
+        iova: u64,
+        len_bytes: u64,
+        memory: Memory,
+        access: Access,
+    ) -> Result<(), MapError> {
         let bad = MapError::BadRange { iova, len_bytes };
         let end = iova.checked_add(len_bytes).filter(|_| len_bytes > 0).ok_or(bad)?;
         let behind = match &memory {
@@ -265,21 +288,26 @@ impl IommuMap {
         {
             return self.map_identity(iova, end);
         }
-        if self.overlaps_range(iova, end) || !self.identity.is_free(iova, end) {
+        if !self.mappings.ranges.is_free(iova, end - 1) || !self.mappings.identity.is_free(iova, end) {
             return Err(MapError::Overlap { iova, len_bytes });
         }
-        self.ranges.insert(iova, Mapping { len_bytes, memory });
+        let mapping = Mapping {
+            len_bytes,
+            memory,
+            access,
+        };
+        self.mappings.ranges.insert(iova, mapping);
         Ok(())
     }
 
     fn map_identity(&mut self, iova: u64, end: u64) -> Result<(), MapError> {
-        if self.overlaps_range(iova, end) {
+        if !self.mappings.ranges.is_free(iova, end - 1) {
             return Err(MapError::Overlap {
                 iova,
                 len_bytes: end - iova,
             });
         }
-        if !self.identity.add(iova, end) {
+        if !self.mappings.identity.add(iova, end) {
             return Err(MapError::Pieces {
                 iova,
                 len_bytes: end - iova,
@@ -288,50 +316,50 @@ impl IommuMap {
         Ok(())
     }
 
-    fn overlaps_range(&self, iova: u64, end: u64) -> bool {
-        let last = self.ranges.range(..end).next_back();
-        last.is_some_and(|(start, range)| start + range.len_bytes > iova)
-    }
-
     /// Ends a mapping made with exactly this start and length.
     pub fn unmap(&mut self, iova: u64, len_bytes: u64) -> Result<(), MapError> {
-        let not_mapped = MapError::NotMapped { iova, len_bytes };
-        match self.ranges.get(&iova) {
-            Some(range) if range.len_bytes == len_bytes => {
-                self.ranges.remove(&iova);
-                Ok(())
-            }
-            Some(_) => Err(not_mapped),
+        let ended = match self.mappings.ranges.remove(iova, len_bytes) {
+            Some(ended) => ended,
             None => {
-                let end = iova
-                    .checked_add(len_bytes)
-                    .filter(|end| *end > iova)
-                    .ok_or(not_mapped)?;
-                if self.identity.remove(iova, end) {
-                    Ok(())
-                } else {
-                    Err(not_mapped)
-                }
+                let end = iova.checked_add(len_bytes).filter(|end| *end > iova);
+                end.is_some_and(|end| self.mappings.identity.remove(iova, end))
             }
+        };
+        if ended {
+            Ok(())
+        } else {
+            Err(MapError::NotMapped { iova, len_bytes })
         }
     }
 
-    /// Ends every mapping that lies wholly inside the range; returns how many bytes those were.
-    pub fn unmap_inside(&mut self, iova: u64, len_bytes: u64) -> u64 {
-        let end = iova.saturating_add(len_bytes);
-        let inside = self
+    /// Ends mappings that lie wholly in the range, at most `limit` of them, for this takes time; memory of a process at
+    /// its own addresses is not among them. To end none is no error, to cut one is.
+    pub fn unmap_range(&mut self, iova: u64, len_bytes: u64, limit: usize) -> Result<Unmapped, MapError> {
+        let Some(to_last) = len_bytes.checked_sub(1) else {
+            return Ok(Unmapped::default());
+        };
+        let last = iova
+            .checked_add(to_last)
+            .ok_or(MapError::BadRange { iova, len_bytes })?;
+        self.mappings
             .ranges
-            .range(iova..end)
-            .filter(|(start, range)| *start + range.len_bytes <= end);
-        let starts: Vec<u64> = inside.map(|(start, _)| *start).collect();
-        let ended = starts.iter().filter_map(|start| self.ranges.remove(start));
-        ended.map(|range| range.len_bytes).sum()
+            .remove_inside(iova, last, limit)
+            .ok_or(MapError::Cut { iova, len_bytes })
     }
 
     /// Ends everything.
     pub fn clear(&mut self) {
-        self.ranges.clear();
-        self.identity.clear();
+        drop(self.take());
+    }
+
+    /// Ends everything at once; to drop what there was takes longer, and may be done elsewhere.
+    pub fn take(&mut self) -> Mappings {
+        std::mem::take(&mut self.mappings)
+    }
+
+    /// Whether the function may master the bus: if not, every access faults.
+    pub fn set_bus_master(&mut self, on: bool) {
+        self.stopped = !on;
     }
 
     /// Lines written into memory that was mapped as [`Memory::Shared`]: rings, where the program is another process.
@@ -354,7 +382,7 @@ impl IommuMap {
 
     /// Number of mappings.
     pub fn len(&self) -> usize {
-        self.ranges.len() + self.identity.len()
+        self.mappings.ranges.len() + self.mappings.identity.len()
     }
 
     /// Nothing is mapped.
@@ -362,14 +390,18 @@ impl IommuMap {
         self.len() == 0
     }
 
-    /// The mapping that holds `addr`: where the byte lies, and how many bytes of the mapping are left from it.
+    /// The mapping that holds `addr`, if it may be accessed so: where the byte lies, and how many bytes of the mapping
+    /// are left from it.
     #[inline]
-    fn find(&self, addr: u64) -> Option<(Place, u64)> {
-        if let Some((start, range)) = self.ranges.range(..=addr).next_back()
-            && addr - start < range.len_bytes
-        {
-            let offset = addr - start;
-            let place = match &range.memory {
+    fn find(&self, addr: u64, access: Access) -> Option<(Place, u64)> {
+        if self.stopped {
+            return None;
+        }
+        if let Some((mapping, offset)) = self.mappings.ranges.find(addr) {
+            if !mapping.access.allows(access) {
+                return None;
+            }
+            let place = match &mapping.memory {
                 Memory::Shared { memory, offset: base } => {
                     Place::Theirs(Target::Shared(memory.clone(), base + offset as usize))
                 }
@@ -378,9 +410,9 @@ impl IommuMap {
                 Memory::Messages if matches!(self.program, Program::Ours) => return None,
                 Memory::Messages => self.theirs(addr),
             };
-            return Some((place, range.len_bytes - offset));
+            return Some((place, mapping.len_bytes - offset));
         }
-        let left = self.identity.left(addr)?;
+        let left = self.mappings.identity.left(addr)?;
         Some((self.theirs(addr), left))
     }
 
@@ -401,7 +433,7 @@ impl IommuMap {
         while done < out.len() {
             let at = addr.wrapping_add(done as u64);
             let fault = Fault { func, addr: at };
-            let (place, left) = self.find(at).ok_or(fault)?;
+            let (place, left) = self.find(at, Access::ReadOnly).ok_or(fault)?;
             let len = (out.len() - done).min(usize::try_from(left).unwrap_or(usize::MAX));
             let piece = done..done + len;
             match place {
@@ -422,7 +454,7 @@ impl IommuMap {
 
     /// Looks at memory that is shared with the program, as it is now. False: it is not all there.
     pub fn peek(&self, addr: u64, out: &mut [u8]) -> bool {
-        match self.find(addr) {
+        match self.find(addr, Access::ReadOnly) {
             Some((Place::Theirs(Target::Shared(memory, offset)), left)) if left >= out.len() as u64 => {
                 // SAFETY: so many bytes from here are inside the mapping, which is alive.
                 unsafe { load_bytes(memory.as_ptr().wrapping_add(offset), out) };
@@ -457,7 +489,8 @@ impl IommuMap {
         line: &Line,
         strb: u64,
     ) -> Result<(), Fault> {
-        match self.find(addr).filter(|(_, left)| *left >= LINE_BYTES as u64) {
+        let place = self.find(addr, Access::WriteOnly);
+        match place.filter(|(_, left)| *left >= LINE_BYTES as u64) {
             // SAFETY: the whole line is inside the mapping, which is alive.
             Some((Place::Ours(ptr), _)) => unsafe { store_line(ptr, &line.0, strb) },
             Some((Place::Theirs(target), _)) => {
@@ -501,7 +534,8 @@ impl IommuMap {
             }
             let at = addr.wrapping_add(byte as u64);
             let run = (strb >> byte).trailing_ones() as usize;
-            let (place, left) = self.find(at).ok_or(Fault { func, addr: at })?;
+            let found = self.find(at, Access::WriteOnly);
+            let (place, left) = found.ok_or(Fault { func, addr: at })?;
             let len = run.min(usize::try_from(left).unwrap_or(usize::MAX));
             let bytes = &line.0[byte..byte + len];
             match place {
@@ -531,128 +565,4 @@ enum Place {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::remote::{RemoteMemory, Watcher};
-
-    struct Nobody;
-
-    impl RemoteMemory for Nobody {
-        fn read(&self, _: u64, _: &mut [u8]) -> bool {
-            false
-        }
-
-        fn write(&self, _: u64, _: &[u8]) -> bool {
-            false
-        }
-    }
-
-    impl Watcher for Nobody {
-        fn progress(&self) {}
-        fn ended(&self) {}
-    }
-
-    fn shared(bytes: usize) -> (Arc<SharedMem>, Memory) {
-        let memory = Arc::new(SharedMem::new("test", bytes).unwrap());
-        (memory.clone(), Memory::Shared { memory, offset: 0 })
-    }
-
-    #[test]
-    fn reads_and_writes_cross_mappings() {
-        let mut map = IommuMap::default();
-        let (a, a_memory) = shared(4096);
-        let (_b, b_memory) = shared(4096);
-        map.map(0x10_0000, 4064, a_memory).unwrap();
-        map.map(0x10_0000 + 4064, 4096, b_memory).unwrap();
-        let line = Line(std::array::from_fn(|i| i as u8 + 1));
-        map.write_line(9, 0, 0x10_0000 + 4032, &line, u64::MAX).unwrap();
-        let mut out = [0; 64];
-        map.read(0, 0x10_0000 + 4032, &mut out).unwrap();
-        assert_eq!(out, line.0);
-        // SAFETY: offset 4063 is inside the mapping.
-        assert_eq!(unsafe { *a.as_ptr().add(4063) }, 32);
-        let fault = map.read(3, 0x10_0000 + 4064 + 4090, &mut out).err().unwrap();
-        assert_eq!(
-            fault,
-            Fault {
-                func: 3,
-                addr: 0x10_0000 + 4064 + 4096
-            }
-        );
-    }
-
-    #[test]
-    fn an_abandoned_map_keeps_rings_and_loses_writes() {
-        let mut map = IommuMap::default();
-        let (_ring, memory) = shared(4096);
-        map.set_process(Remote::new(Arc::new(Nobody), Arc::new(Nobody)).unwrap());
-        map.map(0x10_0000, 4096, memory).unwrap();
-        map.map_process(0x20_0000, 4096).unwrap();
-        map.abandon();
-        let (line, mut out) = (Line([7; 64]), [0; 64]);
-        map.write_line(9, 0, 0x10_0000, &line, u64::MAX).unwrap();
-        map.read(0, 0x10_0000, &mut out).unwrap();
-        assert_eq!(out, line.0);
-        map.write_line(9, 0, 0x20_0000, &line, u64::MAX).unwrap();
-        assert_eq!(
-            map.read(0, 0x20_0000, &mut out).err(),
-            Some(Fault {
-                func: 0,
-                addr: 0x20_0000
-            })
-        );
-        map.clear();
-        assert!(map.write_line(9, 0, 0x20_0000, &line, u64::MAX).is_err());
-    }
-
-    #[test]
-    fn overlaps_and_empty_ranges_are_refused() {
-        let mut map = IommuMap::default();
-        let (_a, memory) = shared(8192);
-        map.map(0x2000, 0x1000, memory.clone()).unwrap();
-        assert_eq!(
-            map.map(0x1000, 0x1001, memory.clone()),
-            Err(MapError::Overlap {
-                iova: 0x1000,
-                len_bytes: 0x1001
-            })
-        );
-        assert!(matches!(
-            map.map(0x2fff, 1, memory.clone()),
-            Err(MapError::Overlap { .. })
-        ));
-        assert!(matches!(
-            map.map(0, 0, memory.clone()),
-            Err(MapError::BadRange { .. })
-        ));
-        assert!(matches!(
-            map.map(0, 8193, memory.clone()),
-            Err(MapError::BadRange { .. })
-        ));
-        assert!(matches!(
-            map.map(u64::MAX, 2, memory.clone()),
-            Err(MapError::BadRange { .. })
-        ));
-        map.map(0x3000, 0x1000, memory).unwrap();
-        assert!(matches!(
-            map.unmap(0x2000, 0x2000),
-            Err(MapError::NotMapped { .. })
-        ));
-        assert_eq!(map.unmap_inside(0x2000, 0x2000), 0x2000);
-        assert!(map.is_empty());
-    }
-
-    #[test]
-    fn same_user_memory_counts_uses() {
-        let mut map = IommuMap::default();
-        let mut bytes = vec![0u8; 100];
-        // SAFETY: `bytes` outlives the map's use of it.
-        let user = unsafe { UserMemory::new(bytes.as_mut_ptr(), 100) };
-        map.map(user.addr(), 100, Memory::User(user)).unwrap();
-        map.map(user.addr(), 100, Memory::User(user)).unwrap();
-        map.unmap(user.addr(), 100).unwrap();
-        assert_eq!(map.len(), 1);
-        map.unmap(user.addr(), 100).unwrap();
-        assert!(map.unmap(user.addr(), 100).is_err());
-    }
-}
+mod tests;

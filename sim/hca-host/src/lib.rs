@@ -23,15 +23,17 @@ mod late;
 mod params;
 mod patience;
 mod pcie;
+mod ranges;
 mod remote;
 mod uses;
 mod violation;
 
 pub use events::{Interrupt, MmioRequest, ReadBeat, WriteBeat};
 pub use host::Host;
-pub use iommu::{Fault, Fetch, Found, IommuMap, MapError, Memory, SharedWrite};
+pub use iommu::{Fault, Fetch, Found, IommuMap, MapError, Mappings, Memory, SharedWrite};
 pub use params::{ParamError, PcieParams};
 pub use pcie::{PcieCounters, PcieModel};
+pub use ranges::{Access, Unmapped};
 pub use remote::{Presence, Remote, RemoteMemory, Ticket, Watcher};
 pub use violation::Violation;
 

@@ -81,11 +81,6 @@ impl RangeUses {
         true
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.ranges.clear();
-    }
-
     /// Makes `addr` a boundary.
     fn split(&mut self, addr: u64) {
         if let Some((start, (end, uses))) = self.ranges.range_mut(..addr).next_back()

@@ -1,6 +1,7 @@
 //! A device whose driver shares no memory with the simulator: every access of the card is a message, and so is every
 //! register access. Slow, and how any client of the protocol may do it.
 
+use crate::raw::enabling;
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory, load_bytes, store_bytes};
 use hca_vfio_user::{
     Capabilities, Command, Connection, DmaAccess, DmaMap, DmaUnmap, MINOR, Message, RegionAccess,
@@ -145,6 +146,7 @@ impl Courier {
         let hello = encode_version(MINOR, &ours);
         let reply = link.demand(Command::Version, &hello).map_err(gone)?;
         decode_version(&reply).map_err(|error| DeviceError::Gone(error.to_string()))?;
+        link.demand(Command::RegionWrite, &enabling()).map_err(gone)?;
         Ok(Self {
             link: RefCell::new(link),
             stream,

@@ -25,11 +25,14 @@ impl RawClient {
         Ok(Self { stream, connection })
     }
 
-    /// Connects and greets. Where it is refused, the error is the simulator's.
+    /// Connects, greets and enables the function. Where it is refused, the error is the simulator's.
     pub fn greeted(socket: &Path) -> io::Result<Self> {
         let mut client = Self::silent(socket)?;
         match client.ask(Command::Version, &hello(), &[])?.header.errno() {
-            0 => Ok(client),
+            0 => {
+                client.ask(Command::RegionWrite, &enabling(), &[])?;
+                Ok(client)
+            }
             errno => Err(io::Error::from_raw_os_error(errno as i32)),
         }
     }
@@ -92,6 +95,17 @@ pub fn hello() -> Vec<u8> {
         ..Capabilities::default()
     };
     encode_version(MINOR, &ours)
+}
+
+/// The payload of a write that lets the function answer, and reach memory.
+pub fn enabling() -> Vec<u8> {
+    const COMMAND_OFFSET: u64 = 4;
+    RegionAccess {
+        region: region::CONFIG,
+        offset: COMMAND_OFFSET,
+        count: 2,
+    }
+    .encode(&[6, 0])
 }
 
 /// The payload of a read of `count` bytes.

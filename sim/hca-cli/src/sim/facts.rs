@@ -66,7 +66,7 @@ pub fn of(plan: &Plan) -> Vec<CardFacts> {
             firmware: firmware::VERSION,
             hw_ver: firmware::HARDWARE_VERSION,
             node_guid: plan.cards[index].ports[0].guid,
-            pci_config: hca_cosim::pci_config().to_vec(),
+            pci_config: hca_cosim::pci_config(&plan.cards[index].pcie),
             ports: ports
                 .map(|(port, identity)| port_facts(&identity, has_link(port)))
                 .collect(),

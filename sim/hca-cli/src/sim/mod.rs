@@ -89,6 +89,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         status.now_ns() as f64 / 1e6,
         status.packets()
     );
+    if status.faults() != 0 {
+        text += &format!(
+            "{} accesses to memory that was not mapped for them\n",
+            status.faults()
+        );
+    }
     if args.topology.file.is_some() {
         for (link, status) in plan.links.iter().zip(status.links()) {
             let [a, b] = link.ends.map(|end| plan.end_name(end));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hca_dev::{PAGE_BYTES, SharedMem};
+use hca_dev::PAGE_BYTES;
 use hca_host::{Presence, Remote, RemoteMemory};
 use hca_vfio_user::{
     Capabilities, Command, Connection, DmaMap, Header, MAJOR, MAX_FDS, MINOR, Message, SharedRegion,
@@ -18,6 +18,7 @@ use hca_vfio_user::{
 };
 
 use super::endpoint::MAX_MAPPINGS;
+use super::files::{Files, Share};
 use super::lane::{Event, Given, Lane, Newcomer, Request, Shared, encode_reply};
 use super::messages::{Mailbox, MessageMemory};
 use super::process::ProcessMemory;
@@ -31,7 +32,7 @@ const MAX_TRANSFER_BYTES: u64 = 32 << 10;
 /// Connections accepted and messages read before the door looks at everything else again.
 const PER_LOOK: usize = 16;
 
-/// Mappings of descriptors that all functions together may have: the kernel's usual limit for a process (65530,
+/// Mappings of files that all functions together may have: the kernel's usual limit for a process (65530,
 /// vm.max_map_count) less what the simulator itself needs.
 const MAPPINGS: usize = 48 * 1024;
 /// What a function may have of them however many functions there are.
@@ -87,8 +88,8 @@ pub(super) struct Door {
     presence: Option<Presence>,
     /// Of the client, or the last one.
     mailbox: Arc<Mailbox>,
-    /// The mappings that the client has; kept here so that they end here.
-    mapped: Vec<Arc<SharedMem>>,
+    /// Memory that the client has given.
+    files: Files,
     /// Nothing is accepted before.
     pause: Option<Instant>,
 }
@@ -104,7 +105,7 @@ impl Door {
             holder: Holder::Nobody,
             presence: None,
             mailbox: Arc::default(),
-            mapped: Vec::new(),
+            files: Files::default(),
             pause: None,
         })
     }
@@ -115,7 +116,8 @@ impl Door {
         while !self.lane.is_closed() {
             self.wait(until);
             self.lane.clear_door_kick();
-            self.mapped.retain(|memory| Arc::strong_count(memory) > 1);
+            drop(self.lane.take_discarded());
+            self.files.forget_unused();
             if self.lane.take_release() {
                 self.holder = Holder::Nobody;
             }
@@ -207,7 +209,7 @@ impl Door {
                 }
             }
             Some(Command::DmaMap) if !fds.is_empty() => {
-                self.map(&payload, fds).map_or_else(Given::Refused, Given::Memory)
+                self.map(&payload, fds).unwrap_or_else(Given::Refused)
             }
             _ => Given::Nothing,
         };
@@ -218,21 +220,19 @@ impl Door {
         }
     }
 
-    fn map(&mut self, payload: &[u8], fds: Vec<OwnedFd>) -> Result<Arc<SharedMem>, i32> {
+    fn map(&mut self, payload: &[u8], fds: Vec<OwnedFd>) -> Result<Given, i32> {
         let map = DmaMap::decode(payload).map_err(|_| libc::EINVAL)?;
-        let len_bytes = usize::try_from(map.size).map_err(|_| libc::EINVAL)?;
         let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| libc::EINVAL)?;
         let functions = self.functions.load(Ordering::Relaxed).max(1);
-        let used: usize = self.mapped.iter().map(|memory| memory.len_bytes()).sum();
-        if self.mapped.len() >= (MAPPINGS / functions).max(MAPPINGS_MIN)
-            || len_bytes > (MAPPED_BYTES / functions).saturating_sub(used)
-        {
-            return Err(libc::ENOSPC);
-        }
-        let memory = SharedMem::from_file(&File::from(fd), map.offset, len_bytes);
-        let memory = Arc::new(memory.map_err(|_| libc::EINVAL)?);
-        self.mapped.push(memory.clone());
-        Ok(memory)
+        let share = Share {
+            mappings: (MAPPINGS / functions).max(MAPPINGS_MIN),
+            bytes: MAPPED_BYTES / functions,
+        };
+        let writable = map.flags & DmaMap::WRITE != 0;
+        let (memory, offset) = self
+            .files
+            .map(&File::from(fd), map.offset, map.size, writable, share)?;
+        Ok(Given::Memory { memory, offset })
     }
 
     // ---- Before the greeting
@@ -344,8 +344,8 @@ impl Caller {
     }
 }
 
-/// The greeting in a message, or an errno: EPROTO where it is none that we understand, EINVAL where the two have no page
-/// size in common.
+/// The greeting in a message, or an errno: EPROTO where it is none that we understand, EINVAL where the two have no
+/// page size in common.
 fn read_hello(message: &Message) -> Result<Hello, i32> {
     let (major, minor, theirs) = decode_version(&message.payload).map_err(|_| libc::EPROTO)?;
     if message.header.command != Command::Version as u16 || major != MAJOR {

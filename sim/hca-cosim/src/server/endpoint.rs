@@ -1,26 +1,32 @@
 //! One function behind a socket: what its client has set up, and the answers to its messages.
 
+mod channel;
+mod dma;
+mod regions;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hca_host::{IommuMap, MapError, Memory};
+use hca_host::IommuMap;
 use hca_regs as reg;
 use hca_vfio_user::{
-    ActivityPage, Command, DmaMap, DmaUnmap, Header, IoEventFd, IrqInfo, KICK_BYTES, KICK_OFFSET,
-    POSTED_ENTRIES, PostedReader, PostedWrite, RegionAccess, RegionInfo, SHARED_REGION_BYTES, SetIrqs,
-    SharedRegion, device_info, irq, irq_data, region, region_flags,
+    Command, DmaMap, DmaUnmap, Header, IoEventFd, POSTED_ENTRIES, PostedWrite, RegionAccess, SetIrqs,
+    device_info, region, region_flags,
 };
 
-use super::config_space::{CONFIG_BYTES, ConfigSpace, MSIX_BAR_BYTES};
+use super::config_space::ConfigSpace;
 use super::lane::{Event, Given, Lane, Newcomer, Request, Shared, encode_reply};
 use super::signal::Signals;
+use super::vectors::Vectors;
 use crate::fabric::{CardId, Fabric};
 use crate::observe::{Observer, SentPacket};
-use crate::{BAR_LEN_BYTES, NUM_VECTORS};
+use channel::Channel;
+use dma::Unmapping;
+use regions::{Read, irq_info, region_info, region_io_fds};
 
-/// Mappings one client may have.
-pub(super) const MAX_MAPPINGS: usize = 65_536;
+/// Mappings one client may have: twice 1 GiB in pages of 4 KiB, and as many as a kernel's VFIO allows for the rest.
+pub(super) const MAX_MAPPINGS: usize = 2 * 262_144 + 65_536;
 /// Register accesses of a function under way, with which no more are taken: a link has so many credits.
 const ACCESSES_MAX: usize = 64;
 
@@ -30,49 +36,17 @@ type Answer = Result<Option<Vec<u8>>, i32>;
 /// The process that has the function.
 struct Client {
     process_memory: bool,
-    vectors: Vec<Option<OwnedFd>>,
     channel: Option<Channel>,
     observer: Option<Box<dyn Observer>>,
-}
-
-/// What a client shares with us, where it has asked for that.
-struct Channel {
-    region: SharedRegion,
-    activity: ActivityPage,
-    posted: PostedReader,
-    kick: OwnedFd,
-    /// Where the ring of posted writes was when the oldest message came, and a whole ring more: what the client had
-    /// posted before the message is taken then.
-    barrier: Option<u64>,
 }
 
 impl Client {
     fn new(process_memory: bool, shared: Option<Shared>) -> Self {
         Self {
             process_memory,
-            vectors: (0..NUM_VECTORS).map(|_| None).collect(),
             channel: shared.map(Channel::new),
             observer: None,
         }
-    }
-}
-
-impl Channel {
-    fn new(Shared { region, kick }: Shared) -> Self {
-        Self {
-            activity: region.activity(),
-            posted: PostedReader::new(region.clone()),
-            region,
-            kick,
-            barrier: None,
-        }
-    }
-
-    /// Nothing passes what the client has posted before; but what it goes on posting holds no message up for good.
-    fn may_take_message(&mut self) -> bool {
-        let taken = self.posted.taken();
-        let barrier = *self.barrier.get_or_insert(taken + POSTED_ENTRIES);
-        !self.posted.has_any() || taken >= barrier
     }
 }
 
@@ -82,11 +56,14 @@ pub(super) struct Endpoint {
     pub func: u8,
     pub path: PathBuf,
     pub lane: Arc<Lane>,
+    signals: Arc<Signals>,
     config: ConfigSpace,
-    msix_bar: Box<[u8; MSIX_BAR_BYTES]>,
+    vectors: Vectors,
     client: Option<Client>,
-    /// Register reads under way: id, the message, the access.
-    reads: Vec<(u64, Header, RegionAccess)>,
+    /// Register reads under way.
+    reads: Vec<Read>,
+    /// While it is under way, no message is taken.
+    unmapping: Option<Unmapping>,
     /// Unmaps that are answered when the card's accesses from before are done.
     unmaps: Vec<(Header, DmaUnmap)>,
     /// What the card had written into the client's rings at the last look.
@@ -94,16 +71,27 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub fn new(card: CardId, func: u8, path: PathBuf, lane: Arc<Lane>) -> Self {
+    /// A function of `card`.
+    pub fn new(
+        fabric: &Fabric,
+        card: CardId,
+        func: u8,
+        path: PathBuf,
+        lane: Arc<Lane>,
+        signals: Arc<Signals>,
+    ) -> Self {
+        let found = fabric.card(card);
         Self {
             card,
             func,
             path,
             lane,
-            config: ConfigSpace::new(),
-            msix_bar: Box::new([0; MSIX_BAR_BYTES]),
+            signals,
+            config: ConfigSpace::new(found.pcie().params(), found.guid()),
+            vectors: Vectors::new(),
             client: None,
             reads: Vec::new(),
+            unmapping: None,
             unmaps: Vec::new(),
             announced: 0,
         }
@@ -111,7 +99,9 @@ impl Endpoint {
 
     pub fn connected(&mut self, fabric: &mut Fabric, newcomer: Newcomer) {
         if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
+            self.lane.discard(map.take());
             map.set_process(newcomer.memory);
+            map.set_bus_master(self.config.masters_bus());
         }
         self.client = Some(Client::new(newcomer.process_memory, newcomer.shared));
     }
@@ -125,8 +115,9 @@ impl Endpoint {
             map.log_shared_writes(false);
         }
         self.reads.clear();
+        self.unmapping = None;
         self.unmaps.clear();
-        self.config = ConfigSpace::new();
+        self.vectors = Vectors::new();
         self.reset(fabric);
         self.lane.release();
     }
@@ -137,8 +128,7 @@ impl Endpoint {
             && let Some(map) = fabric.card_mut(self.card).host().function(self.func)
             && !map.is_empty()
         {
-            map.clear();
-            self.lane.kick_door();
+            self.lane.discard(map.take());
         }
     }
 
@@ -182,14 +172,13 @@ impl Endpoint {
     /// know of is returned.
     pub fn turn(&mut self, fabric: &mut Fabric) -> Option<Event> {
         self.take_writes(fabric);
+        self.go_on_unmapping(fabric);
         let accesses = self.accesses(fabric);
         let may_take = |channel: Option<&mut Channel>| channel.is_none_or(Channel::may_take_message);
         let messages = self.lane.has_waiting() && accesses < ACCESSES_MAX && may_take(self.channel_mut());
         match self.lane.take(messages)? {
             Event::Message(request) => {
-                self.channel_mut()
-                    .into_iter()
-                    .for_each(|channel| channel.barrier = None);
+                self.channel_mut().into_iter().for_each(Channel::message_taken);
                 self.message(fabric, request);
                 None
             }
@@ -203,10 +192,22 @@ impl Endpoint {
         pending.max(self.reads.len())
     }
 
-    fn reset(&self, fabric: &mut Fabric) {
+    /// Resets the function: its registers and queues, configuration and table. What it may still reach is left as it is
+    /// until the client enables it again: the card must not find its queues gone before the reset has arrived there.
+    fn reset(&mut self, fabric: &mut Fabric) {
+        self.config.reset();
+        self.vectors.reset();
         let data = u64::from(reg::FUNC_CONTROL_RESET_MASK) << (8 * (reg::FUNC_CONTROL & 4));
         let strb = 0x0f << (reg::FUNC_CONTROL & 4);
         fabric.mmio_write(self.card, self.func, reg::FUNC_CONTROL as u16, data, strb);
+    }
+
+    /// The configuration may have changed: what the function may reach, and which interrupts may go.
+    fn follow_config(&mut self, fabric: &mut Fabric) {
+        if let Some(map) = fabric.card_mut(self.card).host().function(self.func) {
+            map.set_bus_master(self.config.masters_bus());
+        }
+        self.vectors.release(&self.signals, &self.config);
     }
 
     /// From now on the client's doings are told.
@@ -267,28 +268,11 @@ impl Endpoint {
         }
     }
 
-    /// A register write of 4 or 8 bytes.
-    fn write_register(&mut self, fabric: &mut Fabric, access: &RegionAccess, data: &[u8]) -> Result<(), i32> {
-        let offset = register_offset(access, &[4, 8])?;
-        let mut word = [0; 8];
-        let lane = usize::from(offset & 7);
-        word[lane..lane + data.len()].copy_from_slice(data);
-        let word = u64::from_le_bytes(word);
-        let strb = (0xffu16 >> (8 - data.len()) << lane) as u8;
-        fabric.mmio_write(self.card, self.func, offset, word, strb);
-        let observer = self.client.as_mut().and_then(|client| client.observer.as_mut());
-        let now_ns = fabric.now_ns(self.card);
-        let map = fabric.card_mut(self.card).host().function(self.func);
-        if let (Some(observer), Some(map)) = (observer, map) {
-            let bytes = offset..offset.saturating_add(data.len() as u16);
-            observer.register_written(now_ns, bytes, word >> (8 * lane), map);
-        }
-        Ok(())
-    }
-
     /// There is something to do: a turn would find it.
     pub fn has_work(&self) -> bool {
-        self.channel().is_some_and(|channel| channel.posted.has_any()) || self.lane.has_event()
+        self.unmapping.is_some()
+            || self.channel().is_some_and(|channel| channel.posted.has_any())
+            || self.lane.has_event()
     }
 
     /// What the client kicks when it posts while we sleep.
@@ -319,21 +303,16 @@ impl Endpoint {
         }
     }
 
-    pub fn interrupt(&self, signals: &Signals, vector: u16) {
-        let vectors = self.client.as_ref().map(|client| &client.vectors[..]);
-        if let Some(Some(eventfd)) = vectors.and_then(|vectors| vectors.get(usize::from(vector))) {
-            signals.raise(eventfd.as_fd());
-        }
+    /// The card raises a vector.
+    pub fn interrupt(&mut self, vector: u16) {
+        self.vectors.raise(&self.signals, &self.config, vector);
     }
 
-    /// A register value that some read of ours waited for. False: not ours.
-    pub fn register_value(&mut self, id: u64, value: u32) -> bool {
-        let Some(at) = self.reads.iter().position(|(found, ..)| *found == id) else {
-            return false;
-        };
-        let (_, header, access) = self.reads.swap_remove(at);
-        self.reply(&header, Ok(Some(access.encode(&value.to_le_bytes()))), None);
-        true
+    /// The card is broken: its client is told, if it wants to be, and hung up.
+    pub fn part_with(&self) {
+        if self.lane.shut() {
+            self.vectors.raise_error(&self.signals);
+        }
     }
 
     /// Handles a message of the client.
@@ -389,20 +368,16 @@ impl Endpoint {
             }
             Some(Command::DmaUnmap) => {
                 let unmap = DmaUnmap::decode(payload).map_err(|_| libc::EINVAL)?;
-                let size = self.dma_unmap(fabric, &unmap)?;
-                let done = DmaUnmap { size, ..unmap };
-                let map = fabric.card_mut(self.card).host().function(self.func);
-                if map.is_none_or(IommuMap::is_settled) {
-                    return Ok(Some(done.encode()));
-                }
-                self.unmaps.push((*header, done));
-                Ok(None)
+                self.dma_unmap(fabric, header, unmap)
             }
             Some(Command::DeviceGetInfo) => Ok(Some(device_info())),
             Some(Command::DeviceGetIrqInfo) => irq_info(payload).map(|info| Some(info.encode())),
             Some(Command::DeviceSetIrqs) => {
                 let set = SetIrqs::decode(payload).map_err(|_| libc::EINVAL)?;
-                self.set_irqs(&set, given).and(done)
+                let data = payload.get(SetIrqs::BYTES..).unwrap_or(&[]);
+                self.vectors.set(&self.signals, &set, data, given)?;
+                self.vectors.release(&self.signals, &self.config);
+                done
             }
             Some(Command::RegionRead) => self.region_read(fabric, header, payload),
             Some(Command::RegionWrite) => self.region_write(fabric, payload).map(Some),
@@ -410,194 +385,8 @@ impl Endpoint {
                 self.reset(fabric);
                 done
             }
+            // Also what the specification has and we have not: dirty pages, migration, features of the device.
             _ => Err(libc::ENOTSUP),
         }
-    }
-
-    fn dma_map(&mut self, fabric: &mut Fabric, map: &DmaMap, given: Given) -> Result<(), i32> {
-        let process_memory = self.client.as_ref().is_some_and(|client| client.process_memory);
-        let iommu = fabric
-            .card_mut(self.card)
-            .host()
-            .function(self.func)
-            .ok_or(libc::ENODEV)?;
-        if iommu.len() >= MAX_MAPPINGS {
-            return Err(libc::ENOSPC);
-        }
-        let mapped = match given {
-            Given::Memory(memory) => {
-                let memory = Memory::Shared { memory, offset: 0 };
-                iommu.map(map.address, map.size, memory)
-            }
-            Given::Refused(errno) => return Err(errno),
-            Given::Nothing if process_memory => iommu.map_process(map.address, map.size),
-            Given::Nothing => iommu.map(map.address, map.size, Memory::Messages),
-            Given::Eventfds(_) => return Err(libc::EINVAL),
-        };
-        mapped.map_err(|error| match error {
-            MapError::Overlap { .. } => libc::EEXIST,
-            MapError::Pieces { .. } => libc::ENOSPC,
-            _ => libc::EINVAL,
-        })
-    }
-
-    /// Ends mappings; returns how many bytes that were. As with the kernel's, to end nothing is no error: a virtual IOMMU
-    /// ends whole address spaces without a look at what is in them.
-    fn dma_unmap(&mut self, fabric: &mut Fabric, unmap: &DmaUnmap) -> Result<u64, i32> {
-        let iommu = fabric
-            .card_mut(self.card)
-            .host()
-            .function(self.func)
-            .ok_or(libc::ENODEV)?;
-        let ended = if unmap.flags & DmaUnmap::ALL != 0 {
-            iommu.clear();
-            unmap.size
-        } else if iommu.unmap(unmap.address, unmap.size).is_ok() {
-            unmap.size
-        } else {
-            iommu.unmap_inside(unmap.address, unmap.size)
-        };
-        // The door unmaps: that takes a while for much memory.
-        self.lane.kick_door();
-        Ok(ended)
-    }
-
-    fn set_irqs(&mut self, set: &SetIrqs, given: Given) -> Result<(), i32> {
-        let Some(client) = &mut self.client else {
-            return Err(libc::ENODEV);
-        };
-        let end = set.start.checked_add(set.count).ok_or(libc::EINVAL)?;
-        let limit = if set.index == irq::MSIX {
-            u32::from(NUM_VECTORS)
-        } else {
-            0
-        };
-        if end > limit || set.flags & irq_data::TRIGGER == 0 {
-            return Err(libc::EINVAL);
-        }
-        let by_eventfd = set.flags & irq_data::EVENTFD != 0;
-        let range = &mut client.vectors[set.start as usize..end as usize];
-        match given {
-            Given::Nothing if set.flags & irq_data::NONE != 0 && set.count == 0 => {
-                client.vectors.iter_mut().for_each(|vector| *vector = None);
-            }
-            Given::Nothing if by_eventfd => range.iter_mut().for_each(|vector| *vector = None),
-            Given::Eventfds(fds) if by_eventfd && fds.len() == range.len() => {
-                for (vector, fd) in range.iter_mut().zip(fds) {
-                    *vector = Some(fd);
-                }
-            }
-            Given::Refused(errno) => return Err(errno),
-            _ => return Err(libc::EINVAL),
-        }
-        Ok(())
-    }
-
-    fn region_read(
-        &mut self,
-        fabric: &mut Fabric,
-        header: &Header,
-        payload: &[u8],
-    ) -> Result<Option<Vec<u8>>, i32> {
-        let (access, _) = RegionAccess::decode(payload).map_err(|_| libc::EINVAL)?;
-        let count = access.count as usize;
-        let data = match access.region {
-            region::BAR0 => {
-                let offset = register_offset(&access, &[4])?;
-                let id = fabric.mmio_read(self.card, self.func, offset);
-                self.reads.push((id, *header, access));
-                return Ok(None);
-            }
-            region::BAR2 => bar2_range(&access).map(|range| &self.msix_bar[range]),
-            region::CONFIG => self.config.read(access.offset, count),
-            _ => None,
-        };
-        data.map(|data| Some(access.encode(data))).ok_or(libc::EINVAL)
-    }
-
-    fn region_write(&mut self, fabric: &mut Fabric, payload: &[u8]) -> Result<Vec<u8>, i32> {
-        let (access, data) = RegionAccess::decode(payload).map_err(|_| libc::EINVAL)?;
-        if data.len() != access.count as usize {
-            return Err(libc::EINVAL);
-        }
-        match access.region {
-            region::BAR0 => self.write_register(fabric, &access, data)?,
-            region::BAR2 => self.msix_bar[bar2_range(&access).ok_or(libc::EINVAL)?].copy_from_slice(data),
-            region::CONFIG if self.config.write(access.offset, data) => {}
-            _ => return Err(libc::EINVAL),
-        }
-        Ok(access.encode(&[]))
-    }
-}
-
-/// The offset of a register access: aligned, of an allowed length, inside BAR 0.
-fn register_offset(access: &RegionAccess, lengths: &[u32]) -> Result<u16, i32> {
-    let inside = access.offset < BAR_LEN_BYTES.into();
-    if !lengths.contains(&access.count) || !inside || !access.offset.is_multiple_of(access.count.into()) {
-        return Err(libc::EINVAL);
-    }
-    Ok(access.offset as u16)
-}
-
-fn bar2_range(access: &RegionAccess) -> Option<std::ops::Range<usize>> {
-    let start = usize::try_from(access.offset).ok()?;
-    let end = start
-        .checked_add(access.count as usize)
-        .filter(|end| *end <= MSIX_BAR_BYTES)?;
-    Some(start..end)
-}
-
-/// What there is behind a region number.
-fn region_info(payload: &[u8], is_shared: bool) -> Result<RegionInfo, i32> {
-    let ask = RegionInfo::decode(payload).map_err(|_| libc::EINVAL)?;
-    if ask.index >= region::COUNT {
-        return Err(libc::EINVAL);
-    }
-    let rw = region_flags::READ | region_flags::WRITE;
-    let (flags, size) = match ask.index {
-        region::BAR0 => (rw, u64::from(BAR_LEN_BYTES)),
-        region::BAR2 => (rw, MSIX_BAR_BYTES as u64),
-        region::BAR4 if is_shared => (rw | region_flags::MMAP, SHARED_REGION_BYTES as u64),
-        region::CONFIG => (rw, CONFIG_BYTES as u64),
-        _ => (0, 0),
-    };
-    Ok(RegionInfo {
-        index: ask.index,
-        flags,
-        size,
-        offset: 0,
-    })
-}
-
-/// Parts of a region that an eventfd stands for, and that eventfd.
-fn region_io_fds<'a>(
-    index: u32,
-    kick: Option<BorrowedFd<'a>>,
-) -> Result<(Vec<u8>, Option<BorrowedFd<'a>>), i32> {
-    match index {
-        region::BAR4 if kick.is_some() => {
-            let (offset, size) = (KICK_OFFSET, KICK_BYTES);
-            Ok((IoEventFd { index, offset, size }.encode(), kick))
-        }
-        index if index < region::COUNT => Ok((IoEventFd::none(index), None)),
-        _ => Err(libc::EINVAL),
-    }
-}
-
-fn irq_info(payload: &[u8]) -> Result<IrqInfo, i32> {
-    const EVENTFD: u32 = 1;
-    let ask = IrqInfo::decode(payload).map_err(|_| libc::EINVAL)?;
-    match ask.index {
-        irq::MSIX => Ok(IrqInfo {
-            index: ask.index,
-            flags: EVENTFD,
-            count: NUM_VECTORS.into(),
-        }),
-        index if index < irq::COUNT => Ok(IrqInfo {
-            index,
-            flags: 0,
-            count: 0,
-        }),
-        _ => Err(libc::EINVAL),
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hca_dev::SharedMem;
-use hca_host::{Remote, Watcher};
+use hca_host::{Mappings, Remote, Watcher};
 use hca_vfio_user::{Connection, HEADER_BYTES, Header, SharedRegion, clear_kick, eventfd};
 
 use super::wake::{Waker, kick};
@@ -43,8 +43,8 @@ pub(super) enum Given {
     Nothing,
     /// Eventfds, whatever their flags and counts are.
     Eventfds(Vec<OwnedFd>),
-    /// A mapping of a descriptor.
-    Memory(Arc<SharedMem>),
+    /// Memory of a descriptor, from an offset in its mapping on. It holds no descriptor.
+    Memory { memory: Arc<SharedMem>, offset: usize },
     /// Something else; the errno that says what is wrong with it.
     Refused(i32),
 }
@@ -106,6 +106,8 @@ pub(super) struct Lane {
     /// Length of the inbox, to be looked at often.
     waiting: AtomicUsize,
     outbox: Mutex<Option<Outbox>>,
+    /// Mappings to be dropped by the door: that takes a while for many of them.
+    discarded: Mutex<Vec<Mappings>>,
     /// Answers wait: no more messages are taken.
     stalled: AtomicBool,
     /// Interests of the door: room in the inbox, release of the function, an outbox to empty.
@@ -127,6 +129,7 @@ impl Lane {
             inbox: Mutex::default(),
             waiting: AtomicUsize::new(0),
             outbox: Mutex::default(),
+            discarded: Mutex::default(),
             stalled: AtomicBool::new(false),
             door_kick: eventfd()?,
             waker,
@@ -211,11 +214,13 @@ impl Lane {
         self.kick_door();
     }
 
-    /// The card is broken: its clients are hung up, and nobody is let in any more.
-    pub fn shut(&self) {
-        if !self.broken.swap(true, Ordering::SeqCst) {
+    /// The card is broken: its clients are hung up, and nobody is let in any more. True the first time.
+    pub fn shut(&self) -> bool {
+        let first = !self.broken.swap(true, Ordering::SeqCst);
+        if first {
             self.kick_door();
         }
+        first
     }
 
     /// The client is hung up: its memory does not answer.
@@ -230,6 +235,12 @@ impl Lane {
         lock(&self.outbox)
             .iter()
             .for_each(|out| out.connection.shutdown());
+        self.kick_door();
+    }
+
+    /// Leaves mappings to the door to drop.
+    pub fn discard(&self, mappings: Mappings) {
+        lock(&self.discarded).push(mappings);
         self.kick_door();
     }
 
@@ -248,6 +259,11 @@ impl Lane {
     pub fn clear_door_kick(&self) {
         // An eventfd of ours: reading it can only find nothing.
         let _ = clear_kick(&self.door_kick);
+    }
+
+    /// Mappings to drop.
+    pub fn take_discarded(&self) -> Vec<Mappings> {
+        std::mem::take(&mut lock(&self.discarded))
     }
 
     pub fn is_closed(&self) -> bool {
@@ -332,7 +348,7 @@ impl Watcher for Lane {
 
 impl Request {
     fn has_descriptors(&self) -> bool {
-        matches!(self.given, Given::Eventfds(_) | Given::Memory(_))
+        matches!(self.given, Given::Eventfds(_))
     }
 }
 

@@ -6,12 +6,14 @@
 mod config_space;
 mod door;
 mod endpoint;
+mod files;
 mod lane;
 mod messages;
 mod pace;
 mod process;
 mod signal;
 mod status;
+mod vectors;
 mod wake;
 
 use std::io;
@@ -50,7 +52,7 @@ pub struct Server {
     functions: Arc<AtomicUsize>,
     patience_ms: Arc<AtomicU64>,
     /// Made with the first function.
-    signals: Option<Signals>,
+    signals: Option<Arc<Signals>>,
     /// With wires to the outside.
     pace: Option<Pace>,
     observers: Option<ObserverFactory>,
@@ -115,9 +117,11 @@ impl Server {
             reason,
         };
         self.waker.check().map_err(os)?;
-        if self.signals.is_none() {
-            self.signals = Some(Signals::new().map_err(os)?);
-        }
+        let signals = match &self.signals {
+            Some(signals) => signals.clone(),
+            None => Arc::new(Signals::new().map_err(os)?),
+        };
+        self.signals = Some(signals.clone());
         remove_stale(path).map_err(os)?;
         let listener = UnixListener::bind(path).map_err(os)?;
         let lane = Lane::new(self.waker.clone(), self.patience_ms.clone()).map_err(os)?;
@@ -129,8 +133,14 @@ impl Server {
         // It ends with the server, or a little later where it still closes what a client gave.
         drop(thread.map_err(os)?);
         self.functions.fetch_add(1, Ordering::Relaxed);
-        self.endpoints
-            .push(Endpoint::new(card, func, path.to_owned(), lane));
+        self.endpoints.push(Endpoint::new(
+            &self.fabric,
+            card,
+            func,
+            path.to_owned(),
+            lane,
+            signals,
+        ));
         Ok(())
     }
 
@@ -285,7 +295,7 @@ impl Server {
         for end in &self.endpoints {
             if let [what, ..] = self.fabric.card(end.card).violations() {
                 self.status.set_broken(what);
-                end.lane.shut();
+                end.part_with();
             }
         }
     }
@@ -313,10 +323,9 @@ impl Server {
         self.tell();
         for card in self.fabric.cards() {
             while let Some(interrupt) = self.fabric.card_mut(card).host().take_interrupt() {
-                let mut ends = self.endpoints.iter();
-                let end = ends.find(|end| end.card == card && end.func == interrupt.func);
-                if let (Some(end), Some(signals)) = (end, &self.signals) {
-                    end.interrupt(signals, interrupt.vector);
+                let mut ends = self.endpoints.iter_mut();
+                if let Some(end) = ends.find(|end| end.card == card && end.func == interrupt.func) {
+                    end.interrupt(interrupt.vector);
                 }
             }
             while let Some((id, value)) = self.fabric.take_mmio_value(card) {

@@ -104,6 +104,7 @@ pub struct ServerStatus {
     evaluated_cycles: AtomicU64,
     packets: AtomicU64,
     clients: AtomicU64,
+    faults: AtomicU64,
 }
 
 impl ServerStatus {
@@ -181,13 +182,19 @@ impl ServerStatus {
         self.clients.load(Ordering::Relaxed)
     }
 
+    /// Accesses of the cards to memory that is not mapped, or not for that access.
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
     pub(super) fn update(&self, fabric: &Fabric, clients: u64) {
-        let (mut cycles, mut packets, mut now_ns) = (0, 0, 0);
+        let (mut cycles, mut packets, mut now_ns, mut faults) = (0, 0, 0, 0);
         for card in fabric.cards() {
             let counters = fabric.card(card).counters();
             cycles += counters.evaluated_cycles;
             packets += counters.tx_packets;
             now_ns = fabric.now_ns(card);
+            faults += fabric.card(card).host.fault_count();
         }
         for (link, cable) in self.links.iter().zip(fabric.net().cables()) {
             for (dir, packets) in Dir::ALL.into_iter().zip(&link.packets) {
@@ -202,5 +209,6 @@ impl ServerStatus {
         self.evaluated_cycles.store(cycles, Ordering::Relaxed);
         self.packets.store(packets, Ordering::Relaxed);
         self.clients.store(clients, Ordering::Relaxed);
+        self.faults.store(faults, Ordering::Relaxed);
     }
 }

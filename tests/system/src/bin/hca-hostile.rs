@@ -4,7 +4,7 @@
 
 use hca_dev::SharedMem;
 use hca_system_tests::Rng;
-use hca_system_tests::raw::{RawClient, hello};
+use hca_system_tests::raw::{RawClient, enabling, hello};
 use hca_vfio_user::{
     Command, DmaMap, DmaUnmap, Header, MAX_FDS, Message, RegionAccess, RegionInfo, SHARED_REGION_BYTES,
     SetIrqs, eventfd, irq, irq_data, region,
@@ -143,9 +143,19 @@ impl Hostile {
                 9,
             ]),
             offset: self.u64(),
-            count: self.rng.pick(&[4, 4, 8, 0, 1, 256, 4096, 1 << 20, u32::MAX]),
+            count: self.rng.pick(&[4, 4, 8, 0, 1, 2, 256, 4096, 1 << 20, u32::MAX]),
         };
-        match self.rng.below(10) {
+        match self.rng.below(12) {
+            10 => (Command::RegionWrite, enabling()),
+            11 => {
+                let word = self.rng.u32();
+                let config = RegionAccess {
+                    region: region::CONFIG,
+                    offset: u64::from(self.rng.below(0x90)),
+                    count: 4,
+                };
+                (Command::RegionWrite, config.encode(&word.to_le_bytes()))
+            }
             0 | 1 => {
                 let (flags, address) = (self.u32(), self.u64() & !4095);
                 let pages = u64::from(self.rng.below(16));
@@ -173,8 +183,11 @@ impl Hostile {
                     flags: self.rng.pick(&[
                         irq_data::EVENTFD | irq_data::TRIGGER,
                         irq_data::NONE | irq_data::TRIGGER,
+                        irq_data::NONE | irq_data::MASK,
+                        irq_data::NONE | irq_data::UNMASK,
+                        irq_data::BOOL | irq_data::TRIGGER,
                     ]),
-                    index: self.rng.pick(&[irq::MSIX, irq::MSIX, 0, 7]),
+                    index: self.rng.pick(&[irq::MSIX, irq::MSIX, irq::ERR, 0, 7]),
                     start: self.u32() % 40,
                     count: self.rng.below(4),
                 };

@@ -1,0 +1,123 @@
+use super::*;
+use crate::remote::{RemoteMemory, Watcher};
+
+struct Nobody;
+
+impl RemoteMemory for Nobody {
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> bool {
+        false
+    }
+}
+
+impl Watcher for Nobody {
+    fn progress(&self) {}
+    fn ended(&self) {}
+}
+
+fn shared(bytes: usize) -> (Arc<SharedMem>, Memory) {
+    let memory = Arc::new(SharedMem::new("test", bytes).unwrap());
+    (memory.clone(), Memory::Shared { memory, offset: 0 })
+}
+
+#[test]
+fn reads_and_writes_cross_mappings() {
+    let mut map = IommuMap::default();
+    let (a, a_memory) = shared(4096);
+    let (_b, b_memory) = shared(4096);
+    map.map(0x10_0000, 4064, a_memory).unwrap();
+    map.map(0x10_0000 + 4064, 4096, b_memory).unwrap();
+    let line = Line(std::array::from_fn(|i| i as u8 + 1));
+    map.write_line(9, 0, 0x10_0000 + 4032, &line, u64::MAX).unwrap();
+    let mut out = [0; 64];
+    map.read(0, 0x10_0000 + 4032, &mut out).unwrap();
+    assert_eq!(out, line.0);
+    // SAFETY: offset 4063 is inside the mapping.
+    assert_eq!(unsafe { *a.as_ptr().add(4063) }, 32);
+    let fault = map.read(3, 0x10_0000 + 4064 + 4090, &mut out).err().unwrap();
+    assert_eq!(
+        fault,
+        Fault {
+            func: 3,
+            addr: 0x10_0000 + 4064 + 4096
+        }
+    );
+}
+
+#[test]
+fn an_abandoned_map_keeps_rings_and_loses_writes() {
+    let mut map = IommuMap::default();
+    let (_ring, memory) = shared(4096);
+    map.set_process(Remote::new(Arc::new(Nobody), Arc::new(Nobody)).unwrap());
+    map.map(0x10_0000, 4096, memory).unwrap();
+    map.map_process(0x20_0000, 4096).unwrap();
+    map.abandon();
+    let (line, mut out) = (Line([7; 64]), [0; 64]);
+    map.write_line(9, 0, 0x10_0000, &line, u64::MAX).unwrap();
+    map.read(0, 0x10_0000, &mut out).unwrap();
+    assert_eq!(out, line.0);
+    map.write_line(9, 0, 0x20_0000, &line, u64::MAX).unwrap();
+    assert_eq!(
+        map.read(0, 0x20_0000, &mut out).err(),
+        Some(Fault {
+            func: 0,
+            addr: 0x20_0000
+        })
+    );
+    map.clear();
+    assert!(map.write_line(9, 0, 0x20_0000, &line, u64::MAX).is_err());
+}
+
+#[test]
+fn overlaps_and_empty_ranges_are_refused() {
+    let mut map = IommuMap::default();
+    let (_a, memory) = shared(8192);
+    map.map(0x2000, 0x1000, memory.clone()).unwrap();
+    assert_eq!(
+        map.map(0x1000, 0x1001, memory.clone()),
+        Err(MapError::Overlap {
+            iova: 0x1000,
+            len_bytes: 0x1001
+        })
+    );
+    assert!(matches!(
+        map.map(0x2fff, 1, memory.clone()),
+        Err(MapError::Overlap { .. })
+    ));
+    assert!(matches!(
+        map.map(0, 0, memory.clone()),
+        Err(MapError::BadRange { .. })
+    ));
+    assert!(matches!(
+        map.map(0, 8193, memory.clone()),
+        Err(MapError::BadRange { .. })
+    ));
+    assert!(matches!(
+        map.map(u64::MAX, 2, memory.clone()),
+        Err(MapError::BadRange { .. })
+    ));
+    map.map(0x3000, 0x1000, memory).unwrap();
+    assert!(matches!(
+        map.unmap(0x2000, 0x2000),
+        Err(MapError::NotMapped { .. })
+    ));
+    let all = map.unmap_range(0x2000, 0x2000, 9).unwrap();
+    assert_eq!((all.len_bytes, all.goes_on, map.len()), (0x2000, false, 0));
+}
+
+#[test]
+fn same_user_memory_counts_uses() {
+    let mut map = IommuMap::default();
+    let mut bytes = vec![0u8; 100];
+    // SAFETY: `bytes` outlives the map's use of it.
+    let user = unsafe { UserMemory::new(bytes.as_mut_ptr(), 100) };
+    map.map(user.addr(), 100, Memory::User(user)).unwrap();
+    map.map(user.addr(), 100, Memory::User(user)).unwrap();
+    map.unmap(user.addr(), 100).unwrap();
+    assert_eq!(map.len(), 1);
+    map.unmap(user.addr(), 100).unwrap();
+    assert!(map.unmap(user.addr(), 100).is_err());
+}

@@ -1,0 +1,105 @@
+//! Mappings by bus address: ranges that do not overlap, each backed by some memory and open for some accesses. Ends are
+//! last bytes, so that a range may reach the end of the address space.
+
+use std::collections::BTreeMap;
+
+use crate::iommu::Memory;
+
+/// What the card may do in a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read and write.
+    ReadWrite,
+    /// Read.
+    ReadOnly,
+    /// Write.
+    WriteOnly,
+}
+
+impl Access {
+    /// Everything of `wanted` is allowed.
+    #[inline]
+    pub(crate) fn allows(self, wanted: Self) -> bool {
+        self == Self::ReadWrite || self == wanted
+    }
+}
+
+pub(crate) struct Mapping {
+    pub len_bytes: u64,
+    pub memory: Memory,
+    pub access: Access,
+}
+
+/// An unmapping has ended some mappings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unmapped {
+    /// Length of those, together.
+    pub len_bytes: u64,
+    /// There may be more in the range.
+    pub goes_on: bool,
+}
+
+/// The mappings of a function.
+#[derive(Default)]
+pub(crate) struct Ranges(BTreeMap<u64, Mapping>);
+
+impl Ranges {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The range that holds `addr`, and where in it that is.
+    #[inline]
+    pub fn find(&self, addr: u64) -> Option<(&Mapping, u64)> {
+        let (start, range) = self.0.range(..=addr).next_back()?;
+        let offset = addr - start;
+        (offset < range.len_bytes).then_some((range, offset))
+    }
+
+    pub fn is_free(&self, start: u64, last: u64) -> bool {
+        let before = self.0.range(..=last).next_back();
+        before.is_none_or(|(found, range)| found + (range.len_bytes - 1) < start)
+    }
+
+    /// To be free, which the caller has looked at.
+    pub fn insert(&mut self, start: u64, range: Mapping) {
+        self.0.insert(start, range);
+    }
+
+    /// Ends the range with exactly this start and length. None: no range starts there; false: one of another length.
+    pub fn remove(&mut self, start: u64, len_bytes: u64) -> Option<bool> {
+        let same = self.0.get(&start)?.len_bytes == len_bytes;
+        if same {
+            self.0.remove(&start);
+        }
+        Some(same)
+    }
+
+    /// Ends whole ranges from `start` to `last`, at most `limit` of them. None, and nothing changed, where that would
+    /// cut one.
+    pub fn remove_inside(&mut self, start: u64, last: u64, limit: usize) -> Option<Unmapped> {
+        // The mapping at either end must be whole inside.
+        let whole = |at: u64| {
+            self.find(at).is_none_or(|(range, offset)| {
+                let first = at - offset;
+                first >= start && first + (range.len_bytes - 1) <= last
+            })
+        };
+        if !whole(start) || !whole(last) {
+            return None;
+        }
+        let mut starts: Vec<u64> = self
+            .0
+            .range(start..=last)
+            .map(|(at, _)| *at)
+            .take(limit + 1)
+            .collect();
+        let goes_on = starts.len() > limit;
+        starts.truncate(limit);
+        let ended = starts.iter().filter_map(|at| self.0.remove(at));
+        Some(Unmapped {
+            len_bytes: ended.map(|range| range.len_bytes).sum(),
+            goes_on,
+        })
+    }
+}
