@@ -134,14 +134,8 @@ pub fn peer_info<P: DevicePtr>(qp: &RawQp<P>, options: &ConnectOptions, psn: u32
         gid,
         lid: port.lid(),
         mac: port.mac(),
-        rd_atomic: options.rd_atomic.min(rd_atomic_max(qp)?),
+        rd_atomic: options.rd_atomic.min(qp.rd_atomic_max()?),
     })
-}
-
-/// READs and atomics that the device can have outstanding.
-fn rd_atomic_max<P: DevicePtr>(qp: &RawQp<P>) -> Result<u8> {
-    let limit = qp.context().query_device()?.max_qp_rd_atom();
-    Ok(u8::try_from(limit).unwrap_or(u8::MAX))
 }
 
 /// Brings a QP that is in RESET or INIT to RTS. A peer that can have more READs outstanding than this device gets as
@@ -155,7 +149,7 @@ pub fn connect_raw<P: DevicePtr>(
     if qp.state() == QpState::Reset {
         qp.modify(&init_attr(options), INIT_MASK)?;
     }
-    let depth = options.rd_atomic.min(peer.rd_atomic).min(rd_atomic_max(qp)?);
+    let depth = options.rd_atomic.min(peer.rd_atomic).min(qp.rd_atomic_max()?);
     let attr = path_attr(options, psn, peer, depth);
     qp.modify(
         &QpAttr {

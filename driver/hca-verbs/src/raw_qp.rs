@@ -149,13 +149,25 @@ impl<P: DevicePtr> RawQp<P> {
         }
     }
 
-    /// ibv_modify_qp: all of it or nothing (QPS-3). RESET empties both queues and takes their completions out
+    /// READs and atomics that the device can have outstanding in either direction.
+    pub(crate) fn rd_atomic_max(&self) -> Result<u8> {
+        let limit = self.context().query_device()?.max_qp_rd_atom();
+        Ok(u8::try_from(limit).unwrap_or(u8::MAX))
+    }
+
+    /// ibv_modify_qp: all of it or nothing (QPS-3). A `max_rd_atomic` above the device's limit becomes the limit: it is
+    /// what a peer can serve, and who asks for less at a time is served all the same. `max_dest_rd_atomic` is a promise
+    /// to the peer, and refused. RESET empties both queues and takes their completions out
     /// of the CQs (QPS-6).
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<()> {
         self.check_alive()?;
         let mut cmd = ModifyQpCmd::new();
         cmd.set_qpn(self.qpn);
         cmd.set_attr_mask(mask.bits());
+        let mut attr = *attr;
+        if mask.contains(QpAttrMask::MAX_QP_RD_ATOMIC) {
+            attr.max_rd_atomic = attr.max_rd_atomic.min(self.rd_atomic_max()?);
+        }
         cmd.set_attr(attr.to_abi(mask)?.0);
         let done = while_resolving(|| self.pd.shared.function().modify_qp(&cmd));
         done.map_err(|error| Error::of_path(error, attr.ah_attr.dgid, attr.ah_attr.port_num))?;

@@ -226,10 +226,6 @@ fn one_bad_value() {
             rnr_retry: 8,
             ..ready
         },
-        QpAttr {
-            max_rd_atomic: 17,
-            ..ready
-        },
         // QPS-15: the caller is wrong about the state.
         QpAttr {
             cur_qp_state: QpState::Rts,
@@ -432,7 +428,8 @@ fn headers_of_a_path() {
     }
 }
 
-/// More READs outstanding than the card can have are refused, as by other cards; who connects agrees on fewer.
+/// A peer may offer more READs outstanding than the card can have: then it has fewer. To offer them itself is refused.
+/// Who connects agrees on the lesser.
 #[test]
 fn read_depth() {
     let bench = Bench::new(64);
@@ -447,6 +444,21 @@ fn read_depth() {
     let connect = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
     let refused = qp.modify(&attr, connect | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER);
     assert_eq!(refused.unwrap_err().errno(), 22);
+    let attr = QpAttr {
+        max_dest_rd_atomic: limit,
+        ..attr
+    };
+    qp.modify(&attr, connect | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER)
+        .unwrap();
+    let attr = QpAttr {
+        qp_state: QpState::Rts,
+        max_rd_atomic: 128,
+        ..attr
+    };
+    let rts = M::STATE | M::SQ_PSN | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY;
+    qp.modify(&attr, rts | M::MAX_QP_RD_ATOMIC).unwrap();
+    let found = qp.query().unwrap();
+    assert_eq!((found.max_rd_atomic, found.max_dest_rd_atomic), (limit, limit));
     for (ours, theirs, agreed) in [
         (16, 128, limit),
         (255, 255, limit),
