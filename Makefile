@@ -9,6 +9,7 @@ HCA := $(CARGO_TARGET_DIR)/release/hca
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SEEDS ?= 1000
 OPERATIONS ?= 1000000
+MINUTES ?= 30
 RUNS ?= 300000
 ARGS ?=
 
@@ -115,7 +116,7 @@ tidy: setup ## house rules: sizes, names, file lists, links, names in docs
 fuzz: setup ## whatever bytes a client sends decode or fail (libFuzzer): make fuzz RUNS=100000000
 	scripts/fuzz.sh $(RUNS) $(ARGS)
 
-soak: hca ## random faults and sieges by seed, a million packets over a link, the QoS paper's sweep: make soak SEEDS=9
+soak: hca ## random faults and sieges by seed, a link, the QoS paper's sweep, peers: make soak SEEDS=9 MINUTES=1
 	HCA_SWITCHES=2 cargo test --release --no-fail-fast -p hca-system-tests
 	SEEDS=$(SEEDS) OPERATIONS=$(OPERATIONS) cargo test --release -p hca-system-tests -- \
 	  --ignored --nocapture soak
@@ -124,6 +125,7 @@ soak: hca ## random faults and sieges by seed, a million packets over a link, th
 	LINK_PACKETS=1000000 LINK_VLS=1,2,4,15 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
 	$(HCA) qos --random 200 --within 1
 	$(HCA) qos --paper --within 1
+	$(MAKE) --no-print-directory peers ARGS="-k soak --soak-minutes $(MINUTES)"
 
 # ---- Change it -------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 #   run ID COMMAND (base64)     a shell of its own; the output goes to the file ID in the folder shared with the tests
 #   kill PID SIGNAL             to all processes of such a shell
 # and answers "hello" when it is ready, "started ID PID" and "ended ID CODE".
-export PATH=/usr/bin HOME=/root
+export PATH=/usr/bin:/opt/hca/own HOME=/root
 busybox mount -t proc proc /proc
 busybox --install -s /usr/bin 2>/dev/null # beside those that are there already
 mount -t sysfs sysfs /sys
@@ -28,7 +28,7 @@ done
 exec 3<>"$agent"
 
 run() {
-  setsid sh -c "$2" </dev/null >"/host/$1" 2>&1 3>&- &
+  setsid /bin/sh -c "$2" </dev/null >"/host/$1" 2>&1 3>&- &
   echo "started $1 $!" >&3
   wait $!
   echo "ended $1 $?" >&3

@@ -167,10 +167,13 @@ def cached_base(guests, cache):
     return path
 
 
-def with_programs(guests, cache, destination, programs, libraries):
+def with_programs(guests, cache, destination, programs, libraries, own=()):
     """An archive of the base and programs of this machine: they are in /opt/hca/bin, what they load in /opt/hca/lib.
-    `libraries`: {name: file}, instead of what the machine has under these names."""
+    `libraries`: {name: file}, instead of what the machine has under these names. `own`: programs for the libraries of
+    the guest, too, in /opt/hca/own."""
     archive = Archive()
+    for program in own:
+        archive.copy(f"{OURS}/own/{Path(program).name}", program)
     files = {}
     for program in programs:
         archive.copy(f"{OURS}/bin/{Path(program).name}", program)

@@ -1,0 +1,43 @@
+"""perftest and the pingpongs: their words, and what a good run prints."""
+
+import re
+
+BANDWIDTH = ["ib_write_bw", "ib_read_bw", "ib_send_bw"]
+LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat"]
+READS = 16
+"""That a QP of ours may have under way. perftest takes what the peer says, and rxe says 128."""
+TIMEOUT = 18
+"""4.096 us * 2^18: a second. Of the wall clock where the peer lives by it."""
+
+
+def words(program, *options, iterations, bytes_):
+    """A function of device and GID index, as pairs of ends want it."""
+    gid = "-g" if "pingpong" in program else "-x"
+    common = [] if "pingpong" in program else ["-F", "-u", TIMEOUT]
+    common += ["-o", READS] if "read" in program else []
+
+    def of(device, index):
+        return [program, "-d", device, gid, index, *common, "-n", iterations, "-s", bytes_, *options]
+
+    return of
+
+
+def lines(text, bytes_, iterations):
+    """The line of figures for that size."""
+    found = re.findall(rf"^ +{bytes_} +{iterations} +(\d.*)$", text, re.MULTILINE)
+    return [list(map(float, line.split())) for line in found]
+
+
+def judge(done, bytes_, iterations):
+    """A run that has ended as it should: its figure for the table."""
+    for end in done:
+        assert end.code == 0, "\n".join(map(str, done))
+    text = done[1].text
+    if "pingpong" in done[1].words[0]:
+        count = re.search(r"^(\d+) iters in", text, re.MULTILINE)
+        assert count and int(count[1]) == iterations, text
+        assert "invalid data" not in done[0].text + text, text
+        return ""
+    figures = lines(text, bytes_, iterations)
+    assert len(figures) == 1 and all(figure >= 0 for figure in figures[0]), text
+    return ""

@@ -1,0 +1,100 @@
+"""A guest whose soft-RoCE is the peer of a simulated card."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from cards import Simulator, free_port, listens
+from guest import GATEWAY, LIMIT_S
+
+MAC = "02:00:0a:00:00:02"
+ADDRESSES = {"IPv4": "10.0.0.2/24", "IPv6": "fd00::2/64"}
+# How a GID begins in sysfs.
+GIDS = {"IPv4": "0000:0000:0000:0000:0000:ffff:", "IPv6": "fd00:"}
+CARD_GIDS = {"IPv4": 1, "IPv6": 2}
+CARD_ADDRESSES = {"IPv4": "10.0.0.1", "IPv6": "fd00::1"}
+MTU = 4200
+"""Of the cable in bytes: RoCE packets of 4096 bytes with all headers."""
+
+
+class Rxe:
+    """The guest, and the simulator at the other end of its cable. There may be one after the other: the cable is
+    plugged in again by itself."""
+
+    def __init__(self, boot, hca, programs, name="rxe"):
+        self.hca = hca
+        self.programs = {path.name: path for path in programs}
+        """Ours: on this machine a file, in the guest on its PATH."""
+        self.folder = Path(tempfile.mkdtemp(prefix="hca-"))
+        self.socket = self.folder / "cable"
+        self.sim = self.options = None
+        self.plug()
+        self.guest = boot(
+            name, "-netdev",
+            f"stream,id=cable,server=off,addr.type=unix,addr.path={self.socket},reconnect-ms=100", "-device",
+            f"virtio-net-pci,netdev=cable,mac={MAC},csum=off,gso=off,guest_csum=off,host_tso4=off")
+        addresses = "; ".join(f"ip address add {address} dev cable nodad" for address in ADDRESSES.values())
+        self.guest.check(f"""
+            set -e
+            modprobe rdma_rxe
+            for interface in /sys/class/net/*; do
+              [ $(cat $interface/address) != {MAC} ] || ip link set ${{interface##*/}} name cable
+            done
+            ip link set cable mtu {MTU} up; {addresses}
+            rdma link add rxe0 type rxe netdev cable""")
+        self.gids = {kind: self._gid(start) for kind, start in GIDS.items()}
+
+    def _gid(self, start):
+        """The kernel lists it some time after the address has been given."""
+        files = "/sys/class/infiniband/rxe0/ports/1/gids/*"
+        found = self.guest.check(f"until grep -l ^{start} {files} 2>/dev/null; do usleep 20000; done")
+        return int(found.rsplit("/", 1)[1])
+
+    def plug(self, **options):
+        """A simulator with such a cable: plug(faults="loss=0.01"). The one that is there already if it has it."""
+        words = tuple(f"--{name}={value}" for name, value in sorted(options.items()))
+        if self.sim is not None and (self.options != words or not self.sim.running()):
+            self.sim.stop()
+            self.sim = None
+        if self.sim is None:
+            self.sim = Simulator(self.hca, "--cards=1", f"--peer=card0={self.socket}", *words)
+            self.options = words
+        return self.sim
+
+    def pair(self, words, kind="IPv4", server="rxe", live=False):
+        """Starts both ends of a program of two: (server, client). `words`: a function of device and GID index."""
+        card, rxe = words("hca0", CARD_GIDS[kind]), words("rxe0", self.gids[kind])
+        card[0] = self.programs.get(card[0], card[0])
+        if server == "rxe":
+            port = next(self.guest.ports)
+            first = self.guest.start(" ".join(map(str, [*rxe, "-p", port])))
+            self.guest.wait_listens(first, port)
+            return first, self.sim.start(0, *card, "-p", port, "127.0.0.1", live=live)
+        port = free_port()
+        first = self.sim.start(0, *card, "-p", port, live=live)
+        first.wait_until(lambda: listens(port), f"it listened on port {port}")
+        return first, self.guest.start(" ".join(map(str, [*rxe, "-p", port, GATEWAY])))
+
+    def run_pair(self, words, kind="IPv4", server="rxe", limit_s=LIMIT_S):
+        """Both ends to their ends: (server, client)."""
+        first, second = self.pair(words, kind, server)
+        done = second.done(limit_s)
+        return first.done(limit_s if done.code == 0 else 30), done
+
+    def end_all(self):
+        """Programs that still run."""
+        self.guest.kill_all()
+        for program in self.sim.programs:
+            if not program.ended():
+                program.kill()
+
+    def counters(self):
+        """What rxe has counted."""
+        text = self.guest.check("grep . /sys/class/infiniband/rxe0/ports/1/hw_counters/*")
+        lines = [line.rsplit("/", 1)[1].split(":") for line in text.splitlines()]
+        return {name: int(value) for name, value in lines if name != "lifespan"}
+
+    def stop(self):
+        self.guest.stop()
+        self.sim.stop()
+        shutil.rmtree(self.folder)

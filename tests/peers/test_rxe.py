@@ -1,0 +1,136 @@
+"""The card and Linux's soft-RoCE, each in both roles: unmodified programs, through a cable out of the simulator."""
+
+import perftest
+import pytest
+from rxe import CARD_ADDRESSES
+
+KINDS = ["IPv4", "IPv6"]
+ROLES = ["rxe", "card"]
+SIZES = [1, 1023, 1024, 4097, 65536, 1 << 20]
+WORKS = "works afterwards"
+
+
+@pytest.fixture
+def cable(rxe):
+    """Without faults; what a test has left behind on it is ended."""
+    rxe.plug()
+    yield rxe
+    rxe.end_all()
+
+
+def ends(server):
+    return "card -> rxe" if server == "rxe" else "rxe -> card"
+
+
+def run(rxe, program, *options, bytes_, iterations, kind="IPv4", server="rxe", lines=None):
+    words = perftest.words(program, *options, iterations=iterations, bytes_=bytes_)
+    done = rxe.run_pair(words, kind, server)
+    perftest.judge(done, bytes_, lines or iterations)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", KINDS)
+def test_ping(cable, row, kind):
+    row("ping", kind, "rxe -> card")
+    assert " 0% packet loss" in cable.guest.check(f"ping -c 3 -i 0.2 {CARD_ADDRESSES[kind]}")
+
+
+@pytest.mark.parametrize("mtu", [1024, 4096])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("bytes_", [pytest.param(size, marks=[pytest.mark.quick] * (size == 4097)) for size in SIZES])
+def test_pingpong(cable, row, bytes_, server, kind, mtu):
+    row("ibv_rc_pingpong", f"-c -s {bytes_} -m {mtu}, {kind}", ends(server))
+    run(cable, "ibv_rc_pingpong", "-c", "-m", mtu, bytes_=bytes_, iterations=3, kind=kind, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_pingpong_with_events(cable, row, server):
+    row("ibv_rc_pingpong", "-c -e", ends(server))
+    run(cable, "ibv_rc_pingpong", "-c", "-e", bytes_=4096, iterations=50, server=server)
+
+
+@pytest.mark.parametrize("mtu", [1024, 4096])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", perftest.BANDWIDTH)
+def test_bandwidth(cable, row, program, server, kind, mtu):
+    row(program, f"-s 65536 -m {mtu}, {kind}", ends(server))
+    run(cable, program, "-m", mtu, bytes_=65536, iterations=10, kind=kind, server=server)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", perftest.LATENCY)
+def test_latency(cable, row, program, server, kind):
+    row(program, f"-s 64, {kind}", ends(server))
+    run(cable, program, bytes_=64, iterations=20, kind=kind, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", perftest.BANDWIDTH)
+def test_four_qps(cable, row, program, server):
+    row(program, "-q 4 -s 8192", ends(server))
+    run(cable, program, "-q", 4, bytes_=8192, iterations=10, lines=40, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", perftest.BANDWIDTH)
+def test_both_ways(cable, row, program, server):
+    row(program, "-b -s 8192", ends(server))
+    run(cable, program, "-b", bytes_=8192, iterations=10, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", ["ib_read_bw", "ib_send_bw"])
+def test_bandwidth_with_events(cable, row, program, server):
+    row(program, "-e -s 8192", ends(server))
+    run(cable, program, "-e", bytes_=8192, iterations=10, server=server)
+
+
+ACCESS = "remote access error"
+CASES = ["write-rkey", "read-rkey", "write-length", "read-length", "write-before", "write-rights", "read-rights"]
+# Too long for the receive that is posted: rxe takes that for a failure of its own.
+TOO_LONG = {"card": ("remote invalid request error", "local length error"),
+            "rxe": ("remote operation error", "local qp operation error")}
+
+
+def run_wrong(cable, case, server):
+    """What client and server say, in small letters. Both must work afterwards."""
+    done = cable.run_pair(lambda device, gid: ["wrong_requests", "-d", device, "-x", gid, "-c", case], server=server)
+    said = [end.text.lower().splitlines() for end in done]
+    assert [end.code for end in done] == [0, 0] and said[0][1:] == said[1][1:] == [WORKS], done
+    return said[1][0], said[0][0]
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("case", [pytest.param(name, marks=[pytest.mark.quick] * (name == CASES[0])) for name in CASES])
+def test_wrong_requests(cable, row, case, server):
+    row("wrong_requests", f"-c {case}", ends(server))
+    client, said = run_wrong(cable, case, server)
+    assert client == f"client: {ACCESS}"
+    assert said in ("server: nothing received", "server: work request flushed error")
+    row.result(f"client gets '{ACCESS}'; works afterwards")
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_too_long_for_the_receive(cable, row, server):
+    row("wrong_requests", "-c send-length", ends(server))
+    client, receive = TOO_LONG[server]
+    assert run_wrong(cable, "send-length", server) == (f"client: {client}", f"server: {receive}")
+    row.result(f"client gets '{client}'; works afterwards")
+
+
+FAULTS = {"0.1 %": "loss=0.001", "1 %": "loss=0.01", "reorder": "reorder=0.02,delay_ns=2000"}
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("faults", [pytest.param(FAULTS[name], id=name) for name in FAULTS])
+def test_faults_of_the_cable(rxe, row, faults, server):
+    """Enough packets that some are hit: messages of 64 KiB, 64 packets each, there and back, compared byte by byte."""
+    row("ibv_rc_pingpong", f"-c -s 65536 -m 1024, {faults}", ends(server))
+    rxe.plug(faults=faults)
+    run(rxe, "ibv_rc_pingpong", "-c", "-m", 1024, bytes_=65536, iterations=30, server=server)
+    for program in ("ib_write_bw", "ib_read_bw"):
+        run(rxe, program, "-m", 1024, bytes_=65536, iterations=15, server=server)
+    rxe.end_all()

@@ -1,0 +1,45 @@
+"""Mixed traffic between card and soft-RoCE for as long as wanted: make peers ARGS="--soak-minutes 30 -k soak"."""
+
+import random
+import time
+
+import perftest
+import pytest
+
+SIZES = [1, 64, 1000, 4096, 65536, 300_000, 1 << 20]
+FAULTS = [{}, {"faults": "loss=0.001"}, {"faults": "reorder=0.01,delay_ns=2000"}]
+ROUND = 20
+"""Programs after which the cable is exchanged for the next one."""
+
+
+def draw(rng):
+    program = rng.choice(["ibv_rc_pingpong", "ibv_rc_pingpong", *perftest.BANDWIDTH, *perftest.LATENCY])
+    options = ["-m", rng.choice([1024, 2048, 4096])]
+    lines = iterations = rng.randrange(5, 30)
+    if program == "ibv_rc_pingpong":
+        options += rng.choice([["-c"], ["-c", "-e"]])
+    elif program in perftest.BANDWIDTH:
+        extra = rng.choice([[], ["-b"], ["-q", 3]])
+        lines *= 3 if "-q" in extra else 1
+        options += extra
+    bytes_ = rng.choice(SIZES if program not in perftest.LATENCY else SIZES[:5])
+    return program, options, bytes_, iterations, lines, rng.choice(["IPv4", "IPv6"]), rng.choice(["rxe", "card"])
+
+
+@pytest.mark.soak
+def test_soak(rxe, request, row):
+    minutes, seed = (request.config.getoption(name) for name in ("--soak-minutes", "--soak-seed"))
+    row("mixed traffic", f"{minutes:g} minutes, seed {seed}", "card <-> rxe")
+    rng = random.Random(seed)
+    end, count = time.monotonic() + 60 * minutes, 0
+    while time.monotonic() < end:
+        rxe.plug(**FAULTS[count // ROUND % len(FAULTS)])
+        program, options, bytes_, iterations, lines, kind, server = draw(rng)
+        words = perftest.words(program, *options, iterations=iterations, bytes_=bytes_)
+        done = rxe.run_pair(words, kind, server)
+        try:
+            perftest.judge(done, bytes_, lines)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, program {count}: {error}") from error
+        count += 1
+    row.figure(f"{count} programs")
