@@ -4,6 +4,7 @@
 //! The tables below are the layout: structures are lists of fields, one behind the other, and nothing else knows where
 //! a field is. What an offset in the specification is for is checked by the tests.
 
+use hca_dev::{PCI_DEVICE_ID, PCI_VENDOR_ID};
 use hca_host::PcieParams;
 
 use crate::{BAR_LEN_BYTES, NUM_VECTORS};
@@ -17,9 +18,7 @@ pub(super) const PBA_OFFSET: usize = MSIX_BAR_BYTES / 2;
 /// The BAR of the MSI-X table.
 const MSIX_BAR: u32 = 2;
 
-/// See `docs/decisions/0015-vendor-and-device-numbers.md`.
-const VENDOR_ID: u32 = 0x1234;
-const DEVICE_ID: u32 = 0x0ca1;
+/// Vendor and device: `docs/decisions/0015-vendor-and-device-numbers.md`.
 const REVISION: u32 = 1;
 const CLASS_NETWORK_INFINIBAND: u32 = 0x02_07_00;
 
@@ -85,8 +84,8 @@ const fn bar(len_bytes: u32) -> Field {
 }
 
 const HEADER: [Field; 23] = [
-    fixed("vendor", 2, VENDOR_ID),
-    fixed("device", 2, DEVICE_ID),
+    fixed("vendor", 2, PCI_VENDOR_ID as u32),
+    fixed("device", 2, PCI_DEVICE_ID as u32),
     kept("command", 2, 0, COMMAND_MEMORY | COMMAND_MASTER | COMMAND_KEPT),
     fixed("status", 2, STATUS_CAPABILITIES),
     fixed("revision and class", 4, CLASS_NETWORK_INFINIBAND << 8 | REVISION),
@@ -101,8 +100,8 @@ const HEADER: [Field; 23] = [
     bar(0),
     bar(0),
     fixed("card bus", 4, 0),
-    fixed("subsystem vendor", 2, VENDOR_ID),
-    fixed("subsystem", 2, DEVICE_ID),
+    fixed("subsystem vendor", 2, PCI_VENDOR_ID as u32),
+    fixed("subsystem", 2, PCI_DEVICE_ID as u32),
     fixed("expansion ROM", 4, 0),
     fixed("first capability", 4, FIRST_CAPABILITY as u32),
     fixed("reserved", 4, 0),
