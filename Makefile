@@ -77,11 +77,11 @@ programs: built ## all of them (minutes); ends with a table. Some: make programs
 
 test-peers: built ## cards in guests with Linux, and Linux's soft-RoCE as the peer: a two-minute part
 	@scripts/setup.sh peers
-	$(PYTEST) tests/peers -m quick $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile tests/peers -m quick $(ARGS)
 
 peers: built ## all of it (minutes); ends with a table. Some: make peers ARGS="-k rxe"
 	@scripts/setup.sh peers
-	$(PYTEST) tests/peers $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile tests/peers $(ARGS)
 
 test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hca-wire"
 	@if cargo nextest --version >/dev/null 2>&1; then \

@@ -159,7 +159,7 @@ def cached_base(guests, cache):
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
         for old in cache.glob("base-*.cpio"):
-            old.unlink()
+            old.unlink(missing_ok=True)  # another run may do the same
         new = path.with_name(f"new-{os.getpid()}")
         with new.open("wb") as file:
             base(guests, cache).write(file)
