@@ -30,7 +30,7 @@ def test_devinfo(slots, row):
     row("ibv_devinfo", "-v", "vfio")
     done = slots.run("ibv_devinfo", "-v")
     assert done.code == 0 and re.findall(r"hca_id:\s+(\S+)", done.text) == ["hca0", "hca1"], done
-    assert re.findall(r"state:\s+(\w+)", done.text) == ["PORT_ACTIVE"] * 2, done
+    assert re.findall(r"\tstate:\s+(\w+)", done.text) == ["PORT_ACTIVE"] * 2, done
 
 
 def test_one_card_is_named(slots, row):
