@@ -1,5 +1,6 @@
 """The root file system of a guest, all in memory: a cpio archive of Debian's packages and of programs from here."""
 
+import fcntl
 import hashlib
 import lzma
 import os
@@ -156,14 +157,16 @@ def cached_base(guests, cache):
     sources = [guests / "versions", Path(__file__), HERE / "init.sh"]
     key = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     path = cache / f"base-{key}.cpio"
-    if not path.is_file():
-        cache.mkdir(parents=True, exist_ok=True)
-        for old in cache.glob("base-*.cpio"):
-            old.unlink(missing_ok=True)  # another run may do the same
-        new = path.with_name(f"new-{os.getpid()}")
-        with new.open("wb") as file:
-            base(guests, cache).write(file)
-        new.rename(path)
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of runs side by side one makes it
+        if not path.is_file():
+            for old in cache.glob("base-*.cpio"):
+                old.unlink()
+            new = path.with_name("new")
+            with new.open("wb") as file:
+                base(guests, cache).write(file)
+            new.rename(path)
     return path
 
 
