@@ -26,7 +26,7 @@ help: ## print this list
 
 # ---- Use it ----------------------------------------------------------------------------------------------------------
 
-.PHONY: demo sim perf trace
+.PHONY: demo sim perf trace bench-sim
 demo: hca ## two simulated cards, one cable, verbs traffic between them
 	$(HCA) demo $(ARGS)
 
@@ -38,6 +38,9 @@ perf: hca ## bandwidth, message rate and latency in simulated time
 
 trace: hca ## the demo with waveforms of a window of cycles: make trace ARGS="--trace 60000:70000"
 	$(HCA) demo $(or $(ARGS),--trace 60000:65000)
+
+bench-sim: setup ## the simulator's speed against the commit before it was made faster (builds both; minutes)
+	.venv/bin/python scripts/bench_sim.py $(ARGS)
 
 # ---- Check it --------------------------------------------------------------------------------------------------------
 

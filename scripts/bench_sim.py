@@ -1,0 +1,192 @@
+"""How fast the simulator is, against an older commit on the same machine in the same run.
+
+usage: scripts/bench_sim.py [--runs N] [--base COMMIT] [--only NAME ...] [--no-suite] [--json FILE]
+
+Both trees are built (the older one as a worktree under target/bench-sim) and measured in turn, older, newer, older and
+so on; ratios are taken pair by pair, so that a machine whose speed drifts does not matter, and their median is printed.
+Measured are cycles per second of two cards under four loads (tests/system/examples/sim_speed.rs, compiled against both
+trees), the wall time of unmodified programs through `hca run --pair`, and tests per minute of the system suite.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "target" / "bench-sim"
+# The state before the simulator was made faster.
+BASE = "920244e"
+SPEED = "tests/system/examples/sim_speed.rs"
+LOADS = ["bulk", "storm", "pingpong", "idle"]
+PROGRAMS = {
+    "ibv_rc_pingpong": ["ibv_rc_pingpong"],
+    "ib_write_bw -a -n 5": ["ib_write_bw", "-a", "-n", "5"],
+    "ib_write_lat -n 1000": ["ib_write_lat", "-n", "1000"],
+}
+SUITE = "system suite"
+LIMIT_S = 3600
+
+
+class Tree:
+    """A checkout and what is built from it."""
+
+    def __init__(self, name, path, target):
+        self.name, self.path, self.target = name, path, target
+
+    def cargo(self, *arguments):
+        environment = os.environ | {"CARGO_TARGET_DIR": str(self.target)}
+        return subprocess.run(["cargo", *arguments], cwd=self.path, env=environment, text=True, timeout=LIMIT_S,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def build(self, suite):
+        say(f"building {self.name} ({self.path})")
+        wanted = [["-p", "hca", "-p", "hca-capi"], ["-p", "hca-system-tests", "--example", "sim_speed"]]
+        for packages in wanted:
+            done = self.cargo("build", "--release", *packages)
+            if done.returncode:
+                sys.exit(f"bench-sim: {self.name} does not build:\n{done.stdout[-3000:]}")
+        if suite:
+            self.cargo("test", "--release", "--no-run", "-p", "hca-system-tests")
+
+    def program(self, name):
+        return self.target / "release" / name
+
+
+def say(text):
+    """Progress, beside the table."""
+    print(f"bench-sim: {text}", file=sys.stderr, flush=True)
+
+
+def older_tree(commit):
+    """A worktree of the commit with the tools of this checkout and this bench's example."""
+    path = FOLDER / "tree"
+    git = ["git", "-C", str(ROOT)]
+    found = subprocess.run([*git, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"], text=True,
+                           stdout=subprocess.PIPE)
+    if found.returncode:
+        sys.exit(f"bench-sim: commit {commit} is not in this clone: git fetch --unshallow, or name another with --base")
+    if path.exists():
+        subprocess.run(["git", "-C", str(path), "checkout", "--quiet", "--force", "--detach", commit], check=True)
+    else:
+        subprocess.run([*git, "worktree", "prune"], check=True)
+        subprocess.run([*git, "worktree", "add", "--quiet", "--detach", str(path), commit], check=True)
+    for tools in (".tools", ".venv"):
+        if not (path / tools).exists():
+            (path / tools).symlink_to(ROOT / tools)
+    example = path / SPEED
+    if not example.exists() or example.read_bytes() != (ROOT / SPEED).read_bytes():
+        shutil.copyfile(ROOT / SPEED, example)
+    return Tree(f"before ({commit})", path, FOLDER / "build")
+
+
+def run_load(tree, name):
+    """{measure: per second} of one load."""
+    output = subprocess.run([tree.program("examples/sim_speed"), name], check=True, text=True, timeout=LIMIT_S,
+                            stdout=subprocess.PIPE).stdout
+    row = json.loads(output)
+    wall_s, cpu_s = max(row["wall_s"], 1e-4), max(row["cpu_s"], 1e-4)
+    return {f"{name}: simulated cycles/s": row["simulated_cycles"] / wall_s,
+            f"{name}: evaluated card cycles/s": row["evaluated_card_cycles"] / wall_s,
+            f"{name}: simulated cycles per cpu s": row["simulated_cycles"] / cpu_s}
+
+
+def run_program(tree, name):
+    """{measure: seconds} of a program on both cards, of which the second finds the first by this machine's name."""
+    command = PROGRAMS[name]
+    start = time.monotonic()
+    subprocess.run([tree.program("hca"), "run", "--pair", "--", *command, "---", *command, "127.0.0.1"], check=True,
+                   timeout=LIMIT_S, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return {f"{name}: wall s": time.monotonic() - start}
+
+
+def run_suite(tree, _name):
+    """{measure: per minute} of the system suite, which has been built."""
+    start = time.monotonic()
+    done = tree.cargo("test", "--release", "--no-fail-fast", "-p", "hca-system-tests", "--tests")
+    minutes = (time.monotonic() - start) / 60
+    passed = sum(int(number) for number in re.findall(r"^test result:.* (\d+) passed", done.stdout, re.MULTILINE))
+    failed = sum(int(number) for number in re.findall(r"^test result:.* (\d+) failed", done.stdout, re.MULTILINE))
+    if failed or not passed:
+        say(f"{SUITE} of {tree.name}: {passed} passed, {failed} failed")
+    return {f"{SUITE}: tests/min": passed / minutes}
+
+
+def measure(trees, tasks, runs):
+    """{measure: [(before, after), ...]}, the trees in turn."""
+    rows, start = {}, time.monotonic()
+    for number, (name, function, repeat) in enumerate(tasks, 1):
+        for turn in range(min(runs, repeat)):
+            say(f"[{number}/{len(tasks)}, {time.monotonic() - start:.0f} s] {name}, pair {turn + 1}")
+            before, after = (function(tree, name) for tree in trees)
+            for key in before:
+                rows.setdefault(key, []).append((before[key], after[key]))
+    return rows
+
+
+def summary(rows):
+    """[{measure, before, after, times_faster}]: medians."""
+    table = []
+    for key, pairs in rows.items():
+        slower_is_more = key.endswith("wall s")
+        ratios = [old / new if slower_is_more else new / old for old, new in pairs]
+        table.append({"measure": key, "before": median(old for old, _ in pairs),
+                      "after": median(new for _, new in pairs), "times_faster": median(ratios), "pairs": pairs})
+    return table
+
+
+def figure(value):
+    """Three digits that count, with thousands apart."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def show(table):
+    """The table in Markdown."""
+    cells = [[row["measure"], figure(row["before"]), figure(row["after"]), f"{row['times_faster']:.2f}"]
+             for row in table]
+    head = ["measure", "before", "now", "times faster"]
+    widths = [max(len(row[column]) for row in [head, *cells]) for column in range(len(head))]
+    for index, row in enumerate([head, *cells]):
+        print("| " + " | ".join(cell.ljust(width) if column == 0 else cell.rjust(width)
+                                for column, (cell, width) in enumerate(zip(row, widths))) + " |")
+        if index == 0:
+            print("|" + "|".join("-" * (width + 1) + (":" if column else "-")
+                                 for column, width in enumerate(widths)) + "|")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [*LOADS, *PROGRAMS, SUITE]
+    parser.add_argument("--runs", type=int, default=3, help="pairs of each measure (default 3; the suite: one)")
+    parser.add_argument("--base", default=BASE, help=f"the older commit (default {BASE})")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names,
+                        help="some of: " + ", ".join(names))
+    parser.add_argument("--no-suite", action="store_true", help="leave the system suite out: it takes minutes")
+    parser.add_argument("--json", type=Path, default=FOLDER / "speed.json", help="where the figures go")
+    args = parser.parse_args()
+    suite = SUITE in args.only and not args.no_suite
+    tasks = [(name, run_load, args.runs) for name in LOADS if name in args.only]
+    programs = [name for name in PROGRAMS if name in args.only and shutil.which(PROGRAMS[name][0])]
+    tasks += [(name, run_program, args.runs) for name in programs]
+    tasks += [(SUITE, run_suite, 1)] if suite else []
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    trees = [older_tree(args.base), Tree("this tree", ROOT, ROOT / target)]
+    for tree in trees:
+        tree.build(suite)
+    table = summary(measure(trees, tasks, max(1, args.runs)))
+    show(table)
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps({"base": args.base, "cores": os.cpu_count(), "runs": args.runs, "rows": table},
+                                    indent=1) + "\n")
+    say(f"figures in {args.json}")
+
+
+if __name__ == "__main__":
+    main()
