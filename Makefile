@@ -136,10 +136,12 @@ soak: hca ## random faults and sieges by seed, a link, the QoS paper's sweep, pe
 gen: setup ## write the files generated from abi/ (layouts, registers)
 	cargo run --quiet --release -p hca-abi-gen -- write
 	scripts/gen-regs.sh
+	.venv/bin/python tests/peers/listing.py write
 
 gen-check: setup ## fail if a generated file is not what abi/ says
 	cargo run --quiet --release -p hca-abi-gen -- check
 	scripts/gen-check-regs.sh
+	.venv/bin/python tests/peers/listing.py check
 
 fmt: ## format the Rust code
 	cargo fmt --all

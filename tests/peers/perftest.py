@@ -4,6 +4,8 @@ import re
 
 BANDWIDTH = ["ib_write_bw", "ib_read_bw", "ib_send_bw"]
 LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat"]
+BLURRED = "Correlation coefficient"
+"""perftest has compared the processor's clock with the system's, and other work on the machine was in the way."""
 READS = 16
 """That a QP of ours may have under way. perftest takes what the peer says, and rxe says 128."""
 TIMEOUT = 18
@@ -38,5 +40,8 @@ def judge(done, bytes_, iterations):
         assert count and int(count[1]) == iterations, text
         assert "invalid data" not in done[0].text + text, text
         return
+    if BLURRED in text:
+        return  # both ends say that all has arrived; how long it took they do not know
     figures = lines(text, bytes_, iterations)
-    assert len(figures) == 1 and all(figure >= 0 for figure in figures[0]), text
+    # Behind these four come a deviation, -nan where one value is far from all others, and tails.
+    assert len(figures) == 1 and all(figure >= 0 for figure in figures[0][:4]), text

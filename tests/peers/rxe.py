@@ -79,7 +79,9 @@ class Rxe:
         """Both ends to their ends: (server, client)."""
         first, second = self.pair(words, kind, server)
         done = second.done(limit_s)
-        return first.done(limit_s if done.code == 0 else 30), done
+        if done.code != 0 and not first.ended(30):
+            return first.kill(), done
+        return first.done(limit_s), done
 
     def end_all(self):
         """Programs that still run."""

@@ -5,9 +5,12 @@ import time
 
 import perftest
 import pytest
+from cards import LIMIT_S
 
 SIZES = [1, 64, 1000, 4096, 65536, 300_000, 1 << 20]
 FAULTS = [{}, {"faults": "loss=0.001"}, {"faults": "reorder=0.01,delay_ns=2000"}]
+TIMEOUT = 20
+"""Four seconds: other work on the machine must not look like a peer that is gone."""
 ROUND = 20
 """Programs after which the cable is exchanged for the next one."""
 
@@ -35,8 +38,8 @@ def test_soak(rxe, request, row):
     while time.monotonic() < end:
         rxe.plug(**FAULTS[count // ROUND % len(FAULTS)])
         program, options, bytes_, iterations, lines, kind, server = draw(rng)
-        words = perftest.words(program, *options, iterations=iterations, bytes_=bytes_)
-        done = rxe.run_pair(words, kind, server)
+        words = perftest.words(program, *options, iterations=iterations, bytes_=bytes_, timeout=TIMEOUT)
+        done = rxe.run_pair(words, kind, server, limit_s=LIMIT_S)
         try:
             perftest.judge(done, bytes_, lines)
         except AssertionError as error:

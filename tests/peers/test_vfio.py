@@ -98,6 +98,13 @@ def test_parity(slots, row):
     row.result(f"{len(names)} of {len(names)} tests pass")
 
 
+def test_a_program_forks(slots, row):
+    """Pages that the card reads and writes stay the parent's; a child has a copy of its own."""
+    row("fork_child", "registered memory, before and after a fork", "vfio")
+    done = slots.run("fork_child", "-d", "hca0", "-x", 1, card=0, before=f"PATH=$PATH:/{vfio.OURS}/own;")
+    assert (done.code, done.text) == (0, "forked\n"), done
+
+
 def test_a_card_has_one_owner(slots, row):
     """A function in a slot is a device of its own; a second program that wants it is told who has it."""
     row("ibv_asyncwatch", "a second program on the same card", "vfio")

@@ -29,9 +29,11 @@ def slots(boot, sim):
 
 
 @pytest.fixture(autouse=True)
-def the_next_one_works(slots):
+def the_next_one_works(slots, sim):
+    """And of those before nothing is left with the simulator: no page of the guest's memory is mapped."""
     yield
     slots.guest.kill_all()
+    sim.wait_holds_nothing()
     done = slots.pair(perftest.words("ibv_rc_pingpong", "-c", iterations=10, bytes_=4096)("hca0", 1))
     perftest.judge(done, 4096, 10)
 
@@ -114,6 +116,29 @@ def test_not_root_within_the_limit(slots, row):
     command = f"{vfio.USE} export HCA_VFIO={slots.addresses[0]}; exec ibv_devinfo"
     done = slots.guest.run(f"ulimit -l unlimited; su -s /bin/sh nobody -c '{command}'")
     assert done.code == 0 and "PORT_ACTIVE" in done.text, done
+
+
+def test_qemu_killed_in_mid_traffic(hca, boot, row):
+    """The guest with its cards is gone at once."""
+    row("ib_write_bw", "QEMU killed in mid-traffic", "vfio <-> vfio")
+    sim = vfio.two_cards(hca)
+    doomed = vfio.Slots(boot, "doomed", [sim.sockets / "card0.0", sim.sockets / "card1.0"])
+    doomed.start_pair(perftest.words("ib_write_bw", iterations=LONG, bytes_=65536)("hca0", 1))
+    wait_sent(sim, 1, 50)
+    assert sim.held()
+    doomed.guest.stop()
+    sim.wait_holds_nothing()
+    sim.stop()
+    row.result("the simulator holds no memory of the guest")
+
+
+def test_lost_write(slots, sim, row):
+    """A card that writes to an address that the vIOMMU does not map: its program finds out, the other card works on."""
+    row("hca-parity", "a write to a bus address that nobody has mapped", "vfio <-> vfio")
+    done = slots.run("hca-parity", "--only", "write_that_is_lost", *slots.addresses, limit_s=300)
+    assert done.code == 0 and "1 of 1 passed" in done.text, done
+    sim.wait_says(r"card1: function 0: a write to bus address 0x3ffffff000 was refused by the IOMMU")
+    row.result("its program finds out; hca sim names card and address; the next program works")
 
 
 def test_removed_in_mid_traffic(slots, sim, row):

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -121,10 +122,13 @@ class Simulator:
         self.folder = Path(tempfile.mkdtemp(prefix="hca-"))
         self.sockets = self.folder / "cards"
         self.programs = []
-        self.process = subprocess.Popen([*WITH_US, hca, "sim", "--dir", self.sockets, *map(str, options)], text=True,
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self.messages = self.folder / "messages"
+        with self.messages.open("w") as messages:
+            self.process = subprocess.Popen([*WITH_US, hca, "sim", "--dir", self.sockets, *map(str, options)],
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages,
+                                            text=True)
         line = self.process.stdout.readline()
-        assert str(self.sockets) in line, f"hca sim said {line!r}"
+        assert str(self.sockets) in line, f"hca sim said {line!r}, {self.messages.read_text()!r}"
 
     def start(self, card, *words, live=False):
         """A program on a card; `live`: it prints line by line, as on a terminal."""
@@ -168,6 +172,32 @@ class Simulator:
     def running(self):
         return self.process.poll() is None
 
+    def wait_says(self, pattern):
+        """Until it has said so on standard error."""
+        end = time.monotonic() + LIMIT_S
+        while not re.search(pattern, text := self.messages.read_text(encoding="utf-8")):
+            assert time.monotonic() < end, f"hca sim has not said {pattern!r} but {text!r}"
+            time.sleep(TICK_S)
+
+    def held(self):
+        """Memory of clients that the simulator has mapped, or holds a descriptor of."""
+        process = Path("/proc", str(self.process.pid))
+        lines = (process / "maps").read_text(encoding="utf-8").splitlines()
+        names = [line.split(maxsplit=5)[5] for line in lines if "/memfd:" in line]
+        for link in (process / "fd").iterdir():
+            try:
+                names.append(os.readlink(link))
+            except FileNotFoundError:
+                continue  # closed meanwhile
+        return [name for name in names if "/memfd:" in name or re.fullmatch(r"/proc/\d+/mem", name)]
+
+    def wait_holds_nothing(self, *but):
+        """Until nothing of a client is left, besides what is named so."""
+        end = time.monotonic() + LIMIT_S
+        while held := [name for name in self.held() if not any(word in name for word in but)]:
+            assert time.monotonic() < end, f"the simulator still has {held}"
+            time.sleep(TICK_S)
+
     def stop(self):
         """Ends what still runs. The simulator itself must end in order."""
         for program in self.programs:
@@ -176,5 +206,6 @@ class Simulator:
         if self.running():
             self.process.send_signal(signal.SIGINT)
         rest, _ = self.process.communicate(timeout=LIMIT_S)
+        sys.stderr.write(self.messages.read_text(encoding="utf-8"))  # pytest shows it where the test has failed
         shutil.rmtree(self.folder)
         assert self.process.returncode == 0 and "stopped after" in rest, (self.process.returncode, rest)

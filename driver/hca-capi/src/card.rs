@@ -196,6 +196,7 @@ fn pump(shared: &Shared, stop: &OwnedFd) {
         shared.deliver();
         if !is_gone && device.is_gone() {
             is_gone = true;
+            device.why_gone().iter().for_each(|why| warn(why));
             shared.tell_gone();
         }
     }

@@ -100,6 +100,11 @@ pub trait Device {
         false
     }
 
+    /// Why it is gone, in words, where that is known.
+    fn why_gone(&self) -> Option<String> {
+        None
+    }
+
     /// Waits for an interrupt of `vector` until `deadline_ns` of [`Device::now_ns`]. True: it came (and is
     /// consumed).
     fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError>;

@@ -2,14 +2,16 @@
 //! memory.
 //!
 //! Word 0 counts what the card wrote into memory that its driver shares with it (rings: completions, events,
-//! answers); word 1 counts clients asleep. A client may write anything into it: that wakes or fails to wake only
-//! itself.
+//! answers); word 1 counts clients asleep; word 2 says that a write of the card was lost, double word 2 to which bus
+//! address it was. A client may write anything into it: that wakes or fails to wake only itself.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
 use crate::shared::SharedRegion;
+
+const LOST_WRITE_OFFSET: usize = 16;
 
 /// Either end's view of the page.
 #[derive(Clone, Debug)]
@@ -51,6 +53,21 @@ impl ActivityPage {
             self.futex(libc::FUTEX_WAIT, seen, Some(&limit));
         }
         self.word(1).fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// The simulator: a write of the card was refused, and the function is cut off. Wakes whoever sleeps.
+    pub fn tell_lost_write(&self, addr: u64) {
+        self.region
+            .word64(LOST_WRITE_OFFSET)
+            .store(addr, Ordering::Relaxed);
+        self.word(2).store(1, Ordering::Release);
+        self.announce();
+    }
+
+    /// The bus address of the write that was lost.
+    pub fn lost_write(&self) -> Option<u64> {
+        let is_lost = self.word(2).load(Ordering::Acquire) != 0;
+        is_lost.then(|| self.region.word64(LOST_WRITE_OFFSET).load(Ordering::Relaxed))
     }
 
     /// Time-outs, early wake-ups and lost races are all the same to the callers.

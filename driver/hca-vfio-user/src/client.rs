@@ -29,6 +29,11 @@ const YIELDS: u32 = 20;
 const NAP: Duration = Duration::from_millis(1);
 const READ_WRITE: u32 = 3;
 
+/// Why the simulator takes no more mappings.
+const NO_ROOM: &str = "the simulator has as many mappings of this program as it takes, or too many others overlap \
+                       this one (docs/isolation.md): deregister memory first, or register one large region instead \
+                       of many small ones";
+
 struct Link {
     connection: Connection,
     next_id: u16,
@@ -175,7 +180,10 @@ impl VfioUserDevice {
         match reply.header.errno() {
             0 => Ok(()),
             errno => {
-                let reason = io::Error::from_raw_os_error(errno as i32).to_string();
+                let reason = match errno as i32 {
+                    libc::ENOSPC => NO_ROOM.to_owned(),
+                    errno => io::Error::from_raw_os_error(errno).to_string(),
+                };
                 Err(DeviceError::Map {
                     addr: address,
                     len_bytes,
@@ -378,7 +386,16 @@ impl Device for VfioUserDevice {
     }
 
     fn is_gone(&self) -> bool {
-        self.posted.is_hung_up()
+        self.activity.lost_write().is_some() || self.posted.is_hung_up()
+    }
+
+    fn why_gone(&self) -> Option<String> {
+        let addr = self.activity.lost_write()?;
+        Some(format!(
+            "{}: the IOMMU refused its write to bus address {addr:#x}, where nothing is mapped for writing; it was \
+             reset, and works again once it is opened anew",
+            self.info.name
+        ))
     }
 
     fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError> {
@@ -389,6 +406,9 @@ impl Device for VfioUserDevice {
             let got = unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
             if got == count.len() as isize {
                 return Ok(true);
+            }
+            if let Some(why) = self.why_gone() {
+                return Err(DeviceError::Gone(why));
             }
             let left_ns = deadline_ns.saturating_sub(self.now_ns());
             if left_ns == 0 {

@@ -29,6 +29,8 @@ const SPINS: u32 = 64;
 const ID_REGISTER: u32 = 0;
 /// A card that has silently gone is noticed after this time: asking it costs a register read.
 const LOOK_NS: u64 = 100_000_000;
+const SILENT: &str = "its registers read as ones: it was unplugged, has lost its power, or was cut off after an access \
+                      that the IOMMU refused (the kernel's log names the address; of a simulated card hca sim does)";
 /// Command register of the configuration space: memory space, bus master.
 const COMMAND: u64 = 4;
 const MEMORY_SPACE: u16 = 1 << 1;
@@ -354,9 +356,14 @@ impl Device for VfioDevice {
             return true;
         }
         if self.is_silent() {
-            self.lose("its registers read as ones: it was unplugged, or has lost its power");
+            self.lose(SILENT);
         }
         self.is_lost.load(Ordering::SeqCst)
+    }
+
+    fn why_gone(&self) -> Option<String> {
+        let why = self.why_lost.get()?;
+        Some(format!("{}: {why}", self.info.name))
     }
 
     fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError> {

@@ -51,7 +51,7 @@ impl Interrupts {
             (VFIO_PCI_REQ_IRQ_INDEX, "somebody takes it away from user space"),
             (
                 VFIO_PCI_ERR_IRQ_INDEX,
-                "its PCI Express link reports an error that cannot be corrected",
+                "its PCI Express link reports an error that cannot be corrected (the kernel's log says which)",
             ),
         ] {
             // Errors have an alarm on PCI Express alone, requests since Linux 4.0.

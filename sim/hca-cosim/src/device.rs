@@ -6,8 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, SharedMem, UserMemory, ring_iova, user_iova};
-use hca_host::{IommuMap, Memory};
+use hca_host::{Fault, IommuMap, Memory};
 
+use crate::containment::{lost_write, reset_function};
 use crate::fabric::{CardId, Fabric};
 use crate::{BAR_LEN_BYTES, NUM_VECTORS, SimError};
 
@@ -23,10 +24,22 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Takes the fabric over.
-    pub fn new(fabric: Fabric) -> Self {
+    /// Takes the fabric over. A function whose write is lost is cut off; see
+    /// [`hca_host::Host::contain_lost_writes`].
+    pub fn new(mut fabric: Fabric) -> Self {
+        for card in fabric.cards() {
+            fabric.card_mut(card).host().contain_lost_writes(true);
+        }
         Self {
             fabric: Rc::new(RefCell::new(fabric)),
+        }
+    }
+
+    /// From now on a function whose write is lost goes on without it, as on hosts that only log; it is counted.
+    pub fn let_writes_be_lost(&self) {
+        let mut fabric = self.fabric();
+        for card in fabric.cards() {
+            fabric.card_mut(card).host().contain_lost_writes(false);
         }
     }
 
@@ -35,9 +48,14 @@ impl Simulation {
         self.fabric.borrow_mut()
     }
 
-    /// One function of a card.
+    /// One function of a card; one that was cut off is let in again.
     pub fn device(&self, card: CardId, func: u8) -> Result<SimDevice, SimError> {
-        self.fabric().check_function(card, func)?;
+        let mut fabric = self.fabric();
+        fabric.check_function(card, func)?;
+        if let Some(map) = fabric.card_mut(card).host().function(func) {
+            map.set_bus_master(true);
+        }
+        drop(fabric);
         Ok(SimDevice {
             sim: self.clone(),
             card,
@@ -72,6 +90,21 @@ impl SimDevice {
             .ok_or_else(|| DeviceError::Gone(format!("the card has no function {}", self.func)))
     }
 
+    /// The write for which this function is cut off. Whoever looks resets those of the card that have just been.
+    fn lost_write(&self, fabric: &mut Fabric) -> Option<Fault> {
+        while let Some(func) = fabric.card_mut(self.card).host().take_contained() {
+            reset_function(fabric, self.card, func);
+        }
+        lost_write(fabric, self.card, self.func)
+    }
+
+    fn write_register(&self, offset: u32, data: u64, strb: u8) {
+        let mut fabric = self.sim.fabric();
+        if self.lost_write(&mut fabric).is_none() {
+            fabric.mmio_write(self.card, self.func, offset as u16, data, strb);
+        }
+    }
+
     fn map(&self, iova: u64, len_bytes: usize, memory: Memory) -> Result<(), DeviceError> {
         self.with_map(|map| map.map(iova, len_bytes as u64, memory))?
             .map_err(|e| DeviceError::Map {
@@ -100,19 +133,18 @@ impl Device for SimDevice {
         } else {
             (u64::from(value), 0x0f)
         };
-        self.sim
-            .fabric()
-            .mmio_write(self.card, self.func, offset as u16, data, strb);
+        self.write_register(offset, data, strb);
     }
 
     fn mmio_write64(&self, offset: u32, value: u64) {
-        self.sim
-            .fabric()
-            .mmio_write(self.card, self.func, offset as u16, value, 0xff);
+        self.write_register(offset, value, 0xff);
     }
 
     fn mmio_read32(&self, offset: u32) -> u32 {
         let mut fabric = self.sim.fabric();
+        if self.lost_write(&mut fabric).is_some() {
+            return u32::MAX;
+        }
         let id = fabric.mmio_read(self.card, self.func, offset as u16);
         let limit = fabric.now() + MMIO_READ_CYCLES;
         while fabric.step(limit) {
@@ -154,6 +186,17 @@ impl Device for SimDevice {
         let limit = fabric.now() + POLL_CYCLES;
         let seen = fabric.card(self.card).host_writes();
         while fabric.step(limit) && fabric.now() < limit && fabric.card(self.card).host_writes() == seen {}
+        self.lost_write(&mut fabric);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.lost_write(&mut self.sim.fabric()).is_some()
+    }
+
+    fn why_gone(&self) -> Option<String> {
+        let mut fabric = self.sim.fabric();
+        let lost = self.lost_write(&mut fabric)?;
+        Some(format!("{}: {lost}", fabric.card(self.card).name()))
     }
 
     fn wait_irq(&self, vector: u16, deadline_ns: u64) -> Result<bool, DeviceError> {
@@ -169,7 +212,7 @@ impl Device for SimDevice {
             if fabric.card_mut(self.card).take_interrupts(self.func, vector) > 0 {
                 return Ok(true);
             }
-            if fabric.now() >= limit {
+            if fabric.now() >= limit || self.lost_write(&mut fabric).is_some() {
                 return Ok(false);
             }
             fabric.step(limit);

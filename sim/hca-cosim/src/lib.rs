@@ -23,6 +23,7 @@
 
 mod build;
 mod card;
+mod containment;
 mod device;
 mod error;
 mod fabric;

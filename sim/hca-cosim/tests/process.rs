@@ -183,6 +183,68 @@ fn a_broken_card_ends_alone() {
     assert!(what.contains("card0") && what.contains("0 bytes"), "{what}");
 }
 
+/// A function that has lost a write is cut off alone, and says where it was. The next client has it as new.
+#[test]
+fn a_lost_write_ends_one_client() {
+    let sim = Simulator::start();
+    let (culprit, beside) = (sim.connect("card1.0"), sim.connect("card0.1"));
+    let sender = sim.connect("card0.0");
+    let bytes = sender.alloc_dma(4096).unwrap();
+    culprit.mmio_write64(0x1008, 0x7777_7000);
+    culprit.mmio_read32(0);
+    sender.mmio_write64(0x1000, 512 << 48 | bytes.iova());
+    let deadline_ns = soon(&culprit);
+    while !culprit.is_gone() {
+        assert!(culprit.now_ns() < deadline_ns, "a write to nowhere is noticed");
+        culprit.progress();
+    }
+    let why = culprit.why_gone().unwrap();
+    assert!(why.contains("card1.0") && why.contains("0x77777000"), "{why}");
+    let error = culprit.wait_irq(0, deadline_ns).unwrap_err().to_string();
+    assert!(error.contains("0x77777000"), "{error}");
+    assert_eq!(culprit.mmio_read32(0), u32::MAX);
+    for other in [&sender, &beside] {
+        assert!(other.mmio_read32(0) == 0x5052_4f42 && !other.is_gone());
+    }
+    drop(culprit);
+    let next = sim.connect("card1.0");
+    let target = next.alloc_dma(4096).unwrap();
+    next.mmio_write64(0x1008, target.iova());
+    next.mmio_read32(0);
+    bytes.fill(0, 512, 0x31);
+    sender.mmio_write64(0x1000, 512 << 48 | bytes.iova());
+    assert!(next.wait_irq(1, soon(&next)).unwrap());
+    assert_eq!(target.load_u32(0), 0x3131_3131);
+}
+
+/// A mapping too many is refused with what to do, and leaves everything as it was.
+#[test]
+fn a_mapping_too_many_names_the_remedy() {
+    const PIECES: usize = 4097;
+    const STRIDE: usize = 128;
+    let sim = Simulator::start();
+    let dev = sim.connect("card0.0");
+    let mut bytes = vec![0u8; PIECES * STRIDE];
+    let start = bytes.as_mut_ptr();
+    // SAFETY: `bytes` outlives the mappings of its parts.
+    let part = |at: usize, len| unsafe { UserMemory::new(start.add(at), len) };
+    let parts: Vec<u64> = (0..PIECES)
+        .map(|piece| dev.map_dma(part(piece * STRIDE, 64)).unwrap())
+        .collect();
+    let error = dev.map_dma(part(0, PIECES * STRIDE)).unwrap_err().to_string();
+    for word in [
+        "docs/isolation.md",
+        "deregister memory first",
+        &format!("{} bytes", PIECES * STRIDE),
+    ] {
+        assert!(error.contains(word), "{word}: {error}");
+    }
+    for iova in parts {
+        dev.unmap_dma(iova, 64).unwrap();
+    }
+    dev.map_dma(part(0, PIECES * STRIDE)).unwrap();
+}
+
 #[test]
 fn garbage_and_silence_harm_nobody() {
     let sim = Simulator::start();

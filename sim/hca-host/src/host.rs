@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use crate::iommu::{Fault, Found, IommuMap};
+use crate::iommu::{Cause, Fault, Found, IommuMap};
 use crate::remote::Ticket;
 use crate::{Interrupt, Line};
 
@@ -12,6 +12,7 @@ pub struct Host {
     functions: Vec<IommuMap>,
     faults: VecDeque<Fault>,
     fault_count: u64,
+    contained: VecDeque<u8>,
     interrupts: VecDeque<Interrupt>,
     writes_seen: u64,
 }
@@ -23,6 +24,7 @@ impl Host {
             functions: (0..num_functions).map(|_| IommuMap::default()).collect(),
             faults: VecDeque::new(),
             fault_count: 0,
+            contained: VecDeque::new(),
             interrupts: VecDeque::new(),
             writes_seen: 0,
         }
@@ -37,7 +39,7 @@ impl Host {
     pub fn read(&mut self, func: u8, addr: u64, out: &mut [u8]) -> Result<Found, Fault> {
         match self.functions.get_mut(usize::from(func)) {
             Some(map) => map.read(func, addr, out),
-            None => Err(Fault { func, addr }),
+            None => Err(Fault::read(func, addr, Cause::Unmapped)),
         }
     }
 
@@ -60,8 +62,9 @@ impl Host {
             map.flush();
             let (count, addrs) = map.take_failed();
             self.fault_count += count - addrs.len() as u64;
-            let func = func as u8;
-            addrs.into_iter().for_each(|addr| self.log(Fault { func, addr }));
+            for addr in addrs {
+                self.lose(Fault::write(func as u8, addr, Cause::Unmapped));
+            }
         }
     }
 
@@ -71,10 +74,10 @@ impl Host {
         self.writes_seen += 1;
         let result = match self.functions.get_mut(usize::from(func)) {
             Some(map) => map.write_line(cycle, func, addr, line, strb),
-            None => Err(Fault { func, addr }),
+            None => Err(Fault::write(func, addr, Cause::Unmapped)),
         };
         if let Err(fault) = result {
-            self.log(fault);
+            self.lose(fault);
         }
     }
 
@@ -103,6 +106,34 @@ impl Host {
     /// The last few of them.
     pub fn faults(&self) -> impl Iterator<Item = &Fault> {
         self.faults.iter()
+    }
+
+    /// The same, and forgets them: of many since the last call the last few.
+    pub fn take_faults(&mut self) -> VecDeque<Fault> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// Whether lost writes are contained, see [`IommuMap::contain_lost_writes`].
+    pub fn contain_lost_writes(&mut self, on: bool) {
+        self.functions
+            .iter_mut()
+            .for_each(|map| map.contain_lost_writes(on));
+    }
+
+    /// The next function that has been contained and is to be reset, as root ports do it that contain errors.
+    pub fn take_contained(&mut self) -> Option<u8> {
+        self.contained.pop_front()
+    }
+
+    fn lose(&mut self, fault: Fault) {
+        if self
+            .functions
+            .get_mut(usize::from(fault.func))
+            .is_some_and(|map| map.lose(fault))
+        {
+            self.contained.push_back(fault.func);
+        }
+        self.log(fault);
     }
 
     pub(crate) fn log(&mut self, fault: Fault) {

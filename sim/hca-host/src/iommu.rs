@@ -1,16 +1,21 @@
 //! One function's view of host memory: ranges of bus addresses, each backed by some memory.
 
+mod fault;
+mod fetch;
+mod memory;
+
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
-use hca_dev::{SharedMem, UserMemory, load_bytes, store_bytes, store_line};
-use thiserror::Error;
+use hca_dev::{load_bytes, store_bytes, store_line};
 
 use crate::ranges::{Access, Mapping, Ranges, Unmapped};
 use crate::remote::{Remote, Target, Ticket};
-use crate::uses::{PIECES, RangeUses};
+use crate::uses::RangeUses;
 use crate::{LINE_BYTES, Line};
+pub use fault::{Cause, Fault, MapError, Touch};
+pub use fetch::{Fetch, Found};
+pub use memory::{Memory, SharedWrite};
 
 /// What is written to a program's memory is there so many cycles later, or twice as many: fewer than it takes until the
 /// other end of a transfer hears of it.
@@ -28,118 +33,6 @@ enum Program {
     Gone,
 }
 
-/// What a read has found at once, or when it will have.
-pub enum Found {
-    /// The bytes are there.
-    Now,
-    /// They come with the fetch.
-    Later(Fetch),
-}
-
-/// A read under way: it knows where its bytes go.
-pub struct Fetch {
-    fault: Fault,
-    /// What was there at once.
-    bytes: Vec<u8>,
-    pieces: Vec<(Range<usize>, Ticket)>,
-}
-
-impl Fetch {
-    /// All is done, or there is no patience left to wait for it.
-    pub fn wait(&self) -> bool {
-        self.pieces.iter().all(|(_, ticket)| ticket.wait())
-    }
-
-    /// All is done.
-    pub fn is_done(&self) -> bool {
-        self.pieces.iter().all(|(_, ticket)| ticket.is_done())
-    }
-
-    /// Copies out what has come.
-    pub fn finish(self, out: &mut [u8]) -> Result<(), Fault> {
-        out.copy_from_slice(&self.bytes);
-        for (place, ticket) in self.pieces {
-            let bytes = ticket.take().filter(|bytes| bytes.len() == place.len());
-            out[place].copy_from_slice(&bytes.ok_or(self.fault)?);
-        }
-        Ok(())
-    }
-}
-
-/// What lies behind a range of bus addresses.
-#[derive(Clone)]
-pub enum Memory {
-    /// A part of a shared mapping that we keep alive.
-    Shared {
-        /// The mapping.
-        memory: Arc<SharedMem>,
-        /// Where in it the range starts.
-        offset: usize,
-    },
-    /// Memory of this process that its owner keeps alive until it is unmapped.
-    User(UserMemory),
-    /// Memory that only the program reaches: asked for by bus address ([`crate::RemoteMemory`]).
-    Messages,
-}
-
-/// The card touched an address that is not mapped (or vanished), or not for this access, or while the function may not
-/// master the bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("function {func}: bus address {addr:#x} is not mapped for this access")]
-pub struct Fault {
-    /// Function.
-    pub func: u8,
-    /// First address that failed.
-    pub addr: u64,
-}
-
-/// A mapping that cannot be made or ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum MapError {
-    /// Zero bytes, or past the end of the address space or of the memory behind it.
-    #[error("range {iova:#x} + {len_bytes:#x} is empty, wraps, or is longer than the memory behind it")]
-    BadRange {
-        /// Start.
-        iova: u64,
-        /// Length.
-        len_bytes: u64,
-    },
-    /// Part of it is mapped to something else.
-    #[error("range {iova:#x} + {len_bytes:#x} overlaps a mapping: unmap that first")]
-    Overlap {
-        /// Start.
-        iova: u64,
-        /// Length.
-        len_bytes: u64,
-    },
-    /// Too many mappings overlap it.
-    #[error(
-        "range {iova:#x} + {len_bytes:#x} is cut into more than {PIECES} pieces by mappings that overlap it"
-    )]
-    Pieces {
-        /// Start.
-        iova: u64,
-        /// Length.
-        len_bytes: u64,
-    },
-    /// Only a part of a mapping would end.
-    #[error("range {iova:#x} + {len_bytes:#x} cuts a mapping: end it as a whole")]
-    Cut {
-        /// Start.
-        iova: u64,
-        /// Length.
-        len_bytes: u64,
-    },
-    /// No such mapping.
-    #[error("no mapping starts at {iova:#x} with length {len_bytes:#x}")]
-    NotMapped {
-        /// Start.
-        iova: u64,
-        /// Length.
-        len_bytes: u64,
-    },
-}
-
 /// The map of one function. Memory of the program that is mapped at its own address may be mapped in
 /// overlapping pieces (registered buffers do that); everything else is exclusive. The program is this
 /// process, unless [`IommuMap::set_process`] names another one.
@@ -148,6 +41,10 @@ pub struct IommuMap {
     mappings: Mappings,
     /// The function may not master the bus.
     stopped: bool,
+    /// A write that is lost stops those behind it.
+    contains: bool,
+    /// The one that was lost.
+    lost: Option<Fault>,
     program: Program,
     /// Some write that was under way in this cycle.
     oldest: Option<(u64, Ticket)>,
@@ -163,23 +60,11 @@ pub struct Mappings {
     identity: RangeUses,
 }
 
-/// A line that the card has written into memory shared with a driver in another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedWrite {
-    /// The cycle in which it became visible.
-    pub cycle: u64,
-    /// Bus address, a multiple of 64.
-    pub addr: u64,
-    /// What was written.
-    pub line: Line,
-    /// Which bytes of it.
-    pub strb: u64,
-}
-
 impl IommuMap {
     /// From now on the program is another process, with nothing mapped yet.
     pub fn set_process(&mut self, process: Remote) {
         self.clear();
+        self.lost = None;
         self.program = Program::Remote(process);
     }
 
@@ -357,9 +242,32 @@ impl IommuMap {
         std::mem::take(&mut self.mappings)
     }
 
-    /// Whether the function may master the bus: if not, every access faults.
+    /// Whether the function may master the bus: if not, every access faults. Switching it on ends a containment.
     pub fn set_bus_master(&mut self, on: bool) {
         self.stopped = !on;
+        if on {
+            self.lost = None;
+        }
+    }
+
+    /// Whether a lost write is contained: what the function writes behind it is lost, too, so that nobody finds later
+    /// data, or a completion, without it. Otherwise it is only counted.
+    pub fn contain_lost_writes(&mut self, on: bool) {
+        self.contains = on;
+    }
+
+    /// The write that has been lost, and for which the function is contained.
+    pub fn lost_write(&self) -> Option<Fault> {
+        self.lost
+    }
+
+    /// A write was refused. True: the function is contained for it, from now on.
+    pub(crate) fn lose(&mut self, fault: Fault) -> bool {
+        let is_first = self.contains && self.lost.is_none() && fault.is_mistake();
+        if is_first {
+            self.lost = Some(fault);
+        }
+        is_first
     }
 
     /// Lines written into memory that was mapped as [`Memory::Shared`]: rings, where the program is another process.
@@ -393,13 +301,13 @@ impl IommuMap {
     /// The mapping that holds `addr`, if it may be accessed so: where the byte lies, and how many bytes of the mapping
     /// are left from it.
     #[inline]
-    fn find(&self, addr: u64, access: Access) -> Option<(Place, u64)> {
+    fn find(&self, addr: u64, access: Access) -> Result<(Place, u64), Cause> {
         if self.stopped {
-            return None;
+            return Err(Cause::Master);
         }
         if let Some((mapping, offset)) = self.mappings.ranges.find(addr) {
             if !mapping.access.allows(access) {
-                return None;
+                return Err(Cause::Forbidden);
             }
             let place = match &mapping.memory {
                 Memory::Shared { memory, offset: base } => {
@@ -407,13 +315,13 @@ impl IommuMap {
                 }
                 Memory::User(user) => Place::Ours((user.addr() + offset) as *mut u8),
                 // Of a client that there is.
-                Memory::Messages if matches!(self.program, Program::Ours) => return None,
+                Memory::Messages if matches!(self.program, Program::Ours) => return Err(Cause::Unmapped),
                 Memory::Messages => self.theirs(addr),
             };
-            return Some((place, mapping.len_bytes - offset));
+            return Ok((place, mapping.len_bytes - offset));
         }
-        let left = self.mappings.identity.left(addr)?;
-        Some((self.theirs(addr), left))
+        let left = self.mappings.identity.left(addr).ok_or(Cause::Unmapped)?;
+        Ok((self.theirs(addr), left))
     }
 
     /// At an address of the program's.
@@ -432,8 +340,8 @@ impl IommuMap {
         let mut done = 0;
         while done < out.len() {
             let at = addr.wrapping_add(done as u64);
-            let fault = Fault { func, addr: at };
-            let (place, left) = self.find(at, Access::ReadOnly).ok_or(fault)?;
+            let fault = |cause| Fault::read(func, at, cause);
+            let (place, left) = self.find(at, Access::ReadOnly).map_err(fault)?;
             let len = (out.len() - done).min(usize::try_from(left).unwrap_or(usize::MAX));
             let piece = done..done + len;
             match place {
@@ -445,17 +353,17 @@ impl IommuMap {
                     unsafe { load_bytes(memory.as_ptr().wrapping_add(offset), &mut out[piece]) };
                 }
                 Place::Theirs(target) => later.push((piece, target)),
-                Place::Nowhere => return Err(fault),
+                Place::Nowhere => return Err(fault(Cause::Ended)),
             }
             done += len;
         }
-        Ok(self.start_fetch(Fault { func, addr }, out, later))
+        Ok(self.start_fetch(Fault::read(func, addr, Cause::Unmapped), out, later))
     }
 
     /// Looks at memory that is shared with the program, as it is now. False: it is not all there.
     pub fn peek(&self, addr: u64, out: &mut [u8]) -> bool {
         match self.find(addr, Access::ReadOnly) {
-            Some((Place::Theirs(Target::Shared(memory, offset)), left)) if left >= out.len() as u64 => {
+            Ok((Place::Theirs(Target::Shared(memory, offset)), left)) if left >= out.len() as u64 => {
                 // SAFETY: so many bytes from here are inside the mapping, which is alive.
                 unsafe { load_bytes(memory.as_ptr().wrapping_add(offset), out) };
                 true
@@ -489,7 +397,10 @@ impl IommuMap {
         line: &Line,
         strb: u64,
     ) -> Result<(), Fault> {
-        let place = self.find(addr, Access::WriteOnly);
+        if self.lost.is_some() {
+            return Ok(());
+        }
+        let place = self.find(addr, Access::WriteOnly).ok();
         match place.filter(|(_, left)| *left >= LINE_BYTES as u64) {
             // SAFETY: the whole line is inside the mapping, which is alive.
             Some((Place::Ours(ptr), _)) => unsafe { store_line(ptr, &line.0, strb) },
@@ -535,7 +446,7 @@ impl IommuMap {
             let at = addr.wrapping_add(byte as u64);
             let run = (strb >> byte).trailing_ones() as usize;
             let found = self.find(at, Access::WriteOnly);
-            let (place, left) = found.ok_or(Fault { func, addr: at })?;
+            let (place, left) = found.map_err(|cause| Fault::write(func, at, cause))?;
             let len = run.min(usize::try_from(left).unwrap_or(usize::MAX));
             let bytes = &line.0[byte..byte + len];
             match place {

@@ -30,7 +30,7 @@ mod violation;
 
 pub use events::{Interrupt, MmioRequest, ReadBeat, WriteBeat};
 pub use host::Host;
-pub use iommu::{Fault, Fetch, Found, IommuMap, MapError, Mappings, Memory, SharedWrite};
+pub use iommu::{Cause, Fault, Fetch, Found, IommuMap, MapError, Mappings, Memory, SharedWrite, Touch};
 pub use params::{ParamError, PcieParams};
 pub use pcie::{PcieCounters, PcieModel};
 pub use ranges::{Access, Unmapped};

@@ -1,14 +1,14 @@
 //! From what the file says to a network: names resolved, gaps filled, limits checked.
 
-use std::collections::BTreeMap;
-
 use hca_host::{PcieModel, PcieParams};
 use hca_link::{CableConfig, FaultSpec, LinkKind};
 use hca_outside::WireConfig;
-use hca_switch::{MLID_MIN, PORTS_MAX, is_multicast};
+use hca_switch::{MLID_MIN, is_multicast};
 use serde::Deserialize as _;
 
 use crate::file::{self, File, Problem};
+use crate::names::Names;
+use crate::plugs::Plugs;
 use crate::{
     CARD_PORTS_MAX, CARDS_MAX, CardSpec, EndSpec, GroupSpec, LinkSpec, PortSpec, SWITCHES_MAX, SwitchSpec,
     Topology,
@@ -79,74 +79,6 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
         algorithm: file.routing.algorithm,
         root,
     })
-}
-
-/// Names of all cards and switches.
-struct Names {
-    cards: Vec<String>,
-    switches: Vec<String>,
-    by_name: BTreeMap<String, EndSpec>,
-}
-
-impl Names {
-    fn new(file: &File) -> Result<Self, Problem> {
-        let given = |name: &Option<String>, kind: &str, index: usize| {
-            name.clone().unwrap_or_else(|| format!("{kind}{index}"))
-        };
-        let cards = file.card.iter().enumerate();
-        let cards: Vec<_> = cards
-            .map(|(index, card)| given(&card.name, "card", index))
-            .collect();
-        let switches = file.switch.iter().enumerate();
-        let switches: Vec<_> = switches
-            .map(|(index, switch)| given(&switch.name, "switch", index))
-            .collect();
-        let mut by_name = BTreeMap::new();
-        let ends = (0..).map(|index| EndSpec::Card(index, 0)).zip(&cards);
-        let ends = ends.chain((0..).map(|index| EndSpec::Switch(index, 0)).zip(&switches));
-        for (end, name) in ends {
-            let good = !name.is_empty()
-                && name
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
-            if !good {
-                let what = "a name has letters, digits, '_', '-' and '.'";
-                return Err(problem(format!("name '{name}'"), what));
-            }
-            if by_name.insert(name.clone(), end).is_some() {
-                let what = "two cards or switches have it; names are unique";
-                return Err(problem(format!("name '{name}'"), what));
-            }
-        }
-        Ok(Self {
-            cards,
-            switches,
-            by_name,
-        })
-    }
-
-    /// Card or switch; its port is not known.
-    fn find(&self, name: &str) -> Option<EndSpec> {
-        self.by_name.get(name).copied()
-    }
-
-    /// The same with the port, if it is named.
-    fn resolve(&self, text: &str) -> (Option<EndSpec>, Option<u8>) {
-        match text.rsplit_once(':') {
-            Some((name, port)) => (self.find(name), port.parse().ok()),
-            None => (self.find(text), None),
-        }
-    }
-
-    /// The highest port of a card that a link names.
-    fn highest_port(&self, file: &File, card: usize) -> u8 {
-        let ends = file.link.iter().flat_map(|link| &link.ends);
-        let named = ends.filter_map(|end| match self.resolve(end) {
-            (Some(EndSpec::Card(found, _)), port) if found == card => port,
-            _ => None,
-        });
-        named.max().unwrap_or(1).clamp(1, CARD_PORTS_MAX)
-    }
 }
 
 fn cards(file: &File, names: &Names) -> Result<Vec<CardSpec>, Problem> {
@@ -415,103 +347,6 @@ fn cable(
     };
     cable.check().map_err(|error| problem(place, error))?;
     Ok(cable)
-}
-
-/// Ports that have a link.
-struct Plugs<'a> {
-    names: &'a Names,
-    /// Ports of each card, taken or not.
-    cards: Vec<Vec<bool>>,
-    /// Ports of each switch that are taken or that some link names, a bit each.
-    taken: Vec<u64>,
-    named: Vec<u64>,
-    limit: Vec<u8>,
-}
-
-impl<'a> Plugs<'a> {
-    fn new(file: &File, names: &'a Names, cards: &[CardSpec]) -> Self {
-        let count = names.switches.len();
-        let mut plugs = Self {
-            names,
-            cards: cards.iter().map(|card| vec![false; card.ports.len()]).collect(),
-            taken: vec![0; count],
-            named: vec![0; count],
-            limit: file
-                .switch
-                .iter()
-                .map(|switch| switch.ports.unwrap_or(PORTS_MAX))
-                .collect(),
-        };
-        // Ports that are named anywhere are not given to links that leave the choice.
-        for link in &file.link {
-            for end in &link.ends {
-                if let (Some(EndSpec::Switch(switch, _)), Some(port)) = names.resolve(end)
-                    && port < 64
-                {
-                    plugs.named[switch] |= 1 << port;
-                }
-            }
-        }
-        plugs
-    }
-
-    /// Plugs a link's end in.
-    fn take(&mut self, text: &str, place: &str, first: Option<EndSpec>) -> Result<EndSpec, Problem> {
-        let bad = |what: String| problem(place, format!("end '{text}': {what}"));
-        let (end, port) = self.names.resolve(text);
-        if text.contains(':') && port.is_none() {
-            return Err(bad("behind ':' there must be the number of a port".to_owned()));
-        }
-        match end {
-            None | Some(EndSpec::Outside(_)) => Err(bad("no card or switch has this name".to_owned())),
-            Some(EndSpec::Card(card, _)) => {
-                let ports = &mut self.cards[card];
-                let count = ports.len() as u8;
-                let port = match (port, first) {
-                    (Some(port), _) => port,
-                    // Both ends: a loopback plug.
-                    (None, Some(EndSpec::Card(other, port))) if other == card => port,
-                    (None, _) => (1..=count)
-                        .find(|port| !ports[usize::from(*port) - 1])
-                        .ok_or_else(|| bad("the card has a link already".to_owned()))?,
-                };
-                if !(1..=count).contains(&port) {
-                    return Err(bad(match count {
-                        1 => "the card has port 1 only".to_owned(),
-                        _ => format!("the card has ports 1 to {count}"),
-                    }));
-                }
-                let end = EndSpec::Card(card, port);
-                let loopback = first == Some(end);
-                if std::mem::replace(&mut ports[usize::from(port) - 1], true) && !loopback {
-                    return Err(bad("the card has a link already".to_owned()));
-                }
-                Ok(end)
-            }
-            Some(EndSpec::Switch(switch, _)) => {
-                let limit = self.limit[switch];
-                let busy = self.taken[switch] | self.named[switch];
-                let port = match port {
-                    Some(port) => port,
-                    None => (1..=limit)
-                        .find(|port| busy >> port & 1 == 0)
-                        .ok_or_else(|| bad(format!("all {limit} ports have a link")))?,
-                };
-                if !(1..=limit).contains(&port) {
-                    return Err(bad(format!("the switch has ports 1 to {limit}")));
-                }
-                if self.taken[switch] >> port & 1 == 1 {
-                    return Err(bad("the port has a link already".to_owned()));
-                }
-                self.taken[switch] |= 1 << port;
-                Ok(EndSpec::Switch(switch, port))
-            }
-        }
-    }
-
-    fn highest(&self, switch: usize) -> u8 {
-        (63 - self.taken[switch].max(1).leading_zeros()) as u8
-    }
 }
 
 fn groups(file: &File, names: &Names) -> Result<Vec<GroupSpec>, Problem> {

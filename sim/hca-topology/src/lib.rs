@@ -23,7 +23,9 @@
 
 mod check;
 mod file;
+mod names;
 mod outside;
+mod plugs;
 mod routes;
 mod switch;
 

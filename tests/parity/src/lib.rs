@@ -17,6 +17,7 @@
 mod bench;
 mod cost;
 mod life;
+mod lost;
 mod memory;
 mod refusals;
 mod transfers;
@@ -92,7 +93,7 @@ impl ParityTest {
 
 macro_rules! tests {
     ($($module:ident::$name:ident,)*) => {
-        /// The list.
+        /// The list. The last one ends a device: it has to be opened anew.
         pub const TESTS: &[ParityTest] = &[
             $(ParityTest { name: stringify!($name), run: $module::$name },)*
         ];
@@ -120,4 +121,5 @@ tests! {
     life::region_that_changes_its_rights,
     life::completion_queue_that_grows,
     life::reset_in_mid_traffic,
+    lost::write_that_is_lost,
 }

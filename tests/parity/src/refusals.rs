@@ -7,7 +7,7 @@ use crate::{Ends, Outcome};
 
 const MEMORY_BYTES: usize = 16 << 10;
 /// On the bus of no process of any test: the last page of 38 bits.
-const NOBODYS_PAGE: u64 = 0x3f_ffff_f000;
+pub const NOBODYS_PAGE: u64 = 0x3f_ffff_f000;
 
 /// A bad request, another behind it: the status, the flush, both QPs where they must be, and memory as it was.
 fn refused(sides: &mut [Side; 2], op: SendOp, sges: &[Sge], status: WcStatus, reaches_peer: bool) -> Outcome {

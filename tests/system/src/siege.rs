@@ -111,6 +111,8 @@ fn run_plan(seed: u64, plan: &Plan) -> Result<Report, RigError> {
         switches: 0,
         ..RigConfig::new(seed, plan.link)
     })?;
+    // An attacker that is cut off attacks nobody.
+    rig.sim.let_writes_be_lost();
     // The neighbour is there first: the numbers of its QPs are never those of an attacker.
     let traffic = Traffic::new(&mut rig, seed, plan)?;
     let open = |card: usize, name| {

@@ -201,18 +201,6 @@ impl End {
             }
         }
     }
-
-    fn close(self) {
-        // SAFETY: nobody else has them.
-        unsafe {
-            assert_eq!(ibv_destroy_qp(self.qp), 0);
-            assert_eq!(ibv_destroy_cq(self.cq), 0);
-            assert_eq!(ibv_destroy_comp_channel(self.channel), 0);
-            assert_eq!(ibv_dereg_mr(self.mr), 0);
-            assert_eq!(ibv_dealloc_pd(self.pd), 0);
-            assert_eq!(ibv_close_device(self.context), 0);
-        }
-    }
 }
 
 /// A message each way and a WRITE, with signalled work requests, empty polls and arming.
@@ -301,13 +289,45 @@ fn the_data_path_behind_a_socket() {
     }
 
     let [a, b] = ends;
-    b.close();
+    lose_a_write(&a, &b);
+    the_device_is_gone(&b);
     simulator.finish();
-    the_simulator_is_gone(&a);
+    the_device_is_gone(&a);
+}
+
+/// A program takes memory away that it has registered, and its peer writes there: the card cannot, and does not know.
+fn lose_a_write(from: &End, to: &End) {
+    const BYTES: usize = 4096;
+    const RW: c_int = libc::PROT_READ | libc::PROT_WRITE;
+    let mut sge = from.sge(0);
+    let mut wr = send_wr(77);
+    (wr.sg_list, wr.num_sge, wr.opcode) = (&mut sge, 1, IBV_WR_RDMA_WRITE);
+    // SAFETY: a mapping of its own; nobody follows the address when it may no longer be touched.
+    unsafe {
+        let page = libc::mmap(
+            null_mut(),
+            BYTES,
+            RW,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        let mr = ibv_reg_mr(to.pd, page, BYTES, 7);
+        assert!(!mr.is_null(), "errno {}", errno());
+        (wr.wr.rdma.remote_addr, wr.wr.rdma.rkey) = (page as u64, (*mr).rkey);
+        assert_eq!(libc::mprotect(page, BYTES, libc::PROT_NONE), 0);
+    }
+    assert_eq!(post_send(from.qp, &mut [wr]), (0, None));
+    // Acknowledged before the host refuses it, or not any more.
+    let status = from.wait().status;
+    assert!(
+        [IBV_WC_SUCCESS, IBV_WC_RETRY_EXC_ERR].contains(&status),
+        "{status}"
+    );
 }
 
 /// A program that polls finds out, and so does one that waits for asynchronous events; nothing hangs.
-fn the_simulator_is_gone(end: &End) {
+fn the_device_is_gone(end: &End) {
     let start = Instant::now();
     let mut found = 0;
     while found == 0 {
@@ -329,6 +349,7 @@ fn the_simulator_is_gone(end: &End) {
         assert_ne!(ibv_query_device(end.context, &mut ibv_device_attr::default()), 0);
         assert!(ibv_alloc_pd(end.context).is_null());
         // V-27: EIO, or success for programs that ask for it.
+        std::env::remove_var("RDMAV_ALLOW_DISASSOC_DESTROY");
         assert_eq!(ibv_destroy_qp(end.qp), libc::EIO);
         std::env::set_var("RDMAV_ALLOW_DISASSOC_DESTROY", "1");
         assert_eq!(ibv_destroy_qp(end.qp), 0);

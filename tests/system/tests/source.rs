@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::fs::File;
+
 use common::forge::{self, Forged};
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair};
 use hca_link::LinkKind;
 use hca_system_tests::{RigConfig, path};
 use hca_verbs::{AhAttr, ConnectOptions, Gid, Mtu, QpAttr, QpAttrMask, QpState};
-use hca_wire::{ExtHeaders, Link, Network, Opcode, reth};
+use hca_wire::{ExtHeaders, Framing, Link, Network, Opcode, WholePacket, reth};
+use pcap_file::pcap::PcapReader;
 
 const REGION_BYTES: u64 = 8192;
 /// Where forged packets write.
@@ -34,12 +37,12 @@ impl Attack {
             gid_index,
             ..path(Mtu::Bytes1024)
         };
-        let pair = Pair::new(
-            &RigConfig::new(17, kind),
-            &options,
-            REGION_BYTES,
-            [LOCAL_AND_REMOTE; 2],
-        );
+        Self::on(&RigConfig::new(17, kind), &options)
+    }
+
+    fn on(config: &RigConfig, options: &ConnectOptions) -> Self {
+        let pair = Pair::new(config, options, REGION_BYTES, [LOCAL_AND_REMOTE; 2]);
+        let kind = config.link;
         Self { pair, kind, psn: 0 }
     }
 
@@ -219,4 +222,78 @@ fn a_new_path_counts_from_its_modify_on() {
     qp.modify_state(QpState::Rts).unwrap();
     attack.refused(Lie { link: truth, pkey }, 1, 0, "no longer the path");
     attack.accepted(moved, "the new path");
+}
+
+/// DSCP and congestion bits of an IP header, in one byte.
+fn class_of(ip: &Network) -> u8 {
+    match ip {
+        Network::Ipv4(ip) => ip.dscp << 2 | ip.ecn,
+        Network::Ipv6(ip) => ip.traffic_class,
+    }
+}
+
+fn with_class(link: Link, class: u8) -> Link {
+    let Link::Ethernet {
+        eth,
+        vlan,
+        mut ip,
+        udp,
+    } = link
+    else {
+        panic!("not Ethernet")
+    };
+    match &mut ip {
+        Network::Ipv4(ip) => (ip.dscp, ip.ecn) = (class >> 2, class & 3),
+        Network::Ipv6(ip) => ip.traffic_class = class,
+    }
+    Link::Ethernet { eth, vlan, ip, udp }
+}
+
+/// What a QP sends, requests and acknowledges alike, carries its traffic class, DSCP and ECN; what it receives is taken
+/// whatever a switch has made of either on the way, "congestion experienced" included.
+#[test]
+fn classes_and_congestion_marks_pass() {
+    const CLASS: u8 = 46 << 2 | 2;
+    for index in [0, 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let capture = folder.path().join("link.pcap");
+        let config = RigConfig {
+            capture: Some(capture.clone()),
+            ..RigConfig::new(19, LinkKind::Ethernet)
+        };
+        let options = ConnectOptions {
+            gid_index: Some(index),
+            traffic_class: CLASS,
+            ..path(Mtu::Bytes1024)
+        };
+        let mut attack = Attack::on(&config, &options);
+        attack.pair.check_traffic("before");
+        attack.psn = 2;
+        let truth = attack.truth(Some(index));
+        let classes = [0, 1, 2, 3, CLASS | 1, CLASS, 0xff, 0xfc];
+        for class in classes {
+            attack.accepted(
+                with_class(truth, class),
+                &format!("GID {index}, class {class:#04x}"),
+            );
+        }
+        attack.pair.rig.close_captures().unwrap();
+
+        let mut reader = PcapReader::new(File::open(&capture).unwrap()).unwrap();
+        let mut seen = Vec::new();
+        while let Some(frame) = reader.next_packet() {
+            let frame = frame.unwrap();
+            let packet = WholePacket::parse(Framing::Ethernet, &frame.data).unwrap();
+            let Link::Ethernet { ip, .. } = packet.link() else {
+                panic!("not Ethernet")
+            };
+            seen.push((packet.opcode(), class_of(ip)));
+        }
+        // Two requests of node 0, the forged ones, and the acknowledges of node 1.
+        let own = seen.iter().filter(|(_, class)| *class == CLASS).count();
+        let acknowledges = seen.iter().filter(|(opcode, _)| *opcode == Opcode::RcAcknowledge);
+        assert!(acknowledges.clone().count() >= classes.len(), "{seen:?}");
+        assert!(acknowledges.clone().all(|(_, class)| *class == CLASS), "{seen:?}");
+        assert_eq!(seen.len(), own + classes.len() - 1, "{seen:?}");
+    }
 }

@@ -9,6 +9,7 @@ pub mod topology;
 use anyhow::{Context as _, Result};
 use hca_cosim::ServerStatus;
 use hca_meter::Meters;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
@@ -61,6 +62,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let folder = Folder::find(args.dir.as_deref())?;
     folder.make()?;
+    allow_many_descriptors();
     // From here on neither leaves a socket behind. A hang-up is left as it is: nohup ignores it.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     let plan = args.topology.plan(args.cards)?;
@@ -105,6 +107,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     text += &wires(&plan, &status);
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each client takes descriptors: as many as the system allows this process. Where it allows no more it stays as it is,
+/// and a client too many is refused.
+fn allow_many_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// A line for each wire that leaves the simulator.

@@ -63,6 +63,7 @@ fn show(status: &ServerStatus, stopped: &Receiver<()>, terminal: bool) {
             let clear = if terminal { CLEAR_LINE } else { "" };
             eprintln!("{clear}hca: {what}; programs on this card are ended, other cards go on");
         }
+        tell_faults(status, terminal);
         if terminal && line != shown {
             let mut text = String::from(CLEAR_LINE);
             let _ = write!(text, "{line}");
@@ -71,11 +72,19 @@ fn show(status: &ServerStatus, stopped: &Receiver<()>, terminal: bool) {
             shown = line;
         }
         if stopped.recv_timeout(PERIOD) != Err(RecvTimeoutError::Timeout) {
+            tell_faults(status, terminal);
             if terminal {
                 let _ = io::stderr().write_all(CLEAR_LINE.as_bytes());
             }
             return;
         }
+    }
+}
+
+/// A line for each access that the IOMMU has refused.
+fn tell_faults(status: &ServerStatus, terminal: bool) {
+    for text in status.take_fault_texts() {
+        eprintln!("{}hca: {text}", if terminal { CLEAR_LINE } else { "" });
     }
 }
 

@@ -36,6 +36,8 @@ const COMMAND_MASTER: u32 = 1 << 2;
 /// Parity error response, SERR#, interrupt disable: kept, and without effect here.
 const COMMAND_KEPT: u32 = 1 << 6 | 1 << 8 | 1 << 10;
 const STATUS_CAPABILITIES: u32 = 1 << 4;
+/// A read of ours was answered "unsupported request".
+const STATUS_MASTER_ABORT: u32 = 1 << 13;
 const POWER_STATE: u32 = 3;
 const POWER_D0: u32 = 0;
 const POWER_D3HOT: u32 = 3;
@@ -87,7 +89,10 @@ const HEADER: [Field; 23] = [
     fixed("vendor", 2, PCI_VENDOR_ID as u32),
     fixed("device", 2, PCI_DEVICE_ID as u32),
     kept("command", 2, 0, COMMAND_MEMORY | COMMAND_MASTER | COMMAND_KEPT),
-    fixed("status", 2, STATUS_CAPABILITIES),
+    Field {
+        clears: STATUS_MASTER_ABORT,
+        ..fixed("status", 2, STATUS_CAPABILITIES)
+    },
     fixed("revision and class", 4, CLASS_NETWORK_INFINIBAND << 8 | REVISION),
     kept("cache line", 1, 0, 0xff),
     fixed("latency timer", 1, 0),
@@ -200,6 +205,7 @@ pub(super) struct ConfigSpace {
 #[derive(Default)]
 struct Places {
     command: usize,
+    status: usize,
     power_control: usize,
     device_control: usize,
     msix_control: usize,
@@ -261,6 +267,7 @@ impl ConfigSpace {
             self.clears[range].copy_from_slice(&field.clears.to_le_bytes()[..field.bytes]);
             match field.name {
                 "command" => self.places.command = at,
+                "status" => self.places.status = at,
                 "power control" => self.places.power_control = at,
                 "device control" => self.places.device_control = at,
                 "msix control" => self.places.msix_control = at,
@@ -323,6 +330,11 @@ impl ConfigSpace {
     /// The function may read, write and interrupt: bus mastering is enabled, and the function is in D0.
     pub fn masters_bus(&self) -> bool {
         self.is_on() && self.word(self.places.command) & COMMAND_MASTER != 0
+    }
+
+    /// The host has refused a read.
+    pub fn note_refused_read(&mut self) {
+        self.bytes[self.places.status + 1] |= (STATUS_MASTER_ABORT >> 8) as u8;
     }
 
     /// MSI-X is enabled, and all vectors are masked at once.

@@ -2,6 +2,8 @@
 
 mod channel;
 mod dma;
+mod faults;
+mod leaving;
 mod regions;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +11,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hca_host::IommuMap;
-use hca_regs as reg;
 use hca_vfio_user::{
     Command, DmaMap, DmaUnmap, Header, IoEventFd, POSTED_ENTRIES, PostedWrite, RegionAccess, SetIrqs,
     device_info, region, region_flags,
@@ -19,10 +20,12 @@ use super::config_space::ConfigSpace;
 use super::lane::{Event, Given, Lane, Newcomer, Request, Shared, encode_reply};
 use super::signal::Signals;
 use super::vectors::Vectors;
+use crate::containment::reset_function;
 use crate::fabric::{CardId, Fabric};
 use crate::observe::{Observer, SentPacket};
 use channel::Channel;
 use dma::Unmapping;
+use leaving::Leaving;
 use regions::{Read, irq_info, region_info, region_io_fds};
 
 /// Mappings one client may have: twice 1 GiB in pages of 4 KiB, and as many as a kernel's VFIO allows for the rest.
@@ -68,6 +71,10 @@ pub(super) struct Endpoint {
     unmaps: Vec<(Header, DmaUnmap)>,
     /// What the card had written into the client's rings at the last look.
     announced: u64,
+    /// Nobody is connected, and the function's reset has not ended.
+    leaving: Option<Leaving>,
+    /// Refused accesses of this client that were told of.
+    told: usize,
 }
 
 impl Endpoint {
@@ -94,6 +101,8 @@ impl Endpoint {
             unmapping: None,
             unmaps: Vec::new(),
             announced: 0,
+            leaving: None,
+            told: 0,
         }
     }
 
@@ -103,6 +112,8 @@ impl Endpoint {
             map.set_process(newcomer.memory);
             map.set_bus_master(self.config.masters_bus());
         }
+        self.told = 0;
+        self.leaving = None;
         self.client = Some(Client::new(newcomer.process_memory, newcomer.shared));
     }
 
@@ -119,7 +130,14 @@ impl Endpoint {
         self.unmaps.clear();
         self.vectors = Vectors::new();
         self.reset(fabric);
+        self.leave(fabric);
         self.lane.release();
+    }
+
+    /// Mappings that the function has.
+    pub fn mappings(&self, fabric: &mut Fabric) -> usize {
+        let map = fabric.card_mut(self.card).host().function(self.func);
+        map.map_or(0, |map| map.len())
     }
 
     /// Nobody is connected, and the card rests: what the last client had mapped is not kept.
@@ -197,9 +215,7 @@ impl Endpoint {
     fn reset(&mut self, fabric: &mut Fabric) {
         self.config.reset();
         self.vectors.reset();
-        let data = u64::from(reg::FUNC_CONTROL_RESET_MASK) << (8 * (reg::FUNC_CONTROL & 4));
-        let strb = 0x0f << (reg::FUNC_CONTROL & 4);
-        fabric.mmio_write(self.card, self.func, reg::FUNC_CONTROL as u16, data, strb);
+        reset_function(fabric, self.card, self.func);
     }
 
     /// The configuration may have changed: what the function may reach, and which interrupts may go.

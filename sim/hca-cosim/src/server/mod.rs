@@ -79,6 +79,7 @@ impl Server {
     pub fn new(mut fabric: Fabric) -> Self {
         for card in fabric.cards() {
             fabric.card_mut(card).list_violations();
+            fabric.card_mut(card).host().contain_lost_writes(true);
         }
         let waker = Arc::new(Waker::new());
         for outside in fabric.outsides() {
@@ -133,6 +134,8 @@ impl Server {
         // It ends with the server, or a little later where it still closes what a client gave.
         drop(thread.map_err(os)?);
         self.functions.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}.{func}", self.fabric.card(card).name());
+        self.status.add_function(name);
         self.endpoints.push(Endpoint::new(
             &self.fabric,
             card,
@@ -187,6 +190,7 @@ impl Server {
             }
             self.advance();
             self.attend_memory();
+            self.attend_faults();
             self.deliver();
             self.part_with_broken_cards();
             self.publish();
@@ -210,6 +214,25 @@ impl Server {
         }
         for endpoint in &mut self.endpoints {
             endpoint.attend_memory(&mut self.fabric);
+        }
+    }
+
+    /// What the IOMMU has refused is told; a function that has lost a write is cut off.
+    fn attend_faults(&mut self) {
+        for card in self.fabric.cards() {
+            let host = self.fabric.card_mut(card).host();
+            let faults = host.take_faults();
+            while let Some(func) = self.fabric.card_mut(card).host().take_contained() {
+                if let Some(end) = find(&mut self.endpoints, card, func) {
+                    end.contain(&mut self.fabric);
+                }
+            }
+            for fault in faults {
+                let end = find(&mut self.endpoints, card, fault.func);
+                if let Some(text) = end.and_then(|end| end.refused(&self.fabric, &fault)) {
+                    self.status.tell_fault(text);
+                }
+            }
         }
     }
 
@@ -300,8 +323,10 @@ impl Server {
         }
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let clients = self.endpoints.iter().filter(|end| end.has_client()).count();
+        let mappings = self.endpoints.iter().map(|end| end.mappings(&mut self.fabric));
+        self.status.set_mappings(mappings);
         self.status.update(&self.fabric, clients as u64);
     }
 
@@ -323,8 +348,7 @@ impl Server {
         self.tell();
         for card in self.fabric.cards() {
             while let Some(interrupt) = self.fabric.card_mut(card).host().take_interrupt() {
-                let mut ends = self.endpoints.iter_mut();
-                if let Some(end) = ends.find(|end| end.card == card && end.func == interrupt.func) {
+                if let Some(end) = find(&mut self.endpoints, card, interrupt.func) {
                     end.interrupt(interrupt.vector);
                 }
             }
@@ -333,13 +357,20 @@ impl Server {
                 let _ = self
                     .endpoints
                     .iter_mut()
-                    .any(|end| end.card == card && end.register_value(id, value));
+                    .filter(|end| end.card == card)
+                    .any(|end| end.register_value(id, value) || end.reset_value(&mut self.fabric, id, value));
             }
         }
         for endpoint in &mut self.endpoints {
             endpoint.announce(&mut self.fabric);
         }
     }
+}
+
+/// Who serves a function.
+fn find(endpoints: &mut [Endpoint], card: CardId, func: u8) -> Option<&mut Endpoint> {
+    let mut endpoints = endpoints.iter_mut();
+    endpoints.find(|end| end.card == card && end.func == func)
 }
 
 /// Makes way for a new socket: one that a killed simulator has left is removed, anything else is not ours to touch.

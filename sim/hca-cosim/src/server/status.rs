@@ -1,13 +1,20 @@
 //! What a server has done, for other threads to look at while it runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hca_link::Dir;
 use hca_outside::WireStats;
 
 use crate::Outside;
 use crate::fabric::{CardId, Fabric};
+
+/// Words about faults that wait to be read.
+const FAULT_TEXTS_MAX: usize = 64;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Data packets on a cable.
 #[derive(Debug)]
@@ -105,6 +112,10 @@ pub struct ServerStatus {
     packets: AtomicU64,
     clients: AtomicU64,
     faults: AtomicU64,
+    /// Words about them that nobody has read yet.
+    fault_texts: Mutex<Vec<String>>,
+    /// Functions served, and their mappings.
+    mappings: Mutex<Vec<(String, u64)>>,
 }
 
 impl ServerStatus {
@@ -185,6 +196,36 @@ impl ServerStatus {
     /// Accesses of the cards to memory that is not mapped, or not for that access.
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
+    }
+
+    /// Each of them in words, some of very many, since the last call.
+    pub fn take_fault_texts(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.fault_texts))
+    }
+
+    pub(super) fn tell_fault(&self, text: String) {
+        let mut texts = lock(&self.fault_texts);
+        if texts.len() < FAULT_TEXTS_MAX {
+            texts.push(text);
+        }
+    }
+
+    /// Mappings of memory that a function served has, by its name.
+    pub fn mappings(&self, function: &str) -> Option<u64> {
+        let mappings = lock(&self.mappings);
+        let mut found = mappings.iter().filter(|(name, _)| name == function);
+        found.next().map(|(_, count)| *count)
+    }
+
+    pub(super) fn add_function(&self, name: String) {
+        lock(&self.mappings).push((name, 0));
+    }
+
+    /// Of all functions, in their order.
+    pub(super) fn set_mappings(&self, counts: impl Iterator<Item = usize>) {
+        for ((_, mappings), count) in lock(&self.mappings).iter_mut().zip(counts) {
+            *mappings = count as u64;
+        }
     }
 
     pub(super) fn update(&self, fabric: &Fabric, clients: u64) {

@@ -232,6 +232,14 @@ impl Client {
         u32::from_le_bytes(data.try_into().unwrap())
     }
 
+    /// Until registers read as ones.
+    pub fn wait_cut_off(&mut self) {
+        let start = std::time::Instant::now();
+        while self.read(region::BAR0, 0, 4).unwrap() != [0xff; 4] {
+            assert!(start.elapsed().as_millis() < SOON_MS as u128, "it still answers");
+        }
+    }
+
     /// Where what arrives goes.
     pub fn receives_at(&mut self, address: u64) {
         self.write(region::BAR0, TARGET, &address.to_le_bytes()).unwrap();

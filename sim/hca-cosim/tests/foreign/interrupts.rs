@@ -1,7 +1,7 @@
 //! Interrupts: eventfds, masks, the table and the pending bits.
 
 use crate::client::{ARRIVED, Client, SOON_MS, Simulator, count, memory, page_map};
-use hca_vfio_user::{SetIrqs, eventfd, irq, irq_data, region};
+use hca_vfio_user::{DmaMap, SetIrqs, eventfd, irq, irq_data, region};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 const PENDING: u64 = 0x800;
@@ -125,9 +125,13 @@ fn arrives(from: &mut Client, to: &mut Client) {
 fn a_masked_vector_waits() {
     let sim = Simulator::start();
     let (mut from, mut to) = (sim.connect("probe0"), sim.connect("probe1"));
-    let (source, target) = (memory(1), memory(1));
+    let (source, target) = (memory(1), memory(4));
     from.map(page_map(0, 0, 3), source.fd()).unwrap();
-    to.map(page_map(0, 0, 3), target.fd()).unwrap();
+    let all = DmaMap {
+        size: 4 * 4096,
+        ..page_map(0, 0, 3)
+    };
+    to.map(all, target.fd()).unwrap();
     to.receives_at(0);
     let eventfd = to.listen(ARRIVED);
     let msix = to.capability(0x11) + 2;

@@ -122,18 +122,72 @@ fn flags_say_what_the_card_may_do() {
     pair.to
         .map(page_map(0x1_1000, 1, DmaMap::WRITE), rom.fd())
         .unwrap();
-    for (address, lands) in [(0x1_0000, false), (0x1_1000, true)] {
+    for (address, lands) in [(0x1_1000, true), (0x1_0000, false)] {
         pair.to.receives_at(address);
         let before = sim.status.faults();
         let word = 512u64 << 48 | 0x1000;
         pair.from.write(0, 0x1000, &word.to_le_bytes()).unwrap();
-        assert_ne!(count(&pair.arrived, SOON_MS), 0);
-        // What was counted is told before the next message.
-        pair.to.read_errors();
+        if lands {
+            assert_ne!(count(&pair.arrived, SOON_MS), 0);
+        } else {
+            pair.to.wait_cut_off();
+        }
         assert_eq!(sim.status.faults() > before, !lands, "{address:#x}");
         let at = usize::from(lands);
         assert_eq!(page(&rom, at)[0], if lands { 2 } else { 1 });
     }
+}
+
+/// A posted write has no answer: the host tells of it, and cuts the function off, until its driver begins anew.
+#[test]
+fn a_lost_write_cuts_the_function_off() {
+    let sim = Simulator::start();
+    let mut pair = Pair::new(&sim);
+    let guest = memory(1);
+    pair.from.map(page_map(0, 0, BOTH), guest.fd()).unwrap();
+    pair.to.receives_at(0x9000);
+    pair.from.write(0, 0x1000, &(512u64 << 48).to_le_bytes()).unwrap();
+    // Its card still has the line on its way to memory when it is asked for the first time.
+    pair.to.wait_cut_off();
+    let texts = sim.status.take_fault_texts();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    for word in [
+        "probe1",
+        "function 0",
+        "0x9000",
+        "a write to",
+        "nothing is mapped there",
+    ] {
+        assert!(texts[0].contains(word), "{word}: {texts:?}");
+    }
+    assert_eq!(pair.to.config(4, 2), 0, "neither memory nor bus master");
+    // The sender is another matter, and so is the same function once it is opened anew.
+    assert!(pair.from.sends(0), "the neighbour works");
+    pair.to.enable(6);
+    // What arrived while it was cut off may yet be told of.
+    assert!((0..3).any(|_| pair.carry(0) == 1));
+    assert_eq!(sim.status.take_fault_texts(), [] as [String; 0]);
+}
+
+/// Reads have an answer; the function hears of them, and each is told, up to a limit.
+#[test]
+fn refused_reads_are_told() {
+    let sim = Simulator::start();
+    let mut from = sim.connect("probe0");
+    assert_eq!(from.config(6, 2) & 1 << 13, 0);
+    for _ in 0..20 {
+        assert!(!from.sends(0x9000));
+    }
+    assert_eq!(from.config(6, 2) & 1 << 13, 1 << 13, "received master abort");
+    from.write(hca_vfio_user::region::CONFIG, 6, &(1u16 << 13).to_le_bytes())
+        .unwrap();
+    assert_eq!(from.config(6, 2) & 1 << 13, 0, "cleared by a one");
+    let texts = sim.status.take_fault_texts();
+    assert_eq!(texts.len(), 9, "{texts:?}");
+    assert!(texts[0].contains("a read from bus address 0x9000"), "{texts:?}");
+    assert!(texts[8].contains("counted"), "{texts:?}");
+    // A program that has ended tells nobody.
+    drop(from);
 }
 
 #[test]

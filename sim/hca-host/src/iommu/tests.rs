@@ -1,3 +1,7 @@
+use std::sync::Arc;
+
+use hca_dev::{SharedMem, UserMemory};
+
 use super::*;
 use crate::remote::{RemoteMemory, Watcher};
 
@@ -38,13 +42,7 @@ fn reads_and_writes_cross_mappings() {
     // SAFETY: offset 4063 is inside the mapping.
     assert_eq!(unsafe { *a.as_ptr().add(4063) }, 32);
     let fault = map.read(3, 0x10_0000 + 4064 + 4090, &mut out).err().unwrap();
-    assert_eq!(
-        fault,
-        Fault {
-            func: 3,
-            addr: 0x10_0000 + 4064 + 4096
-        }
-    );
+    assert_eq!(fault, Fault::read(3, 0x10_0000 + 4064 + 4096, Cause::Unmapped));
 }
 
 #[test]
@@ -62,10 +60,7 @@ fn an_abandoned_map_keeps_rings_and_loses_writes() {
     map.write_line(9, 0, 0x20_0000, &line, u64::MAX).unwrap();
     assert_eq!(
         map.read(0, 0x20_0000, &mut out).err(),
-        Some(Fault {
-            func: 0,
-            addr: 0x20_0000
-        })
+        Some(Fault::read(0, 0x20_0000, Cause::Ended))
     );
     map.clear();
     assert!(map.write_line(9, 0, 0x20_0000, &line, u64::MAX).is_err());

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod hostile;
+mod leftovers;
 mod parity;
 mod simulator;
 

@@ -7,7 +7,7 @@ use super::{Answer, Endpoint, MAX_MAPPINGS};
 use crate::fabric::Fabric;
 use crate::server::lane::Given;
 
-/// Mappings that end in one turn: about a millisecond's work.
+/// Mappings that end in one turn, which others wait for.
 const UNMAPS_PER_TURN: usize = 4096;
 
 /// An unmapping of many mappings, which goes on in every turn.

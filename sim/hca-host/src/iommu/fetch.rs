@@ -1,0 +1,44 @@
+//! Reads that take a while: memory of another process.
+
+use std::ops::Range;
+
+use super::fault::Fault;
+use crate::remote::Ticket;
+
+/// What a read has found at once, or when it will have.
+pub enum Found {
+    /// The bytes are there.
+    Now,
+    /// They come with the fetch.
+    Later(Fetch),
+}
+
+/// A read under way: it knows where its bytes go.
+pub struct Fetch {
+    pub(super) fault: Fault,
+    /// What was there at once.
+    pub(super) bytes: Vec<u8>,
+    pub(super) pieces: Vec<(Range<usize>, Ticket)>,
+}
+
+impl Fetch {
+    /// All is done, or there is no patience left to wait for it.
+    pub fn wait(&self) -> bool {
+        self.pieces.iter().all(|(_, ticket)| ticket.wait())
+    }
+
+    /// All is done.
+    pub fn is_done(&self) -> bool {
+        self.pieces.iter().all(|(_, ticket)| ticket.is_done())
+    }
+
+    /// Copies out what has come.
+    pub fn finish(self, out: &mut [u8]) -> Result<(), Fault> {
+        out.copy_from_slice(&self.bytes);
+        for (place, ticket) in self.pieces {
+            let bytes = ticket.take().filter(|bytes| bytes.len() == place.len());
+            out[place].copy_from_slice(&bytes.ok_or(self.fault)?);
+        }
+        Ok(())
+    }
+}
