@@ -7,6 +7,8 @@ import perftest
 import pytest
 from cards import LIMIT_S
 
+# The last two with bandwidth programs only: ibv_rc_pingpong's time-out of 67 ms cannot be changed, and on a busy machine
+# soft-RoCE begins anew before so much has been acknowledged.
 SIZES = [1, 64, 1000, 4096, 65536, 300_000, 1 << 20]
 FAULTS = [{}, {"faults": "loss=0.001"}, {"faults": "reorder=0.01,delay_ns=2000"}]
 TIMEOUT = 20
@@ -25,7 +27,7 @@ def draw(rng):
         extra = rng.choice([[], ["-b"], ["-q", 3]])
         lines *= 3 if "-q" in extra else 1
         options += extra
-    bytes_ = rng.choice(SIZES if program not in perftest.LATENCY else SIZES[:5])
+    bytes_ = rng.choice(SIZES if program in perftest.BANDWIDTH else SIZES[:5])
     return program, options, bytes_, iterations, lines, rng.choice(["IPv4", "IPv6"]), rng.choice(["rxe", "card"])
 
 

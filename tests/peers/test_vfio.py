@@ -12,7 +12,7 @@ GIB = 1 << 30
 @pytest.fixture(scope="module")
 def slots(boot, hca):
     sim = vfio.two_cards(hca)
-    slots = vfio.Slots(boot, "slots", [sim.sockets / "card0.0", sim.sockets / "card1.0"], memory_mib=2048)
+    slots = vfio.Slots(boot, "slots", [sim.sockets / "card0.0", sim.sockets / "card1.0"], memory_mib=3072)
     yield slots
     slots.guest.stop()
     sim.stop()
