@@ -7,8 +7,8 @@ import perftest
 import pytest
 from cards import LIMIT_S
 
-# The last two with bandwidth programs only: ibv_rc_pingpong's time-out of 67 ms cannot be changed, and on a busy machine
-# soft-RoCE begins anew before so much has been acknowledged.
+# The last two with bandwidth programs only: ibv_rc_pingpong's time-out of 67 ms cannot be changed, and on a busy
+# machine soft-RoCE begins anew before so much has been acknowledged.
 SIZES = [1, 64, 1000, 4096, 65536, 300_000, 1 << 20]
 FAULTS = [{}, {"faults": "loss=0.001"}, {"faults": "reorder=0.01,delay_ns=2000"}]
 TIMEOUT = 20

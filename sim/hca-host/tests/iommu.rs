@@ -102,11 +102,19 @@ fn a_range_ends_whole_mappings_and_cuts_none() {
 }
 
 /// 1 GiB in pages of 4 KiB, twice: to look up, to map and to unmap one of them costs no more than among a few.
+/// Memory that this process has in use.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
 #[test]
 fn half_a_million_mappings() {
     const COUNT: u64 = 2 * 262_144;
     let memory = shared(512);
     let mut map = IommuMap::default();
+    let before_kib = resident_kib();
     let start = Instant::now();
     for page in 0..COUNT {
         // Every other place, and all over.
@@ -114,6 +122,7 @@ fn half_a_million_mappings() {
         map.map(place * PAGE, PAGE, part(&memory, page % 512)).unwrap();
     }
     let mapped = start.elapsed();
+    let resident_kib = resident_kib() - before_kib;
     let mut word = [0; 8];
     for page in 0..COUNT {
         let place = page.wrapping_mul(0x9e37_79b1) % (1 << 20) * 2;
@@ -132,5 +141,7 @@ fn half_a_million_mappings() {
     }
     let unmapped = start.elapsed() - mapped - read;
     assert_eq!((turns, ended), (COUNT / 4096, COUNT * PAGE));
-    println!("{COUNT} mappings: mapped in {mapped:?}, read in {read:?}, unmapped in {unmapped:?}");
+    println!(
+        "{COUNT} mappings: {resident_kib} KiB, mapped in {mapped:?}, read in {read:?}, unmapped in {unmapped:?}"
+    );
 }
