@@ -45,7 +45,7 @@ bench-sim: setup ## the simulator's speed against the commit before it was made 
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
 .PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs test-peers \
-  peers tidy soak fuzz lint lint-rtl lint-rust miri
+  peers studies tidy soak fuzz lint lint-rtl lint-rust miri
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -81,6 +81,10 @@ programs: built ## all of them (minutes); ends with a table. Some: make programs
 test-peers: built ## cards in guests with Linux, and Linux's soft-RoCE as the peer: a two-minute part
 	@scripts/setup.sh peers
 	$(PYTEST) -n 2 --dist loadfile tests/peers -m quick $(ARGS)
+
+studies: hca ## sweeps on Dask and Slurm, the page of a run in a browser (installs them; minutes)
+	@scripts/setup.sh studies
+	$(PYTEST) tests/studies $(ARGS)
 
 peers: built ## all of it (minutes); ends with a table. Some: make peers ARGS="-k rxe"
 	@scripts/setup.sh peers

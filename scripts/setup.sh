@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator, pyverbs. Quiet and quick when there
 # is nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
-# usage: scripts/setup.sh [apt|venv|verilator|pyverbs|programs|peers ...]
-# Without an argument all in this order, but for programs and peers.
+# usage: scripts/setup.sh [apt|venv|verilator|pyverbs|programs|peers|studies ...]
+# Without an argument all in this order, but for programs, peers and studies.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stamps=.tools/stamps
@@ -99,15 +99,35 @@ setup_peers() {
   mark_done peers scripts/setup-guests.sh
 }
 
+# A Slurm, Dask, and a browser: for `make studies` alone. What cannot be had is skipped there, and said.
+setup_studies() {
+  local packages
+  if is_done studies scripts/packages-studies.txt scripts/requirements-studies.txt; then return; fi
+  say "Dask and Selenium into .venv; Chromium and Slurm from Debian (a minute)"
+  .venv/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+    -r scripts/requirements-studies.txt </dev/null || die "pip could not install scripts/requirements-studies.txt"
+  mapfile -t packages < <(sed 's/#.*//; /^ *$/d; s/ *$//' scripts/packages-studies.txt)
+  export DEBIAN_FRONTEND=noninteractive
+  if [[ $(id -u) != 0 ]]; then
+    say "not root: run 'sudo apt-get install ${packages[*]}' for the tests that need them"
+  elif ! { apt-get update -qq; apt-get install -y -qq --no-install-recommends "${packages[@]}"; } \
+    >.tools/studies.log 2>&1 </dev/null; then
+    tail -n 3 .tools/studies.log >&2
+    say "some could not be had: their tests will be skipped (log: .tools/studies.log)"
+    return
+  fi
+  mark_done studies scripts/packages-studies.txt scripts/requirements-studies.txt
+}
+
 for part in "${@:-all}"; do
   case $part in
-    all | apt | venv | verilator | pyverbs | programs | peers) ;;
-    *) die "unknown part '$part': use apt, venv, verilator, pyverbs, programs or peers" ;;
+    all | apt | venv | verilator | pyverbs | programs | peers | studies) ;;
+    *) die "unknown part '$part': use apt, venv, verilator, pyverbs, programs, peers or studies" ;;
   esac
 done
 # Two builds started at once must not install twice; flock comes with every Debian.
 exec 9>"$stamps/lock"
 flock 9
-for part in apt venv verilator pyverbs programs peers; do
-  if [[ $# == 0 && $part != programs && $part != peers || " $* " == *" $part "* ]]; then "setup_$part"; fi
+for part in apt venv verilator pyverbs programs peers studies; do
+  if [[ $# == 0 && ! $part =~ ^(programs|peers|studies)$ || " $* " == *" $part "* ]]; then "setup_$part"; fi
 done

@@ -3,11 +3,13 @@
 
 mod bind;
 mod capture_file;
+mod curves;
 mod demo;
 mod files;
 mod info;
 mod link;
 mod options;
+mod page;
 mod pcap_check;
 mod perf;
 mod plots;
@@ -15,11 +17,13 @@ mod progress;
 mod qos;
 mod report;
 mod run;
+mod rundir;
 mod samples;
 mod sim;
 mod sizes;
 mod soak;
 mod stages;
+mod sweep;
 mod waveforms;
 
 use anyhow::{Result, bail};
@@ -53,6 +57,10 @@ enum Command {
     Qos(qos::Args),
     /// Random transfers under random faults, seed after seed
     Soak(soak::Args),
+    /// One HTML page of a run: figures, plots, stages, counters, faults, the command that repeats it
+    Report(page::Args),
+    /// The same command with many options, on all cores or on an engine; goes on where it was stopped
+    Sweep(sweep::Args),
     /// Simulated cards for programs in other processes
     Sim(sim::Args),
     /// A program that uses libibverbs, on a simulated card
@@ -123,6 +131,8 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::run(&args),
         Command::Qos(args) => qos::run(&args),
         Command::Soak(args) => soak::run(&args),
+        Command::Report(args) => page::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Bind(args) => bind::bind(&args),

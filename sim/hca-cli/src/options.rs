@@ -4,6 +4,8 @@ use clap::ValueEnum;
 use hca_host::PcieParams;
 use hca_link::{FaultSpec, LinkKind};
 use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Personality of the ports.
@@ -60,6 +62,27 @@ impl Pcie {
             max_read_request_bytes: self.pcie_mrrs.unwrap_or(params.max_read_request_bytes),
             ..params.clone()
         }
+    }
+}
+
+/// Where a timeline goes.
+#[derive(clap::Args, Clone, Debug, Default, PartialEq)]
+pub struct TimelineArgs {
+    /// Write a timeline for Perfetto or Chrome: work requests, packets, PCIe, queues of every card (docs/timeline.md)
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
+    /// Only these cycles of it [default: all]
+    #[arg(long, value_name = "FROM:TO", requires = "timeline")]
+    pub timeline_window: Option<Window>,
+}
+
+impl TimelineArgs {
+    /// File and window of cycles.
+    pub fn wanted(&self) -> Option<(PathBuf, Range<u64>)> {
+        let window = self
+            .timeline_window
+            .map_or(0..u64::MAX, |window| window.from..window.to);
+        self.timeline.clone().map(|file| (file, window))
     }
 }
 

@@ -5,6 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::path::Path;
 
+use crate::curves::{self, Axes, Curve, Spread};
 use crate::samples::Samples;
 
 const SIZE_PIXELS: (u32, u32) = (900, 540);
@@ -106,66 +107,29 @@ pub fn against_size(
     unit: &str,
     series: &[(String, Vec<(u32, f64)>)],
 ) -> Result<()> {
-    let points = || {
-        series
+    let known = |(size, value): &(u32, f64)| *size > 0 && *value > 0.0;
+    let curve = |(name, points): &(String, Vec<(u32, f64)>)| Curve {
+        name: name.clone(),
+        points: points
             .iter()
-            .flat_map(|(_, points)| points)
-            .filter(|(size, value)| *size > 0 && *value > 0.0)
+            .filter(|point| known(point))
+            .map(|(size, value)| (f64::from(*size), Spread::of(&[*value])))
+            .collect(),
     };
-    let sizes = points().map(|(size, _)| f64::from(*size));
-    let (low, high) = sizes.fold((f64::MAX, 1.0f64), |(low, high), size| {
-        (low.min(size), high.max(size))
-    });
-    let bound = points().fold((f64::MAX, 0.0f64), |(low, high), (_, v)| {
-        (low.min(*v), high.max(*v))
-    });
-    if points().next().is_none() {
+    let curves: Vec<Curve> = series.iter().map(curve).collect();
+    if curves.iter().all(|curve| curve.points.is_empty()) {
         return Ok(());
     }
-    save(path, |svg| {
-        let root = SVGBackend::with_string(svg, SIZE_PIXELS).into_drawing_area();
-        root.fill(&WHITE).map_err(failed)?;
-        let x = (low / 1.2..high * 1.2).log_scale().base(2.0);
-        let y = (bound.0 / 1.5..bound.1 * 1.5).log_scale();
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", 20))
-            .margin(16)
-            .x_label_area_size(44)
-            .y_label_area_size(80)
-            .build_cartesian_2d(x, y)
-            .map_err(failed)?;
-        let mut mesh = chart.configure_mesh();
-        mesh.x_desc("message size, bytes")
-            .y_desc(unit)
-            .label_style(("sans-serif", LABEL_PIXELS));
-        mesh.x_label_formatter(&|size| crate::sizes::human(size.round() as u64));
-        mesh.y_label_formatter(&|value| engineering(*value));
-        mesh.draw().map_err(failed)?;
-        for (index, (name, points)) in series.iter().enumerate() {
-            let color = Palette99::pick(index).to_rgba();
-            let points = points.iter().filter(|(size, value)| *size > 0 && *value > 0.0);
-            let points = points
-                .map(|(size, value)| (f64::from(*size), *value))
-                .collect::<Vec<_>>();
-            let line = LineSeries::new(points, color.stroke_width(2)).point_size(3);
-            let legend = move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2));
-            chart
-                .draw_series(line)
-                .map_err(failed)?
-                .label(name)
-                .legend(legend);
-        }
-        let mut labels = chart.configure_series_labels();
-        labels
-            .position(SeriesLabelPosition::UpperLeft)
-            .border_style(BLACK)
-            .background_style(WHITE.mix(0.8));
-        labels
-            .label_font(("sans-serif", LABEL_PIXELS))
-            .draw()
-            .map_err(failed)?;
-        root.present().map_err(failed)
-    })
+    let axes = Axes {
+        title: title.to_owned(),
+        x: "message size, bytes".to_owned(),
+        y: unit.to_owned(),
+        log_x: true,
+        log_y: true,
+        labels: Vec::new(),
+        sizes: true,
+    };
+    curves::draw(path, &axes, &curves)
 }
 
 /// Bars made of pieces, one below the other; the colours follow the names of the pieces.

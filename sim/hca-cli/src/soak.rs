@@ -1,7 +1,9 @@
 //! `hca soak`: random transfers under random faults, seed after seed.
 
 use anyhow::Result;
-use hca_system_tests::scenario::{Options, run as run_seed};
+use hca_system_tests::scenario::{self, Options};
+use hca_system_tests::siege;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +16,8 @@ const EXAMPLES: &str = "Examples:
 Each seed draws two cards, a link, up to 8 connections, random WRITE, SEND and READ messages, and which troubles
 there are: faults of the cable, slow and stalled hosts, other PCIe links, slow firmware, queues that grow and QPs
 that are modified under way, a program beside that destroys, deregisters or dies. Every byte of both hosts'
-memory, every completion and the cards' state at the end are checked.
+memory, every completion and the cards' state at the end are checked. With --siege the trouble is another function
+of each card that means harm (docs/isolation.md), and the connections must not notice.
 
 Exit code: 0 all seeds passed; 1 a seed failed (the command that repeats it is printed).";
 
@@ -28,12 +31,43 @@ pub struct Args {
     /// First seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     start: u64,
+    /// Sieges instead of scenarios
+    #[arg(long, conflicts_with = "switches")]
+    siege: bool,
     /// Switches between the cards
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=16))]
     switches: Option<u8>,
     /// Seeds side by side
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
+    /// One JSON object per seed on stdout, as each ends, instead of a sum
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// Runs a seed: bytes, cycles, and all of its figures.
+    fn seed(&self, seed: u64) -> Result<(u64, u64, Value), String> {
+        if self.siege {
+            let report = siege::run(seed).map_err(|failure| failure.to_string())?;
+            let figures = json!({
+                "seed": seed, "ok": true, "messages": report.messages, "bytes": report.bytes,
+                "cycles": report.cycles, "operations": report.tally.operations,
+                "command_cycles_max": report.command_cycles_max, "intrusions": report.intrusions,
+            });
+            return Ok((report.bytes, report.cycles, figures));
+        }
+        let options = Options {
+            switches: self.switches,
+            ..Options::default()
+        };
+        let report = scenario::run(seed, &options).map_err(|failure| failure.to_string())?;
+        let figures = json!({
+            "seed": seed, "ok": true, "pairs": report.pairs, "messages": report.messages,
+            "bytes": report.bytes, "cycles": report.cycles, "cable": report.cable,
+        });
+        Ok((report.bytes, report.cycles, figures))
+    }
 }
 
 /// Runs them all, also after a failure.
@@ -42,10 +76,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     std::panic::set_hook(Box::new(|_| {}));
     let wall = Instant::now();
     let next = AtomicU64::new(0);
-    let options = Options {
-        switches: args.switches,
-        ..Options::default()
-    };
     let totals = Mutex::new((0u64, 0u64, 0u64));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
@@ -55,12 +85,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                     if index >= args.seeds {
                         return;
                     }
-                    let result = run_seed(args.start.wrapping_add(index), &options);
+                    let seed = args.start.wrapping_add(index);
+                    let result = args.seed(seed);
+                    if args.json {
+                        let failed = |error: &String| json!({"seed": seed, "ok": false, "error": error});
+                        let figures = result
+                            .as_ref()
+                            .map_or_else(failed, |(.., figures)| figures.clone());
+                        // A reader that has seen enough is no error.
+                        let _ = crate::print(&format!("{figures}\n"));
+                    }
                     let mut totals = totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {
-                        Ok(report) => {
-                            totals.0 += report.bytes;
-                            totals.1 += report.cycles;
+                        Ok((bytes, cycles, _)) => {
+                            totals.0 += bytes;
+                            totals.1 += cycles;
                         }
                         Err(failure) => {
                             totals.2 += 1;
@@ -80,7 +119,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         "{} seeds, {failed} failed; {bytes} bytes, {cycles} cycles, {wall_s:.1} s\n",
         args.seeds
     );
-    crate::print(&text)?;
+    if !args.json {
+        crate::print(&text)?;
+    }
     Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {

@@ -335,3 +335,21 @@ fn a_topology_file_is_served() {
         text(&both.stderr)
     );
 }
+
+/// A simulator that is stopped completes its timeline; one that is killed leaves whole events without the bracket.
+#[test]
+fn a_timeline_ends_with_the_simulator() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, file) = (home.path().join("sockets"), home.path().join("timeline.json"));
+    let options = ["--cards", "2", "--timeline", file.to_str().unwrap()];
+    let simulator = Simulator::start(&folder, &options);
+    assert!(run(Path::new(HCA), &folder, &["info"]).status.success());
+    simulator.stop("TERM");
+    let events: Vec<serde_json::Value> = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    for name in ["process_name", "register", "firmware"] {
+        assert!(events.iter().any(|event| event["name"] == name), "no {name}");
+    }
+    drop(Simulator::start(&folder, &options));
+    let text = fs::read_to_string(&file).unwrap() + "]";
+    serde_json::from_str::<Vec<serde_json::Value>>(&text).unwrap();
+}

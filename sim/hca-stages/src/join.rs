@@ -18,6 +18,9 @@ const LINKS: usize = 1 << 16;
 /// An interrupt follows its completion within so many others.
 const INTERRUPT_WITHIN: usize = 64;
 
+/// Is shown the records that are over.
+pub(crate) type OnEnd = Box<dyn FnMut(&WorkRecord) + Send>;
+
 /// A read of send queue entries that is under way.
 #[derive(Clone, Copy)]
 struct Fetch {
@@ -49,6 +52,7 @@ pub(crate) struct Join {
     num_open: usize,
     finished: VecDeque<WorkRecord>,
     counts: Counts,
+    on_end: Option<OnEnd>,
 }
 
 /// What became of a packet's work at its destination.
@@ -79,7 +83,12 @@ impl Join {
             num_open: 0,
             finished: VecDeque::new(),
             counts: Counts::default(),
+            on_end: None,
         }
+    }
+
+    pub fn on_end(&mut self, tell: OnEnd) {
+        self.on_end = Some(tell);
     }
 
     pub fn counts(&self) -> Counts {
@@ -406,6 +415,9 @@ impl Join {
             self.counts.overflow += 1;
         }
         self.counts.recorded += 1;
+        if let Some(tell) = &mut self.on_end {
+            tell(&open.record);
+        }
         self.finished.push_back(open.record);
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use hca_cosim::Fabric;
+use hca_cosim::{CardPorts, Fabric, PortObserver};
 use hca_link::LinkKind;
 use hca_wire::Framing;
 use serde::Serialize;
@@ -43,6 +43,15 @@ impl StageLog {
     /// At most `capacity` work requests that are under way are recorded, and at most `capacity` that are over kept,
     /// the newest.
     pub fn attach(fabric: &mut Fabric, capacity: usize) -> Result<Self, StageError> {
+        Self::attach_beside(fabric, capacity, || None::<Nobody>)
+    }
+
+    /// The same, and each card shows every cycle to an observer of the caller's as well.
+    pub fn attach_beside<O: PortObserver + 'static>(
+        fabric: &mut Fabric,
+        capacity: usize,
+        mut beside: impl FnMut() -> Option<O>,
+    ) -> Result<Self, StageError> {
         if fabric.now() > 0 {
             return Err(StageError::Late(fabric.now()));
         }
@@ -57,7 +66,8 @@ impl StageLog {
                 Some(LinkKind::Ethernet) | None => Framing::Ethernet,
             };
             let tap = Tap::new(index, framing, join.clone());
-            fabric.card_mut(card).observe(Some(Box::new(tap)));
+            let observer = Both { tap, other: beside() };
+            fabric.card_mut(card).observe(Some(Box::new(observer)));
         }
         Ok(Self(join))
     }
@@ -67,8 +77,35 @@ impl StageLog {
         self.0.borrow_mut().take()
     }
 
+    /// From now on `tell` is shown every record as soon as it is over. An interrupt comes later.
+    pub fn on_end(&self, tell: Box<dyn FnMut(&WorkRecord) + Send>) {
+        self.0.borrow_mut().on_end(tell);
+    }
+
     /// How many there have been.
     pub fn counts(&self) -> Counts {
         self.0.borrow().counts()
     }
+}
+
+/// Two observers of a card.
+struct Both<O> {
+    tap: Tap,
+    other: Option<O>,
+}
+
+impl<O: PortObserver> PortObserver for Both<O> {
+    fn cycle(&mut self, now: u64, ports: &CardPorts) {
+        self.tap.cycle(now, ports);
+        if let Some(other) = &mut self.other {
+            other.cycle(now, ports);
+        }
+    }
+}
+
+/// Observes nothing.
+struct Nobody;
+
+impl PortObserver for Nobody {
+    fn cycle(&mut self, _: u64, _: &CardPorts) {}
 }

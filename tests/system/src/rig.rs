@@ -11,6 +11,7 @@ use hca_host::{Fault, PcieParams};
 use hca_link::{CableConfig, CableStats, Dir, FaultSpec, LinkKind, Tap};
 use hca_stages::{StageError, StageLog};
 use hca_switch::{EthSwitchConfig, IbSwitchConfig};
+use hca_timeline::{Timeline, TimelineError};
 use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp};
 use thiserror::Error;
 
@@ -18,6 +19,9 @@ use crate::node::{Dev, Node, connect};
 
 /// Port events kept between two looks, for the trace hash.
 const STAMPS: usize = 1 << 16;
+
+/// Work requests that a timeline follows at a time, where nobody asks for their stages.
+const TIMELINE_WORK: usize = 1 << 16;
 
 /// What stops a run.
 #[derive(Debug, Error)]
@@ -28,6 +32,9 @@ pub enum RigError {
     /// Its observers.
     #[error(transparent)]
     Stages(#[from] StageError),
+    /// The same.
+    #[error(transparent)]
+    Timeline(#[from] TimelineError),
     /// Driver or card.
     #[error(transparent)]
     Verbs(#[from] hca_verbs::Error),
@@ -75,6 +82,8 @@ pub struct RigConfig {
     pub capture: Option<PathBuf>,
     /// Waveforms of both cards: folder and window of cycles.
     pub waveforms: Option<(PathBuf, Range<u64>)>,
+    /// A timeline of both cards: file and window of cycles.
+    pub timeline: Option<(PathBuf, Range<u64>)>,
     /// Record the stages of this many work requests; 0: of none.
     pub stages: usize,
     /// Completions that each node's CQ holds.
@@ -102,6 +111,7 @@ impl RigConfig {
             think_cycles: [CardConfig::probe("").firmware_think_cycles; 2],
             capture: None,
             waveforms: None,
+            timeline: None,
             stages: 0,
             cqe: 4096,
             functions: 4,
@@ -152,6 +162,7 @@ pub struct Rig {
     pub nodes: [Node; 2],
     /// Stages of the work requests, if the configuration asks for them.
     pub stages: Option<StageLog>,
+    timeline: Option<Timeline>,
     waveforms: Vec<(CardId, PathBuf)>,
     hash: Option<u64>,
 }
@@ -257,6 +268,18 @@ fn add_switch(
     }
 }
 
+/// Has the cards watched as the configuration asks for it.
+fn watch(fabric: &mut Fabric, config: &RigConfig) -> Result<(Option<StageLog>, Option<Timeline>), RigError> {
+    let wanted = (config.stages > 0).then_some(config.stages);
+    let Some((file, window)) = &config.timeline else {
+        let stages = wanted.map(|capacity| StageLog::attach(fabric, capacity));
+        return Ok((stages.transpose()?, None));
+    };
+    let capacity = wanted.unwrap_or(TIMELINE_WORK);
+    let (timeline, stages) = Timeline::attach(fabric, file, window.clone(), capacity)?;
+    Ok((wanted.map(|_| stages), Some(timeline)))
+}
+
 impl Rig {
     /// Builds the fabric and opens function 0 of both cards.
     pub fn new(config: &RigConfig) -> Result<Self, RigError> {
@@ -303,10 +326,7 @@ impl Rig {
                 waveforms.push((card, path));
             }
         }
-        let stages = match config.stages {
-            0 => None,
-            capacity => Some(StageLog::attach(&mut fabric, capacity)?),
-        };
+        let (stages, timeline) = watch(&mut fabric, config)?;
         let sim = Simulation::new(fabric);
         let open = |card| -> Result<Node, RigError> { Ok(Node::open(sim.device(card, 0)?, config.cqe)?) };
         let nodes = [open(cards[0])?, open(cards[1])?];
@@ -319,6 +339,7 @@ impl Rig {
             second,
             nodes,
             stages,
+            timeline,
             waveforms,
             hash: None,
         })
@@ -392,6 +413,11 @@ impl Rig {
         // All of them end, whatever one of them says.
         let closed = closed.collect::<Vec<Result<_, RigError>>>();
         closed.into_iter().collect()
+    }
+
+    /// Completes the timeline, if there is one: what is in it.
+    pub fn close_timeline(&self) -> Result<Option<hca_timeline::Summary>, RigError> {
+        Ok(self.timeline.as_ref().map(Timeline::finish).transpose()?)
     }
 
     /// From now on every event at the cards' ports goes into a hash: kind, cycle, size and place in the page.

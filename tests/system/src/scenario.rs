@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 
 use hca_host::PcieParams;
 use hca_link::{CableStats, FaultSpec, LinkKind};
@@ -41,6 +42,8 @@ pub struct Options {
     pub hash: bool,
     /// Record the stages of this many work requests.
     pub stages: usize,
+    /// Write a timeline.
+    pub timeline: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             upheavals: true,
             hash: false,
             stages: 0,
+            timeline: None,
         }
     }
 }
@@ -163,6 +167,7 @@ fn run_plan(
         other_pcie: Some(other),
         think_cycles: plan.swarm.think_cycles,
         stages: options.stages,
+        timeline: options.timeline.clone().map(|file| (file, 0..u64::MAX)),
         ..config
     })?;
     if options.hash {

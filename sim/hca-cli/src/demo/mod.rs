@@ -4,6 +4,7 @@ mod report;
 mod transfer;
 
 use anyhow::{Context, Result, bail};
+use hca_host::PcieParams;
 use hca_link::FaultSpec;
 use hca_system_tests::{Rig, RigConfig, Rng};
 use std::fs;
@@ -12,10 +13,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::files;
-use crate::options::{FAULTS_HELP, Link, Window, repeat};
+use crate::options::{FAULTS_HELP, Link, TimelineArgs, Window, repeat};
 use crate::plots;
-use crate::stages::Listing;
+use crate::rundir;
+use crate::stages::{Breakdown, Listing};
 use crate::waveforms::{self, TRACE_HELP};
+use hca_stages::WorkRecord;
 use report::Summary;
 use transfer::Transfer;
 
@@ -39,6 +42,7 @@ Artifacts, in target/demo or the folder of --out:
   latency.svg    distribution of the time from post to completion
   stages.json    cycle at which each work request reached each stage, at both cards; what the stages are:
                  hca perf --help
+  run.json, counters.json    what hca report needs: docs/run-folder.md
   card0.fst, card1.fst   waveforms, with --trace
 
 Exit code: 0 the digests match; 1 they do not, or the transfer failed; 2 the demo could not run.";
@@ -60,6 +64,8 @@ pub struct Args {
     seed: u64,
     #[arg(long, value_name = "FROM:TO", num_args = 0..=1, default_missing_value = ":", help = TRACE_HELP)]
     trace: Option<Window>,
+    #[command(flatten)]
+    timeline: TimelineArgs,
     /// Folder for the artifacts
     #[arg(long, value_name = "DIR", default_value = "target/demo")]
     out: PathBuf,
@@ -112,6 +118,16 @@ fn data(file: Option<&Path>, seed: u64) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {name}"))
 }
 
+/// Where the time goes, for each direction of the transfer.
+fn breakdowns(records: &[WorkRecord], pcie: &PcieParams) -> Vec<Breakdown> {
+    let (reads, others): (Vec<_>, Vec<_>) = records.iter().cloned().partition(WorkRecord::is_read);
+    let phases = [("WRITE and SEND", others), ("READ", reads)].into_iter();
+    let phases = phases.filter(|(_, records)| !records.is_empty());
+    phases
+        .map(|(phase, records)| Breakdown::new(phase, &records, 0, pcie))
+        .collect()
+}
+
 /// True: the digests match.
 fn transfer_and_report(args: &Args, data: &[u8]) -> Result<bool> {
     let capture = args.out.join("link0.pcap");
@@ -123,6 +139,7 @@ fn transfer_and_report(args: &Args, data: &[u8]) -> Result<bool> {
         capture: Some(capture),
         stages: STAGED,
         waveforms: waveforms::config(&args.out, args.trace),
+        timeline: args.timeline.wanted(),
         ..RigConfig::new(args.seed, args.link.into())
     };
     let mut rig = Rig::new(&config)?;
@@ -130,6 +147,7 @@ fn transfer_and_report(args: &Args, data: &[u8]) -> Result<bool> {
     let start_cycle = rig.now_cycles();
     let transfer = Transfer::run(&mut rig, data, args.seed)?;
     let traces = waveforms::end(&mut rig)?;
+    rig.close_timeline().map_err(files::FileError::from_display)?;
     let wall_s = wall.elapsed().as_secs_f64();
     rig.close_captures().map_err(files::FileError::from_display)?;
     let cycles = rig.now_cycles() - start_cycle;
@@ -147,15 +165,19 @@ fn transfer_and_report(args: &Args, data: &[u8]) -> Result<bool> {
     let mut json = serde_json::to_string_pretty(&summary)?;
     json.push('\n');
     files::write(&args.out.join("summary.json"), json.as_bytes())?;
+    let mut run = summary.run(&transfer);
     if let Some(log) = &rig.stages {
+        let records = log.take();
         let listing = Listing {
             cycle_ps: rig.sim.fabric().card(rig.cards[0]).cycle_ps(),
             counts: log.counts(),
-            work_requests: &log.take(),
+            work_requests: &records,
         };
         let json = serde_json::to_string(&listing)? + "\n";
         files::write(&args.out.join("stages.json"), json.as_bytes())?;
+        run.stages = breakdowns(&records, &config.pcie);
     }
+    rundir::save(&args.out, &run, Some(&rig))?;
     crate::print(&summary.table(&args.out))?;
     Ok(transfer.matches())
 }

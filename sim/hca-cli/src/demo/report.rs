@@ -11,6 +11,7 @@ use std::path::Path;
 use super::Args;
 use super::transfer::{Phase, Transfer};
 use crate::plots::engineering;
+use crate::rundir::{Headline, Run};
 use crate::samples::Percentiles;
 use crate::waveforms::Waveform;
 
@@ -109,6 +110,37 @@ impl Summary {
             cycles_per_wall_s: if wall_s > 0.0 { cycles as f64 / wall_s } else { 0.0 },
             traces: Vec::new(),
         })
+    }
+
+    /// The same for the folder of the run.
+    pub fn run(&self, transfer: &Transfer) -> Run {
+        let rate = |phase: &PhaseReport| engineering(phase.goodput_bits_per_s);
+        let us = |ns: u64| format!("{:.1}", ns as f64 / 1000.0);
+        let retransmitted: u64 = self.cards.iter().map(|card| card.retransmitted_packets).sum();
+        let figures = [("RDMA WRITE", &self.write), ("RDMA READ", &self.read)].map(|(name, phase)| {
+            let mut figures = serde_json::to_value(phase).unwrap_or_default();
+            figures["operation"] = name.into();
+            figures
+        });
+        let mut run = Run::new("demo", self.command.clone(), self.seed);
+        if !transfer.matches() {
+            run.ok = false;
+            run.messages.push("the digests differ".to_owned());
+        }
+        Run {
+            link: self.link.clone(),
+            faults: self.faults.clone(),
+            simulated_ns: self.pcie.ns(self.simulated_cycles),
+            wall_s: self.wall_s,
+            headline: vec![
+                Headline::new("WRITE goodput", rate(&self.write), "bit/s"),
+                Headline::new("READ goodput", rate(&self.read), "bit/s"),
+                Headline::new("WRITE latency, median", us(self.write.latency.p50_ns), "us"),
+                Headline::new("packets sent again", retransmitted.to_string(), ""),
+            ],
+            figures: figures.to_vec(),
+            ..run
+        }
     }
 
     /// For people.

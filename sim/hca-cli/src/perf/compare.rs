@@ -1,12 +1,12 @@
 //! Several kinds of link under the same load, side by side in one table.
 
 use anyhow::{Result, bail};
-use std::process::ExitCode;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
+use super::keep::keep;
 use super::measure::Bench;
-use super::{Args, Figures, conditions, plot};
+use super::{Args, Figures, conditions};
 use crate::plots::engineering;
 use crate::sizes::human;
 
@@ -30,7 +30,11 @@ pub fn check(args: &Args) -> Result<()> {
             bail!("--link names {link} twice");
         }
     }
-    for (asked, option) in [(args.stages, "--stages"), (args.trace.is_some(), "--trace")] {
+    for (asked, option) in [
+        (args.stages, "--stages"),
+        (args.trace.is_some(), "--trace"),
+        (args.timeline.timeline.is_some(), "--timeline"),
+    ] {
         if asked {
             bail!("{option} looks at one link: take --link eth or --link ib");
         }
@@ -39,7 +43,7 @@ pub fn check(args: &Args) -> Result<()> {
 }
 
 /// Measures all sizes on all links; each link has two cards of its own, in a thread of its own.
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &Args) -> Result<Vec<Figures>> {
     let (sender, figures) = mpsc::channel();
     let all = thread::scope(|scope| {
         let sides = (0..args.link.len()).map(|side| {
@@ -57,10 +61,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         shown
     })?;
-    if args.size.0.len() > 1 {
-        plot(args, &all)?;
+    if let Some(folder) = &args.keep {
+        keep(folder, args, &all, None)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(all)
 }
 
 fn measure(args: &Args, side: usize, sender: &Sender<(usize, usize, Figures)>) -> Result<()> {

@@ -90,6 +90,7 @@ pub struct Bench<'a> {
     inline: Vec<u8>,
     /// Work requests not recorded so far.
     overflow: u64,
+    wall: Instant,
 }
 
 impl<'a> Bench<'a> {
@@ -116,6 +117,7 @@ impl<'a> Bench<'a> {
             cqe: cqe.max(64),
             stages: if args.stages { STAGED } else { 0 },
             waveforms: waveforms::config(&args.plot, args.trace),
+            timeline: args.timeline.wanted(),
             rate_bits_per_s: args.rate_bits_per_s(),
             // The whole card for one client: up to 1000 QPs.
             functions: 1,
@@ -136,6 +138,7 @@ impl<'a> Bench<'a> {
             streams: Vec::new(),
             inline: vec![0x5a; INLINE_BYTES_MAX as usize],
             overflow: 0,
+            wall: Instant::now(),
         };
         let cap = QpCap {
             max_send_wr: depth,
@@ -155,8 +158,19 @@ impl<'a> Bench<'a> {
         &self.config.pcie
     }
 
-    /// Ends the waveforms, if there are any.
+    /// Simulated nanoseconds and real seconds so far.
+    pub fn times(&self) -> (u64, f64) {
+        (self.rig.now_ns(), self.wall.elapsed().as_secs_f64())
+    }
+
+    /// The cards and what joins them.
+    pub fn rig(&self) -> &Rig {
+        &self.rig
+    }
+
+    /// Ends timeline and waveforms, if there are any.
     pub fn end(&mut self) -> Result<Vec<Waveform>> {
+        self.rig.close_timeline()?;
         waveforms::end(&mut self.rig)
     }
 

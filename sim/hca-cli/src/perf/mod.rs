@@ -1,7 +1,9 @@
 //! `hca perf`: bandwidth, message rate and latency in simulated time.
 
+mod before;
 mod compare;
 mod internal;
+mod keep;
 mod measure;
 
 use anyhow::{Result, bail};
@@ -15,11 +17,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::link::ArbitrationArgs;
-use crate::options::{FAULTS_HELP, Link, Pcie, Window};
-use crate::plots::{self, engineering};
+use crate::options::{FAULTS_HELP, Link, Pcie, TimelineArgs, Window};
+use crate::plots::engineering;
 use crate::sizes::{Sizes, human};
-use crate::stages::{self, Breakdown};
+use crate::stages::Breakdown;
 use crate::waveforms::TRACE_HELP;
+use before::Before;
+use keep::{keep, plot, plot_stages};
 use measure::Bench;
 
 /// All buffers of a measurement together.
@@ -32,6 +36,7 @@ const EXAMPLES: &str = "Examples:
   hca perf --op read --size 4k,64k --qps 4 --link ib --json
   hca perf --link eth,ib --size 64:1M --qps 4
   hca perf --op send --size 64 --inline --signal-every 16 --outstanding 64
+  hca perf --size 64,4k --keep before    and after a change: hca perf --size 64,4k --compare before
   hca perf --link ib --qps 2 --sl 0,1 --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 2
 
 What is measured, all in simulated time, with the PCIe model on; a program's own instructions take no time:
@@ -139,9 +144,17 @@ pub struct Args {
     json: bool,
     #[arg(long, value_name = "FROM:TO", num_args = 0..=1, default_missing_value = ":", help = TRACE_HELP)]
     trace: Option<Window>,
+    #[command(flatten)]
+    timeline: TimelineArgs,
     /// Folder for plots and waveforms
     #[arg(long, value_name = "DIR", default_value = "target/perf")]
     plot: PathBuf,
+    /// Keep all of the run in a folder for hca report: figures, counters, stages, plots (docs/run-folder.md)
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Show what has changed since an earlier run: its --keep folder, or a file with what --json printed
+    #[arg(long, value_name = "BEFORE")]
+    compare: Option<PathBuf>,
 }
 
 fn mtu(text: &str) -> Result<u32, String> {
@@ -300,14 +313,34 @@ pub struct Share {
 
 /// Runs the measurement.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let args = &Args {
+        // What is kept is whole: plots beside the rest, and where the time goes.
+        plot: args.keep.clone().unwrap_or_else(|| args.plot.clone()),
+        stages: args.stages || (args.keep.is_some() && args.link.len() == 1),
+        ..args.clone()
+    };
     args.check()?;
-    crate::simulate(|| match args.link[..] {
+    // Found out now, the reason costs no time.
+    let before = args.compare.as_deref().map(Before::read).transpose()?;
+    let all = crate::simulate(|| match args.link[..] {
         [link] => measure_all(args, link),
         _ => compare::run(args),
-    })
+    })?;
+    if all.len() > 1 {
+        plot(args, &all, before.as_ref())?;
+    }
+    if let Some(before) = before {
+        let table = before.table(&all)?;
+        if args.json {
+            eprint!("{table}");
+        } else {
+            crate::print(&("\n".to_owned() + &table))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn measure_all(args: &Args, link: Link) -> Result<ExitCode> {
+fn measure_all(args: &Args, link: Link) -> Result<Vec<Figures>> {
     let mut bench = Bench::new(args, link)?;
     if !args.json {
         crate::print(&header(args, link, bench.pcie()))?;
@@ -327,32 +360,14 @@ fn measure_all(args: &Args, link: Link) -> Result<ExitCode> {
     for trace in bench.end()? {
         eprintln!("waveform: {trace}");
     }
+    if let Some(folder) = &args.keep {
+        keep(folder, args, &all, Some(&bench))?;
+    }
     if args.stages {
         plot_stages(args, link, &all)?;
         eprintln!("plot: {}/stages.svg", args.plot.display());
     }
-    if all.len() > 1 {
-        plot(args, &all)?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Share of each piece, a bar for each size and phase.
-fn plot_stages(args: &Args, link: Link, all: &[Figures]) -> Result<()> {
-    let mut bars = Vec::new();
-    for figures in all {
-        for breakdown in figures.stages.iter().flatten() {
-            let rows = breakdown.rows.iter();
-            let pieces = rows
-                .map(|row| (stages::label(&row.span), 100.0 * row.share))
-                .collect();
-            let (size, us) = (human(figures.size_bytes.into()), breakdown.total_mean_ns / 1000.0);
-            bars.push((format!("{size} {}, {us:.2} us", breakdown.phase), pieces));
-        }
-    }
-    let title = format!("Where the time goes: {:?}, {} QPs, {link}", args.op, args.qps);
-    let unit = "% of the mean time from doorbell to completion";
-    plots::stacked(&args.plot.join("stages.svg"), &title, unit, &bars)
+    Ok(all)
 }
 
 fn header(args: &Args, link: Link, pcie: &PcieParams) -> String {
@@ -423,47 +438,4 @@ fn shares(f: &Figures) -> String {
         )
     };
     f.by_sl.iter().map(line).collect()
-}
-
-/// One line for each link that was measured.
-fn plot(args: &Args, all: &[Figures]) -> Result<()> {
-    let lines = |what: &str, get: fn(&Figures) -> f64| {
-        let line = |link: &Link| {
-            let name = link.to_string();
-            let points = all.iter().filter(|f| f.link == name);
-            let points = points.map(|f| (f.size_bytes, get(f))).collect::<Vec<_>>();
-            (format!("{name}{what}"), points)
-        };
-        args.link.iter().map(line).collect::<Vec<_>>()
-    };
-    let title = |what| {
-        let op = format!("{:?}", args.op).to_lowercase();
-        format!("{what}: {op}, {} QPs, MTU {}, simulated", args.qps, args.mtu)
-    };
-    let path = |file| args.plot.join(file);
-    plots::against_size(
-        &path("bandwidth.svg"),
-        &title("Goodput"),
-        "bytes/s",
-        &lines("", |f| f.goodput_bytes_per_s),
-    )?;
-    plots::against_size(
-        &path("message_rate.svg"),
-        &title("Message rate"),
-        "messages/s",
-        &lines("", |f| f.messages_per_s),
-    )?;
-    let mut latency = lines(" p50", |f| f.latency_p50_ns as f64);
-    latency.extend(lines(" p99", |f| f.latency_p99_ns as f64));
-    plots::against_size(
-        &path("latency.svg"),
-        &title("Latency, one message in flight"),
-        "ns",
-        &latency,
-    )?;
-    eprintln!(
-        "plots: {}/bandwidth.svg, message_rate.svg, latency.svg",
-        args.plot.display()
-    );
-    Ok(())
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use hca_verbs::Mtu;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::progress::Progress;
+use crate::rundir::{self, Headline, Run};
 use formula::{Policy, Setting};
 use measure::Bench;
 
@@ -83,6 +84,9 @@ pub struct Args {
     /// Folder for the plot and the table of --paper
     #[arg(long, value_name = "DIR", default_value = "target/qos")]
     out: PathBuf,
+    /// Keep the run in a folder for hca report: figures and plot (docs/run-folder.md)
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
 }
 
 fn point(text: &str) -> Result<Setting, String> {
@@ -145,6 +149,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .is_some_and(|limit| point.error_percent().abs() > limit)
     };
     let wrong = points.iter().filter(off).count();
+    if let Some(folder) = &args.keep {
+        keep(folder, args, &points, wrong, start.elapsed().as_secs_f64())?;
+    }
     if wrong > 0 {
         eprintln!(
             "hca: {wrong} of {} settings are further from the formula",
@@ -153,6 +160,40 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what hca report reads.
+fn keep(folder: &Path, args: &Args, points: &[Point], wrong: usize, wall_s: f64) -> Result<()> {
+    let mut run = Run {
+        ok: wrong == 0,
+        link: "ib".to_owned(),
+        wall_s,
+        ..Run::new("qos", rundir::this_command(), args.seed)
+    };
+    if wrong > 0 {
+        run.messages.push(format!(
+            "{wrong} settings are further from the formula than asked for"
+        ));
+    }
+    for point in points {
+        run.figures.push(serde_json::to_value(point)?);
+    }
+    let worst = points.iter().map(|point| point.error_percent().abs());
+    let worst = worst.fold(0.0, f64::max);
+    run.headline = vec![
+        Headline::new("settings", points.len().to_string(), ""),
+        Headline::new("furthest from the formula", format!("{worst:.2}"), "%"),
+    ];
+    if args.paper {
+        panels::draw(&folder.join("panels.svg"), points, args.policy)?;
+    }
+    rundir::save(folder, &run, None)?;
+    eprintln!(
+        "kept: {}; a page of it: hca report {}",
+        folder.display(),
+        folder.display()
+    );
+    Ok(())
 }
 
 fn settings(args: &Args) -> Vec<Setting> {

@@ -4,6 +4,7 @@ use anyhow::{Error, Result, bail};
 use hca_cosim::{CableId, CardId, Fabric, NUM_FUNCS, Server};
 use hca_link::{CableConfig, FaultSpec, Tap};
 use hca_outside::{Gateway, PeerAddress, StaticNeighbour, WireConfig};
+use hca_timeline::Timeline;
 use hca_topology::{CARD_PORTS_MAX, Topology as Plan};
 use std::path::{Path, PathBuf};
 
@@ -11,11 +12,14 @@ use super::counters::Counters;
 use super::facts::FactsFile;
 use super::folder::Folder;
 use crate::files::{self, FileError};
-use crate::options::{FAULTS_HELP, Link, PEER_HELP, Pcie, PortOption, Window};
+use crate::options::{FAULTS_HELP, Link, PEER_HELP, Pcie, PortOption, TimelineArgs, Window};
 use crate::waveforms::TRACE_HELP;
 
 /// Where waveforms go.
 const TRACE_DIR: &str = "target/sim";
+
+/// Work requests that a timeline follows at a time.
+const TIMELINE_WORK: usize = 1 << 16;
 
 /// What a simulated network is made of.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
@@ -69,6 +73,8 @@ pub struct Topology {
     /// Folder for the waveforms, card<N>.fst
     #[arg(long, value_name = "DIR", default_value = TRACE_DIR)]
     pub trace_dir: PathBuf,
+    #[command(flatten)]
+    pub timeline: TimelineArgs,
 }
 
 impl Default for Topology {
@@ -88,6 +94,7 @@ impl Default for Topology {
             pcap: None,
             trace: None,
             trace_dir: TRACE_DIR.into(),
+            timeline: TimelineArgs::default(),
         }
     }
 }
@@ -150,6 +157,7 @@ pub struct Network {
     pub server: Server,
     captures: Vec<(CableId, PathBuf)>,
     waveforms: Vec<CardId>,
+    timeline: Option<Timeline>,
     _facts: FactsFile,
     _counters: Counters,
 }
@@ -158,7 +166,8 @@ impl Network {
     /// Builds what the plan says, and serves every function in the folder.
     pub fn new(topology: &Topology, plan: &Plan, folder: &Folder) -> Result<Self> {
         let seed = topology.seed.or(plan.seed).unwrap_or(1);
-        let built = Fabric::from_topology(plan, seed)?;
+        let mut built = Fabric::from_topology(plan, seed)?;
+        let timeline = timeline(&mut built.fabric, &topology.timeline)?;
         let mut server = Server::new(built.fabric);
         for (number, card) in (0..).zip(built.cards) {
             for func in 0..NUM_FUNCS {
@@ -178,6 +187,7 @@ impl Network {
             server,
             captures,
             waveforms,
+            timeline,
             _facts: facts,
             _counters: counters,
         })
@@ -195,8 +205,21 @@ impl Network {
             let closed = self.server.fabric().card_mut(card).trace_close();
             closed.map_err(FileError::from_display)?;
         }
+        if let Some(timeline) = self.timeline {
+            timeline.finish().map_err(FileError::from_display)?;
+        }
         Ok(())
     }
+}
+
+fn timeline(fabric: &mut Fabric, args: &TimelineArgs) -> Result<Option<Timeline>> {
+    let Some((file, window)) = args.wanted() else {
+        return Ok(None);
+    };
+    // Stages are nobody's but the timeline's.
+    let (timeline, _) =
+        Timeline::attach(fabric, &file, window, TIMELINE_WORK).map_err(FileError::from_display)?;
+    Ok(Some(timeline))
 }
 
 fn trace(fabric: &mut Fabric, topology: &Topology) -> Result<Vec<CardId>> {
