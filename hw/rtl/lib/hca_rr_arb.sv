@@ -22,11 +22,19 @@ module hca_rr_arb #(
   assign from_grant = ~(grant - 1'b1);                  // the granted bit and all above it
   assign grant_o    = grant;
 
-  always_comb begin
-    idx_o = '0;
-    for (int unsigned i = 0; i < N; i++) begin
-      if (grant[i]) idx_o = idx_o | IdxW'(i);
+  // Bit b of the number of each requester, as a vector: one reduction per bit instead of a walk over all.
+  function automatic logic [IdxW-1:0][N-1:0] number_bits();
+    logic [IdxW-1:0][N-1:0] bits;
+    for (int unsigned b = 0; b < IdxW; b++) begin
+      for (int unsigned i = 0; i < N; i++) bits[b][i] = ((i >> b) & 1) != 0;
     end
+    return bits;
+  endfunction
+
+  localparam logic [IdxW-1:0][N-1:0] NumberBits = number_bits();
+
+  for (genvar b = 0; b < int'(IdxW); b++) begin : gen_idx
+    assign idx_o[b] = (grant & NumberBits[b]) != '0;
   end
 
   always_ff @(posedge clk_i) begin

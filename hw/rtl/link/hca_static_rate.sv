@@ -49,21 +49,35 @@ module hca_static_rate
       cost_valid_q <= size_valid_q;
     end
     if (rated[1]) late_item_q <= made_i[1];
-    size_group_q <= now_item.group;
-    size_q       <= ProdW'(now_item.bytes) * ProdW'(now_item.interval);
-    cost_group_q <= size_group_q;
-    cost_q       <= CostW'(size_q >> DropBits) + CostW'(size_q[DropBits-1:0] != '0);
+    if (now_valid) begin
+      size_group_q <= now_item.group;
+      size_q       <= ProdW'(now_item.bytes) * ProdW'(now_item.interval);
+    end
+    if (size_valid_q) begin
+      cost_group_q <= size_group_q;
+      cost_q       <= CostW'(size_q >> DropBits) + CostW'(size_q[DropBits-1:0] != '0);
+    end
   end
 
   assign unused_bits = {^{made_i, late_item_q}, ^now_item};
 
   // ---- Debts and permissions --------------------------------------------------------------------------------
+  // Without a packet under way, a debt or a shut group nothing here changes, and nothing is computed.
   logic [DebtW-1:0]           debt_q [RateGroups];
-  logic [RateGroups-1:0]      under_way, due, half;
+  logic [RateGroups-1:0]      under_way, due, half, owing;
   logic [1:0][RateGroups-1:0] used, shuts;
+  logic                       run, owing_q;
+
+  assign run = now_valid || size_valid_q || cost_valid_q || owing_q || busy_o;
 
   always_comb begin
-    for (int unsigned g = 0; g < RateGroups; g++) begin
+    half      = '0;
+    used      = '0;
+    shuts     = '0;
+    under_way = '0;
+    due       = '0;
+    owing     = '0;
+    if (run) for (int unsigned g = 0; g < RateGroups; g++) begin
       half[g] = (debt_q[g] >> (FracBits + AheadBits - 1)) != '0;
       for (int unsigned p = 0; p < 2; p++) begin
         used[p][g]  = rated[p] && made_i[p].group == RateGroupW'(g);
@@ -74,11 +88,14 @@ module hca_static_rate
                      || (size_valid_q && size_group_q == RateGroupW'(g))
                      || (cost_valid_q && cost_group_q == RateGroupW'(g));
       due[g]       = !under_way[g] && (debt_q[g] >> (FracBits + AheadBits)) == '0;
+      owing[g]     = debt_q[g] != '0;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    for (int unsigned g = 0; g < RateGroups; g++) begin
+    if (rst_i) owing_q <= 1'b0;
+    else owing_q <= cost_valid_q || owing != '0;
+    if (run || rst_i) for (int unsigned g = 0; g < RateGroups; g++) begin
       if (cost_valid_q && cost_group_q == RateGroupW'(g)) begin
         debt_q[g] <= debt_q[g] + DebtW'(cost_q)
                      - ((debt_q[g] >> FracBits) == '0 ? debt_q[g] : DebtW'(1 << FracBits));
@@ -87,7 +104,7 @@ module hca_static_rate
       end
       if (rst_i) debt_q[g] <= '0;
     end
-    for (int unsigned p = 0; p < 2; p++) begin
+    if (run || rst_i) for (int unsigned p = 0; p < 2; p++) begin
       open_o[p]    <= rst_i ? '1 : (open_o[p] | due) & ~shuts[p];
       open_o[p][0] <= 1'b1;
     end
