@@ -167,6 +167,23 @@ built: setup
 libibverbs: setup ## the drop-in library that unmodified programs load
 	cargo build --release -p hca-capi
 
+# ---- Give it away ----------------------------------------------------------------------------------------------------
+
+.PHONY: dist oci test-dist
+DIST := $(CARGO_TARGET_DIR)/dist
+dist: setup ## a .deb and an archive with hca, libraries, man pages, in target/dist (docs/ci.md)
+	scripts/dist/build.sh
+	scripts/dist/pack.sh $(DIST)
+
+oci: dist ## the same as an OCI image, on a bare Debian
+	@scripts/setup.sh dist
+	scripts/setup-roots.sh $(CARGO_TARGET_DIR)/roots bookworm
+	.venv/bin/python scripts/dist/oci.py $(CARGO_TARGET_DIR)/roots/bookworm.tar $(DIST)/openhca_*.deb $(DIST)
+
+test-dist: oci ## install it in bare Debian roots, run the image and what docs/ci.md says (minutes)
+	scripts/setup-roots.sh $(CARGO_TARGET_DIR)/roots
+	$(PYTEST) tests/dist $(ARGS)
+
 doctor: ## say which tools are there, which are missing, and what they are for
 	@scripts/doctor.sh
 

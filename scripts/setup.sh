@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator, pyverbs. Quiet and quick when there
 # is nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
-# usage: scripts/setup.sh [apt|venv|verilator|pyverbs|programs|peers|studies ...]
-# Without an argument all in this order, but for programs, peers and studies.
+# usage: scripts/setup.sh [apt|venv|verilator|pyverbs|programs|peers|studies|dist ...]
+# Without an argument all in this order, but for programs, peers, studies and dist.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stamps=.tools/stamps
@@ -16,16 +16,17 @@ is_done() { [[ -f $stamps/$1 && $(<"$stamps/$1") == "$(checksum "${@:2}")" ]]; }
 mark_done() { checksum "${@:2}" >"$stamps/$1"; }
 checksum() { cat -- "$@" | sha256sum | cut -d ' ' -f 1; }
 
-setup_apt() {
-  local missing=() package
-  if is_done apt scripts/packages.txt; then return; fi
+# A list of Debian packages; a part of that name.
+install_packages() {
+  local part=$1 list=$2 missing=() package
+  if is_done "$part" "$list"; then return; fi
   command -v dpkg-query >/dev/null ||
-    die "this is not a Debian system: install what scripts/packages.txt names by hand, then" \
-        "run 'sha256sum < scripts/packages.txt | cut -d \" \" -f 1 > $stamps/apt'"
+    die "this is not a Debian system: install what $list names by hand, then" \
+        "run 'sha256sum < $list | cut -d \" \" -f 1 > $stamps/$part'"
   while read -r package _; do
     [[ -z $package || $package == \#* ]] && continue
     [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
-  done <scripts/packages.txt
+  done <"$list"
   if ((${#missing[@]})); then
     [[ $(id -u) == 0 ]] || die "not root: run 'sudo apt-get install ${missing[*]}' and try again"
     say "Debian packages: ${missing[*]}"
@@ -34,8 +35,13 @@ setup_apt() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >.tools/apt.log 2>&1 </dev/null ||
       { tail -n 5 .tools/apt.log >&2; die "apt-get could not install ${missing[*]} (whole output: .tools/apt.log)"; }
   fi
-  mark_done apt scripts/packages.txt
+  mark_done "$part" "$list"
 }
+
+setup_apt() { install_packages apt scripts/packages.txt; }
+
+# Bare roots and tools of containers, for `make oci` and `make test-dist` alone.
+setup_dist() { install_packages dist scripts/dist/packages.txt; }
 
 # Debian's own Python: cocotb embeds it, which needs the shared libpython of the same build.
 find_python() {
@@ -121,13 +127,13 @@ setup_studies() {
 
 for part in "${@:-all}"; do
   case $part in
-    all | apt | venv | verilator | pyverbs | programs | peers | studies) ;;
-    *) die "unknown part '$part': use apt, venv, verilator, pyverbs, programs, peers or studies" ;;
+    all | apt | venv | verilator | pyverbs | programs | peers | studies | dist) ;;
+    *) die "unknown part '$part': use apt, venv, verilator, pyverbs, programs, peers, studies or dist" ;;
   esac
 done
 # Two builds started at once must not install twice; flock comes with every Debian.
 exec 9>"$stamps/lock"
 flock 9
-for part in apt venv verilator pyverbs programs peers studies; do
-  if [[ $# == 0 && ! $part =~ ^(programs|peers|studies)$ || " $* " == *" $part "* ]]; then "setup_$part"; fi
+for part in apt venv verilator pyverbs programs peers studies dist; do
+  if [[ $# == 0 && ! $part =~ ^(programs|peers|studies|dist)$ || " $* " == *" $part "* ]]; then "setup_$part"; fi
 done

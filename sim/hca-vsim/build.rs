@@ -204,6 +204,7 @@ fn main() {
         "VERILATOR",
         "HCA_VSIM_CFLAGS",
         "HCA_VSIM_CORE",
+        "HCA_VSIM_PORTABLE",
         "HCA_VSIM_TRACE",
         "HCA_VSIM_VLS",
     ] {
@@ -250,7 +251,33 @@ fn main() {
         println!("cargo:rustc-link-lib=static={}", model.prefix);
     }
     println!("cargo:rustc-link-lib=static=verilated");
-    for lib in ["lz4", "z", "stdc++", "atomic", "pthread"] {
+    link_libraries();
+}
+
+/// HCA_VSIM_PORTABLE=1: the program shall run on machines that have other versions of the C++ runtime and of what writes
+/// waveforms, or none, and tell nothing of the folder that it was built in.
+fn is_portable() -> bool {
+    env::var("HCA_VSIM_PORTABLE").is_ok_and(|value| value == "1")
+}
+
+fn link_libraries() {
+    let is_static = is_portable();
+    let compiler = cc::Build::new().cpp(true).get_compiler();
+    for lib in ["lz4", "z", "stdc++"] {
+        if !is_static {
+            println!("cargo:rustc-link-lib={lib}");
+            continue;
+        }
+        let name = format!("-print-file-name=lib{lib}.a");
+        let output = compiler.to_command().arg(&name).output();
+        let output = output.unwrap_or_else(|e| panic!("cannot run the C++ compiler for {name}: {e}"));
+        let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        let folder = path.parent().filter(|folder| folder.is_absolute());
+        let folder = folder.unwrap_or_else(|| panic!("the C++ compiler finds no lib{lib}.a: install it"));
+        println!("cargo:rustc-link-search=native={}", folder.display());
+        println!("cargo:rustc-link-lib=static={lib}");
+    }
+    for lib in ["atomic", "pthread"] {
         println!("cargo:rustc-link-lib={lib}");
     }
 }
@@ -317,7 +344,12 @@ fn read_file_list(root: &Path, list: &str, files: &mut Vec<String>) {
 /// works: a change of one RTL file compiles the few files in which its logic ends up.
 fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: usize) {
     let cflags = env::var("HCA_VSIM_CFLAGS").unwrap_or_else(|_| model.cflags.to_owned());
-    let opts = format!("OPT_FAST={cflags}");
+    let paths = match is_portable() {
+        true => format!(" -ffile-prefix-map={}=.", root.display()),
+        false => String::new(),
+    };
+    let opts = format!("OPT_FAST={cflags}{paths}");
+    let global = format!("OPT_GLOBAL=-O2{paths}");
     let fresh = obj.with_extension("new");
     remove_dir(&fresh);
     // Make looks at times alone.
@@ -333,7 +365,7 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     make.arg("-C")
         .arg(obj)
         .args(["-f", &format!("{}.mk", model.prefix), &format!("-j{jobs}")])
-        .args([&opts, "OPT_SLOW=-O0", "OPT_GLOBAL=-O2"])
+        .args([&opts, "OPT_SLOW=-O0", &global])
         .env_remove("MAKEFLAGS")
         .env_remove("CARGO_MAKEFLAGS")
         .env("CCACHE_NOHASHDIR", "1")
@@ -465,6 +497,18 @@ fn compile_shim(crate_dir: &Path, out: &Path, obj: &Path, include: &str, prefix:
         .compile(&format!("shim_{prefix}"));
 }
 
+/// The processor that HCA_VSIM_CFLAGS compiles for, as its psABI level; 1 is any. Without that variable it is the one
+/// that compiles, whatever it has.
+fn cpu_level() -> u8 {
+    let cflags = env::var("HCA_VSIM_CFLAGS").unwrap_or_default();
+    let levels = [2, 3, 4];
+    let named = levels.into_iter().find(|level| {
+        let option = format!("-march=x86-64-v{level}");
+        cflags.split_ascii_whitespace().any(|word| word == option)
+    });
+    named.unwrap_or(1)
+}
+
 /// The same table for both languages: a struct of pointers into the model.
 fn write_ports(out: &Path) {
     let (mut fields, mut clears) = (String::new(), String::new());
@@ -484,9 +528,12 @@ fn write_ports(out: &Path) {
     }
     let rust = format!(
         "/// Data VLs that each port of a card is built with.\npub const DATA_VLS: u8 = {};\n\
+         /// The x86-64 level that the models were compiled for; 1 where that is not known.\n\
+         pub const CPU_LEVEL: u8 = {};\n\
          /// The ports of a card.\n#[repr(C)]\npub struct Ports {{\n{fields}}}\n\
          impl Ports {{\n    fn clear_inputs(&self) {{\n{clears}    }}\n}}\n",
-        data_vls()
+        data_vls(),
+        cpu_level()
     );
     let cpp = format!(
         "struct HcaPorts {{\n{cpp}}};\n\

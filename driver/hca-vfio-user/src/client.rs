@@ -132,11 +132,6 @@ impl VfioUserDevice {
         connection
             .set_receive_timeout(Some(REPLY_TIMEOUT))
             .map_err(os("set the receive timeout"))?;
-        allow_memory_access(
-            connection
-                .peer_pid()
-                .map_err(os("ask for the peer's process id"))?,
-        );
         let mut link = Link {
             connection,
             next_id: 0,
@@ -201,11 +196,15 @@ impl VfioUserDevice {
     }
 }
 
-/// Lets the simulator read and write this process' memory by address (D16). Without the Yama module it may
-/// anyway.
-fn allow_memory_access(pid: i32) {
-    // SAFETY: a plain system call; failure (no Yama) means that nothing needs to be allowed.
-    unsafe { libc::prctl(libc::PR_SET_PTRACER, pid as libc::c_ulong, 0, 0, 0) };
+/// What lets the simulator read and write this process' memory by address (D16): a process may always open its own, and
+/// who has the open file needs no right to trace it. That matters in containers, and where the Yama module is strict.
+fn own_memory() -> Result<File, DeviceError> {
+    const PATH: &str = "/proc/self/mem";
+    let opened = File::options().read(true).write(true).open(PATH);
+    opened.map_err(os(
+        "open /proc/self/mem, by which the simulated card reaches registered memory (is /proc mounted, and may the \
+         program itself be read by its user?)",
+    ))
 }
 
 fn agree_on_version(link: &mut Link) -> Result<(), DeviceError> {
@@ -217,7 +216,9 @@ fn agree_on_version(link: &mut Link) -> Result<(), DeviceError> {
         ..Default::default()
     };
     let what = "the simulator refuses the connection (is the function in use by another process?)";
-    let reply = link.demand(what, Command::Version, &encode_version(MINOR, &ours), &[])?;
+    let memory = own_memory()?;
+    let greeting = encode_version(MINOR, &ours);
+    let reply = link.demand(what, Command::Version, &greeting, &[memory.as_fd()])?;
     let (major, minor, theirs) =
         decode_version(&reply.payload).map_err(|e| DeviceError::Gone(e.to_string()))?;
     if major != MAJOR || !theirs.hca_process_memory || !theirs.hca_shared_region {

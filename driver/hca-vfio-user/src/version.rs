@@ -25,8 +25,9 @@ pub struct Capabilities {
     pub max_dma_maps: u64,
     /// Page sizes of mappings: bit n for 2^n bytes.
     pub pgsizes: u64,
-    /// Ours: the client's memory may be read and written by process id and address, so that mappings without
-    /// a descriptor have bus address = address in the process.
+    /// Ours: the client's memory may be read and written by its addresses, so that mappings without a descriptor have
+    /// bus address = address in the process. The client's /proc/self/mem comes with the greeting; without it the
+    /// simulator opens that of the client's process id.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hca_process_memory: bool,
     /// Ours: BAR 4 is there, and register writes may be posted in it (see [`crate::SharedRegion`]).

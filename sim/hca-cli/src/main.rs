@@ -4,7 +4,9 @@
 mod bind;
 mod capture_file;
 mod curves;
+mod cpu;
 mod demo;
+mod extras;
 mod files;
 mod info;
 mod link;
@@ -12,6 +14,7 @@ mod options;
 mod page;
 mod pcap_check;
 mod perf;
+mod place;
 mod plots;
 mod progress;
 mod qos;
@@ -79,6 +82,11 @@ enum Command {
     /// Look into packet captures
     #[command(subcommand)]
     Pcap(PcapCommand),
+    /// Print what makes a shell complete hca's commands and options
+    Completions(extras::CompletionsArgs),
+    /// Write man pages and completions into a folder: a part of `make dist`
+    #[command(hide = true)]
+    Extras(extras::ExtrasArgs),
 }
 
 #[derive(Subcommand)]
@@ -125,8 +133,32 @@ fn simulate<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
+/// The command line. What `hca run` does not understand must not look like a program's own failure.
+fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        // Nobody may be there to read it; the code tells enough.
+        let _ = error.print();
+        let is_run = std::env::args_os().nth(1).is_some_and(|word| word == "run");
+        match error.exit_code() {
+            0 => ExitCode::SUCCESS,
+            _ if is_run => ExitCode::from(run::code::CANNOT),
+            _ => ExitCode::from(EXIT_CANNOT),
+        }
+    })
+}
+
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    place::remember();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    if let Err(error) = cpu::check() {
+        eprintln!("hca: {error}");
+        return ExitCode::from(EXIT_CANNOT);
+    }
+    let is_run = matches!(cli.command, Command::Run(_));
+    let result = match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Qos(args) => qos::run(&args),
@@ -141,9 +173,16 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Link(args) => link::run(&args),
         Command::Pcap(PcapCommand::Check { file, json }) => pcap_check::run(&file, json),
+        Command::Completions(args) => extras::completions(&args),
+        Command::Extras(args) => extras::write(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("hca: {error:#}");
-        ExitCode::from(EXIT_CANNOT)
+        let code = if is_run {
+            run::code::of(&error)
+        } else {
+            EXIT_CANNOT
+        };
+        ExitCode::from(code)
     })
 }

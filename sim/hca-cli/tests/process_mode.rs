@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 mod common;
-use common::{HCA, Simulator, refused, run, text};
+use common::{HCA, Simulator, refused, refused_with, run, text, with_library};
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
@@ -109,27 +109,14 @@ fn folders_that_cannot_be() {
     assert_eq!(names(home.path()), ["file"]);
 }
 
-/// A copy of hca with a file beside it that has the C library's name: the programs here do not use it.
-fn with_library(home: &Path) -> PathBuf {
-    let program = home.join("hca");
-    fs::copy(HCA, &program).unwrap();
-    // What the loader accepts: it is preloaded.
-    let library = home.join("libibverbs.so");
-    let mut compile = Command::new("cc");
-    compile
-        .args(["-shared", "-x", "c", "/dev/null", "-o"])
-        .arg(library);
-    assert!(compile.status().unwrap().success());
-    program
-}
-
 #[test]
 fn run_sets_what_a_program_needs() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("sockets");
     let script = "echo $HCA_SIM $HCA_CARD ${LD_LIBRARY_PATH%%:*}; exit 7";
     let arguments = ["run", "--card", "1", "--", "sh", "-c", script];
-    refused(
+    refused_with(
+        125,
         &run(Path::new(HCA), &folder, &arguments),
         &["no simulator", "hca sim --dir"],
     );
@@ -139,7 +126,8 @@ fn run_sets_what_a_program_needs() {
     fs::create_dir(&alone).unwrap();
     let bare = alone.join("hca");
     fs::copy(HCA, &bare).unwrap();
-    refused(
+    refused_with(
+        125,
         &run(&bare, &folder, &arguments),
         &["libibverbs.so", "cargo build --release -p hca-capi"],
     );
@@ -151,11 +139,13 @@ fn run_sets_what_a_program_needs() {
     assert_eq!(text(&output.stdout).trim_end(), wanted);
     assert_eq!(output.status.code(), Some(7));
     assert!(verbs.join("libibverbs.so.1").exists());
-    refused(
+    refused_with(
+        127,
         &run(&program, &folder, &["run", "--", "no-such-program"]),
         &["no-such-program"],
     );
-    refused(
+    refused_with(
+        125,
         &run(&program, &folder, &["run", "--seed", "2", "--", "true"]),
         &["--pair"],
     );
@@ -180,11 +170,13 @@ fn run_a_pair() {
     }
     assert_eq!(text(&output.stderr), "server: oh\n");
     assert_eq!(pair("kill -9 $$", "true").status.code(), Some(128 + 9));
-    refused(
-        &run(&program, home.path(), &["run", "--pair", "--", "true"]),
+    refused_with(
+        125,
+        &run(&program, home.path(), &["run", "--pair", "--", "true", "---"]),
         &["---", "SERVER"],
     );
-    refused(
+    refused_with(
+        127,
         &run(
             &program,
             home.path(),

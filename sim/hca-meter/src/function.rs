@@ -113,13 +113,13 @@ impl FunctionMeter {
     }
 
     /// See [`hca_cosim::Observer::packet_sent`].
-    pub fn packet_sent(&mut self, packet: &SentPacket) {
+    pub fn packet_sent(&mut self, now_ns: u64, packet: &SentPacket) {
         let Some(request) = packet::request(packet.link, packet.bytes()) else {
             return;
         };
         let qpn = self.peers.get(&(request.peer, request.dest_qp));
         if let Some(qp) = qpn.and_then(|qpn| self.qps.get_mut(qpn)) {
-            qp.packet(&request);
+            qp.packet(now_ns, &request);
         }
     }
 

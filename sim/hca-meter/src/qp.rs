@@ -88,6 +88,9 @@ pub(crate) struct QpMeter {
     /// Behind the highest that was sent, and behind the last.
     next_psn: Option<Psn>,
     last_end: Option<Psn>,
+    last_completion_ns: Option<u64>,
+    first_error_ns: Option<u64>,
+    last_packet_ns: Option<u64>,
 }
 
 impl QpMeter {
@@ -112,6 +115,9 @@ impl QpMeter {
             restarts: 0,
             next_psn: None,
             last_end: None,
+            last_completion_ns: None,
+            first_error_ns: None,
+            last_packet_ns: None,
         }
     }
 
@@ -175,6 +181,10 @@ impl QpMeter {
     /// A completion. Those of signalled work requests stand for earlier ones that were not.
     pub fn completed(&mut self, now_ns: u64, cqe: &Cqe) {
         let is_ok = cqe.status() == u8::from(WcStatus::Success);
+        self.last_completion_ns = Some(now_ns);
+        if !is_ok {
+            self.first_error_ns.get_or_insert(now_ns);
+        }
         if cqe.opcode() & RECV_BIT != 0 {
             let bytes = u64::from(cqe.byte_len());
             let window = &mut self.received;
@@ -211,8 +221,9 @@ impl QpMeter {
     }
 
     /// One of its packets went out.
-    pub fn packet(&mut self, request: &Request) {
+    pub fn packet(&mut self, now_ns: u64, request: &Request) {
         self.packets += 1;
+        self.last_packet_ns = Some(now_ns);
         if self.is_ud {
             return;
         }
@@ -241,6 +252,10 @@ impl QpMeter {
             packets: self.packets,
             retransmitted_packets: self.retransmitted,
             restarts: self.restarts,
+            open: self.posted.len() as u64,
+            last_completion_ns: self.last_completion_ns,
+            first_error_ns: self.first_error_ns,
+            last_packet_ns: self.last_packet_ns,
         }
     }
 }

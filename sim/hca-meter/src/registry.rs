@@ -99,8 +99,8 @@ impl Observer for Handle {
         lock(&self.metered).meter.ring_written(now_ns, write, memory);
     }
 
-    fn packet_sent(&mut self, _now_ns: u64, packet: &SentPacket) {
-        lock(&self.metered).meter.packet_sent(packet);
+    fn packet_sent(&mut self, now_ns: u64, packet: &SentPacket) {
+        lock(&self.metered).meter.packet_sent(now_ns, packet);
     }
 }
 

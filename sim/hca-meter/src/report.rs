@@ -52,6 +52,14 @@ pub struct QpReport {
     pub retransmitted_packets: u64,
     /// How often transmission went back to an earlier packet.
     pub restarts: u64,
+    /// Work requests of the send queue that had no completion yet, or none of their own.
+    pub open: u64,
+    /// When the last completion of either queue was.
+    pub last_completion_ns: Option<u64>,
+    /// When the first completion with an error was.
+    pub first_error_ns: Option<u64>,
+    /// When the last of its request packets was sent.
+    pub last_packet_ns: Option<u64>,
 }
 
 /// Work requests that completed.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::end::exit_code;
+use super::end::{exit_code, not_started};
 use crate::report;
 
 /// Time between two looks at the program.
@@ -21,9 +21,7 @@ pub fn run(mut command: Command, word: &OsString, folder: &Path) -> Result<ExitC
     for (signal, flag) in [(SIGINT, &interrupted), (SIGTERM, &stopped), (SIGHUP, &stopped)] {
         signal_hook::flag::register(signal, flag.clone()).context("cannot wait for signals")?;
     }
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("cannot run {}", word.display()))?;
+    let mut child = command.spawn().map_err(|error| not_started(word, error))?;
     let status = loop {
         if let Some(status) = child.try_wait().context("cannot wait for the program")? {
             break status;

@@ -1,64 +1,128 @@
 //! One of two programs that run side by side.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::code::{NotStarted, SIGNAL};
 
 /// As a shell tells it: 128 + N for signal N.
 pub fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
-        (None, signal) => 128 + signal.unwrap_or(0) as u8,
+        (None, signal) => SIGNAL + signal.unwrap_or(0) as u8,
     }
+}
+
+/// Of a program that could not be started.
+pub fn not_started(word: &OsString, reason: io::Error) -> Error {
+    let word = word.to_string_lossy().into_owned();
+    NotStarted { word, reason }.into()
+}
+
+/// Where its output goes.
+pub struct Output {
+    /// All of it to standard error.
+    pub to_stderr: bool,
+    /// And here, as it is.
+    pub log: Option<File>,
 }
 
 /// A program under way. Dropping it ends it.
 pub struct End {
+    name: &'static str,
     child: Child,
-    status: Option<ExitStatus>,
+    begin: Instant,
+    /// And when that was seen.
+    status: Option<(ExitStatus, Instant)>,
+    killed: bool,
     printers: Vec<JoinHandle<()>>,
 }
 
 impl End {
     /// Starts it. Each line of its output gets `name` in front.
-    pub fn start(name: &'static str, mut command: Command, word: &OsString) -> Result<Self> {
+    pub fn start(name: &'static str, mut command: Command, word: &OsString, output: Output) -> Result<Self> {
+        // What it starts is ended with it.
         let command = command
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot run {}", word.display()))?;
+        let mut child = command.spawn().map_err(|error| not_started(word, error))?;
+        let log = || output.log.as_ref().map(File::try_clone).transpose();
+        let logs = [log(), log()].map(|log| log.context("cannot copy a descriptor"));
+        let [log_stdout, log_stderr] = logs;
         let mut printers = Vec::new();
-        if let Some(output) = child.stdout.take() {
-            printers.push(std::thread::spawn(move || copy_lines(name, output, io::stdout)));
+        if let Some(from) = child.stdout.take() {
+            let (log, to_stderr) = (log_stdout?, output.to_stderr);
+            printers.push(std::thread::spawn(move || match to_stderr {
+                false => copy_lines(name, from, io::stdout, log),
+                true => copy_lines(name, from, io::stderr, log),
+            }));
         }
-        if let Some(output) = child.stderr.take() {
-            printers.push(std::thread::spawn(move || copy_lines(name, output, io::stderr)));
+        if let Some(from) = child.stderr.take() {
+            let log = log_stderr?;
+            printers.push(std::thread::spawn(move || {
+                copy_lines(name, from, io::stderr, log);
+            }));
         }
         Ok(Self {
+            name,
             child,
+            begin: Instant::now(),
             status: None,
+            killed: false,
             printers,
         })
     }
 
-    /// Its exit code, once it has ended; 128 + N for signal N.
-    pub fn exit_code(&mut self) -> Result<Option<u8>> {
-        if self.status.is_none() {
-            self.status = self.child.try_wait().context("cannot wait for a program")?;
-        }
-        Ok(self.status.map(exit_code))
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// Ends it at once, if it has not ended.
+    /// Its exit code, once it has ended; 128 + N for signal N.
+    pub fn exit_code(&mut self, now: Instant) -> Result<Option<u8>> {
+        if self.status.is_none() {
+            let status = self.child.try_wait().context("cannot wait for a program")?;
+            self.status = status.map(|status| (status, now));
+        }
+        Ok(self.status.map(|(status, _)| exit_code(status)))
+    }
+
+    /// It was seen to have ended.
+    pub fn has_ended(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// Ends it at once, and what it has started, if it has not ended.
     pub fn kill(&mut self) {
-        // It fails only for a program that has been waited for.
-        let _ = self.child.kill();
+        if self.status.is_none() {
+            self.killed = true;
+            // It fails only where none is left.
+            let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        }
+    }
+
+    /// Ends it and waits for that. Its exit code, how long it ran, when it was seen to have ended, and whether it was
+    /// killed.
+    pub fn finish(&mut self) -> Result<(u8, Duration, Instant, bool)> {
+        self.kill();
+        let (status, at) = match self.status {
+            Some(ended) => ended,
+            None => (
+                self.child.wait().context("cannot wait for a program")?,
+                Instant::now(),
+            ),
+        };
+        self.status = Some((status, at));
+        Ok((exit_code(status), at.duration_since(self.begin), at, self.killed))
     }
 
     /// Does it, or a program that it has started, listen for TCP connections?
@@ -78,7 +142,7 @@ impl Drop for End {
     }
 }
 
-fn copy_lines<W: Write>(name: &str, from: impl Read, to: impl Fn() -> W) {
+fn copy_lines<W: Write>(name: &str, from: impl Read, to: impl Fn() -> W, mut log: Option<File>) {
     let mut lines = BufReader::new(from);
     let mut line = format!("{name}: ").into_bytes();
     let prefix = line.len();
@@ -87,8 +151,9 @@ fn copy_lines<W: Write>(name: &str, from: impl Read, to: impl Fn() -> W) {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        // A reader that has gone away must not stop the program.
+        // A reader that has gone away must not stop the program, nor a full disk.
         let _ = to().write_all(&line);
+        let _ = log.as_mut().map(|log| log.write_all(&line[prefix..]));
         line.truncate(prefix);
     }
 }

@@ -7,24 +7,32 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use crate::place;
+
 /// What cargo calls it.
 const BUILT: &str = "libibverbs.so";
 /// What programs ask for.
 const SONAME: &str = "libibverbs.so.1";
 /// Folder beside the executable that holds nothing else.
 const FOLDER: &str = "verbs";
+/// The same where hca is installed, from the executable's folder.
+const INSTALLED: &str = "../lib/openhca";
 
 /// The folder for LD_LIBRARY_PATH.
 pub fn folder() -> Result<PathBuf> {
-    let program = env::current_exe().context("cannot tell where hca itself is")?;
-    folder_beside(program.parent().unwrap_or(Path::new("/")))
+    let home = place::folder()?;
+    match home.join(INSTALLED).canonicalize() {
+        Ok(folder) if folder.join(SONAME).is_file() => Ok(folder),
+        _ => folder_beside(home),
+    }
 }
 
 fn folder_beside(home: &Path) -> Result<PathBuf> {
     let library = home.join(BUILT);
     if !library.is_file() {
         bail!(
-            "the C library {} is not there; build it with: cargo build --release -p hca-capi",
+            "the C library is neither {} nor {INSTALLED}/{SONAME} beside it; build it with: cargo build --release -p \
+             hca-capi",
             library.display()
         );
     }

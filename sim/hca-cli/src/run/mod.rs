@@ -1,17 +1,25 @@
 //! `hca run`: programs that use libibverbs, on simulated cards.
 
 mod alone;
+pub mod code;
+mod document;
 mod end;
+mod hang;
+mod keep;
 mod library;
 pub mod namespace;
+mod outcome;
 mod pair;
+mod simulator;
 mod view;
+mod wait;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use self::namespace::Isolation;
 use self::view::View;
@@ -20,10 +28,14 @@ use crate::sim::topology::Topology;
 
 /// Between the two commands of a pair.
 const BETWEEN: &str = "---";
+/// Where a client finds its server. By number: a bare root has no list of names.
+const SERVER: &str = "127.0.0.1";
 
 const EXAMPLES: &str = "Examples:
   hca run --card 0 -- ibv_devinfo -v
   hca run --pair -- ibv_rc_pingpong -g 1 --- ibv_rc_pingpong -g 1 localhost
+  hca run --pair -- ibv_rc_pingpong -g 1          the same: the client's arguments are the server's and 127.0.0.1
+  hca run --pair --timeout 60s --keep failure --json report.json --faults loss=0.01 --seed 7 -- ./my-test
   hca run --pair --report -- ib_write_bw --- ib_write_bw localhost
   hca run --pair --faults loss=0.001 --pcap run.pcap -- ib_write_bw --- ib_write_bw localhost
 
@@ -35,18 +47,17 @@ localhost is theirs alone: any number of pairs can use the same TCP ports. --sha
 
 With --report hca prints, after what the program prints, what the card saw: for every QP messages, bytes and rates,
 latencies from doorbell to completion, packets and retransmissions. All of it is simulated time, whatever clock the
-program measures with.
-
-Exit code: that of the program, of the two the larger (128 + N: ended by signal N); 2 it could not be started.";
+program measures with.";
 
 /// Options of `hca run`.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", code::HELP))]
 pub struct Args {
     /// The only card the program shall see [default: it sees all]
     #[arg(long, value_name = "N", conflicts_with = "pair")]
     card: Option<u32>,
-    /// Simulate two cards and run one command on each, SERVER --- CLIENT
+    /// Simulate two cards and run one command on each, SERVER --- CLIENT; without --- the client is the server's command
+    /// with 127.0.0.1 behind it
     #[arg(long)]
     pair: bool,
     /// Print what the card saw, in simulated time, when the program has ended
@@ -58,6 +69,28 @@ pub struct Args {
     /// Let the two commands use the machine's network; without it they have one of their own, a loopback device
     #[arg(long, requires = "pair", help_heading = "Options of --pair")]
     share_network: bool,
+    /// End both programs after this time of the machine's clock (90s, 5m), and say who hung and where it stood
+    #[arg(long, value_name = "DURATION", requires = "pair", value_parser = humantime::parse_duration,
+          help_heading = "Options of --pair")]
+    timeout: Option<Duration>,
+    /// Write one JSON document about the run to FILE; - is standard output, and the programs' output then goes to
+    /// standard error
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "pair",
+        help_heading = "Options of --pair"
+    )]
+    json: Option<PathBuf>,
+    /// If it fails, keep packets, output, counters and a command that repeats it in DIR, and run it once more there for
+    /// the waveforms around the failure
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "pair",
+        help_heading = "Options of --pair"
+    )]
+    keep: Option<PathBuf>,
     /// Leave /sys and /dev as they are: programs that look for cards there find none
     #[arg(long)]
     no_sysfs: bool,
@@ -71,11 +104,7 @@ pub struct Args {
 /// Runs one program, or two.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.pair {
-        let at = args.words.iter().position(|word| word == BETWEEN);
-        let (server, client) = match at.map(|at| (&args.words[..at], &args.words[at + 1..])) {
-            Some((server, client)) if !server.is_empty() && !client.is_empty() => (server, client),
-            _ => bail!("--pair needs two commands: hca run --pair -- SERVER ARGS {BETWEEN} CLIENT ARGS"),
-        };
+        let (server, client) = two_commands(&args.words)?;
         let isolation = Isolation {
             mounts: false,
             network: !args.share_network,
@@ -84,8 +113,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             isolation,
             sysfs: !args.no_sysfs,
             report: args.report,
+            json: args.json.clone(),
+            timeout: args.timeout,
+            keep: args.keep.clone(),
         };
-        return pair::run(&args.topology, &options, server, client);
+        return pair::run(&args.topology, &options, [&server, &client]);
     }
     if args.topology != Topology::default() {
         bail!("options of the network need --pair; those of a running simulator were given to hca sim");
@@ -101,7 +133,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     // Only a failure comes back.
     let error = command.exec();
-    Err(error).with_context(|| format!("cannot run {}", args.words[0].display()))
+    Err(end::not_started(&args.words[0], error))
+}
+
+/// Server and client: the words before and behind the dashes; without dashes the client runs the same as the server
+/// and is told where that is.
+fn two_commands(words: &[OsString]) -> Result<(Vec<OsString>, Vec<OsString>)> {
+    match words.iter().position(|word| word == BETWEEN) {
+        None => Ok((words.to_vec(), [words, &[SERVER.into()]].concat())),
+        Some(at) if 0 < at && at + 1 < words.len() => Ok((words[..at].to_vec(), words[at + 1..].to_vec())),
+        Some(_) => bail!("--pair needs two commands: hca run --pair -- SERVER ARGS {BETWEEN} CLIENT ARGS"),
+    }
 }
 
 /// Gives this process mounts of its own, so that it can show cards; it must not have a second thread. False: the

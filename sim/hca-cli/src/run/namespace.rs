@@ -13,11 +13,12 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
 use nix::unistd::{getgid, getuid};
-use std::env;
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, ExitCode, Stdio};
+
+use crate::place;
 
 /// The command of [`try_out`].
 const COMMAND: &str = "namespaces";
@@ -43,8 +44,8 @@ impl Isolation {
         if flags.is_empty() {
             return Ok(());
         }
-        let program = env::current_exe().context("cannot tell where hca itself is")?;
-        let mut rehearsal = Command::new(&program);
+        let program = place::program()?;
+        let mut rehearsal = Command::new(program);
         rehearsal.arg(COMMAND).args(flags).stdin(Stdio::null());
         let output = rehearsal.output();
         let output = output.with_context(|| format!("cannot run {}", program.display()))?;

@@ -1,32 +1,30 @@
 //! `hca run --pair`: a simulator and both ends in one command.
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use hca_cosim::StopHandle;
+use anyhow::{Context as _, Result, anyhow};
 use hca_meter::Meters;
+use hca_topology::Topology as Plan;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+use tempfile::TempDir;
 
 use super::command;
-use super::end::End;
+use super::document::{self, Document};
+use super::end::{End, Output};
+use super::hang::{self, Hung};
+use super::keep::Keep;
 use super::namespace::{self, Isolation};
-use crate::sim::folder::Folder;
-use crate::sim::topology::{Network, Topology};
+use super::outcome::{Outcome, finish};
+use super::simulator::Simulator;
+use super::wait::{Cause, Wait};
+use crate::files::FileError;
+use crate::sim::topology::Topology;
 
-/// Time between two looks at the programs.
-const PERIOD: Duration = Duration::from_millis(10);
-/// A server that does not listen after this time perhaps never does: the client starts all the same.
-const LISTEN_LIMIT: Duration = Duration::from_secs(10);
-/// Time that one end has to end after the other has failed.
-const ALONE_LIMIT: Duration = Duration::from_secs(10);
-
-/// What the ends shall find beside their cards.
+/// What the ends shall find beside their cards, and what shall be said of them.
 pub struct Options {
     /// What is not the machine's.
     pub isolation: Isolation,
@@ -34,157 +32,186 @@ pub struct Options {
     pub sysfs: bool,
     /// What the cards saw is printed.
     pub report: bool,
+    /// Where the document goes.
+    pub json: Option<PathBuf>,
+    /// Both are killed then.
+    pub timeout: Option<Duration>,
+    /// Where what can explain a failure goes.
+    pub keep: Option<PathBuf>,
 }
 
-/// Runs both ends. The exit code is the larger of theirs.
-pub fn run(
-    topology: &Topology,
-    options: &Options,
-    server: &[OsString],
-    client: &[OsString],
-) -> Result<ExitCode> {
-    if let Err(error) = options.isolation.enter() {
-        eprintln!(
-            "hca: the programs use the machine's network ({error:#}): give those of a second pair at the same time \
-             other TCP ports, or they meet these"
-        );
-    }
-    let sysfs = options.sysfs && super::may_show();
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, stopped.clone()).context("cannot wait for signals")?;
-    }
-    let home = tempfile::Builder::new().prefix("hca-pair-").tempdir();
-    let home = home.context("cannot make a folder for the simulator's sockets")?;
+/// The two, in the order of their cards.
+pub const NAMES: [&str; 2] = ["server", "client"];
+
+/// A pair before its programs are started.
+struct Pair<'a> {
+    options: &'a Options,
+    words: [&'a [OsString]; 2],
+    topology: Topology,
+    plan: Plan,
+    /// Folder of the simulator's sockets.
+    home: TempDir,
+    /// /sys and /dev can show the cards.
+    sysfs: bool,
+    keep: Option<Keep>,
+    meters: Meters,
+    /// Number of the signal that has come.
+    stopped: Arc<AtomicUsize>,
+}
+
+/// Runs both ends.
+pub fn run(topology: &Topology, options: &Options, words: [&[OsString]; 2]) -> Result<ExitCode> {
+    let mut pair = Pair::new(topology, options, words)?;
     // Before the simulator is built: a missing C library shows at once.
-    let commands = (
-        command(server, home.path(), Some(0))?,
-        command(client, home.path(), Some(1))?,
-    );
-    let meters = options.report.then(Meters::default);
-    let simulator = Simulator::start(topology.clone(), home.path(), meters.clone())?;
-    let view = sysfs.then_some(home.path());
-    let codes = run_ends(
-        &stopped,
-        || start(view, 0, || End::start("server", commands.0, &server[0])),
-        || start(view, 1, || End::start("client", commands.1, &client[0])),
-    );
-    simulator.stop()?;
-    let code = codes?;
-    if let Some(meters) = meters {
-        crate::print(&meters.report(None).to_text())?;
+    let home = pair.home.path();
+    let commands = [
+        command(words[0], home, Some(0))?,
+        command(words[1], home, Some(1))?,
+    ];
+    pair.keep = options.keep.as_deref().map(Keep::begin).transpose()?;
+    if let Some(keep) = &pair.keep {
+        pair.topology = keep.capture(topology);
     }
-    Ok(ExitCode::from(code))
-}
-
-/// Starts an end; with the simulator's folder, as one that finds its card in /sys. Mounts are a thread's: each end has
-/// a thread of its own to be started by.
-fn start(view: Option<&Path>, card: u32, end: impl FnOnce() -> Result<End> + Send) -> Result<End> {
-    let Some(folder) = view else {
-        return end();
-    };
-    let shown = || {
-        match namespace::separate_mounts() {
-            Ok(()) => super::show(folder, Some(card)),
-            error => super::warn_of_view(&error),
+    let simulator = Simulator::start(pair.topology.clone(), home, pair.meters.clone())?;
+    let mut wait = Wait::new(&simulator, options.timeout, &pair.stopped);
+    let mut ends = Vec::new();
+    let cause = pair.run_ends(&mut wait, commands, &mut ends);
+    let messages = match (&cause, options.timeout) {
+        (Ok(Cause::TimedOut), Some(limit)) => {
+            let report = pair.meters.report(None);
+            hang::describe(limit, wait.idle(), &pair.hung(&ends), simulator.status(), &report)
         }
-        end()
+        _ => Vec::new(),
     };
-    std::thread::scope(|scope| scope.spawn(shown).join())
-        .unwrap_or_else(|_| Err(anyhow!("the thread that starts a program has panicked")))
-}
-
-fn run_ends(
-    stopped: &AtomicBool,
-    server: impl FnOnce() -> Result<End>,
-    client: impl FnOnce() -> Result<End>,
-) -> Result<u8> {
-    let mut ends = vec![server()?];
-    let start = Instant::now();
-    while ends[0].exit_code()?.is_none()
-        && !ends[0].listens()
-        && start.elapsed() < LISTEN_LIMIT
-        && !stopped.load(Ordering::Relaxed)
+    let wall = wait.elapsed();
+    let ended = finish(&mut ends, words);
+    let status = simulator.status_handle();
+    let totals = simulator.stop();
+    let (cause, ended) = (cause?, ended?);
+    if let Err(error) = &totals
+        && error.is::<FileError>()
     {
-        std::thread::sleep(PERIOD);
+        return totals.map(|_| ExitCode::FAILURE);
     }
-    ends.push(client()?);
-    let mut failed_at = None;
-    loop {
-        let codes = [ends[0].exit_code()?, ends[1].exit_code()?];
-        if let [Some(server), Some(client)] = codes {
-            return Ok(server.max(client));
+    let outcome = Outcome::judge(cause, &ended, totals.as_ref().err(), messages);
+    let document = Document {
+        version: env!("CARGO_PKG_VERSION"),
+        verdict: outcome.verdict,
+        exit_code: outcome.exit_code,
+        messages: outcome.messages,
+        repeat: document::this_command(),
+        seed: pair.topology.seed.or(pair.plan.seed).unwrap_or(1),
+        faults: pair.topology.faults.to_string(),
+        wall_s: wall.as_secs_f64(),
+        simulated_ns: status.now_ns(),
+        packets: status.packets(),
+        memory_faults: status.faults(),
+        programs: ended.into_iter().map(|ended| ended.report).collect(),
+        totals: totals.unwrap_or_default(),
+        sessions: pair.meters.report(None).sessions,
+    };
+    pair.tell(&document)?;
+    Ok(ExitCode::from(document.exit_code))
+}
+
+impl<'a> Pair<'a> {
+    fn new(topology: &Topology, options: &'a Options, words: [&'a [OsString]; 2]) -> Result<Self> {
+        if let Err(error) = options.isolation.enter() {
+            eprintln!(
+                "hca: the programs use the machine's network ({error:#}): give those of a second pair at the same \
+                 time other TCP ports, or they meet these"
+            );
         }
-        if failed_at.is_none() && codes.iter().flatten().any(|code| *code != 0) {
-            failed_at = Some(Instant::now());
+        let sysfs = options.sysfs && super::may_show();
+        let stopped = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let kept = signal_hook::flag::register_usize(signal, stopped.clone(), signal as usize);
+            kept.context("cannot wait for signals")?;
         }
-        let alone = failed_at.is_some_and(|at| at.elapsed() > ALONE_LIMIT);
-        if alone || stopped.load(Ordering::Relaxed) {
-            if alone {
-                let which = if codes[0].is_none() { "server" } else { "client" };
-                let limit_s = ALONE_LIMIT.as_secs();
-                eprintln!(
-                    "hca: the other end failed, and the {which} has not ended {limit_s} s later: killed"
-                );
-                failed_at = Some(Instant::now());
+        let home = tempfile::Builder::new().prefix("hca-pair-").tempdir();
+        let home = home.context("cannot make a folder for the simulator's sockets")?;
+        Ok(Self {
+            options,
+            words,
+            topology: topology.clone(),
+            plan: topology.plan(2)?,
+            home,
+            sysfs,
+            keep: None,
+            meters: Meters::default(),
+            stopped,
+        })
+    }
+
+    fn run_ends(&self, wait: &mut Wait<'_>, commands: [Command; 2], ends: &mut Vec<End>) -> Result<Cause> {
+        let [server, client] = commands;
+        let mut server = self.start(0, server)?;
+        let listens = wait.until_it_listens(&mut server);
+        ends.push(server);
+        listens?;
+        ends.push(self.start(1, client)?);
+        wait.until_they_end(ends)
+    }
+
+    /// Starts an end; with its card in /sys, where that is possible. Mounts are a thread's: each end has a thread of its
+    /// own to be started by.
+    fn start(&self, card: u32, command: Command) -> Result<End> {
+        let at = card as usize;
+        let end = || {
+            let log = self.keep.as_ref().map(|keep| keep.log(NAMES[at])).transpose()?;
+            let to_stderr = self.options.json.as_deref().is_some_and(document::is_stdout);
+            End::start(NAMES[at], command, &self.words[at][0], Output { to_stderr, log })
+        };
+        if !self.sysfs {
+            return end();
+        }
+        let shown = || {
+            match namespace::separate_mounts() {
+                Ok(()) => super::show(self.home.path(), Some(card)),
+                error => super::warn_of_view(&error),
             }
-            ends.iter_mut().for_each(End::kill);
-        }
-        std::thread::sleep(PERIOD);
+            end()
+        };
+        std::thread::scope(|scope| scope.spawn(shown).join())
+            .unwrap_or_else(|_| Err(anyhow!("the thread that starts a program has panicked")))
     }
-}
 
-/// A simulator of two cards, in a thread.
-struct Simulator {
-    stop: StopHandle,
-    thread: JoinHandle<Result<()>>,
-}
-
-impl Simulator {
-    fn start(topology: Topology, home: &Path, meters: Option<Meters>) -> Result<Self> {
-        let folder = Folder::find(Some(home))?;
-        let (started, start) = channel();
-        let thread = std::thread::spawn(move || {
-            let start = || simulate(&topology, &folder, meters.as_ref(), &started);
-            crate::simulate(start)
+    /// Those that still run.
+    fn hung(&self, ends: &[End]) -> Vec<Hung<'_>> {
+        let cards = ends.iter().zip(&self.plan.cards);
+        let running = cards.filter(|(end, _)| !end.has_ended());
+        let hung = running.map(|(end, card)| Hung {
+            name: end.name(),
+            card: &card.name,
         });
-        match start.recv() {
-            Ok(stop) => Ok(Self { stop, thread }),
-            // It ended before it began, and says why.
-            Err(_) => Err(join(thread)
-                .err()
-                .unwrap_or_else(|| anyhow!("the simulator did not start"))),
+        hung.collect()
+    }
+
+    /// Says how it went, wherever somebody wants to know.
+    fn tell(self, document: &Document) -> Result<()> {
+        for message in &document.messages {
+            eprintln!("hca: {message}");
         }
+        if self.options.report {
+            let text = self.meters.report(None).to_text();
+            match self.options.json.as_deref().is_some_and(document::is_stdout) {
+                true => eprint!("{text}"),
+                false => crate::print(&text)?,
+            }
+        }
+        if let Some(path) = &self.options.json {
+            document.write(path)?;
+        }
+        match self.keep {
+            Some(keep) if document.exit_code == 0 => keep.discard(),
+            Some(keep) => {
+                let clock_mhz = self.plan.cards.first().map_or(1, |card| card.pcie.clock_mhz);
+                let cycle_ns = 1e3 / f64::from(clock_mhz);
+                let traced = self.topology.trace.is_some();
+                keep.complete(document, cycle_ns, self.options.timeout, traced)?;
+            }
+            None => {}
+        }
+        Ok(())
     }
-
-    fn stop(self) -> Result<()> {
-        self.stop.stop();
-        join(self.thread)
-    }
-}
-
-fn join(thread: JoinHandle<Result<()>>) -> Result<()> {
-    thread
-        .join()
-        .unwrap_or_else(|_| Err(anyhow!("the simulator ended with a panic")))
-}
-
-fn simulate(
-    topology: &Topology,
-    folder: &Folder,
-    meters: Option<&Meters>,
-    started: &Sender<StopHandle>,
-) -> Result<()> {
-    let plan = topology.plan(2)?;
-    if plan.cards.len() < 2 {
-        bail!("--pair needs a topology with two cards");
-    }
-    let mut network = Network::new(topology, &plan, folder)?;
-    if let Some(meters) = meters {
-        network.server.observe(meters.observers());
-    }
-    // Whoever started us waits for it.
-    let _ = started.send(network.server.stop_handle());
-    network.server.run();
-    network.close()
 }

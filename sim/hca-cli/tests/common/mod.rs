@@ -1,8 +1,9 @@
 //! Simulators in other processes, and what programs say.
 #![allow(dead_code)]
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// The program.
@@ -25,8 +26,14 @@ pub fn text(bytes: &[u8]) -> String {
 /// A refusal: exit code 2, and one line that says the words.
 #[track_caller]
 pub fn refused(output: &Output, words: &[&str]) {
+    refused_with(2, output, words);
+}
+
+/// The same with another exit code.
+#[track_caller]
+pub fn refused_with(code: i32, output: &Output, words: &[&str]) {
     let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(
         !stderr.contains("panicked") && stderr.lines().count() == 1,
         "{stderr}"
@@ -34,6 +41,20 @@ pub fn refused(output: &Output, words: &[&str]) {
     for word in words {
         assert!(stderr.contains(word), "should say '{word}': {stderr}");
     }
+}
+
+/// A copy of hca with a file beside it that has the C library's name: the programs here do not use it.
+pub fn with_library(home: &Path) -> PathBuf {
+    let program = home.join("hca");
+    fs::copy(HCA, &program).unwrap();
+    // What the loader accepts: it is preloaded.
+    let library = home.join("libibverbs.so");
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-shared", "-x", "c", "/dev/null", "-o"])
+        .arg(library);
+    assert!(compile.status().unwrap().success());
+    program
 }
 
 /// A running `hca sim`.

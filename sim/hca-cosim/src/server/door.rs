@@ -54,6 +54,8 @@ struct Hello {
     minor: u16,
     /// What both can do.
     agreed: Capabilities,
+    /// The caller's own memory, where it hands that over.
+    memory: Option<OwnedFd>,
 }
 
 /// What we can do, all of it.
@@ -290,15 +292,15 @@ impl Door {
                         .connection
                         .try_send(&encode_reply(&hello.header, &[], errno as u32), &[]);
                 }
-                (None, Some(hello)) => self.welcome(caller.connection, &hello),
+                (None, Some(hello)) => self.welcome(caller.connection, hello),
                 (_, None) => {}
             }
         }
     }
 
-    fn welcome(&mut self, connection: Connection, hello: &Hello) {
+    fn welcome(&mut self, connection: Connection, mut hello: Hello) {
         let mailbox = Arc::<Mailbox>::default();
-        let made = newcomer(&connection, &hello.agreed, &self.lane, &mailbox);
+        let made = newcomer(&connection, &mut hello, &self.lane, &mailbox);
         let made = made.and_then(|new| Ok((new, connection.try_clone()?)));
         let (newcomer, writer) = match made {
             Ok(made) => made,
@@ -329,13 +331,14 @@ impl Caller {
             Ok(None) => return true,
             Err(_) => return false,
         };
-        match read_hello(&hello) {
+        let header = hello.header;
+        match read_hello(hello) {
             Ok(hello) => {
                 self.hello = Some(hello);
                 true
             }
             Err(errno) => {
-                let reply = encode_reply(&hello.header, &[], errno as u32);
+                let reply = encode_reply(&header, &[], errno as u32);
                 // One that cannot take it is hung up anyway.
                 let _ = self.connection.try_send(&reply, &[]);
                 false
@@ -346,7 +349,7 @@ impl Caller {
 
 /// The greeting in a message, or an errno: EPROTO where it is none that we understand, EINVAL where the two have no
 /// page size in common.
-fn read_hello(message: &Message) -> Result<Hello, i32> {
+fn read_hello(message: Message) -> Result<Hello, i32> {
     let (major, minor, theirs) = decode_version(&message.payload).map_err(|_| libc::EPROTO)?;
     if message.header.command != Command::Version as u16 || major != MAJOR {
         return Err(libc::EPROTO);
@@ -355,19 +358,24 @@ fn read_hello(message: &Message) -> Result<Hello, i32> {
         header: message.header,
         minor: minor.min(MINOR),
         agreed: abilities().common(&theirs).ok_or(libc::EINVAL)?,
+        memory: message.fds.into_iter().next(),
     })
 }
 
 /// Makes what a client is given.
 fn newcomer(
     connection: &Connection,
-    agreed: &Capabilities,
+    hello: &mut Hello,
     lane: &Arc<Lane>,
     mailbox: &Arc<Mailbox>,
 ) -> io::Result<Newcomer> {
+    let agreed = &hello.agreed;
     let process_memory = agreed.hca_process_memory;
     let memory: Arc<dyn RemoteMemory> = if process_memory {
-        Arc::new(ProcessMemory::of_peer(connection)?)
+        Arc::new(match hello.memory.take() {
+            Some(handed_over) => ProcessMemory::handed_over(handed_over)?,
+            None => ProcessMemory::of_peer(connection)?,
+        })
     } else {
         let max_bytes = agreed.max_data_xfer_size;
         Arc::new(MessageMemory::new(lane.clone(), mailbox.clone(), max_bytes))

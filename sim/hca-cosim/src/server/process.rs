@@ -8,10 +8,14 @@ use std::os::unix::fs::FileExt as _;
 use hca_host::RemoteMemory;
 use hca_vfio_user::Connection;
 
-/// A process that allows us to touch its memory (the same user, or PR_SET_PTRACER).
+/// File systems of whose files one is a process' memory.
+const PROC_MAGIC: i64 = 0x9fa0;
+
+/// A process that lets us touch its memory: it has handed over its own /proc/self/mem, or the kernel lets us open it
+/// (the same user, or PR_SET_PTRACER).
 ///
-/// What is held is its memory, /proc/PID/mem opened once, not its id: the id may be another process's tomorrow, and the
-/// process may run another program. Then, and when it has ended, the file is at its end.
+/// What is held is its memory, opened once, not its id: the id may be another process's tomorrow, and the process may
+/// run another program. Then, and when it has ended, the file is at its end.
 pub(super) struct ProcessMemory {
     memory: File,
 }
@@ -26,6 +30,22 @@ impl ProcessMemory {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(opened)
+    }
+
+    /// What a process has handed over as its memory. The kernel looks at who opens such a file, not at who uses it: no
+    /// right to trace the process is needed, nor that it can be seen from here. Another process' memory is as good: who
+    /// hands it over could write to it.
+    pub fn handed_over(memory: OwnedFd) -> io::Result<Self> {
+        // SAFETY: an all-zero statfs is valid.
+        let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel fills it in; any file may be asked.
+        let asked = unsafe { libc::fstatfs(memory.as_raw_fd(), &mut system) };
+        if asked != 0 || system.f_type != PROC_MAGIC {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        Ok(Self {
+            memory: memory.into(),
+        })
     }
 
     fn of_pid(pid: i32) -> io::Result<Self> {
@@ -115,6 +135,19 @@ mod tests {
             assert!(!memory.read(addr, &mut target) && !memory.write(addr, &[0]));
         }
         assert!(ProcessMemory::of_pid(-5).is_err());
+    }
+
+    #[test]
+    fn memory_that_is_handed_over_is_that_of_a_process() {
+        let file = |path| File::options().read(true).write(true).open(path).unwrap();
+        let memory = ProcessMemory::handed_over(file("/proc/self/mem").into()).unwrap();
+        let (source, mut target) = ([5u8, 6], [0u8; 2]);
+        assert!(memory.read(source.as_ptr() as u64, &mut target));
+        assert_eq!(target, source);
+        let (pipe, _writer) = io::pipe().unwrap();
+        for other in [file("/dev/zero").into(), OwnedFd::from(pipe)] {
+            assert!(ProcessMemory::handed_over(other).is_err());
+        }
     }
 
     #[test]

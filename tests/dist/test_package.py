@@ -1,0 +1,83 @@
+"""The package in bare roots: nothing there but Debian's own programs, no network, no rights."""
+
+import json
+import re
+import subprocess
+import tarfile
+import time
+
+PINGPONG = ["ibv_rc_pingpong", "-g", "1", "-n", "10"]
+# From the issue: a person who gives it a try.
+LIMIT_S = 20
+
+
+def test_from_package_to_first_result(bare, deb, record_property):
+    assert not list(bare.path.glob("usr/bin/*rustc*")) and not list(bare.path.glob("usr/bin/verilator*"))
+    begin = time.monotonic()
+    done = bare.install(deb)
+    assert done.returncode == 0, done
+    installed_s = time.monotonic() - begin
+    done = bare.run("hca", "run", "--pair", "--", *PINGPONG)
+    elapsed_s = time.monotonic() - begin
+    assert done.returncode == 0, done
+    assert done.stdout.count("10 iters in") == 2, done
+    assert done.stderr == "", done
+    print(f"\n{bare.path.name}: installed in {installed_s:.1f} s, first result after {elapsed_s:.1f} s")
+    assert elapsed_s < LIMIT_S
+
+
+def test_two_ports_and_infiniband(installed):
+    for options in (["--link", "ib"], ["--ports", "2", "--link", "eth,ib"]):
+        done = installed.run("hca", "run", "--pair", *options, "--", *PINGPONG)
+        assert done.returncode == 0, done
+
+
+def test_bandwidth_with_faults(installed):
+    done = installed.run("hca", "run", "--pair", "--faults", "loss=0.01", "--json", "-", "--", "ib_write_bw", "-x", "1", "-n", "50")
+    assert done.returncode == 0, done
+    document = json.loads(done.stdout)
+    assert document["links"][0]["a_to_b"]["faults"]["lost"] + document["links"][0]["b_to_a"]["faults"]["lost"] > 0
+
+
+def test_what_is_in_the_package(installed):
+    """Completions, man pages, licences; nothing wants a library that a bare system lacks."""
+    usr = installed.path / "usr"
+    for file in ("share/man/man1/hca-run.1.gz", "share/bash-completion/completions/hca", "share/zsh/vendor-completions/_hca",
+                 "share/fish/vendor_completions.d/hca.fish", "share/doc/openhca/copyright"):
+        assert (usr / file).stat().st_size > 0, file
+    licences = (usr / "share/doc/openhca/THIRD-PARTY.txt").read_text(encoding="utf-8")
+    for part in ("Verilator", "Artistic", "clap ", "zlib", "libstdc++"):
+        assert part in licences, part
+    needed = set()
+    for file in (usr / "bin/hca", usr / "lib/openhca/libibverbs.so.1"):
+        text = subprocess.run(["objdump", "-p", file], check=True, capture_output=True, text=True).stdout
+        needed |= set(re.findall(r"NEEDED +(\S+)", text))
+    assert needed <= {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}, needed
+
+
+def test_nothing_tells_where_it_was_built(installed):
+    for file in ("bin/hca", "lib/openhca/libibverbs.so.1"):
+        text = (installed.path / "usr" / file).read_bytes()
+        found = re.findall(rb"/(?:home|root|work)/[\w./-]{3,}", text)
+        assert not found, (file, found[:5])
+
+
+def test_the_archive_runs_from_any_folder(bare, archive):
+    with tarfile.open(archive) as tar:
+        tar.extractall(bare.path / "opt" / "a folder", filter="tar")
+    program = next((bare.path / "opt" / "a folder").glob("*/bin/hca")).relative_to(bare.path)
+    # The package, if it is there, has nothing to do with it.
+    hidden = ["--tmpfs", "/usr/lib/openhca"] if (bare.path / "usr/lib/openhca").exists() else []
+    done = bare.run(f"/{program}", "run", "--pair", "--", *PINGPONG, options=hidden)
+    assert done.returncode == 0, done
+
+
+def test_a_container_that_forbids_namespaces(installed):
+    """Nothing fails; hca says in a line what is missing, or is told to do without."""
+    closed = ["--disable-userns"]
+    done = installed.run("hca", "run", "--pair", "--", *PINGPONG, options=closed)
+    assert done.returncode == 0, done
+    assert 1 <= len(done.stderr.splitlines()) <= 2 and "network" in done.stderr, done
+    quiet = ["--share-network", "--no-sysfs"]
+    done = installed.run("hca", "run", "--pair", *quiet, "--", *PINGPONG, options=closed)
+    assert (done.returncode, done.stderr) == (0, ""), done

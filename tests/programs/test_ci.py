@@ -1,0 +1,70 @@
+"""`hca run --pair` in continuous integration: what it says of programs that fail or hang, and clients whom the simulator
+may not trace."""
+
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from cards import LIMIT_S, TICK_S, WITH_US, free_port, listens
+from pairs import run_pair
+
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+@pytest.mark.quick
+def test_who_hung_and_where_it_stood(hca):
+    words = ["ib_write_bw", "-x", "1", "--run_infinitely"]
+    done = run_pair(hca, words, [*words, "localhost"], "--timeout", "6s", "--json", "-")
+    assert done.returncode == 124, done
+    said = [line for line in done.stderr.splitlines() if line.startswith("hca: ")]
+    assert said[0].startswith("hca: server and client killed: not ended within --timeout 6s"), said
+    assert any("client: ib_write_bw (process" in line and "last completion at" in line for line in said), said
+    document = json.loads(done.stdout)
+    qps = [qp for session in document["sessions"] for qp in session["qps"]]
+    assert any(qp["sent"]["messages"] > 0 and qp["open"] > 0 for qp in qps), qps
+
+
+@pytest.mark.quick
+def test_a_dead_cable_leaves_waveforms_of_the_failure(hca, tmp_path):
+    """All packets are lost: the client's send fails when its retries are over."""
+    words = ["ibv_rc_pingpong", "-g", "1", "-n", "2"]
+    kept = tmp_path / "kept"
+    done = run_pair(hca, words, [*words, "localhost"], "--faults", "loss=1", "--keep", kept)
+    assert done.returncode == 1, done
+    document = json.loads((kept / "report.json").read_text(encoding="utf-8"))
+    qps = [qp for session in document["sessions"] for qp in session["qps"]]
+    failed_ns = min(qp["first_error_ns"] for qp in qps if qp["first_error_ns"])
+    wave = (kept / "again" / "card0.fst").read_bytes()
+    first_ps, last_ps = (int.from_bytes(wave[at:at + 8], "big") for at in (9, 17))
+    assert first_ps < 1000 * failed_ns, (first_ps, last_ps, failed_ns)
+    assert document["links"][0]["a_to_b"]["faults"]["lost"] > 0
+
+
+@pytest.mark.quick
+def test_a_simulator_that_may_trace_nobody(hca):
+    """Another user, in a process namespace of its own: to it the clients are not even there. The card reaches their
+    memory all the same."""
+    folder = Path(tempfile.mkdtemp(prefix="hca-"))
+    folder.chmod(0o777)
+    sockets = folder / "cards"
+    apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *NOBODY]
+    simulator = subprocess.Popen([*WITH_US, *apart, hca, "sim", "--dir", sockets], stdout=subprocess.PIPE, text=True)
+    try:
+        assert str(sockets) in simulator.stdout.readline()
+        run = [str(hca), "run", "--dir", str(sockets)]
+        port = free_port()
+        words = ["ibv_rc_pingpong", "-g", "1", "-n", "20", "-c", "-p", str(port)]
+        server = subprocess.Popen([*WITH_US, *run, "--card", "0", "--", *words])
+        while not listens(port):
+            assert server.poll() is None
+            time.sleep(TICK_S)
+        done = subprocess.run([*run, "--card", "1", "--", *words, "localhost"], timeout=LIMIT_S, check=False)
+        assert (server.wait(LIMIT_S), done.returncode) == (0, 0)
+    finally:
+        simulator.kill()
+        simulator.wait()
+        shutil.rmtree(folder)
