@@ -1,7 +1,6 @@
 """What docs/ci.md tells people to paste does what it says: its steps are run in a bare root, as far as that goes without
 a network. Stand-ins: `sudo` runs the command, `curl` copies the package, `apt-get` says whether all is installed."""
 
-import re
 import subprocess
 
 import pytest
@@ -19,9 +18,17 @@ for word; do case $word in install|-*|ca-certificates|curl) ;; *) dpkg -s "$word
 
 def snippets():
     """The YAML blocks of the page, by the heading above each."""
-    text = PAGE.read_text(encoding="utf-8")
-    parts = re.findall(r"^## ([^\n]+)\n(?:(?!^## ).*\n)*?```yaml\n(.*?)```", text, re.MULTILINE | re.DOTALL)
-    return {heading: yaml.safe_load(block) for heading, block in parts}
+    found, heading, block = {}, None, None
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if block is not None and line == "```":
+            found[heading], block = yaml.safe_load("\n".join(block)), None
+        elif block is not None:
+            block.append(line)
+        elif line == "```yaml":
+            block = []
+        elif line.startswith("## "):
+            heading = line.removeprefix("## ")
+    return found
 
 
 def github(seed):
@@ -66,7 +73,7 @@ def test_the_steps_pass(runner: Bare, service):
 def test_a_failing_program_leaves_its_artifacts(installed, service):
     """The same command lines with a program that fails in the place of the pingpong."""
     steps, environment = service("1")
-    step = steps[-1].replace("ibv_rc_pingpong -g 1 -n 100 -c", "sh -c 'ibv_rc_pingpong -g 1 -n 5 $0 && exit 3'")
+    step = steps[-1].replace("ibv_rc_pingpong -g 1 -n 100 -c", "sh -c 'ibv_rc_pingpong -g 1 -n 5 \"$@\" && exit 3' test")
     script = f"{step}\ncode=$?\ncat failure/report.json\nls failure failure/again\nexit $code"
     done = installed.run("bash", "-c", script, environment={name: str(value) for name, value in environment.items()})
     assert done.returncode == 3, done
