@@ -2,7 +2,6 @@
 
 import json
 import re
-import resource
 import subprocess
 import time
 
@@ -13,24 +12,25 @@ PINGPONG = ["ibv_rc_pingpong", "-g", "1", "-n", "10"]
 LIMIT_S = 5
 
 
-def processor_s():
-    """Of all programs that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+
+def timed(bare, *words, **options):
+    """Runs a command; what it printed, and its seconds of processor time."""
+    done = bare.run("bash", "-c", 'TIMEFORMAT="%U %S"; time "$@"', "-", *words, **options)
+    *said, times = done.stderr.splitlines()
+    assert done.returncode == 0, done
+    return done.stdout, said, sum(map(float, times.split()))
 
 
 def test_from_package_to_first_result(bare, deb):
     assert not list(bare.path.glob("usr/bin/*rustc*")) and not list(bare.path.glob("usr/bin/verilator*"))
-    begin, used = time.monotonic(), processor_s()
-    done = bare.install(deb)
-    assert done.returncode == 0, done
-    done = bare.run("hca", "run", "--pair", "--", *PINGPONG)
-    elapsed_s, used_s = time.monotonic() - begin, processor_s() - used
-    assert done.returncode == 0, done
-    assert done.stdout.count("10 iters in") == 2, done
-    assert done.stderr == "", done
-    print(f"\n{bare.path.name}: first result {elapsed_s:.1f} s after dpkg -i, {used_s:.1f} s of processor time")
-    assert used_s < LIMIT_S
+    (bare.path / "openhca.deb").write_bytes(deb.read_bytes())
+    begin = time.monotonic()
+    _, _, install_s = timed(bare, "dpkg", "-i", "/openhca.deb", user=())
+    printed, complaints, run_s = timed(bare, "hca", "run", "--pair", "--", *PINGPONG)
+    elapsed_s = time.monotonic() - begin
+    assert printed.count("10 iters in") == 2 and not complaints, (printed, complaints)
+    print(f"\n{bare.path.name}: first result {elapsed_s:.1f} s after dpkg -i; processor time {install_s:.1f} + {run_s:.1f} s")
+    assert install_s + run_s < LIMIT_S
 
 
 def test_two_ports_and_infiniband(installed):
@@ -90,3 +90,10 @@ def test_a_container_that_forbids_namespaces(installed):
     quiet = ["--share-network", "--no-sysfs"]
     done = installed.run("hca", "run", "--pair", *quiet, "--", *PINGPONG, options=closed)
     assert (done.returncode, done.stderr) == (0, ""), done
+
+
+def test_the_same_bytes_twice(deb, archive, tmp_path):
+    """For the commit that is checked out, and what was built of it."""
+    subprocess.run([ROOT / "scripts" / "dist" / "pack.sh", tmp_path], check=True, capture_output=True)
+    for file in (deb, archive):
+        assert (tmp_path / file.name).read_bytes() == file.read_bytes(), file.name

@@ -120,6 +120,7 @@ mod tests {
     #[test]
     fn words_are_quoted_for_a_shell() {
         let words = ["hca", "a b", "it's", "--faults=loss=0.1", ""].map(OsString::from);
-        assert_eq!(quoted(&words), "hca 'a b' \"it's\" --faults=loss=0.1 ''");
+        let read = shlex::split(&quoted(&words)).unwrap();
+        assert_eq!(read, words.map(|word| word.into_string().unwrap()));
     }
 }
