@@ -41,7 +41,7 @@ install_packages() {
 setup_apt() { install_packages apt scripts/packages.txt; }
 
 # Bare roots and tools of containers, for `make oci` and `make test-dist` alone.
-setup_dist() { install_packages dist scripts/dist/packages.txt; }
+setup_dist() { install_packages dist scripts/packages-dist.txt; }
 
 # Debian's own Python: cocotb embeds it, which needs the shared libpython of the same build.
 find_python() {

@@ -16,8 +16,10 @@ OTHERS = [
     ("Verilator's runtime, by Wilson Snyder and others", "LGPL-3.0-only OR Artistic-2.0; here under the latter",
      HERE / "Artistic-2.0.txt"),
     ("LZ4, by Yann Collet (writes waveforms)", "BSD-2-Clause", Path("/usr/share/doc/liblz4-dev/copyright")),
-    ("zlib, by Jean-loup Gailly and Mark Adler (writes waveforms)", "Zlib", Path("/usr/share/doc/zlib1g-dev/copyright")),
-    ("libstdc++ of GCC", "GPL-3.0 with the GCC runtime library exception", Path("/usr/share/doc/gcc-12-base/copyright")),
+    ("zlib, by Jean-loup Gailly and Mark Adler (writes waveforms)", "Zlib",
+     Path("/usr/share/doc/zlib1g-dev/copyright")),
+    ("libstdc++ of GCC", "GPL-3.0 with the GCC runtime library exception",
+     Path("/usr/share/doc/gcc-12-base/copyright")),
 ]
 
 
@@ -58,7 +60,7 @@ def main():
     crates = linked_crates(sys.argv[1:])
     out = [heading("What is linked into hca and its libraries, and under which terms")]
     out += [f"{name}: {terms}" for name, terms, _ in OTHERS]
-    out += [f"Rust's standard library: MIT OR Apache-2.0", ""]
+    out += ["Rust's standard library: MIT OR Apache-2.0", ""]
     unknown = [crate["name"] for crate in crates if not crate["license"]]
     if unknown:
         sys.exit(f"licences: crates that do not say under which terms they are: {', '.join(unknown)}")

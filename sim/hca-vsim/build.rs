@@ -254,8 +254,8 @@ fn main() {
     link_libraries();
 }
 
-/// HCA_VSIM_PORTABLE=1: the program shall run on machines that have other versions of the C++ runtime and of what writes
-/// waveforms, or none, and tell nothing of the folder that it was built in.
+/// HCA_VSIM_PORTABLE=1: the program shall run on machines that have other versions of the C++ runtime and of what
+/// writes waveforms, or none, and tell nothing of the folder that it was built in.
 fn is_portable() -> bool {
     env::var("HCA_VSIM_PORTABLE").is_ok_and(|value| value == "1")
 }

@@ -1,5 +1,6 @@
-"""What docs/ci.md tells people to paste does what it says: its steps are run in a bare root, as far as that goes without
-a network. Stand-ins: `sudo` runs the command, `curl` copies the package, `apt-get` says whether all is installed."""
+"""What docs/ci.md tells people to paste does what it says: its steps are run in a bare root, as far as that goes
+without a network. Stand-ins: `sudo` runs the command, `curl` copies the package, `apt-get` says whether all is
+installed."""
 
 import subprocess
 
@@ -63,7 +64,7 @@ def test_the_steps_pass(runner: Bare, service):
     assert sum("hca run --pair" in step for step in steps) == 2
     script = "\n".join(["set -e", *steps, "test ! -e failure", "cat rdma.json 2>/dev/null || true"])
     # As root: dpkg wants it. What the snippets start needs no rights: test_package.py.
-    done = runner.run("bash", "-c", script, user=(), environment={name: str(value) for name, value in environment.items()})
+    done = runner.run("bash", "-c", script, user=(), environment=environment)
     assert done.returncode == 0, done
     assert done.stdout.count("100 iters in") == 4, done
     assert '"seed": 2' in done.stdout and '"verdict": "passed"' in done.stdout, done
@@ -73,11 +74,13 @@ def test_the_steps_pass(runner: Bare, service):
 def test_a_failing_program_leaves_its_artifacts(installed, service):
     """The same command lines with a program that fails in the place of the pingpong."""
     steps, environment = service("1")
-    step = steps[-1].replace("ibv_rc_pingpong -g 1 -n 100 -c", "sh -c 'ibv_rc_pingpong -g 1 -n 5 \"$@\" && exit 3' test")
+    step = steps[-1].replace("ibv_rc_pingpong -g 1 -n 100 -c",
+                             "sh -c 'ibv_rc_pingpong -g 1 -n 5 \"$@\" && exit 3' test")
     script = f"{step}\ncode=$?\ncat failure/report.json\nls failure failure/again\nexit $code"
-    done = installed.run("bash", "-c", script, environment={name: str(value) for name, value in environment.items()})
+    done = installed.run("bash", "-c", script, environment=environment)
     assert done.returncode == 3, done
-    for file in ("link.pcap", "server.log", "client.log", "report.json", "report.txt", "command.sh", "again", "card0.fst"):
+    for file in ("link.pcap", "server.log", "client.log", "report.json", "report.txt", "command.sh", "again",
+                 "card0.fst"):
         assert file in done.stdout, (file, done)
     assert '"verdict": "failed"' in done.stdout and '"seed": 1' in done.stdout
 

@@ -29,7 +29,8 @@ def test_from_package_to_first_result(bare, deb):
     printed, complaints, run_s = timed(bare, "hca", "run", "--pair", "--", *PINGPONG)
     elapsed_s = time.monotonic() - begin
     assert printed.count("10 iters in") == 2 and not complaints, (printed, complaints)
-    print(f"\n{bare.path.name}: first result {elapsed_s:.1f} s after dpkg -i; processor time {install_s:.1f} + {run_s:.1f} s")
+    print(f"\n{bare.path.name}: first result {elapsed_s:.1f} s after dpkg -i; "
+          f"processor time {install_s:.1f} + {run_s:.1f} s")
     assert install_s + run_s < LIMIT_S
 
 
@@ -40,7 +41,8 @@ def test_two_ports_and_infiniband(installed):
 
 
 def test_bandwidth_with_faults(installed):
-    done = installed.run("hca", "run", "--pair", "--faults", "loss=0.01", "--json", "-", "--", "ib_write_bw", "-x", "1", "-n", "50")
+    done = installed.run("hca", "run", "--pair", "--faults", "loss=0.01", "--json", "-", "--",
+                         "ib_write_bw", "-x", "1", "-n", "50")
     assert done.returncode == 0, done
     document = json.loads(done.stdout)
     assert document["links"][0]["a_to_b"]["faults"]["lost"] + document["links"][0]["b_to_a"]["faults"]["lost"] > 0
@@ -49,7 +51,8 @@ def test_bandwidth_with_faults(installed):
 def test_what_is_in_the_package(installed):
     """Completions, man pages, licences; nothing wants a library that a bare system lacks."""
     usr = installed.path / "usr"
-    for file in ("share/man/man1/hca-run.1.gz", "share/bash-completion/completions/hca", "share/zsh/vendor-completions/_hca",
+    for file in ("share/man/man1/hca-run.1.gz", "share/bash-completion/completions/hca",
+                 "share/zsh/vendor-completions/_hca",
                  "share/fish/vendor_completions.d/hca.fish", "share/doc/openhca/copyright"):
         assert (usr / file).stat().st_size > 0, file
     licences = (usr / "share/doc/openhca/THIRD-PARTY.txt").read_text(encoding="utf-8")
@@ -66,7 +69,8 @@ def test_nothing_tells_where_it_was_built(installed):
     for file in ("bin/hca", "lib/openhca/libibverbs.so.1"):
         text = (installed.path / "usr" / file).read_bytes()
         # Verilator names its own library by its whole path in every model.
-        found = [path for path in re.findall(str(ROOT).encode() + rb"/[\w./-]+", text) if not path.endswith(b"verilated_std.sv")]
+        paths = re.findall(str(ROOT).encode() + rb"/[\w./-]+", text)
+        found = [path for path in paths if not path.endswith(b"verilated_std.sv")]
         assert not found, (file, found[:5])
 
 

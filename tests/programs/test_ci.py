@@ -1,5 +1,5 @@
-"""`hca run --pair` in continuous integration: what it says of programs that fail or hang, and clients whom the simulator
-may not trace."""
+"""`hca run --pair` in continuous integration: what it says of programs that fail or hang, and clients whom the
+simulator may not trace."""
 
 import json
 import shutil

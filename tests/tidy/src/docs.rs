@@ -95,7 +95,9 @@ pub fn dependencies_explained(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
         let names = match file.path.as_str() {
-            "scripts/packages.txt" | "scripts/requirements.txt" => package_names(&file.text),
+            "scripts/packages.txt" | "scripts/packages-dist.txt" | "scripts/requirements.txt" => {
+                package_names(&file.text)
+            }
             path if path == "Cargo.toml" || path.ends_with("/Cargo.toml") => crate_names(&file.text),
             _ => continue,
         };

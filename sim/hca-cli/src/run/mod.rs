@@ -56,8 +56,8 @@ pub struct Args {
     /// The only card the program shall see [default: it sees all]
     #[arg(long, value_name = "N", conflicts_with = "pair")]
     card: Option<u32>,
-    /// Simulate two cards and run one command on each, SERVER --- CLIENT; without --- the client is the server's command
-    /// with 127.0.0.1 behind it
+    /// Simulate two cards and run one command on each, SERVER --- CLIENT; without --- the client is the server's
+    /// command with 127.0.0.1 behind it
     #[arg(long)]
     pair: bool,
     /// Print what the card saw, in simulated time, when the program has ended

@@ -153,8 +153,8 @@ impl<'a> Pair<'a> {
         wait.until_they_end(ends)
     }
 
-    /// Starts an end; with its card in /sys, where that is possible. Mounts are a thread's: each end has a thread of its
-    /// own to be started by.
+    /// Starts an end; with its card in /sys, where that is possible. Mounts are a thread's: each end has a thread of
+    /// its own to be started by.
     fn start(&self, card: u32, command: Command) -> Result<End> {
         let at = card as usize;
         let end = || {
