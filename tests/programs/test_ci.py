@@ -50,8 +50,9 @@ def test_a_simulator_that_may_trace_nobody(hca):
     folder = Path(tempfile.mkdtemp(prefix="hca-"))
     folder.chmod(0o777)
     sockets = folder / "cards"
-    apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *NOBODY]
-    simulator = subprocess.Popen([*WITH_US, *apart, hca, "sim", "--dir", sockets], stdout=subprocess.PIPE, text=True)
+    # Who becomes another user is no longer ended with its parent: so that comes first.
+    apart = [*NOBODY, "unshare", "--user", "--map-current-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    simulator = subprocess.Popen([*apart, hca, "sim", "--dir", sockets], stdout=subprocess.PIPE, text=True)
     try:
         assert str(sockets) in simulator.stdout.readline()
         run = [str(hca), "run", "--dir", str(sockets)]
