@@ -9,7 +9,6 @@
 -f hw/filelists/wire.f
 -f hw/filelists/link.f
 -f hw/filelists/mgmt.f
-hw/rtl/top/hca_activity.sv
 hw/rtl/top/hca_ports.sv
 hw/rtl/top/hca_trace.sv
 hw/rtl/top/hca_core.sv

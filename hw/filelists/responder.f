@@ -13,5 +13,6 @@ hw/rtl/responder/hca_rx_msgs.sv
 hw/rtl/responder/hca_rx_out.sv
 hw/rtl/responder/hca_rx_place.sv
 hw/rtl/responder/hca_rx_tables.sv
+hw/rtl/responder/hca_qp_set.sv
 hw/rtl/responder/hca_timers.sv
 hw/rtl/responder/hca_resp_sched.sv

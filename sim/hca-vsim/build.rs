@@ -80,8 +80,10 @@ const PORTS: &[(Dir, &str, Ty)] = &[
     (Dir::Out, "fw_wr_ack_o", Ty::U8),
     (Dir::Out, "fw_rdata_o", Ty::U32),
     (Dir::Out, "fw_irq_o", Ty::U8),
-    (Dir::Out, "busy_o", Ty::U8),
     (Dir::Out, "timer_active_o", Ty::U8),
+    (Dir::Out, "wake_at_o", Ty::U64),
+    (Dir::Out, "link_active_o", Ty::U8),
+    (Dir::Out, "link_wake_at_o", Ty::U64),
     (Dir::Out, "trace_strobe_o", Ty::U16),
     (Dir::Out, "trace_qpc_qpn_o", Ty::U16),
     (Dir::Out, "trace_qpc_init_o", Ty::U8),
@@ -240,6 +242,7 @@ fn main() {
     });
     for model in &models {
         let obj = out.join(model.prefix);
+        write_state(&obj, model.prefix);
         compile_shim(
             &crate_dir,
             &out,
@@ -430,7 +433,8 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
             "--x-assign",
             "fast",
         ])
-        .args(["--output-split", "20000", "--no-timing"])
+        // One structure holds all state: the shim compares it.
+        .args(["--output-split", "20000", "--no-timing", "--flatten"])
         .arg(format!("+define+HCA_NUM_PORTS={}", model.ports))
         .arg(format!("+define+HCA_NUM_VLS={}", data_vls()))
         .args(if waveforms() {
@@ -452,6 +456,8 @@ fn run_logged(command: &mut Command, model: &Model, log: &Path) {
     let status = command.stdout(copy).stderr(file).status();
     let status = status.unwrap_or_else(|e| panic!("cannot run {}: {e}", command.get_program().display()));
     if !status.success() {
+        // A compiler that was ended in the middle leaves a header that looks ready: begin anew next time.
+        remove_dir(&log.with_extension("").with_extension(""));
         let text = fs::read_to_string(log).unwrap_or_default();
         let start = text.char_indices().rev().nth(6000).map_or(0, |(i, _)| i);
         panic!(
@@ -488,10 +494,13 @@ fn compile_shim(crate_dir: &Path, out: &Path, obj: &Path, include: &str, prefix:
         .define("VM_TRACE", if waveforms() { "1" } else { "0" })
         .define("VM_TRACE_FST", if waveforms() { "1" } else { "0" })
         .define("MODEL_HEADER", format!("\"{prefix}.h\"").as_str())
+        .define("ROOT_HEADER", format!("\"{prefix}___024root.h\"").as_str())
+        .define("ROOT", format!("{prefix}___024root").as_str())
         .include(obj)
         .include(out)
         .include(include)
         .include(format!("{include}/vltstd"))
+        .flag("-Wno-invalid-offsetof")
         .warnings(false)
         .opt_level(2)
         .compile(&format!("shim_{prefix}"));
@@ -507,6 +516,42 @@ fn cpu_level() -> u8 {
         cflags.split_ascii_whitespace().any(|word| word == option)
     });
     named.unwrap_or(1)
+}
+
+/// Lists the memories of a model, which its state is compared without (see shim.cpp): arrays with the name that
+/// hw/rtl/lib/hca_ram_1r1w.sv gives them.
+fn write_state(obj: &Path, prefix: &str) {
+    let read = |name: String| {
+        let path = obj.join(name);
+        fs::read_to_string(&path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
+    };
+    let modules = read(format!("{prefix}__Syms.h"));
+    let modules = modules.split("// MODULE INSTANCE STATE").nth(1).unwrap_or("");
+    let modules = modules.split("// CONSTRUCTORS").next().unwrap_or("");
+    let apart = modules
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(';')?.split(' ').next_back());
+    for name in apart.filter(|name| *name != "TOP") {
+        let constant = name.ends_with("_pkg") || name.starts_with("TOP__std");
+        assert!(
+            constant,
+            "{prefix}: state of {name} lies outside of the top module's structure"
+        );
+    }
+    let root = read(format!("{prefix}___024root.h"));
+    let members = root
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("VlUnpacked<")?.strip_suffix(';'));
+    let names = members.filter_map(|member| member.rsplit(' ').next());
+    let list: String = names
+        .filter(|name| name.ends_with("__DOT__mem"))
+        .map(|name| format!(" M({name})"))
+        .collect();
+    fs::write(
+        obj.join("hca_state.h"),
+        format!("#define HCA_MEMORIES(M){list}\n"),
+    )
+    .expect("OUT_DIR is writable");
 }
 
 /// The same table for both languages: a struct of pointers into the model.

@@ -11,7 +11,7 @@ module hca_link
   parameter int unsigned RxVlBytes    = RxVlBytesDefault,
   parameter int unsigned Vl15Bytes    = Vl15BytesDefault,
   parameter int unsigned TxOpenBytes  = TxOpenDefault,
-  parameter int unsigned FcpMaxCycles = 16384,
+  parameter int unsigned FcpMaxCycles = FcpMaxCyclesDefault,
   parameter int unsigned FcpMinGap    = 32,
   parameter int unsigned DownCycles   = 1 << 20,
   parameter logic        Port         = 1'b0                // which link_wr rows are ours
@@ -45,6 +45,7 @@ module hca_link
   output logic [31:0]      stat_data_o,
   output logic             event_o,
   output logic             busy_o,
+  output logic             fcp_on_o,        // flow control packets go out, again every FcpMaxCycles
   input  logic [15:0]      rx_hold_i        // VLs whose receive ring is not drained: a test's knob, else 0
 );
 
@@ -102,13 +103,15 @@ module hca_link
   assign fcp_ready = ctl_ready && cfg.ib;
   assign pfc_ready = ctl_ready && !cfg.ib;
 
+  assign fcp_on_o = up && cfg.ib;
+
   hca_fcp_tx #(
     .NumVls      (NumVls),
     .CapBlocks   (RxBlocks),
     .FcpMaxCycles(FcpMaxCycles),
     .FcpMinGap   (FcpMinGap)
   ) u_fcp_tx (
-    .clk_i, .rst_i, .now_i, .enable_i(up && cfg.ib), .init_i(cfg.state == LinkInit), .vl_ok_i(cfg.vl_mask[NumVls-1:0]),
+    .clk_i, .rst_i, .now_i, .enable_i(fcp_on_o), .init_i(cfg.state == LinkInit), .vl_ok_i(cfg.vl_mask[NumVls-1:0]),
     .abr_i(abr), .fccl_i(fccl), .busy_o(fcp_busy),
     .ctl_valid_o(fcp_valid), .ctl_ready_i(fcp_ready), .ctl_o(fcp_beat_w)
   );

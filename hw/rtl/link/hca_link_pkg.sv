@@ -111,6 +111,8 @@ package hca_link_pkg;
   localparam logic [3:0] FcpNormal = 4'd0;
   localparam logic [3:0] FcpInit   = 4'd1;
   localparam logic [6:0] FcpBytes  = 7'd6;
+  localparam int unsigned FcpMaxCyclesDefault = 16384;   // every VL is told again then; power of two
+  localparam int unsigned FcpTickLsb          = $clog2(FcpMaxCyclesDefault);
 
   typedef struct packed {
     logic [3:0]  op;

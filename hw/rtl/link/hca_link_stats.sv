@@ -61,7 +61,7 @@ module hca_link_stats
       turn_q   <= '0;
       waited_q <= '0;
     end else begin
-      turn_q <= turn_q + 1'b1;
+      if (tx_wait_i != '0 || waited_q != '0) turn_q <= turn_q + 1'b1;
       for (int unsigned v = 0; v < 16; v++) begin
         waited_q[v] <= ((turn_q == 4'(v)) ? 5'd0 : waited_q[v]) + 5'(tx_wait_i[v]);
       end

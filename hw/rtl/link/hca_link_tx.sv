@@ -278,8 +278,11 @@ module hca_link_tx
       drop_ring_q <= '0;
       age_q       <= '0;
     end else begin
-      tick_q      <= tick_q + 1'b1;
-      drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
+      // An empty queue stands still.
+      if (head_valid != '0) begin
+        tick_q      <= tick_q + 1'b1;
+        drop_ring_q <= (drop_ring_q == Vl15Ring) ? '0 : drop_ring_q + 1'b1;
+      end
       for (int unsigned r = 0; r < Rings; r++) begin
         if (!head_valid[r] || ((pop && pop_ring == RingW'(r)) || (drop && drop_ring_q == RingW'(r)))) age_q[r] <= '0;
         else if (tick_q == '1 && running && !(&age_q[r])) age_q[r] <= age_q[r] + 1'b1;

@@ -51,7 +51,7 @@ module hca_pfc_tx
       else if (ctl_ready_i) valid_q <= 1'b0;
       if (pick) told_q <= xoff;
       if (pick) tick_q <= '0;
-      else tick_q <= tick_q + 1'b1;
+      else if (xoff != '0 && !refresh_q) tick_q <= tick_q + 1'b1;
       if (pick) refresh_q <= 1'b0;
       else if (tick_q == '1) refresh_q <= 1'b1;
     end

@@ -86,8 +86,7 @@ module hca_mgmt
     // Configuration and counters.
     output port_cfg_t [NumPorts-1:0]      port_cfg_o,
     output logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_o,
-    input  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_i,
-    output logic                          busy_o
+    input  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_i
 );
   localparam int unsigned FuncIdxW = $clog2(NumFuncs);
   localparam int unsigned NumOwn   = NumFuncs + NumPorts;
@@ -156,7 +155,7 @@ module hca_mgmt
   logic [NumEvSources-1:0] all_ev_valid, all_ev_ready;
   hw_ev_t                  all_ev [NumEvSources];
   hw_ev_t                  head_ev;
-  logic                    head_valid, ev_busy;
+  logic                    head_valid;
   // This block's own: writes of CONTROL and changes of a link, one pending bit per function and per port.
   logic [NumOwn-1:0]       own_set, own_pend_q, own_grant;
   hw_ev_t                  own_ev;
@@ -165,7 +164,7 @@ module hca_mgmt
 
   hca_mgmt_events #(.NumSources(NumEvSources)) u_events (
     .clk_i, .rst_i, .ev_valid_i(all_ev_valid), .ev_ready_o(all_ev_ready), .ev_i(all_ev),
-    .head_valid_o(head_valid), .head_o(head_ev), .pop_i(hwif_out.mgmt.ev_pop.pop.value), .busy_o(ev_busy)
+    .head_valid_o(head_valid), .head_o(head_ev), .pop_i(hwif_out.mgmt.ev_pop.pop.value)
   );
   always_comb begin
     for (int unsigned i = 0; i < NumEvSources - 1; i++) all_ev[i] = ev_i[i];
@@ -311,8 +310,9 @@ module hca_mgmt
       hwif_in.func[f].control.reset.hwclr  = hwif_out.mgmt.fn[f].reset_done.go.value;
       hwif_in.func[f].admin_status.consumer_index.next = hwif_out.mgmt.fn[f].admin_status.consumer_index.value;
       hwif_in.func[f].admin_status.error.next          = hwif_out.mgmt.fn[f].admin_status.error.value;
-      hwif_in.func[f].time_lo.value.next = now_i[31:0];
-      hwif_in.func[f].time_hi.value.next = now_i[63:32];
+      // Only a reader sees the time pass.
+      hwif_in.func[f].time_lo.value.next = reg_req ? now_i[31:0] : '0;
+      hwif_in.func[f].time_hi.value.next = reg_req ? now_i[63:32] : '0;
       hwif_in.func[f].clock_hz.value.next = ClockHz;
       hwif_in.func[f].func_info.func_number.next = 8'(f);
       hwif_in.func[f].func_info.vectors.next     = 11'(NumVectors);
@@ -349,5 +349,4 @@ module hca_mgmt
     hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end
 
-  assign busy_o = ev_busy || ctx_busy || dma_busy || msg_pend_q || eqe_pend_q || reg_req || (|own_pend_q);
 endmodule

@@ -12,8 +12,7 @@ module hca_mgmt_events
     input  hw_ev_t                ev_i [NumSources],
     output logic                  head_valid_o,
     output hw_ev_t                head_o,
-    input  logic                  pop_i,
-    output logic                  busy_o
+    input  logic                  pop_i
 );
   localparam int unsigned EvBits = $bits(hw_ev_t);
 
@@ -51,5 +50,4 @@ module hca_mgmt_events
     .out_valid_o(head_valid_o), .out_ready_i(pop_i), .out_o(head_o), .count_o()
   );
 
-  assign busy_o = head_valid_o || qp_valid;
 endmodule

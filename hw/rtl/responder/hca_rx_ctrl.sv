@@ -10,6 +10,7 @@ module hca_rx_ctrl
   input  logic [63:0]                now_i,
   input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
   output logic                       active_o,     // something is outstanding: timers may fire
+  output logic [63:0]                wake_at_o,    // and look again then
   output rx_strobes_t                strobes_o,
   input  logic                       rxd_valid_i,
   output logic                       rxd_ready_o,
@@ -233,7 +234,8 @@ module hca_rx_ctrl
     .tmr_valid_o     (tmr_valid),
     .tmr_ready_i     (tmr_ready),
     .tmr_o           (tmr_msg),
-    .active_o
+    .active_o,
+    .wake_at_o
   );
 
   // ---- Packets: is it for a live RC QP of this port and partition, and from its peer? ----------------------

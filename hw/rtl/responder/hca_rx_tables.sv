@@ -45,7 +45,8 @@ module hca_rx_tables
   output logic           tmr_valid_o,
   input  logic           tmr_ready_i,
   output pipe_msg_t      tmr_o,
-  output logic           active_o
+  output logic           active_o,
+  output logic [63:0]    wake_at_o
 );
 
   hca_ram_1r1w #(
@@ -188,7 +189,9 @@ module hca_rx_tables
     .rst_i,
     .now_i,
     .wake_i     (omt_valid_i && omt_ready_o),
+    .wake_qpn_i (omt_i.qpn),
     .active_o,
+    .wake_at_o,
     .wr_qpn_i,
     .ctx_we_i,
     .ctx_i      ('{live: ctx_i.tx_live, timeout: ctx_i.timeout}),

@@ -1,16 +1,19 @@
-// Transport and RNR timers of all QPs: a scanner visits one QP per two cycles and compares with the state it
-// saw last time. A timer starts when a change is first seen and fires when it is over: up to two sweeps
-// (2 * 2 * NumQps cycles) late, never early. When a whole sweep finds nothing to wait for the scanner sleeps
-// (active_o = 0) until the requester emits; the sweep after waking starts every timer afresh, because the
-// clock may have jumped.
+// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per two cycles, and compares
+// with what it saw last time: a timer starts when a change is first seen, and fires when its time is over. Between two
+// sweeps the scanner sleeps for a sixteenth of the shortest time that somebody waits for. So a timer is never early,
+// and late by an eighth of that time and two sweeps at most. Whoever emits something shortens the sleep by its own
+// time-out; a new RNR wait ends it. While it sleeps nothing here changes before `wake_at_o`. When a whole sweep meets
+// nobody to wait for it ends (active_o = 0), until something with a time-out is emitted.
 module hca_timers
   import hca_pkg::*, hca_rx_pkg::*;
 (
   input  logic           clk_i,
   input  logic           rst_i,
   input  logic [63:0]    now_i,     // cycles of 4 ns
-  input  logic           wake_i,    // strobe: something was emitted
+  input  logic           wake_i,    // strobe: something of QP wake_qpn_i is emitted
+  input  logic [QpW-1:0] wake_qpn_i,
   output logic           active_o,
+  output logic [63:0]    wake_at_o, // cycle of the next sweep, if active_o; in a sweep one that is over
   input  logic [QpW-1:0] wr_qpn_i,
   input  logic           ctx_we_i,
   input  tmr_ctx_t       ctx_i,
@@ -27,6 +30,7 @@ module hca_timers
 
   localparam int unsigned StampW     = 44;   // 2^31 * 4.096 us is 2^41 cycles
   localparam int unsigned CyclesPerUs = 250;
+  localparam int unsigned PeriodW     = 38;   // a sixteenth of 2^31 * 4.096 us is 2^37 cycles
 
   typedef struct packed {
     logic [1:0]        gen;
@@ -34,21 +38,34 @@ module hca_timers
     logic [StampW-1:0] stamp;
   } own_t;
 
-  logic           active_q, cold_q, any_q, woken_q;
-  logic           look_q;       // the reads of idx_q have returned
-  logic [QpW-1:0] idx_q;
+  logic           active_q, sleep_q, due, recent;
+  logic [63:0]    at_q;
+  logic [NumQps-1:0] known_q;   // what was seen of it last time is about what it waits for
+  logic           look_q;       // the reads of qpn have returned
+  logic           scan, here, done;
+  logic [QpW-1:0] qpn;
   tmr_ctx_t       ctx;
   tmr_st_t        st;
   own_t           own, own_new;
-  logic           waiting, fresh, expired, step, own_we;
+  logic           waiting, waits, fresh, expired, step, own_we;
   logic [StampW-1:0] elapsed;
   logic [27:0]    rnr_cycles;
-  logic           unused_now;
+  logic           unused_bits;
 
-  assign unused_now = ^now_i[63:StampW];
+  assign unused_bits = ^rnr_cycles[3:0];
   assign active_o   = active_q;
-  assign mark_en_o  = active_q && !look_q;
-  assign mark_qpn_o = idx_q;
+  assign wake_at_o  = at_q;
+  assign scan       = active_q && !sleep_q;
+  assign mark_en_o  = here && !look_q;
+  assign mark_qpn_o = qpn;
+
+  // A mark is written after its strobe; nobody is dropped meanwhile. Who may send again may have something outstanding
+  // from before.
+  hca_qp_set u_set (
+    .clk_i, .rst_i, .add_i({ctx_we_i && ctx_i.live, wake_i}), .add_qpn_i({wr_qpn_i, wake_qpn_i}),
+    .drop_i(step && !waiting && !recent), .drop_qpn_i(qpn),
+    .walk_i(scan), .valid_o(here), .qpn_o(qpn), .next_i(step), .done_o(done)
+  );
 
   hca_ram_1r1w #(
     .Width($bits(tmr_ctx_t)),
@@ -58,8 +75,8 @@ module hca_timers
     .we_i   (ctx_we_i),
     .waddr_i(wr_qpn_i),
     .wdata_i(ctx_i),
-    .re_i   (mark_en_o),
-    .raddr_i(idx_q),
+    .re_i   (scan ? mark_en_o : wake_i),
+    .raddr_i(scan ? qpn : wake_qpn_i),
     .rdata_o(ctx)
   );
 
@@ -72,7 +89,7 @@ module hca_timers
     .waddr_i(wr_qpn_i),
     .wdata_i(st_i),
     .re_i   (mark_en_o),
-    .raddr_i(idx_q),
+    .raddr_i(qpn),
     .rdata_o(st)
   );
 
@@ -82,17 +99,18 @@ module hca_timers
   ) u_own (
     .clk_i,
     .we_i   (own_we),
-    .waddr_i(idx_q),
+    .waddr_i(qpn),
     .wdata_i(own_new),
     .re_i   (mark_en_o),
-    .raddr_i(idx_q),
+    .raddr_i(qpn),
     .rdata_o(own)
   );
 
   // ---- Judge one QP --------------------------------------------------------------------------------
   assign waiting    = ctx.live && !st.dead && (st.rnr_wait || st.una_psn != mark_psn_i);
-  assign fresh      = cold_q || !waiting || own.una_psn != st.una_psn || own.gen != st.gen;
-  assign elapsed    = now_i[StampW-1:0] - own.stamp;
+  assign waits      = waiting && (st.rnr_wait || ctx.timeout != '0);
+  assign fresh      = !waits || !known_q[qpn] || own.una_psn != st.una_psn || own.gen != st.gen;
+  assign elapsed    = look_q ? now_i[StampW-1:0] - own.stamp : '0;   // at rest nothing follows the time
   assign rnr_cycles = 28'(RnrTimeUs[st.rnr_code] * CyclesPerUs);
   // 4.096 us are 1024 cycles; timeout 0 never fires (REL-6, REL-7).
   assign expired    = st.rnr_wait ? elapsed >= StampW'(rnr_cycles)
@@ -101,43 +119,84 @@ module hca_timers
   assign msg_valid_o = look_q && !fresh && expired;
   assign {msg_o.syndrome, msg_o.status, msg_o.wqe_index} = timer_tag(st.gen, st.una_psn);
   assign msg_o.kind  = st.rnr_wait ? MsgRnrDone : MsgTimeout;
-  assign msg_o.qpn   = idx_q;
+  assign msg_o.qpn   = qpn;
   assign step        = look_q && (!msg_valid_o || msg_ready_i);
   assign own_we      = step && (fresh || msg_valid_o);
-  assign own_new     = '{gen: st.gen, una_psn: st.una_psn, stamp: now_i[StampW-1:0]};
+  assign own_new     = '{gen: st.gen, una_psn: st.una_psn, stamp: own_we ? now_i[StampW-1:0] : '0};
 
-  // ---- Sweep ---------------------------------------------------------------------------------------
-  logic wrap;
-  assign wrap = step && (idx_q == QpW'(NumQps - 1));
+  // ---- How long to sleep -----------------------------------------------------------------------------
+  localparam int unsigned MarkCycles = 8;   // a mark is written that much later than its strobe, at most
+
+  logic                  wrap, rnr_new, again, again_q, any_q, peek_q;
+  logic [MarkCycles-1:0] recent_q;          // strobes
+  logic [PeriodW-1:0]    least_q, asked;    // of a sweep; of who comes meanwhile
+
+  // A sixteenth of 2^timeout * 1024 cycles.
+  function automatic logic [PeriodW-1:0] sixteenth(logic [4:0] timeout);
+    return (timeout == '0) ? '1 : PeriodW'(1) << (6'd6 + 6'(timeout));
+  endfunction
+
+  function automatic logic [PeriodW-1:0] lesser(logic [PeriodW-1:0] a, logic [PeriodW-1:0] b);
+    return (a < b) ? a : b;
+  endfunction
+
+  assign recent  = wake_i || recent_q != '0;
+  assign wrap    = scan && done;
+  assign rnr_new = st_we_i && st_i.rnr_wait && !st_i.dead;
+  assign again   = again_q || rnr_new || recent || asked != '1;   // somebody may have come behind the scanner
+  assign due     = sleep_q && now_i >= at_q;
+
+  always_comb begin
+    asked = '1;
+    if (ctx_we_i && ctx_i.live) asked = sixteenth(ctx_i.timeout);
+    if (peek_q) asked = lesser(asked, sixteenth(ctx.timeout));
+  end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      active_q <= 1'b0;
-      cold_q   <= 1'b0;
-      any_q    <= 1'b0;
-      woken_q  <= 1'b0;
-      look_q   <= 1'b0;
-      idx_q    <= '0;
-    end else if (!active_q) begin
-      active_q <= wake_i;
-      cold_q   <= wake_i;
-      woken_q  <= wake_i;  // the mark itself is written a little later than the strobe
-      any_q    <= 1'b0;
-      look_q   <= 1'b0;
-      idx_q    <= '0;
+      known_q <= '0;
     end else begin
-      look_q <= !look_q || !step;
-      if (step) idx_q <= idx_q + 1'b1;
-      if (wrap) begin
-        cold_q   <= 1'b0;
-        any_q    <= 1'b0;
-        woken_q  <= wake_i;
-        active_q <= any_q || waiting || woken_q || wake_i;
+      if (step) known_q[qpn] <= waits;
+      // Every new life begins so; a change in mid-life lets the timer run on.
+      if (ctx_we_i && !ctx_i.live) known_q[wr_qpn_i] <= 1'b0;
+    end
+  end
+
+  // ---- Sweep, sleep ------------------------------------------------------------------------------------
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      active_q <= 1'b0;
+      sleep_q  <= 1'b0;
+      any_q    <= 1'b0;
+      again_q  <= 1'b0;
+      look_q   <= 1'b0;
+      peek_q   <= 1'b0;
+      recent_q <= '0;
+      least_q  <= '1;
+    end else begin
+      recent_q <= {recent_q[MarkCycles-2:0], wake_i};
+      peek_q   <= wake_i && !scan;
+      look_q   <= here && !step;
+      any_q    <= scan && !wrap && (any_q || (step && waits));
+      again_q  <= scan && !wrap && again;
+      if (!scan) begin
+        active_q <= active_q || rnr_new || asked != '1;
+        sleep_q  <= !rnr_new && !due && (active_q || asked != '1);
+        least_q  <= '1;
       end else begin
-        if (step && waiting) any_q <= 1'b1;
-        if (wake_i) woken_q <= 1'b1;
+        if (step && waits && !st.rnr_wait) least_q <= lesser(least_q, sixteenth(ctx.timeout));
+        if (step && waits && st.rnr_wait) least_q <= lesser(least_q, PeriodW'(rnr_cycles[27:4]));
+        if (wrap) begin
+          active_q <= any_q || again;
+          sleep_q  <= any_q || again;
+        end
       end
     end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (wrap) at_q <= again ? now_i : now_i + 64'(lesser(least_q, asked));
+    else if (asked != '1 && (!active_q || now_i + 64'(asked) < at_q)) at_q <= now_i + 64'(asked);
   end
 
 endmodule

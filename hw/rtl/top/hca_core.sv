@@ -81,8 +81,10 @@ module hca_core
     output logic [31:0]  fw_rdata_o,
     output logic         fw_irq_o,
     // Activity.
-    output logic         busy_o,
-    output logic         timer_active_o,
+    output logic         timer_active_o,       // QPs' timers run; nothing changes by itself before
+    output logic [63:0]  wake_at_o,            // ... this cycle
+    output logic         link_active_o,        // and nothing on the links before
+    output logic [63:0]  link_wake_at_o,       // ... this one
     // Trace: no effect on the card (hca_trace.sv).
     output logic [10:0]        trace_strobe_o,
     output logic [QpW-1:0]     trace_qpc_qpn_o,
@@ -231,9 +233,8 @@ module hca_core
   logic [1:0]                 made_valid, gather_left;
   tx_made_t [1:0]             made;
   logic [1:0][RateGroups-1:0] rate_open;
-  logic                       rate_busy;
   hca_static_rate u_static_rate (
-    .clk_i, .rst_i, .made_valid_i(made_valid), .made_i(made), .open_o(rate_open), .busy_o(rate_busy)
+    .clk_i, .rst_i, .made_valid_i(made_valid), .made_i(made), .open_o(rate_open), .busy_o()
   );
 
   // ---- Transmit --------------------------------------------------------------------------------------
@@ -298,7 +299,7 @@ module hca_core
   logic [15:0]               resp_done_seq;
   logic                      sent;
   txp_t                      sent_txp;
-  logic              rxd_valid, rxd_ready, buf_re, buf_free, port_busy;
+  logic              rxd_valid, rxd_ready, buf_re, buf_free;
   rxd_t              rxd;
   logic [RxBufW-1:0] buf_raddr;
   beat_t             buf_rdata;
@@ -328,7 +329,8 @@ module hca_core
     .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})), .phy_rx_i(phy_rx),
     .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})),
     .stat_addr_i(link_stat_addr), .stat_data_o(link_stat_data), .link_event_o(link_event),
-    .rx_strobes_i(rx_strobes), .counters_o(counters), .busy_o(port_busy)
+    .rx_strobes_i(rx_strobes), .counters_o(counters),
+    .active_o(link_active_o), .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
   assign mac_tx_valid_o = phy_tx_valid[0];
@@ -367,7 +369,7 @@ module hca_core
     .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
     .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
     .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
-    .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(timer_active_o),
+    .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(timer_active_o), .wake_at_o,
     .strobes_o(rx_strobes)
   );
 
@@ -439,7 +441,6 @@ module hca_core
   );
 
   // ---- Management ----------------------------------------------------------------------------------------
-  logic mgmt_busy;
   hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1), .NumCounters(NumCounters)) u_mgmt (
     .clk_i, .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
@@ -460,16 +461,7 @@ module hca_core
     .rd_req_valid_o(rreq_valid[RdMgmt]), .rd_req_ready_i(rreq_ready[RdMgmt]), .rd_req_o(rreq[RdMgmt]),
     .rd_rsp_valid_i(rrsp_valid[RdMgmt]), .rd_rsp_ready_o(rrsp_ready[RdMgmt]), .rd_rsp_i(rrsp[RdMgmt]),
     .wr_valid_o(wr_valid[WrMgmt]), .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]),
-    .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counters_i(counters), .busy_o(mgmt_busy)
-  );
-
-  hca_activity #(.Streams(19)) u_activity (
-    .clk_i, .rst_i,
-    .valid_i({mmio_wr_valid_i, mmio_rd_valid_i, mac_rx_valid_i, mac_tx_valid_o, mac1_rx_valid_i,
-              mac1_tx_valid_o, hwr_valid_o, hrd_req_valid_o,
-              rxd_valid, rxw_valid, txp_valid, ack_valid, src_txp_valid[0], src_txp_valid[1], upd_valid,
-              cqe_valid, mgmt_busy, |msg_valid, port_busy || rate_busy}),
-    .rd_req_i(hrd_req_valid_o && hrd_req_ready_i), .rd_done_i(hrd_rsp_valid_i && hrd_rsp_last_i), .busy_o
+    .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counters_i(counters)
   );
 
   // ---- Trace -----------------------------------------------------------------------------------------------

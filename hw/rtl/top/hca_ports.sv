@@ -58,13 +58,14 @@ module hca_ports
   output logic [NumPorts-1:0]       link_event_o,
   input  rx_strobes_t               rx_strobes_i,
   output logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_o,
-  output logic                      busy_o
+  output logic                      active_o,        // a link tells its credits again
+  output logic [63:0]               wake_at_o        // ... in this cycle
 );
 
   localparam int unsigned Loop = NumPorts;  // the looped packets among the sources of the receiver
 
-  logic                  tx_valid, tx_ready, out_valid, loop_busy;
-  logic [NumPorts-1:0]   out_ready, link_busy;
+  logic                  tx_valid, tx_ready, out_valid;
+  logic [NumPorts-1:0]   out_ready, link_fcp;
   logic [NumPorts:0]     src_valid, src_ready, src_hold;
   mac_t                  src [NumPorts+1];
   logic [NumPorts:0][PortW-1:0] src_port;
@@ -117,8 +118,8 @@ module hca_ports
       .phy_tx_valid_o(phy_tx_valid_o[p]), .phy_tx_ready_i(phy_tx_ready_i[p]), .phy_tx_o(phy_tx_o[p]),
       .phy_up_i(phy_up_i[p]), .phy_rx_valid_i(phy_rx_valid_i[p]), .phy_rx_i(phy_rx_i[p]),
       .phy_rx_err_i(phy_rx_err_i[p]), .ahead_i(ahead[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]),
-      .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]), .event_o(link_event_o[p]), .busy_o(link_busy[p]),
-      .rx_hold_i('0)
+      .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]), .event_o(link_event_o[p]), .busy_o(),
+      .fcp_on_o(link_fcp[p]), .rx_hold_i('0)
     );
 
     // Which service levels may send: the VL that each maps to has room in its ring.
@@ -161,7 +162,7 @@ module hca_ports
   always_ff @(posedge clk_i) stat_port_q <= stat_addr_i[8];
   assign stat_data_o = (32'(stat_port_q) < NumPorts) ? stat_data[PortW'(stat_port_q)] : '0;
 
-  assign loop_busy = src_valid[Loop];
-  assign busy_o    = tx_valid || loop_busy || rx_valid || (|link_busy);
+  assign active_o  = link_fcp != '0;
+  assign wake_at_o = active_o ? {now_i[63:FcpTickLsb] + 1'b1, FcpTickLsb'(0)} : '0;
 
 endmodule

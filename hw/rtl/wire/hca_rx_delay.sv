@@ -29,7 +29,7 @@ module hca_rx_delay
       slot_q  <= '0;
     end else begin
       valid_q <= {valid_q[Cycles-2:0], valid_i};
-      slot_q  <= slot_q + 1'b1;
+      if (valid_i || valid_q != '0) slot_q <= slot_q + 1'b1;
     end
   end
 

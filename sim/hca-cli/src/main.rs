@@ -3,8 +3,8 @@
 
 mod bind;
 mod capture_file;
-mod curves;
 mod cpu;
+mod curves;
 mod demo;
 mod extras;
 mod files;

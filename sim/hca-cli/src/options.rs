@@ -35,6 +35,26 @@ impl fmt::Display for Link {
     }
 }
 
+/// How the simulator uses the machine.
+#[derive(clap::Args, Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// Threads that evaluate the cards: results are the same with any number, and more are faster while as many
+    /// processors have nothing else to do
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads())]
+    pub threads: usize,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { threads: 1 }
+    }
+}
+
+fn threads() -> impl clap::builder::TypedValueParser<Value = usize> {
+    use clap::builder::TypedValueParser as _;
+    clap::value_parser!(u8).range(1..=64).map(usize::from)
+}
+
 /// The PCIe link of every card.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
 pub struct Pcie {

@@ -13,6 +13,7 @@ use crate::firmware::{FirmwareEntry, FirmwareRunner, firmware_with_wires};
 use crate::monitor::Monitor;
 use crate::observe::SentPacket;
 use crate::port_observer::PortObserver;
+use crate::quiet::{Inputs, Quiet, Silence};
 use crate::stamps::{Stamp, StampKind, Stamps};
 use crate::waveform::Waveform;
 use crate::wire::{Attachment, Wire};
@@ -20,8 +21,6 @@ use crate::{NUM_FUNCS, NUM_PORTS, SimError};
 
 /// Cycles of reset before time starts.
 const RESET_CYCLES: u64 = 16;
-/// A card stays awake this long after anything came in at its ports, whatever its `busy_o` says.
-const AWAKE_CYCLES: u64 = 8;
 /// Violations kept; the first ones matter.
 const MAX_VIOLATIONS: usize = 16;
 
@@ -119,17 +118,6 @@ pub struct CardCounters {
     pub firmware_accesses: u64,
 }
 
-/// How much attention a card needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Activity {
-    /// Every cycle.
-    Busy,
-    /// Only its timers run.
-    Timers,
-    /// None until something arrives.
-    Idle,
-}
-
 /// A read request or a write beat without its data: what the handshake monitors compare.
 type ReadPayload = (u8, u8, u64, u16);
 type WritePayload = (u8, u8, u64, u64, Beat);
@@ -143,8 +131,13 @@ pub struct Card {
     pub(crate) host: Host,
     firmware: FirmwareRunner,
     wires: Vec<Wire>,
-    pub(crate) activity: Activity,
-    awake_until: u64,
+    /// Of this cycle.
+    inputs: Inputs,
+    stands_still: bool,
+    is_due: bool,
+    settled_lawfully: bool,
+    silence: Silence,
+    quiet: Option<Quiet>,
     reading: Option<(u8, u64)>,
     read_monitor: Monitor<ReadPayload>,
     write_monitor: Monitor<WritePayload>,
@@ -171,8 +164,12 @@ impl Card {
             wires: (0..usize::from(config.ports.clamp(1, NUM_PORTS)))
                 .map(Wire::new)
                 .collect(),
-            activity: Activity::Busy,
-            awake_until: 0,
+            inputs: Inputs::default(),
+            stands_still: false,
+            is_due: false,
+            settled_lawfully: true,
+            silence: Silence::default(),
+            quiet: None,
             reading: None,
             read_monitor: Monitor::default(),
             write_monitor: Monitor::default(),
@@ -222,6 +219,7 @@ impl Card {
     /// Plugs a cable in; the port is there.
     pub(crate) fn attach(&mut self, port: u8, attachment: Attachment) {
         self.wires[usize::from(port) - 1].attachment = Some(attachment);
+        self.quiet = None;
     }
 
     /// Length of its cycle.
@@ -322,26 +320,65 @@ impl Card {
         self.interrupts.remove(&(func, vector)).unwrap_or(0)
     }
 
-    /// The cycle at which something reaches the ports of the card; used while it is idle.
-    pub(crate) fn next_port_event(&self, cables: &[Cable]) -> Option<u64> {
-        let wires = self.wires.iter().filter_map(|wire| wire.next_arrival(cables));
-        wires.chain(self.pcie.next_card_event()).min()
+    /// Something is under way in it, on its link or in its firmware; timers that run do not count.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.quiet.is_none() || !self.firmware.is_idle() || self.pcie.next_event().is_some()
     }
 
-    /// One cycle.
-    pub(crate) fn step(&mut self, now: u64, cables: &mut [Cable]) {
-        self.counters.evaluated_cycles += 1;
+    /// The next cycle in which it has to be looked at; none while it waits for others only. What its links do by
+    /// themselves, such as telling credits again, counts `with_links` only.
+    pub(crate) fn next_event(&self, now: u64, cables: &[Cable], with_links: bool) -> Option<u64> {
+        let Some(quiet) = &self.quiet else {
+            return Some(now + 1);
+        };
+        let wires = self.wires.iter().map(|wire| wire.next_event(now, cables));
+        let own = [
+            self.pcie.next_event(),
+            (!quiet.inputs.may_read)
+                .then(|| self.pcie.read_ready_cycle())
+                .flatten(),
+            (!quiet.inputs.may_write).then(|| self.pcie.write_ready_cycle()),
+            self.firmware.next_event(now),
+            quiet.timers_at,
+            quiet.links_at.filter(|_| with_links),
+        ];
+        wires.chain(own).flatten().min().map(|at| at.max(now + 1))
+    }
+
+    // ---- A cycle: drive, settle (the model), sample, clock (the model), judge
+    // -----------------------------------------------------------------------------------------
+
+    /// Gives the model its inputs. False where it need not be evaluated, because that would change nothing; `checked`:
+    /// then it is, and it is a violation if something changes.
+    pub(crate) fn drive(&mut self, now: u64, cables: &mut [Cable], checked: bool) -> bool {
         self.firmware.drive(now, self.dut.ports());
         self.drive_mmio(now);
         self.drive_host(now);
         for wire in &mut self.wires {
             wire.drive(now, self.dut.ports(), cables, &mut self.stamps);
         }
+        self.inputs = Inputs::of(self.dut.ports());
+        let quiet = self.quiet.as_ref();
+        self.stands_still = quiet.is_some_and(|quiet| quiet.holds(now, &self.inputs));
+        self.is_due = checked || !self.stands_still;
         self.dut.ports().now_i.set(now);
         self.dut.ports().clk_i.set(0);
-        let lawful = self.dut.eval();
-        self.waveform.record(&mut self.dut, now, now * self.cycle_ps);
+        self.is_due
+    }
 
+    /// The model, if it has to be evaluated in this cycle.
+    pub(crate) fn due(&mut self) -> Option<&mut Dut> {
+        self.is_due.then_some(&mut self.dut)
+    }
+
+    /// Looks at what the settled model says, and prepares the clock edge.
+    pub(crate) fn sample(&mut self, now: u64, cables: &mut [Cable]) {
+        if !self.is_due {
+            return;
+        }
+        self.counters.evaluated_cycles += 1;
+        self.settled_lawfully = self.dut.is_lawful();
+        self.waveform.record(&mut self.dut, now, now * self.cycle_ps);
         self.sample_mmio(now);
         self.sample_host(now);
         self.sample_wires(now, cables);
@@ -349,10 +386,15 @@ impl Card {
         if let Some(observer) = &mut self.observer {
             observer.cycle(now, self.dut.ports());
         }
-        self.activity = self.judge_activity(now);
-
         self.dut.ports().clk_i.set(1);
-        if !(self.dut.eval() && lawful) {
+    }
+
+    /// After the clock edge: is anything going to happen?
+    pub(crate) fn judge(&mut self, now: u64) {
+        if !self.is_due {
+            return;
+        }
+        if !(self.dut.is_lawful() && self.settled_lawfully) {
             self.violation(
                 now,
                 "an assertion of the RTL failed (see the message above)".into(),
@@ -360,6 +402,13 @@ impl Card {
         }
         let middle_ps = now * self.cycle_ps + self.cycle_ps / 2;
         self.waveform.record(&mut self.dut, now, middle_ps);
+        if !self.stands_still {
+            let firmware_idle = self.firmware.is_idle();
+            self.quiet = self.silence.judge(now, &mut self.dut, self.inputs, firmware_idle);
+        } else if !self.dut.same() {
+            self.violation(now, "changed in a cycle in which nothing should move".into());
+            self.quiet = None;
+        }
     }
 
     /// A clock period without a look at the ports: reset.
@@ -368,28 +417,6 @@ impl Card {
         for clk in [0, 1] {
             self.dut.ports().clk_i.set(clk);
             self.dut.eval();
-        }
-    }
-
-    fn judge_activity(&mut self, now: u64) -> Activity {
-        let ports = self.dut.ports();
-        let arrives = [
-            &ports.mmio_wr_valid_i,
-            &ports.mmio_rd_valid_i,
-            &ports.hrd_rsp_valid_i,
-        ];
-        if arrives.iter().any(|valid| valid.get() != 0) || self.wires.iter().any(|wire| wire.arrives(ports)) {
-            self.awake_until = now + AWAKE_CYCLES;
-        }
-        let waiting = now < self.awake_until
-            || !self.firmware.is_idle()
-            || self.reading.is_some()
-            || self.wires.iter().any(Wire::is_busy)
-            || ports.busy_o.get() != 0;
-        match (waiting, ports.timer_active_o.get() != 0) {
-            (true, _) => Activity::Busy,
-            (false, true) => Activity::Timers,
-            (false, false) => Activity::Idle,
         }
     }
 

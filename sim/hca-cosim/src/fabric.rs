@@ -6,15 +6,11 @@ use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 use hca_vsim::DATA_VLS;
 
-use crate::card::{Activity, Card, CardConfig};
+use crate::card::{Card, CardConfig};
+use crate::crew::Crew;
 use crate::outside::{Outside, OutsideId};
 use crate::wire::Attachment;
 use crate::{NUM_FUNCS, SimError};
-
-/// While only timers run, time moves in strides that grow by one cycle for each so many quiet cycles: a timer
-/// is at most a quarter late for it (the RTL's scan of all QPs takes about 4096 evaluations), and long
-/// time-outs cost few of them.
-const QUIET_CYCLES_PER_STRIDE: u64 = 16_384;
 
 /// A card of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +50,8 @@ impl Plug {
 pub struct Fabric {
     seed: u64,
     now: u64,
-    quiet_since: u64,
+    jumps: bool,
+    crew: Option<Crew>,
     cards: Vec<Card>,
     net: Net,
     outsides: Vec<Outside>,
@@ -67,7 +64,8 @@ impl Fabric {
         Self {
             seed,
             now: 0,
-            quiet_since: 0,
+            jumps: true,
+            crew: None,
             cards: Vec::new(),
             net: Net::new(),
             outsides: Vec::new(),
@@ -302,11 +300,16 @@ impl Fabric {
 
     /// Like [`Fabric::step`] without a limit: time stands still while nothing is under way.
     pub fn step_if_active(&mut self) -> bool {
-        self.step_if_active_before(u64::MAX)
+        self.step_before(u64::MAX, u64::MAX)
     }
 
-    /// The same where something is due at `limit` or before.
-    pub fn step_if_active_before(&mut self, limit: u64) -> bool {
+    /// The same where something is due at `limit` or before, or at `timers` or before if only timers run.
+    pub(crate) fn step_before(&mut self, limit: u64, timers: u64) -> bool {
+        let limit = if self.is_moving() {
+            limit
+        } else {
+            limit.min(timers)
+        };
         let next = self.next_cycle().filter(|next| *next <= limit);
         if let Some(next) = next {
             self.step_to(next);
@@ -314,34 +317,73 @@ impl Fabric {
         next.is_some()
     }
 
+    /// Whether cards are left alone in cycles in which nothing of theirs would change: as it is by default. Without
+    /// jumps every card is evaluated in every cycle while anything moves, and it is a violation if one changes in such
+    /// a cycle. The results are the same.
+    pub fn set_jumps(&mut self, on: bool) {
+        self.jumps = on;
+    }
+
+    /// Evaluates the cards with so many threads, the caller's among them: 1 by default. The results are the same.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.crew = (threads > 1).then(|| Crew::new(threads - 1));
+    }
+
     fn step_to(&mut self, next: u64) {
         let moving = self.is_moving();
+        if moving && !self.jumps {
+            for cycle in self.now + 1..next {
+                self.step_cards(cycle, true);
+            }
+        }
         self.now = next;
         // Before anybody can hear of it.
         self.cards.iter_mut().for_each(|card| card.host.keep_up(next));
-        for card in &mut self.cards {
-            card.pcie.advance(next, &mut card.host);
-            let due = card.activity != Activity::Idle
-                || card
-                    .next_port_event(self.net.cables())
-                    .is_some_and(|at| at <= next);
-            if due {
-                card.step(next, self.net.cables_mut());
-                if card.activity == Activity::Busy {
-                    self.quiet_since = next;
-                }
-            }
-        }
+        self.step_cards(next, moving && !self.jumps);
         self.net.step(next, moving);
         for outside in &self.outsides {
             outside.step(next, self.net.cables_mut());
         }
     }
 
-    /// A card works, or packets are in switches or on cables: then the links' own time-outs run too. At rest they do
-    /// not, so that time can stand still; what is due goes out when something moves again.
-    fn is_moving(&self) -> bool {
-        self.cards.iter().any(|card| card.activity == Activity::Busy) || self.net.is_moving()
+    /// A cycle of all cards. What one sends in it another sees in the next at the earliest.
+    fn step_cards(&mut self, now: u64, checked: bool) {
+        let mut due = 0;
+        for card in &mut self.cards {
+            card.pcie.advance(now, &mut card.host);
+            due += usize::from(card.drive(now, self.net.cables_mut(), checked));
+        }
+        if due == 0 {
+            return;
+        }
+        self.evaluate(due);
+        for card in &mut self.cards {
+            card.sample(now, self.net.cables_mut());
+        }
+        self.evaluate(due);
+        self.cards.iter_mut().for_each(|card| card.judge(now));
+    }
+
+    fn evaluate(&mut self, due: usize) {
+        let models = self.cards.iter_mut().filter_map(Card::due);
+        match &mut self.crew {
+            Some(crew) if due > 1 => crew.evaluate(models),
+            _ => models.for_each(|model| {
+                model.eval();
+            }),
+        }
+    }
+
+    /// A card works, or something is on its PCIe link, or packets are in switches or on cables: then the links' own
+    /// time-outs run too. At rest they do not, so that time can stand still; what is due goes out when something moves
+    /// again.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.cards.iter().any(Card::is_moving) || self.net.is_moving()
+    }
+
+    /// The memory of a client of some card has yet to answer.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        self.cards.iter().any(|card| card.pcie.waits_for_memory())
     }
 
     /// Lets `cycles` pass.
@@ -357,29 +399,13 @@ impl Fabric {
 
     /// The next cycle in which anything happens; `None`: nothing is under way.
     pub fn next_cycle(&self) -> Option<u64> {
-        let mut next = None::<u64>;
-        let mut timers = false;
-        for card in &self.cards {
-            match card.activity {
-                Activity::Busy => return Some(self.now + 1),
-                Activity::Timers => timers = true,
-                Activity::Idle => {}
-            }
-            let events = [card.pcie.next_event(), card.next_port_event(self.net.cables())];
-            next = events.into_iter().chain([next]).flatten().min();
-        }
-        next = [next, self.net.next_event(self.is_moving())]
-            .into_iter()
-            .flatten()
-            .min();
-        let outsides = self.outsides.iter();
-        let outsides = outsides.map(|outside| outside.next_event(self.net.cables()));
-        next = outsides.chain([next]).flatten().min();
-        if timers {
-            let stride = 1 + (self.now - self.quiet_since) / QUIET_CYCLES_PER_STRIDE;
-            next = Some(next.map_or(self.now + stride, |at| at.min(self.now + stride)));
-        }
-        next.map(|at| at.max(self.now + 1))
+        let moving = self.is_moving();
+        let cables = self.net.cables();
+        let cards = self.cards.iter();
+        let cards = cards.map(|card| card.next_event(self.now, cables, moving));
+        let outsides = self.outsides.iter().map(|outside| outside.next_event(cables));
+        let events = cards.chain(outsides).chain([self.net.next_event(moving)]);
+        events.flatten().min().map(|at| at.max(self.now + 1))
     }
 }
 

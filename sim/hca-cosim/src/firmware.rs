@@ -191,6 +191,15 @@ impl FirmwareRunner {
         matches!(self.state, State::Sleeping | State::Ended)
     }
 
+    /// The next cycle in which it does something by itself.
+    pub fn next_event(&self, now: u64) -> Option<u64> {
+        match self.state {
+            State::Sleeping | State::Ended => None,
+            State::Thinking(until) => Some(until),
+            State::Fresh | State::Requesting | State::Waiting => Some(now + 1),
+        }
+    }
+
     /// Before the first evaluation of a cycle.
     #[inline]
     pub fn drive(&mut self, now: u64, ports: &Ports) {

@@ -24,6 +24,7 @@
 mod build;
 mod card;
 mod containment;
+mod crew;
 mod device;
 mod error;
 mod fabric;
@@ -32,6 +33,7 @@ mod monitor;
 mod observe;
 mod outside;
 mod port_observer;
+mod quiet;
 mod server;
 mod stamps;
 mod waveform;

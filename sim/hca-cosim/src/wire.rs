@@ -106,22 +106,17 @@ impl Wire {
         }
     }
 
-    /// A beat comes in with this cycle.
-    #[inline]
-    pub fn arrives(&self, ports: &Ports) -> bool {
-        self.mac(ports).rx_valid.get() != 0
-    }
-
-    /// A packet is on its way in.
-    #[inline]
-    pub fn is_busy(&self) -> bool {
-        self.attachment.as_ref().is_some_and(|at| at.rx.is_busy())
-    }
-
-    /// Cycle in which the wire brings something next.
-    pub fn next_arrival(&self, cables: &[Cable]) -> Option<u64> {
+    /// Cycle in which the wire may bring something next, or takes something again.
+    pub fn next_event(&self, now: u64, cables: &[Cable]) -> Option<u64> {
         let at = self.attachment.as_ref()?;
-        cables[at.cable].next_arrival_cycle(at.rx.dir())
+        let cable = &cables[at.cable];
+        let arrival = if at.rx.is_busy() {
+            Some(now + 1)
+        } else {
+            cable.next_arrival_cycle(at.rx.dir())
+        };
+        let ready = (!self.ready).then(|| cable.ready_cycle(at.tx));
+        arrival.into_iter().chain(ready).min()
     }
 
     /// Before the first evaluation of a cycle. Without a cable packets fall on the floor.

@@ -160,6 +160,17 @@ impl PcieModel {
         self.upstream_room(now)
     }
 
+    /// First cycle in which [`PcieModel::read_ready`] is true if nothing else happens; none while it needs a tag back.
+    pub fn read_ready_cycle(&self) -> Option<u64> {
+        (self.tags_used < self.params.max_tags).then(|| self.write_ready_cycle())
+    }
+
+    /// The same for [`PcieModel::write_ready`].
+    pub fn write_ready_cycle(&self) -> u64 {
+        let ticks = self.up_free_ticks.saturating_sub(self.timing.buffer_ticks);
+        ticks.div_ceil(TICKS_PER_CYCLE)
+    }
+
     #[inline]
     fn upstream_room(&self, now: u64) -> bool {
         self.up_free_ticks <= now * TICKS_PER_CYCLE + self.timing.buffer_ticks
@@ -507,10 +518,9 @@ impl PcieModel {
             .min()
     }
 
-    /// The next cycle at which the card's ports see something (a completion or a register access).
-    pub fn next_card_event(&self) -> Option<u64> {
-        let mmio = self.mmio.front().map(|(at, _)| *at);
-        [mmio, self.next_completion()].into_iter().flatten().min()
+    /// The memory of a client has yet to answer.
+    pub fn waits_for_memory(&self) -> bool {
+        !self.late.is_empty()
     }
 
     fn next_completion(&self) -> Option<u64> {

@@ -310,7 +310,7 @@ fn mmio_takes_its_latency_and_keeps_its_order() {
     pcie.push_mmio(10, read);
     assert_eq!(pcie.mmio_front(59), None);
     assert_eq!(pcie.mmio_front(60), Some(&write));
-    assert_eq!(pcie.next_card_event(), Some(60));
+    assert_eq!(pcie.next_event(), Some(60));
     assert_eq!(pcie.mmio_taken(), Some(write));
     assert_eq!(pcie.mmio_taken(), Some(read));
 }

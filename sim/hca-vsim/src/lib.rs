@@ -10,7 +10,7 @@
 //!     dut.ports().clk_i.set(clk);
 //!     dut.eval();
 //! }
-//! assert_eq!(dut.ports().busy_o.get(), 0);
+//! assert_eq!(dut.ports().hrd_req_valid_o.get(), 0);
 //! ```
 
 mod port;
@@ -43,6 +43,7 @@ pub struct Dut {
     raw: NonNull<c_void>,
     entry: &'static Entry,
     ports: Ports,
+    lawful: bool,
     tracing: Option<TraceRoom>,
     cut_short: bool,
 }
@@ -66,6 +67,7 @@ impl Dut {
             raw,
             entry,
             ports,
+            lawful: true,
             tracing: None,
             cut_short: false,
         }
@@ -82,7 +84,21 @@ impl Dut {
     #[inline(always)]
     pub fn eval(&mut self) -> bool {
         // SAFETY: raw is our live instance.
-        unsafe { (self.entry.eval)(self.raw.as_ptr()) == 0 }
+        self.lawful = unsafe { (self.entry.eval)(self.raw.as_ptr()) == 0 };
+        self.lawful
+    }
+
+    /// What the last [`Dut::eval`] returned.
+    pub fn is_lawful(&self) -> bool {
+        self.lawful
+    }
+
+    /// All state but the time is as it was at the last call: registers, inputs and what follows from them. After three
+    /// cycles of which the second and the third are the same as the one before, no further cycle with the same inputs
+    /// changes anything but by the time. False at the first call.
+    pub fn same(&mut self) -> bool {
+        // SAFETY: raw is our live instance.
+        unsafe { (self.entry.same)(self.raw.as_ptr()) != 0 }
     }
 
     /// Starts writing a waveform (FST). One per instance and life.

@@ -54,7 +54,7 @@ fn instances_are_independent_and_may_move_between_threads() {
         let mut dut = Dut::new(Model::Probe, seed);
         std::thread::spawn(move || {
             run(&mut dut, 100);
-            dut.ports().busy_o.get()
+            dut.ports().hrd_req_valid_o.get()
         })
     });
     assert_eq!(threads.map(|thread| thread.join().unwrap()), [0, 0]);

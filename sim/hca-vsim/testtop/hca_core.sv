@@ -74,8 +74,10 @@ module hca_core (
   output logic         fw_wr_ack_o,
   output logic [31:0]  fw_rdata_o,
   output logic         fw_irq_o,
-  output logic         busy_o,
   output logic         timer_active_o,
+  output logic [63:0]  wake_at_o,
+  output logic         link_active_o,
+  output logic [63:0]  link_wake_at_o,
   // Nothing to trace here.
   output logic [10:0]        trace_strobe_o,
   output logic [9:0]         trace_qpc_qpn_o,
@@ -120,14 +122,17 @@ module hca_core (
   assign mmio_wr_ready_o = !hrd_req_valid_o && !rd_open_q;
   assign mmio_rd_ready_o = 1'b1;
   assign timer_active_o  = 1'b0;
+  assign wake_at_o       = '0;
+  assign link_active_o   = 1'b0;
+  assign link_wake_at_o  = '0;
 
   always_ff @(posedge clk_i) begin
     mmio_rdata_valid_o <= mmio_rd_valid_i && !rst_i;
     unique case (mmio_rd_addr_i)
       16'h0000: mmio_rdata_o <= 32'h5052_4f42;
       16'h0004: mmio_rdata_o <= fw_answer_q;
-      16'h0008: mmio_rdata_o <= now_i[31:0];
-      16'h000c: mmio_rdata_o <= now_i[63:32];
+      16'h0008: mmio_rdata_o <= mmio_rd_valid_i ? now_i[31:0] : '0;
+      16'h000c: mmio_rdata_o <= mmio_rd_valid_i ? now_i[63:32] : '0;
       16'h0010: mmio_rdata_o <= rd_errors_q;
       default:  mmio_rdata_o <= {24'h0, mmio_rd_func_i};
     endcase
@@ -228,7 +233,6 @@ module hca_core (
     end
   end
 
-  assign busy_o = rd_open_q || mac_tx_valid_o || hwr_valid_o;
 
   assign mac1_tx_valid_o = 1'b0;
   assign mac1_tx_link_o  = 1'b0;

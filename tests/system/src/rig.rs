@@ -86,6 +86,8 @@ pub struct RigConfig {
     pub timeline: Option<(PathBuf, Range<u64>)>,
     /// Record the stages of this many work requests; 0: of none.
     pub stages: usize,
+    /// Threads that evaluate the cards; the results are the same with any number.
+    pub threads: usize,
     /// Completions that each node's CQ holds.
     pub cqe: u32,
     /// Functions that share the tables of a card, 1 to 4.
@@ -113,6 +115,7 @@ impl RigConfig {
             waveforms: None,
             timeline: None,
             stages: 0,
+            threads: 1,
             cqe: 4096,
             functions: 4,
         }
@@ -284,6 +287,7 @@ impl Rig {
     /// Builds the fabric and opens function 0 of both cards.
     pub fn new(config: &RigConfig) -> Result<Self, RigError> {
         let mut fabric = Fabric::new(config.seed);
+        fabric.set_threads(config.threads);
         let mut add = |index: u8| {
             let name = format!("card{index}");
             let mut ports = vec![Identity {
@@ -418,6 +422,11 @@ impl Rig {
     /// Completes the timeline, if there is one: what is in it.
     pub fn close_timeline(&self) -> Result<Option<hca_timeline::Summary>, RigError> {
         Ok(self.timeline.as_ref().map(Timeline::finish).transpose()?)
+    }
+
+    /// Whether cards are left alone while nothing of theirs would change.
+    pub fn set_jumps(&mut self, on: bool) {
+        self.sim.fabric().set_jumps(on);
     }
 
     /// From now on every event at the cards' ports goes into a hash: kind, cycle, size and place in the page.

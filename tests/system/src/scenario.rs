@@ -44,6 +44,10 @@ pub struct Options {
     pub stages: usize,
     /// Write a timeline.
     pub timeline: Option<PathBuf>,
+    /// Leave cards alone while nothing of theirs would change ([`hca_cosim::Fabric::set_jumps`]).
+    pub jumps: bool,
+    /// Threads that evaluate the cards ([`hca_cosim::Fabric::set_threads`]).
+    pub threads: usize,
 }
 
 impl Default for Options {
@@ -58,6 +62,8 @@ impl Default for Options {
             hash: false,
             stages: 0,
             timeline: None,
+            jumps: true,
+            threads: 1,
         }
     }
 }
@@ -168,8 +174,10 @@ fn run_plan(
         think_cycles: plan.swarm.think_cycles,
         stages: options.stages,
         timeline: options.timeline.clone().map(|file| (file, 0..u64::MAX)),
+        threads: options.threads,
         ..config
     })?;
+    rig.set_jumps(options.jumps);
     if options.hash {
         rig.hash_traces();
     }

@@ -24,3 +24,34 @@ fn the_same_seed_gives_the_same_trace() {
         );
     }
 }
+
+/// The same results with every card evaluated in every cycle, and with more threads: traces, counters of the cables,
+/// cycles. Without jumps it is also a violation if a card changes in a cycle that would have been left out.
+fn neither_jumps_nor_threads_matter(seeds: impl Iterator<Item = u64>) {
+    let usual = Options {
+        hash: true,
+        ..Options::default()
+    };
+    let others = [(false, 1), (true, 2), (false, 4)].map(|(jumps, threads)| Options {
+        jumps,
+        threads,
+        ..usual.clone()
+    });
+    for seed in seeds {
+        let report = run(seed, &usual).unwrap();
+        for options in &others {
+            assert_eq!(report, run(seed, options).unwrap(), "seed {seed}, {options:?}");
+        }
+    }
+}
+
+#[test]
+fn neither_jumps_nor_threads_matter_in_some_seeds() {
+    neither_jumps_nor_threads_matter(1..=3);
+}
+
+#[test]
+#[ignore = "minutes: part of make soak"]
+fn soak_of_jumps_and_threads_in_a_hundred_seeds() {
+    neither_jumps_nor_threads_matter(1..=100);
+}

@@ -13,7 +13,7 @@ module hca_fcp_tx
 #(
   parameter int unsigned NumVls       = 8,
   parameter int unsigned CapBlocks    = 512,
-  parameter int unsigned FcpMaxCycles = 16384,   // power of two
+  parameter int unsigned FcpMaxCycles = FcpMaxCyclesDefault,   // power of two
   parameter int unsigned FcpMinGap    = 32
 ) (
   input  logic                    clk_i,
@@ -84,7 +84,7 @@ module hca_fcp_tx
       valid_q  <= 1'b0;
       hurried_q <= 1'b0;
     end else begin
-      period_q <= now_i[TickLsb +: 16];
+      if (enable_i) period_q <= now_i[TickLsb +: 16];   // who is enabled tells all anyway
       enable_q <= enable_i;
       init_q   <= init_i;
       vl_ok_q  <= vl_ok_i;

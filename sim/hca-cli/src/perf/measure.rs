@@ -121,6 +121,7 @@ impl<'a> Bench<'a> {
             rate_bits_per_s: args.rate_bits_per_s(),
             // The whole card for one client: up to 1000 QPs.
             functions: 1,
+            threads: args.machine.threads,
             ..RigConfig::new(args.seed, link.into())
         };
         if args.trace.is_some() {

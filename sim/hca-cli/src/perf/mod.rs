@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::link::ArbitrationArgs;
-use crate::options::{FAULTS_HELP, Link, Pcie, TimelineArgs, Window};
+use crate::options::{FAULTS_HELP, Link, Machine, Pcie, TimelineArgs, Window};
 use crate::plots::engineering;
 use crate::sizes::{Sizes, human};
 use crate::stages::Breakdown;
@@ -136,6 +136,8 @@ pub struct Args {
     /// Decides the faults and the card's initial registers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    machine: Machine,
     /// Where the time goes: the stages of every work request, alone and under load; as a table and stages.svg
     #[arg(long)]
     stages: bool,

@@ -12,7 +12,7 @@ use super::counters::Counters;
 use super::facts::FactsFile;
 use super::folder::Folder;
 use crate::files::{self, FileError};
-use crate::options::{FAULTS_HELP, Link, PEER_HELP, Pcie, PortOption, TimelineArgs, Window};
+use crate::options::{FAULTS_HELP, Link, Machine, PEER_HELP, Pcie, PortOption, TimelineArgs, Window};
 use crate::waveforms::TRACE_HELP;
 
 /// Where waveforms go.
@@ -54,6 +54,8 @@ pub struct Topology {
     pub faults: FaultSpec,
     #[command(flatten)]
     pub pcie: Pcie,
+    #[command(flatten)]
+    pub machine: Machine,
     #[arg(long, value_name = "CARD=PEER", help = PEER_HELP)]
     pub peer: Vec<PortOption<PeerAddress>>,
     /// A neighbour behind a peer that is not asked for, card0=IP,MAC; may be repeated
@@ -87,6 +89,7 @@ impl Default for Topology {
             latency: 100,
             faults: FaultSpec::default(),
             pcie: Pcie::default(),
+            machine: Machine::default(),
             peer: Vec::new(),
             neighbour: Vec::new(),
             gateway: Vec::new(),
@@ -168,6 +171,7 @@ impl Network {
         let seed = topology.seed.or(plan.seed).unwrap_or(1);
         let mut built = Fabric::from_topology(plan, seed)?;
         let timeline = timeline(&mut built.fabric, &topology.timeline)?;
+        built.fabric.set_threads(topology.machine.threads);
         let mut server = Server::new(built.fabric);
         for (number, card) in (0..).zip(built.cards) {
             for func in 0..NUM_FUNCS {

@@ -31,7 +31,7 @@ pub use config_space::pci_config;
 use door::Door;
 use endpoint::Endpoint;
 use lane::{Event, Lane, Newcomer};
-use pace::Pace;
+use pace::{Pace, Rest};
 use signal::Signals;
 pub use status::{LinkStatus, OutsideStatus, PortStatus, ServerStatus, Traffic};
 use wake::Waker;
@@ -55,6 +55,9 @@ pub struct Server {
     signals: Option<Arc<Signals>>,
     /// With wires to the outside.
     pace: Option<Pace>,
+    cycle_ps: u64,
+    /// Since when only timers run.
+    rest: Option<Rest>,
     observers: Option<ObserverFactory>,
     status: Arc<ServerStatus>,
 }
@@ -87,14 +90,19 @@ impl Server {
             outside.wire().on_arrival(move || waker.wake());
         }
         let has_outside = !fabric.outsides().is_empty();
-        let clock = fabric.cards().next().filter(|_| has_outside);
-        let pace = clock.map(|card| Pace::new(fabric.card(card).cycle_ps(), fabric.now(), Instant::now()));
+        let cycle_ps = fabric
+            .cards()
+            .next()
+            .map_or(1, |card| fabric.card(card).cycle_ps());
+        let pace = has_outside.then(|| Pace::new(cycle_ps, fabric.now(), Instant::now()));
         Self {
             status: Arc::new(ServerStatus::new(&fabric)),
             fabric,
             endpoints: Vec::new(),
             waker,
             pace,
+            cycle_ps,
+            rest: None,
             stop: Arc::default(),
             functions: Arc::default(),
             patience_ms: Arc::new(AtomicU64::new(PATIENCE.as_millis() as u64)),
@@ -238,27 +246,50 @@ impl Server {
 
     /// Lets some time pass.
     fn advance(&mut self) {
+        let wall = Instant::now();
         let limit = match &mut self.pace {
             None => u64::MAX,
-            Some(pace) => pace.limit(self.fabric.now(), Instant::now()),
+            Some(pace) => pace.limit(self.fabric.now(), wall),
         };
+        // A rest that begins now has not lasted yet. Nobody's timer runs out over memory that is late.
+        let waits = self.fabric.waits_for_memory();
+        let timers = self.rest().filter(|_| !waits).map_or(0, |rest| rest.limit(wall));
         for _ in 0..BATCH_STEPS {
-            if !self.fabric.step_if_active_before(limit) {
+            if !self.fabric.step_before(limit, timers) {
                 break;
             }
         }
     }
 
+    /// While only timers run, time does not outrun the wall clock: a program that is about to answer would find it
+    /// milliseconds later.
+    fn rest(&mut self) -> Option<&Rest> {
+        if self.fabric.is_moving() {
+            self.rest = None;
+            return None;
+        }
+        let (now, cycle_ps) = (self.fabric.now(), self.cycle_ps);
+        Some(
+            self.rest
+                .get_or_insert_with(|| Rest::new(cycle_ps, now, Instant::now())),
+        )
+    }
+
     /// Whether no time may pass at present, and for how long: for good, or until the wall clock has come so far.
     fn idle(&mut self) -> Option<Option<Duration>> {
-        let Some(pace) = &mut self.pace else {
-            return (!self.fabric.is_active()).then_some(None);
-        };
         let Some(due) = self.fabric.next_cycle() else {
             return Some(None);
         };
         let wall = Instant::now();
-        (due > pace.limit(self.fabric.now(), wall)).then(|| Some(pace.wait(due, wall)))
+        if self.rest().is_some() && self.fabric.waits_for_memory() {
+            self.rest = None;
+            return Some(None);
+        }
+        let rest = self.rest().and_then(|rest| rest.wait(due, wall));
+        let now = self.fabric.now();
+        let paced = self.pace.as_mut();
+        let paced = paced.and_then(|pace| (due > pace.limit(now, wall)).then(|| pace.wait(due, wall)));
+        rest.max(paced).map(Some)
     }
 
     /// Sleeps until a door, a doorbell, a wire or the memory of a client has something, or for so long.
@@ -269,7 +300,7 @@ impl Server {
         // The looks after the sleep was announced, see `wake`.
         let has_work = self.stop.load(Ordering::SeqCst)
             || self.endpoints.iter().any(Endpoint::has_work)
-            || self.idle().is_none_or(|left| left < limit);
+            || self.idle().is_none_or(|left| is_sooner(left, limit));
         // While memory does not answer somebody has to look at the clock.
         let waits = |end: &Endpoint| end.waits_for_memory(&mut self.fabric);
         let look = self.endpoints.iter().any(waits).then_some(STUCK_LOOK);
@@ -371,6 +402,15 @@ impl Server {
 fn find(endpoints: &mut [Endpoint], card: CardId, func: u8) -> Option<&mut Endpoint> {
     let mut endpoints = endpoints.iter_mut();
     endpoints.find(|end| end.card == card && end.func == func)
+}
+
+/// Something has come up that makes a sleep shorter, by more than the time that it takes to look; none: it is for good.
+fn is_sooner(left: Option<Duration>, planned: Option<Duration>) -> bool {
+    const LOOK: Duration = Duration::from_millis(1);
+    match (left, planned) {
+        (Some(left), Some(planned)) => left + LOOK < planned,
+        (left, planned) => left.is_some() && planned.is_none(),
+    }
 }
 
 /// Makes way for a new socket: one that a killed simulator has left is removed, anything else is not ours to touch.

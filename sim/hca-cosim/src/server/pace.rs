@@ -53,12 +53,57 @@ impl Pace {
     }
 }
 
+/// A time in which nothing but timers runs: a cycle passes for each period of the wall clock.
+pub(super) struct Rest {
+    cycle_ps: u64,
+    since: Instant,
+    from: u64,
+}
+
+impl Rest {
+    /// Begins in cycle `now`.
+    pub fn new(cycle_ps: u64, now: u64, wall: Instant) -> Self {
+        Self {
+            cycle_ps: cycle_ps.max(1),
+            since: wall,
+            from: now,
+        }
+    }
+
+    /// Last cycle that time may go to.
+    pub fn limit(&self, wall: Instant) -> u64 {
+        let passed = wall.saturating_duration_since(self.since).as_nanos() * 1000;
+        let cycles = u64::try_from(passed / u128::from(self.cycle_ps)).unwrap_or(u64::MAX);
+        self.from.saturating_add(cycles)
+    }
+
+    /// How long until a cycle may come; none where it may come now.
+    pub fn wait(&self, cycle: u64, wall: Instant) -> Option<Duration> {
+        let left = cycle.checked_sub(self.limit(wall)).filter(|left| *left > 0)?;
+        let left_ns = u128::from(left) * u128::from(self.cycle_ps) / 1000;
+        let left = Duration::from_nanos(u64::try_from(left_ns).unwrap_or(u64::MAX));
+        Some(left.max(SLEEP_MIN))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const CYCLE_PS: u64 = 4000;
     const CREDIT_CYCLES: u64 = 250_000;
+
+    #[test]
+    fn timers_live_by_the_wall_clock() {
+        let start = Instant::now();
+        let rest = Rest::new(CYCLE_PS, 1000, start);
+        let later = start + Duration::from_millis(4);
+        assert_eq!(rest.limit(start), 1000);
+        assert_eq!(rest.limit(later), 1_001_000);
+        assert_eq!(rest.wait(1_001_000, later), None);
+        assert_eq!(rest.wait(1_251_000, later), Some(Duration::from_millis(1)));
+        assert_eq!(rest.wait(1_001_001, later), Some(SLEEP_MIN));
+    }
 
     #[test]
     fn time_never_outruns_the_clock_and_never_catches_up() {
