@@ -6,12 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hca_dev::{Device as _, DmaBuf};
 use hca_verbs::{
     Access, ConnectOptions, Context, Cq, CqOptions, Mr, OpenOptions, Pd, PeerInfo, QpOptions, RawQp, RecvWr,
-    SendFlags, SendOp, SendWr, WcStatus, WorkCompletion, WrData, connect_raw, peer_info,
+    SendFlags, SendOp, SendWr, WcStatus, WorkCompletion, WrData, connect_raw, gid_of_ipv4, peer_info,
 };
 use hca_vfio_user::VfioUserDevice;
 
@@ -77,11 +77,15 @@ impl End {
     }
 
     fn wait(&self) {
+        self.wait_for(WcStatus::Success);
+    }
+
+    fn wait_for(&self, status: WcStatus) {
         let mut wc = [WorkCompletion::default()];
         self.cq
             .poll_all(&mut wc, self.dev.now_ns() + PATIENCE_NS)
             .unwrap();
-        assert_eq!(wc[0].status, WcStatus::Success);
+        assert_eq!(wc[0].status, status);
     }
 
     fn bytes(&self, part: usize) -> Vec<u8> {
@@ -189,6 +193,34 @@ fn two_simulators_transfer() {
             );
         }
     }
+}
+
+/// Nobody is there. The card is looked at once in 4 ms then, which is more than its time may run ahead of the wall clock
+/// at once: time has to pass although nothing happens in it.
+#[test]
+fn a_peer_that_never_answers_is_given_up() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, wire) = (home.path().join("S"), home.path().join("wire"));
+    let peer = format!("card0={}", wire.display());
+    let neighbour = "card0=10.0.0.9,52:54:00:00:00:01";
+    let simulator = Simulator::start(&folder, &["--cards", "1", "--peer", &peer, "--neighbour", neighbour]);
+    let mut end = End::open(&folder.join("card0.0"));
+    let options = ConnectOptions {
+        gid_index: Some(1),
+        timeout: 14,
+        retry_cnt: 1,
+        ..ConnectOptions::default()
+    };
+    let own = peer_info(&end.qp, &options, 0).unwrap();
+    let gid = Some(gid_of_ipv4([10, 0, 0, 9]));
+    end.connect(&options, &PeerInfo { gid, ..own });
+    let begin = Instant::now();
+    end.post(SendOp::Send, 0);
+    end.wait_for(WcStatus::RetryExcErr);
+    // Two time-outs of 67 ms, and not earlier than they say.
+    assert!(begin.elapsed() >= Duration::from_millis(134), "{:?}", begin.elapsed());
+    drop(end);
+    simulator.stop("TERM");
 }
 
 /// A TAP device of this machine, if there may be one: the kernel finds the card by IPv4 and IPv6.
