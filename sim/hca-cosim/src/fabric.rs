@@ -303,23 +303,23 @@ impl Fabric {
         self.step_before(u64::MAX, u64::MAX)
     }
 
-    /// The same where something is due at `limit` or before, or at `timers` or before if only timers run. Where it is
-    /// due later, time goes up to there: who holds it back counts what has passed, also while nothing happens.
+    /// The same where something is due at `limit` or before, or at `timers` or before if only timers run.
     pub(crate) fn step_before(&mut self, limit: u64, timers: u64) -> bool {
         let limit = if self.is_moving() {
             limit
         } else {
             limit.min(timers)
         };
-        match self.next_cycle() {
-            Some(next) if next <= limit => self.step_to(next),
-            Some(_) => {
-                self.now = self.now.max(limit);
-                return false;
-            }
-            None => return false,
+        let next = self.next_cycle().filter(|next| *next <= limit);
+        if let Some(next) = next {
+            self.step_to(next);
         }
-        true
+        next.is_some()
+    }
+
+    /// Time has come to that cycle, and nothing was due before.
+    pub(crate) fn pass(&mut self, cycle: u64) {
+        self.now = self.now.max(cycle);
     }
 
     /// Whether cards are left alone in cycles in which nothing of theirs would change: as it is by default. Without

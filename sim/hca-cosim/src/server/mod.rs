@@ -295,6 +295,7 @@ impl Server {
     /// Sleeps until a door, a doorbell, a wire or the memory of a client has something, or for so long.
     fn wait_for_work(&mut self, limit: Option<Duration>) {
         self.settle();
+        let due = self.fabric.next_cycle();
         self.waker.fall_asleep();
         self.endpoints.iter().for_each(Endpoint::fall_asleep);
         // The looks after the sleep was announced, see `wake`.
@@ -311,6 +312,9 @@ impl Server {
         }
         self.waker.wake_up();
         self.endpoints.iter().for_each(Endpoint::wake_up);
+        if let (Some(pace), Some(due)) = (&self.pace, due) {
+            self.fabric.pass(pace.reached(due, Instant::now()));
+        }
     }
 
     /// A client has come or gone.

@@ -44,6 +44,13 @@ impl Pace {
         limit
     }
 
+    /// Where time has come while nothing was due before cycle `due`: as far as the wall clock. That was no slow work, so
+    /// none of it is lost.
+    pub fn reached(&self, due: u64, wall: Instant) -> u64 {
+        let earned = self.cycles(wall.saturating_duration_since(self.since));
+        self.granted.saturating_add(earned).min(due.saturating_sub(1))
+    }
+
     /// How long until a cycle may come, once [`Pace::limit`] has said that it may not.
     pub fn wait(&self, cycle: u64, wall: Instant) -> Duration {
         let cycles = u128::from(cycle.saturating_sub(self.granted));
@@ -103,6 +110,24 @@ mod tests {
         assert_eq!(rest.wait(1_001_000, later), None);
         assert_eq!(rest.wait(1_251_000, later), Some(Duration::from_millis(1)));
         assert_eq!(rest.wait(1_001_001, later), Some(SLEEP_MIN));
+    }
+
+    /// A time-out is looked at much less often than once in the credit.
+    #[test]
+    fn a_long_wait_is_not_lost() {
+        let start = Instant::now();
+        let mut pace = Pace::new(CYCLE_PS, 0, start);
+        let due = 100 * CREDIT_CYCLES;
+        assert_eq!(pace.limit(0, start), CREDIT_CYCLES);
+        assert_eq!(pace.wait(due, start), Duration::from_millis(99));
+        let half = start + Duration::from_millis(49);
+        let now = pace.reached(due, half);
+        assert_eq!(now, 50 * CREDIT_CYCLES);
+        assert_eq!(pace.limit(now, half), now);
+        let end = start + Duration::from_secs(1);
+        let now = pace.reached(due, end);
+        assert_eq!(now, due - 1);
+        assert_eq!(pace.limit(now, end), now + CREDIT_CYCLES);
     }
 
     #[test]
