@@ -2,6 +2,7 @@
 hw/rtl/mgmt/gen/hca_regs_pkg.sv
 hw/rtl/mgmt/gen/hca_regs.sv
 hw/rtl/mgmt/hca_counters.sv
+hw/rtl/mgmt/hca_fence.sv
 hw/rtl/mgmt/hca_mgmt.sv
 hw/rtl/mgmt/hca_mgmt_bus.sv
 hw/rtl/mgmt/hca_mgmt_ctx.sv

@@ -262,6 +262,12 @@ pub const MGMT_EQE_GO: u32 = 0x1_0074;
 /// Post the EQE; only while go_status.eqe_busy is 0.
 pub const MGMT_EQE_GO_GO_MASK: u32 = 0x1;
 
+/// Address of register fence_go.
+pub const MGMT_FENCE_GO: u32 = 0x1_0078;
+
+/// Starts a fence: go_status.fence_busy until everything has left the card that was under way, and might touch host memory, at this moment. One more start covers the earlier one, too.
+pub const MGMT_FENCE_GO_GO_MASK: u32 = 0x1;
+
 /// Words 0..3 of the EQE: kind (bits 7:0), id, data0, data1.
 pub const MGMT_EQE_DATA: u32 = 0x1_0080;
 
@@ -282,6 +288,9 @@ pub const MGMT_GO_STATUS_MSG_BUSY_MASK: u32 = 0x1;
 
 /// An EQE is under way.
 pub const MGMT_GO_STATUS_EQE_BUSY_MASK: u32 = 0x2;
+
+/// A fence is under way.
+pub const MGMT_GO_STATUS_FENCE_BUSY_MASK: u32 = 0x4;
 
 /// Address of register num_qps.
 pub const MGMT_NUM_QPS: u32 = 0x1_00a0;

@@ -9,9 +9,6 @@ use hca_regs as reg;
 /// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
 const MAX_POLLS: u32 = 1 << 20;
 const QPC_WORDS: usize = 64;
-/// Cycles after which no memory access that passed its key check before is still under way: the longest
-/// packet's beats through both directions, with the host's answer to its reads.
-const MEMORY_FENCE_CYCLES: u32 = 1024;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
 /// Where in the mailbox admin completions are made.
@@ -290,15 +287,15 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.write(reg::MGMT_EQE_GO, 1);
     }
 
-    /// Starts a fence behind the last context: a time for [`Hal::is_fence_over`].
-    pub fn start_fence(&mut self) -> u32 {
+    /// Starts a fence behind the last context. One that others have started begins anew, and covers both.
+    pub fn start_fence(&mut self) {
         self.wait_ctx();
-        self.read(reg::FUNC_TIME_LO)
+        self.write(reg::MGMT_FENCE_GO, 1);
     }
 
-    /// Is every memory access over that was under way at the start of the fence?
-    pub fn is_fence_over(&mut self, since: u32) -> bool {
-        self.read(reg::FUNC_TIME_LO).wrapping_sub(since) >= MEMORY_FENCE_CYCLES
+    /// Is every memory access over that was under way at the start of the last fence?
+    pub fn is_fence_over(&mut self) -> bool {
+        self.read(reg::MGMT_GO_STATUS) & reg::MGMT_GO_STATUS_FENCE_BUSY_MASK == 0
     }
 
     /// What the driver of `func` wrote: (enable, reset).

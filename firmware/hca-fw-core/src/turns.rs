@@ -59,8 +59,8 @@ enum Job {
     Idle,
     /// REG_MR: translation entries.
     Load(Load),
-    /// Until the memory accesses are over that were under way at that time.
-    Fence(u32, Fenced),
+    /// Until the memory accesses are over that were under way at its start.
+    Fence(Fenced),
     /// Everything the function owns goes.
     Clear(Clearing),
 }
@@ -103,7 +103,8 @@ struct Clearing {
 enum Stage {
     SilenceQps,
     InvalidateMrs,
-    Fence(Option<u32>),
+    StartFence,
+    Fence,
     FreeQps,
     FreeMrs,
     DestroyCqs,
@@ -185,7 +186,7 @@ impl Control {
         }
         match f.job {
             Job::Load(load) => self.go_on_loading(hal, func, load),
-            Job::Fence(since, then) => return self.go_on_fencing(hal, func, since, then),
+            Job::Fence(then) => return self.go_on_fencing(hal, func, then),
             Job::Clear(clearing) => return self.go_on_clearing(hal, func, clearing),
             Job::Idle if f.failing_from.is_some() => self.go_on_failing(hal, func),
             Job::Idle if f.enabled && f.head != f.producer => self.run_command(hal, func),
@@ -199,7 +200,8 @@ impl Control {
         match rest {
             Rest::None => Some(body_of(&[])),
             Rest::Fence(then) => {
-                self.funcs[usize::from(func)].job = Job::Fence(hal.start_fence(), then);
+                hal.start_fence();
+                self.funcs[usize::from(func)].job = Job::Fence(then);
                 None
             }
         }
@@ -227,8 +229,8 @@ impl Control {
         }
     }
 
-    fn go_on_fencing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, since: u32, then: Fenced) -> bool {
-        if !hal.is_fence_over(since) {
+    fn go_on_fencing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, then: Fenced) -> bool {
+        if !hal.is_fence_over() {
             return false;
         }
         match then {
@@ -281,11 +283,16 @@ impl Control {
                         clearing.needs_fence = true;
                         self.invalidate_mr(hal, clearing.at);
                     }
-                    clearing.next(self.mr_ids.of(func).end, Stage::Fence(None), 0)
+                    clearing.next(self.mr_ids.of(func).end, Stage::StartFence, 0)
                 }
-                Stage::Fence(None) if clearing.needs_fence => (Stage::Fence(Some(hal.start_fence())), 0),
-                Stage::Fence(Some(since)) if !hal.is_fence_over(since) => break,
-                Stage::Fence(_) => (Stage::FreeQps, self.qp_ids.of(func).start),
+                Stage::StartFence => {
+                    if clearing.needs_fence {
+                        hal.start_fence();
+                    }
+                    (Stage::Fence, 0)
+                }
+                Stage::Fence if clearing.needs_fence && !hal.is_fence_over() => break,
+                Stage::Fence => (Stage::FreeQps, self.qp_ids.of(func).start),
                 Stage::FreeQps => {
                     if self.qp_ids.contains(clearing.at) {
                         self.free_qp(clearing.at);

@@ -84,6 +84,8 @@ module hca_mgmt
     input  logic                          wr_ready_i,
     output dma_wr_t                       wr_o,
     // Configuration and counters.
+    output logic                          fence_start_o,  // strobe
+    input  logic                          fence_busy_i,
     output port_cfg_t [NumPorts-1:0]      port_cfg_o,
     output logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_o,
     input  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_i
@@ -226,6 +228,7 @@ module hca_mgmt
       else if (eqe_ready_i) eqe_pend_q <= 1'b0;
     end
   end
+  assign fence_start_o = hwif_out.mgmt.fence_go.go.value;
   assign msg_valid_o = msg_pend_q;
   always_comb begin
     msg_o      = '0;
@@ -328,6 +331,7 @@ module hca_mgmt
     hwif_in.mgmt.ctx_status.error.next = ctx_err;
     hwif_in.mgmt.go_status.msg_busy.next  = msg_pend_q;
     hwif_in.mgmt.go_status.eqe_busy.next  = eqe_pend_q;
+    hwif_in.mgmt.go_status.fence_busy.next = fence_busy_i;
     hwif_in.mgmt.num_qps.value.next   = NumQps;
     hwif_in.mgmt.num_cqs.value.next   = NumCqs;
     hwif_in.mgmt.num_eqs.value.next   = NumEqs;

@@ -36,6 +36,7 @@ module hca_requester
   input  logic           fetch_rsp_valid_i,
   output logic           fetch_rsp_ready_o,
   input  dma_rd_rsp_t    fetch_rsp_i,
+  output logic           fetch_begun_o,      // strobe: a read of WQEs is on its way
   output logic           omt_valid_o,
   input  logic           omt_ready_i,
   output omt_wr_t        omt_o,
@@ -60,7 +61,7 @@ module hca_requester
 
   localparam int unsigned Queues = $bits(sl_open_i) + RateGroups;
 
-  logic [Slots-1:0] kick, bind_slot, wake, active, open, rated, spare, first;
+  logic [Slots-1:0] kick, bind_slot, halt, wake, active, open, rated, spare, first;
   logic [Queues-1:0]     waiting;
   logic [RateGroupW-1:0] group;
   tx_path_t              path;
@@ -115,6 +116,7 @@ module hca_requester
     .active_i     (active),
     .kick_o       (kick),
     .bind_o       (bind_slot),
+    .halt_o       (halt),
     .want_slot_o  (want_slot),
     .sl_set_o     (sl_set),
     .sl_slot_o    (sl_slot),
@@ -187,6 +189,8 @@ module hca_requester
     .err_o       (fetch_err),
     .exhausted_o (exhausted),
     .rated_i     (rated),
+    .halt_i      (halt),
+    .begun_o     (fetch_begun_o),
     .want_slot_i (want_slot),
     .wake_o      (wake),
     .blk_re_i    (blk_re),

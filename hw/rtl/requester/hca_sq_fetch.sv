@@ -28,6 +28,8 @@ module hca_sq_fetch
   output logic             exhausted_o, // nothing is under way or will be: others wait for a slot
   input  logic             want_slot_i,
   input  logic [Slots-1:0] rated_i,     // slots of a rate group: that group keeps them
+  input  logic [Slots-1:0] halt_i,      // strobes: nothing is to be fetched any more before the restart
+  output logic             begun_o,     // strobe: a read is on its way to the host; its last response beat ends it
   output logic [Slots-1:0] wake_o,      // strobe: news for the emitter
   // Read port: block at blk_ptr_i of slot_i, one cycle after blk_re_i.
   input  logic             blk_re_i,
@@ -61,7 +63,7 @@ module hca_sq_fetch
   logic [BlkW:0]   written_q [Slots];
   logic [BlkW:0]   popped_q [Slots];
   logic [TotalW-1:0] total_q [Slots];  // blocks asked for since the restart, saturating
-  logic [Slots-1:0]  err_q, exhausted_q, need_q;
+  logic [Slots-1:0]  err_q, exhausted_q, need_q, halted_q;
 
   state_e            state_q;
   logic [SlotW-1:0]  s_q, need_idx;
@@ -120,6 +122,8 @@ module hca_sq_fetch
   end
   assign fresh = req_gen_q == gen_q[s_q];
   assign stop  = want_slot_i && !rated_i[s_q] && total_q[s_q] >= TotalW'(SlotBlocks);
+  assign begun_o = state_q == StSize && fresh && size != '0 && room_q >= (BlkW+1)'(size) && !err_q[s_q] && !stop
+                   && !halted_q[s_q];
 
   assign fetch_req_valid_o     = (state_q == StReq) && track_ready;
   assign fetch_req_o.func      = func_q;
@@ -134,8 +138,7 @@ module hca_sq_fetch
       unique case (state_q)
         StPick:  if (need_q != '0) state_q <= StRead;
         StRead:  state_q <= StSize;
-        StSize:  state_q <= (fresh && size != '0 && room_q >= (BlkW+1)'(size) && !err_q[s_q] && !stop)
-                            ? StReq : StPick;
+        StSize:  state_q <= begun_o ? StReq : StPick;
         default: if (req_fire) state_q <= StPick;
       endcase
     end
@@ -184,7 +187,9 @@ module hca_sq_fetch
       err_q       <= '0;
       exhausted_q <= '0;
       need_q      <= '0;
+      halted_q    <= '0;
     end else begin
+      halted_q <= halted_q | halt_i;
       if (state_q == StPick && need_q != '0) need_q <= need_q & ~need_grant;
       if (req_fire) need_q[s_q] <= 1'b1;
       if (limit_i || pop_i) need_q[slot_i] <= 1'b1;
@@ -194,6 +199,7 @@ module hca_sq_fetch
         err_q[slot_i]       <= 1'b0;
         exhausted_q[slot_i] <= 1'b0;
         need_q[slot_i]      <= 1'b0;
+        halted_q[slot_i]    <= 1'b0;
       end
     end
     if (rsp_write) written_q[track.slot] <= written_q[track.slot] + 1'b1;

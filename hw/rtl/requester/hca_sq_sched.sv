@@ -52,6 +52,7 @@ module hca_sq_sched
   input  logic [Slots-1:0] active_i,
   output logic [Slots-1:0] kick_o,       // strobe: news for a bound slot
   output logic [Slots-1:0] bind_o,       // strobe: slot has a new QP
+  output logic [Slots-1:0] halt_o,       // strobe: the slot's QP may not send any more
   output logic             want_slot_o,  // a QP that may send waits and no slot is free
   output logic [Queues-1:0] waiting_o,  // queues with QPs: by SL, then by group
   // SL and rate group of the QP in a slot.
@@ -263,6 +264,7 @@ module hca_sq_sched
     bind_o = '0;
     kick_o[row.slot]  = busy_q && is_news && row.bound;
     bind_o[ev_slot_q] = busy_q && is_bind;
+    halt_o = (ev_q == EvQpc && !(ev_qpc_q.state inside {QpsRts, QpsSqd})) ? kick_o : '0;
   end
 
   logic [QpW-1:0] slot_qpn_q [Slots];

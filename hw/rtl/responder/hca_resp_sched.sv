@@ -14,6 +14,7 @@ module hca_resp_sched
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
   output logic           made_valid_o,     // a packet was made
   output tx_made_t       made_o,
+  output logic           made_read_o,      // it goes to the gather
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -348,6 +349,7 @@ module hca_resp_sched
   );
 
   assign made_valid_o = send_read || send_ack;
+  assign made_read_o  = send_read;
   assign made_o       = tx_made_of(send_read ? txp : ack, ctx.path);
 
   assign rsp_popped_valid_o = (send_read && is_last) || state_q == StPurge;

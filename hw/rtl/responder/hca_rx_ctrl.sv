@@ -12,6 +12,7 @@ module hca_rx_ctrl
   output logic                       active_o,     // something is outstanding: timers may fire
   output logic [63:0]                wake_at_o,    // and look again then
   output rx_strobes_t                strobes_o,
+  output logic                       item_made_o,  // strobe: an item more is on its way to rx_exec
   input  logic                       rxd_valid_i,
   output logic                       rxd_ready_o,
   input  rxd_t                       rxd_i,
@@ -87,7 +88,8 @@ module hca_rx_ctrl
   ack_upd_t    ack_upd;
   rx_ev_t      ev;
 
-  assign room = item_ready && list_ready && upd_ready && ev_ready;
+  assign room        = item_ready && list_ready && upd_ready && ev_ready;
+  assign item_made_o = item_push && item_ready;
 
   hca_rx_out u_out (
     .clk_i,

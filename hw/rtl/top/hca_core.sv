@@ -251,7 +251,7 @@ module hca_core
   logic       rd_placed_valid, rd_placed_ready;
   logic [QpW-1:0] rd_placed;
   omt_wr_t    omt;
-  logic           emit;
+  logic           emit, fetch_begun, made_read, item_made, fence_start, fence_busy;
   logic [QpW-1:0] emit_qpn;
   logic [23:0]    emit_psn;
 
@@ -264,6 +264,7 @@ module hca_core
     .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
     .fetch_req_valid_o(rreq_valid[RdSq]), .fetch_req_ready_i(rreq_ready[RdSq]), .fetch_req_o(rreq[RdSq]),
     .fetch_rsp_valid_i(rrsp_valid[RdSq]), .fetch_rsp_ready_o(rrsp_ready[RdSq]), .fetch_rsp_i(rrsp[RdSq]),
+    .fetch_begun_o(fetch_begun),
     .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]),
     .seg_valid_o(src_seg_valid[0]), .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]),
     .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
@@ -370,7 +371,7 @@ module hca_core
     .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
     .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
     .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(timer_active_o), .wake_at_o,
-    .strobes_o(rx_strobes)
+    .strobes_o(rx_strobes), .item_made_o(item_made)
   );
 
   logic   rsp_ready, ex_seg_valid, ex_seg_ready, ex_chunk_valid, ex_chunk_ready;
@@ -405,7 +406,7 @@ module hca_core
 
   hca_resp_sched u_resp_sched (
     .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
-    .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]),
+    .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]), .made_read_o(made_read),
     .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
     .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
@@ -440,6 +441,14 @@ module hca_core
     .ev_valid_o(ev_valid[EvEq]), .ev_ready_i(ev_ready[EvEq]), .ev_o(ev[EvEq]), .drop_cnt_o(), .bad_db_cnt_o()
   );
 
+  // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
+  hca_fence #(.Streams(4)) u_fence (
+    .clk_i, .rst_i,
+    .enter_i({fetch_begun, made_read, emit, item_made}),
+    .leave_i({rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
+    .start_i(fence_start), .busy_o(fence_busy)
+  );
+
   // ---- Management ----------------------------------------------------------------------------------------
   hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1), .NumCounters(NumCounters)) u_mgmt (
     .clk_i, .rst_i, .now_i, .num_ports_i,
@@ -461,6 +470,7 @@ module hca_core
     .rd_req_valid_o(rreq_valid[RdMgmt]), .rd_req_ready_i(rreq_ready[RdMgmt]), .rd_req_o(rreq[RdMgmt]),
     .rd_rsp_valid_i(rrsp_valid[RdMgmt]), .rd_rsp_ready_o(rrsp_ready[RdMgmt]), .rd_rsp_i(rrsp[RdMgmt]),
     .wr_valid_o(wr_valid[WrMgmt]), .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]),
+    .fence_start_o(fence_start), .fence_busy_i(fence_busy),
     .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counters_i(counters)
   );
 

@@ -107,6 +107,7 @@ module hca_regs (
             logic msg_go;
             logic eqe_eqn;
             logic eqe_go;
+            logic fence_go;
             logic eqe_data[4];
             logic go_status;
             logic num_qps;
@@ -196,6 +197,7 @@ module hca_regs (
         decoded_reg_strb.mgmt.msg_go = cpuif_req_masked & (cpuif_addr == 18'h10068) & cpuif_req_is_wr;
         decoded_reg_strb.mgmt.eqe_eqn = cpuif_req_masked & (cpuif_addr == 18'h10070);
         decoded_reg_strb.mgmt.eqe_go = cpuif_req_masked & (cpuif_addr == 18'h10074) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.fence_go = cpuif_req_masked & (cpuif_addr == 18'h10078) & cpuif_req_is_wr;
         for(int i0=0; i0<4; i0++) begin
             decoded_reg_strb.mgmt.eqe_data[i0] = cpuif_req_masked & (cpuif_addr == 18'h10080 + (18)'(i0) * 18'h4);
         end
@@ -418,6 +420,12 @@ module hca_regs (
             } eqe_go;
             struct {
                 struct {
+                    logic next;
+                    logic load_next;
+                } go;
+            } fence_go;
+            struct {
+                struct {
                     logic [31:0] next;
                     logic load_next;
                 } value;
@@ -637,6 +645,11 @@ module hca_regs (
                     logic value;
                 } go;
             } eqe_go;
+            struct {
+                struct {
+                    logic value;
+                } go;
+            } fence_go;
             struct {
                 struct {
                     logic [31:0] value;
@@ -1315,6 +1328,32 @@ module hca_regs (
         end
     end
     assign hwif_out.mgmt.eqe_go.go.value = field_storage.mgmt.eqe_go.go.value;
+    // Field: hca_regs.mgmt.fence_go.go
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.fence_go.go.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.fence_go && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.fence_go.go.value & ~decoded_wr_biten[0:0]) | (decoded_wr_data[0:0] & decoded_wr_biten[0:0]);
+            load_next_c = '1;
+        end else begin // singlepulse clears back to 0
+            next_c = '0;
+            load_next_c = '1;
+        end
+        field_combo.mgmt.fence_go.go.next = next_c;
+        field_combo.mgmt.fence_go.go.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.fence_go.go.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.fence_go.go.load_next) begin
+                field_storage.mgmt.fence_go.go.value <= field_combo.mgmt.fence_go.go.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.fence_go.go.value = field_storage.mgmt.fence_go.go.value;
     for(genvar i0=0; i0<4; i0++) begin
         // Field: hca_regs.mgmt.eqe_data[].value
         always_comb begin
@@ -1915,6 +1954,7 @@ module hca_regs (
         if(rd_mux_addr == 18'h1009c) begin
             readback_data_var[0] = hwif_in.mgmt.go_status.msg_busy.next;
             readback_data_var[1] = hwif_in.mgmt.go_status.eqe_busy.next;
+            readback_data_var[2] = hwif_in.mgmt.go_status.fence_busy.next;
         end
         if(rd_mux_addr == 18'h100a0) begin
             readback_data_var[31:0] = hwif_in.mgmt.num_qps.value.next;

@@ -165,8 +165,13 @@ package hca_regs_pkg;
     } hca_regs__mgmt__go_status__eqe_busy__in_t;
 
     typedef struct {
+        logic next;
+    } hca_regs__mgmt__go_status__fence_busy__in_t;
+
+    typedef struct {
         hca_regs__mgmt__go_status__msg_busy__in_t msg_busy;
         hca_regs__mgmt__go_status__eqe_busy__in_t eqe_busy;
+        hca_regs__mgmt__go_status__fence_busy__in_t fence_busy;
     } hca_regs__mgmt__go_status__in_t;
 
     typedef struct {
@@ -483,6 +488,14 @@ package hca_regs_pkg;
     } hca_regs__mgmt__eqe_go__out_t;
 
     typedef struct {
+        logic value;
+    } hca_regs__mgmt__fence_go__go__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__fence_go__go__out_t go;
+    } hca_regs__mgmt__fence_go__out_t;
+
+    typedef struct {
         logic [31:0] value;
     } hca_regs__mgmt__eqe_datax__value__out_t;
 
@@ -658,6 +671,7 @@ package hca_regs_pkg;
         hca_regs__mgmt__msg_go__out_t msg_go;
         hca_regs__mgmt__eqe_eqn__out_t eqe_eqn;
         hca_regs__mgmt__eqe_go__out_t eqe_go;
+        hca_regs__mgmt__fence_go__out_t fence_go;
         hca_regs__mgmt__eqe_datax__out_t eqe_data[4];
         hca_regs__mgmt__link_sel__out_t link_sel;
         hca_regs__mgmt__ctx_data__out_t ctx_data;

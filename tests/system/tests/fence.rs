@@ -1,0 +1,155 @@
+//! When destroy_qp, a move to RESET, dereg_mr or rereg_mr returns, nothing of the object is under way any more, however
+//! slow the host is: the card neither writes the memory (KEY-30, QPS-6) nor reads what is unmapped then.
+
+mod common;
+
+use common::{BASES, BOTH_LINKS, LOCAL_AND_REMOTE, cap};
+use hca_dev::{Device as _, DmaBuf};
+use hca_host::PcieParams;
+use hca_link::LinkKind;
+use hca_system_tests::{Dev, Place, Rig, RigConfig, Rng, path};
+use hca_verbs::{Access, Mr, Mtu, QpState, RawQp, SendFlags, SendOp, SendWr, WrData};
+
+/// Bytes of a message, and of each third of the memory: target of the peer's WRITEs, of the own READs, source of both.
+const PART: u64 = 64 << 10;
+const MESSAGES: u64 = 8;
+const MARK: u8 = 0xa5;
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    DestroyQp,
+    ResetQp,
+    DeregMr,
+    ReregMr,
+}
+
+const ENDS: [End; 4] = [End::DestroyQp, End::ResetQp, End::DeregMr, End::ReregMr];
+
+/// What a host of that bandwidth can do; one that stands still for a millisecond in two.
+fn hosts() -> [PcieParams; 5] {
+    let slow = |bandwidth_mbps| PcieParams {
+        bandwidth_mbps,
+        read_latency_ns: 1_000,
+        ..PcieParams::default()
+    };
+    let stalled = PcieParams {
+        stall_ns: 1_000_000,
+        stall_every_ns: 2_000_000,
+        ..PcieParams::default()
+    };
+    [slow(4_000), slow(2_000), slow(1_000), slow(200), stalled]
+}
+
+/// Two QPs that write to each other's memory and read it, until one end is over.
+struct Round {
+    bufs: [DmaBuf; 2],
+    mrs: [Mr<Dev>; 2],
+    qps: [RawQp<Dev>; 2],
+}
+
+impl Round {
+    fn new(rig: &Rig) -> Self {
+        let bufs = [0, 1].map(|node: usize| rig.nodes[node].alloc(3 * PART as usize).unwrap());
+        let mrs = [0, 1].map(|node: usize| {
+            let place = Place::whole(&bufs[node], LOCAL_AND_REMOTE, BASES[node]);
+            rig.nodes[node].register(&bufs[node], place).unwrap()
+        });
+        let qps = rig.connect([cap(); 2], [false; 2], &path(Mtu::Bytes4096)).unwrap();
+        Self { bufs, mrs, qps }
+    }
+
+    /// WRITEs, and between them READs if they are wanted: their data comes in by the node's own right.
+    fn post(&mut self, node: usize, reads: bool) {
+        let peer = &self.mrs[1 - node];
+        for number in 0..MESSAGES {
+            let read = reads && number % 2 == 1;
+            let (remote_addr, rkey) = (peer.addr() + if read { 2 * PART } else { 0 }, peer.rkey());
+            let sge = self.mrs[node].sge(if read { PART } else { 2 * PART }, PART as u32);
+            let wr = SendWr {
+                wr_id: number,
+                op: if read {
+                    SendOp::RdmaRead { remote_addr, rkey }
+                } else {
+                    SendOp::RdmaWrite { remote_addr, rkey }
+                },
+                flags: SendFlags::SIGNALED,
+                data: WrData::Sges(&[sge]),
+            };
+            self.qps[node].post_send(&[wr]).unwrap();
+        }
+    }
+
+    fn end(&mut self, rig: &Rig, node: usize, end: End) {
+        match end {
+            End::DestroyQp => self.qps[node].destroy().unwrap(),
+            End::ResetQp => self.qps[node].modify_state(QpState::Reset).unwrap(),
+            End::DeregMr => self.mrs[node].destroy().unwrap(),
+            End::ReregMr => self.mrs[node]
+                .modify(&rig.nodes[node].pd, Access::LOCAL_WRITE)
+                .unwrap(),
+        }
+    }
+
+    /// Everything goes, and its memory is unmapped: what the card still reads is a fault, which `check_idle` finds.
+    fn close(mut self, rig: &Rig) {
+        for node in [0, 1] {
+            let _ = self.qps[node].destroy();
+            let _ = self.mrs[node].destroy();
+        }
+        for (node, buf) in rig.nodes.iter().zip(self.bufs) {
+            while node.poll_ready().unwrap().is_some() {}
+            node.dev.free_dma(buf).unwrap();
+        }
+    }
+}
+
+fn round(rig: &mut Rig, rng: &mut Rng, end: End) {
+    let mut round = Round::new(rig);
+    let node = rng.below(2) as usize;
+    let reads = !matches!(end, End::ReregMr);
+    [0, 1].map(|node| round.post(node, reads));
+    rig.run(rng.between(200, 30_000).into());
+    round.end(rig, node, end);
+    let targets = 2 * PART as usize;
+    round.bufs[node].fill(0, targets, MARK);
+    // Longer than the host stands still.
+    rig.run(300_000);
+    let mut bytes = vec![0; targets];
+    round.bufs[node].read_bytes(0, &mut bytes);
+    let changed = bytes.iter().filter(|byte| **byte != MARK).count();
+    assert_eq!(changed, 0, "bytes written after {end:?} had returned at node {node}");
+    round.close(rig);
+}
+
+fn rounds(seed: u64, link: LinkKind, host: &PcieParams, count: usize) {
+    let config = RigConfig {
+        pcie: host.clone(),
+        ..RigConfig::new(seed, link)
+    };
+    let mut rig = Rig::new(&config).unwrap();
+    let mut rng = Rng::new(seed, "fence");
+    for number in 0..count {
+        round(&mut rig, &mut rng, ENDS[number % ENDS.len()]);
+    }
+    rig.check_idle(2_000_000).unwrap();
+}
+
+#[test]
+fn nothing_is_touched_after_the_end() {
+    for (seed, host) in hosts().iter().enumerate() {
+        rounds(seed as u64, BOTH_LINKS[seed % 2], host, ENDS.len());
+    }
+}
+
+/// As many ends as `ENDS` says, 10,000 without it.
+#[test]
+#[ignore = "hours: part of make soak"]
+fn soak_of_ends_under_traffic() {
+    let ends = std::env::var("ENDS").ok().and_then(|text| text.parse().ok());
+    let each = ends.unwrap_or(10_000_usize).div_ceil(2 * hosts().len());
+    for link in BOTH_LINKS {
+        for (seed, host) in hosts().iter().enumerate() {
+            rounds(100 + seed as u64, link, host, each);
+        }
+    }
+}
