@@ -35,8 +35,8 @@ const BOUNDS: [(&str, u64); 17] = [
     ("reg_mr, 1 page", 850),
     ("reg_mr, 256 pages", 11_300),
     ("reg_mr, 4096 pages", 172_000),
-    ("dereg_mr", 1_640),
-    ("destroy_qp", 1_720),
+    ("dereg_mr", 510),
+    ("destroy_qp", 595),
     ("destroy_cq", 510),
 ];
 
