@@ -41,25 +41,25 @@ module hca_mgmt_dma
   logic [6:0]  left_q;          // lines left of the command
   logic [5:0]  line_next;
 
-  logic [15:0][31:0] mem [64];
-  beat_t             row_q;
+  // One write port for firmware's words and for lines from the host: firmware leaves the mailbox alone meanwhile.
+  // Beats behind an error are taken and dropped.
+  logic              fill;
+  logic [15:0]       we;
+  logic [15:0][31:0] row;
+  logic [3:0]        word_q;
 
-  // Word port.
-  logic [3:0] word_q;
-  assign mb_rdata_o = row_q[{word_q, 5'd0} +: 32];
+  assign fill       = rd_rsp_valid_i && !rd_rsp_i.err && !err_o;
+  assign we         = fill ? '1 : 16'(mb_we_i) << mb_addr_i[3:0];
+  assign mb_rdata_o = row[word_q];
+  assign line_next  = line_q + 6'd1;
 
-  assign line_next = line_q + 6'd1;
+  hca_ram_words #(.WordW(32), .Words(16), .Depth(64)) u_mailbox (
+    .clk_i, .we_i(we), .waddr_i(fill ? line_q : mb_addr_i[9:4]), .wdata_i(fill ? rd_rsp_i.data : {16{mb_wdata_i}}),
+    .re_i(mb_re_i || state_q == StFetch), .raddr_i(mb_re_i ? mb_addr_i[9:4] : line_q), .rdata_o(row)
+  );
 
   always_ff @(posedge clk_i) begin
-    if (mb_we_i) mem[mb_addr_i[9:4]][mb_addr_i[3:0]] <= mb_wdata_i;
-    // Beats behind an error are taken and dropped.
-    if (rd_rsp_valid_i && rd_rsp_ready_o && !rd_rsp_i.err && !err_o) mem[line_q] <= rd_rsp_i.data;
-    if (mb_re_i) begin
-      row_q  <= mem[mb_addr_i[9:4]];
-      word_q <= mb_addr_i[3:0];
-    end else if (state_q == StFetch) begin
-      row_q <= mem[line_q];
-    end
+    if (mb_re_i) word_q <= mb_addr_i[3:0];
   end
 
   // Lines of the next read request: to the end of the 512-byte block or of the command.
@@ -78,7 +78,7 @@ module hca_mgmt_dma
   assign rd_rsp_ready_o = 1'b1;
   assign wr_valid_o     = state_q == StSend;
   assign wr_o = '{msix: 1'b0, last: (left_q == 7'd1) || (addr_q[7:6] == 2'd3), func: func_q,
-                  addr: addr_q, strb: '1, data: row_q};
+                  addr: addr_q, strb: '1, data: row};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
