@@ -12,6 +12,7 @@ OPERATIONS ?= 1000000
 MINUTES ?= 30
 RUNS ?= 300000
 ARGS ?=
+BLOCKS ?=
 
 # The tools of the checkout come before those of the machine. VERILATOR is deliberately not set here: the simulator's
 # build script finds .tools/verilator by itself, and a variable that only make sets would rebuild the model each time
@@ -45,7 +46,7 @@ bench-sim: setup ## the simulator's speed against the commit before it was made 
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
 .PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs test-peers \
-  peers studies tidy soak fuzz lint lint-rtl lint-rust miri
+  peers studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust miri
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -65,8 +66,15 @@ test-rtl: setup ## block tests of the RTL (cocotb); one of them: make test-rtl A
 formal: setup ## proofs of the RTL's cells (SymbiYosys); one of them: make formal ARGS=fv_fifo
 	.venv/bin/python scripts/formal.py $(ARGS)
 
-area: setup ## area of the link per number of data VLs, by open synthesis (minutes): make area ARGS="1 8"
-	.venv/bin/python scripts/area.py $(ARGS)
+timing: setup ## worst paths of every block, by open synthesis (minutes); some: make timing BLOCKS="hca_eq hca_cq"
+	.venv/bin/python scripts/timing.py $(BLOCKS) $(ARGS)
+
+timing-check: setup ## the part of it that CI looks at, and the tests of the estimate
+	$(PYTEST) tests/scripts
+	.venv/bin/python scripts/timing.py --check $(ARGS)
+
+area: setup ## LUTs, flip-flops and RAMs of every block, by the same synthesis; fails on a RAM that became registers
+	.venv/bin/python scripts/area.py $(BLOCKS) $(ARGS)
 
 test-conformance: built ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)

@@ -56,6 +56,7 @@ step switches "${make[@]}" test-switches
 step fuzz "${make[@]}" fuzz ARGS="-verbosity=0"
 step doc-tests "${make[@]}" test-docs
 step formal "${make[@]}" formal
+step timing "${make[@]}" timing-check
 step rtl "${make[@]}" test-rtl
 step conformance "${make[@]}" test-conformance
 step programs "${make[@]}" test-programs

@@ -1,0 +1,1 @@
+"""Open synthesis of the card, block by block: what `make timing` and `make area` share."""

@@ -1,0 +1,134 @@
+"""Maps one block onto UltraScale+ cells with Yosys, and keeps the result until a source of the block changes."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from synth.hierarchy import Block, Design
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "target" / "synth"
+LIMIT_S = 3600
+
+# The memories are listed in the middle: as the design has them, before they become RAMs or flip-flops.
+SCRIPT = """\
+read_slang --top {top} {options} {sources}
+synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top} -run :map_memory
+tee -q -o memories.txt dump t:$mem_v2
+synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top} -run map_memory:
+write_json netlist.json
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A block to be mapped, free of everything that cannot go to another process."""
+
+    label: str
+    module: str
+    folder: Path
+    script: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory of the block, and what it became: a RAM primitive of Yosys' library, or FF."""
+
+    name: str
+    width: int
+    depth: int
+    becomes: str
+
+    @property
+    def bits(self) -> int:
+        return self.width * self.depth
+
+
+def job_of(design: Design, block: Block) -> Job:
+    """The block's script, and the folder of its result: named by a hash of all that the result depends on."""
+    sources = design.sources(block)
+    headers = sorted(path for folder in design.include_dirs for path in folder.glob("*.svh"))
+    options = [f"-D {define}" for define in design.defines] + [f"-I {folder}" for folder in design.include_dirs]
+    options += [f"-G {name}={value}" for name, value in block.parameters]
+    digest = hashlib.sha256(repr((SCRIPT, block, design.defines, version("pyosys"))).encode())
+    for path in [*sources, *headers]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    script = SCRIPT.format(top=block.module, options=" ".join(options), sources=" ".join(map(str, sources)))
+    return Job(design.label(block), block.module, FOLDER / f"{block.module}-{digest.hexdigest()[:16]}", script)
+
+
+def is_mapped(job: Job) -> bool:
+    """The result is there: its summary is written last."""
+    return (job.folder / "summary.json").exists()
+
+
+def mapped(job: Job) -> dict:
+    """The summary of the block: {"cells": {type: number}, "memories": [...], "registers": {name: bits}}."""
+    summary = job.folder / "summary.json"
+    if not is_mapped(job):
+        run(job)
+        text = json.dumps(summarise(job), indent=1)
+        summary.write_text(text)
+    return json.loads(summary.read_text())
+
+
+def run(job: Job) -> None:
+    """Runs Yosys in the folder of the job; leaves netlist.json.gz, memories.txt and the log."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    script, log, netlist = (job.folder / name for name in ("synth.ys", "synth.log", "netlist.json"))
+    script.write_text(job.script)
+    command = [sys.executable, ROOT / "scripts" / "yosys.py", "-l", log, "-p", f"script {script}"]
+    done = subprocess.run(command, cwd=job.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False, timeout=LIMIT_S)
+    if done.returncode or not netlist.exists():
+        said = done.stdout + (log.read_text() if log.exists() else "")
+        raise RuntimeError(f"{job.label} could not be mapped, see {log}:\n{said[-2000:]}")
+    with gzip.open(netlist.with_suffix(".json.gz"), "wb", compresslevel=3) as packed:
+        packed.write(netlist.read_bytes())
+    netlist.unlink()
+
+
+def read_netlist(job: Job) -> dict:
+    """The flat module of the block, as Yosys' write_json has it."""
+    with gzip.open(job.folder / "netlist.json.gz") as packed:
+        return json.load(packed)["modules"][job.module]
+
+
+def summarise(job: Job) -> dict:
+    module = read_netlist(job)
+    found = memories((job.folder / "memories.txt").read_text(), (job.folder / "synth.log").read_text())
+    return {"label": job.label, "cells": Counter(cell["type"] for cell in module["cells"].values()),
+            "memories": [asdict(memory) for memory in found], "registers": registers(module)}
+
+
+def memories(dump: str, log: str) -> list[Memory]:
+    """Memories of the dump of $mem_v2 cells, and what the log of memory_libmap says that they became."""
+    via = dict(re.findall(r"mapping memory \S+?\.(\S+) via \$__XILINX_(\S+)", log))
+    via |= dict.fromkeys(re.findall(r"using FF mapping for memory \S+?\.(\S+)", log), "FF")
+    found = []
+    for cell in dump.split("cell $mem_v2 ")[1:]:
+        name, width, depth = (re.search(rf"parameter \\{key} \"?\\*(?P<value>[^\s\"]+)", cell).group("value")
+                              for key in ("MEMID", "WIDTH", "SIZE"))
+        found.append(Memory(name, int(width), int(depth), via.get(name, "FF").rstrip("_")))
+    return sorted(found, key=lambda memory: (-memory.bits, memory.name))
+
+
+def registers(module: dict, at_least: int = 256) -> dict[str, int]:
+    """Flip-flops by the name of what they hold, elements of an array together; only names with many."""
+    name_of: dict[int, str] = {}
+    for name, net in module["netnames"].items():
+        if not net.get("hide_name"):
+            for bit in net["bits"]:
+                name_of.setdefault(bit, re.sub(r"(\s*\[\d+\])+$", "", name))
+    flops = (cell for cell in module["cells"].values() if re.fullmatch(r"FD[CPRS]E", cell["type"]))
+    held = Counter(name_of.get(bit, "?") for cell in flops for bit in cell["connections"]["Q"])
+    return {name: bits for name, bits in held.most_common() if bits >= at_least and name != "?"}

@@ -1,0 +1,133 @@
+"""Which blocks there are, what their results depend on, what is read out of Yosys, and the verdicts."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import area
+import pytest
+import timing
+from synth import hierarchy, mapping
+from synth.hierarchy import Block
+
+LEAF = """module leaf #(
+  parameter int unsigned Width = 4, parameter logic [15:0] Poly = 16'h8005, localparam int unsigned L = 2
+) (input logic clk_i); endmodule
+"""
+MIDDLE = """module middle (input logic clk_i);
+  for (genvar g = 0; g < 3; g++) begin : gen_leaf
+    leaf #(.Width(8)) u_leaf (.clk_i);
+  end
+  if (1'b0) begin : gen_never
+    leaf #(.Width(99)) u_leaf (.clk_i);
+  end
+endmodule
+"""
+TOP = """module hca_core (input logic clk_i);
+  middle u_a (.clk_i);
+  middle u_b (.clk_i);
+  leaf u_leaf (.clk_i);
+endmodule
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A card of three modules; elaborates it as it is on disk."""
+    for name, text in {"leaf": LEAF, "middle": MIDDLE, "hca_core": TOP}.items():
+        (tmp_path / f"{name}.sv").write_text(text)
+    files = tmp_path / "card.f"
+    files.write_text("".join(f"{tmp_path / name}.sv\n" for name in ("leaf", "middle", "hca_core")))
+    return lambda: hierarchy.elaborate(str(files))
+
+
+def test_blocks_have_the_parameters_of_their_instances(small):
+    design = small()
+    leaves = design.named(["leaf"])
+    assert [dict(block.parameters)["Width"] for block in leaves] == ["32'd4", "32'd8"]
+    assert all("L" not in dict(block.parameters) for block in leaves)
+    assert int(dict(leaves[0].parameters)["Poly"].split("d")[-1]) == 0x8005
+    assert [design.label(block) for block in leaves] == ["leaf Width=4", "leaf Width=8"]
+    assert design.parts() == {Block("middle"): 2, leaves[0]: 1}
+    assert design.children[Block("middle")] == {leaves[1]: 3}
+
+
+def test_unknown_block(small):
+    with pytest.raises(ValueError, match="hca_none"):
+        small().named(["hca_none"])
+
+
+def test_a_result_belongs_to_its_sources(small, tmp_path):
+    """A change inside a block changes the folder of the blocks around it, and of no other."""
+    def folders():
+        design = small()
+        return {block.module: mapping.job_of(design, block).folder for block in design.children}
+    before = folders()
+    assert folders() == before
+    (tmp_path / "middle.sv").write_text(MIDDLE + "// more\n")
+    after = folders()
+    assert {module for module in after if after[module] != before[module]} == {"middle", "hca_core"}
+
+
+def test_memories_and_what_they_became():
+    dump = "".join(f"  cell $mem_v2 \\{name}\n    parameter \\MEMID \"\\\\{name}\"\n    parameter \\SIZE {depth}\n"
+                   f"    parameter \\WIDTH {width}\n  end\n" for name, width, depth in
+                   [("u_a.mem", 64, 512), ("gen_x[1].u_b.mem", 8, 16), ("table", 12, 64)])
+    log = """mapping memory top.u_a.mem via $__XILINX_BLOCKRAM_SDP_
+mapping memory top.gen_x[1].u_b.mem via $__XILINX_LUTRAM_SDP_
+using FF mapping for memory top.table
+"""
+    found = mapping.memories(dump, log)
+    assert [(memory.name, memory.bits, memory.becomes) for memory in found] == [
+        ("u_a.mem", 32768, "BLOCKRAM_SDP"), ("table", 768, "FF"), ("gen_x[1].u_b.mem", 128, "LUTRAM_SDP")]
+
+
+def test_registers_of_an_array_count_together():
+    flops = {str(bit): {"type": "FDRE", "connections": {"Q": [bit]}} for bit in range(600)}
+    names = {f"mem[{i}]": {"bits": list(range(100 * i, 100 * i + 100))} for i in range(5)}
+    names |= {"$auto$1": {"hide_name": 1, "bits": [550]}, "few_q": {"bits": [560]}}
+    assert mapping.registers({"cells": flops, "netnames": names}) == {"mem": 500}
+
+
+def test_cells_by_column():
+    cells = {"LUT6": 10, "LUT2": 1, "RAM32M": 2, "RAM64X1D": 3, "FDRE": 7, "RAMB18E2": 1, "RAMB36E2": 2, "CARRY8": 9}
+    assert area.area_of({"cells": cells}) == {"LUT": 25, "as RAM": 14, "FF": 7, "RAMB36": 2.5, "URAM": 0, "DSP": 0}
+
+
+def test_what_is_not_in_block_ram():
+    """Large memories in LUTs or registers, and large arrays, but not what an exception names."""
+    rules = area.Rules.read('bits = 100\n[[exception]]\nname = ".*u_fifo.mem"\nreason = "shallow"\n')
+    memories = [{"name": "u_fifo.mem", "width": 64, "depth": 4, "becomes": "LUTRAM_SDP"},
+                {"name": "big", "width": 64, "depth": 512, "becomes": "BLOCKRAM_SDP"},
+                {"name": "box", "width": 32, "depth": 16, "becomes": "FF"},
+                {"name": "tiny", "width": 4, "depth": 16, "becomes": "FF"}]
+    summary = {"memories": memories, "registers": {"array": 4096, "word_q": 64}}
+    found = list(area.strays("hca_x", summary, rules))
+    assert [name for name, _, _ in found] == ["hca_x.u_fifo.mem", "hca_x.box", "hca_x.array"]
+    said = []
+    assert area.judge([{"block": "hca_x", "depth": 0}], {"hca_x": summary}, rules, False, said.append) == 2
+    assert "hca_x.box" in said[0] and "hca_x.array" in said[1]
+
+
+BUDGETS = "# why\ngoal_ns = 4.0\ncheck = [\"hca_a\"]\n\n[debt]\nhca_b = 9.1\nhca_c = 6.0\n"
+
+
+def test_verdicts():
+    budgets = timing.Budgets.read(BUDGETS)
+    assert [budgets.verdict(*block) for block in [("hca_a", 3.9), ("hca_a", 4.1), ("hca_b", 9.1), ("hca_b", 9.2)]] == [
+        "ok", "FAIL", "debt", "FAIL"]
+
+
+def test_accepting_writes_ceilings_of_what_was_measured_alone():
+    budgets = timing.Budgets.read(BUDGETS)
+    rows = [{"module": "hca_b", "worst_ns": 3.5}, {"module": "hca_a", "worst_ns": 5.01},
+            {"module": "hca_a", "worst_ns": 4.2}]
+    text = timing.accepted(BUDGETS, rows, budgets)
+    assert text == "# why\ngoal_ns = 4.0\ncheck = [\"hca_a\"]\n\n[debt]\nhca_a = 5.1\nhca_c = 6.0\n"
+
+
+def test_notes():
+    row = {"block": "hca_b", "module": "hca_b", "worst_ns": 5.0, "loops": 2}
+    found = timing.notes([row], timing.Budgets.read(BUDGETS), {"hca_a", "hca_b"})
+    assert [text.split()[0] for text in found] == ["hca_b", "hca_b", "hca_c"]
