@@ -40,7 +40,7 @@ class Design:
     top: Block
     children: dict[Block, Counter[Block]] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
-    packages: list[Path] = field(default_factory=list)
+    packages: dict[str, Path] = field(default_factory=dict)   # in reading order
     include_dirs: list[Path] = field(default_factory=list)
     defines: tuple[str, ...] = DEFINES
 
@@ -53,9 +53,15 @@ class Design:
         return found
 
     def sources(self, block: Block) -> list[Path]:
-        """Files that the block is read from: every package, and the modules inside it."""
-        modules = {inside.module for inside in self.below(block)}
-        return self.packages + sorted({self.files[module] for module in modules} - set(self.packages))
+        """Files that the block is read from: the modules inside it, and in front of them the packages they name."""
+        modules = sorted({self.files[inside.module] for inside in self.below(block)})
+        needed: set[str] = set()
+        waiting = list(modules)
+        while waiting:
+            named = set(re.findall(r"\b(\w+)::", waiting.pop().read_text())) & self.packages.keys() - needed
+            needed |= named
+            waiting += [self.packages[name] for name in named]
+        return [path for name, path in self.packages.items() if name in needed] + modules
 
     def parts(self) -> Counter[Block]:
         """What the card is the sum of: all that wiring instantiates, and how often."""
@@ -105,7 +111,9 @@ def elaborate(list_path: str = LIST, top: str = TOP, defines: tuple[str, ...] = 
     if instance is None:
         raise ValueError(f"{list_path} has no top module {top}")
     design = Design(block_of(instance), include_dirs=files.include_dirs, defines=defines)
-    design.packages = [path for path in files.sources if re.search(r"^package\b", path.read_text(), re.MULTILINE)]
+    for path in files.sources:
+        for name in re.findall(r"^package\s+(\w+)", path.read_text(), re.MULTILINE):
+            design.packages[name] = path
     collect(design, instance, lambda symbol: Path(slang.sourceManager.getFileName(symbol.location)).resolve())
     return design
 

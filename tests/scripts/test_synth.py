@@ -13,7 +13,9 @@ from synth.hierarchy import Block
 
 LEAF = """module leaf #(
   parameter int unsigned Width = 4, parameter logic [15:0] Poly = 16'h8005, localparam int unsigned L = 2
-) (input logic clk_i); endmodule
+) (input logic clk_i);
+  localparam int Here = used_pkg::Used;
+endmodule
 """
 MIDDLE = """module middle (input logic clk_i);
   for (genvar g = 0; g < 3; g++) begin : gen_leaf
@@ -32,13 +34,19 @@ endmodule
 """
 
 
+PACKAGES = {"base_pkg": "package base_pkg;\n  localparam int Base = 1;\nendpackage\n",
+            "used_pkg": "package used_pkg;\n  localparam int Used = base_pkg::Base;\nendpackage\n",
+            "other_pkg": "package other_pkg;\n  localparam int Other = 3;\nendpackage\n"}
+
+
 @pytest.fixture
 def small(tmp_path):
-    """A card of three modules; elaborates it as it is on disk."""
-    for name, text in {"leaf": LEAF, "middle": MIDDLE, "hca_core": TOP}.items():
+    """A card of three modules and three packages; elaborates it as it is on disk."""
+    texts = PACKAGES | {"leaf": LEAF, "middle": MIDDLE, "hca_core": TOP}
+    for name, text in texts.items():
         (tmp_path / f"{name}.sv").write_text(text)
     files = tmp_path / "card.f"
-    files.write_text("".join(f"{tmp_path / name}.sv\n" for name in ("leaf", "middle", "hca_core")))
+    files.write_text("".join(f"{tmp_path / name}.sv\n" for name in texts))
     return lambda: hierarchy.elaborate(str(files))
 
 
@@ -68,6 +76,12 @@ def test_a_result_belongs_to_its_sources(small, tmp_path):
     (tmp_path / "middle.sv").write_text(MIDDLE + "// more\n")
     after = folders()
     assert {module for module in after if after[module] != before[module]} == {"middle", "hca_core"}
+
+
+def test_a_block_is_read_with_the_packages_that_it_names(small):
+    design = small()
+    names = [path.stem for path in design.sources(design.named(["leaf"])[0])]
+    assert names == ["base_pkg", "used_pkg", "leaf"]
 
 
 def test_memories_and_what_they_became():
