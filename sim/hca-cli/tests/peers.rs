@@ -203,7 +203,10 @@ fn a_peer_that_never_answers_is_given_up() {
     let (folder, wire) = (home.path().join("S"), home.path().join("wire"));
     let peer = format!("card0={}", wire.display());
     let neighbour = "card0=10.0.0.9,52:54:00:00:00:01";
-    let simulator = Simulator::start(&folder, &["--cards", "1", "--peer", &peer, "--neighbour", neighbour]);
+    let simulator = Simulator::start(
+        &folder,
+        &["--cards", "1", "--peer", &peer, "--neighbour", neighbour],
+    );
     let mut end = End::open(&folder.join("card0.0"));
     let options = ConnectOptions {
         gid_index: Some(1),
@@ -218,7 +221,11 @@ fn a_peer_that_never_answers_is_given_up() {
     end.post(SendOp::Send, 0);
     end.wait_for(WcStatus::RetryExcErr);
     // Two time-outs of 67 ms, and not earlier than they say.
-    assert!(begin.elapsed() >= Duration::from_millis(134), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() >= Duration::from_millis(134),
+        "{:?}",
+        begin.elapsed()
+    );
     drop(end);
     simulator.stop("TERM");
 }

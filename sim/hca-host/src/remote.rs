@@ -40,6 +40,8 @@ const ACCESSES_MAX: u64 = 65_536;
 const SPINS: u32 = 64;
 /// Failed writes whose addresses are kept; more are only counted.
 const FAILED_WRITES_MAX: usize = 32;
+/// Whole lines that are written at once, where they follow each other: a call costs more than the bytes.
+const RUN_LINES_MAX: usize = 64;
 
 /// Where an access goes.
 pub(crate) enum Target {
@@ -58,6 +60,16 @@ struct Job {
     number: u64,
     target: Target,
     access: Access,
+}
+
+impl Job {
+    /// A whole line, to this address of the process.
+    fn whole_line(&self) -> Option<(u64, &Line)> {
+        match (&self.target, &self.access) {
+            (Target::Process(addr), Access::Write { line, strb: u64::MAX }) => Some((*addr, line)),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -147,12 +159,45 @@ impl Common {
                 }
             },
         }
-        self.done.store(job.number, Ordering::SeqCst);
-        if self.awaited.load(Ordering::SeqCst) <= job.number {
+        self.finish(job.number);
+    }
+
+    /// All accesses up to this one are done.
+    fn finish(&self, number: u64) {
+        self.done.store(number, Ordering::SeqCst);
+        if self.awaited.load(Ordering::SeqCst) <= number {
             // Who waits either has not looked yet or sleeps.
             drop(lock(&self.results));
             self.arrived.notify_all();
         }
+    }
+
+    /// The whole lines at the head of the jobs that follow each other, written at once. False: there are no two, or they
+    /// are to be written one by one, to find out which of them cannot be.
+    fn run_lines(&self, jobs: &mut VecDeque<Job>, memory: &dyn RemoteMemory) -> bool {
+        let Some((first, _)) = jobs.front().and_then(Job::whole_line) else {
+            return false;
+        };
+        let mut bytes = Vec::new();
+        let follows = |(at, job): (usize, &Job)| {
+            let next = first.wrapping_add((at * LINE_BYTES) as u64);
+            let line = job.whole_line().filter(|(addr, _)| *addr == next)?;
+            bytes.extend_from_slice(&line.1.0);
+            Some(())
+        };
+        let lines = jobs
+            .iter()
+            .take(RUN_LINES_MAX)
+            .enumerate()
+            .map_while(follows)
+            .count();
+        if lines < 2 || !memory.write(first, &bytes) {
+            return false;
+        }
+        if let Some(last) = jobs.drain(..lines).next_back() {
+            self.finish(last.number);
+        }
+        true
     }
 
     /// One run of enabled bytes at a time.
@@ -193,13 +238,14 @@ fn serve(common: &Common, memory: &dyn RemoteMemory, watcher: &dyn Watcher) {
         while jobs.is_empty() && !common.closed.load(Ordering::SeqCst) {
             jobs = common.work.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
-        let batch = std::mem::take(&mut *jobs);
+        let mut batch = std::mem::take(&mut *jobs);
         drop(jobs);
-        for job in batch {
-            if common.closed.load(Ordering::SeqCst) {
-                return;
+        while !batch.is_empty() && !common.closed.load(Ordering::SeqCst) {
+            if !common.run_lines(&mut batch, memory)
+                && let Some(job) = batch.pop_front()
+            {
+                common.run(job, memory);
             }
-            common.run(job, memory);
         }
         if common.closed.load(Ordering::SeqCst) {
             return;
@@ -321,8 +367,10 @@ impl Remote {
 
     pub(crate) fn start_write(&mut self, target: Target, line: Line, strb: u64) {
         let line = Box::new(line);
+        // Somebody waits for what comes into rings.
+        let is_ring = matches!(target, Target::Shared(..));
         self.last_write = self.start(target, Access::Write { line, strb });
-        if self.waiting.len() >= WAKE_AT {
+        if is_ring || self.waiting.len() >= WAKE_AT {
             self.flush();
         }
     }

@@ -54,7 +54,9 @@ impl Round {
             let place = Place::whole(&bufs[node], LOCAL_AND_REMOTE, BASES[node]);
             rig.nodes[node].register(&bufs[node], place).unwrap()
         });
-        let qps = rig.connect([cap(); 2], [false; 2], &path(Mtu::Bytes4096)).unwrap();
+        let qps = rig
+            .connect([cap(); 2], [false; 2], &path(Mtu::Bytes4096))
+            .unwrap();
         Self { bufs, mrs, qps }
     }
 
@@ -117,7 +119,10 @@ fn round(rig: &mut Rig, rng: &mut Rng, end: End) {
     let mut bytes = vec![0; targets];
     round.bufs[node].read_bytes(0, &mut bytes);
     let changed = bytes.iter().filter(|byte| **byte != MARK).count();
-    assert_eq!(changed, 0, "bytes written after {end:?} had returned at node {node}");
+    assert_eq!(
+        changed, 0,
+        "bytes written after {end:?} had returned at node {node}"
+    );
     round.close(rig);
 }
 

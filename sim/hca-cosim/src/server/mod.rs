@@ -38,6 +38,9 @@ use wake::Waker;
 
 /// Steps between two looks at sockets and doorbells.
 const BATCH_STEPS: u32 = 16;
+/// Turns between two looks at what waits for clients' memory, while time goes on: to wake a thread for it costs as much
+/// as some accesses.
+const MEMORY_TURNS: u32 = 4;
 /// While a client's memory does not answer, this often is looked how long.
 const STUCK_LOOK: Duration = Duration::from_millis(100);
 /// How long a client may take to greet, or to read its answers.
@@ -58,6 +61,7 @@ pub struct Server {
     cycle_ps: u64,
     /// Since when only timers run.
     rest: Option<Rest>,
+    turns: u32,
     observers: Option<ObserverFactory>,
     status: Arc<ServerStatus>,
 }
@@ -103,6 +107,7 @@ impl Server {
             pace,
             cycle_ps,
             rest: None,
+            turns: 0,
             stop: Arc::default(),
             functions: Arc::default(),
             patience_ms: Arc::new(AtomicU64::new(PATIENCE.as_millis() as u64)),
@@ -197,7 +202,10 @@ impl Server {
                 }
             }
             self.advance();
-            self.attend_memory();
+            self.turns = self.turns.wrapping_add(1);
+            if self.turns.is_multiple_of(MEMORY_TURNS) {
+                self.attend_memory();
+            }
             self.attend_faults();
             self.deliver();
             self.part_with_broken_cards();
@@ -294,6 +302,7 @@ impl Server {
 
     /// Sleeps until a door, a doorbell, a wire or the memory of a client has something, or for so long.
     fn wait_for_work(&mut self, limit: Option<Duration>) {
+        self.attend_memory();
         self.settle();
         let due = self.fabric.next_cycle();
         self.waker.fall_asleep();
