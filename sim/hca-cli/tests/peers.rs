@@ -195,8 +195,8 @@ fn two_simulators_transfer() {
     }
 }
 
-/// Nobody is there. The card is looked at once in 4 ms then, which is more than its time may run ahead of the wall clock
-/// at once: time has to pass although nothing happens in it.
+/// Nobody is there. The card is looked at once in 4 ms then, more than its time may run ahead of the wall clock at
+/// once: time has to pass although nothing happens in it.
 #[test]
 fn a_peer_that_never_answers_is_given_up() {
     let home = tempfile::tempdir().unwrap();

@@ -172,8 +172,8 @@ impl Common {
         }
     }
 
-    /// The whole lines at the head of the jobs that follow each other, written at once. False: there are no two, or they
-    /// are to be written one by one, to find out which of them cannot be.
+    /// The whole lines at the head of the jobs that follow each other, written at once. False: there are no two, or
+    /// they are to be written one by one, to find out which of them cannot be.
     fn run_lines(&self, jobs: &mut VecDeque<Job>, memory: &dyn RemoteMemory) -> bool {
         let Some((first, _)) = jobs.front().and_then(Job::whole_line) else {
             return false;

@@ -1,4 +1,4 @@
-"""hca_fence: busy from the start until the last item has left that was inside then, whatever comes and goes meanwhile."""
+"""hca_fence: busy from the start until the last item has left that was inside then, whatever comes meanwhile."""
 
 import sys
 from pathlib import Path

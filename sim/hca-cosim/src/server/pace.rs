@@ -44,8 +44,8 @@ impl Pace {
         limit
     }
 
-    /// Where time has come while nothing was due before cycle `due`: as far as the wall clock. That was no slow work, so
-    /// none of it is lost.
+    /// Where time has come while nothing was due before cycle `due`: as far as the wall clock. That was no slow work,
+    /// so none of it is lost.
     pub fn reached(&self, due: u64, wall: Instant) -> u64 {
         let earned = self.cycles(wall.saturating_duration_since(self.since));
         self.granted.saturating_add(earned).min(due.saturating_sub(1))
