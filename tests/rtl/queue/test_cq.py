@@ -332,4 +332,4 @@ async def overflow_is_told_once(dut):
 
 
 def test_cq():
-    simulate("hca_cq", __name__)
+    simulate("hca_cq", __name__, memories=["hca_ram_1r1w"])

@@ -177,4 +177,4 @@ async def index_wraps(dut):
 
 
 def test_eq():
-    simulate("hca_eq", __name__)
+    simulate("hca_eq", __name__, memories=["hca_ram_1r1w"])
