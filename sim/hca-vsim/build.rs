@@ -236,22 +236,21 @@ fn main() {
     let jobs = (thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
     thread::scope(|scope| {
         for model in &models {
-            let (verilator, root, obj) = (&verilator, &root, out.join(model.prefix));
-            scope.spawn(move || build_model(verilator, root, model, &obj, jobs));
+            let (verilator, root, crate_dir, out) = (&verilator, &root, &crate_dir, &out);
+            scope.spawn(move || {
+                let obj = out.join(model.prefix);
+                build_model(verilator, root, model, &obj, jobs);
+                write_state(&obj, model.prefix);
+                let include = verilator_include(&obj, model.prefix);
+                compile_shim(crate_dir, out, &obj, &include, model.prefix);
+            });
         }
     });
-    for model in &models {
-        let obj = out.join(model.prefix);
-        write_state(&obj, model.prefix);
-        compile_shim(
-            &crate_dir,
-            &out,
-            &obj,
-            &verilator_include(&obj, model.prefix),
-            model.prefix,
-        );
-        println!("cargo:rustc-link-search=native={}", obj.display());
-        println!("cargo:rustc-link-lib=static={}", model.prefix);
+    for prefix in models.iter().map(|model| model.prefix) {
+        println!("cargo:rustc-link-search=native={}", out.join(prefix).display());
+        // The linker looks into archives in turn: who needs a thing comes before who has it.
+        println!("cargo:rustc-link-lib=static=shim_{prefix}");
+        println!("cargo:rustc-link-lib=static={prefix}");
     }
     println!("cargo:rustc-link-lib=static=verilated");
     link_libraries();
@@ -395,10 +394,13 @@ fn renew(from: &Path, to: &Path) {
         let read =
             |path: &Path| fs::read(path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()));
         let mut text = read(&path);
-        if path.extension().is_some_and(|extension| extension == "h") {
+        let name = path.file_name().expect("a file has a name").to_string_lossy();
+        if name.ends_with(".h") {
             text = without_order(&String::from_utf8_lossy(&text)).into_bytes();
+        } else if name.ends_with("_classes.mk") {
+            text = traced_slow(&String::from_utf8_lossy(&text)).into_bytes();
         }
-        let target = to.join(path.file_name().expect("a file has a name"));
+        let target = to.join(name.as_ref());
         if !target.exists() || read(&target) != text {
             fs::write(&target, text).unwrap_or_else(|e| panic!("cannot write {}: {e}", target.display()));
         }
@@ -420,6 +422,12 @@ fn without_order(header: &str) -> String {
     kept
 }
 
+/// Verilator's list of files, where those that run only while a waveform is written are among those that are compiled
+/// without optimization: with it they took a sixth of the compiler's time.
+fn traced_slow(makefile: &str) -> String {
+    makefile.replace("VM_SUPPORT_FAST +=", "VM_SUPPORT_SLOW +=")
+}
+
 fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
     let mut command = Command::new(verilator);
     command
@@ -435,6 +443,7 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
         ])
         // One structure holds all state: the shim compares it.
         .args(["--output-split", "20000", "--no-timing", "--flatten"])
+        .arg("--no-std-package")
         .arg(format!("+define+HCA_NUM_PORTS={}", model.ports))
         .arg(format!("+define+HCA_NUM_VLS={}", data_vls()))
         .args(if waveforms() {
@@ -503,6 +512,8 @@ fn compile_shim(crate_dir: &Path, out: &Path, obj: &Path, include: &str, prefix:
         .flag("-Wno-invalid-offsetof")
         .warnings(false)
         .opt_level(2)
+        .out_dir(obj)
+        .cargo_metadata(false)
         .compile(&format!("shim_{prefix}"));
 }
 
