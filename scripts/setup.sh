@@ -132,7 +132,10 @@ for part in "${@:-all}"; do
   esac
 done
 # Two builds started at once must not install twice; flock comes with every Debian.
-exec 9>"$stamps/lock"
+# The guests take long, and nothing else waits for them.
+lock=$stamps/lock
+[[ $* != peers ]] || lock+=-peers
+exec 9>"$lock"
 flock 9
 for part in apt venv verilator pyverbs programs peers studies dist; do
   if [[ $# == 0 && ! $part =~ ^(programs|peers|studies|dist)$ || " $* " == *" $part "* ]]; then "setup_$part"; fi

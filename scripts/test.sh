@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# All checks of a change, one after the other, also after a failure. Prints each step's name and seconds as it goes and
-# ends with one line per step: result, seconds, number of tests. Logs: target/test-logs.
+# All checks of a change, also after a failure. Prints each step's name and seconds as it goes and ends with one line
+# per step: result, seconds, number of tests. Logs: target/test-logs.
+# First come the steps that keep all processors busy, one after the other, then two lanes side by side: a test of the
+# others wants one processor, or waits for a process.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 logs=${CARGO_TARGET_DIR:-target}/test-logs
 rm -rf "$logs"
 mkdir -p "$logs"
-summary=() failed=() passed_total=0
 
 # "12 passed, 1 failed" of a step's log, from what pytest, cargo test or cargo nextest say.
 count_tests() {
@@ -36,14 +37,20 @@ step() {
     "$@" 2>&1 </dev/null | tee "$logs/$name.log" || rc=1
   fi
   read -r passed fail skipped < <(count_tests "$logs/$name.log")
-  ((rc == 0)) || { verdict=FAILED; failed+=("$name"); }
+  ((rc == 0)) || verdict=FAILED
   line=$(printf '%-12s %-6s %4d s' "$name" "$verdict" $((SECONDS - start)))
   if ((passed + fail > 0)); then
     line+=$(printf '   %4d passed, %d failed, %d skipped' "$passed" "$fail" "$skipped")
   fi
-  ((passed_total += passed))
-  summary+=("$line")
+  echo "$line" >>"$logs/summary"
   printf '==== %s\n' "$line"
+}
+
+# A step beside others: what it says appears in one piece, when it has ended.
+beside() {
+  local text
+  text=$(step "$@")
+  flock "$logs" printf '%s\n' "$text"
 }
 
 make=(make --no-print-directory)
@@ -52,20 +59,31 @@ step lint "${make[@]}" lint-rtl
 step gen-check "${make[@]}" gen-check
 step clippy "${make[@]}" lint-rust
 step rust "${make[@]}" test-rust ARGS="--workspace --exclude hca-tidy"
-step switches "${make[@]}" test-switches
-step fuzz "${make[@]}" fuzz ARGS="-verbosity=0"
-step doc-tests "${make[@]}" test-docs
-step formal "${make[@]}" formal
-step timing "${make[@]}" timing-check
-step rtl "${make[@]}" test-rtl
-step conformance "${make[@]}" test-conformance
-step programs "${make[@]}" test-programs
-step peers "${make[@]}" test-peers
+step build "${make[@]}" built
+set -m # A lane is a process group: one signal ends it with all that it runs.
+{
+  beside rtl "${make[@]}" test-rtl ARGS="-n 1"
+  beside formal "${make[@]}" formal
+  beside timing "${make[@]}" timing-check
+} &
+lanes=("-$!")
+{
+  beside peers "${make[@]}" test-peers ARGS="-n 1"
+  beside programs "${make[@]}" test-programs
+  beside conformance "${make[@]}" test-conformance
+  beside switches "${make[@]}" test-switches
+  beside fuzz "${make[@]}" fuzz ARGS="-verbosity=0"
+  beside doc-tests "${make[@]}" test-docs
+} &
+lanes+=("-$!")
+trap 'kill -- "${lanes[@]}" 2>/dev/null; exit 1' INT TERM
+wait
 
 printf '\n'
-printf '%s\n' "${summary[@]}"
+cat "$logs/summary"
+mapfile -t failed < <(awk '$2 == "FAILED" { print $1 }' "$logs/summary")
 if ((${#failed[@]})); then
   echo "FAILED in ${SECONDS} s: ${failed[*]}; logs in $logs"
   exit 1
 fi
-echo "passed in ${SECONDS} s: $passed_total tests"
+echo "passed in ${SECONDS} s: $(awk '/passed/ { total += $5 } END { print total }' "$logs/summary") tests"
