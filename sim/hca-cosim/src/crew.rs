@@ -1,160 +1,238 @@
-//! Threads that evaluate the models of several cards side by side, within one cycle.
+//! Threads that work on several cards side by side, within one cycle.
 //!
-//! All cards have had their inputs before, and nobody looks at an output before all are done: so the results are the
-//! same with any number of threads. A thread looks for the next evaluation for some microseconds before it sleeps,
-//! because in a busy simulation it comes sooner than the thread could be woken.
+//! What they work on has nothing in common while they do: so the results are the same with any number of threads. A
+//! thread looks for the next work for some microseconds before it sleeps, because in a busy simulation it comes sooner
+//! than the thread could be woken.
 
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use hca_vsim::Dut;
+use crate::draw::{self, JOBS_MAX, Word, Words};
 
-/// Looks for the next evaluation before a thread sleeps.
+/// Looks for the next work before a thread sleeps.
 const LOOKS: u32 = 3000;
 
-/// Number of the round, of its jobs, and of the next job that nobody has drawn.
-struct Ticket(u64);
-
-impl Ticket {
-    const BITS: u32 = 16;
-
-    fn first(round: u64, jobs: usize) -> u64 {
-        round << (2 * Self::BITS) | (jobs as u64) << Self::BITS
-    }
-
-    /// The job that it stands for; none when all of its round are drawn.
-    fn job(&self) -> Option<usize> {
-        let mask = (1 << Self::BITS) - 1;
-        let (jobs, next) = (self.0 >> Self::BITS & mask, self.0 & mask);
-        (next < jobs).then_some(next as usize)
-    }
+/// What the threads do in a round, and on what.
+struct Round<T> {
+    task: fn(&mut T),
+    jobs: Vec<*mut T>,
 }
 
-struct Shared {
-    /// The models of this round. Written by the owner while no job is open; then each belongs to who has drawn its
-    /// number.
-    jobs: UnsafeCell<Vec<*mut Dut>>,
-    ticket: AtomicU64,
-    /// Jobs of the round that are not done.
-    open: AtomicUsize,
-    asleep: Box<[AtomicBool]>,
-    ends: AtomicBool,
+/// Number of a job that panicked, and what it said.
+type Panic = (usize, Box<dyn Any + Send>);
+
+struct Shared<T> {
+    /// Written by the owner while no job is open; then each job belongs to who has drawn it.
+    round: UnsafeCell<Round<T>>,
+    undrawn: AtomicU64,
+    open: AtomicU64,
+    asleep: Box<[AtomicU64]>,
+    ends: AtomicU64,
+    /// Of the first job that panicked.
+    panic: Mutex<Option<Panic>>,
 }
 
-// SAFETY: see `jobs`. A model may be used by any thread, by one at a time.
-unsafe impl Send for Shared {}
+// SAFETY: see `round`. What is worked on may be used by any thread, by one at a time.
+unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl<T: Send> Sync for Shared<T> {}
 
-impl Shared {
+impl<T> Shared<T> {
+    #[inline]
+    fn at(&self, word: Word) -> &AtomicU64 {
+        match word {
+            Word::Undrawn => &self.undrawn,
+            Word::Open => &self.open,
+            Word::Asleep(thread) => &self.asleep[thread],
+            Word::Ends => &self.ends,
+        }
+    }
+}
+
+impl<T> Words for Shared<T> {
+    #[inline]
+    fn load(&self, word: Word) -> u64 {
+        self.at(word).load(Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn store(&self, word: Word, value: u64) {
+        self.at(word).store(value, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn fetch_and(&self, word: Word, value: u64) -> u64 {
+        self.at(word).fetch_and(value, Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn fetch_sub(&self, word: Word, value: u64) -> u64 {
+        self.at(word).fetch_sub(value, Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn relax(&self) {
+        spin_loop();
+    }
+}
+
+impl<T: Send> Shared<T> {
     /// Does jobs of the present round until all are drawn.
-    fn work(&self) {
-        while Ticket(self.ticket.load(Ordering::SeqCst)).job().is_some() {
-            let Some(job) = Ticket(self.ticket.fetch_add(1, Ordering::SeqCst)).job() else {
-                return;
+    fn work(&self, preferred: u64) {
+        draw::work(self, preferred, |job| {
+            // SAFETY: the round stands still while a job of it is open, and this one is ours.
+            let done = unsafe {
+                let round = &*self.round.get();
+                let subject: *mut T = round.jobs[job];
+                catch_unwind(AssertUnwindSafe(|| (round.task)(&mut *subject)))
             };
-            // SAFETY: the jobs stand still while one is open, and this one is ours.
-            unsafe {
-                let dut = (&(*self.jobs.get()))[job];
-                (*dut).eval();
+            if let Err(panic) = done {
+                self.note_panic(job, panic);
             }
-            self.open.fetch_sub(1, Ordering::Release);
+        });
+    }
+
+    fn first_panic(&self) -> MutexGuard<'_, Option<Panic>> {
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_panic(&self, job: usize, panic: Box<dyn Any + Send>) {
+        let mut noted = self.first_panic();
+        if noted.as_ref().is_none_or(|(before, _)| job < *before) {
+            *noted = Some((job, panic));
         }
     }
 
-    fn serve(&self, number: usize) {
+    fn serve(&self, thread: usize, preferred: u64) {
         let mut looks = 0;
-        while !self.ends.load(Ordering::Relaxed) {
-            if Ticket(self.ticket.load(Ordering::SeqCst)).job().is_some() {
-                self.work();
+        while self.load(Word::Ends) == 0 {
+            if draw::has_work(self) {
+                self.work(preferred);
                 looks = 0;
             } else if looks < LOOKS {
                 looks += 1;
                 spin_loop();
             } else {
-                self.sleep(number);
+                draw::sleep(self, thread, std::thread::park);
                 looks = 0;
             }
         }
     }
-
-    /// Says that it sleeps, looks once more, and sleeps; `Crew::wake` first leaves work and then looks who sleeps.
-    fn sleep(&self, number: usize) {
-        self.asleep[number].store(true, Ordering::SeqCst);
-        let has_work = Ticket(self.ticket.load(Ordering::SeqCst)).job().is_some();
-        if !has_work && !self.ends.load(Ordering::SeqCst) {
-            std::thread::park();
-        }
-        self.asleep[number].store(false, Ordering::SeqCst);
-    }
 }
 
 /// The threads beside the simulation's own.
-pub(crate) struct Crew {
-    shared: Arc<Shared>,
+pub(crate) struct Crew<T> {
+    shared: Arc<Shared<T>>,
     threads: Vec<JoinHandle<()>>,
-    round: u64,
+    preferred: u64,
 }
 
-impl Crew {
+/// Every so many jobs, from the one with this number on.
+fn share(number: usize, threads: usize) -> u64 {
+    let jobs = (0..JOBS_MAX).filter(|job| job % threads == number);
+    jobs.fold(0, |share, job| share | 1 << job)
+}
+
+impl<T: Send + 'static> Crew<T> {
     /// So many threads beside the caller's; fewer where the system gives no more.
     pub fn new(threads: usize) -> Self {
+        let round = Round {
+            task: |_| (),
+            jobs: Vec::new(),
+        };
         let shared = Arc::new(Shared {
-            jobs: UnsafeCell::default(),
-            ticket: AtomicU64::new(0),
-            open: AtomicUsize::new(0),
-            asleep: (0..threads).map(|_| AtomicBool::new(false)).collect(),
-            ends: AtomicBool::new(false),
+            round: UnsafeCell::new(round),
+            undrawn: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            asleep: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            ends: AtomicU64::new(0),
+            panic: Mutex::new(None),
         });
         let spawn = |number| {
-            let shared = shared.clone();
+            let (shared, preferred) = (shared.clone(), share(number + 1, threads + 1));
             let thread = std::thread::Builder::new().name(format!("model{number}"));
-            thread.spawn(move || shared.serve(number)).ok()
+            thread.spawn(move || shared.serve(number, preferred)).ok()
         };
-        let threads = (0..threads).map_while(spawn).collect();
+        let handles = (0..threads).map_while(spawn).collect();
         Self {
             shared,
-            threads,
-            round: 0,
+            threads: handles,
+            preferred: share(0, threads + 1),
         }
     }
 
-    /// Evaluates each model once.
-    pub fn evaluate<'a>(&mut self, models: impl Iterator<Item = &'a mut Dut>) {
-        // SAFETY: no job is open, so nobody else looks at them.
-        let jobs = unsafe { &mut *self.shared.jobs.get() };
-        jobs.clear();
-        jobs.extend(models.map(std::ptr::from_mut));
-        self.round = (self.round + 1) & 0xffff_ffff;
-        self.shared.open.store(jobs.len(), Ordering::SeqCst);
-        let ticket = Ticket::first(self.round, jobs.len());
-        self.shared.ticket.store(ticket, Ordering::SeqCst);
-        self.wake();
-        self.shared.work();
-        while self.shared.open.load(Ordering::Acquire) != 0 {
-            spin_loop();
-        }
-    }
-
-    fn wake(&self) {
-        for (asleep, thread) in self.shared.asleep.iter().zip(&self.threads) {
-            if asleep.load(Ordering::SeqCst) {
-                thread.thread().unpark();
+    /// Does the task with each of them. A panic of one goes on here, when all others are done: the first in their
+    /// order, if there are several.
+    pub fn run<'a>(&mut self, mut subjects: impl Iterator<Item = &'a mut T>, task: fn(&mut T)) {
+        loop {
+            // SAFETY: no job is open, so nobody else looks at it.
+            let round = unsafe { &mut *self.shared.round.get() };
+            round.task = task;
+            round.jobs.clear();
+            let subjects = subjects.by_ref().take(JOBS_MAX);
+            round.jobs.extend(subjects.map(std::ptr::from_mut));
+            if round.jobs.is_empty() {
+                return;
+            }
+            draw::leave(&*self.shared, round.jobs.len(), self.threads.len(), |thread| {
+                self.threads[thread].thread().unpark();
+            });
+            self.shared.work(self.preferred);
+            draw::wait(&*self.shared);
+            let panic = self.shared.first_panic().take();
+            if let Some((_, panic)) = panic {
+                resume_unwind(panic);
             }
         }
     }
 }
 
-impl Drop for Crew {
+impl<T> Drop for Crew<T> {
     fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::SeqCst);
+        self.shared.store(Word::Ends, 1);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // A panic of its own has been printed.
+            // It catches panics of what it works on.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_done_once_in_every_round() {
+        let mut crew = Crew::new(3);
+        for count in [0, 1, 2, 64, 65, 130] {
+            let mut numbers = vec![0u32; count];
+            for _ in 0..100 {
+                crew.run(numbers.iter_mut(), |number| *number += 1);
+            }
+            assert_eq!(numbers, vec![100; count]);
+        }
+    }
+
+    #[test]
+    fn the_first_panic_reaches_the_caller_when_all_is_done() {
+        let mut crew = Crew::new(2);
+        let mut numbers = [1, 2, 3, 4];
+        for _ in 0..10 {
+            let run = AssertUnwindSafe(|| {
+                crew.run(numbers.iter_mut(), |number| {
+                    assert!(*number % 2 == 1, "even: {number}");
+                    *number += 2;
+                });
+            });
+            let panic = catch_unwind(run).unwrap_err();
+            assert_eq!(panic.downcast_ref::<String>().unwrap(), "even: 2");
+        }
+        assert_eq!(numbers, [21, 2, 23, 4]);
     }
 }

@@ -7,6 +7,7 @@ use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId
 use hca_vsim::DATA_VLS;
 
 use crate::card::{Card, CardConfig};
+use crate::circuit::Circuit;
 use crate::crew::Crew;
 use crate::outside::{Outside, OutsideId};
 use crate::wire::Attachment;
@@ -51,7 +52,7 @@ pub struct Fabric {
     seed: u64,
     now: u64,
     jumps: bool,
-    crew: Option<Crew>,
+    crew: Option<Crew<Circuit>>,
     cards: Vec<Card>,
     net: Net,
     outsides: Vec<Outside>,
@@ -139,6 +140,7 @@ impl Fabric {
             Plug::Switch(id, port) => LinkEndAt::Switch(id, port),
             Plug::EthSwitch(id, port) => LinkEndAt::EthSwitch(id, port),
         });
+        let kind = config.kind;
         let LinkId(cable) = self.net.connect(at, config)?;
         let loopback = ends[0].card().is_some() && ends[0].card() == ends[1].card();
         for ((end, tx), rx) in ends.into_iter().zip(Dir::ALL).zip(rx) {
@@ -149,7 +151,8 @@ impl Fabric {
             let Some((id, port)) = end.card() else { continue };
             // A loopback plug keeps what is made last: it sends and receives from A to B.
             let tx = if loopback { Dir::AToB } else { tx };
-            self.cards[id.0].attach(port, Attachment { cable, tx, rx });
+            let attachment = Attachment { cable, kind, tx, rx };
+            self.cards[id.0].attach(port, attachment);
         }
         Ok(CableId(cable))
     }
@@ -241,7 +244,7 @@ impl Fabric {
 
     /// Nanoseconds since the start, by the clock of a card.
     pub fn now_ns(&self, card: CardId) -> u64 {
-        self.cards[card.0].pcie.params().ns(self.now)
+        self.cards[card.0].pcie().params().ns(self.now)
     }
 
     /// Checks that a card has a function.
@@ -264,7 +267,7 @@ impl Fabric {
             data,
             strb,
         };
-        self.cards[card.0].pcie.push_mmio(self.now, request);
+        self.cards[card.0].circuit.pcie.push_mmio(self.now, request);
     }
 
     /// The host starts to read a register; the value comes through [`Fabric::take_mmio_value`] with the id
@@ -276,13 +279,13 @@ impl Fabric {
             addr: addr & !3,
             id: self.next_id,
         };
-        self.cards[card.0].pcie.push_mmio(self.now, request);
+        self.cards[card.0].circuit.pcie.push_mmio(self.now, request);
         self.next_id
     }
 
     /// The next register value that has reached the host of a card.
     pub fn take_mmio_value(&mut self, card: CardId) -> Option<(u64, u32)> {
-        self.cards[card.0].pcie.take_mmio_value()
+        self.cards[card.0].circuit.pcie.take_mmio_value()
     }
 
     /// Moves time to the next cycle in which anything happens, but not beyond `limit`. False: nothing is
@@ -329,7 +332,8 @@ impl Fabric {
         self.jumps = on;
     }
 
-    /// Evaluates the cards with so many threads, the caller's among them: 1 by default. The results are the same.
+    /// Works on the cards of a cycle with so many threads, the caller's among them: 1 by default. The results are the
+    /// same.
     pub fn set_threads(&mut self, threads: usize) {
         self.crew = (threads > 1).then(|| Crew::new(threads - 1));
     }
@@ -353,29 +357,32 @@ impl Fabric {
 
     /// A cycle of all cards. What one sends in it another sees in the next at the earliest.
     fn step_cards(&mut self, now: u64, checked: bool) {
-        let mut due = 0;
+        let cables = self.net.cables_mut();
+        let mut is_observed = false;
         for card in &mut self.cards {
-            card.pcie.advance(now, &mut card.host);
-            due += usize::from(card.drive(now, self.net.cables_mut(), checked));
+            card.begin(now, cables, checked);
+            is_observed |= card.is_observed();
         }
-        if due == 0 {
-            return;
+        if is_observed {
+            // Who observes several cards sees them in their order.
+            self.work(Circuit::settle);
+            self.cards.iter_mut().for_each(|card| card.show(now));
+            self.work(Circuit::clock);
+        } else {
+            self.work(Circuit::run);
         }
-        self.evaluate(due);
+        let cables = self.net.cables_mut();
         for card in &mut self.cards {
-            card.sample(now, self.net.cables_mut());
+            card.end(now, cables);
         }
-        self.evaluate(due);
-        self.cards.iter_mut().for_each(|card| card.judge(now));
     }
 
-    fn evaluate(&mut self, due: usize) {
-        let models = self.cards.iter_mut().filter_map(Card::due);
-        match &mut self.crew {
-            Some(crew) if due > 1 => crew.evaluate(models),
-            _ => models.for_each(|model| {
-                model.eval();
-            }),
+    /// Does this with all circuits that have to be evaluated.
+    fn work(&mut self, task: fn(&mut Circuit)) {
+        let mut due = self.cards.iter_mut().filter_map(Card::due);
+        match (&mut self.crew, due.next(), due.next()) {
+            (Some(crew), Some(first), Some(second)) => crew.run([first, second].into_iter().chain(due), task),
+            (_, first, second) => first.into_iter().chain(second).chain(due).for_each(task),
         }
     }
 
@@ -388,7 +395,7 @@ impl Fabric {
 
     /// The memory of a client of some card has yet to answer.
     pub(crate) fn waits_for_memory(&self) -> bool {
-        self.cards.iter().any(|card| card.pcie.waits_for_memory())
+        self.cards.iter().any(|card| card.pcie().waits_for_memory())
     }
 
     /// Lets `cycles` pass.
@@ -404,10 +411,13 @@ impl Fabric {
 
     /// The next cycle in which anything happens; `None`: nothing is under way.
     pub fn next_cycle(&self) -> Option<u64> {
+        if self.cards.iter().any(|card| card.circuit.quiet.is_none()) {
+            return Some(self.now + 1);
+        }
         let moving = self.is_moving();
         let cables = self.net.cables();
         let cards = self.cards.iter();
-        let cards = cards.map(|card| card.next_event(self.now, cables, moving));
+        let cards = cards.map(|card| card.circuit.next_event(self.now, cables, moving));
         let outsides = self.outsides.iter().map(|outside| outside.next_event(cables));
         let events = cards.chain(outsides).chain([self.net.next_event(moving)]);
         events.flatten().min().map(|at| at.max(self.now + 1))

@@ -138,9 +138,9 @@ impl Bus for FwBus<'_> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Not started yet.
-    Fresh,
-    /// Computes until this cycle, then its access goes out.
+    /// The program goes on in this cycle, with this value.
+    Computing(u32),
+    /// It computes until this cycle, then its access goes out.
     Thinking(u64),
     /// The access stands at the port.
     Requesting,
@@ -152,17 +152,13 @@ enum State {
     Ended,
 }
 
-/// Runs the coroutine against the firmware port of a card.
-pub(crate) struct FirmwareRunner {
+/// The program as a coroutine. It never leaves the thread that made it.
+pub(crate) struct Program {
     coroutine: Coroutine<u32, Ask, ()>,
-    state: State,
-    /// The access under way: write enable, address, data.
-    access: (u8, u32, u32),
     think_cycles: u64,
-    accesses: u64,
 }
 
-impl FirmwareRunner {
+impl Program {
     pub fn new(entry: FirmwareEntry, think_cycles: u64) -> Result<Self, SimError> {
         let stack = DefaultStack::new(STACK_BYTES).map_err(|reason| SimError::Os {
             what: "cannot allocate the firmware's stack".into(),
@@ -173,11 +169,42 @@ impl FirmwareRunner {
         });
         Ok(Self {
             coroutine,
-            state: State::Fresh,
-            access: (0, 0, 0),
             think_cycles,
-            accesses: 0,
         })
+    }
+
+    /// Goes on where the port says so, to its next access, which goes to the port after the time it takes to think.
+    #[inline]
+    pub fn go_on(&mut self, now: u64, port: &mut FirmwarePort) {
+        let State::Computing(value) = port.state else {
+            return;
+        };
+        port.access = match self.coroutine.resume(value) {
+            CoroutineResult::Yield(Ask::Read(addr)) => (0, addr, 0),
+            CoroutineResult::Yield(Ask::Write(addr, value)) => (1, addr, value),
+            CoroutineResult::Yield(Ask::Irq) => return port.state = State::Sleeping,
+            CoroutineResult::Return(()) => return port.state = State::Ended,
+        };
+        port.state = State::Thinking(now + 1 + self.think_cycles);
+    }
+}
+
+/// The firmware port of a card, and what its program waits for there.
+pub(crate) struct FirmwarePort {
+    state: State,
+    /// The access under way: write enable, address, data.
+    access: (u8, u32, u32),
+    accesses: u64,
+}
+
+impl FirmwarePort {
+    /// Of a program that has not begun.
+    pub fn new() -> Self {
+        Self {
+            state: State::Computing(0),
+            access: (0, 0, 0),
+            accesses: 0,
+        }
     }
 
     /// Bus accesses so far.
@@ -191,61 +218,54 @@ impl FirmwareRunner {
         matches!(self.state, State::Sleeping | State::Ended)
     }
 
+    /// The program is to go on before this cycle ends.
+    #[inline]
+    pub fn wants_program(&self) -> bool {
+        matches!(self.state, State::Computing(_))
+    }
+
     /// The next cycle in which it does something by itself.
     pub fn next_event(&self, now: u64) -> Option<u64> {
         match self.state {
             State::Sleeping | State::Ended => None,
             State::Thinking(until) => Some(until),
-            State::Fresh | State::Requesting | State::Waiting => Some(now + 1),
+            State::Computing(_) | State::Requesting | State::Waiting => Some(now + 1),
         }
     }
 
     /// Before the first evaluation of a cycle.
     #[inline]
     pub fn drive(&mut self, now: u64, ports: &Ports) {
-        match self.state {
-            State::Fresh => self.resume(0, now),
-            State::Thinking(until) if until <= now => {
-                self.state = State::Requesting;
-                ports.fw_we_i.set(self.access.0);
-                ports.fw_addr_i.set(self.access.1 & 0xf_ffff);
-                ports.fw_wdata_i.set(self.access.2);
-            }
-            _ => {}
+        if let State::Thinking(until) = self.state
+            && until <= now
+        {
+            self.state = State::Requesting;
+            ports.fw_we_i.set(self.access.0);
+            ports.fw_addr_i.set(self.access.1 & 0xf_ffff);
+            ports.fw_wdata_i.set(self.access.2);
         }
         ports.fw_req_i.set(u8::from(self.state == State::Requesting));
     }
 
     /// After it: the outputs are settled.
     #[inline]
-    pub fn sample(&mut self, now: u64, ports: &Ports) {
+    pub fn sample(&mut self, ports: &Ports) {
         match self.state {
             State::Requesting if ports.fw_req_stall_o.get() == 0 => {
                 self.state = State::Waiting;
-                self.sample_ack(now, ports);
+                self.sample_ack(ports);
             }
-            State::Waiting => self.sample_ack(now, ports),
-            State::Sleeping if ports.fw_irq_o.get() != 0 => self.resume(0, now),
+            State::Waiting => self.sample_ack(ports),
+            State::Sleeping if ports.fw_irq_o.get() != 0 => self.state = State::Computing(0),
             _ => {}
         }
     }
 
-    fn sample_ack(&mut self, now: u64, ports: &Ports) {
+    fn sample_ack(&mut self, ports: &Ports) {
         let (read, write) = (ports.fw_rd_ack_o.get() != 0, ports.fw_wr_ack_o.get() != 0);
         if read || write {
             self.accesses += 1;
-            self.resume(if read { ports.fw_rdata_o.get() } else { 0 }, now);
+            self.state = State::Computing(if read { ports.fw_rdata_o.get() } else { 0 });
         }
-    }
-
-    /// Runs the program to its next access, which goes to the port after the time it takes to think.
-    fn resume(&mut self, value: u32, now: u64) {
-        self.access = match self.coroutine.resume(value) {
-            CoroutineResult::Yield(Ask::Read(addr)) => (0, addr, 0),
-            CoroutineResult::Yield(Ask::Write(addr, value)) => (1, addr, value),
-            CoroutineResult::Yield(Ask::Irq) => return self.state = State::Sleeping,
-            CoroutineResult::Return(()) => return self.state = State::Ended,
-        };
-        self.state = State::Thinking(now + 1 + self.think_cycles);
     }
 }

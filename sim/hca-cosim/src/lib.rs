@@ -23,9 +23,11 @@
 
 mod build;
 mod card;
+mod circuit;
 mod containment;
 mod crew;
 mod device;
+mod draw;
 mod error;
 mod fabric;
 mod firmware;

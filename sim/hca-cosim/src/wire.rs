@@ -11,8 +11,16 @@ use crate::stamps::{StampKind, Stamps};
 /// The card's end of a cable.
 pub(crate) struct Attachment {
     pub cable: usize,
+    pub kind: LinkKind,
     pub tx: Dir,
     pub rx: BeatStream,
+}
+
+/// A beat on its way from the card to its cable.
+struct Sent {
+    line: Line,
+    len_bytes: usize,
+    last: bool,
 }
 
 /// The model's ports of one stream.
@@ -76,6 +84,7 @@ pub(crate) struct Wire {
     pub attachment: Option<Attachment>,
     ready: bool,
     tx_open: bool,
+    sent: Option<Sent>,
     monitor: Monitor<(u8, u8, Beat)>,
     pub notes: PacketNotes,
     /// Packets sent and received.
@@ -90,6 +99,7 @@ impl Wire {
             attachment: None,
             ready: true,
             tx_open: false,
+            sent: None,
             monitor: Monitor::default(),
             notes: PacketNotes::default(),
             tx_packets: 0,
@@ -119,26 +129,32 @@ impl Wire {
         arrival.into_iter().chain(ready).min()
     }
 
-    /// Before the first evaluation of a cycle. Without a cable packets fall on the floor.
-    pub fn drive(&mut self, now: u64, ports: &Ports, cables: &mut [Cable], stamps: &mut Stamps) {
-        let mac = self.mac(ports);
-        mac.rx_valid.set(0);
-        mac.up.set(u8::from(self.attachment.is_some()));
+    /// Begins a cycle at the cable. Without one packets fall on the floor.
+    pub fn begin(&mut self, now: u64, cables: &mut [Cable]) {
         let Some(at) = &mut self.attachment else {
             self.ready = true;
-            mac.tx_ready.set(1);
             return;
         };
         let cable = &mut cables[at.cable];
         self.ready = cable.ready(at.tx, now);
+        at.rx.fetch(cable, now);
+    }
+
+    /// Before the first evaluation of a cycle.
+    pub fn drive(&mut self, now: u64, ports: &Ports, stamps: &mut Stamps) {
+        let mac = self.mac(ports);
+        mac.rx_valid.set(0);
+        mac.up.set(u8::from(self.attachment.is_some()));
         mac.tx_ready.set(u8::from(self.ready));
-        let kind = cable.config().kind;
-        let Some(beat) = at.rx.beat(cable, now) else {
+        let Some(at) = &mut self.attachment else {
+            return;
+        };
+        let Some(beat) = at.rx.beat(now) else {
             return;
         };
         mac.rx_valid.set(1);
         // Only a link packet is so short; its one beat is all of it.
-        let link = beat.first && beat.last && kind.is_link_packet(beat.bytes);
+        let link = beat.first && beat.last && at.kind.is_link_packet(beat.bytes);
         mac.rx_link.set(u8::from(link));
         mac.rx_last.set(u8::from(beat.last));
         mac.rx_len.set(beat.bytes.len() as u8);
@@ -157,13 +173,7 @@ impl Wire {
     }
 
     /// After it: what the card sends, or what is wrong with it.
-    pub fn sample(
-        &mut self,
-        now: u64,
-        ports: &Ports,
-        cables: &mut [Cable],
-        stamps: &mut Stamps,
-    ) -> Result<(), String> {
+    pub fn sample(&mut self, now: u64, ports: &Ports, stamps: &mut Stamps) -> Result<(), String> {
         let mac = self.mac(ports);
         let port = self.index + 1;
         let valid = mac.tx_valid.get() != 0;
@@ -205,12 +215,23 @@ impl Wire {
             return Ok(());
         };
         let line = Line::from_words(&data);
-        let cable = &mut cables[at.cable];
-        self.notes
-            .beat(now, cable.config().kind, &line.0[..len_bytes], last);
-        cable
-            .push_beat(at.tx, now, &line.0[..len_bytes], last)
-            .map_err(|error| error.to_string())
+        self.notes.beat(now, at.kind, &line.0[..len_bytes], last);
+        self.sent = Some(Sent {
+            line,
+            len_bytes,
+            last,
+        });
+        Ok(())
+    }
+
+    /// Ends a cycle at the cable: what the card has sent goes into it, for others to see from the next cycle on.
+    pub fn end(&mut self, now: u64, cables: &mut [Cable]) -> Result<(), String> {
+        let (Some(sent), Some(at)) = (self.sent.take(), &self.attachment) else {
+            return Ok(());
+        };
+        let bytes = &sent.line.0[..sent.len_bytes];
+        let pushed = cables[at.cable].push_beat(at.tx, now, bytes, sent.last);
+        pushed.map_err(|error| error.to_string())
     }
 }
 

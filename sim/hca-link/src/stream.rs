@@ -16,8 +16,8 @@ pub struct Beat<'a> {
 
 /// Hands the packets of one direction to a receiver beat by beat, at no more than the line rate.
 ///
-/// A receiver looks at [`BeatStream::beat`] each cycle and calls [`BeatStream::advance`] when it has
-/// taken the beat. With [`crate::Delivery::FirstBeat`] the last beat comes with the packet's last
+/// A receiver calls [`BeatStream::fetch`] and looks at [`BeatStream::beat`] each cycle, and calls
+/// [`BeatStream::advance`] when it has taken the beat. With [`crate::Delivery::FirstBeat`] the last beat comes with the packet's last
 /// bit; the packet cannot start before it has wholly been sent, so this needs a cable whose latency
 /// is not shorter than the packet.
 #[derive(Debug)]
@@ -40,14 +40,19 @@ impl BeatStream {
         }
     }
 
-    /// The beat that stands at the receiver in this cycle. It stays until it is taken.
-    pub fn beat(&mut self, cable: &mut Cable, now_cycle: u64) -> Option<Beat<'_>> {
-        if !self.line.ready(now_cycle) {
-            return None;
-        }
-        if self.current.is_none() {
+    /// Takes the next packet off the cable where the receiver is ready for it: to be done in each cycle before
+    /// [`BeatStream::beat`].
+    pub fn fetch(&mut self, cable: &mut Cable, now_cycle: u64) {
+        if self.current.is_none() && self.line.ready(now_cycle) {
             self.current = cable.poll(self.dir, now_cycle);
             self.at = 0;
+        }
+    }
+
+    /// The beat that stands at the receiver in this cycle. It stays until it is taken.
+    pub fn beat(&self, now_cycle: u64) -> Option<Beat<'_>> {
+        if !self.line.ready(now_cycle) {
+            return None;
         }
         let bytes = &self.current.as_ref()?.bytes;
         let end = (self.at + CableConfig::BEAT_BYTES).min(bytes.len());

@@ -311,7 +311,8 @@ fn a_beat_stream_ends_with_the_last_bit_and_keeps_the_rate() {
                 cable.push_beat(Dir::AToB, now, beat, last).unwrap();
                 next = beats.next();
             }
-            if let Some(beat) = stream.beat(&mut cable, now) {
+            stream.fetch(&mut cable, now);
+            if let Some(beat) = stream.beat(now) {
                 assert_eq!(beat.first, current.is_empty());
                 current.extend_from_slice(beat.bytes);
                 if beat.last {
