@@ -17,9 +17,9 @@ pub struct Beat<'a> {
 /// Hands the packets of one direction to a receiver beat by beat, at no more than the line rate.
 ///
 /// A receiver calls [`BeatStream::fetch`] and looks at [`BeatStream::beat`] each cycle, and calls
-/// [`BeatStream::advance`] when it has taken the beat. With [`crate::Delivery::FirstBeat`] the last beat comes with the packet's last
-/// bit; the packet cannot start before it has wholly been sent, so this needs a cable whose latency
-/// is not shorter than the packet.
+/// [`BeatStream::advance`] when it has taken the beat. With [`crate::Delivery::FirstBeat`] the last beat comes with the
+/// packet's last bit; the packet cannot start before it has wholly been sent, so this needs a cable whose latency is
+/// not shorter than the packet.
 #[derive(Debug)]
 pub struct BeatStream {
     dir: Dir,

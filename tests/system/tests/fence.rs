@@ -109,7 +109,9 @@ fn round(rig: &mut Rig, rng: &mut Rng, end: End) {
     let mut round = Round::new(rig);
     let node = rng.below(2) as usize;
     let reads = !matches!(end, End::ReregMr);
-    [0, 1].map(|node| round.post(node, reads));
+    for node in [0, 1] {
+        round.post(node, reads);
+    }
     rig.run(rng.between(200, 30_000).into());
     round.end(rig, node, end);
     let targets = 2 * PART as usize;
