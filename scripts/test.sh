@@ -82,6 +82,11 @@ wait
 printf '\n'
 cat "$logs/summary"
 mapfile -t failed < <(awk '$2 == "FAILED" { print $1 }' "$logs/summary")
+# A lane that came to an untimely end has left steps out.
+mapfile -t named < <(sed -nE 's/^ *(step|beside) ([a-z-]+) .*/\2/p' scripts/test.sh)
+for name in "${named[@]}"; do
+  grep -q "^$name " "$logs/summary" || failed+=("$name (did not end)")
+done
 if ((${#failed[@]})); then
   echo "FAILED in ${SECONDS} s: ${failed[*]}; logs in $logs"
   exit 1
