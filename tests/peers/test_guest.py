@@ -35,7 +35,8 @@ def test_a_program_is_killed_with_all_that_it_has_started(guest):
     job = guest.start("sleep 1000 & echo $!; wait")
     child = job.prints(r"\d+")[0]
     job.kill()
-    assert guest.run(f"kill -0 {child}").code != 0, "the child of a killed shell lives"
+    # It has the signal already, but may not have had the processor since; then it is init's until init looks.
+    guest.check(f"while grep -q '^State:.[^Z]' /proc/{child}/status; do usleep 20000; done", limit_s=20)
 
 
 def test_a_program_that_does_not_end_fails_and_is_killed(guest):
