@@ -1,6 +1,7 @@
 // Cells that know nothing about RDMA: FIFO, skid buffer, RAM, arbiter, CRC.
 hw/rtl/lib/hca_fifo.sv
 hw/rtl/lib/hca_skid.sv
+hw/rtl/lib/hca_part_clock.sv
 hw/rtl/lib/hca_ram_1r1w.sv
 hw/rtl/lib/hca_ram_words.sv
 hw/rtl/lib/hca_rr_arb.sv

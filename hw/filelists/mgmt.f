@@ -1,6 +1,7 @@
 // Register block, mailbox, events, counters.
 hw/rtl/mgmt/gen/hca_regs_pkg.sv
 hw/rtl/mgmt/gen/hca_regs.sv
+hw/rtl/mgmt/hca_counter_read.sv
 hw/rtl/mgmt/hca_counters.sv
 hw/rtl/mgmt/hca_fence.sv
 hw/rtl/mgmt/hca_mgmt.sv

@@ -1,6 +1,7 @@
 """Mixed traffic between card and soft-RoCE for as long as wanted: make peers ARGS="--soak-minutes 30 -k soak"."""
 
 import random
+import re
 import time
 
 import perftest
@@ -31,20 +32,33 @@ def draw(rng):
     return program, options, bytes_, iterations, lines, rng.choice(["IPv4", "IPv6"]), rng.choice(["rxe", "card"])
 
 
+def last_acknowledgement_lost(done, cable):
+    """One end has all that it waited for and has gone, the acknowledgement of the other end's last message was lost on
+    the cable, and nobody is left who could repeat it. Neither end can know: such a run tells nothing."""
+    failed = [end for end in done if end.code != 0]
+    return "loss" in cable.get("faults", "") and len(failed) == 1 and re.search(r"status 12:|counter exceeded \(12\)", failed[0].text)
+
+
 @pytest.mark.soak
 def test_soak(rxe, request, row):
     minutes, seed = (request.config.getoption(name) for name in ("--soak-minutes", "--soak-seed"))
     row("mixed traffic", f"{minutes:g} minutes, seed {seed}", "card <-> rxe")
     rng = random.Random(seed)
-    end, count = time.monotonic() + 60 * minutes, 0
+    end, count, orphans = time.monotonic() + 60 * minutes, 0, 0
     while time.monotonic() < end:
-        rxe.plug(**FAULTS[count // ROUND % len(FAULTS)])
+        cable = FAULTS[count // ROUND % len(FAULTS)]
+        rxe.plug(**cable)
         program, options, bytes_, iterations, lines, kind, server = draw(rng)
         words = perftest.words(program, *options, iterations=iterations, bytes_=bytes_, timeout=TIMEOUT)
         done = rxe.run_pair(words, kind, server, limit_s=LIMIT_S)
+        count += 1
+        if last_acknowledgement_lost(done, cable):
+            orphans += 1
+            # One packet in a thousand: a few in hours.
+            assert orphans <= 1 + count // 100, f"seed {seed}: {orphans} of {count} programs ended without an answer"
+            continue
         try:
             perftest.judge(done, bytes_, lines)
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}, program {count}: {error}") from error
-        count += 1
-    row.figure(f"{count} programs")
+            raise AssertionError(f"seed {seed}, program {count - 1}: {error}") from error
+    row.figure(f"{count} programs, {orphans} without the last acknowledgement")

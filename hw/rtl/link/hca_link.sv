@@ -17,6 +17,8 @@ module hca_link
   parameter logic        Port         = 1'b0                // which link_wr rows are ours
 ) (
   input  logic             clk_i,
+  input  logic             clk_tx_i,  // the same clock, for the transmitter and the receiver (hca_part_clock)
+  input  logic             clk_rx_i,
   input  logic             rst_i,
   input  logic [63:0]      now_i,
   input  port_cfg_t        port_cfg_i,
@@ -85,8 +87,8 @@ module hca_link
     .RxVlBytes(RxVlBytes),
     .Vl15Bytes(Vl15Bytes)
   ) u_rx (
-    .clk_i, .rst_i, .cfg_i(cfg), .phy_up_i, .phy_valid_i(phy_rx_valid_i), .phy_i(phy_rx_i), .phy_err_i(phy_rx_err_i),
-    .room_i(rx_room_i), .hold_i(rx_hold_i),
+    .clk_i(clk_rx_i), .rst_i, .cfg_i(cfg), .phy_up_i, .phy_valid_i(phy_rx_valid_i), .phy_i(phy_rx_i),
+    .phy_err_i(phy_rx_err_i), .room_i(rx_room_i), .hold_i(rx_hold_i),
     .mac_valid_o(rx_valid_o), .mac_ready_i(rx_ready_i), .mac_o(rx_o),
     .fcp_o(fcp), .fcp_upd_o(fcp_upd), .pfc_paused_o(pfc_paused),
     .abr_o(abr), .fccl_o(fccl), .fill_o(fill), .vl15_fill_o(vl15_fill),
@@ -141,7 +143,7 @@ module hca_link
     .Vl15Bytes  (Vl15Bytes),
     .TxOpenBytes(TxOpenBytes)
   ) u_tx (
-    .clk_i, .rst_i, .cfg_i(cfg), .phy_up_i,
+    .clk_i(clk_tx_i), .rst_i, .cfg_i(cfg), .phy_up_i,
     .tbl_we_i(tbl_we), .tbl_low_i(tbl_low), .tbl_idx_i(tbl_idx), .tbl_i(tbl),
     .mac_valid_i(tx_valid_i), .mac_ready_o(tx_ready_o), .mac_i(tx_i),
     .fcp_i(fcp), .fcp_upd_i(fcp_upd), .pfc_paused_i(pfc_paused),
@@ -151,7 +153,7 @@ module hca_link
   );
 
   hca_phy_gate u_gate (
-    .clk_i, .rst_i, .phy_up_i, .down_i(cfg.state == LinkDown),
+    .clk_i(clk_tx_i), .rst_i, .phy_up_i, .down_i(cfg.state == LinkDown),
     .in_valid_i(out_valid), .in_ready_o(out_ready), .in_i(out),
     .out_valid_o(phy_tx_valid_o), .out_ready_i(phy_tx_ready_i), .out_o(phy_tx_o)
   );

@@ -7,7 +7,6 @@ module hca_mgmt
 #(
     parameter int unsigned NumQpcSinks   = 6,
     parameter int unsigned NumEvSources  = 5,   // the last is this block's own
-    parameter int unsigned NumCounters   = 18,
     parameter int unsigned ClockHz       = 250_000_000,
     parameter int unsigned NumVectors    = 32,
     parameter int unsigned NumVls        = hca_link_pkg::NumVlsDefault    // data VLs of the links
@@ -88,7 +87,9 @@ module hca_mgmt
     input  logic                          fence_busy_i,
     output port_cfg_t [NumPorts-1:0]      port_cfg_o,
     output logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_o,
-    input  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_i
+    output logic                          counter_rd_o,
+    output logic [6:0]                    counter_word_o,  // port, counter, half
+    input  logic [31:0]                   counter_data_i   // next cycle
 );
   localparam int unsigned FuncIdxW = $clog2(NumFuncs);
   localparam int unsigned NumOwn   = NumFuncs + NumPorts;
@@ -245,9 +246,8 @@ module hca_mgmt
   logic [MapPorts-1:0]       pk_req, pk_we, gid_req, gid_we, pk_ack_q, gid_ack_q, pk_we_q, gid_we_q;
   logic [MapPorts-1:0][31:0] pk_rdata_q, gid_rdata;
   logic                      ctr_ack_q, ctx_ack_q, ctr_we_q, ctx_we_q;
-  logic [31:0]               ctr_rdata_q, ctr_high_q;
-  logic [6:0]                ctr_word;       // port, counter, half
-  assign ctr_word = hwif_out.counters.addr[8:2];
+  assign counter_rd_o   = hwif_out.counters.req;
+  assign counter_word_o = hwif_out.counters.addr[8:2];
 
   for (genvar p = 0; p < MapPorts; p++) begin : gen_request
     assign pk_req[p]  = hwif_out.mgmt.port[p].pkey.req;
@@ -284,13 +284,6 @@ module hca_mgmt
   end
 
   always_ff @(posedge clk_i) begin
-    // A read of a low word keeps the high word for the next read: both are of one moment.
-    if (hwif_out.counters.req && ctr_word[0]) ctr_rdata_q <= ctr_high_q;
-    if (hwif_out.counters.req && !ctr_word[0]) begin
-      {ctr_high_q, ctr_rdata_q} <= '0;
-      if (ctr_word[5:1] < 5'(NumCounters) && 32'(ctr_word[6]) < NumPorts)
-        {ctr_high_q, ctr_rdata_q} <= counters_i[PortW'(ctr_word[6])][ctr_word[5:1]];
-    end
     {mb_we_q, pk_we_q, gid_we_q, ctr_we_q, ctx_we_q} <=
         {hwif_out.mailbox.req_is_wr, pk_we, gid_we, hwif_out.counters.req_is_wr, hwif_out.mgmt.ctx_data.req_is_wr};
     if (rst_i) {mb_ack_q, pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q} <= '0;
@@ -349,7 +342,7 @@ module hca_mgmt
       hwif_in.mgmt.port[p].gid  = '{rd_ack: gid_ack_q[p] && !gid_we_q[p], rd_data: gid_rdata[p],
                                     wr_ack: gid_ack_q[p] && gid_we_q[p]};
     end
-    hwif_in.counters = '{rd_ack: ctr_ack_q && !ctr_we_q, rd_data: ctr_rdata_q, wr_ack: ctr_ack_q && ctr_we_q};
+    hwif_in.counters = '{rd_ack: ctr_ack_q && !ctr_we_q, rd_data: counter_data_i, wr_ack: ctr_ack_q && ctr_we_q};
     hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end
 

@@ -424,4 +424,13 @@ package hca_pkg;
     return 4'd7 + 4'(path_mtu);
   endfunction
 
+  // ---- Parts: what a simulator may leave out of a cycle (hca_part_clock), with a clock net each.
+  typedef enum int unsigned {
+    PartDoorbell, PartRequester, PartGather, PartRate, PartRxCtrl, PartRxExec, PartRespSched, PartCq, PartEq, PartMgmt,
+    PartRdSq, PartRdList, PartRdMgmt,
+    PartTxWire, PartRxWire, PartLink, PartLinkTx, PartLinkRx, PartCounters,  // of hca_ports
+    PartAfter
+  } part_e;
+  localparam int unsigned NumParts = int'(PartAfter);
+
 endpackage

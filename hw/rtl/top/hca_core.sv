@@ -7,6 +7,7 @@ module hca_core
     input  logic         clk_i,
     input  logic         rst_i,
     input  logic [63:0]  now_i,                // cycles since power on
+    input  logic [NumParts-1:0] part_en_i,     // all ones; a simulator stops clocks of parts in vain (hca_part_clock)
     // Host: MMIO of BAR0. Writes: address is a multiple of 8, bytes by strobe. Reads: 32 bits.
     input  logic         mmio_wr_valid_i,
     output logic         mmio_wr_ready_o,
@@ -126,7 +127,12 @@ module hca_core
   localparam int unsigned MsgGather = 0, MsgReq = 1, MsgExec = 2, MsgDb = 3, MsgMgmt = 4, NumMsg = 5;
   // Sources of events (the management block adds its own).
   localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, NumEv = 4;
-  localparam int unsigned NumCounters = 18;
+
+  // ---- Clocks of the parts -------------------------------------------------------------------------
+  logic [NumParts-1:0] pclk;
+  for (genvar p = 0; p < NumParts; p++) begin : gen_part
+    hca_part_clock u_clock (.clk_i, .en_i(part_en_i[p]), .clk_o(pclk[p]));
+  end
 
   // ---- Host: reads -------------------------------------------------------------------------------
   logic [NumRd-1:0]        mreq_valid, mreq_ready, mrsp_valid;
@@ -151,10 +157,11 @@ module hca_core
   dma_rd_req_t [NumRd-1:0] rreq;
   dma_rd_rsp_t [NumRd-1:0] rrsp;
 
+  localparam part_e RdPart [NumRd] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt};
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port
       hca_dma_rd_port #(.Tags((c == RdMgmt) ? 2 : 64)) u_port (
-        .clk_i, .rst_i, .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]),
+        .clk_i(pclk[RdPart[c]]), .rst_i, .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]),
         .rsp_valid_o(rrsp_valid[c]), .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]),
         .done_idx_o(), .done_strb_o(), .done_err_o(),
         .mreq_valid_o(mreq_valid[c]), .mreq_ready_i(mreq_ready[c]), .mreq_o(mreq[c]), .mreq_tag_o(mreq_tag[c]),
@@ -192,11 +199,10 @@ module hca_core
   cq_db_t cq_db;
   eq_db_t eq_db;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
-
   hca_doorbell u_doorbell (
-    .clk_i, .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && is_db), .mmio_wr_ready_o(db_wr_ready), .mmio_wr_func_i,
-    .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i,
-    .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
+    .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && is_db),
+    .mmio_wr_ready_o(db_wr_ready), .mmio_wr_func_i, .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i,
+    .mmio_wr_strb_i, .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_o(sq_db_valid), .sq_db_ready_i(sq_db_ready), .sq_db_o(sq_db),
     .rq_db_valid_o(rq_db_valid), .rq_db_ready_i(rq_db_ready), .rq_db_o(rq_db),
     .cq_db_valid_o(cq_db_valid), .cq_db_ready_i(cq_db_ready), .cq_db_o(cq_db),
@@ -234,7 +240,7 @@ module hca_core
   tx_made_t [1:0]             made;
   logic [1:0][RateGroups-1:0] rate_open;
   hca_static_rate u_static_rate (
-    .clk_i, .rst_i, .made_valid_i(made_valid), .made_i(made), .open_o(rate_open), .busy_o()
+    .clk_i(pclk[PartRate]), .rst_i, .made_valid_i(made_valid), .made_i(made), .open_o(rate_open), .busy_o()
   );
 
   // ---- Transmit --------------------------------------------------------------------------------------
@@ -256,7 +262,7 @@ module hca_core
   logic [23:0]    emit_psn;
 
   hca_requester u_requester (
-    .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
+    .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open),
     .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
@@ -273,7 +279,7 @@ module hca_core
   );
 
   hca_gather u_gather (
-    .clk_i, .rst_i, .txp_valid_i(src_txp_valid), .txp_ready_o(src_txp_ready), .txp_i(src_txp),
+    .clk_i(pclk[PartGather]), .rst_i, .txp_valid_i(src_txp_valid), .txp_ready_o(src_txp_ready), .txp_i(src_txp),
     .seg_valid_i(src_seg_valid), .seg_ready_o(src_seg_ready), .seg_i(src_seg),
     .txp_valid_o(txp_valid), .txp_ready_i(txp_ready), .txp_o(txp),
     .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
@@ -310,13 +316,15 @@ module hca_core
   logic [8:0]        link_stat_addr;
   logic [31:0]       link_stat_data;
   logic [NumPorts-1:0] link_event;
-  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters;
+  logic counter_rd;
+  logic [6:0] counter_word;
+  logic [31:0] counter_data;
   logic [NumPorts-1:0] phy_tx_valid;
   phy_t                phy_tx [NumPorts], phy_rx [NumPorts];
 
-  hca_ports #(.NumCounters(NumCounters)) u_ports (
-    .clk_i, .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl), .link_wr_i(link_wr),
-    .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
+  hca_ports u_ports (
+    .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
+    .link_wr_i(link_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
     .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
     .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
@@ -330,7 +338,7 @@ module hca_core
     .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})), .phy_rx_i(phy_rx),
     .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})),
     .stat_addr_i(link_stat_addr), .stat_data_o(link_stat_data), .link_event_o(link_event),
-    .rx_strobes_i(rx_strobes), .counters_o(counters),
+    .rx_strobes_i(rx_strobes), .counter_rd_i(counter_rd), .counter_word_i(counter_word), .counter_data_o(counter_data),
     .active_o(link_active_o), .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
@@ -353,8 +361,8 @@ module hca_core
   rsp_job_t       rsp;
   cqe_job_t       cqe;
   hca_rx_ctrl u_rx_ctrl (
-    .clk_i, .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
-    .qpc_wr_valid_i(qpc_valid[QpcRxCtrl]), .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]), .qpc_wr_i(qpc_wr),
+    .clk_i(pclk[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl), .qpc_wr_valid_i(qpc_valid[QpcRxCtrl]),
+    .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db),
     .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
     .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt),
@@ -381,8 +389,8 @@ module hca_core
   rxw_kind_e   end_kind;
   logic [11:0] end_beats;
   hca_rx_exec u_rx_exec (
-    .clk_i, .rst_i, .qpc_wr_valid_i(qpc_valid[QpcExec]), .qpc_wr_ready_o(qpc_ready[QpcExec]), .qpc_wr_i(qpc_wr),
-    .rxw_valid_i(rxw_valid), .rxw_ready_o(rxw_ready), .rxw_i(rxw),
+    .clk_i(pclk[PartRxExec]), .rst_i, .qpc_wr_valid_i(qpc_valid[QpcExec]), .qpc_wr_ready_o(qpc_ready[QpcExec]),
+    .qpc_wr_i(qpc_wr), .rxw_valid_i(rxw_valid), .rxw_ready_o(rxw_ready), .rxw_i(rxw),
     .list_valid_i(rrsp_valid[RdList]), .list_ready_o(rrsp_ready[RdList]), .list_i(rrsp[RdList]),
     .buf_re_o(buf_re), .buf_raddr_o(buf_raddr), .buf_rdata_i(buf_rdata),
     .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
@@ -398,14 +406,14 @@ module hca_core
   );
 
   hca_xlate #(.ChunkBytes(4096)) u_exec_xlate (
-    .clk_i, .rst_i, .seg_valid_i(ex_seg_valid), .seg_ready_o(ex_seg_ready), .seg_i(ex_seg),
+    .clk_i(pclk[PartRxExec]), .rst_i, .seg_valid_i(ex_seg_valid), .seg_ready_o(ex_seg_ready), .seg_i(ex_seg),
     .chunk_valid_o(ex_chunk_valid), .chunk_ready_i(ex_chunk_ready), .chunk_o(ex_chunk),
     .mpt_re_o(mpt_re[KeyExec]), .mpt_raddr_o(mpt_raddr[KeyExec]), .mpt_rdata_i(mpt_rdata[KeyExec]),
     .mtt_re_o(mtt_re[KeyExec]), .mtt_raddr_o(mtt_raddr[KeyExec]), .mtt_rdata_i(mtt_rdata[KeyExec])
   );
 
   hca_resp_sched u_resp_sched (
-    .clk_i, .rst_i, .ib_i(ib), .sl_open_i(sl_open),
+    .clk_i(pclk[PartRespSched]), .rst_i, .ib_i(ib), .sl_open_i(sl_open),
     .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]), .made_read_o(made_read),
     .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
     .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
@@ -425,18 +433,17 @@ module hca_core
   cqc_t           cqc;
   eqc_t           eqc;
   hca_cq u_cq (
-    .clk_i, .rst_i, .now_i, .cqc_wr_valid_i(cqc_valid), .cqc_wr_ready_o(cqc_ready), .cqc_wr_cqn_i(cqc_cqn),
-    .cqc_wr_i(cqc), .cqe_valid_i(cqe_valid), .cqe_ready_o(cqe_ready), .cqe_i(cqe),
+    .clk_i(pclk[PartCq]), .rst_i, .now_i, .cqc_wr_valid_i(cqc_valid), .cqc_wr_ready_o(cqc_ready),
+    .cqc_wr_cqn_i(cqc_cqn), .cqc_wr_i(cqc), .cqe_valid_i(cqe_valid), .cqe_ready_o(cqe_ready), .cqe_i(cqe),
     .cq_db_valid_i(cq_db_valid), .cq_db_ready_o(cq_db_ready), .cq_db_i(cq_db),
     .wr_valid_o(wr_valid[WrCq]), .wr_ready_i(wr_ready[WrCq]), .wr_o(wr[WrCq]),
     .eqe_valid_o(eqe_valid[0]), .eqe_ready_i(eqe_ready[0]), .eqe_o(eqe[0]), .eqe_full_i(eqe_full), .eq_room_i(eq_room),
     .ev_valid_o(ev_valid[EvCq]), .ev_ready_i(ev_ready[EvCq]), .ev_o(ev[EvCq]), .bad_db_cnt_o()
   );
   hca_eq #(.Sources(2)) u_eq (
-    .clk_i, .rst_i, .now_i, .eqc_wr_valid_i(eqc_valid), .eqc_wr_ready_o(eqc_ready), .eqc_wr_eqn_i(eqc_eqn),
-    .eqc_wr_i(eqc), .eqe_valid_i(eqe_valid), .eqe_ready_o(eqe_ready), .eqe_i(eqe), .eqe_full_o(eqe_full),
-    .room_o(eq_room),
-    .eq_db_valid_i(eq_db_valid), .eq_db_ready_o(eq_db_ready), .eq_db_i(eq_db),
+    .clk_i(pclk[PartEq]), .rst_i, .now_i, .eqc_wr_valid_i(eqc_valid), .eqc_wr_ready_o(eqc_ready),
+    .eqc_wr_eqn_i(eqc_eqn), .eqc_wr_i(eqc), .eqe_valid_i(eqe_valid), .eqe_ready_o(eqe_ready), .eqe_i(eqe),
+    .eqe_full_o(eqe_full), .room_o(eq_room), .eq_db_valid_i(eq_db_valid), .eq_db_ready_o(eq_db_ready), .eq_db_i(eq_db),
     .wr_valid_o(wr_valid[WrEq]), .wr_ready_i(wr_ready[WrEq]), .wr_o(wr[WrEq]),
     .ev_valid_o(ev_valid[EvEq]), .ev_ready_i(ev_ready[EvEq]), .ev_o(ev[EvEq]), .drop_cnt_o(), .bad_db_cnt_o()
   );
@@ -450,8 +457,8 @@ module hca_core
   );
 
   // ---- Management ----------------------------------------------------------------------------------------
-  hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1), .NumCounters(NumCounters)) u_mgmt (
-    .clk_i, .rst_i, .now_i, .num_ports_i,
+  hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1)) u_mgmt (
+    .clk_i(pclk[PartMgmt]), .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
     .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i,
     .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i,
@@ -471,7 +478,8 @@ module hca_core
     .rd_rsp_valid_i(rrsp_valid[RdMgmt]), .rd_rsp_ready_o(rrsp_ready[RdMgmt]), .rd_rsp_i(rrsp[RdMgmt]),
     .wr_valid_o(wr_valid[WrMgmt]), .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]),
     .fence_start_o(fence_start), .fence_busy_i(fence_busy),
-    .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counters_i(counters)
+    .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl),
+    .counter_rd_o(counter_rd), .counter_word_o(counter_word), .counter_data_i(counter_data)
   );
 
   // ---- Trace -----------------------------------------------------------------------------------------------

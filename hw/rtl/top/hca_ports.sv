@@ -5,10 +5,9 @@
 module hca_ports
   import hca_pkg::*;
   import hca_link_pkg::*;
-#(
-  parameter int unsigned NumCounters = 18
-) (
+(
   input  logic                      clk_i,
+  input  logic [PartCounters:PartTxWire] pclk_i,     // the same clock, for each part (hca_part_clock)
   input  logic                      rst_i,
   input  logic [63:0]               now_i,
   input  port_cfg_t [NumPorts-1:0]  port_cfg_i,
@@ -57,11 +56,14 @@ module hca_ports
   output logic [31:0]               stat_data_o,     // next cycle
   output logic [NumPorts-1:0]       link_event_o,
   input  rx_strobes_t               rx_strobes_i,
-  output logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_o,
+  input  logic                      counter_rd_i,
+  input  logic [6:0]                counter_word_i,  // port, counter, half
+  output logic [31:0]               counter_data_o,  // next cycle
   output logic                      active_o,        // a link tells its credits again
   output logic [63:0]               wake_at_o        // ... in this cycle
 );
 
+  localparam int unsigned NumCounters = 18;
   localparam int unsigned Loop = NumPorts;  // the looped packets among the sources of the receiver
 
   logic                  tx_valid, tx_ready, out_valid;
@@ -78,16 +80,17 @@ module hca_ports
   logic [NumPorts-1:0][31:0]      stat_data;
 
   hca_tx_wire u_tx_wire (
-    .clk_i, .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
-    .ack_valid_i, .ack_ready_o, .ack_i, .txp_valid_i, .txp_ready_o, .txp_i, .pay_valid_i, .pay_ready_o, .pay_i,
-    .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx), .mac_port_o(tx_port), .resp_done_seq_o, .sent_o,
-    .sent_txp_o, .sent_port_o(sent_port)
+    .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .qpc_wr_valid_i, .qpc_wr_ready_o,
+    .qpc_wr_i, .ack_valid_i, .ack_ready_o, .ack_i, .txp_valid_i, .txp_ready_o, .txp_i, .pay_valid_i, .pay_ready_o,
+    .pay_i, .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx), .mac_port_o(tx_port), .resp_done_seq_o,
+    .sent_o, .sent_txp_o, .sent_port_o(sent_port)
   );
 
   hca_loopback u_loopback (
-    .clk_i, .rst_i, .port_cfg_i, .in_valid_i(tx_valid), .in_ready_o(tx_ready), .in_i(tx), .in_port_i(tx_port),
-    .out_valid_o(out_valid), .out_ready_i(out_ready[out_port]), .out_o(out), .out_port_o(out_port),
-    .loop_valid_o(src_valid[Loop]), .loop_ready_i(src_ready[Loop]), .loop_o(src[Loop]), .loop_port_o(src_port[Loop])
+    .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .in_valid_i(tx_valid), .in_ready_o(tx_ready), .in_i(tx),
+    .in_port_i(tx_port), .out_valid_o(out_valid), .out_ready_i(out_ready[out_port]), .out_o(out),
+    .out_port_o(out_port), .loop_valid_o(src_valid[Loop]), .loop_ready_i(src_ready[Loop]), .loop_o(src[Loop]),
+    .loop_port_o(src_port[Loop])
   );
 
   // An acknowledge that was sent: its port is known one cycle later.
@@ -103,8 +106,10 @@ module hca_ports
   logic [NumPorts-1:0][NumVlsDefault-1:0][AheadW-1:0] ahead;
 
   hca_tx_ahead u_ahead (
-    .clk_i, .rst_i, .ib_i(ib_o), .sl2vl_i(sl2vl), .made_valid_i, .made_i, .left_i, .ahead_o(ahead)
+    .clk_i(pclk_i[PartTxWire]), .rst_i, .ib_i(ib_o), .sl2vl_i(sl2vl), .made_valid_i, .made_i, .left_i, .ahead_o(ahead)
   );
+
+  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters;
 
   for (genvar p = 0; p < NumPorts; p++) begin : gen_port
     localparam logic [PortW-1:0] Port = PortW'(p);
@@ -112,7 +117,8 @@ module hca_ports
     hca_link #(
       .Port(1'(p))
     ) u_link (
-      .clk_i, .rst_i, .now_i, .port_cfg_i(port_cfg_i[p]), .link_wr_i,
+      .clk_i(pclk_i[PartLink]), .clk_tx_i(pclk_i[PartLinkTx]), .clk_rx_i(pclk_i[PartLinkRx]), .rst_i,
+      .now_i, .port_cfg_i(port_cfg_i[p]), .link_wr_i,
       .tx_valid_i(out_valid && out_port == Port), .tx_ready_o(out_ready[p]), .tx_i(out),
       .rx_valid_o(src_valid[p]), .rx_ready_i(src_ready[p]), .rx_o(src[p]), .rx_room_i(rx_room),
       .phy_tx_valid_o(phy_tx_valid_o[p]), .phy_tx_ready_i(phy_tx_ready_i[p]), .phy_tx_o(phy_tx_o[p]),
@@ -124,23 +130,31 @@ module hca_ports
 
     // Which service levels may send: the VL that each maps to has room in its ring.
     hca_sl_open u_sl_open (
-      .clk_i, .ib_i(port_cfg_i[p].ib), .vl_open_i(vl_open[p]), .sl2vl_i(sl2vl[p]), .sl_open_o(sl_open_o[16*p +: 16])
+      .clk_i(pclk_i[PartLink]), .ib_i(port_cfg_i[p].ib), .vl_open_i(vl_open[p]), .sl2vl_i(sl2vl[p]),
+      .sl_open_o(sl_open_o[16*p +: 16])
     );
 
     hca_counters #(
       .NumCounters(NumCounters), .Port(Port)
     ) u_counters (
-      .clk_i, .rst_i,
+      .clk_i(pclk_i[PartCounters]), .rst_i,
       .tx_beat_i(phy_tx_valid_o[p] && phy_tx_ready_i[p] && !phy_tx_o[p].link), .tx_last_i(phy_tx_o[p].last),
       .tx_len_i(phy_tx_o[p].len_bytes), .rx_beat_i(phy_rx_valid_i[p] && !phy_rx_i[p].link),
       .rx_len_i(phy_rx_i[p].len_bytes), .rx_counts_i(rx_counts[p]), .rxd_take_i(rxd_valid_o && rxd_ready_i),
       .rxd_i(rxd_o), .rx_i(rx_strobes_i), .ack_sent_i(ack_sent_q), .ack_syndrome_i(ack_syndrome_q),
-      .ack_port_i(sent_port), .counters_o(counters_o[p])
+      .ack_port_i(sent_port), .counters_o(counters[p])
     );
 
     assign src_port[p] = Port;
     assign ib_o[p]     = port_cfg_i[p].ib;
   end
+
+  hca_counter_read #(
+    .NumCounters(NumCounters)
+  ) u_counter_read (
+    .clk_i(pclk_i[PartCounters]), .rd_i(counter_rd_i), .word_i(counter_word_i), .data_o(counter_data_o),
+    .counters_i(counters)
+  );
 
   // The links have looked at rx_room themselves: a packet of any length of each source.
   assign src_hold = {!rx_room, NumPorts'(0)};
@@ -148,12 +162,12 @@ module hca_ports
   hca_mac_merge #(
     .N(NumPorts + 1)
   ) u_merge (
-    .clk_i, .rst_i, .valid_i(src_valid), .ready_o(src_ready), .mac_i(src), .port_i(src_port), .hold_i(src_hold),
-    .out_valid_o(rx_valid), .out_ready_i(1'b1), .out_o(rx), .out_port_o(rx_port)
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .valid_i(src_valid), .ready_o(src_ready), .mac_i(src), .port_i(src_port),
+    .hold_i(src_hold), .out_valid_o(rx_valid), .out_ready_i(1'b1), .out_o(rx), .out_port_o(rx_port)
   );
 
   hca_rx_wire u_rx_wire (
-    .clk_i, .rst_i, .port_cfg_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready), .mac_i(rx),
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready), .mac_i(rx),
     .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o, .rxd_ready_i, .rxd_o, .buf_re_i, .buf_raddr_i, .buf_rdata_o,
     .buf_free_i, .buf_free_beats_i, .counts_o(rx_counts)
   );

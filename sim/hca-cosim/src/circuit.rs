@@ -9,7 +9,7 @@ use hca_vsim::{Beat, Dut};
 
 use crate::firmware::FirmwarePort;
 use crate::monitor::Monitor;
-use crate::quiet::{Inputs, Quiet, Silence};
+use crate::quiet::{Inputs, Quiet, named_cycle};
 use crate::stamps::{StampKind, Stamps};
 use crate::waveform::Waveform;
 use crate::wire::Wire;
@@ -45,8 +45,10 @@ pub(crate) struct Circuit {
     is_driven: bool,
     stands_still: bool,
     is_due: bool,
+    is_checked: bool,
+    /// The cycle in which something in it is due by the time alone.
+    named: Option<u64>,
     settled_lawfully: bool,
-    silence: Silence,
     reading: Option<(u8, u64)>,
     read_monitor: Monitor<ReadPayload>,
     write_monitor: Monitor<WritePayload>,
@@ -74,8 +76,9 @@ impl Circuit {
             is_driven: false,
             stands_still: false,
             is_due: false,
+            is_checked: false,
+            named: None,
             settled_lawfully: true,
-            silence: Silence::default(),
             reading: None,
             read_monitor: Monitor::default(),
             write_monitor: Monitor::default(),
@@ -114,6 +117,7 @@ impl Circuit {
         }
         let quiet = self.quiet.as_ref();
         self.stands_still = quiet.is_some_and(|quiet| quiet.holds(now, &self.inputs));
+        self.is_checked = checked;
         self.is_due = checked || !self.stands_still;
     }
 
@@ -147,8 +151,13 @@ impl Circuit {
     /// Its second half: the registers take over. Whether anything is going to happen is not known yet where the
     /// firmware is to go on.
     pub fn clock(&mut self) {
-        self.dut.ports().clk_i.set(1);
-        self.dut.eval();
+        // In the cycle that it has named the card names the next one already.
+        let named = self.named.into_iter().chain(named_cycle(self.dut.ports()));
+        let is_due = named.min().is_some_and(|at| at <= self.now);
+        if self.dut.clock(is_due, self.is_checked).is_err() {
+            self.violation("a part changed in a cycle in which nothing should move in it".into());
+        }
+        self.named = named_cycle(self.dut.ports());
         if !self.firmware.wants_program() {
             self.judge();
         }
@@ -173,10 +182,7 @@ impl Circuit {
         self.waveform.record(&mut self.dut, now, middle_ps);
         if !self.stands_still {
             let firmware_idle = self.firmware.is_idle();
-            self.quiet = self.silence.judge(now, &mut self.dut, self.inputs, firmware_idle);
-        } else if !self.dut.same() {
-            self.violation("changed in a cycle in which nothing should move".into());
-            self.quiet = None;
+            self.quiet = Quiet::found(now, &self.dut, self.inputs, firmware_idle);
         }
     }
 

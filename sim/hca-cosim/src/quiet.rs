@@ -1,13 +1,9 @@
 //! When a card need not be evaluated: nothing in it would change but the time.
 //!
-//! The rule is exact whatever the RTL: a card whose whole state, inputs included, has stayed the same over three
-//! cycles goes on doing so until an input changes ([`Dut::same`] says why), or until a cycle that it names itself,
-//! because something in it follows the time.
+//! The rule is exact whatever the RTL: a card in which no part would change at the edge of the clock ([`Dut::clock`])
+//! stays so until an input changes, or until a cycle that it names itself, because something in it follows the time.
 
 use hca_vsim::{Dut, Ports};
-
-/// Cycles without anything at the ports before the state is looked at; a card at work is not worth the look.
-const FIRST_LOOK: u32 = 2;
 
 /// What the simulator says to a card in a cycle, without payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +44,15 @@ impl Inputs {
     }
 }
 
+/// The cycle from which the time may change something in a card that is quiet otherwise: its timers, its links.
+#[inline]
+pub(crate) fn named_cycle(ports: &Ports) -> Option<u64> {
+    let at = |active: u8, at: u64| (active != 0).then_some(at);
+    let timers = at(ports.timer_active_o.get(), ports.wake_at_o.get());
+    let links = at(ports.link_active_o.get(), ports.link_wake_at_o.get());
+    timers.into_iter().chain(links).min()
+}
+
 /// Nothing changes while this holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Quiet {
@@ -59,64 +64,24 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
+    /// After an edge: whether anything is going to happen.
+    #[inline]
+    pub fn found(now: u64, dut: &Dut, inputs: Inputs, firmware_idle: bool) -> Option<Self> {
+        let ports = dut.ports();
+        if inputs.arrives || !firmware_idle || !dut.is_still() || inputs.leaves(ports) {
+            return None;
+        }
+        let cycle = |active: u8, at: u64| (active != 0).then(|| at.max(now + 1));
+        Some(Self {
+            inputs,
+            timers_at: cycle(ports.timer_active_o.get(), ports.wake_at_o.get()),
+            links_at: cycle(ports.link_active_o.get(), ports.link_wake_at_o.get()),
+        })
+    }
+
     #[inline]
     pub fn holds(&self, now: u64, inputs: &Inputs) -> bool {
         let due = |at: &Option<u64>| at.is_some_and(|at| at <= now);
         self.inputs == *inputs && !due(&self.timers_at) && !due(&self.links_at)
-    }
-}
-
-/// Looks for the moment from which a card is quiet.
-#[derive(Default)]
-pub(crate) struct Silence {
-    /// Cycles since anything was at the ports.
-    cycles: u32,
-    /// Of them, when the next look begins.
-    look_at: u32,
-    /// Cycles in a row without a change.
-    same: u32,
-}
-
-impl Silence {
-    /// After each evaluation.
-    #[inline]
-    pub fn judge(&mut self, now: u64, dut: &mut Dut, inputs: Inputs, firmware_idle: bool) -> Option<Quiet> {
-        if inputs.arrives || !firmware_idle || inputs.leaves(dut.ports()) {
-            *self = Self {
-                look_at: FIRST_LOOK,
-                ..Self::default()
-            };
-            return None;
-        }
-        self.cycles += 1;
-        if self.cycles < self.look_at {
-            return None;
-        }
-        self.look(dut);
-        (self.same == 2).then(|| {
-            self.same = 0;
-            self.look_at = self.cycles + 1;
-            let ports = dut.ports();
-            let cycle = |active: u8, at: u64| (active != 0).then(|| at.max(now + 1));
-            Quiet {
-                inputs,
-                timers_at: cycle(ports.timer_active_o.get(), ports.wake_at_o.get()),
-                links_at: cycle(ports.link_active_o.get(), ports.link_wake_at_o.get()),
-            }
-        })
-    }
-
-    /// A look takes three cycles: the first only remembers. After one in vain the next is the later the longer the
-    /// silence, so that a card that works without a word pays little.
-    fn look(&mut self, dut: &mut Dut) {
-        let same = dut.same();
-        if self.cycles == self.look_at {
-            self.same = 0;
-        } else if same {
-            self.same += 1;
-        } else {
-            self.same = 0;
-            self.look_at = self.cycles + 2 + self.cycles / 4;
-        }
     }
 }

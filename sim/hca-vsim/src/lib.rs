@@ -38,6 +38,10 @@ pub enum Model {
     Probe,
 }
 
+/// A register of a part has changed at an edge that was taken to change nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartChanged;
+
 /// One instance of a Verilated card.
 pub struct Dut {
     raw: NonNull<c_void>,
@@ -88,17 +92,31 @@ impl Dut {
         self.lawful
     }
 
-    /// What the last [`Dut::eval`] returned.
+    /// The rising edge of the clock after an [`Dut::eval`] with `clk_i` at zero. Parts of the card in which it would
+    /// change nothing do not get it (hw/rtl/lib/hca_part_clock.sv). `is_due`: the time has come that the card has named.
+    /// `checked`: they get it all the same, and a change of a register there is an error. False after a failed assertion.
+    #[inline(always)]
+    pub fn clock(&mut self, is_due: bool, checked: bool) -> Result<bool, PartChanged> {
+        // SAFETY: raw is our live instance.
+        let outcome = unsafe { (self.entry.clock)(self.raw.as_ptr(), is_due.into(), checked.into()) };
+        self.lawful = outcome != 1;
+        if outcome == 2 {
+            Err(PartChanged)
+        } else {
+            Ok(self.lawful)
+        }
+    }
+
+    /// What the last [`Dut::eval`] or [`Dut::clock`] returned.
     pub fn is_lawful(&self) -> bool {
         self.lawful
     }
 
-    /// All state but the time is as it was at the last call: registers, inputs and what follows from them. After three
-    /// cycles of which the second and the third are the same as the one before, no further cycle with the same inputs
-    /// changes anything but by the time. False at the first call.
-    pub fn same(&mut self) -> bool {
+    /// The last [`Dut::clock`] has changed nothing in any part, and no further one changes anything while the inputs are
+    /// the same, but by the time.
+    pub fn is_still(&self) -> bool {
         // SAFETY: raw is our live instance.
-        unsafe { (self.entry.same)(self.raw.as_ptr()) != 0 }
+        unsafe { (self.entry.still)(self.raw.as_ptr()) != 0 }
     }
 
     /// Starts writing a waveform (FST). One per instance and life.

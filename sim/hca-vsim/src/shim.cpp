@@ -1,8 +1,6 @@
 // C entry points around one Verilated model (MODEL, its class). Compiled once per model.
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <vector>
 
 #include MODEL_HEADER
 #include ROOT_HEADER
@@ -14,45 +12,91 @@ class VerilatedFstC;
 #endif
 #include "hca_ports.h"
 #include "hca_state.h"
+#include "parts.h"
 
 #define CAT2(a, b) a##_##b
 #define CAT(a, b) CAT2(a, b)
 #define ENTRY(name) CAT(MODEL, name)
 
+// Verilator's own function: all logic behind the clocks that __VnbaTriggered names.
+#define CAT3(a, b) a##___##b
+#define METHOD(class, name) CAT3(class, name)
+#define EVAL_NBA METHOD(ROOT, eval_nba)
+void EVAL_NBA(ROOT*);
+
 namespace {
+#define MEMBER(name) std::remove_const_t<decltype(ROOT::name)> name;
+#define DIFFER(name) different |= hca::differ(name, root.name);
+#define TAKE(name)                                  \
+  if (hca::differ(name, root.name)) {               \
+    if (!different) witness.call(root.name, name);  \
+    std::memcpy(&name, &root.name, sizeof name);    \
+    different = true;                               \
+  }
+#define PART(n)                                                      \
+  struct Members##n {                                                \
+    HCA_OWN_##n(MEMBER) HCA_SHARED_##n(MEMBER)                       \
+    uint64_t own_differ(const ROOT& root) const {                    \
+      uint64_t different = 0;                                        \
+      HCA_OWN_##n(DIFFER) return different;                          \
+    }                                                                \
+    uint64_t shared_differ(const ROOT& root) const {                 \
+      uint64_t different = 0;                                        \
+      HCA_SHARED_##n(DIFFER) return different;                       \
+    }                                                                \
+    bool take(const ROOT& root, hca::Witness& witness) {             \
+      bool different = false;                                        \
+      HCA_OWN_##n(TAKE) HCA_SHARED_##n(TAKE) return different;       \
+    }                                                                \
+  };
+HCA_PARTS(PART)
+
+struct Parts {
+#define HELD(n) hca::Part<Members##n> part##n;
+  HCA_PARTS(HELD)
+
+  // The parts that want an edge.
+  uint64_t choose(const ROOT& root, bool is_due) {
+    uint64_t mask = 0;
+#define CHOOSE(n)                                  \
+  if (is_due && (HCA_TIMED >> n & 1)) part##n.wake(); \
+  mask |= uint64_t{part##n.wants_edge(root)} << n;
+    HCA_PARTS(CHOOSE)
+    return mask;
+  }
+
+  bool hold(const ROOT& root) const {
+    bool held = true;
+#define HOLD(n) held &= part##n.holds(root);
+    HCA_PARTS(HOLD)
+    return held;
+  }
+};
+
 struct Instance {
   VerilatedContext context;
   MODEL* model = nullptr;
   VerilatedFstC* trace = nullptr;
-  std::vector<unsigned char> seen;
+  Parts parts;
+  bool still = false;
 };
 
-// What decides the future of a model is its registers and inputs. Left out: the time, and memories that are read
-// through a register. A write into such a memory repeats itself while all else stands still, so after two cycles
-// without a change it has happened, and what a read returns has been seen.
-struct Span {
-  size_t from, to;
-};
-constexpr size_t kSmallestMemory = 1024;
-
-std::vector<Span> state_spans() {
-  std::vector<Span> out;
-  auto leave_out = [&](size_t from, size_t size) { out.push_back({from, from + size}); };
-#define MEMORY(name) \
-  if (sizeof(ROOT::name) >= kSmallestMemory) leave_out(offsetof(ROOT, name), sizeof(ROOT::name));
-  HCA_MEMORIES(MEMORY)
-  leave_out(offsetof(ROOT, now_i), sizeof(ROOT::now_i));
-  std::sort(out.begin(), out.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
-  std::vector<Span> spans;
-  size_t from = 0;
-  for (const Span& gap : out) {
-    if (gap.from > from) spans.push_back({from, gap.from});
-    from = gap.to;
-  }
-  spans.push_back({from, sizeof(ROOT)});
-  return spans;
+void enable_parts(Instance* self, uint64_t mask) {
+#if HCA_GATED
+  self->model->part_en_i = mask & HCA_GATED;
+#endif
 }
-const std::vector<Span> kSpans = state_spans();
+constexpr uint64_t kAllParts = ~0ull;
+
+// What Verilator does at a rising edge of clocks that follow from inputs alone, without the search for them.
+void edge(ROOT& root, uint64_t parts) {
+  uint64_t triggers = 0;
+#define TRIGGER(n) triggers |= (parts >> n & 1) << HCA_TRIGGER_##n;
+  HCA_PARTS(TRIGGER)
+  root.__VnbaTriggered[0] = triggers;
+  EVAL_NBA(&root);
+  root.__VnbaTriggered[0] = 0;
+}
 }  // namespace
 
 extern "C" {
@@ -65,6 +109,7 @@ void* ENTRY(new)(int seed, HcaPorts* ports) {
   self->context.fatalOnError(false);
   self->model = new MODEL{&self->context, "card"};
   hca_fill_ports(self->model, ports);
+  enable_parts(self, kAllParts);
   return self;
 }
 
@@ -75,20 +120,27 @@ int ENTRY(eval)(void* opaque) {
   return self->context.gotError() || self->context.gotFinish();
 }
 
-// Nonzero: all state is as it was at the last call.
-int ENTRY(same)(void* opaque) {
+// The edge of the clock, after what it reads has settled. `is_due`: the time has come that the card named. `checked`:
+// all parts get the edge, also those in which it must change nothing. 1 after $fatal, $stop or a failed assertion; 2
+// after a change in such a part.
+int ENTRY(clock)(void* opaque, int is_due, int checked) {
   auto* self = static_cast<Instance*>(opaque);
-  const auto* state = reinterpret_cast<const unsigned char*>(self->model->rootp);
-  bool same = !self->seen.empty();
-  if (!same) self->seen.resize(sizeof(ROOT));
-  for (const Span& span : kSpans) {
-    const size_t size = span.to - span.from;
-    if (same && !std::memcmp(&self->seen[span.from], state + span.from, size)) continue;
-    same = false;
-    std::memcpy(&self->seen[span.from], state + span.from, size);
+  const uint64_t mask = self->parts.choose(*self->model->rootp, is_due);
+  self->still = mask == 0;
+  if (self->trace) {
+    enable_parts(self, checked ? kAllParts : mask);
+    self->model->clk_i = 1;
+    self->model->eval();
+    enable_parts(self, kAllParts);  // for those who drive the clock themselves
+  } else {
+    edge(*self->model->rootp, checked ? kAllParts : mask);
   }
-  return same;
+  if (self->context.gotError() || self->context.gotFinish()) return 1;
+  return checked && !self->parts.hold(*self->model->rootp) ? 2 : 0;
 }
+
+// Nonzero: the last edge has changed nothing in any part.
+int ENTRY(still)(void* opaque) { return static_cast<Instance*>(opaque)->still; }
 
 int ENTRY(trace_open)(void* opaque, const char* path) {
 #if VM_TRACE

@@ -8,7 +8,8 @@ use crate::{Model, Ports};
 pub(crate) struct Entry {
     pub new: unsafe extern "C" fn(c_int, *mut Ports) -> *mut c_void,
     pub eval: unsafe extern "C" fn(*mut c_void) -> c_int,
-    pub same: unsafe extern "C" fn(*mut c_void) -> c_int,
+    pub clock: unsafe extern "C" fn(*mut c_void, c_int, c_int) -> c_int,
+    pub still: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub trace_open: unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int,
     pub trace_dump: unsafe extern "C" fn(*mut c_void, u64),
     pub trace_close: unsafe extern "C" fn(*mut c_void),
@@ -16,11 +17,12 @@ pub(crate) struct Entry {
 }
 
 macro_rules! model {
-    ($entry:ident, $new:ident, $eval:ident, $same:ident, $open:ident, $dump:ident, $close:ident, $free:ident) => {
+    ($entry:ident, $new:ident, $eval:ident, $clock:ident, $still:ident, $open:ident, $dump:ident, $close:ident, $free:ident) => {
         unsafe extern "C" {
             fn $new(seed: c_int, ports: *mut Ports) -> *mut c_void;
             fn $eval(instance: *mut c_void) -> c_int;
-            fn $same(instance: *mut c_void) -> c_int;
+            fn $clock(instance: *mut c_void, is_due: c_int, checked: c_int) -> c_int;
+            fn $still(instance: *mut c_void) -> c_int;
             fn $open(instance: *mut c_void, path: *const c_char) -> c_int;
             fn $dump(instance: *mut c_void, time_ps: u64);
             fn $close(instance: *mut c_void);
@@ -29,7 +31,8 @@ macro_rules! model {
         static $entry: Entry = Entry {
             new: $new,
             eval: $eval,
-            same: $same,
+            clock: $clock,
+            still: $still,
             trace_open: $open,
             trace_dump: $dump,
             trace_close: $close,
@@ -45,7 +48,8 @@ mod names {
         CORE,
         Vcore_new,
         Vcore_eval,
-        Vcore_same,
+        Vcore_clock,
+        Vcore_still,
         Vcore_trace_open,
         Vcore_trace_dump,
         Vcore_trace_close,
@@ -55,7 +59,8 @@ mod names {
         PROBE,
         Vprobe_new,
         Vprobe_eval,
-        Vprobe_same,
+        Vprobe_clock,
+        Vprobe_still,
         Vprobe_trace_open,
         Vprobe_trace_dump,
         Vprobe_trace_close,
@@ -65,7 +70,8 @@ mod names {
         TWO,
         Vtwo_new,
         Vtwo_eval,
-        Vtwo_same,
+        Vtwo_clock,
+        Vtwo_still,
         Vtwo_trace_open,
         Vtwo_trace_dump,
         Vtwo_trace_close,

@@ -87,7 +87,7 @@ module link_side
     .FcpMaxCycles(FcpMaxCycles),
     .DownCycles  (DownCycles)
   ) u_link (
-    .clk_i, .rst_i, .now_i, .port_cfg_i(port_cfg), .link_wr_i(wr),
+    .clk_i, .clk_tx_i(clk_i), .clk_rx_i(clk_i), .rst_i, .now_i, .port_cfg_i(port_cfg), .link_wr_i(wr),
     .tx_valid_i(tx_valid), .tx_ready_o(tx_ready), .tx_i(tx),
     .rx_valid_o(rx_valid), .rx_ready_i(rx_ready), .rx_o(rx), .rx_room_i(room),
     .phy_tx_valid_o(phy_valid), .phy_tx_ready_i(phy_ready), .phy_tx_o(phy), .phy_up_i,

@@ -170,6 +170,25 @@ class LinkStatus:
         self.addr = self.bench.get("link_stat_addr_o")
 
 
+class CounterWords:
+    """The counters' read port: the word asked for in the last cycle."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.words = {}
+        self.word = None
+        bench.agents.append(self)
+
+    def drive(self):
+        """Garbage where nothing was asked for."""
+        known = self.words.get(self.word, 0) if self.word is not None else self.bench.rng.getrandbits(32)
+        self.bench.set("counter_data_i", known)
+
+    def sample(self):
+        """The word of this cycle."""
+        self.word = self.bench.get("counter_word_o") if self.bench.get("counter_rd_o") else None
+
+
 class Mgmt:
     """hca_mgmt with everything around it. `rate` is the chance of every master to ask and of every sink to
     take in a cycle."""
@@ -189,6 +208,7 @@ class Mgmt:
         self.eqc = Sink(bench, "eqc_wr", rate=rate, payload=[("eqc_wr_eqn_o", None), ("eqc_wr_o", None)])
         self.mpt, self.mtt = Strobes(bench, "mpt"), Strobes(bench, "mtt")
         self.link, self.link_status = LinkStrobes(bench), LinkStatus(bench)
+        self.counters = CounterWords(bench)
         self.msg, self.eqe = Sink(bench, "msg", rate=rate), Sink(bench, "eqe", rate=rate)
         self.ev = [Source(bench, "ev", "hw_ev_t", index=n, rate=rate) for n in range(EV_SOURCES)]
         self.reads = HostReads(bench, "rd_rsp", rate=rate, bad=bad)

@@ -1,163 +1,13 @@
 //! Verilates the card and the small test card, generates the port table, and compiles the C shim.
 
+mod ports;
+mod state;
+
 use std::env;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-
-/// Ports of `hca_core` that the simulator uses: direction, name, type. `Beat` is 512 bits. The C++ compiler
-/// refuses a model that lacks one of them or has it in another width; further ports of a model are ignored.
-const PORTS: &[(Dir, &str, Ty)] = &[
-    (Dir::In, "clk_i", Ty::U8),
-    (Dir::In, "rst_i", Ty::U8),
-    (Dir::In, "now_i", Ty::U64),
-    (Dir::In, "mmio_wr_valid_i", Ty::U8),
-    (Dir::Out, "mmio_wr_ready_o", Ty::U8),
-    (Dir::In, "mmio_wr_func_i", Ty::U8),
-    (Dir::In, "mmio_wr_addr_i", Ty::U16),
-    (Dir::In, "mmio_wr_data_i", Ty::U64),
-    (Dir::In, "mmio_wr_strb_i", Ty::U8),
-    (Dir::In, "mmio_rd_valid_i", Ty::U8),
-    (Dir::Out, "mmio_rd_ready_o", Ty::U8),
-    (Dir::In, "mmio_rd_func_i", Ty::U8),
-    (Dir::In, "mmio_rd_addr_i", Ty::U16),
-    (Dir::Out, "mmio_rdata_valid_o", Ty::U8),
-    (Dir::Out, "mmio_rdata_o", Ty::U32),
-    (Dir::Out, "hrd_req_valid_o", Ty::U8),
-    (Dir::In, "hrd_req_ready_i", Ty::U8),
-    (Dir::Out, "hrd_req_tag_o", Ty::U8),
-    (Dir::Out, "hrd_req_func_o", Ty::U8),
-    (Dir::Out, "hrd_req_addr_o", Ty::U64),
-    (Dir::Out, "hrd_req_len_o", Ty::U16),
-    (Dir::In, "hrd_rsp_valid_i", Ty::U8),
-    (Dir::In, "hrd_rsp_tag_i", Ty::U8),
-    (Dir::In, "hrd_rsp_last_i", Ty::U8),
-    (Dir::In, "hrd_rsp_err_i", Ty::U8),
-    (Dir::In, "hrd_rsp_data_i", Ty::Beat),
-    (Dir::Out, "hwr_valid_o", Ty::U8),
-    (Dir::In, "hwr_ready_i", Ty::U8),
-    (Dir::Out, "hwr_msix_o", Ty::U8),
-    (Dir::Out, "hwr_last_o", Ty::U8),
-    (Dir::Out, "hwr_func_o", Ty::U8),
-    (Dir::Out, "hwr_addr_o", Ty::U64),
-    (Dir::Out, "hwr_strb_o", Ty::U64),
-    (Dir::Out, "hwr_data_o", Ty::Beat),
-    (Dir::Out, "mac_tx_valid_o", Ty::U8),
-    (Dir::In, "mac_tx_ready_i", Ty::U8),
-    (Dir::Out, "mac_tx_link_o", Ty::U8),
-    (Dir::Out, "mac_tx_last_o", Ty::U8),
-    (Dir::Out, "mac_tx_len_o", Ty::U8),
-    (Dir::Out, "mac_tx_data_o", Ty::Beat),
-    (Dir::In, "mac_up_i", Ty::U8),
-    (Dir::In, "mac_rx_valid_i", Ty::U8),
-    (Dir::In, "mac_rx_err_i", Ty::U8),
-    (Dir::In, "mac_rx_link_i", Ty::U8),
-    (Dir::In, "mac_rx_last_i", Ty::U8),
-    (Dir::In, "mac_rx_len_i", Ty::U8),
-    (Dir::In, "mac_rx_data_i", Ty::Beat),
-    (Dir::In, "num_ports_i", Ty::U8),
-    (Dir::Out, "mac1_tx_valid_o", Ty::U8),
-    (Dir::In, "mac1_tx_ready_i", Ty::U8),
-    (Dir::Out, "mac1_tx_link_o", Ty::U8),
-    (Dir::Out, "mac1_tx_last_o", Ty::U8),
-    (Dir::Out, "mac1_tx_len_o", Ty::U8),
-    (Dir::Out, "mac1_tx_data_o", Ty::Beat),
-    (Dir::In, "mac1_up_i", Ty::U8),
-    (Dir::In, "mac1_rx_valid_i", Ty::U8),
-    (Dir::In, "mac1_rx_err_i", Ty::U8),
-    (Dir::In, "mac1_rx_link_i", Ty::U8),
-    (Dir::In, "mac1_rx_last_i", Ty::U8),
-    (Dir::In, "mac1_rx_len_i", Ty::U8),
-    (Dir::In, "mac1_rx_data_i", Ty::Beat),
-    (Dir::In, "fw_req_i", Ty::U8),
-    (Dir::In, "fw_we_i", Ty::U8),
-    (Dir::In, "fw_addr_i", Ty::U32),
-    (Dir::In, "fw_wdata_i", Ty::U32),
-    (Dir::Out, "fw_req_stall_o", Ty::U8),
-    (Dir::Out, "fw_rd_ack_o", Ty::U8),
-    (Dir::Out, "fw_wr_ack_o", Ty::U8),
-    (Dir::Out, "fw_rdata_o", Ty::U32),
-    (Dir::Out, "fw_irq_o", Ty::U8),
-    (Dir::Out, "timer_active_o", Ty::U8),
-    (Dir::Out, "wake_at_o", Ty::U64),
-    (Dir::Out, "link_active_o", Ty::U8),
-    (Dir::Out, "link_wake_at_o", Ty::U64),
-    (Dir::Out, "trace_strobe_o", Ty::U16),
-    (Dir::Out, "trace_qpc_qpn_o", Ty::U16),
-    (Dir::Out, "trace_qpc_init_o", Ty::U8),
-    (Dir::Out, "trace_qpc_func_o", Ty::U8),
-    (Dir::Out, "trace_qpc_dest_qpn_o", Ty::U32),
-    (Dir::Out, "trace_qpc_sq_base_o", Ty::U64),
-    (Dir::Out, "trace_qpc_sq_logs_o", Ty::U8),
-    (Dir::Out, "trace_qpc_cqns_o", Ty::U32),
-    (Dir::Out, "trace_omt_qpn_o", Ty::U16),
-    (Dir::Out, "trace_omt_wqe_index_o", Ty::U16),
-    (Dir::Out, "trace_omt_opcode_o", Ty::U8),
-    (Dir::Out, "trace_omt_signaled_o", Ty::U8),
-    (Dir::Out, "trace_omt_last_psn_o", Ty::U32),
-    (Dir::Out, "trace_omt_len_o", Ty::U32),
-    (Dir::Out, "trace_emit_qpn_o", Ty::U16),
-    (Dir::Out, "trace_emit_psn_o", Ty::U32),
-    (Dir::Out, "trace_sent_qpn_o", Ty::U16),
-    (Dir::Out, "trace_sent_opcode_o", Ty::U8),
-    (Dir::Out, "trace_sent_psn_o", Ty::U32),
-    (Dir::Out, "trace_rxd_qpn_o", Ty::U32),
-    (Dir::Out, "trace_rxd_opcode_o", Ty::U8),
-    (Dir::Out, "trace_rxd_psn_o", Ty::U32),
-    (Dir::Out, "trace_rxd_syndrome_o", Ty::U8),
-    (Dir::Out, "trace_end_kind_o", Ty::U8),
-    (Dir::Out, "trace_end_frees_o", Ty::U8),
-    (Dir::Out, "trace_end_ok_o", Ty::U8),
-    (Dir::Out, "trace_end_beats_o", Ty::U16),
-    (Dir::Out, "trace_upd_qpn_o", Ty::U16),
-    (Dir::Out, "trace_upd_una_wqe_o", Ty::U16),
-];
-
-#[derive(Clone, Copy)]
-enum Dir {
-    In,
-    Out,
-}
-
-#[derive(Clone, Copy)]
-enum Ty {
-    U8,
-    U16,
-    U32,
-    U64,
-    Beat,
-}
-
-impl Ty {
-    fn rust(self) -> &'static str {
-        match self {
-            Ty::U8 => "u8",
-            Ty::U16 => "u16",
-            Ty::U32 => "u32",
-            Ty::U64 => "u64",
-            Ty::Beat => "Beat",
-        }
-    }
-
-    fn zero(self) -> &'static str {
-        match self {
-            Ty::Beat => "[0; 16]",
-            _ => "0",
-        }
-    }
-
-    fn cpp(self) -> &'static str {
-        match self {
-            Ty::U8 => "CData",
-            Ty::U16 => "SData",
-            Ty::U32 => "IData",
-            Ty::U64 => "QData",
-            Ty::Beat => "VlWide<16>",
-        }
-    }
-}
 
 /// One Verilated design.
 #[derive(Clone, Copy)]
@@ -212,10 +62,11 @@ fn main() {
     ] {
         println!("cargo:rerun-if-env-changed={var}");
     }
-    println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=src/shim.cpp");
+    for path in ["build", "src/shim.cpp", "src/parts.h"] {
+        println!("cargo:rerun-if-changed={path}");
+    }
 
-    write_ports(&out);
+    ports::write(&out, data_vls(), cpu_level());
     let core_list = env::var("HCA_VSIM_CORE").ok();
     let models = MODELS.iter().map(|model| match &core_list {
         Some(list) if model.prefix == "Vcore" => Model {
@@ -240,7 +91,7 @@ fn main() {
             scope.spawn(move || {
                 let obj = out.join(model.prefix);
                 build_model(verilator, root, model, &obj, jobs);
-                write_state(&obj, model.prefix);
+                state::write(&obj, model.prefix);
                 let include = verilator_include(&obj, model.prefix);
                 compile_shim(crate_dir, out, &obj, &include, model.prefix);
             });
@@ -389,6 +240,14 @@ fn remove_dir(path: &Path) {
 
 /// Copies the files that differ from those that are there.
 fn renew(from: &Path, to: &Path) {
+    for entry in fs::read_dir(to).expect("OUT_DIR is readable") {
+        let path = entry.expect("a folder of ours is readable").path();
+        let name = path.file_name().expect("a file has a name");
+        // A model that has shrunk; hca_state.h is read from all files that there are.
+        if path.extension().is_some_and(|end| end == "cpp") && !from.join(name).exists() {
+            fs::remove_file(&path).unwrap_or_else(|e| panic!("cannot remove {}: {e}", path.display()));
+        }
+    }
     for entry in fs::read_dir(from).expect("Verilator made its folder") {
         let path = entry.expect("a folder of ours is readable").path();
         let read =
@@ -512,6 +371,11 @@ fn compile_shim(crate_dir: &Path, out: &Path, obj: &Path, include: &str, prefix:
         .flag("-Wno-invalid-offsetof")
         .warnings(false)
         .opt_level(2)
+        .flag(if is_portable() {
+            "-mtune=generic"
+        } else {
+            "-march=native"
+        })
         .out_dir(obj)
         .cargo_metadata(false)
         .compile(&format!("shim_{prefix}"));
@@ -527,74 +391,4 @@ fn cpu_level() -> u8 {
         cflags.split_ascii_whitespace().any(|word| word == option)
     });
     named.unwrap_or(1)
-}
-
-/// Lists the memories of a model, which its state is compared without (see shim.cpp): arrays with the name that
-/// hw/rtl/lib/hca_ram_1r1w.sv gives them.
-fn write_state(obj: &Path, prefix: &str) {
-    let read = |name: String| {
-        let path = obj.join(name);
-        fs::read_to_string(&path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
-    };
-    let modules = read(format!("{prefix}__Syms.h"));
-    let modules = modules.split("// MODULE INSTANCE STATE").nth(1).unwrap_or("");
-    let modules = modules.split("// CONSTRUCTORS").next().unwrap_or("");
-    let apart = modules
-        .lines()
-        .filter_map(|line| line.trim().strip_suffix(';')?.split(' ').next_back());
-    for name in apart.filter(|name| *name != "TOP") {
-        let constant = name.ends_with("_pkg") || name.starts_with("TOP__std");
-        assert!(
-            constant,
-            "{prefix}: state of {name} lies outside of the top module's structure"
-        );
-    }
-    let root = read(format!("{prefix}___024root.h"));
-    let members = root
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("VlUnpacked<")?.strip_suffix(';'));
-    let names = members.filter_map(|member| member.rsplit(' ').next());
-    let list: String = names
-        .filter(|name| name.ends_with("__DOT__mem"))
-        .map(|name| format!(" M({name})"))
-        .collect();
-    fs::write(
-        obj.join("hca_state.h"),
-        format!("#define HCA_MEMORIES(M){list}\n"),
-    )
-    .expect("OUT_DIR is writable");
-}
-
-/// The same table for both languages: a struct of pointers into the model.
-fn write_ports(out: &Path) {
-    let (mut fields, mut clears) = (String::new(), String::new());
-    let (mut cpp, mut checks) = (String::new(), String::new());
-    for (dir, name, ty) in PORTS {
-        let dir = match dir {
-            Dir::In => {
-                writeln!(clears, "        self.{name}.set({});", ty.zero()).expect("write to a string");
-                "In"
-            }
-            Dir::Out => "Out",
-        };
-        let doc = format!("Port `{name}` of `hca_core`.");
-        writeln!(fields, "    /// {doc}\n    pub {name}: {dir}<{}>,", ty.rust()).expect("write to a string");
-        writeln!(cpp, "    {}* {name};", ty.cpp()).expect("write to a string");
-        writeln!(checks, "    ports->{name} = &model->{name};").expect("write to a string");
-    }
-    let rust = format!(
-        "/// Data VLs that each port of a card is built with.\npub const DATA_VLS: u8 = {};\n\
-         /// The x86-64 level that the models were compiled for; 1 where that is not known.\n\
-         pub const CPU_LEVEL: u8 = {};\n\
-         /// The ports of a card.\n#[repr(C)]\npub struct Ports {{\n{fields}}}\n\
-         impl Ports {{\n    fn clear_inputs(&self) {{\n{clears}    }}\n}}\n",
-        data_vls(),
-        cpu_level()
-    );
-    let cpp = format!(
-        "struct HcaPorts {{\n{cpp}}};\n\
-         template <class M> void hca_fill_ports(M* model, HcaPorts* ports) {{\n{checks}}}\n"
-    );
-    fs::write(out.join("ports.rs"), rust).expect("OUT_DIR is writable");
-    fs::write(out.join("hca_ports.h"), cpp).expect("OUT_DIR is writable");
 }

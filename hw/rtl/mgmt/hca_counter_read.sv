@@ -1,0 +1,28 @@
+// Reads the ports' counters a word at a time: the word is there in the next cycle. A read of a low word keeps the high
+// word for the read after it, so that both are of one moment; a counter or port that is not there reads 0.
+module hca_counter_read
+  import hca_pkg::*;
+#(
+  parameter int unsigned NumCounters = 18
+) (
+  input  logic        clk_i,
+  input  logic        rd_i,
+  input  logic [6:0]  word_i,                 // port, counter, half
+  output logic [31:0] data_o,
+  input  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_i
+);
+
+  logic [31:0] data_q, high_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rd_i && word_i[0]) data_q <= high_q;
+    if (rd_i && !word_i[0]) begin
+      {high_q, data_q} <= '0;
+      if (word_i[5:1] < 5'(NumCounters) && 32'(word_i[6]) < NumPorts)
+        {high_q, data_q} <= counters_i[PortW'(word_i[6])][word_i[5:1]];
+    end
+  end
+
+  assign data_o = data_q;
+
+endmodule
