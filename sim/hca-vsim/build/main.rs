@@ -370,7 +370,8 @@ fn compile_shim(crate_dir: &Path, out: &Path, obj: &Path, include: &str, prefix:
         .include(format!("{include}/vltstd"))
         .flag("-Wno-invalid-offsetof")
         .warnings(false)
-        .opt_level(2)
+        // A thousand comparisons in a row: there is nothing to find for more.
+        .opt_level(1)
         .flag(if is_portable() {
             "-mtune=generic"
         } else {

@@ -14,7 +14,7 @@ const UNGATED: u32 = 63;
 /// Writes hca_state.h, lists of members of the model's one structure:
 ///
 /// * `HCA_PARTS(M)`: the numbers of the parts (hca_part_clock), and of what has the card's own clock.
-/// * `HCA_GATED`: a bit for each part that is not the last; `HCA_TIMED`: for those that read the time.
+/// * `HCA_GATED`: a bit for each part with a clock of its own; `HCA_TIMED`: for those that read the time.
 /// * `HCA_TRIGGER_n`: the bit in Verilator's set of triggers that stands for a part's clock.
 /// * `HCA_OWN_n(M)`, `HCA_SHARED_n(M)`: what an edge of a part's clock may read or write, memories and time left out. What
 ///   is shared others may write too.
@@ -346,14 +346,14 @@ impl Parts {
         parts
     }
 
-    /// Whether others may change it. A register (a name in _q) that the part assigns to nobody else does; anything else
-    /// might be changed by whoever touches it, through a function too.
+    /// Whether others may change it. A register (a name in _q) that the part alone assigns to nobody else does; anything
+    /// else might be changed by whoever touches it, through a function too.
     fn is_shared(&self, part: u32, name: &str) -> bool {
-        if name.ends_with("_q") && self.own[&part].assigned.contains(name) {
-            return false;
-        }
         let others = self.own.iter().filter(|(other, _)| **other != part);
         let mut others = others.map(|(_, touched)| touched).chain([&self.others]);
+        if name.ends_with("_q") && self.own[&part].assigned.contains(name) {
+            return others.any(|touched| touched.assigned.contains(name));
+        }
         others.any(|touched| touched.all.contains(name))
     }
 }

@@ -12,22 +12,50 @@
 
 namespace hca {
 
-// Nonzero: they differ. Small ones without a branch, as most of what is compared is the same.
-template <class T>
-inline uint64_t differ(const T& a, const T& b) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  constexpr size_t kSize = sizeof(T);
-  if constexpr (std::is_integral_v<T>) {
-    return a ^ b;
-  } else if constexpr (kSize > 32 || kSize % 4) {
-    return std::memcmp(&a, &b, kSize) != 0;
-  } else {
-    uint32_t x[kSize / 4], y[kSize / 4], different = 0;
-    std::memcpy(x, &a, kSize);
-    std::memcpy(y, &b, kSize);
-    for (size_t i = 0; i < kSize / 4; i++) different |= x[i] ^ y[i];
-    return different;
+// Collects whether anything differs, without a branch: most of what is compared is the same.
+class Difference {
+ public:
+  template <class T>
+  [[gnu::always_inline]] void add(const T& a, const T& b) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if constexpr (std::is_integral_v<T>) {
+      bits_ |= a ^ b;
+    } else if constexpr (sizeof(T) > kLongest) {
+      bits_ |= std::memcmp(&a, &b, sizeof(T)) != 0;
+    } else {
+      const auto* x = reinterpret_cast<const unsigned char*>(&a);
+      const auto* y = reinterpret_cast<const unsigned char*>(&b);
+      constexpr size_t kWide = sizeof(T) / sizeof(Lane) * sizeof(Lane);
+      for (size_t at = 0; at < kWide; at += sizeof(Lane)) wide_ |= load<Lane>(x + at) ^ load<Lane>(y + at);
+      constexpr size_t kWords = sizeof(T) / 4 * 4;
+      for (size_t at = kWide; at < kWords; at += 4) bits_ |= load<uint32_t>(x + at) ^ load<uint32_t>(y + at);
+      for (size_t at = kWords; at < sizeof(T); at++) bits_ |= x[at] ^ y[at];
+    }
   }
+
+  bool any() const { return bits_ | wide_[0] | wide_[1] | wide_[2] | wide_[3]; }
+
+ private:
+  // As wide as the compiler's target has registers, or made of several.
+  typedef uint64_t Lane __attribute__((vector_size(32)));
+  static constexpr size_t kLongest = 512;
+
+  template <class T>
+  static T load(const unsigned char* from) {
+    T value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+
+  uint64_t bits_ = 0;
+  Lane wide_ = {};
+};
+
+template <class T>
+bool differ(const T& a, const T& b) {
+  Difference difference;
+  difference.add(a, b);
+  return difference.any();
 }
 
 // A byte of a member that changed when a part was last looked at. While it goes on changing nobody need look further.
@@ -54,6 +82,15 @@ class Witness {
   const unsigned char* byte_ = &kNone;
   unsigned char last_ = 0;
 };
+
+// Takes a member's value over; whether it had changed. Not inline: there are thousands of calls, of a few types.
+template <class T>
+[[gnu::noinline]] bool take(T& to, const T& from, Witness* witness) {
+  if (!differ(to, from)) return false;
+  if (witness) witness->call(from, to);
+  std::memcpy(&to, &from, sizeof(T));
+  return true;
+}
 
 // A part: Members is made from the lists in hca_state.h, members of the model as they were when they were last taken.
 template <class Members>

@@ -26,23 +26,18 @@ void EVAL_NBA(ROOT*);
 
 namespace {
 #define MEMBER(name) std::remove_const_t<decltype(ROOT::name)> name;
-#define DIFFER(name) different |= hca::differ(name, root.name);
-#define TAKE(name)                                  \
-  if (hca::differ(name, root.name)) {               \
-    if (!different) witness.call(root.name, name);  \
-    std::memcpy(&name, &root.name, sizeof name);    \
-    different = true;                               \
-  }
+#define DIFFER(name) difference.add(name, root.name);
+#define TAKE(name) different |= hca::take(name, root.name, different ? nullptr : &witness);
 #define PART(n)                                                      \
   struct Members##n {                                                \
     HCA_OWN_##n(MEMBER) HCA_SHARED_##n(MEMBER)                       \
-    uint64_t own_differ(const ROOT& root) const {                    \
-      uint64_t different = 0;                                        \
-      HCA_OWN_##n(DIFFER) return different;                          \
+    bool own_differ(const ROOT& root) const {                        \
+      hca::Difference difference;                                    \
+      HCA_OWN_##n(DIFFER) return difference.any();                   \
     }                                                                \
-    uint64_t shared_differ(const ROOT& root) const {                 \
-      uint64_t different = 0;                                        \
-      HCA_SHARED_##n(DIFFER) return different;                       \
+    bool shared_differ(const ROOT& root) const {                     \
+      hca::Difference difference;                                    \
+      HCA_SHARED_##n(DIFFER) return difference.any();                \
     }                                                                \
     bool take(const ROOT& root, hca::Witness& witness) {             \
       bool different = false;                                        \
