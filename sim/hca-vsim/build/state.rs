@@ -16,8 +16,8 @@ const UNGATED: u32 = 63;
 /// * `HCA_PARTS(M)`: the numbers of the parts (hca_part_clock), and of what has the card's own clock.
 /// * `HCA_GATED`: a bit for each part with a clock of its own; `HCA_TIMED`: for those that read the time.
 /// * `HCA_TRIGGER_n`: the bit in Verilator's set of triggers that stands for a part's clock.
-/// * `HCA_OWN_n(M)`, `HCA_SHARED_n(M)`: what an edge of a part's clock may read or write, memories and time left out. What
-///   is shared others may write too.
+/// * `HCA_OWN_n(M)`, `HCA_SHARED_n(M)`: what an edge of a part's clock may read or write, memories and time left out.
+///   What is shared others may write too.
 pub fn write(obj: &Path, prefix: &str) {
     check_one_structure(obj, prefix);
     let root = read(&obj.join(format!("{prefix}___024root.h")));
@@ -88,8 +88,8 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
 }
 
-/// A memory by its line of the structure: an array with the name that hw/rtl/lib/hca_ram_1r1w.sv gives it, and its size in
-/// bytes.
+/// A memory by its line of the structure: an array with the name that hw/rtl/lib/hca_ram_1r1w.sv gives it, and its size
+/// in bytes.
 fn memory(line: &str) -> Option<(&str, u64)> {
     let (kind, name) = line.trim().strip_suffix(';')?.rsplit_once(' ')?;
     let is_memory = kind.starts_with("VlUnpacked<") && name.ends_with("__DOT__mem");
@@ -346,8 +346,8 @@ impl Parts {
         parts
     }
 
-    /// Whether others may change it. A register (a name in _q) that the part alone assigns to nobody else does; anything
-    /// else might be changed by whoever touches it, through a function too.
+    /// Whether others may change it. A register (a name in _q) that the part alone assigns to nobody else does;
+    /// anything else might be changed by whoever touches it, through a function too.
     fn is_shared(&self, part: u32, name: &str) -> bool {
         let others = self.own.iter().filter(|(other, _)| **other != part);
         let mut others = others.map(|(_, touched)| touched).chain([&self.others]);

@@ -93,8 +93,9 @@ impl Dut {
     }
 
     /// The rising edge of the clock after an [`Dut::eval`] with `clk_i` at zero. Parts of the card in which it would
-    /// change nothing do not get it (hw/rtl/lib/hca_part_clock.sv). `is_due`: the time has come that the card has named.
-    /// `checked`: they get it all the same, and a change of a register there is an error. False after a failed assertion.
+    /// change nothing do not get it (hw/rtl/lib/hca_part_clock.sv). `is_due`: the time has come that the card has
+    /// named. `checked`: they get it all the same, and a change of a register there is an error. False after a failed
+    /// assertion.
     #[inline(always)]
     pub fn clock(&mut self, is_due: bool, checked: bool) -> Result<bool, PartChanged> {
         // SAFETY: raw is our live instance.
@@ -112,8 +113,8 @@ impl Dut {
         self.lawful
     }
 
-    /// The last [`Dut::clock`] has changed nothing in any part, and no further one changes anything while the inputs are
-    /// the same, but by the time.
+    /// The last [`Dut::clock`] has changed nothing in any part, and no further one changes anything while the inputs
+    /// are the same, but by the time.
     pub fn is_still(&self) -> bool {
         // SAFETY: raw is our live instance.
         unsafe { (self.entry.still)(self.raw.as_ptr()) != 0 }

@@ -17,7 +17,8 @@ pub(crate) struct Entry {
 }
 
 macro_rules! model {
-    ($entry:ident, $new:ident, $eval:ident, $clock:ident, $still:ident, $open:ident, $dump:ident, $close:ident, $free:ident) => {
+    ($entry:ident, $new:ident, $eval:ident, $clock:ident, $still:ident, $open:ident, $dump:ident, $close:ident,
+     $free:ident) => {
         unsafe extern "C" {
             fn $new(seed: c_int, ports: *mut Ports) -> *mut c_void;
             fn $eval(instance: *mut c_void) -> c_int;
