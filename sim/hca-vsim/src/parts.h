@@ -114,9 +114,11 @@ class Part {
       same_ = 0;
     } else if (changed) {
       same_ = kNotLooking;
-      rest_ = kPause;
-    } else {
-      asleep_ = ++same_ == 2;
+      rest_ = pause_;
+      pause_ = pause_ < kLongestPause ? 2 * pause_ : kLongestPause;
+    } else if (++same_ == 2) {
+      asleep_ = true;
+      pause_ = kPause;
     }
     return !asleep_;
   }
@@ -135,13 +137,13 @@ class Part {
 
  private:
   static constexpr int kNotLooking = -1;
-  // Edges between two looks at a part that is at work.
-  static constexpr int kPause = 3;
+  // Edges between two looks at a part that is at work; more after looks in vain.
+  static constexpr int kPause = 3, kLongestPause = 24;
 
   Members seen_;
   Witness witness_;
   bool asleep_ = false;
-  int same_ = kNotLooking, rest_ = kPause;
+  int same_ = kNotLooking, rest_ = kPause, pause_ = kPause;
 };
 
 }  // namespace hca
