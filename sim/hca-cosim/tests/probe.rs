@@ -123,7 +123,8 @@ fn idle_time_costs_nothing_and_the_card_sees_it() {
     let time = u64::from(dev.mmio_read32(8)) | u64::from(dev.mmio_read32(12)) << 32;
     assert!(time > 250_000_000_000);
     assert!(!dev.wait_irq(0, dev.now_ns() + 1_000_000).unwrap());
-    assert!(evaluated(&sim) < before + 20);
+    // Two reads, each with some cycles until it is seen that nothing moves any more.
+    assert!(evaluated(&sim) < before + 60);
 }
 
 /// Everything observable of a run: end time, stamps of both cards, the capture.
