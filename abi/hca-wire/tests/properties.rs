@@ -116,7 +116,8 @@ proptest! {
         for bytes in [&bytes[..], &bytes[..len]] {
             if let Ok(packet) = WholePacket::parse(link.framing(), bytes) {
                 packet.crcs();
-                prop_assert!(packet.pad().len() <= 3 && packet.payload().len() <= 64);
+                // A damaged type field can make headers payload: no bound but the packet's own holds.
+                prop_assert!(packet.pad().len() <= 3 && packet.payload().len() < bytes.len());
             }
         }
     }
