@@ -5,7 +5,7 @@
 
 use hca_host::{Line, MmioRequest, PcieModel, WriteBeat};
 use hca_link::Cable;
-use hca_vsim::{Beat, Dut};
+use hca_vsim::{Beat, Check, Dut};
 
 use crate::firmware::FirmwarePort;
 use crate::monitor::Monitor;
@@ -154,7 +154,12 @@ impl Circuit {
         // In the cycle that it has named the card names the next one already.
         let named = self.named.into_iter().chain(named_cycle(self.dut.ports()));
         let is_due = named.min().is_some_and(|at| at <= self.now);
-        if self.dut.clock(is_due, self.is_checked).is_err() {
+        let check = match (self.is_checked, self.stands_still) {
+            (false, _) => Check::None,
+            (true, false) => Check::Sleeping,
+            (true, true) => Check::All,
+        };
+        if self.dut.clock(is_due, check).is_err() {
             self.violation("a part changed in a cycle in which nothing should move in it".into());
         }
         self.named = named_cycle(self.dut.ports());

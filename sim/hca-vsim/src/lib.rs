@@ -38,7 +38,20 @@ pub enum Model {
     Probe,
 }
 
-/// A register of a part has changed at an edge that was taken to change nothing.
+/// What is looked at besides at an edge of the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Check {
+    /// Nothing. Parts in which the edge would change nothing do not get it.
+    #[default]
+    None,
+    /// Those parts, which get the edge all the same.
+    Sleeping,
+    /// All parts: none is to change.
+    All,
+}
+
+/// A part has changed at an edge that was taken to change nothing in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartChanged;
 
@@ -93,13 +106,12 @@ impl Dut {
     }
 
     /// The rising edge of the clock after an [`Dut::eval`] with `clk_i` at zero. Parts of the card in which it would
-    /// change nothing do not get it (hw/rtl/lib/hca_part_clock.sv). `is_due`: the time has come that the card has
-    /// named. `checked`: they get it all the same, and a change of a register there is an error. False after a failed
-    /// assertion.
+    /// change nothing do not get it (hw/rtl/lib/hca_part_clock.sv), unless that is to be checked. `is_due`: the time
+    /// has come that the card has named. False after a failed assertion.
     #[inline(always)]
-    pub fn clock(&mut self, is_due: bool, checked: bool) -> Result<bool, PartChanged> {
+    pub fn clock(&mut self, is_due: bool, check: Check) -> Result<bool, PartChanged> {
         // SAFETY: raw is our live instance.
-        let outcome = unsafe { (self.entry.clock)(self.raw.as_ptr(), is_due.into(), checked.into()) };
+        let outcome = unsafe { (self.entry.clock)(self.raw.as_ptr(), is_due.into(), check as i32) };
         self.lawful = outcome != 1;
         if outcome == 2 {
             Err(PartChanged)

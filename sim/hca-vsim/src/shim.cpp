@@ -68,11 +68,31 @@ struct Parts {
   }
 };
 
+// All parts before an edge at which none is to change.
+struct Before {
+#define MEMBERS(n) Members##n part##n;
+  HCA_PARTS(MEMBERS)
+
+  void take(const ROOT& root) {
+    hca::Witness nobody;
+#define REMEMBER(n) part##n.take(root, nobody);
+    HCA_PARTS(REMEMBER)
+  }
+
+  bool holds(const ROOT& root) const {
+    bool held = true;
+#define SAME(n) held &= !part##n.own_differ(root) && !part##n.shared_differ(root);
+    HCA_PARTS(SAME)
+    return held;
+  }
+};
+
 struct Instance {
   VerilatedContext context;
   MODEL* model = nullptr;
   VerilatedFstC* trace = nullptr;
   Parts parts;
+  Before before;
   bool still = false;
 };
 
@@ -115,23 +135,30 @@ int ENTRY(eval)(void* opaque) {
   return self->context.gotError() || self->context.gotFinish();
 }
 
-// The edge of the clock, after what it reads has settled. `is_due`: the time has come that the card named. `checked`:
-// all parts get the edge, also those in which it must change nothing. 1 after $fatal, $stop or a failed assertion; 2
-// after a change in such a part.
-int ENTRY(clock)(void* opaque, int is_due, int checked) {
+// What is looked at besides: nothing, parts that the edge was to be left out of, all parts.
+enum Check { kNone, kSleeping, kAll };
+
+// The edge of the clock, after what it reads has settled. `is_due`: the time has come that the card named. With a
+// `check` all parts get the edge, also those in which it must change nothing. 1 after $fatal, $stop or a failed
+// assertion; 2 after a change in such a part.
+int ENTRY(clock)(void* opaque, int is_due, int check) {
   auto* self = static_cast<Instance*>(opaque);
-  const uint64_t mask = self->parts.choose(*self->model->rootp, is_due);
-  self->still = mask == 0;
+  ROOT& root = *self->model->rootp;
+  const uint64_t wanted = self->parts.choose(root, is_due);
+  const uint64_t mask = check == kNone ? wanted : kAllParts;
+  self->still = wanted == 0;
+  if (check == kAll) self->before.take(root);
   if (self->trace) {
-    enable_parts(self, checked ? kAllParts : mask);
+    enable_parts(self, mask);
     self->model->clk_i = 1;
     self->model->eval();
     enable_parts(self, kAllParts);  // for those who drive the clock themselves
   } else {
-    edge(*self->model->rootp, checked ? kAllParts : mask);
+    edge(root, mask);
   }
   if (self->context.gotError() || self->context.gotFinish()) return 1;
-  return checked && !self->parts.hold(*self->model->rootp) ? 2 : 0;
+  if (check == kAll) return self->before.holds(root) ? 0 : 2;
+  return check == kNone || self->parts.hold(root) ? 0 : 2;
 }
 
 // Nonzero: the last edge has changed nothing in any part.
