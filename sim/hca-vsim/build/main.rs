@@ -1,5 +1,6 @@
 //! Verilates the card and the small test card, generates the port table, and compiles the C shim.
 
+mod code;
 mod ports;
 mod state;
 

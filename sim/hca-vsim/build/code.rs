@@ -1,0 +1,241 @@
+//! Which members of a model the code of each clock touches: read from the C++ that Verilator has written.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+
+use crate::state::{UNGATED, read};
+
+/// The functions of a model that run in every cycle.
+pub struct Code {
+    /// By name, without the class.
+    functions: HashMap<String, String>,
+    /// What starts each function of `class`.
+    class: String,
+    /// Part of each trigger.
+    pub triggers: BTreeMap<u32, u32>,
+}
+
+impl Code {
+    pub fn read(obj: &Path, prefix: &str) -> Self {
+        let class = format!("{prefix}___024root");
+        let marker = format!("{class}___");
+        let (mut functions, mut clocks) = (HashMap::new(), BTreeMap::new());
+        let entries = fs::read_dir(obj).expect("the model's folder is there");
+        let paths = entries.map(|entry| entry.expect("a folder of ours is readable").path());
+        for path in paths.filter(|path| path.extension().is_some_and(|end| end == "cpp")) {
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if !name.starts_with(&class) {
+                continue;
+            }
+            let text = read(&path);
+            clocks.extend(text.lines().filter_map(trigger));
+            if !name.contains("Slow") {
+                functions.extend(functions_of(&text, &marker));
+            }
+        }
+        let clocks = clocks.into_iter();
+        let triggers = clocks
+            .map(|(index, clock): (u32, String)| (index, part_of(&clock, &functions)))
+            .collect();
+        Self {
+            functions,
+            class: marker,
+            triggers,
+        }
+    }
+
+    /// A function's text with that of all that it calls.
+    fn whole(&self, text: &str) -> String {
+        let (mut out, mut todo) = (String::new(), vec![text]);
+        let mut seen = BTreeSet::new();
+        while let Some(text) = todo.pop() {
+            out.push_str(text);
+            out.push('\n');
+            // A message for debugging names the function that it is in.
+            let calls = idents_after(text, &self.class).filter(|(_, rest)| rest.starts_with('('));
+            for (name, _) in calls {
+                if let Some((name, body)) = self.functions.get_key_value(name)
+                    && seen.insert(name)
+                {
+                    todo.push(body);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Verilator tells in a message what each trigger is: its index, and the name of its clock.
+fn trigger(line: &str) -> Option<(u32, String)> {
+    let (_, rest) = line.split_once("region trigger index ")?;
+    let (index, rest) = rest.split_once(" is active: @(posedge ")?;
+    let (clock, _) = rest.split_once(")\\n")?;
+    Some((index.parse().ok()?, clock.to_owned()))
+}
+
+/// The part that a clock belongs to, from its name or from where the code makes it.
+fn part_of(clock: &str, functions: &HashMap<String, String>) -> u32 {
+    if clock == "clk_i" {
+        return UNGATED;
+    }
+    if let Some((_, rest)) = clock.split_once("part_en_i[") {
+        let end = rest.find(']').unwrap_or(rest.len());
+        return rest[..end].parse().expect("a part has a number");
+    }
+    let member = clock
+        .replace('.', "__DOT__")
+        .replace('[', "__BRA__")
+        .replace(']', "__KET__");
+    let found = functions.values().find_map(|text| {
+        let (_, rest) = text.split_once(&format!("vlSelfRef.{member} "))?;
+        let made = rest.trim_start().strip_prefix("= ")?.split(';').next()?;
+        made.split_once("part_en_i").map(|(_, shift)| shift.to_owned())
+    });
+    let shift = found.unwrap_or_else(|| panic!("Verilator made a clock '{clock}' that is of no part"));
+    let Some((_, amount)) = shift.split_once(">> ") else {
+        return 0;
+    };
+    let digits = amount.split('U').next().unwrap_or(amount);
+    let part = match digits.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => digits.parse(),
+    };
+    part.unwrap_or_else(|e| panic!("Verilator's shift by '{digits}' for the clock '{clock}': {e}"))
+}
+
+/// The functions of a file: they begin and end at the left margin.
+fn functions_of(text: &str, marker: &str) -> Vec<(String, String)> {
+    let name = |line: &str| {
+        let begins = line.ends_with('{') && !line.starts_with(' ');
+        let (name, _) = idents_after(line, marker).next().filter(|_| begins)?;
+        Some(name.to_owned())
+    };
+    sections(text, name, "}").0
+}
+
+/// The sections of a text from lines that `begins` knows to the next line `end`, and the rest.
+fn sections<T>(text: &str, begins: impl Fn(&str) -> Option<T>, end: &str) -> (Vec<(T, String)>, String) {
+    let (mut found, mut rest) = (Vec::new(), String::new());
+    let mut current: Option<(T, String)> = None;
+    for line in text.lines() {
+        if line == end && current.is_some() {
+            found.extend(current.take());
+        } else if let Some(begun) = begins(line).filter(|_| current.is_none()) {
+            current = Some((begun, String::new()));
+        } else {
+            let text = current.as_mut().map_or(&mut rest, |(_, text)| text);
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    (found, rest)
+}
+
+/// The identifiers that follow a text, each with what comes behind it.
+fn idents_after<'a>(text: &'a str, before: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    text.match_indices(before).map(move |(at, _)| {
+        let rest = &text[at + before.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        rest.split_at(end.unwrap_or(rest.len()))
+    })
+}
+
+fn members(text: &str) -> BTreeSet<String> {
+    let of = |before| idents_after(text, before).map(|(name, _)| name.to_owned());
+    let members = of("vlSelfRef.").chain(of("vlSelf->"));
+    members.filter(|name| name != "vlSymsp").collect()
+}
+
+/// Members that some code touches, and those of them that it assigns to.
+#[derive(Default)]
+pub struct Touched {
+    pub all: BTreeSet<String>,
+    assigned: BTreeSet<String>,
+}
+
+impl Touched {
+    fn add(&mut self, text: &str) {
+        self.all.extend(members(text));
+        let assigned = idents_after(text, "vlSelfRef.").filter(|(_, rest)| is_assignment(rest));
+        self.assigned.extend(assigned.map(|(name, _)| name.to_owned()));
+    }
+}
+
+/// What follows is `= value`, behind any number of indices.
+fn is_assignment(mut rest: &str) -> bool {
+    while rest.starts_with('[') {
+        let mut depth = 0;
+        let end = rest.find(|c| {
+            depth += i32::from(c == '[') - i32::from(c == ']');
+            depth == 0
+        });
+        rest = &rest[end.map_or(rest.len(), |end| end + 1)..];
+    }
+    let rest = rest.trim_start();
+    rest.starts_with("= ") || rest.starts_with("=\n")
+}
+
+/// Which code belongs to which part.
+pub struct Parts {
+    /// The code of each part's edge.
+    pub own: BTreeMap<u32, Touched>,
+    /// All other code.
+    pub others: Touched,
+}
+
+impl Parts {
+    pub fn find(code: &Code) -> Self {
+        let empty = String::new();
+        let nba = code.functions.get("eval_nba").unwrap_or(&empty);
+        let mut parts = Self {
+            own: BTreeMap::new(),
+            others: Touched::default(),
+        };
+        for name in ["eval_ico", "eval_act"] {
+            let text = code.functions.get(name).unwrap_or(&empty);
+            parts.others.add(&code.whole(text));
+        }
+        let (mut blocks, rest) = sections(nba, mask, "    }");
+        blocks.push((0, rest));
+        for (mask, text) in blocks {
+            let text = code.whole(&text);
+            assert!(
+                mask != 0 || members(&text).is_empty(),
+                "Verilator wrote logic that depends on no clock, which this program does not know"
+            );
+            let part = code.triggers.get(&mask.trailing_zeros()).copied();
+            match part.filter(|_| mask.is_power_of_two()) {
+                Some(part) => parts.own.entry(part).or_default().add(&text),
+                None => parts.others.add(&text),
+            }
+        }
+        parts
+    }
+
+    /// Whether others may change it. A register (a name in _q) that the part alone assigns to nobody else does;
+    /// anything else might be changed by whoever touches it, through a function too.
+    pub fn is_shared(&self, part: u32, name: &str) -> bool {
+        let others = self.own.iter().filter(|(other, _)| **other != part);
+        let mut others = others.map(|(_, touched)| touched).chain([&self.others]);
+        if name.ends_with("_q") && self.own[&part].assigned.contains(name) {
+            return others.any(|touched| touched.assigned.contains(name));
+        }
+        others.any(|touched| touched.all.contains(name))
+    }
+}
+
+/// The mask of triggers on which a block of a function depends, by its first line.
+fn mask(line: &str) -> Option<u64> {
+    let inner = line.strip_prefix("    if ((")?;
+    let inner = inner.strip_suffix("ULL & vlSelfRef.__VnbaTriggered[0U])) {")?;
+    let mask = match inner.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => inner.parse(),
+    };
+    Some(mask.unwrap_or_else(|e| panic!("Verilator's mask of triggers '{inner}': {e}")))
+}
