@@ -6,6 +6,9 @@ use std::path::Path;
 
 use crate::state::{UNGATED, read};
 
+/// All parts, and whoever drives the inputs.
+pub const ANYBODY: u64 = u64::MAX;
+
 /// The functions of a model that run in every cycle.
 pub struct Code {
     /// By name, without the class.
@@ -47,6 +50,15 @@ impl Code {
             class: marker,
             triggers,
         }
+    }
+
+    /// Bits of the parts that belong to the triggers of a mask.
+    fn parts_of(&self, mask: u64) -> u64 {
+        let set = (0..u64::BITS).filter(|index| mask >> index & 1 != 0);
+        set.fold(0, |bits, index| {
+            let part = self.triggers.get(&index);
+            bits | 1 << part.unwrap_or_else(|| panic!("Verilator wrote code for a trigger {index} that is no clock"))
+        })
     }
 
     /// A function's text with that of all that it calls.
@@ -140,7 +152,7 @@ fn sections<T>(text: &str, begins: impl Fn(&str) -> Option<T>, end: &str) -> (Ve
 fn idents_after<'a>(text: &'a str, before: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     text.match_indices(before).map(move |(at, _)| {
         let rest = &text[at + before.len()..];
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let end = rest.find(|c| !is_of_name(c));
         rest.split_at(end.unwrap_or(rest.len()))
     })
 }
@@ -163,28 +175,41 @@ impl Touched {
         self.all.extend(members(text));
         let assigned = idents_after(text, "vlSelfRef.").filter(|(_, rest)| is_assignment(rest));
         self.assigned.extend(assigned.map(|(name, _)| name.to_owned()));
+        // Functions of Verilator's that are a statement write to one of their arguments.
+        let statements = text.split([';', '{', '}']).map(str::trim_start);
+        let calls = statements.filter(|statement| statement.starts_with("VL_"));
+        self.assigned.extend(calls.flat_map(members));
     }
 }
 
-/// What follows is `= value`, behind any number of indices.
-fn is_assignment(mut rest: &str) -> bool {
-    while rest.starts_with('[') {
+/// What follows is `= value`, behind any number of indices and fields.
+fn is_assignment(rest: &str) -> bool {
+    let mut rest = rest.trim_start();
+    while let Some(first) = rest.chars().next().filter(|c| ['[', '.'].contains(c)) {
         let mut depth = 0;
-        let end = rest.find(|c| {
+        let is_end = |c: char| {
             depth += i32::from(c == '[') - i32::from(c == ']');
-            depth == 0
-        });
-        rest = &rest[end.map_or(rest.len(), |end| end + 1)..];
+            if first == '[' { depth < 0 } else { !is_of_name(c) }
+        };
+        let end = rest[1..].find(is_end).map_or(rest.len(), |end| end + 1);
+        rest = rest[end..].trim_start_matches(']').trim_start();
     }
-    let rest = rest.trim_start();
     rest.starts_with("= ") || rest.starts_with("=\n")
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Which code belongs to which part.
 pub struct Parts {
     /// The code of each part's edge.
     pub own: BTreeMap<u32, Touched>,
-    /// All other code.
+    /// The code that several parts' edges need: bits of the parts.
+    several: Vec<(u64, Touched)>,
+    /// The code that inputs need.
+    pub inputs: Touched,
+    /// All code but that of one part alone, and the inputs.
     pub others: Touched,
 }
 
@@ -194,11 +219,14 @@ impl Parts {
         let nba = code.functions.get("eval_nba").unwrap_or(&empty);
         let mut parts = Self {
             own: BTreeMap::new(),
+            several: Vec::new(),
+            inputs: Touched::default(),
             others: Touched::default(),
         };
         for name in ["eval_ico", "eval_act"] {
             let text = code.functions.get(name).unwrap_or(&empty);
             parts.others.add(&code.whole(text));
+            parts.inputs.add(&code.whole(text));
         }
         let (mut blocks, rest) = sections(nba, mask, "    }");
         blocks.push((0, rest));
@@ -208,13 +236,29 @@ impl Parts {
                 mask != 0 || members(&text).is_empty(),
                 "Verilator wrote logic that depends on no clock, which this program does not know"
             );
-            let part = code.triggers.get(&mask.trailing_zeros()).copied();
-            match part.filter(|_| mask.is_power_of_two()) {
-                Some(part) => parts.own.entry(part).or_default().add(&text),
-                None => parts.others.add(&text),
+            let bits = code.parts_of(mask);
+            if bits.is_power_of_two() {
+                parts.own.entry(bits.trailing_zeros()).or_default().add(&text);
+            } else {
+                parts.others.add(&text);
+                let mut touched = Touched::default();
+                touched.add(&text);
+                parts.several.push((bits, touched));
             }
         }
         parts
+    }
+
+    /// Bits of the parts at whose edges a member may change; `ANYBODY` where inputs change it, or nobody known.
+    pub fn writers(&self, name: &str) -> u64 {
+        if self.inputs.assigned.contains(name) {
+            return ANYBODY;
+        }
+        let own = self.own.iter().map(|(part, touched)| (1 << part, touched));
+        let all = own.chain(self.several.iter().map(|(bits, touched)| (*bits, touched)));
+        let writers = all.filter(|(_, touched)| touched.assigned.contains(name));
+        let bits = writers.fold(0, |all, (bits, _)| all | bits);
+        if bits == 0 { ANYBODY } else { bits }
     }
 
     /// Whether others may change it. A register (a name in _q) that the part alone assigns to nobody else does;

@@ -92,7 +92,6 @@ fn main() {
             scope.spawn(move || {
                 let obj = out.join(model.prefix);
                 build_model(verilator, root, model, &obj, jobs);
-                state::write(&obj, model.prefix);
                 let include = verilator_include(&obj, model.prefix);
                 compile_shim(crate_dir, out, &obj, &include, model.prefix);
             });
@@ -213,6 +212,7 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     }
     fs::create_dir_all(obj).expect("OUT_DIR is writable");
     verilate(verilator, root, model, &fresh);
+    state::write(&fresh, model.prefix);
     renew(&fresh, obj);
     remove_dir(&fresh);
     let mut make = Command::new("make");
@@ -244,7 +244,7 @@ fn renew(from: &Path, to: &Path) {
     for entry in fs::read_dir(to).expect("OUT_DIR is readable") {
         let path = entry.expect("a folder of ours is readable").path();
         let name = path.file_name().expect("a file has a name");
-        // A model that has shrunk; hca_state.h is read from all files that there are.
+        // A model that has shrunk.
         if path.extension().is_some_and(|end| end == "cpp") && !from.join(name).exists() {
             fs::remove_file(&path).unwrap_or_else(|e| panic!("cannot remove {}: {e}", path.display()));
         }
@@ -371,8 +371,7 @@ fn compile_shim(crate_dir: &Path, out: &Path, obj: &Path, include: &str, prefix:
         .include(format!("{include}/vltstd"))
         .flag("-Wno-invalid-offsetof")
         .warnings(false)
-        // A thousand comparisons in a row: there is nothing to find for more.
-        .opt_level(1)
+        .opt_level(2)
         .flag(if is_portable() {
             "-mtune=generic"
         } else {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::code::{Code, Parts};
+use crate::code::{ANYBODY, Code, Parts};
 
 /// Memories of less bytes are compared like registers.
 const SMALLEST_MEMORY: u64 = 1024;
@@ -13,66 +13,167 @@ const SMALLEST_MEMORY: u64 = 1024;
 /// Number of the part that has the card's own clock.
 pub const UNGATED: u32 = 63;
 
-/// Writes hca_state.h, lists of members of the model's one structure:
+/// Puts what is compared together next to each other in the model's one structure, and writes hca_state.h:
 ///
 /// * `HCA_PARTS(M)`: the numbers of the parts (hca_part_clock), and of what has the card's own clock.
 /// * `HCA_GATED`: a bit for each part with a clock of its own; `HCA_TIMED`: for those that read the time.
 /// * `HCA_TRIGGER_n`: the bit in Verilator's set of triggers that stands for a part's clock.
-/// * `HCA_OWN_n(M)`, `HCA_SHARED_n(M)`: what an edge of a part's clock may read or write, memories and time left out.
-///   What is shared others may write too.
+/// * `HCA_OWN_n(R)`, `HCA_SHARED_n(G, R)`: what an edge of a part's clock may read or write, memories and time left out,
+///   as `R(first member, last member)`. What is shared others may write: `G(bits of the parts whose edges do, R(...))`,
+///   all bits if inputs do.
 pub fn write(obj: &Path, prefix: &str) {
     check_one_structure(obj, prefix);
-    let root = read(&obj.join(format!("{prefix}___024root.h")));
-    let memories: BTreeMap<&str, u64> = root.lines().filter_map(memory).collect();
-    let mut text = String::new();
+    let path = obj.join(format!("{prefix}___024root.h"));
+    let header = read(&path);
+    let structure = Structure::find(&header);
     let code = Code::read(obj, prefix);
     let mut parts = Parts::find(&code);
     // Whoever drives the model changes its inputs.
-    parts
-        .others
-        .all
-        .extend(root.lines().filter_map(input).map(str::to_owned));
-    for (part, touched) in &parts.own {
-        let known = touched
-            .all
-            .iter()
-            .filter(|name| !is_bookkeeping(name) && *name != "now_i");
-        let (mut alone, mut shared) = (Vec::new(), Vec::new());
-        for name in known {
-            let is_shared = parts.is_shared(*part, name);
-            // A large memory that two parts touch could change behind the back of one of them.
-            let is_memory = memories
-                .get(name.as_str())
-                .is_some_and(|bytes| *bytes >= SMALLEST_MEMORY);
+    let inputs = header.lines().filter_map(input).map(str::to_owned);
+    parts.others.all.extend(inputs);
+    let groups = groups(&structure, &parts, prefix);
+    let text = constants(&code, &parts) + &lists(&groups, &parts);
+    assert!(
+        parts.own.len() > 1 || !header.contains("part_en_i"),
+        "{prefix}: no part's clock was found in what Verilator wrote"
+    );
+    fs::write(&path, structure.arranged(&groups)).expect("OUT_DIR is writable");
+    fs::write(obj.join("hca_state.h"), text).expect("OUT_DIR is writable");
+}
+
+/// What members that lie next to each other have in common.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    /// The part that alone may write to them.
+    owner: Option<u32>,
+    /// The one that writes where it is one part, `ANYBODY` where inputs do, 0 where several parts do.
+    writer: u64,
+    /// Bits of the other parts that look at them.
+    readers: u64,
+}
+
+/// Members of one kind, in the order in which Verilator has them.
+struct Group<'a> {
+    members: Vec<&'a str>,
+    writers: u64,
+}
+
+type Groups<'a> = BTreeMap<Kind, Group<'a>>;
+
+fn groups<'a>(structure: &Structure<'a>, parts: &Parts, prefix: &str) -> Groups<'a> {
+    let mut groups = Groups::new();
+    let members = structure.members.iter();
+    for (name, line) in members.filter(|(name, _)| !is_bookkeeping(name) && *name != "now_i") {
+        let touching = || parts.own.keys().filter(|part| parts.own[part].all.contains(*name));
+        let owner = touching().find(|part| !parts.is_shared(**part, name)).copied();
+        let others = touching().filter(|part| Some(**part) != owner);
+        let readers = others.fold(0, |bits, part| bits | 1 << part);
+        if memory(line).is_some_and(|bytes| bytes >= SMALLEST_MEMORY) {
+            // It could change behind the back of one of them.
             assert!(
-                !is_memory || !is_shared,
+                touching().count() < 2 && (owner.is_some() || readers == 0),
                 "{prefix}: several parts touch {name}: put them into one"
             );
-            if !is_memory {
-                if is_shared { &mut shared } else { &mut alone }.push(format!("M({name})"));
-            }
+            continue;
         }
-        text += &list(&format!("HCA_OWN_{part}(M)"), alone.into_iter());
-        text += &list(&format!("HCA_SHARED_{part}(M)"), shared.into_iter());
+        if owner.is_none() && readers == 0 {
+            continue;
+        }
+        let writers = parts.writers(name);
+        let is_one = writers.is_power_of_two() || writers == ANYBODY;
+        let kind = Kind {
+            owner,
+            writer: if is_one { writers } else { 0 },
+            readers,
+        };
+        let group = groups.entry(kind).or_insert(Group {
+            members: Vec::new(),
+            writers: 0,
+        });
+        group.members.push(name);
+        group.writers |= writers;
     }
+    groups
+}
+
+fn constants(code: &Code, parts: &Parts) -> String {
+    let mut text = String::new();
     for (index, part) in &code.triggers {
         writeln!(text, "#define HCA_TRIGGER_{part} {index}").expect("write to a string");
     }
     text += &list("HCA_PARTS(M)", parts.own.keys().map(|part| format!("M({part})")));
     let bits = |parts: &mut dyn Iterator<Item = &u32>| parts.fold(0u64, |bits, part| bits | 1 << part);
     let gated = bits(&mut parts.own.keys().filter(|part| **part != UNGATED));
-    let timed = bits(
-        &mut parts
-            .own
-            .keys()
-            .filter(|part| parts.own[part].all.contains("now_i")),
-    );
-    assert!(
-        gated != 0 || !root.contains("part_en_i"),
-        "{prefix}: no part's clock was found in what Verilator wrote"
-    );
-    writeln!(text, "#define HCA_GATED {gated}ull\n#define HCA_TIMED {timed}ull").expect("write to a string");
-    fs::write(obj.join("hca_state.h"), text).expect("OUT_DIR is writable");
+    let is_timed = |part: &&u32| parts.own[*part].all.contains("now_i");
+    let timed = bits(&mut parts.own.keys().filter(is_timed));
+    text + &format!("#define HCA_GATED {gated}ull\n#define HCA_TIMED {timed}ull\n")
+}
+
+fn lists(groups: &Groups, parts: &Parts) -> String {
+    let mut text = String::new();
+    for part in parts.own.keys() {
+        // All that is its own lies in one piece, whoever else looks at which of it.
+        let own = groups.iter().filter(|(kind, _)| kind.owner == Some(*part));
+        let own = own.flat_map(|(_, group)| &group.members).collect::<Vec<_>>();
+        text += &list(&format!("HCA_OWN_{part}(R)"), range(&own).into_iter());
+        let shared = groups.iter().filter(|(kind, _)| kind.readers >> part & 1 != 0);
+        let shared = shared.filter_map(|(_, group)| {
+            let members = group.members.iter().collect::<Vec<_>>();
+            Some(format!("G({:#x}ull, {})", group.writers, range(&members)?))
+        });
+        text += &list(&format!("HCA_SHARED_{part}(G, R)"), shared);
+    }
+    text
+}
+
+fn range(members: &[&&str]) -> Option<String> {
+    Some(format!("R({}, {})", members.first()?, members.last()?))
+}
+
+/// The model's structure in Verilator's header.
+struct Structure<'a> {
+    before: &'a str,
+    /// Names and lines.
+    members: Vec<(&'a str, &'a str)>,
+    after: &'a str,
+}
+
+impl<'a> Structure<'a> {
+    fn find(header: &'a str) -> Self {
+        let place = |mark: &str| {
+            let found = header.find(mark);
+            found.unwrap_or_else(|| panic!("Verilator's header of the model has no line '{mark}'"))
+        };
+        let start = place("    // DESIGN SPECIFIC STATE\n");
+        let end = place("    // INTERNAL VARIABLES\n");
+        let lines = header[start..end].lines().map(str::trim);
+        // Verilator gathers members into anonymous structures, for compilers that this program does not use.
+        let lines = lines.filter(|line| line.ends_with(';') && *line != "};");
+        Self {
+            before: &header[..start],
+            members: lines.map(|line| (member(line), line)).collect(),
+            after: &header[end..],
+        }
+    }
+
+    /// The header with the members of each group next to each other.
+    fn arranged(&self, groups: &Groups) -> String {
+        let lines: BTreeMap<&str, &str> = self.members.iter().copied().collect();
+        let grouped = groups.values().flat_map(|group| &group.members);
+        let places: BTreeMap<&str, usize> = grouped.enumerate().map(|(place, name)| (*name, place)).collect();
+        let mut members = self.members.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        members.sort_by_key(|name| places.get(name).copied().unwrap_or(usize::MAX));
+        let members = members.into_iter().fold(String::new(), |text, name| text + lines[name] + "\n");
+        format!("{}{members}{}", self.before, self.after)
+    }
+}
+
+/// A member's name by its line.
+fn member(line: &str) -> &str {
+    input_or_output(line).unwrap_or_else(|| {
+        let declared = line.trim_end_matches(';');
+        declared.rsplit_once(' ').map_or(declared, |(_, name)| name)
+    })
 }
 
 /// Verilator's own: which clocks have ticked, and what a waveform has to look at.
@@ -90,19 +191,23 @@ pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
 }
 
-/// A memory by its line of the structure: an array with the name that hw/rtl/lib/hca_ram_1r1w.sv gives it, and its size
-/// in bytes.
-fn memory(line: &str) -> Option<(&str, u64)> {
-    let (kind, name) = line.trim().strip_suffix(';')?.rsplit_once(' ')?;
+/// The size in bytes of a memory by its line of the structure: an array with the name that hw/rtl/lib/hca_ram_1r1w.sv
+/// gives it.
+fn memory(line: &str) -> Option<u64> {
+    let (kind, name) = line.strip_suffix(';')?.rsplit_once(' ')?;
     let is_memory = kind.starts_with("VlUnpacked<") && name.ends_with("__DOT__mem");
-    is_memory.then(|| (name, bytes(kind)))
+    is_memory.then(|| bytes(kind))
 }
 
 /// An input of the model by its line of the structure.
 fn input(line: &str) -> Option<&str> {
-    let (kind, rest) = line.trim().split_once('(')?;
-    let name = rest.split(',').next()?.trim_start_matches('&');
-    kind.starts_with("VL_IN").then_some(name)
+    line.trim().starts_with("VL_IN").then(|| member(line.trim()))
+}
+
+fn input_or_output(line: &str) -> Option<&str> {
+    let (kind, rest) = line.split_once('(')?;
+    let is_port = kind.starts_with("VL_IN") || kind.starts_with("VL_OUT");
+    is_port.then(|| rest.split(',').next().unwrap_or(rest).trim_start_matches('&'))
 }
 
 /// The size of a type of Verilator's.

@@ -8,29 +8,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 namespace hca {
 
-// Collects whether anything differs, without a branch: most of what is compared is the same.
+// Collects whether any of so many bytes differ, without a branch: most of what is compared is the same.
 class Difference {
  public:
-  template <class T>
-  [[gnu::always_inline]] void add(const T& a, const T& b) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    if constexpr (std::is_integral_v<T>) {
-      bits_ |= a ^ b;
-    } else if constexpr (sizeof(T) > kLongest) {
-      bits_ |= std::memcmp(&a, &b, sizeof(T)) != 0;
-    } else {
-      const auto* x = reinterpret_cast<const unsigned char*>(&a);
-      const auto* y = reinterpret_cast<const unsigned char*>(&b);
-      constexpr size_t kWide = sizeof(T) / sizeof(Lane) * sizeof(Lane);
-      for (size_t at = 0; at < kWide; at += sizeof(Lane)) wide_ |= load<Lane>(x + at) ^ load<Lane>(y + at);
-      constexpr size_t kWords = sizeof(T) / 4 * 4;
-      for (size_t at = kWide; at < kWords; at += 4) bits_ |= load<uint32_t>(x + at) ^ load<uint32_t>(y + at);
-      for (size_t at = kWords; at < sizeof(T); at++) bits_ |= x[at] ^ y[at];
-    }
+  template <size_t kBytes>
+  [[gnu::always_inline]] void add(const unsigned char* a, const unsigned char* b) {
+    constexpr size_t kWide = kBytes / sizeof(Lane) * sizeof(Lane);
+    for (size_t at = 0; at < kWide; at += sizeof(Lane)) wide_ |= load<Lane>(a + at) ^ load<Lane>(b + at);
+    constexpr size_t kWords = kBytes / sizeof bits_ * sizeof bits_;
+    for (size_t at = kWide; at < kWords; at += sizeof bits_) bits_ |= load<uint64_t>(a + at) ^ load<uint64_t>(b + at);
+    for (size_t at = kWords; at < kBytes; at++) bits_ |= a[at] ^ b[at];
   }
 
   bool any() const { return bits_ | wide_[0] | wide_[1] | wide_[2] | wide_[3]; }
@@ -38,7 +28,6 @@ class Difference {
  private:
   // As wide as the compiler's target has registers, or made of several.
   typedef uint64_t Lane __attribute__((vector_size(32)));
-  static constexpr size_t kLongest = 512;
 
   template <class T>
   static T load(const unsigned char* from) {
@@ -51,23 +40,13 @@ class Difference {
   Lane wide_ = {};
 };
 
-template <class T>
-bool differ(const T& a, const T& b) {
-  Difference difference;
-  difference.add(a, b);
-  return difference.any();
-}
-
-// A byte of a member that changed when a part was last looked at. While it goes on changing nobody need look further.
+// A byte that had changed when a part was last looked at. While it goes on changing nobody need look further.
 class Witness {
  public:
-  template <class T>
-  void call(const T& member, const T& before) {
-    const auto* x = reinterpret_cast<const unsigned char*>(&member);
-    const auto* y = reinterpret_cast<const unsigned char*>(&before);
-    while (*x == *y) x++, y++;
-    byte_ = x;
-    last_ = *x;
+  void call(const unsigned char* now, const unsigned char* before) {
+    while (*now == *before) now++, before++;
+    byte_ = now;
+    last_ = *now;
   }
 
   // Whether it has changed since the last time.
@@ -83,12 +62,14 @@ class Witness {
   unsigned char last_ = 0;
 };
 
-// Takes a member's value over; whether it had changed. Not inline: there are thousands of calls, of a few types.
-template <class T>
-[[gnu::noinline]] bool take(T& to, const T& from, Witness* witness) {
-  if (!differ(to, from)) return false;
+// Takes bytes over; whether any had changed.
+template <size_t kBytes>
+bool take(unsigned char* to, const unsigned char* from, Witness* witness) {
+  Difference difference;
+  difference.add<kBytes>(to, from);
+  if (!difference.any()) return false;
   if (witness) witness->call(from, to);
-  std::memcpy(&to, &from, sizeof(T));
+  std::memcpy(to, from, kBytes);
   return true;
 }
 
@@ -96,10 +77,10 @@ template <class T>
 template <class Members>
 class Part {
  public:
-  // Before each edge. False: it would change nothing.
+  // Before each edge. False: it would change nothing. `ticked`: bits of the parts that had the last one.
   template <class Root>
-  bool wants_edge(const Root& root) {
-    if (asleep_ && !seen_.shared_differ(root)) return false;
+  bool wants_edge(const Root& root, uint64_t ticked) {
+    if (asleep_ && !seen_.shared_differ(root, ticked)) return false;
     if (!asleep_ && same_ == kNotLooking) {
       if (--rest_ > 0) return true;
       if (witness_.changed()) {

@@ -25,23 +25,34 @@ class VerilatedFstC;
 void EVAL_NBA(ROOT*);
 
 namespace {
-#define MEMBER(name) std::remove_const_t<decltype(ROOT::name)> name;
-#define DIFFER(name) difference.add(name, root.name);
-#define TAKE(name) different |= hca::take(name, root.name, different ? nullptr : &witness);
+constexpr uint64_t kAllParts = ~0ull;
+// Stands for no part: for whoever drives the inputs.
+constexpr uint64_t kInputs = 1ull << 62;
+
+// Members of the model that lie next to each other, from the first to the last.
+#define LENGTH(first, last) (offsetof(ROOT, last) + sizeof(ROOT::last) - offsetof(ROOT, first))
+#define PLACE(first) (reinterpret_cast<const unsigned char*>(&root) + offsetof(ROOT, first))
+#define MEMBER(first, last) unsigned char first[LENGTH(first, last)];
+#define DIFFER(first, last) difference.add<LENGTH(first, last)>(first, PLACE(first));
+#define TAKE(first, last) \
+  different |= hca::take<LENGTH(first, last)>(first, PLACE(first), different ? nullptr : &witness);
+#define ALL(writers, members) members
+#define IF_WRITTEN(writers, members) \
+  if (ticked & (writers)) { members }
 #define PART(n)                                                      \
   struct Members##n {                                                \
-    HCA_OWN_##n(MEMBER) HCA_SHARED_##n(MEMBER)                       \
+    HCA_OWN_##n(MEMBER) HCA_SHARED_##n(ALL, MEMBER)                  \
     bool own_differ(const ROOT& root) const {                        \
       hca::Difference difference;                                    \
       HCA_OWN_##n(DIFFER) return difference.any();                   \
     }                                                                \
-    bool shared_differ(const ROOT& root) const {                     \
+    bool shared_differ(const ROOT& root, uint64_t ticked) const {    \
       hca::Difference difference;                                    \
-      HCA_SHARED_##n(DIFFER) return difference.any();                \
+      HCA_SHARED_##n(IF_WRITTEN, DIFFER) return difference.any();    \
     }                                                                \
     bool take(const ROOT& root, hca::Witness& witness) {             \
       bool different = false;                                        \
-      HCA_OWN_##n(TAKE) HCA_SHARED_##n(TAKE) return different;       \
+      HCA_OWN_##n(TAKE) HCA_SHARED_##n(ALL, TAKE) return different;  \
     }                                                                \
   };
 HCA_PARTS(PART)
@@ -50,12 +61,12 @@ struct Parts {
 #define HELD(n) hca::Part<Members##n> part##n;
   HCA_PARTS(HELD)
 
-  // The parts that want an edge.
-  uint64_t choose(const ROOT& root, bool is_due) {
+  // The parts that want an edge, after one of the parts in `ticked`.
+  uint64_t choose(const ROOT& root, bool is_due, uint64_t ticked) {
     uint64_t mask = 0;
 #define CHOOSE(n)                                  \
   if (is_due && (HCA_TIMED >> n & 1)) part##n.wake(); \
-  mask |= uint64_t{part##n.wants_edge(root)} << n;
+  mask |= uint64_t{part##n.wants_edge(root, ticked)} << n;
     HCA_PARTS(CHOOSE)
     return mask;
   }
@@ -81,7 +92,7 @@ struct Before {
 
   bool holds(const ROOT& root) const {
     bool held = true;
-#define SAME(n) held &= !part##n.own_differ(root) && !part##n.shared_differ(root);
+#define SAME(n) held &= !part##n.own_differ(root) && !part##n.shared_differ(root, kAllParts);
     HCA_PARTS(SAME)
     return held;
   }
@@ -93,6 +104,8 @@ struct Instance {
   VerilatedFstC* trace = nullptr;
   Parts parts;
   Before before;
+  // Parts that the last edge was given to, and the inputs.
+  uint64_t ticked = kAllParts;
   bool still = false;
 };
 
@@ -101,8 +114,6 @@ void enable_parts(Instance* self, uint64_t mask) {
   self->model->part_en_i = mask & HCA_GATED;
 #endif
 }
-constexpr uint64_t kAllParts = ~0ull;
-
 // What Verilator does at a rising edge of clocks that follow from inputs alone, without the search for them.
 void edge(ROOT& root, uint64_t parts) {
   uint64_t triggers = 0;
@@ -131,6 +142,7 @@ void* ENTRY(new)(int seed, HcaPorts* ports) {
 // Returns nonzero after $fatal, $stop or a failed assertion.
 int ENTRY(eval)(void* opaque) {
   auto* self = static_cast<Instance*>(opaque);
+  if (self->model->clk_i) self->ticked = kAllParts;
   self->model->eval();
   return self->context.gotError() || self->context.gotFinish();
 }
@@ -144,8 +156,9 @@ enum Check { kNone, kSleeping, kAll };
 int ENTRY(clock)(void* opaque, int is_due, int check) {
   auto* self = static_cast<Instance*>(opaque);
   ROOT& root = *self->model->rootp;
-  const uint64_t wanted = self->parts.choose(root, is_due);
+  const uint64_t wanted = self->parts.choose(root, is_due, self->ticked);
   const uint64_t mask = check == kNone ? wanted : kAllParts;
+  self->ticked = mask | kInputs;
   self->still = wanted == 0;
   if (check == kAll) self->before.take(root);
   if (self->trace) {
