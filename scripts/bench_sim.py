@@ -26,10 +26,16 @@ BASE = "920244e"
 SPEED = "tests/system/examples/sim_speed.rs"
 LOADS = ["bulk", "storm", "pingpong", "idle"]
 PROGRAMS = {
-    "ibv_rc_pingpong": ["ibv_rc_pingpong"],
+    "ibv_rc_pingpong": ["ibv_rc_pingpong", "-g", "1"],
     "ib_write_bw -a -n 5": ["ib_write_bw", "-a", "-n", "5"],
     "ib_write_lat -n 1000": ["ib_write_lat", "-n", "1000"],
 }
+# `hca perf` with its start; of this tree with a thread per card, which the older one does not have.
+PERF = {
+    "perf bulk": ["--size", "64k", "--iters", "200"],
+    "perf storm": ["--size", "64", "--qps", "64", "--outstanding", "64", "--signal-every", "16"],
+}
+THREADS = ["--threads", "2"]
 SUITE = "system suite"
 LIMIT_S = 3600
 
@@ -57,6 +63,10 @@ class Tree:
 
     def program(self, name):
         return self.target / "release" / name
+
+    def has_threads(self):
+        options = subprocess.run([self.program("hca"), "perf", "--help"], check=True, text=True, stdout=subprocess.PIPE)
+        return THREADS[0] in options.stdout
 
 
 def say(text):
@@ -97,13 +107,25 @@ def run_load(tree, name):
             f"{name}: simulated cycles per cpu s": row["simulated_cycles"] / cpu_s}
 
 
-def run_program(tree, name):
-    """{measure: seconds} of a program on both cards, of which the second finds the first by this machine's name."""
-    command = PROGRAMS[name]
+def wall(tree, name, *arguments):
+    """{measure: seconds} of `hca` with these arguments."""
     start = time.monotonic()
-    subprocess.run([tree.program("hca"), "run", "--pair", "--", *command, "---", *command, "127.0.0.1"], check=True,
-                   timeout=LIMIT_S, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run([tree.program("hca"), *arguments], timeout=LIMIT_S, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    if done.returncode:
+        sys.exit(f"bench-sim: {name} of {tree.name} failed:\n{done.stdout[-3000:]}")
     return {f"{name}: wall s": time.monotonic() - start}
+
+
+def run_program(tree, name):
+    """Of a program on both cards, of which the second finds the first by this machine's address."""
+    command = PROGRAMS[name]
+    return wall(tree, name, "run", "--pair", "--", *command, "---", *command, "127.0.0.1")
+
+
+def run_perf(tree, name):
+    threads = THREADS if tree.has_threads() else []
+    return wall(tree, name, "perf", *PERF[name], *threads)
 
 
 def run_suite(tree, _name):
@@ -162,7 +184,7 @@ def show(table):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [*LOADS, *PROGRAMS, SUITE]
+    names = [*LOADS, *PERF, *PROGRAMS, SUITE]
     parser.add_argument("--runs", type=int, default=3, help="pairs of each measure (default 3; the suite: one)")
     parser.add_argument("--base", default=BASE, help=f"the older commit (default {BASE})")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names,
@@ -172,6 +194,7 @@ def main():
     args = parser.parse_args()
     suite = SUITE in args.only and not args.no_suite
     tasks = [(name, run_load, args.runs) for name in LOADS if name in args.only]
+    tasks += [(name, run_perf, args.runs) for name in PERF if name in args.only]
     programs = [name for name in PROGRAMS if name in args.only and shutil.which(PROGRAMS[name][0])]
     tasks += [(name, run_program, args.runs) for name in programs]
     tasks += [(SUITE, run_suite, 1)] if suite else []

@@ -119,7 +119,7 @@ class Part {
  private:
   static constexpr int kNotLooking = -1;
   // Edges between two looks at a part that is at work; more after looks in vain.
-  static constexpr int kPause = 3, kLongestPause = 24;
+  static constexpr int kPause = 1, kLongestPause = 16;
 
   Members seen_;
   Witness witness_;
