@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::code::{ANYBODY, Code, Parts};
+use crate::code::{Code, Parts};
 
 /// Memories of less bytes are compared like registers.
 const SMALLEST_MEMORY: u64 = 1024;
@@ -18,9 +18,10 @@ pub const UNGATED: u32 = 63;
 /// * `HCA_PARTS(M)`: the numbers of the parts (hca_part_clock), and of what has the card's own clock.
 /// * `HCA_GATED`: a bit for each part with a clock of its own; `HCA_TIMED`: for those that read the time.
 /// * `HCA_TRIGGER_n`: the bit in Verilator's set of triggers that stands for a part's clock.
-/// * `HCA_OWN_n(R)`, `HCA_SHARED_n(G, R)`: what an edge of a part's clock may read or write, memories and time left out,
-///   as `R(first member, last member)`. What is shared others may write: `G(bits of the parts whose edges do, R(...))`,
-///   all bits if inputs do.
+/// * `HCA_OWN_n(R)`: what only the edges of a part's clock may write, memories left out, as `R(first member, last member)`.
+/// * `HCA_SHARED(G)`: what an edge reads or writes that another or an input may write, and what it writes that others
+///   read: `G(bits of the parts whose edges write, all bits if inputs do, bits of the parts that read, first, last)`.
+///   The time is left out.
 pub fn write(obj: &Path, prefix: &str) {
     check_one_structure(obj, prefix);
     let path = obj.join(format!("{prefix}___024root.h"));
@@ -46,19 +47,14 @@ pub fn write(obj: &Path, prefix: &str) {
 struct Kind {
     /// The part that alone may write to them.
     owner: Option<u32>,
-    /// The one that writes where it is one part, `ANYBODY` where inputs do, 0 where several parts do.
-    writer: u64,
+    /// Bits of the parts whose edges write to them, `ANYBODY` where inputs do.
+    writers: u64,
     /// Bits of the other parts that look at them.
     readers: u64,
 }
 
-/// Members of one kind, in the order in which Verilator has them.
-struct Group<'a> {
-    members: Vec<&'a str>,
-    writers: u64,
-}
-
-type Groups<'a> = BTreeMap<Kind, Group<'a>>;
+/// Members of each kind, in the order in which Verilator has them.
+type Groups<'a> = BTreeMap<Kind, Vec<&'a str>>;
 
 fn groups<'a>(structure: &Structure<'a>, parts: &Parts, prefix: &str) -> Groups<'a> {
     let mut groups = Groups::new();
@@ -79,19 +75,12 @@ fn groups<'a>(structure: &Structure<'a>, parts: &Parts, prefix: &str) -> Groups<
         if owner.is_none() && readers == 0 {
             continue;
         }
-        let writers = parts.writers(name);
-        let is_one = writers.is_power_of_two() || writers == ANYBODY;
         let kind = Kind {
             owner,
-            writer: if is_one { writers } else { 0 },
+            writers: parts.writers(name),
             readers,
         };
-        let group = groups.entry(kind).or_insert(Group {
-            members: Vec::new(),
-            writers: 0,
-        });
-        group.members.push(name);
-        group.writers |= writers;
+        groups.entry(kind).or_default().push(name);
     }
     groups
 }
@@ -112,22 +101,22 @@ fn constants(code: &Code, parts: &Parts) -> String {
 fn lists(groups: &Groups, parts: &Parts) -> String {
     let mut text = String::new();
     for part in parts.own.keys() {
-        // All that is its own lies in one piece, whoever else looks at which of it.
+        // It lies in one piece, whoever looks at which of it.
         let own = groups.iter().filter(|(kind, _)| kind.owner == Some(*part));
-        let own = own.flat_map(|(_, group)| &group.members).collect::<Vec<_>>();
-        text += &list(&format!("HCA_OWN_{part}(R)"), range(&own).into_iter());
-        let shared = groups.iter().filter(|(kind, _)| kind.readers >> part & 1 != 0);
-        let shared = shared.filter_map(|(_, group)| {
-            let members = group.members.iter().collect::<Vec<_>>();
-            Some(format!("G({:#x}ull, {})", group.writers, range(&members)?))
-        });
-        text += &list(&format!("HCA_SHARED_{part}(G, R)"), shared);
+        let own = own.flat_map(|(_, members)| members.iter().copied()).collect::<Vec<_>>();
+        let range = ends(&own).map(|(first, last)| format!("R({first}, {last})"));
+        text += &list(&format!("HCA_OWN_{part}(R)"), range.into_iter());
     }
-    text
+    let shared = groups.iter().filter_map(|(kind, members)| {
+        let (first, last) = ends(members)?;
+        let (writers, readers) = (kind.writers, kind.readers);
+        (readers != 0).then(|| format!("G({writers:#x}ull, {readers:#x}ull, {first}, {last})"))
+    });
+    text + &list("HCA_SHARED(G)", shared)
 }
 
-fn range(members: &[&&str]) -> Option<String> {
-    Some(format!("R({}, {})", members.first()?, members.last()?))
+fn ends<'a>(members: &[&'a str]) -> Option<(&'a str, &'a str)> {
+    Some((members.first()?, members.last()?))
 }
 
 /// The model's structure in Verilator's header.
@@ -159,7 +148,7 @@ impl<'a> Structure<'a> {
     /// The header with the members of each group next to each other.
     fn arranged(&self, groups: &Groups) -> String {
         let lines: BTreeMap<&str, &str> = self.members.iter().copied().collect();
-        let grouped = groups.values().flat_map(|group| &group.members);
+        let grouped = groups.values().flatten();
         let places: BTreeMap<&str, usize> = grouped.enumerate().map(|(place, name)| (*name, place)).collect();
         let mut members = self.members.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         members.sort_by_key(|name| places.get(name).copied().unwrap_or(usize::MAX));

@@ -3,7 +3,7 @@
 // What an edge does to a part follows from the members that its code may read, its own registers included. Two edges
 // with the same values in all of them: the second has changed nothing but memories, and repeated what the first wrote
 // there. After a third with the same no further one changes anything until a member changes that others write too, or
-// until the time comes that the card has named. What the code reads is taken from it by build/state.rs.
+// until the time comes that the card has named. What the code reads is taken from it by build/code.rs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -73,57 +73,54 @@ bool take(unsigned char* to, const unsigned char* from, Witness* witness) {
   return true;
 }
 
-// A part: Members is made from the lists in hca_state.h, members of the model as they were when they were last taken.
-template <class Members>
+// A part that is awake. Own is made from the lists in hca_state.h: the members that it alone writes.
+template <class Own>
 class Part {
  public:
-  // Before each edge. False: it would change nothing. `ticked`: bits of the parts that had the last one.
+  // Before each edge. False: it falls asleep. `changed`: what it reads and others write has since the last edge, or
+  // the time that it follows has come.
   template <class Root>
-  bool wants_edge(const Root& root, uint64_t ticked) {
-    if (asleep_ && !seen_.shared_differ(root, ticked)) return false;
-    if (!asleep_ && same_ == kNotLooking) {
+  bool wants_edge(const Root& root, bool changed) {
+    if (same_ == kNotLooking) {
       if (--rest_ > 0) return true;
-      if (witness_.changed()) {
+      if (changed || witness_.changed()) {
         rest_ = kPause;
         return true;
       }
-    }
-    const bool changed = seen_.take(root, witness_);
-    // A first look only remembers, and so does the one that ends a sleep.
-    if (asleep_ || same_ == kNotLooking) {
-      asleep_ = false;
+      seen_.take(root, &witness_);
       same_ = 0;
-    } else if (changed) {
+      return true;
+    }
+    changed |= seen_.take(root, &witness_);
+    if (changed) {
       same_ = kNotLooking;
       rest_ = pause_;
       pause_ = pause_ < kLongestPause ? 2 * pause_ : kLongestPause;
-    } else if (++same_ == 2) {
-      asleep_ = true;
+    } else if (++same_ == kEnough) {
       pause_ = kPause;
+      return false;
     }
-    return !asleep_;
+    return true;
   }
 
-  void wake() {
-    asleep_ = false;
-    same_ = kNotLooking;
-    rest_ = kPause;
-  }
+  // Ends its sleep. What it alone writes is what it was.
+  void wake() { same_ = 0; }
 
-  // Whether its registers are what they were when it fell asleep.
+  // Whether that is so.
   template <class Root>
   bool holds(const Root& root) const {
-    return !asleep_ || !seen_.own_differ(root);
+    return !seen_.differ(root);
   }
 
  private:
   static constexpr int kNotLooking = -1;
+  // Edges that have changed nothing before the next one is left out.
+  static constexpr int kEnough = 2;
   // Edges between two looks at a part that is at work; more after looks in vain.
   static constexpr int kPause = 1, kLongestPause = 16;
 
-  Members seen_;
+  Own seen_;
   Witness witness_;
-  bool asleep_ = false;
   int same_ = kNotLooking, rest_ = kPause, pause_ = kPause;
 };
 

@@ -23,76 +23,105 @@ class VerilatedFstC;
 #define METHOD(class, name) CAT3(class, name)
 #define EVAL_NBA METHOD(ROOT, eval_nba)
 void EVAL_NBA(ROOT*);
+// All logic that follows from inputs.
+#define EVAL_ICO METHOD(ROOT, eval_ico)
+void EVAL_ICO(ROOT*);
 
 namespace {
-constexpr uint64_t kAllParts = ~0ull;
+#define BIT(n) | 1ull << n
+constexpr uint64_t kAllParts = ~0ull, kParts = 0 HCA_PARTS(BIT);
 // Stands for no part: for whoever drives the inputs.
 constexpr uint64_t kInputs = 1ull << 62;
 
 // Members of the model that lie next to each other, from the first to the last.
 #define LENGTH(first, last) (offsetof(ROOT, last) + sizeof(ROOT::last) - offsetof(ROOT, first))
 #define PLACE(first) (reinterpret_cast<const unsigned char*>(&root) + offsetof(ROOT, first))
+
 #define MEMBER(first, last) unsigned char first[LENGTH(first, last)];
+#define TAKE(first, last) different |= hca::take<LENGTH(first, last)>(first, PLACE(first), witness);
 #define DIFFER(first, last) difference.add<LENGTH(first, last)>(first, PLACE(first));
-#define TAKE(first, last) \
-  different |= hca::take<LENGTH(first, last)>(first, PLACE(first), different ? nullptr : &witness);
-#define ALL(writers, members) members
-#define IF_WRITTEN(writers, members) \
-  if (ticked & (writers)) { members }
-#define PART(n)                                                      \
-  struct Members##n {                                                \
-    HCA_OWN_##n(MEMBER) HCA_SHARED_##n(ALL, MEMBER)                  \
-    bool own_differ(const ROOT& root) const {                        \
-      hca::Difference difference;                                    \
-      HCA_OWN_##n(DIFFER) return difference.any();                   \
-    }                                                                \
-    bool shared_differ(const ROOT& root, uint64_t ticked) const {    \
-      hca::Difference difference;                                    \
-      HCA_SHARED_##n(IF_WRITTEN, DIFFER) return difference.any();    \
-    }                                                                \
-    bool take(const ROOT& root, hca::Witness& witness) {             \
-      bool different = false;                                        \
-      HCA_OWN_##n(TAKE) HCA_SHARED_##n(ALL, TAKE) return different;  \
-    }                                                                \
+#define OWN(n)                                              \
+  struct Own##n {                                           \
+    HCA_OWN_##n(MEMBER)                                     \
+    bool take(const ROOT& root, hca::Witness* witness) {    \
+      bool different = false;                               \
+      HCA_OWN_##n(TAKE) return different;                   \
+    }                                                       \
+    bool differ(const ROOT& root) const {                   \
+      hca::Difference difference;                           \
+      HCA_OWN_##n(DIFFER) return difference.any();          \
+    }                                                       \
   };
-HCA_PARTS(PART)
+HCA_PARTS(OWN)
 
-struct Parts {
-#define HELD(n) hca::Part<Members##n> part##n;
-  HCA_PARTS(HELD)
+// What one part writes and another reads, or inputs write.
+struct Shared {
+#define GROUP(writers, readers, first, last) MEMBER(first, last)
+  HCA_SHARED(GROUP)
 
-  // The parts that want an edge, after one of the parts in `ticked`.
-  uint64_t choose(const ROOT& root, bool is_due, uint64_t ticked) {
-    uint64_t mask = 0;
-#define CHOOSE(n)                                  \
-  if (is_due && (HCA_TIMED >> n & 1)) part##n.wake(); \
-  mask |= uint64_t{part##n.wants_edge(root, ticked)} << n;
-    HCA_PARTS(CHOOSE)
-    return mask;
+  // The parts that read something that has changed since the last time, when the edges of some parts were given.
+  uint64_t take(const ROOT& root, uint64_t ticked) {
+    uint64_t changed = 0;
+#define TAKE_GROUP(writers, readers, first, last) \
+  if ((ticked & (writers)) && hca::take<LENGTH(first, last)>(first, PLACE(first), nullptr)) changed |= readers;
+    HCA_SHARED(TAKE_GROUP)
+    return changed;
   }
 
+  bool differ(const ROOT& root) const {
+    hca::Difference difference;
+#define DIFFER_GROUP(writers, readers, first, last) DIFFER(first, last)
+    HCA_SHARED(DIFFER_GROUP)
+    return difference.any();
+  }
+};
+
+class Parts {
+ public:
+  // The parts that want an edge, after one of the parts in `ticked`.
+  uint64_t choose(const ROOT& root, bool is_due, uint64_t ticked) {
+    const uint64_t changed = shared_.take(root, ticked) | (is_due ? HCA_TIMED : 0);
+    uint64_t wanted = asleep_ & changed;
+#define WAKE(n) \
+  if (wanted >> n & 1) part##n.wake();
+    HCA_PARTS(WAKE)
+#define LOOK(n) \
+  if (!(asleep_ >> n & 1) && part##n.wants_edge(root, changed >> n & 1)) wanted |= 1ull << n;
+    HCA_PARTS(LOOK)
+    asleep_ = kParts & ~wanted;
+    return wanted;
+  }
+
+  // Whether what a part that sleeps alone writes is what it was when it fell asleep.
   bool hold(const ROOT& root) const {
     bool held = true;
-#define HOLD(n) held &= part##n.holds(root);
+#define HOLD(n) held &= !(asleep_ >> n & 1) || part##n.holds(root);
     HCA_PARTS(HOLD)
     return held;
   }
+
+ private:
+#define HELD(n) hca::Part<Own##n> part##n;
+  HCA_PARTS(HELD)
+  Shared shared_;
+  uint64_t asleep_ = 0;
 };
 
 // All parts before an edge at which none is to change.
 struct Before {
-#define MEMBERS(n) Members##n part##n;
-  HCA_PARTS(MEMBERS)
+  Shared shared;
+#define BEFORE(n) Own##n own##n;
+  HCA_PARTS(BEFORE)
 
   void take(const ROOT& root) {
-    hca::Witness nobody;
-#define REMEMBER(n) part##n.take(root, nobody);
+    shared.take(root, kAllParts);
+#define REMEMBER(n) own##n.take(root, nullptr);
     HCA_PARTS(REMEMBER)
   }
 
   bool holds(const ROOT& root) const {
-    bool held = true;
-#define SAME(n) held &= !part##n.own_differ(root) && !part##n.shared_differ(root, kAllParts);
+    bool held = !shared.differ(root);
+#define SAME(n) held &= !own##n.differ(root);
     HCA_PARTS(SAME)
     return held;
   }
@@ -106,6 +135,8 @@ struct Instance {
   Before before;
   // Parts that the last edge was given to, and the inputs.
   uint64_t ticked = kAllParts;
+  // Verilator has seen the clock low, and has not seen the edges since.
+  bool is_low = false;
   bool still = false;
 };
 
@@ -142,8 +173,15 @@ void* ENTRY(new)(int seed, HcaPorts* ports) {
 // Returns nonzero after $fatal, $stop or a failed assertion.
 int ENTRY(eval)(void* opaque) {
   auto* self = static_cast<Instance*>(opaque);
-  if (self->model->clk_i) self->ticked = kAllParts;
-  self->model->eval();
+  if (self->is_low && !self->trace && !self->model->clk_i) {
+    // What Verilator does when no clock has changed, without the search for clocks.
+    self->model->rootp->__VicoTriggered[0] = 1;
+    EVAL_ICO(self->model->rootp);
+  } else {
+    if (self->model->clk_i) self->ticked = kAllParts;
+    self->model->eval();
+    self->is_low = !self->model->clk_i;
+  }
   return self->context.gotError() || self->context.gotFinish();
 }
 
@@ -165,6 +203,7 @@ int ENTRY(clock)(void* opaque, int is_due, int check) {
     enable_parts(self, mask);
     self->model->clk_i = 1;
     self->model->eval();
+    self->is_low = false;
     enable_parts(self, kAllParts);  // for those who drive the clock themselves
   } else {
     edge(root, mask);
