@@ -63,8 +63,6 @@ step build "${make[@]}" built
 set -m # A lane is a process group: one signal ends it with all that it runs.
 {
   beside rtl "${make[@]}" test-rtl ARGS="-n 1"
-  beside formal "${make[@]}" formal
-  beside timing "${make[@]}" timing-check
 } &
 lanes=("-$!")
 {
@@ -74,6 +72,8 @@ lanes=("-$!")
   beside switches "${make[@]}" test-switches
   beside fuzz "${make[@]}" fuzz ARGS="-verbosity=0"
   beside doc-tests "${make[@]}" test-docs
+  beside formal "${make[@]}" formal
+  beside timing "${make[@]}" timing-check
 } &
 lanes+=("-$!")
 trap 'kill -- "${lanes[@]}" 2>/dev/null; exit 1' INT TERM

@@ -57,7 +57,9 @@ impl Code {
         let set = (0..u64::BITS).filter(|index| mask >> index & 1 != 0);
         set.fold(0, |bits, index| {
             let part = self.triggers.get(&index);
-            bits | 1 << part.unwrap_or_else(|| panic!("Verilator wrote code for a trigger {index} that is no clock"))
+            bits | 1
+                << part
+                    .unwrap_or_else(|| panic!("Verilator wrote code for a trigger {index} that is no clock"))
         })
     }
 

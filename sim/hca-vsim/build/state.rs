@@ -18,7 +18,8 @@ pub const UNGATED: u32 = 63;
 /// * `HCA_PARTS(M)`: the numbers of the parts (hca_part_clock), and of what has the card's own clock.
 /// * `HCA_GATED`: a bit for each part with a clock of its own; `HCA_TIMED`: for those that read the time.
 /// * `HCA_TRIGGER_n`: the bit in Verilator's set of triggers that stands for a part's clock.
-/// * `HCA_OWN_n(R)`: what only the edges of a part's clock may write, memories left out, as `R(first member, last member)`.
+/// * `HCA_OWN_n(R)`: what only the edges of a part's clock may write, memories left out, as `R(first member, last
+///   member)`.
 /// * `HCA_SHARED(G)`: what an edge reads or writes that another or an input may write, and what it writes that others
 ///   read: `G(bits of the parts whose edges write, all bits if inputs do, bits of the parts that read, first, last)`.
 ///   The time is left out.
@@ -60,7 +61,12 @@ fn groups<'a>(structure: &Structure<'a>, parts: &Parts, prefix: &str) -> Groups<
     let mut groups = Groups::new();
     let members = structure.members.iter();
     for (name, line) in members.filter(|(name, _)| !is_bookkeeping(name) && *name != "now_i") {
-        let touching = || parts.own.keys().filter(|part| parts.own[part].all.contains(*name));
+        let touching = || {
+            parts
+                .own
+                .keys()
+                .filter(|part| parts.own[part].all.contains(*name))
+        };
         let owner = touching().find(|part| !parts.is_shared(**part, name)).copied();
         let others = touching().filter(|part| Some(**part) != owner);
         let readers = others.fold(0, |bits, part| bits | 1 << part);
@@ -103,7 +109,9 @@ fn lists(groups: &Groups, parts: &Parts) -> String {
     for part in parts.own.keys() {
         // It lies in one piece, whoever looks at which of it.
         let own = groups.iter().filter(|(kind, _)| kind.owner == Some(*part));
-        let own = own.flat_map(|(_, members)| members.iter().copied()).collect::<Vec<_>>();
+        let own = own
+            .flat_map(|(_, members)| members.iter().copied())
+            .collect::<Vec<_>>();
         let range = ends(&own).map(|(first, last)| format!("R({first}, {last})"));
         text += &list(&format!("HCA_OWN_{part}(R)"), range.into_iter());
     }
@@ -152,7 +160,9 @@ impl<'a> Structure<'a> {
         let places: BTreeMap<&str, usize> = grouped.enumerate().map(|(place, name)| (*name, place)).collect();
         let mut members = self.members.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         members.sort_by_key(|name| places.get(name).copied().unwrap_or(usize::MAX));
-        let members = members.into_iter().fold(String::new(), |text, name| text + lines[name] + "\n");
+        let members = members
+            .into_iter()
+            .fold(String::new(), |text, name| text + lines[name] + "\n");
         format!("{}{members}{}", self.before, self.after)
     }
 }
