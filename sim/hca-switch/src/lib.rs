@@ -35,7 +35,7 @@ pub use eth::port::PfcConfig;
 pub use eth::switch::{EcnConfig, EthSwitch, EthSwitchConfig};
 pub use ib::switch::{IbSwitch, IbSwitchConfig};
 pub use ib::tables::{Forwarding, LID_PERMISSIVE, MLID_MIN, Sl2Vl, is_multicast};
-pub use net::{EndpointId, EthEndpointId, EthSwitchId, LinkEndAt, LinkId, Net, SwitchId};
+pub use net::{EndpointId, EthEndpointId, EthSwitchId, LinkEndAt, LinkId, Net, SwitchId, SwitchObserver};
 
 /// Ports of a switch.
 pub const PORTS_MAX: u8 = 63;

@@ -17,6 +17,13 @@ const DEADLOCK_CYCLES: u64 = 32_768;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SwitchId(pub(crate) usize);
 
+impl SwitchId {
+    /// Its place among the InfiniBand switches, from 0.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// A traffic endpoint on InfiniBand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(pub(crate) usize);
@@ -24,6 +31,13 @@ pub struct EndpointId(pub(crate) usize);
 /// An Ethernet switch of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EthSwitchId(pub(crate) usize);
+
+impl EthSwitchId {
+    /// Its place among the Ethernet switches, from 0.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// A traffic endpoint on Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +67,14 @@ pub enum LinkEndAt {
     EthEndpoint(EthEndpointId),
 }
 
+/// Sees a switch after each cycle in which it had something to do. Can change nothing.
+pub trait SwitchObserver {
+    /// An InfiniBand switch.
+    fn ib_switch(&mut self, now: u64, id: SwitchId, switch: &IbSwitch);
+    /// An Ethernet switch.
+    fn eth_switch(&mut self, now: u64, id: EthSwitchId, switch: &EthSwitch);
+}
+
 /// Cables, switches and endpoints in one simulated time.
 #[derive(Default)]
 pub struct Net {
@@ -67,6 +89,7 @@ pub struct Net {
     /// When to look for a deadlock next.
     look_at: u64,
     deadlock: Option<Deadlock>,
+    observer: Option<Box<dyn SwitchObserver>>,
 }
 
 impl Net {
@@ -279,6 +302,11 @@ impl Net {
         self.ends[link.0]
     }
 
+    /// Shows all switches to an observer, or to none.
+    pub fn observe(&mut self, observer: Option<Box<dyn SwitchObserver>>) {
+        self.observer = observer;
+    }
+
     /// Counters of a port of an InfiniBand switch.
     pub fn counters(&self, switch: SwitchId, port: u8) -> Option<PortCounters> {
         self.switches[switch.0].counters(port)
@@ -323,9 +351,12 @@ impl Net {
     pub fn step(&mut self, now: u64, moving: bool) {
         self.now = now;
         let due = |next: Option<u64>| next.is_some_and(|at| at <= now);
-        for switch in &mut self.switches {
+        for (index, switch) in self.switches.iter_mut().enumerate() {
             if due(switch.next_event(&self.cables, moving)) {
                 switch.step(now, &mut self.cables, moving);
+                if let Some(observer) = &mut self.observer {
+                    observer.ib_switch(now, SwitchId(index), switch);
+                }
             }
         }
         for endpoint in &mut self.endpoints {
@@ -333,9 +364,12 @@ impl Net {
                 endpoint.step(now, &mut self.cables, moving);
             }
         }
-        for switch in &mut self.eth_switches {
+        for (index, switch) in self.eth_switches.iter_mut().enumerate() {
             if due(switch.next_event(&self.cables, moving)) {
                 switch.step(now, &mut self.cables);
+                if let Some(observer) = &mut self.observer {
+                    observer.eth_switch(now, EthSwitchId(index), switch);
+                }
             }
         }
         for endpoint in &mut self.eth_endpoints {

@@ -15,6 +15,7 @@ mod pcie;
 mod port;
 mod queues;
 mod sink;
+mod switch;
 mod track;
 mod work;
 
@@ -29,6 +30,7 @@ use thiserror::Error;
 
 use crate::card::CardTap;
 use crate::sink::Sink;
+use crate::switch::SwitchTap;
 use crate::track::CardTracks;
 use crate::work::WorkTracks;
 
@@ -65,8 +67,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Watches all cards of a fabric, before time begins, and records stages as [`StageLog::attach`] does with this
-    /// `capacity`. Only what ends or begins in the `window` of cycles is written.
+    /// Watches all cards and switches of a fabric, before time begins, and records stages as [`StageLog::attach`] does
+    /// with this `capacity`. Only what ends or begins in the `window` of cycles is written.
     pub fn attach(
         fabric: &mut Fabric,
         file: &Path,
@@ -95,6 +97,8 @@ impl Timeline {
             })
             .collect::<Vec<_>>()
             .into_iter();
+        let switches = SwitchTap::announce(sink.clone(), fabric.net(), cards.len());
+        fabric.net_mut().observe(Some(Box::new(switches)));
         let log = StageLog::attach_beside(fabric, capacity, || taps.next())?;
         let mut work = WorkTracks::new(sink.clone());
         log.on_end(Box::new(move |record| work.add(record)));

@@ -7,7 +7,7 @@ use crate::sink::Sink;
 /// Where an event is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Track {
-    /// Card, from 1.
+    /// Card or switch, from 1.
     pub pid: u64,
     pub tid: u64,
 }
@@ -31,12 +31,7 @@ impl CardTracks {
         let tracks = Self {
             pid: index as u64 + 1,
         };
-        let process = Track {
-            pid: tracks.pid,
-            tid: 0,
-        };
-        sink.describe(process, "process_name", &json!({ "name": card }));
-        sink.describe(process, "process_sort_index", &json!({ "sort_index": index }));
+        process(sink, index, card);
         name(sink, tracks.doorbells(), "doorbells");
         name(sink, tracks.writes(), "PCIe writes");
         for port in 0..usize::from(ports) {
@@ -74,6 +69,16 @@ impl CardTracks {
     pub fn card(self) -> Track {
         self.track(0)
     }
+}
+
+/// Names a card or a switch; they are shown in their order.
+pub(crate) fn process(sink: &Sink, index: usize, name: &str) {
+    let process = Track {
+        pid: index as u64 + 1,
+        tid: 0,
+    };
+    sink.describe(process, "process_name", &json!({ "name": name }));
+    sink.describe(process, "process_sort_index", &json!({ "sort_index": index }));
 }
 
 /// Names a track; tracks are shown in the order of their numbers.

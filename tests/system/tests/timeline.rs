@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hca_link::LinkKind;
+use hca_switch::VL15;
 use hca_system_tests::scenario::{Options, run, run_watched};
 use serde_json::Value;
 
@@ -202,5 +203,73 @@ fn what_was_counted_is_in_the_timeline() {
         "RC Acknowledge",
     ] {
         assert!(seen.contains(name), "no event is called '{name}': {seen:?}");
+    }
+}
+
+/// Counters that are called so, of a process: the most that a series ever had, and what it had at last.
+fn most_and_last(events: &[Value], pid: u64, name: &str) -> BTreeMap<String, (u64, u64)> {
+    let mut found = BTreeMap::new();
+    let counters = events.iter().filter(|event| event["ph"] == "C");
+    for event in counters.filter(|event| event["name"] == name && track(event).0 == pid) {
+        for (series, value) in event["args"].as_object().unwrap() {
+            let value = value.as_u64().unwrap();
+            let (most, last) = found.entry(series.clone()).or_insert((0, 0));
+            (*most, *last) = (value.max(*most), value);
+        }
+    }
+    found
+}
+
+#[test]
+fn buffers_of_switches_are_in_the_timeline() {
+    let folder = tempfile::tempdir().unwrap();
+    for (link, lane) in [(LinkKind::Ethernet, "priority"), (LinkKind::InfiniBand, "VL")] {
+        let file = folder.path().join(format!("{link:?}.json"));
+        let options = Options {
+            link: Some(link),
+            switches: Some(2),
+            upheavals: false,
+            timeline: Some(file.clone()),
+            ..Options::default()
+        };
+        // The most that a lane of a port of a switch has held, as the switches say.
+        let mut peaks = BTreeMap::new();
+        run_watched(7, &options, |rig| {
+            rig.close_timeline().unwrap();
+            let fabric = rig.sim.fabric();
+            let net = fabric.net();
+            for (pid, id) in (3..).zip(net.switches()) {
+                let switch = net.switch(id);
+                let vls = (0..switch.config().data_vls).chain([VL15]);
+                for (port, vl) in (1..=2).flat_map(|port| vls.clone().map(move |vl| (port, vl))) {
+                    let peak = switch.vl_counters(port, vl).unwrap().buffer_peak_blocks;
+                    peaks.insert((pid, port, vl), peak);
+                }
+            }
+            for (pid, id) in (3..).zip(net.eth_switches()) {
+                for (port, priority) in (1..=2).flat_map(|port| (0..8).map(move |vl| (port, vl))) {
+                    let peak = net.eth_switch(id).peak_bytes(port, priority);
+                    peaks.insert((pid, port, priority), peak);
+                }
+            }
+        })
+        .unwrap();
+        let events = read(&file);
+        check_schema(&events);
+        check_order(&events);
+        let named = |event: &&Value| event["name"] == "process_name" && [3, 4].contains(&track(event).0);
+        assert_eq!(events.iter().filter(named).count(), 2);
+        assert!(peaks.values().any(|peak| *peak > 0), "{link:?}");
+        for ((pid, port, number), peak) in peaks {
+            let series = most_and_last(&events, pid, &format!("port {port} buffer"));
+            let (most, last) = series.get(&format!("{lane} {number}")).copied().unwrap_or((0, 0));
+            let place = format!("{link:?}, process {pid}, port {port}, {lane} {number}");
+            // What comes and goes within a cycle is not shown.
+            assert!(
+                most <= u64::from(peak) && (most > 0) == (peak > 0),
+                "{place}: {most} of {peak}"
+            );
+            assert_eq!(last, 0, "{place}");
+        }
     }
 }

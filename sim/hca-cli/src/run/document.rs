@@ -59,6 +59,8 @@ pub struct Document {
     pub faults: String,
     pub wall_s: f64,
     pub simulated_ns: u64,
+    /// Of all cards together; in the others they had nothing to do.
+    pub evaluated_cycles: u64,
     /// Data packets on all cables.
     pub packets: u64,
     /// Accesses of the cards to memory that was not mapped for them.

@@ -16,6 +16,9 @@ use crate::sim::topology::Topology;
 /// Cycles of waveform on either side of the failure: a fifth of the run so far, within these bounds.
 const MARGIN_MIN: u64 = 5_000;
 const MARGIN_MAX: u64 = 50_000;
+/// A run in which the cards worked for no more cycles than this is recorded from its start. Time goes on while a timer
+/// runs and the programs wait for the machine, so the second run of a short one may be over long before that cycle.
+const SHORT: u64 = 200_000;
 /// Time limit of the second run, if the first had none: waveforms make it slower.
 const AGAIN_MIN: Duration = Duration::from_secs(60);
 const AGAIN_FACTOR: u32 = 20;
@@ -110,7 +113,11 @@ impl Keep {
         }
         let cycle = (document.failed_at_ns() as f64 / cycle_ns) as u64;
         let margin = (cycle / 5).clamp(MARGIN_MIN, MARGIN_MAX);
-        let window = format!("{}:{}", cycle.saturating_sub(margin), cycle + margin);
+        let from = match document.evaluated_cycles {
+            ..=SHORT => 0,
+            _ => cycle.saturating_sub(margin),
+        };
+        let window = format!("{from}:{}", cycle + margin);
         let default = Duration::from_secs_f64(document.wall_s) * AGAIN_FACTOR;
         self.again(&window, limit.unwrap_or(default.max(AGAIN_MIN)))
     }

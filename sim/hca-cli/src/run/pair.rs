@@ -104,6 +104,7 @@ pub fn run(topology: &Topology, options: &Options, words: [&[OsString]; 2]) -> R
         faults: pair.topology.faults.to_string(),
         wall_s: wall.as_secs_f64(),
         simulated_ns: status.now_ns(),
+        evaluated_cycles: status.evaluated_cycles(),
         packets: status.packets(),
         memory_faults: status.faults(),
         programs: ended.into_iter().map(|ended| ended.report).collect(),
