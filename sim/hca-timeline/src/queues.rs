@@ -1,10 +1,9 @@
 //! How full queues are: send queues, packets between header stage and wire, packets between wire and receive control.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt::Write as _;
 
 use crate::packet::{Key, Seen};
-use crate::sink::Sink;
+use crate::sink::{Sink, lanes};
 use crate::track::CardTracks;
 
 /// Packets in a pipeline; more than there can be.
@@ -155,12 +154,8 @@ impl Queues {
     }
 
     fn show_lanes(&self, now: u64, port: usize, (sink, tracks): (&Sink, CardTracks)) {
-        let mut series = String::new();
-        for ((_, vl), count) in self.waiting.range((port, 0)..=(port, u8::MAX)) {
-            let comma = if series.is_empty() { "" } else { "," };
-            // Writing to a String cannot fail.
-            let _ = write!(series, r#"{comma}"VL {vl}":{count}"#);
-        }
+        let waiting = self.waiting.range((port, 0)..=(port, u8::MAX));
+        let series = lanes("VL", waiting.map(|((_, vl), count)| (*vl, count)));
         let name = format_args!("port {} send queue", port + 1);
         sink.counter(tracks.card(), &name, now, format_args!("{series}"));
     }

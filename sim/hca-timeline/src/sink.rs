@@ -162,6 +162,12 @@ impl Sink {
     }
 }
 
+/// The inside of a JSON object: values of the lanes, by what a lane is called and its number.
+pub(crate) fn lanes<T: fmt::Display>(lane: &str, values: impl Iterator<Item = (u8, T)>) -> String {
+    let entries = values.map(|(number, value)| format!(r#""{lane} {number}":{value}"#));
+    entries.collect::<Vec<_>>().join(",")
+}
+
 impl Inner {
     fn add(&mut self, event: fmt::Arguments) {
         if self.finished || self.error.is_some() {

@@ -1,12 +1,11 @@
 //! How full the buffers of switches are.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use hca_switch::{EthSwitch, EthSwitchId, IbSwitch, Net, SwitchId, SwitchObserver, VL15};
 
-use crate::sink::Sink;
+use crate::sink::{Sink, lanes};
 use crate::track::{Track, process};
 
 /// VLs of a port; Ethernet has half as many priorities.
@@ -53,15 +52,12 @@ impl SwitchTap {
             return;
         }
         fill.held = held;
-        let mut series = String::new();
-        for (number, held) in held.into_iter().enumerate() {
-            fill.used |= u16::from(held != 0) << number;
-            if fill.used >> number & 1 != 0 {
-                let comma = if series.is_empty() { "" } else { "," };
-                // Writing to a String cannot fail.
-                let _ = write!(series, r#"{comma}"{lane} {number}":{held}"#);
-            }
+        for (number, held) in held.iter().enumerate() {
+            fill.used |= u16::from(*held != 0) << number;
         }
+        let used = fill.used;
+        let shown = (0..).zip(held).filter(|(number, _)| used >> number & 1 != 0);
+        let series = lanes(lane, shown);
         let name = format_args!("port {port} buffer");
         let track = Track { pid, tid: 0 };
         self.sink.counter(track, &name, now, format_args!("{series}"));
