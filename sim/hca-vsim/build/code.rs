@@ -54,13 +54,12 @@ impl Code {
 
     /// Bits of the parts that belong to the triggers of a mask.
     fn parts_of(&self, mask: u64) -> u64 {
-        let set = (0..u64::BITS).filter(|index| mask >> index & 1 != 0);
-        set.fold(0, |bits, index| {
+        let part = |index: u32| {
             let part = self.triggers.get(&index);
-            bits | 1
-                << part
-                    .unwrap_or_else(|| panic!("Verilator wrote code for a trigger {index} that is no clock"))
-        })
+            part.unwrap_or_else(|| panic!("Verilator wrote code for a trigger {index} that is no clock"))
+        };
+        let set = (0..u64::BITS).filter(|index| mask >> index & 1 != 0);
+        set.fold(0, |bits, index| bits | 1 << part(index))
     }
 
     /// A function's text with that of all that it calls.
@@ -210,7 +209,7 @@ pub struct Parts {
     /// The code that several parts' edges need: bits of the parts.
     several: Vec<(u64, Touched)>,
     /// The code that inputs need.
-    pub inputs: Touched,
+    inputs: Touched,
     /// All code but that of one part alone, and the inputs.
     pub others: Touched,
 }

@@ -39,11 +39,10 @@ pub enum Model {
 }
 
 /// What is looked at besides at an edge of the clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Check {
     /// Nothing. Parts in which the edge would change nothing do not get it.
-    #[default]
     None,
     /// Those parts, which get the edge all the same.
     Sleeping,
