@@ -246,6 +246,7 @@ module hca_mgmt
   logic [MapPorts-1:0]       pk_req, pk_we, gid_req, gid_we, pk_ack_q, gid_ack_q, pk_we_q, gid_we_q;
   logic [MapPorts-1:0][31:0] pk_rdata_q, gid_rdata;
   logic                      ctr_ack_q, ctx_ack_q, ctr_we_q, ctx_we_q;
+  logic                      ctr_took_q, ctr_took_we_q;   // a cycle before its data is here
   assign counter_rd_o   = hwif_out.counters.req;
   assign counter_word_o = hwif_out.counters.addr[8:2];
 
@@ -284,19 +285,35 @@ module hca_mgmt
   end
 
   always_ff @(posedge clk_i) begin
-    {mb_we_q, pk_we_q, gid_we_q, ctr_we_q, ctx_we_q} <=
+    {mb_we_q, pk_we_q, gid_we_q, ctr_took_we_q, ctx_we_q} <=
         {hwif_out.mailbox.req_is_wr, pk_we, gid_we, hwif_out.counters.req_is_wr, hwif_out.mgmt.ctx_data.req_is_wr};
-    if (rst_i) {mb_ack_q, pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q} <= '0;
+    ctr_we_q <= ctr_took_we_q;
+    if (rst_i) {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, ctx_ack_q} <= '0;
     else begin
-      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_ack_q, ctx_ack_q} <=
-          {hwif_out.mailbox.req, pk_req, gid_req, hwif_out.counters.req, hwif_out.mgmt.ctx_data.req};
+      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, ctx_ack_q} <=
+          {hwif_out.mailbox.req, pk_req, gid_req, hwif_out.counters.req, ctr_took_q, hwif_out.mgmt.ctx_data.req};
     end
   end
 
-  // Register accesses are 3 cycles apart, so the word is there before link_data can be read.
+  // Register accesses are 3 cycles apart, so the word is in link_stat_q when a read of link_data is acknowledged.
   assign link_stat_addr_o = {hwif_out.mgmt.link_sel.port.value, hwif_out.mgmt.link_sel.word.value};
 
   // ---- What registers read -----------------------------------------------------------------------------
+  // All of it comes out of registers: the multiplexer of hundreds of them begins behind a flop. The time is that at
+  // which a reader's access was taken; nobody else sees it pass.
+  logic [63:0] time_q;
+  logic [31:0] link_stat_q, counter_q;
+  logic [1:0]  num_ports_q;
+  logic        fence_busy_q, link_ack_q;
+  always_ff @(posedge clk_i) begin
+    num_ports_q  <= num_ports_i;
+    fence_busy_q <= fence_start_o || fence_busy_i;
+    link_stat_q  <= link_stat_data_i;
+    link_ack_q   <= !rst_i && hwif_out.mgmt.link_data.req;
+    counter_q    <= counter_data_i;
+    if ((mmio_rd_valid_i && mmio_rd_ready_o) || (fw_req_i && !fw_req_stall_o)) time_q <= now_i;
+  end
+
   always_comb begin
     for (int unsigned f = 0; f < NumFuncs; f++) begin
       hwif_in.func[f].status.ready.next   = hwif_out.mgmt.fn[f].status.ready.value;
@@ -306,9 +323,8 @@ module hca_mgmt
       hwif_in.func[f].control.reset.hwclr  = hwif_out.mgmt.fn[f].reset_done.go.value;
       hwif_in.func[f].admin_status.consumer_index.next = hwif_out.mgmt.fn[f].admin_status.consumer_index.value;
       hwif_in.func[f].admin_status.error.next          = hwif_out.mgmt.fn[f].admin_status.error.value;
-      // Only a reader sees the time pass.
-      hwif_in.func[f].time_lo.value.next = reg_req ? now_i[31:0] : '0;
-      hwif_in.func[f].time_hi.value.next = reg_req ? now_i[63:32] : '0;
+      hwif_in.func[f].time_lo.value.next = time_q[31:0];
+      hwif_in.func[f].time_hi.value.next = time_q[63:32];
       hwif_in.func[f].clock_hz.value.next = ClockHz;
       hwif_in.func[f].func_info.func_number.next = 8'(f);
       hwif_in.func[f].func_info.vectors.next     = 11'(NumVectors);
@@ -324,16 +340,16 @@ module hca_mgmt
     hwif_in.mgmt.ctx_status.error.next = ctx_err;
     hwif_in.mgmt.go_status.msg_busy.next  = msg_pend_q;
     hwif_in.mgmt.go_status.eqe_busy.next  = eqe_pend_q;
-    hwif_in.mgmt.go_status.fence_busy.next = fence_busy_i;
+    hwif_in.mgmt.go_status.fence_busy.next = fence_busy_q;
     hwif_in.mgmt.num_qps.value.next   = NumQps;
     hwif_in.mgmt.num_cqs.value.next   = NumCqs;
     hwif_in.mgmt.num_eqs.value.next   = NumEqs;
     hwif_in.mgmt.num_mrs.value.next   = NumMrs;
     hwif_in.mgmt.num_mtts.value.next  = NumMtts;
     hwif_in.mgmt.num_funcs.value.next = NumFuncs;
-    hwif_in.mgmt.num_ports.value.next = 32'(num_ports_i);
+    hwif_in.mgmt.num_ports.value.next = 32'(num_ports_q);
     hwif_in.mgmt.num_vls.value.next   = 4'(NumVls);
-    hwif_in.mgmt.link_data.value.next = link_stat_data_i;
+    hwif_in.mgmt.link_data     = '{rd_ack: link_ack_q, rd_data: '{value: link_stat_q}};
     hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: '0, wr_ack: ctx_ack_q && ctx_we_q};
     for (int unsigned p = 0; p < MapPorts; p++) begin
       hwif_in.mgmt.port[p].status.link_up.next = p < NumPorts && hwif_out.mgmt.port[p].ctrl.active.value;
@@ -342,7 +358,7 @@ module hca_mgmt
       hwif_in.mgmt.port[p].gid  = '{rd_ack: gid_ack_q[p] && !gid_we_q[p], rd_data: gid_rdata[p],
                                     wr_ack: gid_ack_q[p] && gid_we_q[p]};
     end
-    hwif_in.counters = '{rd_ack: ctr_ack_q && !ctr_we_q, rd_data: counter_data_i, wr_ack: ctr_ack_q && ctr_we_q};
+    hwif_in.counters = '{rd_ack: ctr_ack_q && !ctr_we_q, rd_data: counter_q, wr_ack: ctr_ack_q && ctr_we_q};
     hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end
 

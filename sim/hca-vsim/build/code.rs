@@ -6,9 +6,6 @@ use std::path::Path;
 
 use crate::state::{UNGATED, read};
 
-/// All parts, and whoever drives the inputs.
-pub const ANYBODY: u64 = u64::MAX;
-
 /// The functions of a model that run in every cycle.
 pub struct Code {
     /// By name, without the class.
@@ -206,10 +203,6 @@ fn is_of_name(c: char) -> bool {
 pub struct Parts {
     /// The code of each part's edge.
     pub own: BTreeMap<u32, Touched>,
-    /// The code that several parts' edges need: bits of the parts.
-    several: Vec<(u64, Touched)>,
-    /// The code that inputs need.
-    inputs: Touched,
     /// All code but that of one part alone, and the inputs.
     pub others: Touched,
 }
@@ -220,14 +213,11 @@ impl Parts {
         let nba = code.functions.get("eval_nba").unwrap_or(&empty);
         let mut parts = Self {
             own: BTreeMap::new(),
-            several: Vec::new(),
-            inputs: Touched::default(),
             others: Touched::default(),
         };
         for name in ["eval_ico", "eval_act"] {
             let text = code.functions.get(name).unwrap_or(&empty);
             parts.others.add(&code.whole(text));
-            parts.inputs.add(&code.whole(text));
         }
         let (mut blocks, rest) = sections(nba, mask, "    }");
         blocks.push((0, rest));
@@ -242,24 +232,9 @@ impl Parts {
                 parts.own.entry(bits.trailing_zeros()).or_default().add(&text);
             } else {
                 parts.others.add(&text);
-                let mut touched = Touched::default();
-                touched.add(&text);
-                parts.several.push((bits, touched));
             }
         }
         parts
-    }
-
-    /// Bits of the parts at whose edges a member may change; `ANYBODY` where inputs change it, or nobody known.
-    pub fn writers(&self, name: &str) -> u64 {
-        if self.inputs.assigned.contains(name) {
-            return ANYBODY;
-        }
-        let own = self.own.iter().map(|(part, touched)| (1 << part, touched));
-        let all = own.chain(self.several.iter().map(|(bits, touched)| (*bits, touched)));
-        let writers = all.filter(|(_, touched)| touched.assigned.contains(name));
-        let bits = writers.fold(0, |all, (bits, _)| all | bits);
-        if bits == 0 { ANYBODY } else { bits }
     }
 
     /// Whether others may change it. A register (a name in _q) that the part alone assigns to nobody else does;

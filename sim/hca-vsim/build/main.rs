@@ -21,6 +21,7 @@ struct Model<'a> {
     cflags: &'static str,
 }
 
+/// HCA_VSIM_CXX names another compiler, HCA_VSIM_VERILATOR_FLAGS further options of Verilator (scripts/bench_compiler.py).
 /// HCA_VSIM_CORE, a file list, replaces the card by a variant with the same ports. A second port would cost a card with
 /// one a quarter of its speed: it has a model of its own, which is compiled faster.
 const MODELS: &[Model<'_>] = &[
@@ -57,8 +58,10 @@ fn main() {
         "VERILATOR",
         "HCA_VSIM_CFLAGS",
         "HCA_VSIM_CORE",
+        "HCA_VSIM_CXX",
         "HCA_VSIM_PORTABLE",
         "HCA_VSIM_TRACE",
+        "HCA_VSIM_VERILATOR_FLAGS",
         "HCA_VSIM_VLS",
     ] {
         println!("cargo:rerun-if-env-changed={var}");
@@ -203,11 +206,12 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     };
     let opts = format!("OPT_FAST={cflags}{paths}");
     let global = format!("OPT_GLOBAL=-O2{paths}");
+    let cxx = format!("CXX={}", env::var("HCA_VSIM_CXX").as_deref().unwrap_or("g++"));
     let fresh = obj.with_extension("new");
     remove_dir(&fresh);
     // Make looks at times alone.
-    let flags = obj.join("flags");
-    if fs::read_to_string(&flags).ok().as_deref() != Some(&opts) {
+    let (flags, known) = (obj.join("flags"), format!("{cxx} {opts}"));
+    if fs::read_to_string(&flags).ok().as_ref() != Some(&known) {
         remove_dir(obj);
     }
     fs::create_dir_all(obj).expect("OUT_DIR is writable");
@@ -219,7 +223,7 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     make.arg("-C")
         .arg(obj)
         .args(["-f", &format!("{}.mk", model.prefix), &format!("-j{jobs}")])
-        .args([&opts, "OPT_SLOW=-O0", &global])
+        .args([&opts, "OPT_SLOW=-O0", &global, &cxx])
         .env_remove("MAKEFLAGS")
         .env_remove("CARGO_MAKEFLAGS")
         .env("CCACHE_NOHASHDIR", "1")
@@ -229,7 +233,7 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
         make.env("OBJCACHE", "ccache");
     }
     run_logged(&mut make, model, &obj.with_extension("make.log"));
-    fs::write(&flags, opts).expect("OUT_DIR is writable");
+    fs::write(&flags, known).expect("OUT_DIR is writable");
 }
 
 fn remove_dir(path: &Path) {
@@ -314,7 +318,9 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
         .args(["-Wno-fatal", "-Wno-lint", "-Wno-style"])
         .args(["--top-module", "hca_core", "--prefix", model.prefix, "--Mdir"])
         .arg(out)
-        .args(["-CFLAGS", "-fPIC", "-f", model.file_list]);
+        .args(["-CFLAGS", "-fPIC", "-f", model.file_list])
+        // Of two that contradict each other the last one counts.
+        .args(env::var("HCA_VSIM_VERILATOR_FLAGS").unwrap_or_default().split_ascii_whitespace());
     run_logged(&mut command, model, &out.with_extension("log"));
 }
 

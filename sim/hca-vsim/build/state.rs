@@ -20,9 +20,8 @@ pub const UNGATED: u32 = 63;
 /// * `HCA_TRIGGER_n`: the bit in Verilator's set of triggers that stands for a part's clock.
 /// * `HCA_OWN_n(R)`: what only the edges of a part's clock may write, memories left out, as `R(first member, last
 ///   member)`.
-/// * `HCA_SHARED(G)`: what an edge reads or writes that another or an input may write, and what it writes that others
-///   read: `G(bits of the parts whose edges write, all bits if inputs do, bits of the parts that read, first, last)`.
-///   The time is left out.
+/// * `HCA_READS_n(R)`: what others or inputs may write, too, or they alone, and an edge of that clock reads. The time is
+///   left out.
 pub fn write(obj: &Path, prefix: &str) {
     check_one_structure(obj, prefix);
     let path = obj.join(format!("{prefix}___024root.h"));
@@ -48,8 +47,6 @@ pub fn write(obj: &Path, prefix: &str) {
 struct Kind {
     /// The part that alone may write to them.
     owner: Option<u32>,
-    /// Bits of the parts whose edges write to them, `ANYBODY` where inputs do.
-    writers: u64,
     /// Bits of the other parts that look at them.
     readers: u64,
 }
@@ -81,12 +78,7 @@ fn groups<'a>(structure: &Structure<'a>, parts: &Parts, prefix: &str) -> Groups<
         if owner.is_none() && readers == 0 {
             continue;
         }
-        let kind = Kind {
-            owner,
-            writers: parts.writers(name),
-            readers,
-        };
-        groups.entry(kind).or_default().push(name);
+        groups.entry(Kind { owner, readers }).or_default().push(name);
     }
     groups
 }
@@ -107,24 +99,29 @@ fn constants(code: &Code, parts: &Parts) -> String {
 fn lists(groups: &Groups, parts: &Parts) -> String {
     let mut text = String::new();
     for part in parts.own.keys() {
-        // It lies in one piece, whoever looks at which of it.
-        let own = groups.iter().filter(|(kind, _)| kind.owner == Some(*part));
-        let own = own
-            .flat_map(|(_, members)| members.iter().copied())
-            .collect::<Vec<_>>();
-        let range = ends(&own).map(|(first, last)| format!("R({first}, {last})"));
-        text += &list(&format!("HCA_OWN_{part}(R)"), range.into_iter());
+        let own = ranges(groups, |kind| kind.owner == Some(*part));
+        text += &list(&format!("HCA_OWN_{part}(R)"), own.into_iter());
+        let reads = ranges(groups, |kind| kind.readers >> part & 1 == 1);
+        text += &list(&format!("HCA_READS_{part}(R)"), reads.into_iter());
     }
-    let shared = groups.iter().filter_map(|(kind, members)| {
-        let (first, last) = ends(members)?;
-        let (writers, readers) = (kind.writers, kind.readers);
-        (readers != 0).then(|| format!("G({writers:#x}ull, {readers:#x}ull, {first}, {last})"))
-    });
-    text + &list("HCA_SHARED(G)", shared)
+    text
 }
 
-fn ends<'a>(members: &[&'a str]) -> Option<(&'a str, &'a str)> {
-    Some((members.first()?, members.last()?))
+/// The groups that are meant, those that follow each other in one piece.
+fn ranges(groups: &Groups, is_meant: impl Fn(&Kind) -> bool) -> Vec<String> {
+    let mut pieces: Vec<(&str, &str)> = Vec::new();
+    let mut goes_on = false;
+    for (kind, members) in groups {
+        let ends = members.first().zip(members.last()).filter(|_| is_meant(kind));
+        match (ends, pieces.last_mut().filter(|_| goes_on)) {
+            (Some((_, last)), Some(piece)) => piece.1 = last,
+            (Some((first, last)), None) => pieces.push((first, last)),
+            (None, _) => {}
+        }
+        goes_on = ends.is_some();
+    }
+    let text = |(first, last)| format!("R({first}, {last})");
+    pieces.into_iter().map(text).collect()
 }
 
 /// The model's structure in Verilator's header.

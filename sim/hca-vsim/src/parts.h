@@ -19,8 +19,17 @@ class Difference {
     constexpr size_t kWide = kBytes / sizeof(Lane) * sizeof(Lane);
     for (size_t at = 0; at < kWide; at += sizeof(Lane)) wide_ |= load<Lane>(a + at) ^ load<Lane>(b + at);
     constexpr size_t kWords = kBytes / sizeof bits_ * sizeof bits_;
-    for (size_t at = kWide; at < kWords; at += sizeof bits_) bits_ |= load<uint64_t>(a + at) ^ load<uint64_t>(b + at);
-    for (size_t at = kWords; at < kBytes; at++) bits_ |= a[at] ^ b[at];
+    for (size_t at = kWide; at < kWords; at += sizeof bits_) word<uint64_t>(a + at, b + at);
+    // What is left is less than a word: the last word of all has it, too.
+    constexpr size_t kLeft = kBytes - kWords;
+    if constexpr (kLeft > 0 && kBytes > sizeof(uint64_t)) {
+      word<uint64_t>(a + kBytes - sizeof(uint64_t), b + kBytes - sizeof(uint64_t));
+    } else if constexpr (kLeft >= sizeof(uint32_t)) {
+      word<uint32_t>(a, b);
+      word<uint32_t>(a + kBytes - sizeof(uint32_t), b + kBytes - sizeof(uint32_t));
+    } else {
+      for (size_t at = kWords; at < kBytes; at++) word<unsigned char>(a + at, b + at);
+    }
   }
 
   bool any() const { return bits_ | wide_[0] | wide_[1] | wide_[2] | wide_[3]; }
@@ -34,6 +43,11 @@ class Difference {
     T value;
     std::memcpy(&value, from, sizeof value);
     return value;
+  }
+
+  template <class T>
+  [[gnu::always_inline]] void word(const unsigned char* a, const unsigned char* b) {
+    bits_ |= load<T>(a) ^ load<T>(b);
   }
 
   uint64_t bits_ = 0;
@@ -73,43 +87,44 @@ bool take(unsigned char* to, const unsigned char* from, Witness* witness) {
   return true;
 }
 
-// A part that is awake. Own is made from the lists in hca_state.h: the members that it alone writes.
-template <class Own>
+// A part. Seen is made from the lists in hca_state.h: what its edge reads as it was once, what it alone writes and what
+// others write.
+template <class Seen>
 class Part {
  public:
-  // Before each edge. False: it falls asleep. `changed`: what it reads and others write has since the last edge, or
-  // the time that it follows has come.
+  // Before each edge: whether it wants it. `is_due`: the time that it follows has come.
   template <class Root>
-  bool wants_edge(const Root& root, bool changed) {
-    if (same_ == kNotLooking) {
-      if (--rest_ > 0) return true;
-      if (changed || witness_.changed()) {
-        rest_ = kPause;
-        return true;
-      }
-      seen_.take(root, &witness_);
-      same_ = 0;
+  bool wants_edge(const Root& root, bool is_due) {
+    if (is_asleep_) {
+      if (!is_due && !seen_.reads_differ(root)) return false;
+      is_asleep_ = false;
+      look(root);
       return true;
     }
-    changed |= seen_.take(root, &witness_);
-    if (changed) {
+    if (same_ == kNotLooking) {
+      if (--rest_ > 0) return true;
+      if (is_due || witness_.changed()) {
+        rest_ = kPause;
+      } else {
+        look(root);
+      }
+      return true;
+    }
+    if (seen_.take(root, &witness_) | is_due) {
       same_ = kNotLooking;
       rest_ = pause_;
       pause_ = pause_ < kLongestPause ? 2 * pause_ : kLongestPause;
     } else if (++same_ == kEnough) {
       pause_ = kPause;
-      return false;
+      is_asleep_ = true;
     }
-    return true;
+    return !is_asleep_;
   }
 
-  // Ends its sleep. What it alone writes is what it was.
-  void wake() { same_ = 0; }
-
-  // Whether that is so.
+  // Whether what it alone writes is what it was when it fell asleep, if it sleeps.
   template <class Root>
   bool holds(const Root& root) const {
-    return !seen_.differ(root);
+    return !is_asleep_ || !seen_.own_differs(root);
   }
 
  private:
@@ -119,9 +134,16 @@ class Part {
   // Edges between two looks at a part that is at work; more after looks in vain.
   static constexpr int kPause = 1, kLongestPause = 16;
 
-  Own seen_;
+  template <class Root>
+  void look(const Root& root) {
+    seen_.take(root, &witness_);
+    same_ = 0;
+  }
+
+  Seen seen_;
   Witness witness_;
   int same_ = kNotLooking, rest_ = kPause, pause_ = kPause;
+  bool is_asleep_ = false;
 };
 
 }  // namespace hca

@@ -30,8 +30,6 @@ void EVAL_ICO(ROOT*);
 namespace {
 #define BIT(n) | 1ull << n
 constexpr uint64_t kAllParts = ~0ull, kParts = 0 HCA_PARTS(BIT);
-// Stands for no part: for whoever drives the inputs.
-constexpr uint64_t kInputs = 1ull << 62;
 
 // Members of the model that lie next to each other, from the first to the last.
 #define LENGTH(first, last) (offsetof(ROOT, last) + sizeof(ROOT::last) - offsetof(ROOT, first))
@@ -40,88 +38,63 @@ constexpr uint64_t kInputs = 1ull << 62;
 #define MEMBER(first, last) unsigned char first[LENGTH(first, last)];
 #define TAKE(first, last) different |= hca::take<LENGTH(first, last)>(first, PLACE(first), witness);
 #define DIFFER(first, last) difference.add<LENGTH(first, last)>(first, PLACE(first));
-#define OWN(n)                                              \
-  struct Own##n {                                           \
+#define SEEN(n)                                             \
+  struct Seen##n {                                          \
     HCA_OWN_##n(MEMBER)                                     \
+    HCA_READS_##n(MEMBER)                                   \
     bool take(const ROOT& root, hca::Witness* witness) {    \
       bool different = false;                               \
-      HCA_OWN_##n(TAKE) return different;                   \
+      HCA_OWN_##n(TAKE) HCA_READS_##n(TAKE)                 \
+      return different;                                     \
     }                                                       \
-    bool differ(const ROOT& root) const {                   \
+    bool own_differs(const ROOT& root) const {              \
       hca::Difference difference;                           \
       HCA_OWN_##n(DIFFER) return difference.any();          \
     }                                                       \
+    bool reads_differ(const ROOT& root) const {             \
+      hca::Difference difference;                           \
+      HCA_READS_##n(DIFFER) return difference.any();        \
+    }                                                       \
   };
-HCA_PARTS(OWN)
-
-// What one part writes and another reads, or inputs write.
-struct Shared {
-#define GROUP(writers, readers, first, last) MEMBER(first, last)
-  HCA_SHARED(GROUP)
-
-  // The parts that read something that has changed since the last time, when the edges of some parts were given.
-  uint64_t take(const ROOT& root, uint64_t ticked) {
-    uint64_t changed = 0;
-#define TAKE_GROUP(writers, readers, first, last) \
-  if ((ticked & (writers)) && hca::take<LENGTH(first, last)>(first, PLACE(first), nullptr)) changed |= readers;
-    HCA_SHARED(TAKE_GROUP)
-    return changed;
-  }
-
-  bool differ(const ROOT& root) const {
-    hca::Difference difference;
-#define DIFFER_GROUP(writers, readers, first, last) DIFFER(first, last)
-    HCA_SHARED(DIFFER_GROUP)
-    return difference.any();
-  }
-};
+HCA_PARTS(SEEN)
 
 class Parts {
  public:
-  // The parts that want an edge, after one of the parts in `ticked`.
-  uint64_t choose(const ROOT& root, bool is_due, uint64_t ticked) {
-    const uint64_t changed = shared_.take(root, ticked) | (is_due ? HCA_TIMED : 0);
-    uint64_t wanted = asleep_ & changed;
-#define WAKE(n) \
-  if (wanted >> n & 1) part##n.wake();
-    HCA_PARTS(WAKE)
-#define LOOK(n) \
-  if (!(asleep_ >> n & 1) && part##n.wants_edge(root, changed >> n & 1)) wanted |= 1ull << n;
-    HCA_PARTS(LOOK)
-    asleep_ = kParts & ~wanted;
+  // The parts that want an edge.
+  uint64_t choose(const ROOT& root, bool is_due) {
+    const uint64_t due = is_due ? HCA_TIMED : 0;
+    uint64_t wanted = 0;
+#define WANTS(n) wanted |= uint64_t{part##n.wants_edge(root, due >> n & 1)} << n;
+    HCA_PARTS(WANTS)
     return wanted;
   }
 
   // Whether what a part that sleeps alone writes is what it was when it fell asleep.
   bool hold(const ROOT& root) const {
     bool held = true;
-#define HOLD(n) held &= !(asleep_ >> n & 1) || part##n.holds(root);
+#define HOLD(n) held &= part##n.holds(root);
     HCA_PARTS(HOLD)
     return held;
   }
 
  private:
-#define HELD(n) hca::Part<Own##n> part##n;
+#define HELD(n) hca::Part<Seen##n> part##n;
   HCA_PARTS(HELD)
-  Shared shared_;
-  uint64_t asleep_ = 0;
 };
 
 // All parts before an edge at which none is to change.
 struct Before {
-  Shared shared;
-#define BEFORE(n) Own##n own##n;
+#define BEFORE(n) Seen##n seen##n;
   HCA_PARTS(BEFORE)
 
   void take(const ROOT& root) {
-    shared.take(root, kAllParts);
-#define REMEMBER(n) own##n.take(root, nullptr);
+#define REMEMBER(n) seen##n.take(root, nullptr);
     HCA_PARTS(REMEMBER)
   }
 
   bool holds(const ROOT& root) const {
-    bool held = !shared.differ(root);
-#define SAME(n) held &= !own##n.differ(root);
+    bool held = true;
+#define SAME(n) held &= !seen##n.own_differs(root) && !seen##n.reads_differ(root);
     HCA_PARTS(SAME)
     return held;
   }
@@ -133,8 +106,6 @@ struct Instance {
   VerilatedFstC* trace = nullptr;
   Parts parts;
   Before before;
-  // Parts that the last edge was given to, and the inputs.
-  uint64_t ticked = kAllParts;
   // Verilator has seen the clock low, and has not seen the edges since.
   bool is_low = false;
   bool still = false;
@@ -178,7 +149,6 @@ int ENTRY(eval)(void* opaque) {
     self->model->rootp->__VicoTriggered[0] = 1;
     EVAL_ICO(self->model->rootp);
   } else {
-    if (self->model->clk_i) self->ticked = kAllParts;
     self->model->eval();
     self->is_low = !self->model->clk_i;
   }
@@ -194,9 +164,8 @@ enum Check { kNone, kSleeping, kAll };
 int ENTRY(clock)(void* opaque, int is_due, int check) {
   auto* self = static_cast<Instance*>(opaque);
   ROOT& root = *self->model->rootp;
-  const uint64_t wanted = self->parts.choose(root, is_due, self->ticked);
+  const uint64_t wanted = self->parts.choose(root, is_due);
   const uint64_t mask = check == kNone ? wanted : kAllParts;
-  self->ticked = mask | kInputs;
   self->still = wanted == 0;
   if (check == kAll) self->before.take(root);
   if (self->trace) {

@@ -212,6 +212,7 @@ module hca_regs (
         decoded_reg_strb.mgmt.num_vls = cpuif_req_masked & (cpuif_addr == 18'h100bc) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.link_sel = cpuif_req_masked & (cpuif_addr == 18'h100c0);
         decoded_reg_strb.mgmt.link_data = cpuif_req_masked & (cpuif_addr == 18'h100c4) & !cpuif_req_is_wr;
+        is_external |= cpuif_req_masked & (cpuif_addr == 18'h100c4) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.ctx_data = cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_valid_rw |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
@@ -1425,6 +1426,10 @@ module hca_regs (
         end
     end
     assign hwif_out.mgmt.link_sel.port.value = field_storage.mgmt.link_sel.port.value;
+    // External register: hca_regs.mgmt.link_data
+
+    assign hwif_out.mgmt.link_data.req = !decoded_req_is_wr ? decoded_reg_strb.mgmt.link_data : '0;
+    assign hwif_out.mgmt.link_data.req_is_wr = decoded_req_is_wr;
     // External region: hca_regs.mgmt.ctx_data
     assign hwif_out.mgmt.ctx_data.req = decoded_reg_strb.mgmt.ctx_data;
     assign hwif_out.mgmt.ctx_data.addr = decoded_addr[7:0];
@@ -1811,6 +1816,7 @@ module hca_regs (
     always_comb begin
         automatic logic rd_ack;
         rd_ack = '0;
+        rd_ack |= hwif_in.mgmt.link_data.rd_ack;
         rd_ack |= hwif_in.mgmt.ctx_data.rd_ack;
         for(int i0=0; i0<2; i0++) begin
             rd_ack |= hwif_in.mgmt.port[i0].pkey.rd_ack;
@@ -1985,7 +1991,7 @@ module hca_regs (
             readback_data_var[8] = field_storage.mgmt.link_sel.port.value;
         end
         if(rd_mux_addr == 18'h100c4) begin
-            readback_data_var[31:0] = hwif_in.mgmt.link_data.value.next;
+            readback_data_var = hwif_in.mgmt.link_data.rd_data;
         end
         if((rd_mux_addr >= 18'h10100) && (rd_mux_addr <= 18'h10100 + 18'hff)) begin
             readback_data_var = hwif_in.mgmt.ctx_data.rd_data;

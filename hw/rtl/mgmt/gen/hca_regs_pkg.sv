@@ -238,12 +238,13 @@ package hca_regs_pkg;
         hca_regs__mgmt__num_vls__value__in_t value;
     } hca_regs__mgmt__num_vls__in_t;
 
-    typedef struct {
-        logic [31:0] next;
-    } hca_regs__mgmt__link_data__value__in_t;
+    typedef struct packed {
+        logic [31:0] value;
+    } hca_regs__mgmt__link_data__fields__in_t;
 
     typedef struct {
-        hca_regs__mgmt__link_data__value__in_t value;
+        logic rd_ack;
+        hca_regs__mgmt__link_data__fields__in_t rd_data;
     } hca_regs__mgmt__link_data__in_t;
 
     typedef struct {
@@ -518,6 +519,11 @@ package hca_regs_pkg;
 
     typedef struct {
         logic req;
+        logic req_is_wr;
+    } hca_regs__mgmt__link_data__out_t;
+
+    typedef struct {
+        logic req;
         logic [7:0] addr;
         logic req_is_wr;
         logic [31:0] wr_data;
@@ -674,6 +680,7 @@ package hca_regs_pkg;
         hca_regs__mgmt__fence_go__out_t fence_go;
         hca_regs__mgmt__eqe_datax__out_t eqe_data[4];
         hca_regs__mgmt__link_sel__out_t link_sel;
+        hca_regs__mgmt__link_data__out_t link_data;
         hca_regs__mgmt__ctx_data__out_t ctx_data;
         hca_regs__mgmt__fnx__out_t fn[4];
         hca_regs__mgmt__portx__out_t port[2];
