@@ -45,13 +45,14 @@ def say(text):
 
 
 def build(name, number):
-    """(program of a variant, processor seconds of its build); no program where it does not build. Without a name: one
-    that is built fast, so that the Rust code is there."""
+    """(program of a variant, processor seconds of its build); no program where it does not build. A name that is none:
+    one that is built fast, so that the Rust code is there."""
     program = FOLDER / f"sim_speed{number}"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = os.environ | VARIANTS.get(name, {"HCA_VSIM_CFLAGS": "-O0"}) | {"CARGO_TARGET_DIR": str(FOLDER), "CCACHE_DISABLE": "1"}
-    done = subprocess.run(["cargo", "build", "--release", "-p", "hca-system-tests", "--example", "sim_speed"], cwd=ROOT,
-                          env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    command = ["cargo", "build", "--release", "-p", "hca-system-tests", "--example", "sim_speed"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
     if done.returncode:
         say(f"{name} does not build:\n{done.stdout[-1500:]}")
         return None, 0

@@ -21,7 +21,7 @@ struct Model<'a> {
     cflags: &'static str,
 }
 
-/// HCA_VSIM_CXX names another compiler, HCA_VSIM_VERILATOR_FLAGS further options of Verilator (scripts/bench_compiler.py).
+/// HCA_VSIM_CXX names another compiler, HCA_VSIM_VERILATOR_FLAGS further options of Verilator.
 /// HCA_VSIM_CORE, a file list, replaces the card by a variant with the same ports. A second port would cost a card with
 /// one a quarter of its speed: it has a model of its own, which is compiled faster.
 const MODELS: &[Model<'_>] = &[
@@ -320,7 +320,11 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
         .arg(out)
         .args(["-CFLAGS", "-fPIC", "-f", model.file_list])
         // Of two that contradict each other the last one counts.
-        .args(env::var("HCA_VSIM_VERILATOR_FLAGS").unwrap_or_default().split_ascii_whitespace());
+        .args(
+            env::var("HCA_VSIM_VERILATOR_FLAGS")
+                .unwrap_or_default()
+                .split_ascii_whitespace(),
+        );
     run_logged(&mut command, model, &out.with_extension("log"));
 }
 

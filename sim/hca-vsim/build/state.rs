@@ -20,8 +20,7 @@ pub const UNGATED: u32 = 63;
 /// * `HCA_TRIGGER_n`: the bit in Verilator's set of triggers that stands for a part's clock.
 /// * `HCA_OWN_n(R)`: what only the edges of a part's clock may write, memories left out, as `R(first member, last
 ///   member)`.
-/// * `HCA_READS_n(R)`: what others or inputs may write, too, or they alone, and an edge of that clock reads. The time is
-///   left out.
+/// * `HCA_READS_n(R)`: what an edge of that clock reads and others or inputs may write. The time is left out.
 pub fn write(obj: &Path, prefix: &str) {
     check_one_structure(obj, prefix);
     let path = obj.join(format!("{prefix}___024root.h"));
