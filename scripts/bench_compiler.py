@@ -77,7 +77,7 @@ def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     start, programs, cost_s, least_ns = time.monotonic(), {}, {}, {}
     say("building all that is not measured")
-    build(None, 0)
+    build("", 0)
     for number, name in enumerate(args.only):
         say(f"[{number + 1}/{len(args.only)}, {time.monotonic() - start:.0f} s] building {name}")
         program, cost_s[name] = build(name, number)
