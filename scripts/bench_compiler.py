@@ -49,7 +49,8 @@ def build(name, number):
     one that is built fast, so that the Rust code is there."""
     program = FOLDER / f"sim_speed{number}"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    environment = os.environ | VARIANTS.get(name, {"HCA_VSIM_CFLAGS": "-O0"}) | {"CARGO_TARGET_DIR": str(FOLDER), "CCACHE_DISABLE": "1"}
+    variant = VARIANTS.get(name, {"HCA_VSIM_CFLAGS": "-O0"})
+    environment = os.environ | variant | {"CARGO_TARGET_DIR": str(FOLDER), "CCACHE_DISABLE": "1"}
     command = ["cargo", "build", "--release", "-p", "hca-system-tests", "--example", "sim_speed"]
     done = subprocess.run(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
