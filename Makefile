@@ -13,6 +13,7 @@ MINUTES ?= 30
 RUNS ?= 300000
 ARGS ?=
 BLOCKS ?=
+RTL_TESTS ?= tests/rtl
 
 # The tools of the checkout come before those of the machine. VERILATOR is deliberately not set here: the simulator's
 # build script finds .tools/verilator by itself, and a variable that only make sets would rebuild the model each time
@@ -61,7 +62,7 @@ lint-rust: setup
 	cargo clippy --quiet --release --workspace --all-targets -- -D warnings
 
 test-rtl: setup ## block tests of the RTL (cocotb); one of them: make test-rtl ARGS="-k fifo"
-	$(PYTEST) -n 2 tests/rtl $(ARGS)
+	$(PYTEST) -n 2 $(RTL_TESTS) $(ARGS)
 
 formal: setup ## proofs of the RTL's cells (SymbiYosys); one of them: make formal ARGS=fv_fifo
 	.venv/bin/python scripts/formal.py $(ARGS)

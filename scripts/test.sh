@@ -62,7 +62,7 @@ step rust "${make[@]}" test-rust ARGS="--workspace --exclude hca-tidy"
 step build "${make[@]}" built
 set -m # A lane is a process group: one signal ends it with all that it runs.
 {
-  beside rtl "${make[@]}" test-rtl ARGS="-n 1"
+  beside rtl "${make[@]}" test-rtl ARGS="-n 1 --ignore=tests/rtl/link"
 } &
 lanes=("-$!")
 {
@@ -72,6 +72,8 @@ lanes=("-$!")
   beside switches "${make[@]}" test-switches
   beside fuzz "${make[@]}" fuzz ARGS="-verbosity=0"
   beside doc-tests "${make[@]}" test-docs
+  # Of the block tests so many that both lanes take the same time.
+  beside rtl-link "${make[@]}" test-rtl RTL_TESTS=tests/rtl/link ARGS="-n 1"
   beside formal "${make[@]}" formal
   beside timing "${make[@]}" timing-check
 } &

@@ -191,6 +191,7 @@ class Source:
         self.payload = payload or [(f"{name}_i", struct(kind).width if kind else None)]
         self.queue = deque()
         self.offered = False
+        self.shown = None     # valid as it was driven last
         self.taken = []       # cycles of acceptance
         self.on_accept = None
         bench.agents.append(self)
@@ -214,7 +215,9 @@ class Source:
                     bench.set(port, word)
                 else:
                     bench.set(port, word, self.index * width, width)
-        bench.set(f"{self.name}_valid_i", self.offered, self.index, 1)
+        if self.offered is not self.shown:
+            self.shown = self.offered
+            bench.set(f"{self.name}_valid_i", self.offered, self.index, 1)
 
     def sample(self):
         """Takes the word off the queue when it was accepted."""
