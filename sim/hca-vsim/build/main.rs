@@ -206,11 +206,12 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     };
     let opts = format!("OPT_FAST={cflags}{paths}");
     let global = format!("OPT_GLOBAL=-O2{paths}");
-    let cxx = format!("CXX={}", env::var("HCA_VSIM_CXX").as_deref().unwrap_or("g++"));
+    // Without it Verilator's own choice.
+    let cxx = env::var("HCA_VSIM_CXX").map(|name| format!("CXX={name}")).ok();
     let fresh = obj.with_extension("new");
     remove_dir(&fresh);
     // Make looks at times alone.
-    let (flags, known) = (obj.join("flags"), format!("{cxx} {opts}"));
+    let (flags, known) = (obj.join("flags"), format!("{cxx:?} {opts}"));
     if fs::read_to_string(&flags).ok().as_ref() != Some(&known) {
         remove_dir(obj);
     }
@@ -223,7 +224,8 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     make.arg("-C")
         .arg(obj)
         .args(["-f", &format!("{}.mk", model.prefix), &format!("-j{jobs}")])
-        .args([&opts, "OPT_SLOW=-O0", &global, &cxx])
+        .args([&opts, "OPT_SLOW=-O0", &global])
+        .args(&cxx)
         .env_remove("MAKEFLAGS")
         .env_remove("CARGO_MAKEFLAGS")
         .env("CCACHE_NOHASHDIR", "1")
