@@ -101,7 +101,6 @@ fn a_range_ends_whole_mappings_and_cuts_none() {
     assert!(map.is_empty());
 }
 
-/// 1 GiB in pages of 4 KiB, twice: to look up, to map and to unmap one of them costs no more than among a few.
 /// Memory that this process has in use.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -109,6 +108,7 @@ fn resident_kib() -> u64 {
     line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// 1 GiB in pages of 4 KiB, twice: to look up, to map and to unmap one of them costs no more than among a few.
 #[test]
 fn half_a_million_mappings() {
     const COUNT: u64 = 2 * 262_144;
