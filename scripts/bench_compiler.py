@@ -23,12 +23,13 @@ LOADS = ["bulk", "storm", "pingpong"]
 NATIVE = "-march=native"
 # Name: what differs from the ordinary build.
 VARIANTS = {
-    "g++ -O2, as built": {},
-    "g++ -O3": {"HCA_VSIM_CFLAGS": f"-O3 {NATIVE}"},
-    "g++ -Os": {"HCA_VSIM_CFLAGS": f"-Os {NATIVE}"},
-    "g++ -O1": {"HCA_VSIM_CFLAGS": f"-O1 {NATIVE}"},
-    "g++ -O2 for any x86-64": {"HCA_VSIM_CFLAGS": "-O2"},
-    "clang++ -O2": {"HCA_VSIM_CXX": "clang++-14"},
+    "clang++ -O2, as built": {},
+    "clang++ -O3": {"HCA_VSIM_CFLAGS": f"-O3 {NATIVE}"},
+    "clang++ -Os": {"HCA_VSIM_CFLAGS": f"-Os {NATIVE}"},
+    "clang++ -O1": {"HCA_VSIM_CFLAGS": f"-O1 {NATIVE}"},
+    "clang++ -O2 for any x86-64": {"HCA_VSIM_CFLAGS": "-O2"},
+    "clang++-19 -O2": {"HCA_VSIM_CXX": "clang++-19"},
+    "g++ -O2": {"HCA_VSIM_CXX": "g++"},
     "Verilator --x-assign 0": {"HCA_VSIM_VERILATOR_FLAGS": "--x-assign 0"},
     "Verilator --x-initial 0": {"HCA_VSIM_VERILATOR_FLAGS": "--x-initial 0"},
     "Verilator --output-split 5000": {"HCA_VSIM_VERILATOR_FLAGS": "--output-split 5000"},

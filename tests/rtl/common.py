@@ -144,14 +144,18 @@ class Bench:
         from cocotb.clock import Clock
         from cocotb.triggers import RisingEdge
 
-        for handle in self.dut:
-            if handle._name.endswith("_i") and handle._name != "clk_i":
+        inputs = [handle for handle in self.dut if handle._name.endswith("_i")]
+        # The clocks of a block's parts are one (hca_part_clock).
+        clocks = [handle for handle in inputs if handle._name.startswith("clk_")]
+        for handle in inputs:
+            if handle not in clocks:
                 self.set(handle._name, 0)
         resets = hasattr(self.dut, "rst_i")
         if resets:
             self.set("rst_i", 1)
         self._flush()
-        cocotb.start_soon(Clock(self.dut.clk_i, 4, unit="ns").start())
+        for clock in clocks:
+            cocotb.start_soon(Clock(clock, 4, unit="ns").start())
         for _ in range(3):
             await RisingEdge(self.dut.clk_i)
         if resets:

@@ -12,6 +12,7 @@ module hca_mgmt
     parameter int unsigned NumVls        = hca_link_pkg::NumVlsDefault    // data VLs of the links
 ) (
     input  logic                          clk_i,
+    input  logic                          clk_bus_i,      // the same clock, for the part that looks at all accesses
     input  logic                          rst_i,
     input  logic [63:0]                   now_i,
     input  logic [1:0]                    num_ports_i,    // fitted, 1..NumPorts
@@ -103,7 +104,7 @@ module hca_mgmt
   logic [31:0] reg_wdata, reg_biten, reg_rdata;
 
   hca_mgmt_bus u_bus (
-    .clk_i, .rst_i,
+    .clk_i(clk_bus_i), .rst_i,
     .mmio_wr_valid_i, .mmio_wr_ready_o, .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i,
     .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i, .mmio_rdata_valid_o, .mmio_rdata_o,
     .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i, .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o,

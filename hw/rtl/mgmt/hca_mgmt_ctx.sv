@@ -61,6 +61,13 @@ module hca_mgmt_ctx
   logic [NumQpcSinks-1:0] qpc_pend_q;
   logic              cqc_pend_q, eqc_pend_q, link_wr_valid_q;
 
+  // A table's ready moves with its traffic: it is looked at only while there is something for it.
+  logic [NumQpcSinks-1:0] qpc_taken;
+  logic                   cqc_taken, eqc_taken;
+  assign qpc_taken = qpc_pend_q & qpc_wr_ready_i;
+  assign cqc_taken = cqc_pend_q && cqc_wr_ready_i;
+  assign eqc_taken = eqc_pend_q && eqc_wr_ready_i;
+
   always_ff @(posedge clk_i) begin
     if (word_we_i) words_q[word_addr_i] <= word_data_i;
   end
@@ -123,9 +130,9 @@ module hca_mgmt_ctx
       eqc_pend_q <= 1'b0;
       err_o      <= 1'b0;
     end else begin
-      qpc_pend_q <= qpc_pend_q & ~qpc_wr_ready_i;
-      if (cqc_wr_ready_i) cqc_pend_q <= 1'b0;
-      if (eqc_wr_ready_i) eqc_pend_q <= 1'b0;
+      qpc_pend_q <= qpc_pend_q & ~qpc_taken;
+      if (cqc_taken) cqc_pend_q <= 1'b0;
+      if (eqc_taken) eqc_pend_q <= 1'b0;
       if (go) begin
         err_o <= !known && !sweep_q;
         if (known && (tbl == CtxTableQpc)) qpc_pend_q <= '1;

@@ -72,11 +72,14 @@ module hca_mgmt_dma
   assign legal = (len_i != '0) && (len_i[5:0] == '0) && (addr_i[5:0] == '0) && (local_i[5:0] == '0)
                  && (14'(local_i) + 14'(len_i) <= 14'd4096);
 
+  logic asked, sent;
   assign busy_o         = state_q != StIdle;
   assign rd_req_valid_o = state_q == StReq;
+  assign asked          = rd_req_valid_o && rd_req_ready_i;
   assign rd_req_o       = '{func: func_q, addr: addr_q, len_bytes: {req_lines, 6'd0}};
   assign rd_rsp_ready_o = 1'b1;
   assign wr_valid_o     = state_q == StSend;
+  assign sent           = wr_valid_o && wr_ready_i;
   assign wr_o = '{msix: 1'b0, last: (left_q == 7'd1) || (addr_q[7:6] == 2'd3), func: func_q,
                   addr: addr_q, strb: '1, data: row};
 
@@ -94,7 +97,7 @@ module hca_mgmt_dma
           left_q <= len_i[12:6];
           if (legal) state_q <= to_host_i ? StFetch : StReq;
         end
-        StReq: if (rd_req_ready_i) state_q <= StData;
+        StReq: if (asked) state_q <= StData;
         StData: if (rd_rsp_valid_i) begin
           line_q  <= line_next;
           left_q  <= left_q - 7'd1;
@@ -107,7 +110,7 @@ module hca_mgmt_dma
           end
         end
         StFetch: state_q <= StSend;
-        StSend: if (wr_ready_i) begin
+        StSend: if (sent) begin
           line_q  <= line_next;
           left_q  <= left_q - 7'd1;
           addr_q  <= addr_q + 64'd64;

@@ -427,7 +427,7 @@ package hca_pkg;
   // ---- Parts: what a simulator may leave out of a cycle (hca_part_clock), with a clock net each.
   typedef enum int unsigned {
     PartDoorbell, PartRequester, PartGather, PartRate, PartRxCtrl, PartRxExec, PartRespSched, PartCq, PartEq, PartMgmt,
-    PartRdSq, PartRdList, PartRdMgmt,
+    PartBus, PartRdSq, PartRdList, PartRdMgmt,
     PartTxWire, PartRxWire, PartLink, PartLinkTx, PartLinkRx, PartCounters,  // of hca_ports
     PartAfter
   } part_e;

@@ -129,14 +129,15 @@ module hca_eq
 
   // ---- EQE and interrupt -------------------------------------------------------------------------
   logic [15:0] size, used, slot;
-  logic        writable, deliver, drop, ev_push, ev_room, db_ok;
+  logic        writable, sent, deliver, drop, ev_push, ev_room, db_ok;
   eqe_t        eqe;
 
   assign size     = 16'd1 << cfg.log_size;
   assign used     = dyn.pi - dyn.ci;
   assign slot     = dyn.pi & (size - 16'd1);
   assign writable = cfg.valid && (used < size);
-  assign deliver  = (state_q == StEqe) && writable && wr_ready_i;
+  assign sent     = wr_valid_o && wr_ready_i;
+  assign deliver  = (state_q == StEqe) && sent;
   assign drop     = (state_q == StEqe) && !writable;
   assign ev_push  = drop && !dyn.reported;
 
@@ -207,7 +208,7 @@ module hca_eq
           else if (drop) state_q <= StIdle;
           if (drop) drop_cnt_o <= drop_cnt_o + 1'b1;
         end
-        StMsix: if (wr_ready_i) state_q <= StIdle;
+        StMsix: if (sent) state_q <= StIdle;
         StDb: begin
           state_q <= StIdle;
           if (!db_ok) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;

@@ -190,7 +190,7 @@ module hca_core
   logic [NumQpc-1:0] qpc_valid, qpc_ready;
   qpc_wr_t           qpc_wr;
   logic [NumMsg-1:0] msg_valid, msg_ready;
-  pipe_msg_t         msg [NumMsg];
+  pipe_msg_t         msg [NumMsg] /* verilator split_var */;
   logic [NumEv-1:0]  ev_valid, ev_ready;
   hw_ev_t            ev [NumEv];
 
@@ -458,7 +458,7 @@ module hca_core
 
   // ---- Management ----------------------------------------------------------------------------------------
   hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1)) u_mgmt (
-    .clk_i(pclk[PartMgmt]), .rst_i, .now_i, .num_ports_i,
+    .clk_i(pclk[PartMgmt]), .clk_bus_i(pclk[PartBus]), .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
     .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i,
     .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i,

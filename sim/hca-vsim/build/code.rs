@@ -161,16 +161,22 @@ fn members(text: &str) -> BTreeSet<String> {
     members.filter(|name| name != "vlSymsp").collect()
 }
 
+/// The time, an input.
+const TIME: &str = "vlSelfRef.now_i";
+
 /// Members that some code touches, and those of them that it assigns to.
 #[derive(Default)]
 pub struct Touched {
     pub all: BTreeSet<String>,
+    /// It does more with the time than to keep it in a register, which shows by itself whether it does.
+    pub is_timed: bool,
     assigned: BTreeSet<String>,
 }
 
 impl Touched {
     fn add(&mut self, text: &str) {
         self.all.extend(members(text));
+        self.is_timed |= text.match_indices(TIME).any(|(at, _)| !is_kept(text, at));
         let assigned = idents_after(text, "vlSelfRef.").filter(|(_, rest)| is_assignment(rest));
         self.assigned.extend(assigned.map(|(name, _)| name.to_owned()));
         // Functions of Verilator's that are a statement write to one of their arguments.
@@ -178,6 +184,12 @@ impl Touched {
         let calls = statements.filter(|statement| statement.starts_with("VL_"));
         self.assigned.extend(calls.flat_map(members));
     }
+}
+
+/// The time that stands here in a text is all that a register takes over.
+fn is_kept(text: &str, at: usize) -> bool {
+    let target = text[..at].trim_end().strip_suffix('=').map(str::trim_end);
+    target.is_some_and(|target| target.ends_with("_q")) && text[at + TIME.len()..].starts_with(';')
 }
 
 /// What follows is `= value`, behind any number of indices and fields.

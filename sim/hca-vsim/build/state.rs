@@ -16,7 +16,7 @@ pub const UNGATED: u32 = 63;
 /// Puts what is compared together next to each other in the model's one structure, and writes hca_state.h:
 ///
 /// * `HCA_PARTS(M)`: the numbers of the parts (hca_part_clock), and of what has the card's own clock.
-/// * `HCA_GATED`: a bit for each part with a clock of its own; `HCA_TIMED`: for those that read the time.
+/// * `HCA_GATED`: a bit for each part with a clock of its own; `HCA_TIMED`: for those that go by the time.
 /// * `HCA_TRIGGER_n`: the bit in Verilator's set of triggers that stands for a part's clock.
 /// * `HCA_OWN_n(R)`: what only the edges of a part's clock may write, memories left out, as `R(first member, last
 ///   member)`.
@@ -90,7 +90,7 @@ fn constants(code: &Code, parts: &Parts) -> String {
     text += &list("HCA_PARTS(M)", parts.own.keys().map(|part| format!("M({part})")));
     let bits = |parts: &mut dyn Iterator<Item = &u32>| parts.fold(0u64, |bits, part| bits | 1 << part);
     let gated = bits(&mut parts.own.keys().filter(|part| **part != UNGATED));
-    let is_timed = |part: &&u32| parts.own[*part].all.contains("now_i");
+    let is_timed = |part: &&u32| parts.own[*part].is_timed;
     let timed = bits(&mut parts.own.keys().filter(is_timed));
     text + &format!("#define HCA_GATED {gated}ull\n#define HCA_TIMED {timed}ull\n")
 }
