@@ -1,6 +1,6 @@
 """How fast the simulator is, against an older commit on the same machine in the same run.
 
-usage: scripts/bench_sim.py [--runs N] [--base COMMIT] [--only NAME ...] [--no-suite] [--json FILE]
+usage: scripts/bench_sim.py [--runs N] [--base COMMIT] [--only NAME ...] [--no-suite] [--no-build] [--json FILE]
 
 Both trees are built (the older one as a worktree under target/bench-sim) and measured in turn, older, newer, older and
 so on; ratios are taken pair by pair, so that a machine whose speed drifts does not matter, and their median is printed.
@@ -108,24 +108,26 @@ def run_load(tree, name):
 
 
 def wall(tree, name, *arguments):
-    """{measure: seconds} of `hca` with these arguments."""
+    """(seconds, output) of `hca` with these arguments."""
     start = time.monotonic()
-    done = subprocess.run([tree.program("hca"), *arguments], timeout=LIMIT_S, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT)
+    done = subprocess.run([tree.program("hca"), *arguments], timeout=LIMIT_S, text=True, capture_output=True)
     if done.returncode:
-        sys.exit(f"bench-sim: {name} of {tree.name} failed:\n{done.stdout[-3000:]}")
-    return {f"{name}: wall s": time.monotonic() - start}
+        sys.exit(f"bench-sim: {name} of {tree.name} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+    return time.monotonic() - start, done.stdout
 
 
 def run_program(tree, name):
     """Of a program on both cards, of which the second finds the first by this machine's address."""
     command = PROGRAMS[name]
-    return wall(tree, name, "run", "--pair", "--", *command, "---", *command, "127.0.0.1")
+    seconds, _ = wall(tree, name, "run", "--pair", "--", *command, "---", *command, "127.0.0.1")
+    return {f"{name}: wall s": seconds}
 
 
 def run_perf(tree, name):
+    """Of the whole command, and what it says of itself."""
     threads = THREADS if tree.has_threads() else []
-    return wall(tree, name, "perf", *PERF[name], *threads)
+    seconds, output = wall(tree, name, "perf", "--json", *PERF[name], *threads)
+    return {f"{name}: simulated cycles/s": json.loads(output)["sim_cycles_per_wall_s"], f"{name}: wall s": seconds}
 
 
 def run_suite(tree, _name):
@@ -190,9 +192,10 @@ def main():
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names,
                         help="some of: " + ", ".join(names))
     parser.add_argument("--no-suite", action="store_true", help="leave the system suite out: it takes minutes")
+    parser.add_argument("--no-build", action="store_true", help="measure what was built the last time; no suite")
     parser.add_argument("--json", type=Path, default=FOLDER / "speed.json", help="where the figures go")
     args = parser.parse_args()
-    suite = SUITE in args.only and not args.no_suite
+    suite = SUITE in args.only and not args.no_suite and not args.no_build
     tasks = [(name, run_load, args.runs) for name in LOADS if name in args.only]
     tasks += [(name, run_perf, args.runs) for name in PERF if name in args.only]
     programs = [name for name in PROGRAMS if name in args.only and shutil.which(PROGRAMS[name][0])]
@@ -200,9 +203,13 @@ def main():
     tasks += [(SUITE, run_suite, 1)] if suite else []
     FOLDER.mkdir(parents=True, exist_ok=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    trees = [older_tree(args.base), Tree("this tree", ROOT, ROOT / target)]
+    older = Tree(f"before ({args.base})", FOLDER / "tree", FOLDER / "build") if args.no_build else older_tree(args.base)
+    trees = [older, Tree("this tree", ROOT, ROOT / target)]
     for tree in trees:
-        tree.build(suite)
+        if not args.no_build:
+            tree.build(suite)
+        elif not tree.program("hca").exists():
+            sys.exit(f"bench-sim: {tree.program('hca')} is not there: run once without --no-build")
     table = summary(measure(trees, tasks, max(1, args.runs)))
     show(table)
     args.json.parent.mkdir(parents=True, exist_ok=True)
