@@ -237,8 +237,8 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     fs::write(&flags, known).expect("OUT_DIR is writable");
 }
 
-/// The C++ compiler of the models: clang where it is installed. Its models are by a fifth to a third faster than those of
-/// g++, and are built sooner (docs/simulator-speed.md).
+/// The C++ compiler of the models: clang where it is installed. Its models are by a fifth faster than those of g++, and
+/// are built sooner (docs/simulator-speed.md).
 fn compiler() -> String {
     env::var("HCA_VSIM_CXX").unwrap_or_else(|_| {
         let runs = |name: &str| Command::new(name).arg("--version").output().is_ok();
