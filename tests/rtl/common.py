@@ -104,6 +104,8 @@ class Bench:
         self._dirty = set()
         self._seen = {}
         self._handles = {}
+        self._readers = {}
+        self._falling = self._rising = None
         logging.getLogger("cocotb").setLevel(logging.WARNING)
 
     def set(self, port, value, lsb=0, width=None):
@@ -122,10 +124,19 @@ class Bench:
         """Reads a port as it stands at the falling edge."""
         value = self._seen.get(port)
         if value is None:
-            # Not `int(handle.value)`: what cocotb makes on the way took a quarter of a test's time.
-            value = int(self._handle(port)._handle.get_signal_val_binstr(), 2)
-            self._seen[port] = value
+            value = self._seen[port] = self._read(port)
         return value if width is None else (value >> lsb) & ((1 << width) - 1)
+
+    def _read(self, port):
+        reader = self._readers.get(port)
+        if reader is None:
+            # Not `int(handle.value)`: what cocotb makes on the way took a quarter of a test's time.
+            handle = self._handle(port)
+            raw = handle._handle
+            narrow = len(handle) < 32
+            reader = raw.get_signal_val_long if narrow else lambda: int(raw.get_signal_val_binstr(), 2)
+            self._readers[port] = reader
+        return reader()
 
     def _handle(self, port):
         handle = self._handles.get(port)
@@ -142,8 +153,9 @@ class Bench:
         """Starts the clock and resets (where there is a reset); every input port begins at 0."""
         import cocotb
         from cocotb.clock import Clock
-        from cocotb.triggers import RisingEdge
+        from cocotb.triggers import FallingEdge, RisingEdge
 
+        self._falling, self._rising = FallingEdge(self.dut.clk_i), RisingEdge(self.dut.clk_i)
         inputs = [handle for handle in self.dut if handle._name.endswith("_i")]
         # The clocks of a block's parts are one (hca_part_clock).
         clocks = [handle for handle in inputs if handle._name.startswith("clk_")]
@@ -157,24 +169,23 @@ class Bench:
         for clock in clocks:
             cocotb.start_soon(Clock(clock, 4, unit="ns").start())
         for _ in range(3):
-            await RisingEdge(self.dut.clk_i)
+            await self._rising
         if resets:
             self.set("rst_i", 0)
         return self
 
     async def step(self, cycles=1):
         """Runs cycles: agents drive, everything settles, agents look."""
-        from cocotb.triggers import FallingEdge, RisingEdge
-
         for _ in range(cycles):
             for agent in self.agents:
                 agent.drive()
-            self._flush()
-            await FallingEdge(self.dut.clk_i)
+            if self._dirty:
+                self._flush()
+            await self._falling
             self._seen.clear()
             for agent in self.agents:
                 agent.sample()
-            await RisingEdge(self.dut.clk_i)
+            await self._rising
             self.cycle += 1
 
     async def until(self, condition, limit=20000, what="condition"):

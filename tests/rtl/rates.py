@@ -31,21 +31,26 @@ class Rates:
 
     def __init__(self):
         self.open = [ALL, ALL]
-        self.debt = [0] * GROUPS
+        self.debt = {}                              # group: debt, where there is one
         self.late = self.size = self.cost = None    # (group, cost)
 
     def step(self, charges):
         """The clock edge: `charges[p]` is (group, bytes, interval) of the packet that asker p makes, or None."""
         items = [(charge[0], cost_of(charge[1], charge[2])) if charge else None for charge in charges]
-        under_way = {item[0] for item in (*items, self.late, self.size, self.cost) if item}
-        due = sum(1 << g for g in range(GROUPS) if g not in under_way and self.debt[g] // FRACTION < AHEAD)
+        due = ALL
+        for item in (*items, self.late, self.size, self.cost):
+            if item:
+                due &= ~(1 << item[0])
+        for group, debt in self.debt.items():
+            if debt // FRACTION >= AHEAD:
+                due &= ~(1 << group)
         for port, charge in enumerate(charges):
-            shuts = charge and (charge[1] > SMALL or self.debt[charge[0]] // FRACTION >= AHEAD // 2)
+            shuts = charge and (charge[1] > SMALL or self.debt.get(charge[0], 0) // FRACTION >= AHEAD // 2)
             used = 1 << charge[0] if shuts else 0
             self.open[port] = ((self.open[port] | due) & ~used) | 1
-        self.debt = [max(0, debt - FRACTION) for debt in self.debt]
+        self.debt = {group: debt - FRACTION for group, debt in self.debt.items() if debt > FRACTION}
         if self.cost:
-            self.debt[self.cost[0]] += self.cost[1]
+            self.debt[self.cost[0]] = self.debt.get(self.cost[0], 0) + self.cost[1]
         waiting = [item for item in (items[0], self.late, items[1]) if item]
         assert len(waiting) < 3, "the bench charges too often"
         now, late = (waiting + [None, None])[:2]

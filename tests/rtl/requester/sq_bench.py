@@ -79,6 +79,7 @@ class Qp:
         self.moves = []           # (position, is a rewind): where it has been told to go
         self.una = psn            # acknowledged up to here
         self.una_index = start    # WQE it was last seen in
+        self.una_seen = None      # (una, tail) of that time
         self.reads_done = 0       # READs before that
         self.reads_placed = 0     # READs reported as placed
         self.high = (start, 0)    # position behind the furthest packet ever sent
@@ -97,6 +98,9 @@ class Qp:
 
     def una_wqe(self):
         """Index of the WQE that una belongs to; the tail if everything is acknowledged."""
+        if self.una_seen == (self.una, self.tail):
+            return self.una_index
+        self.una_seen = (self.una, self.tail)
         while self.una_index < self.tail:
             wqe = self.wqes[self.una_index]
             if ((self.una - wqe.first_psn) & PSN_MASK) < wqe.packets(self.mtu):
@@ -242,6 +246,7 @@ class SqBench(Bench):
         self.auto_ack = True
         self.lossy = 0.0
         self.errors = []
+        self.sent = 0             # packets
         self.expect_moves = deque()
 
     async def begin(self):
@@ -383,6 +388,7 @@ class SqBench(Bench):
         assert ((txp["psn"] - qp.una) & PSN_MASK) < LIMITS["WindowPackets"] or \
             ((txp["psn"] - qp.una) & PSN_MASK) >= 1 << 23, "window"
         qp.sent += 1
+        self.sent += 1
         if txp["has_payload"]:
             self.need_segs.append((qp, deque(segments)))
             self.check_segs()
@@ -435,5 +441,5 @@ class SqBench(Bench):
 
     def complete(self):
         """Everything is acknowledged and nothing is under way."""
-        return all(qp.una == qp.tail_psn for qp in self.qps.values()) and not self.need_segs \
-            and not self.segs and self.ack.idle() and self.db.idle()
+        return not self.need_segs and not self.segs and self.ack.idle() and self.db.idle() \
+            and all(qp.una == qp.tail_psn for qp in self.qps.values())

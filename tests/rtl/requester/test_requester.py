@@ -63,8 +63,7 @@ async def drain(bench, limit=200000, timeout=3000):
         if bench.complete():
             return
         await bench.step()
-        total = sum(qp.sent for qp in bench.qps.values())
-        quiet, sent = (0, total) if total != sent else (quiet + 1, sent)
+        quiet, sent = (0, bench.sent) if bench.sent != sent else (quiet + 1, sent)
         if quiet >= timeout and bench.lossy:
             quiet = 0
             for qp in bench.qps.values():
