@@ -18,7 +18,7 @@ OTHERS = [
     ("LZ4, by Yann Collet (writes waveforms)", "BSD-2-Clause", Path("/usr/share/doc/liblz4-dev/copyright")),
     ("zlib, by Jean-loup Gailly and Mark Adler (writes waveforms)", "Zlib",
      Path("/usr/share/doc/zlib1g-dev/copyright")),
-    ("libstdc++ of GCC", "GPL-3.0 with the GCC runtime library exception",
+    ("libstdc++ and libatomic of GCC", "GPL-3.0 with the GCC runtime library exception",
      Path("/usr/share/doc/gcc-12-base/copyright")),
 ]
 

@@ -119,7 +119,8 @@ fn is_portable() -> bool {
 fn link_libraries() {
     let is_static = is_portable();
     let compiler = cc::Build::new().cpp(true).get_compiler();
-    for lib in ["lz4", "z", "stdc++"] {
+    // Of libatomic clang's code for Verilator's runtime wants a function that g++ does without.
+    for lib in ["lz4", "z", "stdc++", "atomic"] {
         if !is_static {
             println!("cargo:rustc-link-lib={lib}");
             continue;
@@ -133,9 +134,7 @@ fn link_libraries() {
         println!("cargo:rustc-link-search=native={}", folder.display());
         println!("cargo:rustc-link-lib=static={lib}");
     }
-    for lib in ["atomic", "pthread"] {
-        println!("cargo:rustc-link-lib={lib}");
-    }
+    println!("cargo:rustc-link-lib=pthread");
 }
 
 fn env_var(name: &str) -> String {
