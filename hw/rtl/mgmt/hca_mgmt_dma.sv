@@ -72,6 +72,7 @@ module hca_mgmt_dma
   assign legal = (len_i != '0) && (len_i[5:0] == '0) && (addr_i[5:0] == '0) && (local_i[5:0] == '0)
                  && (14'(local_i) + 14'(len_i) <= 14'd4096);
 
+  // The readies move with everybody's traffic: looked at only while this block wants something (decision 0020).
   logic asked, sent;
   assign busy_o         = state_q != StIdle;
   assign rd_req_valid_o = state_q == StReq;

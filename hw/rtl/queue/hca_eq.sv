@@ -136,7 +136,7 @@ module hca_eq
   assign used     = dyn.pi - dyn.ci;
   assign slot     = dyn.pi & (size - 16'd1);
   assign writable = cfg.valid && (used < size);
-  assign sent     = wr_valid_o && wr_ready_i;
+  assign sent     = wr_valid_o && wr_ready_i;   // the only look at a ready that moves with all writes (decision 0020)
   assign deliver  = (state_q == StEqe) && sent;
   assign drop     = (state_q == StEqe) && !writable;
   assign ev_push  = drop && !dyn.reported;
