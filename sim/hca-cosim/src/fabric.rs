@@ -1,7 +1,9 @@
 //! Cards, what joins them, and time.
 
+use std::path::Path;
+
 use hca_host::MmioRequest;
-use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, DirStats, LinkKind};
+use hca_link::{BeatStream, Cable, CableConfig, Delivery, Dir, DirStats, LinkKind, Tap};
 use hca_outside::Wire;
 use hca_switch::{EthSwitchConfig, EthSwitchId, IbSwitchConfig, LinkEndAt, LinkId, Net, SwitchId};
 use hca_vsim::DATA_VLS;
@@ -214,7 +216,21 @@ impl Fabric {
         &self.net.cables()[id.0]
     }
 
-    /// A cable, to capture from or to close.
+    /// Writes a capture of a cable from now on, with what a wire at its end answers itself.
+    pub fn capture(&mut self, id: CableId, tap: Tap, path: &Path) -> Result<(), SimError> {
+        self.net.cables_mut()[id.0].capture(tap, path)?;
+        self.outsides.iter().for_each(|outside| outside.captured(id.0));
+        Ok(())
+    }
+
+    /// What the wires have answered since the last cycle: nobody who saw an answer misses it in a capture.
+    pub(crate) fn capture_asides(&mut self) {
+        for outside in &self.outsides {
+            outside.capture_aside(self.now, self.net.cables_mut());
+        }
+    }
+
+    /// A cable, to close or to change.
     pub fn cable_mut(&mut self, id: CableId) -> &mut Cable {
         &mut self.net.cables_mut()[id.0]
     }

@@ -44,10 +44,19 @@ impl Outside {
         self.at = Some((cable, into));
     }
 
-    /// To be called when the captures of the cable have been opened.
-    pub(crate) fn prepare(&self, cables: &[Cable]) {
-        if self.at.is_some_and(|(cable, _)| cables[cable].is_captured()) {
+    /// To be called when a capture of a cable has been opened.
+    pub(crate) fn captured(&self, captured: usize) {
+        if self.at.is_some_and(|(cable, _)| cable == captured) {
             self.wire.keep_aside();
+        }
+    }
+
+    /// Puts into the captures what the wire has answered itself so far.
+    #[inline]
+    pub(crate) fn capture_aside(&self, now: u64, cables: &mut [Cable]) {
+        let Some((cable, into)) = self.at else { return };
+        while let Some((came, frame)) = self.wire.take_aside() {
+            cables[cable].capture_aside(if came { into } else { into.reverse() }, now, &frame);
         }
     }
 
@@ -67,10 +76,8 @@ impl Outside {
     #[inline]
     pub(crate) fn step(&self, now: u64, cables: &mut [Cable]) {
         let Some((cable, into)) = self.at else { return };
+        self.capture_aside(now, cables);
         let cable = &mut cables[cable];
-        while let Some((came, frame)) = self.wire.take_aside() {
-            cable.capture_aside(if came { into } else { into.reverse() }, now, &frame);
-        }
         while cable.ready(into, now)
             && let Some(frame) = self.wire.take()
         {

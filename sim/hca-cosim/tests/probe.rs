@@ -132,10 +132,7 @@ fn observe(seed: u64) -> (u64, String, Vec<u8>) {
     let (sim, [a, b], [dev_a, dev_b]) = pair(seed);
     let capture = std::env::temp_dir().join(format!("hca-cosim-{}-{seed}.pcap", std::process::id()));
     let cable = sim.fabric().cables().next().unwrap();
-    sim.fabric()
-        .cable_mut(cable)
-        .capture(Tap::Delivered, &capture)
-        .unwrap();
+    sim.fabric().capture(cable, Tap::Delivered, &capture).unwrap();
     for card in [a, b] {
         sim.fabric().card_mut(card).record_stamps(10_000);
     }

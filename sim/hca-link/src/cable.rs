@@ -44,11 +44,6 @@ impl Cable {
         Ok(())
     }
 
-    /// True while it writes a capture.
-    pub fn is_captured(&self) -> bool {
-        !self.captures.is_empty()
-    }
-
     /// Puts a packet into the captures that passes the cable by: at a wire to the outside, what is answered there.
     pub fn capture_aside(&mut self, dir: Dir, now_cycle: u64, bytes: &[u8]) {
         self.record(Tap::Sent, dir, now_cycle, bytes);

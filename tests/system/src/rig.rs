@@ -190,7 +190,7 @@ fn join_second(fabric: &mut Fabric, cards: [CardId; 2], config: &SecondCable) ->
     };
     let cable = fabric.plug(cards.map(|card| Plug::CardPort(card, 2)), cable)?;
     if let Some(path) = &config.capture {
-        fabric.cable_mut(cable).capture(Tap::Sent, path)?;
+        fabric.capture(cable, Tap::Sent, path)?;
     }
     Ok(cable)
 }
@@ -313,10 +313,7 @@ impl Rig {
         let (cables, switches) = join(&mut fabric, cards, config)?;
         let cable = cables[0];
         if let Some(path) = &config.capture {
-            fabric
-                .cable_mut(cable)
-                .capture(Tap::Sent, path)
-                .map_err(SimError::from)?;
+            fabric.capture(cable, Tap::Sent, path)?;
         }
         let second = config.second.as_ref();
         let second = second

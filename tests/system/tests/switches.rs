@@ -167,8 +167,8 @@ fn tshark_finds_nothing_malformed_behind_a_switch() {
     let mut pair = pair(LinkKind::InfiniBand, 1);
     {
         let mut fabric = pair.rig.sim.fabric();
-        let cable = fabric.cable_mut(pair.rig.cables[1]);
-        cable.capture(Tap::Sent, &file).unwrap();
+        let cable = pair.rig.cables[1];
+        fabric.capture(cable, Tap::Sent, &file).unwrap();
     }
     both_ways(&mut pair);
     pair.rig

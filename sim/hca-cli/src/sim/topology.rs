@@ -247,8 +247,7 @@ fn capture(fabric: &mut Fabric, path: &Path) -> Result<Vec<(CableId, PathBuf)>> 
         // Found out here, the reason is clear; inside the simulator it would end the run as a violation.
         files::write(&path, b"")?;
         fabric
-            .cable_mut(cable)
-            .capture(Tap::Sent, &path)
+            .capture(cable, Tap::Sent, &path)
             .map_err(FileError::from_display)?;
         captures.push((cable, path));
     }

@@ -189,9 +189,6 @@ impl Server {
 
     /// Simulates until it is stopped.
     pub fn run(&mut self) {
-        for outside in self.fabric.outsides() {
-            outside.prepare(self.fabric.net().cables());
-        }
         while !self.stop.load(Ordering::SeqCst) {
             if let Some(limit) = self.idle() {
                 self.wait_for_work(limit);
@@ -211,6 +208,7 @@ impl Server {
             self.part_with_broken_cards();
             self.publish();
         }
+        self.fabric.capture_asides();
         self.stop.store(false, Ordering::SeqCst);
     }
 
