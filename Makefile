@@ -59,7 +59,7 @@ lint: lint-rtl lint-rust ## RTL (Verilator, slang, verible) and Rust (rustfmt, c
 lint-rtl: setup
 	scripts/lint-rtl.sh
 
-# Release profile, as every other build here: the Verilated model is then compiled once, not once per profile.
+# Release profile, as every other build here: what build scripts and macros need is then compiled once.
 lint-rust: setup
 	cargo fmt --all --check -- -l || { echo "lint: the files above are not formatted: run 'make fmt'"; exit 1; }
 	cargo clippy --quiet --release --workspace --all-targets -- -D warnings
@@ -172,9 +172,10 @@ hca: setup
 	cargo build --release -p hca
 
 .PHONY: built libibverbs
-# All crates at once: what the tests have compiled serves here too.
+# All crates at once: what the tests have compiled serves here too. The tests of libraries ask for features of other
+# libraries which the programs do without: with BUILT="--lib --bins --tests" nothing is compiled for want of them.
 built: setup
-	cargo build --release --workspace
+	cargo build --release --workspace $(BUILT)
 
 libibverbs: setup ## the drop-in library that unmodified programs load
 	cargo build --release -p hca-capi

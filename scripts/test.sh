@@ -54,15 +54,19 @@ beside() {
 }
 
 make=(make --no-print-directory)
+# The programs are built with what the tests are built with.
+crates="--exclude hca-tidy"
+export BUILT="$crates --lib --bins --tests"
 step tidy "${make[@]}" tidy
 step lint "${make[@]}" lint-rtl
 step gen-check "${make[@]}" gen-check
 step clippy "${make[@]}" lint-rust
-step rust "${make[@]}" test-rust ARGS="--workspace --exclude hca-tidy"
+step rust "${make[@]}" test-rust ARGS="--workspace $crates"
 step build "${make[@]}" built
 set -m # A lane is a process group: one signal ends it with all that it runs.
 {
   beside rtl "${make[@]}" test-rtl ARGS="-n 1 --ignore=tests/rtl/link"
+  beside timing "${make[@]}" timing-check
 } &
 lanes=("-$!")
 {
@@ -75,7 +79,6 @@ lanes=("-$!")
   # Of the block tests so many that both lanes take the same time.
   beside rtl-link "${make[@]}" test-rtl RTL_TESTS=tests/rtl/link ARGS="-n 1"
   beside formal "${make[@]}" formal
-  beside timing "${make[@]}" timing-check
 } &
 lanes+=("-$!")
 trap 'kill -- "${lanes[@]}" 2>/dev/null; exit 1' INT TERM
