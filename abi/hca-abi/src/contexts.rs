@@ -105,6 +105,8 @@ layout! {
         rate_interval set_rate_interval: u32 [108, 0, 24] "RATE-3";
         /// QPs of one group take turns at a packet's time (rate_interval) per packet, 1..RATE_GROUPS; 0: no limit.
         rate_group set_rate_group: u8 [111, 0, 8] "RATE-4";
+        /// The QPN. Its low bits are the row, the others a generation: who names another one does not mean this QP.
+        qpn set_qpn: u32 [112, 0, 24];
     }
 }
 

@@ -135,6 +135,8 @@ layout! {
         max_tso set_max_tso: u32 [216, 0, 32] "V-31";
         /// Bit n: service n (see service) is supported.
         service_mask set_service_mask: u8 [220, 0, 8];
+        /// Low bits of a QPN that tell the QPs of the card apart that exist at one time; the others are a generation.
+        qpn_line_bits set_qpn_line_bits: u8 [221, 0, 8];
     }
 }
 

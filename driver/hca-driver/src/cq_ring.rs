@@ -67,14 +67,15 @@ impl CqRing {
     }
 
     /// The ring of a CQ that the card has just been told of; `ring` is zeroed and has [`CqRing::ring_bytes`].
-    pub fn new(ring: DmaBuf, cqn: u32, log_size: u8) -> Self {
+    /// `qpn_line_bits`: as QUERY_DEVICE says.
+    pub fn new(ring: DmaBuf, cqn: u32, log_size: u8, qpn_line_bits: u8) -> Self {
         Self {
             ring,
             cqn,
             log_size,
             next: 0,
             told: 0,
-            qps: QpnTable::default(),
+            qps: QpnTable::new(qpn_line_bits),
             strays: 0,
         }
     }

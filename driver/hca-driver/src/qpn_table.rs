@@ -3,33 +3,54 @@
 use crate::shadow::QpShadow;
 
 const LEAF_LOG: u32 = 8;
-type Leaf = Box<[Option<QpShadow>]>;
+type Leaf = Box<[Option<(u32, QpShadow)>]>;
 
-/// Map with the 24-bit QPN as key.
-#[derive(Debug, Default)]
+/// Map with the QPN as key, of which at one time no two have the same low bits (`qpn_line_bits` of QUERY_DEVICE). So it
+/// stays small and dense however often QPs come and go.
+#[derive(Debug)]
 pub(crate) struct QpnTable {
+    line_mask: u32,
     leaves: Vec<Option<Leaf>>,
 }
 
 impl QpnTable {
+    pub fn new(line_bits: u8) -> Self {
+        Self {
+            line_mask: (1 << line_bits.min(24)) - 1,
+            leaves: Vec::new(),
+        }
+    }
+
+    /// Leaf, and place in it.
+    #[inline]
+    fn place(&self, qpn: u32) -> (usize, usize) {
+        let line = qpn & self.line_mask;
+        ((line >> LEAF_LOG) as usize, (line & ((1 << LEAF_LOG) - 1)) as usize)
+    }
+
     #[inline]
     pub fn get(&self, qpn: u32) -> Option<&QpShadow> {
-        let leaf = self.leaves.get((qpn >> LEAF_LOG) as usize)?.as_ref()?;
-        leaf[(qpn & ((1 << LEAF_LOG) - 1)) as usize].as_ref()
+        let (top, place) = self.place(qpn);
+        let (owner, shadow) = self.leaves.get(top)?.as_ref()?[place].as_ref()?;
+        (*owner == qpn).then_some(shadow)
     }
 
     pub fn insert(&mut self, qpn: u32, shadow: QpShadow) {
-        let top = (qpn >> LEAF_LOG) as usize;
+        let (top, place) = self.place(qpn);
         if self.leaves.len() <= top {
             self.leaves.resize_with(top + 1, || None);
         }
         let leaf = self.leaves[top].get_or_insert_with(|| (0..1 << LEAF_LOG).map(|_| None).collect());
-        leaf[(qpn & ((1 << LEAF_LOG) - 1)) as usize] = Some(shadow);
+        leaf[place] = Some((qpn, shadow));
     }
 
+    /// Leaves another one alone that has the low bits now.
     pub fn remove(&mut self, qpn: u32) {
-        if let Some(Some(leaf)) = self.leaves.get_mut((qpn >> LEAF_LOG) as usize) {
-            leaf[(qpn & ((1 << LEAF_LOG) - 1)) as usize] = None;
+        let (top, place) = self.place(qpn);
+        if let Some(Some(leaf)) = self.leaves.get_mut(top)
+            && leaf[place].as_ref().is_some_and(|(owner, _)| *owner == qpn)
+        {
+            leaf[place] = None;
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use hca_abi::{CtxTable, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
-use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_MRS, NUM_MTTS, NUM_QPS};
+use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_MRS, NUM_MTTS, NUM_QPS, QPN_LINE_BITS};
 use hca_regs as reg;
 
 use crate::host::HostMemory;
@@ -57,6 +57,11 @@ pub struct Card {
     mailbox: Vec<u8>,
     dma_error: bool,
     ctx_error: bool,
+}
+
+/// Row of a QP in the card's tables.
+pub(crate) fn line_of(qpn: u32) -> u32 {
+    qpn & ((1 << QPN_LINE_BITS) - 1)
 }
 
 impl Card {
@@ -115,9 +120,9 @@ impl Card {
             .unwrap_or([0; CTX_BYTES])
     }
 
-    /// Context of a QP.
+    /// Context of the QP that has a QPN's line.
     pub fn qpc(&self, qpn: u32) -> Qpc {
-        Qpc(self.row(CtxTable::Qpc, qpn))
+        Qpc(self.row(CtxTable::Qpc, line_of(qpn)))
     }
 
     /// Admin commands of function 0 so far, modulo 2^16.
@@ -127,7 +132,7 @@ impl Card {
 
     /// Ring indices of a QP.
     pub fn rings(&self, qpn: u32) -> QpRings {
-        self.qps.get(&qpn).copied().unwrap_or_default()
+        self.qps.get(&line_of(qpn)).copied().unwrap_or_default()
     }
 
     /// The driver's read of a function register.

@@ -5,7 +5,7 @@ use hca_abi::{
     SqWqeCtrl, WcOpcode, WcStatus, WrOpcode, access, wc_flag,
 };
 
-use crate::card::Card;
+use crate::card::{Card, line_of};
 
 /// A work request fails with this status.
 type Fails<T> = Result<T, WcStatus>;
@@ -51,7 +51,7 @@ impl Card {
             Ok((true, wqe)) => {
                 self.qps.entry(qpn).or_default().sq_consumer = index.wrapping_add(1);
                 if wqe.ctrl.signaled() || qpc.sq_sig_all() {
-                    self.complete_send(qpn, &qpc, index, WcStatus::Success, wqe.ctrl);
+                    self.complete_send(&qpc, index, WcStatus::Success, wqe.ctrl);
                 }
                 true
             }
@@ -59,7 +59,7 @@ impl Card {
                 let rings = self.qps.entry(qpn).or_default();
                 rings.sq_consumer = index.wrapping_add(1);
                 rings.failed = true;
-                self.complete_send(qpn, &qpc, index, status, SqWqeCtrl::new());
+                self.complete_send(&qpc, index, status, SqWqeCtrl::new());
                 let cause = u32::from(u8::from(status)) | (HwEventWho::Ack as u32) << 16;
                 self.raise(HwEventKind::QpError, qpn, cause);
                 true
@@ -67,9 +67,9 @@ impl Card {
         }
     }
 
-    fn complete_send(&mut self, qpn: u32, qpc: &Qpc, index: u16, status: WcStatus, ctrl: SqWqeCtrl) {
+    fn complete_send(&mut self, qpc: &Qpc, index: u16, status: WcStatus, ctrl: SqWqeCtrl) {
         let mut cqe = Cqe::new();
-        cqe.set_qpn(qpn);
+        cqe.set_qpn(qpc.qpn());
         cqe.set_wqe_index(index);
         cqe.set_status(status.into());
         let opcode = match WrOpcode::try_from(ctrl.opcode()) {
@@ -126,9 +126,10 @@ impl Card {
 
     /// False: has to wait for a receive.
     fn execute(&mut self, qpc: &Qpc, wqe: &SendWqe) -> Fails<bool> {
-        let peer_qpn = qpc.dest_qpn();
+        let peer_qpn = line_of(qpc.dest_qpn());
         let peer = self.qpc(peer_qpn);
-        if !matches!(state_of(&peer), Some(QpState::Rtr | QpState::Rts)) {
+        let is_there = matches!(state_of(&peer), Some(QpState::Rtr | QpState::Rts));
+        if !is_there || peer.qpn() != qpc.dest_qpn() {
             return Err(WcStatus::RetryExcErr);
         }
         let opcode = WrOpcode::try_from(wqe.ctrl.opcode()).map_err(|_| WcStatus::LocQpOpErr)?;
@@ -202,7 +203,7 @@ impl Card {
             Some(data) => self.scatter(qpc, &sges, data),
         };
         let mut cqe = Cqe::new();
-        cqe.set_qpn(qpn);
+        cqe.set_qpn(qpc.qpn());
         cqe.set_wqe_index(index);
         cqe.set_status(stored.err().unwrap_or(WcStatus::Success).into());
         let is_write = ctrl.opcode() == u8::from(WrOpcode::RdmaWriteWithImm);

@@ -5,7 +5,7 @@ use hca_abi::{
 };
 use hca_regs as reg;
 
-use crate::card::{Card, QpRings, VECTORS};
+use crate::card::{Card, QpRings, VECTORS, line_of};
 
 /// 24-bit free-running indices.
 const CQ_INDEX_MASK: u32 = 0xff_ffff;
@@ -210,7 +210,7 @@ impl Card {
         }
         let mut index = rings.sq_consumer;
         while index != rings.sq_producer {
-            self.write_cqe(qpc.send_cqn(), Self::flushed(qpn, index, WcOpcode::Send), false);
+            self.write_cqe(qpc.send_cqn(), Self::flushed(qpc.qpn(), index, WcOpcode::Send), false);
             index = index.wrapping_add(1);
         }
         self.qps.entry(qpn).or_default().sq_consumer = index;
@@ -225,7 +225,7 @@ impl Card {
         }
         let mut index = rings.rq_consumer;
         while index != rings.rq_producer {
-            self.write_cqe(qpc.recv_cqn(), Self::flushed(qpn, index, WcOpcode::Recv), false);
+            self.write_cqe(qpc.recv_cqn(), Self::flushed(qpc.qpn(), index, WcOpcode::Recv), false);
             index = index.wrapping_add(1);
         }
         self.qps.entry(qpn).or_default().rq_consumer = index;
@@ -233,8 +233,8 @@ impl Card {
 
     /// A send or receive doorbell.
     pub(crate) fn qp_doorbell(&mut self, queue: Queue, qpn: u32, producer: u16) {
-        let qpc = self.qpc(qpn);
-        let Some(rings) = self.qps.get_mut(&qpn) else {
+        let (qpc, line) = (self.qpc(qpn), line_of(qpn));
+        let Some(rings) = self.qps.get_mut(&line).filter(|_| qpc.qpn() == qpn) else {
             self.violation(format!("doorbell of QP {qpn:#x}, which does not exist"));
             return;
         };
@@ -252,8 +252,8 @@ impl Card {
         }
         if Self::in_error(&qpc) {
             match queue {
-                Queue::Send => self.flush_sq(qpn),
-                Queue::Recv => self.flush_rq(qpn),
+                Queue::Send => self.flush_sq(line),
+                Queue::Recv => self.flush_rq(line),
             }
         }
     }

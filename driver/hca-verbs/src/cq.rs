@@ -307,6 +307,9 @@ impl<P: DevicePtr> Cq<P> {
             )));
         };
         let log_size = CqRing::log_size_for(options.cqe)?;
+        let qpn_line_bits = crate::Context::from_shared(shared.clone())
+            .query_device()?
+            .qpn_line_bits();
         let (cqn, memory) = shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
             let mut cmd = CreateCqCmd::new();
             cmd.set_base(ring.iova());
@@ -325,7 +328,7 @@ impl<P: DevicePtr> Cq<P> {
         shared.dispatcher.add_cq(cqn, sink.clone());
         let ahead = sink.channel.as_ref().map_or(0, |_| usable_cqes(log_size));
         let queue = Mutex::new(Queue {
-            ring: CqRing::new(memory, cqn, log_size),
+            ring: CqRing::new(memory, cqn, log_size, qpn_line_bits),
             taken: VecDeque::with_capacity(ahead as usize),
             held: None,
         });

@@ -31,16 +31,16 @@ impl Control {
     }
 
     /// QPS-13: ERR, both queues flushed; REL-13: which asynchronous event the responder's refusal raises.
-    fn qp_error<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32, cause: u32) {
-        if !self.fail_qp(hal, qpn) {
+    fn qp_error<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, cause: u32) {
+        if !self.fail_qp(hal, line) {
             return;
         }
         // Bits 7:0 completion status, 15:8 AETH syndrome, 23:16 who. The status tells which event it is: a NAK
         // "invalid request" stands for both.
         if HwEventWho::try_from((cause >> 16) as u8) == Ok(HwEventWho::Responder) {
             match WcStatus::try_from(cause as u8) {
-                Ok(WcStatus::RemInvReqErr) => self.post_qp_event(hal, qpn, EventKind::QpReqErr, cause),
-                Ok(WcStatus::RemAccessErr) => self.post_qp_event(hal, qpn, EventKind::QpAccessErr, cause),
+                Ok(WcStatus::RemInvReqErr) => self.post_qp_event(hal, line, EventKind::QpReqErr, cause),
+                Ok(WcStatus::RemAccessErr) => self.post_qp_event(hal, line, EventKind::QpAccessErr, cause),
                 // A local failure: its receive completion tells.
                 _ => {}
             }
@@ -48,14 +48,14 @@ impl Control {
     }
 
     /// QPS-10, QPS-11: drained; the event is for those who asked for it.
-    fn sq_drained<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) {
-        if !self.qp_ids.contains(qpn) || !self.qps[qpn as usize].attr.sq_draining() {
+    fn sq_drained<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
+        if !self.qp_ids.contains(line) || !self.qps[line as usize].attr.sq_draining() {
             return;
         }
-        let attr = &mut self.qps[qpn as usize].attr;
+        let attr = &mut self.qps[line as usize].attr;
         attr.set_sq_draining(false);
         if attr.en_sqd_async_notify() {
-            self.post_qp_event(hal, qpn, EventKind::SqDrained, 0);
+            self.post_qp_event(hal, line, EventKind::SqDrained, 0);
         }
     }
 
@@ -82,18 +82,19 @@ impl Control {
         }
     }
 
-    pub(crate) fn post_qp_event<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32, kind: EventKind, data: u32) {
-        if self.qp_ids.contains(qpn) {
-            hal.post_eqe(self.qps[qpn as usize].create.async_eqn(), kind.into(), qpn, data);
+    pub(crate) fn post_qp_event<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, kind: EventKind, data: u32) {
+        if self.qp_ids.contains(line) {
+            let eqn = self.qps[line as usize].create.async_eqn();
+            hal.post_eqe(eqn, kind.into(), self.qpn_of(line), data);
         }
     }
 
     /// Is any QP of the port beyond INIT?
     pub(crate) fn any_connected_qp(&self, port_num: u8) -> bool {
-        (0..self.qps.len() as u32).any(|qpn| {
-            self.qp_ids.contains(qpn)
-                && self.qps[qpn as usize].attr.port_num() == port_num
-                && !matches!(self.qps[qpn as usize].state(), QpState::Reset | QpState::Init)
+        (0..self.qps.len() as u32).any(|line| {
+            self.qp_ids.contains(line)
+                && self.qps[line as usize].attr.port_num() == port_num
+                && !matches!(self.qps[line as usize].state(), QpState::Reset | QpState::Init)
         })
     }
 }

@@ -162,10 +162,10 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     /// Writes a QP context, restarting the named queues.
-    pub fn ctx_write_qpc(&mut self, qpn: u32, row: &[u8], init_sq: bool, init_rq: bool) {
+    pub fn ctx_write_qpc(&mut self, line: u32, row: &[u8], init_sq: bool, init_rq: bool) {
         let flags = u32::from(init_sq) * reg::MGMT_CTX_FLAGS_INIT_SQ_MASK
             + u32::from(init_rq) * reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
-        self.ctx_write_flags(CtxTable::Qpc, qpn, row, flags);
+        self.ctx_write_flags(CtxTable::Qpc, line, row, flags);
     }
 
     fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], flags: u32) {
@@ -269,11 +269,11 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     /// Sends a message into the pipeline, behind the last context.
-    pub fn inject(&mut self, kind: PipeMsgKind, qpn: u32) {
+    pub fn inject(&mut self, kind: PipeMsgKind, line: u32) {
         self.wait_ctx();
         self.wait_clear(reg::MGMT_GO_STATUS, reg::MGMT_GO_STATUS_MSG_BUSY_MASK);
         self.write(reg::MGMT_MSG_KIND, u8::from(kind).into());
-        self.write(reg::MGMT_MSG_QPN, qpn);
+        self.write(reg::MGMT_MSG_QPN, line);
         self.write(reg::MGMT_MSG_GO, 1);
     }
 

@@ -63,6 +63,9 @@ pub const VERSION: [u16; 3] = [0, 1, 0];
 pub const HARDWARE_VERSION: u32 = 1;
 /// QPs of the card.
 pub const NUM_QPS: usize = 1024;
+/// Low bits of a QPN: the line, a place in the card's tables. The others are a generation, which counts the QPs that
+/// have had the line.
+pub const QPN_LINE_BITS: u32 = NUM_QPS.trailing_zeros();
 /// CQs of the card.
 pub const NUM_CQS: usize = 1024;
 /// Event queues of the card.

@@ -35,6 +35,8 @@ pub(crate) struct QpRec {
     pub attr: QpAttr,
     /// Rate group, 0: none.
     pub rate_group: u8,
+    /// QPs that have had this line before; outlives the QP.
+    pub generation: u16,
 }
 
 /// A memory region. `tag` outlives the region, so that a key is not given out twice in a row.
@@ -77,6 +79,7 @@ impl QpRec {
             create: CreateQpCmd::new(),
             attr: QpAttr::new(),
             rate_group: 0,
+            generation: 0,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::port::Port;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::transition::{Attr, Refusal, check};
 use crate::turns::{Fenced, Rest};
-use crate::{Bus, CmdResult, Control};
+use crate::{Bus, CmdResult, Control, NUM_QPS, QPN_LINE_BITS};
 use hca_abi::{
     AdminStatus, AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, ModifyQpCmd,
     PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, RATE_GROUPS, Service, access,
@@ -18,6 +18,7 @@ use hca_abi::{
 /// READs and atomics a QP may have outstanding in either direction.
 pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 const MAX_PSN: u32 = 0xff_ffff;
+const MAX_GENERATION: u16 = (1 << (24 - QPN_LINE_BITS)) - 1;
 /// Hop limit of a route whose own nobody has set.
 const ROUTE_HOP_LIMIT: u8 = 64;
 
@@ -33,12 +34,19 @@ impl QpRec {
 }
 
 impl Control {
-    pub(crate) fn own_qp(&self, func: u8, qpn: u32) -> CmdResult<usize> {
-        if self.qp_ids.owns(func, qpn) {
-            Ok(qpn as usize)
+    /// The line of a QPN, if it names a QP of the function, and not one that had the line before.
+    pub(crate) fn own_qp(&self, func: u8, qpn: u32) -> CmdResult<u32> {
+        let line = qpn & (NUM_QPS as u32 - 1);
+        if self.qp_ids.owns(func, line) && self.qpn_of(line) == qpn {
+            Ok(line)
         } else {
             Err((AdminStatus::BadHandle, qpn))
         }
+    }
+
+    /// The QPN of the QP that has a line, or that had it last and is not quite gone.
+    pub(crate) fn qpn_of(&self, line: u32) -> u32 {
+        u32::from(self.qps[line as usize].generation) << QPN_LINE_BITS | line
     }
 
     pub(crate) fn create_qp<B: Bus>(
@@ -70,48 +78,52 @@ impl Control {
             hal.probe_ring(func, base, stride << log_size)?;
         }
         let limit = self.qp_ids.limit();
-        let qpn = self.qp_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
+        let line = self.qp_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
         self.pds[pd] += 1;
         self.cqs[send_cq].qps += 1;
         self.cqs[recv_cq].qps += 1;
         self.eqs[eq].users += 1;
-        self.qps[qpn as usize] = QpRec {
+        self.qps[line as usize] = QpRec {
             func,
             create: *cmd,
             attr: QpAttr::new(),
             rate_group: 0,
+            generation: self.qps[line as usize].generation,
         };
-        self.write_qpc(hal, qpn, true, true);
-        Ok(qpn)
+        self.write_qpc(hal, line, true, true);
+        Ok(self.qpn_of(line))
     }
 
     pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult<Rest> {
-        self.own_qp(func, qpn)?;
-        self.silence_qp(hal, qpn);
+        let line = self.own_qp(func, qpn)?;
+        self.silence_qp(hal, line);
         // Completions under way reach the host before the answer to this command does, and none comes later.
-        Ok(Rest::Fence(Fenced::FreeQp(qpn)))
+        Ok(Rest::Fence(Fenced::FreeQp(line)))
     }
 
     /// RESET everywhere: every block drops what it holds for the QP.
-    pub(crate) fn silence_qp<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) {
-        let rec = &mut self.qps[qpn as usize];
+    pub(crate) fn silence_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
+        let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
         rec.attr = QpAttr::new();
-        self.write_qpc(hal, qpn, true, true);
+        self.write_qpc(hal, line, true, true);
     }
 
-    /// A silenced QP is gone, after a fence.
-    pub(crate) fn free_qp(&mut self, qpn: u32) {
-        let create = &self.qps[qpn as usize].create;
+    /// A silenced QP is gone, after a fence. Whoever has its line next has another QPN: what still comes for the old one,
+    /// from the wire or from its process, reaches nobody.
+    pub(crate) fn free_qp(&mut self, line: u32) {
+        let rec = &mut self.qps[line as usize];
+        rec.generation = (rec.generation + 1) & MAX_GENERATION;
+        let create = &rec.create;
         self.pds[create.pd() as usize] -= 1;
         self.cqs[create.send_cqn() as usize].qps -= 1;
         self.cqs[create.recv_cqn() as usize].qps -= 1;
         self.eqs[create.async_eqn() as usize].users -= 1;
-        self.qp_ids.free(qpn);
+        self.qp_ids.free(line);
     }
 
     pub(crate) fn query_qp(&self, func: u8, qpn: u32) -> CmdResult<QueryQpResult> {
-        let rec = &self.qps[self.own_qp(func, qpn)?];
+        let rec = &self.qps[self.own_qp(func, qpn)? as usize];
         let mut out = QueryQpResult::new();
         let mut attr = rec.attr;
         attr.set_cur_qp_state(attr.qp_state());
@@ -130,7 +142,8 @@ impl Control {
         func: u8,
         cmd: &ModifyQpCmd,
     ) -> CmdResult<Rest> {
-        let i = self.own_qp(func, cmd.qpn())?;
+        let line = self.own_qp(func, cmd.qpn())?;
+        let i = line as usize;
         let rec = &self.qps[i];
         let from = rec.state();
         let mask = Attr::from_bits(cmd.attr_mask()).ok_or((AdminStatus::BadParam, cmd.attr_mask()))?;
@@ -172,11 +185,11 @@ impl Control {
                 mask.contains(Attr::EN_SQD_ASYNC_NOTIFY) && given.en_sqd_async_notify(),
             );
         }
-        let rate = self.rate_of(cmd.qpn(), &attr);
+        let rate = self.rate_of(line, &attr);
         let group = self.rates.change(func, self.qps[i].rate_group, rate);
         self.qps[i].rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
         self.qps[i].attr = attr;
-        self.apply_transition(hal, cmd.qpn(), from, to);
+        self.apply_transition(hal, line, from, to);
         // QPS-6: the driver removes the QP's completions next; none may come after that.
         Ok(match to {
             QpState::Reset => Rest::Fence(Fenced::Nothing),
@@ -185,33 +198,33 @@ impl Control {
     }
 
     /// Tells the hardware about a legal transition.
-    fn apply_transition<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32, from: QpState, to: QpState) {
+    fn apply_transition<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, from: QpState, to: QpState) {
         let fresh = matches!((from, to), (QpState::Reset, QpState::Init)) || to == QpState::Reset;
         let init_rq = fresh || (from == QpState::Init && to == QpState::Rtr);
         let init_sq = fresh || (from == QpState::Rtr && to == QpState::Rts);
-        self.write_qpc(hal, qpn, init_sq, init_rq);
+        self.write_qpc(hal, line, init_sq, init_rq);
         if from == QpState::Rts && to == QpState::Sqd {
-            hal.inject(PipeMsgKind::SqDrain, qpn);
+            hal.inject(PipeMsgKind::SqDrain, line);
         }
         if to == QpState::Err && from != QpState::Reset {
-            hal.inject(PipeMsgKind::FlushSq, qpn);
-            hal.inject(PipeMsgKind::FlushRq, qpn);
+            hal.inject(PipeMsgKind::FlushSq, line);
+            hal.inject(PipeMsgKind::FlushRq, line);
         }
     }
 
     /// Moves a QP to ERR because hardware says so; false when it is there already or has no queues to flush.
-    pub(crate) fn fail_qp<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) -> bool {
-        if !self.qp_ids.contains(qpn) {
+    pub(crate) fn fail_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) -> bool {
+        if !self.qp_ids.contains(line) {
             return false;
         }
-        let rec = &mut self.qps[qpn as usize];
+        let rec = &mut self.qps[line as usize];
         if matches!(rec.state(), QpState::Reset | QpState::Init | QpState::Err) {
             return false;
         }
         let from = rec.state();
         rec.attr.set_qp_state(QpState::Err.into());
         rec.attr.set_sq_draining(false);
-        self.apply_transition(hal, qpn, from, QpState::Err);
+        self.apply_transition(hal, line, from, QpState::Err);
         true
     }
 
@@ -278,12 +291,12 @@ impl Control {
 
     /// The rate that a QP must keep: of its path, or its own. With both it is in the group of the path, at the slower
     /// of the two.
-    fn rate_of(&self, qpn: u32, a: &QpAttr) -> Option<Rate> {
+    fn rate_of(&self, line: u32, a: &QpAttr) -> Option<Rate> {
         let ah = AhAttr::read_from(&a.ah_attr())?;
         let path = static_interval(ah.static_rate()).unwrap_or(0);
         let own = pacing_interval(a.rate_limit()).unwrap_or(0);
         let key = if path == 0 {
-            RateKey::Qp(qpn)
+            RateKey::Qp(line)
         } else if self.port_of(a).ok()?.infiniband() {
             RateKey::Lid(ah.port_num(), ah.dlid())
         } else {
@@ -294,8 +307,8 @@ impl Control {
     }
 
     /// Writes the hardware's context from the record. The source GID is resolved here.
-    pub(crate) fn write_qpc<B: Bus>(&self, hal: &mut Hal<B>, qpn: u32, init_sq: bool, init_rq: bool) {
-        let rec = &self.qps[qpn as usize];
+    pub(crate) fn write_qpc<B: Bus>(&self, hal: &mut Hal<B>, line: u32, init_sq: bool, init_rq: bool) {
+        let rec = &self.qps[line as usize];
         let (c, a) = (&rec.create, &rec.attr);
         let mut q = Qpc::new();
         q.set_state(a.qp_state());
@@ -325,21 +338,22 @@ impl Control {
         q.set_max_dest_rd_atomic(a.max_dest_rd_atomic());
         q.set_sq_psn(a.sq_psn());
         q.set_rq_psn(a.rq_psn());
-        self.set_path(&mut q, qpn, a);
+        q.set_qpn(self.qpn_of(line));
+        self.set_path(&mut q, a);
         q.set_rate_limit(a.rate_limit());
         q.set_rate_group(rec.rate_group);
-        q.set_rate_interval(self.rate_of(qpn, a).map_or(0, |rate| rate.interval));
-        hal.ctx_write_qpc(qpn, q.as_bytes(), init_sq, init_rq);
+        q.set_rate_interval(self.rate_of(line, a).map_or(0, |rate| rate.interval));
+        hal.ctx_write_qpc(line, q.as_bytes(), init_sq, init_rq);
     }
 
-    fn set_path(&self, q: &mut Qpc, qpn: u32, a: &QpAttr) {
+    fn set_path(&self, q: &mut Qpc, a: &QpAttr) {
         let (Some(ah), Ok(port)) = (AhAttr::read_from(&a.ah_attr()), self.port_of(a)) else {
             return;
         };
         let sgid = port.gid(ah.sgid_index()).copied().unwrap_or([0; 16]);
         let dgid = ah.dgid();
         let udp = match a.udp_src_port() {
-            0 => udp_source_port(ah.flow_label(), qpn, a.dest_qp_num()),
+            0 => udp_source_port(ah.flow_label(), q.qpn(), a.dest_qp_num()),
             given => given,
         };
         q.set_udp_src_port(udp);

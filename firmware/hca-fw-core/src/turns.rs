@@ -235,7 +235,7 @@ impl Control {
         }
         match then {
             Fenced::Nothing => {}
-            Fenced::FreeQp(qpn) => self.free_qp(qpn),
+            Fenced::FreeQp(line) => self.free_qp(line),
             Fenced::FreeMr(index) => self.free_mr(index),
         }
         self.finish(hal, func, Ok(body_of(&[])));
@@ -245,18 +245,18 @@ impl Control {
     /// EVT CQ_ERR: every QP of a failed CQ fails with it.
     fn go_on_failing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
         let own = self.qp_ids.of(func);
-        let mut qpn = self.funcs[usize::from(func)].failing_from.unwrap_or(own.end);
-        while qpn < own.end && hal.spent() < ACCESSES_PER_TURN {
-            let create = &self.qps[qpn as usize].create;
+        let mut line = self.funcs[usize::from(func)].failing_from.unwrap_or(own.end);
+        while line < own.end && hal.spent() < ACCESSES_PER_TURN {
+            let create = &self.qps[line as usize].create;
             let cqs = [create.send_cqn(), create.recv_cqn()];
             let must_fail = cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed);
-            if must_fail && self.fail_qp(hal, qpn) {
-                self.post_qp_event(hal, qpn, EventKind::QpFatal, 0);
+            if must_fail && self.fail_qp(hal, line) {
+                self.post_qp_event(hal, line, EventKind::QpFatal, 0);
             }
-            qpn += 1;
+            line += 1;
         }
         let f = &mut self.funcs[usize::from(func)];
-        f.failing_from = (qpn < own.end).then_some(qpn);
+        f.failing_from = (line < own.end).then_some(line);
         if f.failing_from.is_none() && core::mem::take(&mut f.fails_again) {
             f.failing_from = Some(own.start);
         }

@@ -50,6 +50,7 @@ module hca_doorbell
   typedef struct packed {
     logic [7:0] func;
     logic [2:0] state;  // qp_state_e
+    qp_gen_t    gen;
   } qp_owner_t;
 
   state_e      state_q;
@@ -65,7 +66,8 @@ module hca_doorbell
   assign mmio_wr_ready_o = state_q == StIdle;
   assign accept          = mmio_wr_valid_i && mmio_wr_ready_o;
   assign qpc_wr_ready_o  = 1'b1;
-  assign owner_new       = '{func: qpc_wr_i.qpc.func, state: qpc_wr_i.qpc.state};
+  assign owner_new       = '{func: qpc_wr_i.qpc.func, state: qpc_wr_i.qpc.state,
+                             gen: qpc_wr_i.qpc.qpn[23:QpW]};
 
   logic unused_qpc;
   assign unused_qpc = ^qpc_wr_i;
@@ -106,7 +108,7 @@ module hca_doorbell
   assign eq_word = data_q;
   assign unused_words = ^{qp_word, cq_word, eq_word};
 
-  assign qp_ok = strb_all_q && (qp_word.qpn[23:QpW] == '0) && (owner.func == func_q)
+  assign qp_ok = strb_all_q && (qp_word.qpn[23:QpW] == owner.gen) && (owner.func == func_q)
                  && (owner.state != QpsReset);
   assign sq_ok = qp_ok && (owner.state >= QpsRts) && (owner.state <= QpsErr);
 

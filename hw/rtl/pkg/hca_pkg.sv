@@ -409,6 +409,16 @@ package hca_pkg;
     logic [31:0]    data1;
   } eqe_job_t;
 
+  // ---- QPNs ----------------------------------------------------------------------------------------------
+  // Low bits: the line, a row of every table. The others: a generation, which only the doors look at, where a QPN comes
+  // in from a doorbell or from the wire. What is inside names lines, and is drained by a fence before a line gets the
+  // next generation.
+  typedef logic [23-QpW:0] qp_gen_t;
+
+  function automatic logic [31:0] full_qpn(qp_gen_t gen, logic [QpW-1:0] line);
+    return {8'd0, gen, line};
+  endfunction
+
   // ---- Small helpers -------------------------------------------------------------------------------------
   // a - b modulo 2^24 is in the lower half: a is not before b.
   function automatic logic psn_ge(logic [23:0] a, logic [23:0] b);

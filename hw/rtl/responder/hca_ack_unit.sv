@@ -241,7 +241,7 @@ module hca_ack_unit
       item_o.cqe.valid     = complete || fail || late_fail || (deliver && rd_last && row_i.signaled);
       item_o.cqe.cqn       = ctx_i.send_cqn;
       item_o.cqe.solicited = 1'b0;
-      item_o.cqe.cqe.qpn   = 32'(job_i.qpn);
+      item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);
       item_o.cqe.cqe.wqe_index = (at_end && late_fail) ? job_i.wqe_index : ack_q.una_wqe;
       if (complete || deliver) begin
         item_o.cqe.cqe.status   = WcSuccess;

@@ -230,7 +230,7 @@ module hca_resp_check
         item_o.cqe.cqe.wqe_index = st_i.rq_ci;
         item_o.cqe.cqe.opcode    = look_q.send ? WcOpRecv : WcOpRecvRdmaWithImm;
         item_o.cqe.cqe.status    = WcSuccess;
-        item_o.cqe.cqe.qpn       = 32'(qpn_i);
+        item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);
         item_o.cqe.cqe.byte_len  = st_o.msg_bytes;
         item_o.cqe.cqe.imm_data  = look_q.imm ? rxd_i.imm : '0;
         item_o.cqe.cqe.wc_flags  = look_q.imm ? WcFlagWithImm : '0;

@@ -446,7 +446,7 @@ module hca_rx_ctrl
     own_item.kind = RxwNone;
     own_item.qpn  = qpn_q;
     own_item.func = ctx.func;
-    own_item.cqe.cqe.qpn = 32'(qpn_q);
+    own_item.cqe.cqe.qpn = full_qpn(ctx.gen, qpn_q);
     if (state_q == StResp) begin
       own_item.frees     = 1'b1;
       own_item.buf_beat  = rxd_i.buf_beat;

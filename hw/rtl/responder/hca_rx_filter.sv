@@ -46,7 +46,7 @@ module hca_rx_filter
     .rdata_o(path)
   );
 
-  assign live    = rxd_i.dest_qpn[23:QpW] == '0 && ctx_i.rx_ok && ctx_i.is_rc && rxd_i.port == ctx_i.port
+  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && ctx_i.is_rc && rxd_i.port == ctx_i.port
                    && rxd_i.opcode[7:5] == 3'(ServiceRc) && !dead_i;
   assign pkey_ok = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
 

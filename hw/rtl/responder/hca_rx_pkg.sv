@@ -16,6 +16,7 @@ package hca_rx_pkg;
     logic           is_err;
     logic           tx_live;    // RTS or SQD: requests may be outstanding
     logic           is_rc;
+    qp_gen_t        gen;
     logic [7:0]     func;
     logic [23:0]    pd;
     logic [PortW-1:0] port;
@@ -207,6 +208,7 @@ package hca_rx_pkg;
     c.is_err  = q.state == QpsErr;
     c.tx_live = q.state == QpsRts || q.state == QpsSqd;
     c.is_rc   = q.service == ServiceRc;
+    c.gen     = q.qpn[23:QpW];
     c.func    = q.func;
     c.pd      = q.pd;
     c.port          = port_of(q.port);

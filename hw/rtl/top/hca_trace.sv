@@ -31,7 +31,7 @@ module hca_trace
   input  logic [3:0]     wr_take_i,
 
   output logic [10:0]    trace_strobe_o,         // {wr[3:0], upd, end, rxd, sent, emit, omt, qpc}
-  output logic [QpW-1:0] trace_qpc_qpn_o,
+  output logic [23:0]    trace_qpc_qpn_o,
   output logic           trace_qpc_init_o,       // the send queue starts anew
   output logic [7:0]     trace_qpc_func_o,
   output logic [23:0]    trace_qpc_dest_qpn_o,
@@ -63,7 +63,7 @@ module hca_trace
 
   assign trace_strobe_o = {wr_take_i, upd_take_i, end_i, rxd_take_i, sent_i, emit_i, omt_i, qpc_i};
 
-  assign trace_qpc_qpn_o      = qpc_wr_i.qpn;
+  assign trace_qpc_qpn_o      = qpc_wr_i.qpc.qpn;
   assign trace_qpc_init_o     = qpc_wr_i.init_sq;
   assign trace_qpc_func_o     = qpc_wr_i.qpc.func;
   assign trace_qpc_dest_qpn_o = qpc_wr_i.qpc.dest_qpn;

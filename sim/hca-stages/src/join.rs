@@ -126,6 +126,16 @@ impl Join {
         card.queues.insert(qpn, queue);
     }
 
+    /// A queue pair has given its line to another one.
+    pub fn forget(&mut self, card: usize, qpn: u32) {
+        let card = &mut self.cards[card];
+        if let Some(old) = card.queues.remove(&qpn) {
+            self.num_open -= old.open.len();
+            self.counts.abandoned += old.open.len() as u64;
+        }
+        card.rings.retain(|_, owner| *owner != qpn);
+    }
+
     pub fn doorbell(&mut self, now: u64, card: usize, func: u8, qpn: u32, producer: u16) {
         let Some(queue) = self.cards[card].queues.get_mut(&qpn) else {
             return;

@@ -9,6 +9,7 @@
 //! exactly: [`Stage`]. Tests: `tests/system/tests/stages.rs`, for they need two cards with drivers.
 
 mod join;
+mod lines;
 mod log;
 mod open;
 mod packet;
@@ -16,6 +17,7 @@ mod record;
 mod stage;
 mod tap;
 
+pub use lines::Lines;
 pub use log::{Counts, StageError, StageLog};
 pub use record::{Span, WorkRecord};
 pub use stage::Stage;

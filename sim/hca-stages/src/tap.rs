@@ -9,6 +9,7 @@ use hca_cosim::{CardPorts, PortObserver};
 use hca_wire::Framing;
 
 use crate::join::{Join, Work};
+use crate::lines::Lines;
 use crate::open::Queue;
 use crate::packet::{Assembler, INSIDE, Packet, rx_beat, tx_beat};
 
@@ -58,6 +59,7 @@ pub(crate) struct Tap {
     card: usize,
     framing: Framing,
     join: Rc<RefCell<Join>>,
+    lines: Lines,
     tx: Assembler,
     rx: Assembler,
     /// Packets between header stage and wire.
@@ -81,6 +83,7 @@ impl Tap {
             card,
             framing,
             join,
+            lines: Lines::default(),
             tx: Assembler::default(),
             rx: Assembler::default(),
             headers: VecDeque::new(),
@@ -164,7 +167,12 @@ impl Tap {
                 ..Queue::default()
             };
             let restart = ports.trace_qpc_init_o.get() != 0;
-            join.queue(self.card, ports.trace_qpc_qpn_o.get().into(), queue, restart);
+            let qpn = ports.trace_qpc_qpn_o.get();
+            let before = self.lines.bind(qpn);
+            if before != qpn {
+                join.forget(self.card, before);
+            }
+            join.queue(self.card, qpn, queue, restart);
         }
         if strobes & strobe::OMT != 0 {
             let what = (
@@ -174,18 +182,19 @@ impl Tap {
                 ports.trace_omt_len_o.get(),
             );
             let (qpn, index) = (
-                ports.trace_omt_qpn_o.get().into(),
+                self.lines.qpn(ports.trace_omt_qpn_o.get()),
                 ports.trace_omt_wqe_index_o.get(),
             );
             join.announced(self.card, qpn, index, what);
         }
         if strobes & strobe::EMIT != 0 {
-            let (qpn, psn) = (ports.trace_emit_qpn_o.get().into(), ports.trace_emit_psn_o.get());
+            let qpn = self.lines.qpn(ports.trace_emit_qpn_o.get());
+            let psn = ports.trace_emit_psn_o.get();
             join.emitted(now, self.card, qpn, psn);
         }
         if strobes & strobe::SENT != 0 {
             let header = Header {
-                qpn: ports.trace_sent_qpn_o.get().into(),
+                qpn: self.lines.qpn(ports.trace_sent_qpn_o.get()),
                 opcode: ports.trace_sent_opcode_o.get(),
                 psn: ports.trace_sent_psn_o.get(),
             };
@@ -309,7 +318,7 @@ impl PortObserver for Tap {
         self.placed(join);
         if strobes & strobe::UPD != 0 {
             let (qpn, una_wqe) = (
-                ports.trace_upd_qpn_o.get().into(),
+                self.lines.qpn(ports.trace_upd_qpn_o.get()),
                 ports.trace_upd_una_wqe_o.get(),
             );
             join.retired(now, self.card, qpn, una_wqe);

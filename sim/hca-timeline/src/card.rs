@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hca_cosim::{CardPorts, PortObserver};
 use hca_link::LinkKind;
+use hca_stages::Lines;
 
 use crate::packet::Key;
 use crate::pcie::Pcie;
@@ -29,6 +30,7 @@ pub(crate) struct CardTap {
     ports: Vec<PortTap>,
     pcie: Pcie,
     queues: Queues,
+    lines: Lines,
 }
 
 impl CardTap {
@@ -41,6 +43,7 @@ impl CardTap {
             sink,
             tracks,
             queues: Queues::default(),
+            lines: Lines::default(),
         }
     }
 
@@ -50,7 +53,11 @@ impl CardTap {
         if strobes & strobe::QPC != 0 {
             let logs = ports.trace_qpc_sq_logs_o.get();
             let (log_size, log_stride) = (logs & 0xf, 6 + (logs >> 4));
-            let (qpn, func) = (ports.trace_qpc_qpn_o.get().into(), ports.trace_qpc_func_o.get());
+            let (qpn, func) = (ports.trace_qpc_qpn_o.get(), ports.trace_qpc_func_o.get());
+            let before = self.lines.bind(qpn);
+            if before != qpn {
+                self.queues.forget_queue(before);
+            }
             let restart = ports.trace_qpc_init_o.get() != 0;
             let dest_qpn = ports.trace_qpc_dest_qpn_o.get();
             self.queues.context(qpn, func, dest_qpn, log_size, restart);
@@ -58,7 +65,7 @@ impl CardTap {
             self.pcie.ring(func, base, 1 << (log_size + log_stride));
         }
         if strobes & strobe::SENT != 0 {
-            let qpn = ports.trace_sent_qpn_o.get().into();
+            let qpn = self.lines.qpn(ports.trace_sent_qpn_o.get());
             let (opcode, psn) = (ports.trace_sent_opcode_o.get(), ports.trace_sent_psn_o.get());
             self.queues.made(now, (qpn, opcode, psn), out);
         }
@@ -102,7 +109,7 @@ impl PortObserver for CardTap {
         }
         self.queues.show_arrived(now, out);
         if strobes & strobe::UPD != 0 {
-            let qpn = ports.trace_upd_qpn_o.get().into();
+            let qpn = self.lines.qpn(ports.trace_upd_qpn_o.get());
             self.queues
                 .retired(now, qpn, ports.trace_upd_una_wqe_o.get(), out);
         }

@@ -55,6 +55,11 @@ impl Queues {
         (queue.func, queue.dest_qpn, queue.log_size) = (func, dest_qpn, log_size);
     }
 
+    /// A queue pair has given its line to another one.
+    pub fn forget_queue(&mut self, qpn: u32) {
+        self.send.remove(&qpn);
+    }
+
     /// A doorbell; the card refuses those that say too much.
     pub fn posted(&mut self, now: u64, (qpn, func, producer): (u32, u8, u16), out: (&Sink, CardTracks)) {
         let Some(queue) = self.send.get_mut(&qpn).filter(|queue| queue.func == func) else {

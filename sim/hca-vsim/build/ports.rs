@@ -82,7 +82,7 @@ const PORTS: &[(Dir, &str, Ty)] = &[
     (Dir::Out, "link_active_o", Ty::U8),
     (Dir::Out, "link_wake_at_o", Ty::U64),
     (Dir::Out, "trace_strobe_o", Ty::U16),
-    (Dir::Out, "trace_qpc_qpn_o", Ty::U16),
+    (Dir::Out, "trace_qpc_qpn_o", Ty::U32),
     (Dir::Out, "trace_qpc_init_o", Ty::U8),
     (Dir::Out, "trace_qpc_func_o", Ty::U8),
     (Dir::Out, "trace_qpc_dest_qpn_o", Ty::U32),

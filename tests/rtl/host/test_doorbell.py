@@ -14,6 +14,7 @@ MSG, EV, QPC, QPC_WR = struct("pipe_msg_t"), struct("hw_ev_t"), struct("qpc_t"),
 MMIO = [(f"mmio_wr_{part}_i", None) for part in ("func", "addr", "data", "strb")]
 RESET, INIT, RTR, RTS, SQD, SQE, ERR = range(7)
 QPS = 64
+LINE_BITS, GENERATIONS = 10, 1 << 14
 
 
 class Doorbell:
@@ -31,19 +32,18 @@ class Doorbell:
         self.admin = {}
         self.qps = {}
 
-    async def start(self):
+    async def start(self, generations=1):
         await self.bench.start()
-        for qpn in range(QPS):
-            self.qps[qpn] = (qpn % 4, qpn % 7)
-            self.context(qpn, *self.qps[qpn])
+        for line in range(QPS):
+            self.context(line, line % 4, line % 7, self.bench.rng.randrange(generations))
         await self.bench.until(self.qpc_wr.idle, what="contexts")
         await self.bench.step()
         return self
 
-    def context(self, qpn, func, state):
-        self.qps[qpn] = (func, state)
-        qpc = QPC.random(self.bench.rng, func=func, state=state)
-        self.qpc_wr.put(QPC_WR.pack(qpn=qpn, qpc=qpc))
+    def context(self, line, func, state, generation=0):
+        self.qps[line] = (func, state, generation)
+        qpc = QPC.random(self.bench.rng, func=func, state=state, qpn=generation << LINE_BITS | line)
+        self.qpc_wr.put(QPC_WR.pack(qpn=line, qpc=qpc))
 
     def ring(self, func, addr, data, strb=0xFF):
         """Queues an MMIO write and predicts what it does."""
@@ -52,11 +52,12 @@ class Doorbell:
         pi = (data >> 32) & 0xFFFF
         if addr in (abi.SQ_DOORBELL_OFFSET, abi.RQ_DOORBELL_OFFSET) and strb == 0xFF:
             sq = addr == abi.SQ_DOORBELL_OFFSET
-            owner, state = self.qps.get(number, (None, RESET))
-            if owner == func and state >= (RTS if sq else INIT):
-                self.expected["sq_db" if sq else "rq_db"].append(QP_DB.pack(sq=sq, qpn=number, pi=pi))
+            line = number % (1 << LINE_BITS)
+            owner, state, generation = self.qps.get(line, (None, RESET, 0))
+            if owner == func and state >= (RTS if sq else INIT) and generation == number >> LINE_BITS:
+                self.expected["sq_db" if sq else "rq_db"].append(QP_DB.pack(sq=sq, qpn=line, pi=pi))
                 if state == ERR:
-                    self.expected["msg"].append(MSG.pack(kind=1 if sq else 2, qpn=number, wqe_index=pi))
+                    self.expected["msg"].append(MSG.pack(kind=1 if sq else 2, qpn=line, wqe_index=pi))
                 return
         elif addr == abi.CQ_DOORBELL_OFFSET and strb == 0xFF and number < constants()["NumCqs"]:
             self.expected["cq_db"].append(CQ_DB.pack(func=func, cqn=number, arm=(data >> 24) & 3,
@@ -73,9 +74,12 @@ class Doorbell:
     def random_ring(self):
         rng = self.bench.rng
         addr = rng.choice([0, 0, 0, 8, 8, 8, 0x10, 0x10, 0x18, 0x18, 0x20, 0x20, 0x28, 0x30, 0x800, 4])
-        number = rng.randrange(QPS)
+        line = rng.randrange(QPS)
+        number = self.qps[line][2] << LINE_BITS | line
+        if addr not in (abi.SQ_DOORBELL_OFFSET, abi.RQ_DOORBELL_OFFSET):
+            number = line
         if rng.random() < 0.05:
-            number |= 1 << rng.randrange(10, 24)
+            number ^= 1 << rng.randrange(LINE_BITS, 24)
         if addr == 0x18:
             number = rng.randrange(40)
         func = rng.choice([number % 4] * 6 + [rng.randrange(6)])
@@ -100,7 +104,7 @@ class Doorbell:
 @cocotb.parametrize(rates=[(1, 1, 1), (0.3, 1, 1), (1, 0.3, 0.5), (0.7, 0.7, 0.05)])
 async def random_doorbells(dut, rates):
     """Every doorbell goes where it belongs or is counted; the newest admin index of each function arrives."""
-    db = await Doorbell(dut, 1, *rates).start()
+    db = await Doorbell(dut, 1, *rates).start(GENERATIONS)
     for _ in range(500):
         db.random_ring()
     await db.finish()

@@ -114,8 +114,24 @@ async def states_and_services(dut):
     await env.context(rc, init_sq=1, init_rq=1)
     assert (await env.send(env.packet(uc, Op.RC_WRITE_ONLY, EPSN, 0, reth_bytes=0))).dropped()
     assert (await env.send(env.packet(rc, Op.UC_SEND_ONLY, EPSN, 0))).dropped()
-    far = env.packet(rc, Op.RC_WRITE_ONLY, EPSN, 0, reth_bytes=0, dest_qpn=61 + 1024)
-    assert (await env.send(far)).dropped()
+
+
+@cocotb.test()
+async def generations(dut):
+    """A packet is for the QP that has the line now, with its generation, and for none that had it or will have it."""
+    env = await Env(dut).start()
+    line, psn = 61, EPSN
+    for generation in (0, 1, 5, 0x2AAA, 0x3FFF, 0):
+        rc = Qp(line)
+        rc.fields["qpn"] = generation << 10 | line
+        await env.context(rc, init_sq=1, init_rq=1)
+        others = {generation ^ 1 << bit for bit in range(14)} | {0, generation + 1 & 0x3FFF} - {generation}
+        for other in sorted(others):
+            words = env.packet(rc, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, dest_qpn=other << 10 | line)
+            assert (await env.send(words)).dropped(), f"{other:#x} in {generation:#x}"
+        own = dict(dest_qpn=generation << 10 | line)
+        out = await env.send(env.packet(rc, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1, **own))
+        assert out.answer() == (0x1F, psn)
 
 
 def test_rx_filter():
