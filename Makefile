@@ -112,7 +112,7 @@ test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hc
 
 # Transfers, errors and NAKs as over a cable; what a test does not say about switches is here two of them.
 test-switches: setup ## the transport's system tests through two switches
-	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast -p hca-system-tests \
+	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast $(or $(SWITCHED),-p hca-system-tests) \
 	  --test transfer --test naks --test errors
 
 # A toolchain of its own, which scripts/setup.sh does not install: rustup toolchain install nightly -c miri,rust-src

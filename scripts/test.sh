@@ -73,7 +73,8 @@ lanes=("-$!")
   beside peers "${make[@]}" test-peers ARGS="-n 1"
   beside programs "${make[@]}" test-programs
   beside conformance "${make[@]}" test-conformance
-  beside switches "${make[@]}" test-switches
+  # Of all crates, as they are compiled by now; another one has a test of errors, too.
+  beside switches "${make[@]}" test-switches SWITCHED="--workspace $crates"
   beside fuzz "${make[@]}" fuzz ARGS="-verbosity=0"
   beside doc-tests "${make[@]}" test-docs
   # Of the block tests so many that both lanes take the same time.
