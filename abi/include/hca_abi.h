@@ -807,6 +807,8 @@ struct hca_qpc {
 #define HCA_QPC_RATE_INTERVAL_BITS 24u
 #define HCA_QPC_RATE_GROUP_LSB 888u
 #define HCA_QPC_RATE_GROUP_BITS 8u
+#define HCA_QPC_QPN_LSB 896u
+#define HCA_QPC_QPN_BITS 24u
 
 /* Memory protection table entry, one per memory key. key = index << 8 | tag. */
 struct hca_mpt {
@@ -1433,6 +1435,8 @@ struct hca_query_device_result {
 #define HCA_QUERY_DEVICE_RESULT_MAX_TSO_BITS 32u
 #define HCA_QUERY_DEVICE_RESULT_SERVICE_MASK_LSB 1760u
 #define HCA_QUERY_DEVICE_RESULT_SERVICE_MASK_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_QPN_LINE_BITS_LSB 1768u
+#define HCA_QUERY_DEVICE_RESULT_QPN_LINE_BITS_BITS 8u
 
 /* QUERY_PORT, QUERY_COUNTERS. */
 struct hca_query_port_cmd {

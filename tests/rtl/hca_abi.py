@@ -761,6 +761,7 @@ STRUCTS = {
             "static_rate": (856, 8),
             "rate_interval": (864, 24),
             "rate_group": (888, 8),
+            "qpn": (896, 24),
         },
     },
     "mpt": {
@@ -1134,6 +1135,7 @@ STRUCTS = {
             "pci_atomic_cmp_swap": (1696, 16),
             "max_tso": (1728, 32),
             "service_mask": (1760, 8),
+            "qpn_line_bits": (1768, 8),
         },
     },
     "query_port_cmd": {

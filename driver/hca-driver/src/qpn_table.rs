@@ -25,7 +25,10 @@ impl QpnTable {
     #[inline]
     fn place(&self, qpn: u32) -> (usize, usize) {
         let line = qpn & self.line_mask;
-        ((line >> LEAF_LOG) as usize, (line & ((1 << LEAF_LOG) - 1)) as usize)
+        (
+            (line >> LEAF_LOG) as usize,
+            (line & ((1 << LEAF_LOG) - 1)) as usize,
+        )
     }
 
     #[inline]

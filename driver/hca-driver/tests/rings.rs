@@ -51,7 +51,12 @@ impl Rig {
         cmd.set_log_size(cq_log_size);
         cmd.set_eqn(eqn);
         let cqn = function.create_cq(&cmd).unwrap();
-        let mut cq = CqRing::new(memory, cqn, cq_log_size, function.query_device().unwrap().qpn_line_bits());
+        let mut cq = CqRing::new(
+            memory,
+            cqn,
+            cq_log_size,
+            function.query_device().unwrap().qpn_line_bits(),
+        );
         let pd = function.alloc_pd().unwrap();
         let mut qps: Vec<Qp> = (0..2)
             .map(|_| make_qp(&dev, &mut function, log_size, (pd, cqn, eqn)))

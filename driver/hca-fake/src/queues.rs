@@ -210,7 +210,11 @@ impl Card {
         }
         let mut index = rings.sq_consumer;
         while index != rings.sq_producer {
-            self.write_cqe(qpc.send_cqn(), Self::flushed(qpc.qpn(), index, WcOpcode::Send), false);
+            self.write_cqe(
+                qpc.send_cqn(),
+                Self::flushed(qpc.qpn(), index, WcOpcode::Send),
+                false,
+            );
             index = index.wrapping_add(1);
         }
         self.qps.entry(qpn).or_default().sq_consumer = index;
@@ -225,7 +229,11 @@ impl Card {
         }
         let mut index = rings.rq_consumer;
         while index != rings.rq_producer {
-            self.write_cqe(qpc.recv_cqn(), Self::flushed(qpc.qpn(), index, WcOpcode::Recv), false);
+            self.write_cqe(
+                qpc.recv_cqn(),
+                Self::flushed(qpc.qpn(), index, WcOpcode::Recv),
+                false,
+            );
             index = index.wrapping_add(1);
         }
         self.qps.entry(qpn).or_default().rq_consumer = index;

@@ -526,7 +526,10 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [1151:0]  reserved18;
+  logic [1127:0]  reserved18;
+  // The QPN. Its low bits are the row, the others a generation: who names another one does not mean this
+  // QP.
+  logic [23:0]    qpn;
   // QPs of one group take turns at a packet's time (rate_interval) per packet, 1..RATE_GROUPS; 0: no limit.
   logic [7:0]     rate_group;
   // Time that the destination takes per byte on the wire, in 2^-16 cycles of the card (100 Gbit/s: 1311).

@@ -80,7 +80,7 @@ module hca_core (
   output logic [63:0]  link_wake_at_o,
   // Nothing to trace here.
   output logic [10:0]        trace_strobe_o,
-  output logic [9:0]         trace_qpc_qpn_o,
+  output logic [23:0]        trace_qpc_qpn_o,
   output logic               trace_qpc_init_o,
   output logic [7:0]         trace_qpc_func_o,
   output logic [23:0]        trace_qpc_dest_qpn_o,
