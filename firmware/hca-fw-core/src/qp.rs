@@ -109,8 +109,8 @@ impl Control {
         self.write_qpc(hal, line, true, true);
     }
 
-    /// A silenced QP is gone, after a fence. Whoever has its line next has another QPN: what still comes for the old one,
-    /// from the wire or from its process, reaches nobody.
+    /// A silenced QP is gone, after a fence. Whoever has its line next has another QPN: what still comes for the old
+    /// one, from the wire or from its process, reaches nobody.
     pub(crate) fn free_qp(&mut self, line: u32) {
         let rec = &mut self.qps[line as usize];
         rec.generation = (rec.generation + 1) & MAX_GENERATION;

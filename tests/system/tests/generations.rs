@@ -174,7 +174,7 @@ fn swarm(seed: u64, link: LinkKind) {
     let mut orphans: Vec<Flow> = Vec::new();
     let mut qpns = HashSet::new();
     for part in 0..PARTS {
-        let mut flow = bench.flow(part, rng.below(4) as u32);
+        let mut flow = bench.flow(part, rng.below(4));
         assert!(qpns.insert(flow.receiver.qp_num()), "a QPN came back at once");
         bench.post(&mut flow);
         if rng.percent(50) {
