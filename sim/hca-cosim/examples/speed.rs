@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hca_cosim::{CardConfig, Fabric, Identity, OpVls};
 use hca_link::{CableConfig, LinkKind};
+use hca_models as _;
 
 fn main() {
     let probe = std::env::args().nth(1).is_some_and(|arg| arg == "probe");

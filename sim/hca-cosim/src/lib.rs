@@ -14,12 +14,16 @@
 //! use hca_cosim::{CardConfig, Fabric, Simulation};
 //! use hca_dev::Device;
 //! use hca_vsim::Model;
+//! # use hca_models as _;
 //! let mut fabric = Fabric::new(1);
 //! let card = fabric.add_card(CardConfig::probe("card0")).unwrap();
 //! let sim = Simulation::new(fabric);
 //! let dev = sim.device(card, 0).unwrap();
 //! assert_eq!(dev.mmio_read32(0), 0x5052_4f42); // what the test card answers there
 //! ```
+
+#[cfg(test)]
+use hca_models as _;
 
 mod build;
 mod card;

@@ -2,6 +2,7 @@
 
 use hca_cosim::{CardConfig, Fabric, Identity, OpVls, Server, SimDevice, Simulation};
 use hca_dev::Device;
+use hca_models as _;
 use hca_regs as reg;
 
 fn identity() -> Identity {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hca_cosim::{CardConfig, Fabric, Plug, Server};
 use hca_link::{CableConfig, LinkKind, Tap};
+use hca_models as _;
 use hca_outside::{Host, Wire, WireConfig, gid_of_ip};
 use pcap_file::pcap::PcapReader;
 

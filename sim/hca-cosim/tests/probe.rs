@@ -6,6 +6,7 @@ use hca_cosim::{CardConfig, CardId, Fabric, SimDevice, Simulation, StampKind};
 use hca_dev::{Device, UserMemory};
 use hca_fw_core::Bus;
 use hca_link::{CableConfig, LinkKind, Tap};
+use hca_models as _;
 
 fn pair(seed: u64) -> (Simulation, [CardId; 2], [SimDevice; 2]) {
     let mut fabric = Fabric::new(seed);

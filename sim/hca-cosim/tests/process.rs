@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use hca_cosim::{CardConfig, Fabric, Server, ServerStatus, StopHandle};
 use hca_dev::{Device, UserMemory};
 use hca_link::{CableConfig, LinkKind};
+use hca_models as _;
 use hca_vfio_user::VfioUserDevice;
 use tempfile::TempDir;
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use hca_cosim::{CardConfig, CardId, Fabric};
+use hca_models as _;
 
 fn fabric() -> (Fabric, CardId) {
     let mut fabric = Fabric::new(1);

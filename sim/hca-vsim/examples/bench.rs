@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use hca_models as _;
 use hca_vsim::{Dut, Model};
 
 fn main() {

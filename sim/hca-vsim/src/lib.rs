@@ -3,6 +3,7 @@
 //! This crate must not know what the ports mean; `hca-cosim` drives them.
 //!
 //! ```
+//! # use hca_models as _;
 //! use hca_vsim::{Dut, Model};
 //! let mut dut = Dut::new(Model::Probe, 1);
 //! dut.ports().rst_i.set(1);

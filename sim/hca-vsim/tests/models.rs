@@ -1,5 +1,6 @@
 //! Both models: seeds, waveforms.
 
+use hca_models as _;
 use hca_vsim::{Check, Dut, Model, PartChanged};
 
 fn run(dut: &mut Dut, cycles: u64) {

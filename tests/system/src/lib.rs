@@ -28,6 +28,9 @@ pub mod siege;
 mod traffic;
 mod upheaval;
 
+// Programs that use this crate have the cards.
+use hca_models as _;
+
 pub use arena::Arena;
 pub use attack::{Attacker, Tally, Target};
 pub use node::{Dev, Node, Place, connect, path};

@@ -7,6 +7,7 @@ mod memory;
 mod regions;
 
 use client::{Client, Simulator, qemu};
+use hca_models as _;
 use hca_vfio_user::{
     Capabilities, Command, IoEventFd, IrqInfo, RegionInfo, decode_version, encode_version, region,
 };
