@@ -3,5 +3,15 @@
 //! A crate of its own, and one that libraries do without: after a change of RTL only this one and the programs are
 //! built again, and not everything that drives a card.
 
-// Programs that link the models have what calls them, too.
-use hca_vsim as _;
+use std::ffi::c_void;
+
+unsafe extern "C" {
+    fn Vcore_free(instance: *mut c_void);
+    fn Vtwo_free(instance: *mut c_void);
+    fn Vprobe_free(instance: *mut c_void);
+}
+
+/// A linker that takes from each archive what it misses by then, and never looks back, has come past this crate before
+/// it sees what calls the models: here it misses one function of each, and with it gets the rest.
+#[used]
+static MODELS: [unsafe extern "C" fn(*mut c_void); 3] = [Vcore_free, Vtwo_free, Vprobe_free];
