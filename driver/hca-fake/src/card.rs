@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use hca_abi::{CtxTable, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
-use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_MRS, NUM_MTTS, NUM_QPS, QPN_LINE_BITS};
+use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_MRS, NUM_MTTS, NUM_QPS, line_of};
 use hca_regs as reg;
 
 use crate::host::HostMemory;
@@ -57,11 +57,6 @@ pub struct Card {
     mailbox: Vec<u8>,
     dma_error: bool,
     ctx_error: bool,
-}
-
-/// Row of a QP in the card's tables.
-pub(crate) fn line_of(qpn: u32) -> u32 {
-    qpn & ((1 << QPN_LINE_BITS) - 1)
 }
 
 impl Card {

@@ -4,8 +4,9 @@ use hca_abi::{
     Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, Mpt, Mtt, QpState, Qpc, RqWqeCtrl, Sge,
     SqWqeCtrl, WcOpcode, WcStatus, WrOpcode, access, wc_flag,
 };
+use hca_fw_core::line_of;
 
-use crate::card::{Card, line_of};
+use crate::card::Card;
 
 /// A work request fails with this status.
 type Fails<T> = Result<T, WcStatus>;

@@ -3,9 +3,10 @@
 use hca_abi::{
     CqArm, Cqc, Cqe, CtxTable, Eqc, Eqe, EventKind, HwEventKind, QpState, Qpc, WcOpcode, WcStatus,
 };
+use hca_fw_core::line_of;
 use hca_regs as reg;
 
-use crate::card::{Card, QpRings, VECTORS, line_of};
+use crate::card::{Card, QpRings, VECTORS};
 
 /// 24-bit free-running indices.
 const CQ_INDEX_MASK: u32 = 0xff_ffff;

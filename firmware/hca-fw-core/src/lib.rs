@@ -66,6 +66,12 @@ pub const NUM_QPS: usize = 1024;
 /// Low bits of a QPN: the line, a place in the card's tables. The others are a generation, which counts the QPs that
 /// have had the line.
 pub const QPN_LINE_BITS: u32 = NUM_QPS.trailing_zeros();
+
+/// The line of a QPN.
+pub const fn line_of(qpn: u32) -> u32 {
+    qpn & ((1 << QPN_LINE_BITS) - 1)
+}
+
 /// CQs of the card.
 pub const NUM_CQS: usize = 1024;
 /// Event queues of the card.

@@ -9,7 +9,7 @@ use crate::port::Port;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::transition::{Attr, Refusal, check};
 use crate::turns::{Fenced, Rest};
-use crate::{Bus, CmdResult, Control, NUM_QPS, QPN_LINE_BITS};
+use crate::{Bus, CmdResult, Control, QPN_LINE_BITS, line_of};
 use hca_abi::{
     AdminStatus, AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, ModifyQpCmd,
     PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, RATE_GROUPS, Service, access,
@@ -36,7 +36,7 @@ impl QpRec {
 impl Control {
     /// The line of a QPN, if it names a QP of the function, and not one that had the line before.
     pub(crate) fn own_qp(&self, func: u8, qpn: u32) -> CmdResult<u32> {
-        let line = qpn & (NUM_QPS as u32 - 1);
+        let line = line_of(qpn);
         if self.qp_ids.owns(func, line) && self.qpn_of(line) == qpn {
             Ok(line)
         } else {

@@ -1,6 +1,6 @@
 //! Which queue pair has a line: the card's trace names lines, everybody else QPNs.
 
-use hca_cosim::QPN_LINE_BITS;
+use hca_cosim::{QPN_LINE_BITS, line_of};
 
 /// QPNs by line.
 pub struct Lines(Vec<u32>);
@@ -15,17 +15,13 @@ impl Default for Lines {
 impl Lines {
     /// A context was written; the QPN that had its line before.
     pub fn bind(&mut self, qpn: u32) -> u32 {
-        std::mem::replace(&mut self.0[line_of(qpn)], qpn)
+        std::mem::replace(&mut self.0[line_of(qpn) as usize], qpn)
     }
 
     /// The QPN that has a line.
     pub fn qpn(&self, line: impl Into<u32>) -> u32 {
-        self.0[line_of(line.into())]
+        self.0[line_of(line.into()) as usize]
     }
-}
-
-fn line_of(qpn: u32) -> usize {
-    (qpn & ((1 << QPN_LINE_BITS) - 1)) as usize
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use common::{BASES, BOTH_LINKS, LIMIT_NS, LOCAL_AND_REMOTE, cap};
 use hca_abi::AdminStatus;
-use hca_cosim::QPN_LINE_BITS;
+use hca_cosim::{QPN_LINE_BITS, line_of};
 use hca_dev::DmaBuf;
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, Rng, connect, path};
@@ -36,10 +36,6 @@ struct Flow {
     sender: RawQp<Dev>,
     receiver: RawQp<Dev>,
     part: usize,
-}
-
-fn line_of(qpn: u32) -> u32 {
-    qpn & ((1 << QPN_LINE_BITS) - 1)
 }
 
 impl Bench {
@@ -171,7 +167,8 @@ fn the_next_owner_of_a_line_has_another_qpn() {
 fn swarm(seed: u64, link: LinkKind) {
     let mut bench = Bench::new(seed, link, 3);
     let mut rng = Rng::new(seed, "generations");
-    let mut orphans: Vec<Flow> = Vec::new();
+    // With the messages that had arrived when the receiver went.
+    let mut orphans: Vec<(Flow, usize)> = Vec::new();
     let mut qpns = HashSet::new();
     for part in 0..PARTS {
         let mut flow = bench.flow(part, rng.below(4));
@@ -180,8 +177,11 @@ fn swarm(seed: u64, link: LinkKind) {
         if rng.percent(50) {
             bench.rig.run(rng.between(50, 3_000).into());
             flow.receiver.destroy().unwrap();
+            let bytes = bench.bytes_of(part);
+            let messages = bytes.chunks(MESSAGE_BYTES as usize);
+            let arrived = messages.filter(|message| message.iter().all(|byte| *byte == 0));
+            orphans.push((flow, arrived.count()));
             bench.target.fill(part * PART, PART, MARK);
-            orphans.push(flow);
         } else {
             let outcome = bench.outcome(&flow);
             assert_eq!(outcome, [WcStatus::Success; MESSAGES], "part {part}");
@@ -191,8 +191,16 @@ fn swarm(seed: u64, link: LinkKind) {
     let lines: HashSet<u32> = qpns.iter().map(|qpn| line_of(*qpn)).collect();
     assert_eq!((lines.len(), qpns.len()), (3, PARTS));
     let mut given_up = 0;
-    for flow in &orphans {
-        given_up += usize::from(bench.outcome(flow).contains(&WcStatus::RetryExcErr));
+    for (flow, arrived) in &orphans {
+        let outcome = bench.outcome(flow);
+        given_up += usize::from(outcome.contains(&WcStatus::RetryExcErr));
+        let told = outcome.iter().filter(|status| **status == WcStatus::Success);
+        let told = told.count();
+        assert!(
+            told <= *arrived,
+            "seed {seed}: somebody else acknowledged: {told} of {arrived} in part {}",
+            flow.part
+        );
         let is_marked = bench.is_marked(flow.part);
         assert!(is_marked, "seed {seed}: part {} was written", flow.part);
     }
