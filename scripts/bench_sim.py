@@ -36,6 +36,10 @@ PERF = {
     "perf storm": ["--size", "64", "--qps", "64", "--outstanding", "64", "--signal-every", "16"],
 }
 THREADS = ["--threads", "2"]
+# Cards behind a switch, by threads; of this tree alone (tests/system/examples/star.rs).
+STAR = "four cards"
+STAR_SOURCE = "tests/system/examples/star.rs"
+STAR_THREADS = [1, 2, 4]
 SUITE = "system suite"
 LIMIT_S = 3600
 
@@ -53,7 +57,8 @@ class Tree:
 
     def build(self, suite):
         say(f"building {self.name} ({self.path})")
-        wanted = [["-p", "hca", "-p", "hca-capi"], ["-p", "hca-system-tests", "--example", "sim_speed"]]
+        examples = ["--example", "sim_speed"] + (["--example", "star"] if (self.path / STAR_SOURCE).exists() else [])
+        wanted = [["-p", "hca", "-p", "hca-capi"], ["-p", "hca-system-tests", *examples]]
         for packages in wanted:
             done = self.cargo("build", "--release", *packages)
             if done.returncode:
@@ -142,6 +147,38 @@ def run_suite(tree, _name):
     return {f"{SUITE}: tests/min": passed / minutes}
 
 
+def run_star(tree, threads):
+    """(cycles per second, processors at work on average) of four cards behind a switch."""
+    start = os.times()
+    done = subprocess.run([tree.program("examples/star"), str(threads)], check=True, text=True, timeout=LIMIT_S,
+                          stdout=subprocess.PIPE)
+    end = os.times()
+    row = json.loads(done.stdout)
+    cpu_s = end.children_user + end.children_system - start.children_user - start.children_system
+    return row["simulated_cycles"] / row["wall_s"], cpu_s / (end.elapsed - start.elapsed)
+
+
+def measure_star(tree, runs):
+    """[{threads, cycles_per_s, processors, times_one_thread}]: medians; the numbers of threads in turn."""
+    say(f"{STAR} behind a switch with {', '.join(map(str, STAR_THREADS))} threads, {runs} times")
+    rounds = [[run_star(tree, threads) for threads in STAR_THREADS] for _ in range(runs)]
+    rows = []
+    for column, threads in enumerate(STAR_THREADS):
+        results = [row[column] for row in rounds]
+        rows.append({"threads": threads, "cycles_per_s": median(rate for rate, _ in results),
+                     "processors": median(processors for _, processors in results),
+                     "times_one_thread": median(row[column][0] / row[0][0] for row in rounds)})
+    return rows
+
+
+def show_star(rows):
+    """The same, after the other table."""
+    print(f"\n{STAR} behind a switch, this tree, on {os.cpu_count()} processors:\n")
+    show_table(["threads", "cycles/s", "processors at work", "times one thread"],
+               [[str(row["threads"]), figure(row["cycles_per_s"]), figure(row["processors"]),
+                 f"{row['times_one_thread']:.2f}"] for row in rows])
+
+
 def measure(trees, tasks, runs):
     """{measure: [(before, after), ...]}, the trees in turn."""
     rows, start = {}, time.monotonic()
@@ -172,9 +209,13 @@ def figure(value):
 
 def show(table):
     """The table in Markdown."""
-    cells = [[row["measure"], figure(row["before"]), figure(row["after"]), f"{row['times_faster']:.2f}"]
-             for row in table]
-    head = ["measure", "before", "now", "times faster"]
+    show_table(["measure", "before", "now", "times faster"],
+               [[row["measure"], figure(row["before"]), figure(row["after"]), f"{row['times_faster']:.2f}"]
+                for row in table])
+
+
+def show_table(head, cells):
+    """Markdown, the first column to the left."""
     widths = [max(len(row[column]) for row in [head, *cells]) for column in range(len(head))]
     for index, row in enumerate([head, *cells]):
         print("| " + " | ".join(cell.ljust(width) if column == 0 else cell.rjust(width)
@@ -186,7 +227,7 @@ def show(table):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [*LOADS, *PERF, *PROGRAMS, SUITE]
+    names = [*LOADS, STAR, *PERF, *PROGRAMS, SUITE]
     parser.add_argument("--runs", type=int, default=3, help="pairs of each measure (default 3; the suite: one)")
     parser.add_argument("--base", default=BASE, help=f"the older commit (default {BASE})")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names,
@@ -210,10 +251,15 @@ def main():
             tree.build(suite)
         elif not tree.program("hca").exists():
             sys.exit(f"bench-sim: {tree.program('hca')} is not there: run once without --no-build")
-    table = summary(measure(trees, tasks, max(1, args.runs)))
+    runs = max(1, args.runs)
+    table = summary(measure(trees, tasks, runs))
     show(table)
+    star = measure_star(trees[1], runs) if STAR in args.only else []
+    if star:
+        show_star(star)
     args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps({"base": args.base, "cores": os.cpu_count(), "runs": args.runs, "rows": table},
+    args.json.write_text(json.dumps({"base": args.base, "cores": os.cpu_count(), "runs": args.runs, "rows": table,
+                                     STAR.replace(" ", "_"): star},
                                     indent=1) + "\n")
     say(f"figures in {args.json}")
 

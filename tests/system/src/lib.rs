@@ -4,6 +4,7 @@
 //! * [`scenario`]: random transfers under random faults, everything decided by a seed.
 //! * [`raw`]: a client of the simulator that keeps no rules.
 //! * [`siege`]: one function does everything wrong at random, while another one transfers.
+//! * [`star`]: cards behind a switch, all of them busy.
 //! * [`absent`]: memory that never comes. [`courier`]: a device that shares none.
 //! * `tests/`: the system tests. `hca demo`, `hca perf` and `hca soak` stand on the same code.
 //!
@@ -25,6 +26,8 @@ mod rig;
 mod rng;
 pub mod scenario;
 pub mod siege;
+pub mod star;
+mod trace_hash;
 mod traffic;
 mod upheaval;
 

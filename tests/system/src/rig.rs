@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use hca_cosim::{
-    BuiltSwitch, CableId, CardConfig, CardId, Fabric, Identity, OpVls, Plug, SimError, Simulation, StampKind,
+    BuiltSwitch, CableId, CardConfig, CardId, Fabric, Identity, OpVls, Plug, SimError, Simulation,
 };
 use hca_dev::Device;
 use hca_host::{Fault, PcieParams};
@@ -16,9 +16,7 @@ use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp};
 use thiserror::Error;
 
 use crate::node::{Dev, Node, connect};
-
-/// Port events kept between two looks, for the trace hash.
-const STAMPS: usize = 1 << 16;
+use crate::trace_hash::TraceHash;
 
 /// Work requests that a timeline follows at a time, where nobody asks for their stages.
 const TIMELINE_WORK: usize = 1 << 16;
@@ -167,7 +165,7 @@ pub struct Rig {
     pub stages: Option<StageLog>,
     timeline: Option<Timeline>,
     waveforms: Vec<(CardId, PathBuf)>,
-    hash: Option<u64>,
+    hash: Option<TraceHash>,
 }
 
 /// Addresses of the second port of card `index`. Its LID is that of the first one: they are in different subnets.
@@ -428,47 +426,18 @@ impl Rig {
 
     /// From now on every event at the cards' ports goes into a hash: kind, cycle, size and place in the page.
     pub fn hash_traces(&mut self) {
-        self.hash = Some(0xcbf2_9ce4_8422_2325);
-        for card in self.cards {
-            self.sim.fabric().card_mut(card).record_stamps(STAMPS);
-        }
+        self.hash = Some(TraceHash::record(&mut self.sim.fabric(), &self.cards));
     }
 
     /// The hash so far.
     pub fn trace_hash(&self) -> u64 {
-        self.hash.unwrap_or(0)
+        self.hash.as_ref().map_or(0, TraceHash::value)
     }
 
     fn collect_stamps(&mut self) {
-        let Some(mut hash) = self.hash else { return };
-        // FNV-1a over words.
-        let mut add = |word: u64| hash = (hash ^ word).wrapping_mul(0x100_0000_01b3);
-        let mut fabric = self.sim.fabric();
-        for (index, card) in self.cards.into_iter().enumerate() {
-            for stamp in fabric.card_mut(card).take_stamps() {
-                add(stamp.cycle << 1 | index as u64);
-                // Addresses differ from process to process, places in pages do not.
-                match stamp.kind {
-                    StampKind::MmioWrite { func, addr } => {
-                        add(0x100 | u64::from(func) << 32 | u64::from(addr) << 40)
-                    }
-                    StampKind::ReadRequest { tag, addr, len_bytes } => {
-                        add(0x200 | u64::from(tag) | (addr & 0xfff) << 32 | u64::from(len_bytes) << 48);
-                    }
-                    StampKind::ReadFirst { tag } => add(0x300 | u64::from(tag)),
-                    StampKind::ReadLast { tag, err } => add(0x400 | u64::from(tag) | u64::from(err) << 32),
-                    StampKind::TxFirst => add(0x500),
-                    StampKind::TxLast => add(0x600),
-                    StampKind::TxLink => add(0xb00),
-                    StampKind::RxLink => add(0xc00),
-                    StampKind::RxFirst => add(0x700),
-                    StampKind::RxLast => add(0x800),
-                    StampKind::WriteLast { addr } => add(0x900 | (addr & 0xfff) << 32),
-                    StampKind::Msix { vector } => add(0xa00 | u64::from(vector) << 32),
-                }
-            }
+        if let Some(hash) = &mut self.hash {
+            hash.collect(&mut self.sim.fabric(), &self.cards);
         }
-        self.hash = Some(hash);
     }
 
     /// Lets everything under way end, then checks that the cards are at rest: nothing moves, all tags are home, nobody

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use hca_link::LinkKind;
 use hca_system_tests::scenario::{Options, run};
+use hca_system_tests::star::Star;
 
 /// Every register write, DMA request, completion, packet and interrupt in the same cycle, twice; and another seed
 /// gives another run.
@@ -48,6 +50,28 @@ fn neither_jumps_nor_threads_matter(seeds: impl Iterator<Item = u64>) {
 #[test]
 fn neither_jumps_nor_threads_matter_in_some_seeds() {
     neither_jumps_nor_threads_matter(1..=3);
+}
+
+/// Four busy cards behind a switch: fewer threads than cards, as many, and more.
+#[test]
+fn four_cards_behind_a_switch_do_not_show_the_threads() {
+    for link in [LinkKind::Ethernet, LinkKind::InfiniBand] {
+        let carry = |threads| {
+            let star = Star {
+                cards: 4,
+                link,
+                threads,
+                bytes: 20_000,
+                messages: 8,
+            };
+            let carried = star.carry().unwrap();
+            (carried.trace_hash, carried.cycles)
+        };
+        let alone = carry(1);
+        for threads in [2, 3, 4, 6] {
+            assert_eq!(alone, carry(threads), "{link:?}, {threads} threads");
+        }
+    }
 }
 
 #[test]

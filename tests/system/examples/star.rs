@@ -1,0 +1,28 @@
+//! Four cards behind a switch, all of them busy, with so many threads: cycles per second as a JSON line. `make bench-sim`
+//! runs it.
+//!
+//! `cargo run --release -p hca-system-tests --example star -- THREADS`
+
+use std::error::Error;
+
+use hca_link::LinkKind;
+use hca_system_tests::star::Star;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let threads = std::env::args().nth(1).ok_or("usage: star THREADS")?.parse()?;
+    let star = Star {
+        cards: 4,
+        link: LinkKind::Ethernet,
+        threads,
+        bytes: 65536,
+        messages: 100,
+    };
+    let carried = star.carry()?;
+    println!(
+        r#"{{"cards": {}, "threads": {threads}, "simulated_cycles": {}, "wall_s": {:.4}}}"#,
+        star.cards,
+        carried.cycles,
+        carried.wall.as_secs_f64(),
+    );
+    Ok(())
+}
