@@ -11,3 +11,4 @@ hw/rtl/lib/hca_crc16_512.sv
 hw/rtl/lib/hca_crc_append.sv
 hw/rtl/lib/hca_fork.sv
 hw/rtl/lib/hca_id_queues.sv
+hw/rtl/lib/hca_work_set.sv

@@ -1,3 +1,4 @@
 // Completion and event queues.
+hw/rtl/queue/hca_cq_events.sv
 hw/rtl/queue/hca_cq.sv
 hw/rtl/queue/hca_eq.sv

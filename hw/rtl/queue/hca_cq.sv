@@ -1,5 +1,8 @@
 // Completion queues: writes CQEs into the rings, raises completion events of armed queues. One job at a
-// time, so the state of a queue has one writer: two cycles per CQE or doorbell, one more with an event.
+// time, so the state of a queue has one writer: two cycles per CQE or doorbell, up to four more with an event.
+//
+// A job never waits for anything that goes out: while a CQE or an event waits for its place on the way to the host,
+// doorbells go on. The next CQE and the next event wait; an event waits for all CQEs before it, too.
 //
 // A CQE that has no place (ring full, queue not valid) puts the queue into error: one CQ_ERROR event to
 // firmware, and no further CQE until the context is written again. The receive path never waits for
@@ -44,8 +47,8 @@ module hca_cq
     StIdle,
     StCqe,
     StDb,
-    StOwed,
-    StEqe
+    StOwed,   // an event is due: offer it
+    StFull    // its event queue was full
   } state_e;
 
   typedef struct packed {
@@ -62,69 +65,52 @@ module hca_cq
     logic [23:0] sol;  // index after the newest solicited (or error) CQE
     logic [1:0]  arm;  // cq_arm_e
     logic        err;
-    logic        owed; // an event found its queue full: it comes when there is room
+    logic        owed; // an event is due, and the queue is in u_events
   } dyn_t;
 
   state_e         state_q;
-  logic           db_first_q;  // whose turn it is when both wait
-  logic           pick_db, pick_cqe, pick_owed;
+  logic           idle, db_first_q;  // whose turn it is when both wait
+  logic           pick_db, pick_cqe, pick_owed, pick_full, pick;
+  logic           out_valid_q, full_valid_q;
   logic [63:0]    now_q;
-  logic [EqW-1:0] eqe_eqn_q;
-  logic [CqW-1:0] cqn, eqe_cqn_q;
+  logic [CqW-1:0] cqn, owed_cqn, owed_cqn_q, full_cqn_q;
 
   // ---- State RAMs --------------------------------------------------------------------------------
   cfg_t cfg, cfg_new;
-  dyn_t dyn, dyn_d, dyn_last_q;  // dyn_last_q: written last
+  dyn_t dyn, dyn_d;
   logic dyn_we, init;
 
-  assign cqc_wr_ready_o = state_q == StIdle;
+  // Whose context is written has nothing under way.
+  assign cqc_wr_ready_o = state_q == StIdle && !out_valid_q && !eqe_valid_o && !full_valid_q;
   assign init           = cqc_wr_valid_i && cqc_wr_ready_o;
   assign cfg_new        = '{valid: cqc_wr_i.valid && (cqc_wr_i.log_size <= 5'(MaxLogCqSize)),
                             func: cqc_wr_i.func, base: cqc_wr_i.base, log_size: cqc_wr_i.log_size,
                             eqn: cqc_wr_i.eqn[EqW-1:0]};
 
-  // ---- Events that found no room: every queue once, another try each when an event queue has been read ----------
-  logic           owed_valid, owed_ready, owe, owed_first_q;
-  logic [CqW-1:0] owed_cqn, owed_cqn_q;
-  logic [$clog2(NumCqs):0] owed_count, tries_q;
+  // ---- Pick a job --------------------------------------------------------------------------------
+  logic owed_valid, owed_first_q, event_room, fire;
 
-  assign owe       = state_q == StEqe && eqe_ready_i && eqe_full_i && !dyn_last_q.owed && owed_ready;
-  assign pick_owed = (state_q == StIdle) && !init && owed_valid && tries_q != '0
+  assign idle      = (state_q == StIdle) && !init && event_room;
+  assign pick_full = idle && full_valid_q;
+  assign pick_owed = idle && !pick_full && owed_valid && !eqe_valid_o && !out_valid_q
                      && (owed_first_q || !(cq_db_valid_i || cqe_valid_i));
-
-  hca_fifo #(
-    .Width(CqW),
-    .Depth(NumCqs)
-  ) u_owed (
-    .clk_i,
-    .rst_i,
-    .in_valid_i (owe),
-    .in_ready_o (owed_ready),
-    .in_i       (eqe_cqn_q),
-    .out_valid_o(owed_valid),
-    .out_ready_i(pick_owed),
-    .out_o      (owed_cqn),
-    .count_o    (owed_count)
-  );
-
-  always_ff @(posedge clk_i) begin
-    if (rst_i) tries_q <= '0;
-    else if (eq_room_i) tries_q <= owed_count;
-    else if (pick_owed) tries_q <= tries_q - 1'b1;
-    if (pick_owed) owed_cqn_q <= owed_cqn;
-    if (pick_db || pick_cqe || pick_owed) owed_first_q <= !pick_owed;
-    if (dyn_we) dyn_last_q <= dyn_d;
-  end
-
-  assign pick_db  = (state_q == StIdle) && !init && !pick_owed && cq_db_valid_i && (db_first_q || !cqe_valid_i);
-  assign pick_cqe = (state_q == StIdle) && !init && !pick_owed && cqe_valid_i && !pick_db;
+  assign pick_db   = idle && !pick_full && !pick_owed && cq_db_valid_i && (db_first_q || !cqe_valid_i || out_valid_q);
+  assign pick_cqe  = idle && !pick_full && !pick_owed && !pick_db && cqe_valid_i && !out_valid_q;
+  assign pick      = pick_full || pick_owed || pick_db || pick_cqe;
 
   // The chosen stream stays valid until the job is done, so its payload needs no register here.
   always_comb begin
-    cqn = (pick_db || state_q == StDb) ? cq_db_i.cqn : cqe_i.cqn;
+    cqn = cqe_i.cqn;
+    if (pick_db || state_q == StDb) cqn = cq_db_i.cqn;
     if (pick_owed) cqn = owed_cqn;
     if (state_q == StOwed) cqn = owed_cqn_q;
-    if (state_q == StEqe) cqn = eqe_cqn_q;
+    if (pick_full || state_q == StFull) cqn = full_cqn_q;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (pick_owed) owed_cqn_q <= owed_cqn;
+    if (pick_cqe) now_q <= now_i;
+    if (pick) owed_first_q <= !pick_owed;
   end
 
   hca_ram_1r1w #(
@@ -135,7 +121,7 @@ module hca_cq
     .we_i   (init),
     .waddr_i(cqc_wr_cqn_i),
     .wdata_i(cfg_new),
-    .re_i   (pick_db || pick_cqe || pick_owed),
+    .re_i   (pick),
     .raddr_i(cqn),
     .rdata_o(cfg)
   );
@@ -148,7 +134,7 @@ module hca_cq
     .we_i   ((init && !cqc_wr_i.keep) || dyn_we),
     .waddr_i(init ? cqc_wr_cqn_i : cqn),
     .wdata_i(init ? '0 : dyn_d),
-    .re_i   (pick_db || pick_cqe || pick_owed),
+    .re_i   (pick),
     .raddr_i(cqn),
     .rdata_o(dyn)
   );
@@ -166,25 +152,44 @@ module hca_cq
   assign writable    = cqe_i.valid && cfg.valid && !dyn.err && (used < size) && (ev_room || !overrun);
   assign wants_event = cqe_i.solicited || (cqe.status != WcSuccess);
   assign fire_cqe    = (dyn.arm == CqArmNext) || (dyn.arm == CqArmSolicited && wants_event);
-  assign deliver     = (state_q == StCqe) && writable && wr_ready_i;
+  assign deliver     = (state_q == StCqe) && writable;
   assign ev_push     = (deliver && overrun) || ((state_q == StCqe) && cqe_i.valid && !writable && !dyn.err);
+
+  // The CQE goes out in the cycle of its job, or waits: its job stays on the stream, the rest in registers.
+  logic [7:0]  func_q;
+  logic [63:0] addr, addr_q;
+  logic        phase, phase_q, overrun_q;
+
+  assign addr  = {cfg.base[63:6], 6'd0} + {34'd0, slot, 6'd0};
+  assign phase = !dyn.pi[cfg.log_size];
 
   always_comb begin
     cqe           = cqe_i.cqe;
     cqe.timestamp = now_q;
-    cqe.phase     = !dyn.pi[cfg.log_size];
+    cqe.phase     = out_valid_q ? phase_q : phase;
     cqe.reserved1 = '0;
-    if (overrun) cqe.status = WcGeneralErr;
+    if (out_valid_q ? overrun_q : overrun) cqe.status = WcGeneralErr;
   end
 
-  assign wr_valid_o  = (state_q == StCqe) && writable;
+  assign wr_valid_o  = deliver || out_valid_q;
   assign wr_o.msix   = 1'b0;
   assign wr_o.last   = 1'b1;
-  assign wr_o.func   = cfg.func;
-  assign wr_o.addr   = {cfg.base[63:6], 6'd0} + {34'd0, slot, 6'd0};
+  assign wr_o.func   = out_valid_q ? func_q : cfg.func;
+  assign wr_o.addr   = out_valid_q ? addr_q : addr;
   assign wr_o.strb   = '1;
   assign wr_o.data   = cqe;
-  assign cqe_ready_o = (state_q == StCqe) && (!writable || wr_ready_i);
+  assign cqe_ready_o = ((state_q == StCqe) && !writable) || (wr_valid_o && wr_ready_i);
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) out_valid_q <= 1'b0;
+    else out_valid_q <= wr_valid_o && !wr_ready_i;
+    if (deliver) begin
+      func_q    <= cfg.func;
+      addr_q    <= addr;
+      phase_q   <= phase;
+      overrun_q <= overrun;
+    end
+  end
 
   // ---- Doorbell ----------------------------------------------------------------------------------
   logic        db_ok, fire_db;
@@ -197,6 +202,8 @@ module hca_cq
   // before the arming.
   assign fire_db       = db_ok && ((cq_db_i.arm == CqArmNext && dyn.pi != cq_db_i.ci)
                                    || (cq_db_i.arm == CqArmSolicited && sol_ahead != '0 && !sol_ahead[23]));
+
+  assign fire = (deliver && fire_cqe) || (state_q == StDb && fire_db);
 
   always_comb begin
     dyn_d  = dyn;
@@ -218,11 +225,11 @@ module hca_cq
     end else if (state_q == StOwed) begin
       dyn_we     = dyn.owed && cfg.valid;
       dyn_d.owed = 1'b0;
-    end else if (owe) begin
+    end else if (park) begin
       dyn_we     = 1'b1;
-      dyn_d      = dyn_last_q;
       dyn_d.owed = 1'b1;
     end
+    if (fire) dyn_d.owed = 1'b1;
   end
 
   // ---- Control -----------------------------------------------------------------------------------
@@ -234,33 +241,56 @@ module hca_cq
     end else begin
       unique case (state_q)
         StIdle: begin
-          if (pick_db) state_q <= StDb;
-          else if (pick_cqe) state_q <= StCqe;
+          if (pick_full) state_q <= StFull;
           else if (pick_owed) state_q <= StOwed;
+          else if (pick_db) state_q <= StDb;
+          else if (pick_cqe) state_q <= StCqe;
           if (pick_db || pick_cqe) db_first_q <= pick_cqe;
         end
-        StCqe: if (cqe_ready_o) state_q <= (deliver && fire_cqe) ? StEqe : StIdle;
-        StDb: begin
-          state_q <= fire_db ? StEqe : StIdle;
-          if (!cfg.valid || cfg.func != cq_db_i.func) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
-        end
-        StOwed:  state_q <= (dyn.owed && cfg.valid) ? StEqe : StIdle;
-        StEqe:   if (eqe_ready_i) state_q <= StIdle;
         default: state_q <= StIdle;
       endcase
+      if (state_q == StDb && (!cfg.valid || cfg.func != cq_db_i.func)) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
     end
   end
+
+  // ---- Completion events ---------------------------------------------------------------------------
+  // A queue is in u_events once, however often it fires before its event leaves: the event that comes then is about
+  // all of it.
+  logic           park, park_ready;
+  logic [EqW-1:0] eqe_eqn_q;
+
+  assign park = state_q == StFull && !dyn.owed && cfg.valid && park_ready;
+
+  hca_cq_events u_events (
+    .clk_i,
+    .rst_i,
+    .add_i       (fire && !dyn.owed),
+    .add_cqn_i   (cqn),
+    .add_ready_o (event_room),
+    .park_i      (park),
+    .park_cqn_i  (cqn),
+    .park_ready_o(park_ready),
+    .room_i      (eq_room_i),
+    .valid_o     (owed_valid),
+    .ready_i     (pick_owed),
+    .cqn_o       (owed_cqn)
+  );
 
   always_ff @(posedge clk_i) begin
-    if (pick_cqe) now_q <= now_i;
-    if (state_q == StCqe || state_q == StDb || state_q == StOwed) begin
-      eqe_eqn_q <= cfg.eqn;
-      eqe_cqn_q <= cqn;
+    if (rst_i) begin
+      eqe_valid_o  <= 1'b0;
+      full_valid_q <= 1'b0;
+    end else begin
+      if (state_q == StOwed) eqe_valid_o <= dyn.owed && cfg.valid;
+      else if (eqe_ready_i) eqe_valid_o <= 1'b0;
+      if (eqe_valid_o && eqe_ready_i) full_valid_q <= eqe_full_i;
+      else if (state_q == StFull) full_valid_q <= 1'b0;
     end
+    if (state_q == StOwed) eqe_eqn_q <= cfg.eqn;
+    if (eqe_valid_o) full_cqn_q <= owed_cqn_q;
   end
 
-  assign eqe_valid_o = state_q == StEqe;
-  assign eqe_o       = '{eqn: eqe_eqn_q, kind: EventCompletion, id: 32'(eqe_cqn_q), data0: '0, data1: '0};
+  assign eqe_o = '{eqn: eqe_eqn_q, kind: EventCompletion, id: 32'(owed_cqn_q), data0: '0, data1: '0};
 
   // ---- CQ_ERROR events ---------------------------------------------------------------------------
   typedef struct packed {

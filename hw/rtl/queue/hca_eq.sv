@@ -1,5 +1,6 @@
 // Event queues: writes EQEs into the rings and the MSI-X message behind each. One job at a time, so the
-// state of a queue has one writer: three cycles per EQE, two per doorbell.
+// state of a queue has one writer: three cycles per EQE, two per doorbell. While an EQE or its message waits for its
+// place on the way to the host, doorbells go on; the next EQE waits.
 //
 // An EQE that finds its ring full (or its queue not valid) is dropped and counted, and reported to
 // firmware once until the host moves the consumer index. Nothing here waits for firmware.
@@ -43,7 +44,6 @@ module hca_eq
   typedef enum logic [1:0] {
     StIdle,
     StEqe,
-    StMsix,
     StDb
   } state_e;
 
@@ -64,6 +64,7 @@ module hca_eq
   state_e             state_q;
   logic               db_first_q;
   logic               pick_db, pick_eqe, eqe_wait;
+  logic               held_q, msix_q;  // an EQE waits for its place; its message does, behind it
   logic [Sources-1:0] grant, src_q;
   logic [SrcW-1:0]    idx;
   eqe_job_t           job_q;
@@ -75,13 +76,14 @@ module hca_eq
   dyn_t dyn, dyn_d;
   logic dyn_we, init;
 
-  assign eqc_wr_ready_o = state_q == StIdle;
+  // Whose context is written has nothing under way.
+  assign eqc_wr_ready_o = state_q == StIdle && !held_q && !msix_q;
   assign init           = eqc_wr_valid_i && eqc_wr_ready_o;
   assign cfg_new        = '{valid: eqc_wr_i.valid && (eqc_wr_i.log_size <= 5'(MaxLogEqSize)),
                             func: eqc_wr_i.func, base: eqc_wr_i.base, log_size: eqc_wr_i.log_size,
                             vector: eqc_wr_i.vector};
 
-  assign eqe_wait = |eqe_valid_i;
+  assign eqe_wait = (|eqe_valid_i) && !held_q && !msix_q;
   assign pick_db  = (state_q == StIdle) && !init && eq_db_valid_i && (db_first_q || !eqe_wait);
   assign pick_eqe = (state_q == StIdle) && !init && eqe_wait && !pick_db;
 
@@ -129,7 +131,10 @@ module hca_eq
 
   // ---- EQE and interrupt -------------------------------------------------------------------------
   logic [15:0] size, used, slot;
-  logic        writable, sent, deliver, drop, ev_push, ev_room, db_ok;
+  logic        writable, sent, deliver, drop, ev_push, ev_room, db_ok, phase, phase_q;
+  logic [7:0]  func_q;
+  logic [10:0] vector_q;
+  logic [63:0] addr, addr_q;
   eqe_t        eqe;
 
   assign size     = 16'd1 << cfg.log_size;
@@ -137,7 +142,7 @@ module hca_eq
   assign slot     = dyn.pi & (size - 16'd1);
   assign writable = cfg.valid && (used < size);
   assign sent     = wr_valid_o && wr_ready_i;   // the only look at a ready that moves with all writes (decision 0020)
-  assign deliver  = (state_q == StEqe) && sent;
+  assign deliver  = (state_q == StEqe) && writable;
   assign drop     = (state_q == StEqe) && !writable;
   assign ev_push  = drop && !dyn.reported;
 
@@ -149,23 +154,41 @@ module hca_eq
     eqe.data0     = job_q.data0;
     eqe.data1     = job_q.data1;
     eqe.timestamp = now_q;
-    eqe.phase     = !dyn.pi[cfg.log_size[3:0]];
+    eqe.phase     = held_q ? phase_q : phase;
   end
 
   assign eqe_full_o = drop && cfg.valid;
   assign room_o     = state_q == StDb && db_ok && eq_db_i.ci != dyn.ci;
 
-  // The job is taken off its stream with the write of its EQE (or when it is dropped).
-  assign eqe_ready_o = src_q & {Sources{deliver || drop}};
+  assign addr  = {cfg.base[63:6], 6'd0} + {42'd0, slot, 6'd0};
+  assign phase = !dyn.pi[cfg.log_size[3:0]];
 
-  assign wr_valid_o = ((state_q == StEqe) && writable) || (state_q == StMsix);
-  assign wr_o.msix  = state_q == StMsix;
+  // The job is taken off its stream with the write of its EQE (or when it is dropped).
+  assign eqe_ready_o = src_q & {Sources{drop || (sent && !msix_q)}};
+
+  assign wr_valid_o = deliver || held_q || msix_q;
+  assign wr_o.msix  = msix_q;
   assign wr_o.last  = 1'b1;
-  assign wr_o.func  = cfg.func;
-  assign wr_o.strb  = (state_q == StMsix) ? '0 : '1;
-  assign wr_o.data  = (state_q == StMsix) ? '0 : eqe;
-  assign wr_o.addr  = (state_q == StMsix) ? 64'(cfg.vector)
-                      : {cfg.base[63:6], 6'd0} + {42'd0, slot, 6'd0};
+  assign wr_o.func  = deliver ? cfg.func : func_q;
+  assign wr_o.strb  = msix_q ? '0 : '1;
+  assign wr_o.data  = msix_q ? '0 : eqe;
+  assign wr_o.addr  = msix_q ? 64'(vector_q) : deliver ? addr : addr_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      held_q <= 1'b0;
+      msix_q <= 1'b0;
+    end else begin
+      held_q <= (deliver || held_q) && !sent;
+      msix_q <= msix_q ? !sent : sent;
+    end
+    if (deliver) begin
+      func_q   <= cfg.func;
+      vector_q <= cfg.vector;
+      addr_q   <= addr;
+      phase_q  <= phase;
+    end
+  end
 
   // ---- Doorbell ----------------------------------------------------------------------------------
   assign eq_db_ready_o = state_q == StDb;
@@ -204,11 +227,9 @@ module hca_eq
           if (pick_eqe) src_q <= grant;
         end
         StEqe: begin
-          if (deliver) state_q <= StMsix;
-          else if (drop) state_q <= StIdle;
+          state_q <= StIdle;
           if (drop) drop_cnt_o <= drop_cnt_o + 1'b1;
         end
-        StMsix: if (sent) state_q <= StIdle;
         StDb: begin
           state_q <= StIdle;
           if (!db_ok) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;

@@ -71,7 +71,7 @@ module hca_rx_ctrl
   typedef enum logic [1:0] {
     JobQpc,
     JobMsg,
-    JobCont,
+    JobFlush,
     JobPkt
   } job_e;
 
@@ -121,17 +121,16 @@ module hca_rx_ctrl
   );
 
   // ---- Messages ------------------------------------------------------------------------------------
-  logic           msg_valid, msg_take, tmr_valid, tmr_ready, cont, cont_sq;
-  logic [QpW-1:0] cont_qpn;
-  rx_msg_t        msg;
-  pipe_msg_t      tmr_msg;
+  logic      msg_valid, msg_take, tmr_valid, tmr_ready, flush_valid, flush_take, left_valid, left_ready;
+  rx_msg_t   msg;
+  pipe_msg_t tmr_msg;
+  flush_t    flush, flush_q, flush_left;
 
   hca_rx_msgs #(
     .N(5)
   ) u_msgs (
     .clk_i,
     .rst_i,
-    .hold_flush_i(cont),
     .in_valid_i  ({msg_gather_valid_i, msg_requester_valid_i, msg_doorbell_valid_i, msg_mgmt_valid_i,
                    tmr_valid}),
     .in_ready_o  ({msg_gather_ready_o, msg_requester_ready_o, msg_doorbell_ready_o, msg_mgmt_ready_o,
@@ -142,15 +141,22 @@ module hca_rx_ctrl
     .exec_i      (msg_exec_i),
     .out_valid_o (msg_valid),
     .out_ready_i (msg_take),
-    .out_o       (msg)
+    .out_o       (msg),
+    .flush_valid_o(flush_valid),
+    .flush_ready_i(flush_take),
+    .flush_o      (flush),
+    .left_valid_i (left_valid),
+    .left_ready_o (left_ready),
+    .left_i       (flush_left)
   );
 
   // ---- Pick a job ----------------------------------------------------------------------------------
   logic pick, inner, inner_turn_q;  // messages and flush slices take turns with packets
   assign inner     = inner_turn_q || !rxd_valid_i;
-  assign pick      = state_q == StIdle && room
-                     && (qpc_wr_valid_i || msg_valid || cont || rxd_valid_i);
-  assign msg_take  = pick && job_d == JobMsg;
+  assign pick       = state_q == StIdle && room
+                      && (qpc_wr_valid_i || msg_valid || (flush_valid && !left_valid) || rxd_valid_i);
+  assign msg_take   = pick && job_d == JobMsg;
+  assign flush_take = pick && job_d == JobFlush;
 
   always_comb begin
     if (qpc_wr_valid_i) begin
@@ -159,9 +165,9 @@ module hca_rx_ctrl
     end else if (msg_valid && inner) begin
       job_d = JobMsg;
       qpn_d = msg.msg.qpn;
-    end else if (cont && inner) begin
-      job_d = JobCont;
-      qpn_d = cont_qpn;
+    end else if (flush_valid && !left_valid && inner) begin
+      job_d = JobFlush;
+      qpn_d = flush.qpn;
     end else begin
       job_d = JobPkt;
       qpn_d = rxd_i.dest_qpn[QpW-1:0];
@@ -173,6 +179,7 @@ module hca_rx_ctrl
       job_q <= job_d;
       qpn_q <= qpn_d;
       if (msg_take) msg_q <= msg;
+      if (flush_take) flush_q <= flush;
     end
     if (rst_i) inner_turn_q <= 1'b1;
     else if (pick && job_d != JobQpc) inner_turn_q <= job_d == JobPkt;
@@ -340,20 +347,18 @@ module hca_rx_ctrl
   );
 
   // ---- Flush ---------------------------------------------------------------------------------------
-  logic        flush_sq, flush_msg, flush_start, flush_emit, flush_done;
+  logic        flush_sq, flush_start, flush_emit, flush_done;
   logic [15:0] flush_idx;
 
-  assign flush_sq    = (job_q == JobCont) ? cont_sq : msg_q.msg.kind == MsgFlushSq;
-  assign flush_msg   = job_q == JobMsg && (msg_q.msg.kind == MsgFlushSq || msg_q.msg.kind == MsgFlushRq);
-  assign flush_start = state_q == StRead && ctx.is_err && (job_q == JobCont || flush_msg);
+  // Of a QP that has left ERR nothing is to be flushed.
+  assign flush_sq    = flush_q.sq;
+  assign flush_start = state_q == StRead && ctx.is_err && job_q == JobFlush;
 
   hca_rx_flush u_flush (
     .clk_i,
     .rst_i,
     .start_i   (flush_start),
-    .drop_i    (state_q == StRead && job_q == JobCont && !ctx.is_err),
-    .sq_i      (flush_sq),
-    .qpn_i     (qpn_q),
+    .queue_i   (flush_q),
     .first_i   (flush_sq ? st.ack.una_wqe : st.resp.rq_ci),
     .pi_i      (flush_sq ? sq_pi : rq_pi),
     .log_size_i(flush_sq ? ctx.sq_log_size : ctx.rq_log_size),
@@ -362,9 +367,9 @@ module hca_rx_ctrl
     .emit_o    (flush_emit),
     .done_o    (flush_done),
     .idx_o     (flush_idx),
-    .cont_o    (cont),
-    .cont_sq_o (cont_sq),
-    .cont_qpn_o(cont_qpn)
+    .left_valid_o(left_valid),
+    .left_ready_i(left_ready),
+    .left_o      (flush_left)
   );
 
   // ---- State machine -------------------------------------------------------------------------------

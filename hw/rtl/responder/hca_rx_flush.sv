@@ -1,16 +1,14 @@
-// Flush of one work queue of a QP in ERR: counts off the WQEs from the oldest one to the producer index, one
-// per cycle, in slices. What a slice leaves over is offered as cont_* and goes on when start_i comes again.
+// A slice of the flush of one work queue of a QP in ERR: counts off WQEs from the oldest one towards the producer
+// index, one per cycle. A queue of which WQEs are left is offered on left_*; the next slice starts when it is taken.
 module hca_rx_flush
-  import hca_pkg::*;
+  import hca_pkg::*, hca_rx_pkg::*;
 #(
   parameter int unsigned Slice = 8
 ) (
   input  logic           clk_i,
   input  logic           rst_i,
   input  logic           start_i,
-  input  logic           drop_i,      // what was left over is void: the QP left ERR
-  input  logic           sq_i,
-  input  logic [QpW-1:0] qpn_i,
+  input  flush_t         queue_i,
   input  logic [15:0]    first_i,
   input  logic [15:0]    pi_i,
   input  logic [3:0]     log_size_i,
@@ -19,9 +17,9 @@ module hca_rx_flush
   output logic           emit_o,      // flush WQE idx_o (and ready_i)
   output logic           done_o,      // slice over: idx_o is the oldest WQE left
   output logic [15:0]    idx_o,
-  output logic           cont_o,
-  output logic           cont_sq_o,
-  output logic [QpW-1:0] cont_qpn_o
+  output logic           left_valid_o,
+  input  logic           left_ready_i,
+  output flush_t         left_o
 );
 
   localparam int unsigned CntW = $clog2(Slice + 1);
@@ -45,12 +43,13 @@ module hca_rx_flush
       left_q <= left_q - 16'd1;
       cnt_q  <= cnt_q + 1'b1;
     end
-    if (rst_i || drop_i) begin
-      cont_o <= 1'b0;
+    if (rst_i) begin
+      left_valid_o <= 1'b0;
     end else if (done_o) begin
-      cont_o     <= left_q != '0;
-      cont_sq_o  <= sq_i;
-      cont_qpn_o <= qpn_i;
+      left_valid_o <= left_q != '0;
+      left_o       <= queue_i;
+    end else if (left_ready_i) begin
+      left_valid_o <= 1'b0;
     end
   end
 

@@ -1,7 +1,8 @@
 // Collects the messages to hca_rx_ctrl, one place at a time, round robin. Messages of hca_rx_exec get a queue
 // of their own with room for every error it can report (one per QP and side until the QP is initialised
-// again), so hca_rx_exec never waits for hca_rx_ctrl, which may be waiting for it. hold_flush_i: a flush is
-// still being walked, so flush messages wait; the others do not.
+// again), so hca_rx_exec never waits for hca_rx_ctrl, which may be waiting for it. Flush messages go into a set of
+// work queues that is never full, and what a slice of a flush leaves over comes back into it: queues take turns, and
+// whoever asks for a flush waits some cycles, however long others are.
 module hca_rx_msgs
   import hca_pkg::*, hca_rx_pkg::*;
 #(
@@ -10,7 +11,6 @@ module hca_rx_msgs
 ) (
   input  logic              clk_i,
   input  logic              rst_i,
-  input  logic              hold_flush_i,
   input  logic      [N-1:0] in_valid_i,
   output logic      [N-1:0] in_ready_o,
   input  pipe_msg_t [N-1:0] in_i,
@@ -19,12 +19,22 @@ module hca_rx_msgs
   input  pipe_msg_t         exec_i,
   output logic              out_valid_o,
   input  logic              out_ready_i,
-  output rx_msg_t           out_o
+  output rx_msg_t           out_o,
+  // Work queues to flush; beside them what is left of one. Taken within four cycles.
+  output logic              flush_valid_o,
+  input  logic              flush_ready_i,
+  output flush_t            flush_o,
+  input  logic              left_valid_i,
+  output logic              left_ready_o,
+  input  flush_t            left_i
 );
 
   logic            exec_valid, exec_ready;
   pipe_msg_t       exec_msg;
   logic [N:0]      req, grant;
+  logic [N-1:0]    flush, flush_grant;
+  logic            add_valid, add_ready;
+  flush_t          add;
   logic [IdxW-1:0] unused_idx;
   logic [$clog2(2 * NumQps):0] unused_count;
 
@@ -46,8 +56,8 @@ module hca_rx_msgs
   always_comb begin
     req[N] = exec_valid;
     for (int unsigned i = 0; i < N; i++) begin
-      req[i] = in_valid_i[i]
-               && !(hold_flush_i && (in_i[i].kind == MsgFlushSq || in_i[i].kind == MsgFlushRq));
+      flush[i] = in_valid_i[i] && (in_i[i].kind == MsgFlushSq || in_i[i].kind == MsgFlushRq);
+      req[i]   = in_valid_i[i] && !flush[i];
     end
   end
 
@@ -63,7 +73,7 @@ module hca_rx_msgs
   );
 
   assign out_valid_o = req != '0;
-  assign in_ready_o  = grant[N-1:0] & {N{out_ready_i}};
+  assign in_ready_o  = (grant[N-1:0] & {N{out_ready_i}}) | (flush_grant & {N{add_ready}});
   assign exec_ready  = grant[N] && out_ready_i;
 
   always_comb begin
@@ -73,5 +83,31 @@ module hca_rx_msgs
       if (grant[i]) out_o = '{from_exec: 1'b0, msg: in_i[i]};
     end
   end
+
+  // ---- Flushes -------------------------------------------------------------------------------------
+  // What is left of one comes at most once in a slice; among the others the first one is next.
+  assign flush_grant  = left_valid_i ? '0 : flush & (~flush + 1'b1);
+  assign add_valid    = left_valid_i || flush != '0;
+  assign left_ready_o = left_valid_i && add_ready;
+
+  always_comb begin
+    add = left_i;
+    for (int unsigned i = 0; i < N; i++) begin
+      if (flush_grant[i]) add = '{qpn: in_i[i].qpn, sq: in_i[i].kind == MsgFlushSq};
+    end
+  end
+
+  hca_work_set #(
+    .Items(1 << $bits(flush_t))
+  ) u_flushes (
+    .clk_i,
+    .rst_i,
+    .add_valid_i(add_valid),
+    .add_ready_o(add_ready),
+    .add_i      (add),
+    .out_valid_o(flush_valid_o),
+    .out_ready_i(flush_ready_i),
+    .out_o      (flush_o)
+  );
 
 endmodule

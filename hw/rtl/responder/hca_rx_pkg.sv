@@ -9,6 +9,12 @@ package hca_rx_pkg;
 
   localparam logic [31:0] MaxMsgBytes = 32'h8000_0000;  // 2 GiB, XPORT-1
 
+  // A work queue to flush.
+  typedef struct packed {
+    logic [QpW-1:0] qpn;
+    logic           sq;
+  } flush_t;
+
   // The part of the QP context that the receive side uses.
   typedef struct packed {
     logic           rx_ok;      // RTR, RTS, SQD, SQE: packets are processed (QPS-4)

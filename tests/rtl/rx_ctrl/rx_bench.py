@@ -4,7 +4,7 @@ from collections import Counter as Counts
 
 from common import Bench, Sink, Source, struct
 from hca_abi import BthOpcode as Op
-from hca_abi import HwEventKind, QpState, WrOpcode
+from hca_abi import HwEventKind, QpState, WcOpcode, WrOpcode
 
 PSN_MASK = (1 << 24) - 1
 FULL_PKEY = 0xFFFF
@@ -229,6 +229,15 @@ class News:
     def cqes(self):
         """(wqe_index, status) of all completions, in order."""
         return [(item["cqe"]["wqe_index"], item["cqe"]["status"]) for item in self.rxw if item["cqe"]["valid"]]
+
+    def cqes_of(self, qp):
+        """wqe_index of all completions of a QP by work queue, in order."""
+        found = {"sq": [], "rq": []}
+        for item in self.rxw:
+            cqe = item["cqe"]
+            if cqe["valid"] and item["qpn"] == qp.qpn:
+                found["rq" if cqe["opcode"] == WcOpcode.RECV else "sq"].append(cqe["wqe_index"])
+        return found
 
 
 def write_ops(size, mtu, imm=False):

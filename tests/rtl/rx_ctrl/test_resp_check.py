@@ -6,8 +6,8 @@ from common import simulate, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, HwEventWho, QpState, WcFlag, WcOpcode, WcStatus
 from resp_oracle import Oracle
-from rx_bench import (KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, MSG_FLUSH_RQ, MSG_REQ_ERROR, MSG_RQ_ERROR,
-                      PSN_MASK, Env, Qp, send_ops, write_ops)
+from rx_bench import (KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, MSG_FLUSH_RQ, MSG_FLUSH_SQ, MSG_REQ_ERROR,
+                      MSG_RQ_ERROR, PSN_MASK, Env, Qp, send_ops, write_ops)
 
 EPSN = 0x200
 
@@ -332,6 +332,35 @@ async def long_flush_lets_packets_pass(dut):
     assert out.cqes() == [(i, 5) for i in range(3000)]
     await env.doorbell(qp, rq=9999)  # outside the ring
     assert not (await env.message("mgmt", MSG_FLUSH_RQ, qp)).rxw
+
+
+@cocotb.test()
+async def flushes_take_turns(dut):
+    """Design 9.4: who asks for a flush waits some cycles, however many WQEs others have to flush; queues, of which each
+    QP has two, go on side by side; each WQE completes once and in order."""
+    env, qp = await setup(dut, rq=0, rq_log_size=15, sq_log_size=10)
+    short = Qp(6)
+    await env.context(short, init_rq=1, init_sq=1)
+    counts = {(qp, "rq"): 32768, (qp, "sq"): 1000, (short, "rq"): 40, (short, "sq"): 7}
+    for each in (qp, short):
+        await env.doorbell(each, sq=counts[each, "sq"], rq=counts[each, "rq"])
+        await env.context(each, state=QpState.ERR)
+    start = env.bench.cycle
+    for each, source in ((qp, "doorbell"), (short, "mgmt")):
+        for kind in (MSG_FLUSH_RQ, MSG_FLUSH_SQ, MSG_FLUSH_RQ):
+            env.msgs[source].put(struct("pipe_msg_t").pack(kind=kind, qpn=each.qpn))
+    await env.bench.until(lambda: all(msg.idle() for msg in env.msgs.values()), what="six messages")
+    asked = env.bench.cycle
+    assert asked - start < 6 * 6, "a message waits for a flush"
+    await env.bench.step(250)
+    early = env.news().cqes_of(short)
+    assert early == {"rq": list(range(40)), "sq": list(range(7))}, "a short flush waits for a long one"
+    out = await env.settle()
+    assert out.cqes_of(short) == {"rq": [], "sq": []}
+    left = out.cqes_of(qp)
+    assert left["sq"][-1] == 999 and left["rq"][-1] == 32767
+    assert all(indices == list(range(indices[0], indices[-1] + 1)) for indices in left.values())
+    dut._log.warning("four flushes: %.2f cycles per WQE", (env.rxw.when[-1] - start) / sum(counts.values()))
 
 
 @cocotb.test()

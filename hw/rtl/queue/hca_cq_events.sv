@@ -1,0 +1,74 @@
+// Completion queues that owe an event. A new one is offered some cycles after it was added; one whose event queue was
+// full waits here (park), and is offered again whenever an event queue has been read, once each time. Members are in
+// the order of a walk, not in that of their adding. Nobody who adds waits longer than four cycles.
+module hca_cq_events
+  import hca_pkg::*;
+(
+  input  logic           clk_i,
+  input  logic           rst_i,
+  input  logic           add_i,        // strobe, with ready_o
+  input  logic [CqW-1:0] add_cqn_i,
+  output logic           add_ready_o,
+  input  logic           park_i,       // strobe
+  input  logic [CqW-1:0] park_cqn_i,
+  output logic           park_ready_o,
+  input  logic           room_i,       // strobe: an event queue has been read
+  output logic           valid_o,
+  input  logic           ready_i,
+  output logic [CqW-1:0] cqn_o
+);
+
+  localparam int unsigned CountW = $clog2(NumCqs) + 1;
+
+  logic              add_q, set_ready, new_valid, parked_valid, again, parked_first_q;
+  logic [CqW-1:0]    add_cqn_q, new_cqn, parked_cqn;
+  logic [CountW-1:0] parked, tries_q;
+
+  assign add_ready_o = !add_q;
+  assign again       = parked_valid && tries_q != '0 && (parked_first_q || !new_valid);
+  assign valid_o     = new_valid || again;
+  assign cqn_o       = again ? parked_cqn : new_cqn;
+
+  hca_work_set #(
+    .Items(NumCqs)
+  ) u_new (
+    .clk_i,
+    .rst_i,
+    .add_valid_i(add_q),
+    .add_ready_o(set_ready),
+    .add_i      (add_cqn_q),
+    .out_valid_o(new_valid),
+    .out_ready_i(ready_i && !again),
+    .out_o      (new_cqn)
+  );
+
+  hca_fifo #(
+    .Width(CqW),
+    .Depth(NumCqs)
+  ) u_parked (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (park_i),
+    .in_ready_o (park_ready_o),
+    .in_i       (park_cqn_i),
+    .out_valid_o(parked_valid),
+    .out_ready_i(ready_i && again),
+    .out_o      (parked_cqn),
+    .count_o    (parked)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      add_q   <= 1'b0;
+      tries_q <= '0;
+    end else begin
+      add_q <= add_q ? !set_ready : add_i;
+      if (room_i) tries_q <= parked;
+      else if (ready_i && again) tries_q <= tries_q - 1'b1;
+    end
+    if (add_i && add_ready_o) add_cqn_q <= add_cqn_i;
+    if (valid_o && ready_i) parked_first_q <= !again;
+    else if (rst_i) parked_first_q <= 1'b0;
+  end
+
+endmodule
