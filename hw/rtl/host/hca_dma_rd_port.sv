@@ -1,6 +1,8 @@
 // DMA read port of one client: gives each request a tag, keeps the answers until they are complete, and
 // returns them in request order. Tags are handed out as a ring, so the tag is also the order.
 //
+// A read that the host does not answer in time ends with an error. Its tag rests then, and the ring passes over it.
+//
 // A response of a request starts on rsp two cycles after its last beat arrived (if nothing older is
 // waiting), then one beat per cycle. An error status anywhere in a response marks all beats of it.
 module hca_dma_rd_port
@@ -10,6 +12,8 @@ module hca_dma_rd_port
 ) (
   input  logic        clk_i,
   input  logic        rst_i,
+  input  logic        tick_i,       // strobe: two of them is what an answer may take (hca_read_timer)
+  output logic        busy_o,       // ticks are wanted
   // Requests: at most 512 bytes, inside one 512-byte block.
   input  logic        req_valid_i,
   output logic        req_ready_o,
@@ -46,25 +50,51 @@ module hca_dma_rd_port
 
   logic [Tags-1:0]  complete_q;          // all beats of the tag are in the RAM
   logic [Tags-1:0]  err_q;               // the response carried an error status
+  logic [Tags-1:0]  skip_q;              // the tag was passed over: no request has it
+  logic [Tags-1:0]  expire, resting;
   logic [BeatW-1:0] count_q [Tags];      // beats that have arrived so far
   logic [BeatW-1:0] last_beat_q [Tags];  // index of the last beat
 
   // ---- Requests ----------------------------------------------------------------------------------
-  logic full, alloc;
+  logic            full, alloc, sent, skip;
+  logic [TagW-1:0] tag;
 
   assign full         = (alloc_q[TagW] != read_q[TagW]) && (alloc_q[TagW-1:0] == read_q[TagW-1:0]);
-  assign mreq_valid_o = req_valid_i && !full;
-  assign req_ready_o  = mreq_ready_i && !full;
+  assign tag          = alloc_q[TagW-1:0];
+  assign skip         = req_valid_i && !full && resting[tag] && resting != '1;   // one that is free is ahead
+  assign mreq_valid_o = req_valid_i && !full && !resting[tag];
+  assign req_ready_o  = mreq_ready_i && !full && !resting[tag];
   assign mreq_o       = req_i;
-  assign mreq_tag_o   = 6'(alloc_q[TagW-1:0]);
-  assign alloc        = mreq_valid_o && mreq_ready_i;
+  assign mreq_tag_o   = 6'(tag);
+  assign sent         = mreq_valid_o && mreq_ready_i;
+  assign alloc        = sent || skip;
 
   // ---- Responses into the RAM --------------------------------------------------------------------
   logic [TagW-1:0]  in_tag;
   logic [BeatW-1:0] in_beat;
 
-  assign in_tag  = TagW'(mrsp_tag_i);
-  assign in_beat = count_q[in_tag];
+  logic             in_valid, in_last;
+
+  // Late answers are nobody's.
+  assign in_tag   = TagW'(mrsp_tag_i);
+  assign in_beat  = count_q[in_tag];
+  assign in_valid = mrsp_valid_i && !resting[in_tag];
+  assign in_last  = in_valid && mrsp_i.last;
+
+  hca_dma_rd_age #(
+    .Tags(Tags)
+  ) u_age (
+    .clk_i,
+    .rst_i,
+    .tick_i,
+    .sent_i    (sent),
+    .sent_tag_i(tag),
+    .last_i    (mrsp_valid_i && mrsp_i.last),
+    .last_tag_i(in_tag),
+    .expire_o  (expire),
+    .resting_o (resting),
+    .busy_o
+  );
 
   logic unused_tag;
   assign unused_tag = ^mrsp_tag_i;  // a port with fewer tags uses fewer bits
@@ -73,23 +103,32 @@ module hca_dma_rd_port
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       for (int unsigned i = 0; i < Tags; i++) count_q[i] <= '0;
-    end else if (mrsp_valid_i) begin
-      count_q[in_tag] <= mrsp_i.last ? '0 : in_beat + 1'b1;
+    end else begin
+      if (in_valid) count_q[in_tag] <= mrsp_i.last ? '0 : in_beat + 1'b1;
+      for (int unsigned i = 0; i < Tags; i++) if (expire[i]) count_q[i] <= '0;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (mrsp_valid_i) err_q[in_tag] <= mrsp_i.err || (err_q[in_tag] && in_beat != '0);
-    if (mrsp_valid_i && mrsp_i.last) last_beat_q[in_tag] <= in_beat;
+    if (in_valid) err_q[in_tag] <= mrsp_i.err || (err_q[in_tag] && in_beat != '0);
+    if (in_last) last_beat_q[in_tag] <= in_beat;
+    for (int unsigned i = 0; i < Tags; i++) begin
+      if (expire[i]) begin
+        err_q[i]       <= 1'b1;
+        last_beat_q[i] <= '0;
+      end
+    end
+    if (alloc) skip_q[tag] <= skip;
   end
 
   // ---- Responses out -----------------------------------------------------------------------------
-  logic             fetch, fetch_last, out_valid_q, out_last_q, out_err_q;
+  logic             fetch, fetch_last, pass, out_valid_q, out_last_q, out_err_q;
   logic [BeatW-1:0] out_beat_q;
   logic [TagW-1:0]  out_tag;
 
   assign out_tag    = read_q[TagW-1:0];
-  assign fetch      = (read_q != alloc_q) && complete_q[out_tag] && (!out_valid_q || rsp_ready_i);
+  assign fetch      = (read_q != alloc_q) && complete_q[out_tag] && !skip_q[out_tag] && (!out_valid_q || rsp_ready_i);
+  assign pass       = (read_q != alloc_q) && complete_q[out_tag] && skip_q[out_tag];
   assign fetch_last = out_beat_q == last_beat_q[out_tag];
 
   // The read register of the RAM is the output stage: it holds while the consumer stalls.
@@ -98,7 +137,7 @@ module hca_dma_rd_port
     .Depth(Tags * Beats)
   ) u_data (
     .clk_i,
-    .we_i   (mrsp_valid_i),
+    .we_i   (in_valid),
     .waddr_i({in_tag, in_beat}),
     .wdata_i(mrsp_i.data),
     .re_i   (fetch),
@@ -118,11 +157,12 @@ module hca_dma_rd_port
   end
 
   // ---- Completion in order -----------------------------------------------------------------------
-  logic step;
+  logic step, counts;
 
   assign step        = (done_q != alloc_q) && complete_q[done_q[TagW-1:0]];
+  assign counts      = step && !skip_q[done_q[TagW-1:0]];
   assign done_idx_o  = done_idx_q;
-  assign done_strb_o = step;
+  assign done_strb_o = counts;
   assign done_err_o  = err_q[done_q[TagW-1:0]];
 
   always_ff @(posedge clk_i) begin
@@ -136,18 +176,18 @@ module hca_dma_rd_port
       complete_q  <= '0;
     end else begin
       if (alloc) alloc_q <= alloc_q + 1'b1;
-      if (step) begin
-        done_q     <= done_q + 1'b1;
-        done_idx_q <= done_idx_q + 1'b1;
-      end
+      if (step) done_q <= done_q + 1'b1;
+      if (counts) done_idx_q <= done_idx_q + 1'b1;
       if (fetch) out_valid_q <= 1'b1;
       else if (rsp_ready_i) out_valid_q <= 1'b0;
       if (fetch) out_beat_q <= fetch_last ? '0 : out_beat_q + 1'b1;
-      if (fetch && fetch_last) begin
+      if ((fetch && fetch_last) || pass) begin
         read_q              <= read_q + 1'b1;
         complete_q[out_tag] <= 1'b0;
       end
-      if (mrsp_valid_i && mrsp_i.last) complete_q[in_tag] <= 1'b1;
+      if (in_last) complete_q[in_tag] <= 1'b1;
+      if (skip) complete_q[tag] <= 1'b1;
+      for (int unsigned i = 0; i < Tags; i++) if (expire[i]) complete_q[i] <= 1'b1;
     end
   end
 

@@ -35,6 +35,8 @@ module hca_gather
   output logic [MttW-1:0] mtt_raddr_o,
   input  logic [63:0]     mtt_rdata_i,
   // hca_dma_rd_mux, one client.
+  input  logic            tick_i,
+  output logic            rd_busy_o,
   output logic            mreq_valid_o,
   input  logic            mreq_ready_i,
   output dma_rd_req_t     mreq_o,
@@ -130,6 +132,8 @@ module hca_gather
   ) u_rd_port (
     .clk_i,
     .rst_i,
+    .tick_i,
+    .busy_o     (rd_busy_o),
     .req_valid_i(chunk_valid && is_read && queues_ready),
     .req_ready_o(req_ready),
     .req_i      (req),

@@ -135,12 +135,14 @@ module hca_core
   end
 
   // ---- Host: reads -------------------------------------------------------------------------------
-  logic [NumRd-1:0]        mreq_valid, mreq_ready, mrsp_valid;
+  logic [NumRd-1:0]        mreq_valid, mreq_ready, mrsp_valid, rd_busy;
   dma_rd_req_t [NumRd-1:0] mreq;
   logic [NumRd-1:0][5:0]   mreq_tag;
   logic [5:0]              mrsp_tag;
   dma_rd_rsp_t             mrsp;
   dma_rd_req_t             hrd_req;
+  logic [63:0]             qp_wake_at;
+  logic                    rd_tick, qp_timers;
 
   hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
     .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
@@ -148,9 +150,11 @@ module hca_core
     .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_o(hrd_req), .hrd_req_tag_o, .hrd_rsp_valid_i, .hrd_rsp_tag_i,
     .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i})
   );
-  assign hrd_req_func_o = hrd_req.func;
-  assign hrd_req_addr_o = hrd_req.addr;
-  assign hrd_req_len_o  = hrd_req.len_bytes;
+  assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
+  hca_read_timer #(.Clients(NumRd)) u_rd_timer (
+    .clk_i, .rst_i, .now_i, .busy_i(rd_busy), .tick_o(rd_tick),
+    .timer_active_i(qp_timers), .timer_wake_at_i(qp_wake_at), .active_o(timer_active_o), .wake_at_o
+  );
 
   // Clients with an in-order port of their own; the gather has its port inside.
   logic [NumRd-1:0]        rreq_valid, rreq_ready, rrsp_valid, rrsp_ready;
@@ -161,9 +165,9 @@ module hca_core
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port
       hca_dma_rd_port #(.Tags((c == RdMgmt) ? 2 : 64)) u_port (
-        .clk_i(pclk[RdPart[c]]), .rst_i, .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]),
-        .rsp_valid_o(rrsp_valid[c]), .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]),
-        .done_idx_o(), .done_strb_o(), .done_err_o(),
+        .clk_i(pclk[RdPart[c]]), .rst_i, .tick_i(rd_tick), .busy_o(rd_busy[c]),
+        .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]), .rsp_valid_o(rrsp_valid[c]),
+        .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]), .done_idx_o(), .done_strb_o(), .done_err_o(),
         .mreq_valid_o(mreq_valid[c]), .mreq_ready_i(mreq_ready[c]), .mreq_o(mreq[c]), .mreq_tag_o(mreq_tag[c]),
         .mrsp_valid_i(mrsp_valid[c]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
       );
@@ -284,19 +288,15 @@ module hca_core
     .txp_valid_o(txp_valid), .txp_ready_i(txp_ready), .txp_o(txp),
     .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
-    .left_o(gather_left),
+    .left_o(gather_left), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]),
     .mpt_re_o(mpt_re[KeyGather]), .mpt_raddr_o(mpt_raddr[KeyGather]), .mpt_rdata_i(mpt_rdata[KeyGather]),
     .mtt_re_o(mtt_re[KeyGather]), .mtt_raddr_o(mtt_raddr[KeyGather]), .mtt_rdata_i(mtt_rdata[KeyGather]),
     .mreq_valid_o(mreq_valid[RdGather]), .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]),
     .mreq_tag_o(mreq_tag[RdGather]), .mrsp_valid_i(mrsp_valid[RdGather]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
   );
   // The gather's place among the ports stays empty.
-  assign rreq_ready[RdGather] = 1'b0;
-  assign rrsp_valid[RdGather] = 1'b0;
-  assign rrsp[RdGather]       = '0;
-  assign rreq_valid[RdGather] = 1'b0;
-  assign rrsp_ready[RdGather] = 1'b0;
-  assign rreq[RdGather]       = '0;
+  assign {rreq_ready[RdGather], rrsp_valid[RdGather], rreq_valid[RdGather], rrsp_ready[RdGather]} = '0;
+  assign {rrsp[RdGather], rreq[RdGather]} = '0;
   logic unused_gather;
   assign unused_gather = ^{rreq_valid[RdGather], rrsp_ready[RdGather], rreq[RdGather]};
 
@@ -378,7 +378,7 @@ module hca_core
     .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
     .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
     .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
-    .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(timer_active_o), .wake_at_o,
+    .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(qp_timers), .wake_at_o(qp_wake_at),
     .strobes_o(rx_strobes), .item_made_o(item_made)
   );
 

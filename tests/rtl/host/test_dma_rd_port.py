@@ -118,6 +118,77 @@ async def done_counts_complete_prefix(dut):
     await run(port)
 
 
+async def tick(port, cycles=60):
+    """A time-out period is over."""
+    port.bench.set("tick_i", 1)
+    await port.bench.step()
+    port.bench.set("tick_i", 0)
+    await port.bench.step(cycles)
+
+
+@cocotb.test()
+async def reads_without_an_answer(dut):
+    """A read that has no answer, or a part of one, at its second tick ends with an error of one beat; those around it are
+    untouched; its tag is not used while the answer may still come, and what comes of it is lost."""
+    port = Port(dut, 8, latency=(20, 30), interleave=False)
+    tags = int(dut.Tags.value)
+    host, bench = port.host, port.bench
+    await bench.start()
+    for start in range(0, 3 * tags, tags):   # each tag once
+        port.read(0x8000, 64)
+        port.read(0x4000 + 512 * start, 512)
+        await bench.until(lambda: len(host.waiting) == 2, 100, "requests")
+        lost = max(host.waiting, key=lambda tag: host.waiting[tag][4])
+        entry = host.waiting[lost]
+        entry[0] = bench.cycle
+        await bench.until(lambda: entry[3] == 5, 100, "three beats of eight")
+        entry[0] = 1 << 60
+        await bench.step(40)                      # the other one has its answer
+        port.expected.clear()
+        port.expected.append((True, True, None))
+        await tick(port)
+        assert port.expected, "too early"
+        await tick(port)
+        assert not port.expected and bench.get("busy_o")
+        for n in range(2 * tags + 1):
+            port.read(0x100000 + 4096 * n, 200)   # TagInUse is the host's to find
+        await run(port)
+        if start == tags:
+            entry[0] = bench.cycle                # late
+            await bench.step(60)
+            assert not host.waiting and not bench.get("busy_o")
+        else:
+            del host.waiting[lost]                # never
+            for _ in range(3):
+                assert bench.get("busy_o")
+                await tick(port)
+            assert not bench.get("busy_o")
+    await run(port)
+
+
+@cocotb.test()
+async def everything_is_lost(dut):
+    """A host that answers nothing: all tags end, reads go on with the next ones as tags come back."""
+    port = Port(dut, 9, latency=(1 << 60, 1 << 60))
+    tags = int(dut.Tags.value)
+    await port.bench.start()
+    for n in range(tags + 3):
+        port.req.put(REQ.pack(func=1, addr=n * 512, len_bytes=100))
+        port.expected.append((True, True, None))
+    await port.bench.step(2 * tags)
+    for turn in range(2):
+        assert len(port.host.waiting) == (tags, 3)[turn]
+        port.host.waiting.clear()
+        await tick(port)
+        await tick(port, 2 * tags)
+        assert len(port.expected) == (3, 0)[turn]
+        for _ in range(3):
+            assert len(port.host.waiting) == 0, "a tag that rests is used"
+            await tick(port, 2 * tags)
+    await run(port)
+    assert not port.bench.get("busy_o")
+
+
 @pytest.mark.parametrize("tags", [64, 4])
 def test_dma_rd_port(tags):
     simulate("hca_dma_rd_port", __name__, parameters={"Tags": tags})
