@@ -183,6 +183,11 @@ impl Card {
         &self.circuit.pcie
     }
 
+    /// From now on its host answers one read in so many never; 0: all are answered.
+    pub fn lose_reads(&mut self, one_in: u32) {
+        self.circuit.pcie.lose_reads(one_in);
+    }
+
     /// Counts what it has made visible to its host: lines written and interrupts.
     pub fn host_writes(&self) -> u64 {
         self.host.writes_seen()

@@ -25,6 +25,7 @@ mod patience;
 mod pcie;
 mod ranges;
 mod remote;
+mod up;
 mod uses;
 mod violation;
 

@@ -31,6 +31,11 @@ pub struct PcieParams {
     pub upstream_buffer_bytes: u32,
     /// Completions may take this much longer, at random by the seed, and so overtake each other between tags.
     pub read_jitter_ns: u32,
+    /// Bytes of writes and requests that the host lets arrive before it has taken the first of them: the link's
+    /// flow-control credits. A host that takes nothing stops the card when they are used up.
+    pub host_buffer_bytes: u32,
+    /// One read in so many, at random by the seed, is never answered; 0: none. The card ends it after 16.8 to 33.6 ms.
+    pub lost_read_one_in: u32,
     /// For so long in every `stall_every_ns` the host takes nothing: what arrives meanwhile waits, in order.
     pub stall_ns: u32,
     /// From the start of one stall to the start of the next; 0: there are none.
@@ -53,6 +58,8 @@ impl Default for PcieParams {
             max_tags: 256,
             upstream_buffer_bytes: 1024,
             read_jitter_ns: 0,
+            host_buffer_bytes: 16 << 10,
+            lost_read_one_in: 0,
             stall_ns: 0,
             stall_every_ns: 0,
         }
@@ -94,6 +101,10 @@ pub enum ParamError {
     },
 }
 
+/// Each part of a read's way. The card uses a tag again 67 ms after its read began at the earliest, answered or not: an
+/// answer that came later would be taken for another read's.
+const SLOWEST_NS: u32 = 15_000_000;
+
 /// Parts of a cycle in which link time is counted.
 pub(crate) const TICKS_PER_CYCLE: u64 = 4096;
 
@@ -105,6 +116,8 @@ pub(crate) struct Timing {
     pub mmio_cycles: u64,
     pub jitter_cycles: u64,
     pub buffer_ticks: u64,
+    /// Bytes that may be on the link and in the host's buffer.
+    pub credit_bytes: u64,
     stall_cycles: u64,
     stall_every_cycles: u64,
     /// Ticks per byte times 2^16.
@@ -151,12 +164,14 @@ impl PcieParams {
                 0,
                 256,
             ),
-            ("read_latency_ns", self.read_latency_ns, 0, 1_000_000_000),
-            ("write_latency_ns", self.write_latency_ns, 0, 1_000_000_000),
+            ("host_buffer_bytes", self.host_buffer_bytes, 512, 1 << 24),
+            ("lost_read_one_in", self.lost_read_one_in, 0, u32::MAX),
+            ("read_latency_ns", self.read_latency_ns, 0, SLOWEST_NS),
+            ("write_latency_ns", self.write_latency_ns, 0, SLOWEST_NS),
             ("mmio_latency_ns", self.mmio_latency_ns, 0, 1_000_000_000),
-            ("read_jitter_ns", self.read_jitter_ns, 0, 1_000_000_000),
+            ("read_jitter_ns", self.read_jitter_ns, 0, SLOWEST_NS),
             ("stall_every_ns", self.stall_every_ns, 0, 1_000_000_000),
-            ("stall_ns", self.stall_ns, 0, self.stall_every_ns),
+            ("stall_ns", self.stall_ns, 0, SLOWEST_NS.min(self.stall_every_ns)),
         ];
         for (name, value, min, max) in limits {
             if !(min..=max).contains(&value) {
@@ -185,6 +200,8 @@ impl PcieParams {
             mmio_cycles: self.cycles(u64::from(self.mmio_latency_ns)),
             jitter_cycles: self.cycles(u64::from(self.read_jitter_ns)),
             buffer_ticks: 0,
+            credit_bytes: u64::from(self.host_buffer_bytes)
+                + u64::from(self.bandwidth_mbps) * u64::from(self.write_latency_ns) / 1000,
             stall_cycles: self.cycles(self.stall_ns.into()),
             stall_every_cycles: self.cycles(self.stall_every_ns.into()),
             byte_ticks_x64k,

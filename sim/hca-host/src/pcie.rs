@@ -7,6 +7,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::iommu::{Fault, Found};
 use crate::late::{Late, Request};
 use crate::params::{ParamError, PcieParams, TICKS_PER_CYCLE, Timing};
+use crate::up::{Up, Upstream};
 use crate::violation::Violation;
 use crate::{Host, Interrupt, LINE_BYTES, Line, MmioRequest, ReadBeat, WriteBeat};
 
@@ -23,6 +24,8 @@ pub struct PcieCounters {
     pub read_bytes: u64,
     /// Reads completed with an error.
     pub read_errors: u64,
+    /// Reads that the host has lost.
+    pub lost_reads: u64,
     /// Posted write transactions.
     pub writes: u64,
     /// Bytes enabled in them.
@@ -33,22 +36,6 @@ pub struct PcieCounters {
     pub mmio_writes: u64,
     /// Register reads towards the card.
     pub mmio_reads: u64,
-}
-
-/// Travelling to the host, in order: a read never passes an earlier write.
-enum Upstream {
-    Write(WriteBeat),
-    Read {
-        tag: u8,
-        func: u8,
-        addr: u64,
-        len_bytes: u16,
-    },
-    MmioValue {
-        func: u8,
-        id: u64,
-        value: u32,
-    },
 }
 
 /// What tells the host of earlier writes, and must not pass them.
@@ -86,9 +73,8 @@ struct Slot {
 pub struct PcieModel {
     params: PcieParams,
     timing: Timing,
-    up: VecDeque<(u64, Upstream)>,
+    up: Up,
     late: Late<Notice>,
-    up_free_ticks: u64,
     down_free_ticks: u64,
     completions: BinaryHeap<Reverse<Completion>>,
     delivery: Option<Delivery>,
@@ -111,9 +97,8 @@ impl PcieModel {
         Ok(Self {
             params,
             timing,
-            up: VecDeque::new(),
+            up: Up::default(),
             late: Late::default(),
-            up_free_ticks: 0,
             down_free_ticks: 0,
             completions: BinaryHeap::new(),
             delivery: None,
@@ -140,6 +125,11 @@ impl PcieModel {
         &self.params
     }
 
+    /// From now on one read in so many is never answered; 0: none.
+    pub fn lose_reads(&mut self, one_in: u32) {
+        self.params.lost_read_one_in = one_in;
+    }
+
     /// What went over it.
     pub fn counters(&self) -> &PcieCounters {
         &self.counters
@@ -151,13 +141,13 @@ impl PcieModel {
     /// The link takes a read request this cycle.
     #[inline]
     pub fn read_ready(&self, now: u64) -> bool {
-        self.tags_used < self.params.max_tags && self.upstream_room(now)
+        self.tags_used < self.params.max_tags && self.up.room(now, &self.timing)
     }
 
     /// The link takes a write beat this cycle.
     #[inline]
     pub fn write_ready(&self, now: u64) -> bool {
-        self.upstream_room(now)
+        self.up.room(now, &self.timing)
     }
 
     /// First cycle in which [`PcieModel::read_ready`] is true if nothing else happens; none while it needs a tag back.
@@ -167,13 +157,7 @@ impl PcieModel {
 
     /// The same for [`PcieModel::write_ready`].
     pub fn write_ready_cycle(&self) -> u64 {
-        let ticks = self.up_free_ticks.saturating_sub(self.timing.buffer_ticks);
-        ticks.div_ceil(TICKS_PER_CYCLE)
-    }
-
-    #[inline]
-    fn upstream_room(&self, now: u64) -> bool {
-        self.up_free_ticks <= now * TICKS_PER_CYCLE + self.timing.buffer_ticks
+        self.up.room_cycle(&self.timing)
     }
 
     /// Takes a read request. Larger than the link's read request size: it goes as several, under the same
@@ -198,16 +182,14 @@ impl PcieModel {
         self.counters.reads += 1;
         self.counters.read_bytes += u64::from(len_bytes);
         let requests = u32::from(len_bytes).div_ceil(self.params.max_read_request_bytes);
-        let arrival = self.send_upstream(now, requests * self.params.request_overhead_bytes);
-        self.up.push_back((
-            arrival,
-            Upstream::Read {
-                tag,
-                func,
-                addr,
-                len_bytes,
-            },
-        ));
+        let read = Upstream::Read {
+            tag,
+            func,
+            addr,
+            len_bytes,
+        };
+        let bytes = requests * self.params.request_overhead_bytes;
+        self.up.send(now, bytes, read, &self.timing);
         Ok(())
     }
 
@@ -247,26 +229,16 @@ impl PcieModel {
         } else {
             0
         };
-        let arrival = self.send_upstream(now, overhead + bytes);
-        self.up.push_back((arrival, Upstream::Write(*beat)));
+        let write = Upstream::Write(*beat);
+        self.up.send(now, overhead + bytes, write, &self.timing);
         Ok(())
-    }
-
-    /// Link time of `bytes` towards the host; returns the cycle in which they are there.
-    fn send_upstream(&mut self, now: u64, bytes: u32) -> u64 {
-        let start = self.up_free_ticks.max(now * TICKS_PER_CYCLE);
-        self.up_free_ticks = start + self.timing.ticks(bytes);
-        let arrival = self.up_free_ticks.div_ceil(TICKS_PER_CYCLE) + self.timing.one_way_cycles;
-        self.timing.taken_at(arrival)
     }
 
     /// Lets everything that has reached the host by now act on its memory, in order.
     #[inline]
     pub fn advance(&mut self, now: u64, host: &mut Host) {
-        while self.up.front().is_some_and(|(at, _)| *at <= now) {
-            if let Some((at, item)) = self.up.pop_front() {
-                self.arrive(at, item, host);
-            }
+        while let Some((at, item)) = self.up.take(now) {
+            self.arrive(at, item, host);
         }
         if !self.late.is_empty() {
             self.catch_up(now, host);
@@ -330,6 +302,11 @@ impl PcieModel {
     }
 
     fn read_memory(&mut self, func: u8, request: Request, host: &mut Host) {
+        if self.loses() {
+            self.release(request.tag);
+            self.counters.lost_reads += 1;
+            return;
+        }
         let mut bytes = [0u8; READ_BYTES];
         match host.read(func, request.addr, &mut bytes[request.lanes()]) {
             Ok(Found::Now) => self.complete(request, Ok(&bytes), 0, host),
@@ -393,16 +370,32 @@ impl PcieModel {
         }
     }
 
+    /// The next read gets no answer.
+    fn loses(&mut self) -> bool {
+        let one_in = u64::from(self.params.lost_read_one_in);
+        one_in != 0 && self.draw().is_multiple_of(one_in)
+    }
+
+    /// The tag may be used again.
+    fn release(&mut self, tag: u8) {
+        self.slots[usize::from(tag)].in_use = false;
+        self.tags_used -= 1;
+    }
+
     fn jitter(&mut self) -> u64 {
-        if self.timing.jitter_cycles == 0 {
-            return 0;
+        match self.timing.jitter_cycles {
+            0 => 0,
+            most => self.draw() % (most + 1),
         }
+    }
+
+    fn draw(&mut self) -> u64 {
         // splitmix64
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.random;
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % (self.timing.jitter_cycles + 1)
+        x ^ (x >> 31)
     }
 
     // ---- Towards the card
@@ -442,8 +435,7 @@ impl PcieModel {
         if end {
             self.delivery = None;
             if completion.last {
-                slot.in_use = false;
-                self.tags_used -= 1;
+                self.release(completion.tag);
             }
         }
         Some(ReadBeat {
@@ -494,9 +486,9 @@ impl PcieModel {
 
     /// The card answers a register read. The value pushes earlier writes ahead of it.
     pub fn push_mmio_value(&mut self, now: u64, func: u8, id: u64, value: u32) {
-        let arrival = self.send_upstream(now, self.params.completion_overhead_bytes + 4);
-        self.up
-            .push_back((arrival, Upstream::MmioValue { func, id, value }));
+        let bytes = self.params.completion_overhead_bytes + 4;
+        let value = Upstream::MmioValue { func, id, value };
+        self.up.send(now, bytes, value, &self.timing);
     }
 
     /// A register value that has reached the processor: the id of the request, and the value.
@@ -509,7 +501,7 @@ impl PcieModel {
 
     /// The next cycle at which something happens by itself; none when the link is at rest.
     pub fn next_event(&self) -> Option<u64> {
-        let up = self.up.front().map(|(at, _)| *at);
+        let up = self.up.next_event();
         let mmio = self.mmio.front().map(|(at, _)| *at);
         let late = self.late.next_event();
         [up, mmio, late, self.next_completion()]

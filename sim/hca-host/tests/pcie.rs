@@ -259,6 +259,67 @@ fn a_host_that_stands_still_takes_everything_later_in_order() {
     }
 }
 
+/// What arrives while the host stands still uses its credits up; then the card waits for them, and is told when.
+#[test]
+fn a_host_that_takes_nothing_stops_the_card_when_its_buffer_is_full() {
+    let (mut pcie, mut host, _memory) = setup(PcieParams {
+        stall_ns: 400_000,
+        stall_every_ns: 1_000_000,
+        host_buffer_bytes: 2048,
+        ..Default::default()
+    });
+    // 2048 bytes and the 3200 that are on a link of 16 GB/s and 200 ns; a write is 92.
+    let room = 5248_u64.div_ceil(92);
+    let accepted = |pcie: &mut PcieModel, host: &mut Host, cycles: std::ops::Range<u64>| {
+        cycles
+            .filter(|now| {
+                pcie.advance(*now, host);
+                let ready = pcie.write_ready(*now);
+                if ready {
+                    pcie.push_write(*now, &write(BASE, 7, true)).unwrap();
+                }
+                ready
+            })
+            .count() as u64
+    };
+    assert_eq!(accepted(&mut pcie, &mut host, 0..99_999), room);
+    assert!(!pcie.read_ready(99_999));
+    assert_eq!(pcie.write_ready_cycle(), 100_000);
+    assert_eq!(pcie.read_ready_cycle(), Some(100_000));
+    assert_eq!(host.writes_seen(), 0);
+    let later = accepted(&mut pcie, &mut host, 100_000..101_000);
+    assert!(later > 600, "{later} in 1,000 cycles");
+}
+
+#[test]
+fn lost_reads_are_never_answered_and_give_their_tags_back() {
+    let run = |seed: u64| {
+        let (_, mut host, _memory) = setup(PcieParams::default());
+        let params = PcieParams {
+            lost_read_one_in: 3,
+            ..Default::default()
+        };
+        let mut pcie = PcieModel::new(params, seed).unwrap();
+        let mut answered = Vec::new();
+        for number in 0..300_u64 {
+            let start = number * 1000;
+            pcie.push_read(start, 5, 0, BASE, 64).unwrap();
+            let beats = (start..start + 1000).filter(|now| {
+                pcie.advance(*now, &mut host);
+                pcie.poll_completion(*now).is_some()
+            });
+            answered.push(beats.count());
+            assert_eq!(pcie.tags_used(), 0);
+        }
+        let lost = answered.iter().filter(|beats| **beats == 0).count();
+        assert_eq!(pcie.counters().lost_reads, lost as u64);
+        assert!((50..150).contains(&lost), "{lost} of 300");
+        answered
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
 #[test]
 fn jitter_reorders_between_tags_only_and_repeats_with_the_seed() {
     let run = || {
@@ -347,6 +408,14 @@ fn parameters_are_checked_and_serialise() {
         PcieParams {
             stall_ns: 2,
             stall_every_ns: 1,
+            ..Default::default()
+        },
+        PcieParams {
+            read_latency_ns: 20_000_000,
+            ..Default::default()
+        },
+        PcieParams {
+            host_buffer_bytes: 100,
             ..Default::default()
         },
     ] {

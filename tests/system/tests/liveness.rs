@@ -1,0 +1,296 @@
+//! Nobody waits for what others do: doorbells while nothing can go out, functions beside a long flush, reads that the
+//! host never answers.
+
+mod common;
+
+use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
+use hca_abi::{
+    ADMIN_DOORBELL_OFFSET, AdminDoorbell, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_OFFSET,
+    EQ_DOORBELL_OFFSET, EqDoorbell, RQ_DOORBELL_OFFSET, SQ_DOORBELL_OFFSET, SqDoorbell,
+};
+use hca_cosim::CardId;
+use hca_dev::Device as _;
+use hca_host::PcieParams;
+use hca_link::LinkKind;
+use hca_system_tests::{Dev, Node, Rig, RigConfig, connect, path};
+use hca_verbs::{
+    ConnectOptions, Mtu, QpAttr, QpAttrMask, QpCap, QpState, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus,
+    WrData,
+};
+
+/// Registers of a function (abi/regs/hca_func.rdl).
+const ADMIN_SQ_BASE_LO: u32 = 0x10;
+const ADMIN_STATUS: u32 = 0x24;
+
+/// Event queues of a card.
+const NUM_EQS: u8 = 32;
+
+/// Design 9.9: cycles that a register write may wait for those before it.
+const WRITE_CYCLES: u64 = 8;
+
+/// Every doorbell of a function that is at rest, and a register of one that nobody uses: 38 writes that change nothing.
+struct Doorbells {
+    dev: Dev,
+    unused: Dev,
+    words: Vec<(u32, u64)>,
+}
+
+impl Doorbells {
+    fn new(rig: &Rig, card: CardId, bystander: &Node, qp: &RawQp<Dev>) -> Self {
+        let mut qp_word = SqDoorbell::new();
+        qp_word.set_qpn(qp.qp_num());
+        let mut cq_word = CqDoorbell::new();
+        cq_word.set_cqn(bystander.cq.cqn());
+        cq_word.set_arm(1);
+        let mut admin = AdminDoorbell::new();
+        admin.set_producer_index(bystander.dev.mmio_read32(ADMIN_STATUS) as u16);
+        let mut words = vec![
+            (SQ_DOORBELL_OFFSET, qp_word.to_word()),
+            (RQ_DOORBELL_OFFSET, qp_word.to_word()),
+            (CQ_DOORBELL_OFFSET, cq_word.to_word()),
+            (ADMIN_DOORBELL_OFFSET, admin.to_word()),
+        ];
+        words.extend((0..NUM_EQS).map(|eqn| {
+            let mut word = EqDoorbell::new();
+            word.set_eqn(eqn);
+            (EQ_DOORBELL_OFFSET, word.to_word())
+        }));
+        Self {
+            dev: bystander.dev.clone(),
+            unused: rig.sim.device(card, 2).unwrap().into(),
+            words,
+        }
+    }
+
+    /// Writes all of them; how many.
+    fn ring(&self) -> u64 {
+        for (offset, word) in &self.words {
+            self.dev.mmio_write64(DOORBELL_PAGE_OFFSET + offset, *word);
+        }
+        self.unused.mmio_write32(ADMIN_SQ_BASE_LO, 0);
+        self.words.len() as u64 + 1
+    }
+}
+
+/// Both nodes write and send to each other, with an armed CQ; four messages each way.
+fn busy(pair: &mut Pair) {
+    const LEN: u32 = 30_000;
+    for node in [0, 1] {
+        pair.rig.nodes[node].cq.req_notify(false).unwrap();
+        let bytes = pair.expected(node, 0, LEN);
+        for number in 1..=4 {
+            pair.expect(1 - node, number * 32_768, &bytes);
+            let source = [pair.mrs[node].sge(0, LEN)];
+            let op = pair.write_to(1 - node, number * 32_768);
+            pair.post(node, number, op, &source);
+        }
+    }
+}
+
+/// Design 9.9: a host that takes no write for a millisecond rings doorbells of all kinds meanwhile, and each is taken as
+/// if nothing were.
+#[test]
+fn posted_writes_are_taken_while_nothing_can_go_out() {
+    let host = PcieParams {
+        stall_ns: 1_000_000,
+        stall_every_ns: 2_000_000,
+        host_buffer_bytes: 1024,
+        ..PcieParams::default()
+    };
+    for link in BOTH_LINKS {
+        let config = RigConfig {
+            other_pcie: Some(host.clone()),
+            ..RigConfig::new(9, link)
+        };
+        let mut pair = Pair::new(&config, &path_of(15), 200_000, [LOCAL_AND_REMOTE; 2]);
+        let card = pair.rig.cards[1];
+        let bystander = Node::open(pair.rig.sim.device(card, 1).unwrap(), 64).unwrap();
+        let mut qps = [
+            pair.rig.nodes[0].create_qp(cap(), false).unwrap(),
+            bystander.create_qp(cap(), false).unwrap(),
+        ];
+        connect(&mut qps, &path_of(15)).unwrap();
+        let doorbells = Doorbells::new(&pair.rig, card, &bystander, &qps[1]);
+        let stall = host.cycles(host.stall_ns.into());
+        let every = host.cycles(host.stall_every_ns.into());
+        // What is posted at the end of a period meets the stall.
+        let start = pair.rig.now_cycles();
+        pair.rig.run(every - 3_000 - start % every);
+        busy(&mut pair);
+        while pair.rig.now_cycles() % every > stall {
+            pair.rig.run(100);
+        }
+        pair.rig.run(20_000);
+        for round in 0..5 {
+            let now = pair.rig.now_cycles();
+            assert!(now % every < stall - 20_000);
+            assert!(!pair.rig.sim.fabric().card(card).pcie().write_ready(now));
+            let written = doorbells.ring();
+            pair.rig.run(host.cycles(host.mmio_latency_ns.into()) + written * WRITE_CYCLES);
+            let fabric = pair.rig.sim.fabric();
+            let left = [1, 2].map(|func| fabric.card(card).pcie().mmio_pending(func));
+            assert_eq!(left, [0, 0], "{link:?}, round {round}: writes that wait");
+            assert!(!fabric.card(card).pcie().write_ready(now));
+        }
+        for node in [0, 1] {
+            for number in 1..=4 {
+                pair.wait_ok(node, number);
+            }
+        }
+        pair.check_memory("after a stall");
+        drop(qps);
+        pair.rig.check_idle(2_000_000).unwrap();
+    }
+}
+
+/// Longer than what the host may take for a read.
+fn path_of(timeout: u8) -> ConnectOptions {
+    ConnectOptions {
+        timeout,
+        ..path(Mtu::Bytes4096)
+    }
+}
+
+/// A receive queue of the greatest length, full, in ERR: its flush has begun.
+fn flush_the_longest(neighbour: &Node, count: usize) -> Vec<RawQp<Dev>> {
+    const ENTRIES: u32 = 32_768;
+    let cap = QpCap {
+        max_recv_wr: ENTRIES,
+        max_recv_sge: 1,
+        ..cap()
+    };
+    let mut qps: Vec<_> = (0..count)
+        .map(|_| neighbour.create_qp(cap, false).unwrap())
+        .collect();
+    for qp in &mut qps {
+        let attr = QpAttr {
+            qp_state: QpState::Init,
+            port_num: 1,
+            ..QpAttr::default()
+        };
+        let mask = QpAttrMask::STATE | QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS;
+        qp.modify(&attr, mask).unwrap();
+        let entries: Vec<_> = (0..u64::from(ENTRIES))
+            .map(|wr_id| RecvWr { wr_id, sges: &[] })
+            .collect();
+        qp.post_recv(&entries).unwrap();
+    }
+    for qp in &mut qps {
+        qp.modify_state(QpState::Err).unwrap();
+    }
+    qps
+}
+
+/// Cycles from a small WRITE's doorbell to its completion.
+fn write_cycles(pair: &mut Pair, wr_id: u64) -> u64 {
+    let bytes = pair.expected(0, 0, 64);
+    pair.expect(1, 64, &bytes);
+    let (source, op) = ([pair.mrs[0].sge(0, 64)], pair.write_to(1, 64));
+    let start = pair.rig.now_cycles();
+    pair.post(0, wr_id, op, &source);
+    pair.wait_ok(0, wr_id);
+    pair.rig.now_cycles() - start
+}
+
+/// Design 9.4: two functions flush 32,768 receive WQEs each and go on ringing; a third one's messages are delayed by
+/// less than a microsecond, and what it receives goes on.
+#[test]
+fn a_long_flush_delays_nobody() {
+    const MICROSECOND: u64 = 250;
+    let mut pair = Pair::new(
+        &RigConfig::new(9, LinkKind::Ethernet),
+        &path_of(15),
+        4096,
+        [LOCAL_AND_REMOTE; 2],
+    );
+    let alone = (0..5).map(|wr_id| write_cycles(&mut pair, wr_id)).max().unwrap();
+    let card = pair.rig.cards[0];
+    let neighbour = Node::open(pair.rig.sim.device(card, 1).unwrap(), 1 << 17).unwrap();
+    let flushed = flush_the_longest(&neighbour, 2);
+    let mut longest = 0;
+    for wr_id in 0..20 {
+        // A doorbell of a QP in ERR asks for a flush of its own.
+        for qp in &flushed {
+            let mut word = SqDoorbell::new();
+            word.set_qpn(qp.qp_num());
+            word.set_producer_index(32_768);
+            neighbour
+                .dev
+                .mmio_write64(DOORBELL_PAGE_OFFSET + RQ_DOORBELL_OFFSET, word.to_word());
+        }
+        longest = longest.max(write_cycles(&mut pair, wr_id));
+    }
+    let mut done = 0;
+    while neighbour.poll_ready().unwrap().is_some() {
+        done += 1;
+    }
+    assert!((1_000..60_000).contains(&done), "{done} flushed: not beside it");
+    println!("64-byte WRITE: {alone} cycles alone, {longest} beside a flush");
+    assert!(longest < alone + MICROSECOND, "{alone} cycles alone, {longest} beside a flush");
+    pair.check_traffic("after a flush");
+    while done < 2 * 32_768 {
+        if let Some(wc) = neighbour.poll().unwrap() {
+            assert_eq!(wc.status, WcStatus::WrFlushErr);
+            done += 1;
+        }
+    }
+    drop(flushed);
+}
+
+/// A read that the host never answers is an error of the QP for which it was, after the card's time-out; the others
+/// complete, and the QP itself works when it has been reset.
+#[test]
+fn a_read_without_an_answer_ends_one_qp() {
+    const FLOWS: usize = 6;
+    const LEN: u32 = 4096;
+    for seed in 0..4 {
+        let config = RigConfig::new(seed, BOTH_LINKS[seed as usize % 2]);
+        let mut pair = Pair::new(&config, &path_of(16), 1 << 17, [LOCAL_AND_REMOTE; 2]);
+        let card = pair.rig.cards[0];
+        let mut flows: Vec<_> = (0..FLOWS)
+            .map(|_| pair.more_qps(cap(), &path_of(16)))
+            .collect();
+        let start_ns = pair.rig.now_ns();
+        pair.rig.sim.fabric().card_mut(card).lose_reads(20);
+        for (index, flow) in flows.iter_mut().enumerate() {
+            for number in 0..8 {
+                let (remote_addr, rkey) = pair.remote(1, 8192 * index as u64);
+                flow[0]
+                    .post_send(&[SendWr {
+                        wr_id: (index * 8 + number) as u64,
+                        op: SendOp::RdmaWrite { remote_addr, rkey },
+                        flags: SendFlags::SIGNALED,
+                        data: WrData::Sges(&[pair.mrs[0].sge(0, LEN)]),
+                    }])
+                    .unwrap();
+            }
+        }
+        let mut statuses = vec![Vec::new(); FLOWS];
+        for _ in 0..8 * FLOWS {
+            let wc = pair.wait(0);
+            statuses[wc.wr_id as usize / 8].push(wc.status);
+        }
+        pair.rig.sim.fabric().card_mut(card).lose_reads(0);
+        let lost = pair.rig.sim.fabric().card(card).pcie().counters().lost_reads;
+        let dead = statuses
+            .iter()
+            .filter(|all| all.iter().any(|status| *status != WcStatus::Success))
+            .count();
+        assert!(lost > 0 && dead > 0 && dead <= lost as usize, "seed {seed}: {lost} lost, {dead} dead");
+        let took_ns = pair.rig.now_ns() - start_ns;
+        assert!(took_ns > 16_700_000, "seed {seed}: {took_ns} ns");
+        for (flow, all) in flows.iter_mut().zip(&statuses) {
+            let good = all.iter().take_while(|status| **status == WcStatus::Success).count();
+            let mut bad = all[good..].iter();
+            assert!(bad.next().is_none_or(|status| *status != WcStatus::WrFlushErr));
+            assert!(bad.all(|status| *status == WcStatus::WrFlushErr), "{all:?}");
+            if good < all.len() {
+                flow.iter_mut().for_each(|qp| qp.modify_state(QpState::Reset).unwrap());
+                connect(flow, &path_of(16)).unwrap();
+            }
+        }
+        pair.check_traffic("after lost reads");
+        drop(flows);
+        pair.rig.check_idle(2_000_000).unwrap();
+    }
+}
