@@ -64,11 +64,11 @@ module hca_static_rate
   // ---- Debts and permissions --------------------------------------------------------------------------------
   // Without a packet under way, a debt or a shut group nothing here changes, and nothing is computed.
   logic [DebtW-1:0]           debt_q [RateGroups];
-  logic [RateGroups-1:0]      under_way, due, half, owing;
+  logic [RateGroups-1:0]      under_way, due, half, owing, owing_q;
   logic [1:0][RateGroups-1:0] used, shuts;
-  logic                       run, owing_q;
+  logic                       run, charged_q;
 
-  assign run = now_valid || size_valid_q || cost_valid_q || owing_q || busy_o;
+  assign run = now_valid || size_valid_q || cost_valid_q || charged_q || owing_q != '0 || busy_o;
 
   always_comb begin
     half      = '0;
@@ -93,8 +93,13 @@ module hca_static_rate
   end
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) owing_q <= 1'b0;
-    else owing_q <= cost_valid_q || owing != '0;
+    if (rst_i) begin
+      charged_q <= 1'b0;
+      owing_q   <= '0;
+    end else begin
+      charged_q <= cost_valid_q;
+      owing_q   <= owing;
+    end
     if (run || rst_i) for (int unsigned g = 0; g < RateGroups; g++) begin
       if (cost_valid_q && cost_group_q == RateGroupW'(g)) begin
         debt_q[g] <= debt_q[g] + DebtW'(cost_q)
