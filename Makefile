@@ -50,7 +50,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
 .PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs test-peers \
-  peers studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust miri
+  peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust miri
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -79,6 +79,10 @@ timing-check: setup ## the part of it that CI looks at, and the tests of the est
 
 area: setup ## LUTs, flip-flops and RAMs of every block, by the same synthesis; fails on a RAM that became registers
 	.venv/bin/python scripts/area.py $(BLOCKS) $(ARGS)
+
+place: setup ## the worst blocks of make timing placed and routed on an ECP5 (minutes each); some: make place BLOCKS=hca_eq
+	@scripts/setup.sh place
+	.venv/bin/python scripts/place.py $(BLOCKS) $(ARGS)
 
 test-conformance: built ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)

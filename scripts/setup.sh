@@ -125,10 +125,19 @@ setup_studies() {
   mark_done studies scripts/packages-studies.txt scripts/requirements-studies.txt
 }
 
+# Place and route: for `make place` alone.
+setup_place() {
+  if is_done place scripts/requirements-place.txt; then return; fi
+  say "nextpnr into .venv (seconds)"
+  .venv/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+    -r scripts/requirements-place.txt </dev/null || die "pip could not install scripts/requirements-place.txt"
+  mark_done place scripts/requirements-place.txt
+}
+
 for part in "${@:-all}"; do
   case $part in
-    all | apt | venv | verilator | pyverbs | programs | peers | studies | dist) ;;
-    *) die "unknown part '$part': use apt, venv, verilator, pyverbs, programs, peers, studies or dist" ;;
+    all | apt | venv | verilator | pyverbs | programs | peers | studies | dist | place) ;;
+    *) die "unknown part '$part': use apt, venv, verilator, pyverbs, programs, peers, studies, dist or place" ;;
   esac
 done
 # Two builds started at once must not install twice; flock comes with every Debian.
@@ -137,6 +146,6 @@ lock=$stamps/lock
 [[ $* != peers ]] || lock+=-peers
 exec 9>"$lock"
 flock 9
-for part in apt venv verilator pyverbs programs peers studies dist; do
-  if [[ $# == 0 && ! $part =~ ^(programs|peers|studies|dist)$ || " $* " == *" $part "* ]]; then "setup_$part"; fi
+for part in apt venv verilator pyverbs programs peers studies dist place; do
+  if [[ $# == 0 && ! $part =~ ^(programs|peers|studies|dist|place)$ || " $* " == *" $part "* ]]; then "setup_$part"; fi
 done

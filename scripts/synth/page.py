@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-BEGIN, END = "<!-- measured -->\n", "<!-- end -->\n"
+END = "<!-- end -->\n"
 
 
 def markdown(names: list[str], rows: list[list[str]]) -> str:
@@ -14,10 +14,11 @@ def markdown(names: list[str], rows: list[list[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def publish(page: Path, text: str) -> None:
-    """Puts the text in the place of what was measured before."""
-    head, begin, rest = page.read_text().partition(BEGIN)
+def publish(page: Path, text: str, mark: str = "measured") -> None:
+    """Puts the text in the place of what was there before, behind `<!-- mark -->`."""
+    start = f"<!-- {mark} -->\n"
+    head, begin, rest = page.read_text().partition(start)
     _, end, tail = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{page} has no place for a table")
-    page.write_text(head + BEGIN + text + END + tail)
+    page.write_text(head + start + text + END + tail)
