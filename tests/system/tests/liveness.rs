@@ -14,8 +14,8 @@ use hca_host::PcieParams;
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Node, Rig, RigConfig, connect, path};
 use hca_verbs::{
-    ConnectOptions, Mtu, QpAttr, QpAttrMask, QpCap, QpState, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus,
-    WrData,
+    ConnectOptions, Mtu, QpAttr, QpAttrMask, QpCap, QpState, RawQp, RecvWr, SendFlags, SendOp, SendWr,
+    WcStatus, WrData,
 };
 
 /// Registers of a function (abi/regs/hca_func.rdl).
@@ -126,7 +126,8 @@ fn posted_writes_are_taken_while_nothing_can_go_out() {
             assert!(now % every < stall - 20_000);
             assert!(!pair.rig.sim.fabric().card(card).pcie().write_ready(now));
             let written = doorbells.ring();
-            pair.rig.run(host.cycles(host.mmio_latency_ns.into()) + written * WRITE_CYCLES);
+            pair.rig
+                .run(host.cycles(host.mmio_latency_ns.into()) + written * WRITE_CYCLES);
             let fabric = pair.rig.sim.fabric();
             let left = [1, 2].map(|func| fabric.card(card).pcie().mmio_pending(func));
             assert_eq!(left, [0, 0], "{link:?}, round {round}: writes that wait");
@@ -192,18 +193,35 @@ fn write_cycles(pair: &mut Pair, wr_id: u64) -> u64 {
     pair.rig.now_cycles() - start
 }
 
-/// Design 9.4: two functions flush 32,768 receive WQEs each and go on ringing; a third one's messages are delayed by
-/// less than a microsecond, and what it receives goes on.
+/// Cycles in which the peer's WRITEs of 4 KiB come in, 16 at a time.
+fn receive_cycles(pair: &mut Pair) -> u64 {
+    const WRITES: u64 = 16;
+    let bytes = pair.expected(1, 0, 4096);
+    pair.expect(0, 8192, &bytes);
+    let (source, op) = ([pair.mrs[1].sge(0, 4096)], pair.write_to(0, 8192));
+    let start = pair.rig.now_cycles();
+    for wr_id in 0..WRITES {
+        pair.post(1, wr_id, op, &source);
+    }
+    for wr_id in 0..WRITES {
+        pair.wait_ok(1, wr_id);
+    }
+    pair.rig.now_cycles() - start
+}
+
+/// Design 9.4: two QPs of a function flush 32,768 receive WQEs each and go on ringing; another function's messages are
+/// delayed by less than a microsecond, and it receives at more than half of its rate.
 #[test]
 fn a_long_flush_delays_nobody() {
     const MICROSECOND: u64 = 250;
     let mut pair = Pair::new(
         &RigConfig::new(9, LinkKind::Ethernet),
         &path_of(15),
-        4096,
+        16_384,
         [LOCAL_AND_REMOTE; 2],
     );
     let alone = (0..5).map(|wr_id| write_cycles(&mut pair, wr_id)).max().unwrap();
+    let received_alone = receive_cycles(&mut pair);
     let card = pair.rig.cards[0];
     let neighbour = Node::open(pair.rig.sim.device(card, 1).unwrap(), 1 << 17).unwrap();
     let flushed = flush_the_longest(&neighbour, 2);
@@ -220,13 +238,22 @@ fn a_long_flush_delays_nobody() {
         }
         longest = longest.max(write_cycles(&mut pair, wr_id));
     }
+    let received = receive_cycles(&mut pair);
     let mut done = 0;
     while neighbour.poll_ready().unwrap().is_some() {
         done += 1;
     }
     assert!((1_000..60_000).contains(&done), "{done} flushed: not beside it");
     println!("64-byte WRITE: {alone} cycles alone, {longest} beside a flush");
-    assert!(longest < alone + MICROSECOND, "{alone} cycles alone, {longest} beside a flush");
+    println!("16 WRITEs of 4 KiB in: {received_alone} cycles alone, {received} beside a flush");
+    assert!(
+        longest < alone + MICROSECOND,
+        "{alone} cycles alone, {longest} beside a flush"
+    );
+    assert!(
+        received < 2 * received_alone,
+        "{received_alone} cycles alone, {received} beside a flush"
+    );
     pair.check_traffic("after a flush");
     while done < 2 * 32_768 {
         if let Some(wc) = neighbour.poll().unwrap() {
@@ -247,9 +274,7 @@ fn a_read_without_an_answer_ends_one_qp() {
         let config = RigConfig::new(seed, BOTH_LINKS[seed as usize % 2]);
         let mut pair = Pair::new(&config, &path_of(16), 1 << 17, [LOCAL_AND_REMOTE; 2]);
         let card = pair.rig.cards[0];
-        let mut flows: Vec<_> = (0..FLOWS)
-            .map(|_| pair.more_qps(cap(), &path_of(16)))
-            .collect();
+        let mut flows: Vec<_> = (0..FLOWS).map(|_| pair.more_qps(cap(), &path_of(16))).collect();
         let start_ns = pair.rig.now_ns();
         pair.rig.sim.fabric().card_mut(card).lose_reads(20);
         for (index, flow) in flows.iter_mut().enumerate() {
@@ -276,16 +301,23 @@ fn a_read_without_an_answer_ends_one_qp() {
             .iter()
             .filter(|all| all.iter().any(|status| *status != WcStatus::Success))
             .count();
-        assert!(lost > 0 && dead > 0 && dead <= lost as usize, "seed {seed}: {lost} lost, {dead} dead");
+        assert!(
+            lost > 0 && dead > 0 && dead <= lost as usize,
+            "seed {seed}: {lost} lost, {dead} dead"
+        );
         let took_ns = pair.rig.now_ns() - start_ns;
         assert!(took_ns > 16_700_000, "seed {seed}: {took_ns} ns");
         for (flow, all) in flows.iter_mut().zip(&statuses) {
-            let good = all.iter().take_while(|status| **status == WcStatus::Success).count();
+            let good = all
+                .iter()
+                .take_while(|status| **status == WcStatus::Success)
+                .count();
             let mut bad = all[good..].iter();
             assert!(bad.next().is_none_or(|status| *status != WcStatus::WrFlushErr));
             assert!(bad.all(|status| *status == WcStatus::WrFlushErr), "{all:?}");
             if good < all.len() {
-                flow.iter_mut().for_each(|qp| qp.modify_state(QpState::Reset).unwrap());
+                flow.iter_mut()
+                    .for_each(|qp| qp.modify_state(QpState::Reset).unwrap());
                 connect(flow, &path_of(16)).unwrap();
             }
         }
