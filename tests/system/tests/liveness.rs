@@ -77,39 +77,39 @@ impl Doorbells {
 enum Waiting {
     /// The peer's data.
     Payload,
-    /// Completions of small messages of its own.
+    /// Completions alone, of WRITEs with immediate and without data.
     Cqes,
 }
 
 impl Waiting {
     const MESSAGES: u64 = 30;
 
-    fn sender(self) -> usize {
-        match self {
-            Self::Payload => 0,
-            Self::Cqes => 1,
-        }
-    }
-
+    /// Node 0 sends, and node 1 has nothing to read for it.
     fn post(self, pair: &mut Pair) {
-        let from = self.sender();
-        let len = match self {
-            Self::Payload => 1_500,
-            Self::Cqes => 8,
-        };
-        let bytes = pair.expected(from, 0, len);
-        for number in 0..Self::MESSAGES {
-            let place = (number + 1) * 5_000;
-            pair.expect(1 - from, place, &bytes);
-            let source = [pair.mrs[from].sge(0, len)];
-            let op = pair.write_to(1 - from, place);
-            pair.post(from, number, op, &source);
+        let bytes = pair.expected(0, 0, 1_500);
+        for wr_id in 0..Self::MESSAGES {
+            let place = (wr_id + 1) * 5_000;
+            match self {
+                Self::Payload => {
+                    pair.expect(1, place, &bytes);
+                    let op = pair.write_to(1, place);
+                    let source = [pair.mrs[0].sge(0, 1_500)];
+                    pair.post(0, wr_id, op, &source);
+                }
+                Self::Cqes => {
+                    let (remote_addr, rkey) = pair.remote(1, place);
+                    let op = SendOp::RdmaWriteWithImm {
+                        remote_addr,
+                        rkey,
+                        imm_data: 7,
+                    };
+                    pair.post(0, wr_id, op, &[]);
+                }
+            }
         }
     }
 }
 
-/// Design 9.9: a host that takes no write for a millisecond rings doorbells of all kinds meanwhile, and each is taken as
-/// if nothing were.
 fn posted_writes(link: LinkKind, waiting: Waiting) {
     let host = PcieParams {
         bandwidth_mbps: 4_000,
@@ -132,9 +132,12 @@ fn posted_writes(link: LinkKind, waiting: Waiting) {
     connect(&mut qps, &path_of(14)).unwrap();
     let doorbells = Doorbells::new(&pair.rig, card, &bystander, &qps[1]);
     let [stall, every] = [host.stall_ns, host.stall_every_ns].map(|ns| host.cycles(ns.into()));
-    // What is posted at the end of a period is read before the stall, and written in it.
+    for wr_id in 0..Waiting::MESSAGES {
+        pair.recv(1, wr_id, &[]);
+    }
+    // What is posted at the end of a period meets the stall.
     let start = pair.rig.now_cycles();
-    pair.rig.run(every - 650 - start % every);
+    pair.rig.run(every - 100 - start % every);
     waiting.post(&mut pair);
     while pair.rig.now_cycles() % every > stall {
         pair.rig.run(10);
@@ -157,7 +160,10 @@ fn posted_writes(link: LinkKind, waiting: Waiting) {
         assert!(!fabric.card(card).pcie().write_ready(now));
     }
     for number in 0..Waiting::MESSAGES {
-        pair.wait_ok(waiting.sender(), number);
+        pair.wait_ok(0, number);
+        if matches!(waiting, Waiting::Cqes) {
+            pair.wait_ok(1, number);
+        }
     }
     pair.check_memory("after a stall");
     drop(qps);
