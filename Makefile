@@ -80,7 +80,7 @@ timing-check: setup ## the part of it that CI looks at, and the tests of the est
 area: setup ## LUTs, flip-flops and RAMs of every block, by the same synthesis; fails on a RAM that became registers
 	.venv/bin/python scripts/area.py $(BLOCKS) $(ARGS)
 
-place: setup ## the worst blocks of make timing placed and routed on an ECP5 (minutes each); some: make place BLOCKS=hca_eq
+place: setup ## the worst blocks of make timing, placed and routed on an ECP5; some: make place BLOCKS=hca_eq
 	@scripts/setup.sh place
 	.venv/bin/python scripts/place.py $(BLOCKS) $(ARGS)
 

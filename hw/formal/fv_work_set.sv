@@ -68,14 +68,17 @@ module fv_work_set #(
       if (u_dut.op_q == OpAdd) begin
         h_add: assert (asked_q && u_dut.rdata == u_dut.u_rows.mem[add_i[ItemW-1:5]]);
       end
-      if (u_dut.any_q) h_any: assert (u_dut.some_q[u_dut.next_q] && u_dut.op_q != OpLoad);
+      if (u_dut.any_q) h_any: assert (u_dut.some_q[u_dut.next] && u_dut.op_q != OpLoad);
+      h_pick:  assert (!u_dut.any_q || u_dut.pick_q == 2'd1 << u_dut.next);
+      h_above: assert (u_dut.above_q == (u_dut.row_q == '0 ? 2'b10 : 2'b00));
+      if (u_dut.any_q) h_empty: assert (!u_dut.empty_q || u_dut.rest_q == '0);
       // How the other one can have been taken.
       if (!member_q) h_none: assert (passed_q == '0);
       if (member_q && !in_rest && passed_q != '0) begin
         h_again: assert (passed_q == 2'd1 && (!other_in_rest || in_load));
         if (!same_row && !in_load) begin
           h_row:  assert (u_dut.op_q != OpLoad && u_dut.row_q != watched_row);
-          h_next: assert (!u_dut.any_q || u_dut.next_q == watched_row);
+          h_next: assert (!u_dut.any_q || u_dut.next == watched_row);
         end
       end
       if (member_q && in_rest) h_rest: assert (passed_q < 2'd2 || !other_in_rest);

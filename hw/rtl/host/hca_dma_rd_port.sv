@@ -118,7 +118,6 @@ module hca_dma_rd_port
         last_beat_q[i] <= '0;
       end
     end
-    if (alloc) skip_q[tag] <= skip;
   end
 
   // ---- Responses out -----------------------------------------------------------------------------
@@ -127,8 +126,8 @@ module hca_dma_rd_port
   logic [TagW-1:0]  out_tag;
 
   assign out_tag    = read_q[TagW-1:0];
-  assign fetch      = (read_q != alloc_q) && complete_q[out_tag] && !skip_q[out_tag] && (!out_valid_q || rsp_ready_i);
-  assign pass       = (read_q != alloc_q) && complete_q[out_tag] && skip_q[out_tag];
+  assign fetch      = (read_q != alloc_q) && complete_q[out_tag] && (!out_valid_q || rsp_ready_i);
+  assign pass       = skip_q[out_tag];
   assign fetch_last = out_beat_q == last_beat_q[out_tag];
 
   // The read register of the RAM is the output stage: it holds while the consumer stalls.
@@ -157,12 +156,11 @@ module hca_dma_rd_port
   end
 
   // ---- Completion in order -----------------------------------------------------------------------
-  logic step, counts;
+  logic step;
 
   assign step        = (done_q != alloc_q) && complete_q[done_q[TagW-1:0]];
-  assign counts      = step && !skip_q[done_q[TagW-1:0]];
   assign done_idx_o  = done_idx_q;
-  assign done_strb_o = counts;
+  assign done_strb_o = step;
   assign done_err_o  = err_q[done_q[TagW-1:0]];
 
   always_ff @(posedge clk_i) begin
@@ -174,19 +172,19 @@ module hca_dma_rd_port
       out_beat_q  <= '0;
       out_valid_q <= 1'b0;
       complete_q  <= '0;
+      skip_q      <= '0;
     end else begin
       if (alloc) alloc_q <= alloc_q + 1'b1;
-      if (step) done_q <= done_q + 1'b1;
-      if (counts) done_idx_q <= done_idx_q + 1'b1;
+      if (step || skip_q[done_q[TagW-1:0]]) done_q <= done_q + 1'b1;
+      if (step) done_idx_q <= done_idx_q + 1'b1;
       if (fetch) out_valid_q <= 1'b1;
       else if (rsp_ready_i) out_valid_q <= 1'b0;
       if (fetch) out_beat_q <= fetch_last ? '0 : out_beat_q + 1'b1;
-      if ((fetch && fetch_last) || pass) begin
-        read_q              <= read_q + 1'b1;
-        complete_q[out_tag] <= 1'b0;
-      end
+      if ((fetch && fetch_last) || pass) read_q <= read_q + 1'b1;
+      if (fetch && fetch_last) complete_q[out_tag] <= 1'b0;
+      if (pass) skip_q[out_tag] <= 1'b0;
+      if (skip) skip_q[tag] <= 1'b1;
       if (in_last) complete_q[in_tag] <= 1'b1;
-      if (skip) complete_q[tag] <= 1'b1;
       for (int unsigned i = 0; i < Tags; i++) if (expire[i]) complete_q[i] <= 1'b1;
     end
   end

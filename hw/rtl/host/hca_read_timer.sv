@@ -18,15 +18,19 @@ module hca_read_timer #(
   output logic [63:0]        wake_at_o
 );
 
-  logic        busy, first;
-  logic [63:0] tick_at;
+  logic             busy, first;
+  logic [63-Log2:0] period_q;   // of the next tick; a cycle old
+  logic [63:0]      tick_at;
 
   assign busy      = busy_i != '0;
-  assign tick_at   = {now_i[63:Log2] + 1'b1, Log2'(0)};
+  assign tick_at   = {period_q, Log2'(0)};
   assign first     = busy && (!timer_active_i || tick_at < timer_wake_at_i);
   assign active_o  = busy || timer_active_i;
   assign wake_at_o = first ? tick_at : timer_wake_at_i;
 
-  always_ff @(posedge clk_i) tick_o <= !rst_i && busy && now_i[Log2-1:0] == '0;
+  always_ff @(posedge clk_i) begin
+    period_q <= now_i[63:Log2] + 1'b1;
+    tick_o   <= !rst_i && busy && now_i[Log2-1:0] == '0;
+  end
 
 endmodule

@@ -1,8 +1,8 @@
 // A set of numbers that have work, and a walk around it: a member leaves when it is offered and taken, and comes back
 // by being added again, behind all others. Who is added twice is in it once; nothing is ever full.
 //
-// Members are bits of rows in a RAM, with a flop per row. An add takes two cycles, so does the load of the next row; they
-// take turns. A lone member is offered again four cycles after it was added at the earliest.
+// Members are bits of rows in a RAM, with a flop per row. An add takes two cycles, so does the load of the next row;
+// they take turns. A lone member is offered again four cycles after it was added at the earliest.
 module hca_work_set #(
   parameter  int unsigned Items = 2048,
   localparam int unsigned ItemW = $clog2(Items)
@@ -33,30 +33,36 @@ module hca_work_set #(
 
   op_e             op_q, op_d;
   logic [Rows-1:0] some_q;            // rows that have members; of others the RAM says nothing
-  logic [RowW-1:0] row_q, next, next_q, add_row;
-  logic            any_q, load_first_q, in_rest;
-  logic [31:0]     rest_q, row, rdata; // rest_q: members of row_q that were taken out of the RAM, not offered yet
+  logic [Rows-1:0] ahead, above_q, pick_q;  // above_q: rows behind row_q; pick_q: the next one
+  logic [RowW-1:0] row_q, next, add_row;
+  logic            any_q, empty_q, load_first_q, in_rest, enter;
+  logic [31:0]     rest_q, row, rdata;      // rest_q: members of row_q that were taken out of the RAM, not offered yet
+  logic [31:0]     lowest;
   logic [BitW-1:0] first;
 
   assign add_row = add_i[ItemW-1:BitW];
   // Who is taken in this very cycle is in it no more.
-  assign in_rest = row_q == add_row && rest_q[add_i[BitW-1:0]] && !(out_ready_i && out_o == add_i);
-  assign row     = (some_q[add_row] ? rdata : '0) | 32'(!in_rest) << add_i[BitW-1:0];
+  assign lowest  = rest_q & (~rest_q + 1'b1);
+  assign in_rest = row_q == add_row && rest_q[add_i[BitW-1:0]] && !(out_ready_i && lowest[add_i[BitW-1:0]]);
+  assign row     = (some_q[add_row] ? rdata : '0) | 32'd1 << add_i[BitW-1:0];
+  assign enter   = op_q == OpAdd && !in_rest;
 
   // The next row behind row_q, around. It is a cycle old when it is used: only a load takes flags away, and two cycles
   // at least pass from one load to the next.
+  assign ahead = some_q & above_q;
+  always_ff @(posedge clk_i) pick_q <= (ahead != '0) ? ahead & (~ahead + 1'b1) : some_q & (~some_q + 1'b1);
+
   always_comb begin
     next = '0;
-    for (int r = Rows - 1; r >= 0; r--) if (some_q[r]) next = RowW'(r);
-    for (int r = Rows - 1; r >= 0; r--) if (some_q[r] && r > int'(row_q)) next = RowW'(r);
+    for (int unsigned r = 0; r < Rows; r++) if (pick_q[r]) next = next | RowW'(r);
     first = '0;
-    for (int b = 31; b >= 0; b--) if (rest_q[b]) first = BitW'(b);
+    for (int unsigned b = 0; b < 32; b++) if (lowest[b]) first = first | BitW'(b);
   end
 
   always_comb begin
     op_d = OpNone;
     if (op_q == OpNone) begin
-      if (any_q && rest_q == '0 && (load_first_q || !add_valid_i)) op_d = OpLoad;
+      if (any_q && empty_q && (load_first_q || !add_valid_i)) op_d = OpLoad;
       else if (add_valid_i) op_d = OpAdd;
     end
   end
@@ -66,11 +72,11 @@ module hca_work_set #(
     .Depth(Rows)
   ) u_rows (
     .clk_i,
-    .we_i   (op_q == OpAdd && row != '0),
+    .we_i   (enter),
     .waddr_i(add_row),
     .wdata_i(row),
     .re_i   (op_d != OpNone),
-    .raddr_i((op_d == OpLoad) ? next_q : add_row),
+    .raddr_i((op_d == OpLoad) ? next : add_row),
     .rdata_o(rdata)
   );
 
@@ -83,25 +89,30 @@ module hca_work_set #(
       op_q         <= OpNone;
       some_q       <= '0;
       any_q        <= 1'b0;
+      empty_q      <= 1'b1;
       rest_q       <= '0;
       row_q        <= '0;
+      above_q      <= ~Rows'(1);
       load_first_q <= 1'b0;
     end else begin
-      op_q  <= op_d;
-      any_q <= some_q != '0 && op_d != OpLoad && op_q != OpLoad;
+      op_q    <= op_d;
+      // Right from two cycles after a load on; any_q is low before.
+      empty_q <= rest_q == '0;
+      any_q   <= some_q != '0 && op_d != OpLoad && op_q != OpLoad;
       if (op_d != OpNone) load_first_q <= op_d == OpAdd;
-      if (op_q == OpAdd && row != '0) some_q[add_row] <= 1'b1;
-      if (op_d == OpLoad) row_q <= next_q;
+      if (enter) some_q[add_row] <= 1'b1;
+      if (op_d == OpLoad) begin
+        row_q   <= next;
+        above_q <= ~(pick_q | (pick_q - 1'b1));
+      end
       if (op_q == OpLoad) begin
         some_q[row_q] <= 1'b0;
         rest_q        <= rdata;
       end else if (out_valid_o && out_ready_i) begin
-        rest_q <= rest_q & (rest_q - 32'd1);
+        rest_q <= rest_q & ~lowest;
       end
     end
   end
-
-  always_ff @(posedge clk_i) next_q <= next;
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin

@@ -88,7 +88,7 @@ module hca_cq
                             eqn: cqc_wr_i.eqn[EqW-1:0]};
 
   // ---- Pick a job --------------------------------------------------------------------------------
-  logic owed_valid, owed_first_q, event_room, fire;
+  logic owed_valid, owed_first_q, event_room, fire, park, park_ready;
 
   assign idle      = (state_q == StIdle) && !init && event_room;
   assign pick_full = idle && full_valid_q;
@@ -256,7 +256,6 @@ module hca_cq
   // ---- Completion events ---------------------------------------------------------------------------
   // A queue is in u_events once, however often it fires before its event leaves: the event that comes then is about
   // all of it.
-  logic           park, park_ready;
   logic [EqW-1:0] eqe_eqn_q;
 
   assign park = state_q == StFull && !dyn.owed && cfg.valid && park_ready;

@@ -128,8 +128,8 @@ async def tick(port, cycles=60):
 
 @cocotb.test()
 async def reads_without_an_answer(dut):
-    """A read that has no answer, or a part of one, at its second tick ends with an error of one beat; those around it are
-    untouched; its tag is not used while the answer may still come, and what comes of it is lost."""
+    """A read that has no answer, or a part of one, at its second tick ends with an error of one beat; those around it
+    are untouched; its tag is not used while the answer may still come, and what comes of it is lost."""
     port = Port(dut, 8, latency=(20, 30), interleave=False)
     tags = int(dut.Tags.value)
     host, bench = port.host, port.bench

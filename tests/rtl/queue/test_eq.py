@@ -16,8 +16,8 @@ M16 = 0xFFFF
 
 
 class Eq:
-    """Bench and model of some event queues. The model follows the order in which the unit does jobs: an EQE's is done when
-    its write is offered, or without one when it is taken."""
+    """Bench and model of some event queues. The model follows the order in which the unit does jobs: an EQE's is done
+    when its write is offered, or without one when it is taken."""
 
     def __init__(self, dut, seed, rate=1.0, wr_rate=1.0, ev_rate=1.0):
         self.bench = Bench(dut, seed)

@@ -1,5 +1,5 @@
-//! Four cards behind a switch, all of them busy, with so many threads: cycles per second as a JSON line. `make bench-sim`
-//! runs it.
+//! Four cards behind a switch, all of them busy, with so many threads: cycles per second as a JSON line.
+//! `make bench-sim` runs it.
 //!
 //! `cargo run --release -p hca-system-tests --example star -- THREADS`
 
