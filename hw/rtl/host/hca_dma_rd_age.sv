@@ -19,31 +19,36 @@ module hca_dma_rd_age #(
 
   localparam logic [1:0] RestTicks = 2'd3;
 
-  logic [Tags-1:0]      waits_q, old_q, last;
-  logic [Tags-1:0][1:0] rest_q;
+  logic [Tags-1:0]      waits_q, old_q, resting_q, last;
+  logic [Tags-1:0][1:0] rest_q;      // ticks to go, of a tag that rests
 
-  assign last     = Tags'(last_i) << last_tag_i;
-  assign expire_o = waits_q & old_q & ~last & {Tags{tick_i}};
-  assign busy_o   = waits_q != '0 || resting_o != '0;
-
-  always_comb begin
-    for (int unsigned t = 0; t < Tags; t++) resting_o[t] = rest_q[t] != '0;
-  end
+  assign last      = Tags'(last_i) << last_tag_i;
+  assign expire_o  = waits_q & old_q & ~last & {Tags{tick_i}};
+  assign busy_o    = waits_q != '0 || resting_q != '0;
+  assign resting_o = resting_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      waits_q <= '0;
-      old_q   <= '0;
-      rest_q  <= '0;
+      waits_q   <= '0;
+      old_q     <= '0;
+      resting_q <= '0;
     end else begin
       waits_q <= (waits_q & ~last & ~expire_o) | (Tags'(sent_i) << sent_tag_i);
       if (tick_i) old_q <= waits_q;
       if (sent_i) old_q[sent_tag_i] <= 1'b0;
-      for (int unsigned t = 0; t < Tags; t++) begin
-        if (expire_o[t]) rest_q[t] <= RestTicks;
-        else if (last[t]) rest_q[t] <= '0;
-        else if (tick_i && resting_o[t]) rest_q[t] <= rest_q[t] - 2'd1;
+      if (tick_i) begin
+        for (int unsigned t = 0; t < Tags; t++) begin
+          if (expire_o[t]) resting_q[t] <= 1'b1;
+          else if (rest_q[t] == 2'd1) resting_q[t] <= 1'b0;
+        end
       end
+      if (last_i) resting_q[last_tag_i] <= 1'b0;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (tick_i) begin
+      for (int unsigned t = 0; t < Tags; t++) rest_q[t] <= expire_o[t] ? RestTicks : rest_q[t] - 2'd1;
     end
   end
 

@@ -105,14 +105,14 @@ module hca_dma_rd_port
       for (int unsigned i = 0; i < Tags; i++) count_q[i] <= '0;
     end else begin
       if (in_valid) count_q[in_tag] <= mrsp_i.last ? '0 : in_beat + 1'b1;
-      for (int unsigned i = 0; i < Tags; i++) if (expire[i]) count_q[i] <= '0;
+      if (tick_i) for (int unsigned i = 0; i < Tags; i++) if (expire[i]) count_q[i] <= '0;
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (in_valid) err_q[in_tag] <= mrsp_i.err || (err_q[in_tag] && in_beat != '0);
     if (in_last) last_beat_q[in_tag] <= in_beat;
-    for (int unsigned i = 0; i < Tags; i++) begin
+    if (tick_i) for (int unsigned i = 0; i < Tags; i++) begin
       if (expire[i]) begin
         err_q[i]       <= 1'b1;
         last_beat_q[i] <= '0;
@@ -181,11 +181,11 @@ module hca_dma_rd_port
       else if (rsp_ready_i) out_valid_q <= 1'b0;
       if (fetch) out_beat_q <= fetch_last ? '0 : out_beat_q + 1'b1;
       if ((fetch && fetch_last) || pass) read_q <= read_q + 1'b1;
-      if (fetch && fetch_last) complete_q[out_tag] <= 1'b0;
       if (pass) skip_q[out_tag] <= 1'b0;
       if (skip) skip_q[tag] <= 1'b1;
+      if (fetch && fetch_last) complete_q[out_tag] <= 1'b0;
       if (in_last) complete_q[in_tag] <= 1'b1;
-      for (int unsigned i = 0; i < Tags; i++) if (expire[i]) complete_q[i] <= 1'b1;
+      if (tick_i) for (int unsigned i = 0; i < Tags; i++) if (expire[i]) complete_q[i] <= 1'b1;
     end
   end
 
