@@ -302,11 +302,11 @@ fn a_long_flush_delays_nobody() {
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     /// WQEs and payload.
-    OfWrites,
+    Writes,
     /// Lists of receive WQEs.
-    OfReceives,
+    Receives,
     /// What READs ask for.
-    OfResponses,
+    Responses,
 }
 
 /// QPs that carry messages from the start of one region to a place of each in the other.
@@ -327,16 +327,16 @@ impl Flows {
 
     fn loser(&self) -> usize {
         match self.loss {
-            Loss::OfWrites => 0,
-            Loss::OfReceives | Loss::OfResponses => 1,
+            Loss::Writes => 0,
+            Loss::Receives | Loss::Responses => 1,
         }
     }
 
     /// A list is one read, a message two.
     fn one_in(&self) -> u32 {
         match self.loss {
-            Loss::OfReceives => 12,
-            Loss::OfWrites | Loss::OfResponses => 60,
+            Loss::Receives => 12,
+            Loss::Writes | Loss::Responses => 60,
         }
     }
 
@@ -347,9 +347,9 @@ impl Flows {
     fn post(&mut self, pair: &mut Pair, index: usize, number: u64) {
         let place = Self::place(index);
         let (op, offset) = match self.loss {
-            Loss::OfWrites => (pair.write_to(1, place), 0),
-            Loss::OfResponses => (pair.read_from(1, 0), place),
-            Loss::OfReceives => {
+            Loss::Writes => (pair.write_to(1, place), 0),
+            Loss::Responses => (pair.read_from(1, 0), place),
+            Loss::Receives => {
                 let sges = [pair.mrs[1].sge(place, Self::LEN)];
                 self.ends[index][1]
                     .post_recv(&[RecvWr {
@@ -440,7 +440,7 @@ fn reads_without_an_answer(loss: Loss, seed: u64) -> usize {
         if first.is_some() {
             flows.again(&mut pair, index);
         }
-        let [from, to] = if matches!(loss, Loss::OfResponses) {
+        let [from, to] = if matches!(loss, Loss::Responses) {
             [1, 0]
         } else {
             [0, 1]
@@ -459,7 +459,7 @@ fn reads_without_an_answer(loss: Loss, seed: u64) -> usize {
 
 #[test]
 fn a_read_without_an_answer_ends_one_qp() {
-    for loss in [Loss::OfWrites, Loss::OfReceives, Loss::OfResponses] {
+    for loss in [Loss::Writes, Loss::Receives, Loss::Responses] {
         let dead: usize = (0..3).map(|seed| reads_without_an_answer(loss, seed)).sum();
         assert!((2..15).contains(&dead), "{loss:?}: {dead} of 18 QPs");
     }
