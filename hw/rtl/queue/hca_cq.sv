@@ -80,7 +80,7 @@ module hca_cq
   dyn_t dyn, dyn_d;
   logic dyn_we, init;
 
-  // Whose context is written has nothing under way.
+  // Whose context is written has nothing under way; while a write waits nothing new goes out.
   assign cqc_wr_ready_o = state_q == StIdle && !out_valid_q && !eqe_valid_o && !full_valid_q;
   assign init           = cqc_wr_valid_i && cqc_wr_ready_o;
   assign cfg_new        = '{valid: cqc_wr_i.valid && (cqc_wr_i.log_size <= 5'(MaxLogCqSize)),
@@ -88,14 +88,14 @@ module hca_cq
                             eqn: cqc_wr_i.eqn[EqW-1:0]};
 
   // ---- Pick a job --------------------------------------------------------------------------------
-  logic owed_valid, owed_first_q, event_room, fire, park, park_ready;
+  logic owed_valid, owed_first_q, event_room, fire, again, park, park_ready, may_out;
 
   assign idle      = (state_q == StIdle) && !init && event_room;
   assign pick_full = idle && full_valid_q;
-  assign pick_owed = idle && !pick_full && owed_valid && !eqe_valid_o && !out_valid_q
-                     && (owed_first_q || !(cq_db_valid_i || cqe_valid_i));
-  assign pick_db   = idle && !pick_full && !pick_owed && cq_db_valid_i && (db_first_q || !cqe_valid_i || out_valid_q);
-  assign pick_cqe  = idle && !pick_full && !pick_owed && !pick_db && cqe_valid_i && !out_valid_q;
+  assign may_out   = idle && !pick_full && !out_valid_q && !cqc_wr_valid_i;
+  assign pick_owed = may_out && owed_valid && !eqe_valid_o && (owed_first_q || !(cq_db_valid_i || cqe_valid_i));
+  assign pick_db   = idle && !pick_full && !pick_owed && cq_db_valid_i && (db_first_q || !cqe_valid_i || !may_out);
+  assign pick_cqe  = may_out && !pick_owed && !pick_db && cqe_valid_i;
   assign pick      = pick_full || pick_owed || pick_db || pick_cqe;
 
   // The chosen stream stays valid until the job is done, so its payload needs no register here.
@@ -225,7 +225,7 @@ module hca_cq
     end else if (state_q == StOwed) begin
       dyn_we     = dyn.owed && cfg.valid;
       dyn_d.owed = 1'b0;
-    end else if (park) begin
+    end else if (park || again) begin
       dyn_we     = 1'b1;
       dyn_d.owed = 1'b1;
     end
@@ -258,12 +258,16 @@ module hca_cq
   // all of it.
   logic [EqW-1:0] eqe_eqn_q;
 
-  assign park = state_q == StFull && !dyn.owed && cfg.valid && park_ready;
+  // An event queue that was read since the answer came has room by now, perhaps: then the event is tried again at once.
+  logic room_q;
+  assign again = state_q == StFull && !dyn.owed && cfg.valid && (room_q || eq_room_i);
+  assign park  = state_q == StFull && !dyn.owed && cfg.valid && !again && park_ready;
+  always_ff @(posedge clk_i) room_q <= full_valid_q && (room_q || eq_room_i);
 
   hca_cq_events u_events (
     .clk_i,
     .rst_i,
-    .add_i       (fire && !dyn.owed),
+    .add_i       ((fire && !dyn.owed) || again),
     .add_cqn_i   (cqn),
     .add_ready_o (event_room),
     .park_i      (park),

@@ -76,14 +76,14 @@ module hca_eq
   dyn_t dyn, dyn_d;
   logic dyn_we, init;
 
-  // Whose context is written has nothing under way.
+  // Whose context is written has nothing under way; while a write waits no EQE begins.
   assign eqc_wr_ready_o = state_q == StIdle && !held_q && !msix_q;
   assign init           = eqc_wr_valid_i && eqc_wr_ready_o;
   assign cfg_new        = '{valid: eqc_wr_i.valid && (eqc_wr_i.log_size <= 5'(MaxLogEqSize)),
                             func: eqc_wr_i.func, base: eqc_wr_i.base, log_size: eqc_wr_i.log_size,
                             vector: eqc_wr_i.vector};
 
-  assign eqe_wait = (|eqe_valid_i) && !held_q && !msix_q;
+  assign eqe_wait = (|eqe_valid_i) && !held_q && !msix_q && !eqc_wr_valid_i;
   assign pick_db  = (state_q == StIdle) && !init && eq_db_valid_i && (db_first_q || !eqe_wait);
   assign pick_eqe = (state_q == StIdle) && !init && eqe_wait && !pick_db;
 

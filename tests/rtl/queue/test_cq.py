@@ -276,6 +276,30 @@ async def event_queue_is_full(dut):
 
 
 @cocotb.test()
+async def event_queue_is_read_at_once(dut):
+    """V-67: an event queue that is read just when it has refused an event: the event is not forgotten."""
+    cq = Cq(dut, 9)
+    await cq.bench.start()
+    queue = await cq.create(4, 10)
+    await cq.create(5, 10)
+    for delay in range(12):
+        cq.bench.set("eqe_full_i", 1)
+        cq.ring(4, queue.pi, NEXT)
+        cq.post(4)
+        seen = len(cq.eqe.got)
+        await cq.bench.until(lambda: len(cq.eqe.got) > seen, what="an event that is refused")
+        cq.bench.set("eqe_full_i", 0)
+        for _ in range(delay % 3):
+            cq.post(5)
+        await cq.bench.step(delay + 1)   # not in the cycle behind the refusal: hca_eq takes two for a doorbell
+        cq.bench.set("eq_room_i", 1)
+        await cq.bench.step()
+        cq.bench.set("eq_room_i", 0)
+        await cq.bench.step(60)
+        assert len(cq.eqe.got) == seen + 2, f"{delay} cycles later"
+
+
+@cocotb.test()
 async def doorbells_pass_what_waits(dut):
     """Design 9.9: doorbells are taken while no CQE, and while no event, can go out; the events of all arms come when it
     can, each once, behind the CQEs."""
