@@ -156,12 +156,15 @@ module hca_dma_rd_port
   end
 
   // ---- Completion in order -----------------------------------------------------------------------
-  logic step;
+  logic            step, step_over;
+  logic [TagW-1:0] done_tag;
 
-  assign step        = (done_q != alloc_q) && complete_q[done_q[TagW-1:0]];
+  assign done_tag    = done_q[TagW-1:0];
+  assign step        = (done_q != alloc_q) && complete_q[done_tag];
+  assign step_over   = (done_q != alloc_q) && skip_q[done_tag];
   assign done_idx_o  = done_idx_q;
   assign done_strb_o = step;
-  assign done_err_o  = err_q[done_q[TagW-1:0]];
+  assign done_err_o  = err_q[done_tag];
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -175,7 +178,7 @@ module hca_dma_rd_port
       skip_q      <= '0;
     end else begin
       if (alloc) alloc_q <= alloc_q + 1'b1;
-      if (step || skip_q[done_q[TagW-1:0]]) done_q <= done_q + 1'b1;
+      if (step || step_over) done_q <= done_q + 1'b1;
       if (step) done_idx_q <= done_idx_q + 1'b1;
       if (fetch) out_valid_q <= 1'b1;
       else if (rsp_ready_i) out_valid_q <= 1'b0;

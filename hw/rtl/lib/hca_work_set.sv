@@ -115,7 +115,14 @@ module hca_work_set #(
   end
 
 `ifndef SYNTHESIS
+  logic             asked_q;
+  logic [ItemW-1:0] asked_for_q;
   always_ff @(posedge clk_i) begin
+    asked_q     <= !rst_i && add_valid_i && !add_ready_o;
+    asked_for_q <= add_i;
+    if (!rst_i && asked_q) begin
+      assert (add_valid_i && add_i == asked_for_q) else $error("hca_work_set: an add was withdrawn");
+    end
     if (!rst_i) assert (op_q != OpLoad || rdata != '0) else $error("hca_work_set: row %0d is empty", row_q);
   end
 `endif

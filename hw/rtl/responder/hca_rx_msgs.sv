@@ -20,7 +20,7 @@ module hca_rx_msgs
   output logic              out_valid_o,
   input  logic              out_ready_i,
   output rx_msg_t           out_o,
-  // Work queues to flush; beside them what is left of one. Taken within four cycles.
+  // Work queues to flush; beside them what is left of one, taken when it is its turn among those who ask.
   output logic              flush_valid_o,
   input  logic              flush_ready_i,
   output flush_t            flush_o,
@@ -32,7 +32,9 @@ module hca_rx_msgs
   logic            exec_valid, exec_ready;
   pipe_msg_t       exec_msg;
   logic [N:0]      req, grant;
-  logic [N-1:0]    flush, flush_grant;
+  logic [N-1:0]    flush;
+  logic [N:0]      flush_grant;    // N: what is left
+  logic [IdxW-1:0] unused_flush_idx;
   logic            add_valid, add_ready;
   flush_t          add;
   logic [IdxW-1:0] unused_idx;
@@ -73,7 +75,7 @@ module hca_rx_msgs
   );
 
   assign out_valid_o = req != '0;
-  assign in_ready_o  = (grant[N-1:0] & {N{out_ready_i}}) | (flush_grant & {N{add_ready}});
+  assign in_ready_o  = (grant[N-1:0] & {N{out_ready_i}}) | (flush_grant[N-1:0] & {N{add_ready}});
   assign exec_ready  = grant[N] && out_ready_i;
 
   always_comb begin
@@ -85,10 +87,20 @@ module hca_rx_msgs
   end
 
   // ---- Flushes -------------------------------------------------------------------------------------
-  // What is left of one comes at most once in a slice; among the others the first one is next.
-  assign flush_grant  = left_valid_i ? '0 : flush & (~flush + 1'b1);
+  // A grant stays until it is served: the set takes two cycles for an add.
   assign add_valid    = left_valid_i || flush != '0;
-  assign left_ready_o = left_valid_i && add_ready;
+  assign left_ready_o = flush_grant[N] && add_ready;
+
+  hca_rr_arb #(
+    .N(N + 1)
+  ) u_flush_arb (
+    .clk_i,
+    .rst_i,
+    .req_i    ({left_valid_i, flush}),
+    .advance_i(add_ready),
+    .grant_o  (flush_grant),
+    .idx_o    (unused_flush_idx)
+  );
 
   always_comb begin
     add = left_i;

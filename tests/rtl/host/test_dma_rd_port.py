@@ -127,10 +127,11 @@ async def tick(port, cycles=60):
 
 
 @cocotb.test()
-async def reads_without_an_answer(dut):
+@cocotb.parametrize(rsp_rate=[1.0, 0.2])
+async def reads_without_an_answer(dut, rsp_rate):
     """A read that has no answer, or a part of one, at its second tick ends with an error of one beat; those around it
     are untouched; its tag is not used while the answer may still come, and what comes of it is lost."""
-    port = Port(dut, 8, latency=(20, 30), interleave=False)
+    port = Port(dut, 8, rsp_rate=rsp_rate, latency=(20, 30), interleave=False)
     tags = int(dut.Tags.value)
     host, bench = port.host, port.bench
     await bench.start()
@@ -143,7 +144,7 @@ async def reads_without_an_answer(dut):
         entry[0] = bench.cycle
         await bench.until(lambda: entry[3] == 5, 100, "three beats of eight")
         entry[0] = 1 << 60
-        await bench.step(40)                      # the other one has its answer
+        await bench.step(60)                      # the other one has its answer
         port.expected.clear()
         port.expected.append((True, True, None))
         await tick(port)
