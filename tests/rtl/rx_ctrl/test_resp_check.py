@@ -365,8 +365,8 @@ async def flushes_take_turns(dut):
 
 @cocotb.test()
 async def flushes_are_asked_for_at_random(dut):
-    """Several sources ask for flushes of many queues in any cycle, while slices of others come back; every WQE completes
-    once and in order, also those that are posted meanwhile."""
+    """Several sources ask for flushes of many queues in any cycle, while slices of others come back; every WQE
+    completes once and in order, also those that are posted meanwhile."""
     env = Env(dut)
     qps = [Qp(qpn, rq_log_size=10, sq_log_size=10) for qpn in (0, 1, 5, 32, 33, 500, 1023)]
     await env.start(*qps)
