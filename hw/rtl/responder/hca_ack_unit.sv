@@ -69,11 +69,13 @@ module hca_ack_unit
   logic        at_end, rewind, fail, deliver, rnr, late_fail, implied_new;
   logic [7:0]  fail_status, fail_syndrome;
   logic [15:0] late_by;         // MsgSqError: distance of its WQE from the oldest one
+  logic        before_flush;    // and it is before the first that was flushed
   logic [31:0] rd_offset, rd_left, rd_expect;
   logic        rd_last, rd_good, paid, pend_ends;
 
   assign at_end    = state_q == StEnd;
   assign late_by   = job_i.wqe_index - ack_q.una_wqe;
+  assign before_flush = $signed(job_i.wqe_index - ack_q.flushed_from) < 0;
   assign rd_offset = 32'(ack_q.una_psn - ack_q.una_first_psn) << mtu_shift(ctx_i.path_mtu);
   assign rd_left   = row_i.len_bytes - rd_offset;
   assign rd_expect = (rd_left > 32'(mtu_bytes(ctx_i.path_mtu))) ? 32'(mtu_bytes(ctx_i.path_mtu)) : rd_left;
@@ -123,8 +125,8 @@ module hca_ack_unit
       end
       AjSqError: begin
         // Data of a READ that already counted as complete could not be placed: go back to it. Its CQE and
-        // all later ones were held back by rx_exec.
-        late_fail = late_by[15] && job_i.from_exec;
+        // all later ones were held back by rx_exec. One that was flushed before is completed: it says no more.
+        late_fail = late_by[15] && job_i.from_exec && (!base.flushed || before_flush);
         if (!late_by[15] && !dead_i && (!base.pend_valid || late_by < base.pend_wqe - ack_q.una_wqe)) begin
           base.pend_valid  = 1'b1;
           base.pend_wqe    = job_i.wqe_index;

@@ -423,6 +423,7 @@ module hca_rx_ctrl
         if (flush_sq) begin
           st_new.ack.una_wqe = flush_idx;
           st_new.ack.flushed = 1'b1;
+          if (!st.ack.flushed) st_new.ack.flushed_from = st.ack.una_wqe;
         end else begin
           st_new.resp.rq_ci   = flush_idx;
           st_new.resp.flushed = 1'b1;

@@ -86,6 +86,7 @@ package hca_rx_pkg;
     logic [7:0]  pend_status;
     logic [1:0]  gen;            // counts restarts of the transport timer
     logic        flushed;        // the send queue was (partly) flushed
+    logic [15:0] flushed_from;   // and this WQE was the first
     logic        draining;       // firmware waits for everything outstanding to be acknowledged
   } ack_st_t;
 
