@@ -258,6 +258,18 @@ def read_ops(size, mtu):
                             Op.RC_READ_RESPONSE_ONLY))
 
 
+def ack(env, qp, psn, syndrome=0x1F):
+    """An acknowledge packet."""
+    return env.packet(qp, Op.RC_ACKNOWLEDGE, psn, 0, aeth_syndrome=syndrome)
+
+
+def responses(env, qp, psn, size, start=0):
+    """READ responses of `size` bytes, from packet `start` on (the re-requested rest begins anew with FIRST)."""
+    count = max(1, -(-size // qp.mtu)) - start
+    return [env.packet(qp, op, psn + start + i, length)
+            for i, (op, length) in enumerate(read_ops(size - start * qp.mtu, qp.mtu))][:count]
+
+
 def _ops(size, mtu, ops):
     count = max(1, -(-size // mtu))
     if count == 1:

@@ -5,7 +5,7 @@ from common import simulate, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, HwEventWho, QpState, WcOpcode, WcStatus, WrOpcode
 from rx_bench import (KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK,
-                      RNR_CYCLES_PER_US, Env, Qp, read_ops)
+                      RNR_CYCLES_PER_US, Env, Qp, ack, responses)
 
 SPSN = 0x100
 WRITE, SEND, READ = WrOpcode.RDMA_WRITE, WrOpcode.SEND, WrOpcode.RDMA_READ
@@ -23,18 +23,6 @@ async def setup(dut, *wqes, **fields):
         psn += max(1, -(-length // qp.mtu))
         await env.emit(qp, index, opcode, psn - 1, length, signaled[0] if signaled else 1)
     return env, qp, firsts
-
-
-def ack(env, qp, psn, syndrome=0x1F):
-    """An acknowledge packet."""
-    return env.packet(qp, Op.RC_ACKNOWLEDGE, psn, 0, aeth_syndrome=syndrome)
-
-
-def responses(env, qp, psn, size, start=0):
-    """READ responses of `size` bytes, from packet `start` on (the re-requested rest begins anew with FIRST)."""
-    count = max(1, -(-size // qp.mtu)) - start
-    return [env.packet(qp, op, psn + start + i, length)
-            for i, (op, length) in enumerate(read_ops(size - start * qp.mtu, qp.mtu))][:count]
 
 
 def status_of(out):
