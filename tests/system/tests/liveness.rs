@@ -8,27 +8,21 @@ use hca_abi::{
     ADMIN_DOORBELL_OFFSET, AdminDoorbell, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_OFFSET,
     EQ_DOORBELL_OFFSET, EqDoorbell, RQ_DOORBELL_OFFSET, SQ_DOORBELL_OFFSET, SqDoorbell,
 };
-use hca_cosim::CardId;
+use hca_cosim::{CardId, NUM_EQS};
 use hca_dev::Device as _;
 use hca_host::PcieParams;
 use hca_link::LinkKind;
+use hca_regs::{FUNC_ADMIN_SQ_BASE_LO, FUNC_ADMIN_STATUS};
 use hca_system_tests::{Dev, Node, Rig, RigConfig, connect, path};
 use hca_verbs::{
     ConnectOptions, Mtu, QpAttr, QpAttrMask, QpCap, QpState, RawQp, RecvWr, SendFlags, SendOp, SendWr,
     WcStatus, WrData,
 };
 
-/// Registers of a function (abi/regs/hca_func.rdl).
-const ADMIN_SQ_BASE_LO: u32 = 0x10;
-const ADMIN_STATUS: u32 = 0x24;
-
-/// Event queues of a card.
-const NUM_EQS: u8 = 32;
-
 /// Design 9.9: cycles that a register write may wait for those before it.
 const WRITE_CYCLES: u64 = 8;
 
-/// Every doorbell of a function that is at rest, and a register of one that nobody uses: 38 writes that change nothing.
+/// Every doorbell of a function that is at rest, and a register of one that nobody uses: writes that change nothing.
 struct Doorbells {
     dev: Dev,
     unused: Dev,
@@ -43,14 +37,14 @@ impl Doorbells {
         cq_word.set_cqn(bystander.cq.cqn());
         cq_word.set_arm(1);
         let mut admin = AdminDoorbell::new();
-        admin.set_producer_index(bystander.dev.mmio_read32(ADMIN_STATUS) as u16);
+        admin.set_producer_index(bystander.dev.mmio_read32(FUNC_ADMIN_STATUS) as u16);
         let mut words = vec![
             (SQ_DOORBELL_OFFSET, qp_word.to_word()),
             (RQ_DOORBELL_OFFSET, qp_word.to_word()),
             (CQ_DOORBELL_OFFSET, cq_word.to_word()),
             (ADMIN_DOORBELL_OFFSET, admin.to_word()),
         ];
-        words.extend((0..NUM_EQS).map(|eqn| {
+        words.extend((0..NUM_EQS as u8).map(|eqn| {
             let mut word = EqDoorbell::new();
             word.set_eqn(eqn);
             (EQ_DOORBELL_OFFSET, word.to_word())
@@ -67,7 +61,7 @@ impl Doorbells {
         for (offset, word) in &self.words {
             self.dev.mmio_write64(DOORBELL_PAGE_OFFSET + offset, *word);
         }
-        self.unused.mmio_write32(ADMIN_SQ_BASE_LO, 0);
+        self.unused.mmio_write32(FUNC_ADMIN_SQ_BASE_LO, 0);
         self.words.len() as u64 + 1
     }
 }
