@@ -350,6 +350,7 @@ package hca_pkg;
     logic              msg_last;       // RxwSend: last packet of the message
     rsp_job_t          rsp;            // sent when the item has succeeded
     cqe_job_t          cqe;            // written when the item has succeeded
+    logic              resumes;        // answers the failure of this side of the QP: the side goes on with this item
   } rxw_t;
 
   // ---- Messages back into rx_ctrl (the single writer of acknowledge and responder state) -----------

@@ -66,16 +66,14 @@ module hca_ack_unit
 
   // ---- End: one decision ---------------------------------------------------------------------------
   ack_st_t     base;            // state with the budgets of a new message when there was progress
-  logic        at_end, rewind, fail, deliver, rnr, late_fail, implied_new;
+  logic        at_end, rewind, fail, deliver, rnr, back, implied_new;
   logic [7:0]  fail_status, fail_syndrome;
   logic [15:0] late_by;         // MsgSqError: distance of its WQE from the oldest one
-  logic        before_flush;    // and it is before the first that was flushed
   logic [31:0] rd_offset, rd_left, rd_expect;
   logic        rd_last, rd_good, paid, pend_ends;
 
   assign at_end    = state_q == StEnd;
   assign late_by   = job_i.wqe_index - ack_q.una_wqe;
-  assign before_flush = $signed(job_i.wqe_index - ack_q.flushed_from) < 0;
   assign rd_offset = 32'(ack_q.una_psn - ack_q.una_first_psn) << mtu_shift(ctx_i.path_mtu);
   assign rd_left   = row_i.len_bytes - rd_offset;
   assign rd_expect = (rd_left > 32'(mtu_bytes(ctx_i.path_mtu))) ? 32'(mtu_bytes(ctx_i.path_mtu)) : rd_left;
@@ -94,7 +92,7 @@ module hca_ack_unit
     fail          = 1'b0;
     deliver       = 1'b0;
     rnr           = 1'b0;
-    late_fail     = 1'b0;
+    back          = 1'b0;
     fail_status   = job_i.status;
     fail_syndrome = job_i.syndrome;
     implied_new   = implied_q && !base.gap_seen && !base.rnr_wait;
@@ -124,10 +122,11 @@ module hca_ack_unit
         end
       end
       AjSqError: begin
-        // Data of a READ that already counted as complete could not be placed: go back to it. Its CQE and
-        // all later ones were held back by rx_exec. One that was flushed before is completed: it says no more.
-        late_fail = late_by[15] && job_i.from_exec && (!base.flushed || before_flush);
-        if (!late_by[15] && !dead_i && (!base.pend_valid || late_by < base.pend_wqe - ack_q.una_wqe)) begin
+        // Data of a READ could not be placed: back to it, whatever was decided since. Its CQE and all later ones
+        // were held back by rx_exec.
+        back = job_i.from_exec;
+        if (!back && !late_by[15] && !dead_i
+            && (!base.pend_valid || late_by < base.pend_wqe - ack_q.una_wqe)) begin
           base.pend_valid  = 1'b1;
           base.pend_wqe    = job_i.wqe_index;
           base.pend_status = job_i.status;
@@ -136,7 +135,7 @@ module hca_ack_unit
       AjTimeout: rewind = ctx_i.tx_live && !base.rnr_wait && base.una_psn != mark_i.psn;
       default:   ;  // AjRnrDone, AjSqDrain: below
     endcase
-    pend_ends = base.pend_valid && base.pend_wqe == base.una_wqe && !deliver && !dead_i;
+    pend_ends = base.pend_valid && base.pend_wqe == base.una_wqe && !deliver && !dead_i && !back;
     paid      = rewind && base.retry_left != '0;
     if (rewind && !paid) begin  // REL-3, REL-9: retry_cnt 7 is seven
       fail        = 1'b1;
@@ -187,9 +186,8 @@ module hca_ack_unit
       if (base.rnr_left != 3'd7) st_o.rnr_left = base.rnr_left - 3'd1;
     end
     if (fail) st_o.una_wqe = base.una_wqe + 16'd1;
-    // Once the flush has begun the indices behind it are spoken for.
-    if (late_fail && !base.flushed) st_o.una_wqe = job_i.wqe_index + 16'd1;
-    if (fail || late_fail) begin
+    if (back) st_o.una_wqe = job_i.wqe_index + 16'd1;
+    if (fail || back) begin
       dead_o          = 1'b1;
       st_o.pend_valid = 1'b0;
       st_o.rnr_wait   = 1'b0;
@@ -200,18 +198,18 @@ module hca_ack_unit
     st_o.draining = drains && !drained;
   end
 
-  assign upd_valid_o = done_o && (moved_q || deliver || resend || rnr || fail || late_fail);
+  assign upd_valid_o = done_o && (moved_q || deliver || resend || rnr || fail || back);
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done};
   assign ev_valid_o  = done_o && ((dead_o && !dead_i) || drained);
   assign ev_o        = '{kind: drained ? HwEventSqDrained : HwEventQpError, func: ctx_i.func, qpn: job_i.qpn,
-                         who: (pend_ends || late_fail) ? 2'(HwWhoRequester) : 2'(HwWhoAck),
-                         syndrome: fail_syndrome, status: late_fail ? job_i.status : fail_status};
+                         who: (pend_ends || back) ? 2'(HwWhoRequester) : 2'(HwWhoAck),
+                         syndrome: fail_syndrome, status: back ? job_i.status : fail_status};
 
   // ---- Items ---------------------------------------------------------------------------------------
   logic end_item, end_pushed, to_second;
-  assign end_item     = (has_pkt_i && !second_q) || fail || late_fail;
+  assign end_item     = (has_pkt_i && !second_q) || fail || back;
   assign end_pushed   = at_end && (!end_item || item_ready_i);
   assign to_second    = deliver && rd_last && base.pend_valid && base.pend_wqe == st_o.una_wqe;
   assign item_valid_o = (complete && row_i.signaled) || (at_end && end_item);
@@ -239,12 +237,13 @@ module hca_ack_unit
         item_o.list_bytes    = list_o.len_bytes;
         item_o.msg_offset    = rd_offset;
         item_o.msg_last      = rd_last;
+        item_o.resumes       = back;
       end
-      item_o.cqe.valid     = complete || fail || late_fail || (deliver && rd_last && row_i.signaled);
+      item_o.cqe.valid     = complete || fail || back || (deliver && rd_last && row_i.signaled);
       item_o.cqe.cqn       = ctx_i.send_cqn;
       item_o.cqe.solicited = 1'b0;
       item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);
-      item_o.cqe.cqe.wqe_index = (at_end && late_fail) ? job_i.wqe_index : ack_q.una_wqe;
+      item_o.cqe.cqe.wqe_index = (at_end && back) ? job_i.wqe_index : ack_q.una_wqe;
       if (complete || deliver) begin
         item_o.cqe.cqe.status   = WcSuccess;
         item_o.cqe.cqe.byte_len = row_i.len_bytes;
@@ -254,7 +253,7 @@ module hca_ack_unit
           default:                             item_o.cqe.cqe.opcode = WcOpSend;
         endcase
       end else begin
-        item_o.cqe.cqe.status     = late_fail ? job_i.status : fail_status;
+        item_o.cqe.cqe.status     = back ? job_i.status : fail_status;
         item_o.cqe.cqe.vendor_err = fail_syndrome;
       end
     end

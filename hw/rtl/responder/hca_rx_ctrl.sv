@@ -154,7 +154,7 @@ module hca_rx_ctrl
   logic pick, inner, inner_turn_q;  // messages and flush slices take turns with packets
   assign inner     = inner_turn_q || !rxd_valid_i;
   assign pick       = state_q == StIdle && room
-                      && (qpc_wr_valid_i || msg_valid || (flush_valid && !left_valid) || rxd_valid_i);
+                      && (qpc_wr_valid_i || ((msg_valid || flush_valid) && !left_valid) || rxd_valid_i);
   assign msg_take   = pick && job_d == JobMsg;
   assign flush_take = pick && job_d == JobFlush;
 
@@ -162,7 +162,7 @@ module hca_rx_ctrl
     if (qpc_wr_valid_i) begin
       job_d = JobQpc;
       qpn_d = qpc_wr_i.qpn;
-    end else if (msg_valid && inner) begin
+    end else if (msg_valid && !left_valid && inner) begin
       job_d = JobMsg;
       qpn_d = msg.msg.qpn;
     end else if (flush_valid && !left_valid && inner) begin
@@ -347,12 +347,14 @@ module hca_rx_ctrl
   );
 
   // ---- Flush ---------------------------------------------------------------------------------------
-  logic        flush_sq, flush_start, flush_emit, flush_done;
+  logic        flush_sq, flush_start, flush_again, flush_emit, flush_done;
   logic [15:0] flush_idx;
 
   // Of a QP that has left ERR nothing is to be flushed.
   assign flush_sq    = flush_q.sq;
   assign flush_start = state_q == StRead && ctx.is_err && job_q == JobFlush;
+  // A flush may have passed what rx_exec refused: once more from there.
+  assign flush_again = ctx.is_err && job_q == JobMsg && msg_q.from_exec && (ack_done || state_q == StMsg);
 
   hca_rx_flush u_flush (
     .clk_i,
@@ -367,6 +369,8 @@ module hca_rx_ctrl
     .emit_o    (flush_emit),
     .done_o    (flush_done),
     .idx_o     (flush_idx),
+    .again_i   (flush_again),
+    .again_queue_i('{qpn: qpn_q, sq: ack_done}),
     .left_valid_o(left_valid),
     .left_ready_i(left_ready),
     .left_o      (flush_left)
@@ -420,19 +424,13 @@ module hca_rx_ctrl
       end
       StFlush: begin
         st_new.dead = 1'b1;
-        if (flush_sq) begin
-          st_new.ack.una_wqe = flush_idx;
-          st_new.ack.flushed = 1'b1;
-          if (!st.ack.flushed) st_new.ack.flushed_from = st.ack.una_wqe;
-        end else begin
-          st_new.resp.rq_ci   = flush_idx;
-          st_new.resp.flushed = 1'b1;
-        end
+        if (flush_sq) st_new.ack.una_wqe = flush_idx;
+        else st_new.resp.rq_ci = flush_idx;
       end
       default: begin  // StMsg
         st_new.dead = 1'b1;
         // Go back to what rx_exec refused: it has held back every receive CQE from there on.
-        if (msg_q.from_exec && !st.resp.flushed) begin
+        if (msg_q.from_exec) begin
           st_new.resp.rq_ci = msg_q.msg.wqe_index + 16'(rq_error);
         end
       end
@@ -458,7 +456,8 @@ module hca_rx_ctrl
       own_item.buf_beat  = rxd_i.buf_beat;
       own_item.buf_beats = rxd_i.buf_beats;
     end else begin
-      own_item.cqe.valid         = 1'b1;
+      own_item.resumes           = state_q == StMsg && msg_q.from_exec;
+      own_item.cqe.valid         = state_q == StFlush || rq_error;
       own_item.cqe.cqn           = (state_q == StFlush && flush_sq) ? ctx.send_cqn : ctx.recv_cqn;
       own_item.cqe.cqe.opcode    = (state_q == StFlush && flush_sq) ? WcOpSend : WcOpRecv;
       own_item.cqe.cqe.wqe_index = (state_q == StFlush) ? flush_idx : msg_q.msg.wqe_index;
@@ -469,7 +468,7 @@ module hca_rx_ctrl
   end
 
   assign item_push = state_q == StResp || (state_q == StAck && ack_item_valid) || flush_emit
-                     || (state_q == StMsg && rq_error && msg_live);
+                     || (state_q == StMsg && msg_q.from_exec && msg_live);
   assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : own_item;
   assign list      = (state_q == StAck) ? ack_list : resp_list;
 

@@ -29,7 +29,7 @@ module hca_rx_end
 
   logic [11:0] wrote_q;
   logic        ready, written, failed, rsp_sent_q, cqe_sent_q, err_sent_q, placed_q;
-  logic        want_rsp, want_cqe, want_err, want_placed, from_rq, cqe_passes;
+  logic        want_rsp, want_cqe, want_err, want_placed, from_rq;
   logic [7:0]  syndrome, status;
 
   assign written = 12'(wrote_q - done_i.beats) < 12'd2048;
@@ -37,19 +37,10 @@ module hca_rx_end
   assign failed  = !done_i.blocked && done_i.err != ExNone;
   assign from_rq = done_i.fin.kind != RxwReadResp;
 
-  // On a failed side, success is held back: hca_rx_ctrl goes back to the first such WQE. So are errors that
-  // the peer caused: they name a WQE at or behind the one that failed here. Flushes and local errors pass.
-  always_comb begin
-    unique case (done_i.fin.cqe.cqe.status)
-      WcSuccess:      cqe_passes = 1'b0;
-      WcBadRespErr, WcRemInvReqErr, WcRemAccessErr, WcRemOpErr, WcRetryExcErr,
-      WcRnrRetryExcErr: cqe_passes = 1'b0;
-      default:        cqe_passes = 1'b1;
-    endcase
-  end
-
+  // On a failed side everything is held back: hca_rx_ctrl goes back to the WQE that failed, and says so with an item
+  // that resumes.
   assign want_rsp = failed ? from_rq : done_i.fin.rsp.valid && !done_i.blocked;
-  assign want_cqe = done_i.fin.cqe.valid && !failed && (!done_i.blocked || cqe_passes);
+  assign want_cqe = done_i.fin.cqe.valid && !failed && !done_i.blocked;
   assign want_err = failed;
   assign want_placed = done_i.fin.kind == RxwReadResp && done_i.fin.msg_last && !failed && !done_i.blocked;
 

@@ -1,5 +1,6 @@
 // A slice of the flush of one work queue of a QP in ERR: counts off WQEs from the oldest one towards the producer
-// index, one per cycle. A queue of which WQEs are left is offered on left_*; the next slice starts when it is taken.
+// index, one per cycle. A queue of which WQEs are left, or which went back behind a flush (again_*), is offered on
+// left_*; until it is taken there is neither a next slice nor another one that goes back.
 module hca_rx_flush
   import hca_pkg::*, hca_rx_pkg::*;
 #(
@@ -17,6 +18,8 @@ module hca_rx_flush
   output logic           emit_o,      // flush WQE idx_o (and ready_i)
   output logic           done_o,      // slice over: idx_o is the oldest WQE left
   output logic [15:0]    idx_o,
+  input  logic           again_i,     // strobe
+  input  flush_t         again_queue_i,
   output logic           left_valid_o,
   input  logic           left_ready_i,
   output flush_t         left_o
@@ -48,9 +51,18 @@ module hca_rx_flush
     end else if (done_o) begin
       left_valid_o <= left_q != '0;
       left_o       <= queue_i;
+    end else if (again_i) begin
+      left_valid_o <= 1'b1;
+      left_o       <= again_queue_i;
     end else if (left_ready_i) begin
       left_valid_o <= 1'b0;
     end
   end
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i && left_valid_o) assert (!done_o && !again_i) else $error("hca_rx_flush: a queue to flush is lost");
+  end
+`endif
 
 endmodule

@@ -1,6 +1,6 @@
 // Last stage of hca_rx_exec: moves the payload of each item from the receive buffer to the translated chunks,
 // one beat per cycle, and hands the item to its end actions. One error bit per QP and side: after a failure
-// nothing of that side is written until the queue is initialised again.
+// nothing of that side is written until an item resumes, or the queue is initialised again.
 // Moving: each step reads one buffer beat, rotates it into destination lanes, and merges it with the rest of
 // the beat before (carry). A chunk whose source lane lies behind its destination lane needs one step more.
 module hca_rx_mover
@@ -30,22 +30,23 @@ module hca_rx_mover
 
   // ---- Error bits ----------------------------------------------------------------------------------
   logic run_q;                // the error bits of the item at the head have been read
-  logic side_sq, blocked, set_bad, sq_bad, rq_bad, clear;
+  logic side_sq, blocked, set_bad, resume, settle, sq_bad, rq_bad, clear;
   logic unused_in;
 
   assign unused_in      = ^{qpc_wr_i, chunk_i.pkt_last};
-  assign qpc_wr_ready_o = !set_bad;
+  assign settle         = set_bad || resume;
+  assign qpc_wr_ready_o = !settle;
   assign clear          = qpc_wr_valid_i && qpc_wr_ready_o;
   assign side_sq        = end_is_sq(meta_i.fin);
-  assign blocked        = side_sq ? sq_bad : rq_bad;
+  assign blocked        = (side_sq ? sq_bad : rq_bad) && !meta_i.fin.resumes;
 
   hca_ram_1r1w #(
     .Width(1),
     .Depth(NumQps)
   ) u_sq_bad (
     .clk_i,
-    .we_i   ((set_bad && side_sq) || (clear && qpc_wr_i.init_sq)),
-    .waddr_i(set_bad ? meta_i.fin.qpn : qpc_wr_i.qpn),
+    .we_i   ((settle && side_sq) || (clear && qpc_wr_i.init_sq)),
+    .waddr_i(settle ? meta_i.fin.qpn : qpc_wr_i.qpn),
     .wdata_i(set_bad),
     .re_i   (meta_valid_i && !run_q),
     .raddr_i(meta_i.fin.qpn),
@@ -57,8 +58,8 @@ module hca_rx_mover
     .Depth(NumQps)
   ) u_rq_bad (
     .clk_i,
-    .we_i   ((set_bad && !side_sq) || (clear && qpc_wr_i.init_rq)),
-    .waddr_i(set_bad ? meta_i.fin.qpn : qpc_wr_i.qpn),
+    .we_i   ((settle && !side_sq) || (clear && qpc_wr_i.init_rq)),
+    .waddr_i(settle ? meta_i.fin.qpn : qpc_wr_i.qpn),
     .wdata_i(set_bad),
     .re_i   (meta_valid_i && !run_q),
     .raddr_i(meta_i.fin.qpn),
@@ -110,6 +111,7 @@ module hca_rx_mover
   assign err_now    = (meta_i.err != ExNone) ? meta_i.err : chunk_bad ? ExKey : err_q;
   assign xl_err_now = chunk_bad ? chunk_i.err : xl_err_q;
   assign set_bad    = finish && !blocked && err_now != ExNone;
+  assign resume     = finish && meta_i.fin.resumes;
 
   logic [11:0] beats_q;
   assign done_valid_o = run_q && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));

@@ -67,7 +67,6 @@ package hca_rx_pkg;
     logic [31:0] msg_bytes;    // bytes of the message in progress so far
     logic        nak_sent;     // this gap was reported (or RNR was): later PSNs drop silently
     logic        comm_est_sent;
-    logic        flushed;      // the receive queue was (partly) flushed
   } resp_st_t;
 
   // Acknowledge state of a QP.
@@ -85,8 +84,6 @@ package hca_rx_pkg;
     logic [15:0] pend_wqe;
     logic [7:0]  pend_status;
     logic [1:0]  gen;            // counts restarts of the transport timer
-    logic        flushed;        // the send queue was (partly) flushed
-    logic [15:0] flushed_from;   // and this WQE was the first
     logic        draining;       // firmware waits for everything outstanding to be acknowledged
   } ack_st_t;
 
@@ -181,6 +178,7 @@ package hca_rx_pkg;
     logic           msg_last;
     rsp_job_t       rsp;
     cqe_job_t       cqe;
+    logic           resumes;
   } rx_end_t;
 
   typedef struct packed {
@@ -192,7 +190,7 @@ package hca_rx_pkg;
   } rx_meta_t;
 
   typedef struct packed {
-    logic        blocked;   // the QP's side had failed before: free the buffer, little else
+    logic        blocked;   // the QP's side has failed: free the buffer, nothing else
     exec_err_e   err;
     xl_err_e     xl_err;
     logic [11:0] beats;     // write beats issued up to the end of this item, modulo 4096

@@ -115,7 +115,7 @@ module hca_rx_place
     meta_o.payload_off = rxw_i.payload_off;
     meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
                            wqe_index: rxw_i.wqe_index, msg_last: rxw_i.msg_last, rsp: rxw_i.rsp,
-                           cqe: rxw_i.cqe};
+                           cqe: rxw_i.cqe, resumes: rxw_i.resumes};
   end
 
   // ---- State ---------------------------------------------------------------------------------------

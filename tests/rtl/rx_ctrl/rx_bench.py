@@ -176,11 +176,13 @@ class Env:
             sink = getattr(self, name)
             fresh = sink.got[self.marks[name]:]
             self.marks[name] = len(sink.got)
-            setattr(out, name, [getattr(self, f"_{name}")(word) for word in fresh])
+            unpack = self.item_of if name == "rxw" else getattr(self, f"_{name}")
+            setattr(out, name, [unpack(word) for word in fresh])
         return out
 
     @staticmethod
-    def _rxw(word):
+    def item_of(word):
+        """An item with its answer and its completion, unpacked."""
         item = struct("rxw_t").unpack(word)
         item["rsp"] = struct("rsp_job_t").unpack(item["rsp"])
         cqe_job = struct("cqe_job_t").unpack(item["cqe"])

@@ -79,7 +79,8 @@ async def order_of_end_actions(dut):
 @cocotb.test()
 async def write_refused(dut):
     """KEY-30, KEY-31, REL-13: R_Key failure: NAK 0x62, MsgReqError, nothing of the packet in memory; later
-    items of the receive side only free their buffers; send side and other QPs go on; init_rq ends it."""
+    items of the receive side, flushes too, only free their buffers until one resumes; send side and other QPs
+    go on; init_rq ends it, too."""
     env = await Env(dut, seed=5).start(1, 2)
     env.xlate.bad.add(BAD)
     write(env, 1, 64, rsp={})
@@ -90,6 +91,12 @@ async def write_refused(dut):
     env.item(READ_RESP, 1, 8, sges=[(99, 8, GOOD)], cqe=dict(opcode=WcOpcode.RDMA_READ))
     env.item(NONE, 1, cqe=dict(opcode=WcOpcode.RECV, status=FLUSH), frees=0)
     write(env, 2, 64, rsp={})
+    env.item(NONE, 1, cqe=dict(opcode=WcOpcode.SEND, status=FLUSH), frees=0, resumes=1)  # of the other side
+    env.item(NONE, 1, cqe=dict(opcode=WcOpcode.RECV, status=FLUSH), frees=0)
+    env.item(NONE, 1, frees=0, resumes=1)
+    env.item(NONE, 1, cqe=dict(opcode=WcOpcode.RECV, status=FLUSH), frees=0)
+    await env.drain()
+    write(env, 1, 300, rkey=BAD, chk_bytes=1000, rsp={}, msg_last=0)
     await env.drain()
     await env.init(1, sq=0)
     write(env, 1, 300, rsp={}, cqe={})
@@ -121,8 +128,8 @@ async def send_refused(dut):
 
 @cocotb.test()
 async def read_response_refused(dut):
-    """STAT, QPS-14: a failed READ scatter: MsgSqError; successes and peer-caused errors of the send side are
-    held back, flushes and local errors pass; the receive side goes on."""
+    """STAT, QPS-14: a failed READ scatter: MsgSqError; every completion of the send side is held back until that of
+    the WQE that failed, which resumes; the receive side goes on."""
     env = await Env(dut, seed=7).start(1)
     env.xlate.bad.add(BAD)
     for fields in (dict(sges=[(0, 50, BAD)]), dict(sges=[(0, 49, GOOD)]), dict(sges=[(0, 50, GOOD)], list_err=True),
@@ -132,6 +139,9 @@ async def read_response_refused(dut):
         for status in (WcStatus.SUCCESS, WcStatus.REM_ACCESS_ERR, WcStatus.RETRY_EXC_ERR, WcStatus.LOC_PROT_ERR, FLUSH):
             env.item(NONE, 1, cqe=dict(opcode=WcOpcode.SEND, status=status), frees=0)
         write(env, 1, 64, rsp={})
+        if env.rng.random() < 0.5:
+            env.item(NONE, 1, cqe=dict(opcode=WcOpcode.SEND, status=WcStatus.LOC_PROT_ERR), frees=0, resumes=1)
+            env.item(NONE, 1, cqe=dict(opcode=WcOpcode.SEND, status=FLUSH), frees=0)
         await env.drain()
         await env.init(1, rq=0)
         env.item(READ_RESP, 1, 50, sges=[(0, 50, GOOD)], msg_offset=0, cqe=dict(opcode=WcOpcode.RDMA_READ))
@@ -171,7 +181,7 @@ async def mix(dut, seed, rate, latency):
         elif kind == READ_REQ:
             env.item(READ_REQ, qpn, va=1, rkey=key, chk_bytes=9, rsp=dict(read=1))
         elif kind == NONE:
-            env.item(NONE, qpn, rsp=rsp, frees=rng.randint(0, 1),
+            env.item(NONE, qpn, rsp=rsp, frees=rng.randint(0, 1), resumes=rng.random() < 0.1,
                      cqe=rng.choice((None, {}, dict(opcode=WcOpcode.SEND), dict(status=FLUSH))))
         else:
             total = rng.randint(0, 2000)
