@@ -51,9 +51,11 @@ module hca_dma_rd_port
   logic [Tags-1:0]  complete_q;          // all beats of the tag are in the RAM
   logic [Tags-1:0]  err_q;               // the response carried an error status
   logic [Tags-1:0]  skip_q;              // the tag was passed over: no request has it
+  logic [Tags-1:0]  begun_q;             // beats have arrived, but not the last one
+  logic [Tags-1:0]  lost_q;              // the answer did not come in time: one beat stands for it
   logic [Tags-1:0]  expire, resting;
-  logic [BeatW-1:0] count_q [Tags];      // beats that have arrived so far
-  logic [BeatW-1:0] last_beat_q [Tags];  // index of the last beat
+  logic [BeatW-1:0] count_q [Tags];      // where begun: beats that have arrived so far
+  logic [BeatW-1:0] last_beat_q [Tags];  // where complete and not lost: index of the last beat
 
   // ---- Requests ----------------------------------------------------------------------------------
   logic            full, alloc, sent, skip;
@@ -77,7 +79,7 @@ module hca_dma_rd_port
 
   // Late answers are nobody's.
   assign in_tag   = TagW'(mrsp_tag_i);
-  assign in_beat  = count_q[in_tag];
+  assign in_beat  = begun_q[in_tag] ? count_q[in_tag] : '0;
   assign in_valid = mrsp_valid_i && !resting[in_tag];
   assign in_last  = in_valid && mrsp_i.last;
 
@@ -99,25 +101,26 @@ module hca_dma_rd_port
   logic unused_tag;
   assign unused_tag = ^mrsp_tag_i;  // a port with fewer tags uses fewer bits
 
-  // The count is back at zero after the last beat, so it needs no clearing when the tag is used again.
+  // What waits for the last beat may expire, but never in the cycle in which that comes.
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      for (int unsigned i = 0; i < Tags; i++) count_q[i] <= '0;
+      begun_q <= '0;
+      lost_q  <= '0;
     end else begin
-      if (in_valid) count_q[in_tag] <= mrsp_i.last ? '0 : in_beat + 1'b1;
-      if (tick_i) for (int unsigned i = 0; i < Tags; i++) if (expire[i]) count_q[i] <= '0;
+      if (tick_i) begin
+        begun_q <= begun_q & ~expire;
+        lost_q  <= lost_q | expire;
+      end
+      if (in_valid && !expire[in_tag]) begun_q[in_tag] <= !mrsp_i.last;
+      if (sent) lost_q[tag] <= 1'b0;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (in_valid) err_q[in_tag] <= mrsp_i.err || (err_q[in_tag] && in_beat != '0);
+    if (in_valid) count_q[in_tag] <= in_beat + 1'b1;
     if (in_last) last_beat_q[in_tag] <= in_beat;
-    if (tick_i) for (int unsigned i = 0; i < Tags; i++) begin
-      if (expire[i]) begin
-        err_q[i]       <= 1'b1;
-        last_beat_q[i] <= '0;
-      end
-    end
+    if (tick_i) err_q <= err_q | expire;
+    if (in_valid && !expire[in_tag]) err_q[in_tag] <= mrsp_i.err || (err_q[in_tag] && begun_q[in_tag]);
   end
 
   // ---- Responses out -----------------------------------------------------------------------------
@@ -128,7 +131,7 @@ module hca_dma_rd_port
   assign out_tag    = read_q[TagW-1:0];
   assign fetch      = (read_q != alloc_q) && complete_q[out_tag] && (!out_valid_q || rsp_ready_i);
   assign pass       = skip_q[out_tag];
-  assign fetch_last = out_beat_q == last_beat_q[out_tag];
+  assign fetch_last = lost_q[out_tag] || out_beat_q == last_beat_q[out_tag];
 
   // The read register of the RAM is the output stage: it holds while the consumer stalls.
   hca_ram_1r1w #(
@@ -186,9 +189,9 @@ module hca_dma_rd_port
       if ((fetch && fetch_last) || pass) read_q <= read_q + 1'b1;
       if (pass) skip_q[out_tag] <= 1'b0;
       if (skip) skip_q[tag] <= 1'b1;
+      if (tick_i) complete_q <= complete_q | expire;
       if (fetch && fetch_last) complete_q[out_tag] <= 1'b0;
       if (in_last) complete_q[in_tag] <= 1'b1;
-      if (tick_i) for (int unsigned i = 0; i < Tags; i++) if (expire[i]) complete_q[i] <= 1'b1;
     end
   end
 

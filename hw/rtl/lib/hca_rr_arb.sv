@@ -22,20 +22,12 @@ module hca_rr_arb #(
   assign from_grant = ~(grant - 1'b1);                  // the granted bit and all above it
   assign grant_o    = grant;
 
-  // Bit b of the number of each requester, as a vector: one reduction per bit instead of a walk over all.
-  function automatic logic [IdxW-1:0][N-1:0] number_bits();
-    logic [IdxW-1:0][N-1:0] bits;
-    for (int unsigned b = 0; b < IdxW; b++) begin
-      for (int unsigned i = 0; i < N; i++) bits[b][i] = ((i >> b) & 1) != 0;
-    end
-    return bits;
-  endfunction
-
-  localparam logic [IdxW-1:0][N-1:0] NumberBits = number_bits();
-
-  for (genvar b = 0; b < int'(IdxW); b++) begin : gen_idx
-    assign idx_o[b] = (grant & NumberBits[b]) != '0;
-  end
+  hca_onehot_index #(
+    .N(N)
+  ) u_idx (
+    .onehot_i(grant),
+    .idx_o
+  );
 
   always_ff @(posedge clk_i) begin
     if (rst_i) mask_q <= '1;

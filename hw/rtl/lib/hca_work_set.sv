@@ -52,12 +52,19 @@ module hca_work_set #(
   assign ahead = some_q & above_q;
   always_ff @(posedge clk_i) pick_q <= (ahead != '0) ? ahead & (~ahead + 1'b1) : some_q & (~some_q + 1'b1);
 
-  always_comb begin
-    next = '0;
-    for (int unsigned r = 0; r < Rows; r++) if (pick_q[r]) next = next | RowW'(r);
-    first = '0;
-    for (int unsigned b = 0; b < 32; b++) if (lowest[b]) first = first | BitW'(b);
-  end
+  hca_onehot_index #(
+    .N(Rows)
+  ) u_next (
+    .onehot_i(pick_q),
+    .idx_o   (next)
+  );
+
+  hca_onehot_index #(
+    .N(32)
+  ) u_first (
+    .onehot_i(lowest),
+    .idx_o   (first)
+  );
 
   always_comb begin
     op_d = OpNone;
