@@ -53,6 +53,13 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SRQ_DOORBELL_OFFSET 0x28u
 /* Size of a doorbell page. */
 #define HCA_DOORBELL_PAGE_BYTES 0x1000u
+/* Push slots: room for one send WQE each, written 64 bits at a time before the doorbell that names the
+   slot. */
+#define HCA_PUSH_SLOTS_OFFSET 0x2000u
+/* Size of a push slot: WQEs of up to this stride can ride with their doorbell. */
+#define HCA_PUSH_SLOT_BYTES 0x80u
+/* Push slots of a function. */
+#define HCA_PUSH_SLOTS 0x40u
 /* Scatter/gather entries of one WQE. */
 #define HCA_MAX_SGE 0x10u
 /* Smallest WQE stride; a stride is 64 << log_stride. */
@@ -897,6 +904,10 @@ struct hca_sq_doorbell {
 #define HCA_SQ_DOORBELL_BYTES 8u
 #define HCA_SQ_DOORBELL_QPN_LSB 0u
 #define HCA_SQ_DOORBELL_QPN_BITS 24u
+#define HCA_SQ_DOORBELL_PUSH_SLOT_LSB 24u
+#define HCA_SQ_DOORBELL_PUSH_SLOT_BITS 6u
+#define HCA_SQ_DOORBELL_PUSH_LSB 31u
+#define HCA_SQ_DOORBELL_PUSH_BITS 1u
 #define HCA_SQ_DOORBELL_PRODUCER_INDEX_LSB 32u
 #define HCA_SQ_DOORBELL_PRODUCER_INDEX_BITS 16u
 
@@ -1437,6 +1448,8 @@ struct hca_query_device_result {
 #define HCA_QUERY_DEVICE_RESULT_SERVICE_MASK_BITS 8u
 #define HCA_QUERY_DEVICE_RESULT_QPN_LINE_BITS_LSB 1768u
 #define HCA_QUERY_DEVICE_RESULT_QPN_LINE_BITS_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_PUSH_SLOTS_LSB 1776u
+#define HCA_QUERY_DEVICE_RESULT_PUSH_SLOTS_BITS 8u
 
 /* QUERY_PORT, QUERY_COUNTERS. */
 struct hca_query_port_cmd {

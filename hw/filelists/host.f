@@ -4,4 +4,5 @@ hw/rtl/host/hca_dma_rd_port.sv
 hw/rtl/host/hca_read_timer.sv
 hw/rtl/host/hca_dma_rd_mux.sv
 hw/rtl/host/hca_dma_wr_mux.sv
+hw/rtl/host/hca_push_port.sv
 hw/rtl/host/hca_doorbell.sv

@@ -15,6 +15,9 @@ EQ_DOORBELL_OFFSET = 0x18
 ADMIN_DOORBELL_OFFSET = 0x20
 SRQ_DOORBELL_OFFSET = 0x28
 DOORBELL_PAGE_BYTES = 0x1000
+PUSH_SLOTS_OFFSET = 0x2000
+PUSH_SLOT_BYTES = 0x80
+PUSH_SLOTS = 0x40
 MAX_SGE = 0x10
 MIN_WQE_STRIDE_BYTES = 0x40
 MAX_LOG_WQE_STRIDE = 0x3
@@ -816,6 +819,8 @@ STRUCTS = {
         "bytes": 8,
         "fields": {
             "qpn": (0, 24),
+            "push_slot": (24, 6),
+            "push": (31, 1),
             "producer_index": (32, 16),
         },
     },
@@ -1136,6 +1141,7 @@ STRUCTS = {
             "max_tso": (1728, 32),
             "service_mask": (1760, 8),
             "qpn_line_bits": (1768, 8),
+            "push_slots": (1776, 8),
         },
     },
     "query_port_cmd": {

@@ -30,6 +30,12 @@ abi_consts! {
         SRQ_DOORBELL_OFFSET = 0x028,
         /// Size of a doorbell page.
         DOORBELL_PAGE_BYTES = 0x1000,
+        /// Push slots: room for one send WQE each, written 64 bits at a time before the doorbell that names the slot.
+        PUSH_SLOTS_OFFSET = 0x2000,
+        /// Size of a push slot: WQEs of up to this stride can ride with their doorbell.
+        PUSH_SLOT_BYTES = 128,
+        /// Push slots of a function.
+        PUSH_SLOTS = 64,
     }
     "Limits of the layouts" {
         /// Scatter/gather entries of one WQE.

@@ -41,6 +41,10 @@ layout! {
     SqDoorbell("sq_doorbell", 8, Hardware) {
         /// QP.
         qpn set_qpn: u32 [0, 0, 24];
+        /// With `push`: the function's push slot that has the last WQE posted.
+        push_slot set_push_slot: u8 [3, 0, 6];
+        /// The last WQE posted lies in a push slot, too.
+        push set_push: bool [3, 7, 1];
         /// Index after the last WQE posted, free-running.
         producer_index set_producer_index: u16 [4, 0, 16];
     }

@@ -137,6 +137,8 @@ layout! {
         service_mask set_service_mask: u8 [220, 0, 8];
         /// Low bits of a QPN that tell the QPs of the card apart that exist at one time; the others are a generation.
         qpn_line_bits set_qpn_line_bits: u8 [221, 0, 8];
+        /// Push slots of the function (see PUSH_SLOTS_OFFSET), 0 = none.
+        push_slots set_push_slots: u8 [222, 0, 8];
     }
 }
 

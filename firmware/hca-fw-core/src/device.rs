@@ -45,6 +45,7 @@ impl Control {
         d.set_hw_ver(crate::HARDWARE_VERSION);
         d.set_max_qp(self.qp_ids.limit());
         d.set_qpn_line_bits(crate::QPN_LINE_BITS as u8);
+        d.set_push_slots(PUSH_SLOTS as u8);
         d.set_max_qp_wr(1 << MAX_LOG_WQ_SIZE);
         d.set_max_sge(MAX_SGE);
         d.set_max_sge_rd(MAX_SGE);

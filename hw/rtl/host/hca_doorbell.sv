@@ -1,22 +1,25 @@
 // Doorbell page: turns 64-bit MMIO writes of a function into doorbell streams, after a check that the
 // queue exists and (for QPs) belongs to that function. A refused doorbell is dropped, counted, and
 // reported to firmware when the event stream has room. One doorbell takes two cycles, three on a QP in ERR.
+// Writes to push slots pass (hca_push_port); those to other pages are taken and lost.
 module hca_doorbell
   import hca_pkg::*;
 (
   input  logic        clk_i,
   input  logic        rst_i,
-  // MMIO writes; addr is the offset in the doorbell page.
+  // MMIO writes to all pages but that of the registers.
   input  logic        mmio_wr_valid_i,
   output logic        mmio_wr_ready_o,
   input  logic [7:0]  mmio_wr_func_i,
-  input  logic [11:0] mmio_wr_addr_i,
+  input  logic [15:0] mmio_wr_addr_i,
   input  logic [63:0] mmio_wr_data_i,
   input  logic [7:0]  mmio_wr_strb_i,
   // QP context writes: state and owner are kept here.
   input  logic        qpc_wr_valid_i,
   output logic        qpc_wr_ready_o,
   input  qpc_wr_t     qpc_wr_i,
+  output logic        push_wr_valid_o,
+  output push_wr_t    push_wr_o,
   output logic        sq_db_valid_o,
   input  logic        sq_db_ready_i,
   output qp_db_t      sq_db_o,
@@ -39,8 +42,6 @@ module hca_doorbell
   output logic [31:0] bad_db_cnt_o
 );
 
-  localparam int unsigned FuncIdxW = $clog2(NumFuncs);
-
   typedef enum logic [1:0] {
     StIdle,
     StPass,
@@ -60,11 +61,12 @@ module hca_doorbell
   logic        strb_all_q, strb_low_q;
 
   // ---- Accept ------------------------------------------------------------------------------------
-  logic      accept;
+  logic      accept, is_db;
   qp_owner_t owner, owner_new;
 
-  assign mmio_wr_ready_o = state_q == StIdle;
-  assign accept          = mmio_wr_valid_i && mmio_wr_ready_o;
+  assign is_db           = mmio_wr_addr_i[15:12] == 4'(DoorbellPageOffset >> 12);
+  assign mmio_wr_ready_o = state_q == StIdle || !is_db;
+  assign accept          = mmio_wr_valid_i && is_db && state_q == StIdle;
   assign qpc_wr_ready_o  = 1'b1;
   assign owner_new       = '{func: qpc_wr_i.qpc.func, state: qpc_wr_i.qpc.state,
                              gen: qpc_wr_i.qpc.qpn[23:QpW]};
@@ -88,12 +90,24 @@ module hca_doorbell
   always_ff @(posedge clk_i) begin
     if (accept) begin
       func_q     <= mmio_wr_func_i;
-      addr_q     <= mmio_wr_addr_i;
+      addr_q     <= mmio_wr_addr_i[11:0];
       data_q     <= mmio_wr_data_i;
       strb_all_q <= &mmio_wr_strb_i;
       strb_low_q <= &mmio_wr_strb_i[1:0];
     end
   end
+
+  hca_push_port u_push (
+    .clk_i,
+    .rst_i,
+    .mmio_wr_valid_i,
+    .mmio_wr_func_i,
+    .mmio_wr_addr_i,
+    .mmio_wr_data_i,
+    .mmio_wr_strb_i,
+    .wr_valid_o(push_wr_valid_o),
+    .wr_o      (push_wr_o)
+  );
 
   // ---- Decode ------------------------------------------------------------------------------------
   sq_doorbell_t    qp_word;
@@ -123,8 +137,9 @@ module hca_doorbell
   assign rq_db_valid_o = (state_q == StPass) && is_rq;
   assign cq_db_valid_o = (state_q == StPass) && is_cq;
   assign eq_db_valid_o = (state_q == StPass) && is_eq;
-  assign sq_db_o = '{sq: 1'b1, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index};
-  assign rq_db_o = '{sq: 1'b0, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index};
+  assign sq_db_o = '{sq: 1'b1, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index,
+                     push: '{valid: qp_word.push, slot: qp_word.push_slot}};
+  assign rq_db_o = '{sq: 1'b0, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index, push: '0};
   assign cq_db_o = '{func: func_q, cqn: cq_word.cqn[CqW-1:0], arm: cq_word.arm, ci: cq_word.consumer_index};
   assign eq_db_o = '{func: func_q, eqn: eq_word.eqn[EqW-1:0], ci: eq_word.consumer_index};
 

@@ -92,7 +92,6 @@ module hca_mgmt
     output logic [6:0]                    counter_word_o,  // port, counter, half
     input  logic [31:0]                   counter_data_i   // next cycle
 );
-  localparam int unsigned FuncIdxW = $clog2(NumFuncs);
   localparam int unsigned NumOwn   = NumFuncs + NumPorts;
   localparam int unsigned OwnW     = $clog2(NumOwn);
 

@@ -19,6 +19,12 @@ localparam int unsigned AdminDoorbellOffset = 32'h20;  // Admin queue doorbell, 
 // Shared receive queue doorbell, offset in the doorbell page.
 localparam int unsigned SrqDoorbellOffset = 32'h28;
 localparam int unsigned DoorbellPageBytes = 32'h1000;  // Size of a doorbell page.
+// Push slots: room for one send WQE each, written 64 bits at a time before the doorbell that names the
+// slot.
+localparam int unsigned PushSlotsOffset = 32'h2000;
+// Size of a push slot: WQEs of up to this stride can ride with their doorbell.
+localparam int unsigned PushSlotBytes = 32'h80;
+localparam int unsigned PushSlots = 32'h40;  // Push slots of a function.
 localparam int unsigned MaxSge = 32'h10;  // Scatter/gather entries of one WQE.
 localparam int unsigned MinWqeStrideBytes = 32'h40;  // Smallest WQE stride; a stride is 64 << log_stride.
 localparam int unsigned MaxLogWqeStride = 32'h3;  // Largest log_stride: 512-byte WQEs.
@@ -667,7 +673,9 @@ localparam int unsigned SqDoorbellBytes = 8;
 typedef struct packed {
   logic [15:0]    reserved1;
   logic [15:0]    producer_index;  // Index after the last WQE posted, free-running.
-  logic [7:0]     reserved0;
+  logic           push;  // The last WQE posted lies in a push slot, too.
+  logic           reserved0;
+  logic [5:0]     push_slot;  // With `push`: the function's push slot that has the last WQE posted.
   logic [23:0]    qpn;  // QP.
 } sq_doorbell_t;
 

@@ -73,10 +73,29 @@ package hca_pkg;
   } dma_wr_t;
 
   // ---- Doorbells -------------------------------------------------------------------------------
+  localparam int unsigned FuncIdxW  = $clog2(NumFuncs);
+  localparam int unsigned PushSlotW = $clog2(PushSlots);
+  localparam int unsigned PushWordW = $clog2(PushSlots * PushSlotBytes / 8);
+  localparam int unsigned PushRowW  = FuncIdxW + $clog2(PushSlots * PushSlotBytes / DataBytes);
+
+  // Where the last WQE before a producer index lies besides host memory, if anywhere.
+  typedef struct packed {
+    logic                 valid;
+    logic [PushSlotW-1:0] slot;
+  } push_t;
+
+  // 64 bits of a push slot.
+  typedef struct packed {
+    logic [FuncIdxW-1:0]  func;
+    logic [PushWordW-1:0] word;   // of all of the function's slots
+    logic [63:0]          data;
+  } push_wr_t;
+
   typedef struct packed {
     logic           sq;   // 1: send queue, 0: receive queue
     logic [QpW-1:0] qpn;
     logic [15:0]    pi;
+    push_t          push; // send queue only
   } qp_db_t;
 
   typedef struct packed {

@@ -24,6 +24,8 @@ module hca_requester
   input  logic           sq_db_valid_i,
   output logic           sq_db_ready_o,
   input  qp_db_t         sq_db_i,
+  input  logic           push_wr_valid_i,   // always taken
+  input  push_wr_t       push_wr_i,
   input  logic           ack_upd_valid_i,
   output logic           ack_upd_ready_o,
   input  ack_upd_t       ack_upd_i,
@@ -84,7 +86,10 @@ module hca_requester
   logic [3:0]       pop_blocks;
   logic [BlkW:0]    have;
   logic [BlkW-1:0]  head, blk_ptr;
-  beat_t            blk;
+  beat_t            blk, push_block;
+  push_t            slot_push, push;
+  logic             push_re;
+  logic [PushRowW-1:0] push_row;
   logic             txp_valid, txp_ready, seg_valid, seg_ready;
   txp_t             txp;
   seg_t             seg;
@@ -113,6 +118,7 @@ module hca_requester
     .slot_i       (slot),
     .slot_qpn_o   (slot_qpn),
     .slot_pi_o    (slot_pi),
+    .slot_push_o  (slot_push),
     .active_i     (active),
     .kick_o       (kick),
     .bind_o       (bind_slot),
@@ -175,6 +181,18 @@ module hca_requester
     .active_o    (active)
   );
 
+  // The emitter's limit is the producer index of when its turn began.
+  assign push = '{valid: slot_push.valid && slot_pi == idx, slot: slot_push.slot};
+
+  hca_sq_push u_push (
+    .clk_i,
+    .wr_valid_i(push_wr_valid_i),
+    .wr_i      (push_wr_i),
+    .re_i      (push_re),
+    .row_i     (push_row),
+    .block_o   (push_block)
+  );
+
   hca_sq_fetch #(.Slots(Slots), .SlotBlocks(SlotBlocks), .Inflight(Inflight)) u_fetch (
     .clk_i, .rst_i,
     .restart_i   (restart),
@@ -183,6 +201,7 @@ module hca_requester
     .slot_i      (slot),
     .ring_i      (ring),
     .idx_i       (idx),
+    .push_i      (push),
     .pop_blocks_i(pop_blocks),
     .have_o      (have),
     .head_o      (head),
@@ -196,6 +215,9 @@ module hca_requester
     .blk_re_i    (blk_re),
     .blk_ptr_i   (blk_ptr),
     .blk_o       (blk),
+    .push_re_o   (push_re),
+    .push_row_o  (push_row),
+    .push_block_i(push_block),
     .fetch_req_valid_o, .fetch_req_ready_i, .fetch_req_o,
     .fetch_rsp_valid_i, .fetch_rsp_ready_o, .fetch_rsp_i
   );

@@ -2,6 +2,8 @@
 // are at most 512 bytes, cross neither a 512-byte boundary nor the end of the ring, never go beyond the limit
 // that the emitter has given (a producer index it has checked). Responses arrive in request order; those of a
 // slot that was restarted meanwhile are dropped. One request per four cycles, one response beat per cycle.
+// The last WQE before the limit may lie in a push slot (hca_sq_push): if it is all that is to be fetched it is copied
+// from there, without the host. What is pushed lies in the ring, too, so it may be passed over at any time.
 module hca_sq_fetch
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -21,6 +23,7 @@ module hca_sq_fetch
   input  logic [SlotW-1:0] slot_i,
   input  sq_ring_t         ring_i,
   input  logic [15:0]      idx_i,
+  input  push_t            push_i,      // with limit_i
   input  logic [3:0]       pop_blocks_i,
   output logic [BlkW:0]    have_o,      // blocks of slot_i that lie ready
   output logic [BlkW-1:0]  head_o,      // position of the first of them
@@ -35,6 +38,10 @@ module hca_sq_fetch
   input  logic             blk_re_i,
   input  logic [BlkW-1:0]  blk_ptr_i,
   output beat_t            blk_o,
+  // Push slots: the row of one cycle is there in the next one, held.
+  output logic                push_re_o,
+  output logic [PushRowW-1:0] push_row_o,
+  input  beat_t               push_block_i,
   // Host reads.
   output logic             fetch_req_valid_o,
   input  logic             fetch_req_ready_i,
@@ -52,12 +59,15 @@ module hca_sq_fetch
     logic [GenW-1:0]  gen;
   } track_t;
 
-  typedef enum logic [1:0] {StPick, StRead, StSize, StReq} state_e;
+  typedef enum logic [2:0] {StPick, StRead, StSize, StReq, StCopy} state_e;
+
+  localparam int unsigned PushBlkW = $clog2(PushSlotBytes / DataBytes);
 
   // Per slot. Positions count blocks, free running.
   sq_ring_t        ring_q [Slots];
   logic [18:0]     fetch_q [Slots];    // ring position of the next block to ask for
   logic [15:0]     limit_q [Slots];
+  push_t           push_q [Slots];
   logic [GenW-1:0] gen_q [Slots];
   logic [BlkW:0]   issued_q [Slots];   // FIFO positions: asked for, written, consumed
   logic [BlkW:0]   written_q [Slots];
@@ -76,7 +86,11 @@ module hca_sq_fetch
   logic [GenW-1:0]   req_gen_q;
   logic [7:0]        func_q;
   logic [3:0]        size, size_q, to_boundary;
-  logic              fresh, stop, req_fire, track_ready;
+  logic              fresh, stop, wanted, req_fire, track_ready;
+  logic                 pushed, alone_q, copy, copy_last, forward;
+  push_t                push_here_q;
+  logic [PushBlkW-1:0]  copy_blk_q;
+  logic [19-1:0]        wqe_blocks;
   track_t            track;
   logic              track_valid, rsp_live, rsp_write, rsp_end;
 
@@ -108,6 +122,9 @@ module hca_sq_fetch
       room_q    <= (BlkW+1)'(SlotBlocks) - (issued_q[s_q] - popped_q[s_q]);
       req_gen_q <= gen_q[s_q];
       func_q    <= ring.func;
+      push_here_q <= push_q[s_q];
+      // Nothing is under way that would come behind it.
+      alone_q   <= issued_q[s_q] == written_q[s_q];
     end
     if (state_q == StSize) size_q <= size;
   end
@@ -122,8 +139,22 @@ module hca_sq_fetch
   end
   assign fresh = req_gen_q == gen_q[s_q];
   assign stop  = want_slot_i && !rated_i[s_q] && total_q[s_q] >= TotalW'(SlotBlocks);
-  assign begun_o = state_q == StSize && fresh && size != '0 && room_q >= (BlkW+1)'(size) && !err_q[s_q] && !stop
-                   && !halted_q[s_q];
+  assign wanted = state_q == StSize && fresh && size != '0 && room_q >= (BlkW+1)'(size) && !err_q[s_q] && !stop
+                  && !halted_q[s_q];
+  assign begun_o = wanted && !pushed;
+
+  // ---- Push slots ------------------------------------------------------------------------------------
+  assign wqe_blocks = 19'd1 << ring.log_stride;
+  assign pushed     = push_here_q.valid && alone_q && avail_q == wqe_blocks && 32'(wqe_blocks) <= (1 << PushBlkW)
+                      && room_q >= (BlkW+1)'(1 << PushBlkW);
+  assign copy       = state_q == StCopy && fresh;
+  assign copy_last  = 19'(copy_blk_q) == wqe_blocks - 19'd1;
+  assign push_re_o  = (wanted && pushed) || copy;
+  assign push_row_o = {func_q[FuncIdxW-1:0], push_here_q.slot,
+                       (state_q == StCopy) ? copy_blk_q + 1'b1 : PushBlkW'(0)};
+  assign forward    = (req_fire && fresh) || copy;
+
+  always_ff @(posedge clk_i) copy_blk_q <= (state_q == StCopy) ? copy_blk_q + 1'b1 : '0;
 
   assign fetch_req_valid_o     = (state_q == StReq) && track_ready;
   assign fetch_req_o.func      = func_q;
@@ -138,7 +169,8 @@ module hca_sq_fetch
       unique case (state_q)
         StPick:  if (need_q != '0) state_q <= StRead;
         StRead:  state_q <= StSize;
-        StSize:  state_q <= begun_o ? StReq : StPick;
+        StSize:  state_q <= !wanted ? StPick : pushed ? StCopy : StReq;
+        StCopy:  if (!copy || copy_last) state_q <= StPick;
         default: if (req_fire) state_q <= StPick;
       endcase
     end
@@ -159,17 +191,20 @@ module hca_sq_fetch
   );
 
   // ---- Responses -------------------------------------------------------------------------------------
-  assign fetch_rsp_ready_o = track_valid;
-  assign rsp_end           = fetch_rsp_valid_i && track_valid && fetch_rsp_i.last;
-  assign rsp_live          = fetch_rsp_valid_i && track_valid && track.gen == gen_q[track.slot]
+  assign fetch_rsp_ready_o = track_valid && state_q != StCopy;
+  assign rsp_end           = fetch_rsp_valid_i && fetch_rsp_ready_o && fetch_rsp_i.last;
+  assign rsp_live          = fetch_rsp_valid_i && fetch_rsp_ready_o && track.gen == gen_q[track.slot]
                              && !err_q[track.slot];
   assign rsp_write         = rsp_live && !fetch_rsp_i.err;
 
+  logic [SlotW-1:0] wr_slot;
+  assign wr_slot = copy ? s_q : track.slot;
+
   hca_ram_1r1w #(.Width(DataW), .Depth(Slots * SlotBlocks)) u_blocks (
     .clk_i,
-    .we_i   (rsp_write),
-    .waddr_i({track.slot, written_q[track.slot][BlkW-1:0]}),
-    .wdata_i(fetch_rsp_i.data),
+    .we_i   (rsp_write || copy),
+    .waddr_i({wr_slot, written_q[wr_slot][BlkW-1:0]}),
+    .wdata_i(copy ? push_block_i : fetch_rsp_i.data),
     .re_i   (blk_re_i),
     .raddr_i({slot_i, blk_ptr_i}),
     .rdata_o(blk_o)
@@ -178,8 +213,11 @@ module hca_sq_fetch
   always_comb begin
     wake_o = '0;
     if (rsp_live && (fetch_rsp_i.last || fetch_rsp_i.err)) wake_o[track.slot] = 1'b1;
-    if (state_q == StSize && stop && fresh) wake_o[s_q] = 1'b1;
+    if ((state_q == StSize && stop && fresh) || (copy && copy_last)) wake_o[s_q] = 1'b1;
   end
+
+  logic [3:0] blocks;  // asked for, or copied
+  assign blocks = copy ? 4'd1 : size_q;
 
   // ---- Slot state; a restart comes last, so it wins ---------------------------------------------------
   always_ff @(posedge clk_i) begin
@@ -202,13 +240,16 @@ module hca_sq_fetch
         halted_q[slot_i]    <= 1'b0;
       end
     end
-    if (rsp_write) written_q[track.slot] <= written_q[track.slot] + 1'b1;
+    if (rsp_write || copy) written_q[wr_slot] <= written_q[wr_slot] + 1'b1;
     if (pop_i) popped_q[slot_i] <= popped_q[slot_i] + (BlkW+1)'(pop_blocks_i);
-    if (limit_i) limit_q[slot_i] <= idx_i;
-    if (req_fire && fresh) begin
-      issued_q[s_q] <= issued_q[s_q] + (BlkW+1)'(size_q);
-      fetch_q[s_q]  <= (fetch_q[s_q] + 19'(size_q)) & wrap_mask;
-      if (!total_q[s_q][TotalW-1]) total_q[s_q] <= total_q[s_q] + TotalW'(size_q);
+    if (limit_i) begin
+      limit_q[slot_i] <= idx_i;
+      push_q[slot_i]  <= push_i;
+    end
+    if (forward) begin
+      issued_q[s_q] <= issued_q[s_q] + (BlkW+1)'(blocks);
+      fetch_q[s_q]  <= (fetch_q[s_q] + 19'(blocks)) & wrap_mask;
+      if (!total_q[s_q][TotalW-1]) total_q[s_q] <= total_q[s_q] + TotalW'(blocks);
     end
     if (restart_i) begin
       ring_q[slot_i]    <= ring_i;

@@ -49,6 +49,7 @@ module hca_sq_sched
   input  logic [SlotW-1:0] slot_i,
   output logic [QpW-1:0]   slot_qpn_o,
   output logic [15:0]      slot_pi_o,
+  output push_t            slot_push_o,  // of the WQE before it
   input  logic [Slots-1:0] active_i,
   output logic [Slots-1:0] kick_o,       // strobe: news for a bound slot
   output logic [Slots-1:0] bind_o,       // strobe: slot has a new QP
@@ -76,6 +77,7 @@ module hca_sq_sched
     logic              init;
     logic [7:0]        seq;
     logic [15:0]       pi;
+    push_t             push;
     logic [15:0]       placed;  // READs whose data is in memory
   } row_t;
 
@@ -90,6 +92,7 @@ module hca_sq_sched
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
   logic             ev_hand_q;
   logic [15:0]      ev_pi_q;
+  push_t            ev_push_q;
   ack_upd_t         ev_ack_q;
   sq_qpc_t          ev_qpc_q;
 
@@ -176,7 +179,10 @@ module hca_sq_sched
       ev_flag_q <= grant[EvRel] ? rel_requeue_i : grant[EvBind] ? sort : qpc_wr_i.init_sq;
     end
     if (rel_ready_o) ev_hand_q <= rel_hand_i;
-    if (sq_db_ready_o) ev_pi_q <= sq_db_i.pi;
+    if (sq_db_ready_o) begin
+      ev_pi_q   <= sq_db_i.pi;
+      ev_push_q <= sq_db_i.push;
+    end
     if (ack_upd_ready_o) ev_ack_q <= ack_upd_i;
     if (qpc_wr_ready_o) begin
       ev_qpc_q.path          <= tx_path_of(qpc_wr_i.qpc, ib_i);
@@ -214,10 +220,14 @@ module hca_sq_sched
       row_new.init = 1'b1;
       row_new.seq  = row.seq + 8'd1;
       row_new.pi   = '0;
+      row_new.push = '0;
       row_new.placed = '0;
     end
     if (is_placed) row_new.placed = row.placed + 16'd1;
-    if (ev_q == EvDb) row_new.pi = ev_pi_q;
+    if (ev_q == EvDb) begin
+      row_new.pi   = ev_pi_q;
+      row_new.push = ev_push_q;
+    end
     if (ev_q == EvQpc) row_new.sl = ev_qpc_q.path.sl;
     if (ev_q == EvQpc) row_new.group = ev_qpc_q.path.group;
     if (is_bind) begin
@@ -269,14 +279,21 @@ module hca_sq_sched
 
   logic [QpW-1:0] slot_qpn_q [Slots];
   logic [15:0]    slot_pi_q [Slots];
+  push_t          slot_push_q [Slots];
 
   assign slot_qpn_o = slot_qpn_q[slot_i];
   assign slot_pi_o  = slot_pi_q[slot_i];
+  assign slot_push_o = slot_push_q[slot_i];
 
   always_ff @(posedge clk_i) begin
     if (busy_q && is_bind) slot_qpn_q[ev_slot_q] <= ev_qpn_q;
-    if (busy_q && is_bind) slot_pi_q[ev_slot_q] <= row.pi;
-    else if (busy_q && row.bound && (ev_q == EvDb || is_init)) slot_pi_q[row.slot] <= row_new.pi;
+    if (busy_q && is_bind) begin
+      slot_pi_q[ev_slot_q]   <= row.pi;
+      slot_push_q[ev_slot_q] <= row.push;
+    end else if (busy_q && row.bound && (ev_q == EvDb || is_init)) begin
+      slot_pi_q[row.slot]   <= row_new.pi;
+      slot_push_q[row.slot] <= row_new.push;
+    end
   end
 
   always_ff @(posedge clk_i) begin

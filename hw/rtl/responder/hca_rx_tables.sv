@@ -77,7 +77,7 @@ module hca_rx_tables
 
   // ---- Doorbell snapshots --------------------------------------------------------------------------
   logic unused_db;
-  assign unused_db     = sq_db_i.sq ^ rq_db_i.sq;
+  assign unused_db     = ^{sq_db_i, rq_db_i};
   assign sq_db_ready_o = !sq_pi_clr_i;
   assign rq_db_ready_o = !rq_pi_clr_i;
 

@@ -185,11 +185,10 @@ module hca_core
   assign {hwr_msix_o, hwr_last_o, hwr_func_o, hwr_addr_o, hwr_strb_o, hwr_data_o} = hwr;
 
   // ---- Host: MMIO --------------------------------------------------------------------------------
-  // Page 0: registers, page 1: doorbells, anything else is lost.
-  logic reg_wr_ready, db_wr_ready, is_reg, is_db;
+  // Page 0: registers; hca_doorbell has the others.
+  logic reg_wr_ready, db_wr_ready, is_reg, push_wr_valid;
   assign is_reg = mmio_wr_addr_i[15:12] == 4'd0;
-  assign is_db  = mmio_wr_addr_i[15:12] == 4'd1;
-  assign mmio_wr_ready_o = is_reg ? reg_wr_ready : is_db ? db_wr_ready : 1'b1;
+  assign mmio_wr_ready_o = is_reg ? reg_wr_ready : db_wr_ready;
 
   logic [NumQpc-1:0] qpc_valid, qpc_ready;
   qpc_wr_t           qpc_wr;
@@ -199,14 +198,15 @@ module hca_core
   hw_ev_t            ev [NumEv];
 
   logic   sq_db_valid, sq_db_ready, rq_db_valid, rq_db_ready, cq_db_valid, cq_db_ready, eq_db_valid, eq_db_ready;
+  push_wr_t push_wr;
   qp_db_t sq_db, rq_db;
   cq_db_t cq_db;
   eq_db_t eq_db;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
   hca_doorbell u_doorbell (
-    .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && is_db),
-    .mmio_wr_ready_o(db_wr_ready), .mmio_wr_func_i, .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i,
-    .mmio_wr_strb_i, .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
+    .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && !is_reg),
+    .mmio_wr_ready_o(db_wr_ready), .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i,
+    .push_wr_valid_o(push_wr_valid), .push_wr_o(push_wr), .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_o(sq_db_valid), .sq_db_ready_i(sq_db_ready), .sq_db_o(sq_db),
     .rq_db_valid_o(rq_db_valid), .rq_db_ready_i(rq_db_ready), .rq_db_o(rq_db),
     .cq_db_valid_o(cq_db_valid), .cq_db_ready_i(cq_db_ready), .cq_db_o(cq_db),
@@ -268,7 +268,7 @@ module hca_core
   hca_requester u_requester (
     .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open),
     .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]),
-    .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
+    .push_wr_valid_i(push_wr_valid), .push_wr_i(push_wr), .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
     .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),

@@ -1,4 +1,4 @@
-"""hca_doorbell: routing, ownership checks, flush of QPs in ERR, events that merge or drop, rate."""
+"""hca_doorbell: routing, push slots, ownership checks, flush of QPs in ERR, events that merge or drop, rate."""
 
 import sys
 from pathlib import Path
@@ -12,9 +12,26 @@ from common import Bench, Sink, Source, constants, simulate, struct
 QP_DB, CQ_DB, EQ_DB = struct("qp_db_t"), struct("cq_db_t"), struct("eq_db_t")
 MSG, EV, QPC, QPC_WR = struct("pipe_msg_t"), struct("hw_ev_t"), struct("qpc_t"), struct("qpc_wr_t")
 MMIO = [(f"mmio_wr_{part}_i", None) for part in ("func", "addr", "data", "strb")]
+PUSH, PUSH_WR = struct("push_t"), struct("push_wr_t")
 RESET, INIT, RTR, RTS, SQD, SQE, ERR = range(7)
 QPS = 64
 LINE_BITS, GENERATIONS = 10, 1 << 14
+
+
+class PushWords:
+    """Words that go to push slots: (function, word, data)."""
+
+    def __init__(self, bench):
+        self.bench, self.got = bench, []
+        bench.agents.append(self)
+
+    def drive(self):
+        """Nothing to drive: there is no back-pressure."""
+
+    def sample(self):
+        if self.bench.get("push_wr_valid_o"):
+            word = PUSH_WR.unpack(self.bench.get("push_wr_o"))
+            self.got.append((word["func"], word["word"], word["data"]))
 
 
 class Doorbell:
@@ -27,6 +44,7 @@ class Doorbell:
         names = ("sq_db", "rq_db", "cq_db", "eq_db", "msg")
         self.out = {name: Sink(self.bench, name, rate=sink_rate) for name in names}
         self.ev = Sink(self.bench, "ev", rate=ev_rate)
+        self.push = PushWords(self.bench)
         self.expected = {name: [] for name in names}
         self.bad = 0
         self.admin = {}
@@ -47,7 +65,7 @@ class Doorbell:
 
     def ring(self, func, addr, data, strb=0xFF):
         """Queues an MMIO write and predicts what it does."""
-        self.mmio.put((func, addr, data, strb))
+        self.mmio.put((func, abi.DOORBELL_PAGE_OFFSET + addr, data, strb))
         number = data & 0xFFFFFF
         pi = (data >> 32) & 0xFFFF
         if addr in (abi.SQ_DOORBELL_OFFSET, abi.RQ_DOORBELL_OFFSET) and strb == 0xFF:
@@ -55,7 +73,8 @@ class Doorbell:
             line = number % (1 << LINE_BITS)
             owner, state, generation = self.qps.get(line, (None, RESET, 0))
             if owner == func and state >= (RTS if sq else INIT) and generation == number >> LINE_BITS:
-                self.expected["sq_db" if sq else "rq_db"].append(QP_DB.pack(sq=sq, qpn=line, pi=pi))
+                push = PUSH.pack(valid=data >> 31 & 1, slot=data >> 24 & 63) if sq else 0
+                self.expected["sq_db" if sq else "rq_db"].append(QP_DB.pack(sq=sq, qpn=line, pi=pi, push=push))
                 if state == ERR:
                     self.expected["msg"].append(MSG.pack(kind=1 if sq else 2, qpn=line, wqe_index=pi))
                 return
@@ -131,6 +150,26 @@ async def rate(dut):
         db.ring(2, abi.SQ_DOORBELL_OFFSET, n << 32 | 6)   # ERR
     await db.finish()
     assert db.mmio.taken[-1] - db.mmio.taken[first] == 3 * 19
+
+
+@cocotb.test()
+async def push_words(dut):
+    """Decision 0024: whole words to push slots pass, one per cycle, before a doorbell behind them; others are lost."""
+    db = await Doorbell(dut, 5, sink_rate=0.5).start()
+    rng, words, size = db.bench.rng, [], abi.PUSH_SLOTS * abi.PUSH_SLOT_BYTES
+    for _ in range(300):
+        place, func = rng.randrange(0, 2 * size, 8), rng.randrange(6)
+        data, strb = rng.getrandbits(64), rng.choice([0xFF] * 5 + [0x0F, 0x7F])
+        db.mmio.put((func, abi.PUSH_SLOTS_OFFSET + place, data, strb))
+        if place < size and func < constants()["NumFuncs"] and strb == 0xFF:
+            words.append((func, place // 8, data))
+    await db.finish()
+    assert db.push.got == words and len(words) > 50
+    assert db.mmio.taken[-1] - db.mmio.taken[0] == 299
+    db.ring(3, abi.SQ_DOORBELL_OFFSET, 1 << 31 | 3)
+    db.mmio.put((3, abi.PUSH_SLOTS_OFFSET, 1, 0xFF))
+    db.ring(3, abi.SQ_DOORBELL_OFFSET, 1 << 32 | 3)
+    await db.finish()
 
 
 @cocotb.test()

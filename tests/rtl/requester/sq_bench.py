@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from common import Bench, Sink, Source, constants, struct
-from hca_abi import QpState, WcStatus, WrOpcode
+from hca_abi import PUSH_SLOT_BYTES, PUSH_SLOTS, QpState, WcStatus, WrOpcode
 
 READ_BLOCK = 512
 PSN_MASK = (1 << 24) - 1
@@ -85,6 +85,7 @@ class Qp:
         self.high = (start, 0)    # position behind the furthest packet ever sent
         self.expected_err = deque()
         self.sent = 0
+        self.push_slot = qpn % PUSH_SLOTS
 
     def ring_bytes(self):
         """Size of the send ring."""
@@ -211,6 +212,35 @@ class FetchHost:
                 self.pending.popleft()
 
 
+class PushPort:
+    """Fills push slots, a word per cycle; what is to follow (a doorbell) comes behind the last word."""
+
+    def __init__(self, bench):
+        self.bench, self.queue = bench, deque()
+        bench.agents.append(self)
+
+    def write(self, func, slot, data, then=None):
+        """Fills a slot from its beginning."""
+        words = [int.from_bytes(data[at:at + 8], "little") for at in range(0, len(data), 8)]
+        for number, word in enumerate(words):
+            place = slot * PUSH_SLOT_BYTES // 8 + number
+            self.queue.append((struct("push_wr_t").pack(func=func, word=place, data=word), None))
+        if then:
+            self.queue.append((None, then))
+
+    def drive(self):
+        """The next word."""
+        word, then = self.queue.popleft() if self.queue else (None, None)
+        self.bench.set("push_wr_valid_i", word is not None)
+        if word is not None:
+            self.bench.set("push_wr_i", word)
+        if then:
+            then()
+
+    def sample(self):
+        """Nothing to see."""
+
+
 class AfterContext(Source):
     """A stream that waits while context writes are queued: firmware creates a QP before anybody uses it."""
 
@@ -234,6 +264,7 @@ class SqBench(Bench):
         self.ack = AfterContext(self, "ack_upd", "ack_upd_t", rate=rate)
         self.placed = AfterContext(self, "rd_placed", rate=rate)
         self.host = FetchHost(self, latency, rate)
+        self.push = PushPort(self)
         self.fetch = Sink(self, "fetch_req", rate=rate, on_word=self.host.request)
         self.omt = Sink(self, "omt", rate=out, on_word=self.on_omt)
         self.txp = Sink(self, "txp", rate=out, on_word=self.on_txp)
@@ -296,20 +327,25 @@ class SqBench(Bench):
         qp.context.update(context)
         self.create(qp, init=False)
 
-    def post(self, qp, *wqes, ring=True):
-        """Posts work requests and rings the doorbell."""
+    def post(self, qp, *wqes, ring=True, push=False):
+        """Posts work requests and rings the doorbell. `push`: the last one rides with it."""
         for wqe in wqes:
             assert qp.tail - qp.una_wqe() < 1 << qp.log_size, "test posts too much"
             wqe.first_psn = qp.tail_psn
             qp.tail_psn = (qp.tail_psn + wqe.packets(qp.mtu)) & PSN_MASK
             qp.wqes[qp.tail] = wqe
             qp.tail += 1
-        if ring:
+        if push:
+            index = qp.tail - 1
+            image = qp.wqes[index].image(index, min(qp.stride, PUSH_SLOT_BYTES))
+            self.push.write(qp.func, qp.push_slot, image, lambda: self.doorbell(qp, index + 1, qp.push_slot))
+        elif ring:
             self.doorbell(qp, qp.tail)
 
-    def doorbell(self, qp, index):
+    def doorbell(self, qp, index, push_slot=None):
         """Rings."""
-        self.db.put(struct("qp_db_t").pack(sq=1, qpn=qp.qpn, pi=index & 0xFFFF))
+        push = 0 if push_slot is None else struct("push_t").pack(valid=1, slot=push_slot)
+        self.db.put(struct("qp_db_t").pack(sq=1, qpn=qp.qpn, pi=index & 0xFFFF, push=push))
 
     # ---- rx_ctrl ----------------------------------------------------------------------------------------
     def send_ack(self, qp, psn=None, rewind=False, halt=False):
@@ -436,10 +472,11 @@ class SqBench(Bench):
 
     def done(self):
         """Every posted WQE has been sent, and every segment has followed."""
-        return not self.need_segs and self.db.idle() and self.ack.idle() and all(
+        return not self.need_segs and self.db.idle() and not self.push.queue and self.ack.idle() and all(
             qp.pos[0] >= qp.tail for qp in self.qps.values())
 
     def complete(self):
         """Everything is acknowledged and nothing is under way."""
         return not self.need_segs and not self.segs and self.ack.idle() and self.db.idle() \
+            and not self.push.queue \
             and all(qp.una == qp.tail_psn for qp in self.qps.values())

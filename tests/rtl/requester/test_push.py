@@ -1,0 +1,114 @@
+"""hca_requester: WQEs that ride with their doorbell, against the oracle of sq_bench."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import cocotb
+from common import simulate
+from hca_abi import PUSH_SLOT_BYTES, PUSH_SLOTS, WcStatus
+from sq_bench import Qp, SqBench
+from test_requester import drain, random_wqe, write64
+
+
+async def until_idle(bench, qp):
+    """Everything the QP has posted is acknowledged: its push slot is free."""
+    await bench.until(lambda: qp.una == qp.tail_psn and bench.complete(), 20000, "an empty send queue")
+
+
+@cocotb.test()
+async def the_host_is_not_asked(dut):
+    """Decision 0024: a pushed WQE of one or two blocks is sent without a read, sooner by the read; each slot, each
+    function, ring positions around the end of the ring."""
+    bench = await SqBench(dut, 1, latency=(125, 125)).begin()
+    for slot in range(0, PUSH_SLOTS, 7):
+        func, log_stride = slot % 4, slot % 2
+        qp = bench.create_at(Qp(100 + slot, func=func, log_size=2, log_stride=log_stride, psn=0xFFFFFE))
+        qp.push_slot = slot
+        for _ in range(6):
+            start = bench.cycle
+            bench.post(qp, random_wqe(bench.rng, qp, length=64, max_packets=1), push=True)
+            words = min(qp.stride, PUSH_SLOT_BYTES) // 8
+            await bench.until(bench.done, 200, "packet")
+            assert bench.cycle - start < words + 40, f"{bench.cycle - start} cycles"
+            await until_idle(bench, qp)
+    assert bench.host.requests == 0 and not bench.errors
+
+
+@cocotb.test()
+async def what_does_not_fit_is_read(dut):
+    """Strides above a slot, several WQEs with one doorbell, a doorbell that overtakes: read from the ring."""
+    bench = await SqBench(dut, 2).begin()
+    large = bench.create(Qp(1, log_stride=2))
+    bench.post(large, write64(), push=True)
+    await until_idle(bench, large)
+    assert bench.host.requests == 1
+    several = bench.create(Qp(2))
+    bench.post(several, write64(), write64(1), write64(2), push=True)
+    await until_idle(bench, several)
+    assert bench.host.requests == 2 and bench.host.blocks == 4 + 3
+    bench.post(several, write64(3), push=True)
+    await bench.until(lambda: not bench.push.queue, what="the words")
+    bench.post(several, write64(4))
+    await until_idle(bench, several)
+    assert not bench.errors
+
+
+@cocotb.test()
+async def indices_wrap(dut):
+    """Producer indices from 65535 to 0."""
+    bench = await SqBench(dut, 5).begin()
+    qp = bench.create_at(Qp(7, log_size=2, start=65535))
+    for _ in range(4):
+        bench.post(qp, write64(), push=True)
+        await until_idle(bench, qp)
+    assert qp.tail == 65539 and not bench.errors
+
+
+@cocotb.test()
+async def stale_and_strange_slots(dut):
+    """A slot that has something else than the doorbell says is a bad WQE of that QP; a slot is the function's own."""
+    bench = await SqBench(dut, 3).begin()
+    victim, other = bench.create(Qp(4, func=0)), bench.create(Qp(5, func=1))
+    bench.push.write(other.func, victim.push_slot, b"\xff" * PUSH_SLOT_BYTES)
+    bench.post(victim, write64(), push=True)
+    await until_idle(bench, victim)
+    assert not bench.errors and bench.host.requests == 0
+    wqe = write64()
+    wqe.error = WcStatus.LOC_QP_OP_ERR
+    bench.post(other, wqe, ring=False)
+    bench.doorbell(other, other.tail, victim.push_slot)
+    await bench.until(lambda: bench.errors, 1000, "error")
+    assert bench.errors == [(5, 0, WcStatus.LOC_QP_OP_ERR)]
+
+
+@cocotb.test()
+@cocotb.parametrize(rate=[1.0, 0.5], lossy=[0.0, 0.1])
+async def mixed(dut, rate, lossy):
+    """Pushed and other WQEs of many QPs, with stalls, packets that are lost and sent again, and rings that wrap."""
+    bench = await SqBench(dut, 4, rate=rate, latency=(20, 150)).begin()
+    bench.lossy = lossy
+    rng = bench.rng
+    qps = [bench.create_at(Qp(qpn, log_size=rng.randint(1, 5), log_stride=qpn % 3, mtu_code=rng.randint(1, 5),
+                              psn=0xFFFFF0)) for qpn in range(90, 114)]
+    pushed = 0
+    for turn in range(400):
+        qp = rng.choice(qps)
+        room = (1 << qp.log_size) - (qp.tail - qp.una_wqe())
+        if qp.una == qp.tail_psn and not bench.push.queue:
+            bench.post(qp, random_wqe(rng, qp), push=True)
+            pushed += 1
+        elif room > 0 and not bench.push.queue:
+            bench.post(qp, *[random_wqe(rng, qp) for _ in range(rng.randint(1, room))])
+        await bench.step(rng.choice((1, 20, 200)))
+        if lossy and turn % 10 == 9:
+            await drain(bench)
+    await drain(bench)
+    assert pushed > 100 and not bench.errors
+
+
+def test_push():
+    """Runs the tests of this file."""
+    simulate("hca_requester", "test_push")
