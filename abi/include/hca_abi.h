@@ -56,7 +56,8 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 /* Push slots: room for one send WQE each, written 64 bits at a time before the doorbell that names the
    slot. */
 #define HCA_PUSH_SLOTS_OFFSET 0x2000u
-/* Size of a push slot: WQEs of up to this stride can ride with their doorbell. */
+/* Size of a push slot: WQEs of up to so many bytes, inline data not counted, can ride with their
+   doorbell. */
 #define HCA_PUSH_SLOT_BYTES 0x80u
 /* Push slots of a function. */
 #define HCA_PUSH_SLOTS 0x40u

@@ -32,7 +32,7 @@ abi_consts! {
         DOORBELL_PAGE_BYTES = 0x1000,
         /// Push slots: room for one send WQE each, written 64 bits at a time before the doorbell that names the slot.
         PUSH_SLOTS_OFFSET = 0x2000,
-        /// Size of a push slot: WQEs of up to this stride can ride with their doorbell.
+        /// Size of a push slot: WQEs of up to so many bytes, inline data not counted, can ride with their doorbell.
         PUSH_SLOT_BYTES = 128,
         /// Push slots of a function.
         PUSH_SLOTS = 64,

@@ -4,7 +4,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use hca_abi::{
     ADMIN_DOORBELL_OFFSET, AdminDoorbell, CQ_DOORBELL_OFFSET, CqArm, CqDoorbell, DOORBELL_PAGE_OFFSET,
-    EQ_DOORBELL_OFFSET, EqDoorbell, RQ_DOORBELL_OFFSET, RqDoorbell, SQ_DOORBELL_OFFSET, SqDoorbell,
+    EQ_DOORBELL_OFFSET, EqDoorbell, PUSH_SLOT_BYTES, PUSH_SLOTS_OFFSET, RQ_DOORBELL_OFFSET, RqDoorbell,
+    SQ_DOORBELL_OFFSET, SqDoorbell,
 };
 use hca_dev::Device;
 
@@ -42,6 +43,26 @@ impl<P: DevicePtr> Doorbells<P> {
         let mut word = SqDoorbell::new();
         word.set_qpn(qpn);
         word.set_producer_index(producer_index);
+        self.ring(SQ_DOORBELL_OFFSET, word.to_word());
+    }
+
+    /// As [`Doorbells::send`]; the last WQE posted, which lies in the ring, goes to a push slot before. `wqe`: at most
+    /// `PUSH_SLOT_BYTES`; what is missing of its last eight bytes is zero.
+    #[inline]
+    pub fn send_pushed(&self, qpn: u32, producer_index: u16, slot: u8, wqe: &[u8]) {
+        debug_assert!(wqe.len() <= PUSH_SLOT_BYTES as usize);
+        let slot_offset = PUSH_SLOTS_OFFSET + u32::from(slot) * PUSH_SLOT_BYTES;
+        fence(Ordering::Release);
+        for (offset, chunk) in (slot_offset..).step_by(8).zip(wqe.chunks(8)) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            self.dev.mmio_write64(offset, u64::from_le_bytes(bytes));
+        }
+        let mut word = SqDoorbell::new();
+        word.set_qpn(qpn);
+        word.set_producer_index(producer_index);
+        word.set_push(true);
+        word.set_push_slot(slot);
         self.ring(SQ_DOORBELL_OFFSET, word.to_word());
     }
 

@@ -1,10 +1,12 @@
 //! An open function of a card.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hca_abi::{CreateEqCmd, LinkLayer, ModifyPortCmd, SetGidCmd, SetPkeyCmd, port_attr};
 use hca_dev::{Device, DmaBuf};
-use hca_driver::{DevicePtr, Doorbells, DriverError, EqRing, Function, FunctionInfo, OpenOptions};
+use hca_driver::{
+    DevicePtr, Doorbells, DriverError, EqRing, Function, FunctionInfo, OpenOptions, PushSlot, PushSlots,
+};
 
 use crate::address::Gid;
 use crate::address::while_resolving;
@@ -43,6 +45,7 @@ pub(crate) struct Shared<P: DevicePtr> {
     pub comp_eqs: Vec<Eq>,
     pub info: FunctionInfo,
     pub name: String,
+    push_slots: OnceLock<Arc<PushSlots>>,
     /// Dropped last of all: resets the function.
     function: Mutex<Function<P>>,
     eq_memory: Mutex<Vec<DmaBuf>>,
@@ -138,6 +141,7 @@ impl<P: DevicePtr> Context<P> {
             comp_eqs,
             info,
             name: dev.info().name,
+            push_slots: OnceLock::new(),
             function: Mutex::new(function),
             eq_memory: Mutex::new(eq_memory),
         };
@@ -177,6 +181,16 @@ impl<P: DevicePtr> Context<P> {
             return ask();
         }
         self.shared.dispatcher.known.device(ask)
+    }
+
+    /// A push slot, if the card has one left.
+    pub(crate) fn push_slot(&self) -> Result<Option<PushSlot>> {
+        let count = self.query_device()?.push_slots();
+        Ok(self
+            .shared
+            .push_slots
+            .get_or_init(|| PushSlots::new(count))
+            .take())
     }
 
     /// ibv_query_port; ports count from 1. The card is asked each time: counters and states change without an event.

@@ -63,6 +63,7 @@ impl<P: DevicePtr> RawQp<P> {
         let send_size = WqSize::for_send(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data)?;
         let recv_size = WqSize::for_recv(cap.max_recv_wr, cap.max_recv_sge)?;
         let shared = pd.shared.clone();
+        let push_slot = Context::from_shared(shared.clone()).push_slot()?;
         let mut cmd = CreateQpCmd::new();
         cmd.set_service(options.service.into());
         cmd.set_sq_sig_all(options.sq_sig_all);
@@ -87,10 +88,11 @@ impl<P: DevicePtr> RawQp<P> {
                 return Err(e);
             }
         };
-        let (send, recv) = (
+        let (mut send, recv) = (
             SendRing::new(send_memory, send_size),
             RecvRing::new(recv_memory, recv_size),
         );
+        send.set_push_slot(push_slot);
         let cap = QpCap {
             max_send_wr: 1 << send_size.log_size,
             max_recv_wr: 1 << recv_size.log_size,

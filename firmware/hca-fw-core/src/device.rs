@@ -3,8 +3,8 @@
 use crate::hal::Hal;
 use crate::{Bus, Control};
 use hca_abi::{
-    MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, QueryDeviceResult,
-    device_cap,
+    MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
+    QueryDeviceResult, device_cap,
 };
 
 /// Part number, ours to choose.

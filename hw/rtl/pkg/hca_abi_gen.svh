@@ -22,7 +22,7 @@ localparam int unsigned DoorbellPageBytes = 32'h1000;  // Size of a doorbell pag
 // Push slots: room for one send WQE each, written 64 bits at a time before the doorbell that names the
 // slot.
 localparam int unsigned PushSlotsOffset = 32'h2000;
-// Size of a push slot: WQEs of up to this stride can ride with their doorbell.
+// Size of a push slot: WQEs of up to so many bytes, inline data not counted, can ride with their doorbell.
 localparam int unsigned PushSlotBytes = 32'h80;
 localparam int unsigned PushSlots = 32'h40;  // Push slots of a function.
 localparam int unsigned MaxSge = 32'h10;  // Scatter/gather entries of one WQE.

@@ -3,7 +3,8 @@
 // that the emitter has given (a producer index it has checked). Responses arrive in request order; those of a
 // slot that was restarted meanwhile are dropped. One request per four cycles, one response beat per cycle.
 // The last WQE before the limit may lie in a push slot (hca_sq_push): if it is all that is to be fetched it is copied
-// from there, without the host. What is pushed lies in the ring, too, so it may be passed over at any time.
+// from there, without the host; what a larger stride has behind the slot's blocks is void. What is pushed lies in the
+// ring, too, so it may be passed over at any time.
 module hca_sq_fetch
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -62,6 +63,7 @@ module hca_sq_fetch
   typedef enum logic [2:0] {StPick, StRead, StSize, StReq, StCopy} state_e;
 
   localparam int unsigned PushBlkW = $clog2(PushSlotBytes / DataBytes);
+  localparam int unsigned StrideW  = MaxLogWqeStride;
 
   // Per slot. Positions count blocks, free running.
   sq_ring_t        ring_q [Slots];
@@ -89,8 +91,8 @@ module hca_sq_fetch
   logic              fresh, stop, wanted, req_fire, track_ready;
   logic                 pushed, alone_q, copy, copy_last, forward;
   push_t                push_here_q;
-  logic [PushBlkW-1:0]  copy_blk_q;
-  logic [19-1:0]        wqe_blocks;
+  logic [StrideW-1:0]   copy_blk_q, copy_next;
+  logic [PushBlkW-1:0]  push_blk;
   track_t            track;
   logic              track_valid, rsp_live, rsp_write, rsp_end;
 
@@ -144,17 +146,17 @@ module hca_sq_fetch
   assign begun_o = wanted && !pushed;
 
   // ---- Push slots ------------------------------------------------------------------------------------
-  assign wqe_blocks = 19'd1 << ring.log_stride;
-  assign pushed     = push_here_q.valid && alone_q && avail_q == wqe_blocks && 32'(wqe_blocks) <= (1 << PushBlkW)
-                      && room_q >= (BlkW+1)'(1 << PushBlkW);
-  assign copy       = state_q == StCopy && fresh;
-  assign copy_last  = 19'(copy_blk_q) == wqe_blocks - 19'd1;
+  assign pushed    = push_here_q.valid && alone_q && avail_q == 19'd1 << ring.log_stride;
+  assign copy      = state_q == StCopy && fresh;
+  assign copy_next = (state_q == StCopy) ? copy_blk_q + 1'b1 : '0;
+  assign copy_last = copy_blk_q == ~({StrideW{1'b1}} << ring.log_stride);
+  // The slot's last block stands for all that would follow.
+  assign push_blk   = (copy_next >> PushBlkW != '0) ? '1 : copy_next[PushBlkW-1:0];
   assign push_re_o  = (wanted && pushed) || copy;
-  assign push_row_o = {func_q[FuncIdxW-1:0], push_here_q.slot,
-                       (state_q == StCopy) ? copy_blk_q + 1'b1 : PushBlkW'(0)};
+  assign push_row_o = {func_q[FuncIdxW-1:0], push_here_q.slot, push_blk};
   assign forward    = (req_fire && fresh) || copy;
 
-  always_ff @(posedge clk_i) copy_blk_q <= (state_q == StCopy) ? copy_blk_q + 1'b1 : '0;
+  always_ff @(posedge clk_i) copy_blk_q <= copy_next;
 
   assign fetch_req_valid_o     = (state_q == StReq) && track_ready;
   assign fetch_req_o.func      = func_q;

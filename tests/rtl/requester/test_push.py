@@ -18,37 +18,41 @@ async def until_idle(bench, qp):
     await bench.until(lambda: qp.una == qp.tail_psn and bench.complete(), 20000, "an empty send queue")
 
 
+def fitting_wqe(bench, qp, length=None):
+    """A good WQE that fits a push slot."""
+    while True:
+        wqe = random_wqe(bench.rng, qp, length=length)
+        if 32 + 16 * len(wqe.sges) <= PUSH_SLOT_BYTES:
+            return wqe
+
+
 @cocotb.test()
 async def the_host_is_not_asked(dut):
-    """Decision 0024: a pushed WQE of one or two blocks is sent without a read, sooner by the read; each slot, each
-    function, ring positions around the end of the ring."""
+    """Decision 0024: a pushed WQE is sent without a read, and so much sooner; each function, each stride, slots from the
+    first to the last, ring positions around the end of the ring."""
     bench = await SqBench(dut, 1, latency=(125, 125)).begin()
     for slot in range(0, PUSH_SLOTS, 7):
-        func, log_stride = slot % 4, slot % 2
+        func, log_stride = slot % 4, slot // 4 % 4
         qp = bench.create_at(Qp(100 + slot, func=func, log_size=2, log_stride=log_stride, psn=0xFFFFFE))
         qp.push_slot = slot
         for _ in range(6):
             start = bench.cycle
-            bench.post(qp, random_wqe(bench.rng, qp, length=64, max_packets=1), push=True)
+            bench.post(qp, fitting_wqe(bench, qp, length=64), push=True)
             words = min(qp.stride, PUSH_SLOT_BYTES) // 8
             await bench.until(bench.done, 200, "packet")
-            assert bench.cycle - start < words + 40, f"{bench.cycle - start} cycles"
+            assert bench.cycle - start < words + 50, f"{bench.cycle - start} cycles"
             await until_idle(bench, qp)
     assert bench.host.requests == 0 and not bench.errors
 
 
 @cocotb.test()
 async def what_does_not_fit_is_read(dut):
-    """Strides above a slot, several WQEs with one doorbell, a doorbell that overtakes: read from the ring."""
+    """Several WQEs with one doorbell, a doorbell that comes behind at once: read from the ring."""
     bench = await SqBench(dut, 2).begin()
-    large = bench.create(Qp(1, log_stride=2))
-    bench.post(large, write64(), push=True)
-    await until_idle(bench, large)
-    assert bench.host.requests == 1
     several = bench.create(Qp(2))
     bench.post(several, write64(), write64(1), write64(2), push=True)
     await until_idle(bench, several)
-    assert bench.host.requests == 2 and bench.host.blocks == 4 + 3
+    assert bench.host.requests == 1 and bench.host.blocks == 3
     bench.post(several, write64(3), push=True)
     await bench.until(lambda: not bench.push.queue, what="the words")
     bench.post(several, write64(4))
@@ -91,14 +95,14 @@ async def mixed(dut, rate, lossy):
     bench = await SqBench(dut, 4, rate=rate, latency=(20, 150)).begin()
     bench.lossy = lossy
     rng = bench.rng
-    qps = [bench.create_at(Qp(qpn, log_size=rng.randint(1, 5), log_stride=qpn % 3, mtu_code=rng.randint(1, 5),
+    qps = [bench.create_at(Qp(qpn, log_size=rng.randint(1, 5), log_stride=qpn % 4, mtu_code=rng.randint(1, 5),
                               psn=0xFFFFF0)) for qpn in range(90, 114)]
     pushed = 0
     for turn in range(400):
         qp = rng.choice(qps)
         room = (1 << qp.log_size) - (qp.tail - qp.una_wqe())
         if qp.una == qp.tail_psn and not bench.push.queue:
-            bench.post(qp, random_wqe(rng, qp), push=True)
+            bench.post(qp, fitting_wqe(bench, qp), push=True)
             pushed += 1
         elif room > 0 and not bench.push.queue:
             bench.post(qp, *[random_wqe(rng, qp) for _ in range(rng.randint(1, room))])
