@@ -88,7 +88,10 @@ module hca_requester
   logic [BlkW-1:0]  head, blk_ptr;
   beat_t            blk, push_block;
   push_t            slot_push, push;
-  logic             push_re;
+  logic             push_re, early;
+  logic [SlotW-1:0] early_slot;
+  logic [15:0]      early_pi;
+  push_t            early_push;
   logic [PushRowW-1:0] push_row;
   logic             txp_valid, txp_ready, seg_valid, seg_ready;
   txp_t             txp;
@@ -121,6 +124,10 @@ module hca_requester
     .slot_push_o  (slot_push),
     .active_i     (active),
     .kick_o       (kick),
+    .early_o      (early),
+    .early_slot_o (early_slot),
+    .early_pi_o   (early_pi),
+    .early_push_o (early_push),
     .bind_o       (bind_slot),
     .halt_o       (halt),
     .want_slot_o  (want_slot),
@@ -202,6 +209,10 @@ module hca_requester
     .ring_i      (ring),
     .idx_i       (idx),
     .push_i      (push),
+    .early_i     (early),
+    .early_slot_i(early_slot),
+    .early_pi_i  (early_pi),
+    .early_push_i(early_push),
     .pop_blocks_i(pop_blocks),
     .have_o      (have),
     .head_o      (head),

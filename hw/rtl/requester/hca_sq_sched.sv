@@ -52,6 +52,11 @@ module hca_sq_sched
   output push_t            slot_push_o,  // of the WQE before it
   input  logic [Slots-1:0] active_i,
   output logic [Slots-1:0] kick_o,       // strobe: news for a bound slot
+  // Strobe: the QP of that slot was told of WQEs up to an index, and the last one is pushed.
+  output logic             early_o,
+  output logic [SlotW-1:0] early_slot_o,
+  output logic [15:0]      early_pi_o,
+  output push_t            early_push_o,
   output logic [Slots-1:0] bind_o,       // strobe: slot has a new QP
   output logic [Slots-1:0] halt_o,       // strobe: the slot's QP may not send any more
   output logic             want_slot_o,  // a QP that may send waits and no slot is free
@@ -276,6 +281,11 @@ module hca_sq_sched
     bind_o[ev_slot_q] = busy_q && is_bind;
     halt_o = (ev_q == EvQpc && !(ev_qpc_q.state inside {QpsRts, QpsSqd})) ? kick_o : '0;
   end
+
+  assign early_o      = busy_q && ev_q == EvDb && row.bound && ev_push_q.valid;
+  assign early_slot_o = row.slot;
+  assign early_pi_o   = ev_pi_q;
+  assign early_push_o = ev_push_q;
 
   logic [QpW-1:0] slot_qpn_q [Slots];
   logic [15:0]    slot_pi_q [Slots];
