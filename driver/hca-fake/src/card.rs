@@ -8,6 +8,7 @@ use hca_regs as reg;
 
 use crate::host::HostMemory;
 use crate::link::FakeLink;
+use crate::push::PushSlots;
 use crate::queues::{CqState, EqState};
 
 const CTX_BYTES: usize = 256;
@@ -53,6 +54,7 @@ pub struct Card {
     pub(crate) eqs: HashMap<u8, EqState>,
     pub(crate) irqs: [u64; VECTORS as usize],
     pub(crate) time: u64,
+    pub(crate) push_slots: PushSlots,
     regs: HashMap<u32, u32>,
     mailbox: Vec<u8>,
     dma_error: bool,
@@ -76,6 +78,7 @@ impl Card {
             eqs: HashMap::new(),
             irqs: [0; VECTORS as usize],
             time: 0,
+            push_slots: PushSlots::new(),
             regs: HashMap::new(),
             mailbox: vec![0; reg::MAILBOX_BYTES as usize],
             dma_error: false,

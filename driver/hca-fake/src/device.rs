@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hca_abi::{
     ADMIN_DOORBELL_OFFSET, AdminDoorbell, BAR0_BYTES, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_OFFSET,
-    EQ_DOORBELL_OFFSET, EqDoorbell, OpVls, RQ_DOORBELL_OFFSET, RqDoorbell, SQ_DOORBELL_OFFSET, SqDoorbell,
+    EQ_DOORBELL_OFFSET, EqDoorbell, OpVls, PUSH_SLOTS_OFFSET, RQ_DOORBELL_OFFSET, RqDoorbell,
+    SQ_DOORBELL_OFFSET, SqDoorbell,
 };
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
 use hca_fw_core::{Firmware, Identity, NUM_FUNCS};
@@ -191,6 +192,9 @@ impl Device for FakeDevice {
         match offset.wrapping_sub(DOORBELL_PAGE_OFFSET) {
             SQ_DOORBELL_OFFSET => {
                 let db = SqDoorbell::from_word(value);
+                if db.push() {
+                    card.check_pushed(self.func, &db);
+                }
                 card.qp_doorbell(Queue::Send, db.qpn(), db.producer_index());
             }
             RQ_DOORBELL_OFFSET => {
@@ -209,6 +213,7 @@ impl Device for FakeDevice {
                 let producer = AdminDoorbell::from_word(value).producer_index();
                 card.admin_doorbell(self.func, producer);
             }
+            _ if card.push_word(self.func, offset.wrapping_sub(PUSH_SLOTS_OFFSET), value) => {}
             other => card.violation(format!("64-bit write to offset {other:#x} of the doorbell page")),
         }
     }

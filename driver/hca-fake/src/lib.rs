@@ -17,6 +17,7 @@ mod data_path;
 mod device;
 mod host;
 mod link;
+mod push;
 mod queues;
 
 pub use card::{Card, QpRings};

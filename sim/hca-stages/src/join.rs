@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use hca_abi::SqDoorbell;
 use hca_wire::Syndrome;
 
 use crate::log::Counts;
@@ -136,7 +137,8 @@ impl Join {
         card.rings.retain(|_, owner| *owner != qpn);
     }
 
-    pub fn doorbell(&mut self, now: u64, card: usize, func: u8, qpn: u32, producer: u16) {
+    pub fn doorbell(&mut self, now: u64, card: usize, func: u8, doorbell: &SqDoorbell) {
+        let (qpn, producer) = (doorbell.qpn(), doorbell.producer_index());
         let Some(queue) = self.cards[card].queues.get_mut(&qpn) else {
             return;
         };
@@ -151,9 +153,9 @@ impl Join {
                 continue;
             }
             self.num_open += 1;
-            queue
-                .open
-                .push_back(Open::new(WorkRecord::new(card, qpn, index, now)));
+            let mut record = WorkRecord::new(card, qpn, index, now);
+            record.pushed = doorbell.push() && index.wrapping_add(1) == producer;
+            queue.open.push_back(Open::new(record));
         }
         queue.producer = producer;
     }
@@ -181,7 +183,10 @@ impl Join {
             return;
         }
         for open in queue.entries(addr, len_bytes) {
-            open.record.set_first(Stage::WqeAsked, now);
+            // Later reads of it are for a retransmission, or for the place of a READ's data.
+            if open.record.at(Stage::EmitFirst).is_none() {
+                open.record.set_first(Stage::WqeAsked, now);
+            }
         }
         card.fetches[usize::from(tag)] = Some(Fetch { qpn, addr, len_bytes });
     }
@@ -195,7 +200,6 @@ impl Join {
             return;
         };
         for open in queue.entries(fetch.addr, fetch.len_bytes) {
-            // Later reads of it are for a retransmission, or for the place of a READ's data.
             if open.record.at(Stage::EmitFirst).is_none() && open.record.at(Stage::WqeAsked).is_some() {
                 open.record.set(Stage::WqeArrived, now);
             }

@@ -33,6 +33,8 @@ pub struct WorkRecord {
     pub retransmitted: u32,
     /// Its packets did not leave the card: both ends are the same port.
     pub looped: bool,
+    /// Its WQE rode with the doorbell: the card need not read it, but may.
+    pub pushed: bool,
     /// Transport service of its packets: bits 7:5 of their opcodes.
     pub(crate) service: u8,
     at: [u64; Stage::ALL.len()],
@@ -60,6 +62,7 @@ impl WorkRecord {
             packets: 0,
             retransmitted: 0,
             looped: false,
+            pushed: false,
             service: 0,
             at: [NEVER; Stage::ALL.len()],
         };
@@ -132,9 +135,11 @@ impl WorkRecord {
             ]
         };
         let (has_cqe, has_payload, looped) = (self.status.is_some(), self.bytes > 0, self.looped);
+        let was_read = !self.pushed || self.at(WqeAsked).is_some();
         // Of the two ends only one counts; the data of an unsignaled READ is its end.
         let ends_placed = !has_cqe && self.is_read() && has_payload;
         chain.iter().copied().filter(move |stage| match stage {
+            WqeAsked | WqeArrived => was_read,
             Cqe => has_cqe,
             Retired => !has_cqe && !ends_placed,
             Placed => has_payload,

@@ -104,7 +104,7 @@ impl Tap {
         {
             let doorbell = SqDoorbell::from_word(ports.mmio_wr_data_i.get());
             let func = ports.mmio_wr_func_i.get();
-            join.doorbell(now, card, func, doorbell.qpn(), doorbell.producer_index());
+            join.doorbell(now, card, func, &doorbell);
         }
         if ports.hrd_req_valid_o.get() & ports.hrd_req_ready_i.get() != 0 {
             let (func, tag) = (ports.hrd_req_func_o.get(), ports.hrd_req_tag_o.get());
