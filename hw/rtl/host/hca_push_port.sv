@@ -1,5 +1,5 @@
 // The push slots' part of BAR 0: MMIO writes of a function to what hca_sq_push stores. Each is taken at once and is in
-// its slot two cycles later, before a doorbell behind it reaches the requester. What is not a whole 64-bit word is lost.
+// its slot two cycles later, before a doorbell behind it reaches the requester. Only whole 64-bit words count.
 module hca_push_port
   import hca_pkg::*;
 (

@@ -1,4 +1,4 @@
-// The number of the one bit that is set; 0 if there is none. A reduction per bit of the number, not a walk over all bits.
+// The number of the one bit that is set; 0 if there is none. A reduction per bit of the number, no walk.
 module hca_onehot_index #(
   parameter int unsigned N = 2,
   localparam int unsigned IdxW = (N > 1) ? $clog2(N) : 1

@@ -13,6 +13,7 @@ module hca_rx_ctrl
   output logic [63:0]                wake_at_o,    // and look again then
   output rx_strobes_t                strobes_o,
   output logic                       item_made_o,  // strobe: an item more is on its way to rx_exec
+  output logic                       refusal_done_o,  // strobe: a message of rx_exec is dealt with
   input  logic                       rxd_valid_i,
   output logic                       rxd_ready_o,
   input  rxd_t                       rxd_i,
@@ -157,6 +158,7 @@ module hca_rx_ctrl
                       && (qpc_wr_valid_i || ((msg_valid || flush_valid) && !left_valid) || rxd_valid_i);
   assign msg_take   = pick && job_d == JobMsg;
   assign flush_take = pick && job_d == JobFlush;
+  assign refusal_done_o = msg_take && msg.from_exec;
 
   always_comb begin
     if (qpc_wr_valid_i) begin

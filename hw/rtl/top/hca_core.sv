@@ -204,9 +204,9 @@ module hca_core
   eq_db_t eq_db;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
   hca_doorbell u_doorbell (
-    .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && !is_reg),
-    .mmio_wr_ready_o(db_wr_ready), .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i,
-    .push_wr_valid_o(push_wr_valid), .push_wr_o(push_wr), .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
+    .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && !is_reg), .mmio_wr_ready_o(db_wr_ready),
+    .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i, .push_wr_valid_o(push_wr_valid),
+    .push_wr_o(push_wr), .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_o(sq_db_valid), .sq_db_ready_i(sq_db_ready), .sq_db_o(sq_db),
     .rq_db_valid_o(rq_db_valid), .rq_db_ready_i(rq_db_ready), .rq_db_o(rq_db),
     .cq_db_valid_o(cq_db_valid), .cq_db_ready_i(cq_db_ready), .cq_db_o(cq_db),
@@ -261,14 +261,14 @@ module hca_core
   logic       rd_placed_valid, rd_placed_ready;
   logic [QpW-1:0] rd_placed;
   omt_wr_t    omt;
-  logic           emit, fetch_begun, made_read, item_made, fence_start, fence_busy;
+  logic           emit, fetch_begun, made_read, item_made, refusal_done, fence_start, fence_busy;
   logic [QpW-1:0] emit_qpn;
   logic [23:0]    emit_psn;
 
   hca_requester u_requester (
-    .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open),
-    .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]),
-    .push_wr_valid_i(push_wr_valid), .push_wr_i(push_wr), .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
+    .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .rate_open_i(rate_open[1]),
+    .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid), .push_wr_i(push_wr),
+    .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
     .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
@@ -379,7 +379,7 @@ module hca_core
     .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
     .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
     .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(qp_timers), .wake_at_o(qp_wake_at),
-    .strobes_o(rx_strobes), .item_made_o(item_made)
+    .strobes_o(rx_strobes), .item_made_o(item_made), .refusal_done_o(refusal_done)
   );
 
   logic   rsp_ready, ex_seg_valid, ex_seg_ready, ex_chunk_valid, ex_chunk_ready;
@@ -449,10 +449,10 @@ module hca_core
   );
 
   // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
-  hca_fence #(.Streams(4)) u_fence (
+  hca_fence #(.Streams(5), .CountW(12)) u_fence (
     .clk_i, .rst_i,
-    .enter_i({fetch_begun, made_read, emit, item_made}),
-    .leave_i({rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
+    .enter_i({msg_valid[MsgExec] && msg_ready[MsgExec], fetch_begun, made_read, emit, item_made}),
+    .leave_i({refusal_done, rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
     .start_i(fence_start), .busy_o(fence_busy)
   );
 
