@@ -28,8 +28,8 @@ def fitting_wqe(bench, qp, length=None):
 
 @cocotb.test()
 async def the_host_is_not_asked(dut):
-    """Decision 0024: a pushed WQE is sent without a read, and so much sooner; each function, each stride, slots from the
-    first to the last, ring positions around the end of the ring."""
+    """Decision 0024: a pushed WQE is sent without a read, and so much sooner; each function, each stride, slots from
+    the first to the last, ring positions around the end of the ring."""
     bench = await SqBench(dut, 1, latency=(125, 125)).begin()
     for slot in range(0, PUSH_SLOTS, 7):
         func, log_stride = slot % 4, slot // 4 % 4

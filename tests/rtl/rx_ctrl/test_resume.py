@@ -81,8 +81,8 @@ class Life:
             first, psn = psn, psn + max(1, -(-size // qp.mtu))
             await env.emit(qp, index, opcode, psn - 1, size)
             answers += responses(env, qp, first, size) if opcode == READ else [ack(env, qp, psn - 1)]
-        requests = [env.packet(qp, rng.choice((Op.RC_SEND_ONLY, Op.RC_WRITE_ONLY)), EPSN + i, 4, reth_bytes=4, ack_req=0)
-                    for i in range(self.posted["rq"])]
+        requests = [env.packet(qp, rng.choice((Op.RC_SEND_ONLY, Op.RC_WRITE_ONLY)), EPSN + i, 4, reth_bytes=4,
+                               ack_req=0) for i in range(self.posted["rq"])]
         while answers or requests:
             self.packets.append((answers if answers and (not requests or rng.random() < 0.5) else requests).pop(0))
         del self.packets[rng.randint(0, len(self.packets)):]

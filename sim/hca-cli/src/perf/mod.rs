@@ -56,7 +56,8 @@ What is measured, all in simulated time, with the PCIe model on; a program's own
   --stages                the time of every work request, cut at the stages that it reaches: doorbell; wqe_asked,
                           wqe_arrived (its WQE, unless it rode with the doorbell); emit_first (its first packet is
                           made); tx_first, tx_last (on the wire); peer_rx_last (at the peer's port); placed (in host
-                          memory); reply_tx_first, reply_tx_last, reply_rx (the acknowledge, or a READ's responses); cqe (its completion is in host memory).
+                          memory); reply_tx_first, reply_tx_last, reply_rx (the acknowledge, or a READ's responses); cqe
+                          (its completion is in host memory).
                           Twice: alone (one message in flight) and loaded (the window of the goodput and its warm-up).
 
 Plots of a sweep (two sizes or more) go to target/perf or the folder of --plot: bandwidth.svg, message_rate.svg,
