@@ -70,20 +70,19 @@ impl SendRing {
         }
         let at = (usize::from(self.next) & ((1 << self.size.log_size) - 1)) * self.size.stride_bytes();
         let mut ctrl = SqWqeCtrl::new();
+        let mut wqe_bytes = SEND_HEADER_BYTES;
         match wr.data {
             WrData::Sges(sges) => {
-                self.last_bytes = self.write_sges(at, &wr.op, sges)?;
+                wqe_bytes = self.write_sges(at, &wr.op, sges)?;
                 ctrl.set_length(total_length(sges)?);
                 ctrl.set_num_sge(sges.len() as u8);
             }
             WrData::Inline(bytes) => {
                 ctrl.set_length(self.write_inline(at, &wr.op, &[bytes])?);
-                self.last_bytes = SEND_HEADER_BYTES;
                 ctrl.set_inline_data(true);
             }
             WrData::InlineList(pieces) => {
                 ctrl.set_length(self.write_inline(at, &wr.op, pieces)?);
-                self.last_bytes = SEND_HEADER_BYTES;
                 ctrl.set_inline_data(true);
             }
         }
@@ -96,6 +95,7 @@ impl SendRing {
         for (i, word) in ctrl.as_bytes().as_chunks::<8>().0.iter().enumerate() {
             self.ring.store_u64(at + 8 * i, u64::from_le_bytes(*word));
         }
+        self.last_bytes = wqe_bytes;
         self.shadow.record(self.next, wr.wr_id);
         self.next = self.next.wrapping_add(1);
         Ok(())

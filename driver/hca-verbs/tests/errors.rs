@@ -104,6 +104,32 @@ fn bad_work_requests() {
     bench.dev.assert_no_violations();
 }
 
+/// The first of a list is posted alone, and rides with its doorbell, because the second is refused: none of its entries
+/// is missing, though the second one's WQE had been begun. The fake card compares what was pushed with the ring.
+#[test]
+fn what_is_pushed_is_the_one_before_a_bad_one() {
+    let bench = Bench::new(256);
+    let (mut a, mut b) = bench.pair(QpCap {
+        max_send_sge: 6,
+        ..QpCap::default()
+    });
+    let long = Sge {
+        length: u32::MAX,
+        ..bench.mr.sge(0, 1)
+    };
+    for (wr_id, pieces, bad) in [(1, 6, 1), (2, 1, 6), (3, 4, 2)] {
+        let good = vec![bench.mr.sge(0, 8); pieces];
+        let recv = [bench.mr.sge(128, 64)];
+        b.post_recv(&[RecvWr { wr_id, sges: &recv }]).unwrap();
+        let refused = a.post_send(&[send(wr_id, &good), send(9, &vec![long; bad])]);
+        assert_eq!(refused.unwrap_err().index, 1);
+        for wc in bench.completions(2) {
+            assert_eq!((wc.wr_id, wc.status), (wr_id, WcStatus::Success));
+        }
+    }
+    bench.dev.assert_no_violations();
+}
+
 /// QPS-5: a forbidden post fails at once, in every state.
 #[test]
 fn posts_by_state() {
