@@ -75,17 +75,6 @@ module hca_vl_list
   assign unused_old = ^old.vl;
 
   // ---- The next entry whose VL has a packet -----------------------------------------------------------
-  // Bit b of the number of each entry, as a vector.
-  function automatic logic [EntryW-1:0][Entries-1:0] number_bits();
-    logic [EntryW-1:0][Entries-1:0] bits;
-    for (int unsigned b = 0; b < EntryW; b++) begin
-      for (int unsigned e = 0; e < Entries; e++) bits[b][e] = ((e >> b) & 1) != 0;
-    end
-    return bits;
-  endfunction
-
-  localparam logic [EntryW-1:0][Entries-1:0] NumberBits = number_bits();
-
   logic [NumVls-1:0]  back;                          // has a packet, or may have one
   logic [NumVls-1:0]  skip_q;                        // has had its weights of this lap
   logic               any;
@@ -115,9 +104,12 @@ module hca_vl_list
   assign from   = (search || later == '0) ? ok : later;
   assign next   = from & (~from + 1'b1);
 
-  always_comb begin
-    for (int unsigned b = 0; b < EntryW; b++) next_idx[b] = |(next & NumberBits[b]);
-  end
+  hca_onehot_index #(
+    .N(Entries)
+  ) u_next (
+    .onehot_i(next),
+    .idx_o   (next_idx)
+  );
 
   assign next_entry = mem[next_idx];
   assign cur_vl     = cur_q.vl[VlW-1:0];
