@@ -2,8 +2,9 @@
 // with what it saw last time: a timer starts when a change is first seen, and fires when its time is over. Between two
 // sweeps the scanner sleeps for a sixteenth of the shortest time that somebody waits for. So a timer is never early,
 // and late by an eighth of that time and two sweeps at most. Whoever emits something shortens the sleep by its own
-// time-out; a new RNR wait ends it. While it sleeps nothing here changes before `wake_at_o`. When a whole sweep meets
-// nobody to wait for it ends (active_o = 0), until something with a time-out is emitted.
+// time-out; a new RNR wait ends it; a QP that ends, which may have been the one to wait for, shortens it, too. While it
+// sleeps nothing here changes before `wake_at_o`. When a whole sweep meets nobody to wait for it ends (active_o = 0),
+// until something with a time-out is emitted.
 module hca_timers
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -149,6 +150,7 @@ module hca_timers
   always_comb begin
     asked = '1;
     if (ctx_we_i && ctx_i.live) asked = sixteenth(ctx_i.timeout);
+    else if (active_q && (ctx_we_i || (st_we_i && st_i.dead))) asked = sixteenth(5'd1);
     if (peek_q) asked = lesser(asked, sixteenth(ctx.timeout));
   end
 

@@ -281,3 +281,24 @@ def _ops(size, mtu, ops):
 
 
 WRITE_CODES = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
+
+
+async def sending(dut, *wqes, **fields):
+    """One QP that has emitted WQEs (opcode, length[, signaled]); returns their first PSNs too."""
+    qp = Qp(5, **fields)
+    env = await Env(dut).start(qp)
+    await env.doorbell(qp, sq=len(wqes))
+    psn, firsts = qp.fields["sq_psn"], []
+    for index, (opcode, length, *signaled) in enumerate(wqes):
+        firsts.append(psn & PSN_MASK)
+        psn += max(1, -(-length // qp.mtu))
+        await env.emit(qp, index, opcode, psn - 1, length, signaled[0] if signaled else 1)
+    return env, qp, firsts
+
+
+def status_of(out):
+    """The only error: (wqe_index, status), and its event."""
+    (cqe,), (event,) = out.cqes(), out.ev
+    assert event["kind"] == HwEventKind.QP_ERROR and event["status"] == cqe[1]
+    assert out.upd[-1]["halt"] and not out.upd[-1]["rewind"]
+    return cqe

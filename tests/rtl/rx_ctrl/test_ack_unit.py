@@ -5,39 +5,18 @@ from common import simulate, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, HwEventWho, QpState, WcOpcode, WcStatus, WrOpcode
 from rx_bench import (KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK,
-                      RNR_CYCLES_PER_US, Env, Qp, ack, responses)
+                      Env, Qp, ack, responses, sending, status_of)
 
 SPSN = 0x100
 WRITE, SEND, READ = WrOpcode.RDMA_WRITE, WrOpcode.SEND, WrOpcode.RDMA_READ
 SWEEP = 2 * 1024
 
 
-async def setup(dut, *wqes, **fields):
-    """One QP that has emitted WQEs (opcode, length[, signaled]); returns their first PSNs too."""
-    qp = Qp(5, **fields)
-    env = await Env(dut).start(qp)
-    await env.doorbell(qp, sq=len(wqes))
-    psn, firsts = qp.fields["sq_psn"], []
-    for index, (opcode, length, *signaled) in enumerate(wqes):
-        firsts.append(psn & PSN_MASK)
-        psn += max(1, -(-length // qp.mtu))
-        await env.emit(qp, index, opcode, psn - 1, length, signaled[0] if signaled else 1)
-    return env, qp, firsts
-
-
-def status_of(out):
-    """The only error: (wqe_index, status), and its event."""
-    (cqe,), (event,) = out.cqes(), out.ev
-    assert event["kind"] == HwEventKind.QP_ERROR and event["status"] == cqe[1]
-    assert out.upd[-1]["halt"] and not out.upd[-1]["rewind"]
-    return cqe
-
-
 @cocotb.test()
 async def acknowledge_completes_in_order(dut):
     """REL-1, OP-19, OP-20, QPS-14: one ACK completes all before it, unsignaled ones without a CQE; PSN wrap."""
-    env, qp, first = await setup(dut, (WRITE, 600), (SEND, 0, 0), (WrOpcode.SEND_WITH_IMM, 10), (WRITE, 10),
-                                 sq_psn=0xFFFFFE)
+    env, qp, first = await sending(dut, (WRITE, 600), (SEND, 0, 0), (WrOpcode.SEND_WITH_IMM, 10), (WRITE, 10),
+                                   sq_psn=0xFFFFFE)
     out = await env.send(ack(env, qp, first[2]))
     assert out.cqes() == [(0, 0), (2, 0)]
     cqes = [item["cqe"] for item in out.rxw if item["cqe"]["valid"]]
@@ -52,7 +31,7 @@ async def acknowledge_completes_in_order(dut):
 @cocotb.test()
 async def partial_and_ghost_acknowledges(dut):
     """REL-1: an ACK inside a message moves the window only; PSNs not outstanding are ghosts."""
-    env, qp, first = await setup(dut, (WRITE, 1000), (WRITE, 10))
+    env, qp, first = await sending(dut, (WRITE, 1000), (WRITE, 10))
     out = await env.send(ack(env, qp, first[0] + 1))
     assert not out.cqes()
     assert (out.upd[0]["una_wqe"], out.upd[0]["una_psn"], out.upd[0]["una_first_psn"]) == (0, first[0] + 2, first[0])
@@ -66,7 +45,7 @@ async def partial_and_ghost_acknowledges(dut):
 @cocotb.test()
 async def read_responses_are_placed(dut):
     """OP-5, OP-14: scatter offsets, one fetch each, the CQE with the last; a zero-length READ; rd_done."""
-    env, qp, first = await setup(dut, (WRITE, 8), (READ, 600), (READ, 0), (READ, 256, 0), sq_log_stride=1)
+    env, qp, first = await sending(dut, (WRITE, 8), (READ, 600), (READ, 0), (READ, 256, 0), sq_log_stride=1)
     out = await env.send(*responses(env, qp, first[1], 600))
     placed = [item for item in out.rxw if item["kind"] == KIND_READ_RESP]
     assert [item["msg_offset"] for item in placed] == [0, 256, 512]
@@ -85,7 +64,7 @@ async def read_responses_are_placed(dut):
 async def lost_read_response_rewinds_once(dut):
     """REL-16: responses behind a gap, or an ACK behind a READ without data, are an implied NAK: one rewind per
     gap; the rest arrives with new FIRST opcodes."""
-    env, qp, first = await setup(dut, (READ, 1024), (WRITE, 8), retry_cnt=1)
+    env, qp, first = await sending(dut, (READ, 1024), (WRITE, 8), retry_cnt=1)
     packets = responses(env, qp, first[0], 1024)
     out = await env.send(packets[0], packets[2], packets[3])
     assert [upd["rewind"] for upd in out.upd] == [0, 1]
@@ -102,7 +81,7 @@ async def lost_read_response_rewinds_once(dut):
 async def sequence_nak_rewinds(dut):
     """REL-3, REL-5, REL-9, REL-16: a sequence NAK acknowledges what is before it; each rewind without progress
     costs a retry; progress gives a new budget; then RETRY_EXC_ERR."""
-    env, qp, first = await setup(dut, *[(WRITE, 8)] * 6, retry_cnt=2)
+    env, qp, first = await sending(dut, *[(WRITE, 8)] * 6, retry_cnt=2)
     for done in (1, 2):
         out = await env.send(ack(env, qp, first[done], 0x60))
         assert out.cqes() == [(done - 1, 0)]
@@ -116,9 +95,9 @@ async def sequence_nak_rewinds(dut):
 @cocotb.test()
 async def no_retry_at_all(dut):
     """REL-18: retry_cnt = 0 and rnr_retry = 0 fail at once."""
-    env, qp, first = await setup(dut, (WRITE, 8), retry_cnt=0)
+    env, qp, first = await sending(dut, (WRITE, 8), retry_cnt=0)
     assert status_of(await env.send(ack(env, qp, first[0], 0x60))) == (0, WcStatus.RETRY_EXC_ERR)
-    env, qp, first = await setup(dut, (WRITE, 8), rnr_retry=0)
+    env, qp, first = await sending(dut, (WRITE, 8), rnr_retry=0)
     assert status_of(await env.send(ack(env, qp, first[0], 0x21))) == (0, WcStatus.RNR_RETRY_EXC_ERR)
 
 
@@ -128,7 +107,7 @@ async def peer_refuses(dut):
     the rest is flushed; one event."""
     for syndrome, status in ((0x61, WcStatus.REM_INV_REQ_ERR), (0x62, WcStatus.REM_ACCESS_ERR),
                              (0x63, WcStatus.REM_OP_ERR)):
-        env, qp, first = await setup(dut, (WRITE, 8), (WRITE, 600, 0), (SEND, 4))
+        env, qp, first = await sending(dut, (WRITE, 8), (WRITE, 600, 0), (SEND, 4))
         await env.doorbell(qp, sq=30)
         out = await env.send(ack(env, qp, first[1] + 1, syndrome))
         assert out.cqes() == [(0, 0), (1, status)]
@@ -146,7 +125,7 @@ async def peer_refuses(dut):
 async def refusal_behind_a_read_without_its_data(dut):
     """REL-16: a fatal NAK of a later request says nothing about a READ whose data is still missing: an implied NAK,
     the READ is asked for again, once per gap. A NAK inside the READ's own range refuses the READ itself."""
-    env, qp, first = await setup(dut, (READ, 1024), (WRITE, 8), retry_cnt=1)
+    env, qp, first = await sending(dut, (READ, 1024), (WRITE, 8), retry_cnt=1)
     await env.send(responses(env, qp, first[0], 1024)[0])
     out = await env.send(ack(env, qp, first[1], 0x62))
     assert not out.cqes() and not out.ev
@@ -157,7 +136,7 @@ async def refusal_behind_a_read_without_its_data(dut):
     assert out.cqes() == [(0, 0)]
     assert status_of(await env.send(ack(env, qp, first[1], 0x62))) == (1, WcStatus.REM_ACCESS_ERR)
     for arrived in (0, 1, 2):
-        env, qp, first = await setup(dut, (WRITE, 8), (READ, 1024), (WRITE, 8))
+        env, qp, first = await sending(dut, (WRITE, 8), (READ, 1024), (WRITE, 8))
         await env.send(ack(env, qp, first[0]), *responses(env, qp, first[1], 1024)[:arrived])
         out = await env.send(ack(env, qp, first[1] + 2, 0x63))
         assert status_of(out) == (1, WcStatus.REM_OP_ERR), arrived
@@ -167,7 +146,7 @@ async def refusal_behind_a_read_without_its_data(dut):
 async def send_queue_drains(dut):
     """QPS-10, QPS-11: in SQD one event says that all that was begun is acknowledged and every READ has its data; at
     once when there is nothing, never after an error."""
-    env, qp, first = await setup(dut, (WRITE, 600), (READ, 8), (SEND, 4))
+    env, qp, first = await sending(dut, (WRITE, 600), (READ, 8), (SEND, 4))
     await env.context(qp, state=QpState.SQD)
     assert not (await env.message("mgmt", MSG_SQ_DRAIN, qp)).ev
     assert not (await env.send(ack(env, qp, first[0]))).ev
@@ -231,112 +210,14 @@ async def bad_responses(dut):
              ((READ, 300), bad(Op.RC_READ_RESPONSE_ONLY, 256)), ((READ, 30), bad(Op.RC_READ_RESPONSE_ONLY, 31)),
              ((READ, 30), bad(Op.RC_READ_RESPONSE_FIRST, 30)), ((READ, 8), bad(Op.RC_ATOMIC_ACKNOWLEDGE, 8)))
     for wqe, packet in cases:
-        env, qp, first = await setup(dut, wqe)
+        env, qp, first = await sending(dut, wqe)
         assert status_of(await env.send(packet(env, qp, first[0]))) == (0, WcStatus.BAD_RESP_ERR)
-
-
-@cocotb.test()
-async def rnr_wait(dut):
-    """REL-8, REL-11: halt, wait at least the time of the code, then restart; code 7 of rnr_retry has no end."""
-    env, qp, first = await setup(dut, (SEND, 8), rnr_retry=1)
-    for code, micros in ((1, 10), (5, 60)):
-        out = await env.send(ack(env, qp, first[0], 0x20 | code))
-        assert out.upd[0]["halt"] and not out.upd[0]["rewind"] and not out.cqes()
-        start = env.bench.cycle
-        assert not (await env.send(ack(env, qp, first[0], 0x20 | code))).upd, "already waiting"
-        assert not (await env.send(ack(env, qp, first[0], 0x60))).upd
-        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 60 * 250 + 5 * SWEEP, "restart")
-        waited = env.bench.cycle - start
-        assert micros * RNR_CYCLES_PER_US - 50 <= waited <= micros * RNR_CYCLES_PER_US + 2 * SWEEP + 100, waited
-        out = await env.settle()
-        assert out.upd[0]["rewind"] and not out.upd[0]["halt"] and out.upd[0]["una_psn"] == first[0]
-        env, qp, first = await setup(dut, (SEND, 8), rnr_retry=7)
-    env, qp, first = await setup(dut, (SEND, 8), (SEND, 8), rnr_retry=1)
-    await env.send(ack(env, qp, first[0], 0x21))
-    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 20000, "restart")
-    await env.settle()
-    # progress: a new budget
-    assert (await env.send(ack(env, qp, first[1], 0x21))).upd[0]["halt"]
-    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 20000, "restart")
-    await env.settle()
-    assert status_of(await env.send(ack(env, qp, first[1], 0x21))) == (1, WcStatus.RNR_RETRY_EXC_ERR)
-
-
-@cocotb.test()
-async def ack_timeout(dut):
-    """REL-3, REL-6, REL-7: timeout restarts, then fails, never early; 0 never comes; a clock may jump at rest."""
-    period = 1024 << 3
-    env, qp, first = await setup(dut, timeout=3, retry_cnt=1)
-    await env.bench.until(lambda: not env.bench.get("active_o"), period // 16 + 100, "rest: nothing is outstanding")
-    env.time.now += 1 << 40
-    for turn in range(2):
-        if not turn:
-            await env.emit(qp, 0, WRITE, SPSN, 8)
-        start = env.bench.cycle
-        await env.bench.until(lambda: env.bench.get("active_o"), 4, "the timer")
-        assert env.bench.get("wake_at_o") <= env.time.now + period // 16
-        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 2 * period + 3 * SWEEP, "timeout")
-        waited = env.bench.cycle - start
-        assert period - 20 <= waited <= period + period // 8 + 100, waited   # and two sweeps of a single QP
-        out = await env.settle()
-        if turn:
-            assert status_of(out) == (0, WcStatus.RETRY_EXC_ERR)
-        else:
-            assert out.upd[0]["rewind"] and out.upd[0]["una_psn"] == SPSN
-    await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
-    env, qp, first = await setup(dut, (WRITE, 8), timeout=0, retry_cnt=1)
-    await env.bench.step(4 * SWEEP)
-    assert not env.upd.got and not env.bench.get("active_o"), "nothing to wait for"
-    assert (await env.send(ack(env, qp, first[0]))).cqes() == [(0, 0)]
-    await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
-
-
-@cocotb.test()
-async def a_modified_qp_keeps_its_timer(dut):
-    """REL-3: a QP that is modified again and again while something is outstanding times out all the same."""
-    env, qp, _ = await setup(dut, (WRITE, 8), timeout=3, retry_cnt=1)
-    period, start = 1024 << 3, env.bench.cycle
-    while len(env.upd.got) == env.marks["upd"]:
-        assert env.bench.cycle - start <= period + period // 8 + 500, "no timeout"
-        await env.context(qp)
-        await env.bench.step(150)
-    assert env.bench.cycle - start >= period - 20
-
-
-@cocotb.test()
-@cocotb.parametrize(progress=[0, 1])
-async def late_timeout(dut, progress):
-    """REL-3, REL-5, REL-18: a timeout that waited while an acknowledge came is nobody's any more: with retry_cnt 0 it
-    would end the QP. Without progress it stands."""
-    period = 1024 << 1
-    env, qp, first = await setup(dut, (WRITE, 8), (WRITE, 8), timeout=1, retry_cnt=0)
-    await env.message("mgmt", MSG_SQ_ERROR, Qp(9))  # messages have turns in turn: the timer's will be the last
-    other = Qp(6)
-    await env.context(other, init_sq=1, init_rq=1)
-    env.rxw.rate = 0.0
-    for psn in range(50):                           # nothing leaves: no job starts
-        env.rxd.put(env.packet(other, Op.RC_WRITE_ONLY, 0x200 + psn, 0, reth_bytes=0, ack_req=0))
-    await env.bench.step(300)
-    while len(env.rxd.queue) > 1:
-        env.rxd.queue.pop()
-    env.rxd.put(ack(env, qp, first[0] if progress else first[0] - 1))
-    for source in ("doorbell", "requester", "gather"):
-        env.msgs[source].put(struct("pipe_msg_t").pack(kind=MSG_SQ_ERROR, qpn=9))
-    await env.bench.step(2 * period + 3 * SWEEP)
-    env.rxw.rate = 1.0
-    await env.bench.until(env.rxd.idle, what="packets")
-    out = await env.settle()
-    if progress:
-        assert out.cqes() == [(0, 0)] and not out.ev, "the timeout was for what has been acknowledged"
-        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 2 * period + 3 * SWEEP, "its own timeout")
-        out = await env.settle()
-    assert status_of(out) == (progress, WcStatus.RETRY_EXC_ERR)
 
 
 @cocotb.test()
 async def local_error_waits_for_its_turn(dut):
     """STAT LOC_*: MsgSqError completes its WQE only when all before it have completed."""
-    env, qp, first = await setup(dut, (WRITE, 8), (READ, 8), (WRITE, 8), (WRITE, 8))
+    env, qp, first = await sending(dut, (WRITE, 8), (READ, 8), (WRITE, 8), (WRITE, 8))
     assert not (await env.message("gather", MSG_SQ_ERROR, qp, 3, WcStatus.LOC_LEN_ERR)).rxw
     assert not (await env.message("gather", MSG_SQ_ERROR, qp, 2, WcStatus.LOC_PROT_ERR)).rxw
     assert (await env.send(ack(env, qp, first[0]))).cqes() == [(0, 0)]
@@ -344,7 +225,7 @@ async def local_error_waits_for_its_turn(dut):
     assert out.cqes() == [(1, 0), (2, WcStatus.LOC_PROT_ERR)], "right behind the READ"
     assert out.ev[0]["who"] == HwEventWho.REQUESTER and out.upd[-1]["halt"] and out.upd[-1]["una_wqe"] == 3
     # at once when it is the oldest; an error of a WQE that has completed is stale
-    env, qp, first = await setup(dut, (WRITE, 8), (WRITE, 8))
+    env, qp, first = await sending(dut, (WRITE, 8), (WRITE, 8))
     await env.send(ack(env, qp, first[0]))
     assert not (await env.message("gather", MSG_SQ_ERROR, qp, 0, WcStatus.LOC_PROT_ERR)).rxw
     out = await env.message("requester", MSG_SQ_ERROR, qp, 1, WcStatus.LOC_QP_OP_ERR)
@@ -356,20 +237,20 @@ async def local_error_waits_for_its_turn(dut):
 async def read_that_could_not_be_placed(dut):
     """KEY-28, QPS-14: rx_exec refuses the data of a READ that already counted as complete: back to it, also
     behind a later fatal error, and flush from there."""
-    env, qp, first = await setup(dut, (READ, 8), (WRITE, 8), (WRITE, 8), (WRITE, 8))
+    env, qp, first = await sending(dut, (READ, 8), (WRITE, 8), (WRITE, 8), (WRITE, 8))
     await env.send(*responses(env, qp, first[0], 8), ack(env, qp, first[1]))
     out = await env.message("exec", MSG_SQ_ERROR, qp, 0, WcStatus.LOC_PROT_ERR)
     assert status_of(out) == (0, WcStatus.LOC_PROT_ERR)
     await env.context(qp, state=QpState.ERR)
     assert (await env.message("mgmt", MSG_FLUSH_SQ, qp)).cqes() == [(1, 5), (2, 5), (3, 5)]
-    env, qp, first = await setup(dut, (READ, 8), (WRITE, 8), (WRITE, 8))
+    env, qp, first = await sending(dut, (READ, 8), (WRITE, 8), (WRITE, 8))
     await env.send(*responses(env, qp, first[0], 8), ack(env, qp, first[1], 0x62))
     out = await env.message("exec", MSG_SQ_ERROR, qp, 0, WcStatus.LOC_PROT_ERR)
     assert out.cqes() == [(0, WcStatus.LOC_PROT_ERR)] and not out.ev
     await env.context(qp, state=QpState.ERR)
     assert (await env.message("mgmt", MSG_FLUSH_SQ, qp)).cqes() == [(1, 5), (2, 5)]
     # A flush may have passed it, and rx_exec has held it back: again, without being asked.
-    env, qp, first = await setup(dut, (READ, 8), (READ, 600), (WRITE, 8))
+    env, qp, first = await sending(dut, (READ, 8), (READ, 600), (WRITE, 8))
     await env.send(*responses(env, qp, first[0], 8), responses(env, qp, first[1], 600)[0])
     await env.context(qp, state=QpState.ERR)
     assert (await env.message("mgmt", MSG_FLUSH_SQ, qp)).cqes() == [(1, 5), (2, 5)]
@@ -401,12 +282,12 @@ async def index_wraps(dut):
 @cocotb.test()
 async def throughput(dut):
     """Law 6: acknowledges of single WQEs, and one that covers 64."""
-    env, qp, first = await setup(dut, *[(WRITE, 8)] * 60)
+    env, qp, first = await sending(dut, *[(WRITE, 8)] * 60)
     env.rxd.put(*[ack(env, qp, psn) for psn in first])
     await env.bench.until(env.rxd.idle)
     cycles = (env.rxd.taken[-1] - env.rxd.taken[0]) / 59
     assert cycles <= 6, cycles
-    env, qp, first = await setup(dut, *[(WRITE, 8, 0)] * 64)
+    env, qp, first = await sending(dut, *[(WRITE, 8, 0)] * 64)
     start = env.bench.cycle
     await env.send(ack(env, qp, first[-1]))
     dut._log.warning("acknowledge: %.2f cycles each; 64 WQEs at once: %d", cycles, env.rxd.taken[-1] - start)

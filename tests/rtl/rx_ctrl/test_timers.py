@@ -1,0 +1,143 @@
+"""Transport and RNR timers of hca_rx_ctrl."""
+
+import cocotb
+from common import simulate, struct
+from hca_abi import BthOpcode as Op
+from hca_abi import QpState, WcStatus, WrOpcode
+from rx_bench import MSG_SQ_ERROR, RNR_CYCLES_PER_US, Env, Qp, ack, sending, status_of
+
+SPSN = 0x100
+WRITE, SEND = WrOpcode.RDMA_WRITE, WrOpcode.SEND
+SWEEP = 2 * 1024
+
+
+@cocotb.test()
+async def rnr_wait(dut):
+    """REL-8, REL-11: halt, wait at least the time of the code, then restart; code 7 of rnr_retry has no end."""
+    env, qp, first = await sending(dut, (SEND, 8), rnr_retry=1)
+    for code, micros in ((1, 10), (5, 60)):
+        out = await env.send(ack(env, qp, first[0], 0x20 | code))
+        assert out.upd[0]["halt"] and not out.upd[0]["rewind"] and not out.cqes()
+        start = env.bench.cycle
+        assert not (await env.send(ack(env, qp, first[0], 0x20 | code))).upd, "already waiting"
+        assert not (await env.send(ack(env, qp, first[0], 0x60))).upd
+        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 60 * 250 + 5 * SWEEP, "restart")
+        waited = env.bench.cycle - start
+        assert micros * RNR_CYCLES_PER_US - 50 <= waited <= micros * RNR_CYCLES_PER_US + 2 * SWEEP + 100, waited
+        out = await env.settle()
+        assert out.upd[0]["rewind"] and not out.upd[0]["halt"] and out.upd[0]["una_psn"] == first[0]
+        env, qp, first = await sending(dut, (SEND, 8), rnr_retry=7)
+    env, qp, first = await sending(dut, (SEND, 8), (SEND, 8), rnr_retry=1)
+    await env.send(ack(env, qp, first[0], 0x21))
+    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 20000, "restart")
+    await env.settle()
+    # progress: a new budget
+    assert (await env.send(ack(env, qp, first[1], 0x21))).upd[0]["halt"]
+    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 20000, "restart")
+    await env.settle()
+    assert status_of(await env.send(ack(env, qp, first[1], 0x21))) == (1, WcStatus.RNR_RETRY_EXC_ERR)
+
+
+@cocotb.test()
+async def ack_timeout(dut):
+    """REL-3, REL-6, REL-7: timeout restarts, then fails, never early; 0 never comes; a clock may jump at rest."""
+    period = 1024 << 3
+    env, qp, first = await sending(dut, timeout=3, retry_cnt=1)
+    await env.bench.until(lambda: not env.bench.get("active_o"), period // 16 + 100, "rest: nothing is outstanding")
+    env.time.now += 1 << 40
+    for turn in range(2):
+        if not turn:
+            await env.emit(qp, 0, WRITE, SPSN, 8)
+        start = env.bench.cycle
+        await env.bench.until(lambda: env.bench.get("active_o"), 4, "the timer")
+        assert env.bench.get("wake_at_o") <= env.time.now + period // 16
+        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 2 * period + 3 * SWEEP, "timeout")
+        waited = env.bench.cycle - start
+        assert period - 20 <= waited <= period + period // 8 + 100, waited   # and two sweeps of a single QP
+        out = await env.settle()
+        if turn:
+            assert status_of(out) == (0, WcStatus.RETRY_EXC_ERR)
+        else:
+            assert out.upd[0]["rewind"] and out.upd[0]["una_psn"] == SPSN
+    await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
+    env, qp, first = await sending(dut, (WRITE, 8), timeout=0, retry_cnt=1)
+    await env.bench.step(4 * SWEEP)
+    assert not env.upd.got and not env.bench.get("active_o"), "nothing to wait for"
+    assert (await env.send(ack(env, qp, first[0]))).cqes() == [(0, 0)]
+    await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
+
+
+@cocotb.test()
+async def a_modified_qp_keeps_its_timer(dut):
+    """REL-3: a QP that is modified again and again while something is outstanding times out all the same."""
+    env, qp, _ = await sending(dut, (WRITE, 8), timeout=3, retry_cnt=1)
+    period, start = 1024 << 3, env.bench.cycle
+    while len(env.upd.got) == env.marks["upd"]:
+        assert env.bench.cycle - start <= period + period // 8 + 500, "no timeout"
+        await env.context(qp)
+        await env.bench.step(150)
+    assert env.bench.cycle - start >= period - 20
+
+
+@cocotb.test()
+@cocotb.parametrize(progress=[0, 1])
+async def late_timeout(dut, progress):
+    """REL-3, REL-5, REL-18: a timeout that waited while an acknowledge came is nobody's any more: with retry_cnt 0 it
+    would end the QP. Without progress it stands."""
+    period = 1024 << 1
+    env, qp, first = await sending(dut, (WRITE, 8), (WRITE, 8), timeout=1, retry_cnt=0)
+    await env.message("mgmt", MSG_SQ_ERROR, Qp(9))  # messages have turns in turn: the timer's will be the last
+    other = Qp(6)
+    await env.context(other, init_sq=1, init_rq=1)
+    env.rxw.rate = 0.0
+    for psn in range(50):                           # nothing leaves: no job starts
+        env.rxd.put(env.packet(other, Op.RC_WRITE_ONLY, 0x200 + psn, 0, reth_bytes=0, ack_req=0))
+    await env.bench.step(300)
+    while len(env.rxd.queue) > 1:
+        env.rxd.queue.pop()
+    env.rxd.put(ack(env, qp, first[0] if progress else first[0] - 1))
+    for source in ("doorbell", "requester", "gather"):
+        env.msgs[source].put(struct("pipe_msg_t").pack(kind=MSG_SQ_ERROR, qpn=9))
+    await env.bench.step(2 * period + 3 * SWEEP)
+    env.rxw.rate = 1.0
+    await env.bench.until(env.rxd.idle, what="packets")
+    out = await env.settle()
+    if progress:
+        assert out.cqes() == [(0, 0)] and not out.ev, "the timeout was for what has been acknowledged"
+        await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], 2 * period + 3 * SWEEP, "its own timeout")
+        out = await env.settle()
+    assert status_of(out) == (progress, WcStatus.RETRY_EXC_ERR)
+
+
+@cocotb.test()
+@cocotb.parametrize(end=["reset", "error"])
+async def nobody_waits_for_a_qp_that_has_ended(dut, end):
+    """QPS-6: the longest time-out is looked at every 17 s, and a QP that ends with something outstanding is not waited
+    for as long; the timer of another one goes on."""
+    other, period = Qp(6, timeout=3, retry_cnt=0), 1024 << 3
+    env, qp, first = await sending(dut, (WRITE, 8), timeout=31)
+    await env.bench.step(SWEEP)
+    assert env.bench.get("active_o") and env.bench.get("wake_at_o") > env.time.now + (1 << 36)
+    if end == "reset":
+        await env.context(qp, state=QpState.RESET)
+    else:
+        assert status_of(await env.send(ack(env, qp, first[0], 0x62))) == (0, WcStatus.REM_ACCESS_ERR)
+    await env.bench.until(lambda: not env.bench.get("active_o"), SWEEP, "rest")
+    for ended in (qp, other):
+        await env.context(ended, state=QpState.RESET)
+        await env.context(ended, init_sq=1, init_rq=1, state=QpState.RTS)
+        await env.doorbell(ended, sq=1)
+        await env.emit(ended, 0, WRITE, SPSN, 8)
+    start = env.bench.cycle
+    await env.bench.step(100)
+    await env.context(qp, state=QpState.RESET)
+    await env.settle()
+    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], period + period // 8 + 200, "the other's timeout")
+    assert env.bench.cycle - start >= period - 20
+    assert status_of(await env.settle()) == (0, WcStatus.RETRY_EXC_ERR)
+    await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
+
+
+def test_timers():
+    """Runs the tests of this file."""
+    simulate("hca_rx_ctrl", "test_timers")
