@@ -16,6 +16,9 @@ use crate::draw::{self, JOBS_MAX, Word, Words};
 
 /// Looks for the next work before a thread sleeps.
 const LOOKS: u32 = 3000;
+/// So many of them keep the processor; from then on whoever is ready to run goes first. With more threads than
+/// processors the one that is waited for may be among them.
+const PATIENT_LOOKS: u32 = 200;
 
 /// What the threads do in a round, and on what.
 struct Round<T> {
@@ -76,8 +79,12 @@ impl<T> Words for Shared<T> {
     }
 
     #[inline]
-    fn relax(&self) {
-        spin_loop();
+    fn relax(&self, looks: u32) {
+        if looks < PATIENT_LOOKS {
+            spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -115,8 +122,8 @@ impl<T: Send> Shared<T> {
                 self.work(preferred);
                 looks = 0;
             } else if looks < LOOKS {
+                self.relax(looks);
                 looks += 1;
-                spin_loop();
             } else {
                 draw::sleep(self, thread, std::thread::park);
                 looks = 0;

@@ -26,8 +26,8 @@ pub(crate) trait Words {
     fn store(&self, word: Word, value: u64);
     fn fetch_and(&self, word: Word, value: u64) -> u64;
     fn fetch_sub(&self, word: Word, value: u64) -> u64;
-    /// Between two looks at the same word.
-    fn relax(&self);
+    /// Between two looks at the same word, after so many of them in vain.
+    fn relax(&self, looks: u32);
 }
 
 /// Leaves the jobs of a round, of which there are some, while none of the round before is open. `wake` wakes one of so
@@ -59,8 +59,10 @@ pub(crate) fn work<W: Words>(words: &W, preferred: u64, task: impl Fn(usize)) {
 /// Waits until all jobs are done.
 #[inline]
 pub(crate) fn wait<W: Words>(words: &W) {
+    let mut looks = 0;
     while words.load(Word::Open) != 0 {
-        words.relax();
+        words.relax(looks);
+        looks = looks.saturating_add(1);
     }
 }
 
@@ -156,7 +158,7 @@ mod tests {
             self.at(word).fetch_sub(value, SeqCst)
         }
 
-        fn relax(&self) {
+        fn relax(&self, _looks: u32) {
             loom::thread::yield_now();
         }
     }

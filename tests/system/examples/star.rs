@@ -1,4 +1,5 @@
-//! Four cards behind a switch, all of them busy, with so many threads: cycles per second as a JSON line.
+//! Four cards behind a switch, all of them busy, with so many threads: cycles and seconds as a JSON line,
+//! and how many of the cards a simulated cycle has to work on: so many threads can work side by side.
 //! `make bench-sim` runs it.
 //!
 //! `cargo run --release -p hca-system-tests --example star -- THREADS`
@@ -19,9 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let carried = star.carry()?;
     println!(
-        r#"{{"cards": {}, "threads": {threads}, "simulated_cycles": {}, "wall_s": {:.4}}}"#,
+        r#"{{"cards": {}, "threads": {threads}, "simulated_cycles": {}, "cards_per_cycle": {:.2}, "wall_s": {:.4}}}"#,
         star.cards,
         carried.cycles,
+        carried.evaluated_cycles as f64 / carried.cycles as f64,
         carried.wall.as_secs_f64(),
     );
     Ok(())

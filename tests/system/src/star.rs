@@ -39,6 +39,8 @@ pub struct Carried {
     pub trace_hash: u64,
     /// Simulated cycles of the traffic.
     pub cycles: u64,
+    /// Cycles of single cards that were evaluated for it: over `cycles`, how many cards a cycle has to work on.
+    pub evaluated_cycles: u64,
     /// How long they took.
     pub wall: Duration,
 }
@@ -81,7 +83,12 @@ impl Star {
             .map(|(index, card)| self.spoke(&sim, *card, index))
             .collect::<Result<Vec<_>, _>>()?;
         let mut qps = self.connect(&spokes)?;
-        let (start, first) = (Instant::now(), sim.fabric().now());
+        let progress = || {
+            let fabric = sim.fabric();
+            let of_card = |card: &CardId| fabric.card(*card).counters().evaluated_cycles;
+            (fabric.now(), cards.iter().map(of_card).sum::<u64>())
+        };
+        let (start, before) = (Instant::now(), progress());
         while spokes.iter().any(|spoke| spoke.completed < self.messages) {
             for index in 0..self.cards {
                 let next = &spokes[(index + 1) % self.cards].memory;
@@ -93,10 +100,12 @@ impl Star {
             }
             hash.collect(&mut sim.fabric(), &cards);
         }
+        let (wall, after) = (start.elapsed(), progress());
         Ok(Carried {
             trace_hash: hash.value(),
-            cycles: sim.fabric().now() - first,
-            wall: start.elapsed(),
+            cycles: after.0 - before.0,
+            evaluated_cycles: after.1 - before.1,
+            wall,
         })
     }
 
