@@ -8,7 +8,8 @@ module hca_requester
 #(
   parameter int unsigned Slots      = 64,  // QPs that may have WQEs on chip at the same time
   parameter int unsigned SlotBlocks = 64,  // 64-byte WQE blocks of one slot
-  parameter int unsigned Burst      = 16,  // packets a slot may emit in a row; one above 256 bytes counts for four
+  parameter int unsigned Burst      = 32,  // packets a slot may emit in a row
+  parameter int unsigned Large      = 8,  // what one above 256 bytes counts for
   parameter int unsigned Inflight   = 64   // WQE reads under way
 ) (
   input  logic           clk_i,
@@ -233,7 +234,7 @@ module hca_requester
     .fetch_rsp_valid_i, .fetch_rsp_ready_o, .fetch_rsp_i
   );
 
-  hca_sq_emit #(.Slots(Slots), .SlotBlocks(SlotBlocks), .Burst(Burst)) u_emit (
+  hca_sq_emit #(.Slots(Slots), .SlotBlocks(SlotBlocks), .Burst(Burst), .Large(Large)) u_emit (
     .clk_i, .rst_i,
     .next_valid_i (next_valid),
     .next_slot_i  (next_slot),

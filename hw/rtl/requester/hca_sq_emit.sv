@@ -1,7 +1,7 @@
 // Turns WQEs into packets. One turn serves one slot: load the QP's context, act on news (rewind, late
 // acknowledge, errors), then emit up to Burst packets: omt record, txp, segments. Owns QPs' send positions.
-// A turn costs 4 cycles, a one-segment packet 3 (2 inside a message). Only the txp, seg, omt and err streams
-// can stall it. See README.md.
+// A turn costs 4 cycles, a one-segment packet 2 (3 of a QP with a static rate). Only the txp, seg, omt and err
+// streams can stall it. See README.md.
 module hca_sq_emit
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -9,6 +9,7 @@ module hca_sq_emit
   parameter int unsigned Slots      = 64,
   parameter int unsigned SlotBlocks = 64,
   parameter int unsigned Burst      = 4,
+  parameter int unsigned Large      = 4,
   localparam int unsigned SlotW = $clog2(Slots),
   localparam int unsigned BlkW  = $clog2(SlotBlocks)
 ) (
@@ -75,7 +76,7 @@ module hca_sq_emit
   output pipe_msg_t        err_o
 );
 
-  localparam int unsigned CountW = $clog2(Burst + 4);
+  localparam int unsigned CountW = $clog2(Burst + Large);
 
   typedef enum logic [4:0] {
     StIdle, StLoad, StCtx, StEval, StRedo, StWqe, StSeek, StCheck, StPacket, StSeg, StNext, StHead, StErr,
@@ -148,6 +149,7 @@ module hca_sq_emit
   logic [31:0] sge_left, sge_lkey;
   logic [63:0] sge_va;
   logic        is_new;         // this WQE has never been begun
+  logic        direct;         // StWqe: its first packet needs no further look
 
   hca_sq_check u_check (
     .hdr_i        (hdr),
@@ -162,10 +164,14 @@ module hca_sq_emit
                          && (hdr.inline_data || many_sges || !sum_first_bad);
   assign is_new        = !psn_ge({dyn_q.started - dyn_q.wqe - 16'd1, 8'd0}, '0);
   assign hold          = (qpc_q.state == QpsSqd) && is_new;
+  // A rate group shuts behind a packet: its gate is looked at a cycle later.
+  assign direct        = state_q == StWqe && wqe_ok && !hold && !seek && dyn_q.offset == '0
+                         && qpc_q.path.group == '0;
   assign seek          = many_sges || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
 
   // ---- Packet decisions -----------------------------------------------------------------------------
-  logic        blocked, is_read;
+  logic        blocked, is_read, fence;
+  logic [31:0] left;        // of the message; in StWqe, too
   logic [3:0]  shift;
   logic [31:0] mtu;
   logic [23:0] in_flight;
@@ -174,20 +180,22 @@ module hca_sq_emit
   logic [24:0] span;
   logic [15:0] rd_out;      // READs not yet answered
 
-  assign is_read   = h_q.opcode == WrOpRdmaRead;
+  assign left      = (state_q == StWqe) ? hdr.length : left_q;
+  assign is_read   = ((state_q == StWqe) ? hdr.opcode : h_q.opcode) == WrOpRdmaRead;
+  assign fence     = (state_q == StWqe) ? hdr.fence : h_q.fence;
   assign shift     = mtu_shift(qpc_q.path_mtu);
   assign mtu       = 32'(mtu_bytes(qpc_q.path_mtu));
   assign in_flight = dyn_q.psn - ack_q.una_psn;
   assign rd_out    = dyn_q.rd_issued - ack_q.rd_done;
   assign pkt_no    = 4'(dyn_q.offset >> shift);
   assign span      = 25'(in_flight) + 25'(all_psns);
-  assign all_psns = (left_q == '0) ? 24'd1 : 24'((33'(left_q) + 33'(mtu) - 33'd1) >> shift);
+  assign all_psns = (left == '0) ? 24'd1 : 24'((33'(left) + 33'(mtu) - 33'd1) >> shift);
 
   always_comb begin
     pkt_new.first   = dyn_q.offset == '0;
-    pkt_new.last    = is_read || left_q <= mtu;
-    pkt_new.payload = !is_read && left_q != '0;
-    pkt_new.bytes   = is_read ? '0 : (left_q <= mtu) ? left_q[12:0] : mtu[12:0];
+    pkt_new.last    = is_read || left <= mtu;
+    pkt_new.payload = !is_read && left != '0;
+    pkt_new.bytes   = is_read ? '0 : (left <= mtu) ? left[12:0] : mtu[12:0];
     pkt_new.ack_req = pkt_new.last || dyn_q.retx || pkt_no == 4'd15;
     pkt_new.psns    = is_read ? all_psns : 24'd1;
     // PSNs in flight must stay comparable: never more than half of the space.
@@ -195,7 +203,7 @@ module hca_sq_emit
               || (dyn_q.wqe - ack_q.una_wqe) >= 16'(MaxOutstanding)
               || (is_read && span > 25'h80_0000)
               || (is_read && !rd_out[15] && rd_out >= 16'(qpc_q.max_rd_atomic))
-              || (h_q.fence && dyn_q.rd_issued != placed_q);
+              || (fence && dyn_q.rd_issued != placed_q);
   end
 
   // ---- Emission -------------------------------------------------------------------------------------
@@ -213,8 +221,8 @@ module hca_sq_emit
   assign pkt_end     = (pkt_fire && !pkt_q.payload) || (seg_fire && piece == pkt_left);
   assign step        = seg_fire && !h_q.inline_data;
   assign used_up     = step && sge_left == 32'(piece);
-  // A large packet counts for four: many small ones in a row cost others no more time than a few large ones.
-  assign weight      = (pkt_q.bytes > 13'd256) ? CountW'(4) : CountW'(1);
+  // A large packet counts for many small ones: in a row they cost others no more time than a few large ones.
+  assign weight      = (pkt_q.bytes > 13'd256) ? CountW'(Large) : CountW'(1);
   assign burst_end   = count_q + weight >= (urgent_i ? CountW'(4) : CountW'(Burst));
 
   hca_sq_build u_build (
@@ -317,6 +325,7 @@ module hca_sq_emit
         StWqe: begin
           if (!wqe_ok) state_q <= StErr;
           else if (hold) state_q <= StEnd;
+          else if (direct) state_q <= (blocked || shut_i) ? StEnd : StPacket;
           else state_q <= seek ? StSeek : StCheck;
         end
         StSeek: begin
@@ -384,7 +393,9 @@ module hca_sq_emit
                        + 64'(SqWqeCtrlBytes) + 64'(dyn_q.offset);
         in_pkt_q    <= 1'b0;
         check_sum_q <= many_sges;
-        end_q       <= EndPark;
+        pkt_q       <= pkt_new;
+        omt_done_q  <= 1'b0;
+        end_q       <= (direct && !blocked) ? EndAgain : EndPark;
         status_q    <= wqe_malformed ? WcLocQpOpErr : WcLocLenErr;
       end
       StSeek: if (!sge_busy) check_sum_q <= 1'b0;
@@ -453,13 +464,13 @@ module hca_sq_emit
     .blk_i    (blk_i)
   );
 
-  // The header of the next WQE is read ahead in StCheck of a last packet.
+  // The header of the next WQE is read ahead in StWqe, and in StCheck of a last packet.
   always_comb begin
     blk_re_o  = 1'b1;
     blk_ptr_o = head_q;
     if (sge_re) blk_ptr_o = head_q + sge_ptr;
     else if (state_q == StLoad) blk_ptr_o = head_i;
-    else if (state_q == StCheck && pkt_new.last) blk_ptr_o = head_q + BlkW'(stride);
+    else if (state_q == StWqe || (state_q == StCheck && pkt_new.last)) blk_ptr_o = head_q + BlkW'(stride);
     else if (state_q != StNext) blk_re_o = 1'b0;
   end
 

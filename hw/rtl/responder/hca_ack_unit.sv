@@ -1,7 +1,8 @@
 // The requester's receive side for one QP at a time: acknowledges, READ responses, local errors, timeouts.
 // start_i: job, context, state and marks are valid (all but st_i stay so until done_o). It walks the
 // outstanding message table from the oldest entry (two cycles per completed WQE, at most MaxOutstanding),
-// then acts once; done_o carries the new state. Waits only for item_ready_i. Rules: README.md, table 2.
+// then acts once; done_o carries the new state. An ACK of nothing else than the end of the WQE it has come to acts
+// there and then. Waits only for item_ready_i. Rules: README.md, table 2.
 module hca_ack_unit
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -10,7 +11,7 @@ module hca_ack_unit
   input  logic            start_i,
   input  ack_job_t        job_i,
   input  logic            has_pkt_i,   // the job is a packet: its buffer is freed with the last item
-  input  rxd_t            rxd_i,
+  input  rxd_t            rxd_i,       // it, from the cycle after start_i on
   input  rx_ctx_t         ctx_i,
   input  logic            dead_i,
   input  ack_st_t         st_i,
@@ -43,6 +44,7 @@ module hca_ack_unit
   ack_st_t     ack_q, ack_d;
   logic [23:0] target_q;  // PSNs before this one are acknowledged
   logic        live_q;    // the packet answers something outstanding
+  logic        plain_q;   // an ACK, not a NAK
   logic        moved_q, moved_d;
   logic        implied_q, implied_d;  // a READ inside the range has no data yet: implied NAK
   logic        second_q, second_d;    // second decision: the local error behind a completed READ
@@ -63,6 +65,22 @@ module hca_ack_unit
   assign row_read  = row_i.opcode == WrOpRdmaRead;
   assign pend_here = ack_q.pend_valid && ack_q.pend_wqe == ack_q.una_wqe;
   assign complete  = state_q == StWalk && walk_on && row_in && !row_read && !pend_here;
+
+  // The most frequent job by far: an ACK ends with this WQE, and nobody waits for more.
+  logic    swift;
+  ack_st_t swift_st;
+  assign swift = state_q == StWalk && walk_on && plain_q && row_i.last_psn == job_i.psn && !row_read
+                 && !ack_q.pend_valid && !ack_q.draining && item_ready_i;
+
+  always_comb begin
+    swift_st               = ack_q;
+    swift_st.una_wqe       = ack_q.una_wqe + 16'd1;
+    swift_st.una_psn       = target_q;
+    swift_st.una_first_psn = target_q;
+    swift_st.retry_left    = ctx_i.retry_cnt;
+    swift_st.rnr_left      = ctx_i.rnr_retry;
+    swift_st.gap_seen      = 1'b0;
+  end
 
   // ---- End: one decision ---------------------------------------------------------------------------
   ack_st_t     base;            // state with the budgets of a new message when there was progress
@@ -196,9 +214,10 @@ module hca_ack_unit
     // Not inside a message whose rest is still to be sent.
     drained       = drains && st_o.una_psn == mark_i.psn && st_o.una_psn == st_o.una_first_psn;
     st_o.draining = drains && !drained;
+    if (swift) st_o = swift_st;
   end
 
-  assign upd_valid_o = done_o && (moved_q || deliver || resend || rnr || fail || back);
+  assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || fail || back);
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done};
@@ -212,8 +231,8 @@ module hca_ack_unit
   assign end_item     = (has_pkt_i && !second_q) || fail || back;
   assign end_pushed   = at_end && (!end_item || item_ready_i);
   assign to_second    = deliver && rd_last && base.pend_valid && base.pend_wqe == st_o.una_wqe;
-  assign item_valid_o = (complete && row_i.signaled) || (at_end && end_item);
-  assign done_o       = end_pushed && !to_second;
+  assign item_valid_o = (complete && row_i.signaled) || swift || (at_end && end_item);
+  assign done_o       = swift || (end_pushed && !to_second);
   assign list_o       = wqe_fetch(ctx_i.func, ctx_i.sq_base, ctx_i.sq_log_size, ctx_i.sq_log_stride,
                                   ack_q.una_wqe);
 
@@ -227,10 +246,10 @@ module hca_ack_unit
       item_o.wqe_index = ack_q.una_wqe;
       item_o.rsp.qpn   = job_i.qpn;
       item_o.rsp.psn   = job_i.psn;
+      item_o.buf_beat  = rxd_i.buf_beat;
+      item_o.buf_beats = rxd_i.buf_beats;
+      item_o.frees     = swift || (at_end && has_pkt_i && !second_q);
       if (at_end) begin
-        item_o.frees         = has_pkt_i && !second_q;
-        item_o.buf_beat      = rxd_i.buf_beat;
-        item_o.buf_beats     = rxd_i.buf_beats;
         item_o.payload_off   = rxd_i.payload_off;
         item_o.payload_bytes = rxd_i.payload_bytes;
         item_o.needs_list    = deliver && rxd_i.payload_bytes != '0;
@@ -239,7 +258,7 @@ module hca_ack_unit
         item_o.msg_last      = rd_last;
         item_o.resumes       = back;
       end
-      item_o.cqe.valid     = complete || fail || back || (deliver && rd_last && row_i.signaled);
+      item_o.cqe.valid     = (complete && row_i.signaled) || fail || back || (deliver && rd_last && row_i.signaled);
       item_o.cqe.cqn       = ctx_i.send_cqn;
       item_o.cqe.solicited = 1'b0;
       item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);
@@ -289,7 +308,7 @@ module hca_ack_unit
           ack_d.una_psn       = row_i.last_psn + 24'd1;
           ack_d.una_first_psn = row_i.last_psn + 24'd1;
           moved_d             = 1'b1;
-          state_d             = StRead;
+          state_d             = swift ? StIdle : StRead;
         end
       end
       StRead:  state_d = (ack_q.una_psn == target_q && job_i.kind != AjRead) ? StEnd : StWalk;
@@ -313,6 +332,7 @@ module hca_ack_unit
     second_q  <= second_d;
     if (start_i) begin
       target_q <= plain_ack ? job_i.psn + 24'd1 : job_i.psn;
+      plain_q  <= plain_ack;
       // Reserved syndromes answer nothing.
       live_q   <= in_window && is_pkt
                   && (job_i.kind == AjRead || (!job_i.syndrome[7] && job_i.syndrome[6:5] != 2'b10));

@@ -1,4 +1,4 @@
-// Responder rules for one request packet. look_i: packet, context and state are valid (they stay so); the
+// Responder rules for one request packet. look_i: packet, context and state are valid (the latter two stay so); the
 // verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall do, the new
 // state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, table 1.
 module hca_resp_check
@@ -7,7 +7,8 @@ module hca_resp_check
   input  logic           clk_i,
   input  logic           look_i,
   input  logic           apply_i,
-  input  rxd_t           rxd_i,
+  input  rxd_t           rxd_i,    // with look_i
+  input  rxd_t           req_i,    // the same with apply_i
   input  logic [QpW-1:0] qpn_i,
   input  rx_ctx_t        ctx_i,
   input  resp_st_t       st_i,
@@ -57,9 +58,7 @@ module hca_resp_check
   logic [23:0] behind;
   logic        unused_rxd;
 
-  assign unused_rxd = ^{rxd_i.ib, rxd_i.port, rxd_i.pkey, rxd_i.dest_qpn, rxd_i.opcode[7:5], rxd_i.aeth_syndrome,
-                        rxd_i.aeth_msn, rxd_i.deth_qkey, rxd_i.deth_src_qpn, rxd_i.slid, rxd_i.sl,
-                        rxd_i.sgid, rxd_i.dgid, ctx_i};
+  assign unused_rxd = ^{rxd_i, req_i, ctx_i};
 
   always_comb begin
     op       = rxd_i.opcode[4:0];
@@ -169,10 +168,10 @@ module hca_resp_check
       st_o.msn       = st_i.msn + 24'(look_q.ends || look_q.read);
       st_o.nak_sent  = 1'b0;
       st_o.comm_est_sent = 1'b1;
-      st_o.msg_bytes = offset + 32'(rxd_i.payload_bytes);
-      st_o.wr_left   = (look_q.starts ? rxd_i.reth_bytes : st_i.wr_left) - 32'(rxd_i.payload_bytes);
-      st_o.wr_va     = (look_q.starts ? rxd_i.reth_va : st_i.wr_va) + 64'(rxd_i.payload_bytes);
-      if (look_q.starts) st_o.wr_rkey = rxd_i.reth_rkey;
+      st_o.msg_bytes = offset + 32'(req_i.payload_bytes);
+      st_o.wr_left   = (look_q.starts ? req_i.reth_bytes : st_i.wr_left) - 32'(req_i.payload_bytes);
+      st_o.wr_va     = (look_q.starts ? req_i.reth_va : st_i.wr_va) + 64'(req_i.payload_bytes);
+      if (look_q.starts) st_o.wr_rkey = req_i.reth_rkey;
       if (look_q.ends) begin
         st_o.in_msg = MsgpNone;
         if (look_q.send || look_q.imm) st_o.rq_ci = st_i.rq_ci + 16'd1;
@@ -193,13 +192,13 @@ module hca_resp_check
       item_o.func          = ctx_i.func;
       item_o.pd            = ctx_i.pd;
       item_o.frees         = 1'b1;
-      item_o.buf_beat      = rxd_i.buf_beat;
-      item_o.buf_beats     = rxd_i.buf_beats;
-      item_o.payload_off   = rxd_i.payload_off;
-      item_o.payload_bytes = rxd_i.payload_bytes;
-      item_o.va            = look_q.starts ? rxd_i.reth_va : st_i.wr_va;
-      item_o.rkey          = look_q.starts ? rxd_i.reth_rkey : st_i.wr_rkey;
-      item_o.chk_bytes     = look_q.starts ? rxd_i.reth_bytes : 32'(rxd_i.payload_bytes);
+      item_o.buf_beat      = req_i.buf_beat;
+      item_o.buf_beats     = req_i.buf_beats;
+      item_o.payload_off   = req_i.payload_off;
+      item_o.payload_bytes = req_i.payload_bytes;
+      item_o.va            = look_q.starts ? req_i.reth_va : st_i.wr_va;
+      item_o.rkey          = look_q.starts ? req_i.reth_rkey : st_i.wr_rkey;
+      item_o.chk_bytes     = look_q.starts ? req_i.reth_bytes : 32'(req_i.payload_bytes);
       item_o.list_bytes    = list_o.len_bytes;
       item_o.wqe_index     = st_i.rq_ci;
       item_o.msg_offset    = offset;
@@ -211,28 +210,28 @@ module hca_resp_check
       end
       if (again) item_o.kind = RxwReadReq;
       if (accept || look_q.earlier) begin
-        item_o.rsp.valid    = look_q.read ? (accept || again) : rxd_i.ack_req;
+        item_o.rsp.valid    = look_q.read ? (accept || again) : req_i.ack_req;
         item_o.rsp.syndrome = AethAck;
         item_o.rsp.msn      = st_o.msn;
         // A duplicate SEND or WRITE is answered for everything received so far (REL-19).
-        item_o.rsp.psn      = (accept || look_q.read) ? rxd_i.psn : st_i.epsn - 24'd1;
+        item_o.rsp.psn      = (accept || look_q.read) ? req_i.psn : st_i.epsn - 24'd1;
       end
       if ((accept && look_q.read) || again) begin
         item_o.rsp.read      = 1'b1;
-        item_o.rsp.va        = rxd_i.reth_va;
-        item_o.rsp.rkey      = rxd_i.reth_rkey;
-        item_o.rsp.len_bytes = rxd_i.reth_bytes;
+        item_o.rsp.va        = req_i.reth_va;
+        item_o.rsp.rkey      = req_i.reth_rkey;
+        item_o.rsp.len_bytes = req_i.reth_bytes;
       end
       if (accept && look_q.ends && (look_q.send || look_q.imm)) begin
         item_o.cqe.valid         = 1'b1;
-        item_o.cqe.solicited     = rxd_i.solicited;
+        item_o.cqe.solicited     = req_i.solicited;
         item_o.cqe.cqn           = ctx_i.recv_cqn;
         item_o.cqe.cqe.wqe_index = st_i.rq_ci;
         item_o.cqe.cqe.opcode    = look_q.send ? WcOpRecv : WcOpRecvRdmaWithImm;
         item_o.cqe.cqe.status    = WcSuccess;
         item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);
         item_o.cqe.cqe.byte_len  = st_o.msg_bytes;
-        item_o.cqe.cqe.imm_data  = look_q.imm ? rxd_i.imm : '0;
+        item_o.cqe.cqe.imm_data  = look_q.imm ? req_i.imm : '0;
         item_o.cqe.cqe.wc_flags  = look_q.imm ? WcFlagWithImm : '0;
         item_o.cqe.cqe.src_qp    = 32'(ctx_i.dest_qpn);
       end

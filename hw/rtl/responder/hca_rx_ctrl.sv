@@ -1,7 +1,7 @@
 // Judges every received packet and every internal message, one at a time and in order: the single writer of
 // responder and acknowledge state. Context writes go first; messages, and slices of a long flush, take turns
-// with packets. 3 cycles per request, 4 to 5 per acknowledge, plus 2 per completed send WQE. A job starts only
-// when its outputs have room; it never waits for firmware.
+// with packets. 2 cycles per request or acknowledge, 3 behind a job of the same QP, and 2 for each further send WQE
+// that completes. A job starts only when its outputs have room; it never waits for firmware.
 module hca_rx_ctrl
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -80,16 +80,16 @@ module hca_rx_ctrl
   job_e           job_q, job_d;
   logic [QpW-1:0] qpn_q, qpn_d;
   rx_msg_t        msg_q;
+  rxd_t           pkt_q;    // behind StRead: the packet
   logic           drop_q;
 
   // ---- Outputs and their room ----------------------------------------------------------------------
-  logic        item_push, item_ready, list_ready, ack_upd_valid, upd_ready, ev_push, ev_ready, ev_spare, room;
+  logic        item_push, item_ready, ack_upd_valid, ev_push, ev_spare, room;
   rxw_t        item;
   dma_rd_req_t list;
   ack_upd_t    ack_upd;
   rx_ev_t      ev;
 
-  assign room        = item_ready && list_ready && upd_ready && ev_ready;
   assign item_made_o = item_push && item_ready;
 
   hca_rx_out u_out (
@@ -99,12 +99,10 @@ module hca_rx_ctrl
     .item_ready_o(item_ready),
     .item_i      (item),
     .list_i      (list),
-    .list_ready_o(list_ready),
+    .room_o      (room),
     .upd_valid_i (ack_upd_valid),
-    .upd_ready_o (upd_ready),
     .upd_i       (ack_upd),
     .ev_valid_i  (ev_push),
-    .ev_ready_o  (ev_ready),
     .ev_spare_o  (ev_spare),
     .ev_i        (ev),
     .rxw_valid_o,
@@ -152,9 +150,11 @@ module hca_rx_ctrl
   );
 
   // ---- Pick a job ----------------------------------------------------------------------------------
-  logic pick, inner, inner_turn_q;  // messages and flush slices take turns with packets
+  logic pick, ends, ack_done, inner, inner_turn_q;  // messages and flush slices take turns with packets
   assign inner     = inner_turn_q || !rxd_valid_i;
-  assign pick       = state_q == StIdle && room
+  // Beside the end of a packet's job, which writes the state of its QP.
+  assign ends       = state_q == StResp || (state_q == StAck && ack_done);
+  assign pick       = (state_q == StIdle || (ends && qpn_d != qpn_q)) && room
                       && (qpc_wr_valid_i || ((msg_valid || flush_valid) && !left_valid) || rxd_valid_i);
   assign msg_take   = pick && job_d == JobMsg;
   assign flush_take = pick && job_d == JobFlush;
@@ -276,7 +276,12 @@ module hca_rx_ctrl
   assign pkey_viol = pkt_read && pkey_bad;
   assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, bad_source: pkt_read && source_bad, dup: dup,
                        timeout: timed_out, rewind: ack_upd_valid && ack_upd.rewind};
-  always_ff @(posedge clk_i) if (pkt_read) drop_q <= !pkt_ok;
+  always_ff @(posedge clk_i) begin
+    if (pkt_read) begin
+      drop_q <= !pkt_ok;
+      pkt_q  <= rxd_i;
+    end
+  end
 
   // ---- Requests ------------------------------------------------------------------------------------
   rxw_t        resp_item;
@@ -292,6 +297,7 @@ module hca_rx_ctrl
     .look_i     (pkt_read),
     .apply_i    (resp_act),
     .rxd_i,
+    .req_i      (pkt_q),
     .qpn_i      (qpn_q),
     .ctx_i      (ctx),
     .st_i       (st.resp),
@@ -308,13 +314,14 @@ module hca_rx_ctrl
 
   // ---- Answers and send-side messages -----------------------------------------------------------------
   ack_job_t    ack_job;
-  logic        ack_start, ack_item_valid, ack_done, ack_dead, ack_ev_valid, msg_to_ack;
+  logic        ack_start, ack_item_valid, ack_dead, ack_ev_valid, msg_to_ack;
   rxw_t        ack_item;
   dma_rd_req_t ack_list;
   ack_st_t     ack_new;
   rx_ev_t      ack_ev;
 
-  assign ack_job    = (job_q == JobMsg) ? ack_job_of_msg(qpn_q, msg_q) : ack_job_of_packet(qpn_q, rxd_i);
+  assign ack_job    = (job_q == JobMsg) ? ack_job_of_msg(qpn_q, msg_q)
+                                        : ack_job_of_packet(qpn_q, (state_q == StRead) ? rxd_i : pkt_q);
   assign msg_to_ack = msg_is_for_ack(msg_q.msg, ctx, st);
   assign ack_start = state_q == StRead
                      && ((job_q == JobPkt && is_answer && pkt_ok)
@@ -327,7 +334,7 @@ module hca_rx_ctrl
     .start_i     (ack_start),
     .job_i       (ack_job),
     .has_pkt_i   (job_q == JobPkt),
-    .rxd_i,
+    .rxd_i       (pkt_q),
     .ctx_i       (ctx),
     .dead_i      (st.dead),
     .st_i        (st.ack),
@@ -382,7 +389,7 @@ module hca_rx_ctrl
   always_comb begin
     state_d = state_q;
     unique case (state_q)
-      StIdle: if (pick) state_d = StRead;
+      StIdle, StResp: state_d = pick ? StRead : StIdle;
       StRead: begin
         state_d = StIdle;
         if (job_q == JobQpc && pop_busy) state_d = StRead;
@@ -392,18 +399,18 @@ module hca_rx_ctrl
         else if (job_q == JobMsg
                  && (msg_q.msg.kind == MsgRqError || msg_q.msg.kind == MsgReqError)) state_d = StMsg;
       end
-      StAck:   if (ack_done) state_d = StIdle;
+      StAck:   if (ack_done) state_d = pick ? StRead : StIdle;
       StFlush: if (flush_done) state_d = StIdle;
-      default: state_d = StIdle;  // StResp, StMsg: one cycle
+      default: state_d = StIdle;  // StMsg: one cycle
     endcase
   end
 
   always_ff @(posedge clk_i) state_q <= rst_i ? StIdle : state_d;
 
   // ---- New state -----------------------------------------------------------------------------------
-  logic rq_error, msg_live;
+  logic rq_error, msg_live;  // not live: the QP was reset while the message was under way
   assign rq_error = msg_q.msg.kind == MsgRqError;
-  assign msg_live = ctx.rx_ok || ctx.is_err;  // else the QP was reset while the message was under way
+  assign msg_live = ctx.rx_ok || ctx.is_err;
   assign st_we    = qpc_apply || resp_act || ack_done || flush_done || (state_q == StMsg && msg_live);
 
   always_comb begin
@@ -432,9 +439,7 @@ module hca_rx_ctrl
       default: begin  // StMsg
         st_new.dead = 1'b1;
         // Go back to what rx_exec refused: it has held back every receive CQE from there on.
-        if (msg_q.from_exec) begin
-          st_new.resp.rq_ci = msg_q.msg.wqe_index + 16'(rq_error);
-        end
+        if (msg_q.from_exec) st_new.resp.rq_ci = msg_q.msg.wqe_index + 16'(rq_error);
       end
     endcase
   end
@@ -455,8 +460,8 @@ module hca_rx_ctrl
     own_item.cqe.cqe.qpn = full_qpn(ctx.gen, qpn_q);
     if (state_q == StResp) begin
       own_item.frees     = 1'b1;
-      own_item.buf_beat  = rxd_i.buf_beat;
-      own_item.buf_beats = rxd_i.buf_beats;
+      own_item.buf_beat  = pkt_q.buf_beat;
+      own_item.buf_beats = pkt_q.buf_beats;
     end else begin
       own_item.resumes           = state_q == StMsg && msg_q.from_exec;
       own_item.cqe.valid         = state_q == StFlush || rq_error;
@@ -489,6 +494,7 @@ module hca_rx_ctrl
     end
   end
 
-  assign rxd_ready_o = state_q == StResp || (ack_done && job_q == JobPkt);
+  // A packet leaves with the look at it: the next one may be picked beside its end.
+  assign rxd_ready_o = pkt_read;
 
 endmodule

@@ -2,7 +2,9 @@
 // one beat per cycle, and hands the item to its end actions. One error bit per QP and side: after a failure
 // nothing of that side is written until an item resumes, or the queue is initialised again.
 // Moving: each step reads one buffer beat, rotates it into destination lanes, and merges it with the rest of
-// the beat before (carry). A chunk whose source lane lies behind its destination lane needs one step more.
+// the beat before (carry). A chunk whose source lane lies behind its destination lane needs one step more: one that
+// writes nothing, so the first of an item passes beside the look at its error bits. An item takes a cycle and one per
+// beat written, at least two.
 module hca_rx_mover
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -71,20 +73,22 @@ module hca_rx_mover
   xl_err_e     xl_err_q, xl_err_now;
   logic [4:0]  segs_q, segs_left;   // segments finished / still to finish
   logic [12:0] pos_q;               // payload bytes placed
-  logic        discard, has_chunk, chunk_bad, chunk_moves, take, finish, advance;
+  logic        discard, has_chunk, chunk_bad, chunk_ok, chunk_moves, early, late, take, finish, advance;
 
   assign segs_left   = meta_i.segs - segs_q;
   assign discard     = blocked || meta_i.err != ExNone || err_q != ExNone;
   assign has_chunk   = run_q && segs_left != '0 && chunk_valid_i;
   assign chunk_bad   = has_chunk && !discard && chunk_i.err != XlOk;
-  assign chunk_moves = has_chunk && !discard && chunk_i.err == XlOk && chunk_i.len_bytes != '0;
+  assign chunk_ok    = chunk_valid_i && chunk_i.err == XlOk && chunk_i.len_bytes != '0;
+  assign chunk_moves = has_chunk && !discard && chunk_ok;
+  assign early       = meta_valid_i && !run_q && meta_i.segs != '0 && chunk_ok && late;
 
   // ---- Steps of a chunk ----------------------------------------------------------------------------
   logic [6:0]  k_q;                 // step
   logic [13:0] src;                 // payload's place relative to buf_beat, in bytes
   logic [5:0]  s, d, rot;
   logic [7:0]  src_beats, dst_beats, steps, out_idx;
-  logic        late, step, step_last, emits;
+  logic        step, step_last, emits;
 
   assign src       = 14'(meta_i.payload_off) + 14'(pos_q);
   assign s         = src[5:0];
@@ -96,7 +100,7 @@ module hca_rx_mover
   assign steps     = dst_beats + 8'(late);
   assign out_idx   = 8'(k_q) - 8'(late);
   assign emits     = !late || k_q != '0;
-  assign step      = chunk_moves && advance && done_ready_i;
+  assign step      = (chunk_moves || early) && advance && done_ready_i;
   assign step_last = 8'(k_q) == steps - 8'd1;
 
   assign take      = has_chunk && (chunk_moves ? (step && step_last) : done_ready_i);
@@ -129,10 +133,11 @@ module hca_rx_mover
       else if (finish) run_q <= 1'b0;
       if (finish) segs_q <= '0;
       else if (take && chunk_i.seg_last) segs_q <= segs_q + 5'd1;
-      if (step) k_q <= step_last ? '0 : k_q + 7'd1;
+      if (take) k_q <= '0;   // also where the early step was in vain
+      else if (step) k_q <= k_q + 7'd1;
       if (step && emits) beats_q <= beats_q + 12'd1;
     end
-    if (!run_q) begin
+    if (rst_i || finish) begin
       err_q    <= ExNone;
       xl_err_q <= XlOk;
       pos_q    <= '0;

@@ -1,6 +1,7 @@
 // Output queues of hca_rx_ctrl. An item that needs a list pushes its fetch with it. The event queue has one
 // place per QP and more: QP_ERROR and COMM_EST happen once per life of a QP, so receive never waits for
-// firmware; ev_spare_o tells when there is room for an event that may be left out.
+// firmware; ev_spare_o tells when there is room for an event that may be left out. room_o: for all that a job pushes,
+// beside what comes in this cycle; items beyond the first of a job wait for item_ready_o.
 module hca_rx_out
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -10,12 +11,10 @@ module hca_rx_out
   output logic        item_ready_o,
   input  rxw_t        item_i,
   input  dma_rd_req_t list_i,
-  output logic        list_ready_o,
+  output logic        room_o,
   input  logic        upd_valid_i,
-  output logic        upd_ready_o,
   input  ack_upd_t    upd_i,
   input  logic        ev_valid_i,
-  output logic        ev_ready_o,
   output logic        ev_spare_o,
   input  rx_ev_t      ev_i,
   output logic        rxw_valid_o,
@@ -32,18 +31,24 @@ module hca_rx_out
   output hw_ev_t      ev_o
 );
 
+  localparam int unsigned Items   = 64;  // so many receive WQEs on their way: a PCIe read takes as long as 40 SENDs
+  localparam int unsigned Upds    = 4;
   localparam int unsigned EvDepth = 4 * NumQps;
   localparam int unsigned EvSpare = 64;
 
   rx_ev_t                   ev;
-  logic [5:0]               unused_rxw_count;
-  logic [5:0]               unused_list_count;
-  logic [2:0]               unused_upd_count;
+  logic                     list_ready, upd_ready, ev_ready, unused_ready;
+  logic [$clog2(Items):0]   item_count, list_count;
+  logic [$clog2(Upds):0]    upd_count;
   logic [$clog2(EvDepth):0] ev_count;
+
+  assign unused_ready = ^{list_ready, upd_ready, ev_ready};
+  assign room_o = item_count < ($clog2(Items) + 1)'(Items - 1) && list_count < ($clog2(Items) + 1)'(Items - 1)
+                  && upd_count < ($clog2(Upds) + 1)'(Upds - 1) && ev_count < ($clog2(EvDepth) + 1)'(EvDepth - 1);
 
   hca_fifo #(
     .Width($bits(rxw_t)),
-    .Depth(32)
+    .Depth(Items)
   ) u_rxw (
     .clk_i,
     .rst_i,
@@ -53,37 +58,37 @@ module hca_rx_out
     .out_valid_o(rxw_valid_o),
     .out_ready_i(rxw_ready_i),
     .out_o      (rxw_o),
-    .count_o    (unused_rxw_count)
+    .count_o    (item_count)
   );
 
   hca_fifo #(
     .Width($bits(dma_rd_req_t)),
-    .Depth(32)
+    .Depth(Items)
   ) u_list (
     .clk_i,
     .rst_i,
     .in_valid_i (item_valid_i && item_ready_o && item_i.needs_list),
-    .in_ready_o (list_ready_o),
+    .in_ready_o (list_ready),
     .in_i       (list_i),
     .out_valid_o(list_req_valid_o),
     .out_ready_i(list_req_ready_i),
     .out_o      (list_req_o),
-    .count_o    (unused_list_count)
+    .count_o    (list_count)
   );
 
   hca_fifo #(
     .Width($bits(ack_upd_t)),
-    .Depth(4)
+    .Depth(Upds)
   ) u_upd (
     .clk_i,
     .rst_i,
     .in_valid_i (upd_valid_i),
-    .in_ready_o (upd_ready_o),
+    .in_ready_o (upd_ready),
     .in_i       (upd_i),
     .out_valid_o(ack_upd_valid_o),
     .out_ready_i(ack_upd_ready_i),
     .out_o      (ack_upd_o),
-    .count_o    (unused_upd_count)
+    .count_o    (upd_count)
   );
 
   hca_fifo #(
@@ -93,7 +98,7 @@ module hca_rx_out
     .clk_i,
     .rst_i,
     .in_valid_i (ev_valid_i),
-    .in_ready_o (ev_ready_o),
+    .in_ready_o (ev_ready),
     .in_i       (ev_i),
     .out_valid_o(ev_valid_o),
     .out_ready_i(ev_ready_i),

@@ -1,6 +1,7 @@
 // First stage of hca_rx_exec: turns each item into segments (where its payload goes, under which key) and one
-// record for the mover. Items without a list take one cycle; a list costs two cycles plus one per entry. The
-// record follows all segments of its item, so the segment queue behind must hold a whole item (MaxSge).
+// record for the mover. Items without a list take one cycle; a list costs one cycle plus one per entry, and what it
+// takes to read the rest of the WQE. The record follows all segments of its item, or comes with the last one, so the
+// segment queue behind must hold a whole item (MaxSge).
 module hca_rx_place
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -21,8 +22,7 @@ module hca_rx_place
 );
 
   typedef enum logic [1:0] {
-    StIdle,
-    StHead,   // first beat of the WQE: check it
+    StIdle,   // item without a list, or first beat of the WQE: check it
     StEntry,  // one scatter entry per cycle
     StDrain   // take the rest of the fetch, then hand on the record
   } state_e;
@@ -101,16 +101,17 @@ module hca_rx_place
   end
 
   // ---- Record --------------------------------------------------------------------------------------
-  logic drained;
-  assign drained      = state_q == StDrain && list_valid_i && list_i.last;
+  logic drained, closed;  // closed: the last entry that counts is in the last beat of the fetch
+  assign closed       = entry_go && entries_over && list_i.last;
+  assign drained      = closed || (state_q == StDrain && list_valid_i && list_i.last);
   assign meta_valid_o = (direct && (!direct_seg || seg_ready_i)) || drained;
   assign rxw_ready_o  = meta_valid_o && meta_ready_i;
-  assign list_ready_o = (state_q == StDrain && (!list_i.last || meta_ready_i))
+  assign list_ready_o = (drained && meta_ready_i) || (state_q == StDrain && !list_i.last)
                         || (entry_go && slot_q == 2'd3 && !entries_over);
 
   always_comb begin
-    meta_o.err         = direct ? ExNone : err_q;
-    meta_o.segs        = direct ? 5'(direct_seg) : segs_q;
+    meta_o.err         = direct ? ExNone : closed ? err_d : err_q;
+    meta_o.segs        = direct ? 5'(direct_seg) : closed ? segs_d : segs_q;
     meta_o.buf_beat    = rxw_i.buf_beat;
     meta_o.payload_off = rxw_i.payload_off;
     meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
@@ -128,21 +129,18 @@ module hca_rx_place
     skip_d    = skip_q;
     need_d    = need_q;
     unique case (state_q)
-      StIdle: if (rxw_valid_i && rxw_i.needs_list) begin
-        state_d = StHead;
-        err_d   = ExNone;
-        segs_d  = '0;
-        skip_d  = rxw_i.msg_offset;
-        need_d  = rxw_i.payload_bytes;
-        slot_d  = is_rq ? 2'd1 : 2'd2;
-      end
-      StHead: if (list_valid_i) begin
+      StIdle: if (rxw_valid_i && rxw_i.needs_list && list_valid_i) begin
+        err_d     = ExNone;
+        segs_d    = '0;
+        skip_d    = rxw_i.msg_offset;
+        need_d    = rxw_i.payload_bytes;
+        slot_d    = is_rq ? 2'd1 : 2'd2;
         entries_d = num_sge[4:0];
         state_d   = StEntry;
         if (!head_ok) begin
           err_d   = ExWqe;
           state_d = StDrain;
-        end else if (need_q == '0) begin
+        end else if (rxw_i.payload_bytes == '0) begin
           state_d = StDrain;
         end else if (num_sge == '0) begin
           err_d   = ExLen;
@@ -163,7 +161,7 @@ module hca_rx_place
           need_d = need_q - take;
           if (entries_over && take != need_q) err_d = read_bad ? ExWqe : ExLen;
         end
-        if (entries_over) state_d = StDrain;
+        if (entries_over) state_d = (closed && meta_ready_i) ? StIdle : StDrain;
       end
       default: if (drained && meta_ready_i) state_d = StIdle;
     endcase

@@ -240,4 +240,4 @@ async def no_slower(dut, case):
 @pytest.mark.parametrize("slots", [64, 4])
 def test_gating(slots):
     """Normal size and few slots."""
-    simulate("hca_requester", __name__, parameters={"Slots": slots, "Burst": 4})
+    simulate("hca_requester", __name__, parameters={"Slots": slots, "Burst": 4, "Large": 4})

@@ -249,4 +249,4 @@ async def with_a_rival(dut):
 @pytest.mark.parametrize("slots", [64, 4])
 def test_rate(slots):
     """Normal size and few slots."""
-    simulate("hca_requester", __name__, parameters={"Slots": slots, "Burst": 4})
+    simulate("hca_requester", __name__, parameters={"Slots": slots, "Burst": 4, "Large": 4})

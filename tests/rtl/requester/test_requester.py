@@ -496,4 +496,4 @@ async def latency(dut):
 @pytest.mark.parametrize("slots", [64, 4])
 def test_requester(slots):
     """Normal size and few slots. Short turns: long ones leave the oracle too many orders of news and packets."""
-    simulate("hca_requester", __name__, parameters={"Slots": slots, "Burst": 4})
+    simulate("hca_requester", __name__, parameters={"Slots": slots, "Burst": 4, "Large": 4})

@@ -90,7 +90,7 @@ async def late_timeout(dut, progress):
     other = Qp(6)
     await env.context(other, init_sq=1, init_rq=1)
     env.rxw.rate = 0.0
-    for psn in range(50):                           # nothing leaves: no job starts
+    for psn in range(90):                           # nothing leaves: no job starts
         env.rxd.put(env.packet(other, Op.RC_WRITE_ONLY, 0x200 + psn, 0, reth_bytes=0, ack_req=0))
     await env.bench.step(300)
     while len(env.rxd.queue) > 1:
