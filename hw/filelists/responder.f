@@ -1,6 +1,7 @@
 // Receive side: packet rules, acknowledgements, execution, READ responses.
 hw/rtl/responder/hca_rx_pkg.sv
 hw/rtl/responder/hca_ack_unit.sv
+hw/rtl/responder/hca_msg_pool.sv
 hw/rtl/responder/hca_omt.sv
 hw/rtl/responder/hca_resp_check.sv
 hw/rtl/responder/hca_rx_ctrl.sv

@@ -83,10 +83,13 @@ def struct(name):
 
 @functools.cache
 def constants():
-    """Plain integer localparams of hca_pkg (limits) by name."""
-    text = PKG.read_text()
-    pattern = r"localparam int unsigned (\w+)\s*= (\d+);"
-    return {name: int(value) for name, value in re.findall(pattern, text)}
+    """Integer localparams of hca_pkg (limits) by name: plain ones, and multiples of those."""
+    limits = {}
+    pattern = r"localparam int unsigned (\w+)\s*= (?:(\d+) \* )?(\w+);"
+    for name, factor, value in re.findall(pattern, PKG.read_text()):
+        if value.isdigit() or value in limits:
+            limits[name] = int(factor or 1) * (int(value) if value.isdigit() else limits[value])
+    return limits
 
 
 # ---- Bench -------------------------------------------------------------------------------------------

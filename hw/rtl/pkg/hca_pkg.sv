@@ -35,9 +35,13 @@ package hca_pkg;
   localparam int unsigned DataBytes = 64;   // one beat
   localparam int unsigned DataW     = 512;
 
-  // Outstanding (unacknowledged) send WQEs of one QP: size of the outstanding message table row.
-  localparam int unsigned MaxOutstanding  = 64;
+  // Outstanding (unacknowledged) send WQEs of one QP at most. Their rows come in blocks, from a pool for all QPs.
+  localparam int unsigned MaxOutstanding  = 256;
   localparam int unsigned OmtW            = $clog2(MaxOutstanding);
+  localparam int unsigned MsgBlockRows    = 8;
+  localparam int unsigned MsgRowW         = $clog2(MsgBlockRows);
+  localparam int unsigned MsgBlocks       = 2 * NumQps;
+  localparam int unsigned MsgBlkW         = $clog2(MsgBlocks);
   // Packets a QP may have in flight before the requester waits for an acknowledge.
   localparam int unsigned WindowPackets   = 2048;
   localparam int unsigned MaxDestRdAtomic = 16;

@@ -42,6 +42,7 @@ module hca_requester
   output logic           fetch_begun_o,      // strobe: a read of WQEs is on its way
   output logic           omt_valid_o,
   input  logic           omt_ready_i,
+  input  logic           msg_room_i,         // a QP with messages outstanding may begin a further block of them
   output omt_wr_t        omt_o,
   output logic           txp_valid_o,
   input  logic           txp_ready_i,
@@ -279,7 +280,7 @@ module hca_requester
     .blk_re_o     (blk_re),
     .blk_ptr_o    (blk_ptr),
     .blk_i        (blk),
-    .omt_valid_o, .omt_ready_i, .omt_o,
+    .omt_valid_o, .omt_ready_i, .omt_o, .msg_room_i,
     .txp_valid_o  (txp_valid),
     .txp_ready_i  (txp_ready),
     .txp_o        (txp),

@@ -64,6 +64,7 @@ module hca_sq_emit
   // To rx_ctrl, gather and trace.
   output logic             omt_valid_o,
   input  logic             omt_ready_i,
+  input  logic             msg_room_i,
   output omt_wr_t          omt_o,
   output logic             txp_valid_o,
   input  logic             txp_ready_i,
@@ -79,8 +80,8 @@ module hca_sq_emit
   localparam int unsigned CountW = $clog2(Burst + Large);
 
   typedef enum logic [4:0] {
-    StIdle, StLoad, StCtx, StEval, StRedo, StWqe, StSeek, StCheck, StPacket, StSeg, StNext, StHead, StErr,
-    StEnd, StRel, StFree, StShut
+    StIdle, StLoad, StCtx, StEval, StRedo, StWqe, StSeek, StCheck, StPacket, StSeg, StNext, StHead, StErr, StEnd, StRel,
+    StFree, StShut
   } state_e;
 
   // How a turn ends: more to do, waiting for news, waiting for WQEs, slot given back (Requeue: work is left).
@@ -178,7 +179,7 @@ module hca_sq_emit
   logic [3:0]  pkt_no;      // place of the packet in its message, modulo 16
   logic [23:0] all_psns;  // packets that the rest of the message takes
   logic [24:0] span;
-  logic [15:0] rd_out;      // READs not yet answered
+  logic [15:0] rd_out, outstanding;  // READs, WQEs not yet answered
 
   assign left      = (state_q == StWqe) ? hdr.length : left_q;
   assign is_read   = ((state_q == StWqe) ? hdr.opcode : h_q.opcode) == WrOpRdmaRead;
@@ -186,6 +187,7 @@ module hca_sq_emit
   assign shift     = mtu_shift(qpc_q.path_mtu);
   assign mtu       = 32'(mtu_bytes(qpc_q.path_mtu));
   assign in_flight = dyn_q.psn - ack_q.una_psn;
+  assign outstanding = dyn_q.wqe - ack_q.una_wqe;
   assign rd_out    = dyn_q.rd_issued - ack_q.rd_done;
   assign pkt_no    = 4'(dyn_q.offset >> shift);
   assign span      = 25'(in_flight) + 25'(all_psns);
@@ -200,7 +202,9 @@ module hca_sq_emit
     pkt_new.psns    = is_read ? all_psns : 24'd1;
     // PSNs in flight must stay comparable: never more than half of the space.
     blocked = in_flight >= 24'(WindowPackets)
-              || (dyn_q.wqe - ack_q.una_wqe) >= 16'(MaxOutstanding)
+              || 16'(outstanding + ack_q.una_wqe[MsgRowW-1:0]) >= 16'(MaxOutstanding)  // blocks are given back whole
+              // The first one of a block is begun with nothing outstanding, or with room for all.
+              || (is_new && dyn_q.wqe[MsgRowW-1:0] == '0 && outstanding != '0 && !msg_room_i)
               || (is_read && span > 25'h80_0000)
               || (is_read && !rd_out[15] && rd_out >= 16'(qpc_q.max_rd_atomic))
               || (fence && dyn_q.rd_issued != placed_q);
@@ -302,7 +306,6 @@ module hca_sq_emit
     err_o.status    = status_q;
   end
 
-  // Context, then what to do with it.
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       state_q <= StIdle;
@@ -409,7 +412,7 @@ module hca_sq_emit
         dyn_q.err <= 1'b1;
         end_q     <= EndPark;
       end
-      StEnd: if (end_now != end_q) end_q <= end_now;
+      StEnd:   end_q <= end_now;
       default: ;
     endcase
     if (seg_fire) begin
@@ -464,8 +467,7 @@ module hca_sq_emit
     .blk_i    (blk_i)
   );
 
-  // The header of the next WQE is read ahead in StWqe, and in StCheck of a last packet.
-  always_comb begin
+  always_comb begin  // the header of the next WQE is read ahead
     blk_re_o  = 1'b1;
     blk_ptr_o = head_q;
     if (sge_re) blk_ptr_o = head_q + sge_ptr;

@@ -16,9 +16,9 @@ module hca_ack_unit
   input  logic            dead_i,
   input  ack_st_t         st_i,
   input  hw_mark_t        mark_i,
-  output logic            row_en_o,
-  output logic [OmtW-1:0] row_wqe_o,
-  input  omt_row_t        row_i,       // in the cycle after row_en_o, held
+  output omt_ask_t        ask_o,
+  input  logic [MsgBlkW-1:0] blk_i,    // in the cycle after ask_o.map_en, held
+  input  omt_row_t        row_i,       // in the cycle after ask_o.row_en, held
   output logic            item_valid_o,
   input  logic            item_ready_i,
   output rxw_t            item_o,
@@ -33,8 +33,9 @@ module hca_ack_unit
   output rx_ev_t          ev_o
 );
 
-  typedef enum logic [1:0] {
+  typedef enum logic [2:0] {
     StIdle,
+    StMap,    // block of the row
     StWalk,
     StRead,
     StEnd
@@ -55,8 +56,20 @@ module hca_ack_unit
   assign plain_ack = job_i.kind == AjAck && job_i.syndrome[6:5] == 2'b00;
   assign in_window = (job_i.psn - st_i.una_psn) < (mark_i.psn - st_i.una_psn);
 
-  assign row_en_o  = start_i || state_q == StRead;
-  assign row_wqe_o = start_i ? st_i.una_wqe[OmtW-1:0] : ack_q.una_wqe[OmtW-1:0];
+  logic blk_ok, look, advance, over, ends_block;
+  assign blk_ok   = start_i ? st_i.blk_ok : ack_q.blk_ok;
+  assign look     = start_i || state_q == StRead;
+  assign ends_block = ack_q.una_wqe[MsgRowW-1:0] == '1;
+
+  always_comb begin
+    ask_o.map_en   = look && !blk_ok;
+    ask_o.row_en   = (look && blk_ok) || state_q == StMap;
+    ask_o.wqe      = start_i ? st_i.una_wqe : ack_q.una_wqe;
+    ask_o.blk      = start_i ? st_i.blk : (state_q == StMap) ? blk_i : ack_q.blk;
+    ask_o.free     = over && ends_block;
+    ask_o.free_blk = ack_q.blk;
+    ask_o.free_wqe = ack_q.una_wqe;
+  end
 
   // ---- Walk ----------------------------------------------------------------------------------------
   logic walk_on, row_in, row_read, pend_here, complete;
@@ -80,7 +93,10 @@ module hca_ack_unit
     swift_st.retry_left    = ctx_i.retry_cnt;
     swift_st.rnr_left      = ctx_i.rnr_retry;
     swift_st.gap_seen      = 1'b0;
+    swift_st.blk_ok        = !ends_block;
   end
+
+  assign advance = complete && (!row_i.signaled || item_ready_i);
 
   // ---- End: one decision ---------------------------------------------------------------------------
   ack_st_t     base;            // state with the budgets of a new message when there was progress
@@ -189,6 +205,7 @@ module hca_ack_unit
         st_o.una_first_psn = base.una_psn + 24'd1;
         st_o.una_wqe       = base.una_wqe + 16'd1;
         st_o.rd_done       = base.rd_done + 16'd1;
+        st_o.blk_ok        = !ends_block;
       end
     end
     if (resend) begin
@@ -205,7 +222,7 @@ module hca_ack_unit
     end
     if (fail) st_o.una_wqe = base.una_wqe + 16'd1;
     if (back) st_o.una_wqe = job_i.wqe_index + 16'd1;
-    if (fail || back) begin
+    if (fail || back) begin  // what it has of the table comes back with its next life
       dead_o          = 1'b1;
       st_o.pend_valid = 1'b0;
       st_o.rnr_wait   = 1'b0;
@@ -232,6 +249,8 @@ module hca_ack_unit
   assign end_pushed   = at_end && (!end_item || item_ready_i);
   assign to_second    = deliver && rd_last && base.pend_valid && base.pend_wqe == st_o.una_wqe;
   assign item_valid_o = (complete && row_i.signaled) || swift || (at_end && end_item);
+  // The oldest WQE has completed, and its row is not asked for again.
+  assign over         = advance || (end_pushed && deliver && rd_last);
   assign done_o       = swift || (end_pushed && !to_second);
   assign list_o       = wqe_fetch(ctx_i.func, ctx_i.sq_base, ctx_i.sq_log_size, ctx_i.sq_log_stride,
                                   ack_q.una_wqe);
@@ -287,11 +306,16 @@ module hca_ack_unit
     second_d  = second_q;
     unique case (state_q)
       StIdle: if (start_i) begin
-        state_d   = is_pkt ? StWalk : StEnd;
+        state_d   = !is_pkt ? StEnd : blk_ok ? StWalk : StMap;
         ack_d     = st_i;
         moved_d   = 1'b0;
         implied_d = 1'b0;
         second_d  = 1'b0;
+      end
+      StMap: begin
+        ack_d.blk    = blk_i;
+        ack_d.blk_ok = live_q;  // else there may be no such WQE yet
+        state_d      = StWalk;
       end
       StWalk: begin
         if (!walk_on || pend_here) begin
@@ -303,7 +327,8 @@ module hca_ack_unit
           ack_d.una_psn = target_q;
           moved_d       = 1'b1;
           state_d       = StEnd;
-        end else if (!row_i.signaled || item_ready_i) begin
+        end else if (advance) begin
+          ack_d.blk_ok        = !ends_block;
           ack_d.una_wqe       = ack_q.una_wqe + 16'd1;
           ack_d.una_psn       = row_i.last_psn + 24'd1;
           ack_d.una_first_psn = row_i.last_psn + 24'd1;
@@ -311,7 +336,7 @@ module hca_ack_unit
           state_d             = swift ? StIdle : StRead;
         end
       end
-      StRead:  state_d = (ack_q.una_psn == target_q && job_i.kind != AjRead) ? StEnd : StWalk;
+      StRead:  state_d = (ack_q.una_psn == target_q && job_i.kind != AjRead) ? StEnd : blk_ok ? StWalk : StMap;
       default: begin
         if (done_o) state_d = StIdle;
         if (end_pushed && to_second) begin

@@ -1,6 +1,6 @@
-// Outstanding message table: one row per unacknowledged send WQE, and per QP the high-water marks of what
-// the requester has emitted. Written by `omt` only (one record per two cycles; init_i goes first). A record
-// that repeats an earlier packet (retransmission) rewrites its row but does not move the marks back.
+// Outstanding message table: one row per unacknowledged send WQE, in blocks of a pool, and per QP the high-water marks
+// of what the requester has emitted. Written by `omt` only (one record per two cycles; init_i goes first). A record
+// that repeats an earlier packet (retransmission) changes nothing.
 module hca_omt
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -9,79 +9,83 @@ module hca_omt
   input  logic            omt_valid_i,
   output logic            omt_ready_o,
   input  omt_wr_t         omt_i,
+  output logic            room_o,       // QPs with something outstanding may take a further block of rows
+  // The QP of clear, init and ask.
+  input  logic [QpW-1:0]  qpn_i,
+  // Its blocks come back; held until clear_done_o. clear_init_i: init_i comes then.
+  input  logic            clear_i,
+  input  logic            clear_init_i,
+  output logic            clear_done_o,
   // Send queue (re)initialised: nothing emitted, next PSN is init_psn_i.
   input  logic            init_i,
-  input  logic [QpW-1:0]  init_qpn_i,
   input  logic [23:0]     init_psn_i,
   // Reads; data in the next cycle, held.
   input  logic            mark_en_i,
   input  logic [QpW-1:0]  mark_qpn_i,
   output hw_mark_t        mark_o,
-  input  logic            row_en_i,
-  input  logic [QpW-1:0]  row_qpn_i,
-  input  logic [OmtW-1:0] row_wqe_i,
+  input  omt_ask_t        ask_i,
   output omt_row_t        row_o,
+  output logic [MsgBlkW-1:0] blk_o,
   input  logic            tmr_en_i,
   input  logic [QpW-1:0]  tmr_qpn_i,
   output logic [23:0]     tmr_psn_o
 );
 
-  logic           accept, upd_q, upd_we, we, unused_in;
-  logic [QpW-1:0] upd_qpn_q, waddr;
-  hw_mark_t       new_q, old, wdata;
-  logic [15:0]    ahead;
+  // Marks, and the block of the newest WQE.
+  typedef struct packed {
+    logic [MsgBlkW-1:0] blk;
+    hw_mark_t           mark;
+  } own_t;
+
+  logic           accept, upd_q, upd_we, alloc, stall, we, ready, alloc_ready, mark_look, unused_in;
+  logic [QpW-1:0] upd_qpn_q, waddr, scrub;
+  logic [15:0]    upd_wqe_q, ahead;
   logic [23:0]    further;
-  omt_row_t       row;
+  own_t           new_own, old, wdata;
+  hw_mark_t       new_q;
+  logic [MsgBlkW-1:0] alloc_blk;
+  omt_row_t       row_q;
 
   assign unused_in   = omt_i.first;
-  assign omt_ready_o = !upd_q;
+  assign omt_ready_o = !upd_q && ready && !mark_look;
   assign accept      = omt_valid_i && omt_ready_o;
-
-  assign row = '{opcode: omt_i.opcode, signaled: omt_i.signaled, last_psn: omt_i.last_psn,
-                 len_bytes: omt_i.len_bytes};
-
-  hca_ram_1r1w #(
-    .Width($bits(omt_row_t)),
-    .Depth(NumQps * MaxOutstanding)
-  ) u_rows (
-    .clk_i,
-    .we_i   (accept),
-    .waddr_i({omt_i.qpn, omt_i.wqe_index[OmtW-1:0]}),
-    .wdata_i(row),
-    .re_i   (row_en_i),
-    .raddr_i({row_qpn_i, row_wqe_i}),
-    .rdata_o(row_o)
-  );
 
   // ---- High-water marks: read, compare, write ------------------------------------------------------
   always_ff @(posedge clk_i) begin
     if (rst_i) upd_q <= 1'b0;
     else if (accept) upd_q <= 1'b1;
-    else if (!init_i) upd_q <= 1'b0;
+    else if (!init_i && !stall) upd_q <= 1'b0;
     if (accept) begin
       upd_qpn_q <= omt_i.qpn;
+      upd_wqe_q <= omt_i.wqe_index;
       new_q     <= '{wqe: omt_i.wqe_index + 16'd1, psn: omt_i.next_psn};
+      row_q     <= '{opcode: omt_i.opcode, signaled: omt_i.signaled, last_psn: omt_i.last_psn,
+                     len_bytes: omt_i.len_bytes};
     end
   end
 
   // A WQE further on, or further inside the same WQE.
-  assign ahead   = new_q.wqe - old.wqe;
-  assign further = new_q.psn - old.psn;
-  assign upd_we  = upd_q && ((ahead != '0) ? !ahead[15] : (further != '0 && !further[23]));
-  assign we     = init_i || upd_we;
-  assign waddr  = init_i ? init_qpn_i : upd_qpn_q;
-  assign wdata  = init_i ? '{wqe: '0, psn: init_psn_i} : new_q;
+  assign ahead   = new_q.wqe - old.mark.wqe;
+  assign further = new_q.psn - old.mark.psn;
+  assign alloc   = upd_q && ahead != '0 && !ahead[15] && upd_wqe_q[MsgRowW-1:0] == '0 && !init_i;
+  assign stall   = alloc && !alloc_ready;
+  assign upd_we  = upd_q && !stall && !init_i && ((ahead != '0) ? !ahead[15] : (further != '0 && !further[23]));
+  assign new_own = '{blk: alloc ? alloc_blk : old.blk, mark: new_q};
+
+  assign we    = init_i || upd_we || !ready;
+  assign waddr = !ready ? scrub : init_i ? qpn_i : upd_qpn_q;
+  assign wdata = !ready ? '0 : init_i ? '{blk: '0, mark: '{wqe: '0, psn: init_psn_i}} : new_own;
 
   hca_ram_1r1w #(
-    .Width($bits(hw_mark_t)),
+    .Width($bits(own_t)),
     .Depth(NumQps)
   ) u_mark_own (
     .clk_i,
     .we_i   (we),
     .waddr_i(waddr),
     .wdata_i(wdata),
-    .re_i   (accept),
-    .raddr_i(omt_i.qpn),
+    .re_i   (accept || mark_look),
+    .raddr_i(mark_look ? qpn_i : omt_i.qpn),
     .rdata_o(old)
   );
 
@@ -92,7 +96,7 @@ module hca_omt
     .clk_i,
     .we_i   (we),
     .waddr_i(waddr),
-    .wdata_i(wdata),
+    .wdata_i(wdata.mark),
     .re_i   (mark_en_i),
     .raddr_i(mark_qpn_i),
     .rdata_o(mark_o)
@@ -105,10 +109,50 @@ module hca_omt
     .clk_i,
     .we_i   (we),
     .waddr_i(waddr),
-    .wdata_i(wdata.psn),
+    .wdata_i(wdata.mark.psn),
     .re_i   (tmr_en_i),
     .raddr_i(tmr_qpn_i),
     .rdata_o(tmr_psn_o)
+  );
+
+  // ---- Rows ----------------------------------------------------------------------------------------
+  hca_msg_pool u_pool (
+    .clk_i,
+    .rst_i,
+    .room_o,
+    .ready_o      (ready),
+    .scrub_o      (scrub),
+    .alloc_ready_o(alloc_ready),
+    .alloc_blk_o  (alloc_blk),
+    .alloc_i      (alloc),
+    .alloc_qpn_i  (upd_qpn_q),
+    .alloc_wqe_i  (upd_wqe_q),
+    .map_en_i     (ask_i.map_en),
+    .qpn_i,
+    .map_wqe_i    (ask_i.wqe),
+    .map_blk_o    (blk_o),
+    .free_i       (ask_i.free),
+    .free_blk_i   (ask_i.free_blk),
+    .free_wqe_i   (ask_i.free_wqe),
+    .clear_i,
+    .clear_init_i,
+    .clear_done_o,
+    .mark_ready_i (!upd_q),
+    .mark_en_o    (mark_look),
+    .mark_wqe_i   (old.mark.wqe)
+  );
+
+  hca_ram_1r1w #(
+    .Width($bits(omt_row_t)),
+    .Depth(MsgBlocks * MsgBlockRows)
+  ) u_rows (
+    .clk_i,
+    .we_i   (upd_we && ahead != '0),
+    .waddr_i({new_own.blk, upd_wqe_q[MsgRowW-1:0]}),
+    .wdata_i(row_q),
+    .re_i   (ask_i.row_en),
+    .raddr_i({ask_i.blk, ask_i.wqe[MsgRowW-1:0]}),
+    .rdata_o(row_o)
   );
 
 endmodule

@@ -29,6 +29,7 @@ module hca_rx_ctrl
   input  logic                       omt_valid_i,
   output logic                       omt_ready_o,
   input  omt_wr_t                    omt_i,
+  output logic                       msg_room_o,   // QPs may take a further block of outstanding messages
   input  logic                       msg_gather_valid_i,
   output logic                       msg_gather_ready_o,
   input  pipe_msg_t                  msg_gather_i,
@@ -69,19 +70,14 @@ module hca_rx_ctrl
     StFlush
   } state_e;
 
-  typedef enum logic [1:0] {
-    JobQpc,
-    JobMsg,
-    JobFlush,
-    JobPkt
-  } job_e;
+  typedef enum logic [1:0] {JobQpc, JobMsg, JobFlush, JobPkt} job_e;
 
   state_e         state_q, state_d;
   job_e           job_q, job_d;
   logic [QpW-1:0] qpn_q, qpn_d;
   rx_msg_t        msg_q;
   rxd_t           pkt_q;    // behind StRead: the packet
-  logic           drop_q;
+  logic           drop_q, qpc_look;
 
   // ---- Outputs and their room ----------------------------------------------------------------------
   logic        item_push, item_ready, ack_upd_valid, ev_push, ev_spare, room;
@@ -152,8 +148,8 @@ module hca_rx_ctrl
   // ---- Pick a job ----------------------------------------------------------------------------------
   logic pick, ends, ack_done, inner, inner_turn_q;  // messages and flush slices take turns with packets
   assign inner     = inner_turn_q || !rxd_valid_i;
-  // Beside the end of a packet's job, which writes the state of its QP.
-  assign ends       = state_q == StResp || (state_q == StAck && ack_done);
+  // Beside the end of a packet's job, which writes the state of its QP. A message's may leave a queue to flush behind.
+  assign ends       = state_q == StResp || (state_q == StAck && ack_done && job_q == JobPkt);
   assign pick       = (state_q == StIdle || (ends && qpn_d != qpn_q)) && room
                       && (qpc_wr_valid_i || ((msg_valid || flush_valid) && !left_valid) || rxd_valid_i);
   assign msg_take   = pick && job_d == JobMsg;
@@ -190,14 +186,17 @@ module hca_rx_ctrl
   // ---- Tables --------------------------------------------------------------------------------------
   rx_ctx_t         ctx, ctx_new;
   rx_st_t          st, st_new;
-  logic            st_we, pop_busy, qpc_apply, sq_pi_clr, rq_pi_clr, row_en;
+  logic            st_we, pop_busy, clear, clear_done, qpc_apply, sq_pi_clr, rq_pi_clr;
   logic [15:0]     sq_pi, rq_pi;
   logic [5:0]      rd_popped;
   hw_mark_t        mark;
   omt_row_t        row;
-  logic [OmtW-1:0] row_wqe;
+  omt_ask_t        ask;
+  logic [MsgBlkW-1:0] blk;
 
-  assign qpc_apply = state_q == StRead && job_q == JobQpc && !pop_busy;
+  assign qpc_look  = state_q == StRead && job_q == JobQpc;
+  assign clear     = qpc_look && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset);
+  assign qpc_apply = qpc_look && !pop_busy && (!clear || clear_done);
   assign ctx_new   = rx_ctx(qpc_wr_i.qpc);
   // A receive queue may be filled in INIT, before init_rq brings the first PSN (QPS-7): keep those doorbells.
   assign sq_pi_clr = qpc_apply && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset);
@@ -216,9 +215,13 @@ module hca_rx_ctrl
     .rq_pi_o         (rq_pi),
     .rd_popped_o     (rd_popped),
     .mark_o          (mark),
-    .row_en_i        (row_en),
-    .row_wqe_i       (row_wqe),
+    .ask_i           (ask),
     .row_o           (row),
+    .blk_o           (blk),
+    .clear_init_i    (qpc_wr_i.init_sq),
+    .clear_i         (clear),
+    .clear_done_o    (clear_done),
+    .msg_room_o,
     .wr_qpn_i        (qpn_q),
     .ctx_we_i        (qpc_apply),
     .ctx_i           (ctx_new),
@@ -277,10 +280,7 @@ module hca_rx_ctrl
   assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, bad_source: pkt_read && source_bad, dup: dup,
                        timeout: timed_out, rewind: ack_upd_valid && ack_upd.rewind};
   always_ff @(posedge clk_i) begin
-    if (pkt_read) begin
-      drop_q <= !pkt_ok;
-      pkt_q  <= rxd_i;
-    end
+    if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
   end
 
   // ---- Requests ------------------------------------------------------------------------------------
@@ -339,8 +339,8 @@ module hca_rx_ctrl
     .dead_i      (st.dead),
     .st_i        (st.ack),
     .mark_i      (mark),
-    .row_en_o    (row_en),
-    .row_wqe_o   (row_wqe),
+    .ask_o       (ask),
+    .blk_i       (blk),
     .row_i       (row),
     .item_valid_o(ack_item_valid),
     .item_ready_i(item_ready),
@@ -392,7 +392,7 @@ module hca_rx_ctrl
       StIdle, StResp: state_d = pick ? StRead : StIdle;
       StRead: begin
         state_d = StIdle;
-        if (job_q == JobQpc && pop_busy) state_d = StRead;
+        if (qpc_look && !qpc_apply) state_d = StRead;
         else if (ack_start) state_d = StAck;
         else if (flush_start) state_d = StFlush;
         else if (job_q == JobPkt) state_d = StResp;

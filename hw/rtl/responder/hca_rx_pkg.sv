@@ -85,6 +85,8 @@ package hca_rx_pkg;
     logic [7:0]  pend_status;
     logic [1:0]  gen;            // counts restarts of the transport timer
     logic        draining;       // firmware waits for everything outstanding to be acknowledged
+    logic        blk_ok;         // blk is the block of una_wqe's row
+    logic [MsgBlkW-1:0] blk;
   } ack_st_t;
 
   typedef struct packed {
@@ -106,6 +108,17 @@ package hca_rx_pkg;
     logic [23:0] last_psn;
     logic [31:0] len_bytes;
   } omt_row_t;
+
+  // Asks the outstanding message table: for the block of WQE `wqe` (map_en), or for its row in that block (row_en).
+  typedef struct packed {
+    logic               map_en;
+    logic               row_en;
+    logic [15:0]        wqe;
+    logic [MsgBlkW-1:0] blk;
+    logic               free;       // all of free_wqe's block is over
+    logic [MsgBlkW-1:0] free_blk;
+    logic [15:0]        free_wqe;
+  } omt_ask_t;
 
   // What the transport timer needs to know of a QP's acknowledge state.
   typedef struct packed {

@@ -256,7 +256,7 @@ module hca_core
   logic       txp_valid, txp_ready, pay_valid, pay_ready, ack_valid, ack_ready;
   txp_t       txp, ack;
   pay_t       pay;
-  logic       upd_valid, upd_ready, omt_valid, omt_ready;
+  logic       upd_valid, upd_ready, omt_valid, omt_ready, msg_room;
   ack_upd_t   upd;
   logic       rd_placed_valid, rd_placed_ready;
   logic [QpW-1:0] rd_placed;
@@ -277,7 +277,7 @@ module hca_core
     .fetch_begun_o(fetch_begun),
     .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]),
     .seg_valid_o(src_seg_valid[0]), .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]),
-    .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
+    .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt), .msg_room_i(msg_room),
     .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
     .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(), .ev_emit_psn_o(emit_psn)
   );
@@ -365,7 +365,7 @@ module hca_core
     .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db),
     .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
-    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt),
+    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .msg_room_o(msg_room),
     .msg_gather_valid_i(msg_valid[MsgGather]), .msg_gather_ready_o(msg_ready[MsgGather]),
     .msg_gather_i(msg[MsgGather]),
     .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]),

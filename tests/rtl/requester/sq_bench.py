@@ -304,6 +304,7 @@ class SqBench(Bench):
         """Reset, and the scrubbing of the tables."""
         await self.start()
         self.set("sl_open_i", 0xFFFF)
+        self.set("msg_room_i", 1)
         await self.step(LIMITS["NumQps"] + 4)
         return self
 

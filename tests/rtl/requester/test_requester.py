@@ -93,24 +93,45 @@ async def segmentation(dut, rate, latency):
 
 @cocotb.test()
 async def window(dut):
-    """Without acknowledges a QP stops after 2048 packets, or after 64 WQEs, and goes on from there."""
+    """Without acknowledges a QP stops after 2048 packets, or after 256 WQEs, and goes on from there. Without room for
+    further blocks of outstanding messages it stops at the end of its block, and one with nothing outstanding goes."""
     bench = await SqBench(dut, 2).begin()
     bench.auto_ack = False
     long = bench.create(Qp(1, mtu_code=1, psn=0xFFFC00))
-    many = bench.create(Qp(2, log_size=8))
+    many = bench.create(Qp(2, log_size=9))
     bench.post(long, Wqe(WrOpcode.RDMA_WRITE, [(0, 3000 * 256, 5)]))
-    bench.post(many, *[write64(n) for n in range(100)])
+    bench.post(many, *[write64(n) for n in range(300)])
     await bench.step(15000)
-    assert (long.sent, many.sent) == (2048, 64)
+    assert (long.sent, many.sent) == (2048, 256)
     bench.send_ack(long, long.sq_psn + 10)
-    bench.send_ack(many, 3)
+    bench.send_ack(many, 7)
     await bench.step(1000)
-    assert (long.sent, many.sent) == (2058, 67)
+    assert (long.sent, many.sent) == (2058, 256), "places are given back eight at a time"
+    bench.send_ack(many, 11)
+    await bench.step(1000)
+    assert many.sent == 264
+    bench.set("msg_room_i", 0)
+    bench.send_ack(many, 250)
+    await bench.step(1000)
+    assert many.sent == 264, "no further block"
+    few = bench.create(Qp(3, log_size=4))
+    bench.post(few, *[write64(n) for n in range(12)])
+    await bench.step(1000)
+    assert few.sent == 8, "its first block"
+    bench.send_ack(few, 7)
+    await bench.step(1000)
+    assert few.sent == 8, "one is outstanding"
+    bench.send_ack(few, 8)
+    bench.send_ack(many, 264)
+    await bench.step(1000)
+    assert (few.sent, many.sent) == (12, 272)
+    bench.set("msg_room_i", 1)
     bench.auto_ack = True
     bench.send_ack(long, long.sq_psn + 2058)
-    bench.send_ack(many, 67)
+    bench.send_ack(few, 12)
+    bench.send_ack(many, 272)
     await drain(bench)
-    assert (long.sent, many.sent) == (3000, 100)
+    assert (long.sent, few.sent, many.sent) == (3000, 12, 300)
 
 
 @cocotb.test()
@@ -414,12 +435,13 @@ async def more_qps_than_slots(dut, blocked):
     stuck = []
     if blocked:
         bench.auto_ack = False
+        bench.set("msg_room_i", 0)
         for n in range(100):
             qp = bench.create(Qp(800 + n, log_size=7))
             bench.post(qp, *[write64() for _ in range(80)])
             stuck.append(qp)
-        await bench.step(45000)
-        assert [qp.sent for qp in stuck] == [64] * 100
+        await bench.step(15000)
+        assert [qp.sent for qp in stuck] == [8] * 100
     bench.auto_ack = True
     qps = [bench.create(Qp(n, mtu_code=1, log_size=6)) for n in range(200)]
     for qp in qps:

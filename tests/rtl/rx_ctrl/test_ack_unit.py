@@ -297,13 +297,13 @@ async def throughput(dut):
         assert len(out.cqes()) == (30 if name == "one" else 90)
         # The other one's first ACK is for 31 WQEs.
         cycles[name] = (env.rxd.taken[-1] - env.rxd.taken[before + 2]) / (len(acks) - 3)
-    assert cycles["one"] <= 3 and cycles["two"] <= 2, cycles
+    assert cycles["one"] <= 3.15 and cycles["two"] <= 2.15, cycles   # every eighth looks for its block first
     env, qp, first = await sending(dut, *[(WRITE, 8, 0)] * 64)
     start = env.bench.cycle
     env.rxd.put(ack(env, qp, first[-1]))
     await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], what="update")
     dut._log.warning("acknowledge: %s cycles each by QPs; 64 WQEs at once: %d", cycles, env.bench.cycle - start)
-    assert env.bench.cycle - start <= 2 * 64 + 8
+    assert env.bench.cycle - start <= 2 * 64 + 16
 
 
 class Peer:

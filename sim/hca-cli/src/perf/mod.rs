@@ -109,7 +109,7 @@ pub struct Args {
     /// Messages of each QP in the measured window [default: by size]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=30_000))]
     iters: Option<u32>,
-    /// Messages of each QP in flight [default: by size, 4 to 64]
+    /// Messages of each QP in flight [default: by size, 4 to 256; of several QPs 4 to 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     outstanding: Option<u32>,
     /// Send the data inside the work request
@@ -188,8 +188,9 @@ impl Args {
     }
 
     fn outstanding(&self, size: u32) -> u32 {
+        let most = if self.qps == 1 { 256 } else { 64 };
         self.outstanding
-            .unwrap_or_else(|| ((1 << 20) / size.max(1)).clamp(4, 64).max(self.signal_every))
+            .unwrap_or_else(|| ((1 << 20) / size.max(1)).clamp(4, most).max(self.signal_every))
     }
 
     fn iters(&self, size: u32) -> u32 {
