@@ -41,7 +41,7 @@ module hca_msg_pool
   localparam int unsigned PlaceW   = 16 - MsgRowW;        // block of a QP, by its first WQE, free-running
   localparam int unsigned MapW     = OmtW - MsgRowW;
 
-  typedef enum logic [2:0] {StScrub, StIdle, StLook, StCount, StMap, StFree, StDone} state_e;
+  typedef enum logic [2:0] {StScrub, StIdle, StLook, StCount, StCheck, StMap, StFree, StDone} state_e;
 
   state_e             state_q;
   logic [QpW-1:0]     scrub_q;
@@ -147,7 +147,8 @@ module hca_msg_pool
         StScrub: if (scrub_q == QpW'(NumQps - 1)) state_q <= StIdle;
         StIdle:  if (clear_i) state_q <= StLook;
         StLook:  if (mark_ready_i) state_q <= StCount;
-        StCount: state_q <= (oldest == behind) ? StDone : StMap;
+        StCount: state_q <= StCheck;
+        StCheck: state_q <= (at_q == end_q) ? StDone : StMap;
         StMap:   state_q <= StFree;
         StFree:  state_q <= (at_q == end_q) ? StDone : StMap;
         default: if (!clear_i) state_q <= StIdle;

@@ -1,6 +1,7 @@
 // Outstanding message table: one row per unacknowledged send WQE, in blocks of a pool, and per QP the high-water marks
 // of what the requester has emitted. Written by `omt` only (one record per two cycles; init_i goes first). A record
-// that repeats an earlier packet (retransmission) changes nothing.
+// that repeats an earlier packet (retransmission) changes nothing. A QP whose blocks have come back sends none before
+// init_i: the requester has its context write before.
 module hca_omt
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -154,5 +155,16 @@ module hca_omt
     .raddr_i({ask_i.blk, ask_i.wqe[MsgRowW-1:0]}),
     .rdata_o(row_o)
   );
+
+`ifndef SYNTHESIS
+  // Its blocks may be another QP's already.
+  logic [NumQps-1:0] ended_q;
+  always_ff @(posedge clk_i) begin
+    if (rst_i) ended_q <= '0;
+    else if (init_i) ended_q[qpn_i] <= 1'b0;
+    else if (clear_i && clear_done_o) ended_q[qpn_i] <= 1'b1;
+    if (!rst_i) assert (!accept || !ended_q[omt_i.qpn]) else $error("hca_omt: a QP that has ended begins a message");
+  end
+`endif
 
 endmodule

@@ -146,14 +146,17 @@ module hca_rx_ctrl
   );
 
   // ---- Pick a job ----------------------------------------------------------------------------------
-  logic pick, ends, ack_done, inner, inner_turn_q;  // messages and flush slices take turns with packets
-  assign inner     = inner_turn_q || !rxd_valid_i;
-  // Beside the end of a packet's job, which writes the state of its QP. A message's may leave a queue to flush behind.
+  logic pick, first, ends, beside, ack_done, inner_waits, inner, inner_turn_q;  // messages, flush slices: in turn
+  assign inner_waits = msg_valid || flush_valid;
+  assign inner      = inner_turn_q || !rxd_valid_i;
+  // Beside the end of a packet's job, which writes the state of its QP: a packet of another one, if it has its turn.
   assign ends       = state_q == StResp || (state_q == StAck && ack_done && job_q == JobPkt);
-  assign pick       = (state_q == StIdle || (ends && qpn_d != qpn_q)) && room
-                      && (qpc_wr_valid_i || ((msg_valid || flush_valid) && !left_valid) || rxd_valid_i);
-  assign msg_take   = pick && job_d == JobMsg;
-  assign flush_take = pick && job_d == JobFlush;
+  assign beside     = ends && rxd_valid_i && !qpc_wr_valid_i && !(inner_turn_q && inner_waits)
+                      && rxd_i.dest_qpn[QpW-1:0] != qpn_q;
+  assign first      = state_q == StIdle && room && (qpc_wr_valid_i || (inner_waits && !left_valid) || rxd_valid_i);
+  assign pick       = first || (beside && room);
+  assign msg_take   = first && job_d == JobMsg;
+  assign flush_take = first && job_d == JobFlush;
   assign refusal_done_o = msg_take && msg.from_exec;
 
   always_comb begin
@@ -279,9 +282,7 @@ module hca_rx_ctrl
   assign pkey_viol = pkt_read && pkey_bad;
   assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, bad_source: pkt_read && source_bad, dup: dup,
                        timeout: timed_out, rewind: ack_upd_valid && ack_upd.rewind};
-  always_ff @(posedge clk_i) begin
-    if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
-  end
+  always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
   // ---- Requests ------------------------------------------------------------------------------------
   rxw_t        resp_item;
@@ -409,8 +410,7 @@ module hca_rx_ctrl
 
   // ---- New state -----------------------------------------------------------------------------------
   logic rq_error, msg_live;  // not live: the QP was reset while the message was under way
-  assign rq_error = msg_q.msg.kind == MsgRqError;
-  assign msg_live = ctx.rx_ok || ctx.is_err;
+  assign {rq_error, msg_live} = {msg_q.msg.kind == MsgRqError, ctx.rx_ok || ctx.is_err};
   assign st_we    = qpc_apply || resp_act || ack_done || flush_done || (state_q == StMsg && msg_live);
 
   always_comb begin

@@ -128,7 +128,7 @@ module hca_timers
   // ---- How long to sleep -----------------------------------------------------------------------------
   localparam int unsigned MarkCycles = 8;   // a mark is written that much later than its strobe, at most
 
-  logic                  wrap, rnr_new, again, again_q, any_q, peek_q;
+  logic                  wrap, rnr_new, again, again_q, any_q, peek_q, ended_q;
   logic [MarkCycles-1:0] recent_q;          // strobes
   logic [PeriodW-1:0]    least_q, asked;    // of a sweep; of who comes meanwhile
 
@@ -150,7 +150,7 @@ module hca_timers
   always_comb begin
     asked = '1;
     if (ctx_we_i && ctx_i.live) asked = sixteenth(ctx_i.timeout);
-    else if (active_q && (ctx_we_i || (st_we_i && st_i.dead))) asked = sixteenth(5'd1);
+    else if (ended_q) asked = sixteenth(5'd1);
     if (peek_q) asked = lesser(asked, sixteenth(ctx.timeout));
   end
 
@@ -173,11 +173,13 @@ module hca_timers
       again_q  <= 1'b0;
       look_q   <= 1'b0;
       peek_q   <= 1'b0;
+      ended_q  <= 1'b0;
       recent_q <= '0;
       least_q  <= '1;
     end else begin
       recent_q <= {recent_q[MarkCycles-2:0], wake_i};
       peek_q   <= wake_i && !scan;
+      ended_q  <= active_q && ((ctx_we_i && !ctx_i.live) || (st_we_i && st_i.dead));
       look_q   <= here && !step;
       any_q    <= scan && !wrap && (any_q || (step && waits));
       again_q  <= scan && !wrap && again;

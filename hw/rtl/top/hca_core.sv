@@ -360,10 +360,10 @@ module hca_core
   rxw_t           rxw;
   rsp_job_t       rsp;
   cqe_job_t       cqe;
-  hca_rx_ctrl u_rx_ctrl (
-    .clk_i(pclk[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl), .qpc_wr_valid_i(qpc_valid[QpcRxCtrl]),
-    .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]), .qpc_wr_i(qpc_wr),
-    .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db),
+  hca_rx_ctrl u_rx_ctrl (  // context writes behind the requester: whose messages it takes back begins no more
+    .clk_i(pclk[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
+    .qpc_wr_valid_i(qpc_valid[QpcRxCtrl] && !qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]),
+    .qpc_wr_i(qpc_wr), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db),
     .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
     .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .msg_room_o(msg_room),
     .msg_gather_valid_i(msg_valid[MsgGather]), .msg_gather_ready_o(msg_ready[MsgGather]),

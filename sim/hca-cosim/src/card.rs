@@ -122,11 +122,12 @@ pub struct Card {
 }
 
 impl Card {
-    pub(crate) fn new(config: CardConfig, seed: u64) -> Result<Self, SimError> {
+    /// `registers` decides what they hold before reset, `seed` all other randomness.
+    pub(crate) fn new(config: CardConfig, seed: u64, registers: u64) -> Result<Self, SimError> {
         let program = Program::new(config.firmware, config.firmware_think_cycles)?;
         let pcie = PcieModel::new(config.pcie, seed)?;
         let ports = config.ports.clamp(1, NUM_PORTS);
-        let mut circuit = Circuit::new(config.name, Dut::new(config.model, seed), pcie, ports);
+        let mut circuit = Circuit::new(config.name, Dut::new(config.model, registers), pcie, ports);
         circuit.stop_on_violation = config.stop_on_violation;
         Ok(Self {
             guid: config.guid,

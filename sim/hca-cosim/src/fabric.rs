@@ -54,6 +54,7 @@ pub struct Fabric {
     seed: u64,
     now: u64,
     jumps: bool,
+    registers: u64,
     crew: Option<Crew<Circuit>>,
     cards: Vec<Card>,
     net: Net,
@@ -68,6 +69,7 @@ impl Fabric {
             seed,
             now: 0,
             jumps: true,
+            registers: 0,
             crew: None,
             cards: Vec::new(),
             net: Net::new(),
@@ -89,7 +91,8 @@ impl Fabric {
     /// Adds a card, out of reset at the present time.
     pub fn add_card(&mut self, config: CardConfig) -> Result<CardId, SimError> {
         let seed = split_seed(self.seed, &config.name);
-        self.cards.push(Card::new(config, seed)?);
+        let registers = split_seed(seed ^ self.registers, "registers");
+        self.cards.push(Card::new(config, seed, registers)?);
         Ok(CardId(self.cards.len() - 1))
     }
 
@@ -346,6 +349,12 @@ impl Fabric {
     /// a cycle. The results are the same.
     pub fn set_jumps(&mut self, on: bool) {
         self.jumps = on;
+    }
+
+    /// What the registers and RAMs of cards that are added later hold before reset, beside what the root seed decides.
+    /// The results are the same.
+    pub fn set_registers(&mut self, seed: u64) {
+        self.registers = seed;
     }
 
     /// Works on the cards of a cycle with so many threads, the caller's among them: 1 by default. The results are the

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from common import Bench, Sink, Source, constants, struct
 from hca_abi import PUSH_SLOT_BYTES, PUSH_SLOTS, QpState, WcStatus, WrOpcode
+from sq_streams import AfterContext, Doorbells
 
 READ_BLOCK = 512
 PSN_MASK = (1 << 24) - 1
@@ -239,37 +240,6 @@ class PushPort:
 
     def sample(self):
         """Nothing to see."""
-
-
-class AfterContext(Source):
-    """A stream that waits while context writes are queued: firmware creates a QP before anybody uses it."""
-
-    def may_offer(self):
-        """The next word may come."""
-        return self.bench.qpc.idle()
-
-    def drive(self):
-        """Holds its tongue until then."""
-        if not self.offered and self.queue and not self.may_offer():
-            self.shown = False
-            self.bench.set(f"{self.name}_valid_i", 0)
-        else:
-            super().drive()
-
-
-class Doorbells(AfterContext):
-    """A program rings for what it had room for: behind the acknowledges that made the room."""
-
-    def put(self, *words):
-        """Each waits for all acknowledges queued until now."""
-        ack = self.bench.ack
-        self.queue.extend((word, len(ack.taken) + len(ack.queue)) for word in words)
-
-    def may_offer(self):
-        """They are taken."""
-        if isinstance(self.queue[0], tuple) and len(self.bench.ack.taken) >= self.queue[0][1]:
-            self.queue[0] = self.queue[0][0]
-        return super().may_offer() and not isinstance(self.queue[0], tuple)
 
 
 class SqBench(Bench):

@@ -132,7 +132,7 @@ async def nobody_waits_for_a_qp_that_has_ended(dut, end):
     await env.bench.step(100)
     await env.context(qp, state=QpState.RESET)
     await env.settle()
-    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], period + period // 8 + 200, "the other's timeout")
+    await env.bench.until(lambda: len(env.upd.got) > env.marks["upd"], period + period // 8 + 200, "timeout")
     assert env.bench.cycle - start >= period - 20
     assert status_of(await env.settle()) == (0, WcStatus.RETRY_EXC_ERR)
     await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")

@@ -86,6 +86,8 @@ pub struct RigConfig {
     pub stages: usize,
     /// Threads that evaluate the cards; the results are the same with any number.
     pub threads: usize,
+    /// What registers hold before reset; the results are the same with any seed of it.
+    pub registers: u64,
     /// Completions that each node's CQ holds.
     pub cqe: u32,
     /// Functions that share the tables of a card, 1 to 4.
@@ -114,6 +116,7 @@ impl RigConfig {
             timeline: None,
             stages: 0,
             threads: 1,
+            registers: 0,
             cqe: 4096,
             functions: 4,
         }
@@ -286,6 +289,7 @@ impl Rig {
     pub fn new(config: &RigConfig) -> Result<Self, RigError> {
         let mut fabric = Fabric::new(config.seed);
         fabric.set_threads(config.threads);
+        fabric.set_registers(config.registers);
         let mut add = |index: u8| {
             let name = format!("card{index}");
             let mut ports = vec![Identity {

@@ -48,6 +48,8 @@ pub struct Options {
     pub jumps: bool,
     /// Threads that evaluate the cards ([`hca_cosim::Fabric::set_threads`]).
     pub threads: usize,
+    /// What registers hold before reset ([`hca_cosim::Fabric::set_registers`]).
+    pub registers: u64,
 }
 
 impl Default for Options {
@@ -64,6 +66,7 @@ impl Default for Options {
             timeline: None,
             jumps: true,
             threads: 1,
+            registers: 0,
         }
     }
 }
@@ -175,6 +178,7 @@ fn run_plan(
         stages: options.stages,
         timeline: options.timeline.clone().map(|file| (file, 0..u64::MAX)),
         threads: options.threads,
+        registers: options.registers,
         ..config
     })?;
     rig.set_jumps(options.jumps);

@@ -52,6 +52,32 @@ fn neither_jumps_nor_threads_matter_in_some_seeds() {
     neither_jumps_nor_threads_matter(1..=3);
 }
 
+/// Nothing depends on what registers and RAMs hold before reset: traces, counters, cycles.
+fn registers_before_reset_do_not_matter(seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        let [one, other] = [1, 2].map(|registers| {
+            let options = Options {
+                hash: true,
+                registers,
+                ..Options::default()
+            };
+            run(seed, &options).unwrap()
+        });
+        assert_eq!(one, other, "seed {seed}");
+    }
+}
+
+#[test]
+fn registers_before_reset_do_not_matter_in_some_seeds() {
+    registers_before_reset_do_not_matter(11..=16);
+}
+
+#[test]
+#[ignore = "minutes: part of make soak"]
+fn soak_of_registers_before_reset_in_hundreds_of_seeds() {
+    registers_before_reset_do_not_matter(1..=300);
+}
+
 /// Four busy cards behind a switch: fewer threads than cards, as many, and more.
 #[test]
 fn four_cards_behind_a_switch_do_not_show_the_threads() {
