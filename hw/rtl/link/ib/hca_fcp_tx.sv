@@ -83,7 +83,9 @@ module hca_fcp_tx
       due_q    <= '0;
       valid_q  <= 1'b0;
       hurried_q <= 1'b0;
+      told_q   <= '0;      // what nobody was told yet decides who is in a hurry, and with it the order for ever
     end else begin
+      if (pick) told_q[pick_vl] <= fccl_i[pick_vl];
       if (enable_i) period_q <= now_i[TickLsb +: 16];   // who is enabled tells all anyway
       enable_q <= enable_i;
       init_q   <= init_i;
@@ -101,9 +103,8 @@ module hca_fcp_tx
 
   always_ff @(posedge clk_i) begin
     if (pick) begin
-      vl_q            <= pick_vl;
-      op_init_q       <= init_i;
-      told_q[pick_vl] <= fccl_i[pick_vl];
+      vl_q      <= pick_vl;
+      op_init_q <= init_i;
     end
   end
 
