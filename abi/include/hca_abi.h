@@ -361,7 +361,6 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_CQC = 1, /* cqc by CQN. */
     HCA_CTX_TABLE_EQC = 2, /* eqc by EQN. */
     HCA_CTX_TABLE_MPT = 3, /* mpt by key index. */
-    HCA_CTX_TABLE_MTT = 4, /* mtt by MTT index. */
     HCA_CTX_TABLE_LINK = 5, /* Rows of the link by port and row: LINK_ROW_HIGH and so on. */
 };
 
@@ -847,22 +846,12 @@ struct hca_mpt {
 #define HCA_MPT_PD_BITS 24u
 #define HCA_MPT_PAGE_SHIFT_LSB 56u
 #define HCA_MPT_PAGE_SHIFT_BITS 6u
-#define HCA_MPT_MTT_BASE_LSB 64u
-#define HCA_MPT_MTT_BASE_BITS 32u
 #define HCA_MPT_START_LSB 128u
 #define HCA_MPT_START_BITS 64u
 #define HCA_MPT_LENGTH_LSB 192u
 #define HCA_MPT_LENGTH_BITS 64u
 #define HCA_MPT_IOVA_LSB 256u
 #define HCA_MPT_IOVA_BITS 64u
-
-/* Memory translation table entry. */
-struct hca_mtt {
-    uint8_t bytes[8];
-};
-#define HCA_MTT_BYTES 8u
-#define HCA_MTT_ADDR_LSB 0u
-#define HCA_MTT_ADDR_BITS 64u
 
 /* Completion queue context. */
 struct hca_cqc {

@@ -6,4 +6,5 @@ hw/rtl/memory/hca_gather_src.sv
 hw/rtl/memory/hca_gather_status.sv
 hw/rtl/memory/hca_key_check.sv
 hw/rtl/memory/hca_key_table.sv
+hw/rtl/memory/hca_line_cache.sv
 hw/rtl/memory/hca_xlate.sv

@@ -313,7 +313,6 @@ class CtxTable(enum.IntEnum):
     CQC = 0x1
     EQC = 0x2
     MPT = 0x3
-    MTT = 0x4
     LINK = 0x5
 
 
@@ -782,16 +781,9 @@ STRUCTS = {
             "func": (24, 8),
             "pd": (32, 24),
             "page_shift": (56, 6),
-            "mtt_base": (64, 32),
             "start": (128, 64),
             "length": (192, 64),
             "iova": (256, 64),
-        },
-    },
-    "mtt": {
-        "bytes": 8,
-        "fields": {
-            "addr": (0, 64),
         },
     },
     "cqc": {

@@ -4,7 +4,7 @@ use crate::flags::{MPT_ACCESS, access};
 use crate::table::{StructDef, layout};
 
 /// Tables of this module.
-pub const STRUCTS: &[&StructDef] = &[&Qpc::TABLE, &Mpt::TABLE, &Mtt::TABLE, &Cqc::TABLE, &Eqc::TABLE];
+pub const STRUCTS: &[&StructDef] = &[&Qpc::TABLE, &Mpt::TABLE, &Cqc::TABLE, &Eqc::TABLE];
 
 layout! {
     /// QP context without dynamic state, written by firmware only.
@@ -137,13 +137,12 @@ layout! {
         pd set_pd: u32 [4, 0, 24];
         /// Page size is 1 << this, 12..=30; 63: one contiguous bus range.
         page_shift set_page_shift: u8 [7, 0, 6];
-        /// Index of the region's first MTT entry; entry i maps page (start >> page_shift) + i.
-        mtt_base set_mtt_base: u32 [8, 0, 32];
         /// First virtual address.
         start set_start: u64 [16, 0, 64];
         /// Bytes.
         length set_length: u64 [24, 0, 64];
-        /// page_shift 63: bus address of start.
+        /// page_shift 63: bus address of start. Otherwise of the page list, a multiple of 64: entry i, a u64, is the
+        /// bus address of page (start >> page_shift) + i.
         iova set_iova: u64 [32, 0, 64];
     }
 }
@@ -166,14 +165,6 @@ impl Qpc {
         self.set_remote_write(flags & access::REMOTE_WRITE != 0);
         self.set_remote_read(flags & access::REMOTE_READ != 0);
         self.set_remote_atomic(flags & access::REMOTE_ATOMIC != 0);
-    }
-}
-
-layout! {
-    /// Memory translation table entry.
-    Mtt("mtt", 8, Hardware) {
-        /// Bus address of the page.
-        addr set_addr: u64 [0, 0, 64];
     }
 }
 

@@ -496,8 +496,6 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Eqc = 2,
         /// mpt by key index.
         Mpt = 3,
-        /// mtt by MTT index.
-        Mtt = 4,
         /// Rows of the link by port and row: LINK_ROW_HIGH and so on.
         Link = 5,
     }

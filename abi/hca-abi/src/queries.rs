@@ -105,7 +105,7 @@ layout! {
         max_eqe set_max_eqe: u32 [156, 0, 32];
         /// Inline bytes of a send WQE.
         max_inline_data set_max_inline_data: u32 [160, 0, 32] "V-111";
-        /// Page table entries in all.
+        /// Pages of one region.
         max_mtt set_max_mtt: u32 [164, 0, 32] "V-130";
         /// Bits of a CQE timestamp that count.
         completion_timestamp_mask set_completion_timestamp_mask: u64 [168, 0, 64] "V-31";

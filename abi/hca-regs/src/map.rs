@@ -316,12 +316,6 @@ pub const MGMT_NUM_MRS: u32 = 0x1_00ac;
 /// Count.
 pub const MGMT_NUM_MRS_VALUE_MASK: u32 = 0xffff_ffff;
 
-/// Address of register num_mtts.
-pub const MGMT_NUM_MTTS: u32 = 0x1_00b0;
-
-/// Count.
-pub const MGMT_NUM_MTTS_VALUE_MASK: u32 = 0xffff_ffff;
-
 /// Address of register num_funcs.
 pub const MGMT_NUM_FUNCS: u32 = 0x1_00b4;
 

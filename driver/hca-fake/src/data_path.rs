@@ -1,8 +1,8 @@
 //! The data path: executes send WQEs between QPs of the same card, one at a time, and moves the data.
 
 use hca_abi::{
-    Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, Mpt, Mtt, QpState, Qpc, RqWqeCtrl, Sge,
-    SqWqeCtrl, WcOpcode, WcStatus, WrOpcode, access, wc_flag,
+    Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, Mpt, QpState, Qpc, RqWqeCtrl, Sge, SqWqeCtrl,
+    WcOpcode, WcStatus, WrOpcode, access, wc_flag,
 };
 use hca_fw_core::line_of;
 
@@ -284,7 +284,9 @@ impl Card {
         let mut done = 0;
         while done < data.len() {
             let at = va + done as u64;
-            let (bus, room) = self.translate(&mpt, at);
+            let Some((bus, room)) = self.translate(&mpt, at) else {
+                return Err(user.refusal);
+            };
             let end = (done as u64 + room).min(data.len() as u64) as usize;
             let piece = &mut data[done..end];
             let moved = if write {
@@ -300,15 +302,17 @@ impl Card {
         Ok(())
     }
 
-    /// Bus address of `va`, and the bytes up to the end of its page.
-    fn translate(&self, mpt: &Mpt, va: u64) -> (u64, u64) {
+    /// Bus address of `va`, and the bytes up to the end of its page; none where the page list cannot be read.
+    fn translate(&mut self, mpt: &Mpt, va: u64) -> Option<(u64, u64)> {
         if u32::from(mpt.page_shift()) == DIRECT_PAGE_SHIFT {
-            return (mpt.iova() + (va - mpt.start()), u64::MAX >> 1);
+            return Some((mpt.iova() + (va - mpt.start()), u64::MAX >> 1));
         }
         let shift = mpt.page_shift();
         let page = (va >> shift) - (mpt.start() >> shift);
-        let mtt = Mtt::read_from(&self.row(CtxTable::Mtt, mpt.mtt_base() + page as u32)).unwrap_or_default();
-        let offset = va & ((1 << shift) - 1);
-        (mtt.addr() + offset, (1 << shift) - offset)
+        let mut entry = [0; 8];
+        let mask = (1 << shift) - 1;
+        let found = self.host.read(mpt.iova() + 8 * page, &mut entry);
+        let addr = (u64::from_le_bytes(entry) & !mask) + (va & mask);
+        found.then_some((addr, (1 << shift) - (va & mask)))
     }
 }

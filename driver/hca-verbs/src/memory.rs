@@ -83,6 +83,8 @@ pub struct Mr<P: DevicePtr> {
     addr: u64,
     length: u64,
     backing: Option<Backing>,
+    /// The card reads it for as long as it knows the keys.
+    page_list: Option<DmaBuf>,
 }
 
 debug_as!(Mr, lkey, rkey, addr, length);
@@ -134,7 +136,8 @@ impl<P: DevicePtr> Pd<P> {
 
     fn register(&self, range: &Range, options: &MrOptions, backing: Backing) -> Result<Mr<P>> {
         if options.page_size == PageSize::Direct {
-            return self.send_reg_mr(&reg_cmd(self.handle(), range, options), range, backing);
+            let cmd = reg_cmd(self.handle(), range, options);
+            return self.send_reg_mr(&cmd, range, backing, None);
         }
         let shift = options.page_size.shift();
         if !(12..=30).contains(&shift) {
@@ -171,13 +174,20 @@ impl<P: DevicePtr> Pd<P> {
         let mut cmd = reg_cmd(self.handle(), range, options);
         cmd.set_page_list_addr(list.iova());
         cmd.set_num_pages(pages.len() as u32);
-        let made = self.send_reg_mr(&cmd, range, backing);
-        // The card has copied the list.
-        dev.free_dma(list)?;
+        let made = self.send_reg_mr(&cmd, range, backing, Some(list.clone()));
+        if made.is_err() {
+            dev.free_dma(list)?;
+        }
         made
     }
 
-    fn send_reg_mr(&self, cmd: &RegMrCmd, range: &Range, backing: Backing) -> Result<Mr<P>> {
+    fn send_reg_mr(
+        &self,
+        cmd: &RegMrCmd,
+        range: &Range,
+        backing: Backing,
+        page_list: Option<DmaBuf>,
+    ) -> Result<Mr<P>> {
         let keys = self.inner().shared.function().reg_mr(cmd)?;
         Ok(Mr {
             pd: self.inner().clone(),
@@ -186,6 +196,7 @@ impl<P: DevicePtr> Pd<P> {
             addr: range.addr,
             length: range.length,
             backing: Some(backing),
+            page_list,
         })
     }
 }
@@ -282,6 +293,9 @@ impl<P: DevicePtr> Mr<P> {
             self.backing = Some(backing);
             return Err(e.into());
         }
+        if let Some(list) = self.page_list.take() {
+            shared.device().free_dma(list)?;
+        }
         if let Backing::User { iova, len_bytes } = backing {
             shared.device().unmap_dma(iova, len_bytes)?;
         }
@@ -292,11 +306,15 @@ impl<P: DevicePtr> Mr<P> {
 impl<P: DevicePtr> Drop for Mr<P> {
     fn drop(&mut self) {
         // A card that does not answer keeps nothing: the memory is unmapped all the same.
-        if self.backing.is_some()
-            && self.destroy().is_err()
-            && let Some(Backing::User { iova, len_bytes }) = self.backing.take()
-        {
-            let _ = self.pd.shared.device().unmap_dma(iova, len_bytes);
+        if self.backing.is_none() || self.destroy().is_ok() {
+            return;
+        }
+        let device = self.pd.shared.device();
+        if let Some(list) = self.page_list.take() {
+            let _ = device.free_dma(list);
+        }
+        if let Some(Backing::User { iova, len_bytes }) = self.backing.take() {
+            let _ = device.unmap_dma(iova, len_bytes);
         }
     }
 }

@@ -102,8 +102,7 @@ impl Control {
         let rest = match opcode {
             AdminOpcode::RegMr => {
                 let cmd = RegMrCmd::read_from(&body).ok_or(internal)?;
-                let keys = self.reg_mr(hal, func, &cmd)?;
-                return Ok(keys.map(|keys| body_of(keys.as_bytes())));
+                return Ok(Some(body_of(self.reg_mr(hal, func, &cmd)?.as_bytes())));
             }
             AdminOpcode::ResetFunc => {
                 self.start_reset(func);

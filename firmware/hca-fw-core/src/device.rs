@@ -1,6 +1,7 @@
 //! QUERY_DEVICE: what the card can do, and what a function can have of it.
 
 use crate::hal::Hal;
+use crate::memory::MAX_PAGES;
 use crate::{Bus, Control};
 use hca_abi::{
     MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
@@ -66,7 +67,7 @@ impl Control {
         d.set_pacing_max_kbps(crate::rate::PORT_KBPS);
         d.set_pacing_qp_types(1 << PACED_QP_TYPE);
         d.set_max_inline_data(MAX_INLINE_BYTES);
-        d.set_max_mtt(self.mtts.limit());
+        d.set_max_mtt(MAX_PAGES);
         d.set_completion_timestamp_mask(u64::MAX);
         d.set_hca_core_clock_khz(hal.clock_khz());
         d

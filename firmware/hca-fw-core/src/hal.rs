@@ -8,12 +8,12 @@ use hca_regs as reg;
 
 /// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
 const MAX_POLLS: u32 = 1 << 20;
-const QPC_WORDS: usize = 64;
+const QPC_PAIRS: usize = 32;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
 /// Where in the mailbox admin completions are made.
 const CPL_AREA: u32 = 256;
-const CPL_WORDS: usize = 64;
+const CPL_PAIRS: usize = 32;
 /// Bytes that host memory is mapped by, at least.
 const PAGE_BYTES: u64 = 4096;
 
@@ -37,7 +37,6 @@ pub(crate) struct DmaError;
 /// Registers whose last value firmware remembers, so as to write them only when another is wanted.
 #[derive(Clone, Copy)]
 enum Kept {
-    DmaAddrHi,
     DmaLen,
     DmaFunc,
     DmaLocal,
@@ -45,12 +44,11 @@ enum Kept {
     CtxFlags,
 }
 
-const NUM_KEPT: usize = 6;
+const NUM_KEPT: usize = 5;
 
 impl Kept {
     const fn addr(self) -> u32 {
         match self {
-            Self::DmaAddrHi => reg::MGMT_DMA_ADDR_HI,
             Self::DmaLen => reg::MGMT_DMA_LEN,
             Self::DmaFunc => reg::MGMT_DMA_FUNC,
             Self::DmaLocal => reg::MGMT_DMA_LOCAL,
@@ -60,11 +58,12 @@ impl Kept {
     }
 }
 
-/// What the hardware holds of what firmware wrote. An access costs ten cycles, so a word goes out only if it differs.
+/// What the hardware holds of what firmware wrote. An access costs seven cycles, so what is there already is not written
+/// again. Words go in pairs: with one half of an address alone the time would depend on where memory happens to lie.
 pub(crate) struct Shadow {
     kept: [Option<u32>; NUM_KEPT],
-    ctx: [Option<u32>; QPC_WORDS],
-    cpl: [Option<u32>; CPL_WORDS],
+    ctx: [Option<u64>; QPC_PAIRS],
+    cpl: [Option<u64>; CPL_PAIRS],
     /// A context write may not have been taken yet.
     is_ctx_busy: bool,
 }
@@ -74,11 +73,19 @@ impl Shadow {
     pub const fn new() -> Self {
         Self {
             kept: [None; NUM_KEPT],
-            ctx: [None; QPC_WORDS],
-            cpl: [None; CPL_WORDS],
+            ctx: [None; QPC_PAIRS],
+            cpl: [None; CPL_PAIRS],
             is_ctx_busy: true,
         }
     }
+}
+
+/// The next pair of words, at most, if hardware holds another one.
+fn changed(held: &mut Option<u64>, bytes: &[u8]) -> Option<u64> {
+    let mut pair = [0; 8];
+    pair[..bytes.len()].copy_from_slice(bytes);
+    let pair = u64::from_le_bytes(pair);
+    (held.replace(pair) != Some(pair)).then_some(pair)
 }
 
 /// The hardware behind a bus.
@@ -115,6 +122,11 @@ impl<'a, B: Bus> Hal<'a, B> {
     fn write(&mut self, addr: u32, value: u32) {
         self.spent = self.spent.saturating_add(1);
         self.bus.write32(addr, value);
+    }
+
+    fn write_pair(&mut self, addr: u32, pair: u64) {
+        self.write(addr, pair as u32);
+        self.write(addr + 4, (pair >> 32) as u32);
     }
 
     fn write_kept(&mut self, register: Kept, value: u32) {
@@ -169,12 +181,9 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], flags: u32) {
-        for (i, word) in row.chunks(4).take(QPC_WORDS).enumerate() {
-            let mut bytes = [0; 4];
-            bytes[..word.len()].copy_from_slice(word);
-            let word = u32::from_le_bytes(bytes);
-            if self.shadow.ctx[i].replace(word) != Some(word) {
-                self.write(reg::MGMT_CTX_DATA + 4 * i as u32, word);
+        for (i, pair) in row.chunks(8).take(QPC_PAIRS).enumerate() {
+            if let Some(pair) = changed(&mut self.shadow.ctx[i], pair) {
+                self.write_pair(reg::MGMT_CTX_DATA + 8 * i as u32, pair);
             }
         }
         self.write_kept(Kept::CtxTable, u8::from(table).into());
@@ -182,8 +191,8 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.write(reg::MGMT_CTX_INDEX, index);
         self.wait_ctx();
         self.write(reg::MGMT_CTX_CMD, reg::MGMT_CTX_CMD_WRITE_MASK);
-        // The others take a row in the cycle of the command.
-        self.shadow.is_ctx_busy = matches!(table, CtxTable::Qpc | CtxTable::Cqc | CtxTable::Eqc);
+        // A link takes a row in the cycle of the command.
+        self.shadow.is_ctx_busy = table != CtxTable::Link;
     }
 
     /// Ports that the card has.
@@ -213,7 +222,7 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     fn dma(&mut self, func: u8, addr: u64, local: u32, bytes: u32, command: u32) -> Result<(), DmaError> {
         self.write(reg::MGMT_DMA_ADDR_LO, addr as u32);
-        self.write_kept(Kept::DmaAddrHi, (addr >> 32) as u32);
+        self.write(reg::MGMT_DMA_ADDR_HI, (addr >> 32) as u32);
         self.write_kept(Kept::DmaLen, bytes);
         self.write_kept(Kept::DmaFunc, func.into());
         self.write_kept(Kept::DmaLocal, local);
@@ -234,11 +243,10 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Writes an admin completion to host memory, a multiple of 64.
     pub fn completion_to_host(&mut self, func: u8, addr: u64, cpl: &AdminCpl) -> Result<(), DmaError> {
-        for (i, word) in cpl.as_bytes().chunks_exact(4).enumerate() {
-            let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        for (i, pair) in cpl.as_bytes().chunks(8).enumerate() {
             // Whatever an earlier one, also another function's, left there differs or is the same: nothing leaks.
-            if self.shadow.cpl[i].replace(word) != Some(word) {
-                self.write(reg::MAILBOX + CPL_AREA + 4 * i as u32, word);
+            if let Some(pair) = changed(&mut self.shadow.cpl[i], pair) {
+                self.write_pair(reg::MAILBOX + CPL_AREA + 8 * i as u32, pair);
             }
         }
         let command = reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK;

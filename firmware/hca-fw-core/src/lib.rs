@@ -49,7 +49,7 @@ use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls};
 use neighbours::Neighbours;
 use objects::{CqRec, EqRec, MrRec, QpRec};
-use pool::{IdPool, RangePool};
+use pool::IdPool;
 use port::Port;
 use rate::RateGroups;
 use turns::Func;
@@ -78,8 +78,6 @@ pub const NUM_CQS: usize = 1024;
 pub const NUM_EQS: usize = 32;
 /// Memory keys of the card.
 pub const NUM_MRS: usize = 1024;
-/// Translation entries of the card.
-pub const NUM_MTTS: u32 = 65536;
 /// Functions of the card.
 pub const NUM_FUNCS: usize = 4;
 /// Ports that a card can have.
@@ -117,7 +115,6 @@ pub(crate) struct Control {
     rates: RateGroups,
     mr_ids: IdPool<{ NUM_MRS / 64 }>,
     mrs: [MrRec; NUM_MRS],
-    mtts: RangePool<{ NUM_MRS }>,
 }
 
 impl Firmware {
@@ -214,7 +211,6 @@ impl Control {
             rates: RateGroups::new(functions),
             mr_ids: IdPool::new(NUM_MRS as u32, 1, functions),
             mrs: [const { MrRec::new() }; NUM_MRS],
-            mtts: RangePool::new(NUM_MTTS, functions),
         }
     }
 

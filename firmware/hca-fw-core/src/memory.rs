@@ -11,6 +11,8 @@ use hca_abi::{
 
 /// Longest region: everything a 48-bit address space can hold.
 pub(crate) const MAX_MR_BYTES: u64 = 1 << 48;
+/// Pages of one region: as many as its entries can be counted in the command.
+pub(crate) const MAX_PAGES: u32 = u32::MAX;
 /// Rights that regions and QPs have here.
 pub(crate) const GRANTED: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ;
 /// Rights that may be asked for and that nobody gets: there are no atomics and no windows to use them with, and all
@@ -28,13 +30,13 @@ impl Control {
         }
     }
 
-    /// `None`: the translation is loaded in the next turns.
+    /// The page list stays the driver's: hardware reads it when it needs a page.
     pub(crate) fn reg_mr<B: Bus>(
         &mut self,
         hal: &mut Hal<B>,
         func: u8,
         cmd: &RegMrCmd,
-    ) -> CmdResult<Option<RegMrResult>> {
+    ) -> CmdResult<RegMrResult> {
         let pd = self.own_pd(func, cmd.pd())?;
         let rights = cmd.access();
         check_rights(rights)?;
@@ -42,18 +44,11 @@ impl Control {
         require_size(cmd.start().checked_add(cmd.length()).is_some(), 0)?;
         let direct = u32::from(cmd.page_shift()) == DIRECT_PAGE_SHIFT;
         require_size(!direct || cmd.iova().checked_add(cmd.length()).is_some(), 0)?;
-        let pages = if direct { 0 } else { pages_of(cmd)? };
+        if !direct {
+            check_list(hal, func, cmd)?;
+        }
         let limit = self.mr_ids.limit();
         let index = self.mr_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
-        let mtt_base = if direct {
-            None
-        } else {
-            self.mtts.alloc(func, pages)
-        };
-        if !direct && mtt_base.is_none() {
-            self.mr_ids.free(index);
-            return Err((AdminStatus::NoResources, self.mtts.limit()));
-        }
         let mr = &mut self.mrs[index as usize];
         // KEY-30: a new tag for each use of the index, so a stale key never works again.
         *mr = MrRec {
@@ -62,39 +57,11 @@ impl Control {
             access: rights & GRANTED,
             start: cmd.start(),
             length: cmd.length(),
-            iova: cmd.iova(),
+            iova: if direct { cmd.iova() } else { cmd.page_list_addr() },
             page_shift: cmd.page_shift(),
-            mtt_base,
         };
         self.pds[pd] += 1;
-        if let Some(base) = mtt_base {
-            self.start_loading(
-                func,
-                Load {
-                    index,
-                    base,
-                    list_addr: cmd.page_list_addr(),
-                    pages,
-                    done: 0,
-                },
-            );
-            return Ok(None);
-        }
-        Ok(Some(self.publish_mr(hal, func, index)))
-    }
-
-    /// The next entries of a translation; the keys when it is whole. Until then the hardware knows no such key.
-    pub(crate) fn load_pages<B: Bus>(
-        &mut self,
-        hal: &mut Hal<B>,
-        func: u8,
-        load: &mut Load,
-    ) -> CmdResult<Option<RegMrResult>> {
-        if let Err(e) = load.go_on(hal, func, self.mrs[load.index as usize].page_shift) {
-            self.free_mr(load.index);
-            return Err(e);
-        }
-        Ok((load.done == load.pages).then(|| self.publish_mr(hal, func, load.index)))
+        Ok(self.publish_mr(hal, func, index))
     }
 
     /// From now on the keys work.
@@ -140,11 +107,7 @@ impl Control {
 
     /// An invalid region is gone, after a fence.
     pub(crate) fn free_mr(&mut self, index: u32) {
-        let mr = &mut self.mrs[index as usize];
-        if let Some(base) = mr.mtt_base.take() {
-            self.mtts.free(base);
-        }
-        self.pds[mr.pd as usize] -= 1;
+        self.pds[self.mrs[index as usize].pd as usize] -= 1;
         self.mr_ids.free(index);
     }
 
@@ -180,55 +143,30 @@ fn mpt_of(func: u8, mr: &MrRec) -> Mpt {
     m.set_func(func);
     m.set_pd(mr.pd);
     m.set_page_shift(mr.page_shift);
-    m.set_mtt_base(mr.mtt_base.unwrap_or(0));
     m.set_start(mr.start);
     m.set_length(mr.length);
     m.set_iova(mr.iova);
     m
 }
 
-/// Pages the region touches; must equal the length of the list.
-fn pages_of(cmd: &RegMrCmd) -> CmdResult<u32> {
+/// The list has as many entries as the region touches pages, and its first one can be read. Of the others hardware finds
+/// out when it needs them.
+fn check_list<B: Bus>(hal: &mut Hal<B>, func: u8, cmd: &RegMrCmd) -> CmdResult {
     let shift = u32::from(cmd.page_shift());
     require(({ MIN_PAGE_SHIFT }..={ MAX_PAGE_SHIFT }).contains(&shift), shift)?;
     let first = cmd.start() >> shift;
     let last = (cmd.start() + cmd.length() - 1) >> shift;
     let pages = last - first + 1;
-    require_size(pages <= u64::from(crate::NUM_MTTS), 0)?;
+    require_size(pages <= u64::from(MAX_PAGES), 0)?;
     require_size(pages == u64::from(cmd.num_pages()), cmd.num_pages())?;
-    require(cmd.page_list_addr().is_multiple_of(64), 0)?;
-    Ok(pages as u32)
+    let list = cmd.page_list_addr();
+    require(
+        list.is_multiple_of(64) && list.checked_add(pages * 8).is_some(),
+        0,
+    )?;
+    hal.dma_from_host(func, list, LIST_AREA, 64)
+        .map_err(|_| (AdminStatus::DmaError, 0))
 }
 
-/// Pages that are taken in one turn: about 2,600 cycles.
-const PAGES_PER_TURN: u32 = 64;
-/// Where in the mailbox page lists go: above the admin command and completion.
+/// Where in the mailbox the first line of a page list goes: above the admin command and completion.
 const LIST_AREA: u32 = 1024;
-
-/// A page list on its way from host memory into the translation table.
-#[derive(Clone, Copy)]
-pub(crate) struct Load {
-    index: u32,
-    base: u32,
-    list_addr: u64,
-    pages: u32,
-    done: u32,
-}
-
-impl Load {
-    fn go_on<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, page_shift: u8) -> CmdResult {
-        let mask = (1u64 << page_shift) - 1;
-        let n = (self.pages - self.done).min(PAGES_PER_TURN);
-        let addr = self.list_addr.wrapping_add(u64::from(self.done) * 8);
-        hal.dma_from_host(func, addr, LIST_AREA, (n * 8).next_multiple_of(64))
-            .map_err(|_| (AdminStatus::DmaError, self.done))?;
-        for i in 0..n {
-            let mut entry = [0; 8];
-            hal.mailbox_read(LIST_AREA + i * 8, &mut entry);
-            require(u64::from_le_bytes(entry) & mask == 0, self.done + i)?;
-            hal.ctx_write(CtxTable::Mtt, self.base + self.done + i, &entry);
-        }
-        self.done += n;
-        Ok(())
-    }
-}

@@ -47,9 +47,9 @@ pub(crate) struct MrRec {
     pub access: u32,
     pub start: u64,
     pub length: u64,
+    /// Bus address: of `start`, or of the page list.
     pub iova: u64,
     pub page_shift: u8,
-    pub mtt_base: Option<u32>,
 }
 
 impl EqRec {
@@ -94,7 +94,6 @@ impl MrRec {
             length: 0,
             iova: 0,
             page_shift: 0,
-            mtt_base: None,
         }
     }
 }

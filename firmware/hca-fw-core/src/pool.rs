@@ -1,4 +1,4 @@
-//! Numbers (QPNs, CQNs, keys) and ranges (MTT entries), divided among the functions. No heap, bounded time.
+//! Numbers (QPNs, CQNs, keys), divided among the functions. No heap, bounded time.
 
 use core::ops::Range;
 
@@ -106,73 +106,9 @@ impl<const WORDS: usize> IdPool<WORDS> {
     }
 }
 
-/// First-fit allocator of ranges in a table, kept as up to `N` used extents sorted by start.
-#[derive(Clone)]
-pub struct RangePool<const N: usize> {
-    extents: [(u32, u32); N],
-    len: usize,
-    shares: Shares,
-}
-
-impl<const N: usize> RangePool<N> {
-    /// A table of `size` entries, for `functions` functions.
-    pub const fn new(size: u32, functions: u32) -> Self {
-        Self {
-            extents: [(0, 0); N],
-            len: 0,
-            shares: Shares::new(size, 0, functions),
-        }
-    }
-
-    /// Entries that a function can have at a time.
-    pub const fn limit(&self) -> u32 {
-        self.shares.each
-    }
-
-    /// Takes `count` consecutive entries of the function's; `None` when no gap among them is wide enough.
-    pub fn alloc(&mut self, func: u8, count: u32) -> Option<u32> {
-        if count == 0 || self.len == N {
-            return None;
-        }
-        let own = self.shares.of(func);
-        let mut start = own.start;
-        for i in 0..=self.len {
-            let (next, length) = match self.extents[..self.len].get(i) {
-                Some(extent) => *extent,
-                None => (own.end, 0),
-            };
-            if next.min(own.end).saturating_sub(start) >= count {
-                self.extents.copy_within(i..self.len, i + 1);
-                self.extents[i] = (start, count);
-                self.len += 1;
-                return Some(start);
-            }
-            start = start.max(next + length);
-        }
-        None
-    }
-
-    /// Gives back the range that starts at `start`; false when there is none.
-    pub fn free(&mut self, start: u32) -> bool {
-        let Some(i) = self.extents[..self.len].iter().position(|e| e.0 == start) else {
-            return false;
-        };
-        self.extents.copy_within(i + 1..self.len, i);
-        self.len -= 1;
-        true
-    }
-
-    /// Entries in use.
-    #[cfg(test)]
-    pub fn used(&self) -> u32 {
-        self.extents[..self.len].iter().map(|e| e.1).sum()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use std::vec::Vec;
 
     #[test]
@@ -220,38 +156,5 @@ mod tests {
         }
         let all = [p.alloc(1), p.alloc(1), p.alloc(1), p.alloc(1)];
         assert_eq!(all.iter().flatten().count(), 3);
-    }
-
-    proptest! {
-        #[test]
-        fn ranges_never_overlap(ops in prop::collection::vec((any::<bool>(), 1u32..40, 0u8..3), 1..200)) {
-            let mut p = RangePool::<24>::new(256, 3);
-            let mut live: Vec<(u32, u32)> = Vec::new();
-            for (take, n, func) in ops {
-                if take {
-                    if let Some(s) = p.alloc(func, n) {
-                        prop_assert!(s >= 85 * u32::from(func) && s + n <= 85 * (u32::from(func) + 1));
-                        prop_assert!(live.iter().all(|&(b, m)| s + n <= b || b + m <= s));
-                        live.push((s, n));
-                    }
-                } else if !live.is_empty() {
-                    let (s, _) = live.remove(n as usize % live.len());
-                    prop_assert!(p.free(s));
-                }
-                prop_assert_eq!(p.used(), live.iter().map(|e| e.1).sum::<u32>());
-            }
-        }
-
-        /// However others cut up their ranges, a function gets all of its own.
-        #[test]
-        fn others_fragments_do_not_matter(sizes in prop::collection::vec(1u32..9, 0..20)) {
-            let mut p = RangePool::<64>::new(256, 4);
-            let taken: Vec<u32> = sizes.iter().filter_map(|n| p.alloc(1, *n)).collect();
-            taken.iter().step_by(2).for_each(|start| assert!(p.free(*start)));
-            for func in [0, 2, 3] {
-                prop_assert_eq!(p.alloc(func, 64), Some(64 * u32::from(func)));
-                prop_assert_eq!(p.alloc(func, 1), None);
-            }
-        }
     }
 }

@@ -1,11 +1,10 @@
 //! Whose turn it is. Each turn of firmware does one bounded piece of work for one function, and functions take turns,
 //! so that none waits long for the others: a command is one piece, or goes on in further turns of its function.
 
-use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE, RegMrResult};
+use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE};
 
 use crate::admin::{Body, body_of};
 use crate::hal::Hal;
-use crate::memory::Load;
 use crate::{Bus, CmdResult, Control, NUM_FUNCS};
 
 /// A piece of work that could go on ends after this many bus accesses: about 1,400 cycles.
@@ -57,8 +56,6 @@ impl Func {
 #[derive(Clone, Copy)]
 enum Job {
     Idle,
-    /// REG_MR: translation entries.
-    Load(Load),
     /// Until the memory accesses are over that were under way at its start.
     Fence(Fenced),
     /// Everything the function owns goes.
@@ -185,7 +182,6 @@ impl Control {
             f.job = Job::Clear(Clearing::new(Asker::Register, self.qp_ids.of(func).start));
         }
         match f.job {
-            Job::Load(load) => self.go_on_loading(hal, func, load),
             Job::Fence(then) => return self.go_on_fencing(hal, func, then),
             Job::Clear(clearing) => return self.go_on_clearing(hal, func, clearing),
             Job::Idle if f.failing_from.is_some() => self.go_on_failing(hal, func),
@@ -207,10 +203,6 @@ impl Control {
         }
     }
 
-    pub(crate) fn start_loading(&mut self, func: u8, load: Load) {
-        self.funcs[usize::from(func)].job = Job::Load(load);
-    }
-
     pub(crate) fn start_reset(&mut self, func: u8) {
         self.funcs[usize::from(func)].job =
             Job::Clear(Clearing::new(Asker::Command, self.qp_ids.of(func).start));
@@ -219,14 +211,6 @@ impl Control {
     fn finish<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult<Body>) {
         self.funcs[usize::from(func)].job = Job::Idle;
         self.complete(hal, func, result);
-    }
-
-    fn go_on_loading<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, mut load: Load) {
-        match self.load_pages(hal, func, &mut load) {
-            Ok(None) => self.start_loading(func, load),
-            Ok(Some(keys)) => self.finish(hal, func, Ok(body_of(RegMrResult::as_bytes(&keys)))),
-            Err(e) => self.finish(hal, func, Err(e)),
-        }
     }
 
     fn go_on_fencing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, then: Fenced) -> bool {

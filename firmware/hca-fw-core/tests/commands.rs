@@ -193,6 +193,8 @@ fn registrations_at_the_end_of_the_address_space() {
     cmd.set_num_pages(600);
     cmd.set_page_shift(12);
     cmd.set_page_list_addr(!63);
+    assert_eq!(refusal(rig.function.reg_mr(&cmd)).status, AdminStatus::BadParam);
+    cmd.set_page_list_addr(1 << 47);
     assert_eq!(refusal(rig.function.reg_mr(&cmd)).status, AdminStatus::DmaError);
     cmd.set_page_shift(63);
     cmd.set_iova(u64::MAX - 4096);

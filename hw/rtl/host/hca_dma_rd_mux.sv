@@ -1,5 +1,6 @@
 // Joins the DMA read ports of N clients into the host port: requests round robin through one register
-// stage, responses straight to the client named by the upper tag bits. Tag = {client, local tag}.
+// stage, responses straight to the client named by the upper tag bits. The host's tag has eight bits: the first
+// three clients have 64 reads under way, the others 16. Tag = {client, 6 bits} or {3, client - 3, 4 bits}.
 module hca_dma_rd_mux
   import hca_pkg::*;
 #(
@@ -27,14 +28,18 @@ module hca_dma_rd_mux
 
   localparam int unsigned IdxW = (N > 1) ? $clog2(N) : 1;
 
-  if (N < 1 || N > 4) begin : gen_bad_n
-    $error("hca_dma_rd_mux: the tag has room for 1 to 4 clients");
+  localparam int unsigned Wide = 3;
+
+  if (N < 1 || N > Wide + 4) begin : gen_bad_n
+    $error("hca_dma_rd_mux: the tag has room for 1 to 7 clients");
   end
 
   logic [N-1:0]    grant;
   logic [IdxW-1:0] idx;
   logic            sel_valid, sel_ready;
 
+  logic [7:0]      sel_tag;
+  assign sel_tag      = (32'(idx) < Wide) ? {2'(idx), mreq_tag_i[idx]} : {2'd3, 2'(32'(idx) - Wide), mreq_tag_i[idx][3:0]};
   assign sel_valid    = |mreq_valid_i;
   assign mreq_ready_o = grant & {N{sel_ready}};
 
@@ -56,18 +61,19 @@ module hca_dma_rd_mux
     .rst_i,
     .in_valid_i (sel_valid),
     .in_ready_o (sel_ready),
-    .in_i       ({2'(idx), mreq_tag_i[idx], mreq_i[idx]}),
+    .in_i       ({sel_tag, mreq_i[idx]}),
     .out_valid_o(hrd_req_valid_o),
     .out_ready_i(hrd_req_ready_i),
     .out_o      ({hrd_req_tag_o, hrd_req_o})
   );
 
-  assign mrsp_tag_o = hrd_rsp_tag_i[5:0];
+  assign mrsp_tag_o = (hrd_rsp_tag_i[7:6] == 2'd3) ? {2'd0, hrd_rsp_tag_i[3:0]} : hrd_rsp_tag_i[5:0];
   assign mrsp_o     = hrd_rsp_i;
 
   always_comb begin
     for (int unsigned i = 0; i < N; i++) begin
-      mrsp_valid_o[i] = hrd_rsp_valid_i && (hrd_rsp_tag_i[7:6] == 2'(i));
+      if (i < Wide) mrsp_valid_o[i] = hrd_rsp_valid_i && hrd_rsp_tag_i[7:6] == 2'(i);
+      else mrsp_valid_o[i] = hrd_rsp_valid_i && hrd_rsp_tag_i[7:4] == {2'd3, 2'(i - Wide)};
     end
   end
 

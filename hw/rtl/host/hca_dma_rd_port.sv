@@ -3,18 +3,21 @@
 //
 // A read that the host does not answer in time ends with an error. Its tag rests then, and the ring passes over it.
 //
+// A client of short reads keeps less: Bytes, a power of two of 128 to 512.
+//
 // A response of a request starts on rsp two cycles after its last beat arrived (if nothing older is
 // waiting), then one beat per cycle. An error status anywhere in a response marks all beats of it.
 module hca_dma_rd_port
   import hca_pkg::*;
 #(
-  parameter int unsigned Tags = 64
+  parameter int unsigned Tags  = 64,
+  parameter int unsigned Bytes = DmaReadBytes
 ) (
   input  logic        clk_i,
   input  logic        rst_i,
   input  logic        tick_i,       // strobe: two of them is what an answer may take (hca_read_timer)
   output logic        busy_o,       // ticks are wanted
-  // Requests: at most 512 bytes, inside one 512-byte block.
+  // Requests: inside one block of Bytes.
   input  logic        req_valid_i,
   output logic        req_ready_o,
   input  dma_rd_req_t req_i,
@@ -37,11 +40,14 @@ module hca_dma_rd_port
 );
 
   localparam int unsigned TagW  = $clog2(Tags);
-  localparam int unsigned Beats = DmaReadBytes / DataBytes;
+  localparam int unsigned Beats = Bytes / DataBytes;
   localparam int unsigned BeatW = $clog2(Beats);
 
   if (Tags < 2 || Tags > 64 || (Tags & (Tags - 1)) != 0) begin : gen_bad_tags
     $error("hca_dma_rd_port: Tags must be a power of two, 2 to 64");
+  end
+  if (Beats < 2 || Bytes > DmaReadBytes || (Bytes & (Bytes - 1)) != 0) begin : gen_bad_bytes
+    $error("hca_dma_rd_port: Bytes must be a power of two, 128 to 512");
   end
 
   // Ring positions, one bit wider than a tag: read <= done <= alloc <= read + Tags.

@@ -31,9 +31,16 @@ module hca_gather
   output logic            mpt_re_o,
   output logic [MrW-1:0]  mpt_raddr_o,
   input  mpt_t            mpt_rdata_i,
-  output logic            mtt_re_o,
-  output logic [MttW-1:0] mtt_raddr_o,
-  input  logic [63:0]     mtt_rdata_i,
+  // Page lists: hca_xlate.
+  input  logic            forget_valid_i,
+  output logic            forget_ready_o,
+  input  logic [MrW-1:0]  forget_index_i,
+  output logic            list_req_valid_o,
+  input  logic            list_req_ready_i,
+  output dma_rd_req_t     list_req_o,
+  input  logic            list_rsp_valid_i,
+  output logic            list_rsp_ready_o,
+  input  dma_rd_rsp_t     list_rsp_i,
   // hca_dma_rd_mux, one client.
   input  logic            tick_i,
   output logic            rd_busy_o,
@@ -113,9 +120,15 @@ module hca_gather
     .mpt_re_o,
     .mpt_raddr_o,
     .mpt_rdata_i,
-    .mtt_re_o,
-    .mtt_raddr_o,
-    .mtt_rdata_i
+    .forget_valid_i,
+    .forget_ready_o,
+    .forget_index_i,
+    .list_req_valid_o,
+    .list_req_ready_i,
+    .list_req_o,
+    .list_rsp_valid_i,
+    .list_rsp_ready_o,
+    .list_rsp_i
   );
 
   assign is_read      = (chunk.err == XlOk) && (chunk.len_bytes != '0);

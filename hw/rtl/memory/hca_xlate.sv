@@ -1,10 +1,11 @@
 // Key check and address translation: virtual segments in, bus-address chunks out, in order. Chunks never
 // cross an address that is a multiple of ChunkBytes, nor a page.
 //
-//   accept: MPT read | stage 1: check | stage 2: page index, MTT read | stage 3: cut into chunks
+//   accept: MPT read | stage 1: check | stage 2: page after page | hca_line_cache | stage 3: cut into chunks
 //
-// First chunk three cycles after the segment; one chunk per cycle, so one-chunk segments pass at one per
-// cycle. The MTT row of the next page is read while the last chunk of a page leaves.
+// The page list of a region is in host memory; lines of it are kept here. What needs no page goes past the
+// cache when that is empty: first chunk three cycles after the segment, behind a page that is here seven. One
+// chunk per cycle, so one-chunk segments pass at one per cycle.
 module hca_xlate
   import hca_pkg::*;
 #(
@@ -22,9 +23,17 @@ module hca_xlate
   output logic            mpt_re_o,
   output logic [MrW-1:0]  mpt_raddr_o,
   input  mpt_t            mpt_rdata_i,
-  output logic            mtt_re_o,
-  output logic [MttW-1:0] mtt_raddr_o,
-  input  logic [63:0]     mtt_rdata_i
+  // Before a key is written: its pages are forgotten. Nothing of its last region is under way then.
+  input  logic            forget_valid_i,
+  output logic            forget_ready_o,
+  input  logic [MrW-1:0]  forget_index_i,
+  // hca_dma_rd_port: page lists.
+  output logic            list_req_valid_o,
+  input  logic            list_req_ready_i,
+  output dma_rd_req_t     list_req_o,
+  input  logic            list_rsp_valid_i,
+  output logic            list_rsp_ready_o,
+  input  dma_rd_rsp_t     list_rsp_i
 );
 
   localparam int unsigned ChunkW = $clog2(ChunkBytes);
@@ -62,23 +71,26 @@ module hca_xlate
   assign s1_err        = s1_free ? XlOk : key_err;
   assign s1_translated = !s1_free && key_paged;
 
-  // ---- Stage 2: page index -----------------------------------------------------------------------
+  // ---- Stage 2: pages ----------------------------------------------------------------------------
+  localparam int unsigned LinePages = DataBytes / 8;      // entries of a page list in a line
+  localparam int unsigned LineNumW  = 32 - $clog2(LinePages);
+
   typedef struct packed {
     xl_err_e     err;
     logic        paged;
+    logic        seg_last;
     logic        last;
     logic [7:0]  func;
     logic [12:0] len_bytes;
     logic [5:0]  shift;
-    logic [63:0] addr;      // bus address, or position in the region's pages
+    logic [63:0] addr;      // bus address; before stage 3 the position in the region's pages, if paged
   } walk_t;
 
-  walk_t           s2_q, s2_out;
-  logic [31:0]     s2_mtt_base_q;
-  logic [32:0]     s2_need_q;
-  logic [64:0]     s2_last_pos;
-  logic [63:0]     s2_last_row;
-  logic [MttW-1:0] s2_first_row;  // right when the last row is inside the table
+  walk_t           s2_q, s2_out, s3_q;
+  logic [MrW-1:0]  s2_index_q;
+  logic [63:0]     s2_list_q, s2_page;
+  logic [12:0]     s2_to_page_end;
+  logic            s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
 
   assign s1_move = s1_valid_q && (!s2_valid_q || s2_move);
 
@@ -87,6 +99,7 @@ module hca_xlate
     if (s1_move) begin
       s2_q.err       <= s1_err;
       s2_q.paged     <= s1_translated;
+      s2_q.seg_last  <= 1'b1;
       s2_q.last      <= s1_q.last;
       s2_q.func      <= s1_q.func;
       s2_q.len_bytes <= s1_q.len_bytes;
@@ -94,62 +107,126 @@ module hca_xlate
       if (s1_free) s2_q.addr <= s1_q.va;
       else if (key_paged) s2_q.addr <= key_page_pos;
       else s2_q.addr <= mpt_rdata_i.iova + key_offset;
-      s2_mtt_base_q <= mpt_rdata_i.mtt_base;
-      s2_need_q     <= key_need;
+      s2_list_q  <= mpt_rdata_i.iova;
+      s2_index_q <= s1_q.key[8+:MrW];
+    end else if (s2_take) begin
+      s2_q.addr      <= s2_q.addr + 64'(s2_to_page_end);
+      s2_q.len_bytes <= s2_q.len_bytes - s2_to_page_end;
     end
   end
 
-  // Rows of the first and the last page that the range touches; need is at least 1 here.
-  assign s2_last_pos  = 65'(s2_q.addr) + 65'(s2_need_q) - 65'd1;
-  assign s2_first_row = s2_mtt_base_q[MttW-1:0] + MttW'(s2_q.addr >> s2_q.shift);
-  assign s2_last_row  = 64'(s2_mtt_base_q) + 64'(s2_last_pos >> s2_q.shift);
+  // A segment is no longer than the smallest page: only in the last 4 KiB of a page can it reach the next one.
+  assign s2_wants_page  = s2_q.err == XlOk && s2_q.paged && s2_q.len_bytes != '0;
+  assign s2_to_page_end = 13'd4096 - 13'(s2_q.addr[11:0]);
+  assign s2_page        = s2_q.addr >> s2_q.shift;
+  assign s2_final       = !(s2_wants_page && (&(s2_q.addr[MaxPageShift-1:12] | ~page_mask(s2_q.shift)))
+                            && s2_q.len_bytes > s2_to_page_end);
+  assign past_cache     = !s2_wants_page && cache_idle;
+  assign s2_take        = s2_valid_q && (past_cache ? s3_free : cache_ready);
+  assign s2_move        = s2_take && s2_final;
 
   always_comb begin
     s2_out = s2_q;
-    if (s2_q.err == XlOk && s2_q.paged && s2_last_row >= 64'(NumMtts)) s2_out.err = XlKey;
+    if (!s2_final) begin
+      s2_out.len_bytes = s2_to_page_end;
+      s2_out.seg_last  = 1'b0;
+      s2_out.last      = 1'b0;
+    end
   end
 
-  // ---- Stage 3: chunks ---------------------------------------------------------------------------
-  walk_t           s3_q;
-  logic [MttW-1:0] s3_row_q;
-  logic [63:0]     s3_mask;
-  logic [12:0]     to_cut, n;
-  logic [63:0]     next_addr;
-  logic            final_chunk, step, next_page;
+  // Bits of an address above 4 KiB that are inside a page.
+  function automatic logic [MaxPageShift-1:12] page_mask(input logic [5:0] shift);
+    for (int unsigned b = 12; b < MaxPageShift; b++) page_mask[b] = 6'(b) < shift;
+  endfunction
 
-  assign s2_move     = s2_valid_q && (!s3_valid_q || s3_done);
+  // ---- Page lists --------------------------------------------------------------------------------
+  typedef struct packed {
+    walk_t                        walk;
+    logic                         wants_page;
+    logic [$clog2(LinePages)-1:0] entry;
+  } note_t;
+
+  note_t            found;
+  logic             found_valid, found_err;
+  logic [DataW-1:0] found_data;
+  logic [63:0]      found_page;
+
+  hca_line_cache #(
+    .Lines (PageCacheLines),
+    .OwnerW(MrW),
+    .NumW  (LineNumW),
+    .NoteW ($bits(note_t))
+  ) u_pages (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (s2_valid_q && !past_cache),
+    .in_ready_o (cache_ready),
+    .in_line_i  (s2_wants_page),
+    .in_owner_i (s2_index_q),
+    .in_num_i   (s2_page[31:$clog2(LinePages)]),
+    .in_func_i  (s2_q.func),
+    .in_base_i  (s2_list_q),
+    .in_note_i  ({s2_out, s2_wants_page, s2_page[$clog2(LinePages)-1:0]}),
+    .out_valid_o(found_valid),
+    .out_ready_i(s3_free),
+    .out_data_o (found_data),
+    .out_err_o  (found_err),
+    .out_note_o (found),
+    .idle_o     (cache_idle),
+    .forget_valid_i,
+    .forget_ready_o,
+    .forget_owner_i(forget_index_i),
+    .req_valid_o(list_req_valid_o),
+    .req_ready_i(list_req_ready_i),
+    .req_o      (list_req_o),
+    .rsp_valid_i(list_rsp_valid_i),
+    .rsp_ready_o(list_rsp_ready_o),
+    .rsp_i      (list_rsp_i)
+  );
+
+  assign found_page = found_data[{found.entry, 6'd0}+:64];
+
+  // ---- Stage 3: chunks ---------------------------------------------------------------------------
+  walk_t       s3_in;
+  logic [12:0] to_cut, n;
+  logic        final_chunk, step;
+
+  always_comb begin
+    s3_in = past_cache ? s2_out : found.walk;
+    if (!past_cache && found.wants_page) begin
+      if (found_err) s3_in.err = XlDma;
+      if (found_err) s3_in.len_bytes = '0;
+      s3_in.addr[63:12] = found_page[63:12];
+      for (int unsigned b = 12; b < MaxPageShift; b++) begin
+        if (6'(b) < found.walk.shift) s3_in.addr[b] = found.walk.addr[b];
+      end
+    end
+  end
+
+  assign s3_free     = !s3_valid_q || s3_done;
   assign to_cut      = 13'(ChunkBytes) - 13'(s3_q.addr[ChunkW-1:0]);
   assign n           = (s3_q.len_bytes < to_cut) ? s3_q.len_bytes : to_cut;
-  assign next_addr   = s3_q.addr + 64'(n);
   assign final_chunk = (s3_q.err != XlOk) || (n == s3_q.len_bytes);
   assign step        = s3_valid_q && chunk_ready_i;
   assign s3_done     = step && final_chunk;
-  assign s3_mask     = (64'd1 << s3_q.shift) - 64'd1;
-  assign next_page   = step && !final_chunk && s3_q.paged && ((next_addr & s3_mask) == '0);
-
-  assign mtt_re_o    = (s2_move && s2_out.paged) || next_page;
-  assign mtt_raddr_o = next_page ? s3_row_q + 1'b1 : s2_first_row;
 
   always_ff @(posedge clk_i) begin
-    if (s2_move) begin
-      s3_q     <= s2_out;
-      s3_row_q <= s2_first_row;
-    end else if (step) begin
-      s3_q.addr      <= next_addr;
+    if (s3_free) s3_q <= s3_in;
+    else if (step) begin
+      s3_q.addr      <= s3_q.addr + 64'(n);
       s3_q.len_bytes <= s3_q.len_bytes - n;
-      if (next_page) s3_row_q <= s3_row_q + 1'b1;
     end
   end
 
   assign chunk_valid_o = s3_valid_q;
-  always_comb begin
-    chunk_o.err       = s3_q.err;
-    chunk_o.seg_last  = final_chunk;
-    chunk_o.pkt_last  = final_chunk && s3_q.last;
-    chunk_o.func      = s3_q.func;
-    chunk_o.addr      = s3_q.paged ? (mtt_rdata_i & ~s3_mask) | (s3_q.addr & s3_mask) : s3_q.addr;
-    chunk_o.len_bytes = (s3_q.err != XlOk) ? '0 : n;
-  end
+  assign chunk_o = '{
+    err:       s3_q.err,
+    seg_last:  final_chunk && s3_q.seg_last,
+    pkt_last:  final_chunk && s3_q.last,
+    func:      s3_q.func,
+    addr:      s3_q.addr,
+    len_bytes: (s3_q.err != XlOk) ? '0 : n
+  };
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -159,7 +236,7 @@ module hca_xlate
     end else begin
       if (seg_ready_o) s1_valid_q <= seg_valid_i;
       if (!s2_valid_q || s2_move) s2_valid_q <= s1_valid_q;
-      if (!s3_valid_q || s3_done) s3_valid_q <= s2_valid_q;
+      if (s3_free) s3_valid_q <= past_cache ? s2_valid_q : found_valid;
     end
   end
 

@@ -43,12 +43,10 @@ module hca_mgmt
     output logic [NumQpcSinks-1:0]        qpc_wr_valid_o,
     input  logic [NumQpcSinks-1:0]        qpc_wr_ready_i,
     output qpc_wr_t                       qpc_wr_o,
-    output logic                          mpt_we_o,
-    output logic [MrW-1:0]                mpt_waddr_o,
-    output mpt_t                          mpt_wdata_o,
-    output logic                          mtt_we_o,
-    output logic [MttW-1:0]               mtt_waddr_o,
-    output logic [63:0]                   mtt_wdata_o,
+    output logic                          mpt_wr_valid_o,
+    input  logic                          mpt_wr_ready_i,
+    output logic [MrW-1:0]                mpt_wr_index_o,
+    output mpt_t                          mpt_wr_o,
     output logic                          cqc_wr_valid_o,
     input  logic                          cqc_wr_ready_i,
     output logic [CqW-1:0]                cqc_wr_cqn_o,
@@ -130,8 +128,8 @@ module hca_mgmt
     .go_i(hwif_out.mgmt.ctx_cmd.write.value), .table_i(ctx_table_e'(hwif_out.mgmt.ctx_table.value.value)),
     .index_i(hwif_out.mgmt.ctx_index.value.value), .init_sq_i(hwif_out.mgmt.ctx_flags.init_sq.value),
     .init_rq_i(hwif_out.mgmt.ctx_flags.init_rq.value), .busy_o(ctx_busy), .err_o(ctx_err),
-    .qpc_wr_valid_o, .qpc_wr_ready_i, .qpc_wr_o, .mpt_we_o, .mpt_waddr_o, .mpt_wdata_o,
-    .mtt_we_o, .mtt_waddr_o, .mtt_wdata_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
+    .qpc_wr_valid_o, .qpc_wr_ready_i, .qpc_wr_o, .mpt_wr_valid_o, .mpt_wr_ready_i, .mpt_wr_index_o,
+    .mpt_wr_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
     .link_wr_o
   );
@@ -345,7 +343,6 @@ module hca_mgmt
     hwif_in.mgmt.num_cqs.value.next   = NumCqs;
     hwif_in.mgmt.num_eqs.value.next   = NumEqs;
     hwif_in.mgmt.num_mrs.value.next   = NumMrs;
-    hwif_in.mgmt.num_mtts.value.next  = NumMtts;
     hwif_in.mgmt.num_funcs.value.next = NumFuncs;
     hwif_in.mgmt.num_ports.value.next = 32'(num_ports_q);
     hwif_in.mgmt.num_vls.value.next   = 4'(NumVls);

@@ -278,7 +278,6 @@ typedef enum logic [3:0] {
   CtxTableCqc = 4'd1,  // cqc by CQN.
   CtxTableEqc = 4'd2,  // eqc by EQN.
   CtxTableMpt = 4'd3,  // mpt by key index.
-  CtxTableMtt = 4'd4,  // mtt by MTT index.
   CtxTableLink = 4'd5  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
 } ctx_table_e;
 
@@ -609,14 +608,13 @@ typedef struct packed {
 // Memory protection table entry, one per memory key. key = index << 8 | tag.
 localparam int unsigned MptBytes = 64;
 typedef struct packed {
-  logic [191:0]   reserved4;
-  logic [63:0]    iova;  // page_shift 63: bus address of start.
+  logic [191:0]   reserved3;
+  // page_shift 63: bus address of start. Otherwise of the page list, a multiple of 64: entry i, a u64, is
+  // the bus address of page (start >> page_shift) + i.
+  logic [63:0]    iova;
   logic [63:0]    length;  // Bytes.
   logic [63:0]    start;  // First virtual address.
-  logic [31:0]    reserved3;
-  // Index of the region's first MTT entry; entry i maps page (start >> page_shift) + i.
-  logic [31:0]    mtt_base;
-  logic [1:0]     reserved2;
+  logic [65:0]    reserved2;
   logic [5:0]     page_shift;  // Page size is 1 << this, 12..=30; 63: one contiguous bus range.
   logic [23:0]    pd;  // Protection domain.
   logic [7:0]     func;  // Owning function.
@@ -632,12 +630,6 @@ typedef struct packed {
   logic           is_window;  // 0: memory region, 1: memory window.
   logic           valid;  // The key exists.
 } mpt_t;
-
-// Memory translation table entry.
-localparam int unsigned MttBytes = 8;
-typedef struct packed {
-  logic [63:0]    addr;  // Bus address of the page.
-} mtt_t;
 
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;

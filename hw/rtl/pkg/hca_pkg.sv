@@ -10,7 +10,7 @@ package hca_pkg;
   localparam int unsigned NumCqs    = 1024;
   localparam int unsigned NumEqs    = 32;
   localparam int unsigned NumMrs    = 1024;
-  localparam int unsigned NumMtts   = 65536;
+  localparam int unsigned PageCacheLines = 512;  // per client, lines of eight pages
   localparam int unsigned NumFuncs  = 4;
   // Ports of this build, 1 or 2; the strap num_ports_i of hca_core says how many are fitted.
 `ifdef HCA_NUM_PORTS
@@ -25,7 +25,6 @@ package hca_pkg;
   localparam int unsigned CqW  = $clog2(NumCqs);
   localparam int unsigned EqW  = $clog2(NumEqs);
   localparam int unsigned MrW  = $clog2(NumMrs);
-  localparam int unsigned MttW = $clog2(NumMtts);
   localparam int unsigned PortW = (NumPorts > 1) ? $clog2(NumPorts) : 1;
 
   // Every SL (Ethernet: priority) of every port: a lane, with the port in the upper bits.
@@ -158,7 +157,7 @@ package hca_pkg;
 
   // A translated piece: one bus range inside one chunk boundary.
   typedef struct packed {
-    xl_err_e     err;        // != XlOk: addr and len void; exactly one such chunk per failed segment
+    xl_err_e     err;        // != XlOk: addr and len void; exactly one such chunk per piece that failed
     logic        seg_last;   // last chunk of its segment
     logic        pkt_last;   // last chunk of the packet (segment had last = 1)
     logic [7:0]  func;
@@ -461,7 +460,7 @@ package hca_pkg;
   // ---- Parts: what a simulator may leave out of a cycle (hca_part_clock), with a clock net each.
   typedef enum int unsigned {
     PartDoorbell, PartRequester, PartGather, PartRate, PartRxCtrl, PartRxExec, PartRespSched, PartCq, PartEq, PartMgmt,
-    PartBus, PartRdSq, PartRdList, PartRdMgmt,
+    PartBus, PartRdSq, PartRdList, PartRdMgmt, PartRdPages,
     PartTxWire, PartRxWire, PartLink, PartLinkTx, PartLinkRx, PartCounters,  // of hca_ports
     PartAfter
   } part_e;

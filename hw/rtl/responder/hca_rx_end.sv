@@ -48,7 +48,8 @@ module hca_rx_end
     unique case (done_i.err)
       ExLen:   syndrome = NakInvalidRequest;
       ExWqe:   syndrome = NakRemoteOperational;
-      default: syndrome = (done_i.fin.kind == RxwSend) ? NakRemoteOperational : NakRemoteAccess;
+      default: syndrome = (done_i.fin.kind == RxwSend || done_i.xl_err == XlDma) ? NakRemoteOperational
+                                                                              : NakRemoteAccess;
     endcase
     unique case (done_i.err)
       ExLen:   status = WcLocLenErr;

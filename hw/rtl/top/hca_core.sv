@@ -118,7 +118,7 @@ module hca_core
     output logic [15:0]        trace_upd_una_wqe_o
 );
   // DMA read clients.
-  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, NumRd = 4;
+  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdPages = 4, NumRd = 6;
   // DMA write clients.
   localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, NumWr = 4;
   // Takers of QP contexts.
@@ -161,10 +161,10 @@ module hca_core
   dma_rd_req_t [NumRd-1:0] rreq;
   dma_rd_rsp_t [NumRd-1:0] rrsp;
 
-  localparam part_e RdPart [NumRd] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt};
+  localparam part_e RdPart [NumRd] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt, PartRdPages, PartRdPages};
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port
-      hca_dma_rd_port #(.Tags((c == RdMgmt) ? 2 : 64)) u_port (
+      hca_dma_rd_port #(.Tags((c < RdMgmt) ? 64 : (c == RdMgmt) ? 2 : 16), .Bytes((c < RdPages) ? 512 : 128)) u_port (
         .clk_i(pclk[RdPart[c]]), .rst_i, .tick_i(rd_tick), .busy_o(rd_busy[c]),
         .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]), .rsp_valid_o(rrsp_valid[c]),
         .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]), .done_idx_o(), .done_strb_o(), .done_err_o(),
@@ -223,20 +223,16 @@ module hca_core
 
   // ---- Keys ----------------------------------------------------------------------------------------
   localparam int unsigned KeyGather = 0, KeyExec = 1;
-  logic                 mpt_we, mtt_we;
-  logic [MrW-1:0]       mpt_waddr;
-  mpt_t                 mpt_wdata;
-  logic [MttW-1:0]      mtt_waddr;
-  logic [63:0]          mtt_wdata;
-  logic [1:0]           mpt_re, mtt_re;
-  logic [1:0][MrW-1:0]  mpt_raddr;
-  mpt_t [1:0]           mpt_rdata;
-  logic [1:0][MttW-1:0] mtt_raddr;
-  logic [1:0][63:0]     mtt_rdata;
+  logic                mpt_wr_valid, mpt_wr_ready;
+  logic [MrW-1:0]      mpt_wr_index, forget_index;
+  mpt_t                mpt_wr;
+  logic [1:0]          mpt_re, forget_valid, forget_ready;
+  logic [1:0][MrW-1:0] mpt_raddr;
+  mpt_t [1:0]          mpt_rdata;
   hca_key_table u_keys (
-    .clk_i, .mpt_we_i(mpt_we), .mpt_waddr_i(mpt_waddr), .mpt_wdata_i(mpt_wdata), .mtt_we_i(mtt_we),
-    .mtt_waddr_i(mtt_waddr), .mtt_wdata_i(mtt_wdata), .mpt_re_i(mpt_re), .mpt_raddr_i(mpt_raddr),
-    .mpt_rdata_o(mpt_rdata), .mtt_re_i(mtt_re), .mtt_raddr_i(mtt_raddr), .mtt_rdata_o(mtt_rdata)
+    .clk_i, .rst_i, .mpt_wr_valid_i(mpt_wr_valid), .mpt_wr_ready_o(mpt_wr_ready), .mpt_wr_index_i(mpt_wr_index),
+    .mpt_wr_i(mpt_wr), .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_index_o(forget_index),
+    .mpt_re_i(mpt_re), .mpt_raddr_i(mpt_raddr), .mpt_rdata_o(mpt_rdata)
   );
 
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
@@ -290,7 +286,10 @@ module hca_core
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
     .left_o(gather_left), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]),
     .mpt_re_o(mpt_re[KeyGather]), .mpt_raddr_o(mpt_raddr[KeyGather]), .mpt_rdata_i(mpt_rdata[KeyGather]),
-    .mtt_re_o(mtt_re[KeyGather]), .mtt_raddr_o(mtt_raddr[KeyGather]), .mtt_rdata_i(mtt_rdata[KeyGather]),
+    .forget_valid_i(forget_valid[KeyGather]), .forget_ready_o(forget_ready[KeyGather]), .forget_index_i(forget_index),
+    .list_req_valid_o(rreq_valid[RdPages+KeyGather]), .list_req_ready_i(rreq_ready[RdPages+KeyGather]),
+    .list_req_o(rreq[RdPages+KeyGather]), .list_rsp_valid_i(rrsp_valid[RdPages+KeyGather]),
+    .list_rsp_ready_o(rrsp_ready[RdPages+KeyGather]), .list_rsp_i(rrsp[RdPages+KeyGather]),
     .mreq_valid_o(mreq_valid[RdGather]), .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]),
     .mreq_tag_o(mreq_tag[RdGather]), .mrsp_valid_i(mrsp_valid[RdGather]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
   );
@@ -409,7 +408,10 @@ module hca_core
     .clk_i(pclk[PartRxExec]), .rst_i, .seg_valid_i(ex_seg_valid), .seg_ready_o(ex_seg_ready), .seg_i(ex_seg),
     .chunk_valid_o(ex_chunk_valid), .chunk_ready_i(ex_chunk_ready), .chunk_o(ex_chunk),
     .mpt_re_o(mpt_re[KeyExec]), .mpt_raddr_o(mpt_raddr[KeyExec]), .mpt_rdata_i(mpt_rdata[KeyExec]),
-    .mtt_re_o(mtt_re[KeyExec]), .mtt_raddr_o(mtt_raddr[KeyExec]), .mtt_rdata_i(mtt_rdata[KeyExec])
+    .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]), .forget_index_i(forget_index),
+    .list_req_valid_o(rreq_valid[RdPages+KeyExec]), .list_req_ready_i(rreq_ready[RdPages+KeyExec]),
+    .list_req_o(rreq[RdPages+KeyExec]), .list_rsp_valid_i(rrsp_valid[RdPages+KeyExec]),
+    .list_rsp_ready_o(rrsp_ready[RdPages+KeyExec]), .list_rsp_i(rrsp[RdPages+KeyExec])
   );
 
   hca_resp_sched u_resp_sched (
@@ -465,8 +467,7 @@ module hca_core
     .mmio_rdata_valid_o, .mmio_rdata_o,
     .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i, .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o,
     .qpc_wr_valid_o(qpc_valid), .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr),
-    .mpt_we_o(mpt_we), .mpt_waddr_o(mpt_waddr), .mpt_wdata_o(mpt_wdata), .mtt_we_o(mtt_we),
-    .mtt_waddr_o(mtt_waddr), .mtt_wdata_o(mtt_wdata),
+    .mpt_wr_valid_o(mpt_wr_valid), .mpt_wr_ready_i(mpt_wr_ready), .mpt_wr_index_o(mpt_wr_index), .mpt_wr_o(mpt_wr),
     .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
     .link_wr_o(link_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),

@@ -76,7 +76,7 @@ def test_contract_is_in_hardware():
     declared = layouts()
     names = {name for name, *_ in in_hardware()}
     assert set(hca_abi.HEADERS) <= names
-    assert {"sq_wqe_ctrl", "sge", "rq_wqe_ctrl", "cqe", "eqe", "qpc", "mpt", "mtt", "cqc", "eqc"} <= names
+    assert {"sq_wqe_ctrl", "sge", "rq_wqe_ctrl", "cqe", "eqe", "qpc", "mpt", "cqc", "eqc"} <= names
     for name, table, _, _ in in_hardware():
         assert declared[f"{name}_t"][0] == 8 * table["bytes"], name
 

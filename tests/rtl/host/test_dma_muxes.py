@@ -10,13 +10,24 @@ import cocotb
 from common import Bench, Sink, Source, simulate, struct
 
 REQ, RSP, WR = struct("dma_rd_req_t"), struct("dma_rd_rsp_t"), struct("dma_wr_t")
-CLIENTS = 4
+CLIENTS = 4   # of the write side
+READERS = 7   # three of them with 64 tags, four with 16
+
+
+def host_tag(client, tag):
+    """A client's tag as the host sees it."""
+    return client << 6 | tag if client < 3 else 3 << 6 | (client - 3) << 4 | tag
+
+
+def reader(tag):
+    """Client of a host's tag, and its own tag."""
+    return (tag >> 6, tag & 63) if tag >> 6 < 3 else (3 + (tag >> 4 & 3), tag & 15)
 
 
 def read_bench(dut, seed, source_rate, sink_rate):
     bench = Bench(dut, seed)
     ports = [("mreq_tag_i", 6), ("mreq_i", REQ.width)]
-    sources = [Source(bench, "mreq", index=n, rate=source_rate, payload=ports) for n in range(CLIENTS)]
+    sources = [Source(bench, "mreq", index=n, rate=source_rate, payload=ports) for n in range(READERS)]
     sink = Sink(bench, "hrd_req", rate=sink_rate, payload=[("hrd_req_tag_o", None), ("hrd_req_o", None)])
     return bench, sources, sink
 
@@ -27,23 +38,25 @@ async def reads(dut, rates):
     """Each client's requests arrive in order under its tag; each response reaches its client only."""
     bench, sources, sink = read_bench(dut, 1, *rates)
     await bench.start()
-    sent = [deque() for _ in range(CLIENTS)]
+    sent = [deque() for _ in range(READERS)]
     for n in range(400):
-        client = bench.rng.randrange(CLIENTS)
-        word = (bench.rng.getrandbits(6), REQ.random(bench.rng))
+        client = bench.rng.randrange(READERS)
+        word = (bench.rng.getrandbits(6 if client < 3 else 4), REQ.random(bench.rng))
         sources[client].put(word)
         sent[client].append(word)
     await bench.until(lambda: len(sink.got) == 400, what="requests")
     for tag, req in sink.got:
-        assert sent[tag >> 6].popleft() == (tag & 63, req)
+        client, own = reader(tag)
+        assert host_tag(client, own) == tag and sent[client].popleft() == (own, req)
     for tag in range(256):
         word = RSP.random(bench.rng)
         bench.set("hrd_rsp_valid_i", 1)
         bench.set("hrd_rsp_tag_i", tag)
         bench.set("hrd_rsp_i", word)
         await bench.step()
-        assert bench.get("mrsp_valid_o") == 1 << (tag >> 6)
-        assert (bench.get("mrsp_tag_o"), bench.get("mrsp_o")) == (tag & 63, word)
+        client, own = reader(tag)
+        assert bench.get("mrsp_valid_o") == 1 << client
+        assert (bench.get("mrsp_tag_o"), bench.get("mrsp_o")) == (own, word)
 
 
 @cocotb.test()
@@ -51,12 +64,12 @@ async def reads_are_fair(dut):
     """With all clients waiting the host port is busy each cycle and everybody gets an equal share."""
     bench, sources, sink = read_bench(dut, 2, 1, 1)
     await bench.start()
-    for client in range(CLIENTS):
-        sources[client].put(*[(n, REQ.random(bench.rng)) for n in range(50)])
-    await bench.until(lambda: len(sink.got) == 200, what="requests")
-    assert sink.when[-1] - sink.when[0] == 199
-    counts = [sum(tag >> 6 == client for tag, _ in sink.got[:40]) for client in range(CLIENTS)]
-    assert counts == [10] * CLIENTS
+    for client in range(READERS):
+        sources[client].put(*[(n % 16, REQ.random(bench.rng)) for n in range(50)])
+    await bench.until(lambda: len(sink.got) == 50 * READERS, what="requests")
+    assert sink.when[-1] - sink.when[0] == 50 * READERS - 1
+    counts = [sum(reader(tag)[0] == client for tag, _ in sink.got[:10 * READERS]) for client in range(READERS)]
+    assert counts == [10] * READERS
 
 
 @cocotb.test()
@@ -89,7 +102,7 @@ async def writes(dut, rates):
 
 
 def test_dma_rd_mux():
-    simulate("hca_dma_rd_mux", __name__, tests=".*reads.*")
+    simulate("hca_dma_rd_mux", __name__, parameters={"N": READERS}, tests=".*reads.*")
 
 
 def test_dma_wr_mux():

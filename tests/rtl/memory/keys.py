@@ -1,8 +1,10 @@
-"""A key table for the tests of translation: rows, the ports of one client, and the rules written again."""
+"""A key table for the tests of translation: rows, page lists, the ports of one client, and the rules written again."""
 
-from common import constants, struct
+from collections import deque
 
-MPT = struct("mpt_t")
+from common import constants, host_bytes, host_line, struct
+
+MPT, DMA_REQ, DMA_RSP = struct("mpt_t"), struct("dma_rd_req_t"), struct("dma_rd_rsp_t")
 OK, KEY, PD, BOUNDS, ACCESS, DMA = range(6)
 LOCAL_READ, LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC = range(5)
 DIRECT = 63
@@ -10,33 +12,58 @@ RIGHT = {LOCAL_WRITE: "local_write", REMOTE_WRITE: "remote_write", REMOTE_READ: 
          REMOTE_ATOMIC: "remote_atomic"}
 
 
+class PageLists:
+    """Plays hca_dma_rd_port for the page lists: one line for each request, in order. `late`: cycles until an answer; `asked`:
+    chance of ready per cycle."""
+
+    def __init__(self, bench, late=(1, 60), asked=1.0, bad=()):
+        self.bench, self.late, self.asked, self.bad = bench, late, asked, bad
+        self.waiting = deque()   # [due cycle, func, line]
+        self.requests = []
+        self.ready = self.valid = False
+        bench.agents.append(self)
+
+    def drive(self):
+        """Offers the oldest answer when its time has come."""
+        bench = self.bench
+        self.ready = bench.rng.random() < self.asked
+        bench.set("list_req_ready_i", self.ready)
+        if not self.valid and self.waiting and self.waiting[0][0] <= bench.cycle:
+            self.valid = True
+            _, func, line = self.waiting[0]
+            err = line in self.bad
+            bench.set("list_rsp_i", DMA_RSP.pack(last=1, err=err, data=0 if err else host_line(func, line)))
+        bench.set("list_rsp_valid_i", self.valid)
+
+    def sample(self):
+        """Takes requests, lets go of answers."""
+        bench = self.bench
+        if self.valid and bench.get("list_rsp_ready_o"):
+            self.waiting.popleft()
+            self.valid = False
+        if self.ready and bench.get("list_req_valid_o"):
+            req = DMA_REQ.unpack(bench.get("list_req_o"))
+            assert req["addr"] % 64 == 0 and req["len_bytes"] == 64, f"illegal read {req}"
+            self.requests.append((req["func"], req["addr"] // 64))
+            self.waiting.append((bench.cycle + bench.rng.randint(*self.late), *self.requests[-1]))
+
+
 class KeyTable:
     """Plays hca_key_table for one client: data in the cycle after the read, held until the next read."""
 
-    def __init__(self, bench):
+    def __init__(self, bench, **lists):
         self.bench = bench
         self.rows = {}
-        self.pages = {}
         self.reads = []
+        self.lists = PageLists(bench, **lists)
         bench.agents.append(self)
 
     def add(self, index, **fields):
         """Writes a row; returns its key."""
-        row = dict(valid=1, tag=0, func=0, pd=0, page_shift=DIRECT, start=0, length=0, iova=0, mtt_base=0)
+        row = dict(valid=1, tag=0, func=0, pd=0, page_shift=DIRECT, start=0, length=0, iova=0)
         row.update(fields)
         self.rows[index] = row
         return index << 8 | row["tag"]
-
-    def map(self, index, first_row, rng):
-        """Random pages for a paged row."""
-        row = self.rows[index]
-        row["mtt_base"] = first_row
-        shift = row["page_shift"]
-        first = row["start"] >> shift
-        last = (row["start"] + max(row["length"], 1) - 1) >> shift
-        for n in range(last - first + 1):
-            self.pages[first_row + n] = rng.randrange(1 << (56 - shift)) << shift
-        return first_row + last - first + 1
 
     def drive(self):
         """Data of the reads seen in the last cycle."""
@@ -50,8 +77,15 @@ class KeyTable:
         if bench.get("mpt_re_o"):
             row = self.rows.get(bench.get("mpt_raddr_o"), {"valid": 0})
             self.reads.append(("mpt_rdata_i", MPT.pack(**row)))
-        if bench.get("mtt_re_o"):
-            self.reads.append(("mtt_rdata_i", self.pages.get(bench.get("mtt_raddr_o"), 0xDEAD000)))
+
+    async def forget(self, index):
+        """As before the row is written for a region with a list."""
+        bench = self.bench
+        bench.set("forget_valid_i", 1)
+        bench.set("forget_index_i", index)
+        await bench.until(lambda: bench.get("forget_ready_o"), what="forgetting")
+        bench.set("forget_valid_i", 0)
+        await bench.step()
 
     def verdict(self, seg):
         """xl_err of a segment (fields of seg_t)."""
@@ -77,14 +111,10 @@ class KeyTable:
         offset = seg["va"] if row.get("zero_based") else seg["va"] - row["start"]
         if offset < 0 or offset + need > row["length"]:
             return BOUNDS
-        if shift != DIRECT:
-            position = row["start"] % (1 << shift) + offset
-            if row["mtt_base"] + ((position + need - 1) >> shift) >= limits["NumMtts"]:
-                return KEY
         return OK
 
     def bus(self, seg, step):
-        """Bus address of byte `step` of a good segment."""
+        """Bus address of byte `step` of a good segment; none where its part of the page list cannot be read."""
         if seg["bypass"]:
             return seg["va"] + step
         row = self.rows[seg["key"] >> 8]
@@ -94,7 +124,18 @@ class KeyTable:
             return (row["iova"] + offset) % (1 << 64)
         va = row["start"] + offset
         page = (va >> shift) - (row["start"] >> shift)
-        return self.pages[row["mtt_base"] + page] + va % (1 << shift)
+        if row["iova"] // 64 + page // 8 in self.lists.bad:
+            return None
+        entry = int.from_bytes(host_bytes(row["func"], row["iova"] + 8 * page, 8), "little")
+        return entry >> shift << shift | va % (1 << shift)
+
+    def page_left(self, seg, step):
+        """Bytes from byte `step` of a good segment to the end of its page."""
+        row = self.rows.get(seg["key"] >> 8)
+        if seg["bypass"] or row["page_shift"] == DIRECT:
+            return 1 << 64
+        offset = (seg["va"] if row.get("zero_based") else seg["va"] - row["start"]) + step
+        return (1 << row["page_shift"]) - (row["start"] + offset) % (1 << row["page_shift"])
 
     def chunks(self, seg, size):
         """[(err, addr, len, seg_last)] that hca_xlate must give."""
@@ -104,34 +145,29 @@ class KeyTable:
         found, step, left = [], 0, seg["len_bytes"]
         while left:
             addr = self.bus(seg, step)
-            n = min(left, size - addr % size)
-            found.append((OK, addr, n, int(n == left)))
+            n = min(left, self.page_left(seg, step))
+            if addr is None:
+                found.append((DMA, None, 0, int(n == left)))
+            else:
+                n = min(n, size - addr % size)
+                found.append((OK, addr, n, int(n == left)))
             step, left = step + n, left - n
         return found
 
 
 def random_table(table, rng, rows=40):
-    """Rows of all kinds, pages for the paged ones; leaves one region that points past the page table."""
-    next_page = 100
+    """Rows of all kinds, those with pages with a list somewhere."""
     for index in range(rows):
         shift = rng.choice([DIRECT, DIRECT, 12, 12, 13, 16, 21, 30, 5])
         start = rng.choice([rng.getrandbits(47), rng.getrandbits(47) & ~0xFFF, (1 << 64) - (1 << 32)])
         length = rng.choice([1, 64, 4096, 10000, 100000, 1 << 31])
-        if shift == 12:
-            length = min(length, 100000)
         rights = {name: rng.getrandbits(1) for name in list(RIGHT.values()) + ["zero_based", "mw_bind"]}
         table.add(index, valid=rng.random() < 0.95, is_window=rng.random() < 0.1, tag=rng.getrandbits(8),
                   func=rng.randrange(2), pd=rng.randrange(2), page_shift=shift, start=start, length=length,
-                  iova=rng.getrandbits(48), **rights)
-        if 12 <= shift <= 30:
-            next_page = table.map(index, next_page, rng)
-    table.add(rows, func=0, page_shift=12, start=0x5000, length=0x4000, mtt_base=constants()["NumMtts"] - 2,
-              local_write=1)
-    table.pages[constants()["NumMtts"] - 2] = 0x1000
-    table.pages[constants()["NumMtts"] - 1] = 0x2000
+                  iova=rng.getrandbits(48) & (-1 if shift == DIRECT else ~63), **rights)
 
 
-def random_seg(table, rng, rows=41, wild=0.15, **fixed):
+def random_seg(table, rng, rows=40, wild=0.15, **fixed):
     """A segment that mostly fits its row; `wild`: chance that one thing is wrong."""
     index = rng.randrange(rows)
     row = table.rows[index]

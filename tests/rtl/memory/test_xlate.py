@@ -1,4 +1,5 @@
-"""hca_xlate: each refusal, each page size, chunk cuts, bypass, rate; against the rules in keys.py."""
+"""hca_xlate: each refusal, each page size, chunk cuts, bypass, page lists that are late or cannot be read, rate;
+against the rules in keys.py."""
 
 import sys
 from collections import Counter
@@ -18,10 +19,10 @@ SEG, CHUNK = struct("seg_t"), struct("chunk_t")
 class Xlate:
     """Bench of one translator with a key table."""
 
-    def __init__(self, dut, seed, rate=1.0, chunk_rate=1.0):
+    def __init__(self, dut, seed, rate=1.0, chunk_rate=1.0, **lists):
         self.bench = Bench(dut, seed)
         self.size = int(dut.ChunkBytes.value)
-        self.table = keys.KeyTable(self.bench)
+        self.table = keys.KeyTable(self.bench, **lists)
         self.seg = Source(self.bench, "seg", rate=rate)
         self.chunk = Sink(self.bench, "chunk", rate=chunk_rate)
         self.expected = []
@@ -45,22 +46,86 @@ class Xlate:
             assert got == want, f"{got} is not {want}"
 
 
+class SomeBadLines:
+    """Lines of page lists that cannot be read: one in ten."""
+
+    def __contains__(self, line):
+        return line * 0x9E3779B1 % (1 << 32) < (1 << 32) // 10
+
+
 @cocotb.test()
-@cocotb.parametrize(rates=[(1, 1), (0.3, 1), (1, 0.3), (0.6, 0.6)])
-async def random_segments(dut, rates):
+@cocotb.parametrize(rates=[(1, 1), (0.3, 1), (1, 0.3), (0.6, 0.6)], late=[(1, 1), (1, 200)])
+async def random_segments(dut, rates, late):
     """Regions of all kinds, good and bad segments; every verdict occurs."""
-    xlate = Xlate(dut, 1, *rates)
+    xlate = Xlate(dut, 1, *rates, late=late, asked=rates[0], bad=SomeBadLines())
     await xlate.bench.start()
     keys.random_table(xlate.table, xlate.bench.rng)
     for _ in range(1500):
         xlate.put(keys.random_seg(xlate.table, xlate.bench.rng))
     await xlate.settle()
     assert all(xlate.verdicts[err] > 5 for err in (keys.OK, keys.KEY, keys.PD, keys.BOUNDS, keys.ACCESS))
+    assert sum(err == keys.DMA for err, *_ in xlate.expected) > 20
+
+
+@cocotb.test()
+@cocotb.parametrize(late=[(1, 3), (1, 150), (150, 150)])
+async def lines_are_shared_and_replaced(dut, late):
+    """Regions whose lines meet in few slots: each page is what its list says, and a list whose every line is here is
+    not read again."""
+    xlate = Xlate(dut, 4, late=late, bad={0x80000 // 64 + 1})
+    await xlate.bench.start()
+    rng, table = xlate.bench.rng, xlate.table
+    lines = constants()["PageCacheLines"]
+    found = [table.add(n, start=0, length=8 * lines * 4096 * 4, page_shift=12, iova=n << 32, func=n % 2)
+             for n in range(1, 6)]
+    found.append(table.add(6, start=0, length=1 << 20, page_shift=12, iova=0x80000))
+    base = dict(bypass=0, access=keys.LOCAL_READ, pd=0, last=1)
+    for _ in range(1200):
+        key = rng.choice(found)
+        func = table.rows[key >> 8]["func"]
+        page = rng.randrange(32) + 8 * lines * rng.randrange(4) if key >> 8 < 6 else rng.randrange(16)
+        count = rng.choice([1, 64, 4096])
+        xlate.put(dict(base, func=func, key=key, va=page * 4096 + rng.choice([0, 4000]), len_bytes=count,
+                       chk_bytes=count))
+    await xlate.settle()
+    assert any(err == keys.DMA for err, *_ in xlate.expected)
+    for again in range(2):
+        before = len(table.lists.requests)
+        for page in range(8 * 64):
+            xlate.put(dict(base, func=1, key=found[0], va=page * 4096, len_bytes=64, chk_bytes=64))
+        await xlate.settle()
+        assert again == 0 or len(table.lists.requests) == before
+
+
+@cocotb.test()
+async def a_key_used_again_has_a_new_list(dut):
+    """KEY-30: what was kept of the list of a region is not found by the next one with its index; others' is kept."""
+    xlate = Xlate(dut, 5)
+    await xlate.bench.start()
+    table = xlate.table
+    base = dict(bypass=0, access=keys.LOCAL_READ, func=0, pd=0, last=1, len_bytes=64, chk_bytes=64)
+    for n in (1, 2):
+        table.add(n, start=0, length=1 << 24, page_shift=12, iova=n << 20)
+    for life in range(4):
+        for n in (1, 2):
+            for page in range(0, 4096, 37):
+                xlate.put(dict(base, key=n << 8, va=page * 4096))
+        await xlate.settle()
+        table.lists.requests.clear()
+        table.rows[1]["iova"] += 1 << 30
+        if life % 2:   # beside traffic of the other one
+            for page in range(0, 4096, 3):
+                xlate.put(dict(base, key=2 << 8, va=page * 4096))
+        await table.forget(1)
+        await xlate.settle()
+    xlate.put(dict(base, key=2 << 8, va=0))
+    await xlate.settle()
+    assert not [line for _, line in table.lists.requests if line == (2 << 20) // 64]
 
 
 @cocotb.test()
 async def edges_of_the_address_space(dut):
-    """Nothing wraps: regions that end at 2^64, ranges that would pass it, rows past the page table."""
+    """Nothing wraps: regions that end at 2^64, ranges that would pass it; the longest page list."""
     xlate = Xlate(dut, 2)
     await xlate.bench.start()
     table = xlate.table
@@ -72,10 +137,9 @@ async def edges_of_the_address_space(dut):
                            (top - 1, 1, 1), ((1 << 64) - 1, 1, 1), (0, 1, 1)]:
         xlate.put(dict(base, key=key, va=va, len_bytes=count, chk_bytes=chk))
         xlate.put(dict(base, key=whole, va=va, len_bytes=count, chk_bytes=chk))
-    rows = constants()["NumMtts"]
-    edge = table.add(2, start=0x3000, length=0x3000, page_shift=12, mtt_base=rows - 2)
-    table.pages.update({rows - 2: 0x7000, rows - 1: 0x9000})
-    for va, count in [(0x3000, 4096), (0x4FFF, 1), (0x4FFF, 2), (0x5000, 1)]:
+    # As many pages as a list can have, up to the end of the address space.
+    edge = table.add(2, start=0x3000, length=((1 << 32) - 1) << 12, page_shift=12, iova=(1 << 64) - (1 << 35))
+    for va, count in [(0x3000, 4096), (0x4FFF, 1), (0x4FFF, 2), (0x5000, 1), (0xAFFF, 1), ((1 << 44) - 8193, 4096)]:
         xlate.put(dict(base, key=edge, va=va, len_bytes=count, chk_bytes=count))
     last = constants()["NumMrs"] - 1
     for index in (last, last + 1):
@@ -86,21 +150,28 @@ async def edges_of_the_address_space(dut):
 
 
 @cocotb.test()
-async def rate(dut):
-    """One-chunk segments pass at one per cycle, pages in a row give one chunk per cycle."""
+@cocotb.parametrize(paged=[False, True])
+async def rate(dut, paged):
+    """One-chunk segments pass at one per cycle, segments in a row give one chunk per cycle; three cycles without a page,
+    seven with one that is here."""
     xlate = Xlate(dut, 3)
     await xlate.bench.start()
     table = xlate.table
-    key = table.add(3, start=0, length=1 << 20, page_shift=12)
-    table.map(3, 500, xlate.bench.rng)
+    key = table.add(3, start=0, length=1 << 20, page_shift=12 if paged else keys.DIRECT, iova=0x100000)
     base = dict(bypass=0, access=keys.LOCAL_READ, func=0, pd=0, key=key, last=0)
+    for n in range(24 if paged else 0):   # the lines come
+        xlate.put(dict(base, va=n * 4096, len_bytes=64, chk_bytes=64))
+    await xlate.bench.step(600)           # after reset all slots are emptied
+    await xlate.settle()
+    before = len(xlate.chunk.when)
     for n in range(50):
         xlate.put(dict(base, va=n * 512, len_bytes=64, chk_bytes=64))
     for n in range(20):
-        xlate.put(dict(base, va=n * 4096 + 2048, len_bytes=4096, chk_bytes=4096))
+        xlate.put(dict(base, va=n * 4096 + (0 if paged else 2048), len_bytes=4096, chk_bytes=4096))
     await xlate.settle()
-    assert xlate.chunk.when[0] - xlate.seg.taken[0] == 3
-    assert xlate.chunk.when[-1] - xlate.chunk.when[0] == len(xlate.chunk.when) - 1, "a bubble"
+    when = xlate.chunk.when[before:]
+    assert when[0] - xlate.seg.taken[24 if paged else 0] == (7 if paged else 3)
+    assert when[-1] - when[0] == len(when) - 1, "a bubble"
 
 
 @pytest.mark.parametrize("size", [512, 4096])

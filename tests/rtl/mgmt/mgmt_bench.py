@@ -117,22 +117,6 @@ class HostData:
             self.got.append(self.bench.get("mmio_rdata_o"))
 
 
-class Strobes:
-    """Collects (address, data) of a table port without back-pressure."""
-
-    def __init__(self, bench, name):
-        self.bench, self.name, self.got = bench, name, []
-        bench.agents.append(self)
-
-    def drive(self):
-        """Nothing to drive."""
-
-    def sample(self):
-        """One write per strobe."""
-        if self.bench.get(f"{self.name}_we_o"):
-            self.got.append((self.bench.get(f"{self.name}_waddr_o"), self.bench.get(f"{self.name}_wdata_o")))
-
-
 class LinkStrobes:
     """Collects (index, data) of the link's rows."""
 
@@ -206,7 +190,7 @@ class Mgmt:
                     for n in range(QPC_SINKS)]
         self.cqc = Sink(bench, "cqc_wr", rate=rate, payload=[("cqc_wr_cqn_o", None), ("cqc_wr_o", None)])
         self.eqc = Sink(bench, "eqc_wr", rate=rate, payload=[("eqc_wr_eqn_o", None), ("eqc_wr_o", None)])
-        self.mpt, self.mtt = Strobes(bench, "mpt"), Strobes(bench, "mtt")
+        self.mpt = Sink(bench, "mpt_wr", rate=rate, payload=[("mpt_wr_index_o", None), ("mpt_wr_o", None)])
         self.link, self.link_status = LinkStrobes(bench), LinkStatus(bench)
         self.counters = CounterWords(bench)
         self.msg, self.eqe = Sink(bench, "msg", rate=rate), Sink(bench, "eqe", rate=rate)
@@ -255,7 +239,7 @@ class Mgmt:
 
     def forget(self):
         """Forgets all context writes seen."""
-        for sink in [*self.qpc, self.cqc, self.eqc, self.mpt, self.mtt, self.link]:
+        for sink in [*self.qpc, self.cqc, self.eqc, self.mpt, self.link]:
             sink.got.clear()
 
     async def pop_event(self):

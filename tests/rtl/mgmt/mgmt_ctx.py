@@ -6,7 +6,6 @@ from mgmt_bench import (CTX_CMD, CTX_DATA, CTX_FLAGS, CTX_INDEX, CTX_STATUS, CTX
 
 ROWS = {abi.CtxTable.QPC: ("qpc", LIMITS["NumQps"]), abi.CtxTable.CQC: ("cqc", LIMITS["NumCqs"]),
         abi.CtxTable.EQC: ("eqc", LIMITS["NumEqs"]), abi.CtxTable.MPT: ("mpt", LIMITS["NumMrs"]),
-        abi.CtxTable.MTT: ("mtt", LIMITS["NumMtts"]),
         abi.CtxTable.LINK: ("link_ctrl", abi.LINK_ROWS)}
 
 
@@ -23,7 +22,7 @@ def seen(mgmt):
     qpc = [QPC_WR.unpack(word) for word in mgmt.qpc[0].got]
     return {abi.CtxTable.QPC: [(w["qpn"], w["qpc"], w["init_sq"] | w["init_rq"] << 1) for w in qpc],
             abi.CtxTable.CQC: mgmt.cqc.got, abi.CtxTable.EQC: mgmt.eqc.got, abi.CtxTable.MPT: mgmt.mpt.got,
-            abi.CtxTable.MTT: mgmt.mtt.got, abi.CtxTable.LINK: mgmt.link.got}
+            abi.CtxTable.LINK: mgmt.link.got}
 
 
 async def command(mgmt, table, index, row, flags=0):
@@ -49,7 +48,6 @@ async def sweep(dut, rate):
     assert writes[abi.CtxTable.QPC] == [(n, 0, 3) for n in range(LIMITS["NumQps"])]
     for table in (abi.CtxTable.MPT, abi.CtxTable.CQC, abi.CtxTable.EQC):
         assert writes[table] == [(n, 0) for n in range(ROWS[table][1])]
-    assert not writes[abi.CtxTable.MTT]
     starts = range(0, LIMITS["NumPorts"] * abi.LINK_PORT_ROWS, abi.LINK_PORT_ROWS)
     assert writes[abi.CtxTable.LINK] == [(start + n, 0) for start in starts for n in range(abi.LINK_ROW_CTRL)]
 
@@ -65,7 +63,7 @@ async def rows(dut, rate):
     rng = mgmt.rng
     mgmt.fw.rate = max(rate, 0.6)
     for _ in range(60):
-        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc]:
+        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc, mgmt.mpt]:
             sink.rate = 1.0 if rate == 1.0 else rng.choice([0.02, rate, 1.0])
         table = rng.choice(list(ROWS))
         name, count = ROWS[table]

@@ -28,7 +28,6 @@ pub struct Limits {
     pub mrs: u32,
     pub pds: u32,
     pub eqs: u32,
-    pub mtts: u32,
 }
 
 /// Objects of a function.
@@ -172,7 +171,6 @@ impl Client {
             mrs: d.max_mr(),
             pds: d.max_pd(),
             eqs: d.max_eq(),
-            mtts: d.max_mtt(),
         }
     }
 
@@ -342,10 +340,8 @@ impl Client {
             .extend((0..limits.eqs).map(|_| self.create_eq().unwrap()));
         made.cqs
             .extend((0..limits.cqs).map(|_| self.create_cq(made.eqs[0]).unwrap()));
-        let rest = limits.mtts - (limits.mrs - 1);
-        made.keys.push(self.reg_mr(made.pds[0], rest).unwrap());
         made.keys
-            .extend((1..limits.mrs).map(|_| self.reg_mr(made.pds[0], 1).unwrap()));
+            .extend((0..limits.mrs).map(|_| self.reg_mr(made.pds[0], 1).unwrap()));
         for _ in 0..limits.qps {
             let qpn = self.create_qp(&made).unwrap();
             made.qps.push(qpn);
@@ -389,14 +385,12 @@ impl Client {
 
     /// Everything that the hardware was told for the function.
     pub fn rows(&self, dev: &FakeDevice) -> Vec<[u8; 256]> {
-        let mut all: Vec<_> = [CtxTable::Mpt, CtxTable::Cqc, CtxTable::Eqc, CtxTable::Qpc]
+        let all: Vec<_> = [CtxTable::Mpt, CtxTable::Cqc, CtxTable::Eqc, CtxTable::Qpc]
             .iter()
             .flat_map(|table| self.share(*table).map(|row| (*table, row)))
             .collect();
-        all.extend((16_384 * self.func..16_384 * (self.func + 1)).map(|row| (CtxTable::Mtt, row)));
         let length = |table| match table {
             CtxTable::Qpc => 256,
-            CtxTable::Mtt => 8,
             _ => 64,
         };
         dev.with_card(|card| {

@@ -114,7 +114,6 @@ module hca_regs (
             logic num_cqs;
             logic num_eqs;
             logic num_mrs;
-            logic num_mtts;
             logic num_funcs;
             logic num_ports;
             logic num_vls;
@@ -206,7 +205,6 @@ module hca_regs (
         decoded_reg_strb.mgmt.num_cqs = cpuif_req_masked & (cpuif_addr == 18'h100a4) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_eqs = cpuif_req_masked & (cpuif_addr == 18'h100a8) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_mrs = cpuif_req_masked & (cpuif_addr == 18'h100ac) & !cpuif_req_is_wr;
-        decoded_reg_strb.mgmt.num_mtts = cpuif_req_masked & (cpuif_addr == 18'h100b0) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_funcs = cpuif_req_masked & (cpuif_addr == 18'h100b4) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_ports = cpuif_req_masked & (cpuif_addr == 18'h100b8) & !cpuif_req_is_wr;
         decoded_reg_strb.mgmt.num_vls = cpuif_req_masked & (cpuif_addr == 18'h100bc) & !cpuif_req_is_wr;
@@ -1973,9 +1971,6 @@ module hca_regs (
         end
         if(rd_mux_addr == 18'h100ac) begin
             readback_data_var[31:0] = hwif_in.mgmt.num_mrs.value.next;
-        end
-        if(rd_mux_addr == 18'h100b0) begin
-            readback_data_var[31:0] = hwif_in.mgmt.num_mtts.value.next;
         end
         if(rd_mux_addr == 18'h100b4) begin
             readback_data_var[31:0] = hwif_in.mgmt.num_funcs.value.next;

@@ -208,14 +208,6 @@ package hca_regs_pkg;
 
     typedef struct {
         logic [31:0] next;
-    } hca_regs__mgmt__num_mtts__value__in_t;
-
-    typedef struct {
-        hca_regs__mgmt__num_mtts__value__in_t value;
-    } hca_regs__mgmt__num_mtts__in_t;
-
-    typedef struct {
-        logic [31:0] next;
     } hca_regs__mgmt__num_funcs__value__in_t;
 
     typedef struct {
@@ -303,7 +295,6 @@ package hca_regs_pkg;
         hca_regs__mgmt__num_cqs__in_t num_cqs;
         hca_regs__mgmt__num_eqs__in_t num_eqs;
         hca_regs__mgmt__num_mrs__in_t num_mrs;
-        hca_regs__mgmt__num_mtts__in_t num_mtts;
         hca_regs__mgmt__num_funcs__in_t num_funcs;
         hca_regs__mgmt__num_ports__in_t num_ports;
         hca_regs__mgmt__num_vls__in_t num_vls;

@@ -1,0 +1,240 @@
+// Lines of 64 bytes of host memory, kept by owner and number. Items come out in the order in which they went in, each
+// with its line; one without a line only keeps its place. What is missing is read from base + number, and up to
+// Waiting items stand between the look-up and their data, so that reads overlap.
+//
+//   accept: tag read | P1: compare, take the slot, ask | wait (FIFO) | H: data of the RAM, or of the read
+//
+// A slot changes hands at P1, its data at H: both in the order of items, so an item finds at H what P1 has promised,
+// and an item whose line is still on its way counts as a hit. A line whose read has failed is an error for all who
+// were promised it, and is forgotten.
+module hca_line_cache
+  import hca_pkg::*;
+#(
+  parameter int unsigned Lines   = 512,
+  parameter int unsigned Waiting = 32,
+  parameter int unsigned OwnerW  = 10,
+  parameter int unsigned NumW    = 29,
+  parameter int unsigned NoteW   = 8,
+  localparam int unsigned SlotW  = $clog2(Lines)
+) (
+  input  logic              clk_i,
+  input  logic              rst_i,
+  input  logic              in_valid_i,
+  output logic              in_ready_o,
+  input  logic              in_line_i,     // wants a line
+  input  logic [OwnerW-1:0] in_owner_i,
+  input  logic [NumW-1:0]   in_num_i,
+  input  logic [7:0]        in_func_i,     // whose memory
+  input  logic [63:0]       in_base_i,     // of line 0, a multiple of 64
+  input  logic [NoteW-1:0]  in_note_i,
+  output logic              out_valid_o,
+  input  logic              out_ready_i,
+  output logic [DataW-1:0]  out_data_o,
+  output logic              out_err_o,
+  output logic [NoteW-1:0]  out_note_o,
+  output logic              idle_o,        // nothing is inside
+  // Forgets all lines of an owner; none of them may be on its way. Held until ready.
+  input  logic              forget_valid_i,
+  output logic              forget_ready_o,
+  input  logic [OwnerW-1:0] forget_owner_i,
+  // hca_dma_rd_port.
+  output logic              req_valid_o,
+  input  logic              req_ready_i,
+  output dma_rd_req_t       req_o,
+  input  logic              rsp_valid_i,
+  output logic              rsp_ready_o,
+  input  dma_rd_rsp_t       rsp_i
+);
+
+  if (NumW < 2 * SlotW || OwnerW < SlotW) begin : gen_bad_width
+    $error("hca_line_cache: the slot is folded from SlotW bits of the owner and twice as many of the number");
+  end
+
+  typedef struct packed {
+    logic              valid;
+    logic [OwnerW-1:0] owner;
+    logic [NumW-1:0]   num;
+  } tag_t;
+
+  // ---- Look-up -----------------------------------------------------------------------------------
+  logic              p1_valid_q, p1_line_q, p1_move, p1_miss, accept, fwd_q, wait_ready, ask_ready;
+  tag_t              p1_tag_q, last_tag_q, tag_rdata, held;
+  logic [SlotW-1:0]  p1_slot_q, in_slot;
+  logic [7:0]        p1_func_q;
+  logic [63:0]       p1_base_q;
+  logic [NoteW-1:0]  p1_note_q;
+  logic              walk_read, walk_idle;
+
+  assign in_slot    = in_num_i[SlotW-1:0] ^ in_num_i[SlotW+:SlotW] ^ in_owner_i[SlotW-1:0];
+  assign in_ready_o = (!p1_valid_q || p1_move) && !walk_read && walk_idle;
+  assign accept     = in_valid_i && in_ready_o;
+  assign held       = fwd_q ? last_tag_q : tag_rdata;
+  assign p1_miss    = p1_line_q && held != p1_tag_q;
+  assign p1_move    = p1_valid_q && wait_ready && (!p1_miss || ask_ready);
+
+  always_ff @(posedge clk_i) begin
+    if (accept) begin
+      p1_line_q <= in_line_i;
+      p1_tag_q  <= '{valid: 1'b1, owner: in_owner_i, num: in_num_i};
+      p1_slot_q <= in_slot;
+      p1_func_q <= in_func_i;
+      p1_base_q <= in_base_i;
+      p1_note_q <= in_note_i;
+      // The RAM is read while the item before takes the same slot.
+      fwd_q      <= p1_move && p1_miss && p1_slot_q == in_slot;
+      last_tag_q <= p1_tag_q;
+    end
+    if (rst_i) p1_valid_q <= 1'b0;
+    else if (!p1_valid_q || p1_move) p1_valid_q <= accept;
+  end
+
+  // ---- Slots: taken by P1, emptied after a failed read, by an owner that is forgotten, and by reset --------
+  logic              drop_q, drop_write, walk_write, walk_match;
+  logic [SlotW-1:0]  drop_slot_q, walk_slot_q;
+  logic              tag_we;
+  logic [SlotW-1:0]  tag_waddr;
+
+  assign tag_we     = (p1_move && p1_miss) || walk_write || drop_write;
+  assign tag_waddr  = (p1_move && p1_miss) ? p1_slot_q : walk_write ? walk_slot_q : drop_slot_q;
+  assign drop_write = drop_q && !(p1_move && p1_miss) && !walk_write;
+
+  hca_ram_1r1w #(
+    .Width($bits(tag_t)),
+    .Depth(Lines)
+  ) u_tags (
+    .clk_i,
+    .we_i   (tag_we),
+    .waddr_i(tag_waddr),
+    .wdata_i((p1_move && p1_miss) ? p1_tag_q : '0),
+    .re_i   (accept || walk_read),
+    .raddr_i(walk_read ? walk_slot_q : in_slot),
+    .rdata_o(tag_rdata)
+  );
+
+  // Walks over all slots, two cycles for each: in the first nothing is accepted, so in the second P1 is empty.
+  typedef enum logic [1:0] {WalkReset, WalkIdle, WalkRead, WalkClear} walk_e;
+  walk_e walk_q;
+  logic  walk_last;
+
+  assign walk_idle      = walk_q != WalkReset;
+  assign walk_read      = walk_q == WalkRead && (!p1_valid_q || p1_move);
+  assign walk_match     = tag_rdata.owner == forget_owner_i;
+  assign walk_write     = walk_q == WalkReset || (walk_q == WalkClear && walk_match);
+  assign walk_last      = walk_slot_q == SlotW'(Lines - 1);
+  assign forget_ready_o = walk_q == WalkClear && walk_last;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      walk_q      <= WalkReset;
+      walk_slot_q <= '0;
+    end else begin
+      unique case (walk_q)
+        WalkReset: if (walk_last) walk_q <= WalkIdle;
+        WalkIdle:  if (forget_valid_i) walk_q <= WalkRead;
+        WalkRead:  if (walk_read) walk_q <= WalkClear;
+        default:   walk_q <= walk_last ? WalkIdle : WalkRead;
+      endcase
+      if (walk_q == WalkReset || walk_q == WalkClear) walk_slot_q <= walk_last ? '0 : walk_slot_q + 1'b1;
+    end
+  end
+
+  // ---- Reads -------------------------------------------------------------------------------------
+  dma_rd_req_t ask;
+
+  assign ask = '{func: p1_func_q, addr: p1_base_q + {{(58 - NumW) {1'b0}}, p1_tag_q.num, 6'd0}, len_bytes: 10'd64};
+
+  hca_skid #(
+    .Width($bits(dma_rd_req_t))
+  ) u_ask (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (p1_valid_q && p1_miss && wait_ready),
+    .in_ready_o (ask_ready),
+    .in_i       (ask),
+    .out_valid_o(req_valid_o),
+    .out_ready_i(req_ready_i),
+    .out_o      (req_o)
+  );
+
+  // ---- Waiting -----------------------------------------------------------------------------------
+  typedef struct packed {
+    logic             line;
+    logic             miss;
+    logic [SlotW-1:0] slot;
+    logic [NoteW-1:0] note;
+  } item_t;
+
+  item_t next, h_q;
+  logic  next_valid, fetch, h_valid_q, h_move, h_fills;
+  logic  [$clog2(Waiting):0] waiting;
+
+  hca_fifo #(
+    .Width($bits(item_t)),
+    .Depth(Waiting)
+  ) u_wait (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (p1_valid_q && (!p1_miss || ask_ready)),
+    .in_ready_o (wait_ready),
+    .in_i       ({p1_line_q, p1_miss, p1_slot_q, p1_note_q}),
+    .out_valid_o(next_valid),
+    .out_ready_i(fetch),
+    .out_o      (next),
+    .count_o    (waiting)
+  );
+
+  // ---- Data --------------------------------------------------------------------------------------
+  logic             ram_err;
+  logic [DataW-1:0] ram_data;
+
+  // What H is about to write is read behind it.
+  assign h_fills = h_valid_q && h_q.line && h_q.miss;
+  assign fetch   = next_valid && (!h_valid_q || h_move) && !(h_fills && next.line && h_q.slot == next.slot);
+
+  hca_ram_1r1w #(
+    .Width(1 + DataW),
+    .Depth(Lines)
+  ) u_lines (
+    .clk_i,
+    .we_i   (h_fills && h_move),
+    .waddr_i(h_q.slot),
+    .wdata_i({rsp_i.err, rsp_i.data}),
+    .re_i   (fetch && next.line && !next.miss),
+    .raddr_i(next.slot),
+    .rdata_o({ram_err, ram_data})
+  );
+
+  // The place for one slot to be emptied is free again before it is needed.
+  assign out_valid_o = h_valid_q && (!h_fills || rsp_valid_i) && !(out_err_o && drop_q);
+  assign out_data_o  = h_q.miss ? rsp_i.data : ram_data;
+  assign out_err_o   = h_q.line && (h_q.miss ? rsp_i.err : ram_err);
+  assign out_note_o  = h_q.note;
+  assign h_move      = out_valid_o && out_ready_i;
+  assign rsp_ready_o  = h_fills && h_move;
+  assign idle_o      = !p1_valid_q && waiting == '0 && !h_valid_q;
+
+  always_ff @(posedge clk_i) begin
+    if (fetch) h_q <= next;
+    if (h_move && out_err_o) drop_slot_q <= h_q.slot;
+    if (rst_i) begin
+      h_valid_q <= 1'b0;
+      drop_q    <= 1'b0;
+    end else begin
+      if (fetch) h_valid_q <= 1'b1;
+      else if (h_move) h_valid_q <= 1'b0;
+      if (h_move && out_err_o) drop_q <= 1'b1;
+      else if (drop_write) drop_q <= 1'b0;
+    end
+  end
+
+  logic unused_last;
+  assign unused_last = rsp_i.last;
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (!(p1_valid_q && walk_q == WalkClear)) else $error("hca_line_cache: look-up during a walk's write");
+    if (!rst_i) assert (!in_valid_i || !in_line_i || in_base_i[5:0] == '0) else $error("hca_line_cache: base");
+  end
+`endif
+
+endmodule
