@@ -36,27 +36,31 @@ impl FromStr for Sizes {
 }
 
 fn size(text: &str) -> Result<u32, String> {
-    let (digits, shift) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        _ => (text, 0),
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    match bytes {
-        None => Err(format!(
-            "'{text}' is not a size; write bytes, or with k or M, as in 64k"
-        )),
-        Some(bytes) if bytes > u64::from(SIZE_BYTES_MAX) => Err(format!(
+    match bytes(text)? {
+        bytes if bytes > u64::from(SIZE_BYTES_MAX) => Err(format!(
             "size {text} is over the limit of {}M",
             SIZE_BYTES_MAX >> 20
         )),
-        Some(bytes) => Ok(bytes as u32),
+        bytes => Ok(bytes as u32),
     }
+}
+
+/// A number of bytes: `64`, `4k`, `16M`, `64G`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    bytes.ok_or_else(|| format!("'{text}' is not a size; write bytes, or with k, M or G, as in 64k"))
 }
 
 /// Bytes as a person writes them: exact, with the largest unit that divides them.
 pub fn human(bytes: u64) -> String {
     match bytes {
+        b if b >= 1 << 30 && b.is_multiple_of(1 << 30) => format!("{} GiB", b >> 30),
         b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),
         b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KiB", b >> 10),
         b => format!("{b} B"),
@@ -97,8 +101,14 @@ mod tests {
     #[test]
     fn human_sizes_are_exact() {
         assert_eq!(
-            [human(0), human(1023), human(65536), human(3 << 20)],
-            ["0 B", "1023 B", "64 KiB", "3 MiB"]
+            [
+                human(0),
+                human(1023),
+                human(65536),
+                human(3 << 20),
+                human(64 << 30)
+            ],
+            ["0 B", "1023 B", "64 KiB", "3 MiB", "64 GiB"]
         );
     }
 }

@@ -204,6 +204,11 @@ impl Card {
         }
     }
 
+    /// Lines of page lists that it has read.
+    pub fn page_list_reads(&self) -> u64 {
+        self.circuit.page_list_reads
+    }
+
     /// From now on a broken contract or a failed assertion is listed, and does not stop the run.
     pub(crate) fn list_violations(&mut self) {
         self.circuit.stop_on_violation = false;

@@ -19,6 +19,9 @@ const RESET_CYCLES: u64 = 16;
 /// Violations kept; the first ones matter.
 const MAX_VIOLATIONS: usize = 16;
 
+/// Tags of reads of page lists: those of two of the clients of hca_dma_rd_mux.
+const PAGE_LIST_TAGS: std::ops::Range<u8> = 0xd0..0xf0;
+
 /// A read request or a write beat without its data: what the handshake monitors compare.
 type ReadPayload = (u8, u8, u64, u16);
 type WritePayload = (u8, u8, u64, u64, Beat);
@@ -34,6 +37,8 @@ pub(crate) struct Circuit {
     pub stamps: Stamps,
     pub waveform: Waveform,
     pub evaluated_cycles: u64,
+    /// Reads of page lists, by their tags.
+    pub page_list_reads: u64,
     pub violations: Vec<String>,
     pub stop_on_violation: bool,
     pub cycle_ps: u64,
@@ -67,6 +72,7 @@ impl Circuit {
             stamps: Stamps::default(),
             waveform: Waveform::default(),
             evaluated_cycles: 0,
+            page_list_reads: 0,
             violations: Vec::new(),
             stop_on_violation: true,
             cycle_ps,
@@ -348,6 +354,7 @@ impl Circuit {
         }
         if valid && ready {
             let (tag, func, addr, len_bytes) = request();
+            self.page_list_reads += u64::from(PAGE_LIST_TAGS.contains(&tag));
             self.stamps
                 .push(now, StampKind::ReadRequest { tag, addr, len_bytes });
             broken.extend(

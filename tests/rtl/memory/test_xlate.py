@@ -97,6 +97,50 @@ async def lines_are_shared_and_replaced(dut, late):
         assert again == 0 or len(table.lists.requests) == before
 
 
+class Lines(set):
+    """Lines one by one, and a range of them."""
+
+    wide = range(0)
+
+    def __contains__(self, line):
+        return line in self.wide or super().__contains__(line)
+
+    def clear(self):
+        super().clear()
+        self.wide = range(0)
+
+
+@cocotb.test()
+async def a_line_that_failed_is_read_again(dut):
+    """Who was promised a line that cannot be read gets the error, however many; the next one asks again."""
+    bad = Lines({0x100000 // 64})
+    xlate = Xlate(dut, 6, late=(40, 60), bad=bad)
+    await xlate.bench.start()
+    key = xlate.table.add(3, start=0, length=1 << 20, page_shift=12, iova=0x100000)
+    base = dict(bypass=0, access=keys.LOCAL_READ, func=0, pd=0, key=key, last=1, len_bytes=64, chk_bytes=64)
+    for turn in range(3):
+        for page in range(24):
+            xlate.put(dict(base, va=page * 4096))
+        await xlate.settle()
+        assert [err for err, *_ in xlate.expected[-24:]] == [keys.DMA if turn < 2 else keys.OK] * 8 + [keys.OK] * 16
+        assert [line for _, line in xlate.table.lists.requests].count(0x100000 // 64) == turn + 1
+        if turn == 1:
+            bad.clear()
+    # Two regions in turn whose lines all fail: errors come out while slots are taken. Then none does.
+    lines = constants()["PageCacheLines"]
+    table = xlate.table
+    found = [table.add(n, start=0, length=1 << 32, page_shift=12, iova=n << 32) for n in (4, 5)]
+    bad.wide = range(1 << 26, 6 << 26)
+    for turn in range(2):
+        for line in range(lines):
+            for key in found:
+                for _ in range(1 + line % 3):
+                    xlate.put(dict(base, key=key, va=line << 15))
+        await xlate.settle()
+        assert xlate.expected[-1][0] == (keys.OK if turn else keys.DMA)
+        bad.clear()
+
+
 @cocotb.test()
 async def a_key_used_again_has_a_new_list(dut):
     """KEY-30: what was kept of the list of a region is not found by the next one with its index; others' is kept."""

@@ -22,6 +22,11 @@ impl Rng {
         ((u64::from(self.0.next_u32()) * u64::from(limit)) >> 32) as u32
     }
 
+    /// The same of 64 bits.
+    pub fn below_u64(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
+    }
+
     /// `low` up to and including `high`.
     pub fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.below(high - low + 1)

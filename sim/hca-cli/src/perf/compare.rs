@@ -127,5 +127,6 @@ fn line(row: &[&Figures]) -> String {
     let cells = MEASURES
         .iter()
         .flat_map(|(_, get)| row.iter().map(|f| format!(" {:>COLUMN$}", get(f))));
-    format!("{size:>8}{}\n", cells.collect::<String>())
+    let regions = row.iter().map(|f| super::region_line(f)).collect::<String>();
+    format!("{size:>8}{}\n{regions}", cells.collect::<String>())
 }

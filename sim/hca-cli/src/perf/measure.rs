@@ -2,13 +2,13 @@
 
 use anyhow::{Result, bail};
 use hca_host::PcieParams;
-use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError};
+use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng};
 use hca_verbs::{
-    Access, Mr, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WorkCompletion, WrData,
+    Access, Mr, PageSize, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WorkCompletion, WrData,
 };
 use std::time::Instant;
 
-use super::{Args, Figures, INLINE_BYTES_MAX, Op, Share, internal};
+use super::{Args, Figures, INLINE_BYTES_MAX, Op, Region, Share, internal};
 use crate::files;
 use crate::options::Link;
 use crate::samples::Samples;
@@ -87,6 +87,8 @@ pub struct Bench<'a> {
     rig: Rig,
     config: RigConfig,
     streams: Vec<Stream>,
+    /// At card 1, and what chooses places in it.
+    region: Option<(Mr<Dev>, Rng)>,
     inline: Vec<u8>,
     /// Work requests not recorded so far.
     overflow: u64,
@@ -137,6 +139,7 @@ impl<'a> Bench<'a> {
             rig,
             config,
             streams: Vec::new(),
+            region: None,
             inline: vec![0x5a; INLINE_BYTES_MAX as usize],
             overflow: 0,
             wall: Instant::now(),
@@ -147,6 +150,10 @@ impl<'a> Bench<'a> {
             max_inline_data: if args.inline { INLINE_BYTES_MAX } else { 0 },
             ..QpCap::default()
         };
+        bench.region = args
+            .region
+            .map(|bytes| Ok::<_, anyhow::Error>((bench.register(bytes)?, Rng::new(args.seed, "places"))))
+            .transpose()?;
         for index in 0..args.qps {
             let stream = bench.connect(cap, index, largest)?;
             bench.streams.push(stream);
@@ -193,13 +200,38 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// The region of --region.
+    fn register(&self, bytes: u64) -> Result<Mr<Dev>> {
+        let node = &self.rig.nodes[1];
+        let buf = node.alloc(bytes as usize)?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let page = self.args.page.unwrap_or(1);
+        let place = Place {
+            page_size: match self.args.page {
+                None => PageSize::Direct,
+                Some(page) => PageSize::Shift(page.trailing_zeros() as u8),
+            },
+            // Low bits as on the bus, so that pages fit.
+            ..Place::whole(&buf, access, 3 << 44 | buf.iova() & (page - 1))
+        };
+        Ok(node.register(&buf, place)?)
+    }
+
+    /// Lines of page lists that card 1 has read.
+    fn list_reads(&self) -> u64 {
+        self.rig.sim.fabric().card(self.rig.cards[1]).page_list_reads()
+    }
+
     /// All figures of one size.
     pub fn measure(&mut self, size: u32) -> Result<Figures> {
         let (wall, start_cycle) = (Instant::now(), self.rig.now_cycles());
         let before = self.retransmitted()?;
         let (outstanding, iters) = (self.args.outstanding(size), self.args.iters(size));
         self.stages("");
+        let list_reads = self.list_reads();
         let (messages, ns, shares) = self.throughput(size, outstanding, iters)?;
+        let list_reads = self.list_reads() - list_reads;
+        let posted = u64::from(outstanding + iters) * u64::from(self.args.qps);
         let loaded = self.stages("loaded");
         let retransmitted_packets = self.retransmitted()? - before;
         let (latency, card_internal_cycles) = self.latency(size)?;
@@ -229,6 +261,11 @@ impl<'a> Bench<'a> {
             faults: self.args.faults.to_string(),
             seed: self.args.seed,
             retransmitted_packets,
+            region: self.args.region.map(|bytes| Region {
+                bytes,
+                page_bytes: self.args.page,
+                list_reads_per_message: list_reads as f64 / posted as f64,
+            }),
             by_sl: shares.goodput(self.args, size),
             pcie: self.config.pcie.clone(),
             stages,
@@ -352,12 +389,23 @@ impl<'a> Bench<'a> {
     ) -> Result<()> {
         let (op, inline) = (self.args.op, self.args.inline);
         let stream = &mut self.streams[index];
-        let (remote_addr, rkey) = (stream.mrs[1].addr(), stream.mrs[1].rkey());
+        let own = (stream.mrs[1].addr(), stream.mrs[1].rkey());
+        let region = &mut self.region;
+        let mut target = move || match region {
+            None => own,
+            Some((mr, rng)) => {
+                let places = mr.length() / u64::from(size.max(1));
+                (mr.addr() + rng.below_u64(places) * u64::from(size), mr.rkey())
+            }
+        };
         let sges = [stream.mrs[0].sge(0, size)];
-        let op = match op {
-            Op::Write => SendOp::RdmaWrite { remote_addr, rkey },
-            Op::Read => SendOp::RdmaRead { remote_addr, rkey },
-            Op::Send => SendOp::Send,
+        let mut op = move || {
+            let (remote_addr, rkey) = target();
+            match op {
+                Op::Write => SendOp::RdmaWrite { remote_addr, rkey },
+                Op::Read => SendOp::RdmaRead { remote_addr, rkey },
+                Op::Send => SendOp::Send,
+            }
         };
         let data = if inline {
             WrData::Inline(&self.inline[..size as usize])
@@ -379,7 +427,7 @@ impl<'a> Bench<'a> {
                 };
                 SendWr {
                     wr_id: (index as u64) << 32 | u64::from(message),
-                    op,
+                    op: op(),
                     flags,
                     data,
                 }

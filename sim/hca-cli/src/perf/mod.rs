@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use crate::link::ArbitrationArgs;
 use crate::options::{FAULTS_HELP, Link, Machine, Pcie, TimelineArgs, Window};
 use crate::plots::engineering;
-use crate::sizes::{Sizes, human};
+use crate::sizes::{self, Sizes, human};
 use crate::stages::Breakdown;
 use crate::waveforms::TRACE_HELP;
 use before::Before;
@@ -30,6 +30,8 @@ use measure::Bench;
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Inline bytes of the largest WQE.
 const INLINE_BYTES_MAX: u32 = 480;
+/// Longest region; only what is touched of it takes memory, and its page list.
+const REGION_BYTES_MAX: u64 = 1 << 40;
 
 const EXAMPLES: &str = "Examples:
   hca perf --op write --size 64:1M
@@ -37,6 +39,7 @@ const EXAMPLES: &str = "Examples:
   hca perf --link eth,ib --size 64:1M --qps 4
   hca perf --op send --size 64 --inline --signal-every 16 --outstanding 64
   hca perf --size 64,4k --keep before    and after a change: hca perf --size 64,4k --compare before
+  hca perf --op read --size 4k --qps 16 --region 64G --page 4k
   hca perf --link ib --qps 2 --sl 0,1 --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 2
 
 What is measured, all in simulated time, with the PCIe model on; a program's own instructions take no time:
@@ -52,6 +55,10 @@ What is measured, all in simulated time, with the PCIe model on; a program's own
                           which a PCIe read is in flight.
   goodput of each SL      with several --sl: while all of them are busy, from the end of the warm-up to the moment when
                           the first QP has posted all its messages.
+
+  --region, --page        messages go to or come from random places of one region of the peer's, registered in pages; the
+                          card keeps some of the page list, and reads the rest when it is needed. Said beside the
+                          figures: reads of the list for each message.
 
   --stages                the time of every work request, cut at the stages that it reaches: doorbell; wqe_asked,
                           wqe_arrived (its WQE, unless it rode with the doorbell); emit_first (its first packet is
@@ -118,6 +125,13 @@ pub struct Args {
     /// Only every N-th message of a QP makes a completion
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     signal_every: u32,
+    /// Messages at random places of one region of the peer's, of so many bytes, k, M or G [default: each QP has its own
+    /// place]
+    #[arg(long, value_name = "BYTES", value_parser = region)]
+    region: Option<u64>,
+    /// The region is registered in pages of this size, 4k to 1G [default: as one contiguous range]
+    #[arg(long, value_name = "BYTES", value_parser = page, requires = "region")]
+    page: Option<u64>,
     /// Service levels, N,N,..: the QPs take them in turn. On Ethernet: priorities, 0 to 7
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0",
           value_parser = clap::value_parser!(u8).range(0..=15))]
@@ -164,6 +178,20 @@ fn mtu(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(bytes @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(bytes),
         _ => Err("the MTU is 256, 512, 1024, 2048 or 4096".to_owned()),
+    }
+}
+
+fn region(text: &str) -> Result<u64, String> {
+    match sizes::bytes(text)? {
+        bytes @ 1..=REGION_BYTES_MAX => Ok(bytes),
+        _ => Err("a region has 1 byte to 1024G".to_owned()),
+    }
+}
+
+fn page(text: &str) -> Result<u64, String> {
+    match sizes::bytes(text)? {
+        bytes if bytes.is_power_of_two() && (1 << 12..=1 << 30).contains(&bytes) => Ok(bytes),
+        _ => Err("a page has 4k to 1G bytes, a power of two".to_owned()),
     }
 }
 
@@ -261,6 +289,14 @@ impl Args {
         if self.inline && largest > INLINE_BYTES_MAX {
             bail!("--inline takes at most {INLINE_BYTES_MAX} bytes, --size asks for {largest}");
         }
+        if let Some(region) = self.region {
+            if self.op == Op::Send {
+                bail!("--region works with write and read only: a SEND does not choose its place");
+            }
+            if region < u64::from(largest) {
+                bail!("--region of {region} bytes has no room for a message of {largest}");
+            }
+        }
         if self
             .outstanding
             .is_some_and(|outstanding| outstanding < self.signal_every)
@@ -302,10 +338,22 @@ pub struct Figures {
     faults: String,
     seed: u64,
     retransmitted_packets: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region: Option<Region>,
     by_sl: Vec<Share>,
     pcie: PcieParams,
     #[serde(skip_serializing_if = "Option::is_none")]
     stages: Option<[Breakdown; 2]>,
+}
+
+/// Of messages at random places of a region.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Region {
+    bytes: u64,
+    /// None: one contiguous range.
+    page_bytes: Option<u64>,
+    /// Lines of the page list, of eight pages each, that the peer read for a message of the window.
+    list_reads_per_message: f64,
 }
 
 /// What one service level got while all were busy.
@@ -427,6 +475,21 @@ fn row(f: &Figures) -> String {
         f.card_internal_cycles,
         engineering(f.sim_cycles_per_wall_s)
     ) + &shares(f)
+        + &region_line(f)
+}
+
+/// A line below a size, where there is a region.
+fn region_line(f: &Figures) -> String {
+    f.region.as_ref().map_or(String::new(), |region| {
+        let pages = region.page_bytes.map_or("one range".to_owned(), |page| {
+            let reads = region.list_reads_per_message;
+            format!(
+                "pages of {}, {reads:.3} reads of the page list per message",
+                human(page)
+            )
+        });
+        format!("{:>10} {}, {pages}\n", "", human(region.bytes))
+    })
 }
 
 /// A line for each service level, where there are several.
