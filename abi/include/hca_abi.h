@@ -77,6 +77,8 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAX_LOG_EQ_SIZE 0xfu
 /* Largest log2 of the entries of the admin rings; indices are free-running 16 bit. */
 #define HCA_MAX_LOG_ADMIN_SIZE 0xau
+/* Largest log2 of the rows of a key table. */
+#define HCA_MAX_LOG_KEYS 0x14u
 /* Smallest page_shift of a memory region: 4 KiB. */
 #define HCA_MIN_PAGE_SHIFT 0xcu
 /* Largest page_shift of a memory region: 1 GiB. */
@@ -360,7 +362,8 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_QPC = 0, /* qpc by QPN. */
     HCA_CTX_TABLE_CQC = 1, /* cqc by CQN. */
     HCA_CTX_TABLE_EQC = 2, /* eqc by EQN. */
-    HCA_CTX_TABLE_MPT = 3, /* mpt by key index. */
+    HCA_CTX_TABLE_KEY_TABLE = 3, /* key_table by function. */
+    HCA_CTX_TABLE_FORGET = 4, /* forget by key index. */
     HCA_CTX_TABLE_LINK = 5, /* Rows of the link by port and row: LINK_ROW_HIGH and so on. */
 };
 
@@ -416,6 +419,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_MODIFY_MR = 36, /* Change rights and protection domain of a region, which keeps its keys: modify_mr_cmd. */
     HCA_ADMIN_OPCODE_RESIZE_CQ = 37, /* Give a completion queue a larger ring: resize_cq_cmd. */
     HCA_ADMIN_OPCODE_RESOLVE_GID = 38, /* MAC address behind a GID, as a path to it would get it: resolve_gid_cmd, resolve_gid_result. */
+    HCA_ADMIN_OPCODE_SET_KEY_TABLE = 39, /* Where the function's memory keys are: set_key_table_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -817,7 +821,8 @@ struct hca_qpc {
 #define HCA_QPC_QPN_LSB 896u
 #define HCA_QPC_QPN_BITS 24u
 
-/* Memory protection table entry, one per memory key. key = index << 8 | tag. */
+/* Memory protection table entry: row of a memory key in its function's key table, in host memory. key
+   = index << 8 | tag; the upper bits of the index are the function, the others (MAX_LOG_KEYS) the row. */
 struct hca_mpt {
     uint8_t bytes[64];
 };
@@ -852,6 +857,28 @@ struct hca_mpt {
 #define HCA_MPT_LENGTH_BITS 64u
 #define HCA_MPT_IOVA_LSB 256u
 #define HCA_MPT_IOVA_BITS 64u
+
+/* Where a function's keys are: a key table. */
+struct hca_key_table {
+    uint8_t bytes[64];
+};
+#define HCA_KEY_TABLE_BYTES 64u
+#define HCA_KEY_TABLE_VALID_LSB 0u
+#define HCA_KEY_TABLE_VALID_BITS 1u
+#define HCA_KEY_TABLE_LOG_SIZE_LSB 16u
+#define HCA_KEY_TABLE_LOG_SIZE_BITS 5u
+#define HCA_KEY_TABLE_BASE_LSB 64u
+#define HCA_KEY_TABLE_BASE_BITS 64u
+
+/* What the card keeps of host memory for a key is read again the next time. */
+struct hca_forget {
+    uint8_t bytes[64];
+};
+#define HCA_FORGET_BYTES 64u
+#define HCA_FORGET_PAGES_LSB 0u
+#define HCA_FORGET_PAGES_BITS 1u
+#define HCA_FORGET_ALL_LSB 1u
+#define HCA_FORGET_ALL_BITS 1u
 
 /* Completion queue context. */
 struct hca_cqc {
@@ -1229,6 +1256,17 @@ struct hca_modify_qp_cmd {
 #define HCA_MODIFY_QP_CMD_ATTR_LSB 64u
 #define HCA_MODIFY_QP_CMD_ATTR_BITS 1408u
 
+/* SET_KEY_TABLE: where the function's keys are from now on. One that there was before is part of it,
+   row by row. */
+struct hca_set_key_table_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_SET_KEY_TABLE_CMD_BYTES 248u
+#define HCA_SET_KEY_TABLE_CMD_BASE_LSB 0u
+#define HCA_SET_KEY_TABLE_CMD_BASE_BITS 64u
+#define HCA_SET_KEY_TABLE_CMD_LOG_SIZE_LSB 64u
+#define HCA_SET_KEY_TABLE_CMD_LOG_SIZE_BITS 8u
+
 /* REG_MR. */
 struct hca_reg_mr_cmd {
     uint8_t bytes[248];
@@ -1250,6 +1288,8 @@ struct hca_reg_mr_cmd {
 #define HCA_REG_MR_CMD_NUM_PAGES_BITS 32u
 #define HCA_REG_MR_CMD_PAGE_SHIFT_LSB 352u
 #define HCA_REG_MR_CMD_PAGE_SHIFT_BITS 8u
+#define HCA_REG_MR_CMD_ROW_LSB 384u
+#define HCA_REG_MR_CMD_ROW_BITS 32u
 
 /* Completion body of REG_MR. */
 struct hca_reg_mr_result {

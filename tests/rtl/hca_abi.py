@@ -26,6 +26,7 @@ MAX_LOG_WQ_SIZE = 0xf
 MAX_LOG_CQ_SIZE = 0x16
 MAX_LOG_EQ_SIZE = 0xf
 MAX_LOG_ADMIN_SIZE = 0xa
+MAX_LOG_KEYS = 0x14
 MIN_PAGE_SHIFT = 0xc
 MAX_PAGE_SHIFT = 0x1e
 DIRECT_PAGE_SHIFT = 0x3f
@@ -312,7 +313,8 @@ class CtxTable(enum.IntEnum):
     QPC = 0x0
     CQC = 0x1
     EQC = 0x2
-    MPT = 0x3
+    KEY_TABLE = 0x3
+    FORGET = 0x4
     LINK = 0x5
 
 
@@ -371,6 +373,7 @@ class AdminOpcode(enum.IntEnum):
     MODIFY_MR = 0x24
     RESIZE_CQ = 0x25
     RESOLVE_GID = 0x26
+    SET_KEY_TABLE = 0x27
 
 
 class AdminStatus(enum.IntEnum):
@@ -786,6 +789,21 @@ STRUCTS = {
             "iova": (256, 64),
         },
     },
+    "key_table": {
+        "bytes": 64,
+        "fields": {
+            "valid": (0, 1),
+            "log_size": (16, 5),
+            "base": (64, 64),
+        },
+    },
+    "forget": {
+        "bytes": 64,
+        "fields": {
+            "pages": (0, 1),
+            "all": (1, 1),
+        },
+    },
     "cqc": {
         "bytes": 64,
         "fields": {
@@ -1017,6 +1035,13 @@ STRUCTS = {
             "attr": (64, 1408),
         },
     },
+    "set_key_table_cmd": {
+        "bytes": 248,
+        "fields": {
+            "base": (0, 64),
+            "log_size": (64, 8),
+        },
+    },
     "reg_mr_cmd": {
         "bytes": 248,
         "fields": {
@@ -1028,6 +1053,7 @@ STRUCTS = {
             "page_list_addr": (256, 64),
             "num_pages": (320, 32),
             "page_shift": (352, 8),
+            "row": (384, 32),
         },
     },
     "reg_mr_result": {

@@ -19,6 +19,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &AhAttr::TABLE,
     &QpAttr::TABLE,
     &ModifyQpCmd::TABLE,
+    &SetKeyTableCmd::TABLE,
     &RegMrCmd::TABLE,
     &RegMrResult::TABLE,
     &ModifyMrCmd::TABLE,
@@ -323,6 +324,18 @@ layout! {
         num_pages set_num_pages: u32 [40, 0, 32];
         /// Page size is 1 << this, 12..=30; 63: direct, one contiguous bus range, no list.
         page_shift set_page_shift: u8 [44, 0, 8];
+        /// Row of the key table, not 0 and not in use.
+        row set_row: u32 [48, 0, 32];
+    }
+}
+
+layout! {
+    /// SET_KEY_TABLE: where the function's keys are from now on. One that there was before is part of it, row by row.
+    SetKeyTableCmd("set_key_table_cmd", 248, Software) {
+        /// Bus address of row 0, a multiple of 64. Rows that were never used are zero.
+        base set_base: u64 [0, 0, 64];
+        /// log2 of the rows, at most MAX_LOG_KEYS and not less than before.
+        log_size set_log_size: u8 [8, 0, 8];
     }
 }
 

@@ -54,6 +54,7 @@ impl AdminOpcode {
             | Self::ModifyQp
             | Self::QueryQp
             | Self::DestroyQp
+            | Self::SetKeyTable
             | Self::RegMr
             | Self::DeregMr
             | Self::ModifyMr

@@ -54,6 +54,8 @@ abi_consts! {
         MAX_LOG_EQ_SIZE = 15,
         /// Largest log2 of the entries of the admin rings; indices are free-running 16 bit.
         MAX_LOG_ADMIN_SIZE = 10,
+        /// Largest log2 of the rows of a key table.
+        MAX_LOG_KEYS = 20,
         /// Smallest page_shift of a memory region: 4 KiB.
         MIN_PAGE_SHIFT = 12,
         /// Largest page_shift of a memory region: 1 GiB.

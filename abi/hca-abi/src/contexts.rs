@@ -4,7 +4,14 @@ use crate::flags::{MPT_ACCESS, access};
 use crate::table::{StructDef, layout};
 
 /// Tables of this module.
-pub const STRUCTS: &[&StructDef] = &[&Qpc::TABLE, &Mpt::TABLE, &Cqc::TABLE, &Eqc::TABLE];
+pub const STRUCTS: &[&StructDef] = &[
+    &Qpc::TABLE,
+    &Mpt::TABLE,
+    &KeyTable::TABLE,
+    &Forget::TABLE,
+    &Cqc::TABLE,
+    &Eqc::TABLE,
+];
 
 layout! {
     /// QP context without dynamic state, written by firmware only.
@@ -111,7 +118,8 @@ layout! {
 }
 
 layout! {
-    /// Memory protection table entry, one per memory key. key = index << 8 | tag.
+    /// Memory protection table entry: row of a memory key in its function's key table, in host memory. key = index << 8
+    /// | tag; the upper bits of the index are the function, the others (MAX_LOG_KEYS) the row.
     Mpt("mpt", 64, Hardware) {
         /// The key exists.
         valid set_valid: bool [0, 0, 1];
@@ -144,6 +152,28 @@ layout! {
         /// page_shift 63: bus address of start. Otherwise of the page list, a multiple of 64: entry i, a u64, is the
         /// bus address of page (start >> page_shift) + i.
         iova set_iova: u64 [32, 0, 64];
+    }
+}
+
+layout! {
+    /// Where a function's keys are: a key table.
+    KeyTable("key_table", 64, Hardware) {
+        /// There is one.
+        valid set_valid: bool [0, 0, 1];
+        /// log2 of its rows.
+        log_size set_log_size: u8 [2, 0, 5];
+        /// Bus address of row 0, a multiple of 64.
+        base set_base: u64 [8, 0, 64];
+    }
+}
+
+layout! {
+    /// What the card keeps of host memory for a key is read again the next time.
+    Forget("forget", 64, Hardware) {
+        /// The lines of the region's page list, too.
+        pages set_pages: bool [0, 0, 1];
+        /// All keys of the function of the index, and all page lists.
+        all set_all: bool [0, 1, 1];
     }
 }
 

@@ -494,8 +494,10 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Cqc = 1,
         /// eqc by EQN.
         Eqc = 2,
-        /// mpt by key index.
-        Mpt = 3,
+        /// key_table by function.
+        KeyTable = 3,
+        /// forget by key index.
+        Forget = 4,
         /// Rows of the link by port and row: LINK_ROW_HIGH and so on.
         Link = 5,
     }
@@ -600,6 +602,8 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         ResizeCq = 37,
         /// MAC address behind a GID, as a path to it would get it: resolve_gid_cmd, resolve_gid_result.
         ResolveGid = 38,
+        /// Where the function's memory keys are: set_key_table_cmd.
+        SetKeyTable = 39,
     }
 }
 

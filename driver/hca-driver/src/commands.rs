@@ -4,8 +4,10 @@ use hca_abi::{
     AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, ModifyMrCmd,
     ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult,
     QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd, RegMrResult,
-    ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetPkeyCmd,
+    ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
 };
+
+use hca_dev::Device;
 
 use crate::DevicePtr;
 use crate::error::DriverError;
@@ -173,13 +175,17 @@ impl<P: DevicePtr> Function<P> {
         self.admin.issue(AdminOpcode::ModifyMr, cmd.as_bytes()).map(drop)
     }
 
-    /// REG_MR: L_Key and R_Key.
-    pub fn reg_mr(&mut self, cmd: &RegMrCmd) -> Result<RegMrResult, DriverError> {
+    pub(crate) fn set_key_table(&mut self, cmd: &SetKeyTableCmd) -> Result<(), DriverError> {
+        self.admin
+            .issue(AdminOpcode::SetKeyTable, cmd.as_bytes())
+            .map(drop)
+    }
+
+    pub(crate) fn issue_reg_mr(&mut self, cmd: &RegMrCmd) -> Result<RegMrResult, DriverError> {
         Ok(RegMrResult(self.admin.issue(AdminOpcode::RegMr, cmd.as_bytes())?))
     }
 
-    /// DEREG_MR. When it returns, the card no longer touches the memory.
-    pub fn dereg_mr(&mut self, lkey: u32) -> Result<(), DriverError> {
+    pub(crate) fn issue_dereg_mr(&mut self, lkey: u32) -> Result<(), DriverError> {
         self.on_handle(AdminOpcode::DeregMr, lkey).map(drop)
     }
 
@@ -190,6 +196,10 @@ impl<P: DevicePtr> Function<P> {
 
     /// RESET_FUNC: frees everything the function owns.
     pub fn reset_func(&mut self) -> Result<(), DriverError> {
-        self.admin.issue(AdminOpcode::ResetFunc, &[]).map(drop)
+        self.admin.issue(AdminOpcode::ResetFunc, &[])?;
+        match self.keys.end() {
+            Some(table) => Ok(self.device().free_dma(table)?),
+            None => Ok(()),
+        }
     }
 }

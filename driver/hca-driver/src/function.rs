@@ -10,6 +10,7 @@ use crate::DevicePtr;
 use crate::admin::AdminQueue;
 use crate::doorbell::Doorbells;
 use crate::error::DriverError;
+use crate::key_table::KeyTable;
 
 /// How to open a function. Times are in the device's clock: simulated time in-process, else a monotonic
 /// clock.
@@ -59,6 +60,7 @@ pub struct FunctionInfo {
 /// An open function. Dropping it resets the function on the card: everything it made is gone then.
 pub struct Function<P: DevicePtr> {
     pub(crate) admin: AdminQueue<P>,
+    pub(crate) keys: KeyTable,
     dev: P,
     info: FunctionInfo,
     ready_timeout_ns: u64,
@@ -101,6 +103,7 @@ impl<P: DevicePtr> Function<P> {
         // From here on dropping releases everything.
         let mut function = Self {
             admin,
+            keys: KeyTable::default(),
             dev,
             info,
             ready_timeout_ns: options.ready_timeout_ns,
@@ -154,8 +157,8 @@ impl<P: DevicePtr> Drop for Function<P> {
     fn drop(&mut self) {
         // A card that does not answer can no longer be told anything; its memory is released all the same.
         let _ = reset(&*self.dev, self.ready_timeout_ns);
-        for ring in self.admin.memory() {
-            let _ = self.dev.free_dma(ring);
+        for memory in self.admin.memory().into_iter().chain(self.keys.end()) {
+            let _ = self.dev.free_dma(memory);
         }
     }
 }

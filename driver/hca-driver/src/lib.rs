@@ -29,6 +29,7 @@ mod doorbell;
 mod eq_ring;
 mod error;
 mod function;
+mod key_table;
 mod link_commands;
 mod owner;
 mod push;

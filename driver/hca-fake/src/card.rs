@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use hca_abi::{CtxTable, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
-use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_MRS, NUM_QPS, line_of};
+use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_QPS, line_of};
 use hca_regs as reg;
 
 use crate::host::HostMemory;
@@ -201,7 +201,8 @@ impl Card {
             Ok(CtxTable::Qpc) => NUM_QPS as u32,
             Ok(CtxTable::Cqc) => NUM_CQS as u32,
             Ok(CtxTable::Eqc) => NUM_EQS as u32,
-            Ok(CtxTable::Mpt) => NUM_MRS as u32,
+            Ok(CtxTable::KeyTable) => NUM_FUNCS as u32,
+            Ok(CtxTable::Forget) => 1 << 24,
             Ok(CtxTable::Link) => LINK_ROWS,
             Err(_) => 0,
         };

@@ -1,8 +1,8 @@
 //! The data path: executes send WQEs between QPs of the same card, one at a time, and moves the data.
 
 use hca_abi::{
-    Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, Mpt, QpState, Qpc, RqWqeCtrl, Sge, SqWqeCtrl,
-    WcOpcode, WcStatus, WrOpcode, access, wc_flag,
+    Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, KeyTable, MAX_LOG_KEYS, Mpt, QpState, Qpc,
+    RqWqeCtrl, Sge, SqWqeCtrl, WcOpcode, WcStatus, WrOpcode, access, wc_flag,
 };
 use hca_fw_core::line_of;
 
@@ -264,9 +264,23 @@ impl Card {
         Ok(())
     }
 
+    /// The row of a key in its function's table; an empty one where there is none, or it cannot be read.
+    fn key_row(&mut self, index: u32) -> Mpt {
+        let (func, row) = (index >> MAX_LOG_KEYS, index & ((1 << MAX_LOG_KEYS) - 1));
+        let table = KeyTable::read_from(&self.row(CtxTable::KeyTable, func)).unwrap_or_default();
+        let mut mpt = Mpt::new();
+        let there = table.valid() && row >> table.log_size() == 0;
+        let addr = table.base() + u64::from(row) * Mpt::BYTES as u64;
+        if there && self.host.read(addr, &mut mpt.0) {
+            mpt
+        } else {
+            Mpt::new()
+        }
+    }
+
     /// Checks a key and moves bytes, page by page.
     fn access(&mut self, user: &KeyUse, key: u32, va: u64, data: &mut [u8], write: bool) -> Fails<()> {
-        let mpt = Mpt::read_from(&self.row(CtxTable::Mpt, key >> 8)).unwrap_or_default();
+        let mpt = self.key_row(key >> 8);
         let inside = va
             .checked_sub(mpt.start())
             .and_then(|offset| offset.checked_add(data.len() as u64));

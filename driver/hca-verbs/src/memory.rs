@@ -166,6 +166,13 @@ impl<P: DevicePtr> Pd<P> {
         pages: &[u64],
         backing: Backing,
     ) -> Result<Mr<P>> {
+        let below = (1u64 << (options.page_size.shift() & 63)) - 1;
+        if let Some(page) = pages.iter().find(|page| **page & below != 0) {
+            return Err(Error::Invalid(format!(
+                "page at bus address {page:#x}: must be a multiple of {:#x}",
+                below + 1
+            )));
+        }
         let dev = self.inner().shared.device();
         let list = dev.alloc_dma(pages.len().max(1) * 8)?;
         for (i, page) in pages.iter().enumerate() {

@@ -8,7 +8,7 @@ use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd,
     HandleResult, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryEntryCmd,
     QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
-    ResolveGidResult, SetGidCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
+    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
 };
 
 /// The function that may change what all of them share.
@@ -115,6 +115,9 @@ impl Control {
                 self.modify_qp(hal, func, &ModifyQpCmd::read_from(&body).ok_or(internal)?)?
             }
             AdminOpcode::DestroyQp => self.destroy_qp(hal, func, handle)?,
+            AdminOpcode::SetKeyTable => {
+                self.set_key_table(hal, func, &SetKeyTableCmd::read_from(&body).ok_or(internal)?)?
+            }
             AdminOpcode::DeregMr => self.dereg_mr(hal, func, handle)?,
             AdminOpcode::ModifyMr => {
                 self.modify_mr(hal, func, &ModifyMrCmd::read_from(&body).ok_or(internal)?)?
@@ -151,7 +154,7 @@ impl Control {
                 .create_qp(hal, func, &CreateQpCmd::read_from(body).ok_or(internal)?)
                 .map(handle_body),
             AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::QueryMr => self.query_mr(func, handle).map(|r| body_of(r.as_bytes())),
+            AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::CreateAh
             | AdminOpcode::DestroyAh
             | AdminOpcode::CreateSrq

@@ -1,7 +1,7 @@
 //! QUERY_DEVICE: what the card can do, and what a function can have of it.
 
 use crate::hal::Hal;
-use crate::memory::MAX_PAGES;
+use crate::memory::{MAX_KEYS, MAX_PAGES};
 use crate::{Bus, Control};
 use hca_abi::{
     MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
@@ -52,7 +52,7 @@ impl Control {
         d.set_max_sge_rd(MAX_SGE);
         d.set_max_cq(self.cq_ids.limit());
         d.set_max_cqe(1 << MAX_LOG_CQ_SIZE);
-        d.set_max_mr(self.mr_ids.limit());
+        d.set_max_mr(MAX_KEYS);
         d.set_max_pd(self.pd_ids.limit());
         d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         d.set_max_res_rd_atom(u32::from(crate::qp::MAX_RD_ATOMIC) * self.qp_ids.limit());

@@ -5,7 +5,7 @@ use crate::hal::Hal;
 use hca_abi::{
     AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
     QpAttr, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd,
-    SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
+    SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -55,6 +55,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::ResizeCq => words_of(&ResizeCqCmd::TABLE),
         AdminOpcode::CreateQp => words_of(&CreateQpCmd::TABLE),
         AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
+        AdminOpcode::SetKeyTable => words_of(&SetKeyTableCmd::TABLE),
         AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),
         AdminOpcode::ModifyMr => words_of(&ModifyMrCmd::TABLE),
         AdminOpcode::SetLink => words_of(&SetLinkCmd::TABLE),

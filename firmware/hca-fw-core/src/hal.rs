@@ -241,6 +241,11 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK)
     }
 
+    /// Mailbox to host memory; everything a multiple of 64 bytes.
+    pub fn dma_to_host(&mut self, func: u8, addr: u64, local: u32, bytes: u32) -> Result<(), DmaError> {
+        self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK)
+    }
+
     /// Writes an admin completion to host memory, a multiple of 64.
     pub fn completion_to_host(&mut self, func: u8, addr: u64, cpl: &AdminCpl) -> Result<(), DmaError> {
         for (i, pair) in cpl.as_bytes().chunks(8).enumerate() {
@@ -249,8 +254,7 @@ impl<'a, B: Bus> Hal<'a, B> {
                 self.write_pair(reg::MAILBOX + CPL_AREA + 8 * i as u32, pair);
             }
         }
-        let command = reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK;
-        self.dma(func, addr, CPL_AREA, AdminCpl::BYTES as u32, command)
+        self.dma_to_host(func, addr, CPL_AREA, AdminCpl::BYTES as u32)
     }
 
     /// Reads the first and last line of a ring, of one within a page only the first, so that a ring at an unmapped
@@ -273,6 +277,14 @@ impl<'a, B: Bus> Hal<'a, B> {
     pub fn mailbox_read(&mut self, offset: u32, out: &mut [u8]) {
         for (i, word) in out.chunks_exact_mut(4).enumerate() {
             word.copy_from_slice(&self.read(reg::MAILBOX + offset + 4 * i as u32).to_le_bytes());
+        }
+    }
+
+    /// Writes mailbox bytes; offset and length are multiples of 4.
+    pub fn mailbox_write(&mut self, offset: u32, bytes: &[u8]) {
+        for (i, word) in bytes.chunks_exact(4).enumerate() {
+            let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            self.write(reg::MAILBOX + offset + 4 * i as u32, word);
         }
     }
 

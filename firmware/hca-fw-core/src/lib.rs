@@ -47,8 +47,9 @@ pub use transition::{Attr, Refusal, Rule, check, rule_of};
 
 use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls};
+use memory::Keys;
 use neighbours::Neighbours;
-use objects::{CqRec, EqRec, MrRec, QpRec};
+use objects::{CqRec, EqRec, QpRec};
 use pool::IdPool;
 use port::Port;
 use rate::RateGroups;
@@ -76,8 +77,6 @@ pub const fn line_of(qpn: u32) -> u32 {
 pub const NUM_CQS: usize = 1024;
 /// Event queues of the card.
 pub const NUM_EQS: usize = 32;
-/// Memory keys of the card.
-pub const NUM_MRS: usize = 1024;
 /// Functions of the card.
 pub const NUM_FUNCS: usize = 4;
 /// Ports that a card can have.
@@ -105,7 +104,7 @@ pub(crate) struct Control {
     neighbours: Neighbours,
     pd_ids: IdPool<{ NUM_PDS / 64 }>,
     /// Objects that use each PD.
-    pds: [u16; NUM_PDS],
+    pds: [u32; NUM_PDS],
     eq_ids: IdPool<1>,
     eqs: [EqRec; NUM_EQS],
     cq_ids: IdPool<{ NUM_CQS / 64 }>,
@@ -113,8 +112,7 @@ pub(crate) struct Control {
     qp_ids: IdPool<{ NUM_QPS / 64 }>,
     qps: [QpRec; NUM_QPS],
     rates: RateGroups,
-    mr_ids: IdPool<{ NUM_MRS / 64 }>,
-    mrs: [MrRec; NUM_MRS],
+    keys: [Keys; NUM_FUNCS],
 }
 
 impl Firmware {
@@ -209,8 +207,7 @@ impl Control {
             qp_ids: IdPool::new(NUM_QPS as u32, 2, functions),
             qps: [const { QpRec::new() }; NUM_QPS],
             rates: RateGroups::new(functions),
-            mr_ids: IdPool::new(NUM_MRS as u32, 1, functions),
-            mrs: [const { MrRec::new() }; NUM_MRS],
+            keys: [const { Keys::new() }; NUM_FUNCS],
         }
     }
 

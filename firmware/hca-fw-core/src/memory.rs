@@ -1,33 +1,134 @@
-//! Memory registration: keys and translation entries (KEY-27..KEY-31, MEM-3..MEM-8).
+//! Memory registration: keys (KEY-27..KEY-31, MEM-3..MEM-8). The rows of a function's keys are in its own memory, where
+//! it may write what it likes: a row decides over no memory but the function's, and what is read back of one is checked
+//! before it is used.
 
 use crate::hal::Hal;
-use crate::objects::{MrRec, require, require_size};
+use crate::objects::{require, require_size};
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, CtxTable, DIRECT_PAGE_SHIFT, MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, Mpt,
-    QueryMrResult, RegMrCmd, RegMrResult, access,
+    AdminStatus, CtxTable, DIRECT_PAGE_SHIFT, Forget, KeyTable, MAX_LOG_KEYS, MAX_PAGE_SHIFT, MIN_PAGE_SHIFT,
+    ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, RegMrResult, SetKeyTableCmd, access,
 };
 
 /// Longest region: everything a 48-bit address space can hold.
 pub(crate) const MAX_MR_BYTES: u64 = 1 << 48;
 /// Pages of one region: as many as its entries can be counted in the command.
 pub(crate) const MAX_PAGES: u32 = u32::MAX;
+/// Keys of a function: row 0 stays empty, so that key 0 is never valid.
+pub(crate) const MAX_KEYS: u32 = (1 << MAX_LOG_KEYS) - 1;
 /// Rights that regions and QPs have here.
 pub(crate) const GRANTED: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ;
 /// Rights that may be asked for and that nobody gets: there are no atomics and no windows to use them with, and all
 /// writes of this card keep their order.
 pub(crate) const IGNORED: u32 = access::REMOTE_ATOMIC | access::MW_BIND | access::RELAXED_ORDERING;
 
-impl Control {
-    fn own_mr(&self, func: u8, lkey: u32) -> CmdResult<usize> {
-        // Index 0 is never given out: key 0 is never valid.
-        let index = lkey >> 8;
-        if self.mr_ids.owns(func, index) && self.mrs[index as usize].tag == lkey as u8 {
-            Ok(index as usize)
-        } else {
-            Err((AdminStatus::BadHandle, lkey))
+/// Where in the mailbox lines of page lists and rows of keys go: above the admin command and completion.
+const LINE_AREA: u32 = 1024;
+const ROW_AREA: u32 = 1088;
+const SEEN_AREA: u32 = 1152;
+/// Looks at a row until what was written is there: at the first, but for a host that lets reads pass writes.
+const MAX_LOOKS: u32 = 1000;
+
+/// A function's key table.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys {
+    /// Bus address of row 0.
+    base: u64,
+    log_size: u8,
+    valid: bool,
+    /// Tag of a row's first key; another one when the function has been reset, so that keys of before do not work.
+    first_tag: u8,
+}
+
+impl Keys {
+    pub const fn new() -> Self {
+        Self {
+            base: 0,
+            log_size: 0,
+            valid: false,
+            first_tag: 1,
         }
+    }
+
+    fn addr(&self, row: u32) -> CmdResult<u64> {
+        if self.valid && row != 0 && row >> self.log_size == 0 {
+            Ok(self.base.wrapping_add(u64::from(row) * Mpt::BYTES as u64))
+        } else {
+            Err((AdminStatus::BadHandle, row))
+        }
+    }
+
+    /// KEY-30: another tag for each use of a row, so that a stale key never works again.
+    fn next_tag(&self, last: u8) -> u8 {
+        if last == 0 {
+            self.first_tag
+        } else {
+            last.wrapping_add(1).max(1)
+        }
+    }
+}
+
+/// Index of a key: which function's, which row.
+fn index_of(func: u8, row: u32) -> u32 {
+    u32::from(func) << MAX_LOG_KEYS | row
+}
+
+impl Control {
+    /// The row of a region of the function, in the mailbox, too: its number, its bus address and what is in it.
+    fn own_mr<B: Bus>(&self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<(u32, u64, Mpt)> {
+        let refusal = (AdminStatus::BadHandle, lkey);
+        let row = (lkey >> 8) & ((1 << MAX_LOG_KEYS) - 1);
+        require_handle(index_of(func, row) == lkey >> 8, refusal)?;
+        let addr = self.keys[usize::from(func)].addr(row).map_err(|_| refusal)?;
+        let mpt = read_row(hal, func, addr)?;
+        require_handle(
+            mpt.valid() && mpt.tag() == lkey as u8 && mpt.func() == func,
+            refusal,
+        )?;
+        self.own_pd(func, mpt.pd()).map_err(|_| refusal)?;
+        Ok((row, addr, mpt))
+    }
+
+    /// Rows that the function has already are in the new table, too.
+    pub(crate) fn set_key_table<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &SetKeyTableCmd,
+    ) -> CmdResult<Rest> {
+        let keys = self.keys[usize::from(func)];
+        let log_size = cmd.log_size();
+        require_size(u32::from(log_size) <= MAX_LOG_KEYS, log_size.into())?;
+        require_size(!keys.valid || log_size >= keys.log_size, log_size.into())?;
+        require(cmd.base().is_multiple_of(64), 0)?;
+        hal.probe_ring(func, cmd.base(), (Mpt::BYTES as u64) << log_size)?;
+        self.keys[usize::from(func)] = Keys {
+            base: cmd.base(),
+            log_size,
+            valid: true,
+            ..keys
+        };
+        let mut row = KeyTable::new();
+        row.set_valid(true);
+        row.set_base(cmd.base());
+        row.set_log_size(log_size);
+        hal.ctx_write(CtxTable::KeyTable, func.into(), row.as_bytes());
+        // Behind the fence nobody reads the one before.
+        Ok(Rest::Fence(Fenced::Nothing))
+    }
+
+    /// The function has no keys any more. True: it had some, and a fence has to follow.
+    pub(crate) fn drop_key_table<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) -> bool {
+        let keys = &mut self.keys[usize::from(func)];
+        let had = keys.valid;
+        if had {
+            keys.valid = false;
+            keys.first_tag = keys.first_tag.wrapping_add(1).max(1);
+            hal.ctx_write(CtxTable::KeyTable, func.into(), KeyTable::new().as_bytes());
+            forget(hal, index_of(func, 0), false, true);
+        }
+        had
     }
 
     /// The page list stays the driver's: hardware reads it when it needs a page.
@@ -47,32 +148,31 @@ impl Control {
         if !direct {
             check_list(hal, func, cmd)?;
         }
-        let limit = self.mr_ids.limit();
-        let index = self.mr_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
-        let mr = &mut self.mrs[index as usize];
-        // KEY-30: a new tag for each use of the index, so a stale key never works again.
-        *mr = MrRec {
-            tag: mr.tag.wrapping_add(1),
-            pd: cmd.pd(),
-            access: rights & GRANTED,
-            start: cmd.start(),
-            length: cmd.length(),
-            iova: if direct { cmd.iova() } else { cmd.page_list_addr() },
-            page_shift: cmd.page_shift(),
-        };
+        let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
+        let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;
+        let mut mpt = read_row(hal, func, addr)?;
+        if mpt.valid() {
+            return Err((AdminStatus::InUse, row));
+        }
+        mpt.set_tag(keys.next_tag(mpt.tag()));
+        mpt.set_valid(true);
+        mpt.set_is_window(false);
+        mpt.set_access(rights & GRANTED);
+        mpt.set_func(func);
+        mpt.set_pd(cmd.pd());
+        mpt.set_page_shift(cmd.page_shift());
+        mpt.set_start(cmd.start());
+        mpt.set_length(cmd.length());
+        mpt.set_iova(if direct { cmd.iova() } else { cmd.page_list_addr() });
+        let index = index_of(func, row);
+        store_row(hal, func, addr, &mpt)?;
+        forget(hal, index, !direct, false);
         self.pds[pd] += 1;
-        Ok(self.publish_mr(hal, func, index))
-    }
-
-    /// From now on the keys work.
-    fn publish_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, index: u32) -> RegMrResult {
-        let mr = &self.mrs[index as usize];
-        hal.ctx_write(CtxTable::Mpt, index, mpt_of(func, mr).as_bytes());
-        let key = index << 8 | u32::from(mr.tag);
+        let key = index << 8 | u32::from(mpt.tag());
         let mut out = RegMrResult::new();
         out.set_lkey(key);
         out.set_rkey(key);
-        out
+        Ok(out)
     }
 
     /// V-131: other rights, another domain, the same keys. After the fence no access of the old rights is under way.
@@ -82,47 +182,87 @@ impl Control {
         func: u8,
         cmd: &ModifyMrCmd,
     ) -> CmdResult<Rest> {
-        let i = self.own_mr(func, cmd.lkey())?;
         let pd = self.own_pd(func, cmd.pd())?;
         check_rights(cmd.access())?;
-        let mr = &mut self.mrs[i];
-        self.pds[mr.pd as usize] -= 1;
+        let (row, addr, mut mpt) = self.own_mr(hal, func, cmd.lkey())?;
+        let before = mpt.pd() as usize;
+        mpt.set_pd(cmd.pd());
+        mpt.set_access(cmd.access() & GRANTED);
+        store_row(hal, func, addr, &mpt)?;
+        forget(hal, index_of(func, row), false, false);
+        self.pds[before] = self.pds[before].saturating_sub(1);
         self.pds[pd] += 1;
-        (mr.pd, mr.access) = (cmd.pd(), cmd.access() & GRANTED);
-        hal.ctx_write(CtxTable::Mpt, i as u32, mpt_of(func, mr).as_bytes());
         Ok(Rest::Fence(Fenced::Nothing))
     }
 
     pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<Rest> {
-        let index = self.own_mr(func, lkey)? as u32;
-        self.invalidate_mr(hal, index);
+        let (row, addr, mut mpt) = self.own_mr(hal, func, lkey)?;
+        mpt.set_valid(false);
+        store_row(hal, func, addr, &mpt)?;
+        forget(hal, index_of(func, row), false, false);
         // Accesses that passed the key check before may still be under way; after the fence none is.
-        Ok(Rest::Fence(Fenced::FreeMr(index)))
+        Ok(Rest::Fence(Fenced::FreeMr(mpt.pd())))
     }
 
-    /// From now on the keys do not work.
-    pub(crate) fn invalidate_mr<B: Bus>(&mut self, hal: &mut Hal<B>, index: u32) {
-        hal.ctx_write(CtxTable::Mpt, index, Mpt::new().as_bytes());
+    /// A region of the domain is gone, after a fence.
+    pub(crate) fn free_mr(&mut self, pd: u32) {
+        let users = &mut self.pds[pd as usize];
+        *users = users.saturating_sub(1);
     }
 
-    /// An invalid region is gone, after a fence.
-    pub(crate) fn free_mr(&mut self, index: u32) {
-        self.pds[self.mrs[index as usize].pd as usize] -= 1;
-        self.mr_ids.free(index);
-    }
-
-    pub(crate) fn query_mr(&self, func: u8, lkey: u32) -> CmdResult<QueryMrResult> {
-        let mr = &self.mrs[self.own_mr(func, lkey)?];
+    pub(crate) fn query_mr<B: Bus>(&self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<QueryMrResult> {
+        let (_, _, mpt) = self.own_mr(hal, func, lkey)?;
         let mut out = QueryMrResult::new();
         out.set_lkey(lkey);
         out.set_rkey(lkey);
-        out.set_pd(mr.pd);
-        out.set_access(mr.access);
-        out.set_start(mr.start);
-        out.set_length(mr.length);
-        out.set_page_shift(mr.page_shift);
+        out.set_pd(mpt.pd());
+        out.set_access(mpt.access());
+        out.set_start(mpt.start());
+        out.set_length(mpt.length());
+        out.set_page_shift(mpt.page_shift());
         Ok(out)
     }
+}
+
+fn require_handle(ok: bool, refusal: (AdminStatus, u32)) -> CmdResult {
+    if ok { Ok(()) } else { Err(refusal) }
+}
+
+/// The words of a row that mean something: up to the bus address.
+const ROW_BYTES: usize = 40;
+
+fn read_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64) -> CmdResult<Mpt> {
+    hal.dma_from_host(func, addr, ROW_AREA, Mpt::BYTES as u32)
+        .map_err(|_| (AdminStatus::DmaError, 0))?;
+    let mut mpt = Mpt::new();
+    hal.mailbox_read(ROW_AREA, &mut mpt.0[..ROW_BYTES]);
+    Ok(mpt)
+}
+
+/// Writes a row, and waits until whoever reads it finds it so.
+fn store_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64, mpt: &Mpt) -> CmdResult {
+    let failed = |_| (AdminStatus::DmaError, 0);
+    hal.mailbox_write(ROW_AREA, &mpt.0[..ROW_BYTES]);
+    hal.dma_to_host(func, addr, ROW_AREA, Mpt::BYTES as u32)
+        .map_err(failed)?;
+    for _ in 0..MAX_LOOKS {
+        hal.dma_from_host(func, addr, SEEN_AREA, Mpt::BYTES as u32)
+            .map_err(failed)?;
+        let mut seen = [0; 8];
+        hal.mailbox_read(SEEN_AREA, &mut seen);
+        if seen == mpt.0[..8] {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What hardware keeps of a key is read again the next time.
+fn forget<B: Bus>(hal: &mut Hal<B>, index: u32, pages: bool, all: bool) {
+    let mut row = Forget::new();
+    row.set_pages(pages);
+    row.set_all(all);
+    hal.ctx_write(CtxTable::Forget, index, row.as_bytes());
 }
 
 fn check_rights(rights: u32) -> CmdResult {
@@ -133,20 +273,6 @@ fn check_rights(rights: u32) -> CmdResult {
     // MEM-8: who lets others write must be allowed to write itself.
     let remote_write = rights & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
     require(!remote_write || rights & access::LOCAL_WRITE != 0, rights)
-}
-
-fn mpt_of(func: u8, mr: &MrRec) -> Mpt {
-    let mut m = Mpt::new();
-    m.set_valid(true);
-    m.set_access(mr.access);
-    m.set_tag(mr.tag);
-    m.set_func(func);
-    m.set_pd(mr.pd);
-    m.set_page_shift(mr.page_shift);
-    m.set_start(mr.start);
-    m.set_length(mr.length);
-    m.set_iova(mr.iova);
-    m
 }
 
 /// The list has as many entries as the region touches pages, and its first one can be read. Of the others hardware finds
@@ -164,9 +290,6 @@ fn check_list<B: Bus>(hal: &mut Hal<B>, func: u8, cmd: &RegMrCmd) -> CmdResult {
         list.is_multiple_of(64) && list.checked_add(pages * 8).is_some(),
         0,
     )?;
-    hal.dma_from_host(func, list, LIST_AREA, 64)
+    hal.dma_from_host(func, list, LINE_AREA, 64)
         .map_err(|_| (AdminStatus::DmaError, 0))
 }
-
-/// Where in the mailbox the first line of a page list goes: above the admin command and completion.
-const LIST_AREA: u32 = 1024;

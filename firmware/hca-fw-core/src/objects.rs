@@ -39,19 +39,6 @@ pub(crate) struct QpRec {
     pub generation: u16,
 }
 
-/// A memory region. `tag` outlives the region, so that a key is not given out twice in a row.
-#[derive(Clone, Copy)]
-pub(crate) struct MrRec {
-    pub tag: u8,
-    pub pd: u32,
-    pub access: u32,
-    pub start: u64,
-    pub length: u64,
-    /// Bus address: of `start`, or of the page list.
-    pub iova: u64,
-    pub page_shift: u8,
-}
-
 impl EqRec {
     pub const fn new() -> Self {
         Self {
@@ -80,20 +67,6 @@ impl QpRec {
             attr: QpAttr::new(),
             rate_group: 0,
             generation: 0,
-        }
-    }
-}
-
-impl MrRec {
-    pub const fn new() -> Self {
-        Self {
-            tag: 0,
-            pd: 0,
-            access: 0,
-            start: 0,
-            length: 0,
-            iova: 0,
-            page_shift: 0,
         }
     }
 }

@@ -99,11 +99,10 @@ struct Clearing {
 #[derive(Clone, Copy)]
 enum Stage {
     SilenceQps,
-    InvalidateMrs,
+    DropKeys,
     StartFence,
     Fence,
     FreeQps,
-    FreeMrs,
     DestroyCqs,
     DestroyEqs,
     FreePds,
@@ -220,7 +219,7 @@ impl Control {
         match then {
             Fenced::Nothing => {}
             Fenced::FreeQp(line) => self.free_qp(line),
-            Fenced::FreeMr(index) => self.free_mr(index),
+            Fenced::FreeMr(pd) => self.free_mr(pd),
         }
         self.finish(hal, func, Ok(body_of(&[])));
         true
@@ -256,18 +255,11 @@ impl Control {
                         clearing.needs_fence = true;
                         self.silence_qp(hal, clearing.at);
                     }
-                    clearing.next(
-                        self.qp_ids.of(func).end,
-                        Stage::InvalidateMrs,
-                        self.mr_ids.of(func).start,
-                    )
+                    clearing.next(self.qp_ids.of(func).end, Stage::DropKeys, 0)
                 }
-                Stage::InvalidateMrs => {
-                    if self.mr_ids.contains(clearing.at) {
-                        clearing.needs_fence = true;
-                        self.invalidate_mr(hal, clearing.at);
-                    }
-                    clearing.next(self.mr_ids.of(func).end, Stage::StartFence, 0)
+                Stage::DropKeys => {
+                    clearing.needs_fence |= self.drop_key_table(hal, func);
+                    (Stage::StartFence, 0)
                 }
                 Stage::StartFence => {
                     if clearing.needs_fence {
@@ -283,16 +275,6 @@ impl Control {
                     }
                     clearing.next(
                         self.qp_ids.of(func).end,
-                        Stage::FreeMrs,
-                        self.mr_ids.of(func).start,
-                    )
-                }
-                Stage::FreeMrs => {
-                    if self.mr_ids.contains(clearing.at) {
-                        self.free_mr(clearing.at);
-                    }
-                    clearing.next(
-                        self.mr_ids.of(func).end,
                         Stage::DestroyCqs,
                         self.cq_ids.of(func).start,
                     )
@@ -315,6 +297,8 @@ impl Control {
                     )
                 }
                 Stage::FreePds => {
+                    // Regions that used it are gone with the key table.
+                    self.pds[clearing.at as usize] = 0;
                     let _ = self.dealloc_pd(func, clearing.at);
                     clearing.next(self.pd_ids.of(func).end, Stage::Done, 0)
                 }

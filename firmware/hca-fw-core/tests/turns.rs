@@ -213,7 +213,7 @@ proptest! {
         dev.settle();
         prop_assert_eq!(one.answer(nop).unwrap().status(), u8::from(AdminStatus::Ok));
         prop_assert!(!other.is_resetting());
-        for table in [CtxTable::Mpt, CtxTable::Cqc, CtxTable::Eqc, CtxTable::Qpc] {
+        for table in [CtxTable::KeyTable, CtxTable::Cqc, CtxTable::Eqc, CtxTable::Qpc] {
             prop_assert_eq!(other.valid_rows(&dev, table), 0, "{:?}", table);
         }
         prop_assert!(one.rows(&dev) == rows, "rows of the neighbour have changed");

@@ -1,6 +1,6 @@
 // Joins the DMA read ports of N clients into the host port: requests round robin through one register
 // stage, responses straight to the client named by the upper tag bits. The host's tag has eight bits: the first
-// three clients have 64 reads under way, the others 16. Tag = {client, 6 bits} or {3, client - 3, 4 bits}.
+// three clients have 64 reads under way, the others 8. Tag = {client, 6 bits} or {3, client - 3, 3 bits}.
 module hca_dma_rd_mux
   import hca_pkg::*;
 #(
@@ -30,8 +30,8 @@ module hca_dma_rd_mux
 
   localparam int unsigned Wide = 3;
 
-  if (N < 1 || N > Wide + 4) begin : gen_bad_n
-    $error("hca_dma_rd_mux: the tag has room for 1 to 7 clients");
+  if (N < 1 || N > Wide + 8) begin : gen_bad_n
+    $error("hca_dma_rd_mux: the tag has room for 1 to 11 clients");
   end
 
   logic [N-1:0]    grant;
@@ -39,7 +39,7 @@ module hca_dma_rd_mux
   logic            sel_valid, sel_ready;
 
   logic [7:0]      sel_tag;
-  assign sel_tag      = (32'(idx) < Wide) ? {2'(idx), mreq_tag_i[idx]} : {2'd3, 2'(32'(idx) - Wide), mreq_tag_i[idx][3:0]};
+  assign sel_tag      = (32'(idx) < Wide) ? {2'(idx), mreq_tag_i[idx]} : {2'd3, 3'(32'(idx) - Wide), mreq_tag_i[idx][2:0]};
   assign sel_valid    = |mreq_valid_i;
   assign mreq_ready_o = grant & {N{sel_ready}};
 
@@ -67,13 +67,13 @@ module hca_dma_rd_mux
     .out_o      ({hrd_req_tag_o, hrd_req_o})
   );
 
-  assign mrsp_tag_o = (hrd_rsp_tag_i[7:6] == 2'd3) ? {2'd0, hrd_rsp_tag_i[3:0]} : hrd_rsp_tag_i[5:0];
+  assign mrsp_tag_o = (hrd_rsp_tag_i[7:6] == 2'd3) ? {3'd0, hrd_rsp_tag_i[2:0]} : hrd_rsp_tag_i[5:0];
   assign mrsp_o     = hrd_rsp_i;
 
   always_comb begin
     for (int unsigned i = 0; i < N; i++) begin
       if (i < Wide) mrsp_valid_o[i] = hrd_rsp_valid_i && hrd_rsp_tag_i[7:6] == 2'(i);
-      else mrsp_valid_o[i] = hrd_rsp_valid_i && hrd_rsp_tag_i[7:4] == {2'd3, 2'(i - Wide)};
+      else mrsp_valid_o[i] = hrd_rsp_valid_i && hrd_rsp_tag_i[7:3] == {2'd3, 3'(i - Wide)};
     end
   end
 

@@ -27,20 +27,17 @@ module hca_gather
   input  logic            err_ready_i,
   output pipe_msg_t       err_o,
   output logic [1:0]      left_o,    // strobes by source: its oldest packet has left, or was dropped
-  // Key table, one client.
-  output logic            mpt_re_o,
-  output logic [MrW-1:0]  mpt_raddr_o,
-  input  mpt_t            mpt_rdata_i,
-  // Page lists: hca_xlate.
-  input  logic            forget_valid_i,
-  output logic            forget_ready_o,
-  input  logic [MrW-1:0]  forget_index_i,
-  output logic            list_req_valid_o,
-  input  logic            list_req_ready_i,
-  output dma_rd_req_t     list_req_o,
-  input  logic            list_rsp_valid_i,
-  output logic            list_rsp_ready_o,
-  input  dma_rd_rsp_t     list_rsp_i,
+  // Keys and page lists: hca_xlate.
+  input  key_place_t [NumFuncs-1:0] tables_i,
+  input  logic [1:0]        forget_valid_i,
+  output logic [1:0]        forget_ready_o,
+  input  key_forget_t       forget_i,
+  output logic [1:0]        line_req_valid_o,
+  input  logic [1:0]        line_req_ready_i,
+  output dma_rd_req_t [1:0] line_req_o,
+  input  logic [1:0]        line_rsp_valid_i,
+  output logic [1:0]        line_rsp_ready_o,
+  input  dma_rd_rsp_t [1:0] line_rsp_i,
   // hca_dma_rd_mux, one client.
   input  logic            tick_i,
   output logic            rd_busy_o,
@@ -117,18 +114,16 @@ module hca_gather
     .chunk_valid_o(chunk_valid),
     .chunk_ready_i(chunk_ready),
     .chunk_o      (chunk),
-    .mpt_re_o,
-    .mpt_raddr_o,
-    .mpt_rdata_i,
+    .tables_i,
     .forget_valid_i,
     .forget_ready_o,
-    .forget_index_i,
-    .list_req_valid_o,
-    .list_req_ready_i,
-    .list_req_o,
-    .list_rsp_valid_i,
-    .list_rsp_ready_o,
-    .list_rsp_i
+    .forget_i,
+    .line_req_valid_o,
+    .line_req_ready_i,
+    .line_req_o,
+    .line_rsp_valid_i,
+    .line_rsp_ready_o,
+    .line_rsp_i
   );
 
   assign is_read      = (chunk.err == XlOk) && (chunk.len_bytes != '0);

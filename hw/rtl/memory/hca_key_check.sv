@@ -12,13 +12,11 @@ module hca_key_check
   output logic [32:0] need_o      // bytes that must be inside the region
 );
 
-  // Keys with an index beyond the table have no row.
-  logic        in_table, row_ok, right_ok, range_ok, page_ok, local_only;
+  logic        row_ok, right_ok, range_ok, page_ok, local_only;
   logic [64:0] range_end, page_pos;
   logic [63:0] page_mask;
 
-  assign in_table = seg_i.key[31:8 + MrW] == '0;
-  assign row_ok   = in_table && mpt_i.valid && (mpt_i.tag == seg_i.key[7:0]) && (mpt_i.func == seg_i.func);
+  assign row_ok   = mpt_i.valid && (mpt_i.tag == seg_i.key[7:0]) && (mpt_i.func == seg_i.func);
 
   assign paged_o = mpt_i.page_shift != 6'(DirectPageShift);
   assign page_ok = !paged_o || (mpt_i.page_shift >= 6'(MinPageShift) && mpt_i.page_shift <= 6'(MaxPageShift));

@@ -1,52 +1,41 @@
-// Memory protection table, one row per key. Firmware writes; two clients read (0: gather, 1: rx_exec), each from its
-// own copy, data in the next cycle. A key of a region with a page list gets its row only when the client has forgotten
-// what it kept of the list of an earlier one.
+// Where the functions' keys are in host memory, for both clients (0: gather, 1: rx_exec); and what makes them forget
+// what they keep of it. Firmware writes.
 module hca_key_table
   import hca_pkg::*;
 (
-  input  logic                clk_i,
-  input  logic                rst_i,
-  input  logic                mpt_wr_valid_i,
-  output logic                mpt_wr_ready_o,
-  input  logic [MrW-1:0]      mpt_wr_index_i,
-  input  mpt_t                mpt_wr_i,
-  // hca_xlate, by client.
-  output logic [1:0]          forget_valid_o,
-  input  logic [1:0]          forget_ready_i,
-  output logic [MrW-1:0]      forget_index_o,
-  // Read ports, by client; read data holds until the client's next read.
-  input  logic [1:0]          mpt_re_i,
-  input  logic [1:0][MrW-1:0] mpt_raddr_i,
-  output mpt_t [1:0]          mpt_rdata_o
+  input  logic                      clk_i,
+  input  logic                      rst_i,
+  input  logic                      wr_valid_i,     // taken at once
+  input  logic [FuncIdxW-1:0]       wr_func_i,
+  input  key_place_t                wr_i,
+  output key_place_t [NumFuncs-1:0] tables_o,
+  input  logic                      forget_valid_i,
+  output logic                      forget_ready_o,
+  input  key_forget_t               forget_i,
+  // hca_xlate: by client, keys and pages.
+  output logic [1:0][1:0]           forget_valid_o,
+  input  logic [1:0][1:0]           forget_ready_i,
+  output key_forget_t               forget_o
 );
 
-  logic       has_list;
-  logic [1:0] written_q, write;
-
-  assign has_list       = mpt_wr_i.valid && mpt_wr_i.page_shift != 6'(DirectPageShift);
-  assign forget_valid_o = {2{mpt_wr_valid_i && has_list}} & ~written_q;
-  assign forget_index_o = mpt_wr_index_i;
-  assign write          = {2{mpt_wr_valid_i}} & ~written_q & ({2{!has_list}} | forget_ready_i);
-  assign mpt_wr_ready_o = mpt_wr_valid_i && (written_q | write) == '1;
+  logic [1:0][1:0] wanted, done_q, done;
 
   always_ff @(posedge clk_i) begin
-    if (rst_i || mpt_wr_ready_o) written_q <= '0;
-    else written_q <= written_q | write;
+    for (int unsigned f = 0; f < NumFuncs; f++) begin
+      if (wr_valid_i && wr_func_i == FuncIdxW'(f)) tables_o[f] <= wr_i;
+      if (rst_i) tables_o[f].valid <= 1'b0;
+    end
   end
 
-  for (genvar i = 0; i < 2; i++) begin : gen_client
-    hca_ram_1r1w #(
-      .Width($bits(mpt_t)),
-      .Depth(NumMrs)
-    ) u_mpt (
-      .clk_i,
-      .we_i   (write[i]),
-      .waddr_i(mpt_wr_index_i),
-      .wdata_i(mpt_wr_i),
-      .re_i   (mpt_re_i[i]),
-      .raddr_i(mpt_raddr_i[i]),
-      .rdata_o(mpt_rdata_o[i])
-    );
+  assign wanted         = {2{forget_i.pages || forget_i.all, 1'b1}};
+  assign forget_valid_o = {4{forget_valid_i}} & wanted & ~done_q;
+  assign done           = done_q | (forget_valid_o & forget_ready_i);
+  assign forget_ready_o = forget_valid_i && (wanted & ~done) == '0;
+  assign forget_o       = forget_i;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i || forget_ready_o) done_q <= '0;
+    else done_q <= done;
   end
 
 endmodule

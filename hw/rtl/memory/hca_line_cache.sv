@@ -6,13 +6,14 @@
 //
 // A slot changes hands at P1, its data at H: both in the order of items, so an item finds at H what P1 has promised,
 // and an item whose line is still on its way counts as a hit. A line whose read has failed is an error for all who
-// were promised it, and is forgotten.
+// were promised it, and is forgotten. Where nothing waits, an item whose line is here, or that wants none, leaves from
+// P1: one cycle.
 module hca_line_cache
   import hca_pkg::*;
 #(
   parameter int unsigned Lines   = 512,
   parameter int unsigned Waiting = 32,
-  parameter int unsigned OwnerW  = 10,
+  parameter int unsigned OwnerW  = 24,
   parameter int unsigned NumW    = 29,
   parameter int unsigned NoteW   = 8,
   localparam int unsigned SlotW  = $clog2(Lines)
@@ -25,7 +26,7 @@ module hca_line_cache
   input  logic [OwnerW-1:0] in_owner_i,
   input  logic [NumW-1:0]   in_num_i,
   input  logic [7:0]        in_func_i,     // whose memory
-  input  logic [63:0]       in_base_i,     // of line 0, a multiple of 64
+  input  logic [63:6]       in_base_i,     // of line 0, in lines
   input  logic [NoteW-1:0]  in_note_i,
   output logic              out_valid_o,
   input  logic              out_ready_i,
@@ -33,10 +34,14 @@ module hca_line_cache
   output logic              out_err_o,
   output logic [NoteW-1:0]  out_note_o,
   output logic              idle_o,        // nothing is inside
-  // Forgets all lines of an owner; none of them may be on its way. Held until ready.
+  // Forgets one line, or all lines of the owners that are the same under the mask. Who asks afterwards gets what is in
+  // memory then. Held until ready.
   input  logic              forget_valid_i,
   output logic              forget_ready_o,
+  input  logic              forget_one_i,
+  input  logic [NumW-1:0]   forget_num_i,
   input  logic [OwnerW-1:0] forget_owner_i,
+  input  logic [OwnerW-1:0] forget_mask_i,
   // hca_dma_rd_port.
   output logic              req_valid_o,
   input  logic              req_ready_i,
@@ -46,9 +51,11 @@ module hca_line_cache
   input  dma_rd_rsp_t       rsp_i
 );
 
-  if (NumW < 2 * SlotW || OwnerW < SlotW) begin : gen_bad_width
-    $error("hca_line_cache: the slot is folded from SlotW bits of the owner and twice as many of the number");
-  end
+  // Bits of a number folded into a slot.
+  function automatic logic [SlotW-1:0] fold(input logic [63:0] number);
+    fold = '0;
+    for (int unsigned b = 0; b < 64; b++) fold[b % SlotW] = fold[b % SlotW] ^ number[b];
+  endfunction
 
   typedef struct packed {
     logic              valid;
@@ -57,20 +64,24 @@ module hca_line_cache
   } tag_t;
 
   // ---- Look-up -----------------------------------------------------------------------------------
-  logic              p1_valid_q, p1_line_q, p1_move, p1_miss, accept, fwd_q, wait_ready, ask_ready;
+  logic              p1_valid_q, p1_line_q, p1_move, p1_miss, accept, early, fwd_q, wait_ready, ask_ready;
   tag_t              p1_tag_q, last_tag_q, tag_rdata, held;
   logic [SlotW-1:0]  p1_slot_q, in_slot;
   logic [7:0]        p1_func_q;
-  logic [63:0]       p1_base_q;
+  logic [63:6]       p1_base_q;
   logic [NoteW-1:0]  p1_note_q;
   logic              walk_read, walk_idle;
+  logic              p1_early_q, p1_leaves;  // its data was read with its tag; it leaves from here
+  logic              h_valid_q;
+  logic [$clog2(Waiting):0] waiting;
 
-  assign in_slot    = in_num_i[SlotW-1:0] ^ in_num_i[SlotW+:SlotW] ^ in_owner_i[SlotW-1:0];
+  assign in_slot    = fold(64'(in_num_i)) ^ fold(64'(in_owner_i));
   assign in_ready_o = (!p1_valid_q || p1_move) && !walk_read && walk_idle;
   assign accept     = in_valid_i && in_ready_o;
+  assign early      = accept && !h_valid_q && waiting == '0;
   assign held       = fwd_q ? last_tag_q : tag_rdata;
   assign p1_miss    = p1_line_q && held != p1_tag_q;
-  assign p1_move    = p1_valid_q && wait_ready && (!p1_miss || ask_ready);
+  assign p1_move    = p1_leaves ? out_ready_i && out_valid_o : p1_valid_q && wait_ready && (!p1_miss || ask_ready);
 
   always_ff @(posedge clk_i) begin
     if (accept) begin
@@ -84,6 +95,7 @@ module hca_line_cache
       fwd_q      <= p1_move && p1_miss && p1_slot_q == in_slot;
       last_tag_q <= p1_tag_q;
     end
+    p1_early_q <= early || (p1_early_q && !accept && !h_valid_q && waiting == '0);
     if (rst_i) p1_valid_q <= 1'b0;
     else if (!p1_valid_q || p1_move) p1_valid_q <= accept;
   end
@@ -111,16 +123,18 @@ module hca_line_cache
     .rdata_o(tag_rdata)
   );
 
-  // Walks over all slots, two cycles for each: in the first nothing is accepted, so in the second P1 is empty.
+  // Walks over all slots, or to the one of a line, two cycles for each: in the first nothing is accepted, so in the
+  // second P1 is empty.
   typedef enum logic [1:0] {WalkReset, WalkIdle, WalkRead, WalkClear} walk_e;
   walk_e walk_q;
   logic  walk_last;
 
   assign walk_idle      = walk_q != WalkReset;
   assign walk_read      = walk_q == WalkRead && (!p1_valid_q || p1_move);
-  assign walk_match     = tag_rdata.owner == forget_owner_i;
+  assign walk_match     = ((tag_rdata.owner ^ forget_owner_i) & forget_mask_i) == '0
+                          && (!forget_one_i || tag_rdata.num == forget_num_i);
   assign walk_write     = walk_q == WalkReset || (walk_q == WalkClear && walk_match);
-  assign walk_last      = walk_slot_q == SlotW'(Lines - 1);
+  assign walk_last      = (forget_one_i && walk_q != WalkReset) || walk_slot_q == SlotW'(Lines - 1);
   assign forget_ready_o = walk_q == WalkClear && walk_last;
 
   always_ff @(posedge clk_i) begin
@@ -130,7 +144,11 @@ module hca_line_cache
     end else begin
       unique case (walk_q)
         WalkReset: if (walk_last) walk_q <= WalkIdle;
-        WalkIdle:  if (forget_valid_i) walk_q <= WalkRead;
+        WalkIdle:
+          if (forget_valid_i) begin
+            walk_q <= WalkRead;
+            if (forget_one_i) walk_slot_q <= fold(64'(forget_num_i)) ^ fold(64'(forget_owner_i));
+          end
         WalkRead:  if (walk_read) walk_q <= WalkClear;
         default:   walk_q <= walk_last ? WalkIdle : WalkRead;
       endcase
@@ -141,7 +159,7 @@ module hca_line_cache
   // ---- Reads -------------------------------------------------------------------------------------
   dma_rd_req_t ask;
 
-  assign ask = '{func: p1_func_q, addr: p1_base_q + {{(58 - NumW) {1'b0}}, p1_tag_q.num, 6'd0}, len_bytes: 10'd64};
+  assign ask = '{func: p1_func_q, addr: {p1_base_q + 58'(p1_tag_q.num), 6'd0}, len_bytes: 10'd64};
 
   hca_skid #(
     .Width($bits(dma_rd_req_t))
@@ -165,8 +183,7 @@ module hca_line_cache
   } item_t;
 
   item_t next, h_q;
-  logic  next_valid, fetch, h_valid_q, h_move, h_fills;
-  logic  [$clog2(Waiting):0] waiting;
+  logic  next_valid, fetch, h_move, h_fills;
 
   hca_fifo #(
     .Width($bits(item_t)),
@@ -174,7 +191,7 @@ module hca_line_cache
   ) u_wait (
     .clk_i,
     .rst_i,
-    .in_valid_i (p1_valid_q && (!p1_miss || ask_ready)),
+    .in_valid_i (p1_valid_q && !p1_leaves && (!p1_miss || ask_ready)),
     .in_ready_o (wait_ready),
     .in_i       ({p1_line_q, p1_miss, p1_slot_q, p1_note_q}),
     .out_valid_o(next_valid),
@@ -184,12 +201,14 @@ module hca_line_cache
   );
 
   // ---- Data --------------------------------------------------------------------------------------
-  logic             ram_err;
+  logic             ram_err, h_reads;
   logic [DataW-1:0] ram_data;
 
   // What H is about to write is read behind it.
   assign h_fills = h_valid_q && h_q.line && h_q.miss;
   assign fetch   = next_valid && (!h_valid_q || h_move) && !(h_fills && next.line && h_q.slot == next.slot);
+
+  assign h_reads = fetch && next.line && !next.miss;
 
   hca_ram_1r1w #(
     .Width(1 + DataW),
@@ -199,30 +218,36 @@ module hca_line_cache
     .we_i   (h_fills && h_move),
     .waddr_i(h_q.slot),
     .wdata_i({rsp_i.err, rsp_i.data}),
-    .re_i   (fetch && next.line && !next.miss),
-    .raddr_i(next.slot),
+    .re_i   (h_reads || early),
+    .raddr_i(h_reads ? next.slot : in_slot),
     .rdata_o({ram_err, ram_data})
   );
 
+  logic failed;
+  assign failed = out_valid_o && out_ready_i && out_err_o;
+
+  // Nothing is before it, and nothing has been written or read since its data was.
+  assign p1_leaves = p1_valid_q && waiting == '0 && !h_valid_q && (!p1_line_q || (p1_early_q && !p1_miss));
+
   // The place for one slot to be emptied is free again before it is needed.
-  assign out_valid_o = h_valid_q && (!h_fills || rsp_valid_i) && !(out_err_o && drop_q);
-  assign out_data_o  = h_q.miss ? rsp_i.data : ram_data;
-  assign out_err_o   = h_q.line && (h_q.miss ? rsp_i.err : ram_err);
-  assign out_note_o  = h_q.note;
-  assign h_move      = out_valid_o && out_ready_i;
-  assign rsp_ready_o  = h_fills && h_move;
+  assign out_valid_o = (p1_leaves || (h_valid_q && (!h_fills || rsp_valid_i))) && !(out_err_o && drop_q);
+  assign out_data_o  = (h_fills) ? rsp_i.data : ram_data;
+  assign out_err_o   = p1_leaves ? p1_line_q && ram_err : h_q.line && (h_q.miss ? rsp_i.err : ram_err);
+  assign out_note_o  = p1_leaves ? p1_note_q : h_q.note;
+  assign h_move      = out_valid_o && out_ready_i && h_valid_q;
+  assign rsp_ready_o = h_fills && h_move;
   assign idle_o      = !p1_valid_q && waiting == '0 && !h_valid_q;
 
   always_ff @(posedge clk_i) begin
     if (fetch) h_q <= next;
-    if (h_move && out_err_o) drop_slot_q <= h_q.slot;
+    if (failed) drop_slot_q <= p1_leaves ? p1_slot_q : h_q.slot;
     if (rst_i) begin
       h_valid_q <= 1'b0;
       drop_q    <= 1'b0;
     end else begin
       if (fetch) h_valid_q <= 1'b1;
       else if (h_move) h_valid_q <= 1'b0;
-      if (h_move && out_err_o) drop_q <= 1'b1;
+      if (failed) drop_q <= 1'b1;
       else if (drop_write) drop_q <= 1'b0;
     end
   end
@@ -233,7 +258,6 @@ module hca_line_cache
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) assert (!(p1_valid_q && walk_q == WalkClear)) else $error("hca_line_cache: look-up during a walk's write");
-    if (!rst_i) assert (!in_valid_i || !in_line_i || in_base_i[5:0] == '0) else $error("hca_line_cache: base");
   end
 `endif
 

@@ -1,11 +1,10 @@
 // Key check and address translation: virtual segments in, bus-address chunks out, in order. Chunks never
 // cross an address that is a multiple of ChunkBytes, nor a page.
 //
-//   accept: MPT read | stage 1: check | stage 2: page after page | hca_line_cache | stage 3: cut into chunks
+//   hca_line_cache: keys | stage 1: check | stage 2: page after page | hca_line_cache: pages | stage 3: cut into chunks
 //
-// The page list of a region is in host memory; lines of it are kept here. What needs no page goes past the
-// cache when that is empty: first chunk three cycles after the segment, behind a page that is here seven. One
-// chunk per cycle, so one-chunk segments pass at one per cycle.
+// Keys and page lists are in host memory; lines of them are kept here. First chunk three cycles after the segment if
+// its key is here, four if its page is, too. One chunk per cycle, so one-chunk segments pass at one per cycle.
 module hca_xlate
   import hca_pkg::*;
 #(
@@ -19,21 +18,18 @@ module hca_xlate
   output logic            chunk_valid_o,
   input  logic            chunk_ready_i,
   output chunk_t          chunk_o,
-  // Key table, one client.
-  output logic            mpt_re_o,
-  output logic [MrW-1:0]  mpt_raddr_o,
-  input  mpt_t            mpt_rdata_i,
-  // Before a key is written: its pages are forgotten. Nothing of its last region is under way then.
-  input  logic            forget_valid_i,
-  output logic            forget_ready_o,
-  input  logic [MrW-1:0]  forget_index_i,
-  // hca_dma_rd_port: page lists.
-  output logic            list_req_valid_o,
-  input  logic            list_req_ready_i,
-  output dma_rd_req_t     list_req_o,
-  input  logic            list_rsp_valid_i,
-  output logic            list_rsp_ready_o,
-  input  dma_rd_rsp_t     list_rsp_i
+  // hca_key_table.
+  input  key_place_t [NumFuncs-1:0] tables_i,
+  input  logic [1:0]      forget_valid_i,  // keys, pages
+  output logic [1:0]      forget_ready_o,
+  input  key_forget_t     forget_i,
+  // hca_dma_rd_port, two: keys, page lists.
+  output logic [1:0]        line_req_valid_o,
+  input  logic [1:0]        line_req_ready_i,
+  output dma_rd_req_t [1:0] line_req_o,
+  input  logic [1:0]        line_rsp_valid_i,
+  output logic [1:0]        line_rsp_ready_o,
+  input  dma_rd_rsp_t [1:0] line_rsp_i
 );
 
   localparam int unsigned ChunkW = $clog2(ChunkBytes);
@@ -42,34 +38,95 @@ module hca_xlate
     $error("hca_xlate: ChunkBytes must be a power of two, 64 to 4096 (the smallest page)");
   end
 
-  logic s1_valid_q, s2_valid_q, s3_valid_q;
+  logic s1_valid, s2_valid_q, s3_valid_q;
   logic s1_move, s2_move, s3_done;
 
-  // ---- Stage 1: the row arrives ------------------------------------------------------------------
-  seg_t        s1_q;
-  xl_err_e     s1_err, key_err;
-  logic        key_paged, s1_free, s1_translated;
-  logic [63:0] key_offset, key_page_pos;
-  logic [32:0] key_need;
+  // ---- Key -----------------------------------------------------------------------------------------
+  // Bus addresses need no key, and neither does a segment that touches nothing.
+  typedef struct packed {
+    logic free;
+    logic none;   // the function has no such row
+    seg_t seg;
+  } wish_t;
 
-  assign seg_ready_o = !s1_valid_q || s1_move;
-  assign mpt_re_o    = seg_valid_i && seg_ready_o;
-  assign mpt_raddr_o = seg_i.key[8+:MrW];
+  localparam int unsigned KeyFuncW = KeyW - MrW;
+
+  wish_t           wish, s1;
+  key_place_t      tbl;
+  logic [KeyW-1:0] index;
+
+  assign index     = seg_i.key[31:8];
+  assign tbl       = tables_i[FuncIdxW'(seg_i.func)];
+  assign wish.free = seg_i.bypass || (seg_i.len_bytes == '0 && seg_i.chk_bytes == '0);
+  assign wish.none = !tbl.valid || 32'(seg_i.func) >= NumFuncs || index[MrW+:KeyFuncW] != KeyFuncW'(seg_i.func)
+                     || 32'(index[MrW-1:0]) >> tbl.log_size != '0;
+  assign wish.seg  = seg_i;
+
+  logic             s1_failed;
+  logic [DataW-1:0] s1_row;
+  mpt_t             s1_mpt;
+  assign s1_mpt = s1_row[$bits(mpt_t)-1:0];
+
+  hca_line_cache #(
+    .Lines  (KeyCacheLines),
+    .Waiting(16),
+    .OwnerW (KeyFuncW),
+    .NumW   (MrW),
+    .NoteW  ($bits(wish_t))
+  ) u_keys (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (seg_valid_i),
+    .in_ready_o (seg_ready_o),
+    .in_line_i  (!wish.free && !wish.none),
+    .in_owner_i (index[MrW+:KeyFuncW]),
+    .in_num_i   (index[MrW-1:0]),
+    .in_func_i  (seg_i.func),
+    .in_base_i  (tbl.base),
+    .in_note_i  (wish),
+    .out_valid_o(s1_valid),
+    .out_ready_i(s1_move),
+    .out_data_o (s1_row),
+    .out_err_o  (s1_failed),
+    .out_note_o (s1),
+    .idle_o     (),
+    .forget_valid_i(forget_valid_i[0]),
+    .forget_ready_o(forget_ready_o[0]),
+    .forget_one_i  (!forget_i.all),
+    .forget_num_i  (forget_i.index[MrW-1:0]),
+    .forget_owner_i(forget_i.index[MrW+:KeyFuncW]),
+    .forget_mask_i ('1),
+    .req_valid_o(line_req_valid_o[0]),
+    .req_ready_i(line_req_ready_i[0]),
+    .req_o      (line_req_o[0]),
+    .rsp_valid_i(line_rsp_valid_i[0]),
+    .rsp_ready_o(line_rsp_ready_o[0]),
+    .rsp_i      (line_rsp_i[0])
+  );
+
+  // ---- Stage 1: the row is here --------------------------------------------------------------------
+  xl_err_e     s1_err, key_err;
+  logic        key_paged, s1_translated;
+  logic [63:0] key_offset, key_page_pos;
+  logic [32:0] unused_need;
 
   hca_key_check u_check (
-    .seg_i     (s1_q),
-    .mpt_i     (mpt_rdata_i),
+    .seg_i     (s1.seg),
+    .mpt_i     (s1_mpt),
     .err_o     (key_err),
     .paged_o   (key_paged),
     .offset_o  (key_offset),
     .page_pos_o(key_page_pos),
-    .need_o    (key_need)
+    .need_o    (unused_need)
   );
 
-  // Bus addresses need no key, and neither does a segment that touches nothing.
-  assign s1_free       = s1_q.bypass || (s1_q.len_bytes == '0 && s1_q.chk_bytes == '0);
-  assign s1_err        = s1_free ? XlOk : key_err;
-  assign s1_translated = !s1_free && key_paged;
+  always_comb begin
+    s1_err = key_err;
+    if (s1_failed) s1_err = XlDma;
+    if (s1.none) s1_err = XlKey;
+    if (s1.free) s1_err = XlOk;
+  end
+  assign s1_translated = !s1.free && key_paged;
 
   // ---- Stage 2: pages ----------------------------------------------------------------------------
   localparam int unsigned LinePages = DataBytes / 8;      // entries of a page list in a line
@@ -87,28 +144,28 @@ module hca_xlate
   } walk_t;
 
   walk_t           s2_q, s2_out, s3_q;
-  logic [MrW-1:0]  s2_index_q;
-  logic [63:0]     s2_list_q, s2_page;
+  logic [KeyW-1:0] s2_index_q;
+  logic [63:6]     s2_list_q;
+  logic [63:0]     s2_page;
   logic [12:0]     s2_to_page_end;
   logic            s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
 
-  assign s1_move = s1_valid_q && (!s2_valid_q || s2_move);
+  assign s1_move = !s2_valid_q || s2_move;
 
   always_ff @(posedge clk_i) begin
-    if (seg_valid_i && seg_ready_o) s1_q <= seg_i;
     if (s1_move) begin
       s2_q.err       <= s1_err;
       s2_q.paged     <= s1_translated;
       s2_q.seg_last  <= 1'b1;
-      s2_q.last      <= s1_q.last;
-      s2_q.func      <= s1_q.func;
-      s2_q.len_bytes <= s1_q.len_bytes;
-      s2_q.shift     <= mpt_rdata_i.page_shift;
-      if (s1_free) s2_q.addr <= s1_q.va;
+      s2_q.last      <= s1.seg.last;
+      s2_q.func      <= s1.seg.func;
+      s2_q.len_bytes <= s1.seg.len_bytes;
+      s2_q.shift     <= s1_mpt.page_shift;
+      if (s1.free) s2_q.addr <= s1.seg.va;
       else if (key_paged) s2_q.addr <= key_page_pos;
-      else s2_q.addr <= mpt_rdata_i.iova + key_offset;
-      s2_list_q  <= mpt_rdata_i.iova;
-      s2_index_q <= s1_q.key[8+:MrW];
+      else s2_q.addr <= s1_mpt.iova + key_offset;
+      s2_list_q  <= s1_mpt.iova[63:6];
+      s2_index_q <= s1.seg.key[31:8];
     end else if (s2_take) begin
       s2_q.addr      <= s2_q.addr + 64'(s2_to_page_end);
       s2_q.len_bytes <= s2_q.len_bytes - s2_to_page_end;
@@ -153,7 +210,7 @@ module hca_xlate
 
   hca_line_cache #(
     .Lines (PageCacheLines),
-    .OwnerW(MrW),
+    .OwnerW(KeyW),
     .NumW  (LineNumW),
     .NoteW ($bits(note_t))
   ) u_pages (
@@ -173,18 +230,24 @@ module hca_xlate
     .out_err_o  (found_err),
     .out_note_o (found),
     .idle_o     (cache_idle),
-    .forget_valid_i,
-    .forget_ready_o,
-    .forget_owner_i(forget_index_i),
-    .req_valid_o(list_req_valid_o),
-    .req_ready_i(list_req_ready_i),
-    .req_o      (list_req_o),
-    .rsp_valid_i(list_rsp_valid_i),
-    .rsp_ready_o(list_rsp_ready_o),
-    .rsp_i      (list_rsp_i)
+    .forget_valid_i(forget_valid_i[1]),
+    .forget_ready_o(forget_ready_o[1]),
+    .forget_one_i  (1'b0),
+    .forget_num_i  ('0),
+    .forget_owner_i(forget_i.index),
+    .forget_mask_i ({{KeyFuncW{1'b1}}, {MrW{!forget_i.all}}}),
+    .req_valid_o(line_req_valid_o[1]),
+    .req_ready_i(line_req_ready_i[1]),
+    .req_o      (line_req_o[1]),
+    .rsp_valid_i(line_rsp_valid_i[1]),
+    .rsp_ready_o(line_rsp_ready_o[1]),
+    .rsp_i      (line_rsp_i[1])
   );
 
   assign found_page = found_data[{found.entry, 6'd0}+:64];
+
+  logic unused_bits;
+  assign unused_bits = ^{forget_i.pages, s2_page[63:32], found_page[11:0], s3_q.paged, s3_q.shift};
 
   // ---- Stage 3: chunks ---------------------------------------------------------------------------
   walk_t       s3_in;
@@ -230,12 +293,10 @@ module hca_xlate
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      s1_valid_q <= 1'b0;
       s2_valid_q <= 1'b0;
       s3_valid_q <= 1'b0;
     end else begin
-      if (seg_ready_o) s1_valid_q <= seg_valid_i;
-      if (!s2_valid_q || s2_move) s2_valid_q <= s1_valid_q;
+      if (s1_move) s2_valid_q <= s1_valid;
       if (s3_free) s3_valid_q <= past_cache ? s2_valid_q : found_valid;
     end
   end

@@ -1,7 +1,8 @@
 // Context port: firmware fills the data words, then names a table and an index; this block delivers the row
 // to whoever keeps it. QP contexts go to every listener in parallel, each takes it in its own time; busy_o
 // stays high until the last has. Rows are write-only: firmware keeps the master copy. After reset the block
-// clears every row of every table (but the links' control rows: a link resets to DOWN by itself) and is busy meanwhile.
+// clears every row of every table (but the links' control rows: a link resets to DOWN by itself, and no function has a
+// key table) and is busy meanwhile.
 module hca_mgmt_ctx
   import hca_pkg::*;
   import hca_link_pkg::link_wr_t;
@@ -26,10 +27,12 @@ module hca_mgmt_ctx
     output logic [NumQpcSinks-1:0] qpc_wr_valid_o,
     input  logic [NumQpcSinks-1:0] qpc_wr_ready_i,
     output qpc_wr_t                qpc_wr_o,
-    output logic                   mpt_wr_valid_o,
-    input  logic                   mpt_wr_ready_i,
-    output logic [MrW-1:0]         mpt_wr_index_o,
-    output mpt_t                   mpt_wr_o,
+    output logic                   key_wr_valid_o,   // for one cycle, taken at once
+    output logic [FuncIdxW-1:0]    key_wr_func_o,
+    output key_place_t             key_wr_o,
+    output logic                   forget_valid_o,
+    input  logic                   forget_ready_i,
+    output key_forget_t            forget_o,
     output logic                   cqc_wr_valid_o,
     input  logic                   cqc_wr_ready_i,
     output logic [CqW-1:0]         cqc_wr_cqn_o,
@@ -40,11 +43,10 @@ module hca_mgmt_ctx
     output eqc_t                   eqc_wr_o,
     output link_wr_t               link_wr_o    // valid for one cycle, taken at once
 );
-  localparam int unsigned MaxRowW = (QpW > MrW) ? ((QpW > CqW) ? QpW : CqW) : ((MrW > CqW) ? MrW : CqW);
+  localparam int unsigned MaxRowW = (QpW > CqW) ? QpW : CqW;
 
   logic [63:0][31:0] words_q;
-  localparam int unsigned IndexW = (MaxRowW > 9) ? MaxRowW : 9;   // a link's row: port and 8 bits
-  logic [IndexW-1:0] index_q;
+  logic [KeyW-1:0]   index_q;   // no index is longer
   logic              init_sq_q, init_rq_q;
   logic              known, link_row;
   // Sweep after reset.
@@ -56,13 +58,13 @@ module hca_mgmt_ctx
   logic [31:0]       index;
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
-  logic              mpt_pend_q, cqc_pend_q, eqc_pend_q, link_wr_valid_q;
+  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, link_wr_valid_q;
 
   // A table's ready moves with its traffic: it is looked at only while there is something for it.
   logic [NumQpcSinks-1:0] qpc_taken;
-  logic                   mpt_taken, cqc_taken, eqc_taken;
+  logic                   forget_taken, cqc_taken, eqc_taken;
   assign qpc_taken = qpc_pend_q & qpc_wr_ready_i;
-  assign mpt_taken = mpt_pend_q && mpt_wr_ready_i;
+  assign forget_taken = forget_pend_q && forget_ready_i;
   assign cqc_taken = cqc_pend_q && cqc_wr_ready_i;
   assign eqc_taken = eqc_pend_q && eqc_wr_ready_i;
 
@@ -70,7 +72,7 @@ module hca_mgmt_ctx
     if (word_we_i) words_q[word_addr_i] <= word_data_i;
   end
 
-  assign waiting = (|qpc_pend_q) || mpt_pend_q || cqc_pend_q || eqc_pend_q;
+  assign waiting = (|qpc_pend_q) || forget_pend_q || cqc_pend_q || eqc_pend_q;
   assign busy_o  = sweep_q || waiting;
   assign go      = (sweep_q || go_i) && !waiting;
   assign tbl   = sweep_q ? sweep_table_q : table_i;
@@ -81,7 +83,8 @@ module hca_mgmt_ctx
   always_comb begin
     unique case (tbl)
       CtxTableQpc: known = index < NumQps;
-      CtxTableMpt: known = index < NumMrs;
+      CtxTableKeyTable: known = index < NumFuncs;
+      CtxTableForget: known = index[31:KeyW] == '0;
       CtxTableCqc: known = index < NumCqs;
       CtxTableEqc: known = index < NumEqs;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
@@ -99,8 +102,7 @@ module hca_mgmt_ctx
       if (sweep_last) begin
         sweep_row_q <= '0;
         unique case (sweep_table_q)
-          CtxTableQpc: sweep_table_q <= CtxTableMpt;
-          CtxTableMpt: sweep_table_q <= CtxTableCqc;
+          CtxTableQpc: sweep_table_q <= CtxTableCqc;
           CtxTableCqc: sweep_table_q <= CtxTableEqc;
           CtxTableEqc: sweep_table_q <= CtxTableLink;
           default:     sweep_q <= 1'b0;
@@ -114,26 +116,27 @@ module hca_mgmt_ctx
   always_ff @(posedge clk_i) begin
     if (go) begin
       row_q     <= sweep_q ? '0 : words_q;
-      index_q   <= index[IndexW-1:0];
+      index_q   <= index[KeyW-1:0];
       init_sq_q <= sweep_q || init_sq_i;
       init_rq_q <= sweep_q || init_rq_i;
     end
+    key_wr_valid_o  <= !rst_i && go && known && (tbl == CtxTableKeyTable);
     link_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableLink);
     if (rst_i) begin
       qpc_pend_q <= '0;
-      mpt_pend_q <= 1'b0;
+      forget_pend_q <= 1'b0;
       cqc_pend_q <= 1'b0;
       eqc_pend_q <= 1'b0;
       err_o      <= 1'b0;
     end else begin
       qpc_pend_q <= qpc_pend_q & ~qpc_taken;
-      if (mpt_taken) mpt_pend_q <= 1'b0;
+      if (forget_taken) forget_pend_q <= 1'b0;
       if (cqc_taken) cqc_pend_q <= 1'b0;
       if (eqc_taken) eqc_pend_q <= 1'b0;
       if (go) begin
         err_o <= !known && !sweep_q;
         if (known && (tbl == CtxTableQpc)) qpc_pend_q <= '1;
-        if (known && (tbl == CtxTableMpt)) mpt_pend_q <= 1'b1;
+        if (known && (tbl == CtxTableForget)) forget_pend_q <= 1'b1;
         if (known && (tbl == CtxTableCqc)) cqc_pend_q <= 1'b1;
         if (known && (tbl == CtxTableEqc)) eqc_pend_q <= 1'b1;
       end
@@ -145,9 +148,16 @@ module hca_mgmt_ctx
   assign qpc_wr_o.init_rq = init_rq_q;
   assign qpc_wr_o.qpn     = index_q[QpW-1:0];
   assign qpc_wr_o.qpc     = row_q[$bits(qpc_t)/32-1:0];
-  assign mpt_wr_valid_o   = mpt_pend_q;
-  assign mpt_wr_index_o   = index_q[MrW-1:0];
-  assign mpt_wr_o         = row_q[$bits(mpt_t)/32-1:0];
+  assign key_wr_func_o    = index_q[FuncIdxW-1:0];
+  key_table_t key_row;
+  forget_t    forget_row;
+  assign key_row          = row_q[$bits(key_table_t)/32-1:0];
+  assign key_wr_o         = '{valid: key_row.valid, log_size: key_row.log_size, base: key_row.base[63:6]};
+  assign forget_row       = row_q[$bits(forget_t)/32-1:0];
+  assign forget_valid_o   = forget_pend_q;
+  assign forget_o         = '{all: forget_row.all, pages: forget_row.pages, index: index_q};
+  logic unused_forget;
+  assign unused_forget    = ^{key_row, forget_row};
   assign cqc_wr_valid_o   = cqc_pend_q;
   assign cqc_wr_cqn_o     = index_q[CqW-1:0];
   assign cqc_wr_o         = row_q[$bits(cqc_t)/32-1:0];

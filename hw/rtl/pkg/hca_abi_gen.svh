@@ -37,6 +37,7 @@ localparam int unsigned MaxLogCqSize = 32'h16;
 localparam int unsigned MaxLogEqSize = 32'hf;
 // Largest log2 of the entries of the admin rings; indices are free-running 16 bit.
 localparam int unsigned MaxLogAdminSize = 32'ha;
+localparam int unsigned MaxLogKeys = 32'h14;  // Largest log2 of the rows of a key table.
 localparam int unsigned MinPageShift = 32'hc;  // Smallest page_shift of a memory region: 4 KiB.
 localparam int unsigned MaxPageShift = 32'h1e;  // Largest page_shift of a memory region: 1 GiB.
 // page_shift of a region that is one contiguous bus range (no page table).
@@ -277,7 +278,8 @@ typedef enum logic [3:0] {
   CtxTableQpc = 4'd0,  // qpc by QPN.
   CtxTableCqc = 4'd1,  // cqc by CQN.
   CtxTableEqc = 4'd2,  // eqc by EQN.
-  CtxTableMpt = 4'd3,  // mpt by key index.
+  CtxTableKeyTable = 4'd3,  // key_table by function.
+  CtxTableForget = 4'd4,  // forget by key index.
   CtxTableLink = 4'd5  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
 } ctx_table_e;
 
@@ -605,7 +607,8 @@ typedef struct packed {
   logic [2:0]     state;  // qp_state.
 } qpc_t;
 
-// Memory protection table entry, one per memory key. key = index << 8 | tag.
+// Memory protection table entry: row of a memory key in its function's key table, in host memory. key =
+// index << 8 | tag; the upper bits of the index are the function, the others (MAX_LOG_KEYS) the row.
 localparam int unsigned MptBytes = 64;
 typedef struct packed {
   logic [191:0]   reserved3;
@@ -630,6 +633,25 @@ typedef struct packed {
   logic           is_window;  // 0: memory region, 1: memory window.
   logic           valid;  // The key exists.
 } mpt_t;
+
+// Where a function's keys are: a key table.
+localparam int unsigned KeyTableBytes = 64;
+typedef struct packed {
+  logic [383:0]   reserved2;
+  logic [63:0]    base;  // Bus address of row 0, a multiple of 64.
+  logic [42:0]    reserved1;
+  logic [4:0]     log_size;  // log2 of its rows.
+  logic [14:0]    reserved0;
+  logic           valid;  // There is one.
+} key_table_t;
+
+// What the card keeps of host memory for a key is read again the next time.
+localparam int unsigned ForgetBytes = 64;
+typedef struct packed {
+  logic [509:0]   reserved0;
+  logic           all;  // All keys of the function of the index, and all page lists.
+  logic           pages;  // The lines of the region's page list, too.
+} forget_t;
 
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;

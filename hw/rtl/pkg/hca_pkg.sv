@@ -9,7 +9,8 @@ package hca_pkg;
   localparam int unsigned NumQps    = 1024;
   localparam int unsigned NumCqs    = 1024;
   localparam int unsigned NumEqs    = 32;
-  localparam int unsigned NumMrs    = 1024;
+  localparam int unsigned NumMrs    = 1048576;   // memory keys of a function
+  localparam int unsigned KeyCacheLines  = 256;  // per client, a key each
   localparam int unsigned PageCacheLines = 512;  // per client, lines of eight pages
   localparam int unsigned NumFuncs  = 4;
   // Ports of this build, 1 or 2; the strap num_ports_i of hca_core says how many are fitted.
@@ -25,6 +26,7 @@ package hca_pkg;
   localparam int unsigned CqW  = $clog2(NumCqs);
   localparam int unsigned EqW  = $clog2(NumEqs);
   localparam int unsigned MrW  = $clog2(NumMrs);
+  localparam int unsigned KeyW = 24;             // index of a key: function, row
   localparam int unsigned PortW = (NumPorts > 1) ? $clog2(NumPorts) : 1;
 
   // Every SL (Ethernet: priority) of every port: a lane, with the port in the upper bits.
@@ -145,6 +147,20 @@ package hca_pkg;
     logic [31:0] chk_bytes;  // range that must be inside the region, from va (>= len_bytes)
     logic        last;       // last piece of this packet
   } seg_t;
+
+  // Where the rows of a function's keys are.
+  typedef struct packed {
+    logic        valid;
+    logic [4:0]  log_size;
+    logic [63:6] base;
+  } key_place_t;
+
+  // What is kept of host memory for keys is forgotten: hca_key_table to hca_xlate.
+  typedef struct packed {
+    logic            all;    // of the index's function, every key and page list
+    logic            pages;  // of this key's page list, too
+    logic [KeyW-1:0] index;
+  } key_forget_t;
 
   typedef enum logic [2:0] {
     XlOk     = 3'd0,
@@ -460,7 +476,7 @@ package hca_pkg;
   // ---- Parts: what a simulator may leave out of a cycle (hca_part_clock), with a clock net each.
   typedef enum int unsigned {
     PartDoorbell, PartRequester, PartGather, PartRate, PartRxCtrl, PartRxExec, PartRespSched, PartCq, PartEq, PartMgmt,
-    PartBus, PartRdSq, PartRdList, PartRdMgmt, PartRdPages,
+    PartBus, PartRdSq, PartRdList, PartRdMgmt, PartRdLines,
     PartTxWire, PartRxWire, PartLink, PartLinkTx, PartLinkRx, PartCounters,  // of hca_ports
     PartAfter
   } part_e;

@@ -118,7 +118,7 @@ module hca_core
     output logic [15:0]        trace_upd_una_wqe_o
 );
   // DMA read clients.
-  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdPages = 4, NumRd = 6;
+  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, NumRd = 8;
   // DMA write clients.
   localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, NumWr = 4;
   // Takers of QP contexts.
@@ -161,11 +161,11 @@ module hca_core
   dma_rd_req_t [NumRd-1:0] rreq;
   dma_rd_rsp_t [NumRd-1:0] rrsp;
 
-  localparam part_e RdPart [NumRd] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt, PartRdPages, PartRdPages};
+  localparam part_e RdPart [RdLines+1] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt, PartRdLines};
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port
-      hca_dma_rd_port #(.Tags((c < RdMgmt) ? 64 : (c == RdMgmt) ? 2 : 16), .Bytes((c < RdPages) ? 512 : 128)) u_port (
-        .clk_i(pclk[RdPart[c]]), .rst_i, .tick_i(rd_tick), .busy_o(rd_busy[c]),
+      hca_dma_rd_port #(.Tags((c < RdMgmt) ? 64 : (c == RdMgmt) ? 2 : 8), .Bytes((c < RdLines) ? 512 : 128)) u_port (
+        .clk_i(pclk[RdPart[(c < RdLines) ? c : RdLines]]), .rst_i, .tick_i(rd_tick), .busy_o(rd_busy[c]),
         .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]), .rsp_valid_o(rrsp_valid[c]),
         .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]), .done_idx_o(), .done_strb_o(), .done_err_o(),
         .mreq_valid_o(mreq_valid[c]), .mreq_ready_i(mreq_ready[c]), .mreq_o(mreq[c]), .mreq_tag_o(mreq_tag[c]),
@@ -223,16 +223,16 @@ module hca_core
 
   // ---- Keys ----------------------------------------------------------------------------------------
   localparam int unsigned KeyGather = 0, KeyExec = 1;
-  logic                mpt_wr_valid, mpt_wr_ready;
-  logic [MrW-1:0]      mpt_wr_index, forget_index;
-  mpt_t                mpt_wr;
-  logic [1:0]          mpt_re, forget_valid, forget_ready;
-  logic [1:0][MrW-1:0] mpt_raddr;
-  mpt_t [1:0]          mpt_rdata;
+  key_place_t                key_wr;
+  key_place_t [NumFuncs-1:0] key_tables;
+  logic [FuncIdxW-1:0]       key_wr_func;
+  logic                      key_wr_valid, fw_forget_valid, fw_forget_ready;
+  key_forget_t               fw_forget, forget;
+  logic [1:0][1:0]           forget_valid, forget_ready;
   hca_key_table u_keys (
-    .clk_i, .rst_i, .mpt_wr_valid_i(mpt_wr_valid), .mpt_wr_ready_o(mpt_wr_ready), .mpt_wr_index_i(mpt_wr_index),
-    .mpt_wr_i(mpt_wr), .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_index_o(forget_index),
-    .mpt_re_i(mpt_re), .mpt_raddr_i(mpt_raddr), .mpt_rdata_o(mpt_rdata)
+    .clk_i, .rst_i, .wr_valid_i(key_wr_valid), .wr_func_i(key_wr_func), .wr_i(key_wr), .tables_o(key_tables),
+    .forget_valid_i(fw_forget_valid), .forget_ready_o(fw_forget_ready), .forget_i(fw_forget),
+    .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget)
   );
 
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
@@ -285,11 +285,10 @@ module hca_core
     .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
     .left_o(gather_left), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]),
-    .mpt_re_o(mpt_re[KeyGather]), .mpt_raddr_o(mpt_raddr[KeyGather]), .mpt_rdata_i(mpt_rdata[KeyGather]),
-    .forget_valid_i(forget_valid[KeyGather]), .forget_ready_o(forget_ready[KeyGather]), .forget_index_i(forget_index),
-    .list_req_valid_o(rreq_valid[RdPages+KeyGather]), .list_req_ready_i(rreq_ready[RdPages+KeyGather]),
-    .list_req_o(rreq[RdPages+KeyGather]), .list_rsp_valid_i(rrsp_valid[RdPages+KeyGather]),
-    .list_rsp_ready_o(rrsp_ready[RdPages+KeyGather]), .list_rsp_i(rrsp[RdPages+KeyGather]),
+    .tables_i(key_tables), .forget_valid_i(forget_valid[KeyGather]), .forget_ready_o(forget_ready[KeyGather]),
+    .forget_i(forget), .line_req_valid_o(rreq_valid[RdLines+2*KeyGather+:2]), .line_req_ready_i(rreq_ready[RdLines+2*KeyGather+:2]),
+    .line_req_o(rreq[RdLines+2*KeyGather+:2]), .line_rsp_valid_i(rrsp_valid[RdLines+2*KeyGather+:2]),
+    .line_rsp_ready_o(rrsp_ready[RdLines+2*KeyGather+:2]), .line_rsp_i(rrsp[RdLines+2*KeyGather+:2]),
     .mreq_valid_o(mreq_valid[RdGather]), .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]),
     .mreq_tag_o(mreq_tag[RdGather]), .mrsp_valid_i(mrsp_valid[RdGather]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
   );
@@ -407,11 +406,10 @@ module hca_core
   hca_xlate #(.ChunkBytes(4096)) u_exec_xlate (
     .clk_i(pclk[PartRxExec]), .rst_i, .seg_valid_i(ex_seg_valid), .seg_ready_o(ex_seg_ready), .seg_i(ex_seg),
     .chunk_valid_o(ex_chunk_valid), .chunk_ready_i(ex_chunk_ready), .chunk_o(ex_chunk),
-    .mpt_re_o(mpt_re[KeyExec]), .mpt_raddr_o(mpt_raddr[KeyExec]), .mpt_rdata_i(mpt_rdata[KeyExec]),
-    .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]), .forget_index_i(forget_index),
-    .list_req_valid_o(rreq_valid[RdPages+KeyExec]), .list_req_ready_i(rreq_ready[RdPages+KeyExec]),
-    .list_req_o(rreq[RdPages+KeyExec]), .list_rsp_valid_i(rrsp_valid[RdPages+KeyExec]),
-    .list_rsp_ready_o(rrsp_ready[RdPages+KeyExec]), .list_rsp_i(rrsp[RdPages+KeyExec])
+    .tables_i(key_tables), .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]),
+    .forget_i(forget), .line_req_valid_o(rreq_valid[RdLines+2*KeyExec+:2]), .line_req_ready_i(rreq_ready[RdLines+2*KeyExec+:2]),
+    .line_req_o(rreq[RdLines+2*KeyExec+:2]), .line_rsp_valid_i(rrsp_valid[RdLines+2*KeyExec+:2]),
+    .line_rsp_ready_o(rrsp_ready[RdLines+2*KeyExec+:2]), .line_rsp_i(rrsp[RdLines+2*KeyExec+:2])
   );
 
   hca_resp_sched u_resp_sched (
@@ -467,7 +465,8 @@ module hca_core
     .mmio_rdata_valid_o, .mmio_rdata_o,
     .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i, .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o,
     .qpc_wr_valid_o(qpc_valid), .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr),
-    .mpt_wr_valid_o(mpt_wr_valid), .mpt_wr_ready_i(mpt_wr_ready), .mpt_wr_index_o(mpt_wr_index), .mpt_wr_o(mpt_wr),
+    .key_wr_valid_o(key_wr_valid), .key_wr_func_o(key_wr_func), .key_wr_o(key_wr),
+    .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready), .forget_o(fw_forget),
     .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
     .link_wr_o(link_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),

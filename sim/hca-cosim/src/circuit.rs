@@ -19,8 +19,10 @@ const RESET_CYCLES: u64 = 16;
 /// Violations kept; the first ones matter.
 const MAX_VIOLATIONS: usize = 16;
 
-/// Tags of reads of page lists: those of two of the clients of hca_dma_rd_mux.
-const PAGE_LIST_TAGS: std::ops::Range<u8> = 0xd0..0xf0;
+/// A read of a page list, by its tag: two of the clients of hca_dma_rd_mux.
+const fn is_of_page_list(tag: u8) -> bool {
+    matches!(tag, 0xd0..=0xd7 | 0xe0..=0xe7)
+}
 
 /// A read request or a write beat without its data: what the handshake monitors compare.
 type ReadPayload = (u8, u8, u64, u16);
@@ -354,7 +356,7 @@ impl Circuit {
         }
         if valid && ready {
             let (tag, func, addr, len_bytes) = request();
-            self.page_list_reads += u64::from(PAGE_LIST_TAGS.contains(&tag));
+            self.page_list_reads += u64::from(is_of_page_list(tag));
             self.stamps
                 .push(now, StampKind::ReadRequest { tag, addr, len_bytes });
             broken.extend(

@@ -12,12 +12,12 @@ RIGHT = {LOCAL_WRITE: "local_write", REMOTE_WRITE: "remote_write", REMOTE_READ: 
          REMOTE_ATOMIC: "remote_atomic"}
 
 
-class PageLists:
-    """Plays hca_dma_rd_port for the page lists: one line for each request, in order. `late`: cycles until an answer; `asked`:
-    chance of ready per cycle."""
+class Lines:
+    """Plays hca_dma_rd_port for lines of 64 bytes: one for each request, in order. `late`: cycles until an answer;
+    `asked`: chance of ready per cycle; `data(func, line)`: what is there."""
 
-    def __init__(self, bench, late=(1, 60), asked=1.0, bad=()):
-        self.bench, self.late, self.asked, self.bad = bench, late, asked, bad
+    def __init__(self, bench, index, data, late=(1, 60), asked=1.0, bad=()):
+        self.bench, self.index, self.data, self.late, self.asked, self.bad = bench, index, data, late, asked, bad
         self.waiting = deque()   # [due cycle, func, line]
         self.requests = []
         self.ready = self.valid = False
@@ -25,77 +25,95 @@ class PageLists:
 
     def drive(self):
         """Offers the oldest answer when its time has come."""
-        bench = self.bench
+        bench, width = self.bench, DMA_RSP.width
         self.ready = bench.rng.random() < self.asked
-        bench.set("list_req_ready_i", self.ready)
+        bench.set("line_req_ready_i", self.ready, self.index, 1)
         if not self.valid and self.waiting and self.waiting[0][0] <= bench.cycle:
             self.valid = True
             _, func, line = self.waiting[0]
             err = line in self.bad
-            bench.set("list_rsp_i", DMA_RSP.pack(last=1, err=err, data=0 if err else host_line(func, line)))
-        bench.set("list_rsp_valid_i", self.valid)
+            word = DMA_RSP.pack(last=1, err=err, data=0 if err else self.data(func, line))
+            bench.set("line_rsp_i", word, self.index * width, width)
+        bench.set("line_rsp_valid_i", self.valid, self.index, 1)
 
     def sample(self):
         """Takes requests, lets go of answers."""
-        bench = self.bench
-        if self.valid and bench.get("list_rsp_ready_o"):
+        bench, width = self.bench, DMA_REQ.width
+        if self.valid and bench.get("line_rsp_ready_o", self.index, 1):
             self.waiting.popleft()
             self.valid = False
-        if self.ready and bench.get("list_req_valid_o"):
-            req = DMA_REQ.unpack(bench.get("list_req_o"))
+        if self.ready and bench.get("line_req_valid_o", self.index, 1):
+            req = DMA_REQ.unpack(bench.get("line_req_o", self.index * width, width))
             assert req["addr"] % 64 == 0 and req["len_bytes"] == 64, f"illegal read {req}"
             self.requests.append((req["func"], req["addr"] // 64))
             self.waiting.append((bench.cycle + bench.rng.randint(*self.late), *self.requests[-1]))
 
 
-class KeyTable:
-    """Plays hca_key_table for one client: data in the cycle after the read, held until the next read."""
+LOG_ROWS = 16
+ROW_BITS = (constants()["NumMrs"] - 1).bit_length()
+TABLES = {0: 0x7_0000_0000, 1: 0x9_0000_0040}   # by function; the others have none
 
-    def __init__(self, bench, **lists):
+
+class KeyTable:
+    """Key tables of two functions in host memory, page lists, and the ports that read both."""
+
+    def __init__(self, bench, **lines):
         self.bench = bench
         self.rows = {}
-        self.reads = []
-        self.lists = PageLists(bench, **lists)
+        self.keys = Lines(bench, 0, self.row_at, **lines)
+        self.lists = Lines(bench, 1, host_line, **lines)
         bench.agents.append(self)
+
+    def drive(self):
+        """Where the tables are."""
+        place = struct("key_place_t")
+        for func, base in TABLES.items():
+            self.bench.set("tables_i", place.pack(valid=1, log_size=LOG_ROWS, base=base // 64), func * place.width,
+                           place.width)
+
+    def sample(self):
+        """Nothing to see."""
+
+    def row_at(self, func, line):
+        """The line of a key."""
+        index = func << ROW_BITS | line - TABLES[func] // 64
+        return MPT.pack(**self.rows.get(index, {"valid": 0}))
 
     def add(self, index, **fields):
         """Writes a row; returns its key."""
         row = dict(valid=1, tag=0, func=0, pd=0, page_shift=DIRECT, start=0, length=0, iova=0)
         row.update(fields)
+        index |= row["func"] << ROW_BITS
         self.rows[index] = row
         return index << 8 | row["tag"]
 
-    def drive(self):
-        """Data of the reads seen in the last cycle."""
-        for port, value in self.reads:
-            self.bench.set(port, value)
-        self.reads = []
-
-    def sample(self):
-        """Takes the reads of this cycle."""
-        bench = self.bench
-        if bench.get("mpt_re_o"):
-            row = self.rows.get(bench.get("mpt_raddr_o"), {"valid": 0})
-            self.reads.append(("mpt_rdata_i", MPT.pack(**row)))
-
-    async def forget(self, index):
-        """As before the row is written for a region with a list."""
-        bench = self.bench
-        bench.set("forget_valid_i", 1)
-        bench.set("forget_index_i", index)
-        await bench.until(lambda: bench.get("forget_ready_o"), what="forgetting")
+    async def forget(self, index, pages=True, whole=False):
+        """As after a row has changed; `whole`: of its function, everything."""
+        bench, waits = self.bench, 1 | (pages or whole) << 1
+        bench.set("forget_i", struct("key_forget_t").pack(all=whole, pages=pages, index=index))
+        while waits:
+            bench.set("forget_valid_i", waits)
+            for _ in range(5000):
+                done = bench.get("forget_ready_o") & waits
+                await bench.step()
+                if done:
+                    break
+            assert done, "forgetting never ends"
+            waits &= ~done
         bench.set("forget_valid_i", 0)
         await bench.step()
 
     def verdict(self, seg):
         """xl_err of a segment (fields of seg_t)."""
-        limits = constants()
         if seg["bypass"] or seg["len_bytes"] == seg["chk_bytes"] == 0:
             return OK
         index, tag = seg["key"] >> 8, seg["key"] & 0xFF
-        row = self.rows.get(index)
-        if index >= limits["NumMrs"] or not row or not row["valid"] or row["tag"] != tag or \
-                row["func"] != seg["func"]:
+        func, row = seg["func"], self.rows.get(index)
+        if func not in TABLES or index >> ROW_BITS != func or index % (1 << ROW_BITS) >= 1 << LOG_ROWS:
+            return KEY
+        if TABLES[func] // 64 + index % (1 << ROW_BITS) in self.keys.bad:
+            return DMA
+        if not row or not row["valid"] or row["tag"] != tag or row["func"] != func:
             return KEY
         shift = row["page_shift"]
         if shift != DIRECT and not 12 <= shift <= 30:
@@ -169,7 +187,7 @@ def random_table(table, rng, rows=40):
 
 def random_seg(table, rng, rows=40, wild=0.15, **fixed):
     """A segment that mostly fits its row; `wild`: chance that one thing is wrong."""
-    index = rng.randrange(rows)
+    index = sorted(table.rows)[rng.randrange(rows)]
     row = table.rows[index]
     length = rng.choice([0, 1, rng.randint(1, 64), rng.randint(1, 4096), 4096])
     length = min(length, row["length"])
@@ -182,7 +200,7 @@ def random_seg(table, rng, rows=40, wild=0.15, **fixed):
     if rng.random() < wild:
         seg.update(rng.choice([
             {"func": seg["func"] ^ 1}, {"pd": seg["pd"] ^ 1}, {"key": seg["key"] ^ 1},
-            {"key": seg["key"] | 1 << rng.randrange(18, 32)}, {"chk_bytes": (1 << 32) - 1},
+            {"key": seg["key"] | 1 << rng.randrange(8 + LOG_ROWS, 32)}, {"chk_bytes": (1 << 32) - 1},
             {"chk_bytes": min(longest + 1, (1 << 32) - 1)}, {"va": (seg["va"] - 1) % (1 << 64)},
             {"va": (1 << 64) - 1}, {"access": rng.randrange(8)}, {"va": rng.getrandbits(64)}]))
     seg["chk_bytes"] = max(seg["chk_bytes"], seg["len_bytes"])

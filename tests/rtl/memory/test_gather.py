@@ -84,7 +84,7 @@ class Gather:
         await self.bench.until(lambda: len(self.out.got) + len(self.err.got) == len(self.packets) + naks, limit,
                                "packets")
         await self.bench.until(lambda: not self.host.waiting, limit, "reads")
-        await self.bench.step(300)
+        await self.bench.step(1000)
         good = [self.packets[psn] for psn in self.order if not self.packets[psn][1]]
         bad = [self.packets[psn] for psn in self.order if self.packets[psn][1]]
         leave = [packet for packet in map(self.packets.get, self.order) if not packet[1] or packet[3]]
@@ -220,14 +220,16 @@ async def latency(dut):
     """Descriptor to read request 4 cycles; last beat of the answer to txp 4 cycles, to pay 5."""
     gather = Gather(dut, 6, latency=(20, 20))
     await gather.bench.start()
+    gather.packet(0, [dict(direct(gather.table), va=0, len_bytes=64, chk_bytes=64)])
+    await gather.settle()   # the key is here
     gather.packet(0, [dict(direct(gather.table), va=4096, len_bytes=64, chk_bytes=64)])
-    await gather.bench.until(lambda: gather.host.requests, what="read")
+    await gather.bench.until(lambda: gather.host.requests == 2, what="read")
     asked = gather.bench.cycle - 1
     await gather.bench.until(lambda: gather.bench.get("mrsp_valid_i"), what="answer")
     answered = gather.bench.cycle - 1
     await gather.settle()
-    assert asked - gather.txp[0].taken[0] == 4
-    assert (gather.out.when[0] - answered, gather.pay.when[0] - answered) == (4, 5)
+    assert asked - gather.txp[0].taken[1] == 4
+    assert (gather.out.when[1] - answered, gather.pay.when[1] - answered) == (4, 5)
 
 
 def test_gather():

@@ -1,5 +1,4 @@
-"""hca_key_table: both clients read what firmware wrote, at the same time, and data holds; a key with a page list waits
-until both clients have forgotten."""
+"""hca_key_table: places by function; a forgetting is over when all who were asked have forgotten."""
 
 import sys
 from pathlib import Path
@@ -7,66 +6,64 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
-import keys
-from common import Bench, constants, simulate
+from common import Bench, constants, simulate, struct
 
-MPT, ROWS = keys.MPT, constants()["NumMrs"]
-INDEX_W = (ROWS - 1).bit_length()
-
-
-def random_row(rng):
-    """Rows with and without a list, and none."""
-    return MPT.random(rng, valid=rng.random() < 0.7, page_shift=rng.choice([keys.DIRECT, 12, 21]))
-
-
-async def write(bench, index, row, patience=0):
-    """Writes a row; the clients answer one after the other, each after at most so many cycles."""
-    fields = MPT.unpack(row)
-    waits = bool(fields["valid"] and fields["page_shift"] != keys.DIRECT)
-    bench.set("mpt_wr_valid_i", 1)
-    bench.set("mpt_wr_index_i", index)
-    bench.set("mpt_wr_i", row)
-    for client in bench.rng.sample(range(2), 2) if waits else []:
-        for _ in range(bench.rng.randint(0, patience)):
-            await bench.step()
-            assert bench.get("forget_valid_o", client, 1) and not bench.get("mpt_wr_ready_o")
-            assert bench.get("forget_index_o") == index
-        bench.set("forget_ready_i", 1 << client)
-        await bench.step()
-    await bench.until(lambda: bench.get("mpt_wr_ready_o") or waits, what="the write")
-    bench.set("mpt_wr_valid_i", 0)
-    bench.set("forget_ready_i", 0)
-    await bench.step()
-    assert not bench.get("forget_valid_o")
+PLACE, FORGET = struct("key_place_t"), struct("key_forget_t")
+FUNCS = constants()["NumFuncs"]
 
 
 @cocotb.test()
-async def reads_and_writes(dut):
-    """Random writes, and reads on both ports, with read data held in between."""
+async def places(dut):
+    """After reset no function has a table; each keeps its own."""
     bench = Bench(dut, 1)
     await bench.start()
     rng = bench.rng
-    stored, shown = {}, {}
-    for row in range(0, ROWS, ROWS // 32):
-        stored[row] = random_row(rng)
-        await write(bench, row, stored[row])
-    for _ in range(400):
-        row = rng.choice(list(stored))
-        if rng.random() < 0.3:
-            stored[row] = random_row(rng)
-            await write(bench, row, stored[row], patience=9)
-        for client in range(2):
-            read = rng.random() < 0.5
-            at = rng.choice([row, rng.choice(list(stored))])
-            bench.set("mpt_re_i", read, client, 1)
-            bench.set("mpt_raddr_i", at, client * INDEX_W, INDEX_W)
-            if read:
-                shown[client] = stored[at]
+
+    def shown(func):
+        return PLACE.unpack(bench.get("tables_o", func * PLACE.width, PLACE.width))
+
+    assert not any(shown(func)["valid"] for func in range(FUNCS))
+    wanted = {}
+    for _ in range(40):
+        func, word = rng.randrange(FUNCS), PLACE.random(rng)
+        bench.set("wr_valid_i", 1)
+        bench.set("wr_func_i", func)
+        bench.set("wr_i", word)
         await bench.step()
-        bench.set("mpt_re_i", 0)
-        await bench.step(rng.randint(1, 2))
-        for client, row in shown.items():
-            assert bench.get("mpt_rdata_o", client * MPT.width, MPT.width) == row
+        bench.set("wr_valid_i", 0)
+        await bench.step()
+        wanted[func] = PLACE.unpack(word)
+        assert all(shown(func) == place for func, place in wanted.items())
+
+
+@cocotb.test()
+async def forgetting(dut):
+    """Keys of both clients, page lists only where asked; each is asked until it is ready, once, in any order."""
+    bench = Bench(dut, 2)
+    await bench.start()
+    rng = bench.rng
+    for _ in range(200):
+        word = FORGET.random(rng)
+        fields = FORGET.unpack(word)
+        waits = 0b1111 if fields["pages"] or fields["all"] else 0b0101
+        bench.set("forget_valid_i", 1)
+        bench.set("forget_i", word)
+        while waits:
+            ready = rng.getrandbits(4) & rng.getrandbits(4)
+            bench.set("forget_ready_i", ready)
+            await bench.step()
+            # What was seen at the edge before.
+            assert bench.get("forget_o") == word
+            waits &= ~ready
+            last = not waits
+            if not last:
+                bench.set("forget_ready_i", 0)
+                await bench.step()
+                assert bench.get("forget_valid_o") == waits and not bench.get("forget_ready_o")
+        bench.set("forget_valid_i", 0)
+        bench.set("forget_ready_i", 0)
+        await bench.step()
+        assert not bench.get("forget_valid_o")
 
 
 def test_key_table():

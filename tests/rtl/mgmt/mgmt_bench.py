@@ -117,6 +117,22 @@ class HostData:
             self.got.append(self.bench.get("mmio_rdata_o"))
 
 
+class KeyStrobes:
+    """Collects (function, place) of the writes of key tables, which are taken at once."""
+
+    def __init__(self, bench):
+        self.bench, self.got = bench, []
+        bench.agents.append(self)
+
+    def drive(self):
+        """Nothing to drive."""
+
+    def sample(self):
+        """One write per strobe."""
+        if self.bench.get("key_wr_valid_o"):
+            self.got.append((self.bench.get("key_wr_func_o"), self.bench.get("key_wr_o")))
+
+
 class LinkStrobes:
     """Collects (index, data) of the link's rows."""
 
@@ -190,7 +206,8 @@ class Mgmt:
                     for n in range(QPC_SINKS)]
         self.cqc = Sink(bench, "cqc_wr", rate=rate, payload=[("cqc_wr_cqn_o", None), ("cqc_wr_o", None)])
         self.eqc = Sink(bench, "eqc_wr", rate=rate, payload=[("eqc_wr_eqn_o", None), ("eqc_wr_o", None)])
-        self.mpt = Sink(bench, "mpt_wr", rate=rate, payload=[("mpt_wr_index_o", None), ("mpt_wr_o", None)])
+        self.keys = KeyStrobes(bench)
+        self.forgets = Sink(bench, "forget", rate=rate)
         self.link, self.link_status = LinkStrobes(bench), LinkStatus(bench)
         self.counters = CounterWords(bench)
         self.msg, self.eqe = Sink(bench, "msg", rate=rate), Sink(bench, "eqe", rate=rate)
@@ -239,7 +256,7 @@ class Mgmt:
 
     def forget(self):
         """Forgets all context writes seen."""
-        for sink in [*self.qpc, self.cqc, self.eqc, self.mpt, self.link]:
+        for sink in [*self.qpc, self.cqc, self.eqc, self.keys, self.forgets, self.link]:
             sink.got.clear()
 
     async def pop_event(self):

@@ -2,11 +2,27 @@
 
 import cocotb
 import hca_abi as abi
+from common import struct
 from mgmt_bench import (CTX_CMD, CTX_DATA, CTX_FLAGS, CTX_INDEX, CTX_STATUS, CTX_TABLE, LIMITS, QPC_WR, Mgmt)
 
+PLACE, FORGET = struct("key_place_t"), struct("key_forget_t")
 ROWS = {abi.CtxTable.QPC: ("qpc", LIMITS["NumQps"]), abi.CtxTable.CQC: ("cqc", LIMITS["NumCqs"]),
-        abi.CtxTable.EQC: ("eqc", LIMITS["NumEqs"]), abi.CtxTable.MPT: ("mpt", LIMITS["NumMrs"]),
+        abi.CtxTable.EQC: ("eqc", LIMITS["NumEqs"]), abi.CtxTable.KEY_TABLE: ("key_table", LIMITS["NumFuncs"]),
+        abi.CtxTable.FORGET: ("forget", 1 << 24),
         abi.CtxTable.LINK: ("link_ctrl", abi.LINK_ROWS)}
+
+
+def delivered(table, index, row, flags):
+    """What arrives of a row."""
+    word = int.from_bytes(row, "little")
+    fields = abi.unpack(ROWS[table][0], row) if table in (abi.CtxTable.KEY_TABLE, abi.CtxTable.FORGET) else {}
+    if table == abi.CtxTable.QPC:
+        return index, word, flags
+    if table == abi.CtxTable.KEY_TABLE:
+        return index, PLACE.pack(valid=fields["valid"], log_size=fields["log_size"], base=fields["base"] // 64)
+    if table == abi.CtxTable.FORGET:
+        return index, fields["pages"] | fields["all"] << 1
+    return index, word
 
 
 def random_row(rng, name):
@@ -20,8 +36,11 @@ def seen(mgmt):
     for sink in mgmt.qpc[1:]:
         assert sink.got == mgmt.qpc[0].got
     qpc = [QPC_WR.unpack(word) for word in mgmt.qpc[0].got]
+    forgets = [FORGET.unpack(word) for word in mgmt.forgets.got]
     return {abi.CtxTable.QPC: [(w["qpn"], w["qpc"], w["init_sq"] | w["init_rq"] << 1) for w in qpc],
-            abi.CtxTable.CQC: mgmt.cqc.got, abi.CtxTable.EQC: mgmt.eqc.got, abi.CtxTable.MPT: mgmt.mpt.got,
+            abi.CtxTable.CQC: mgmt.cqc.got, abi.CtxTable.EQC: mgmt.eqc.got,
+            abi.CtxTable.KEY_TABLE: mgmt.keys.got,
+            abi.CtxTable.FORGET: [(w["index"], w["pages"] | w["all"] << 1) for w in forgets],
             abi.CtxTable.LINK: mgmt.link.got}
 
 
@@ -37,7 +56,7 @@ async def command(mgmt, table, index, row, flags=0):
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def sweep(dut, rate):
-    """After reset every row of QPC, MPT, CQC, EQC and LINK is written once, with zeros, and nothing else;
+    """After reset every row of QPC, CQC, EQC and LINK is written once, with zeros, and nothing else;
     commands meanwhile are busy. The control row of a link is left alone."""
     mgmt = Mgmt(dut, 11, rate)
     await mgmt.bench.start()
@@ -46,7 +65,8 @@ async def sweep(dut, rate):
     await mgmt.poll(CTX_STATUS)
     writes = seen(mgmt)
     assert writes[abi.CtxTable.QPC] == [(n, 0, 3) for n in range(LIMITS["NumQps"])]
-    for table in (abi.CtxTable.MPT, abi.CtxTable.CQC, abi.CtxTable.EQC):
+    assert not writes[abi.CtxTable.KEY_TABLE] and not writes[abi.CtxTable.FORGET]
+    for table in (abi.CtxTable.CQC, abi.CtxTable.EQC):
         assert writes[table] == [(n, 0) for n in range(ROWS[table][1])]
     starts = range(0, LIMITS["NumPorts"] * abi.LINK_PORT_ROWS, abi.LINK_PORT_ROWS)
     assert writes[abi.CtxTable.LINK] == [(start + n, 0) for start in starts for n in range(abi.LINK_ROW_CTRL)]
@@ -63,7 +83,7 @@ async def rows(dut, rate):
     rng = mgmt.rng
     mgmt.fw.rate = max(rate, 0.6)
     for _ in range(60):
-        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc, mgmt.mpt]:
+        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc, mgmt.forgets]:
             sink.rate = 1.0 if rate == 1.0 else rng.choice([0.02, rate, 1.0])
         table = rng.choice(list(ROWS))
         name, count = ROWS[table]
@@ -72,14 +92,13 @@ async def rows(dut, rate):
         if table == abi.CtxTable.LINK:   # the strobe has room for 32 bytes
             row += rng.randbytes(32 - len(row))
         if refused and rng.random() < 0.5:
-            index = rng.choice([count, 1 << 16 | index, 1 << 31 | index, 0xFFFFFFFF])
+            index = rng.choice([count, 1 << 30 | index, 1 << 31 | index, 0xFFFFFFFF])
         elif refused:
             table = rng.randrange(max(ROWS) + 1, 16)
         assert await command(mgmt, table, index, row, flags) == (2 if refused else 0)
-        word = int.from_bytes(row, "little")
         expected = {t: [] for t in ROWS}
         if not refused:
-            expected[table] = [(index, word, flags) if table == abi.CtxTable.QPC else (index, word)]
+            expected[table] = [delivered(table, index, row, flags)]
         assert seen(mgmt) == expected
         mgmt.forget()
 

@@ -117,6 +117,7 @@ fn posted_writes(link: LinkKind, waiting: Waiting) {
         ..RigConfig::new(9, link)
     };
     let mut pair = Pair::new(&config, &path_of(14), 200_000, [LOCAL_AND_REMOTE; 2]);
+    pair.check_traffic("before");
     let card = pair.rig.cards[1];
     let bystander = Node::open(pair.rig.sim.device(card, 1).unwrap(), 64).unwrap();
     let mut qps = [

@@ -135,6 +135,17 @@ fn a_lone_wqe_is_not_read() {
     for link in BOTH_LINKS {
         let mut pair = pair(&RigConfig::new(1, link));
         let mut rng = Rng::new(1, "lone");
+        // The keys are read, of both cards, by both that ask for them.
+        for kind in [Kind::Write, Kind::Read] {
+            let message = Message {
+                kind,
+                pieces: 1,
+                len: 32,
+                from: 0,
+                to: 30_000,
+            };
+            message.pass(&mut pair, None, &mut rng);
+        }
         // Each piece lies in one block of 512 bytes of bus addresses: a read.
         let from = CANARY_BYTES.next_multiple_of(512) - CANARY_BYTES;
         for (kind, pieces) in [1, 2, 6, 7, 16].iter().flat_map(|n| KINDS.map(|kind| (kind, *n))) {

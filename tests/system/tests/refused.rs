@@ -8,7 +8,7 @@ use common::{LOCAL_AND_REMOTE, Pair};
 use hca_abi::{
     AdminOpcode as Op, AdminStatus as Status, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult,
     ModifyMrCmd, ModifyQpCmd, QpAttr, QpState, QueryEntryCmd, QueryPortCmd, RegMrCmd, RegMrResult,
-    ResizeCqCmd, Service, access, qp_attr,
+    ResizeCqCmd, Service, SetKeyTableCmd, access, qp_attr,
 };
 use hca_dev::DmaBuf;
 use hca_link::LinkKind;
@@ -29,6 +29,9 @@ const SEND_RING: u64 = 0x3000;
 const RECV_RING: u64 = 0x4000;
 const EQ_RING: u64 = 0x5000;
 const PAGE_LIST: u64 = 0x6000;
+const KEY_TABLE: u64 = 0x7000;
+/// log2 of its rows.
+const LOG_KEYS: u8 = 3;
 
 /// One of each object, made by hand.
 struct Objects {
@@ -38,6 +41,8 @@ struct Objects {
     cqn: u32,
     qpn: u32,
     lkey: u32,
+    /// Of two rows of the key table.
+    row: u32,
 }
 
 fn number(node: &Node, opcode: Op, body: &Body) -> u32 {
@@ -47,7 +52,13 @@ fn number(node: &Node, opcode: Op, body: &Body) -> u32 {
 }
 
 impl Objects {
+    /// In a key table of its own.
     fn new(node: &Node) -> Self {
+        Self::in_rows(node, 1)
+    }
+
+    /// In these rows; not row 1: of the table that the driver has made.
+    fn in_rows(node: &Node, row: u32) -> Self {
         let memory = node.alloc(MEMORY_BYTES).unwrap();
         for page in 0..4u64 {
             memory.store_u64((PAGE_LIST + 8 * page) as usize, memory.iova() + (page << 12));
@@ -59,10 +70,14 @@ impl Objects {
             cqn: 0,
             qpn: 0,
             lkey: 0,
+            row,
         };
         objects.eqn = number(node, Op::CreateEq, &objects.create_eq().0) as u8;
         objects.cqn = number(node, Op::CreateCq, &objects.create_cq().0);
         objects.qpn = number(node, Op::CreateQp, &objects.create_qp().0);
+        if row == 1 {
+            number(node, Op::SetKeyTable, &objects.key_table().0);
+        }
         objects.lkey = number(node, Op::RegMr, &objects.reg_mr().0);
         // The other sound commands that are broken below: of pages, to be changed, to be brought up.
         let paged = number(node, Op::RegMr, &objects.reg_pages().0);
@@ -128,8 +143,16 @@ impl Objects {
         cmd
     }
 
+    fn key_table(&self) -> SetKeyTableCmd {
+        let mut cmd = SetKeyTableCmd::new();
+        cmd.set_base(self.at(KEY_TABLE));
+        cmd.set_log_size(LOG_KEYS);
+        cmd
+    }
+
     fn reg_mr(&self) -> RegMrCmd {
         let mut cmd = RegMrCmd::new();
+        cmd.set_row(self.row);
         cmd.set_pd(self.pd);
         cmd.set_access(access::LOCAL_WRITE);
         cmd.set_start(self.at(0));
@@ -141,6 +164,7 @@ impl Objects {
 
     fn reg_pages(&self) -> RegMrCmd {
         let mut cmd = self.reg_mr();
+        cmd.set_row(self.row + 1);
         cmd.set_start(0x1000_0000);
         cmd.set_page_shift(12);
         cmd.set_num_pages(4);
@@ -377,7 +401,7 @@ fn qp_cases(own: &Objects, other: &Objects) -> Vec<Case> {
 }
 
 fn memory_cases(own: &Objects, other: &Objects) -> Vec<Case> {
-    use Status::{BadHandle, BadLength, BadParam, DmaError, Unsupported};
+    use Status::{BadHandle, BadLength, BadParam, DmaError, InUse, Unsupported};
     let mut cases = broken(
         Op::RegMr,
         own.reg_mr(),
@@ -396,8 +420,36 @@ fn memory_cases(own: &Objects, other: &Objects) -> Vec<Case> {
             ("length beyond 2^48", &|cmd| cmd.set_length(1 << 49), BadLength),
             ("start wraps", &|cmd| cmd.set_start(u64::MAX - 5), BadLength),
             ("iova wraps", &|cmd| cmd.set_iova(u64::MAX - 5), BadLength),
+            ("row 0", &|cmd| cmd.set_row(0), BadParam),
+            (
+                "row behind the table",
+                &|cmd| cmd.set_row(1 << LOG_KEYS),
+                BadParam,
+            ),
+            ("row of no function", &|cmd| cmd.set_row(1 << 20 | 3), BadParam),
+            ("row in use", &|_| (), InUse),
         ],
     );
+    cases.extend(broken(
+        Op::SetKeyTable,
+        own.key_table(),
+        |cmd| cmd.0,
+        &[
+            (
+                "base between lines",
+                &|cmd| cmd.set_base(cmd.base() + 8),
+                BadParam,
+            ),
+            ("base nowhere", &|cmd| cmd.set_base(NOWHERE), DmaError),
+            ("end nowhere", &|cmd| cmd.set_log_size(20), DmaError),
+            ("more rows than keys have", &|cmd| cmd.set_log_size(21), BadLength),
+            (
+                "fewer rows than before",
+                &|cmd| cmd.set_log_size(LOG_KEYS - 1),
+                BadLength,
+            ),
+        ],
+    ));
     cases.extend(broken(
         Op::RegMr,
         own.reg_pages(),
@@ -535,7 +587,7 @@ fn a_broken_field_is_refused_by_its_status() {
     let mut pair = Pair::new(&config, &path(Mtu::Bytes1024), 4096, [LOCAL_AND_REMOTE; 2]);
     let hostile = Node::open(pair.rig.sim.device(pair.rig.cards[0], 1).unwrap(), 64).unwrap();
     let before = pair.qps[0].query().unwrap();
-    let neighbour = Objects::new(&pair.rig.nodes[0]);
+    let neighbour = Objects::in_rows(&pair.rig.nodes[0], 1000);
     let own = Objects::new(&hostile);
     let free = free_eqs(&hostile, &own.memory);
 
@@ -622,7 +674,7 @@ fn keys_that_were_given_back_are_refused() {
         let cpl = hostile
             .context
             .function()
-            .issue_raw(Op::RegMr.into(), &own.reg_mr().0)
+            .issue_raw(Op::RegMr.into(), &own.reg_pages().0)
             .unwrap();
         let lkey = RegMrResult(cpl.body()).lkey();
         assert!(!gone.contains(&lkey), "key {lkey:#x} was given out twice");

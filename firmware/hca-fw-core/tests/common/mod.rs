@@ -6,8 +6,8 @@ use std::ops::Range;
 use hca_abi::{ADMIN_DOORBELL_OFFSET, AdminDoorbell};
 use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AhAttr, CreateCqCmd, CreateEqCmd, CreateQpCmd, CtxTable,
-    DOORBELL_PAGE_OFFSET, HandleCmd, HandleResult, ModifyMrCmd, ModifyQpCmd, QpAttr, QpState,
-    QueryDeviceResult, RegMrCmd, ResizeCqCmd, access, qp_attr,
+    DOORBELL_PAGE_OFFSET, HandleCmd, HandleResult, ModifyMrCmd, ModifyQpCmd, Mpt, QpAttr, QpState,
+    QueryDeviceResult, RegMrCmd, ResizeCqCmd, SetKeyTableCmd, access, qp_attr,
 };
 use hca_dev::{Device, DmaBuf};
 use hca_fake::FakeDevice;
@@ -17,6 +17,8 @@ const LOG_SIZE: u8 = 10;
 const OWNER_OFFSET: usize = 252;
 const LIST_PAGES: usize = 16_384;
 const RING_BYTES: usize = 1 << 16;
+/// log2 of the rows of a client's key table.
+const LOG_KEYS: u8 = 8;
 /// log2 of the entries of every CQ and EQ.
 const QUEUE_LOG_SIZE: u8 = 4;
 
@@ -47,7 +49,10 @@ pub struct Client {
     completions: DmaBuf,
     ring: DmaBuf,
     list: DmaBuf,
+    keys: DmaBuf,
     next: u16,
+    /// Row of the next key.
+    row: u32,
 }
 
 impl Client {
@@ -56,13 +61,15 @@ impl Client {
         let dev = dev.function(func);
         let alloc = |bytes| dev.alloc_dma(bytes).unwrap();
         let ring_bytes = AdminCmd::BYTES << LOG_SIZE;
-        let client = Self {
+        let mut client = Self {
             func: func.into(),
             commands: alloc(ring_bytes),
             completions: alloc(ring_bytes),
             ring: alloc(RING_BYTES),
             list: alloc(LIST_PAGES * 8),
+            keys: alloc(Mpt::BYTES << LOG_KEYS),
             next: 0,
+            row: 0,
             dev,
         };
         client.request_reset();
@@ -87,7 +94,15 @@ impl Client {
         dev.mmio_write32(reg::FUNC_ADMIN_LOG_SIZE, LOG_SIZE.into());
         dev.mmio_write32(reg::FUNC_CONTROL, reg::FUNC_CONTROL_ENABLE_MASK);
         dev.settle();
+        client.set_key_table(client.keys.iova(), LOG_KEYS).unwrap();
         client
+    }
+
+    pub fn set_key_table(&mut self, base: u64, log_size: u8) -> Result<AdminCpl, AdminStatus> {
+        let mut cmd = SetKeyTableCmd::new();
+        cmd.set_base(base);
+        cmd.set_log_size(log_size);
+        self.call(AdminOpcode::SetKeyTable, cmd.as_bytes())
     }
 
     pub fn request_reset(&self) {
@@ -168,7 +183,7 @@ impl Client {
         Limits {
             qps: d.max_qp(),
             cqs: d.max_cq(),
-            mrs: d.max_mr(),
+            mrs: d.max_mr().min((1 << LOG_KEYS) - 1),
             pds: d.max_pd(),
             eqs: d.max_eq(),
         }
@@ -226,8 +241,10 @@ impl Client {
         self.make(AdminOpcode::CreateQp, cmd.as_bytes())
     }
 
-    fn reg_cmd(&self, pd: u32, pages: u32) -> RegMrCmd {
+    fn reg_cmd(&mut self, pd: u32, pages: u32) -> RegMrCmd {
+        self.row = self.row % ((1 << LOG_KEYS) - 1) + 1;
         let mut cmd = RegMrCmd::new();
+        cmd.set_row(self.row);
         cmd.set_pd(pd);
         cmd.set_access(access::LOCAL_WRITE);
         cmd.set_length(u64::from(pages) << 12);
@@ -356,7 +373,7 @@ impl Client {
         assert_eq!(self.create_eq(), none);
         // Queues and domains that are the function's own.
         let first = |client: &Self, table| client.share(table).start;
-        let (pd, cqn) = (first(self, CtxTable::Mpt) + 1, first(self, CtxTable::Cqc));
+        let (pd, cqn) = (256 * self.func + 1, first(self, CtxTable::Cqc));
         let eqn = first(self, CtxTable::Eqc);
         assert_eq!(self.create_cq(eqn), none);
         let made = Made {
@@ -366,12 +383,16 @@ impl Client {
             ..Made::default()
         };
         assert_eq!(self.create_qp(&made), none);
-        assert_eq!(self.reg_mr(pd, 1), none);
+        assert_eq!(self.reg_mr(pd, 1), Err(AdminStatus::InUse));
     }
 
     /// The function's numbers of a table.
     fn share(&self, table: CtxTable) -> Range<u32> {
-        let each = if table == CtxTable::Eqc { 8 } else { 256 };
+        let each = match table {
+            CtxTable::Eqc => 8,
+            CtxTable::KeyTable => 1,
+            _ => 256,
+        };
         each * self.func..each * (self.func + 1)
     }
 
@@ -383,9 +404,9 @@ impl Client {
         dev.with_card(|card| rows.filter(|row| card.row(table, *row)[0] & mask != 0).count())
     }
 
-    /// Everything that the hardware was told for the function.
+    /// Everything that the hardware was told for the function, and the rows of its keys.
     pub fn rows(&self, dev: &FakeDevice) -> Vec<[u8; 256]> {
-        let all: Vec<_> = [CtxTable::Mpt, CtxTable::Cqc, CtxTable::Eqc, CtxTable::Qpc]
+        let all: Vec<_> = [CtxTable::KeyTable, CtxTable::Cqc, CtxTable::Eqc, CtxTable::Qpc]
             .iter()
             .flat_map(|table| self.share(*table).map(|row| (*table, row)))
             .collect();
@@ -400,7 +421,12 @@ impl Client {
                 bytes[length(table)..].fill(0);
                 bytes
             };
-            all.into_iter().map(row).collect()
+            let keys = (0..1 << LOG_KEYS).map(|row| {
+                let mut bytes = [0; 256];
+                self.keys.read_bytes(row * Mpt::BYTES, &mut bytes[..Mpt::BYTES]);
+                bytes
+            });
+            all.into_iter().map(row).chain(keys).collect()
         })
     }
 }

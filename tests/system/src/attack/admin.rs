@@ -70,6 +70,7 @@ impl Attacker {
             (known.eqs.is_empty(), AdminOpcode::CreateEq),
             (known.cqs.len() < 2, AdminOpcode::CreateCq),
             (known.qps.len() < 3, AdminOpcode::CreateQp),
+            (!known.has_key_table, AdminOpcode::SetKeyTable),
             (known.keys.len() < 3, AdminOpcode::RegMr),
         ];
         let missing = wanted.iter().find(|(missing, _)| *missing);

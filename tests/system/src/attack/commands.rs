@@ -6,8 +6,8 @@ use hca_abi::table::FieldValue;
 use hca_abi::{
     AdminOpcode, AhAttr, CreateAhCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, DIRECT_PAGE_SHIFT,
     HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, Mtu, QpAttr,
-    QpState, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd, SetLinkCmd,
-    SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access, qp_attr,
+    QpState, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd,
+    SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access, qp_attr,
 };
 
 use super::{Buffers, Target};
@@ -33,6 +33,9 @@ const RTS: u32 = qp_attr::STATE
     | qp_attr::RNR_RETRY
     | qp_attr::MAX_QP_RD_ATOMIC;
 
+/// log2 of the rows of a client's key table.
+const LOG_KEYS: u8 = 5;
+
 /// What a client knows: numbers of objects that it has made, some of them gone by now.
 #[derive(Debug, Default)]
 pub struct Known {
@@ -46,6 +49,8 @@ pub struct Known {
     pub qps: Vec<u32>,
     /// Keys of regions.
     pub keys: Vec<u32>,
+    /// There is a table for them.
+    pub has_key_table: bool,
     /// QPs and the states that they were brought to.
     states: BTreeMap<u32, QpState>,
 }
@@ -65,6 +70,7 @@ impl Known {
 
     /// A command was done.
     pub fn changed(&mut self, opcode: AdminOpcode, body: &Body) {
+        self.has_key_table |= opcode == AdminOpcode::SetKeyTable;
         let cmd = ModifyQpCmd::read_from(body).unwrap_or_default();
         let attr = QpAttr::read_from(&cmd.attr()).unwrap_or_default();
         if let (AdminOpcode::ModifyQp, Ok(state)) = (opcode, QpState::try_from(attr.qp_state())) {
@@ -117,6 +123,7 @@ fn table_of(opcode: AdminOpcode) -> &'static StructDef {
         AdminOpcode::ResizeCq => &ResizeCqCmd::TABLE,
         AdminOpcode::CreateQp => &CreateQpCmd::TABLE,
         AdminOpcode::ModifyQp => &ModifyQpCmd::TABLE,
+        AdminOpcode::SetKeyTable => &SetKeyTableCmd::TABLE,
         AdminOpcode::RegMr => &RegMrCmd::TABLE,
         AdminOpcode::ModifyMr => &ModifyMrCmd::TABLE,
         AdminOpcode::CreateAh => &CreateAhCmd::TABLE,
@@ -165,6 +172,13 @@ pub fn sound(rng: &mut Rng, opcode: AdminOpcode, known: &Known, buffers: &Buffer
         }
         AdminOpcode::CreateQp => body(create_qp(rng, known, buffers).as_bytes()),
         AdminOpcode::ModifyQp => body(modify_qp(rng, known, target).as_bytes()),
+        AdminOpcode::SetKeyTable => {
+            // Among what it writes over, and has the card write over: rows become what nobody would make of them.
+            let mut cmd = SetKeyTableCmd::new();
+            cmd.set_base(buffers.line(rng));
+            cmd.set_log_size(LOG_KEYS);
+            body(cmd.as_bytes())
+        }
         AdminOpcode::RegMr => body(reg_mr(rng, known, buffers).as_bytes()),
         AdminOpcode::ModifyMr => {
             let mut cmd = ModifyMrCmd::new();
@@ -274,6 +288,7 @@ fn modify_qp(rng: &mut Rng, known: &Known, target: &Target) -> ModifyQpCmd {
 
 fn reg_mr(rng: &mut Rng, known: &Known, buffers: &Buffers) -> RegMrCmd {
     let mut cmd = RegMrCmd::new();
+    cmd.set_row(rng.between(1, (1 << LOG_KEYS) - 1));
     let rights = rng.u32() & RIGHTS;
     let remote_write = rights & access::REMOTE_WRITE != 0;
     cmd.set_access(if remote_write {
