@@ -1,0 +1,239 @@
+//! Keys that the card does not keep: their rows are in host memory, read when they are needed (KEY-27, KEY-30).
+
+mod common;
+
+use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
+use hca_abi::{AdminOpcode, AdminStatus, DIRECT_PAGE_SHIFT, MAX_LOG_KEYS, Mpt, SetKeyTableCmd};
+use hca_dev::DmaBuf;
+use hca_system_tests::{Dev, Node, RigConfig, Rng, connect, path};
+use hca_verbs::{Mr, MrOptions, Mtu, PageSize, RawQp, SendFlags, SendOp, SendWr, Sge, WcStatus, WrData};
+
+/// More than twice what the card keeps.
+const REGIONS: usize = 600;
+/// Bytes of each.
+const BYTES: usize = 192;
+const ADDR: u64 = 0x3000_0000_0000;
+/// log2 of the rows of a forged key table.
+const LOG_ROWS: u8 = 6;
+
+/// Regions of node 1 side by side in one buffer, every other one with a page list of its own.
+struct Many {
+    buf: DmaBuf,
+    mrs: Vec<Option<Mr<Dev>>>,
+    /// What they hold.
+    bytes: Vec<u8>,
+}
+
+impl Many {
+    fn new(pair: &Pair, rng: &mut Rng) -> Self {
+        let node = &pair.rig.nodes[1];
+        let buf = node.alloc(REGIONS * BYTES).unwrap();
+        let bytes = rng.bytes(REGIONS * BYTES);
+        buf.write_bytes(0, &bytes);
+        let register = |number: usize| {
+            let options = MrOptions {
+                // The same bits in the page as on the bus.
+                addr: Some(ADDR + ((number as u64) << 32) + (buf.iova() + (number * BYTES) as u64) % 4096),
+                offset: number * BYTES,
+                length: Some(BYTES),
+                page_size: [PageSize::Direct, PageSize::KiB4][number % 2],
+                ..MrOptions::new(LOCAL_AND_REMOTE)
+            };
+            Some(node.pd.reg_mr_with(&buf, &options).unwrap())
+        };
+        let mrs = (0..REGIONS).map(register).collect();
+        Self { buf, mrs, bytes }
+    }
+
+    /// A WRITE into or a READ from one of them, of all its bytes.
+    fn pass(&mut self, pair: &mut Pair, number: usize, is_read: bool) {
+        let mr = self.mrs[number].as_ref().unwrap();
+        let (remote_addr, rkey) = (mr.addr(), mr.rkey());
+        let local = [pair.mrs[0].sge(0, BYTES as u32)];
+        let place = number * BYTES..(number + 1) * BYTES;
+        let op = if is_read {
+            pair.expect(0, 0, &self.bytes[place]);
+            SendOp::RdmaRead { remote_addr, rkey }
+        } else {
+            let source = pair.expected(0, 0, BYTES as u32);
+            self.bytes[place].copy_from_slice(&source);
+            SendOp::RdmaWrite { remote_addr, rkey }
+        };
+        pair.post(0, 1, op, &local);
+        pair.wait_ok(0, 1);
+    }
+
+    fn check(&self, pair: &Pair, what: &str) {
+        let mut found = vec![0; self.bytes.len()];
+        self.buf.read_bytes(0, &mut found);
+        assert!(found == self.bytes, "{what}");
+        pair.check_memory(what);
+    }
+}
+
+/// Random ones of more regions than the card keeps keys of; then half of them go, and their keys are worth nothing, while
+/// those that stay work on, and new ones in their places.
+#[test]
+fn more_keys_than_the_card_keeps() {
+    for link in BOTH_LINKS {
+        let mut pair = Pair::new(
+            &RigConfig::new(41, link),
+            &path(Mtu::Bytes1024),
+            4096,
+            [LOCAL_AND_REMOTE; 2],
+        );
+        let mut rng = Rng::new(41, "keys");
+        let mut many = Many::new(&pair, &mut rng);
+        for _ in 0..400 {
+            let number = rng.below(REGIONS as u32) as usize;
+            many.pass(&mut pair, number, rng.percent(50));
+        }
+        many.check(&pair, "all of them");
+        let mut gone = Vec::new();
+        for number in (0..REGIONS).filter(|number| number % 4 < 2) {
+            gone.extend(many.mrs[number].take().map(|mr| (mr.addr(), mr.rkey())));
+        }
+        for _ in 0..20 {
+            let (remote_addr, rkey) = rng.pick(&gone);
+            let mut others = pair.more_qps(cap(), &path(Mtu::Bytes1024));
+            write(&pair, &mut others[0], remote_addr, rkey, WcStatus::RemAccessErr);
+            let number = 4 * rng.below(REGIONS as u32 / 4) as usize + 2;
+            many.pass(&mut pair, number, rng.percent(50));
+        }
+        many.check(&pair, "those that stay");
+    }
+}
+
+fn write(pair: &Pair, qp: &mut RawQp<Dev>, remote_addr: u64, rkey: u32, status: WcStatus) {
+    qp.post_send(&[SendWr {
+        wr_id: 2,
+        op: SendOp::RdmaWrite { remote_addr, rkey },
+        flags: SendFlags::SIGNALED,
+        data: WrData::Sges(&[pair.mrs[0].sge(0, 8)]),
+    }])
+    .unwrap();
+    assert_eq!(pair.wait(0).status, status);
+}
+
+/// D15: a client that writes what it likes into its key table reaches no memory but its own, and no key of others.
+#[test]
+fn forged_rows_reach_nobody() {
+    for link in BOTH_LINKS {
+        let mut pair = Pair::new(
+            &RigConfig::new(42, link),
+            &path(Mtu::Bytes1024),
+            4096,
+            [LOCAL_AND_REMOTE; 2],
+        );
+        let open =
+            |node: usize| Node::open(pair.rig.sim.device(pair.rig.cards[node], 1).unwrap(), 64).unwrap();
+        let (forger, peer) = (open(0), open(1));
+        let landing = peer.alloc(4096).unwrap();
+        let target = peer.pd.reg_mr(&landing, LOCAL_AND_REMOTE).unwrap();
+        let [table, own] = [64 << LOG_ROWS, 4096].map(|bytes| forger.alloc(bytes).unwrap());
+        let mut cmd = SetKeyTableCmd::new();
+        cmd.set_base(table.iova());
+        cmd.set_log_size(LOG_ROWS);
+        let cpl = forger
+            .context
+            .function()
+            .issue_raw(AdminOpcode::SetKeyTable.into(), cmd.as_bytes())
+            .unwrap();
+        assert_eq!(cpl.status(), u8::from(AdminStatus::Ok));
+        let victim = pair.memory[0].buf().iova();
+        let sound = |row: &mut Mpt| {
+            row.set_valid(true);
+            row.set_func(1);
+            row.set_tag(7);
+            row.set_pd(forger.pd.handle());
+            row.set_page_shift(DIRECT_PAGE_SHIFT as u8);
+            row.set_start(0);
+            row.set_length(u64::MAX);
+        };
+        type Forge<'a> = &'a dyn Fn(&mut Mpt);
+        let forgeries: [(&str, Forge<'_>, u64, bool); 8] = [
+            ("own memory", &|_| (), own.iova(), true),
+            ("a neighbour's memory", &|_| (), victim, false),
+            ("a neighbour's row", &|row| row.set_func(0), own.iova(), false),
+            (
+                "a function that is not there",
+                &|row| row.set_func(200),
+                own.iova(),
+                false,
+            ),
+            ("another domain", &|row| row.set_pd(1), own.iova(), false),
+            ("a window", &|row| row.set_is_window(true), own.iova(), false),
+            (
+                "pages of 2 bytes",
+                &|row| row.set_page_shift(1),
+                own.iova(),
+                false,
+            ),
+            (
+                "a list in a neighbour's memory",
+                &|row| row.set_page_shift(12),
+                victim & !63,
+                false,
+            ),
+        ];
+        for (row, (what, forge, iova, works)) in (1..).zip(forgeries) {
+            let mut mpt = Mpt::new();
+            sound(&mut mpt);
+            mpt.set_iova(iova);
+            forge(&mut mpt);
+            table.write_bytes(row * Mpt::BYTES, mpt.as_bytes());
+            let index = 1 << MAX_LOG_KEYS | row as u32;
+            let status = send_from(&pair, [&forger, &peer], &target, index << 8 | 7);
+            let expected = if works {
+                WcStatus::Success
+            } else {
+                WcStatus::LocProtErr
+            };
+            assert_eq!(status, expected, "{link:?}, {what}");
+        }
+        for (what, index) in [
+            ("a neighbour's key", pair.mrs[0].lkey() >> 8),
+            ("behind the table", 1 << MAX_LOG_KEYS | 1 << LOG_ROWS),
+            ("of no function", 9 << MAX_LOG_KEYS | 1),
+        ] {
+            let key = index << 8 | 7;
+            let key = if what == "a neighbour's key" {
+                pair.mrs[0].lkey()
+            } else {
+                key
+            };
+            let status = send_from(&pair, [&forger, &peer], &target, key);
+            assert_eq!(status, WcStatus::LocProtErr, "{link:?}, {what}");
+        }
+        pair.check_memory("after forged rows");
+        pair.check_traffic("after forged rows");
+    }
+}
+
+/// A WRITE of bytes under a key, through a connection of its own.
+fn send_from(pair: &Pair, nodes: [&Node; 2], target: &Mr<Dev>, lkey: u32) -> WcStatus {
+    let mut qps = nodes.map(|node| node.create_qp(cap(), false).unwrap());
+    connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+    let sge = Sge {
+        addr: 0,
+        length: 64,
+        lkey,
+    };
+    let wr = SendWr {
+        wr_id: 3,
+        op: SendOp::RdmaWrite {
+            remote_addr: target.addr(),
+            rkey: target.rkey(),
+        },
+        flags: SendFlags::SIGNALED,
+        data: WrData::Sges(&[sge]),
+    };
+    qps[0].post_send(&[wr]).unwrap();
+    let end_ns = pair.rig.now_ns() + common::LIMIT_NS;
+    loop {
+        if let Some(wc) = nodes[0].poll().unwrap() {
+            return wc.status;
+        }
+        assert!(pair.rig.now_ns() < end_ns, "no completion");
+    }
+}
