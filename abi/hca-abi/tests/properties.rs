@@ -37,7 +37,8 @@ every_struct! {
     SqWqeCtrl SqWqeUdCtrl SqWqeAtomic Sge RqWqeCtrl Cqe Eqe HwEvent Qpc Mpt KeyTable Forget Cqc Eqc
     SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
-    ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd CreateAhCmd CreateSrqCmd
+    ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd CreateAhCmd
+    CreateSrqCmd
     ModifySrqCmd
     QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult ResolveGidCmd
     ResolveGidResult QueryPkeyResult

@@ -1,5 +1,5 @@
-//! The key table of a function: rows of memory keys in host memory, of which the card reads what it needs. It grows with
-//! the keys; a row that is given back rests until all that were never used, or have rested longer, are taken.
+//! The key table of a function: rows of memory keys in host memory, of which the card reads what it needs. It grows
+//! with the keys; a row that is given back rests until all that were never used, or have rested longer, are taken.
 
 use std::collections::VecDeque;
 
@@ -48,7 +48,7 @@ impl<P: DevicePtr> Function<P> {
             Some(row) => row,
             None => self.grow()?,
         };
-        let mut cmd = cmd.clone();
+        let mut cmd = *cmd;
         cmd.set_row(row);
         let made = self.issue_reg_mr(&cmd);
         if made.is_err() {

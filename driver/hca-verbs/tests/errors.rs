@@ -340,8 +340,8 @@ fn exhaustion() {
     qps.push(bench.pd.create_raw_qp(&options).unwrap());
 }
 
-/// V-130: as many regions as QUERY_DEVICE says, a million, through a key table that grows eleven times; each with a key of
-/// its own (KEY-29), and all of them work.
+/// V-130: as many regions as QUERY_DEVICE says, a million, through a key table that grows eleven times; each with a key
+/// of its own (KEY-29), and all of them work.
 #[test]
 #[ignore = "most of a minute; part of make soak"]
 fn a_million_regions() {

@@ -58,8 +58,8 @@ impl Kept {
     }
 }
 
-/// What the hardware holds of what firmware wrote. An access costs seven cycles, so what is there already is not written
-/// again. Words go in pairs: with one half of an address alone the time would depend on where memory happens to lie.
+/// What the hardware holds of what firmware wrote. An access costs seven cycles, so what is there already is not
+/// written again. Words go in pairs: with one half of an address alone the time would depend on where memory lies.
 pub(crate) struct Shadow {
     kept: [Option<u32>; NUM_KEPT],
     ctx: [Option<u64>; QPC_PAIRS],

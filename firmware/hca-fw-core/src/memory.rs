@@ -275,8 +275,8 @@ fn check_rights(rights: u32) -> CmdResult {
     require(!remote_write || rights & access::LOCAL_WRITE != 0, rights)
 }
 
-/// The list has as many entries as the region touches pages, and its first one can be read. Of the others hardware finds
-/// out when it needs them.
+/// The list has as many entries as the region touches pages, and its first one can be read. Of the others hardware
+/// finds out when it needs them.
 fn check_list<B: Bus>(hal: &mut Hal<B>, func: u8, cmd: &RegMrCmd) -> CmdResult {
     let shift = u32::from(cmd.page_shift());
     require(({ MIN_PAGE_SHIFT }..={ MAX_PAGE_SHIFT }).contains(&shift), shift)?;

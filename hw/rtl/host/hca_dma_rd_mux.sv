@@ -1,10 +1,11 @@
 // Joins the DMA read ports of N clients into the host port: requests round robin through one register
 // stage, responses straight to the client named by the upper tag bits. The host's tag has eight bits: the first
 // three clients have 64 reads under way, the others 8. Tag = {client, 6 bits} or {3, client - 3, 3 bits}.
+// The others take turns among themselves first, one cycle earlier, and have one turn in four together.
 module hca_dma_rd_mux
   import hca_pkg::*;
 #(
-  parameter int unsigned N = 4
+  parameter int unsigned N = 8
 ) (
   input  logic                clk_i,
   input  logic                rst_i,
@@ -26,29 +27,66 @@ module hca_dma_rd_mux
   input  dma_rd_rsp_t         hrd_rsp_i
 );
 
-  localparam int unsigned IdxW = (N > 1) ? $clog2(N) : 1;
+  localparam int unsigned Wide    = 3;
+  localparam int unsigned Narrow  = N - Wide;
+  localparam int unsigned NarrowW = $clog2(Narrow);
 
-  localparam int unsigned Wide = 3;
-
-  if (N < 1 || N > Wide + 8) begin : gen_bad_n
-    $error("hca_dma_rd_mux: the tag has room for 1 to 11 clients");
+  if (N < Wide + 2 || N > Wide + 8) begin : gen_bad_n
+    $error("hca_dma_rd_mux: the tag has room for 5 to 11 clients");
   end
 
-  logic [N-1:0]    grant;
-  logic [IdxW-1:0] idx;
-  logic            sel_valid, sel_ready;
+  // ---- Those with few reads ------------------------------------------------------------------------
+  logic [Narrow-1:0]  few_grant;
+  logic [NarrowW-1:0] few_idx;
+  logic               few_ready, all_valid_few, all_ready_few;
+  dma_rd_req_t        few;
+  logic [5:0]         few_tag;
 
-  logic [7:0]      sel_tag;
-  assign sel_tag      = (32'(idx) < Wide) ? {2'(idx), mreq_tag_i[idx]} : {2'd3, 3'(32'(idx) - Wide), mreq_tag_i[idx][2:0]};
-  assign sel_valid    = |mreq_valid_i;
-  assign mreq_ready_o = grant & {N{sel_ready}};
+  assign mreq_ready_o[N-1:Wide] = few_grant & {Narrow{few_ready}};
 
   hca_rr_arb #(
-    .N(N)
+    .N(Narrow)
+  ) u_few_arb (
+    .clk_i,
+    .rst_i,
+    .req_i    (mreq_valid_i[N-1:Wide]),
+    .advance_i(|mreq_valid_i[N-1:Wide] && few_ready),
+    .grant_o  (few_grant),
+    .idx_o    (few_idx)
+  );
+
+  hca_skid #(
+    .Width(6 + $bits(dma_rd_req_t))
+  ) u_few (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (|mreq_valid_i[N-1:Wide]),
+    .in_ready_o (few_ready),
+    .in_i       ({3'(few_idx), mreq_tag_i[Wide+32'(few_idx)][2:0], mreq_i[Wide+32'(few_idx)]}),
+    .out_valid_o(all_valid_few),
+    .out_ready_i(all_ready_few),
+    .out_o      ({few_tag, few})
+  );
+
+  // ---- All -----------------------------------------------------------------------------------------
+  logic [Wide:0]        valid, grant;
+  logic [Wide:0][5:0]   tag;
+  dma_rd_req_t [Wide:0] req;
+  logic [1:0]           idx;
+  logic                 sel_valid, sel_ready;
+
+  assign valid     = {all_valid_few, mreq_valid_i[Wide-1:0]};
+  assign tag       = {few_tag, mreq_tag_i[Wide-1:0]};
+  assign req       = {few, mreq_i[Wide-1:0]};
+  assign sel_valid = |valid;
+  assign {all_ready_few, mreq_ready_o[Wide-1:0]} = grant & {(Wide + 1){sel_ready}};
+
+  hca_rr_arb #(
+    .N(Wide + 1)
   ) u_arb (
     .clk_i,
     .rst_i,
-    .req_i    (mreq_valid_i),
+    .req_i    (valid),
     .advance_i(sel_valid && sel_ready),
     .grant_o  (grant),
     .idx_o    (idx)
@@ -61,12 +99,13 @@ module hca_dma_rd_mux
     .rst_i,
     .in_valid_i (sel_valid),
     .in_ready_o (sel_ready),
-    .in_i       ({sel_tag, mreq_i[idx]}),
+    .in_i       ({idx, tag[idx], req[idx]}),
     .out_valid_o(hrd_req_valid_o),
     .out_ready_i(hrd_req_ready_i),
     .out_o      ({hrd_req_tag_o, hrd_req_o})
   );
 
+  // ---- Responses -----------------------------------------------------------------------------------
   assign mrsp_tag_o = (hrd_rsp_tag_i[7:6] == 2'd3) ? {3'd0, hrd_rsp_tag_i[2:0]} : hrd_rsp_tag_i[5:0];
   assign mrsp_o     = hrd_rsp_i;
 

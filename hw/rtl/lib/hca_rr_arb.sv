@@ -14,12 +14,13 @@ module hca_rr_arb #(
 );
 
   logic [N-1:0] mask_q;  // requesters with priority in this round
-  logic [N-1:0] masked, pick_from, grant, from_grant;
+  logic [N-1:0] masked, pick_from, negated, grant, from_grant;
 
   assign masked     = req_i & mask_q;
   assign pick_from  = (masked != '0) ? masked : req_i;
-  assign grant      = pick_from & (~pick_from + 1'b1);  // lowest set bit
-  assign from_grant = ~(grant - 1'b1);                  // the granted bit and all above it
+  assign negated    = ~pick_from + 1'b1;    // the same up to the lowest set bit, the opposite above it
+  assign grant      = pick_from & negated;  // lowest set bit
+  assign from_grant = pick_from | negated;  // the granted bit and all above it
   assign grant_o    = grant;
 
   hca_onehot_index #(

@@ -72,15 +72,19 @@ module hca_line_cache
   logic [NoteW-1:0]  p1_note_q;
   logic              walk_read, walk_idle;
   logic              p1_early_q, p1_leaves;  // its data was read with its tag; it leaves from here
-  logic              h_valid_q;
+  logic              h_valid_q, drop_q, p1_moves, p1_takes, may_leave;
   logic [$clog2(Waiting):0] waiting;
 
   assign in_slot    = fold(64'(in_num_i)) ^ fold(64'(in_owner_i));
-  assign in_ready_o = (!p1_valid_q || p1_move) && !walk_read && walk_idle;
+  // P1 surely moves, whether its line is here or not: that comes too late for those in front.
+  assign p1_moves   = wait_ready && ask_ready && (!may_leave || (out_ready_i && !drop_q));
+  assign may_leave  = waiting == '0 && !h_valid_q;
+  assign in_ready_o = (!p1_valid_q || p1_moves) && !walk_read && walk_idle;
   assign accept     = in_valid_i && in_ready_o;
-  assign early      = accept && !h_valid_q && waiting == '0;
+  assign early      = accept && may_leave;
   assign held       = fwd_q ? last_tag_q : tag_rdata;
   assign p1_miss    = p1_line_q && held != p1_tag_q;
+  assign p1_takes   = p1_valid_q && p1_miss && wait_ready && ask_ready;
   assign p1_move    = p1_leaves ? out_ready_i && out_valid_o : p1_valid_q && wait_ready && (!p1_miss || ask_ready);
 
   always_ff @(posedge clk_i) begin
@@ -92,23 +96,23 @@ module hca_line_cache
       p1_base_q <= in_base_i;
       p1_note_q <= in_note_i;
       // The RAM is read while the item before takes the same slot.
-      fwd_q      <= p1_move && p1_miss && p1_slot_q == in_slot;
+      fwd_q      <= p1_takes && p1_slot_q == in_slot;
       last_tag_q <= p1_tag_q;
     end
-    p1_early_q <= early || (p1_early_q && !accept && !h_valid_q && waiting == '0);
+    p1_early_q <= early || (p1_early_q && !accept && may_leave);
     if (rst_i) p1_valid_q <= 1'b0;
     else if (!p1_valid_q || p1_move) p1_valid_q <= accept;
   end
 
   // ---- Slots: taken by P1, emptied after a failed read, by an owner that is forgotten, and by reset --------
-  logic              drop_q, drop_write, walk_write, walk_match;
+  logic              drop_write, walk_write, walk_match;
   logic [SlotW-1:0]  drop_slot_q, walk_slot_q;
   logic              tag_we;
   logic [SlotW-1:0]  tag_waddr;
 
-  assign tag_we     = (p1_move && p1_miss) || walk_write || drop_write;
-  assign tag_waddr  = (p1_move && p1_miss) ? p1_slot_q : walk_write ? walk_slot_q : drop_slot_q;
-  assign drop_write = drop_q && !(p1_move && p1_miss) && !walk_write;
+  assign tag_we     = p1_takes || walk_write || drop_write;
+  assign tag_waddr  = p1_takes ? p1_slot_q : walk_write ? walk_slot_q : drop_slot_q;
+  assign drop_write = drop_q && !p1_takes && !walk_write;
 
   hca_ram_1r1w #(
     .Width($bits(tag_t)),
@@ -117,7 +121,7 @@ module hca_line_cache
     .clk_i,
     .we_i   (tag_we),
     .waddr_i(tag_waddr),
-    .wdata_i((p1_move && p1_miss) ? p1_tag_q : '0),
+    .wdata_i(p1_takes ? p1_tag_q : '0),
     .re_i   (accept || walk_read),
     .raddr_i(walk_read ? walk_slot_q : in_slot),
     .rdata_o(tag_rdata)
@@ -130,7 +134,7 @@ module hca_line_cache
   logic  walk_last;
 
   assign walk_idle      = walk_q != WalkReset;
-  assign walk_read      = walk_q == WalkRead && (!p1_valid_q || p1_move);
+  assign walk_read      = walk_q == WalkRead && (!p1_valid_q || p1_moves);
   assign walk_match     = ((tag_rdata.owner ^ forget_owner_i) & forget_mask_i) == '0
                           && (!forget_one_i || tag_rdata.num == forget_num_i);
   assign walk_write     = walk_q == WalkReset || (walk_q == WalkClear && walk_match);
@@ -227,13 +231,13 @@ module hca_line_cache
   assign failed = out_valid_o && out_ready_i && out_err_o;
 
   // Nothing is before it, and nothing has been written or read since its data was.
-  assign p1_leaves = p1_valid_q && waiting == '0 && !h_valid_q && (!p1_line_q || (p1_early_q && !p1_miss));
+  assign p1_leaves = p1_valid_q && may_leave && (!p1_line_q || (p1_early_q && !p1_miss));
 
   // The place for one slot to be emptied is free again before it is needed.
   assign out_valid_o = (p1_leaves || (h_valid_q && (!h_fills || rsp_valid_i))) && !(out_err_o && drop_q);
-  assign out_data_o  = (h_fills) ? rsp_i.data : ram_data;
-  assign out_err_o   = p1_leaves ? p1_line_q && ram_err : h_q.line && (h_q.miss ? rsp_i.err : ram_err);
-  assign out_note_o  = p1_leaves ? p1_note_q : h_q.note;
+  assign out_data_o  = h_fills ? rsp_i.data : ram_data;
+  assign out_err_o   = h_valid_q ? h_q.line && (h_q.miss ? rsp_i.err : ram_err) : p1_line_q && ram_err;
+  assign out_note_o  = h_valid_q ? h_q.note : p1_note_q;
   assign h_move      = out_valid_o && out_ready_i && h_valid_q;
   assign rsp_ready_o = h_fills && h_move;
   assign idle_o      = !p1_valid_q && waiting == '0 && !h_valid_q;
@@ -257,7 +261,8 @@ module hca_line_cache
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
-    if (!rst_i) assert (!(p1_valid_q && walk_q == WalkClear)) else $error("hca_line_cache: look-up during a walk's write");
+    if (!rst_i) assert (!(p1_valid_q && p1_moves) || p1_move) else $error("hca_line_cache: P1 stays");
+    if (!rst_i) assert (!p1_valid_q || walk_q != WalkClear) else $error("hca_line_cache: look-up beside a walk");
   end
 `endif
 

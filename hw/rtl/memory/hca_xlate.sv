@@ -38,7 +38,7 @@ module hca_xlate
     $error("hca_xlate: ChunkBytes must be a power of two, 64 to 4096 (the smallest page)");
   end
 
-  logic s1_valid, s2_valid_q, s3_valid_q;
+  logic s1_valid, s2_valid, s3_valid_q;
   logic s1_move, s2_move, s3_done;
 
   // ---- Key -----------------------------------------------------------------------------------------
@@ -68,11 +68,10 @@ module hca_xlate
   assign s1_mpt = s1_row[$bits(mpt_t)-1:0];
 
   hca_line_cache #(
-    .Lines  (KeyCacheLines),
-    .Waiting(16),
-    .OwnerW (KeyFuncW),
-    .NumW   (MrW),
-    .NoteW  ($bits(wish_t))
+    .Lines (KeyCacheLines),
+    .OwnerW(KeyFuncW),
+    .NumW  (MrW),
+    .NoteW ($bits(wish_t))
   ) u_keys (
     .clk_i,
     .rst_i,
@@ -143,52 +142,71 @@ module hca_xlate
     logic [63:0] addr;      // bus address; before stage 3 the position in the region's pages, if paged
   } walk_t;
 
-  walk_t           s2_q, s2_out, s3_q;
-  logic [KeyW-1:0] s2_index_q;
-  logic [63:6]     s2_list_q;
-  logic [63:0]     s2_page;
-  logic [12:0]     s2_to_page_end;
-  logic            s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
+  typedef struct packed {
+    walk_t           walk;
+    logic [KeyW-1:0] index;
+    logic [63:6]     list;
+  } span_t;
 
-  assign s1_move = !s2_valid_q || s2_move;
+  span_t       s1_span, s2;
+  walk_t       s2_out, s3_q;
+  logic        s2_second_q;   // of its two pages
+  logic [63:0] s2_addr, s2_page;
+  logic [12:0] s2_to_page_end, s2_len;
+  logic        s2_wants_page, s2_take, s2_final, past_cache, cache_idle, cache_ready, s3_free;
+
+  always_comb begin
+    s1_span.walk.err       = s1_err;
+    s1_span.walk.paged     = s1_translated;
+    s1_span.walk.seg_last  = 1'b1;
+    s1_span.walk.last      = s1.seg.last;
+    s1_span.walk.func      = s1.seg.func;
+    s1_span.walk.len_bytes = s1.seg.len_bytes;
+    s1_span.walk.shift     = s1_mpt.page_shift;
+    if (s1.free) s1_span.walk.addr = s1.seg.va;
+    else if (key_paged) s1_span.walk.addr = key_page_pos;
+    else s1_span.walk.addr = s1_mpt.iova + key_offset;
+    s1_span.index = s1.seg.key[31:8];
+    s1_span.list  = s1_mpt.iova[63:6];
+  end
+
+  // Whether the page cache takes something is not to be known on this side of it.
+  hca_skid #(
+    .Width($bits(span_t))
+  ) u_s2 (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (s1_valid),
+    .in_ready_o (s1_move),
+    .in_i       (s1_span),
+    .out_valid_o(s2_valid),
+    .out_ready_i(s2_move),
+    .out_o      (s2)
+  );
 
   always_ff @(posedge clk_i) begin
-    if (s1_move) begin
-      s2_q.err       <= s1_err;
-      s2_q.paged     <= s1_translated;
-      s2_q.seg_last  <= 1'b1;
-      s2_q.last      <= s1.seg.last;
-      s2_q.func      <= s1.seg.func;
-      s2_q.len_bytes <= s1.seg.len_bytes;
-      s2_q.shift     <= s1_mpt.page_shift;
-      if (s1.free) s2_q.addr <= s1.seg.va;
-      else if (key_paged) s2_q.addr <= key_page_pos;
-      else s2_q.addr <= s1_mpt.iova + key_offset;
-      s2_list_q  <= s1_mpt.iova[63:6];
-      s2_index_q <= s1.seg.key[31:8];
-    end else if (s2_take) begin
-      s2_q.addr      <= s2_q.addr + 64'(s2_to_page_end);
-      s2_q.len_bytes <= s2_q.len_bytes - s2_to_page_end;
-    end
+    if (rst_i) s2_second_q <= 1'b0;
+    else if (s2_take) s2_second_q <= !s2_final;
   end
 
   // A segment is no longer than the smallest page: only in the last 4 KiB of a page can it reach the next one.
-  assign s2_wants_page  = s2_q.err == XlOk && s2_q.paged && s2_q.len_bytes != '0;
-  assign s2_to_page_end = 13'd4096 - 13'(s2_q.addr[11:0]);
-  assign s2_page        = s2_q.addr >> s2_q.shift;
-  assign s2_final       = !(s2_wants_page && (&(s2_q.addr[MaxPageShift-1:12] | ~page_mask(s2_q.shift)))
-                            && s2_q.len_bytes > s2_to_page_end);
+  assign s2_to_page_end = 13'd4096 - 13'(s2.walk.addr[11:0]);
+  assign s2_addr        = s2_second_q ? {s2.walk.addr[63:12] + 52'd1, 12'd0} : s2.walk.addr;
+  assign s2_len         = s2.walk.len_bytes - (s2_second_q ? s2_to_page_end : '0);
+  assign s2_page        = s2_addr >> s2.walk.shift;
+  assign s2_wants_page  = s2.walk.err == XlOk && s2.walk.paged && s2.walk.len_bytes != '0;
+  assign s2_final       = s2_second_q || !(s2_wants_page && s2.walk.len_bytes > s2_to_page_end
+                                           && (&(s2.walk.addr[MaxPageShift-1:12] | ~page_mask(s2.walk.shift))));
   assign past_cache     = !s2_wants_page && cache_idle;
-  assign s2_take        = s2_valid_q && (past_cache ? s3_free : cache_ready);
-  assign s2_move        = s2_take && s2_final;
+  assign s2_take        = s2_valid && (past_cache ? s3_free : cache_ready);
+  assign s2_move        = past_cache ? s3_free : cache_ready && s2_final;
 
   always_comb begin
-    s2_out = s2_q;
-    if (!s2_final) begin
-      s2_out.len_bytes = s2_to_page_end;
-      s2_out.seg_last  = 1'b0;
-      s2_out.last      = 1'b0;
-    end
+    s2_out           = s2.walk;
+    s2_out.addr      = s2_addr;
+    s2_out.len_bytes = s2_final ? s2_len : s2_to_page_end;
+    s2_out.seg_last  = s2_final;
+    s2_out.last      = s2_final && s2.walk.last;
   end
 
   // Bits of an address above 4 KiB that are inside a page.
@@ -216,13 +234,13 @@ module hca_xlate
   ) u_pages (
     .clk_i,
     .rst_i,
-    .in_valid_i (s2_valid_q && !past_cache),
+    .in_valid_i (s2_valid && !past_cache),
     .in_ready_o (cache_ready),
     .in_line_i  (s2_wants_page),
-    .in_owner_i (s2_index_q),
+    .in_owner_i (s2.index),
     .in_num_i   (s2_page[31:$clog2(LinePages)]),
-    .in_func_i  (s2_q.func),
-    .in_base_i  (s2_list_q),
+    .in_func_i  (s2.walk.func),
+    .in_base_i  (s2.list),
     .in_note_i  ({s2_out, s2_wants_page, s2_page[$clog2(LinePages)-1:0]}),
     .out_valid_o(found_valid),
     .out_ready_i(s3_free),
@@ -293,11 +311,9 @@ module hca_xlate
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      s2_valid_q <= 1'b0;
       s3_valid_q <= 1'b0;
     end else begin
-      if (s1_move) s2_valid_q <= s1_valid;
-      if (s3_free) s3_valid_q <= past_cache ? s2_valid_q : found_valid;
+      if (s3_free) s3_valid_q <= past_cache ? s2_valid : found_valid;
     end
   end
 

@@ -222,7 +222,7 @@ module hca_core
   );
 
   // ---- Keys ----------------------------------------------------------------------------------------
-  localparam int unsigned KeyGather = 0, KeyExec = 1;
+  localparam int unsigned KeyGather = 0, KeyExec = 1, LnGather = RdLines, LnExec = RdLines + 2;
   key_place_t                key_wr;
   key_place_t [NumFuncs-1:0] key_tables;
   logic [FuncIdxW-1:0]       key_wr_func;
@@ -286,9 +286,9 @@ module hca_core
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
     .left_o(gather_left), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]),
     .tables_i(key_tables), .forget_valid_i(forget_valid[KeyGather]), .forget_ready_o(forget_ready[KeyGather]),
-    .forget_i(forget), .line_req_valid_o(rreq_valid[RdLines+2*KeyGather+:2]), .line_req_ready_i(rreq_ready[RdLines+2*KeyGather+:2]),
-    .line_req_o(rreq[RdLines+2*KeyGather+:2]), .line_rsp_valid_i(rrsp_valid[RdLines+2*KeyGather+:2]),
-    .line_rsp_ready_o(rrsp_ready[RdLines+2*KeyGather+:2]), .line_rsp_i(rrsp[RdLines+2*KeyGather+:2]),
+    .forget_i(forget), .line_req_valid_o(rreq_valid[LnGather+:2]), .line_req_ready_i(rreq_ready[LnGather+:2]),
+    .line_req_o(rreq[LnGather+:2]), .line_rsp_valid_i(rrsp_valid[LnGather+:2]),
+    .line_rsp_ready_o(rrsp_ready[LnGather+:2]), .line_rsp_i(rrsp[LnGather+:2]),
     .mreq_valid_o(mreq_valid[RdGather]), .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]),
     .mreq_tag_o(mreq_tag[RdGather]), .mrsp_valid_i(mrsp_valid[RdGather]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
   );
@@ -407,9 +407,9 @@ module hca_core
     .clk_i(pclk[PartRxExec]), .rst_i, .seg_valid_i(ex_seg_valid), .seg_ready_o(ex_seg_ready), .seg_i(ex_seg),
     .chunk_valid_o(ex_chunk_valid), .chunk_ready_i(ex_chunk_ready), .chunk_o(ex_chunk),
     .tables_i(key_tables), .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]),
-    .forget_i(forget), .line_req_valid_o(rreq_valid[RdLines+2*KeyExec+:2]), .line_req_ready_i(rreq_ready[RdLines+2*KeyExec+:2]),
-    .line_req_o(rreq[RdLines+2*KeyExec+:2]), .line_rsp_valid_i(rrsp_valid[RdLines+2*KeyExec+:2]),
-    .line_rsp_ready_o(rrsp_ready[RdLines+2*KeyExec+:2]), .line_rsp_i(rrsp[RdLines+2*KeyExec+:2])
+    .forget_i(forget), .line_req_valid_o(rreq_valid[LnExec+:2]), .line_req_ready_i(rreq_ready[LnExec+:2]),
+    .line_req_o(rreq[LnExec+:2]), .line_rsp_valid_i(rrsp_valid[LnExec+:2]),
+    .line_rsp_ready_o(rrsp_ready[LnExec+:2]), .line_rsp_i(rrsp[LnExec+:2])
   );
 
   hca_resp_sched u_resp_sched (

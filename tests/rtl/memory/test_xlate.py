@@ -192,7 +192,8 @@ async def edges_of_the_address_space(dut):
     for index in (last, last + 1, 1 << keys.ROW_BITS | last):
         xlate.put(dict(base, key=index << 8, va=0, len_bytes=1, chk_bytes=1))
     for func in (2, 3, 4, 16, 255):   # no table, no such function
-        xlate.put(dict(base, key=(func % 16) << (8 + keys.ROW_BITS) | 1 << 8, func=func, va=0, len_bytes=1, chk_bytes=1))
+        key = (func % 16) << (8 + keys.ROW_BITS) | 1 << 8
+        xlate.put(dict(base, key=key, func=func, va=0, len_bytes=1, chk_bytes=1))
     await xlate.settle()
 
 
@@ -203,8 +204,8 @@ async def keys_change(dut):
     xlate = Xlate(dut, 7, late=(1, 80))
     await xlate.bench.start()
     table, rng = xlate.table, xlate.bench.rng
-    found = [table.add(n + 64 * (n % 2), start=0, length=1 << 24, page_shift=rng.choice([12, keys.DIRECT]), iova=n << 20,
-                       func=n % 2) for n in range(1, 40)]   # a slot each
+    found = [table.add(n + 64 * (n % 2), start=0, length=1 << 24, page_shift=rng.choice([12, keys.DIRECT]),
+                       iova=n << 20, func=n % 2) for n in range(1, 40)]   # a slot each
     base = dict(bypass=0, access=keys.LOCAL_READ, pd=0, last=1, len_bytes=64, chk_bytes=64)
 
     used = set()   # what they find is settled
@@ -231,22 +232,26 @@ async def keys_change(dut):
             use(rng.choice([key, rng.choice(found)]))
     await xlate.settle()
     for key in found:
-        use(key)
+        xlate.put(dict(base, func=table.rows[key >> 8]["func"], key=key, va=0))
     await xlate.settle()
     table.keys.requests.clear()
+    table.lists.requests.clear()
     await table.forget(1 << keys.ROW_BITS, whole=True)
     for key in found:
-        use(key)
+        xlate.put(dict(base, func=table.rows[key >> 8]["func"], key=key, va=0))
+    for key in found:
+        xlate.put(dict(base, func=table.rows[key >> 8]["func"], key=key, va=0))
     await xlate.settle()
     assert {func for func, _ in table.keys.requests} == {1}
+    assert {func for func, _ in table.lists.requests} == {1}
     assert len(table.keys.requests) == sum(key >> 8 >> keys.ROW_BITS for key in found)
 
 
 @cocotb.test()
 @cocotb.parametrize(paged=[False, True])
 async def rate(dut, paged):
-    """One-chunk segments pass at one per cycle, segments in a row give one chunk per cycle; three cycles with a key that
-    is here, four with a page that is, too."""
+    """One-chunk segments pass at one per cycle, segments in a row give one chunk per cycle; three cycles with a key
+    that is here, four with a page that is, too."""
     xlate = Xlate(dut, 3)
     await xlate.bench.start()
     table = xlate.table

@@ -191,8 +191,8 @@ impl Announcer {
     }
 }
 
-/// SYS-7: three functions register regions with page lists, for which the card walks through what it keeps of such lists,
-/// one after the other; the fourth asks for NOPs, and its wait is bounded.
+/// SYS-7: three functions register regions with page lists, for which the card walks through what it keeps of such
+/// lists, one after the other; the fourth asks for NOPs, and its wait is bounded.
 #[test]
 fn functions_take_turns() {
     let mut rig = Rig::new(&RigConfig::new(2, LinkKind::Ethernet)).unwrap();

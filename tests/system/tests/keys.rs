@@ -71,8 +71,8 @@ impl Many {
     }
 }
 
-/// Random ones of more regions than the card keeps keys of; then half of them go, and their keys are worth nothing, while
-/// those that stay work on, and new ones in their places.
+/// Random ones of more regions than the card keeps keys of; then half of them go, and their keys are worth nothing,
+/// while those that stay work on.
 #[test]
 fn more_keys_than_the_card_keeps() {
     for link in BOTH_LINKS {

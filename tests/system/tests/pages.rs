@@ -1,5 +1,5 @@
-//! Regions of scattered pages: what is one range to the peer lies anywhere in host memory (MEM-3, MEM-4). Their page lists
-//! are in host memory, too, of any length, and may turn out not to be readable.
+//! Regions of scattered pages: what is one range to the peer lies anywhere in host memory (MEM-3, MEM-4). Their page
+//! lists are in host memory, too, of any length, and may turn out not to be readable.
 
 mod common;
 
@@ -85,8 +85,8 @@ fn number(buf: &DmaBuf, base: usize, page: usize) {
     (0..PAGE / 8).for_each(|word| buf.store_u64(base + page * PAGE + 8 * word, page as u64));
 }
 
-/// V-130: a region of 1 TiB in pages of 4 KiB: 2^28 of them, which lie in 512 pages of memory. Reads and writes at random
-/// places, and across pages and lines of the list, reach the page that the list says.
+/// V-130: a region of 1 TiB in pages of 4 KiB: 2^28 of them, which lie in 512 pages of memory. Reads and writes at
+/// random places, and across pages and lines of the list, reach the page that the list says.
 #[test]
 fn a_region_of_a_tebibyte() {
     for link in BOTH_LINKS {
@@ -151,8 +151,8 @@ fn a_region_of_a_tebibyte() {
 /// Entry of a list that lies 16 GiB behind its first one: no memory is there.
 const LOST: u64 = 1 << 31;
 
-/// A region whose list cannot be read from some place on: the QP that needs such a page fails, on each side with the error
-/// that belongs there; another QP and the pages in front go on, and the next one that needs it fails again.
+/// A region whose list cannot be read from some place on: the QP that needs such a page fails, on each side with the
+/// error that belongs there; another QP and the pages in front go on, and the next one that needs it fails again.
 #[test]
 fn a_list_that_cannot_be_read() {
     for link in BOTH_LINKS {

@@ -56,8 +56,8 @@ What is measured, all in simulated time, with the PCIe model on; a program's own
   goodput of each SL      with several --sl: while all of them are busy, from the end of the warm-up to the moment when
                           the first QP has posted all its messages.
 
-  --region, --page        messages go to or come from random places of one region of the peer's, registered in pages; the
-                          card keeps some of the page list, and reads the rest when it is needed. Said beside the
+  --region, --page        messages go to or come from random places of one region of the peer's, registered in pages;
+                          the card keeps some of the page list, and reads the rest when it is needed. Said below the
                           figures: reads of the list for each message.
 
   --stages                the time of every work request, cut at the stages that it reaches: doorbell; wqe_asked,
