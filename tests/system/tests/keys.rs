@@ -6,7 +6,9 @@ use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
 use hca_abi::{AdminOpcode, AdminStatus, DIRECT_PAGE_SHIFT, MAX_LOG_KEYS, Mpt, SetKeyTableCmd};
 use hca_dev::DmaBuf;
 use hca_system_tests::{Dev, Node, RigConfig, Rng, connect, path};
-use hca_verbs::{Mr, MrOptions, Mtu, PageSize, RawQp, SendFlags, SendOp, SendWr, Sge, WcStatus, WrData};
+use hca_verbs::{
+    ConnectOptions, Mr, MrOptions, Mtu, PageSize, RawQp, SendFlags, SendOp, SendWr, Sge, WcStatus, WrData,
+};
 
 /// More than twice what the card keeps.
 const REGIONS: usize = 600;
@@ -235,5 +237,52 @@ fn send_from(pair: &Pair, nodes: [&Node; 2], target: &Mr<Dev>, lkey: u32) -> WcS
             return wc.status;
         }
         assert!(pair.rig.now_ns() < end_ns, "no completion");
+    }
+}
+
+/// A row that the host never sends ends with an error of who needs it, after the card's time-out, on each side with the
+/// one that belongs there; the next one reads it again.
+#[test]
+fn a_key_that_never_comes() {
+    // Of a READ at its requester the list of the WQE would be lost first.
+    let cases = [(0, false), (1, false), (1, true)];
+    for (link, (loser, is_read)) in BOTH_LINKS
+        .into_iter()
+        .flat_map(|link| cases.map(|case| (link, case)))
+    {
+        // A time-out of the transport that is longer than the card's for a read.
+        let path = ConnectOptions {
+            timeout: 15,
+            ..path(Mtu::Bytes1024)
+        };
+        let mut pair = Pair::new(&RigConfig::new(43, link), &path, 4096, [LOCAL_AND_REMOTE; 2]);
+        let lose = |pair: &Pair, one_in| {
+            let card = pair.rig.cards[loser];
+            pair.rig.sim.fabric().card_mut(card).lose_reads(one_in);
+        };
+        let op = if is_read {
+            pair.read_from(1, 0)
+        } else {
+            pair.write_to(1, 0)
+        };
+        lose(&pair, 1);
+        let start_ns = pair.rig.now_ns();
+        pair.post(0, 1, op, &[pair.mrs[0].sge(0, 100)]);
+        let status = if loser == 0 {
+            WcStatus::LocProtErr
+        } else {
+            WcStatus::RemOpErr
+        };
+        assert_eq!(
+            pair.wait(0).status,
+            status,
+            "{link:?}, card {loser}, read {is_read}"
+        );
+        let took_ns = pair.rig.now_ns() - start_ns;
+        assert!((16_700_000..34_000_000).contains(&took_ns), "{took_ns} ns");
+        lose(&pair, 0);
+        let mut others = pair.more_qps(cap(), &path);
+        std::mem::swap(&mut pair.qps, &mut others);
+        pair.check_traffic("after it");
     }
 }
