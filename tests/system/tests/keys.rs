@@ -3,7 +3,10 @@
 mod common;
 
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
-use hca_abi::{AdminOpcode, AdminStatus, DIRECT_PAGE_SHIFT, MAX_LOG_KEYS, Mpt, SetKeyTableCmd};
+use hca_abi::{
+    AdminOpcode, AdminStatus, DIRECT_PAGE_SHIFT, HandleCmd, MAX_LOG_KEYS, Mpt, RegMrCmd, RegMrResult,
+    SetKeyTableCmd,
+};
 use hca_dev::DmaBuf;
 use hca_system_tests::{Dev, Node, RigConfig, Rng, connect, path};
 use hca_verbs::{
@@ -284,5 +287,97 @@ fn a_key_that_never_comes() {
         let mut others = pair.more_qps(cap(), &path);
         std::mem::swap(&mut pair.qps, &mut others);
         pair.check_traffic("after it");
+    }
+}
+
+/// KEY-30: a function that is reset and starts again has the same rows again: what the card kept of them is gone, its
+/// new keys work, and a key of before does not.
+#[test]
+fn a_function_that_starts_again() {
+    for link in BOTH_LINKS {
+        let pair = Pair::new(
+            &RigConfig::new(44, link),
+            &path(Mtu::Bytes1024),
+            4096,
+            [LOCAL_AND_REMOTE; 2],
+        );
+        let (mut before, mut domain) = (Vec::new(), None);
+        for life in 0..3u64 {
+            let mut node = Node::open(pair.rig.sim.device(pair.rig.cards[1], 2).unwrap(), 64).unwrap();
+            // In the same domain as before, or that alone would refuse the old keys.
+            while node.pd.handle() != *domain.get_or_insert(node.pd.handle()) {
+                node.pd = node.context.alloc_pd().unwrap();
+            }
+            let buf = node.alloc(4096).unwrap();
+            let options = MrOptions {
+                addr: Some(ADDR),
+                ..MrOptions::new(LOCAL_AND_REMOTE)
+            };
+            // In the later lives the second row is not used: what was kept of it would still be the old one.
+            let mrs: Vec<_> = (0..if life == 0 { 2 } else { 1 })
+                .map(|_| node.pd.reg_mr_with(&buf, &options).unwrap())
+                .collect();
+            for (rkey, status) in before
+                .iter()
+                .map(|rkey| (*rkey, WcStatus::RemAccessErr))
+                .chain(mrs.iter().map(|mr| (mr.rkey(), WcStatus::Success)))
+            {
+                let mut qps = [&pair.rig.nodes[0], &node].map(|node| node.create_qp(cap(), false).unwrap());
+                connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+                write(&pair, &mut qps[0], ADDR, rkey, status);
+            }
+            let mut found = [0; 8];
+            buf.read_bytes(0, &mut found);
+            assert_eq!(found.as_slice(), pair.expected(0, 0, 8), "{link:?}, life {life}");
+            before.extend(mrs.iter().map(Mr::rkey));
+            // Nobody deregisters them: the next life's reset does it all.
+            std::mem::forget((mrs, node));
+        }
+    }
+}
+
+/// A row that is used again has a page list of its own: what the card kept of the last one is gone.
+#[test]
+fn a_row_that_is_used_again() {
+    for link in BOTH_LINKS {
+        let pair = Pair::new(
+            &RigConfig::new(45, link),
+            &path(Mtu::Bytes1024),
+            4096,
+            [LOCAL_AND_REMOTE; 2],
+        );
+        let node = &pair.rig.nodes[1];
+        let (buf, list) = (node.alloc(8 * 4096).unwrap(), node.alloc(8 * 64).unwrap());
+        let first = buf.iova().next_multiple_of(4096);
+        let mut qps = pair.more_qps(cap(), &path(Mtu::Bytes1024));
+        let issue = |opcode: AdminOpcode, body: &[u8]| {
+            let mut function = node.context.function();
+            let cpl = function.issue_raw(opcode.into(), body).unwrap();
+            assert_eq!(cpl.status(), u8::from(AdminStatus::Ok), "{opcode:?}");
+            RegMrResult(cpl.body()).rkey()
+        };
+        for life in 0..7 {
+            // The same entry of the list, of another page.
+            list.store_u64(64 * life, first + 4096 * life as u64);
+            let mut cmd = RegMrCmd::new();
+            cmd.set_pd(node.pd.handle());
+            cmd.set_access(LOCAL_AND_REMOTE.bits());
+            cmd.set_start(ADDR);
+            cmd.set_length(4096);
+            cmd.set_num_pages(1);
+            cmd.set_page_shift(12);
+            cmd.set_page_list_addr(list.iova() + 64 * life as u64);
+            // The driver is far from this one.
+            cmd.set_row(1000);
+            let rkey = issue(AdminOpcode::RegMr, cmd.as_bytes());
+            write(&pair, &mut qps[0], ADDR, rkey, WcStatus::Success);
+            let mut found = [0; 8];
+            let at = (first - buf.iova()) as usize + 4096 * life;
+            buf.read_bytes(at, &mut found);
+            assert_eq!(found.as_slice(), pair.expected(0, 0, 8), "{link:?}, life {life}");
+            let mut cmd = HandleCmd::new();
+            cmd.set_handle(rkey);
+            issue(AdminOpcode::DeregMr, cmd.as_bytes());
+        }
     }
 }
