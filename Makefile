@@ -143,6 +143,7 @@ soak: hca ## random faults and sieges by seed, a link, the QoS paper's sweep, pe
 	HCA_SWITCHES=2 cargo test --release --no-fail-fast -p hca-system-tests
 	SEEDS=$(SEEDS) OPERATIONS=$(OPERATIONS) cargo test --release -p hca-system-tests -- \
 	  --ignored --nocapture soak
+	cargo test --release -p hca-verbs --test errors -- --ignored a_million_regions
 	scripts/fuzz.sh $(OPERATIONS)0
 	HCA_SWITCH_SOAK=1000000 cargo test --release -p hca-switch --test traffic random_traffic
 	LINK_PACKETS=1000000 LINK_VLS=1,2,4,15 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
