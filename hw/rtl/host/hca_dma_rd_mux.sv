@@ -1,7 +1,8 @@
 // Joins the DMA read ports of N clients into the host port: requests round robin through one register
 // stage, responses straight to the client named by the upper tag bits. The host's tag has eight bits: the first
 // three clients have 64 reads under way, the others 8. Tag = {client, 6 bits} or {3, client - 3, 3 bits}.
-// The others take turns among themselves first, one cycle earlier, and have one turn in four together.
+// The others take turns among themselves first, one cycle earlier, and have one turn in four together; their answers
+// come one cycle later, on a bus that stands still while all others' pass.
 module hca_dma_rd_mux
   import hca_pkg::*;
 #(
@@ -15,8 +16,10 @@ module hca_dma_rd_mux
   input  dma_rd_req_t [N-1:0] mreq_i,
   input  logic [N-1:0][5:0]   mreq_tag_i,
   output logic [N-1:0]        mrsp_valid_o,
-  output logic [5:0]          mrsp_tag_o,
+  output logic [5:0]          mrsp_tag_o,      // of the first three
   output dma_rd_rsp_t         mrsp_o,
+  output logic [5:0]          mrsp_few_tag_o,  // of the others
+  output dma_rd_rsp_t         mrsp_few_o,
   // Host port. Responses are never back-pressured: a client asks only for what it can store.
   output logic                hrd_req_valid_o,
   input  logic                hrd_req_ready_i,
@@ -106,13 +109,25 @@ module hca_dma_rd_mux
   );
 
   // ---- Responses -----------------------------------------------------------------------------------
-  assign mrsp_tag_o = (hrd_rsp_tag_i[7:6] == 2'd3) ? {3'd0, hrd_rsp_tag_i[2:0]} : hrd_rsp_tag_i[5:0];
+  logic              few_rsp;
+  logic [Wide-1:0]   wide_valid;
+  logic [Narrow-1:0] few_valid_q;
+
+  assign few_rsp    = hrd_rsp_valid_i && hrd_rsp_tag_i[7:6] == 2'd3;
+  assign mrsp_tag_o = hrd_rsp_tag_i[5:0];
   assign mrsp_o     = hrd_rsp_i;
 
-  always_comb begin
-    for (int unsigned i = 0; i < N; i++) begin
-      if (i < Wide) mrsp_valid_o[i] = hrd_rsp_valid_i && hrd_rsp_tag_i[7:6] == 2'(i);
-      else mrsp_valid_o[i] = hrd_rsp_valid_i && hrd_rsp_tag_i[7:3] == {2'd3, 3'(i - Wide)};
+  assign mrsp_valid_o = {few_valid_q, wide_valid};
+
+  for (genvar i = 0; i < Wide; i++) begin : gen_wide
+    assign wide_valid[i] = hrd_rsp_valid_i && hrd_rsp_tag_i[7:6] == 2'(i);
+  end
+
+  always_ff @(posedge clk_i) begin
+    for (int unsigned i = 0; i < Narrow; i++) few_valid_q[i] <= !rst_i && few_rsp && hrd_rsp_tag_i[5:3] == 3'(i);
+    if (few_rsp) begin
+      mrsp_few_tag_o <= {3'd0, hrd_rsp_tag_i[2:0]};
+      mrsp_few_o     <= hrd_rsp_i;
     end
   end
 

@@ -138,15 +138,15 @@ module hca_core
   logic [NumRd-1:0]        mreq_valid, mreq_ready, mrsp_valid, rd_busy;
   dma_rd_req_t [NumRd-1:0] mreq;
   logic [NumRd-1:0][5:0]   mreq_tag;
-  logic [5:0]              mrsp_tag;
-  dma_rd_rsp_t             mrsp;
+  logic [5:0]              mrsp_tag, few_tag;
+  dma_rd_rsp_t             mrsp, few;
   dma_rd_req_t             hrd_req;
   logic [63:0]             qp_wake_at;
   logic                    rd_tick, qp_timers;
 
   hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
     .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
-    .mrsp_valid_o(mrsp_valid), .mrsp_tag_o(mrsp_tag), .mrsp_o(mrsp),
+    .mrsp_valid_o(mrsp_valid), .mrsp_tag_o(mrsp_tag), .mrsp_o(mrsp), .mrsp_few_tag_o(few_tag), .mrsp_few_o(few),
     .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_o(hrd_req), .hrd_req_tag_o, .hrd_rsp_valid_i, .hrd_rsp_tag_i,
     .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i})
   );
@@ -169,7 +169,7 @@ module hca_core
         .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]), .rsp_valid_o(rrsp_valid[c]),
         .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]), .done_idx_o(), .done_strb_o(), .done_err_o(),
         .mreq_valid_o(mreq_valid[c]), .mreq_ready_i(mreq_ready[c]), .mreq_o(mreq[c]), .mreq_tag_o(mreq_tag[c]),
-        .mrsp_valid_i(mrsp_valid[c]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
+        .mrsp_valid_i(mrsp_valid[c]), .mrsp_tag_i((c < RdMgmt) ? mrsp_tag : few_tag), .mrsp_i((c < RdMgmt) ? mrsp : few)
       );
     end
   end
