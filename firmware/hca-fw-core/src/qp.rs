@@ -115,7 +115,9 @@ impl Control {
         let rec = &mut self.qps[line as usize];
         rec.generation = (rec.generation + 1) & MAX_GENERATION;
         let create = &rec.create;
-        self.pds[create.pd() as usize] -= 1;
+        // Rows of keys that a function has forged may have counted it down already.
+        let users = &mut self.pds[create.pd() as usize];
+        *users = users.saturating_sub(1);
         self.cqs[create.send_cqn() as usize].qps -= 1;
         self.cqs[create.recv_cqn() as usize].qps -= 1;
         self.eqs[create.async_eqn() as usize].users -= 1;

@@ -145,6 +145,45 @@ fn every_function_gets_its_limits() {
     dev.assert_no_violations();
 }
 
+/// D15: rows of keys are a function's own memory. Whatever it makes of them, firmware goes on, and its neighbour has what
+/// it had.
+#[test]
+fn forged_rows_of_keys() {
+    let dev = FakeDevice::new();
+    let (mut one, mut other) = (Client::open(&dev, 0), Client::open(&dev, 1));
+    let mine = one.make_some();
+    let rows = one.rows(&dev);
+    let made = other.make_some();
+    // Given back more often than it was registered: the domain has users, and is counted down all the same.
+    for _ in 0..12 {
+        other.destroy(AdminOpcode::DeregMr, made.keys[0]).unwrap();
+        other.forge(made.keys[0], |_| ());
+    }
+    // Domains and functions that are not its own.
+    let forgeries: [fn(&mut hca_abi::Mpt); 4] = [
+        |row| row.set_pd(0xff_ffff),
+        |row| row.set_pd(1),
+        |row| row.set_func(0),
+        |row| row.set_tag(row.tag() ^ 1),
+    ];
+    for forge in forgeries {
+        other.forge(made.keys[1], forge);
+        for opcode in [AdminOpcode::DeregMr, AdminOpcode::QueryMr] {
+            let refusal = other.destroy(opcode, made.keys[1]).unwrap_err();
+            assert_eq!(refusal, AdminStatus::BadHandle);
+        }
+    }
+    for qpn in &made.qps {
+        other.destroy(AdminOpcode::DestroyQp, *qpn).unwrap();
+    }
+    other.destroy(AdminOpcode::DeregMr, made.keys[2]).unwrap();
+    other.destroy(AdminOpcode::DeallocPd, made.pds[0]).unwrap();
+    assert!(one.rows(&dev) == rows, "rows of the neighbour have changed");
+    one.destroy_all(mine);
+    other.call(AdminOpcode::ResetFunc, &[]).unwrap();
+    dev.assert_no_violations();
+}
+
 /// What a function may be doing when it is reset.
 #[derive(Clone, Copy, Debug)]
 enum Doing {

@@ -335,6 +335,16 @@ impl Client {
         made
     }
 
+    /// Writes a key that was given back into its row again, which is the client's own memory.
+    pub fn forge(&self, key: u32, change: impl FnOnce(&mut Mpt)) {
+        let at = ((key >> 8) & ((1 << LOG_KEYS) - 1)) as usize * Mpt::BYTES;
+        let mut row = Mpt::new();
+        self.keys.read_bytes(at, &mut row.0);
+        row.set_valid(true);
+        change(&mut row);
+        self.keys.write_bytes(at, row.as_bytes());
+    }
+
     pub fn destroy_all(&mut self, made: Made) {
         for (opcode, handles) in [
             (AdminOpcode::DestroyQp, made.qps),
