@@ -145,8 +145,8 @@ fn every_function_gets_its_limits() {
     dev.assert_no_violations();
 }
 
-/// D15: rows of keys are a function's own memory. Whatever it makes of them, firmware goes on, and its neighbour has what
-/// it had.
+/// D15: rows of keys are a function's own memory. Whatever it makes of them, firmware goes on, and its neighbour has
+/// what it had.
 #[test]
 fn forged_rows_of_keys() {
     let dev = FakeDevice::new();
