@@ -336,7 +336,8 @@ fn a_function_that_starts_again() {
     }
 }
 
-/// A row that is used again has a page list of its own: what the card kept of the last one is gone.
+/// A row that is used again has a page list of its own, or none: what the card kept of the last one, and of the row
+/// while it was empty, is gone.
 #[test]
 fn a_row_that_is_used_again() {
     for link in BOTH_LINKS {
@@ -367,6 +368,10 @@ fn a_row_that_is_used_again() {
             cmd.set_num_pages(1);
             cmd.set_page_shift(12);
             cmd.set_page_list_addr(list.iova() + 64 * life as u64);
+            if life % 2 == 1 {
+                cmd.set_page_shift(DIRECT_PAGE_SHIFT as u8);
+                cmd.set_iova(first + 4096 * life as u64);
+            }
             // The driver is far from this one.
             cmd.set_row(1000);
             let rkey = issue(AdminOpcode::RegMr, cmd.as_bytes());
@@ -378,6 +383,9 @@ fn a_row_that_is_used_again() {
             let mut cmd = HandleCmd::new();
             cmd.set_handle(rkey);
             issue(AdminOpcode::DeregMr, cmd.as_bytes());
+            // The card may now keep the row as one that says no.
+            let mut others = pair.more_qps(cap(), &path(Mtu::Bytes1024));
+            write(&pair, &mut others[0], ADDR, rkey, WcStatus::RemAccessErr);
         }
     }
 }
