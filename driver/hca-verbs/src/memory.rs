@@ -14,7 +14,7 @@ use crate::pd::{Pd, PdShared};
 /// How the card finds the memory of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageSize {
-    /// One contiguous bus range: no translation entries.
+    /// One contiguous bus range: no page list.
     #[default]
     Direct,
     /// Pages of 4 KiB.

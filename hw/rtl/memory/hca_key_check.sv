@@ -8,12 +8,12 @@ module hca_key_check
   output xl_err_e     err_o,
   output logic        paged_o,
   output logic [63:0] offset_o,   // of va from the start of the region
-  output logic [63:0] page_pos_o, // of va from the start of the region's first page
-  output logic [32:0] need_o      // bytes that must be inside the region
+  output logic [63:0] page_pos_o  // of va from the start of the region's first page
 );
 
   logic        row_ok, right_ok, range_ok, page_ok, local_only;
   logic [64:0] range_end, page_pos;
+  logic [32:0] need;   // bytes that must be inside the region
   logic [63:0] page_mask;
 
   assign row_ok   = mpt_i.valid && (mpt_i.tag == seg_i.key[7:0]) && (mpt_i.func == seg_i.func);
@@ -36,9 +36,9 @@ module hca_key_check
   end
 
   // 65 bits: neither sum can wrap.
-  assign need_o    = (seg_i.chk_bytes > 32'(seg_i.len_bytes)) ? 33'(seg_i.chk_bytes) : 33'(seg_i.len_bytes);
+  assign need      = (seg_i.chk_bytes > 32'(seg_i.len_bytes)) ? 33'(seg_i.chk_bytes) : 33'(seg_i.len_bytes);
   assign offset_o  = mpt_i.zero_based ? seg_i.va : seg_i.va - mpt_i.start;
-  assign range_end = 65'(offset_o) + 65'(need_o);
+  assign range_end = 65'(offset_o) + 65'(need);
   assign range_ok  = (mpt_i.zero_based || seg_i.va >= mpt_i.start) && (range_end <= 65'(mpt_i.length));
 
   assign page_mask  = (64'd1 << mpt_i.page_shift) - 64'd1;

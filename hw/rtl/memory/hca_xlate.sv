@@ -107,7 +107,6 @@ module hca_xlate
   xl_err_e     s1_err, key_err;
   logic        key_paged, s1_translated;
   logic [63:0] key_offset, key_page_pos;
-  logic [32:0] unused_need;
 
   hca_key_check u_check (
     .seg_i     (s1.seg),
@@ -115,8 +114,7 @@ module hca_xlate
     .err_o     (key_err),
     .paged_o   (key_paged),
     .offset_o  (key_offset),
-    .page_pos_o(key_page_pos),
-    .need_o    (unused_need)
+    .page_pos_o(key_page_pos)
   );
 
   always_comb begin
