@@ -365,6 +365,7 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_KEY_TABLE = 3, /* key_table by function. */
     HCA_CTX_TABLE_FORGET = 4, /* forget by key index. */
     HCA_CTX_TABLE_LINK = 5, /* Rows of the link by port and row: LINK_ROW_HIGH and so on. */
+    HCA_CTX_TABLE_GID = 6, /* gid_row by port (from 0) * 16 + entry: source GIDs of datagrams. */
 };
 
 /* Commands of the context port. */
@@ -399,8 +400,6 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_REG_MR = 16, /* Register memory: reg_mr_cmd, reg_mr_result. */
     HCA_ADMIN_OPCODE_DEREG_MR = 17, /* Deregister memory: handle_cmd with the L_Key. */
     HCA_ADMIN_OPCODE_QUERY_MR = 18, /* Read a region: handle_cmd with the L_Key, query_mr_result. */
-    HCA_ADMIN_OPCODE_CREATE_AH = 19, /* Create an address handle: create_ah_cmd, handle_result. */
-    HCA_ADMIN_OPCODE_DESTROY_AH = 20, /* Destroy an address handle: handle_cmd. */
     HCA_ADMIN_OPCODE_CREATE_SRQ = 21, /* Create a shared receive queue: create_srq_cmd, handle_result. */
     HCA_ADMIN_OPCODE_MODIFY_SRQ = 22, /* Change a shared receive queue: modify_srq_cmd. */
     HCA_ADMIN_OPCODE_QUERY_SRQ = 23, /* Read a shared receive queue: handle_cmd, query_srq_result. */
@@ -582,12 +581,13 @@ struct hca_sq_wqe_ctrl {
 #define HCA_SQ_WQE_CTRL_RKEY_LSB 192u
 #define HCA_SQ_WQE_CTRL_RKEY_BITS 32u
 
-/* First 32 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination in the place of the
-   remote address. */
+/* First 64 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination and the way to it in
+   the place of the remote address. Scatter/gather entries or inline data follow at byte 64; 64 + 16 *
+   num_sge must not exceed the stride. */
 struct hca_sq_wqe_ud_ctrl {
-    uint8_t bytes[32];
+    uint8_t bytes[64];
 };
-#define HCA_SQ_WQE_UD_CTRL_BYTES 32u
+#define HCA_SQ_WQE_UD_CTRL_BYTES 64u
 #define HCA_SQ_WQE_UD_CTRL_OPCODE_LSB 0u
 #define HCA_SQ_WQE_UD_CTRL_OPCODE_BITS 8u
 #define HCA_SQ_WQE_UD_CTRL_SIGNALED_LSB 8u
@@ -606,12 +606,32 @@ struct hca_sq_wqe_ud_ctrl {
 #define HCA_SQ_WQE_UD_CTRL_LENGTH_BITS 32u
 #define HCA_SQ_WQE_UD_CTRL_WQE_INDEX_LSB 96u
 #define HCA_SQ_WQE_UD_CTRL_WQE_INDEX_BITS 16u
-#define HCA_SQ_WQE_UD_CTRL_AH_INDEX_LSB 128u
-#define HCA_SQ_WQE_UD_CTRL_AH_INDEX_BITS 32u
-#define HCA_SQ_WQE_UD_CTRL_REMOTE_QPN_LSB 160u
+#define HCA_SQ_WQE_UD_CTRL_REMOTE_QPN_LSB 128u
 #define HCA_SQ_WQE_UD_CTRL_REMOTE_QPN_BITS 24u
-#define HCA_SQ_WQE_UD_CTRL_QKEY_LSB 192u
+#define HCA_SQ_WQE_UD_CTRL_SGID_INDEX_LSB 152u
+#define HCA_SQ_WQE_UD_CTRL_SGID_INDEX_BITS 4u
+#define HCA_SQ_WQE_UD_CTRL_QKEY_LSB 160u
 #define HCA_SQ_WQE_UD_CTRL_QKEY_BITS 32u
+#define HCA_SQ_WQE_UD_CTRL_DGID_LSB 192u
+#define HCA_SQ_WQE_UD_CTRL_DGID_BITS 128u
+#define HCA_SQ_WQE_UD_CTRL_DMAC_LSB 320u
+#define HCA_SQ_WQE_UD_CTRL_DMAC_BITS 48u
+#define HCA_SQ_WQE_UD_CTRL_DLID_LSB 368u
+#define HCA_SQ_WQE_UD_CTRL_DLID_BITS 16u
+#define HCA_SQ_WQE_UD_CTRL_FLOW_LABEL_LSB 384u
+#define HCA_SQ_WQE_UD_CTRL_FLOW_LABEL_BITS 20u
+#define HCA_SQ_WQE_UD_CTRL_HOP_LIMIT_LSB 408u
+#define HCA_SQ_WQE_UD_CTRL_HOP_LIMIT_BITS 8u
+#define HCA_SQ_WQE_UD_CTRL_TRAFFIC_CLASS_LSB 416u
+#define HCA_SQ_WQE_UD_CTRL_TRAFFIC_CLASS_BITS 8u
+#define HCA_SQ_WQE_UD_CTRL_SL_LSB 424u
+#define HCA_SQ_WQE_UD_CTRL_SL_BITS 4u
+#define HCA_SQ_WQE_UD_CTRL_IS_GLOBAL_LSB 428u
+#define HCA_SQ_WQE_UD_CTRL_IS_GLOBAL_BITS 1u
+#define HCA_SQ_WQE_UD_CTRL_SRC_PATH_BITS_LSB 432u
+#define HCA_SQ_WQE_UD_CTRL_SRC_PATH_BITS_BITS 7u
+#define HCA_SQ_WQE_UD_CTRL_UDP_SRC_PORT_LSB 448u
+#define HCA_SQ_WQE_UD_CTRL_UDP_SRC_PORT_BITS 16u
 
 /* Bytes 32..48 of an atomic send WQE. */
 struct hca_sq_wqe_atomic {
@@ -879,6 +899,15 @@ struct hca_forget {
 #define HCA_FORGET_PAGES_BITS 1u
 #define HCA_FORGET_ALL_LSB 1u
 #define HCA_FORGET_ALL_BITS 1u
+
+/* Entry of a port's GID table, for datagrams: their WQEs name the source by index, so that a process
+   cannot make one up. */
+struct hca_gid_row {
+    uint8_t bytes[64];
+};
+#define HCA_GID_ROW_BYTES 64u
+#define HCA_GID_ROW_GID_LSB 0u
+#define HCA_GID_ROW_GID_BITS 128u
 
 /* Completion queue context. */
 struct hca_cqc {
@@ -1312,16 +1341,6 @@ struct hca_modify_mr_cmd {
 #define HCA_MODIFY_MR_CMD_PD_BITS 24u
 #define HCA_MODIFY_MR_CMD_ACCESS_LSB 64u
 #define HCA_MODIFY_MR_CMD_ACCESS_BITS 32u
-
-/* CREATE_AH. */
-struct hca_create_ah_cmd {
-    uint8_t bytes[248];
-};
-#define HCA_CREATE_AH_CMD_BYTES 248u
-#define HCA_CREATE_AH_CMD_PD_LSB 0u
-#define HCA_CREATE_AH_CMD_PD_BITS 24u
-#define HCA_CREATE_AH_CMD_AH_ATTR_LSB 64u
-#define HCA_CREATE_AH_CMD_AH_ATTR_BITS 320u
 
 /* CREATE_SRQ. */
 struct hca_create_srq_cmd {

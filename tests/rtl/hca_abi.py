@@ -316,6 +316,7 @@ class CtxTable(enum.IntEnum):
     KEY_TABLE = 0x3
     FORGET = 0x4
     LINK = 0x5
+    GID = 0x6
 
 
 class CtxCmd(enum.IntEnum):
@@ -353,8 +354,6 @@ class AdminOpcode(enum.IntEnum):
     REG_MR = 0x10
     DEREG_MR = 0x11
     QUERY_MR = 0x12
-    CREATE_AH = 0x13
-    DESTROY_AH = 0x14
     CREATE_SRQ = 0x15
     MODIFY_SRQ = 0x16
     QUERY_SRQ = 0x17
@@ -635,7 +634,7 @@ STRUCTS = {
         },
     },
     "sq_wqe_ud_ctrl": {
-        "bytes": 32,
+        "bytes": 64,
         "fields": {
             "opcode": (0, 8),
             "signaled": (8, 1),
@@ -646,9 +645,19 @@ STRUCTS = {
             "imm_data": (32, 32),
             "length": (64, 32),
             "wqe_index": (96, 16),
-            "ah_index": (128, 32),
-            "remote_qpn": (160, 24),
-            "qkey": (192, 32),
+            "remote_qpn": (128, 24),
+            "sgid_index": (152, 4),
+            "qkey": (160, 32),
+            "dgid": (192, 128),
+            "dmac": (320, 48),
+            "dlid": (368, 16),
+            "flow_label": (384, 20),
+            "hop_limit": (408, 8),
+            "traffic_class": (416, 8),
+            "sl": (424, 4),
+            "is_global": (428, 1),
+            "src_path_bits": (432, 7),
+            "udp_src_port": (448, 16),
         },
     },
     "sq_wqe_atomic": {
@@ -802,6 +811,12 @@ STRUCTS = {
         "fields": {
             "pages": (0, 1),
             "all": (1, 1),
+        },
+    },
+    "gid_row": {
+        "bytes": 64,
+        "fields": {
+            "gid": (0, 128),
         },
     },
     "cqc": {
@@ -1069,13 +1084,6 @@ STRUCTS = {
             "lkey": (0, 32),
             "pd": (32, 24),
             "access": (64, 32),
-        },
-    },
-    "create_ah_cmd": {
-        "bytes": 248,
-        "fields": {
-            "pd": (0, 24),
-            "ah_attr": (64, 320),
         },
     },
     "create_srq_cmd": {

@@ -23,7 +23,6 @@ pub const STRUCTS: &[&StructDef] = &[
     &RegMrCmd::TABLE,
     &RegMrResult::TABLE,
     &ModifyMrCmd::TABLE,
-    &CreateAhCmd::TABLE,
     &CreateSrqCmd::TABLE,
     &ModifySrqCmd::TABLE,
 ];
@@ -358,16 +357,6 @@ layout! {
         pd set_pd: u32 [4, 0, 24] "V-131";
         /// access bits from now on.
         access set_access: u32 [8, 0, 32] "V-131";
-    }
-}
-
-layout! {
-    /// CREATE_AH.
-    CreateAhCmd("create_ah_cmd", 248, Software) {
-        /// Protection domain.
-        pd set_pd: u32 [0, 0, 24];
-        /// ah_attr.
-        ah_attr set_ah_attr: [u8; 40] [8, 0, 320];
     }
 }
 

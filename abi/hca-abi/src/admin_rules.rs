@@ -59,8 +59,6 @@ impl AdminOpcode {
             | Self::DeregMr
             | Self::ModifyMr
             | Self::QueryMr
-            | Self::CreateAh
-            | Self::DestroyAh
             | Self::CreateSrq
             | Self::ModifySrq
             | Self::QuerySrq

@@ -9,6 +9,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &Mpt::TABLE,
     &KeyTable::TABLE,
     &Forget::TABLE,
+    &GidRow::TABLE,
     &Cqc::TABLE,
     &Eqc::TABLE,
 ];
@@ -174,6 +175,15 @@ layout! {
         pages set_pages: bool [0, 0, 1];
         /// All keys of the function of the index, and all page lists.
         all set_all: bool [0, 1, 1];
+    }
+}
+
+layout! {
+    /// Entry of a port's GID table, for datagrams: their WQEs name the source by index, so that a process cannot make one
+    /// up.
+    GidRow("gid_row", 64, Hardware) {
+        /// The GID, bytes as on the wire.
+        gid set_gid: [u8; 16] [0, 0, 128] "ADDR-13";
     }
 }
 

@@ -500,6 +500,8 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Forget = 4,
         /// Rows of the link by port and row: LINK_ROW_HIGH and so on.
         Link = 5,
+        /// gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
+        Gid = 6,
     }
 }
 
@@ -562,10 +564,6 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         DeregMr = 17,
         /// Read a region: handle_cmd with the L_Key, query_mr_result.
         QueryMr = 18,
-        /// Create an address handle: create_ah_cmd, handle_result.
-        CreateAh = 19,
-        /// Destroy an address handle: handle_cmd.
-        DestroyAh = 20,
         /// Create a shared receive queue: create_srq_cmd, handle_result.
         CreateSrq = 21,
         /// Change a shared receive queue: modify_srq_cmd.

@@ -47,33 +47,54 @@ layout! {
 }
 
 layout! {
-    /// First 32 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination in the place of the
-    /// remote address.
-    SqWqeUdCtrl("sq_wqe_ud_ctrl", 32, Hardware) {
+    /// First 64 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination and the way to it in the place of
+    /// the remote address. Scatter/gather entries or inline data follow at byte 64; 64 + 16 * num_sge must not exceed the
+    /// stride.
+    SqWqeUdCtrl("sq_wqe_ud_ctrl", 64, Hardware) {
         /// wr_opcode: SEND or SEND_WITH_IMM.
         opcode set_opcode: u8 [0, 0, 8] "V-116";
         /// Write a CQE on success too.
         signaled set_signaled: bool [1, 0, 1] "V-112";
         /// Set the solicited-event bit in the packet.
         solicited set_solicited: bool [1, 1, 1] "OP-16";
-        /// Must be 0.
+        /// Without effect: a datagram waits for nothing.
         fence set_fence: bool [1, 2, 1] "OP-13";
-        /// Data is in the WQE itself, from byte 32; num_sge is 0.
+        /// Data is in the WQE itself, from byte 64; num_sge is 0.
         inline_data set_inline_data: bool [1, 3, 1] "OP-15";
         /// Scatter/gather entries, 0..=16.
         num_sge set_num_sge: u8 [2, 0, 8];
         /// Immediate data, bytes as on the wire.
         imm_data set_imm_data: u32 [4, 0, 32] "WIRE-5";
-        /// Message bytes: sum of the entries' lengths, or inline bytes.
-        length set_length: u32 [8, 0, 32];
+        /// Message bytes, at most the MTU of the port: sum of the entries' lengths, or inline bytes.
+        length set_length: u32 [8, 0, 32] "XPORT-4";
         /// Free-running ring index of this WQE; hardware rejects another value.
         wqe_index set_wqe_index: u16 [12, 0, 16];
-        /// Address handle.
-        ah_index set_ah_index: u32 [16, 0, 32];
         /// Destination QP.
-        remote_qpn set_remote_qpn: u32 [20, 0, 24];
+        remote_qpn set_remote_qpn: u32 [16, 0, 24];
+        /// Source GID: entry of the table of the QP's port.
+        sgid_index set_sgid_index: u8 [19, 0, 4] "ADDR-13";
         /// Q_Key to send; bit 31 set: send the QP's own.
-        qkey set_qkey: u32 [24, 0, 32];
+        qkey set_qkey: u32 [20, 0, 32] "KEY-24";
+        /// Destination GID, bytes as on the wire. Ethernet: ::ffff:a.b.c.d sends IPv4.
+        dgid set_dgid: [u8; 16] [24, 0, 128] "ADDR-13";
+        /// Ethernet: destination MAC address, bytes as on the wire.
+        dmac set_dmac: [u8; 6] [40, 0, 48];
+        /// InfiniBand: destination LID.
+        dlid set_dlid: u16 [46, 0, 16] "ADDR-13";
+        /// Flow label.
+        flow_label set_flow_label: u32 [48, 0, 20] "ADDR-13";
+        /// Hop limit.
+        hop_limit set_hop_limit: u8 [51, 0, 8] "ADDR-13";
+        /// Traffic class.
+        traffic_class set_traffic_class: u8 [52, 0, 8] "ADDR-13";
+        /// InfiniBand: service level.
+        sl set_sl: u8 [53, 0, 4] "ADDR-13";
+        /// The packet carries a GRH (always so on RoCE).
+        is_global set_is_global: bool [53, 4, 1] "SYS-5";
+        /// InfiniBand: bits to put into the low end of the source LID.
+        src_path_bits set_src_path_bits: u8 [54, 0, 7] "ADDR-4";
+        /// Ethernet: UDP source port; 0: one by the QPN.
+        udp_src_port set_udp_src_port: u16 [56, 0, 16];
     }
 }
 

@@ -36,14 +36,26 @@ fn sq_wqe_ud_ctrl() {
     w.set_imm_data(0x0403_0201);
     w.set_length(64);
     w.set_wqe_index(3);
-    w.set_ah_index(0x0102_0304);
     w.set_remote_qpn(0x00ab_cdef);
+    w.set_sgid_index(3);
     w.set_qkey(0x8001_0000);
+    w.set_dgid(*b"0123456789abcdef");
+    w.set_dmac([1, 2, 3, 4, 5, 6]);
+    w.set_dlid(0x1234);
+    w.set_flow_label(0xa_bcde);
+    w.set_hop_limit(64);
+    w.set_traffic_class(0x20);
+    w.set_sl(5);
+    w.set_is_global(true);
+    w.set_src_path_bits(2);
+    w.set_udp_src_port(0xc001);
     let parts = [
         (0, "02 03 01 00 01 02 03 04 40 00 00 00 03 00"),
-        (16, "04 03 02 01 ef cd ab 00 00 00 01 80"),
+        (16, "ef cd ab 03 00 00 01 80"),
+        (24, "30 31 32 33 34 35 36 37 38 39 61 62 63 64 65 66"),
+        (40, "01 02 03 04 05 06 34 12 de bc 0a 40 20 15 02 00 01 c0"),
     ];
-    expect(w.as_bytes(), 32, &parts);
+    expect(w.as_bytes(), 64, &parts);
 }
 
 #[test]

@@ -158,10 +158,6 @@ const ADDRESS_TAIL: &str = "45 23 01 00 01 40 20 01 07 00 0f 7f 03 01 02 00 00 0
 fn address_handle() {
     let gid = "00 00 00 00 00 00 00 00 00 00 ff ff 0a 00 00 01";
     expect(address().as_bytes(), 40, &[(0, gid), (16, ADDRESS_TAIL)]);
-    let mut c = CreateAhCmd::new();
-    c.set_pd(0x55);
-    c.set_ah_attr(address().0);
-    expect(c.as_bytes(), 248, &[(0, "55"), (8, gid), (24, ADDRESS_TAIL)]);
 }
 
 fn attributes() -> QpAttr {

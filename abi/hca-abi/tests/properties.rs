@@ -34,10 +34,10 @@ macro_rules! every_struct {
     };
 }
 every_struct! {
-    SqWqeCtrl SqWqeUdCtrl SqWqeAtomic Sge RqWqeCtrl Cqe Eqe HwEvent Qpc Mpt KeyTable Forget Cqc Eqc
+    SqWqeCtrl SqWqeUdCtrl SqWqeAtomic Sge RqWqeCtrl Cqe Eqe HwEvent Qpc Mpt KeyTable Forget GidRow Cqc Eqc
     SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
-    ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd CreateAhCmd
+    ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd
     CreateSrqCmd
     ModifySrqCmd
     QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult ResolveGidCmd

@@ -155,9 +155,7 @@ impl Control {
                 .map(handle_body),
             AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::CreateAh
-            | AdminOpcode::DestroyAh
-            | AdminOpcode::CreateSrq
+            AdminOpcode::CreateSrq
             | AdminOpcode::ModifySrq
             | AdminOpcode::QuerySrq
             | AdminOpcode::DestroySrq => Err((AdminStatus::Unsupported, u8::from(opcode).into())),

@@ -28,8 +28,6 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         | AdminOpcode::QueryDevice
         | AdminOpcode::AllocPd
         | AdminOpcode::ResetFunc
-        | AdminOpcode::CreateAh
-        | AdminOpcode::DestroyAh
         | AdminOpcode::CreateSrq
         | AdminOpcode::ModifySrq
         | AdminOpcode::QuerySrq

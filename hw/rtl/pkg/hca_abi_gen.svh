@@ -280,7 +280,8 @@ typedef enum logic [3:0] {
   CtxTableEqc = 4'd2,  // eqc by EQN.
   CtxTableKeyTable = 4'd3,  // key_table by function.
   CtxTableForget = 4'd4,  // forget by key index.
-  CtxTableLink = 4'd5  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
+  CtxTableLink = 4'd5,  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
+  CtxTableGid = 4'd6  // gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -435,24 +436,39 @@ typedef struct packed {
   logic [7:0]     opcode;  // wr_opcode.
 } sq_wqe_ctrl_t;
 
-// First 32 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination in the place of the remote
-// address.
-localparam int unsigned SqWqeUdCtrlBytes = 32;
+// First 64 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination and the way to it in the
+// place of the remote address. Scatter/gather entries or inline data follow at byte 64; 64 + 16 * num_sge
+// must not exceed the stride.
+localparam int unsigned SqWqeUdCtrlBytes = 64;
 typedef struct packed {
-  logic [31:0]    reserved4;
+  logic [47:0]    reserved7;
+  logic [15:0]    udp_src_port;  // Ethernet: UDP source port; 0: one by the QPN.
+  logic [8:0]     reserved6;
+  logic [6:0]     src_path_bits;  // InfiniBand: bits to put into the low end of the source LID.
+  logic [2:0]     reserved5;
+  logic           is_global;  // The packet carries a GRH (always so on RoCE).
+  logic [3:0]     sl;  // InfiniBand: service level.
+  logic [7:0]     traffic_class;  // Traffic class.
+  logic [7:0]     hop_limit;  // Hop limit.
+  logic [3:0]     reserved4;
+  logic [19:0]    flow_label;  // Flow label.
+  logic [15:0]    dlid;  // InfiniBand: destination LID.
+  logic [47:0]    dmac;  // Ethernet: destination MAC address, bytes as on the wire.
+  logic [127:0]   dgid;  // Destination GID, bytes as on the wire. Ethernet: ::ffff:a.b.c.d sends IPv4.
   logic [31:0]    qkey;  // Q_Key to send; bit 31 set: send the QP's own.
-  logic [7:0]     reserved3;
+  logic [3:0]     reserved3;
+  logic [3:0]     sgid_index;  // Source GID: entry of the table of the QP's port.
   logic [23:0]    remote_qpn;  // Destination QP.
-  logic [31:0]    ah_index;  // Address handle.
   logic [15:0]    reserved2;
   logic [15:0]    wqe_index;  // Free-running ring index of this WQE; hardware rejects another value.
-  logic [31:0]    length;  // Message bytes: sum of the entries' lengths, or inline bytes.
+  // Message bytes, at most the MTU of the port: sum of the entries' lengths, or inline bytes.
+  logic [31:0]    length;
   logic [31:0]    imm_data;  // Immediate data, bytes as on the wire.
   logic [7:0]     reserved1;
   logic [7:0]     num_sge;  // Scatter/gather entries, 0..=16.
   logic [3:0]     reserved0;
-  logic           inline_data;  // Data is in the WQE itself, from byte 32; num_sge is 0.
-  logic           fence;  // Must be 0.
+  logic           inline_data;  // Data is in the WQE itself, from byte 64; num_sge is 0.
+  logic           fence;  // Without effect: a datagram waits for nothing.
   logic           solicited;  // Set the solicited-event bit in the packet.
   logic           signaled;  // Write a CQE on success too.
   logic [7:0]     opcode;  // wr_opcode: SEND or SEND_WITH_IMM.
@@ -652,6 +668,14 @@ typedef struct packed {
   logic           all;  // All keys of the function of the index, and all page lists.
   logic           pages;  // The lines of the region's page list, too.
 } forget_t;
+
+// Entry of a port's GID table, for datagrams: their WQEs name the source by index, so that a process cannot
+// make one up.
+localparam int unsigned GidRowBytes = 64;
+typedef struct packed {
+  logic [383:0]   reserved0;
+  logic [127:0]   gid;  // The GID, bytes as on the wire.
+} gid_row_t;
 
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;
