@@ -182,6 +182,9 @@ package hca_pkg;
   } chunk_t;
 
   // ---- Transmit: packet descriptors --------------------------------------------------------------
+  localparam int unsigned AvSlots = 64;  // datagrams between requester and header stage
+  localparam int unsigned AvSlotW = $clog2(AvSlots);
+
   typedef enum logic [1:0] {
     TxReq  = 2'd0,  // request of the requester
     TxRead = 2'd1,  // READ response
@@ -205,7 +208,24 @@ package hca_pkg;
     logic [31:0]    imm;          // ImmDt or IETH, bytes as on the wire: imm[7:0] is the first byte sent
     logic [15:0]    wqe_index;    // TxReq: for error reports
     logic [15:0]    resp_seq;     // TxRead: serial number of the response packet (card-wide)
+    logic           datagram;     // TxReq: to the destination in av_slot
+    logic [AvSlotW-1:0] av_slot;
   } txp_t;
+
+  // Where a datagram goes: its WQE, kept in hca_tx_hdr until its headers are built. A strobe, before its packet.
+  typedef struct packed {
+    logic               valid;
+    logic [AvSlotW-1:0] slot;
+    sq_wqe_ud_ctrl_t    wqe;
+  } av_wr_t;
+
+  // Entry of a port's GID table, for the sources of datagrams. A strobe.
+  typedef struct packed {
+    logic         valid;
+    logic         port;
+    logic [3:0]   index;
+    logic [127:0] gid;
+  } gid_wr_t;
 
   // Payload of a packet on its way to the builder: bytes [lane, lane+len) of data, memory lanes.
   typedef struct packed {
@@ -392,15 +412,16 @@ package hca_pkg;
   } rxw_t;
 
   // ---- Messages back into rx_ctrl (the single writer of acknowledge and responder state) -----------
-  typedef enum logic [2:0] {
-    MsgSqDrain  = 3'd0,  // QP in SQD: report when every send WQE that was begun is completed (QPS-10)
-    MsgFlushSq  = 3'd1,  // QP in ERR: complete every send WQE up to the producer index with WR_FLUSH_ERR
-    MsgFlushRq  = 3'd2,
-    MsgSqError  = 3'd3,  // send WQE wqe_index failed locally with status (gather, emit, READ response scatter)
-    MsgRqError  = 3'd4,  // receive WQE wqe_index failed with status while its message was being placed
-    MsgReqError = 3'd5,  // responder refused a request that uses no receive WQE (R_Key...); a NAK goes out
-    MsgTimeout  = 3'd6,  // transport timer of the QP expired; the other fields: what it had seen
-    MsgRnrDone  = 3'd7   // RNR wait of the QP is over
+  typedef enum logic [3:0] {
+    MsgSqDrain  = 4'd0,  // QP in SQD: report when every send WQE that was begun is completed (QPS-10)
+    MsgFlushSq  = 4'd1,  // QP in ERR: complete every send WQE up to the producer index with WR_FLUSH_ERR
+    MsgFlushRq  = 4'd2,
+    MsgSqError  = 4'd3,  // send WQE wqe_index failed locally with status (gather, emit, READ response scatter)
+    MsgRqError  = 4'd4,  // receive WQE wqe_index failed with status while its message was being placed
+    MsgReqError = 4'd5,  // responder refused a request that uses no receive WQE (R_Key...); a NAK goes out
+    MsgTimeout  = 4'd6,  // transport timer of the QP expired; the other fields: what it had seen
+    MsgRnrDone  = 4'd7,  // RNR wait of the QP is over
+    MsgSent     = 4'd8   // datagrams up to a PSN have left: hca_sent
   } msg_kind_e;
 
   typedef struct packed {
