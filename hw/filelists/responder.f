@@ -3,6 +3,7 @@ hw/rtl/responder/hca_rx_pkg.sv
 hw/rtl/responder/hca_ack_unit.sv
 hw/rtl/responder/hca_msg_pool.sv
 hw/rtl/responder/hca_omt.sv
+hw/rtl/responder/hca_dg_check.sv
 hw/rtl/responder/hca_resp_check.sv
 hw/rtl/responder/hca_rx_ctrl.sv
 hw/rtl/responder/hca_rx_end.sv
@@ -13,7 +14,9 @@ hw/rtl/responder/hca_rx_mover.sv
 hw/rtl/responder/hca_rx_msgs.sv
 hw/rtl/responder/hca_rx_out.sv
 hw/rtl/responder/hca_rx_place.sv
+hw/rtl/responder/hca_rx_request.sv
 hw/rtl/responder/hca_rx_tables.sv
 hw/rtl/responder/hca_qp_set.sv
 hw/rtl/responder/hca_timers.sv
 hw/rtl/responder/hca_resp_sched.sv
+hw/rtl/responder/hca_sent.sv

@@ -150,7 +150,7 @@ module hca_doorbell
   assign pass_done = (state_q == StPass)
                      && (bad || is_admin || (is_sq && sq_db_ready_i) || (is_rq && rq_db_ready_i)
                          || (is_cq && cq_db_ready_i) || (is_eq && eq_db_ready_i));
-  assign to_flush  = (is_sq || is_rq) && (owner.state == QpsErr);
+  assign to_flush  = ((is_sq || is_rq) && (owner.state == QpsErr)) || (is_sq && (owner.state == QpsSqe));
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin

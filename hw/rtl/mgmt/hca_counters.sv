@@ -24,7 +24,7 @@ module hca_counters
 );
   logic [63:0] tx_packets_q, tx_bytes_q, rx_bytes_q;
   logic [63:0] rnr_sent_q, nak_sent_q, seq_sent_q, rnr_rcvd_q, nak_rcvd_q, rewinds_q;
-  logic [63:0] dups_q, timeouts_q, pkey_viols_q, bad_sources_q;
+  logic [63:0] dups_q, timeouts_q, pkey_viols_q, qkey_viols_q, bad_sources_q;
   logic        nak_rcvd, sent, here;
 
   assign nak_rcvd = rxd_take_i && rxd_i.port == Port && rxd_i.opcode == BthRcAcknowledge;
@@ -48,6 +48,7 @@ module hca_counters
       dups_q       <= '0;
       timeouts_q   <= '0;
       pkey_viols_q <= '0;
+      qkey_viols_q <= '0;
       bad_sources_q <= '0;
     end else begin
       if (tx_beat_i) begin
@@ -66,6 +67,7 @@ module hca_counters
       if (rx_i.dup && here) dups_q <= dups_q + 1'b1;
       if (rx_i.timeout && here) timeouts_q <= timeouts_q + 1'b1;
       if (rx_i.pkey_viol && here) pkey_viols_q <= pkey_viols_q + 1'b1;
+      if (rx_i.qkey_viol && here) qkey_viols_q <= qkey_viols_q + 1'b1;
       if (rx_i.bad_source && here) bad_sources_q <= bad_sources_q + 1'b1;
     end
   end
@@ -78,7 +80,7 @@ module hca_counters
   assign counters_o[5]  = 64'(rx_counts_i.dropped);
   assign counters_o[6]  = 64'(rx_counts_i.malformed);
   assign counters_o[7]  = pkey_viols_q;
-  assign counters_o[8]  = '0;                  // Q_Key violations: no datagram service yet
+  assign counters_o[8]  = qkey_viols_q;
   assign counters_o[9]  = seq_sent_q;          // gaps seen: one NAK each
   assign counters_o[10] = dups_q;              // requests seen before
   assign counters_o[11] = rnr_sent_q;

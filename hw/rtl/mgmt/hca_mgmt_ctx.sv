@@ -41,7 +41,8 @@ module hca_mgmt_ctx
     input  logic                   eqc_wr_ready_i,
     output logic [EqW-1:0]         eqc_wr_eqn_o,
     output eqc_t                   eqc_wr_o,
-    output link_wr_t               link_wr_o    // valid for one cycle, taken at once
+    output link_wr_t               link_wr_o,   // valid for one cycle, taken at once
+    output gid_wr_t                gid_wr_o     // the same
 );
   localparam int unsigned MaxRowW = (QpW > CqW) ? QpW : CqW;
 
@@ -58,7 +59,7 @@ module hca_mgmt_ctx
   logic [31:0]       index;
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
-  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, link_wr_valid_q;
+  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, link_wr_valid_q, gid_wr_valid_q;
 
   // A table's ready moves with its traffic: it is looked at only while there is something for it.
   logic [NumQpcSinks-1:0] qpc_taken;
@@ -87,6 +88,7 @@ module hca_mgmt_ctx
       CtxTableForget: known = index[31:KeyW] == '0;
       CtxTableCqc: known = index < NumCqs;
       CtxTableEqc: known = index < NumEqs;
+      CtxTableGid: known = index < 16 * NumPorts;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
     endcase
@@ -122,6 +124,7 @@ module hca_mgmt_ctx
     end
     key_wr_valid_o  <= !rst_i && go && known && (tbl == CtxTableKeyTable);
     link_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableLink);
+    gid_wr_valid_q  <= !rst_i && go && known && (tbl == CtxTableGid);
     if (rst_i) begin
       qpc_pend_q <= '0;
       forget_pend_q <= 1'b0;
@@ -164,5 +167,10 @@ module hca_mgmt_ctx
   assign eqc_wr_valid_o   = eqc_pend_q;
   assign eqc_wr_eqn_o     = index_q[EqW-1:0];
   assign eqc_wr_o         = row_q[$bits(eqc_t)/32-1:0];
+  gid_row_t gid_row;
+  logic     unused_gid;
+  assign gid_row    = row_q[$bits(gid_row_t)/32-1:0];
+  assign unused_gid = ^gid_row;
+  assign gid_wr_o   = '{valid: gid_wr_valid_q, port: index_q[4], index: index_q[3:0], gid: gid_row.gid};
   assign link_wr_o = '{valid: link_wr_valid_q, port: index_q[8], row: index_q[7:0], data: row_q[7:0]};
 endmodule

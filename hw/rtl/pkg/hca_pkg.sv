@@ -216,6 +216,7 @@ package hca_pkg;
   typedef struct packed {
     logic               valid;
     logic [AvSlotW-1:0] slot;
+    logic [PortW-1:0]   port;   // of its QP
     sq_wqe_ud_ctrl_t    wqe;
   } av_wr_t;
 
@@ -331,6 +332,7 @@ package hca_pkg;
     logic [31:0]       deth_qkey;
     logic [23:0]       deth_src_qpn;
     logic [15:0]       slid;
+    logic [6:0]        path_bits;      // of the destination LID
     logic [3:0]        sl;
     logic [127:0]      sgid;           // source GID (IPv4 as ::ffff:a.b.c.d); 0 without GRH
     logic [127:0]      dgid;
@@ -353,6 +355,7 @@ package hca_pkg;
   typedef struct packed {
     logic [PortW-1:0] port;
     logic             pkey_viol;  // P_Key violation
+    logic             qkey_viol;  // Q_Key violation
     logic             bad_source; // not from the QP's peer
     logic             dup;        // a repeated request
     logic             timeout;    // a transport timer expired
@@ -388,8 +391,12 @@ package hca_pkg;
     logic [31:0]    len_bytes;
   } rsp_job_t;
 
+  // What a received datagram has before its transport headers: it goes to the 40 bytes before the payload (RCV-4).
+  typedef enum logic [2:0] {DgNone, DgBare, DgIpv4, DgIpv6, DgGrh} dg_e;  // none: not a datagram; bare: LRH only
+
   typedef struct packed {
     rxw_kind_e         kind;
+    dg_e               dg;
     logic [QpW-1:0]    qpn;
     logic [7:0]        func;
     logic [23:0]       pd;

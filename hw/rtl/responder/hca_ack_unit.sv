@@ -267,7 +267,7 @@ module hca_ack_unit
       item_o.rsp.psn   = job_i.psn;
       item_o.buf_beat  = rxd_i.buf_beat;
       item_o.buf_beats = rxd_i.buf_beats;
-      item_o.frees     = swift || (at_end && has_pkt_i && !second_q);
+      item_o.frees     = has_pkt_i && (swift || (at_end && !second_q));
       if (at_end) begin
         item_o.payload_off   = rxd_i.payload_off;
         item_o.payload_bytes = rxd_i.payload_bytes;

@@ -29,7 +29,8 @@ module hca_msg_pool
   input  logic [MsgBlkW-1:0] free_blk_i,
   input  logic [15:0]      free_wqe_i,
   input  logic             clear_i,
-  input  logic             clear_init_i,  // the QP begins anew at WQE 0
+  input  logic             clear_init_i,  // the QP begins anew
+  input  logic [15:0]      clear_wqe_i,   // at this WQE
   output logic             clear_done_o,
   input  logic             mark_ready_i,
   output logic             mark_en_o,     // asks for the QP's mark: the next WQE not yet begun, in the next cycle
@@ -55,7 +56,7 @@ module hca_msg_pool
   logic               unused_bits, unused_ready;
   logic [MsgBlkW:0]   unused_count;
 
-  assign unused_bits  = ^{alloc_wqe_i, map_wqe_i, free_wqe_i, mark_wqe_i};
+  assign unused_bits  = ^{alloc_wqe_i, map_wqe_i, clear_wqe_i, free_wqe_i, mark_wqe_i};
   assign ready_o      = state_q != StScrub;
   assign scrub_o      = scrub_q;
   assign clear_done_o = state_q == StDone;
@@ -116,7 +117,7 @@ module hca_msg_pool
 
   always_comb begin
     oldest_new = free_wqe_i[15:MsgRowW] + 1'b1;
-    if (state_q == StDone) oldest_new = clear_init_i ? '0 : end_q;
+    if (state_q == StDone) oldest_new = clear_init_i ? clear_wqe_i[15:MsgRowW] : end_q;
     if (state_q == StScrub) oldest_new = '0;
   end
 

@@ -17,9 +17,9 @@ module hca_omt
   input  logic            clear_i,
   input  logic            clear_init_i,
   output logic            clear_done_o,
-  // Send queue (re)initialised: nothing emitted, next PSN is init_psn_i.
+  // Send queue (re)initialised: nothing of it is outstanding, it goes on from init_mark_i.
   input  logic            init_i,
-  input  logic [23:0]     init_psn_i,
+  input  hw_mark_t        init_mark_i,
   // Reads; data in the next cycle, held.
   input  logic            mark_en_i,
   input  logic [QpW-1:0]  mark_qpn_i,
@@ -32,8 +32,9 @@ module hca_omt
   output logic [23:0]     tmr_psn_o
 );
 
-  // Marks, and the block of the newest WQE.
+  // Marks, and the block of the newest WQE if it has one: an initialised queue may go on amid a block.
   typedef struct packed {
+    logic               has_blk;
     logic [MsgBlkW-1:0] blk;
     hw_mark_t           mark;
   } own_t;
@@ -68,14 +69,15 @@ module hca_omt
   // A WQE further on, or further inside the same WQE.
   assign ahead   = new_q.wqe - old.mark.wqe;
   assign further = new_q.psn - old.mark.psn;
-  assign alloc   = upd_q && ahead != '0 && !ahead[15] && upd_wqe_q[MsgRowW-1:0] == '0 && !init_i;
+  assign alloc   = upd_q && ahead != '0 && !ahead[15] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
+                   && !init_i;
   assign stall   = alloc && !alloc_ready;
   assign upd_we  = upd_q && !stall && !init_i && ((ahead != '0) ? !ahead[15] : (further != '0 && !further[23]));
-  assign new_own = '{blk: alloc ? alloc_blk : old.blk, mark: new_q};
+  assign new_own = '{has_blk: 1'b1, blk: alloc ? alloc_blk : old.blk, mark: new_q};
 
   assign we    = init_i || upd_we || !ready;
   assign waddr = !ready ? scrub : init_i ? qpn_i : upd_qpn_q;
-  assign wdata = !ready ? '0 : init_i ? '{blk: '0, mark: '{wqe: '0, psn: init_psn_i}} : new_own;
+  assign wdata = !ready ? '0 : init_i ? '{has_blk: 1'b0, blk: '0, mark: init_mark_i} : new_own;
 
   hca_ram_1r1w #(
     .Width($bits(own_t)),
@@ -137,6 +139,7 @@ module hca_omt
     .free_wqe_i   (ask_i.free_wqe),
     .clear_i,
     .clear_init_i,
+    .clear_wqe_i  (init_mark_i.wqe),
     .clear_done_o,
     .mark_ready_i (!upd_q),
     .mark_en_o    (mark_look),

@@ -83,36 +83,21 @@ module hca_rx_ctrl
   logic        item_push, item_ready, ack_upd_valid, ev_push, ev_spare, room;
   rxw_t        item;
   dma_rd_req_t list;
-  ack_upd_t    ack_upd;
+  ack_upd_t    ack_upd, resume_upd;
   rx_ev_t      ev;
+  logic        resume;  // the send queue of a datagram QP goes on behind its error: from SQE to RTS
 
   assign item_made_o = item_push && item_ready;
 
   hca_rx_out u_out (
-    .clk_i,
-    .rst_i,
-    .item_valid_i(item_push),
-    .item_ready_o(item_ready),
-    .item_i      (item),
-    .list_i      (list),
-    .room_o      (room),
-    .upd_valid_i (ack_upd_valid),
-    .upd_i       (ack_upd),
-    .ev_valid_i  (ev_push),
-    .ev_spare_o  (ev_spare),
-    .ev_i        (ev),
-    .rxw_valid_o,
-    .rxw_ready_i,
-    .rxw_o,
-    .list_req_valid_o,
-    .list_req_ready_i,
-    .list_req_o,
-    .ack_upd_valid_o,
-    .ack_upd_ready_i,
-    .ack_upd_o,
-    .ev_valid_o,
-    .ev_ready_i,
-    .ev_o
+    .clk_i, .rst_i,
+    .item_valid_i(item_push), .item_ready_o(item_ready), .item_i(item), .list_i(list), .room_o(room),
+    .upd_valid_i(ack_upd_valid || resume), .upd_i(resume ? resume_upd : ack_upd),
+    .ev_valid_i(ev_push), .ev_spare_o(ev_spare), .ev_i(ev),
+    .rxw_valid_o, .rxw_ready_i, .rxw_o,
+    .list_req_valid_o, .list_req_ready_i, .list_req_o,
+    .ack_upd_valid_o, .ack_upd_ready_i, .ack_upd_o,
+    .ev_valid_o, .ev_ready_i, .ev_o
   );
 
   // ---- Messages ------------------------------------------------------------------------------------
@@ -189,7 +174,7 @@ module hca_rx_ctrl
   // ---- Tables --------------------------------------------------------------------------------------
   rx_ctx_t         ctx, ctx_new;
   rx_st_t          st, st_new;
-  logic            st_we, pop_busy, clear, clear_done, qpc_apply, sq_pi_clr, rq_pi_clr;
+  logic            st_we, pop_busy, clear, goes_on, clear_done, qpc_apply, sq_pi_clr, rq_pi_clr;
   logic [15:0]     sq_pi, rq_pi;
   logic [5:0]      rd_popped;
   hw_mark_t        mark;
@@ -198,7 +183,8 @@ module hca_rx_ctrl
   logic [MsgBlkW-1:0] blk;
 
   assign qpc_look  = state_q == StRead && job_q == JobQpc;
-  assign clear     = qpc_look && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset);
+  assign goes_on   = qpc_look && ctx.is_sqe && qpc_wr_i.qpc.state == QpsRts && !qpc_wr_i.init_sq;
+  assign clear     = qpc_look && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset) || goes_on;
   assign qpc_apply = qpc_look && !pop_busy && (!clear || clear_done);
   assign ctx_new   = rx_ctx(qpc_wr_i.qpc);
   // A receive queue may be filled in INIT, before init_rq brings the first PSN (QPS-7): keep those doorbells.
@@ -206,6 +192,10 @@ module hca_rx_ctrl
   assign rq_pi_clr = qpc_apply && ((qpc_wr_i.init_rq && qpc_wr_i.qpc.state == QpsInit)
                                    || qpc_wr_i.qpc.state == QpsReset);
   assign qpc_wr_ready_o = qpc_apply;
+  // What was flushed is over, and what was sent of it is forgotten: the next WQE takes the next PSN and a new block.
+  assign resume     = goes_on && qpc_apply;
+  assign resume_upd = '{rewind: 1'b1, halt: 1'b0, qpn: qpn_q, una_wqe: st.ack.una_wqe,
+                        una_first_psn: st.ack.una_psn, una_psn: st.ack.una_psn, rd_done: st.ack.rd_done};
 
   hca_rx_tables u_tables (
     .clk_i,
@@ -221,7 +211,7 @@ module hca_rx_ctrl
     .ask_i           (ask),
     .row_o           (row),
     .blk_o           (blk),
-    .clear_init_i    (qpc_wr_i.init_sq),
+    .clear_init_i    (qpc_wr_i.init_sq || goes_on),
     .clear_i         (clear),
     .clear_done_o    (clear_done),
     .msg_room_o,
@@ -234,8 +224,8 @@ module hca_rx_ctrl
     .rq_pi_clr_i     (rq_pi_clr),
     .pop_busy_o      (pop_busy),
     .pop_clr_i       (qpc_apply && qpc_wr_i.init_rq),
-    .mark_init_i     (qpc_apply && qpc_wr_i.init_sq),
-    .mark_psn_i      (qpc_wr_i.qpc.sq_psn),
+    .mark_init_i     (qpc_apply && (qpc_wr_i.init_sq || resume)),
+    .mark_i          (goes_on ? '{wqe: st.ack.una_wqe, psn: st.ack.una_psn} : '{wqe: '0, psn: qpc_wr_i.qpc.sq_psn}),
     .sq_db_valid_i,
     .sq_db_ready_o,
     .sq_db_i,
@@ -255,8 +245,8 @@ module hca_rx_ctrl
     .wake_at_o
   );
 
-  // ---- Packets: is it for a live RC QP of this port and partition, and from its peer? ----------------------
-  logic pkt_ok, pkey_bad, source_bad, is_answer, pkt_read;
+  // ---- Packets: is it for a live QP of this port and partition, and from its peer, or with its Q_Key? --------
+  logic pkt_ok, pkey_bad, qkey_bad, source_bad, is_answer, pkt_read;
 
   hca_rx_filter u_filter (
     .clk_i,
@@ -271,16 +261,18 @@ module hca_rx_ctrl
     .dead_i      (st.dead),
     .accept_o    (pkt_ok),
     .pkey_viol_o (pkey_bad),
+    .qkey_viol_o (qkey_bad),
     .bad_source_o(source_bad)
   );
 
-  assign is_answer = rxd_i.opcode[4:0] >= BthRcReadResponseFirst[4:0]
+  assign is_answer = ctx.is_rc && rxd_i.opcode[4:0] >= BthRcReadResponseFirst[4:0]
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
   logic dup, pkey_viol, timed_out;
   assign pkey_viol = pkt_read && pkey_bad;
-  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, bad_source: pkt_read && source_bad, dup: dup,
+  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, qkey_viol: pkt_read && qkey_bad,
+                       bad_source: pkt_read && source_bad, dup: dup,
                        timeout: timed_out, rewind: ack_upd_valid && ack_upd.rewind};
   always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
@@ -293,7 +285,7 @@ module hca_rx_ctrl
 
   assign resp_act = state_q == StResp && !drop_q;
 
-  hca_resp_check u_resp_check (
+  hca_rx_request u_request (
     .clk_i,
     .look_i     (pkt_read),
     .apply_i    (resp_act),
@@ -337,7 +329,7 @@ module hca_rx_ctrl
     .has_pkt_i   (job_q == JobPkt),
     .rxd_i       (pkt_q),
     .ctx_i       (ctx),
-    .dead_i      (st.dead),
+    .dead_i      (st.sq_dead),
     .st_i        (st.ack),
     .mark_i      (mark),
     .ask_o       (ask),
@@ -362,7 +354,7 @@ module hca_rx_ctrl
 
   // Of a QP that has left ERR nothing is to be flushed.
   assign flush_sq    = flush_q.sq;
-  assign flush_start = state_q == StRead && ctx.is_err && job_q == JobFlush;
+  assign flush_start = state_q == StRead && (ctx.is_err || (ctx.is_sqe && flush_sq)) && job_q == JobFlush;
   // A flush may have passed what rx_exec refused: once more from there.
   assign flush_again = ctx.is_err && job_q == JobMsg && msg_q.from_exec && (ack_done || state_q == StMsg);
 
@@ -418,26 +410,34 @@ module hca_rx_ctrl
     unique case (state_q)
       StRead: begin  // context write
         if (qpc_wr_i.init_rq) begin
-          st_new.dead = 1'b0;
+          {st_new.dead, st_new.sq_dead} = '0;
           st_new.resp = resp_init(qpc_wr_i.qpc.rq_psn);
         end
         if (qpc_wr_i.init_sq) st_new.ack = ack_init(qpc_wr_i.qpc);
+        if (resume) begin
+          st_new.sq_dead           = 1'b0;
+          st_new.ack.una_first_psn = st.ack.una_psn;
+          st_new.ack.blk_ok        = 1'b0;
+        end
       end
       StResp: begin
         st_new.resp = resp_new;
-        st_new.dead = st.dead || resp_dead;
+        st_new.dead    = st.dead || resp_dead;
+        st_new.sq_dead = st.sq_dead || resp_dead;
       end
       StAck: begin
-        st_new.ack  = ack_new;
-        st_new.dead = ack_dead;
+        st_new.ack     = ack_new;
+        st_new.sq_dead = ack_dead;
+        st_new.dead    = st.dead || (ack_dead && !ctx.is_ud);
       end
       StFlush: begin
-        st_new.dead = 1'b1;
+        st_new.sq_dead = 1'b1;
+        st_new.dead    = st.dead || !ctx.is_sqe;
         if (flush_sq) st_new.ack.una_wqe = flush_idx;
         else st_new.resp.rq_ci = flush_idx;
       end
       default: begin  // StMsg
-        st_new.dead = 1'b1;
+        {st_new.dead, st_new.sq_dead} = '1;
         // Go back to what rx_exec refused: it has held back every receive CQE from there on.
         if (msg_q.from_exec) st_new.resp.rq_ci = msg_q.msg.wqe_index + 16'(rq_error);
       end

@@ -1,5 +1,6 @@
-// Is a received packet for a live RC QP, through its port, of its partition, and from its peer? Keeps the path of every
-// QP; looks at one packet at a time: rd_en_i reads the path, and the verdict on rxd_i stands from the next cycle on.
+// Is a received packet for a live QP of its service, through its port, of its partition, and from its peer (a datagram:
+// with its Q_Key)? Keeps the path of every QP; looks at one packet at a time: rd_en_i reads the path, and the verdict on
+// rxd_i stands from the next cycle on.
 // No stalls, no further cycle. What is refused drops silently. Rules: README.md.
 module hca_rx_filter
   import hca_pkg::*, hca_rx_pkg::*;
@@ -17,10 +18,12 @@ module hca_rx_filter
   input  logic           dead_i,
   output logic           accept_o,
   output logic           pkey_viol_o,  // the only fault but the source
+  output logic           qkey_viol_o,  // the only fault (KEY-23)
   output logic           bad_source_o  // the only fault
 );
 
   typedef struct packed {
+    logic [31:0]  qkey;
     logic         is_global;
     logic [15:0]  dlid;
     logic [127:0] sgid;
@@ -28,10 +31,11 @@ module hca_rx_filter
   } path_t;
 
   path_t path, path_new;
-  logic  live, pkey_ok, lid_ok, gids_ok, has_grh, unused_in;
+  logic  live, mine, pkey_ok, lid_ok, gids_ok, has_grh, unused_in;
 
   assign unused_in = ^{rxd_i, ctx_i, qpc_i};
-  assign path_new  = '{is_global: qpc_i.is_global, dlid: qpc_i.dlid, sgid: qpc_i.sgid, dgid: qpc_i.dgid};
+  assign path_new  = '{qkey: qpc_i.qkey, is_global: qpc_i.is_global, dlid: qpc_i.dlid, sgid: qpc_i.sgid,
+                       dgid: qpc_i.dgid};
 
   hca_ram_1r1w #(
     .Width($bits(path_t)),
@@ -46,8 +50,9 @@ module hca_rx_filter
     .rdata_o(path)
   );
 
-  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && ctx_i.is_rc && rxd_i.port == ctx_i.port
-                   && rxd_i.opcode[7:5] == 3'(ServiceRc) && !dead_i;
+  assign mine    = (ctx_i.is_rc && rxd_i.opcode[7:5] == 3'(ServiceRc))
+                   || (ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
+  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && mine && rxd_i.port == ctx_i.port && !dead_i;
   assign pkey_ok = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
@@ -58,7 +63,9 @@ module hca_rx_filter
   always_comb begin
     accept_o = gids_ok;
     if (rxd_i.ib) accept_o = lid_ok && (gids_ok || !has_grh || !path.is_global);
-    bad_source_o = live && pkey_ok && !accept_o;
+    if (ctx_i.is_ud) accept_o = rxd_i.deth_qkey == path.qkey;
+    bad_source_o = live && pkey_ok && !accept_o && !ctx_i.is_ud;
+    qkey_viol_o  = live && pkey_ok && !accept_o && ctx_i.is_ud;
     pkey_viol_o  = live && !pkey_ok;
     accept_o     = live && pkey_ok && accept_o;
   end

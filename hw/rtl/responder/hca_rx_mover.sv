@@ -90,7 +90,9 @@ module hca_rx_mover
   logic [7:0]  src_beats, dst_beats, steps, out_idx;
   logic        step, step_last, emits;
 
-  assign src       = 14'(meta_i.payload_off) + 14'(pos_q);
+  // A datagram's chunks are cut where its network header ends.
+  assign src       = (pos_q < 13'(meta_i.hdr_bytes)) ? 14'(meta_i.hdr_off) + 14'(pos_q)
+                     : 14'(meta_i.payload_off) + 14'(pos_q) - 14'(meta_i.hdr_bytes);
   assign s         = src[5:0];
   assign d         = chunk_i.addr[5:0];
   assign rot       = d - s;

@@ -21,7 +21,9 @@ package hca_rx_pkg;
     logic           is_rtr;
     logic           is_err;
     logic           tx_live;    // RTS or SQD: requests may be outstanding
+    logic           is_sqe;
     logic           is_rc;
+    logic           is_ud;
     qp_gen_t        gen;
     logic [7:0]     func;
     logic [23:0]    pd;
@@ -89,8 +91,11 @@ package hca_rx_pkg;
     logic [MsgBlkW-1:0] blk;
   } ack_st_t;
 
+  // A fatal error was raised: no second event until init_rq. Of a connection both sides die together; of a datagram QP
+  // the receive side outlives the send side (QPS-12).
   typedef struct packed {
-    logic     dead;  // a fatal error was raised: packets drop, no second event, until init_rq
+    logic     dead;     // packets drop
+    logic     sq_dead;  // nothing is acknowledged
     resp_st_t resp;
     ack_st_t  ack;
   } rx_st_t;
@@ -189,6 +194,7 @@ package hca_rx_pkg;
     logic [6:0]     buf_beats;
     logic [15:0]    wqe_index;
     logic           msg_last;
+    logic           datagram;
     rsp_job_t       rsp;
     cqe_job_t       cqe;
     logic           resumes;
@@ -199,6 +205,8 @@ package hca_rx_pkg;
     logic [4:0]        segs;      // segments (hence `seg_last` chunks) of this item
     logic [RxBufW-1:0] buf_beat;
     logic [6:0]        payload_off;
+    logic [5:0]        hdr_bytes;   // of a datagram: network header that goes before its payload
+    logic [3:0]        hdr_off;     // and its place in the packet
     rx_end_t           fin;
   } rx_meta_t;
 
@@ -225,7 +233,9 @@ package hca_rx_pkg;
     c.is_rtr  = q.state == QpsRtr;
     c.is_err  = q.state == QpsErr;
     c.tx_live = q.state == QpsRts || q.state == QpsSqd;
+    c.is_sqe  = q.state == QpsSqe;
     c.is_rc   = q.service == ServiceRc;
+    c.is_ud   = q.service == ServiceUd;
     c.gen     = q.qpn[23:QpW];
     c.func    = q.func;
     c.pd      = q.pd;
@@ -302,6 +312,11 @@ package hca_rx_pkg;
     case (m.msg.kind)
       MsgSqError: j.kind = AjSqError;
       MsgTimeout: j.kind = AjTimeout;
+      MsgSent: begin  // nobody acknowledges a datagram: it is over when it has left
+        j.kind     = AjAck;
+        j.syndrome = AethAck;
+        j.psn      = {m.msg.status, m.msg.wqe_index};
+      end
       MsgRnrDone: j.kind = AjRnrDone;
       default:    j.kind = AjSqDrain;
     endcase
@@ -314,9 +329,9 @@ package hca_rx_pkg;
     unused = ^{m, ctx, st};
     case (m.kind)
       MsgSqError:             return ctx.tx_live || ctx.is_err;
-      MsgTimeout:             return !st.dead && {m.syndrome, m.status, m.wqe_index}
+      MsgTimeout:             return !st.sq_dead && {m.syndrome, m.status, m.wqe_index}
                                                  == timer_tag(st.ack.gen, st.ack.una_psn);
-      MsgRnrDone, MsgSqDrain: return !st.dead && ctx.tx_live;
+      MsgRnrDone, MsgSqDrain, MsgSent: return !st.sq_dead && ctx.tx_live;
       default:                return 1'b0;
     endcase
   endfunction

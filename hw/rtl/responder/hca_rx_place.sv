@@ -34,6 +34,7 @@ module hca_rx_place
   logic [1:0]  slot_q, slot_d;        // 16-byte slot inside the beat
   logic [31:0] skip_q, skip_d;        // message bytes before this packet's payload
   logic [12:0] need_q, need_d;        // payload bytes without a place yet
+  logic        hdr_q, hdr_d;          // of a datagram: those of its network header, the payload comes behind them
 
   // ---- Header --------------------------------------------------------------------------------------
   sq_wqe_ctrl_t sq_head;
@@ -68,7 +69,13 @@ module hca_rx_place
   assign entry_go  = state_q == StEntry && list_valid_i && (!entry_seg || seg_ready_i);
   // Entries must not run past the fetched bytes; the header was checked, so only a short fetch can do that.
   assign read_bad     = list_i.err || (slot_q == 2'd3 && list_i.last && entries_q != 5'd1);
-  assign entries_over = entries_q == 5'd1 || (!skipped && 32'(need_q) <= room) || read_bad;
+  assign entries_over = !stay && (entries_q == 5'd1 || (!skipped && 32'(need_q) <= room) || read_bad);
+
+  // ---- Datagrams: 40 bytes before the payload, with the network header at their end --------------------
+  logic [5:0] hdr_bytes;
+  logic       stay;      // the payload goes on in the entry in which the header ends
+  assign hdr_bytes = (rxw_i.dg == DgIpv4) ? 6'(Ipv4Bytes) : (rxw_i.dg inside {DgIpv6, DgGrh}) ? 6'(GrhBytes) : 6'd0;
+  assign stay      = hdr_q && !skipped && !list_i.err && 32'(need_q) <= room && rxw_i.payload_bytes != '0;
 
   // ---- Items without a list ------------------------------------------------------------------------
   logic direct, direct_seg;
@@ -96,7 +103,7 @@ module hca_rx_place
       seg_o.va        = sge.addr + 64'(skip_q);
       seg_o.len_bytes = take;
       seg_o.chk_bytes = 32'(take);
-      seg_o.last      = take == need_q;
+      seg_o.last      = take == need_q && !stay;
     end
   end
 
@@ -107,15 +114,18 @@ module hca_rx_place
   assign meta_valid_o = (direct && (!direct_seg || seg_ready_i)) || drained;
   assign rxw_ready_o  = meta_valid_o && meta_ready_i;
   assign list_ready_o = (drained && meta_ready_i) || (state_q == StDrain && !list_i.last)
-                        || (entry_go && slot_q == 2'd3 && !entries_over);
+                        || (entry_go && slot_q == 2'd3 && !entries_over && !stay);
 
   always_comb begin
     meta_o.err         = direct ? ExNone : closed ? err_d : err_q;
     meta_o.segs        = direct ? 5'(direct_seg) : closed ? segs_d : segs_q;
     meta_o.buf_beat    = rxw_i.buf_beat;
     meta_o.payload_off = rxw_i.payload_off;
+    meta_o.hdr_bytes   = hdr_bytes;
+    meta_o.hdr_off     = (rxw_i.dg == DgGrh) ? 4'(LrhBytes) : '0;
     meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
-                           wqe_index: rxw_i.wqe_index, msg_last: rxw_i.msg_last, rsp: rxw_i.rsp,
+                           wqe_index: rxw_i.wqe_index, msg_last: rxw_i.msg_last,
+                           datagram: rxw_i.dg != DgNone, rsp: rxw_i.rsp,
                            cqe: rxw_i.cqe, resumes: rxw_i.resumes};
   end
 
@@ -128,26 +138,35 @@ module hca_rx_place
     slot_d    = slot_q;
     skip_d    = skip_q;
     need_d    = need_q;
+    hdr_d     = hdr_q;
     unique case (state_q)
       StIdle: if (rxw_valid_i && rxw_i.needs_list && list_valid_i) begin
         err_d     = ExNone;
         segs_d    = '0;
         skip_d    = rxw_i.msg_offset;
         need_d    = rxw_i.payload_bytes;
+        hdr_d     = hdr_bytes != '0;
+        if (rxw_i.dg != DgNone) skip_d = 32'(GrhBytes) - 32'(hdr_bytes);
+        if (hdr_bytes != '0) need_d = 13'(hdr_bytes);
         slot_d    = is_rq ? 2'd1 : 2'd2;
         entries_d = num_sge[4:0];
         state_d   = StEntry;
         if (!head_ok) begin
           err_d   = ExWqe;
           state_d = StDrain;
-        end else if (rxw_i.payload_bytes == '0) begin
+        end else if (rxw_i.payload_bytes == '0 && hdr_bytes == '0) begin
           state_d = StDrain;
         end else if (num_sge == '0) begin
           err_d   = ExLen;
           state_d = StDrain;
         end
       end
-      StEntry: if (entry_go) begin
+      StEntry: if (entry_go && stay) begin
+        hdr_d  = 1'b0;
+        skip_d = skip_q + 32'(take);
+        segs_d = segs_q + 5'd1;
+        need_d = rxw_i.payload_bytes;
+      end else if (entry_go) begin
         slot_d    = slot_q + 2'd1;
         entries_d = entries_q - 5'd1;
         if (list_i.err) begin
@@ -176,6 +195,7 @@ module hca_rx_place
     slot_q    <= slot_d;
     skip_q    <= skip_d;
     need_q    <= need_d;
+    hdr_q     <= hdr_d;
   end
 
   logic unused;

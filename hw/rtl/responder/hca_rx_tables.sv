@@ -31,8 +31,8 @@ module hca_rx_tables
   input  logic           rq_pi_clr_i,
   output logic           pop_busy_o,        // pop_clr_i must wait
   input  logic           pop_clr_i,         // receive queue initialised: no READ job finished yet
-  input  logic           mark_init_i,       // send queue initialised: first PSN is mark_psn_i
-  input  logic [23:0]    mark_psn_i,
+  input  logic           mark_init_i,       // send queue initialised: it goes on from mark_i
+  input  hw_mark_t       mark_i,
   input  logic           sq_db_valid_i,
   output logic           sq_db_ready_o,
   input  qp_db_t         sq_db_i,
@@ -179,7 +179,7 @@ module hca_rx_tables
     .clear_init_i,
     .clear_done_o,
     .init_i    (mark_init_i),
-    .init_psn_i(mark_psn_i),
+    .init_mark_i(mark_i),
     .mark_en_i (rd_en_i),
     .mark_qpn_i(rd_qpn_i),
     .mark_o,
@@ -203,7 +203,7 @@ module hca_rx_tables
     .ctx_we_i,
     .ctx_i      ('{live: ctx_i.tx_live, timeout: ctx_i.timeout}),
     .st_we_i,
-    .st_i       ('{dead: st_i.dead, rnr_wait: st_i.ack.rnr_wait, rnr_code: st_i.ack.rnr_code,
+    .st_i       ('{dead: st_i.sq_dead, rnr_wait: st_i.ack.rnr_wait, rnr_code: st_i.ack.rnr_code,
                    gen: st_i.ack.gen, una_psn: st_i.ack.una_psn}),
     .mark_en_o  (tmr_en),
     .mark_qpn_o (tmr_qpn),

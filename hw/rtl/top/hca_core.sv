@@ -152,8 +152,8 @@ module hca_core
   );
   assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
   hca_read_timer #(.Clients(NumRd)) u_rd_timer (
-    .clk_i, .rst_i, .now_i, .busy_i(rd_busy), .tick_o(rd_tick),
-    .timer_active_i(qp_timers), .timer_wake_at_i(qp_wake_at), .active_o(timer_active_o), .wake_at_o
+    .clk_i, .rst_i, .now_i, .busy_i(rd_busy), .tick_o(rd_tick), .timer_active_i(qp_timers),
+    .timer_wake_at_i(qp_wake_at), .active_o(timer_active_o), .wake_at_o
   );
 
   // Clients with an in-order port of their own; the gather has its port inside.
@@ -179,8 +179,7 @@ module hca_core
   dma_wr_t [NumWr-1:0] wr;
   dma_wr_t             hwr;
   hca_dma_wr_mux #(.N(NumWr)) u_wr_mux (
-    .clk_i, .rst_i, .wr_valid_i(wr_valid), .wr_ready_o(wr_ready), .wr_i(wr), .hwr_valid_o, .hwr_ready_i,
-    .hwr_o(hwr)
+    .clk_i, .rst_i, .wr_valid_i(wr_valid), .wr_ready_o(wr_ready), .wr_i(wr), .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr)
   );
   assign {hwr_msix_o, hwr_last_o, hwr_func_o, hwr_addr_o, hwr_strb_o, hwr_data_o} = hwr;
 
@@ -207,12 +206,11 @@ module hca_core
     .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && !is_reg), .mmio_wr_ready_o(db_wr_ready),
     .mmio_wr_func_i, .mmio_wr_addr_i, .mmio_wr_data_i, .mmio_wr_strb_i, .push_wr_valid_o(push_wr_valid),
     .push_wr_o(push_wr), .qpc_wr_valid_i(qpc_valid[QpcDb]), .qpc_wr_ready_o(qpc_ready[QpcDb]), .qpc_wr_i(qpc_wr),
-    .sq_db_valid_o(sq_db_valid), .sq_db_ready_i(sq_db_ready), .sq_db_o(sq_db),
-    .rq_db_valid_o(rq_db_valid), .rq_db_ready_i(rq_db_ready), .rq_db_o(rq_db),
-    .cq_db_valid_o(cq_db_valid), .cq_db_ready_i(cq_db_ready), .cq_db_o(cq_db),
-    .eq_db_valid_o(eq_db_valid), .eq_db_ready_i(eq_db_ready), .eq_db_o(eq_db),
-    .msg_valid_o(msg_valid[MsgDb]), .msg_ready_i(msg_ready[MsgDb]), .msg_o(msg[MsgDb]),
-    .ev_valid_o(ev_valid[EvDb]), .ev_ready_i(ev_ready[EvDb]), .ev_o(ev[EvDb]), .bad_db_cnt_o()
+    .sq_db_valid_o(sq_db_valid), .sq_db_ready_i(sq_db_ready), .sq_db_o(sq_db), .rq_db_valid_o(rq_db_valid),
+    .rq_db_ready_i(rq_db_ready), .rq_db_o(rq_db), .cq_db_valid_o(cq_db_valid), .cq_db_ready_i(cq_db_ready),
+    .cq_db_o(cq_db), .eq_db_valid_o(eq_db_valid), .eq_db_ready_i(eq_db_ready), .eq_db_o(eq_db),
+    .msg_valid_o(msg_valid[MsgDb]), .msg_ready_i(msg_ready[MsgDb]), .msg_o(msg[MsgDb]), .ev_valid_o(ev_valid[EvDb]),
+    .ev_ready_i(ev_ready[EvDb]), .ev_o(ev[EvDb]), .bad_db_cnt_o()
   );
 
   // The send doorbell goes to the requester (work) and to rx_ctrl (how far to flush).
@@ -257,6 +255,9 @@ module hca_core
   logic       rd_placed_valid, rd_placed_ready;
   logic [QpW-1:0] rd_placed;
   omt_wr_t    omt;
+  av_wr_t         av_wr;
+  gid_wr_t        gid_wr;
+  logic           dg_left, dg_lost;
   logic           emit, fetch_begun, made_read, item_made, refusal_done, fence_start, fence_busy;
   logic [QpW-1:0] emit_qpn;
   logic [23:0]    emit_psn;
@@ -266,31 +267,29 @@ module hca_core
     .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid), .push_wr_i(push_wr),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
-    .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd),
-    .rd_placed_valid_i(rd_placed_valid), .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed),
-    .fetch_req_valid_o(rreq_valid[RdSq]), .fetch_req_ready_i(rreq_ready[RdSq]), .fetch_req_o(rreq[RdSq]),
-    .fetch_rsp_valid_i(rrsp_valid[RdSq]), .fetch_rsp_ready_o(rrsp_ready[RdSq]), .fetch_rsp_i(rrsp[RdSq]),
-    .fetch_begun_o(fetch_begun),
-    .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]),
-    .seg_valid_o(src_seg_valid[0]), .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]),
-    .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt), .msg_room_i(msg_room),
-    .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
-    .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(), .ev_emit_psn_o(emit_psn)
+    .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd), .rd_placed_valid_i(rd_placed_valid),
+    .rd_placed_ready_o(rd_placed_ready), .rd_placed_i(rd_placed), .fetch_req_valid_o(rreq_valid[RdSq]),
+    .fetch_req_ready_i(rreq_ready[RdSq]), .fetch_req_o(rreq[RdSq]), .fetch_rsp_valid_i(rrsp_valid[RdSq]),
+    .fetch_rsp_ready_o(rrsp_ready[RdSq]), .fetch_rsp_i(rrsp[RdSq]), .fetch_begun_o(fetch_begun),
+    .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]), .seg_valid_o(src_seg_valid[0]),
+    .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]), .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
+    .msg_room_i(msg_room), .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
+    .av_wr_o(av_wr), .av_left_i(dg_left), .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(),
+    .ev_emit_psn_o(emit_psn)
   );
 
   hca_gather u_gather (
     .clk_i(pclk[PartGather]), .rst_i, .txp_valid_i(src_txp_valid), .txp_ready_o(src_txp_ready), .txp_i(src_txp),
-    .seg_valid_i(src_seg_valid), .seg_ready_o(src_seg_ready), .seg_i(src_seg),
-    .txp_valid_o(txp_valid), .txp_ready_i(txp_ready), .txp_o(txp),
-    .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
+    .seg_valid_i(src_seg_valid), .seg_ready_o(src_seg_ready), .seg_i(src_seg), .txp_valid_o(txp_valid),
+    .txp_ready_i(txp_ready), .txp_o(txp), .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
-    .left_o(gather_left), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]),
-    .tables_i(key_tables), .forget_valid_i(forget_valid[KeyGather]), .forget_ready_o(forget_ready[KeyGather]),
-    .forget_i(forget), .line_req_valid_o(rreq_valid[LnGather+:2]), .line_req_ready_i(rreq_ready[LnGather+:2]),
+    .left_o(gather_left), .lost_o(dg_lost), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]), .tables_i(key_tables),
+    .forget_valid_i(forget_valid[KeyGather]), .forget_ready_o(forget_ready[KeyGather]), .forget_i(forget),
+    .line_req_valid_o(rreq_valid[LnGather+:2]), .line_req_ready_i(rreq_ready[LnGather+:2]),
     .line_req_o(rreq[LnGather+:2]), .line_rsp_valid_i(rrsp_valid[LnGather+:2]),
-    .line_rsp_ready_o(rrsp_ready[LnGather+:2]), .line_rsp_i(rrsp[LnGather+:2]),
-    .mreq_valid_o(mreq_valid[RdGather]), .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]),
-    .mreq_tag_o(mreq_tag[RdGather]), .mrsp_valid_i(mrsp_valid[RdGather]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
+    .line_rsp_ready_o(rrsp_ready[LnGather+:2]), .line_rsp_i(rrsp[LnGather+:2]), .mreq_valid_o(mreq_valid[RdGather]),
+    .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]), .mreq_tag_o(mreq_tag[RdGather]),
+    .mrsp_valid_i(mrsp_valid[RdGather]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
   );
   // The gather's place among the ports stays empty.
   assign {rreq_ready[RdGather], rrsp_valid[RdGather], rreq_valid[RdGather], rrsp_ready[RdGather]} = '0;
@@ -322,22 +321,19 @@ module hca_core
 
   hca_ports u_ports (
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
-    .link_wr_i(link_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]), .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr),
-    .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
-    .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
-    .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay),
-    .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp), .ib_o(ib), .sl_open_o(sl_open),
-    .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}),
-    .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
-    .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),
-    .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats),
-    .phy_tx_valid_o(phy_tx_valid), .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})),
-    .phy_tx_o(phy_tx), .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})),
-    .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})), .phy_rx_i(phy_rx),
-    .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})),
-    .stat_addr_i(link_stat_addr), .stat_data_o(link_stat_data), .link_event_o(link_event),
-    .rx_strobes_i(rx_strobes), .counter_rd_i(counter_rd), .counter_word_i(counter_word), .counter_data_o(counter_data),
-    .active_o(link_active_o), .wake_at_o(link_wake_at_o)
+    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
+    .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready),
+    .ack_i(ack), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
+    .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp),
+    .ib_o(ib), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made),
+    .left_i({gather_left[0], gather_left[1]}), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
+    .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free),
+    .buf_free_beats_i(buf_free_beats), .phy_tx_valid_o(phy_tx_valid),
+    .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
+    .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),
+    .phy_rx_i(phy_rx), .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr),
+    .stat_data_o(link_stat_data), .link_event_o(link_event), .rx_strobes_i(rx_strobes), .counter_rd_i(counter_rd),
+    .counter_word_i(counter_word), .counter_data_o(counter_data), .active_o(link_active_o), .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
   assign mac_tx_valid_o = phy_tx_valid[0];
@@ -358,16 +354,25 @@ module hca_core
   rxw_t           rxw;
   rsp_job_t       rsp;
   cqe_job_t       cqe;
+  // What has become of datagrams comes with the gather's errors, in order.
+  logic      told_valid, told_ready;
+  pipe_msg_t told;
+  hca_sent u_sent (
+    .clk_i(pclk[PartRxCtrl]), .rst_i, .done_i(sent && sent_txp.datagram), .done_qpn_i(sent_txp.qpn),
+    .done_psn_i(sent_txp.psn), .lost_i(dg_lost), .left_o(dg_left),
+    .init_i(qpc_valid[QpcRxCtrl] && qpc_ready[QpcRxCtrl] && qpc_wr.init_sq), .init_qpn_i(qpc_wr.qpn),
+    .err_valid_i(msg_valid[MsgGather]), .err_ready_o(msg_ready[MsgGather]), .err_i(msg[MsgGather]),
+    .msg_valid_o(told_valid), .msg_ready_i(told_ready), .msg_o(told)
+  );
+
   hca_rx_ctrl u_rx_ctrl (  // context writes behind the requester: whose messages it takes back begins no more
     .clk_i(pclk[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
     .qpc_wr_valid_i(qpc_valid[QpcRxCtrl] && !qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]),
     .qpc_wr_i(qpc_wr), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db),
     .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
     .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .msg_room_o(msg_room),
-    .msg_gather_valid_i(msg_valid[MsgGather]), .msg_gather_ready_o(msg_ready[MsgGather]),
-    .msg_gather_i(msg[MsgGather]),
-    .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]),
-    .msg_requester_i(msg[MsgReq]),
+    .msg_gather_valid_i(told_valid), .msg_gather_ready_o(told_ready), .msg_gather_i(told),
+    .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]), .msg_requester_i(msg[MsgReq]),
     .msg_exec_valid_i(msg_valid[MsgExec]), .msg_exec_ready_o(msg_ready[MsgExec]), .msg_exec_i(msg[MsgExec]),
     .msg_doorbell_valid_i(msg_valid[MsgDb]), .msg_doorbell_ready_o(msg_ready[MsgDb]), .msg_doorbell_i(msg[MsgDb]),
     .msg_mgmt_valid_i(msg_valid[MsgMgmt]), .msg_mgmt_ready_o(msg_ready[MsgMgmt]), .msg_mgmt_i(msg[MsgMgmt]),
@@ -389,38 +394,33 @@ module hca_core
   hca_rx_exec u_rx_exec (
     .clk_i(pclk[PartRxExec]), .rst_i, .qpc_wr_valid_i(qpc_valid[QpcExec]), .qpc_wr_ready_o(qpc_ready[QpcExec]),
     .qpc_wr_i(qpc_wr), .rxw_valid_i(rxw_valid), .rxw_ready_o(rxw_ready), .rxw_i(rxw),
-    .list_valid_i(rrsp_valid[RdList]), .list_ready_o(rrsp_ready[RdList]), .list_i(rrsp[RdList]),
-    .buf_re_o(buf_re), .buf_raddr_o(buf_raddr), .buf_rdata_i(buf_rdata),
-    .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
-    .seg_valid_o(ex_seg_valid), .seg_ready_i(ex_seg_ready), .seg_o(ex_seg),
-    .chunk_valid_i(ex_chunk_valid), .chunk_ready_o(ex_chunk_ready), .chunk_i(ex_chunk),
-    .wr_valid_o(wr_valid[WrExec]), .wr_ready_i(wr_ready[WrExec]), .wr_o(wr[WrExec]),
-    .rsp_valid_o(rsp_valid), .rsp_ready_i(rsp_ready), .rsp_o(rsp),
-    .cqe_valid_o(cqe_valid), .cqe_ready_i(cqe_ready), .cqe_o(cqe),
-    .err_valid_o(msg_valid[MsgExec]), .err_ready_i(msg_ready[MsgExec]), .err_o(msg[MsgExec]),
-    .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed),
-    .ev_end_valid_o(ended), .ev_end_kind_o(end_kind), .ev_end_frees_o(end_frees), .ev_end_ok_o(end_ok),
-    .ev_end_beats_o(end_beats)
+    .list_valid_i(rrsp_valid[RdList]), .list_ready_o(rrsp_ready[RdList]), .list_i(rrsp[RdList]), .buf_re_o(buf_re),
+    .buf_raddr_o(buf_raddr), .buf_rdata_i(buf_rdata), .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
+    .seg_valid_o(ex_seg_valid), .seg_ready_i(ex_seg_ready), .seg_o(ex_seg), .chunk_valid_i(ex_chunk_valid),
+    .chunk_ready_o(ex_chunk_ready), .chunk_i(ex_chunk), .wr_valid_o(wr_valid[WrExec]), .wr_ready_i(wr_ready[WrExec]),
+    .wr_o(wr[WrExec]), .rsp_valid_o(rsp_valid), .rsp_ready_i(rsp_ready), .rsp_o(rsp), .cqe_valid_o(cqe_valid),
+    .cqe_ready_i(cqe_ready), .cqe_o(cqe), .err_valid_o(msg_valid[MsgExec]), .err_ready_i(msg_ready[MsgExec]),
+    .err_o(msg[MsgExec]), .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready),
+    .rd_placed_o(rd_placed), .ev_end_valid_o(ended), .ev_end_kind_o(end_kind), .ev_end_frees_o(end_frees),
+    .ev_end_ok_o(end_ok), .ev_end_beats_o(end_beats)
   );
 
   hca_xlate #(.ChunkBytes(4096)) u_exec_xlate (
     .clk_i(pclk[PartRxExec]), .rst_i, .seg_valid_i(ex_seg_valid), .seg_ready_o(ex_seg_ready), .seg_i(ex_seg),
-    .chunk_valid_o(ex_chunk_valid), .chunk_ready_i(ex_chunk_ready), .chunk_o(ex_chunk),
-    .tables_i(key_tables), .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]),
-    .forget_i(forget), .line_req_valid_o(rreq_valid[LnExec+:2]), .line_req_ready_i(rreq_ready[LnExec+:2]),
-    .line_req_o(rreq[LnExec+:2]), .line_rsp_valid_i(rrsp_valid[LnExec+:2]),
-    .line_rsp_ready_o(rrsp_ready[LnExec+:2]), .line_rsp_i(rrsp[LnExec+:2])
+    .chunk_valid_o(ex_chunk_valid), .chunk_ready_i(ex_chunk_ready), .chunk_o(ex_chunk), .tables_i(key_tables),
+    .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]), .forget_i(forget),
+    .line_req_valid_o(rreq_valid[LnExec+:2]), .line_req_ready_i(rreq_ready[LnExec+:2]), .line_req_o(rreq[LnExec+:2]),
+    .line_rsp_valid_i(rrsp_valid[LnExec+:2]), .line_rsp_ready_o(rrsp_ready[LnExec+:2]), .line_rsp_i(rrsp[LnExec+:2])
   );
 
   hca_resp_sched u_resp_sched (
-    .clk_i(pclk[PartRespSched]), .rst_i, .ib_i(ib), .sl_open_i(sl_open),
-    .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]), .made_read_o(made_read),
-    .qpc_wr_valid_i(qpc_valid[QpcResp]), .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr),
-    .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready), .rsp_i(rsp),
-    .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
-    .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]), .seg_o(src_seg[1]),
-    .ack_valid_o(ack_valid), .ack_ready_i(ack_ready), .ack_o(ack),
-    .resp_done_seq_i(resp_done_seq), .rsp_popped_valid_o(rsp_popped), .rsp_popped_qpn_o(rsp_popped_qpn)
+    .clk_i(pclk[PartRespSched]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .rate_open_i(rate_open[0]),
+    .made_valid_o(made_valid[0]), .made_o(made[0]), .made_read_o(made_read), .qpc_wr_valid_i(qpc_valid[QpcResp]),
+    .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr), .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready),
+    .rsp_i(rsp), .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
+    .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]), .seg_o(src_seg[1]), .ack_valid_o(ack_valid),
+    .ack_ready_i(ack_ready), .ack_o(ack), .resp_done_seq_i(resp_done_seq), .rsp_popped_valid_o(rsp_popped),
+    .rsp_popped_qpn_o(rsp_popped_qpn)
   );
 
   // ---- Completions -------------------------------------------------------------------------------------
@@ -435,24 +435,24 @@ module hca_core
   hca_cq u_cq (
     .clk_i(pclk[PartCq]), .rst_i, .now_i, .cqc_wr_valid_i(cqc_valid), .cqc_wr_ready_o(cqc_ready),
     .cqc_wr_cqn_i(cqc_cqn), .cqc_wr_i(cqc), .cqe_valid_i(cqe_valid), .cqe_ready_o(cqe_ready), .cqe_i(cqe),
-    .cq_db_valid_i(cq_db_valid), .cq_db_ready_o(cq_db_ready), .cq_db_i(cq_db),
-    .wr_valid_o(wr_valid[WrCq]), .wr_ready_i(wr_ready[WrCq]), .wr_o(wr[WrCq]),
-    .eqe_valid_o(eqe_valid[0]), .eqe_ready_i(eqe_ready[0]), .eqe_o(eqe[0]), .eqe_full_i(eqe_full), .eq_room_i(eq_room),
-    .ev_valid_o(ev_valid[EvCq]), .ev_ready_i(ev_ready[EvCq]), .ev_o(ev[EvCq]), .bad_db_cnt_o()
+    .cq_db_valid_i(cq_db_valid), .cq_db_ready_o(cq_db_ready), .cq_db_i(cq_db), .wr_valid_o(wr_valid[WrCq]),
+    .wr_ready_i(wr_ready[WrCq]), .wr_o(wr[WrCq]), .eqe_valid_o(eqe_valid[0]), .eqe_ready_i(eqe_ready[0]),
+    .eqe_o(eqe[0]), .eqe_full_i(eqe_full), .eq_room_i(eq_room), .ev_valid_o(ev_valid[EvCq]),
+    .ev_ready_i(ev_ready[EvCq]), .ev_o(ev[EvCq]), .bad_db_cnt_o()
   );
   hca_eq #(.Sources(2)) u_eq (
     .clk_i(pclk[PartEq]), .rst_i, .now_i, .eqc_wr_valid_i(eqc_valid), .eqc_wr_ready_o(eqc_ready),
     .eqc_wr_eqn_i(eqc_eqn), .eqc_wr_i(eqc), .eqe_valid_i(eqe_valid), .eqe_ready_o(eqe_ready), .eqe_i(eqe),
     .eqe_full_o(eqe_full), .room_o(eq_room), .eq_db_valid_i(eq_db_valid), .eq_db_ready_o(eq_db_ready), .eq_db_i(eq_db),
-    .wr_valid_o(wr_valid[WrEq]), .wr_ready_i(wr_ready[WrEq]), .wr_o(wr[WrEq]),
-    .ev_valid_o(ev_valid[EvEq]), .ev_ready_i(ev_ready[EvEq]), .ev_o(ev[EvEq]), .drop_cnt_o(), .bad_db_cnt_o()
+    .wr_valid_o(wr_valid[WrEq]), .wr_ready_i(wr_ready[WrEq]), .wr_o(wr[WrEq]), .ev_valid_o(ev_valid[EvEq]),
+    .ev_ready_i(ev_ready[EvEq]), .ev_o(ev[EvEq]), .drop_cnt_o(), .bad_db_cnt_o()
   );
 
   // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
-  hca_fence #(.Streams(5), .CountW(12)) u_fence (
+  hca_fence #(.Streams(6), .CountW(12)) u_fence (
     .clk_i, .rst_i,
-    .enter_i({msg_valid[MsgExec] && msg_ready[MsgExec], fetch_begun, made_read, emit, item_made}),
-    .leave_i({refusal_done, rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
+    .enter_i({av_wr.valid, msg_valid[MsgExec] && msg_ready[MsgExec], fetch_begun, made_read, emit, item_made}),
+    .leave_i({dg_left, refusal_done, rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
     .start_i(fence_start), .busy_o(fence_busy)
   );
 
@@ -460,40 +460,34 @@ module hca_core
   hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1)) u_mgmt (
     .clk_i(pclk[PartMgmt]), .clk_bus_i(pclk[PartBus]), .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
-    .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i,
-    .mmio_rd_valid_i, .mmio_rd_ready_o, .mmio_rd_func_i, .mmio_rd_addr_i,
-    .mmio_rdata_valid_o, .mmio_rdata_o,
-    .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i, .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o,
-    .qpc_wr_valid_o(qpc_valid), .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr),
-    .key_wr_valid_o(key_wr_valid), .key_wr_func_o(key_wr_func), .key_wr_o(key_wr),
-    .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready), .forget_o(fw_forget),
+    .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i, .mmio_rd_valid_i, .mmio_rd_ready_o,
+    .mmio_rd_func_i, .mmio_rd_addr_i, .mmio_rdata_valid_o, .mmio_rdata_o, .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i,
+    .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o, .qpc_wr_valid_o(qpc_valid),
+    .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr), .key_wr_valid_o(key_wr_valid), .key_wr_func_o(key_wr_func),
+    .key_wr_o(key_wr), .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready), .forget_o(fw_forget),
     .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
-    .link_wr_o(link_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),
-    .link_event_i(link_event),
-    .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),
-    .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
-    .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev),
-    .rd_req_valid_o(rreq_valid[RdMgmt]), .rd_req_ready_i(rreq_ready[RdMgmt]), .rd_req_o(rreq[RdMgmt]),
-    .rd_rsp_valid_i(rrsp_valid[RdMgmt]), .rd_rsp_ready_o(rrsp_ready[RdMgmt]), .rd_rsp_i(rrsp[RdMgmt]),
-    .wr_valid_o(wr_valid[WrMgmt]), .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]),
-    .fence_start_o(fence_start), .fence_busy_i(fence_busy),
-    .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl),
-    .counter_rd_o(counter_rd), .counter_word_o(counter_word), .counter_data_i(counter_data)
+    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),
+    .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),
+    .msg_o(msg[MsgMgmt]), .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
+    .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(rreq_valid[RdMgmt]),
+    .rd_req_ready_i(rreq_ready[RdMgmt]), .rd_req_o(rreq[RdMgmt]), .rd_rsp_valid_i(rrsp_valid[RdMgmt]),
+    .rd_rsp_ready_o(rrsp_ready[RdMgmt]), .rd_rsp_i(rrsp[RdMgmt]), .wr_valid_o(wr_valid[WrMgmt]),
+    .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]), .fence_start_o(fence_start), .fence_busy_i(fence_busy),
+    .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counter_rd_o(counter_rd), .counter_word_o(counter_word),
+    .counter_data_i(counter_data)
   );
 
   // ---- Trace -----------------------------------------------------------------------------------------------
   hca_trace u_trace (
-    .qpc_i(qpc_valid[QpcReq] && qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
-    .omt_i(omt_valid && omt_ready && omt.first), .omt_rec_i(omt),
-    .emit_i(emit), .emit_qpn_i(emit_qpn), .emit_psn_i(emit_psn), .sent_i(sent), .sent_txp_i(sent_txp),
-    .rxd_take_i(rxd_valid && rxd_ready), .rxd_i(rxd), .end_i(ended), .end_kind_i(end_kind),
-    .end_frees_i(end_frees), .end_ok_i(end_ok), .end_beats_i(end_beats),
-    .upd_take_i(upd_valid && upd_ready), .upd_i(upd), .wr_take_i(wr_valid & wr_ready),
-    .trace_strobe_o, .trace_qpc_qpn_o, .trace_qpc_init_o, .trace_qpc_func_o, .trace_qpc_dest_qpn_o,
-    .trace_qpc_sq_base_o, .trace_qpc_sq_logs_o, .trace_qpc_cqns_o, .trace_omt_qpn_o, .trace_omt_wqe_index_o,
-    .trace_omt_opcode_o, .trace_omt_signaled_o, .trace_omt_last_psn_o, .trace_omt_len_o, .trace_emit_qpn_o,
-    .trace_emit_psn_o, .trace_sent_qpn_o, .trace_sent_opcode_o, .trace_sent_psn_o, .trace_rxd_qpn_o,
+    .qpc_i(qpc_valid[QpcReq] && qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr), .omt_i(omt_valid && omt_ready && omt.first),
+    .omt_rec_i(omt), .emit_i(emit), .emit_qpn_i(emit_qpn), .emit_psn_i(emit_psn), .sent_i(sent), .sent_txp_i(sent_txp),
+    .rxd_take_i(rxd_valid && rxd_ready), .rxd_i(rxd), .end_i(ended), .end_kind_i(end_kind), .end_frees_i(end_frees),
+    .end_ok_i(end_ok), .end_beats_i(end_beats), .upd_take_i(upd_valid && upd_ready), .upd_i(upd),
+    .wr_take_i(wr_valid & wr_ready), .trace_strobe_o, .trace_qpc_qpn_o, .trace_qpc_init_o, .trace_qpc_func_o,
+    .trace_qpc_dest_qpn_o, .trace_qpc_sq_base_o, .trace_qpc_sq_logs_o, .trace_qpc_cqns_o, .trace_omt_qpn_o,
+    .trace_omt_wqe_index_o, .trace_omt_opcode_o, .trace_omt_signaled_o, .trace_omt_last_psn_o, .trace_omt_len_o,
+    .trace_emit_qpn_o, .trace_emit_psn_o, .trace_sent_qpn_o, .trace_sent_opcode_o, .trace_sent_psn_o, .trace_rxd_qpn_o,
     .trace_rxd_opcode_o, .trace_rxd_psn_o, .trace_rxd_syndrome_o, .trace_end_kind_o, .trace_end_frees_o,
     .trace_end_ok_o, .trace_end_beats_o, .trace_upd_qpn_o, .trace_upd_una_wqe_o
   );

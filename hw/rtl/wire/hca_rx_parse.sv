@@ -8,6 +8,7 @@ module hca_rx_parse
 (
   input  logic        clk_i,
   input  logic        rst_i,
+  input  logic [NumPorts-1:0][2:0] lmc_i,
   input  logic        valid_i,
   input  rx_beat_t    beat_i,
   input  logic [12:0] l3_len_i,  // length of the packet, with its last beat
@@ -32,6 +33,7 @@ module hca_rx_parse
   logic [12:0]           s2_len_q;
   logic [127:0]          s2_sgid_q, s2_dgid_q;
   logic [15:0]           s2_slid_q;
+  logic [6:0]            s2_path_q;
   logic [3:0]            s2_sl_q;
   // Stage 3: opcode decoded.
   logic                  s3_go_q, s3_ok_q;
@@ -101,6 +103,7 @@ module hca_rx_parse
       s2_len_q  <= s1_len_q;
       s2_port_q <= s1_port_q;
       s2_slid_q <= '0;
+      s2_path_q <= '0;
       s2_sl_q   <= '0;
       s2_sgid_q <= '0;
       s2_dgid_q <= '0;
@@ -118,11 +121,13 @@ module hca_rx_parse
         L3IbLocal: begin
           s2_win_q  <= head_q[8*8 +: 8*WinBytes];
           s2_slid_q <= swap16(head_q[8*6 +: 16]);
+          s2_path_q <= head_q[8*3 +: 7];
           s2_sl_q   <= head_q[12 +: 4];
         end
         default: begin
           s2_win_q  <= head_q[8*48 +: 8*WinBytes];
           s2_slid_q <= swap16(head_q[8*6 +: 16]);
+          s2_path_q <= head_q[8*3 +: 7];
           s2_sl_q   <= head_q[12 +: 4];
           s2_sgid_q <= head_q[8*16 +: 128];
           s2_dgid_q <= head_q[8*32 +: 128];
@@ -139,6 +144,7 @@ module hca_rx_parse
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
       s3_rxd_q.port <= s2_port_q;
       s3_rxd_q.slid <= s2_slid_q;
+      s3_rxd_q.path_bits <= s2_path_q & ((7'd1 << lmc_i[s2_port_q]) - 7'd1);  // ADDR-4
       s3_rxd_q.sl   <= s2_sl_q;
       s3_rxd_q.sgid <= s2_sgid_q;
       s3_rxd_q.dgid <= s2_dgid_q;

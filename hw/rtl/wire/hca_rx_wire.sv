@@ -105,9 +105,15 @@ module hca_rx_wire
     .vcrc_ok_o(vcrc_ok)
   );
 
+  logic [NumPorts-1:0][2:0] lmc;
+  for (genvar p = 0; p < NumPorts; p++) begin : gen_lmc
+    assign lmc[p] = port_cfg_i[p].lmc;
+  end
+
   hca_rx_parse u_parse (
     .clk_i,
     .rst_i,
+    .lmc_i   (lmc),
     .valid_i (l3_valid),
     .beat_i  (l3_beat),
     .l3_len_i(l3_len),

@@ -1,7 +1,8 @@
 // Builds the headers of packets to send: packet descriptor + address vector of its QP -> bytes from the IP
 // header or LRH up to the last extended header. `ack` goes before `txp`, packet by packet. Three pipeline
 // stages, one packet per cycle when nothing stalls. Keeps its own copy of the address part of the QP
-// context; a context write is never stalled. Never sees payload.
+// context, of the WQEs of datagrams under way (they have the address), and of the source GIDs that these may name; none
+// of these writes is ever stalled. Never sees payload.
 module hca_tx_hdr
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -14,6 +15,8 @@ module hca_tx_hdr
   input  logic                      qpc_wr_valid_i,
   output logic                      qpc_wr_ready_o,
   input  qpc_wr_t                   qpc_wr_i,
+  input  av_wr_t                    av_wr_i,          // two cycles before its packet at least
+  input  gid_wr_t                   gid_wr_i,
   input  logic                      ack_valid_i,
   output logic                      ack_ready_o,
   input  txp_t                      ack_i,
@@ -36,6 +39,8 @@ module hca_tx_hdr
     logic         is_ipv4;
     logic         is_global;
     logic [4:0]   pkey_index;
+    logic [31:0]  qkey;
+    logic [23:0]  qpn;
     logic [23:0]  dest_qpn;
     logic [15:0]  udp_src_port;
     logic [15:0]  dlid;
@@ -50,8 +55,9 @@ module hca_tx_hdr
   } av_t;
 
   localparam int unsigned AvBits = $bits(av_t);
+  localparam int unsigned GidW   = $clog2(16 * NumPorts);
 
-  av_t  wr_av, av;
+  av_t  wr_av, av;   // av: of the packet
   logic accept;
   txp_t pick, s1_txp_q;
 
@@ -61,6 +67,8 @@ module hca_tx_hdr
     wr_av.is_ipv4       = qpc_wr_i.qpc.is_ipv4;
     wr_av.is_global     = qpc_wr_i.qpc.is_global;
     wr_av.pkey_index    = qpc_wr_i.qpc.pkey_index[4:0];
+    wr_av.qkey          = qpc_wr_i.qpc.qkey;
+    wr_av.qpn           = qpc_wr_i.qpc.qpn;
     wr_av.dest_qpn      = qpc_wr_i.qpc.dest_qpn;
     wr_av.udp_src_port  = qpc_wr_i.qpc.udp_src_port;
     wr_av.dlid          = qpc_wr_i.qpc.dlid;
@@ -90,8 +98,70 @@ module hca_tx_hdr
     .wdata_i(wr_av),
     .re_i   (accept),
     .raddr_i(pick.qpn),
-    .rdata_o(av)
+    .rdata_o(own)
   );
+
+  // ---- Datagrams: what is in the WQE goes before what is in the context -------------------------------
+  av_t             own, dg;
+  logic            av_we_q;
+  logic [AvSlotW-1:0] av_slot_q;
+  sq_wqe_ud_ctrl_t av_wqe_q, dg_wqe;
+  logic [127:0]    dg_sgid, sgid;
+  logic            unused_wqe;
+
+  assign unused_wqe = ^dg_wqe;
+
+  hca_ram_1r1w #(
+    .Width(128),
+    .Depth(16 * NumPorts)
+  ) u_gids (
+    .clk_i,
+    .we_i   (gid_wr_i.valid),
+    .waddr_i(GidW'({gid_wr_i.port, gid_wr_i.index})),
+    .wdata_i(gid_wr_i.gid),
+    .re_i   (av_wr_i.valid),
+    .raddr_i(GidW'({av_wr_i.port, av_wr_i.wqe.sgid_index})),
+    .rdata_o(sgid)
+  );
+
+  always_ff @(posedge clk_i) begin
+    av_we_q <= !rst_i && av_wr_i.valid;
+    if (av_wr_i.valid) {av_slot_q, av_wqe_q} <= {av_wr_i.slot, av_wr_i.wqe};
+  end
+
+  hca_ram_1r1w #(
+    .Width($bits(sq_wqe_ud_ctrl_t) + 128),
+    .Depth(AvSlots)
+  ) u_dgs (
+    .clk_i,
+    .we_i   (av_we_q),
+    .waddr_i(av_slot_q),
+    .wdata_i({av_wqe_q, sgid}),
+    .re_i   (accept),
+    .raddr_i(pick.av_slot),
+    .rdata_o({dg_wqe, dg_sgid})
+  );
+
+  always_comb begin
+    dg               = own;
+    // The source says whether it is IPv4: a process cannot make up an address of this port by another type's bytes.
+    dg.is_ipv4       = dg_sgid[95:0] == {16'hffff, 80'd0};
+    dg.is_global     = dg_wqe.is_global;
+    dg.qkey          = dg_wqe.qkey[31] ? own.qkey : dg_wqe.qkey;   // KEY-24
+    dg.dest_qpn      = dg_wqe.remote_qpn;
+    dg.udp_src_port  = dg_wqe.udp_src_port;
+    dg.dlid          = dg_wqe.dlid;
+    dg.src_path_bits = dg_wqe.src_path_bits & ((7'd1 << port_cfg_i[own.port].lmc) - 7'd1);   // ADDR-4
+    dg.sl            = dg_wqe.sl;
+    dg.flow_label    = dg_wqe.flow_label;
+    dg.traffic_class = dg_wqe.traffic_class;
+    dg.hop_limit     = dg_wqe.hop_limit;
+    dg.dmac          = dg_wqe.dmac;
+    dg.sgid          = dg_sgid;
+    dg.dgid          = dg_wqe.dgid;
+  end
+
+  assign av = s1_txp_q.datagram ? dg : own;
 
   logic        s1_valid_q, s1_ready, s2_valid_q, s2_ready, s3_valid_q, s3_ready;
   logic [15:0] resp_done_seq_q;
@@ -159,6 +229,8 @@ module hca_tx_hdr
                    swap64(s1_txp_q.reth_va), bth};
     end else if (ext.aeth) begin
       transport = {128'd0, swap24(s1_txp_q.aeth_msn), s1_txp_q.aeth_syndrome, bth};
+    end else if (ext.deth) begin
+      transport = {64'd0, s1_txp_q.imm, swap24(av.qpn), 8'd0, swap32(av.qkey), bth};
     end else begin
       transport = {128'd0, s1_txp_q.imm, bth};
     end

@@ -1,0 +1,80 @@
+// Responder rules for one datagram: with hca_resp_check's timing, and like it a pure decision. Whoever it is from and
+// whatever its PSN, it is placed if there is a receive WQE, or dropped silently. Rules: README.md, table 3.
+module hca_dg_check
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic           clk_i,
+  input  logic           look_i,
+  input  logic           apply_i,
+  input  rxd_t           rxd_i,    // with look_i
+  input  rxd_t           req_i,    // the same with apply_i
+  input  logic [QpW-1:0] qpn_i,
+  input  rx_ctx_t        ctx_i,
+  input  resp_st_t       st_i,
+  input  logic [15:0]    rq_pi_i,
+  output rxw_t           item_o,
+  output dma_rd_req_t    list_o,   // for item_o.needs_list
+  output resp_st_t       st_o
+);
+
+  logic good_d, good_q, accept, has_net, unused_in;
+
+  assign unused_in = ^{rxd_i, req_i, ctx_i};
+  assign good_d = (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm})
+                  && rxd_i.payload_bytes <= mtu_bytes(ctx_i.path_mtu)   // XPORT-4
+                  && st_i.rq_ci != rq_pi_i;
+
+  always_ff @(posedge clk_i) begin
+    if (look_i) good_q <= good_d;
+  end
+
+  assign accept  = apply_i && good_q;
+  assign has_net = req_i.payload_off[6];   // a GRH or an IPv6 header before the BTH
+  assign list_o  = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, st_i.rq_ci);
+
+  always_comb begin
+    st_o = st_i;
+    if (accept) st_o.rq_ci = st_i.rq_ci + 16'd1;
+  end
+
+  always_comb begin
+    item_o = '0;
+    if (apply_i) begin
+      item_o.kind      = RxwNone;
+      item_o.qpn       = qpn_i;
+      item_o.func      = ctx_i.func;
+      item_o.pd        = ctx_i.pd;
+      item_o.frees     = 1'b1;
+      item_o.buf_beat  = req_i.buf_beat;
+      item_o.buf_beats = req_i.buf_beats;
+    end
+    if (accept) begin
+      item_o.kind          = RxwSend;
+      item_o.dg            = req_i.ib ? (has_net ? DgGrh : DgBare) : has_net ? DgIpv6 : DgIpv4;
+      item_o.payload_off   = req_i.payload_off;
+      item_o.payload_bytes = req_i.payload_bytes;
+      item_o.needs_list    = 1'b1;
+      item_o.list_bytes    = list_o.len_bytes;
+      item_o.wqe_index     = st_i.rq_ci;
+      item_o.msg_last      = 1'b1;
+      item_o.cqe.valid     = 1'b1;
+      item_o.cqe.solicited = req_i.solicited;
+      item_o.cqe.cqn       = ctx_i.recv_cqn;
+      item_o.cqe.cqe.wqe_index = st_i.rq_ci;
+      item_o.cqe.cqe.opcode    = WcOpRecv;
+      item_o.cqe.cqe.status    = WcSuccess;
+      item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);
+      item_o.cqe.cqe.byte_len  = 32'(req_i.payload_bytes) + 32'(GrhBytes);  // OP-22
+      item_o.cqe.cqe.src_qp    = 32'(req_i.deth_src_qpn);
+      item_o.cqe.cqe.slid      = req_i.slid;
+      item_o.cqe.cqe.sl        = 8'(req_i.sl);
+      item_o.cqe.cqe.dlid_path_bits = 8'(req_i.path_bits);
+      if (item_o.dg != DgBare) item_o.cqe.cqe.wc_flags = WcFlagGrh;
+      if (req_i.opcode == BthUdSendOnlyImm) begin
+        item_o.cqe.cqe.imm_data = req_i.imm;
+        item_o.cqe.cqe.wc_flags = item_o.cqe.cqe.wc_flags | WcFlagWithImm;
+      end
+    end
+  end
+
+endmodule

@@ -1,0 +1,68 @@
+// Judges a request packet by the rules of its QP's service: connections (hca_resp_check) or datagrams (hca_dg_check).
+// Both look at it in the same two cycles; who is not meant does not apply. Ports: hca_resp_check. No stalls.
+module hca_rx_request
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  logic           clk_i,
+  input  logic           look_i,
+  input  logic           apply_i,
+  input  rxd_t           rxd_i,
+  input  rxd_t           req_i,
+  input  logic [QpW-1:0] qpn_i,
+  input  rx_ctx_t        ctx_i,
+  input  resp_st_t       st_i,
+  input  logic [15:0]    rq_pi_i,
+  input  logic [5:0]     rd_popped_i,
+  output rxw_t           item_o,
+  output dma_rd_req_t    list_o,
+  output resp_st_t       st_o,
+  output logic           dead_o,
+  output logic           dup_o,
+  output logic           ev_valid_o,
+  output rx_ev_t         ev_o
+);
+
+  rxw_t        rc_item, dg_item;
+  dma_rd_req_t rc_list, dg_list;
+  resp_st_t    rc_st, dg_st;
+
+  hca_resp_check u_resp (
+    .clk_i,
+    .look_i,
+    .apply_i    (apply_i && !ctx_i.is_ud),
+    .rxd_i,
+    .req_i,
+    .qpn_i,
+    .ctx_i,
+    .st_i,
+    .rq_pi_i,
+    .rd_popped_i,
+    .item_o     (rc_item),
+    .list_o     (rc_list),
+    .st_o       (rc_st),
+    .dead_o,
+    .dup_o,
+    .ev_valid_o,
+    .ev_o
+  );
+
+  hca_dg_check u_dg (
+    .clk_i,
+    .look_i,
+    .apply_i(apply_i && ctx_i.is_ud),
+    .rxd_i,
+    .req_i,
+    .qpn_i,
+    .ctx_i,
+    .st_i,
+    .rq_pi_i,
+    .item_o (dg_item),
+    .list_o (dg_list),
+    .st_o   (dg_st)
+  );
+
+  assign item_o = ctx_i.is_ud ? dg_item : rc_item;
+  assign list_o = ctx_i.is_ud ? dg_list : rc_list;
+  assign st_o   = ctx_i.is_ud ? dg_st : rc_st;
+
+endmodule
