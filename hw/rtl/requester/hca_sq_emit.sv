@@ -261,8 +261,8 @@ module hca_sq_emit
 
   hca_sq_datagram u_datagram (
     .clk_i, .rst_i, .datagram_i(datagram), .path_i(qpc_q.path), .ib_i(qpc_q.ib), .look_i(state_q == StWqe),
-    .block_i(block), .judged_i(state_q == StSeek || state_q == StCheck), .check_i(state_q == StCheck), .made_i(pkt_fire && datagram),
-    .sl_open_i, .av_wr_o, .av_left_i, .av_slot_o(av_slot), .shut_o(dg_shut), .path_o, .move_o, .move_sl_o
+    .block_i(block), .judged_i(state_q == StSeek || state_q == StCheck), .check_i(state_q == StCheck),
+    .made_i(pkt_fire && datagram),    .sl_open_i, .av_wr_o, .av_left_i, .av_slot_o(av_slot), .shut_o(dg_shut), .path_o, .move_o, .move_sl_o
   );
 
   // ---- What follows a packet ------------------------------------------------------------------------

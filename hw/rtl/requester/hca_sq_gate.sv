@@ -24,7 +24,7 @@ module hca_sq_gate
   input  logic [SlotW-1:0] set_slot_i,
   input  logic [LaneW-1:0] set_sl_i,
   input  logic [RateGroupW-1:0] set_group_i,
-  // The slot of the turn waits for the lane of its next datagram, or no longer does. Not within two cycles before a look.
+  // The slot of the turn waits for the lane of its next datagram, or no longer does.
   input  logic             move_i,
   input  logic [LaneW-1:0] move_sl_i,
   output logic [Slots-1:0] open_o,
