@@ -10,7 +10,7 @@ use thiserror::Error;
     "{opcode:?} refused: {status:?} (errno {}, about {}){}",
     .status.errno(),
     about(*.opcode, *.status, *.detail),
-    remedy(*.status)
+    remedy(*.opcode, *.status)
 )]
 pub struct AdminError {
     /// The command.
@@ -36,8 +36,11 @@ fn about(opcode: AdminOpcode, status: AdminStatus, detail: u32) -> String {
 }
 
 /// What can be done about a refusal, where that is not plain.
-fn remedy(status: AdminStatus) -> &'static str {
+fn remedy(opcode: AdminOpcode, status: AdminStatus) -> &'static str {
     match status {
+        AdminStatus::NotPermitted if opcode == AdminOpcode::ModifyQp => {
+            ": a Q_Key whose highest bit is set is for privileged users; take another, or function 0, the card's manager"
+        }
         AdminStatus::NotPermitted => {
             ": it changes what all functions of the card share; do it through function 0, the card's manager"
         }
