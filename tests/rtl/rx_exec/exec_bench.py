@@ -49,6 +49,7 @@ class Translate:
 
     def __init__(self, bench, rate, latency):
         self.bench, self.bad, self.latency = bench, set(), latency
+        self.packets = 0   # segments that end a packet
         self.queue = deque()
         self.segs = Sink(bench, "seg", rate=rate, on_word=self.accept)
         self.chunks = Source(bench, "chunk", rate=rate)
@@ -58,6 +59,7 @@ class Translate:
         """A segment."""
         seg = struct("seg_t").unpack(word)
         assert not seg["bypass"] and seg["chk_bytes"] >= seg["len_bytes"]
+        self.packets += seg["last"]
         kind = struct("chunk_t")
         if seg["key"] in self.bad:
             out = [dict(err=XL_KEY, seg_last=1, pkt_last=seg["last"])]

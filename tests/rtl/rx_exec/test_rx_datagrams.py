@@ -64,12 +64,15 @@ async def every_first_entry(dut):
 async def scattered(dut, rate):
     """OP-1, OP-21, OP-22: lists of up to 16 entries that end inside, at and behind the 40 bytes, some empty; packets
     of maximal size among them."""
-    env = await Env(dut, seed=23, rate=rate).start(1)
+    env, full = await Env(dut, seed=23, rate=rate).start(1), 0
     for turn in range(200):
         size = env.rng.choice((*SIZES, env.rng.randint(0, 4096) if turn % 5 == 0 else 3))
         total = ROOM + size + env.rng.choice((0, 0, 1, 300))
-        datagram(env, env.rng.choice(KINDS), size, cut(env, total, env.rng.randint(1, 16)))
+        dg = env.rng.choice(KINDS)
+        datagram(env, dg, size, cut(env, total, env.rng.randint(1, 16)))
+        full += size > 0 or dg != BARE
     await env.drain()
+    assert env.xlate.packets == full, "one end of a packet each"
 
 
 @cocotb.test()
