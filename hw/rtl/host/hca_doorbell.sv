@@ -1,6 +1,7 @@
 // Doorbell page: turns 64-bit MMIO writes of a function into doorbell streams, after a check that the
 // queue exists and (for QPs) belongs to that function. A refused doorbell is dropped, counted, and
-// reported to firmware when the event stream has room. One doorbell takes two cycles, three on a QP in ERR.
+// reported to firmware when the event stream has room. One doorbell takes two cycles, three on a QP in ERR (or SQE, of
+// its send queue).
 // Writes to push slots pass (hca_push_port); those to other pages are taken and lost.
 module hca_doorbell
   import hca_pkg::*;
@@ -32,7 +33,7 @@ module hca_doorbell
   output logic        eq_db_valid_o,
   input  logic        eq_db_ready_i,
   output eq_db_t      eq_db_o,
-  // Flush request for a QP in ERR, after its doorbell was passed on.
+  // Flush request for a QP in ERR (or SQE: its send queue), after its doorbell was passed on.
   output logic        msg_valid_o,
   input  logic        msg_ready_i,
   output pipe_msg_t   msg_o,

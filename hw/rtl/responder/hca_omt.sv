@@ -119,6 +119,10 @@ module hca_omt
   );
 
   // ---- Rows ----------------------------------------------------------------------------------------
+  // What went on amid a block and has begun nothing since has no part of that block.
+  logic [15:0] begun;
+  assign begun = {old.mark.wqe[15:MsgRowW], old.has_blk ? old.mark.wqe[MsgRowW-1:0] : MsgRowW'(0)};
+
   hca_msg_pool u_pool (
     .clk_i,
     .rst_i,
@@ -143,7 +147,7 @@ module hca_omt
     .clear_done_o,
     .mark_ready_i (!upd_q),
     .mark_en_o    (mark_look),
-    .mark_wqe_i   (old.mark.wqe)
+    .mark_wqe_i   (begun)
   );
 
   hca_ram_1r1w #(

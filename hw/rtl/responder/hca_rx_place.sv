@@ -65,7 +65,7 @@ module hca_rx_place
   assign skipped   = skip_q >= sge.length;
   assign room      = sge.length - skip_q;
   assign take      = (room > 32'(need_q)) ? need_q : room[12:0];
-  assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped;
+  assign entry_seg = state_q == StEntry && list_valid_i && !list_i.err && !skipped && need_q != '0;
   assign entry_go  = state_q == StEntry && list_valid_i && (!entry_seg || seg_ready_i);
   // Entries must not run past the fetched bytes; the header was checked, so only a short fetch can do that.
   assign read_bad     = list_i.err || (slot_q == 2'd3 && list_i.last && entries_q != 5'd1);
@@ -74,6 +74,8 @@ module hca_rx_place
   // ---- Datagrams: 40 bytes before the payload, with the network header at their end --------------------
   logic [5:0] hdr_bytes;
   logic       stay;      // the payload goes on in the entry in which the header ends
+  logic       room_only; // nothing to write, but room for the 40 bytes must be there: is there one behind 39 (OP-22)?
+  assign room_only = rxw_i.dg == DgBare && rxw_i.payload_bytes == '0;
   assign hdr_bytes = (rxw_i.dg == DgIpv4) ? 6'(Ipv4Bytes) : (rxw_i.dg inside {DgIpv6, DgGrh}) ? 6'(GrhBytes) : 6'd0;
   assign stay      = hdr_q && !skipped && !list_i.err && 32'(need_q) <= room && rxw_i.payload_bytes != '0;
 
@@ -146,7 +148,7 @@ module hca_rx_place
         skip_d    = rxw_i.msg_offset;
         need_d    = rxw_i.payload_bytes;
         hdr_d     = hdr_bytes != '0;
-        if (rxw_i.dg != DgNone) skip_d = 32'(GrhBytes) - 32'(hdr_bytes);
+        if (rxw_i.dg != DgNone) skip_d = 32'(GrhBytes) - 32'(hdr_bytes) - 32'(room_only);
         if (hdr_bytes != '0) need_d = 13'(hdr_bytes);
         slot_d    = is_rq ? 2'd1 : 2'd2;
         entries_d = num_sge[4:0];
@@ -154,7 +156,7 @@ module hca_rx_place
         if (!head_ok) begin
           err_d   = ExWqe;
           state_d = StDrain;
-        end else if (rxw_i.payload_bytes == '0 && hdr_bytes == '0) begin
+        end else if (rxw_i.payload_bytes == '0 && rxw_i.dg == DgNone) begin
           state_d = StDrain;
         end else if (num_sge == '0) begin
           err_d   = ExLen;
@@ -176,7 +178,7 @@ module hca_rx_place
           if (entries_over) err_d = read_bad ? ExWqe : ExLen;
         end else begin
           skip_d = '0;
-          segs_d = segs_q + 5'd1;
+          segs_d = segs_q + 5'(need_q != '0);
           need_d = need_q - take;
           if (entries_over && take != need_q) err_d = read_bad ? ExWqe : ExLen;
         end

@@ -75,7 +75,7 @@ class Doorbell:
             if owner == func and state >= (RTS if sq else INIT) and generation == number >> LINE_BITS:
                 push = PUSH.pack(valid=data >> 31 & 1, slot=data >> 24 & 63) if sq else 0
                 self.expected["sq_db" if sq else "rq_db"].append(QP_DB.pack(sq=sq, qpn=line, pi=pi, push=push))
-                if state == ERR:
+                if state == ERR or (sq and state == SQE):   # QPS-12: the send side alone
                     self.expected["msg"].append(MSG.pack(kind=1 if sq else 2, qpn=line, wqe_index=pi))
                 return
         elif addr == abi.CQ_DOORBELL_OFFSET and strb == 0xFF and number < constants()["NumCqs"]:
@@ -139,7 +139,7 @@ async def random_doorbells(dut, rates):
 
 @cocotb.test()
 async def rate(dut):
-    """Two cycles per doorbell, three on a QP in ERR."""
+    """Two cycles per doorbell, three on a QP in ERR, or of the send side in SQE."""
     db = await Doorbell(dut, 2).start()
     for n in range(20):
         db.ring(3, abi.SQ_DOORBELL_OFFSET, n << 32 | 3)   # RTS
@@ -150,6 +150,29 @@ async def rate(dut):
         db.ring(2, abi.SQ_DOORBELL_OFFSET, n << 32 | 6)   # ERR
     await db.finish()
     assert db.mmio.taken[-1] - db.mmio.taken[first] == 3 * 19
+    for addr, cycles in ((abi.SQ_DOORBELL_OFFSET, 3), (abi.RQ_DOORBELL_OFFSET, 2)):
+        first = len(db.mmio.taken)
+        for n in range(20):
+            db.ring(1, addr, n << 32 | 5)   # SQE
+        await db.finish()
+        assert db.mmio.taken[-1] - db.mmio.taken[first] == cycles * 19
+
+
+@cocotb.test()
+async def send_queue_error(dut):
+    """QPS-12: in SQE a send doorbell passes and asks for a flush behind it; a receive doorbell only passes. Back in
+    RTS neither asks for anything."""
+    db = await Doorbell(dut, 6, sink_rate=0.4).start()
+    for turn, state in enumerate((RTS, SQE, SQE, RTS, SQE, ERR, SQE)):
+        db.context(7, 2, state)
+        await db.bench.until(db.qpc_wr.idle, what="context")
+        before = len(db.expected["msg"])
+        for n in range(4):
+            db.ring(2, abi.SQ_DOORBELL_OFFSET, (8 * turn + n) << 32 | 7)
+            db.ring(2, abi.RQ_DOORBELL_OFFSET, (8 * turn + n) << 32 | 7)
+            db.ring(1, abi.SQ_DOORBELL_OFFSET, n << 32 | 7)   # not its owner
+        await db.finish()
+        assert len(db.expected["msg"]) - before == {RTS: 0, SQE: 4, ERR: 8}[state]
 
 
 @cocotb.test()

@@ -10,6 +10,7 @@ LIMITS = constants()
 FUNCS = LIMITS["NumFuncs"]
 QPC_SINKS, EV_SOURCES = 6, 4
 QPC_WR, EV, WR, LINK_WR = struct("qpc_wr_t"), struct("hw_ev_t"), struct("dma_wr_t"), struct("link_wr_t")
+GID_WR = struct("gid_wr_t")
 
 # Addresses, typed from abi/regs.
 ID, ABI_VERSION, STATUS, CONTROL, LOG_SIZE, ADMIN_STATUS = 0x00, 0x04, 0x08, 0x0C, 0x20, 0x24
@@ -150,6 +151,23 @@ class LinkStrobes:
             self.got.append((row["port"] << 8 | row["row"], row["data"]))
 
 
+class GidStrobes:
+    """Collects (row, GID) of the GID tables, 16 rows of each port."""
+
+    def __init__(self, bench):
+        self.bench, self.got = bench, []
+        bench.agents.append(self)
+
+    def drive(self):
+        """Nothing to drive."""
+
+    def sample(self):
+        """One row per strobe."""
+        row = GID_WR.unpack(self.bench.get("gid_wr_o"))
+        if row["valid"]:
+            self.got.append((row["port"] << 4 | row["index"], row["gid"]))
+
+
 class LinkStatus:
     """Status words of a link: a function of the address, one cycle later; `now` moves on every cycle."""
 
@@ -208,7 +226,7 @@ class Mgmt:
         self.eqc = Sink(bench, "eqc_wr", rate=rate, payload=[("eqc_wr_eqn_o", None), ("eqc_wr_o", None)])
         self.keys = KeyStrobes(bench)
         self.forgets = Sink(bench, "forget", rate=rate)
-        self.link, self.link_status = LinkStrobes(bench), LinkStatus(bench)
+        self.link, self.link_status, self.gids = LinkStrobes(bench), LinkStatus(bench), GidStrobes(bench)
         self.counters = CounterWords(bench)
         self.msg, self.eqe = Sink(bench, "msg", rate=rate), Sink(bench, "eqe", rate=rate)
         self.ev = [Source(bench, "ev", "hw_ev_t", index=n, rate=rate) for n in range(EV_SOURCES)]
@@ -256,7 +274,7 @@ class Mgmt:
 
     def forget(self):
         """Forgets all context writes seen."""
-        for sink in [*self.qpc, self.cqc, self.eqc, self.keys, self.forgets, self.link]:
+        for sink in [*self.qpc, self.cqc, self.eqc, self.keys, self.forgets, self.link, self.gids]:
             sink.got.clear()
 
     async def pop_event(self):

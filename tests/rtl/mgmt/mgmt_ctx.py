@@ -9,7 +9,8 @@ PLACE, FORGET = struct("key_place_t"), struct("key_forget_t")
 ROWS = {abi.CtxTable.QPC: ("qpc", LIMITS["NumQps"]), abi.CtxTable.CQC: ("cqc", LIMITS["NumCqs"]),
         abi.CtxTable.EQC: ("eqc", LIMITS["NumEqs"]), abi.CtxTable.KEY_TABLE: ("key_table", LIMITS["NumFuncs"]),
         abi.CtxTable.FORGET: ("forget", 1 << 24),
-        abi.CtxTable.LINK: ("link_ctrl", abi.LINK_ROWS)}
+        abi.CtxTable.LINK: ("link_ctrl", abi.LINK_ROWS),
+        abi.CtxTable.GID: ("gid_row", LIMITS["NumGids"] * LIMITS["NumPorts"])}
 
 
 def delivered(table, index, row, flags):
@@ -22,6 +23,8 @@ def delivered(table, index, row, flags):
         return index, PLACE.pack(valid=fields["valid"], log_size=fields["log_size"], base=fields["base"] // 64)
     if table == abi.CtxTable.FORGET:
         return index, fields["pages"] | fields["all"] << 1
+    if table == abi.CtxTable.GID:
+        return index, word & (1 << 128) - 1
     return index, word
 
 
@@ -41,7 +44,7 @@ def seen(mgmt):
             abi.CtxTable.CQC: mgmt.cqc.got, abi.CtxTable.EQC: mgmt.eqc.got,
             abi.CtxTable.KEY_TABLE: mgmt.keys.got,
             abi.CtxTable.FORGET: [(w["index"], w["pages"] | w["all"] << 1) for w in forgets],
-            abi.CtxTable.LINK: mgmt.link.got}
+            abi.CtxTable.LINK: mgmt.link.got, abi.CtxTable.GID: mgmt.gids.got}
 
 
 async def command(mgmt, table, index, row, flags=0):
@@ -65,7 +68,8 @@ async def sweep(dut, rate):
     await mgmt.poll(CTX_STATUS)
     writes = seen(mgmt)
     assert writes[abi.CtxTable.QPC] == [(n, 0, 3) for n in range(LIMITS["NumQps"])]
-    assert not writes[abi.CtxTable.KEY_TABLE] and not writes[abi.CtxTable.FORGET]
+    for table in (abi.CtxTable.KEY_TABLE, abi.CtxTable.FORGET, abi.CtxTable.GID):
+        assert not writes[table]
     for table in (abi.CtxTable.CQC, abi.CtxTable.EQC):
         assert writes[table] == [(n, 0) for n in range(ROWS[table][1])]
     starts = range(0, LIMITS["NumPorts"] * abi.LINK_PORT_ROWS, abi.LINK_PORT_ROWS)
@@ -116,6 +120,24 @@ async def link_rows(dut):
         there = index < ports * rows_of_port and index % rows_of_port < abi.LINK_ROWS
         assert await command(mgmt, abi.CtxTable.LINK, index, row) == (0 if there else 2)
         assert mgmt.link.got == ([(index, int.from_bytes(row, "little"))] if there else [])
+        mgmt.forget()
+
+
+@cocotb.test()
+async def gid_rows(dut):
+    """Sources of datagrams: every row of every port's GID table is one strobe with its port, its index and 16 bytes;
+    a row of a port that does not exist is refused."""
+    mgmt = Mgmt(dut, 15)
+    await mgmt.bench.start()
+    await mgmt.swept()
+    count = LIMITS["NumGids"] * LIMITS["NumPorts"]
+    for index in [*range(count), count, count + 1, 256, 1 << 24, 1 << 31 | 3]:
+        row = mgmt.rng.randbytes(64)
+        assert await command(mgmt, abi.CtxTable.GID, index, row) == (0 if index < count else 2)
+        expected = {table: [] for table in ROWS}
+        if index < count:
+            expected[abi.CtxTable.GID] = [(index, int.from_bytes(row[:16], "little"))]
+        assert seen(mgmt) == expected
         mgmt.forget()
 
 

@@ -9,6 +9,9 @@ from hca_abi import WcOpcode, WcStatus, WrOpcode
 NONE, WRITE, SEND, READ_RESP, READ_REQ = range(5)
 SQ_ERROR, RQ_ERROR, REQ_ERROR = 3, 4, 5
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ = 1, 2, 3
+BARE, IPV4, IPV6, GRH = range(1, 5)   # datagrams by what is before their transport headers
+# Of it, (place in the packet, bytes) that go right before the payload, of which the first 40 bytes of the list are free.
+HEADERS = {0: (0, 0), BARE: (0, 0), IPV4: (0, 20), IPV6: (0, 40), GRH: (8, 40)}
 BUF_BEATS = 1024
 XL_KEY = 1
 
@@ -46,6 +49,7 @@ class Translate:
 
     def __init__(self, bench, rate, latency):
         self.bench, self.bad, self.latency = bench, set(), latency
+        self.packets = 0   # segments that end a packet
         self.queue = deque()
         self.segs = Sink(bench, "seg", rate=rate, on_word=self.accept)
         self.chunks = Source(bench, "chunk", rate=rate)
@@ -55,6 +59,7 @@ class Translate:
         """A segment."""
         seg = struct("seg_t").unpack(word)
         assert not seg["bypass"] and seg["chk_bytes"] >= seg["len_bytes"]
+        self.packets += seg["last"]
         kind = struct("chunk_t")
         if seg["key"] in self.bad:
             out = [dict(err=XL_KEY, seg_last=1, pkt_last=seg["last"])]
@@ -176,7 +181,7 @@ class Env:
         frees = fields.pop("frees", 1)
         beats = max(1, -(-(offset + size) // 64)) if frees else 0
         values = dict(kind=kind, qpn=qpn, func=qpn & 3, pd=qpn, frees=frees, buf_beat=self.place, buf_beats=beats,
-                      payload_off=offset, payload_bytes=size, wqe_index=7, msg_last=1, msg_offset=0)
+                      payload_off=offset, payload_bytes=size, wqe_index=7, msg_last=1, msg_offset=0, dg=0)
         values.update(fields)
         rsp_values = dict(qpn=qpn, psn=1000 + self.place, msn=5, syndrome=0x1F)
         rsp_values.update(rsp or {}, valid=rsp is not None)
@@ -190,7 +195,7 @@ class Env:
             values["needs_list"] = 1
             self._fetch(kind, values["wqe_index"], sges, stride, head, list_err)
         self.rxw.put(struct("rxw_t").pack(**values))
-        data = self.buffer.bytes(self.place, offset, size)
+        data = self.buffer.bytes(self.place, *HEADERS[values["dg"]]) + self.buffer.bytes(self.place, offset, size)
         self.place = (self.place + beats) % BUF_BEATS
         error = self._error(kind, values, sges, bool(head) or list_err)
         self._expect(kind, values, rsp_values, cqe_values, cqe, data, sges, error)
@@ -233,6 +238,12 @@ class Env:
             offset, size = 0, size - take
         return out, size
 
+    @staticmethod
+    def _range(values):
+        """(start, size) of what is written, in the message: a datagram begins inside its first 40 bytes."""
+        before = HEADERS[values["dg"]][1]
+        return (40 - before if values["dg"] else values["msg_offset"]), before + values["payload_bytes"]
+
     def _error(self, kind, values, sges, garbage):
         """None, or (NAK syndrome, status)."""
         if kind in (WRITE, READ_REQ):
@@ -242,7 +253,10 @@ class Env:
             return None
         if garbage:
             return 0x63, WcStatus.LOC_QP_OP_ERR
-        pieces, over = self.pieces(sges, values["msg_offset"], values["payload_bytes"])
+        start, size = self._range(values)
+        pieces, over = self.pieces(sges, start, size)
+        # OP-22: the 40 bytes must be there, even where nothing is written.
+        over = over or (values["dg"] and sum(length for _, length, _ in sges) < start + size)
         if over:
             return 0x61, WcStatus.LOC_LEN_ERR
         if any(key in self.xlate.bad for _, _, key in pieces):
@@ -274,7 +288,9 @@ class Env:
 
     def _expect_failure(self, kind, values, rsp, error, after):
         syndrome, status = error
-        if kind != READ_RESP:
+        if values["dg"]:
+            pass   # nobody waits for an answer
+        elif kind != READ_RESP:
             nak = dict(rsp, valid=1, read=0, syndrome=syndrome, msn=rsp["msn"] - values["msg_last"])
             self.expected["rsp"].append(Expected(struct("rsp_job_t").pack(**nak), after))
         else:
@@ -288,7 +304,7 @@ class Env:
         if kind == WRITE:
             pieces = [(values["va"], len(data), values["rkey"])] if values["chk_bytes"] else []
         elif sges is not None:
-            pieces = self.pieces(sges, values["msg_offset"], len(data))[0]
+            pieces = self.pieces(sges, *self._range(values))[0]
         else:
             return
         if error and error[1] not in (WcStatus.LOC_PROT_ERR, WcStatus.REM_ACCESS_ERR):

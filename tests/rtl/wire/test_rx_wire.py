@@ -63,12 +63,13 @@ class Rx:
         self.bench = Bench(dut, seed)
         self.rng, self.ib = self.bench.rng, ib
         self.ibs = ib if isinstance(ib, tuple) else (ib, ib)
-        self.ports = (dict(ME, mac=mac), OTHER)
+        self.ports = (dict(ME, mac=mac), dict(OTHER))
         self.mac = Source(self.bench, "mac", rate=rate, payload=MAC_STREAM)
         self.reader = Reader(self.bench, read_rate)
         self.sink = Sink(self.bench, "rxd", rate=sink_rate,
                          on_word=lambda word: self.reader.queue.append(RXD.unpack(word)))
         self.expected = []
+        self.lmc = [0, 0]
         self.count = dict.fromkeys(COUNTERS, 0)
         self.other_count = dict.fromkeys(COUNTERS, 0)
 
@@ -79,6 +80,7 @@ class Rx:
         return self
 
     def configure(self, port, **fields):
+        self.lmc[port] = fields["lmc"]
         self.bench.set("port_cfg_i", PORT.pack(**fields), PORT.width * port, PORT.width)
 
     def push(self, frame, verdict="good", port=0):
@@ -88,7 +90,9 @@ class Rx:
         (self.other_count if port else self.count)[verdict] += 1
         if verdict == "good":
             headers, payload = parse(frame, self.ibs[port])
-            self.expected.append((dict(headers, port=port), payload))
+            # ADDR-4: the bits of the destination LID that are the path's.
+            path = int.from_bytes(frame[2:4], "big") % (1 << self.lmc[port]) if self.ibs[port] else 0
+            self.expected.append((dict(headers, port=port, path_bits=path), payload))
 
     def random(self, opcode, length, port=0, **changes):
         """Good random frame to us."""
@@ -300,6 +304,27 @@ async def lid_mask(dut):
             rx.push(rx.random(0x0A, 8, dlid=dlid, vl=rx.rng.randrange(16)))
         for dlid in [base - 1, base + (1 << lmc), *[base ^ 1 << bit for bit in range(lmc, 16)]]:
             rx.push(rx.random(0x0A, 8, dlid=dlid), "malformed")
+        await rx.finish()
+
+
+@cocotb.test()
+@cocotb.parametrize(ib=[0, 1], rates=[(1.0, 1.0, 1.0), (0.8, 0.5, 0.5)])
+async def datagrams(dut, ib, rates):
+    """ADDR-4, KEY-23: datagrams with every kind of network header: Q_Key, source QP, immediate data, source LID, GIDs,
+    and the path bits of the destination LID, as many as each port's LMC has."""
+    for turn in range(4):
+        rx = await Rx(dut, 30 + turn, ib, *rates).start()
+        lids = (0x2300, 0x1380)
+        for port, lid in enumerate(lids):
+            rx.ports[port]["lid"] = lid
+            rx.configure(port, ib=ib, active=1, mac=int.from_bytes(rx.ports[port]["mac"], "big"), lid=lid,
+                         lmc=(2 * turn + 3 * port) % 8)
+        for _ in range(60):
+            port = rx.rng.randrange(2)
+            dlid = lids[port] + rx.rng.randrange(1 << rx.lmc[port])
+            size = rx.rng.choice((0, 1, 2, 3, 60, 64, 200, rx.rng.randint(0, 4096)))
+            rx.push(rx.random(rx.rng.choice((0x64, 0x65)), size, port, dlid=dlid), port=port)
+            await rx.bench.until(lambda rx=rx: len(rx.reader.done) + 5 > len(rx.expected), 50000, "packets read")
         await rx.finish()
 
 
