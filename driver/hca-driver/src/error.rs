@@ -39,7 +39,7 @@ fn about(opcode: AdminOpcode, status: AdminStatus, detail: u32) -> String {
 fn remedy(opcode: AdminOpcode, status: AdminStatus) -> &'static str {
     match status {
         AdminStatus::NotPermitted if opcode == AdminOpcode::ModifyQp => {
-            ": a Q_Key whose highest bit is set is for privileged users; take another, or function 0, the card's manager"
+            ": a Q_Key with its highest bit set is for privileged users; take another, or function 0, the manager"
         }
         AdminStatus::NotPermitted => {
             ": it changes what all functions of the card share; do it through function 0, the card's manager"

@@ -105,8 +105,8 @@ impl<P: DevicePtr> Pd<P> {
         RawQp::new(self.inner.clone(), options)
     }
 
-    /// ibv_create_ah: the way to a port elsewhere, for datagrams of QPs of this domain and of the port it leads through.
-    /// On Ethernet the MAC address behind the GID is found now, unless `attr` has one.
+    /// ibv_create_ah: the way to a port elsewhere, for datagrams of QPs of this domain and of the port that it leads
+    /// through. On Ethernet the MAC address behind the GID is found now, unless `attr` has one.
     pub fn create_ah(&self, attr: &AhAttr) -> Result<Ah<P>> {
         Ah::new(self.inner.clone(), attr)
     }

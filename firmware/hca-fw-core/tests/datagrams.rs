@@ -91,7 +91,7 @@ impl Rig {
         self.function.modify_qp(&cmd)
     }
 
-    fn to_rts(&mut self) -> u32 {
+    fn ready(&mut self) -> u32 {
         let qpn = self.create();
         for (state, mask) in [
             (QpState::Init, STATE | PKEY_INDEX | PORT | QKEY),
@@ -263,7 +263,7 @@ fn the_card_has_the_gid_table() {
 #[test]
 fn failed_sends_lead_to_sqe() {
     let mut rig = Rig::new();
-    let qpn = rig.to_rts();
+    let qpn = rig.ready();
     rig.fail(qpn, HwEventWho::Requester);
     assert_eq!(rig.state(qpn), QpState::Sqe);
     rig.fail(qpn, HwEventWho::Requester);
@@ -293,7 +293,7 @@ fn failed_sends_lead_to_sqe() {
 #[test]
 fn failed_receives_lead_to_err() {
     let mut rig = Rig::new();
-    let (one, other) = (rig.to_rts(), rig.to_rts());
+    let (one, other) = (rig.ready(), rig.ready());
     rig.fail(one, HwEventWho::Responder);
     assert_eq!(rig.state(one), QpState::Err);
     rig.fail(one, HwEventWho::Requester);
