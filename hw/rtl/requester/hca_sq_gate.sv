@@ -5,7 +5,7 @@
 // one cycle; of `hold_i` too, which comes a cycle before the group's gate shuts.
 // The SL of a slot is the QP's, or that of the datagram at its head once the emitter has looked at it. A datagram
 // that found no place in the header stage waits for one behind the gate, too; it keeps its slot, as places come back
-// as fast as packets leave.
+// as fast as packets leave. One that was picked but came too late for a place is served first when there is one.
 module hca_sq_gate
   import hca_pkg::*;
 #(
@@ -36,7 +36,7 @@ module hca_sq_gate
   output logic [Slots-1:0] open_o,
   output logic [Slots-1:0] rated_o,    // has a group
   output logic [Slots-1:0] spare_o,    // shut, and may be given back
-  output logic [Slots-1:0] first_o,    // kept, and open now
+  output logic [Slots-1:0] first_o,    // kept or late, and open now
   // The slot that the emitter serves.
   input  logic [SlotW-1:0] slot_i,
   output logic             shut_o,
@@ -51,6 +51,7 @@ module hca_sq_gate
   logic [RateGroupW-1:0] group_q [Slots];
   logic [Slots-1:0]  kept_q;
   logic [Slots-1:0]  dry_q;        // wait for room
+  logic [Slots-1:0]  late_q;       // and have been picked in vain
   logic [Slots-1:0]  gates_q;      // their gates are open
   logic [Queues-1:0] has_kept_q;   // one of its slots is kept
   logic [SlotW:0]    count_q;      // kept slots
@@ -72,7 +73,7 @@ module hca_sq_gate
   assign others_o = (group_q[slot_i] != '0) ? waiting_i[gate] : want_slot_i;
   assign hand_o   = group_q[slot_i] != '0 && waiting_i[gate] && keep_gate;
   assign spare_o  = ~gates_q & ~kept_q;
-  assign first_o  = open_o & kept_q;
+  assign first_o  = open_o & (kept_q | late_q);
   assign keep_new = !has_kept_q[gate] && count_q < (SlotW + 1)'(Slots / 2);
   assign keep_gate = kept_q[slot_i] || keep_new;
   assign keep_o   = keep_gate || gates_q[slot_i];
@@ -116,8 +117,9 @@ module hca_sq_gate
     // The emitter's slot is neither bound nor does its context change while its turn lasts; and it is not kept then.
     if (follow_i) sl_q[slot_i] <= follow_sl_i;
     if (set_i) sl_q[set_slot_i] <= set_sl_i;
-    if (set_i) dry_q[set_slot_i] <= 1'b0;
-    if (done_i) dry_q[slot_i] <= 1'b0;
+    if (set_i) {dry_q[set_slot_i], late_q[set_slot_i]} <= '0;
+    if (done_i) {dry_q[slot_i], late_q[slot_i]} <= '0;
+    if (stopped_i && gates_q[slot_i]) late_q[slot_i] <= 1'b1;
     if (dry_i) dry_q[slot_i] <= 1'b1;
     if (set_i) group_q[set_slot_i] <= set_group_i;
     gates_q <= gates;
