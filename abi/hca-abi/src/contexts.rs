@@ -179,8 +179,8 @@ layout! {
 }
 
 layout! {
-    /// Entry of a port's GID table, for datagrams: their WQEs name the source by index, so that a process cannot make one
-    /// up.
+    /// Entry of a port's GID table, for datagrams: their WQEs name the source by index, so that a process cannot make
+    /// one up.
     GidRow("gid_row", 64, Hardware) {
         /// The GID, bytes as on the wire.
         gid set_gid: [u8; 16] [0, 0, 128] "ADDR-13";

@@ -48,8 +48,8 @@ layout! {
 
 layout! {
     /// First 64 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination and the way to it in the place of
-    /// the remote address. Scatter/gather entries or inline data follow at byte 64; 64 + 16 * num_sge must not exceed the
-    /// stride.
+    /// the remote address. Scatter/gather entries or inline data follow at byte 64; 64 + 16 * num_sge must not exceed
+    /// the stride.
     SqWqeUdCtrl("sq_wqe_ud_ctrl", 64, Hardware) {
         /// wr_opcode: SEND or SEND_WITH_IMM.
         opcode set_opcode: u8 [0, 0, 8] "V-116";

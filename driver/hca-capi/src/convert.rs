@@ -6,7 +6,7 @@ use crate::abi::*;
 use crate::boundary::{Verb, invalid};
 use crate::memory::qp_access;
 
-fn ah_from_c(a: &ibv_ah_attr) -> AhAttr {
+pub fn ah_from_c(a: &ibv_ah_attr) -> AhAttr {
     AhAttr {
         // SAFETY: any bytes are a GID.
         dgid: unsafe { a.grh.dgid.raw },

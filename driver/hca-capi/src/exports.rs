@@ -6,7 +6,7 @@
 
 use std::arch::global_asm;
 
-use crate::{absent, channel, context, cq, device, kern, memory, qp, query, rate, strings, wc_address};
+use crate::{absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, strings, wc_address};
 
 macro_rules! exports {
     ($($name:ident = $function:path,)*) => {
@@ -55,14 +55,14 @@ exports! {
     ibv_attach_mcast = absent::status_unsupported,
     ibv_close_device = context::close_device,
     ibv_copy_ah_attr_from_kern = kern::copy_ah_attr,
-    ibv_create_ah = absent::pointer_unsupported,
-    ibv_create_ah_from_wc = absent::pointer_unsupported,
+    ibv_create_ah = ah::create_ah,
+    ibv_create_ah_from_wc = ah::create_ah_from_wc,
     ibv_create_cq = cq::create_cq,
     ibv_create_qp = qp::create_qp,
     ibv_create_srq = absent::pointer_unsupported,
     ibv_dealloc_pd = memory::dealloc_pd,
     ibv_dereg_mr = memory::dereg_mr,
-    ibv_destroy_ah = absent::status_unsupported,
+    ibv_destroy_ah = ah::destroy_ah,
     ibv_destroy_cq = cq::destroy_cq,
     ibv_destroy_qp = qp::destroy_qp,
     ibv_destroy_srq = absent::status_unsupported,

@@ -12,6 +12,7 @@
 #[doc(hidden)]
 pub mod abi;
 mod absent;
+mod ah;
 mod boundary;
 mod card;
 mod channel;

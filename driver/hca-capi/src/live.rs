@@ -14,6 +14,7 @@ pub enum Kind {
     Context,
     Channel,
     Pd,
+    Ah,
     Mr,
     Cq,
     Qp,

@@ -3,9 +3,12 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use hca_verbs::{BadWr, RawQp, RecvWr, SendFlags, SendOp, SendWr, Sge, WrData};
+use hca_verbs::{
+    BadWr, Datagram, Destination, RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, Sge, WrData,
+};
 
 use crate::abi::*;
+use crate::ah;
 use crate::boundary::{Errno, Verb, status};
 use crate::qp::QpObject;
 use crate::sockets::DevPtr;
@@ -92,6 +95,35 @@ unsafe fn operation(wr: &ibv_send_wr) -> Verb<SendOp> {
     }
 }
 
+/// A datagram without a handle has no destination.
+///
+/// # Safety
+/// A work request of a QP of datagrams.
+unsafe fn check_destination(wr: &ibv_send_wr) -> Verb<()> {
+    // SAFETY: the caller vouches for the field.
+    if unsafe { wr.wr.ud.ah.is_null() } {
+        Err(Errno(libc::EINVAL))
+    } else {
+        Ok(())
+    }
+}
+
+/// Where a datagram goes.
+///
+/// # Safety
+/// As [`check_destination`], which has found a handle; the program does not destroy it meanwhile.
+unsafe fn destination<'a>(wr: *const ibv_send_wr) -> Destination<'a> {
+    // SAFETY: the caller vouches for the fields.
+    unsafe {
+        let ud = (*wr).wr.ud;
+        Destination {
+            address: ah::vector(ud.ah),
+            remote_qpn: ud.remote_qpn,
+            remote_qkey: ud.remote_qkey,
+        }
+    }
+}
+
 /// ibv_send_flags without INLINE. A checksum offload that no card of ours has is refused.
 pub fn flags_of(send_flags: u32) -> Verb<SendFlags> {
     if send_flags & !(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE) != 0 {
@@ -149,6 +181,7 @@ unsafe fn send_chunk<const N: usize>(
         data: WrData::Inline(&[]),
     };
     let mut out = [NOTHING; N];
+    let is_ud = qp.service() == Service::Ud;
     let mut found = Ok(());
     let mut ready = 0;
     for ((out, (sges, pieces)), wr) in out
@@ -160,6 +193,9 @@ unsafe fn send_chunk<const N: usize>(
         let converted = unsafe {
             let wr = &**wr;
             (|| {
+                if is_ud {
+                    check_destination(wr)?;
+                }
                 Ok((
                     wr,
                     operation(wr)?,
@@ -190,7 +226,16 @@ unsafe fn send_chunk<const N: usize>(
         }
         ready += 1;
     }
-    qp.post_send(&out[..ready]).map_err(refusal)?;
+    if is_ud {
+        let datagrams = out[..ready].iter().zip(list).map(|(out, wr)| Datagram {
+            wr: *out,
+            // SAFETY: each has a handle, and posting does not last longer than this call.
+            to: unsafe { destination(*wr) },
+        });
+        qp.post_send_to(datagrams).map_err(refusal)?;
+    } else {
+        qp.post_send(&out[..ready]).map_err(refusal)?;
+    }
     found
 }
 

@@ -100,7 +100,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         sq_sig_all: attr.sq_sig_all != 0,
     };
     let qp = domain.pd.create_raw_qp(&options)?;
-    let (qp_num, cap) = (qp.qp_num(), qp.cap());
+    let (qp_num, cap, is_ud) = (qp.qp_num(), qp.cap(), qp.service() == hca_abi::Service::Ud);
     attr.cap = cap_to_c(cap);
     let mut raw = ibv_qp_ex {
         qp_base: ibv_qp {
@@ -118,13 +118,13 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         ..Default::default()
     };
     if let Some(ops) = send_ops {
-        qp_ex::set_functions(&mut raw, ops);
+        qp_ex::set_functions(&mut raw, is_ud, ops);
     }
     let object = publish(Box::new(QpObject {
         raw: CStruct::new(raw),
         inner: SectionMutex::new(Inner {
             qp,
-            section: Section::new(cap),
+            section: Section::new(cap, is_ud),
         }),
         async_events: Arc::default(),
         qp_num,
@@ -171,7 +171,8 @@ pub unsafe extern "C" fn create_qp_ex(
         let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
         if let Some(ops) = send_ops {
             // SAFETY: as context_of says.
-            qp_ex::check_ops(&unsafe { context_of(context)? }.hca().query_device()?, ops)?;
+            let device = unsafe { context_of(context)? }.hca().query_device()?;
+            qp_ex::check_ops(&device, attr.qp_type == IBV_QPT_UD, ops)?;
         }
         let mut plain = ibv_qp_init_attr {
             qp_context: attr.qp_context,

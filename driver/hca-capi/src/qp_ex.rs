@@ -3,9 +3,12 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-use hca_verbs::{DeviceAttr, QpCap, RawQp, SendFlags, SendOp, SendWr, Sge, WrData};
+use hca_verbs::{
+    AddressVector, Datagram, Destination, DeviceAttr, QpCap, RawQp, SendFlags, SendOp, SendWr, Sge, WrData,
+};
 
 use crate::abi::*;
+use crate::ah;
 use crate::boundary::{Errno, Verb, set_errno, unsupported};
 use crate::post::flags_of;
 use crate::qp::{Inner, QpObject};
@@ -19,6 +22,15 @@ struct Wr {
     op: SendOp,
     flags: SendFlags,
     data: Data,
+    /// Place among the section's.
+    destination: Option<usize>,
+}
+
+/// Where a datagram goes.
+struct To {
+    address: AddressVector,
+    remote_qpn: u32,
+    remote_qkey: u32,
 }
 
 enum Data {
@@ -31,20 +43,24 @@ enum Data {
 /// The work requests of one section. It keeps its memory from section to section.
 pub struct Section {
     cap: QpCap,
+    is_ud: bool,
     wrs: Vec<Wr>,
     sges: Vec<Sge>,
     bytes: Vec<u8>,
+    destinations: Vec<To>,
     /// The first thing that was wrong: the whole section fails with it (V-177).
     error: Option<Errno>,
 }
 
 impl Section {
-    pub fn new(cap: QpCap) -> Self {
+    pub fn new(cap: QpCap, is_ud: bool) -> Self {
         Self {
             cap,
+            is_ud,
             wrs: Vec::new(),
             sges: Vec::new(),
             bytes: Vec::new(),
+            destinations: Vec::new(),
             error: None,
         }
     }
@@ -53,6 +69,7 @@ impl Section {
         self.wrs.clear();
         self.sges.clear();
         self.bytes.clear();
+        self.destinations.clear();
         self.error = None;
     }
 
@@ -62,6 +79,9 @@ impl Section {
         self.wrs.reserve(usual);
         self.sges.reserve(usual);
         self.bytes.reserve(usual * self.cap.max_inline_data as usize);
+        if self.is_ud {
+            self.destinations.reserve(usual);
+        }
     }
 
     fn fail(&mut self, errno: c_int) {
@@ -75,6 +95,7 @@ impl Section {
                 op,
                 flags,
                 data: Data::Missing,
+                destination: None,
             }),
             Err(errno) => self.fail(errno.0),
         }
@@ -102,7 +123,19 @@ impl Section {
         if let Some(errno) = self.error {
             return Err(errno);
         }
-        let list = self.wrs.iter().map(|wr| SendWr {
+        let posted = if self.is_ud {
+            if self.wrs.iter().any(|wr| wr.destination.is_none()) {
+                return Err(Errno(libc::EINVAL));
+            }
+            qp.post_send_all_to(self.wrs.iter().filter_map(|wr| self.datagram(wr)))
+        } else {
+            qp.post_send_all(self.wrs.iter().map(|wr| self.send_wr(wr)))
+        };
+        posted.map_err(|error| Errno(error.errno()))
+    }
+
+    fn send_wr(&self, wr: &Wr) -> SendWr<'_> {
+        SendWr {
             wr_id: wr.wr_id,
             op: wr.op,
             flags: wr.flags,
@@ -111,8 +144,31 @@ impl Section {
                 Data::Sges(range) => WrData::Sges(&self.sges[range.clone()]),
                 Data::Inline(range) => WrData::Inline(&self.bytes[range.clone()]),
             },
-        });
-        qp.post_send_all(list).map_err(|error| Errno(error.errno()))
+        }
+    }
+
+    /// `None`: it has no destination.
+    fn datagram(&self, wr: &Wr) -> Option<Datagram<'_>> {
+        let to = self.destinations.get(wr.destination?)?;
+        Some(Datagram {
+            wr: self.send_wr(wr),
+            to: Destination {
+                address: &to.address,
+                remote_qpn: to.remote_qpn,
+                remote_qkey: to.remote_qkey,
+            },
+        })
+    }
+
+    /// V-176: mandatory for datagrams. The handle is looked at now, and may be gone when the section ends.
+    fn set_destination(&mut self, to: To) {
+        match self.wrs.last_mut() {
+            Some(wr) => {
+                wr.destination = Some(self.destinations.len());
+                self.destinations.push(to);
+            }
+            None => self.fail(libc::EINVAL),
+        }
     }
 
     /// V-180: for SEND and RDMA WRITE only.
@@ -128,8 +184,8 @@ impl Section {
     }
 }
 
-/// Builders by flag of send_ops_flags, as far as the card can do them.
-pub fn check_ops(device: &DeviceAttr, ops: u64) -> Verb<()> {
+/// Builders by flag of send_ops_flags, as far as card and QP type can do them (V-179).
+pub fn check_ops(device: &DeviceAttr, is_ud: bool, ops: u64) -> Verb<()> {
     let mut known = IBV_QP_EX_WITH_RDMA_WRITE
         | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
         | IBV_QP_EX_WITH_SEND
@@ -141,17 +197,20 @@ pub fn check_ops(device: &DeviceAttr, ops: u64) -> Verb<()> {
     if device.device_cap_flags() & u64::from(IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0 {
         known |= IBV_QP_EX_WITH_SEND_WITH_INV;
     }
+    if is_ud {
+        known &= IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    }
     if ops & !u64::from(known) == 0 {
         Ok(())
     } else {
         Err(unsupported(&format!(
-            "send_ops_flags {ops:#x}: this card can do {known:#x}"
+            "send_ops_flags {ops:#x}: a QP of this type on this card can do {known:#x}"
         )))
     }
 }
 
 /// Only what was asked for, as ibv_create_qp_ex(3) says: another builder is NULL.
-pub fn set_functions(qp: &mut ibv_qp_ex, ops: u64) {
+pub fn set_functions(qp: &mut ibv_qp_ex, is_ud: bool, ops: u64) {
     let has = |flag: u32| ops & u64::from(flag) != 0;
     macro_rules! builders {
         ($($flag:ident => $slot:ident,)*) => {
@@ -169,6 +228,9 @@ pub fn set_functions(qp: &mut ibv_qp_ex, ops: u64) {
         IBV_QP_EX_WITH_RDMA_READ => wr_rdma_read,
         IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP => wr_atomic_cmp_swp,
         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD => wr_atomic_fetch_add,
+    }
+    if is_ud {
+        qp.wr_set_ud_addr = Some(wr_set_ud_addr);
     }
     qp.wr_set_sge = Some(wr_set_sge);
     qp.wr_set_sge_list = Some(wr_set_sge_list);
@@ -319,6 +381,27 @@ unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, remote_a
             },
         )
     };
+}
+
+unsafe extern "C" fn wr_set_ud_addr(
+    qp: *mut ibv_qp_ex,
+    handle: *mut ibv_ah,
+    remote_qpn: u32,
+    remote_qkey: u32,
+) {
+    // SAFETY: the program's QP, in a section, and its handle, or NULL.
+    unsafe {
+        in_section(qp, |section| {
+            if handle.is_null() {
+                return section.fail(libc::EINVAL);
+            }
+            section.set_destination(To {
+                address: *ah::vector(handle),
+                remote_qpn,
+                remote_qkey,
+            });
+        });
+    }
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {

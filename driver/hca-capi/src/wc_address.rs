@@ -83,6 +83,45 @@ fn gid_index(context: &ContextObject, port_num: u8, route: &Route) -> Verb<u8> {
     Err(Errno(libc::ENOENT))
 }
 
+/// The way back to who sent a datagram that `port_num` has received.
+///
+/// # Safety
+/// The program's open device, completion and header of 40 bytes; each may be NULL.
+pub unsafe fn address_behind(
+    context: *mut ibv_context,
+    port_num: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+) -> Verb<ibv_ah_attr> {
+    // SAFETY: as context_of says; the program's completion, or NULL.
+    let (context, wc) = unsafe { (context_of(context)?, wc.as_ref()) };
+    check_port(context, port_num)?;
+    let wc = wc.ok_or_else(|| invalid("ibv_init_ah_from_wc: no completion"))?;
+    let mut attr = ibv_ah_attr {
+        dlid: wc.slid,
+        sl: wc.sl,
+        src_path_bits: wc.dlid_path_bits,
+        port_num,
+        ..Default::default()
+    };
+    if wc.wc_flags & IBV_WC_GRH != 0 {
+        // SAFETY: the program's buffer of 40 bytes, or NULL.
+        let bytes = unsafe { grh.cast::<[u8; GRH_BYTES]>().as_ref() };
+        let bytes = bytes.ok_or_else(|| invalid("ibv_init_ah_from_wc: no GRH"))?;
+        let is_ethernet = context.hca().port_tables(port_num)?.link_layer == LinkLayer::Ethernet;
+        let route = parse(bytes, is_ethernet)?;
+        attr.is_global = 1;
+        attr.grh = ibv_global_route {
+            dgid: ibv_gid { raw: route.sgid },
+            flow_label: route.flow_label,
+            sgid_index: gid_index(context, port_num, &route)?,
+            hop_limit: route.hop_limit,
+            traffic_class: route.traffic_class,
+        };
+    }
+    Ok(attr)
+}
+
 /// -1 and EPROTONOSUPPORT: the 40 bytes are no header; ENOENT: its destination is no GID of the port.
 pub unsafe extern "C" fn init_ah_from_wc(
     context: *mut ibv_context,
@@ -92,34 +131,8 @@ pub unsafe extern "C" fn init_ah_from_wc(
     ah_attr: *mut ibv_ah_attr,
 ) -> c_int {
     count(|| {
-        // SAFETY: as context_of says; the program's completion, or NULL.
-        let (context, wc) = unsafe { (context_of(context)?, wc.as_ref()) };
-        check_port(context, port_num)?;
-        let wc = wc.ok_or_else(|| invalid("ibv_init_ah_from_wc: no completion"))?;
-        let mut attr = ibv_ah_attr {
-            dlid: wc.slid,
-            sl: wc.sl,
-            src_path_bits: wc.dlid_path_bits,
-            port_num,
-            ..Default::default()
-        };
-        if wc.wc_flags & IBV_WC_GRH != 0 {
-            // SAFETY: the program's buffer of 40 bytes, or NULL.
-            let bytes = unsafe { grh.cast::<[u8; GRH_BYTES]>().as_ref() };
-            let bytes = bytes.ok_or_else(|| invalid("ibv_init_ah_from_wc: no GRH"))?;
-            let is_ethernet = context.hca().port_tables(port_num)?.link_layer == LinkLayer::Ethernet;
-            let route = parse(bytes, is_ethernet)?;
-            attr.is_global = 1;
-            attr.grh = ibv_global_route {
-                dgid: ibv_gid { raw: route.sgid },
-                flow_label: route.flow_label,
-                sgid_index: gid_index(context, port_num, &route)?,
-                hop_limit: route.hop_limit,
-                traffic_class: route.traffic_class,
-            };
-        }
-        // SAFETY: the program's structure.
-        unsafe { put(ah_attr, attr)? };
+        // SAFETY: the program's pointers, checked for what can be checked.
+        unsafe { put(ah_attr, address_behind(context, port_num, wc, grh)?)? };
         Ok(0)
     })
 }

@@ -1,6 +1,6 @@
 //! What can go wrong, with the Linux errno each problem maps to.
 
-use hca_abi::{AdminOpcode, AdminStatus, HCA_ID, MAX_SGE, link_attr};
+use hca_abi::{AdminOpcode, AdminStatus, HCA_ID, MAX_SGE, WrOpcode, link_attr};
 use hca_dev::DeviceError;
 use thiserror::Error;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
     "{opcode:?} refused: {status:?} (errno {}, about {}){}",
     .status.errno(),
     about(*.opcode, *.status, *.detail),
-    remedy(*.status)
+    remedy(*.opcode, *.status)
 )]
 pub struct AdminError {
     /// The command.
@@ -36,8 +36,11 @@ fn about(opcode: AdminOpcode, status: AdminStatus, detail: u32) -> String {
 }
 
 /// What can be done about a refusal, where that is not plain.
-fn remedy(status: AdminStatus) -> &'static str {
+fn remedy(opcode: AdminOpcode, status: AdminStatus) -> &'static str {
     match status {
+        AdminStatus::NotPermitted if opcode == AdminOpcode::ModifyQp => {
+            ": a Q_Key with its highest bit set is for privileged users; take another, or function 0, the manager"
+        }
         AdminStatus::NotPermitted => {
             ": it changes what all functions of the card share; do it through function 0, the card's manager"
         }
@@ -204,6 +207,48 @@ pub enum PostError {
     TooLong {
         /// Sum of the entries.
         length: u64,
+    },
+    /// XPORT-4: a datagram is one packet.
+    #[error("datagram of {length} bytes, at most {mtu_bytes}, the MTU of the port")]
+    DatagramTooLong {
+        /// Bytes of the message.
+        length: u32,
+        /// MTU of the QP's port.
+        mtu_bytes: u32,
+    },
+    /// XPORT-15: datagrams are sent, and reach no memory of a peer by its address.
+    #[error("{opcode:?} on a QP of datagrams, which does SEND and SEND with immediate data only")]
+    NotForDatagrams {
+        /// What was asked for.
+        opcode: WrOpcode,
+    },
+    /// A datagram needs an address handle.
+    #[error("a datagram without a destination: it needs an address handle, QPN and Q_Key")]
+    NoDestination,
+    /// A connection has its destination.
+    #[error("a destination for a connected QP, which sends to its peer only")]
+    DestinationOfConnection,
+    /// A QPN has 24 bits.
+    #[error("remote_qpn {remote_qpn:#x} has more than 24 bits")]
+    BadRemoteQpn {
+        /// What was given.
+        remote_qpn: u32,
+    },
+    /// MEM-2: the address handle must be in the QP's protection domain.
+    #[error("the address handle is in PD {pd:#x}, the QP in PD {qp_pd:#x}")]
+    ForeignAddress {
+        /// Of the address handle.
+        pd: u32,
+        /// Of the QP.
+        qp_pd: u32,
+    },
+    /// V-145, UD_AV_PORT_ENFORCE: the address handle must lead through the QP's port.
+    #[error("the address handle leads through port {port_num}, the QP is at port {qp_port_num}")]
+    AddressOfOtherPort {
+        /// Of the address handle.
+        port_num: u8,
+        /// Of the QP.
+        qp_port_num: u8,
     },
 }
 

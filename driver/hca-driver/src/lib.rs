@@ -25,6 +25,7 @@
 mod admin;
 mod commands;
 mod cq_ring;
+mod datagram;
 mod doorbell;
 mod eq_ring;
 mod error;
@@ -42,6 +43,7 @@ mod work;
 use std::ops::Deref;
 
 pub use cq_ring::{Completion, CqRing, usable_cqes};
+pub use datagram::{AddressVector, Datagram, DatagramRules, Destination};
 pub use doorbell::Doorbells;
 pub use eq_ring::{EqRing, EqWatch};
 pub use error::{AdminError, DriverError, PostError};

@@ -6,12 +6,17 @@ use hca_abi::{PUSH_SLOT_BYTES, SqWqeCtrl};
 use hca_dev::DmaBuf;
 
 use crate::DevicePtr;
+use crate::datagram::{Datagram, DatagramRules, Destination};
 use crate::doorbell::Doorbells;
 use crate::error::PostError;
 use crate::push::PushSlot;
 use crate::shadow::WqShadow;
-use crate::work::{SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData, total_length};
+use crate::work::{
+    DATAGRAM_HEADER_BYTES, SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData, total_length,
+};
 
+/// Bytes that the headers of all send WQEs begin with alike.
+const COMMON_BYTES: usize = 16;
 /// Bytes of an atomic's operands, between the header and the scatter/gather entry.
 const ATOMIC_BYTES: usize = 16;
 
@@ -27,6 +32,8 @@ pub struct SendRing {
     push_slot: Option<PushSlot>,
     /// Bytes of the WQE that was written last, without inline data, which the card always reads from the ring.
     last_bytes: usize,
+    /// A ring of datagrams, and what they must fit.
+    datagrams: Option<DatagramRules>,
 }
 
 impl SendRing {
@@ -42,7 +49,23 @@ impl SendRing {
             shadow,
             push_slot: None,
             last_bytes: 0,
+            datagrams: None,
         }
+    }
+
+    /// A ring of datagrams. None fits before the rules name a port and its MTU.
+    pub fn for_datagrams(ring: DmaBuf, size: WqSize, rules: DatagramRules) -> Self {
+        Self {
+            max_sge: size.datagram_sges(),
+            max_inline: size.datagram_inline_bytes(),
+            datagrams: Some(rules),
+            ..Self::new(ring, size)
+        }
+    }
+
+    /// What its datagrams must fit; `None`: it is a ring of a connection.
+    pub fn datagram_rules(&mut self) -> Option<&mut DatagramRules> {
+        self.datagrams.as_mut()
     }
 
     /// From now on a WQE that is posted alone rides with its doorbell, if it fits.
@@ -63,26 +86,94 @@ impl SendRing {
     /// Writes one WQE. The card sees it after [`SendRing::ring_doorbell`].
     #[inline]
     pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        if !self.shadow.has_room(self.next) {
-            return Err(PostError::RingFull {
-                entries: self.shadow.entries(),
+        if self.datagrams.is_some() {
+            return Err(PostError::NoDestination);
+        }
+        let at = self.free_slot()?;
+        let (ctrl, wqe_bytes) = self.write_data(at, SEND_HEADER_BYTES, wr)?;
+        self.store(at, ctrl.as_bytes());
+        self.commit(wr, wqe_bytes);
+        Ok(())
+    }
+
+    /// The same with a datagram.
+    #[inline]
+    pub fn push_datagram(&mut self, datagram: &Datagram<'_>) -> Result<(), PostError> {
+        let Datagram { wr, to } = datagram;
+        let mtu_bytes = self.check_datagram(&wr.op, to)?;
+        let at = self.free_slot()?;
+        let (ctrl, wqe_bytes) = self.write_data(at, DATAGRAM_HEADER_BYTES, wr)?;
+        if ctrl.length() > mtu_bytes {
+            let length = ctrl.length();
+            return Err(PostError::DatagramTooLong { length, mtu_bytes });
+        }
+        let mut header = to.address.wqe_to(to.remote_qpn, to.remote_qkey);
+        header.0[..COMMON_BYTES].copy_from_slice(&ctrl.0[..COMMON_BYTES]);
+        self.store(at, header.as_bytes());
+        self.commit(wr, wqe_bytes);
+        Ok(())
+    }
+
+    /// Everything but the length, at most the bytes that this returns.
+    #[inline]
+    fn check_datagram(&self, op: &SendOp, to: &Destination<'_>) -> Result<u32, PostError> {
+        let rules = self.datagrams.ok_or(PostError::DestinationOfConnection)?;
+        if !matches!(op, SendOp::Send | SendOp::SendWithImm { .. }) {
+            return Err(PostError::NotForDatagrams { opcode: op.opcode() });
+        }
+        let (pd, port_num) = (to.address.pd(), to.address.port_num());
+        if pd != rules.pd {
+            return Err(PostError::ForeignAddress { pd, qp_pd: rules.pd });
+        }
+        if port_num != rules.port_num {
+            return Err(PostError::AddressOfOtherPort {
+                port_num,
+                qp_port_num: rules.port_num,
             });
         }
-        let at = (usize::from(self.next) & ((1 << self.size.log_size) - 1)) * self.size.stride_bytes();
+        if to.remote_qpn >> 24 != 0 {
+            let remote_qpn = to.remote_qpn;
+            return Err(PostError::BadRemoteQpn { remote_qpn });
+        }
+        Ok(rules.mtu_bytes)
+    }
+
+    /// Where the next WQE goes.
+    #[inline]
+    fn free_slot(&self) -> Result<usize, PostError> {
+        if self.shadow.has_room(self.next) {
+            Ok((usize::from(self.next) & ((1 << self.size.log_size) - 1)) * self.size.stride_bytes())
+        } else {
+            Err(PostError::RingFull {
+                entries: self.shadow.entries(),
+            })
+        }
+    }
+
+    /// Writes what follows the header, and returns what the header says of it, with the length of the WQE without
+    /// inline data.
+    #[inline]
+    fn write_data(
+        &self,
+        at: usize,
+        header_bytes: usize,
+        wr: &SendWr<'_>,
+    ) -> Result<(SqWqeCtrl, usize), PostError> {
         let mut ctrl = SqWqeCtrl::new();
-        let mut wqe_bytes = SEND_HEADER_BYTES;
+        let mut wqe_bytes = header_bytes;
+        let data_at = at + header_bytes;
         match wr.data {
             WrData::Sges(sges) => {
-                wqe_bytes = self.write_sges(at, &wr.op, sges)?;
+                wqe_bytes += self.write_sges(data_at, &wr.op, sges)?;
                 ctrl.set_length(total_length(sges)?);
                 ctrl.set_num_sge(sges.len() as u8);
             }
             WrData::Inline(bytes) => {
-                ctrl.set_length(self.write_inline(at, &wr.op, &[bytes])?);
+                ctrl.set_length(self.write_inline(data_at, &wr.op, &[bytes])?);
                 ctrl.set_inline_data(true);
             }
             WrData::InlineList(pieces) => {
-                ctrl.set_length(self.write_inline(at, &wr.op, pieces)?);
+                ctrl.set_length(self.write_inline(data_at, &wr.op, pieces)?);
                 ctrl.set_inline_data(true);
             }
         }
@@ -92,13 +183,22 @@ impl SendRing {
         ctrl.set_fence(wr.flags.fence);
         ctrl.set_wqe_index(self.next);
         self.set_operands(&mut ctrl, at, &wr.op);
-        for (i, word) in ctrl.as_bytes().as_chunks::<8>().0.iter().enumerate() {
+        Ok((ctrl, wqe_bytes))
+    }
+
+    #[inline]
+    fn store(&self, at: usize, header: &[u8]) {
+        for (i, word) in header.as_chunks::<8>().0.iter().enumerate() {
             self.ring.store_u64(at + 8 * i, u64::from_le_bytes(*word));
         }
+    }
+
+    /// The WQE at the next index is there.
+    #[inline]
+    fn commit(&mut self, wr: &SendWr<'_>, wqe_bytes: usize) {
         self.last_bytes = wqe_bytes;
         self.shadow.record(self.next, wr.wr_id);
         self.next = self.next.wrapping_add(1);
-        Ok(())
     }
 
     #[inline]
@@ -148,7 +248,7 @@ impl SendRing {
         }
     }
 
-    /// Returns the length of the WQE.
+    /// Returns how many bytes it has written behind the header.
     #[inline]
     fn write_sges(&self, at: usize, op: &SendOp, sges: &[Sge]) -> Result<usize, PostError> {
         if sges.len() > self.max_sge {
@@ -157,17 +257,17 @@ impl SendRing {
                 max: self.max_sge,
             });
         }
-        let mut header_bytes = SEND_HEADER_BYTES;
+        let mut operands_bytes = 0;
         if op.is_atomic() {
             if !matches!(sges, [sge] if sge.length == 8) {
                 return Err(PostError::BadAtomic);
             }
-            header_bytes += ATOMIC_BYTES;
+            operands_bytes = ATOMIC_BYTES;
         }
         for (i, sge) in sges.iter().enumerate() {
-            write_sge(&self.ring, at + header_bytes + i * SGE_BYTES, sge);
+            write_sge(&self.ring, at + operands_bytes + i * SGE_BYTES, sge);
         }
-        Ok(header_bytes + sges.len() * SGE_BYTES)
+        Ok(operands_bytes + sges.len() * SGE_BYTES)
     }
 
     #[inline]
@@ -182,7 +282,7 @@ impl SendRing {
                 max: self.max_inline,
             });
         }
-        let mut at = at + SEND_HEADER_BYTES;
+        let mut at = at;
         for piece in pieces {
             self.ring.write_bytes(at, piece);
             at += piece.len();

@@ -8,6 +8,11 @@ use crate::error::{DriverError, PostError};
 
 /// Bytes of a send WQE before its scatter/gather entries.
 pub(crate) const SEND_HEADER_BYTES: usize = 32;
+/// Bytes of the send WQE of a datagram before its scatter/gather entries.
+pub(crate) const DATAGRAM_HEADER_BYTES: usize = 64;
+/// Inline bytes in the largest send WQE of a datagram.
+const MAX_DATAGRAM_INLINE_BYTES: u32 =
+    (MIN_WQE_STRIDE_BYTES << MAX_LOG_WQE_STRIDE) - DATAGRAM_HEADER_BYTES as u32;
 /// Bytes of a receive WQE before its scatter/gather entries.
 pub(crate) const RECV_HEADER_BYTES: usize = 16;
 pub(crate) const SGE_BYTES: usize = 16;
@@ -196,6 +201,14 @@ impl WqSize {
         Self::fitting("max_send_wr", max_wr, SEND_HEADER_BYTES + payload)
     }
 
+    /// The same of datagrams, whose WQEs have room for at least one entry.
+    pub fn for_datagrams(max_wr: u32, max_sge: u32, max_inline: u32) -> Result<Self, DriverError> {
+        check("max_send_sge", max_sge, MAX_SGE)?;
+        check("max_inline_data", max_inline, MAX_DATAGRAM_INLINE_BYTES)?;
+        let payload = (max_sge.max(1) as usize * SGE_BYTES).max(max_inline as usize);
+        Self::fitting("max_send_wr", max_wr, DATAGRAM_HEADER_BYTES + payload)
+    }
+
     /// Smallest receive queue with at least `max_wr` entries of `max_sge` scatter/gather entries.
     pub fn for_recv(max_wr: u32, max_sge: u32) -> Result<Self, DriverError> {
         check("max_recv_sge", max_sge, MAX_SGE)?;
@@ -237,6 +250,16 @@ impl WqSize {
     /// Inline bytes that a send WQE of this size has room for.
     pub fn inline_bytes(&self) -> usize {
         self.stride_bytes() - SEND_HEADER_BYTES
+    }
+
+    /// Scatter/gather entries that a send WQE of a datagram has room for.
+    pub fn datagram_sges(&self) -> usize {
+        (self.datagram_inline_bytes() / SGE_BYTES).min(MAX_SGE as usize)
+    }
+
+    /// Inline bytes that a send WQE of a datagram has room for.
+    pub fn datagram_inline_bytes(&self) -> usize {
+        self.stride_bytes().saturating_sub(DATAGRAM_HEADER_BYTES)
     }
 
     /// Scatter/gather entries that a receive WQE of this size has room for.

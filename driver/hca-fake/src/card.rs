@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use hca_abi::{CtxTable, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
-use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_QPS, line_of};
+use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, line_of};
 use hca_regs as reg;
 
 use crate::host::HostMemory;
@@ -30,6 +30,14 @@ pub struct QpRings {
     pub rq_consumer: u16,
     /// QP_ERROR was reported.
     pub failed: bool,
+}
+
+/// Who a port is.
+pub(crate) struct PortIdentity {
+    pub is_infiniband: bool,
+    pub mac: [u8; 6],
+    pub lid: u16,
+    pub lmc: u8,
 }
 
 /// The card.
@@ -118,6 +126,18 @@ impl Card {
             .unwrap_or([0; CTX_BYTES])
     }
 
+    /// What firmware has told of a port, from 1.
+    pub(crate) fn port_identity(&self, port: u8) -> PortIdentity {
+        let reg = |addr| self.reg(addr + u32::from(port.saturating_sub(1)) * reg::MGMT_PORT_STRIDE);
+        let [hi, lo] = [reg::MGMT_PORT_MAC_HI, reg::MGMT_PORT_MAC_LO].map(|addr| reg(addr).to_be_bytes());
+        PortIdentity {
+            is_infiniband: reg(reg::MGMT_PORT_CTRL) & 1 != 0,
+            mac: [hi[2], hi[3], lo[0], lo[1], lo[2], lo[3]],
+            lid: reg(reg::MGMT_PORT_LID) as u16,
+            lmc: reg(reg::MGMT_PORT_LMC) as u8,
+        }
+    }
+
     /// Context of the QP that has a QPN's line.
     pub fn qpc(&self, qpn: u32) -> Qpc {
         Qpc(self.row(CtxTable::Qpc, line_of(qpn)))
@@ -204,6 +224,7 @@ impl Card {
             Ok(CtxTable::KeyTable) => NUM_FUNCS as u32,
             Ok(CtxTable::Forget) => 1 << 24,
             Ok(CtxTable::Link) => LINK_ROWS,
+            Ok(CtxTable::Gid) => (NUM_PORTS * NUM_GIDS) as u32,
             Err(_) => 0,
         };
         self.ctx_error = index >= limit || command != reg::MGMT_CTX_CMD_WRITE_MASK;

@@ -2,7 +2,7 @@
 
 use hca_abi::{
     Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, KeyTable, MAX_LOG_KEYS, Mpt, QpState, Qpc,
-    RqWqeCtrl, Sge, SqWqeCtrl, WcOpcode, WcStatus, WrOpcode, access, wc_flag,
+    RqWqeCtrl, Service, Sge, SqWqeCtrl, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access, wc_flag,
 };
 use hca_fw_core::line_of;
 
@@ -22,12 +22,45 @@ struct KeyUse {
 /// A send WQE out of the ring.
 struct SendWqe {
     ctrl: SqWqeCtrl,
+    /// The same of a datagram, with its destination.
+    datagram: Option<SqWqeUdCtrl>,
     payload: Vec<u8>,
     sges: Vec<Sge>,
 }
 
+/// Bytes of a send WQE before its data.
+pub(crate) fn send_header_bytes(qpc: &Qpc) -> usize {
+    if is_datagram(qpc) {
+        SqWqeUdCtrl::BYTES
+    } else {
+        SqWqeCtrl::BYTES
+    }
+}
+
+fn is_datagram(qpc: &Qpc) -> bool {
+    Service::try_from(qpc.service()) == Ok(Service::Ud)
+}
+
 fn state_of(qpc: &Qpc) -> Option<QpState> {
     QpState::try_from(qpc.state()).ok()
+}
+
+/// What a receive completion says of a message that a WQE sends over a connection.
+fn received(ctrl: &SqWqeCtrl) -> Cqe {
+    let mut cqe = Cqe::new();
+    let is_write = ctrl.opcode() == u8::from(WrOpcode::RdmaWriteWithImm);
+    let opcode = if is_write {
+        WcOpcode::RecvRdmaWithImm
+    } else {
+        WcOpcode::Recv
+    };
+    cqe.set_opcode(opcode.into());
+    cqe.set_byte_len(ctrl.length());
+    if is_write || ctrl.opcode() == u8::from(WrOpcode::SendWithImm) {
+        cqe.set_wc_flags(wc_flag::WITH_IMM);
+        cqe.set_imm_data(ctrl.imm_data());
+    }
+    cqe
 }
 
 impl Card {
@@ -61,7 +94,12 @@ impl Card {
                 rings.sq_consumer = index.wrapping_add(1);
                 rings.failed = true;
                 self.complete_send(&qpc, index, status, SqWqeCtrl::new());
-                let cause = u32::from(u8::from(status)) | (HwEventWho::Ack as u32) << 16;
+                let who = if is_datagram(&qpc) {
+                    HwEventWho::Requester
+                } else {
+                    HwEventWho::Ack
+                };
+                let cause = u32::from(u8::from(status)) | (who as u32) << 16;
                 self.raise(HwEventKind::QpError, qpn, cause);
                 true
             }
@@ -99,14 +137,17 @@ impl Card {
         } else {
             num_sge * Sge::BYTES
         };
-        if ctrl.wqe_index() != index || data_bytes > stride - SqWqeCtrl::BYTES {
+        let header_bytes = send_header_bytes(qpc);
+        if ctrl.wqe_index() != index || header_bytes + data_bytes > stride {
             self.violation(format!("QP {qpn:#x}: send WQE {index:#x} is garbage: {ctrl:?}"));
             return Err(WcStatus::LocQpOpErr);
         }
-        let data = &bytes[SqWqeCtrl::BYTES..][..data_bytes];
+        let datagram = is_datagram(qpc).then(|| SqWqeUdCtrl::read_from(&bytes).unwrap_or_default());
+        let data = &bytes[header_bytes..][..data_bytes];
         if ctrl.inline_data() {
             return Ok(SendWqe {
                 ctrl,
+                datagram,
                 payload: data.to_vec(),
                 sges: Vec::new(),
             });
@@ -120,6 +161,7 @@ impl Card {
         }
         Ok(SendWqe {
             ctrl,
+            datagram,
             payload: Vec::new(),
             sges,
         })
@@ -127,6 +169,11 @@ impl Card {
 
     /// False: has to wait for a receive.
     fn execute(&mut self, qpc: &Qpc, wqe: &SendWqe) -> Fails<bool> {
+        if let Some(datagram) = &wqe.datagram {
+            let data = self.gather(qpc, wqe)?;
+            self.send_datagram(qpc, datagram, &data)?;
+            return Ok(true);
+        }
         let peer_qpn = line_of(qpc.dest_qpn());
         let peer = self.qpc(peer_qpn);
         let is_there = matches!(state_of(&peer), Some(QpState::Rtr | QpState::Rts));
@@ -168,20 +215,33 @@ impl Card {
                     true,
                 )?;
                 if with_imm {
-                    self.receive(peer_qpn, &peer, &wqe.ctrl, None)?;
+                    self.receive(peer_qpn, &peer, received(&wqe.ctrl), None, wqe.ctrl.solicited())?;
                 }
             }
             WrOpcode::Send | WrOpcode::SendWithImm => {
                 let data = self.gather(qpc, wqe)?;
-                self.receive(peer_qpn, &peer, &wqe.ctrl, Some(&data))?;
+                self.receive(
+                    peer_qpn,
+                    &peer,
+                    received(&wqe.ctrl),
+                    Some(&data),
+                    wqe.ctrl.solicited(),
+                )?;
             }
             _ => return Err(WcStatus::LocQpOpErr),
         }
         Ok(true)
     }
 
-    /// Consumes a receive WQE of `qpn`; with `data`, the message goes into it.
-    fn receive(&mut self, qpn: u32, qpc: &Qpc, ctrl: &SqWqeCtrl, data: Option<&[u8]>) -> Fails<()> {
+    /// Consumes a receive WQE of `qpn`, whose completion says what `cqe` says; with `data`, the message goes into it.
+    pub(crate) fn receive(
+        &mut self,
+        qpn: u32,
+        qpc: &Qpc,
+        mut cqe: Cqe,
+        data: Option<&[u8]>,
+        is_solicited: bool,
+    ) -> Fails<()> {
         let index = self.rings(qpn).rq_consumer;
         self.qps.entry(qpn).or_default().rq_consumer = index.wrapping_add(1);
         let stride = 64usize << qpc.rq_log_stride();
@@ -203,25 +263,10 @@ impl Card {
             Some(data) if data.len() > rq.length() as usize => Err(WcStatus::LocLenErr),
             Some(data) => self.scatter(qpc, &sges, data),
         };
-        let mut cqe = Cqe::new();
         cqe.set_qpn(qpc.qpn());
         cqe.set_wqe_index(index);
         cqe.set_status(stored.err().unwrap_or(WcStatus::Success).into());
-        let is_write = ctrl.opcode() == u8::from(WrOpcode::RdmaWriteWithImm);
-        cqe.set_opcode(
-            if is_write {
-                WcOpcode::RecvRdmaWithImm
-            } else {
-                WcOpcode::Recv
-            }
-            .into(),
-        );
-        cqe.set_byte_len(ctrl.length());
-        if is_write || ctrl.opcode() == u8::from(WrOpcode::SendWithImm) {
-            cqe.set_wc_flags(wc_flag::WITH_IMM);
-            cqe.set_imm_data(ctrl.imm_data());
-        }
-        self.write_cqe(qpc.recv_cqn(), cqe, ctrl.solicited());
+        self.write_cqe(qpc.recv_cqn(), cqe, is_solicited);
         if let Err(status) = stored {
             self.qps.entry(qpn).or_default().failed = true;
             let cause = u32::from(u8::from(status)) | (HwEventWho::Responder as u32) << 16;

@@ -14,6 +14,7 @@
 
 mod card;
 mod data_path;
+mod datagrams;
 mod device;
 mod host;
 mod link;

@@ -5,6 +5,7 @@ use hca_abi::{PUSH_SLOT_BYTES, PUSH_SLOTS, Sge, SqDoorbell, SqWqeCtrl};
 use hca_fw_core::{NUM_FUNCS, line_of};
 
 use crate::card::Card;
+use crate::data_path::send_header_bytes;
 
 const SLOT_BYTES: usize = PUSH_SLOT_BYTES as usize;
 const FUNC_BYTES: usize = PUSH_SLOTS as usize * SLOT_BYTES;
@@ -52,7 +53,7 @@ impl Card {
         } else {
             usize::from(ctrl.num_sge())
         };
-        let len = SqWqeCtrl::BYTES + entries * Sge::BYTES;
+        let len = send_header_bytes(&qpc) + entries * Sge::BYTES;
         let stride = 64u64 << qpc.sq_log_stride();
         let slot = u64::from(index) & ((1 << qpc.sq_log_size()) - 1);
         let mut ring = vec![0; len.min(SLOT_BYTES)];

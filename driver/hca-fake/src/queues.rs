@@ -202,11 +202,16 @@ impl Card {
         qpc.state() == u8::from(QpState::Err)
     }
 
+    /// Are its sends flushed (QPS-12, QPS-13)?
+    fn flushes_sends(qpc: &Qpc) -> bool {
+        Self::in_error(qpc) || qpc.state() == u8::from(QpState::Sqe)
+    }
+
     /// Completes every send WQE with WR_FLUSH_ERR (QPS-14).
     pub(crate) fn flush_sq(&mut self, qpn: u32) {
         let (qpc, rings) = (self.qpc(qpn), self.rings(qpn));
-        if !Self::in_error(&qpc) {
-            self.violation(format!("flush of QP {qpn:#x}, which is not in ERR"));
+        if !Self::flushes_sends(&qpc) {
+            self.violation(format!("flush of QP {qpn:#x}, which is not in ERR or SQE"));
             return;
         }
         let mut index = rings.sq_consumer;
@@ -218,7 +223,10 @@ impl Card {
             );
             index = index.wrapping_add(1);
         }
-        self.qps.entry(qpn).or_default().sq_consumer = index;
+        let rings = self.qps.entry(qpn).or_default();
+        rings.sq_consumer = index;
+        // From SQE it can go on.
+        rings.failed = false;
     }
 
     /// Completes every receive WQE with WR_FLUSH_ERR (QPS-14).
@@ -259,11 +267,10 @@ impl Card {
                 "QP {qpn:#x}: {queue:?} doorbell {producer:#x} over consumer {consumer:#x}"
             ));
         }
-        if Self::in_error(&qpc) {
-            match queue {
-                Queue::Send => self.flush_sq(line),
-                Queue::Recv => self.flush_rq(line),
-            }
+        match queue {
+            Queue::Send if Self::flushes_sends(&qpc) => self.flush_sq(line),
+            Queue::Recv if Self::in_error(&qpc) => self.flush_rq(line),
+            _ => {}
         }
     }
 }

@@ -29,6 +29,10 @@ pub fn link_local_gid_of_mac(mac: [u8; 6]) -> Gid {
     gid
 }
 
+pub(crate) fn is_ipv4(gid: &Gid) -> bool {
+    gid[..12] == IPV4_PREFIX
+}
+
 /// How long the network has to say who has an address, as in Linux: by the wall clock, which its other hosts have.
 const RESOLVING_MAX: Duration = Duration::from_secs(1);
 /// Time between two tries: at first, and at last.

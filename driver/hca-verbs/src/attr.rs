@@ -126,7 +126,7 @@ pub struct QpCap {
     pub max_send_sge: u32,
     /// Scatter/gather entries of a receive, at most 16.
     pub max_recv_sge: u32,
-    /// Inline bytes of a send, at most 480.
+    /// Inline bytes of a send, at most 480, of a datagram 448.
     pub max_inline_data: u32,
 }
 
@@ -149,7 +149,7 @@ pub struct QpAttr {
     pub qp_state: QpState,
     /// State the caller assumes.
     pub cur_qp_state: QpState,
-    /// Payload bytes of a packet.
+    /// Payload bytes of a packet. Of datagrams that of the port; query only.
     pub path_mtu: Mtu,
     /// Path migration state.
     pub path_mig_state: PathMigState,

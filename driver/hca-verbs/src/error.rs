@@ -22,6 +22,17 @@ pub enum Error {
     /// An argument is out of range or does not fit the others.
     #[error("{0}")]
     Invalid(String),
+    /// This card cannot do it (EOPNOTSUPP).
+    #[error("{0}")]
+    Unsupported(String),
+    /// Something that was made in the object is still there (EBUSY).
+    #[error("PD {pd:#x} has {address_handles} address handles: destroy them first")]
+    PdInUse {
+        /// Protection domain.
+        pd: u32,
+        /// Its address handles.
+        address_handles: usize,
+    },
     /// The CQ overran or could not be written; what was still to be polled may be lost (V-57).
     #[error("CQ {cqn:#x} is dead: it overran, or its memory is gone; make a larger one")]
     CqDead {
@@ -88,6 +99,8 @@ impl Error {
             Self::Driver(e) => e.errno(),
             Self::Post(bad) => bad.error.errno(),
             Self::Invalid(_) | Self::Destroyed { .. } => 22,
+            Self::Unsupported(_) => 95,
+            Self::PdInUse { .. } => 16,
             Self::CqDead { .. } => 5,
             Self::Unreachable { .. } => 113,
             Self::Timeout { .. } => 110,

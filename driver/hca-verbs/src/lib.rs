@@ -19,7 +19,9 @@
 //!   wrong.
 //! * Every object works with any pointer to a device: `Rc<dyn Device>` for one thread, `Arc<dyn Device + Send
 //!   + Sync>` for many.
-//! * [`Qp`] has its state in its type; [`RawQp`] checks at run time.
+//! * [`Qp`] has its state in its type; [`RawQp`] checks at run time, and is the one for datagrams: a QP of
+//!   [`Service::Ud`] sends with [`RawQp::post_send_to`] to who an [`Ah`] leads to. Receives of datagrams need 40 bytes
+//!   more, for the header of the network in front of the data.
 //!
 //! Tests: `tests/`, against the fake card of `hca-fake`.
 #![forbid(unsafe_code)]
@@ -38,6 +40,7 @@ macro_rules! debug_as {
 }
 
 mod address;
+mod ah;
 mod attr;
 mod connect;
 mod context;
@@ -52,6 +55,7 @@ mod raw_qp;
 mod typed_qp;
 
 pub use address::{AhAttr, Gid, gid_of_ipv4, link_local_gid_of_mac};
+pub use ah::Ah;
 pub use attr::{Access, QpAttr, QpAttrMask, QpCap};
 pub use connect::{ConnectOptions, PeerInfo, connect, connect_pair, connect_raw, peer_info};
 pub use context::Context;
@@ -61,12 +65,12 @@ pub use events::{AsyncEvent, CompChannel};
 pub use hca_abi::{
     CqArm, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PortState, QpState,
     QueryCountersResult as PortCounters, QueryDeviceResult as DeviceAttr,
-    QueryLinkErrorsResult as LinkErrors, QueryPortResult as PortAttr, StaticRate, VlCounters, WcOpcode,
-    WcStatus, port_attr, wc_flag,
+    QueryLinkErrorsResult as LinkErrors, QueryPortResult as PortAttr, Service, StaticRate, VlCounters,
+    WcOpcode, WcStatus, port_attr, wc_flag,
 };
 pub use hca_driver::{
-    AdminError, BadWr, DevicePtr, DriverError, OpenOptions, PostError, RecvWr, SendFlags, SendOp, SendWr,
-    Sge, VlWeight, WrData,
+    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, OpenOptions, PostError,
+    RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
 pub use known::PortTables;
 pub use link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};

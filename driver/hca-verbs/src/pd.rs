@@ -1,10 +1,12 @@
 //! Protection domains.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hca_driver::DevicePtr;
 
+use crate::address::AhAttr;
+use crate::ah::Ah;
 use crate::context::{Context, Shared};
 use crate::error::{Error, Result};
 use crate::raw_qp::{QpOptions, RawQp};
@@ -13,15 +15,29 @@ use crate::typed_qp::{Qp, Reset};
 pub(crate) struct PdShared<P: DevicePtr> {
     pub shared: Arc<Shared<P>>,
     pub pd: u32,
+    /// The card does not know them.
+    pub address_handles: AtomicUsize,
     gone: AtomicBool,
 }
 
 impl<P: DevicePtr> PdShared<P> {
-    fn destroy(&self) -> Result<()> {
+    pub fn check_alive(&self) -> Result<()> {
         if self.gone.load(Ordering::Acquire) {
             return Err(Error::Destroyed {
                 what: "PD",
                 id: self.pd,
+            });
+        }
+        Ok(())
+    }
+
+    fn destroy(&self) -> Result<()> {
+        self.check_alive()?;
+        let address_handles = self.address_handles.load(Ordering::Acquire);
+        if address_handles != 0 {
+            return Err(Error::PdInUse {
+                pd: self.pd,
+                address_handles,
             });
         }
         self.shared.function().dealloc_pd(self.pd)?;
@@ -59,6 +75,7 @@ impl<P: DevicePtr> Pd<P> {
             inner: Arc::new(PdShared {
                 shared,
                 pd,
+                address_handles: AtomicUsize::new(0),
                 gone: AtomicBool::new(false),
             }),
         })
@@ -86,6 +103,12 @@ impl<P: DevicePtr> Pd<P> {
     /// The same, with states checked at run time.
     pub fn create_raw_qp(&self, options: &QpOptions<'_, P>) -> Result<RawQp<P>> {
         RawQp::new(self.inner.clone(), options)
+    }
+
+    /// ibv_create_ah: the way to a port elsewhere, for datagrams of QPs of this domain and of the port that it leads
+    /// through. On Ethernet the MAC address behind the GID is found now, unless `attr` has one.
+    pub fn create_ah(&self, attr: &AhAttr) -> Result<Ah<P>> {
+        Ah::new(self.inner.clone(), attr)
     }
 
     /// ibv_dealloc_pd now: EBUSY while anything is left in it, and then nothing has changed.

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use hca_abi::{CreateQpCmd, ModifyQpCmd, QpState, Service};
+use hca_abi::{CreateQpCmd, ModifyQpCmd, Mtu, QpState, Service};
 use hca_dev::Device;
-use hca_driver::{BadWr, DevicePtr, PostError, QpShadow, RecvRing, RecvWr, SendRing, SendWr, WqSize};
+use hca_driver::{
+    BadWr, Datagram, DatagramRules, DevicePtr, PostError, QpShadow, RecvRing, RecvWr, SendRing, SendWr,
+    WqSize,
+};
 
 use crate::address::while_resolving;
 use crate::attr::{QpAttr, QpAttrMask, QpCap};
@@ -47,9 +50,10 @@ pub struct RawQp<P: DevicePtr> {
     recv_cq: Arc<CqShared<P>>,
     qpn: u32,
     cap: QpCap,
+    service: Service,
     send: SendRing,
     recv: RecvRing,
-    /// The last state software chose. The card may have moved the QP to ERR since; posting is legal there
+    /// The last state software chose. The card may have moved the QP to ERR or SQE since; posting is legal there
     /// too.
     state: QpState,
     gone: bool,
@@ -57,10 +61,36 @@ pub struct RawQp<P: DevicePtr> {
 
 debug_as!(RawQp, qp_num, state);
 
+/// What queues of these sizes hold.
+fn real_cap(send: &WqSize, recv: &WqSize, is_ud: bool) -> QpCap {
+    let (sges, inline_bytes) = if is_ud {
+        (send.datagram_sges(), send.datagram_inline_bytes())
+    } else {
+        (send.send_sges(), send.inline_bytes())
+    };
+    QpCap {
+        max_send_wr: 1 << send.log_size,
+        max_recv_wr: 1 << recv.log_size,
+        max_send_sge: sges as u32,
+        max_recv_sge: recv.recv_sges() as u32,
+        max_inline_data: inline_bytes as u32,
+    }
+}
+
+fn mtu_bytes(mtu: Mtu) -> u32 {
+    128 << u8::from(mtu)
+}
+
 impl<P: DevicePtr> RawQp<P> {
     pub(crate) fn new(pd: Arc<PdShared<P>>, options: &QpOptions<'_, P>) -> Result<Self> {
         let cap = options.cap;
-        let send_size = WqSize::for_send(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data)?;
+        let is_ud = options.service == Service::Ud;
+        let size = if is_ud {
+            WqSize::for_datagrams
+        } else {
+            WqSize::for_send
+        };
+        let send_size = size(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data)?;
         let recv_size = WqSize::for_recv(cap.max_recv_wr, cap.max_recv_sge)?;
         let shared = pd.shared.clone();
         let push_slot = Context::from_shared(shared.clone()).push_slot()?;
@@ -88,18 +118,19 @@ impl<P: DevicePtr> RawQp<P> {
                 return Err(e);
             }
         };
-        let (mut send, recv) = (
-            SendRing::new(send_memory, send_size),
-            RecvRing::new(recv_memory, recv_size),
-        );
-        send.set_push_slot(push_slot);
-        let cap = QpCap {
-            max_send_wr: 1 << send_size.log_size,
-            max_recv_wr: 1 << recv_size.log_size,
-            max_send_sge: send_size.send_sges() as u32,
-            max_recv_sge: recv_size.recv_sges() as u32,
-            max_inline_data: send_size.inline_bytes() as u32,
+        let mut send = if is_ud {
+            let rules = DatagramRules {
+                pd: pd.pd,
+                port_num: 0,
+                mtu_bytes: 0,
+            };
+            SendRing::for_datagrams(send_memory, send_size, rules)
+        } else {
+            SendRing::new(send_memory, send_size)
         };
+        let recv = RecvRing::new(recv_memory, recv_size);
+        send.set_push_slot(push_slot);
+        let cap = real_cap(&send_size, &recv_size, is_ud);
         let (send_cq, recv_cq) = (options.send_cq.inner().clone(), options.recv_cq.inner().clone());
         let shadow = QpShadow {
             send: send.shadow().clone(),
@@ -113,6 +144,7 @@ impl<P: DevicePtr> RawQp<P> {
             recv_cq,
             qpn,
             cap,
+            service: options.service,
             send,
             recv,
             state: QpState::Reset,
@@ -123,6 +155,11 @@ impl<P: DevicePtr> RawQp<P> {
     /// QPN.
     pub fn qp_num(&self) -> u32 {
         self.qpn
+    }
+
+    /// Its transport service.
+    pub fn service(&self) -> Service {
+        self.service
     }
 
     /// What the QP really has.
@@ -181,6 +218,19 @@ impl<P: DevicePtr> RawQp<P> {
                 self.recv.reset();
             }
         }
+        self.take_datagram_rules()
+    }
+
+    /// What datagrams must fit is what the card has: the port that was set, and its MTU then.
+    fn take_datagram_rules(&mut self) -> Result<()> {
+        if self.service != Service::Ud || matches!(self.state, QpState::Reset | QpState::Err) {
+            return Ok(());
+        }
+        let now = self.query()?;
+        if let Some(rules) = self.send.datagram_rules() {
+            rules.port_num = now.port_num;
+            rules.mtu_bytes = mtu_bytes(now.path_mtu);
+        }
         Ok(())
     }
 
@@ -230,17 +280,57 @@ impl<P: DevicePtr> RawQp<P> {
         result
     }
 
+    /// ibv_post_send of a QP of datagrams. The address handles are of its PD (MEM-2) and lead through its port (V-145).
+    #[inline]
+    pub fn post_send_to<'a>(
+        &mut self,
+        list: impl IntoIterator<Item = Datagram<'a>>,
+    ) -> std::result::Result<(), BadWr> {
+        if !self.may_send() {
+            return Err(BadWr {
+                index: 0,
+                error: PostError::BadState,
+            });
+        }
+        let start = self.send.next_index();
+        let mut posted = list.into_iter().enumerate().map(|(index, datagram)| {
+            let pushed = self.send.push_datagram(&datagram);
+            pushed.map_err(|error| BadWr { index, error })
+        });
+        let result = posted.find(std::result::Result::is_err).unwrap_or(Ok(()));
+        if self.send.next_index() != start {
+            self.send.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
+        }
+        result
+    }
+
+    /// [`RawQp::post_send_all`] of a QP of datagrams.
+    pub fn post_send_all_to<'a>(
+        &mut self,
+        list: impl Iterator<Item = Datagram<'a>>,
+    ) -> std::result::Result<(), PostError> {
+        self.post_all(list, |ring, datagram| ring.push_datagram(&datagram))
+    }
+
     /// ibv_wr_complete (V-177): all of the list, with one doorbell, or nothing of it.
     pub fn post_send_all<'a>(
         &mut self,
         list: impl Iterator<Item = SendWr<'a>>,
+    ) -> std::result::Result<(), PostError> {
+        self.post_all(list, |ring, wr| ring.push(&wr))
+    }
+
+    fn post_all<T>(
+        &mut self,
+        list: impl Iterator<Item = T>,
+        push: impl Fn(&mut SendRing, T) -> std::result::Result<(), PostError>,
     ) -> std::result::Result<(), PostError> {
         if !self.may_send() {
             return Err(PostError::BadState);
         }
         let start = self.send.next_index();
         for wr in list {
-            if let Err(error) = self.send.push(&wr) {
+            if let Err(error) = push(&mut self.send, wr) {
                 self.send.rewind(start);
                 return Err(error);
             }

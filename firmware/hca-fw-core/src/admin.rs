@@ -12,7 +12,7 @@ use hca_abi::{
 };
 
 /// The function that may change what all of them share.
-const MANAGER: u8 = 0;
+pub(crate) const MANAGER: u8 = 0;
 const ENTRY_BYTES: u64 = 256;
 const CMD_AREA: u32 = 0;
 /// A command's body starts behind its header.

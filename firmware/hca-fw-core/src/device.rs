@@ -12,6 +12,8 @@ use hca_abi::{
 const VENDOR_PART_ID: u32 = 1;
 /// local_ca_ack_delay: 4.096 us << 4 = 65 us, beyond the longest stay of a request in the responder (REL-15).
 const ACK_DELAY: u8 = 4;
+/// Address handles are the driver's own: there are as many as its memory holds. Programs count them in a signed int.
+const MAX_AH: u32 = i32::MAX as u32;
 /// QP type that can be paced: IBV_QPT_RC.
 const PACED_QP_TYPE: u32 = 2;
 
@@ -37,6 +39,7 @@ impl Control {
         d.set_page_size_cap(0x7fff_f000);
         d.set_device_cap_flags(
             device_cap::BAD_PKEY_CNTR
+                | device_cap::UD_AV_PORT_ENFORCE
                 | device_cap::CURR_QP_STATE_MOD
                 | device_cap::RC_RNR_NAK_GEN
                 | device_cap::PORT_ACTIVE_EVENT,
@@ -57,6 +60,7 @@ impl Control {
         d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         d.set_max_res_rd_atom(u32::from(crate::qp::MAX_RD_ATOMIC) * self.qp_ids.limit());
         d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
+        d.set_max_ah(MAX_AH);
         d.set_max_pkeys(crate::port::NUM_PKEYS as u16);
         d.set_max_gids(crate::port::NUM_GIDS as u16);
         d.set_local_ca_ack_delay(ACK_DELAY);

@@ -30,14 +30,19 @@ impl Control {
         }
     }
 
-    /// QPS-13: ERR, both queues flushed; REL-13: which asynchronous event the responder's refusal raises.
+    /// QPS-13: ERR, both queues flushed; QPS-12: a send of a datagram that failed stops the send queue only; REL-13:
+    /// which asynchronous event the responder's refusal raises.
     fn qp_error<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, cause: u32) {
+        // Bits 7:0 completion status, 15:8 AETH syndrome, 23:16 who. The status tells which event it is: a NAK
+        // "invalid request" stands for both.
+        let who = HwEventWho::try_from((cause >> 16) as u8);
+        if who == Ok(HwEventWho::Requester) && self.is_datagram_qp(line) {
+            return self.stop_sends(hal, line);
+        }
         if !self.fail_qp(hal, line) {
             return;
         }
-        // Bits 7:0 completion status, 15:8 AETH syndrome, 23:16 who. The status tells which event it is: a NAK
-        // "invalid request" stands for both.
-        if HwEventWho::try_from((cause >> 16) as u8) == Ok(HwEventWho::Responder) {
+        if who == Ok(HwEventWho::Responder) {
             match WcStatus::try_from(cause as u8) {
                 Ok(WcStatus::RemInvReqErr) => self.post_qp_event(hal, line, EventKind::QpReqErr, cause),
                 Ok(WcStatus::RemAccessErr) => self.post_qp_event(hal, line, EventKind::QpAccessErr, cause),

@@ -1,8 +1,9 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
+use crate::port::NUM_GIDS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
-    AdminCpl, AdminStatus, CtxTable, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, QueryCountersResult,
+    AdminCpl, AdminStatus, CtxTable, GidRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, QueryCountersResult,
 };
 use hca_regs as reg;
 
@@ -203,6 +204,14 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Writes a row of a port's link. Ports count from 0 here.
     pub fn link_row(&mut self, port: u8, row: u32, bytes: &[u8]) {
         self.ctx_write(CtxTable::Link, u32::from(port) * LINK_PORT_ROWS + row, bytes);
+    }
+
+    /// Writes an entry of a port's GID table, from which datagrams take their source. Ports count from 0 here.
+    pub fn gid_row(&mut self, port: u8, index: usize, gid: &[u8; 16]) {
+        let mut row = GidRow::new();
+        row.set_gid(*gid);
+        let index = usize::from(port) * NUM_GIDS + index;
+        self.ctx_write(CtxTable::Gid, index as u32, row.as_bytes());
     }
 
     /// Reads a status word of a port's link.

@@ -89,6 +89,9 @@ impl Port {
         self.gids[..gids.len()].copy_from_slice(&gids);
         self.pkeys[0] = DEFAULT_PKEY;
         self.apply(hal);
+        for (i, gid) in self.gids.iter().enumerate() {
+            hal.gid_row(self.index, i, gid);
+        }
         for i in 0..NUM_PKEYS {
             hal.set_pkey(self.index, i as u32, self.pkeys[i]);
         }
@@ -262,7 +265,7 @@ impl Control {
             self.post_port_event(hal, at, EventKind::LidChange);
         }
         if has_new_gids {
-            // The same bytes, of another type.
+            // The same bytes, of another type: the rows that the card has are right.
             self.post_port_event(hal, at, EventKind::GidChange);
         }
         self.announce_link(hal);
@@ -309,6 +312,7 @@ impl Control {
         let i = usize::from(cmd.index());
         require(i < NUM_GIDS, u32::from(cmd.index()))?;
         if core::mem::replace(&mut self.ports[at].gids[i], cmd.gid()) != cmd.gid() {
+            hal.gid_row(at as u8, i, &cmd.gid());
             self.post_port_event(hal, at, EventKind::GidChange);
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Commands for queue pairs. Modify is all or nothing (QPS-3, QPS-18): the new attributes are built on a copy and
 //! checked whole before anything is stored or told to the hardware.
 
+use crate::admin::MANAGER;
 use crate::hal::Hal;
 use crate::memory::{GRANTED, IGNORED};
 use crate::neighbours::is_ipv4;
@@ -18,6 +19,8 @@ use hca_abi::{
 /// READs and atomics a QP may have outstanding in either direction.
 pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 const MAX_PSN: u32 = 0xff_ffff;
+/// KEY-24: a controlled Q_Key.
+const CONTROLLED_QKEY: u32 = 1 << 31;
 const MAX_GENERATION: u16 = (1 << (24 - QPN_LINE_BITS)) - 1;
 /// Hop limit of a route whose own nobody has set.
 const ROUTE_HOP_LIMIT: u8 = 64;
@@ -55,7 +58,8 @@ impl Control {
         func: u8,
         cmd: &CreateQpCmd,
     ) -> CmdResult<u32> {
-        if Service::try_from(cmd.service()) != Ok(Service::Rc) || cmd.has_srq() || cmd.create_flags() != 0 {
+        let is_served = matches!(Service::try_from(cmd.service()), Ok(Service::Rc | Service::Ud));
+        if !is_served || cmd.has_srq() || cmd.create_flags() != 0 {
             return Err((AdminStatus::Unsupported, u32::from(cmd.service())));
         }
         for (log_size, log_stride) in [
@@ -169,6 +173,10 @@ impl Control {
         if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP) {
             return Err((AdminStatus::Unsupported, mask.bits()));
         }
+        // KEY-24: what a peer believes of such a Q_Key is that an operating system stands behind it.
+        if mask.contains(Attr::QKEY) && given.qkey() & CONTROLLED_QKEY != 0 && func != MANAGER {
+            return Err((AdminStatus::NotPermitted, func.into()));
+        }
         let mut attr = if to == QpState::Reset {
             QpAttr::new()
         } else {
@@ -177,6 +185,10 @@ impl Control {
         self.check_values(mask, &given, &attr)?;
         if mask.contains(Attr::AV) {
             self.resolve_path(&mut attr)?;
+        }
+        if self.qps[i].service() == Service::Ud && to != QpState::Reset {
+            // V-36: it bounds the message, and nobody gives it.
+            attr.set_path_mtu(self.port_of(&attr)?.mtu());
         }
         attr.set_qp_state(to.into());
         let drains = from == QpState::Rts && to == QpState::Sqd;
@@ -228,6 +240,23 @@ impl Control {
         rec.attr.set_sq_draining(false);
         self.apply_transition(hal, line, from, QpState::Err);
         true
+    }
+
+    /// Does the line belong to a QP of datagrams?
+    pub(crate) fn is_datagram_qp(&self, line: u32) -> bool {
+        self.qp_ids.contains(line) && self.qps[line as usize].service() == Service::Ud
+    }
+
+    /// Moves a QP of datagrams to SQE because hardware says that a send failed (QPS-12). It goes on receiving.
+    pub(crate) fn stop_sends<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
+        let rec = &mut self.qps[line as usize];
+        if !matches!(rec.state(), QpState::Rts | QpState::Sqd) {
+            return;
+        }
+        rec.attr.set_qp_state(QpState::Sqe.into());
+        rec.attr.set_sq_draining(false);
+        self.write_qpc(hal, line, false, false);
+        hal.inject(PipeMsgKind::FlushSq, line);
     }
 
     /// The port of a QP: the first one until it is set.
@@ -341,7 +370,9 @@ impl Control {
         q.set_sq_psn(a.sq_psn());
         q.set_rq_psn(a.rq_psn());
         q.set_qpn(self.qpn_of(line));
-        self.set_path(&mut q, a);
+        if rec.service() != Service::Ud {
+            self.set_path(&mut q, a);
+        }
         q.set_rate_limit(a.rate_limit());
         q.set_rate_group(rec.rate_group);
         q.set_rate_interval(self.rate_of(line, a).map_or(0, |rate| rate.interval));

@@ -19,6 +19,8 @@ module hca_requester
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
   output logic           made_valid_o,        // a packet was made
   output tx_made_t       made_o,
+  output av_wr_t         av_wr_o,             // where a datagram goes; its txp comes two cycles later at least
+  input  logic           av_left_i,           // strobe: a datagram has left the header stage, or was dropped
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -70,6 +72,8 @@ module hca_requester
   logic [RateGroupW-1:0] group;
   tx_path_t              path;
   logic                  others, hand, urgent;
+  logic             move;
+  logic [LaneW-1:0] move_sl;
   logic             sl_set, shut, keep, stopped, served, next_parked;
   logic [SlotW-1:0] sl_slot;
   logic [LaneW-1:0] sl;
@@ -150,6 +154,8 @@ module hca_requester
     .set_slot_i(sl_slot),
     .set_sl_i  (sl),
     .set_group_i(group),
+    .move_i    (move),
+    .move_sl_i (move_sl),
     .open_o    (open),
     .rated_o   (rated),
     .others_o  (others),
@@ -256,6 +262,9 @@ module hca_requester
     .others_i     (others),
     .urgent_i     (urgent && !rated[slot]),
     .path_o       (path),
+    .av_wr_o, .av_left_i, .sl_open_i,
+    .move_o       (move),
+    .move_sl_o    (move_sl),
     .stopped_o    (stopped),
     .served_o     (served),
     .slot_qpn_i   (slot_qpn),

@@ -8,6 +8,8 @@ module hca_sq_build
   input  sq_dyn_t        dyn_i,
   input  sq_wqe_ctrl_t   hdr_i,
   input  sq_pkt_t        pkt_i,
+  input  logic           datagram_i,
+  input  logic [AvSlotW-1:0] av_slot_i,
   input  logic [31:0]    left_i,      // bytes of the message from this packet on
   input  logic [23:0]    all_psns_i,  // PSNs of the message from this packet on
   input  logic [63:0]    va_i,        // of the next piece of payload
@@ -55,7 +57,10 @@ module hca_sq_build
     txp_o.reth_bytes    = is_read ? left_i : hdr_i.length;
     txp_o.imm           = hdr_i.imm_data;
     txp_o.wqe_index     = dyn_i.wqe;
-    if (is_read) txp_o.opcode = BthRcReadRequest;
+    txp_o.datagram      = datagram_i;
+    txp_o.av_slot       = av_slot_i;
+    if (datagram_i) txp_o.opcode = with_imm ? BthUdSendOnlyImm : BthUdSendOnly;
+    else if (is_read) txp_o.opcode = BthRcReadRequest;
     else if (pkt_i.first && pkt_i.last) txp_o.opcode = only + 8'(with_imm);
     else if (pkt_i.first) txp_o.opcode = is_write ? BthRcWriteFirst : BthRcSendFirst;
     else if (pkt_i.last) txp_o.opcode = last + 8'(with_imm);

@@ -61,6 +61,12 @@ module hca_sq_emit
   output logic [BlkW-1:0]  blk_ptr_o,
   input  beat_t            blk_i,
   output tx_path_t         path_o,        // of the packet
+  // Datagrams: where they go (a strobe), and how many of these are still in use; the lane that the slot waits for.
+  output av_wr_t           av_wr_o,
+  input  logic             av_left_i,
+  input  logic [NumLanes-1:0] sl_open_i,
+  output logic             move_o,
+  output logic [LaneW-1:0] move_sl_o,
   // To rx_ctrl, gather and trace.
   output logic             omt_valid_o,
   input  logic             omt_ready_i,
@@ -89,8 +95,8 @@ module hca_sq_emit
 
   state_e           state_q, after_pkt;
   end_e             end_q, end_pkt, end_now;
-  logic             scrub_q, parked_q;
-  logic [QpW-1:0]   scrub_qpn_q, qpn_q;
+  logic             scrub, parked_q;
+  logic [QpW-1:0]   qpn_q;
   logic [SlotW-1:0] slot_q;
   sq_dyn_t          dyn, dyn_q, dyn_redo;
   sq_ack_t          ack_q;
@@ -145,7 +151,7 @@ module hca_sq_emit
   end
 
   // ---- Checks of a WQE (header in the block held by u_sge) ------------------------------------------
-  logic        wqe_ok, wqe_malformed, many_sges, payload, hold, seek;
+  logic        wqe_ok, wqe_malformed, too_long, many_sges, payload, hold, seek, datagram;
   logic        sge_busy, sum_first_bad, sum_bad, empty0;
   logic [31:0] sge_left, sge_lkey;
   logic [63:0] sge_va;
@@ -157,17 +163,19 @@ module hca_sq_emit
     .qpc_i        (qpc_q),
     .dyn_i        (dyn_q),
     .malformed_o  (wqe_malformed),
+    .too_long_o   (too_long),
     .many_sges_o  (many_sges),
     .payload_o    (payload)
   );
 
-  assign wqe_ok        = !wqe_malformed && hdr.length <= 32'h8000_0000
+  assign datagram      = qpc_q.service == ServiceUd;
+  assign wqe_ok        = !wqe_malformed && !too_long && hdr.length <= 32'h8000_0000
                          && (hdr.inline_data || many_sges || !sum_first_bad);
   assign is_new        = !psn_ge({dyn_q.started - dyn_q.wqe - 16'd1, 8'd0}, '0);
   assign hold          = (qpc_q.state == QpsSqd) && is_new;
   // A rate group shuts behind a packet: its gate is looked at a cycle later.
   assign direct        = state_q == StWqe && wqe_ok && !hold && !seek && dyn_q.offset == '0
-                         && qpc_q.path.group == '0;
+                         && qpc_q.path.group == '0 && !datagram;
   assign seek          = many_sges || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
 
   // ---- Packet decisions -----------------------------------------------------------------------------
@@ -183,7 +191,7 @@ module hca_sq_emit
 
   assign left      = (state_q == StWqe) ? hdr.length : left_q;
   assign is_read   = ((state_q == StWqe) ? hdr.opcode : h_q.opcode) == WrOpRdmaRead;
-  assign fence     = (state_q == StWqe) ? hdr.fence : h_q.fence;
+  assign fence     = ((state_q == StWqe) ? hdr.fence : h_q.fence) && !datagram;
   assign shift     = mtu_shift(qpc_q.path_mtu);
   assign mtu       = 32'(mtu_bytes(qpc_q.path_mtu));
   assign in_flight = dyn_q.psn - ack_q.una_psn;
@@ -198,7 +206,7 @@ module hca_sq_emit
     pkt_new.last    = is_read || left <= mtu;
     pkt_new.payload = !is_read && left != '0;
     pkt_new.bytes   = is_read ? '0 : (left <= mtu) ? left[12:0] : mtu[12:0];
-    pkt_new.ack_req = pkt_new.last || dyn_q.retx || pkt_no == 4'd15;
+    pkt_new.ack_req = (pkt_new.last || dyn_q.retx || pkt_no == 4'd15) && !datagram;
     pkt_new.psns    = is_read ? all_psns : 24'd1;
     // PSNs in flight must stay comparable: never more than half of the space.
     blocked = in_flight >= 24'(WindowPackets)
@@ -235,6 +243,8 @@ module hca_sq_emit
     .dyn_i      (dyn_q),
     .hdr_i      (h_q),
     .pkt_i      (pkt_q),
+    .datagram_i (datagram),
+    .av_slot_i  (av_slot),
     .left_i     (left_q),
     .all_psns_i (all_psns),
     .va_i       (h_q.inline_data ? inline_va_q : sge_va),
@@ -242,6 +252,17 @@ module hca_sq_emit
     .piece_i    (piece),
     .seg_last_i (pkt_end),
     .omt_o, .txp_o, .seg_o
+  );
+
+  // ---- Datagrams ------------------------------------------------------------------------------------
+  logic               dg_shut;
+  logic [AvSlotW-1:0] av_slot;
+  beat_t              block;
+
+  hca_sq_datagram u_datagram (
+    .clk_i, .rst_i, .datagram_i(datagram), .path_i(qpc_q.path), .ib_i(qpc_q.ib), .look_i(state_q == StWqe),
+    .block_i(block), .judged_i(state_q == StSeek || state_q == StCheck), .check_i(state_q == StCheck),
+    .made_i(pkt_fire && datagram),    .sl_open_i, .av_wr_o, .av_left_i, .av_slot_o(av_slot), .shut_o(dg_shut), .path_o, .move_o, .move_sl_o
   );
 
   // ---- What follows a packet ------------------------------------------------------------------------
@@ -275,7 +296,7 @@ module hca_sq_emit
   assign busy_o        = state_q != StIdle;
   assign paused_o      = state_q == StIdle && !next_valid_i;
   assign slot_o        = slot_q;
-  assign next_take_o   = next_valid_i && !scrub_q
+  assign next_take_o   = next_valid_i && !scrub
                          && (state_q == StIdle || (state_q == StEnd && end_now < EndRelease));
   assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !shut_i;
   assign again_o       = (state_q == StEnd && end_now == EndAgain && !stay) || state_q == StShut;
@@ -296,7 +317,6 @@ module hca_sq_emit
   assign ring_o        = '{func: qpc_q.func, base: qpc_q.base, log_size: qpc_q.log_size,
                            log_stride: qpc_q.log_stride};
   assign err_valid_o   = state_q == StErr;
-  assign path_o        = qpc_q.path;
 
   always_comb begin
     err_o           = '0;
@@ -334,7 +354,7 @@ module hca_sq_emit
         StSeek: begin
           if (!sge_busy) state_q <= (check_sum_q && sum_bad) ? StErr : in_pkt_q ? StSeg : StCheck;
         end
-        StCheck:  state_q <= (blocked || shut_i) ? StEnd : StPacket;
+        StCheck:  state_q <= (blocked || dg_shut || (shut_i && !datagram)) ? StEnd : StPacket;
         StPacket, StSeg: begin
           if (pkt_end) state_q <= after_pkt;
           else if (seg_fire) state_q <= StSeek;
@@ -393,7 +413,7 @@ module hca_sq_emit
         h_q         <= hdr;
         left_q      <= hdr.length - dyn_q.offset;
         inline_va_q <= qpc_q.base + (64'(ring_slot) << (4'd6 + 4'(qpc_q.log_stride)))
-                       + 64'(SqWqeCtrlBytes) + 64'(dyn_q.offset);
+                       + (datagram ? 64'(SqWqeUdCtrlBytes) : 64'(SqWqeCtrlBytes)) + 64'(dyn_q.offset);
         in_pkt_q    <= 1'b0;
         check_sum_q <= many_sges;
         pkt_q       <= pkt_new;
@@ -405,7 +425,7 @@ module hca_sq_emit
       StCheck: begin
         pkt_q      <= pkt_new;
         omt_done_q <= 1'b0;
-        end_q      <= blocked ? EndPark : EndAgain;
+        end_q      <= blocked ? EndPark : EndAgain;  // a datagram for which there is no slot looks again
       end
       StPacket: if (omt_valid_o && omt_ready_i) omt_done_q <= 1'b1;
       StErr: begin
@@ -446,25 +466,11 @@ module hca_sq_emit
                 || (state_q == StPacket && pkt_end && after_pkt == StWqe);
 
   hca_sq_sge #(.BlkW(BlkW)) u_sge (
-    .clk_i, .rst_i,
-    .load_i   (load),
-    .start_i  (state_q == StWqe && wqe_ok && !hold && !hdr.inline_data),
-    .seek_i   (payload),
-    .skip_i   (dyn_q.offset),
-    .step_i   (step),
-    .bytes_i  (piece),
-    .more_i   (!(pkt_end && (pkt_q.last || burst_end))),
-    .busy_o   (sge_busy),
-    .sum_first_bad_o(sum_first_bad),
-    .sum_bad_o(sum_bad),
-    .hdr_o    (hdr),
-    .empty0_o (empty0),
-    .va_o     (sge_va),
-    .left_o   (sge_left),
-    .lkey_o   (sge_lkey),
-    .blk_re_o (sge_re),
-    .blk_ptr_o(sge_ptr),
-    .blk_i    (blk_i)
+    .clk_i, .rst_i, .load_i(load), .start_i(state_q == StWqe && wqe_ok && !hold && !hdr.inline_data),
+    .seek_i(payload), .datagram_i(datagram), .skip_i(dyn_q.offset), .step_i(step), .bytes_i(piece),
+    .more_i(!(pkt_end &&(pkt_q.last || burst_end))), .busy_o(sge_busy), .sum_first_bad_o(sum_first_bad),
+    .sum_bad_o(sum_bad), .hdr_o(hdr), .block_o(block), .empty0_o(empty0), .va_o(sge_va), .left_o(sge_left),
+    .lkey_o(sge_lkey), .blk_re_o(sge_re), .blk_ptr_o(sge_ptr), .blk_i(blk_i)
   );
 
   always_comb begin  // the header of the next WQE is read ahead
@@ -476,25 +482,15 @@ module hca_sq_emit
     else if (state_q != StNext) blk_re_o = 1'b0;
   end
 
-  // ---- Position of every QP -------------------------------------------------------------------------
-  hca_ram_1r1w #(.Width($bits(sq_dyn_t)), .Depth(NumQps)) u_dyn (
-    .clk_i,
-    .we_i   (scrub_q || state_q == StEnd),
-    .waddr_i(scrub_q ? scrub_qpn_q : qpn_q),
-    .wdata_i(scrub_q ? '0 : dyn_q),
+  hca_sq_position u_position (
+    .clk_i, .rst_i,
+    .scrub_o(scrub),
+    .we_i   (state_q == StEnd),
+    .qpn_i  (qpn_q),
+    .dyn_i  (dyn_q),
     .re_i   (state_q == StLoad),
-    .raddr_i(slot_qpn_i),
-    .rdata_o(dyn)
+    .rqpn_i (slot_qpn_i),
+    .dyn_o  (dyn)
   );
-
-  always_ff @(posedge clk_i) begin
-    if (rst_i) begin
-      scrub_q     <= 1'b1;
-      scrub_qpn_q <= '0;
-    end else begin
-      scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
-      if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
-    end
-  end
 
 endmodule

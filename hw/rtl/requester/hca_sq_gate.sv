@@ -24,6 +24,9 @@ module hca_sq_gate
   input  logic [SlotW-1:0] set_slot_i,
   input  logic [LaneW-1:0] set_sl_i,
   input  logic [RateGroupW-1:0] set_group_i,
+  // The slot of the turn waits for the lane of its next datagram, or no longer does.
+  input  logic             move_i,
+  input  logic [LaneW-1:0] move_sl_i,
   output logic [Slots-1:0] open_o,
   output logic [Slots-1:0] rated_o,    // has a group
   output logic [Slots-1:0] spare_o,    // shut, and may be given back
@@ -92,6 +95,7 @@ module hca_sq_gate
 
   always_ff @(posedge clk_i) begin
     if (set_i) sl_q[set_slot_i] <= set_sl_i;
+    else if (move_i) sl_q[slot_i] <= move_sl_i;
     if (set_i) group_q[set_slot_i] <= set_group_i;
     for (int unsigned s = 0; s < Slots; s++) begin
       rated_o[s] <= group_q[s] != '0;

@@ -191,6 +191,7 @@ module hca_sq_sched
     if (ack_upd_ready_o) ev_ack_q <= ack_upd_i;
     if (qpc_wr_ready_o) begin
       ev_qpc_q.path          <= tx_path_of(qpc_wr_i.qpc, ib_i);
+      ev_qpc_q.ib            <= ib_i[port_of(qpc_wr_i.qpc.port)];
       ev_qpc_q.state         <= qpc_wr_i.qpc.state;
       ev_qpc_q.service       <= qpc_wr_i.qpc.service;
       ev_qpc_q.func          <= qpc_wr_i.qpc.func;

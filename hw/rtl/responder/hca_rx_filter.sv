@@ -1,6 +1,6 @@
 // Is a received packet for a live QP of its service, through its port, of its partition, and from its peer (a datagram:
-// with its Q_Key)? Keeps the path of every QP; looks at one packet at a time: rd_en_i reads the path, and the verdict on
-// rxd_i stands from the next cycle on.
+// with its Q_Key)? Keeps the path of every QP; looks at one packet at a time: rd_en_i reads the path, and the verdict
+// on rxd_i stands from the next cycle on.
 // No stalls, no further cycle. What is refused drops silently. Rules: README.md.
 module hca_rx_filter
   import hca_pkg::*, hca_rx_pkg::*;

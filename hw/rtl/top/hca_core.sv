@@ -451,7 +451,8 @@ module hca_core
   // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
   hca_fence #(.Streams(6), .CountW(12)) u_fence (
     .clk_i, .rst_i,
-    .enter_i({av_wr.valid, msg_valid[MsgExec] && msg_ready[MsgExec], fetch_begun, made_read, emit, item_made}),
+    .enter_i({src_txp_valid[0] && src_txp_ready[0] && src_txp[0].datagram, msg_valid[MsgExec] && msg_ready[MsgExec],
+              fetch_begun, made_read, emit, item_made}),
     .leave_i({dg_left, refusal_done, rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
     .start_i(fence_start), .busy_o(fence_busy)
   );

@@ -530,8 +530,6 @@ fn other_cases(own: &Objects, other: &Objects) -> Vec<Case> {
     ];
     cases.extend(used.map(|(opcode, number)| (opcode, "in use".to_owned(), handle(number), InUse)));
     for opcode in [
-        Op::CreateAh,
-        Op::DestroyAh,
         Op::CreateSrq,
         Op::ModifySrq,
         Op::QuerySrq,

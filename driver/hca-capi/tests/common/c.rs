@@ -66,6 +66,12 @@ unsafe extern "C" {
     pub fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
     pub fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
     pub fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
+    pub fn ibv_create_ah_from_wc(
+        pd: *mut ibv_pd,
+        wc: *mut ibv_wc,
+        grh: *mut ibv_grh,
+        port: u8,
+    ) -> *mut ibv_ah;
     pub fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut c_void) -> *mut ibv_srq;
     pub fn _ibv_query_gid_ex(
         context: *mut ibv_context,

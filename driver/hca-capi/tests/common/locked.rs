@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
+use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, PAGE_BYTES, UserMemory};
 use hca_fake::FakeDevice;
 
 /// From now on doorbells and polls do nothing: what is left is the cost of our own code.
@@ -15,6 +15,8 @@ pub static IS_NULL: AtomicBool = AtomicBool::new(false);
 pub static LAST_RING: Mutex<Option<DmaBuf>> = Mutex::new(None);
 
 thread_local! {
+    /// What the card has in the place of the memory that this thread mapped last: it cannot reach a program's own.
+    pub static LAST_MAPPED: RefCell<Option<DmaBuf>> = const { RefCell::new(None) };
     /// What happens between the two looks at the ring of this thread's next empty poll.
     pub static BETWEEN_LOOKS: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
@@ -61,10 +63,14 @@ impl Device for Locked {
         self.get().free_dma(buf)
     }
     fn map_dma(&self, memory: UserMemory) -> Result<u64, DeviceError> {
-        self.get().map_dma(memory)
+        let buf = self.get().alloc_dma(memory.len_bytes())?;
+        let iova = buf.iova();
+        LAST_MAPPED.set(Some(buf));
+        Ok(iova)
     }
     fn unmap_dma(&self, iova: u64, len_bytes: usize) -> Result<(), DeviceError> {
-        self.get().unmap_dma(iova, len_bytes)
+        // Pages, as they were allocated.
+        self.get().unmap_dma(iova, len_bytes.next_multiple_of(PAGE_BYTES))
     }
     fn progress(&self) {
         if !IS_NULL.load(Ordering::Relaxed) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hca_abi::table::FieldValue;
 use hca_abi::{
-    AdminOpcode, AhAttr, CreateAhCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, DIRECT_PAGE_SHIFT,
+    AdminOpcode, AhAttr, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, DIRECT_PAGE_SHIFT,
     HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, Mtu, QpAttr,
     QpState, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd,
     SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access, qp_attr,
@@ -126,7 +126,6 @@ fn table_of(opcode: AdminOpcode) -> &'static StructDef {
         AdminOpcode::SetKeyTable => &SetKeyTableCmd::TABLE,
         AdminOpcode::RegMr => &RegMrCmd::TABLE,
         AdminOpcode::ModifyMr => &ModifyMrCmd::TABLE,
-        AdminOpcode::CreateAh => &CreateAhCmd::TABLE,
         AdminOpcode::CreateSrq => &CreateSrqCmd::TABLE,
         AdminOpcode::ModifySrq => &ModifySrqCmd::TABLE,
         AdminOpcode::ModifyPort => &ModifyPortCmd::TABLE,

@@ -1,0 +1,79 @@
+//! Address handles.
+
+use std::ffi::c_int;
+
+use hca_verbs::{AddressVector, Ah};
+
+use crate::abi::*;
+use crate::boundary::{Errno, Verb, pointer, status};
+use crate::convert::ah_from_c;
+use crate::live::{CStruct, Kind, Object, get, publish, retire};
+use crate::memory::PdObject;
+use crate::sockets::DevPtr;
+use crate::wc_address::address_behind;
+
+/// Address handle.
+#[repr(C)]
+pub struct AhObject {
+    raw: CStruct<ibv_ah>,
+    ah: Ah<DevPtr>,
+}
+
+impl Object for AhObject {
+    const KIND: Kind = Kind::Ah;
+}
+
+/// The way that a work request's handle leads. Posting does not look it up.
+///
+/// # Safety
+/// A handle of the program, which does not destroy it meanwhile.
+#[inline]
+pub unsafe fn vector<'a>(ah: *mut ibv_ah) -> &'a AddressVector {
+    // SAFETY: the caller vouches for it.
+    unsafe { (*ah.cast::<AhObject>()).ah.vector() }
+}
+
+fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Verb<*mut ibv_ah> {
+    // SAFETY: looked up first.
+    let domain = unsafe { get(pd.cast::<PdObject>())? };
+    let ah = domain.pd.create_ah(&ah_from_c(attr))?;
+    // SAFETY: just found.
+    let context = unsafe { (*pd).context };
+    let raw = CStruct::new(ibv_ah {
+        context,
+        pd,
+        // The card has no number for it.
+        handle: 0,
+    });
+    Ok(publish(Box::new(AhObject { raw, ah })).cast())
+}
+
+pub unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    pointer(|| {
+        // SAFETY: the program's structure, or NULL.
+        create(pd, unsafe { attr.as_ref() }.ok_or(Errno(libc::EINVAL))?)
+    })
+}
+
+/// The way back to who sent a datagram.
+pub unsafe extern "C" fn create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port_num: u8,
+) -> *mut ibv_ah {
+    pointer(|| {
+        // SAFETY: looked up first.
+        unsafe { get(pd.cast::<PdObject>())? };
+        // SAFETY: the PD was just found; its context is open. The program's completion and header, or NULL.
+        let attr = unsafe { address_behind((*pd).context, port_num, wc, grh)? };
+        create(pd, &attr)
+    })
+}
+
+pub unsafe extern "C" fn destroy_ah(ah: *mut ibv_ah) -> c_int {
+    status(|| {
+        drop(retire(ah.cast::<AhObject>())?);
+        Ok(())
+    })
+}

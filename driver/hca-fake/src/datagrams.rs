@@ -1,0 +1,141 @@
+//! Datagrams: to QPs of this card only; those to anybody else go out and are not seen again.
+
+use hca_abi::{
+    Cqe, CtxTable, GidRow, Mtu, QpState, Qpc, Service, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, wc_flag,
+};
+use hca_fw_core::{NUM_GIDS, line_of};
+
+use crate::card::{Card, PortIdentity};
+
+/// OP-22: room before the data for the header of the network.
+pub(crate) const GRH_BYTES: usize = 40;
+/// KEY-24: send the QP's own Q_Key instead.
+const CONTROLLED_QKEY: u32 = 1 << 31;
+const IPV4_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+/// What follows the GRH: UDP, or the transport header of InfiniBand.
+const NEXT_UDP: u8 = 17;
+const NEXT_IBA: u8 = 0x1b;
+/// Bytes of the headers that an IP header's length counts, before the data: UDP, BTH, DETH; the ICRC behind it.
+const TRANSPORT_BYTES: usize = 8 + 12 + 8 + 4;
+
+fn mtu_bytes(qpc: &Qpc) -> u32 {
+    match Mtu::try_from(qpc.path_mtu()) {
+        Ok(mtu) => 128 << u8::from(mtu),
+        Err(_) => 0,
+    }
+}
+
+/// The GRH, or behind 20 bytes of nothing the IPv4 header (IBA annex A17.4.5.2).
+fn network_header(wqe: &SqWqeUdCtrl, sgid: [u8; 16], is_infiniband: bool) -> [u8; GRH_BYTES] {
+    let mut out = [0; GRH_BYTES];
+    let payload = wqe.length() as usize + TRANSPORT_BYTES;
+    if is_infiniband && !wqe.is_global() {
+        return out;
+    }
+    if !is_infiniband && wqe.dgid()[..12] == IPV4_PREFIX {
+        let header = &mut out[20..];
+        (header[0], header[1]) = (0x45, wqe.traffic_class());
+        header[2..4].copy_from_slice(&((20 + payload) as u16).to_be_bytes());
+        (header[8], header[9]) = (wqe.hop_limit(), NEXT_UDP);
+        header[12..16].copy_from_slice(&sgid[12..]);
+        header[16..].copy_from_slice(&wqe.dgid()[12..]);
+        let words = header
+            .chunks(2)
+            .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+        let sum: u32 = words.sum();
+        let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
+        header[10..12].copy_from_slice(&(!fold(fold(sum)) as u16).to_be_bytes());
+        return out;
+    }
+    let word = 6 << 28 | u32::from(wqe.traffic_class()) << 20 | wqe.flow_label();
+    out[..4].copy_from_slice(&word.to_be_bytes());
+    out[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
+    out[6] = if is_infiniband { NEXT_IBA } else { NEXT_UDP };
+    out[7] = wqe.hop_limit();
+    out[8..24].copy_from_slice(&sgid);
+    out[24..].copy_from_slice(&wqe.dgid());
+    out
+}
+
+/// Does the port take packets with this destination?
+fn is_for(port: &PortIdentity, wqe: &SqWqeUdCtrl) -> bool {
+    if port.is_infiniband {
+        wqe.dlid() >> port.lmc == port.lid >> port.lmc
+    } else {
+        wqe.dmac() == port.mac
+    }
+}
+
+impl Card {
+    fn gid(&self, port: u8, index: u8) -> [u8; 16] {
+        let row = u32::from(port.saturating_sub(1)) * NUM_GIDS as u32 + u32::from(index);
+        GidRow::read_from(&self.row(CtxTable::Gid, row)).map_or([0; 16], |row| row.gid())
+    }
+
+    /// Sends a datagram, whose data has been gathered. Whether anybody gets it does not matter.
+    pub(crate) fn send_datagram(
+        &mut self,
+        qpc: &Qpc,
+        wqe: &SqWqeUdCtrl,
+        data: &[u8],
+    ) -> Result<(), WcStatus> {
+        let with_imm = match WrOpcode::try_from(wqe.opcode()) {
+            Ok(WrOpcode::Send) => false,
+            Ok(WrOpcode::SendWithImm) => true,
+            _ => return Err(WcStatus::LocQpOpErr),
+        };
+        let port = self.port_identity(qpc.port());
+        let sgid = self.gid(qpc.port(), wqe.sgid_index());
+        if wqe.length() > mtu_bytes(qpc) {
+            return Err(WcStatus::LocLenErr);
+        }
+        if !port.is_infiniband && (!wqe.is_global() || sgid == [0; 16]) {
+            self.violation(format!(
+                "QP {:#x}: a datagram without a source GID: {wqe:?}",
+                qpc.qpn()
+            ));
+            return Err(WcStatus::LocQpOpErr);
+        }
+        let peer_line = line_of(wqe.remote_qpn());
+        let peer = self.qpc(peer_line);
+        let rings = self.rings(peer_line);
+        let qkey = match wqe.qkey() & CONTROLLED_QKEY {
+            0 => wqe.qkey(),
+            _ => qpc.qkey(),
+        };
+        let listens = matches!(
+            QpState::try_from(peer.state()),
+            Ok(QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+        );
+        let is_taken = is_for(&port, wqe)
+            && peer.qpn() == wqe.remote_qpn()
+            && Service::try_from(peer.service()) == Ok(Service::Ud)
+            && listens
+            && peer.port() == qpc.port()
+            && peer.qkey() == qkey
+            && rings.rq_consumer != rings.rq_producer;
+        if !is_taken {
+            return Ok(());
+        }
+        let mut message = network_header(wqe, sgid, port.is_infiniband).to_vec();
+        message.extend_from_slice(data);
+        let mut cqe = Cqe::new();
+        cqe.set_opcode(WcOpcode::Recv.into());
+        cqe.set_byte_len(message.len() as u32);
+        cqe.set_src_qp(qpc.qpn());
+        cqe.set_sl(wqe.sl());
+        if port.is_infiniband {
+            cqe.set_slid(port.lid | u16::from(wqe.src_path_bits()));
+            cqe.set_dlid_path_bits((wqe.dlid() ^ port.lid) as u8);
+        }
+        let mut flags = if wqe.is_global() { wc_flag::GRH } else { 0 };
+        if with_imm {
+            flags |= wc_flag::WITH_IMM;
+            cqe.set_imm_data(wqe.imm_data());
+        }
+        cqe.set_wc_flags(flags);
+        // What goes wrong there is no matter of the sender.
+        let _ = self.receive(peer_line, &peer, cqe, Some(&message), wqe.solicited());
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+// Part of hca_pkg: pieces of memory, keys, and what becomes of them.
+
+  typedef enum logic [2:0] {
+    AccLocalRead    = 3'd0,
+    AccLocalWrite   = 3'd1,
+    AccRemoteWrite  = 3'd2,
+    AccRemoteRead   = 3'd3,
+    AccRemoteAtomic = 3'd4
+  } access_e;
+
+  // One contiguous piece of virtual memory under one key.
+  typedef struct packed {
+    logic        bypass;     // 1: va is a bus address of the function, no key (rings, inline data)
+    access_e     access;
+    logic [7:0]  func;
+    logic [23:0] pd;
+    logic [31:0] key;
+    logic [63:0] va;
+    logic [12:0] len_bytes;  // bytes to move, 0..4096; 0: check only, moves nothing
+    logic [31:0] chk_bytes;  // range that must be inside the region, from va (>= len_bytes)
+    logic        last;       // last piece of this packet
+  } seg_t;
+
+  // Where the rows of a function's keys are.
+  typedef struct packed {
+    logic        valid;
+    logic [4:0]  log_size;
+    logic [63:6] base;
+  } key_place_t;
+
+  // What is kept of host memory for keys is forgotten: hca_key_table to hca_xlate.
+  typedef struct packed {
+    logic            all;    // of the index's function, every key and page list
+    logic            pages;  // of this key's page list, too
+    logic [KeyW-1:0] index;
+  } key_forget_t;
+
+  typedef enum logic [2:0] {
+    XlOk     = 3'd0,
+    XlKey    = 3'd1,  // no such key, stale tag, other function
+    XlPd     = 3'd2,
+    XlBounds = 3'd3,
+    XlAccess = 3'd4,
+    XlDma    = 3'd5   // host answered the read with an error
+  } xl_err_e;
+
+  // A translated piece: one bus range inside one chunk boundary.
+  typedef struct packed {
+    xl_err_e     err;        // != XlOk: addr and len void; exactly one such chunk per piece that failed
+    logic        seg_last;   // last chunk of its segment
+    logic        pkt_last;   // last chunk of the packet (segment had last = 1)
+    logic [7:0]  func;
+    logic [63:0] addr;
+    logic [12:0] len_bytes;  // 0 for a zero-length or failed segment
+  } chunk_t;
