@@ -56,6 +56,21 @@ def test_pingpong(cable, row, bytes_, server, kind, mtu):
 
 
 @pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("bytes_, kind", [pytest.param(bytes_, kind, marks=[pytest.mark.quick] * (bytes_ == 1023))
+                                          for bytes_ in (1, 1023, 4096) for kind in KINDS])
+def test_datagrams(cable, row, bytes_, kind, server):
+    row("ibv_ud_pingpong", f"-c -s {bytes_}, {kind}", ends(server))
+    run(cable, "ibv_ud_pingpong", "-c", bytes_=bytes_, iterations=50, kind=kind, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", ["ib_send_bw", "ib_send_lat"])
+def test_datagrams_of_perftest(cable, row, program, server):
+    row(program, "-c UD -s 1024", ends(server))
+    run(cable, program, "-c", "UD", bytes_=1024, iterations=20, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
 def test_pingpong_with_events(cable, row, server):
     row("ibv_rc_pingpong", "-c -e", ends(server))
     run(cable, "ibv_rc_pingpong", "-c", "-e", bytes_=4096, iterations=50, server=server)
