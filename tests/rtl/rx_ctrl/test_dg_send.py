@@ -1,6 +1,6 @@
 """hca_rx_ctrl and the send queues of datagrams: what has left completes in order; a local error stops the send side
-alone, which is flushed in SQE and goes on in RTS. A model of the transmit path beside it, and receivers that know nothing
-of it."""
+alone, which is flushed in SQE and goes on in RTS. A model of the transmit path beside it, and receivers that know
+nothing of it."""
 
 from collections import deque
 
