@@ -19,8 +19,6 @@ module hca_requester
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
   output logic           made_valid_o,        // a packet was made
   output tx_made_t       made_o,
-  output av_wr_t         av_wr_o,             // where a datagram goes; its txp comes two cycles later at least
-  input  logic           av_left_i,           // strobe: a datagram has left the header stage, or was dropped
   input  logic           qpc_wr_valid_i,
   output logic           qpc_wr_ready_o,
   input  qpc_wr_t        qpc_wr_i,
@@ -44,6 +42,8 @@ module hca_requester
   output logic           fetch_begun_o,      // strobe: a read of WQEs is on its way
   output logic           omt_valid_o,
   input  logic           omt_ready_i,
+  input  logic           av_left_i,          // strobe: a place for the destination of a datagram is free again
+  output av_wr_t         av_wr_o,            // always taken
   input  logic           msg_room_i,         // a QP with messages outstanding may begin a further block of them
   output omt_wr_t        omt_o,
   output logic           txp_valid_o,
@@ -72,8 +72,8 @@ module hca_requester
   logic [RateGroupW-1:0] group;
   tx_path_t              path;
   logic                  others, hand, urgent;
-  logic             move;
-  logic [LaneW-1:0] move_sl;
+  logic             follow, dry, av_full;
+  logic [LaneW-1:0] follow_sl, slot_sl;
   logic             sl_set, shut, keep, stopped, served, next_parked;
   logic [SlotW-1:0] sl_slot;
   logic [LaneW-1:0] sl;
@@ -116,6 +116,7 @@ module hca_requester
     .rel_slot_i   (slot),
     .rel_qpn_i    (slot_qpn),
     .rel_requeue_i(rel_requeue),
+    .rel_sl_i     (slot_sl),
     .rel_hand_i   (hand),
     .pause_o      (pause),
     .paused_i     (paused),
@@ -154,8 +155,11 @@ module hca_requester
     .set_slot_i(sl_slot),
     .set_sl_i  (sl),
     .set_group_i(group),
-    .move_i    (move),
-    .move_sl_i (move_sl),
+    .follow_i  (follow),
+    .follow_sl_i(follow_sl),
+    .dry_i     (dry),
+    .full_i    (av_full),
+    .sl_o      (slot_sl),
     .open_o    (open),
     .rated_o   (rated),
     .others_o  (others),
@@ -262,9 +266,11 @@ module hca_requester
     .others_i     (others),
     .urgent_i     (urgent && !rated[slot]),
     .path_o       (path),
-    .av_wr_o, .av_left_i, .sl_open_i,
-    .move_o       (move),
-    .move_sl_o    (move_sl),
+    .sl_open_i, .av_left_i, .av_wr_o,
+    .av_full_o    (av_full),
+    .dry_o        (dry),
+    .follow_o     (follow),
+    .follow_sl_o  (follow_sl),
     .stopped_o    (stopped),
     .served_o     (served),
     .slot_qpn_i   (slot_qpn),

@@ -8,24 +8,24 @@ module hca_sq_build
   input  sq_dyn_t        dyn_i,
   input  sq_wqe_ctrl_t   hdr_i,
   input  sq_pkt_t        pkt_i,
-  input  logic           datagram_i,
-  input  logic [AvSlotW-1:0] av_slot_i,
   input  logic [31:0]    left_i,      // bytes of the message from this packet on
   input  logic [23:0]    all_psns_i,  // PSNs of the message from this packet on
   input  logic [63:0]    va_i,        // of the next piece of payload
   input  logic [31:0]    lkey_i,
   input  logic [12:0]    piece_i,
   input  logic           seg_last_i,
+  input  logic [AvSlotW-1:0] av_slot_i,  // of a datagram
   output omt_wr_t        omt_o,
   output txp_t           txp_o,
   output seg_t           seg_o
 );
 
-  logic       is_read, is_write, with_imm, unused_bits;
+  logic       is_read, is_write, with_imm, datagram, unused_bits;
   logic [7:0] only, last;
 
   assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i};
-  assign only     = is_write ? BthRcWriteOnly : BthRcSendOnly;
+  assign datagram = qpc_i.service == ServiceUd;
+  assign only     = datagram ? BthUdSendOnly : is_write ? BthRcWriteOnly : BthRcSendOnly;
   assign last     = is_write ? BthRcWriteLast : BthRcSendLast;
   assign is_read  = hdr_i.opcode == WrOpRdmaRead;
   assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
@@ -57,10 +57,9 @@ module hca_sq_build
     txp_o.reth_bytes    = is_read ? left_i : hdr_i.length;
     txp_o.imm           = hdr_i.imm_data;
     txp_o.wqe_index     = dyn_i.wqe;
-    txp_o.datagram      = datagram_i;
+    txp_o.datagram      = datagram;
     txp_o.av_slot       = av_slot_i;
-    if (datagram_i) txp_o.opcode = with_imm ? BthUdSendOnlyImm : BthUdSendOnly;
-    else if (is_read) txp_o.opcode = BthRcReadRequest;
+    if (is_read) txp_o.opcode = BthRcReadRequest;
     else if (pkt_i.first && pkt_i.last) txp_o.opcode = only + 8'(with_imm);
     else if (pkt_i.first) txp_o.opcode = is_write ? BthRcWriteFirst : BthRcSendFirst;
     else if (pkt_i.last) txp_o.opcode = last + 8'(with_imm);

@@ -1,5 +1,6 @@
 // Is a send WQE well formed, and allowed on its QP? Combinational. Operations of later services and kinds get
 // their place here and in hca_sq_build. The sum of the entries' lengths is checked by hca_sq_sge.
+// What follows the header follows 32 bytes, those of datagrams 64.
 module hca_sq_check
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -8,34 +9,34 @@ module hca_sq_check
   input  sq_qpc_t      qpc_i,
   input  sq_dyn_t      dyn_i,
   output logic         malformed_o,
-  output logic         too_long_o,   // for one packet, and a datagram is one (XPORT-4)
+  output logic         too_long_o,
   output logic         many_sges_o,  // entries beyond the first block
   output logic         payload_o     // its packets carry payload
 );
 
-  logic [9:0] stride_bytes, list_bytes, ctrl_bytes;
+  logic [9:0] stride_bytes, list_bytes, room;
   logic       datagram, unused_bits;
 
   assign unused_bits  = ^{hdr_i, qpc_i, dyn_i};
   assign stride_bytes = 10'd64 << qpc_i.log_stride;
   assign list_bytes   = {1'b0, hdr_i.num_sge[4:0], 4'd0};
   assign datagram     = qpc_i.service == ServiceUd;
-  assign ctrl_bytes   = datagram ? 10'(SqWqeUdCtrlBytes) : 10'(SqWqeCtrlBytes);
-  assign many_sges_o  = !hdr_i.inline_data && (hdr_i.num_sge > 8'd2 || (datagram && hdr_i.num_sge != '0));
-  assign too_long_o   = datagram && hdr_i.length > 32'(mtu_bytes(qpc_i.path_mtu));
+  assign room         = stride_bytes - (datagram ? 10'(SqWqeUdCtrlBytes) : 10'(SqWqeCtrlBytes));
+  assign many_sges_o  = !hdr_i.inline_data && hdr_i.num_sge > (datagram ? 8'd0 : 8'd2);
+  assign too_long_o   = hdr_i.length > (datagram ? 32'(mtu_bytes(qpc_i.path_mtu)) : 32'h8000_0000);
   assign payload_o    = (hdr_i.length != '0) && hdr_i.opcode != WrOpRdmaRead;
 
   always_comb begin
-    malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(datagram || qpc_i.service == ServiceRc);
+    malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(qpc_i.service inside {ServiceRc, ServiceUd});
     unique case (hdr_i.opcode)
       WrOpSend, WrOpSendWithImm: ;
-      WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;  // XPORT-15
+      WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;
       WrOpRdmaRead: if (datagram || hdr_i.inline_data || qpc_i.max_rd_atomic == '0) malformed_o = 1'b1;
       default: malformed_o = 1'b1;
     endcase
     if (hdr_i.inline_data) begin
-      if (hdr_i.length > 32'(stride_bytes) - 32'(ctrl_bytes)) malformed_o = 1'b1;
-    end else if (hdr_i.num_sge > 8'(MaxSge) || ctrl_bytes + list_bytes > stride_bytes) begin
+      if (hdr_i.length > 32'(room)) malformed_o = 1'b1;
+    end else if (hdr_i.num_sge > 8'(MaxSge) || list_bytes > room) begin
       malformed_o = 1'b1;
     end
     // Only a wrong acknowledge or a WQE changed under way could bring the position behind the end.

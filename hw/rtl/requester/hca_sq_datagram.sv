@@ -1,65 +1,52 @@
-// What a datagram needs besides what every packet does: the slot in which its WQE waits for the header stage, and the
-// lane that this WQE names. look_i: its first block is at block_i (for a cycle); judged_i, check_i: until it is decided
-// whether it may leave (shut_o); made_i: it does.
-//
-// A slot counts as used until its datagram has left (av_left_i). One that was filled in vain is filled again.
+// What datagrams need beside other packets: their own lane, and a slot of the header stage for their destination.
+// Slots are used in turn. As at most AvSlots - 1 of them are under way, the next one is always free: every WQE of a
+// UD QP is written there when it is looked at, whether or not its datagram can be made then; the next look, of
+// whatever QP, writes it again.
 module hca_sq_datagram
   import hca_pkg::*;
   import hca_sq_pkg::*;
 (
   input  logic                clk_i,
   input  logic                rst_i,
-  input  logic                datagram_i,  // of the QP whose turn it is
-  input  tx_path_t            path_i,      // of its context
-  input  logic                ib_i,        // personality of its port
-  input  logic                look_i,
-  input  beat_t               block_i,
-  input  logic                judged_i,
-  input  logic                check_i,
-  input  logic                made_i,
   input  logic [NumLanes-1:0] sl_open_i,
-  output av_wr_t              av_wr_o,
-  input  logic                av_left_i,
-  output logic [AvSlotW-1:0]  av_slot_o,
-  output logic                shut_o,      // its lane is, or there is no slot
-  output tx_path_t            path_o,      // of the packet, a datagram or not
-  // The emitter's slot waits for that lane from now on; behind the datagram for the lane of the context again.
-  output logic                move_o,
-  output logic [LaneW-1:0]    move_sl_o
+  input  sq_qpc_t             qpc_i,
+  input  logic                look_i,   // block_i is the first block of a WQE of this QP
+  input  beat_t               block_i,
+  input  logic                made_i,   // strobe: a packet of this QP is made
+  input  logic                left_i,   // strobe: the slot of a datagram is free again
+  output logic                is_o,     // the QP sends datagrams
+  output tx_path_t            path_o,   // of the packet: the datagram's, from the cycle after look_i on; or the QP's
+  output logic                open_o,   // the lane of path_o could send a cycle ago
+  output logic                full_o,   // no slot is to be had
+  output logic [AvSlotW-1:0]  slot_o,   // of the next datagram
+  output av_wr_t              av_wr_o
 );
 
-  logic [AvSlotW-1:0] next_q;
-  logic [AvSlotW:0]   used_q;
-  logic               full_q;
+  sq_wqe_ud_ctrl_t    wqe;
   tx_path_t           path_q;
+  logic [AvSlotW-1:0] count_q;  // datagrams under way
+  logic               made, unused_bits;
 
-  assign av_slot_o = next_q;
-  assign av_wr_o   = '{valid: look_i && datagram_i && !full_q, slot: next_q, port: PortW'(path_i.sl >> 4),
-                       wqe: block_i};
-  assign path_o    = datagram_i ? path_q : path_i;
-  assign shut_o    = datagram_i && (full_q || !sl_open_i[path_q.sl]);
-  assign move_o    = (check_i && shut_o && !full_q) || made_i;
-  assign move_sl_o = made_i ? path_i.sl : path_q.sl;
+  assign unused_bits = ^qpc_i;
+  assign wqe    = block_i;
+  assign is_o   = qpc_i.service == ServiceUd;
+  assign made   = made_i && is_o;
+  assign path_o = is_o ? path_q : qpc_i.path;
+  assign full_o = count_q == AvSlotW'(AvSlots - 1);
+
+  assign av_wr_o = '{valid: look_i && is_o, slot: slot_o, port: PortW'(qpc_i.path.sl >> 4),
+                     wqe: wqe};
 
   always_ff @(posedge clk_i) begin
+    if (look_i) path_q <= datagram_path(wqe, qpc_i);
+    open_o <= sl_open_i[path_o.sl];
     if (rst_i) begin
-      next_q <= '0;
-      used_q <= '0;
-      full_q <= 1'b0;
+      slot_o  <= '0;
+      count_q <= '0;
     end else begin
-      next_q <= next_q + AvSlotW'(made_i);
-      used_q <= used_q + (AvSlotW + 1)'(made_i) - (AvSlotW + 1)'(av_left_i);
-      // The same from the look to the packet. The count is two datagrams late at most.
-      if (!look_i && !judged_i) full_q <= used_q >= (AvSlotW + 1)'(AvSlots - 2);
+      slot_o  <= slot_o + AvSlotW'(made);
+      count_q <= count_q + AvSlotW'(made) - AvSlotW'(left_i);
     end
-    if (look_i) path_q <= datagram_path(path_i, ib_i, block_i);
   end
-
-`ifndef SYNTHESIS
-  always_ff @(posedge clk_i) begin
-    if (!rst_i) assert (!made_i || used_q < (AvSlotW + 1)'(AvSlots)) else $error("hca_sq_datagram: a slot twice");
-    if (!rst_i) assert (!av_left_i || used_q != '0) else $error("hca_sq_datagram: a slot came back twice");
-  end
-`endif
 
 endmodule

@@ -1,7 +1,7 @@
 // Turns WQEs into packets. One turn serves one slot: load the QP's context, act on news (rewind, late
 // acknowledge, errors), then emit up to Burst packets: omt record, txp, segments. Owns QPs' send positions.
-// A turn costs 4 cycles, a one-segment packet 2 (3 of a QP with a static rate). Only the txp, seg, omt and err
-// streams can stall it. See README.md.
+// A turn costs 4 cycles, a one-segment packet 2 (3 of a QP with a static rate), a datagram 5 (without entries 4). Only
+// the txp, seg, omt and err streams can stall it. See README.md.
 module hca_sq_emit
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -34,6 +34,14 @@ module hca_sq_emit
   input  logic             keep_i,        // and keeps its slot
   input  logic             others_i,      // others may have the slot when this QP has had its share
   input  logic             urgent_i,      // another slot should have its turn soon
+  // Datagrams: lanes, and places of the header stage. The slot follows the lane of the datagram at its head.
+  input  logic [NumLanes-1:0] sl_open_i,
+  input  logic             av_left_i,
+  output av_wr_t           av_wr_o,
+  output logic             av_full_o,
+  output logic             dry_o,         // strobes: the slot waits for a place
+  output logic             follow_o,      //          its SL is now this
+  output logic [LaneW-1:0] follow_sl_o,
   output logic             stopped_o,     // strobes: it was found so
   output logic             served_o,      //          it has its turn
   // Scheduler tables.
@@ -61,12 +69,6 @@ module hca_sq_emit
   output logic [BlkW-1:0]  blk_ptr_o,
   input  beat_t            blk_i,
   output tx_path_t         path_o,        // of the packet
-  // Datagrams: where they go (a strobe), and how many of these are still in use; the lane that the slot waits for.
-  output av_wr_t           av_wr_o,
-  input  logic             av_left_i,
-  input  logic [NumLanes-1:0] sl_open_i,
-  output logic             move_o,
-  output logic [LaneW-1:0] move_sl_o,
   // To rx_ctrl, gather and trace.
   output logic             omt_valid_o,
   input  logic             omt_ready_i,
@@ -106,6 +108,7 @@ module hca_sq_emit
   logic [BlkW-1:0]  head_q;
   logic             fetch_err_q, exhausted_q;
   sq_wqe_ctrl_t     hdr, h_q;
+  beat_t            block;         // with hdr
   logic [63:0]      inline_va_q;
   logic [31:0]      left_q;        // bytes of the message not yet sent
   logic [12:0]      pkt_left_q, pkt_left, piece;
@@ -117,45 +120,30 @@ module hca_sq_emit
 
   // ---- Derived from the context ---------------------------------------------------------------------
   logic [3:0]  stride;          // blocks
-  logic [15:0] ring_entries, ring_slot;
-  logic        state_ok, rewound, ahead, pi_bad;
-  logic [23:0] una_diff;
-  logic [15:0] una_wqe_diff, started_diff;
+  logic [15:0] ring_slot;
+  logic        state_ok, moves, pi_bad;
 
-  assign stride       = 4'd1 << qpc_q.log_stride;
-  assign ring_entries = 16'd1 << qpc_q.log_size;
-  assign ring_slot    = dyn_q.wqe & (ring_entries - 16'd1);
-  assign state_ok     = (qpc_q.state == QpsRts) || (qpc_q.state == QpsSqd);
-  assign rewound      = ack_q.seq != dyn_q.seq;
-  assign una_diff     = ack_q.una_psn - dyn_q.psn;
-  assign una_wqe_diff = ack_q.una_wqe - dyn_q.wqe;
-  assign ahead        = (una_diff != '0 && !una_diff[23]) || (una_wqe_diff != '0 && !una_wqe_diff[15]);
-  assign pi_bad       = (pi_q - ack_q.una_wqe) > ring_entries
-                        || (pi_q - dyn_q.wqe) > (pi_q - ack_q.una_wqe);
+  assign stride    = 4'd1 << qpc_q.log_stride;
+  assign ring_slot = dyn_q.wqe & ~(16'hffff << qpc_q.log_size);
 
-  always_comb begin
-    dyn_redo     = dyn_q;
-    started_diff = dyn_q.started - ack_q.una_wqe;
-    if (rewound || ahead) begin
-      dyn_redo.wqe       = ack_q.una_wqe;
-      dyn_redo.psn       = ack_q.una_psn;
-      dyn_redo.offset    = 32'(24'(ack_q.una_psn - ack_q.una_first_psn)) << mtu_shift(qpc_q.path_mtu);
-      dyn_redo.rd_issued = ack_q.rd_done;
-      dyn_redo.seq       = ack_q.seq;
-      if (started_diff > 16'(MaxOutstanding) || (rewound && ack_q.init)) dyn_redo.started = ack_q.una_wqe;
-    end
-    if (rewound) begin
-      dyn_redo.err  = 1'b0;
-      dyn_redo.retx = !ack_q.init;
-    end
-  end
+  hca_sq_news u_news (
+    .qpc_i     (qpc_q),
+    .ack_i     (ack_q),
+    .dyn_i     (dyn_q),
+    .pi_i      (pi_q),
+    .state_ok_o(state_ok),
+    .moves_o   (moves),
+    .redo_o    (dyn_redo),
+    .pi_bad_o  (pi_bad)
+  );
 
   // ---- Checks of a WQE (header in the block held by u_sge) ------------------------------------------
-  logic        wqe_ok, wqe_malformed, too_long, many_sges, payload, hold, seek, datagram;
+  logic        wqe_ok, wqe_malformed, wqe_long, many_sges, payload, hold, seek;
   logic        sge_busy, sum_first_bad, sum_bad, empty0;
   logic [31:0] sge_left, sge_lkey;
   logic [63:0] sge_va;
   logic        is_new;         // this WQE has never been begun
+  logic        datagram;       // all of this QP's are
   logic        direct;         // StWqe: its first packet needs no further look
 
   hca_sq_check u_check (
@@ -163,63 +151,72 @@ module hca_sq_emit
     .qpc_i        (qpc_q),
     .dyn_i        (dyn_q),
     .malformed_o  (wqe_malformed),
-    .too_long_o   (too_long),
+    .too_long_o   (wqe_long),
     .many_sges_o  (many_sges),
     .payload_o    (payload)
   );
 
-  assign datagram      = qpc_q.service == ServiceUd;
-  assign wqe_ok        = !wqe_malformed && !too_long && hdr.length <= 32'h8000_0000
+  assign wqe_ok        = !wqe_malformed && !wqe_long
                          && (hdr.inline_data || many_sges || !sum_first_bad);
   assign is_new        = !psn_ge({dyn_q.started - dyn_q.wqe - 16'd1, 8'd0}, '0);
   assign hold          = (qpc_q.state == QpsSqd) && is_new;
   // A rate group shuts behind a packet: its gate is looked at a cycle later.
   assign direct        = state_q == StWqe && wqe_ok && !hold && !seek && dyn_q.offset == '0
-                         && qpc_q.path.group == '0 && !datagram;
-  assign seek          = many_sges || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
+                         && qpc_q.path.group == '0;
+  // So is the lane of a datagram, which its WQE names.
+  assign seek          = many_sges || datagram || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
 
   // ---- Packet decisions -----------------------------------------------------------------------------
-  logic        blocked, is_read, fence;
+  logic        blocked, is_read, stop, pkt_fire;
   logic [31:0] left;        // of the message; in StWqe, too
-  logic [3:0]  shift;
-  logic [31:0] mtu;
-  logic [23:0] in_flight;
-  logic [3:0]  pkt_no;      // place of the packet in its message, modulo 16
-  logic [23:0] all_psns;  // packets that the rest of the message takes
-  logic [24:0] span;
-  logic [15:0] rd_out, outstanding;  // READs, WQEs not yet answered
+  logic [23:0] all_psns;
 
-  assign left      = (state_q == StWqe) ? hdr.length : left_q;
-  assign is_read   = ((state_q == StWqe) ? hdr.opcode : h_q.opcode) == WrOpRdmaRead;
-  assign fence     = ((state_q == StWqe) ? hdr.fence : h_q.fence) && !datagram;
-  assign shift     = mtu_shift(qpc_q.path_mtu);
-  assign mtu       = 32'(mtu_bytes(qpc_q.path_mtu));
-  assign in_flight = dyn_q.psn - ack_q.una_psn;
-  assign outstanding = dyn_q.wqe - ack_q.una_wqe;
-  assign rd_out    = dyn_q.rd_issued - ack_q.rd_done;
-  assign pkt_no    = 4'(dyn_q.offset >> shift);
-  assign span      = 25'(in_flight) + 25'(all_psns);
-  assign all_psns = (left == '0) ? 24'd1 : 24'((33'(left) + 33'(mtu) - 33'd1) >> shift);
+  assign left    = (state_q == StWqe) ? hdr.length : left_q;
+  assign is_read = ((state_q == StWqe) ? hdr.opcode : h_q.opcode) == WrOpRdmaRead;
 
-  always_comb begin
-    pkt_new.first   = dyn_q.offset == '0;
-    pkt_new.last    = is_read || left <= mtu;
-    pkt_new.payload = !is_read && left != '0;
-    pkt_new.bytes   = is_read ? '0 : (left <= mtu) ? left[12:0] : mtu[12:0];
-    pkt_new.ack_req = (pkt_new.last || dyn_q.retx || pkt_no == 4'd15) && !datagram;
-    pkt_new.psns    = is_read ? all_psns : 24'd1;
-    // PSNs in flight must stay comparable: never more than half of the space.
-    blocked = in_flight >= 24'(WindowPackets)
-              || 16'(outstanding + ack_q.una_wqe[MsgRowW-1:0]) >= 16'(MaxOutstanding)  // blocks are given back whole
-              // The first one of a block is begun with nothing outstanding, or with room for all.
-              || (is_new && dyn_q.wqe[MsgRowW-1:0] == '0 && outstanding != '0 && !msg_room_i)
-              || (is_read && span > 25'h80_0000)
-              || (is_read && !rd_out[15] && rd_out >= 16'(qpc_q.max_rd_atomic))
-              || (fence && dyn_q.rd_issued != placed_q);
-  end
+  hca_sq_packet u_packet (
+    .qpc_i     (qpc_q),
+    .dyn_i     (dyn_q),
+    .ack_i     (ack_q),
+    .read_i    (is_read),
+    .fence_i   ((state_q == StWqe) ? hdr.fence : h_q.fence),
+    .new_i     (is_new),
+    .left_i    (left),
+    .placed_i  (placed_q),
+    .msg_room_i,
+    .pkt_o     (pkt_new),
+    .all_psns_o(all_psns),
+    .blocked_o (blocked)
+  );
+
+  // ---- Datagrams ------------------------------------------------------------------------------------
+  logic               lane_open;
+  logic [AvSlotW-1:0] av_slot;
+
+  hca_sq_datagram u_datagram (
+    .clk_i, .rst_i, .sl_open_i,
+    .qpc_i  (qpc_q),
+    .look_i (state_q == StWqe),
+    .block_i(block),
+    .made_i (pkt_fire),
+    .left_i (av_left_i),
+    .is_o   (datagram),
+    .path_o,
+    .open_o (lane_open),
+    .full_o (av_full_o),
+    .slot_o (av_slot),
+    .av_wr_o
+  );
+
+  // Its own lane counts, not that of the slot. A datagram that must wait gives its lane to the slot until it has left;
+  // and when the position moves nobody knows what is next.
+  assign stop        = blocked || (datagram ? !lane_open || av_full_o : shut_i);
+  assign dry_o       = state_q == StCheck && datagram && av_full_o;
+  assign follow_o    = datagram && ((state_q == StRedo && moves) || (state_q == StCheck && stop) || pkt_fire);
+  assign follow_sl_o = (state_q == StCheck) ? path_o.sl : qpc_q.path.sl;
 
   // ---- Emission -------------------------------------------------------------------------------------
-  logic pkt_fire, seg_fire, pkt_end, step, used_up, burst_end;
+  logic seg_fire, pkt_end, step, used_up, burst_end;
 
   assign pkt_left = (state_q == StSeg) ? pkt_left_q : pkt_q.bytes;
   assign piece    = (h_q.inline_data || sge_left >= 32'(pkt_left)) ? pkt_left : sge_left[12:0];
@@ -243,26 +240,14 @@ module hca_sq_emit
     .dyn_i      (dyn_q),
     .hdr_i      (h_q),
     .pkt_i      (pkt_q),
-    .datagram_i (datagram),
-    .av_slot_i  (av_slot),
     .left_i     (left_q),
     .all_psns_i (all_psns),
     .va_i       (h_q.inline_data ? inline_va_q : sge_va),
     .lkey_i     (sge_lkey),
     .piece_i    (piece),
     .seg_last_i (pkt_end),
+    .av_slot_i  (av_slot),
     .omt_o, .txp_o, .seg_o
-  );
-
-  // ---- Datagrams ------------------------------------------------------------------------------------
-  logic               dg_shut;
-  logic [AvSlotW-1:0] av_slot;
-  beat_t              block;
-
-  hca_sq_datagram u_datagram (
-    .clk_i, .rst_i, .datagram_i(datagram), .path_i(qpc_q.path), .ib_i(qpc_q.ib), .look_i(state_q == StWqe),
-    .block_i(block), .judged_i(state_q == StSeek || state_q == StCheck), .check_i(state_q == StCheck),
-    .made_i(pkt_fire && datagram),    .sl_open_i, .av_wr_o, .av_left_i, .av_slot_o(av_slot), .shut_o(dg_shut), .path_o, .move_o, .move_sl_o
   );
 
   // ---- What follows a packet ------------------------------------------------------------------------
@@ -309,8 +294,8 @@ module hca_sq_emit
   assign rel_valid_o   = state_q == StRel;
   assign rel_requeue_o = end_q == EndRequeue;
   assign restart_o     = state_q == StRedo || state_q == StFree || (state_q == StErr && err_ready_i);
-  assign limit_o       = state_q == StEval && state_ok && !fresh_i && !rewound && !ahead && !dyn_q.err
-                         && !ack_q.halt && !pi_bad;
+  assign limit_o       = state_q == StEval && state_ok && !fresh_i && !moves && !dyn_q.err && !ack_q.halt
+                         && !pi_bad;
   assign idx_o         = (state_q == StEval) ? pi_q : dyn_redo.wqe;
   assign pop_o         = pkt_end && pkt_q.last;
   assign pop_blocks_o  = stride;
@@ -337,7 +322,7 @@ module hca_sq_emit
         StCtx:    state_q <= StEval;
         StEval: begin
           state_q <= StEnd;
-          if (state_ok && (fresh_i || rewound || ahead)) state_q <= StRedo;
+          if (state_ok && (fresh_i || moves)) state_q <= StRedo;
           else if (!state_ok || dyn_q.err || ack_q.halt) state_q <= StEnd;
           else if (pi_bad) state_q <= StErr;
           else if (pi_q == dyn_q.wqe) state_q <= StEnd;
@@ -354,7 +339,7 @@ module hca_sq_emit
         StSeek: begin
           if (!sge_busy) state_q <= (check_sum_q && sum_bad) ? StErr : in_pkt_q ? StSeg : StCheck;
         end
-        StCheck:  state_q <= (blocked || dg_shut || (shut_i && !datagram)) ? StEnd : StPacket;
+        StCheck:  state_q <= stop ? StEnd : StPacket;
         StPacket, StSeg: begin
           if (pkt_end) state_q <= after_pkt;
           else if (seg_fire) state_q <= StSeek;
@@ -425,7 +410,7 @@ module hca_sq_emit
       StCheck: begin
         pkt_q      <= pkt_new;
         omt_done_q <= 1'b0;
-        end_q      <= blocked ? EndPark : EndAgain;  // a datagram for which there is no slot looks again
+        end_q      <= blocked ? EndPark : EndAgain;
       end
       StPacket: if (omt_valid_o && omt_ready_i) omt_done_q <= 1'b1;
       StErr: begin
@@ -466,11 +451,27 @@ module hca_sq_emit
                 || (state_q == StPacket && pkt_end && after_pkt == StWqe);
 
   hca_sq_sge #(.BlkW(BlkW)) u_sge (
-    .clk_i, .rst_i, .load_i(load), .start_i(state_q == StWqe && wqe_ok && !hold && !hdr.inline_data),
-    .seek_i(payload), .datagram_i(datagram), .skip_i(dyn_q.offset), .step_i(step), .bytes_i(piece),
-    .more_i(!(pkt_end &&(pkt_q.last || burst_end))), .busy_o(sge_busy), .sum_first_bad_o(sum_first_bad),
-    .sum_bad_o(sum_bad), .hdr_o(hdr), .block_o(block), .empty0_o(empty0), .va_o(sge_va), .left_o(sge_left),
-    .lkey_o(sge_lkey), .blk_re_o(sge_re), .blk_ptr_o(sge_ptr), .blk_i(blk_i)
+    .clk_i, .rst_i,
+    .datagram_i(datagram),
+    .load_i   (load),
+    .start_i  (state_q == StWqe && wqe_ok && !hold && !hdr.inline_data),
+    .seek_i   (payload),
+    .skip_i   (dyn_q.offset),
+    .step_i   (step),
+    .bytes_i  (piece),
+    .more_i   (!(pkt_end && (pkt_q.last || burst_end))),
+    .busy_o   (sge_busy),
+    .sum_first_bad_o(sum_first_bad),
+    .sum_bad_o(sum_bad),
+    .hdr_o    (hdr),
+    .block_o  (block),
+    .empty0_o (empty0),
+    .va_o     (sge_va),
+    .left_o   (sge_left),
+    .lkey_o   (sge_lkey),
+    .blk_re_o (sge_re),
+    .blk_ptr_o(sge_ptr),
+    .blk_i    (blk_i)
   );
 
   always_comb begin  // the header of the next WQE is read ahead
@@ -482,15 +483,15 @@ module hca_sq_emit
     else if (state_q != StNext) blk_re_o = 1'b0;
   end
 
-  hca_sq_position u_position (
+  hca_sq_pos u_pos (
     .clk_i, .rst_i,
-    .scrub_o(scrub),
-    .we_i   (state_q == StEnd),
-    .qpn_i  (qpn_q),
-    .dyn_i  (dyn_q),
-    .re_i   (state_q == StLoad),
-    .rqpn_i (slot_qpn_i),
-    .dyn_o  (dyn)
+    .scrub_o (scrub),
+    .we_i    (state_q == StEnd),
+    .wr_qpn_i(qpn_q),
+    .wr_i    (dyn_q),
+    .re_i    (state_q == StLoad),
+    .rd_qpn_i(slot_qpn_i),
+    .rd_o    (dyn)
   );
 
 endmodule

@@ -15,8 +15,8 @@ package hca_sq_pkg;
     logic [3:0]  log_size;
     logic [1:0]  log_stride;
     logic [4:0]  max_rd_atomic;
-    logic        ib;
-    tx_path_t    path;      // of a datagram: but for its lane and overhead, which its WQE has
+    logic        ib;        // its port was an InfiniBand one when the context was written
+    tx_path_t    path;
   } sq_qpc_t;
 
   // Newest acknowledge snapshot of a QP. `seq` counts rewinds (an initialisation is one too); the emitter
@@ -61,17 +61,18 @@ package hca_sq_pkg;
     logic [1:0]  log_stride;
   } sq_ring_t;
 
-  // How a datagram leaves: its WQE says what a connection has in its context. The DETH counts as overhead.
-  function automatic tx_path_t datagram_path(tx_path_t path, logic ib, sq_wqe_ud_ctrl_t wqe);
-    tx_path_t p;
-    logic     ipv4, unused;
-    unused = ^{path, wqe};
-    ipv4   = wqe.dgid[95:0] == {16'hffff, 80'd0};
-    p      = path;
-    p.sl   = (path.sl & ~LaneW'(15)) | LaneW'(ib ? wqe.sl : {1'b0, wqe.traffic_class[7:5]});
-    if (ib) p.overhead = wqe.is_global ? 7'd74 : 7'd34;
-    else p.overhead = ipv4 ? 7'd90 : 7'd110;
-    return p;
+  // How a datagram leaves: on the QP's port, otherwise as its WQE says; no rate group.
+  function automatic tx_path_t datagram_path(sq_wqe_ud_ctrl_t wqe, sq_qpc_t qpc);
+    tx_path_t path;
+    logic     ipv4, unused_bits;
+    unused_bits   = ^{wqe, qpc};
+    ipv4          = wqe.dgid[79:0] == '0 && wqe.dgid[95:80] == 16'hffff;
+    path.sl       = (qpc.path.sl & ~LaneW'(15)) | LaneW'(qpc.ib ? wqe.sl : {1'b0, wqe.traffic_class[7:5]});
+    path.group    = '0;
+    path.interval = '0;
+    if (qpc.ib) path.overhead = 7'(DethBytes) + (wqe.is_global ? 7'd66 : 7'd26);
+    else path.overhead = 7'(DethBytes) + (ipv4 ? 7'd82 : 7'd102);
+    return path;
   endfunction
 
 endpackage

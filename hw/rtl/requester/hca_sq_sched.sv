@@ -29,12 +29,14 @@ module hca_sq_sched
   input  logic             rd_placed_valid_i,
   output logic             rd_placed_ready_o,
   input  logic [QpW-1:0]   rd_placed_i,
-  // The emitter gives a slot back; `requeue`: its QP still has work; `hand`: to the next QP of the same group.
+  // The emitter gives a slot back; `requeue`: its QP still has work; `sl`: what that waits for;
+  // `hand`: to the next QP of the same group.
   input  logic             rel_valid_i,
   output logic             rel_ready_o,
   input  logic [SlotW-1:0] rel_slot_i,
   input  logic [QpW-1:0]   rel_qpn_i,
   input  logic             rel_requeue_i,
+  input  logic [LaneW-1:0] rel_sl_i,
   input  logic             rel_hand_i,
   // A context write waits until no turn is under way.
   output logic             pause_o,
@@ -76,7 +78,7 @@ module hca_sq_sched
     logic [SlotW-1:0]  slot;
     logic              queued;
     logic [QueueW-1:0] waits_in;  // queue, while queued
-    logic [LaneW-1:0]  sl;
+    logic [LaneW-1:0]  sl;        // of the context, or of the datagram that is next
     logic [RateGroupW-1:0] group;
     logic              halt;
     logic              init;
@@ -96,6 +98,7 @@ module hca_sq_sched
   logic [SlotW-1:0] ev_slot_q;
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
   logic             ev_hand_q;
+  logic [LaneW-1:0] ev_sl_q;
   logic [15:0]      ev_pi_q;
   push_t            ev_push_q;
   ack_upd_t         ev_ack_q;
@@ -183,7 +186,10 @@ module hca_sq_sched
       ev_slot_q <= grant[EvBind] ? free_slot : rel_slot_i;
       ev_flag_q <= grant[EvRel] ? rel_requeue_i : grant[EvBind] ? sort : qpc_wr_i.init_sq;
     end
-    if (rel_ready_o) ev_hand_q <= rel_hand_i;
+    if (rel_ready_o) begin
+      ev_hand_q <= rel_hand_i;
+      ev_sl_q   <= rel_sl_i;
+    end
     if (sq_db_ready_o) begin
       ev_pi_q   <= sq_db_i.pi;
       ev_push_q <= sq_db_i.push;
@@ -191,6 +197,8 @@ module hca_sq_sched
     if (ack_upd_ready_o) ev_ack_q <= ack_upd_i;
     if (qpc_wr_ready_o) begin
       ev_qpc_q.path          <= tx_path_of(qpc_wr_i.qpc, ib_i);
+      // Datagrams go to many places: they have no rate.
+      if (qpc_wr_i.qpc.service == ServiceUd) ev_qpc_q.path.group <= '0;
       ev_qpc_q.ib            <= ib_i[port_of(qpc_wr_i.qpc.port)];
       ev_qpc_q.state         <= qpc_wr_i.qpc.state;
       ev_qpc_q.service       <= qpc_wr_i.qpc.service;
@@ -241,7 +249,10 @@ module hca_sq_sched
       row_new.slot   = ev_slot_q;
       row_new.queued = 1'b0;
     end
-    if (ev_q == EvRel) row_new.bound = 1'b0;
+    if (ev_q == EvRel) begin
+      row_new.bound = 1'b0;
+      row_new.sl    = ev_sl_q;
+    end
     push = busy_q && ((is_news && !row.bound && !row.queued) || (ev_q == EvBind && !is_bind)
                       || (ev_q == EvRel && (ev_flag_q || active_i[ev_slot_q])));
     if (push) begin

@@ -1,6 +1,6 @@
 // The WQE under the emitter's hands: holds one of its 64-byte blocks, adds up its scatter/gather lengths, and
-// keeps the cursor (address, key and bytes left of the current entry). Entry i lies in block (i + 2) / 4, of a datagram
-// in block (i + 4) / 4: none in the first.
+// keeps the cursor (address, key and bytes left of the current entry). Entry i lies in block (i + 2) / 4, that of a
+// datagram in block (i + 4) / 4.
 // busy_o while it seeks: one cycle per entry passed and one more per block loaded.
 module hca_sq_sge
   import hca_pkg::*;
@@ -9,20 +9,20 @@ module hca_sq_sge
 ) (
   input  logic            clk_i,
   input  logic            rst_i,
+  input  logic            datagram_i,  // the QP sends datagrams; constant from start_i to the end of the WQE
   input  logic            load_i,      // blk_i is the WQE's first block
   input  logic            start_i,     // with the header loaded: check the lengths, then seek to skip_i
   input  logic            seek_i,      // with start_i: payload comes from entries
-  input  logic            datagram_i,  // with start_i: it is one
   input  logic [31:0]     skip_i,      // bytes to pass over
   input  logic            step_i,      // bytes_i of the current entry are used
   input  logic [12:0]     bytes_i,
   input  logic            more_i,      // with step_i: the message goes on behind them
   output logic            busy_o,
   output logic            sum_first_bad_o,  // entries of the first block do not add up to the length
-  output logic            sum_bad_o,        // there are further blocks: all do not; valid after start_i when !busy_o
+  output logic            sum_bad_o,        // entries beyond it: all do not; valid after start_i when !busy_o
   output sq_wqe_ctrl_t    hdr_o,       // first 32 bytes of the block held: the header until start_i
-  output beat_t           block_o,     // the block held
-  output logic            empty0_o,    // entry 0 holds no byte
+  output beat_t           block_o,     // all of it
+  output logic            empty0_o,    // entry 0 holds no byte (not of datagrams)
   output logic [63:0]     va_o,
   output logic [31:0]     left_o,
   output logic [31:0]     lkey_o,
@@ -43,24 +43,28 @@ module hca_sq_sge
   logic [2:0]  sum_blk_q, last_blk;
   logic [35:0] sum_q, sum_blk, sum_first;
   logic [31:0] length_q, skip_q;
-  logic        seek_q, empty0_q, datagram_q, used_up, pass, more_blocks;
-  logic [4:0]  lead, place;   // 16-byte places before the first entry; block and lane of the entry
+  logic        seek_q, empty0_q, empty0, used_up, pass, further, enter;
+  logic [4:0]  lead;            // places of the first block before entry 0
+  logic [4:0]  place;           // block and lane of the entry
 
   assign lanes    = block_q;
   assign lanes_in = blk_i;
   assign hdr_o    = block_q[255:0];
   assign block_o  = block_q;
-  assign lead   = datagram_q ? 5'd4 : 5'd2;
+  assign lead     = datagram_i ? 5'd4 : 5'd2;
   assign place    = idx_q + lead;
-  assign more_blocks = hdr_o.num_sge > 8'd2 || (datagram_i && hdr_o.num_sge != '0);
   assign sge      = lanes[place[1:0]];
   assign busy_o   = state_q != StReady;
 
   // ---- Sum of lengths: entries 0 and 1 from the header block, the rest block by block ------------------
-  assign sum_first = ((hdr_o.num_sge != '0) ? 36'(lanes[2].length) : '0)
-                     + ((hdr_o.num_sge > 8'd1) ? 36'(lanes[3].length) : '0);
+  assign sum_first = ((hdr_o.num_sge != '0 && !datagram_i) ? 36'(lanes[2].length) : '0)
+                     + ((hdr_o.num_sge > 8'd1 && !datagram_i) ? 36'(lanes[3].length) : '0);
+  assign further   = hdr_o.num_sge > (datagram_i ? 8'd0 : 8'd2);
   assign empty0_o  = lanes[2].length == '0;
   assign last_blk  = 3'((count_q + lead - 5'd1) >> 2);
+  // The cursor of a datagram begins in the second block, which is held from here on.
+  assign enter     = state_q == StSum && sum_blk_q == 3'd1 && datagram_i;
+  assign empty0    = enter ? lanes_in[0].length == '0 : empty0_q;
   assign sum_first_bad_o = sum_first != 36'(hdr_o.length);
 
   always_comb begin
@@ -77,7 +81,7 @@ module hca_sq_sge
   always_comb begin
     blk_re_o  = 1'b0;
     blk_ptr_o = BlkW'(1);
-    if (start_i && more_blocks) begin
+    if (start_i && further) begin
       blk_re_o = 1'b1;
     end else if (state_q == StSum && sum_blk_q != last_blk) begin
       blk_re_o  = 1'b1;
@@ -94,14 +98,13 @@ module hca_sq_sge
     end else begin
       unique case (state_q)
         StReady: begin
-          if (start_i && more_blocks) state_q <= StSum;
+          if (start_i && further) state_q <= StSum;
           else if (start_i && seek_i && (skip_i != '0 || empty0_o)) state_q <= StSeek;
           else if (used_up) state_q <= (place[1:0] == 2'd3) ? StBlock : StSeek;
         end
         StSum: begin
           if (sum_blk_q == last_blk) begin
-            state_q <= (seek_q && sum_blk == 36'(length_q) && (skip_q != '0 || empty0_q || datagram_q))
-                       ? StSeek : StReady;
+            state_q <= (seek_q && sum_blk == 36'(length_q) && (skip_q != '0 || empty0)) ? StSeek : StReady;
           end
         end
         StSeek: begin
@@ -114,8 +117,7 @@ module hca_sq_sge
   end
 
   always_ff @(posedge clk_i) begin
-    // A datagram's entries begin in the second block: it is held while the others are added up.
-    if (load_i || state_q == StBlock || (state_q == StSum && datagram_q && sum_blk_q == 3'd1)) block_q <= blk_i;
+    if (load_i || enter || state_q == StBlock) block_q <= blk_i;
     if (start_i) begin
       idx_q     <= '0;
       count_q   <= hdr_o.num_sge[4:0];
@@ -123,9 +125,8 @@ module hca_sq_sge
       skip_q    <= skip_i;
       seek_q    <= seek_i;
       empty0_q  <= empty0_o;
-      datagram_q <= datagram_i;
       sum_blk_q <= 3'd1;
-      sum_q     <= datagram_i ? '0 : sum_first;
+      sum_q     <= sum_first;
       va_o      <= lanes[2].addr;
       left_o    <= lanes[2].length;
       lkey_o    <= lanes[2].lkey;
@@ -134,6 +135,12 @@ module hca_sq_sge
       sum_blk_q <= sum_blk_q + 3'd1;
       sum_q     <= sum_blk;
       sum_bad_o <= sum_blk != 36'(length_q);
+    end
+    if (enter) begin
+      empty0_q <= empty0;
+      va_o     <= lanes_in[0].addr;
+      left_o   <= lanes_in[0].length;
+      lkey_o   <= lanes_in[0].lkey;
     end
     if (step_i) begin
       va_o   <= va_o + 64'(bytes_i);

@@ -36,6 +36,7 @@ class Wqe:
     raw: dict = field(default_factory=dict)
     error: WcStatus = None                    # status the requester must report
     first_psn: int = None
+    header_bytes = 32                         # entries or inline data follow
 
     @property
     def length(self):
@@ -46,14 +47,21 @@ class Wqe:
         """PSNs it takes."""
         return max(1, -(-self.length // mtu))
 
-    def image(self, index, stride):
-        """Bytes in the ring."""
+    def header(self, index):
+        """What the WQE says of itself and its message."""
         header = dict(opcode=self.opcode, signaled=self.signaled, solicited=self.solicited, fence=self.fence,
                       inline_data=self.inline is not None, num_sge=len(self.sges), imm_data=self.imm,
-                      length=self.length, wqe_index=index & 0xFFFF, remote_addr=self.remote_addr,
-                      rkey=self.rkey)
-        header.update(self.raw)
-        data = struct("sq_wqe_ctrl_t").pack(**header).to_bytes(32, "little")
+                      length=self.length, wqe_index=index & 0xFFFF)
+        return {**header, **self.raw}
+
+    def head(self, index):
+        """The bytes before entries or inline data."""
+        return struct("sq_wqe_ctrl_t").pack(remote_addr=self.remote_addr, rkey=self.rkey,
+                                            **self.header(index)).to_bytes(32, "little")
+
+    def image(self, index, stride):
+        """Bytes in the ring."""
+        data = self.head(index)
         for addr, length, lkey in self.sges:
             data += struct("sge_t").pack(addr=addr, length=length, lkey=lkey).to_bytes(16, "little")
         return data.ljust(stride, b"\xa5")[:stride]
@@ -87,6 +95,7 @@ class Qp:
         self.expected_err = deque()
         self.sent = 0
         self.push_slot = qpn % PUSH_SLOTS
+        self.datagrams = self.context["service"] == 3
 
     def ring_bytes(self):
         """Size of the send ring."""
@@ -140,9 +149,11 @@ def expected_packet(qp, pos, retx):
     else:
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
+    opcode += 0x60 * qp.datagrams
     fields = dict(
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
-        ack_req=int(last or retx or offset // qp.mtu % 16 == 15), wqe_index=index & 0xFFFF,
+        ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.datagrams), wqe_index=index & 0xFFFF,
+        datagram=int(qp.datagrams),
         solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_READ)))
     if read or (first and wqe.opcode in WRITE_OPS):
         fields.update(reth_va=(wqe.remote_addr + offset) & (1 << 64) - 1, reth_rkey=wqe.rkey,
@@ -152,7 +163,7 @@ def expected_packet(qp, pos, retx):
     segments = []
     if size and wqe.inline is not None:
         slot = index & ((1 << qp.log_size) - 1)
-        segments = [(1, 0, qp.base + slot * qp.stride + 32 + offset, size)]
+        segments = [(1, 0, qp.base + slot * qp.stride + wqe.header_bytes + offset, size)]
     elif size:
         start = 0
         for addr, length, lkey in wqe.sges:
