@@ -60,6 +60,7 @@ module hca_rx_place
   logic [31:0] room;
   logic [12:0] take;
   logic        skipped, entry_seg, entry_go, entries_over, read_bad;
+  logic        stay;     // a datagram's payload goes on in the entry in which its header ends
 
   assign sge       = list_i.data[{slot_q, 7'd0} +: 128];
   assign skipped   = skip_q >= sge.length;
@@ -73,7 +74,6 @@ module hca_rx_place
 
   // ---- Datagrams: 40 bytes before the payload, with the network header at their end --------------------
   logic [5:0] hdr_bytes;
-  logic       stay;      // the payload goes on in the entry in which the header ends
   logic       room_only; // nothing to write, but room for the 40 bytes must be there: is there one behind 39 (OP-22)?
   assign room_only = rxw_i.dg == DgBare && rxw_i.payload_bytes == '0;
   assign hdr_bytes = (rxw_i.dg == DgIpv4) ? 6'(Ipv4Bytes) : (rxw_i.dg inside {DgIpv6, DgGrh}) ? 6'(GrhBytes) : 6'd0;

@@ -57,7 +57,7 @@ module hca_tx_hdr
   localparam int unsigned AvBits = $bits(av_t);
   localparam int unsigned GidW   = $clog2(16 * NumPorts);
 
-  av_t  wr_av, av;   // av: of the packet
+  av_t  wr_av, own, dg, av;   // own: of its QP; dg: of a datagram; av: of the packet
   logic accept;
   txp_t pick, s1_txp_q;
 
@@ -102,7 +102,6 @@ module hca_tx_hdr
   );
 
   // ---- Datagrams: what is in the WQE goes before what is in the context -------------------------------
-  av_t             own, dg;
   logic            av_we_q;
   logic [AvSlotW-1:0] av_slot_q;
   sq_wqe_ud_ctrl_t av_wqe_q, dg_wqe;

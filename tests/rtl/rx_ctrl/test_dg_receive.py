@@ -1,5 +1,5 @@
-"""hca_rx_ctrl as receiver of datagrams (README table 3): who is let in, what is placed and reported, what drops without a
-word; among packets of connections."""
+"""hca_rx_ctrl as receiver of datagrams (README table 3): who is let in, what is placed and reported, what drops
+without a word; among packets of connections."""
 
 import cocotb
 from common import simulate
@@ -180,8 +180,8 @@ async def random_packets(dut, rate):
 
 @cocotb.test()
 async def qkey_rule(dut):
-    """KEY-23: every bit of the Q_Key counts; its violation is counted where nothing else is wrong; a new Q_Key holds from
-    its context write on. Whoever sent it and whatever its PSN, the next one is taken."""
+    """KEY-23: every bit of the Q_Key counts; its violation is counted where nothing else is wrong; a new Q_Key holds
+    from its context write on. Whoever sent it and whatever its PSN, the next one is taken."""
     env = await Env(dut, 2).start()
     who = await Receiver(env, 9, 77, port=2).begin(60)
     for key in (0, 0xFFFFFFFF, 0x80010000, QKEY):
@@ -203,8 +203,8 @@ async def qkey_rule(dut):
 
 @cocotb.test()
 async def services(dut):
-    """XPORT-10: no packet of a connection gets into a QP of datagrams, and no datagram into one of connections, whatever
-    their opcodes; nothing is counted, nothing changes."""
+    """XPORT-10: no packet of a connection gets into a QP of datagrams, and no datagram into one of connections,
+    whatever their opcodes; nothing is counted, nothing changes."""
     env = await Env(dut, 3).start()
     who = await Receiver(env, 9).begin(60)
     rc, uc = Qp(10, qkey=QKEY + 9), Qp(11, service=Service.UC, qkey=QKEY + 9)
@@ -238,8 +238,8 @@ async def states(dut):
 
 @cocotb.test()
 async def refused_by_exec(dut):
-    """OP-21, STAT LOC_LEN_ERR: a datagram whose WQE is too short: that WQE completes in error, later ones are flushed, one
-    event, and nothing is taken any more; the next life begins clean."""
+    """OP-21, STAT LOC_LEN_ERR: a datagram whose WQE is too short: that WQE completes in error, later ones are flushed,
+    one event, and nothing is taken any more; the next life begins clean."""
     env = await Env(dut, 5).start()
     who = await Receiver(env, 9).begin(8)
     assert await some(env, [who], 5, 0.0) == 5

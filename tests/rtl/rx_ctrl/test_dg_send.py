@@ -1,5 +1,6 @@
-"""hca_rx_ctrl and the send queues of datagrams: what has left completes in order; a local error stops the send side alone,
-which is flushed in SQE and goes on in RTS. A model of the transmit path beside it, and receivers that know nothing of it."""
+"""hca_rx_ctrl and the send queues of datagrams: what has left completes in order; a local error stops the send side
+alone, which is flushed in SQE and goes on in RTS. A model of the transmit path beside it, and receivers that know
+nothing of it."""
 
 from collections import deque
 
@@ -274,9 +275,9 @@ async def end(world, sender):
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.3])
 async def lives_of_send_queues(dut, rate):
-    """QPS-12, QPS-13, XPORT-4: whatever leaves, fails, is posted and comes in: every send WQE completes once and in order
-    (unsignaled ones only when they do not succeed), everything behind an error is flushed, later ones are sent again from
-    RTS on, and the receive side takes every datagram."""
+    """QPS-12, QPS-13, XPORT-4: whatever leaves, fails, is posted and comes in: every send WQE completes once and in
+    order (unsignaled ones only when they do not succeed), everything behind an error is flushed, later ones are sent
+    again from RTS on, and the receive side takes every datagram."""
     env = await Env(dut, 7, rate).start()
     senders = [Sender(env, line, port=line % 3) for line in (3, 8, 700)]
     for sender in senders:

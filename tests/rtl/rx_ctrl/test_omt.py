@@ -1,5 +1,5 @@
-"""hca_omt beside a model of QPs that begin messages, complete them in order, and go on behind a send queue error at a WQE
-amid a block: no row is another's, no block is lost or has two owners."""
+"""hca_omt beside a model of QPs that begin messages, complete them in order, and go on behind a send queue error at a
+WQE amid a block: no row is another's, no block is lost or has two owners."""
 
 import cocotb
 from common import Bench, Source, constants, simulate, struct

@@ -1,5 +1,5 @@
-"""hca_sent between a model of the transmit path, in which datagrams leave or fail in order, and a reader of messages that
-takes its time."""
+"""hca_sent between a model of the transmit path, in which datagrams leave or fail in order, and a reader of messages
+that takes its time."""
 
 from collections import deque
 
@@ -191,7 +191,7 @@ class Strobe:
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.3], reader=[1.0, 0.3, 0.03], fails=[0.0, 0.2])
 async def everything_is_told(dut, rate, reader, fails):
-    """Every datagram is told at last, the newest of each QP, behind the errors before it; every slot comes back once."""
+    """Every datagram is told at last, the newest of each QP, behind the errors before it; each slot comes back once."""
     path = Path(dut, 1, rate, reader, fails)
     await path.bench.start()
     for _ in range(6):
@@ -206,8 +206,8 @@ async def everything_is_told(dut, rate, reader, fails):
 
 @cocotb.test()
 async def all_slots(dut):
-    """A reader that does not take anything: the header stage never waits, slots come back all the same; then every QP is
-    told once, its newest."""
+    """A reader that does not take anything: the header stage never waits, slots come back all the same; then every QP
+    is told once, its newest."""
     path = Path(dut, 2, reader=0.0, fails=0.0)
     await path.bench.start()
     await path.bench.step(1500)

@@ -10,7 +10,7 @@ NONE, WRITE, SEND, READ_RESP, READ_REQ = range(5)
 SQ_ERROR, RQ_ERROR, REQ_ERROR = 3, 4, 5
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ = 1, 2, 3
 BARE, IPV4, IPV6, GRH = range(1, 5)   # datagrams by what is before their transport headers
-# Of it, (place in the packet, bytes) that go right before the payload, of which the first 40 bytes of the list are free.
+# Of it, (place in the packet, bytes) that go right before the payload, of whose list the first 40 bytes are free.
 HEADERS = {0: (0, 0), BARE: (0, 0), IPV4: (0, 20), IPV6: (0, 40), GRH: (8, 40)}
 BUF_BEATS = 1024
 XL_KEY = 1

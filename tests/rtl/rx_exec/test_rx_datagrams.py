@@ -28,7 +28,7 @@ def cut(env, total, count, key=GOOD):
 
 @cocotb.test()
 async def every_alignment(dut):
-    """OP-22, WIRE-12: every lane of memory, every length, one entry: payload at offset 40, the header right before it."""
+    """OP-22, WIRE-12: every lane of memory, every length, one entry: payload at offset 40, header right before it."""
     env = await Env(dut, seed=21).start(1)
     for dg in KINDS:
         for lane in range(64):

@@ -1,5 +1,5 @@
-"""hca_tx_wire with datagrams: their address is in their WQE, their source in the port's GID table; against packets built
-in Python, among packets of connections."""
+"""hca_tx_wire with datagrams: their address is in their WQE, their source in the port's GID table; against packets
+built in Python, among packets of connections."""
 
 import sys
 from collections import deque
