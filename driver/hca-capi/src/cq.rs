@@ -135,7 +135,7 @@ pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         let max = i64::from(crate::query::max_cqe(&cq.card.shared.context.query_device()?));
         match cqe {
             cqe if cqe < 1 || i64::from(cqe) > max => Err(invalid(&format!("cqe {cqe}: must be 1 to {max}"))),
-            cqe if cqe as u32 <= cq.cq.cqe() => Ok(()),
+            cqe if cqe as u32 == cq.cq.cqe() => Ok(()),
             _ => {
                 cq.cq.resize(cqe as u32)?;
                 // SAFETY: it is still there, and the program's own view of it: who reads the number while another

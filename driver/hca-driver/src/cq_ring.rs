@@ -192,13 +192,17 @@ impl CqRing {
         self.told = self.next;
     }
 
+    /// Completions that are there and were not taken.
+    pub fn waiting(&self) -> u32 {
+        let entries = 1 << self.log_size;
+        let at = |i: &u32| self.is_ready((self.next + i) & INDEX_MASK);
+        (0..entries).take_while(at).count() as u32
+    }
+
     /// Removes the completions of one QP (QPS-6): call after the card has moved it to RESET. The others stay,
     /// in order.
     pub fn purge<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, qpn: u32) {
-        let mut end = 0;
-        while end < 1 << self.log_size && self.is_ready((self.next + end) & INDEX_MASK) {
-            end += 1;
-        }
+        let end = self.waiting();
         // Survivors move towards the newest entry, so that the consumer index can step over the gap.
         let mut removed = 0;
         for i in (0..end).rev() {

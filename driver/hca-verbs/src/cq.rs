@@ -359,7 +359,7 @@ impl<P: DevicePtr> Cq<P> {
     }
 
     /// ibv_resize_cq (V-63): room for at least `cqe` completions. Those that wait stay, in order; so does the arming.
-    /// A queue never becomes smaller. After an error it is as it was.
+    /// A queue never becomes smaller, but fewer than those that wait are refused. After an error it is as it was.
     pub fn resize(&self, cqe: u32) -> Result<()> {
         let cq = &*self.inner;
         cq.check_there()?;
@@ -367,6 +367,14 @@ impl<P: DevicePtr> Cq<P> {
         // Nobody polls from the old ring once the card writes to the new one.
         let mut queue = lock(&cq.queue);
         if log_size <= queue.ring.log_size() {
+            // As from a card that does it by a command: what was written before the answer counts.
+            cq.shared.function().nop()?;
+            let waiting = queue.ring.waiting();
+            if cqe < waiting {
+                return Err(Error::Invalid(format!(
+                    "cqe {cqe}: {waiting} completions wait in the queue; poll them first"
+                )));
+            }
             return Ok(());
         }
         let ((), memory) = cq.shared.with_ring(CqRing::ring_bytes(log_size), |ring| {

@@ -192,10 +192,11 @@ module hca_rx_ctrl
   assign rq_pi_clr = qpc_apply && ((qpc_wr_i.init_rq && qpc_wr_i.qpc.state == QpsInit)
                                    || qpc_wr_i.qpc.state == QpsReset);
   assign qpc_wr_ready_o = qpc_apply;
-  // What was flushed is over, and what was sent of it is forgotten: the next WQE takes the next PSN and a new block.
+  // What was flushed is over, and what was sent of it is forgotten: the next WQE takes a new block, and a PSN that was
+  // not used: of what has left hca_sent may still tell.
   assign resume     = goes_on && qpc_apply;
   assign resume_upd = '{rewind: 1'b1, halt: 1'b0, qpn: qpn_q, una_wqe: st.ack.una_wqe,
-                        una_first_psn: st.ack.una_psn, una_psn: st.ack.una_psn, rd_done: st.ack.rd_done};
+                        una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done};
 
   hca_rx_tables u_tables (
     .clk_i,
@@ -225,7 +226,7 @@ module hca_rx_ctrl
     .pop_busy_o      (pop_busy),
     .pop_clr_i       (qpc_apply && qpc_wr_i.init_rq),
     .mark_init_i     (qpc_apply && (qpc_wr_i.init_sq || resume)),
-    .mark_i          (goes_on ? '{wqe: st.ack.una_wqe, psn: st.ack.una_psn} : '{wqe: '0, psn: qpc_wr_i.qpc.sq_psn}),
+    .mark_i          (goes_on ? '{wqe: st.ack.una_wqe, psn: mark.psn} : '{wqe: '0, psn: qpc_wr_i.qpc.sq_psn}),
     .sq_db_valid_i,
     .sq_db_ready_o,
     .sq_db_i,
@@ -251,11 +252,8 @@ module hca_rx_ctrl
   hca_rx_filter u_filter (
     .clk_i,
     .pkey_tbl_i,
-    .rd_en_i     (pick),
-    .rd_qpn_i    (qpn_d),
-    .we_i        (qpc_apply),
-    .wr_qpn_i    (qpn_q),
-    .qpc_i       (qpc_wr_i.qpc),
+    .rd_en_i     (pick), .rd_qpn_i(qpn_d),
+    .we_i        (qpc_apply), .wr_qpn_i(qpn_q), .qpc_i(qpc_wr_i.qpc),
     .rxd_i,
     .ctx_i       (ctx),
     .dead_i      (st.dead),
@@ -416,7 +414,8 @@ module hca_rx_ctrl
         if (qpc_wr_i.init_sq) st_new.ack = ack_init(qpc_wr_i.qpc);
         if (resume) begin
           st_new.sq_dead           = 1'b0;
-          st_new.ack.una_first_psn = st.ack.una_psn;
+          st_new.ack.una_psn       = mark.psn;
+          st_new.ack.una_first_psn = mark.psn;
           st_new.ack.blk_ok        = 1'b0;
         end
       end

@@ -43,8 +43,8 @@ def destination(rng, sl=None):
     gid = rng.choice((rng.randbytes(16), IPV4 + rng.randbytes(4), b"\x01" + IPV4[1:] + rng.randbytes(4),
                       bytes(10) + b"\xff\xfe" + rng.randbytes(4)))
     fields = struct("sq_wqe_ud_ctrl_t").fields
-    names = ("remote_qpn", "sgid_index", "qkey", "dmac", "dlid", "flow_label", "hop_limit", "is_global", "src_path_bits",
-             "udp_src_port", "reserved3", "reserved4", "reserved6", "reserved7")
+    names = ("remote_qpn", "sgid_index", "qkey", "dmac", "dlid", "flow_label", "hop_limit", "is_global",
+             "src_path_bits", "udp_src_port", "reserved3", "reserved4", "reserved6", "reserved7")
     dest = {name: rng.getrandbits(fields[name][1]) for name in names}
     return dict(dest, sl=sl, traffic_class=sl % 8 << 5 | rng.getrandbits(5), dgid=int.from_bytes(gid, "little"))
 

@@ -135,8 +135,8 @@ class Sender:
         return not self.flying and self.untold is None and all(source.idle() for source in self.env.msgs.values())
 
     async def resume(self, look):
-        """The program modifies to RTS: the requester goes on where the flush has come to, with the failed one's PSN."""
-        psn = self.psn(self.failed)
+        """The program modifies to RTS: the requester goes on where the flush has come to, with a PSN not used yet."""
+        psn = self.psn(self.next)  # not used yet: what has left may still be told of
         await self.env.bench.step(10)
         self.resuming, before = True, len(self.env.upd.got)
         await self.env.context(self.qp, state=QpState.RTS)
@@ -147,7 +147,7 @@ class Sender:
             await self.env.bench.step(20)
             look()
         assert upd["rewind"] and not upd["halt"]
-        assert upd["una_psn"] == upd["una_first_psn"] == psn, "the next PSN is that of the one that failed"
+        assert upd["una_psn"] == upd["una_first_psn"] == psn, "the next PSN is behind all that were used"
         assert upd["una_wqe"] == self.done & 0xFFFF, "behind all that was flushed"
         self._run(self.done, psn)
         self.resuming = False

@@ -56,12 +56,7 @@ impl Post {
     }
 
     fn on(config: &RigConfig) -> Self {
-        let pair = Pair::new(
-            config,
-            &path(Mtu::Bytes1024),
-            REGION_BYTES,
-            [LOCAL_AND_REMOTE; 2],
-        );
+        let pair = Pair::new(config, &path(Mtu::Bytes1024), REGION_BYTES, [LOCAL_AND_REMOTE; 2]);
         let qps = [0, 1].map(|node| datagram_qp(&pair, node, QKEY));
         Self {
             pair,
@@ -141,7 +136,10 @@ impl Post {
 
     /// One datagram of `len` bytes from memory arrives, as it must.
     fn deliver(&mut self, from: usize, to: usize, gid_index: Option<u8>, len: u32, imm: Option<u32>) {
-        let what = format!("{:?} {from}->{to} GID {gid_index:?} {len} bytes imm {imm:?}", self.kind);
+        let what = format!(
+            "{:?} {from}->{to} GID {gid_index:?} {len} bytes imm {imm:?}",
+            self.kind
+        );
         let (ah, attr) = self.way(from, to, gid_index);
         let source = u64::from(len % 61);
         let target = self.pair.mrs[to].sge(TARGET + u64::from(len % 3), GRH_BYTES + len);
@@ -167,7 +165,11 @@ impl Post {
         let wc = &found[1];
         assert_eq!((wc.wr_id, wc.opcode), (11, WcOpcode::Recv), "{what}");
         assert_eq!(wc.byte_len, GRH_BYTES + len, "OP-22 {what}");
-        assert_eq!((wc.qp_num, wc.src_qp), (number, self.qps[from].qp_num()), "E-9 {what}");
+        assert_eq!(
+            (wc.qp_num, wc.src_qp),
+            (number, self.qps[from].qp_num()),
+            "E-9 {what}"
+        );
         let grh = if gid_index.is_some() { wc_flag::GRH } else { 0 };
         let with_imm = if imm.is_some() { wc_flag::WITH_IMM } else { 0 };
         assert_eq!(wc.wc_flags, grh | with_imm, "E-8 {what}");
@@ -214,7 +216,13 @@ fn datagrams_arrive_behind_their_header() {
         assert!(ways.len() >= 2, "{ways:?}");
         for way in ways {
             for (from, to) in [(0, 1), (1, 0)] {
-                for (len, imm) in [(0, None), (1, Some(7)), (64, None), (1023, Some(0x0102_0304)), (4096, None)] {
+                for (len, imm) in [
+                    (0, None),
+                    (1, Some(7)),
+                    (64, None),
+                    (1023, Some(0x0102_0304)),
+                    (4096, None),
+                ] {
                     post.deliver(from, to, way, len, imm);
                 }
             }
@@ -276,7 +284,8 @@ fn scatter_lists_and_inline_data() {
             post.send(0, &ah, (number, QKEY), wr);
             post.pair.wait_ok(0, 10);
             assert_eq!(post.pair.wait_ok(1, 11).byte_len, GRH_BYTES + len);
-            post.pair.check_memory(&format!("{kind:?} round {round}, {len} bytes, {pieces:?}"));
+            post.pair
+                .check_memory(&format!("{kind:?} round {round}, {len} bytes, {pieces:?}"));
         }
     }
 }
@@ -288,7 +297,13 @@ fn qkeys() {
         let mut post = Post::new(kind);
         let number = post.qps[1].qp_num();
         post.recv(1, 11, &[post.pair.mrs[1].sge(TARGET, 200)]);
-        let count = |post: &Post| post.pair.rig.nodes[1].context.query_counters(1).unwrap().qkey_violations();
+        let count = |post: &Post| {
+            post.pair.rig.nodes[1]
+                .context
+                .query_counters(1)
+                .unwrap()
+                .qkey_violations()
+        };
         for (at, wrong) in [QKEY ^ 1, QKEY ^ 0x4000_0000, 0].into_iter().enumerate() {
             post.lost((number, wrong), "wrong Q_Key");
             assert_eq!(count(&post), at as u64 + 1);
@@ -429,7 +444,10 @@ fn many_datagrams_beside_a_connection() {
                 sent += 1;
             }
             while let Some(wc) = post.pair.rig.nodes[1].poll_ready().unwrap() {
-                assert!(wc.is_ok() && wc.wr_id == 1000 + received && wc.byte_len == 2088, "{wc:?}");
+                assert!(
+                    wc.is_ok() && wc.wr_id == 1000 + received && wc.byte_len == 2088,
+                    "{wc:?}"
+                );
                 post.recv(1, 1032 + received, &target);
                 received += 1;
             }

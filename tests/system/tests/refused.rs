@@ -529,12 +529,7 @@ fn other_cases(own: &Objects, other: &Objects) -> Vec<Case> {
         (Op::DestroyCq, own.cqn),
     ];
     cases.extend(used.map(|(opcode, number)| (opcode, "in use".to_owned(), handle(number), InUse)));
-    for opcode in [
-        Op::CreateSrq,
-        Op::ModifySrq,
-        Op::QuerySrq,
-        Op::DestroySrq,
-    ] {
+    for opcode in [Op::CreateSrq, Op::ModifySrq, Op::QuerySrq, Op::DestroySrq] {
         cases.push((opcode, "not built".to_owned(), [0; 248], Unsupported));
     }
     let mut port = QueryPortCmd::new();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use hca_abi::table::FieldValue;
 use hca_abi::{
-    AdminOpcode, AhAttr, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, DIRECT_PAGE_SHIFT,
-    HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, Mtu, QpAttr,
-    QpState, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd,
-    SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access, qp_attr,
+    AdminOpcode, AhAttr, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, DIRECT_PAGE_SHIFT, HandleCmd,
+    MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, Mtu, QpAttr, QpState,
+    QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd, SetKeyTableCmd,
+    SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access, qp_attr,
 };
 
 use super::{Buffers, Target};
