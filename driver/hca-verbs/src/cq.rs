@@ -17,6 +17,9 @@ const POLLS_PER_LOOK: u32 = 64;
 /// Completions that arming takes at a time.
 const BATCH: usize = 16;
 
+/// Commands that take longer than a short send with a cold key.
+const SETTLING_NOPS: usize = 4;
+
 /// A completion: ibv_wc. With a status other than success only wr_id, status, qp_num and vendor_err count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkCompletion {
@@ -367,8 +370,10 @@ impl<P: DevicePtr> Cq<P> {
         // Nobody polls from the old ring once the card writes to the new one.
         let mut queue = lock(&cq.queue);
         if log_size <= queue.ring.log_size() {
-            // As from a card that does it by a command: what was written before the answer counts.
-            cq.shared.function().nop()?;
+            // Sends that were posted before count, as on cards whose command takes longer than a send.
+            for _ in 0..SETTLING_NOPS {
+                cq.shared.function().nop()?;
+            }
             let waiting = queue.ring.waiting();
             if cqe < waiting {
                 return Err(Error::Invalid(format!(
