@@ -84,8 +84,8 @@ module hca_ports
   hca_tx_wire u_tx_wire (
     .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .qpc_wr_valid_i, .qpc_wr_ready_o,
     .qpc_wr_i, .av_wr_i, .gid_wr_i, .ack_valid_i, .ack_ready_o, .ack_i, .txp_valid_i, .txp_ready_o, .txp_i,
-    .pay_valid_i, .pay_ready_o, .pay_i, .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx), .mac_port_o(tx_port),
-    .resp_done_seq_o, .sent_o, .sent_txp_o, .sent_port_o(sent_port)
+    .pay_valid_i, .pay_ready_o, .pay_i, .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx),
+    .mac_port_o(tx_port), .resp_done_seq_o, .sent_o, .sent_txp_o, .sent_port_o(sent_port)
   );
 
   hca_loopback u_loopback (
