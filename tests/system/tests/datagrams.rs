@@ -239,7 +239,7 @@ fn scatter_lists_and_inline_data() {
         let way = Some(if kind == LinkKind::Ethernet { 1 } else { 0 });
         let (ah, attr) = post.way(0, 1, way);
         for round in 0..60 {
-            let len = rng.below(200) as u32;
+            let len = rng.below(200);
             let data = rng.bytes(len as usize);
             // Cut the target into pieces with gaps of a byte; what is written is contiguous in the message.
             let (mut pieces, mut left, mut at) = (Vec::new(), GRH_BYTES + len, TARGET);
@@ -249,7 +249,7 @@ fn scatter_lists_and_inline_data() {
                 pieces.push((at, take));
                 at += u64::from(take) + 1;
                 left -= take;
-                take = (1 + rng.below(90) as u32).min(left);
+                take = (1 + rng.below(90)).min(left);
             }
             pieces.push((at, left));
             let sges: Vec<Sge> = pieces
