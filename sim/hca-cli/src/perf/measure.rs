@@ -4,11 +4,12 @@ use anyhow::{Result, bail};
 use hca_host::PcieParams;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng};
 use hca_verbs::{
-    Access, Mr, PageSize, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WorkCompletion, WrData,
+    Access, Ah, Datagram, Mr, PageSize, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus,
+    WorkCompletion, WrData,
 };
 use std::time::Instant;
 
-use super::{Args, Figures, INLINE_BYTES_MAX, Op, Region, Share, internal};
+use super::{Args, Figures, INLINE_BYTES_MAX, Op, Region, Share, datagrams, internal};
 use crate::files;
 use crate::options::Link;
 use crate::samples::Samples;
@@ -31,6 +32,8 @@ const POLL_BATCH: usize = 64;
 /// One connection.
 struct Stream {
     qps: [RawQp<Dev>; 2],
+    /// Where datagrams go.
+    way: Option<Ah<Dev>>,
     /// At card 0: source of writes and sends, target of reads. At card 1: the other end.
     mrs: [Mr<Dev>; 2],
     posted: u32,
@@ -111,7 +114,7 @@ impl<'a> Bench<'a> {
             .map(|size| args.outstanding(*size))
             .max()
             .unwrap_or(1);
-        let cqe = args.qps * if args.op == Op::Send { messages } else { depth };
+        let cqe = args.qps * if args.op.takes_receives() { messages } else { depth };
         let config = RigConfig {
             faults: args.faults,
             switches: args.switches,
@@ -146,8 +149,8 @@ impl<'a> Bench<'a> {
         };
         let cap = QpCap {
             max_send_wr: depth,
-            max_recv_wr: if args.op == Op::Send { messages } else { 1 },
-            max_inline_data: if args.inline { INLINE_BYTES_MAX } else { 0 },
+            max_recv_wr: if args.op.takes_receives() { messages } else { 1 },
+            max_inline_data: if args.inline { args.inline_bytes_max() } else { 0 },
             ..QpCap::default()
         };
         bench.region = args
@@ -183,17 +186,21 @@ impl<'a> Bench<'a> {
     }
 
     fn connect(&self, cap: QpCap, index: u32, largest: u32) -> Result<Stream> {
-        let qps = self
-            .rig
-            .connect([cap; 2], [false; 2], &self.args.path(self.link, index))?;
+        let path = self.args.path(self.link, index);
+        let (qps, way) = if self.args.op == Op::Datagram {
+            datagrams::join(&self.rig, cap, &path)?
+        } else {
+            (self.rig.connect([cap; 2], [false; 2], &path)?, None)
+        };
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let mr = |node: usize| -> Result<Mr<Dev>> {
-            let buf = self.rig.nodes[node].alloc(largest.max(1) as usize)?;
+            let buf = self.rig.nodes[node].alloc((largest.max(1) + datagrams::HEADER_BYTES) as usize)?;
             let base = ((node as u64 + 1) << 44) + (u64::from(index) << 32);
             Ok(self.rig.nodes[node].register(&buf, Place::whole(&buf, access, base))?)
         };
         Ok(Stream {
             qps,
+            way,
             mrs: [mr(0)?, mr(1)?],
             posted: 0,
             completed: 0,
@@ -327,7 +334,7 @@ impl<'a> Bench<'a> {
     fn latency(&mut self, size: u32) -> Result<(Samples, u64)> {
         let total = LATENCY_WARM_UP + LATENCY_ITERS;
         self.start(1, size, total)?;
-        let (mut samples, mut card_cycles) = (Vec::new(), 0);
+        let (mut samples, mut card_cycles, mut received) = (Vec::new(), 0, 0);
         for iter in 0..total {
             let stamped = iter == LATENCY_WARM_UP;
             if stamped {
@@ -340,6 +347,11 @@ impl<'a> Bench<'a> {
                 samples.push(self.rig.now_ns() - start_ns);
             }
             if stamped {
+                if self.args.op == Op::Datagram {
+                    // Its completion does not say that it has arrived.
+                    received = iter + 1;
+                    self.drain(received.into())?;
+                }
                 let [requester, responder] = self
                     .rig
                     .cards
@@ -348,7 +360,7 @@ impl<'a> Bench<'a> {
                 self.record_stamps(0);
             }
         }
-        self.drain(total.into())?;
+        self.drain((total - received).into())?;
         Ok((samples.into(), card_cycles))
     }
 
@@ -362,10 +374,15 @@ impl<'a> Bench<'a> {
     fn start(&mut self, streams: usize, size: u32, total: u32) -> Result<()> {
         for stream in &mut self.streams[..streams] {
             (stream.posted, stream.completed) = (0, 0);
-            if self.args.op != Op::Send {
+            if !self.args.op.takes_receives() {
                 continue;
             }
-            let sges = [stream.mrs[1].sge(0, size)];
+            let header = if stream.way.is_some() {
+                datagrams::HEADER_BYTES
+            } else {
+                0
+            };
+            let sges = [stream.mrs[1].sge(0, size + header)];
             let wrs = vec![
                 RecvWr {
                     wr_id: 0,
@@ -404,7 +421,7 @@ impl<'a> Bench<'a> {
             match op {
                 Op::Write => SendOp::RdmaWrite { remote_addr, rkey },
                 Op::Read => SendOp::RdmaRead { remote_addr, rkey },
-                Op::Send => SendOp::Send,
+                Op::Send | Op::Datagram => SendOp::Send,
             }
         };
         let data = if inline {
@@ -432,7 +449,13 @@ impl<'a> Bench<'a> {
                     data,
                 }
             });
-            stream.qps[0].post_send(&wrs.collect::<Vec<_>>())?;
+            match &stream.way {
+                None => stream.qps[0].post_send(&wrs.collect::<Vec<_>>())?,
+                Some(way) => {
+                    let to = way.to(stream.qps[1].qp_num(), datagrams::QKEY);
+                    stream.qps[0].post_send_to(wrs.map(|wr| Datagram { wr, to }))?;
+                }
+            }
             stream.posted += room;
         }
     }
@@ -467,7 +490,7 @@ impl<'a> Bench<'a> {
 
     /// Takes the completions of receives.
     fn drain(&mut self, mut due: u64) -> Result<()> {
-        if self.args.op != Op::Send {
+        if !self.args.op.takes_receives() {
             return Ok(());
         }
         let limit_ns = self.rig.now_ns() + COMPLETION_LIMIT_NS;

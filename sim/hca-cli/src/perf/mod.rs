@@ -2,6 +2,7 @@
 
 mod before;
 mod compare;
+mod datagrams;
 mod internal;
 mod keep;
 mod measure;
@@ -80,6 +81,15 @@ pub enum Op {
     Read,
     /// SEND into posted receives
     Send,
+    /// SEND of datagrams (UD) into posted receives
+    Datagram,
+}
+
+impl Op {
+    /// Its messages use up receives.
+    fn takes_receives(self) -> bool {
+        matches!(self, Self::Send | Self::Datagram)
+    }
 }
 
 /// Options of `hca perf`.
@@ -242,6 +252,14 @@ impl Args {
             .unwrap_or(0)
     }
 
+    /// Inline bytes of a work request: a datagram's has its address, too.
+    fn inline_bytes_max(&self) -> u32 {
+        match self.op {
+            Op::Datagram => INLINE_BYTES_MAX - 32,
+            _ => INLINE_BYTES_MAX,
+        }
+    }
+
     /// The path of a QP. On Ethernet the traffic class carries the priority.
     fn path(&self, link: Link, qp: u32) -> ConnectOptions {
         let path = ConnectOptions {
@@ -286,11 +304,21 @@ impl Args {
         if self.inline && self.op == Op::Read {
             bail!("--inline works with write and send only: a READ brings data in");
         }
-        if self.inline && largest > INLINE_BYTES_MAX {
-            bail!("--inline takes at most {INLINE_BYTES_MAX} bytes, --size asks for {largest}");
+        if self.inline && largest > self.inline_bytes_max() {
+            let max = self.inline_bytes_max();
+            bail!("--inline takes at most {max} bytes, --size asks for {largest}");
+        }
+        if self.op == Op::Datagram && largest > self.mtu {
+            bail!(
+                "--op datagram: a datagram is one packet, and --size {largest} is more than --mtu {}",
+                self.mtu
+            );
+        }
+        if self.op == Op::Datagram && self.static_rate.is_some() {
+            bail!("--op datagram: datagrams have no static rate");
         }
         if let Some(region) = self.region {
-            if self.op == Op::Send {
+            if self.op.takes_receives() {
                 bail!("--region works with write and read only: a SEND does not choose its place");
             }
             if region < u64::from(largest) {
