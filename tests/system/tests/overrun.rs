@@ -60,7 +60,7 @@ fn a_cq_grows_in_use() {
     let bytes = pair.expected(0, 0, 8);
     pair.expect(1, 64, &bytes);
     let (mut posted, mut read) = (0, 0);
-    for cqe in [3, 9, 9, 20, 25, 200] {
+    for cqe in [3, 9, 40, 40, 50, 200] {
         pair.rig.nodes[0].cq.resize(cqe).unwrap();
         let room = u64::from(pair.rig.nodes[0].cq.cqe());
         assert!(room >= u64::from(cqe));
@@ -76,6 +76,9 @@ fn a_cq_grows_in_use() {
                 read += u64::from(pair.wait_ok(0, read).is_ok());
             }
         }
+        // V-63: never fewer than there are.
+        let refused = pair.rig.nodes[0].cq.resize(1).unwrap_err();
+        assert!(refused.to_string().contains("wait in the queue"), "{refused}");
     }
     while read < posted {
         read += u64::from(pair.wait_ok(0, read).is_ok());

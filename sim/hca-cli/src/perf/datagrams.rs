@@ -9,7 +9,13 @@ pub const HEADER_BYTES: u32 = 40;
 pub const QKEY: u32 = 0x1111_1111;
 
 /// A QP at each card, and the way from the first to the second.
-pub fn join(rig: &Rig, cap: QpCap, path: &ConnectOptions) -> Result<([RawQp<Dev>; 2], Option<Ah<Dev>>)> {
+pub struct Joined {
+    pub qps: [RawQp<Dev>; 2],
+    pub way: Ah<Dev>,
+}
+
+/// Makes them.
+pub fn join(rig: &Rig, cap: QpCap, path: &ConnectOptions) -> Result<Joined> {
     let make = |node: usize| -> Result<RawQp<Dev>> {
         let node = &rig.nodes[node];
         let mut qp = node.pd.create_raw_qp(&QpOptions {
@@ -44,5 +50,8 @@ pub fn join(rig: &Rig, cap: QpCap, path: &ConnectOptions) -> Result<([RawQp<Dev>
         traffic_class: path.traffic_class,
         ..AhAttr::default()
     })?;
-    Ok(([make(0)?, make(1)?], Some(way)))
+    Ok(Joined {
+        qps: [make(0)?, make(1)?],
+        way,
+    })
 }

@@ -188,7 +188,8 @@ impl<'a> Bench<'a> {
     fn connect(&self, cap: QpCap, index: u32, largest: u32) -> Result<Stream> {
         let path = self.args.path(self.link, index);
         let (qps, way) = if self.args.op == Op::Datagram {
-            datagrams::join(&self.rig, cap, &path)?
+            let joined = datagrams::join(&self.rig, cap, &path)?;
+            (joined.qps, Some(joined.way))
         } else {
             (self.rig.connect([cap; 2], [false; 2], &path)?, None)
         };
