@@ -29,6 +29,7 @@ module hca_rx_ctrl
   input  logic                       omt_valid_i,
   output logic                       omt_ready_o,
   input  omt_wr_t                    omt_i,
+  input  logic                       left_i,       // strobe: the oldest packet of omt is on the wire, or was dropped
   output logic                       msg_room_o,   // QPs may take a further block of outstanding messages
   input  logic                       msg_gather_valid_i,
   output logic                       msg_gather_ready_o,
@@ -238,9 +239,8 @@ module hca_rx_ctrl
     .omt_valid_i,
     .omt_ready_o,
     .omt_i,
-    .now_i,
-    .tmr_valid_o     (tmr_valid),
-    .tmr_ready_i     (tmr_ready),
+    .left_i, .now_i,
+    .tmr_valid_o     (tmr_valid), .tmr_ready_i(tmr_ready),
     .tmr_o           (tmr_msg),
     .active_o,
     .wake_at_o

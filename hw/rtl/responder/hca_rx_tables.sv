@@ -45,6 +45,7 @@ module hca_rx_tables
   input  logic           omt_valid_i,
   output logic           omt_ready_o,
   input  omt_wr_t        omt_i,
+  input  logic           left_i,            // strobe: a packet of the requester is on the wire, or was dropped
   input  logic [63:0]    now_i,
   output logic           tmr_valid_o,
   input  logic           tmr_ready_i,
@@ -197,6 +198,7 @@ module hca_rx_tables
     .now_i,
     .wake_i     (omt_valid_i && omt_ready_o),
     .wake_qpn_i (omt_i.qpn),
+    .left_i,
     .active_o,
     .wake_at_o,
     .wr_qpn_i,

@@ -3,8 +3,11 @@
 // sweeps the scanner sleeps for a sixteenth of the shortest time that somebody waits for. So a timer is never early,
 // and late by an eighth of that time and two sweeps at most. Whoever emits something shortens the sleep by its own
 // time-out; a new RNR wait ends it; a QP that ends, which may have been the one to wait for, shortens it, too. While it
-// sleeps nothing here changes before `wake_at_o`. When a whole sweep meets nobody to wait for it ends (active_o = 0),
-// until something with a time-out is emitted.
+// sleeps nothing here but the count of packets changes before `wake_at_o`. When a whole sweep meets nobody to wait for
+// it ends (active_o = 0), until something with a time-out is emitted.
+//
+// The transport timer rests while a packet of the QP is between the requester and the wire, waiting for its payload:
+// requests leave in the order in which they are made, so serial numbers tell.
 module hca_timers
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -13,6 +16,7 @@ module hca_timers
   input  logic [63:0]    now_i,     // cycles of 4 ns
   input  logic           wake_i,    // strobe: something of QP wake_qpn_i is emitted
   input  logic [QpW-1:0] wake_qpn_i,
+  input  logic           left_i,    // strobe: the oldest packet emitted has left, or was dropped
   output logic           active_o,
   output logic [63:0]    wake_at_o, // cycle of the next sweep, if active_o; in a sweep one that is over
   input  logic [QpW-1:0] wr_qpn_i,
@@ -31,9 +35,11 @@ module hca_timers
 
   localparam int unsigned StampW     = 44;   // 2^31 * 4.096 us is 2^41 cycles
   localparam int unsigned CyclesPerUs = 250;
+  localparam int unsigned SerialW     = 44;   // no wrap in the longest time-out at 100 million packets per second
   localparam int unsigned PeriodW     = 38;   // a sixteenth of 2^31 * 4.096 us is 2^37 cycles
 
   typedef struct packed {
+    logic              away;
     logic [1:0]        gen;
     logic [23:0]       una_psn;
     logic [StampW-1:0] stamp;
@@ -48,12 +54,13 @@ module hca_timers
   tmr_ctx_t       ctx;
   tmr_st_t        st;
   own_t           own, own_new;
-  logic           waiting, waits, fresh, expired, step, own_we;
+  logic [SerialW-1:0] made_q, left_q, serial, behind;
+  logic           away, waiting, waits, fresh, expired, step, own_we;
   logic [StampW-1:0] elapsed;
   logic [27:0]    rnr_cycles;
   logic           unused_bits;
 
-  assign unused_bits = ^rnr_cycles[3:0];
+  assign unused_bits = ^{rnr_cycles[3:0], behind[SerialW-2:0]};
   assign active_o   = active_q;
   assign wake_at_o  = at_q;
   assign scan       = active_q && !sleep_q;
@@ -107,10 +114,32 @@ module hca_timers
     .rdata_o(own)
   );
 
+  // ---- Packets on their way to the wire --------------------------------------------------------------
+  always_ff @(posedge clk_i) begin
+    made_q <= rst_i ? '0 : made_q + SerialW'(wake_i);
+    left_q <= rst_i ? '0 : left_q + SerialW'(left_i);
+  end
+
+  hca_ram_1r1w #(
+    .Width(SerialW),
+    .Depth(NumQps)
+  ) u_serial (
+    .clk_i,
+    .we_i   (wake_i),
+    .waddr_i(wake_qpn_i),
+    .wdata_i(made_q),
+    .re_i   (mark_en_o),
+    .raddr_i(qpn),
+    .rdata_o(serial)
+  );
+
+  assign behind = serial - left_q;
+  assign away   = look_q && !st.rnr_wait && !behind[SerialW-1];
+
   // ---- Judge one QP --------------------------------------------------------------------------------
   assign waiting    = ctx.live && !st.dead && (st.rnr_wait || st.una_psn != mark_psn_i);
   assign waits      = waiting && (st.rnr_wait || ctx.timeout != '0);
-  assign fresh      = !waits || !known_q[qpn] || own.una_psn != st.una_psn || own.gen != st.gen;
+  assign fresh      = !waits || !known_q[qpn] || own.una_psn != st.una_psn || own.gen != st.gen || away || own.away;
   assign elapsed    = look_q ? now_i[StampW-1:0] - own.stamp : '0;   // at rest nothing follows the time
   assign rnr_cycles = 28'(RnrTimeUs[st.rnr_code] * CyclesPerUs);
   // 4.096 us are 1024 cycles; timeout 0 never fires (REL-6, REL-7).
@@ -123,7 +152,7 @@ module hca_timers
   assign msg_o.qpn   = qpn;
   assign step        = look_q && (!msg_valid_o || msg_ready_i);
   assign own_we      = step && (fresh || msg_valid_o);
-  assign own_new     = '{gen: st.gen, una_psn: st.una_psn, stamp: own_we ? now_i[StampW-1:0] : '0};
+  assign own_new     = '{away: away, gen: st.gen, una_psn: st.una_psn, stamp: own_we ? now_i[StampW-1:0] : '0};
 
   // ---- How long to sleep -----------------------------------------------------------------------------
   localparam int unsigned MarkCycles = 8;   // a mark is written that much later than its strobe, at most

@@ -370,7 +370,7 @@ module hca_core
     .qpc_wr_valid_i(qpc_valid[QpcRxCtrl] && !qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]),
     .qpc_wr_i(qpc_wr), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db),
     .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
-    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .msg_room_o(msg_room),
+    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .msg_room_o(msg_room),
     .msg_gather_valid_i(told_valid), .msg_gather_ready_o(told_ready), .msg_gather_i(told),
     .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]), .msg_requester_i(msg[MsgReq]),
     .msg_exec_valid_i(msg_valid[MsgExec]), .msg_exec_ready_o(msg_ready[MsgExec]), .msg_exec_i(msg[MsgExec]),

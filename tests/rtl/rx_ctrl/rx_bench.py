@@ -69,6 +69,25 @@ class Popped:
         """Nothing to see."""
 
 
+class Left:
+    """Says of each packet of the requester that it has left; `held` keeps them, but `let_go` of them."""
+
+    def __init__(self, bench):
+        self.bench, self.held, self.waiting, self.let_go = bench, False, 0, 0
+        bench.agents.append(self)
+
+    def drive(self):
+        """One strobe per cycle."""
+        going = self.waiting > 0 and (not self.held or self.let_go > 0)
+        self.let_go -= going and self.held
+        self.waiting -= going
+        self.bench.set("left_i", going)
+
+    def sample(self):
+        """A packet more is on its way."""
+        self.waiting += self.bench.get("omt_valid_i") and self.bench.get("omt_ready_o")
+
+
 class Strobes:
     """Counts what the DUT reports, by kind and port."""
 
@@ -98,7 +117,7 @@ class Env:
         self.rxd = Source(bench, "rxd", rate=rate)
         self.qpc = Source(bench, "qpc_wr")
         self.sq_db, self.rq_db = Source(bench, "sq_db"), Source(bench, "rq_db")
-        self.omt = Source(bench, "omt")
+        self.omt, self.left = Source(bench, "omt"), Left(bench)
         self.msgs = {name: Source(bench, f"msg_{name}") for name in MSG_SOURCES}
         self.rxw = Sink(bench, "rxw", rate=rate)
         self.list = Sink(bench, "list_req", rate=rate)

@@ -68,6 +68,46 @@ async def ack_timeout(dut):
 
 
 @cocotb.test()
+async def a_packet_that_has_not_left_is_not_waited_for(dut):
+    """REL-3, REL-6: the time begins when the QP's newest packet is on the wire, again after a restart; another QP's
+    packets before and behind it count for nothing, and a RNR wait goes by all the same."""
+    period, other = 1024 << 3, Qp(qpn=9, timeout=3)
+    env, qp, _ = await sending(dut, timeout=3)
+    await env.context(other, state=QpState.RESET)
+    await env.context(other, init_sq=1, init_rq=1, state=QpState.RTS)
+
+    def timeouts():
+        return len(env.upd.got) > env.marks["upd"]
+
+    env.left.held = True
+    for turn in range(2):
+        await env.emit(other, turn, WRITE, SPSN + turn, 8)   # before it
+        await env.emit(qp, 0, WRITE, SPSN, 8)                # the second time: a repetition
+        await env.emit(other, turn, WRITE, SPSN + turn, 8)   # behind it
+        await env.bench.step(3 * period)
+        assert not timeouts(), "nothing has left"
+        env.left.let_go = 1                                  # the other's, which has a second one behind
+        await env.bench.step(2 * period)
+        assert not timeouts(), "its own has not left"
+        env.left.let_go, start = 1, env.bench.cycle
+        await env.bench.until(timeouts, 2 * period + 3 * SWEEP, "timeout")
+        waited = env.bench.cycle - start
+        assert period - 20 <= waited <= period + period // 8 + 100, waited
+        out = await env.settle()
+        assert [(upd["qpn"], upd["rewind"]) for upd in out.upd] == [(qp.qpn, 1)]
+        await env.bench.step(2 * period)                     # nothing is repeated yet: it times out again
+        assert {upd["qpn"] for upd in env.news().upd} == {qp.qpn}, "the other's second packet has not left"
+        env.left.let_go = 1
+        await env.bench.step(2 * period)
+        assert {upd["qpn"] for upd in env.news().upd} == {qp.qpn, other.qpn}
+    await env.emit(qp, 0, WRITE, SPSN, 8)
+    await env.send(ack(env, qp, SPSN, 0x20 | 1))
+    start = env.bench.cycle
+    await env.bench.until(timeouts, 20000, "restart")
+    assert env.bench.cycle - start <= 10 * RNR_CYCLES_PER_US + 2 * SWEEP, "REL-8: a RNR wait is for the peer"
+
+
+@cocotb.test()
 async def a_modified_qp_keeps_its_timer(dut):
     """REL-3: a QP that is modified again and again while something is outstanding times out all the same."""
     env, qp, _ = await sending(dut, (WRITE, 8), timeout=3, retry_cnt=1)
@@ -88,7 +128,7 @@ async def late_timeout(dut, progress):
     env, qp, first = await sending(dut, (WRITE, 8), (WRITE, 8), timeout=1, retry_cnt=0)
     await env.message("mgmt", MSG_SQ_ERROR, Qp(9))  # messages have turns in turn: the timer's will be the last
     other = Qp(6)
-    await env.context(other, init_sq=1, init_rq=1)
+    await env.context(other, init_sq=1, init_rq=1, state=QpState.RTS)
     env.rxw.rate = 0.0
     for psn in range(90):                           # nothing leaves: no job starts
         env.rxd.put(env.packet(other, Op.RC_WRITE_ONLY, 0x200 + psn, 0, reth_bytes=0, ack_req=0))
