@@ -128,7 +128,19 @@ impl Swarm {
         }
     }
 
-    /// Hosts as they are by default: what the card's fences are made for.
+    /// Transport timeout of the QPs (REL-6), more than what a full receive buffer of small packets takes with a slow host:
+    /// for each of them the card reads a work request or list, so many at a time as there are tags.
+    pub fn ack_timeout(&self) -> u8 {
+        const USUAL: u8 = 6;
+        const PACKETS: u32 = 64 * 1024 / 256;
+        let read_ns = |host: &PcieParams| host.read_latency_ns * PACKETS / u32::from(host.max_tags).max(1);
+        let longest_ns = self.hosts.iter().map(read_ns).max().unwrap_or(0);
+        (USUAL..31)
+            .find(|code| 4_096_u64 << code > u64::from(longest_ns))
+            .unwrap_or(31)
+    }
+
+    /// Hosts as they are by default.
     pub fn has_fast_hosts(&self) -> bool {
         let usual = PcieParams::default();
         self.hosts.iter().all(|host| *host == usual)

@@ -16,7 +16,7 @@ use hca_link::{CableStats, FaultSpec, LinkKind};
 use crate::plan::Plan;
 use crate::rig::{Rig, RigConfig, RigError};
 use crate::traffic::Traffic;
-use crate::upheaval::{self, Upheaval};
+use crate::upheaval::Upheaval;
 
 /// Simulated time that a scenario may take: every retransmission of every message fits in.
 const LIMIT_NS: u64 = 4_000_000_000;
@@ -186,18 +186,11 @@ fn run_plan(
         rig.hash_traces();
     }
     let mut traffic = Traffic::new(&mut rig, seed, plan)?;
-    let is_fence_kept = plan.swarm.has_fast_hosts() && plan.read_jitter_ns == 0;
     let upheaval = plan.swarm.upheaval;
     let upheaval = upheaval
-        .map(|upheaval| Upheaval::new(&rig, seed, upheaval, is_fence_kept))
+        .map(|upheaval| Upheaval::new(&rig, seed, upheaval, plan.swarm.ack_timeout()))
         .transpose()?;
-    let result = drive(
-        &mut rig,
-        &mut traffic,
-        upheaval,
-        plan.swarm.changes_every,
-        is_fence_kept,
-    );
+    let result = drive(&mut rig, &mut traffic, upheaval, plan.swarm.changes_every);
     *cycle = rig.now_cycles();
     result?;
     watch(&rig);
@@ -216,7 +209,6 @@ fn drive(
     traffic: &mut Traffic<'_>,
     mut upheaval: Option<Upheaval>,
     changes_every: Option<u32>,
-    is_fence_kept: bool,
 ) -> Result<(), RigError> {
     let end_ns = rig.now_ns() + LIMIT_NS;
     let mut turns = 0;
@@ -242,12 +234,7 @@ fn drive(
     if let Some(upheaval) = &mut upheaval {
         upheaval.end(rig)?;
     }
-    if is_fence_kept || upheaval.is_none() {
-        rig.check_idle(REST_CYCLES)?;
-    } else {
-        // KEY-30, QPS-6: a ring of a dead program may be written a moment after it was taken away, see `Upheaval`.
-        rig.check_idle_beside(REST_CYCLES, upheaval::FUNC)?;
-    }
+    rig.check_idle(REST_CYCLES)?;
     if let Some(upheaval) = &mut upheaval {
         upheaval.check_end()?;
     }

@@ -419,6 +419,7 @@ fn connect(rig: &Rig, rng: &mut Rng, plan: &Plan, pair: &Pair) -> Result<[RawQp<
         psns,
         gid_index,
         rd_atomic: pair.rd_atomic,
+        timeout: plan.swarm.ack_timeout(),
         ..path(mtu)
     };
     rig.connect(caps, [0, 1].map(|node: usize| pair.ends[node].sig_all), &options)

@@ -82,10 +82,8 @@ pub(crate) struct Upheaval {
     rng: Rng,
     /// None: it has died.
     ends: [Option<End>; 2],
-    /// Outlives regions and queues: with a slow host the card may still write for a moment after the command that took
-    /// them away has returned. Its fence counts cycles instead of what is under way, which KEY-30 and QPS-6 ask for.
+    /// Outlives regions and queues: what is written after the command that took them away has returned is seen there.
     memory: [Arena; 2],
-    is_fence_kept: bool,
     posted: u64,
     done: u64,
     failed: bool,
@@ -99,8 +97,8 @@ fn wrong(text: String) -> RigError {
 }
 
 impl Upheaval {
-    /// `is_fence_kept`: the hosts are fast enough for the card's fence, so that not a byte may come after it.
-    pub fn new(rig: &Rig, seed: u64, plan: UpheavalPlan, is_fence_kept: bool) -> Result<Self, RigError> {
+    /// `timeout`: [`Swarm::ack_timeout`](crate::plan::Swarm::ack_timeout).
+    pub fn new(rig: &Rig, seed: u64, plan: UpheavalPlan, timeout: u8) -> Result<Self, RigError> {
         let mut rng = Rng::new(seed, "upheaval");
         let open = |card| -> Result<Node, RigError> { Ok(Node::open(rig.sim.device(card, FUNC)?, 64)?) };
         let nodes = [open(rig.cards[0])?, open(rig.cards[1])?];
@@ -110,6 +108,7 @@ impl Upheaval {
         };
         let options = ConnectOptions {
             rd_atomic: 4,
+            timeout,
             ..path(rng.pick(&[Mtu::Bytes256, Mtu::Bytes1024]))
         };
         let mut qps = [nodes[0].create_qp(cap, true)?, nodes[1].create_qp(cap, true)?];
@@ -143,7 +142,6 @@ impl Upheaval {
             rng,
             ends: <[_; 2]>::try_from(ends).unwrap_or_else(|_| unreachable!("two ends")),
             memory,
-            is_fence_kept,
             posted: 0,
             done: 0,
             failed: false,
@@ -241,7 +239,7 @@ impl Upheaval {
             Deed::Reset => end.qp.modify_state(QpState::Reset)?,
             Deed::Death => self.ends[node] = None,
         }
-        if deed != Deed::Error && self.is_fence_kept {
+        if deed != Deed::Error {
             self.frozen = Some((node, bytes_of(self.memory[node].buf())));
         }
         if node == self.plan.requester && matches!(deed, Deed::Destroy | Deed::Reset | Deed::Death) {
