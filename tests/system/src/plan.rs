@@ -128,8 +128,8 @@ impl Swarm {
         }
     }
 
-    /// Transport timeout of the QPs (REL-6), more than what a full receive buffer of small packets takes with a slow host:
-    /// for each of them the card reads a work request or list, so many at a time as there are tags.
+    /// Transport timeout of the QPs (REL-6): more than a full receive buffer of small packets takes with a slow host.
+    /// For each of them the card reads a work request, as many at a time as there are tags.
     pub fn ack_timeout(&self) -> u8 {
         const USUAL: u8 = 6;
         const PACKETS: u32 = 64 * 1024 / 256;
