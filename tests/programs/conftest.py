@@ -14,6 +14,8 @@ TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "quick: a representative of its kind; the quick ones are part of make test")
+    if config.getoption("write_docs") and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--write-docs lists programs in the order in which they ran: it needs a run without -n")
 
 
 def pytest_addoption(parser):
@@ -78,7 +80,7 @@ def is_whole(session, stats):
 def pytest_sessionfinish(session):
     """After a whole run docs/programs.md lists what has run."""
     stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
-    if not is_whole(session, stats):
+    if not is_whole(session, stats) or session.config.getoption("numprocesses", None):
         return
     found = [row for row in report.rows(stats) if row[0]["program"] != "pyverbs"]  # those have tables of their own
     text = pages.table(["Program", "Link", "Options", "Result"], report.summary(found))
