@@ -1,0 +1,92 @@
+"""hca_counters: every counter of a port against what was shown to it, in the order of the contract."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import cocotb
+import pytest
+from common import Bench, simulate, struct
+from hca_abi import STRUCTS
+from hca_abi import BthOpcode as Op
+
+NAMES = {name: offset // 64 for name, (offset, width) in STRUCTS["query_counters_result"]["fields"].items()
+         if width == 64}
+STROBES = {"pkey_viol": "pkey_violations", "qkey_viol": "qkey_violations", "bad_source": "bad_sources",
+           "dup": "duplicate_requests", "timeout": "ack_timeouts", "rewind": "retransmitted_packets"}
+RNR, NAK, SEQUENCE = 0x20, 0x60, 0x60
+
+
+def kinds_of(syndrome, way):
+    """Counters of an answer, sent or received."""
+    if syndrome >> 5 & 3 == RNR >> 5:
+        return [f"rnr_naks_{way}"]
+    if syndrome >> 5 & 3 != NAK >> 5:
+        return []
+    return [f"naks_{way}"] + ["out_of_sequence"] * (way == "sent" and syndrome == SEQUENCE)
+
+
+def draw(bench, port, ports):
+    """One cycle of random inputs; returns what it adds."""
+    rng, adds = bench.rng, Counter()
+
+    def strobe(name, here=True):
+        on = rng.random() < 0.5
+        bench.set(name, on)
+        return on and here
+
+    def place():
+        return rng.randrange(ports)
+
+    lengths = [rng.randint(1, 64) for _ in range(2)]
+    bench.set("tx_len_i", lengths[0])
+    bench.set("rx_len_i", lengths[1])
+    ends = strobe("tx_last_i")
+    if strobe("tx_beat_i"):
+        adds.update(tx_bytes=lengths[0], tx_packets=ends)
+    if strobe("rx_beat_i"):
+        adds.update(rx_bytes=lengths[1])
+    syndromes, at = [rng.choice([0x1F, RNR | rng.randrange(32), NAK | rng.randrange(6)]) for _ in range(2)], place()
+    bench.set("ack_syndrome_i", syndromes[0])
+    bench.set("ack_port_i", at)
+    if strobe("ack_sent_i", at == port):
+        adds.update(kinds_of(syndromes[0], "sent"))
+    at, opcode = place(), rng.choice([Op.RC_ACKNOWLEDGE, Op.RC_READ_RESPONSE_ONLY])
+    bench.set("rxd_i", struct("rxd_t").random(rng, port=at, opcode=opcode, aeth_syndrome=syndromes[1]))
+    if strobe("rxd_take_i", at == port and opcode == Op.RC_ACKNOWLEDGE):
+        adds.update(kinds_of(syndromes[1], "received"))
+    found, at = {name: rng.randrange(2) for name in STROBES}, place()
+    bench.set("rx_i", struct("rx_strobes_t").pack(port=at, **found))
+    adds.update(STROBES[name] for name, on in found.items() if on and at == port)
+    return adds
+
+
+@cocotb.test()
+async def every_counter(dut):
+    """KEY-14, KEY-23: violations among them; strobes of the other port count for nothing, several in a cycle all do."""
+    bench = Bench(dut, 3)
+    await bench.start()
+    port, total = int(dut.Port.value), Counter()
+    for _ in range(60):
+        for _ in range(40):
+            total.update(draw(bench, port, 2))
+            await bench.step()
+        for name in ("tx_beat_i", "rx_beat_i", "ack_sent_i", "rxd_take_i", "rx_i"):
+            bench.set(name, 0)
+        counts = struct("rx_counts_t")
+        values = {name: bench.rng.getrandbits(32) for name in ("good", "icrc_err", "vcrc_err", "malformed", "dropped")}
+        bench.set("rx_counts_i", counts.pack(**values))
+        await bench.step(2)
+        expected = {name: total[name] for name in NAMES}
+        expected.update(rx_packets=values["good"], rx_crc_errors=values["icrc_err"] + values["vcrc_err"],
+                        rx_buffer_drops=values["dropped"], rx_drops=values["malformed"])
+        found = {name: bench.get("counters_o", 64 * index, 64) for name, index in NAMES.items()}
+        assert found == expected
+    assert all(total[name] for name in NAMES if not name.startswith("rx_") or name == "rx_bytes")
+
+
+@pytest.mark.parametrize("port", (0, 1))
+def test_counters(port):
+    simulate("hca_counters", __name__, {"Port": port})
