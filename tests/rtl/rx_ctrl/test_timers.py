@@ -128,7 +128,7 @@ async def late_timeout(dut, progress):
     env, qp, first = await sending(dut, (WRITE, 8), (WRITE, 8), timeout=1, retry_cnt=0)
     await env.message("mgmt", MSG_SQ_ERROR, Qp(9))  # messages have turns in turn: the timer's will be the last
     other = Qp(6)
-    await env.context(other, init_sq=1, init_rq=1, state=QpState.RTS)
+    await env.context(other, init_sq=1, init_rq=1)
     env.rxw.rate = 0.0
     for psn in range(90):                           # nothing leaves: no job starts
         env.rxd.put(env.packet(other, Op.RC_WRITE_ONLY, 0x200 + psn, 0, reth_bytes=0, ack_req=0))
