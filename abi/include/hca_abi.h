@@ -93,6 +93,13 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_RATE_GROUPS 0x20u
 /* Longest rate_interval: 7.8 Mbit/s at 250 MHz. */
 #define HCA_MAX_RATE_INTERVAL 0xffffffu
+/* Rows of the table GROUP. */
+#define HCA_GROUP_ROWS 0x200u
+/* The first of them are heads: row p of QP1 of port p (from 0), row GROUP_HASH_HEADS + h of multicast
+   groups whose MGID has the hash h, the exclusive or of its 6-bit pieces from the first bit on. */
+#define HCA_GROUP_HEADS 0x80u
+/* First head of multicast groups. */
+#define HCA_GROUP_HASH_HEADS 0x40u
 /* VLs of a port, VL15 included. */
 #define HCA_VLS 0x10u
 /* VL of subnet management; as the VL of an SL: the SL is unusable for data. */
@@ -366,6 +373,7 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_FORGET = 4, /* forget by key index. */
     HCA_CTX_TABLE_LINK = 5, /* Rows of the link by port and row: LINK_ROW_HIGH and so on. */
     HCA_CTX_TABLE_GID = 6, /* gid_row by port (from 0) * 16 + entry: source GIDs of datagrams. */
+    HCA_CTX_TABLE_GROUP = 7, /* group_row by row: the first GROUP_HEADS are heads of lists. */
 };
 
 /* Commands of the context port. */
@@ -419,6 +427,8 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_RESIZE_CQ = 37, /* Give a completion queue a larger ring: resize_cq_cmd. */
     HCA_ADMIN_OPCODE_RESOLVE_GID = 38, /* MAC address behind a GID, as a path to it would get it: resolve_gid_cmd, resolve_gid_result. */
     HCA_ADMIN_OPCODE_SET_KEY_TABLE = 39, /* Where the function's memory keys are: set_key_table_cmd. */
+    HCA_ADMIN_OPCODE_ATTACH_MCAST = 40, /* A QP gets what comes for a multicast group: mcast_cmd. */
+    HCA_ADMIN_OPCODE_DETACH_MCAST = 41, /* It no longer does: mcast_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -760,6 +770,8 @@ struct hca_qpc {
 #define HCA_QPC_IS_GLOBAL_BITS 1u
 #define HCA_QPC_IS_IPV4_LSB 14u
 #define HCA_QPC_IS_IPV4_BITS 1u
+#define HCA_QPC_IS_GSI_LSB 15u
+#define HCA_QPC_IS_GSI_BITS 1u
 #define HCA_QPC_FUNC_LSB 16u
 #define HCA_QPC_FUNC_BITS 8u
 #define HCA_QPC_PORT_LSB 24u
@@ -908,6 +920,25 @@ struct hca_gid_row {
 #define HCA_GID_ROW_BYTES 64u
 #define HCA_GID_ROW_GID_LSB 0u
 #define HCA_GID_ROW_GID_BITS 128u
+
+/* A place in a list of QPs that get a copy each of a datagram: of those for QP1 of a port, or for
+   multicast groups with the same hash. A list begins at a head, which is no member. */
+struct hca_group_row {
+    uint8_t bytes[64];
+};
+#define HCA_GROUP_ROW_BYTES 64u
+#define HCA_GROUP_ROW_VALID_LSB 0u
+#define HCA_GROUP_ROW_VALID_BITS 1u
+#define HCA_GROUP_ROW_IS_MULTICAST_LSB 1u
+#define HCA_GROUP_ROW_IS_MULTICAST_BITS 1u
+#define HCA_GROUP_ROW_PORT_LSB 8u
+#define HCA_GROUP_ROW_PORT_BITS 1u
+#define HCA_GROUP_ROW_NEXT_LSB 16u
+#define HCA_GROUP_ROW_NEXT_BITS 16u
+#define HCA_GROUP_ROW_QPN_LSB 32u
+#define HCA_GROUP_ROW_QPN_BITS 24u
+#define HCA_GROUP_ROW_MGID_LSB 128u
+#define HCA_GROUP_ROW_MGID_BITS 128u
 
 /* Completion queue context. */
 struct hca_cqc {
@@ -1148,6 +1179,8 @@ struct hca_create_qp_cmd {
 #define HCA_CREATE_QP_CMD_SQ_SIG_ALL_BITS 1u
 #define HCA_CREATE_QP_CMD_HAS_SRQ_LSB 9u
 #define HCA_CREATE_QP_CMD_HAS_SRQ_BITS 1u
+#define HCA_CREATE_QP_CMD_IS_GSI_LSB 10u
+#define HCA_CREATE_QP_CMD_IS_GSI_BITS 1u
 #define HCA_CREATE_QP_CMD_SQ_LOG_SIZE_LSB 16u
 #define HCA_CREATE_QP_CMD_SQ_LOG_SIZE_BITS 8u
 #define HCA_CREATE_QP_CMD_SQ_LOG_STRIDE_LSB 24u
@@ -1174,6 +1207,16 @@ struct hca_create_qp_cmd {
 #define HCA_CREATE_QP_CMD_CREATE_FLAGS_BITS 32u
 #define HCA_CREATE_QP_CMD_ASYNC_EQN_LSB 384u
 #define HCA_CREATE_QP_CMD_ASYNC_EQN_BITS 8u
+
+/* ATTACH_MCAST, DETACH_MCAST. */
+struct hca_mcast_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_MCAST_CMD_BYTES 248u
+#define HCA_MCAST_CMD_QPN_LSB 0u
+#define HCA_MCAST_CMD_QPN_BITS 24u
+#define HCA_MCAST_CMD_MGID_LSB 128u
+#define HCA_MCAST_CMD_MGID_BITS 128u
 
 /* Address vector: ibv_ah_attr and the destination MAC address. */
 struct hca_ah_attr {

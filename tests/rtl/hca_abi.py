@@ -34,6 +34,9 @@ MAILBOX_BYTES = 0x1000
 EVENT_KIND_BASE = 0x10
 RATE_GROUPS = 0x20
 MAX_RATE_INTERVAL = 0xffffff
+GROUP_ROWS = 0x200
+GROUP_HEADS = 0x80
+GROUP_HASH_HEADS = 0x40
 VLS = 0x10
 MGMT_VL = 0xf
 VL_ARB_ENTRIES = 0x40
@@ -64,6 +67,8 @@ ROCE_UDP_PORT = 0x12b7
 GRH_NEXT_HEADER_IBA = 0x1b
 LNH_IBA_LOCAL = 0x2
 LNH_IBA_GLOBAL = 0x3
+QPN_GSI = 0x1
+LID_MULTICAST = 0xc000
 QPN_MULTICAST = 0xffffff
 QKEY_GSI = 0x80010000
 ICRC_LEN = 0x4
@@ -317,6 +322,7 @@ class CtxTable(enum.IntEnum):
     FORGET = 0x4
     LINK = 0x5
     GID = 0x6
+    GROUP = 0x7
 
 
 class CtxCmd(enum.IntEnum):
@@ -373,6 +379,8 @@ class AdminOpcode(enum.IntEnum):
     RESIZE_CQ = 0x25
     RESOLVE_GID = 0x26
     SET_KEY_TABLE = 0x27
+    ATTACH_MCAST = 0x28
+    DETACH_MCAST = 0x29
 
 
 class AdminStatus(enum.IntEnum):
@@ -736,6 +744,7 @@ STRUCTS = {
             "has_srq": (12, 1),
             "is_global": (13, 1),
             "is_ipv4": (14, 1),
+            "is_gsi": (15, 1),
             "func": (16, 8),
             "port": (24, 2),
             "path_mtu": (28, 3),
@@ -817,6 +826,17 @@ STRUCTS = {
         "bytes": 64,
         "fields": {
             "gid": (0, 128),
+        },
+    },
+    "group_row": {
+        "bytes": 64,
+        "fields": {
+            "valid": (0, 1),
+            "is_multicast": (1, 1),
+            "port": (8, 1),
+            "next": (16, 16),
+            "qpn": (32, 24),
+            "mgid": (128, 128),
         },
     },
     "cqc": {
@@ -974,6 +994,7 @@ STRUCTS = {
             "service": (0, 8),
             "sq_sig_all": (8, 1),
             "has_srq": (9, 1),
+            "is_gsi": (10, 1),
             "sq_log_size": (16, 8),
             "sq_log_stride": (24, 8),
             "rq_log_size": (32, 8),
@@ -987,6 +1008,13 @@ STRUCTS = {
             "xrcd": (320, 24),
             "create_flags": (352, 32),
             "async_eqn": (384, 8),
+        },
+    },
+    "mcast_cmd": {
+        "bytes": 248,
+        "fields": {
+            "qpn": (0, 24),
+            "mgid": (128, 128),
         },
     },
     "ah_attr": {

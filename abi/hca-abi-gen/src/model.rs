@@ -83,6 +83,8 @@ wire_consts! {
     GRH_NEXT_HEADER_IBA "GRH next header: an IBA transport header follows.";
     LNH_IBA_LOCAL "LRH link next header: a BTH follows.";
     LNH_IBA_GLOBAL "LRH link next header: a GRH and then a BTH follow.";
+    QPN_GSI "QP number of the general services QP.";
+    LID_MULTICAST "First LID of multicast groups.";
     QPN_MULTICAST "Destination QP number of a multicast packet.";
     QKEY_GSI "Q_Key of QP1.";
     ICRC_LEN "Bytes of the ICRC.";

@@ -16,6 +16,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &CreateCqCmd::TABLE,
     &ResizeCqCmd::TABLE,
     &CreateQpCmd::TABLE,
+    &McastCmd::TABLE,
     &AhAttr::TABLE,
     &QpAttr::TABLE,
     &ModifyQpCmd::TABLE,
@@ -165,6 +166,8 @@ layout! {
         sq_sig_all set_sq_sig_all: bool [1, 0, 1] "V-112";
         /// Receives come from SRQ srqn.
         has_srq set_has_srq: bool [1, 1, 1] "SPEC-9";
+        /// QP1 of its port: one of the function for general management datagrams.
+        is_gsi set_is_gsi: bool [1, 2, 1] "MGMT-4";
         /// log2 of the entries of the send ring.
         sq_log_size set_sq_log_size: u8 [2, 0, 8];
         /// Send WQE stride is 64 << this.
@@ -191,6 +194,16 @@ layout! {
         create_flags set_create_flags: u32 [44, 0, 32] "V-114";
         /// EQ that asynchronous events of this QP go to.
         async_eqn set_async_eqn: u8 [48, 0, 8] "V-47";
+    }
+}
+
+layout! {
+    /// ATTACH_MCAST, DETACH_MCAST.
+    McastCmd("mcast_cmd", 248, Software) {
+        /// A QP of datagrams.
+        qpn set_qpn: u32 [0, 0, 24] "MC-1";
+        /// The group, bytes as on the wire; first byte 0xff, or ::ffff:224.0.0.0/4.
+        mgid set_mgid: [u8; 16] [16, 0, 128] "ADDR-13";
     }
 }
 

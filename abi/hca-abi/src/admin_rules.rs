@@ -54,6 +54,8 @@ impl AdminOpcode {
             | Self::ModifyQp
             | Self::QueryQp
             | Self::DestroyQp
+            | Self::AttachMcast
+            | Self::DetachMcast
             | Self::SetKeyTable
             | Self::RegMr
             | Self::DeregMr

@@ -73,6 +73,15 @@ abi_consts! {
         /// Longest rate_interval: 7.8 Mbit/s at 250 MHz.
         MAX_RATE_INTERVAL = 0xff_ffff,
     }
+    "Groups" {
+        /// Rows of the table GROUP.
+        GROUP_ROWS = 512,
+        /// The first of them are heads: row p of QP1 of port p (from 0), row GROUP_HASH_HEADS + h of multicast groups
+        /// whose MGID has the hash h, the exclusive or of its 6-bit pieces from the first bit on.
+        GROUP_HEADS = 128,
+        /// First head of multicast groups.
+        GROUP_HASH_HEADS = 64,
+    }
     "Link" {
         /// VLs of a port, VL15 included.
         VLS = 16,

@@ -10,6 +10,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &KeyTable::TABLE,
     &Forget::TABLE,
     &GidRow::TABLE,
+    &GroupRow::TABLE,
     &Cqc::TABLE,
     &Eqc::TABLE,
 ];
@@ -35,6 +36,8 @@ layout! {
         is_global set_is_global: bool [1, 5, 1] "SYS-5";
         /// dgid is ::ffff:a.b.c.d: packets carry IPv4.
         is_ipv4 set_is_ipv4: bool [1, 6, 1];
+        /// Datagrams name QP 1 as their source.
+        is_gsi set_is_gsi: bool [1, 7, 1] "MGMT-4";
         /// Owning function.
         func set_func: u8 [2, 0, 8];
         /// Port, from 1.
@@ -184,6 +187,25 @@ layout! {
     GidRow("gid_row", 64, Hardware) {
         /// The GID, bytes as on the wire.
         gid set_gid: [u8; 16] [0, 0, 128] "ADDR-13";
+    }
+}
+
+layout! {
+    /// A place in a list of QPs that get a copy each of a datagram: of those for QP1 of a port, or for multicast groups
+    /// with the same hash. A list begins at a head, which is no member.
+    GroupRow("group_row", 64, Hardware) {
+        /// A member: qpn gets a copy.
+        valid set_valid: bool [0, 0, 1];
+        /// Only of datagrams to mgid that came through port.
+        is_multicast set_is_multicast: bool [0, 1, 1] "MC-1";
+        /// Port, from 0.
+        port set_port: u8 [1, 0, 1];
+        /// The row behind it; 0: none.
+        next set_next: u16 [2, 0, 16];
+        /// QPN of the member.
+        qpn set_qpn: u32 [4, 0, 24];
+        /// Group, bytes as on the wire.
+        mgid set_mgid: [u8; 16] [16, 0, 128] "ADDR-13";
     }
 }
 

@@ -502,6 +502,8 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Link = 5,
         /// gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
         Gid = 6,
+        /// group_row by row: the first GROUP_HEADS are heads of lists.
+        Group = 7,
     }
 }
 
@@ -602,6 +604,10 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         ResolveGid = 38,
         /// Where the function's memory keys are: set_key_table_cmd.
         SetKeyTable = 39,
+        /// A QP gets what comes for a multicast group: mcast_cmd.
+        AttachMcast = 40,
+        /// It no longer does: mcast_cmd.
+        DetachMcast = 41,
     }
 }
 

@@ -57,10 +57,14 @@ pub const GRH_NEXT_HEADER_IBA: u8 = 0x1b;
 pub const LNH_IBA_LOCAL: u8 = 2;
 /// LRH link-next-header value: a GRH and then an IBA transport header follow.
 pub const LNH_IBA_GLOBAL: u8 = 3;
+/// QP number of the general services QP.
+pub const QPN_GSI: u32 = 1;
 /// Destination QP number of a multicast packet.
 pub const QPN_MULTICAST: u32 = 0xff_ffff;
 /// Q_Key of the general services QP, QP1.
 pub const QKEY_GSI: u32 = 0x8001_0000;
+/// First LID of multicast groups; the last one is below the permissive LID, 0xffff (IBA vol1 4.1.3).
+pub const LID_MULTICAST: u16 = 0xc000;
 /// Bytes of the ICRC.
 pub const ICRC_LEN: usize = 4;
 /// Bytes of the VCRC.

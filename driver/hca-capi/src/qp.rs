@@ -53,12 +53,15 @@ fn cap_to_c(cap: QpCap) -> ibv_qp_cap {
     }
 }
 
+/// The kernel's type of QP1, for the connection manager's library; no header of user space has it.
+const QPT_GSI: ibv_qp_type = 1;
+
 /// Services by QP type. Of these a card has what it has; the others no card of ours can have.
 fn service_of(qp_type: ibv_qp_type) -> Verb<hca_abi::Service> {
     match qp_type {
         IBV_QPT_RC => Ok(hca_abi::Service::Rc),
         IBV_QPT_UC => Ok(hca_abi::Service::Uc),
-        IBV_QPT_UD => Ok(hca_abi::Service::Ud),
+        IBV_QPT_UD | QPT_GSI => Ok(hca_abi::Service::Ud),
         IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => {
             Err(unsupported(&format!("QP type {qp_type}")))
         }
@@ -97,6 +100,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         recv_cq: &recv.cq,
         cap,
         service: service_of(attr.qp_type)?,
+        is_gsi: attr.qp_type == QPT_GSI,
         sq_sig_all: attr.sq_sig_all != 0,
     };
     let qp = domain.pd.create_raw_qp(&options)?;
@@ -110,7 +114,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
             send_cq: attr.send_cq,
             recv_cq: attr.recv_cq,
             handle: qp_num,
-            qp_num,
+            qp_num: if options.is_gsi { hca_wire::QPN_GSI } else { qp_num },
             state: IBV_QPS_RESET,
             qp_type: attr.qp_type,
             ..Default::default()
@@ -252,6 +256,29 @@ pub unsafe extern "C" fn query_qp(
             put(init_attr, init)
         }
     })
+}
+
+/// MC-3: the GID says which group; on InfiniBand the LID goes with it.
+fn change_mcast(
+    raw: *mut ibv_qp,
+    gid: *const ibv_gid,
+    change: impl FnOnce(&RawQp<DevPtr>, [u8; 16]) -> hca_verbs::Result<()>,
+) -> c_int {
+    status(|| {
+        // SAFETY: looked up first; the program's structure, or NULL.
+        let (qp, gid) = unsafe { (get(raw.cast::<QpObject>())?, gid.as_ref()) };
+        // SAFETY: any bytes are a GID.
+        let mgid = unsafe { gid.ok_or(Errno(libc::EINVAL))?.raw };
+        Ok(qp.inner.with(|inner| change(&inner.qp, mgid))?)
+    })
+}
+
+pub unsafe extern "C" fn attach_mcast(raw: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+    change_mcast(raw, gid, RawQp::attach_mcast)
+}
+
+pub unsafe extern "C" fn detach_mcast(raw: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+    change_mcast(raw, gid, RawQp::detach_mcast)
 }
 
 pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {

@@ -1,10 +1,10 @@
 //! One method per admin command.
 
 use hca_abi::{
-    AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, ModifyMrCmd,
-    ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult,
-    QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd, RegMrResult,
-    ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
+    AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, McastCmd,
+    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd,
+    QueryGidResult, QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd,
+    RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -168,6 +168,23 @@ impl<P: DevicePtr> Function<P> {
     /// DESTROY_QP, in any state (QPS-16).
     pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), DriverError> {
         self.on_handle(AdminOpcode::DestroyQp, qpn).map(drop)
+    }
+
+    /// ATTACH_MCAST: a QP that is a member already stays one (MC-5).
+    pub fn attach_mcast(&mut self, qpn: u32, mgid: [u8; 16]) -> Result<(), DriverError> {
+        self.mcast(AdminOpcode::AttachMcast, qpn, mgid)
+    }
+
+    /// DETACH_MCAST; refused if the QP is no member.
+    pub fn detach_mcast(&mut self, qpn: u32, mgid: [u8; 16]) -> Result<(), DriverError> {
+        self.mcast(AdminOpcode::DetachMcast, qpn, mgid)
+    }
+
+    fn mcast(&mut self, opcode: AdminOpcode, qpn: u32, mgid: [u8; 16]) -> Result<(), DriverError> {
+        let mut cmd = McastCmd::new();
+        cmd.set_qpn(qpn);
+        cmd.set_mgid(mgid);
+        self.admin.issue(opcode, cmd.as_bytes()).map(drop)
     }
 
     /// MODIFY_MR: the keys stay. When it returns, the old rights no longer hold.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use hca_abi::{CtxTable, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
+use hca_abi::{CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
 use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, line_of};
 use hca_regs as reg;
 
@@ -225,6 +225,7 @@ impl Card {
             Ok(CtxTable::Forget) => 1 << 24,
             Ok(CtxTable::Link) => LINK_ROWS,
             Ok(CtxTable::Gid) => (NUM_PORTS * NUM_GIDS) as u32,
+            Ok(CtxTable::Group) => GROUP_ROWS,
             Err(_) => 0,
         };
         self.ctx_error = index >= limit || command != reg::MGMT_CTX_CMD_WRITE_MASK;

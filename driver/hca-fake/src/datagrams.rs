@@ -1,9 +1,11 @@
 //! Datagrams: to QPs of this card only; those to anybody else go out and are not seen again.
 
 use hca_abi::{
-    Cqe, CtxTable, GidRow, Mtu, QpState, Qpc, Service, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, wc_flag,
+    Cqe, CtxTable, GROUP_HASH_HEADS, GidRow, GroupRow, Mtu, QpState, Qpc, Service, SqWqeUdCtrl, WcOpcode,
+    WcStatus, WrOpcode, wc_flag,
 };
 use hca_fw_core::{NUM_GIDS, line_of};
+use hca_wire::{QPN_GSI, QPN_MULTICAST};
 
 use crate::card::{Card, PortIdentity};
 
@@ -57,6 +59,12 @@ fn network_header(wqe: &SqWqeUdCtrl, sgid: [u8; 16], is_infiniband: bool) -> [u8
     out
 }
 
+/// The exclusive or of the 6-bit pieces of an MGID.
+fn hash(mgid: [u8; 16]) -> u32 {
+    let bits = u128::from_le_bytes(mgid);
+    (0..22).fold(0, |hash, piece| hash ^ (bits >> (6 * piece)) as u32 & 63)
+}
+
 /// Does the port take packets with this destination?
 fn is_for(port: &PortIdentity, wqe: &SqWqeUdCtrl) -> bool {
     if port.is_infiniband {
@@ -79,11 +87,12 @@ impl Card {
         wqe: &SqWqeUdCtrl,
         data: &[u8],
     ) -> Result<(), WcStatus> {
-        let with_imm = match WrOpcode::try_from(wqe.opcode()) {
-            Ok(WrOpcode::Send) => false,
-            Ok(WrOpcode::SendWithImm) => true,
-            _ => return Err(WcStatus::LocQpOpErr),
-        };
+        if !matches!(
+            WrOpcode::try_from(wqe.opcode()),
+            Ok(WrOpcode::Send | WrOpcode::SendWithImm)
+        ) {
+            return Err(WcStatus::LocQpOpErr);
+        }
         let port = self.port_identity(qpc.port());
         let sgid = self.gid(qpc.port(), wqe.sgid_index());
         if wqe.length() > mtu_bytes(qpc) {
@@ -96,7 +105,34 @@ impl Card {
             ));
             return Err(WcStatus::LocQpOpErr);
         }
-        let peer_line = line_of(wqe.remote_qpn());
+        for qpn in self.takers(qpc, wqe) {
+            self.deliver(qpc, wqe, sgid, qpn, data);
+        }
+        Ok(())
+    }
+
+    /// QPs of this card that get the datagram, each a copy, if they want it.
+    fn takers(&self, qpc: &Qpc, wqe: &SqWqeUdCtrl) -> Vec<u32> {
+        let port_index = qpc.port().saturating_sub(1);
+        let head = match wqe.remote_qpn() {
+            QPN_GSI => u32::from(port_index),
+            QPN_MULTICAST => GROUP_HASH_HEADS + hash(wqe.dgid()),
+            _ if is_for(&self.port_identity(qpc.port()), wqe) => return vec![wqe.remote_qpn()],
+            _ => return Vec::new(),
+        };
+        let row = |at| GroupRow::read_from(&self.row(CtxTable::Group, at));
+        let next = |at| Some(u32::from(row(at)?.next())).filter(|next| *next != 0);
+        let list = std::iter::successors(next(head), |at| next(*at)).filter_map(row);
+        let own = list.filter(|row| {
+            let is_group = row.is_multicast() && row.port() == port_index && row.mgid() == wqe.dgid();
+            row.valid() && (is_group || (!row.is_multicast() && is_for(&self.port_identity(qpc.port()), wqe)))
+        });
+        own.map(|row| row.qpn()).collect()
+    }
+
+    fn deliver(&mut self, qpc: &Qpc, wqe: &SqWqeUdCtrl, sgid: [u8; 16], qpn: u32, data: &[u8]) {
+        let port = self.port_identity(qpc.port());
+        let peer_line = line_of(qpn);
         let peer = self.qpc(peer_line);
         let rings = self.rings(peer_line);
         let qkey = match wqe.qkey() & CONTROLLED_QKEY {
@@ -107,35 +143,33 @@ impl Card {
             QpState::try_from(peer.state()),
             Ok(QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
         );
-        let is_taken = is_for(&port, wqe)
-            && peer.qpn() == wqe.remote_qpn()
+        let is_taken = peer.qpn() == qpn
             && Service::try_from(peer.service()) == Ok(Service::Ud)
             && listens
             && peer.port() == qpc.port()
             && peer.qkey() == qkey
             && rings.rq_consumer != rings.rq_producer;
         if !is_taken {
-            return Ok(());
+            return;
         }
         let mut message = network_header(wqe, sgid, port.is_infiniband).to_vec();
         message.extend_from_slice(data);
         let mut cqe = Cqe::new();
         cqe.set_opcode(WcOpcode::Recv.into());
         cqe.set_byte_len(message.len() as u32);
-        cqe.set_src_qp(qpc.qpn());
+        cqe.set_src_qp(if qpc.is_gsi() { QPN_GSI } else { qpc.qpn() });
         cqe.set_sl(wqe.sl());
         if port.is_infiniband {
             cqe.set_slid(port.lid | u16::from(wqe.src_path_bits()));
             cqe.set_dlid_path_bits((wqe.dlid() ^ port.lid) as u8);
         }
         let mut flags = if wqe.is_global() { wc_flag::GRH } else { 0 };
-        if with_imm {
+        if wqe.opcode() == u8::from(WrOpcode::SendWithImm) {
             flags |= wc_flag::WITH_IMM;
             cqe.set_imm_data(wqe.imm_data());
         }
         cqe.set_wc_flags(flags);
         // What goes wrong there is no matter of the sender.
         let _ = self.receive(peer_line, &peer, cqe, Some(&message), wqe.solicited());
-        Ok(())
     }
 }

@@ -26,6 +26,8 @@ pub struct QpOptions<'a, P: DevicePtr> {
     pub cap: QpCap,
     /// Transport service.
     pub service: Service,
+    /// QP1 of its port, a QP of datagrams: of this function, beside those of the others (MGMT-4).
+    pub is_gsi: bool,
     /// Every send makes a completion, flagged or not.
     pub sq_sig_all: bool,
 }
@@ -38,6 +40,7 @@ impl<'a, P: DevicePtr> QpOptions<'a, P> {
             recv_cq,
             cap: QpCap::default(),
             service: Service::Rc,
+            is_gsi: false,
             sq_sig_all: false,
         }
     }
@@ -96,6 +99,7 @@ impl<P: DevicePtr> RawQp<P> {
         let push_slot = Context::from_shared(shared.clone()).push_slot()?;
         let mut cmd = CreateQpCmd::new();
         cmd.set_service(options.service.into());
+        cmd.set_is_gsi(options.is_gsi);
         cmd.set_sq_sig_all(options.sq_sig_all);
         cmd.set_sq_log_size(send_size.log_size);
         cmd.set_sq_log_stride(send_size.log_stride);
@@ -250,6 +254,18 @@ impl<P: DevicePtr> RawQp<P> {
         self.check_alive()?;
         let result = self.pd.shared.function().query_qp(self.qpn)?;
         Ok(QpAttr::from_abi(&hca_abi::QpAttr(result.attr())))
+    }
+
+    /// ibv_attach_mcast: the QP gets a copy of what comes for a group through its port (MC-3). It has a port from INIT on.
+    pub fn attach_mcast(&self, mgid: [u8; 16]) -> Result<()> {
+        self.check_alive()?;
+        Ok(self.pd.shared.function().attach_mcast(self.qpn, mgid)?)
+    }
+
+    /// ibv_detach_mcast.
+    pub fn detach_mcast(&self, mgid: [u8; 16]) -> Result<()> {
+        self.check_alive()?;
+        Ok(self.pd.shared.function().detach_mcast(self.qpn, mgid)?)
     }
 
     fn may_send(&self) -> bool {

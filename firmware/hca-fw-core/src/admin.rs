@@ -6,7 +6,7 @@ use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd,
-    HandleResult, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryEntryCmd,
+    HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryEntryCmd,
     QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
     ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
 };
@@ -153,6 +153,12 @@ impl Control {
             AdminOpcode::CreateQp => self
                 .create_qp(hal, func, &CreateQpCmd::read_from(body).ok_or(internal)?)
                 .map(handle_body),
+            AdminOpcode::AttachMcast => self
+                .attach_mcast(hal, func, &McastCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
+            AdminOpcode::DetachMcast => self
+                .detach_mcast(hal, func, &McastCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
             AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::CreateSrq

@@ -61,6 +61,9 @@ impl Control {
         d.set_max_res_rd_atom(u32::from(crate::qp::MAX_RD_ATOMIC) * self.qp_ids.limit());
         d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         d.set_max_ah(MAX_AH);
+        d.set_max_mcast_grp(self.groups.limit());
+        d.set_max_mcast_qp_attach(crate::groups::MAX_QPS_PER_GROUP);
+        d.set_max_total_mcast_qp_attach(self.groups.limit());
         d.set_max_pkeys(crate::port::NUM_PKEYS as u16);
         d.set_max_gids(crate::port::NUM_GIDS as u16);
         d.set_local_ca_ack_delay(ACK_DELAY);

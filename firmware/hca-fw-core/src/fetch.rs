@@ -3,9 +3,10 @@
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
-    QpAttr, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd,
-    SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
+    AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd,
+    ModifyQpCmd, QpAttr, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
+    ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd,
+    qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -52,6 +53,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::CreateCq => words_of(&CreateCqCmd::TABLE),
         AdminOpcode::ResizeCq => words_of(&ResizeCqCmd::TABLE),
         AdminOpcode::CreateQp => words_of(&CreateQpCmd::TABLE),
+        AdminOpcode::AttachMcast | AdminOpcode::DetachMcast => words_of(&McastCmd::TABLE),
         AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
         AdminOpcode::SetKeyTable => words_of(&SetKeyTableCmd::TABLE),
         AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),

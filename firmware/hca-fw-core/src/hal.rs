@@ -3,7 +3,8 @@
 use crate::port::NUM_GIDS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
-    AdminCpl, AdminStatus, CtxTable, GidRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, QueryCountersResult,
+    AdminCpl, AdminStatus, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind,
+    QueryCountersResult,
 };
 use hca_regs as reg;
 
@@ -212,6 +213,11 @@ impl<'a, B: Bus> Hal<'a, B> {
         row.set_gid(*gid);
         let index = usize::from(port) * NUM_GIDS + index;
         self.ctx_write(CtxTable::Gid, index as u32, row.as_bytes());
+    }
+
+    /// Writes a row of the lists of QPs that share datagrams.
+    pub fn group_row(&mut self, index: u16, row: &GroupRow) {
+        self.ctx_write(CtxTable::Group, index.into(), row.as_bytes());
     }
 
     /// Reads a status word of a port's link.

@@ -27,6 +27,7 @@ mod admin;
 mod device;
 mod events;
 mod fetch;
+mod groups;
 mod hal;
 mod link;
 mod memory;
@@ -45,6 +46,7 @@ pub use port::{
 };
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 
+use groups::Groups;
 use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls};
 use memory::Keys;
@@ -112,6 +114,7 @@ pub(crate) struct Control {
     qp_ids: IdPool<{ NUM_QPS / 64 }>,
     qps: [QpRec; NUM_QPS],
     rates: RateGroups,
+    groups: Groups,
     keys: [Keys; NUM_FUNCS],
 }
 
@@ -207,6 +210,7 @@ impl Control {
             qp_ids: IdPool::new(NUM_QPS as u32, 2, functions),
             qps: [const { QpRec::new() }; NUM_QPS],
             rates: RateGroups::new(functions),
+            groups: Groups::new(functions),
             keys: [const { Keys::new() }; NUM_FUNCS],
         }
     }

@@ -4,6 +4,7 @@
 //! table and puts the MAC address into the path.
 
 use crate::NUM_PORTS;
+use crate::groups::group_mac;
 use crate::port::Port;
 
 /// Entries: all addresses of 128 ports, from both ports of the card.
@@ -73,10 +74,13 @@ impl Neighbours {
         asks && could_be
     }
 
-    /// ADDR-8: MAC address behind a GID: of the port itself, of a neighbour, or the one that the GID is made from.
+    /// ADDR-8: MAC address behind a GID: of a multicast group, of the port itself, of a neighbour, or the one that the GID is made from.
     pub fn resolve(&self, port: &Port, gid: &[u8; 16]) -> Option<[u8; 6]> {
         if *gid == [0; 16] {
             return None;
+        }
+        if let Some(mac) = group_mac(gid) {
+            return Some(mac);
         }
         if port.has_gid(gid) {
             return Some(port.identity().mac);

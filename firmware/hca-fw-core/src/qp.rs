@@ -58,8 +58,13 @@ impl Control {
         func: u8,
         cmd: &CreateQpCmd,
     ) -> CmdResult<u32> {
-        let is_served = matches!(Service::try_from(cmd.service()), Ok(Service::Rc | Service::Ud));
-        if !is_served || cmd.has_srq() || cmd.create_flags() != 0 {
+        let service = Service::try_from(cmd.service());
+        let is_served = matches!(service, Ok(Service::Rc | Service::Ud));
+        if !is_served
+            || (cmd.is_gsi() && service != Ok(Service::Ud))
+            || cmd.has_srq()
+            || cmd.create_flags() != 0
+        {
             return Err((AdminStatus::Unsupported, u32::from(cmd.service())));
         }
         for (log_size, log_stride) in [
@@ -100,6 +105,9 @@ impl Control {
 
     pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult<Rest> {
         let line = self.own_qp(func, qpn)?;
+        if self.groups.is_attached(qpn) {
+            return Err((AdminStatus::InUse, qpn)); // MC-8
+        }
         self.silence_qp(hal, line);
         // Completions under way reach the host before the answer to this command does, and none comes later.
         Ok(Rest::Fence(Fenced::FreeQp(line)))
@@ -107,6 +115,7 @@ impl Control {
 
     /// RESET everywhere: every block drops what it holds for the QP.
     pub(crate) fn silence_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
+        self.groups.leave_all(hal, self.qpn_of(line));
         let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
         rec.attr = QpAttr::new();
@@ -173,8 +182,9 @@ impl Control {
         if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP) {
             return Err((AdminStatus::Unsupported, mask.bits()));
         }
+        let is_gsi = self.qps[i].create.is_gsi();
         // KEY-24: what a peer believes of such a Q_Key is that an operating system stands behind it.
-        if mask.contains(Attr::QKEY) && given.qkey() & CONTROLLED_QKEY != 0 && func != MANAGER {
+        if mask.contains(Attr::QKEY) && !is_gsi && given.qkey() & CONTROLLED_QKEY != 0 && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
         let mut attr = if to == QpState::Reset {
@@ -190,6 +200,10 @@ impl Control {
             // V-36: it bounds the message, and nobody gives it.
             attr.set_path_mtu(self.port_of(&attr)?.mtu());
         }
+        if is_gsi && to != QpState::Reset {
+            attr.set_qkey(hca_wire::QKEY_GSI);
+            self.groups.check_gsi(func, self.qpn_of(line), attr.port_num())?;
+        }
         attr.set_qp_state(to.into());
         let drains = from == QpState::Rts && to == QpState::Sqd;
         attr.set_sq_draining(drains);
@@ -203,6 +217,10 @@ impl Control {
         let group = self.rates.change(func, self.qps[i].rate_group, rate);
         self.qps[i].rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
         self.qps[i].attr = attr;
+        if is_gsi {
+            let port_num = if to == QpState::Reset { 0 } else { attr.port_num() };
+            self.groups.place_gsi(hal, func, self.qpn_of(line), port_num);
+        }
         self.apply_transition(hal, line, from, to);
         // QPS-6: the driver removes the QP's completions next; none may come after that.
         Ok(match to {
@@ -370,6 +388,7 @@ impl Control {
         q.set_sq_psn(a.sq_psn());
         q.set_rq_psn(a.rq_psn());
         q.set_qpn(self.qpn_of(line));
+        q.set_is_gsi(c.is_gsi());
         if rec.service() != Service::Ud {
             self.set_path(&mut q, a);
         }

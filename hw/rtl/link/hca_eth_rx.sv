@@ -69,7 +69,8 @@ module hca_eth_rx
     if (emit) begin
       out_first_q <= prev_first_q;
       out_last_q  <= prev_last_q || absorb;
-      out_bad_q   <= (prev_q[47:0] != {swap16(dmac[15:0]), swap32(dmac[47:16])}) ||
+      // A group's frame is for whoever wants it: hca_rx_group knows.
+      out_bad_q   <= (!prev_q[0] && prev_q[47:0] != {swap16(dmac[15:0]), swap32(dmac[47:16])}) ||
                      (ethertype != 16'(EthertypeIpv4) && ethertype != 16'(EthertypeIpv6));
       out_port_q  <= prev_port_q;
       out_ipv6_q  <= ethertype == 16'(EthertypeIpv6);

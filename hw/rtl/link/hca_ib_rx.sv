@@ -20,8 +20,6 @@ module hca_ib_rx
   output beat_t       out_data_o
 );
 
-  localparam logic [15:0] LidPermissive = 16'hffff;
-
   logic        in_first_q, in_valid_q, first_q, out_valid_q, out_first_q, out_last_q, out_bad_q, out_global_q;
   logic [6:0]  out_len_q;
   beat_t       out_q;
@@ -64,7 +62,7 @@ module hca_ib_rx
       out_first_q  <= first_q;
       out_last_q   <= in_q.last;
       out_bad_q    <= (lver != 4'd0) || (lnh != 2'(LnhIbaLocal) && lnh != 2'(LnhIbaGlobal)) ||
-                      ((dlid | path_mask) != (cfg.lid | path_mask) && dlid != LidPermissive);
+                      ((dlid | path_mask) != (cfg.lid | path_mask) && dlid < 16'(LidMulticast));
       out_global_q <= lnh == 2'(LnhIbaGlobal);
       out_len_q    <= (in_q.len_bytes > 7'd64 || !in_q.last) ? 7'd64 : in_q.len_bytes;
       out_q        <= in_q.data;

@@ -1,6 +1,6 @@
 // Transmit side of the self-loopback: a packet whose destination is its own port goes to `loop`, any other to `out`;
 // the port stands beside each beat. Ethernet: destination MAC = port MAC. InfiniBand: destination LID = own LID under
-// the LID mask; the permissive LID goes out. Decides on the first beat; latency to `out` one cycle. A looped packet
+// the LID mask; the permissive LID goes out. One for a multicast group goes both ways, beat by beat. Decides on the first beat; latency to `out` one cycle. A looped packet
 // is offered once it is here whole, and then without a gap: the receive side is never held up by it.
 module hca_loopback
   import hca_pkg::*;
@@ -26,8 +26,8 @@ module hca_loopback
   localparam logic [15:0] LidPermissive = 16'hffff;
 
   logic [15:0] dlid, path_mask;
-  logic        own_mac, own_lid, own;
-  logic        first_q, own_q, valid_q, to_self_q, take, ready;
+  logic        own_mac, own_lid, own, group, group_lid;
+  logic        first_q, own_q, group_q, valid_q, to_self_q, to_out_q, take, ready;
   mac_t        beat_q;
   logic [PortW-1:0] port_q;
   port_cfg_t   cfg;
@@ -42,14 +42,16 @@ module hca_loopback
       if (in_i.data[8*i +: 8] != cfg.mac[8*(5-i) +: 8]) own_mac = 1'b0;
     end
   end
+  assign group_lid = dlid >= 16'(LidMulticast) && dlid != LidPermissive;
   assign own       = first_q ? (cfg.ib ? own_lid : own_mac) : own_q;
+  assign group     = first_q ? (cfg.ib ? group_lid : in_i.data[0]) : group_q;
 
   logic unused_cfg;
   assign unused_cfg = cfg.active;
 
   logic store_ready, head_valid;
 
-  assign ready      = to_self_q ? store_ready : out_ready_i;
+  assign ready      = (!to_self_q || store_ready) && (!to_out_q || out_ready_i);
   assign in_ready_o = !valid_q || ready;
   assign take       = in_valid_i && in_ready_o;
 
@@ -66,13 +68,15 @@ module hca_loopback
   always_ff @(posedge clk_i) begin
     if (take) begin
       own_q     <= own;
-      to_self_q <= own;
+      group_q   <= group;
+      to_self_q <= own || group;
+      to_out_q  <= !own;
       beat_q    <= in_i;
       port_q    <= in_port_i;
     end
   end
 
-  assign out_valid_o = valid_q && !to_self_q;
+  assign out_valid_o = valid_q && to_out_q && (!to_self_q || store_ready);
   assign out_o       = beat_q;
   assign out_port_o  = port_q;
 
@@ -84,7 +88,7 @@ module hca_loopback
   ) u_store (
     .clk_i,
     .rst_i,
-    .in_valid_i (valid_q && to_self_q),
+    .in_valid_i (valid_q && to_self_q && (!to_out_q || out_ready_i)),
     .in_ready_o (store_ready),
     .in_i       ({port_q, beat_q}),
     .out_valid_o(head_valid),
@@ -97,7 +101,7 @@ module hca_loopback
   logic [$clog2(Depth):0] packets_q;
   logic                   packet_in, packet_out;
 
-  assign packet_in    = valid_q && to_self_q && store_ready && beat_q.last;
+  assign packet_in    = valid_q && to_self_q && ready && beat_q.last;
   assign packet_out   = loop_valid_o && loop_ready_i && loop_o.last;
   assign loop_valid_o = head_valid && packets_q != '0;
 

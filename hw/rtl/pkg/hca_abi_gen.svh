@@ -49,6 +49,11 @@ localparam int unsigned EventKindBase = 32'h10;
 // Groups of QPs with a rate (`rate_group`), number 0 included, which has none.
 localparam int unsigned RateGroups = 32'h20;
 localparam int unsigned MaxRateInterval = 32'hffffff;  // Longest rate_interval: 7.8 Mbit/s at 250 MHz.
+localparam int unsigned GroupRows = 32'h200;  // Rows of the table GROUP.
+// The first of them are heads: row p of QP1 of port p (from 0), row GROUP_HASH_HEADS + h of multicast
+// groups whose MGID has the hash h, the exclusive or of its 6-bit pieces from the first bit on.
+localparam int unsigned GroupHeads = 32'h80;
+localparam int unsigned GroupHashHeads = 32'h40;  // First head of multicast groups.
 localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
 localparam int unsigned MgmtVl = 32'hf;
@@ -89,6 +94,8 @@ localparam int unsigned RoceUdpPort = 32'h12b7;  // UDP destination port of RoCE
 localparam int unsigned GrhNextHeaderIba = 32'h1b;  // GRH next header: an IBA transport header follows.
 localparam int unsigned LnhIbaLocal = 32'h2;  // LRH link next header: a BTH follows.
 localparam int unsigned LnhIbaGlobal = 32'h3;  // LRH link next header: a GRH and then a BTH follow.
+localparam int unsigned QpnGsi = 32'h1;  // QP number of the general services QP.
+localparam int unsigned LidMulticast = 32'hc000;  // First LID of multicast groups.
 localparam int unsigned QpnMulticast = 32'hffffff;  // Destination QP number of a multicast packet.
 localparam int unsigned QkeyGsi = 32'h80010000;  // Q_Key of QP1.
 localparam int unsigned IcrcLen = 32'h4;  // Bytes of the ICRC.
@@ -281,7 +288,8 @@ typedef enum logic [3:0] {
   CtxTableKeyTable = 4'd3,  // key_table by function.
   CtxTableForget = 4'd4,  // forget by key index.
   CtxTableLink = 4'd5,  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
-  CtxTableGid = 4'd6  // gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
+  CtxTableGid = 4'd6,  // gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
+  CtxTableGroup = 4'd7  // group_row by row: the first GROUP_HEADS are heads of lists.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -549,7 +557,7 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [1127:0]  reserved18;
+  logic [1127:0]  reserved17;
   // The QPN. Its low bits are the row, the others a generation: who names another one does not mean this
   // QP.
   logic [23:0]    qpn;
@@ -558,7 +566,7 @@ typedef struct packed {
   // Time that the destination takes per byte on the wire, in 2^-16 cycles of the card (100 Gbit/s: 1311).
   logic [23:0]    rate_interval;
   logic [7:0]     static_rate;  // Static rate.
-  logic [3:0]     reserved17;
+  logic [3:0]     reserved16;
   logic [19:0]    flow_label;  // Flow label.
   logic [7:0]     traffic_class;  // Traffic class.
   logic [7:0]     hop_limit;  // Hop limit.
@@ -568,48 +576,48 @@ typedef struct packed {
   logic [15:0]    dlid;  // Destination LID.
   logic [15:0]    udp_src_port;  // RoCEv2 UDP source port.
   logic [31:0]    rate_limit;  // Pacing in kbit/s, 0 = none.
-  logic           reserved16;
+  logic           reserved15;
   logic [6:0]     src_path_bits;  // Bits to put into the low end of the source LID.
-  logic [3:0]     reserved15;
-  logic [3:0]     sl;  // Service level.
   logic [3:0]     reserved14;
+  logic [3:0]     sl;  // Service level.
+  logic [3:0]     reserved13;
   logic [3:0]     sgid_index;  // Index of the source GID.
-  logic [2:0]     reserved13;
+  logic [2:0]     reserved12;
   logic [4:0]     min_rnr_timer;  // RNR timer code sent in RNR NAKs.
-  logic           reserved12;
-  logic [2:0]     rnr_retry;  // Retransmissions after RNR NAK; 7 = without end.
   logic           reserved11;
+  logic [2:0]     rnr_retry;  // Retransmissions after RNR NAK; 7 = without end.
+  logic           reserved10;
   logic [2:0]     retry_cnt;  // Retransmissions after timeout or sequence NAK.
   logic [23:0]    rq_psn;  // First expected PSN.
-  logic [2:0]     reserved10;
+  logic [2:0]     reserved9;
   logic [4:0]     timeout;  // Acknowledge timeout: 4.096 us << n, 0 = never.
   logic [23:0]    sq_psn;  // First send PSN.
-  logic [2:0]     reserved9;
+  logic [2:0]     reserved8;
   logic [4:0]     max_dest_rd_atomic;  // READs and atomics that the peer may have outstanding here, 0..=16.
   logic [23:0]    srqn;  // Shared receive queue.
-  logic [1:0]     reserved8;
+  logic [1:0]     reserved7;
   logic [1:0]     rq_log_stride;  // Receive WQE stride is 64 << this.
   logic [3:0]     rq_log_size;  // log2 of the entries of the receive ring.
   logic [23:0]    recv_cqn;  // CQ of the receive queue.
-  logic [1:0]     reserved7;
+  logic [1:0]     reserved6;
   logic [1:0]     sq_log_stride;  // Send WQE stride is 64 << this.
   logic [3:0]     sq_log_size;  // log2 of the entries of the send ring.
   logic [23:0]    send_cqn;  // CQ of the send queue.
   logic [63:0]    rq_base;  // Bus address of the receive ring.
   logic [63:0]    sq_base;  // Bus address of the send ring.
   logic [31:0]    qkey;  // Q_Key.
-  logic [2:0]     reserved6;
+  logic [2:0]     reserved5;
   logic [4:0]     max_rd_atomic;  // READs and atomics that may be outstanding as requester, 0..=16.
   logic [23:0]    dest_qpn;  // QP at the peer.
-  logic [1:0]     reserved5;
+  logic [1:0]     reserved4;
   logic [5:0]     pkey_index;  // Index into the port's P_Key table.
   logic [23:0]    pd;  // Protection domain.
-  logic           reserved4;
+  logic           reserved3;
   logic [2:0]     path_mtu;  // mtu: 1 = 256 .. 5 = 4096 bytes.
-  logic [1:0]     reserved3;
+  logic [1:0]     reserved2;
   logic [1:0]     port;  // Port, from 1.
   logic [7:0]     func;  // Owning function.
-  logic           reserved2;
+  logic           is_gsi;  // Datagrams name QP 1 as their source.
   logic           is_ipv4;  // dgid is ::ffff:a.b.c.d: packets carry IPv4.
   logic           is_global;  // Packets carry a GRH (always so on RoCE).
   logic           has_srq;  // Receives come from SRQ srqn.
@@ -676,6 +684,22 @@ typedef struct packed {
   logic [383:0]   reserved0;
   logic [127:0]   gid;  // The GID, bytes as on the wire.
 } gid_row_t;
+
+// A place in a list of QPs that get a copy each of a datagram: of those for QP1 of a port, or for multicast
+// groups with the same hash. A list begins at a head, which is no member.
+localparam int unsigned GroupRowBytes = 64;
+typedef struct packed {
+  logic [255:0]   reserved3;
+  logic [127:0]   mgid;  // Group, bytes as on the wire.
+  logic [71:0]    reserved2;
+  logic [23:0]    qpn;  // QPN of the member.
+  logic [15:0]    next;  // The row behind it; 0: none.
+  logic [6:0]     reserved1;
+  logic           port;  // Port, from 0.
+  logic [5:0]     reserved0;
+  logic           is_multicast;  // Only of datagrams to mgid that came through port.
+  logic           valid;  // A member: qpn gets a copy.
+} group_row_t;
 
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;

@@ -176,6 +176,14 @@ package hca_pkg;
     logic [127:0] gid;
   } gid_wr_t;
 
+  localparam int unsigned GroupW = $clog2(GroupRows);
+
+  // Write of a row of the lists of QPs that share datagrams (hca_rx_group).
+  typedef struct packed {
+    logic [GroupW-1:0] index;
+    group_row_t        row;
+  } group_wr_t;
+
   // Payload of a packet on its way to the builder: bytes [lane, lane+len) of data, memory lanes.
   typedef struct packed {
     logic       last;       // last piece of the packet
@@ -261,8 +269,18 @@ package hca_pkg;
   localparam int unsigned RxBufBeats = 1024;  // 64 KiB
   localparam int unsigned RxBufW     = $clog2(RxBufBeats);
 
+  // Who a packet is for, and who frees it.
+  typedef enum logic [2:0] {
+    RxdQp        = 3'd0,  // dest_qpn; it frees the buffer
+    RxdGsi       = 3'd1,  // before hca_rx_group alone: QP1 of its port
+    RxdMulticast = 3'd2,  // before hca_rx_group alone: the group dgid
+    RxdCopy      = 3'd3,  // dest_qpn, with others: it does not free the buffer
+    RxdEnd       = 3'd4   // nobody, behind the copies: frees the buffer
+  } rxd_kind_e;
+
   // A packet that has passed its CRCs and lies in the receive buffer (circular, freed in order).
   typedef struct packed {
+    rxd_kind_e         kind;
     logic              ib;
     logic [PortW-1:0]  port;           // through which it came
     logic [7:0]        opcode;

@@ -458,7 +458,7 @@ module hca_rx_ctrl
     own_item.func = ctx.func;
     own_item.cqe.cqe.qpn = full_qpn(ctx.gen, qpn_q);
     if (state_q == StResp) begin
-      own_item.frees     = 1'b1;
+      own_item.frees     = pkt_q.kind != RxdCopy;
       own_item.buf_beat  = pkt_q.buf_beat;
       own_item.buf_beats = pkt_q.buf_beats;
     end else begin

@@ -52,7 +52,8 @@ module hca_rx_filter
 
   assign mine    = (ctx_i.is_rc && rxd_i.opcode[7:5] == 3'(ServiceRc))
                    || (ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
-  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && mine && rxd_i.port == ctx_i.port && !dead_i;
+  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && mine && rxd_i.port == ctx_i.port && !dead_i
+                   && rxd_i.kind != RxdEnd;
   assign pkey_ok = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.

@@ -257,7 +257,8 @@ module hca_core
   omt_wr_t    omt;
   av_wr_t         av_wr;
   gid_wr_t        gid_wr;
-  logic           dg_left, dg_lost;
+  group_wr_t      group_wr;
+  logic           group_wr_valid, group_wr_ready, dg_left, dg_lost;
   logic           emit, fetch_begun, made_read, item_made, refusal_done, fence_start, fence_busy;
   logic [QpW-1:0] emit_qpn;
   logic [23:0]    emit_psn;
@@ -321,7 +322,8 @@ module hca_core
 
   hca_ports u_ports (
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
-    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
+    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .group_wr_valid_i(group_wr_valid),
+    .group_wr_ready_o(group_wr_ready), .group_wr_i(group_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
     .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready),
     .ack_i(ack), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
     .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp),
@@ -468,7 +470,8 @@ module hca_core
     .key_wr_o(key_wr), .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready), .forget_o(fw_forget),
     .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
-    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),
+    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .group_wr_valid_o(group_wr_valid), .group_wr_ready_i(group_wr_ready),
+    .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),
     .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),
     .msg_o(msg[MsgMgmt]), .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
     .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(rreq_valid[RdMgmt]),
@@ -482,14 +485,15 @@ module hca_core
   // ---- Trace -----------------------------------------------------------------------------------------------
   hca_trace u_trace (
     .qpc_i(qpc_valid[QpcReq] && qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr), .omt_i(omt_valid && omt_ready && omt.first),
-    .omt_rec_i(omt), .emit_i(emit), .emit_qpn_i(emit_qpn), .emit_psn_i(emit_psn), .sent_i(sent), .sent_txp_i(sent_txp),
-    .rxd_take_i(rxd_valid && rxd_ready), .rxd_i(rxd), .end_i(ended), .end_kind_i(end_kind), .end_frees_i(end_frees),
-    .end_ok_i(end_ok), .end_beats_i(end_beats), .upd_take_i(upd_valid && upd_ready), .upd_i(upd),
-    .wr_take_i(wr_valid & wr_ready), .trace_strobe_o, .trace_qpc_qpn_o, .trace_qpc_init_o, .trace_qpc_func_o,
-    .trace_qpc_dest_qpn_o, .trace_qpc_sq_base_o, .trace_qpc_sq_logs_o, .trace_qpc_cqns_o, .trace_omt_qpn_o,
-    .trace_omt_wqe_index_o, .trace_omt_opcode_o, .trace_omt_signaled_o, .trace_omt_last_psn_o, .trace_omt_len_o,
-    .trace_emit_qpn_o, .trace_emit_psn_o, .trace_sent_qpn_o, .trace_sent_opcode_o, .trace_sent_psn_o, .trace_rxd_qpn_o,
-    .trace_rxd_opcode_o, .trace_rxd_psn_o, .trace_rxd_syndrome_o, .trace_end_kind_o, .trace_end_frees_o,
-    .trace_end_ok_o, .trace_end_beats_o, .trace_upd_qpn_o, .trace_upd_una_wqe_o
+    .omt_rec_i(omt), .emit_i(emit), .emit_qpn_i(emit_qpn), .emit_psn_i(emit_psn), .sent_i(sent),
+    .sent_txp_i(sent_txp), .rxd_take_i(rxd_valid && rxd_ready && rxd.kind != RxdCopy), .rxd_i(rxd), .end_i(ended),
+    .end_kind_i(end_kind), .end_frees_i(end_frees), .end_ok_i(end_ok), .end_beats_i(end_beats),
+    .upd_take_i(upd_valid && upd_ready), .upd_i(upd), .wr_take_i(wr_valid & wr_ready), .trace_strobe_o,
+    .trace_qpc_qpn_o, .trace_qpc_init_o, .trace_qpc_func_o, .trace_qpc_dest_qpn_o, .trace_qpc_sq_base_o,
+    .trace_qpc_sq_logs_o, .trace_qpc_cqns_o, .trace_omt_qpn_o, .trace_omt_wqe_index_o, .trace_omt_opcode_o,
+    .trace_omt_signaled_o, .trace_omt_last_psn_o, .trace_omt_len_o, .trace_emit_qpn_o, .trace_emit_psn_o,
+    .trace_sent_qpn_o, .trace_sent_opcode_o, .trace_sent_psn_o, .trace_rxd_qpn_o, .trace_rxd_opcode_o,
+    .trace_rxd_psn_o, .trace_rxd_syndrome_o, .trace_end_kind_o, .trace_end_frees_o, .trace_end_ok_o,
+    .trace_end_beats_o, .trace_upd_qpn_o, .trace_upd_una_wqe_o
   );
 endmodule

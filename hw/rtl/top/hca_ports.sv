@@ -18,6 +18,9 @@ module hca_ports
   input  qpc_wr_t                   qpc_wr_i,
   input  av_wr_t                    av_wr_i,
   input  gid_wr_t                   gid_wr_i,
+  input  logic                      group_wr_valid_i,
+  output logic                      group_wr_ready_o,
+  input  group_wr_t                 group_wr_i,
   // Transmit.
   input  logic                      ack_valid_i,
   output logic                      ack_ready_o,
@@ -73,7 +76,8 @@ module hca_ports
   logic [NumPorts:0]     src_valid, src_ready, src_hold;
   mac_t                  src [NumPorts+1];
   logic [NumPorts:0][PortW-1:0] src_port;
-  logic                  rx_valid, rx_room, unused_rx_ready;
+  logic                  rx_valid, rx_room, unused_rx_ready, one_valid, one_ready;
+  rxd_t                  one;
   mac_t                  tx, out, rx;
   logic [PortW-1:0]      tx_port, out_port, rx_port, sent_port;
   rx_counts_t [NumPorts-1:0] rx_counts;
@@ -170,8 +174,14 @@ module hca_ports
 
   hca_rx_wire u_rx_wire (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready), .mac_i(rx),
-    .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o, .rxd_ready_i, .rxd_o, .buf_re_i, .buf_raddr_i, .buf_rdata_o,
-    .buf_free_i, .buf_free_beats_i, .counts_o(rx_counts)
+    .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid), .rxd_ready_i(one_ready), .rxd_o(one),
+    .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .counts_o(rx_counts)
+  );
+
+  hca_rx_group u_rx_group (
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .wr_valid_i(group_wr_valid_i), .wr_ready_o(group_wr_ready_o),
+    .wr_i(group_wr_i), .in_valid_i(one_valid), .in_ready_o(one_ready), .in_i(one), .out_valid_o(rxd_valid_o),
+    .out_ready_i(rxd_ready_i), .out_o(rxd_o)
   );
 
   logic stat_port_q;

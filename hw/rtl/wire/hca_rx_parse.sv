@@ -161,6 +161,8 @@ module hca_rx_parse
     d.solicited = w[15];
     d.pkey      = swap16(w[8*2 +: 16]);
     d.dest_qpn  = swap24(w[8*5 +: 24]);
+    if (ext.deth && d.dest_qpn == 24'(QpnGsi)) d.kind = RxdGsi;
+    if (ext.deth && d.dest_qpn == 24'(QpnMulticast)) d.kind = RxdMulticast;
     d.ack_req   = w[8*8+7];
     d.psn       = swap24(w[8*9 +: 24]);
     if (ext.reth || ext.atomic) begin

@@ -68,7 +68,7 @@ module hca_tx_hdr
     wr_av.is_global     = qpc_wr_i.qpc.is_global;
     wr_av.pkey_index    = qpc_wr_i.qpc.pkey_index[4:0];
     wr_av.qkey          = qpc_wr_i.qpc.qkey;
-    wr_av.qpn           = qpc_wr_i.qpc.qpn;
+    wr_av.qpn           = qpc_wr_i.qpc.is_gsi ? 24'(QpnGsi) : qpc_wr_i.qpc.qpn;
     wr_av.dest_qpn      = qpc_wr_i.qpc.dest_qpn;
     wr_av.udp_src_port  = qpc_wr_i.qpc.udp_src_port;
     wr_av.dlid          = qpc_wr_i.qpc.dlid;
