@@ -84,25 +84,31 @@ class MergeSource(Source):
 
 
 def destination(rng, ib, port):
-    """First bytes of a frame, and whether they name its own port."""
+    """First bytes of a frame, and where it must go: out, to its own port."""
     own = rng.random() < 0.5
+    if rng.random() < 0.2:
+        if not ib:
+            return bytes([rng.getrandbits(8) | 1]) + rng.randbytes(5), (True, True)
+        return bytes([0, 0]) + rng.choice([0xC000, 0xFFFE, rng.randrange(0xC000, 0xFFFF)]).to_bytes(2, "big"), (True, True)
     if not ib:
         if not own and rng.random() < 0.3:
-            return OWN_MAC[1 - port], own
+            return OWN_MAC[1 - port], (True, False)
         mac = bytearray(OWN_MAC[port])
         if not own:
-            mac[rng.randrange(6)] ^= 1 << rng.randrange(8)
-        return bytes(mac), own
+            byte = rng.randrange(6)
+            mac[byte] ^= 1 << rng.randrange(byte == 0, 8)   # not the bit of groups
+        return bytes(mac), (not own, own)
     lid = OWN_LID[port] | rng.randrange(1 << LMC)
     if not own:
         lid = rng.choice([0xFFFF, lid ^ 1 << rng.randrange(LMC, 16)])
-    return bytes([0, rng.getrandbits(8)]) + lid.to_bytes(2, "big"), own
+    return bytes([0, rng.getrandbits(8)]) + lid.to_bytes(2, "big"), (not own, own)
 
 
 @cocotb.test()
 @cocotb.parametrize(ib=[0, 1], rates=[(1, 1, 1), (1, 0.3, 0.3), (0.5, 1, 0.2), (1, 0.2, 1)])
 async def demux(dut, ib, rates):
-    """ADDR-3: each packet leaves on the right side, whole and in order; a looped packet has no gap inside."""
+    """ADDR-3, MC-3: each packet leaves on the right side, one for a group on both, whole and in order; a looped packet
+    has no gap inside."""
     bench = Bench(dut, 1)
     source = Source(bench, "in", rate=rates[0], payload=[("in_i", None), ("in_port_i", None)])
     out, loop = Frames(bench), Frames(bench)
@@ -116,13 +122,14 @@ async def demux(dut, ib, rates):
     sent, ports = [[], []], [[], []]
     for n in range(150):
         port = bench.rng.randrange(2)
-        head, own = destination(bench.rng, ib ^ port, port)
+        head, sides = destination(bench.rng, ib ^ port, port)
         packet = head + frame(bench.rng, n)
         packet = packet[:64 * MAX_BEATS]
-        sent[own].append(packet)
-        ports[own].append(port)
+        for side in (side for side in (0, 1) if sides[side]):
+            sent[side].append(packet)
+            ports[side].append(port)
         source.put(*((word, port) for word in words_of(packet)))
-    await bench.until(lambda: len(out.got) + len(loop.got) == 150, 60000, "packets")
+    await bench.until(lambda: [len(out.got), len(loop.got)] == [len(side) for side in sent], 60000, "packets")
     assert (out.got, loop.got) == (sent[0], sent[1])
     assert (out.ports, loop.ports) == (ports[0], ports[1])
     if rates[2] == 1:

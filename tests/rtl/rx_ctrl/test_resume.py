@@ -117,7 +117,7 @@ async def each_completes_once_whatever_is_refused(dut):
     qps = [Qp(qpn) for qpn in (2, 3, 700)]
     env = await Env(dut, seed=11).start(*qps)
     model, rng = Exec(env), env.rng
-    for turn in range(150):
+    for turn in range(170):
         model.chance = rng.choice((0.0, 0.03, 0.2))
         lives = [Life(env, qp) for qp in qps]
         for life in lives:

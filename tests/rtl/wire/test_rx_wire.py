@@ -272,7 +272,7 @@ def bad_variants(rx):
         yield broken + vcrc(broken), "icrc_err"
         yield frame + b"\0\0", "malformed"
     else:
-        yield flip(rng, frame, 0, 6), "malformed"
+        yield flip(rng, frame, 1, 6), "malformed"    # the first byte has the bit of groups
         yield patch(14 + 42, b"\x12\xb6"), "malformed"
         yield patch(14 + 44, b"\x7f\x00"), "malformed"
 
@@ -310,7 +310,7 @@ async def lid_mask(dut):
 @cocotb.test()
 @cocotb.parametrize(ib=[0, 1], rates=[(1.0, 1.0, 1.0), (0.8, 0.5, 0.5)])
 async def datagrams(dut, ib, rates):
-    """ADDR-4, KEY-23: datagrams with every kind of network header: Q_Key, source QP, immediate data, source LID, GIDs,
+    """ADDR-4, KEY-23, MC-3, MGMT-4: datagrams, those for QP1 and for groups too, with every kind of network header: Q_Key, source QP, immediate data, source LID, GIDs,
     and the path bits of the destination LID, as many as each port's LMC has."""
     for turn in range(4):
         rx = await Rx(dut, 30 + turn, ib, *rates).start()
@@ -323,7 +323,10 @@ async def datagrams(dut, ib, rates):
             port = rx.rng.randrange(2)
             dlid = lids[port] + rx.rng.randrange(1 << rx.lmc[port])
             size = rx.rng.choice((0, 1, 2, 3, 60, 64, 200, rx.rng.randint(0, 4096)))
-            rx.push(rx.random(rx.rng.choice((0x64, 0x65)), size, port, dlid=dlid), port=port)
+            dmac = int.from_bytes(rx.ports[port]["mac"], "little")
+            if rx.rng.random() < 0.3:    # MC-3: for a group, whoever is in it
+                dlid, dmac = rx.rng.randrange(0xC000, 0xFFFF), rx.rng.getrandbits(48) | 1
+            rx.push(rx.random(rx.rng.choice((0x64, 0x65)), size, port, dlid=dlid, dmac=dmac), port=port)
             await rx.bench.until(lambda rx=rx: len(rx.reader.done) + 5 > len(rx.expected), 50000, "packets read")
         await rx.finish()
 

@@ -108,7 +108,10 @@ class DgTx(Tx):
         own = dict(port=port, pkey=self.pkeys[32 * port + index], qkey=rng.getrandbits(32),
                    qpn=rng.getrandbits(14) << 10 | line)
         self.lines[line] = own
-        qpc = QPC.random(rng, port=port + 1, pkey_index=index, qkey=own["qkey"], qpn=own["qpn"])
+        is_gsi = rng.random() < 0.3
+        qpc = QPC.random(rng, port=port + 1, pkey_index=index, qkey=own["qkey"], qpn=own["qpn"], is_gsi=is_gsi)
+        if is_gsi:
+            own["qpn"] = 1   # MGMT-4
         self.qpc_wr.put(QPC_WR.pack(qpn=line, qpc=qpc))
         await self.bench.until(self.qpc_wr.idle, what="context")
 

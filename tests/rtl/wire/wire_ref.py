@@ -124,7 +124,7 @@ def mapped(addr):
 def parse(frame, ib):
     """Fields of rxd_t that a good frame must give, and the payload."""
     d = dict.fromkeys(("reth_va", "reth_rkey", "reth_bytes", "aeth_syndrome", "aeth_msn", "imm", "deth_qkey",
-                       "deth_src_qpn", "slid", "sl", "sgid", "dgid"), 0)
+                       "deth_src_qpn", "slid", "sl", "sgid", "dgid", "kind"), 0)
     if ib:
         packet = frame[:-2]
         d["sl"], d["slid"] = packet[1] >> 4, int.from_bytes(packet[6:8], "big")
@@ -157,6 +157,7 @@ def parse(frame, ib):
         elif letter == "d":
             d["deth_qkey"], d["deth_src_qpn"] = pk.unpack(">II", chunk)
             d["deth_src_qpn"] &= 0xFFFFFF
+            d["kind"] = {1: 1, 0xFFFFFF: 2}.get(d["dest_qpn"], 0)    # RxdGsi, RxdMulticast
         elif letter == "i":
             d["imm"] = int.from_bytes(chunk, "little")
     payload = packet[at:len(packet) - 4 - (flags >> 4 & 3)]
@@ -171,7 +172,8 @@ def random_packet(rng, ib, opcode, length, port):
     gid = (lambda: mapped(rng.randbytes(4))) if ipv4 and not ib else (lambda: rng.getrandbits(128))
     return dict(
         ib=ib, is_ipv4=ipv4, is_global=rng.random() < 0.5, opcode=opcode, solicited=rng.getrandbits(1),
-        ack_req=rng.getrandbits(1), pkey=rng.getrandbits(16), dest_qpn=rng.getrandbits(24),
+        ack_req=rng.getrandbits(1), pkey=rng.getrandbits(16),
+        dest_qpn=rng.choice((1, 0xFFFFFF, rng.getrandbits(24), rng.getrandbits(24))),
         psn=rng.getrandbits(24), reth_va=rng.getrandbits(64), reth_rkey=rng.getrandbits(32),
         reth_bytes=rng.getrandbits(32),
         aeth_syndrome=rng.getrandbits(8), aeth_msn=rng.getrandbits(24), imm=rng.getrandbits(32),
