@@ -1,4 +1,4 @@
-//! The C library that programs shall find instead of the system's.
+//! The C libraries that programs shall find instead of the system's.
 
 use anyhow::{Context as _, Result, bail};
 use std::env;
@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::place;
 
-/// What cargo calls it.
-const BUILT: &str = "libibverbs.so";
-/// What programs ask for.
+/// The libraries: what cargo calls each, what programs ask for, and who makes it.
+const LIBRARIES: [(&str, &str, &str); 2] = [
+    ("libibverbs.so", SONAME, "hca-capi"),
+    ("librdmacm.so", "librdmacm.so.1", "hca-rdmacm"),
+];
+/// The one that the others need.
 const SONAME: &str = "libibverbs.so.1";
 /// Folder beside the executable that holds nothing else.
 const FOLDER: &str = "verbs";
@@ -28,27 +31,34 @@ pub fn folder() -> Result<PathBuf> {
 }
 
 fn folder_beside(home: &Path) -> Result<PathBuf> {
-    let library = home.join(BUILT);
-    if !library.is_file() {
-        bail!(
-            "the C library is neither {} nor {INSTALLED}/{SONAME} beside it; build it with: cargo build --release -p \
-             hca-capi",
-            library.display()
-        );
-    }
     let folder = home.join(FOLDER);
-    let link = folder.join(SONAME);
-    let target = Path::new("..").join(BUILT);
+    for (built, soname, package) in LIBRARIES {
+        let library = home.join(built);
+        if !library.is_file() {
+            bail!(
+                "the C library is neither {} nor {INSTALLED}/{soname} beside it; build it with: cargo build --release \
+                 -p {package}",
+                library.display()
+            );
+        }
+        link(&folder, built, soname)?;
+    }
+    Ok(folder)
+}
+
+/// Gives a library the name that programs ask for.
+fn link(folder: &Path, built: &str, soname: &str) -> Result<()> {
+    let link = folder.join(soname);
+    let target = Path::new("..").join(built);
     if fs::read_link(&link).is_ok_and(|found| found == target) {
-        return Ok(folder);
+        return Ok(());
     }
     let cannot = || format!("cannot make the link {}", link.display());
-    fs::create_dir_all(&folder).with_context(cannot)?;
+    fs::create_dir_all(folder).with_context(cannot)?;
     // Others may be doing the same: the name appears complete or not at all.
-    let new = folder.join(format!("{SONAME}.{}", std::process::id()));
+    let new = folder.join(format!("{soname}.{}", std::process::id()));
     symlink(&target, &new).with_context(cannot)?;
-    fs::rename(&new, &link).with_context(cannot)?;
-    Ok(folder)
+    fs::rename(&new, &link).with_context(cannot)
 }
 
 /// LD_LIBRARY_PATH with the folder in front.
@@ -88,12 +98,21 @@ mod tests {
     fn the_link_leads_to_the_library() {
         let home = tempfile::tempdir().unwrap();
         let error = folder_beside(home.path()).unwrap_err().to_string();
-        assert!(error.contains(BUILT) && error.contains("hca-capi"), "{error}");
-        fs::write(home.path().join(BUILT), b"ELF").unwrap();
+        assert!(
+            error.contains("libibverbs.so") && error.contains("hca-capi"),
+            "{error}"
+        );
+        fs::write(home.path().join("libibverbs.so"), b"ELF").unwrap();
+        let error = folder_beside(home.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("librdmacm.so") && error.contains("hca-rdmacm"),
+            "{error}"
+        );
+        fs::write(home.path().join("librdmacm.so"), b"ELF").unwrap();
         for _ in 0..2 {
             let folder = folder_beside(home.path()).unwrap();
             assert_eq!(fs::read(folder.join(SONAME)).unwrap(), b"ELF");
-            assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), LIBRARIES.len());
         }
         assert!(search_path(Path::new("/x")).to_string_lossy().starts_with("/x"));
         assert!(

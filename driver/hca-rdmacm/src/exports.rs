@@ -1,0 +1,251 @@
+//! The names that programs link to. `exports.txt` says which version each has, and the linker fails when one of that
+//! list is not here.
+//!
+//! rustc gives every symbol that it exports its own anonymous version, so it must not know of these: each is a jump in
+//! assembly to a Rust function that is not exported.
+
+use std::arch::global_asm;
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::abi::*;
+use crate::address;
+use crate::channel::Channel;
+use crate::errno::{EINVAL, Errno, pointer, status, value};
+use crate::ids::complete;
+use crate::state::with;
+use crate::{connect, ids, info, multicast, options, qp};
+
+macro_rules! exports {
+    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
+        unsafe extern "C" fn $name($($arg: $ty),*) $(-> $ret)? $body
+
+        global_asm!(
+            concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
+            concat!(".globl ", stringify!($name)),
+            concat!(".type ", stringify!($name), ",@function"),
+            concat!(stringify!($name), ": jmp {f}"),
+            concat!(".size ", stringify!($name), ",.-", stringify!($name)),
+            ".popsection",
+            f = sym $name,
+        );
+    )*};
+}
+
+/// Names that are there and answer EOPNOTSUPP: sockets over RDMA are not here yet.
+macro_rules! absent {
+    ($($name:ident,)*) => {
+        $(global_asm!(
+            concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
+            concat!(".globl ", stringify!($name)),
+            concat!(".type ", stringify!($name), ",@function"),
+            concat!(stringify!($name), ": jmp {f}"),
+            concat!(".size ", stringify!($name), ",.-", stringify!($name)),
+            ".popsection",
+            f = sym unsupported,
+        );)*
+    };
+}
+
+extern "C" fn unsupported() -> isize {
+    status(|| Err(Errno(libc::EOPNOTSUPP))) as isize
+}
+
+absent! {
+    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap, riounmap, riowrite, rlisten,
+    rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket,
+    rwrite, rwritev,
+}
+
+// SAFETY: each passes on what the program gave, as the manual page of its name says.
+exports! {
+    rdma_create_event_channel() -> *mut rdma_event_channel {
+        pointer(|| Ok(Box::into_raw(Channel::new()?).cast()))
+    }
+    rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+        // SAFETY: as above.
+        value(|| unsafe { connect::destroy_channel(channel) });
+    }
+    rdma_create_id(
+        channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, ps: rdma_port_space
+    ) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { ids::create(channel, id, context, ps) })
+    }
+    rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { ids::destroy(id) })
+    }
+    rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { ids::migrate(id, channel) })
+    }
+    rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+        status(|| {
+            // SAFETY: as above.
+            let addr = unsafe { address::read(addr) }?;
+            with(id, |cm, id| cm.bind(id, addr))
+        })
+    }
+    rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+        status(|| with(id, |cm, id| cm.listen(id, backlog)))
+    }
+    rdma_resolve_addr(id: *mut rdma_cm_id, src: *mut sockaddr, dst: *mut sockaddr, _timeout_ms: c_int) -> c_int {
+        status(|| {
+            // SAFETY: as above.
+            let (src, dst) = unsafe {
+                let src = (!src.is_null()).then(|| address::read(src)).transpose()?;
+                (src, address::read(dst)?)
+            };
+            with(id, |cm, id| cm.resolve_addr(id, src, dst))?;
+            complete(id)
+        })
+    }
+    rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
+        status(|| {
+            with(id, |cm, id| cm.resolve_route(id))?;
+            complete(id)
+        })
+    }
+    rdma_create_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { qp::create(id, pd, attr) })
+    }
+    rdma_create_qp_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { qp::create_ex(id, attr) })
+    }
+    rdma_destroy_qp(id: *mut rdma_cm_id) {
+        status(|| with(id, |cm, id| cm.destroy_qp(id)));
+    }
+    rdma_init_qp_attr(id: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> c_int {
+        status(|| {
+            // SAFETY: as above.
+            let (attr, mask) = unsafe { (attr.as_mut().ok_or(EINVAL)?, mask.as_mut().ok_or(EINVAL)?) };
+            let (found, bits) = with(id, |cm, id| cm.qp_attributes(id, attr.qp_state))?;
+            (*attr, *mask) = (found, bits as c_int);
+            Ok(())
+        })
+    }
+    rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { connect::connect(id, param) })
+    }
+    rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { connect::accept(id, param) })
+    }
+    rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { connect::reject(id, data, len) })
+    }
+    rdma_reject_ece(id: *mut rdma_cm_id) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { connect::reject(id, std::ptr::null(), 0) })
+    }
+    rdma_establish(id: *mut rdma_cm_id) -> c_int {
+        status(|| connect::establish(id))
+    }
+    rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+        status(|| connect::disconnect(id))
+    }
+    rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type) -> c_int {
+        status(|| connect::notify(id, event))
+    }
+    rdma_get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { connect::get_request(listener, id) })
+    }
+    rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { connect::get_event(channel, event) })
+    }
+    rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { connect::ack_event(event) })
+    }
+    rdma_getaddrinfo(
+        node: *const c_char, service: *const c_char, hints: *const rdma_addrinfo, res: *mut *mut rdma_addrinfo
+    ) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { info::get(node, service, hints, res) })
+    }
+    rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
+        // SAFETY: as above.
+        value(|| unsafe { info::free(res) });
+    }
+    rdma_create_ep(
+        id: *mut *mut rdma_cm_id, res: *mut rdma_addrinfo, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr
+    ) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { info::create_ep(id, res, pd, attr) })
+    }
+    rdma_destroy_ep(id: *mut rdma_cm_id) {
+        // SAFETY: as above.
+        status(|| unsafe { ids::destroy(id) });
+    }
+    rdma_set_option(id: *mut rdma_cm_id, level: c_int, name: c_int, val: *mut c_void, len: usize) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { options::set(id, level, name, val, len) })
+    }
+    rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+        value(|| options::port(id, false))
+    }
+    rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+        value(|| options::port(id, true))
+    }
+    rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
+        // SAFETY: as above.
+        pointer(|| unsafe { options::devices(count) })
+    }
+    rdma_free_devices(list: *mut *mut ibv_context) {
+        // SAFETY: as above.
+        value(|| unsafe { options::free_devices(list) });
+    }
+    rdma_event_str(event: rdma_cm_event_type) -> *const c_char {
+        options::event_name(event)
+    }
+    rdma_join_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr, context: *mut c_void) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { multicast::join(id, addr, context, true) })
+    }
+    rdma_join_multicast_ex(id: *mut rdma_cm_id, attr: *mut rdma_cm_join_mc_attr_ex, context: *mut c_void) -> c_int {
+        status(|| {
+            // SAFETY: as above.
+            let attr = unsafe { attr.as_ref() }.ok_or(EINVAL)?;
+            let needed = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
+            if attr.comp_mask != needed || attr.join_flags > 1 {
+                return Err(EINVAL);
+            }
+            // SAFETY: as above. CM-53: a member that only sends is not attached.
+            unsafe { multicast::join(id, attr.addr, context, attr.join_flags == 0) }
+        })
+    }
+    rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { multicast::leave(id, addr) })
+    }
+    rdma_create_srq(id: *mut rdma_cm_id, _pd: *mut ibv_pd, _attr: *mut c_void) -> c_int {
+        status(|| with(id, |_, _| Err(Errno(libc::EOPNOTSUPP))))
+    }
+    rdma_create_srq_ex(id: *mut rdma_cm_id, _attr: *mut c_void) -> c_int {
+        status(|| with(id, |_, _| Err(Errno(libc::EOPNOTSUPP))))
+    }
+    rdma_destroy_srq(id: *mut rdma_cm_id) {
+        status(|| with(id, |_, _| Err(EINVAL)));
+    }
+    rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+        // SAFETY: as above. None is the one that there is.
+        status(|| match unsafe { ece.as_ref() } {
+            Some(ece) if ece.vendor_id == 0 => with(id, |_, _| Ok(())),
+            Some(_) => Err(Errno(libc::EOPNOTSUPP)),
+            None => Err(EINVAL),
+        })
+    }
+    rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+        status(|| {
+            // SAFETY: as above.
+            let ece = unsafe { ece.as_mut() }.ok_or(EINVAL)?;
+            with(id, |_, _| Ok(*ece = ibv_ece::default()))
+        })
+    }
+}

@@ -1,0 +1,445 @@
+//! What comes from the wire becomes events of ids; and the thread of each port, which sees to it.
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hca_cm::ip::{self, Header};
+use hca_cm::message::{Rep, Req, SidrRep, SidrReq};
+use hca_cm::{CommunicationId, Event, RejectReason};
+
+use crate::abi::*;
+use crate::address::ip_of;
+use crate::channel::EventObject;
+use crate::errno::{Call, EINVAL, Errno};
+use crate::gsi::{Gsi, Route};
+use crate::registry;
+use crate::state::{Cm, Path, Phase, Port, cm, now_ns};
+
+/// What an event says beside its kind.
+pub enum Param {
+    None,
+    Conn(rdma_conn_param),
+    Ud(rdma_ud_param),
+}
+
+impl Cm {
+    /// Opens QP1 of a port, and starts its thread.
+    pub fn start_port(&mut self, port: usize) -> Call<()> {
+        if self.ports[port].gsi.is_some() {
+            return Ok(());
+        }
+        let context = self.devices[self.ports[port].device].context;
+        // SAFETY: devices stay open.
+        let gsi = unsafe { Gsi::open(context, self.ports[port].num) }?;
+        let (fd, wake) = (gsi.fd(), self.ports[port].wake);
+        self.ports[port].gsi = Some(gsi);
+        // SAFETY: both sets are live; an all-zero one is valid to write to. The program's signals are for its threads.
+        let old = unsafe {
+            let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+            old
+        };
+        let thread = std::thread::Builder::new().name("rdma-cm".into());
+        let started = thread.spawn(move || run(port, fd, wake));
+        // SAFETY: the set came from the same call.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+        started
+            .map(drop)
+            .map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EAGAIN)))
+    }
+
+    /// Sends what is to be sent, and tells what is to be told, until there is nothing more.
+    pub fn pump(&mut self, port: usize) {
+        self.work(port);
+        // When it must look again may have changed.
+        self.ports[port].wake();
+    }
+
+    fn work(&mut self, port: usize) {
+        loop {
+            let Port { engine, gsi, .. } = &mut self.ports[port];
+            while let Some(transmit) = engine.poll_transmit() {
+                // What cannot be sent is as good as lost: it is repeated, or given up in the end.
+                let _ = gsi.as_mut().map(|gsi| gsi.send(&transmit.to, &transmit.mad));
+            }
+            let Some(event) = engine.poll_event() else { break };
+            self.on_event(port, event);
+        }
+    }
+
+    /// Looks after a port: what has come, and what is over. False: the card is gone.
+    fn serve(&mut self, port: usize) -> bool {
+        let Port { engine, gsi, .. } = &mut self.ports[port];
+        let now = now_ns();
+        let received = gsi.as_mut().ok_or(EINVAL).and_then(Gsi::receive);
+        let is_there = received.is_ok();
+        for (mad, from) in received.unwrap_or_default() {
+            engine.receive(now, &mad, from);
+        }
+        engine.handle_timeout(now);
+        if !is_there {
+            let gone: Vec<usize> = self
+                .ids
+                .iter()
+                .filter(|(_, id)| id.port == Some(port))
+                .map(|(id, _)| *id)
+                .collect();
+            for id in gone {
+                self.tell(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, Param::None, Vec::new());
+            }
+        }
+        self.work(port);
+        is_there
+    }
+
+    /// An event of an id goes to its channel.
+    pub fn tell(
+        &mut self,
+        id: usize,
+        kind: rdma_cm_event_type,
+        status: c_int,
+        param: Param,
+        private_data: Vec<u8>,
+    ) {
+        let Some(entry) = self.ids.get(&id) else { return };
+        let listener = self
+            .ids
+            .get(&entry.listener)
+            .filter(|_| kind == RDMA_CM_EVENT_CONNECT_REQUEST);
+        let whose = listener.unwrap_or(entry);
+        let mut event = Box::new(EventObject {
+            raw: rdma_cm_event {
+                id: entry.raw,
+                listen_id: listener.map_or(std::ptr::null_mut(), |listener| listener.raw),
+                event: kind,
+                status,
+                ..Default::default()
+            },
+            private_data,
+            waits: vec![Arc::clone(&whose.unacked)],
+        });
+        let (data, len) = (
+            event.private_data.as_ptr().cast(),
+            event.private_data.len().min(255) as u8,
+        );
+        match param {
+            Param::None => {}
+            Param::Conn(mut conn) => {
+                (conn.private_data, conn.private_data_len) = (data, len);
+                event.raw.param.conn = conn;
+            }
+            Param::Ud(mut ud) => {
+                if ud.private_data.is_null() {
+                    (ud.private_data, ud.private_data_len) = (data, len);
+                }
+                event.raw.param.ud = ud;
+            }
+        }
+        // SAFETY: channels live longer than the ids on them.
+        unsafe { (*whose.channel).push(event) };
+    }
+
+    fn on_event(&mut self, port: usize, event: Event<Route>) {
+        match event {
+            Event::Request { id, req, from } => {
+                if self.on_request(port, id, req, from).is_err() {
+                    let consumer = RejectReason::Consumer as u16;
+                    let _ = self.ports[port].engine.reject(now_ns(), id, consumer, &[]);
+                }
+            }
+            Event::Unserved {
+                transaction_id,
+                req,
+                from,
+            } => {
+                if self.speaks_for_all(port, req.service_id) {
+                    self.ports[port].engine.refuse(transaction_id, &req, from);
+                }
+            }
+            Event::UnservedLookup {
+                transaction_id,
+                req,
+                from,
+            } => {
+                if self.speaks_for_all(port, req.service_id) {
+                    self.ports[port].engine.refuse_lookup(transaction_id, &req, from);
+                }
+            }
+            Event::Reply { id, rep } => self.on_reply(port, id, rep),
+            Event::Lookup { token, req, .. } => {
+                if self.on_lookup(port, token, &req).is_err() {
+                    let refused = SidrRep {
+                        status: 2,
+                        ..SidrRep::default()
+                    };
+                    let _ = self.ports[port].engine.answer_lookup(now_ns(), token, refused);
+                }
+            }
+            Event::Found { id, rep } => self.on_found(port, id, rep),
+            Event::NotFound { id } => {
+                if let Some(id) = self.lookups.remove(&(port, id)) {
+                    self.end(id, RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, Vec::new());
+                }
+            }
+            Event::Established { id, private_data } => {
+                if let Some(id) = self.connected(port, id) {
+                    let none = Param::Conn(rdma_conn_param::default());
+                    self.tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, none, private_data);
+                }
+            }
+            Event::Rejected {
+                id,
+                reason,
+                private_data,
+            } => {
+                if let Some(id) = self.connections.remove(&(port, id)) {
+                    self.end(id, RDMA_CM_EVENT_REJECTED, reason.into(), private_data);
+                }
+            }
+            Event::Unreachable { id } => {
+                if let Some(id) = self.connections.remove(&(port, id)) {
+                    self.end(id, RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, Vec::new());
+                }
+            }
+            Event::Disconnected { id } => {
+                if let Some(&id) = self.connections.get(&(port, id)) {
+                    self.set_phase(id, Phase::Disconnected);
+                    self.tell(id, RDMA_CM_EVENT_DISCONNECTED, 0, Param::None, Vec::new());
+                }
+            }
+            Event::TimewaitExit { id } => {
+                if let Some(id) = self.connections.remove(&(port, id)) {
+                    self.tell(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, Param::None, Vec::new());
+                }
+            }
+        }
+    }
+
+    fn set_phase(&mut self, id: usize, phase: Phase) {
+        if let Ok(entry) = self.id(id) {
+            entry.phase = phase;
+        }
+    }
+
+    /// An attempt has come to nothing.
+    fn end(&mut self, id: usize, kind: rdma_cm_event_type, status: c_int, private_data: Vec<u8>) {
+        if let Ok(entry) = self.id(id) {
+            entry.phase = Phase::RouteResolved;
+            (entry.connection, entry.lookup) = (None, None);
+            if kind == RDMA_CM_EVENT_REJECTED {
+                entry.make_failed();
+            }
+        }
+        self.tell(
+            id,
+            kind,
+            status,
+            Param::Conn(rdma_conn_param::default()),
+            private_data,
+        );
+    }
+
+    fn connected(&mut self, port: usize, connection: CommunicationId) -> Option<usize> {
+        let id = *self.connections.get(&(port, connection))?;
+        self.set_phase(id, Phase::Connected);
+        Some(id)
+    }
+
+    /// Does nobody serve this, and is it this process that says so?
+    fn speaks_for_all(&mut self, port: usize, service_id: u64) -> bool {
+        let Port { device, num, .. } = self.ports[port];
+        let guid = self.devices[device].guid;
+        let taken =
+            ip::port_of(service_id).is_some_and(|(space, number)| registry::is_taken(guid, space, number));
+        if taken {
+            return false;
+        }
+        let speaker = &mut self.ports[port].speaker;
+        if speaker.is_none() {
+            *speaker = registry::speak_for_all(guid, num);
+        }
+        speaker.is_some()
+    }
+
+    /// A new id for who asks a listener, at the far end of a path.
+    fn adopt(&mut self, port: usize, service_id: u64, source: Option<Header>, path: Path) -> Call<usize> {
+        let listener = *self.listeners.get(&(port, service_id)).ok_or(EINVAL)?;
+        let entry = self.id(listener)?;
+        if entry.waiting >= entry.backlog {
+            return Err(Errno(libc::ENOBUFS));
+        }
+        let number = ip::port_of(service_id).map_or(0, |(_, number)| number);
+        let (own, peer) = match source {
+            Some(header) => (header.destination, header.source),
+            None => (ip_of(&path.sgid), SocketAddr::new(ip_of(&path.dgid), 0)),
+        };
+        let bound = entry.src.map(|src| src.ip()).filter(|ip| !ip.is_unspecified());
+        if bound.is_some_and(|ip| ip != own) {
+            return Err(EINVAL);
+        }
+        entry.waiting += 1;
+        let (channel, raw) = (entry.channel, entry.raw);
+        let (is_ud, endpoint) = (entry.is_ud(), entry.endpoint);
+        // SAFETY: a live id.
+        let (context, ps) = unsafe { ((*raw).context, (*raw).ps) };
+        let id = self.new_id(channel, context, ps)?;
+        self.set_addresses(id, Some(SocketAddr::new(own, number)), Some(peer))?;
+        self.attach(id, port)?;
+        let entry = self.id(id)?;
+        (entry.is_passive, entry.listener, entry.endpoint) = (true, listener, endpoint);
+        (entry.path, entry.phase) = (path, Phase::Connecting);
+        debug_assert_eq!(entry.is_ud(), is_ud);
+        self.fill_path_record(id)?;
+        Ok(id)
+    }
+
+    fn on_request(
+        &mut self,
+        port: usize,
+        connection: CommunicationId,
+        req: Box<Req>,
+        from: Route,
+    ) -> Call<()> {
+        let own = &self.ports[port];
+        let sgid_index = own.index_of(&req.primary_remote_gid).unwrap_or(from.sgid_index);
+        let path = Path {
+            route: Route {
+                is_global: own.is_ethernet || !req.primary_subnet_local,
+                dgid: req.primary_local_gid,
+                sgid_index,
+                hop_limit: req.primary_hop_limit.max(1),
+                traffic_class: req.primary_traffic_class,
+                flow_label: req.primary_flow_label,
+                dlid: if own.is_ethernet { 0 } else { req.primary_local_lid },
+                sl: req.primary_sl,
+                src_path_bits: 0,
+                port_num: own.num,
+            },
+            sgid: req.primary_remote_gid,
+            dgid: req.primary_local_gid,
+            slid: own.lid,
+            mtu: req.path_mtu.clamp(1, own.mtu),
+        };
+        let header = Header::parse(&req.private_data);
+        let skip = if header.is_some() { ip::HEADER_BYTES } else { 0 };
+        let id = self.adopt(port, req.service_id, header, path)?;
+        let private_data = req.private_data[skip..].to_vec();
+        // CM-60: what the other side sends is what this one takes.
+        let param = rdma_conn_param {
+            responder_resources: req.initiator_depth,
+            initiator_depth: req.responder_resources,
+            flow_control: req.end_to_end_flow_control.into(),
+            retry_count: req.retry_count,
+            rnr_retry_count: req.rnr_retry_count,
+            srq: req.srq.into(),
+            qp_num: req.local_qpn,
+            ..Default::default()
+        };
+        let entry = self.id(id)?;
+        (entry.connection, entry.req) = (Some(connection), Some(req));
+        self.connections.insert((port, connection), id);
+        self.tell(
+            id,
+            RDMA_CM_EVENT_CONNECT_REQUEST,
+            0,
+            Param::Conn(param),
+            private_data,
+        );
+        Ok(())
+    }
+
+    fn on_reply(&mut self, port: usize, connection: CommunicationId, rep: Box<Rep>) {
+        let Some(&id) = self.connections.get(&(port, connection)) else {
+            return;
+        };
+        let param = rdma_conn_param {
+            responder_resources: rep.initiator_depth,
+            initiator_depth: rep.responder_resources,
+            flow_control: rep.end_to_end_flow_control.into(),
+            rnr_retry_count: rep.rnr_retry_count,
+            srq: rep.srq.into(),
+            qp_num: rep.local_qpn,
+            ..Default::default()
+        };
+        let private_data = rep.private_data.clone();
+        let Ok(entry) = self.id(id) else { return };
+        entry.rep = Some(rep);
+        if !entry.has_qp() {
+            let kind = RDMA_CM_EVENT_CONNECT_RESPONSE;
+            return self.tell(id, kind, 0, Param::Conn(param), private_data);
+        }
+        let ready = entry.make_ready();
+        let engine = &mut self.ports[port].engine;
+        if let Err(Errno(errno)) = ready {
+            let _ = engine.reject(now_ns(), connection, RejectReason::Consumer as u16, &[]);
+            self.connections.remove(&(port, connection));
+            return self.end(id, RDMA_CM_EVENT_CONNECT_ERROR, -errno, Vec::new());
+        }
+        let _ = engine.establish(connection, &[]);
+        self.set_phase(id, Phase::Connected);
+        self.tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, Param::Conn(param), private_data);
+    }
+
+    fn on_lookup(&mut self, port: usize, token: u32, req: &SidrReq) -> Call<()> {
+        let header = Header::parse(&req.private_data).ok_or(EINVAL)?;
+        let path = self.path_to(port, header.destination, header.source.ip(), 0)?;
+        let id = self.adopt(port, req.service_id, Some(header), path)?;
+        self.id(id)?.lookup = Some(token);
+        let private_data = req.private_data[ip::HEADER_BYTES..].to_vec();
+        let param = Param::Ud(rdma_ud_param::default());
+        self.tell(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, param, private_data);
+        Ok(())
+    }
+
+    fn on_found(&mut self, port: usize, lookup: u32, rep: SidrRep) {
+        let Some(id) = self.lookups.remove(&(port, lookup)) else {
+            return;
+        };
+        if rep.status != 0 {
+            return self.end(id, RDMA_CM_EVENT_UNREACHABLE, rep.status.into(), rep.private_data);
+        }
+        let Ok(entry) = self.id(id) else { return };
+        entry.phase = Phase::Connected;
+        let param = rdma_ud_param {
+            ah_attr: entry.path.route.to_ah_attr(),
+            qp_num: rep.qpn,
+            qkey: rep.qkey,
+            ..Default::default()
+        };
+        self.tell(
+            id,
+            RDMA_CM_EVENT_ESTABLISHED,
+            0,
+            Param::Ud(param),
+            rep.private_data,
+        );
+    }
+}
+
+/// Looks after a port until the card is gone.
+fn run(port: usize, fd: c_int, wake: c_int) {
+    loop {
+        let timeout_ms = {
+            let next = cm().ports[port].engine.next_timeout();
+            next.map_or(-1, |next| {
+                next.saturating_sub(now_ns()).div_ceil(1_000_000).min(60_000) as c_int
+            })
+        };
+        let mut polls = [fd, wake].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let mut count = [0u8; 8];
+        // SAFETY: live pollfds, as many as named, and a live buffer of eight bytes.
+        unsafe {
+            libc::poll(polls.as_mut_ptr(), 2, timeout_ms);
+            libc::read(wake, count.as_mut_ptr().cast(), count.len());
+        }
+        if !cm().serve(port) {
+            return;
+        }
+    }
+}

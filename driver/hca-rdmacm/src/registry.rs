@@ -1,0 +1,126 @@
+//! Who listens on which port: processes on one card share its addresses, so they must agree. A file for each port of a
+//! port space, locked by who has it; the lock of one that has died is gone with it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+
+use crate::address::run_folder;
+use crate::errno::{Call, Errno};
+
+/// First port that is given to who names none, as IANA wants it.
+const FIRST_EPHEMERAL: u16 = 49152;
+
+/// A port number that is this process', on some cards.
+pub struct Lease {
+    /// The number.
+    pub port: u16,
+    _locks: Vec<File>,
+}
+
+fn folder() -> PathBuf {
+    run_folder().join("rdmacm")
+}
+
+fn open(name: &str) -> Call<File> {
+    let errno = |e: io::Error| Errno(e.raw_os_error().unwrap_or(libc::EIO));
+    std::fs::create_dir_all(folder()).map_err(errno)?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    options.open(folder().join(name)).map_err(errno)
+}
+
+fn lock(file: &File, operation: i32) -> bool {
+    // SAFETY: a live descriptor.
+    unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) == 0 }
+}
+
+fn name(guid: u64, port_space: u16, port: u16) -> String {
+    format!("{guid:016x}-{port_space:04x}-{port}")
+}
+
+/// Takes a port on all of these cards; 0: any that is free. With `shares` others that share may have it, too.
+pub fn take(guids: &[u64], port_space: u16, port: u16, shares: bool) -> Call<Lease> {
+    if port != 0 {
+        return take_one(guids, port_space, port, shares);
+    }
+    // Different processes begin at different places.
+    let count = u16::MAX - FIRST_EPHEMERAL;
+    let start = (std::process::id() as u16).wrapping_mul(40503) % count;
+    for step in 0..count {
+        let port = FIRST_EPHEMERAL + (start + step) % count;
+        match take_one(guids, port_space, port, false) {
+            Err(Errno(libc::EADDRINUSE)) => {}
+            result => return result,
+        }
+    }
+    Err(Errno(libc::EADDRNOTAVAIL))
+}
+
+fn take_one(guids: &[u64], port_space: u16, port: u16, shares: bool) -> Call<Lease> {
+    let operation = if shares { libc::LOCK_SH } else { libc::LOCK_EX };
+    let mut locks = Vec::new();
+    for guid in guids {
+        let file = open(&name(*guid, port_space, port))?;
+        if !lock(&file, operation) {
+            return Err(Errno(libc::EADDRINUSE));
+        }
+        locks.push(file);
+    }
+    Ok(Lease { port, _locks: locks })
+}
+
+/// Does any process have the port on a card?
+pub fn is_taken(guid: u64, port_space: u16, port: u16) -> bool {
+    let Ok(file) = File::open(folder().join(name(guid, port_space, port))) else {
+        return false;
+    };
+    !lock(&file, libc::LOCK_EX)
+}
+
+/// A number that no other process on the same cards has.
+pub fn take_prefix(number: u8) -> Option<File> {
+    let file = open(&format!("process-{number}")).ok()?;
+    lock(&file, libc::LOCK_EX).then_some(file)
+}
+
+/// The right to say no for all processes on a port of a card.
+pub fn speak_for_all(guid: u64, port_num: u8) -> Option<File> {
+    let file = open(&format!("{guid:016x}-speaker-{port_num}")).ok()?;
+    lock(&file, libc::LOCK_EX).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CM-27: ports like sockets have them.
+    #[test]
+    fn ports_are_taken_once() {
+        let home = tempfile::tempdir().unwrap();
+        // SAFETY: no other test of this crate reads it at the same time.
+        unsafe { std::env::set_var("HCA_SIM", home.path()) };
+        let first = take(&[1, 2], 0x106, 7174, false).unwrap();
+        let errno = |guids: &[u64], space, port| take(guids, space, port, false).err().map(|e| e.0);
+        assert_eq!(errno(&[2], 0x106, 7174), Some(libc::EADDRINUSE));
+        assert_eq!(errno(&[3], 0x106, 7174), None);
+        assert_eq!(errno(&[2], 0x111, 7174), None);
+        assert!(is_taken(1, 0x106, 7174) && !is_taken(3, 0x106, 7174));
+        drop(first);
+        assert!(!is_taken(1, 0x106, 7174));
+        let shared = take(&[1], 0x106, 9, true).unwrap();
+        assert!(take(&[1], 0x106, 9, true).is_ok());
+        assert_eq!(errno(&[1], 0x106, 9), Some(libc::EADDRINUSE));
+        drop(shared);
+        let (a, b) = (
+            take(&[1], 0x106, 0, false).unwrap(),
+            take(&[1], 0x106, 0, false).unwrap(),
+        );
+        assert!(a.port >= FIRST_EPHEMERAL && b.port >= FIRST_EPHEMERAL && a.port != b.port);
+        let speaker = speak_for_all(1, 1).unwrap();
+        assert!(speak_for_all(1, 1).is_none() && speak_for_all(1, 2).is_some());
+        drop(speaker);
+        assert!(speak_for_all(1, 1).is_some());
+    }
+}
