@@ -146,6 +146,9 @@ impl Cm {
         }
         let entry = self.id(id)?;
         entry.phase = Phase::Listening;
+        if let Some(lease) = &mut entry.lease {
+            lease.announce();
+        }
         entry.backlog = u32::try_from(backlog)
             .ok()
             .filter(|n| *n > 0)

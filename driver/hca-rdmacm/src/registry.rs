@@ -16,8 +16,20 @@ const FIRST_EPHEMERAL: u16 = 49152;
 pub struct Lease {
     /// The number.
     pub port: u16,
-    _locks: Vec<File>,
+    files: Vec<File>,
 }
+
+impl Lease {
+    /// Says to who looks at this process' open files that somebody can connect now: `hca run --pair` starts the client.
+    pub fn announce(&mut self) {
+        // Nobody needs it: without it the client is only started later.
+        self.files
+            .extend(open(&format!("{}{LISTENING}", std::process::id())));
+    }
+}
+
+/// Last part of the name of a file that a process has open while it listens.
+const LISTENING: &str = "-listening";
 
 fn folder() -> PathBuf {
     run_folder().join("rdmacm")
@@ -60,15 +72,15 @@ pub fn take(guids: &[u64], port_space: u16, port: u16, shares: bool) -> Call<Lea
 
 fn take_one(guids: &[u64], port_space: u16, port: u16, shares: bool) -> Call<Lease> {
     let operation = if shares { libc::LOCK_SH } else { libc::LOCK_EX };
-    let mut locks = Vec::new();
+    let mut files = Vec::new();
     for guid in guids {
         let file = open(&name(*guid, port_space, port))?;
         if !lock(&file, operation) {
             return Err(Errno(libc::EADDRINUSE));
         }
-        locks.push(file);
+        files.push(file);
     }
-    Ok(Lease { port, _locks: locks })
+    Ok(Lease { port, files })
 }
 
 /// Does any process have the port on a card?

@@ -125,9 +125,10 @@ impl End {
         Ok((exit_code(status), at.duration_since(self.begin), at, self.killed))
     }
 
-    /// Does it, or a program that it has started, listen for TCP connections?
+    /// Does it, or a program that it has started, listen for connections: of TCP, or by our connection manager?
     pub fn listens(&self) -> bool {
-        with_children(self.child.id()).into_iter().any(listens)
+        let pids = with_children(self.child.id());
+        pids.into_iter().any(|pid| listens(pid) || listens_by_cm(pid))
     }
 }
 
@@ -156,6 +157,22 @@ fn copy_lines<W: Write>(name: &str, from: impl Read, to: impl Fn() -> W, mut log
         let _ = log.as_mut().map(|log| log.write_all(&line[prefix..]));
         line.truncate(prefix);
     }
+}
+
+/// Has the process said by an open file, as our librdmacm does, that somebody can connect?
+fn listens_by_cm(pid: u32) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    let paths = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
+    paths.into_iter().any(|path| {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        name.ends_with("-listening") && path.parent().is_some_and(|folder| folder.ends_with("rdmacm"))
+    })
 }
 
 fn listens(pid: u32) -> bool {

@@ -1,0 +1,152 @@
+"""Debian's programs that connect by the connection manager: librdmacm.so.1 (CM-*)."""
+
+import re
+
+import pytest
+from pairs import end, packets, run_pair
+
+SERVER = "10.0.0.1"
+LINKS = ["eth", "ib"]
+LOSS = ("--faults", "loss=0.001")
+
+
+def rping(count, *words):
+    """CM-5, CM-6, CM-42: REQ to DREP, and between them SEND, WRITE and READ."""
+    common = ["-a", SERVER, "-C", count, "-v", *words]
+    return ["rping", "-s", *common], ["rping", "-c", *common]
+
+
+def check_rping(done, count):
+    for name, said in (("server", "server ping data"), ("client", "ping data")):
+        found = re.findall(rf"^{said}: rdma-ping-(\d+)", end(done, name), re.MULTILINE)
+        assert found == [str(n) for n in range(count)], done
+        assert f"{name}: {name} DISCONNECT EVENT" in done.stderr, done
+
+
+# Program: both ends, and what each must have said.
+PROGRAMS = {
+    "rdma_server, rdma_client": (["rdma_server"], ["rdma_client", "-s", SERVER], ["end 0", "end 0"]),
+    "ucmatose": (["ucmatose"], ["ucmatose", "-s", SERVER], ["return status 0"] * 2),
+    "ucmatose -C 20 -S 100": (["ucmatose", "-c", 5, "-C", 20, "-S", 100],
+                              ["ucmatose", "-s", SERVER, "-c", 5, "-C", 20, "-S", 100], ["return status 0"] * 2),
+    "udaddy": (["udaddy"], ["udaddy", "-s", SERVER], ["return status 0"] * 2),
+    "mckey": (["mckey", "-m", "239.1.2.3", "-b", SERVER], ["mckey", "-m", "239.1.2.3", "-b", "10.0.0.2", "-s"],
+              ["return status 0"] * 2),
+    "cmtime -c 20": (["cmtime", "-c", 20], ["cmtime", "-s", SERVER, "-c", 20], ["", "disconnect"]),
+}
+# The receiver must be a member before the sender sends: they do not talk before.
+ALONE = {"mckey"}
+
+
+@pytest.mark.parametrize("link", [pytest.param(link, marks=pytest.mark.quick) for link in LINKS])
+def test_rping(hca, row, tmp_path, link):
+    row("rping", "-C 10", link)
+    capture = tmp_path / "link.pcap"
+    done = run_pair(hca, *rping(10), "--link", link, capture=capture)
+    assert done.returncode == 0, done
+    check_rping(done, 10)
+    found = packets(hca, capture)
+    assert found["RDMA WRITE"] >= 10 and found["RDMA READ RESPONSE"] >= 10, found
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("words", [["-V", "-S", 4000], ["-V", "-S", 65000], ["-V", "-S", 100, "-q"]],
+                         ids=lambda words: "".join(map(str, words)))
+def test_rping_sizes(hca, row, link, words):
+    row("rping", "-C 5 " + " ".join(map(str, words)), link)
+    done = run_pair(hca, *rping(5, *words), "--link", link)
+    assert done.returncode == 0, done
+    assert done.stderr.count("DISCONNECT EVENT") == 2, done
+
+
+@pytest.mark.parametrize("address", ["fd00::1", "fe80::aff:fe00:1"])
+def test_rping_ipv6(hca, row, address):
+    row("rping", f"-a {address}", "eth")
+    done = run_pair(hca, ["rping", "-s", "-a", address, "-C", 3, "-v"], ["rping", "-c", "-a", address, "-C", 3, "-v"])
+    assert done.returncode == 0, done
+    check_rping(done, 3)
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.quick] * (name in ("ucmatose", "udaddy")))
+                                  for name in PROGRAMS if name not in ALONE])
+def test_programs(hca, row, link, name):
+    row(name, "", link)
+    server, client, said = PROGRAMS[name]
+    done = run_pair(hca, server, client, "--link", link)
+    assert done.returncode == 0, done
+    assert all(word in end(done, who) for who, word in zip(("server", "client"), said, strict=True)), done
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_multicast(simulators, row, link):
+    """CM-52, MC-3: who is a member gets what is sent to the group."""
+    row("mckey", "-m 239.1.2.3", link)
+    server, client, _ = PROGRAMS["mckey"]
+    sim = simulators(link=link)
+    receiver = sim.start(0, *server, live=True)
+    receiver.prints("joined dgid")
+    sender = sim.run(1, *client)
+    assert sender.code == 0 and "return status 0" in sender.text, sender
+    done = receiver.done()
+    assert done.code == 0 and "data transfers complete" in done.text, done
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("words", [["ib_write_bw", "-n", 64], ["ib_read_bw", "-n", 64], ["ib_send_bw", "-n", 64],
+                                   ["ib_send_lat", "-n", 20], ["ib_write_lat", "-n", 20], ["ib_read_lat", "-n", 20],
+                                   ["ib_send_bw", "-n", 64, "-q", 4]], ids=lambda words: "".join(map(str, words)))
+def test_perftest(hca, row, link, words):
+    row(words[0], "-R " + " ".join(map(str, words[1:])), link)
+    words = [*words, "-R"]
+    done = run_pair(hca, words, [*words, SERVER], "--link", link)
+    assert done.returncode == 0, done
+    assert re.search(r"^ +\d+ +(64|20|256) +[\d.]+", end(done, "client"), re.MULTILINE), done
+
+
+def test_ten_times_in_a_row(simulators, row):
+    """Ports are free again, and numbers of one run do not meet those of the next."""
+    row("rping", "-C 3, ten times in a row")
+    sim = simulators()
+    server, client = rping(3)
+    for _ in range(10):
+        ends = [sim.start(card, *words) for card, words in enumerate((server, client))]
+        done = [end.done() for end in ends]
+        assert [one.code for one in done] == [0, 0], "\n".join(map(str, done))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_with_loss(hca, row, link):
+    """CM messages and data are lost, and repeated."""
+    row("rping", "-C 50, loss 0.1 %", link)
+    done = run_pair(hca, *rping(50), "--link", link, *LOSS)
+    assert done.returncode == 0, done
+    check_rping(done, 50)
+
+
+def test_nobody_listens(simulators, row):
+    """CM 20: a card on which a process runs, but no service: REJECTED with reason 8, at once."""
+    row("rping", "no listener: rejected")
+    sim = simulators()
+    other = sim.start(0, "rping", "-s", "-a", SERVER, "-p", 9999, "-P", live=True)
+    try:
+        client = sim.run(1, "rping", "-c", "-a", SERVER, "-C", 1, "-d")
+        assert client.code != 0, client
+        assert "RDMA_CM_EVENT_REJECTED, error 8" in client.text, client
+    finally:
+        other.kill()
+
+
+def test_a_port_is_taken_once(simulators, row):
+    """CM-27: EADDRINUSE, also from another process."""
+    row("rping", "two listeners on one port")
+    sim = simulators()
+    first = sim.start(0, "rping", "-s", "-a", SERVER, "-P", "-d", live=True)
+    try:
+        first.prints("rdma_listen")
+        second = sim.run(0, "rping", "-s", "-a", SERVER, "-P")
+        assert second.code != 0 and "rdma_bind_addr: Address already in use" in second.text, second
+        other = sim.run(0, "rping", "-s", "-a", "10.0.0.77", "-P")
+        assert other.code != 0 and "rdma_bind_addr: Cannot assign requested address" in other.text, other
+    finally:
+        first.kill()
