@@ -182,8 +182,8 @@ hca: setup
 built: setup
 	cargo build --release --workspace $(BUILT)
 
-libibverbs: setup ## the drop-in library that unmodified programs load
-	cargo build --release -p hca-capi
+libibverbs: setup ## the drop-in libraries that unmodified programs load
+	cargo build --release -p hca-capi -p hca-rdmacm
 
 # ---- Give it away ----------------------------------------------------------------------------------------------------
 

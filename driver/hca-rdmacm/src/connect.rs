@@ -52,7 +52,7 @@ unsafe fn private_data(data: *const c_void, len: u8, limit: usize) -> Call<Vec<u
 }
 
 /// A number that no packet of before had, as far as possible.
-fn starting_psn() -> u32 {
+pub fn starting_psn() -> u32 {
     (now_ns() as u32 ^ std::process::id().wrapping_mul(0x9e37_79b9)) & 0xff_ffff
 }
 
@@ -69,7 +69,7 @@ impl Cm {
         .to_vec())
     }
 
-    fn max_rd_atomic(&self, id: usize) -> Call<u8> {
+    pub fn max_rd_atomic(&self, id: usize) -> Call<u8> {
         Ok(self.devices[self.ports[self.port_of(id)?].device].max_rd_atomic)
     }
 
@@ -181,7 +181,10 @@ impl Cm {
         });
         let rep = Rep {
             local_qpn: qpn,
-            starting_psn: starting_psn(),
+            starting_psn: entry
+                .rep
+                .as_ref()
+                .map_or_else(starting_psn, |rep| rep.starting_psn),
             responder_resources: resources.min(max),
             initiator_depth: depth.min(max).min(req.responder_resources),
             target_ack_delay: 4,

@@ -11,6 +11,7 @@ use hca_cm::{CommunicationId, Event, RejectReason};
 use crate::abi::*;
 use crate::address::ip_of;
 use crate::channel::EventObject;
+use crate::connect::starting_psn;
 use crate::errno::{Call, EINVAL, Errno};
 use crate::gsi::{Gsi, Route};
 use crate::registry;
@@ -337,7 +338,16 @@ impl Cm {
             qp_num: req.local_qpn,
             ..Default::default()
         };
+        // A program that moves its QP itself may do so before it accepts.
+        let max = self.max_rd_atomic(id)?;
+        let rep = Rep {
+            starting_psn: starting_psn(),
+            responder_resources: req.initiator_depth.min(max),
+            initiator_depth: req.responder_resources.min(max),
+            ..Rep::default()
+        };
         let entry = self.id(id)?;
+        entry.rep = Some(Box::new(rep));
         (entry.connection, entry.req) = (Some(connection), Some(req));
         self.connections.insert((port, connection), id);
         self.tell(

@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::place;
 
-/// The libraries: what cargo calls each, what programs ask for, and who makes it.
-const LIBRARIES: [(&str, &str, &str); 2] = [
-    ("libibverbs.so", SONAME, "hca-capi"),
-    ("librdmacm.so", "librdmacm.so.1", "hca-rdmacm"),
-];
-/// The one that the others need.
+/// What cargo calls the one that the others need.
+const BUILT: &str = "libibverbs.so";
+/// What programs ask for.
 const SONAME: &str = "libibverbs.so.1";
+/// The connection manager's, where it was built.
+const CM: (&str, &str) = ("librdmacm.so", "librdmacm.so.1");
 /// Folder beside the executable that holds nothing else.
 const FOLDER: &str = "verbs";
 /// The same where hca is installed, from the executable's folder.
@@ -31,16 +30,18 @@ pub fn folder() -> Result<PathBuf> {
 }
 
 fn folder_beside(home: &Path) -> Result<PathBuf> {
+    let library = home.join(BUILT);
+    if !library.is_file() {
+        bail!(
+            "the C library is neither {} nor {INSTALLED}/{SONAME} beside it; build it with: cargo build --release -p \
+             hca-capi",
+            library.display()
+        );
+    }
     let folder = home.join(FOLDER);
-    for (built, soname, package) in LIBRARIES {
-        let library = home.join(built);
-        if !library.is_file() {
-            bail!(
-                "the C library is neither {} nor {INSTALLED}/{soname} beside it; build it with: cargo build --release \
-                 -p {package}",
-                library.display()
-            );
-        }
+    link(&folder, BUILT, SONAME)?;
+    let (built, soname) = CM;
+    if home.join(built).is_file() {
         link(&folder, built, soname)?;
     }
     Ok(folder)
@@ -98,21 +99,15 @@ mod tests {
     fn the_link_leads_to_the_library() {
         let home = tempfile::tempdir().unwrap();
         let error = folder_beside(home.path()).unwrap_err().to_string();
-        assert!(
-            error.contains("libibverbs.so") && error.contains("hca-capi"),
-            "{error}"
-        );
-        fs::write(home.path().join("libibverbs.so"), b"ELF").unwrap();
-        let error = folder_beside(home.path()).unwrap_err().to_string();
-        assert!(
-            error.contains("librdmacm.so") && error.contains("hca-rdmacm"),
-            "{error}"
-        );
-        fs::write(home.path().join("librdmacm.so"), b"ELF").unwrap();
+        assert!(error.contains(BUILT) && error.contains("hca-capi"), "{error}");
+        fs::write(home.path().join(BUILT), b"ELF").unwrap();
+        let folder = folder_beside(home.path()).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::write(home.path().join(CM.0), b"ELF").unwrap();
         for _ in 0..2 {
             let folder = folder_beside(home.path()).unwrap();
             assert_eq!(fs::read(folder.join(SONAME)).unwrap(), b"ELF");
-            assert_eq!(fs::read_dir(&folder).unwrap().count(), LIBRARIES.len());
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         }
         assert!(search_path(Path::new("/x")).to_string_lossy().starts_with("/x"));
         assert!(
