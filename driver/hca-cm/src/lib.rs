@@ -10,6 +10,7 @@
 //! Tests: beside each module, and `tests/` (packets of Linux, two engines over a bad wire).
 #![forbid(unsafe_code)]
 
+mod api;
 mod connection;
 mod engine;
 pub mod ip;
@@ -17,5 +18,6 @@ mod layout;
 pub mod message;
 mod sidr;
 
-pub use engine::{CommunicationId, Config, Engine, Error, Event, Transmit};
+pub use api::{CommunicationId, Config, Error, Event, Transmit};
+pub use engine::Engine;
 pub use message::{MAD_BYTES, Mad, Message, RejectReason};

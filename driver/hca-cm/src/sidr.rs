@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::api::{CommunicationId, Error, Event};
 use crate::connection::ns_of;
-use crate::engine::{CommunicationId, Engine, Error, Event};
+use crate::engine::Engine;
 use crate::message::{Mad, Message, SidrRep, SidrReq};
 
 /// Questions of others that are kept, so that one that comes again gets the same answer.

@@ -108,6 +108,7 @@ impl Channel {
     }
 
     /// Takes back the events that meet a condition.
+    #[allow(clippy::vec_box, reason = "programs know events by their addresses")]
     pub fn take_back(&self, is_meant: impl Fn(&EventObject) -> bool) -> Vec<Box<EventObject>> {
         let mut queue = lock(&self.queue);
         let (taken, left): (Vec<_>, Vec<_>) = queue.drain(..).partition(|event| is_meant(event));

@@ -245,7 +245,8 @@ exports! {
         status(|| {
             // SAFETY: as above.
             let ece = unsafe { ece.as_mut() }.ok_or(EINVAL)?;
-            with(id, |_, _| Ok(*ece = ibv_ece::default()))
+            *ece = ibv_ece::default();
+            with(id, |_, _| Ok(()))
         })
     }
 }

@@ -58,14 +58,14 @@ impl Route {
 
     fn from_ah_attr(attr: &ibv_ah_attr) -> Self {
         let is_global = attr.is_global != 0;
+        let dgid = match is_global {
+            // SAFETY: any bytes are a GID.
+            true => unsafe { attr.grh.dgid.raw },
+            false => [0; 16],
+        };
         Self {
             is_global,
-            // SAFETY: any bytes are a GID.
-            dgid: if is_global {
-                unsafe { attr.grh.dgid.raw }
-            } else {
-                [0; 16]
-            },
+            dgid,
             sgid_index: if is_global { attr.grh.sgid_index } else { 0 },
             // An answer goes back as far as it must, whatever was left of the way here.
             hop_limit: if is_global { 64 } else { 0 },

@@ -401,6 +401,7 @@ pub unsafe fn destroy(id: *mut rdma_cm_id) -> Call<()> {
 }
 
 /// The program has no more use for an event.
+#[allow(clippy::boxed_local, reason = "it is the program's box that ends here")]
 pub fn acknowledge(event: Box<EventObject>) {
     event.waits.iter().for_each(|unacked| unacked.sub());
 }

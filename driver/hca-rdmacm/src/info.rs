@@ -86,6 +86,7 @@ pub unsafe fn get(
     // SAFETY: addresses of the hints are as long as they say.
     let hinted = |addr: *mut sockaddr| {
         (!addr.is_null())
+            // SAFETY: as above.
             .then(|| unsafe { address::read(addr) })
             .transpose()
     };
@@ -118,7 +119,9 @@ pub unsafe fn get(
             ai_port_space: port_space,
             ..Default::default()
         },
+        // SAFETY: all-zero addresses are valid.
         src: unsafe { std::mem::zeroed() },
+        // SAFETY: as above.
         dst: unsafe { std::mem::zeroed() },
     });
     let Info {
@@ -204,6 +207,7 @@ unsafe fn prepare(
     // SAFETY: the caller's promise.
     let read = |addr: *mut sockaddr| {
         (!addr.is_null())
+            // SAFETY: as above.
             .then(|| unsafe { address::read(addr) })
             .transpose()
     };

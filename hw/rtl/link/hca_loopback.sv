@@ -1,7 +1,8 @@
 // Transmit side of the self-loopback: a packet whose destination is its own port goes to `loop`, any other to `out`;
 // the port stands beside each beat. Ethernet: destination MAC = port MAC. InfiniBand: destination LID = own LID under
-// the LID mask; the permissive LID goes out. One for a multicast group goes both ways, beat by beat. Decides on the first beat; latency to `out` one cycle. A looped packet
-// is offered once it is here whole, and then without a gap: the receive side is never held up by it.
+// the LID mask; the permissive LID goes out. One for a multicast group goes both ways, beat by beat. Decides on the
+// first beat; latency to `out` one cycle. A looped packet is offered once it is here whole, and then without a gap: the
+// receive side is never held up by it.
 module hca_loopback
   import hca_pkg::*;
 (

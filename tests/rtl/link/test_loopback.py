@@ -89,7 +89,8 @@ def destination(rng, ib, port):
     if rng.random() < 0.2:
         if not ib:
             return bytes([rng.getrandbits(8) | 1]) + rng.randbytes(5), (True, True)
-        return bytes([0, 0]) + rng.choice([0xC000, 0xFFFE, rng.randrange(0xC000, 0xFFFF)]).to_bytes(2, "big"), (True, True)
+        lid = rng.choice([0xC000, 0xFFFE, rng.randrange(0xC000, 0xFFFF)])
+        return bytes([0, 0]) + lid.to_bytes(2, "big"), (True, True)
     if not ib:
         if not own and rng.random() < 0.3:
             return OWN_MAC[1 - port], (True, False)

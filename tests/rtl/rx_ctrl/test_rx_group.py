@@ -69,7 +69,7 @@ class Lists:
 
 
 class Env:
-    """A bench whose lists are still whenever a packet passes: firmware's writes wait for the walk, and a walk for them."""
+    """A bench whose lists are still whenever a packet passes: firmware's writes wait for the walk, and it for them."""
 
     def __init__(self, dut, seed, rates=(1, 1)):
         self.bench = Bench(dut, seed)
@@ -156,7 +156,7 @@ async def pace(dut):
 @cocotb.test()
 @cocotb.parametrize(rate=[1, 0.2])
 async def change_in_mid_walk(dut, rate):
-    """A walk meets the lists as they were when it began or as they are after a write, never a row that was used again."""
+    """A walk meets the lists as they were when it began or as they are after a write, never a row used again."""
     env = await Env(dut, 3, (1, rate)).start()
     rng, lists = env.rng, env.lists
     for _ in range(200):
