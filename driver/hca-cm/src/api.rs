@@ -42,7 +42,7 @@ pub enum Event<R> {
         /// Where it came from.
         from: R,
     },
-    /// Somebody asks for a service that this engine does not serve. Another one may: [`Engine::refuse`] only if none does.
+    /// Somebody asks for a service that this engine does not serve. Another one may: refuse it only if none does.
     Unserved {
         /// Of the request.
         transaction_id: u64,
@@ -69,7 +69,7 @@ pub enum Event<R> {
     Rejected {
         /// The connection.
         id: CommunicationId,
-        /// [`RejectReason`], or another one of the specification.
+        /// [`crate::RejectReason`], or another one of the specification.
         reason: u16,
         /// Private data.
         private_data: Vec<u8>,
@@ -89,7 +89,7 @@ pub enum Event<R> {
         /// The connection.
         id: CommunicationId,
     },
-    /// Somebody looks for a service that is listened for; to be answered with [`Engine::answer_lookup`].
+    /// Somebody looks for a service that is listened for; to be answered with [`crate::Engine::answer_lookup`].
     Lookup {
         /// The question.
         token: u32,
@@ -98,7 +98,7 @@ pub enum Event<R> {
         /// Where it came from.
         from: R,
     },
-    /// A lookup of a service that this engine does not serve; [`Engine::refuse_lookup`] if no other one does.
+    /// A lookup of a service that this engine does not serve; [`crate::Engine::refuse_lookup`] if no other one does.
     UnservedLookup {
         /// Of the request.
         transaction_id: u64,

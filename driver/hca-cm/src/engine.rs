@@ -4,9 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::api::{CommunicationId, Config, Error, Event, Transmit};
 use crate::connection::{Connection, State, ns_of};
-use crate::message::{
-    Apr, Drep, Dreq, Lap, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu, SidrRep, SidrReq,
-};
+use crate::message::{Apr, Drep, Dreq, Lap, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu};
 use crate::sidr::Sidr;
 
 /// Low bits of a communication ID: a counter. The others are the engine's.

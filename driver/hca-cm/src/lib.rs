@@ -1,6 +1,6 @@
 //! The communication manager of InfiniBand (IBA vol1 chapter 12): connections and service lookups by management
-//! datagrams on QP1. An engine without sockets, threads or clocks: what comes in is handed to it, what it wants to say is
-//! fetched from it, and it says when it wants to be woken.
+//! datagrams on QP1. An engine without sockets, threads or clocks: what comes in is handed to it, what it wants to say
+//! is fetched from it, and it says when it wants to be woken.
 //!
 //! * [`message`]: the messages, bit for bit, one table for both directions.
 //! * [`Engine`]: connections (REQ, REP, RTU, REJ, MRA, DREQ, DREP) and SIDR, with retries and timewait.

@@ -51,9 +51,9 @@ extern "C" fn unsupported() -> isize {
 }
 
 absent! {
-    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap, riounmap, riowrite, rlisten,
-    rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket,
-    rwrite, rwritev,
+    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap, riounmap, riowrite,
+    rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto, rsetsockopt,
+    rshutdown, rsocket, rwrite, rwritev,
 }
 
 // SAFETY: each passes on what the program gave, as the manual page of its name says.

@@ -1,8 +1,8 @@
-//! `librdmacm.so.1` for programs that know nothing of OpenHCA: the C interface of rdma-core 44's connection manager, with
-//! the manager in this process (`hca-cm`) and its datagrams on QP1 of the card.
+//! `librdmacm.so.1` for programs that know nothing of OpenHCA: the C interface of rdma-core 44's connection manager,
+//! with the manager in this process (`hca-cm`) and its datagrams on QP1 of the card.
 //!
-//! It must not know cards: it uses the verbs of libibverbs.so.1 as any program does. Which process has which port number
-//! is agreed on by locked files (`registry`); who says no for all, too.
+//! It must not know cards: it uses the verbs of libibverbs.so.1 as any program does. Which process has which port
+//! number is agreed on by locked files (`registry`); who says no for all, too.
 //!
 //! * `exports.txt` lists the symbols with their versions; `exports.rs` binds each to a function.
 //! * One lock (`state`) guards everything; nobody waits while holding it. A thread for each port in use (`flow`).

@@ -256,7 +256,8 @@ impl<P: DevicePtr> RawQp<P> {
         Ok(QpAttr::from_abi(&hca_abi::QpAttr(result.attr())))
     }
 
-    /// ibv_attach_mcast: the QP gets a copy of what comes for a group through its port (MC-3). It has a port from INIT on.
+    /// ibv_attach_mcast: the QP gets a copy of what comes for a group through its port (MC-3), which it has from INIT
+    /// on.
     pub fn attach_mcast(&self, mgid: [u8; 16]) -> Result<()> {
         self.check_alive()?;
         Ok(self.pd.shared.function().attach_mcast(self.qpn, mgid)?)

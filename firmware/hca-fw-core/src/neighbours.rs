@@ -74,7 +74,8 @@ impl Neighbours {
         asks && could_be
     }
 
-    /// ADDR-8: MAC address behind a GID: of a multicast group, of the port itself, of a neighbour, or the one that the GID is made from.
+    /// ADDR-8: MAC address behind a GID: of a multicast group, of the port itself, of a neighbour, or the one that the
+    /// GID is made from.
     pub fn resolve(&self, port: &Port, gid: &[u8; 16]) -> Option<[u8; 6]> {
         if *gid == [0; 16] {
             return None;

@@ -311,8 +311,8 @@ async def lid_mask(dut):
 @cocotb.parametrize(ib=[0, 1], rates=[(1.0, 1.0, 1.0), (0.8, 0.5, 0.5)])
 async def datagrams(dut, ib, rates):
     """ADDR-4, KEY-23, MC-3, MGMT-4: datagrams, those for QP1 and for groups too, with every kind of
-    network header: Q_Key, source QP, immediate data, source LID, GIDs, and the path bits of the destination LID, as many
-    as each port's LMC has."""
+    network header: Q_Key, source QP, immediate data, source LID, GIDs, and the path bits of the destination LID, as
+    many as each port's LMC has."""
     for turn in range(4):
         rx = await Rx(dut, 30 + turn, ib, *rates).start()
         lids = (0x2300, 0x1380)
