@@ -185,9 +185,7 @@ fn absent_verbs_are_unsupported() {
         assert_eq!(call(makes), 0, "{makes:?}");
     }
     for does in [
-        c"ibv_attach_mcast",
         c"ibv_destroy_srq",
-        c"ibv_detach_mcast",
         c"ibv_modify_srq",
         c"ibv_query_ece",
         c"ibv_query_srq",
