@@ -34,8 +34,8 @@ macro_rules! every_struct {
     };
 }
 every_struct! {
-    SqWqeCtrl McastCmd SqWqeUdCtrl SqWqeAtomic Sge RqWqeCtrl Cqe Eqe HwEvent Qpc Mpt KeyTable Forget GidRow GroupRow Cqc Eqc
-    SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
+    SqWqeCtrl SqWqeUdCtrl SqWqeAtomic Sge RqWqeCtrl Cqe Eqe HwEvent Qpc Mpt KeyTable Forget GidRow GroupRow Cqc Eqc
+    McastCmd SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
     ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd
     CreateSrqCmd
