@@ -49,7 +49,7 @@ def hca():
     """The release build, or what HCA_BIN names. The C library is expected beside it."""
     path = Path(os.environ.get("HCA_BIN", TARGET / "release" / "hca")).resolve()
     library = path.with_name("libibverbs.so")
-    for file in (path, library, path.with_name("hca-parity")):
+    for file in (path, library, path.with_name("librdmacm.so"), path.with_name("hca-parity")):
         assert file.is_file(), f"{file} is not there: run 'make built' first"
     return path
 

@@ -1,5 +1,6 @@
 """A guest whose soft-RoCE is the peer of a simulated card."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,11 +14,23 @@ ADDRESSES = {"IPv4": "10.0.0.2/24", "IPv6": "fd00::2/64"}
 GIDS = {"IPv4": "0000:0000:0000:0000:0000:ffff:", "IPv6": "fd00:"}
 CARD_GIDS = {"IPv4": 1, "IPv6": 2}
 CARD_ADDRESSES = {"IPv4": "10.0.0.1", "IPv6": "fd00::1"}
+RXE_ADDRESS = ADDRESSES["IPv4"].split("/")[0]
 MTU = 4200
 """Of the cable in bytes: RoCE packets of 4096 bytes with all headers."""
 TRIES = 5
 AFTER_S = 5
 """That rxe's end may live on when the card's end is done: 70 times a pingpong's time-out."""
+
+
+def awaits_connections(pid):
+    """Does librdmacm say that a program on a card listens?"""
+    for link in Path("/proc", str(pid), "fd").iterdir():
+        try:
+            if os.readlink(link).endswith("-listening"):
+                return True
+        except OSError:
+            continue  # closed meanwhile
+    return False
 
 
 class Rxe:
@@ -39,7 +52,7 @@ class Rxe:
         addresses = "; ".join(f"ip address add {address} dev cable nodad" for address in ADDRESSES.values())
         self.guest.check(f"""
             set -e
-            modprobe rdma_rxe
+            modprobe rdma_rxe; modprobe rdma_ucm
             for interface in /sys/class/net/*; do
               [ $(cat $interface/address) != {MAC} ] || ip link set ${{interface##*/}} name cable
             done
@@ -77,6 +90,32 @@ class Rxe:
         first = self.sim.start(0, *card, "-p", port, live=live)
         first.wait_until(lambda: listens(port), f"it listened on port {port}")
         return first, self.guest.start(" ".join(map(str, [*rxe, "-p", port, GATEWAY])))
+
+    def connect(self, words, server="rxe"):
+        """Starts both ends of a program that connects by the connection manager: (server, client). `words`: a function
+        of the end's name ("server" or "client") and of both ends' addresses, the server's first."""
+        addresses = {"rxe": RXE_ADDRESS, "card": CARD_ADDRESSES["IPv4"]}
+        client = "card" if server == "rxe" else "rxe"
+        of = {name: list(map(str, words(name, addresses[server], addresses[client]))) for name in ("server", "client")}
+        if server == "rxe":
+            first = self.guest.start(" ".join(of["server"]))
+            self._wait_guest_listens(first)
+            return first, self.sim.start(0, *of["client"])
+        first = self.sim.start(0, *of["server"])
+        first.wait_until(lambda: awaits_connections(first.pid), "it listened for connections")
+        return first, self.guest.start(" ".join(of["client"]))
+
+    def _wait_guest_listens(self, job):
+        looking = self.guest.start("until rdma resource show cm_id | grep -q LISTEN; do usleep 20000; done")
+        self.guest.wait(lambda: looking.code is not None or job.code is not None, LIMIT_S)
+        looking.kill()
+        assert job.code is None, f"it ended before it listened: {job.text}"
+
+    def run_connected(self, words, server="rxe", limit_s=LIMIT_S):
+        """Both ends to their ends: (server, client)."""
+        first, second = self.connect(words, server)
+        done = second.done(limit_s)
+        return (first.done(30) if first.ended(30) else first.kill()), done
 
     def run_pair(self, words, kind="IPv4", server="rxe", limit_s=LIMIT_S):
         """Both ends to their ends: (server, client)."""

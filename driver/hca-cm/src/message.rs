@@ -41,7 +41,7 @@ message! {
         transport_service_type: u8 [43, 5, 2],
         /// The sender does end-to-end flow control.
         end_to_end_flow_control: bool [43, 7, 1],
-        /// First PSN that it sends.
+        /// First PSN that it expects: with it the receiver of this message begins (IBA 12.7).
         starting_psn: u32 [44, 0, 24],
         /// Time that the sender's manager needs for an answer.
         local_cm_response_timeout: u8 [47, 0, 5],
@@ -123,7 +123,7 @@ message! {
         local_qkey: u32 [8, 0, 32],
         /// QPN of the sender.
         local_qpn: u32 [12, 0, 24],
-        /// First PSN that it sends.
+        /// First PSN that it expects: with it the receiver of this message begins (IBA 12.7).
         starting_psn: u32 [20, 0, 24],
         /// READs and atomics that the sender takes.
         responder_resources: u8 [24, 0, 8],

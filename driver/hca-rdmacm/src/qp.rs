@@ -44,18 +44,17 @@ impl Id {
         if self.is_ud() {
             return Ok((attr, mask));
         }
+        // IBA 12.7: each side names the PSN with which the *other* one begins.
         let req = self.req.as_ref().ok_or(EINVAL)?;
         attr.path_mtu = self.path.mtu.into();
         attr.ah_attr = self.path.route.to_ah_attr();
         if self.is_passive {
-            (attr.dest_qp_num, attr.rq_psn) = (req.local_qpn, req.starting_psn);
-            attr.max_dest_rd_atomic = self
-                .rep
-                .as_ref()
-                .map_or(req.initiator_depth, |rep| rep.responder_resources);
+            let rep = self.rep.as_ref().ok_or(EINVAL)?;
+            (attr.dest_qp_num, attr.rq_psn) = (req.local_qpn, rep.starting_psn);
+            attr.max_dest_rd_atomic = rep.responder_resources;
         } else {
             let rep = self.rep.as_ref().ok_or(EINVAL)?;
-            (attr.dest_qp_num, attr.rq_psn) = (rep.local_qpn, rep.starting_psn);
+            (attr.dest_qp_num, attr.rq_psn) = (rep.local_qpn, req.starting_psn);
             attr.max_dest_rd_atomic = req.responder_resources;
         }
         mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
@@ -79,10 +78,10 @@ impl Id {
         let (req, rep) = (self.req.as_ref().ok_or(EINVAL)?, self.rep.as_ref().ok_or(EINVAL)?);
         (attr.timeout, attr.retry_cnt) = (req.primary_local_ack_timeout, req.retry_count);
         if self.is_passive {
-            (attr.sq_psn, attr.rnr_retry) = (rep.starting_psn, req.rnr_retry_count);
+            (attr.sq_psn, attr.rnr_retry) = (req.starting_psn, req.rnr_retry_count);
             attr.max_rd_atomic = rep.initiator_depth;
         } else {
-            (attr.sq_psn, attr.rnr_retry) = (req.starting_psn, rep.rnr_retry_count);
+            (attr.sq_psn, attr.rnr_retry) = (rep.starting_psn, rep.rnr_retry_count);
             attr.max_rd_atomic = req.initiator_depth.min(rep.responder_resources);
         }
         if !self.is_uc() {
