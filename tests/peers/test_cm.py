@@ -1,0 +1,77 @@
+"""The card and Linux's soft-RoCE connect by the connection manager, each in both roles: CM-*, and Debian's programs."""
+
+import re
+
+import pytest
+from test_rxe import ROLES, cable, ends  # noqa: F401
+
+COUNT = 5
+
+
+def rping(name, server, _):
+    return ["rping", f"-{name[0]}", "-a", server, "-C", COUNT, "-v"]
+
+
+def rdma_server_client(name, server, _):
+    return ["rdma_server"] if name == "server" else ["rdma_client", "-s", server]
+
+
+def cmatose(name, server, client):
+    return ["ucmatose", "-b", server] if name == "server" else ["ucmatose", "-s", server, "-b", client]
+
+
+def many_cmatose(name, server, client):
+    return [*cmatose(name, server, client), "-c", 5, "-C", 20, "-S", 100]
+
+
+def daddy(name, server, client):
+    return ["udaddy", "-b", server] if name == "server" else ["udaddy", "-s", server, "-b", client]
+
+
+def perftest(program, *options):
+    def words(name, server, _):
+        return [program, "-R", "-s", 4096, "-n", 20, "-F", *options, *([server] if name == "client" else [])]
+
+    return words
+
+
+# CM-5, CM-6, CM-42: what both ends must say.
+PROGRAMS = {
+    "rdma_server, rdma_client": (rdma_server_client, "end 0"),
+    "ucmatose": (cmatose, "return status 0"),
+    "ucmatose -c 5 -C 20 -S 100": (many_cmatose, "return status 0"),
+    "udaddy": (daddy, "return status 0"),
+    "ib_write_bw -R": (perftest("ib_write_bw"), "BW average"),
+    "ib_read_lat -R": (perftest("ib_read_lat"), "bytes"),
+    "ib_send_bw -R": (perftest("ib_send_bw"), "BW average"),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("server", ROLES)
+def test_rping(cable, row, server):  # noqa: F811
+    row("rping", f"-C {COUNT} -v", ends(server))
+    done = cable.run_connected(rping, server)
+    assert [end.code for end in done] == [0, 0], done
+    for end, said in zip(done, ("server ping data", "ping data")):
+        found = re.findall(rf"^{said}: rdma-ping-(\d+)", end.text, re.MULTILINE)
+        assert found == [str(n) for n in range(COUNT)] and "DISCONNECT EVENT" in end.text, done
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(cable, row, name, server):  # noqa: F811
+    words, said = PROGRAMS[name]
+    row(name, "", ends(server))
+    done = cable.run_connected(words, server)
+    assert [end.code for end in done] == [0, 0] and all(said in end.text for end in done), done
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_nobody_listens(cable, row, server):  # noqa: F811
+    """REJ with reason 8, invalid service ID."""
+    row("rping -c", "nobody listens", ends(server))
+    address = {"rxe": "10.0.0.2", "card": "10.0.0.1"}[server]
+    command = ["rping", "-c", "-a", address, "-C", "1", "-p", "7999"]
+    done = (cable.sim.run(0, *command) if server == "rxe" else cable.guest.run(" ".join(command), 60))
+    assert done.code != 0 and re.search(r"RDMA_CM_EVENT_REJECTED, error 8", done.text), done
