@@ -14,7 +14,7 @@ ADDRESSES = {"IPv4": "10.0.0.2/24", "IPv6": "fd00::2/64"}
 GIDS = {"IPv4": "0000:0000:0000:0000:0000:ffff:", "IPv6": "fd00:"}
 CARD_GIDS = {"IPv4": 1, "IPv6": 2}
 CARD_ADDRESSES = {"IPv4": "10.0.0.1", "IPv6": "fd00::1"}
-RXE_ADDRESS = ADDRESSES["IPv4"].split("/")[0]
+RXE_ADDRESSES = {kind: address.split("/")[0] for kind, address in ADDRESSES.items()}
 MTU = 4200
 """Of the cable in bytes: RoCE packets of 4096 bytes with all headers."""
 TRIES = 5
@@ -91,10 +91,10 @@ class Rxe:
         first.wait_until(lambda: listens(port), f"it listened on port {port}")
         return first, self.guest.start(" ".join(map(str, [*rxe, "-p", port, GATEWAY])))
 
-    def connect(self, words, server="rxe"):
+    def connect(self, words, server="rxe", kind="IPv4"):
         """Starts both ends of a program that connects by the connection manager: (server, client). `words`: a function
         of the end's name ("server" or "client") and of both ends' addresses, the server's first."""
-        addresses = {"rxe": RXE_ADDRESS, "card": CARD_ADDRESSES["IPv4"]}
+        addresses = {"rxe": RXE_ADDRESSES[kind], "card": CARD_ADDRESSES[kind]}
         client = "card" if server == "rxe" else "rxe"
         of = {name: list(map(str, words(name, addresses[server], addresses[client]))) for name in ("server", "client")}
         if server == "rxe":
@@ -111,9 +111,9 @@ class Rxe:
         looking.kill()
         assert job.code is None, f"it ended before it listened: {job.text}"
 
-    def run_connected(self, words, server="rxe", limit_s=LIMIT_S):
+    def run_connected(self, words, server="rxe", kind="IPv4", limit_s=LIMIT_S):
         """Both ends to their ends: (server, client)."""
-        first, second = self.connect(words, server)
+        first, second = self.connect(words, server, kind)
         done = second.done(limit_s)
         return (first.done(30) if first.ended(30) else first.kill()), done
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from rxe import CARD_ADDRESSES, RXE_ADDRESS, awaits_connections
+from rxe import CARD_ADDRESSES, RXE_ADDRESSES, awaits_connections
 from test_rxe import ROLES, cable, ends  # noqa: F401
 
 COUNT = 5
@@ -48,15 +48,35 @@ PROGRAMS = {
 }
 
 
+def check_rping(done):
+    assert [end.code for end in done] == [0, 0], done
+    for end, said in zip(done, ("server ping data", "ping data")):
+        found = re.findall(rf"^{said}: rdma-ping-(\d+)", end.text, re.MULTILINE)
+        assert found == [str(n) for n in range(COUNT)], done
+    # The client may go before its thread has told.
+    assert "DISCONNECT EVENT" in done[0].text, done
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize("server", ROLES)
 def test_rping(cable, row, server):  # noqa: F811
     row("rping", f"-C {COUNT} -v", ends(server))
-    done = cable.run_connected(rping, server)
-    assert [end.code for end in done] == [0, 0], done
-    for end, said in zip(done, ("server ping data", "ping data")):
-        found = re.findall(rf"^{said}: rdma-ping-(\d+)", end.text, re.MULTILINE)
-        assert found == [str(n) for n in range(COUNT)] and "DISCONNECT EVENT" in end.text, done
+    check_rping(cable.run_connected(rping, server))
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_rping_ipv6(cable, row, server):  # noqa: F811
+    row("rping", f"-C {COUNT} -v, IPv6", ends(server))
+    check_rping(cable.run_connected(rping, server, kind="IPv6"))
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_rping_ten_times_with_loss(rxe, row, server):
+    row("rping", f"-C {COUNT} -v, 1 % loss, ten times", ends(server))
+    rxe.plug(faults="loss=0.01")
+    for _ in range(10):
+        check_rping(rxe.run_connected(rping, server))
+    rxe.end_all()
 
 
 @pytest.mark.parametrize("server", ROLES)
@@ -71,7 +91,7 @@ def test_programs(cable, row, name, server):  # noqa: F811
 def test_nobody_listens(cable, row):  # noqa: F811
     """REJ with reason 8, invalid service ID, from the kernel. A card answers while a program has it open."""
     row("rping -c", "nobody listens", ends("rxe"))
-    done = cable.sim.run(0, "rping", "-c", "-a", RXE_ADDRESS, "-C", 1, "-p", 7999)
+    done = cable.sim.run(0, "rping", "-c", "-a", RXE_ADDRESSES["IPv4"], "-C", 1, "-p", 7999)
     assert done.code != 0 and "RDMA_CM_EVENT_REJECTED, error 8" in done.text, done
 
 
