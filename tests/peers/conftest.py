@@ -103,6 +103,14 @@ def rxe(boot, hca, own_programs):
 
 
 @pytest.fixture
+def cable(rxe):
+    """Without faults; what a test has left behind on it is ended."""
+    rxe.plug()
+    yield rxe
+    rxe.end_all()
+
+
+@pytest.fixture
 def row(request):
     """row("ib_write_bw", "-n 5", "card -> rxe"): the test's line in the table."""
     return report.Row(request.node)

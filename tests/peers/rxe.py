@@ -22,6 +22,14 @@ AFTER_S = 5
 """That rxe's end may live on when the card's end is done: 70 times a pingpong's time-out."""
 
 
+ROLES = ["rxe", "card"]
+"""Where a program's server runs."""
+
+
+def ends(server):
+    return "card -> rxe" if server == "rxe" else "rxe -> card"
+
+
 def awaits_connections(pid):
     """Does librdmacm say that a program on a card listens?"""
     for link in Path("/proc", str(pid), "fd").iterdir():
@@ -113,13 +121,14 @@ class Rxe:
 
     def run_connected(self, words, server="rxe", kind="IPv4", limit_s=LIMIT_S):
         """Both ends to their ends: (server, client)."""
-        first, second = self.connect(words, server, kind)
-        done = second.done(limit_s)
-        return (first.done(30) if first.ended(30) else first.kill()), done
+        return self._run(*self.connect(words, server, kind), limit_s)
 
     def run_pair(self, words, kind="IPv4", server="rxe", limit_s=LIMIT_S):
         """Both ends to their ends: (server, client)."""
-        first, second = self.pair(words, kind, server)
+        return self._run(*self.pair(words, kind, server), limit_s)
+
+    @staticmethod
+    def _run(first, second, limit_s):
         done = second.done(limit_s)
         if done.code != 0 and not first.ended(30):
             return first.kill(), done

@@ -2,11 +2,12 @@
 
 import re
 
+import perftest
 import pytest
-from rxe import CARD_ADDRESSES, RXE_ADDRESSES, awaits_connections
-from test_rxe import ROLES, cable, ends  # noqa: F401
+from rxe import CARD_ADDRESSES, ROLES, RXE_ADDRESSES, awaits_connections, ends
 
 COUNT = 5
+BYTES = 4096
 
 
 def rping(name, server, _):
@@ -29,22 +30,12 @@ def daddy(name, server, client):
     return ["udaddy", "-b", server] if name == "server" else ["udaddy", "-s", server, "-b", client]
 
 
-def perftest(program, *options):
-    def words(name, server, _):
-        return [program, "-R", "-s", 4096, "-n", 20, "-F", *options, *([server] if name == "client" else [])]
-
-    return words
-
-
 # CM-5, CM-6, CM-42: what both ends must say.
 PROGRAMS = {
     "rdma_server, rdma_client": (rdma_server_client, "end 0"),
     "ucmatose": (cmatose, "return status 0"),
     "ucmatose -c 5 -C 20 -S 100": (many_cmatose, "return status 0"),
     "udaddy": (daddy, "return status 0"),
-    "ib_write_bw -R": (perftest("ib_write_bw"), "BW average"),
-    "ib_read_bw -R": (perftest("ib_read_bw"), "---"),
-    "ib_send_bw -R": (perftest("ib_send_bw"), "BW average"),
 }
 
 
@@ -59,13 +50,13 @@ def check_rping(done):
 
 @pytest.mark.quick
 @pytest.mark.parametrize("server", ROLES)
-def test_rping(cable, row, server):  # noqa: F811
+def test_rping(cable, row, server):
     row("rping", f"-C {COUNT} -v", ends(server))
     check_rping(cable.run_connected(rping, server))
 
 
 @pytest.mark.parametrize("server", ROLES)
-def test_rping_ipv6(cable, row, server):  # noqa: F811
+def test_rping_ipv6(cable, row, server):
     row("rping", f"-C {COUNT} -v, IPv6", ends(server))
     check_rping(cable.run_connected(rping, server, kind="IPv6"))
 
@@ -81,21 +72,31 @@ def test_rping_ten_times_with_loss(rxe, row, server):
 
 @pytest.mark.parametrize("server", ROLES)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(cable, row, name, server):  # noqa: F811
+def test_programs(cable, row, name, server):
     words, said = PROGRAMS[name]
     row(name, "", ends(server))
     done = cable.run_connected(words, server)
     assert [end.code for end in done] == [0, 0] and all(said in end.text for end in done), done
 
 
-def test_nobody_listens(cable, row):  # noqa: F811
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", [*perftest.BANDWIDTH, *perftest.LATENCY])
+def test_perftest(cable, row, program, server):
+    def words(name, address, _):
+        return [program, "-R", "-F", "-s", BYTES, "-n", 20, *([address] if name == "client" else [])]
+
+    row(program, f"-R -s {BYTES}", ends(server))
+    perftest.judge(cable.run_connected(words, server), BYTES, 20)
+
+
+def test_nobody_listens(cable, row):
     """REJ with reason 8, invalid service ID, from the kernel. A card answers while a program has it open."""
     row("rping -c", "nobody listens", ends("rxe"))
     done = cable.sim.run(0, "rping", "-c", "-a", RXE_ADDRESSES["IPv4"], "-C", 1, "-p", 7999)
     assert done.code != 0 and "RDMA_CM_EVENT_REJECTED, error 8" in done.text, done
 
 
-def test_nobody_listens_on_the_card(cable, row):  # noqa: F811
+def test_nobody_listens_on_the_card(cable, row):
     row("rping -c", "nobody listens", ends("card"))
     first = cable.sim.start(0, *map(str, rping("server", CARD_ADDRESSES["IPv4"], None)))
     first.wait_until(lambda: awaits_connections(first.pid), "it listened for connections")

@@ -2,10 +2,9 @@
 
 import perftest
 import pytest
-from rxe import CARD_ADDRESSES
+from rxe import CARD_ADDRESSES, ROLES, ends
 
 KINDS = ["IPv4", "IPv6"]
-ROLES = ["rxe", "card"]
 SIZES = [1, 1023, 1024, 4097, 65536, 1 << 20]
 PATHS = [(kind, mtu) for kind in KINDS for mtu in (1024, 4096)]
 # Each kind of address and each MTU once; all pairs of them only where a message has several packets with either.
@@ -16,18 +15,6 @@ PINGPONGS = [(bytes_, *path) for bytes_ in SIZES
 BANDWIDTHS = [(program, *path) for program in perftest.BANDWIDTH
               for path in (PATHS if program == perftest.BANDWIDTH[0] else SOME_PATHS)]
 WORKS = "works afterwards"
-
-
-@pytest.fixture
-def cable(rxe):
-    """Without faults; what a test has left behind on it is ended."""
-    rxe.plug()
-    yield rxe
-    rxe.end_all()
-
-
-def ends(server):
-    return "card -> rxe" if server == "rxe" else "rxe -> card"
 
 
 def run(rxe, program, *options, bytes_, iterations, kind="IPv4", server="rxe", lines=None):
