@@ -176,7 +176,7 @@ pub unsafe extern "C" fn create_qp_ex(
         if let Some(ops) = send_ops {
             // SAFETY: as context_of says.
             let device = unsafe { context_of(context)? }.hca().query_device()?;
-            qp_ex::check_ops(&device, attr.qp_type == IBV_QPT_UD, ops)?;
+            qp_ex::check_ops(&device, attr.qp_type, ops)?;
         }
         let mut plain = ibv_qp_init_attr {
             qp_context: attr.qp_context,

@@ -185,7 +185,7 @@ impl Section {
 }
 
 /// Builders by flag of send_ops_flags, as far as card and QP type can do them (V-179).
-pub fn check_ops(device: &DeviceAttr, is_ud: bool, ops: u64) -> Verb<()> {
+pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()> {
     let mut known = IBV_QP_EX_WITH_RDMA_WRITE
         | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
         | IBV_QP_EX_WITH_SEND
@@ -197,9 +197,15 @@ pub fn check_ops(device: &DeviceAttr, is_ud: bool, ops: u64) -> Verb<()> {
     if device.device_cap_flags() & u64::from(IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0 {
         known |= IBV_QP_EX_WITH_SEND_WITH_INV;
     }
-    if is_ud {
-        known &= IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
-    }
+    known &= match qp_type {
+        IBV_QPT_UD => IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+        IBV_QPT_UC => {
+            !(IBV_QP_EX_WITH_RDMA_READ
+                | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+                | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+        }
+        _ => known,
+    };
     if ops & !u64::from(known) == 0 {
         Ok(())
     } else {

@@ -208,6 +208,12 @@ pub enum PostError {
         /// Sum of the entries.
         length: u64,
     },
+    /// V-179: what the peer must answer.
+    #[error("{opcode:?} on an unreliable connection: it can SEND and WRITE, with immediate data or without")]
+    NotForUnreliable {
+        /// Opcode of the work request.
+        opcode: WrOpcode,
+    },
     /// XPORT-4: a datagram is one packet.
     #[error("datagram of {length} bytes, at most {mtu_bytes}, the MTU of the port")]
     DatagramTooLong {

@@ -34,6 +34,8 @@ pub struct SendRing {
     last_bytes: usize,
     /// A ring of datagrams, and what they must fit.
     datagrams: Option<DatagramRules>,
+    /// Nobody acknowledges what leaves it.
+    is_unreliable: bool,
 }
 
 impl SendRing {
@@ -50,6 +52,15 @@ impl SendRing {
             push_slot: None,
             last_bytes: 0,
             datagrams: None,
+            is_unreliable: false,
+        }
+    }
+
+    /// A ring of an unreliable connection.
+    pub fn for_unreliable(ring: DmaBuf, size: WqSize) -> Self {
+        Self {
+            is_unreliable: true,
+            ..Self::new(ring, size)
         }
     }
 
@@ -88,6 +99,10 @@ impl SendRing {
     pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         if self.datagrams.is_some() {
             return Err(PostError::NoDestination);
+        }
+        if self.is_unreliable && wr.op.is_answered() {
+            let opcode = wr.op.opcode();
+            return Err(PostError::NotForUnreliable { opcode });
         }
         let at = self.free_slot()?;
         let (ctrl, wqe_bytes) = self.write_data(at, SEND_HEADER_BYTES, wr)?;

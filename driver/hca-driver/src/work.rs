@@ -106,6 +106,11 @@ impl SendOp {
         }
     }
 
+    /// The peer answers with data: not without acknowledges.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.is_atomic() || matches!(self, Self::RdmaRead { .. })
+    }
+
     pub(crate) fn is_atomic(&self) -> bool {
         matches!(
             self,
@@ -114,7 +119,7 @@ impl SendOp {
     }
 
     pub(crate) fn takes_inline(&self) -> bool {
-        !self.is_atomic() && !matches!(self, Self::RdmaRead { .. })
+        !self.is_answered()
     }
 }
 

@@ -41,6 +41,10 @@ fn is_datagram(qpc: &Qpc) -> bool {
     Service::try_from(qpc.service()) == Ok(Service::Ud)
 }
 
+fn is_unreliable(qpc: &Qpc) -> bool {
+    Service::try_from(qpc.service()) == Ok(Service::Uc)
+}
+
 fn state_of(qpc: &Qpc) -> Option<QpState> {
     QpState::try_from(qpc.state()).ok()
 }
@@ -79,7 +83,13 @@ impl Card {
         }
         let index = rings.sq_consumer;
         let wqe = self.fetch_send(qpn, &qpc, index);
-        let done = wqe.and_then(|wqe| Ok((self.execute(&qpc, &wqe)?, wqe)));
+        let done = wqe.and_then(|wqe| match self.execute(&qpc, &wqe) {
+            // What goes wrong there is no matter of who gets no answer.
+            Err(
+                WcStatus::RemAccessErr | WcStatus::RemInvReqErr | WcStatus::RemOpErr | WcStatus::RetryExcErr,
+            ) if is_unreliable(&qpc) => Ok((true, wqe)),
+            done => Ok((done?, wqe)),
+        });
         match done {
             Ok((false, _)) => false,
             Ok((true, wqe)) => {
@@ -94,7 +104,7 @@ impl Card {
                 rings.sq_consumer = index.wrapping_add(1);
                 rings.failed = true;
                 self.complete_send(&qpc, index, status, SqWqeCtrl::new());
-                let who = if is_datagram(&qpc) {
+                let who = if is_datagram(&qpc) || is_unreliable(&qpc) {
                     HwEventWho::Requester
                 } else {
                     HwEventWho::Ack
@@ -185,7 +195,7 @@ impl Card {
         let is_send = matches!(opcode, WrOpcode::Send | WrOpcode::SendWithImm);
         let rings = self.rings(peer_qpn);
         if (is_send || with_imm) && rings.rq_consumer == rings.rq_producer {
-            return Ok(false);
+            return Ok(is_unreliable(qpc));
         }
         let remote = |right| KeyUse {
             pd: peer.pd(),

@@ -1,6 +1,6 @@
 //! Bringing QPs to RTS.
 
-use hca_abi::{LinkLayer, Mtu, QpState};
+use hca_abi::{LinkLayer, Mtu, QpState, Service};
 use hca_driver::DevicePtr;
 
 use crate::address::{AhAttr, Gid};
@@ -44,6 +44,16 @@ pub(crate) const RTS_MASK: QpAttrMask = union(&[
     QpAttrMask::RNR_RETRY,
     QpAttrMask::MAX_QP_RD_ATOMIC,
 ]);
+
+/// What both need where nobody acknowledges (QPS-T-UC).
+const UC_RTR_MASK: QpAttrMask = union(&[
+    QpAttrMask::STATE,
+    QpAttrMask::AV,
+    QpAttrMask::PATH_MTU,
+    QpAttrMask::DEST_QPN,
+    QpAttrMask::RQ_PSN,
+]);
+const UC_RTS_MASK: QpAttrMask = union(&[QpAttrMask::STATE, QpAttrMask::SQ_PSN]);
 
 /// How to connect. The same options serve both ends; `psns` are (first send PSN of the first end, of the
 /// second).
@@ -138,7 +148,7 @@ pub fn peer_info<P: DevicePtr>(qp: &RawQp<P>, options: &ConnectOptions, psn: u32
     })
 }
 
-/// Brings a QP that is in RESET or INIT to RTS. A peer that can have more READs outstanding than this device gets as
+/// Brings a QP of RC or UC that is in RESET or INIT to RTS; UC leaves the options of the acknowledge protocol. A peer that can have more READs outstanding than this device gets as
 /// many as this can, as a connection manager would agree. `psn` is our first send PSN.
 pub fn connect_raw<P: DevicePtr>(
     qp: &mut RawQp<P>,
@@ -151,19 +161,23 @@ pub fn connect_raw<P: DevicePtr>(
     }
     let depth = options.rd_atomic.min(peer.rd_atomic).min(qp.rd_atomic_max()?);
     let attr = path_attr(options, psn, peer, depth);
+    let (rtr, rts) = match qp.service() {
+        Service::Uc => (UC_RTR_MASK, UC_RTS_MASK),
+        _ => (RTR_MASK, RTS_MASK),
+    };
     qp.modify(
         &QpAttr {
             qp_state: QpState::Rtr,
             ..attr
         },
-        RTR_MASK,
+        rtr,
     )?;
     qp.modify(
         &QpAttr {
             qp_state: QpState::Rts,
             ..attr
         },
-        RTS_MASK,
+        rts,
     )
 }
 

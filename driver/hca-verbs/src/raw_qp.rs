@@ -129,6 +129,8 @@ impl<P: DevicePtr> RawQp<P> {
                 mtu_bytes: 0,
             };
             SendRing::for_datagrams(send_memory, send_size, rules)
+        } else if options.service == Service::Uc {
+            SendRing::for_unreliable(send_memory, send_size)
         } else {
             SendRing::new(send_memory, send_size)
         };

@@ -36,7 +36,7 @@ impl Control {
         // Bits 7:0 completion status, 15:8 AETH syndrome, 23:16 who. The status tells which event it is: a NAK
         // "invalid request" stands for both.
         let who = HwEventWho::try_from((cause >> 16) as u8);
-        if who == Ok(HwEventWho::Requester) && self.is_datagram_qp(line) {
+        if who == Ok(HwEventWho::Requester) && self.outlives_failed_sends(line) {
             return self.stop_sends(hal, line);
         }
         if !self.fail_qp(hal, line) {

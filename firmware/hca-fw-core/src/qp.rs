@@ -59,7 +59,7 @@ impl Control {
         cmd: &CreateQpCmd,
     ) -> CmdResult<u32> {
         let service = Service::try_from(cmd.service());
-        let is_served = matches!(service, Ok(Service::Rc | Service::Ud));
+        let is_served = matches!(service, Ok(Service::Rc | Service::Uc | Service::Ud));
         if !is_served
             || (cmd.is_gsi() && service != Ok(Service::Ud))
             || cmd.has_srq()
@@ -260,12 +260,12 @@ impl Control {
         true
     }
 
-    /// Does the line belong to a QP of datagrams?
-    pub(crate) fn is_datagram_qp(&self, line: u32) -> bool {
-        self.qp_ids.contains(line) && self.qps[line as usize].service() == Service::Ud
+    /// Does the line belong to a QP that goes on receiving when a send has failed?
+    pub(crate) fn outlives_failed_sends(&self, line: u32) -> bool {
+        self.qp_ids.contains(line) && matches!(self.qps[line as usize].service(), Service::Uc | Service::Ud)
     }
 
-    /// Moves a QP of datagrams to SQE because hardware says that a send failed (QPS-12). It goes on receiving.
+    /// Moves a QP of UC or UD to SQE because hardware says that a send failed (QPS-12). It goes on receiving.
     pub(crate) fn stop_sends<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
         let rec = &mut self.qps[line as usize];
         if !matches!(rec.state(), QpState::Rts | QpState::Sqd) {

@@ -137,7 +137,7 @@ fn services_of_the_card() {
     for service in Service::ALL {
         let cmd = rig.qp_cmd(*service);
         let made = rig.function.create_qp(&cmd);
-        if matches!(service, Service::Rc | Service::Ud) {
+        if matches!(service, Service::Rc | Service::Uc | Service::Ud) {
             let qpn = made.unwrap();
             assert_eq!(rig.function.query_qp(qpn).unwrap().service(), u8::from(*service));
         } else {

@@ -27,7 +27,7 @@ module hca_gather
   input  logic            err_ready_i,
   output pipe_msg_t       err_o,
   output logic [1:0]      left_o,    // strobes by source: its oldest packet has left, or was dropped
-  output logic            lost_o,    // strobe: a datagram was dropped
+  output logic [1:0]      lost_o,    // strobes: a packet that nobody acknowledges was dropped: datagram, of UC
   // Keys and page lists: hca_xlate.
   input  key_place_t [NumFuncs-1:0] tables_i,
   input  logic [1:0]        forget_valid_i,
@@ -98,7 +98,7 @@ module hca_gather
 
   assign left_o = {2{head_txp_valid && head_txp_ready}} & {head_txp.kind != TxReq, head_txp.kind == TxReq};
 
-  assign lost_o = head_txp.datagram && err_valid_o && err_ready_i;
+  assign lost_o = {head_txp.unacked && !head_txp.datagram, head_txp.datagram} & {2{err_valid_o && err_ready_i}};
 
   // ---- Reads -------------------------------------------------------------------------------------
   logic        chunk_valid, chunk_ready, chunk_take, is_read, queues_ready;

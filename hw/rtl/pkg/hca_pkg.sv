@@ -156,6 +156,7 @@ package hca_pkg;
     logic [31:0]    imm;          // ImmDt or IETH, bytes as on the wire: imm[7:0] is the first byte sent
     logic [15:0]    wqe_index;    // TxReq: for error reports
     logic [15:0]    resp_seq;     // TxRead: serial number of the response packet (card-wide)
+    logic           unacked;      // TxReq: of a service without acknowledges: hca_sent tells
     logic           datagram;     // TxReq: to the destination in av_slot
     logic [AvSlotW-1:0] av_slot;
   } txp_t;
@@ -379,6 +380,7 @@ package hca_pkg;
     logic [15:0]       wqe_index;
     logic [31:0]       msg_offset;     // offset of this packet's payload in the message
     logic              msg_last;       // RxwSend: last packet of the message
+    logic              silent;         // no negative answer when it fails: nobody waits for one
     rsp_job_t          rsp;            // sent when the item has succeeded
     cqe_job_t          cqe;            // written when the item has succeeded
     logic              resumes;        // answers the failure of this side of the QP: the side goes on with this item
@@ -394,7 +396,7 @@ package hca_pkg;
     MsgReqError = 4'd5,  // responder refused a request that uses no receive WQE (R_Key...); a NAK goes out
     MsgTimeout  = 4'd6,  // transport timer of the QP expired; the other fields: what it had seen
     MsgRnrDone  = 4'd7,  // RNR wait of the QP is over
-    MsgSent     = 4'd8   // datagrams up to a PSN have left: hca_sent
+    MsgSent     = 4'd8   // what nobody acknowledges has left up to a PSN: hca_sent
   } msg_kind_e;
 
   typedef struct packed {

@@ -57,6 +57,7 @@ module hca_sq_build
     txp_o.reth_bytes    = is_read ? left_i : hdr_i.length;
     txp_o.imm           = hdr_i.imm_data;
     txp_o.wqe_index     = dyn_i.wqe;
+    txp_o.unacked       = qpc_i.service != ServiceRc;
     txp_o.datagram      = datagram;
     txp_o.av_slot       = av_slot_i;
     if (is_read) txp_o.opcode = BthRcReadRequest;
@@ -64,6 +65,7 @@ module hca_sq_build
     else if (pkt_i.first) txp_o.opcode = is_write ? BthRcWriteFirst : BthRcSendFirst;
     else if (pkt_i.last) txp_o.opcode = last + 8'(with_imm);
     else txp_o.opcode = is_write ? BthRcWriteMiddle : BthRcSendMiddle;
+    if (!datagram) txp_o.opcode[7:5] = 3'(qpc_i.service);
   end
 
   always_comb begin

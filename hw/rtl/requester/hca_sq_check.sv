@@ -27,11 +27,11 @@ module hca_sq_check
   assign payload_o    = (hdr_i.length != '0) && hdr_i.opcode != WrOpRdmaRead;
 
   always_comb begin
-    malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(qpc_i.service inside {ServiceRc, ServiceUd});
+    malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(qpc_i.service inside {ServiceRc, ServiceUc, ServiceUd});
     unique case (hdr_i.opcode)
       WrOpSend, WrOpSendWithImm: ;
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;
-      WrOpRdmaRead: if (datagram || hdr_i.inline_data || qpc_i.max_rd_atomic == '0) malformed_o = 1'b1;
+      WrOpRdmaRead: if (qpc_i.service != ServiceRc || hdr_i.inline_data || qpc_i.max_rd_atomic == '0) malformed_o = 1'b1;
       default: malformed_o = 1'b1;
     endcase
     if (hdr_i.inline_data) begin

@@ -24,10 +24,10 @@ module hca_sq_packet
   logic [3:0]  pkt_no;   // place of the packet in its message, modulo 16
   logic [24:0] span;
   logic [15:0] rd_out, outstanding;  // READs, WQEs not yet answered
-  logic        datagram, unused_bits;
+  logic        acked, unused_bits;
 
   assign unused_bits = ^{qpc_i, dyn_i, ack_i};
-  assign datagram    = qpc_i.service == ServiceUd;
+  assign acked       = qpc_i.service == ServiceRc;
   assign shift       = mtu_shift(qpc_i.path_mtu);
   assign mtu         = 32'(mtu_bytes(qpc_i.path_mtu));
   assign in_flight   = dyn_i.psn - ack_i.una_psn;
@@ -42,7 +42,7 @@ module hca_sq_packet
     pkt_o.last    = read_i || left_i <= mtu;
     pkt_o.payload = !read_i && left_i != '0;
     pkt_o.bytes   = read_i ? '0 : (left_i <= mtu) ? left_i[12:0] : mtu[12:0];
-    pkt_o.ack_req = !datagram && (pkt_o.last || dyn_i.retx || pkt_no == 4'd15);
+    pkt_o.ack_req = acked && (pkt_o.last || dyn_i.retx || pkt_no == 4'd15);
     pkt_o.psns    = read_i ? all_psns_o : 24'd1;
     // PSNs in flight must stay comparable: never more than half of the space.
     blocked_o = in_flight >= 24'(WindowPackets)
@@ -51,7 +51,7 @@ module hca_sq_packet
                 || (new_i && dyn_i.wqe[MsgRowW-1:0] == '0 && outstanding != '0 && !msg_room_i)
                 || (read_i && span > 25'h80_0000)
                 || (read_i && !rd_out[15] && rd_out >= 16'(qpc_i.max_rd_atomic))
-                || (fence_i && !datagram && dyn_i.rd_issued != placed_i);
+                || (fence_i && acked && dyn_i.rd_issued != placed_i);
   end
 
 endmodule

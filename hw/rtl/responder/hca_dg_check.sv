@@ -50,6 +50,7 @@ module hca_dg_check
     end
     if (accept) begin
       item_o.kind          = RxwSend;
+      item_o.silent        = 1'b1;
       item_o.dg            = req_i.ib ? (has_net ? DgGrh : DgBare) : has_net ? DgIpv6 : DgIpv4;
       item_o.payload_off   = req_i.payload_off;
       item_o.payload_bytes = req_i.payload_bytes;

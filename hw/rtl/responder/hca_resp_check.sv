@@ -1,6 +1,6 @@
 // Responder rules for one request packet. look_i: packet, context and state are valid (the latter two stay so); the
 // verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall do, the new
-// state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, table 1.
+// state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1 (RC), 4 (UC).
 module hca_resp_check
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -27,6 +27,8 @@ module hca_resp_check
   localparam logic [5:0] RdJam = 6'd40;
   // PSNs before the expected one that were seen before: half of all, so a READ of 2 GiB at MTU 256 can come again.
   localparam logic [23:0] DupPsns = 24'h80_0000;
+  // The same where nothing is sent again: older packets than any fabric holds are a sender's whose others were lost.
+  localparam logic [23:0] UcDupPsns = 24'h01_0000;
 
   // ---- Stage 1: opcode and comparisons ----------------------------------------------------------------
   typedef struct packed {
@@ -83,13 +85,15 @@ module hca_resp_check
     look_d.starts = first || only || look_d.read;
     look_d.ends   = last || only;
     look_d.in_seq = behind == '0;
-    look_d.earlier = !look_d.in_seq && behind <= DupPsns;
+    look_d.earlier = !look_d.in_seq && behind <= (ctx_i.is_uc ? UcDupPsns : DupPsns);
     look_d.psns   = (rd_round == '0) ? 24'd1 : rd_round[23:0];
     look_d.dup_ok = behind >= look_d.psns;
 
-    look_d.order_bad = !(look_d.send || look_d.write || look_d.read)
-                       || (look_d.starts && st_i.in_msg != MsgpNone)
-                       || (!look_d.starts && st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite));
+    // On UC a message may begin behind a gap, and in place of the rest of another one: of that some is lost.
+    look_d.order_bad = !(look_d.send || look_d.write || (look_d.read && !ctx_i.is_uc))
+                       || (look_d.starts && st_i.in_msg != MsgpNone && !ctx_i.is_uc)
+                       || (!look_d.starts && st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite))
+                       || (!look_d.starts && !look_d.in_seq && ctx_i.is_uc);
 
     // A WRITE's packets add up to exactly the length in its RETH.
     unique case (1'b1)
@@ -118,7 +122,7 @@ module hca_resp_check
   end
 
   // ---- Stage 2: verdict -----------------------------------------------------------------------------
-  logic        accept, fatal, again;
+  logic        accept, fatal, again, lost;  // lost: of a UC message, so all of it is
   logic [7:0]  syndrome, status;
   logic [31:0] offset;  // of this packet's payload in its message
   rsp_job_t    nak;
@@ -132,7 +136,11 @@ module hca_resp_check
     fatal    = 1'b0;
     syndrome = '0;
     status   = WcRemAccessErr;
-    if (apply_i && look_q.in_seq) begin
+    lost     = 1'b0;
+    if (apply_i && ctx_i.is_uc) begin
+      lost   = !look_q.earlier && (look_q.order_bad || look_q.len_bad || look_q.access_bad || look_q.no_wqe);
+      accept = !look_q.earlier && !lost;
+    end else if (apply_i && look_q.in_seq) begin
       if (look_q.order_bad) begin
         fatal    = 1'b1;
         syndrome = NakInvalidRequest;
@@ -164,7 +172,7 @@ module hca_resp_check
   always_comb begin
     st_o = st_i;
     if (accept) begin
-      st_o.epsn      = st_i.epsn + (look_q.read ? look_q.psns : 24'd1);
+      st_o.epsn      = req_i.psn + (look_q.read ? look_q.psns : 24'd1);
       st_o.msn       = st_i.msn + 24'(look_q.ends || look_q.read);
       st_o.nak_sent  = 1'b0;
       st_o.comm_est_sent = 1'b1;
@@ -178,6 +186,10 @@ module hca_resp_check
       end else if (look_q.starts && !look_q.read) begin
         st_o.in_msg = look_q.send ? MsgpSend : MsgpWrite;
       end
+    end
+    if (lost) begin  // the receive WQE is the next message's
+      st_o.epsn   = req_i.psn + 24'd1;
+      st_o.in_msg = MsgpNone;
     end
     if ((accept && look_q.read) || again) st_o.rd_pushed = st_i.rd_pushed + 6'd1;
     if (apply_i) st_o.rd_again = again || (st_i.rd_again && !look_q.rd_none);
@@ -203,13 +215,14 @@ module hca_resp_check
       item_o.wqe_index     = st_i.rq_ci;
       item_o.msg_offset    = offset;
       item_o.msg_last      = look_q.ends || (accept && look_q.read);
+      item_o.silent        = ctx_i.is_uc;
       item_o.rsp           = nak;
       if (accept) begin
         item_o.needs_list = look_q.send;
         item_o.kind       = look_q.send ? RxwSend : look_q.write ? RxwWrite : RxwReadReq;
       end
       if (again) item_o.kind = RxwReadReq;
-      if (accept || look_q.earlier) begin
+      if ((accept || look_q.earlier) && !ctx_i.is_uc) begin
         item_o.rsp.valid    = look_q.read ? (accept || again) : req_i.ack_req;
         item_o.rsp.syndrome = AethAck;
         item_o.rsp.msn      = st_o.msn;

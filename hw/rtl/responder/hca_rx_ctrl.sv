@@ -86,7 +86,7 @@ module hca_rx_ctrl
   dma_rd_req_t list;
   ack_upd_t    ack_upd, resume_upd;
   rx_ev_t      ev;
-  logic        resume;  // the send queue of a datagram QP goes on behind its error: from SQE to RTS
+  logic        resume;  // the send queue goes on behind its error: from SQE to RTS
 
   assign item_made_o = item_push && item_ready;
 
@@ -427,7 +427,7 @@ module hca_rx_ctrl
       StAck: begin
         st_new.ack     = ack_new;
         st_new.sq_dead = ack_dead;
-        st_new.dead    = st.dead || (ack_dead && !ctx.is_ud);
+        st_new.dead    = st.dead || (ack_dead && ctx.is_rc);
       end
       StFlush: begin
         st_new.sq_dead = 1'b1;
@@ -435,11 +435,7 @@ module hca_rx_ctrl
         if (flush_sq) st_new.ack.una_wqe = flush_idx;
         else st_new.resp.rq_ci = flush_idx;
       end
-      default: begin  // StMsg
-        {st_new.dead, st_new.sq_dead} = '1;
-        // Go back to what rx_exec refused: it has held back every receive CQE from there on.
-        if (msg_q.from_exec) st_new.resp.rq_ci = msg_q.msg.wqe_index + 16'(rq_error);
-      end
+      default: st_new = st_refused(st, msg_q, ctx);  // StMsg
     endcase
   end
 
@@ -486,7 +482,7 @@ module hca_rx_ctrl
       ev_push = 1'b1;
     end else if (state_q == StMsg) begin
       ev      = msg_ev;
-      ev_push = !st.dead && msg_live;
+      ev_push = !st.dead && msg_live && !refusal_is_loss(msg_q, ctx);
     end else if (pkey_viol) begin
       ev      = '{kind: HwEventPkeyViolation, func: ctx.func, qpn: qpn_q, who: '0, syndrome: '0, status: '0};
       ev_push = ev_spare;

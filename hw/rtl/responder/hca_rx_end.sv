@@ -39,7 +39,7 @@ module hca_rx_end
 
   // On a failed side everything is held back: hca_rx_ctrl goes back to the WQE that failed, and says so with an item
   // that resumes.
-  assign want_rsp = failed ? from_rq && !done_i.fin.datagram : done_i.fin.rsp.valid && !done_i.blocked;
+  assign want_rsp = failed ? from_rq && !done_i.fin.silent : done_i.fin.rsp.valid && !done_i.blocked;
   assign want_cqe = done_i.fin.cqe.valid && !failed && !done_i.blocked;
   assign want_err = failed;
   assign want_placed = done_i.fin.kind == RxwReadResp && done_i.fin.msg_last && !failed && !done_i.blocked;

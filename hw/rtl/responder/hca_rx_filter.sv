@@ -51,6 +51,7 @@ module hca_rx_filter
   );
 
   assign mine    = (ctx_i.is_rc && rxd_i.opcode[7:5] == 3'(ServiceRc))
+                   || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
                    || (ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
   assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && mine && rxd_i.port == ctx_i.port && !dead_i
                    && rxd_i.kind != RxdEnd;

@@ -23,6 +23,7 @@ package hca_rx_pkg;
     logic           tx_live;    // RTS or SQD: requests may be outstanding
     logic           is_sqe;
     logic           is_rc;
+    logic           is_uc;
     logic           is_ud;
     qp_gen_t        gen;
     logic [7:0]     func;
@@ -91,8 +92,8 @@ package hca_rx_pkg;
     logic [MsgBlkW-1:0] blk;
   } ack_st_t;
 
-  // A fatal error was raised: no second event until init_rq. Of a connection both sides die together; of a datagram QP
-  // the receive side outlives the send side (QPS-12).
+  // A fatal error was raised: no second event until init_rq. Of a reliable connection both sides die together; where
+  // nobody acknowledges, the receive side outlives the send side (QPS-12).
   typedef struct packed {
     logic     dead;     // packets drop
     logic     sq_dead;  // nothing is acknowledged
@@ -194,7 +195,7 @@ package hca_rx_pkg;
     logic [6:0]     buf_beats;
     logic [15:0]    wqe_index;
     logic           msg_last;
-    logic           datagram;
+    logic           silent;
     rsp_job_t       rsp;
     cqe_job_t       cqe;
     logic           resumes;
@@ -235,6 +236,7 @@ package hca_rx_pkg;
     c.tx_live = q.state == QpsRts || q.state == QpsSqd;
     c.is_sqe  = q.state == QpsSqe;
     c.is_rc   = q.service == ServiceRc;
+    c.is_uc   = q.service == ServiceUc;
     c.is_ud   = q.service == ServiceUd;
     c.gen     = q.qpn[23:QpW];
     c.func    = q.func;
@@ -312,7 +314,7 @@ package hca_rx_pkg;
     case (m.msg.kind)
       MsgSqError: j.kind = AjSqError;
       MsgTimeout: j.kind = AjTimeout;
-      MsgSent: begin  // nobody acknowledges a datagram: it is over when it has left
+      MsgSent: begin  // what nobody acknowledges is over when it has left
         j.kind     = AjAck;
         j.syndrome = AethAck;
         j.psn      = {m.msg.status, m.msg.wqe_index};
@@ -321,6 +323,26 @@ package hca_rx_pkg;
       default:    j.kind = AjSqDrain;
     endcase
     return j;
+  endfunction
+
+  // What rx_exec refuses of an unreliable connection costs the message, not the QP (REL-17).
+  function automatic logic refusal_is_loss(rx_msg_t m, rx_ctx_t ctx);
+    logic unused;
+    unused = ^{m, ctx};
+    return ctx.is_uc && m.from_exec && m.msg.kind == MsgReqError;
+  endfunction
+
+  // State behind a receive-side error message. Back to what rx_exec refused: it has held back every receive CQE from
+  // there on.
+  function automatic rx_st_t st_refused(rx_st_t st, rx_msg_t m, rx_ctx_t ctx);
+    rx_st_t s;
+    logic   unused;
+    unused = ^{m, ctx};
+    s      = st;
+    if (refusal_is_loss(m, ctx)) s.resp.in_msg = MsgpNone;
+    else {s.dead, s.sq_dead} = '1;
+    if (m.from_exec) s.resp.rq_ci = m.msg.wqe_index + 16'(m.msg.kind == MsgRqError);
+    return s;
   endfunction
 
   // Is there something to do for the acknowledge unit?

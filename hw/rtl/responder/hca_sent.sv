@@ -1,20 +1,21 @@
-// What has become of datagrams, for hca_rx_ctrl: the gather's errors pass through, each before it is told of any later
-// datagram. What has left is a set of QPs with the newest PSN of each: a QP is told once, however many have gone
-// meanwhile. Never stalls the header stage: a queue holds all datagrams that can be under way (AvSlots), and a slot
-// counts as free (left_o) when its datagram is in the set.
+// What has become of packets that nobody acknowledges, for hca_rx_ctrl: the gather's errors pass through, each before
+// it is told of any later packet. What has left is a set of QPs with the newest PSN of each: a QP is told once, however
+// many have gone meanwhile. The set takes one in two cycles; before it a queue, and while that is full (full_o) the
+// header stage gets no more of the requester: it empties by itself. Two kinds: [0] datagrams, [1] of connections.
 //
-// done_i: the header stage has taken a datagram; lost_i: the gather has dropped one. A QP that begins anew (init_i) has
-// nothing in the set any more: a number without a PSN is not told.
+// done_i: the header stage has taken a packet; lost_i: the gather has dropped one; left_o: it is over (the slot of a
+// datagram is free). Of a QP that begins anew (init_i) nothing is in the set: a number without a PSN is not told.
 module hca_sent
   import hca_pkg::*;
 (
   input  logic           clk_i,
   input  logic           rst_i,
-  input  logic           done_i,
+  input  logic [1:0]     done_i,
   input  logic [QpW-1:0] done_qpn_i,
   input  logic [23:0]    done_psn_i,
-  input  logic           lost_i,
-  output logic           left_o,
+  output logic           full_o,
+  input  logic [1:0]     lost_i,
+  output logic [1:0]     left_o,
   input  logic           init_i,
   input  logic [QpW-1:0] init_qpn_i,
   input  logic           err_valid_i,
@@ -25,33 +26,40 @@ module hca_sent
   output pipe_msg_t      msg_o
 );
 
-  // ---- Queue: at most AvSlots -----------------------------------------------------------------------
-  logic           head_valid, head_take, add_ready;
+  // ---- Queue: two more may come when it says that it is full ----------------------------------------
+  localparam int unsigned Depth = 16;
+
+  logic           head_valid, head_take, add_ready, head_uc;
   logic [QpW-1:0] head_qpn;
   logic [23:0]    head_psn;
+  logic [$clog2(Depth):0] count;
 
   hca_fifo #(
-    .Width(QpW + 24),
-    .Depth(AvSlots)
+    .Width(1 + QpW + 24),
+    .Depth(Depth)
   ) u_left (
     .clk_i,
     .rst_i,
-    .in_valid_i (done_i),
+    .in_valid_i (done_i != '0),
     .in_ready_o (),
-    .in_i       ({done_qpn_i, done_psn_i}),
+    .in_i       ({done_i[1], done_qpn_i, done_psn_i}),
     .out_valid_o(head_valid),
     .out_ready_i(head_take),
-    .out_o      ({head_qpn, head_psn}),
-    .count_o    ()
+    .out_o      ({head_uc, head_qpn, head_psn}),
+    .count_o    (count)
   );
 
-  // A dropped one gives its slot back in a cycle in which no other does; the set takes one in two cycles at most.
-  logic [2:0] lost_q;
-  logic       lost_out;
+  always_ff @(posedge clk_i) full_o <= rst_i || count >= ($clog2(Depth)+1)'(Depth - 3);
+
+  // A dropped one is over in a cycle in which no other is; the set takes one in two cycles at most.
+  logic [1:0][2:0] lost_q;
+  logic [1:0]      lost_out;
   assign head_take = head_valid && add_ready;
-  assign lost_out  = lost_q != '0 && !head_take;
-  assign left_o    = head_take || lost_out;
-  always_ff @(posedge clk_i) lost_q <= rst_i ? '0 : lost_q + 3'(lost_i) - 3'(lost_out);
+  assign lost_out  = {lost_q[1] != '0, lost_q[0] != '0} & {2{!head_take}};
+  assign left_o    = ({head_uc, !head_uc} & {2{head_take}}) | lost_out;
+  always_ff @(posedge clk_i) begin
+    for (int unsigned k = 0; k < 2; k++) lost_q[k] <= rst_i ? '0 : lost_q[k] + 3'(lost_i[k]) - 3'(lost_out[k]);
+  end
 
   // ---- Set -----------------------------------------------------------------------------------------
   logic           set_valid, set_take, look_q, told_valid, clear_q, clear;

@@ -258,7 +258,8 @@ module hca_core
   av_wr_t         av_wr;
   gid_wr_t        gid_wr;
   group_wr_t      group_wr;
-  logic           group_wr_valid, group_wr_ready, dg_left, dg_lost;
+  logic           group_wr_valid, group_wr_ready, sent_full;
+  logic [1:0]     unacked_left, unacked_lost;
   logic           emit, fetch_begun, made_read, item_made, refusal_done, fence_start, fence_busy;
   logic [QpW-1:0] emit_qpn;
   logic [23:0]    emit_psn;
@@ -275,7 +276,7 @@ module hca_core
     .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]), .seg_valid_o(src_seg_valid[0]),
     .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]), .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
     .msg_room_i(msg_room), .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
-    .av_wr_o(av_wr), .av_left_i(dg_left), .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(),
+    .av_wr_o(av_wr), .av_left_i(unacked_left[0]), .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(),
     .ev_emit_psn_o(emit_psn)
   );
 
@@ -284,7 +285,7 @@ module hca_core
     .seg_valid_i(src_seg_valid), .seg_ready_o(src_seg_ready), .seg_i(src_seg), .txp_valid_o(txp_valid),
     .txp_ready_i(txp_ready), .txp_o(txp), .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
-    .left_o(gather_left), .lost_o(dg_lost), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]), .tables_i(key_tables),
+    .left_o(gather_left), .lost_o(unacked_lost), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]), .tables_i(key_tables),
     .forget_valid_i(forget_valid[KeyGather]), .forget_ready_o(forget_ready[KeyGather]), .forget_i(forget),
     .line_req_valid_o(rreq_valid[LnGather+:2]), .line_req_ready_i(rreq_ready[LnGather+:2]),
     .line_req_o(rreq[LnGather+:2]), .line_rsp_valid_i(rrsp_valid[LnGather+:2]),
@@ -325,9 +326,9 @@ module hca_core
     .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .group_wr_valid_i(group_wr_valid),
     .group_wr_ready_o(group_wr_ready), .group_wr_i(group_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
     .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready),
-    .ack_i(ack), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
-    .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp),
-    .ib_o(ib), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made),
+    .ack_i(ack), .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
+    .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent),
+    .sent_txp_o(sent_txp), .ib_o(ib), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made),
     .left_i({gather_left[0], gather_left[1]}), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free),
     .buf_free_beats_i(buf_free_beats), .phy_tx_valid_o(phy_tx_valid),
@@ -356,15 +357,14 @@ module hca_core
   rxw_t           rxw;
   rsp_job_t       rsp;
   cqe_job_t       cqe;
-  // What has become of datagrams comes with the gather's errors, in order.
-  logic      told_valid, told_ready;
+  logic      told_valid, told_ready;  // what nobody acknowledges has left, in order with the gather's errors
   pipe_msg_t told;
   hca_sent u_sent (
-    .clk_i(pclk[PartRxCtrl]), .rst_i, .done_i(sent && sent_txp.datagram), .done_qpn_i(sent_txp.qpn),
-    .done_psn_i(sent_txp.psn), .lost_i(dg_lost), .left_o(dg_left),
-    .init_i(qpc_valid[QpcRxCtrl] && qpc_ready[QpcRxCtrl] && qpc_wr.init_sq), .init_qpn_i(qpc_wr.qpn),
-    .err_valid_i(msg_valid[MsgGather]), .err_ready_o(msg_ready[MsgGather]), .err_i(msg[MsgGather]),
-    .msg_valid_o(told_valid), .msg_ready_i(told_ready), .msg_o(told)
+    .clk_i(pclk[PartRxCtrl]), .rst_i, .done_i({sent_txp.unacked && !sent_txp.datagram, sent_txp.datagram} & {2{sent}}),
+    .done_qpn_i(sent_txp.qpn), .done_psn_i(sent_txp.psn), .full_o(sent_full), .lost_i(unacked_lost),
+    .left_o(unacked_left), .init_i(qpc_valid[QpcRxCtrl] && qpc_ready[QpcRxCtrl] && qpc_wr.init_sq),
+    .init_qpn_i(qpc_wr.qpn), .err_valid_i(msg_valid[MsgGather]), .err_ready_o(msg_ready[MsgGather]),
+    .err_i(msg[MsgGather]), .msg_valid_o(told_valid), .msg_ready_i(told_ready), .msg_o(told)
   );
 
   hca_rx_ctrl u_rx_ctrl (  // context writes behind the requester: whose messages it takes back begins no more
@@ -451,11 +451,12 @@ module hca_core
   );
 
   // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
-  hca_fence #(.Streams(6), .CountW(12)) u_fence (
+  hca_fence #(.Streams(7), .CountW(12)) u_fence (
     .clk_i, .rst_i,
-    .enter_i({src_txp_valid[0] && src_txp_ready[0] && src_txp[0].datagram, msg_valid[MsgExec] && msg_ready[MsgExec],
+    .enter_i({{src_txp[0].unacked && !src_txp[0].datagram, src_txp[0].datagram}
+              & {2{src_txp_valid[0] && src_txp_ready[0]}}, msg_valid[MsgExec] && msg_ready[MsgExec],
               fetch_begun, made_read, emit, item_made}),
-    .leave_i({dg_left, refusal_done, rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
+    .leave_i({unacked_left, refusal_done, rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
     .start_i(fence_start), .busy_o(fence_busy)
   );
 

@@ -25,6 +25,7 @@ module hca_ports
   input  logic                      ack_valid_i,
   output logic                      ack_ready_o,
   input  txp_t                      ack_i,
+  input  logic                      txp_hold_i,      // none is taken now
   input  logic                      txp_valid_i,
   output logic                      txp_ready_o,
   input  txp_t                      txp_i,
@@ -78,6 +79,7 @@ module hca_ports
   logic [NumPorts:0][PortW-1:0] src_port;
   logic                  rx_valid, rx_room, unused_rx_ready, one_valid, one_ready;
   rxd_t                  one;
+  logic                  txp_ready;
   mac_t                  tx, out, rx;
   logic [PortW-1:0]      tx_port, out_port, rx_port, sent_port;
   rx_counts_t [NumPorts-1:0] rx_counts;
@@ -87,10 +89,13 @@ module hca_ports
 
   hca_tx_wire u_tx_wire (
     .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .qpc_wr_valid_i, .qpc_wr_ready_o,
-    .qpc_wr_i, .av_wr_i, .gid_wr_i, .ack_valid_i, .ack_ready_o, .ack_i, .txp_valid_i, .txp_ready_o, .txp_i,
+    .qpc_wr_i, .av_wr_i, .gid_wr_i, .ack_valid_i, .ack_ready_o, .ack_i, .txp_valid_i(txp_valid_i && !txp_hold_i),
+    .txp_ready_o(txp_ready), .txp_i,
     .pay_valid_i, .pay_ready_o, .pay_i, .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx),
     .mac_port_o(tx_port), .resp_done_seq_o, .sent_o, .sent_txp_o, .sent_port_o(sent_port)
   );
+
+  assign txp_ready_o = txp_ready && !txp_hold_i;
 
   hca_loopback u_loopback (
     .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .in_valid_i(tx_valid), .in_ready_o(tx_ready), .in_i(tx),
