@@ -58,6 +58,21 @@ def test_datagrams_of_perftest(cable, row, program, server):
 
 
 @pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("bytes_, kind", [pytest.param(bytes_, kind, marks=[pytest.mark.quick] * (bytes_ == 4097))
+                                          for bytes_ in (1, 4097, 65536) for kind in KINDS])
+def test_unreliable(cable, row, bytes_, kind, server):
+    row("ibv_uc_pingpong", f"-c -s {bytes_}, {kind}", ends(server))
+    run(cable, "ibv_uc_pingpong", "-c", bytes_=bytes_, iterations=30, kind=kind, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", ["ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat"])
+def test_unreliable_of_perftest(cable, row, program, server):
+    row(program, "-c UC -s 4096", ends(server))
+    run(cable, program, "-c", "UC", bytes_=4096, iterations=20, server=server)
+
+
+@pytest.mark.parametrize("server", ROLES)
 def test_pingpong_with_events(cable, row, server):
     row("ibv_rc_pingpong", "-c -e", ends(server))
     run(cable, "ibv_rc_pingpong", "-c", "-e", bytes_=4096, iterations=50, server=server)

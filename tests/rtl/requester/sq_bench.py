@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from common import Bench, Sink, Source, constants, struct
-from hca_abi import PUSH_SLOT_BYTES, PUSH_SLOTS, QpState, WcStatus, WrOpcode
+from hca_abi import PUSH_SLOT_BYTES, PUSH_SLOTS, QpState, Service, WcStatus, WrOpcode
 from sq_streams import AfterContext, Doorbells
 
 READ_BLOCK = 512
@@ -95,7 +95,8 @@ class Qp:
         self.expected_err = deque()
         self.sent = 0
         self.push_slot = qpn % PUSH_SLOTS
-        self.datagrams = self.context["service"] == 3
+        self.datagrams = self.context["service"] == Service.UD
+        self.unacked = self.context["service"] != Service.RC
 
     def ring_bytes(self):
         """Size of the send ring."""
@@ -149,11 +150,11 @@ def expected_packet(qp, pos, retx):
     else:
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
-    opcode += 0x60 * qp.datagrams
+    opcode += qp.context["service"] << 5
     fields = dict(
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
-        ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.datagrams), wqe_index=index & 0xFFFF,
-        datagram=int(qp.datagrams),
+        ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.unacked), wqe_index=index & 0xFFFF,
+        datagram=int(qp.datagrams), unacked=int(qp.unacked),
         solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_READ)))
     if read or (first and wqe.opcode in WRITE_OPS):
         fields.update(reth_va=(wqe.remote_addr + offset) & (1 << 64) - 1, reth_rkey=wqe.rkey,
@@ -441,7 +442,7 @@ class SqBench(Bench):
                 self.send_ack(qp, rewind=True)
             return
         ahead = (self.psn_behind(qp) - qp.una) & PSN_MASK
-        if txp["ack_req"] and 0 < ahead < 1 << 23:
+        if (txp["ack_req"] or qp.unacked) and 0 < ahead < 1 << 23:
             part = ahead if self.lossy == 0 or self.rng.random() < 0.5 else self.rng.randint(1, ahead)
             self.send_ack(qp, qp.una + part, rewind=self.lossy > 0 and self.rng.random() < 0.2)
 

@@ -9,11 +9,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cocotb
 import pytest
 from common import simulate, struct
-from hca_abi import QpState, WcStatus, WrOpcode
+from hca_abi import QpState, Service, WcStatus, WrOpcode
 from sq_bench import Qp, SqBench, Wqe
 
-OPS = [WrOpcode.SEND, WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM,
-       WrOpcode.RDMA_READ]
+UC_OPS = [WrOpcode.SEND, WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM]
+OPS = [*UC_OPS, WrOpcode.RDMA_READ]
 
 
 def random_sges(rng, length, count):
@@ -25,7 +25,7 @@ def random_sges(rng, length, count):
 
 def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
     """A good WQE that fits the QP's stride."""
-    opcode = rng.choice(OPS) if opcode is None else opcode
+    opcode = rng.choice(UC_OPS if qp.unacked else OPS) if opcode is None else opcode
     if length is None:
         mtu = qp.mtu
         length = rng.choice([0, 1, mtu - 1, mtu, mtu + 1, 5 * mtu + 3, rng.randint(0, max_packets * mtu)])
@@ -77,12 +77,13 @@ async def drain(bench, limit=200000, timeout=3000):
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.5], latency=[(1, 5), (100, 200)])
 async def segmentation(dut, rate, latency):
-    """All operations, lengths, entry lists, MTUs and strides, on many QPs, with stalls on every stream."""
+    """All operations, lengths, entry lists, MTUs and strides, on many QPs of RC and UC, with stalls on every stream."""
     bench = await SqBench(dut, 1, rate, latency).begin()
     tasks = []
     for n in range(30):
         qp = bench.create(Qp(n * 7, mtu_code=1 + n % 5, log_size=3 + n % 3, log_stride=n % 4, psn=n * 1000,
-                             base=(n + 1 << 32) + 64 * (n % 8), max_rd_atomic=1 + n % 4))
+                             base=(n + 1 << 32) + 64 * (n % 8), max_rd_atomic=1 + n % 4,
+                             service=Service.UC if n % 3 == 2 else Service.RC))
         tasks.append((qp, [random_wqe(bench.rng, qp) for _ in range(12)]))
     for n in range(12):
         for qp, wqes in tasks:
@@ -261,14 +262,14 @@ async def bad_wqes(dut):
     qp = bench.create(Qp(50, log_stride=2))
     wide = Wqe(WrOpcode.SEND, [(0, 100, 1)] * 12, raw=dict(length=1201), error=WcStatus.LOC_LEN_ERR)
     bench.post(qp, write64(), wide, write64())
-    for n, context in [(51, dict(service=1)), (52, dict(max_rd_atomic=0))]:
+    for n, context in [(51, dict(service=Service.XRC)), (52, dict(max_rd_atomic=0)), (53, dict(service=Service.UC))]:
         qp = bench.create(Qp(n, **context))
-        first = write64() if n == 52 else Wqe(WrOpcode.SEND, error=WcStatus.LOC_QP_OP_ERR)
+        first = write64() if n != 51 else Wqe(WrOpcode.SEND, error=WcStatus.LOC_QP_OP_ERR)
         bench.post(qp, first, Wqe(WrOpcode.RDMA_READ, [(0, 8, 1)], error=WcStatus.LOC_QP_OP_ERR))
     await bench.step(4000)
     want = {n: (1, status) for n, (_, status) in enumerate(bad)}
     want.update({50: (1, WcStatus.LOC_LEN_ERR), 51: (0, WcStatus.LOC_QP_OP_ERR)})
-    want[52] = (1, WcStatus.LOC_QP_OP_ERR)
+    want[52] = want[53] = (1, WcStatus.LOC_QP_OP_ERR)
     got = {qpn: (index, status) for qpn, index, status in bench.errors}
     assert got == want and len(bench.errors) == len(want), f"{bench.errors}"
     for qp in bench.qps.values():

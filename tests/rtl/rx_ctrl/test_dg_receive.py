@@ -100,7 +100,7 @@ class Receiver:
         want = dict(kind=KIND_SEND, dg=fields["kind"], qpn=self.qp.qpn, func=qp["func"], pd=qp["pd"], frees=1,
                     buf_beat=fields["buf_beat"], buf_beats=fields["buf_beats"], payload_off=fields["payload_off"],
                     payload_bytes=fields["size"], needs_list=1, list_bytes=64 << qp.get("rq_log_stride", 0),
-                    wqe_index=index, msg_offset=0, msg_last=1, resumes=0)
+                    wqe_index=index, msg_offset=0, msg_last=1, resumes=0, silent=1)
         assert {name: item[name] for name in want} == want
         assert not item["rsp"]["valid"], "nobody is answered"
         imm = fields["opcode"] & 1
@@ -214,8 +214,8 @@ async def services(dut):
     for opcode in range(256):
         if opcode >> 5 != Service.UD or opcode not in SENDS:
             assert (await env.send(who.word(who.invent(opcode=opcode)))).dropped(), hex(opcode)
-        if opcode >> 5 != Service.RC:
-            for qp in (rc, uc):
+        for qp in (rc, uc):
+            if opcode >> 5 != qp.fields["service"]:
                 word = env.packet(qp, opcode, EPSN, 4, deth_qkey=QKEY + 9)
                 assert (await env.send(word)).dropped(), hex(opcode)
     assert not env.strobes.count

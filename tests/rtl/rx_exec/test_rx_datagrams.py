@@ -15,7 +15,7 @@ SIZES = (0, 1, 2, 20, 58, 63, 64, 65, 128, 257)
 def datagram(env, dg, size, sges, qpn=1, **fields):
     """A datagram as hca_rx_ctrl passes it on; its transport headers have 20 bytes, or 24 with immediate data."""
     offset = FRONT[dg] + env.rng.choice((20, 24))
-    env.item(SEND, qpn, size, **{"dg": dg, "sges": sges, "cqe": {}, "payload_off": offset, **fields})
+    env.item(SEND, qpn, size, **{"dg": dg, "silent": 1, "sges": sges, "cqe": {}, "payload_off": offset, **fields})
 
 
 def cut(env, total, count, key=GOOD):

@@ -6,7 +6,7 @@ use hca_cosim::SimDevice;
 use hca_dev::{Device, DmaBuf};
 use hca_verbs::{
     Access, ConnectOptions, Context, Cq, CqOptions, Mr, MrOptions, OpenOptions, PageSize, Pd, QpCap,
-    QpOptions, RawQp, Result, WorkCompletion, connect_raw, peer_info,
+    QpOptions, RawQp, Result, Service, WorkCompletion, connect_raw, peer_info,
 };
 
 /// Pointer to a device of this thread.
@@ -88,7 +88,13 @@ impl Node {
 
     /// A QP in RESET.
     pub fn create_qp(&self, cap: QpCap, sq_sig_all: bool) -> Result<RawQp<Dev>> {
+        self.create_qp_of(Service::Rc, cap, sq_sig_all)
+    }
+
+    /// The same of a service.
+    pub fn create_qp_of(&self, service: Service, cap: QpCap, sq_sig_all: bool) -> Result<RawQp<Dev>> {
         self.pd.create_raw_qp(&QpOptions {
+            service,
             cap,
             sq_sig_all,
             ..QpOptions::new(&self.cq, &self.cq)

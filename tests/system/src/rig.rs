@@ -12,7 +12,7 @@ use hca_link::{CableConfig, CableStats, Dir, FaultSpec, LinkKind, Tap};
 use hca_stages::{StageError, StageLog};
 use hca_switch::{EthSwitchConfig, IbSwitchConfig};
 use hca_timeline::{Timeline, TimelineError};
-use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp};
+use hca_verbs::{BadWr, ConnectOptions, QpCap, RawQp, Service};
 use thiserror::Error;
 
 use crate::node::{Dev, Node, connect};
@@ -355,10 +355,21 @@ impl Rig {
         sig_all: [bool; 2],
         options: &ConnectOptions,
     ) -> Result<[RawQp<Dev>; 2], RigError> {
+        self.connect_as(Service::Rc, caps, sig_all, options)
+    }
+
+    /// The same with QPs of RC or UC.
+    pub fn connect_as(
+        &self,
+        service: Service,
+        caps: [QpCap; 2],
+        sig_all: [bool; 2],
+        options: &ConnectOptions,
+    ) -> Result<[RawQp<Dev>; 2], RigError> {
         let [a, b] = &self.nodes;
         let mut qps = [
-            a.create_qp(caps[0], sig_all[0])?,
-            b.create_qp(caps[1], sig_all[1])?,
+            a.create_qp_of(service, caps[0], sig_all[0])?,
+            b.create_qp_of(service, caps[1], sig_all[1])?,
         ];
         connect(&mut qps, options)?;
         Ok(qps)

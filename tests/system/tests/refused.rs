@@ -289,8 +289,8 @@ fn qp_cases(own: &Objects, other: &Objects) -> Vec<Case> {
         |cmd| cmd.0,
         &[
             (
-                "service UC",
-                &|cmd| cmd.set_service(Service::Uc.into()),
+                "service XRC",
+                &|cmd| cmd.set_service(Service::Xrc.into()),
                 Unsupported,
             ),
             ("service of nobody", &|cmd| cmd.set_service(77), Unsupported),

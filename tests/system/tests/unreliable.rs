@@ -5,10 +5,10 @@ mod common;
 use common::forge::{self, Forged};
 use common::{ALL_MTUS, BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE, Pair, cap};
 use hca_link::{FaultSpec, LinkKind};
-use hca_system_tests::{Dev, RigConfig, Rng, connect, path};
+use hca_system_tests::{RigConfig, Rng, connect, path};
 use hca_verbs::{
-    ConnectOptions, Mtu, PostError, QpAttr, QpAttrMask, QpOptions, QpState, RawQp, SendFlags, SendOp, SendWr,
-    Service, Sge, WcOpcode, WcStatus, WrData, wc_flag,
+    ConnectOptions, Mtu, PostError, QpAttr, QpAttrMask, QpState, SendFlags, SendOp, SendWr, Service, Sge,
+    WcOpcode, WcStatus, WrData, wc_flag,
 };
 use hca_wire::{ExtHeaders, Opcode, reth};
 
@@ -20,22 +20,11 @@ const IMM: u32 = 0x1234_5678;
 /// A pair whose connection is an unreliable one.
 fn pair_on(config: &RigConfig, options: &ConnectOptions) -> Pair {
     let mut pair = Pair::new(config, options, REGION_BYTES, [LOCAL_AND_REMOTE; 2]);
-    pair.qps = more(&pair, options);
+    pair.qps = pair
+        .rig
+        .connect_as(Service::Uc, [cap(); 2], [false; 2], options)
+        .unwrap();
     pair
-}
-
-fn more(pair: &Pair, options: &ConnectOptions) -> [RawQp<Dev>; 2] {
-    let mut qps = [0, 1].map(|node: usize| {
-        let node = &pair.rig.nodes[node];
-        let options = QpOptions {
-            cap: cap(),
-            service: Service::Uc,
-            ..QpOptions::new(&node.cq, &node.cq)
-        };
-        node.pd.create_raw_qp(&options).unwrap()
-    });
-    connect(&mut qps, options).unwrap();
-    qps
 }
 
 fn pair(kind: LinkKind) -> Pair {

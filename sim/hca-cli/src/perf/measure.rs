@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use hca_host::PcieParams;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng};
 use hca_verbs::{
-    Access, Ah, Datagram, Mr, PageSize, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus,
+    Access, Ah, Datagram, Mr, PageSize, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, WcStatus,
     WorkCompletion, WrData,
 };
 use std::time::Instant;
@@ -191,7 +191,8 @@ impl<'a> Bench<'a> {
             let joined = datagrams::join(&self.rig, cap, &path)?;
             (joined.qps, Some(joined.way))
         } else {
-            (self.rig.connect([cap; 2], [false; 2], &path)?, None)
+            let service = self.args.op.service();
+            (self.rig.connect_as(service, [cap; 2], [false; 2], &path)?, None)
         };
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let mr = |node: usize| -> Result<Mr<Dev>> {
@@ -420,9 +421,9 @@ impl<'a> Bench<'a> {
         let mut op = move || {
             let (remote_addr, rkey) = target();
             match op {
-                Op::Write => SendOp::RdmaWrite { remote_addr, rkey },
+                Op::Write | Op::UcWrite => SendOp::RdmaWrite { remote_addr, rkey },
                 Op::Read => SendOp::RdmaRead { remote_addr, rkey },
-                Op::Send | Op::Datagram => SendOp::Send,
+                Op::Send | Op::UcSend | Op::Datagram => SendOp::Send,
             }
         };
         let data = if inline {
@@ -500,6 +501,13 @@ impl<'a> Bench<'a> {
                 check(&wc)?;
                 due -= 1;
             } else if self.rig.now_ns() > limit_ns {
+                if self.args.op.service() != Service::Rc {
+                    bail!(
+                        "{due} messages were lost, and {:?} sends none again: the receiver is slower than the wire. \
+                         --link ib holds the sender back; so do longer messages and fewer --outstanding",
+                        self.args.op
+                    );
+                }
                 return Err(RigError::Late {
                     what: format!("{due} receives"),
                     limit_ns: COMPLETION_LIMIT_NS,

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use hca_host::PcieParams;
 use hca_link::FaultSpec;
 use hca_system_tests::path;
-use hca_verbs::{ConnectOptions, Mtu, StaticRate};
+use hca_verbs::{ConnectOptions, Mtu, Service, StaticRate};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,7 +73,7 @@ latency.svg.";
 
 /// Operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Op {
     /// RDMA WRITE
     Write,
@@ -83,12 +83,25 @@ pub enum Op {
     Send,
     /// SEND of datagrams (UD) into posted receives
     Datagram,
+    /// RDMA WRITE over unreliable connections (UC): over when it has left
+    UcWrite,
+    /// SEND over unreliable connections, into posted receives
+    UcSend,
 }
 
 impl Op {
     /// Its messages use up receives.
     fn takes_receives(self) -> bool {
-        matches!(self, Self::Send | Self::Datagram)
+        matches!(self, Self::Send | Self::UcSend | Self::Datagram)
+    }
+
+    /// Service of its connections.
+    fn service(self) -> Service {
+        match self {
+            Self::Write | Self::Read | Self::Send => Service::Rc,
+            Self::UcWrite | Self::UcSend => Service::Uc,
+            Self::Datagram => Service::Ud,
+        }
     }
 }
 
