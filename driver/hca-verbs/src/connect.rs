@@ -148,8 +148,9 @@ pub fn peer_info<P: DevicePtr>(qp: &RawQp<P>, options: &ConnectOptions, psn: u32
     })
 }
 
-/// Brings a QP of RC or UC that is in RESET or INIT to RTS; UC leaves the options of the acknowledge protocol. A peer that can have more READs outstanding than this device gets as
-/// many as this can, as a connection manager would agree. `psn` is our first send PSN.
+/// Brings a QP of RC or UC that is in RESET or INIT to RTS; for UC nothing of the acknowledge protocol counts. A peer
+/// that can have more READs outstanding than this device gets as many as this can, as a connection manager would agree.
+/// `psn` is our first send PSN.
 pub fn connect_raw<P: DevicePtr>(
     qp: &mut RawQp<P>,
     options: &ConnectOptions,

@@ -15,12 +15,13 @@ module hca_sq_check
 );
 
   logic [9:0] stride_bytes, list_bytes, room;
-  logic       datagram, unused_bits;
+  logic       datagram, answers, unused_bits;  // answers: the peer gives back data
 
   assign unused_bits  = ^{hdr_i, qpc_i, dyn_i};
   assign stride_bytes = 10'd64 << qpc_i.log_stride;
   assign list_bytes   = {1'b0, hdr_i.num_sge[4:0], 4'd0};
   assign datagram     = qpc_i.service == ServiceUd;
+  assign answers      = qpc_i.service == ServiceRc && qpc_i.max_rd_atomic != '0;
   assign room         = stride_bytes - (datagram ? 10'(SqWqeUdCtrlBytes) : 10'(SqWqeCtrlBytes));
   assign many_sges_o  = !hdr_i.inline_data && hdr_i.num_sge > (datagram ? 8'd0 : 8'd2);
   assign too_long_o   = hdr_i.length > (datagram ? 32'(mtu_bytes(qpc_i.path_mtu)) : 32'h8000_0000);
@@ -31,7 +32,7 @@ module hca_sq_check
     unique case (hdr_i.opcode)
       WrOpSend, WrOpSendWithImm: ;
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;
-      WrOpRdmaRead: if (qpc_i.service != ServiceRc || hdr_i.inline_data || qpc_i.max_rd_atomic == '0) malformed_o = 1'b1;
+      WrOpRdmaRead: if (!answers || hdr_i.inline_data) malformed_o = 1'b1;
       default: malformed_o = 1'b1;
     endcase
     if (hdr_i.inline_data) begin

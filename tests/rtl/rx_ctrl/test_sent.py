@@ -217,8 +217,8 @@ async def everything_is_told(dut, rate, reader, fails):
 
 @cocotb.test()
 async def all_slots(dut):
-    """A reader that does not take anything: slots come back all the same, and the header stage goes on; then every QP is
-    told once, its newest. It waits only for the set, which takes one in two cycles."""
+    """A reader that does not take anything: slots come back all the same, and the header stage goes on; then every QP
+    is told once, its newest. It waits only for the set, which takes one in two cycles."""
     path = Path(dut, 2, reader=0.0, fails=0.0)
     await path.bench.start()
     await path.bench.step(1500)
