@@ -49,7 +49,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
-.PHONY: area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs test-peers \
+.PHONY: coverage-requirements area formal test test-rtl test-rust test-switches test-docs test-conformance test-programs programs test-peers \
   peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust miri
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
@@ -76,6 +76,9 @@ timing: setup ## worst paths of every block, by open synthesis (minutes); some: 
 timing-check: setup ## the part of it that CI looks at, and the tests of the estimate
 	$(PYTEST) tests/scripts
 	.venv/bin/python scripts/timing.py --check $(ARGS)
+
+coverage-requirements: ## statements of the requirements that a test names, by section; which are not: ARGS=--missing
+	@python3 scripts/requirements_named.py $(ARGS)
 
 area: setup ## LUTs, flip-flops and RAMs of every block, by the same synthesis; fails on a RAM that became registers
 	.venv/bin/python scripts/area.py $(BLOCKS) $(ARGS)
