@@ -1,6 +1,8 @@
 """Debian's programs that connect by the connection manager: librdmacm.so.1 (CM-*)."""
 
+import pathlib
 import re
+import subprocess
 
 import pytest
 from pairs import end, packets, run_pair
@@ -161,3 +163,15 @@ def test_a_port_is_taken_once(simulators, row):
         assert other.code != 0 and "rdma_bind_addr: Cannot assign requested address" in other.text, other
     finally:
         first.kill()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("link", LINKS)
+def test_wrong_use(simulators, row, tmp_path, link):
+    """CM-4: every call with NULL, a destroyed id, memory that is no id, at the wrong moment: -1, errno, and no harm."""
+    row("every call, wrongly used", "", link)
+    program = tmp_path / "cm_wrong_use"
+    source = pathlib.Path(__file__).with_name("cm_wrong_use.c")
+    subprocess.run(["cc", "-Wall", "-Werror", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
+    done = simulators(link=link).run(0, program)
+    assert done.code == 0 and " 0 wrong answers" in done.text, done

@@ -1,47 +1,20 @@
 //! The library as the dynamic linker sees it, beside the one of rdma-core that this system has.
 
-use std::collections::BTreeSet;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "common/elf.rs"]
+mod elf;
 
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::PathBuf;
+
+use elf::{readelf, symbols};
 use ibverbs::abi::{ib_user_path_rec, ibv_sa_path_rec};
 
-/// Cargo puts the library beside the test.
 fn ours() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.with_file_name("libibverbs.so");
-    assert!(library.is_file(), "{} is not there", library.display());
-    library
+    elf::ours("libibverbs.so")
 }
 
-/// That of package libibverbs1, where Debian puts it.
 fn theirs() -> PathBuf {
-    let library = Path::new("/usr/lib")
-        .join(format!("{}-linux-gnu", std::env::consts::ARCH))
-        .join("libibverbs.so.1");
-    assert!(
-        library.is_file(),
-        "{}: apt-get install libibverbs1",
-        library.display()
-    );
-    library
-}
-
-fn readelf(option: &str, library: &Path) -> String {
-    let output = Command::new("readelf").args(["-W", option]).arg(library).output();
-    String::from_utf8(output.expect("readelf, of binutils, runs").stdout).unwrap()
-}
-
-/// Every symbol that it defines, with its type: `name@@VERSION FUNC` for the version that programs are linked with,
-/// `name@VERSION FUNC` for an old one.
-fn symbols(library: &Path) -> BTreeSet<String> {
-    let table = readelf("--dyn-syms", library);
-    let columns = table
-        .lines()
-        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    let defined = columns.filter(|c| c.len() >= 8 && c[6] != "UND" && c[7].contains('@'));
-    defined.map(|c| format!("{} {}", c[7], c[3])).collect()
+    elf::theirs("libibverbs.so.1", "libibverbs1")
 }
 
 /// Of rdma-core 55 and later, whose vendor libraries want it: perftest is linked with them.

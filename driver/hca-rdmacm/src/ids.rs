@@ -366,7 +366,7 @@ pub unsafe fn create(
     // SAFETY: the program's variable, or NULL.
     let id = unsafe { id.as_mut() }.ok_or(EINVAL)?;
     if !matches!(ps, RDMA_PS_TCP | RDMA_PS_UDP | RDMA_PS_IPOIB | RDMA_PS_IB) {
-        return Err(Errno(libc::EPROTONOSUPPORT));
+        return Err(EINVAL);
     }
     *id = cm().new_id(channel.cast::<Channel>().cast_const(), context, ps)? as *mut rdma_cm_id;
     Ok(())
