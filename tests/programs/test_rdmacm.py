@@ -1,5 +1,7 @@
 """Debian's programs that connect by the connection manager: librdmacm.so.1 (CM-*)."""
 
+import contextlib
+import os
 import pathlib
 import re
 import subprocess
@@ -16,6 +18,15 @@ def rping(count, *words):
     """CM-5, CM-6, CM-42: REQ to DREP, and between them SEND, WRITE and READ."""
     common = ["-a", SERVER, "-C", count, "-v", *words]
     return ["rping", "-s", *common], ["rping", "-c", *common]
+
+
+def listens_by_cm(pid):
+    """A process has a file open that says so: registry.rs."""
+    names = []
+    for link in pathlib.Path("/proc", str(pid), "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            names.append(os.readlink(link))
+    return any(name.endswith("-listening") for name in names)
 
 
 def check_rping(done, count):
@@ -175,3 +186,23 @@ def test_wrong_use(simulators, row, tmp_path, link):
     subprocess.run(["cc", "-Wall", "-Werror", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
     done = simulators(link=link).run(0, program)
     assert done.code == 0 and " 0 wrong answers" in done.text, done
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("victim", ["server", "client"])
+def test_killed(simulators, row, link, victim):
+    """SIGKILL in mid-run, on either side. No DREQ comes of a process that is gone: the other one, which sends nothing,
+    may wait for ever, and is killed, too. Nothing is left then, and the next pair connects."""
+    row("rping", f"{victim} ended by SIGKILL in mid-run", link)
+    sim = simulators(link=link)
+    server = sim.start(0, "rping", "-s", "-a", SERVER, "-v", live=True)
+    server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
+    client = sim.start(1, "rping", "-c", "-a", SERVER, "-C", 1000000, "-v", live=True)
+    client.prints("ping data: rdma-ping-20")
+    for program in (server, client) if victim == "server" else (client, server):
+        program.kill()
+    sim.wait_holds_nothing()
+    server = sim.start(0, "rping", "-s", "-a", SERVER, "-C", 3, "-v")
+    server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
+    assert sim.run(1, "rping", "-c", "-a", SERVER, "-C", 3, "-v").code == 0
+    assert server.done().code == 0
