@@ -178,6 +178,51 @@ async def nobody_waits_for_a_qp_that_has_ended(dut, end):
     await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
 
 
+# REL-11, in milliseconds, by code.
+RNR_MS = (655.36, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 0.96, 1.28, 1.92, 2.56, 3.84,
+          5.12, 7.68, 10.24, 15.36, 20.48, 30.72, 40.96, 61.44, 81.92, 122.88, 163.84, 245.76, 327.68, 491.52)
+
+
+async def goes_back(env, what):
+    """Until the requester is told to go back; the clock jumps to when something is due. Returns the clock's cycles."""
+    start = env.time.now
+    for _ in range(60 * SWEEP):
+        if len(env.upd.got) > env.marks["upd"]:
+            assert env.news().upd[0]["rewind"], what
+            return env.time.now - start
+        await env.bench.step()
+        due = env.bench.get("wake_at_o")
+        if env.bench.get("active_o") and due > env.time.now + 20:
+            env.time.now = due - 2
+    raise AssertionError(f"{what}: nothing happens")
+
+
+def on_time(cycles, wanted, what):
+    """Never early, at most an eighth of it and two sweeps late."""
+    assert wanted - 50 <= cycles <= wanted + wanted // 8 + 2 * SWEEP, f"{what}: {cycles} cycles, not {wanted}"
+
+
+@cocotb.test()
+async def acc_7_every_code(dut):
+    """ACC-7: REL-6 and REL-11, codes 0 to 31 of both tables; a time-out of 0 never comes (REL-7)."""
+    for code, wait_ms in enumerate(RNR_MS):
+        env, qp, first = await sending(dut, (SEND, 8), rnr_retry=7)
+        await env.send(ack(env, qp, first[0], 0x20 | code))
+        env.news()
+        waited = await goes_back(env, f"RNR code {code}")
+        on_time(waited, round(wait_ms * 1000 * RNR_CYCLES_PER_US), f"RNR code {code}")
+    for code in range(1, 32):
+        env, qp, _ = await sending(dut, timeout=code, retry_cnt=7)
+        await env.emit(qp, 0, WRITE, SPSN, 8)
+        waited = await goes_back(env, f"time-out {code}")
+        on_time(waited, 1024 << code, f"time-out {code}")    # 4.096 us are 1024 cycles
+    env, qp, _ = await sending(dut, (WRITE, 8), timeout=0, retry_cnt=7)
+    await env.bench.until(lambda: not env.bench.get("active_o"), 3 * SWEEP, "rest")
+    env.time.now += 1 << 45
+    await env.bench.step(4 * SWEEP)
+    assert not env.news().upd
+
+
 def test_timers():
     """Runs the tests of this file."""
     simulate("hca_rx_ctrl", "test_timers")
