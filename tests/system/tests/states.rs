@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE, Pair, cap};
+use common::{BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE, Pair, cap, step};
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, RigConfig, path};
 use hca_verbs::{
-    Ah, AhAttr, ConnectOptions, Datagram, Mtu, PeerInfo, QpAttr, QpAttrMask, QpState, RawQp, RecvWr,
-    SendFlags, SendOp, SendWr, Service, Sge, WcStatus, WrData, peer_info,
+    Ah, AhAttr, ConnectOptions, Datagram, Mtu, QpState, RawQp, RecvWr, SendFlags, SendOp, SendWr, Service,
+    Sge, WcStatus, WrData, peer_info,
 };
 
 const LEN: u32 = 100;
@@ -63,55 +63,6 @@ fn way(pair: &Pair, from: usize, kind: LinkKind) -> Ah<Dev> {
     pair.rig.nodes[from].pd.create_ah(&attr).unwrap()
 }
 
-/// One step towards `to`, by the masks of QPS-T-RC, QPS-T-UC and QPS-T-UD.
-fn step(qp: &mut RawQp<Dev>, peer: &PeerInfo, to: QpState) {
-    use QpAttrMask as M;
-    let options = options();
-    let connected = qp.service() != Service::Ud;
-    let acked = qp.service() == Service::Rc;
-    let mut mask = M::STATE;
-    match to {
-        QpState::Init => {
-            mask = mask | M::PKEY_INDEX | M::PORT;
-            mask = mask | if connected { M::ACCESS_FLAGS } else { M::QKEY };
-        }
-        QpState::Rtr if connected => {
-            mask = mask | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
-            if acked {
-                mask = mask | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
-            }
-        }
-        QpState::Rts => {
-            mask = mask | M::SQ_PSN;
-            if acked {
-                mask = mask | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
-            }
-        }
-        _ => {}
-    }
-    let ah_attr = AhAttr {
-        dgid: peer.gid.unwrap_or_default(),
-        sgid_index: options.gid_index.unwrap_or(0),
-        is_global: peer.gid.is_some(),
-        dlid: peer.lid,
-        dmac: peer.mac,
-        ..AhAttr::default()
-    };
-    let attr = QpAttr {
-        qp_state: to,
-        port_num: 1,
-        qkey: QKEY,
-        qp_access_flags: options.access,
-        ah_attr,
-        path_mtu: options.mtu,
-        dest_qp_num: peer.qp_num,
-        timeout: options.timeout,
-        retry_cnt: options.retry_cnt,
-        ..QpAttr::default()
-    };
-    qp.modify(&attr, mask).unwrap();
-}
-
 impl Cell {
     fn new(service: Service, kind: LinkKind, state: QpState) -> Self {
         let pair = Pair::new(
@@ -124,13 +75,13 @@ impl Cell {
             [0, 1].map(|node: usize| pair.rig.nodes[node].create_qp_of(service, cap(), false).unwrap());
         let infos = [0, 1].map(|node: usize| peer_info(&qps[node], &options(), 0).unwrap());
         for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
-            step(&mut qps[1], &infos[0], to);
+            step(&mut qps[1], &options(), &infos[0], to, QKEY);
         }
         for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
             if state == QpState::Reset || qps[0].state() == state {
                 break;
             }
-            step(&mut qps[0], &infos[1], to);
+            step(&mut qps[0], &options(), &infos[1], to, QKEY);
         }
         let ways = (service == Service::Ud).then(|| [0, 1].map(|node| way(&pair, node, kind)));
         let mut cell = Self {

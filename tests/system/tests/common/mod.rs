@@ -6,8 +6,8 @@ pub mod forge;
 use hca_link::LinkKind;
 use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect};
 use hca_verbs::{
-    Access, ConnectOptions, Mr, Mtu, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, Sge, WcStatus,
-    WorkCompletion, WrData,
+    Access, AhAttr, ConnectOptions, Mr, Mtu, PeerInfo, QpAttr, QpAttrMask, QpCap, QpState, RawQp, RecvWr,
+    SendFlags, SendOp, SendWr, Service, Sge, WcStatus, WorkCompletion, WrData,
 };
 
 /// Virtual addresses of the two nodes' memory.
@@ -193,4 +193,52 @@ impl Pair {
         self.wait_ok(1, 902);
         self.check_memory(what);
     }
+}
+
+/// One step towards `to`, by the masks of QPS-T-RC, QPS-T-UC and QPS-T-UD.
+pub fn step(qp: &mut RawQp<Dev>, options: &ConnectOptions, peer: &PeerInfo, to: QpState, qkey: u32) {
+    use QpAttrMask as M;
+    let connected = qp.service() != Service::Ud;
+    let acked = qp.service() == Service::Rc;
+    let mut mask = M::STATE;
+    match to {
+        QpState::Init => {
+            mask = mask | M::PKEY_INDEX | M::PORT;
+            mask = mask | if connected { M::ACCESS_FLAGS } else { M::QKEY };
+        }
+        QpState::Rtr if connected => {
+            mask = mask | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+            if acked {
+                mask = mask | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
+            }
+        }
+        QpState::Rts => {
+            mask = mask | M::SQ_PSN;
+            if acked {
+                mask = mask | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+            }
+        }
+        _ => {}
+    }
+    let ah_attr = AhAttr {
+        dgid: peer.gid.unwrap_or_default(),
+        sgid_index: options.gid_index.unwrap_or(0),
+        is_global: peer.gid.is_some(),
+        dlid: peer.lid,
+        dmac: peer.mac,
+        ..AhAttr::default()
+    };
+    let attr = QpAttr {
+        qp_state: to,
+        port_num: 1,
+        qkey,
+        qp_access_flags: options.access,
+        ah_attr,
+        path_mtu: options.mtu,
+        dest_qp_num: peer.qp_num,
+        timeout: options.timeout,
+        retry_cnt: options.retry_cnt,
+        ..QpAttr::default()
+    };
+    qp.modify(&attr, mask).unwrap();
 }
