@@ -103,7 +103,7 @@ async def no_retry_at_all(dut):
 
 @cocotb.test()
 async def peer_refuses(dut):
-    """REL-12, REL-16, QPS-13, QPS-14: fatal NAKs complete the WQE, even an unsignaled one, with their status;
+    """REL-12, REL-16, QPS-13, QPS-14, STAT-2: fatal NAKs complete the WQE, even an unsignaled one, with their status;
     the rest is flushed; one event."""
     for syndrome, status in ((0x61, WcStatus.REM_INV_REQ_ERR), (0x62, WcStatus.REM_ACCESS_ERR),
                              (0x63, WcStatus.REM_OP_ERR)):

@@ -80,7 +80,7 @@ fn refused(pair: &mut Pair, what: &str, op: SendOp, sges: &[Sge], verdict: &Verd
     });
     wrs.extend(behind);
     pair.qps[0].post_send(&wrs).unwrap();
-    // QPS-13, QPS-14: the cause, then the flush of both queues, also of unsignaled work requests.
+    // QPS-13, QPS-14, STAT-2: the cause, then the flush of both queues, also of unsignaled work requests.
     let mut sends = Vec::new();
     let mut recvs = Vec::new();
     for _ in 0..2 + BEHIND {
