@@ -14,7 +14,6 @@ def quick(*values):
 
 # Program and options, and what one of the two ends must say.
 CASES = [
-    quick(["ibv_uc_pingpong", "-g", 1], "Couldn't create QP"),
     quick(["ibv_srq_pingpong", "-g", 1], "Couldn't create SRQ"),
     (["ibv_xsrq_pingpong", "-g", 1], "Couldn't Open the XRC Domain"),
     (["ibv_rc_pingpong", "-g", 1, "-o"], "The device isn't ODP capable"),
