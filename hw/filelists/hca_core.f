@@ -10,5 +10,6 @@
 -f hw/filelists/link.f
 -f hw/filelists/mgmt.f
 hw/rtl/top/hca_ports.sv
+hw/rtl/top/hca_receive.sv
 hw/rtl/top/hca_trace.sv
 hw/rtl/top/hca_core.sv

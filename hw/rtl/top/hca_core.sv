@@ -124,7 +124,7 @@ module hca_core
   // Takers of QP contexts.
   localparam int unsigned QpcReq = 0, QpcResp = 1, QpcRxCtrl = 2, QpcExec = 3, QpcTx = 4, QpcDb = 5, NumQpc = 6;
   // Sources of pipeline messages.
-  localparam int unsigned MsgGather = 0, MsgReq = 1, MsgExec = 2, MsgDb = 3, MsgMgmt = 4, NumMsg = 5;
+  localparam int unsigned MsgGather = 0, MsgReq = 1, MsgDb = 2, MsgMgmt = 3, NumMsg = 4;
   // Sources of events (the management block adds its own).
   localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, NumEv = 4;
 
@@ -352,77 +352,42 @@ module hca_core
     assign {mac1_tx_valid_o, mac1_tx_link_o, mac1_tx_last_o, mac1_tx_len_o, mac1_tx_data_o} = '0;
   end
 
-  logic           rxw_valid, rxw_ready, rsp_valid, rsp_popped, cqe_valid, cqe_ready;
-  logic [QpW-1:0] rsp_popped_qpn;
-  rxw_t           rxw;
-  rsp_job_t       rsp;
-  cqe_job_t       cqe;
-  logic      told_valid, told_ready;  // what nobody acknowledges has left, in order with the gather's errors
-  pipe_msg_t told;
-  hca_sent u_sent (
-    .clk_i(pclk[PartRxCtrl]), .rst_i, .done_i({sent_txp.unacked && !sent_txp.datagram, sent_txp.datagram} & {2{sent}}),
-    .done_qpn_i(sent_txp.qpn), .done_psn_i(sent_txp.psn), .full_o(sent_full), .lost_i(unacked_lost),
-    .left_o(unacked_left), .init_i(qpc_valid[QpcRxCtrl] && qpc_ready[QpcRxCtrl] && qpc_wr.init_sq),
-    .init_qpn_i(qpc_wr.qpn), .err_valid_i(msg_valid[MsgGather]), .err_ready_o(msg_ready[MsgGather]),
-    .err_i(msg[MsgGather]), .msg_valid_o(told_valid), .msg_ready_i(told_ready), .msg_o(told)
-  );
-
-  hca_rx_ctrl u_rx_ctrl (  // context writes behind the requester: whose messages it takes back begins no more
-    .clk_i(pclk[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
-    .qpc_wr_valid_i(qpc_valid[QpcRxCtrl] && !qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcRxCtrl]),
-    .qpc_wr_i(qpc_wr), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db),
-    .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
-    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .msg_room_o(msg_room),
-    .msg_gather_valid_i(told_valid), .msg_gather_ready_o(told_ready), .msg_gather_i(told),
-    .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]), .msg_requester_i(msg[MsgReq]),
-    .msg_exec_valid_i(msg_valid[MsgExec]), .msg_exec_ready_o(msg_ready[MsgExec]), .msg_exec_i(msg[MsgExec]),
-    .msg_doorbell_valid_i(msg_valid[MsgDb]), .msg_doorbell_ready_o(msg_ready[MsgDb]), .msg_doorbell_i(msg[MsgDb]),
-    .msg_mgmt_valid_i(msg_valid[MsgMgmt]), .msg_mgmt_ready_o(msg_ready[MsgMgmt]), .msg_mgmt_i(msg[MsgMgmt]),
-    .rxd_valid_i(rxd_valid), .rxd_ready_o(rxd_ready), .rxd_i(rxd),
-    .rxw_valid_o(rxw_valid), .rxw_ready_i(rxw_ready), .rxw_o(rxw),
-    .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
-    .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
-    .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
-    .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o(qp_timers), .wake_at_o(qp_wake_at),
-    .strobes_o(rx_strobes), .item_made_o(item_made), .refusal_done_o(refusal_done)
-  );
-
-  logic   rsp_ready, ex_seg_valid, ex_seg_ready, ex_chunk_valid, ex_chunk_ready;
-  seg_t   ex_seg;
-  chunk_t ex_chunk;
-  logic        ended, end_frees, end_ok;
+  // ---- Receive -----------------------------------------------------------------------------------------
+  logic        cqe_valid, cqe_ready, refused, ended, end_frees, end_ok;
+  cqe_job_t    cqe;
   rxw_kind_e   end_kind;
   logic [11:0] end_beats;
-  hca_rx_exec u_rx_exec (
-    .clk_i(pclk[PartRxExec]), .rst_i, .qpc_wr_valid_i(qpc_valid[QpcExec]), .qpc_wr_ready_o(qpc_ready[QpcExec]),
-    .qpc_wr_i(qpc_wr), .rxw_valid_i(rxw_valid), .rxw_ready_o(rxw_ready), .rxw_i(rxw),
-    .list_valid_i(rrsp_valid[RdList]), .list_ready_o(rrsp_ready[RdList]), .list_i(rrsp[RdList]), .buf_re_o(buf_re),
-    .buf_raddr_o(buf_raddr), .buf_rdata_i(buf_rdata), .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
-    .seg_valid_o(ex_seg_valid), .seg_ready_i(ex_seg_ready), .seg_o(ex_seg), .chunk_valid_i(ex_chunk_valid),
-    .chunk_ready_o(ex_chunk_ready), .chunk_i(ex_chunk), .wr_valid_o(wr_valid[WrExec]), .wr_ready_i(wr_ready[WrExec]),
-    .wr_o(wr[WrExec]), .rsp_valid_o(rsp_valid), .rsp_ready_i(rsp_ready), .rsp_o(rsp), .cqe_valid_o(cqe_valid),
-    .cqe_ready_i(cqe_ready), .cqe_o(cqe), .err_valid_o(msg_valid[MsgExec]), .err_ready_i(msg_ready[MsgExec]),
-    .err_o(msg[MsgExec]), .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready),
-    .rd_placed_o(rd_placed), .ev_end_valid_o(ended), .ev_end_kind_o(end_kind), .ev_end_frees_o(end_frees),
-    .ev_end_ok_o(end_ok), .ev_end_beats_o(end_beats)
-  );
-
-  hca_xlate #(.ChunkBytes(4096)) u_exec_xlate (
-    .clk_i(pclk[PartRxExec]), .rst_i, .seg_valid_i(ex_seg_valid), .seg_ready_o(ex_seg_ready), .seg_i(ex_seg),
-    .chunk_valid_o(ex_chunk_valid), .chunk_ready_i(ex_chunk_ready), .chunk_o(ex_chunk), .tables_i(key_tables),
+  hca_receive u_receive (
+    .pclk_i(pclk[PartRespSched:PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
+    .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
+    .qpc_wr_ready_o({qpc_ready[QpcExec], qpc_ready[QpcRxCtrl], qpc_ready[QpcResp]}), .qpc_wr_i(qpc_wr),
+    .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]),
+    .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
+    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .msg_room_o(msg_room),
+    .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd), .rd_placed_valid_o(rd_placed_valid),
+    .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed), .msg_gather_valid_i(msg_valid[MsgGather]),
+    .msg_gather_ready_o(msg_ready[MsgGather]), .msg_gather_i(msg[MsgGather]),
+    .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]), .msg_requester_i(msg[MsgReq]),
+    .msg_doorbell_valid_i(msg_valid[MsgDb]), .msg_doorbell_ready_o(msg_ready[MsgDb]), .msg_doorbell_i(msg[MsgDb]),
+    .msg_mgmt_valid_i(msg_valid[MsgMgmt]), .msg_mgmt_ready_o(msg_ready[MsgMgmt]), .msg_mgmt_i(msg[MsgMgmt]),
+    .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
+    .sent_i({sent_txp.unacked && !sent_txp.datagram, sent_txp.datagram} & {2{sent}}), .sent_qpn_i(sent_txp.qpn),
+    .sent_psn_i(sent_txp.psn), .sent_full_o(sent_full), .unacked_lost_i(unacked_lost), .unacked_left_o(unacked_left),
+    .rxd_valid_i(rxd_valid), .rxd_ready_o(rxd_ready), .rxd_i(rxd), .buf_re_o(buf_re), .buf_raddr_o(buf_raddr),
+    .buf_rdata_i(buf_rdata), .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
+    .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
+    .list_rsp_valid_i(rrsp_valid[RdList]), .list_rsp_ready_o(rrsp_ready[RdList]), .list_rsp_i(rrsp[RdList]),
+    .wr_valid_o(wr_valid[WrExec]), .wr_ready_i(wr_ready[WrExec]), .wr_o(wr[WrExec]), .tables_i(key_tables),
     .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]), .forget_i(forget),
     .line_req_valid_o(rreq_valid[LnExec+:2]), .line_req_ready_i(rreq_ready[LnExec+:2]), .line_req_o(rreq[LnExec+:2]),
-    .line_rsp_valid_i(rrsp_valid[LnExec+:2]), .line_rsp_ready_o(rrsp_ready[LnExec+:2]), .line_rsp_i(rrsp[LnExec+:2])
-  );
-
-  hca_resp_sched u_resp_sched (
-    .clk_i(pclk[PartRespSched]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .rate_open_i(rate_open[0]),
-    .made_valid_o(made_valid[0]), .made_o(made[0]), .made_read_o(made_read), .qpc_wr_valid_i(qpc_valid[QpcResp]),
-    .qpc_wr_ready_o(qpc_ready[QpcResp]), .qpc_wr_i(qpc_wr), .rsp_valid_i(rsp_valid), .rsp_ready_o(rsp_ready),
-    .rsp_i(rsp), .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]),
-    .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]), .seg_o(src_seg[1]), .ack_valid_o(ack_valid),
-    .ack_ready_i(ack_ready), .ack_o(ack), .resp_done_seq_i(resp_done_seq), .rsp_popped_valid_o(rsp_popped),
-    .rsp_popped_qpn_o(rsp_popped_qpn)
+    .line_rsp_valid_i(rrsp_valid[LnExec+:2]), .line_rsp_ready_o(rrsp_ready[LnExec+:2]), .line_rsp_i(rrsp[LnExec+:2]),
+    .cqe_valid_o(cqe_valid), .cqe_ready_i(cqe_ready), .cqe_o(cqe), .ib_i(ib), .sl_open_i(sl_open),
+    .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]), .txp_valid_o(src_txp_valid[1]),
+    .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]), .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]),
+    .seg_o(src_seg[1]), .ack_valid_o(ack_valid), .ack_ready_i(ack_ready), .ack_o(ack),
+    .resp_done_seq_i(resp_done_seq), .made_read_o(made_read), .item_made_o(item_made), .refused_o(refused),
+    .refusal_done_o(refusal_done), .active_o(qp_timers), .wake_at_o(qp_wake_at), .strobes_o(rx_strobes),
+    .ended_o(ended), .end_kind_o(end_kind), .end_frees_o(end_frees), .end_ok_o(end_ok), .end_beats_o(end_beats)
   );
 
   // ---- Completions -------------------------------------------------------------------------------------
@@ -454,7 +419,7 @@ module hca_core
   hca_fence #(.Streams(7), .CountW(12)) u_fence (
     .clk_i, .rst_i,
     .enter_i({{src_txp[0].unacked && !src_txp[0].datagram, src_txp[0].datagram}
-              & {2{src_txp_valid[0] && src_txp_ready[0]}}, msg_valid[MsgExec] && msg_ready[MsgExec],
+              & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused,
               fetch_begun, made_read, emit, item_made}),
     .leave_i({unacked_left, refusal_done, rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
     .start_i(fence_start), .busy_o(fence_busy)
