@@ -89,6 +89,12 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAILBOX_BYTES 0x1000u
 /* First EQE kind that carries an asynchronous event: kind = this + ibv_event_type. */
 #define HCA_EVENT_KIND_BASE 0x10u
+/* cqe.sl: the datagram came behind an IPv6 header. Nothing on the wire is an SL there, and a
+   completion has to say what network header there was (IBA A17.4.5.1); the values are ConnectX's,
+   which UCX reads. */
+#define HCA_WC_SL_ROCE_IPV6 0x9u
+/* cqe.sl: the datagram came behind an IPv4 header. */
+#define HCA_WC_SL_ROCE_IPV4 0xau
 /* Groups of QPs with a rate (`rate_group`), number 0 included, which has none. */
 #define HCA_RATE_GROUPS 0x20u
 /* Longest rate_interval: 7.8 Mbit/s at 250 MHz. */

@@ -67,6 +67,13 @@ abi_consts! {
         /// First EQE kind that carries an asynchronous event: kind = this + ibv_event_type.
         EVENT_KIND_BASE = 0x10,
     }
+    "Datagrams over Ethernet" {
+        /// cqe.sl: the datagram came behind an IPv6 header. Nothing on the wire is an SL there, and a completion has to
+        /// say what network header there was (IBA A17.4.5.1); the values are ConnectX's, which UCX reads.
+        WC_SL_ROCE_IPV6 = 9,
+        /// cqe.sl: the datagram came behind an IPv4 header.
+        WC_SL_ROCE_IPV4 = 10,
+    }
     "Rates" {
         /// Groups of QPs with a rate (`rate_group`), number 0 included, which has none.
         RATE_GROUPS = 32,

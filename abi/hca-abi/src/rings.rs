@@ -153,7 +153,7 @@ layout! {
         src_qp set_src_qp: u32 [24, 0, 32] "E-9";
         /// wc_flags.
         wc_flags set_wc_flags: u8 [28, 0, 8] "E-8";
-        /// UD: service level.
+        /// UD: service level; over Ethernet WC_SL_ROCE_IPV6 or WC_SL_ROCE_IPV4.
         sl set_sl: u8 [29, 0, 8] "E-9";
         /// GSI QP: index of the P_Key.
         pkey_index set_pkey_index: u16 [30, 0, 16] "KEY-21";

@@ -6,12 +6,16 @@ use crate::abi::*;
 use crate::boundary::{Verb, invalid};
 use crate::memory::qp_access;
 
+/// What a GRH has of the field (WIRE-18).
+const FLOW_LABEL: u32 = 0xf_ffff;
+
+/// Of the flow label what fits, as kernels do: UCX sets all 32 bits.
 pub fn ah_from_c(a: &ibv_ah_attr) -> AhAttr {
     AhAttr {
         // SAFETY: any bytes are a GID.
         dgid: unsafe { a.grh.dgid.raw },
         sgid_index: a.grh.sgid_index,
-        flow_label: a.grh.flow_label,
+        flow_label: a.grh.flow_label & FLOW_LABEL,
         hop_limit: a.grh.hop_limit,
         traffic_class: a.grh.traffic_class,
         is_global: a.is_global != 0,
@@ -119,5 +123,20 @@ pub fn qp_attr_to_c(a: &QpAttr) -> ibv_qp_attr {
         alt_timeout: a.alt_timeout,
         rate_limit: a.rate_limit,
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WIRE-18.
+    #[test]
+    fn a_flow_label_has_twenty_bits() {
+        for (given, wanted) in [(0, 0), (0xf_ffff, 0xf_ffff), (0x10_0001, 1), (u32::MAX, 0xf_ffff)] {
+            let mut attr = ibv_ah_attr::default();
+            attr.grh.flow_label = given;
+            assert_eq!(ah_from_c(&attr).flow_label, wanted);
+        }
     }
 }

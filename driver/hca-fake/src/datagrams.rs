@@ -1,8 +1,8 @@
 //! Datagrams: to QPs of this card only; those to anybody else go out and are not seen again.
 
 use hca_abi::{
-    Cqe, CtxTable, GROUP_HASH_HEADS, GidRow, GroupRow, Mtu, QpState, Qpc, Service, SqWqeUdCtrl, WcOpcode,
-    WcStatus, WrOpcode, wc_flag,
+    Cqe, CtxTable, GROUP_HASH_HEADS, GidRow, GroupRow, Mtu, QpState, Qpc, Service, SqWqeUdCtrl,
+    WC_SL_ROCE_IPV4, WC_SL_ROCE_IPV6, WcOpcode, WcStatus, WrOpcode, wc_flag,
 };
 use hca_fw_core::{NUM_GIDS, line_of};
 use hca_wire::{QPN_GSI, QPN_MULTICAST};
@@ -158,10 +158,14 @@ impl Card {
         cqe.set_opcode(WcOpcode::Recv.into());
         cqe.set_byte_len(message.len() as u32);
         cqe.set_src_qp(if qpc.is_gsi() { QPN_GSI } else { qpc.qpn() });
-        cqe.set_sl(wqe.sl());
         if port.is_infiniband {
+            cqe.set_sl(wqe.sl());
             cqe.set_slid(port.lid | u16::from(wqe.src_path_bits()));
             cqe.set_dlid_path_bits((wqe.dlid() ^ port.lid) as u8);
+        } else if wqe.dgid()[..12] == IPV4_PREFIX {
+            cqe.set_sl(WC_SL_ROCE_IPV4 as u8);
+        } else {
+            cqe.set_sl(WC_SL_ROCE_IPV6 as u8);
         }
         let mut flags = if wqe.is_global() { wc_flag::GRH } else { 0 };
         if wqe.opcode() == u8::from(WrOpcode::SendWithImm) {

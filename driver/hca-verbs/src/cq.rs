@@ -45,7 +45,7 @@ pub struct WorkCompletion {
     pub pkey_index: u16,
     /// UD: source LID.
     pub slid: u16,
-    /// UD: service level.
+    /// UD: service level; over Ethernet the network header: 9 IPv6, 10 IPv4 (IBA A17.4.5.1, values of ConnectX).
     pub sl: u8,
     /// UD: path bits of the destination LID.
     pub dlid_path_bits: u8,

@@ -174,7 +174,7 @@ fn a_datagram_arrives_behind_its_grh() {
         );
         assert_eq!(&rig.received(48)[GRH..], b"datagram");
         if is_ethernet {
-            assert_eq!(got.wc_flags, wc_flag::GRH | wc_flag::WITH_IMM);
+            assert_eq!((got.wc_flags, got.sl), (wc_flag::GRH | wc_flag::WITH_IMM, 10));
             let header = &rig.received(GRH)[20..];
             assert_eq!((header[0], header[1], header[8]), (0x45, 0x60, 64));
             assert_eq!(header[12..], [10, 0, 0, 1, 10, 0, 0, 1]);

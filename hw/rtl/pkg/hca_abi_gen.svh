@@ -46,6 +46,10 @@ localparam int unsigned DirectPageShift = 32'h3f;
 localparam int unsigned MailboxBytes = 32'h1000;
 // First EQE kind that carries an asynchronous event: kind = this + ibv_event_type.
 localparam int unsigned EventKindBase = 32'h10;
+// cqe.sl: the datagram came behind an IPv6 header. Nothing on the wire is an SL there, and a completion has
+// to say what network header there was (IBA A17.4.5.1); the values are ConnectX's, which UCX reads.
+localparam int unsigned WcSlRoceIpv6 = 32'h9;
+localparam int unsigned WcSlRoceIpv4 = 32'ha;  // cqe.sl: the datagram came behind an IPv4 header.
 // Groups of QPs with a rate (`rate_group`), number 0 included, which has none.
 localparam int unsigned RateGroups = 32'h20;
 localparam int unsigned MaxRateInterval = 32'hffffff;  // Longest rate_interval: 7.8 Mbit/s at 250 MHz.
@@ -517,7 +521,7 @@ typedef struct packed {
   logic [7:0]     dlid_path_bits;  // UD unicast: path bits of the destination LID.
   logic [15:0]    slid;  // UD: source LID.
   logic [15:0]    pkey_index;  // GSI QP: index of the P_Key.
-  logic [7:0]     sl;  // UD: service level.
+  logic [7:0]     sl;  // UD: service level; over Ethernet WC_SL_ROCE_IPV6 or WC_SL_ROCE_IPV4.
   logic [7:0]     wc_flags;  // wc_flags.
   logic [31:0]    src_qp;  // UD: source QP.
   logic [63:0]    timestamp;  // Card cycles when the CQE was made.

@@ -110,11 +110,13 @@ module hca_rx_parse
       case (s1_l3_q)
         L3Ipv4: begin
           s2_win_q  <= head_q[8*28 +: 8*WinBytes];
+          s2_sl_q   <= 4'(WcSlRoceIpv4);
           s2_sgid_q <= {head_q[8*12 +: 32], 16'hffff, 80'd0};
           s2_dgid_q <= {head_q[8*16 +: 32], 16'hffff, 80'd0};
         end
         L3Ipv6: begin
           s2_win_q  <= head_q[8*48 +: 8*WinBytes];
+          s2_sl_q   <= 4'(WcSlRoceIpv6);
           s2_sgid_q <= head_q[8*8 +: 128];
           s2_dgid_q <= head_q[8*24 +: 128];
         end

@@ -136,10 +136,11 @@ def parse(frame, ib):
         packet = frame[18:] if frame[12:14] == b"\x81\x00" else frame[14:]
         if packet[0] >> 4 == 4:
             packet, at = packet[:int.from_bytes(packet[2:4], "big")], 28
-            d["sgid"], d["dgid"] = mapped(packet[12:16]), mapped(packet[16:20])
+            d["sgid"], d["dgid"], d["sl"] = mapped(packet[12:16]), mapped(packet[16:20]), 10  # A17.4.5.1
         else:
             packet, at = packet[:40 + int.from_bytes(packet[4:6], "big")], 48
             d["sgid"], d["dgid"] = (int.from_bytes(packet[i:i + 16], "little") for i in (8, 24))
+            d["sl"] = 9
     opcode, flags, pkey, qpn, psn = pk.unpack(">BBHII", packet[at:at + 12])
     d.update(ib=int(ib), opcode=opcode, solicited=flags >> 7, pkey=pkey, dest_qpn=qpn & 0xFFFFFF,
              ack_req=psn >> 31, psn=psn & 0xFFFFFF)

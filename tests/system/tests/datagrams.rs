@@ -177,6 +177,9 @@ impl Post {
         if self.kind == LinkKind::InfiniBand {
             let lid = self.pair.rig.nodes[from].context.query_port(1).unwrap().lid();
             assert_eq!((wc.slid, wc.sl), (lid, 1), "{what}");
+        } else {
+            let is_ipv4 = attr.dgid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+            assert_eq!(wc.sl, if is_ipv4 { 10 } else { 9 }, "A17.4.5.1 {what}");
         }
         self.pair.check_memory(&what);
     }
