@@ -91,6 +91,28 @@ fn a_time_limit_ends_everything() {
     assert_eq!(found["programs"][1]["exit_code"], 137);
 }
 
+/// fio works in sessions of its own, and its first process may end before them: no signal to a group reaches them, and
+/// they hold the output that is waited for.
+#[test]
+fn what_programs_leave_behind_is_ended_too() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("pid");
+    let leaves = format!(
+        "setsid sh -c 'echo $$ > {0}; exec sleep 1000' & while ! [ -s {0} ]; do :; done",
+        file.display()
+    );
+    for (hangs, options, code) in [("", &[][..], 0), ("; sleep 1000", &["--timeout", "1s"], 124)] {
+        let output = pair(home.path(), options, "true", &format!("{leaves}{hangs}"));
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+        let left = fs::read_to_string(&file).unwrap();
+        let stat = format!("/proc/{}/stat", left.trim());
+        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            std::thread::yield_now();
+        }
+        fs::remove_file(&file).unwrap();
+    }
+}
+
 #[test]
 fn the_document_has_all_of_a_run() {
     let home = tempfile::tempdir().unwrap();

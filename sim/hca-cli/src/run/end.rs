@@ -1,7 +1,8 @@
 //! One of two programs that run side by side.
 
 use anyhow::{Context as _, Error, Result};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -212,7 +213,30 @@ fn sockets(pid: u32) -> Vec<u64> {
         .collect()
 }
 
-/// A process and all that descend from it.
+/// From now on processes whose parents end become children of this one: programs put parts of themselves into sessions
+/// of their own, which no signal to a process group reaches.
+pub fn adopt_orphans() -> Result<()> {
+    prctl::set_child_subreaper(true).context("cannot adopt what programs leave behind")
+}
+
+/// Ends everything that descends from this process, at once. Their output ends with them.
+pub fn end_descendants() {
+    let own = std::process::id();
+    loop {
+        let family = with_children(own);
+        let mut alive = family.into_iter().filter(|pid| *pid != own).peekable();
+        if alive.peek().is_none() {
+            return;
+        }
+        // One that has ended by itself is as good; what it has started meanwhile is found in the next turn.
+        alive.for_each(|pid| {
+            let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+        });
+        std::thread::yield_now();
+    }
+}
+
+/// A process and all that descend from it, but those that have ended.
 fn with_children(pid: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -234,12 +258,13 @@ fn with_children(pid: u32) -> Vec<u32> {
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may contain anything; behind it come state and parent.
-    stat.rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .nth(1)?
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    fields
+        .next()?
         .parse()
         .ok()
+        .filter(|_| !matches!(state, "Z" | "X"))
 }
 
 #[cfg(test)]

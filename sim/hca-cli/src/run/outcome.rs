@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::code::{SIGNAL, SIMULATOR_FAILED, TIMED_OUT};
 use super::document::{ProgramReport, Verdict, texts};
-use super::end::End;
+use super::end::{End, end_descendants};
 use super::wait::Cause;
 
 /// One end that has ended.
@@ -15,7 +15,7 @@ pub struct Ended {
     at: Instant,
 }
 
-/// Ends those that still run. A program that was never started is left out.
+/// Ends those that still run, and whatever programs have left behind. One that was never started is left out.
 pub fn finish(ends: &mut [End], words: [&[OsString]; 2]) -> Result<Vec<Ended>> {
     // Before the first is waited for: they may wait for each other.
     ends.iter_mut().for_each(End::kill);
@@ -31,7 +31,9 @@ pub fn finish(ends: &mut [End], words: [&[OsString]; 2]) -> Result<Vec<Ended>> {
         };
         Ok(Ended { report, at })
     });
-    ended.collect()
+    let ended = ended.collect();
+    end_descendants();
+    ended
 }
 
 /// What is to be said of a run.

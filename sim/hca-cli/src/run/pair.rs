@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::command;
 use super::document::{self, Document};
-use super::end::{End, Output};
+use super::end::{End, Output, adopt_orphans};
 use super::hang::{self, Hung};
 use super::keep::Keep;
 use super::namespace::{self, Isolation};
@@ -123,6 +123,7 @@ impl<'a> Pair<'a> {
                  time other TCP ports, or they meet these"
             );
         }
+        adopt_orphans()?;
         let sysfs = options.sysfs && super::may_show();
         let stopped = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM, SIGHUP] {

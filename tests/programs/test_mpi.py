@@ -1,0 +1,61 @@
+"""Open MPI over UCX: ranks on cards of their own, behind switches."""
+
+import os
+from pathlib import Path
+
+import pytest
+from cards import Program
+
+HERE = Path(__file__).resolve().parent
+TOPOLOGIES = HERE.parent.parent / "docs" / "topologies"
+# Debian's mpi4py is for Debian's Python.
+PYTHON = "/usr/bin/python3"
+FOUR = {"topology": TOPOLOGIES / "two-switches.toml"}
+THREE = {"topology": TOPOLOGIES / "roce.toml"}
+LOSSY = {"topology": HERE / "two-switches-loss.toml"}
+LINK = {"two-switches": "ib", "two-switches-loss": "ib", "roce": "eth"}
+
+
+def quick(*values):
+    return pytest.param(*values, marks=pytest.mark.quick)
+
+
+def mpirun(simulator, ranks, *words):
+    """A rank on each card, and nothing but the cards between them."""
+    settings = ["--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ucx", "--mca", "btl", "self", "--mca", "osc",
+                "ucx", "-x", "UCX_TLS=ud_verbs,self", "-x", "UCX_NET_DEVICES=hca0:1"]
+    on_card = f'exec "{simulator.hca}" run --dir "{simulator.sockets}" --card $OMPI_COMM_WORLD_RANK -- "$@"'
+    command = ["mpirun", *settings, "-np", str(ranks), "sh", "-c", on_card, "rank"]
+    program = Program(command, words, os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, simulator.folder)
+    simulator.programs.append(program)
+    return program.done()
+
+
+def assert_crossed(simulator, before, least):
+    """Every card has sent so many packets at least."""
+    sent = [after - past for after, past in zip(simulator.sent(*range(len(before))), before, strict=True)]
+    assert min(sent) >= least, sent
+
+
+@pytest.mark.parametrize(("options", "ranks"), [quick(FOUR, 4), (FOUR, 2), (THREE, 3), (LOSSY, 2)],
+                         ids=["four", "two", "roce", "lossy"])
+def test_ranks(simulators, row, options, ranks):
+    name = options["topology"].stem
+    row("Open MPI, mpi4py", f"{ranks} ranks, {name}: point to point, collectives, one-sided", LINK[name])
+    simulator = simulators(**options)
+    before = simulator.sent(*range(ranks))
+    done = mpirun(simulator, ranks, PYTHON, HERE / "mpi_end.py")
+    assert done.code == 0, done
+    assert sorted(line for line in done.text.splitlines() if "all right" in line) == [
+        f"rank {rank} of {ranks}: all right" for rank in range(ranks)], done
+    assert_crossed(simulator, before, 100)
+
+
+@pytest.mark.parametrize("words", [["helloworld"], ["ringtest", "-l", 3, "-n", 1000]],
+                         ids=lambda words: words[0])
+def test_bench(simulators, row, words):
+    """What mpi4py brings along."""
+    row("Open MPI, mpi4py", " ".join(["-m mpi4py.bench", *map(str, words)]), "ib")
+    simulator = simulators(**FOUR)
+    done = mpirun(simulator, 4, PYTHON, "-m", "mpi4py.bench", *words)
+    assert done.code == 0, done
