@@ -71,6 +71,11 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAX_INLINE_BYTES 0x1e0u
 /* Largest log2 of the entries of a send or receive ring; indices are free-running 16 bit. */
 #define HCA_MAX_LOG_WQ_SIZE 0xfu
+/* Slot numbers in a line of an SRQ's list; it has at least so many entries. */
+#define HCA_SRQ_LINE_ENTRIES 0x20u
+/* vendor_err of a receive completion with WR_FLUSH_ERR whose slot of an SRQ was not used: its message
+   was lost (UC), the WQE is for another one. */
+#define HCA_VENDOR_ERR_UNUSED 0x80u
 /* Largest log2 of the entries of a completion queue; indices are free-running 24 bit. */
 #define HCA_MAX_LOG_CQ_SIZE 0x16u
 /* Largest log2 of the entries of an event queue; indices are free-running 16 bit. */
@@ -354,6 +359,8 @@ enum hca_hw_event_kind {
     HCA_HW_EVENT_KIND_PORT = 9, /* Port changed. */
     HCA_HW_EVENT_KIND_QP_FLUSH_NEEDED = 10, /* Doorbell on a QP in ERR. */
     HCA_HW_EVENT_KIND_PKEY_VIOLATION = 11, /* Packet with a wrong P_Key. */
+    HCA_HW_EVENT_KIND_SRQ_LIMIT = 12, /* SRQ has fewer WQEs than its limit; cause: limit_tag. */
+    HCA_HW_EVENT_KIND_SRQ_ERROR = 13, /* List of an SRQ's slots cannot be read. */
 };
 
 /* Which unit saw a QP error: bits 23:16 of a hw_event's cause. */
@@ -380,6 +387,7 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_LINK = 5, /* Rows of the link by port and row: LINK_ROW_HIGH and so on. */
     HCA_CTX_TABLE_GID = 6, /* gid_row by port (from 0) * 16 + entry: source GIDs of datagrams. */
     HCA_CTX_TABLE_GROUP = 7, /* group_row by row: the first GROUP_HEADS are heads of lists. */
+    HCA_CTX_TABLE_SRQC = 8, /* srqc by SRQN. */
 };
 
 /* Commands of the context port. */
@@ -980,6 +988,27 @@ struct hca_eqc {
 #define HCA_EQC_BASE_LSB 64u
 #define HCA_EQC_BASE_BITS 64u
 
+/* Shared receive queue context. The WQEs lie in slots, which the contexts of its QPs name; here is the
+   list of the slots that are posted. */
+struct hca_srqc {
+    uint8_t bytes[64];
+};
+#define HCA_SRQC_BYTES 64u
+#define HCA_SRQC_VALID_LSB 0u
+#define HCA_SRQC_VALID_BITS 1u
+#define HCA_SRQC_KEEP_LSB 1u
+#define HCA_SRQC_KEEP_BITS 1u
+#define HCA_SRQC_FUNC_LSB 8u
+#define HCA_SRQC_FUNC_BITS 8u
+#define HCA_SRQC_LOG_SIZE_LSB 16u
+#define HCA_SRQC_LOG_SIZE_BITS 4u
+#define HCA_SRQC_LIMIT_TAG_LSB 24u
+#define HCA_SRQC_LIMIT_TAG_BITS 8u
+#define HCA_SRQC_LIMIT_LSB 32u
+#define HCA_SRQC_LIMIT_BITS 16u
+#define HCA_SRQC_BASE_LSB 64u
+#define HCA_SRQC_BASE_BITS 64u
+
 /* Send queue doorbell. */
 struct hca_sq_doorbell {
     uint8_t bytes[8];
@@ -1408,12 +1437,12 @@ struct hca_create_srq_cmd {
 #define HCA_CREATE_SRQ_CMD_IS_XRC_BITS 1u
 #define HCA_CREATE_SRQ_CMD_ASYNC_EQN_LSB 152u
 #define HCA_CREATE_SRQ_CMD_ASYNC_EQN_BITS 8u
-#define HCA_CREATE_SRQ_CMD_LIMIT_LSB 160u
-#define HCA_CREATE_SRQ_CMD_LIMIT_BITS 32u
 #define HCA_CREATE_SRQ_CMD_XRCD_LSB 192u
 #define HCA_CREATE_SRQ_CMD_XRCD_BITS 24u
 #define HCA_CREATE_SRQ_CMD_CQN_LSB 224u
 #define HCA_CREATE_SRQ_CMD_CQN_BITS 24u
+#define HCA_CREATE_SRQ_CMD_LIST_BASE_LSB 256u
+#define HCA_CREATE_SRQ_CMD_LIST_BASE_BITS 64u
 
 /* MODIFY_SRQ. */
 struct hca_modify_srq_cmd {

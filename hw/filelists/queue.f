@@ -2,3 +2,5 @@
 hw/rtl/queue/hca_cq_events.sv
 hw/rtl/queue/hca_cq.sv
 hw/rtl/queue/hca_eq.sv
+hw/rtl/queue/hca_srq_list.sv
+hw/rtl/queue/hca_srq.sv

@@ -23,6 +23,8 @@ MIN_WQE_STRIDE_BYTES = 0x40
 MAX_LOG_WQE_STRIDE = 0x3
 MAX_INLINE_BYTES = 0x1e0
 MAX_LOG_WQ_SIZE = 0xf
+SRQ_LINE_ENTRIES = 0x20
+VENDOR_ERR_UNUSED = 0x80
 MAX_LOG_CQ_SIZE = 0x16
 MAX_LOG_EQ_SIZE = 0xf
 MAX_LOG_ADMIN_SIZE = 0xa
@@ -296,6 +298,8 @@ class HwEventKind(enum.IntEnum):
     PORT = 0x9
     QP_FLUSH_NEEDED = 0xa
     PKEY_VIOLATION = 0xb
+    SRQ_LIMIT = 0xc
+    SRQ_ERROR = 0xd
 
 
 class HwEventWho(enum.IntEnum):
@@ -325,6 +329,7 @@ class CtxTable(enum.IntEnum):
     LINK = 0x5
     GID = 0x6
     GROUP = 0x7
+    SRQC = 0x8
 
 
 class CtxCmd(enum.IntEnum):
@@ -862,6 +867,18 @@ STRUCTS = {
             "base": (64, 64),
         },
     },
+    "srqc": {
+        "bytes": 64,
+        "fields": {
+            "valid": (0, 1),
+            "keep": (1, 1),
+            "func": (8, 8),
+            "log_size": (16, 4),
+            "limit_tag": (24, 8),
+            "limit": (32, 16),
+            "base": (64, 64),
+        },
+    },
     "sq_doorbell": {
         "bytes": 8,
         "fields": {
@@ -1125,9 +1142,9 @@ STRUCTS = {
             "log_stride": (136, 8),
             "is_xrc": (144, 1),
             "async_eqn": (152, 8),
-            "limit": (160, 32),
             "xrcd": (192, 24),
             "cqn": (224, 24),
+            "list_base": (256, 64),
         },
     },
     "modify_srq_cmd": {

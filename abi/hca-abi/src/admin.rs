@@ -378,9 +378,9 @@ layout! {
     CreateSrqCmd("create_srq_cmd", 248, Software) {
         /// Protection domain.
         pd set_pd: u32 [0, 0, 24];
-        /// Bus address of the ring, aligned to 64 bytes.
+        /// Bus address of the slots, a multiple of the stride: slot n is at base + n * stride.
         base set_base: u64 [8, 0, 64];
-        /// log2 of the entries.
+        /// log2 of the slots, each of which holds a WQE whose wqe_index is the slot's number.
         log_size set_log_size: u8 [16, 0, 8];
         /// WQE stride is 64 << this.
         log_stride set_log_stride: u8 [17, 0, 8];
@@ -388,12 +388,13 @@ layout! {
         is_xrc set_is_xrc: bool [18, 0, 1];
         /// EQ for the asynchronous events of this SRQ.
         async_eqn set_async_eqn: u8 [19, 0, 8];
-        /// Limit below which SRQ_LIMIT_REACHED is raised.
-        limit set_limit: u32 [20, 0, 32];
         /// XRC domain.
         xrcd set_xrcd: u32 [24, 0, 24];
         /// CQ of an XRC SRQ.
         cqn set_cqn: u32 [28, 0, 24];
+        /// Bus address of the list, a multiple of 64: a ring of the posted slots' numbers, 16 bits each, as many as
+        /// there are slots but at least SRQ_LINE_ENTRIES.
+        list_base set_list_base: u64 [32, 0, 64];
     }
 }
 
@@ -402,7 +403,7 @@ layout! {
     ModifySrqCmd("modify_srq_cmd", 248, Software) {
         /// SRQ.
         srqn set_srqn: u32 [0, 0, 24];
-        /// New limit.
+        /// New limit: SRQ_LIMIT_REACHED is raised once when fewer WQEs are posted, at once if so now; 0: never.
         limit set_limit: u32 [4, 0, 32];
     }
 }

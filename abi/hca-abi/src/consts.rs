@@ -48,6 +48,11 @@ abi_consts! {
         MAX_INLINE_BYTES = 480,
         /// Largest log2 of the entries of a send or receive ring; indices are free-running 16 bit.
         MAX_LOG_WQ_SIZE = 15,
+        /// Slot numbers in a line of an SRQ's list; it has at least so many entries.
+        SRQ_LINE_ENTRIES = 32,
+        /// vendor_err of a receive completion with WR_FLUSH_ERR whose slot of an SRQ was not used: its message was lost
+        /// (UC), the WQE is for another one.
+        VENDOR_ERR_UNUSED = 0x80,
         /// Largest log2 of the entries of a completion queue; indices are free-running 24 bit.
         MAX_LOG_CQ_SIZE = 22,
         /// Largest log2 of the entries of an event queue; indices are free-running 16 bit.

@@ -13,6 +13,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &GroupRow::TABLE,
     &Cqc::TABLE,
     &Eqc::TABLE,
+    &Srqc::TABLE,
 ];
 
 layout! {
@@ -56,7 +57,7 @@ layout! {
         qkey set_qkey: u32 [12, 0, 32];
         /// Bus address of the send ring.
         sq_base set_sq_base: u64 [16, 0, 64];
-        /// Bus address of the receive ring.
+        /// Bus address of the receive ring; has_srq: of the SRQ's slots.
         rq_base set_rq_base: u64 [24, 0, 64];
         /// CQ of the send queue.
         send_cqn set_send_cqn: u32 [32, 0, 24];
@@ -66,7 +67,7 @@ layout! {
         sq_log_stride set_sq_log_stride: u8 [35, 4, 2];
         /// CQ of the receive queue.
         recv_cqn set_recv_cqn: u32 [36, 0, 24];
-        /// log2 of the entries of the receive ring.
+        /// log2 of the entries of the receive ring; has_srq: of the SRQ's slots.
         rq_log_size set_rq_log_size: u8 [39, 0, 4];
         /// Receive WQE stride is 64 << this.
         rq_log_stride set_rq_log_stride: u8 [39, 4, 2];
@@ -260,6 +261,27 @@ layout! {
         /// MSI-X vector of the function.
         vector set_vector: u16 [4, 0, 11];
         /// Bus address of the ring.
+        base set_base: u64 [8, 0, 64];
+    }
+}
+
+layout! {
+    /// Shared receive queue context. The WQEs lie in slots, which the contexts of its QPs name; here is the list of the
+    /// slots that are posted.
+    Srqc("srqc", 64, Hardware) {
+        /// The queue exists.
+        valid set_valid: bool [0, 0, 1];
+        /// Another limit for a queue at work: indices stay as they are.
+        keep set_keep: bool [0, 1, 1] "SPEC-6";
+        /// Owning function.
+        func set_func: u8 [1, 0, 8];
+        /// log2 of the entries of the list, at least that of SRQ_LINE_ENTRIES.
+        log_size set_log_size: u8 [2, 0, 4];
+        /// With each limit that is armed another one.
+        limit_tag set_limit_tag: u8 [3, 0, 8];
+        /// Fewer posted WQEs than this raise SRQ_LIMIT, once; 0: not armed.
+        limit set_limit: u16 [4, 0, 16] "SPEC-6";
+        /// Bus address of the list, a multiple of 64: slot numbers of 16 bits.
         base set_base: u64 [8, 0, 64];
     }
 }

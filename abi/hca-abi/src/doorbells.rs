@@ -95,7 +95,7 @@ layout! {
     SrqDoorbell("srq_doorbell", 8, Hardware) {
         /// SRQ.
         srqn set_srqn: u32 [0, 0, 24];
-        /// Index after the last WQE posted, free-running.
+        /// Index after the last entry of its list, free-running.
         producer_index set_producer_index: u16 [4, 0, 16];
     }
 }

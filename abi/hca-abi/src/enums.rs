@@ -458,6 +458,10 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         QpFlushNeeded = 10,
         /// Packet with a wrong P_Key.
         PkeyViolation = 11,
+        /// SRQ has fewer WQEs than its limit; cause: limit_tag.
+        SrqLimit = 12,
+        /// List of an SRQ's slots cannot be read.
+        SrqError = 13,
     }
 }
 
@@ -504,6 +508,8 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Gid = 6,
         /// group_row by row: the first GROUP_HEADS are heads of lists.
         Group = 7,
+        /// srqc by SRQN.
+        Srqc = 8,
     }
 }
 

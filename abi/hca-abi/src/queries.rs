@@ -295,7 +295,7 @@ layout! {
         max_wr set_max_wr: u32 [0, 0, 32];
         /// Entries of a WQE.
         max_sge set_max_sge: u32 [4, 0, 32];
-        /// Limit.
+        /// Limit; 0: none, or it was reached.
         limit set_limit: u32 [8, 0, 32];
     }
 }

@@ -127,7 +127,7 @@ layout! {
         num_sge set_num_sge: u8 [0, 0, 8];
         /// Sum of the entries' lengths.
         length set_length: u32 [4, 0, 32] "OP-21";
-        /// Free-running ring index of this WQE; hardware rejects another value.
+        /// Free-running ring index of this WQE (SRQ: its slot); hardware rejects another value.
         wqe_index set_wqe_index: u16 [8, 0, 16];
     }
 }
@@ -135,7 +135,7 @@ layout! {
 layout! {
     /// Completion queue entry.
     Cqe("cqe", 64, Hardware) {
-        /// Free-running ring index of the completed WQE.
+        /// Free-running ring index of the completed WQE (SRQ: its slot).
         wqe_index set_wqe_index: u16 [0, 0, 16];
         /// wc_opcode; bit 7: the receive queue.
         opcode set_opcode: u8 [2, 0, 8] "E-7";
@@ -195,7 +195,7 @@ layout! {
         kind set_kind: u8 [0, 0, 8];
         /// Function the event belongs to.
         func set_func: u8 [1, 0, 8];
-        /// QPN, CQN or EQN, by kind.
+        /// QPN, CQN, EQN or SRQN, by kind.
         id set_id: u32 [4, 0, 32];
         /// Bits 7:0 wc_status, bits 15:8 syndrome, bits 23:16 hw_event_who; by kind.
         cause set_cause: u32 [8, 0, 32];

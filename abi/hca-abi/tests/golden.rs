@@ -245,6 +245,20 @@ fn cqc_eqc() {
     c.set_base(0xffff_0000);
     expect(c.as_bytes(), 64, &[(0, "01 04 16 11"), (8, "00 00 ff ff")]);
 
+    let mut q = Srqc::new();
+    q.set_valid(true);
+    q.set_keep(true);
+    q.set_func(1);
+    q.set_log_size(9);
+    q.set_limit_tag(7);
+    q.set_limit(0x1234);
+    q.set_base(0x5_0000_0040);
+    expect(
+        q.as_bytes(),
+        64,
+        &[(0, "03 01 09 07 34 12"), (8, "40 00 00 00 05 00 00 00")],
+    );
+
     let mut e = Eqc::new();
     e.set_valid(true);
     e.set_func(4);

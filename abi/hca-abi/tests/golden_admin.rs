@@ -117,14 +117,14 @@ fn queue_commands() {
     s.set_log_stride(1);
     s.set_is_xrc(true);
     s.set_async_eqn(2);
-    s.set_limit(0x10);
     s.set_xrcd(0x20);
     s.set_cqn(0x30);
+    s.set_list_base(0x4000);
     let parts = [
         (0, "01"),
         (
             8,
-            "00 30 00 00 00 00 00 00 09 01 01 02 10 00 00 00 20 00 00 00 30",
+            "00 30 00 00 00 00 00 00 09 01 01 02 00 00 00 00 20 00 00 00 30 00 00 00 00 40",
         ),
     ];
     expect(s.as_bytes(), 248, &parts);

@@ -35,6 +35,7 @@ pub struct Target {
 pub struct Targets {
     pub cqs: HashMap<u32, Target>,
     pub qps: HashMap<u32, Target>,
+    pub srqs: HashMap<u32, Target>,
     pub channels: Vec<usize>,
     pub contexts: Vec<usize>,
 }
@@ -266,9 +267,8 @@ impl Targets {
             | EventKind::PathMig
             | EventKind::PathMigErr
             | EventKind::QpLastWqeReached => self.qps.get(&event.id),
-            EventKind::SrqErr | EventKind::SrqLimitReached | EventKind::WqFatal | EventKind::Completion => {
-                return;
-            }
+            EventKind::SrqErr | EventKind::SrqLimitReached => self.srqs.get(&event.id),
+            EventKind::WqFatal | EventKind::Completion => return,
             _ => {
                 // EVT-1: to every open of the device.
                 for context in self.contexts() {

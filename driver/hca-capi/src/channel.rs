@@ -13,6 +13,7 @@ use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
 use crate::pipe::{EventPipe, read_record};
 use crate::qp::QpObject;
 use crate::sockets::DevPtr;
+use crate::srq::SrqObject;
 
 /// A completion channel.
 #[repr(C)]
@@ -160,6 +161,13 @@ fn element(card: &Card, kind: ibv_event_type, id: [u8; 8]) -> Option<ibv_async_e
             unsafe { (*cq).async_events.add() };
             Some(ibv_async_event__bindgen_ty_1 { cq: cq.cast() })
         }
+        IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+            let target = targets.srqs.get(&number).filter(|t| t.generation == generation)?;
+            let srq = target.object as *mut SrqObject;
+            // SAFETY: SRQs leave the table before they are freed, and we hold its lock.
+            unsafe { (*srq).async_events.add() };
+            Some(ibv_async_event__bindgen_ty_1 { srq: srq.cast() })
+        }
         IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
             let target = targets.qps.get(&number).filter(|t| t.generation == generation)?;
             let qp = target.object as *mut QpObject;
@@ -200,6 +208,9 @@ fn ack(event: *mut ibv_async_event) -> Verb<()> {
         let event = event.as_ref().ok_or_else(|| invalid("no event"))?;
         match event.event_type {
             IBV_EVENT_CQ_ERR => get(event.element.cq.cast::<CqObject>())?.async_events.clone(),
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                get(event.element.srq.cast::<SrqObject>())?.async_events.clone()
+            }
             IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
                 get(event.element.qp.cast::<QpObject>())?.async_events.clone()
             }

@@ -66,6 +66,7 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         req_notify_cq: Some(cq::req_notify_cq),
         post_send: Some(post::post_send),
         post_recv: Some(post::post_recv),
+        post_srq_recv: Some(post::post_srq_recv),
         ..Default::default()
     };
     let context = ibv_context {

@@ -6,7 +6,9 @@
 
 use std::arch::global_asm;
 
-use crate::{absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, strings, wc_address};
+use crate::{
+    absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, srq, strings, wc_address,
+};
 
 macro_rules! exports {
     ($($name:ident = $function:path,)*) => {
@@ -59,13 +61,13 @@ exports! {
     ibv_create_ah_from_wc = ah::create_ah_from_wc,
     ibv_create_cq = cq::create_cq,
     ibv_create_qp = qp::create_qp,
-    ibv_create_srq = absent::pointer_unsupported,
+    ibv_create_srq = srq::create_srq,
     ibv_dealloc_pd = memory::dealloc_pd,
     ibv_dereg_mr = memory::dereg_mr,
     ibv_destroy_ah = ah::destroy_ah,
     ibv_destroy_cq = cq::destroy_cq,
     ibv_destroy_qp = qp::destroy_qp,
-    ibv_destroy_srq = absent::status_unsupported,
+    ibv_destroy_srq = srq::destroy_srq,
     ibv_detach_mcast = qp::detach_mcast,
     ibv_dofork_range = absent::fork_range,
     ibv_dontfork_range = absent::fork_range,
@@ -79,7 +81,7 @@ exports! {
     ibv_get_device_name = device::get_device_name,
     ibv_init_ah_from_wc = wc_address::init_ah_from_wc,
     ibv_modify_qp = qp::modify_qp,
-    ibv_modify_srq = absent::status_unsupported,
+    ibv_modify_srq = srq::modify_srq,
     ibv_node_type_str = strings::node_type_str,
     ibv_open_device = context::open_device,
     ibv_port_state_str = strings::port_state_str,
@@ -88,7 +90,7 @@ exports! {
     ibv_query_pkey = query::query_pkey,
     ibv_query_port = query::query_port,
     ibv_query_qp = qp::query_qp,
-    ibv_query_srq = absent::status_unsupported,
+    ibv_query_srq = srq::query_srq,
     ibv_rate_to_mbps = rate::rate_to_mbps,
     ibv_reg_mr = memory::reg_mr,
     ibv_rereg_mr = memory::rereg_mr,

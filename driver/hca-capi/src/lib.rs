@@ -36,6 +36,7 @@ mod query;
 mod rate;
 mod slots;
 mod sockets;
+mod srq;
 mod strings;
 mod wc_address;
 

@@ -18,6 +18,7 @@ pub enum Kind {
     Mr,
     Cq,
     Qp,
+    Srq,
 }
 
 /// An object whose first field is the C structure.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use hca_verbs::{
-    BadWr, Datagram, Destination, RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, Sge, WrData,
+    BadWr, Datagram, Destination, RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, Sge, Srq, WrData,
 };
 
 use crate::abi::*;
@@ -12,6 +12,7 @@ use crate::ah;
 use crate::boundary::{Errno, Verb, status};
 use crate::qp::QpObject;
 use crate::sockets::DevPtr;
+use crate::srq::SrqObject;
 
 /// Work requests that share one doorbell.
 const CHUNK: usize = 8;
@@ -239,10 +240,27 @@ unsafe fn send_chunk<const N: usize>(
     found
 }
 
+/// Where receives are posted to.
+trait TakesReceives {
+    fn take(&mut self, list: &[RecvWr<'_>]) -> Result<(), BadWr>;
+}
+
+impl TakesReceives for RawQp<DevPtr> {
+    fn take(&mut self, list: &[RecvWr<'_>]) -> Result<(), BadWr> {
+        self.post_recv(list)
+    }
+}
+
+impl TakesReceives for &Srq<DevPtr> {
+    fn take(&mut self, list: &[RecvWr<'_>]) -> Result<(), BadWr> {
+        self.post_recv(list)
+    }
+}
+
 /// # Safety
 /// As [`send_chunk`].
 unsafe fn recv_chunk<const N: usize>(
-    qp: &mut RawQp<DevPtr>,
+    queue: &mut impl TakesReceives,
     list: &[*mut ibv_recv_wr; N],
     count: usize,
 ) -> Refused {
@@ -268,7 +286,7 @@ unsafe fn recv_chunk<const N: usize>(
         }
         ready += 1;
     }
-    qp.post_recv(&out[..ready]).map_err(refusal)?;
+    queue.take(&out[..ready]).map_err(refusal)?;
     found
 }
 
@@ -286,38 +304,33 @@ unsafe fn next_recv(wr: *mut ibv_recv_wr) -> *mut ibv_recv_wr {
     unsafe { (*wr).next }
 }
 
+/// Posts a list piece by piece to a queue that the caller has.
 macro_rules! post_list {
-    ($qp:ident, $wr:ident, $bad:ident, $chunk:ident, $next:ident) => {
-        status(|| {
-            // SAFETY: the program's QP; posting does not look it up.
-            let qp = unsafe { &*$qp.cast::<QpObject>() };
-            let mut wr = $wr;
-            qp.inner.with(|inner| {
-                let qp = &mut inner.qp;
-                while !wr.is_null() {
-                    // One alone, the usual case, needs no room for more.
-                    // SAFETY: the program's list.
-                    let (done, list, rest) = unsafe {
-                        if $next(wr).is_null() {
-                            ($chunk::<1>(qp, &[wr], 1), [wr; CHUNK], null_mut())
-                        } else {
-                            let (list, count, rest) = take::<CHUNK, _>(wr, $next);
-                            ($chunk::<CHUNK>(qp, &list, count), list, rest)
-                        }
-                    };
-                    if let Err((errno, index)) = done {
-                        if !$bad.is_null() {
-                            // SAFETY: the program's pointer.
-                            unsafe { *$bad = list[index] };
-                        }
-                        return Err(errno);
-                    }
-                    wr = rest;
+    ($queue:expr, $wr:ident, $bad:ident, $chunk:ident, $next:ident) => {{
+        let queue = $queue;
+        let mut wr = $wr;
+        while !wr.is_null() {
+            // One alone, the usual case, needs no room for more.
+            // SAFETY: the program's list.
+            let (done, list, rest) = unsafe {
+                if $next(wr).is_null() {
+                    ($chunk::<1>(queue, &[wr], 1), [wr; CHUNK], null_mut())
+                } else {
+                    let (list, count, rest) = take::<CHUNK, _>(wr, $next);
+                    ($chunk::<CHUNK>(queue, &list, count), list, rest)
                 }
-                Ok(())
-            })
-        })
-    };
+            };
+            if let Err((errno, index)) = done {
+                if !$bad.is_null() {
+                    // SAFETY: the program's pointer.
+                    unsafe { *$bad = list[index] };
+                }
+                return Err(errno);
+            }
+            wr = rest;
+        }
+        Ok(())
+    }};
 }
 
 pub unsafe extern "C" fn post_send(
@@ -325,7 +338,12 @@ pub unsafe extern "C" fn post_send(
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
-    post_list!(qp, wr, bad_wr, send_chunk, next_send)
+    status(|| {
+        // SAFETY: the program's QP; posting does not look it up.
+        let qp = unsafe { &*qp.cast::<QpObject>() };
+        qp.inner
+            .with(|inner| post_list!(&mut inner.qp, wr, bad_wr, send_chunk, next_send))
+    })
 }
 
 pub unsafe extern "C" fn post_recv(
@@ -333,5 +351,22 @@ pub unsafe extern "C" fn post_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    post_list!(qp, wr, bad_wr, recv_chunk, next_recv)
+    status(|| {
+        // SAFETY: the program's QP; posting does not look it up.
+        let qp = unsafe { &*qp.cast::<QpObject>() };
+        qp.inner
+            .with(|inner| post_list!(&mut inner.qp, wr, bad_wr, recv_chunk, next_recv))
+    })
+}
+
+pub unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    status(|| {
+        // SAFETY: the program's SRQ; posting does not look it up.
+        let srq = unsafe { &*srq.cast::<SrqObject>() };
+        post_list!(&mut &srq.srq, wr, bad_wr, recv_chunk, next_recv)
+    })
 }

@@ -17,6 +17,7 @@ use crate::memory::PdObject;
 use crate::mutex::SectionMutex;
 use crate::qp_ex::{self, Section};
 use crate::sockets::DevPtr;
+use crate::srq::srq_of;
 
 /// What the QP's lock guards.
 pub struct Inner {
@@ -85,9 +86,8 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
             "the CQs of a QP must be of the context that its PD is of",
         ));
     }
-    if !attr.srq.is_null() {
-        return Err(unsupported("a QP with an SRQ"));
-    }
+    // SAFETY: the program does not destroy it meanwhile.
+    let srq = unsafe { srq_of(attr.srq, context)? };
     let cap = QpCap {
         max_send_wr: attr.cap.max_send_wr,
         max_recv_wr: attr.cap.max_recv_wr,
@@ -98,6 +98,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
     let options = QpOptions {
         send_cq: &send.cq,
         recv_cq: &recv.cq,
+        srq,
         cap,
         service: service_of(attr.qp_type)?,
         is_gsi: attr.qp_type == QPT_GSI,
@@ -113,6 +114,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
             pd,
             send_cq: attr.send_cq,
             recv_cq: attr.recv_cq,
+            srq: attr.srq,
             handle: qp_num,
             qp_num: if options.is_gsi { hca_wire::QPN_GSI } else { qp_num },
             state: IBV_QPS_RESET,

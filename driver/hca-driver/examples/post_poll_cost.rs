@@ -71,7 +71,7 @@ fn main() -> Result<(), DriverError> {
         QPN,
         QpShadow {
             send: send.shadow().clone(),
-            recv: recv.shadow().clone(),
+            recv: RecvShadow::Own(recv.shadow().clone()),
         },
     );
     let (mut post_ns, mut poll_ns, mut single_ns) = (0, 0, 0);

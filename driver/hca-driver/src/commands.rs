@@ -1,10 +1,11 @@
 //! One method per admin command.
 
 use hca_abi::{
-    AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult, McastCmd,
-    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd,
-    QueryGidResult, QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, RegMrCmd,
-    RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
+    AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, HandleResult,
+    McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryDeviceResult,
+    QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult,
+    QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult,
+    SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -185,6 +186,29 @@ impl<P: DevicePtr> Function<P> {
         cmd.set_qpn(qpn);
         cmd.set_mgid(mgid);
         self.admin.issue(opcode, cmd.as_bytes()).map(drop)
+    }
+
+    /// CREATE_SRQ.
+    pub fn create_srq(&mut self, cmd: &CreateSrqCmd) -> Result<u32, DriverError> {
+        self.make(AdminOpcode::CreateSrq, cmd.as_bytes())
+    }
+
+    /// MODIFY_SRQ: arms a limit; 0: none.
+    pub fn modify_srq(&mut self, srqn: u32, limit: u32) -> Result<(), DriverError> {
+        let mut cmd = ModifySrqCmd::new();
+        cmd.set_srqn(srqn);
+        cmd.set_limit(limit);
+        self.admin.issue(AdminOpcode::ModifySrq, cmd.as_bytes()).map(drop)
+    }
+
+    /// QUERY_SRQ.
+    pub fn query_srq(&mut self, srqn: u32) -> Result<QuerySrqResult, DriverError> {
+        Ok(QuerySrqResult(self.on_handle(AdminOpcode::QuerySrq, srqn)?))
+    }
+
+    /// DESTROY_SRQ; refused while QPs use it. When it returns, nothing of its memory is read any more.
+    pub fn destroy_srq(&mut self, srqn: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DestroySrq, srqn).map(drop)
     }
 
     /// MODIFY_MR: the keys stay. When it returns, the old rights no longer hold.

@@ -1,6 +1,6 @@
 //! The completion ring.
 
-use hca_abi::{CqArm, Cqe, MAX_LOG_CQ_SIZE};
+use hca_abi::{CqArm, Cqe, MAX_LOG_CQ_SIZE, VENDOR_ERR_UNUSED, WcStatus};
 use hca_dev::DmaBuf;
 
 use crate::DevicePtr;
@@ -8,7 +8,7 @@ use crate::doorbell::Doorbells;
 use crate::error::DriverError;
 use crate::owner::{is_ours, phase_of, read_entry};
 use crate::qpn_table::QpnTable;
-use crate::shadow::QpShadow;
+use crate::shadow::{QpShadow, RecvShadow};
 
 /// Consumer indices are free-running modulo this.
 const INDEX_MASK: u32 = 0xff_ffff;
@@ -29,6 +29,11 @@ pub struct Completion {
 /// quarter of the ring late, and keeps the last free entry for the completion that tells of an overrun (V-57).
 pub fn usable_cqes(log_size: u8) -> u32 {
     (1u32 << log_size) - lag_max(log_size)
+}
+
+/// The card has taken a slot of a shared queue, and not used it.
+fn is_unused(cqe: &Cqe) -> bool {
+    cqe.status() == u8::from(WcStatus::WrFlushErr) && u32::from(cqe.vendor_err()) == VENDOR_ERR_UNUSED
 }
 
 fn lag_max(log_size: u8) -> u32 {
@@ -163,11 +168,17 @@ impl CqRing {
                 continue;
             };
             let index = cqe.wqe_index();
-            let retired = if cqe.opcode() & RECV_BIT == 0 {
+            let retired = match &qp.recv {
                 // Selective signalling: this completion stands for all earlier ones (V-112).
-                qp.send.retire_through(index)
-            } else {
-                qp.recv.retire_next(index)
+                _ if cqe.opcode() & RECV_BIT == 0 => qp.send.retire_through(index),
+                RecvShadow::Own(ring) => ring.retire_next(index),
+                RecvShadow::Shared { srqn, ring } if is_unused(&cqe) => {
+                    if ring.post_again(doorbells, *srqn, index) {
+                        continue;
+                    }
+                    None
+                }
+                RecvShadow::Shared { ring, .. } => ring.retire(index),
             };
             return match retired {
                 Some(wr_id) => Ok(Some(Completion { wr_id, cqe })),
@@ -179,6 +190,18 @@ impl CqRing {
             };
         }
         Ok(None)
+    }
+
+    fn give_back<P: DevicePtr>(&self, doorbells: &Doorbells<P>, cqe: &Cqe) {
+        let Some(RecvShadow::Shared { srqn, ring }) = self.qps.get(cqe.qpn()).map(|qp| &qp.recv) else {
+            return;
+        };
+        if cqe.opcode() & RECV_BIT == 0 {
+        } else if is_unused(cqe) {
+            ring.post_again(doorbells, *srqn, cqe.wqe_index());
+        } else {
+            ring.retire(cqe.wqe_index());
+        }
     }
 
     /// Asks for one event at the next new completion (V-67), and tells the card what was consumed.
@@ -200,7 +223,7 @@ impl CqRing {
     }
 
     /// Removes the completions of one QP (QPS-6): call after the card has moved it to RESET. The others stay,
-    /// in order.
+    /// in order. What they were for of a shared queue is free again.
     pub fn purge<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, qpn: u32) {
         let end = self.waiting();
         // Survivors move towards the newest entry, so that the consumer index can step over the gap.
@@ -210,6 +233,7 @@ impl CqRing {
             let mut cqe = Cqe(read_entry(&self.ring, self.offset(from)));
             if cqe.qpn() == qpn {
                 removed += 1;
+                self.give_back(doorbells, &cqe);
             } else if removed > 0 {
                 let to = (from + removed) & INDEX_MASK;
                 cqe.set_phase(phase_of(to, self.log_size));

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use hca_abi::{
     ADMIN_DOORBELL_OFFSET, AdminDoorbell, CQ_DOORBELL_OFFSET, CqArm, CqDoorbell, DOORBELL_PAGE_OFFSET,
     EQ_DOORBELL_OFFSET, EqDoorbell, PUSH_SLOT_BYTES, PUSH_SLOTS_OFFSET, RQ_DOORBELL_OFFSET, RqDoorbell,
-    SQ_DOORBELL_OFFSET, SqDoorbell,
+    SQ_DOORBELL_OFFSET, SRQ_DOORBELL_OFFSET, SqDoorbell, SrqDoorbell,
 };
 use hca_dev::Device;
 
@@ -73,6 +73,15 @@ impl<P: DevicePtr> Doorbells<P> {
         word.set_qpn(qpn);
         word.set_producer_index(producer_index);
         self.ring(RQ_DOORBELL_OFFSET, word.to_word());
+    }
+
+    /// `producer_index`: index after the last entry of the SRQ's list.
+    #[inline]
+    pub fn srq(&self, srqn: u32, producer_index: u16) {
+        let mut word = SrqDoorbell::new();
+        word.set_srqn(srqn);
+        word.set_producer_index(producer_index);
+        self.ring(SRQ_DOORBELL_OFFSET, word.to_word());
     }
 
     /// `consumer_index`: index after the last CQE taken, 24 bits.

@@ -174,6 +174,9 @@ pub enum PostError {
     /// QPS-5: posting is forbidden in this state.
     #[error("the QP is in a state in which this queue takes no work requests")]
     BadState,
+    /// SPEC-9: receives of this QP come from an SRQ.
+    #[error("the QP has no receive queue of its own: post to its SRQ")]
+    SharedQueue,
     /// No free entry.
     #[error("all {entries} entries of the ring are in use: poll completions first, or make a larger ring")]
     RingFull {

@@ -38,6 +38,7 @@ mod qpn_table;
 mod recv_ring;
 mod send_ring;
 mod shadow;
+mod srq_ring;
 mod work;
 
 use std::ops::Deref;
@@ -52,7 +53,8 @@ pub use link_commands::VlWeight;
 pub use push::{PushSlot, PushSlots};
 pub use recv_ring::RecvRing;
 pub use send_ring::SendRing;
-pub use shadow::{QpShadow, WqShadow};
+pub use shadow::{QpShadow, RecvShadow, WqShadow};
+pub use srq_ring::SrqRing;
 pub use work::{BadWr, RecvWr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData};
 
 /// A shared pointer to a device: `Rc<dyn Device>` for a simulator in this thread, `Arc<dyn Device + Send +

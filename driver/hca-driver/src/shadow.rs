@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
+use crate::srq_ring::SrqRing;
+
 /// wr_ids and free-running indices of one send or receive queue.
 ///
 /// The posting ring writes `posted` and the wr_ids of free entries. The CQ writes `completed`. Both indices
@@ -100,5 +102,19 @@ pub struct QpShadow {
     /// Send queue.
     pub send: Arc<WqShadow>,
     /// Receive queue.
-    pub recv: Arc<WqShadow>,
+    pub recv: RecvShadow,
+}
+
+/// Where a QP receives.
+#[derive(Clone, Debug)]
+pub enum RecvShadow {
+    /// Into a ring of its own.
+    Own(Arc<WqShadow>),
+    /// Into a shared queue.
+    Shared {
+        /// Its number.
+        srqn: u32,
+        /// The queue.
+        ring: Arc<SrqRing>,
+    },
 }

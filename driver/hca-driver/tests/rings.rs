@@ -62,7 +62,8 @@ impl Rig {
             .map(|_| make_qp(&dev, &mut function, log_size, (pd, cqn, eqn)))
             .collect();
         for i in 0..2 {
-            let (send, recv) = (qps[i].send.shadow().clone(), qps[i].recv.shadow().clone());
+            let send = qps[i].send.shadow().clone();
+            let recv = RecvShadow::Own(qps[i].recv.shadow().clone());
             cq.attach(qps[i].qpn, QpShadow { send, recv });
             connect(&mut function, qps[i].qpn, qps[1 - i].qpn);
         }

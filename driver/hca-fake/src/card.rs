@@ -3,13 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use hca_abi::{CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
-use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, line_of};
+use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, NUM_SRQS, line_of};
 use hca_regs as reg;
 
 use crate::host::HostMemory;
 use crate::link::FakeLink;
 use crate::push::PushSlots;
 use crate::queues::{CqState, EqState};
+use crate::srq::SrqState;
 
 const CTX_BYTES: usize = 256;
 /// Cycles that pass with each read of the time register.
@@ -60,6 +61,7 @@ pub struct Card {
     pub(crate) qps: HashMap<u32, QpRings>,
     pub(crate) cqs: HashMap<u32, CqState>,
     pub(crate) eqs: HashMap<u8, EqState>,
+    pub(crate) srqs: HashMap<u32, SrqState>,
     pub(crate) irqs: [u64; VECTORS as usize],
     pub(crate) time: u64,
     pub(crate) push_slots: PushSlots,
@@ -84,6 +86,7 @@ impl Card {
             qps: HashMap::new(),
             cqs: HashMap::new(),
             eqs: HashMap::new(),
+            srqs: HashMap::new(),
             irqs: [0; VECTORS as usize],
             time: 0,
             push_slots: PushSlots::new(),
@@ -226,6 +229,7 @@ impl Card {
             Ok(CtxTable::Link) => LINK_ROWS,
             Ok(CtxTable::Gid) => (NUM_PORTS * NUM_GIDS) as u32,
             Ok(CtxTable::Group) => GROUP_ROWS,
+            Ok(CtxTable::Srqc) => NUM_SRQS as u32,
             Err(_) => 0,
         };
         self.ctx_error = index >= limit || command != reg::MGMT_CTX_CMD_WRITE_MASK;

@@ -193,8 +193,7 @@ impl Card {
         let opcode = WrOpcode::try_from(wqe.ctrl.opcode()).map_err(|_| WcStatus::LocQpOpErr)?;
         let with_imm = matches!(opcode, WrOpcode::SendWithImm | WrOpcode::RdmaWriteWithImm);
         let is_send = matches!(opcode, WrOpcode::Send | WrOpcode::SendWithImm);
-        let rings = self.rings(peer_qpn);
-        if (is_send || with_imm) && rings.rq_consumer == rings.rq_producer {
+        if (is_send || with_imm) && !self.can_receive(peer_qpn) {
             return Ok(is_unreliable(qpc));
         }
         let remote = |right| KeyUse {
@@ -252,8 +251,7 @@ impl Card {
         data: Option<&[u8]>,
         is_solicited: bool,
     ) -> Fails<()> {
-        let index = self.rings(qpn).rq_consumer;
-        self.qps.entry(qpn).or_default().rq_consumer = index.wrapping_add(1);
+        let index = self.take_receive(qpn, qpc).ok_or(WcStatus::RemOpErr)?;
         let stride = 64usize << qpc.rq_log_stride();
         let slot = u64::from(index) & ((1 << qpc.rq_log_size()) - 1);
         let mut bytes = vec![0; stride];

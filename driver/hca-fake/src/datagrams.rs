@@ -134,7 +134,6 @@ impl Card {
         let port = self.port_identity(qpc.port());
         let peer_line = line_of(qpn);
         let peer = self.qpc(peer_line);
-        let rings = self.rings(peer_line);
         let qkey = match wqe.qkey() & CONTROLLED_QKEY {
             0 => wqe.qkey(),
             _ => qpc.qkey(),
@@ -148,7 +147,7 @@ impl Card {
             && listens
             && peer.port() == qpc.port()
             && peer.qkey() == qkey
-            && rings.rq_consumer != rings.rq_producer;
+            && self.can_receive(peer_line);
         if !is_taken {
             return;
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hca_abi::{
     ADMIN_DOORBELL_OFFSET, AdminDoorbell, BAR0_BYTES, CQ_DOORBELL_OFFSET, CqDoorbell, DOORBELL_PAGE_OFFSET,
     EQ_DOORBELL_OFFSET, EqDoorbell, OpVls, PUSH_SLOTS_OFFSET, RQ_DOORBELL_OFFSET, RqDoorbell,
-    SQ_DOORBELL_OFFSET, SqDoorbell,
+    SQ_DOORBELL_OFFSET, SRQ_DOORBELL_OFFSET, SqDoorbell, SrqDoorbell,
 };
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, UserMemory};
 use hca_fw_core::{Firmware, Identity, NUM_FUNCS};
@@ -208,6 +208,10 @@ impl Device for FakeDevice {
             EQ_DOORBELL_OFFSET => {
                 let db = EqDoorbell::from_word(value);
                 card.eq_doorbell(db.eqn(), db.consumer_index());
+            }
+            SRQ_DOORBELL_OFFSET => {
+                let db = SrqDoorbell::from_word(value);
+                card.srq_doorbell(self.func, db.srqn(), db.producer_index());
             }
             ADMIN_DOORBELL_OFFSET => {
                 let producer = AdminDoorbell::from_word(value).producer_index();

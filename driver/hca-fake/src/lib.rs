@@ -20,6 +20,7 @@ mod host;
 mod link;
 mod push;
 mod queues;
+mod srq;
 
 pub use card::{Card, QpRings};
 pub use device::FakeDevice;

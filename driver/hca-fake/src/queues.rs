@@ -55,6 +55,7 @@ impl Card {
                     self.cqs.insert(index, CqState::new());
                 }
             }
+            Ok(CtxTable::Srqc) => self.srqc_written(index),
             Ok(CtxTable::Eqc) => drop(self.eqs.insert(index as u8, EqState::default())),
             Ok(CtxTable::Qpc) => {
                 let state = QpState::try_from(self.qpc(index).state());
@@ -235,6 +236,9 @@ impl Card {
         if !Self::in_error(&qpc) {
             self.violation(format!("flush of QP {qpn:#x}, which is not in ERR"));
             return;
+        }
+        if qpc.has_srq() {
+            return; // What is in it is the others'.
         }
         let mut index = rings.rq_consumer;
         while index != rings.rq_producer {

@@ -52,6 +52,7 @@ mod link;
 mod memory;
 mod pd;
 mod raw_qp;
+mod srq;
 mod typed_qp;
 
 pub use address::{AhAttr, Gid, gid_of_ipv4, link_local_gid_of_mac};
@@ -77,4 +78,5 @@ pub use link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};
 pub use memory::{Mr, MrOptions, PageSize};
 pub use pd::Pd;
 pub use raw_qp::{QpOptions, RawQp};
+pub use srq::{Srq, SrqAttr};
 pub use typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};

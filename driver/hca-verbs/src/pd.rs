@@ -10,6 +10,7 @@ use crate::ah::Ah;
 use crate::context::{Context, Shared};
 use crate::error::{Error, Result};
 use crate::raw_qp::{QpOptions, RawQp};
+use crate::srq::Srq;
 use crate::typed_qp::{Qp, Reset};
 
 pub(crate) struct PdShared<P: DevicePtr> {
@@ -103,6 +104,11 @@ impl<P: DevicePtr> Pd<P> {
     /// The same, with states checked at run time.
     pub fn create_raw_qp(&self, options: &QpOptions<'_, P>) -> Result<RawQp<P>> {
         RawQp::new(self.inner.clone(), options)
+    }
+
+    /// ibv_create_srq: of at least this size. Its receives serve every QP that is made with it.
+    pub fn create_srq(&self, max_wr: u32, max_sge: u32) -> Result<Srq<P>> {
+        Srq::new(self.inner.clone(), max_wr, max_sge)
     }
 
     /// ibv_create_ah: the way to a port elsewhere, for datagrams of QPs of this domain and of the port that it leads

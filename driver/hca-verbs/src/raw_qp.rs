@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hca_abi::{CreateQpCmd, ModifyQpCmd, Mtu, QpState, Service};
 use hca_dev::Device;
 use hca_driver::{
-    BadWr, Datagram, DatagramRules, DevicePtr, PostError, QpShadow, RecvRing, RecvWr, SendRing, SendWr,
-    WqSize,
+    BadWr, Datagram, DatagramRules, DevicePtr, PostError, QpShadow, RecvRing, RecvShadow, RecvWr, SendRing,
+    SendWr, WqSize,
 };
 
 use crate::address::while_resolving;
@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::cq::{Cq, CqShared};
 use crate::error::{Error, Result};
 use crate::pd::PdShared;
+use crate::srq::Srq;
 
 /// What a QP is made with: ibv_qp_init_attr.
 pub struct QpOptions<'a, P: DevicePtr> {
@@ -22,7 +23,9 @@ pub struct QpOptions<'a, P: DevicePtr> {
     pub send_cq: &'a Cq<P>,
     /// CQ of the receive queue; may be the same.
     pub recv_cq: &'a Cq<P>,
-    /// Sizes.
+    /// Where it receives, if not into a queue of its own; of its PD.
+    pub srq: Option<&'a Srq<P>>,
+    /// Sizes. With an SRQ those of the receive queue do not count (SPEC-9).
     pub cap: QpCap,
     /// Transport service.
     pub service: Service,
@@ -38,6 +41,7 @@ impl<'a, P: DevicePtr> QpOptions<'a, P> {
         Self {
             send_cq,
             recv_cq,
+            srq: None,
             cap: QpCap::default(),
             service: Service::Rc,
             is_gsi: false,
@@ -55,7 +59,7 @@ pub struct RawQp<P: DevicePtr> {
     cap: QpCap,
     service: Service,
     send: SendRing,
-    recv: RecvRing,
+    recv: RecvQueue<P>,
     /// The last state software chose. The card may have moved the QP to ERR or SQE since; posting is legal there
     /// too.
     state: QpState,
@@ -64,8 +68,26 @@ pub struct RawQp<P: DevicePtr> {
 
 debug_as!(RawQp, qp_num, state);
 
+/// Where a QP receives.
+enum RecvQueue<P: DevicePtr> {
+    Own(RecvRing),
+    Shared(Srq<P>),
+}
+
+impl<P: DevicePtr> RecvQueue<P> {
+    fn shadow(&self) -> RecvShadow {
+        match self {
+            Self::Own(ring) => RecvShadow::Own(ring.shadow().clone()),
+            Self::Shared(srq) => RecvShadow::Shared {
+                srqn: srq.srqn(),
+                ring: srq.inner().ring.clone(),
+            },
+        }
+    }
+}
+
 /// What queues of these sizes hold.
-fn real_cap(send: &WqSize, recv: &WqSize, is_ud: bool) -> QpCap {
+fn real_cap(send: &WqSize, recv: Option<&WqSize>, is_ud: bool) -> QpCap {
     let (sges, inline_bytes) = if is_ud {
         (send.datagram_sges(), send.datagram_inline_bytes())
     } else {
@@ -73,9 +95,9 @@ fn real_cap(send: &WqSize, recv: &WqSize, is_ud: bool) -> QpCap {
     };
     QpCap {
         max_send_wr: 1 << send.log_size,
-        max_recv_wr: 1 << recv.log_size,
+        max_recv_wr: recv.map_or(0, |recv| 1 << recv.log_size),
         max_send_sge: sges as u32,
-        max_recv_sge: recv.recv_sges() as u32,
+        max_recv_sge: recv.map_or(0, |recv| recv.recv_sges() as u32),
         max_inline_data: inline_bytes as u32,
     }
 }
@@ -94,7 +116,6 @@ impl<P: DevicePtr> RawQp<P> {
             WqSize::for_send
         };
         let send_size = size(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data)?;
-        let recv_size = WqSize::for_recv(cap.max_recv_wr, cap.max_recv_sge)?;
         let shared = pd.shared.clone();
         let push_slot = Context::from_shared(shared.clone()).push_slot()?;
         let mut cmd = CreateQpCmd::new();
@@ -103,14 +124,25 @@ impl<P: DevicePtr> RawQp<P> {
         cmd.set_sq_sig_all(options.sq_sig_all);
         cmd.set_sq_log_size(send_size.log_size);
         cmd.set_sq_log_stride(send_size.log_stride);
-        cmd.set_rq_log_size(recv_size.log_size);
-        cmd.set_rq_log_stride(recv_size.log_stride);
         cmd.set_pd(pd.pd);
         cmd.set_send_cqn(options.send_cq.cqn());
         cmd.set_recv_cqn(options.recv_cq.cqn());
         cmd.set_async_eqn(shared.async_eq.eqn);
-        let recv_memory = shared.device().alloc_dma(recv_size.ring_bytes())?;
-        cmd.set_rq_base(recv_memory.iova());
+        let (recv, recv_size) = match options.srq {
+            Some(srq) => {
+                cmd.set_has_srq(true);
+                cmd.set_srqn(srq.srqn());
+                (RecvQueue::Shared(srq.clone()), None)
+            }
+            None => {
+                let size = WqSize::for_recv(cap.max_recv_wr, cap.max_recv_sge)?;
+                let memory = shared.device().alloc_dma(size.ring_bytes())?;
+                cmd.set_rq_log_size(size.log_size);
+                cmd.set_rq_log_stride(size.log_stride);
+                cmd.set_rq_base(memory.iova());
+                (RecvQueue::Own(RecvRing::new(memory, size)), Some(size))
+            }
+        };
         let made = shared.with_ring(send_size.ring_bytes(), |send_memory| {
             cmd.set_sq_base(send_memory.iova());
             shared.function().create_qp(&cmd)
@@ -118,7 +150,9 @@ impl<P: DevicePtr> RawQp<P> {
         let (qpn, send_memory) = match made {
             Ok(made) => made,
             Err(e) => {
-                shared.device().free_dma(recv_memory)?;
+                if let RecvQueue::Own(recv) = recv {
+                    shared.device().free_dma(recv.memory().clone())?;
+                }
                 return Err(e);
             }
         };
@@ -134,13 +168,12 @@ impl<P: DevicePtr> RawQp<P> {
         } else {
             SendRing::new(send_memory, send_size)
         };
-        let recv = RecvRing::new(recv_memory, recv_size);
         send.set_push_slot(push_slot);
-        let cap = real_cap(&send_size, &recv_size, is_ud);
+        let cap = real_cap(&send_size, recv_size.as_ref(), is_ud);
         let (send_cq, recv_cq) = (options.send_cq.inner().clone(), options.recv_cq.inner().clone());
         let shadow = QpShadow {
             send: send.shadow().clone(),
-            recv: recv.shadow().clone(),
+            recv: recv.shadow(),
         };
         send_cq.attach(qpn, shadow.clone());
         recv_cq.attach(qpn, shadow);
@@ -161,6 +194,14 @@ impl<P: DevicePtr> RawQp<P> {
     /// QPN.
     pub fn qp_num(&self) -> u32 {
         self.qpn
+    }
+
+    /// The SRQ that it receives from.
+    pub fn srq(&self) -> Option<&Srq<P>> {
+        match &self.recv {
+            RecvQueue::Own(_) => None,
+            RecvQueue::Shared(srq) => Some(srq),
+        }
     }
 
     /// Its transport service.
@@ -221,7 +262,9 @@ impl<P: DevicePtr> RawQp<P> {
             if self.state == QpState::Reset {
                 self.purge_cqs(false);
                 self.send.reset();
-                self.recv.reset();
+                if let RecvQueue::Own(recv) = &mut self.recv {
+                    recv.reset();
+                }
             }
         }
         self.take_datagram_rules()
@@ -364,22 +407,23 @@ impl<P: DevicePtr> RawQp<P> {
     /// posted.
     #[inline]
     pub fn post_recv(&mut self, list: &[RecvWr<'_>]) -> std::result::Result<(), BadWr> {
+        let refused = |error| Err(BadWr { index: 0, error });
         if self.gone || self.state == QpState::Reset {
-            return Err(BadWr {
-                index: 0,
-                error: PostError::BadState,
-            });
+            return refused(PostError::BadState);
         }
+        let RecvQueue::Own(recv) = &mut self.recv else {
+            return refused(PostError::SharedQueue);
+        };
         let mut result = Ok(());
         let mut done = list.len();
         for (index, wr) in list.iter().enumerate() {
-            if let Err(error) = self.recv.push(wr) {
+            if let Err(error) = recv.push(wr) {
                 (result, done) = (Err(BadWr { index, error }), index);
                 break;
             }
         }
         if done > 0 {
-            self.recv.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
+            recv.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
         }
         result
     }
@@ -404,7 +448,10 @@ impl<P: DevicePtr> RawQp<P> {
         self.purge_cqs(true);
         let dev = self.pd.shared.device();
         dev.free_dma(self.send.memory().clone())?;
-        Ok(dev.free_dma(self.recv.memory().clone())?)
+        if let RecvQueue::Own(recv) = &self.recv {
+            dev.free_dma(recv.memory().clone())?;
+        }
+        Ok(())
     }
 }
 

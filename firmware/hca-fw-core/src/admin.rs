@@ -5,10 +5,11 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd,
-    HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, QueryCountersResult, QueryEntryCmd,
-    QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
-    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
+    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd,
+    HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
+    QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd,
+    RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
+    SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
 };
 
 /// The function that may change what all of them share.
@@ -118,6 +119,7 @@ impl Control {
             AdminOpcode::SetKeyTable => {
                 self.set_key_table(hal, func, &SetKeyTableCmd::read_from(&body).ok_or(internal)?)?
             }
+            AdminOpcode::DestroySrq => self.destroy_srq(hal, func, handle)?,
             AdminOpcode::DeregMr => self.dereg_mr(hal, func, handle)?,
             AdminOpcode::ModifyMr => {
                 self.modify_mr(hal, func, &ModifyMrCmd::read_from(&body).ok_or(internal)?)?
@@ -161,10 +163,13 @@ impl Control {
                 .map(|()| none),
             AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::CreateSrq
-            | AdminOpcode::ModifySrq
-            | AdminOpcode::QuerySrq
-            | AdminOpcode::DestroySrq => Err((AdminStatus::Unsupported, u8::from(opcode).into())),
+            AdminOpcode::CreateSrq => self
+                .create_srq(hal, func, &CreateSrqCmd::read_from(body).ok_or(internal)?)
+                .map(handle_body),
+            AdminOpcode::ModifySrq => self
+                .modify_srq(hal, func, &ModifySrqCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
+            AdminOpcode::QuerySrq => self.query_srq(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryDevice => Ok(body_of(self.query_device(hal, func).as_bytes())),
             _ => self.execute_port(hal, opcode, body),
         }

@@ -55,6 +55,9 @@ impl Control {
         d.set_max_sge_rd(MAX_SGE);
         d.set_max_cq(self.cq_ids.limit());
         d.set_max_cqe(1 << MAX_LOG_CQ_SIZE);
+        d.set_max_srq(self.srq_ids.limit());
+        d.set_max_srq_wr(1 << MAX_LOG_WQ_SIZE);
+        d.set_max_srq_sge(MAX_SGE);
         d.set_max_mr(MAX_KEYS);
         d.set_max_pd(self.pd_ids.limit());
         d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());

@@ -21,6 +21,8 @@ impl Control {
             HwEventKind::QpCommEst => self.post_qp_event(hal, id, EventKind::CommEst, 0),
             HwEventKind::CqError => self.cq_error(hal, id),
             HwEventKind::SqDrained => self.sq_drained(hal, id),
+            HwEventKind::SrqLimit => self.srq_limit_reached(hal, id, cause),
+            HwEventKind::SrqError => self.fail_srq(hal, id),
             HwEventKind::Port => self.link_event(hal, id),
             // Counted by hardware; nothing to be done about them.
             HwEventKind::BadDoorbell
@@ -38,6 +40,14 @@ impl Control {
         let who = HwEventWho::try_from((cause >> 16) as u8);
         if who == Ok(HwEventWho::Requester) && self.outlives_failed_sends(line) {
             return self.stop_sends(hal, line);
+        }
+        // SPEC-7: what lies in a slot is no WQE, or it cannot be read. Whoever takes it, it is not of this QP alone.
+        if who == Ok(HwEventWho::Responder)
+            && WcStatus::try_from(cause as u8) == Ok(WcStatus::LocQpOpErr)
+            && self.qp_ids.contains(line)
+            && let Some(srqn) = self.srq_of(line)
+        {
+            return self.fail_srq(hal, srqn);
         }
         if !self.fail_qp(hal, line) {
             return;
@@ -74,7 +84,7 @@ impl Control {
         hal.post_eqe(cq.eqn, EventKind::CqErr.into(), cqn, 0);
         let owner = (0..NUM_FUNCS as u8).find(|func| self.cq_ids.owns(*func, cqn));
         if let Some(func) = owner {
-            self.fail_qps_of_cqs(func);
+            self.fail_qps_of_failed(func);
         }
     }
 

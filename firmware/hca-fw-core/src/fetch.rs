@@ -3,10 +3,10 @@
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd,
-    ModifyQpCmd, QpAttr, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
-    ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd,
-    qp_attr,
+    AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd,
+    ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd,
+    RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd,
+    StructDef, VlArbCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -25,19 +25,14 @@ const fn words_of(def: &StructDef) -> usize {
 /// Words of a body with meaning. MODIFY_QP: without the attributes.
 const fn body_words(opcode: AdminOpcode) -> usize {
     match opcode {
-        AdminOpcode::Nop
-        | AdminOpcode::QueryDevice
-        | AdminOpcode::AllocPd
-        | AdminOpcode::ResetFunc
-        | AdminOpcode::CreateSrq
-        | AdminOpcode::ModifySrq
-        | AdminOpcode::QuerySrq
-        | AdminOpcode::DestroySrq => 0,
+        AdminOpcode::Nop | AdminOpcode::QueryDevice | AdminOpcode::AllocPd | AdminOpcode::ResetFunc => 0,
         AdminOpcode::DeallocPd
         | AdminOpcode::DestroyEq
         | AdminOpcode::DestroyCq
         | AdminOpcode::QueryQp
         | AdminOpcode::DestroyQp
+        | AdminOpcode::QuerySrq
+        | AdminOpcode::DestroySrq
         | AdminOpcode::DeregMr
         | AdminOpcode::QueryMr => words_of(&HandleCmd::TABLE),
         AdminOpcode::QueryPort
@@ -53,6 +48,8 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::CreateCq => words_of(&CreateCqCmd::TABLE),
         AdminOpcode::ResizeCq => words_of(&ResizeCqCmd::TABLE),
         AdminOpcode::CreateQp => words_of(&CreateQpCmd::TABLE),
+        AdminOpcode::CreateSrq => words_of(&CreateSrqCmd::TABLE),
+        AdminOpcode::ModifySrq => words_of(&ModifySrqCmd::TABLE),
         AdminOpcode::AttachMcast | AdminOpcode::DetachMcast => words_of(&McastCmd::TABLE),
         AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
         AdminOpcode::SetKeyTable => words_of(&SetKeyTableCmd::TABLE),

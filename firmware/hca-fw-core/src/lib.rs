@@ -37,6 +37,7 @@ mod pool;
 mod port;
 mod qp;
 mod rate;
+mod srq;
 mod transition;
 mod turns;
 
@@ -55,6 +56,7 @@ use objects::{CqRec, EqRec, QpRec};
 use pool::IdPool;
 use port::Port;
 use rate::RateGroups;
+use srq::{LastWqes, SrqRec};
 use turns::Func;
 
 /// 32-bit access to the card's firmware register map.
@@ -77,6 +79,8 @@ pub const fn line_of(qpn: u32) -> u32 {
 
 /// CQs of the card.
 pub const NUM_CQS: usize = 1024;
+/// Shared receive queues of the card.
+pub const NUM_SRQS: usize = 128;
 /// Event queues of the card.
 pub const NUM_EQS: usize = 32;
 /// Functions of the card.
@@ -113,6 +117,9 @@ pub(crate) struct Control {
     cqs: [CqRec; NUM_CQS],
     qp_ids: IdPool<{ NUM_QPS / 64 }>,
     qps: [QpRec; NUM_QPS],
+    srq_ids: IdPool<{ NUM_SRQS / 64 }>,
+    srqs: [SrqRec; NUM_SRQS],
+    last_wqes: LastWqes,
     rates: RateGroups,
     groups: Groups,
     keys: [Keys; NUM_FUNCS],
@@ -188,7 +195,9 @@ impl Firmware {
         let mut hal = Hal::new(bus, &mut self.shadow);
         let had_events = self.control.take_events(&mut hal);
         hal.restart();
-        self.control.take_turn(&mut hal) || had_events
+        let had_told = self.control.tell_last_wqes(&mut hal);
+        hal.restart();
+        self.control.take_turn(&mut hal) || had_told || had_events
     }
 }
 
@@ -209,6 +218,9 @@ impl Control {
             // QP0 and QP1 are the management QPs.
             qp_ids: IdPool::new(NUM_QPS as u32, 2, functions),
             qps: [const { QpRec::new() }; NUM_QPS],
+            srq_ids: IdPool::new(NUM_SRQS as u32, 0, functions),
+            srqs: [const { SrqRec::new() }; NUM_SRQS],
+            last_wqes: LastWqes::new(),
             rates: RateGroups::new(functions),
             groups: Groups::new(functions),
             keys: [const { Keys::new() }; NUM_FUNCS],

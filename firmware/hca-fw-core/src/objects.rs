@@ -1,6 +1,7 @@
 //! Records of the objects firmware has made, and the commands for protection domains, EQs and CQs.
 
 use crate::hal::Hal;
+use crate::srq::LastWqe;
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
@@ -11,7 +12,7 @@ use hca_abi::{
 /// An event queue.
 #[derive(Clone, Copy)]
 pub(crate) struct EqRec {
-    /// CQs, and QPs whose asynchronous events go here.
+    /// CQs, and QPs and SRQs whose asynchronous events go here.
     pub users: u16,
     /// So do those of ports.
     pub port_events: bool,
@@ -35,6 +36,8 @@ pub(crate) struct QpRec {
     pub attr: QpAttr,
     /// Rate group, 0: none.
     pub rate_group: u8,
+    /// LAST_WQE_REACHED.
+    pub last_wqe: LastWqe,
     /// QPs that have had this line before; outlives the QP.
     pub generation: u16,
 }
@@ -66,6 +69,7 @@ impl QpRec {
             create: CreateQpCmd::new(),
             attr: QpAttr::new(),
             rate_group: 0,
+            last_wqe: LastWqe::No,
             generation: 0,
         }
     }

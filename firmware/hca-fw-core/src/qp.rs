@@ -8,6 +8,7 @@ use crate::neighbours::is_ipv4;
 use crate::objects::{QpRec, require, require_size};
 use crate::port::Port;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
+use crate::srq::LastWqe;
 use crate::transition::{Attr, Refusal, check};
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control, QPN_LINE_BITS, line_of};
@@ -60,13 +61,12 @@ impl Control {
     ) -> CmdResult<u32> {
         let service = Service::try_from(cmd.service());
         let is_served = matches!(service, Ok(Service::Rc | Service::Uc | Service::Ud));
-        if !is_served
-            || (cmd.is_gsi() && service != Ok(Service::Ud))
-            || cmd.has_srq()
-            || cmd.create_flags() != 0
-        {
+        if !is_served || (cmd.is_gsi() && service != Ok(Service::Ud)) || cmd.create_flags() != 0 {
             return Err((AdminStatus::Unsupported, u32::from(cmd.service())));
         }
+        // SPEC-9: with an SRQ the QP has no ring of its own to receive; the SRQ's slots stand in its place.
+        let mut cmd = *cmd;
+        self.srq_of_new_qp(func, &mut cmd)?;
         for (log_size, log_stride) in [
             (cmd.sq_log_size(), cmd.sq_log_stride()),
             (cmd.rq_log_size(), cmd.rq_log_stride()),
@@ -92,11 +92,15 @@ impl Control {
         self.cqs[send_cq].qps += 1;
         self.cqs[recv_cq].qps += 1;
         self.eqs[eq].users += 1;
+        if cmd.has_srq() {
+            self.srqs[cmd.srqn() as usize].qps += 1;
+        }
         self.qps[line as usize] = QpRec {
             func,
-            create: *cmd,
+            create: cmd,
             attr: QpAttr::new(),
             rate_group: 0,
+            last_wqe: LastWqe::No,
             generation: self.qps[line as usize].generation,
         };
         self.write_qpc(hal, line, true, true);
@@ -119,6 +123,7 @@ impl Control {
         let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
         rec.attr = QpAttr::new();
+        rec.last_wqe = LastWqe::No;
         self.write_qpc(hal, line, true, true);
     }
 
@@ -134,6 +139,9 @@ impl Control {
         self.cqs[create.send_cqn() as usize].qps -= 1;
         self.cqs[create.recv_cqn() as usize].qps -= 1;
         self.eqs[create.async_eqn() as usize].users -= 1;
+        if create.has_srq() {
+            self.srqs[create.srqn() as usize].qps -= 1;
+        }
         self.qp_ids.free(line);
     }
 
@@ -148,6 +156,8 @@ impl Control {
         out.set_pd(rec.create.pd());
         out.set_send_cqn(rec.create.send_cqn());
         out.set_recv_cqn(rec.create.recv_cqn());
+        out.set_has_srq(rec.create.has_srq());
+        out.set_srqn(rec.create.srqn());
         Ok(out)
     }
 
@@ -241,6 +251,11 @@ impl Control {
         if to == QpState::Err && from != QpState::Reset {
             hal.inject(PipeMsgKind::FlushSq, line);
             hal.inject(PipeMsgKind::FlushRq, line);
+        }
+        if to == QpState::Reset {
+            self.qps[line as usize].last_wqe = LastWqe::No;
+        } else if to == QpState::Err && from != QpState::Err {
+            self.owe_last_wqe(line);
         }
     }
 
@@ -377,6 +392,8 @@ impl Control {
         q.set_rq_base(c.rq_base());
         q.set_rq_log_size(c.rq_log_size());
         q.set_rq_log_stride(c.rq_log_stride());
+        q.set_has_srq(c.has_srq());
+        q.set_srqn(c.srqn());
         q.set_send_cqn(c.send_cqn());
         q.set_recv_cqn(c.recv_cqn());
         q.set_timeout(a.timeout());

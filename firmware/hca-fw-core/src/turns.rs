@@ -8,7 +8,7 @@ use crate::hal::Hal;
 use crate::{Bus, CmdResult, Control, NUM_FUNCS};
 
 /// A piece of work that could go on ends after this many bus accesses: about 1,400 cycles.
-const ACCESSES_PER_TURN: u32 = 192;
+pub(crate) const ACCESSES_PER_TURN: u32 = 192;
 /// Events are taken before each turn until there are none, or for this many bus accesses.
 const ACCESSES_FOR_EVENTS: u32 = 192;
 
@@ -74,6 +74,7 @@ pub(crate) enum Fenced {
     Nothing,
     FreeQp(u32),
     FreeMr(u32),
+    FreeSrq(u32),
 }
 
 /// Who wants everything gone.
@@ -99,10 +100,12 @@ struct Clearing {
 #[derive(Clone, Copy)]
 enum Stage {
     SilenceQps,
+    SilenceSrqs,
     DropKeys,
     StartFence,
     Fence,
     FreeQps,
+    FreeSrqs,
     DestroyCqs,
     DestroyEqs,
     FreePds,
@@ -151,7 +154,7 @@ impl Control {
     }
 
     /// A CQ of `func` is marked as failed.
-    pub(crate) fn fail_qps_of_cqs(&mut self, func: u8) {
+    pub(crate) fn fail_qps_of_failed(&mut self, func: u8) {
         let f = &mut self.funcs[usize::from(func)];
         f.fails_again |= f.failing_from.is_some();
         f.failing_from.get_or_insert(self.qp_ids.of(func).start);
@@ -167,7 +170,7 @@ impl Control {
                 return true;
             }
         }
-        self.funcs.iter().any(|f| !matches!(f.job, Job::Idle))
+        self.funcs.iter().any(|f| !matches!(f.job, Job::Idle)) || self.last_wqes.is_waiting()
     }
 
     /// False: the function has no work, or waits.
@@ -220,19 +223,23 @@ impl Control {
             Fenced::Nothing => {}
             Fenced::FreeQp(line) => self.free_qp(line),
             Fenced::FreeMr(pd) => self.free_mr(pd),
+            Fenced::FreeSrq(srqn) => self.free_srq(srqn),
         }
         self.finish(hal, func, Ok(body_of(&[])));
         true
     }
 
-    /// EVT CQ_ERR: every QP of a failed CQ fails with it.
+    /// EVT CQ_ERR, SPEC-7: every QP of a failed CQ or SRQ fails with it.
     fn go_on_failing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
         let own = self.qp_ids.of(func);
         let mut line = self.funcs[usize::from(func)].failing_from.unwrap_or(own.end);
         while line < own.end && hal.spent() < ACCESSES_PER_TURN {
             let create = &self.qps[line as usize].create;
             let cqs = [create.send_cqn(), create.recv_cqn()];
-            let must_fail = cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed);
+            let must_fail = cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed)
+                || self
+                    .srq_of(line)
+                    .is_some_and(|srqn| self.srqs[srqn as usize].has_failed);
             if must_fail && self.fail_qp(hal, line) {
                 self.post_qp_event(hal, line, EventKind::QpFatal, 0);
             }
@@ -255,7 +262,15 @@ impl Control {
                         clearing.needs_fence = true;
                         self.silence_qp(hal, clearing.at);
                     }
-                    clearing.next(self.qp_ids.of(func).end, Stage::DropKeys, 0)
+                    let first_srq = self.srq_ids.of(func).start;
+                    clearing.next(self.qp_ids.of(func).end, Stage::SilenceSrqs, first_srq)
+                }
+                Stage::SilenceSrqs => {
+                    if self.srq_ids.owns(func, clearing.at) {
+                        clearing.needs_fence = true;
+                        self.silence_srq(hal, clearing.at);
+                    }
+                    clearing.next(self.srq_ids.of(func).end, Stage::DropKeys, 0)
                 }
                 Stage::DropKeys => {
                     clearing.needs_fence |= self.drop_key_table(hal, func);
@@ -273,8 +288,15 @@ impl Control {
                     if self.qp_ids.contains(clearing.at) {
                         self.free_qp(clearing.at);
                     }
+                    let first_srq = self.srq_ids.of(func).start;
+                    clearing.next(self.qp_ids.of(func).end, Stage::FreeSrqs, first_srq)
+                }
+                Stage::FreeSrqs => {
+                    if self.srq_ids.owns(func, clearing.at) {
+                        self.free_srq(clearing.at);
+                    }
                     clearing.next(
-                        self.qp_ids.of(func).end,
+                        self.srq_ids.of(func).end,
                         Stage::DestroyCqs,
                         self.cq_ids.of(func).start,
                     )

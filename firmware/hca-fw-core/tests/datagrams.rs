@@ -144,12 +144,6 @@ fn services_of_the_card() {
             assert_eq!(refusal(made).status, AdminStatus::Unsupported, "{service:?}");
         }
     }
-    let mut cmd = rig.qp_cmd(Service::Ud);
-    cmd.set_has_srq(true);
-    assert_eq!(
-        refusal(rig.function.create_qp(&cmd)).status,
-        AdminStatus::Unsupported
-    );
     rig.dev.assert_no_violations();
 }
 

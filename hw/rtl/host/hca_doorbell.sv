@@ -33,6 +33,9 @@ module hca_doorbell
   output logic        eq_db_valid_o,
   input  logic        eq_db_ready_i,
   output eq_db_t      eq_db_o,
+  output logic        srq_db_valid_o,
+  input  logic        srq_db_ready_i,
+  output srq_db_t     srq_db_o,
   // Flush request for a QP in ERR (or SQE: its send queue), after its doorbell was passed on.
   output logic        msg_valid_o,
   input  logic        msg_ready_i,
@@ -114,14 +117,16 @@ module hca_doorbell
   sq_doorbell_t    qp_word;
   cq_doorbell_t    cq_word;
   eq_doorbell_t    eq_word;
-  logic            is_sq, is_rq, is_cq, is_eq, is_admin;
+  srq_doorbell_t   srq_word;
+  logic            is_sq, is_rq, is_cq, is_eq, is_srq, is_admin;
   logic            qp_ok, sq_ok, bad, pass_done, to_flush;
   logic            unused_words;
 
   assign qp_word = data_q;  // both QP doorbells have this layout
   assign cq_word = data_q;
   assign eq_word = data_q;
-  assign unused_words = ^{qp_word, cq_word, eq_word};
+  assign srq_word = data_q;
+  assign unused_words = ^{qp_word, cq_word, eq_word, srq_word};
 
   assign qp_ok = strb_all_q && (qp_word.qpn[23:QpW] == owner.gen) && (owner.func == func_q)
                  && (owner.state != QpsReset);
@@ -131,18 +136,22 @@ module hca_doorbell
   assign is_rq    = (addr_q == 12'(RqDoorbellOffset)) && qp_ok;
   assign is_cq    = (addr_q == 12'(CqDoorbellOffset)) && strb_all_q && (cq_word.cqn[23:CqW] == '0);
   assign is_eq    = (addr_q == 12'(EqDoorbellOffset)) && strb_all_q && (eq_word.eqn[7:EqW] == '0);
+  assign is_srq   = (addr_q == 12'(SrqDoorbellOffset)) && strb_all_q && (srq_word.srqn[23:SrqW] == '0);
   assign is_admin = (addr_q == 12'(AdminDoorbellOffset)) && strb_low_q && (func_q < 8'(NumFuncs));
-  assign bad      = !(is_sq || is_rq || is_cq || is_eq || is_admin);
+  assign bad      = !(is_sq || is_rq || is_cq || is_eq || is_srq || is_admin);
 
   assign sq_db_valid_o = (state_q == StPass) && is_sq;
   assign rq_db_valid_o = (state_q == StPass) && is_rq;
   assign cq_db_valid_o = (state_q == StPass) && is_cq;
   assign eq_db_valid_o = (state_q == StPass) && is_eq;
+  assign srq_db_valid_o = (state_q == StPass) && is_srq;
   assign sq_db_o = '{sq: 1'b1, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index,
                      push: '{valid: qp_word.push, slot: qp_word.push_slot}};
   assign rq_db_o = '{sq: 1'b0, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index, push: '0};
   assign cq_db_o = '{func: func_q, cqn: cq_word.cqn[CqW-1:0], arm: cq_word.arm, ci: cq_word.consumer_index};
   assign eq_db_o = '{func: func_q, eqn: eq_word.eqn[EqW-1:0], ci: eq_word.consumer_index};
+
+  assign srq_db_o = '{func: func_q, srqn: srq_word.srqn[SrqW-1:0], pi: srq_word.producer_index};
 
   assign msg_valid_o = state_q == StFlush;
   assign msg_o = '{kind: is_sq ? MsgFlushSq : MsgFlushRq, qpn: qp_word.qpn[QpW-1:0],
@@ -150,7 +159,8 @@ module hca_doorbell
 
   assign pass_done = (state_q == StPass)
                      && (bad || is_admin || (is_sq && sq_db_ready_i) || (is_rq && rq_db_ready_i)
-                         || (is_cq && cq_db_ready_i) || (is_eq && eq_db_ready_i));
+                         || (is_cq && cq_db_ready_i) || (is_eq && eq_db_ready_i)
+                         || (is_srq && srq_db_ready_i));
   assign to_flush  = ((is_sq || is_rq) && (owner.state == QpsErr)) || (is_sq && (owner.state == QpsSqe));
 
   always_ff @(posedge clk_i) begin

@@ -43,6 +43,10 @@ module hca_mgmt_ctx
     output eqc_t                   eqc_wr_o,
     output link_wr_t               link_wr_o,   // valid for one cycle, taken at once
     output gid_wr_t                gid_wr_o,    // the same
+    output logic                   srqc_wr_valid_o,
+    input  logic                   srqc_wr_ready_i,
+    output logic [SrqW-1:0]        srqc_wr_srqn_o,
+    output srqc_t                  srqc_wr_o,
     output logic                   group_wr_valid_o,
     input  logic                   group_wr_ready_i,
     output group_wr_t              group_wr_o
@@ -62,22 +66,25 @@ module hca_mgmt_ctx
   logic [31:0]       index;
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
-  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, group_pend_q, link_wr_valid_q, gid_wr_valid_q;
+  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, srqc_pend_q, group_pend_q, link_wr_valid_q,
+                        gid_wr_valid_q;
 
   // A table's ready moves with its traffic: it is looked at only while there is something for it.
   logic [NumQpcSinks-1:0] qpc_taken;
-  logic                   forget_taken, cqc_taken, eqc_taken, group_taken;
+  logic                   forget_taken, cqc_taken, eqc_taken, srqc_taken, group_taken;
   assign qpc_taken = qpc_pend_q & qpc_wr_ready_i;
   assign forget_taken = forget_pend_q && forget_ready_i;
   assign cqc_taken = cqc_pend_q && cqc_wr_ready_i;
   assign eqc_taken = eqc_pend_q && eqc_wr_ready_i;
+  assign srqc_taken = srqc_pend_q && srqc_wr_ready_i;
   assign group_taken = group_pend_q && group_wr_ready_i;
 
   always_ff @(posedge clk_i) begin
     if (word_we_i) words_q[word_addr_i] <= word_data_i;
   end
 
-  assign waiting = (|qpc_pend_q) || forget_pend_q || cqc_pend_q || eqc_pend_q || group_pend_q;
+  assign waiting = (|qpc_pend_q) || forget_pend_q || cqc_pend_q || eqc_pend_q || srqc_pend_q
+                   || group_pend_q;
   assign busy_o  = sweep_q || waiting;
   assign go      = (sweep_q || go_i) && !waiting;
   assign tbl   = sweep_q ? sweep_table_q : table_i;
@@ -93,6 +100,7 @@ module hca_mgmt_ctx
       CtxTableCqc: known = index < NumCqs;
       CtxTableEqc: known = index < NumEqs;
       CtxTableGid: known = index < 16 * NumPorts;
+      CtxTableSrqc: known = index < NumSrqs;
       CtxTableGroup: known = index < GroupRows;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
@@ -111,7 +119,8 @@ module hca_mgmt_ctx
         unique case (sweep_table_q)
           CtxTableQpc: sweep_table_q <= CtxTableCqc;
           CtxTableCqc: sweep_table_q <= CtxTableEqc;
-          CtxTableEqc: sweep_table_q <= CtxTableGroup;
+          CtxTableEqc: sweep_table_q <= CtxTableSrqc;
+          CtxTableSrqc: sweep_table_q <= CtxTableGroup;
           CtxTableGroup: sweep_table_q <= CtxTableLink;
           default:     sweep_q <= 1'b0;
         endcase
@@ -136,6 +145,7 @@ module hca_mgmt_ctx
       forget_pend_q <= 1'b0;
       cqc_pend_q <= 1'b0;
       eqc_pend_q <= 1'b0;
+      srqc_pend_q <= 1'b0;
       group_pend_q <= 1'b0;
       err_o      <= 1'b0;
     end else begin
@@ -143,6 +153,7 @@ module hca_mgmt_ctx
       if (forget_taken) forget_pend_q <= 1'b0;
       if (cqc_taken) cqc_pend_q <= 1'b0;
       if (eqc_taken) eqc_pend_q <= 1'b0;
+      if (srqc_taken) srqc_pend_q <= 1'b0;
       if (group_taken) group_pend_q <= 1'b0;
       if (go) begin
         err_o <= !known && !sweep_q;
@@ -150,6 +161,7 @@ module hca_mgmt_ctx
         if (known && (tbl == CtxTableForget)) forget_pend_q <= 1'b1;
         if (known && (tbl == CtxTableCqc)) cqc_pend_q <= 1'b1;
         if (known && (tbl == CtxTableEqc)) eqc_pend_q <= 1'b1;
+        if (known && (tbl == CtxTableSrqc)) srqc_pend_q <= 1'b1;
         if (known && (tbl == CtxTableGroup)) group_pend_q <= 1'b1;
       end
     end
@@ -176,6 +188,9 @@ module hca_mgmt_ctx
   assign eqc_wr_valid_o   = eqc_pend_q;
   assign eqc_wr_eqn_o     = index_q[EqW-1:0];
   assign eqc_wr_o         = row_q[$bits(eqc_t)/32-1:0];
+  assign srqc_wr_valid_o  = srqc_pend_q;
+  assign srqc_wr_srqn_o   = index_q[SrqW-1:0];
+  assign srqc_wr_o        = row_q[$bits(srqc_t)/32-1:0];
   assign group_wr_valid_o = group_pend_q;
   assign group_wr_o       = '{index: index_q[GroupW-1:0], row: row_q[$bits(group_row_t)/32-1:0]};
   gid_row_t gid_row;

@@ -31,6 +31,11 @@ localparam int unsigned MaxLogWqeStride = 32'h3;  // Largest log_stride: 512-byt
 localparam int unsigned MaxInlineBytes = 32'h1e0;  // Inline bytes in the largest send WQE.
 // Largest log2 of the entries of a send or receive ring; indices are free-running 16 bit.
 localparam int unsigned MaxLogWqSize = 32'hf;
+// Slot numbers in a line of an SRQ's list; it has at least so many entries.
+localparam int unsigned SrqLineEntries = 32'h20;
+// vendor_err of a receive completion with WR_FLUSH_ERR whose slot of an SRQ was not used: its message was
+// lost (UC), the WQE is for another one.
+localparam int unsigned VendorErrUnused = 32'h80;
 // Largest log2 of the entries of a completion queue; indices are free-running 24 bit.
 localparam int unsigned MaxLogCqSize = 32'h16;
 // Largest log2 of the entries of an event queue; indices are free-running 16 bit.
@@ -267,7 +272,9 @@ typedef enum logic [7:0] {
   HwEventSqDrained = 8'd8,  // Send queue drained.
   HwEventPort = 8'd9,  // Port changed.
   HwEventQpFlushNeeded = 8'd10,  // Doorbell on a QP in ERR.
-  HwEventPkeyViolation = 8'd11  // Packet with a wrong P_Key.
+  HwEventPkeyViolation = 8'd11,  // Packet with a wrong P_Key.
+  HwEventSrqLimit = 8'd12,  // SRQ has fewer WQEs than its limit; cause: limit_tag.
+  HwEventSrqError = 8'd13  // List of an SRQ's slots cannot be read.
 } hw_event_kind_e;
 
 // Which unit saw a QP error: bits 23:16 of a hw_event's cause.
@@ -293,7 +300,8 @@ typedef enum logic [3:0] {
   CtxTableForget = 4'd4,  // forget by key index.
   CtxTableLink = 4'd5,  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
   CtxTableGid = 4'd6,  // gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
-  CtxTableGroup = 4'd7  // group_row by row: the first GROUP_HEADS are heads of lists.
+  CtxTableGroup = 4'd7,  // group_row by row: the first GROUP_HEADS are heads of lists.
+  CtxTableSrqc = 4'd8  // srqc by SRQN.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -505,7 +513,8 @@ typedef struct packed {
 localparam int unsigned RqWqeCtrlBytes = 16;
 typedef struct packed {
   logic [47:0]    reserved1;
-  logic [15:0]    wqe_index;  // Free-running ring index of this WQE; hardware rejects another value.
+  // Free-running ring index of this WQE (SRQ: its slot); hardware rejects another value.
+  logic [15:0]    wqe_index;
   logic [31:0]    length;  // Sum of the entries' lengths.
   logic [23:0]    reserved0;
   logic [7:0]     num_sge;  // Scatter/gather entries, 0..=16.
@@ -530,7 +539,7 @@ typedef struct packed {
   logic [31:0]    qpn;  // Local QP.
   logic [7:0]     status;  // wc_status.
   logic [7:0]     opcode;  // wc_opcode; bit 7: the receive queue.
-  logic [15:0]    wqe_index;  // Free-running ring index of the completed WQE.
+  logic [15:0]    wqe_index;  // Free-running ring index of the completed WQE (SRQ: its slot).
 } cqe_t;
 
 // Event queue entry.
@@ -552,7 +561,7 @@ typedef struct packed {
 localparam int unsigned HwEventBytes = 12;
 typedef struct packed {
   logic [31:0]    cause;  // Bits 7:0 wc_status, bits 15:8 syndrome, bits 23:16 hw_event_who; by kind.
-  logic [31:0]    id;  // QPN, CQN or EQN, by kind.
+  logic [31:0]    id;  // QPN, CQN, EQN or SRQN, by kind.
   logic [15:0]    reserved0;
   logic [7:0]     func;  // Function the event belongs to.
   logic [7:0]     kind;  // hw_event_kind.
@@ -601,13 +610,13 @@ typedef struct packed {
   logic [23:0]    srqn;  // Shared receive queue.
   logic [1:0]     reserved7;
   logic [1:0]     rq_log_stride;  // Receive WQE stride is 64 << this.
-  logic [3:0]     rq_log_size;  // log2 of the entries of the receive ring.
+  logic [3:0]     rq_log_size;  // log2 of the entries of the receive ring; has_srq: of the SRQ's slots.
   logic [23:0]    recv_cqn;  // CQ of the receive queue.
   logic [1:0]     reserved6;
   logic [1:0]     sq_log_stride;  // Send WQE stride is 64 << this.
   logic [3:0]     sq_log_size;  // log2 of the entries of the send ring.
   logic [23:0]    send_cqn;  // CQ of the send queue.
-  logic [63:0]    rq_base;  // Bus address of the receive ring.
+  logic [63:0]    rq_base;  // Bus address of the receive ring; has_srq: of the SRQ's slots.
   logic [63:0]    sq_base;  // Bus address of the send ring.
   logic [31:0]    qkey;  // Q_Key.
   logic [2:0]     reserved5;
@@ -734,6 +743,23 @@ typedef struct packed {
   logic           valid;  // The queue exists.
 } eqc_t;
 
+// Shared receive queue context. The WQEs lie in slots, which the contexts of its QPs name; here is the list
+// of the slots that are posted.
+localparam int unsigned SrqcBytes = 64;
+typedef struct packed {
+  logic [383:0]   reserved3;
+  logic [63:0]    base;  // Bus address of the list, a multiple of 64: slot numbers of 16 bits.
+  logic [15:0]    reserved2;
+  logic [15:0]    limit;  // Fewer posted WQEs than this raise SRQ_LIMIT, once; 0: not armed.
+  logic [7:0]     limit_tag;  // With each limit that is armed another one.
+  logic [3:0]     reserved1;
+  logic [3:0]     log_size;  // log2 of the entries of the list, at least that of SRQ_LINE_ENTRIES.
+  logic [7:0]     func;  // Owning function.
+  logic [5:0]     reserved0;
+  logic           keep;  // Another limit for a queue at work: indices stay as they are.
+  logic           valid;  // The queue exists.
+} srqc_t;
+
 // Send queue doorbell.
 localparam int unsigned SqDoorbellBytes = 8;
 typedef struct packed {
@@ -784,7 +810,7 @@ typedef struct packed {
 localparam int unsigned SrqDoorbellBytes = 8;
 typedef struct packed {
   logic [15:0]    reserved1;
-  logic [15:0]    producer_index;  // Index after the last WQE posted, free-running.
+  logic [15:0]    producer_index;  // Index after the last entry of its list, free-running.
   logic [7:0]     reserved0;
   logic [23:0]    srqn;  // SRQ.
 } srq_doorbell_t;

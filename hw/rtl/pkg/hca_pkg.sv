@@ -9,6 +9,7 @@ package hca_pkg;
   localparam int unsigned NumQps    = 1024;
   localparam int unsigned NumCqs    = 1024;
   localparam int unsigned NumEqs    = 32;
+  localparam int unsigned NumSrqs   = 128;
   localparam int unsigned NumMrs    = 1048576;   // memory keys of a function
   localparam int unsigned KeyCacheLines  = 256;  // per client, a key each
   localparam int unsigned PageCacheLines = 512;  // per client, lines of eight pages
@@ -25,6 +26,7 @@ package hca_pkg;
   localparam int unsigned QpW  = $clog2(NumQps);
   localparam int unsigned CqW  = $clog2(NumCqs);
   localparam int unsigned EqW  = $clog2(NumEqs);
+  localparam int unsigned SrqW = $clog2(NumSrqs);
   localparam int unsigned MrW  = $clog2(NumMrs);
   localparam int unsigned KeyW = 24;             // index of a key: function, row
   localparam int unsigned PortW = (NumPorts > 1) ? $clog2(NumPorts) : 1;
@@ -128,6 +130,9 @@ package hca_pkg;
 
   // ---- Memory access ---------------------------------------------------------------------------
   `include "hca_memory_types.svh"
+
+  // ---- Shared receive queues -------------------------------------------------------------------
+  `include "hca_srq_types.svh"
 
   // ---- Transmit: packet descriptors --------------------------------------------------------------
   localparam int unsigned AvSlots = 64;  // datagrams between requester and header stage
@@ -363,6 +368,7 @@ package hca_pkg;
 
   typedef struct packed {
     rxw_kind_e         kind;
+    logic              shared;         // wqe_index is a slot of an SRQ: whatever happens, a CQE gives it back
     dg_e               dg;
     logic [QpW-1:0]    qpn;
     logic [7:0]        func;

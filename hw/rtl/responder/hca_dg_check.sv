@@ -12,29 +12,34 @@ module hca_dg_check
   input  rx_ctx_t        ctx_i,
   input  resp_st_t       st_i,
   input  logic [15:0]    rq_pi_i,
+  input  srq_head_t      srq_i,    // with apply_i
+  output logic           srq_pop_o,
   output rxw_t           item_o,
   output dma_rd_req_t    list_o,   // for item_o.needs_list
   output resp_st_t       st_o
 );
 
-  logic good_d, good_q, accept, has_net, unused_in;
+  logic        good_d, good_q, accept, has_net, unused_in;
+  logic [15:0] wqe;
 
   assign unused_in = ^{rxd_i, req_i, ctx_i};
   assign good_d = (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm})
                   && rxd_i.payload_bytes <= mtu_bytes(ctx_i.path_mtu)   // XPORT-4
-                  && st_i.rq_ci != rq_pi_i;
+                  && (st_i.rq_ci != rq_pi_i || ctx_i.has_srq);
 
   always_ff @(posedge clk_i) begin
     if (look_i) good_q <= good_d;
   end
 
-  assign accept  = apply_i && good_q;
+  assign accept  = apply_i && good_q && (srq_i.ok || !ctx_i.has_srq);
+  assign wqe     = ctx_i.has_srq ? srq_i.slot : st_i.rq_ci;
+  assign srq_pop_o = accept && ctx_i.has_srq;
   assign has_net = req_i.payload_off[6];   // a GRH or an IPv6 header before the BTH
-  assign list_o  = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, st_i.rq_ci);
+  assign list_o  = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, wqe);
 
   always_comb begin
     st_o = st_i;
-    if (accept) st_o.rq_ci = st_i.rq_ci + 16'd1;
+    if (accept && !ctx_i.has_srq) st_o.rq_ci = st_i.rq_ci + 16'd1;
   end
 
   always_comb begin
@@ -56,12 +61,13 @@ module hca_dg_check
       item_o.payload_bytes = req_i.payload_bytes;
       item_o.needs_list    = 1'b1;
       item_o.list_bytes    = list_o.len_bytes;
-      item_o.wqe_index     = st_i.rq_ci;
+      item_o.wqe_index     = wqe;
+      item_o.shared        = ctx_i.has_srq;
       item_o.msg_last      = 1'b1;
       item_o.cqe.valid     = 1'b1;
       item_o.cqe.solicited = req_i.solicited;
       item_o.cqe.cqn       = ctx_i.recv_cqn;
-      item_o.cqe.cqe.wqe_index = st_i.rq_ci;
+      item_o.cqe.cqe.wqe_index = wqe;
       item_o.cqe.cqe.opcode    = WcOpRecv;
       item_o.cqe.cqe.status    = WcSuccess;
       item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);

@@ -14,6 +14,8 @@ module hca_resp_check
   input  resp_st_t       st_i,
   input  logic [15:0]    rq_pi_i,
   input  logic [5:0]     rd_popped_i,
+  input  srq_head_t      srq_i,    // with apply_i
+  output logic           srq_pop_o,
   output rxw_t           item_o,
   output dma_rd_req_t    list_o,   // for item_o.needs_list
   output resp_st_t       st_o,
@@ -43,7 +45,8 @@ module hca_resp_check
     logic        order_bad;  // unknown opcode, or out of order
     logic        len_bad;
     logic        access_bad;
-    logic        no_wqe;     // needs a receive WQE and there is none
+    logic        takes;      // needs a receive WQE
+    logic        no_wqe;     // and there is none
     logic        rd_full;    // more READs than agreed
     logic        rd_jam;     // the ring is full of READs asked for again: drop, the peer comes back
     logic        rd_none;    // no READ job is waiting
@@ -109,8 +112,8 @@ module hca_resp_check
                      || (look_d.write && (total_bad || (look_d.starts && rxd_i.reth_bytes > MaxMsgBytes)))
                      || (look_d.send && !look_d.starts && st_i.msg_bytes > MaxMsgBytes - 32'(pay));
     look_d.access_bad = (look_d.write && !ctx_i.remote_write) || (look_d.read && !ctx_i.remote_read);
-    look_d.no_wqe     = ((look_d.send && look_d.starts) || (look_d.write && look_d.ends && look_d.imm))
-                        && st_i.rq_ci == rq_pi_i;
+    look_d.takes      = (look_d.send && look_d.starts) || (look_d.write && look_d.ends && look_d.imm);
+    look_d.no_wqe     = look_d.takes && !ctx_i.has_srq && st_i.rq_ci == rq_pi_i;
     // Jobs that the peer has asked for again still count until hca_resp_sched drops them: no reason to refuse.
     look_d.rd_full    = rd_used >= 6'(ctx_i.max_dest_rd_atomic) && !st_i.rd_again;
     look_d.rd_jam     = rd_used >= RdJam;
@@ -125,9 +128,16 @@ module hca_resp_check
   logic        accept, fatal, again, lost;  // lost: of a UC message, so all of it is
   logic [7:0]  syndrome, status;
   logic [31:0] offset;  // of this packet's payload in its message
+  logic        pops, no_wqe;
+  logic [15:0] wqe;     // the receive WQE of the message
   rsp_job_t    nak;
 
-  assign list_o = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, st_i.rq_ci);
+  assign list_o = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, wqe);
+  // An SRQ gives a slot with the packet that needs one; a message of UC that was lost has left its own.
+  assign pops   = look_q.takes && ctx_i.has_srq && !st_i.held;
+  assign no_wqe = look_q.no_wqe || (pops && !srq_i.ok);
+  assign wqe    = pops ? srq_i.slot : st_i.rq_ci;
+  assign srq_pop_o = accept && pops;
   assign offset = look_q.starts ? '0 : st_i.msg_bytes;
 
   always_comb begin
@@ -138,7 +148,7 @@ module hca_resp_check
     status   = WcRemAccessErr;
     lost     = 1'b0;
     if (apply_i && ctx_i.is_uc) begin
-      lost   = !look_q.earlier && (look_q.order_bad || look_q.len_bad || look_q.access_bad || look_q.no_wqe);
+      lost   = !look_q.earlier && (look_q.order_bad || look_q.len_bad || look_q.access_bad || no_wqe);
       accept = !look_q.earlier && !lost;
     end else if (apply_i && look_q.in_seq) begin
       if (look_q.order_bad) begin
@@ -153,7 +163,7 @@ module hca_resp_check
         syndrome = NakRemoteAccess;
       end else if (look_q.read && look_q.rd_jam) begin
         syndrome = '0;
-      end else if (look_q.no_wqe) begin
+      end else if (no_wqe) begin
         syndrome = AethRnr | 8'(ctx_i.min_rnr_timer);
       end else begin
         accept = 1'b1;
@@ -182,10 +192,13 @@ module hca_resp_check
       if (look_q.starts) st_o.wr_rkey = req_i.reth_rkey;
       if (look_q.ends) begin
         st_o.in_msg = MsgpNone;
-        if (look_q.send || look_q.imm) st_o.rq_ci = st_i.rq_ci + 16'd1;
+        if ((look_q.send || look_q.imm) && !ctx_i.has_srq) st_o.rq_ci = st_i.rq_ci + 16'd1;
+        if (look_q.send || look_q.imm) st_o.held = 1'b0;
       end else if (look_q.starts && !look_q.read) begin
         st_o.in_msg = look_q.send ? MsgpSend : MsgpWrite;
+        if (look_q.send) st_o.held = ctx_i.has_srq;
       end
+      if (pops) st_o.rq_ci = srq_i.slot;
     end
     if (lost) begin  // the receive WQE is the next message's
       st_o.epsn   = req_i.psn + 24'd1;
@@ -212,7 +225,8 @@ module hca_resp_check
       item_o.rkey          = look_q.starts ? req_i.reth_rkey : st_i.wr_rkey;
       item_o.chk_bytes     = look_q.starts ? req_i.reth_bytes : 32'(req_i.payload_bytes);
       item_o.list_bytes    = list_o.len_bytes;
-      item_o.wqe_index     = st_i.rq_ci;
+      item_o.wqe_index     = wqe;
+      item_o.shared        = ctx_i.has_srq;
       item_o.msg_offset    = offset;
       item_o.msg_last      = look_q.ends || (accept && look_q.read);
       item_o.silent        = ctx_i.is_uc;
@@ -235,11 +249,11 @@ module hca_resp_check
         item_o.rsp.rkey      = req_i.reth_rkey;
         item_o.rsp.len_bytes = req_i.reth_bytes;
       end
-      if (accept && look_q.ends && (look_q.send || look_q.imm)) begin
-        item_o.cqe.valid         = 1'b1;
+      if (accept && (look_q.send || look_q.imm)) begin
+        item_o.cqe.valid         = look_q.ends;
         item_o.cqe.solicited     = req_i.solicited;
         item_o.cqe.cqn           = ctx_i.recv_cqn;
-        item_o.cqe.cqe.wqe_index = st_i.rq_ci;
+        item_o.cqe.cqe.wqe_index = wqe;
         item_o.cqe.cqe.opcode    = look_q.send ? WcOpRecv : WcOpRecvRdmaWithImm;
         item_o.cqe.cqe.status    = WcSuccess;
         item_o.cqe.cqe.qpn       = full_qpn(ctx_i.gen, qpn_i);

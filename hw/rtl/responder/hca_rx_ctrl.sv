@@ -46,6 +46,11 @@ module hca_rx_ctrl
   input  logic                       msg_mgmt_valid_i,
   output logic                       msg_mgmt_ready_o,
   input  pipe_msg_t                  msg_mgmt_i,
+  // The SRQ of a packet's QP: its head in the cycle after srq_look_o; taken with srq_pop_o in that cycle.
+  output logic                       srq_look_o,
+  output logic [SrqW-1:0]            srq_look_srqn_o,
+  input  srq_head_t                  srq_head_i,
+  output logic                       srq_pop_o,
   input  logic                       rsp_popped_i,      // strobe: a READ job of this QP is finished
   input  logic [QpW-1:0]             rsp_popped_qpn_i,
   output logic                       rxw_valid_o,
@@ -86,7 +91,7 @@ module hca_rx_ctrl
   dma_rd_req_t list;
   ack_upd_t    ack_upd, resume_upd;
   rx_ev_t      ev;
-  logic        resume;  // the send queue goes on behind its error: from SQE to RTS
+  logic        resume, leaves;  // the send queue goes on behind its error: from SQE to RTS
 
   assign item_made_o = item_push && item_ready;
 
@@ -196,6 +201,9 @@ module hca_rx_ctrl
   // What was flushed is over, and what was sent of it is forgotten: the next WQE takes a new block, and a PSN that was
   // not used: of what has left hca_sent may still tell.
   assign resume     = goes_on && qpc_apply;
+  // A slot of an SRQ whose message will not be completed any more.
+  assign leaves     = qpc_apply && st.resp.held && qpc_wr_i.qpc.has_srq
+                      && (qpc_wr_i.init_rq || qpc_wr_i.qpc.state inside {QpsErr, QpsReset});
   assign resume_upd = '{rewind: 1'b1, halt: 1'b0, qpn: qpn_q, una_wqe: st.ack.una_wqe,
                         una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done};
 
@@ -282,6 +290,7 @@ module hca_rx_ctrl
   rx_ev_t      resp_ev;
 
   assign resp_act = state_q == StResp && !drop_q;
+  assign {srq_look_o, srq_look_srqn_o} = {pkt_read && ctx.has_srq, ctx.srqn};
 
   hca_rx_request u_request (
     .clk_i,
@@ -294,6 +303,8 @@ module hca_rx_ctrl
     .st_i       (st.resp),
     .rq_pi_i    (rq_pi),
     .rd_popped_i(rd_popped),
+    .srq_i      (srq_head_i),
+    .srq_pop_o,
     .item_o     (resp_item),
     .list_o     (resp_list),
     .st_o       (resp_new),
@@ -362,7 +373,7 @@ module hca_rx_ctrl
     .start_i   (flush_start),
     .queue_i   (flush_q),
     .first_i   (flush_sq ? st.ack.una_wqe : st.resp.rq_ci),
-    .pi_i      (flush_sq ? sq_pi : rq_pi),
+    .pi_i      (flush_sq ? sq_pi : ctx.has_srq ? st.resp.rq_ci : rq_pi),  // what is in an SRQ is the others'
     .log_size_i(flush_sq ? ctx.sq_log_size : ctx.rq_log_size),
     .busy_i    (state_q == StFlush),
     .ready_i   (item_ready),
@@ -399,14 +410,15 @@ module hca_rx_ctrl
   always_ff @(posedge clk_i) state_q <= rst_i ? StIdle : state_d;
 
   // ---- New state -----------------------------------------------------------------------------------
-  logic rq_error, msg_live;  // not live: the QP was reset while the message was under way
-  assign {rq_error, msg_live} = {msg_q.msg.kind == MsgRqError, ctx.rx_ok || ctx.is_err};
+  logic msg_live;  // not live: the QP was reset while the message was under way
+  assign msg_live = ctx.rx_ok || ctx.is_err;
   assign st_we    = qpc_apply || resp_act || ack_done || flush_done || (state_q == StMsg && msg_live);
 
   always_comb begin
     st_new = st;
     unique case (state_q)
       StRead: begin  // context write
+        if (leaves) st_new.resp.held = 1'b0;
         if (qpc_wr_i.init_rq) begin
           {st_new.dead, st_new.sq_dead} = '0;
           st_new.resp = resp_init(qpc_wr_i.qpc.rq_psn);
@@ -447,29 +459,17 @@ module hca_rx_ctrl
                     syndrome: msg_q.msg.syndrome,
                     status: (msg_q.msg.status == '0) ? WcRemAccessErr : msg_q.msg.status};
 
-  always_comb begin
-    own_item      = '0;
-    own_item.kind = RxwNone;
-    own_item.qpn  = qpn_q;
-    own_item.func = ctx.func;
-    own_item.cqe.cqe.qpn = full_qpn(ctx.gen, qpn_q);
-    if (state_q == StResp) begin
-      own_item.frees     = pkt_q.kind != RxdCopy;
-      own_item.buf_beat  = pkt_q.buf_beat;
-      own_item.buf_beats = pkt_q.buf_beats;
-    end else begin
-      own_item.resumes           = state_q == StMsg && msg_q.from_exec;
-      own_item.cqe.valid         = state_q == StFlush || rq_error;
-      own_item.cqe.cqn           = (state_q == StFlush && flush_sq) ? ctx.send_cqn : ctx.recv_cqn;
-      own_item.cqe.cqe.opcode    = (state_q == StFlush && flush_sq) ? WcOpSend : WcOpRecv;
-      own_item.cqe.cqe.wqe_index = (state_q == StFlush) ? flush_idx : msg_q.msg.wqe_index;
-      own_item.cqe.cqe.status    = (state_q == StFlush) ? WcWrFlushErr : msg_q.msg.status;
-      own_item.cqe.cqe.vendor_err = (state_q == StFlush) ? '0 : msg_q.msg.syndrome;
-    end
-    own_item.wqe_index = own_item.cqe.cqe.wqe_index;
-  end
+  hca_rx_own u_own (
+    .drops_i    (state_q == StResp), .pkt_i(pkt_q),
+    .flushes_i  (state_q == StFlush), .flush_sq_i(flush_sq), .flush_idx_i(flush_idx),
+    .leaves_i   (leaves), .slot_i(st.resp.rq_ci),
+    .qpn_i      (qpn_q),
+    .ctx_i      (ctx),
+    .msg_i      (msg_q),
+    .item_o     (own_item)
+  );
 
-  assign item_push = state_q == StResp || (state_q == StAck && ack_item_valid) || flush_emit
+  assign item_push = state_q == StResp || leaves || (state_q == StAck && ack_item_valid) || flush_emit
                      || (state_q == StMsg && msg_q.from_exec && msg_live);
   assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : own_item;
   assign list      = (state_q == StAck) ? ack_list : resp_list;

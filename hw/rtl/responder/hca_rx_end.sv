@@ -29,7 +29,7 @@ module hca_rx_end
 
   logic [11:0] wrote_q;
   logic        ready, written, failed, rsp_sent_q, cqe_sent_q, err_sent_q, placed_q;
-  logic        want_rsp, want_cqe, want_err, want_placed, from_rq;
+  logic        want_rsp, want_cqe, want_err, want_placed, from_rq, spoilt;
   logic [7:0]  syndrome, status;
 
   assign written = 12'(wrote_q - done_i.beats) < 12'd2048;
@@ -38,9 +38,12 @@ module hca_rx_end
   assign from_rq = done_i.fin.kind != RxwReadResp;
 
   // On a failed side everything is held back: hca_rx_ctrl goes back to the WQE that failed, and says so with an item
-  // that resumes.
+  // that resumes. But every slot of an SRQ has its completion: that of a receive that failed says why, of others that
+  // they are flushed; where the QP lives on (UC) that they were not used.
+  assign spoilt   = failed && done_i.fin.kind == RxwSend;
   assign want_rsp = failed ? from_rq && !done_i.fin.silent : done_i.fin.rsp.valid && !done_i.blocked;
-  assign want_cqe = done_i.fin.cqe.valid && !failed && !done_i.blocked;
+  assign want_cqe = done_i.fin.shared ? (spoilt || (done_i.fin.cqe.valid && !done_i.told))
+                                      : done_i.fin.cqe.valid && !failed && !done_i.blocked;
   assign want_err = failed;
   assign want_placed = done_i.fin.kind == RxwReadResp && done_i.fin.msg_last && !failed && !done_i.blocked;
 
@@ -69,6 +72,14 @@ module hca_rx_end
       rsp_o.msn      = done_i.fin.rsp.msn - 24'(done_i.fin.msg_last);
     end
     cqe_o       = done_i.fin.cqe;
+    cqe_o.valid = 1'b1;
+    if (spoilt) begin
+      cqe_o.cqe.status     = status;
+      cqe_o.cqe.vendor_err = syndrome;
+    end else if (failed || done_i.blocked) begin
+      cqe_o.cqe.status     = WcWrFlushErr;
+      cqe_o.cqe.vendor_err = done_i.fin.silent ? 8'(VendorErrUnused) : '0;
+    end
     err_o.qpn       = done_i.fin.qpn;
     err_o.wqe_index = done_i.fin.wqe_index;
     err_o.status    = status;

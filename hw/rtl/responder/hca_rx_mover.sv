@@ -1,6 +1,7 @@
 // Last stage of hca_rx_exec: moves the payload of each item from the receive buffer to the translated chunks,
 // one beat per cycle, and hands the item to its end actions. One error bit per QP and side: after a failure
-// nothing of that side is written until an item resumes, or the queue is initialised again.
+// nothing of that side is written until an item resumes, or the queue is initialised again. A second bit of QPs with an
+// SRQ says that the failed message's slot has had its completion: the last item of that message has none.
 // Moving: each step reads one buffer beat, rotates it into destination lanes, and merges it with the rest of
 // the beat before (carry). A chunk whose source lane lies behind its destination lane needs one step more: one that
 // writes nothing, so the first of an item passes beside the look at its error bits. An item takes a cycle and one per
@@ -32,15 +33,17 @@ module hca_rx_mover
 
   // ---- Error bits ----------------------------------------------------------------------------------
   logic run_q;                // the error bits of the item at the head have been read
-  logic side_sq, blocked, set_bad, resume, settle, sq_bad, rq_bad, clear;
+  logic side_sq, blocked, set_bad, resume, settle, sq_bad, rq_bad, rq_told, told, pays, clear;
   logic unused_in;
 
   assign unused_in      = ^{qpc_wr_i, chunk_i.pkt_last};
-  assign settle         = set_bad || resume;
+  assign settle         = set_bad || resume || pays;
   assign qpc_wr_ready_o = !settle;
-  assign clear          = qpc_wr_valid_i && qpc_wr_ready_o;
+  // In RESET items of the old life may still come; the bits are cleared on the way out of it.
+  assign clear          = qpc_wr_valid_i && qpc_wr_ready_o && qpc_wr_i.qpc.state != QpsReset;
   assign side_sq        = end_is_sq(meta_i.fin);
   assign blocked        = (side_sq ? sq_bad : rq_bad) && !meta_i.fin.resumes;
+  assign told           = blocked && !side_sq && rq_told && meta_i.fin.shared && meta_i.fin.cqe.valid;
 
   hca_ram_1r1w #(
     .Width(1),
@@ -56,16 +59,16 @@ module hca_rx_mover
   );
 
   hca_ram_1r1w #(
-    .Width(1),
+    .Width(2),
     .Depth(NumQps)
   ) u_rq_bad (
     .clk_i,
     .we_i   ((settle && !side_sq) || (clear && qpc_wr_i.init_rq)),
     .waddr_i(settle ? meta_i.fin.qpn : qpc_wr_i.qpn),
-    .wdata_i(set_bad),
+    .wdata_i({set_bad || pays, set_bad && meta_i.fin.kind == RxwSend && !meta_i.fin.msg_last}),
     .re_i   (meta_valid_i && !run_q),
     .raddr_i(meta_i.fin.qpn),
-    .rdata_o(rq_bad)
+    .rdata_o({rq_bad, rq_told})
   );
 
   // ---- Item: walk its chunks -------------------------------------------------------------------------
@@ -118,10 +121,11 @@ module hca_rx_mover
   assign xl_err_now = chunk_bad ? chunk_i.err : xl_err_q;
   assign set_bad    = finish && !blocked && err_now != ExNone;
   assign resume     = finish && meta_i.fin.resumes;
+  assign pays       = finish && told;
 
   logic [11:0] beats_q;
   assign done_valid_o = run_q && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
-  assign done_o = '{blocked: blocked, err: err_now, xl_err: xl_err_now,
+  assign done_o = '{blocked: blocked, told: told, err: err_now, xl_err: xl_err_now,
                     beats: beats_q + 12'(step && emits), fin: meta_i.fin};
 
   always_ff @(posedge clk_i) begin

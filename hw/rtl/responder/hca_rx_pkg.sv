@@ -40,6 +40,8 @@ package hca_rx_pkg;
     logic [63:0]    rq_base;
     logic [3:0]     rq_log_size;
     logic [1:0]     rq_log_stride;
+    logic           has_srq;
+    logic [SrqW-1:0] srqn;
     logic [CqW-1:0] send_cqn;
     logic [CqW-1:0] recv_cqn;
     logic [4:0]     timeout;
@@ -60,7 +62,8 @@ package hca_rx_pkg;
   typedef struct packed {
     logic [23:0] epsn;         // expected PSN
     logic [23:0] msn;
-    logic [15:0] rq_ci;        // next receive WQE to consume
+    logic [15:0] rq_ci;        // next receive WQE to consume; SRQ: the slot of the message in progress
+    logic        held;         // SRQ: rq_ci has been taken, and has no completion yet
     logic [5:0]  rd_pushed;    // READ jobs handed on, modulo 64
     logic        rd_again;     // READs were repeated: some of the jobs counted will be dropped unserved
     msgp_e       in_msg;
@@ -194,6 +197,7 @@ package hca_rx_pkg;
     logic           frees;
     logic [6:0]     buf_beats;
     logic [15:0]    wqe_index;
+    logic           shared;
     logic           msg_last;
     logic           silent;
     rsp_job_t       rsp;
@@ -212,7 +216,8 @@ package hca_rx_pkg;
   } rx_meta_t;
 
   typedef struct packed {
-    logic        blocked;   // the QP's side has failed: free the buffer, nothing else
+    logic        blocked;   // the QP's side has failed: free the buffer, nothing else (SRQ: give the slot back)
+    logic        told;      // SRQ: the slot has its completion already
     exec_err_e   err;
     xl_err_e     xl_err;
     logic [11:0] beats;     // write beats issued up to the end of this item, modulo 4096
@@ -253,6 +258,8 @@ package hca_rx_pkg;
     c.rq_base       = q.rq_base;
     c.rq_log_size   = q.rq_log_size;
     c.rq_log_stride = q.rq_log_stride;
+    c.has_srq       = q.has_srq;
+    c.srqn          = q.srqn[SrqW-1:0];
     c.send_cqn      = q.send_cqn[CqW-1:0];
     c.recv_cqn      = q.recv_cqn[CqW-1:0];
     c.timeout       = q.timeout;
@@ -333,7 +340,7 @@ package hca_rx_pkg;
   endfunction
 
   // State behind a receive-side error message. Back to what rx_exec refused: it has held back every receive CQE from
-  // there on.
+  // there on. Slots of an SRQ it has given back itself.
   function automatic rx_st_t st_refused(rx_st_t st, rx_msg_t m, rx_ctx_t ctx);
     rx_st_t s;
     logic   unused;
@@ -341,7 +348,8 @@ package hca_rx_pkg;
     s      = st;
     if (refusal_is_loss(m, ctx)) s.resp.in_msg = MsgpNone;
     else {s.dead, s.sq_dead} = '1;
-    if (m.from_exec) s.resp.rq_ci = m.msg.wqe_index + 16'(m.msg.kind == MsgRqError);
+    if (m.from_exec && !ctx.has_srq) s.resp.rq_ci = m.msg.wqe_index + 16'(m.msg.kind == MsgRqError);
+    if (m.msg.kind == MsgRqError && s.resp.rq_ci == m.msg.wqe_index) s.resp.held = 1'b0;
     return s;
   endfunction
 

@@ -126,7 +126,7 @@ module hca_rx_place
     meta_o.hdr_bytes   = hdr_bytes;
     meta_o.hdr_off     = (rxw_i.dg == DgGrh) ? 4'(LrhBytes) : '0;
     meta_o.fin         = '{kind: rxw_i.kind, qpn: rxw_i.qpn, frees: rxw_i.frees, buf_beats: rxw_i.buf_beats,
-                           wqe_index: rxw_i.wqe_index, msg_last: rxw_i.msg_last,
+                           wqe_index: rxw_i.wqe_index, shared: rxw_i.shared, msg_last: rxw_i.msg_last,
                            silent: rxw_i.silent, rsp: rxw_i.rsp,
                            cqe: rxw_i.cqe, resumes: rxw_i.resumes};
   end

@@ -13,6 +13,8 @@ module hca_rx_request
   input  resp_st_t       st_i,
   input  logic [15:0]    rq_pi_i,
   input  logic [5:0]     rd_popped_i,
+  input  srq_head_t      srq_i,
+  output logic           srq_pop_o,
   output rxw_t           item_o,
   output dma_rd_req_t    list_o,
   output resp_st_t       st_o,
@@ -25,6 +27,7 @@ module hca_rx_request
   rxw_t        rc_item, dg_item;
   dma_rd_req_t rc_list, dg_list;
   resp_st_t    rc_st, dg_st;
+  logic        rc_pop, dg_pop;
 
   hca_resp_check u_resp (
     .clk_i,
@@ -37,6 +40,8 @@ module hca_rx_request
     .st_i,
     .rq_pi_i,
     .rd_popped_i,
+    .srq_i,
+    .srq_pop_o  (rc_pop),
     .item_o     (rc_item),
     .list_o     (rc_list),
     .st_o       (rc_st),
@@ -56,11 +61,14 @@ module hca_rx_request
     .ctx_i,
     .st_i,
     .rq_pi_i,
+    .srq_i,
+    .srq_pop_o(dg_pop),
     .item_o (dg_item),
     .list_o (dg_list),
     .st_o   (dg_st)
   );
 
+  assign srq_pop_o = rc_pop || dg_pop;
   assign item_o = ctx_i.is_ud ? dg_item : rc_item;
   assign list_o = ctx_i.is_ud ? dg_list : rc_list;
   assign st_o   = ctx_i.is_ud ? dg_st : rc_st;

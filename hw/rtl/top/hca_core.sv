@@ -118,7 +118,7 @@ module hca_core
     output logic [15:0]        trace_upd_una_wqe_o
 );
   // DMA read clients.
-  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, NumRd = 8;
+  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, RdSrq = 8, NumRd = 9;
   // DMA write clients.
   localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, NumWr = 4;
   // Takers of QP contexts.
@@ -126,7 +126,7 @@ module hca_core
   // Sources of pipeline messages.
   localparam int unsigned MsgGather = 0, MsgReq = 1, MsgDb = 2, MsgMgmt = 3, NumMsg = 4;
   // Sources of events (the management block adds its own).
-  localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, NumEv = 4;
+  localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, EvSrq = 4, NumEv = 5;
 
   // ---- Clocks of the parts -------------------------------------------------------------------------
   logic [NumParts-1:0] pclk;
@@ -201,6 +201,8 @@ module hca_core
   qp_db_t sq_db, rq_db;
   cq_db_t cq_db;
   eq_db_t eq_db;
+  logic    srq_db_valid, srq_db_ready;
+  srq_db_t srq_db;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
   hca_doorbell u_doorbell (
     .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && !is_reg), .mmio_wr_ready_o(db_wr_ready),
@@ -209,6 +211,7 @@ module hca_core
     .sq_db_valid_o(sq_db_valid), .sq_db_ready_i(sq_db_ready), .sq_db_o(sq_db), .rq_db_valid_o(rq_db_valid),
     .rq_db_ready_i(rq_db_ready), .rq_db_o(rq_db), .cq_db_valid_o(cq_db_valid), .cq_db_ready_i(cq_db_ready),
     .cq_db_o(cq_db), .eq_db_valid_o(eq_db_valid), .eq_db_ready_i(eq_db_ready), .eq_db_o(eq_db),
+    .srq_db_valid_o(srq_db_valid), .srq_db_ready_i(srq_db_ready), .srq_db_o(srq_db),
     .msg_valid_o(msg_valid[MsgDb]), .msg_ready_i(msg_ready[MsgDb]), .msg_o(msg[MsgDb]), .ev_valid_o(ev_valid[EvDb]),
     .ev_ready_i(ev_ready[EvDb]), .ev_o(ev[EvDb]), .bad_db_cnt_o()
   );
@@ -357,6 +360,9 @@ module hca_core
   cqe_job_t    cqe;
   rxw_kind_e   end_kind;
   logic [11:0] end_beats;
+  logic            srqc_valid, srqc_ready;
+  logic [SrqW-1:0] srqc_srqn;
+  srqc_t           srqc;
   hca_receive u_receive (
     .pclk_i(pclk[PartRespSched:PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
     .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
@@ -381,6 +387,11 @@ module hca_core
     .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]), .forget_i(forget),
     .line_req_valid_o(rreq_valid[LnExec+:2]), .line_req_ready_i(rreq_ready[LnExec+:2]), .line_req_o(rreq[LnExec+:2]),
     .line_rsp_valid_i(rrsp_valid[LnExec+:2]), .line_rsp_ready_o(rrsp_ready[LnExec+:2]), .line_rsp_i(rrsp[LnExec+:2]),
+    .srqc_wr_valid_i(srqc_valid), .srqc_wr_ready_o(srqc_ready), .srqc_wr_srqn_i(srqc_srqn), .srqc_wr_i(srqc),
+    .srq_db_valid_i(srq_db_valid), .srq_db_ready_o(srq_db_ready), .srq_db_i(srq_db),
+    .srq_req_valid_o(rreq_valid[RdSrq]), .srq_req_ready_i(rreq_ready[RdSrq]), .srq_req_o(rreq[RdSrq]),
+    .srq_rsp_valid_i(rrsp_valid[RdSrq]), .srq_rsp_ready_o(rrsp_ready[RdSrq]), .srq_rsp_i(rrsp[RdSrq]),
+    .srq_ev_valid_o(ev_valid[EvSrq]), .srq_ev_ready_i(ev_ready[EvSrq]), .srq_ev_o(ev[EvSrq]),
     .cqe_valid_o(cqe_valid), .cqe_ready_i(cqe_ready), .cqe_o(cqe), .ib_i(ib), .sl_open_i(sl_open),
     .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]), .txp_valid_o(src_txp_valid[1]),
     .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]), .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]),
@@ -416,12 +427,13 @@ module hca_core
   );
 
   // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
-  hca_fence #(.Streams(7), .CountW(12)) u_fence (
+  hca_fence #(.Streams(8), .CountW(12)) u_fence (
     .clk_i, .rst_i,
-    .enter_i({{src_txp[0].unacked && !src_txp[0].datagram, src_txp[0].datagram}
+    .enter_i({rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked && !src_txp[0].datagram, src_txp[0].datagram}
               & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused,
               fetch_begun, made_read, emit, item_made}),
-    .leave_i({unacked_left, refusal_done, rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
+    .leave_i({rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
+              rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
     .start_i(fence_start), .busy_o(fence_busy)
   );
 
@@ -436,6 +448,7 @@ module hca_core
     .key_wr_o(key_wr), .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready), .forget_o(fw_forget),
     .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
+    .srqc_wr_valid_o(srqc_valid), .srqc_wr_ready_i(srqc_ready), .srqc_wr_srqn_o(srqc_srqn), .srqc_wr_o(srqc),
     .link_wr_o(link_wr), .gid_wr_o(gid_wr), .group_wr_valid_o(group_wr_valid), .group_wr_ready_i(group_wr_ready),
     .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),
     .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),

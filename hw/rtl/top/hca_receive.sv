@@ -16,9 +16,16 @@ module hca_receive
   input  logic                      sq_db_valid_i,
   output logic                      sq_db_ready_o,
   input  qp_db_t                    sq_db_i,
+  input  logic                      srqc_wr_valid_i,
+  output logic                      srqc_wr_ready_o,
+  input  logic [SrqW-1:0]           srqc_wr_srqn_i,
+  input  srqc_t                     srqc_wr_i,
   input  logic                      rq_db_valid_i,
   output logic                      rq_db_ready_o,
   input  qp_db_t                    rq_db_i,
+  input  logic                      srq_db_valid_i,
+  output logic                      srq_db_ready_o,
+  input  srq_db_t                   srq_db_i,
   // Requester and gather.
   input  logic                      omt_valid_i,
   output logic                      omt_ready_o,
@@ -47,6 +54,9 @@ module hca_receive
   output logic                      ev_valid_o,
   input  logic                      ev_ready_i,
   output hw_ev_t                    ev_o,
+  output logic                      srq_ev_valid_o,
+  input  logic                      srq_ev_ready_i,
+  output hw_ev_t                    srq_ev_o,
   // What left the header stage.
   input  logic [1:0]                sent_i,          // strobes: a packet of UC, a datagram
   input  logic [QpW-1:0]            sent_qpn_i,
@@ -63,13 +73,19 @@ module hca_receive
   input  beat_t                     buf_rdata_i,
   output logic                      buf_free_o,
   output logic [6:0]                buf_free_beats_o,
-  // Host memory: lists of WQEs, payload, lines of keys and of pages.
+  // Host memory: lists of WQEs, lists of SRQs, payload, lines of keys and of pages.
   output logic                      list_req_valid_o,
   input  logic                      list_req_ready_i,
   output dma_rd_req_t               list_req_o,
   input  logic                      list_rsp_valid_i,
   output logic                      list_rsp_ready_o,
   input  dma_rd_rsp_t               list_rsp_i,
+  output logic                      srq_req_valid_o,
+  input  logic                      srq_req_ready_i,
+  output dma_rd_req_t               srq_req_o,
+  input  logic                      srq_rsp_valid_i,
+  output logic                      srq_rsp_ready_o,
+  input  dma_rd_rsp_t               srq_rsp_i,
   output logic                      wr_valid_o,
   input  logic                      wr_ready_i,
   output dma_wr_t                   wr_o,
@@ -136,6 +152,17 @@ module hca_receive
     .msg_valid_o(told_valid), .msg_ready_i(told_ready), .msg_o(told)
   );
 
+  logic            srq_look, srq_pop;
+  logic [SrqW-1:0] srq_look_srqn;
+  srq_head_t       srq_head;
+  hca_srq u_srq (
+    .clk_i(pclk_i[PartRxCtrl]), .rst_i, .srqc_wr_valid_i, .srqc_wr_ready_o, .srqc_wr_srqn_i, .srqc_wr_i,
+    .srq_db_valid_i, .srq_db_ready_o, .srq_db_i, .look_i(srq_look), .look_srqn_i(srq_look_srqn), .head_o(srq_head),
+    .pop_i(srq_pop), .req_valid_o(srq_req_valid_o), .req_ready_i(srq_req_ready_i), .req_o(srq_req_o),
+    .rsp_valid_i(srq_rsp_valid_i), .rsp_ready_o(srq_rsp_ready_o), .rsp_i(srq_rsp_i), .ev_valid_o(srq_ev_valid_o),
+    .ev_ready_i(srq_ev_ready_i), .ev_o(srq_ev_o), .bad_db_cnt_o()
+  );
+
   // Context writes behind the requester: whose messages it takes back begins no more.
   hca_rx_ctrl u_rx_ctrl (
     .clk_i(pclk_i[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i,
@@ -148,7 +175,8 @@ module hca_receive
     .rxd_valid_i, .rxd_ready_o, .rxd_i, .rxw_valid_o(rxw_valid), .rxw_ready_i(rxw_ready), .rxw_o(rxw),
     .list_req_valid_o, .list_req_ready_i, .list_req_o, .ack_upd_valid_o, .ack_upd_ready_i, .ack_upd_o, .ev_valid_o,
     .ev_ready_i, .ev_o, .rsp_popped_i(rsp_popped), .rsp_popped_qpn_i(rsp_popped_qpn), .active_o, .wake_at_o,
-    .strobes_o, .item_made_o, .refusal_done_o
+    .strobes_o, .item_made_o, .refusal_done_o, .srq_look_o(srq_look), .srq_look_srqn_o(srq_look_srqn),
+    .srq_head_i(srq_head), .srq_pop_o(srq_pop)
   );
 
   logic   rsp_ready, ex_seg_valid, ex_seg_ready, ex_chunk_valid, ex_chunk_ready;

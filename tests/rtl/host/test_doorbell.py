@@ -10,6 +10,7 @@ import hca_abi as abi
 from common import Bench, Sink, Source, constants, simulate, struct
 
 QP_DB, CQ_DB, EQ_DB = struct("qp_db_t"), struct("cq_db_t"), struct("eq_db_t")
+SRQ_DB = struct("srq_db_t")
 MSG, EV, QPC, QPC_WR = struct("pipe_msg_t"), struct("hw_ev_t"), struct("qpc_t"), struct("qpc_wr_t")
 MMIO = [(f"mmio_wr_{part}_i", None) for part in ("func", "addr", "data", "strb")]
 PUSH, PUSH_WR = struct("push_t"), struct("push_wr_t")
@@ -41,7 +42,7 @@ class Doorbell:
         self.bench = Bench(dut, seed)
         self.mmio = Source(self.bench, "mmio_wr", payload=MMIO, rate=rate)
         self.qpc_wr = Source(self.bench, "qpc_wr", "qpc_wr_t")
-        names = ("sq_db", "rq_db", "cq_db", "eq_db", "msg")
+        names = ("sq_db", "rq_db", "cq_db", "eq_db", "srq_db", "msg")
         self.out = {name: Sink(self.bench, name, rate=sink_rate) for name in names}
         self.ev = Sink(self.bench, "ev", rate=ev_rate)
         self.push = PushWords(self.bench)
@@ -85,6 +86,9 @@ class Doorbell:
         elif addr == abi.EQ_DOORBELL_OFFSET and strb == 0xFF and number & 0xFF < constants()["NumEqs"]:
             self.expected["eq_db"].append(EQ_DB.pack(func=func, eqn=number & 0xFF, ci=pi))
             return
+        elif addr == abi.SRQ_DOORBELL_OFFSET and strb == 0xFF and number < constants()["NumSrqs"]:
+            self.expected["srq_db"].append(SRQ_DB.pack(func=func, srqn=number, pi=pi))
+            return
         elif addr == abi.ADMIN_DOORBELL_OFFSET and strb & 3 == 3 and func < constants()["NumFuncs"]:
             self.admin[func] = data & 0xFFFF
             return
@@ -92,7 +96,7 @@ class Doorbell:
 
     def random_ring(self):
         rng = self.bench.rng
-        addr = rng.choice([0, 0, 0, 8, 8, 8, 0x10, 0x10, 0x18, 0x18, 0x20, 0x20, 0x28, 0x30, 0x800, 4])
+        addr = rng.choice([0, 0, 0, 8, 8, 8, 0x10, 0x10, 0x18, 0x18, 0x20, 0x20, 0x28, 0x28, 0x30, 0x800, 4])
         line = rng.randrange(QPS)
         number = self.qps[line][2] << LINE_BITS | line
         if addr not in (abi.SQ_DOORBELL_OFFSET, abi.RQ_DOORBELL_OFFSET):
@@ -201,7 +205,7 @@ async def firmware_asleep(dut):
     db = await Doorbell(dut, 3, ev_rate=0.0).start()
     for n in range(100):
         db.ring(n % 4, abi.ADMIN_DOORBELL_OFFSET, n)
-        db.ring(0, abi.SRQ_DOORBELL_OFFSET, n)
+        db.ring(0, 0x30, n)
         db.ring(3, abi.RQ_DOORBELL_OFFSET, n << 32 | 3)
     await db.finish()
     db.ev.rate = 1.0
@@ -211,7 +215,7 @@ async def firmware_asleep(dut):
     newest = {func: number for kind, func, number, _ in events if kind == abi.HwEventKind.ADMIN_DB}
     assert newest == {0: 96, 1: 97, 2: 98, 3: 99}
     refused = [event for event in events if event[0] == abi.HwEventKind.BAD_DOORBELL]
-    assert refused[0] == (abi.HwEventKind.BAD_DOORBELL, 0, 0, abi.SRQ_DOORBELL_OFFSET)
+    assert refused[0] == (abi.HwEventKind.BAD_DOORBELL, 0, 0, 0x30)
 
 
 @cocotb.test()

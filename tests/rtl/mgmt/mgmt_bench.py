@@ -226,6 +226,7 @@ class Mgmt:
         self.eqc = Sink(bench, "eqc_wr", rate=rate, payload=[("eqc_wr_eqn_o", None), ("eqc_wr_o", None)])
         self.keys = KeyStrobes(bench)
         self.forgets = Sink(bench, "forget", rate=rate)
+        self.srqc = Sink(bench, "srqc_wr", rate=rate, payload=[("srqc_wr_srqn_o", None), ("srqc_wr_o", None)])
         self.groups = Sink(bench, "group_wr", rate=rate)
         self.link, self.link_status, self.gids = LinkStrobes(bench), LinkStatus(bench), GidStrobes(bench)
         self.counters = CounterWords(bench)
@@ -275,7 +276,8 @@ class Mgmt:
 
     def forget(self):
         """Forgets all context writes seen."""
-        for sink in [*self.qpc, self.cqc, self.eqc, self.keys, self.forgets, self.groups, self.link, self.gids]:
+        for sink in [*self.qpc, self.cqc, self.eqc, self.srqc, self.keys, self.forgets, self.groups, self.link,
+                     self.gids]:
             sink.got.clear()
 
     async def pop_event(self):

@@ -11,7 +11,7 @@ ROWS = {abi.CtxTable.QPC: ("qpc", LIMITS["NumQps"]), abi.CtxTable.CQC: ("cqc", L
         abi.CtxTable.FORGET: ("forget", 1 << 24),
         abi.CtxTable.LINK: ("link_ctrl", abi.LINK_ROWS),
         abi.CtxTable.GID: ("gid_row", LIMITS["NumGids"] * LIMITS["NumPorts"]),
-        abi.CtxTable.GROUP: ("group_row", abi.GROUP_ROWS)}
+        abi.CtxTable.GROUP: ("group_row", abi.GROUP_ROWS), abi.CtxTable.SRQC: ("srqc", LIMITS["NumSrqs"])}
 
 
 def delivered(table, index, row, flags):
@@ -44,7 +44,7 @@ def seen(mgmt):
     groups = [GROUP.unpack(word) for word in mgmt.groups.got]
     return {abi.CtxTable.QPC: [(w["qpn"], w["qpc"], w["init_sq"] | w["init_rq"] << 1) for w in qpc],
             abi.CtxTable.CQC: mgmt.cqc.got, abi.CtxTable.EQC: mgmt.eqc.got,
-            abi.CtxTable.KEY_TABLE: mgmt.keys.got,
+            abi.CtxTable.SRQC: mgmt.srqc.got, abi.CtxTable.KEY_TABLE: mgmt.keys.got,
             abi.CtxTable.FORGET: [(w["index"], w["pages"] | w["all"] << 1) for w in forgets],
             abi.CtxTable.LINK: mgmt.link.got, abi.CtxTable.GID: mgmt.gids.got,
             abi.CtxTable.GROUP: [(w["index"], w["row"]) for w in groups]}
@@ -62,7 +62,7 @@ async def command(mgmt, table, index, row, flags=0):
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def sweep(dut, rate):
-    """After reset every row of QPC, CQC, EQC, GROUP and LINK is written once, with zeros, and nothing else;
+    """After reset every row of QPC, CQC, EQC, SRQC, GROUP and LINK is written once, with zeros, and nothing else;
     commands meanwhile are busy. The control row of a link is left alone."""
     mgmt = Mgmt(dut, 11, rate)
     await mgmt.bench.start()
@@ -73,7 +73,7 @@ async def sweep(dut, rate):
     assert writes[abi.CtxTable.QPC] == [(n, 0, 3) for n in range(LIMITS["NumQps"])]
     for table in (abi.CtxTable.KEY_TABLE, abi.CtxTable.FORGET, abi.CtxTable.GID):
         assert not writes[table]
-    for table in (abi.CtxTable.CQC, abi.CtxTable.EQC, abi.CtxTable.GROUP):
+    for table in (abi.CtxTable.CQC, abi.CtxTable.EQC, abi.CtxTable.SRQC, abi.CtxTable.GROUP):
         assert writes[table] == [(n, 0) for n in range(ROWS[table][1])]
     starts = range(0, LIMITS["NumPorts"] * abi.LINK_PORT_ROWS, abi.LINK_PORT_ROWS)
     assert writes[abi.CtxTable.LINK] == [(start + n, 0) for start in starts for n in range(abi.LINK_ROW_CTRL)]
@@ -90,7 +90,7 @@ async def rows(dut, rate):
     rng = mgmt.rng
     mgmt.fw.rate = max(rate, 0.6)
     for _ in range(60):
-        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc, mgmt.forgets, mgmt.groups]:
+        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc, mgmt.srqc, mgmt.forgets, mgmt.groups]:
             sink.rate = 1.0 if rate == 1.0 else rng.choice([0.02, rate, 1.0])
         table = rng.choice(list(ROWS))
         name, count = ROWS[table]

@@ -4,7 +4,7 @@ are written in which order and which end actions follow."""
 from collections import deque
 
 from common import Bench, Sink, Source, struct
-from hca_abi import WcOpcode, WcStatus, WrOpcode
+from hca_abi import QpState, WcOpcode, WcStatus, WrOpcode
 
 NONE, WRITE, SEND, READ_RESP, READ_REQ = range(5)
 SQ_ERROR, RQ_ERROR, REQ_ERROR = 3, 4, 5
@@ -123,7 +123,8 @@ class Env:
 
     async def init(self, qpn, sq=1, rq=1):
         """Initialises queues of a QP."""
-        self.qpc.put(struct("qpc_wr_t").pack(qpn=qpn, init_sq=sq, init_rq=rq))
+        qpc = struct("qpc_t").pack(state=QpState.INIT)
+        self.qpc.put(struct("qpc_wr_t").pack(qpn=qpn, init_sq=sq, init_rq=rq, qpc=qpc))
         await self.bench.until(self.qpc.idle, what="qpc_wr")
         if sq:
             self.bad_sq.discard(qpn)

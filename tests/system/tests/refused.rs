@@ -294,7 +294,7 @@ fn qp_cases(own: &Objects, other: &Objects) -> Vec<Case> {
                 Unsupported,
             ),
             ("service of nobody", &|cmd| cmd.set_service(77), Unsupported),
-            ("SRQ", &|cmd| cmd.set_has_srq(true), Unsupported),
+            ("no SRQ", &|cmd| cmd.set_has_srq(true), BadHandle),
             ("create_flags", &|cmd| cmd.set_create_flags(1), Unsupported),
             ("sq_log_size", &|cmd| cmd.set_sq_log_size(16), BadLength),
             ("rq_log_size", &|cmd| cmd.set_rq_log_size(255), BadLength),
@@ -508,7 +508,7 @@ fn memory_cases(own: &Objects, other: &Objects) -> Vec<Case> {
 }
 
 fn other_cases(own: &Objects, other: &Objects) -> Vec<Case> {
-    use Status::{BadHandle, BadParam, InUse, NotPermitted, Unsupported};
+    use Status::{BadHandle, BadParam, InUse, NotPermitted};
     let mut cases = Vec::new();
     for (opcode, of_the_neighbour) in [
         (Op::DeallocPd, other.pd),
@@ -530,7 +530,7 @@ fn other_cases(own: &Objects, other: &Objects) -> Vec<Case> {
     ];
     cases.extend(used.map(|(opcode, number)| (opcode, "in use".to_owned(), handle(number), InUse)));
     for opcode in [Op::CreateSrq, Op::ModifySrq, Op::QuerySrq, Op::DestroySrq] {
-        cases.push((opcode, "not built".to_owned(), [0; 248], Unsupported));
+        cases.push((opcode, "none of its own".to_owned(), [0; 248], BadHandle));
     }
     let mut port = QueryPortCmd::new();
     port.set_port_num(1);

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod forge;
+pub mod many;
 
 use hca_link::LinkKind;
 use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect};

@@ -1,0 +1,298 @@
+//! Shared receive queues: commands, limits, failures, and the event that says that a QP is through with its SRQ.
+
+use crate::hal::Hal;
+use crate::objects::{require, require_size};
+use crate::turns::{ACCESSES_PER_TURN, Fenced, Rest};
+use crate::{Bus, CmdResult, Control};
+use hca_abi::{
+    AdminStatus, CreateQpCmd, CreateSrqCmd, CtxTable, EventKind, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE,
+    MAX_SGE, MIN_WQE_STRIDE_BYTES, ModifySrqCmd, QuerySrqResult, RqWqeCtrl, SRQ_LINE_ENTRIES, Sge, Srqc,
+};
+
+/// Bytes of a slot number.
+const ENTRY_BYTES: u64 = 2;
+
+/// A shared receive queue.
+#[derive(Clone, Copy)]
+pub(crate) struct SrqRec {
+    func: u8,
+    create: CreateSrqCmd,
+    pub qps: u16,
+    /// Armed limit; 0: none.
+    limit: u16,
+    /// Of the limit that was armed last, and of the one that was reached last. They outlive the SRQ: what is still told
+    /// of an old limit is of no other one.
+    limit_tag: u8,
+    reached_tag: u8,
+    /// Nothing can be taken from it: its QPs must fail.
+    pub has_failed: bool,
+}
+
+impl SrqRec {
+    pub const fn new() -> Self {
+        Self {
+            func: 0,
+            create: CreateSrqCmd::new(),
+            qps: 0,
+            limit: 0,
+            limit_tag: 0,
+            reached_tag: 0,
+            has_failed: false,
+        }
+    }
+}
+
+/// Does a QP still owe its LAST_WQE_REACHED?
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastWqe {
+    No,
+    /// It went to ERR.
+    Owed,
+    /// What was under way then is over when the fence is.
+    Fenced,
+}
+
+/// Events of this kind, all QPs together: one fence at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct LastWqes {
+    /// Some are owed, and no fence was started for them.
+    any_owed: bool,
+    is_fencing: bool,
+    /// The fence is over: QPs from here on are told.
+    telling_from: Option<u32>,
+}
+
+impl LastWqes {
+    pub const fn new() -> Self {
+        Self {
+            any_owed: false,
+            is_fencing: false,
+            telling_from: None,
+        }
+    }
+
+    /// A fence is under way, whose end is no event.
+    pub fn is_waiting(&self) -> bool {
+        self.is_fencing
+    }
+}
+
+fn log_list_size(log_size: u8) -> u8 {
+    log_size.max(SRQ_LINE_ENTRIES.trailing_zeros() as u8)
+}
+
+impl Control {
+    fn own_srq(&self, func: u8, srqn: u32) -> CmdResult<usize> {
+        if self.srq_ids.owns(func, srqn) {
+            Ok(srqn as usize)
+        } else {
+            Err((AdminStatus::BadHandle, srqn))
+        }
+    }
+
+    pub(crate) fn create_srq<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &CreateSrqCmd,
+    ) -> CmdResult<u32> {
+        if cmd.is_xrc() {
+            return Err((AdminStatus::Unsupported, cmd.xrcd()));
+        }
+        let (log_size, log_stride) = (u32::from(cmd.log_size()), u32::from(cmd.log_stride()));
+        require_size(log_size <= MAX_LOG_WQ_SIZE, log_size)?;
+        require_size(log_stride <= MAX_LOG_WQE_STRIDE, log_stride)?;
+        let pd = self.own_pd(func, cmd.pd())?;
+        let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
+        let stride = u64::from(MIN_WQE_STRIDE_BYTES) << log_stride;
+        require(
+            cmd.base().is_multiple_of(stride) && cmd.list_base().is_multiple_of(64),
+            0,
+        )?;
+        hal.probe_ring(func, cmd.base(), stride << log_size)?;
+        hal.probe_ring(
+            func,
+            cmd.list_base(),
+            ENTRY_BYTES << log_list_size(cmd.log_size()),
+        )?;
+        let limit = self.srq_ids.limit();
+        let srqn = self
+            .srq_ids
+            .alloc(func)
+            .ok_or((AdminStatus::NoResources, limit))?;
+        self.pds[pd] += 1;
+        self.eqs[eq].users += 1;
+        let rec = &mut self.srqs[srqn as usize];
+        *rec = SrqRec {
+            func,
+            create: *cmd,
+            limit_tag: rec.limit_tag,
+            reached_tag: rec.reached_tag,
+            ..SrqRec::new()
+        };
+        self.write_srqc(hal, srqn, false);
+        Ok(srqn)
+    }
+
+    /// Writes the hardware's context from the record. `keep`: indices stay.
+    fn write_srqc<B: Bus>(&self, hal: &mut Hal<B>, srqn: u32, keep: bool) {
+        let rec = &self.srqs[srqn as usize];
+        let mut c = Srqc::new();
+        c.set_valid(true);
+        c.set_keep(keep);
+        c.set_func(rec.func);
+        c.set_log_size(log_list_size(rec.create.log_size()));
+        c.set_limit_tag(rec.limit_tag);
+        c.set_limit(rec.limit);
+        c.set_base(rec.create.list_base());
+        hal.ctx_write(CtxTable::Srqc, srqn, c.as_bytes());
+    }
+
+    /// SPEC-6: arms a limit, or takes it away.
+    pub(crate) fn modify_srq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ModifySrqCmd) -> CmdResult {
+        let i = self.own_srq(func, cmd.srqn())?;
+        let rec = &mut self.srqs[i];
+        require(cmd.limit() <= 1 << rec.create.log_size(), cmd.limit())?;
+        if rec.has_failed {
+            return Err((AdminStatus::BadState, cmd.srqn()));
+        }
+        rec.limit = cmd.limit() as u16;
+        rec.limit_tag = rec.limit_tag.wrapping_add(1);
+        if rec.limit_tag == rec.reached_tag {
+            rec.limit_tag = rec.limit_tag.wrapping_add(1);
+        }
+        self.write_srqc(hal, cmd.srqn(), true);
+        Ok(())
+    }
+
+    pub(crate) fn query_srq(&self, func: u8, srqn: u32) -> CmdResult<QuerySrqResult> {
+        let rec = &self.srqs[self.own_srq(func, srqn)?];
+        let slot_bytes = MIN_WQE_STRIDE_BYTES << rec.create.log_stride();
+        let mut out = QuerySrqResult::new();
+        out.set_max_wr(1 << rec.create.log_size());
+        out.set_max_sge(((slot_bytes - RqWqeCtrl::BYTES as u32) / Sge::BYTES as u32).min(MAX_SGE));
+        out.set_limit(rec.limit.into());
+        Ok(out)
+    }
+
+    pub(crate) fn destroy_srq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, srqn: u32) -> CmdResult<Rest> {
+        let i = self.own_srq(func, srqn)?;
+        if self.srqs[i].qps != 0 {
+            return Err((AdminStatus::InUse, srqn));
+        }
+        self.silence_srq(hal, srqn);
+        // Lines of its list may be on their way.
+        Ok(Rest::Fence(Fenced::FreeSrq(srqn)))
+    }
+
+    /// Nothing is read for it any more.
+    pub(crate) fn silence_srq<B: Bus>(&mut self, hal: &mut Hal<B>, srqn: u32) {
+        hal.ctx_write(CtxTable::Srqc, srqn, Srqc::new().as_bytes());
+        self.srqs[srqn as usize].limit = 0;
+    }
+
+    /// A silenced SRQ is gone, after a fence.
+    pub(crate) fn free_srq(&mut self, srqn: u32) {
+        let create = &self.srqs[srqn as usize].create;
+        let users = &mut self.pds[create.pd() as usize];
+        *users = users.saturating_sub(1);
+        self.eqs[create.async_eqn() as usize].users -= 1;
+        self.srq_ids.free(srqn);
+    }
+
+    /// The SRQ that a QP is to be made with (MEM-1: of its PD), and its place among the QP's rings.
+    pub(crate) fn srq_of_new_qp(&self, func: u8, cmd: &mut CreateQpCmd) -> CmdResult {
+        if !cmd.has_srq() {
+            return Ok(());
+        }
+        let srq = &self.srqs[self.own_srq(func, cmd.srqn())?];
+        require(srq.create.pd() == cmd.pd(), cmd.srqn())?;
+        if srq.has_failed {
+            return Err((AdminStatus::BadState, cmd.srqn()));
+        }
+        cmd.set_rq_base(srq.create.base());
+        cmd.set_rq_log_size(srq.create.log_size());
+        cmd.set_rq_log_stride(srq.create.log_stride());
+        Ok(())
+    }
+
+    /// SPEC-6: told once.
+    pub(crate) fn srq_limit_reached<B: Bus>(&mut self, hal: &mut Hal<B>, srqn: u32, tag: u32) {
+        if !self.srq_ids.contains(srqn) {
+            return;
+        }
+        let rec = &mut self.srqs[srqn as usize];
+        rec.reached_tag = tag as u8;
+        // Another limit was armed meanwhile: that one counts.
+        if rec.limit != 0 && u32::from(rec.limit_tag) == tag {
+            rec.limit = 0;
+            self.post_srq_event(hal, srqn, EventKind::SrqLimitReached);
+        }
+    }
+
+    /// SPEC-7: nothing can be taken from it. Its QPs fail in turns of its function.
+    pub(crate) fn fail_srq<B: Bus>(&mut self, hal: &mut Hal<B>, srqn: u32) {
+        if !self.srq_ids.contains(srqn) || self.srqs[srqn as usize].has_failed {
+            return;
+        }
+        let rec = &mut self.srqs[srqn as usize];
+        rec.has_failed = true;
+        let func = rec.func;
+        self.post_srq_event(hal, srqn, EventKind::SrqErr);
+        self.fail_qps_of_failed(func);
+    }
+
+    fn post_srq_event<B: Bus>(&mut self, hal: &mut Hal<B>, srqn: u32, kind: EventKind) {
+        let eqn = self.srqs[srqn as usize].create.async_eqn();
+        hal.post_eqe(eqn, kind.into(), srqn, 0);
+    }
+
+    /// The SRQ of a QP.
+    pub(crate) fn srq_of(&self, line: u32) -> Option<u32> {
+        let create = &self.qps[line as usize].create;
+        create.has_srq().then(|| create.srqn())
+    }
+
+    /// SPEC-8: a QP has gone to ERR.
+    pub(crate) fn owe_last_wqe(&mut self, line: u32) {
+        if self.srq_of(line).is_some() {
+            self.qps[line as usize].last_wqe = LastWqe::Owed;
+            self.last_wqes.any_owed = true;
+        }
+    }
+
+    /// Whatever of a QP in ERR was under way has its completion behind a fence: then LAST_WQE_REACHED. False: nothing
+    /// to do, or the fence is not over.
+    pub(crate) fn tell_last_wqes<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
+        if let Some(mut line) = self.last_wqes.telling_from {
+            let end = self.qps.len() as u32;
+            while line < end && hal.spent() < ACCESSES_PER_TURN {
+                let rec = &mut self.qps[line as usize];
+                if rec.last_wqe == LastWqe::Fenced {
+                    rec.last_wqe = LastWqe::No;
+                    self.post_qp_event(hal, line, EventKind::QpLastWqeReached, 0);
+                }
+                line += 1;
+            }
+            self.last_wqes.telling_from = (line < end).then_some(line);
+            return true;
+        }
+        if self.last_wqes.is_fencing {
+            let is_over = hal.is_fence_over();
+            if is_over {
+                self.last_wqes.is_fencing = false;
+                self.last_wqes.telling_from = Some(0);
+            }
+            return is_over;
+        }
+        if !core::mem::take(&mut self.last_wqes.any_owed) {
+            return false;
+        }
+        for rec in self.qps.iter_mut().filter(|rec| rec.last_wqe == LastWqe::Owed) {
+            rec.last_wqe = LastWqe::Fenced;
+        }
+        hal.start_fence();
+        self.last_wqes.is_fencing = true;
+        true
+    }
+}
