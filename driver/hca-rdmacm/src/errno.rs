@@ -40,6 +40,11 @@ pub fn status(f: impl FnOnce() -> Call<()>) -> c_int {
     contained(f).map_or(-1, |()| 0)
 }
 
+/// 0 or more, or -1 and errno.
+pub fn count<T: From<i8>>(f: impl FnOnce() -> Call<T>) -> T {
+    contained(f).unwrap_or(T::from(-1))
+}
+
 /// A pointer, or NULL and errno.
 pub fn pointer<T>(f: impl FnOnce() -> Call<*mut T>) -> *mut T {
     contained(f).unwrap_or(std::ptr::null_mut())

@@ -10,10 +10,10 @@ use std::ffi::{c_char, c_int, c_void};
 use crate::abi::*;
 use crate::address;
 use crate::channel::Channel;
-use crate::errno::{EINVAL, Errno, pointer, status, value};
+use crate::errno::{EINVAL, Errno, count, pointer, status, value};
 use crate::ids::complete;
 use crate::state::with;
-use crate::{connect, ids, info, multicast, options, qp};
+use crate::{connect, ids, info, multicast, options, qp, rsocket};
 
 macro_rules! exports {
     ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
@@ -29,31 +29,6 @@ macro_rules! exports {
             f = sym $name,
         );
     )*};
-}
-
-/// Names that are there and answer EOPNOTSUPP: sockets over RDMA are not here yet.
-macro_rules! absent {
-    ($($name:ident,)*) => {
-        $(global_asm!(
-            concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
-            concat!(".globl ", stringify!($name)),
-            concat!(".type ", stringify!($name), ",@function"),
-            concat!(stringify!($name), ": jmp {f}"),
-            concat!(".size ", stringify!($name), ",.-", stringify!($name)),
-            ".popsection",
-            f = sym unsupported,
-        );)*
-    };
-}
-
-extern "C" fn unsupported() -> isize {
-    status(|| Err(Errno(libc::EOPNOTSUPP))) as isize
-}
-
-absent! {
-    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap, riounmap, riowrite,
-    rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto, rsetsockopt,
-    rshutdown, rsocket, rwrite, rwritev,
 }
 
 // SAFETY: each passes on what the program gave, as the manual page of its name says.
@@ -248,5 +223,114 @@ exports! {
             *ece = ibv_ece::default();
             with(id, |_, _| Ok(()))
         })
+    }
+    rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        count(|| rsocket::connect::open(domain, kind, protocol))
+    }
+    rbind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { rsocket::connect::bind(fd, addr, len) })
+    }
+    rlisten(fd: c_int, backlog: c_int) -> c_int {
+        status(|| rsocket::connect::listen(fd, backlog))
+    }
+    raccept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::connect::accept(fd, addr, len) })
+    }
+    rconnect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { rsocket::connect::connect(fd, addr, len) })
+    }
+    rshutdown(fd: c_int, how: c_int) -> c_int {
+        status(|| rsocket::connect::shutdown(fd, how))
+    }
+    rclose(fd: c_int) -> c_int {
+        status(|| rsocket::connect::close(fd))
+    }
+    rrecv(fd: c_int, buf: *mut c_void, len: usize, flags: c_int) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rrecv(fd, buf, len, flags) })
+    }
+    rrecvfrom(
+        fd: c_int, buf: *mut c_void, len: usize, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t
+    ) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rrecvfrom(fd, buf, len, flags, addr, addr_len) })
+    }
+    rrecvmsg(fd: c_int, msg: *mut libc::msghdr, flags: c_int) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rrecvmsg(fd, msg, flags) })
+    }
+    rread(fd: c_int, buf: *mut c_void, len: usize) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rrecv(fd, buf, len, 0) })
+    }
+    rreadv(fd: c_int, iov: *const libc::iovec, pieces: c_int) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rreadv(fd, iov, pieces) })
+    }
+    rsend(fd: c_int, buf: *const c_void, len: usize, flags: c_int) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rsend(fd, buf, len, flags) })
+    }
+    rsendto(
+        fd: c_int, buf: *const c_void, len: usize, flags: c_int, addr: *const sockaddr, addr_len: socklen_t
+    ) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rsendto(fd, buf, len, flags, addr, addr_len) })
+    }
+    rsendmsg(fd: c_int, msg: *const libc::msghdr, flags: c_int) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rsendmsg(fd, msg, flags) })
+    }
+    rwrite(fd: c_int, buf: *const c_void, len: usize) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rsend(fd, buf, len, 0) })
+    }
+    rwritev(fd: c_int, iov: *const libc::iovec, pieces: c_int) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::rwritev(fd, iov, pieces) })
+    }
+    rpoll(fds: *mut libc::pollfd, entries: libc::nfds_t, timeout_ms: c_int) -> c_int {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::poll::rpoll(fds, entries, timeout_ms) })
+    }
+    rselect(
+        fds: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
+        timeout: *mut libc::timeval
+    ) -> c_int {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::poll::rselect(fds, [read, write, except], timeout) })
+    }
+    rgetpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { rsocket::options::name(fd, addr, len, true) })
+    }
+    rgetsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { rsocket::options::name(fd, addr, len, false) })
+    }
+    rsetsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { rsocket::options::set(fd, level, name, value, len) })
+    }
+    rgetsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { rsocket::options::get(fd, level, name, value, len) })
+    }
+    rfcntl(fd: c_int, cmd: c_int, arg: c_int) -> c_int {
+        count(|| rsocket::options::control(fd, cmd, arg))
+    }
+    riomap(fd: c_int, buf: *mut c_void, len: usize, prot: c_int, flags: c_int, offset: libc::off_t) -> libc::off_t {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::riomap(fd, buf, len, prot, flags, offset) })
+    }
+    riounmap(fd: c_int, buf: *mut c_void, len: usize) -> c_int {
+        status(|| rsocket::data::riounmap(fd, buf, len))
+    }
+    riowrite(fd: c_int, buf: *const c_void, len: usize, offset: libc::off_t, flags: c_int) -> isize {
+        // SAFETY: as above.
+        count(|| unsafe { rsocket::data::riowrite(fd, buf, len, offset, flags) })
     }
 }

@@ -207,6 +207,9 @@ impl Cm {
             Event::Disconnected { id } => {
                 if let Some(&id) = self.connections.get(&(port, id)) {
                     self.set_phase(id, Phase::Disconnected);
+                    if let Some(entry) = self.ids.get(&id).filter(|entry| entry.is_rsocket) {
+                        entry.make_failed();
+                    }
                     self.tell(id, RDMA_CM_EVENT_DISCONNECTED, 0, Param::None, Vec::new());
                 }
             }

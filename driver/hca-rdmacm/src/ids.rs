@@ -61,6 +61,7 @@ impl Cm {
             listener: 0,
             endpoint: None,
             owns_cqs: false,
+            is_rsocket: false,
             traffic_class: 0,
             ack_timeout: None,
             groups: Vec::new(),

@@ -6,6 +6,7 @@
 //!
 //! * `exports.txt` lists the symbols with their versions; `exports.rs` binds each to a function.
 //! * One lock (`state`) guards everything; nobody waits while holding it. A thread for each port in use (`flow`).
+//! * `rsocket` has sockets over RDMA, which use all of this as a program does.
 //! * Events are queued where they arise; the descriptor of a channel counts them (`channel`).
 
 #[doc(hidden)]
@@ -23,4 +24,5 @@ mod multicast;
 mod options;
 mod qp;
 mod registry;
+mod rsocket;
 mod state;

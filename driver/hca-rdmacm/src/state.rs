@@ -103,6 +103,8 @@ pub struct Id {
     /// What every id that a listener hands out gets (rdma_create_ep).
     pub endpoint: Option<(*mut ibv_pd, ibv_qp_init_attr)>,
     pub owns_cqs: bool,
+    /// Its QP fails when the other side disconnects: who waits for it hears of completions alone.
+    pub is_rsocket: bool,
     pub traffic_class: u8,
     pub ack_timeout: Option<u8>,
     pub groups: Vec<(IpAddr, Gid, u16)>,

@@ -1,0 +1,278 @@
+//! rpoll and rselect: sockets of this library and other descriptors in one list (RS-6).
+
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::config::Config;
+use super::connect::finish;
+use super::socket::{EAGAIN, Inner, Rsocket, Stage, find, readable, sleep};
+use crate::errno::{Call, EINVAL, Errno, last_errno};
+
+/// A descriptor of a thread's own, by which others tell it of changes while it is in rpoll.
+struct Bell(RawFd);
+
+impl Bell {
+    fn new() -> Call<Self> {
+        // SAFETY: no pointers.
+        match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
+            -1 => Err(last_errno()),
+            fd => Ok(Self(fd)),
+        }
+    }
+
+    fn hush(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: a live buffer of eight bytes.
+        unsafe { libc::read(self.0, count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // SAFETY: nobody else closes it.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+/// An entry of the program's list.
+enum Entry {
+    Ours(Arc<Rsocket>),
+    Other,
+}
+
+/// What a socket has to say of what is asked for.
+fn state_of(socket: &Rsocket, events: i16) -> i16 {
+    let mut inner = socket.lock();
+    if let Stage::Opening { .. } = inner.stage {
+        match finish(socket, inner, false) {
+            Ok(again) => inner = again,
+            Err(errno) => {
+                inner = socket.lock();
+                // Who asks by SO_ERROR shall hear of it.
+                if errno != EAGAIN {
+                    inner.error = Some(errno);
+                }
+            }
+        }
+    }
+    match inner.stage {
+        Stage::Opening { .. } => 0,
+        // As of sockets that are neither connected nor listen.
+        Stage::Idle | Stage::Bound => events & libc::POLLOUT | libc::POLLHUP,
+        Stage::Failed => events & (libc::POLLIN | libc::POLLOUT) | libc::POLLERR | libc::POLLHUP,
+        Stage::Listening => {
+            let mut poll = [readable(socket.cm_fd())];
+            let waits = sleep(&mut poll, Some(Instant::now())).is_ok_and(|count| count > 0);
+            if waits { events & libc::POLLIN } else { 0 }
+        }
+        Stage::Connected => {
+            socket.process(&mut inner);
+            of_stream(&inner, events)
+        }
+    }
+}
+
+fn of_stream(inner: &Inner, events: i16) -> i16 {
+    let Some(stream) = &inner.stream else {
+        return libc::POLLERR;
+    };
+    let mut found = 0;
+    if stream.incoming.unread() > 0 || !stream.can_read {
+        found |= libc::POLLIN;
+    }
+    if !stream.can_read {
+        found |= libc::POLLRDHUP;
+    }
+    // A send that fails does not wait.
+    if stream.out.is_ready() || !stream.can_write {
+        found |= libc::POLLOUT;
+    }
+    found &= events;
+    if !stream.is_open {
+        found |= libc::POLLHUP;
+    }
+    if stream.has_failed() {
+        found |= libc::POLLERR;
+    }
+    found
+}
+
+/// Looks at every entry once. How many have something to say?
+fn look(fds: &mut [libc::pollfd], entries: &[Entry]) -> Call<usize> {
+    let mut others: Vec<libc::pollfd> = fds.to_vec();
+    for (entry, fd) in entries.iter().zip(&mut others) {
+        // poll(2) ignores what is negative.
+        if let Entry::Ours(_) = entry {
+            fd.fd = -1;
+        }
+    }
+    sleep(&mut others, Some(Instant::now()))?;
+    let mut count = 0;
+    for ((entry, fd), other) in entries.iter().zip(fds.iter_mut()).zip(&others) {
+        fd.revents = match entry {
+            Entry::Ours(socket) => state_of(socket, fd.events),
+            Entry::Other => other.revents,
+        };
+        count += usize::from(fd.revents != 0);
+    }
+    Ok(count)
+}
+
+/// Has every stream say when something happens; what to wait for.
+fn arm(fds: &[libc::pollfd], entries: &[Entry], bell: &Bell) -> Vec<libc::pollfd> {
+    let mut list = vec![readable(bell.0)];
+    for (entry, fd) in entries.iter().zip(fds) {
+        list.push(match entry {
+            Entry::Other => libc::pollfd { revents: 0, ..*fd },
+            Entry::Ours(socket) => {
+                let mut inner = socket.lock();
+                socket.watch(&mut inner, bell.0, true);
+                match (inner.stage, &mut inner.stream) {
+                    (Stage::Connected, Some(stream)) => {
+                        stream.arm();
+                        readable(stream.fd())
+                    }
+                    _ => readable(socket.cm_fd()),
+                }
+            }
+        });
+    }
+    list
+}
+
+/// What has been heard is taken, and nobody is told any more.
+fn disarm(entries: &[Entry], bell: &Bell) {
+    for entry in entries {
+        if let Entry::Ours(socket) = entry {
+            let mut inner = socket.lock();
+            socket.watch(&mut inner, bell.0, false);
+            if let Some(stream) = &mut inner.stream {
+                stream.disarm();
+            }
+        }
+    }
+    bell.hush();
+}
+
+/// rpoll.
+///
+/// # Safety
+/// As many entries as it says.
+pub unsafe fn rpoll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout_ms: c_int) -> Call<c_int> {
+    let count = usize::try_from(count).map_err(|_| EINVAL)?;
+    let fds = match (fds.is_null(), count) {
+        (_, 0) => &mut [],
+        (true, _) => return Err(Errno(libc::EFAULT)),
+        // SAFETY: the caller's promise.
+        _ => unsafe { std::slice::from_raw_parts_mut(fds, count) },
+    };
+    let limit = (timeout_ms >= 0).then(|| Duration::from_millis(timeout_ms as u64));
+    wait(fds, limit).map(|count| count as c_int)
+}
+
+fn wait(fds: &mut [libc::pollfd], limit: Option<Duration>) -> Call<usize> {
+    let begin = Instant::now();
+    let until = limit.and_then(|limit| begin.checked_add(limit));
+    let entry = |fd: &libc::pollfd| find(fd.fd).map_or(Entry::Other, Entry::Ours);
+    let entries: Vec<Entry> = fds.iter().map(entry).collect();
+    let config = Config::of_machine();
+    let patience = Duration::from_micros(config.polling_us.into());
+    loop {
+        let found = look(fds, &entries)?;
+        if found > 0 || until.is_some_and(|until| until <= Instant::now()) {
+            return Ok(found);
+        }
+        if begin.elapsed() >= patience {
+            break;
+        }
+    }
+    let bell = Bell::new()?;
+    loop {
+        let mut list = arm(fds, &entries, &bell);
+        // What has come before it was armed is not heard of.
+        let found = look(fds, &entries);
+        let result = match found {
+            Ok(0) => {
+                let wake = Instant::now() + Duration::from_millis(config.wake_up_ms.max(1).into());
+                sleep(&mut list, Some(until.map_or(wake, |until| until.min(wake)))).map(drop)
+            }
+            Ok(_) => Ok(()),
+            Err(errno) => Err(errno),
+        };
+        disarm(&entries, &bell);
+        result?;
+        let found = look(fds, &entries)?;
+        if found > 0 || until.is_some_and(|until| until <= Instant::now()) {
+            return Ok(found);
+        }
+    }
+}
+
+/// rselect.
+///
+/// # Safety
+/// As the manual page says.
+pub unsafe fn rselect(
+    count: c_int,
+    sets: [*mut libc::fd_set; 3],
+    timeout: *mut libc::timeval,
+) -> Call<c_int> {
+    if !(0..=libc::FD_SETSIZE as c_int).contains(&count) {
+        return Err(EINVAL);
+    }
+    // SAFETY: the program's structure, or NULL.
+    let limit = match unsafe { timeout.as_ref() } {
+        None => None,
+        Some(time) if time.tv_sec < 0 || time.tv_usec < 0 => return Err(EINVAL),
+        Some(time) => {
+            Some(Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64))
+        }
+    };
+    const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
+    let mut fds = Vec::new();
+    for fd in 0..count {
+        let mut events = 0;
+        for (set, event) in sets.iter().zip(EVENTS) {
+            // SAFETY: the program's sets, or NULL; the number is below their size.
+            if !set.is_null() && unsafe { libc::FD_ISSET(fd, *set) } {
+                events |= event;
+            }
+        }
+        if events != 0 {
+            fds.push(libc::pollfd {
+                fd,
+                events,
+                revents: 0,
+            });
+        }
+    }
+    wait(&mut fds, limit)?;
+    if fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
+        return Err(super::socket::EBADF);
+    }
+    // What each set stands for, as Linux has it.
+    let meaning = [
+        libc::POLLIN | libc::POLLHUP | libc::POLLERR,
+        libc::POLLOUT | libc::POLLERR,
+        libc::POLLPRI,
+    ];
+    let mut found = 0;
+    for ((set, event), meaning) in sets.iter().zip(EVENTS).zip(meaning) {
+        if set.is_null() {
+            continue;
+        }
+        // SAFETY: the program's set.
+        unsafe { libc::FD_ZERO(*set) };
+        for fd in fds
+            .iter()
+            .filter(|fd| fd.events & event != 0 && fd.revents & meaning != 0)
+        {
+            // SAFETY: as above.
+            unsafe { libc::FD_SET(fd.fd, *set) };
+            found += 1;
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,276 @@
+//! What a descriptor stands for, and how calls wait.
+//!
+//! One lock guards a socket, and nobody sleeps with it. Of several threads that wait for one stream, one sleeps on its
+//! descriptor; it tells the others what has changed. Threads in rpoll have a descriptor each for the same purpose.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use super::config::Config;
+use super::stream::Stream;
+use crate::abi::*;
+use crate::errno::{Call, EINVAL, Errno, last_errno};
+use crate::ids;
+use crate::state::{lock, with};
+
+/// Nothing to do now.
+pub const EAGAIN: Errno = Errno(libc::EAGAIN);
+/// No socket of this library.
+pub const EBADF: Errno = Errno(libc::EBADF);
+/// There is no connection.
+pub const ENOTCONN: Errno = Errno(libc::ENOTCONN);
+
+/// Where a socket is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Idle,
+    Bound,
+    Listening,
+    /// Has asked for a connection; or was asked, and has answered.
+    Opening {
+        is_passive: bool,
+    },
+    Connected,
+    /// It could not be connected.
+    Failed,
+}
+
+/// What the lock guards.
+pub struct Inner {
+    pub stage: Stage,
+    pub stream: Option<Box<Stream>>,
+    pub config: Config,
+    pub flags: c_int,
+    /// Of an attempt that has failed, until somebody asks.
+    pub error: Option<Errno>,
+    pub options: HashMap<(c_int, c_int), c_int>,
+    pub linger: libc::linger,
+    is_watched: bool,
+    pollers: Vec<RawFd>,
+}
+
+/// A socket.
+pub struct Rsocket {
+    pub id: *mut rdma_cm_id,
+    pub domain: c_int,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+// SAFETY: ids may be used from any thread; the rest is behind the lock.
+unsafe impl Send for Rsocket {}
+// SAFETY: as above.
+unsafe impl Sync for Rsocket {}
+
+static TABLE: LazyLock<RwLock<HashMap<c_int, Arc<Rsocket>>>> = LazyLock::new(RwLock::default);
+
+/// The socket of a descriptor.
+pub fn find(fd: c_int) -> Call<Arc<Rsocket>> {
+    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
+    table.get(&fd).cloned().ok_or(EBADF)
+}
+
+/// Takes a socket out of the table.
+pub fn take(fd: c_int) -> Call<Arc<Rsocket>> {
+    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    table.remove(&fd).ok_or(EBADF)
+}
+
+/// Puts a socket into the table; its descriptor.
+pub fn insert(socket: Rsocket) -> c_int {
+    let fd = socket.cm_fd();
+    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    table.insert(fd, Arc::new(socket));
+    fd
+}
+
+/// Sleeps until a descriptor is ready.
+pub fn sleep(fds: &mut [libc::pollfd], until: Option<Instant>) -> Call<usize> {
+    let timeout = match until {
+        None => -1,
+        // Up to the next millisecond: not a little too early again and again.
+        Some(until) => until
+            .saturating_duration_since(Instant::now())
+            .as_micros()
+            .div_ceil(1000)
+            .min(i32::MAX as u128) as c_int,
+    };
+    // SAFETY: live entries, as many as named.
+    match unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) } {
+        count @ 0.. => Ok(count as usize),
+        _ => Err(last_errno()),
+    }
+}
+
+/// An entry for [`sleep`] that waits for input.
+pub fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+impl Rsocket {
+    /// A socket on an id that has a channel of its own.
+    pub fn new(id: *mut rdma_cm_id, domain: c_int, stage: Stage, config: Config) -> Call<Self> {
+        let socket = Self {
+            id,
+            domain,
+            inner: Mutex::new(Inner {
+                stage,
+                stream: None,
+                config,
+                flags: libc::O_RDWR,
+                error: None,
+                options: HashMap::new(),
+                linger: libc::linger {
+                    l_onoff: 0,
+                    l_linger: 0,
+                },
+                is_watched: false,
+                pollers: Vec::new(),
+            }),
+            changed: Condvar::new(),
+        };
+        // Waiting for the connection manager is done here.
+        // SAFETY: a live descriptor.
+        if unsafe { libc::fcntl(socket.cm_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
+            return Err(last_errno());
+        }
+        Ok(socket)
+    }
+
+    /// Descriptor of the id's channel, and number of the socket.
+    pub fn cm_fd(&self) -> c_int {
+        // SAFETY: the id and its channel live as long as this.
+        unsafe { (*(*self.id).channel).fd }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.inner)
+    }
+
+    /// Tells who waits that something has changed.
+    pub fn tell(&self, inner: &Inner) {
+        self.changed.notify_all();
+        let one = 1u64.to_ne_bytes();
+        for fd in &inner.pollers {
+            // SAFETY: a live buffer of eight bytes; the descriptor's thread is in rpoll.
+            unsafe { libc::write(*fd, one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// Looks at what the card has done.
+    pub fn process(&self, inner: &mut Inner) {
+        if inner.stream.as_mut().is_some_and(|stream| stream.process()) {
+            self.tell(inner);
+        }
+    }
+
+    /// Sleeps until the connection manager has news.
+    pub fn wait_for_cm<'a>(&'a self, inner: MutexGuard<'a, Inner>) -> Call<MutexGuard<'a, Inner>> {
+        drop(inner);
+        sleep(&mut [readable(self.cm_fd())], None)?;
+        Ok(self.lock())
+    }
+
+    /// Waits until a stream has what is asked for.
+    pub fn wait<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        may_wait: bool,
+        is_there: impl Fn(&mut Stream) -> bool,
+    ) -> Call<MutexGuard<'a, Inner>> {
+        let patience = Duration::from_micros(inner.config.polling_us.into());
+        let mut begun = None;
+        loop {
+            self.process(&mut inner);
+            let stream = inner.stream.as_mut().ok_or(ENOTCONN)?;
+            if is_there(stream) {
+                return Ok(inner);
+            }
+            if !may_wait {
+                return Err(EAGAIN);
+            }
+            if begun.get_or_insert_with(Instant::now).elapsed() < patience {
+                continue;
+            }
+            if inner.is_watched {
+                inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            // What has come before it was armed is not heard of.
+            let stream = inner.stream()?;
+            if stream.arm() {
+                continue;
+            }
+            let fd = stream.fd();
+            inner.is_watched = true;
+            drop(inner);
+            let slept = sleep(&mut [readable(fd)], None);
+            inner = self.lock();
+            inner.is_watched = false;
+            if let Some(stream) = &mut inner.stream {
+                stream.disarm();
+            }
+            self.tell(&inner);
+            slept?;
+        }
+    }
+
+    /// A thread that is in rpoll wants to hear of changes, or no longer.
+    pub fn watch(&self, inner: &mut Inner, poller: RawFd, is_on: bool) {
+        inner.pollers.retain(|fd| *fd != poller);
+        if is_on {
+            inner.pollers.push(poller);
+        }
+    }
+}
+
+impl Inner {
+    /// Must a call return at once?
+    pub fn may_wait(&self, flags: c_int) -> bool {
+        self.flags & libc::O_NONBLOCK == 0 && flags & libc::MSG_DONTWAIT == 0
+    }
+
+    pub fn stream(&mut self) -> Call<&mut Stream> {
+        self.stream.as_deref_mut().ok_or(ENOTCONN)
+    }
+}
+
+impl Drop for Rsocket {
+    fn drop(&mut self) {
+        // The QP first: it is the id's.
+        lock(&self.inner).stream = None;
+        // SAFETY: the id is this socket's alone. Its descriptor is closed with it.
+        let _ = unsafe { ids::destroy(self.id) };
+    }
+}
+
+/// A new id with a channel of its own.
+pub fn new_id() -> Call<*mut rdma_cm_id> {
+    let mut id = std::ptr::null_mut();
+    // SAFETY: a variable of this function.
+    unsafe { ids::create(std::ptr::null_mut(), &mut id, std::ptr::null_mut(), RDMA_PS_TCP) }?;
+    Ok(id)
+}
+
+/// Private data of the last event of an id.
+pub fn private_data(id: *mut rdma_cm_id) -> Call<Vec<u8>> {
+    with(id, |_, _| {
+        // SAFETY: a live id; its event, if it has one, is one of a connection, whose data is as long as it says.
+        unsafe {
+            let event = (*id).event.as_ref().ok_or(EINVAL)?;
+            let conn = event.param.conn;
+            if conn.private_data.is_null() {
+                return Ok(Vec::new());
+            }
+            let len = conn.private_data_len.into();
+            Ok(std::slice::from_raw_parts(conn.private_data.cast(), len).to_vec())
+        }
+    })
+}
