@@ -53,7 +53,9 @@ unsafe fn given(addr: *const sockaddr, len: socklen_t, domain: c_int) -> Call<st
         return Err(EINVAL);
     }
     // SAFETY: as above.
-    unsafe { address::read(addr) }
+    let addr = unsafe { address::read(addr) }?;
+    // ::ffff:a.b.c.d is an IPv4 address.
+    Ok(std::net::SocketAddr::new(addr.ip().to_canonical(), addr.port()))
 }
 
 /// rbind.

@@ -11,11 +11,8 @@ use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno};
 
 const EFAULT: Errno = Errno(libc::EFAULT);
-/// Flags that mean something here; others that change nothing for a stream are accepted.
-const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_WAITALL | IGNORED_FLAGS;
-const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_MORE | IGNORED_FLAGS;
-const IGNORED_FLAGS: c_int =
-    libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC | libc::MSG_CONFIRM | libc::MSG_DONTROUTE;
+/// Flags that ask for what there is not. Others change nothing for a stream, and programs give some of either direction.
+const ABSENT_FLAGS: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
 /// Bytes of a program, piece by piece.
 type Pieces<'a> = &'a [libc::iovec];
@@ -70,7 +67,7 @@ fn connected<'a>(socket: &'a Rsocket, flags: c_int) -> Call<MutexGuard<'a, Inner
 /// Receives into pieces.
 fn receive(fd: c_int, into: Pieces<'_>, flags: c_int) -> Call<usize> {
     let socket = find(fd)?;
-    if flags & !RECEIVE_FLAGS != 0 {
+    if flags & ABSENT_FLAGS != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let want = total(into)?;
@@ -131,7 +128,7 @@ fn fill(stream: &mut Stream, into: Pieces<'_>, mut skip: usize, keeps: bool) -> 
 /// Sends pieces.
 fn send(fd: c_int, from: Pieces<'_>, flags: c_int) -> Call<usize> {
     let socket = find(fd)?;
-    if flags & !SEND_FLAGS != 0 {
+    if flags & ABSENT_FLAGS != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     total(from)?;
@@ -379,7 +376,12 @@ pub unsafe fn riomap(
     if prot & !(libc::PROT_WRITE | libc::PROT_NONE) != 0 || flags != 0 {
         return Err(EINVAL);
     }
-    let mut inner = connected(&socket, libc::MSG_DONTWAIT).map_err(|_| EINVAL)?;
+    let inner = socket.lock();
+    let mut inner = match inner.stage {
+        // A connection that is on its way is there soon, and the program has nothing to ask for it again by.
+        Stage::Connected | Stage::Opening { .. } => finish(&socket, inner, true)?,
+        _ => return Err(EINVAL),
+    };
     let stream = inner.stream()?;
     let pd = stream.pd();
     // SAFETY: the caller's promise.
@@ -412,7 +414,7 @@ pub unsafe fn riowrite(
     flags: c_int,
 ) -> Call<isize> {
     let socket = find(fd)?;
-    if flags & !SEND_FLAGS != 0 {
+    if flags & ABSENT_FLAGS != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     total(&[piece(buf.cast_mut(), len)])?;

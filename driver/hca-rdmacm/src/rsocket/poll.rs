@@ -90,7 +90,8 @@ fn of_stream(inner: &Inner, events: i16) -> i16 {
         found |= libc::POLLOUT;
     }
     found &= events;
-    if !stream.is_open {
+    // The end comes behind what has not been read: some programs look at nothing else.
+    if !stream.is_open && stream.incoming.unread() == 0 {
         found |= libc::POLLHUP;
     }
     if stream.has_failed() {

@@ -292,7 +292,7 @@ mod tests {
         for count in 0..=128 {
             assert_eq!(u32::from(unscale(scale(count))), count);
         }
-        assert_eq!(unscale(scale(129)), 0);
+        assert_eq!(unscale(scale(129)), 128);
         assert_eq!(unscale(scale(300)), 256);
         assert_eq!(unscale(scale(u32::MAX)), 0x7f00);
     }

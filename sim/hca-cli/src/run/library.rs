@@ -15,6 +15,8 @@ const BUILT: &str = "libibverbs.so";
 const SONAME: &str = "libibverbs.so.1";
 /// The connection manager's, where it was built.
 const CM: (&str, &str) = ("librdmacm.so", "librdmacm.so.1");
+/// The one that makes sockets rsockets, both here and where programs find it.
+const SOCKETS: &str = "librspreload.so";
 /// Folder beside the executable that holds nothing else.
 const FOLDER: &str = "verbs";
 /// The same where hca is installed, from the executable's folder.
@@ -40,9 +42,10 @@ fn folder_beside(home: &Path) -> Result<PathBuf> {
     }
     let folder = home.join(FOLDER);
     link(&folder, BUILT, SONAME)?;
-    let (built, soname) = CM;
-    if home.join(built).is_file() {
-        link(&folder, built, soname)?;
+    for (built, soname) in [CM, (SOCKETS, SOCKETS)] {
+        if home.join(built).is_file() {
+            link(&folder, built, soname)?;
+        }
     }
     Ok(folder)
 }
@@ -72,23 +75,32 @@ pub fn search_path(folder: &Path) -> OsString {
     path
 }
 
-/// LD_PRELOAD with our library behind what is there: its symbols come before those of a libibverbs that a program
-/// brings along under another name.
-pub fn preload(folder: &Path) -> OsString {
-    let library = folder.join(SONAME).into_os_string();
-    // ld.so(8): blanks and colons separate. A name without a folder is looked for in LD_LIBRARY_PATH.
-    let library = match library.to_str() {
-        Some(text) if !text.contains([' ', ':']) => library,
-        _ => SONAME.into(),
-    };
-    match env::var_os("LD_PRELOAD").filter(|rest| !rest.is_empty()) {
-        Some(mut path) => {
-            path.push(":");
-            path.push(library);
-            path
+/// LD_PRELOAD with our libraries behind what is there: their symbols come before those of a libibverbs that a program
+/// brings along under another name; with `sockets`, before those of the C library.
+pub fn preload(folder: &Path, sockets: bool) -> Result<OsString> {
+    let mut names = vec![SONAME];
+    if sockets {
+        if !folder.join(SOCKETS).is_file() {
+            bail!(
+                "--sockets needs {SOCKETS} in {}; build it with: cargo build --release -p hca-rspreload",
+                folder.display()
+            );
         }
-        None => library,
+        names.push(SOCKETS);
     }
+    let mut path = env::var_os("LD_PRELOAD").unwrap_or_default();
+    for name in names {
+        if !path.is_empty() {
+            path.push(":");
+        }
+        // ld.so(8): blanks and colons separate. A name without a folder is looked for in LD_LIBRARY_PATH.
+        let library = folder.join(name);
+        match library.to_str() {
+            Some(text) if !text.contains([' ', ':']) => path.push(library),
+            _ => path.push(name),
+        }
+    }
+    Ok(path)
 }
 
 #[cfg(test)]
@@ -110,18 +122,25 @@ mod tests {
             assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         }
         assert!(search_path(Path::new("/x")).to_string_lossy().starts_with("/x"));
-        assert!(
-            preload(Path::new("/x"))
+        let preloaded = |folder: &str| {
+            preload(Path::new(folder), false)
+                .unwrap()
                 .to_string_lossy()
-                .ends_with("/x/libibverbs.so.1")
-        );
+                .into_owned()
+        };
+        assert!(preloaded("/x").ends_with("/x/libibverbs.so.1"));
         for folder in ["/x y", "/x:y"] {
-            assert!(
-                preload(Path::new(folder))
-                    .to_string_lossy()
-                    .ends_with("libibverbs.so.1")
-            );
-            assert!(!preload(Path::new(folder)).to_string_lossy().contains(folder));
+            assert!(preloaded(folder).ends_with("libibverbs.so.1"));
+            assert!(!preloaded(folder).contains(folder));
         }
+        let error = preload(&folder, true).unwrap_err().to_string();
+        assert!(error.contains("hca-rspreload"), "{error}");
+        fs::write(home.path().join(SOCKETS), b"ELF").unwrap();
+        let folder = folder_beside(home.path()).unwrap();
+        let both = preload(&folder, true).unwrap();
+        assert!(
+            both.to_string_lossy()
+                .ends_with(&format!("{SONAME}:{}", folder.join(SOCKETS).display()))
+        );
     }
 }

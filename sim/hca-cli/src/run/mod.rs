@@ -37,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   hca run --pair -- ibv_rc_pingpong -g 1          the same: the client's arguments are the server's and 127.0.0.1
   hca run --pair --timeout 60s --keep failure --json report.json --faults loss=0.01 --seed 7 -- ./my-test
   hca run --pair --report -- ib_write_bw --- ib_write_bw localhost
+  hca run --pair --sockets -- iperf3 -s -1 --- iperf3 -c 10.0.0.1 -n 10M
   hca run --pair --faults loss=0.001 --pcap run.pcap -- ib_write_bw --- ib_write_bw localhost
 
 The program finds our libibverbs by LD_LIBRARY_PATH, and by LD_PRELOAD where it brings one along under another name, and
@@ -94,6 +95,10 @@ pub struct Args {
     /// Leave /sys and /dev as they are: programs that look for cards there find none
     #[arg(long)]
     no_sysfs: bool,
+    /// Programs that know sockets alone, as curl and iperf3, use the cards: TCP connections to a card's address go over
+    /// RDMA (rsockets)
+    #[arg(long)]
+    sockets: bool,
     #[command(flatten, next_help_heading = "Options of --pair")]
     topology: Topology,
     /// Program and arguments
@@ -112,6 +117,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let options = pair::Options {
             isolation,
             sysfs: !args.no_sysfs,
+            sockets: args.sockets,
             report: args.report,
             json: args.json.clone(),
             timeout: args.timeout,
@@ -124,7 +130,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let folder = Folder::find(args.dir.as_deref())?;
     folder.demand_cards(args.card)?;
-    let mut command = command(&args.words, folder.path(), args.card)?;
+    let mut command = command(&args.words, folder.path(), args.card, args.sockets)?;
     if !args.no_sysfs && may_show() {
         show(folder.path(), args.card);
     }
@@ -170,13 +176,13 @@ fn warn_of_view(result: &Result<()>) {
 }
 
 /// A program with the environment that leads it to a simulator.
-fn command(words: &[OsString], folder: &Path, card: Option<u32>) -> Result<Command> {
+fn command(words: &[OsString], folder: &Path, card: Option<u32>, sockets: bool) -> Result<Command> {
     let library = library::folder()?;
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
         .env("LD_LIBRARY_PATH", library::search_path(&library))
-        .env("LD_PRELOAD", library::preload(&library))
+        .env("LD_PRELOAD", library::preload(&library, sockets)?)
         .env(FOLDER_VARIABLE, folder);
     if let Some(card) = card {
         command.env(CARD_VARIABLE, card.to_string());

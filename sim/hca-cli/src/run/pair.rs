@@ -30,6 +30,8 @@ pub struct Options {
     pub isolation: Isolation,
     /// The cards are in /sys and /dev, too.
     pub sysfs: bool,
+    /// Sockets are rsockets.
+    pub sockets: bool,
     /// What the cards saw is printed.
     pub report: bool,
     /// Where the document goes.
@@ -65,8 +67,8 @@ pub fn run(topology: &Topology, options: &Options, words: [&[OsString]; 2]) -> R
     // Before the simulator is built: a missing C library shows at once.
     let home = pair.home.path();
     let commands = [
-        command(words[0], home, Some(0))?,
-        command(words[1], home, Some(1))?,
+        command(words[0], home, Some(0), options.sockets)?,
+        command(words[1], home, Some(1), options.sockets)?,
     ];
     pair.keep = options.keep.as_deref().map(Keep::begin).transpose()?;
     if let Some(keep) = &pair.keep {
