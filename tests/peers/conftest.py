@@ -11,7 +11,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
-GUESTS = ROOT / ".tools/guests"
+GUESTS = Path(os.environ.get("HCA_GUESTS", ROOT / ".tools/guests"))
 sys.path.append(str(ROOT / "tests/programs"))  # simulators, programs on their cards, rows of tables
 
 import report  # noqa: E402

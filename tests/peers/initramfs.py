@@ -20,7 +20,7 @@ OURS = "opt/hca"
 PROGRAMS = """
     dash busybox kmod ip rdma lspci setpci ping ss
     ibv_devices ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
-    rping rdma_server rdma_client ucmatose udaddy
+    rping rdma_server rdma_client ucmatose udaddy rstream riostream rcopy
     ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat
 """.split()
 KMOD = "insmod lsmod modprobe rmmod depmod modinfo".split()
