@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno};
 
 const EFAULT: Errno = Errno(libc::EFAULT);
-/// Flags that ask for what there is not. Others change nothing for a stream, and programs give some of either direction.
+/// Flags that ask for what there is not. Others change nothing for a stream; programs give some of either direction.
 const ABSENT_FLAGS: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
 /// Bytes of a program, piece by piece.

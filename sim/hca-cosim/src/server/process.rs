@@ -90,8 +90,8 @@ impl RemoteMemory for ProcessMemory {
     }
 
     /// Pages that are mapped for a device stay until they are unmapped for it, whatever their program does: it may have
-    /// ended, a moment before its sockets close and the function is reset, or it has released memory that is registered,
-    /// as caches of registrations do. What is written there is seen by nobody, and it is no fault (decision 0016).
+    /// ended, a moment before its sockets close and the function is reset, or have released memory that is registered,
+    /// as caches of registrations do. What is written there is seen by nobody, and is no fault (decision 0016).
     fn write(&self, addr: u64, bytes: &[u8]) -> bool {
         let at = |done| addr.wrapping_add(done as u64);
         let _seen = whole(bytes.len(), |done| self.memory.write_at(&bytes[done..], at(done)));
