@@ -12,6 +12,7 @@ TOPOLOGIES = HERE.parent.parent / "docs" / "topologies"
 PYTHON = "/usr/bin/python3"
 FOUR = {"topology": TOPOLOGIES / "two-switches.toml"}
 THREE = {"topology": TOPOLOGIES / "roce.toml"}
+RC, UD = "rc_verbs,ud_verbs:aux", "ud_verbs"
 LOSSY = {"topology": HERE / "two-switches-loss.toml"}
 LINK = {"two-switches": "ib", "two-switches-loss": "ib", "roce": "eth"}
 
@@ -20,10 +21,10 @@ def quick(*values):
     return pytest.param(*values, marks=pytest.mark.quick)
 
 
-def mpirun(simulator, ranks, *words):
+def mpirun(simulator, transports, ranks, *words):
     """A rank on each card, and nothing but the cards between them."""
     settings = ["--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ucx", "--mca", "btl", "self", "--mca", "osc",
-                "ucx", "-x", "UCX_TLS=ud_verbs,self", "-x", "UCX_NET_DEVICES=hca0:1"]
+                "ucx", "-x", f"UCX_TLS={transports},self", "-x", "UCX_NET_DEVICES=hca0:1"]
     on_card = f'exec "{simulator.hca}" run --dir "{simulator.sockets}" --card $OMPI_COMM_WORLD_RANK -- "$@"'
     command = ["mpirun", *settings, "-np", str(ranks), "sh", "-c", on_card, "rank"]
     program = Program(command, words, os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, simulator.folder)
@@ -37,14 +38,16 @@ def assert_crossed(simulator, before, least):
     assert min(sent) >= least, sent
 
 
-@pytest.mark.parametrize(("options", "ranks"), [quick(FOUR, 4), (FOUR, 2), (THREE, 3), (LOSSY, 2)],
-                         ids=["four", "two", "roce", "lossy"])
-def test_ranks(simulators, row, options, ranks):
+@pytest.mark.parametrize(("transports", "options", "ranks"), [
+    quick(RC, FOUR, 4), (UD, FOUR, 4),
+    *[(transports, *where) for transports in (RC, UD) for where in ((THREE, 3), (LOSSY, 2))],
+], ids=str)
+def test_ranks(simulators, row, transports, options, ranks):
     name = options["topology"].stem
-    row("Open MPI, mpi4py", f"{ranks} ranks, {name}: point to point, collectives, one-sided", LINK[name])
+    row("Open MPI, mpi4py", f"{ranks} ranks, {name}, {transports}: point to point, collectives, one-sided", LINK[name])
     simulator = simulators(**options)
     before = simulator.sent(*range(ranks))
-    done = mpirun(simulator, ranks, PYTHON, HERE / "mpi_end.py")
+    done = mpirun(simulator, transports, ranks, PYTHON, HERE / "mpi_end.py")
     assert done.code == 0, done
     assert sorted(line for line in done.text.splitlines() if "all right" in line) == [
         f"rank {rank} of {ranks}: all right" for rank in range(ranks)], done
@@ -57,5 +60,5 @@ def test_bench(simulators, row, words):
     """What mpi4py brings along."""
     row("Open MPI, mpi4py", " ".join(["-m mpi4py.bench", *map(str, words)]), "ib")
     simulator = simulators(**FOUR)
-    done = mpirun(simulator, 4, PYTHON, "-m", "mpi4py.bench", *words)
+    done = mpirun(simulator, RC, 4, PYTHON, "-m", "mpi4py.bench", *words)
     assert done.code == 0, done
