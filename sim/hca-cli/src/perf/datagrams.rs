@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use hca_system_tests::{Dev, Rig};
-use hca_verbs::{Ah, AhAttr, ConnectOptions, QpAttr, QpAttrMask, QpCap, QpOptions, QpState, RawQp, Service};
+use hca_verbs::{
+    Ah, AhAttr, ConnectOptions, QpAttr, QpAttrMask, QpCap, QpOptions, QpState, RawQp, Service, Srq,
+};
 
 /// What lies in front of the data of a received datagram.
 pub const HEADER_BYTES: u32 = 40;
@@ -15,11 +17,13 @@ pub struct Joined {
 }
 
 /// Makes them.
-pub fn join(rig: &Rig, cap: QpCap, path: &ConnectOptions) -> Result<Joined> {
+pub fn join(rig: &Rig, cap: QpCap, path: &ConnectOptions, srq: Option<&Srq<Dev>>) -> Result<Joined> {
     let make = |node: usize| -> Result<RawQp<Dev>> {
+        let srq = srq.filter(|_| node == 1);
         let node = &rig.nodes[node];
         let mut qp = node.pd.create_raw_qp(&QpOptions {
             cap,
+            srq,
             service: Service::Ud,
             ..QpOptions::new(&node.cq, &node.cq)
         })?;

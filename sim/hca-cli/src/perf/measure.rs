@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use hca_host::PcieParams;
-use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng};
+use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng, connect};
 use hca_verbs::{
-    Access, Ah, Datagram, Mr, PageSize, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, WcStatus,
-    WorkCompletion, WrData,
+    Access, Ah, ConnectOptions, Datagram, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr, SendFlags, SendOp,
+    SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
 };
 use std::time::Instant;
 
@@ -21,6 +21,8 @@ const LATENCY_ITERS: u32 = 64;
 const LATENCY_WARM_UP: u32 = 4;
 /// A completion that takes longer is lost.
 const COMPLETION_LIMIT_NS: u64 = 2_000_000_000;
+/// In which a card reads the first lines of a shared queue's list.
+const SRQ_LIST_CYCLES: u64 = 1_000;
 /// Port events of an isolated message: enough for one of 16 MiB.
 const STAMPS: usize = 1 << 20;
 /// Work requests whose stages are kept: those of the longest phase, of one QP.
@@ -90,6 +92,8 @@ pub struct Bench<'a> {
     rig: Rig,
     config: RigConfig,
     streams: Vec<Stream>,
+    /// Where all receive.
+    srq: Option<Srq<Dev>>,
     /// At card 1, and what chooses places in it.
     region: Option<(Mr<Dev>, Rng)>,
     inline: Vec<u8>,
@@ -142,6 +146,7 @@ impl<'a> Bench<'a> {
             rig,
             config,
             streams: Vec::new(),
+            srq: None,
             region: None,
             inline: vec![0x5a; INLINE_BYTES_MAX as usize],
             overflow: 0,
@@ -153,6 +158,9 @@ impl<'a> Bench<'a> {
             max_inline_data: if args.inline { args.inline_bytes_max() } else { 0 },
             ..QpCap::default()
         };
+        if args.srq {
+            bench.srq = Some(bench.rig.nodes[1].pd.create_srq(args.qps * messages, 1)?);
+        }
         bench.region = args
             .region
             .map(|bytes| Ok::<_, anyhow::Error>((bench.register(bytes)?, Rng::new(args.seed, "places"))))
@@ -188,11 +196,10 @@ impl<'a> Bench<'a> {
     fn connect(&self, cap: QpCap, index: u32, largest: u32) -> Result<Stream> {
         let path = self.args.path(self.link, index);
         let (qps, way) = if self.args.op == Op::Datagram {
-            let joined = datagrams::join(&self.rig, cap, &path)?;
+            let joined = datagrams::join(&self.rig, cap, &path, self.srq.as_ref())?;
             (joined.qps, Some(joined.way))
         } else {
-            let service = self.args.op.service();
-            (self.rig.connect_as(service, [cap; 2], [false; 2], &path)?, None)
+            (self.connected(cap, &path)?, None)
         };
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let mr = |node: usize| -> Result<Mr<Dev>> {
@@ -207,6 +214,26 @@ impl<'a> Bench<'a> {
             posted: 0,
             completed: 0,
         })
+    }
+
+    fn connected(&self, cap: QpCap, path: &ConnectOptions) -> Result<[RawQp<Dev>; 2]> {
+        let service = self.args.op.service();
+        let Some(srq) = &self.srq else {
+            return Ok(self.rig.connect_as(service, [cap; 2], [false; 2], path)?);
+        };
+        let [a, b] = &self.rig.nodes;
+        let receiver = QpOptions {
+            service,
+            cap,
+            srq: Some(srq),
+            ..QpOptions::new(&b.cq, &b.cq)
+        };
+        let mut qps = [
+            a.create_qp_of(service, cap, false)?,
+            b.pd.create_raw_qp(&receiver)?,
+        ];
+        connect(&mut qps, path)?;
+        Ok(qps)
     }
 
     /// The region of --region.
@@ -392,7 +419,14 @@ impl<'a> Bench<'a> {
                 };
                 total as usize
             ];
-            stream.qps[1].post_recv(&wrs)?;
+            match &self.srq {
+                Some(srq) => srq.post_recv(&wrs)?,
+                None => stream.qps[1].post_recv(&wrs)?,
+            }
+        }
+        if self.srq.is_some() {
+            // What the card has not read of the list yet is not there for who sends none again.
+            self.rig.run(SRQ_LIST_CYCLES);
         }
         Ok(())
     }

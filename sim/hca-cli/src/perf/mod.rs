@@ -31,6 +31,8 @@ use measure::Bench;
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Inline bytes of the largest WQE.
 const INLINE_BYTES_MAX: u32 = 480;
+/// Receives that a shared queue holds.
+const SRQ_WRS_MAX: u32 = 1 << 15;
 /// Longest region; only what is touched of it takes memory, and its page list.
 const REGION_BYTES_MAX: u64 = 1 << 40;
 
@@ -145,6 +147,9 @@ pub struct Args {
     /// Send the data inside the work request
     #[arg(long)]
     inline: bool,
+    /// All QPs receive from one shared receive queue (SEND of any kind)
+    #[arg(long)]
+    srq: bool,
     /// Only every N-th message of a QP makes a completion
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     signal_every: u32,
@@ -253,8 +258,18 @@ impl Args {
             0
         };
         let at_least = late.max(2 * self.outstanding(size) / self.qps);
-        self.iters
-            .unwrap_or_else(|| by_size.clamp(16, 2000).max(at_least))
+        let found = self
+            .iters
+            .unwrap_or_else(|| by_size.clamp(16, 2000).max(at_least));
+        if self.srq && self.iters.is_none() {
+            found.min(
+                (SRQ_WRS_MAX / self.qps)
+                    .saturating_sub(self.outstanding(size))
+                    .max(1),
+            )
+        } else {
+            found
+        }
     }
 
     /// Service level of a QP.
@@ -314,6 +329,15 @@ impl Args {
             );
         }
         let largest = self.size.0.iter().copied().max().unwrap_or(0);
+        if self.srq && !self.op.takes_receives() {
+            bail!("--srq: only messages of --op send, uc-send and datagram use up receives");
+        }
+        let messages = |size: &u32| self.qps * (self.iters(*size) + self.outstanding(*size));
+        if self.srq && self.size.0.iter().map(messages).max() > Some(SRQ_WRS_MAX) {
+            bail!(
+                "--srq holds {SRQ_WRS_MAX} receives, and the messages of all QPs need more: fewer --iters, --outstanding"
+            );
+        }
         if self.inline && self.op == Op::Read {
             bail!("--inline works with write and send only: a READ brings data in");
         }
