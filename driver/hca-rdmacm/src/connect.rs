@@ -88,6 +88,7 @@ impl Cm {
     fn ask(&mut self, id: usize, param: &rdma_conn_param, private: &[u8]) -> Call<()> {
         let port = self.port_of(id)?;
         let (max, qpn) = (self.max_rd_atomic(id)?, self.qp_num(id, param)?);
+        let has_srq = self.has_srq(id, Some(param))?;
         let mut private_data = self.header(id)?;
         private_data.extend(private);
         let (pkey, is_ethernet) = (self.ports[port].pkey, self.ports[port].is_ethernet);
@@ -110,7 +111,7 @@ impl Cm {
             path_mtu: path.mtu,
             rnr_retry_count: param.rnr_retry_count.min(ENDLESS),
             max_cm_retries: MAX_RETRIES,
-            srq: param.srq != 0,
+            srq: has_srq,
             primary_local_lid: if is_ethernet { PERMISSIVE_LID } else { path.slid },
             primary_remote_lid: if is_ethernet {
                 PERMISSIVE_LID
@@ -168,6 +169,7 @@ impl Cm {
         let port = self.port_of(id)?;
         let max = self.max_rd_atomic(id)?;
         let qpn = self.qp_num(id, param.unwrap_or(&rdma_conn_param::default()))?;
+        let has_srq = self.has_srq(id, param)?;
         let entry = self.id(id)?;
         let (connection, req) = (entry.connection.ok_or(EINVAL)?, entry.req.as_ref().ok_or(EINVAL)?);
         // CM-34, CM-36: what was asked for, as far as this side can.
@@ -191,7 +193,7 @@ impl Cm {
             failover_accepted: 1,
             end_to_end_flow_control: param.is_some_and(|param| param.flow_control != 0),
             rnr_retry_count: rnr.min(ENDLESS),
-            srq: param.is_some_and(|param| param.srq != 0),
+            srq: has_srq,
             private_data,
             ..Rep::default()
         };

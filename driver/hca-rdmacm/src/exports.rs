@@ -13,7 +13,7 @@ use crate::channel::Channel;
 use crate::errno::{EINVAL, Errno, count, pointer, status, value};
 use crate::ids::complete;
 use crate::state::with;
-use crate::{connect, ids, info, multicast, options, qp, rsocket};
+use crate::{connect, ids, info, multicast, options, qp, rsocket, srq};
 
 macro_rules! exports {
     ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
@@ -155,6 +155,10 @@ exports! {
         status(|| unsafe { info::create_ep(id, res, pd, attr) })
     }
     rdma_destroy_ep(id: *mut rdma_cm_id) {
+        // CM-46: the QP first, which uses the SRQ.
+        value(|| {
+            let _ = with(id, |cm, id| cm.destroy_qp(id).and_then(|()| cm.destroy_srq(id)));
+        });
         // SAFETY: as above.
         status(|| unsafe { ids::destroy(id) });
     }
@@ -199,14 +203,16 @@ exports! {
         // SAFETY: as above.
         status(|| unsafe { multicast::leave(id, addr) })
     }
-    rdma_create_srq(id: *mut rdma_cm_id, _pd: *mut ibv_pd, _attr: *mut c_void) -> c_int {
-        status(|| with(id, |_, _| Err(Errno(libc::EOPNOTSUPP))))
+    rdma_create_srq(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { srq::create(id, pd, attr) })
     }
-    rdma_create_srq_ex(id: *mut rdma_cm_id, _attr: *mut c_void) -> c_int {
-        status(|| with(id, |_, _| Err(Errno(libc::EOPNOTSUPP))))
+    rdma_create_srq_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> c_int {
+        // SAFETY: as above.
+        status(|| unsafe { srq::create_ex(id, attr) })
     }
     rdma_destroy_srq(id: *mut rdma_cm_id) {
-        status(|| with(id, |_, _| Err(EINVAL)));
+        status(|| with(id, |cm, id| cm.destroy_srq(id)));
     }
     rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
         // SAFETY: as above. None is the one that there is.

@@ -25,4 +25,5 @@ mod options;
 mod qp;
 mod registry;
 mod rsocket;
+mod srq;
 mod state;

@@ -187,6 +187,10 @@ impl Cm {
                 false => pd,
             }
         };
+        if attr.srq.is_null() {
+            // SAFETY: a live id. CM-50: its QP receives from its SRQ.
+            attr.srq = unsafe { (*raw).srq };
+        }
         self.make_cqs(id, attr)?;
         // SAFETY: a PD of this card, CQs that were just made or are the program's.
         let result = made(unsafe { ibv_create_qp(pd, attr) });
