@@ -121,7 +121,7 @@ fn sizes_out_of_range() {
             srq: 0x10 as *mut ibv_srq,
             ..init_attr(bench.cq)
         };
-        refused(ibv_create_qp(bench.pd, &mut attr), libc::EOPNOTSUPP);
+        refused(ibv_create_qp(bench.pd, &mut attr), EINVAL);
         assert_eq!(ibv_resize_cq(bench.cq, 0), EINVAL);
         assert_eq!(ibv_resize_cq(bench.cq, -5), EINVAL);
         assert_eq!(ibv_resize_cq(bench.cq, 1 << 30), EINVAL);
@@ -262,7 +262,7 @@ fn null_where_something_is_needed() {
         );
         ibv_ack_async_event(null_mut());
         assert_eq!(ibv_destroy_ah(null_mut()), EINVAL);
-        assert_eq!(ibv_destroy_srq(null_mut()), libc::EOPNOTSUPP);
+        assert_eq!(ibv_destroy_srq(null_mut()), EINVAL);
         let create = (*extended(bench.context)).create_cq_ex.unwrap();
         refused(create(bench.context, null_mut()), EINVAL);
         let create = (*extended(bench.context)).create_qp_ex.unwrap();
@@ -276,7 +276,7 @@ fn null_where_something_is_needed() {
             EINVAL,
         );
         refused(ibv_create_ah_from_wc(bench.pd, null_mut(), null_mut(), 1), EINVAL);
-        refused(ibv_create_srq(bench.pd, null_mut()), libc::EOPNOTSUPP);
+        refused(ibv_create_srq(bench.pd, null_mut()), EINVAL);
         assert_eq!(CStr::from_ptr(ibv_wc_status_str(99)), c"unknown");
         assert_eq!(CStr::from_ptr(ibv_wc_status_str(-1)), c"unknown");
     }
