@@ -130,17 +130,17 @@ class Simulator:
         line = self.process.stdout.readline()
         assert str(self.sockets) in line, f"hca sim said {line!r}, {self.messages.read_text()!r}"
 
-    def start(self, card, *words, live=False):
-        """A program on a card; `live`: it prints line by line, as on a terminal."""
+    def start(self, card, *words, live=False, options=()):
+        """A program on a card; `live`: it prints line by line, as on a terminal; `options` of hca run."""
         choice = [] if card is None else ["--card", str(card)]
         unbuffered = ["stdbuf", "-oL"] if live else []
-        command = [self.hca, "run", "--dir", self.sockets, *choice, "--", *unbuffered]
+        command = [self.hca, "run", "--dir", self.sockets, *choice, *options, "--", *unbuffered]
         program = Program(command, words, os.environ, self.folder)
         self.programs.append(program)
         return program
 
-    def run(self, card, *words):
-        return self.start(card, *words).done()
+    def run(self, card, *words, options=()):
+        return self.start(card, *words, options=options).done()
 
     def start_pair(self, server, client=None, cards=(0, 1), live=False):
         """Both ends of a program of two, on a port of their own; the client gets the server's words by default."""

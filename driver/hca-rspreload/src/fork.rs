@@ -3,13 +3,13 @@
 //! A card belongs to the process that has opened it, so a child cannot use its parent's rsockets. With RDMAV_FORK_SAFE
 //! in the environment, a fork turns every connection into one end of a pair of ordinary sockets, which parent and child
 //! can both use, and threads of the parent carry the bytes between the other end and the rsocket. It ends when all who
-//! have the descriptor have closed it, or with the parent. Without the variable a child's descriptors are sockets that
-//! are not connected.
+//! have the descriptor have closed it; a parent that exits before waits for that. One that is killed takes the
+//! connection with it. Without the variable a child's descriptors are sockets that are not connected.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, Once, TryLockError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, Once, PoisonError, TryLockError};
 
 use crate::rdma;
 use crate::real;
@@ -28,6 +28,9 @@ struct Name {
 static NAMES: LazyLock<Mutex<HashMap<c_int, [Name; 2]>>> = LazyLock::new(Mutex::default);
 static HAS_NAMES: AtomicBool = AtomicBool::new(false);
 
+/// Connections that are carried, and who waits for their end.
+static CARRIED: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
 /// Before the first socket: hears of forks.
 pub fn prepare_once() {
     static ONCE: Once = Once::new();
@@ -40,6 +43,22 @@ pub fn prepare_once() {
 
 unsafe extern "C" fn table_of_child() {
     table::adopt();
+}
+
+/// The process exits: what its children have sent shall arrive.
+extern "C" fn before_exit() {
+    let own = lock_names(|names| names.drain().map(|(fd, _)| fd).collect::<Vec<_>>());
+    if !table::is_owner() {
+        return;
+    }
+    for fd in own.unwrap_or_default() {
+        // SAFETY: no pointers. The program has no use for it any more.
+        unsafe { real::close(fd) };
+    }
+    let mut count = CARRIED.0.lock().unwrap_or_else(PoisonError::into_inner);
+    while *count > 0 {
+        count = CARRIED.1.wait(count).unwrap_or_else(PoisonError::into_inner);
+    }
 }
 
 unsafe extern "C" fn before() {
@@ -114,6 +133,12 @@ fn relay(rsocket: c_int, fds: &[c_int]) {
         real::close(near);
         rdma::rfcntl(rsocket, libc::F_SETFL, 0);
     }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: a function that lives as long as the process.
+        unsafe { libc::atexit(before_exit) };
+    });
+    *CARRIED.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     let ends = Arc::new(Ends { rsocket, far });
     start({
         let ends = Arc::clone(&ends);
@@ -250,5 +275,7 @@ impl Drop for Ends {
             rdma::rclose(self.rsocket);
             real::close(self.far);
         }
+        *CARRIED.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        CARRIED.1.notify_all();
     }
 }

@@ -145,7 +145,8 @@ pub fn connected() -> Vec<(c_int, c_int)> {
         .collect()
 }
 
-fn is_owner() -> bool {
+/// Is this the process whose rsockets they are?
+pub fn is_owner() -> bool {
     // SAFETY: it cannot fail.
     OWNER.load(Ordering::Relaxed) == unsafe { libc::getpid() }
 }

@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 
 use super::connect::finish;
 use super::socket::{Inner, Rsocket, Stage, find};
-use super::stream::Stream;
+use super::stream::{Pieces, Stream};
 use super::wire::{Control, Message};
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno};
@@ -13,9 +13,6 @@ use crate::errno::{Call, EINVAL, Errno};
 const EFAULT: Errno = Errno(libc::EFAULT);
 /// Flags that ask for what there is not. Others change nothing for a stream; programs give some of either direction.
 const ABSENT_FLAGS: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
-
-/// Bytes of a program, piece by piece.
-type Pieces<'a> = &'a [libc::iovec];
 
 /// The pieces of a list.
 ///
@@ -131,39 +128,26 @@ fn send(fd: c_int, from: Pieces<'_>, flags: c_int) -> Call<usize> {
     if flags & ABSENT_FLAGS != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    total(from)?;
+    let len = total(from)?;
     let mut inner = connected(&socket, flags)?;
     if !inner.stream()?.can_write {
         return Err(inner.stream()?.send_error());
     }
-    inner = match tell_mappings(&socket, inner, flags) {
-        Ok(inner) => inner,
-        Err(errno) => return Err(errno),
-    };
+    inner = tell_mappings(&socket, inner, flags)?;
     let mut done = 0;
-    for piece in from {
-        let mut at = 0;
-        while at < piece.iov_len {
-            let sent = ready(&socket, inner, flags).and_then(|mut inner| {
-                // SAFETY: the program's memory, as long as it says.
-                let sent = unsafe {
-                    send_one(
-                        inner.stream()?,
-                        piece.iov_base.cast::<u8>().add(at),
-                        piece.iov_len - at,
-                    )
-                };
-                Ok((inner, sent?))
-            });
-            match sent {
-                Ok((again, len)) => {
-                    inner = again;
-                    at += len;
-                    done += len;
-                }
-                Err(_) if done > 0 => return Ok(done),
-                Err(errno) => return Err(errno),
+    while done < len {
+        let sent = ready(&socket, inner, flags).and_then(|mut inner| {
+            // SAFETY: the program's memory, as long as it says.
+            let sent = unsafe { send_one(inner.stream()?, from, done, len - done) }?;
+            Ok((inner, sent))
+        });
+        match sent {
+            Ok((again, len)) => {
+                inner = again;
+                done += len;
             }
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
         }
     }
     Ok(done)
@@ -186,15 +170,15 @@ fn ready<'a>(socket: &'a Rsocket, inner: MutexGuard<'a, Inner>, flags: c_int) ->
 /// Sends one message of a stream that is ready.
 ///
 /// # Safety
-/// So many bytes at `from`.
-unsafe fn send_one(stream: &mut Stream, from: *const u8, len: usize) -> Call<usize> {
+/// So many bytes in the pieces, behind those that are skipped.
+unsafe fn send_one(stream: &mut Stream, from: Pieces<'_>, skip: usize, len: usize) -> Call<usize> {
     let want = len.min(u32::MAX as usize) as u32;
     let Some(piece) = stream.out.take(want, stream.inline) else {
         return Ok(0);
     };
     let (to, message) = ((piece.addr, piece.key), Message::Data(piece.len));
     // SAFETY: the caller's promise.
-    unsafe { stream.post_bytes(from, piece.len, piece.span, to, Some(message)) }?;
+    unsafe { stream.post_bytes(from, skip, piece.len, piece.span, to, Some(message)) }?;
     Ok(piece.len as usize)
 }
 
@@ -210,11 +194,12 @@ fn tell_mappings<'a>(
         let (Some((addr, key, index, map)), inline) = (stream.iomaps.news(), stream.inline) else {
             continue;
         };
-        let bytes = map.to_host(stream.is_swapped());
+        let mut bytes = map.to_host(stream.is_swapped());
+        let from = [piece(bytes.as_mut_ptr().cast(), bytes.len())];
         if let Some((len, span)) = stream.out.take_direct(bytes.len() as u32, inline, true) {
             let message = Some(Message::Iomap(index));
             // SAFETY: bytes of this function; a stream that is ready has room for all of them.
-            unsafe { stream.post_bytes(bytes.as_ptr(), len, span, (addr, key), message) }?;
+            unsafe { stream.post_bytes(&from, 0, len, span, (addr, key), message) }?;
             stream.iomaps.told();
         }
     }
@@ -417,7 +402,8 @@ pub unsafe fn riowrite(
     if flags & ABSENT_FLAGS != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    total(&[piece(buf.cast_mut(), len)])?;
+    let from = [piece(buf.cast_mut(), len)];
+    total(&from)?;
     let mut inner = connected(&socket, flags)?;
     inner = tell_mappings(&socket, inner, flags)?;
     let mut done = 0;
@@ -431,7 +417,7 @@ pub unsafe fn riowrite(
                 return Ok((inner, 0));
             };
             // SAFETY: the program's memory, as long as it says.
-            unsafe { stream.post_bytes(buf.cast::<u8>().add(done), len, span, (addr, key), None) }?;
+            unsafe { stream.post_bytes(&from, done, len, span, (addr, key), None) }?;
             Ok((inner, len as usize))
         });
         match result {

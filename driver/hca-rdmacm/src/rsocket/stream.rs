@@ -20,6 +20,22 @@ const DATA: u64 = 2 << 32;
 const CONTROL: u64 = 3 << 32;
 const BATCH: usize = 16;
 
+/// Bytes of a program, piece by piece.
+pub type Pieces<'a> = &'a [libc::iovec];
+
+/// The parts of pieces that so many bytes lie in, behind those that are skipped.
+fn each_part(pieces: Pieces<'_>, mut skip: usize, mut len: usize, mut take: impl FnMut(*const u8, usize)) {
+    for piece in pieces {
+        let used = skip.min(piece.iov_len);
+        skip -= used;
+        let part = len.min(piece.iov_len - used);
+        if part > 0 {
+            take(piece.iov_base.cast::<u8>().wrapping_add(used), part);
+            len -= part;
+        }
+    }
+}
+
 /// A stream.
 pub struct Stream {
     id: *mut rdma_cm_id,
@@ -54,6 +70,8 @@ pub struct Stream {
     pub can_write: bool,
     has_shut: bool,
     error: Option<Errno>,
+    /// Short messages are put together here.
+    scratch: Vec<u8>,
 }
 
 // SAFETY: verbs may be called from any thread, and who owns this calls one at a time.
@@ -117,6 +135,7 @@ impl Stream {
             can_write: false,
             has_shut: false,
             error: None,
+            scratch: Vec::new(),
         });
         stream.make_qp(send_queue)?;
         stream.post_receives(receive_queue)?;
@@ -204,6 +223,7 @@ impl Stream {
     /// Data may go from now on.
     pub fn open(&mut self) {
         (self.is_open, self.can_read, self.can_write) = (true, true, true);
+        self.grant();
     }
 
     fn post_receives(&self, count: u32) -> Call<()> {
@@ -273,29 +293,43 @@ impl Stream {
     /// Posts bytes of the program, through the ring where they are too many for the work request.
     ///
     /// # Safety
-    /// `from` has as many bytes as the place.
+    /// The pieces are the program's, and have as many bytes behind those that are skipped.
     pub unsafe fn post_bytes(
         &mut self,
-        from: *const u8,
+        from: Pieces<'_>,
+        skip: usize,
         len: u32,
         span: Option<Span>,
         to: (u64, u32),
         message: Option<Message>,
     ) -> Call<()> {
         let Some(span) = span else {
+            let mut bytes = std::mem::take(&mut self.scratch);
+            bytes.clear();
+            // SAFETY: the caller's promise.
+            each_part(from, skip, len as usize, |part, len| {
+                bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(part, len) });
+            });
             let mut sge = [ibv_sge {
-                addr: from as u64,
+                addr: bytes.as_ptr() as u64,
                 length: len,
                 lkey: 0,
             }];
-            return self.post(DATA, &mut sge, true, to, message);
+            let done = self.post(DATA, &mut sge, true, to, message);
+            self.scratch = bytes;
+            return done;
         };
         let (addr, lkey) = (self.send.addr(), self.send.lkey());
-        // SAFETY: the caller's promise, and a place inside the ring.
-        unsafe {
-            self.send.write(span.at as usize, from, span.first as usize);
-            self.send
-                .write(0, from.add(span.first as usize), span.second as usize);
+        for (at, skip, len) in [
+            (span.at, skip, span.first),
+            (0, skip + span.first as usize, span.second),
+        ] {
+            let mut at = at as usize;
+            each_part(from, skip, len as usize, |part, len| {
+                // SAFETY: the caller's promise, and a place inside the ring.
+                unsafe { self.send.write(at, part, len) };
+                at += len;
+            });
         }
         let mut sges = [(u64::from(span.at), span.first), (0, span.second)].map(|(at, length)| ibv_sge {
             addr: addr + at,

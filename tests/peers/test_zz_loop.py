@@ -1,0 +1,76 @@
+"""rsockets between the card and Linux's soft-RoCE, each in both roles: librdmacm on one side, ours on the other (RS-1,
+RS-4, RS-5, RS-6). What both say to each other is nobody's standard: only the other implementation can judge it."""
+
+import re
+
+import pytest
+from rxe import ROLES, ends
+
+COUNT = 3
+
+
+def rstream(*options, iterations=COUNT, transfers=10):
+    def words(name, server, _):
+        address = ["-b", server] if name == "server" else ["-s", server]
+        return ["rstream", *address, "-I", iterations, "-C", transfers, *options]
+
+    return words
+
+
+def riostream(name, server, _):
+    address = ["-b", server] if name == "server" else ["-s", server]
+    return ["riostream", *address, "-I", COUNT, "-C", 5, "-S", 3000, "-T", "v"]
+
+
+def judge(done):
+    """Both have sent and received all, and verified it where they were told to."""
+    assert [end.code for end in done] == [0, 0], "\n".join(map(str, done))
+    for end in done:
+        assert re.search(r"^custom +[\d.]+[km]? ", end.text, re.MULTILINE), end
+        assert "verification" not in end.text, end
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("options", [["-S", 64, "-T", "v"], ["-S", 100000, "-T", "v"]], ids=lambda words: str(words[1]))
+def test_rstream(cable, row, server, options):
+    row("rstream", " ".join(map(str, options)), ends(server))
+    judge(cable.run_connected(rstream(*options), server))
+
+
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("options", [["-S", 1000, "-T", "a"], ["-S", 1000, "-T", "n"], ["-S", 1000, "-T", "b"],
+                                     ["-S", 5000, "-i", 0], ["-S", 50000, "-B", 8192]],
+                         ids=lambda words: "".join(map(str, words)))
+def test_modes(cable, row, server, options):
+    row("rstream", " ".join(map(str, options)), ends(server))
+    judge(cable.run_connected(rstream(*options), server))
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_more_messages_than_credits(cable, row, server):
+    """Credits go round: thousands of messages one way before one comes back."""
+    row("rstream", "-S 64 -C 4000", ends(server))
+    judge(cable.run_connected(rstream("-S", 64, "-T", "v", iterations=1, transfers=4000), server))
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_direct_writes(cable, row, server):
+    row("riostream", "-S 3000 -T v", ends(server))
+    judge(cable.run_connected(riostream, server))
+
+
+@pytest.mark.parametrize("server", ROLES)
+def test_with_loss(rxe, row, server):
+    row("rstream", "-S 20000 -T v, 1 % loss", ends(server))
+    rxe.plug(faults="loss=0.01")
+    judge(rxe.run_connected(rstream("-S", 20000, "-T", "v"), server))
+    rxe.end_all()
+
+
+@pytest.mark.parametrize("n", range(100))
+def test_loop(rxe, row, n):
+    row("loop", str(n), "x")
+    rxe.plug(faults="loss=0.01")
+    judge(rxe.run_connected(rstream("-S", 20000, "-T", "v"), ROLES[n % 2]))
+    rxe.end_all()

@@ -1,0 +1,230 @@
+// Every call of rsockets with what no program should give it: descriptors that are none, or somebody else's, or closed;
+// NULL; the wrong moment. Prints a line for each answer that is not the one expected; ends with 0 if there was none.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <rdma/rsocket.h>
+
+#define SELF "10.0.0.1"
+
+static int wrong, asked;
+
+static void expect(const char *what, long result, long wanted, int wanted_errno)
+{
+	asked++;
+	if (result == wanted && (wanted != -1 || errno == wanted_errno))
+		return;
+	wrong++;
+	printf("WRONG %s: %ld, errno %s; expected %ld, errno %s\n", what, result, strerror(errno), wanted,
+	       wanted == -1 ? strerror(wanted_errno) : "any");
+}
+
+#define FAILS(error, call) (errno = 0, expect(#call, (long)(call), -1, error))
+#define WORKS(call)        (errno = 0, expect(#call, (long)(call), 0, 0))
+#define GIVES(value, call) (errno = 0, expect(#call, (long)(call), value, 0))
+
+static struct sockaddr_in address(const char *text, int port)
+{
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};
+
+	inet_pton(AF_INET, text, &sin.sin_addr);
+	return sin;
+}
+
+// Calls with a descriptor that is no rsocket.
+static void calls_with(int fd)
+{
+	struct sockaddr_in to = address(SELF, 7471);
+	struct sockaddr *addr = (struct sockaddr *)&to;
+	socklen_t len = sizeof to;
+	char byte[8] = {0};
+	struct iovec iov = {byte, sizeof byte};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	int value = 1;
+
+	FAILS(EBADF, rbind(fd, addr, len));
+	FAILS(EBADF, rlisten(fd, 1));
+	FAILS(EBADF, raccept(fd, addr, &len));
+	FAILS(EBADF, rconnect(fd, addr, len));
+	FAILS(EBADF, rshutdown(fd, SHUT_RDWR));
+	FAILS(EBADF, rclose(fd));
+	FAILS(EBADF, rrecv(fd, byte, sizeof byte, 0));
+	FAILS(EBADF, rrecvfrom(fd, byte, sizeof byte, 0, addr, &len));
+	FAILS(EBADF, rrecvmsg(fd, &msg, 0));
+	FAILS(EBADF, rsend(fd, byte, sizeof byte, 0));
+	FAILS(EBADF, rsendto(fd, byte, sizeof byte, 0, addr, len));
+	FAILS(EBADF, rsendmsg(fd, &msg, 0));
+	FAILS(EBADF, rread(fd, byte, sizeof byte));
+	FAILS(EBADF, rreadv(fd, &iov, 1));
+	FAILS(EBADF, rwrite(fd, byte, sizeof byte));
+	FAILS(EBADF, rwritev(fd, &iov, 1));
+	FAILS(EBADF, rgetpeername(fd, addr, &len));
+	FAILS(EBADF, rgetsockname(fd, addr, &len));
+	FAILS(EBADF, rsetsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &value, sizeof value));
+	FAILS(EBADF, rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &value, &len));
+	FAILS(EBADF, rfcntl(fd, F_GETFL));
+	FAILS(EBADF, riomap(fd, byte, sizeof byte, PROT_WRITE, 0, -1));
+	FAILS(EBADF, riounmap(fd, byte, sizeof byte));
+	FAILS(EBADF, riowrite(fd, byte, sizeof byte, 0, 0));
+}
+
+// Sockets that cannot be.
+static void kinds(void)
+{
+	FAILS(EOPNOTSUPP, rsocket(AF_UNIX, SOCK_STREAM, 0));
+	FAILS(EOPNOTSUPP, rsocket(-1, SOCK_STREAM, 0));
+	FAILS(EOPNOTSUPP, rsocket(AF_INET, SOCK_RAW, 0));
+	FAILS(EOPNOTSUPP, rsocket(AF_INET, SOCK_SEQPACKET, 0));
+	FAILS(EOPNOTSUPP, rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP));
+	FAILS(EOPNOTSUPP, rsocket(AF_INET, SOCK_DGRAM, IPPROTO_TCP));
+}
+
+// Data calls on a socket that has no connection.
+static void not_connected(int fd)
+{
+	struct sockaddr_in name;
+	socklen_t len = sizeof name;
+	char byte[8] = {0};
+
+	FAILS(ENOTCONN, rrecv(fd, byte, sizeof byte, 0));
+	FAILS(ENOTCONN, rrecv(fd, byte, sizeof byte, MSG_DONTWAIT));
+	FAILS(ENOTCONN, rsend(fd, byte, sizeof byte, 0));
+	FAILS(ENOTCONN, rshutdown(fd, SHUT_RDWR));
+	FAILS(EINVAL, rshutdown(fd, 77));
+	FAILS(ENOTCONN, rgetpeername(fd, (struct sockaddr *)&name, &len));
+	FAILS(EINVAL, riomap(fd, byte, sizeof byte, PROT_WRITE, 0, -1));
+	FAILS(EINVAL, riounmap(fd, byte, sizeof byte));
+	FAILS(ENOTCONN, riowrite(fd, byte, sizeof byte, 0, 0));
+}
+
+static void addresses(int fd)
+{
+	struct sockaddr_in to = address(SELF, 7471);
+	struct sockaddr_in none = address("10.0.0.77", 7471);
+	struct sockaddr_in6 other = {.sin6_family = AF_INET6};
+	struct sockaddr *addr = (struct sockaddr *)&to;
+	socklen_t len = 0;
+
+	FAILS(EINVAL, rbind(fd, NULL, sizeof to));
+	FAILS(EINVAL, rbind(fd, addr, 0));
+	FAILS(EINVAL, rbind(fd, addr, 4));
+	FAILS(EAFNOSUPPORT, rbind(fd, (struct sockaddr *)&other, sizeof other));
+	FAILS(EADDRNOTAVAIL, rbind(fd, (struct sockaddr *)&none, sizeof none));
+	FAILS(EINVAL, rconnect(fd, NULL, sizeof to));
+	FAILS(EINVAL, rconnect(fd, addr, 4));
+	FAILS(EAFNOSUPPORT, rconnect(fd, (struct sockaddr *)&other, sizeof other));
+	FAILS(EFAULT, rgetsockname(fd, NULL, &len));
+	FAILS(EFAULT, rgetsockname(fd, addr, NULL));
+	FAILS(EINVAL, raccept(fd, NULL, NULL));
+	not_connected(fd);
+	WORKS(rbind(fd, addr, sizeof to));
+	FAILS(EINVAL, rbind(fd, addr, sizeof to));
+	not_connected(fd);
+}
+
+static void options(int fd)
+{
+	int value = 1, back = 0;
+	socklen_t len = sizeof back, small = 2;
+	struct linger linger = {1, 5};
+
+	FAILS(EFAULT, rsetsockopt(fd, SOL_SOCKET, SO_REUSEADDR, NULL, sizeof value));
+	FAILS(EINVAL, rsetsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &value, 1));
+	FAILS(EINVAL, rsetsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, 4));
+	FAILS(ENOPROTOOPT, rsetsockopt(fd, SOL_SOCKET, 4711, &value, sizeof value));
+	FAILS(ENOPROTOOPT, rsetsockopt(fd, 4711, 1, &value, sizeof value));
+	FAILS(ENOPROTOOPT, rsetsockopt(fd, SOL_RDMA, 4711, &value, sizeof value));
+	FAILS(EOPNOTSUPP, rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &value, sizeof value));
+	value = -1;
+	FAILS(EINVAL, rsetsockopt(fd, SOL_RDMA, RDMA_SQSIZE, &value, sizeof value));
+	FAILS(EINVAL, rsetsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &value, sizeof value));
+	FAILS(EFAULT, rgetsockopt(fd, SOL_SOCKET, SO_ERROR, NULL, &len));
+	FAILS(EFAULT, rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &back, NULL));
+	FAILS(ENOPROTOOPT, rgetsockopt(fd, SOL_SOCKET, 4711, &back, &len));
+	FAILS(EINVAL, rgetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &back, &len));
+	WORKS(rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &back, &small));
+	expect("a short answer", small, 2, 0);
+	FAILS(EOPNOTSUPP, rfcntl(fd, F_SETOWN, 1));
+}
+
+static void lists(int fd)
+{
+	struct pollfd polls[2] = {{.fd = fd, .events = POLLIN}, {.fd = 4711, .events = POLLIN}};
+	struct timeval no_time = {0, 0}, wrong_time = {-1, 0};
+	fd_set set;
+
+	FAILS(EFAULT, rpoll(NULL, 1, 0));
+	WORKS(rpoll(NULL, 0, 0));
+	GIVES(2, rpoll(polls, 2, 0));
+	expect("a descriptor that is none", polls[1].revents, POLLNVAL, 0);
+	polls[1].fd = -1;
+	GIVES(1, rpoll(polls, 2, 0));
+	expect("no descriptor", polls[1].revents, 0, 0);
+	FD_ZERO(&set);
+	FAILS(EINVAL, rselect(-1, &set, NULL, NULL, &no_time));
+	FAILS(EINVAL, rselect(1, &set, NULL, NULL, &wrong_time));
+	WORKS(rselect(0, NULL, NULL, NULL, &no_time));
+	FD_SET(1000, &set);
+	FAILS(EBADF, rselect(1001, &set, NULL, NULL, &no_time));
+}
+
+static void moments(void)
+{
+	struct sockaddr_in to = address(SELF, 7472), none = address(SELF, 7999), beyond = address("203.0.113.1", 7);
+	int fd = rsocket(AF_INET, SOCK_STREAM, 0), other, error = 0;
+	socklen_t len = sizeof error;
+	char byte = 0;
+
+	WORKS(rbind(fd, (struct sockaddr *)&to, sizeof to));
+	WORKS(rlisten(fd, 1));
+	WORKS(rlisten(fd, 1));
+	not_connected(fd);
+	FAILS(EINVAL, rconnect(fd, (struct sockaddr *)&to, sizeof to));
+	WORKS(rfcntl(fd, F_SETFL, O_NONBLOCK));
+	FAILS(EAGAIN, raccept(fd, NULL, NULL));
+
+	other = rsocket(AF_INET, SOCK_STREAM, 0);
+	FAILS(EADDRINUSE, rbind(other, (struct sockaddr *)&to, sizeof to));
+	FAILS(ECONNREFUSED, rconnect(other, (struct sockaddr *)&none, sizeof none));
+	FAILS(EINVAL, rconnect(other, (struct sockaddr *)&none, sizeof none));
+	WORKS(rgetsockopt(other, SOL_SOCKET, SO_ERROR, &error, &len));
+	FAILS(ENOTCONN, rsend(other, &byte, 1, 0));
+	WORKS(rclose(other));
+	FAILS(EBADF, rsend(other, &byte, 1, 0));
+	WORKS(rclose(fd));
+
+	other = rsocket(AF_INET, SOCK_STREAM, 0);
+	FAILS(EHOSTUNREACH, rconnect(other, (struct sockaddr *)&beyond, sizeof beyond));
+	WORKS(rclose(other));
+}
+
+int main(void)
+{
+	int plain = socket(AF_INET, SOCK_STREAM, 0), fd, closed;
+
+	kinds();
+	calls_with(-1);
+	calls_with(4711);
+	calls_with(1 << 20);
+	calls_with(plain);
+	fd = rsocket(AF_INET, SOCK_STREAM, 0);
+	closed = rsocket(AF_INET6, SOCK_STREAM, IPPROTO_TCP);
+	WORKS(rclose(closed));
+	calls_with(closed);
+	addresses(fd);
+	options(fd);
+	lists(fd);
+	WORKS(rclose(fd));
+	FAILS(EBADF, rclose(fd));
+	moments();
+	// What is not ours is as it was.
+	WORKS(fcntl(plain, F_GETFD));
+	printf("%d calls, %d wrong answers\n", asked, wrong);
+	return wrong != 0;
+}
