@@ -306,8 +306,8 @@ impl Stream {
         let Some(span) = span else {
             let mut bytes = std::mem::take(&mut self.scratch);
             bytes.clear();
-            // SAFETY: the caller's promise.
             each_part(from, skip, len as usize, |part, len| {
+                // SAFETY: the caller's promise.
                 bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(part, len) });
             });
             let mut sge = [ibv_sge {
