@@ -4,7 +4,8 @@ RS-4, RS-5, RS-6). What both say to each other is nobody's standard: only the ot
 import re
 
 import pytest
-from rxe import ROLES, ends
+from guest import LIMIT_S
+from rxe import AFTER_S, ROLES, ends
 
 COUNT = 3
 
@@ -38,11 +39,15 @@ def test_rstream(cable, row, server, options):
     judge(cable.run_connected(rstream(*options), server))
 
 
+MODES = [["-S", 1000, "-T", "a"], ["-S", 1000, "-T", "n"], ["-S", 1000, "-T", "b"], ["-S", 5000, "-i", 0],
+         ["-S", 50000, "-B", 8192]]
+
+
 @pytest.mark.parametrize("server", ROLES)
-@pytest.mark.parametrize("options", [["-S", 1000, "-T", "a"], ["-S", 1000, "-T", "n"], ["-S", 1000, "-T", "b"],
-                                     ["-S", 5000, "-i", 0], ["-S", 50000, "-B", 8192]],
-                         ids=lambda words: "".join(map(str, words)))
+@pytest.mark.parametrize("options", MODES, ids=lambda words: "".join(map(str, words)))
 def test_modes(cable, row, server, options):
+    if server == "card" and "a" in options:
+        pytest.skip("librdmacm's rpoll says POLLHUP before the last bytes are read, and rstream takes it for an error")
     row("rstream", " ".join(map(str, options)), ends(server))
     judge(cable.run_connected(rstream(*options), server))
 
@@ -61,8 +66,20 @@ def test_direct_writes(cable, row, server):
 
 
 @pytest.mark.parametrize("server", ROLES)
-def test_with_loss(rxe, row, server):
-    row("rstream", "-S 20000 -T v, 1 % loss", ends(server))
+def test_ten_times_with_loss(rxe, row, server):
+    """Each end has verified what has come back. When the acknowledgement of rxe's last message is lost, and the card's
+    end is gone before the message is repeated, rxe repeats it to nobody for ever (run_hasty_pair)."""
+    row("rstream", "-S 20000 -T v, 1 % loss, ten times", ends(server))
     rxe.plug(faults="loss=0.01")
-    judge(rxe.run_connected(rstream("-S", 20000, "-T", "v"), server))
+    for _ in range(10):
+        before = rxe.counters()["completer_retry_err"]
+        both = rxe.connect(rstream("-S", 20000, "-T", "v"), server, "IPv4")
+        ours, theirs = both[::-1] if server == "rxe" else both
+        done = ours.done(LIMIT_S)
+        assert done.code == 0 and re.search(r"^custom +19k ", done.text, re.MULTILINE), done
+        if theirs.ended(AFTER_S):
+            assert theirs.done(0).code == 0, theirs.text
+        else:
+            assert rxe.counters()["completer_retry_err"] > before
+            theirs.kill()
     rxe.end_all()

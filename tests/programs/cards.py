@@ -47,6 +47,17 @@ def listens(port):
     return False
 
 
+def listens_by_cm(pid):
+    """Does a process listen by our connection manager? It has a file open that says so (registry.rs)."""
+    for link in Path("/proc", str(pid), "fd").iterdir():
+        try:
+            if os.readlink(link).endswith("-listening"):
+                return True
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return False
+
+
 @dataclass
 class Done:
     """A program that has ended."""

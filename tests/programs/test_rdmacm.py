@@ -1,12 +1,11 @@
 """Debian's programs that connect by the connection manager: librdmacm.so.1 (CM-*)."""
 
-import contextlib
-import os
 import pathlib
 import re
 import subprocess
 
 import pytest
+from cards import listens_by_cm
 from pairs import end, packets, run_pair
 
 SERVER = "10.0.0.1"
@@ -18,15 +17,6 @@ def rping(count, *words):
     """CM-5, CM-6, CM-42: REQ to DREP, and between them SEND, WRITE and READ."""
     common = ["-a", SERVER, "-C", count, "-v", *words]
     return ["rping", "-s", *common], ["rping", "-c", *common]
-
-
-def listens_by_cm(pid):
-    """A process has a file open that says so: registry.rs."""
-    names = []
-    for link in pathlib.Path("/proc", str(pid), "fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            names.append(os.readlink(link))
-    return any(name.endswith("-listening") for name in names)
 
 
 def check_rping(done, count):

@@ -1,6 +1,5 @@
 """Debian's programs that know rsockets, and programs that know sockets alone, over the cards (RS-*)."""
 
-import contextlib
 import hashlib
 import os
 import pathlib
@@ -9,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from cards import LIMIT_S, TICK_S, WITH_US
+from cards import listens_by_cm
 from pairs import end, packets, run_pair
 
 SERVER = "10.0.0.1"
@@ -100,19 +99,10 @@ def test_with_loss(hca, row, link, size):
     judge(run_pair(hca, *rstream("-S", size, "-I", 5, "-C", 30, "-T", "v"), "--link", link, *LOSS))
 
 
-def listens(pid):
-    """It has said so to whoever looks at its open files: registry.rs."""
-    names = []
-    for link in pathlib.Path("/proc", str(pid), "fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            names.append(os.readlink(link))
-    return any(name.endswith("-listening") for name in names)
-
-
 def started(sim, card, *words, live=False):
     """A server that listens."""
     server = sim.start(card, *words, live=live)
-    server.wait_until(lambda: listens(server.pid), "it listened")
+    server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
     return server
 
 

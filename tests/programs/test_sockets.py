@@ -8,7 +8,7 @@ import re
 import subprocess
 
 import pytest
-from cards import listens
+from cards import listens_by_cm
 from pairs import end, packets, run_pair
 
 SERVER = "10.0.0.1"
@@ -68,7 +68,7 @@ def test_netcat(hca, row, tmp_path, link):
 
 def web_server(sim, folder, *words, port):
     server = sim.start(0, "python3", "-m", "http.server", *words, "-d", folder, port, options=SOCKETS)
-    server.wait_until(lambda: listens(port), "it listened")
+    server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
     return server
 
 
