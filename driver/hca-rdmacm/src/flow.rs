@@ -14,6 +14,7 @@ use crate::channel::EventObject;
 use crate::connect::starting_psn;
 use crate::errno::{Call, EINVAL, Errno};
 use crate::gsi::{Gsi, Route};
+use crate::qp::UDP_QKEY;
 use crate::registry;
 use crate::state::{Cm, Path, Phase, Port, cm, now_ns};
 
@@ -397,6 +398,17 @@ impl Cm {
 
     fn on_lookup(&mut self, port: usize, token: u32, req: &SidrReq) -> Call<()> {
         let header = Header::parse(&req.private_data).ok_or(EINVAL)?;
+        if let Some((qpn, own)) = self.datagrams.get(&(port, req.service_id)) {
+            if own.is_some_and(|own| own != header.destination) {
+                return Err(EINVAL);
+            }
+            let rep = SidrRep {
+                qpn: *qpn,
+                qkey: UDP_QKEY,
+                ..SidrRep::default()
+            };
+            return Ok(self.ports[port].engine.answer_lookup(now_ns(), token, rep)?);
+        }
         let path = self.path_to(port, header.destination, header.source.ip(), 0)?;
         let id = self.adopt(port, req.service_id, Some(header), path)?;
         self.id(id)?.lookup = Some(token);

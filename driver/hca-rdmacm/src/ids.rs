@@ -116,7 +116,7 @@ impl Cm {
     }
 
     /// An address of a port, of the family of another one and as near to it as there is.
-    fn own_ip(&self, port: usize, peer: IpAddr) -> Option<IpAddr> {
+    pub fn own_ip(&self, port: usize, peer: IpAddr) -> Option<IpAddr> {
         let same: Vec<IpAddr> = self
             .ports
             .get(port)?

@@ -120,6 +120,8 @@ pub struct Cm {
     pub connections: HashMap<(usize, CommunicationId), usize>,
     pub lookups: HashMap<(usize, u32), usize>,
     pub listeners: HashMap<(usize, u64), usize>,
+    /// QPs of datagrams whose number everybody is told, and the address that they are asked for by, if not all.
+    pub datagrams: HashMap<(usize, u64), (u32, Option<IpAddr>)>,
     is_open: bool,
     prefix: Option<(u8, File)>,
 }

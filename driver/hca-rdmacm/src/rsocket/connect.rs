@@ -1,10 +1,12 @@
 //! Sockets made, bound, connected, shut and closed.
 
 use std::ffi::c_int;
+use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 
 use super::config::Config;
 use super::data::shut;
+use super::datagram::Datagrams;
 use super::socket::{
     EAGAIN, Inner, Rsocket, Stage, find, insert, new_id, private_data, readable, sleep, take,
 };
@@ -23,11 +25,15 @@ const ENDLESS: u8 = 7;
 /// rsocket (RS-1, RS-2).
 pub fn open(domain: c_int, kind: c_int, protocol: c_int) -> Call<c_int> {
     let is_ip = matches!(domain, libc::AF_INET | libc::AF_INET6);
-    let is_stream = kind == libc::SOCK_STREAM && matches!(protocol, 0 | libc::IPPROTO_TCP);
-    if !is_ip || !is_stream {
+    let space = match (kind, protocol) {
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => RDMA_PS_TCP,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => RDMA_PS_UDP,
+        _ => return Err(Errno(libc::EOPNOTSUPP)),
+    };
+    if !is_ip {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    let socket = Rsocket::new(new_id()?, domain, Stage::Idle, Config::of_machine())?;
+    let socket = Rsocket::new(new_id(space)?, domain, Stage::Idle, Config::of_machine())?;
     Ok(insert(socket))
 }
 
@@ -35,7 +41,7 @@ pub fn open(domain: c_int, kind: c_int, protocol: c_int) -> Call<c_int> {
 ///
 /// # Safety
 /// As many bytes as it says, or NULL.
-unsafe fn given(addr: *const sockaddr, len: socklen_t, domain: c_int) -> Call<std::net::SocketAddr> {
+pub unsafe fn given(addr: *const sockaddr, len: socklen_t, domain: c_int) -> Call<SocketAddr> {
     let needed = match domain {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
         _ => size_of::<libc::sockaddr_in6>(),
@@ -55,7 +61,7 @@ unsafe fn given(addr: *const sockaddr, len: socklen_t, domain: c_int) -> Call<st
     // SAFETY: as above.
     let addr = unsafe { address::read(addr) }?;
     // ::ffff:a.b.c.d is an IPv4 address.
-    Ok(std::net::SocketAddr::new(addr.ip().to_canonical(), addr.port()))
+    Ok(SocketAddr::new(addr.ip().to_canonical(), addr.port()))
 }
 
 /// rbind.
@@ -70,15 +76,40 @@ pub unsafe fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Call<()>
     if inner.stage != Stage::Idle {
         return Err(EINVAL);
     }
+    if socket.is_datagram {
+        return bind_datagrams(&socket, &mut inner, addr);
+    }
     with(socket.id, |cm, id| cm.bind(id, addr))?;
     inner.stage = Stage::Bound;
     Ok(())
+}
+
+fn bind_datagrams(socket: &Rsocket, inner: &mut Inner, addr: SocketAddr) -> Call<()> {
+    inner.datagrams = Some(Datagrams::bind(socket.id, addr, &inner.config)?);
+    inner.stage = Stage::Bound;
+    Ok(())
+}
+
+/// A socket of datagrams that has its QPs: on any port, where the program names none.
+pub fn bound<'a>(socket: &'a Rsocket) -> Call<MutexGuard<'a, Inner>> {
+    let mut inner = socket.lock();
+    if inner.stage == Stage::Idle {
+        let any = match socket.domain {
+            libc::AF_INET => SocketAddr::from(([0; 4], 0)),
+            _ => SocketAddr::from(([0u16; 8], 0)),
+        };
+        bind_datagrams(socket, &mut inner, any)?;
+    }
+    Ok(inner)
 }
 
 /// rlisten.
 pub fn listen(fd: c_int, backlog: c_int) -> Call<()> {
     let socket = find(fd)?;
     let mut inner = socket.lock();
+    if socket.is_datagram {
+        return Err(Errno(libc::EOPNOTSUPP));
+    }
     match inner.stage {
         Stage::Listening => return Ok(()),
         Stage::Idle | Stage::Bound => {}
@@ -97,6 +128,9 @@ pub unsafe fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Cal
     let socket = find(fd)?;
     let (config, may_wait) = {
         let inner = socket.lock();
+        if socket.is_datagram {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
         if inner.stage != Stage::Listening {
             return Err(EINVAL);
         }
@@ -169,6 +203,11 @@ pub unsafe fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Call<
     let socket = find(fd)?;
     // SAFETY: the caller's promise.
     let addr = unsafe { given(addr, len, socket.domain) }?;
+    if socket.is_datagram {
+        let mut inner = super::data::known(&socket, bound(&socket)?, addr)?;
+        inner.datagrams()?.peer = Some(addr);
+        return Ok(());
+    }
     let mut inner = socket.lock();
     match inner.stage {
         Stage::Idle | Stage::Bound => {}
@@ -198,7 +237,7 @@ pub unsafe fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Call<
         })
 }
 
-fn begin(socket: &Rsocket, inner: &mut Inner, addr: std::net::SocketAddr) -> Call<()> {
+fn begin(socket: &Rsocket, inner: &mut Inner, addr: SocketAddr) -> Call<()> {
     let id = socket.id;
     with(id, |cm, id| cm.resolve_addr(id, None, addr))?;
     complete(id)?;
@@ -303,6 +342,12 @@ pub fn close(fd: c_int) -> Call<()> {
             Ok(inner) => inner,
             Err(_) => return Ok(()),
         };
+    }
+    if inner.datagrams.is_some() {
+        // What was sent leaves first.
+        return socket
+            .wait_until(inner, true, |inner| Ok(inner.datagrams()?.is_drained()))
+            .map(drop);
     }
     if inner.stage == Stage::Connected {
         let aborts = inner.linger.l_onoff != 0 && inner.linger.l_linger == 0;

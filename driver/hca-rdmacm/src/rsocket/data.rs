@@ -1,9 +1,11 @@
 //! Bytes in and out.
 
 use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
 use std::sync::MutexGuard;
 
-use super::connect::finish;
+use super::connect::{self, finish};
+use super::datagram::look_up;
 use super::socket::{Inner, Rsocket, Stage, find};
 use super::stream::{Pieces, Stream};
 use super::wire::{Control, Message};
@@ -68,6 +70,9 @@ fn receive(fd: c_int, into: Pieces<'_>, flags: c_int) -> Call<usize> {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let want = total(into)?;
+    if socket.is_datagram {
+        return receive_datagram(&socket, into, flags).map(|(len, _)| len.min(want));
+    }
     let mut inner = connected(&socket, flags)?;
     let keeps = flags & libc::MSG_PEEK != 0;
     let needs = if flags & libc::MSG_WAITALL != 0 && !keeps {
@@ -129,6 +134,10 @@ fn send(fd: c_int, from: Pieces<'_>, flags: c_int) -> Call<usize> {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let len = total(from)?;
+    if socket.is_datagram {
+        let peer = connect::bound(&socket)?.datagrams()?.peer;
+        return send_datagram(&socket, from, len, flags, peer.ok_or(Errno(libc::EDESTADDRREQ))?);
+    }
     let mut inner = connected(&socket, flags)?;
     if !inner.stream()?.can_write {
         return Err(inner.stream()?.send_error());
@@ -151,6 +160,44 @@ fn send(fd: c_int, from: Pieces<'_>, flags: c_int) -> Call<usize> {
         }
     }
     Ok(done)
+}
+
+/// Receives a datagram: its length, and who has sent it.
+fn receive_datagram(socket: &Rsocket, into: Pieces<'_>, flags: c_int) -> Call<(usize, SocketAddr)> {
+    let inner = connect::bound(socket)?;
+    let may_wait = inner.may_wait(flags);
+    let mut inner = socket.wait_until(inner, may_wait, |inner| Ok(inner.datagrams()?.is_there()))?;
+    let (from, len) = inner.datagrams()?.receive(into, flags & libc::MSG_PEEK != 0)?;
+    Ok((len, from))
+}
+
+/// A socket that knows where an address has its QP. Nobody holds the lock while it is asked.
+pub fn known<'a>(
+    socket: &'a Rsocket,
+    mut inner: MutexGuard<'a, Inner>,
+    to: SocketAddr,
+) -> Call<MutexGuard<'a, Inner>> {
+    if !inner.datagrams()?.knows(&to) {
+        drop(inner);
+        let found = look_up(to)?;
+        inner = socket.lock();
+        inner.datagrams()?.learn(to, &found)?;
+    }
+    Ok(inner)
+}
+
+fn send_datagram(
+    socket: &Rsocket,
+    from: Pieces<'_>,
+    len: usize,
+    flags: c_int,
+    to: SocketAddr,
+) -> Call<usize> {
+    let inner = known(socket, connect::bound(socket)?, to)?;
+    let may_wait = inner.may_wait(flags);
+    let mut inner = socket.wait_until(inner, may_wait, |inner| Ok(inner.datagrams()?.can_send(&to)))?;
+    inner.datagrams()?.send(&to, from, len)?;
+    Ok(len)
 }
 
 /// Waits until a stream can send.
@@ -257,6 +304,17 @@ pub unsafe fn rrecvfrom(
     addr: *mut sockaddr,
     addr_len: *mut socklen_t,
 ) -> Call<isize> {
+    let socket = find(fd)?;
+    if socket.is_datagram && flags & ABSENT_FLAGS == 0 {
+        let into = [piece(buf, len)];
+        total(&into)?;
+        let (got, from) = receive_datagram(&socket, &into, flags)?;
+        if !addr.is_null() && !addr_len.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { super::options::put_name(&socket, from, addr, addr_len) }?;
+        }
+        return Ok(counted(got.min(len)));
+    }
     let done = receive(fd, &[piece(buf, len)], flags)?;
     if !addr.is_null() && !addr_len.is_null() {
         // SAFETY: the caller's promise.
@@ -284,6 +342,17 @@ pub unsafe fn rrecvmsg(fd: c_int, msg: *mut libc::msghdr, flags: c_int) -> Call<
     let msg = unsafe { msg.as_mut() }.ok_or(EFAULT)?;
     // SAFETY: as above.
     let into = unsafe { pieces(msg.msg_iov, msg.msg_iovlen) }?;
+    let socket = find(fd)?;
+    if socket.is_datagram && flags & ABSENT_FLAGS == 0 {
+        let want = total(into)?;
+        let (got, from) = receive_datagram(&socket, into, flags)?;
+        (msg.msg_controllen, msg.msg_flags) = (0, if got > want { libc::MSG_TRUNC } else { 0 });
+        if !msg.msg_name.is_null() {
+            // SAFETY: as above.
+            unsafe { super::options::put_name(&socket, from, msg.msg_name.cast(), &mut msg.msg_namelen) }?;
+        }
+        return Ok(counted(got.min(want)));
+    }
     let done = receive(fd, into, flags)?;
     (msg.msg_controllen, msg.msg_flags) = (0, 0);
     if !msg.msg_name.is_null() {
@@ -313,7 +382,17 @@ pub unsafe fn rsendto(
     addr: *const sockaddr,
     addr_len: socklen_t,
 ) -> Call<isize> {
-    find(fd)?;
+    let socket = find(fd)?;
+    if socket.is_datagram && !addr.is_null() {
+        let from = [piece(buf.cast_mut(), len)];
+        // SAFETY: the caller's promise.
+        let to = unsafe { connect::given(addr, addr_len, socket.domain) }?;
+        if flags & ABSENT_FLAGS != 0 {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let len = total(&from)?;
+        return send_datagram(&socket, &from, len, flags, to).map(counted);
+    }
     if !addr.is_null() || addr_len != 0 {
         return Err(Errno(libc::EISCONN));
     }
@@ -342,7 +421,14 @@ pub unsafe fn rsendmsg(fd: c_int, msg: *const libc::msghdr, flags: c_int) -> Cal
         return Err(Errno(libc::EOPNOTSUPP));
     }
     // SAFETY: as above.
-    send(fd, unsafe { pieces(msg.msg_iov, msg.msg_iovlen) }?, flags).map(counted)
+    let from = unsafe { pieces(msg.msg_iov, msg.msg_iovlen) }?;
+    let socket = find(fd)?;
+    if socket.is_datagram && !msg.msg_name.is_null() && flags & ABSENT_FLAGS == 0 {
+        // SAFETY: as above.
+        let to = unsafe { connect::given(msg.msg_name.cast(), msg.msg_namelen, socket.domain) }?;
+        return send_datagram(&socket, from, total(from)?, flags, to).map(counted);
+    }
+    send(fd, from, flags).map(counted)
 }
 
 /// riomap (RS-4).

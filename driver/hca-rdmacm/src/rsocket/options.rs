@@ -134,6 +134,8 @@ fn number_of(socket: &Rsocket, inner: &mut Inner, level: c_int, name: c_int) -> 
             inner.options.get(&(level, name)).copied().unwrap_or(0)
         }
         (libc::SOL_SOCKET, libc::SO_ERROR) => error(inner).map_or(0, |errno| errno.0),
+        (libc::SOL_SOCKET, libc::SO_TYPE) if socket.is_datagram => libc::SOCK_DGRAM,
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) if socket.is_datagram => libc::IPPROTO_UDP,
         (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
         (libc::SOL_SOCKET, libc::SO_DOMAIN) => socket.domain,
         (libc::SOL_SOCKET, libc::SO_PROTOCOL) => libc::IPPROTO_TCP,
@@ -221,6 +223,23 @@ pub unsafe fn name(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, of_peer:
         .filter(|_| !addr.is_null())
         .ok_or(EFAULT)?;
     let found = name_of(&socket, of_peer)?;
+    // SAFETY: as above.
+    unsafe { put_name(&socket, found, addr, len) }
+}
+
+/// Writes a name as a socket's family has it.
+///
+/// # Safety
+/// As the manual pages say.
+pub unsafe fn put_name(
+    socket: &Rsocket,
+    name: SocketAddr,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Call<()> {
+    let found = in_family(name, socket.domain);
+    // SAFETY: the caller's promise.
+    let len = unsafe { len.as_mut() }.ok_or(EFAULT)?;
     // SAFETY: all-zero addresses are valid.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     // SAFETY: there is room for any address; the program's has as many bytes as it says.
@@ -235,7 +254,16 @@ pub unsafe fn name(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, of_peer:
 
 /// A socket's address, or its peer's, as its family writes them.
 pub fn name_of(socket: &Rsocket, of_peer: bool) -> Call<SocketAddr> {
-    let stage = socket.lock().stage;
+    let (stage, peer) = {
+        let inner = socket.lock();
+        (
+            inner.stage,
+            inner.datagrams.as_ref().and_then(|datagrams| datagrams.peer),
+        )
+    };
+    if let (Some(peer), true) = (peer, of_peer) {
+        return Ok(in_family(peer, socket.domain));
+    }
     let found = with(socket.id, |cm, id| {
         let entry = cm.id(id)?;
         Ok(if of_peer { entry.dst } else { entry.src })

@@ -57,6 +57,10 @@ fn state_of(socket: &Rsocket, events: i16) -> i16 {
             }
         }
     }
+    if socket.is_datagram {
+        socket.process(&mut inner);
+        return of_datagrams(&mut inner, events);
+    }
     match inner.stage {
         Stage::Opening { .. } => 0,
         // As of sockets that are neither connected nor listen.
@@ -72,6 +76,20 @@ fn state_of(socket: &Rsocket, events: i16) -> i16 {
             of_stream(&inner, events)
         }
     }
+}
+
+/// What is not bound yet can send: that binds it.
+fn of_datagrams(inner: &mut Inner, events: i16) -> i16 {
+    let datagrams = inner.datagrams.as_mut();
+    let (can_read, can_write) = datagrams.map_or((false, true), |datagrams| {
+        (datagrams.is_there(), datagrams.can_send_any())
+    });
+    let found = [(can_read, libc::POLLIN), (can_write, libc::POLLOUT)];
+    found
+        .iter()
+        .filter(|(is_so, _)| *is_so)
+        .fold(0, |all, (_, event)| all | event)
+        & events
 }
 
 fn of_stream(inner: &Inner, events: i16) -> i16 {
@@ -125,20 +143,21 @@ fn look(fds: &mut [libc::pollfd], entries: &[Entry]) -> Call<usize> {
 fn arm(fds: &[libc::pollfd], entries: &[Entry], bell: &Bell) -> Vec<libc::pollfd> {
     let mut list = vec![readable(bell.0)];
     for (entry, fd) in entries.iter().zip(fds) {
-        list.push(match entry {
-            Entry::Other => libc::pollfd { revents: 0, ..*fd },
+        match entry {
+            Entry::Other => list.push(libc::pollfd { revents: 0, ..*fd }),
             Entry::Ours(socket) => {
                 let mut inner = socket.lock();
                 socket.watch(&mut inner, bell.0, true);
-                match (inner.stage, &mut inner.stream) {
-                    (Stage::Connected, Some(stream)) => {
-                        stream.arm();
-                        readable(stream.fd())
+                let is_ready = socket.is_datagram || inner.stage == Stage::Connected;
+                match inner.transport().filter(|_| is_ready) {
+                    Some(transport) => {
+                        transport.arm();
+                        list.extend(transport.polls());
                     }
-                    _ => readable(socket.cm_fd()),
+                    None => list.push(readable(socket.cm_fd())),
                 }
             }
-        });
+        }
     }
     list
 }
@@ -149,8 +168,8 @@ fn disarm(entries: &[Entry], bell: &Bell) {
         if let Entry::Ours(socket) = entry {
             let mut inner = socket.lock();
             socket.watch(&mut inner, bell.0, false);
-            if let Some(stream) = &mut inner.stream {
-                stream.disarm();
+            if let Some(transport) = inner.transport() {
+                transport.disarm();
             }
         }
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use super::config::Config;
+use super::datagram::Datagrams;
 use super::stream::Stream;
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, last_errno};
@@ -38,10 +39,23 @@ pub enum Stage {
     Failed,
 }
 
+/// What calls wait for.
+pub trait Transport {
+    /// Looks at all completions. True: something has changed.
+    fn process(&mut self) -> bool;
+    /// The next completion will be heard of. False: that was so already.
+    fn arm(&mut self) -> bool;
+    /// Takes what has been heard.
+    fn disarm(&mut self);
+    /// Readable when there may be completions.
+    fn polls(&self) -> Vec<libc::pollfd>;
+}
+
 /// What the lock guards.
 pub struct Inner {
     pub stage: Stage,
     pub stream: Option<Box<Stream>>,
+    pub datagrams: Option<Box<Datagrams>>,
     pub config: Config,
     pub flags: c_int,
     /// Of an attempt that has failed, until somebody asks.
@@ -56,6 +70,7 @@ pub struct Inner {
 pub struct Rsocket {
     pub id: *mut rdma_cm_id,
     pub domain: c_int,
+    pub is_datagram: bool,
     inner: Mutex<Inner>,
     changed: Condvar,
 }
@@ -120,9 +135,12 @@ impl Rsocket {
         let socket = Self {
             id,
             domain,
+            // SAFETY: a live id.
+            is_datagram: unsafe { (*id).ps } == RDMA_PS_UDP,
             inner: Mutex::new(Inner {
                 stage,
                 stream: None,
+                datagrams: None,
                 config,
                 flags: libc::O_RDWR,
                 error: None,
@@ -166,7 +184,8 @@ impl Rsocket {
 
     /// Looks at what the card has done.
     pub fn process(&self, inner: &mut Inner) {
-        if inner.stream.as_mut().is_some_and(|stream| stream.process()) {
+        let transport = inner.transport();
+        if transport.is_some_and(|transport| transport.process()) {
             self.tell(inner);
         }
     }
@@ -181,16 +200,25 @@ impl Rsocket {
     /// Waits until a stream has what is asked for.
     pub fn wait<'a>(
         &'a self,
-        mut inner: MutexGuard<'a, Inner>,
+        inner: MutexGuard<'a, Inner>,
         may_wait: bool,
         is_there: impl Fn(&mut Stream) -> bool,
+    ) -> Call<MutexGuard<'a, Inner>> {
+        self.wait_until(inner, may_wait, |inner| Ok(is_there(inner.stream()?)))
+    }
+
+    /// Waits until a condition holds.
+    pub fn wait_until<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        may_wait: bool,
+        holds: impl Fn(&mut Inner) -> Call<bool>,
     ) -> Call<MutexGuard<'a, Inner>> {
         let patience = Duration::from_micros(inner.config.polling_us.into());
         let mut begun = None;
         loop {
             self.process(&mut inner);
-            let stream = inner.stream.as_mut().ok_or(ENOTCONN)?;
-            if is_there(stream) {
+            if holds(&mut inner)? {
                 return Ok(inner);
             }
             if !may_wait {
@@ -204,18 +232,18 @@ impl Rsocket {
                 continue;
             }
             // What has come before it was armed is not heard of.
-            let stream = inner.stream()?;
-            if stream.arm() {
+            let transport = inner.transport().ok_or(ENOTCONN)?;
+            if transport.arm() {
                 continue;
             }
-            let fd = stream.fd();
+            let mut polls = transport.polls();
             inner.is_watched = true;
             drop(inner);
-            let slept = sleep(&mut [readable(fd)], None);
+            let slept = sleep(&mut polls, None);
             inner = self.lock();
             inner.is_watched = false;
-            if let Some(stream) = &mut inner.stream {
-                stream.disarm();
+            if let Some(transport) = inner.transport() {
+                transport.disarm();
             }
             self.tell(&inner);
             slept?;
@@ -237,6 +265,19 @@ impl Inner {
         self.flags & libc::O_NONBLOCK == 0 && flags & libc::MSG_DONTWAIT == 0
     }
 
+    /// What its bytes come and go by, if there is anything yet.
+    pub fn transport(&mut self) -> Option<&mut dyn Transport> {
+        match (&mut self.stream, &mut self.datagrams) {
+            (Some(stream), _) => Some(&mut **stream),
+            (None, Some(datagrams)) => Some(&mut **datagrams),
+            (None, None) => None,
+        }
+    }
+
+    pub fn datagrams(&mut self) -> Call<&mut Datagrams> {
+        self.datagrams.as_deref_mut().ok_or(ENOTCONN)
+    }
+
     pub fn stream(&mut self) -> Call<&mut Stream> {
         self.stream.as_deref_mut().ok_or(ENOTCONN)
     }
@@ -245,17 +286,19 @@ impl Inner {
 impl Drop for Rsocket {
     fn drop(&mut self) {
         // The QP first: it is the id's.
-        lock(&self.inner).stream = None;
+        let mut inner = lock(&self.inner);
+        (inner.stream, inner.datagrams) = (None, None);
+        drop(inner);
         // SAFETY: the id is this socket's alone. Its descriptor is closed with it.
         let _ = unsafe { ids::destroy(self.id) };
     }
 }
 
 /// A new id with a channel of its own.
-pub fn new_id() -> Call<*mut rdma_cm_id> {
+pub fn new_id(ps: rdma_port_space) -> Call<*mut rdma_cm_id> {
     let mut id = std::ptr::null_mut();
     // SAFETY: a variable of this function.
-    unsafe { ids::create(std::ptr::null_mut(), &mut id, std::ptr::null_mut(), RDMA_PS_TCP) }?;
+    unsafe { ids::create(std::ptr::null_mut(), &mut id, std::ptr::null_mut(), ps) }?;
     Ok(id)
 }
 

@@ -7,6 +7,7 @@ use super::config::Config;
 use super::credit::{Incoming, Outgoing, Span};
 use super::iomap::Iomaps;
 use super::region::Region;
+use super::socket::{Transport, readable};
 use super::wire::{Control, GREETING_BYTES, Greeting, IOMAP_BYTES, Message, SGE_BYTES, Sge, TARGETS};
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, last_errno, made, verb};
@@ -24,7 +25,12 @@ const BATCH: usize = 16;
 pub type Pieces<'a> = &'a [libc::iovec];
 
 /// The parts of pieces that so many bytes lie in, behind those that are skipped.
-fn each_part(pieces: Pieces<'_>, mut skip: usize, mut len: usize, mut take: impl FnMut(*const u8, usize)) {
+pub fn each_part(
+    pieces: Pieces<'_>,
+    mut skip: usize,
+    mut len: usize,
+    mut take: impl FnMut(*const u8, usize),
+) {
     for piece in pieces {
         let used = skip.min(piece.iov_len);
         skip -= used;
@@ -177,12 +183,6 @@ impl Stream {
         self.qp = unsafe { (*id).qp };
         self.inline = attr.cap.max_inline_data;
         Ok(())
-    }
-
-    /// Readable when there may be completions.
-    pub fn fd(&self) -> c_int {
-        // SAFETY: live as long as this.
-        unsafe { (*self.channel).fd }
     }
 
     /// What this side says of itself.
@@ -420,45 +420,6 @@ impl Stream {
         self.post(CONTROL, &mut [sge], inline, (to, key), message)
     }
 
-    /// Looks at all completions. True: something has changed.
-    pub fn process(&mut self) -> bool {
-        let mut changed = false;
-        loop {
-            let mut found = [ibv_wc::default(); BATCH];
-            // SAFETY: a live CQ, and room for as many completions.
-            let count = unsafe {
-                match (*self.context).ops.poll_cq {
-                    Some(poll) => poll(self.cq, BATCH as c_int, found.as_mut_ptr()),
-                    None => -1,
-                }
-            };
-            let Ok(count) = usize::try_from(count) else {
-                self.fail(Errno(libc::EIO));
-                return true;
-            };
-            let mut taken = 0;
-            for wc in &found[..count] {
-                if wc.wr_id & !u64::from(u32::MAX) == RECEIVE {
-                    taken += u32::from(self.on_receive(wc));
-                } else {
-                    self.on_sent(wc);
-                }
-            }
-            changed |= count > 0;
-            if taken > 0
-                && self.is_open
-                && let Err(errno) = self.post_receives(taken)
-            {
-                self.fail(errno);
-            }
-            if count < BATCH {
-                break;
-            }
-        }
-        self.grant();
-        changed
-    }
-
     fn on_sent(&mut self, wc: &ibv_wc) {
         self.in_flight -= 1;
         let in_ring = wc.wr_id as u32;
@@ -576,8 +537,56 @@ impl Stream {
         self.in_flight == 0 || !self.is_open
     }
 
-    /// The next completion will be heard of. False: that was so already.
-    pub fn arm(&mut self) -> bool {
+    pub fn is_swapped(&self) -> bool {
+        self.is_swapped
+    }
+
+    pub fn pd(&self) -> *mut ibv_pd {
+        // SAFETY: the id lives longer.
+        unsafe { (*self.id).pd }
+    }
+}
+
+impl Transport for Stream {
+    fn process(&mut self) -> bool {
+        let mut changed = false;
+        loop {
+            let mut found = [ibv_wc::default(); BATCH];
+            // SAFETY: a live CQ, and room for as many completions.
+            let count = unsafe {
+                match (*self.context).ops.poll_cq {
+                    Some(poll) => poll(self.cq, BATCH as c_int, found.as_mut_ptr()),
+                    None => -1,
+                }
+            };
+            let Ok(count) = usize::try_from(count) else {
+                self.fail(Errno(libc::EIO));
+                return true;
+            };
+            let mut taken = 0;
+            for wc in &found[..count] {
+                if wc.wr_id & !u64::from(u32::MAX) == RECEIVE {
+                    taken += u32::from(self.on_receive(wc));
+                } else {
+                    self.on_sent(wc);
+                }
+            }
+            changed |= count > 0;
+            if taken > 0
+                && self.is_open
+                && let Err(errno) = self.post_receives(taken)
+            {
+                self.fail(errno);
+            }
+            if count < BATCH {
+                break;
+            }
+        }
+        self.grant();
+        changed
+    }
+
+    fn arm(&mut self) -> bool {
         if self.is_armed {
             return false;
         }
@@ -595,8 +604,7 @@ impl Stream {
         true
     }
 
-    /// Takes what has been heard.
-    pub fn disarm(&mut self) {
+    fn disarm(&mut self) {
         let (mut cq, mut cookie) = (null_mut(), null_mut());
         // SAFETY: a live channel that does not block; each event is acknowledged once.
         while unsafe { ibv_get_cq_event(self.channel, &mut cq, &mut cookie) } == 0 {
@@ -606,13 +614,9 @@ impl Stream {
         }
     }
 
-    pub fn is_swapped(&self) -> bool {
-        self.is_swapped
-    }
-
-    pub fn pd(&self) -> *mut ibv_pd {
-        // SAFETY: the id lives longer.
-        unsafe { (*self.id).pd }
+    fn polls(&self) -> Vec<libc::pollfd> {
+        // SAFETY: live as long as this.
+        vec![readable(unsafe { (*self.channel).fd })]
     }
 }
 
