@@ -421,6 +421,76 @@ static void abrupt(void)
 	IS(0, rclose(pair.far));
 }
 
+static int datagram_socket(struct sockaddr_in *name)
+{
+	int fd = rsocket(AF_INET, SOCK_DGRAM, 0);
+	socklen_t len = sizeof *name;
+
+	*name = here(++port);
+	IS(0, rbind(fd, (struct sockaddr *)name, sizeof *name));
+	IS(0, rgetsockname(fd, (struct sockaddr *)name, &len));
+	return fd;
+}
+
+static void datagrams(void)
+{
+	struct sockaddr_in names[3], from;
+	int first = datagram_socket(&names[0]), second = datagram_socket(&names[1]), third = datagram_socket(&names[2]);
+	struct sockaddr *to_second = (struct sockaddr *)&names[1];
+	socklen_t len = sizeof from, size = sizeof names[0];
+	struct pollfd poll = {.fd = second, .events = POLLIN | POLLOUT};
+	char got[5000];
+	static char most[4096 - 8];
+	struct iovec in = {got, 3};
+	struct msghdr message = {.msg_iov = &in, .msg_iovlen = 1, .msg_name = &from, .msg_namelen = sizeof from};
+
+	IS(SOCK_DGRAM, get(first, SOL_SOCKET, SO_TYPE));
+	IS(1, rpoll(&poll, 1, 0));
+	IS(POLLOUT, poll.revents);
+	IS(5, rsendto(first, "hello", 5, 0, to_second, size));
+	poll.events = POLLIN;
+	IS(1, rpoll(&poll, 1, -1));
+	// Datagrams have bounds; what there is no room for is gone.
+	IS(5, rrecvfrom(second, got, sizeof got, MSG_PEEK, (struct sockaddr *)&from, &len));
+	IS(0, memcmp(&from, &names[0], size));
+	IS(3, rrecvmsg(second, &message, 0));
+	IS(MSG_TRUNC, message.msg_flags);
+	FAILS(EAGAIN, rrecv(second, got, 1, MSG_DONTWAIT));
+	IS(0, rsendto(first, NULL, 0, 0, to_second, size));
+	IS(0, rrecvfrom(second, got, sizeof got, 0, (struct sockaddr *)&from, &len));
+	IS(sizeof most, rsendto(first, most, sizeof most, 0, to_second, size));
+	IS(sizeof most, rrecv(second, got, sizeof got, 0));
+	FAILS(EMSGSIZE, rsendto(first, got, sizeof most + 1, 0, to_second, size));
+	// Who has a peer sends to it, and hears of nobody else.
+	FAILS(ENOTCONN, rgetpeername(second, (struct sockaddr *)&from, &len));
+	IS(0, rconnect(second, (struct sockaddr *)&names[0], size));
+	IS(0, rgetpeername(second, (struct sockaddr *)&from, &len));
+	IS(0, memcmp(&from, &names[0], size));
+	IS(1, rsendto(third, "x", 1, 0, to_second, size));
+	IS(1, rsendto(first, "y", 1, 0, to_second, size));
+	IS(1, rrecv(second, got, 1, 0));
+	IS('y', got[0]);
+	IS(1, rwrite(second, "z", 1));
+	IS(1, rread(first, got, 1));
+	// As many as fit; the rest is lost, and nothing is wrong after that.
+	for (int i = 0; i < 1000; i++)
+		IS(1, rsendto(first, "a", 1, 0, to_second, size));
+	int count = 0;
+	while (rrecv(second, got, 1, MSG_DONTWAIT) == 1)
+		count++;
+	IS(1, count > 100 && count <= 1000);
+	long last = 0;
+	for (int i = 0; i < 100000 && last != 2; i++) {
+		IS(2, rsendto(first, "ok", 2, 0, to_second, size));
+		while ((last = rrecv(second, got, 5, MSG_DONTWAIT)) == 1)
+			;
+	}
+	IS(2, last);
+	IS(0, rclose(first));
+	IS(0, rclose(second));
+	IS(0, rclose(third));
+}
+
 int main(void)
 {
 	names();
@@ -433,6 +503,7 @@ int main(void)
 	woken();
 	full();
 	abrupt();
+	datagrams();
 	printf("%d calls, %d wrong answers\n", asked, wrong);
 	return wrong != 0;
 }

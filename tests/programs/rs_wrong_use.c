@@ -83,6 +83,7 @@ static void kinds(void)
 	FAILS(EOPNOTSUPP, rsocket(AF_INET, SOCK_SEQPACKET, 0));
 	FAILS(EOPNOTSUPP, rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP));
 	FAILS(EOPNOTSUPP, rsocket(AF_INET, SOCK_DGRAM, IPPROTO_TCP));
+	FAILS(EOPNOTSUPP, rsocket(AF_UNIX, SOCK_DGRAM, 0));
 }
 
 // Data calls on a socket that has no connection.
@@ -204,6 +205,36 @@ static void moments(void)
 	WORKS(rclose(other));
 }
 
+static void datagrams(void)
+{
+	struct sockaddr_in own = address(SELF, 7473), none = address(SELF, 7999), beyond = address("203.0.113.1", 7);
+	struct sockaddr *to_none = (struct sockaddr *)&none;
+	int fd = rsocket(AF_INET, SOCK_DGRAM, 0), other = rsocket(AF_INET, SOCK_DGRAM, IPPROTO_UDP);
+	char byte = 0;
+	static char much[5000];
+
+	WORKS(rbind(fd, (struct sockaddr *)&own, sizeof own));
+	FAILS(EINVAL, rbind(fd, (struct sockaddr *)&own, sizeof own));
+	FAILS(EADDRINUSE, rbind(other, (struct sockaddr *)&own, sizeof own));
+	FAILS(EOPNOTSUPP, rlisten(fd, 1));
+	FAILS(EOPNOTSUPP, raccept(fd, NULL, NULL));
+	FAILS(ENOTCONN, rshutdown(fd, SHUT_RDWR));
+	FAILS(EDESTADDRREQ, rsend(fd, &byte, 1, 0));
+	FAILS(EAGAIN, rrecv(fd, &byte, 1, MSG_DONTWAIT));
+	FAILS(ECONNREFUSED, rsendto(fd, &byte, 1, 0, to_none, sizeof none));
+	FAILS(ECONNREFUSED, rconnect(fd, to_none, sizeof none));
+	FAILS(EHOSTUNREACH, rsendto(fd, &byte, 1, 0, (struct sockaddr *)&beyond, sizeof beyond));
+	FAILS(EINVAL, rsendto(fd, &byte, 1, 0, to_none, 3));
+	FAILS(EFAULT, rsendto(fd, NULL, 1, 0, to_none, sizeof none));
+	FAILS(EFAULT, rrecvfrom(fd, NULL, 1, 0, NULL, NULL));
+	FAILS(EMSGSIZE, rsendto(fd, much, sizeof much, 0, (struct sockaddr *)&own, sizeof own));
+	FAILS(EINVAL, riomap(fd, &byte, 1, PROT_WRITE, 0, -1));
+	FAILS(EINVAL, riounmap(fd, &byte, 1));
+	FAILS(ENOTCONN, riowrite(fd, &byte, 1, 0, 0));
+	WORKS(rclose(fd));
+	WORKS(rclose(other));
+}
+
 int main(void)
 {
 	int plain = socket(AF_INET, SOCK_STREAM, 0), fd, closed;
@@ -223,6 +254,7 @@ int main(void)
 	WORKS(rclose(fd));
 	FAILS(EBADF, rclose(fd));
 	moments();
+	datagrams();
 	// What is not ours is as it was.
 	WORKS(fcntl(plain, F_GETFD));
 	printf("%d calls, %d wrong answers\n", asked, wrong);

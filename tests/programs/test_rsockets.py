@@ -135,6 +135,19 @@ def digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize("link", BOTH_LINKS)
+@pytest.mark.parametrize("mode", [[], ["-T", "e"], ["-T", "a"], ["-T", "b"], ["-T", "n"]], ids=lambda words: "".join(words))
+def test_datagrams(simulators, row, link, mode):
+    """RS-2: SOCK_DGRAM over UD. The server never ends by itself."""
+    row("udpong", " ".join(["-C 50 -S 500", *mode]), link)
+    sim = simulators(link=link)
+    server = started(sim, 0, "udpong", "-b", SERVER, "-C", 50, "-S", 500, *mode)
+    client = sim.run(1, "udpong", "-s", SERVER, "-C", 50, "-S", 500, *mode)
+    server.kill()
+    assert client.code == 0, client
+    assert re.search(r"^custom +500 +(50|100) ", client.text, re.MULTILINE), client
+
+
 def test_a_port_is_taken_once(simulators, row):
     """EADDRINUSE, also from another process; another address is none of the card's."""
     row("rstream", "two listeners on one port")
