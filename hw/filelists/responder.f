@@ -1,6 +1,8 @@
 // Receive side: packet rules, acknowledgements, execution, READ responses.
 hw/rtl/responder/hca_rx_pkg.sv
 hw/rtl/responder/hca_ack_unit.sv
+hw/rtl/responder/hca_atomic.sv
+hw/rtl/responder/hca_atomic_results.sv
 hw/rtl/responder/hca_msg_pool.sv
 hw/rtl/responder/hca_omt.sv
 hw/rtl/responder/hca_dg_check.sv

@@ -16,10 +16,11 @@ def words(program, *options, iterations, bytes_, timeout=TIMEOUT):
     """A function of device and GID index, as pairs of ends want it."""
     gid = "-g" if "pingpong" in program else "-x"
     common = [] if "pingpong" in program else ["-F", "-u", timeout]
-    common += ["-o", READS] if "read" in program else []
+    common += ["-o", READS] if "read" in program or "atomic" in program else []
+    size = [] if "atomic" in program else ["-s", bytes_]   # that of a word
 
     def of(device, index):
-        return [program, "-d", device, gid, index, *common, "-n", iterations, "-s", bytes_, *options]
+        return [program, "-d", device, gid, index, *common, "-n", iterations, *size, *options]
 
     return of
 

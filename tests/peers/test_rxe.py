@@ -115,7 +115,8 @@ def test_bandwidth_with_events(cable, row, program, server):
 
 
 ACCESS = "remote access error"
-CASES = ["write-rkey", "read-rkey", "write-length", "read-length", "write-before", "write-rights", "read-rights"]
+CASES = ["write-rkey", "read-rkey", "write-length", "read-length", "write-before", "write-rights", "read-rights",
+         "add-rkey", "swap-behind", "add-rights"]
 # Too long for the receive that is posted: rxe takes that for a failure of its own.
 TOO_LONG = {"card": ("remote invalid request error", "local length error"),
             "rxe": ("remote operation error", "local qp operation error")}
@@ -137,6 +138,23 @@ def test_wrong_requests(cable, row, case, server):
     assert client == f"client: {ACCESS}"
     assert said in ("server: nothing received", "server: work request flushed error")
     row.result(f"client gets '{ACCESS}'; works afterwards")
+
+
+def test_misaligned_atomic(cable, row):
+    """The other way round soft-RoCE refuses to post it."""
+    row("wrong_requests", "-c add-misaligned", ends("rxe"))
+    client, said = run_wrong(cable, "add-misaligned", "rxe")
+    assert client == "client: remote invalid request error"
+    assert said in ("server: nothing received", "server: work request flushed error")
+    row.result("client gets 'remote invalid request error'; works afterwards")
+
+
+@pytest.mark.parametrize("operation", ["FETCH_AND_ADD", "CMP_AND_SWAP"])
+@pytest.mark.parametrize("server", ROLES)
+@pytest.mark.parametrize("program", ["ib_atomic_bw", "ib_atomic_lat"])
+def test_atomics(cable, row, program, server, operation):
+    row(program, f"-A {operation}", ends(server))
+    run(cable, program, "-A", operation, bytes_=8, iterations=50, server=server)
 
 
 @pytest.mark.parametrize("server", ROLES)

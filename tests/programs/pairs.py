@@ -6,7 +6,7 @@ from collections import Counter
 
 from cards import LIMIT_S, WITH_US
 
-SEND, WRITE, READ = KINDS = ["SEND", "RDMA WRITE", "RDMA READ RESPONSE"]
+SEND, WRITE, READ, ATOMIC = KINDS = ["SEND", "RDMA WRITE", "RDMA READ RESPONSE", "ATOMIC ACKNOWLEDGE"]
 
 
 def run_pair(hca, server, client, *options, before=(), capture=None):

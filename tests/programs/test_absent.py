@@ -17,8 +17,6 @@ CASES = [
     quick(["ibv_xsrq_pingpong", "-g", 1], "Couldn't Open the XRC Domain"),
     (["ibv_rc_pingpong", "-g", 1, "-o"], "The device isn't ODP capable"),
     (["ibv_rc_pingpong", "-g", 1, "-j"], "Device doesn't support dm allocation"),
-    quick(["ib_atomic_bw", "-x", 1, "-n", 5], "Completion with error"),
-    (["ib_atomic_lat", "-x", 1, "-n", 5], "Completion with error"),
     (["ib_send_bw", "-c", "UD", "-g", "-x", 1, "-n", 5], "attach"),
     (["ib_write_bw", "-c", "XRC", "-x", 1, "-n", 5], "Couldn't create XRC resources"),
     (["ib_write_bw", "-c", "DC", "-x", 1, "-n", 5], "Failed to create QP"),

@@ -31,7 +31,7 @@ def assert_measured(ends, program, words):
     for done in ends:
         assert done.code == 0, done
     shown = results(ends[1])
-    default = 65536 if program.endswith("_bw") else 2
+    default = 8 if "atomic" in program else 65536 if program.endswith("_bw") else 2
     sizes = ALL_SIZES if "-a" in words else [option(words, "-s", default)]
     assert [size for size, _, _ in shown] == sizes, ends[1]
     for _, iters, figures in shown:
@@ -46,7 +46,7 @@ def assert_measured(ends, program, words):
 
 def data_packets_by(program, words, packets):
     """Packets of data that server and client must send for so many of the client's."""
-    if program.endswith("_lat") and "read" not in program or "-b" in words:
+    if program.endswith("_lat") and "read" not in program or "atomic" in program or "-b" in words:
         return [packets, packets]
     return [packets, 0] if "read" in program else [0, packets]
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from pairs import READ, SEND, WRITE, end, packets, run_pair
+from pairs import ATOMIC, READ, SEND, WRITE, end, packets, run_pair
 
 SIZE = 4096
 UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "KB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -13,7 +13,9 @@ TESTS = {"rc_bw": (SEND, ["recv_msgs"]), "rc_bi_bw": (SEND, ["loc_recv_msgs", "r
          "rc_lat": (SEND, ["loc_recv_msgs", "rem_recv_msgs"]), "rc_rdma_read_bw": (READ, ["recv_msgs"]),
          "rc_rdma_read_lat": (READ, ["recv_msgs"]), "rc_rdma_write_bw": (WRITE, ["msg_rate"]),
          "rc_rdma_write_lat": (WRITE, ["msg_rate"]),
-         "rc_rdma_write_poll_lat": (WRITE, ["loc_recv_msgs", "rem_recv_msgs"])}
+         "rc_rdma_write_poll_lat": (WRITE, ["loc_recv_msgs", "rem_recv_msgs"]),
+         "rc_fetch_add_mr": (ATOMIC, ["recv_msgs"]), "rc_compare_swap_mr": (ATOMIC, ["recv_msgs"]),
+         "ver_rc_fetch_add": (ATOMIC, ["recv_msgs"]), "ver_rc_compare_swap": (ATOMIC, ["recv_msgs"])}
 
 
 def quick(test):
@@ -36,7 +38,8 @@ def test_qperf(hca, row, tmp_path, test):
     kind, counts = TESTS[test]
     found = figures(end(done, "client"))
     messages = sum(found[name] for name in counts)
-    assert messages >= 1 and found["bw" if test.endswith("_bw") else "latency"] > 0, done
+    figure = "msg_rate" if kind == ATOMIC else "bw" if test.endswith("_bw") else "latency"
+    assert messages >= 1 and found[figure] > 0, done
     on_cable = packets(hca, capture)
     # A message is a packet or two, as the MTU is; each figure has three digits.
     assert on_cable[kind] >= 0.99 * messages, (on_cable, found)

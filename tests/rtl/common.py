@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RTL = ROOT / "hw" / "rtl"
 PKG = RTL / "pkg" / "hca_pkg.sv"
 LINK_PKG = RTL / "link" / "hca_link_pkg.sv"
+RX_PKG = RTL / "responder" / "hca_rx_pkg.sv"
 
 
 # ---- Layouts -----------------------------------------------------------------------------------------
@@ -27,17 +28,18 @@ LINK_PKG = RTL / "link" / "hca_link_pkg.sv"
 
 @functools.cache
 def layouts():
-    """{struct name: (width, {field: (lsb, width)})} for every packed struct of hca_pkg and hca_link_pkg."""
+    """{struct name: (width, {field: (lsb, width)})} for every packed struct of hca_pkg, hca_link_pkg, hca_rx_pkg."""
     from pyslang.driver import Driver
 
     driver = Driver()
     driver.addStandardArgs()
-    if not (driver.parseCommandLine(f"slang +incdir+{PKG.parent} {PKG} {LINK_PKG}") and driver.processOptions()
+    if not (driver.parseCommandLine(f"slang +incdir+{PKG.parent} {PKG} {LINK_PKG} {RX_PKG}") and driver.processOptions()
             and driver.parseAllSources()):
         raise RuntimeError(f"{PKG}: slang cannot read it")
     found = {}
     compilation = driver.createCompilation()
-    for member in [*compilation.getPackage("hca_pkg"), *compilation.getPackage("hca_link_pkg")]:
+    packages = [compilation.getPackage(name) for name in ("hca_pkg", "hca_link_pkg", "hca_rx_pkg")]
+    for member in [member for package in packages for member in package]:
         if "TypeAlias" not in str(member.kind):
             continue
         kind = member.targetType.type.canonicalType
@@ -47,7 +49,7 @@ def layouts():
 
 
 class Struct:
-    """Packs and unpacks one packed struct of hca_pkg or hca_link_pkg. Nested structs are plain integers."""
+    """Packs and unpacks one packed struct of those packages. Nested structs are plain integers."""
 
     def __init__(self, name):
         self.name = name

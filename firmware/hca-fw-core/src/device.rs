@@ -4,7 +4,7 @@ use crate::hal::Hal;
 use crate::memory::{MAX_KEYS, MAX_PAGES};
 use crate::{Bus, Control};
 use hca_abi::{
-    MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
+    AtomicCap, MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
     QueryDeviceResult, device_cap,
 };
 
@@ -63,6 +63,8 @@ impl Control {
         d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         d.set_max_res_rd_atom(u32::from(crate::qp::MAX_RD_ATOMIC) * self.qp_ids.limit());
         d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
+        // Against each other, whoever they come from; not against the host's processor.
+        d.set_atomic_cap(AtomicCap::Hca as u8);
         d.set_max_ah(MAX_AH);
         d.set_max_mcast_grp(self.groups.limit());
         d.set_max_mcast_qp_attach(crate::groups::MAX_QPS_PER_GROUP);

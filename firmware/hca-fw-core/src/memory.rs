@@ -18,10 +18,11 @@ pub(crate) const MAX_PAGES: u32 = u32::MAX;
 /// Keys of a function: row 0 stays empty, so that key 0 is never valid.
 pub(crate) const MAX_KEYS: u32 = (1 << MAX_LOG_KEYS) - 1;
 /// Rights that regions and QPs have here.
-pub(crate) const GRANTED: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ;
-/// Rights that may be asked for and that nobody gets: there are no atomics and no windows to use them with, and all
-/// writes of this card keep their order.
-pub(crate) const IGNORED: u32 = access::REMOTE_ATOMIC | access::MW_BIND | access::RELAXED_ORDERING;
+pub(crate) const GRANTED: u32 =
+    access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
+/// Rights that may be asked for and that nobody gets: there are no windows to use them with, and all writes of this
+/// card keep their order.
+pub(crate) const IGNORED: u32 = access::MW_BIND | access::RELAXED_ORDERING;
 
 /// Where in the mailbox lines of page lists and rows of keys go: above the admin command and completion.
 const LINE_AREA: u32 = 1024;

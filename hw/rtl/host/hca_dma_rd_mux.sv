@@ -1,12 +1,13 @@
 // Joins the DMA read ports of N clients into the host port: requests round robin through one register
 // stage, responses straight to the client named by the upper tag bits. The host's tag has eight bits: the first
-// three clients have 64 reads under way, the others 8. Tag = {client, 6 bits} or {3, client - 3, 3 bits}.
+// three clients have 64 reads under way, the last one 16, the others 8. Tag = {client, 6 bits}, or {3, 3, 4 bits} of
+// the last one, or {3, client - 3, 3 bits}.
 // The others take turns among themselves first, one cycle earlier, and have one turn in four together; their answers
 // come one cycle later, on a bus that stands still while all others' pass.
 module hca_dma_rd_mux
   import hca_pkg::*;
 #(
-  parameter int unsigned N = 8
+  parameter int unsigned N = 10
 ) (
   input  logic                clk_i,
   input  logic                rst_i,
@@ -34,8 +35,8 @@ module hca_dma_rd_mux
   localparam int unsigned Narrow  = N - Wide;
   localparam int unsigned NarrowW = $clog2(Narrow);
 
-  if (N < Wide + 2 || N > Wide + 8) begin : gen_bad_n
-    $error("hca_dma_rd_mux: the tag has room for 5 to 11 clients");
+  if (N < Wide + 2 || N > Wide + 7) begin : gen_bad_n
+    $error("hca_dma_rd_mux: the tag has room for 5 to 10 clients");
   end
 
   // ---- Those with few reads ------------------------------------------------------------------------
@@ -43,8 +44,11 @@ module hca_dma_rd_mux
   logic [NarrowW-1:0] few_idx;
   logic               few_ready, all_valid_few, all_ready_few;
   dma_rd_req_t        few;
-  logic [5:0]         few_tag;
+  logic [5:0]         few_tag, few_in_tag;
 
+  // The last one has the room of two.
+  assign few_in_tag = (few_idx == NarrowW'(Narrow - 1)) ? {2'd3, mreq_tag_i[N-1][3:0]}
+                                                        : {3'(few_idx), mreq_tag_i[Wide+32'(few_idx)][2:0]};
   assign mreq_ready_o[N-1:Wide] = few_grant & {Narrow{few_ready}};
 
   hca_rr_arb #(
@@ -65,7 +69,7 @@ module hca_dma_rd_mux
     .rst_i,
     .in_valid_i (|mreq_valid_i[N-1:Wide]),
     .in_ready_o (few_ready),
-    .in_i       ({3'(few_idx), mreq_tag_i[Wide+32'(few_idx)][2:0], mreq_i[Wide+32'(few_idx)]}),
+    .in_i       ({few_in_tag, mreq_i[Wide+32'(few_idx)]}),
     .out_valid_o(all_valid_few),
     .out_ready_i(all_ready_few),
     .out_o      ({few_tag, few})
@@ -124,9 +128,10 @@ module hca_dma_rd_mux
   end
 
   always_ff @(posedge clk_i) begin
-    for (int unsigned i = 0; i < Narrow; i++) few_valid_q[i] <= !rst_i && few_rsp && hrd_rsp_tag_i[5:3] == 3'(i);
+    for (int unsigned i = 0; i < Narrow - 1; i++) few_valid_q[i] <= !rst_i && few_rsp && hrd_rsp_tag_i[5:3] == 3'(i);
+    few_valid_q[Narrow-1] <= !rst_i && few_rsp && hrd_rsp_tag_i[5:4] == 2'd3;
     if (few_rsp) begin
-      mrsp_few_tag_o <= {3'd0, hrd_rsp_tag_i[2:0]};
+      mrsp_few_tag_o <= {2'd0, hrd_rsp_tag_i[3:0]};
       mrsp_few_o     <= hrd_rsp_i;
     end
   end

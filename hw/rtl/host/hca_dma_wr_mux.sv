@@ -13,7 +13,8 @@ module hca_dma_wr_mux
   input  dma_wr_t [N-1:0] wr_i,
   output logic            hwr_valid_o,
   input  logic            hwr_ready_i,
-  output dma_wr_t         hwr_o
+  output dma_wr_t         hwr_o,
+  output logic [1:0]      held_o   // accepted, and not handed on
 );
 
   localparam int unsigned IdxW = (N > 1) ? $clog2(N) : 1;
@@ -49,6 +50,8 @@ module hca_dma_wr_mux
       owner_q    <= grant;
     end
   end
+
+  assign held_o = 2'(hwr_valid_o) + 2'(!sel_ready);
 
   hca_skid #(
     .Width($bits(dma_wr_t))

@@ -25,15 +25,18 @@ module hca_gather_head
 );
 
   logic complete, failed, naks, told_q, sent;
+  logic refused;  // the answer of an atomic that found no memory: a NAK from the start
 
   // Room for the command is there before a packet is offered, so that both leave together.
   assign complete = txp_valid_i && txp_i.has_payload && status_valid_i && cmd_ready_i;
   assign failed   = status_i != XlOk;
 
   assign naks     = txp_i.kind == TxRead;
+  assign refused  = naks && !txp_i.has_payload && txp_i.opcode == BthRcAcknowledge;
 
-  assign txp_valid_o    = (txp_valid_i && !txp_i.has_payload) || (complete && (!failed || told_q));
-  assign err_valid_o    = complete && failed && !told_q;
+  assign txp_valid_o    = (txp_valid_i && !txp_i.has_payload && (!refused || told_q))
+                          || (complete && (!failed || told_q));
+  assign err_valid_o    = ((complete && failed) || (txp_valid_i && refused)) && !told_q;
   assign sent           = (txp_valid_o && txp_ready_i) || (err_valid_o && err_ready_i && !naks);
   assign txp_ready_o    = sent;
   assign status_ready_o = sent && txp_i.has_payload;
@@ -50,7 +53,7 @@ module hca_gather_head
   always_comb begin
     txp_o             = txp_i;
     txp_o.has_payload = txp_i.has_payload && (txp_i.payload_bytes != '0);
-    if (told_q) begin
+    if (told_q && !refused) begin
       txp_o.kind          = TxAck;
       txp_o.opcode        = BthRcAcknowledge;
       txp_o.has_payload   = 1'b0;
@@ -63,10 +66,10 @@ module hca_gather_head
     err_o           = '0;
     err_o.qpn       = txp_i.qpn;
     err_o.wqe_index = txp_i.wqe_index;
-    err_o.syndrome  = 8'(status_i);
+    err_o.syndrome  = refused ? 8'(XlDma) : 8'(status_i);
     if (txp_i.kind == TxRead) begin
       err_o.kind   = MsgReqError;
-      err_o.status = (status_i == XlDma) ? WcRemOpErr : WcRemAccessErr;
+      err_o.status = (refused || status_i == XlDma) ? WcRemOpErr : WcRemAccessErr;
     end else begin
       err_o.kind   = MsgSqError;
       err_o.status = WcLocProtErr;

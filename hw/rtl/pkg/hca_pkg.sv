@@ -140,7 +140,7 @@ package hca_pkg;
 
   typedef enum logic [1:0] {
     TxReq  = 2'd0,  // request of the requester
-    TxRead = 2'd1,  // READ response
+    TxRead = 2'd1,  // READ response, ATOMIC ACKNOWLEDGE
     TxAck  = 2'd2   // ACK / NAK / RNR NAK
   } tx_kind_e;
 
@@ -156,6 +156,8 @@ package hca_pkg;
     logic [63:0]    reth_va;
     logic [31:0]    reth_rkey;
     logic [31:0]    reth_bytes;
+    logic [63:0]    swap_add;     // AtomicETH; AtomicAckETH: the original value
+    logic [63:0]    compare;      // AtomicETH
     logic [7:0]     aeth_syndrome;
     logic [23:0]    aeth_msn;
     logic [31:0]    imm;          // ImmDt or IETH, bytes as on the wire: imm[7:0] is the first byte sent
@@ -219,57 +221,8 @@ package hca_pkg;
     beat_t      data;
   } mac_t;
 
-  localparam int unsigned RateGroupW = $clog2(RateGroups);
-
-  // How packets of a QP leave: what gates need to know.
-  typedef struct packed {
-    logic [LaneW-1:0] sl;   // its lane: port, and SL (Ethernet: priority, the top bits of the traffic class)
-    logic [RateGroupW-1:0] group;  // rate group, 0: none
-    logic [23:0] interval;  // if it has one: rate_interval
-    logic [6:0]  overhead;  // bytes of a packet on the wire without payload, RETH and AETH
-  } tx_path_t;
-
-  function automatic tx_path_t tx_path_of(qpc_t qpc, logic [NumPorts-1:0] ib_ports);
-    tx_path_t path;
-    logic     ib, unused_bits;
-    unused_bits = ^qpc;
-    ib        = ib_ports[port_of(qpc.port)];
-    path.sl   = LaneW'({port_of(qpc.port), ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]}});
-    path.group    = qpc.rate_group[RateGroupW-1:0];
-    path.interval = qpc.rate_interval;
-    // Headers up to the BTH, and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.
-    if (ib) path.overhead = qpc.is_global ? 7'd66 : 7'd26;
-    else path.overhead = qpc.is_ipv4 ? 7'd82 : 7'd102;
-    return path;
-  endfunction
-
-  localparam int unsigned RateSmallBytes = 256;  // packets up to here need not leave one by one
-
-  // A packet that a scheduler has made, for hca_static_rate and hca_tx_ahead.
-  typedef struct packed {
-    logic        gathered;  // it goes through the gather; an ACK does not
-    logic [LaneW-1:0] lane;
-    logic [RateGroupW-1:0] group;
-    logic [12:0] bytes;     // on the wire
-    logic [23:0] interval;
-  } tx_made_t;
-
-  function automatic tx_made_t tx_made_of(txp_t txp, tx_path_t path);
-    tx_made_t made;
-    logic         unused_bits;
-    unused_bits     = ^{txp, path};
-    made.gathered = txp.kind != TxAck;
-    made.lane     = path.sl;
-    made.group    = path.group;
-    made.interval = path.interval;
-    made.bytes    = ((txp.payload_bytes + 13'd3) & 13'h1ffc) + 13'(path.overhead);
-    if (txp.opcode inside {BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest}) begin
-      made.bytes = made.bytes + 13'd16;
-    end else if (txp.kind != TxReq) begin
-      made.bytes = made.bytes + 13'd4;
-    end
-    return made;
-  endfunction
+  // ---- How packets leave -------------------------------------------------------------------------
+  `include "hca_path_types.svh"
 
   // ---- Receive -----------------------------------------------------------------------------------
   localparam int unsigned RxBufBeats = 1024;  // 64 KiB
@@ -298,6 +251,8 @@ package hca_pkg;
     logic [63:0]       reth_va;
     logic [31:0]       reth_rkey;
     logic [31:0]       reth_bytes;
+    logic [63:0]       swap_add;       // AtomicETH; AtomicAckETH: the original value
+    logic [63:0]       compare;        // AtomicETH
     logic [7:0]        aeth_syndrome;
     logic [23:0]       aeth_msn;
     logic [31:0]       imm;            // ImmDt / IETH, imm[7:0] = first byte on the wire
@@ -340,7 +295,9 @@ package hca_pkg;
     RxwWrite    = 3'd1,  // payload to va under rkey (RDMA WRITE)
     RxwSend     = 3'd2,  // payload to the scatter list of receive WQE wqe_index at msg_offset
     RxwReadResp = 3'd3,  // payload to the scatter list of send WQE wqe_index at msg_offset
-    RxwReadReq  = 3'd4   // check va/rkey/chk_bytes for REMOTE_READ, then queue the READ response job
+    RxwReadReq  = 3'd4,  // check va/rkey/chk_bytes for REMOTE_READ, then queue the READ response job
+    RxwAtomic   = 3'd5,  // check va/rkey for REMOTE_ATOMIC, have rsp's operation done there, then queue the answer
+    RxwAtomicResp = 3'd6 // rsp.va, 8 bytes, to the scatter entry of send WQE wqe_index
   } rxw_kind_e;
 
   typedef struct packed {
@@ -350,10 +307,14 @@ package hca_pkg;
     cqe_t           cqe;        // owner and timestamp are filled by hca_cq
   } cqe_job_t;
 
-  // Acknowledge or READ response job for the response scheduler.
+  // Acknowledge or response job for the response scheduler. An atomic's operands are in it on the way to hca_atomic:
+  // va what to swap in or to add, {rkey, len_bytes} what to compare with. Behind it va is the original value.
   typedef struct packed {
     logic           valid;
-    logic           read;       // 0: ACK/NAK with syndrome; 1: READ response
+    logic           read;       // 0: ACK/NAK with syndrome; 1: READ response, or an atomic's
+    logic           atomic;     // read only: an atomic's. Syndrome of a NAK: memory could not be read
+    logic           cas;        // atomic only: compare and swap, not fetch and add
+    logic           again;      // atomic only: it was executed before, its result is in store
     logic [QpW-1:0] qpn;
     logic [23:0]    psn;
     logic [7:0]     syndrome;
@@ -461,6 +422,15 @@ package hca_pkg;
   endfunction
 
   // ---- Small helpers -------------------------------------------------------------------------------------
+  function automatic logic is_atomic(logic [7:0] wr_opcode);
+    return wr_opcode == WrOpAtomicCmpAndSwp || wr_opcode == WrOpAtomicFetchAndAdd;
+  endfunction
+
+  // The peer answers with data: it counts as one of max_rd_atomic.
+  function automatic logic is_answered(logic [7:0] wr_opcode);
+    return wr_opcode == WrOpRdmaRead || is_atomic(wr_opcode);
+  endfunction
+
   // a - b modulo 2^24 is in the lower half: a is not before b.
   function automatic logic psn_ge(logic [23:0] a, logic [23:0] b);
     return (a - b) < 24'h80_0000;

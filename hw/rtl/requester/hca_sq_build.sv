@@ -15,6 +15,7 @@ module hca_sq_build
   input  logic [12:0]    piece_i,
   input  logic           seg_last_i,
   input  logic [AvSlotW-1:0] av_slot_i,  // of a datagram
+  input  beat_t          block_i,     // first block of the WQE, of an atomic
   output omt_wr_t        omt_o,
   output txp_t           txp_o,
   output seg_t           seg_o
@@ -22,12 +23,14 @@ module hca_sq_build
 
   logic       is_read, is_write, with_imm, datagram, unused_bits;
   logic [7:0] only, last;
+  sq_wqe_atomic_t operands;
 
-  assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i};
+  assign unused_bits = ^{hdr_i, qpc_i, dyn_i, pkt_i, block_i};
   assign datagram = qpc_i.service == ServiceUd;
   assign only     = datagram ? BthUdSendOnly : is_write ? BthRcWriteOnly : BthRcSendOnly;
   assign last     = is_write ? BthRcWriteLast : BthRcSendLast;
-  assign is_read  = hdr_i.opcode == WrOpRdmaRead;
+  assign is_read  = is_answered(hdr_i.opcode);
+  assign operands = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_atomic_t)];
   assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
 
@@ -60,7 +63,14 @@ module hca_sq_build
     txp_o.unacked       = qpc_i.service != ServiceRc;
     txp_o.datagram      = datagram;
     txp_o.av_slot       = av_slot_i;
-    if (is_read) txp_o.opcode = BthRcReadRequest;
+    if (hdr_i.opcode == WrOpAtomicCmpAndSwp) begin
+      txp_o.opcode   = BthRcCmpSwap;
+      txp_o.swap_add = operands.swap;
+      txp_o.compare  = operands.compare_add;
+    end else if (hdr_i.opcode == WrOpAtomicFetchAndAdd) begin
+      txp_o.opcode   = BthRcFetchAdd;
+      txp_o.swap_add = operands.compare_add;
+    end else if (is_read) txp_o.opcode = BthRcReadRequest;
     else if (pkt_i.first && pkt_i.last) txp_o.opcode = only + 8'(with_imm);
     else if (pkt_i.first) txp_o.opcode = is_write ? BthRcWriteFirst : BthRcSendFirst;
     else if (pkt_i.last) txp_o.opcode = last + 8'(with_imm);

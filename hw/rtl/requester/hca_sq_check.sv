@@ -9,7 +9,7 @@ module hca_sq_check
   input  sq_qpc_t      qpc_i,
   input  sq_dyn_t      dyn_i,
   output logic         malformed_o,
-  output logic         too_long_o,
+  output logic         too_long_o,   // or not the 8 bytes of an atomic
   output logic         many_sges_o,  // entries beyond the first block
   output logic         payload_o     // its packets carry payload
 );
@@ -24,8 +24,9 @@ module hca_sq_check
   assign answers      = qpc_i.service == ServiceRc && qpc_i.max_rd_atomic != '0;
   assign room         = stride_bytes - (datagram ? 10'(SqWqeUdCtrlBytes) : 10'(SqWqeCtrlBytes));
   assign many_sges_o  = !hdr_i.inline_data && hdr_i.num_sge > (datagram ? 8'd0 : 8'd2);
-  assign too_long_o   = hdr_i.length > (datagram ? 32'(mtu_bytes(qpc_i.path_mtu)) : 32'h8000_0000);
-  assign payload_o    = (hdr_i.length != '0) && hdr_i.opcode != WrOpRdmaRead;
+  assign too_long_o   = hdr_i.length > (datagram ? 32'(mtu_bytes(qpc_i.path_mtu)) : 32'h8000_0000)
+                        || (is_atomic(hdr_i.opcode) && hdr_i.length != 32'd8);
+  assign payload_o    = (hdr_i.length != '0) && !is_answered(hdr_i.opcode);
 
   always_comb begin
     malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(qpc_i.service inside {ServiceRc, ServiceUc, ServiceUd});
@@ -33,6 +34,9 @@ module hca_sq_check
       WrOpSend, WrOpSendWithImm: ;
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;
       WrOpRdmaRead: if (!answers || hdr_i.inline_data) malformed_o = 1'b1;
+      WrOpAtomicCmpAndSwp, WrOpAtomicFetchAndAdd: begin
+        if (!answers || hdr_i.inline_data || hdr_i.num_sge != 8'd1) malformed_o = 1'b1;
+      end
       default: malformed_o = 1'b1;
     endcase
     if (hdr_i.inline_data) begin

@@ -172,7 +172,7 @@ module hca_sq_emit
   logic [23:0] all_psns;
 
   assign left    = (state_q == StWqe) ? hdr.length : left_q;
-  assign is_read = ((state_q == StWqe) ? hdr.opcode : h_q.opcode) == WrOpRdmaRead;
+  assign is_read = is_answered((state_q == StWqe) ? hdr.opcode : h_q.opcode);
 
   hca_sq_packet u_packet (
     .qpc_i     (qpc_q),
@@ -247,6 +247,7 @@ module hca_sq_emit
     .piece_i    (piece),
     .seg_last_i (pkt_end),
     .av_slot_i  (av_slot),
+    .block_i    (block),
     .omt_o, .txp_o, .seg_o
   );
 

@@ -1,6 +1,6 @@
 // The WQE under the emitter's hands: holds one of its 64-byte blocks, adds up its scatter/gather lengths, and
 // keeps the cursor (address, key and bytes left of the current entry). Entry i lies in block (i + 2) / 4, that of a
-// datagram in block (i + 4) / 4.
+// datagram in block (i + 4) / 4. An atomic has no payload: its one entry, behind the operands, is only looked at.
 // busy_o while it seeks: one cycle per entry passed and one more per block loaded.
 module hca_sq_sge
   import hca_pkg::*;
@@ -57,7 +57,8 @@ module hca_sq_sge
   assign busy_o   = state_q != StReady;
 
   // ---- Sum of lengths: entries 0 and 1 from the header block, the rest block by block ------------------
-  assign sum_first = ((hdr_o.num_sge != '0 && !datagram_i) ? 36'(lanes[2].length) : '0)
+  assign sum_first = is_atomic(hdr_o.opcode) ? 36'(lanes[3].length) :
+                     ((hdr_o.num_sge != '0 && !datagram_i) ? 36'(lanes[2].length) : '0)
                      + ((hdr_o.num_sge > 8'd1 && !datagram_i) ? 36'(lanes[3].length) : '0);
   assign further   = hdr_o.num_sge > (datagram_i ? 8'd0 : 8'd2);
   assign empty0_o  = lanes[2].length == '0;

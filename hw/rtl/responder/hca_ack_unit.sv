@@ -47,7 +47,7 @@ module hca_ack_unit
   logic        live_q;    // the packet answers something outstanding
   logic        plain_q;   // an ACK, not a NAK
   logic        moved_q, moved_d;
-  logic        implied_q, implied_d;  // a READ inside the range has no data yet: implied NAK
+  logic        implied_q, implied_d;  // a READ or atomic inside the range has no data yet: implied NAK
   logic        second_q, second_d;    // second decision: the local error behind a completed READ
 
   // ---- Start ---------------------------------------------------------------------------------------
@@ -72,10 +72,11 @@ module hca_ack_unit
   end
 
   // ---- Walk ----------------------------------------------------------------------------------------
-  logic walk_on, row_in, row_read, pend_here, complete;
+  logic walk_on, row_in, row_read, row_at, pend_here, complete;  // row_read: waits for data, row_at: of an atomic
   assign walk_on   = live_q && ack_q.una_psn != target_q;
   assign row_in    = (row_i.last_psn - ack_q.una_psn) < (target_q - ack_q.una_psn);
-  assign row_read  = row_i.opcode == WrOpRdmaRead;
+  assign row_read  = is_answered(row_i.opcode);
+  assign row_at    = is_atomic(row_i.opcode);
   assign pend_here = ack_q.pend_valid && ack_q.pend_wqe == ack_q.una_wqe;
   assign complete  = state_q == StWalk && walk_on && row_in && !row_read && !pend_here;
 
@@ -112,8 +113,9 @@ module hca_ack_unit
   assign rd_left   = row_i.len_bytes - rd_offset;
   assign rd_expect = (rd_left > 32'(mtu_bytes(ctx_i.path_mtu))) ? 32'(mtu_bytes(ctx_i.path_mtu)) : rd_left;
   assign rd_last   = ack_q.una_psn == row_i.last_psn;
-  assign rd_good   = row_read && job_i.rd_opcode && job_i.rd_ends == rd_last
-                     && 32'(rxd_i.payload_bytes) == rd_expect;
+  assign rd_good   = row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
+                     : row_read && job_i.rd_opcode && job_i.rd_ends == rd_last
+                       && 32'(rxd_i.payload_bytes) == rd_expect;
 
   always_comb begin
     base = ack_q;
@@ -258,20 +260,21 @@ module hca_ack_unit
   always_comb begin
     item_o = '0;
     if (item_valid_o) begin
-      item_o.kind      = (at_end && deliver) ? RxwReadResp : RxwNone;
+      item_o.kind      = !(at_end && deliver) ? RxwNone : row_at ? RxwAtomicResp : RxwReadResp;
       item_o.qpn       = job_i.qpn;
       item_o.func      = ctx_i.func;
       item_o.pd        = ctx_i.pd;
       item_o.wqe_index = ack_q.una_wqe;
       item_o.rsp.qpn   = job_i.qpn;
       item_o.rsp.psn   = job_i.psn;
+      item_o.rsp.va    = rxd_i.swap_add;
       item_o.buf_beat  = rxd_i.buf_beat;
       item_o.buf_beats = rxd_i.buf_beats;
       item_o.frees     = has_pkt_i && (swift || (at_end && !second_q));
       if (at_end) begin
         item_o.payload_off   = rxd_i.payload_off;
-        item_o.payload_bytes = rxd_i.payload_bytes;
-        item_o.needs_list    = deliver && rxd_i.payload_bytes != '0;
+        item_o.payload_bytes = row_at ? 13'(AtomicAckEthBytes) : rxd_i.payload_bytes;
+        item_o.needs_list    = deliver && item_o.payload_bytes != '0;
         item_o.list_bytes    = list_o.len_bytes;
         item_o.msg_offset    = rd_offset;
         item_o.msg_last      = rd_last;
@@ -287,6 +290,8 @@ module hca_ack_unit
         item_o.cqe.cqe.byte_len = row_i.len_bytes;
         unique case (row_i.opcode)
           WrOpRdmaRead:                        item_o.cqe.cqe.opcode = WcOpRdmaRead;
+          WrOpAtomicCmpAndSwp:                 item_o.cqe.cqe.opcode = WcOpCompSwap;
+          WrOpAtomicFetchAndAdd:               item_o.cqe.cqe.opcode = WcOpFetchAdd;
           WrOpRdmaWrite, WrOpRdmaWriteWithImm: item_o.cqe.cqe.opcode = WcOpRdmaWrite;
           default:                             item_o.cqe.cqe.opcode = WcOpSend;
         endcase

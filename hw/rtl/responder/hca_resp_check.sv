@@ -38,8 +38,9 @@ module hca_resp_check
     logic        earlier;
     logic        send;
     logic        write;
-    logic        read;
-    logic        starts;     // FIRST, ONLY, READ request
+    logic        read;       // or an atomic: answered with data, by a job
+    logic        atomic;
+    logic        starts;     // FIRST, ONLY, READ request, atomic
     logic        ends;       // LAST, ONLY
     logic        imm;
     logic        order_bad;  // unknown opcode, or out of order
@@ -47,7 +48,7 @@ module hca_resp_check
     logic        access_bad;
     logic        takes;      // needs a receive WQE
     logic        no_wqe;     // and there is none
-    logic        rd_full;    // more READs than agreed
+    logic        rd_full;    // more READs and atomics than agreed
     logic        rd_jam;     // the ring is full of READs asked for again: drop, the peer comes back
     logic        rd_none;    // no READ job is waiting
     logic        dup_ok;     // duplicate READ lies wholly before the expected PSN
@@ -82,7 +83,8 @@ module hca_resp_check
              || op == BthRcWriteOnly[4:0] || op == BthRcWriteOnlyImm[4:0];
     look_d.send   = op <= BthRcSendOnlyImm[4:0];
     look_d.write  = op >= BthRcWriteFirst[4:0] && op <= BthRcWriteOnlyImm[4:0];
-    look_d.read   = op == BthRcReadRequest[4:0];
+    look_d.atomic = op == BthRcCmpSwap[4:0] || op == BthRcFetchAdd[4:0];
+    look_d.read   = op == BthRcReadRequest[4:0] || look_d.atomic;
     look_d.imm    = op == BthRcSendLastImm[4:0] || op == BthRcSendOnlyImm[4:0]
                     || op == BthRcWriteLastImm[4:0] || op == BthRcWriteOnlyImm[4:0];
     look_d.starts = first || only || look_d.read;
@@ -109,9 +111,11 @@ module hca_resp_check
                      || (last && (pay == '0 || pay > mtu))
                      || (only && pay > mtu)
                      || (look_d.read && (pay != '0 || rxd_i.reth_bytes > MaxMsgBytes))
+                     || (look_d.atomic && rxd_i.reth_va[2:0] != '0)
                      || (look_d.write && (total_bad || (look_d.starts && rxd_i.reth_bytes > MaxMsgBytes)))
                      || (look_d.send && !look_d.starts && st_i.msg_bytes > MaxMsgBytes - 32'(pay));
-    look_d.access_bad = (look_d.write && !ctx_i.remote_write) || (look_d.read && !ctx_i.remote_read);
+    look_d.access_bad = (look_d.write && !ctx_i.remote_write)
+                        || (look_d.read && !(look_d.atomic ? ctx_i.remote_atomic : ctx_i.remote_read));
     look_d.takes      = (look_d.send && look_d.starts) || (look_d.write && look_d.ends && look_d.imm);
     look_d.no_wqe     = look_d.takes && !ctx_i.has_srq && st_i.rq_ci == rq_pi_i;
     // Jobs that the peer has asked for again still count until hca_resp_sched drops them: no reason to refuse.
@@ -175,8 +179,8 @@ module hca_resp_check
       syndrome = NakPsnSequence;
     end
     // Every negative answer names the expected PSN.
-    nak = '{valid: syndrome != '0, read: 1'b0, qpn: qpn_i, psn: st_i.epsn, syndrome: syndrome,
-            msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
+    nak = '{valid: syndrome != '0, read: 1'b0, atomic: 1'b0, cas: 1'b0, again: 1'b0, qpn: qpn_i, psn: st_i.epsn,
+            syndrome: syndrome, msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
   end
 
   always_comb begin
@@ -233,9 +237,10 @@ module hca_resp_check
       item_o.rsp           = nak;
       if (accept) begin
         item_o.needs_list = look_q.send;
-        item_o.kind       = look_q.send ? RxwSend : look_q.write ? RxwWrite : RxwReadReq;
+        item_o.kind       = look_q.send ? RxwSend : look_q.write ? RxwWrite : look_q.atomic ? RxwAtomic : RxwReadReq;
       end
-      if (again) item_o.kind = RxwReadReq;
+      // A READ is executed again; an atomic never is: it has the answer that it had (REL-19).
+      if (again && !look_q.atomic) item_o.kind = RxwReadReq;
       if ((accept || look_q.earlier) && !ctx_i.is_uc) begin
         item_o.rsp.valid    = look_q.read ? (accept || again) : req_i.ack_req;
         item_o.rsp.syndrome = AethAck;
@@ -245,9 +250,12 @@ module hca_resp_check
       end
       if ((accept && look_q.read) || again) begin
         item_o.rsp.read      = 1'b1;
-        item_o.rsp.va        = req_i.reth_va;
-        item_o.rsp.rkey      = req_i.reth_rkey;
-        item_o.rsp.len_bytes = req_i.reth_bytes;
+        item_o.rsp.atomic    = look_q.atomic;
+        item_o.rsp.cas       = req_i.opcode[4:0] == BthRcCmpSwap[4:0];
+        item_o.rsp.again     = look_q.atomic && again;
+        item_o.rsp.va        = look_q.atomic ? req_i.swap_add : req_i.reth_va;
+        item_o.rsp.rkey      = look_q.atomic ? req_i.compare[63:32] : req_i.reth_rkey;
+        item_o.rsp.len_bytes = look_q.atomic ? req_i.compare[31:0] : req_i.reth_bytes;
       end
       if (accept && (look_q.send || look_q.imm)) begin
         item_o.cqe.valid         = look_q.ends;

@@ -1,5 +1,5 @@
-// Schedules what the responder sends: READ responses packet by packet, round robin over QPs, and one
-// cumulative ACK per QP behind them. Per QP a ring of 16 READ jobs and one pending ACK: `rsp` is ready again
+// Schedules what the responder sends: READ responses packet by packet and answers of atomics, round robin over QPs, and
+// one cumulative ACK per QP behind them. Per QP a ring of 16 such jobs and one pending ACK: `rsp` is ready again
 // soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
 // its QP: it waits until they have passed the header stage. The ACK of a repeated request never replaces a NAK.
 // QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. Takes nothing for
@@ -31,7 +31,7 @@ module hca_resp_sched
   output logic           ack_valid_o,
   input  logic           ack_ready_i,
   output txp_t           ack_o,
-  // Strobe: a READ job of the QP has left its ring (last packet made, or dropped).
+  // Strobe: a READ or atomic job of the QP has left its ring (last packet made, or dropped).
   output logic           rsp_popped_valid_o,
   output logic [QpW-1:0] rsp_popped_qpn_o
 );
@@ -43,7 +43,7 @@ module hca_resp_sched
   localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  typedef enum logic [1:0] {StPick, StRow, StRead, StPurge} state_e;
+  typedef enum logic [2:0] {StPick, StFind, StRow, StRead, StPurge} state_e;  // StFind: is an atomic's result here?
 
   // State of a QP. `off`: bytes of the head job already sent; `last_seq`: of the newest READ packet, if any.
   typedef struct packed {
@@ -68,6 +68,8 @@ module hca_resp_sched
     logic [31:0] rkey;
     logic [31:0] len_bytes;
     logic [23:0] msn;
+    logic        atomic;     // its answer is va
+    logic        failed;     // or it has none
   } job_t;
 
   typedef struct packed {
@@ -85,13 +87,15 @@ module hca_resp_sched
   rsp_job_t       rsp_q;
   ctx_t           ctx_q, ctx;
   row_t           row, row_new;
-  job_t           job;
+  job_t           job, job_new;
   logic [2:0]     req, grant;
   logic [1:0]     grant_idx, jobs_q;  // jobs taken since the last turn
   logic           take, push, pop, sort, row_we;
   logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort;
   logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
   logic           txp_free, seg_free, ack_free;
+  logic           found, found_q, lost;  // lost: it comes again, and is too old to be here
+  logic [63:0]    result;
 
   // ---- StPick: choose an event, read the QP's row ----------------------------------------------------
   assign req[EvJob]  = rsp_valid_i;
@@ -153,16 +157,23 @@ module hca_resp_sched
                       && row.ack_syndrome != NakPsnSequence;
   assign alive      = ctx.state inside {QpsRtr, QpsRts, QpsSqd, QpsSqe} || last_word;
   assign is_nak     = rsp_q.syndrome[6:5] != 2'b00;
+  assign lost       = rsp_q.again && !found_q;
   // A NAK acknowledges everything before its PSN, so a repeated request's ACK says nothing new. Only an ACK of that
   // PSN makes the NAK void: the packet has come again.
   assign stale      = row.ack && row.nak && !is_nak && !psn_ge(rsp_q.psn, row.ack_psn);
   // A READ that does not begin behind the newest one queued: the peer has gone back, to it or into its middle.
   // What is queued has either arrived or will be asked for again, so it is dropped.
   assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
-  assign purge      = job_row && row.count != '0 && psn_ge(row.newest_psn, rsp_q.psn);
-  assign room       = purge || !row.count[JobW];
+  assign purge      = job_row && !lost && row.count != '0 && psn_ge(row.newest_psn, rsp_q.psn);
+  assign room       = !lost && (purge || !row.count[JobW]);
   assign store_job  = job_row && room;
   assign start_read = alive && open && row.count != '0 && txp_free && seg_free;
+  always_comb begin
+    job_new = '{psn: rsp_q.psn, va: rsp_q.again ? result : rsp_q.va, rkey: rsp_q.rkey, len_bytes: rsp_q.len_bytes,
+                msn: rsp_q.msn, atomic: rsp_q.atomic, failed: rsp_q.atomic && is_nak};
+    if (rsp_q.atomic) {job_new.rkey, job_new.len_bytes} = '0;
+  end
+
   // READ packets of the card that have not passed are the newest ones: is this QP's last among them?
   assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= 16'(seq_q - resp_done_seq_i);
   assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
@@ -203,10 +214,12 @@ module hca_resp_sched
         end
         if (store_job) begin
           row_new.newest_psn = rsp_q.psn;
-          if (rsp_q.len_bytes != '0) row_new.newest_psn += 24'((rsp_q.len_bytes - 32'd1) >> mtu_shift(ctx.path_mtu));
+          if (job_new.len_bytes != '0) begin
+            row_new.newest_psn += 24'((job_new.len_bytes - 32'd1) >> mtu_shift(ctx.path_mtu));
+          end
         end
         // The READ response acknowledges everything before it.
-        if (!row.nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
+        if (!lost && !row.nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
       end
     end
     if (state_q == StRow && ev_q == EvQpc && init_q) begin
@@ -265,7 +278,8 @@ module hca_resp_sched
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
       if (send_read) seq_q <= seq_q + 16'd1;
       unique case (state_q)
-        StPick:  if (take) state_q <= StRow;
+        StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StFind : StRow;
+        StFind:  state_q <= StRow;
         StRow: begin
           state_q <= (ev_q == EvTurn && start_read) ? StRead
                      : (purge || (job_row && !room)) ? StPurge : StPick;
@@ -300,6 +314,14 @@ module hca_resp_sched
       2'b01:   txp.opcode = BthRcReadResponseLast;
       default: txp.opcode = BthRcReadResponseMiddle;
     endcase
+    if (job.atomic) begin
+      txp.opcode   = BthRcAtomicAcknowledge;
+      txp.swap_add = job.va;
+    end
+    if (job.failed) begin  // hca_gather_head raises the error
+      txp.opcode        = BthRcAcknowledge;
+      txp.aeth_syndrome = NakRemoteOperational;
+    end
     seg           = '0;
     seg.access    = AccRemoteRead;
     seg.func      = ctx.func;
@@ -355,6 +377,23 @@ module hca_resp_sched
   assign rsp_popped_valid_o = (send_read && is_last) || state_q == StPurge;
   assign rsp_popped_qpn_o   = qpn_q;
 
+  // ---- Results of atomics -----------------------------------------------------------------------------------
+  hca_atomic_results u_results (
+    .clk_i,
+    .qpn_i     (qpn_q),
+    .clear_i   (state_q == StRow && ev_q == EvQpc && init_q),
+    .add_i     (job_row && rsp_q.atomic && !rsp_q.again && !is_nak),
+    .find_i    (rsp_ready_o && rsp_i.atomic),
+    .find_qpn_i(rsp_i.qpn),
+    .read_i    (state_q == StFind),
+    .psn_i     (rsp_q.psn),
+    .value_i   (rsp_q.va),
+    .found_o   (found),
+    .value_o   (result)
+  );
+
+  always_ff @(posedge clk_i) if (state_q == StFind) found_q <= found;
+
   // ---- Tables ---------------------------------------------------------------------------------------------
   logic unused_bits;
   assign unused_bits = ^{qpc_wr_i, rsp_q, queue_grant};
@@ -397,7 +436,7 @@ module hca_resp_sched
     .clk_i,
     .we_i   (store_job),
     .waddr_i({qpn_q, row.head + row.count[JobW-1:0]}),
-    .wdata_i({rsp_q.psn, rsp_q.va, rsp_q.rkey, rsp_q.len_bytes, rsp_q.msn}),
+    .wdata_i(job_new),
     .re_i   (state_q == StRow && ev_q == EvTurn && start_read),
     .raddr_i({qpn_q, row.head}),
     .rdata_o(job)

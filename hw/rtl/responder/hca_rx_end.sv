@@ -7,6 +7,7 @@ module hca_rx_end
   input  logic       clk_i,
   input  logic       rst_i,
   input  logic       wrote_i,        // strobe: the write mux accepted a beat
+  output logic [11:0] wrote_o,       // beats so far, modulo 4096
   input  logic       done_valid_i,
   output logic       done_ready_o,
   input  rx_done_t   done_i,
@@ -19,7 +20,11 @@ module hca_rx_end
   output logic       err_valid_o,
   input  logic       err_ready_i,
   output pipe_msg_t  err_o,
-  // All data of a READ of this QP lies in memory: a fenced WQE behind it may start (OP-13).
+  // Results of hca_atomic, one for each atomic that was handed to it, in order.
+  input  logic        result_valid_i,
+  output logic        result_ready_o,
+  input  at_result_t  result_i,
+  // All data of a READ or an atomic of this QP lies in memory: a fenced WQE behind it may start (OP-13).
   output logic           rd_placed_valid_o,
   input  logic           rd_placed_ready_i,
   output logic [QpW-1:0] rd_placed_o,
@@ -28,14 +33,17 @@ module hca_rx_end
 );
 
   logic [11:0] wrote_q;
-  logic        ready, written, failed, rsp_sent_q, cqe_sent_q, err_sent_q, placed_q;
+  logic        ready, over, written, waits, failed, rsp_sent_q, cqe_sent_q, err_sent_q, placed_q;
   logic        want_rsp, want_cqe, want_err, want_placed, from_rq, spoilt;
   logic [7:0]  syndrome, status;
 
+  assign wrote_o = wrote_q;
   assign written = 12'(wrote_q - done_i.beats) < 12'd2048;
-  assign ready   = done_valid_i && written;
+  assign waits   = done_i.fin.kind == RxwAtomic && !done_i.blocked && done_i.err == ExNone;
+  assign over    = written && (!waits || result_valid_i);
+  assign ready   = done_valid_i && over;
   assign failed  = !done_i.blocked && done_i.err != ExNone;
-  assign from_rq = done_i.fin.kind != RxwReadResp;
+  assign from_rq = !is_response(done_i.fin.kind);
 
   // On a failed side everything is held back: hca_rx_ctrl goes back to the WQE that failed, and says so with an item
   // that resumes. But every slot of an SRQ has its completion: that of a receive that failed says why, of others that
@@ -45,7 +53,7 @@ module hca_rx_end
   assign want_cqe = done_i.fin.shared ? (spoilt || (done_i.fin.cqe.valid && !done_i.told))
                                       : done_i.fin.cqe.valid && !failed && !done_i.blocked;
   assign want_err = failed;
-  assign want_placed = done_i.fin.kind == RxwReadResp && done_i.fin.msg_last && !failed && !done_i.blocked;
+  assign want_placed = !from_rq && done_i.fin.msg_last && !failed && !done_i.blocked;
 
   always_comb begin
     unique case (done_i.err)
@@ -57,8 +65,8 @@ module hca_rx_end
     unique case (done_i.err)
       ExLen:   status = WcLocLenErr;
       ExWqe:   status = WcLocQpOpErr;
-      default: status = (done_i.fin.kind == RxwSend || done_i.fin.kind == RxwReadResp) ? WcLocProtErr
-                                                                                     : WcRemAccessErr;
+      default: status = (done_i.fin.kind == RxwSend || !from_rq) ? WcLocProtErr
+                                                              : WcRemAccessErr;
     endcase
   end
 
@@ -70,6 +78,10 @@ module hca_rx_end
       rsp_o.syndrome = syndrome;
       // The record counts the message as complete; it is not.
       rsp_o.msn      = done_i.fin.rsp.msn - 24'(done_i.fin.msg_last);
+    end else if (waits) begin
+      // What is behind it has been carried out: the answer itself ends the connection (hca_gather_head).
+      rsp_o.va       = result_i.value;
+      if (result_i.err) rsp_o.syndrome = NakRemoteOperational;
     end
     cqe_o       = done_i.fin.cqe;
     cqe_o.valid = 1'b1;
@@ -86,7 +98,7 @@ module hca_rx_end
     err_o.syndrome  = from_rq ? syndrome : 8'(done_i.xl_err);
     unique case (done_i.fin.kind)
       RxwSend:     err_o.kind = MsgRqError;
-      RxwReadResp: err_o.kind = MsgSqError;
+      RxwReadResp, RxwAtomicResp: err_o.kind = MsgSqError;
       default:     err_o.kind = MsgReqError;
     endcase
   end
@@ -97,10 +109,11 @@ module hca_rx_end
   assign rd_placed_valid_o = ready && want_placed && !placed_q;
   assign rd_placed_o       = done_i.fin.qpn;
 
-  assign done_ready_o = written && (!want_rsp || rsp_sent_q || rsp_ready_i)
+  assign done_ready_o = over && (!want_rsp || rsp_sent_q || rsp_ready_i)
                         && (!want_cqe || cqe_sent_q || cqe_ready_i)
                         && (!want_err || err_sent_q || err_ready_i)
                         && (!want_placed || placed_q || rd_placed_ready_i);
+  assign result_ready_o   = waits && done_valid_i && done_ready_o;
   assign buf_free_o       = done_valid_i && done_ready_o && done_i.fin.frees;
   assign buf_free_beats_o = done_i.fin.buf_beats;
 

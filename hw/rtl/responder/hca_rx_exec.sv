@@ -1,7 +1,8 @@
 // Carries out, in order, what hca_rx_ctrl decided: finds the place of each payload (hca_rx_place), has it
 // translated (hca_xlate #(4096), wired beside this block between `seg` and `chunk`), moves it
-// (hca_rx_mover), and then answers, completes and frees (hca_rx_end). Several items are in flight, so
-// translation latency is hidden. Stalls: write mux, completion unit; never hca_rx_ctrl.
+// (hca_rx_mover), and then answers, completes and frees (hca_rx_end). Atomics go to hca_atomic; so that all is in
+// order, a burst waits for those before it that are near. Several items are in flight, so translation latency is
+// hidden. Stalls: write mux, completion unit; never hca_rx_ctrl.
 module hca_rx_exec
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -30,6 +31,16 @@ module hca_rx_exec
   output logic              wr_valid_o,
   input  logic              wr_ready_i,
   output dma_wr_t           wr_o,
+  // hca_atomic: its own reads and writes.
+  output logic              at_req_valid_o,
+  input  logic              at_req_ready_i,
+  output dma_rd_req_t       at_req_o,
+  input  logic              at_rsp_valid_i,
+  output logic              at_rsp_ready_o,
+  input  dma_rd_rsp_t       at_rsp_i,
+  output logic              at_wr_valid_o,
+  input  logic              at_wr_ready_i,
+  output dma_wr_t           at_wr_o,
   output logic              rsp_valid_o,
   input  logic              rsp_ready_i,
   output rsp_job_t          rsp_o,
@@ -52,6 +63,7 @@ module hca_rx_exec
 
   localparam int unsigned SegDepth  = 32;  // at least MaxSge: an item's segments wait here for its record
   localparam int unsigned ItemDepth = 32;
+  localparam int unsigned DoneDepth = 64;  // all wait behind an atomic that reads memory
 
   logic     seg_valid, seg_ready, meta_in_valid, meta_in_ready, meta_valid, meta_ready;
   logic     beat_valid, beat_ready, done_in_valid, done_in_ready, done_valid, done_ready;
@@ -60,7 +72,12 @@ module hca_rx_exec
   dma_wr_t  beat;
   rx_done_t done_in, done;
   logic [$clog2(SegDepth):0]  unused_segs;
-  logic [$clog2(ItemDepth):0] unused_metas, unused_dones;
+  logic [$clog2(ItemDepth):0] unused_metas;
+  logic [$clog2(DoneDepth):0] unused_dones;
+  logic       op_valid, op_ready, result_valid, result_ready, hold, burst_q, beat_waits, wrote;
+  logic [11:0] beats_wrote;
+  at_op_t     op;
+  at_result_t result;
 
   hca_rx_place u_place (
     .clk_i,
@@ -127,6 +144,10 @@ module hca_rx_exec
     .beat_valid_o (beat_valid),
     .beat_ready_i (beat_ready),
     .beat_o       (beat),
+    .op_valid_o   (op_valid),
+    .op_ready_i   (op_ready),
+    .op_o         (op),
+    .wrote_i      (beats_wrote),
     .done_valid_o (done_in_valid),
     .done_ready_i (done_in_ready),
     .done_o       (done_in)
@@ -140,14 +161,46 @@ module hca_rx_exec
     .in_valid_i (beat_valid),
     .in_ready_o (beat_ready),
     .in_i       (beat),
-    .out_valid_o(wr_valid_o),
-    .out_ready_i(wr_ready_i),
+    .out_valid_o(beat_waits),
+    .out_ready_i(wrote),
     .out_o      (wr_o)
+  );
+
+  // A burst waits for the atomics before it that are near to it; inside a burst nothing waits, the mux waits for it.
+  assign wr_valid_o = beat_waits && (burst_q || !hold);
+  assign wrote      = wr_valid_o && wr_ready_i;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) burst_q <= 1'b0;
+    else if (wrote) burst_q <= !wr_o.last;
+  end
+
+  hca_atomic u_atomic (
+    .clk_i,
+    .rst_i,
+    .op_valid_i    (op_valid),
+    .op_ready_o    (op_ready),
+    .op_i          (op),
+    .result_valid_o(result_valid),
+    .result_ready_i(result_ready),
+    .result_o      (result),
+    .look_func_i   (wr_o.func),
+    .look_block_i  (wr_o.addr[63:8]),
+    .hold_o        (hold),
+    .rd_req_valid_o(at_req_valid_o),
+    .rd_req_ready_i(at_req_ready_i),
+    .rd_req_o      (at_req_o),
+    .rd_rsp_valid_i(at_rsp_valid_i),
+    .rd_rsp_ready_o(at_rsp_ready_o),
+    .rd_rsp_i      (at_rsp_i),
+    .wr_valid_o    (at_wr_valid_o),
+    .wr_ready_i    (at_wr_ready_i),
+    .wr_o          (at_wr_o)
   );
 
   hca_fifo #(
     .Width($bits(rx_done_t)),
-    .Depth(ItemDepth)
+    .Depth(DoneDepth)
   ) u_dones (
     .clk_i,
     .rst_i,
@@ -163,7 +216,11 @@ module hca_rx_exec
   hca_rx_end u_end (
     .clk_i,
     .rst_i,
-    .wrote_i     (wr_valid_o && wr_ready_i),
+    .wrote_i     (wrote),
+    .wrote_o     (beats_wrote),
+    .result_valid_i(result_valid),
+    .result_ready_o(result_ready),
+    .result_i    (result),
     .done_valid_i(done_valid),
     .done_ready_o(done_ready),
     .done_i      (done),

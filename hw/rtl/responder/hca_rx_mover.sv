@@ -6,6 +6,7 @@
 // the beat before (carry). A chunk whose source lane lies behind its destination lane needs one step more: one that
 // writes nothing, so the first of an item passes beside the look at its error bits. An item takes a cycle and one per
 // beat written, at least two.
+// An atomic moves nothing here: it goes to hca_atomic once every beat before it has been accepted by the write mux.
 module hca_rx_mover
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -26,6 +27,10 @@ module hca_rx_mover
   output logic              beat_valid_o,
   input  logic              beat_ready_i,
   output dma_wr_t           beat_o,
+  output logic              op_valid_o,
+  input  logic              op_ready_i,
+  output at_op_t            op_o,
+  input  logic [11:0]       wrote_i,       // beats that the write mux has accepted, modulo 4096
   output logic              done_valid_o,
   input  logic              done_ready_i,
   output rx_done_t          done_o
@@ -77,12 +82,18 @@ module hca_rx_mover
   logic [4:0]  segs_q, segs_left;   // segments finished / still to finish
   logic [12:0] pos_q;               // payload bytes placed
   logic        discard, has_chunk, chunk_bad, chunk_ok, chunk_moves, early, late, take, finish, advance;
+  logic        is_atomic_op, launch, by_value;
+  logic [11:0] beats_q;
+  xl_err_e     chunk_err;
 
   assign segs_left   = meta_i.segs - segs_q;
   assign discard     = blocked || meta_i.err != ExNone || err_q != ExNone;
   assign has_chunk   = run_q && segs_left != '0 && chunk_valid_i;
-  assign chunk_bad   = has_chunk && !discard && chunk_i.err != XlOk;
-  assign chunk_ok    = chunk_valid_i && chunk_i.err == XlOk && chunk_i.len_bytes != '0;
+  // A region by bus addresses may begin anywhere: what its peer takes for a multiple of 8 need not be one.
+  assign is_atomic_op = meta_i.fin.kind == RxwAtomic;
+  assign chunk_err   = (chunk_i.err == XlOk && is_atomic_op && chunk_i.addr[2:0] != '0) ? XlAccess : chunk_i.err;
+  assign chunk_bad   = has_chunk && !discard && chunk_err != XlOk;
+  assign chunk_ok    = chunk_valid_i && chunk_err == XlOk && chunk_i.len_bytes != '0 && !is_atomic_op;
   assign chunk_moves = has_chunk && !discard && chunk_ok;
   assign early       = meta_valid_i && !run_q && meta_i.segs != '0 && chunk_ok && late;
 
@@ -94,7 +105,9 @@ module hca_rx_mover
   logic        step, step_last, emits;
 
   // A datagram's chunks are cut where its network header ends.
-  assign src       = (pos_q < 13'(meta_i.hdr_bytes)) ? 14'(meta_i.hdr_off) + 14'(pos_q)
+  // The answer of an atomic is in its item.
+  assign by_value  = meta_i.fin.kind == RxwAtomicResp;
+  assign src       = by_value ? 14'(pos_q) : (pos_q < 13'(meta_i.hdr_bytes)) ? 14'(meta_i.hdr_off) + 14'(pos_q)
                      : 14'(meta_i.payload_off) + 14'(pos_q) - 14'(meta_i.hdr_bytes);
   assign s         = src[5:0];
   assign d         = chunk_i.addr[5:0];
@@ -108,22 +121,27 @@ module hca_rx_mover
   assign step      = (chunk_moves || early) && advance && done_ready_i;
   assign step_last = 8'(k_q) == steps - 8'd1;
 
-  assign take      = has_chunk && (chunk_moves ? (step && step_last) : done_ready_i);
+  assign launch    = has_chunk && !discard && !chunk_bad && is_atomic_op;
+  assign op_valid_o = launch && done_ready_i && beats_q == wrote_i;
+  assign op_o      = '{func: chunk_i.func, addr: chunk_i.addr[63:3], cas: meta_i.fin.rsp.cas,
+                       swap_add: meta_i.fin.rsp.va, compare: {meta_i.fin.rsp.rkey, meta_i.fin.rsp.len_bytes}};
+
+  assign take      = has_chunk && (chunk_moves ? (step && step_last)
+                                   : launch ? op_valid_o && op_ready_i : done_ready_i);
   assign finish    = run_q && done_ready_i
                      && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
   assign chunk_ready_o = take;
   assign meta_ready_o  = finish;
 
-  assign buf_re_o    = step && 8'(k_q) < src_beats;
+  assign buf_re_o    = step && 8'(k_q) < src_beats && !by_value;
   assign buf_raddr_o = meta_i.buf_beat + RxBufW'(src[13:6]) + RxBufW'(k_q);
 
   assign err_now    = (meta_i.err != ExNone) ? meta_i.err : chunk_bad ? ExKey : err_q;
-  assign xl_err_now = chunk_bad ? chunk_i.err : xl_err_q;
+  assign xl_err_now = chunk_bad ? chunk_err : xl_err_q;
   assign set_bad    = finish && !blocked && err_now != ExNone;
   assign resume     = finish && meta_i.fin.resumes;
   assign pays       = finish && told;
 
-  logic [11:0] beats_q;
   assign done_valid_o = run_q && (segs_left == '0 || (take && chunk_i.seg_last && segs_left == 5'd1));
   assign done_o = '{blocked: blocked, told: told, err: err_now, xl_err: xl_err_now,
                     beats: beats_q + 12'(step && emits), fin: meta_i.fin};
@@ -150,7 +168,7 @@ module hca_rx_mover
     end else begin
       if (chunk_bad && take) begin
         err_q    <= ExKey;
-        xl_err_q <= chunk_i.err;
+        xl_err_q <= chunk_err;
       end
       if (step && step_last) pos_q <= pos_q + chunk_i.len_bytes;
     end
@@ -170,6 +188,9 @@ module hca_rx_mover
 
   logic        mv_valid_q, mv_go;
   move_t       mv_q, mv_d;
+  logic        mv_by_value_q;
+  logic [63:0] mv_value_q;
+  beat_t       source;
   logic [5:0]  end_lane;
   logic        dst_first, dst_last;
   beat_t       rotated, carry_q;
@@ -196,15 +217,21 @@ module hca_rx_mover
   always_ff @(posedge clk_i) begin
     if (rst_i) mv_valid_q <= 1'b0;
     else if (advance) mv_valid_q <= step;
-    if (step) mv_q <= mv_d;
+    if (step) begin
+      mv_q          <= mv_d;
+      mv_by_value_q <= by_value;
+      if (by_value) mv_value_q <= meta_i.fin.rsp.va;
+    end
     if (mv_go) carry_q <= rotated;
   end
+
+  assign source = mv_by_value_q ? DataW'(mv_value_q) : buf_rdata_i;
 
   always_comb begin
     rotated = '0;
     fresh   = '0;
     if (mv_valid_q) begin
-      rotated = 512'(({buf_rdata_i, buf_rdata_i} << {mv_q.rot, 3'd0}) >> 512);
+      rotated = 512'(({source, source} << {mv_q.rot, 3'd0}) >> 512);
       fresh   = mv_q.all ? '1 : ({64{1'b1}} << mv_q.rot);
     end
   end

@@ -33,6 +33,7 @@ package hca_rx_pkg;
     logic [2:0]     path_mtu;
     logic           remote_write;
     logic           remote_read;
+    logic           remote_atomic;
     logic [23:0]    dest_qpn;
     logic [63:0]    sq_base;
     logic [3:0]     sq_log_size;
@@ -64,7 +65,7 @@ package hca_rx_pkg;
     logic [23:0] msn;
     logic [15:0] rq_ci;        // next receive WQE to consume; SRQ: the slot of the message in progress
     logic        held;         // SRQ: rq_ci has been taken, and has no completion yet
-    logic [5:0]  rd_pushed;    // READ jobs handed on, modulo 64
+    logic [5:0]  rd_pushed;    // READ and atomic jobs handed on, modulo 64
     logic        rd_again;     // READs were repeated: some of the jobs counted will be dropped unserved
     msgp_e       in_msg;
     logic [63:0] wr_va;        // WRITE in progress: where the next packet goes
@@ -146,7 +147,7 @@ package hca_rx_pkg;
   // Work of the acknowledge unit.
   typedef enum logic [2:0] {
     AjAck      = 3'd0,  // AETH packet: ACK, RNR NAK, NAK
-    AjRead     = 3'd1,  // READ response (or another response, then never right)
+    AjRead     = 3'd1,  // response of a READ, or of an atomic
     AjSqError  = 3'd2,
     AjTimeout  = 3'd3,
     AjRnrDone  = 3'd4,
@@ -159,6 +160,7 @@ package hca_rx_pkg;
     logic [23:0]    psn;
     logic [7:0]     syndrome;
     logic           rd_opcode;    // a READ response opcode
+    logic           at_opcode;    // ATOMIC ACKNOWLEDGE
     logic           rd_ends;      // READ response LAST or ONLY
     logic           from_exec;    // AjSqError: READ data could not be placed
     logic [15:0]    wqe_index;    // AjSqError
@@ -224,11 +226,29 @@ package hca_rx_pkg;
     rx_end_t     fin;
   } rx_done_t;
 
+  // ---- hca_atomic --------------------------------------------------------------------------------------
+  typedef struct packed {
+    logic [7:0]  func;
+    logic [63:3] addr;      // bus address
+    logic        cas;       // compare and swap, not fetch and add
+    logic [63:0] swap_add;
+    logic [63:0] compare;
+  } at_op_t;
+
+  typedef struct packed {
+    logic        err;       // memory could not be read: nothing was done
+    logic [63:0] value;     // the original one
+  } at_result_t;
+
+  function automatic logic is_response(rxw_kind_e kind);
+    return kind == RxwReadResp || kind == RxwAtomicResp;
+  endfunction
+
   // An item of the send side: its CQE or its data belong to a send WQE.
   function automatic logic end_is_sq(rx_end_t e);
     logic unused;
     unused = ^e;
-    return e.kind == RxwReadResp || (e.kind == RxwNone && e.cqe.valid && !e.cqe.cqe.opcode[7]);
+    return is_response(e.kind) || (e.kind == RxwNone && e.cqe.valid && !e.cqe.cqe.opcode[7]);
   endfunction
 
   function automatic rx_ctx_t rx_ctx(qpc_t q);
@@ -251,6 +271,7 @@ package hca_rx_pkg;
     c.path_mtu      = q.path_mtu;
     c.remote_write  = q.remote_write;
     c.remote_read   = q.remote_read;
+    c.remote_atomic = q.remote_atomic;
     c.dest_qpn      = q.dest_qpn;
     c.sq_base       = q.sq_base;
     c.sq_log_size   = q.sq_log_size;
@@ -295,7 +316,7 @@ package hca_rx_pkg;
     return {6'd0, gen, una_psn};
   endfunction
 
-  // An acknowledge packet, or a response (which READs alone may have).
+  // An acknowledge packet, or a response.
   function automatic ack_job_t ack_job_of_packet(logic [QpW-1:0] qpn, rxd_t rxd);
     ack_job_t j;
     logic     unused;
@@ -306,6 +327,7 @@ package hca_rx_pkg;
     j.psn       = rxd.psn;
     j.syndrome  = rxd.aeth_syndrome;
     j.rd_opcode = rxd.opcode[4:0] <= BthRcReadResponseOnly[4:0];
+    j.at_opcode = rxd.opcode[4:0] == BthRcAtomicAcknowledge[4:0];
     j.rd_ends   = rxd.opcode[4:0] >= BthRcReadResponseLast[4:0];
     return j;
   endfunction

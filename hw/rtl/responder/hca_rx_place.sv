@@ -39,10 +39,11 @@ module hca_rx_place
   // ---- Header --------------------------------------------------------------------------------------
   sq_wqe_ctrl_t sq_head;
   rq_wqe_ctrl_t rq_head;
-  logic         is_rq, head_ok;
+  logic         is_rq, of_atomic, head_ok;  // of_atomic: the answer of one; its entry is behind the operands
   logic [7:0]   num_sge;
 
   assign is_rq   = rxw_i.kind == RxwSend;
+  assign of_atomic = rxw_i.kind == RxwAtomicResp;
   assign sq_head = list_i.data[$bits(sq_wqe_ctrl_t)-1:0];
   assign rq_head = list_i.data[$bits(rq_wqe_ctrl_t)-1:0];
   assign num_sge = is_rq ? rq_head.num_sge : sq_head.num_sge;
@@ -51,8 +52,8 @@ module hca_rx_place
     head_ok = !list_i.err && num_sge <= 8'(MaxSge)
               && 14'(num_sge) * 14'd16 + (is_rq ? 14'd16 : 14'd32) <= 14'(rxw_i.list_bytes);
     if (is_rq) head_ok = head_ok && rq_head.wqe_index == rxw_i.wqe_index;
-    else head_ok = head_ok && sq_head.wqe_index == rxw_i.wqe_index && sq_head.opcode == WrOpRdmaRead
-                   && !sq_head.inline_data;
+    else head_ok = head_ok && sq_head.wqe_index == rxw_i.wqe_index && !sq_head.inline_data
+                   && (of_atomic ? is_atomic(sq_head.opcode) && num_sge == 8'd1 : sq_head.opcode == WrOpRdmaRead);
   end
 
   // ---- Entry ---------------------------------------------------------------------------------------
@@ -82,8 +83,7 @@ module hca_rx_place
   // ---- Items without a list ------------------------------------------------------------------------
   logic direct, direct_seg;
   assign direct     = state_q == StIdle && rxw_valid_i && !rxw_i.needs_list;
-  assign direct_seg = direct && (rxw_i.kind == RxwWrite || rxw_i.kind == RxwReadReq)
-                      && rxw_i.chk_bytes != '0;
+  assign direct_seg = direct && (rxw_i.kind inside {RxwWrite, RxwReadReq, RxwAtomic}) && rxw_i.chk_bytes != '0;
 
   // A segment and the record of an item without a list go together.
   assign seg_valid_o = (direct_seg && meta_ready_i) || entry_seg;
@@ -93,10 +93,12 @@ module hca_rx_place
     seg_o.func      = rxw_i.func;
     seg_o.pd        = rxw_i.pd;
     if (state_q == StIdle) begin
-      seg_o.access    = (rxw_i.kind == RxwWrite) ? AccRemoteWrite : AccRemoteRead;
+      seg_o.access    = (rxw_i.kind == RxwWrite) ? AccRemoteWrite
+                        : (rxw_i.kind == RxwAtomic) ? AccRemoteAtomic : AccRemoteRead;
       seg_o.key       = rxw_i.rkey;
       seg_o.va        = rxw_i.va;
-      seg_o.len_bytes = (rxw_i.kind == RxwWrite) ? rxw_i.payload_bytes : '0;
+      seg_o.len_bytes = (rxw_i.kind == RxwWrite) ? rxw_i.payload_bytes
+                        : (rxw_i.kind == RxwAtomic) ? rxw_i.chk_bytes[12:0] : '0;
       seg_o.chk_bytes = rxw_i.chk_bytes;
       seg_o.last      = 1'b1;
     end else begin
@@ -150,7 +152,7 @@ module hca_rx_place
         hdr_d     = hdr_bytes != '0;
         if (rxw_i.dg != DgNone) skip_d = 32'(GrhBytes) - 32'(hdr_bytes) - 32'(room_only);
         if (hdr_bytes != '0) need_d = 13'(hdr_bytes);
-        slot_d    = is_rq ? 2'd1 : 2'd2;
+        slot_d    = is_rq ? 2'd1 : of_atomic ? 2'd3 : 2'd2;
         entries_d = num_sge[4:0];
         state_d   = StEntry;
         if (!head_ok) begin

@@ -118,9 +118,10 @@ module hca_core
     output logic [15:0]        trace_upd_una_wqe_o
 );
   // DMA read clients.
-  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, RdSrq = 8, NumRd = 9;
+  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, RdSrq = 8, RdAtomic = 9,
+                          NumRd = 10;
   // DMA write clients.
-  localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, NumWr = 4;
+  localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, WrAtomic = 4, NumWr = 5;
   // Takers of QP contexts.
   localparam int unsigned QpcReq = 0, QpcResp = 1, QpcRxCtrl = 2, QpcExec = 3, QpcTx = 4, QpcDb = 5, NumQpc = 6;
   // Sources of pipeline messages.
@@ -142,15 +143,20 @@ module hca_core
   dma_rd_rsp_t             mrsp, few;
   dma_rd_req_t             hrd_req;
   logic [63:0]             qp_wake_at;
-  logic                    rd_tick, qp_timers;
+  logic                    rd_tick, qp_timers, hrd_valid, hrd_ready;
+  logic [1:0]              wr_held;
 
   hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
     .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
     .mrsp_valid_o(mrsp_valid), .mrsp_tag_o(mrsp_tag), .mrsp_o(mrsp), .mrsp_few_tag_o(few_tag), .mrsp_few_o(few),
-    .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_o(hrd_req), .hrd_req_tag_o, .hrd_rsp_valid_i, .hrd_rsp_tag_i,
-    .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i})
+    .hrd_req_valid_o(hrd_valid), .hrd_req_ready_i(hrd_ready), .hrd_req_o(hrd_req), .hrd_req_tag_o,
+    .hrd_rsp_valid_i, .hrd_rsp_tag_i, .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i})
   );
   assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
+  hca_rd_order u_rd_order (
+    .clk_i, .rst_i, .in_valid_i(hrd_valid), .in_ready_o(hrd_ready), .out_valid_o(hrd_req_valid_o),
+    .out_ready_i(hrd_req_ready_i), .wr_held_i(wr_held), .wr_gone_i(hwr_valid_o && hwr_ready_i)
+  );
   hca_read_timer #(.Clients(NumRd)) u_rd_timer (
     .clk_i, .rst_i, .now_i, .busy_i(rd_busy), .tick_o(rd_tick), .timer_active_i(qp_timers),
     .timer_wake_at_i(qp_wake_at), .active_o(timer_active_o), .wake_at_o
@@ -162,9 +168,10 @@ module hca_core
   dma_rd_rsp_t [NumRd-1:0] rrsp;
 
   localparam part_e RdPart [RdLines+1] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt, PartRdLines};
+  localparam int unsigned RdTags [NumRd] = '{64, 64, 64, 2, 8, 8, 8, 8, 8, 16};
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port
-      hca_dma_rd_port #(.Tags((c < RdMgmt) ? 64 : (c == RdMgmt) ? 2 : 8), .Bytes((c < RdLines) ? 512 : 128)) u_port (
+      hca_dma_rd_port #(.Tags(RdTags[c]), .Bytes((c < RdLines) ? 512 : 128)) u_port (
         .clk_i(pclk[RdPart[(c < RdLines) ? c : RdLines]]), .rst_i, .tick_i(rd_tick), .busy_o(rd_busy[c]),
         .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]), .rsp_valid_o(rrsp_valid[c]),
         .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]), .done_idx_o(), .done_strb_o(), .done_err_o(),
@@ -179,7 +186,8 @@ module hca_core
   dma_wr_t [NumWr-1:0] wr;
   dma_wr_t             hwr;
   hca_dma_wr_mux #(.N(NumWr)) u_wr_mux (
-    .clk_i, .rst_i, .wr_valid_i(wr_valid), .wr_ready_o(wr_ready), .wr_i(wr), .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr)
+    .clk_i, .rst_i, .wr_valid_i(wr_valid), .wr_ready_o(wr_ready), .wr_i(wr), .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr),
+    .held_o(wr_held)
   );
   assign {hwr_msix_o, hwr_last_o, hwr_func_o, hwr_addr_o, hwr_strb_o, hwr_data_o} = hwr;
 
@@ -383,6 +391,9 @@ module hca_core
     .buf_rdata_i(buf_rdata), .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
     .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
     .list_rsp_valid_i(rrsp_valid[RdList]), .list_rsp_ready_o(rrsp_ready[RdList]), .list_rsp_i(rrsp[RdList]),
+    .at_req_valid_o(rreq_valid[RdAtomic]), .at_req_ready_i(rreq_ready[RdAtomic]), .at_req_o(rreq[RdAtomic]),
+    .at_rsp_valid_i(rrsp_valid[RdAtomic]), .at_rsp_ready_o(rrsp_ready[RdAtomic]), .at_rsp_i(rrsp[RdAtomic]),
+    .at_wr_valid_o(wr_valid[WrAtomic]), .at_wr_ready_i(wr_ready[WrAtomic]), .at_wr_o(wr[WrAtomic]),
     .wr_valid_o(wr_valid[WrExec]), .wr_ready_i(wr_ready[WrExec]), .wr_o(wr[WrExec]), .tables_i(key_tables),
     .forget_valid_i(forget_valid[KeyExec]), .forget_ready_o(forget_ready[KeyExec]), .forget_i(forget),
     .line_req_valid_o(rreq_valid[LnExec+:2]), .line_req_ready_i(rreq_ready[LnExec+:2]), .line_req_o(rreq[LnExec+:2]),
@@ -467,7 +478,8 @@ module hca_core
     .omt_rec_i(omt), .emit_i(emit), .emit_qpn_i(emit_qpn), .emit_psn_i(emit_psn), .sent_i(sent),
     .sent_txp_i(sent_txp), .rxd_take_i(rxd_valid && rxd_ready && rxd.kind != RxdCopy), .rxd_i(rxd), .end_i(ended),
     .end_kind_i(end_kind), .end_frees_i(end_frees), .end_ok_i(end_ok), .end_beats_i(end_beats),
-    .upd_take_i(upd_valid && upd_ready), .upd_i(upd), .wr_take_i(wr_valid & wr_ready), .trace_strobe_o,
+    .upd_take_i(upd_valid && upd_ready), .upd_i(upd),
+    .wr_take_i(wr_valid[WrAtomic-1:0] & wr_ready[WrAtomic-1:0]), .trace_strobe_o,
     .trace_qpc_qpn_o, .trace_qpc_init_o, .trace_qpc_func_o, .trace_qpc_dest_qpn_o, .trace_qpc_sq_base_o,
     .trace_qpc_sq_logs_o, .trace_qpc_cqns_o, .trace_omt_qpn_o, .trace_omt_wqe_index_o, .trace_omt_opcode_o,
     .trace_omt_signaled_o, .trace_omt_last_psn_o, .trace_omt_len_o, .trace_emit_qpn_o, .trace_emit_psn_o,

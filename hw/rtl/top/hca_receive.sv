@@ -89,6 +89,15 @@ module hca_receive
   output logic                      wr_valid_o,
   input  logic                      wr_ready_i,
   output dma_wr_t                   wr_o,
+  output logic                      at_req_valid_o,  // atomics
+  input  logic                      at_req_ready_i,
+  output dma_rd_req_t               at_req_o,
+  input  logic                      at_rsp_valid_i,
+  output logic                      at_rsp_ready_o,
+  input  dma_rd_rsp_t               at_rsp_i,
+  output logic                      at_wr_valid_o,
+  input  logic                      at_wr_ready_i,
+  output dma_wr_t                   at_wr_o,
   input  key_place_t [NumFuncs-1:0] tables_i,
   input  logic [1:0]                forget_valid_i,
   output logic [1:0]                forget_ready_o,
@@ -188,10 +197,12 @@ module hca_receive
     .rxw_i(rxw), .list_valid_i(list_rsp_valid_i), .list_ready_o(list_rsp_ready_o), .list_i(list_rsp_i), .buf_re_o,
     .buf_raddr_o, .buf_rdata_i, .buf_free_o, .buf_free_beats_o, .seg_valid_o(ex_seg_valid),
     .seg_ready_i(ex_seg_ready), .seg_o(ex_seg), .chunk_valid_i(ex_chunk_valid), .chunk_ready_o(ex_chunk_ready),
-    .chunk_i(ex_chunk), .wr_valid_o, .wr_ready_i, .wr_o, .rsp_valid_o(rsp_valid), .rsp_ready_i(rsp_ready),
-    .rsp_o(rsp), .cqe_valid_o, .cqe_ready_i, .cqe_o, .err_valid_o(exec_msg_valid), .err_ready_i(exec_msg_ready),
-    .err_o(exec_msg), .rd_placed_valid_o, .rd_placed_ready_i, .rd_placed_o, .ev_end_valid_o(ended_o),
-    .ev_end_kind_o(end_kind_o), .ev_end_frees_o(end_frees_o), .ev_end_ok_o(end_ok_o), .ev_end_beats_o(end_beats_o)
+    .chunk_i(ex_chunk), .at_req_valid_o, .at_req_ready_i, .at_req_o, .at_rsp_valid_i, .at_rsp_ready_o, .at_rsp_i,
+    .at_wr_valid_o, .at_wr_ready_i, .at_wr_o, .wr_valid_o, .wr_ready_i, .wr_o, .rsp_valid_o(rsp_valid),
+    .rsp_ready_i(rsp_ready), .rsp_o(rsp), .cqe_valid_o, .cqe_ready_i, .cqe_o, .err_valid_o(exec_msg_valid),
+    .err_ready_i(exec_msg_ready), .err_o(exec_msg), .rd_placed_valid_o, .rd_placed_ready_i, .rd_placed_o,
+    .ev_end_valid_o(ended_o), .ev_end_kind_o(end_kind_o), .ev_end_frees_o(end_frees_o), .ev_end_ok_o(end_ok_o),
+    .ev_end_beats_o(end_beats_o)
   );
 
   hca_xlate #(.ChunkBytes(4096)) u_exec_xlate (

@@ -172,6 +172,11 @@ module hca_rx_parse
       d.reth_rkey  = swap32(w[ExtOffset + 64 +: 32]);
       d.reth_bytes = ext.reth ? swap32(w[ExtOffset + 96 +: 32]) : 32'd8;
     end
+    if (ext.atomic) begin
+      d.swap_add = swap64(w[ExtOffset + 96 +: 64]);
+      d.compare  = swap64(w[ExtOffset + 160 +: 64]);
+    end
+    if (ext.atomic_ack) d.swap_add = swap64(w[ExtOffset + 32 +: 64]);
     if (ext.aeth) begin
       d.aeth_syndrome = w[ExtOffset +: 8];
       d.aeth_msn      = swap24(w[ExtOffset + 8 +: 24]);

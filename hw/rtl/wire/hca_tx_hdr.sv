@@ -203,7 +203,7 @@ module hca_tx_hdr
   logic [12:0]  bth_bytes;    // BTH up to and with the ICRC
   logic [10:0]  lrh_words;
   logic [95:0]  bth;
-  logic [255:0] transport;
+  logic [319:0] transport;
   logic [15:0]  src_port, slid;
   logic [63:0]  udp, lrh;
   logic [319:0] ip6;
@@ -224,14 +224,18 @@ module hca_tx_hdr
            swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, s1_txp_q.opcode};
     transport = '0;
     if (ext.reth) begin
-      transport = {s1_txp_q.imm, swap32(s1_txp_q.reth_bytes), swap32(s1_txp_q.reth_rkey),
+      transport = {64'd0, s1_txp_q.imm, swap32(s1_txp_q.reth_bytes), swap32(s1_txp_q.reth_rkey),
+                   swap64(s1_txp_q.reth_va), bth};
+    end else if (ext.atomic) begin
+      transport = {swap64(s1_txp_q.compare), swap64(s1_txp_q.swap_add), swap32(s1_txp_q.reth_rkey),
                    swap64(s1_txp_q.reth_va), bth};
     end else if (ext.aeth) begin
-      transport = {128'd0, swap24(s1_txp_q.aeth_msn), s1_txp_q.aeth_syndrome, bth};
+      transport = {128'd0, swap64(ext.atomic_ack ? s1_txp_q.swap_add : '0), swap24(s1_txp_q.aeth_msn),
+                   s1_txp_q.aeth_syndrome, bth};
     end else if (ext.deth) begin
-      transport = {64'd0, s1_txp_q.imm, swap24(av.qpn), 8'd0, swap32(av.qkey), bth};
+      transport = {128'd0, s1_txp_q.imm, swap24(av.qpn), 8'd0, swap32(av.qkey), bth};
     end else begin
-      transport = {128'd0, s1_txp_q.imm, bth};
+      transport = {192'd0, s1_txp_q.imm, bth};
     end
 
     udp = {16'd0, swap16(16'(bth_bytes) + 16'd8), swap16(16'(RoceUdpPort)), swap16(src_port)};
@@ -266,7 +270,7 @@ module hca_tx_hdr
   logic [6:0]   s2_len_q;
   logic [19:0]  s2_sum_q;
   logic [383:0] s2_front_q;      // up to 48 bytes in front of the BTH
-  logic [255:0] s2_transport_q;
+  logic [319:0] s2_transport_q;
   tx_eth_t      s2_eth_q;
   tx_hdr_t      s3_hdr_q;
   tx_eth_t      s3_eth_q;

@@ -12,7 +12,7 @@ package hca_wire_pkg;
     L3IbGlobal = 2'd3   // LRH + GRH: 48 bytes
   } l3_e;
 
-  localparam int unsigned HdrBytes   = 80;    // longest headers that this card sends
+  localparam int unsigned HdrBytes   = 88;    // longest headers that this card sends
   localparam int unsigned MaxPayload = 4096;
 
   // CRC registers are reflected and not inverted. RoCEv2: eight bytes of ones have gone in already.

@@ -43,8 +43,12 @@ class Gather:
         psn, self.psn = self.psn, self.psn + 1
         count = sum(seg["len_bytes"] for seg in segs)
         kind = TX_READ if source else TX_REQ
-        word = TXP.random(self.bench.rng, kind=kind, psn=psn, payload_bytes=count, has_payload=bool(segs))
-        verdict, data, reads = keys.OK, b"", 0
+        opcode = self.bench.rng.choice((0, 4, 12, 16, 18, abi.BthOpcode.RC_ACKNOWLEDGE if not segs else 14))
+        word = TXP.random(self.bench.rng, kind=kind, psn=psn, payload_bytes=count, has_payload=bool(segs),
+                          opcode=opcode)
+        # The answer of an atomic that found no memory is a NAK when it comes in.
+        refused = source and opcode == abi.BthOpcode.RC_ACKNOWLEDGE
+        verdict, data, reads = keys.DMA if refused else keys.OK, b"", 0
         for n, seg in enumerate(segs):
             seg["last"] = n == len(segs) - 1
             self.seg[source].put(SEG.pack(**seg))
@@ -90,7 +94,7 @@ class Gather:
         leave = [packet for packet in map(self.packets.get, self.order) if not packet[1] or packet[3]]
         for word, (sent, verdict, data, *_) in zip(self.out.got, leave, strict=True):
             want = dict(TXP.unpack(sent), has_payload=int(bool(data and not verdict)))
-            if verdict:
+            if verdict and want["opcode"] != abi.BthOpcode.RC_ACKNOWLEDGE:
                 want |= dict(kind=TX_ACK, opcode=abi.BthOpcode.RC_ACKNOWLEDGE, payload_bytes=0)
                 want["aeth_syndrome"] = NAK_OPERATIONAL if verdict == keys.DMA else NAK_ACCESS
             assert TXP.unpack(word) == want

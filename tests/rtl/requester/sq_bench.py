@@ -18,6 +18,8 @@ LIMITS = constants()
 SEND_OPS = (WrOpcode.SEND, WrOpcode.SEND_WITH_IMM)
 WRITE_OPS = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
 IMM_OPS = (WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE_WITH_IMM)
+ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: 0x13, WrOpcode.ATOMIC_FETCH_AND_ADD: 0x14}
+ANSWERED = (WrOpcode.RDMA_READ, *ATOMICS)   # with data, counted by max_rd_atomic
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Wqe:
     imm: int = 0
     remote_addr: int = 0
     rkey: int = 0
+    operands: tuple = (0, 0)                  # of an atomic: compare or add, swap
     raw: dict = field(default_factory=dict)
     error: WcStatus = None                    # status the requester must report
     first_psn: int = None
@@ -57,7 +60,14 @@ class Wqe:
     def head(self, index):
         """The bytes before entries or inline data."""
         return struct("sq_wqe_ctrl_t").pack(remote_addr=self.remote_addr, rkey=self.rkey,
-                                            **self.header(index)).to_bytes(32, "little")
+                                            **self.header(index)).to_bytes(32, "little") + self.behind()
+
+    def behind(self):
+        """What stands between header and entries."""
+        if self.opcode not in ATOMICS:
+            return b""
+        first, second = self.operands
+        return struct("sq_wqe_atomic_t").pack(compare_add=first, swap=second).to_bytes(16, "little")
 
     def image(self, index, stride):
         """Bytes in the ring."""
@@ -117,7 +127,7 @@ class Qp:
             wqe = self.wqes[self.una_index]
             if ((self.una - wqe.first_psn) & PSN_MASK) < wqe.packets(self.mtu):
                 break
-            self.reads_done += wqe.opcode == WrOpcode.RDMA_READ
+            self.reads_done += wqe.opcode in ANSWERED
             self.una_index += 1
         return self.una_index
 
@@ -141,12 +151,12 @@ def expected_packet(qp, pos, retx):
     """Oracle: (txp fields, segments, next position) of the packet at a position."""
     index, offset = pos
     wqe = qp.wqes[index]
-    read = wqe.opcode == WrOpcode.RDMA_READ
+    read = wqe.opcode in ANSWERED
     left = wqe.length - offset
     size = 0 if read else min(left, qp.mtu)
     first, last = offset == 0, read or left <= qp.mtu
     if read:
-        opcode = 0x0C
+        opcode = ATOMICS.get(wqe.opcode, 0x0C)
     else:
         opcode = (4 if first and last else 0 if first else 2 if last else 1) + 6 * (wqe.opcode in WRITE_OPS)
         opcode += last and wqe.opcode in IMM_OPS
@@ -155,10 +165,14 @@ def expected_packet(qp, pos, retx):
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
         ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.unacked), wqe_index=index & 0xFFFF,
         datagram=int(qp.datagrams), unacked=int(qp.unacked),
-        solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_READ)))
+        solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, *ANSWERED)))
     if read or (first and wqe.opcode in WRITE_OPS):
         fields.update(reth_va=(wqe.remote_addr + offset) & (1 << 64) - 1, reth_rkey=wqe.rkey,
                       reth_bytes=left if read else wqe.length)
+    if wqe.opcode == WrOpcode.ATOMIC_CMP_AND_SWP:
+        fields.update(compare=wqe.operands[0], swap_add=wqe.operands[1])
+    if wqe.opcode == WrOpcode.ATOMIC_FETCH_AND_ADD:
+        fields.update(compare=0, swap_add=wqe.operands[0])
     if last and wqe.opcode in IMM_OPS:
         fields["imm"] = wqe.imm
     segments = []
@@ -422,7 +436,7 @@ class SqBench(Bench):
         index, offset = pos
         assert qp.wqes[index].error is None, f"QP {qp.qpn}: bad WQE {index} was sent"
         wqe = qp.wqes[index]
-        end = (wqe.first_psn + wqe.packets(qp.mtu) if wqe.opcode == WrOpcode.RDMA_READ else txp["psn"] + 1) & PSN_MASK
+        end = (wqe.first_psn + wqe.packets(qp.mtu) if wqe.opcode in ANSWERED else txp["psn"] + 1) & PSN_MASK
         assert (qp.qpn, index, offset == 0, end) in self.omts, f"QP {qp.qpn}: packet before its omt, WQE {index}"
         assert ((txp["psn"] - qp.una) & PSN_MASK) < LIMITS["WindowPackets"] or \
             ((txp["psn"] - qp.una) & PSN_MASK) >= 1 << 23, "window"

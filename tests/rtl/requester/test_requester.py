@@ -10,10 +10,10 @@ import cocotb
 import pytest
 from common import simulate, struct
 from hca_abi import QpState, Service, WcStatus, WrOpcode
-from sq_bench import Qp, SqBench, Wqe
+from sq_bench import ANSWERED, ATOMICS, Qp, SqBench, Wqe
 
 UC_OPS = [WrOpcode.SEND, WrOpcode.SEND_WITH_IMM, WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM]
-OPS = [*UC_OPS, WrOpcode.RDMA_READ]
+OPS = [*UC_OPS, *ANSWERED]
 
 
 def random_sges(rng, length, count):
@@ -32,7 +32,10 @@ def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
     room = (qp.stride - 32) // 16
     wqe = Wqe(opcode, signaled=rng.random() < 0.5, solicited=rng.random() < 0.3, fence=rng.random() < 0.1,
               imm=rng.getrandbits(32), remote_addr=rng.getrandbits(48), rkey=rng.getrandbits(32))
-    if opcode != WrOpcode.RDMA_READ and rng.random() < 0.25:
+    if opcode in ATOMICS:
+        wqe.operands = rng.getrandbits(64), rng.getrandbits(64)
+        wqe.sges = [(rng.getrandbits(48), 8, rng.getrandbits(32))]
+    elif opcode != WrOpcode.RDMA_READ and rng.random() < 0.25:
         wqe.inline = rng.randint(0, qp.stride - 32)
     else:
         low = 0 if length == 0 else 1
@@ -94,7 +97,7 @@ async def segmentation(dut, rate, latency):
 
 @cocotb.test()
 async def read_limit_and_fence(dut):
-    """max_rd_atomic READs under way at most; a fenced WQE waits for all of them, others do not."""
+    """max_rd_atomic READs and atomics under way at most (OP-23); a fenced WQE waits for all of them, others do not."""
     bench = await SqBench(dut, 3).begin()
     bench.auto_ack = False
     qp = bench.create(Qp(5, mtu_code=1, max_rd_atomic=2, psn=100))
@@ -237,7 +240,13 @@ async def bad_wqes(dut):
     bad = [
         (dict(raw=dict(wqe_index=77)), WcStatus.LOC_QP_OP_ERR),
         (dict(opcode=WrOpcode.TSO), WcStatus.LOC_QP_OP_ERR),
-        (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP), WcStatus.LOC_QP_OP_ERR),
+        (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP), WcStatus.LOC_LEN_ERR),
+        (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 8, 1)], raw=dict(num_sge=2)), WcStatus.LOC_QP_OP_ERR),
+        (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)], raw=dict(num_sge=0)), WcStatus.LOC_QP_OP_ERR),
+        (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 8, 1)], raw=dict(inline_data=1)), WcStatus.LOC_QP_OP_ERR),
+        (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)]), WcStatus.LOC_LEN_ERR),
+        (dict(opcode=WrOpcode.ATOMIC_FETCH_AND_ADD, sges=[(0, 7, 1)], raw=dict(length=8)), WcStatus.LOC_LEN_ERR),
+        (dict(opcode=WrOpcode.ATOMIC_CMP_AND_SWP, sges=[(0, 8, 1)], raw=dict(length=9)), WcStatus.LOC_LEN_ERR),
         (dict(raw=dict(opcode=0xFF)), WcStatus.LOC_QP_OP_ERR),
         (dict(raw=dict(num_sge=3)), WcStatus.LOC_QP_OP_ERR),
         (dict(raw=dict(num_sge=255)), WcStatus.LOC_QP_OP_ERR),
@@ -262,14 +271,16 @@ async def bad_wqes(dut):
     qp = bench.create(Qp(50, log_stride=2))
     wide = Wqe(WrOpcode.SEND, [(0, 100, 1)] * 12, raw=dict(length=1201), error=WcStatus.LOC_LEN_ERR)
     bench.post(qp, write64(), wide, write64())
-    for n, context in [(51, dict(service=Service.XRC)), (52, dict(max_rd_atomic=0)), (53, dict(service=Service.UC))]:
+    contexts = dict(max_rd_atomic=0), dict(service=Service.UC)
+    answered = [(context, opcode) for context in contexts for opcode in ANSWERED]
+    for n, (context, opcode) in enumerate([(dict(service=Service.XRC), WrOpcode.RDMA_READ), *answered], 51):
         qp = bench.create(Qp(n, **context))
         first = write64() if n != 51 else Wqe(WrOpcode.SEND, error=WcStatus.LOC_QP_OP_ERR)
-        bench.post(qp, first, Wqe(WrOpcode.RDMA_READ, [(0, 8, 1)], error=WcStatus.LOC_QP_OP_ERR))
+        bench.post(qp, first, Wqe(opcode, [(0, 8, 1)], error=WcStatus.LOC_QP_OP_ERR))
     await bench.step(4000)
     want = {n: (1, status) for n, (_, status) in enumerate(bad)}
     want.update({50: (1, WcStatus.LOC_LEN_ERR), 51: (0, WcStatus.LOC_QP_OP_ERR)})
-    want[52] = want[53] = (1, WcStatus.LOC_QP_OP_ERR)
+    want.update({52 + n: (1, WcStatus.LOC_QP_OP_ERR) for n in range(len(answered))})
     got = {qpn: (index, status) for qpn, index, status in bench.errors}
     assert got == want and len(bench.errors) == len(want), f"{bench.errors}"
     for qp in bench.qps.values():

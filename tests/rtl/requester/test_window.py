@@ -3,8 +3,8 @@
 import cocotb
 from common import simulate
 from hca_abi import WrOpcode
-from sq_bench import Qp, SqBench, Wqe
-from test_requester import drain, write64
+from sq_bench import ATOMICS, Qp, SqBench, Wqe
+from test_requester import drain, random_wqe, write64
 
 
 @cocotb.test()
@@ -48,6 +48,29 @@ async def window(dut):
     bench.send_ack(many, 272)
     await drain(bench)
     assert (long.sent, few.sent, many.sent) == (3000, 12, 300)
+
+
+@cocotb.test()
+async def atomics_count_as_reads(dut):
+    """OP-13, OP-23: READs and atomics together are at most max_rd_atomic, and a fenced WQE waits for both."""
+    bench = await SqBench(dut, 13).begin()
+    bench.auto_ack = False
+    qp = bench.create(Qp(5, mtu_code=1, max_rd_atomic=2, psn=0xFFFFFE))
+    atomics = [random_wqe(bench.rng, qp, opcode=opcode) for opcode in (*ATOMICS, *ATOMICS)]
+    for wqe, fence in zip(atomics, (False, False, False, True), strict=True):
+        wqe.fence = fence
+    bench.post(qp, Wqe(WrOpcode.RDMA_READ, [(0, 1000, 1)]), *atomics)
+    await bench.step(1000)
+    assert qp.sent == 2, "a READ and an atomic"
+    bench.send_ack(qp, qp.una + 5)
+    await bench.step(500)
+    assert qp.sent == 4, "two atomics, and a fenced one behind them"
+    bench.send_ack(qp, qp.una + 1)
+    await bench.step(500)
+    assert qp.sent == 4
+    bench.send_ack(qp, qp.una + 1)
+    await bench.step(500)
+    assert qp.sent == 5
 
 
 def test_window():

@@ -1,14 +1,15 @@
 """The responder's rules (README table 1) once more, in Python: invents packets and says what must come of them."""
 
 from hca_abi import BthOpcode as Op
-from rx_bench import KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, PSN_MASK
+from rx_bench import KIND_ATOMIC, KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, PSN_MASK
 
 SENDS, WRITES = range(0, 6), range(6, 12)
 FIRST, MIDDLE = (0, 6), (1, 7)
 LAST, ONLY = (2, 3, 8, 9), (4, 5, 10, 11)
 IMM = (3, 5, 9, 11)
+ATOMICS = (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD)
 
-# READ jobs counted at which repeated READs are ignored.
+# READ and atomic jobs counted at which repeated READs are ignored.
 RD_JAM = 40
 
 
@@ -45,7 +46,8 @@ class Oracle:
     def invent(self):
         """Mostly what comes next, sometimes anything."""
         rng, mtu = self.rng, self.qp.mtu
-        fields = dict(reth_va=rng.getrandbits(40), reth_rkey=rng.getrandbits(32), reth_bytes=0,
+        fields = dict(swap_add=rng.getrandbits(64), compare=rng.getrandbits(64))
+        fields.update(reth_va=rng.getrandbits(40), reth_rkey=rng.getrandbits(32), reth_bytes=0,
                       ack_req=rng.randint(0, 1), psn=self.epsn, imm=rng.getrandbits(32))
         if self.busy == "send":
             op = rng.choice((1, 2, 3))
@@ -54,8 +56,8 @@ class Oracle:
             op = 7 if self.left > mtu else rng.choice((8, 9))
             size = min(mtu, self.left)
         else:
-            op = rng.choice((0, 4, 5, 6, 10, 11, 12))
-            size = {0: mtu, 6: mtu, 12: 0}.get(op, rng.randint(0, mtu))
+            op = rng.choice((0, 4, 5, 6, 10, 11, 12, *ATOMICS))
+            size = {0: mtu, 6: mtu, 12: 0, 19: 0, 20: 0}.get(op, rng.randint(0, mtu))
             fields["reth_bytes"] = size
             if op == 6:
                 fields["reth_bytes"] = mtu + rng.randint(1, 3 * mtu)
@@ -72,6 +74,9 @@ class Oracle:
             size = rng.randint(0, mtu + 1)
         if op in range(13, 19):
             op = 12
+        if op in ATOMICS:
+            fields["reth_bytes"] = 8     # so says the parser
+            fields["reth_va"] &= ~7 if rng.random() < 0.98 else ~0
         return dict(opcode=op, size=size, **fields)
 
     def expect(self, pkt):
@@ -102,21 +107,28 @@ class Oracle:
         return max(1, -(-pkt["reth_bytes"] // self.qp.mtu))
 
     def _duplicate(self, pkt, behind):
-        if pkt["opcode"] == Op.RC_READ_REQUEST:
-            if self.rd_open >= RD_JAM or behind < self._psns(pkt) or pkt["size"]:
+        if pkt["opcode"] in (Op.RC_READ_REQUEST, *ATOMICS):
+            if self.rd_open >= RD_JAM or behind < self._psns(pkt) or pkt["size"] or self._misaligned(pkt):
                 return dict(kind=KIND_NONE, rsp=None)
             self.rd_open += 1
             self.again = True
+            if pkt["opcode"] in ATOMICS:   # never executed again
+                return dict(kind=KIND_NONE, rsp=(0x1F, pkt["psn"], self.msn), job=(pkt, 1))
             return dict(kind=KIND_READ_REQ, rsp=(0x1F, pkt["psn"], self.msn))
         if not pkt["ack_req"]:
             return dict(kind=KIND_NONE, rsp=None)
         return dict(kind=KIND_NONE, rsp=(0x1F, (self.epsn - 1) & PSN_MASK, self.msn))
 
+    @staticmethod
+    def _misaligned(pkt):
+        return pkt["opcode"] in ATOMICS and pkt["reth_va"] % 8 != 0
+
     def _malformed(self, pkt):
         """Opcode order and lengths."""
         op, size, mtu = pkt["opcode"], pkt["size"], self.qp.mtu
-        kind = "send" if op in SENDS else "write" if op in WRITES else "read" if op == 12 else None
-        starts = op in FIRST or op in ONLY or op == 12
+        answered = op == 12 or op in ATOMICS
+        kind = "send" if op in SENDS else "write" if op in WRITES else "read" if answered else None
+        starts = op in FIRST or op in ONLY or answered
         if kind is None or (starts and self.busy) or (not starts and self.busy != kind):
             return True
         if op in FIRST or op in MIDDLE:
@@ -124,7 +136,7 @@ class Oracle:
         elif op in LAST:
             bad = not 1 <= size <= mtu
         else:
-            bad = size > (0 if op == 12 else mtu)
+            bad = size > (0 if answered else mtu) or self._misaligned(pkt)
         if kind == "write":
             total = pkt["reth_bytes"] if starts else self.left
             bad = bad or (total <= mtu if op in FIRST or op in MIDDLE else total != size)
@@ -134,7 +146,7 @@ class Oracle:
         op, size = pkt["opcode"], pkt["size"]
         if self._malformed(pkt):
             return self._nak(0x61, fatal=True)
-        if op == 12:
+        if op == 12 or op in ATOMICS:
             return self._read(pkt)
         ends, imm = op in LAST or op in ONLY, op in IMM
         starts = not ends or op in ONLY
@@ -165,8 +177,10 @@ class Oracle:
             return dict(kind=KIND_NONE, rsp=None)
         self.rd_open += 1
         self._advance(self._psns(pkt), True)
-        return dict(kind=KIND_READ_REQ, rsp=(0x1F, pkt["psn"], self.msn), va=pkt["reth_va"], rkey=pkt["reth_rkey"],
-                    chk=pkt["reth_bytes"])
+        is_atomic = pkt["opcode"] in ATOMICS
+        return dict(kind=KIND_ATOMIC if is_atomic else KIND_READ_REQ, rsp=(0x1F, pkt["psn"], self.msn),
+                    va=pkt["reth_va"], rkey=pkt["reth_rkey"], chk=pkt["reth_bytes"],
+                    job=(pkt, 0) if is_atomic else None)
 
     def _advance(self, psns, ends):
         self.epsn = (self.epsn + psns) & PSN_MASK
@@ -181,7 +195,13 @@ class Oracle:
         assert rsp["valid"] == (expected["rsp"] is not None), (item, expected)
         if rsp["valid"]:
             assert (rsp["syndrome"], rsp["psn"], rsp["msn"]) == expected["rsp"], (rsp, expected)
-            assert rsp["read"] == (item["kind"] == KIND_READ_REQ) and rsp["qpn"] == self.qp.qpn
+            job = expected.get("job")
+            assert rsp["read"] == (item["kind"] == KIND_READ_REQ or job is not None) and rsp["qpn"] == self.qp.qpn
+            assert rsp["atomic"] == (job is not None)
+            if job:
+                pkt, again = job
+                assert (rsp["again"], rsp["cas"]) == (again, pkt["opcode"] == Op.RC_CMP_SWAP)
+                assert (rsp["va"], rsp["rkey"] << 32 | rsp["len_bytes"]) == (pkt["swap_add"], pkt["compare"])
         names = dict(va="va", rkey="rkey", chk="chk_bytes")
         if item["kind"] == KIND_SEND:
             names = dict(offset="msg_offset", index="wqe_index")

@@ -8,7 +8,7 @@ from hca_abi import HwEventKind, QpState, WcOpcode, WrOpcode
 
 PSN_MASK = (1 << 24) - 1
 FULL_PKEY = 0xFFFF
-KIND_NONE, KIND_WRITE, KIND_SEND, KIND_READ_RESP, KIND_READ_REQ = range(5)
+KIND_NONE, KIND_WRITE, KIND_SEND, KIND_READ_RESP, KIND_READ_REQ, KIND_ATOMIC, KIND_ATOMIC_RESP = range(7)
 MSG_SQ_DRAIN, MSG_FLUSH_SQ, MSG_FLUSH_RQ, MSG_SQ_ERROR, MSG_RQ_ERROR, MSG_REQ_ERROR = range(6)
 MSG_SOURCES = ("gather", "requester", "exec", "doorbell", "mgmt")
 RNR_CYCLES_PER_US = 250
@@ -20,7 +20,8 @@ class Qp:
     def __init__(self, qpn, **fields):
         self.qpn = qpn
         self.fields = dict(state=QpState.RTS, service=0, func=qpn & 3, pd=0x100 + qpn, pkey_index=0, path_mtu=1,
-                           remote_write=1, remote_read=1, dest_qpn=0x55, sq_base=(qpn + 1) << 32, sq_log_size=6,
+                           remote_write=1, remote_read=1, remote_atomic=1,
+                           dest_qpn=0x55, sq_base=(qpn + 1) << 32, sq_log_size=6,
                            rq_base=(qpn + 1) << 40, rq_log_size=6, send_cqn=qpn + 1, recv_cqn=qpn + 2,
                            timeout=0, retry_cnt=7, rnr_retry=7, min_rnr_timer=12, max_dest_rd_atomic=4,
                            sq_psn=0x100, rq_psn=0x200, dlid=0x300 + qpn, sgid=0x5A << 120 | qpn,

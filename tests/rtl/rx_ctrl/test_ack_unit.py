@@ -4,12 +4,44 @@ import cocotb
 from common import simulate, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, HwEventWho, QpState, WcOpcode, WcStatus, WrOpcode
-from rx_bench import (KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK,
+from rx_bench import (KIND_ATOMIC_RESP, KIND_NONE, KIND_READ_RESP, MSG_FLUSH_SQ, MSG_SQ_DRAIN, MSG_SQ_ERROR, PSN_MASK,
                       Env, Qp, ack, responses, sending, status_of)
 
 SPSN = 0x100
 WRITE, SEND, READ = WrOpcode.RDMA_WRITE, WrOpcode.SEND, WrOpcode.RDMA_READ
 SWEEP = 2 * 1024
+ATOMICS = {WrOpcode.ATOMIC_CMP_AND_SWP: WcOpcode.COMP_SWAP, WrOpcode.ATOMIC_FETCH_AND_ADD: WcOpcode.FETCH_ADD}
+
+
+def answer(env, qp, psn, value=0):
+    """ATOMIC ACKNOWLEDGE."""
+    return env.packet(qp, Op.RC_ATOMIC_ACKNOWLEDGE, psn, 0, aeth_syndrome=0x1F, swap_add=value)
+
+
+@cocotb.test()
+async def answers_of_atomics_are_placed(dut):
+    """OP-10, STAT-2: the original goes to the entry of its WQE, its CQE is that of the operation."""
+    swap, add = ATOMICS
+    env, qp, first = await sending(dut, (WRITE, 8), (swap, 8), (add, 8, 0), (READ, 8), (add, 8), sq_log_stride=1)
+    out = await env.send(answer(env, qp, first[1], 0x1122334455667788))
+    item = out.rxw[-1]
+    assert (item["kind"], item["wqe_index"], item["rsp"]["va"]) == (KIND_ATOMIC_RESP, 1, 0x1122334455667788)
+    assert (item["payload_bytes"], item["needs_list"], item["msg_offset"], item["msg_last"]) == (8, 1, 0, 1)
+    assert out.list[0]["addr"] - qp.fields["sq_base"] == 128 and len(out.list) == 1
+    assert out.cqes() == [(0, 0), (1, 0)]
+    assert (item["cqe"]["opcode"], item["cqe"]["byte_len"]) == (WcOpcode.COMP_SWAP, 8)
+    out = await env.send(answer(env, qp, first[2], 7))
+    assert out.rxw[-1]["kind"] == KIND_ATOMIC_RESP and not out.cqes() and out.upd[-1]["rd_done"] == 2
+    # A READ in between has no data yet: an implied NAK, once.
+    out = await env.send(answer(env, qp, first[4], 9))
+    assert not out.cqes() and out.upd[-1]["rewind"] and out.upd[-1]["una_wqe"] == 3
+    out = await env.send(*responses(env, qp, first[3], 8), answer(env, qp, first[4], 9))
+    assert out.cqes() == [(3, 0), (4, 0)] and out.rxw[-1]["cqe"]["opcode"] == WcOpcode.FETCH_ADD
+    # An ACK alone is an implied NAK.
+    env, qp, first = await sending(dut, (add, 8), (WRITE, 8))
+    out = await env.send(ack(env, qp, first[1]))
+    assert not out.cqes() and out.upd[-1]["rewind"]
+    assert status_of(await env.send(ack(env, qp, first[0], 0x62))) == (0, WcStatus.REM_ACCESS_ERR)
 
 
 @cocotb.test()
@@ -208,7 +240,10 @@ async def bad_responses(dut):
 
     cases = (((WRITE, 8), bad(Op.RC_READ_RESPONSE_ONLY, 8)), ((READ, 300), bad(Op.RC_READ_RESPONSE_FIRST, 255)),
              ((READ, 300), bad(Op.RC_READ_RESPONSE_ONLY, 256)), ((READ, 30), bad(Op.RC_READ_RESPONSE_ONLY, 31)),
-             ((READ, 30), bad(Op.RC_READ_RESPONSE_FIRST, 30)), ((READ, 8), bad(Op.RC_ATOMIC_ACKNOWLEDGE, 8)))
+             ((READ, 30), bad(Op.RC_READ_RESPONSE_FIRST, 30)), ((READ, 8), bad(Op.RC_ATOMIC_ACKNOWLEDGE, 8)),
+             ((READ, 0), bad(Op.RC_ATOMIC_ACKNOWLEDGE, 0)), ((WRITE, 8), bad(Op.RC_ATOMIC_ACKNOWLEDGE, 0)),
+             *(((opcode, 8), bad(*packet)) for opcode in ATOMICS for packet in (
+                 (Op.RC_READ_RESPONSE_ONLY, 8), (Op.RC_READ_RESPONSE_ONLY, 0), (Op.RC_ATOMIC_ACKNOWLEDGE, 4))))
     for wqe, packet in cases:
         env, qp, first = await sending(dut, wqe)
         assert status_of(await env.send(packet(env, qp, first[0]))) == (0, WcStatus.BAD_RESP_ERR)
@@ -318,8 +353,8 @@ class Peer:
     async def post(self, count):
         """Emits WQEs."""
         for _ in range(count):
-            opcode = self.rng.choice((WRITE, SEND, READ, READ))
-            length = self.rng.choice((0, 1, 256, 300, 1000))
+            opcode = self.rng.choice((WRITE, SEND, READ, READ, *ATOMICS))
+            length = 8 if opcode in ATOMICS else self.rng.choice((0, 1, 256, 300, 1000))
             signaled = self.rng.randint(0, 1)
             first, self.psn = self.psn, self.psn + max(1, -(-length // self.qp.mtu))
             self.wqes.append((first, opcode, length, signaled))
@@ -334,6 +369,8 @@ class Peer:
                 continue
             if opcode == READ:
                 out += responses(self.env, self.qp, first, length, max(0, una_psn - first))
+            elif opcode in ATOMICS:
+                out.append(answer(self.env, self.qp, last, first & PSN_MASK))
             else:
                 out.append(ack(self.env, self.qp, last))
             if self.rng.random() < 0.05:
@@ -369,6 +406,8 @@ async def lossy(dut, seed, rate):
     wanted = [(i, offset, min(qp.mtu, length - offset)) for i, (_, opcode, length, _) in enumerate(peer.wqes)
               if opcode == READ for offset in (range(0, length, qp.mtu) if length else (0,))]
     assert placed == wanted
+    originals = [(item["wqe_index"], item["rsp"]["va"]) for item in out.rxw if item["kind"] == KIND_ATOMIC_RESP]
+    assert originals == [(i, first & PSN_MASK) for i, (first, opcode, *_) in enumerate(peer.wqes) if opcode in ATOMICS]
     assert sum(item["needs_list"] for item in out.rxw) == len(out.list)
 
 

@@ -6,8 +6,8 @@ from common import simulate, struct
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, HwEventWho, QpState, WcFlag, WcOpcode, WcStatus
 from resp_oracle import Oracle
-from rx_bench import (KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, MSG_FLUSH_RQ, MSG_FLUSH_SQ, MSG_REQ_ERROR,
-                      MSG_RQ_ERROR, PSN_MASK, Env, Qp, send_ops, write_ops)
+from rx_bench import (KIND_ATOMIC, KIND_NONE, KIND_READ_REQ, KIND_SEND, KIND_WRITE, MSG_FLUSH_RQ, MSG_FLUSH_SQ,
+                      MSG_REQ_ERROR, MSG_RQ_ERROR, PSN_MASK, Env, Qp, send_ops, write_ops)
 
 EPSN = 0x200
 
@@ -215,7 +215,8 @@ async def opcode_order(dut):
                   [first_w, (Op.RC_SEND_MIDDLE, 256, {})], [first_s, (Op.RC_WRITE_LAST, 4, {})],
                   [first_w, first_w], [first_s, (Op.RC_SEND_ONLY, 4, {})],
                   [first_s, (Op.RC_READ_REQUEST, 0, dict(reth_bytes=4))],
-                  [(Op.RC_FETCH_ADD, 0, {})], [(Op.RC_SEND_ONLY_INV, 4, {})], [(0x1F, 0, {})]):
+                  [first_s, (Op.RC_FETCH_ADD, 0, dict(reth_va=8))], [first_w, (Op.RC_CMP_SWAP, 0, dict(reth_va=8))],
+                  [(Op.RC_SEND_ONLY_INV, 4, {})], [(0x1F, 0, {})]):
         await expect_fatal(dut, words, 0x61, bad, EPSN + len(words) - 1)
 
 
@@ -235,7 +236,8 @@ async def length_rules(dut):
                   [(Op.RC_WRITE_FIRST, 256, reth(300)), (Op.RC_WRITE_LAST, 45, {})],
                   [(Op.RC_WRITE_FIRST, 256, reth(500)), (Op.RC_WRITE_MIDDLE, 256, {})],
                   [(Op.RC_WRITE_FIRST, 256, reth(0x80000001))],
-                  [(Op.RC_READ_REQUEST, 0, reth(0x80000001))]):
+                  [(Op.RC_READ_REQUEST, 0, reth(0x80000001))],
+                  [(Op.RC_FETCH_ADD, 4, dict(reth_va=8))], [(Op.RC_CMP_SWAP, 0, dict(reth_va=0x1004))]):
         await expect_fatal(dut, words, 0x61, bad, EPSN + len(words) - 1)
 
 
@@ -245,6 +247,34 @@ async def qp_rights(dut):
     bad = WcStatus.REM_ACCESS_ERR
     await expect_fatal(dut, [(Op.RC_WRITE_ONLY, 4, dict(reth_bytes=4))], 0x62, bad, remote_write=0)
     await expect_fatal(dut, [(Op.RC_READ_REQUEST, 0, dict(reth_bytes=4))], 0x62, bad, remote_read=0)
+    for op in (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD):
+        await expect_fatal(dut, [(op, 0, dict(reth_bytes=8, reth_va=64))], 0x62, bad, remote_atomic=0)
+
+
+@cocotb.test()
+async def atomics_share_the_ring_of_reads(dut):
+    """OP-23, REL-19: an atomic takes one PSN and a place among max_dest_rd_atomic; one that comes again is not
+    executed, its answer is asked of the store."""
+    env, qp = await setup(dut, max_dest_rd_atomic=2)
+
+    def atomic(psn, op=Op.RC_FETCH_ADD):
+        return env.packet(qp, op, psn, 0, reth_va=0x5008, reth_rkey=3, reth_bytes=8, swap_add=5 << 40,
+                          compare=7 << 32 | 9)
+
+    item = (await env.send(atomic(EPSN, Op.RC_CMP_SWAP))).item()
+    assert (item["kind"], item["va"], item["rkey"], item["chk_bytes"]) == (KIND_ATOMIC, 0x5008, 3, 8)
+    rsp = item["rsp"]
+    assert rsp["valid"] and rsp["read"] and rsp["atomic"] and rsp["cas"] and not rsp["again"]
+    assert (rsp["psn"], rsp["msn"], rsp["va"], rsp["rkey"], rsp["len_bytes"]) == (EPSN, 1, 5 << 40, 7, 9)
+    item = (await env.send(atomic(EPSN))).item()
+    assert item["kind"] == KIND_NONE and item["rsp"]["again"] and item["rsp"]["psn"] == EPSN
+    env.popped.queue += [qp.qpn] * 2
+    await env.bench.step(6)
+    assert (await env.send(atomic(EPSN + 1))).item()["rsp"]["msn"] == 2
+    read = env.packet(qp, Op.RC_READ_REQUEST, EPSN + 2, 0, reth_bytes=4)
+    assert (await env.send(read)).item()["kind"] == KIND_READ_REQ
+    out = await env.send(atomic(EPSN + 3))
+    assert out.answer() == (0x61, EPSN + 3) and out.ev[0]["status"] == WcStatus.REM_ACCESS_ERR
 
 
 @cocotb.test()

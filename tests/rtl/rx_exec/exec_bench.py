@@ -6,7 +6,8 @@ from collections import deque
 from common import Bench, Sink, Source, struct
 from hca_abi import QpState, WcOpcode, WcStatus, WrOpcode
 
-NONE, WRITE, SEND, READ_RESP, READ_REQ = range(5)
+NONE, WRITE, SEND, READ_RESP, READ_REQ, ATOMIC, ATOMIC_RESP = range(7)
+RESPONSES = READ_RESP, ATOMIC_RESP
 SQ_ERROR, RQ_ERROR, REQ_ERROR = 3, 4, 5
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ = 1, 2, 3
 BARE, IPV4, IPV6, GRH = range(1, 5)   # datagrams by what is before their transport headers
@@ -85,10 +86,10 @@ class Translate:
 
 
 class Expected:
-    """One word that must come out, and the payload bytes that must have been written before."""
+    """One word that must come out, the payload bytes that must have been written before, and the words of atomics."""
 
-    def __init__(self, word, after):
-        self.word, self.after = word, after
+    def __init__(self, word, after, swapped=0):
+        self.word, self.after, self.swapped = word, after, swapped
 
 
 class Env:
@@ -109,6 +110,7 @@ class Env:
         self.expected = {name: deque() for name in ("rsp", "cqe", "err", "rd_placed", "free")}
         self.bytes = deque()         # (address, value) in the order of writing
         self.written = self.planned = 0
+        self.swapped = self.to_swap = 0   # words written by atomics
         self.bad_sq, self.bad_rq = set(), set()
         self.burst = None
         self.place = 0               # next receive buffer beat
@@ -166,6 +168,7 @@ class Env:
         expected = self.expected[name].popleft()
         assert word == expected.word, (name, self._show(name, word), self._show(name, expected.word))
         assert self.written >= expected.after, f"{name} before its payload"
+        assert self.swapped >= expected.swapped, f"{name} before an atomic in front of it"
 
     @staticmethod
     def _show(name, word):
@@ -197,13 +200,15 @@ class Env:
             self._fetch(kind, values["wqe_index"], sges, stride, head, list_err)
         self.rxw.put(struct("rxw_t").pack(**values))
         data = self.buffer.bytes(self.place, *HEADERS[values["dg"]]) + self.buffer.bytes(self.place, offset, size)
+        if kind == ATOMIC_RESP:
+            data = rsp_values["va"].to_bytes(8, "little")
         self.place = (self.place + beats) % BUF_BEATS
         error = self._error(kind, values, sges, bool(head) or list_err)
         self._expect(kind, values, rsp_values, cqe_values, cqe, data, sges, error)
 
     @staticmethod
     def _stride(kind, sges):
-        need = (16 if kind == SEND else 32) + 16 * len(sges)
+        need = {SEND: 16, ATOMIC_RESP: 48}.get(kind, 32) + 16 * len(sges)
         return next(size for size in (64, 128, 256, 512) if size >= need)
 
     def _fetch(self, kind, index, sges, stride, head, list_err):
@@ -212,9 +217,11 @@ class Env:
             fields.update(head)
             raw = struct("rq_wqe_ctrl_t").pack(**fields).to_bytes(16, "little")
         else:
-            fields = dict(opcode=WrOpcode.RDMA_READ, num_sge=len(sges), wqe_index=index)
+            is_atomic = kind == ATOMIC_RESP
+            opcode = WrOpcode.ATOMIC_FETCH_AND_ADD if is_atomic else WrOpcode.RDMA_READ
+            fields = dict(opcode=opcode, num_sge=len(sges), wqe_index=index)
             fields.update(head)
-            raw = struct("sq_wqe_ctrl_t").pack(**fields).to_bytes(32, "little")
+            raw = struct("sq_wqe_ctrl_t").pack(**fields).to_bytes(32, "little") + bytes(16 * is_atomic)
         for addr, length, key in sges:
             raw += struct("sge_t").pack(addr=addr, length=length, lkey=key).to_bytes(16, "little")
         raw = raw.ljust(stride, b"\x5a")
@@ -247,7 +254,7 @@ class Env:
 
     def _error(self, kind, values, sges, garbage):
         """None, or (NAK syndrome, status)."""
-        if kind in (WRITE, READ_REQ):
+        if kind in (WRITE, READ_REQ, ATOMIC):
             bad = values["chk_bytes"] and values["rkey"] in self.xlate.bad
             return (0x62, WcStatus.REM_ACCESS_ERR) if bad else None
         if sges is None:
@@ -266,12 +273,12 @@ class Env:
 
     def _expect(self, kind, values, rsp, cqe, cqe_given, data, sges, error):
         qpn = values["qpn"]
-        is_sq = kind == READ_RESP or (kind == NONE and cqe_given is not None and cqe["opcode"] < 128)
+        is_sq = kind in RESPONSES or (kind == NONE and cqe_given is not None and cqe["opcode"] < 128)
         failed = self.bad_sq if is_sq else self.bad_rq
         if values.get("resumes"):
             failed.discard(qpn)
         blocked = qpn in failed
-        if not blocked and kind != READ_REQ:
+        if not blocked and kind not in (READ_REQ, ATOMIC):
             self._bytes(kind, values, data, sges, error)
         after = self.planned
         if error and not blocked:
@@ -279,24 +286,24 @@ class Env:
             self._expect_failure(kind, values, rsp, error, after)
         elif not blocked:
             if rsp["valid"]:
-                self.expected["rsp"].append(Expected(values["rsp"], after))
+                self.expected["rsp"].append(Expected(values["rsp"], after, self.to_swap))
             if cqe_given is not None:
-                self.expected["cqe"].append(Expected(values["cqe"], after))
-            if kind == READ_RESP and values["msg_last"]:
+                self.expected["cqe"].append(Expected(values["cqe"], after, self.to_swap))
+            if kind in RESPONSES and values["msg_last"]:
                 self.expected["rd_placed"].append(Expected(qpn, after))
         if values["frees"]:
-            self.expected["free"].append(Expected(values["buf_beats"], after))
+            self.expected["free"].append(Expected(values["buf_beats"], after, self.to_swap))
 
     def _expect_failure(self, kind, values, rsp, error, after):
         syndrome, status = error
         if values["dg"]:
             pass   # nobody waits for an answer
-        elif kind != READ_RESP:
+        elif kind not in RESPONSES:
             nak = dict(rsp, valid=1, read=0, syndrome=syndrome, msn=rsp["msn"] - values["msg_last"])
             self.expected["rsp"].append(Expected(struct("rsp_job_t").pack(**nak), after))
         else:
             syndrome = XL_KEY if status == WcStatus.LOC_PROT_ERR else 0
-        message = {SEND: RQ_ERROR, READ_RESP: SQ_ERROR}.get(kind, REQ_ERROR)
+        message = {SEND: RQ_ERROR, READ_RESP: SQ_ERROR, ATOMIC_RESP: SQ_ERROR}.get(kind, REQ_ERROR)
         word = struct("pipe_msg_t").pack(kind=message, qpn=values["qpn"], wqe_index=values["wqe_index"],
                                          status=status, syndrome=syndrome)
         self.expected["err"].append(Expected(word, after))

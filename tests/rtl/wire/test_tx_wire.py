@@ -12,8 +12,8 @@ from wire_ref import KNOWN, frame_of, mapped, random_packet
 TXP, PAY, MAC, PORT = struct("txp_t"), struct("pay_t"), struct("mac_t"), struct("port_cfg_t")
 QPC, QPC_WR = struct("qpc_t"), struct("qpc_wr_t")
 MAC_ADDR, LID, QPS = (bytes.fromhex("02c0ffee0102"), bytes.fromhex("02c0ffee0201")), (0x1200, 0x3400), 16
-# The descriptor has no fields for atomics and datagrams yet.
-OPCODES = sorted(op for op in KNOWN if op < 0x40 and op not in (0x12, 0x13, 0x14))
+# Datagrams: test_tx_datagrams.py.
+OPCODES = sorted(op for op in KNOWN if op < 0x40)
 LENGTHS = (0, 1, 2, 3, 4, 5, 31, 60, 61, 63, 64, 65, 127, 128, 129, 256, 1000, 1024, 4093, 4096)
 REQ, READ, ACK = range(3)
 
@@ -89,7 +89,7 @@ class Tx:
         rng = self.rng
         qpn = rng.randrange(QPS) if qpn is None else qpn
         p = dict(self.qps[qpn], vl=self.sl2vl[self.qps[qpn]["port"]][self.qps[qpn]["sl"]])
-        fields = dict(psn=24, ack_req=1, solicited=1, reth_va=64, reth_rkey=32, reth_bytes=32,
+        fields = dict(psn=24, ack_req=1, solicited=1, reth_va=64, reth_rkey=32, reth_bytes=32, swap_add=64, compare=64,
                       aeth_syndrome=8, aeth_msn=24, imm=32)
         fields = {name: rng.getrandbits(width) for name, width in fields.items()}
         p.update(fields, opcode=opcode, payload=rng.randbytes(length))

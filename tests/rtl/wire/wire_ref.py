@@ -84,8 +84,10 @@ def transport(p):
             out += pk.pack("<I", p["imm"])
         elif letter == "d":
             out += pk.pack(">II", p["deth_qkey"], p["deth_src_qpn"])
+        elif letter == "t":
+            out += pk.pack(">QIQQ", p["reth_va"], p["reth_rkey"], p["swap_add"], p["compare"])
         else:
-            out += bytes(SIZE[letter])
+            out += pk.pack(">Q", p["swap_add"])
     return out
 
 
@@ -123,8 +125,8 @@ def mapped(addr):
 
 def parse(frame, ib):
     """Fields of rxd_t that a good frame must give, and the payload."""
-    d = dict.fromkeys(("reth_va", "reth_rkey", "reth_bytes", "aeth_syndrome", "aeth_msn", "imm", "deth_qkey",
-                       "deth_src_qpn", "slid", "sl", "sgid", "dgid", "kind"), 0)
+    d = dict.fromkeys(("reth_va", "reth_rkey", "reth_bytes", "swap_add", "compare", "aeth_syndrome", "aeth_msn", "imm",
+                       "deth_qkey", "deth_src_qpn", "slid", "sl", "sgid", "dgid", "kind"), 0)
     if ib:
         packet = frame[:-2]
         d["sl"], d["slid"] = packet[1] >> 4, int.from_bytes(packet[6:8], "big")
@@ -151,8 +153,10 @@ def parse(frame, ib):
         if letter == "r":
             d["reth_va"], d["reth_rkey"], d["reth_bytes"] = pk.unpack(">QII", chunk)
         elif letter == "t":
-            d["reth_va"], d["reth_rkey"] = pk.unpack(">QI", chunk[:12])
+            d["reth_va"], d["reth_rkey"], d["swap_add"], d["compare"] = pk.unpack(">QIQQ", chunk)
             d["reth_bytes"] = 8
+        elif letter == "A":
+            d["swap_add"], = pk.unpack(">Q", chunk)
         elif letter == "a":
             d["aeth_syndrome"], d["aeth_msn"] = chunk[0], int.from_bytes(chunk[1:], "big")
         elif letter == "d":
@@ -176,7 +180,7 @@ def random_packet(rng, ib, opcode, length, port):
         ack_req=rng.getrandbits(1), pkey=rng.getrandbits(16),
         dest_qpn=rng.choice((1, 0xFFFFFF, rng.getrandbits(24), rng.getrandbits(24))),
         psn=rng.getrandbits(24), reth_va=rng.getrandbits(64), reth_rkey=rng.getrandbits(32),
-        reth_bytes=rng.getrandbits(32),
+        reth_bytes=rng.getrandbits(32), swap_add=rng.getrandbits(64), compare=rng.getrandbits(64),
         aeth_syndrome=rng.getrandbits(8), aeth_msn=rng.getrandbits(24), imm=rng.getrandbits(32),
         deth_qkey=rng.getrandbits(32), deth_src_qpn=rng.getrandbits(24), sgid=gid(), dgid=gid(),
         traffic_class=rng.getrandbits(8), flow_label=rng.getrandbits(20), hop_limit=rng.getrandbits(8),

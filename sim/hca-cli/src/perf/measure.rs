@@ -30,6 +30,13 @@ const STAGED: usize = 1 << 16;
 /// Work requests per doorbell.
 const BATCH: u32 = 32;
 const POLL_BATCH: usize = 64;
+/// What peers may do.
+const RIGHTS: Access = Access::from_bits(
+    Access::LOCAL_WRITE.bits()
+        | Access::REMOTE_WRITE.bits()
+        | Access::REMOTE_READ.bits()
+        | Access::REMOTE_ATOMIC.bits(),
+);
 
 /// One connection.
 struct Stream {
@@ -201,11 +208,10 @@ impl<'a> Bench<'a> {
         } else {
             (self.connected(cap, &path)?, None)
         };
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let mr = |node: usize| -> Result<Mr<Dev>> {
             let buf = self.rig.nodes[node].alloc((largest.max(1) + datagrams::HEADER_BYTES) as usize)?;
             let base = ((node as u64 + 1) << 44) + (u64::from(index) << 32);
-            Ok(self.rig.nodes[node].register(&buf, Place::whole(&buf, access, base))?)
+            Ok(self.rig.nodes[node].register(&buf, Place::whole(&buf, RIGHTS, base))?)
         };
         Ok(Stream {
             qps,
@@ -240,15 +246,15 @@ impl<'a> Bench<'a> {
     fn register(&self, bytes: u64) -> Result<Mr<Dev>> {
         let node = &self.rig.nodes[1];
         let buf = node.alloc(bytes as usize)?;
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let page = self.args.page.unwrap_or(1);
         let place = Place {
             page_size: match self.args.page {
                 None => PageSize::Direct,
                 Some(page) => PageSize::Shift(page.trailing_zeros() as u8),
             },
+            len: bytes,
             // Low bits as on the bus, so that pages fit.
-            ..Place::whole(&buf, access, 3 << 44 | buf.iova() & (page - 1))
+            ..Place::whole(&buf, RIGHTS, 3 << 44 | buf.iova() & (page - 1))
         };
         Ok(node.register(&buf, place)?)
     }
@@ -385,7 +391,7 @@ impl<'a> Bench<'a> {
                     .rig
                     .cards
                     .map(|card| self.rig.sim.fabric().card_mut(card).take_stamps());
-                card_cycles = internal::cycles(&requester, &responder, self.args.op == Op::Read);
+                card_cycles = internal::cycles(&requester, &responder, self.args.op.is_answered());
                 self.record_stamps(0);
             }
         }
@@ -457,6 +463,18 @@ impl<'a> Bench<'a> {
             match op {
                 Op::Write | Op::UcWrite => SendOp::RdmaWrite { remote_addr, rkey },
                 Op::Read => SendOp::RdmaRead { remote_addr, rkey },
+                Op::FetchAdd => SendOp::AtomicFetchAndAdd {
+                    remote_addr,
+                    rkey,
+                    add: 1,
+                },
+                // A word is 0 in the beginning, so each is written.
+                Op::CmpSwap => SendOp::AtomicCmpAndSwp {
+                    remote_addr,
+                    rkey,
+                    compare: 0,
+                    swap: 0,
+                },
                 Op::Send | Op::UcSend | Op::Datagram => SendOp::Send,
             }
         };

@@ -33,6 +33,8 @@ const MEMORY_BYTES_MAX: u64 = 1 << 30;
 const INLINE_BYTES_MAX: u32 = 480;
 /// Receives that a shared queue holds.
 const SRQ_WRS_MAX: u32 = 1 << 15;
+/// Bytes of an atomic.
+const ATOMIC_BYTES: u32 = 8;
 /// Longest region; only what is touched of it takes memory, and its page list.
 const REGION_BYTES_MAX: u64 = 1 << 40;
 
@@ -43,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   hca perf --op send --size 64 --inline --signal-every 16 --outstanding 64
   hca perf --size 64,4k --keep before    and after a change: hca perf --size 64,4k --compare before
   hca perf --op read --size 4k --qps 16 --region 64G --page 4k
+  hca perf --op fetch-add --qps 64 --region 1M    or, all of them the same word: --region 8
   hca perf --link ib --qps 2 --sl 0,1 --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 2
 
 What is measured, all in simulated time, with the PCIe model on; a program's own instructions take no time:
@@ -89,6 +92,11 @@ pub enum Op {
     UcWrite,
     /// SEND over unreliable connections, into posted receives
     UcSend,
+    /// Atomic fetch and add of 8 bytes: each QP its own word; with --region all of them words of one region, --region 8
+    /// one and the same
+    FetchAdd,
+    /// Atomic compare and swap, likewise
+    CmpSwap,
 }
 
 impl Op {
@@ -97,10 +105,20 @@ impl Op {
         matches!(self, Self::Send | Self::UcSend | Self::Datagram)
     }
 
+    /// It moves a word, no more and no less.
+    fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CmpSwap)
+    }
+
+    /// The peer answers with data.
+    fn is_answered(self) -> bool {
+        self == Self::Read || self.is_atomic()
+    }
+
     /// Service of its connections.
     fn service(self) -> Service {
         match self {
-            Self::Write | Self::Read | Self::Send => Service::Rc,
+            Self::Write | Self::Read | Self::Send | Self::FetchAdd | Self::CmpSwap => Service::Rc,
             Self::UcWrite | Self::UcSend => Service::Uc,
             Self::Datagram => Service::Ud,
         }
@@ -114,8 +132,14 @@ pub struct Args {
     /// Operation
     #[arg(long, value_enum, default_value_t = Op::Write)]
     op: Op,
-    /// Message sizes: N, N,N,.. or A:B (powers of two from A); k and M are understood
-    #[arg(long, value_name = "SIZES", default_value = "64k")]
+    /// Message sizes: N, N,N,.. or A:B (powers of two from A); k and M are understood [default: 64k; of atomics 8]
+    #[arg(
+        long,
+        value_name = "SIZES",
+        default_value = "64k",
+        default_value_ifs = [("op", "fetch-add", "8"), ("op", "cmp-swap", "8")],
+        hide_default_value = true
+    )]
     size: Sizes,
     /// QPs that work at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -338,8 +362,11 @@ impl Args {
                 "--srq holds {SRQ_WRS_MAX} receives, and the messages of all QPs need more: fewer --iters, --outstanding"
             );
         }
-        if self.inline && self.op == Op::Read {
-            bail!("--inline works with write and send only: a READ brings data in");
+        if self.op.is_atomic() && self.size.0 != [ATOMIC_BYTES] {
+            bail!("--op fetch-add and cmp-swap: an atomic has {ATOMIC_BYTES} bytes, leave --size away");
+        }
+        if self.inline && self.op.is_answered() {
+            bail!("--inline works with write and send only: a READ or an atomic brings data in");
         }
         if self.inline && largest > self.inline_bytes_max() {
             let max = self.inline_bytes_max();
@@ -356,7 +383,7 @@ impl Args {
         }
         if let Some(region) = self.region {
             if self.op.takes_receives() {
-                bail!("--region works with write and read only: a SEND does not choose its place");
+                bail!("--region works with write, read and atomics only: a SEND does not choose its place");
             }
             if region < u64::from(largest) {
                 bail!("--region of {region} bytes has no room for a message of {largest}");

@@ -3,6 +3,7 @@
 
 pub mod forge;
 pub mod many;
+pub mod words;
 
 use hca_link::LinkKind;
 use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect};

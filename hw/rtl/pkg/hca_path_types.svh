@@ -1,0 +1,57 @@
+// Part of hca_pkg: how packets of a QP leave, and what was made of them.
+
+  localparam int unsigned RateGroupW = $clog2(RateGroups);
+
+  // How packets of a QP leave: what gates need to know.
+  typedef struct packed {
+    logic [LaneW-1:0] sl;   // its lane: port, and SL (Ethernet: priority, the top bits of the traffic class)
+    logic [RateGroupW-1:0] group;  // rate group, 0: none
+    logic [23:0] interval;  // if it has one: rate_interval
+    logic [6:0]  overhead;  // bytes of a packet on the wire without payload, RETH and AETH
+  } tx_path_t;
+
+  function automatic tx_path_t tx_path_of(qpc_t qpc, logic [NumPorts-1:0] ib_ports);
+    tx_path_t path;
+    logic     ib, unused_bits;
+    unused_bits = ^qpc;
+    ib        = ib_ports[port_of(qpc.port)];
+    path.sl   = LaneW'({port_of(qpc.port), ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]}});
+    path.group    = qpc.rate_group[RateGroupW-1:0];
+    path.interval = qpc.rate_interval;
+    // Headers up to the BTH, and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.
+    if (ib) path.overhead = qpc.is_global ? 7'd66 : 7'd26;
+    else path.overhead = qpc.is_ipv4 ? 7'd82 : 7'd102;
+    return path;
+  endfunction
+
+  localparam int unsigned RateSmallBytes = 256;  // packets up to here need not leave one by one
+
+  // A packet that a scheduler has made, for hca_static_rate and hca_tx_ahead.
+  typedef struct packed {
+    logic        gathered;  // it goes through the gather; an ACK does not
+    logic [LaneW-1:0] lane;
+    logic [RateGroupW-1:0] group;
+    logic [12:0] bytes;     // on the wire
+    logic [23:0] interval;
+  } tx_made_t;
+
+  function automatic tx_made_t tx_made_of(txp_t txp, tx_path_t path);
+    tx_made_t made;
+    logic         unused_bits;
+    unused_bits     = ^{txp, path};
+    made.gathered = txp.kind != TxAck;
+    made.lane     = path.sl;
+    made.group    = path.group;
+    made.interval = path.interval;
+    made.bytes    = ((txp.payload_bytes + 13'd3) & 13'h1ffc) + 13'(path.overhead);
+    if (txp.opcode inside {BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest}) begin
+      made.bytes = made.bytes + 13'(RethBytes);
+    end else if (txp.opcode inside {BthRcCmpSwap, BthRcFetchAdd}) begin
+      made.bytes = made.bytes + 13'(AtomicEthBytes);
+    end else if (txp.opcode == BthRcAtomicAcknowledge) begin
+      made.bytes = made.bytes + 13'(AethBytes) + 13'(AtomicAckEthBytes);
+    end else if (txp.kind != TxReq) begin
+      made.bytes = made.bytes + 13'(AethBytes);
+    end
+    return made;
+  endfunction

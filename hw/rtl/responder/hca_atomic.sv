@@ -1,0 +1,189 @@
+// Atomic operations on 8 bytes of host memory: read, compute, write back; in order, several at a time. One that hits
+// the address of another under way waits for it and takes what it leaves there, so the hottest address costs no read.
+// An address is in the table from the look at it until its write has been accepted by the write mux; a read that begins
+// later sees it (hca_rd_order). Results come in order. The caller hands an operation over only when all that it wrote
+// before has been accepted, and asks hold_o before each burst that it writes behind it.
+//
+// Two cycles per operation; as many at a time as there are entries, and reads as many as their port has. May be stalled
+// by the read port, the write mux, and whoever takes the results; never needs another write of its caller to go on.
+module hca_atomic
+  import hca_pkg::*, hca_rx_pkg::*;
+#(
+  parameter int unsigned Entries = 32
+) (
+  input  logic        clk_i,
+  input  logic        rst_i,
+  input  logic        op_valid_i,
+  output logic        op_ready_o,
+  input  at_op_t      op_i,
+  output logic        result_valid_o,
+  input  logic        result_ready_i,
+  output at_result_t  result_o,
+  // A burst of this function, to this block of 256 bytes, must wait.
+  input  logic [7:0]  look_func_i,
+  input  logic [63:8] look_block_i,
+  output logic        hold_o,
+  output logic        rd_req_valid_o,
+  input  logic        rd_req_ready_i,
+  output dma_rd_req_t rd_req_o,
+  input  logic        rd_rsp_valid_i,
+  output logic        rd_rsp_ready_o,
+  input  dma_rd_rsp_t rd_rsp_i,
+  output logic        wr_valid_o,
+  input  logic        wr_ready_i,
+  output dma_wr_t     wr_o
+);
+
+  localparam int unsigned IdxW = $clog2(Entries);
+
+  typedef struct packed {
+    logic            follows;  // its value is what entry `behind` leaves
+    logic [IdxW-1:0] behind;
+    at_op_t          op;
+  } work_t;
+
+  typedef struct packed {
+    logic        err;
+    logic [63:0] value;
+  } left_t;
+
+  // ---- In: is the address under way? -----------------------------------------------------------------
+  logic               op_valid, alloc, full, hit;
+  at_op_t             op;
+  logic [IdxW:0]      head_q, tail_q;
+  logic [Entries-1:0] live_q, newest_q, match, near;  // newest: of its address
+  logic [7:0]         func_q [Entries];
+  logic [63:3]        addr_q [Entries];
+  logic [IdxW-1:0]    match_idx, head, tail;
+
+  hca_skid #(
+    .Width($bits(at_op_t))
+  ) u_op (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (op_valid_i),
+    .in_ready_o (op_ready_o),
+    .in_i       (op_i),
+    .out_valid_o(op_valid),
+    .out_ready_i(alloc),
+    .out_o      (op)
+  );
+
+  assign head = head_q[IdxW-1:0];
+  assign tail = tail_q[IdxW-1:0];
+  assign full = head == tail && head_q[IdxW] != tail_q[IdxW];
+  assign hit  = match != '0;
+
+  always_comb begin
+    for (int unsigned e = 0; e < Entries; e++) begin
+      match[e] = live_q[e] && newest_q[e] && func_q[e] == op.func && addr_q[e] == op.addr;
+      near[e]  = live_q[e] && func_q[e] == look_func_i && addr_q[e][63:8] == look_block_i;
+    end
+  end
+
+  hca_onehot_index #(.N(Entries)) u_match (
+    .onehot_i(match),
+    .idx_o   (match_idx)
+  );
+
+  assign rd_req_valid_o = op_valid && !full && !hit;
+  assign rd_req_o       = '{func: op.func, addr: {op.addr, 3'd0}, len_bytes: 10'd8};
+  assign alloc          = op_valid && !full && (hit || rd_req_ready_i);
+  assign hold_o         = op_valid || near != '0;
+
+  // ---- The oldest one: first its value, then what becomes of it ----------------------------------------
+  logic        work_valid, have_q, begin_it, finish, writes, free;
+  logic [63:0] value_q, value, next, line_word;
+  logic        err_q, err;
+  work_t       work;
+  left_t       behind;
+
+  hca_fifo #(
+    .Width($bits(work_t)),
+    .Depth(Entries)
+  ) u_work (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (alloc),
+    .in_ready_o (),
+    .in_i       ({hit, match_idx, op}),
+    .out_valid_o(work_valid),
+    .out_ready_i(finish),
+    .out_o      (work),
+    .count_o    ()
+  );
+
+  // What each entry has left. Its row is written again only when a later one is finished, after all that follow it.
+  hca_ram_1r1w #(
+    .Width($bits(left_t)),
+    .Depth(Entries)
+  ) u_left (
+    .clk_i,
+    .we_i   (finish),
+    .waddr_i(head),
+    .wdata_i({err, writes ? next : value}),
+    .re_i   (begin_it && work.follows),
+    .raddr_i(work.behind),
+    .rdata_o(behind)
+  );
+
+  assign begin_it       = work_valid && !have_q && (work.follows || rd_rsp_valid_i);
+  assign rd_rsp_ready_o = work_valid && !have_q && !work.follows;
+  assign line_word      = rd_rsp_i.data[{work.op.addr[5:3], 6'd0} +: 64];
+  assign {err, value}   = work.follows ? behind : {err_q, value_q};
+  assign next           = work.op.cas ? work.op.swap_add : value + work.op.swap_add;
+  assign writes         = !err && (!work.op.cas || value == work.op.compare);
+  assign wr_valid_o     = have_q && free && writes;
+  assign finish         = have_q && free && (!writes || wr_ready_i);
+
+  always_comb begin
+    wr_o      = '0;
+    wr_o.last = 1'b1;
+    wr_o.func = work.op.func;
+    wr_o.addr = {work.op.addr[63:6], 6'd0};
+    wr_o.strb = 64'hff << {work.op.addr[5:3], 3'd0};
+    wr_o.data = {8{next}};
+  end
+
+  hca_fifo #(
+    .Width($bits(at_result_t)),
+    .Depth(Entries)
+  ) u_results (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (finish),
+    .in_ready_o (free),
+    .in_i       ({err, value}),
+    .out_valid_o(result_valid_o),
+    .out_ready_i(result_ready_i),
+    .out_o      (result_o),
+    .count_o    ()
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      head_q <= '0;
+      tail_q <= '0;
+      live_q <= '0;
+      have_q <= 1'b0;
+    end else begin
+      if (finish) have_q <= 1'b0;
+      else if (begin_it) have_q <= 1'b1;
+      if (alloc) tail_q <= tail_q + 1'b1;
+      if (finish) head_q <= head_q + 1'b1;
+      if (finish) live_q[head] <= 1'b0;
+      if (alloc) live_q[tail] <= 1'b1;
+    end
+    if (alloc) begin
+      newest_q       <= newest_q & ~match;
+      newest_q[tail] <= 1'b1;
+      func_q[tail]   <= op.func;
+      addr_q[tail]   <= op.addr;
+    end
+    if (begin_it && !work.follows) {err_q, value_q} <= {rd_rsp_i.err, line_word};
+  end
+
+  logic unused_rsp;
+  assign unused_rsp = rd_rsp_i.last;
+
+endmodule
