@@ -51,7 +51,8 @@ impl Round {
     fn new(rig: &Rig) -> Self {
         let bufs = [0, 1].map(|node: usize| rig.nodes[node].alloc(3 * PART as usize).unwrap());
         let mrs = [0, 1].map(|node: usize| {
-            let place = Place::whole(&bufs[node], LOCAL_AND_REMOTE, BASES[node]);
+            let rights = LOCAL_AND_REMOTE | Access::REMOTE_ATOMIC;
+            let place = Place::whole(&bufs[node], rights, BASES[node]);
             rig.nodes[node].register(&bufs[node], place).unwrap()
         });
         let qps = rig
@@ -60,17 +61,28 @@ impl Round {
         Self { bufs, mrs, qps }
     }
 
-    /// WRITEs, and between them READs if they are wanted: their data comes in by the node's own right.
+    /// WRITEs, and between them READs and atomics if they are wanted: what those bring comes in by the node's own right.
     fn post(&mut self, node: usize, reads: bool) {
         let peer = &self.mrs[1 - node];
         for number in 0..MESSAGES {
-            let read = reads && number % 2 == 1;
+            let read = reads && number % 3 == 1;
+            let atomic = reads && number % 3 == 2;
             let (remote_addr, rkey) = (peer.addr() + if read { 2 * PART } else { 0 }, peer.rkey());
-            let sge = self.mrs[node].sge(if read { PART } else { 2 * PART }, PART as u32);
+            let sge = match (read, atomic) {
+                (_, true) => self.mrs[node].sge(PART + 8 * number, 8),
+                (true, _) => self.mrs[node].sge(PART, PART as u32),
+                _ => self.mrs[node].sge(2 * PART, PART as u32),
+            };
             let wr = SendWr {
                 wr_id: number,
                 op: if read {
                     SendOp::RdmaRead { remote_addr, rkey }
+                } else if atomic {
+                    SendOp::AtomicFetchAndAdd {
+                        remote_addr,
+                        rkey,
+                        add: 1,
+                    }
                 } else {
                     SendOp::RdmaWrite { remote_addr, rkey }
                 },
