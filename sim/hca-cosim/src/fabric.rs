@@ -12,6 +12,7 @@ use crate::card::{Card, CardConfig};
 use crate::circuit::Circuit;
 use crate::crew::Crew;
 use crate::outside::{Outside, OutsideId};
+use crate::peer::{Peer, PeerEnd, PeerId};
 use crate::wire::Attachment;
 use crate::{NUM_FUNCS, SimError};
 
@@ -36,6 +37,8 @@ pub enum Plug {
     EthSwitch(EthSwitchId, u8),
     /// A wire that leaves the simulator.
     Outside(OutsideId),
+    /// Somebody who is no card.
+    Peer(PeerId),
 }
 
 impl Plug {
@@ -44,7 +47,7 @@ impl Plug {
         match self {
             Self::Card(card) => Some((card, 1)),
             Self::CardPort(card, port) => Some((card, port)),
-            Self::Switch(..) | Self::EthSwitch(..) | Self::Outside(_) => None,
+            Self::Switch(..) | Self::EthSwitch(..) | Self::Outside(_) | Self::Peer(_) => None,
         }
     }
 }
@@ -59,6 +62,7 @@ pub struct Fabric {
     cards: Vec<Card>,
     net: Net,
     outsides: Vec<Outside>,
+    peers: Vec<PeerEnd>,
     next_id: u64,
 }
 
@@ -74,6 +78,7 @@ impl Fabric {
             cards: Vec::new(),
             net: Net::new(),
             outsides: Vec::new(),
+            peers: Vec::new(),
             next_id: 0,
         }
     }
@@ -117,6 +122,12 @@ impl Fabric {
         &self.outsides
     }
 
+    /// Adds somebody who is no card.
+    pub fn add_peer(&mut self, peer: Box<dyn Peer>) -> PeerId {
+        self.peers.push(PeerEnd::new(peer));
+        PeerId(self.peers.len() - 1)
+    }
+
     /// Connects the first ports of two cards; equal ids make a loopback plug, whose one direction is A to B. The
     /// cable's seed becomes the fabric's, and packets are handed over beat by beat at line rate.
     pub fn connect(&mut self, a: CardId, b: CardId, config: CableConfig) -> Result<CableId, SimError> {
@@ -137,11 +148,18 @@ impl Fabric {
             if let Plug::Outside(id) = end {
                 self.outsides[id.0].check(&config)?;
             }
+            if let Plug::Peer(id) = end
+                && self.peers[id.0].is_taken()
+            {
+                return Err(SimError::PortTaken(format!("peer {}", id.0)));
+            }
         }
         let rx = [Dir::BToA, Dir::AToB].map(|dir| BeatStream::new(&config, dir));
         let at = ends.map(|end| match end {
             // The fabric drives both; what is outside takes whole packets.
-            Plug::Card(_) | Plug::CardPort(..) | Plug::Outside(_) => LinkEndAt::Card { data_vls: DATA_VLS },
+            Plug::Card(_) | Plug::CardPort(..) | Plug::Outside(_) | Plug::Peer(_) => {
+                LinkEndAt::Card { data_vls: DATA_VLS }
+            }
             Plug::Switch(id, port) => LinkEndAt::Switch(id, port),
             Plug::EthSwitch(id, port) => LinkEndAt::EthSwitch(id, port),
         });
@@ -152,6 +170,10 @@ impl Fabric {
             if let Plug::Outside(id) = end {
                 self.net.cables_mut()[cable].set_delivery(tx.reverse(), Delivery::LastBit);
                 self.outsides[id.0].attach(cable, tx);
+            }
+            if let Plug::Peer(id) = end {
+                self.net.cables_mut()[cable].set_delivery(tx.reverse(), Delivery::LastBit);
+                self.peers[id.0].attach(cable, tx);
             }
             let Some((id, port)) = end.card() else { continue };
             // A loopback plug keeps what is made last: it sends and receives from A to B.
@@ -378,6 +400,9 @@ impl Fabric {
         for outside in &self.outsides {
             outside.step(next, self.net.cables_mut());
         }
+        for peer in &mut self.peers {
+            peer.step(next, self.net.cables_mut());
+        }
     }
 
     /// A cycle of all cards. What one sends in it another sees in the next at the earliest.
@@ -444,7 +469,11 @@ impl Fabric {
         let cards = self.cards.iter();
         let cards = cards.map(|card| card.circuit.next_event(self.now, cables, moving));
         let outsides = self.outsides.iter().map(|outside| outside.next_event(cables));
-        let events = cards.chain(outsides).chain([self.net.next_event(moving)]);
+        let peers = self.peers.iter().map(|peer| peer.next_event(cables));
+        let events = cards
+            .chain(outsides)
+            .chain(peers)
+            .chain([self.net.next_event(moving)]);
         events.flatten().min().map(|at| at.max(self.now + 1))
     }
 }

@@ -38,6 +38,7 @@ mod firmware;
 mod monitor;
 mod observe;
 mod outside;
+mod peer;
 mod port_observer;
 mod quiet;
 mod server;
@@ -57,6 +58,7 @@ pub use hca_switch::{EthSwitchId, SwitchId};
 pub use hca_vsim::DATA_VLS;
 pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Session};
 pub use outside::{Outside, OutsideId};
+pub use peer::{Peer, PeerId};
 pub use port_observer::{CardPorts, PortObserver};
 pub use server::{
     LinkStatus, OutsideStatus, PortStatus, Server, ServerStatus, StopHandle, Traffic, pci_config,

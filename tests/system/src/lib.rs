@@ -5,6 +5,7 @@
 //! * [`raw`]: a client of the simulator that keeps no rules.
 //! * [`siege`]: one function does everything wrong at random, while another one transfers.
 //! * [`star`]: cards behind a switch, all of them busy.
+//! * [`opposite`]: a card on one end of a cable, the reference model on the other.
 //! * [`absent`]: memory that never comes. [`courier`]: a device that shares none.
 //! * `tests/`: the system tests. `hca demo`, `hca perf` and `hca soak` stand on the same code.
 //!
@@ -19,6 +20,7 @@ mod attack;
 pub mod courier;
 mod intruder;
 mod node;
+pub mod opposite;
 mod plan;
 #[allow(unsafe_code)]
 pub mod raw;

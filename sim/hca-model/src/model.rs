@@ -1,0 +1,225 @@
+//! A channel adapter's transport: queue pairs, their memory, and what they have to tell.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hca_abi::{EventKind, QpState};
+use hca_wire::{Framing, QPN_MULTICAST};
+use thiserror::Error;
+
+use crate::config::{QpConfig, Service};
+use crate::memory::{Access, Memory};
+use crate::packet::Frame;
+use crate::qp::Qp;
+use crate::work::{Completion, RecvRequest, SendRequest};
+
+/// What a model refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ModelError {
+    /// No QP has this number.
+    #[error("there is no QP {0:#x}")]
+    NoQp(u32),
+    /// One has it already.
+    #[error("there is a QP {0:#x} already")]
+    QpExists(u32),
+    /// QPS-5, or the request takes more PSNs than may be outstanding.
+    #[error("QP {0:#x} takes no such request in its state")]
+    Refused(u32),
+}
+
+/// An asynchronous event of a QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelEvent {
+    /// Whose.
+    pub qpn: u32,
+    /// What has happened (section 18).
+    pub kind: EventKind,
+}
+
+/// What QPs work on.
+#[derive(Default)]
+pub(crate) struct World {
+    pub memory: Memory,
+    pub receives: BTreeMap<u32, VecDeque<RecvRequest>>,
+    pub completions: VecDeque<Completion>,
+    pub events: VecDeque<ModelEvent>,
+}
+
+/// See the head of the crate. Times are in nanoseconds of whoever owns it, and must not run backwards.
+#[derive(Default)]
+pub struct Model {
+    qps: BTreeMap<u32, Qp>,
+    world: World,
+    /// The QP that sent last: they take turns.
+    turn: u32,
+}
+
+impl Model {
+    /// A model without QPs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a QP that is connected and in RTS.
+    pub fn create_qp(&mut self, config: QpConfig) -> Result<(), ModelError> {
+        if self.qps.contains_key(&config.qpn) {
+            return Err(ModelError::QpExists(config.qpn));
+        }
+        self.qps.insert(config.qpn, Qp::new(config));
+        Ok(())
+    }
+
+    /// QPS-16: its requests and receives are gone without a word.
+    pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), ModelError> {
+        let qp = self.qps.remove(&qpn).ok_or(ModelError::NoQp(qpn))?;
+        if qp.config.receive_queue == qpn {
+            self.world.receives.remove(&qpn);
+        }
+        Ok(())
+    }
+
+    fn qp(&mut self, qpn: u32) -> Result<(&mut Qp, &mut World), ModelError> {
+        let qp = self.qps.get_mut(&qpn).ok_or(ModelError::NoQp(qpn))?;
+        Ok((qp, &mut self.world))
+    }
+
+    /// State of a QP.
+    pub fn state(&self, qpn: u32) -> Result<QpState, ModelError> {
+        self.qps.get(&qpn).map(|qp| qp.state).ok_or(ModelError::NoQp(qpn))
+    }
+
+    /// Send requests of a QP that have not completed.
+    pub fn sends_outstanding(&self, qpn: u32) -> Result<usize, ModelError> {
+        let qp = self.qps.get(&qpn).ok_or(ModelError::NoQp(qpn))?;
+        Ok(qp.sends_outstanding())
+    }
+
+    /// Moves a QP to ERR: everything outstanding is flushed (QPS-13).
+    pub fn fail_qp(&mut self, qpn: u32) -> Result<(), ModelError> {
+        let (qp, world) = self.qp(qpn)?;
+        qp.fail_receives(world);
+        Ok(())
+    }
+
+    /// Moves a QP from SQE back to RTS.
+    pub fn resume_qp(&mut self, qpn: u32) -> Result<(), ModelError> {
+        let (qp, _) = self.qp(qpn)?;
+        if qp.state != QpState::Sqe {
+            return Err(ModelError::Refused(qpn));
+        }
+        qp.resume();
+        Ok(())
+    }
+
+    /// Changes what is left free, at any time.
+    pub fn set_manners(&mut self, qpn: u32, manners: crate::Manners) -> Result<(), ModelError> {
+        self.qp(qpn)?.0.config.manners = manners;
+        Ok(())
+    }
+
+    /// Posts a send request.
+    pub fn post_send(&mut self, qpn: u32, request: SendRequest) -> Result<(), ModelError> {
+        let (qp, world) = self.qp(qpn)?;
+        if qp.post_send(request, world) {
+            Ok(())
+        } else {
+            Err(ModelError::Refused(qpn))
+        }
+    }
+
+    /// Posts a receive to the queue of a QP; in ERR it is flushed at once.
+    pub fn post_recv(&mut self, qpn: u32, request: RecvRequest) -> Result<(), ModelError> {
+        let (qp, world) = self.qp(qpn)?;
+        let queue = qp.config.receive_queue;
+        world.receives.entry(queue).or_default().push_back(request);
+        if qp.state == QpState::Err {
+            qp.flush_receives(world);
+        }
+        Ok(())
+    }
+
+    /// Registers memory of a protection domain; L_Key and R_Key in one.
+    pub fn register(&mut self, domain: u32, va: u64, bytes: Vec<u8>, access: Access) -> u32 {
+        self.world.memory.register(domain, va, bytes, access)
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &Memory {
+        &self.world.memory
+    }
+
+    /// The memory, to change.
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.world.memory
+    }
+
+    /// A packet of the wire, of either framing, told by its first bytes' meaning to the QPs: bytes that are no packet
+    /// for any of them are dropped silently (WIRE-16).
+    pub fn handle_packet(&mut self, now: u64, bytes: &[u8]) {
+        let framings = [Framing::Ethernet, Framing::InfiniBand];
+        let found = framings
+            .into_iter()
+            .find_map(|framing| Frame::parse(framing, bytes));
+        if let Some(frame) = found {
+            self.handle_frame(now, &frame);
+        }
+    }
+
+    /// A packet that has been parsed.
+    pub fn handle_frame(&mut self, now: u64, frame: &Frame) {
+        if frame.packet.dest_qp == QPN_MULTICAST {
+            // MC-3: a copy for each. Who is attached to which group is not known here.
+            for qp in self
+                .qps
+                .values_mut()
+                .filter(|qp| qp.config.service == Service::Ud)
+            {
+                qp.handle(now, frame, &mut self.world);
+            }
+        } else if let Some(qp) = self.qps.get_mut(&frame.packet.dest_qp) {
+            qp.handle(now, frame, &mut self.world);
+        }
+    }
+
+    /// The next packet that leaves now: the QPs take turns, a packet each.
+    pub fn poll_transmit(&mut self, now: u64) -> Option<Vec<u8>> {
+        let later = self.qps.range(self.turn + 1..).map(|(qpn, _)| *qpn);
+        let order: Vec<u32> = later
+            .chain(self.qps.range(..=self.turn).map(|(qpn, _)| *qpn))
+            .collect();
+        for qpn in order {
+            let Some(qp) = self.qps.get_mut(&qpn) else {
+                continue;
+            };
+            let link = qp.next_link();
+            let Some(packet) = qp.next_packet(now, &mut self.world) else {
+                continue;
+            };
+            self.turn = qpn;
+            return Frame { link, packet }.emit();
+        }
+        None
+    }
+
+    /// When [`Model::handle_timeout`] or [`Model::poll_transmit`] has something to do without a packet or a request
+    /// that comes first. It may be in the past.
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.qps.values().filter_map(Qp::next_timeout).min()
+    }
+
+    /// Time has come to `now`.
+    pub fn handle_timeout(&mut self, now: u64) {
+        for qp in self.qps.values_mut() {
+            qp.handle_timeout(now, &mut self.world);
+        }
+    }
+
+    /// The oldest completion.
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.world.completions.pop_front()
+    }
+
+    /// The oldest event.
+    pub fn poll_event(&mut self) -> Option<ModelEvent> {
+        self.world.events.pop_front()
+    }
+}

@@ -1,0 +1,244 @@
+//! The sending side of a QP: which packet leaves next (IBA vol1 9.7.3, 9.8.3).
+
+mod answers;
+mod segment;
+
+pub(crate) use segment::opcode_of;
+
+use std::collections::VecDeque;
+
+use hca_abi::WcStatus;
+use hca_wire::{Link, Psn};
+
+use crate::config::{QpConfig, Service};
+use crate::model::World;
+use crate::packet::Packet;
+use crate::timers::ack_timeout_ns;
+use crate::work::{Completion, SendRequest, Wqe};
+
+/// PSNs that posted work may take: less than half of all, so that earlier and later stay apart.
+const PSNS_MAX: i32 = 1 << 22;
+
+/// A send WQE at fault: it completes with this once everything before it has.
+#[derive(Clone, Copy, Debug)]
+struct Broken {
+    first: Psn,
+    status: WcStatus,
+}
+
+/// A send queue and how far it is. `una <= cursor <= sent <= end`, as PSNs go.
+pub(crate) struct Requester {
+    /// Not completed yet, oldest first.
+    queue: VecDeque<Wqe>,
+    /// Oldest PSN without an answer.
+    una: Psn,
+    /// The next packet to send.
+    cursor: Psn,
+    /// Behind the last one that was ever sent.
+    sent: Psn,
+    /// Behind the last one of all posted work.
+    end: Psn,
+    retries_left: u8,
+    rnr_left: u8,
+    /// When the time for an answer is over.
+    deadline: Option<u64>,
+    /// RNR: nothing is sent before.
+    rnr_until: Option<u64>,
+    /// What is missing of a READ has been asked for again, and nothing of it has come yet.
+    asked_again: bool,
+    broken: Option<Broken>,
+}
+
+impl Requester {
+    pub fn new(config: &QpConfig) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            una: config.sq_psn,
+            cursor: config.sq_psn,
+            sent: config.sq_psn,
+            end: config.sq_psn,
+            retries_left: config.retry_cnt,
+            rnr_left: config.rnr_retry,
+            deadline: None,
+            rnr_until: None,
+            asked_again: false,
+            broken: None,
+        }
+    }
+
+    /// Takes a request; false: it is longer than PSNs allow.
+    pub fn post(&mut self, config: &QpConfig, request: SendRequest) -> bool {
+        let packets = request.len().div_ceil(config.mtu_bytes().into()).max(1);
+        let len = u32::try_from(request.len()).ok();
+        let packets = u32::try_from(packets).ok();
+        let (Some(len), Some(packets)) = (len, packets) else {
+            return false;
+        };
+        let ahead = i64::from(self.end.distance_from(self.una)) + i64::from(packets);
+        if ahead > i64::from(PSNS_MAX) {
+            return false;
+        }
+        self.queue.push_back(Wqe {
+            request,
+            len,
+            first: self.end,
+            packets,
+            asked_from: Vec::new(),
+            begun: false,
+            fetched: false,
+        });
+        self.end = self.end.wrapping_add(packets);
+        true
+    }
+
+    /// Work that has not completed.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// UD: where the next packet goes.
+    pub fn next_link(&self) -> Option<Link> {
+        let wqe = self.queue.iter().find(|wqe| wqe.contains(self.cursor))?;
+        wqe.request.destination.map(|destination| destination.link)
+    }
+
+    /// The next packet, if one may leave now. A WQE at fault becomes [`Requester::fault`].
+    pub fn next_packet(&mut self, now: u64, config: &QpConfig, world: &mut World) -> Option<Packet> {
+        if self.broken.is_some() || self.cursor == self.end || self.rnr_until.is_some() {
+            return None;
+        }
+        let index = self.queue.iter().position(|wqe| wqe.contains(self.cursor))?;
+        if !self.may_begin(index, config) {
+            return None;
+        }
+        let wqe = &self.queue[index];
+        let at = self.cursor.distance_from(wqe.first) as u32;
+        let packet = match segment::build(wqe, at, config, &world.memory) {
+            Ok(packet) => packet,
+            Err(status) => {
+                self.broken = Some(Broken {
+                    first: wqe.first,
+                    status,
+                });
+                return None;
+            }
+        };
+        let packet = self.finish(packet, index, config);
+        if config.service == Service::Rc {
+            self.deadline = ack_timeout_ns(config.timeout).map(|limit| now + limit);
+        } else if self.cursor.is_after(self.queue[index].last()) {
+            // OP-19: it has been sent out, and that is all that counts.
+            self.una = self.cursor;
+            self.complete_front(config, world);
+        }
+        Some(packet)
+    }
+
+    /// Window, fence and the limit of READs (OP-13, OP-23).
+    fn may_begin(&self, index: usize, config: &QpConfig) -> bool {
+        let wqe = &self.queue[index];
+        if config.service != Service::Rc {
+            return true;
+        }
+        if self.cursor.distance_from(self.una) >= config.manners.window as i32 {
+            return false;
+        }
+        let fetching = self
+            .queue
+            .iter()
+            .take(index)
+            .filter(|wqe| wqe.request.op.fetches() && !wqe.fetched);
+        let outstanding = fetching.count();
+        let fenced = wqe.request.flags.fence && outstanding > 0;
+        let too_many = wqe.request.op.fetches() && outstanding >= usize::from(config.max_rd_atomic);
+        !(fenced || too_many)
+    }
+
+    /// Moves on behind a packet, and decides whether it asks for an answer.
+    fn finish(&mut self, mut packet: Packet, index: usize, config: &QpConfig) -> Packet {
+        let wqe = &mut self.queue[index];
+        let at = self.cursor.distance_from(wqe.first) as u32;
+        wqe.begun = true;
+        let next = if wqe.request.op.fetches() {
+            wqe.asked_from.push(self.cursor);
+            wqe.last().wrapping_add(1)
+        } else {
+            self.cursor.wrapping_add(1)
+        };
+        let is_last = self.cursor == wqe.last() || wqe.request.op.fetches();
+        let closes = next.distance_from(self.una) >= config.manners.window as i32;
+        let asks = is_last || closes || (at + 1).is_multiple_of(config.manners.ask_every.max(1));
+        packet.ack_req = config.service == Service::Rc && asks;
+        self.cursor = next;
+        if next.is_after(self.sent) {
+            self.sent = next;
+        }
+        packet
+    }
+
+    /// The status of the WQE at fault, if its turn has come: everything before it has completed.
+    pub fn fault(&self) -> Option<WcStatus> {
+        let broken = self.broken?;
+        let front = self.queue.front()?;
+        (front.first == broken.first).then_some(broken.status)
+    }
+
+    /// The oldest WQE completes with this, all others are flushed (QPS-13, QPS-14).
+    pub fn fail(&mut self, config: &QpConfig, status: WcStatus, world: &mut World) {
+        if let Some(wqe) = self.queue.pop_front() {
+            let completion = Completion::of_send(config.qpn, &wqe.request, status);
+            world.completions.push_back(completion);
+        }
+        self.flush(config, world);
+    }
+
+    /// Everything that has not completed is flushed.
+    pub fn flush(&mut self, config: &QpConfig, world: &mut World) {
+        for wqe in self.queue.drain(..) {
+            let completion = Completion::of_send(config.qpn, &wqe.request, WcStatus::WrFlushErr);
+            world.completions.push_back(completion);
+        }
+        (self.una, self.cursor, self.sent) = (self.end, self.end, self.end);
+        (self.deadline, self.rnr_until, self.broken) = (None, None, None);
+    }
+
+    /// The oldest WQE has been carried out.
+    fn complete_front(&mut self, config: &QpConfig, world: &mut World) {
+        if let Some(wqe) = self.queue.pop_front()
+            && wqe.request.flags.signaled
+        {
+            let completion = Completion::of_send(config.qpn, &wqe.request, WcStatus::Success);
+            world.completions.push_back(completion);
+        }
+    }
+
+    /// When time changes something by itself.
+    pub fn next_timeout(&self) -> Option<u64> {
+        // An RNR wait stands in for the acknowledge's time.
+        self.rnr_until.or(self.deadline)
+    }
+
+    /// Time has come to `now`. Returns with what the oldest WQE fails, if it does.
+    pub fn handle_timeout(&mut self, now: u64) -> Option<WcStatus> {
+        if self.rnr_until.is_some() {
+            self.rnr_until = self.rnr_until.filter(|until| *until > now);
+            return None;
+        }
+        self.deadline.filter(|deadline| *deadline <= now)?;
+        self.deadline = None;
+        self.go_back()
+    }
+
+    /// REL-3: everything from the oldest PSN without an answer on is sent again, if a retry is left.
+    fn go_back(&mut self) -> Option<WcStatus> {
+        if self.una == self.sent {
+            return None;
+        }
+        let Some(left) = self.retries_left.checked_sub(1) else {
+            return Some(WcStatus::RetryExcErr);
+        };
+        self.retries_left = left;
+        self.cursor = self.una;
+        None
+    }
+}

@@ -1,0 +1,155 @@
+//! From a WQE to its packets (WIRE-13, X-2, X-6).
+
+use hca_abi::WcStatus;
+use hca_wire::{Opcode, Operation, Psn, atomic_eth, deth, ieth, immdt, reth};
+
+use crate::config::{QpConfig, Service};
+use crate::memory::Memory;
+use crate::packet::Packet;
+use crate::work::{Atomic, Op, Wqe};
+
+/// The opcode of an operation in a service; not all services have all.
+pub(crate) fn opcode_of(service: Service, operation: Operation) -> Option<Opcode> {
+    let service = match service {
+        Service::Rc => hca_wire::Service::Rc,
+        Service::Uc => hca_wire::Service::Uc,
+        Service::Ud => hca_wire::Service::Ud,
+    };
+    Opcode::try_from((service as u8) << 5 | operation as u8).ok()
+}
+
+/// Packet `at` of a WQE, or the status with which the WQE fails.
+pub(super) fn build(wqe: &Wqe, at: u32, config: &QpConfig, memory: &Memory) -> Result<Packet, WcStatus> {
+    let mtu = config.mtu_bytes();
+    if config.service == Service::Ud && wqe.packets > 1 {
+        return Err(WcStatus::LocLenErr);
+    }
+    let is_only = wqe.packets == 1;
+    let is_last = at + 1 == wqe.packets;
+    let operation = operation_of(wqe.request.op, at == 0, is_last || is_only);
+    // XPORT-12: an operation that the service does not have.
+    let opcode = opcode_of(config.service, operation).ok_or(WcStatus::LocQpOpErr)?;
+    let psn = wqe.first.wrapping_add(at);
+    let mut packet = Packet::new(opcode, config.dest_qpn, psn);
+    packet.pkey = config.pkey;
+    put_headers(&mut packet, wqe, at, mtu);
+    if !wqe.request.op.fetches() {
+        let offset = at * mtu;
+        let len = (wqe.len - offset).min(mtu);
+        let bytes = memory.gather(config.domain, &wqe.request.sges, offset, len);
+        packet.payload = bytes.map_err(|_| WcStatus::LocProtErr)?;
+    } else if memory
+        .gather(config.domain, &wqe.request.sges, 0, wqe.len)
+        .is_err()
+    {
+        return Err(WcStatus::LocProtErr);
+    }
+    if config.service == Service::Ud {
+        let destination = wqe.request.destination.as_ref().ok_or(WcStatus::LocQpOpErr)?;
+        packet.dest_qp = destination.qpn;
+        packet.ext.deth = Some(deth::Repr {
+            // KEY-24.
+            qkey: if destination.qkey >> 31 == 1 {
+                config.qkey
+            } else {
+                destination.qkey
+            },
+            src_qp: config.qpn,
+            ..Default::default()
+        });
+    }
+    Ok(packet)
+}
+
+fn operation_of(op: Op, is_first: bool, is_last: bool) -> Operation {
+    use Operation as O;
+    match (op, is_first, is_last) {
+        (Op::Read { .. }, ..) => O::ReadRequest,
+        (
+            Op::Atomic {
+                atomic: Atomic::CompareSwap { .. },
+                ..
+            },
+            ..,
+        ) => O::CmpSwap,
+        (
+            Op::Atomic {
+                atomic: Atomic::FetchAdd { .. },
+                ..
+            },
+            ..,
+        ) => O::FetchAdd,
+        (Op::Send { .. }, true, false) => O::SendFirst,
+        (Op::Send { .. }, false, false) => O::SendMiddle,
+        (Op::Send { imm: Some(_), .. }, true, true) => O::SendOnlyImm,
+        (Op::Send { imm: Some(_), .. }, false, true) => O::SendLastImm,
+        (
+            Op::Send {
+                invalidate: Some(_), ..
+            },
+            true,
+            true,
+        ) => O::SendOnlyInv,
+        (
+            Op::Send {
+                invalidate: Some(_), ..
+            },
+            false,
+            true,
+        ) => O::SendLastInv,
+        (Op::Send { .. }, true, true) => O::SendOnly,
+        (Op::Send { .. }, false, true) => O::SendLast,
+        (Op::Write { .. }, true, false) => O::WriteFirst,
+        (Op::Write { .. }, false, false) => O::WriteMiddle,
+        (Op::Write { imm: Some(_), .. }, true, true) => O::WriteOnlyImm,
+        (Op::Write { imm: Some(_), .. }, false, true) => O::WriteLastImm,
+        (Op::Write { .. }, true, true) => O::WriteOnly,
+        (Op::Write { .. }, false, true) => O::WriteLast,
+    }
+}
+
+/// Extended headers that the opcode asks for, and the solicited event bit (OP-16).
+fn put_headers(packet: &mut Packet, wqe: &Wqe, at: u32, mtu: u32) {
+    let has = |header| packet.opcode.has(header);
+    let (needs_reth, needs_imm) = (has(hca_wire::ExtHeader::Reth), has(hca_wire::ExtHeader::ImmDt));
+    let needs_inv = has(hca_wire::ExtHeader::Ieth);
+    let offset = u64::from(at) * u64::from(mtu);
+    let ends = packet.opcode.is_last() || packet.opcode.is_only();
+    match wqe.request.op {
+        Op::Send { imm, invalidate } => {
+            packet.ext.immdt = imm.filter(|_| needs_imm).map(|imm| immdt::Repr { imm });
+            packet.ext.ieth = invalidate.filter(|_| needs_inv).map(|rkey| ieth::Repr { rkey });
+            packet.solicited = wqe.request.flags.solicited && ends;
+        }
+        Op::Write { va, rkey, imm } => {
+            packet.ext.immdt = imm.filter(|_| needs_imm).map(|imm| immdt::Repr { imm });
+            let dma_len = wqe.len;
+            packet.ext.reth = needs_reth.then_some(reth::Repr { va, rkey, dma_len });
+            packet.solicited = wqe.request.flags.solicited && needs_imm;
+        }
+        // Asked for again from the middle: what is left.
+        Op::Read { va, rkey } => {
+            let va = va.wrapping_add(offset);
+            let dma_len = wqe.len - offset as u32;
+            packet.ext.reth = Some(reth::Repr { va, rkey, dma_len });
+        }
+        Op::Atomic { va, rkey, atomic } => {
+            let (swap_add, compare) = match atomic {
+                Atomic::CompareSwap { compare, swap } => (swap, compare),
+                Atomic::FetchAdd { add } => (add, 0),
+            };
+            packet.ext.atomic_eth = Some(atomic_eth::Repr {
+                va,
+                rkey,
+                swap_add,
+                compare,
+            });
+        }
+    }
+}
+
+/// Bytes of the payload of packet `psn` of a READ's response.
+pub(super) fn response_len(wqe: &Wqe, psn: Psn, mtu: u32) -> u32 {
+    let offset = psn.distance_from(wqe.first) as u32 * mtu;
+    (wqe.len - offset).min(mtu)
+}

@@ -1,0 +1,253 @@
+//! A message on its way in: where its bytes go.
+
+use hca_abi::{WcOpcode, WcStatus};
+use hca_wire::Operation;
+
+use crate::config::QpConfig;
+use crate::memory::{Access, Memory, Refusal, Sge};
+use crate::model::World;
+use crate::packet::Packet;
+use crate::work::{Completion, RecvRequest};
+
+/// Why a request is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// There is no receive (REL-8).
+    NotReady,
+    /// Malformed, out of place, or not what the RETH says.
+    Invalid,
+    /// More READs and atomics than agreed on (OP-23).
+    TooMany,
+    /// The R_Key does not allow it.
+    Access,
+    /// The receive is at fault, and completes with this.
+    Receive(WcStatus),
+}
+
+/// The message of which some packets have come.
+#[derive(Debug)]
+enum Open {
+    Send { placed: u32 },
+    Write { va: u64, rkey: u32, left: u32, len: u32 },
+}
+
+/// At most one message at a time.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    open: Option<Open>,
+    /// The receive that belongs to it, or to the next one (a message of UC was dropped).
+    receive: Option<RecvRequest>,
+}
+
+/// WIRE-13: every packet but the last is full, a last one is not empty.
+pub(super) fn size_is_right(operation: Operation, len: usize, mtu: u32) -> bool {
+    let mtu = mtu as usize;
+    if operation.is_first() || operation.is_middle() {
+        len == mtu
+    } else if operation.is_last() {
+        (1..=mtu).contains(&len)
+    } else {
+        len <= mtu
+    }
+}
+
+impl Incoming {
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// The operation is one that may come now (IBA vol1 9.7.4.1.2).
+    pub fn follows(&self, operation: Operation) -> bool {
+        let goes_on = operation.is_middle() || operation.is_last();
+        match self.open {
+            None => !goes_on,
+            Some(Open::Send { .. }) => goes_on && operation.is_send(),
+            Some(Open::Write { .. }) => goes_on && operation.is_write(),
+        }
+    }
+
+    /// UC: the rest of it will be dropped. Its receive is the next message's.
+    pub fn drop_message(&mut self) {
+        self.open = None;
+    }
+
+    /// The receive that is bound here, as its number.
+    pub fn give_up(&mut self) -> Option<u64> {
+        self.open = None;
+        self.receive.take().map(|receive| receive.wr_id)
+    }
+
+    /// Binds the next receive, unless one is bound already.
+    fn bind(&mut self, config: &QpConfig, world: &mut World) -> Result<(), Fault> {
+        if self.receive.is_none() {
+            let queue = world.receives.entry(config.receive_queue).or_default();
+            self.receive = queue.pop_front();
+        }
+        self.receive.as_ref().map(|_| ()).ok_or(Fault::NotReady)
+    }
+
+    /// The bound receive completes with a status.
+    pub fn complete(&mut self, config: &QpConfig, status: WcStatus, world: &mut World) {
+        self.finish(config, world, |completion| Completion { status, ..completion });
+    }
+
+    fn finish(&mut self, config: &QpConfig, world: &mut World, say: impl FnOnce(Completion) -> Completion) {
+        self.open = None;
+        if let Some(receive) = self.receive.take() {
+            let completion = Completion::of_recv(config.qpn, receive.wr_id, WcStatus::Success);
+            world.completions.push_back(say(completion));
+        }
+    }
+
+    /// A packet of SEND or WRITE, whose turn it is and whose size is right. A fault changes nothing but that a receive
+    /// may be bound.
+    pub fn take(
+        &mut self,
+        packet: &Packet,
+        operation: Operation,
+        config: &QpConfig,
+        world: &mut World,
+    ) -> Result<(), Fault> {
+        if operation.is_send() {
+            self.take_send(packet, operation, config, world)
+        } else {
+            self.take_write(packet, operation, config, world)
+        }
+    }
+
+    fn take_send(
+        &mut self,
+        packet: &Packet,
+        operation: Operation,
+        config: &QpConfig,
+        world: &mut World,
+    ) -> Result<(), Fault> {
+        let placed = match self.open {
+            Some(Open::Send { placed }) => placed,
+            _ => 0,
+        };
+        self.bind(config, world)?;
+        let receive = self.receive.as_ref().ok_or(Fault::NotReady)?;
+        let bytes = &packet.payload;
+        let result = world.memory.scatter(config.domain, &receive.sges, placed, bytes);
+        result.map_err(|refusal| {
+            Fault::Receive(match refusal {
+                // OP-21.
+                Refusal::TooShort => WcStatus::LocLenErr,
+                _ => WcStatus::LocProtErr,
+            })
+        })?;
+        let placed = placed + bytes.len() as u32;
+        if !(operation.is_last() || operation.is_only()) {
+            self.open = Some(Open::Send { placed });
+            return Ok(());
+        }
+        let invalidated = packet.ext.ieth.map(|ieth| ieth.rkey);
+        // OP-11: before the completion says so.
+        if let Some(rkey) = invalidated {
+            world.memory.deregister(rkey);
+        }
+        self.finish(config, world, |completion| Completion {
+            byte_len: placed,
+            imm: packet.ext.immdt.map(|immdt| immdt.imm),
+            invalidated,
+            src_qp: config.dest_qpn,
+            solicited: packet.solicited,
+            ..completion
+        });
+        Ok(())
+    }
+
+    fn take_write(
+        &mut self,
+        packet: &Packet,
+        operation: Operation,
+        config: &QpConfig,
+        world: &mut World,
+    ) -> Result<(), Fault> {
+        let bytes = &packet.payload;
+        let (va, rkey, left, len) = match (&self.open, packet.ext.reth) {
+            (Some(Open::Write { va, rkey, left, len }), _) => (*va, *rkey, *left, *len),
+            (_, Some(reth)) => {
+                check_write(reth.va, reth.rkey, reth.dma_len, config, &world.memory)?;
+                (reth.va, reth.rkey, reth.dma_len, reth.dma_len)
+            }
+            _ => return Err(Fault::Invalid),
+        };
+        let ends = operation.is_last() || operation.is_only();
+        let now = bytes.len() as u32;
+        if (ends && now != left) || (!ends && now >= left) {
+            return Err(Fault::Invalid);
+        }
+        // OP-4: its buffers stay as they are.
+        if packet.ext.immdt.is_some() {
+            self.bind(config, world)?;
+        }
+        if now > 0 {
+            let right = Access::REMOTE_WRITE;
+            let written = world.memory.write(config.domain, rkey, va, bytes, right);
+            written.map_err(|_| Fault::Access)?;
+        }
+        if !ends {
+            self.open = Some(Open::Write {
+                va: va.wrapping_add(now.into()),
+                rkey,
+                left: left - now,
+                len,
+            });
+            return Ok(());
+        }
+        self.open = None;
+        if let Some(immdt) = packet.ext.immdt {
+            self.finish(config, world, |completion| Completion {
+                opcode: WcOpcode::RecvRdmaWithImm,
+                byte_len: len,
+                imm: Some(immdt.imm),
+                src_qp: config.dest_qpn,
+                solicited: packet.solicited,
+                ..completion
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The whole range at once, with the first packet; without bytes no key is needed.
+fn check_write(va: u64, rkey: u32, len: u32, config: &QpConfig, memory: &Memory) -> Result<(), Fault> {
+    if len > 1 << 31 {
+        return Err(Fault::Invalid);
+    }
+    let range = Sge::new(rkey, va, len);
+    let right = Access::REMOTE_WRITE;
+    if len == 0 || (config.access.allows(right) && memory.check(config.domain, range, right).is_ok()) {
+        Ok(())
+    } else {
+        Err(Fault::Access)
+    }
+}
+
+/// OP-6, OP-7: carries an atomic out; what was there before.
+pub(super) fn execute_atomic(packet: &Packet, config: &QpConfig, memory: &mut Memory) -> Result<u64, Fault> {
+    const LEN: u32 = 8;
+    let header = packet.ext.atomic_eth.ok_or(Fault::Invalid)?;
+    if !header.va.is_multiple_of(LEN.into()) {
+        return Err(Fault::TooMany);
+    }
+    let right = Access::REMOTE_ATOMIC;
+    if !config.access.allows(right) {
+        return Err(Fault::Access);
+    }
+    let range = Sge::new(header.rkey, header.va, LEN);
+    let bytes = memory
+        .read(config.domain, range, right)
+        .map_err(|_| Fault::Access)?;
+    let found = u64::from_le_bytes(bytes.try_into().map_err(|_| Fault::Access)?);
+    let new = match packet.opcode.operation() {
+        Some(Operation::FetchAdd) => found.wrapping_add(header.swap_add),
+        _ if found == header.compare => header.swap_add,
+        _ => found,
+    };
+    let written = memory.write(config.domain, header.rkey, header.va, &new.to_le_bytes(), right);
+    written.map_err(|_| Fault::Access)?;
+    Ok(found)
+}

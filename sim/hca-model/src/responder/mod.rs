@@ -1,0 +1,291 @@
+//! The receiving side of a connected QP (IBA vol1 9.7.4, 9.7.5, 9.8.3).
+
+mod message;
+mod replies;
+
+use hca_abi::{EventKind, WcStatus};
+use hca_wire::{NakCode, Operation, Psn, RnrTimer, Syndrome};
+
+use crate::config::{QpConfig, Service};
+use crate::memory::{Access, Sge};
+use crate::model::World;
+use crate::packet::Packet;
+use crate::work::Completion;
+use message::{Fault, Incoming, size_is_right};
+use replies::{Fetched, Replies};
+
+/// What has to happen to the QP: it fails, and this event tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed(pub Option<EventKind>);
+
+/// Expected PSN, the message that is coming in, and what there is to answer.
+pub(crate) struct Responder {
+    expected: Psn,
+    /// Messages completed, modulo 2^24.
+    msn: u32,
+    incoming: Incoming,
+    /// A gap or a missing receive has been told; until the expected packet comes there is no more to say.
+    told: bool,
+    replies: Replies,
+}
+
+impl Responder {
+    pub fn new(config: &QpConfig) -> Self {
+        Self {
+            expected: config.rq_psn,
+            msn: 0,
+            incoming: Incoming::default(),
+            told: false,
+            replies: Replies::default(),
+        }
+    }
+
+    /// A request of the peer.
+    pub fn request(
+        &mut self,
+        now: u64,
+        packet: &Packet,
+        config: &QpConfig,
+        world: &mut World,
+    ) -> Result<(), Failed> {
+        match (config.service, packet.psn.distance_from(self.expected)) {
+            (Service::Rc, 0) => self.expected_request(now, packet, config, world),
+            (Service::Rc, distance) if distance < 0 => {
+                self.duplicate(now, packet, config, world);
+                Ok(())
+            }
+            (Service::Rc, _) => {
+                if !self.told {
+                    self.told = true;
+                    self.nak(NakCode::PsnSequence);
+                }
+                Ok(())
+            }
+            (_, distance) => self.unreliable(distance, packet, config, world),
+        }
+    }
+
+    fn nak(&mut self, code: NakCode) {
+        self.replies
+            .answer(self.expected, Syndrome::Nak(code), self.msn, None);
+    }
+
+    /// The packet that is due.
+    fn expected_request(
+        &mut self,
+        now: u64,
+        packet: &Packet,
+        config: &QpConfig,
+        world: &mut World,
+    ) -> Result<(), Failed> {
+        self.told = false;
+        let Some(operation) = packet.opcode.operation() else {
+            return Ok(());
+        };
+        let size = size_is_right(operation, packet.payload.len(), config.mtu_bytes());
+        if !self.incoming.follows(operation) || !size {
+            return Err(self.refuse(Fault::Invalid, config, world));
+        }
+        match operation {
+            Operation::ReadRequest => self.read(packet, config, world),
+            Operation::CmpSwap | Operation::FetchAdd => self.atomic(packet, config, world),
+            _ => self.data(now, packet, operation, config, world),
+        }
+    }
+
+    /// SEND or WRITE.
+    fn data(
+        &mut self,
+        now: u64,
+        packet: &Packet,
+        operation: Operation,
+        config: &QpConfig,
+        world: &mut World,
+    ) -> Result<(), Failed> {
+        match self.incoming.take(packet, operation, config, world) {
+            Ok(()) => {}
+            Err(Fault::NotReady) => {
+                // REL-8: it is asked for again, and what follows meanwhile is dropped.
+                self.told = true;
+                let timer = RnrTimer::new(config.min_rnr_timer);
+                self.replies
+                    .answer(self.expected, Syndrome::RnrNak(timer), self.msn, None);
+                return Ok(());
+            }
+            Err(fault) => return Err(self.refuse(fault, config, world)),
+        }
+        self.expected = packet.psn.wrapping_add(1);
+        if operation.is_last() || operation.is_only() {
+            self.count_message();
+        }
+        if packet.ack_req || config.manners.ack_all {
+            self.acknowledge(now, config);
+        }
+        Ok(())
+    }
+
+    fn count_message(&mut self) {
+        self.msn = (self.msn + 1) & 0xff_ffff;
+    }
+
+    /// An acknowledge of everything so far.
+    fn acknowledge(&mut self, now: u64, config: &QpConfig) {
+        let syndrome = Syndrome::Ack {
+            credit_code: config.manners.credit_code,
+        };
+        let until = now + config.manners.ack_delay_ns;
+        self.replies
+            .answer(self.expected.wrapping_sub(1), syndrome, self.msn, Some(until));
+    }
+
+    /// Tells the peer why, and fails the QP (REL-13).
+    fn refuse(&mut self, fault: Fault, config: &QpConfig, world: &mut World) -> Failed {
+        let (code, event) = match fault {
+            Fault::Invalid | Fault::NotReady => (NakCode::InvalidRequest, Some(EventKind::QpReqErr)),
+            Fault::TooMany => (NakCode::InvalidRequest, Some(EventKind::QpAccessErr)),
+            Fault::Access => (NakCode::RemoteAccess, Some(EventKind::QpAccessErr)),
+            Fault::Receive(status) => {
+                self.incoming.complete(config, status, world);
+                let code = match status {
+                    WcStatus::LocLenErr => NakCode::InvalidRequest,
+                    _ => NakCode::RemoteOperational,
+                };
+                (code, None)
+            }
+        };
+        self.nak(code);
+        Failed(event)
+    }
+
+    /// OP-5: the data follows, in its turn.
+    fn read(&mut self, packet: &Packet, config: &QpConfig, world: &mut World) -> Result<(), Failed> {
+        if self.replies.fresh_fetches() >= usize::from(config.max_dest_rd_atomic) {
+            return Err(self.refuse(Fault::TooMany, config, world));
+        }
+        let Some(fetched) = self.range_of_read(packet, config, world) else {
+            return Err(self.refuse(Fault::Access, config, world));
+        };
+        self.expected = fetched.end;
+        // C9-148: a READ counts as soon as it is accepted.
+        self.count_message();
+        self.replies.fetch(fetched, self.msn, true);
+        Ok(())
+    }
+
+    /// Where a READ's data is, if its key allows it (KEY-31); without bytes no key is needed.
+    fn range_of_read(&self, packet: &Packet, config: &QpConfig, world: &World) -> Option<Fetched> {
+        let reth = packet.ext.reth?;
+        let range = Sge::new(reth.rkey, reth.va, reth.dma_len);
+        let allowed = config.access.allows(Access::REMOTE_READ)
+            && world
+                .memory
+                .check(config.domain, range, Access::REMOTE_READ)
+                .is_ok();
+        if reth.dma_len > 1 << 31 || (reth.dma_len > 0 && !allowed) {
+            return None;
+        }
+        let packets = reth.dma_len.div_ceil(config.mtu_bytes()).max(1);
+        Some(Fetched {
+            first: packet.psn,
+            next: packet.psn,
+            end: packet.psn.wrapping_add(packets),
+            range,
+        })
+    }
+
+    fn atomic(&mut self, packet: &Packet, config: &QpConfig, world: &mut World) -> Result<(), Failed> {
+        if self.replies.fresh_fetches() >= usize::from(config.max_dest_rd_atomic) {
+            return Err(self.refuse(Fault::TooMany, config, world));
+        }
+        let original = match message::execute_atomic(packet, config, &mut world.memory) {
+            Ok(original) => original,
+            Err(fault) => return Err(self.refuse(fault, config, world)),
+        };
+        self.expected = packet.psn.wrapping_add(1);
+        self.count_message();
+        let kept = usize::from(config.max_dest_rd_atomic);
+        self.replies.atomic(packet.psn, original, self.msn, kept);
+        Ok(())
+    }
+
+    /// REL-19: what has been carried out is answered again and not carried out again.
+    fn duplicate(&mut self, now: u64, packet: &Packet, config: &QpConfig, world: &World) {
+        match packet.opcode.operation() {
+            Some(Operation::ReadRequest) => {
+                let fetched = self.range_of_read(packet, config, world);
+                // All of it must have been asked for before.
+                if let Some(fetched) = fetched.filter(|fetched| !fetched.end.is_after(self.expected)) {
+                    self.replies.fetch(fetched, self.msn, false);
+                }
+            }
+            Some(Operation::CmpSwap | Operation::FetchAdd) => self.replies.atomic_again(packet.psn, self.msn),
+            Some(_) => self.acknowledge(now, config),
+            None => {}
+        }
+    }
+
+    /// REL-17: on an unreliable connection a gap costs the message that it is in, and FIRST and ONLY begin anew.
+    fn unreliable(
+        &mut self,
+        distance: i32,
+        packet: &Packet,
+        config: &QpConfig,
+        world: &mut World,
+    ) -> Result<(), Failed> {
+        // WIRE-17: never twice.
+        if distance < 0 {
+            return Ok(());
+        }
+        let Some(operation) = packet.opcode.operation() else {
+            return Ok(());
+        };
+        let begins = operation.is_first() || operation.is_only();
+        if distance > 0 || (begins && self.incoming.is_open()) {
+            self.incoming.drop_message();
+        }
+        let size = size_is_right(operation, packet.payload.len(), config.mtu_bytes());
+        self.expected = packet.psn.wrapping_add(1);
+        if !self.incoming.follows(operation) || !size {
+            self.incoming.drop_message();
+            return Ok(());
+        }
+        match self.incoming.take(packet, operation, config, world) {
+            Ok(()) => {}
+            // OP-21: the program's own mistake, of which it hears.
+            Err(Fault::Receive(status)) => {
+                self.incoming.complete(config, status, world);
+                return Err(Failed(None));
+            }
+            Err(_) => self.incoming.drop_message(),
+        }
+        Ok(())
+    }
+
+    /// The next response, if there is one now.
+    pub fn next_packet(
+        &mut self,
+        now: u64,
+        config: &QpConfig,
+        world: &World,
+    ) -> Option<Result<Packet, Failed>> {
+        self.replies.next_packet(now, config, &world.memory)
+    }
+
+    /// When a response that is kept back leaves.
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.replies.next_timeout()
+    }
+
+    /// The receive that was bound to a message is given up.
+    pub fn flush(&mut self, config: &QpConfig, world: &mut World) {
+        if let Some(wr_id) = self.incoming.give_up() {
+            let completion = Completion::of_recv(config.qpn, wr_id, WcStatus::WrFlushErr);
+            world.completions.push_back(completion);
+        }
+    }
+
+    /// ERR: a NAK that tells why may still leave, nothing else.
+    pub fn silence(&mut self) {
+        self.replies.keep_last_nak();
+    }
+}

@@ -1,0 +1,242 @@
+//! What a responder has to say, in the order in which it must say it: an acknowledge never overtakes the data of a READ
+//! (IBA vol1 9.7.5.1.2).
+
+use std::collections::VecDeque;
+
+use hca_wire::{NakCode, Operation, Psn, Syndrome, aeth, atomic_ack_eth};
+
+use super::Failed;
+use crate::config::QpConfig;
+use crate::memory::{Access, Memory, Sge};
+use crate::packet::Packet;
+use crate::requester::opcode_of;
+
+/// Repetitions that wait at most: what is asked for more often is asked for again.
+const REPEATS_MAX: usize = 64;
+
+/// Data that has been asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fetched {
+    pub first: Psn,
+    pub next: Psn,
+    pub end: Psn,
+    pub range: Sge,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    /// ACK or NAK; an ACK may wait for more to acknowledge.
+    Answer {
+        psn: Psn,
+        syndrome: Syndrome,
+        msn: u32,
+        until: Option<u64>,
+    },
+    Data {
+        fetched: Fetched,
+        msn: u32,
+        fresh: bool,
+    },
+    Atomic {
+        psn: Psn,
+        original: u64,
+        msn: u32,
+        fresh: bool,
+    },
+}
+
+#[derive(Default)]
+pub(super) struct Replies {
+    queue: VecDeque<Reply>,
+    /// Results of atomics, for those who ask again (REL-19).
+    results: VecDeque<(Psn, u64)>,
+}
+
+impl Replies {
+    /// Queues an acknowledge; one that has not left yet says as much by a later PSN.
+    pub fn answer(&mut self, psn: Psn, syndrome: Syndrome, msn: u32, until: Option<u64>) {
+        let new = Reply::Answer {
+            psn,
+            syndrome,
+            msn,
+            until,
+        };
+        if let Some(Reply::Answer {
+            syndrome: Syndrome::Ack { .. },
+            until: earlier,
+            ..
+        }) = self.queue.back().copied()
+            && matches!(syndrome, Syndrome::Ack { .. })
+        {
+            self.queue.pop_back();
+            return self.queue.push_back(match new {
+                Reply::Answer {
+                    psn, syndrome, msn, ..
+                } => Reply::Answer {
+                    psn,
+                    syndrome,
+                    msn,
+                    until: earlier,
+                },
+                other => other,
+            });
+        }
+        self.queue.push_back(new);
+    }
+
+    pub fn fetch(&mut self, fetched: Fetched, msn: u32, fresh: bool) {
+        if fresh || self.queue.len() < REPEATS_MAX {
+            self.queue.push_back(Reply::Data { fetched, msn, fresh });
+        }
+    }
+
+    pub fn atomic(&mut self, psn: Psn, original: u64, msn: u32, kept: usize) {
+        self.results.push_back((psn, original));
+        while self.results.len() > kept {
+            self.results.pop_front();
+        }
+        self.queue.push_back(Reply::Atomic {
+            psn,
+            original,
+            msn,
+            fresh: true,
+        });
+    }
+
+    pub fn atomic_again(&mut self, psn: Psn, msn: u32) {
+        let result = self.results.iter().find(|(known, _)| *known == psn);
+        if let Some((_, original)) = result.copied()
+            && self.queue.len() < REPEATS_MAX
+        {
+            self.queue.push_back(Reply::Atomic {
+                psn,
+                original,
+                msn,
+                fresh: false,
+            });
+        }
+    }
+
+    /// READs and atomics that have been accepted and not been answered to their end.
+    pub fn fresh_fetches(&self) -> usize {
+        let is_fresh = |reply: &&Reply| match reply {
+            Reply::Data { fresh, .. } | Reply::Atomic { fresh, .. } => *fresh,
+            Reply::Answer { .. } => false,
+        };
+        self.queue.iter().filter(is_fresh).count()
+    }
+
+    /// Only what tells the peer of the end remains.
+    pub fn keep_last_nak(&mut self) {
+        let is_nak = |reply: &Reply| {
+            matches!(
+                reply,
+                Reply::Answer {
+                    syndrome: Syndrome::Nak(_),
+                    ..
+                }
+            )
+        };
+        let last = self.queue.back().copied().filter(is_nak);
+        self.queue.clear();
+        self.queue.extend(last);
+    }
+
+    pub fn next_timeout(&self) -> Option<u64> {
+        match self.queue.front()? {
+            Reply::Answer { until, .. } if self.queue.len() == 1 => Some(until.unwrap_or(0)),
+            _ => Some(0),
+        }
+    }
+
+    pub fn next_packet(
+        &mut self,
+        now: u64,
+        config: &QpConfig,
+        memory: &Memory,
+    ) -> Option<Result<Packet, Failed>> {
+        if self.next_timeout()? > now {
+            return None;
+        }
+        match self.queue.pop_front()? {
+            Reply::Answer {
+                psn, syndrome, msn, ..
+            } => Some(Ok(answer(config, psn, syndrome, msn))),
+            Reply::Atomic {
+                psn, original, msn, ..
+            } => {
+                let mut packet = response(config, Operation::AtomicAcknowledge, psn, msn);
+                packet.ext.atomic_ack_eth = Some(atomic_ack_eth::Repr {
+                    orig_remote: original,
+                });
+                Some(Ok(packet))
+            }
+            Reply::Data { fetched, msn, fresh } => Some(self.data(fetched, msn, fresh, config, memory)),
+        }
+    }
+
+    /// One packet of a READ's data.
+    fn data(
+        &mut self,
+        mut fetched: Fetched,
+        msn: u32,
+        fresh: bool,
+        config: &QpConfig,
+        memory: &Memory,
+    ) -> Result<Packet, Failed> {
+        use Operation as O;
+        let psn = fetched.next;
+        let offset = psn.distance_from(fetched.first) as u32 * config.mtu_bytes();
+        let len = (fetched.range.len - offset).min(config.mtu_bytes());
+        fetched.next = psn.wrapping_add(1);
+        let operation = match (psn == fetched.first, fetched.next == fetched.end) {
+            (true, true) => O::ReadResponseOnly,
+            (true, false) => O::ReadResponseFirst,
+            (false, false) => O::ReadResponseMiddle,
+            (false, true) => O::ReadResponseLast,
+        };
+        let mut packet = response(config, operation, psn, msn);
+        if len > 0 {
+            let piece = Sge::new(
+                fetched.range.lkey,
+                fetched.range.addr.wrapping_add(offset.into()),
+                len,
+            );
+            match memory.read(config.domain, piece, Access::REMOTE_READ) {
+                Ok(bytes) => packet.payload = bytes.to_vec(),
+                Err(_) => {
+                    // The region went away in the meantime.
+                    self.queue.clear();
+                    self.answer(psn, Syndrome::Nak(NakCode::RemoteOperational), msn, None);
+                    return Err(Failed(None));
+                }
+            }
+        }
+        if fetched.next != fetched.end {
+            self.queue.push_front(Reply::Data { fetched, msn, fresh });
+        }
+        Ok(packet)
+    }
+}
+
+fn answer(config: &QpConfig, psn: Psn, syndrome: Syndrome, msn: u32) -> Packet {
+    let mut packet = response(config, Operation::Acknowledge, psn, msn);
+    let syndrome = syndrome.to_byte();
+    packet.ext.aeth = Some(aeth::Repr { syndrome, msn });
+    packet
+}
+
+/// A response with the header that its opcode asks for.
+fn response(config: &QpConfig, operation: Operation, psn: Psn, msn: u32) -> Packet {
+    let syndrome = Syndrome::Ack {
+        credit_code: config.manners.credit_code,
+    };
+    let opcode = opcode_of(config.service, operation).unwrap_or(hca_wire::Opcode::RcAcknowledge);
+    let mut packet = Packet::new(opcode, config.dest_qpn, psn);
+    packet.pkey = config.pkey;
+    packet.ext.aeth = operation.has_aeth().then_some(aeth::Repr {
+        syndrome: syndrome.to_byte(),
+        msn,
+    });
+    packet
+}
