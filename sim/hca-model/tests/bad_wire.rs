@@ -137,7 +137,7 @@ fn reliable(seed: u64, count: u64) {
         }
     }
     pair.run(STEPS);
-    for node in 0..2 {
+    for (node, due) in due.iter().enumerate() {
         let all = &pair.completions[node];
         assert!(all.iter().all(|wc| wc.status == WcStatus::Success), "{all:?}");
         let is_recv = |wc: &&hca_model::Completion| wc.opcode as u8 & 128 != 0;
@@ -149,7 +149,7 @@ fn reliable(seed: u64, count: u64) {
             "node {node}: {:?}",
             pair.faults
         );
-        assert_eq!(recvs, due[node], "node {node}");
+        assert_eq!(&recvs, due, "node {node}");
         assert!(
             all.iter()
                 .filter(is_recv)

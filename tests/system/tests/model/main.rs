@@ -1,0 +1,9 @@
+//! The card and the reference model at the two ends of a cable: two readings of the specification that must agree, in
+//! both roles, packet by packet.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod duel;
+mod operations;
+mod refusals;
+mod retries;
