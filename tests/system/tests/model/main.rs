@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod duel;
+mod faults;
 mod operations;
 mod refusals;
 mod retries;
