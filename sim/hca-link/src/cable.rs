@@ -2,7 +2,7 @@
 
 use crate::capture::{Capture, Tap};
 use crate::lane::{Lane, Packet};
-use crate::watch::{Sighting, Watch};
+use crate::watch::{Listener, Sighting, Watch};
 use crate::{CableConfig, CableStats, Delivery, Dir, LinkError, PACKET_BYTES_MAX};
 use std::path::Path;
 
@@ -15,6 +15,7 @@ pub struct Cable {
     b_to_a: Lane,
     captures: Vec<Capture>,
     watches: [Watch; 2],
+    listener: Option<Box<dyn Listener>>,
     /// First capture error, for `close`.
     capture_error: Option<LinkError>,
 }
@@ -29,6 +30,7 @@ impl Cable {
             config,
             captures: Vec::new(),
             watches: Default::default(),
+            listener: None,
             capture_error: None,
         })
     }
@@ -64,6 +66,11 @@ impl Cable {
     /// The packets noted since the last call, in the order of sending, and how many more there was no room for.
     pub fn take_sightings(&mut self, dir: Dir) -> (Vec<Sighting>, u64) {
         self.watches[dir as usize].take()
+    }
+
+    /// From now on somebody hears every data packet, or nobody does.
+    pub fn listen(&mut self, listener: Option<Box<dyn Listener>>) {
+        self.listener = listener;
     }
 
     fn lane(&self, dir: Dir) -> &Lane {
@@ -118,6 +125,9 @@ impl Cable {
             };
             if !self.config.kind.is_link_packet(lane.partial()) {
                 self.watches[dir as usize].see(sent_ps, lane.partial());
+                if let Some(listener) = &mut self.listener {
+                    listener.sent(dir, now_cycle, lane.partial());
+                }
             }
             if !self.captures.is_empty() {
                 let bytes = self.lane(dir).partial().to_vec();
@@ -134,6 +144,11 @@ impl Cable {
     pub fn poll(&mut self, dir: Dir, now_cycle: u64) -> Option<Packet> {
         let packet = self.lane_mut(dir).poll(now_cycle)?;
         self.record(Tap::Delivered, dir, now_cycle, &packet.bytes);
+        if let Some(listener) = &mut self.listener
+            && !self.config.kind.is_link_packet(&packet.bytes)
+        {
+            listener.delivered(dir, now_cycle, &packet.bytes);
+        }
         Some(packet)
     }
 

@@ -29,7 +29,7 @@ pub use fault::{FaultCounts, FaultSpec, REORDER_DISTANCE_MAX, REORDER_HOLD_NS};
 pub use lane::Packet;
 pub use stats::{CableStats, DirStats};
 pub use stream::{Beat, BeatStream};
-pub use watch::Sighting;
+pub use watch::{Listener, Sighting};
 
 /// Longest packet a cable carries, in bytes: a 9000-byte jumbo frame and more.
 pub const PACKET_BYTES_MAX: usize = 16 * 1024;

@@ -1,5 +1,14 @@
 //! Packets seen on their way, for measurements that need no capture file.
 
+/// Hears every data packet of a cable, whole: where it was put on the wire, and what came out at the other end. Can
+/// change nothing.
+pub trait Listener {
+    /// A packet was pushed, before any fault.
+    fn sent(&mut self, dir: crate::Dir, now_cycle: u64, bytes: &[u8]);
+    /// A packet was handed out, behind the faults.
+    fn delivered(&mut self, dir: crate::Dir, now_cycle: u64, bytes: &[u8]);
+}
+
 /// A packet as it was put on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sighting {

@@ -36,6 +36,7 @@
 //! Tests: `tests/` (two models over a bad wire, any bytes at the wire), and `tests/system` (the model against the card).
 #![forbid(unsafe_code)]
 
+mod checker;
 mod config;
 mod datagram;
 mod link;
@@ -48,6 +49,7 @@ mod responder;
 mod timers;
 mod work;
 
+pub use checker::{Checker, ConnectionSpec, EndSpec, Violation};
 pub use config::{Manners, QpConfig, Service};
 pub use hca_abi::{EventKind, Mtu, QpState, WcOpcode, WcStatus};
 pub use link::{example_link, reply_link, same_sender};

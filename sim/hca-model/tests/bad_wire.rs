@@ -137,6 +137,9 @@ fn reliable(seed: u64, count: u64) {
         }
     }
     pair.run(STEPS);
+    if let Some(violation) = &pair.violation {
+        panic!("{violation}");
+    }
     for (node, due) in due.iter().enumerate() {
         let all = &pair.completions[node];
         assert!(all.iter().all(|wc| wc.status == WcStatus::Success), "{all:?}");
@@ -301,6 +304,7 @@ fn atomics_happen_once() {
             pair.models[0].post_send(QPNS[0], request).unwrap();
         }
         pair.run(STEPS);
+        assert_eq!(pair.violation, None, "seed {seed}");
         assert_eq!(pair.completions[0].len(), 21, "seed {seed}");
         assert_eq!(
             pair.models[1].memory().bytes(word).unwrap(),

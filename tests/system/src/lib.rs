@@ -6,6 +6,7 @@
 //! * [`siege`]: one function does everything wrong at random, while another one transfers.
 //! * [`star`]: cards behind a switch, all of them busy.
 //! * [`opposite`]: a card on one end of a cable, the reference model on the other.
+//! * [`judge`]: the rules of the transport, at every packet of a rig.
 //! * [`absent`]: memory that never comes. [`courier`]: a device that shares none.
 //! * `tests/`: the system tests. `hca demo`, `hca perf` and `hca soak` stand on the same code.
 //!
@@ -19,6 +20,7 @@ mod attack;
 #[allow(unsafe_code)]
 pub mod courier;
 mod intruder;
+pub mod judge;
 mod node;
 pub mod opposite;
 mod plan;

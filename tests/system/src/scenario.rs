@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use hca_host::PcieParams;
 use hca_link::{CableStats, FaultSpec, LinkKind};
 
+use crate::judge::Judge;
 use crate::plan::Plan;
 use crate::rig::{Rig, RigConfig, RigError};
 use crate::traffic::Traffic;
@@ -82,6 +83,8 @@ pub struct Report {
     pub bytes: u64,
     /// Cycles simulated.
     pub cycles: u64,
+    /// Packets that the rules of the transport have been held against.
+    pub judged: u64,
     /// What the cable at card 0 has carried and done.
     pub cable: CableStats,
     /// Hash of all port events, if asked for.
@@ -185,12 +188,13 @@ fn run_plan(
     if options.hash {
         rig.hash_traces();
     }
-    let mut traffic = Traffic::new(&mut rig, seed, plan)?;
+    let judge = Judge::attach(&mut rig);
+    let mut traffic = Traffic::new(&mut rig, seed, plan, &judge)?;
     let upheaval = plan.swarm.upheaval;
     let upheaval = upheaval
         .map(|upheaval| Upheaval::new(&rig, seed, upheaval, plan.swarm.ack_timeout()))
         .transpose()?;
-    let result = drive(&mut rig, &mut traffic, upheaval, plan.swarm.changes_every);
+    let result = drive(&mut rig, &mut traffic, &judge, upheaval, plan.swarm.changes_every);
     *cycle = rig.now_cycles();
     result?;
     watch(&rig);
@@ -199,6 +203,7 @@ fn run_plan(
         messages: traffic.messages(),
         bytes: traffic.bytes(),
         cycles: *cycle,
+        judged: judge.packets(),
         cable: rig.cable_stats(),
         trace_hash: rig.trace_hash(),
     })
@@ -207,6 +212,7 @@ fn run_plan(
 fn drive(
     rig: &mut Rig,
     traffic: &mut Traffic<'_>,
+    judge: &Judge,
     mut upheaval: Option<Upheaval>,
     changes_every: Option<u32>,
 ) -> Result<(), RigError> {
@@ -214,6 +220,7 @@ fn drive(
     let mut turns = 0;
     while !traffic.is_done() {
         let mut changed = traffic.turn(rig)?;
+        judge.verdict()?;
         if let Some(upheaval) = &mut upheaval {
             changed |= upheaval.turn()?;
         }
@@ -235,6 +242,7 @@ fn drive(
         upheaval.end(rig)?;
     }
     rig.check_idle(REST_CYCLES)?;
+    judge.verdict()?;
     if let Some(upheaval) = &mut upheaval {
         upheaval.check_end()?;
     }

@@ -14,6 +14,7 @@ use hca_link::{FaultSpec, LinkKind};
 
 use crate::attack::{Attacker, Tally, Target};
 use crate::intruder::Intruder;
+use crate::judge::Judge;
 use crate::plan::Plan;
 use crate::rig::{Rig, RigConfig, RigError, identity};
 use crate::rng::Rng;
@@ -101,6 +102,7 @@ struct Siege<'a> {
     rig: Rig,
     rng: Rng,
     traffic: Traffic<'a>,
+    judge: Judge,
     attackers: [Attacker; 2],
     intruders: Vec<Intruder>,
     report: Report,
@@ -114,7 +116,8 @@ fn run_plan(seed: u64, plan: &Plan) -> Result<Report, RigError> {
     // An attacker that is cut off attacks nobody.
     rig.sim.let_writes_be_lost();
     // The neighbour is there first: the numbers of its QPs are never those of an attacker.
-    let traffic = Traffic::new(&mut rig, seed, plan)?;
+    let judge = Judge::attach(&mut rig);
+    let traffic = Traffic::new(&mut rig, seed, plan, &judge)?;
     let open = |card: usize, name| {
         let dev = rig.sim.device(rig.cards[card], HOSTILE)?;
         Attacker::new(Rc::new(dev), seed, name)
@@ -130,6 +133,7 @@ fn run_plan(seed: u64, plan: &Plan) -> Result<Report, RigError> {
         rng,
         rig,
         traffic,
+        judge,
         attackers,
         intruders,
         report: Report::default(),
@@ -165,6 +169,7 @@ impl Siege<'_> {
                 self.report.intrusions += self.intruders[card].step(&mut self.rng)?;
             }
             while self.traffic.turn(&mut self.rig)? {}
+            self.judge.verdict()?;
             let pause = self.rng.pick(&[1, 64, 64, 256, 1000]);
             self.rig.run(pause);
             self.check_faults()?;

@@ -11,6 +11,7 @@ use hca_verbs::{
 
 use crate::arena::Arena;
 use crate::intruder::Stranger;
+use crate::judge::Judge;
 use crate::node::{Dev, Place, path};
 use crate::plan::{Area, INLINE_BYTES_MAX, Kind, Message, Pair, Piece, Plan};
 use crate::rig::{Rig, RigError};
@@ -52,7 +53,7 @@ fn wrong(text: String) -> RigError {
 
 impl<'a> Traffic<'a> {
     /// Makes memory, regions and connections.
-    pub fn new(rig: &mut Rig, seed: u64, plan: &'a Plan) -> Result<Self, RigError> {
+    pub fn new(rig: &mut Rig, seed: u64, plan: &'a Plan, judge: &Judge) -> Result<Self, RigError> {
         let mut rng = Rng::new(seed, "traffic");
         let mut offsets: [Vec<[u64; 2]>; 2] = Default::default();
         let mut arenas = Vec::new();
@@ -72,7 +73,7 @@ impl<'a> Traffic<'a> {
         let arenas = <[Arena; 2]>::try_from(arenas).unwrap_or_else(|_| unreachable!("two nodes"));
         let mut ends = Vec::new();
         for (index, pair) in plan.pairs.iter().enumerate() {
-            let qps = connect(rig, &mut rng, plan, pair)?;
+            let qps = connect(rig, &mut rng, plan, pair, judge)?;
             let mut runs = Vec::new();
             for (node, qp) in qps.into_iter().enumerate() {
                 let starts = offsets[node][index];
@@ -393,7 +394,13 @@ impl<'a> Traffic<'a> {
     }
 }
 
-fn connect(rig: &Rig, rng: &mut Rng, plan: &Plan, pair: &Pair) -> Result<[RawQp<Dev>; 2], RigError> {
+fn connect(
+    rig: &Rig,
+    rng: &mut Rng,
+    plan: &Plan,
+    pair: &Pair,
+    judge: &Judge,
+) -> Result<[RawQp<Dev>; 2], RigError> {
     let mtu = match pair.mtu_bytes {
         256 => Mtu::Bytes256,
         512 => Mtu::Bytes512,
@@ -422,7 +429,11 @@ fn connect(rig: &Rig, rng: &mut Rng, plan: &Plan, pair: &Pair) -> Result<[RawQp<
         timeout: plan.swarm.ack_timeout(),
         ..path(mtu)
     };
-    rig.connect(caps, [0, 1].map(|node: usize| pair.ends[node].sig_all), &options)
+    let sig_all = [0, 1].map(|node: usize| pair.ends[node].sig_all);
+    let qps = rig.connect(caps, sig_all, &options)?;
+    let qpns = [qps[0].qp_num(), qps[1].qp_num()];
+    judge.connect(hca_model::Service::Rc, qpns, &options);
+    Ok(qps)
 }
 
 /// Registers both areas of an end.

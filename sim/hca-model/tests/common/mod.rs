@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use hca_model::{Access, Completion, Manners, Model, QpConfig, example_link, reply_link};
-use hca_wire::{Link, Psn, grh, lrh};
+use hca_model::{
+    Access, Checker, Completion, ConnectionSpec, EndSpec, Manners, Model, QpConfig, Violation, example_link,
+    reply_link,
+};
+use hca_wire::{Framing, Link, Psn, grh, lrh};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -73,7 +76,14 @@ pub struct Pair {
     number: u64,
     free: [u64; 2],
     pub completions: [Vec<Completion>; 2],
+    /// Judges both of them.
+    pub checker: Option<Checker>,
+    pub violation: Option<Box<Violation>>,
+    /// Changes what is sent: number of the packet, and its bytes.
+    pub lie: Option<Lie>,
 }
+
+pub type Lie = Box<dyn FnMut(usize, &mut Vec<u8>)>;
 
 pub fn ib_link() -> Link {
     Link::InfiniBand {
@@ -111,21 +121,54 @@ impl Pair {
             number: 0,
             free: [0; 2],
             completions: Default::default(),
+            checker: None,
+            violation: None,
+            lie: None,
         }
     }
 
     /// Makes a QP on each side, connected, with what `change` makes of it.
     pub fn connect(&mut self, link: Link, mut change: impl FnMut(usize, &mut QpConfig)) {
-        for node in 0..2 {
+        let made = [0, 1].map(|node: usize| {
             let link = if node == 0 { link } else { reply_link(&link) };
             let mut config = QpConfig::rc(QPNS[node], QPNS[1 - node], link);
             config.timeout = 4;
             change(node, &mut config);
             self.models[node].create_qp(config).unwrap();
+            config
+        });
+        let framing = match link {
+            Link::Ethernet { .. } => Framing::Ethernet,
+            Link::InfiniBand { .. } => Framing::InfiniBand,
+        };
+        let mut checker = Checker::new(framing);
+        if made[0].service != hca_model::Service::Ud {
+            checker.connect(ConnectionSpec {
+                service: made[0].service,
+                ends: made.map(|config| EndSpec {
+                    qpn: config.qpn,
+                    link: config.link,
+                    sq_psn: config.sq_psn,
+                }),
+                mtu_bytes: made[0].mtu_bytes(),
+                timeout: made[0].timeout,
+                retry_cnt: made[0].retry_cnt,
+                rnr_retry: made[0].rnr_retry,
+                max_rd_atomic: made[0].max_rd_atomic,
+            });
         }
+        self.checker = Some(checker);
     }
 
     fn send(&mut self, from: usize, mut bytes: Vec<u8>) {
+        if let Some(lie) = &mut self.lie {
+            lie(from, &mut bytes);
+        }
+        if let Some(checker) = &mut self.checker
+            && let Err(violation) = checker.sent(self.now, &bytes)
+        {
+            self.violation.get_or_insert(violation);
+        }
         let sent = self.now.max(self.free[from]);
         self.free[from] = sent + PACKET_NS;
         let Faults {
@@ -182,6 +225,9 @@ impl Pair {
                 break;
             }
             let (to, bytes) = entry.remove();
+            if let Some(checker) = &mut self.checker {
+                checker.arrived(self.now, &bytes);
+            }
             self.models[to].handle_packet(self.now, &bytes);
         }
         for node in 0..2 {

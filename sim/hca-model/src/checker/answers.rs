@@ -1,0 +1,262 @@
+//! Rules of the responder: what it answers, given the requests that have arrived.
+
+use std::collections::VecDeque;
+
+use hca_wire::{NakCode, Operation, Psn, Syndrome};
+
+use super::ConnectionSpec;
+use super::requests::Requests;
+use crate::config::Service;
+use crate::packet::Packet;
+
+/// READs that are remembered, copies included.
+const KEPT: usize = 4_096;
+/// What is on its way through a card when it fails still goes out.
+const PIPELINE_NS: u64 = 3_000;
+
+/// A READ that has arrived: where its response may begin, and where it ends.
+#[derive(Clone, Copy)]
+struct Asked {
+    first: Psn,
+    end: Psn,
+    len: u32,
+}
+
+pub(super) struct Answers {
+    /// The expected PSN of a responder that has taken everything it could.
+    expected: Psn,
+    /// The furthest request that has arrived.
+    seen: Option<Psn>,
+    /// The expected PSN that the responder has told of itself.
+    told: Psn,
+    reads: VecDeque<Asked>,
+    /// The response that is under way: its next PSN.
+    data: Option<(Psn, Asked)>,
+    /// All data of READs before this PSN has left once.
+    responded: Psn,
+    dead_ns: Option<u64>,
+}
+
+impl Answers {
+    pub fn new(spec: &ConnectionSpec, from: usize) -> Self {
+        let start = spec.ends[from].sq_psn;
+        Self {
+            expected: start,
+            seen: None,
+            told: start,
+            reads: VecDeque::new(),
+            data: None,
+            responded: start,
+            dead_ns: None,
+        }
+    }
+
+    /// A request has arrived.
+    pub fn asked(&mut self, packet: &Packet, spec: &ConnectionSpec) {
+        let mut end = packet.psn.wrapping_add(1);
+        if let (Some(Operation::ReadRequest), Some(reth)) = (packet.opcode.operation(), packet.ext.reth) {
+            end = packet
+                .psn
+                .wrapping_add(reth.dma_len.div_ceil(spec.mtu_bytes).max(1));
+            if self.reads.len() == KEPT {
+                self.reads.pop_front();
+            }
+            self.reads.push_back(Asked {
+                first: packet.psn,
+                end,
+                len: reth.dma_len,
+            });
+        }
+        if packet.psn == self.expected {
+            self.expected = end;
+        }
+        if self.seen.is_none_or(|seen| packet.psn.is_after(seen)) {
+            self.seen = Some(packet.psn);
+        }
+    }
+
+    /// An answer leaves.
+    pub fn answer(
+        &mut self,
+        ns: u64,
+        packet: &Packet,
+        spec: &ConnectionSpec,
+        requests: &Requests,
+    ) -> Result<(), String> {
+        if spec.service != Service::Rc {
+            return Err("an answer on an unreliable connection".to_owned());
+        }
+        if self.seen.is_none() {
+            return Err("an answer though no request has arrived".to_owned());
+        }
+        if self.dead_ns.is_some_and(|dead| ns > dead + PIPELINE_NS) {
+            return Err("an answer after the NAK that has ended the QP".to_owned());
+        }
+        match packet.opcode.operation() {
+            Some(Operation::Acknowledge) => self.acknowledge(ns, packet, requests),
+            Some(Operation::AtomicAcknowledge) => self.atomic(packet, requests),
+            Some(operation) => self.data(packet, operation, spec, requests),
+            None => Err("an opcode without an operation".to_owned()),
+        }
+    }
+
+    /// ACK and NAK.
+    fn acknowledge(&mut self, ns: u64, packet: &Packet, requests: &Requests) -> Result<(), String> {
+        let aeth = packet.ext.aeth.ok_or("an acknowledge without an AETH")?;
+        let syndrome = Syndrome::from_byte(aeth.syndrome);
+        let psn = packet.psn;
+        // The expected PSN that it speaks of.
+        let speaks_of = match syndrome {
+            Syndrome::Ack { .. } => psn.wrapping_add(1),
+            _ => psn,
+        };
+        if speaks_of.is_after(self.expected) {
+            return Err(format!(
+                "it acknowledges up to {speaks_of}, but {} has not arrived",
+                self.expected
+            ));
+        }
+        if speaks_of.is_before(self.told) {
+            return Err(format!(
+                "it expects {speaks_of} after it had expected {}",
+                self.told
+            ));
+        }
+        self.told = speaks_of;
+        self.data_has_left(speaks_of, requests)?;
+        match syndrome {
+            Syndrome::Ack { .. } => {}
+            Syndrome::Nak(NakCode::PsnSequence) => {
+                // Only what is behind a gap tells of it.
+                if self.seen.is_none_or(|seen| !seen.is_after(psn)) {
+                    return Err(format!("a gap at {psn}, but nothing behind it has arrived"));
+                }
+            }
+            Syndrome::RnrNak(_) => self.refusable(psn, requests, true)?,
+            Syndrome::Nak(NakCode::InvalidRdRequest) | Syndrome::Reserved(_) => {
+                return Err(format!("syndrome {:#04x}", aeth.syndrome));
+            }
+            Syndrome::Nak(_) => {
+                // A refused READ may be told of where its data would be.
+                self.dead_ns = Some(ns);
+                return Ok(());
+            }
+        }
+        let wanted = requests.messages_before(speaks_of);
+        if wanted.is_some_and(|wanted| wanted != aeth.msn) {
+            return Err(format!(
+                "MSN {}, but {wanted:?} messages end before {speaks_of}",
+                aeth.msn
+            ));
+        }
+        Ok(())
+    }
+
+    /// Something that needs a receive, and has arrived.
+    fn refusable(&self, psn: Psn, requests: &Requests, needs_receive: bool) -> Result<(), String> {
+        if !psn.is_before(self.expected) {
+            return Err(format!("PSN {psn} has not arrived"));
+        }
+        let operation = requests.at(psn).and_then(|sent| sent.opcode.operation());
+        let receives = |operation: Operation| operation.is_send() || operation.has_immdt();
+        if needs_receive && operation.is_some_and(|operation| !receives(operation)) {
+            return Err(format!("PSN {psn} needs no receive"));
+        }
+        Ok(())
+    }
+
+    /// IBA vol1 9.7.5.1.2: an answer behind a READ comes behind its data.
+    fn data_has_left(&self, up_to: Psn, requests: &Requests) -> Result<(), String> {
+        let mut waiting = requests.fetches(self.responded, up_to);
+        let overtaken = waiting.find(|sent| sent.end.is_after(self.responded) && !sent.end.is_after(up_to));
+        match overtaken {
+            Some(sent) => Err(format!(
+                "it overtakes the data of the READ or atomic at {}",
+                sent.psn
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn note_responded(&mut self, end: Psn) {
+        if end.is_after(self.responded) {
+            self.responded = end;
+        }
+    }
+
+    fn msn_between(&self, msn: u32, psn: Psn, requests: &Requests) -> Result<(), String> {
+        let bounds = (
+            requests.messages_before(psn),
+            requests.messages_before(self.expected),
+        );
+        let (Some(least), Some(most)) = bounds else {
+            return Ok(());
+        };
+        let (above, room) = (
+            msn.wrapping_sub(least) & 0xff_ffff,
+            most.wrapping_sub(least) & 0xff_ffff,
+        );
+        if above > room {
+            return Err(format!("MSN {msn}, which is not between {least} and {most}"));
+        }
+        Ok(())
+    }
+
+    fn atomic(&mut self, packet: &Packet, requests: &Requests) -> Result<(), String> {
+        self.refusable(packet.psn, requests, false)?;
+        if !requests
+            .at(packet.psn)
+            .is_none_or(|sent| sent.opcode.operation().is_some_and(Operation::is_atomic))
+        {
+            return Err(format!(
+                "the result of an atomic at {}, where there is none",
+                packet.psn
+            ));
+        }
+        self.data_has_left(packet.psn, requests)?;
+        self.note_responded(packet.psn.wrapping_add(1));
+        Ok(())
+    }
+
+    /// READ data.
+    fn data(
+        &mut self,
+        packet: &Packet,
+        operation: Operation,
+        spec: &ConnectionSpec,
+        requests: &Requests,
+    ) -> Result<(), String> {
+        let psn = packet.psn;
+        let begins = operation.is_first() || operation.is_only();
+        let asked = match self.data.filter(|(next, _)| !begins && *next == psn) {
+            Some((_, asked)) => asked,
+            None if !begins => return Err(format!("{} {psn} continues nothing", packet.opcode)),
+            None => {
+                let asked = self.reads.iter().rev().find(|asked| asked.first == psn);
+                *asked.ok_or_else(|| format!("data at {psn}, where no READ that has arrived begins"))?
+            }
+        };
+        if begins {
+            self.data_has_left(psn, requests)?;
+        }
+        let offset = psn.distance_from(asked.first) as u32 * spec.mtu_bytes;
+        let len = (asked.len - offset).min(spec.mtu_bytes);
+        let next = psn.wrapping_add(1);
+        let ends = operation.is_last() || operation.is_only();
+        if packet.payload.len() != len as usize || ends != (next == asked.end) {
+            return Err(format!(
+                "{} {psn} with {} bytes instead of {len}",
+                packet.opcode,
+                packet.payload.len()
+            ));
+        }
+        if let Some(aeth) = packet.ext.aeth {
+            self.msn_between(aeth.msn, asked.first, requests)?;
+        }
+        self.data = Some((next, asked));
+        if ends {
+            self.note_responded(asked.end);
+        }
+        Ok(())
+    }
+}

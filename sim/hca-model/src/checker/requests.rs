@@ -1,0 +1,388 @@
+//! Rules of the requester: what it sends, given the answers that have arrived.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hasher as _};
+
+use hca_wire::{Link, NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, reth};
+
+use super::ConnectionSpec;
+use crate::config::Service;
+use crate::packet::Packet;
+use crate::timers::{ack_timeout_ns, rnr_wait_ns};
+
+/// Requests that are remembered: more than are ever outstanding, and their copies.
+const KEPT: usize = 1 << 15;
+/// What is on its way through a card when an answer arrives still goes out.
+const PIPELINE_NS: u64 = 3_000;
+
+/// A request as it was sent the first time.
+pub(super) struct Sent {
+    pub psn: Psn,
+    /// Behind its last PSN; a READ takes those of its response.
+    pub end: Psn,
+    pub opcode: Opcode,
+    reth: Option<reth::Repr>,
+    atomic: Option<atomic_eth::Repr>,
+    payload: u64,
+    last_ns: u64,
+    /// Messages that end with it or before it, modulo 2^24.
+    pub messages: u32,
+}
+
+/// A message of which not all packets have been sent.
+struct Open {
+    is_send: bool,
+    /// WRITE: bytes to come.
+    left: Option<u32>,
+}
+
+/// Why a requester may go back: something that has arrived.
+#[derive(Clone, Copy)]
+struct Cause {
+    /// PSN of a NAK, or of an answer beyond what was lost.
+    psn: Psn,
+    rnr: bool,
+}
+
+/// Causes that are remembered: one that slow memory has kept from being acted on counts still.
+const CAUSES: usize = 16;
+
+pub(super) struct Requests {
+    pub sent: VecDeque<Sent>,
+    start: Psn,
+    /// Behind the last PSN ever used.
+    pub next: Psn,
+    /// What is due in this pass.
+    cursor: Psn,
+    open: Option<Open>,
+    messages: u32,
+    /// Behind the last PSN for which there is an answer, and data.
+    answered: Psn,
+    causes: VecDeque<Cause>,
+    retries: u32,
+    rnr_retries: u32,
+    /// Not before this time, this PSN.
+    rnr_wait: Option<(u64, Psn, u64)>,
+    dead_ns: Option<u64>,
+}
+
+impl Requests {
+    pub fn new(spec: &ConnectionSpec, from: usize) -> Self {
+        let start = spec.ends[from].sq_psn;
+        Self {
+            sent: VecDeque::new(),
+            start,
+            next: start,
+            cursor: start,
+            open: None,
+            messages: 0,
+            answered: start,
+            causes: VecDeque::new(),
+            retries: 0,
+            rnr_retries: 0,
+            rnr_wait: None,
+            dead_ns: None,
+        }
+    }
+
+    /// The request that a PSN belongs to, if it is remembered.
+    pub fn at(&self, psn: Psn) -> Option<&Sent> {
+        self.sent.get(self.index(psn)?)
+    }
+
+    fn index(&self, psn: Psn) -> Option<usize> {
+        let index = self.sent.partition_point(|sent| !sent.psn.is_after(psn));
+        let index = index.checked_sub(1)?;
+        psn.is_before(self.sent.get(index)?.end).then_some(index)
+    }
+
+    /// Messages that end before a PSN; `None`: nobody remembers.
+    pub fn messages_before(&self, psn: Psn) -> Option<u32> {
+        if psn == self.start {
+            return Some(0);
+        }
+        let sent = self.at(psn.wrapping_sub(1))?;
+        Some(sent.messages)
+    }
+
+    /// READs and atomics from one PSN up to another.
+    pub fn fetches(&self, from: Psn, to: Psn) -> impl Iterator<Item = &Sent> {
+        let first = self.sent.partition_point(|sent| !sent.end.is_after(from));
+        let rest = self.sent.range(first..);
+        rest.take_while(move |sent| sent.psn.is_before(to))
+            .filter(|sent| fetches(sent.opcode))
+    }
+
+    fn cause(&mut self, psn: Psn, rnr: bool) {
+        if self.causes.len() == CAUSES {
+            self.causes.pop_front();
+        }
+        self.causes.push_back(Cause { psn, rnr });
+    }
+
+    /// How far an answer to everything before a PSN leads: not past data that has not come.
+    fn reach(&self, through: Psn) -> Psn {
+        let missing = self.fetches(self.answered, through).next().map(|sent| sent.psn);
+        match missing {
+            Some(psn) if psn.is_after(self.answered) => psn,
+            Some(_) if through != self.answered => self.answered,
+            _ => through,
+        }
+    }
+
+    /// An answer has arrived.
+    pub fn answered(&mut self, ns: u64, packet: &Packet) {
+        if packet.psn.is_before(self.answered.wrapping_sub(1)) || !packet.psn.is_before(self.next) {
+            return;
+        }
+        let syndrome = packet.ext.aeth.map(|aeth| Syndrome::from_byte(aeth.syndrome));
+        let is_data = packet.opcode.operation() != Some(Operation::Acknowledge);
+        let acks = matches!(syndrome, Some(Syndrome::Ack { .. }));
+        let next = packet.psn.wrapping_add(1);
+        let through = if acks && !is_data { next } else { packet.psn };
+        let mut reached = self.reach(through);
+        if reached != through {
+            // Data in between has been lost: it is asked for again.
+            self.cause(packet.psn, false);
+        } else if is_data {
+            reached = next;
+        }
+        match syndrome {
+            Some(Syndrome::Nak(NakCode::PsnSequence)) => self.cause(packet.psn, false),
+            Some(Syndrome::RnrNak(timer)) => {
+                self.cause(packet.psn, true);
+                // Where data is missing in front of it, that goes first.
+                self.rnr_wait = (reached == through).then_some((ns, packet.psn, ns + rnr_wait_ns(timer)));
+            }
+            Some(Syndrome::Nak(_)) => self.dead_ns = Some(ns),
+            _ => {}
+        }
+        if reached.is_after(self.answered) {
+            self.answered = reached;
+            (self.retries, self.rnr_retries) = (0, 0);
+        }
+    }
+
+    /// A request leaves.
+    pub fn request(&mut self, ns: u64, packet: &Packet, spec: &ConnectionSpec) -> Result<(), String> {
+        if self.dead_ns.is_some_and(|dead| ns > dead + PIPELINE_NS) {
+            return Err("a request after the NAK that has ended the QP".to_owned());
+        }
+        self.keeps_rnr_wait(ns, packet)?;
+        let distance = packet.psn.distance_from(self.next);
+        if distance > 0 {
+            return Err(format!("PSN {} though {} is the next one", packet.psn, self.next));
+        }
+        if packet.psn != self.cursor {
+            self.moves(ns, packet.psn, spec)?;
+        }
+        if distance == 0 {
+            self.new_packet(ns, packet, spec)
+        } else {
+            self.repeated(ns, packet, spec)
+        }
+    }
+
+    /// REL-8.
+    fn keeps_rnr_wait(&mut self, ns: u64, packet: &Packet) -> Result<(), String> {
+        let Some((told, psn, until)) = self.rnr_wait else {
+            return Ok(());
+        };
+        if ns >= until || self.answered.is_after(psn) {
+            self.rnr_wait = None;
+        } else if packet.psn == psn && ns > told + PIPELINE_NS {
+            return Err(format!(
+                "PSN {psn} again {} ns before its RNR time is over",
+                until - ns
+            ));
+        }
+        Ok(())
+    }
+
+    /// The requester is not where it was: back, for a reason, or forward over what has been acknowledged.
+    fn moves(&mut self, ns: u64, to: Psn, spec: &ConnectionSpec) -> Result<(), String> {
+        if spec.service != Service::Rc {
+            return Err(format!(
+                "PSN {to} though {} is the next one, and nothing is sent twice",
+                self.cursor
+            ));
+        }
+        if to.is_after(self.cursor) {
+            let skipped = self.cursor;
+            self.cursor = to;
+            if to.is_after(self.answered) {
+                return Err(format!("PSN {to} though {skipped} has yet to be sent again"));
+            }
+            return Ok(());
+        }
+        self.cursor = to;
+        // To where it was told, or on from there as far as answers have come since.
+        let leads_there = |cause: &Cause| !to.is_after(cause.psn) || !to.is_after(self.answered);
+        let found = self.causes.iter().position(leads_there);
+        let cause = found.and_then(|index| self.causes.remove(index));
+        if cause.is_some_and(|cause| cause.rnr) {
+            self.rnr_retries += 1;
+            if spec.rnr_retry != 7 && self.rnr_retries > u32::from(spec.rnr_retry) {
+                return Err(format!("RNR retry {} of {}", self.rnr_retries, spec.rnr_retry));
+            }
+            return Ok(());
+        }
+        if cause.is_none() && !self.is_late(ns, to, spec) && !self.may_have_lost_data(to, spec) {
+            return Err(format!("back to PSN {to} without a NAK and before a timeout"));
+        }
+        self.retries += 1;
+        if self.retries > u32::from(spec.retry_cnt) {
+            return Err(format!("retry {} of {}", self.retries, spec.retry_cnt));
+        }
+        Ok(())
+    }
+
+    /// REL-6: the time for an answer to a PSN is over. What of an answer waits inside the card is not seen here, so it
+    /// is the time since the PSN was sent last.
+    fn is_late(&self, ns: u64, psn: Psn, spec: &ConnectionSpec) -> bool {
+        let Some(limit) = ack_timeout_ns(spec.timeout) else {
+            return false;
+        };
+        self.at(psn)
+            .is_none_or(|sent| ns.saturating_sub(sent.last_ns) >= limit)
+    }
+
+    /// On Ethernet a card drops what its buffer has no room for: data of a READ that arrived at its port may be missing
+    /// inside. Credits rule that out on InfiniBand.
+    fn may_have_lost_data(&self, psn: Psn, spec: &ConnectionSpec) -> bool {
+        matches!(spec.ends[0].link, Link::Ethernet { .. })
+            && self.fetches(psn, self.answered).next().is_some()
+    }
+
+    /// A packet that has never been sent.
+    fn new_packet(&mut self, ns: u64, packet: &Packet, spec: &ConnectionSpec) -> Result<(), String> {
+        let operation = packet
+            .opcode
+            .operation()
+            .ok_or("an opcode without an operation")?;
+        self.whole(packet, operation, spec.mtu_bytes)?;
+        let packets = match operation {
+            Operation::ReadRequest => {
+                let len = packet.ext.reth.map_or(0, |reth| reth.dma_len);
+                len.div_ceil(spec.mtu_bytes).max(1)
+            }
+            _ => 1,
+        };
+        let end = packet.psn.wrapping_add(packets);
+        if operation.is_last() || operation.is_only() {
+            self.messages = (self.messages + 1) & 0xff_ffff;
+        }
+        if self.sent.len() == KEPT {
+            self.sent.pop_front();
+        }
+        self.sent.push_back(Sent {
+            psn: packet.psn,
+            end,
+            opcode: packet.opcode,
+            reth: packet.ext.reth,
+            atomic: packet.ext.atomic_eth,
+            payload: digest(&packet.payload),
+            last_ns: ns,
+            messages: self.messages,
+        });
+        (self.next, self.cursor) = (end, end);
+        // OP-23: those of whose end nothing has arrived are surely outstanding.
+        let outstanding = self
+            .fetches(self.answered, end)
+            .filter(|sent| sent.end.is_after(self.answered));
+        let outstanding = outstanding.count();
+        if fetches(packet.opcode) && outstanding > usize::from(spec.max_rd_atomic) {
+            return Err(format!(
+                "{outstanding} READs and atomics outstanding of {}",
+                spec.max_rd_atomic
+            ));
+        }
+        Ok(())
+    }
+
+    /// WIRE-13: messages are whole, and their packets full.
+    fn whole(&mut self, packet: &Packet, operation: Operation, mtu: u32) -> Result<(), String> {
+        let (len, goes_on) = (
+            packet.payload.len() as u32,
+            operation.is_middle() || operation.is_last(),
+        );
+        let begins = operation.is_first() || operation.is_middle();
+        let right = if begins {
+            len == mtu
+        } else {
+            len <= mtu && (len > 0 || !operation.is_last())
+        };
+        if !right {
+            return Err(format!("{} with {len} bytes", packet.opcode));
+        }
+        let open = self.open.take();
+        let left = match (&open, goes_on) {
+            (None, false) => packet
+                .ext
+                .reth
+                .filter(|_| operation.is_write())
+                .map(|reth| reth.dma_len),
+            (Some(open), true) if open.is_send == operation.is_send() => open.left,
+            (None, true) => return Err(format!("{} of no message", packet.opcode)),
+            (Some(_), _) => return Err(format!("{} inside another message: torn", packet.opcode)),
+        };
+        let ends = operation.is_last() || operation.is_only();
+        if left.is_some_and(|left| if ends { len != left } else { len >= left }) {
+            return Err(format!(
+                "{} with {len} bytes where {left:?} are left of its RETH",
+                packet.opcode
+            ));
+        }
+        self.open = (!ends).then(|| Open {
+            is_send: operation.is_send(),
+            left: left.map(|left| left - len),
+        });
+        Ok(())
+    }
+
+    /// REL-3, D14: what is sent again is what was sent.
+    fn repeated(&mut self, ns: u64, packet: &Packet, spec: &ConnectionSpec) -> Result<(), String> {
+        let next = packet.psn.wrapping_add(1);
+        let Some(sent) = self.index(packet.psn).and_then(|index| self.sent.get_mut(index)) else {
+            self.cursor = next;
+            return Ok(());
+        };
+        sent.last_ns = ns;
+        let offset = packet.psn.distance_from(sent.psn) as u32 * spec.mtu_bytes;
+        let read = sent.opcode.operation() == Some(Operation::ReadRequest);
+        let reth = sent.reth.map(|reth| match read {
+            true => reth::Repr {
+                va: reth.va.wrapping_add(offset.into()),
+                dma_len: reth.dma_len.wrapping_sub(offset),
+                ..reth
+            },
+            false => reth,
+        });
+        let same = (packet.opcode, packet.ext.reth, packet.ext.atomic_eth)
+            == (sent.opcode, reth, sent.atomic)
+            && digest(&packet.payload) == sent.payload;
+        let end = sent.end;
+        self.cursor = if read { end } else { next };
+        if same {
+            Ok(())
+        } else {
+            Err(format!(
+                "PSN {} again, but it is another packet than before",
+                packet.psn
+            ))
+        }
+    }
+}
+
+/// Tells payloads apart.
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// READ or atomic.
+fn fetches(opcode: Opcode) -> bool {
+    let operation = opcode.operation();
+    operation.is_some_and(|operation| operation == Operation::ReadRequest || operation.is_atomic())
+}
