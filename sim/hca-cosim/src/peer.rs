@@ -1,5 +1,5 @@
-//! Somebody at the end of a cable who is no card: a model of one, a generator, a recorder. In the simulation's own time,
-//! so that runs repeat; what is in another process comes over a wire ([`crate::Outside`]).
+//! Somebody at the end of a cable who is no card: a model of one, a generator, a recorder. In the simulation's own
+//! time, so that runs repeat; what is in another process comes over a wire ([`crate::Outside`]).
 
 use hca_link::{Cable, Dir};
 

@@ -33,7 +33,7 @@
 //! assert_eq!(there.poll_completion().unwrap().wr_id, 7);
 //! ```
 //!
-//! Tests: `tests/` (two models over a bad wire, any bytes at the wire), and `tests/system` (the model against the card).
+//! Tests: `tests/` (two models over a bad wire, any bytes at the wire), and `tests/system` (against the card).
 #![forbid(unsafe_code)]
 
 mod checker;

@@ -239,8 +239,8 @@ impl Answers {
         if begins {
             self.data_has_left(psn, requests)?;
         }
-        let offset = psn.distance_from(asked.first) as u32 * spec.mtu_bytes;
-        let len = (asked.len - offset).min(spec.mtu_bytes);
+        let offset = (psn.distance_from(asked.first) as u32).wrapping_mul(spec.mtu_bytes);
+        let len = asked.len.saturating_sub(offset).min(spec.mtu_bytes);
         let next = psn.wrapping_add(1);
         let ends = operation.is_last() || operation.is_only();
         if packet.payload.len() != len as usize || ends != (next == asked.end) {

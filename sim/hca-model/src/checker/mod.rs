@@ -48,6 +48,9 @@ pub struct ConnectionSpec {
     pub rnr_retry: u8,
     /// OP-23, of both ends.
     pub max_rd_atomic: u8,
+    /// How much earlier than REL-6 asks for an end may send again, as its timer begins before the packet is on the wire.
+    /// The specification gives 0.
+    pub early_ns: u64,
 }
 
 /// The first packet that the rules do not allow.

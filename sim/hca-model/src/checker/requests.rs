@@ -244,7 +244,7 @@ impl Requests {
             return false;
         };
         self.at(psn)
-            .is_none_or(|sent| ns.saturating_sub(sent.last_ns) >= limit)
+            .is_none_or(|sent| ns.saturating_sub(sent.last_ns) + spec.early_ns >= limit)
     }
 
     /// On Ethernet a card drops what its buffer has no room for: data of a READ that arrived at its port may be missing
@@ -348,7 +348,7 @@ impl Requests {
             return Ok(());
         };
         sent.last_ns = ns;
-        let offset = packet.psn.distance_from(sent.psn) as u32 * spec.mtu_bytes;
+        let offset = (packet.psn.distance_from(sent.psn) as u32).wrapping_mul(spec.mtu_bytes);
         let read = sent.opcode.operation() == Some(Operation::ReadRequest);
         let reth = sent.reth.map(|reth| match read {
             true => reth::Repr {

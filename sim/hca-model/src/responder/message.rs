@@ -137,7 +137,7 @@ impl Incoming {
                 _ => WcStatus::LocProtErr,
             })
         })?;
-        let placed = placed + bytes.len() as u32;
+        let placed = placed.saturating_add(bytes.len() as u32);
         if !(operation.is_last() || operation.is_only()) {
             self.open = Some(Open::Send { placed });
             return Ok(());

@@ -81,6 +81,8 @@ pub struct Pair {
     pub violation: Option<Box<Violation>>,
     /// Changes what is sent: number of the packet, and its bytes.
     pub lie: Option<Lie>,
+    /// Loses packets by number.
+    pub drop_packet: Option<Box<dyn FnMut(usize) -> bool>>,
 }
 
 pub type Lie = Box<dyn FnMut(usize, &mut Vec<u8>)>;
@@ -124,6 +126,7 @@ impl Pair {
             checker: None,
             violation: None,
             lie: None,
+            drop_packet: None,
         }
     }
 
@@ -155,6 +158,7 @@ impl Pair {
                 retry_cnt: made[0].retry_cnt,
                 rnr_retry: made[0].rnr_retry,
                 max_rd_atomic: made[0].max_rd_atomic,
+                early_ns: 0,
             });
         }
         self.checker = Some(checker);
@@ -177,7 +181,8 @@ impl Pair {
             delay,
             damage,
         } = self.faults;
-        if self.rng.percent(loss) {
+        let dropped = self.drop_packet.as_mut().is_some_and(|drop| drop(from));
+        if dropped || self.rng.percent(loss) {
             return;
         }
         let copied = self.rng.percent(copy).then(|| bytes.clone());

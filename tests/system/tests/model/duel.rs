@@ -145,13 +145,13 @@ impl Duel {
     }
 
     /// The model's bytes will be in the card's memory.
-    pub fn to_card(&mut self, from: u64, to: u64, len: u32) {
+    pub fn reaches_card(&mut self, from: u64, to: u64, len: u32) {
         let bytes = self.model_expected[from as usize..][..len as usize].to_vec();
         self.arena.expect(to, &bytes);
     }
 
     /// The card's bytes will be in the model's memory.
-    pub fn to_model(&mut self, from: u64, to: u64, len: u32) {
+    pub fn reaches_model(&mut self, from: u64, to: u64, len: u32) {
         let bytes = self.arena.expected(from, len).to_vec();
         self.model_expected[to as usize..][..len as usize].copy_from_slice(&bytes);
     }

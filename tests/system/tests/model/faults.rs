@@ -23,14 +23,17 @@ enum Kind {
     Read,
 }
 
+/// Offsets and lengths in a region.
+type Pieces = Vec<(u64, u32)>;
+
 /// One message, as places in the two regions; `here` is the sender's.
 #[derive(Clone, Debug)]
 struct Message {
     kind: Kind,
-    here: Vec<(u64, u32)>,
+    here: Pieces,
     there: (u64, u32),
     /// Lists of the receive that it takes, if any.
-    receive: Option<Vec<(u64, u32)>>,
+    receive: Option<Pieces>,
     imm: Option<u32>,
     fence: bool,
 }
@@ -47,7 +50,7 @@ impl Places {
         (at, len)
     }
 
-    fn pieces(&mut self, rng: &mut Rng, len: u32) -> Vec<(u64, u32)> {
+    fn pieces(&mut self, rng: &mut Rng, len: u32) -> Pieces {
         let cut = rng.below(len + 1);
         [cut, len - cut].map(|len| self.take(rng, len)).to_vec()
     }
@@ -284,7 +287,7 @@ fn poll(duel: &Duel, side: usize) -> Option<Done> {
 fn reliable(seed: u64) {
     let (mut duel, text, messages) = draw(seed, Service::Rc);
     let mut rng = Rng::new(seed, "receives");
-    let mut receives: [Vec<(u64, Vec<(u64, u32)>)>; 2] = Default::default();
+    let mut receives: [Vec<(u64, Pieces)>; 2] = Default::default();
     for side in 0..2 {
         for (wr_id, message) in (0..).zip(&messages[side]) {
             let here = std::slice::from_ref(&message.there);
@@ -300,8 +303,8 @@ fn reliable(seed: u64) {
             receives[1 - side].extend(message.receive.clone().map(|list| (wr_id, list)));
         }
     }
-    for side in 0..2 {
-        for (wr_id, message) in (0..).zip(&messages[side]) {
+    for (side, messages) in messages.iter().enumerate() {
+        for (wr_id, message) in (0..).zip(messages) {
             post_send(&mut duel, side, wr_id, message);
         }
     }
@@ -367,8 +370,8 @@ fn unreliable(seed: u64) -> usize {
         }
     }
     duel.opposite.run(1_000);
-    for side in 0..2 {
-        for (wr_id, message) in (0..).zip(&messages[side]) {
+    for (side, messages) in messages.iter().enumerate() {
+        for (wr_id, message) in (0..).zip(messages) {
             post_send(&mut duel, side, wr_id, message);
         }
     }

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod datagrams;
 mod duel;
 mod faults;
 mod operations;

@@ -16,7 +16,7 @@ impl Duel {
         let (va, rkey) = (MODEL_VA + TARGET, self.key);
         self.model_recv(1, TARGET + 20_000, len);
         self.post(2, SendOp::SendWithImm { imm_data: IMM }, 3, len);
-        self.to_model(3, TARGET + 20_000, len);
+        self.reaches_model(3, TARGET + 20_000, len);
         self.wait_ok(2);
         let wc = self.model_ok(1);
         assert_eq!((wc.opcode, wc.byte_len, wc.imm), (WcOpcode::Recv, len, Some(IMM)));
@@ -29,7 +29,7 @@ impl Duel {
             5,
             len,
         );
-        self.to_model(5, TARGET, len);
+        self.reaches_model(5, TARGET, len);
         self.wait_ok(3);
         self.model_recv(4, 0, 0);
         let op = SendOp::RdmaWriteWithImm {
@@ -38,7 +38,7 @@ impl Duel {
             imm_data: IMM + 1,
         };
         self.post(5, op, 9, len);
-        self.to_model(9, TARGET + 30_000, len);
+        self.reaches_model(9, TARGET + 30_000, len);
         self.wait_ok(5);
         let wc = self.model_ok(4);
         let found = (wc.opcode, wc.byte_len, wc.imm);
@@ -46,7 +46,7 @@ impl Duel {
         if reads {
             let remote_addr = MODEL_VA + 7;
             self.post(6, SendOp::RdmaRead { remote_addr, rkey }, TARGET + 1, len);
-            self.to_card(7, TARGET + 1, len);
+            self.reaches_card(7, TARGET + 1, len);
             assert_eq!(self.wait_ok(6).byte_len, len);
         }
     }
@@ -60,7 +60,7 @@ impl Duel {
             invalidate: None,
         };
         self.model_post(2, op, 3, len);
-        self.to_card(3, TARGET + 20_000, len);
+        self.reaches_card(3, TARGET + 20_000, len);
         self.model_ok(2);
         let wc = self.wait_ok(1);
         let found = (
@@ -72,11 +72,11 @@ impl Duel {
         assert_eq!(found, (WcOpcode::Recv, len, wc_flag::WITH_IMM, IMM));
         let write = |va, imm| Op::Write { va, rkey, imm };
         self.model_post(3, write(va + 10_000, None), 5, len);
-        self.to_card(5, TARGET + 10_000, len);
+        self.reaches_card(5, TARGET + 10_000, len);
         self.model_ok(3);
         self.recv(4, 0, 0);
         self.model_post(5, write(va + 30_000, Some(IMM + 1)), 9, len);
-        self.to_card(9, TARGET + 30_000, len);
+        self.reaches_card(9, TARGET + 30_000, len);
         self.model_ok(5);
         let wc = self.wait_ok(4);
         let found = (wc.opcode, wc.byte_len, wc.imm_data);
@@ -91,7 +91,7 @@ impl Duel {
                 TARGET + 10_001,
                 len,
             );
-            self.to_model(7, TARGET + 10_001, len);
+            self.reaches_model(7, TARGET + 10_001, len);
             assert_eq!(self.model_ok(6).byte_len, len);
         }
     }

@@ -236,7 +236,7 @@ fn too_many_reads_are_an_invalid_request() {
         let config = OppositeConfig::new(6, link);
         let mut duel = Duel::with(&config, Service::Rc, &options, |config| config.max_rd_atomic = 16);
         let rkey = duel.mr.rkey();
-        duel.to_model(0, TARGET, 40_000);
+        duel.reaches_model(0, TARGET, 40_000);
         for wr_id in 0..8 {
             duel.model_post(wr_id, Op::Read { va: CARD_VA, rkey }, TARGET, 40_000);
         }

@@ -35,8 +35,8 @@ fn gaps(times: &[u64]) -> Vec<u64> {
     times.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// REL-3, REL-6, REL-9, REL-18, STAT 12: without an answer the card sends a packet `retry_cnt` more times, each after its
-/// timeout and not later than four times that (IBA vol1 9.7.6.1.3), and then gives up.
+/// REL-3, REL-6, REL-9, REL-18, STAT 12: without an answer the card sends a packet `retry_cnt` more times, each
+/// after its timeout and not later than four times that (IBA vol1 9.7.6.1.3), and then gives up.
 #[test]
 fn a_silent_peer_exhausts_the_retries() {
     for (link, retry_cnt, timeout) in [
@@ -97,7 +97,7 @@ fn a_card_in_error_is_silent() {
     assert_eq!(model.with(|model| model.state(duel.qpn)), Ok(QpState::Err));
 }
 
-/// REL-8, REL-10, REL-11, REL-18: the card waits as long as the NAK says, no less, asks `rnr_retry` times, and gives up.
+/// REL-8, REL-10, REL-11, REL-18: the card waits as long as the NAK says, asks `rnr_retry` times, gives up.
 #[test]
 fn the_card_waits_as_long_as_the_rnr_nak_says() {
     for (rnr_retry, timer) in [(0, 1), (3, 6), (6, 12)] {
@@ -140,8 +140,8 @@ fn a_late_receive_is_not_too_late() {
         duel.opposite.run(60_000);
         duel.model_recv(3, TARGET, 2 * MTU + 1);
         duel.recv(4, TARGET, 2 * MTU + 1);
-        duel.to_model(0, TARGET, 2 * MTU + 1);
-        duel.to_card(0, TARGET, 2 * MTU + 1);
+        duel.reaches_model(0, TARGET, 2 * MTU + 1);
+        duel.reaches_card(0, TARGET, 2 * MTU + 1);
         let mut card = [duel.wait(), duel.wait()];
         card.sort_by_key(|wc| wc.wr_id);
         assert_eq!(
@@ -176,10 +176,10 @@ fn post_all(duel: &mut Duel, from_card: bool) {
     let write = va + at(1).1;
     let (read, landing) = (va + at(2).0, at(2).1);
     if from_card {
-        duel.to_model(at(0).0, at(0).1, LEN);
-        duel.to_model(at(1).0, at(1).1, LEN);
-        duel.to_card(at(2).0, landing, LEN);
-        duel.to_model(at(3).0, at(3).1, 9);
+        duel.reaches_model(at(0).0, at(0).1, LEN);
+        duel.reaches_model(at(1).0, at(1).1, LEN);
+        duel.reaches_card(at(2).0, landing, LEN);
+        duel.reaches_model(at(3).0, at(3).1, 9);
         duel.post(1, SendOp::Send, at(0).0, LEN);
         duel.post(
             2,
@@ -210,10 +210,10 @@ fn post_all(duel: &mut Duel, from_card: bool) {
             9,
         );
     } else {
-        duel.to_card(at(0).0, at(0).1, LEN);
-        duel.to_card(at(1).0, at(1).1, LEN);
-        duel.to_model(at(2).0, landing, LEN);
-        duel.to_card(at(3).0, at(3).1, 9);
+        duel.reaches_card(at(0).0, at(0).1, LEN);
+        duel.reaches_card(at(1).0, at(1).1, LEN);
+        duel.reaches_model(at(2).0, landing, LEN);
+        duel.reaches_card(at(3).0, at(3).1, 9);
         duel.model_post(1, Op::SEND, at(0).0, LEN);
         duel.model_post(
             2,
@@ -328,8 +328,8 @@ fn copies_and_disorder_change_nothing() {
     }
 }
 
-/// What the specification leaves free: a peer that acknowledges everything, or late and rarely, or asks always, or sends
-/// one packet at a time.
+/// What the specification leaves free: a peer that acknowledges everything, or late and rarely, or asks always, or
+/// sends one packet at a time.
 #[test]
 fn any_manners_will_do() {
     let usual = Manners::default();
@@ -384,7 +384,7 @@ fn as_many_reads_as_agreed_are_outstanding() {
         let (remote_addr, rkey) = (MODEL_VA, duel.key);
         for wr_id in 0..24 {
             let landing = TARGET + wr_id * 2_000;
-            duel.to_card(0, landing, MTU + 7);
+            duel.reaches_card(0, landing, MTU + 7);
             duel.post(wr_id, SendOp::RdmaRead { remote_addr, rkey }, landing, MTU + 7);
         }
         for wr_id in 0..24 {
@@ -417,8 +417,8 @@ fn a_gap_is_told_once() {
         });
         let rkey = duel.mr.rkey();
         let write = |va| Op::Write { va, rkey, imm: None };
-        duel.to_card(0, TARGET, 100);
-        duel.to_card(0, TARGET + 200, 20 * MTU);
+        duel.reaches_card(0, TARGET, 100);
+        duel.reaches_card(0, TARGET + 200, 20 * MTU);
         duel.model_post(1, write(CARD_VA + TARGET), 0, 100);
         duel.model_post(2, write(CARD_VA + TARGET + 200), 0, 20 * MTU);
         duel.model_ok(1);
