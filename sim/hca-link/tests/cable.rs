@@ -401,3 +401,46 @@ fn a_watched_direction_tells_what_was_sent() {
     assert_eq!(cable.take_sightings(Dir::AToB), (vec![], 0));
     assert_eq!(cable.take_sightings(Dir::BToA), (vec![], 0));
 }
+
+/// What a listener has heard: sent or delivered, direction, cycle, number of the packet.
+type Heard = std::rc::Rc<std::cell::RefCell<Vec<(bool, Dir, u64, u8)>>>;
+
+struct Ear(Heard);
+
+impl Listener for Ear {
+    fn sent(&mut self, dir: Dir, now_cycle: u64, bytes: &[u8]) {
+        self.0.borrow_mut().push((true, dir, now_cycle, bytes[0]));
+    }
+
+    fn delivered(&mut self, dir: Dir, now_cycle: u64, bytes: &[u8]) {
+        self.0.borrow_mut().push((false, dir, now_cycle, bytes[0]));
+    }
+}
+
+/// A listener hears what is sent before the faults, and what comes out behind them; link packets it does not hear.
+#[test]
+fn a_listener_hears_both_ends() {
+    let heard = Heard::default();
+    let mut cable = Cable::new(CableConfig {
+        faults: "loss=1,fc_loss=0".parse().unwrap(),
+        ..CableConfig::new("t", LinkKind::InfiniBand)
+    })
+    .unwrap();
+    cable.listen(Some(Box::new(Ear(heard.clone()))));
+    cable.push_packet(Dir::AToB, 3, &[7; 100]).unwrap();
+    cable
+        .push_packet(Dir::BToA, 4, &[8; LinkKind::LINK_PACKET_BYTES])
+        .unwrap();
+    assert!(cable.poll(Dir::BToA, 1_000).is_some());
+    assert!(cable.poll(Dir::AToB, 1_000).is_none());
+    assert_eq!(heard.borrow()[..], [(true, Dir::AToB, 3, 7)]);
+    let mut cable = Cable::new(ethernet()).unwrap();
+    cable.listen(Some(Box::new(Ear(heard.clone()))));
+    cable.push_packet(Dir::BToA, 5, &[9; 100]).unwrap();
+    let arrival = cable.next_event_cycle().unwrap();
+    assert!(cable.poll(Dir::BToA, arrival).is_some());
+    assert_eq!(
+        heard.borrow()[1..],
+        [(true, Dir::BToA, 5, 9), (false, Dir::BToA, arrival, 9)]
+    );
+}

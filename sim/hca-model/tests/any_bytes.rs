@@ -78,6 +78,7 @@ fn checker(framing: Framing, link: Link) -> Checker {
         rnr_retry: 7,
         max_rd_atomic: 16,
         early_ns: 0,
+        gives_up_data: false,
     });
     checker
 }

@@ -104,6 +104,8 @@ impl Judge {
             rnr_retry: options.rnr_retry,
             max_rd_atomic: options.rd_atomic,
             early_ns: early_ns(self.link, options.timeout),
+            // Found in seed 2013 (docs/model.md).
+            gives_up_data: true,
         });
     }
 
@@ -121,8 +123,8 @@ impl Judge {
     }
 }
 
-/// The card's timer begins when a packet leaves the gather (`hca_timers`), not when it is on the wire: it may wait in its
-/// lane's ring, on InfiniBand for credits. Found by this judge, in seeds 1073, 1115, 1140 and 1146 of the scenario
+/// The card's timer begins when a packet leaves the gather (`hca_timers`), not when it is on the wire: it may wait in
+/// its lane's ring, on InfiniBand for credits. Found by this judge, in seeds 1073, 1115, 1140 and 1146 of the scenario
 /// (docs/model.md); to be 0 when the card is mended.
 fn early_ns(link: LinkKind, timeout: u8) -> u64 {
     const RING_NS: u64 = 10_000;
