@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use hca_cosim::{CableId, Fabric};
 use hca_link::{Dir, LinkKind, Listener};
 use hca_model::{Checker, ConnectionSpec, EndSpec, Service, Violation};
 use hca_verbs::{ConnectOptions, Mtu};
@@ -60,8 +61,12 @@ impl Listener for Ear {
 impl Judge {
     /// Listens at the first ports of both cards.
     pub fn attach(rig: &mut Rig) -> Self {
-        let mut fabric = rig.sim.fabric();
-        let link = fabric.cable(rig.cable).config().kind;
+        Self::listen(&mut rig.sim.fabric(), &rig.cables)
+    }
+
+    /// Listens at both ends of a row of cables, from end A of the first one to end B of the last one.
+    pub fn listen(fabric: &mut Fabric, cables: &[CableId]) -> Self {
+        let link = fabric.cable(cables[0]).config().kind;
         let framing = match link {
             LinkKind::Ethernet => Framing::Ethernet,
             LinkKind::InfiniBand => Framing::InfiniBand,
@@ -70,9 +75,9 @@ impl Judge {
             checker: Checker::new(framing),
             violation: None,
         }));
-        let last = rig.cables.len() - 1;
+        let last = cables.len() - 1;
         // Card 0 is at end A of the first cable, card 1 at end B of the last one.
-        for (index, cable) in rig.cables.iter().enumerate() {
+        for (index, cable) in cables.iter().enumerate() {
             let (is_first, is_last) = (index == 0, index == last);
             if is_first || is_last {
                 let ear = Ear {
@@ -83,7 +88,6 @@ impl Judge {
                 fabric.cable_mut(*cable).listen(Some(Box::new(ear)));
             }
         }
-        drop(fabric);
         Self { bench, link }
     }
 

@@ -31,6 +31,7 @@ mod rng;
 pub mod scenario;
 pub mod siege;
 pub mod star;
+mod station;
 mod trace_hash;
 mod traffic;
 mod upheaval;

@@ -1,181 +1,22 @@
 //! A card on one end of a cable, and on the other the reference model (`hca-model`): an independent reading of the
 //! specification, with which the card has to get along packet by packet.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use hca_cosim::{CableId, CardConfig, CardId, Fabric, Peer, Plug, Simulation};
+use hca_cosim::{CableId, CardConfig, CardId, Fabric, Plug, Simulation};
 use hca_host::PcieParams;
 use hca_link::{CableConfig, FaultSpec, LinkKind};
-use hca_model::{Access, Completion, Frame, Manners, Model, ModelEvent, QpConfig, RecvRequest, SendRequest};
+use hca_model::{Access, Manners, QpConfig};
 use hca_switch::IbSwitchConfig;
 use hca_verbs::{
     ConnectOptions, PeerInfo, QpCap, RawQp, Service, connect_raw, gid_of_ipv4, link_local_gid_of_mac,
 };
-use hca_wire::{Framing, Link, Network, Psn, ethernet, grh, ipv4, ipv6, lrh, udp};
+use hca_wire::{Link, Network, Psn, ethernet, grh, ipv4, ipv6, lrh, udp};
 
+use crate::judge::Judge;
 use crate::node::{Dev, Node};
 use crate::rig::{RigError, identity};
+use crate::station::CYCLE_NS;
 
-/// Nanoseconds of a cycle of the card.
-const CYCLE_NS: u64 = 4;
-
-/// Which way a packet goes, as the model sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From the card.
-    In,
-    /// To the card.
-    Out,
-}
-
-/// A packet at the model.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// When.
-    pub ns: u64,
-    /// Which way.
-    pub way: Way,
-    /// What.
-    pub frame: Frame,
-}
-
-/// Looks at a packet at the model; false: it is lost.
-pub type Filter = Box<dyn FnMut(Way, &Frame) -> bool>;
-
-struct Station {
-    model: Model,
-    framing: Framing,
-    now_ns: u64,
-    /// There may be something to send that no packet and no timer tells of.
-    posted: bool,
-    filter: Option<Filter>,
-    log: Option<Vec<Seen>>,
-}
-
-impl Station {
-    /// Whether a packet goes on.
-    fn passes(&mut self, way: Way, frame: &Frame) -> bool {
-        let passes = self.filter.as_mut().is_none_or(|filter| filter(way, frame));
-        if let Some(log) = &mut self.log {
-            log.push(Seen {
-                ns: self.now_ns,
-                way,
-                frame: frame.clone(),
-            });
-        }
-        passes
-    }
-}
-
-/// The model's end of the cable, shared between the fabric and a test.
-#[derive(Clone)]
-pub struct ModelPort(Rc<RefCell<Station>>);
-
-impl ModelPort {
-    fn new(kind: LinkKind) -> Self {
-        Self(Rc::new(RefCell::new(Station {
-            model: Model::new(),
-            framing: match kind {
-                LinkKind::Ethernet => Framing::Ethernet,
-                LinkKind::InfiniBand => Framing::InfiniBand,
-            },
-            now_ns: 0,
-            posted: false,
-            filter: None,
-            log: None,
-        })))
-    }
-
-    /// Does something with the model, after which it may have something to send.
-    pub fn with<T>(&self, action: impl FnOnce(&mut Model) -> T) -> T {
-        let mut station = self.0.borrow_mut();
-        station.posted = true;
-        action(&mut station.model)
-    }
-
-    /// Posts a send request.
-    pub fn post_send(&self, qpn: u32, request: SendRequest) {
-        self.with(|model| model.post_send(qpn, request))
-            .unwrap_or_else(|error| panic!("{error}"));
-    }
-
-    /// Posts a receive.
-    pub fn post_recv(&self, qpn: u32, request: RecvRequest) {
-        self.with(|model| model.post_recv(qpn, request))
-            .unwrap_or_else(|error| panic!("{error}"));
-    }
-
-    /// The oldest completion.
-    pub fn poll(&self) -> Option<Completion> {
-        self.with(Model::poll_completion)
-    }
-
-    /// The oldest event.
-    pub fn poll_event(&self) -> Option<ModelEvent> {
-        self.with(Model::poll_event)
-    }
-
-    /// From now on packets pass this, in both directions.
-    pub fn set_filter(&self, filter: impl FnMut(Way, &Frame) -> bool + 'static) {
-        self.0.borrow_mut().filter = Some(Box::new(filter));
-    }
-
-    /// Everything passes.
-    pub fn clear_filter(&self) {
-        self.0.borrow_mut().filter = None;
-    }
-
-    /// From now on packets are kept, lost ones too.
-    pub fn keep_log(&self) {
-        self.0.borrow_mut().log = Some(Vec::new());
-    }
-
-    /// What has been kept; it is kept on.
-    pub fn take_log(&self) -> Vec<Seen> {
-        self.0
-            .borrow_mut()
-            .log
-            .as_mut()
-            .map(std::mem::take)
-            .unwrap_or_default()
-    }
-}
-
-impl Peer for ModelPort {
-    fn next_cycle(&self) -> Option<u64> {
-        let station = self.0.borrow();
-        let timeout = station.model.next_timeout().map(|ns| ns.div_ceil(CYCLE_NS));
-        if station.posted { Some(0) } else { timeout }
-    }
-
-    fn receive(&mut self, now: u64, bytes: &[u8]) {
-        let mut station = self.0.borrow_mut();
-        station.now_ns = now * CYCLE_NS;
-        if let Some(frame) = Frame::parse(station.framing, bytes)
-            && station.passes(Way::In, &frame)
-        {
-            let ns = station.now_ns;
-            station.model.handle_frame(ns, &frame);
-            station.posted = true;
-        }
-    }
-
-    fn transmit(&mut self, now: u64) -> Option<Vec<u8>> {
-        let mut station = self.0.borrow_mut();
-        let ns = now * CYCLE_NS;
-        station.now_ns = ns;
-        station.model.handle_timeout(ns);
-        while let Some(bytes) = station.model.poll_transmit(ns) {
-            let frame = Frame::parse(station.framing, &bytes);
-            if frame.is_some_and(|frame| station.passes(Way::Out, &frame)) {
-                return Some(bytes);
-            }
-        }
-        station.posted = false;
-        None
-    }
-}
+pub use crate::station::{Filter, ModelPort, Seen, Way};
 
 /// What an encounter is made of.
 #[derive(Clone, Debug)]
@@ -214,6 +55,8 @@ pub struct Opposite {
     pub node: Node,
     /// The model.
     pub model: ModelPort,
+    /// Judges both, where nothing is lost on purpose between the cable and the model.
+    pub judge: Judge,
     link: LinkKind,
     next_qpn: u32,
 }
@@ -230,14 +73,19 @@ impl Opposite {
         let model = ModelPort::new(config.link);
         let peer = fabric.add_peer(Box::new(model.clone()));
         let mut near = Plug::Card(card);
+        let mut cables = Vec::new();
         if config.link == LinkKind::InfiniBand {
-            near = lay_switch(&mut fabric, near)?;
+            let (cable, plug) = lay_switch(&mut fabric, near)?;
+            cables.push(cable);
+            near = plug;
         }
         let cable = CableConfig {
             faults: config.faults,
             ..CableConfig::new("link", config.link)
         };
         let cable = fabric.plug([near, Plug::Peer(peer)], cable)?;
+        cables.push(cable);
+        let judge = Judge::listen(&mut fabric, &cables);
         let sim = Simulation::new(fabric);
         let node = Node::open(sim.device(card, 0)?, 4096)?;
         Ok(Self {
@@ -246,6 +94,7 @@ impl Opposite {
             cable,
             node,
             model,
+            judge,
             link: config.link,
             next_qpn: 0x100,
         })
@@ -293,6 +142,8 @@ impl Opposite {
             }
         };
         change(&mut config);
+        let service = config.service;
+        self.judge.connect(service, [qp.qp_num(), qpn], options);
         let made = self.model.with(|model| model.create_qp(config));
         made.map_err(|error| RigError::Wrong(error.to_string()))?;
         Ok((qp, qpn))
@@ -319,8 +170,8 @@ impl Opposite {
     }
 }
 
-/// A switch at the card; returns its free port, towards the model.
-fn lay_switch(fabric: &mut Fabric, near: Plug) -> Result<Plug, RigError> {
+/// A switch at the card; returns the cable to it, and its free port, towards the model.
+fn lay_switch(fabric: &mut Fabric, near: Plug) -> Result<(CableId, Plug), RigError> {
     let switch = fabric.add_switch(IbSwitchConfig::new("switch", 2))?;
     for node in 0..2 {
         let lid = identity(node, LinkKind::InfiniBand).lid;
@@ -330,8 +181,8 @@ fn lay_switch(fabric: &mut Fabric, near: Plug) -> Result<Plug, RigError> {
             .map_err(hca_cosim::SimError::from)?;
     }
     let cable = CableConfig::new("near", LinkKind::InfiniBand);
-    fabric.plug([near, Plug::Switch(switch, 1)], cable)?;
-    Ok(Plug::Switch(switch, 2))
+    let cable = fabric.plug([near, Plug::Switch(switch, 1)], cable)?;
+    Ok((cable, Plug::Switch(switch, 2)))
 }
 
 /// GID of node `index` of a pair (ADDR-6): on Ethernet 1 is the IPv4 one.

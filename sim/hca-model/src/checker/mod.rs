@@ -7,6 +7,7 @@
 
 mod answers;
 mod history;
+mod message;
 mod requests;
 
 use std::fmt;

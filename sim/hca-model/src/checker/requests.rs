@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 use hca_wire::{Link, NakCode, Opcode, Operation, Psn, Syndrome, atomic_eth, reth};
 
 use super::ConnectionSpec;
+use super::message::Message;
 use crate::config::Service;
 use crate::packet::Packet;
 use crate::timers::{ack_timeout_ns, rnr_wait_ns};
@@ -29,13 +30,6 @@ pub(super) struct Sent {
     pub messages: u32,
 }
 
-/// A message of which not all packets have been sent.
-struct Open {
-    is_send: bool,
-    /// WRITE: bytes to come.
-    left: Option<u32>,
-}
-
 /// Why a requester may go back: something that has arrived.
 #[derive(Clone, Copy)]
 struct Cause {
@@ -54,7 +48,7 @@ pub(super) struct Requests {
     pub next: Psn,
     /// What is due in this pass.
     cursor: Psn,
-    open: Option<Open>,
+    message: Message,
     messages: u32,
     /// Behind the last PSN for which there is an answer, and data.
     answered: Psn,
@@ -74,7 +68,7 @@ impl Requests {
             start,
             next: start,
             cursor: start,
-            open: None,
+            message: Message::default(),
             messages: 0,
             answered: start,
             causes: VecDeque::new(),
@@ -260,7 +254,7 @@ impl Requests {
             .opcode
             .operation()
             .ok_or("an opcode without an operation")?;
-        self.whole(packet, operation, spec.mtu_bytes)?;
+        self.message.packet(packet, operation, spec.mtu_bytes)?;
         let packets = match operation {
             Operation::ReadRequest => {
                 let len = packet.ext.reth.map_or(0, |reth| reth.dma_len);
@@ -297,46 +291,6 @@ impl Requests {
                 spec.max_rd_atomic
             ));
         }
-        Ok(())
-    }
-
-    /// WIRE-13: messages are whole, and their packets full.
-    fn whole(&mut self, packet: &Packet, operation: Operation, mtu: u32) -> Result<(), String> {
-        let (len, goes_on) = (
-            packet.payload.len() as u32,
-            operation.is_middle() || operation.is_last(),
-        );
-        let begins = operation.is_first() || operation.is_middle();
-        let right = if begins {
-            len == mtu
-        } else {
-            len <= mtu && (len > 0 || !operation.is_last())
-        };
-        if !right {
-            return Err(format!("{} with {len} bytes", packet.opcode));
-        }
-        let open = self.open.take();
-        let left = match (&open, goes_on) {
-            (None, false) => packet
-                .ext
-                .reth
-                .filter(|_| operation.is_write())
-                .map(|reth| reth.dma_len),
-            (Some(open), true) if open.is_send == operation.is_send() => open.left,
-            (None, true) => return Err(format!("{} of no message", packet.opcode)),
-            (Some(_), _) => return Err(format!("{} inside another message: torn", packet.opcode)),
-        };
-        let ends = operation.is_last() || operation.is_only();
-        if left.is_some_and(|left| if ends { len != left } else { len >= left }) {
-            return Err(format!(
-                "{} with {len} bytes where {left:?} are left of its RETH",
-                packet.opcode
-            ));
-        }
-        self.open = (!ends).then(|| Open {
-            is_send: operation.is_send(),
-            left: left.map(|left| left - len),
-        });
         Ok(())
     }
 

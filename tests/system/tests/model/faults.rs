@@ -283,26 +283,33 @@ fn poll(duel: &Duel, side: usize) -> Option<Done> {
     ))
 }
 
-/// REL-1, REL-19, ACC-5.
-fn reliable(seed: u64) {
-    let (mut duel, text, messages) = draw(seed, Service::Rc);
-    let mut rng = Rng::new(seed, "receives");
+/// Says what must come of all messages; returns the receives that each side has to post.
+fn expect_all(duel: &mut Duel, messages: &[Vec<Message>; 2]) -> [Vec<(u64, Pieces)>; 2] {
     let mut receives: [Vec<(u64, Pieces)>; 2] = Default::default();
-    for side in 0..2 {
-        for (wr_id, message) in (0..).zip(&messages[side]) {
-            let here = std::slice::from_ref(&message.there);
-            let there = message.receive.as_deref().unwrap_or_default();
-            let there = if message.kind == Kind::Send { there } else { here };
+    for (side, messages) in messages.iter().enumerate() {
+        for (wr_id, message) in (0..).zip(messages) {
+            let there = match (message.kind, &message.receive) {
+                (Kind::Send, Some(list)) => list.as_slice(),
+                _ => std::slice::from_ref(&message.there),
+            };
             if message.kind == Kind::Read {
-                let bytes = bytes_of(&duel, 1 - side, there);
-                expect(&mut duel, side, &message.here, &bytes);
+                let bytes = bytes_of(duel, 1 - side, there);
+                expect(duel, side, &message.here, &bytes);
             } else {
-                let bytes = bytes_of(&duel, side, &message.here);
-                expect(&mut duel, 1 - side, there, &bytes);
+                let bytes = bytes_of(duel, side, &message.here);
+                expect(duel, 1 - side, there, &bytes);
             }
             receives[1 - side].extend(message.receive.clone().map(|list| (wr_id, list)));
         }
     }
+    receives
+}
+
+/// REL-1, REL-19, ACC-5.
+fn reliable(seed: u64) {
+    let (mut duel, text, messages) = draw(seed, Service::Rc);
+    let mut rng = Rng::new(seed, "receives");
+    let receives = expect_all(&mut duel, &messages);
     for (side, messages) in messages.iter().enumerate() {
         for (wr_id, message) in (0..).zip(messages) {
             post_send(&mut duel, side, wr_id, message);
@@ -338,6 +345,7 @@ fn reliable(seed: u64) {
             }
         }
         duel.opposite.run(64);
+        judge(&duel, &text);
         assert!(duel.opposite.now_ns() < end_ns, "{text}: {done:?} of {due:?}");
     }
     for side in 0..2 {
@@ -354,6 +362,13 @@ fn reliable(seed: u64) {
         "{text}: a completion too many"
     );
     duel.check_memory(&text);
+}
+
+/// Both ends have kept to the rules so far.
+fn judge(duel: &Duel, text: &str) {
+    if let Err(error) = duel.opposite.judge.verdict() {
+        panic!("{text}: {error}");
+    }
 }
 
 /// REL-17, WIRE-17, ACC-5. Returns how many messages have arrived.
@@ -389,6 +404,7 @@ fn unreliable(seed: u64) -> usize {
         }
         duel.opposite.run(64);
     }
+    judge(&duel, &text);
     assert_eq!(sent, [MESSAGES; 2], "{text}: OP-19, what has been sent is done");
     for (side, arrived) in arrived.iter().enumerate() {
         let mut last = None;

@@ -161,85 +161,80 @@ fn a_late_receive_is_not_too_late() {
     }
 }
 
-/// A message of every kind in one direction, five packets each; receives are there.
+/// Bytes of the long messages of [`post_all`].
+const LEN: u32 = 4 * MTU + 100;
+
+/// Where message `index` of [`post_all`] comes from, and where it goes.
+fn places(index: u64) -> (u64, u64) {
+    (index * 6_000, TARGET + index * 6_000)
+}
+
+/// A message of every kind in one direction, five packets each, and a short one; receives are there.
 fn post_all(duel: &mut Duel, from_card: bool) {
-    const LEN: u32 = 4 * MTU + 100;
-    let at = |index: u64| (index * 6_000, TARGET + index * 6_000);
-    let va = if from_card { MODEL_VA } else { CARD_VA };
-    let rkey = if from_card { duel.key } else { duel.mr.rkey() };
-    let targets = [0, 1, 3].map(|index| at(index).1);
-    for (wr_id, target) in [(10, targets[0]), (11, targets[1])] {
-        let len = if wr_id == 10 { LEN } else { 0 };
+    for (wr_id, len) in [(10, LEN), (11, 0)] {
+        let (_, target) = places(wr_id - 10);
         if from_card {
-            duel.model_recv(wr_id, target, len)
+            duel.model_recv(wr_id, target, len);
         } else {
-            duel.recv(wr_id, target, len)
+            duel.recv(wr_id, target, len);
         }
     }
-    let write = va + at(1).1;
-    let (read, landing) = (va + at(2).0, at(2).1);
-    if from_card {
-        duel.reaches_model(at(0).0, at(0).1, LEN);
-        duel.reaches_model(at(1).0, at(1).1, LEN);
-        duel.reaches_card(at(2).0, landing, LEN);
-        duel.reaches_model(at(3).0, at(3).1, 9);
-        duel.post(1, SendOp::Send, at(0).0, LEN);
-        duel.post(
-            2,
-            SendOp::RdmaWriteWithImm {
-                remote_addr: write,
-                rkey,
-                imm_data: 5,
-            },
-            at(1).0,
-            LEN,
-        );
-        duel.post(
-            3,
-            SendOp::RdmaRead {
-                remote_addr: read,
-                rkey,
-            },
-            landing,
-            LEN,
-        );
-        duel.post(
-            4,
-            SendOp::RdmaWrite {
-                remote_addr: va + at(3).1,
-                rkey,
-            },
-            at(3).0,
-            9,
-        );
-    } else {
-        duel.reaches_card(at(0).0, at(0).1, LEN);
-        duel.reaches_card(at(1).0, at(1).1, LEN);
-        duel.reaches_model(at(2).0, landing, LEN);
-        duel.reaches_card(at(3).0, at(3).1, 9);
-        duel.model_post(1, Op::SEND, at(0).0, LEN);
-        duel.model_post(
-            2,
-            Op::Write {
-                va: write,
-                rkey,
-                imm: Some(5),
-            },
-            at(1).0,
-            LEN,
-        );
-        duel.model_post(3, Op::Read { va: read, rkey }, landing, LEN);
-        duel.model_post(
-            4,
-            Op::Write {
-                va: va + at(3).1,
-                rkey,
-                imm: None,
-            },
-            at(3).0,
-            9,
-        );
+    for (index, len) in [(0, LEN), (1, LEN), (2, LEN), (3, 9)] {
+        let (from, to) = places(index);
+        // READ, the third one, goes the other way.
+        if from_card == (index != 2) {
+            duel.reaches_model(from, to, len);
+        } else {
+            duel.reaches_card(from, to, len);
+        }
+        if from_card {
+            post_from_card(duel, index, len);
+        } else {
+            post_from_model(duel, index, len);
+        }
     }
+}
+
+fn post_from_card(duel: &mut Duel, index: u64, len: u32) {
+    let ((from, to), rkey) = (places(index), duel.key);
+    let remote_addr = MODEL_VA + to;
+    let (op, here) = match index {
+        0 => (SendOp::Send, from),
+        1 => {
+            let imm_data = 5;
+            let op = SendOp::RdmaWriteWithImm {
+                remote_addr,
+                rkey,
+                imm_data,
+            };
+            (op, from)
+        }
+        2 => {
+            let remote_addr = MODEL_VA + from;
+            (SendOp::RdmaRead { remote_addr, rkey }, to)
+        }
+        _ => (SendOp::RdmaWrite { remote_addr, rkey }, from),
+    };
+    duel.post(index + 1, op, here, len);
+}
+
+fn post_from_model(duel: &Duel, index: u64, len: u32) {
+    let ((from, to), rkey) = (places(index), duel.mr.rkey());
+    let write = |imm| Op::Write {
+        va: CARD_VA + to,
+        rkey,
+        imm,
+    };
+    let (op, here) = match index {
+        0 => (Op::SEND, from),
+        1 => (write(Some(5)), from),
+        2 => {
+            let va = CARD_VA + from;
+            (Op::Read { va, rkey }, to)
+        }
+        _ => (write(None), from),
+    };
+    duel.model_post(index + 1, op, here, len);
 }
 
 /// Everything that [`post_all`] has begun ends well, in order, once.
