@@ -1,0 +1,273 @@
+//! Rules of the checker that depend on time and counts, each from both sides: what is just allowed, and what is not.
+
+use hca_model::{
+    Checker, ConnectionSpec, EndSpec, Frame, Packet, Service, ack_timeout_ns, example_link, reply_link,
+    rnr_wait_ns,
+};
+use hca_wire::{Framing, Opcode, Psn, RnrTimer, Syndrome, aeth, reth};
+
+const QPNS: [u32; 2] = [0x11, 0x22];
+const TIMEOUT: u8 = 4;
+const MTU: u32 = 256;
+
+/// Two ends whose every packet arrives at once, unless it is lost.
+struct Talk {
+    checker: Checker,
+    ns: u64,
+}
+
+impl Talk {
+    fn new(change: impl FnOnce(&mut ConnectionSpec)) -> Self {
+        let link = example_link();
+        let ends = [(QPNS[0], link), (QPNS[1], reply_link(&link))];
+        let mut spec = ConnectionSpec {
+            service: Service::Rc,
+            ends: ends.map(|(qpn, link)| EndSpec {
+                qpn,
+                link,
+                sq_psn: Psn::new(0xff_ffff),
+            }),
+            mtu_bytes: MTU,
+            timeout: TIMEOUT,
+            retry_cnt: 2,
+            rnr_retry: 2,
+            max_rd_atomic: 2,
+            early_ns: 0,
+            gives_up_data: false,
+        };
+        change(&mut spec);
+        let mut checker = Checker::new(Framing::Ethernet);
+        checker.connect(spec);
+        Self { checker, ns: 0 }
+    }
+
+    /// A packet from an end; what the checker says to it.
+    fn say(&mut self, from: usize, packet: Packet, lost: bool) -> Result<(), String> {
+        let link = if from == 0 {
+            example_link()
+        } else {
+            reply_link(&example_link())
+        };
+        let bytes = Frame { link, packet }.emit().unwrap();
+        let said = self.checker.sent(self.ns, &bytes);
+        if !lost {
+            self.checker.arrived(self.ns, &bytes);
+        }
+        said.map_err(|violation| violation.rule)
+    }
+
+    #[track_caller]
+    fn fine(&mut self, from: usize, packet: Packet) {
+        assert_eq!(self.say(from, packet, false), Ok(()));
+    }
+
+    #[track_caller]
+    fn lost(&mut self, from: usize, packet: Packet) {
+        assert_eq!(self.say(from, packet, true), Ok(()));
+    }
+
+    #[track_caller]
+    fn wrong(&mut self, from: usize, packet: Packet, word: &str) {
+        let said = self.say(from, packet, false).unwrap_err();
+        assert!(said.contains(word), "'{said}' says nothing of '{word}'");
+    }
+}
+
+fn send(psn: u32) -> Packet {
+    Packet {
+        ack_req: true,
+        payload: vec![1; 10],
+        ..Packet::new(Opcode::RcSendOnly, QPNS[1], Psn::new(psn))
+    }
+}
+
+fn request(opcode: Opcode, psn: u32, va: u64, len: u32) -> Packet {
+    let payload = if opcode == Opcode::RcWriteOnly {
+        vec![2; len as usize]
+    } else {
+        Vec::new()
+    };
+    let mut packet = Packet {
+        payload,
+        ..Packet::new(opcode, QPNS[1], Psn::new(psn))
+    };
+    packet.ext.reth = Some(reth::Repr {
+        va,
+        rkey: 1,
+        dma_len: len,
+    });
+    packet
+}
+
+fn answer(opcode: Opcode, psn: u32, syndrome: Syndrome, msn: u32, len: usize) -> Packet {
+    let mut packet = Packet {
+        payload: vec![3; len],
+        ..Packet::new(opcode, QPNS[0], Psn::new(psn))
+    };
+    let syndrome = syndrome.to_byte();
+    packet.ext.aeth = opcode
+        .operation()
+        .unwrap()
+        .has_aeth()
+        .then_some(aeth::Repr { syndrome, msn });
+    packet
+}
+
+fn ack(psn: u32, msn: u32) -> Packet {
+    answer(
+        Opcode::RcAcknowledge,
+        psn,
+        Syndrome::Ack { credit_code: 31 },
+        msn,
+        0,
+    )
+}
+
+fn rnr(psn: u32, msn: u32) -> Packet {
+    answer(
+        Opcode::RcAcknowledge,
+        psn,
+        Syndrome::RnrNak(RnrTimer::new(5)),
+        msn,
+        0,
+    )
+}
+
+fn data(opcode: Opcode, psn: u32, len: usize) -> Packet {
+    answer(opcode, psn, Syndrome::Ack { credit_code: 31 }, 1, len)
+}
+
+/// REL-3, REL-6: not before the time is over, and not more often than `retry_cnt`.
+#[test]
+fn repetitions_wait_and_are_counted() {
+    let limit = ack_timeout_ns(TIMEOUT).unwrap();
+    let mut talk = Talk::new(|_| ());
+    talk.lost(0, send(0xff_ffff));
+    talk.ns = limit - 1;
+    talk.wrong(0, send(0xff_ffff), "before a timeout");
+    let mut talk = Talk::new(|spec| spec.early_ns = 1);
+    talk.lost(0, send(0xff_ffff));
+    talk.ns = limit - 1;
+    talk.lost(0, send(0xff_ffff));
+    talk.ns += limit;
+    talk.lost(0, send(0xff_ffff));
+    talk.ns += limit;
+    talk.wrong(0, send(0xff_ffff), "retry 3 of 2");
+    // Progress gives all of them back (REL-5).
+    let mut talk = Talk::new(|_| ());
+    for psn in [0xff_ffff, 0] {
+        talk.lost(0, send(psn));
+        talk.ns += limit;
+        talk.lost(0, send(psn));
+        talk.ns += limit;
+        talk.fine(0, send(psn));
+        talk.fine(1, ack(psn, if psn == 0 { 2 } else { 1 }));
+    }
+}
+
+/// REL-3: everything behind what is sent again is sent again, or has been answered.
+#[test]
+fn nothing_is_left_out_of_a_repetition() {
+    let mut talk = Talk::new(|_| ());
+    for psn in [0xff_ffff, 0, 1] {
+        talk.lost(0, send(psn));
+    }
+    talk.ns = ack_timeout_ns(TIMEOUT).unwrap();
+    talk.fine(0, send(0xff_ffff));
+    talk.wrong(0, send(1), "has yet to be sent again");
+    let mut talk = Talk::new(|_| ());
+    for psn in [0xff_ffff, 0, 1] {
+        talk.fine(0, send(psn));
+    }
+    talk.ns = ack_timeout_ns(TIMEOUT).unwrap();
+    talk.fine(0, send(0xff_ffff));
+    talk.fine(1, ack(0, 2));
+    talk.fine(0, send(1));
+}
+
+/// REL-8, REL-11.
+#[test]
+fn rnr_waits_are_kept_and_counted() {
+    let wait = rnr_wait_ns(RnrTimer::new(5));
+    for (early, retries) in [(1, 1), (0, 2), (0, 3)] {
+        let mut talk = Talk::new(|_| ());
+        talk.fine(0, send(0xff_ffff));
+        for retry in 1..=retries {
+            talk.fine(1, rnr(0xff_ffff, 0));
+            talk.ns += wait - early;
+            match (early, retry) {
+                (1, _) => talk.wrong(0, send(0xff_ffff), "before its RNR time is over"),
+                (_, 3) => talk.wrong(0, send(0xff_ffff), "RNR retry 3 of 2"),
+                _ => talk.fine(0, send(0xff_ffff)),
+            }
+        }
+    }
+}
+
+/// REL-8: only what needs a receive can lack one.
+#[test]
+fn a_write_needs_no_receive() {
+    let mut talk = Talk::new(|_| ());
+    talk.fine(0, request(Opcode::RcWriteOnly, 0xff_ffff, 0, 10));
+    talk.wrong(1, rnr(0xff_ffff, 0), "needs no receive");
+}
+
+/// D14, OP-5: of a READ that is asked for again, what is left.
+#[test]
+fn a_read_is_asked_for_again_from_the_right_place() {
+    for (va, len, right) in [
+        (0x1000 + u64::from(MTU), 2 * MTU, true),
+        (0x1000, 2 * MTU, false),
+        (0x1000 + u64::from(MTU), 3 * MTU, false),
+    ] {
+        let mut talk = Talk::new(|_| ());
+        talk.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, 3 * MTU));
+        talk.fine(1, data(Opcode::RcReadResponseFirst, 0xff_ffff, MTU as usize));
+        talk.ns = ack_timeout_ns(TIMEOUT).unwrap();
+        let again = request(Opcode::RcReadRequest, 0, va, len);
+        if right {
+            talk.fine(0, again);
+        } else {
+            talk.wrong(0, again, "another packet");
+        }
+    }
+}
+
+/// REL-19, IBA vol1 9.7.5.1.2: a READ that is asked for twice takes nothing away from the one in front, by the rules; what
+/// a card does that gives it up has a name of its own.
+#[test]
+fn data_in_front_is_not_given_up() {
+    for gives_up_data in [false, true] {
+        let mut talk = Talk::new(|spec| spec.gives_up_data = gives_up_data);
+        talk.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, 3 * MTU));
+        talk.fine(0, request(Opcode::RcReadRequest, 2, 0x9000, 10));
+        talk.fine(1, data(Opcode::RcReadResponseFirst, 0xff_ffff, MTU as usize));
+        let second = data(Opcode::RcReadResponseOnly, 2, 10);
+        // Asked for once, it has to wait in any case.
+        let mut once = Talk::new(|spec| spec.gives_up_data = gives_up_data);
+        once.fine(0, request(Opcode::RcReadRequest, 0xff_ffff, 0x1000, 3 * MTU));
+        once.fine(0, request(Opcode::RcReadRequest, 2, 0x9000, 10));
+        once.wrong(1, second.clone(), "overtakes");
+        talk.ns = ack_timeout_ns(TIMEOUT).unwrap();
+        talk.fine(
+            0,
+            request(Opcode::RcReadRequest, 0, 0x1000 + u64::from(MTU), 2 * MTU),
+        );
+        talk.fine(0, request(Opcode::RcReadRequest, 2, 0x9000, 10));
+        if gives_up_data {
+            talk.fine(1, second);
+        } else {
+            talk.wrong(1, second, "overtakes");
+        }
+    }
+}
+
+/// XPORT-2: on UC nobody answers; REL-4: on RC nobody answers what has not come.
+#[test]
+fn answers_need_a_question() {
+    let mut talk = Talk::new(|spec| spec.service = Service::Uc);
+    talk.wrong(1, ack(0xff_ffff, 1), "unreliable");
+    let mut talk = Talk::new(|_| ());
+    talk.lost(0, send(0xff_ffff));
+    talk.wrong(1, ack(0xff_ffff, 1), "no request has arrived");
+}
