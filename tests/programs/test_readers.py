@@ -89,8 +89,8 @@ def nixl():
 
 @pytest.mark.parametrize("link", ["eth", "ib"])
 def test_nixl(hca, row, tmp_path, nixl, link):
-    """It brings its own UCX, a newer one than Debian's: on Ethernet that asks the kernel for routes to the cards, unless
-    it is told not to. At the end it waits for its peer's acknowledges, in simulated time."""
+    """It brings its own UCX, a newer one than Debian's: on Ethernet that asks the kernel for routes to the cards,
+    unless it is told not to. At the end it waits for its peer's acknowledges, in simulated time."""
     row("NIXL", f"{BYTES} bytes written and read back, over its own UCX", link)
     place, capture = tmp_path / "where", tmp_path / "link.pcap"
     settings = ["UCX_TLS=rc_verbs,ud_verbs:aux", "UCX_NET_DEVICES=hca0:1", "UCX_IB_ROCE_REACHABILITY_MODE=all",

@@ -28,7 +28,8 @@ def perftest(simulator, transport, kind, messages, *more):
     assert (server.code, client.code) == (0, 0), (server, client)
     final = next(line.split() for line in client.text.splitlines() if line.startswith("Final:"))
     assert int(final[1]) == messages, client
-    assert not any(word in end.text for end in (server, client) for word in ("ERROR", "WARN", "Fatal")), (server, client)
+    for end in (server, client):
+        assert not any(word in end.text for word in ("ERROR", "WARN", "Fatal")), end
     sent = [after - past for after, past in zip(simulator.sent(0, 1), before, strict=True)]
     assert max(sent) >= messages, f"{sent} packets for {messages} messages"
     return sent

@@ -233,8 +233,8 @@ fn a_read_is_asked_for_again_from_the_right_place() {
     }
 }
 
-/// REL-19, IBA vol1 9.7.5.1.2: a READ that is asked for twice takes nothing away from the one in front, by the rules; what
-/// a card does that gives it up has a name of its own.
+/// REL-19, IBA vol1 9.7.5.1.2: a READ that is asked for twice takes nothing away from the one in front, by the rules;
+/// what a card does that gives it up has a name of its own.
 #[test]
 fn data_in_front_is_not_given_up() {
     for gives_up_data in [false, true] {

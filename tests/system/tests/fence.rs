@@ -61,7 +61,7 @@ impl Round {
         Self { bufs, mrs, qps }
     }
 
-    /// WRITEs, and between them READs and atomics if they are wanted: what those bring comes in by the node's own right.
+    /// WRITEs, and between them READs and atomics if they are wanted: what those bring comes in by the node's right.
     fn post(&mut self, node: usize, reads: bool) {
         let peer = &self.mrs[1 - node];
         for number in 0..MESSAGES {
