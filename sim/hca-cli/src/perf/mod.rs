@@ -359,7 +359,7 @@ impl Args {
         let messages = |size: &u32| self.qps * (self.iters(*size) + self.outstanding(*size));
         if self.srq && self.size.0.iter().map(messages).max() > Some(SRQ_WRS_MAX) {
             bail!(
-                "--srq holds {SRQ_WRS_MAX} receives, and all QPs' messages need more: fewer --iters, --outstanding"
+                "--srq holds {SRQ_WRS_MAX} receives, the messages of all QPs need more: fewer --iters, --outstanding"
             );
         }
         if self.op.is_atomic() && self.size.0 != [ATOMIC_BYTES] {
