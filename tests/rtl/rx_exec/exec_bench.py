@@ -4,7 +4,7 @@ are written in which order and which end actions follow."""
 from collections import deque
 
 from common import Bench, Sink, Source, struct
-from hca_abi import QpState, WcOpcode, WcStatus, WrOpcode
+from hca_abi import VENDOR_ERR_UNUSED, QpState, WcOpcode, WcStatus, WrOpcode
 
 NONE, WRITE, SEND, READ_RESP, READ_REQ, ATOMIC, ATOMIC_RESP = range(7)
 RESPONSES = READ_RESP, ATOMIC_RESP
@@ -112,6 +112,7 @@ class Env:
         self.written = self.planned = 0
         self.swapped = self.to_swap = 0   # words written by atomics
         self.bad_sq, self.bad_rq = set(), set()
+        self.told = set()            # QPs whose failed slot of an SRQ has had its completion
         self.burst = None
         self.place = 0               # next receive buffer beat
         bench.agents.append(self)
@@ -132,6 +133,7 @@ class Env:
             self.bad_sq.discard(qpn)
         if rq:
             self.bad_rq.discard(qpn)
+            self.told.discard(qpn)
 
     async def drain(self, limit=100000):
         """Everything expected has come; nothing else comes."""
@@ -277,10 +279,13 @@ class Env:
         failed = self.bad_sq if is_sq else self.bad_rq
         if values.get("resumes"):
             failed.discard(qpn)
+            self.told.discard(qpn)
         blocked = qpn in failed
         if not blocked and kind not in (READ_REQ, ATOMIC):
             self._bytes(kind, values, data, sges, error)
         after = self.planned
+        if values.get("shared"):
+            self._expect_slot(kind, values, cqe, cqe_given is not None, error, blocked, after)
         if error and not blocked:
             failed.add(qpn)
             self._expect_failure(kind, values, rsp, error, after)
@@ -294,9 +299,26 @@ class Env:
         if values["frees"]:
             self.expected["free"].append(Expected(values["buf_beats"], after, self.to_swap))
 
+    def _expect_slot(self, kind, values, cqe, ends, error, blocked, after):
+        """Of an SRQ's slot: a completion of what is held back, or failed."""
+        qpn, status, vendor_err = values["qpn"], None, 0
+        if error and not blocked and kind == SEND:
+            vendor_err, status = error
+            if not values["msg_last"]:
+                self.told.add(qpn)
+        elif ends and (blocked or error):
+            status, vendor_err = WcStatus.WR_FLUSH_ERR, VENDOR_ERR_UNUSED if values.get("silent") else 0
+            if blocked and qpn in self.told:
+                self.told.discard(qpn)
+                return
+        if status is not None:
+            fields = struct("cqe_t").pack(**{**cqe, "status": status, "vendor_err": vendor_err})
+            word = struct("cqe_job_t").pack(valid=1, cqn=3, cqe=fields)
+            self.expected["cqe"].append(Expected(word, after))
+
     def _expect_failure(self, kind, values, rsp, error, after):
         syndrome, status = error
-        if values["dg"]:
+        if values["dg"] or values.get("silent"):
             pass   # nobody waits for an answer
         elif kind not in RESPONSES:
             nak = dict(rsp, valid=1, read=0, syndrome=syndrome, msn=rsp["msn"] - values["msg_last"])
