@@ -220,6 +220,20 @@ async def indices_wrap(dut):
 
 
 @cocotb.test()
+async def a_line_comes_beside_a_pop(dut):
+    """A number that arrives in the cycles in which the last one before it is taken is found without any further help."""
+    unit = Unit(dut, 15, latency=(1, 4))
+    await unit.bench.start()
+    srq = await unit.create(6, log_size=6)
+    unit.look_rate = unit.pop_rate = 1.0
+    for _ in range(1200):
+        unit.post(srq, 1)
+        await unit.bench.step(unit.rng.randrange(14))
+        unit.post(srq, 1)
+        await unit.bench.until(lambda: not srq.slots, 200, "both")
+
+
+@cocotb.test()
 async def limits_fire_once(dut):
     """SPEC-6: strictly below, once, at once where so few are posted now; another limit any time."""
     unit = Unit(dut, 21)

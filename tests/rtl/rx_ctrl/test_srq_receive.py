@@ -125,8 +125,8 @@ async def a_qp_that_leaves_gives_its_slot_back(dut):
 
 @cocotb.test()
 async def a_failed_receive_is_no_longer_held(dut):
-    """rx_exec has completed the slot that failed itself: the answer only resumes. Another slot that the QP holds by then
-    is still flushed with its end."""
+    """rx_exec has completed the slot that failed itself: the answer only resumes. Another slot that the QP holds by
+    then is still flushed with its end."""
     for later in (False, True):
         env, srq, (qp,) = await setup(dut)
         srq.slots = [50, 51]
