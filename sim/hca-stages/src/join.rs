@@ -63,7 +63,7 @@ pub(crate) enum Work {
     None,
     /// Payload went to memory, in the cycle given.
     Placed(u64),
-    /// A READ request was accepted.
+    /// A READ request was accepted, or an atomic carried out.
     ReadRequest,
 }
 

@@ -1,7 +1,7 @@
 //! Packets as far as they must be recognised.
 
 use hca_cosim::CardPorts;
-use hca_wire::{Envelope, Framing, Link, Opcode};
+use hca_wire::{Envelope, Framing, Link, Opcode, Operation};
 
 /// Where a packet goes that does not leave its card; no port has this address.
 pub(crate) const INSIDE: u64 = u64::MAX;
@@ -30,12 +30,14 @@ impl Packet {
         Opcode::try_from(self.opcode).is_ok_and(Opcode::is_response)
     }
 
-    /// A READ response.
+    /// A READ response, or the answer of an atomic.
     pub fn is_read_reply(&self) -> bool {
         Opcode::try_from(self.opcode)
             .ok()
             .and_then(Opcode::operation)
-            .is_some_and(|operation| operation.is_read_response())
+            .is_some_and(|operation| {
+                operation.is_read_response() || operation == Operation::AtomicAcknowledge
+            })
     }
 }
 

@@ -87,9 +87,14 @@ impl WorkRecord {
         }
     }
 
-    /// It is an RDMA READ.
+    /// The peer answers with data: an RDMA READ, or an atomic.
     pub fn is_read(&self) -> bool {
-        self.opcode == Some(WrOpcode::RdmaRead as u8)
+        let answered = [
+            WrOpcode::RdmaRead,
+            WrOpcode::AtomicCmpAndSwp,
+            WrOpcode::AtomicFetchAndAdd,
+        ];
+        answered.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }
 
     /// The peer answers.

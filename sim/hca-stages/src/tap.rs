@@ -34,6 +34,7 @@ const WR_EQ: u8 = 2;
 /// `rxw_kind_e`.
 const KIND_NONE: u8 = 0;
 const KIND_READ_REQUEST: u8 = 4;
+const KIND_ATOMIC: u8 = 5;
 
 /// The card counts payload beats modulo this.
 const BEATS: usize = 4096;
@@ -261,12 +262,12 @@ impl Tap {
         let moved = std::mem::replace(&mut self.beats_before, beats) != beats;
         let carried_out = ports.trace_end_ok_o.get() != 0;
         match ports.trace_end_kind_o.get() {
-            KIND_READ_REQUEST if carried_out => {
+            KIND_READ_REQUEST | KIND_ATOMIC if carried_out => {
                 if let Some(packet) = packet {
                     join.worked(self.card, packet, Work::ReadRequest);
                 }
             }
-            KIND_NONE | KIND_READ_REQUEST => {
+            KIND_NONE | KIND_READ_REQUEST | KIND_ATOMIC => {
                 if let Some(packet) = packet {
                     join.worked(self.card, packet, Work::None);
                 }

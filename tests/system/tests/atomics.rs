@@ -499,3 +499,33 @@ fn requests_that_come_again() {
         pair.check_traffic("after packets by hand");
     }
 }
+
+/// Decision D6: the same cycles with every part of the cards evaluated in every cycle, and whatever stood in registers
+/// before reset.
+#[test]
+fn the_same_seed_gives_the_same_cycles() {
+    let run = |jumps: bool, registers: u64| {
+        let config = RigConfig {
+            faults: "loss=0.02,dup=0.02".parse().unwrap(),
+            registers,
+            ..RigConfig::new(66, LinkKind::Ethernet)
+        };
+        let storm = Storm {
+            clients: 6,
+            atomics: 30,
+            words: 4,
+            functions: 2,
+            loops: true,
+        };
+        let mut words = Words::new(&config, &path(Mtu::Bytes1024), storm);
+        words.rig.hash_traces();
+        words.rig.set_jumps(jumps);
+        words.run();
+        words.check();
+        (words.rig.trace_hash(), words.rig.now_cycles())
+    };
+    let usual = run(true, 0);
+    assert_ne!(usual.0, 0);
+    assert_eq!(usual, run(false, 0));
+    assert_eq!(usual, run(true, 1));
+}
