@@ -4,7 +4,7 @@ random stream against an oracle written from the rules."""
 import cocotb
 from common import simulate
 from hca_abi import HwEventKind, QpState, Service, WcStatus
-from resp_oracle import FIRST, ONLY, Oracle
+from resp_oracle import ATOMICS, FIRST, ONLY, Oracle
 from rx_bench import (KIND_NONE, KIND_SEND, KIND_WRITE, MSG_REQ_ERROR, MSG_RQ_ERROR, PSN_MASK, Env, Qp, send_ops,
                       write_ops)
 
@@ -25,7 +25,7 @@ class Unreliable(Oracle):
         if starts:
             self.busy = None
         self.epsn = pkt["psn"]
-        if hole or pkt["opcode"] == 12 or self._refused(pkt):
+        if hole or pkt["opcode"] in (12, *ATOMICS) or self._refused(pkt):
             return self._nak(0)
         out = self._in_sequence({**pkt, "ack_req": 0})
         return out
