@@ -306,6 +306,13 @@ static void direct(void)
 	IS(1, rsend(pair.near, "n", 1, 0));
 	IS(1, rrecv(pair.far, got, 1, 0));
 	IS('!', target[19]);
+	// Telling of a mapping takes a credit, and gives it back: more of them than there are.
+	for (int i = 0; i < 1000; i++) {
+		IS(0, riounmap(pair.far, target + 9, 100));
+		IS(50000, riomap(pair.far, target + 9, 100, PROT_WRITE, 0, 50000));
+		IS(1, rsend(pair.far, "m", 1, 0));
+		IS(1, rrecv(pair.near, got, 1, 0));
+	}
 	end(pair);
 }
 

@@ -118,6 +118,19 @@ def test_many_at_once(simulators, row, tmp_path):
 
 
 @pytest.mark.parametrize("link", LINKS)
+def test_asyncio(simulators, row, link):
+    """Python's event loop waits by epoll: eight echoes at once, each with more under way than buffers hold."""
+    row("python3, asyncio --sockets", "8 echoes of 300 kB", link)
+    sim = simulators(link=link)
+    program = ["python3", HERE / "asyncio_end.py", SERVER, 8009]
+    server = sim.start(0, *program, options=SOCKETS)
+    server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
+    done = over(sim, lambda: sim.run(1, *program, 8, 300_000, options=SOCKETS))
+    server.kill()
+    assert done.code == 0 and "8 of 8 the same" in done.text, done
+
+
+@pytest.mark.parametrize("link", LINKS)
 def test_with_loss(hca, row, tmp_path, link):
     row("nc --sockets", "300 kB, loss 0.1 %", link)
     source, target = tmp_path / "source", tmp_path / "target"
@@ -126,6 +139,27 @@ def test_with_loss(hca, row, tmp_path, link):
                     *SOCKETS, "--link", link, "--faults", "loss=0.001")
     assert done.returncode == 0, done
     assert digest(target) == digest(source)
+
+
+DEAF = "import signal, socket; one = socket.create_server(('', 8010)).accept(); print('accepted'); signal.pause()"
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_who_may_not_send_hears_of_a_peer_that_was_killed(simulators, row, tmp_path, link):
+    """A server that reads nothing holds the client up, with nothing under way. Then it is killed."""
+    row("nc --sockets", "a server that reads nothing, ended by SIGKILL", link)
+    sim = simulators(link=link)
+    source = tmp_path / "source"
+    source.write_bytes(bytes(1_000_000))
+    server = sim.start(0, "python3", "-u", "-c", DEAF, options=SOCKETS)
+    server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
+    before = sim.sent(1)[0]
+    client = sim.start(1, "sh", "-c", f"exec nc -N {SERVER} 8010 <{source}", options=SOCKETS)
+    server.prints("accepted")
+    client.wait_until(lambda: sim.sent(1)[0] >= before + 32, "it had sent as much as it may")
+    server.kill()
+    done = client.done()
+    assert done.code == 1 or "reset" in done.text, done
 
 
 def test_a_port_is_taken_once(simulators, row, tmp_path):

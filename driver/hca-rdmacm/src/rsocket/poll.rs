@@ -140,7 +140,7 @@ fn look(fds: &mut [libc::pollfd], entries: &[Entry]) -> Call<usize> {
 }
 
 /// Has every stream say when something happens; what to wait for.
-fn arm(fds: &[libc::pollfd], entries: &[Entry], bell: &Bell) -> Vec<libc::pollfd> {
+fn arm(fds: &[libc::pollfd], entries: &[Entry], bell: &Bell, wake: &mut Instant) -> Vec<libc::pollfd> {
     let mut list = vec![readable(bell.0)];
     for (entry, fd) in entries.iter().zip(fds) {
         match entry {
@@ -152,6 +152,7 @@ fn arm(fds: &[libc::pollfd], entries: &[Entry], bell: &Bell) -> Vec<libc::pollfd
                 match inner.transport().filter(|_| is_ready) {
                     Some(transport) => {
                         transport.arm();
+                        *wake = transport.look_again().map_or(*wake, |again| again.min(*wake));
                         list.extend(transport.polls());
                     }
                     None => list.push(readable(socket.cm_fd())),
@@ -210,14 +211,12 @@ fn wait(fds: &mut [libc::pollfd], limit: Option<Duration>) -> Call<usize> {
     }
     let bell = Bell::new()?;
     loop {
-        let mut list = arm(fds, &entries, &bell);
+        let mut wake = Instant::now() + Duration::from_millis(config.wake_up_ms.max(1).into());
+        let mut list = arm(fds, &entries, &bell, &mut wake);
         // What has come before it was armed is not heard of.
         let found = look(fds, &entries);
         let result = match found {
-            Ok(0) => {
-                let wake = Instant::now() + Duration::from_millis(config.wake_up_ms.max(1).into());
-                sleep(&mut list, Some(until.map_or(wake, |until| until.min(wake)))).map(drop)
-            }
+            Ok(0) => sleep(&mut list, Some(until.map_or(wake, |until| until.min(wake)))).map(drop),
             Ok(_) => Ok(()),
             Err(errno) => Err(errno),
         };

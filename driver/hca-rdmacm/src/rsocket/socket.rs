@@ -49,6 +49,10 @@ pub trait Transport {
     fn disarm(&mut self);
     /// Readable when there may be completions.
     fn polls(&self) -> Vec<libc::pollfd>;
+    /// When to look again if nothing is heard.
+    fn look_again(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// What the lock guards.
@@ -236,10 +240,10 @@ impl Rsocket {
             if transport.arm() {
                 continue;
             }
-            let mut polls = transport.polls();
+            let (mut polls, until) = (transport.polls(), transport.look_again());
             inner.is_watched = true;
             drop(inner);
-            let slept = sleep(&mut polls, None);
+            let slept = sleep(&mut polls, until);
             inner = self.lock();
             inner.is_watched = false;
             if let Some(transport) = inner.transport() {

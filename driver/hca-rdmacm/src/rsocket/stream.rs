@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::credit::{Incoming, Outgoing, Span};
@@ -20,6 +21,8 @@ const RECEIVE: u64 = 1 << 32;
 const DATA: u64 = 2 << 32;
 const CONTROL: u64 = 3 << 32;
 const BATCH: usize = 16;
+/// Who may not send, and has heard nothing for so long, asks whether the other side is still there, as TCP does.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
 
 /// Bytes of a program, piece by piece.
 pub type Pieces<'a> = &'a [libc::iovec];
@@ -69,6 +72,8 @@ pub struct Stream {
     remote_entry: u32,
     is_swapped: bool,
     is_armed: bool,
+    /// When something was last heard or asked.
+    heard: Instant,
     /// Between greeting and end.
     pub is_open: bool,
     /// The program may read, or send, more.
@@ -136,6 +141,7 @@ impl Stream {
             remote_entry: 1,
             is_swapped: false,
             is_armed: false,
+            heard: Instant::now(),
             is_open: false,
             can_read: false,
             can_write: false,
@@ -224,6 +230,23 @@ impl Stream {
     pub fn open(&mut self) {
         (self.is_open, self.can_read, self.can_write) = (true, true, true);
         self.grant();
+    }
+
+    /// Waits for leave to send, with nothing under way whose failure would tell that nobody is there to give it.
+    fn is_held_up(&self) -> bool {
+        self.is_open && self.can_write && self.in_flight == 0 && !self.out.is_ready()
+    }
+
+    /// A peer that was killed says nothing: a message that it cannot acknowledge finds that out.
+    fn probe(&mut self, has_heard: bool) {
+        let is_time = self.is_held_up() && self.can_control() && self.heard.elapsed() >= PROBE_AFTER;
+        if has_heard || is_time {
+            self.heard = Instant::now();
+        }
+        if is_time {
+            // Where it fails the stream has ended.
+            let _ = self.say(Control::Keepalive);
+        }
     }
 
     fn post_receives(&self, count: u32) -> Call<()> {
@@ -583,7 +606,12 @@ impl Transport for Stream {
             }
         }
         self.grant();
+        self.probe(changed);
         changed
+    }
+
+    fn look_again(&self) -> Option<Instant> {
+        self.is_held_up().then(|| self.heard + PROBE_AFTER)
     }
 
     fn arm(&mut self) -> bool {
