@@ -178,6 +178,18 @@ def test_wrong_use(simulators, row, tmp_path, link):
     assert done.code == 0 and " 0 wrong answers" in done.text, done
 
 
+@pytest.mark.parametrize("link", [LINKS[0], pytest.param(LINKS[1], marks=pytest.mark.quick)])
+def test_shared_receive_queue(hca, row, tmp_path, link):
+    """CM-46, CM-50, CM-65: an id's SRQ, from which its QP receives, by the calls of rdma_verbs.h."""
+    row("rdma_create_srq", "", link)
+    program = tmp_path / "cm_srq"
+    source = pathlib.Path(__file__).with_name("cm_srq.c")
+    subprocess.run(["cc", "-Wall", "-Werror", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
+    done = run_pair(hca, [program], [program, SERVER], "--link", link)
+    assert done.returncode == 0, done
+    assert re.findall(r"^received message (\d)", end(done, "server"), re.MULTILINE) == list("01234567"), done
+
+
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("victim", ["server", "client"])
 def test_killed(simulators, row, link, victim):

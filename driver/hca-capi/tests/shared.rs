@@ -218,10 +218,8 @@ fn last_wqe_reached() {
         ..Default::default()
     };
     // SAFETY: a live QP.
-    assert_eq!(
-        unsafe { ibv_modify_qp(shared.qps[1], &mut attr, IBV_QP_STATE as c_int) },
-        0
-    );
+    let result = unsafe { ibv_modify_qp(shared.qps[1], &mut attr, IBV_QP_STATE as c_int) };
+    assert_eq!(result, 0);
     let mut event = shared.event();
     assert_eq!(event.event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
     // SAFETY: of this type; an event that was read.

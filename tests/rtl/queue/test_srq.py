@@ -221,7 +221,7 @@ async def indices_wrap(dut):
 
 @cocotb.test()
 async def a_line_comes_beside_a_pop(dut):
-    """A number that arrives in the cycles in which the last one before it is taken is found without any further help."""
+    """A number that arrives in the cycles in which the last one before it is taken is found without further help."""
     unit = Unit(dut, 15, latency=(1, 4))
     await unit.bench.start()
     srq = await unit.create(6, log_size=6)
