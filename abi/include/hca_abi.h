@@ -106,9 +106,12 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAX_RATE_INTERVAL 0xffffffu
 /* Rows of the table GROUP. */
 #define HCA_GROUP_ROWS 0x200u
-/* The first of them are heads: row p of QP1 of port p (from 0), row GROUP_HASH_HEADS + h of multicast
-   groups whose MGID has the hash h, the exclusive or of its 6-bit pieces from the first bit on. */
+/* The first of them are heads: row p of QP1 of port p (from 0), row GROUP_SMI_HEADS + p of its QP0,
+   row GROUP_HASH_HEADS + h of multicast groups whose MGID has the hash h, the exclusive or of its
+   6-bit pieces from the first bit on. */
 #define HCA_GROUP_HEADS 0x80u
+/* First head of QP0s. */
+#define HCA_GROUP_SMI_HEADS 0x2u
 /* First head of multicast groups. */
 #define HCA_GROUP_HASH_HEADS 0x40u
 /* VLs of a port, VL15 included. */
@@ -361,6 +364,7 @@ enum hca_hw_event_kind {
     HCA_HW_EVENT_KIND_PKEY_VIOLATION = 11, /* Packet with a wrong P_Key. */
     HCA_HW_EVENT_KIND_SRQ_LIMIT = 12, /* SRQ has fewer WQEs than its limit; cause: limit_tag. */
     HCA_HW_EVENT_KIND_SRQ_ERROR = 13, /* List of an SRQ's slots cannot be read. */
+    HCA_HW_EVENT_KIND_MAD = 14, /* A management datagram for firmware has come. */
 };
 
 /* Which unit saw a QP error: bits 23:16 of a hw_event's cause. */
@@ -796,6 +800,8 @@ struct hca_qpc {
 #define HCA_QPC_PD_BITS 24u
 #define HCA_QPC_PKEY_INDEX_LSB 56u
 #define HCA_QPC_PKEY_INDEX_BITS 6u
+#define HCA_QPC_IS_SMI_LSB 63u
+#define HCA_QPC_IS_SMI_BITS 1u
 #define HCA_QPC_DEST_QPN_LSB 64u
 #define HCA_QPC_DEST_QPN_BITS 24u
 #define HCA_QPC_MAX_RD_ATOMIC_LSB 88u
@@ -1216,6 +1222,8 @@ struct hca_create_qp_cmd {
 #define HCA_CREATE_QP_CMD_HAS_SRQ_BITS 1u
 #define HCA_CREATE_QP_CMD_IS_GSI_LSB 10u
 #define HCA_CREATE_QP_CMD_IS_GSI_BITS 1u
+#define HCA_CREATE_QP_CMD_IS_SMI_LSB 11u
+#define HCA_CREATE_QP_CMD_IS_SMI_BITS 1u
 #define HCA_CREATE_QP_CMD_SQ_LOG_SIZE_LSB 16u
 #define HCA_CREATE_QP_CMD_SQ_LOG_SIZE_BITS 8u
 #define HCA_CREATE_QP_CMD_SQ_LOG_STRIDE_LSB 24u

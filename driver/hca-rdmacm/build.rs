@@ -1,24 +1,16 @@
 //! Two generated files: the structures of Debian's headers, with assertions of every size and offset, and the linker's
 //! map of symbol versions.
 
-use std::collections::BTreeMap;
+use std::env;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=exports.txt");
     // The verbs of whichever libibverbs.so.1 the program has: ours, under hca run.
     println!("cargo:rustc-link-lib=dylib=ibverbs");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     structures(&out.join("rdma_cma_h.rs"));
-    let map = out.join("librdmacm.map");
-    fs::write(&map, version_map()).expect("OUT_DIR is writable");
-    println!(
-        "cargo:rustc-cdylib-link-arg=-Wl,--version-script={}",
-        map.display()
-    );
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librdmacm.so.1");
+    hca_exports::link("librdmacm.so.1");
 }
 
 fn structures(to: &Path) {
@@ -49,20 +41,4 @@ fn structures(to: &Path) {
         )
     });
     bindings.write_to_file(to).expect("OUT_DIR is writable");
-}
-
-/// Nodes in ascending order, each inheriting from the one before.
-fn version_map() -> String {
-    let list = fs::read_to_string("exports.txt").expect("exports.txt lies beside build.rs");
-    let mut nodes: BTreeMap<&str, String> = BTreeMap::new();
-    for line in list.lines() {
-        let (node, name) = line.split_once(' ').expect("exports.txt: VERSION NAME");
-        *nodes.entry(node).or_default() += &format!("    {name};\n");
-    }
-    let (mut text, mut parent) = (String::new(), String::new());
-    for (node, names) in nodes {
-        text += &format!("{node} {{\n  global:\n{names}}}{parent};\n");
-        parent = format!(" {node}");
-    }
-    text
 }

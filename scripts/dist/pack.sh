@@ -12,7 +12,7 @@ export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 umask 022
 
 die() { printf 'dist: %s\n' "$*" >&2; exit 1; }
-for file in hca libibverbs.so librdmacm.so librspreload.so; do
+for file in hca libibverbs.so librdmacm.so librspreload.so libibumad.so; do
   [[ -f $built/$file ]] || die "$built/$file is not there: run scripts/dist/build.sh first"
 done
 mkdir -p "$dest"
@@ -21,7 +21,7 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 
 # The oldest C library with all symbols that the programs want.
-glibc=$(objdump -T "$built/hca" "$built/libibverbs.so" "$built/librdmacm.so" "$built/librspreload.so" |
+glibc=$(objdump -T "$built/hca" "$built/libibverbs.so" "$built/librdmacm.so" "$built/librspreload.so" "$built/libibumad.so" |
   grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 glibc=${glibc#GLIBC_}
 
@@ -31,6 +31,7 @@ install -D -m 755 "$built/hca" "$tree/bin/hca"
 install -D -m 644 "$built/libibverbs.so" "$tree/lib/openhca/libibverbs.so.1"
 install -D -m 644 "$built/librdmacm.so" "$tree/lib/openhca/librdmacm.so.1"
 install -D -m 644 "$built/librspreload.so" "$tree/lib/openhca/librspreload.so"
+install -D -m 644 "$built/libibumad.so" "$tree/lib/openhca/libibumad.so.3"
 "$tree/bin/hca" extras "$work/extras"
 for page in "$work"/extras/man1/*.1; do
   install -d "$tree/share/man/man1"

@@ -19,8 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 RTL = ROOT / "hw" / "rtl"
 PKG = RTL / "pkg" / "hca_pkg.sv"
+MAD_PKG = RTL / "pkg" / "hca_mad_pkg.sv"
 LINK_PKG = RTL / "link" / "hca_link_pkg.sv"
 RX_PKG = RTL / "responder" / "hca_rx_pkg.sv"
+SHARED = {"hca_pkg": PKG, "hca_mad_pkg": MAD_PKG, "hca_link_pkg": LINK_PKG}
 
 
 # ---- Layouts -----------------------------------------------------------------------------------------
@@ -28,18 +30,18 @@ RX_PKG = RTL / "responder" / "hca_rx_pkg.sv"
 
 @functools.cache
 def layouts():
-    """{struct name: (width, {field: (lsb, width)})} for every packed struct of hca_pkg, hca_link_pkg, hca_rx_pkg."""
+    """{struct name: (width, {field: (lsb, width)})} for every packed struct of the shared packages and hca_rx_pkg."""
     from pyslang.driver import Driver
 
     driver = Driver()
     driver.addStandardArgs()
-    if not (driver.parseCommandLine(f"slang +incdir+{PKG.parent} {PKG} {LINK_PKG} {RX_PKG}") and driver.processOptions()
+    files = " ".join(map(str, [*SHARED.values(), RX_PKG]))
+    if not (driver.parseCommandLine(f"slang +incdir+{PKG.parent} {files}") and driver.processOptions()
             and driver.parseAllSources()):
         raise RuntimeError(f"{PKG}: slang cannot read it")
     found = {}
     compilation = driver.createCompilation()
-    packages = [compilation.getPackage(name) for name in ("hca_pkg", "hca_link_pkg", "hca_rx_pkg")]
-    for member in [member for package in packages for member in package]:
+    for member in [member for package in (*SHARED, "hca_rx_pkg") for member in compilation.getPackage(package)]:
         if "TypeAlias" not in str(member.kind):
             continue
         kind = member.targetType.type.canonicalType
@@ -382,7 +384,7 @@ def simulate(top, module, parameters=None, tests=None, source=None, memories=())
         args += ["-y", str(folder)]
     # Packages of the block's folder (a bench's too), of those below it, and of those between it and hw/rtl.
     above = [folder for folder in source.parent.parents if RTL in folder.parents]
-    shared = [PKG, LINK_PKG]
+    shared = list(SHARED.values())
     packages = {*source.parent.rglob("*_pkg.sv"), *(p for f in above for p in f.glob("hca_*_pkg.sv"))}
     packages = shared + sorted(packages - set(shared))
     build.mkdir(parents=True, exist_ok=True)

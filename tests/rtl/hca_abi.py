@@ -40,6 +40,7 @@ RATE_GROUPS = 0x20
 MAX_RATE_INTERVAL = 0xffffff
 GROUP_ROWS = 0x200
 GROUP_HEADS = 0x80
+GROUP_SMI_HEADS = 0x2
 GROUP_HASH_HEADS = 0x40
 VLS = 0x10
 MGMT_VL = 0xf
@@ -72,6 +73,12 @@ GRH_NEXT_HEADER_IBA = 0x1b
 LNH_IBA_LOCAL = 0x2
 LNH_IBA_GLOBAL = 0x3
 QPN_GSI = 0x1
+LID_PERMISSIVE = 0xffff
+MAD_CLASS_PERF = 0x4
+MAD_GET = 0x1
+MAD_SET = 0x2
+MAD_TRAP_REPRESS = 0x7
+MAD_ATTR_SM_INFO = 0x20
 LID_MULTICAST = 0xc000
 QPN_MULTICAST = 0xffffff
 QKEY_GSI = 0x80010000
@@ -300,6 +307,7 @@ class HwEventKind(enum.IntEnum):
     PKEY_VIOLATION = 0xb
     SRQ_LIMIT = 0xc
     SRQ_ERROR = 0xd
+    MAD = 0xe
 
 
 class HwEventWho(enum.IntEnum):
@@ -757,6 +765,7 @@ STRUCTS = {
             "path_mtu": (28, 3),
             "pd": (32, 24),
             "pkey_index": (56, 6),
+            "is_smi": (63, 1),
             "dest_qpn": (64, 24),
             "max_rd_atomic": (88, 5),
             "qkey": (96, 32),
@@ -1014,6 +1023,7 @@ STRUCTS = {
             "sq_sig_all": (8, 1),
             "has_srq": (9, 1),
             "is_gsi": (10, 1),
+            "is_smi": (11, 1),
             "sq_log_size": (16, 8),
             "sq_log_stride": (24, 8),
             "rq_log_size": (32, 8),

@@ -84,6 +84,12 @@ wire_consts! {
     LNH_IBA_LOCAL "LRH link next header: a BTH follows.";
     LNH_IBA_GLOBAL "LRH link next header: a GRH and then a BTH follow.";
     QPN_GSI "QP number of the general services QP.";
+    LID_PERMISSIVE "Destination LID of a packet for whoever is at the other end.";
+    MAD_CLASS_PERF "Management class of performance management.";
+    MAD_GET "Method of a request to read an attribute.";
+    MAD_SET "Method of a request to change an attribute.";
+    MAD_TRAP_REPRESS "Method by which a trap is not sent again.";
+    MAD_ATTR_SM_INFO "Attribute that a subnet manager answers, not an agent.";
     LID_MULTICAST "First LID of multicast groups.";
     QPN_MULTICAST "Destination QP number of a multicast packet.";
     QKEY_GSI "Q_Key of QP1.";

@@ -168,6 +168,8 @@ layout! {
         has_srq set_has_srq: bool [1, 1, 1] "SPEC-9";
         /// QP1 of its port: one of the function for general management datagrams.
         is_gsi set_is_gsi: bool [1, 2, 1] "MGMT-4";
+        /// QP0 of its port, an InfiniBand one, for subnet management datagrams: of the first function alone.
+        is_smi set_is_smi: bool [1, 3, 1] "MGMT-2";
         /// log2 of the entries of the send ring.
         sq_log_size set_sq_log_size: u8 [2, 0, 8];
         /// Send WQE stride is 64 << this.

@@ -49,6 +49,8 @@ layout! {
         pd set_pd: u32 [4, 0, 24];
         /// Index into the port's P_Key table.
         pkey_index set_pkey_index: u8 [7, 0, 6] "KEY-12";
+        /// QP0: packets name QP 0 as their source, and go on VL15.
+        is_smi set_is_smi: bool [7, 7, 1] "MGMT-2";
         /// QP at the peer.
         dest_qpn set_dest_qpn: u32 [8, 0, 24] "QPS-17";
         /// READs and atomics that may be outstanding as requester, 0..=16.

@@ -462,6 +462,8 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         SrqLimit = 12,
         /// List of an SRQ's slots cannot be read.
         SrqError = 13,
+        /// A management datagram for firmware has come.
+        Mad = 14,
     }
 }
 

@@ -349,6 +349,36 @@ pub const MGMT_LINK_DATA: u32 = 0x1_00c4;
 /// Status word.
 pub const MGMT_LINK_DATA_VALUE_MASK: u32 = 0xffff_ffff;
 
+/// Packets in and out.
+pub const MGMT_MAD_STATUS: u32 = 0x1_00c8;
+
+/// A packet waits, in the first half of the window.
+pub const MGMT_MAD_STATUS_PENDING_MASK: u32 = 0x1;
+
+/// Port through which it came, from 0.
+pub const MGMT_MAD_STATUS_PORT_MASK: u32 = 0x2;
+
+/// The packet of mad_tx is still under way: leave the second half of the window alone.
+pub const MGMT_MAD_STATUS_BUSY_MASK: u32 = 0x4;
+
+/// Address of register mad_rx.
+pub const MGMT_MAD_RX: u32 = 0x1_00cc;
+
+/// Done with the packet that waits: the window shows the next one.
+pub const MGMT_MAD_RX_POP_MASK: u32 = 0x1;
+
+/// Sends a packet from the second half of the window; only while mad_status.busy is 0. Its CRCs are the card's.
+pub const MGMT_MAD_TX: u32 = 0x1_00d0;
+
+/// Bytes without CRCs, a multiple of 4, 4..512.
+pub const MGMT_MAD_TX_BYTES_MASK: u32 = 0x3ff;
+
+/// Port, from 0; on an Ethernet port nothing is sent.
+pub const MGMT_MAD_TX_PORT_MASK: u32 = 0x1_0000;
+
+/// Send.
+pub const MGMT_MAD_TX_GO_MASK: u32 = 0x8000_0000;
+
 /// Address of block ctx_data.
 pub const MGMT_CTX_DATA: u32 = 0x1_0100;
 
@@ -507,6 +537,12 @@ pub const COUNTERS: u32 = 0x1_0800;
 
 /// Size of COUNTERS.
 pub const COUNTERS_BYTES: u32 = 0x200;
+
+/// Packets of management datagrams: 128 words of the one that waits, 128 of the one to send. The first half is read only.
+pub const MAD: u32 = 0x1_0c00;
+
+/// Size of MAD.
+pub const MAD_BYTES: u32 = 0x400;
 
 /// Memory that the DMA engine and firmware share.
 pub const MAILBOX: u32 = 0x2_0000;

@@ -63,6 +63,20 @@ pub const QPN_GSI: u32 = 1;
 pub const QPN_MULTICAST: u32 = 0xff_ffff;
 /// Q_Key of the general services QP, QP1.
 pub const QKEY_GSI: u32 = 0x8001_0000;
+/// QP number of the subnet management interface.
+pub const QPN_SMI: u32 = 0;
+/// Destination LID of a packet for whoever is at the other end (IBA vol1 4.1.3).
+pub const LID_PERMISSIVE: u16 = 0xffff;
+/// Management class of performance management (IBA vol1 13.4.4).
+pub const MAD_CLASS_PERF: u8 = 4;
+/// Method of a request to read an attribute (IBA vol1 13.4.5).
+pub const MAD_GET: u8 = 1;
+/// Method of a request to change an attribute.
+pub const MAD_SET: u8 = 2;
+/// Method by which a trap is not sent again.
+pub const MAD_TRAP_REPRESS: u8 = 7;
+/// Attribute of subnet management that a subnet manager answers, not an agent: SMInfo (IBA vol1 14.2.5.13).
+pub const MAD_ATTR_SM_INFO: u16 = 0x20;
 /// First LID of multicast groups; the last one is below the permissive LID, 0xffff (IBA vol1 4.1.3).
 pub const LID_MULTICAST: u16 = 0xc000;
 /// Bytes of the ICRC.

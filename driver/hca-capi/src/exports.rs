@@ -7,7 +7,8 @@
 use std::arch::global_asm;
 
 use crate::{
-    absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, srq, strings, wc_address,
+    absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, sockets, srq, strings,
+    wc_address,
 };
 
 macro_rules! exports {
@@ -42,6 +43,7 @@ macro_rules! old_exports {
 }
 
 exports! {
+    hca_prefer_manager = sockets::prefer_manager,
     ibv_copy_path_rec_from_kern = kern::copy_path_rec,
     ibv_copy_path_rec_to_kern = kern::copy_path_rec_to_kern,
     ibv_copy_qp_attr_from_kern = kern::copy_qp_attr,

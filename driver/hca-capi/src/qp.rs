@@ -56,13 +56,15 @@ fn cap_to_c(cap: QpCap) -> ibv_qp_cap {
 
 /// The kernel's type of QP1, for the connection manager's library; no header of user space has it.
 const QPT_GSI: ibv_qp_type = 1;
+/// And of QP0, for libibumad.
+const QPT_SMI: ibv_qp_type = 0;
 
 /// Services by QP type. Of these a card has what it has; the others no card of ours can have.
 fn service_of(qp_type: ibv_qp_type) -> Verb<hca_abi::Service> {
     match qp_type {
         IBV_QPT_RC => Ok(hca_abi::Service::Rc),
         IBV_QPT_UC => Ok(hca_abi::Service::Uc),
-        IBV_QPT_UD | QPT_GSI => Ok(hca_abi::Service::Ud),
+        IBV_QPT_UD | QPT_GSI | QPT_SMI => Ok(hca_abi::Service::Ud),
         IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => {
             Err(unsupported(&format!("QP type {qp_type}")))
         }
@@ -102,6 +104,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         cap,
         service: service_of(attr.qp_type)?,
         is_gsi: attr.qp_type == QPT_GSI,
+        is_smi: attr.qp_type == QPT_SMI,
         sq_sig_all: attr.sq_sig_all != 0,
     };
     let qp = domain.pd.create_raw_qp(&options)?;
@@ -116,7 +119,11 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
             recv_cq: attr.recv_cq,
             srq: attr.srq,
             handle: qp_num,
-            qp_num: if options.is_gsi { hca_wire::QPN_GSI } else { qp_num },
+            qp_num: match (options.is_smi, options.is_gsi) {
+                (true, _) => hca_wire::QPN_SMI,
+                (_, true) => hca_wire::QPN_GSI,
+                _ => qp_num,
+            },
             state: IBV_QPS_RESET,
             qp_type: attr.qp_type,
             ..Default::default()

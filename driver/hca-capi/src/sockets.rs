@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::c_int;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hca_dev::Device;
@@ -29,6 +31,15 @@ pub trait Cards: Send + Sync {
     fn list(&self) -> Vec<u32>;
     /// Claims a function of a card.
     fn claim(&self, number: u32) -> Verb<Context<DevPtr>>;
+}
+
+/// This process manages ports.
+static PREFERS_MANAGER: AtomicBool = AtomicBool::new(false);
+
+/// `hca_prefer_manager`, for our libibumad: functions that this process claims from now on shall be those of managers,
+/// or with 0 those of others again.
+pub extern "C" fn prefer_manager(prefers: c_int) {
+    PREFERS_MANAGER.store(prefers != 0, Ordering::Relaxed);
 }
 
 static CARDS: OnceLock<Box<dyn Cards>> = OnceLock::new();
@@ -146,12 +157,16 @@ impl Cards for Everywhere {
 fn claim_simulated(number: u32) -> Verb<Context<DevPtr>> {
     let folder = folder();
     let mut functions = sockets(&folder).remove(&number).unwrap_or_default();
-    // Function 0 alone may configure ports: programs, which do not, take it when there is no other.
+    // Function 0 alone may configure ports, and has QP0: programs, which do not, take it when there is no other.
     let manager = functions.remove(&0);
+    let (before, behind) = match PREFERS_MANAGER.load(Ordering::Relaxed) {
+        true => (manager, None),
+        false => (None, manager),
+    };
     let mut last = Errno(libc::ENODEV);
     // That others have some of them is nothing to warn of, as long as one is left.
     let mut refusals = Vec::new();
-    for path in functions.values().chain(&manager) {
+    for path in before.iter().chain(functions.values()).chain(&behind) {
         let claimed = VfioUserDevice::connect(path).map_err(hca_verbs::Error::from);
         match claimed.and_then(|device| open(Arc::new(device))) {
             Ok(context) => return Ok(context),

@@ -18,6 +18,10 @@ const CYCLES_PER_LOOK: u64 = 64;
 pub(crate) const VECTORS: u16 = 8;
 const CLOCK_HZ: u32 = 250_000_000;
 
+/// Bytes of a packet in the window of management datagrams, and where the one to send is.
+const MAD_WINDOW: usize = reg::MAD_BYTES as usize / 2;
+const MAD_TO_SEND: u32 = reg::MAD + reg::MAD_BYTES / 2;
+
 /// What the data path keeps of a QP: free-running ring indices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QpRings {
@@ -65,6 +69,9 @@ pub struct Card {
     pub(crate) irqs: [u64; VECTORS as usize],
     pub(crate) time: u64,
     pub(crate) push_slots: PushSlots,
+    /// Packets of management datagrams for firmware, and what it has sent.
+    mads: VecDeque<Vec<u8>>,
+    mads_sent: Vec<Vec<u8>>,
     regs: HashMap<u32, u32>,
     mailbox: Vec<u8>,
     dma_error: bool,
@@ -90,6 +97,8 @@ impl Card {
             irqs: [0; VECTORS as usize],
             time: 0,
             push_slots: PushSlots::new(),
+            mads: VecDeque::new(),
+            mads_sent: Vec::new(),
             regs: HashMap::new(),
             mailbox: vec![0; reg::MAILBOX_BYTES as usize],
             dma_error: false,
@@ -100,6 +109,30 @@ impl Card {
     /// Writes down a breach of the contract.
     pub(crate) fn violation(&mut self, what: String) {
         self.violations.push(what);
+    }
+
+    /// A packet of a management datagram for firmware comes through the first port, LRH to payload.
+    pub fn mad_arrives(&mut self, packet: &[u8]) {
+        let mut padded = packet.to_vec();
+        padded.resize(MAD_WINDOW, 0);
+        self.mads.push_back(padded);
+        self.raise(HwEventKind::Mad, 0, 0);
+    }
+
+    /// The packets that firmware has sent since the last call.
+    pub fn take_mads_sent(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.mads_sent)
+    }
+
+    fn mad_go(&mut self, value: u32) {
+        let bytes = reg::field(value, reg::MGMT_MAD_TX_BYTES_MASK);
+        if value & reg::MGMT_MAD_TX_GO_MASK == 0 || bytes == 0 || !bytes.is_multiple_of(4) {
+            self.violation(format!("a datagram of {bytes} bytes is sent"));
+            return;
+        }
+        let word = |at: u32| self.reg(reg::MAD + reg::MAD_BYTES / 2 + at).to_le_bytes();
+        let packet = (0..bytes).step_by(4).flat_map(word).collect();
+        self.mads_sent.push(packet);
     }
 
     /// Tells firmware something.
@@ -256,6 +289,8 @@ impl Card {
         match addr {
             reg::MGMT_EV_POP if value & reg::MGMT_EV_POP_POP_MASK != 0 => drop(self.events.pop_front()),
             reg::MGMT_DMA_CTRL => self.dma(value),
+            reg::MGMT_MAD_RX => drop(self.mads.pop_front()),
+            reg::MGMT_MAD_TX => self.mad_go(value),
             reg::MGMT_CTX_CMD => self.context(value),
             reg::MGMT_MSG_GO => {
                 let qpn = self.reg(reg::MGMT_MSG_QPN);
@@ -301,6 +336,15 @@ impl Bus for Card {
             reg::MGMT_LINK_DATA => {
                 let word = reg::field(self.reg(reg::MGMT_LINK_SEL), reg::MGMT_LINK_SEL_WORD_MASK);
                 self.link.word(word as usize)
+            }
+            reg::MGMT_MAD_STATUS => u32::from(!self.mads.is_empty()),
+            reg::MAD..MAD_TO_SEND => {
+                let at = (addr - reg::MAD) as usize & !3;
+                let word = self
+                    .mads
+                    .front()
+                    .map_or([0; 4], |mad| [0, 1, 2, 3].map(|i| mad[at + i]));
+                u32::from_le_bytes(word)
             }
             reg::MAILBOX.. => {
                 let at = ((addr - reg::MAILBOX) % reg::MAILBOX_BYTES) as usize & !3;

@@ -5,7 +5,7 @@ use hca_abi::{
     WC_SL_ROCE_IPV4, WC_SL_ROCE_IPV6, WcOpcode, WcStatus, WrOpcode, wc_flag,
 };
 use hca_fw_core::{NUM_GIDS, line_of};
-use hca_wire::{QPN_GSI, QPN_MULTICAST};
+use hca_wire::{QPN_GSI, QPN_MULTICAST, QPN_SMI};
 
 use crate::card::{Card, PortIdentity};
 
@@ -156,7 +156,11 @@ impl Card {
         let mut cqe = Cqe::new();
         cqe.set_opcode(WcOpcode::Recv.into());
         cqe.set_byte_len(message.len() as u32);
-        cqe.set_src_qp(if qpc.is_gsi() { QPN_GSI } else { qpc.qpn() });
+        cqe.set_src_qp(match (qpc.is_smi(), qpc.is_gsi()) {
+            (true, _) => QPN_SMI,
+            (_, true) => QPN_GSI,
+            _ => qpc.qpn(),
+        });
         if port.is_infiniband {
             cqe.set_sl(wqe.sl());
             cqe.set_slid(port.lid | u16::from(wqe.src_path_bits()));

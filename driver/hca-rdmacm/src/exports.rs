@@ -4,8 +4,9 @@
 //! rustc gives every symbol that it exports its own anonymous version, so it must not know of these: each is a jump in
 //! assembly to a Rust function that is not exported.
 
-use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
+
+use hca_exports::exports;
 
 use crate::abi::*;
 use crate::address;
@@ -14,22 +15,6 @@ use crate::errno::{EINVAL, Errno, count, pointer, status, value};
 use crate::ids::complete;
 use crate::state::with;
 use crate::{connect, ids, info, multicast, options, qp, rsocket, srq};
-
-macro_rules! exports {
-    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
-        unsafe extern "C" fn $name($($arg: $ty),*) $(-> $ret)? $body
-
-        global_asm!(
-            concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
-            concat!(".globl ", stringify!($name)),
-            concat!(".type ", stringify!($name), ",@function"),
-            concat!(stringify!($name), ": jmp {f}"),
-            concat!(".size ", stringify!($name), ",.-", stringify!($name)),
-            ".popsection",
-            f = sym $name,
-        );
-    )*};
-}
 
 // SAFETY: each passes on what the program gave, as the manual page of its name says.
 exports! {

@@ -120,7 +120,8 @@ fn check_ethernet(attr: &AhAttr, sgid: &Gid) -> Result<()> {
 
 /// ADDR-4: the source LID must be one of the port's.
 fn check_infiniband(attr: &AhAttr, port: &PortAttr) -> Result<()> {
-    if attr.dlid == 0 {
+    // A port that nobody has given one has this LID, and reaches itself by it.
+    if attr.dlid == 0 && port.lid() != 0 {
         return invalid("dlid 0 is no LID".into());
     }
     let lmc = port.lmc();

@@ -31,6 +31,8 @@ pub struct QpOptions<'a, P: DevicePtr> {
     pub service: Service,
     /// QP1 of its port, a QP of datagrams: of this function, beside those of the others (MGMT-4).
     pub is_gsi: bool,
+    /// QP0 of its port, a QP of datagrams of the first function: subnet management (MGMT-2).
+    pub is_smi: bool,
     /// Every send makes a completion, flagged or not.
     pub sq_sig_all: bool,
 }
@@ -45,6 +47,7 @@ impl<'a, P: DevicePtr> QpOptions<'a, P> {
             cap: QpCap::default(),
             service: Service::Rc,
             is_gsi: false,
+            is_smi: false,
             sq_sig_all: false,
         }
     }
@@ -121,6 +124,7 @@ impl<P: DevicePtr> RawQp<P> {
         let mut cmd = CreateQpCmd::new();
         cmd.set_service(options.service.into());
         cmd.set_is_gsi(options.is_gsi);
+        cmd.set_is_smi(options.is_smi);
         cmd.set_sq_sig_all(options.sq_sig_all);
         cmd.set_sq_log_size(send_size.log_size);
         cmd.set_sq_log_stride(send_size.log_stride);

@@ -9,7 +9,7 @@ use hca_abi::{
 };
 
 /// Part number, ours to choose.
-const VENDOR_PART_ID: u32 = 1;
+pub(crate) const VENDOR_PART_ID: u32 = 1;
 /// local_ca_ack_delay: 4.096 us << 4 = 65 us, beyond the longest stay of a request in the responder (REL-15).
 const ACK_DELAY: u8 = 4;
 /// Address handles are the driver's own: there are as many as its memory holds. Programs count them in a signed int.
@@ -20,7 +20,7 @@ const PACED_QP_TYPE: u32 = 2;
 /// The vendor number is an IEEE OUI, and so are the first three bytes of a MAC address: one card cannot have two. No
 /// OUI is assigned to OpenHCA; the MAC addresses of simulated cards start with a locally administered one (bit 1 of the
 /// first byte; in the GUID made from them it is turned), which the IEEE gives to nobody.
-fn vendor_of(mac: &[u8; 6]) -> u32 {
+pub(crate) fn vendor_of(mac: &[u8; 6]) -> u32 {
     u32::from_be_bytes([0, mac[0], mac[1], mac[2]])
 }
 

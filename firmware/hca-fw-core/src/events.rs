@@ -24,6 +24,7 @@ impl Control {
             HwEventKind::SrqLimit => self.srq_limit_reached(hal, id, cause),
             HwEventKind::SrqError => self.fail_srq(hal, id),
             HwEventKind::Port => self.link_event(hal, id),
+            HwEventKind::Mad => self.has_mads = true,
             // Counted by hardware; nothing to be done about them.
             HwEventKind::BadDoorbell
             | HwEventKind::EqOverflow

@@ -1,4 +1,4 @@
-//! QPs that get a copy each of the same datagram: those for QP1 of a port, and members of multicast groups. The
+//! QPs that get a copy each of the same datagram: those for QP1 or QP0 of a port, and members of multicast groups. The
 //! hardware walks lists of rows (`group_row`); here is what is in them, and how they are changed: a row that is in no
 //! list is written first, then the one that leads to it.
 
@@ -6,7 +6,9 @@ use crate::hal::Hal;
 use crate::neighbours::is_ipv4;
 use crate::pool::IdPool;
 use crate::{Bus, CmdResult, Control, line_of};
-use hca_abi::{AdminStatus, GROUP_HASH_HEADS, GROUP_HEADS, GROUP_ROWS, GroupRow, McastCmd, Service};
+use hca_abi::{
+    AdminStatus, GROUP_HASH_HEADS, GROUP_HEADS, GROUP_ROWS, GROUP_SMI_HEADS, GroupRow, McastCmd, Service,
+};
 
 const ROWS: usize = GROUP_ROWS as usize;
 const MEMBERS: u32 = GROUP_ROWS - GROUP_HEADS;
@@ -15,9 +17,11 @@ pub(crate) const MAX_QPS_PER_GROUP: u32 = 16;
 
 /// What a member gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+pub(crate) enum Of {
     /// Datagrams for QP1 of a port, from 0.
     Gsi(u8),
+    /// Those for its QP0.
+    Smi(u8),
     /// Those for a multicast group that come through a port, from 0.
     Multicast(u8, [u8; 16]),
 }
@@ -27,6 +31,7 @@ impl Of {
     fn head(&self) -> u16 {
         match self {
             Self::Gsi(port) => u16::from(*port),
+            Self::Smi(port) => GROUP_SMI_HEADS as u16 + u16::from(*port),
             Self::Multicast(_, mgid) => GROUP_HASH_HEADS as u16 + hash(mgid),
         }
     }
@@ -80,7 +85,7 @@ impl Groups {
             row.set_valid(true);
             row.set_qpn(qpn);
             match of {
-                Of::Gsi(port) => row.set_port(port),
+                Of::Gsi(port) | Of::Smi(port) => row.set_port(port),
                 Of::Multicast(port, mgid) => {
                     row.set_is_multicast(true);
                     row.set_port(port);
@@ -156,9 +161,8 @@ impl Groups {
         }
     }
 
-    /// Can the QP be QP1 of a port for its function? There is one for each.
-    pub fn check_gsi(&self, func: u8, qpn: u32, port_num: u8) -> CmdResult {
-        let of = Of::Gsi(port_num.saturating_sub(1));
+    /// Can the QP be QP1 or QP0 of a port for its function? There is one for each.
+    pub fn check_place(&self, func: u8, qpn: u32, of: Of) -> CmdResult {
         let own = self.ids.of(func);
         let is_own = |at: u16| own.contains(&(u32::from(at).wrapping_sub(GROUP_HEADS)));
         let mut others = self
@@ -173,9 +177,8 @@ impl Groups {
             .ok_or((AdminStatus::NoResources, self.limit()))
     }
 
-    /// The QP is QP1 of a port, from 1, and of no other; of none with 0. [`Groups::check_gsi`] has said that it can.
-    pub fn place_gsi<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32, port_num: u8) {
-        let wanted = port_num.checked_sub(1).map(Of::Gsi);
+    /// The QP is this one of a port, and no other; none at all without. [`Groups::check_place`] has said that it can.
+    pub fn place<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32, wanted: Option<Of>) {
         if wanted.is_some_and(|of| self.has(qpn, of)) {
             return;
         }
@@ -208,7 +211,7 @@ impl Control {
         let qpn = cmd.qpn();
         let rec = &self.qps[self.own_qp(func, qpn)? as usize];
         // MC-1.
-        let is_ud = rec.create.service() == u8::from(Service::Ud) && !rec.create.is_gsi();
+        let is_ud = rec.create.service() == u8::from(Service::Ud) && !rec.is_management();
         if !is_ud || !is_mgid(&cmd.mgid()) {
             return Err((AdminStatus::BadParam, qpn));
         }

@@ -4,7 +4,7 @@ use crate::port::NUM_GIDS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
     AdminCpl, AdminStatus, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind,
-    QueryCountersResult,
+    QueryCountersResult, QueryLinkErrorsResult,
 };
 use hca_regs as reg;
 
@@ -156,7 +156,7 @@ impl<'a, B: Bus> Hal<'a, B> {
         let w0 = self.read(reg::MGMT_EV_W0);
         let words = match HwEventKind::try_from(w0 as u8) {
             // Their first word says all.
-            Ok(HwEventKind::AdminDb | HwEventKind::FuncControl) => [w0, 0, 0],
+            Ok(HwEventKind::AdminDb | HwEventKind::FuncControl | HwEventKind::Mad) => [w0, 0, 0],
             _ => [w0, self.read(reg::MGMT_EV_W1), self.read(reg::MGMT_EV_W2)],
         };
         self.write(reg::MGMT_EV_POP, reg::MGMT_EV_POP_POP_MASK);
@@ -303,6 +303,47 @@ impl<'a, B: Bus> Hal<'a, B> {
         }
     }
 
+    /// The port through which the management datagram came that waits, if one does.
+    pub fn mad_pending(&mut self) -> Option<u8> {
+        let status = self.read(reg::MGMT_MAD_STATUS);
+        let port = reg::field(status, reg::MGMT_MAD_STATUS_PORT_MASK) as u8;
+        (status & reg::MGMT_MAD_STATUS_PENDING_MASK != 0).then_some(port)
+    }
+
+    /// Reads bytes of the packet that waits, from a multiple of 4 on, a multiple of 4 of them.
+    pub fn mad_read(&mut self, from: usize, out: &mut [u8]) {
+        for (i, word) in out.chunks_exact_mut(4).enumerate() {
+            let addr = reg::MAD + (from + 4 * i) as u32;
+            word.copy_from_slice(&self.read(addr).to_le_bytes());
+        }
+    }
+
+    /// Done with the packet that waits.
+    pub fn mad_pop(&mut self) {
+        self.write(reg::MGMT_MAD_RX, reg::MGMT_MAD_RX_POP_MASK);
+    }
+
+    /// Sends a packet, whose bytes are a multiple of 4, through a port, from 0.
+    pub fn mad_send(&mut self, port: u8, packet: &[u8]) {
+        self.wait_clear(reg::MGMT_MAD_STATUS, reg::MGMT_MAD_STATUS_BUSY_MASK);
+        let to = reg::MAD + reg::MAD_BYTES / 2;
+        for (i, word) in packet.chunks_exact(4).enumerate() {
+            let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            self.write(to + 4 * i as u32, word);
+        }
+        let port = reg::place(port.into(), reg::MGMT_MAD_TX_PORT_MASK);
+        let bytes = reg::place(packet.len() as u32, reg::MGMT_MAD_TX_BYTES_MASK);
+        self.write(reg::MGMT_MAD_TX, port | bytes | reg::MGMT_MAD_TX_GO_MASK);
+    }
+
+    /// Seconds since power on.
+    pub fn seconds(&mut self) -> u64 {
+        let low = self.read(reg::FUNC_TIME_LO);
+        let high = self.read(reg::FUNC_TIME_HI);
+        // The high word moves every 17 s: half a second off in one case of a billion hurts nobody.
+        (u64::from(high) << 32 | u64::from(low)) / u64::from(self.read(reg::FUNC_CLOCK_HZ).max(1))
+    }
+
     /// Sends a message into the pipeline, behind the last context.
     pub fn inject(&mut self, kind: PipeMsgKind, line: u32) {
         self.wait_ctx();
@@ -413,7 +454,15 @@ impl<'a, B: Bus> Hal<'a, B> {
 
 /// Position of a counter in `query_counters_result`, as [`Hal::counter`] wants it.
 pub const fn counter_index(name: &str) -> u32 {
-    let fields = QueryCountersResult::TABLE.fields;
+    index_of(name, QueryCountersResult::TABLE.fields)
+}
+
+/// Position of an error counter of a link behind LINK_WORD_ERRORS.
+pub const fn error_index(name: &str) -> u32 {
+    index_of(name, QueryLinkErrorsResult::TABLE.fields)
+}
+
+const fn index_of(name: &str, fields: &[hca_abi::FieldDef]) -> u32 {
     let mut index = 0;
     while !same(fields[index].name, name) {
         index += 1;

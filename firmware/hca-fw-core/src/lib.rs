@@ -37,6 +37,7 @@ mod pool;
 mod port;
 mod qp;
 mod rate;
+mod sma;
 mod srq;
 mod transition;
 mod turns;
@@ -123,6 +124,8 @@ pub(crate) struct Control {
     rates: RateGroups,
     groups: Groups,
     keys: [Keys; NUM_FUNCS],
+    /// Management datagrams may wait.
+    has_mads: bool,
 }
 
 impl Firmware {
@@ -188,7 +191,7 @@ impl Firmware {
         self.control.ports.get(index).map_or(&[], Port::gids)
     }
 
-    /// Takes what hardware reports, and does a piece of work of the function whose turn it is: commands that are long
+    /// Takes what hardware reports, answers a management datagram, and does a piece of work of the function whose turn it is: commands that are long
     /// take several turns. At most some thousand cycles; `false`: there was nothing to do, and is nothing until the
     /// hardware has an event.
     pub fn poll<B: Bus>(&mut self, bus: &mut B) -> bool {
@@ -197,7 +200,9 @@ impl Firmware {
         hal.restart();
         let had_told = self.control.tell_last_wqes(&mut hal);
         hal.restart();
-        self.control.take_turn(&mut hal) || had_told || had_events
+        let had_mad = self.control.answer_mad(&mut hal);
+        hal.restart();
+        self.control.take_turn(&mut hal) || had_told || had_events || had_mad
     }
 }
 
@@ -224,6 +229,7 @@ impl Control {
             rates: RateGroups::new(functions),
             groups: Groups::new(functions),
             keys: [const { Keys::new() }; NUM_FUNCS],
+            has_mads: false,
         }
     }
 

@@ -21,7 +21,7 @@ const ENTRIES: usize = VL_ARB_ENTRIES as usize;
 const VLS_PER_ANSWER: u8 = 8;
 
 /// A VL arbitration table: VL and weight of each entry.
-type ArbTable = [(u8, u8); ENTRIES];
+pub(crate) type ArbTable = [(u8, u8); ENTRIES];
 const EMPTY: ArbTable = [(0, 0); ENTRIES];
 
 /// What was asked for.
@@ -261,6 +261,80 @@ fn legal(from: PortState, to: PortState) -> bool {
             | (Armed, Armed | Active)
             | (Active | ActiveDefer, Active)
     )
+}
+
+/// What a subnet manager does to a link.
+impl Link {
+    /// The limit of High Priority.
+    pub fn limit(&self) -> u8 {
+        self.settings.limit
+    }
+
+    /// VLs and limit of High Priority. MGMT-5: the state moves as `request` says. One to DOWN trains the link again, after
+    /// which it is in INIT; that the cable does this at once, so what waits on VL15 is not lost.
+    pub fn manage<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        facts: PortFacts,
+        vls: OpVls,
+        limit: u8,
+        request: Option<PortState>,
+    ) {
+        (self.settings.vls, self.settings.limit) = (vls, limit);
+        let request = match request {
+            Some(PortState::Down) => Some(PortState::Init),
+            other => other,
+        };
+        if request == Some(PortState::Armed) {
+            self.armed_at = self.data_packets(hal);
+        }
+        self.settings.state = request.unwrap_or(self.settings.state);
+        self.apply(hal, facts, request);
+    }
+
+    /// The VL of each SL that the hardware has.
+    pub fn sl2vl_now(&self) -> u64 {
+        self.written.sl2vl
+    }
+
+    /// Sets the VL of each SL: bits 4n of SL n. False: there is no such VL.
+    pub fn manage_sl2vl<B: Bus>(&mut self, hal: &mut Hal<B>, facts: PortFacts, map: u64) -> bool {
+        let vls = u64::from(self.built.count());
+        let is_legal = |vl| vl < vls || vl == u64::from(MGMT_VL);
+        let ok = (0..16).all(|sl| is_legal(map >> (4 * sl) & 15));
+        if ok {
+            self.settings.sl2vl = Some(map);
+            self.apply(hal, facts, None);
+        }
+        ok
+    }
+
+    /// VL and weight of each entry of an arbitration table.
+    pub fn arbitration(&self, high: bool) -> ArbTable {
+        self.table(high, true)
+    }
+
+    /// Sets an arbitration table. False: it has a VL that is not there. An entry without weight has no VL.
+    pub fn manage_arbitration<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        facts: PortFacts,
+        high: bool,
+        table: &ArbTable,
+    ) -> bool {
+        let table = table.map(|(vl, weight)| if weight == 0 { (0, 0) } else { (vl, weight) });
+        let ok = table.iter().all(|(vl, _)| *vl < self.built.count());
+        if ok {
+            let settings = &mut self.settings;
+            *(if high {
+                &mut settings.high
+            } else {
+                &mut settings.low
+            }) = Some(table);
+            self.apply(hal, facts, None);
+        }
+        ok
+    }
 }
 
 impl Control {

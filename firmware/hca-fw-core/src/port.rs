@@ -33,10 +33,13 @@ const SPEEDS: [(u8, u32); 7] = [
 ];
 /// V-38.
 const GRH_REQUIRED: u8 = 1;
-/// E-5. InfiniBand: SL to VL tables, static rates, lanes beyond 10 Gb/s, a GUID of the whole card. No agent answers
-/// for traps, connections or devices.
-const IB_CAPS: u32 =
-    port_cap::SL_MAP | port_cap::OPT_IPD | port_cap::EXTENDED_SPEEDS | port_cap::SYS_IMAGE_GUID;
+/// E-5. InfiniBand: SL to VL tables, static rates, lanes beyond 10 Gb/s, a GUID of the whole card, clients that can be
+/// told to register again. No agent answers for traps, connections or devices.
+const IB_CAPS: u32 = port_cap::SL_MAP
+    | port_cap::OPT_IPD
+    | port_cap::EXTENDED_SPEEDS
+    | port_cap::SYS_IMAGE_GUID
+    | port_cap::CLIENT_REG;
 /// KEY-15.
 const PKEY_VIOLATIONS: u32 = counter_index("pkey_violations");
 
@@ -53,6 +56,9 @@ pub(crate) struct Port {
     gids: [[u8; 16]; NUM_GIDS],
     pkeys: [u16; NUM_PKEYS],
     pub link: Link,
+    /// Those who answer for the port on an InfiniBand link.
+    pub sma: hca_agents::Agent,
+    pub pma: hca_agents::pma::Agent,
 }
 
 impl Port {
@@ -78,6 +84,8 @@ impl Port {
             gids: [[0; 16]; NUM_GIDS],
             pkeys: [0; NUM_PKEYS],
             link: Link::new(index),
+            sma: hca_agents::Agent::new(),
+            pma: hca_agents::pma::Agent::new(),
         }
     }
 
@@ -179,6 +187,32 @@ pub const fn port_cap_flags(infiniband: bool) -> u32 {
         IB_CAPS
     } else {
         port_cap::IP_BASED_GIDS
+    }
+}
+
+impl Port {
+    /// Addresses that a subnet manager gives; `prefix`: of its GIDs. The GID table's first entry is now this.
+    pub fn set_address(&mut self, lid: u16, lmc: u8, mtu: u8, prefix: u64) {
+        self.identity.lid = lid;
+        (self.lmc, self.mtu) = (lmc, mtu);
+        self.gids[0][..8].copy_from_slice(&prefix.to_be_bytes());
+        self.gids[0][8..].copy_from_slice(&self.identity.guid);
+    }
+
+    /// The hardware gets all addresses.
+    pub fn apply_address<B: Bus>(&self, hal: &mut Hal<B>) {
+        self.apply(hal);
+        hal.gid_row(self.index, 0, &self.gids[0]);
+    }
+
+    /// Sets the whole P_Key table.
+    pub fn set_pkeys<B: Bus>(&mut self, hal: &mut Hal<B>, pkeys: &[u16; NUM_PKEYS]) {
+        for (index, (new, old)) in (0..).zip(pkeys.iter().zip(&mut self.pkeys)) {
+            if *new != *old {
+                *old = *new;
+                hal.set_pkey(self.index, index, *new);
+            }
+        }
     }
 }
 
@@ -286,6 +320,11 @@ impl Control {
         out.set_pkey_tbl_len(NUM_PKEYS as u16);
         out.set_lid(if p.infiniband() { p.identity.lid } else { 0 });
         out.set_max_vl_num(p.link.built().into());
+        if p.infiniband() {
+            out.set_sm_lid(p.sma.kept().sm_lid);
+            out.set_sm_sl(p.sma.kept().sm_sl);
+            out.set_subnet_timeout(p.sma.kept().subnet_timeout);
+        }
         let (width, speed) = width_and_speed(p.identity.rate_mbps);
         out.set_active_width(width);
         out.set_active_speed(speed);

@@ -2,6 +2,7 @@
 //! checked whole before anything is stored or told to the hardware.
 
 use crate::admin::MANAGER;
+use crate::groups::Of;
 use crate::hal::Hal;
 use crate::memory::{GRANTED, IGNORED};
 use crate::neighbours::is_ipv4;
@@ -35,6 +36,21 @@ impl QpRec {
     fn service(&self) -> Service {
         Service::try_from(self.create.service()).unwrap_or(Service::Rc)
     }
+
+    /// It is QP0 or QP1 of its port.
+    pub(crate) fn is_management(&self) -> bool {
+        self.create.is_gsi() || self.create.is_smi()
+    }
+
+    /// What it gets of a port, from 1, if it is one of these.
+    fn place_at(&self, port_num: u8) -> Option<Of> {
+        let at = port_num.checked_sub(1)?;
+        match (self.create.is_smi(), self.create.is_gsi()) {
+            (true, _) => Some(Of::Smi(at)),
+            (_, true) => Some(Of::Gsi(at)),
+            _ => None,
+        }
+    }
 }
 
 impl Control {
@@ -61,8 +77,16 @@ impl Control {
     ) -> CmdResult<u32> {
         let service = Service::try_from(cmd.service());
         let is_served = matches!(service, Ok(Service::Rc | Service::Uc | Service::Ud));
-        if !is_served || (cmd.is_gsi() && service != Ok(Service::Ud)) || cmd.create_flags() != 0 {
+        if !is_served
+            || ((cmd.is_gsi() || cmd.is_smi()) && service != Ok(Service::Ud))
+            || (cmd.is_gsi() && cmd.is_smi())
+            || cmd.create_flags() != 0
+        {
             return Err((AdminStatus::Unsupported, u32::from(cmd.service())));
+        }
+        // Who has QP0 can be the subnet manager, of everybody's ports.
+        if cmd.is_smi() && func != MANAGER {
+            return Err((AdminStatus::NotPermitted, func.into()));
         }
         // SPEC-9: with an SRQ the QP has no ring of its own to receive; the SRQ's slots stand in its place.
         let mut cmd = *cmd;
@@ -192,9 +216,13 @@ impl Control {
         if mask.intersects(Attr::ALT_PATH | Attr::PATH_MIG_STATE | Attr::CAP) {
             return Err((AdminStatus::Unsupported, mask.bits()));
         }
-        let is_gsi = self.qps[i].create.is_gsi();
+        let is_management = self.qps[i].is_management();
         // KEY-24: what a peer believes of such a Q_Key is that an operating system stands behind it.
-        if mask.contains(Attr::QKEY) && !is_gsi && given.qkey() & CONTROLLED_QKEY != 0 && func != MANAGER {
+        if mask.contains(Attr::QKEY)
+            && !is_management
+            && given.qkey() & CONTROLLED_QKEY != 0
+            && func != MANAGER
+        {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
         let mut attr = if to == QpState::Reset {
@@ -210,9 +238,19 @@ impl Control {
             // V-36: it bounds the message, and nobody gives it.
             attr.set_path_mtu(self.port_of(&attr)?.mtu());
         }
-        if is_gsi && to != QpState::Reset {
-            attr.set_qkey(hca_wire::QKEY_GSI);
-            self.groups.check_gsi(func, self.qpn_of(line), attr.port_num())?;
+        let mut place = None;
+        if is_management && to != QpState::Reset {
+            let is_smi = self.qps[i].create.is_smi();
+            // Ethernet has no subnet manager.
+            require(
+                !is_smi || self.port_of(&attr)?.infiniband(),
+                attr.port_num().into(),
+            )?;
+            attr.set_qkey(if is_smi { 0 } else { hca_wire::QKEY_GSI });
+            place = self.qps[i].place_at(attr.port_num());
+            if let Some(of) = place {
+                self.groups.check_place(func, self.qpn_of(line), of)?;
+            }
         }
         attr.set_qp_state(to.into());
         let drains = from == QpState::Rts && to == QpState::Sqd;
@@ -227,9 +265,8 @@ impl Control {
         let group = self.rates.change(func, self.qps[i].rate_group, rate);
         self.qps[i].rate_group = group.ok_or((AdminStatus::NoResources, RATE_GROUPS))?;
         self.qps[i].attr = attr;
-        if is_gsi {
-            let port_num = if to == QpState::Reset { 0 } else { attr.port_num() };
-            self.groups.place_gsi(hal, func, self.qpn_of(line), port_num);
+        if is_management {
+            self.groups.place(hal, func, self.qpn_of(line), place);
         }
         self.apply_transition(hal, line, from, to);
         // QPS-6: the driver removes the QP's completions next; none may come after that.
@@ -406,6 +443,7 @@ impl Control {
         q.set_rq_psn(a.rq_psn());
         q.set_qpn(self.qpn_of(line));
         q.set_is_gsi(c.is_gsi());
+        q.set_is_smi(c.is_smi());
         if rec.service() != Service::Ud {
             self.set_path(&mut q, a);
         }

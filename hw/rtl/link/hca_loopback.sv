@@ -23,8 +23,7 @@ module hca_loopback
   output logic [PortW-1:0] loop_port_o
 );
 
-  localparam int unsigned Depth         = 128;  // beats: more than one packet of the largest size
-  localparam logic [15:0] LidPermissive = 16'hffff;
+  localparam int unsigned Depth = 128;  // beats: more than one packet of the largest size
 
   logic [15:0] dlid, path_mask;
   logic        own_mac, own_lid, own, group, group_lid;
@@ -36,14 +35,14 @@ module hca_loopback
   assign cfg       = port_cfg_i[in_port_i];
   assign dlid      = {in_i.data[23:16], in_i.data[31:24]};
   assign path_mask = ~(16'hffff << cfg.lmc);
-  assign own_lid   = ((dlid | path_mask) == (cfg.lid | path_mask)) && dlid != LidPermissive;
+  assign own_lid   = ((dlid | path_mask) == (cfg.lid | path_mask)) && dlid != 16'(LidPermissive);
   always_comb begin
     own_mac = 1'b1;
     for (int unsigned i = 0; i < 6; i++) begin
       if (in_i.data[8*i +: 8] != cfg.mac[8*(5-i) +: 8]) own_mac = 1'b0;
     end
   end
-  assign group_lid = dlid >= 16'(LidMulticast) && dlid != LidPermissive;
+  assign group_lid = dlid >= 16'(LidMulticast) && dlid != 16'(LidPermissive);
   assign own       = first_q ? (cfg.ib ? own_lid : own_mac) : own_q;
   assign group     = first_q ? (cfg.ib ? group_lid : in_i.data[0]) : group_q;
 

@@ -4,6 +4,7 @@
 module hca_mgmt
   import hca_pkg::*;
   import hca_link_pkg::link_wr_t;
+  import hca_mad_pkg::*;
 #(
     parameter int unsigned NumQpcSinks   = 6,
     parameter int unsigned NumEvSources  = 5,   // the last is this block's own
@@ -71,6 +72,9 @@ module hca_mgmt
     output logic [8:0]                    link_stat_addr_o,
     input  logic [31:0]                   link_stat_data_i,
     input  logic [NumPorts-1:0]           link_event_i,   // link_status of the port changed
+    // Management datagrams of firmware.
+    output mad_req_t                      mad_req_o,
+    input  mad_rsp_t                      mad_rsp_i,
     // Messages, EQEs, events.
     output logic                          msg_valid_o,
     input  logic                          msg_ready_i,
@@ -100,7 +104,7 @@ module hca_mgmt
     output logic [6:0]                    counter_word_o,  // port, counter, half
     input  logic [31:0]                   counter_data_i   // next cycle
 );
-  localparam int unsigned NumOwn   = NumFuncs + NumPorts;
+  localparam int unsigned NumOwn   = NumFuncs + NumPorts + 1;
   localparam int unsigned OwnW     = $clog2(NumOwn);
 
   hca_regs_pkg::hca_regs__in_t  hwif_in;
@@ -168,7 +172,7 @@ module hca_mgmt
   hw_ev_t                  all_ev [NumEvSources];
   hw_ev_t                  head_ev;
   logic                    head_valid;
-  // This block's own: writes of CONTROL and changes of a link, one pending bit per function and per port.
+  // This block's own: writes of CONTROL, changes of a link, datagrams; one pending bit per function and per port, and one.
   logic [NumOwn-1:0]       own_set, own_pend_q, own_grant;
   hw_ev_t                  own_ev;
   logic                    own_take;
@@ -192,7 +196,7 @@ module hca_mgmt
   );
   always_comb begin
     own_set = '0;
-    own_set[NumOwn-1:NumFuncs] = link_event_i;
+    own_set[NumOwn-1:NumFuncs] = {mad_rsp_i.arrived, link_event_i};
     for (int unsigned f = 0; f < NumFuncs; f++) own_set[f] = hwif_out.func[f].control.enable.swmod;
     own_ev      = '0;
     own_ev.kind = HwEventFuncControl;
@@ -201,6 +205,10 @@ module hca_mgmt
       own_ev.kind = HwEventPort;
       own_ev.func = '0;
       own_ev.id   = 32'(own_idx) - NumFuncs + 32'd1;   // port, from 1
+    end
+    if (own_idx == OwnW'(NumOwn - 1)) begin
+      own_ev.kind = HwEventMad;
+      own_ev.id   = '0;
     end
   end
 
@@ -258,6 +266,13 @@ module hca_mgmt
   logic                      ctr_took_q, ctr_took_we_q;   // a cycle before its data is here
   assign counter_rd_o   = hwif_out.counters.req;
   assign counter_word_o = hwif_out.counters.addr[8:2];
+  logic mad_ack_q, mad_we_q, mad_took_q, mad_took_we_q;   // the same for words of datagrams
+  assign mad_req_o = '{
+    re: hwif_out.mad.req && !hwif_out.mad.req_is_wr && !hwif_out.mad.addr[9],
+    we: hwif_out.mad.req && hwif_out.mad.req_is_wr && hwif_out.mad.addr[9], word: hwif_out.mad.addr[8:2],
+    data: hwif_out.mad.wr_data, pop: hwif_out.mgmt.mad_rx.pop.value, go: hwif_out.mgmt.mad_tx.go.value,
+    bytes: hwif_out.mgmt.mad_tx.bytes.value, port: PortW'(hwif_out.mgmt.mad_tx.port.value)
+  };
 
   for (genvar p = 0; p < MapPorts; p++) begin : gen_request
     assign pk_req[p]  = hwif_out.mgmt.port[p].pkey.req;
@@ -294,13 +309,15 @@ module hca_mgmt
   end
 
   always_ff @(posedge clk_i) begin
-    {mb_we_q, pk_we_q, gid_we_q, ctr_took_we_q, ctx_we_q} <=
-        {hwif_out.mailbox.req_is_wr, pk_we, gid_we, hwif_out.counters.req_is_wr, hwif_out.mgmt.ctx_data.req_is_wr};
-    ctr_we_q <= ctr_took_we_q;
-    if (rst_i) {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, ctx_ack_q} <= '0;
+    {mb_we_q, pk_we_q, gid_we_q, ctr_took_we_q, mad_took_we_q, ctx_we_q} <=
+        {hwif_out.mailbox.req_is_wr, pk_we, gid_we, hwif_out.counters.req_is_wr, hwif_out.mad.req_is_wr,
+         hwif_out.mgmt.ctx_data.req_is_wr};
+    {ctr_we_q, mad_we_q} <= {ctr_took_we_q, mad_took_we_q};
+    if (rst_i) {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, mad_took_q, mad_ack_q, ctx_ack_q} <= '0;
     else begin
-      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, ctx_ack_q} <=
-          {hwif_out.mailbox.req, pk_req, gid_req, hwif_out.counters.req, ctr_took_q, hwif_out.mgmt.ctx_data.req};
+      {mb_ack_q, pk_ack_q, gid_ack_q, ctr_took_q, ctr_ack_q, mad_took_q, mad_ack_q, ctx_ack_q} <=
+          {hwif_out.mailbox.req, pk_req, gid_req, hwif_out.counters.req, ctr_took_q, hwif_out.mad.req, mad_took_q,
+           hwif_out.mgmt.ctx_data.req};
     end
   end
 
@@ -311,7 +328,9 @@ module hca_mgmt
   // All of it comes out of registers: the multiplexer of hundreds of them begins behind a flop. The time is that at
   // which a reader's access was taken; nobody else sees it pass.
   logic [63:0] time_q;
-  logic [31:0] link_stat_q, counter_q;
+  logic [31:0] link_stat_q, counter_q, mad_q;
+  logic        mad_pending_q, mad_busy_q;
+  logic [PortW-1:0] mad_port_q;
   logic [1:0]  num_ports_q;
   logic        fence_busy_q, link_ack_q;
   always_ff @(posedge clk_i) begin
@@ -320,6 +339,9 @@ module hca_mgmt
     link_stat_q  <= link_stat_data_i;
     link_ack_q   <= !rst_i && hwif_out.mgmt.link_data.req;
     counter_q    <= counter_data_i;
+    mad_q        <= mad_rsp_i.data;
+    {mad_pending_q, mad_port_q} <= {mad_rsp_i.pending && !mad_req_o.pop, mad_rsp_i.port};
+    mad_busy_q   <= mad_rsp_i.busy || mad_req_o.go;
     if ((mmio_rd_valid_i && mmio_rd_ready_o) || (fw_req_i && !fw_req_stall_o)) time_q <= now_i;
   end
 
@@ -367,6 +389,10 @@ module hca_mgmt
                                     wr_ack: gid_ack_q[p] && gid_we_q[p]};
     end
     hwif_in.counters = '{rd_ack: ctr_ack_q && !ctr_we_q, rd_data: counter_q, wr_ack: ctr_ack_q && ctr_we_q};
+    hwif_in.mad = '{rd_ack: mad_ack_q && !mad_we_q, rd_data: mad_q, wr_ack: mad_ack_q && mad_we_q};
+    hwif_in.mgmt.mad_status.pending.next = mad_pending_q;
+    hwif_in.mgmt.mad_status.port.next    = 1'(mad_port_q);
+    hwif_in.mgmt.mad_status.busy.next    = mad_busy_q;
     hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end
 

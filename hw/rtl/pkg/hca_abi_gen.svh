@@ -59,9 +59,11 @@ localparam int unsigned WcSlRoceIpv4 = 32'ha;  // cqe.sl: the datagram came behi
 localparam int unsigned RateGroups = 32'h20;
 localparam int unsigned MaxRateInterval = 32'hffffff;  // Longest rate_interval: 7.8 Mbit/s at 250 MHz.
 localparam int unsigned GroupRows = 32'h200;  // Rows of the table GROUP.
-// The first of them are heads: row p of QP1 of port p (from 0), row GROUP_HASH_HEADS + h of multicast
-// groups whose MGID has the hash h, the exclusive or of its 6-bit pieces from the first bit on.
+// The first of them are heads: row p of QP1 of port p (from 0), row GROUP_SMI_HEADS + p of its QP0, row
+// GROUP_HASH_HEADS + h of multicast groups whose MGID has the hash h, the exclusive or of its 6-bit pieces
+// from the first bit on.
 localparam int unsigned GroupHeads = 32'h80;
+localparam int unsigned GroupSmiHeads = 32'h2;  // First head of QP0s.
 localparam int unsigned GroupHashHeads = 32'h40;  // First head of multicast groups.
 localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
@@ -104,6 +106,13 @@ localparam int unsigned GrhNextHeaderIba = 32'h1b;  // GRH next header: an IBA t
 localparam int unsigned LnhIbaLocal = 32'h2;  // LRH link next header: a BTH follows.
 localparam int unsigned LnhIbaGlobal = 32'h3;  // LRH link next header: a GRH and then a BTH follow.
 localparam int unsigned QpnGsi = 32'h1;  // QP number of the general services QP.
+// Destination LID of a packet for whoever is at the other end.
+localparam int unsigned LidPermissive = 32'hffff;
+localparam int unsigned MadClassPerf = 32'h4;  // Management class of performance management.
+localparam int unsigned MadGet = 32'h1;  // Method of a request to read an attribute.
+localparam int unsigned MadSet = 32'h2;  // Method of a request to change an attribute.
+localparam int unsigned MadTrapRepress = 32'h7;  // Method by which a trap is not sent again.
+localparam int unsigned MadAttrSmInfo = 32'h20;  // Attribute that a subnet manager answers, not an agent.
 localparam int unsigned LidMulticast = 32'hc000;  // First LID of multicast groups.
 localparam int unsigned QpnMulticast = 32'hffffff;  // Destination QP number of a multicast packet.
 localparam int unsigned QkeyGsi = 32'h80010000;  // Q_Key of QP1.
@@ -274,7 +283,8 @@ typedef enum logic [7:0] {
   HwEventQpFlushNeeded = 8'd10,  // Doorbell on a QP in ERR.
   HwEventPkeyViolation = 8'd11,  // Packet with a wrong P_Key.
   HwEventSrqLimit = 8'd12,  // SRQ has fewer WQEs than its limit; cause: limit_tag.
-  HwEventSrqError = 8'd13  // List of an SRQ's slots cannot be read.
+  HwEventSrqError = 8'd13,  // List of an SRQ's slots cannot be read.
+  HwEventMad = 8'd14  // A management datagram for firmware has come.
 } hw_event_kind_e;
 
 // Which unit saw a QP error: bits 23:16 of a hw_event's cause.
@@ -622,7 +632,8 @@ typedef struct packed {
   logic [2:0]     reserved5;
   logic [4:0]     max_rd_atomic;  // READs and atomics that may be outstanding as requester, 0..=16.
   logic [23:0]    dest_qpn;  // QP at the peer.
-  logic [1:0]     reserved4;
+  logic           is_smi;  // QP0: packets name QP 0 as their source, and go on VL15.
+  logic           reserved4;
   logic [5:0]     pkey_index;  // Index into the port's P_Key table.
   logic [23:0]    pd;  // Protection domain.
   logic           reserved3;

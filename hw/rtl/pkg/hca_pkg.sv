@@ -234,13 +234,16 @@ package hca_pkg;
     RxdGsi       = 3'd1,  // before hca_rx_group alone: QP1 of its port
     RxdMulticast = 3'd2,  // before hca_rx_group alone: the group dgid
     RxdCopy      = 3'd3,  // dest_qpn, with others: it does not free the buffer
-    RxdEnd       = 3'd4   // nobody, behind the copies: frees the buffer
+    RxdEnd       = 3'd4,  // nobody, behind the copies: frees the buffer
+    RxdSmi       = 3'd5,  // before hca_rx_group alone: QP0 of its port
+    RxdAgent     = 3'd6   // before hca_rx_group alone: firmware, which has it from hca_mad_rx
   } rxd_kind_e;
 
   // A packet that has passed its CRCs and lies in the receive buffer (circular, freed in order).
   typedef struct packed {
     rxd_kind_e         kind;
     logic              ib;
+    logic              smp;            // of subnet management: no key is asked for (KEY-16)
     logic [PortW-1:0]  port;           // through which it came
     logic [7:0]        opcode;
     logic              solicited;

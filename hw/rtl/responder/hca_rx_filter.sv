@@ -55,7 +55,7 @@ module hca_rx_filter
                    || (ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
   assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && mine && rxd_i.port == ctx_i.port && !dead_i
                    && rxd_i.kind != RxdEnd;
-  assign pkey_ok = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
+  assign pkey_ok = rxd_i.smp || pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
   assign has_grh = rxd_i.sgid != '0 || rxd_i.dgid != '0;
@@ -65,7 +65,7 @@ module hca_rx_filter
   always_comb begin
     accept_o = gids_ok;
     if (rxd_i.ib) accept_o = lid_ok && (gids_ok || !has_grh || !path.is_global);
-    if (ctx_i.is_ud) accept_o = rxd_i.deth_qkey == path.qkey;
+    if (ctx_i.is_ud) accept_o = rxd_i.smp || rxd_i.deth_qkey == path.qkey;
     bad_source_o = live && pkey_ok && !accept_o && !ctx_i.is_ud;
     qkey_viol_o  = live && pkey_ok && !accept_o && ctx_i.is_ud;
     pkey_viol_o  = live && !pkey_ok;

@@ -1,7 +1,8 @@
-// Hands a datagram that is for several QPs to each of them: for QP1 to those of its port, for a multicast group to its
-// members. They stand in lists of rows (group_row_t), which begin at a head: MGIDs with the same hash share one.
+// Hands a datagram that is for several QPs to each of them: for QP1 or QP0 to those of its port, for a multicast group to
+// its members. They stand in lists of rows (group_row_t), which begin at a head: MGIDs with the same hash share one.
 // A packet for one QP passes at once. Otherwise a cycle for each row of the list, and for each member a copy
 // (RxdCopy) when the receiver takes it; then an end (RxdEnd), which alone frees the buffer. Nothing passes meanwhile.
+// One for firmware is an end at once: hca_mad_rx has it.
 // Rows are written between packets only: no walk meets half a change, and a row that is out of every list can be
 // used again.
 module hca_rx_group
@@ -66,8 +67,14 @@ module hca_rx_group
     hash = hash ^ 6'(in_i.dgid[127:126]);
   end
 
-  assign head   = (in_i.kind == RxdGsi) ? GroupW'(in_i.port) : GroupW'(GroupHashHeads) + GroupW'(hash);
-  assign shared = in_i.kind != RxdQp;
+  always_comb begin
+    unique case (in_i.kind)
+      RxdGsi:  head = GroupW'(in_i.port);
+      RxdSmi:  head = GroupW'(GroupSmiHeads) + GroupW'(in_i.port);
+      default: head = GroupW'(GroupHashHeads) + GroupW'(hash);
+    endcase
+  end
+  assign shared = in_i.kind != RxdQp && in_i.kind != RxdAgent;
   assign start  = state_q == StPass && in_valid_i && shared && !wr_valid_i;
   assign is_for = row.valid && (!row.is_multicast || (row.port == in_i.port && row.mgid == in_i.dgid));
   // The next row is read in the cycle in which this one is done with.
@@ -96,7 +103,7 @@ module hca_rx_group
   always_comb begin
     out_o = in_i;
     if (state_q == StCopy) {out_o.kind, out_o.dest_qpn} = {RxdCopy, row.qpn};
-    if (state_q == StEnd) out_o.kind = RxdEnd;
+    if (state_q == StEnd || in_i.kind == RxdAgent) out_o.kind = RxdEnd;
   end
 
 endmodule

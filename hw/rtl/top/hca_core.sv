@@ -3,6 +3,7 @@
 module hca_core
   import hca_pkg::*;
   import hca_link_pkg::*;
+  import hca_mad_pkg::*;
 (
     input  logic         clk_i,
     input  logic         rst_i,
@@ -325,6 +326,8 @@ module hca_core
   link_wr_t          link_wr;
   logic [8:0]        link_stat_addr;
   logic [31:0]       link_stat_data;
+  mad_req_t          mad_req;
+  mad_rsp_t          mad_rsp;
   logic [NumPorts-1:0] link_event;
   logic counter_rd;
   logic [6:0] counter_word;
@@ -347,6 +350,7 @@ module hca_core
     .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),
     .phy_rx_i(phy_rx), .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr),
     .stat_data_o(link_stat_data), .link_event_o(link_event), .rx_strobes_i(rx_strobes), .counter_rd_i(counter_rd),
+    .mad_req_i(mad_req), .mad_rsp_o(mad_rsp),
     .counter_word_i(counter_word), .counter_data_o(counter_data), .active_o(link_active_o), .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
@@ -462,6 +466,7 @@ module hca_core
     .srqc_wr_valid_o(srqc_valid), .srqc_wr_ready_i(srqc_ready), .srqc_wr_srqn_o(srqc_srqn), .srqc_wr_o(srqc),
     .link_wr_o(link_wr), .gid_wr_o(gid_wr), .group_wr_valid_o(group_wr_valid), .group_wr_ready_i(group_wr_ready),
     .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),
+    .mad_req_o(mad_req), .mad_rsp_i(mad_rsp),
     .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),
     .msg_o(msg[MsgMgmt]), .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
     .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(rreq_valid[RdMgmt]),

@@ -5,6 +5,8 @@
 module hca_ports
   import hca_pkg::*;
   import hca_link_pkg::*;
+  import hca_mad_pkg::*;
+  import hca_wire_pkg::tx_beat_t;
 (
   input  logic                      clk_i,
   input  logic [PartCounters:PartTxWire] pclk_i,     // the same clock, for each part (hca_part_clock)
@@ -65,6 +67,8 @@ module hca_ports
   input  logic                      counter_rd_i,
   input  logic [6:0]                counter_word_i,  // port, counter, half
   output logic [31:0]               counter_data_o,  // next cycle
+  input  mad_req_t                  mad_req_i,       // datagrams of firmware
+  output mad_rsp_t                  mad_rsp_o,
   output logic                      active_o,        // a link tells its credits again
   output logic [63:0]               wake_at_o        // ... in this cycle
 );
@@ -79,6 +83,9 @@ module hca_ports
   logic [NumPorts:0][PortW-1:0] src_port;
   logic                  rx_valid, rx_room, unused_rx_ready, one_valid, one_ready;
   rxd_t                  one;
+  logic                  mad_valid, mad_ready;
+  tx_beat_t              mad;
+  mad_beat_t             mad_beat;
   logic                  txp_ready;
   mac_t                  tx, out, rx;
   logic [PortW-1:0]      tx_port, out_port, rx_port, sent_port;
@@ -91,11 +98,18 @@ module hca_ports
     .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .qpc_wr_valid_i, .qpc_wr_ready_o,
     .qpc_wr_i, .av_wr_i, .gid_wr_i, .ack_valid_i, .ack_ready_o, .ack_i, .txp_valid_i(txp_valid_i && !txp_hold_i),
     .txp_ready_o(txp_ready), .txp_i,
-    .pay_valid_i, .pay_ready_o, .pay_i, .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx),
+    .pay_valid_i, .pay_ready_o, .pay_i, .mad_valid_i(mad_valid), .mad_ready_o(mad_ready), .mad_i(mad),
+    .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx),
     .mac_port_o(tx_port), .resp_done_seq_o, .sent_o, .sent_txp_o, .sent_port_o(sent_port)
   );
 
   assign txp_ready_o = txp_ready && !txp_hold_i;
+
+  hca_mad_tx u_mad_tx (
+    .clk_i(pclk_i[PartTxWire]), .rst_i, .ib_i(ib_o), .we_i(mad_req_i.we), .word_i(mad_req_i.word),
+    .data_i(mad_req_i.data), .go_i(mad_req_i.go), .bytes_i(mad_req_i.bytes), .port_i(mad_req_i.port),
+    .busy_o(mad_rsp_o.busy), .out_valid_o(mad_valid), .out_ready_i(mad_ready), .out_o(mad)
+  );
 
   hca_loopback u_loopback (
     .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .in_valid_i(tx_valid), .in_ready_o(tx_ready), .in_i(tx),
@@ -180,7 +194,13 @@ module hca_ports
   hca_rx_wire u_rx_wire (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready), .mac_i(rx),
     .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid), .rxd_ready_i(one_ready), .rxd_o(one),
-    .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .counts_o(rx_counts)
+    .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .mad_o(mad_beat), .counts_o(rx_counts)
+  );
+
+  hca_mad_rx u_mad_rx (
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .in_i(mad_beat), .re_i(mad_req_i.re), .word_i(mad_req_i.word),
+    .data_o(mad_rsp_o.data), .pop_i(mad_req_i.pop), .pending_o(mad_rsp_o.pending), .port_o(mad_rsp_o.port),
+    .arrived_o(mad_rsp_o.arrived)
   );
 
   hca_rx_group u_rx_group (

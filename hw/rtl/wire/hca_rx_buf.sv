@@ -28,6 +28,7 @@ module hca_rx_buf
   input  logic [6:0]        buf_free_beats_i,
   output logic [RxBufW:0]   used_o,      // beats, those of the current packet too
   output logic [$clog2(DescDepth):0] descs_o,
+  output logic              good_o,      // with last: the packet has a descriptor
   output rx_counts_t [NumPorts-1:0] counts_o
 );
 
@@ -118,6 +119,7 @@ module hca_rx_buf
   );
 
   assign used_o   = used_q + (RxBufW + 1)'(beats_q);
+  assign good_o   = good;
   assign counts_o = counts_q;
 
 endmodule

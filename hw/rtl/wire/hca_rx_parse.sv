@@ -19,6 +19,8 @@ module hca_rx_parse
   localparam int unsigned WinBytes  = BthBytes + 32;          // BTH and extended headers
   localparam int unsigned HeadBits  = 8 * (48 + WinBytes);
   localparam int unsigned ExtOffset = 8 * BthBytes;
+  localparam int unsigned MadBytes  = 256;
+  localparam int unsigned MadOffset = BthBytes + 8;        // behind the DETH
 
   // Stage 1: the first two beats.
   logic                s1_go_q, second_q;
@@ -34,7 +36,7 @@ module hca_rx_parse
   logic [127:0]          s2_sgid_q, s2_dgid_q;
   logic [15:0]           s2_slid_q;
   logic [6:0]            s2_path_q;
-  logic [3:0]            s2_sl_q;
+  logic [3:0]            s2_sl_q, s2_vl_q;
   // Stage 3: opcode decoded.
   logic                  s3_go_q, s3_ok_q;
   logic [8*WinBytes-1:0] s3_win_q;
@@ -105,6 +107,7 @@ module hca_rx_parse
       s2_slid_q <= '0;
       s2_path_q <= '0;
       s2_sl_q   <= '0;
+      s2_vl_q   <= (s1_l3_q == L3IbLocal || s1_l3_q == L3IbGlobal) ? head_q[7:4] : '0;
       s2_sgid_q <= '0;
       s2_dgid_q <= '0;
       case (s1_l3_q)
@@ -144,6 +147,7 @@ module hca_rx_parse
       s3_ok_q       <= s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0;  // TVer
       s3_rxd_q      <= '0;
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
+      s3_rxd_q.smp  <= s2_vl_q == 4'(MgmtVl);   // so far: QP 0 is to come
       s3_rxd_q.port <= s2_port_q;
       s3_rxd_q.slid <= s2_slid_q;
       s3_rxd_q.path_bits <= s2_path_q & ((7'd1 << lmc_i[s2_port_q]) - 7'd1);  // ADDR-4
@@ -152,6 +156,21 @@ module hca_rx_parse
       s3_rxd_q.dgid <= s2_dgid_q;
     end
   end
+
+  // A request to an agent of the port, which firmware answers: of subnet management but SMInfo, which is the subnet
+  // manager's; of performance management.
+  function automatic logic for_agent(logic [8*WinBytes-1:0] w, logic smp);
+    logic [7:0]  mgmt_class, method;
+    logic [15:0] attribute;
+    logic        unused_bits;
+    unused_bits = ^w;
+    mgmt_class  = w[8*(MadOffset + 1) +: 8];
+    method      = w[8*(MadOffset + 3) +: 8];
+    attribute   = swap16(w[8*(MadOffset + 16) +: 16]);
+    if (method != 8'(MadGet) && method != 8'(MadSet) && method != 8'(MadTrapRepress)) return 1'b0;
+    if (!smp) return mgmt_class == 8'(MadClassPerf);
+    return attribute != 16'(MadAttrSmInfo);
+  endfunction
 
   // Fields of the transport headers; those of a header that the packet does not have are 0.
   function automatic rxd_t fields(rxd_t base, logic [8*WinBytes-1:0] w, ext_t ext);
@@ -163,7 +182,12 @@ module hca_rx_parse
     d.solicited = w[15];
     d.pkey      = swap16(w[8*2 +: 16]);
     d.dest_qpn  = swap24(w[8*5 +: 24]);
-    if (ext.deth && d.dest_qpn == 24'(QpnGsi)) d.kind = RxdGsi;
+    // Who is on VL15 and names QP 0 on both sides is of subnet management; any other packet for QP 0 is nobody's.
+    d.smp = base.smp && d.opcode == 8'(BthUdSendOnly) && d.dest_qpn == '0 && w[ExtOffset + 40 +: 24] == '0;
+    if (d.smp) d.kind = for_agent(w, 1'b1) ? RxdAgent : RxdSmi;
+    if (ext.deth && d.dest_qpn == 24'(QpnGsi)) begin
+      d.kind = (d.ib && d.opcode == 8'(BthUdSendOnly) && for_agent(w, 1'b0)) ? RxdAgent : RxdGsi;
+    end
     if (ext.deth && d.dest_qpn == 24'(QpnMulticast)) d.kind = RxdMulticast;
     d.ack_req   = w[8*8+7];
     d.psn       = swap24(w[8*9 +: 24]);
@@ -209,6 +233,8 @@ module hca_rx_parse
       ok_q                <= s4_ok_q && s4_len_q >= s4_need_q && payload_bytes <= 13'(MaxPayload);
       rxd_q               <= s4_rxd_q;
       rxd_q.payload_bytes <= payload_bytes;
+      // What looks like a request but has not its length is none.
+      if (s4_rxd_q.kind == RxdAgent && payload_bytes != 13'(MadBytes)) rxd_q.kind <= s4_rxd_q.smp ? RxdSmi : RxdGsi;
     end
   end
 

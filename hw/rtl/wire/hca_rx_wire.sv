@@ -4,6 +4,7 @@
 // `room_o` before each packet and loses nothing. `rxd` may stall. Details: README.md.
 module hca_rx_wire
   import hca_pkg::*;
+  import hca_mad_pkg::*;
   import hca_wire_pkg::*;
 (
   input  logic              clk_i,
@@ -22,6 +23,7 @@ module hca_rx_wire
   output beat_t             buf_rdata_o,
   input  logic              buf_free_i,
   input  logic [6:0]        buf_free_beats_i,
+  output mad_beat_t         mad_o,        // the packets on their way into the buffer, for hca_mad_rx
   output rx_counts_t [NumPorts-1:0] counts_o
 );
 
@@ -133,6 +135,7 @@ module hca_rx_wire
     .data_o (late_data)
   );
 
+  logic                       good;
   logic [RxBufW:0]            buf_used;
   logic [$clog2(DescDepth):0] buf_descs;
 
@@ -172,7 +175,11 @@ module hca_rx_wire
     .buf_free_beats_i,
     .used_o    (buf_used),
     .descs_o   (buf_descs),
+    .good_o    (good),
     .counts_o
   );
+
+  assign mad_o = '{valid: late_valid, store: late_store, last: late_last, take: good && parsed.kind == RxdAgent,
+                   port: parsed.port, data: late_data};
 
 endmodule

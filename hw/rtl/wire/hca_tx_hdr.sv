@@ -36,6 +36,7 @@ module hca_tx_hdr
   // The part of the QP context that headers are made of.
   typedef struct packed {
     logic [PortW-1:0] port;
+    logic         is_smi;
     logic         is_ipv4;
     logic         is_global;
     logic [4:0]   pkey_index;
@@ -68,7 +69,8 @@ module hca_tx_hdr
     wr_av.is_global     = qpc_wr_i.qpc.is_global;
     wr_av.pkey_index    = qpc_wr_i.qpc.pkey_index[4:0];
     wr_av.qkey          = qpc_wr_i.qpc.qkey;
-    wr_av.qpn           = qpc_wr_i.qpc.is_gsi ? 24'(QpnGsi) : qpc_wr_i.qpc.qpn;
+    wr_av.is_smi        = qpc_wr_i.qpc.is_smi;
+    wr_av.qpn           = qpc_wr_i.qpc.is_smi ? '0 : qpc_wr_i.qpc.is_gsi ? 24'(QpnGsi) : qpc_wr_i.qpc.qpn;
     wr_av.dest_qpn      = qpc_wr_i.qpc.dest_qpn;
     wr_av.udp_src_port  = qpc_wr_i.qpc.udp_src_port;
     wr_av.dlid          = qpc_wr_i.qpc.dlid;
@@ -146,7 +148,7 @@ module hca_tx_hdr
     // The source says whether it is IPv4: a process cannot make up an address of this port by another type's bytes.
     dg.is_ipv4       = dg_sgid[95:0] == {16'hffff, 80'd0};
     dg.is_global     = dg_wqe.is_global;
-    dg.qkey          = dg_wqe.qkey[31] ? own.qkey : dg_wqe.qkey;   // KEY-24
+    dg.qkey          = (dg_wqe.qkey[31] || own.is_smi) ? own.qkey : dg_wqe.qkey;   // KEY-24
     dg.dest_qpn      = dg_wqe.remote_qpn;
     dg.udp_src_port  = dg_wqe.udp_src_port;
     dg.dlid          = dg_wqe.dlid;
@@ -205,6 +207,8 @@ module hca_tx_hdr
   logic [95:0]  bth;
   logic [319:0] transport;
   logic [15:0]  src_port, slid;
+  logic [3:0]   vl;
+  logic [23:0]  dest_qpn;
   logic [63:0]  udp, lrh;
   logic [319:0] ip6;
   logic [159:0] ip4;
@@ -218,9 +222,13 @@ module hca_tx_hdr
     bth_bytes = 13'(BthBytes) + 13'(ext_bytes(ext)) + s1_txp_q.payload_bytes + 13'(pad) + 13'(IcrcLen);
     lrh_words = bth_bytes[12:2] + ((l3 == L3IbGlobal) ? 11'd12 : 11'd2);
     src_port  = (av.udp_src_port != '0) ? av.udp_src_port : (16'hc000 | 16'(s1_txp_q.qpn));
-    slid      = cfg.lid | 16'(av.src_path_bits);
+    // What goes to whoever is there comes from whoever it may be: the port need not have a LID.
+    slid      = (av.is_smi && av.dlid == 16'(LidPermissive)) ? 16'(LidPermissive) : cfg.lid | 16'(av.src_path_bits);
+    vl        = av.is_smi ? 4'(MgmtVl) : sl2vl_i[av.port][av.sl];
+    // An SL that maps to VL15 may not carry data, and QP 0 is not reached from other QPs: the link refuses both.
+    dest_qpn  = (cfg.ib && !av.is_smi && vl == 4'(MgmtVl)) ? '1 : av.dest_qpn;
 
-    bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(av.dest_qpn), 8'd0,
+    bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(dest_qpn), 8'd0,
            swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, s1_txp_q.opcode};
     transport = '0;
     if (ext.reth) begin
@@ -248,7 +256,7 @@ module hca_tx_hdr
            swap32({4'd6, av.traffic_class, av.flow_label})};
     // LVer 0. An SL whose VL may not carry data (15, or not operational) is the link's to drop.
     lrh = {swap16(slid), swap16({5'd0, lrh_words}), swap16(av.dlid),
-           av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), sl2vl_i[av.port][av.sl], 4'd0};
+           av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), vl, 4'd0};
   end
 
   // The sum fits 20 bits; folding twice gives the one's complement sum.

@@ -25,6 +25,9 @@ module hca_tx_wire
   input  logic                      pay_valid_i,
   output logic                      pay_ready_o,
   input  pay_t                      pay_i,
+  input  logic                      mad_valid_i,      // whole packets of firmware, without CRCs
+  output logic                      mad_ready_o,
+  input  tx_beat_t                  mad_i,
   output logic                      mac_valid_o,
   input  logic                      mac_ready_i,
   output mac_t                      mac_o,
@@ -43,6 +46,7 @@ module hca_tx_wire
   tx_eth_t    hdr_eth, eth;
   logic       beat_valid, beat_ready;
   tx_beat_t   beat;
+  logic       pack_held_q, mad_held_q, mad_turn;
   logic       icrc_valid, icrc_ready, icrc_ib;
   mac_t       icrc_beat;
   logic [PortW-1:0] icrc_port, eth_port, vcrc_port;
@@ -107,16 +111,30 @@ module hca_tx_wire
     .pay_ready_o,
     .pay_i,
     .out_valid_o(beat_valid),
-    .out_ready_i(beat_ready),
+    .out_ready_i(beat_ready && !mad_turn),
     .out_o      (beat)
   );
+
+  // A packet of firmware goes between two others, and before the next one: they are few.
+  assign mad_turn    = mad_held_q || (mad_valid_i && !pack_held_q);
+  assign mad_ready_o = mad_turn && beat_ready;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      pack_held_q <= 1'b0;
+      mad_held_q  <= 1'b0;
+    end else begin
+      if (!mad_turn && beat_valid) pack_held_q <= !(beat_ready && beat.last);
+      if (mad_turn && mad_valid_i) mad_held_q <= !(beat_ready && mad_i.last);
+    end
+  end
 
   hca_icrc_tx u_icrc (
     .clk_i,
     .rst_i,
-    .in_valid_i (beat_valid),
+    .in_valid_i (mad_turn ? mad_valid_i : beat_valid),
     .in_ready_o (beat_ready),
-    .in_i       (beat),
+    .in_i       (mad_turn ? mad_i : beat),
     .out_valid_o(icrc_valid),
     .out_ready_i(icrc_ready),
     .out_o      (icrc_beat),

@@ -45,9 +45,9 @@ pub fn identities(topology: &Topology, index: usize) -> Vec<Identity> {
         mac: spec.mac,
         ipv4: spec.ipv4,
         ipv6: spec.ipv6,
-        lid: spec.lid,
+        lid: if spec.is_managed { 0 } else { spec.lid },
         infiniband: spec.kind == hca_link::LinkKind::InfiniBand,
-        self_active: true,
+        self_active: !spec.is_managed,
         peer_vls: peer_vls(topology, EndSpec::Card(index, port)),
         rate_mbps: rate_mbps(topology, EndSpec::Card(index, port)),
     };

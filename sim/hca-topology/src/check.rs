@@ -69,7 +69,7 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
             _ => return Err(problem("[routing]", format!("root '{name}' is no switch"))),
         },
     };
-    Ok(Topology {
+    let mut topology = Topology {
         seed: file.seed,
         groups: groups(&file, &names)?,
         cards,
@@ -78,7 +78,13 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
         peers,
         algorithm: file.routing.algorithm,
         root,
-    })
+    };
+    if file.sm == file::Manager::External {
+        topology
+            .wait_for_manager()
+            .map_err(|what| problem("file", format!("sm: {what}")))?;
+    }
+    Ok(topology)
 }
 
 fn cards(file: &File, names: &Names) -> Result<Vec<CardSpec>, Problem> {

@@ -45,6 +45,8 @@ impl From<Kind> for LinkKind {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct File {
     pub seed: Option<u64>,
+    /// Who sets InfiniBand ports up: `simulator` or `external`.
+    pub sm: Manager,
     pub pcie: toml::Table,
     pub defaults: Defaults,
     pub routing: Routing,
@@ -52,6 +54,15 @@ pub(crate) struct File {
     pub switch: Vec<Switch>,
     pub link: Vec<Link>,
     pub multicast: Vec<Multicast>,
+}
+
+/// Who sets InfiniBand ports up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Manager {
+    #[default]
+    Simulator,
+    External,
 }
 
 /// What links and switches have that say nothing else.

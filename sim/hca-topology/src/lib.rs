@@ -106,6 +106,8 @@ pub struct PortSpec {
     pub lid: u16,
     /// Its low bits that are free.
     pub lmc: u8,
+    /// A subnet manager among the programs sets it up: without one it stays in INIT, and has no LID (VL-14).
+    pub is_managed: bool,
 }
 
 impl PortSpec {
@@ -120,6 +122,7 @@ impl PortSpec {
             ipv6: Ipv6Addr::new(0xfd00, 0, 0, port.into(), 0, 0, 0, card as u16 + 1).octets(),
             lid: card as u16 + 1,
             lmc: 0,
+            is_managed: false,
         };
         spec.set_ipv4([10, 0, port, card as u8 + 1]);
         spec
@@ -308,6 +311,22 @@ impl Topology {
             algorithm: Algorithm::default(),
             root: 0,
         })
+    }
+
+    /// All InfiniBand ports wait for a subnet manager. The switches of the simulator have no agent that one could talk
+    /// to: not behind them.
+    pub fn wait_for_manager(&mut self) -> Result<(), String> {
+        let mut switches = self.switches.iter();
+        if let Some(switch) = switches.find(|switch| matches!(switch, SwitchSpec::InfiniBand(_))) {
+            return Err(format!(
+                "switch {} has no management agent: a subnet manager can only set up cards that are joined directly",
+                switch.name()
+            ));
+        }
+        for port in self.cards.iter_mut().flat_map(|card| &mut card.ports) {
+            port.is_managed = port.kind == LinkKind::InfiniBand;
+        }
+        Ok(())
     }
 
     /// Name of an end of a link, as in the file.

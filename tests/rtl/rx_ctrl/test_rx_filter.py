@@ -4,7 +4,7 @@ import cocotb
 from common import simulate
 from hca_abi import BthOpcode as Op
 from hca_abi import HwEventKind, QpState, WrOpcode
-from rx_bench import KIND_NONE, Env, Qp
+from rx_bench import KIND_NONE, KIND_SEND, Env, Qp
 
 EPSN = 0x200
 
@@ -33,6 +33,21 @@ async def pkey_rule(dut):
                 out.ev = []
                 assert out.dropped()
     assert env.strobes.count["pkey_viol", 0] == violations and not env.strobes.count["pkey_viol", 1]
+
+
+@cocotb.test()
+async def subnet_management_has_no_keys(dut):
+    """KEY-16: QP0 takes a datagram of subnet management whatever its P_Key and Q_Key; any other datagram needs both."""
+    env = await Env(dut).start()
+    qp = Qp(24, service=3, pkey_index=2, qkey=0)
+    await env.context(qp, state=QpState.RESET)
+    await env.context(qp, init_sq=1, init_rq=1, state=QpState.RTS)
+    await env.doorbell(qp, rq=64)
+    for smp in (0, 1):
+        for pkey, qkey in ((0x8001, 0), (0x7001, 0), (0x8001, 5), (0x7001, 5)):
+            packet = env.packet(qp, Op.UD_SEND_ONLY, 0, 256, smp=smp, pkey=pkey, deth_qkey=qkey)
+            item = (await env.send(packet)).rxw[0]
+            assert (item["kind"] == KIND_SEND) == (smp or (pkey, qkey) == (0x8001, 0)), (smp, pkey, qkey)
 
 
 @cocotb.test()

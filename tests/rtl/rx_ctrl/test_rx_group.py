@@ -5,15 +5,16 @@ from common import Bench, Sink, Source, simulate, struct
 from hca_abi import GROUP_HASH_HEADS as HASH_HEADS
 from hca_abi import GROUP_HEADS as HEADS
 from hca_abi import GROUP_ROWS as ROWS
+from hca_abi import GROUP_SMI_HEADS as SMI_HEADS
 
 RXD, WRITE, ROW = struct("rxd_t"), struct("group_wr_t"), struct("group_row_t")
-QP, GSI, MULTICAST, COPY, END = range(5)    # rxd_kind_e
+QP, GSI, MULTICAST, COPY, END, SMI, AGENT = range(7)    # rxd_kind_e
 
 
 def head_of(kind, port, mgid):
     """The head of the list of a packet or a member."""
-    if kind == GSI:
-        return port
+    if kind in (GSI, SMI):
+        return port + (SMI_HEADS if kind == SMI else 0)
     piece = 0
     while mgid:
         piece ^= mgid & 63
@@ -62,7 +63,7 @@ class Lists:
         row, found = self.next[head_of(kind, port, mgid)], []
         while row:
             its = self.member[row]
-            if its[0] == kind and (kind == GSI or its[1:3] == (port, mgid)):
+            if its[0] == kind and (kind in (GSI, SMI) or its[1:3] == (port, mgid)):
                 found.append(its[3])
             row = self.next[row]
         return found
@@ -97,6 +98,8 @@ class Env:
         its = RXD.unpack(word)
         if kind == QP:
             return word, [word]
+        if kind == AGENT:
+            return word, [RXD.pack(**{**its, "kind": END})]
         copies = [RXD.pack(**{**its, "kind": COPY, "dest_qpn": qpn})
                   for qpn in self.lists.copies(kind, its["port"], its["dgid"])]
         return word, [*copies, RXD.pack(**{**its, "kind": END})]
@@ -120,12 +123,12 @@ async def copies(dut, rates):
             if lists.member and rng.random() < 0.4:
                 lists.leave(rng.choice(list(lists.member)))
             else:
-                kind = rng.choice((GSI, MULTICAST))
+                kind = rng.choice((GSI, SMI, MULTICAST))
                 lists.join(kind, rng.randrange(2), rng.choice(mgids) if kind == MULTICAST else 0, rng.getrandbits(24))
         await env.settle()
         expected, env.out.got = [], []
         for _ in range(rng.randrange(12)):
-            kind = rng.choice((QP, QP, GSI, MULTICAST))
+            kind = rng.choice((QP, QP, GSI, SMI, AGENT, MULTICAST))
             word, out = env.packet(kind, port=rng.randrange(2), dgid=rng.choice(mgids))
             env.packets.put(word)
             expected += out
@@ -137,14 +140,14 @@ async def copies(dut, rates):
 
 @cocotb.test()
 async def pace(dut):
-    """A packet for one QP takes a cycle; one for a group of n members 2 n + 3, and a cycle for each other row."""
+    """A packet for one QP, or for firmware, takes a cycle; one for a group of n members 2 n + 3, and a cycle for each other row."""
     env = await Env(dut, 2).start()
     mgid, other, *_ = addresses(env.rng)
     for _ in range(3):
         env.lists.join(MULTICAST, 1, mgid, env.rng.getrandbits(24))
         env.lists.join(MULTICAST, 1, other, env.rng.getrandbits(24))
     await env.settle()
-    for kind, cycles in ((QP, 1), (MULTICAST, 2 * 3 + 3 + 3), (GSI, 3)):
+    for kind, cycles in ((QP, 1), (AGENT, 1), (MULTICAST, 2 * 3 + 3 + 3), (GSI, 3), (SMI, 3)):
         env.packets.taken.clear()
         for _ in range(5):
             env.packets.put(env.packet(kind, port=1, dgid=mgid)[0])

@@ -1,15 +1,16 @@
 """hca_rx_wire: captured and built packets to descriptors, every way to be bad, no stall, no wedge."""
 
 import sys
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
 from common import ROOT, Bench, Sink, Source, simulate, struct
-from wire_ref import KNOWN, beats_of, frame_of, icrc, parse, pcap_frames, random_packet, vcrc
+from wire_ref import AGENT, GSI, KNOWN, SMI, beats_of, frame_of, icrc, parse, pcap_frames, random_packet, vcrc
 
+MAD = struct("mad_beat_t")
 MAC, RXD, PORT, COUNTS = struct("mac_t"), struct("rxd_t"), struct("port_cfg_t"), struct("rx_counts_t")
 ME = dict(mac=bytes.fromhex("02c0ffee0203"), lid=0x2340)
 OTHER = dict(mac=bytes.fromhex("02c0ffee0302"), lid=0x1340)   # the second port
@@ -373,6 +374,62 @@ async def latency(dut):
         cycles = rx.sink.when[0] - rx.mac.taken[-1]
         dut._log.warning(f"latency from the last beat to rxd, ib={ib}: {cycles} cycles")
         assert cycles <= 12
+
+
+def mad_bytes(rng, mgmt_class, method, attribute):
+    """A management datagram."""
+    mad = bytearray(rng.randbytes(256))
+    mad[0:4] = bytes((1, mgmt_class, 1, method))
+    mad[16:18] = attribute.to_bytes(2, "big")
+    return bytes(mad)
+
+
+@cocotb.test()
+@cocotb.parametrize(ib=[0, 1], is_global=[0, 1])
+async def management(dut, ib, is_global):
+    """MGMT-2, VL-9: requests to agents are for firmware, and for it only; other datagrams of subnet management are for
+    QP0, if they come on VL15 from QP 0. What firmware gets is the packet as it is in the buffer, once its CRCs are
+    good."""
+    rx = await Rx(dut, 31 + 2 * ib + is_global, ib).start()
+    rng, taken, want, packet, kinds = rx.rng, [], [], [], Counter()
+
+    class Tap:
+        """What hca_mad_rx sees."""
+
+        def drive(self):
+            """Nothing."""
+
+        def sample(self):
+            beat = MAD.unpack(rx.bench.get("mad_o"))
+            if beat["valid"]:
+                packet.append(beat["data"].to_bytes(64, "little") if beat["store"] else b"")
+                if beat["last"]:
+                    if beat["take"]:
+                        taken.append((beat["port"], b"".join(packet)))
+                    packet.clear()
+
+    rx.bench.agents.append(Tap())
+    for mgmt_class in (1, 0x81, 3, 4):
+        for method in (1, 2, 5, 6, 7, 0x81):
+            for attribute in (0x11, 0x20):
+                for qpn, src, vl in ((0, 0, 15), (0, 7, 15), (0, 0, 3), (1, 1, 2), (5, 1, 2)):
+                    port = rng.randrange(2)
+                    p = random_packet(rng, ib, 0x64, 256, rx.ports[port])
+                    p.update(dest_qpn=qpn, deth_src_qpn=src, is_global=is_global, vl=vl,
+                             payload=mad_bytes(rng, mgmt_class, method, attribute))
+                    frame = frame_of(p)
+                    broken = rng.random() < 0.1
+                    if broken:
+                        frame = frame[:-10] + bytes((frame[-10] ^ 1,)) + frame[-9:]
+                    rx.push(frame, ("vcrc_err" if ib else "icrc_err") if broken else "good", port)
+                    if not broken:
+                        kind = rx.expected[-1][0]["kind"]
+                        kinds[kind] += 1
+                        if kind == AGENT:
+                            want.append((port, frame[:-2]))
+    await rx.finish()
+    assert [(port, data[:len(w)]) for (port, data), (_, w) in zip(taken, want, strict=True)] == want
+    assert set(kinds) == ({0, GSI, SMI, AGENT} if ib else {0, GSI}) and (kinds[AGENT] > 12 or not ib)
 
 
 def test_rx_wire():

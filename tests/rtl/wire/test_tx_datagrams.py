@@ -9,13 +9,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
 from common import constants, simulate, struct
-from test_tx_wire import ACK, LID, MAC_ADDR, OPCODES, PAY, PORT, QPC, QPC_WR, QPS, TXP, Tx
+from test_tx_wire import ACK, ANYBODY, LID, MAC_ADDR, OPCODES, PAY, PORT, QPC, QPC_WR, QPS, TXP, Tx
 from wire_ref import frame_of, mapped
 
 AV, GID, WQE = struct("av_wr_t"), struct("gid_wr_t"), struct("sq_wqe_ud_ctrl_t")
 SLOTS, GIDS = constants()["AvSlots"], constants()["NumGids"]
 SEND, SEND_IMM = 0x64, 0x65
 LINES = range(QPS, QPS + 8)   # QPs of datagrams
+PERMISSIVE = 0xFFFF   # LID of whoever is there
 CONTROLLED = 1 << 31
 
 
@@ -109,9 +110,11 @@ class DgTx(Tx):
                    qpn=rng.getrandbits(14) << 10 | line)
         self.lines[line] = own
         is_gsi = rng.random() < 0.3
-        qpc = QPC.random(rng, port=port + 1, pkey_index=index, qkey=own["qkey"], qpn=own["qpn"], is_gsi=is_gsi)
-        if is_gsi:
-            own["qpn"] = 1   # MGMT-4
+        own["is_smi"] = not is_gsi and rng.random() < 0.3
+        qpc = QPC.random(rng, port=port + 1, pkey_index=index, qkey=own["qkey"], qpn=own["qpn"], is_gsi=is_gsi,
+                         is_smi=own["is_smi"])
+        if is_gsi or own["is_smi"]:
+            own["qpn"] = int(is_gsi)   # MGMT-4, MGMT-2
         self.qpc_wr.put(QPC_WR.pack(qpn=line, qpc=qpc))
         await self.bench.until(self.qpc_wr.idle, what="context")
 
@@ -126,6 +129,8 @@ class DgTx(Tx):
         wqe = {name: rng.getrandbits(width) for name, (_, width) in WQE.fields.items()}
         if rng.random() < 0.1:
             wqe["udp_src_port"] = 0
+        if rng.random() < 0.1:
+            wqe["dlid"] = PERMISSIVE
         wqe.update(fields)
         head = dict(psn=rng.getrandbits(24), ack_req=0, solicited=rng.getrandbits(1), imm=rng.getrandbits(32))
         payload = rng.randbytes(length)
@@ -142,6 +147,12 @@ class DgTx(Tx):
                  is_ipv4=mapped(gid.to_bytes(16, "little")[12:]) == gid,
                  slid=LID[port] + wqe["src_path_bits"] % (1 << self.lmc[port]),
                  deth_qkey=own["qkey"] if wqe["qkey"] >= CONTROLLED else wqe["qkey"])
+        if p["ib"] and p["vl"] == 15 and not own["is_smi"]:
+            p["dest_qpn"] = ANYBODY   # VL-9
+        if own["is_smi"]:
+            p.update(vl=15, deth_qkey=own["qkey"])
+            if p["dlid"] == PERMISSIVE:
+                p["slid"] = PERMISSIVE   # the port need not have a LID
         word = TXP.pack(kind=0, qpn=line, opcode=head["opcode"], psn=head["psn"], ack_req=head["ack_req"],
                         solicited=head["solicited"], imm=head["imm"], payload_bytes=length, has_payload=length > 0,
                         datagram=1, av_slot=slot)

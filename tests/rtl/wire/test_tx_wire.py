@@ -10,6 +10,8 @@ from common import Bench, Sink, Source, simulate, struct
 from wire_ref import KNOWN, frame_of, mapped, random_packet
 
 TXP, PAY, MAC, PORT = struct("txp_t"), struct("pay_t"), struct("mac_t"), struct("port_cfg_t")
+# QP that a packet names which the link must refuse.
+ANYBODY = 0xFFFFFF
 QPC, QPC_WR = struct("qpc_t"), struct("qpc_wr_t")
 MAC_ADDR, LID, QPS = (bytes.fromhex("02c0ffee0102"), bytes.fromhex("02c0ffee0201")), (0x1200, 0x3400), 16
 # Datagrams: test_tx_datagrams.py.
@@ -73,7 +75,7 @@ class Tx:
             context = {name: p[name] for name in same}
             if qpn == 0:
                 context["udp_src_port"], p["udp_src_port"] = 0, 0xC000
-            qpc = QPC.random(rng, **context, port=port + 1, pkey_index=index, src_path_bits=path)
+            qpc = QPC.random(rng, **context, port=port + 1, pkey_index=index, src_path_bits=path, is_smi=0)
             self.qpc_wr.put(QPC_WR.pack(qpn=qpn, qpc=qpc))
             self.qps.append(p)
         await self.bench.until(self.qpc_wr.idle, what="contexts")
@@ -89,6 +91,8 @@ class Tx:
         rng = self.rng
         qpn = rng.randrange(QPS) if qpn is None else qpn
         p = dict(self.qps[qpn], vl=self.sl2vl[self.qps[qpn]["port"]][self.qps[qpn]["sl"]])
+        if p["ib"] and p["vl"] == 15:
+            p["dest_qpn"] = ANYBODY
         fields = dict(psn=24, ack_req=1, solicited=1, reth_va=64, reth_rkey=32, reth_bytes=32, swap_add=64, compare=64,
                       aeth_syndrome=8, aeth_msn=24, imm=32)
         fields = {name: rng.getrandbits(width) for name, width in fields.items()}

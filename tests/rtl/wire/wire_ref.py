@@ -123,10 +123,22 @@ def mapped(addr):
     return int.from_bytes(ipaddress.IPv6Address(b"\0" * 10 + b"\xff\xff" + addr).packed, "little")
 
 
+# Kinds of descriptors (rxd_kind_e).
+GSI, MULTICAST, SMI, AGENT = 1, 2, 5, 6
+
+
+def is_for_agent(kind, mad):
+    """Is the datagram a request that firmware answers?"""
+    method, attribute = mad[3:4], int.from_bytes(mad[16:18], "big")
+    if len(mad) != 256 or method not in (b"\1", b"\2", b"\7"):
+        return False
+    return (kind == SMI and attribute != 0x20) or (kind == GSI and mad[1] == 4)
+
+
 def parse(frame, ib):
     """Fields of rxd_t that a good frame must give, and the payload."""
     d = dict.fromkeys(("reth_va", "reth_rkey", "reth_bytes", "swap_add", "compare", "aeth_syndrome", "aeth_msn", "imm",
-                       "deth_qkey", "deth_src_qpn", "slid", "sl", "sgid", "dgid", "kind"), 0)
+                       "deth_qkey", "deth_src_qpn", "slid", "sl", "sgid", "dgid", "kind", "smp"), 0)
     if ib:
         packet = frame[:-2]
         d["sl"], d["slid"] = packet[1] >> 4, int.from_bytes(packet[6:8], "big")
@@ -162,7 +174,11 @@ def parse(frame, ib):
         elif letter == "d":
             d["deth_qkey"], d["deth_src_qpn"] = pk.unpack(">II", chunk)
             d["deth_src_qpn"] &= 0xFFFFFF
-            d["kind"] = {1: 1, 0xFFFFFF: 2}.get(d["dest_qpn"], 0)    # RxdGsi, RxdMulticast
+            vl = frame[0] >> 4 if ib else 0
+            d["smp"] = int(vl == 15 and opcode == 0x64 and (d["dest_qpn"], d["deth_src_qpn"]) == (0, 0))
+            d["kind"] = SMI if d["smp"] else {1: GSI, 0xFFFFFF: MULTICAST}.get(d["dest_qpn"], 0)
+            if ib and opcode == 0x64 and is_for_agent(d["kind"], packet[at:len(packet) - 4 - (flags >> 4 & 3)]):
+                d["kind"] = AGENT
         elif letter == "i":
             d["imm"] = int.from_bytes(chunk, "little")
     payload = packet[at:len(packet) - 4 - (flags >> 4 & 3)]

@@ -92,6 +92,8 @@ pub struct RigConfig {
     pub cqe: u32,
     /// Functions that share the tables of a card, 1 to 4.
     pub functions: u8,
+    /// The ports wait for a subnet manager.
+    pub managed: bool,
 }
 
 impl RigConfig {
@@ -119,6 +121,7 @@ impl RigConfig {
             registers: 0,
             cqe: 4096,
             functions: 4,
+            managed: false,
         }
     }
 }
@@ -300,6 +303,9 @@ impl Rig {
                 rate_mbps: mbps(second.rate_bits_per_s),
                 ..second_identity(index, second.link)
             }));
+            for port in ports.iter_mut().filter(|_| config.managed) {
+                (port.lid, port.self_active) = (0, false);
+            }
             fabric.add_card(CardConfig {
                 pcie: config
                     .other_pcie

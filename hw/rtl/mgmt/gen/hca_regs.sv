@@ -119,6 +119,9 @@ module hca_regs (
             logic num_vls;
             logic link_sel;
             logic link_data;
+            logic mad_status;
+            logic mad_rx;
+            logic mad_tx;
             logic ctx_data;
             struct {
                 logic status;
@@ -139,6 +142,7 @@ module hca_regs (
             } port[2];
         } mgmt;
         logic counters;
+        logic mad;
         logic mailbox;
     } decoded_reg_strb_t;
     decoded_reg_strb_t decoded_reg_strb;
@@ -211,6 +215,9 @@ module hca_regs (
         decoded_reg_strb.mgmt.link_sel = cpuif_req_masked & (cpuif_addr == 18'h100c0);
         decoded_reg_strb.mgmt.link_data = cpuif_req_masked & (cpuif_addr == 18'h100c4) & !cpuif_req_is_wr;
         is_external |= cpuif_req_masked & (cpuif_addr == 18'h100c4) & !cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.mad_status = cpuif_req_masked & (cpuif_addr == 18'h100c8) & !cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.mad_rx = cpuif_req_masked & (cpuif_addr == 18'h100cc) & cpuif_req_is_wr;
+        decoded_reg_strb.mgmt.mad_tx = cpuif_req_masked & (cpuif_addr == 18'h100d0);
         decoded_reg_strb.mgmt.ctx_data = cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
         is_valid_rw |= cpuif_req_masked & (cpuif_addr >= 18'h10100) & (cpuif_addr <= 18'h10100 + 18'hff);
@@ -237,6 +244,8 @@ module hca_regs (
         end
         decoded_reg_strb.counters = cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'h1ff) & !cpuif_req_is_wr;
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'h1ff) & !cpuif_req_is_wr;
+        decoded_reg_strb.mad = cpuif_req_masked & (cpuif_addr >= 18'h10c00) & (cpuif_addr <= 18'h10c00 + 18'h3ff);
+        is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10c00) & (cpuif_addr <= 18'h10c00 + 18'h3ff);
         decoded_reg_strb.mailbox = cpuif_req_masked & (cpuif_addr >= 18'h20000) & (cpuif_addr <= 18'h20000 + 18'hfff);
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h20000) & (cpuif_addr <= 18'h20000 + 18'hfff);
         decoded_err = '0;
@@ -439,6 +448,26 @@ module hca_regs (
                     logic load_next;
                 } port;
             } link_sel;
+            struct {
+                struct {
+                    logic next;
+                    logic load_next;
+                } pop;
+            } mad_rx;
+            struct {
+                struct {
+                    logic [9:0] next;
+                    logic load_next;
+                } bytes;
+                struct {
+                    logic next;
+                    logic load_next;
+                } port;
+                struct {
+                    logic next;
+                    logic load_next;
+                } go;
+            } mad_tx;
             struct {
                 struct {
                     struct {
@@ -662,6 +691,22 @@ module hca_regs (
                     logic value;
                 } port;
             } link_sel;
+            struct {
+                struct {
+                    logic value;
+                } pop;
+            } mad_rx;
+            struct {
+                struct {
+                    logic [9:0] value;
+                } bytes;
+                struct {
+                    logic value;
+                } port;
+                struct {
+                    logic value;
+                } go;
+            } mad_tx;
             struct {
                 struct {
                     struct {
@@ -1428,6 +1473,104 @@ module hca_regs (
 
     assign hwif_out.mgmt.link_data.req = !decoded_req_is_wr ? decoded_reg_strb.mgmt.link_data : '0;
     assign hwif_out.mgmt.link_data.req_is_wr = decoded_req_is_wr;
+    // Field: hca_regs.mgmt.mad_rx.pop
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.mad_rx.pop.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.mad_rx && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.mad_rx.pop.value & ~decoded_wr_biten[0:0]) | (decoded_wr_data[0:0] & decoded_wr_biten[0:0]);
+            load_next_c = '1;
+        end else begin // singlepulse clears back to 0
+            next_c = '0;
+            load_next_c = '1;
+        end
+        field_combo.mgmt.mad_rx.pop.next = next_c;
+        field_combo.mgmt.mad_rx.pop.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.mad_rx.pop.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.mad_rx.pop.load_next) begin
+                field_storage.mgmt.mad_rx.pop.value <= field_combo.mgmt.mad_rx.pop.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.mad_rx.pop.value = field_storage.mgmt.mad_rx.pop.value;
+    // Field: hca_regs.mgmt.mad_tx.bytes
+    always_comb begin
+        automatic logic [9:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.mad_tx.bytes.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.mad_tx && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.mad_tx.bytes.value & ~decoded_wr_biten[9:0]) | (decoded_wr_data[9:0] & decoded_wr_biten[9:0]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.mad_tx.bytes.next = next_c;
+        field_combo.mgmt.mad_tx.bytes.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.mad_tx.bytes.value <= 10'h0;
+        end else begin
+            if(field_combo.mgmt.mad_tx.bytes.load_next) begin
+                field_storage.mgmt.mad_tx.bytes.value <= field_combo.mgmt.mad_tx.bytes.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.mad_tx.bytes.value = field_storage.mgmt.mad_tx.bytes.value;
+    // Field: hca_regs.mgmt.mad_tx.port
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.mad_tx.port.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.mad_tx && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.mad_tx.port.value & ~decoded_wr_biten[16:16]) | (decoded_wr_data[16:16] & decoded_wr_biten[16:16]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.mad_tx.port.next = next_c;
+        field_combo.mgmt.mad_tx.port.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.mad_tx.port.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.mad_tx.port.load_next) begin
+                field_storage.mgmt.mad_tx.port.value <= field_combo.mgmt.mad_tx.port.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.mad_tx.port.value = field_storage.mgmt.mad_tx.port.value;
+    // Field: hca_regs.mgmt.mad_tx.go
+    always_comb begin
+        automatic logic [0:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.mad_tx.go.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.mad_tx && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.mad_tx.go.value & ~decoded_wr_biten[31:31]) | (decoded_wr_data[31:31] & decoded_wr_biten[31:31]);
+            load_next_c = '1;
+        end else begin // singlepulse clears back to 0
+            next_c = '0;
+            load_next_c = '1;
+        end
+        field_combo.mgmt.mad_tx.go.next = next_c;
+        field_combo.mgmt.mad_tx.go.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.mad_tx.go.value <= 1'h0;
+        end else begin
+            if(field_combo.mgmt.mad_tx.go.load_next) begin
+                field_storage.mgmt.mad_tx.go.value <= field_combo.mgmt.mad_tx.go.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.mad_tx.go.value = field_storage.mgmt.mad_tx.go.value;
     // External region: hca_regs.mgmt.ctx_data
     assign hwif_out.mgmt.ctx_data.req = decoded_reg_strb.mgmt.ctx_data;
     assign hwif_out.mgmt.ctx_data.addr = decoded_addr[7:0];
@@ -1781,6 +1924,12 @@ module hca_regs (
     assign hwif_out.counters.req_is_wr = decoded_req_is_wr;
     assign hwif_out.counters.wr_data = decoded_wr_data;
     assign hwif_out.counters.wr_biten = decoded_wr_biten;
+    // External region: hca_regs.mad
+    assign hwif_out.mad.req = decoded_reg_strb.mad;
+    assign hwif_out.mad.addr = decoded_addr[9:0];
+    assign hwif_out.mad.req_is_wr = decoded_req_is_wr;
+    assign hwif_out.mad.wr_data = decoded_wr_data;
+    assign hwif_out.mad.wr_biten = decoded_wr_biten;
     // External region: hca_regs.mailbox
     assign hwif_out.mailbox.req = decoded_reg_strb.mailbox;
     assign hwif_out.mailbox.addr = decoded_addr[11:0];
@@ -1800,6 +1949,7 @@ module hca_regs (
             wr_ack |= hwif_in.mgmt.port[i0].gid.wr_ack;
         end
         wr_ack |= hwif_in.counters.wr_ack;
+        wr_ack |= hwif_in.mad.wr_ack;
         wr_ack |= hwif_in.mailbox.wr_ack;
         external_wr_ack = wr_ack;
     end
@@ -1821,6 +1971,7 @@ module hca_regs (
             rd_ack |= hwif_in.mgmt.port[i0].gid.rd_ack;
         end
         rd_ack |= hwif_in.counters.rd_ack;
+        rd_ack |= hwif_in.mad.rd_ack;
         rd_ack |= hwif_in.mailbox.rd_ack;
         readback_external_rd_ack_c = rd_ack;
     end
@@ -1988,6 +2139,15 @@ module hca_regs (
         if(rd_mux_addr == 18'h100c4) begin
             readback_data_var = hwif_in.mgmt.link_data.rd_data;
         end
+        if(rd_mux_addr == 18'h100c8) begin
+            readback_data_var[0] = hwif_in.mgmt.mad_status.pending.next;
+            readback_data_var[1] = hwif_in.mgmt.mad_status.port.next;
+            readback_data_var[2] = hwif_in.mgmt.mad_status.busy.next;
+        end
+        if(rd_mux_addr == 18'h100d0) begin
+            readback_data_var[9:0] = field_storage.mgmt.mad_tx.bytes.value;
+            readback_data_var[16] = field_storage.mgmt.mad_tx.port.value;
+        end
         if((rd_mux_addr >= 18'h10100) && (rd_mux_addr <= 18'h10100 + 18'hff)) begin
             readback_data_var = hwif_in.mgmt.ctx_data.rd_data;
         end
@@ -2038,6 +2198,9 @@ module hca_regs (
         end
         if((rd_mux_addr >= 18'h10800) && (rd_mux_addr <= 18'h10800 + 18'h1ff)) begin
             readback_data_var = hwif_in.counters.rd_data;
+        end
+        if((rd_mux_addr >= 18'h10c00) && (rd_mux_addr <= 18'h10c00 + 18'h3ff)) begin
+            readback_data_var = hwif_in.mad.rd_data;
         end
         if((rd_mux_addr >= 18'h20000) && (rd_mux_addr <= 18'h20000 + 18'hfff)) begin
             readback_data_var = hwif_in.mailbox.rd_data;

@@ -240,6 +240,24 @@ package hca_regs_pkg;
     } hca_regs__mgmt__link_data__in_t;
 
     typedef struct {
+        logic next;
+    } hca_regs__mgmt__mad_status__pending__in_t;
+
+    typedef struct {
+        logic next;
+    } hca_regs__mgmt__mad_status__port__in_t;
+
+    typedef struct {
+        logic next;
+    } hca_regs__mgmt__mad_status__busy__in_t;
+
+    typedef struct {
+        hca_regs__mgmt__mad_status__pending__in_t pending;
+        hca_regs__mgmt__mad_status__port__in_t port;
+        hca_regs__mgmt__mad_status__busy__in_t busy;
+    } hca_regs__mgmt__mad_status__in_t;
+
+    typedef struct {
         logic rd_ack;
         logic [31:0] rd_data;
         logic wr_ack;
@@ -299,6 +317,7 @@ package hca_regs_pkg;
         hca_regs__mgmt__num_ports__in_t num_ports;
         hca_regs__mgmt__num_vls__in_t num_vls;
         hca_regs__mgmt__link_data__in_t link_data;
+        hca_regs__mgmt__mad_status__in_t mad_status;
         hca_regs__mgmt__ctx_data__in_t ctx_data;
         hca_regs__mgmt__fnx__in_t fn[4];
         hca_regs__mgmt__portx__in_t port[2];
@@ -314,12 +333,19 @@ package hca_regs_pkg;
         logic rd_ack;
         logic [31:0] rd_data;
         logic wr_ack;
+    } hca_regs__mad__in_t;
+
+    typedef struct {
+        logic rd_ack;
+        logic [31:0] rd_data;
+        logic wr_ack;
     } hca_regs__mailbox__in_t;
 
     typedef struct {
         hca_regs__funcx__in_t func[4];
         hca_regs__mgmt__in_t mgmt;
         hca_regs__counters__in_t counters;
+        hca_regs__mad__in_t mad;
         hca_regs__mailbox__in_t mailbox;
     } hca_regs__in_t;
 
@@ -514,6 +540,32 @@ package hca_regs_pkg;
     } hca_regs__mgmt__link_data__out_t;
 
     typedef struct {
+        logic value;
+    } hca_regs__mgmt__mad_rx__pop__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__mad_rx__pop__out_t pop;
+    } hca_regs__mgmt__mad_rx__out_t;
+
+    typedef struct {
+        logic [9:0] value;
+    } hca_regs__mgmt__mad_tx__bytes__out_t;
+
+    typedef struct {
+        logic value;
+    } hca_regs__mgmt__mad_tx__port__out_t;
+
+    typedef struct {
+        logic value;
+    } hca_regs__mgmt__mad_tx__go__out_t;
+
+    typedef struct {
+        hca_regs__mgmt__mad_tx__bytes__out_t bytes;
+        hca_regs__mgmt__mad_tx__port__out_t port;
+        hca_regs__mgmt__mad_tx__go__out_t go;
+    } hca_regs__mgmt__mad_tx__out_t;
+
+    typedef struct {
         logic req;
         logic [7:0] addr;
         logic req_is_wr;
@@ -672,6 +724,8 @@ package hca_regs_pkg;
         hca_regs__mgmt__eqe_datax__out_t eqe_data[4];
         hca_regs__mgmt__link_sel__out_t link_sel;
         hca_regs__mgmt__link_data__out_t link_data;
+        hca_regs__mgmt__mad_rx__out_t mad_rx;
+        hca_regs__mgmt__mad_tx__out_t mad_tx;
         hca_regs__mgmt__ctx_data__out_t ctx_data;
         hca_regs__mgmt__fnx__out_t fn[4];
         hca_regs__mgmt__portx__out_t port[2];
@@ -687,6 +741,14 @@ package hca_regs_pkg;
 
     typedef struct {
         logic req;
+        logic [9:0] addr;
+        logic req_is_wr;
+        logic [31:0] wr_data;
+        logic [31:0] wr_biten;
+    } hca_regs__mad__out_t;
+
+    typedef struct {
+        logic req;
         logic [11:0] addr;
         logic req_is_wr;
         logic [31:0] wr_data;
@@ -697,6 +759,7 @@ package hca_regs_pkg;
         hca_regs__funcx__out_t func[4];
         hca_regs__mgmt__out_t mgmt;
         hca_regs__counters__out_t counters;
+        hca_regs__mad__out_t mad;
         hca_regs__mailbox__out_t mailbox;
     } hca_regs__out_t;
 endpackage

@@ -13,8 +13,12 @@ use crate::place;
 const BUILT: &str = "libibverbs.so";
 /// What programs ask for.
 const SONAME: &str = "libibverbs.so.1";
-/// The connection manager's, where it was built.
-const CM: (&str, &str) = ("librdmacm.so", "librdmacm.so.1");
+/// Those of connection managers and of subnet managers, where they were built.
+const OTHERS: [(&str, &str); 3] = [
+    ("librdmacm.so", "librdmacm.so.1"),
+    ("libibumad.so", "libibumad.so.3"),
+    (SOCKETS, SOCKETS),
+];
 /// The one that makes sockets rsockets, both here and where programs find it.
 const SOCKETS: &str = "librspreload.so";
 /// Folder beside the executable that holds nothing else.
@@ -42,7 +46,7 @@ fn folder_beside(home: &Path) -> Result<PathBuf> {
     }
     let folder = home.join(FOLDER);
     link(&folder, BUILT, SONAME)?;
-    for (built, soname) in [CM, (SOCKETS, SOCKETS)] {
+    for (built, soname) in OTHERS {
         if home.join(built).is_file() {
             link(&folder, built, soname)?;
         }
@@ -115,11 +119,13 @@ mod tests {
         fs::write(home.path().join(BUILT), b"ELF").unwrap();
         let folder = folder_beside(home.path()).unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        fs::write(home.path().join(CM.0), b"ELF").unwrap();
+        for (built, _) in OTHERS {
+            fs::write(home.path().join(built), b"ELF").unwrap();
+        }
         for _ in 0..2 {
             let folder = folder_beside(home.path()).unwrap();
             assert_eq!(fs::read(folder.join(SONAME)).unwrap(), b"ELF");
-            assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
         }
         assert!(search_path(Path::new("/x")).to_string_lossy().starts_with("/x"));
         let preloaded = |folder: &str| {

@@ -52,6 +52,10 @@ pub struct Topology {
     pub latency: u64,
     #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]
     pub faults: FaultSpec,
+    /// Who sets InfiniBand ports up: the simulator, or a subnet manager among the programs; until that has come they are
+    /// in INIT and have no LID
+    #[arg(long, value_enum, value_name = "WHO", default_value = "simulator")]
+    pub sm: Manager,
     #[command(flatten)]
     pub pcie: Pcie,
     #[command(flatten)]
@@ -79,6 +83,16 @@ pub struct Topology {
     pub timeline: TimelineArgs,
 }
 
+/// Who sets InfiniBand ports up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Manager {
+    /// The simulator, as the topology says.
+    #[default]
+    Simulator,
+    /// A subnet manager among the programs.
+    External,
+}
+
 impl Default for Topology {
     fn default() -> Self {
         Self {
@@ -88,6 +102,7 @@ impl Default for Topology {
             rate: 100,
             latency: 100,
             faults: FaultSpec::default(),
+            sm: Manager::default(),
             pcie: Pcie::default(),
             machine: Machine::default(),
             peer: Vec::new(),
@@ -147,6 +162,9 @@ impl Topology {
         };
         for card in &mut plan.cards {
             card.pcie = self.pcie.over(&card.pcie);
+        }
+        if self.sm == Manager::External {
+            plan.wait_for_manager().map_err(Error::msg)?;
         }
         self.lead_outside(&mut plan, &cable(Link::Eth))
             .map_err(Error::msg)?;

@@ -1,0 +1,29 @@
+//! The management agents of an InfiniBand port: what answers a subnet manager (MGMT-2), and what tells counters.
+//!
+//! Datagrams in, datagrams out: an agent is told what has come and works on a [`Port`] or on [`Counters`]; it sends
+//! nothing and knows no clock. Any bytes are an answer or nothing, never a panic. `no_std`, no heap: the card's firmware
+//! has one agent for each port, a switch one for all of its ports.
+//!
+//! * [`mad`]: the fields of a management datagram.
+//! * [`smp`]: which way a directed route goes on.
+//! * [`sma`]: subnet management.
+//! * [`switch`]: the same of a switch, with its ports and forwarding tables.
+//! * [`pma`]: performance management.
+//! * [`packet`]: the headers around a datagram on an InfiniBand link.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod mad;
+pub mod packet;
+pub mod pma;
+mod port_info;
+pub mod sma;
+pub mod smp;
+pub mod switch;
+
+pub use mad::{MAD_BYTES, Mad};
+pub use port_info::{PortFacts, PortSettings, State};
+pub use sma::{Agent, NodeFacts, Port, Refused};

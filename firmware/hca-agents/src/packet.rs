@@ -1,0 +1,142 @@
+//! What stands around a management datagram on an InfiniBand link: LRH, perhaps a GRH, BTH, DETH. CRCs are the
+//! hardware's.
+
+use crate::mad::{MAD_BYTES, Mad, put_u16, put_u32, u16_at, u32_at};
+use hca_wire::{LNH_IBA_GLOBAL, LNH_IBA_LOCAL, QKEY_GSI, QPN_GSI, QPN_SMI};
+
+const LRH_BYTES: usize = 8;
+const GRH_BYTES: usize = 40;
+const BTH_BYTES: usize = 12;
+const DETH_BYTES: usize = 8;
+/// UD SEND ONLY.
+const OPCODE: u8 = 0x64;
+/// VL of subnet management.
+const VL15: u8 = 15;
+/// Bytes of the longest packet, without CRCs.
+pub const MAX_PACKET: usize = LRH_BYTES + GRH_BYTES + BTH_BYTES + DETH_BYTES + MAD_BYTES;
+
+/// Where a datagram has come from; what its answer needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct From {
+    /// LID that it is from.
+    pub slid: u16,
+    /// LID that it is for, ours or permissive.
+    pub dlid: u16,
+    /// Its service level.
+    pub sl: u8,
+    /// QP that it is for: 0 or 1.
+    pub qpn: u32,
+    /// QP that it is from.
+    pub src_qpn: u32,
+    /// Its partition.
+    pub pkey: u16,
+    /// The GIDs of its GRH, source and destination, if it has one.
+    pub gids: Option<([u8; 16], [u8; 16])>,
+}
+
+/// Headers and datagram of a packet that begins with its LRH; `None`: it is not a datagram for QP 0 or 1.
+pub fn read(packet: &[u8]) -> Option<(From, Mad)> {
+    let head = packet.get(..LRH_BYTES)?;
+    let lnh = head[1] & 3;
+    let bth_at = match lnh {
+        LNH_IBA_LOCAL => LRH_BYTES,
+        LNH_IBA_GLOBAL => LRH_BYTES + GRH_BYTES,
+        _ => return None,
+    };
+    let bth = packet.get(bth_at..bth_at + BTH_BYTES + DETH_BYTES)?;
+    let data = packet.get(bth_at + BTH_BYTES + DETH_BYTES..)?;
+    let mad: Mad = data.get(..MAD_BYTES)?.try_into().ok()?;
+    let gid = |at: usize| packet.get(at..at + 16)?.try_into().ok();
+    let from = From {
+        slid: u16_at(head, 6),
+        dlid: u16_at(head, 2),
+        sl: head[1] >> 4,
+        qpn: u32_at(bth, 4) & 0xff_ffff,
+        src_qpn: u32_at(bth, 16) & 0xff_ffff,
+        pkey: u16_at(bth, 2),
+        gids: match lnh {
+            LNH_IBA_GLOBAL => Some((gid(16)?, gid(32)?)),
+            _ => None,
+        },
+    };
+    (bth[0] == OPCODE && from.qpn <= QPN_GSI).then_some((from, mad))
+}
+
+/// Writes the packet that takes an answer back, and says how long it is. `vl_of`: the VL of each SL.
+pub fn write_answer(
+    to: &From,
+    slid: u16,
+    vl_of: impl Fn(u8) -> u8,
+    mad: &Mad,
+    out: &mut [u8; MAX_PACKET],
+) -> usize {
+    let is_smi = to.qpn == QPN_SMI;
+    let gids = to.gids.filter(|_| !is_smi);
+    let bth_at = LRH_BYTES + if gids.is_some() { GRH_BYTES } else { 0 };
+    let len = bth_at + BTH_BYTES + DETH_BYTES + MAD_BYTES;
+    let vl = if is_smi { VL15 } else { vl_of(to.sl) };
+    out.fill(0);
+    out[0] = vl << 4;
+    out[1] = to.sl << 4
+        | if gids.is_some() {
+            LNH_IBA_GLOBAL
+        } else {
+            LNH_IBA_LOCAL
+        };
+    put_u16(out, 2, to.slid);
+    // The length counts the ICRC.
+    put_u16(out, 4, (len / 4 + 1) as u16);
+    put_u16(out, 6, slid);
+    if let Some((sgid, dgid)) = gids {
+        put_u32(out, 8, 6 << 28);
+        put_u16(out, 12, (len - bth_at + 4) as u16);
+        out[14] = hca_wire::GRH_NEXT_HEADER_IBA;
+        out[15] = 64;
+        out[16..32].copy_from_slice(&dgid);
+        out[32..48].copy_from_slice(&sgid);
+    }
+    let bth = &mut out[bth_at..];
+    // The bit of migration stands, as in any packet of ours.
+    (bth[0], bth[1]) = (OPCODE, 1 << 6);
+    put_u16(bth, 2, to.pkey);
+    put_u32(bth, 4, if is_smi { QPN_SMI } else { to.src_qpn });
+    put_u32(bth, 12, if is_smi { 0 } else { QKEY_GSI });
+    put_u32(bth, 16, to.qpn);
+    bth[BTH_BYTES + DETH_BYTES..][..MAD_BYTES].copy_from_slice(mad);
+    len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What is written can be read, and goes the way back.
+        #[test]
+        fn answers_go_back(slid: u16, dlid: u16, sl in 0u8..16, smi: bool, src_qpn in 2u32..1 << 24, pkey: u16,
+                           gids in proptest::option::of(any::<([u8; 16], [u8; 16])>())) {
+            let qpn = if smi { QPN_SMI } else { QPN_GSI };
+            let to = From { slid, dlid, sl, qpn, src_qpn: if smi { 0 } else { src_qpn }, pkey, gids };
+            let mut mad = [0; MAD_BYTES];
+            mad[255] = 7;
+            let mut out = [0; MAX_PACKET];
+            let len = write_answer(&to, 9, |sl| sl / 2, &mad, &mut out);
+            prop_assert_eq!(out[0] >> 4, if smi { 15 } else { sl / 2 });
+            prop_assert_eq!(usize::from(u16_at(&out, 4)) * 4, len + 4);
+            if smi || src_qpn == 1 {
+                let (back, data) = read(&out[..len]).unwrap();
+                prop_assert_eq!(data, mad);
+                prop_assert_eq!((back.slid, back.dlid, back.sl, back.pkey), (9, slid, sl, pkey));
+                prop_assert_eq!(back.gids, gids.filter(|_| !smi).map(|(s, d)| (d, s)));
+            } else {
+                prop_assert_eq!(u32_at(&out[len - MAD_BYTES - 16..], 0) & 0xff_ffff, src_qpn);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Management datagrams that firmware answers: hardware gives it the requests to the agents of the ports, and sends what
+//! it writes. What agents say is in `hca-agents`; here is what their ports are.
+
+use hca_abi::{EventKind, Mtu, OpVls, PortState, VL_ARB_ENTRIES};
+use hca_agents::packet::{self, MAX_PACKET};
+use hca_agents::pma::Counts;
+use hca_agents::sma::{ARB_PER_BLOCK, PKEYS_PER_BLOCK};
+use hca_agents::{NodeFacts, PortFacts, PortSettings, Refused, State};
+use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, QPN_SMI};
+
+use crate::device::{VENDOR_PART_ID, vendor_of};
+use crate::hal::{Hal, counter_index, error_index};
+use crate::port::{NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed};
+use crate::{Bus, Control};
+
+const _: () = assert!(NUM_PKEYS == PKEYS_PER_BLOCK);
+const _: () = assert!(VL_ARB_ENTRIES as usize == 2 * ARB_PER_BLOCK);
+/// Speeds of a lane up to 10 Gb/s (E-6); faster ones are told by LinkSpeedExt, beside this one.
+const SPEED_10_GBPS: u8 = 4;
+/// Bytes of a packet without GRH.
+const LOCAL_PACKET: usize = MAX_PACKET - 40;
+
+impl Control {
+    /// Answers the management datagram that waits, if one does.
+    pub(crate) fn answer_mad<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
+        if !self.has_mads {
+            return false;
+        }
+        let Some(port) = hal.mad_pending() else {
+            self.has_mads = false;
+            return false;
+        };
+        let mut bytes = [0; MAX_PACKET];
+        hal.mad_read(0, &mut bytes[..LOCAL_PACKET]);
+        if bytes[1] & 3 == LNH_IBA_GLOBAL {
+            hal.mad_read(LOCAL_PACKET, &mut bytes[LOCAL_PACKET..]);
+        }
+        hal.mad_pop();
+        let at = usize::from(port);
+        if at >= usize::from(self.num_ports) || !self.ports[at].infiniband() {
+            return true;
+        }
+        let Some((mut from, mut mad)) = packet::read(&bytes) else {
+            return true;
+        };
+        let is_local = self.is_own_lid(at, from.slid);
+        let is_answered = if from.qpn == QPN_SMI {
+            // The agent works on the port that it is of: it is taken out meanwhile.
+            let mut agent = self.ports[at].sma;
+            let now_s = hal.seconds();
+            let is_answered = agent.handle(
+                &mut mad,
+                &mut Hands {
+                    control: self,
+                    hal,
+                    at,
+                },
+                now_s,
+            );
+            self.ports[at].sma = agent;
+            is_answered
+        } else {
+            let number = self.ports[at].number();
+            self.ports[at].pma.handle(&mut mad, number, || counts(hal, port))
+        };
+        if is_answered {
+            if is_local && !self.is_own_lid(at, from.slid) {
+                // Who asked sits at this port, which has just got another LID.
+                from.slid = self.ports[at].identity().lid;
+            }
+            let slid = match from.dlid {
+                LID_PERMISSIVE => LID_PERMISSIVE,
+                _ => self.ports[at].identity().lid,
+            };
+            let map = self.ports[at].link.sl2vl_now();
+            let vl_of = |sl| (map >> (4 * u32::from(sl)) & 15) as u8;
+            let len = packet::write_answer(&from, slid, vl_of, &mad, &mut bytes);
+            hal.mad_send(port, &bytes[..len]);
+        }
+        true
+    }
+
+    fn is_own_lid(&self, at: usize, lid: u16) -> bool {
+        let port = &self.ports[at];
+        lid != LID_PERMISSIVE && lid >> port.lmc() == port.identity().lid >> port.lmc()
+    }
+}
+
+/// A port in the hands of its agent.
+struct Hands<'a, 'b, B: Bus> {
+    control: &'a mut Control,
+    hal: &'a mut Hal<'b, B>,
+    at: usize,
+}
+
+/// A sentence that fits NodeDescription.
+const DESCRIPTION: &[u8] = b"OpenHCA";
+
+impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
+    fn node(&mut self) -> NodeFacts {
+        let guid = |at: usize| u64::from_be_bytes(self.control.ports[at].identity().guid);
+        let mut description = [0; 64];
+        description[..DESCRIPTION.len()].copy_from_slice(DESCRIPTION);
+        NodeFacts {
+            system_guid: guid(0),
+            node_guid: guid(0),
+            port_guid: guid(self.at),
+            ports: self.control.num_ports,
+            pkeys: NUM_PKEYS as u16,
+            device: VENDOR_PART_ID as u16,
+            revision: crate::HARDWARE_VERSION,
+            vendor: vendor_of(&self.control.ports[0].identity().mac),
+            description,
+        }
+    }
+
+    fn facts(&mut self) -> PortFacts {
+        let port = &self.control.ports[self.at];
+        let (state, phy_up) = port.link.status(self.hal);
+        let (width, speed) = width_and_speed(port.identity().rate_mbps);
+        let mut count = |name| u16::try_from(self.hal.counter(self.at as u8, name)).unwrap_or(u16::MAX);
+        PortFacts {
+            number: port.number(),
+            lid: port.identity().lid,
+            lmc: port.lmc(),
+            cap_mask: port_cap_flags(true),
+            state: match state {
+                PortState::Init => State::Init,
+                PortState::Armed => State::Armed,
+                PortState::Active | PortState::ActiveDefer => State::Active,
+                PortState::Down | PortState::Nop => State::Down,
+            },
+            phys_state: if phy_up { PHYS_LINK_UP } else { PHYS_POLLING },
+            width,
+            speed: speed.min(SPEED_10_GBPS),
+            speed_ext: speed >> 4,
+            mtu: port.mtu(),
+            mtu_cap: Mtu::Bytes4096.into(),
+            vl_cap: port.link.built().into(),
+            op_vls: port.link.op_vls(true).into(),
+            high_limit: port.link.limit(),
+            hoq_life: 0,
+            arb_entries: VL_ARB_ENTRIES as u8,
+            pkey_violations: count(counter_index("pkey_violations")),
+            qkey_violations: count(counter_index("qkey_violations")),
+        }
+    }
+
+    fn set(&mut self, settings: &PortSettings) -> Result<(), Refused> {
+        let vls = OpVls::try_from(settings.op_vls).map_err(|_| Refused)?;
+        let (at, hal) = (self.at, &mut *self.hal);
+        let port = &mut self.control.ports[at];
+        let before = (port.identity().lid, port.lmc(), port.gids()[0]);
+        port.set_address(settings.lid, settings.lmc, settings.mtu, settings.gid_prefix);
+        port.apply_address(hal);
+        let request = settings.state.map(|state| match state {
+            State::Down => PortState::Down,
+            State::Init => PortState::Init,
+            State::Armed => PortState::Armed,
+            State::Active => PortState::Active,
+        });
+        // HOQLife is of switches alone.
+        let facts = port.facts();
+        port.link.manage(hal, facts, vls, settings.high_limit, request);
+        let now = (port.identity().lid, port.lmc(), port.gids()[0]);
+        self.control.announce_link(hal);
+        for (has_happened, event) in [
+            ((before.0, before.1) != (now.0, now.1), EventKind::LidChange),
+            (before.2 != now.2, EventKind::GidChange),
+            (settings.has_new_sm, EventKind::SmChange),
+            (settings.reregister, EventKind::ClientReregister),
+        ] {
+            if has_happened {
+                self.control.post_port_event(hal, at, event);
+            }
+        }
+        Ok(())
+    }
+
+    fn clear_violations(&mut self, _pkey: bool, _qkey: bool) {
+        // The card's counters run on; only performance management takes off what was cleared.
+    }
+
+    fn pkeys(&mut self, block: u16) -> Option<[u16; PKEYS_PER_BLOCK]> {
+        (block == 0).then(|| self.control.ports[self.at].pkeys().try_into().ok())?
+    }
+
+    fn set_pkeys(&mut self, _block: u16, pkeys: &[u16; PKEYS_PER_BLOCK]) -> Result<(), Refused> {
+        if self.control.ports[self.at].pkeys() != pkeys {
+            self.control.ports[self.at].set_pkeys(self.hal, pkeys);
+            self.control
+                .post_port_event(self.hal, self.at, EventKind::PkeyChange);
+        }
+        Ok(())
+    }
+
+    fn sl2vl(&mut self) -> [u8; 16] {
+        let map = self.control.ports[self.at].link.sl2vl_now();
+        core::array::from_fn(|sl| (map >> (4 * sl) & 15) as u8)
+    }
+
+    fn set_sl2vl(&mut self, vls: &[u8; 16]) -> Result<(), Refused> {
+        let map = (0..)
+            .zip(vls)
+            .fold(0, |map, (sl, vl)| map | u64::from(*vl) << (4 * sl));
+        let port = &mut self.control.ports[self.at];
+        let facts = port.facts();
+        let ok = port.link.manage_sl2vl(self.hal, facts, map);
+        ok.then_some(()).ok_or(Refused)
+    }
+
+    fn vl_arb(&mut self, high: bool, block: u8) -> Option<[(u8, u8); ARB_PER_BLOCK]> {
+        let table = self.control.ports[self.at].link.arbitration(high);
+        let from = usize::from(block) * ARB_PER_BLOCK;
+        table.get(from..from + ARB_PER_BLOCK)?.try_into().ok()
+    }
+
+    fn set_vl_arb(
+        &mut self,
+        high: bool,
+        block: u8,
+        entries: &[(u8, u8); ARB_PER_BLOCK],
+    ) -> Result<(), Refused> {
+        let port = &mut self.control.ports[self.at];
+        let mut table = port.link.arbitration(high);
+        let from = usize::from(block) * ARB_PER_BLOCK;
+        table
+            .get_mut(from..from + ARB_PER_BLOCK)
+            .ok_or(Refused)?
+            .copy_from_slice(entries);
+        let facts = port.facts();
+        let ok = port.link.manage_arbitration(self.hal, facts, high, &table);
+        ok.then_some(()).ok_or(Refused)
+    }
+}
+
+/// What the counters of a port, from 0, say to performance management.
+fn counts<B: Bus>(hal: &mut Hal<B>, port: u8) -> Counts {
+    let mut of = |name| hal.counter(port, name);
+    let (xmit_packets, xmit_bytes) = (of(counter_index("tx_packets")), of(counter_index("tx_bytes")));
+    let (rcv_packets, rcv_bytes) = (of(counter_index("rx_packets")), of(counter_index("rx_bytes")));
+    let pkey_violations = of(counter_index("pkey_violations"));
+    let crc_errors = of(counter_index("rx_crc_errors"));
+    let mut error = |name| u64::from(hal.link_word(port, hca_abi::LINK_WORD_ERRORS + error_index(name)));
+    Counts {
+        symbol_errors: error("symbol_error"),
+        recoveries: error("link_error_recovery"),
+        downed: error("link_downed"),
+        rcv_errors: error("port_rcv_errors") + crc_errors,
+        xmit_discards: error("port_xmit_discards"),
+        rcv_constraint_errors: pkey_violations,
+        vl15_dropped: error("vl15_dropped"),
+        overruns: error("excessive_buffer_overrun_errors"),
+        xmit_words: xmit_bytes / 4,
+        rcv_words: rcv_bytes / 4,
+        xmit_packets,
+        rcv_packets,
+        xmit_wait: 0,
+    }
+}

@@ -1,0 +1,88 @@
+"""Debian's OpenSM and the programs of infiniband-diags on cards that nobody else sets up (MGMT-1, MGMT-2, MGMT-5)."""
+
+import re
+
+import pytest
+from pairs import end, run_pair
+
+SM = ("--link", "ib", "--sm", "external")
+UP = 'until ibstat | grep -q "State: Active"; do sleep 0.1; done'
+# Whoever is done tells the other through a file.
+DONE = "until test -e {0}; do sleep 0.1; done"
+
+
+def manager(log, then, done):
+    """OpenSM in the background, something beside it, and its end once the other side is done."""
+    wait = DONE.format(done)
+    return ["sh", "-c", f"opensm -f {log} >/dev/null & sm=$!; {UP}; {then}; {wait}; kill $sm; wait $sm; true"]
+
+
+def managed(done, *commands):
+    """Commands of the other side, when its port is up."""
+    return ["sh", "-c", f"trap 'touch {done}' EXIT; {UP}; set -e; " + "; ".join(commands)]
+
+
+@pytest.fixture(name="files")
+def fixture_files(tmp_path):
+    return tmp_path / "opensm.log", tmp_path / "done"
+
+
+@pytest.mark.quick
+def test_subnet_up(hca, row, files):
+    """MGMT-1, MGMT-5, VL-14: OpenSM gives both cards a LID and brings their ports to ACTIVE; data flow by these."""
+    row("opensm", "and ibv_rc_pingpong", "ib")
+    log, done = files
+    ran = run_pair(hca, manager(log, "ibstat; ibv_rc_pingpong -n 50", done),
+                   managed(done, "ibstat", "sleep 0.5", "ibv_rc_pingpong -n 50 localhost"), *SM)
+    assert ran.returncode == 0, ran
+    assert "SUBNET UP" in log.read_text(), log.read_text()
+    assert not re.search(r"0x01 ->.*ERR", log.read_text()), log.read_text()
+    lids = [re.search(r"Base lid: (\d+)", end(ran, name)).group(1) for name in ("server", "client")]
+    assert sorted(lids) == ["1", "2"], ran
+    for name in ("server", "client"):
+        assert "SM lid: 1" in end(ran, name) and "50 iters" in end(ran, name), ran
+
+
+def test_diagnostics(hca, row, files):
+    """MGMT-3, STAT: the subnet manager and administrator, agents and counters answer those who ask, from both sides."""
+    row("infiniband-diags", "smpquery, sminfo, saquery, perfquery, ibnetdiscover", "ib")
+    log, done = files
+    questions = ["smpquery nodeinfo 1", "smpquery portinfo 2", "smpquery -D nodeinfo 0,1", "smpquery pkeys 1",
+                 "smpquery sl2vl 1", "smpquery vlarb 1", "sminfo", "saquery", "saquery -p", "saquery portinforecord",
+                 "perfquery 1 1", "perfquery -x 1 1", "ibnetdiscover"]
+    ran = run_pair(hca, manager(log, "saquery; perfquery 2 1", done), managed(done, *questions), *SM)
+    assert ran.returncode == 0, ran
+    client, server = end(ran, "client"), end(ran, "server")
+    assert re.search(r"sminfo: sm lid 1 sm guid 0x\w+, activity count \d+ priority \d+ state 3 SMINFO_MASTER", client), ran
+    assert client.count("NodeRecord dump") == 2 and server.count("NodeRecord dump") == 2, ran
+    assert "PathRecord dump" in client and "PortInfoRecord dump" in client, ran
+    assert client.count("PortXmitPkts:") == 2 and "PortXmitPkts:" in server, ran
+    assert "0xffff" in client, "the default partition"
+
+
+def test_manager_comes_again(hca, row, files):
+    """MGMT-1: OpenSM is killed in the middle of its work, and started again: LIDs stay, the subnet is up again."""
+    row("opensm", "killed and started again", "ib")
+    log, done = files
+    first = f"opensm -f {log}.1 >/dev/null & sm=$!; {UP}; ibstat | grep lid; kill -9 $sm; wait $sm"
+    again = (f"opensm -f {log} >/dev/null & sm=$!; until grep -q 'SUBNET UP' {log}; do sleep 0.1; done; "
+             f"ibstat | grep lid; {DONE.format(done)}; kill $sm; wait $sm; true")
+    ran = run_pair(hca, ["sh", "-c", f"{first}; {again}"],
+                   managed(done, f"until grep -q 'SUBNET UP' {log} 2>/dev/null; do sleep 0.1; done", "sminfo"), *SM)
+    assert ran.returncode == 0, ran
+    lids = re.findall(r"Base lid: (\d+)", end(ran, "server"))
+    assert len(lids) == 2 and lids[0] == lids[1] != "0", ran
+    assert "SMINFO_MASTER" in end(ran, "client"), ran
+
+
+@pytest.mark.quick
+def test_without_a_manager(hca, row):
+    """VL-14: ports wait in INIT without a LID; directed routes reach their agents; nobody else answers."""
+    row("infiniband-diags", "ibstat, smpquery without a subnet manager", "ib")
+    ask = "ibstat; smpquery -D nodeinfo 0; smpquery -D portinfo 0,1 1"
+    ran = run_pair(hca, ["sh", "-c", ask], ["ibstat"], *SM)
+    assert ran.returncode == 0, ran
+    server = end(ran, "server")
+    for words in ("State: Initializing", "Base lid: 0", "NodeType:........................Channel Adapter",
+                  "LinkState:.......................Initialize", "LinkWidthActive:.................4X"):
+        assert words in server, (words, ran)
