@@ -92,8 +92,8 @@ pub struct PortSettings {
     pub reregister: bool,
 }
 
-/// Writes it. `shows_mkey`: who asks may read the M_Key (KEY-4).
-pub(crate) fn write(data: &mut [u8], facts: &PortFacts, kept: &Kept, shows_mkey: bool) {
+/// Writes it. `input`: the port that was asked through; `shows_mkey`: who asks may read the M_Key (KEY-4).
+pub(crate) fn write(data: &mut [u8], facts: &PortFacts, kept: &Kept, input: u8, shows_mkey: bool) {
     data[..SMP_DATA_BYTES].fill(0);
     put_u64(data, 0, if shows_mkey { kept.mkey } else { 0 });
     put_u64(data, 8, kept.gid_prefix);
@@ -101,7 +101,7 @@ pub(crate) fn write(data: &mut [u8], facts: &PortFacts, kept: &Kept, shows_mkey:
     put_u16(data, 18, kept.sm_lid);
     put_u32(data, 20, facts.cap_mask);
     put_u16(data, 26, kept.lease_s);
-    data[28] = facts.number;
+    data[28] = input;
     // A port that is built for a width or speed is for all lesser ones; the cable says which it is.
     let and_lesser = |code: u8| (code << 1).wrapping_sub(u8::from(code != 0));
     data[29..31].fill(and_lesser(facts.width));

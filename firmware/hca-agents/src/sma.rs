@@ -283,7 +283,7 @@ impl Agent {
             // Who asks has reached it: the link trains again, and is there.
             facts.state = State::Init;
         }
-        port_info::write(data, &facts, &self.kept, shows_mkey);
+        port_info::write(data, &facts, &self.kept, facts.number, shows_mkey);
         Ok(())
     }
 }

@@ -129,7 +129,7 @@ impl SwitchAgent {
             (attr::NODE_INFO, false) => node_info(data, SWITCH, &switch.node(), input),
             (attr::NODE_DESC, false) => data.copy_from_slice(&switch.node().description),
             (SWITCH_INFO, _) => self.switch_info(data, switch, is_set),
-            (attr::PORT_INFO, _) => self.port_info(data, switch, is_set, modifier, mkey)?,
+            (attr::PORT_INFO, _) => self.port_info(data, switch, (input, is_set), modifier, mkey)?,
             (attr::PKEY_TABLE, _) => self.pkey_table(data, is_set, modifier)?,
             (attr::SL_TO_VL, _) => sl_to_vl(data, switch, is_set, modifier)?,
             (attr::VL_ARB, _) => vl_arb(data, switch, is_set, modifier)?,
@@ -161,7 +161,7 @@ impl SwitchAgent {
         &mut self,
         data: &mut [u8],
         switch: &mut impl Switch,
-        is_set: bool,
+        (input, is_set): (u8, bool),
         modifier: u32,
         mkey: u64,
     ) -> Result<(), u16> {
@@ -181,7 +181,7 @@ impl SwitchAgent {
         }
         let shows_mkey = self.agent.kept.protect == 0 || self.agent.holds(mkey) || is_set;
         let facts = switch.port(number).unwrap_or(facts);
-        port_info::write(data, &facts, &self.agent.kept, shows_mkey);
+        port_info::write(data, &facts, &self.agent.kept, input, shows_mkey);
         Ok(())
     }
 
@@ -279,3 +279,7 @@ fn multicast_table(
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "switch_tests.rs"]
+mod tests;

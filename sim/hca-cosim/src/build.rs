@@ -180,6 +180,10 @@ impl Fabric {
     ) -> Result<SwitchId, SimError> {
         let id = self.add_switch(switch.config.clone())?;
         let built = self.net_mut().switch_mut(id);
+        if switch.config.is_managed {
+            // A subnet manager finds the ways.
+            return Ok(id);
+        }
         for (lid, port) in &routes.unicast {
             built.forwarding_mut().set_unicast(*lid, *port)?;
         }

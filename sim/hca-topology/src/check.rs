@@ -80,9 +80,7 @@ pub(crate) fn check(file: File) -> Result<Topology, Problem> {
         root,
     };
     if file.sm == file::Manager::External {
-        topology
-            .wait_for_manager()
-            .map_err(|what| problem("file", format!("sm: {what}")))?;
+        topology.wait_for_manager();
     }
     Ok(topology)
 }

@@ -313,20 +313,16 @@ impl Topology {
         })
     }
 
-    /// All InfiniBand ports wait for a subnet manager. The switches of the simulator have no agent that one could talk
-    /// to: not behind them.
-    pub fn wait_for_manager(&mut self) -> Result<(), String> {
-        let mut switches = self.switches.iter();
-        if let Some(switch) = switches.find(|switch| matches!(switch, SwitchSpec::InfiniBand(_))) {
-            return Err(format!(
-                "switch {} has no management agent: a subnet manager can only set up cards that are joined directly",
-                switch.name()
-            ));
-        }
+    /// All InfiniBand ports wait for a subnet manager, those of switches too.
+    pub fn wait_for_manager(&mut self) {
         for port in self.cards.iter_mut().flat_map(|card| &mut card.ports) {
             port.is_managed = port.kind == LinkKind::InfiniBand;
         }
-        Ok(())
+        for switch in &mut self.switches {
+            if let SwitchSpec::InfiniBand(switch) = switch {
+                switch.config.is_managed = true;
+            }
+        }
     }
 
     /// Name of an end of a link, as in the file.

@@ -164,7 +164,7 @@ impl Topology {
             card.pcie = self.pcie.over(&card.pcie);
         }
         if self.sm == Manager::External {
-            plan.wait_for_manager().map_err(Error::msg)?;
+            plan.wait_for_manager();
         }
         self.lead_outside(&mut plan, &cable(Link::Eth))
             .map_err(Error::msg)?;

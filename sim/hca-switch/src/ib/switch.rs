@@ -4,6 +4,7 @@ use hca_link::Cable;
 use hca_wire::{crc, lrh};
 
 use super::link::{Due, LinkConfig, LinkEnd, Received, Wire};
+use super::management::{Management, Rest};
 use super::queue::{OutQueue, Waiting};
 use super::tables::{Forwarding, Sl2Vl, SlTables};
 use crate::arb::{DATA_VLS_MAX, Heads, VlArbConfig, VlArbiter};
@@ -35,6 +36,10 @@ pub struct IbSwitchConfig {
     pub hoq_life_cycles: Option<u64>,
     /// A VL's credits are told at least this often while anything moves.
     pub fcp_max_cycles: u64,
+    /// Its GUID.
+    pub guid: u64,
+    /// A subnet manager sets it up: until that has come no data pass (VL-14).
+    pub is_managed: bool,
 }
 
 impl IbSwitchConfig {
@@ -51,6 +56,8 @@ impl IbSwitchConfig {
             forward_cycles: 25,
             hoq_life_cycles: None,
             fcp_max_cycles: 16_384,
+            guid: guid_of(name),
+            is_managed: false,
         }
     }
 
@@ -89,6 +96,14 @@ impl IbSwitchConfig {
     }
 }
 
+/// A GUID that is nobody's but this name's (IBA vol1 4.1.1: bit 57 says that it was not given by the IEEE).
+fn guid_of(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    hash & 0x00ff_ffff_ffff_ffff | 0x0200_0000_0000_0000
+}
+
 /// The sending side of a port.
 struct Output {
     queues: [OutQueue; DATA_VLS_MAX + 1],
@@ -107,6 +122,7 @@ pub struct IbSwitch {
     forwarding: Forwarding,
     sl_tables: SlTables,
     store: Store,
+    management: Management,
     /// When the switch has to act by itself, arrivals apart.
     wake_at: Option<u64>,
     /// When a data packet last left.
@@ -117,12 +133,14 @@ impl IbSwitch {
     /// A switch without cables and routes.
     pub fn new(config: IbSwitchConfig) -> Result<Self, SwitchError> {
         config.check()?;
+        let management = Management::new(&config);
         Ok(Self {
             ports: Ports::new(&config.name, config.ports),
             config,
             forwarding: Forwarding::default(),
             sl_tables: SlTables::default(),
             store: Store::default(),
+            management,
             wake_at: None,
             progress_at: 0,
         })
@@ -252,11 +270,40 @@ impl IbSwitch {
         self.wake_at = self.next_wake(now, cables);
     }
 
+    /// What leaves in the place of a packet of subnet management for the switch, and through which port.
+    fn manage(&mut self, now: u64, input: u8, received: Received) -> Option<(Received, u8)> {
+        let rest = Rest {
+            forwarding: &mut self.forwarding,
+            sl_tables: &mut self.sl_tables,
+            op_vls: self
+                .ports
+                .iter()
+                .map(|port| port.as_ref().map(|port| port.link.wire.op_vls))
+                .collect(),
+            arbitration: None,
+        };
+        let (leaves, arbitration) = self.management.handle(now, input, received, rest);
+        if let Some((port, arbitration)) = arbitration {
+            // One that cannot be leaves things as they are.
+            let _ = self.set_arbitration(port, arbitration);
+        }
+        leaves
+    }
+
     /// Puts a packet that has come in into the queues of its outputs.
-    fn forward(&mut self, now: u64, index: usize, received: Received) {
+    fn forward(&mut self, now: u64, index: usize, mut received: Received) {
         let input = index as u8 + 1;
         let lrh = received.lrh;
         let mut ports = self.forwarding.ports(lrh.dlid, input);
+        if lrh.vl == VL15 && self.management.is_for(&lrh, &self.forwarding) {
+            let Some((leaves, output)) = self.manage(now, input, received) else {
+                return;
+            };
+            received = leaves;
+            ports = 1u64.checked_shl(output.into()).unwrap_or(0);
+        } else if lrh.vl != VL15 && !self.management.takes(input) {
+            ports = 0;
+        }
         let mut outputs = [(0u8, 0u8); PORTS_MAX as usize];
         let (mut count, mut unusable) = (0, 0);
         while ports != 0 {
@@ -326,6 +373,10 @@ impl IbSwitch {
         // VL-9: subnet management keeps its VL.
         if lrh.vl == VL15 {
             return Some(VL15);
+        }
+        if !self.management.sends(output) {
+            port.link.counters.port_xmit_discards += 1;
+            return None;
         }
         let op_vls = port.link.wire.op_vls;
         let vl = self.sl_tables.vl(input, output, lrh.sl, op_vls);

@@ -36,6 +36,20 @@ impl Forwarding {
         Ok(())
     }
 
+    /// The LID leads nowhere.
+    pub fn clear_unicast(&mut self, lid: u16) {
+        self.unicast.remove(&lid);
+    }
+
+    /// Packets to this group leave by these ports, and no other.
+    pub fn set_multicast(&mut self, mlid: u16, ports: u64) {
+        if ports == 0 || !is_multicast(mlid) {
+            self.multicast.remove(&mlid);
+        } else {
+            self.multicast.insert(mlid, ports);
+        }
+    }
+
     /// The port for a LID.
     pub fn unicast(&self, lid: u16) -> Option<u8> {
         self.unicast.get(&lid).copied()
