@@ -21,7 +21,8 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 
 # The oldest C library with all symbols that the programs want.
-glibc=$(objdump -T "$built/hca" "$built/libibverbs.so" "$built/librdmacm.so" "$built/librspreload.so" "$built/libibumad.so" |
+glibc=$(objdump -T "$built/hca" "$built/libibverbs.so" "$built/librdmacm.so" "$built/librspreload.so" \
+  "$built/libibumad.so" |
   grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 glibc=${glibc#GLIBC_}
 

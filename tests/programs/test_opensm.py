@@ -1,9 +1,13 @@
 """Debian's OpenSM and the programs of infiniband-diags on cards that nobody else sets up (MGMT-1, MGMT-2, MGMT-5)."""
 
 import re
+import signal
+import subprocess
 
 import pytest
-from pairs import end, run_pair
+from cards import Simulator
+from conftest import ROOT
+from pairs import end, packets, run_pair
 
 SM = ("--link", "ib", "--sm", "external")
 UP = 'until ibstat | grep -q "State: Active"; do sleep 0.1; done'
@@ -14,7 +18,7 @@ DONE = "until test -e {0}; do sleep 0.1; done"
 def manager(log, then, done):
     """OpenSM in the background, something beside it, and its end once the other side is done."""
     wait = DONE.format(done)
-    return ["sh", "-c", f"opensm -f {log} >/dev/null & sm=$!; {UP}; {then}; {wait}; kill $sm; wait $sm; true"]
+    return ["sh", "-c", f"opensm -d 2 -f {log} >/dev/null & sm=$!; {UP}; {then}; {wait}; kill $sm; wait $sm; true"]
 
 
 def managed(done, *commands):
@@ -23,7 +27,9 @@ def managed(done, *commands):
 
 
 @pytest.fixture(name="files")
-def fixture_files(tmp_path):
+def fixture_files(tmp_path, monkeypatch):
+    # What OpenSM remembers of a fabric is of this test alone.
+    monkeypatch.setenv("OSM_CACHE_DIR", str(tmp_path))
     return tmp_path / "opensm.log", tmp_path / "done"
 
 
@@ -50,10 +56,15 @@ def test_diagnostics(hca, row, files):
     questions = ["smpquery nodeinfo 1", "smpquery portinfo 2", "smpquery -D nodeinfo 0,1", "smpquery pkeys 1",
                  "smpquery sl2vl 1", "smpquery vlarb 1", "sminfo", "saquery", "saquery -p", "saquery portinforecord",
                  "perfquery 1 1", "perfquery -x 1 1", "ibnetdiscover"]
-    ran = run_pair(hca, manager(log, "saquery; perfquery 2 1", done), managed(done, *questions), *SM)
+    capture = log.with_name("link.pcap")
+    ran = run_pair(hca, manager(log, "saquery; perfquery 2 1", done), managed(done, *questions), *SM, capture=capture)
     assert ran.returncode == 0, ran
+    packets(hca, capture)   # every CRC
+    seen = subprocess.run(["tshark", "-r", capture, "-Y", "infiniband.mad || _ws.malformed"], capture_output=True,
+                          text=True, check=True).stdout
+    assert seen.count("GetResp") > 20 and "alformed" not in seen, seen
     client, server = end(ran, "client"), end(ran, "server")
-    assert re.search(r"sminfo: sm lid 1 sm guid 0x\w+, activity count \d+ priority \d+ state 3 SMINFO_MASTER", client), ran
+    assert re.search(r"sminfo: sm lid 1 sm guid 0x\w+, activity count \d+ .* state 3 SMINFO_MASTER", client), ran
     assert client.count("NodeRecord dump") == 2 and server.count("NodeRecord dump") == 2, ran
     assert "PathRecord dump" in client and "PortInfoRecord dump" in client, ran
     assert client.count("PortXmitPkts:") == 2 and "PortXmitPkts:" in server, ran
@@ -64,8 +75,8 @@ def test_manager_comes_again(hca, row, files):
     """MGMT-1: OpenSM is killed in the middle of its work, and started again: LIDs stay, the subnet is up again."""
     row("opensm", "killed and started again", "ib")
     log, done = files
-    first = f"opensm -f {log}.1 >/dev/null & sm=$!; {UP}; ibstat | grep lid; kill -9 $sm; wait $sm"
-    again = (f"opensm -f {log} >/dev/null & sm=$!; until grep -q 'SUBNET UP' {log}; do sleep 0.1; done; "
+    first = f"opensm -d 2 -f {log}.1 >/dev/null & sm=$!; {UP}; ibstat | grep lid; kill -9 $sm; wait $sm"
+    again = (f"opensm -d 2 -f {log} >/dev/null & sm=$!; until grep -q 'SUBNET UP' {log}; do sleep 0.1; done; "
              f"ibstat | grep lid; {DONE.format(done)}; kill $sm; wait $sm; true")
     ran = run_pair(hca, ["sh", "-c", f"{first}; {again}"],
                    managed(done, f"until grep -q 'SUBNET UP' {log} 2>/dev/null; do sleep 0.1; done", "sminfo"), *SM)
@@ -86,3 +97,33 @@ def test_without_a_manager(hca, row):
     for words in ("State: Initializing", "Base lid: 0", "NodeType:........................Channel Adapter",
                   "LinkState:.......................Initialize", "LinkWidthActive:.................4X"):
         assert words in server, (words, ran)
+
+
+def test_two_switches(hca, row, files):
+    """MGMT-1: four cards behind two switches, whose forwarding tables OpenSM fills: everybody reaches everybody."""
+    row("opensm", "four cards behind two switches", "ib")
+    log, _ = files
+    fabric = Simulator(hca, f"--topology={ROOT}/docs/topologies/two-switches.toml", "--sm=external")
+    try:
+        sm = fabric.start(0, "opensm", "-d", "2", "-f", log)
+        sm.wait_until(lambda: log.is_file() and "SUBNET UP" in log.read_text(), "SUBNET UP")
+
+        def ask(card, *words):
+            done = fabric.start(card, *words).done()
+            assert done.code == 0, done
+            return done.text
+
+        lids = [re.search(r"Base lid: (\d+)", ask(card, "ibstat")).group(1) for card in range(4)]
+        assert len(set(lids) - {"0"}) == 4, lids
+        found = ask(3, "ibnetdiscover")
+        assert found.count("\nSwitch") == 2 and found.count("\nCa") == 4, found
+        assert ask(3, "saquery").count("NodeRecord dump") == 6
+        switch = re.search(r'"sw1" base port 0 lid (\d+)', found).group(1)
+        table = ask(2, "ibroute", switch)
+        assert all(f"0x{int(lid):04x}" in table for lid in lids), table
+        ends = fabric.start_pair(["ibv_rc_pingpong", "-n", "20"], cards=(1, 3))
+        assert all("20 iters" in program.done().text for program in ends)
+        sm.signal(signal.SIGTERM)
+        assert sm.done().code == 0, sm.text
+    finally:
+        fabric.stop()

@@ -89,7 +89,8 @@ abi_consts! {
         /// Rows of the table GROUP.
         GROUP_ROWS = 512,
         /// The first of them are heads: row p of QP1 of port p (from 0), row GROUP_SMI_HEADS + p of its QP0, row
-        /// GROUP_HASH_HEADS + h of multicast groups whose MGID has the hash h, the exclusive or of its 6-bit pieces from the first bit on.
+        /// GROUP_HASH_HEADS + h of multicast groups whose MGID has the hash h, the exclusive or of its 6-bit
+        /// pieces from the first bit on.
         GROUP_HEADS = 128,
         /// First head of QP0s.
         GROUP_SMI_HEADS = 2,

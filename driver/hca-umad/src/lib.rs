@@ -7,7 +7,7 @@
 //! * `engine.rs` is the kernel's part: which agent gets what, transactions, time limits, directed routes; it does no
 //!   input or output itself.
 //! * `rmpp.rs`: messages of several datagrams.
-//! * `station.rs`: an engine with its QPs (`qp.rs`) and a thread; one for each port in use, shared by those who open it.
+//! * `station.rs`: an engine with its QPs (`qp.rs`) and a thread; one for each port in use, all who open it share it.
 //! * `info.rs`: what is known of cards and ports.
 
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! The management agents of an InfiniBand port: what answers a subnet manager (MGMT-2), and what tells counters.
 //!
 //! Datagrams in, datagrams out: an agent is told what has come and works on a [`Port`] or on [`Counters`]; it sends
-//! nothing and knows no clock. Any bytes are an answer or nothing, never a panic. `no_std`, no heap: the card's firmware
+//! nothing and knows no clock. Any bytes are an answer or nothing, never a panic. `no_std`, no heap: a card's firmware
 //! has one agent for each port, a switch one for all of its ports.
 //!
 //! * [`mad`]: the fields of a management datagram.

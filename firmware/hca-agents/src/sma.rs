@@ -1,5 +1,5 @@
-//! The agent of subnet management (MGMT-2): what it answers, and to whom. One agent is one port's; it keeps what a subnet
-//! manager writes there for other managers to read, and does what it asks for by [`Port`].
+//! The agent of subnet management (MGMT-2): what it answers, and to whom. One agent is one port's; it keeps what a
+//! subnet manager writes there for other managers to read, and does what it asks for by [`Port`].
 
 use crate::mad::{
     self, Mad, SMP_DATA, SMP_DATA_BYTES, attribute_of, class_of, method, method_of, mkey_of, modifier_of,

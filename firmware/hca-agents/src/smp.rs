@@ -80,8 +80,8 @@ pub enum Way {
     Lost,
 }
 
-/// A datagram that has come into a switch through a port (C14-9, C14-13): which way it goes. Writes how it came and moves
-/// the pointer.
+/// A datagram that has come into a switch through a port (C14-9, C14-13): which way it goes. Writes how it came and
+/// moves the pointer.
 pub fn pass(mad: &mut Mad, input: u8) -> Way {
     let (pointer, count) = (mad[HOP_POINTER], mad[HOP_COUNT]);
     if count > MAX_HOPS || !is_pure(mad) {

@@ -270,8 +270,8 @@ impl Link {
         self.settings.limit
     }
 
-    /// VLs and limit of High Priority. MGMT-5: the state moves as `request` says. One to DOWN trains the link again, after
-    /// which it is in INIT; that the cable does this at once, so what waits on VL15 is not lost.
+    /// VLs and limit of High Priority. MGMT-5: the state moves as `request` says. One to DOWN trains the link again,
+    /// after which it is in INIT; that the cable does this at once, so what waits on VL15 is not lost.
     pub fn manage<B: Bus>(
         &mut self,
         hal: &mut Hal<B>,

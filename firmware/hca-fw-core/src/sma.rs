@@ -1,5 +1,5 @@
-//! Management datagrams that firmware answers: hardware gives it the requests to the agents of the ports, and sends what
-//! it writes. What agents say is in `hca-agents`; here is what their ports are.
+//! Management datagrams that firmware answers: hardware gives it the requests to the agents of the ports, and sends
+//! what it writes. What agents say is in `hca-agents`; here is what their ports are.
 
 use hca_abi::{EventKind, Mtu, OpVls, PortState, VL_ARB_ENTRIES};
 use hca_agents::packet::{self, MAX_PACKET};

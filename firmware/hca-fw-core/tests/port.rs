@@ -77,7 +77,7 @@ fn flags_and_capabilities_are_those_of_the_link_layer() {
         ETHERNET => (1, port_cap::IP_BASED_GIDS),
         _ => {
             let caps = port_cap::SL_MAP | port_cap::OPT_IPD | port_cap::EXTENDED_SPEEDS;
-            (0, caps | port_cap::SYS_IMAGE_GUID)
+            (0, caps | port_cap::SYS_IMAGE_GUID | port_cap::CLIENT_REG)
         }
     };
     let mut function = function(FakeDevice::identity());

@@ -172,7 +172,7 @@ module hca_mgmt
   hw_ev_t                  all_ev [NumEvSources];
   hw_ev_t                  head_ev;
   logic                    head_valid;
-  // This block's own: writes of CONTROL, changes of a link, datagrams; one pending bit per function and per port, and one.
+  // This block's own: writes of CONTROL, changes of a link, datagrams; a pending bit per function, per port, and one.
   logic [NumOwn-1:0]       own_set, own_pend_q, own_grant;
   hw_ev_t                  own_ev;
   logic                    own_take;

@@ -1,5 +1,5 @@
-// Hands a datagram that is for several QPs to each of them: for QP1 or QP0 to those of its port, for a multicast group to
-// its members. They stand in lists of rows (group_row_t), which begin at a head: MGIDs with the same hash share one.
+// Hands a datagram that is for several QPs to each of them: for QP1 or QP0 to those of its port, for a multicast group
+// to its members. They stand in lists of rows (group_row_t), which begin at a head: MGIDs with the same hash share one.
 // A packet for one QP passes at once. Otherwise a cycle for each row of the list, and for each member a copy
 // (RxdCopy) when the receiver takes it; then an end (RxdEnd), which alone frees the buffer. Nothing passes meanwhile.
 // One for firmware is an end at once: hca_mad_rx has it.

@@ -151,7 +151,8 @@ class Env:
 
     def packet(self, qp, opcode, psn, size=0, **fields):
         """An rxd word."""
-        values = dict(kind=0, smp=0, opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn, pkey=FULL_PKEY,
+        values = dict(kind=0, smp=0, opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn,
+                      pkey=FULL_PKEY,
                       slid=qp.fields["dlid"], sgid=qp.fields["dgid"], dgid=qp.fields["sgid"], port=qp.port,
                       buf_beat=self.rng.randrange(1024), buf_beats=1 + (size + 90) // 64, payload_off=70)
         values.update(fields)

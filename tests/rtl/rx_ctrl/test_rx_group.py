@@ -140,7 +140,8 @@ async def copies(dut, rates):
 
 @cocotb.test()
 async def pace(dut):
-    """A packet for one QP, or for firmware, takes a cycle; one for a group of n members 2 n + 3, and a cycle for each other row."""
+    """A packet for one QP, or for firmware, takes a cycle; one for a group of n members 2 n + 3, and a
+    cycle for each other row."""
     env = await Env(dut, 2).start()
     mgid, other, *_ = addresses(env.rng)
     for _ in range(3):

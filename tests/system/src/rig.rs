@@ -92,7 +92,7 @@ pub struct RigConfig {
     pub cqe: u32,
     /// Functions that share the tables of a card, 1 to 4.
     pub functions: u8,
-    /// The ports wait for a subnet manager.
+    /// InfiniBand ports wait for a subnet manager.
     pub managed: bool,
 }
 
@@ -303,7 +303,7 @@ impl Rig {
                 rate_mbps: mbps(second.rate_bits_per_s),
                 ..second_identity(index, second.link)
             }));
-            for port in ports.iter_mut().filter(|_| config.managed) {
+            for port in ports.iter_mut().filter(|port| config.managed && port.infiniband) {
                 (port.lid, port.self_active) = (0, false);
             }
             fabric.add_card(CardConfig {

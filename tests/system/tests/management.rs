@@ -5,7 +5,7 @@ mod common;
 use common::{LIMIT_NS, cap};
 use hca_dev::DmaBuf;
 use hca_link::LinkKind;
-use hca_system_tests::{Dev, Node, Rig, RigConfig};
+use hca_system_tests::{Dev, Node, Rig, RigConfig, SecondCable};
 use hca_verbs::{
     Access, Ah, AhAttr, Datagram, Mr, PortState, QpAttr, QpAttrMask, QpOptions, QpState, RawQp, RecvWr,
     SendFlags, SendOp, SendWr, Service, WcStatus, WrData,
@@ -216,7 +216,7 @@ fn mgmt_2_the_agent_of_a_port_answers() {
     assert!(make(&other).is_err(), "QP0 of another function");
 }
 
-/// MGMT-1, MGMT-5, VL-14: a program sets up both ports, its own by a route without hops, and data flow then; not before.
+/// MGMT-1, MGMT-5, VL-14: a program sets up both ports, its own by a route without hops, and agents answer by LID then.
 #[test]
 fn mgmt_5_a_program_sets_up_both_ports() {
     let rig = managed();
@@ -244,6 +244,101 @@ fn mgmt_5_a_program_sets_up_both_ports() {
         let guid = rig.nodes[node].context.query_gid(1, 0).unwrap();
         assert_eq!(answer[64 + 20..64 + 28], guid[8..], "LID {lid}");
     }
+}
+
+/// MGMT-2: each port has an agent of its own, and its own QP0; an Ethernet port has none.
+#[test]
+fn mgmt_2_each_port_has_its_agent() {
+    for second in [LinkKind::InfiniBand, LinkKind::Ethernet] {
+        let config = RigConfig {
+            managed: true,
+            second: Some(SecondCable::new(second)),
+            ..RigConfig::new(43, LinkKind::InfiniBand)
+        };
+        let rig = Rig::new(&config).unwrap();
+        if second == LinkKind::Ethernet {
+            let mut qp = make(&rig.nodes[0]).unwrap();
+            assert!(to_rts(&mut qp, 2).is_err());
+            continue;
+        }
+        let mut ports = [1, 2].map(|port| (port, Smi::new(&rig.nodes[0], port)));
+        for (port, smi) in &mut ports {
+            let mut mad = directed(GET, NODE_INFO, 0, 1);
+            mad[129] = *port;
+            let answer = smi.ask(&rig, 0, &mad);
+            let guid = rig.nodes[1].context.query_gid(*port, 0).unwrap();
+            assert_eq!(
+                (answer[67], answer[193], answer[64 + 36]),
+                (2, *port, *port),
+                "port {port}"
+            );
+            assert_eq!(answer[64 + 20..64 + 28], guid[8..], "port {port}");
+        }
+    }
+}
+
+/// KEY-2, KEY-3: a locked port does nothing for who has not the key, and says so by its counter.
+#[test]
+fn key_3_a_locked_port_serves_the_holder_alone() {
+    let rig = managed();
+    let mut smi = Smi::new(&rig.nodes[0], 1);
+    let mut lock = smi.ask(&rig, 0, &directed(GET, PORT_INFO, 0, 1));
+    lock[3..6].copy_from_slice(&[SET, 0, 0]);
+    lock[64..72].copy_from_slice(&0x5eed_u64.to_be_bytes());
+    lock[64 + 16..64 + 20].copy_from_slice(&[0, 9, 0, 1]);
+    (lock[64 + 32], lock[64 + 33], lock[64 + 34]) = (lock[64 + 32] & 0xf0, 0, 2 << 6);
+    assert_eq!(smi.ask(&rig, 0, &lock)[4..6], [0x80, 0]);
+    for mkey in [0u64, 0x5eee] {
+        for method in [GET, SET] {
+            let mut mad = lock;
+            mad[3] = method;
+            mad[24..32].copy_from_slice(&mkey.to_be_bytes());
+            mad[64 + 17] = 11;
+            smi.send(None, &mad);
+            assert_eq!(
+                smi.receive(&rig, 0, SILENCE_NS),
+                None,
+                "method {method} with key {mkey:#x}"
+            );
+        }
+    }
+    assert_eq!(rig.nodes[1].context.query_port(1).unwrap().lid(), 9);
+    let mut get = directed(GET, PORT_INFO, 0, 1);
+    get[24..32].copy_from_slice(&0x5eed_u64.to_be_bytes());
+    let answer = smi.ask(&rig, 0, &get);
+    assert_eq!(
+        (answer[64 + 45], &answer[64..72]),
+        (4, &0x5eed_u64.to_be_bytes()[..])
+    );
+}
+
+/// MGMT-2: thousands of datagrams of any content, on VL15 and as fast as they go: some are lost, none does harm, and
+/// the agent answers behind them.
+#[test]
+fn mgmt_2_a_flood_of_anything_is_survived() {
+    let rig = managed();
+    let mut smi = Smi::new(&rig.nodes[0], 1);
+    let mut seed = 7u64;
+    for round in 0..2_000 {
+        let mut mad = [0; MAD_BYTES];
+        for chunk in mad.chunks_mut(8) {
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            chunk.copy_from_slice(&seed.to_be_bytes());
+        }
+        // Nobody locks the port.
+        mad[64..72].fill(0);
+        if round % 2 == 0 {
+            mad[..64].copy_from_slice(
+                &directed(1 + round as u8 % 3, 0x10 + round as u16 % 12, round / 7, 1)[..64],
+            );
+        }
+        smi.send(None, &mad);
+        while smi.receive(&rig, 0, 200).is_some() {}
+    }
+    while smi.receive(&rig, 0, SILENCE_NS).is_some() {}
+    assert_eq!(smi.ask(&rig, 0, &directed(GET, NODE_INFO, 0, 1))[3], 0x81);
 }
 
 /// KEY-24: who is not the subnet manager cannot play it: packets to QP 0 from other QPs reach nobody.

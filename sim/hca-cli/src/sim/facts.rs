@@ -16,6 +16,7 @@ use crate::files;
 const NAME: &str = "facts.json";
 /// `port_state` (E-5).
 const DOWN: u8 = 1;
+const INIT: u8 = 2;
 const ACTIVE: u8 = 4;
 
 /// A card as its simulator starts it.
@@ -82,10 +83,10 @@ fn port_facts(identity: &Identity, has_link: bool) -> PortFacts {
     }
     let mut pkeys = vec![0; firmware::NUM_PKEYS];
     pkeys[0] = firmware::DEFAULT_PKEY;
-    let (state, phys_state) = if has_link {
-        (ACTIVE, firmware::PHYS_LINK_UP)
-    } else {
-        (DOWN, firmware::PHYS_POLLING)
+    let (state, phys_state) = match (has_link, identity.self_active) {
+        (true, true) => (ACTIVE, firmware::PHYS_LINK_UP),
+        (true, false) => (INIT, firmware::PHYS_LINK_UP),
+        (false, _) => (DOWN, firmware::PHYS_POLLING),
     };
     let (active_width, active_speed) = firmware::width_and_speed(identity.rate_mbps);
     PortFacts {

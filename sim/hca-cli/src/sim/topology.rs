@@ -52,8 +52,8 @@ pub struct Topology {
     pub latency: u64,
     #[arg(long, value_name = "SPEC", default_value = "", hide_default_value = true, help = FAULTS_HELP)]
     pub faults: FaultSpec,
-    /// Who sets InfiniBand ports up: the simulator, or a subnet manager among the programs; until that has come they are
-    /// in INIT and have no LID
+    /// Who sets InfiniBand ports up: the simulator, or a subnet manager among the programs; until that has come they
+    /// are in INIT and have no LID
     #[arg(long, value_enum, value_name = "WHO", default_value = "simulator")]
     pub sm: Manager,
     #[command(flatten)]
