@@ -2,7 +2,8 @@
 
 use hca_abi::{
     Cqe, CtxTable, DIRECT_PAGE_SHIFT, HwEventKind, HwEventWho, KeyTable, MAX_LOG_KEYS, Mpt, QpState, Qpc,
-    RqWqeCtrl, Service, Sge, SqWqeCtrl, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access, wc_flag,
+    RqWqeCtrl, Service, Sge, SqWqeAtomic, SqWqeCtrl, SqWqeUdCtrl, WcOpcode, WcStatus, WrOpcode, access,
+    wc_flag,
 };
 use hca_fw_core::line_of;
 
@@ -24,6 +25,8 @@ struct SendWqe {
     ctrl: SqWqeCtrl,
     /// The same of a datagram, with its destination.
     datagram: Option<SqWqeUdCtrl>,
+    /// Of an atomic.
+    operands: Option<SqWqeAtomic>,
     payload: Vec<u8>,
     sges: Vec<Sge>,
 }
@@ -39,6 +42,12 @@ pub(crate) fn send_header_bytes(qpc: &Qpc) -> usize {
 
 fn is_datagram(qpc: &Qpc) -> bool {
     Service::try_from(qpc.service()) == Ok(Service::Ud)
+}
+
+fn is_atomic(ctrl: &SqWqeCtrl) -> bool {
+    [WrOpcode::AtomicCmpAndSwp, WrOpcode::AtomicFetchAndAdd]
+        .iter()
+        .any(|opcode| ctrl.opcode() == u8::from(*opcode))
 }
 
 fn is_unreliable(qpc: &Qpc) -> bool {
@@ -124,10 +133,13 @@ impl Card {
         let opcode = match WrOpcode::try_from(ctrl.opcode()) {
             Ok(WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) => WcOpcode::RdmaWrite,
             Ok(WrOpcode::RdmaRead) => WcOpcode::RdmaRead,
+            Ok(WrOpcode::AtomicCmpAndSwp) => WcOpcode::CompSwap,
+            Ok(WrOpcode::AtomicFetchAndAdd) => WcOpcode::FetchAdd,
             _ => WcOpcode::Send,
         };
         cqe.set_opcode(opcode.into());
-        if opcode == WcOpcode::RdmaRead {
+        let brings = [WcOpcode::RdmaRead, WcOpcode::CompSwap, WcOpcode::FetchAdd];
+        if brings.contains(&opcode) {
             cqe.set_byte_len(ctrl.length());
         }
         self.write_cqe(qpc.send_cqn(), cqe, false);
@@ -147,7 +159,9 @@ impl Card {
         } else {
             num_sge * Sge::BYTES
         };
-        let header_bytes = send_header_bytes(qpc);
+        let operands =
+            is_atomic(&ctrl).then(|| SqWqeAtomic::read_from(&bytes[SqWqeCtrl::BYTES..]).unwrap_or_default());
+        let header_bytes = send_header_bytes(qpc) + operands.map_or(0, |_| SqWqeAtomic::BYTES);
         if ctrl.wqe_index() != index || header_bytes + data_bytes > stride {
             self.violation(format!("QP {qpn:#x}: send WQE {index:#x} is garbage: {ctrl:?}"));
             return Err(WcStatus::LocQpOpErr);
@@ -158,6 +172,7 @@ impl Card {
             return Ok(SendWqe {
                 ctrl,
                 datagram,
+                operands,
                 payload: data.to_vec(),
                 sges: Vec::new(),
             });
@@ -172,6 +187,7 @@ impl Card {
         Ok(SendWqe {
             ctrl,
             datagram,
+            operands,
             payload: Vec::new(),
             sges,
         })
@@ -213,6 +229,23 @@ impl Card {
                     false,
                 )?;
                 self.scatter(qpc, &wqe.sges, &data)?;
+            }
+            WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd => {
+                let operands = wqe.operands.unwrap_or_default();
+                if !va.is_multiple_of(8) {
+                    return Err(WcStatus::RemInvReqErr);
+                }
+                let right = remote(access::REMOTE_ATOMIC);
+                let mut word = [0; 8];
+                self.access(&right, wqe.ctrl.rkey(), va, &mut word, false)?;
+                let original = u64::from_le_bytes(word);
+                let after = match opcode {
+                    WrOpcode::AtomicFetchAndAdd => original.wrapping_add(operands.compare_add()),
+                    _ if original == operands.compare_add() => operands.swap(),
+                    _ => original,
+                };
+                self.access(&right, wqe.ctrl.rkey(), va, &mut after.to_le_bytes(), true)?;
+                self.scatter(qpc, &wqe.sges, &word)?;
             }
             WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => {
                 let mut data = self.gather(qpc, wqe)?;
