@@ -271,3 +271,20 @@ fn answers_need_a_question() {
     talk.lost(0, send(0xff_ffff));
     talk.wrong(1, ack(0xff_ffff, 1), "no request has arrived");
 }
+
+/// REL-12, QPS-13: a NAK that ends the QP is the last word of both.
+#[test]
+fn nothing_follows_a_fatal_nak() {
+    let last = Syndrome::Nak(hca_wire::NakCode::RemoteAccess);
+    for from in [0, 1] {
+        let mut talk = Talk::new(|_| ());
+        talk.fine(0, send(0xff_ffff));
+        talk.fine(1, answer(Opcode::RcAcknowledge, 0xff_ffff, last, 0, 0));
+        // What was on its way.
+        talk.ns += 3_000;
+        talk.fine(0, send(0));
+        talk.ns += 1;
+        let late = if from == 0 { send(1) } else { ack(0xff_ffff, 1) };
+        talk.wrong(from, late, "has ended the QP");
+    }
+}
