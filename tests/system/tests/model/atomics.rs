@@ -1,0 +1,216 @@
+//! Atomics between the card and the model, in both roles: results, memory, once and in order whatever is lost.
+
+use super::common::{BOTH_LINKS, LOCAL_AND_REMOTE};
+use super::duel::{Duel, MODEL_VA, TARGET};
+use hca_link::{FaultSpec, LinkKind};
+use hca_model::{Access as ModelAccess, Atomic, EventKind, Op};
+use hca_system_tests::opposite::{OppositeConfig, Way};
+use hca_system_tests::{Place, path};
+use hca_verbs::{Access, ConnectOptions, Mtu, SendOp, Service, WcOpcode, WcStatus};
+
+const ALL_RIGHTS: Access = Access::from_bits(LOCAL_AND_REMOTE.bits() | Access::REMOTE_ATOMIC.bits());
+/// Virtual address of the card's memory as the model's atomics know it.
+const WORDS_VA: u64 = 0x3000_0000_0000;
+/// Words that are changed: at this offset of either region, and behind it.
+const WORDS: u64 = 0x800;
+const ATOMICS: u64 = 9;
+
+fn duel(config: &OppositeConfig, rd_atomic: u8) -> Duel {
+    let options = ConnectOptions {
+        psns: (0xff_fffb, 0xff_fffd),
+        access: ALL_RIGHTS,
+        rd_atomic,
+        ..path(Mtu::Bytes256)
+    };
+    let mut duel = Duel::new(config, Service::Rc, &options);
+    let place = Place::whole(duel.arena.buf(), ALL_RIGHTS, WORDS_VA);
+    duel.mr = duel.opposite.node.register(duel.arena.buf(), place).unwrap();
+    duel
+}
+
+/// Eight bytes that must be in a region, as a number.
+fn word(duel: &Duel, of_card: bool, offset: u64) -> u64 {
+    let bytes = match of_card {
+        true => duel.arena.expected(offset, 8),
+        false => &duel.model_expected[offset as usize..][..8],
+    };
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+fn expect(duel: &mut Duel, of_card: bool, offset: u64, word: u64) {
+    let bytes = word.to_le_bytes();
+    match of_card {
+        true => duel.arena.expect(offset, &bytes),
+        false => duel.model_expected[offset as usize..][..8].copy_from_slice(&bytes),
+    }
+}
+
+/// Posts atomic `index` on one of two words, and says what must come of it (OP-6, OP-7).
+fn post(duel: &mut Duel, from_card: bool, index: u64) {
+    let offset = WORDS + 8 * (index % 2);
+    let found = word(duel, !from_card, offset);
+    let atomic = match index % 3 {
+        0 => Atomic::FetchAdd {
+            add: u64::MAX - index,
+        },
+        // One that finds what it looks for, one that does not.
+        1 => Atomic::CompareSwap {
+            compare: found,
+            swap: index,
+        },
+        _ => Atomic::CompareSwap {
+            compare: !found,
+            swap: index,
+        },
+    };
+    let new = match atomic {
+        Atomic::FetchAdd { add } => found.wrapping_add(add),
+        Atomic::CompareSwap { compare, swap } if compare == found => swap,
+        Atomic::CompareSwap { .. } => found,
+    };
+    let result = TARGET + 16 * index;
+    expect(duel, !from_card, offset, new);
+    expect(duel, from_card, result, found);
+    if !from_card {
+        let (va, rkey) = (WORDS_VA + offset, duel.mr.rkey());
+        return duel.model_post(index, Op::Atomic { va, rkey, atomic }, result, 8);
+    }
+    let (remote_addr, rkey) = (MODEL_VA + offset, duel.key);
+    let op = match atomic {
+        Atomic::FetchAdd { add } => SendOp::AtomicFetchAndAdd {
+            remote_addr,
+            rkey,
+            add,
+        },
+        Atomic::CompareSwap { compare, swap } => SendOp::AtomicCmpAndSwp {
+            remote_addr,
+            rkey,
+            compare,
+            swap,
+        },
+    };
+    duel.post(index, op, result, 8);
+}
+
+/// All of them at once; they complete in order, and both memories are what they must be.
+fn storm(duel: &mut Duel, from_card: bool, what: &str) {
+    (0..ATOMICS).for_each(|index| post(duel, from_card, index));
+    for index in 0..ATOMICS {
+        let opcode = if from_card {
+            duel.wait_ok(index).opcode
+        } else {
+            duel.model_ok(index).opcode
+        };
+        let wanted = if index % 3 == 0 {
+            WcOpcode::FetchAdd
+        } else {
+            WcOpcode::CompSwap
+        };
+        assert_eq!(opcode, wanted, "{what}");
+    }
+    duel.opposite.run(20_000);
+    duel.check_memory(what);
+}
+
+/// OP-6, OP-7, OP-10, OP-23: results and memory, with few and with many of them outstanding.
+#[test]
+fn atomics_in_both_roles() {
+    for (link, from_card) in BOTH_LINKS
+        .into_iter()
+        .flat_map(|link| [(link, true), (link, false)])
+    {
+        for rd_atomic in [1, 16] {
+            let mut duel = duel(&OppositeConfig::new(61, link), rd_atomic);
+            storm(
+                &mut duel,
+                from_card,
+                &format!("{link:?}, from the card: {from_card}, {rd_atomic}"),
+            );
+            duel.opposite.judge.verdict().unwrap();
+        }
+    }
+}
+
+/// REL-19: each packet lost in turn, and all of them twice: carried out once, and the result is that of the first time.
+#[test]
+fn atomics_are_carried_out_once() {
+    for (from_card, way) in [
+        (true, Way::In),
+        (true, Way::Out),
+        (false, Way::In),
+        (false, Way::Out),
+    ] {
+        for lost in 0..10 {
+            let mut duel = duel(&OppositeConfig::new(62, BOTH_LINKS[lost % 2]), 16);
+            let mut number = 0;
+            duel.opposite.model.set_filter(move |found, _| {
+                number += usize::from(found == way);
+                !(found == way && number == lost + 1)
+            });
+            storm(
+                &mut duel,
+                from_card,
+                &format!("{way:?} packet {lost} lost, from the card: {from_card}"),
+            );
+        }
+        let faults = FaultSpec {
+            dup: 1.0,
+            ..FaultSpec::default()
+        };
+        let config = OppositeConfig {
+            faults,
+            ..OppositeConfig::new(63, LinkKind::Ethernet)
+        };
+        storm(&mut duel(&config, 16), from_card, "all of them twice");
+    }
+}
+
+/// REL-13, KEY-31: an address that is not aligned, a region and a QP without the right; both roles.
+#[test]
+fn atomics_that_are_refused() {
+    let (invalid, access) = (WcStatus::RemInvReqErr, WcStatus::RemAccessErr);
+    for (aligned, allowed, status) in [(false, true, invalid), (true, false, access)] {
+        let mut duel = duel(&OppositeConfig::new(64, LinkKind::Ethernet), 16);
+        if !allowed {
+            let place = Place::whole(duel.arena.buf(), LOCAL_AND_REMOTE, WORDS_VA);
+            duel.mr = duel.opposite.node.register(duel.arena.buf(), place).unwrap();
+        }
+        let va = WORDS_VA + WORDS + if aligned { 0 } else { 4 };
+        let (rkey, atomic) = (duel.mr.rkey(), Atomic::FetchAdd { add: 1 });
+        duel.model_post(1, Op::Atomic { va, rkey, atomic }, TARGET, 8);
+        assert_eq!(
+            duel.model_wait().status,
+            status,
+            "aligned {aligned}, allowed {allowed}"
+        );
+        duel.opposite.run(10_000);
+        let mut kinds = std::iter::from_fn(|| duel.opposite.node.context.poll_async_event());
+        let event = kinds.find(|event| event.kind != EventKind::CommEst);
+        assert_eq!(
+            event.map(|event| event.kind),
+            Some(EventKind::QpAccessErr),
+            "aligned {aligned}"
+        );
+        duel.check_memory("refused by the card");
+    }
+    let mut duel = duel(&OppositeConfig::new(65, LinkKind::Ethernet), 16);
+    let bytes = duel.model_expected.clone();
+    let rights = ModelAccess::LOCAL | ModelAccess::REMOTE_WRITE;
+    let rkey = duel
+        .opposite
+        .model
+        .with(|model| model.register(0, MODEL_VA, bytes, rights));
+    let remote_addr = MODEL_VA + WORDS;
+    duel.post(
+        1,
+        SendOp::AtomicFetchAndAdd {
+            remote_addr,
+            rkey,
+            add: 1,
+        },
+        TARGET,
+        8,
+    );
+    assert_eq!(duel.wait().status, access);
+    duel.check_memory("refused by the model");
+}
