@@ -192,8 +192,8 @@ impl Firmware {
     }
 
     /// Takes what hardware reports, answers a management datagram, and does a piece of work of the function whose turn
-    /// it is: commands that are long take several turns. At most some thousand cycles; `false`: there was nothing to do,
-    /// and is nothing until the hardware has an event.
+    /// it is: commands that are long take several turns. At most some thousand cycles; `false`: there was nothing to
+    /// do, and is nothing until the hardware has an event.
     pub fn poll<B: Bus>(&mut self, bus: &mut B) -> bool {
         let mut hal = Hal::new(bus, &mut self.shadow);
         let had_events = self.control.take_events(&mut hal);
