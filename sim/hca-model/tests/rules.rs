@@ -204,6 +204,19 @@ fn rnr_waits_are_kept_and_counted() {
     }
 }
 
+/// REL-8: the answer to an older copy does not prolong the wait.
+#[test]
+fn a_second_rnr_nak_says_nothing_new() {
+    let wait = rnr_wait_ns(RnrTimer::new(5));
+    let mut talk = Talk::new(|_| ());
+    talk.fine(0, send(0xff_ffff));
+    talk.fine(1, rnr(0xff_ffff, 0));
+    talk.ns = wait - 1;
+    talk.fine(1, rnr(0xff_ffff, 0));
+    talk.ns = wait;
+    talk.fine(0, send(0xff_ffff));
+}
+
 /// REL-8: only what needs a receive can lack one.
 #[test]
 fn a_write_needs_no_receive() {

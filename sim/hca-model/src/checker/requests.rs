@@ -145,8 +145,13 @@ impl Requests {
             Some(Syndrome::Nak(NakCode::PsnSequence)) => self.cause(packet.psn, false),
             Some(Syndrome::RnrNak(timer)) => {
                 self.cause(packet.psn, true);
-                // Where data is missing in front of it, that goes first.
-                self.rnr_wait = (reached == through).then_some((ns, packet.psn, ns + rnr_wait_ns(timer)));
+                // One that comes while the first one's time runs answers an older copy, and says nothing new.
+                let waits = |(_, psn, until): (u64, Psn, u64)| psn == packet.psn && ns < until;
+                if !self.rnr_wait.is_some_and(waits) {
+                    // Where data is missing in front of it, that goes first.
+                    let told = (ns, packet.psn, ns + rnr_wait_ns(timer));
+                    self.rnr_wait = (reached == through).then_some(told);
+                }
             }
             Some(Syndrome::Nak(_)) => self.dead_ns = Some(ns),
             _ => {}
