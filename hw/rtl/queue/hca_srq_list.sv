@@ -64,11 +64,12 @@ module hca_srq_list
   // So many numbers here or on their way are enough to wait until a line is full.
   localparam logic [15:0] Enough   = 16'(2 * SrqLineEntries);
 
-  typedef enum logic [1:0] {
+  typedef enum logic [2:0] {
     StIdle,
     StJudge,  // the rows have been read
     StAct,
-    StPut     // the line is read: write the head
+    StPut,    // the line is read: write the head
+    StSettle  // a limit is watched now: pops that have not seen it get their rows, then it is looked at once more
   } state_e;
 
   // Only this block writes and reads them.
@@ -90,7 +91,7 @@ module hca_srq_list
   } ev_t;
 
   state_e state_q, state_d;
-  logic   idle, init_any, arrive, look, act, put;
+  logic   idle, init_any, arrive, look, look_again, second_q, act, put;
 
   // ---- Queues to look at: a walk around them ---------------------------------------------------------
   logic [NumSrqs-1:0] todo_q, todo_d, above_q, pick_q, ahead;
@@ -141,8 +142,17 @@ module hca_srq_list
   assign look            = idle && !srqc_wr_valid_i && !rsp_valid_i && (pick_q & todo_q) != '0 && !req_valid_q
                            && read_room && event_room;
 
-  assign re_o   = look;
-  assign srqn_o = pick;
+  // Three cycles behind the write of the watch. A second look asks for no line, and is followed by no third: whoever
+  // rings meanwhile is on the list of those to look at.
+  logic [1:0] settle_q;
+  assign look_again = state_q == StSettle && settle_q == '0;
+  assign re_o       = look || look_again;
+  assign srqn_o     = look ? pick : srqn_q;
+
+  always_ff @(posedge clk_i) begin
+    settle_q <= (state_q != StSettle) ? 2'd2 : settle_q - 2'd1;
+    if (re_o) second_q <= look_again;
+  end
 
   // ---- Rows ------------------------------------------------------------------------------------------
   srqc_t srqc;
@@ -159,8 +169,8 @@ module hca_srq_list
     .we_i   (init_any),
     .waddr_i(srqc_wr_srqn_i),
     .wdata_i(srqc_wr_i),
-    .re_i   (look),
-    .raddr_i(pick),
+    .re_i   (re_o),
+    .raddr_i(srqn_o),
     .rdata_o(srqc)
   );
 
@@ -172,8 +182,8 @@ module hca_srq_list
     .we_i   ((init_any && !srqc_wr_i.keep) || own_we),
     .waddr_i(init_any ? srqc_wr_srqn_i : srqn_q),
     .wdata_i(init_any ? '0 : own_new),
-    .re_i   (look),
-    .raddr_i(pick),
+    .re_i   (re_o),
+    .raddr_i(srqn_o),
     .rdata_o(own)
   );
 
@@ -208,7 +218,7 @@ module hca_srq_list
 
   always_ff @(posedge clk_i) begin
     if (state_q == StJudge) begin
-      {fails_q, below_q, want_q, headless_q} <= {fails, below, want, headless};
+      {fails_q, below_q, want_q, headless_q} <= {fails, below, want && !second_q, headless};
       {upto_q, popped_q, asked_q} <= {upto, popped_i, own.asked};
       armed_q   <= armed && !below;
       at_q      <= pi_i - srqc.limit;
@@ -222,8 +232,7 @@ module hca_srq_list
   assign own_we  = act && (want_q || below_q || fails_q);
   assign own_new = '{asked: want_q ? upto_q : asked_q, reached: below_q ? srqc.limit_tag : own.reached,
                      failed: fails_q};
-  // Pops that have not seen the new watch are seen by another look.
-  assign again   = act && (want_q || rewatch_q);
+  assign again   = act && want_q;
 
   assign watch_we_o    = act && rewatch_q;
   assign watch_srqn_o  = srqn_q;
@@ -287,7 +296,7 @@ module hca_srq_list
   logic                    ev_in_ready;
 
   assign ev_new     = '{failed: fails_q, tag: srqc.limit_tag, srqn: srqn_q};
-  assign event_room = ev_count < ($clog2(Events) + 1)'(Events - 1);
+  assign event_room = ev_count < ($clog2(Events) + 1)'(Events - 2);
 
   hca_fifo #(
     .Width($bits(ev_t)),
@@ -312,13 +321,17 @@ module hca_srq_list
   end
 
   // ---- State -----------------------------------------------------------------------------------------
+  logic settles;
+  assign settles = rewatch_q && armed_q && !second_q;
+
   always_comb begin
     state_d = state_q;
     unique case (state_q)
       StIdle:  if (look) state_d = StJudge;
       StJudge: state_d = StAct;
-      StAct:   if (act) state_d = headless_q ? StPut : StIdle;
-      default: if (put) state_d = StIdle;
+      StAct:   if (act) state_d = headless_q ? StPut : settles ? StSettle : StIdle;
+      StPut:   if (put) state_d = settles ? StSettle : StIdle;
+      default: if (look_again) state_d = StJudge;
     endcase
   end
   always_ff @(posedge clk_i) state_q <= rst_i ? StIdle : state_d;

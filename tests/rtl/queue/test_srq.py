@@ -277,6 +277,25 @@ async def limits_fire_once(dut):
 
 
 @cocotb.test()
+async def the_last_pop_beside_a_new_limit(dut):
+    """Pops that take the count below a limit in the very cycles in which it is armed, and none after them: told."""
+    unit = Unit(dut, 25, latency=(1, 4))
+    await unit.bench.start()
+    srq = await unit.create(9, log_size=5)
+    unit.pop_rate = 1.0
+    for n in range(400):
+        unit.look_rate = 0.0
+        unit.post(srq, 12 - len(srq.slots))
+        await unit.bench.step(40)
+        unit.arm(srq, 10)
+        await unit.bench.step(unit.rng.randrange(16))
+        end, unit.look_rate = len(unit.pops) + 3, 1.0
+        await unit.bench.until(lambda end=end: len(unit.pops) >= end)
+        unit.look_rate = 0.0
+        await unit.bench.until(lambda n=n: len(unit.events) > n, 100, "the limit")
+
+
+@cocotb.test()
 async def limits_in_traffic(dut):
     """Armed at any time beside pops of every rate: each is told, and none falsely."""
     for seed in range(5):
