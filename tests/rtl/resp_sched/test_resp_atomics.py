@@ -140,8 +140,8 @@ async def all_that_may_be_outstanding(dut):
     before = len(bench.txp.got)
     bench.create(9)                        # another life: nothing is left of the last one
     await bench.until(bench.qpc.idle)
-    for n in range(RING):
-        bench.atomic(9, 0xFFFFF1 + n, again=1)
+    for psn in (0xFFFFEF, 0, *range(0xFFFFF1, 0xFFFFF1 + RING)):
+        bench.atomic(9, psn, again=1)
     await bench.run()
     assert len(bench.txp.got) == before
 
