@@ -307,7 +307,7 @@ static void direct(void)
 	IS(1, rrecv(pair.far, got, 1, 0));
 	IS('!', target[19]);
 	// Telling of a mapping takes a credit, and gives it back: more of them than there are.
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 400; i++) {
 		IS(0, riounmap(pair.far, target + 9, 100));
 		IS(50000, riomap(pair.far, target + 9, 100, PROT_WRITE, 0, 50000));
 		IS(1, rsend(pair.far, "m", 1, 0));
@@ -363,6 +363,14 @@ static void at_once(void)
 	end(pair);
 }
 
+// Threads that use a connection at once, before its last word has come: one of them hears it, all go on.
+static void *answers(void *of)
+{
+	char byte = 'a';
+
+	return (void *)rsend(*(int *)of, &byte, 1, 0);
+}
+
 static void *waits(void *of)
 {
 	char byte;
@@ -375,6 +383,32 @@ static void *polls(void *of)
 	struct pollfd poll = {.fd = *(int *)of, .events = POLLIN};
 
 	return (void *)(long)(rpoll(&poll, 1, -1) == 1 ? poll.revents : -1);
+}
+
+static void early(void)
+{
+	for (int i = 0; i < 20; i++) {
+		int at = listener(), near = rsocket(AF_INET, SOCK_STREAM, 0), far;
+		struct sockaddr_in addr = here(port);
+		pthread_t threads[3];
+		void *answer;
+		char got;
+
+		IS(0, rfcntl(near, F_SETFL, O_NONBLOCK));
+		FAILS(EINPROGRESS, rconnect(near, (struct sockaddr *)&addr, sizeof addr));
+		far = raccept(at, NULL, NULL);
+		IS(0, rfcntl(near, F_SETFL, 0));
+		pthread_create(&threads[0], NULL, waits, &far);
+		pthread_create(&threads[1], NULL, answers, &far);
+		pthread_create(&threads[2], NULL, answers, &near);
+		IS(1, rrecv(near, &got, 1, 0));
+		for (int n = 0; n < 3; n++) {
+			pthread_join(threads[n], &answer);
+			IS(1, (long)answer);
+		}
+		end((struct pair){near, far});
+		IS(0, rclose(at));
+	}
 }
 
 // Threads that wait for a socket hear of its end, whichever way they wait.
@@ -507,6 +541,7 @@ int main(void)
 	lists();
 	direct();
 	at_once();
+	early();
 	woken();
 	full();
 	abrupt();

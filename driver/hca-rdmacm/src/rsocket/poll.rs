@@ -11,10 +11,10 @@ use super::socket::{EAGAIN, Inner, Rsocket, Stage, find, readable, sleep};
 use crate::errno::{Call, EINVAL, Errno, last_errno};
 
 /// A descriptor of a thread's own, by which others tell it of changes while it is in rpoll.
-struct Bell(RawFd);
+pub struct Bell(pub RawFd);
 
 impl Bell {
-    fn new() -> Call<Self> {
+    pub fn new() -> Call<Self> {
         // SAFETY: no pointers.
         match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
             -1 => Err(last_errno()),
@@ -22,7 +22,7 @@ impl Bell {
         }
     }
 
-    fn hush(&self) {
+    pub fn hush(&self) {
         let mut count = [0u8; 8];
         // SAFETY: a live buffer of eight bytes.
         unsafe { libc::read(self.0, count.as_mut_ptr().cast(), count.len()) };

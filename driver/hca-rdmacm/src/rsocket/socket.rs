@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::datagram::Datagrams;
+use super::poll::Bell;
 use super::stream::Stream;
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, last_errno};
@@ -77,6 +78,8 @@ pub struct Rsocket {
     pub is_datagram: bool,
     inner: Mutex<Inner>,
     changed: Condvar,
+    /// For the one thread that sleeps on a descriptor: others may have taken what it waits for.
+    bell: Bell,
 }
 
 // SAFETY: ids may be used from any thread; the rest is behind the lock.
@@ -157,6 +160,7 @@ impl Rsocket {
                 pollers: Vec::new(),
             }),
             changed: Condvar::new(),
+            bell: Bell::new()?,
         };
         // Waiting for the connection manager is done here.
         // SAFETY: a live descriptor.
@@ -180,7 +184,8 @@ impl Rsocket {
     pub fn tell(&self, inner: &Inner) {
         self.changed.notify_all();
         let one = 1u64.to_ne_bytes();
-        for fd in &inner.pollers {
+        let watcher = inner.is_watched.then_some(&self.bell.0);
+        for fd in inner.pollers.iter().chain(watcher) {
             // SAFETY: a live buffer of eight bytes; the descriptor's thread is in rpoll.
             unsafe { libc::write(*fd, one.as_ptr().cast(), one.len()) };
         }
@@ -194,11 +199,19 @@ impl Rsocket {
         }
     }
 
-    /// Sleeps until the connection manager has news.
-    pub fn wait_for_cm<'a>(&'a self, inner: MutexGuard<'a, Inner>) -> Call<MutexGuard<'a, Inner>> {
+    /// Sleeps until the connection manager has news, or another thread has heard them.
+    pub fn wait_for_cm<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> Call<MutexGuard<'a, Inner>> {
+        if inner.is_watched {
+            return Ok(self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner));
+        }
+        inner.is_watched = true;
         drop(inner);
-        sleep(&mut [readable(self.cm_fd())], None)?;
-        Ok(self.lock())
+        let slept = sleep(&mut [readable(self.cm_fd()), readable(self.bell.0)], None);
+        inner = self.lock();
+        inner.is_watched = false;
+        self.bell.hush();
+        self.tell(&inner);
+        slept.map(|_| inner)
     }
 
     /// Waits until a stream has what is asked for.
@@ -243,9 +256,11 @@ impl Rsocket {
             let (mut polls, until) = (transport.polls(), transport.look_again());
             inner.is_watched = true;
             drop(inner);
+            polls.push(readable(self.bell.0));
             let slept = sleep(&mut polls, until);
             inner = self.lock();
             inner.is_watched = false;
+            self.bell.hush();
             if let Some(transport) = inner.transport() {
                 transport.disarm();
             }
