@@ -1,5 +1,7 @@
 """Debian's programs over datagrams (UD)."""
 
+import re
+
 import pytest
 from test_perftest import GID, measure
 from test_pingpong import GID as PINGPONG_GID
@@ -54,3 +56,13 @@ UD = ["-c", "UD"]
 def test_perftest(simulators, row, link, program, words):
     row(program, " ".join(map(str, words)), link)
     measure(simulators(link=link), link, program, words)
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_perftest_multicast(simulators, row, index):
+    """Its groups are IPv6 addresses, so the port's own has to be one."""
+    words = ["ib_send_bw", "-c", "UD", "-g", "-x", index, "-n", 40, "-s", 1024]
+    row(words[0], " ".join(map(str, words[1:])), "eth")
+    for done in simulators(link="eth").pair(words):
+        assert done.code == 0, done
+        assert re.search(r"^ *1024 +40 ", done.text, re.MULTILINE), done
