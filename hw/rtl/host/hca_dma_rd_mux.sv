@@ -31,24 +31,31 @@ module hca_dma_rd_mux
   input  dma_rd_rsp_t         hrd_rsp_i
 );
 
-  localparam int unsigned Wide    = 3;
-  localparam int unsigned Narrow  = N - Wide;
-  localparam int unsigned NarrowW = $clog2(Narrow);
+  localparam int unsigned Wide   = 3;
+  localparam int unsigned Narrow = N - Wide;
 
   if (N < Wide + 2 || N > Wide + 7) begin : gen_bad_n
     $error("hca_dma_rd_mux: the tag has room for 5 to 10 clients");
   end
 
   // ---- Those with few reads ------------------------------------------------------------------------
-  logic [Narrow-1:0]  few_grant;
-  logic [NarrowW-1:0] few_idx;
-  logic               few_ready, all_valid_few, all_ready_few;
-  dma_rd_req_t        few;
-  logic [5:0]         few_tag, few_in_tag;
+  typedef struct packed {
+    logic [5:0]  tag;
+    dma_rd_req_t req;
+  } few_t;
 
-  // The last one has the room of two.
-  assign few_in_tag = (few_idx == NarrowW'(Narrow - 1)) ? {2'd3, mreq_tag_i[N-1][3:0]}
-                                                        : {3'(few_idx), mreq_tag_i[Wide+32'(few_idx)][2:0]};
+  logic [Narrow-1:0] few_grant;
+  logic              few_ready, all_valid_few, all_ready_few;
+  few_t              few_in, few;
+
+  // By the grant itself: its number would come two levels of logic later. The last one has the room of two.
+  always_comb begin
+    few_in = '0;
+    for (int unsigned i = 0; i < Narrow - 1; i++) begin
+      if (few_grant[i]) few_in = few_in | {3'(i), mreq_tag_i[Wide+i][2:0], mreq_i[Wide+i]};
+    end
+    if (few_grant[Narrow-1]) few_in = few_in | {2'd3, mreq_tag_i[N-1][3:0], mreq_i[N-1]};
+  end
   assign mreq_ready_o[N-1:Wide] = few_grant & {Narrow{few_ready}};
 
   hca_rr_arb #(
@@ -59,20 +66,20 @@ module hca_dma_rd_mux
     .req_i    (mreq_valid_i[N-1:Wide]),
     .advance_i(|mreq_valid_i[N-1:Wide] && few_ready),
     .grant_o  (few_grant),
-    .idx_o    (few_idx)
+    .idx_o    ()
   );
 
   hca_skid #(
-    .Width(6 + $bits(dma_rd_req_t))
+    .Width($bits(few_t))
   ) u_few (
     .clk_i,
     .rst_i,
     .in_valid_i (|mreq_valid_i[N-1:Wide]),
     .in_ready_o (few_ready),
-    .in_i       ({few_in_tag, mreq_i[Wide+32'(few_idx)]}),
+    .in_i       (few_in),
     .out_valid_o(all_valid_few),
     .out_ready_i(all_ready_few),
-    .out_o      ({few_tag, few})
+    .out_o      (few)
   );
 
   // ---- All -----------------------------------------------------------------------------------------
@@ -83,8 +90,8 @@ module hca_dma_rd_mux
   logic                 sel_valid, sel_ready;
 
   assign valid     = {all_valid_few, mreq_valid_i[Wide-1:0]};
-  assign tag       = {few_tag, mreq_tag_i[Wide-1:0]};
-  assign req       = {few, mreq_i[Wide-1:0]};
+  assign tag       = {few.tag, mreq_tag_i[Wide-1:0]};
+  assign req       = {few.req, mreq_i[Wide-1:0]};
   assign sel_valid = |valid;
   assign {all_ready_few, mreq_ready_o[Wide-1:0]} = grant & {(Wide + 1){sel_ready}};
 
