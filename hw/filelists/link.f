@@ -27,5 +27,6 @@ hw/rtl/link/hca_tx_credit.sv
 hw/rtl/link/hca_link_tx.sv
 hw/rtl/link/hca_phy_gate.sv
 hw/rtl/link/hca_sl_open.sv
+hw/rtl/link/hca_lane_age.sv
 hw/rtl/link/hca_tx_ahead.sv
 hw/rtl/link/hca_static_rate.sv

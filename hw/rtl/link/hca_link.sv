@@ -42,6 +42,7 @@ module hca_link
   input  logic [NumVls-1:0][AheadW-1:0] ahead_i,
   output logic [15:0]      vl_open_o,
   output logic [15:0][3:0] sl2vl_o,
+  output ring_age_t [NumVls-1:0] age_o,
   // Firmware: status words, change of state; simulator: something is going on.
   input  logic [7:0]       stat_addr_i,
   output logic [31:0]      stat_data_o,
@@ -149,7 +150,7 @@ module hca_link
     .fcp_i(fcp), .fcp_upd_i(fcp_upd), .pfc_paused_i(pfc_paused),
     .ctl_valid_i(ctl_valid), .ctl_ready_o(ctl_ready), .ctl_i(ctl),
     .phy_valid_o(out_valid), .phy_ready_i(out_ready), .phy_o(out),
-    .ahead_i, .vl_open_o, .credits_o(tx_credits), .fill_o(tx_fill), .wait_o(tx_wait), .ev_o(tx_ev)
+    .ahead_i, .vl_open_o, .credits_o(tx_credits), .fill_o(tx_fill), .age_o, .wait_o(tx_wait), .ev_o(tx_ev)
   );
 
   hca_phy_gate u_gate (

@@ -42,6 +42,7 @@ module hca_link_tx
   output logic [15:0]             vl_open_o,
   output logic [NumVls-1:0][11:0] credits_o,
   output logic [15:0][11:0]       fill_o,      // blocks
+  output ring_age_t [NumVls-1:0]  age_o,
   output logic [15:0]             wait_o,      // something to send, but no credit or paused
   output tx_ev_t                  ev_o
 );
@@ -117,7 +118,7 @@ module hca_link_tx
     .clk_i, .rst_i, .wr_i(wr), .wr_ring_i(ring), .wr_beat_i(mac_i), .room_o(room), .long_o(too_long),
     .head_valid_o(head_valid), .head_bytes_o(head_bytes),
     .pop_i(pop), .drop_i(drop), .pop_ring_i(drop ? drop_ring_q : pop_ring),
-    .rd_en_i(rd_en), .rd_ring_i(rd_ring), .rd_beat_o(rd_beat), .fill_o(fill)
+    .rd_en_i(rd_en), .rd_ring_i(rd_ring), .rd_beat_o(rd_beat), .fill_o(fill), .age_o
   );
 
   // ---- Who may send: credits or pauses -------------------------------------------------------------------

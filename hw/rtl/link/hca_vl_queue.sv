@@ -33,7 +33,8 @@ module hca_vl_queue
   input  logic                          rd_en_i,
   input  logic [RingW-1:0]              rd_ring_i,
   output mac_t                          rd_beat_o,
-  output logic [Rings-1:0][PtrW:0]      fill_o           // blocks
+  output logic [Rings-1:0][PtrW:0]      fill_o,          // blocks
+  output ring_age_t [NumVls-1:0]        age_o            // of the data VLs
 );
 
   localparam int unsigned Depth     = NumVls * RingBlocks + Vl15Blocks;
@@ -170,6 +171,26 @@ module hca_vl_queue
     end
 
     assign room_o[r] = used_q[r] <= (PtrW + 1)'(Cap - Need);
+
+    // An epoch ends when all that is here has come in it.
+    if (r < int'(NumVls)) begin : gen_age
+      logic [PtrW:0]     since_q;
+      logic [EpochW-1:0] epoch_q;
+      logic              over;
+
+      assign over     = since_q >= used_q[r] && since_q != '0;
+      assign age_o[r] = '{empty: used_q[r] == '0, epoch: epoch_q, mark: epoch_q + EpochW'(since_q != '0)};
+
+      always_ff @(posedge clk_i) begin
+        if (rst_i) begin
+          since_q <= '0;
+          epoch_q <= '0;
+        end else begin
+          since_q <= (over ? '0 : since_q) + (PtrW + 1)'(stored);
+          epoch_q <= epoch_q + EpochW'(over);
+        end
+      end
+    end
   end
 
   assign fill_o = used_q;

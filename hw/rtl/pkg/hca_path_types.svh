@@ -24,6 +24,22 @@
     return path;
   endfunction
 
+  // Where a QP's packets wait for the wire: an SL on InfiniBand, a priority on Ethernet.
+  typedef struct packed {
+    logic [PortW-1:0] port;
+    logic [3:0]       sl;
+    logic [2:0]       prio;
+  } lane_ask_t;
+
+  // What has left a transmit ring. Who is in it when `mark` is read has left when `epoch` is beyond that mark, or
+  // the ring empty.
+  localparam int unsigned EpochW = 16;
+  typedef struct packed {
+    logic              empty;
+    logic [EpochW-1:0] epoch;
+    logic [EpochW-1:0] mark;
+  } ring_age_t;
+
   localparam int unsigned RateSmallBytes = 256;  // packets up to here need not leave one by one
 
   // A packet that a scheduler has made, for hca_static_rate and hca_tx_ahead.

@@ -29,7 +29,9 @@ module hca_rx_ctrl
   input  logic                       omt_valid_i,
   output logic                       omt_ready_o,
   input  omt_wr_t                    omt_i,
-  input  logic                       left_i,       // strobe: the oldest packet of omt is on the wire, or was dropped
+  input  logic                       left_i,       // strobe: the oldest packet of omt has left the gather, or was dropped
+  output lane_ask_t                  lane_ask_o,   // of a timer: which ring; next cycle: what has left it
+  input  ring_age_t                  lane_age_i,
   output logic                       msg_room_o,   // QPs may take a further block of outstanding messages
   input  logic                       msg_gather_valid_i,
   output logic                       msg_gather_ready_o,
@@ -247,7 +249,7 @@ module hca_rx_ctrl
     .omt_valid_i,
     .omt_ready_o,
     .omt_i,
-    .left_i, .now_i,
+    .left_i, .lane_ask_o, .lane_age_i, .now_i,
     .tmr_valid_o     (tmr_valid), .tmr_ready_i(tmr_ready),
     .tmr_o           (tmr_msg),
     .active_o,

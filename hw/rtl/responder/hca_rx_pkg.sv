@@ -29,6 +29,7 @@ package hca_rx_pkg;
     logic [7:0]     func;
     logic [23:0]    pd;
     logic [PortW-1:0] port;
+    lane_ask_t      lane;
     logic [4:0]     pkey_index;
     logic [2:0]     path_mtu;
     logic           remote_write;
@@ -142,6 +143,7 @@ package hca_rx_pkg;
   typedef struct packed {
     logic       live;
     logic [4:0] timeout;
+    lane_ask_t  lane;
   } tmr_ctx_t;
 
   // Work of the acknowledge unit.
@@ -267,6 +269,7 @@ package hca_rx_pkg;
     c.func    = q.func;
     c.pd      = q.pd;
     c.port          = port_of(q.port);
+    c.lane          = '{port: port_of(q.port), sl: q.sl, prio: q.traffic_class[7:5]};
     c.pkey_index    = q.pkey_index[4:0];
     c.path_mtu      = q.path_mtu;
     c.remote_write  = q.remote_write;

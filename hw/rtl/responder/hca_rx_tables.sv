@@ -45,7 +45,9 @@ module hca_rx_tables
   input  logic           omt_valid_i,
   output logic           omt_ready_o,
   input  omt_wr_t        omt_i,
-  input  logic           left_i,            // strobe: a packet of the requester is on the wire, or was dropped
+  input  logic           left_i,            // strobe: a packet of the requester has left the gather, or was dropped
+  output lane_ask_t      lane_ask_o,
+  input  ring_age_t      lane_age_i,        // next cycle
   input  logic [63:0]    now_i,
   output logic           tmr_valid_o,
   input  logic           tmr_ready_i,
@@ -199,11 +201,13 @@ module hca_rx_tables
     .wake_i     (omt_valid_i && omt_ready_o),
     .wake_qpn_i (omt_i.qpn),
     .left_i,
+    .lane_ask_o,
+    .lane_age_i,
     .active_o,
     .wake_at_o,
     .wr_qpn_i,
     .ctx_we_i,
-    .ctx_i      ('{live: ctx_i.tx_live, timeout: ctx_i.timeout}),
+    .ctx_i      ('{live: ctx_i.tx_live, timeout: ctx_i.timeout, lane: ctx_i.lane}),
     .st_we_i,
     .st_i       ('{dead: st_i.sq_dead, rnr_wait: st_i.ack.rnr_wait, rnr_code: st_i.ack.rnr_code,
                    gen: st_i.ack.gen, una_psn: st_i.ack.una_psn}),

@@ -1,4 +1,4 @@
-// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per two cycles, and compares
+// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per three cycles, and compares
 // with what it saw last time: a timer starts when a change is first seen, and fires when its time is over. Between two
 // sweeps the scanner sleeps for a sixteenth of the shortest time that somebody waits for. So a timer is never early,
 // and late by an eighth of that time and two sweeps at most. Whoever emits something shortens the sleep by its own
@@ -6,8 +6,15 @@
 // sleeps nothing here but the count of packets changes before `wake_at_o`. When a whole sweep meets nobody to wait for
 // it ends (active_o = 0), until something with a time-out is emitted.
 //
-// The transport timer rests while a packet of the QP is between the requester and the wire, waiting for its payload:
-// requests leave in the order in which they are made, so serial numbers tell.
+// The transport timer rests while a packet of the QP is between the requester and the wire:
+//   Away   the QP's newest packet waits in the gather for its payload; requests leave there in the order in which they
+//          are made, so serial numbers tell
+//   Pipe   it has left the gather at the visit before, and is in its ring PipeCycles later
+//   Ring   it was in its ring at the visit before, which has let out what was there (credits, PFC, its turn) when the
+//          ring's epoch has gone past its mark
+//   Wire   it is on the wire: only now time runs
+// A phase is left at a visit, or passed over when nothing is in that place; so a loaded port makes the timer later by
+// another eighth of its time.
 module hca_timers
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -16,7 +23,9 @@ module hca_timers
   input  logic [63:0]    now_i,     // cycles of 4 ns
   input  logic           wake_i,    // strobe: something of QP wake_qpn_i is emitted
   input  logic [QpW-1:0] wake_qpn_i,
-  input  logic           left_i,    // strobe: the oldest packet emitted has left, or was dropped
+  input  logic           left_i,    // strobe: the oldest packet emitted has left the gather, or was dropped
+  output lane_ask_t      lane_ask_o,
+  input  ring_age_t      lane_age_i, // of that lane's ring, in the next cycle
   output logic           active_o,
   output logic [63:0]    wake_at_o, // cycle of the next sweep, if active_o; in a sweep one that is over
   input  logic [QpW-1:0] wr_qpn_i,
@@ -38,25 +47,32 @@ module hca_timers
   localparam int unsigned SerialW     = 44;   // no wrap in the longest time-out at 100 million packets per second
   localparam int unsigned PeriodW     = 38;   // a sixteenth of 2^31 * 4.096 us is 2^37 cycles
 
+  localparam int unsigned PipeCycles  = 512;  // from the gather's exit into a ring, at most
+
+  typedef enum logic [1:0] {PhAway, PhPipe, PhRing, PhWire} phase_e;
+
   typedef struct packed {
-    logic              away;
+    phase_e            phase;
+    logic [EpochW-1:0] mark;
     logic [1:0]        gen;
     logic [23:0]       una_psn;
-    logic [StampW-1:0] stamp;
+    logic [StampW-1:0] stamp;    // when the phase began
   } own_t;
 
   logic           active_q, sleep_q, due, recent;
   logic [63:0]    at_q;
   logic [NumQps-1:0] known_q;   // what was seen of it last time is about what it waits for
-  logic           look_q;       // the reads of qpn have returned
+  logic           ask_q;        // the reads of qpn have returned, its ring is being asked
+  logic           look_q;       // and has answered
   logic           scan, here, done;
   logic [QpW-1:0] qpn;
   tmr_ctx_t       ctx;
   tmr_st_t        st;
   own_t           own, own_new;
   logic [SerialW-1:0] made_q, left_q, serial, behind;
-  logic           away, waiting, waits, fresh, expired, step, own_we;
-  logic [StampW-1:0] elapsed;
+  logic           away, waiting, waits, fresh, expired, step, own_we, gone, piped;
+  phase_e         phase;
+  logic [StampW-1:0] elapsed, left_at_q, since_left;
   logic [27:0]    rnr_cycles;
   logic           unused_bits;
 
@@ -64,7 +80,7 @@ module hca_timers
   assign active_o   = active_q;
   assign wake_at_o  = at_q;
   assign scan       = active_q && !sleep_q;
-  assign mark_en_o  = here && !look_q;
+  assign mark_en_o  = here && !ask_q && !look_q;
   assign mark_qpn_o = qpn;
 
   // A mark is written after its strobe; nobody is dropped meanwhile. Who may send again may have something outstanding
@@ -118,6 +134,7 @@ module hca_timers
   always_ff @(posedge clk_i) begin
     made_q <= rst_i ? '0 : made_q + SerialW'(wake_i);
     left_q <= rst_i ? '0 : left_q + SerialW'(left_i);
+    if (left_i) left_at_q <= now_i[StampW-1:0];
   end
 
   hca_ram_1r1w #(
@@ -134,25 +151,42 @@ module hca_timers
   );
 
   assign behind = serial - left_q;
-  assign away   = look_q && !st.rnr_wait && !behind[SerialW-1];
+  assign away   = look_q && !behind[SerialW-1];
+
+  // The epoch is compared modulo 2^16: one that has gone round in between only costs a further visit.
+  assign lane_ask_o = ctx.lane;
+  assign gone       = lane_age_i.empty || EpochW'(lane_age_i.epoch - own.mark - EpochW'(1)) < (EpochW'(1) << (EpochW - 1));
+  assign since_left = look_q ? now_i[StampW-1:0] - left_at_q : '0;
+  assign piped      = since_left >= StampW'(PipeCycles);   // all that has left the gather is in its ring
 
   // ---- Judge one QP --------------------------------------------------------------------------------
   assign waiting    = ctx.live && !st.dead && (st.rnr_wait || st.una_psn != mark_psn_i);
   assign waits      = waiting && (st.rnr_wait || ctx.timeout != '0);
-  assign fresh      = !waits || !known_q[qpn] || own.una_psn != st.una_psn || own.gen != st.gen || away || own.away;
+  assign fresh      = !waits || !known_q[qpn] || own.una_psn != st.una_psn || own.gen != st.gen;
   assign elapsed    = look_q ? now_i[StampW-1:0] - own.stamp : '0;   // at rest nothing follows the time
   assign rnr_cycles = 28'(RnrTimeUs[st.rnr_code] * CyclesPerUs);
   // 4.096 us are 1024 cycles; timeout 0 never fires (REL-6, REL-7).
   assign expired    = st.rnr_wait ? elapsed >= StampW'(rnr_cycles)
                                   : (ctx.timeout != '0) && (elapsed >> (6'd10 + 6'(ctx.timeout))) != '0;
 
-  assign msg_valid_o = look_q && !fresh && expired;
+  // A RNR wait is for the peer: nothing of the QP is under way to it.
+  always_comb begin
+    if (st.rnr_wait) phase = PhWire;
+    else if (away) phase = PhAway;
+    else if (fresh || own.phase == PhAway) phase = !piped ? PhPipe : lane_age_i.empty ? PhWire : PhRing;
+    else if (own.phase == PhPipe && elapsed >= StampW'(PipeCycles)) phase = lane_age_i.empty ? PhWire : PhRing;
+    else if (own.phase == PhRing && gone) phase = PhWire;
+    else phase = own.phase;
+  end
+
+  assign msg_valid_o = look_q && !fresh && phase == PhWire && own.phase == PhWire && expired;
   assign {msg_o.syndrome, msg_o.status, msg_o.wqe_index} = timer_tag(st.gen, st.una_psn);
   assign msg_o.kind  = st.rnr_wait ? MsgRnrDone : MsgTimeout;
   assign msg_o.qpn   = qpn;
   assign step        = look_q && (!msg_valid_o || msg_ready_i);
-  assign own_we      = step && (fresh || msg_valid_o);
-  assign own_new     = '{away: away, gen: st.gen, una_psn: st.una_psn, stamp: own_we ? now_i[StampW-1:0] : '0};
+  assign own_we      = step && (fresh || msg_valid_o || phase != own.phase);
+  assign own_new     = '{phase: phase, mark: lane_age_i.mark, gen: st.gen, una_psn: st.una_psn,
+                         stamp: own_we ? now_i[StampW-1:0] : '0};
 
   // ---- How long to sleep -----------------------------------------------------------------------------
   localparam int unsigned MarkCycles = 8;   // a mark is written that much later than its strobe, at most
@@ -200,6 +234,7 @@ module hca_timers
       sleep_q  <= 1'b0;
       any_q    <= 1'b0;
       again_q  <= 1'b0;
+      ask_q    <= 1'b0;
       look_q   <= 1'b0;
       peek_q   <= 1'b0;
       ended_q  <= 1'b0;
@@ -209,7 +244,8 @@ module hca_timers
       recent_q <= {recent_q[MarkCycles-2:0], wake_i};
       peek_q   <= wake_i && !scan;
       ended_q  <= active_q && ((ctx_we_i && !ctx_i.live) || (st_we_i && st_i.dead));
-      look_q   <= here && !step;
+      ask_q    <= mark_en_o;
+      look_q   <= (ask_q || look_q) && here && !step;
       any_q    <= scan && !wrap && (any_q || (step && waits));
       again_q  <= scan && !wrap && again;
       if (!scan) begin

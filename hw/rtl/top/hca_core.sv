@@ -335,6 +335,9 @@ module hca_core
   logic [NumPorts-1:0] phy_tx_valid;
   phy_t                phy_tx [NumPorts], phy_rx [NumPorts];
 
+  lane_ask_t           lane_ask;
+  ring_age_t           lane_age;
+
   hca_ports u_ports (
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
     .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .group_wr_valid_i(group_wr_valid),
@@ -343,7 +346,7 @@ module hca_core
     .ack_i(ack), .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
     .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent),
     .sent_txp_o(sent_txp), .ib_o(ib), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made),
-    .left_i({gather_left[0], gather_left[1]}), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
+    .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask), .lane_age_o(lane_age), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free),
     .buf_free_beats_i(buf_free_beats), .phy_tx_valid_o(phy_tx_valid),
     .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
@@ -381,7 +384,8 @@ module hca_core
     .qpc_wr_ready_o({qpc_ready[QpcExec], qpc_ready[QpcRxCtrl], qpc_ready[QpcResp]}), .qpc_wr_i(qpc_wr),
     .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]),
     .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
-    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .msg_room_o(msg_room),
+    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .lane_ask_o(lane_ask),
+    .lane_age_i(lane_age), .msg_room_o(msg_room),
     .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd), .rd_placed_valid_o(rd_placed_valid),
     .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed), .msg_gather_valid_i(msg_valid[MsgGather]),
     .msg_gather_ready_o(msg_ready[MsgGather]), .msg_gather_i(msg[MsgGather]),

@@ -42,6 +42,8 @@ module hca_ports
   input  logic [1:0]                made_valid_i,    // packets of the two schedulers
   input  tx_made_t [1:0]            made_i,
   input  logic [1:0]                left_i,          // that have left the gather
+  input  lane_ask_t                 lane_ask_i,      // which ring; next cycle: what has left it
+  output ring_age_t                 lane_age_o,
   // Receive.
   output logic                      rxd_valid_o,
   input  logic                      rxd_ready_i,
@@ -93,6 +95,7 @@ module hca_ports
   logic [NumPorts-1:0][15:0]      vl_open;
   logic [NumPorts-1:0][15:0][3:0] sl2vl;
   logic [NumPorts-1:0][31:0]      stat_data;
+  ring_age_t [NumPorts-1:0][NumVlsDefault-1:0] age;
 
   hca_tx_wire u_tx_wire (
     .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .qpc_wr_valid_i, .qpc_wr_ready_o,
@@ -134,6 +137,10 @@ module hca_ports
     .clk_i(pclk_i[PartTxWire]), .rst_i, .ib_i(ib_o), .sl2vl_i(sl2vl), .made_valid_i, .made_i, .left_i, .ahead_o(ahead)
   );
 
+  hca_lane_age u_lane_age (
+    .clk_i, .ib_i(ib_o), .sl2vl_i(sl2vl), .age_i(age), .ask_i(lane_ask_i), .age_o(lane_age_o)
+  );
+
   logic [NumPorts-1:0][NumCounters-1:0][63:0] counters;
 
   for (genvar p = 0; p < NumPorts; p++) begin : gen_port
@@ -148,7 +155,7 @@ module hca_ports
       .rx_valid_o(src_valid[p]), .rx_ready_i(src_ready[p]), .rx_o(src[p]), .rx_room_i(rx_room),
       .phy_tx_valid_o(phy_tx_valid_o[p]), .phy_tx_ready_i(phy_tx_ready_i[p]), .phy_tx_o(phy_tx_o[p]),
       .phy_up_i(phy_up_i[p]), .phy_rx_valid_i(phy_rx_valid_i[p]), .phy_rx_i(phy_rx_i[p]),
-      .phy_rx_err_i(phy_rx_err_i[p]), .ahead_i(ahead[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]),
+      .phy_rx_err_i(phy_rx_err_i[p]), .ahead_i(ahead[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]), .age_o(age[p]),
       .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]), .event_o(link_event_o[p]), .busy_o(),
       .fcp_on_o(link_fcp[p]), .rx_hold_i('0)
     );

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
 from common import simulate
-from tx_bench import ACTIVE, ARMED, DEFER, DOWN, INIT, PHY, VL15, Tx
+from tx_bench import ACTIVE, ARMED, DEFER, DOWN, INIT, PHY, VL15, Ages, Tx
 
 VLS = 8
 SIZES = (30, 94, 106, 64, 128, 1054, 2078, 4126)
@@ -73,6 +73,31 @@ async def withheld(dut):
         tx.peer.blocked = set()
         await tx.drain()
     assert all(abs(rate / rates[0] - 1) < 0.01 for rate in rates.values()) and rates[0] > 0.95, rates
+
+
+@cocotb.test()
+async def what_has_left(dut):
+    """REL-6: a ring tells when all that was in it at some moment has left, not earlier, and at last; also of a VL that
+    never runs empty, and when packets are thrown away. A VL without credits tells nothing until it has some."""
+    for seed, drain in ((1, 1.0), (2, 0.4)):
+        tx = await Tx(dut, seed, rate=0.9).start()
+        tx.stream.gapless = False
+        tx.peer.drain = drain
+        ages = Ages(tx.bench, tx)
+        load(tx, 300, vls=(0, 1, 2, 5))
+        await tx.drain()
+        assert ages.answers > 100 and all(ages.age(vl)["empty"] for vl in range(VLS)), ages.answers
+    tx = await Tx(dut, 3).start()
+    tx.peer.blocked, tx.peer.silent = {4}, {4}
+    for _ in range(20):
+        tx.send(4, 2078)
+    await tx.bench.step(1500)
+    ages = Ages(tx.bench, tx)
+    await tx.bench.step(1000)
+    assert ages.asked[4][1] > 0 and not ages.age(4)["empty"], "it still waits"
+    tx.configure(state=INIT)
+    await tx.bench.step(1000)
+    assert tx.events["discard"] > 0 and ages.age(4)["empty"] and ages.answers > 0
 
 
 @cocotb.test()

@@ -5,7 +5,7 @@ from collections import deque
 from common import Bench, Source, struct
 
 MAC, PHY, CFG, UPD, ENTRY = (struct(name) for name in ("mac_t", "phy_t", "link_cfg_t", "fc_upd_t", "vl_entry_t"))
-EVENT = struct("tx_ev_t")
+EVENT, AGE = struct("tx_ev_t"), struct("ring_age_t")
 DOWN, INIT, ARMED, ACTIVE, DEFER = 1, 2, 3, 4, 5
 VL15 = 15
 
@@ -153,6 +153,42 @@ class Peer:
         """Nothing to see."""
 
 
+class Ages:
+    """Asks again and again what is in the rings, by age_o: whoever is there is said to have left when it has, but for
+    what is on its last few beats, and is said so at last."""
+
+    IN_FIFO = 6   # packets of a beat between the ring and the stream, at most
+
+    def __init__(self, bench, tx, every=7):
+        self.bench, self.tx, self.every = bench, tx, every
+        self.asked, self.answers = {}, 0
+        bench.agents.append(self)
+
+    def age(self, vl):
+        """What the ring of a VL says."""
+        return AGE.unpack(self.bench.get("age_o", vl * AGE.width, AGE.width))
+
+    def drive(self):
+        """Nothing to drive."""
+
+    def sample(self):
+        """One VL's turn, each time another one's: asks, or looks whether the answer has come."""
+        turn, late = divmod(self.bench.cycle, self.every)
+        vl = turn % self.tx.vls
+        if late:
+            return
+        age = self.age(vl)
+        if vl not in self.asked:
+            self.asked[vl] = (age["mark"], self.tx.entered[vl])
+            return
+        mark, there = self.asked[vl]
+        if age["empty"] or 0 < (age["epoch"] - mark) % (1 << 16) < 1 << 15:
+            gone = len(self.tx.stream.packets.get(vl, ())) + self.tx.events["discard"]
+            assert gone + self.IN_FIFO >= there, f"VL{vl}: {gone} of {there} packets have left"
+            self.answers += 1
+            del self.asked[vl]
+
+
 class Tx:
     """hca_link_tx with its agents. Packets to send are counted per VL; what must come out is known."""
 
@@ -164,6 +200,7 @@ class Tx:
         self.stream = Stream(self.bench, ib, rate)
         self.peer = Peer(self.bench, self.stream, vls) if ib else None
         self.serial, self.expected = [0] * 16, {}
+        self.entered, self.at_door = [0] * 16, None   # packets that have come in whole
         self.events = dict.fromkeys(("discard", "refused", "packet", "ctl"), 0)
         self.cfg = dict(state=ACTIVE, ib=ib, vl_mask=(1 << vls) - 1, round_quantum=1, limit=255, mtu=5, hoq_life=31,
                         pfc_enable=0xFF)
@@ -173,7 +210,13 @@ class Tx:
         """Nothing to drive."""
 
     def sample(self):
-        """Counts events."""
+        """Counts events, and what comes in."""
+        if self.ib and self.bench.get("mac_valid_i") and self.bench.get("mac_ready_o"):
+            beat = MAC.unpack(self.bench.get("mac_i"))
+            self.at_door = self.at_door if self.at_door is not None else beat["data"] >> 4 & 15
+            if beat["last"]:
+                self.entered[self.at_door] += 1
+                self.at_door = None
         event = EVENT.unpack(self.bench.get("ev_o"))
         for name in self.events:
             self.events[name] += event[name]

@@ -131,11 +131,16 @@ class Env:
         await self.bench.start()
         table = sum(key << (16 * index) for index, key in enumerate((FULL_PKEY, 0x0001, 0x8001, 0x0000)))
         self.bench.set("pkey_tbl_i", table | table << 512)   # both ports
+        self.ring()
         for qp in qps:
             state = qp.fields["state"]
             await self.context(qp, state=QpState.RESET)
             await self.context(qp, init_sq=1, init_rq=1, state=state)
         return self
+
+    def ring(self, empty=1, epoch=0, mark=0):
+        """What timers are told of every ring."""
+        self.bench.set("lane_age_i", struct("ring_age_t").pack(empty=empty, epoch=epoch, mark=mark))
 
     async def context(self, qp, **changes):
         """Writes a context and waits until it is taken."""
