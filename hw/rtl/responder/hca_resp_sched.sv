@@ -1,11 +1,11 @@
 // Schedules what the responder sends: READ responses packet by packet and answers of atomics, round robin over QPs, and
-// one cumulative ACK per QP behind them. Per QP a ring of 16 such jobs and one pending ACK: `rsp` is ready again
+// one cumulative ACK per QP behind them. Per QP 16 such jobs (hca_resp_ring) and one pending ACK: `rsp` is ready again
 // soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
 // its QP: it waits until they have passed the header stage. The ACK of a repeated request never replaces a NAK.
 // QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. Takes nothing for
 // NumQps cycles after reset.
 module hca_resp_sched
-  import hca_pkg::*;
+  import hca_pkg::*, hca_rx_pkg::resp_ring_t, hca_rx_pkg::RespSlotW;
 (
   input  logic           clk_i,
   input  logic           rst_i,
@@ -36,22 +36,20 @@ module hca_resp_sched
   output logic [QpW-1:0] rsp_popped_qpn_o
 );
 
-  localparam int unsigned JobW      = $clog2(MaxDestRdAtomic);
   localparam logic [7:0]  NoCredits = 8'h1f;  // AETH syndrome: ACK, credit count not in use
 
   localparam int unsigned Queues = NumLanes + RateGroups;
   localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  typedef enum logic [2:0] {StPick, StFind, StRow, StRead, StPurge} state_e;  // StFind: is an atomic's result here?
+  // StFind: is an atomic's result here? StGone: a job that is not stored.
+  typedef enum logic [2:0] {StPick, StFind, StRow, StRead, StGone} state_e;
 
-  // State of a QP. `off`: bytes of the head job already sent; `last_seq`: of the newest READ packet, if any.
+  // State of a QP. `last_seq`: of the newest READ packet, if any.
   typedef struct packed {
     logic              queued;
     logic [QueueW-1:0] waits_in;    // where it waits
-    logic [JobW-1:0]   head;
-    logic [JobW:0]     count;
-    logic [31:0]       off;
+    resp_ring_t        ring;
     logic              ack;
     logic              nak;
     logic [23:0]       ack_psn;
@@ -59,7 +57,6 @@ module hca_resp_sched
     logic [23:0]       ack_msn;
     logic              sent;
     logic [15:0]       last_seq;
-    logic [23:0]       newest_psn;  // last one of the READ job queued last
   } row_t;
 
   typedef struct packed {
@@ -147,8 +144,9 @@ module hca_resp_sched
   end
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
-  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, purge, room, last_word, stale;
-  logic [JobW:0] gone_q;  // jobs dropped, still to be reported
+  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, store, last_word, stale;
+  resp_ring_t  ring_with, ring_sent;
+  logic [RespSlotW-1:0] slot, head_slot;
   logic [15:0] seq_q;  // of the newest READ packet of the card
 
   assign open       = sl_open_i[ctx.path.sl] && (ctx.path.group == '0 || rate_open_i[ctx.path.group]);
@@ -161,13 +159,9 @@ module hca_resp_sched
   // A NAK acknowledges everything before its PSN, so a repeated request's ACK says nothing new. Only an ACK of that
   // PSN makes the NAK void: the packet has come again.
   assign stale      = row.ack && row.nak && !is_nak && !psn_ge(rsp_q.psn, row.ack_psn);
-  // A READ that does not begin behind the newest one queued: the peer has gone back, to it or into its middle.
-  // What is queued has either arrived or will be asked for again, so it is dropped.
   assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
-  assign purge      = job_row && !lost && row.count != '0 && psn_ge(row.newest_psn, rsp_q.psn);
-  assign room       = !lost && (purge || !row.count[JobW]);
-  assign store_job  = job_row && room;
-  assign start_read = alive && open && row.count != '0 && txp_free && seg_free;
+  assign store_job  = job_row && !lost && store;
+  assign start_read = alive && open && row.ring.count != '0 && txp_free && seg_free;
   always_comb begin
     job_new = '{psn: rsp_q.psn, va: rsp_q.again ? result : rsp_q.va, rkey: rsp_q.rkey, len_bytes: rsp_q.len_bytes,
                 msn: rsp_q.msn, atomic: rsp_q.atomic, failed: rsp_q.atomic && is_nak};
@@ -177,7 +171,7 @@ module hca_resp_sched
   // READ packets of the card that have not passed are the newest ones: is this QP's last among them?
   assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= 16'(seq_q - resp_done_seq_i);
   assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
-                      && alive && row.count == '0 && passed;
+                      && alive && row.ring.count == '0 && passed;
 
   // ---- StRead: one packet of the head job ----------------------------------------------------------------
   logic        is_first, is_last, send_read;
@@ -186,8 +180,8 @@ module hca_resp_sched
 
   assign send_read = state_q == StRead;
   assign mtu       = 32'(mtu_bytes(ctx.path_mtu));
-  assign left      = job.len_bytes - row.off;
-  assign is_first  = row.off == '0;
+  assign left      = job.len_bytes - row.ring.off;
+  assign is_first  = row.ring.off == '0;
   assign is_last   = left <= mtu;
   assign bytes     = is_last ? left[12:0] : mtu[12:0];
 
@@ -207,50 +201,36 @@ module hca_resp_sched
         row_new.ack_msn      = rsp_q.msn;
       end
       if (rsp_q.read) begin
-        row_new.count = (purge ? '0 : row.count) + (JobW+1)'(store_job);
-        if (purge) begin
-          row_new.head = row.head + row.count[JobW-1:0];
-          row_new.off  = '0;
-        end
-        if (store_job) begin
-          row_new.newest_psn = rsp_q.psn;
-          if (job_new.len_bytes != '0) begin
-            row_new.newest_psn += 24'((job_new.len_bytes - 32'd1) >> mtu_shift(ctx.path_mtu));
-          end
-        end
+        if (!lost) row_new.ring = ring_with;
         // The READ response acknowledges everything before it.
         if (!lost && !row.nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
       end
     end
     if (state_q == StRow && ev_q == EvQpc && init_q) begin
-      row_we        = 1'b1;
-      row_new.count = '0;
-      row_new.off   = '0;
-      row_new.ack   = 1'b0;
-      row_new.sent  = 1'b0;
+      row_we       = 1'b1;
+      row_new.ring = '0;
+      row_new.ack  = 1'b0;
+      row_new.sent = 1'b0;
     end
     if (state_q == StRow && ev_q == EvTurn && !start_read) begin
       row_we = 1'b1;
       if (!alive) begin
-        row_new.count = '0;
-        row_new.off   = '0;
-        row_new.ack   = 1'b0;
+        row_new.ring = '0;
+        row_new.ack  = 1'b0;
       end
       if (send_ack) begin
         row_new.ack  = 1'b0;
         row_new.sent = 1'b0;
       end
-      row_new.queued = row_new.count != '0 || row_new.ack;
+      row_new.queued = row_new.ring.count != '0 || row_new.ack;
       push           = row_new.queued;
     end
     if (send_read) begin
       row_we           = 1'b1;
-      row_new.off      = is_last ? '0 : row.off + mtu;
-      row_new.head     = row.head + JobW'(is_last);
-      row_new.count    = row.count - (JobW+1)'(is_last);
+      row_new.ring     = ring_sent;
       row_new.sent     = 1'b1;
       row_new.last_seq = seq_q + 16'd1;
-      row_new.queued   = row_new.count != '0 || row_new.ack;
+      row_new.queued   = row_new.ring.count != '0 || row_new.ack;
       push             = row_new.queued;
     end
     if (push) begin
@@ -280,15 +260,7 @@ module hca_resp_sched
       unique case (state_q)
         StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StFind : StRow;
         StFind:  state_q <= StRow;
-        StRow: begin
-          state_q <= (ev_q == EvTurn && start_read) ? StRead
-                     : (purge || (job_row && !room)) ? StPurge : StPick;
-          gone_q  <= purge ? row.count : (JobW+1)'(1);
-        end
-        StPurge: begin
-          gone_q <= gone_q - 1'b1;
-          if (gone_q == (JobW+1)'(1)) state_q <= StPick;
-        end
+        StRow:   state_q <= (ev_q == EvTurn && start_read) ? StRead : (job_row && !store_job) ? StGone : StPick;
         default: state_q <= StPick;
       endcase
     end
@@ -302,7 +274,7 @@ module hca_resp_sched
     txp               = '0;
     txp.kind          = TxRead;
     txp.qpn           = qpn_q;
-    txp.psn           = job.psn + 24'(row.off >> mtu_shift(ctx.path_mtu));
+    txp.psn           = job.psn + 24'(row.ring.off >> mtu_shift(ctx.path_mtu));
     txp.payload_bytes = bytes;
     txp.has_payload   = bytes != '0;
     txp.aeth_syndrome = NoCredits;
@@ -327,7 +299,7 @@ module hca_resp_sched
     seg.func      = ctx.func;
     seg.pd        = ctx.pd;
     seg.key       = job.rkey;
-    seg.va        = job.va + 64'(row.off);
+    seg.va        = job.va + 64'(row.ring.off);
     seg.len_bytes = bytes;
     seg.chk_bytes = 32'(bytes);
     seg.last      = 1'b1;
@@ -374,7 +346,7 @@ module hca_resp_sched
   assign made_read_o  = send_read;
   assign made_o       = tx_made_of(send_read ? txp : ack, ctx.path);
 
-  assign rsp_popped_valid_o = (send_read && is_last) || state_q == StPurge;
+  assign rsp_popped_valid_o = (send_read && is_last) || state_q == StGone;
   assign rsp_popped_qpn_o   = qpn_q;
 
   // ---- Results of atomics -----------------------------------------------------------------------------------
@@ -393,6 +365,11 @@ module hca_resp_sched
   );
 
   always_ff @(posedge clk_i) if (state_q == StFind) found_q <= found;
+
+  hca_resp_ring u_ring (
+    .ring_i(row.ring), .path_mtu_i(ctx.path_mtu), .psn_i(rsp_q.psn), .len_bytes_i(job_new.len_bytes), .store_o(store),
+    .slot_o(slot), .with_o(ring_with), .is_last_i(is_last), .head_o(head_slot), .sent_o(ring_sent)
+  );
 
   // ---- Tables ---------------------------------------------------------------------------------------------
   logic unused_bits;
@@ -435,10 +412,10 @@ module hca_resp_sched
   hca_ram_1r1w #(.Width($bits(job_t)), .Depth(NumQps * MaxDestRdAtomic)) u_jobs (
     .clk_i,
     .we_i   (store_job),
-    .waddr_i({qpn_q, row.head + row.count[JobW-1:0]}),
+    .waddr_i({qpn_q, slot}),
     .wdata_i(job_new),
     .re_i   (state_q == StRow && ev_q == EvTurn && start_read),
-    .raddr_i({qpn_q, row.head}),
+    .raddr_i({qpn_q, head_slot}),
     .rdata_o(job)
   );
 

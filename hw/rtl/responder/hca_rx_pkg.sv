@@ -228,6 +228,20 @@ package hca_rx_pkg;
     rx_end_t     fin;
   } rx_done_t;
 
+  // ---- hca_resp_sched: READs and atomics of a QP that are to be answered -------------------------------------
+  localparam int unsigned RespSlotW = $clog2(MaxDestRdAtomic);
+
+  typedef struct packed {
+    logic [MaxDestRdAtomic-1:0][RespSlotW-1:0] order;
+    logic [RespSlotW:0] count;
+    logic [RespSlotW:0] replays;     // of them in front: asked for again
+    logic [31:0]        off;         // bytes of the head already sent
+    logic [23:0]        at_psn;      // everything before it has been sent, as far as it is here
+    logic [23:0]        newest_psn;  // last one of the job at the end
+    logic [23:0]        replay_psn;  // last one of the last replay
+    logic [23:0]        main_psn;    // first one behind the replays
+  } resp_ring_t;
+
   // ---- hca_atomic --------------------------------------------------------------------------------------
   typedef struct packed {
     logic [7:0]  func;

@@ -291,39 +291,6 @@ async def refusal_behind_reads(dut):
 
 
 @cocotb.test()
-async def asked_again(dut):
-    """A READ that is asked for again, whole or from its middle on, drops what is queued. A 17th job is lost."""
-    bench = await RespBench(dut, 7).begin()
-    bench.create(1, mtu_code=1)
-    bench.create(2, mtu_code=1)
-    bench.create(3, mtu_code=1)
-    await bench.until(bench.qpc.idle)
-    bench.txp.rate = 0.0
-    bench.read(3, 0xFFFFF0, 256 * 40)
-    for psn in (0xFFFFFE, 2, 6):
-        bench.read(1, psn, 1000)
-    for n in range(RING + 1):
-        bench.read(2, 10 * n, 64)
-    await bench.step(150)
-    for psn in (2, 6):
-        bench.read(1, psn, 1000)
-    bench.read(3, 4, 256 * 20)          # the last 20 of 40
-    await bench.step(100)
-    assert bench.wait_max <= 40
-    made = bench.get("txp_valid_o")     # what has left the ring already stays (two packets at most)
-    assert made
-    bench.txp.on_word, bench.seg.on_word = None, None
-    bench.txp.rate = 1.0
-    await bench.step(400)
-    words = [struct("txp_t").unpack(word) for word in bench.txp.got]
-    for qpn, behind in ((1, list(range(2, 10))), (2, [10 * n for n in range(RING)]), (3, list(range(4, 24)))):
-        psns = [word["psn"] for word in words if word["qpn"] == qpn]
-        early = len(psns) - len(behind)
-        assert psns[early:] == behind and 0 <= early <= 2, f"QP {qpn}: {psns}"
-    bench.check_pops()
-
-
-@cocotb.test()
 async def states(dut):
     """A QP that may not send loses its jobs, but not the NAK that says why; init_rq clears the ring."""
     bench = await RespBench(dut, 4).begin()

@@ -107,9 +107,8 @@ impl Judge {
             retry_cnt: options.retry_cnt,
             rnr_retry: options.rnr_retry,
             max_rd_atomic: options.rd_atomic,
-            early_ns: early_ns(self.link, options.timeout),
-            // Found in seed 2013 (docs/model.md).
-            gives_up_data: true,
+            early_ns: 0,
+            gives_up_data: false,
         });
     }
 
@@ -124,17 +123,6 @@ impl Judge {
     /// Packets judged.
     pub fn packets(&self) -> u64 {
         self.bench.borrow().checker.packets()
-    }
-}
-
-/// The card's timer begins when a packet leaves the gather (`hca_timers`), not when it is on the wire: it may wait in
-/// its lane's ring, on InfiniBand for credits. Found by this judge, in seeds 1073, 1115, 1140 and 1146 of the scenario
-/// (docs/model.md); to be 0 when the card is mended.
-fn early_ns(link: LinkKind, timeout: u8) -> u64 {
-    const RING_NS: u64 = 10_000;
-    match link {
-        LinkKind::Ethernet => RING_NS,
-        LinkKind::InfiniBand => hca_model::ack_timeout_ns(timeout).unwrap_or(0) / 4,
     }
 }
 

@@ -404,7 +404,6 @@ fn as_many_reads_as_agreed_are_outstanding() {
 /// REL-19, REL-18: a READ request comes twice while the data of an earlier READ is on its way. With no retry to spend,
 /// nothing may be lost by that.
 #[test]
-#[ignore = "fails: the card gives up the data of the READ in front, see docs/model.md"]
 fn a_copied_read_request_takes_nothing_away() {
     let options = ConnectOptions {
         retry_cnt: 0,
