@@ -4,7 +4,7 @@
 // nothing), and what a peer that has gone back asks for is sent before what it had asked for later:
 //   newer than all here      at the end
 //   here, not yet sent       nothing to do
-//   its head is being sent   the head goes back to the PSN asked for
+//   in the part of the head that has been sent   it takes the head's place: answers begin with its PSN
 //   older than all here      in front; the job that it interrupts begins again, for its peer has not taken what it was
 //                            sent behind a gap
 //   between such ones        behind those that have come so, in front of what was here before (`main_psn` on)
@@ -18,9 +18,11 @@ module hca_resp_ring
   input  logic [23:0]           psn_i,
   input  logic [31:0]           len_bytes_i,
   output logic                  store_o,    // in slot_o; else it is here already, or lost
+  output logic                  gone_o,     // a job is no more: this one, or the one whose place it takes
   output logic [RespSlotW-1:0]  slot_o,
   output resp_ring_t            with_o,
   // A packet of the head leaves.
+  input  logic [23:0]           sent_psn_i,
   input  logic                  is_last_i,
   output logic [RespSlotW-1:0]  head_o,
   output resp_ring_t            sent_o
@@ -31,7 +33,7 @@ module hca_resp_ring
   logic [RespSlotW-1:0] order [Slots];       // as it is; at rest a slot's own number, so that a row of zeros is an empty ring
   logic [RespSlotW:0]   place;
   logic [23:0]          last_psn, head_psn;
-  logic                 full, empty, begun, newer, unsent, between, goes_back;
+  logic                 full, empty, begun, newer, unsent, between, goes_back, added;
 
   for (genvar s = 0; s < int'(Slots); s++) begin : gen_order
     assign order[s] = ring_i.order[s] ^ RespSlotW'(s);
@@ -47,18 +49,20 @@ module hca_resp_ring
   assign between   = ring_i.replays != '0 && !psn_ge(ring_i.replay_psn, psn_i) && !psn_ge(psn_i, ring_i.main_psn);
   assign goes_back = !newer && !unsent && begun && psn_ge(psn_i, head_psn);
 
-  assign store_o = !full && (newer || between || (!unsent && !goes_back));
+  assign added   = !full && (newer || between || (!unsent && !goes_back));
+  assign store_o = added || goes_back;
+  assign gone_o  = !added;
   assign place   = newer ? ring_i.count : between ? ring_i.replays : '0;
-  assign slot_o  = order[ring_i.count[RespSlotW-1:0]];
+  assign slot_o  = goes_back ? order[0] : order[ring_i.count[RespSlotW-1:0]];
   assign head_o  = order[0];
 
   always_comb begin
     with_o = ring_i;
     if (goes_back) begin
-      with_o.off    = 32'(24'(psn_i - head_psn)) << mtu_shift(path_mtu_i);
+      with_o.off    = '0;
       with_o.at_psn = psn_i;
     end
-    if (store_o) begin
+    if (added) begin
       with_o.count = ring_i.count + 1'b1;
       for (int unsigned s = 0; s < Slots; s++) begin
         if ((RespSlotW + 1)'(s) == place) with_o.order[s] = slot_o ^ RespSlotW'(s);
@@ -84,7 +88,7 @@ module hca_resp_ring
 
   always_comb begin
     sent_o        = ring_i;
-    sent_o.at_psn = ring_i.at_psn + 24'd1;
+    sent_o.at_psn = sent_psn_i + 24'd1;
     sent_o.off    = ring_i.off + 32'(mtu_bytes(path_mtu_i));
     if (is_last_i) begin
       sent_o.off   = '0;

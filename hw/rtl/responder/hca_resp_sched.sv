@@ -42,7 +42,7 @@ module hca_resp_sched
   localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  // StFind: is an atomic's result here? StGone: a job that is not stored.
+  // StFind: is an atomic's result here? StGone: one job less.
   typedef enum logic [2:0] {StPick, StFind, StRow, StRead, StGone} state_e;
 
   // State of a QP. `last_seq`: of the newest READ packet, if any.
@@ -144,7 +144,7 @@ module hca_resp_sched
   end
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
-  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, store, last_word, stale;
+  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, store, gone, last_word, stale;
   resp_ring_t  ring_with, ring_sent;
   logic [RespSlotW-1:0] slot, head_slot;
   logic [15:0] seq_q;  // of the newest READ packet of the card
@@ -260,7 +260,7 @@ module hca_resp_sched
       unique case (state_q)
         StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StFind : StRow;
         StFind:  state_q <= StRow;
-        StRow:   state_q <= (ev_q == EvTurn && start_read) ? StRead : (job_row && !store_job) ? StGone : StPick;
+        StRow:   state_q <= (ev_q == EvTurn && start_read) ? StRead : (job_row && (lost || gone)) ? StGone : StPick;
         default: state_q <= StPick;
       endcase
     end
@@ -368,7 +368,7 @@ module hca_resp_sched
 
   hca_resp_ring u_ring (
     .ring_i(row.ring), .path_mtu_i(ctx.path_mtu), .psn_i(rsp_q.psn), .len_bytes_i(job_new.len_bytes), .store_o(store),
-    .slot_o(slot), .with_o(ring_with), .is_last_i(is_last), .head_o(head_slot), .sent_o(ring_sent)
+    .gone_o(gone), .slot_o(slot), .with_o(ring_with), .sent_psn_i(txp.psn), .is_last_i(is_last), .head_o(head_slot), .sent_o(ring_sent)
   );
 
   // ---- Tables ---------------------------------------------------------------------------------------------

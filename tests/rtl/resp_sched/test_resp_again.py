@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import cocotb
 from common import simulate, struct
+from hca_abi import BthOpcode as Op
 from test_resp_sched import PSN_MASK, RING, RespBench
 
 TXP, SEG = struct("txp_t"), struct("seg_t")
@@ -157,6 +158,9 @@ async def the_head_goes_back(dut):
         else:
             assert turn >= 10 and psns[:turn] == list(range(turn)) and psns[turn:] == list(range(back, 42)), psns
         assert not peer.early and not peer.want < peer.next
+        words = [TXP.unpack(word) for word in bench.txp.got]
+        assert all((word["opcode"] in (Op.RC_READ_RESPONSE_FIRST, Op.RC_READ_RESPONSE_ONLY)) == (at in (0, turn, len(words) - 2))
+                   for at, word in enumerate(words)), "the answer of a request begins with a FIRST"
         bench.check_pops()
 
 
