@@ -77,8 +77,6 @@ fn checker(framing: Framing, link: Link) -> Checker {
         retry_cnt: 7,
         rnr_retry: 7,
         max_rd_atomic: 16,
-        early_ns: 0,
-        gives_up_data: false,
     });
     checker
 }

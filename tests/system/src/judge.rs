@@ -107,8 +107,6 @@ impl Judge {
             retry_cnt: options.retry_cnt,
             rnr_retry: options.rnr_retry,
             max_rd_atomic: options.rd_atomic,
-            early_ns: 0,
-            gives_up_data: false,
         });
     }
 

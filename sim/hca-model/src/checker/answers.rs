@@ -20,8 +20,6 @@ struct Asked {
     first: Psn,
     end: Psn,
     len: u32,
-    /// Not asked for before.
-    fresh: bool,
 }
 
 pub(super) struct Answers {
@@ -67,7 +65,6 @@ impl Answers {
                 first: packet.psn,
                 end,
                 len: reth.dma_len,
-                fresh: packet.psn == self.expected,
             });
         }
         if packet.psn == self.expected {
@@ -239,7 +236,7 @@ impl Answers {
                 *asked.ok_or_else(|| format!("data at {psn}, where no READ that has arrived begins"))?
             }
         };
-        if begins && (asked.fresh || !spec.gives_up_data) {
+        if begins {
             self.data_has_left(psn, requests)?;
         }
         let offset = (psn.distance_from(asked.first) as u32).wrapping_mul(spec.mtu_bytes);

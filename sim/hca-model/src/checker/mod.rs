@@ -49,12 +49,6 @@ pub struct ConnectionSpec {
     pub rnr_retry: u8,
     /// OP-23, of both ends.
     pub max_rd_atomic: u8,
-    /// How much earlier than REL-6 asks for an end may send again, as its timer begins before the packet is on the
-    /// wire. The specification gives 0.
-    pub early_ns: u64,
-    /// A responder that is asked for a READ again gives up the data of earlier ones that is still to be sent. The
-    /// specification has it answer in order.
-    pub gives_up_data: bool,
 }
 
 /// The first packet that the rules do not allow.

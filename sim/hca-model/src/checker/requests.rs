@@ -243,7 +243,7 @@ impl Requests {
             return false;
         };
         self.at(psn)
-            .is_none_or(|sent| ns.saturating_sub(sent.last_ns) + spec.early_ns >= limit)
+            .is_none_or(|sent| ns.saturating_sub(sent.last_ns) >= limit)
     }
 
     /// On Ethernet a card drops what its buffer has no room for: data of a READ that arrived at its port may be missing

@@ -158,8 +158,6 @@ impl Pair {
                 retry_cnt: made[0].retry_cnt,
                 rnr_retry: made[0].rnr_retry,
                 max_rd_atomic: made[0].max_rd_atomic,
-                early_ns: 0,
-                gives_up_data: false,
             });
         }
         self.checker = Some(checker);
