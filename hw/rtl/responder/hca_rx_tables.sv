@@ -200,6 +200,7 @@ module hca_rx_tables
     .now_i,
     .wake_i     (omt_valid_i && omt_ready_o),
     .wake_qpn_i (omt_i.qpn),
+    .wake_psn_i (omt_i.next_psn),
     .left_i,
     .lane_ask_o,
     .lane_age_i,

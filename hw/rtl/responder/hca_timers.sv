@@ -1,4 +1,4 @@
-// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per three cycles, and compares
+// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per four cycles, and compares
 // with what it saw last time: a timer starts when a change is first seen, and fires when its time is over. Between two
 // sweeps the scanner sleeps for a sixteenth of the shortest time that somebody waits for. So a timer is never early,
 // and late by an eighth of that time and two sweeps at most. Whoever emits something shortens the sleep by its own
@@ -7,6 +7,7 @@
 // it ends (active_o = 0), until something with a time-out is emitted.
 //
 // The transport timer rests while a packet of the QP is between the requester and the wire:
+//   Redo   the QP goes back, and what it sends again has not been made: its PSNs have not gone back yet (`pass`)
 //   Away   the QP's newest packet waits in the gather for its payload; requests leave there in the order in which they
 //          are made, so serial numbers tell
 //   Pipe   it has left the gather at the visit before, and is in its ring PipeCycles later
@@ -14,7 +15,8 @@
 //          ring's epoch has gone past its mark
 //   Wire   it is on the wire: only now time runs
 // A phase is left at a visit, or passed over when nothing is in that place; so a loaded port makes the timer later by
-// another eighth of its time.
+// another eighth of its time. Redo, Pipe and Ring end after twice the QP's time in any case: a lane that never gets
+// credits is a path that has failed.
 module hca_timers
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -23,6 +25,7 @@ module hca_timers
   input  logic [63:0]    now_i,     // cycles of 4 ns
   input  logic           wake_i,    // strobe: something of QP wake_qpn_i is emitted
   input  logic [QpW-1:0] wake_qpn_i,
+  input  logic [23:0]    wake_psn_i, // PSN behind it
   input  logic           left_i,    // strobe: the oldest packet emitted has left the gather, or was dropped
   output lane_ask_t      lane_ask_o,
   input  ring_age_t      lane_age_i, // of that lane's ring, in the next cycle
@@ -49,10 +52,17 @@ module hca_timers
 
   localparam int unsigned PipeCycles  = 512;  // from the gather's exit into a ring, at most
 
-  typedef enum logic [1:0] {PhAway, PhPipe, PhRing, PhWire} phase_e;
+  typedef enum logic [2:0] {PhRedo, PhAway, PhPipe, PhRing, PhWire} phase_e;
+
+  // Of the newest packet: it has gone back `pass` times.
+  typedef struct packed {
+    logic [1:0]         pass;
+    logic [SerialW-1:0] serial;
+  } made_t;
 
   typedef struct packed {
     phase_e            phase;
+    logic [1:0]        pass;
     logic [EpochW-1:0] mark;
     logic [1:0]        gen;
     logic [23:0]       una_psn;
@@ -64,13 +74,16 @@ module hca_timers
   logic [NumQps-1:0] known_q;   // what was seen of it last time is about what it waits for
   logic           ask_q;        // the reads of qpn have returned, its ring is being asked
   logic           look_q;       // and has answered
+  logic           act_q;        // judged: act on it
   logic           scan, here, done;
   logic [QpW-1:0] qpn;
   tmr_ctx_t       ctx;
   tmr_st_t        st;
-  own_t           own, own_new;
-  logic [SerialW-1:0] made_q, left_q, serial, behind;
-  logic           away, waiting, waits, fresh, expired, step, own_we, gone, piped;
+  own_t           own, own_new_q;
+  logic [SerialW-1:0] made_q, left_q, behind;
+  made_t          made;
+  logic           away, waiting, waits, fresh, changed, expired, overdue, step, own_we, gone, piped, redo;
+  logic           waiting_q, waits_q, fire_q, own_we_q;
   phase_e         phase;
   logic [StampW-1:0] elapsed, left_at_q, since_left;
   logic [27:0]    rnr_cycles;
@@ -80,14 +93,14 @@ module hca_timers
   assign active_o   = active_q;
   assign wake_at_o  = at_q;
   assign scan       = active_q && !sleep_q;
-  assign mark_en_o  = here && !ask_q && !look_q;
+  assign mark_en_o  = here && !ask_q && !look_q && !act_q;
   assign mark_qpn_o = qpn;
 
   // A mark is written after its strobe; nobody is dropped meanwhile. Who may send again may have something outstanding
   // from before.
   hca_qp_set u_set (
     .clk_i, .rst_i, .add_i({ctx_we_i && ctx_i.live, wake_i}), .add_qpn_i({wr_qpn_i, wake_qpn_i}),
-    .drop_i(step && !waiting && !recent), .drop_qpn_i(qpn),
+    .drop_i(step && !waiting_q && !recent), .drop_qpn_i(qpn),
     .walk_i(scan), .valid_o(here), .qpn_o(qpn), .next_i(step), .done_o(done)
   );
 
@@ -124,7 +137,7 @@ module hca_timers
     .clk_i,
     .we_i   (own_we),
     .waddr_i(qpn),
-    .wdata_i(own_new),
+    .wdata_i(own_new_q),
     .re_i   (mark_en_o),
     .raddr_i(qpn),
     .rdata_o(own)
@@ -137,20 +150,53 @@ module hca_timers
     if (left_i) left_at_q <= now_i[StampW-1:0];
   end
 
+  // PSNs of a QP go up but where it goes back. One packet per two cycles.
+  typedef struct packed {
+    logic [1:0]  pass;
+    logic [23:0] psn;
+  } pass_t;
+
+  pass_t          last;
+  logic           woken_q;
+  logic [QpW-1:0] woken_qpn_q;
+  logic [23:0]    woken_psn_q;
+  logic [1:0]     pass;
+
+  assign pass = last.pass + 2'(psn_ge(last.psn, woken_psn_q));
+
+  always_ff @(posedge clk_i) begin
+    woken_q     <= wake_i && !rst_i;
+    woken_qpn_q <= wake_qpn_i;
+    woken_psn_q <= wake_psn_i;
+  end
+
   hca_ram_1r1w #(
-    .Width(SerialW),
+    .Width($bits(pass_t)),
     .Depth(NumQps)
-  ) u_serial (
+  ) u_pass (
     .clk_i,
-    .we_i   (wake_i),
-    .waddr_i(wake_qpn_i),
-    .wdata_i(made_q),
-    .re_i   (mark_en_o),
-    .raddr_i(qpn),
-    .rdata_o(serial)
+    .we_i   (woken_q),
+    .waddr_i(woken_qpn_q),
+    .wdata_i({pass, woken_psn_q}),
+    .re_i   (wake_i),
+    .raddr_i(wake_qpn_i),
+    .rdata_o(last)
   );
 
-  assign behind = serial - left_q;
+  hca_ram_1r1w #(
+    .Width($bits(made_t)),
+    .Depth(NumQps)
+  ) u_made (
+    .clk_i,
+    .we_i   (woken_q),
+    .waddr_i(woken_qpn_q),
+    .wdata_i({pass, SerialW'(made_q - 1'b1)}),
+    .re_i   (mark_en_o),
+    .raddr_i(qpn),
+    .rdata_o(made)
+  );
+
+  assign behind = made.serial - left_q;
   assign away   = look_q && !behind[SerialW-1];
 
   // The epoch is compared modulo 2^16: one that has gone round in between only costs a further visit.
@@ -162,31 +208,45 @@ module hca_timers
   // ---- Judge one QP --------------------------------------------------------------------------------
   assign waiting    = ctx.live && !st.dead && (st.rnr_wait || st.una_psn != mark_psn_i);
   assign waits      = waiting && (st.rnr_wait || ctx.timeout != '0);
-  assign fresh      = !waits || !known_q[qpn] || own.una_psn != st.una_psn || own.gen != st.gen;
+  assign changed    = !waits || !known_q[qpn] || own.una_psn != st.una_psn;
+  assign fresh      = changed || own.gen != st.gen;
   assign elapsed    = look_q ? now_i[StampW-1:0] - own.stamp : '0;   // at rest nothing follows the time
   assign rnr_cycles = 28'(RnrTimeUs[st.rnr_code] * CyclesPerUs);
   // 4.096 us are 1024 cycles; timeout 0 never fires (REL-6, REL-7).
   assign expired    = st.rnr_wait ? elapsed >= StampW'(rnr_cycles)
                                   : (ctx.timeout != '0) && (elapsed >> (6'd10 + 6'(ctx.timeout))) != '0;
 
+  assign overdue    = !fresh && (elapsed >> (6'd11 + 6'(ctx.timeout))) != '0;
+  assign redo       = known_q[qpn] && made.pass == own.pass && (own.gen != st.gen || own.phase == PhRedo);
+
   // A RNR wait is for the peer: nothing of the QP is under way to it.
   always_comb begin
     if (st.rnr_wait) phase = PhWire;
+    else if (redo) phase = overdue ? PhWire : PhRedo;
     else if (away) phase = PhAway;
-    else if (fresh || own.phase == PhAway) phase = !piped ? PhPipe : lane_age_i.empty ? PhWire : PhRing;
+    else if (fresh || own.phase inside {PhRedo, PhAway}) phase = !piped ? PhPipe : lane_age_i.empty ? PhWire : PhRing;
     else if (own.phase == PhPipe && elapsed >= StampW'(PipeCycles)) phase = lane_age_i.empty ? PhWire : PhRing;
-    else if (own.phase == PhRing && gone) phase = PhWire;
+    else if (own.phase == PhRing && (gone || overdue)) phase = PhWire;
     else phase = own.phase;
   end
 
-  assign msg_valid_o = look_q && !fresh && phase == PhWire && own.phase == PhWire && expired;
+  always_ff @(posedge clk_i) begin
+    waiting_q <= waiting;
+    waits_q   <= waits;
+    if (look_q) begin
+      fire_q    <= !fresh && phase == PhWire && own.phase == PhWire && expired;
+      own_we_q  <= fresh || phase != own.phase;
+      own_new_q <= '{phase: phase, pass: (phase == PhRedo) ? own.pass : made.pass, mark: lane_age_i.mark, gen: st.gen,
+                     una_psn: st.una_psn, stamp: now_i[StampW-1:0]};
+    end
+  end
+
+  assign msg_valid_o = act_q && fire_q;
   assign {msg_o.syndrome, msg_o.status, msg_o.wqe_index} = timer_tag(st.gen, st.una_psn);
   assign msg_o.kind  = st.rnr_wait ? MsgRnrDone : MsgTimeout;
   assign msg_o.qpn   = qpn;
-  assign step        = look_q && (!msg_valid_o || msg_ready_i);
-  assign own_we      = step && (fresh || msg_valid_o || phase != own.phase);
-  assign own_new     = '{phase: phase, mark: lane_age_i.mark, gen: st.gen, una_psn: st.una_psn,
-                         stamp: own_we ? now_i[StampW-1:0] : '0};
+  assign step        = act_q && (!msg_valid_o || msg_ready_i);
+  assign own_we      = step && (own_we_q || fire_q);
 
   // ---- How long to sleep -----------------------------------------------------------------------------
   localparam int unsigned MarkCycles = 8;   // a mark is written that much later than its strobe, at most
@@ -221,7 +281,7 @@ module hca_timers
     if (rst_i) begin
       known_q <= '0;
     end else begin
-      if (step) known_q[qpn] <= waits;
+      if (step) known_q[qpn] <= waits_q;
       // Every new life begins so; a change in mid-life lets the timer run on.
       if (ctx_we_i && !ctx_i.live) known_q[wr_qpn_i] <= 1'b0;
     end
@@ -236,6 +296,7 @@ module hca_timers
       again_q  <= 1'b0;
       ask_q    <= 1'b0;
       look_q   <= 1'b0;
+      act_q    <= 1'b0;
       peek_q   <= 1'b0;
       ended_q  <= 1'b0;
       recent_q <= '0;
@@ -245,16 +306,17 @@ module hca_timers
       peek_q   <= wake_i && !scan;
       ended_q  <= active_q && ((ctx_we_i && !ctx_i.live) || (st_we_i && st_i.dead));
       ask_q    <= mark_en_o;
-      look_q   <= (ask_q || look_q) && here && !step;
-      any_q    <= scan && !wrap && (any_q || (step && waits));
+      look_q   <= ask_q;
+      act_q    <= look_q || (act_q && !step);
+      any_q    <= scan && !wrap && (any_q || (step && waits_q));
       again_q  <= scan && !wrap && again;
       if (!scan) begin
         active_q <= active_q || rnr_new || asked != '1;
         sleep_q  <= !rnr_new && !due && (active_q || asked != '1);
         least_q  <= '1;
       end else begin
-        if (step && waits && !st.rnr_wait) least_q <= lesser(least_q, sixteenth(ctx.timeout));
-        if (step && waits && st.rnr_wait) least_q <= lesser(least_q, PeriodW'(rnr_cycles[27:4]));
+        if (step && waits_q && !st.rnr_wait) least_q <= lesser(least_q, sixteenth(ctx.timeout));
+        if (step && waits_q && st.rnr_wait) least_q <= lesser(least_q, PeriodW'(rnr_cycles[27:4]));
         if (wrap) begin
           active_q <= any_q || again;
           sleep_q  <= any_q || again;
