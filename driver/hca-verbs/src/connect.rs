@@ -3,57 +3,12 @@
 use hca_abi::{LinkLayer, Mtu, QpState, Service};
 use hca_driver::DevicePtr;
 
-use crate::address::{AhAttr, Gid};
-use crate::attr::{Access, QpAttr, QpAttrMask};
-use crate::error::{Error, Result};
-use crate::raw_qp::RawQp;
-use crate::typed_qp::{Init, Qp, Reset, Rts, State};
-
-const fn union(masks: &[QpAttrMask]) -> QpAttrMask {
-    let mut bits = 0;
-    let mut i = 0;
-    while i < masks.len() {
-        bits |= masks[i].bits();
-        i += 1;
-    }
-    QpAttrMask::from_bits(bits)
-}
-
-const INIT_MASK: QpAttrMask = union(&[
-    QpAttrMask::STATE,
-    QpAttrMask::PKEY_INDEX,
-    QpAttrMask::PORT,
-    QpAttrMask::ACCESS_FLAGS,
-]);
-/// What INIT to RTR needs (QPS-T-RC).
-pub(crate) const RTR_MASK: QpAttrMask = union(&[
-    QpAttrMask::STATE,
-    QpAttrMask::AV,
-    QpAttrMask::PATH_MTU,
-    QpAttrMask::DEST_QPN,
-    QpAttrMask::RQ_PSN,
-    QpAttrMask::MAX_DEST_RD_ATOMIC,
-    QpAttrMask::MIN_RNR_TIMER,
-]);
-/// What RTR to RTS needs (QPS-T-RC).
-pub(crate) const RTS_MASK: QpAttrMask = union(&[
-    QpAttrMask::STATE,
-    QpAttrMask::SQ_PSN,
-    QpAttrMask::TIMEOUT,
-    QpAttrMask::RETRY_CNT,
-    QpAttrMask::RNR_RETRY,
-    QpAttrMask::MAX_QP_RD_ATOMIC,
-]);
-
-/// What both need where nobody acknowledges (QPS-T-UC).
-const UC_RTR_MASK: QpAttrMask = union(&[
-    QpAttrMask::STATE,
-    QpAttrMask::AV,
-    QpAttrMask::PATH_MTU,
-    QpAttrMask::DEST_QPN,
-    QpAttrMask::RQ_PSN,
-]);
-const UC_RTS_MASK: QpAttrMask = union(&[QpAttrMask::STATE, QpAttrMask::SQ_PSN]);
+use crate::objects::raw_qp::RawQp;
+use crate::objects::typed_qp::{Init, Qp, Reset, Rts, State};
+use crate::values::address::AhAttr;
+use crate::values::attr::{Access, INIT_MASK, QpAttr, RTR_MASK, RTS_MASK, UC_RTR_MASK, UC_RTS_MASK};
+use crate::values::error::{Error, Result};
+use crate::values::gid::Gid;
 
 /// How to connect. The same options serve both ends; `psns` are (first send PSN of the first end, of the
 /// second).

@@ -23,6 +23,9 @@
 //!   [`Service::Ud`] sends with [`RawQp::post_send_to`] to who an [`Ah`] leads to. Receives of datagrams need 40 bytes
 //!   more, for the header of the network in front of the data.
 //!
+//! Folders are floors, and imports lead down (`make tidy` sees to it): `values`, what verbs are asked with and answer;
+//! `function`, what the objects of a card share; `objects`; and on top of them `connect`.
+//!
 //! Tests: `tests/`, against the fake card of `hca-fake`.
 #![forbid(unsafe_code)]
 
@@ -39,30 +42,14 @@ macro_rules! debug_as {
     };
 }
 
-mod address;
-mod ah;
-mod attr;
 mod connect;
-mod context;
-mod cq;
-mod error;
-mod events;
-mod known;
-mod link;
-mod memory;
-mod pd;
-mod raw_qp;
-mod srq;
-mod typed_qp;
+mod function;
+mod objects;
+mod values;
 
-pub use address::{AhAttr, Gid, gid_of_ipv4, link_local_gid_of_mac};
-pub use ah::Ah;
-pub use attr::{Access, QpAttr, QpAttrMask, QpCap};
 pub use connect::{ConnectOptions, PeerInfo, connect, connect_pair, connect_raw, peer_info};
-pub use context::Context;
-pub use cq::{Cq, CqOptions, WorkCompletion};
-pub use error::{Error, Result};
-pub use events::{AsyncEvent, CompChannel};
+pub use function::dispatcher::AsyncEvent;
+pub use function::known::PortTables;
 pub use hca_abi::{
     CqArm, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PortState, QpState,
     QueryCountersResult as PortCounters, QueryDeviceResult as DeviceAttr,
@@ -73,10 +60,17 @@ pub use hca_driver::{
     AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, OpenOptions, PostError,
     RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
-pub use known::PortTables;
-pub use link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};
-pub use memory::{Mr, MrOptions, PageSize};
-pub use pd::Pd;
-pub use raw_qp::{QpOptions, RawQp};
-pub use srq::{Srq, SrqAttr};
-pub use typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};
+pub use objects::ah::Ah;
+pub use objects::channel::CompChannel;
+pub use objects::context::Context;
+pub use objects::cq::{Cq, CqOptions, WorkCompletion};
+pub use objects::link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};
+pub use objects::memory::{Mr, MrOptions, PageSize};
+pub use objects::pd::Pd;
+pub use objects::raw_qp::{QpOptions, RawQp};
+pub use objects::srq::{Srq, SrqAttr};
+pub use objects::typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};
+pub use values::address::AhAttr;
+pub use values::attr::{Access, QpAttr, QpAttrMask, QpCap};
+pub use values::error::{Error, Result};
+pub use values::gid::{Gid, gid_of_ipv4, link_local_gid_of_mac};

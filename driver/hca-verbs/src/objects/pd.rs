@@ -5,13 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hca_driver::DevicePtr;
 
-use crate::address::AhAttr;
-use crate::ah::Ah;
-use crate::context::{Context, Shared};
-use crate::error::{Error, Result};
-use crate::raw_qp::{QpOptions, RawQp};
-use crate::srq::Srq;
-use crate::typed_qp::{Qp, Reset};
+use crate::function::shared::Shared;
+use crate::objects::context::Context;
+use crate::values::error::{Error, Result};
 
 pub(crate) struct PdShared<P: DevicePtr> {
     pub shared: Arc<Shared<P>>,
@@ -69,6 +65,13 @@ impl<P: DevicePtr> Clone for Pd<P> {
     }
 }
 
+impl<P: DevicePtr> Context<P> {
+    /// ibv_alloc_pd.
+    pub fn alloc_pd(&self) -> Result<Pd<P>> {
+        Pd::new(self.shared().clone())
+    }
+}
+
 impl<P: DevicePtr> Pd<P> {
     pub(crate) fn new(shared: Arc<Shared<P>>) -> Result<Self> {
         let pd = shared.function().alloc_pd()?;
@@ -94,27 +97,6 @@ impl<P: DevicePtr> Pd<P> {
     /// The context it belongs to.
     pub fn context(&self) -> Context<P> {
         Context::from_shared(self.inner.shared.clone())
-    }
-
-    /// ibv_create_qp: a QP in RESET.
-    pub fn create_qp(&self, options: &QpOptions<'_, P>) -> Result<Qp<Reset, P>> {
-        Ok(Qp::new(self.create_raw_qp(options)?))
-    }
-
-    /// The same, with states checked at run time.
-    pub fn create_raw_qp(&self, options: &QpOptions<'_, P>) -> Result<RawQp<P>> {
-        RawQp::new(self.inner.clone(), options)
-    }
-
-    /// ibv_create_srq: of at least this size. Its receives serve every QP that is made with it.
-    pub fn create_srq(&self, max_wr: u32, max_sge: u32) -> Result<Srq<P>> {
-        Srq::new(self.inner.clone(), max_wr, max_sge)
-    }
-
-    /// ibv_create_ah: the way to a port elsewhere, for datagrams of QPs of this domain and of the port that it leads
-    /// through. On Ethernet the MAC address behind the GID is found now, unless `attr` has one.
-    pub fn create_ah(&self, attr: &AhAttr) -> Result<Ah<P>> {
-        Ah::new(self.inner.clone(), attr)
     }
 
     /// ibv_dealloc_pd now: EBUSY while anything is left in it, and then nothing has changed.

@@ -2,8 +2,8 @@
 
 use hca_abi::{Mtu, PathMigState, QpState, access, qp_attr};
 
-use crate::address::AhAttr;
-use crate::error::{Error, Result};
+use crate::values::address::AhAttr;
+use crate::values::error::{Error, Result};
 
 macro_rules! mask_type {
     ($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $flag:ident = $value:expr,)* }) => {
@@ -313,3 +313,50 @@ impl QpAttr {
         }
     }
 }
+
+const fn union(masks: &[QpAttrMask]) -> QpAttrMask {
+    let mut bits = 0;
+    let mut i = 0;
+    while i < masks.len() {
+        bits |= masks[i].bits();
+        i += 1;
+    }
+    QpAttrMask::from_bits(bits)
+}
+
+/// What RESET to INIT needs of a connection.
+pub(crate) const INIT_MASK: QpAttrMask = union(&[
+    QpAttrMask::STATE,
+    QpAttrMask::PKEY_INDEX,
+    QpAttrMask::PORT,
+    QpAttrMask::ACCESS_FLAGS,
+]);
+/// What INIT to RTR needs (QPS-T-RC).
+pub(crate) const RTR_MASK: QpAttrMask = union(&[
+    QpAttrMask::STATE,
+    QpAttrMask::AV,
+    QpAttrMask::PATH_MTU,
+    QpAttrMask::DEST_QPN,
+    QpAttrMask::RQ_PSN,
+    QpAttrMask::MAX_DEST_RD_ATOMIC,
+    QpAttrMask::MIN_RNR_TIMER,
+]);
+/// What RTR to RTS needs (QPS-T-RC).
+pub(crate) const RTS_MASK: QpAttrMask = union(&[
+    QpAttrMask::STATE,
+    QpAttrMask::SQ_PSN,
+    QpAttrMask::TIMEOUT,
+    QpAttrMask::RETRY_CNT,
+    QpAttrMask::RNR_RETRY,
+    QpAttrMask::MAX_QP_RD_ATOMIC,
+]);
+
+/// The same where nobody acknowledges (QPS-T-UC).
+pub(crate) const UC_RTR_MASK: QpAttrMask = union(&[
+    QpAttrMask::STATE,
+    QpAttrMask::AV,
+    QpAttrMask::PATH_MTU,
+    QpAttrMask::DEST_QPN,
+    QpAttrMask::RQ_PSN,
+]);
+pub(crate) const UC_RTS_MASK: QpAttrMask = union(&[QpAttrMask::STATE, QpAttrMask::SQ_PSN]);

@@ -1,10 +1,12 @@
+//! Why verbs fail.
+
 use hca_abi::AdminStatus;
 use hca_dev::DeviceError;
 use hca_driver::{AdminError, BadWr, DriverError};
 use std::net::Ipv6Addr;
 use thiserror::Error as ThisError;
 
-use crate::address::Gid;
+use crate::values::gid::Gid;
 
 /// Result of a verb.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -5,8 +5,8 @@ use hca_abi::{
 };
 use hca_driver::{DevicePtr, VlWeight};
 
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::objects::context::Context;
+use crate::values::error::{Error, Result};
 
 /// What to change of a link. Starts empty; each method adds one thing. The card does all of it or nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

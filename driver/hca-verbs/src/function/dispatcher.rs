@@ -1,4 +1,4 @@
-//! Events: completion channels and asynchronous events.
+//! Takes events off the event queues and brings them to those they are for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 use hca_abi::{Eqe, EventKind};
 use hca_driver::{DevicePtr, Doorbells, EqRing, EqWatch};
 
-use crate::context::{Shared, lock};
-use crate::error::Result;
-use crate::known::Known;
+use crate::function::known::Known;
+use crate::values::lock::lock;
 
 /// An asynchronous event: ibv_async_event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +32,15 @@ pub(crate) struct ChannelQueue {
 }
 
 impl ChannelQueue {
+    pub fn len(&self) -> usize {
+        lock(&self.cqns).len()
+    }
+
     fn push(&self, cqn: u32) {
         lock(&self.cqns).push_back(cqn);
     }
 
-    fn pop(&self) -> Option<u32> {
+    pub fn pop(&self) -> Option<u32> {
         lock(&self.cqns).pop_front()
     }
 }
@@ -52,9 +55,9 @@ pub(crate) struct CqSink {
 /// Takes events off the event queues and brings them to those they are for.
 pub(crate) struct Dispatcher<P> {
     doorbells: Doorbells<P>,
-    rings: Mutex<Vec<EqRing>>,
+    pub rings: Mutex<Vec<EqRing>>,
     /// The same rings, for looks without the lock.
-    watches: Vec<EqWatch>,
+    pub watches: Vec<EqWatch>,
     /// A thread of the program's runs us; polls need not.
     has_thread: AtomicBool,
     pending: Mutex<VecDeque<AsyncEvent>>,
@@ -149,92 +152,5 @@ impl<P: DevicePtr> Dispatcher<P> {
             timestamp: eqe.timestamp(),
         };
         lock(&self.pending).push_back(event);
-    }
-}
-
-/// Where completion events of CQs arrive: ibv_comp_channel. Events need no acknowledgement here.
-pub struct CompChannel<P: DevicePtr> {
-    shared: Arc<Shared<P>>,
-    queue: Arc<ChannelQueue>,
-}
-
-debug_as!(CompChannel, pending);
-
-impl<P: DevicePtr> CompChannel<P> {
-    pub(crate) fn new(shared: Arc<Shared<P>>) -> Self {
-        Self {
-            shared,
-            queue: Arc::default(),
-        }
-    }
-
-    /// Events that have arrived and were not read.
-    pub fn pending(&self) -> usize {
-        lock(&self.queue.cqns).len()
-    }
-
-    pub(crate) fn queue(&self) -> &Arc<ChannelQueue> {
-        &self.queue
-    }
-
-    /// CQN of the oldest event, if there is one.
-    pub fn poll_event(&self) -> Option<u32> {
-        self.shared.dispatcher.run();
-        self.queue.pop()
-    }
-
-    /// ibv_get_cq_event: waits until `deadline_ns` of `Device::now_ns`; the CQN. The CQ is disarmed by then.
-    pub fn get_event(&self, deadline_ns: u64) -> Result<u32> {
-        self.shared.wait(
-            self.queue.vector.load(Ordering::Relaxed),
-            deadline_ns,
-            "completion event",
-            || self.queue.pop(),
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::*;
-    use hca_fake::FakeDevice;
-    use std::rc::Rc;
-
-    /// A poll that finds nothing, while somebody else takes events, and there are some.
-    #[test]
-    fn an_empty_poll_does_not_wait_for_the_event_queues() {
-        let dev = Rc::new(FakeDevice::new());
-        let context = Context::open_with(dev, &OpenOptions::simulated()).unwrap();
-        let pd = context.alloc_pd().unwrap();
-        let channel = context.create_comp_channel();
-        let cq = context.create_cq(&CqOptions::with_channel(10, &channel)).unwrap();
-        let idle = context.create_cq(&CqOptions::new(10)).unwrap();
-        let qp = || pd.create_qp(&QpOptions::new(&cq, &cq)).unwrap();
-        let (mut a, mut b) = connect_pair(qp(), qp(), &ConnectOptions::default()).unwrap();
-        cq.req_notify(false).unwrap();
-        b.post_recv(&[RecvWr { wr_id: 1, sges: &[] }]).unwrap();
-        let send = SendWr {
-            wr_id: 2,
-            op: SendOp::Send,
-            flags: SendFlags::SIGNALED,
-            data: WrData::Sges(&[]),
-        };
-        a.post_send(&[send]).unwrap();
-
-        let dispatcher = &channel.shared.dispatcher;
-        let held = lock(&dispatcher.rings);
-        let admin = context.function();
-        let mut wc = [WorkCompletion::default(); 4];
-        while !dispatcher.watches.iter().any(EqWatch::has_event) {
-            assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
-        }
-        assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
-        assert_eq!(channel.pending(), 0, "nobody could take it");
-        drop((held, admin));
-        assert_eq!(idle.poll_cq(&mut wc).unwrap(), 0);
-        assert_eq!(channel.pending(), 1);
-        assert!(!dispatcher.watches.iter().any(EqWatch::has_event));
-        assert_eq!(cq.poll_cq(&mut wc).unwrap(), 2);
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hca_abi::{LinkLayer, StaticRate};
+use hca_abi::{LinkLayer, QueryPortResult as PortAttr, StaticRate};
 use hca_driver::{AddressVector, Destination, DevicePtr};
 
-use crate::PortAttr;
-use crate::address::{AhAttr, Gid, is_ipv4};
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::pd::PdShared;
+use crate::objects::context::Context;
+use crate::objects::pd::{Pd, PdShared};
+use crate::values::address::AhAttr;
+use crate::values::error::{Error, Result};
+use crate::values::gid::{Gid, is_ipv4};
 
 /// kbit/s in the unit of static rates.
 const KBPS_PER_100MBPS: u32 = 100_000;
@@ -27,6 +27,14 @@ debug_as!(Ah, attr);
 
 fn invalid<T>(reason: String) -> Result<T> {
     Err(Error::Invalid(format!("ah_attr: {reason}")))
+}
+
+impl<P: DevicePtr> Pd<P> {
+    /// ibv_create_ah: the way to a port elsewhere, for datagrams of QPs of this domain and of the port that it leads
+    /// through. On Ethernet the MAC address behind the GID is found now, unless `attr` has one.
+    pub fn create_ah(&self, attr: &AhAttr) -> Result<Ah<P>> {
+        Ah::new(self.inner().clone(), attr)
+    }
 }
 
 impl<P: DevicePtr> Ah<P> {

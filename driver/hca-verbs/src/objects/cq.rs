@@ -8,9 +8,12 @@ use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
 use hca_dev::Device;
 use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, usable_cqes};
 
-use crate::context::{Shared, lock};
-use crate::error::{Error, Result};
-use crate::events::{CompChannel, CqSink};
+use crate::function::dispatcher::CqSink;
+use crate::function::shared::Shared;
+use crate::objects::channel::CompChannel;
+use crate::objects::context::Context;
+use crate::values::error::{Error, Result};
+use crate::values::lock::lock;
 
 /// Empty polls between two looks whether the device is still there.
 const POLLS_PER_LOOK: u32 = 64;
@@ -115,7 +118,7 @@ pub struct CqOptions<'a, P: DevicePtr> {
     pub cqe: u32,
     /// Where its events go.
     pub channel: Option<&'a CompChannel<P>>,
-    /// Event queue of its events, below [`Context::comp_vectors`](crate::Context::comp_vectors).
+    /// Event queue of its events, below [`Context::comp_vectors`].
     pub comp_vector: u16,
 }
 
@@ -297,6 +300,13 @@ impl<P: DevicePtr> Clone for Cq<P> {
     }
 }
 
+impl<P: DevicePtr> Context<P> {
+    /// ibv_create_cq.
+    pub fn create_cq(&self, options: &CqOptions<'_, P>) -> Result<Cq<P>> {
+        Cq::new(self.shared().clone(), options)
+    }
+}
+
 impl<P: DevicePtr> Cq<P> {
     pub(crate) fn new(shared: Arc<Shared<P>>, options: &CqOptions<'_, P>) -> Result<Self> {
         if options.cqe == 0 {
@@ -310,9 +320,7 @@ impl<P: DevicePtr> Cq<P> {
             )));
         };
         let log_size = CqRing::log_size_for(options.cqe)?;
-        let qpn_line_bits = crate::Context::from_shared(shared.clone())
-            .query_device()?
-            .qpn_line_bits();
+        let qpn_line_bits = shared.query_device()?.qpn_line_bits();
         let (cqn, memory) = shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
             let mut cmd = CreateCqCmd::new();
             cmd.set_base(ring.iova());

@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 
-use hca_abi::{EventKind, LinkLayer};
+use hca_abi::{EventKind, LinkLayer, QueryDeviceResult as DeviceAttr, QueryPortResult as PortAttr};
 
-use crate::address::Gid;
-use crate::context::lock;
-use crate::error::Result;
-use crate::{DeviceAttr, PortAttr};
+use crate::values::error::Result;
+use crate::values::gid::Gid;
+use crate::values::lock::lock;
 
 /// What is known of the tables of a port: attributes that an event announces the change of, if they change at all.
 /// State, counters and the like are not among them: those are asked for, with ibv_query_port.

@@ -7,8 +7,8 @@ use hca_abi::CreateSrqCmd;
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{BadWr, DevicePtr, DriverError, PostError, RecvWr, SrqRing, WqSize};
 
-use crate::error::{Error, Result};
-use crate::pd::PdShared;
+use crate::objects::pd::{Pd, PdShared};
+use crate::values::error::{Error, Result};
 
 /// Size and limit of an SRQ: ibv_srq_attr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,13 @@ impl<P: DevicePtr> Clone for Srq<P> {
         Self {
             inner: self.inner.clone(),
         }
+    }
+}
+
+impl<P: DevicePtr> Pd<P> {
+    /// ibv_create_srq: of at least this size. Its receives serve every QP that is made with it.
+    pub fn create_srq(&self, max_wr: u32, max_sge: u32) -> Result<Srq<P>> {
+        Srq::new(self.inner().clone(), max_wr, max_sge)
     }
 }
 

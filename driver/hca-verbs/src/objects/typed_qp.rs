@@ -8,10 +8,11 @@ use std::marker::PhantomData;
 use hca_abi::QpState;
 use hca_driver::{BadWr, DevicePtr, RecvWr, SendWr};
 
-use crate::attr::{Access, QpAttr, QpAttrMask, QpCap};
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::raw_qp::RawQp;
+use crate::objects::context::Context;
+use crate::objects::pd::Pd;
+use crate::objects::raw_qp::{QpOptions, RawQp};
+use crate::values::attr::{Access, QpAttr, QpAttrMask, QpCap, RTR_MASK, RTS_MASK};
+use crate::values::error::{Error, Result};
 
 /// RESET: nothing may be posted.
 #[derive(Debug)]
@@ -90,6 +91,13 @@ impl<S: State, P: DevicePtr> From<TransitionError<S, P>> for Error {
 
 /// Result of a transition.
 pub type Transition<From, To, P> = std::result::Result<Qp<To, P>, TransitionError<From, P>>;
+
+impl<P: DevicePtr> Pd<P> {
+    /// ibv_create_qp: a QP in RESET.
+    pub fn create_qp(&self, options: &QpOptions<'_, P>) -> Result<Qp<Reset, P>> {
+        Ok(Qp::new(self.create_raw_qp(options)?))
+    }
+}
 
 impl<S: State, P: DevicePtr> Qp<S, P> {
     pub(crate) fn new(raw: RawQp<P>) -> Self {
@@ -180,7 +188,7 @@ impl<P: DevicePtr> Qp<Init, P> {
                 qp_state: QpState::Rtr,
                 ..*attr
             },
-            crate::connect::RTR_MASK,
+            RTR_MASK,
         )
     }
 }
@@ -193,7 +201,7 @@ impl<P: DevicePtr> Qp<Rtr, P> {
                 qp_state: QpState::Rts,
                 ..*attr
             },
-            crate::connect::RTS_MASK,
+            RTS_MASK,
         )
     }
 }

@@ -9,13 +9,13 @@ use hca_driver::{
     SendWr, WqSize,
 };
 
-use crate::address::while_resolving;
-use crate::attr::{QpAttr, QpAttrMask, QpCap};
-use crate::context::Context;
-use crate::cq::{Cq, CqShared};
-use crate::error::{Error, Result};
-use crate::pd::PdShared;
-use crate::srq::Srq;
+use crate::objects::context::Context;
+use crate::objects::cq::{Cq, CqShared};
+use crate::objects::pd::{Pd, PdShared};
+use crate::objects::srq::Srq;
+use crate::values::address::while_resolving;
+use crate::values::attr::{QpAttr, QpAttrMask, QpCap};
+use crate::values::error::{Error, Result};
 
 /// What a QP is made with: ibv_qp_init_attr.
 pub struct QpOptions<'a, P: DevicePtr> {
@@ -109,6 +109,13 @@ fn mtu_bytes(mtu: Mtu) -> u32 {
     128 << u8::from(mtu)
 }
 
+impl<P: DevicePtr> Pd<P> {
+    /// ibv_create_qp: a QP in RESET, with states checked at run time.
+    pub fn create_raw_qp(&self, options: &QpOptions<'_, P>) -> Result<RawQp<P>> {
+        RawQp::new(self.inner().clone(), options)
+    }
+}
+
 impl<P: DevicePtr> RawQp<P> {
     pub(crate) fn new(pd: Arc<PdShared<P>>, options: &QpOptions<'_, P>) -> Result<Self> {
         let cap = options.cap;
@@ -120,7 +127,7 @@ impl<P: DevicePtr> RawQp<P> {
         };
         let send_size = size(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data)?;
         let shared = pd.shared.clone();
-        let push_slot = Context::from_shared(shared.clone()).push_slot()?;
+        let push_slot = shared.push_slot()?;
         let mut cmd = CreateQpCmd::new();
         cmd.set_service(options.service.into());
         cmd.set_is_gsi(options.is_gsi);

@@ -6,10 +6,10 @@ use hca_abi::{DIRECT_PAGE_SHIFT, ModifyMrCmd, RegMrCmd};
 use hca_dev::{Device, DmaBuf, UserMemory};
 use hca_driver::{DevicePtr, Sge};
 
-use crate::attr::Access;
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::pd::{Pd, PdShared};
+use crate::objects::context::Context;
+use crate::objects::pd::{Pd, PdShared};
+use crate::values::attr::Access;
+use crate::values::error::{Error, Result};
 
 /// How the card finds the memory of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,13 @@
+//! What a program makes, uses and destroys. Each constructor is a method of what the object is made in, and lives with
+//! the object.
+
+pub mod ah;
+pub mod channel;
+pub mod context;
+pub mod cq;
+pub mod link;
+pub mod memory;
+pub mod pd;
+pub mod raw_qp;
+pub mod srq;
+pub mod typed_qp;
