@@ -6,9 +6,8 @@
 
 use std::arch::global_asm;
 
-use crate::{
-    absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, sockets, srq, strings,
-    wc_address,
+use crate::entry::{
+    absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, srq, strings, wc_address,
 };
 
 macro_rules! exports {
@@ -43,7 +42,7 @@ macro_rules! old_exports {
 }
 
 exports! {
-    hca_prefer_manager = sockets::prefer_manager,
+    hca_prefer_manager = device::prefer_manager,
     ibv_copy_path_rec_from_kern = kern::copy_path_rec,
     ibv_copy_path_rec_to_kern = kern::copy_path_rec_to_kern,
     ibv_copy_qp_attr_from_kern = kern::copy_qp_attr,

@@ -9,8 +9,8 @@ use hca_verbs::{Context, OpenOptions};
 
 use crate::abi::*;
 use crate::boundary::Verb;
-use crate::sockets::{Cards, DevPtr, install_cards};
-use crate::{channel, context, cq, cq_ex, device, memory, post, qp};
+use crate::cards::{Cards, DevPtr, install_cards};
+use crate::entry::{channel, context, cq, cq_ex, device, memory, post, qp};
 
 #[path = "../tests/common/attr.rs"]
 mod attr;

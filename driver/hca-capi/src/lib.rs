@@ -7,38 +7,28 @@
 //! * Structures are those of Debian's headers, made by bindgen when this is built, with their layout asserted.
 //! * An object that a program gets is a box whose first field is the C structure.
 //!
+//! Folders are floors, and imports lead down (`make tidy` sees to it):
+//!
+//! | | |
+//! |---|---|
+//! | `exports.rs` | names and versions |
+//! | `entry/` | one function for each name: what a program calls |
+//! | `objects/` | what a program's pointers point at, and the pump that brings events to them |
+//! | `cards/` | where cards are |
+//! | `boundary/` | results, errno, panics; tables of live objects, locks, pipes; values between C and Rust |
+//! | `abi.rs` | the structures of C |
+//!
 //! From Rust there is nothing to call here but [`install_cards`], for tests.
 
 #[doc(hidden)]
 pub mod abi;
-mod absent;
-mod ah;
 mod boundary;
-mod card;
-mod channel;
-mod context;
-mod convert;
-mod cq;
-mod cq_ex;
-mod device;
+mod cards;
+mod entry;
 mod exports;
 #[cfg(test)]
 mod flow;
-mod kern;
-mod live;
-mod memory;
-mod mutex;
-mod pipe;
-mod post;
-mod qp;
-mod qp_ex;
-mod query;
-mod rate;
-mod slots;
-mod sockets;
-mod srq;
-mod strings;
-mod wc_address;
+mod objects;
 
 pub use boundary::{Errno, Verb};
-pub use sockets::{Cards, DevPtr, install_cards};
+pub use cards::{Cards, DevPtr, install_cards};

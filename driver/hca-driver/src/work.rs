@@ -19,7 +19,8 @@ pub(crate) const SGE_BYTES: usize = 16;
 /// Longest message of any operation.
 pub(crate) const MAX_MSG_BYTES: u64 = 1 << 31;
 
-/// Scatter/gather entry: a piece of a memory region.
+/// Scatter/gather entry: a piece of a memory region. Laid out as ibv_sge, so that a program's list need not be copied.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sge {
     /// Virtual address in the region of `lkey`.

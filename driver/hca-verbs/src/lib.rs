@@ -67,7 +67,7 @@ pub use objects::cq::{Cq, CqOptions, WorkCompletion};
 pub use objects::link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};
 pub use objects::memory::{Mr, MrOptions, PageSize};
 pub use objects::pd::Pd;
-pub use objects::raw_qp::{QpOptions, RawQp};
+pub use objects::raw_qp::{Posting, QpOptions, RawQp};
 pub use objects::srq::{Srq, SrqAttr};
 pub use objects::typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};
 pub use values::address::AhAttr;

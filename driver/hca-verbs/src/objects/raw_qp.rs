@@ -329,28 +329,25 @@ impl<P: DevicePtr> RawQp<P> {
         !self.gone && !matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr)
     }
 
+    /// Starts a list of sends: the card is told of all of it when the [`Posting`] is dropped.
+    #[inline]
+    pub fn start_posting(&mut self) -> Posting<'_, P> {
+        Posting {
+            start: self.send.next_index(),
+            may_send: self.may_send(),
+            qp: self,
+        }
+    }
+
     /// ibv_post_send: one doorbell for the whole list. On error the work requests before the bad one are
     /// posted.
     #[inline]
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> std::result::Result<(), BadWr> {
-        if !self.may_send() {
-            return Err(BadWr {
-                index: 0,
-                error: PostError::BadState,
-            });
-        }
-        let mut result = Ok(());
-        let mut done = list.len();
+        let mut posting = self.start_posting();
         for (index, wr) in list.iter().enumerate() {
-            if let Err(error) = self.send.push(wr) {
-                (result, done) = (Err(BadWr { index, error }), index);
-                break;
-            }
+            posting.push(wr).map_err(|error| BadWr { index, error })?;
         }
-        if done > 0 {
-            self.send.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
-        }
-        result
+        Ok(())
     }
 
     /// ibv_post_send of a QP of datagrams. The address handles are of its PD (MEM-2) and lead through its port (V-145).
@@ -359,22 +356,12 @@ impl<P: DevicePtr> RawQp<P> {
         &mut self,
         list: impl IntoIterator<Item = Datagram<'a>>,
     ) -> std::result::Result<(), BadWr> {
-        if !self.may_send() {
-            return Err(BadWr {
-                index: 0,
-                error: PostError::BadState,
-            });
+        let mut posting = self.start_posting();
+        for (index, datagram) in list.into_iter().enumerate() {
+            let pushed = posting.push_datagram(&datagram);
+            pushed.map_err(|error| BadWr { index, error })?;
         }
-        let start = self.send.next_index();
-        let mut posted = list.into_iter().enumerate().map(|(index, datagram)| {
-            let pushed = self.send.push_datagram(&datagram);
-            pushed.map_err(|error| BadWr { index, error })
-        });
-        let result = posted.find(std::result::Result::is_err).unwrap_or(Ok(()));
-        if self.send.next_index() != start {
-            self.send.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
-        }
-        result
+        Ok(())
     }
 
     /// [`RawQp::post_send_all`] of a QP of datagrams.
@@ -418,6 +405,15 @@ impl<P: DevicePtr> RawQp<P> {
     /// posted.
     #[inline]
     pub fn post_recv(&mut self, list: &[RecvWr<'_>]) -> std::result::Result<(), BadWr> {
+        self.post_recv_iter(list.iter().copied())
+    }
+
+    /// The same of an iterator.
+    #[inline]
+    pub fn post_recv_iter<'a>(
+        &mut self,
+        list: impl IntoIterator<Item = RecvWr<'a>>,
+    ) -> std::result::Result<(), BadWr> {
         let refused = |error| Err(BadWr { index: 0, error });
         if self.gone || self.state == QpState::Reset {
             return refused(PostError::BadState);
@@ -425,13 +421,13 @@ impl<P: DevicePtr> RawQp<P> {
         let RecvQueue::Own(recv) = &mut self.recv else {
             return refused(PostError::SharedQueue);
         };
-        let mut result = Ok(());
-        let mut done = list.len();
-        for (index, wr) in list.iter().enumerate() {
-            if let Err(error) = recv.push(wr) {
-                (result, done) = (Err(BadWr { index, error }), index);
+        let (mut result, mut done) = (Ok(()), 0);
+        for wr in list {
+            if let Err(error) = recv.push(&wr) {
+                result = Err(BadWr { index: done, error });
                 break;
             }
+            done += 1;
         }
         if done > 0 {
             recv.ring_doorbell(&self.pd.shared.doorbells, self.qpn);
@@ -463,6 +459,56 @@ impl<P: DevicePtr> RawQp<P> {
             dev.free_dma(recv.memory().clone())?;
         }
         Ok(())
+    }
+}
+
+/// Sends being posted: [`RawQp::start_posting`].
+pub struct Posting<'a, P: DevicePtr> {
+    qp: &'a mut RawQp<P>,
+    start: u16,
+    may_send: bool,
+}
+
+impl<P: DevicePtr> Posting<'_, P> {
+    /// Sends of this QP need destinations: [`Posting::push_datagram`].
+    #[inline]
+    pub fn is_of_datagrams(&self) -> bool {
+        self.qp.service == Service::Ud
+    }
+
+    /// Writes one work request into the ring.
+    #[inline]
+    pub fn push(&mut self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
+        self.check_state()?;
+        self.qp.send.push(wr)
+    }
+
+    /// The same with a datagram.
+    #[inline]
+    pub fn push_datagram(&mut self, datagram: &Datagram<'_>) -> std::result::Result<(), PostError> {
+        self.check_state()?;
+        self.qp.send.push_datagram(datagram)
+    }
+
+    #[inline]
+    fn check_state(&self) -> std::result::Result<(), PostError> {
+        if self.may_send {
+            Ok(())
+        } else {
+            Err(PostError::BadState)
+        }
+    }
+}
+
+impl<P: DevicePtr> Drop for Posting<'_, P> {
+    /// One doorbell for all of them, if there are any.
+    #[inline]
+    fn drop(&mut self) {
+        if self.qp.send.next_index() != self.start {
+            self.qp
+                .send
+                .ring_doorbell(&self.qp.pd.shared.doorbells, self.qp.qpn);
+        }
     }
 }
 

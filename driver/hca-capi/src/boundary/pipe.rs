@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
+use crate::boundary::live::lock;
 use crate::boundary::{Errno, Verb, last_errno};
-use crate::live::lock;
 
 /// One direction, records of `N` bytes. `N` divides what a pipe writes in one piece.
 pub struct EventPipe<const N: usize> {

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int, c_uint};
 use hca_verbs::{DeviceAttr, LinkLayer, PortAttr};
 
 use crate::abi::*;
-use crate::boundary::{EINVAL, Errno, Verb, count, invalid, status, unsupported, warn};
-use crate::context::{ContextObject, check_port, context_of, put};
+use crate::boundary::{EINVAL, Errno, Verb, count, invalid, put, status, unsupported, warn};
+use crate::objects::context::{ContextObject, check_port, context_of};
 
 /// Bytes that programs of the first ABI reserve for ibv_port_attr.
 const OLD_PORT_ATTR_BYTES: usize = 48;

@@ -6,9 +6,9 @@ use std::ffi::c_int;
 use hca_verbs::LinkLayer;
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, count, invalid};
-use crate::context::{ContextObject, check_port, context_of, put};
-use crate::query::gid_entry;
+use crate::boundary::{Errno, Verb, count, invalid, put};
+use crate::entry::query::gid_entry;
+use crate::objects::context::{ContextObject, check_port, context_of};
 
 const GRH_BYTES: usize = size_of::<ibv_grh>();
 const IPV4_BYTES: usize = 20;

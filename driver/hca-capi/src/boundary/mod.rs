@@ -1,4 +1,12 @@
-//! Where C calls in: results become return values and errno, and no panic crosses.
+//! Where C calls in: results become return values and errno, and no panic crosses. What lies beneath it knows the
+//! structures of C, and none of our objects.
+
+pub mod access;
+pub mod convert;
+pub mod live;
+pub mod mapped;
+pub mod mutex;
+pub mod pipe;
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,4 +104,17 @@ pub fn count(f: impl FnOnce() -> Verb<c_int>) -> c_int {
 /// For readers and the like, which cannot fail: the default if something panics.
 pub fn value<T: Default>(f: impl FnOnce() -> T) -> T {
     contained(|| Ok(f())).unwrap_or_default()
+}
+
+/// For verbs that write through a pointer.
+///
+/// # Safety
+/// `pointer` is NULL or the program's, writable for a `T`.
+pub unsafe fn put<T>(pointer: *mut T, value: T) -> Verb<()> {
+    if pointer.is_null() {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { pointer.write(value) };
+    Ok(())
 }

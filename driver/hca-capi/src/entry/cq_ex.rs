@@ -6,7 +6,8 @@ use hca_verbs::WorkCompletion;
 
 use crate::abi::*;
 use crate::boundary::{Errno, pointer, unsupported, value};
-use crate::cq::{CqObject, CqWish, create};
+use crate::entry::cq::{CqWish, create};
+use crate::objects::cq::CqObject;
 
 /// ibv_create_cq_wc_flags that a completion of this card can tell.
 const KNOWN_FIELDS: u64 = (IBV_WC_EX_WITH_BYTE_LEN

@@ -3,56 +3,22 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use hca_verbs::{QpCap, QpOptions, RawQp};
+use hca_verbs::{QpOptions, RawQp};
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
-use crate::card::{Card, Target};
-use crate::channel::Unacked;
-use crate::context::{context_of, put};
-use crate::convert::{qp_attr_from_c, qp_attr_to_c};
-use crate::cq::CqObject;
-use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
-use crate::memory::PdObject;
-use crate::mutex::SectionMutex;
-use crate::qp_ex::{self, Section};
-use crate::sockets::DevPtr;
-use crate::srq::srq_of;
-
-/// What the QP's lock guards.
-pub struct Inner {
-    pub qp: RawQp<DevPtr>,
-    /// The work requests of an open wr_start section.
-    pub section: Section,
-}
-
-/// A queue pair, extended or not: ibv_qp is the first field of ibv_qp_ex.
-#[repr(C)]
-pub struct QpObject {
-    raw: CStruct<ibv_qp_ex>,
-    /// For posting, and for everything else.
-    pub inner: SectionMutex<Inner>,
-    /// Events that destroy waits for.
-    pub async_events: Arc<Unacked>,
-    qp_num: u32,
-    is_ex: bool,
-    sq_sig_all: c_int,
-    card: Arc<Card>,
-}
-
-impl Object for QpObject {
-    const KIND: Kind = Kind::Qp;
-}
-
-fn cap_to_c(cap: QpCap) -> ibv_qp_cap {
-    ibv_qp_cap {
-        max_send_wr: cap.max_send_wr,
-        max_recv_wr: cap.max_recv_wr,
-        max_send_sge: cap.max_send_sge,
-        max_recv_sge: cap.max_recv_sge,
-        max_inline_data: cap.max_inline_data,
-    }
-}
+use crate::boundary::convert::{cap_from_c, cap_to_c, qp_attr_from_c, qp_attr_to_c};
+use crate::boundary::live::{CStruct, get, publish, retire};
+use crate::boundary::mutex::SectionMutex;
+use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, put, status, unsupported};
+use crate::cards::DevPtr;
+use crate::entry::qp_ex;
+use crate::objects::context::context_of;
+use crate::objects::cq::CqObject;
+use crate::objects::events::{Events, Numbered};
+use crate::objects::memory::PdObject;
+use crate::objects::qp::{Inner, QpObject};
+use crate::objects::section::Section;
+use crate::objects::srq::srq_of;
 
 /// The kernel's type of QP1, for the connection manager's library; no header of user space has it.
 const QPT_GSI: ibv_qp_type = 1;
@@ -90,18 +56,11 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
     }
     // SAFETY: the program does not destroy it meanwhile.
     let srq = unsafe { srq_of(attr.srq, context)? };
-    let cap = QpCap {
-        max_send_wr: attr.cap.max_send_wr,
-        max_recv_wr: attr.cap.max_recv_wr,
-        max_send_sge: attr.cap.max_send_sge,
-        max_recv_sge: attr.cap.max_recv_sge,
-        max_inline_data: attr.cap.max_inline_data,
-    };
     let options = QpOptions {
         send_cq: &send.cq,
         recv_cq: &recv.cq,
         srq,
-        cap,
+        cap: cap_from_c(&attr.cap),
         service: service_of(attr.qp_type)?,
         is_gsi: attr.qp_type == QPT_GSI,
         is_smi: attr.qp_type == QPT_SMI,
@@ -133,26 +92,22 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
     if let Some(ops) = send_ops {
         qp_ex::set_functions(&mut raw, is_ud, ops);
     }
+    let events = Arc::<Events>::default();
     let object = publish(Box::new(QpObject {
         raw: CStruct::new(raw),
         inner: SectionMutex::new(Inner {
             qp,
             section: Section::new(cap, is_ud),
         }),
-        async_events: Arc::default(),
+        events: events.clone(),
         qp_num,
         is_ex: send_ops.is_some(),
         sq_sig_all: attr.sq_sig_all,
         card: owner.card.clone(),
     }));
+    let opened = std::ptr::from_ref(owner) as usize;
     let shared = &owner.card.shared;
-    let generation = shared.new_generation();
-    let target = Target {
-        generation,
-        object: object as usize,
-        context: std::ptr::from_ref(owner) as usize,
-    };
-    lock(&shared.targets).qps.insert(qp_num, target);
+    shared.announce(Numbered::Qp, qp_num, object, opened, &events);
     Ok(object)
 }
 
@@ -296,14 +251,8 @@ pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
         // SAFETY: looked up first.
         let qp = unsafe { get(object)? };
         destroyed(qp.inner.with(|inner| inner.qp.destroy()))?;
-        {
-            let qps = &mut lock(&qp.card.shared.targets).qps;
-            // The card may have given the number to a new QP by now.
-            if qps.get(&qp.qp_num).is_some_and(|t| t.object == object as usize) {
-                qps.remove(&qp.qp_num);
-            }
-        }
-        qp.async_events.wait();
+        qp.card.shared.withdraw(Numbered::Qp, qp.qp_num, object);
+        qp.events.asynchronous.wait();
         drop(retire(object)?);
         Ok(())
     })

@@ -6,35 +6,17 @@ use std::sync::Arc;
 use hca_verbs::{CqOptions, WorkCompletion};
 
 use crate::abi::*;
+use crate::boundary::live::{CStruct, get, publish, retire};
+use crate::boundary::mutex::SectionMutex;
 use crate::boundary::{Errno, Verb, count, destroyed, invalid, pointer, status};
-use crate::card::{Card, Target};
-use crate::channel::{ChannelObject, Unacked};
-use crate::context::{ContextObject, context_of};
-use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
-use crate::mutex::SectionMutex;
-use crate::sockets::DevPtr;
+use crate::entry::query::max_cqe;
+use crate::objects::channel::ChannelObject;
+use crate::objects::context::{ContextObject, context_of};
+use crate::objects::cq::CqObject;
+use crate::objects::events::{Events, Numbered};
 
 /// Completions taken at a time.
 const BATCH: usize = 16;
-
-/// A completion queue, extended or not: the first fields of both structures are the same.
-#[repr(C)]
-pub struct CqObject {
-    pub raw: CStruct<ibv_cq_ex>,
-    pub cq: hca_verbs::Cq<DevPtr>,
-    /// Events that destroy waits for.
-    pub comp_events: Arc<Unacked>,
-    /// Events that destroy waits for.
-    pub async_events: Arc<Unacked>,
-    /// The extended interface: what its readers read, from start to end of a section.
-    pub current: SectionMutex<WorkCompletion>,
-    channel: *mut ChannelObject,
-    card: Arc<Card>,
-}
-
-impl Object for CqObject {
-    const KIND: Kind = Kind::Cq;
-}
 
 /// What both create verbs ask for.
 pub struct CqWish {
@@ -52,7 +34,7 @@ pub fn create(
 ) -> Verb<*mut CqObject> {
     // SAFETY: as context_of says.
     let owner: &ContextObject = unsafe { context_of(context)? };
-    let max = crate::query::max_cqe(&owner.hca().query_device()?);
+    let max = max_cqe(&owner.hca().query_device()?);
     if wish.cqe == 0 || wish.cqe > max {
         return Err(invalid(&format!("cqe {}: must be 1 to {max}", wish.cqe)));
     }
@@ -71,7 +53,7 @@ pub fn create(
     };
     let options = CqOptions {
         cqe: wish.cqe,
-        channel: used.map(|c| &c.channel),
+        channel: used.map(|c| &c.ends.channel),
         comp_vector,
     };
     let cq = owner.hca().create_cq(&options)?;
@@ -85,11 +67,11 @@ pub fn create(
     };
     finish(&mut raw);
     let cqn = cq.cqn();
+    let events = Arc::<Events>::default();
     let object = publish(Box::new(CqObject {
         raw: CStruct::new(raw),
         cq,
-        comp_events: Arc::default(),
-        async_events: Arc::default(),
+        events: events.clone(),
         current: SectionMutex::new(WorkCompletion::default()),
         channel,
         card: owner.card.clone(),
@@ -97,14 +79,11 @@ pub fn create(
     if let Some(channel) = used {
         channel.add_user();
     }
-    let shared = &owner.card.shared;
-    let generation = shared.new_generation();
-    let target = Target {
-        generation,
-        object: object as usize,
-        context: std::ptr::from_ref(owner) as usize,
-    };
-    lock(&shared.targets).cqs.insert(cqn, target);
+    let opened = std::ptr::from_ref(owner) as usize;
+    owner
+        .card
+        .shared
+        .announce(Numbered::Cq, cqn, object, opened, &events);
     Ok(object)
 }
 
@@ -132,7 +111,7 @@ pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     status(|| {
         // SAFETY: looked up first.
         let cq = unsafe { get(cq.cast::<CqObject>())? };
-        let max = i64::from(crate::query::max_cqe(&cq.card.shared.context.query_device()?));
+        let max = i64::from(max_cqe(&cq.card.shared.context.query_device()?));
         match cqe {
             cqe if cqe < 1 || i64::from(cqe) > max => Err(invalid(&format!("cqe {cqe}: must be 1 to {max}"))),
             cqe if cqe as u32 == cq.cq.cqe() => Ok(()),
@@ -153,17 +132,9 @@ pub unsafe extern "C" fn destroy_cq(raw: *mut ibv_cq) -> c_int {
         // SAFETY: looked up first.
         let cq = unsafe { get(object)? };
         destroyed(cq.cq.destroy())?;
-        let object = {
-            let mut targets = lock(&cq.card.shared.targets);
-            let cqn = cq.cq.cqn();
-            // The card may have given the number to a new queue by now.
-            if targets.cqs.get(&cqn).is_some_and(|t| t.object == object as usize) {
-                targets.cqs.remove(&cqn);
-            }
-            object
-        };
-        cq.comp_events.wait();
-        cq.async_events.wait();
+        cq.card.shared.withdraw(Numbered::Cq, cq.cq.cqn(), object);
+        cq.events.completion.wait();
+        cq.events.asynchronous.wait();
         let cq = retire(object)?;
         if !cq.channel.is_null() {
             // SAFETY: a channel with users is not destroyed.

@@ -1,71 +1,13 @@
 //! The list of devices, and what is known of one without opening it.
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{LazyLock, Mutex};
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, count, invalid, pointer, set_errno, value};
-use crate::card::Card;
-use crate::live::{Kind, Object, get, lock, publish};
-use crate::sockets::{cards, index_of};
-
-/// Vendor libraries read behind ibv_device, where rdma-core has its own fields: zeros for them.
-const PADDING_BYTES: usize = 1024;
-
-/// A device. One for each card that was ever listed; they are kept, so that no pointer to one goes stale.
-#[repr(C)]
-pub struct DeviceObject {
-    raw: ibv_device,
-    _padding: [u8; PADDING_BYTES],
-    number: u32,
-    /// GUID in network byte order, once it was asked for.
-    guid: Mutex<Option<u64>>,
-}
-
-impl Object for DeviceObject {
-    const KIND: Kind = Kind::Device;
-}
-
-impl DeviceObject {
-    /// The card behind it.
-    pub fn number(&self) -> u32 {
-        self.number
-    }
-}
-
-static DEVICES: LazyLock<Mutex<BTreeMap<u32, usize>>> = LazyLock::new(Mutex::default);
-
-fn copy_name(to: &mut [c_char], name: &str) {
-    for (to, byte) in to.iter_mut().zip(name.bytes()) {
-        *to = byte as c_char;
-    }
-}
-
-fn device(number: u32) -> *mut ibv_device {
-    let make = || {
-        let index = index_of(number);
-        let mut raw = ibv_device {
-            node_type: IBV_NODE_CA,
-            transport_type: IBV_TRANSPORT_IB,
-            ..Default::default()
-        };
-        copy_name(&mut raw.name, &format!("hca{index}"));
-        copy_name(&mut raw.dev_name, &format!("uverbs{index}"));
-        copy_name(
-            &mut raw.dev_path,
-            &format!("/sys/class/infiniband_verbs/uverbs{index}"),
-        );
-        copy_name(&mut raw.ibdev_path, &format!("/sys/class/infiniband/hca{index}"));
-        publish(Box::new(DeviceObject {
-            raw,
-            _padding: [0; PADDING_BYTES],
-            number,
-            guid: Mutex::default(),
-        })) as usize
-    };
-    *lock(&DEVICES).entry(number).or_insert_with(make) as *mut ibv_device
-}
+use crate::boundary::live::lock;
+use crate::boundary::{Errno, count, invalid, pointer, set_errno, value};
+use crate::cards::{cards, index_of, sockets};
+use crate::objects::card::Card;
+use crate::objects::device::{device, device_of};
 
 /// The array is one allocation of the C library, as a program may expect.
 pub unsafe extern "C" fn get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
@@ -93,15 +35,6 @@ pub unsafe extern "C" fn free_device_list(list: *mut *mut ibv_device) {
     unsafe { libc::free(list.cast()) };
 }
 
-/// The device behind a pointer of the program.
-///
-/// # Safety
-/// None needed beyond a pointer value: devices are never freed.
-pub unsafe fn device_of<'a>(raw: *mut ibv_device) -> Verb<&'a DeviceObject> {
-    // SAFETY: looked up first, and never freed.
-    unsafe { get(raw.cast::<DeviceObject>()) }
-}
-
 pub unsafe extern "C" fn get_device_name(raw: *mut ibv_device) -> *const c_char {
     // SAFETY: as device_of says; the name lives as long as the device.
     pointer(|| unsafe { Ok(device_of(raw)?.raw.name.as_ptr().cast_mut()) })
@@ -109,7 +42,7 @@ pub unsafe extern "C" fn get_device_name(raw: *mut ibv_device) -> *const c_char 
 
 pub unsafe extern "C" fn get_device_index(raw: *mut ibv_device) -> c_int {
     // SAFETY: as device_of says.
-    count(|| unsafe { Ok(index_of(device_of(raw)?.number) as c_int) })
+    count(|| unsafe { Ok(index_of(device_of(raw)?.number()) as c_int) })
 }
 
 /// The card is asked, once: it is claimed for that moment if this process has not opened it.
@@ -119,7 +52,7 @@ pub unsafe extern "C" fn get_device_guid(raw: *mut ibv_device) -> __be64 {
         let guid = unsafe { device_of(raw) }.and_then(|device| {
             let mut guid = lock(&device.guid);
             if guid.is_none() {
-                let attr = Card::open(device.number)?.shared.context.query_device()?;
+                let attr = Card::open(device.number())?.shared.context.query_device()?;
                 *guid = Some(u64::from_ne_bytes(attr.node_guid()));
             }
             Ok(guid.unwrap_or_default())
@@ -161,4 +94,10 @@ pub unsafe extern "C" fn read_sysfs_file(
         }
         Ok(len as c_int)
     })
+}
+
+/// `hca_prefer_manager`, for our libibumad: functions that this process claims from now on shall be those of managers,
+/// or with 0 those of others again.
+pub extern "C" fn prefer_manager(prefers: c_int) {
+    sockets::prefer_manager(prefers != 0);
 }

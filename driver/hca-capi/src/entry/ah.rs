@@ -2,36 +2,13 @@
 
 use std::ffi::c_int;
 
-use hca_verbs::{AddressVector, Ah};
-
 use crate::abi::*;
+use crate::boundary::convert::ah_from_c;
+use crate::boundary::live::{CStruct, get, publish, retire};
 use crate::boundary::{Errno, Verb, pointer, status};
-use crate::convert::ah_from_c;
-use crate::live::{CStruct, Kind, Object, get, publish, retire};
-use crate::memory::PdObject;
-use crate::sockets::DevPtr;
-use crate::wc_address::address_behind;
-
-/// Address handle.
-#[repr(C)]
-pub struct AhObject {
-    raw: CStruct<ibv_ah>,
-    ah: Ah<DevPtr>,
-}
-
-impl Object for AhObject {
-    const KIND: Kind = Kind::Ah;
-}
-
-/// The way that a work request's handle leads. Posting does not look it up.
-///
-/// # Safety
-/// A handle of the program, which does not destroy it meanwhile.
-#[inline]
-pub unsafe fn vector<'a>(ah: *mut ibv_ah) -> &'a AddressVector {
-    // SAFETY: the caller vouches for it.
-    unsafe { (*ah.cast::<AhObject>()).ah.vector() }
-}
+use crate::entry::wc_address::address_behind;
+use crate::objects::ah::AhObject;
+use crate::objects::memory::PdObject;
 
 fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Verb<*mut ibv_ah> {
     // SAFETY: looked up first.

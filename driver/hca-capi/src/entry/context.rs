@@ -1,60 +1,17 @@
 //! Open devices, with the tables of functions that the inline functions of verbs.h call.
 
 use std::ffi::c_int;
-use std::mem::offset_of;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, count, invalid, pointer};
-use crate::card::Card;
-use crate::device::device_of;
-use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
-use crate::pipe::{EventPipe, eventfd};
-use crate::{cq, cq_ex, post, qp, query};
-
-/// An open device. The program's pointer is that of the last field of `verbs`.
-#[repr(C)]
-pub struct ContextObject {
-    verbs: CStruct<verbs_context>,
-    /// Asynchronous events.
-    pub pipe: EventPipe<16>,
-    /// What the program sees as `cmd_fd`: programs duplicate and poll it. There is no kernel driver behind it, so that
-    /// every ioctl fails.
-    _cmd_fd: OwnedFd,
-    /// The card, claimed as long as any open of it lives.
-    pub card: Arc<Card>,
-}
-
-impl Object for ContextObject {
-    const KIND: Kind = Kind::Context;
-}
-
-impl ContextObject {
-    /// The Rust context.
-    pub fn hca(&self) -> &hca_verbs::Context<crate::sockets::DevPtr> {
-        &self.card.shared.context
-    }
-
-    /// The descriptor as the program sees it.
-    pub fn async_fd(&self) -> RawFd {
-        self.pipe.fd()
-    }
-}
-
-/// The object around the structure that the program holds.
-fn object_of(raw: *mut ibv_context) -> *mut ContextObject {
-    raw.wrapping_byte_sub(offset_of!(verbs_context, context)).cast()
-}
-
-/// The open device behind a pointer of the program.
-///
-/// # Safety
-/// The program does not close it while the reference lives.
-pub unsafe fn context_of<'a>(raw: *mut ibv_context) -> Verb<&'a ContextObject> {
-    // SAFETY: looked up first.
-    unsafe { get(object_of(raw)) }
-}
+use crate::boundary::live::{CStruct, get, lock, publish, retire};
+use crate::boundary::pipe::{EventPipe, eventfd};
+use crate::boundary::{Errno, count, pointer};
+use crate::entry::{cq, cq_ex, post, qp, query};
+use crate::objects::card::Card;
+use crate::objects::context::{ContextObject, object_of};
+use crate::objects::device::device_of;
 
 /// The mark of an extended context: (void *)-1.
 const EXTENDED: *mut std::ffi::c_void = usize::MAX as *mut std::ffi::c_void;
@@ -94,18 +51,18 @@ pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_contex
     pointer(|| {
         // SAFETY: as device_of says.
         let number = unsafe { device_of(device)? }.number();
-        let (card, pipe) = (Card::open(number)?, EventPipe::new()?);
+        let (card, pipe) = (Card::open(number)?, Arc::new(EventPipe::new()?));
         let cmd_fd = eventfd().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
         let comp_vectors = card.shared.context.comp_vectors();
         let object = publish(Box::new(ContextObject {
             verbs: CStruct::new(tables(device, cmd_fd.as_raw_fd(), pipe.fd(), comp_vectors)),
             pipe,
-            _cmd_fd: cmd_fd,
+            cmd_fd,
             card,
         }));
         // SAFETY: just published, and the program does not have it yet.
         let context = unsafe { &*object };
-        lock(&context.card.shared.targets).contexts.push(object as usize);
+        lock(&context.card.shared.targets).add_context(object as usize, &context.pipe);
         // A pointer into the whole object: from it the object is found again.
         // SAFETY: as above.
         Ok(unsafe { &raw mut (*object.cast::<verbs_context>()).context })
@@ -118,35 +75,8 @@ pub unsafe extern "C" fn close_device(raw: *mut ibv_context) -> c_int {
         let object = object_of(raw);
         // SAFETY: the program closes it once; a second call finds nothing.
         let card = unsafe { get(object)? }.card.clone();
-        lock(&card.shared.targets)
-            .contexts
-            .retain(|context| *context != object as usize);
+        lock(&card.shared.targets).remove_context(object as usize);
         drop(retire(object)?);
         Ok(0)
     })
-}
-
-/// A port that exists.
-pub fn check_port(context: &ContextObject, port_num: u8) -> Verb<()> {
-    let ports = context.hca().query_device()?.phys_port_cnt();
-    if (1..=ports).contains(&port_num) {
-        Ok(())
-    } else {
-        Err(invalid(&format!(
-            "port {port_num}: the card has ports 1 to {ports}"
-        )))
-    }
-}
-
-/// For verbs that write through a pointer.
-///
-/// # Safety
-/// `pointer` is NULL or the program's, writable for a `T`.
-pub unsafe fn put<T>(pointer: *mut T, value: T) -> Verb<()> {
-    if pointer.is_null() {
-        return Err(Errno(libc::EINVAL));
-    }
-    // SAFETY: the caller vouches for it.
-    unsafe { pointer.write(value) };
-    Ok(())
 }

@@ -1,10 +1,10 @@
-//! Attributes of QPs between the C structures and ours.
+//! Attributes of QPs and flags of work requests between the C structures and ours.
 
-use hca_verbs::{AhAttr, Mtu, QpAttr, QpAttrMask, QpState};
+use hca_verbs::{AhAttr, Mtu, QpAttr, QpAttrMask, QpCap, QpState, SendFlags, Sge};
 
 use crate::abi::*;
-use crate::boundary::{Verb, invalid};
-use crate::memory::qp_access;
+use crate::boundary::access::qp_access;
+use crate::boundary::{Errno, Verb, invalid};
 
 /// What a GRH has of the field (WIRE-18).
 const FLOW_LABEL: u32 = 0xf_ffff;
@@ -124,6 +124,56 @@ pub fn qp_attr_to_c(a: &QpAttr) -> ibv_qp_attr {
         rate_limit: a.rate_limit,
         ..Default::default()
     }
+}
+
+pub fn cap_from_c(cap: &ibv_qp_cap) -> QpCap {
+    QpCap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+pub fn cap_to_c(cap: QpCap) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+/// ibv_send_flags without INLINE. A checksum offload that no card of ours has is refused.
+pub fn flags_of(send_flags: u32) -> Verb<SendFlags> {
+    if send_flags & !(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE) != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    Ok(SendFlags {
+        signaled: send_flags & IBV_SEND_SIGNALED != 0,
+        solicited: send_flags & IBV_SEND_SOLICITED != 0,
+        fence: send_flags & IBV_SEND_FENCE != 0,
+    })
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Sge>() == size_of::<ibv_sge>() && align_of::<Sge>() == align_of::<ibv_sge>());
+    assert!(offset_of!(Sge, addr) == offset_of!(ibv_sge, addr));
+    assert!(offset_of!(Sge, length) == offset_of!(ibv_sge, length));
+    assert!(offset_of!(Sge, lkey) == offset_of!(ibv_sge, lkey));
+};
+
+/// A program's scatter/gather list, in place.
+///
+/// # Safety
+/// `count` entries are there, and stay as they are while the slice lives.
+#[inline]
+pub unsafe fn sges_of<'a>(list: *const ibv_sge, count: usize) -> &'a [Sge] {
+    // SAFETY: the caller vouches for the list; both structures have the same fields at the same places.
+    unsafe { std::slice::from_raw_parts(list.cast(), count) }
 }
 
 #[cfg(test)]

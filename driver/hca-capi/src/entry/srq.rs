@@ -3,30 +3,13 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use hca_verbs::Srq;
-
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, count, destroyed, invalid, pointer, status, unsupported};
-use crate::card::{Card, Target};
-use crate::channel::Unacked;
-use crate::context::{context_of, put};
-use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
-use crate::memory::PdObject;
-use crate::sockets::DevPtr;
-
-/// A shared receive queue.
-#[repr(C)]
-pub struct SrqObject {
-    raw: CStruct<ibv_srq>,
-    pub srq: Srq<DevPtr>,
-    /// Events that destroy waits for.
-    pub async_events: Arc<Unacked>,
-    card: Arc<Card>,
-}
-
-impl Object for SrqObject {
-    const KIND: Kind = Kind::Srq;
-}
+use crate::boundary::live::{CStruct, get, publish, retire};
+use crate::boundary::{Errno, count, destroyed, invalid, pointer, put, status, unsupported};
+use crate::objects::context::context_of;
+use crate::objects::events::{Events, Numbered};
+use crate::objects::memory::PdObject;
+use crate::objects::srq::SrqObject;
 
 /// A limit at creation is that of iWARP, and nobody's here (DEFECT-4). What is asked for beyond the card is EINVAL.
 pub unsafe extern "C" fn create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
@@ -52,40 +35,18 @@ pub unsafe extern "C" fn create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
             handle: srqn,
             ..Default::default()
         });
+        let events = Arc::<Events>::default();
         let object = publish(Box::new(SrqObject {
             raw,
             srq,
-            async_events: Arc::default(),
+            events: events.clone(),
             card: owner.card.clone(),
         }));
+        let opened = std::ptr::from_ref(owner) as usize;
         let shared = &owner.card.shared;
-        let target = Target {
-            generation: shared.new_generation(),
-            object: object as usize,
-            context: std::ptr::from_ref(owner) as usize,
-        };
-        lock(&shared.targets).srqs.insert(srqn, target);
+        shared.announce(Numbered::Srq, srqn, object, opened, &events);
         Ok(object.cast())
     })
-}
-
-/// The SRQ that a QP is to be made with, if any; of the QP's context.
-///
-/// # Safety
-/// The program does not destroy it meanwhile.
-pub unsafe fn srq_of<'a>(srq: *mut ibv_srq, context: *mut ibv_context) -> Verb<Option<&'a Srq<DevPtr>>> {
-    if srq.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: looked up first.
-    let object = unsafe { get(srq.cast::<SrqObject>())? };
-    // SAFETY: just found.
-    if unsafe { (*object.raw.as_ptr()).context } != context {
-        return Err(invalid(
-            "the SRQ of a QP must be of the context that its PD is of",
-        ));
-    }
-    Ok(Some(&object.srq))
 }
 
 pub unsafe extern "C" fn modify_srq(raw: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
@@ -132,14 +93,8 @@ pub unsafe extern "C" fn destroy_srq(raw: *mut ibv_srq) -> c_int {
         let srq = unsafe { get(object)? };
         let srqn = srq.srq.srqn();
         destroyed(srq.srq.destroy())?;
-        {
-            let srqs = &mut lock(&srq.card.shared.targets).srqs;
-            // The card may have given the number to a new SRQ by now.
-            if srqs.get(&srqn).is_some_and(|t| t.object == object as usize) {
-                srqs.remove(&srqn);
-            }
-        }
-        srq.async_events.wait();
+        srq.card.shared.withdraw(Numbered::Srq, srqn, object);
+        srq.events.asynchronous.wait();
         drop(retire(object)?);
         Ok(())
     })

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use hca_verbs::Context;
 use hca_vfio::{Bdf, ENVIRONMENT, Selection, Sysfs, VfioDevice};
 
+use crate::boundary::live::lock;
 use crate::boundary::{Errno, Verb, warn};
-use crate::live::lock;
-use crate::sockets::{DevPtr, open};
+use crate::cards::device::{DevPtr, open};
 
 /// Numbers of cards in slots start here; a simulator has fewer.
 const FIRST_NUMBER: u32 = 1 << 16;

@@ -3,24 +3,15 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use hca_dev::UserMemory;
-use hca_verbs::{Access, MrOptions};
+use hca_verbs::MrOptions;
 
 use crate::abi::*;
-use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
-use crate::context::context_of;
-use crate::live::{CStruct, Kind, Object, get, publish, retire};
-use crate::sockets::DevPtr;
-
-/// Protection domain.
-#[repr(C)]
-pub struct PdObject {
-    raw: CStruct<ibv_pd>,
-    pub pd: hca_verbs::Pd<DevPtr>,
-}
-
-impl Object for PdObject {
-    const KIND: Kind = Kind::Pd;
-}
+use crate::boundary::access::check_access;
+use crate::boundary::live::{CStruct, get, publish, retire};
+use crate::boundary::mapped::check_memory;
+use crate::boundary::{Verb, destroyed, invalid, pointer, status};
+use crate::objects::context::context_of;
+use crate::objects::memory::{MrObject, PdObject};
 
 pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
@@ -41,90 +32,6 @@ pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
         drop(retire(pd.cast::<PdObject>())?);
         Ok(())
     })
-}
-
-/// Memory region.
-#[repr(C)]
-pub struct MrObject {
-    raw: CStruct<ibv_mr>,
-    mr: hca_verbs::Mr<DevPtr>,
-    /// As the program gave them.
-    iova: u64,
-    access: c_uint,
-}
-
-impl Object for MrObject {
-    const KIND: Kind = Kind::Mr;
-}
-
-/// Bits 20 to 29 are hints that any card may ignore (ibv_reg_mr(3)).
-const OPTIONAL_ACCESS: c_uint = 0x3ff0_0000;
-/// How the system maps the memory: for a region, nothing that a card has to know.
-const HOST_ACCESS: c_uint = IBV_ACCESS_HUGETLB | OPTIONAL_ACCESS;
-/// Rights that a region can be asked for. The card grants what it has of them.
-const KNOWN_ACCESS: c_uint = IBV_ACCESS_LOCAL_WRITE
-    | IBV_ACCESS_REMOTE_WRITE
-    | IBV_ACCESS_REMOTE_READ
-    | IBV_ACCESS_REMOTE_ATOMIC
-    | IBV_ACCESS_MW_BIND
-    | IBV_ACCESS_ZERO_BASED
-    | HOST_ACCESS;
-
-/// qp_access_flags without what says nothing about a QP; programs give QPs the rights of their regions. The card
-/// judges the rest.
-pub fn qp_access(flags: c_uint) -> Access {
-    Access::from_bits(flags & !(HOST_ACCESS | IBV_ACCESS_ON_DEMAND))
-}
-
-fn check_access(access: c_uint) -> Verb<Access> {
-    if access & IBV_ACCESS_ON_DEMAND != 0 {
-        return Err(unsupported("on-demand paging: register memory that is there"));
-    }
-    if access & !KNOWN_ACCESS != 0 {
-        let unknown = access & !KNOWN_ACCESS;
-        return Err(invalid(&format!("access {access:#x}: nobody knows {unknown:#x}")));
-    }
-    let remote_writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-    if access & remote_writes != 0 && access & IBV_ACCESS_LOCAL_WRITE == 0 {
-        return Err(invalid("remote write and atomic rights need LOCAL_WRITE"));
-    }
-    Ok(Access::from_bits(access & !HOST_ACCESS))
-}
-
-/// The kernel would pin the pages and so find out; here the process' own map tells whether they are there.
-fn check_memory(addr: u64, len_bytes: u64, is_written: bool) -> Verb<()> {
-    let end = addr.checked_add(len_bytes).filter(|_| len_bytes > 0);
-    let end =
-        end.ok_or_else(|| invalid("memory region of no bytes, or past the end of the address space"))?;
-    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else {
-        // No such file system: the card will find out.
-        return Ok(());
-    };
-    let mut covered = addr;
-    for line in maps.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (range, rights) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-        let Some((from, to)) = range.split_once('-') else {
-            continue;
-        };
-        let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16)) else {
-            continue;
-        };
-        if to <= covered {
-            continue;
-        }
-        if from > covered || !rights.starts_with('r') || (is_written && !rights.starts_with("rw")) {
-            break;
-        }
-        covered = to;
-        if covered >= end {
-            return Ok(());
-        }
-    }
-    crate::boundary::warn(&format!(
-        "memory at {covered:#x} is not mapped, or not with the rights of the region"
-    ));
-    Err(Errno(libc::EFAULT))
 }
 
 /// Makes a region. `iova`: the address that work requests and peers use.
@@ -283,33 +190,5 @@ pub unsafe extern "C" fn rereg_mr(
         0
     } else {
         IBV_REREG_MR_ERR_INPUT
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_that_is_not_there_is_found() {
-        let page = 4096;
-        // SAFETY: new mappings; the middle page of three loses its rights.
-        let base = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let rights = libc::PROT_READ | libc::PROT_WRITE;
-            let base = libc::mmap(std::ptr::null_mut(), 4 * page, rights, flags, -1, 0);
-            assert_ne!(base, libc::MAP_FAILED);
-            libc::mprotect(base.byte_add(page), page, libc::PROT_READ);
-            libc::mprotect(base.byte_add(3 * page), page, libc::PROT_NONE);
-            base as u64
-        };
-        let page = page as u64;
-        assert_eq!(check_memory(base, 3 * page, false), Ok(()));
-        assert_eq!(check_memory(base + 100, 10, true), Ok(()));
-        assert_eq!(check_memory(base, 2 * page, true), Err(Errno(libc::EFAULT)));
-        assert_eq!(check_memory(base, 4 * page, false), Err(Errno(libc::EFAULT)));
-        assert_eq!(check_memory(base, 0, false), Err(Errno(libc::EINVAL)));
-        assert_eq!(check_memory(u64::MAX, 2, false), Err(Errno(libc::EINVAL)));
-        assert_eq!(check_memory(0x10, 16, false), Err(Errno(libc::EFAULT)));
     }
 }

@@ -9,36 +9,14 @@ use std::thread::JoinHandle;
 
 use hca_verbs::{AsyncEvent, Context, EventKind};
 
+use crate::boundary::live::lock;
+use crate::boundary::pipe::eventfd;
 use crate::boundary::{Errno, Verb, warn};
-use crate::channel::ChannelObject;
-use crate::context::ContextObject;
-use crate::live::lock;
-use crate::pipe::eventfd;
-use crate::sockets::{DevPtr, cards};
+use crate::cards::{DevPtr, cards};
+use crate::objects::events::{Events, Numbered, Target, Targets};
 
 /// Every interrupt wakes the pump; it looks after this time all the same, for records that a full pipe refused.
 const PUMP_INTERVAL_MS: i32 = 100;
-
-/// An object that events name.
-#[derive(Clone, Copy)]
-pub struct Target {
-    /// Tells it from a later object with the same number.
-    pub generation: u32,
-    /// The object; alive while it is in the table.
-    pub object: usize,
-    /// The open that it belongs to; alive while it is in the table.
-    pub context: usize,
-}
-
-/// What events may name. Whoever holds the lock may follow the addresses: objects leave before they are freed.
-#[derive(Default)]
-pub struct Targets {
-    pub cqs: HashMap<u32, Target>,
-    pub qps: HashMap<u32, Target>,
-    pub srqs: HashMap<u32, Target>,
-    pub channels: Vec<usize>,
-    pub contexts: Vec<usize>,
-}
 
 /// What pump and verbs share.
 pub struct Shared {
@@ -48,9 +26,34 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A number that no earlier object of this card had.
-    pub fn new_generation(&self) -> u32 {
-        self.generation.fetch_add(1, Ordering::Relaxed)
+    /// From now on events name the object behind `pointer` by `number`. Whoever frees it takes it out first.
+    pub fn announce<T>(
+        &self,
+        kind: Numbered,
+        number: u32,
+        pointer: *mut T,
+        context: usize,
+        events: &Arc<Events>,
+    ) {
+        let target = Target {
+            generation: self.generation.fetch_add(1, Ordering::Relaxed),
+            object: pointer as usize,
+            context,
+            events: events.clone(),
+        };
+        lock(&self.targets).table(kind).insert(number, target);
+    }
+
+    /// No event names the object any more; the card may have given its number to a new one by now.
+    pub fn withdraw<T>(&self, kind: Numbered, number: u32, pointer: *mut T) {
+        let targets = &mut lock(&self.targets);
+        let table = targets.table(kind);
+        if table
+            .get(&number)
+            .is_some_and(|target| target.object == pointer as usize)
+        {
+            table.remove(&number);
+        }
     }
 }
 
@@ -220,79 +223,6 @@ impl Shared {
         while let Some(event) = self.context.poll_async_event() {
             targets.route(&event);
         }
-        for &channel in &targets.channels {
-            // SAFETY: channels leave the table before they are freed, and we hold its lock.
-            let channel = unsafe { &*(channel as *const ChannelObject) };
-            while let Some(cqn) = channel.channel.poll_event() {
-                if let Some(cq) = targets.cqs.get(&cqn) {
-                    channel.pipe.push(record(cqn, cq.generation));
-                }
-            }
-            channel.pipe.flush();
-        }
-        for context in targets.contexts() {
-            context.pipe.flush();
-        }
+        targets.flush();
     }
-}
-
-/// Number and generation as the eight bytes of a completion event.
-fn record(number: u32, generation: u32) -> [u8; 8] {
-    (u64::from(number) | u64::from(generation) << 32).to_ne_bytes()
-}
-
-/// The other way.
-pub fn parse_record(record: [u8; 8]) -> (u32, u32) {
-    let word = u64::from_ne_bytes(record);
-    (word as u32, (word >> 32) as u32)
-}
-
-impl Targets {
-    fn contexts(&self) -> impl Iterator<Item = &ContextObject> {
-        // SAFETY: contexts leave the table before they are freed, and whoever calls this holds its lock.
-        self.contexts
-            .iter()
-            .map(|&context| unsafe { &*(context as *const ContextObject) })
-    }
-
-    fn route(&self, event: &AsyncEvent) {
-        // EVT: a kind counts from 0x10; 0 to 5, 6, 7 and 0x10 of those belong to an object, the others to the port.
-        let target = match event.kind {
-            EventKind::CqErr => self.cqs.get(&event.id),
-            EventKind::QpFatal
-            | EventKind::QpReqErr
-            | EventKind::QpAccessErr
-            | EventKind::CommEst
-            | EventKind::SqDrained
-            | EventKind::PathMig
-            | EventKind::PathMigErr
-            | EventKind::QpLastWqeReached => self.qps.get(&event.id),
-            EventKind::SrqErr | EventKind::SrqLimitReached => self.srqs.get(&event.id),
-            EventKind::WqFatal | EventKind::Completion => return,
-            _ => {
-                // EVT-1: to every open of the device.
-                for context in self.contexts() {
-                    context.pipe.push(async_record(record(event.id, 0), event.kind));
-                }
-                return;
-            }
-        };
-        // An object that is gone by now has nobody to tell.
-        let Some(target) = target else { return };
-        if let Some(context) = self
-            .contexts()
-            .find(|c| std::ptr::from_ref(*c) as usize == target.context)
-        {
-            context
-                .pipe
-                .push(async_record(record(event.id, target.generation), event.kind));
-        }
-    }
-}
-
-fn async_record(id: [u8; 8], kind: EventKind) -> [u8; 16] {
-    let mut record = [0; 16];
-    record[..8].copy_from_slice(&id);
-    record[8..12].copy_from_slice(&(u32::from(u8::from(kind)) - 0x10).to_ne_bytes());
-    record
 }

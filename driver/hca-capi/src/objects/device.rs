@@ -1,0 +1,77 @@
+//! Devices: one for each card that was ever listed.
+
+use std::collections::BTreeMap;
+use std::ffi::c_char;
+use std::sync::{LazyLock, Mutex};
+
+use crate::abi::*;
+use crate::boundary::Verb;
+use crate::boundary::live::{Kind, Object, get, lock, publish};
+use crate::cards::index_of;
+
+/// Vendor libraries read behind ibv_device, where rdma-core has its own fields: zeros for them.
+const PADDING_BYTES: usize = 1024;
+
+/// A device. One for each card that was ever listed; they are kept, so that no pointer to one goes stale.
+#[repr(C)]
+pub struct DeviceObject {
+    pub raw: ibv_device,
+    _padding: [u8; PADDING_BYTES],
+    number: u32,
+    /// GUID in network byte order, once it was asked for.
+    pub guid: Mutex<Option<u64>>,
+}
+
+impl Object for DeviceObject {
+    const KIND: Kind = Kind::Device;
+}
+
+impl DeviceObject {
+    /// The card behind it.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+static DEVICES: LazyLock<Mutex<BTreeMap<u32, usize>>> = LazyLock::new(Mutex::default);
+
+fn copy_name(to: &mut [c_char], name: &str) {
+    for (to, byte) in to.iter_mut().zip(name.bytes()) {
+        *to = byte as c_char;
+    }
+}
+
+/// The device of a card.
+pub fn device(number: u32) -> *mut ibv_device {
+    let make = || {
+        let index = index_of(number);
+        let mut raw = ibv_device {
+            node_type: IBV_NODE_CA,
+            transport_type: IBV_TRANSPORT_IB,
+            ..Default::default()
+        };
+        copy_name(&mut raw.name, &format!("hca{index}"));
+        copy_name(&mut raw.dev_name, &format!("uverbs{index}"));
+        copy_name(
+            &mut raw.dev_path,
+            &format!("/sys/class/infiniband_verbs/uverbs{index}"),
+        );
+        copy_name(&mut raw.ibdev_path, &format!("/sys/class/infiniband/hca{index}"));
+        publish(Box::new(DeviceObject {
+            raw,
+            _padding: [0; PADDING_BYTES],
+            number,
+            guid: Mutex::default(),
+        })) as usize
+    };
+    *lock(&DEVICES).entry(number).or_insert_with(make) as *mut ibv_device
+}
+
+/// The device behind a pointer of the program.
+///
+/// # Safety
+/// None needed beyond a pointer value: devices are never freed.
+pub unsafe fn device_of<'a>(raw: *mut ibv_device) -> Verb<&'a DeviceObject> {
+    // SAFETY: looked up first, and never freed.
+    unsafe { get(raw.cast::<DeviceObject>()) }
+}

@@ -1,0 +1,13 @@
+//! What the pointers of a program point at. No function here is called by C.
+
+pub mod ah;
+pub mod card;
+pub mod channel;
+pub mod context;
+pub mod cq;
+pub mod device;
+pub mod events;
+pub mod memory;
+pub mod qp;
+pub mod section;
+pub mod srq;
