@@ -1,47 +1,15 @@
 //! The names that programs link to. `exports.txt` says which version each has, and the linker fails when one of that
 //! list is not here.
-//!
-//! rustc gives every symbol that it exports its own anonymous version, so it must not know of these: each is a jump in
-//! assembly to a Rust function that is not exported.
 
 use std::arch::global_asm;
+
+use hca_exports::{jumps, old_jumps};
 
 use crate::entry::{
     absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, srq, strings, wc_address,
 };
 
-macro_rules! exports {
-    ($($name:ident = $function:path,)*) => {
-        $(global_asm!(
-            concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
-            concat!(".globl ", stringify!($name)),
-            concat!(".type ", stringify!($name), ",@function"),
-            concat!(stringify!($name), ": jmp {f}"),
-            concat!(".size ", stringify!($name), ",.-", stringify!($name)),
-            ".popsection",
-            f = sym $function,
-        );)*
-    };
-}
-
-/// Versions that programs are no longer linked with: only one that was built long ago finds them. The linker's map does
-/// not list them; the assembler names the version.
-macro_rules! old_exports {
-    ($version:literal: $($name:ident = $function:path,)*) => {
-        $(global_asm!(
-            concat!(".pushsection .text.old_", stringify!($name), ",\"ax\",@progbits"),
-            concat!(".globl old_", stringify!($name)),
-            concat!(".type old_", stringify!($name), ",@function"),
-            concat!("old_", stringify!($name), ": jmp {f}"),
-            concat!(".size old_", stringify!($name), ",.-old_", stringify!($name)),
-            concat!(".symver old_", stringify!($name), ",", stringify!($name), "@", $version),
-            ".popsection",
-            f = sym $function,
-        );)*
-    };
-}
-
-exports! {
+jumps! {
     hca_prefer_manager = device::prefer_manager,
     ibv_copy_path_rec_from_kern = kern::copy_path_rec,
     ibv_copy_path_rec_to_kern = kern::copy_path_rec_to_kern,
@@ -132,7 +100,7 @@ exports! {
 }
 
 // Calls of rdma-core's drivers into the kernel.
-exports! {
+jumps! {
     ibv_cmd_advise_mr = absent::no_kernel,
     ibv_cmd_alloc_dm = absent::no_kernel,
     ibv_cmd_alloc_mw = absent::no_kernel,
@@ -206,7 +174,7 @@ global_asm!(
 );
 
 // The first ABI, of 2006, whose structures are others.
-old_exports! {
+old_jumps! {
     "IBVERBS_1.0":
     ibv_ack_async_event = absent::nothing,
     ibv_ack_cq_events = absent::nothing,
@@ -244,7 +212,7 @@ old_exports! {
 }
 
 // How drivers made themselves known before their interface was private: to nobody, since then.
-old_exports! {
+old_jumps! {
     "IBVERBS_1.1":
     ibv_register_driver = absent::nothing,
 }

@@ -1,48 +1,32 @@
 //! The library as the dynamic linker sees it, beside the one of rdma-core that this system has.
 
-#[path = "common/elf.rs"]
-mod elf;
-
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::path::PathBuf;
 
-use elf::{readelf, symbols};
+use hca_exports::elf::Library;
 use ibverbs::abi::{ib_user_path_rec, ibv_sa_path_rec};
 
-fn ours() -> PathBuf {
-    elf::ours("libibverbs.so")
-}
+const LIBRARY: Library = Library {
+    ours: "libibverbs.so",
+    soname: "libibverbs.so.1",
+    package: "libibverbs1",
+    known: "ibv_open_device@@IBVERBS_1.1 FUNC",
+};
 
-fn theirs() -> PathBuf {
-    elf::theirs("libibverbs.so.1", "libibverbs1")
-}
-
-/// Of rdma-core 55 and later, whose vendor libraries want it: perftest is linked with them.
-const LATER: [&str; 1] = ["ibv_cmd_create_cq_ex2@@IBVERBS_PRIVATE_34 "];
+/// Of rdma-core 55 and later, whose vendor libraries want it: perftest is linked with them. And the one for our
+/// libibumad.
+const OWN: [&str; 2] = [
+    "ibv_cmd_create_cq_ex2@@IBVERBS_PRIVATE_34 ",
+    "hca_prefer_manager@@HCA_PRIVATE_1 ",
+];
 
 #[test]
 fn every_symbol_of_rdma_core_is_here_and_no_other() {
-    let (ours, theirs) = (symbols(&ours()), symbols(&theirs()));
-    assert!(
-        theirs.contains("ibv_open_device@@IBVERBS_1.1 FUNC"),
-        "rdma-core's library cannot be read"
-    );
-    let missing: Vec<_> = theirs.difference(&ours).collect();
-    let is_later = |symbol: &&String| LATER.iter().any(|name| symbol.starts_with(name));
-    let is_own = |symbol: &&String| symbol.starts_with("hca_prefer_manager@@HCA_PRIVATE_1 ");
-    let foreign: Vec<_> = ours
-        .difference(&theirs)
-        .filter(|symbol| !is_later(symbol) && !is_own(symbol))
-        .collect();
-    assert!(missing.is_empty(), "missing: {missing:#?}");
-    assert!(foreign.is_empty(), "not rdma-core's: {foreign:#?}");
+    LIBRARY.check_symbols(|symbol| OWN.iter().any(|name| symbol.starts_with(name)));
 }
 
 #[test]
 fn its_name_is_that_of_rdma_core() {
-    let name = "soname: [libibverbs.so.1]";
-    assert!(readelf("--dynamic", &ours()).contains(name));
-    assert!(readelf("--dynamic", &theirs()).contains(name));
+    LIBRARY.check_soname();
 }
 
 /// Both libraries, loaded for as long as the process lives. What is called here needs no device.
@@ -50,7 +34,7 @@ struct Both([*mut c_void; 2]);
 
 impl Both {
     fn load() -> Self {
-        Self([ours(), theirs()].map(|library| {
+        Self(LIBRARY.both().map(|library| {
             let path = CString::new(library.to_str().unwrap()).unwrap();
             // SAFETY: a C string; the libraries' own initialisation is all that runs.
             let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

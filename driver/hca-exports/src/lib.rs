@@ -1,5 +1,13 @@
-//! How our C libraries get the symbols of rdma-core's: each has a list `exports.txt`, a line for each symbol with its
-//! version in front. Build scripts make of it what the linker wants; [`exports!`] gives the symbols their functions.
+//! What our C libraries share: symbols, and the way in.
+//!
+//! * Each has a list `exports.txt`, a line for each symbol with its version in front. Build scripts make of it what the
+//!   linker wants ([`link`]); [`exports!`] and [`jumps!`] give the symbols their functions, [`old_jumps!`] those of
+//!   versions that programs are no longer linked with.
+//! * [`errno`]: results become return values and errno, and no panic crosses.
+//! * [`elf`]: a library beside the one of rdma-core that it stands for, for tests.
+
+pub mod elf;
+pub mod errno;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,25 +57,50 @@ pub fn version_map(list: &str) -> String {
 }
 
 /// Functions by the names that programs link to.
-///
-/// rustc gives every symbol that it exports its own anonymous version, so it must not know of these: each is a jump in
-/// assembly to a Rust function that is not exported.
 #[macro_export]
 macro_rules! exports {
     ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
         // A thread that is cancelled unwinds through it.
         unsafe extern "C-unwind" fn $name($($arg: $ty),*) $(-> $ret)? $body
+        $crate::jumps!($name = $name,);
+    )*};
+}
 
-        ::std::arch::global_asm!(
+/// Names that programs link to, for functions that are there already.
+///
+/// rustc gives every symbol that it exports its own anonymous version, so it must not know of these: each is a jump in
+/// assembly to a Rust function that is not exported.
+#[macro_export]
+macro_rules! jumps {
+    ($($name:ident = $function:path,)*) => {
+        $(::std::arch::global_asm!(
             concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
             concat!(".globl ", stringify!($name)),
             concat!(".type ", stringify!($name), ",@function"),
             concat!(stringify!($name), ": jmp {f}"),
             concat!(".size ", stringify!($name), ",.-", stringify!($name)),
             ".popsection",
-            f = sym $name,
-        );
-    )*};
+            f = sym $function,
+        );)*
+    };
+}
+
+/// Versions that programs are no longer linked with: only one that was built long ago finds them. The linker's map does
+/// not list them; the assembler names the version.
+#[macro_export]
+macro_rules! old_jumps {
+    ($version:literal: $($name:ident = $function:path,)*) => {
+        $(::std::arch::global_asm!(
+            concat!(".pushsection .text.old_", stringify!($name), ",\"ax\",@progbits"),
+            concat!(".globl old_", stringify!($name)),
+            concat!(".type old_", stringify!($name), ",@function"),
+            concat!("old_", stringify!($name), ": jmp {f}"),
+            concat!(".size old_", stringify!($name), ",.-old_", stringify!($name)),
+            concat!(".symver old_", stringify!($name), ",", stringify!($name), "@", $version),
+            ".popsection",
+            f = sym $function,
+        );)*
+    };
 }
 
 #[cfg(test)]

@@ -27,14 +27,13 @@ const ENDLESS: u8 = 7;
 /// LID of who has none: Ethernet.
 const PERMISSIVE_LID: u16 = 0xffff;
 
-impl From<Error> for Errno {
-    fn from(error: Error) -> Self {
-        Self(match error {
-            Error::NoConnection(_) | Error::WrongState(_) => libc::EINVAL,
-            Error::ServiceInUse(_) => libc::EADDRINUSE,
-            Error::TooMany(_) => libc::ENOMEM,
-        })
-    }
+/// What the connection manager's refusals are called.
+pub fn errno_of(error: Error) -> Errno {
+    Errno(match error {
+        Error::NoConnection(_) | Error::WrongState(_) => libc::EINVAL,
+        Error::ServiceInUse(_) => libc::EADDRINUSE,
+        Error::TooMany(_) => libc::ENOMEM,
+    })
 }
 
 /// A program's private data.
@@ -130,7 +129,10 @@ impl Cm {
             ..Req::default()
         };
         entry.req = Some(Box::new(req.clone()));
-        let connection = self.ports[port].engine.connect(now_ns(), path.route, req)?;
+        let connection = self.ports[port]
+            .engine
+            .connect(now_ns(), path.route, req)
+            .map_err(errno_of)?;
         let entry = self.id(id)?;
         (entry.connection, entry.phase) = (Some(connection), Phase::Connecting);
         self.connections.insert((port, connection), id);
@@ -201,7 +203,10 @@ impl Cm {
         if entry.has_qp() {
             entry.make_ready()?;
         }
-        self.ports[port].engine.accept(now_ns(), connection, rep)?;
+        self.ports[port]
+            .engine
+            .accept(now_ns(), connection, rep)
+            .map_err(errno_of)?;
         self.answered(id);
         self.pump(port);
         Ok(())
@@ -210,7 +215,10 @@ impl Cm {
     fn answer(&mut self, id: usize, rep: SidrRep) -> Call<()> {
         let port = self.port_of(id)?;
         let token = self.id(id)?.lookup.ok_or(EINVAL)?;
-        self.ports[port].engine.answer_lookup(now_ns(), token, rep)?;
+        self.ports[port]
+            .engine
+            .answer_lookup(now_ns(), token, rep)
+            .map_err(errno_of)?;
         self.id(id)?.phase = Phase::Connected;
         self.answered(id);
         self.pump(port);
@@ -231,7 +239,8 @@ impl Cm {
         let reason = RejectReason::Consumer as u16;
         self.ports[port]
             .engine
-            .reject(now_ns(), connection, reason, private)?;
+            .reject(now_ns(), connection, reason, private)
+            .map_err(errno_of)?;
         self.connections.remove(&(port, connection));
         self.id(id)?.phase = Phase::Disconnected;
         self.answered(id);
@@ -248,7 +257,10 @@ impl Cm {
         if entry.phase == Phase::Disconnected {
             return Ok(());
         }
-        self.ports[port].engine.disconnect(now_ns(), connection)?;
+        self.ports[port]
+            .engine
+            .disconnect(now_ns(), connection)
+            .map_err(errno_of)?;
         self.pump(port);
         Ok(())
     }
@@ -352,7 +364,10 @@ pub fn establish(id: *mut rdma_cm_id) -> Call<()> {
         if entry.has_qp() {
             return Err(EINVAL);
         }
-        cm.ports[port].engine.establish(connection, &[])?;
+        cm.ports[port]
+            .engine
+            .establish(connection, &[])
+            .map_err(errno_of)?;
         cm.id(at)?.phase = Phase::Connected;
         cm.pump(port);
         Ok(())
@@ -377,7 +392,7 @@ pub fn notify(id: *mut rdma_cm_id, event: ibv_event_type) -> Call<()> {
         match (event, entry.connection) {
             (IBV_EVENT_COMM_EST, _) if entry.phase == Phase::Connected => Err(Errno(libc::EISCONN)),
             (IBV_EVENT_COMM_EST, Some(connection)) => {
-                cm.ports[port].engine.data_arrived(connection)?;
+                cm.ports[port].engine.data_arrived(connection).map_err(errno_of)?;
                 cm.pump(port);
                 Ok(())
             }

@@ -11,7 +11,7 @@ use hca_cm::{CommunicationId, Event, RejectReason};
 use crate::abi::*;
 use crate::address::ip_of;
 use crate::channel::EventObject;
-use crate::connect::starting_psn;
+use crate::connect::{errno_of, starting_psn};
 use crate::errno::{Call, EINVAL, Errno};
 use crate::gsi::{Gsi, Route};
 use crate::qp::UDP_QKEY;
@@ -407,7 +407,10 @@ impl Cm {
                 qkey: UDP_QKEY,
                 ..SidrRep::default()
             };
-            return Ok(self.ports[port].engine.answer_lookup(now_ns(), token, rep)?);
+            return self.ports[port]
+                .engine
+                .answer_lookup(now_ns(), token, rep)
+                .map_err(errno_of);
         }
         let path = self.path_to(port, header.destination, header.source.ip(), 0)?;
         let id = self.adopt(port, req.service_id, Some(header), path)?;

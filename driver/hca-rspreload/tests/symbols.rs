@@ -1,13 +1,9 @@
 //! The library as the dynamic linker sees it, beside the one of rdma-core that this system has.
 
-#[path = "../../hca-capi/tests/common/elf.rs"]
-#[allow(dead_code, reason = "other libraries look at versions, too")]
-mod elf;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use elf::{ours, readelf, theirs};
+use hca_exports::elf::{ours, readelf, theirs};
 
 const NAME: &str = "librspreload.so";
 

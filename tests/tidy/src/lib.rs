@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod docs;
+pub mod floors;
 pub mod rtl;
 pub mod style;
 

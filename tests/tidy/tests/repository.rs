@@ -1,6 +1,6 @@
 //! The repository keeps its own rules.
 
-use hca_tidy::{File, Finding, docs, read_repository, repository_root, rtl, style};
+use hca_tidy::{File, Finding, docs, floors, read_repository, repository_root, rtl, style};
 
 fn judge(rule: fn(&[File]) -> Vec<Finding>) {
     let files = read_repository(&repository_root()).expect("the repository can be read");
@@ -85,4 +85,9 @@ fn dependencies_are_explained() {
 #[test]
 fn dependencies_are_used() {
     judge(docs::dependencies_used);
+}
+
+#[test]
+fn imports_lead_down() {
+    judge(floors::imports_lead_down);
 }

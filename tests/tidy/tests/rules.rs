@@ -1,5 +1,6 @@
 //! Each rule finds what it is for, and nothing else.
 
+use hca_tidy::floors::{self, House};
 use hca_tidy::{File, Finding, docs, rtl, style};
 
 fn lines_of(findings: &[Finding]) -> Vec<usize> {
@@ -253,4 +254,80 @@ fn what_is_declared_is_used() {
             "{name}: {findings:?}"
         );
     }
+}
+
+#[test]
+fn imports_that_lead_up_or_round_are_found() {
+    let house = House {
+        sources: "x/src",
+        floors: &["low", "high"],
+    };
+    let judge = |files: &[(&str, &str)]| {
+        let files: Vec<_> = files.iter().map(|(path, text)| File::new(path, text)).collect();
+        floors::judge(&house, &files)
+            .iter()
+            .map(Finding::to_string)
+            .collect::<Vec<_>>()
+    };
+    let fine = [
+        ("x/src/lib.rs", "use crate::high::a::A;"),
+        ("x/src/low/mod.rs", "pub mod b;\npub struct C;\n"),
+        ("x/src/low/b.rs", "// use crate::high::a;\nuse crate::low::C;\n"),
+        (
+            "x/src/high/a.rs",
+            "use crate::low::{\n    C, b::{self, B as D},\n};\nfn f() { crate::low::b::f() }\n",
+        ),
+        (
+            "x/src/high/t.rs",
+            "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::Top;\n}\n",
+        ),
+        ("y/src/low.rs", "use crate::high::a;"),
+    ];
+    assert_eq!(judge(&fine), [""; 0]);
+    for (path, text, found) in [
+        (
+            "x/src/low/c.rs",
+            "use crate::low::{\n    C, b::{self, B},\n};\nuse crate::high::{a::A};",
+            "low/c.rs:4: imports high::a, from",
+        ),
+        (
+            "x/src/low/c.rs",
+            "fn f() { crate::high::a::f() }",
+            "low/c.rs:1: imports high::a, from",
+        ),
+        ("x/src/roof.rs", "", "roof.rs:1: stands on no floor"),
+        (
+            "x/src/high/c.rs",
+            "use crate::Name;",
+            "crate::Name is a name of lib.rs",
+        ),
+        (
+            "x/src/low/mod.rs",
+            "mod b;\npub use b::B;",
+            "in a circle: low -> low::b -> low",
+        ),
+        ("x/src/low/b.rs", "use crate::low::c::C;", ""),
+    ] {
+        let mut files = fine.to_vec();
+        files.retain(|(other, _)| *other != path);
+        files.push((path, text));
+        let findings = judge(&files);
+        match found {
+            "" => assert_eq!(findings, [""; 0]),
+            found => assert!(
+                findings.iter().any(|finding| finding.contains(found)),
+                "{findings:?}"
+            ),
+        }
+    }
+    let round = [
+        ("x/src/low/a.rs", "use crate::low::b::B;"),
+        ("x/src/low/b.rs", "use crate::low::c::C;"),
+        ("x/src/low/c.rs", "use crate::low::a::A;"),
+    ];
+    let findings = judge(&round);
+    assert!(
+        findings[0].contains("low::a -> low::b -> low::c -> low::a"),
+        "{findings:?}"
+    );
 }

@@ -9,8 +9,10 @@ pub mod mutex;
 pub mod pipe;
 
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+
+pub use hca_exports::errno::value;
+use hca_exports::errno::{self, contained};
 
 /// A Linux errno, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,18 @@ pub const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
 
 /// Result of a verb.
 pub type Verb<T> = Result<T, Errno>;
+
+impl From<errno::Errno> for Errno {
+    fn from(errno::Errno(code): errno::Errno) -> Self {
+        Self(code)
+    }
+}
+
+impl From<Errno> for errno::Errno {
+    fn from(Errno(code): Errno) -> Self {
+        Self(code)
+    }
+}
 
 impl From<hca_verbs::Error> for Errno {
     fn from(error: hca_verbs::Error) -> Self {
@@ -61,31 +75,24 @@ pub fn destroyed(result: hca_verbs::Result<()>) -> Verb<()> {
     }
 }
 
+/// Sets errno of this thread.
 pub fn set_errno(errno: Errno) {
-    // SAFETY: the C library gives every thread its own errno, always writable.
-    unsafe { *libc::__errno_location() = errno.0 };
+    errno::set_errno(errno.into());
 }
 
 /// The last system call's errno.
 pub fn last_errno() -> Errno {
-    Errno(
-        std::io::Error::last_os_error()
-            .raw_os_error()
-            .unwrap_or(libc::EIO),
-    )
-}
-
-fn contained<T>(f: impl FnOnce() -> Verb<T>) -> Verb<T> {
-    let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Errno(libc::EIO)));
-    if let Err(errno) = result {
-        set_errno(errno);
-    }
-    result
+    errno::last_errno().into()
 }
 
 /// For verbs that return a pointer: NULL and errno.
 pub fn pointer<T>(f: impl FnOnce() -> Verb<*mut T>) -> *mut T {
     contained(f).unwrap_or(std::ptr::null_mut())
+}
+
+/// For verbs that return 0 or more, or -1 and errno.
+pub fn count(f: impl FnOnce() -> Verb<c_int>) -> c_int {
+    contained(f).unwrap_or(-1)
 }
 
 /// For verbs that return 0 or an errno; it is in errno too.
@@ -94,16 +101,6 @@ pub fn status(f: impl FnOnce() -> Verb<()>) -> c_int {
         Ok(()) => 0,
         Err(errno) => errno.0,
     }
-}
-
-/// For verbs that return 0 or more, or -1 and errno.
-pub fn count(f: impl FnOnce() -> Verb<c_int>) -> c_int {
-    contained(f).unwrap_or(-1)
-}
-
-/// For readers and the like, which cannot fail: the default if something panics.
-pub fn value<T: Default>(f: impl FnOnce() -> T) -> T {
-    contained(|| Ok(f())).unwrap_or_default()
 }
 
 /// For verbs that write through a pointer.

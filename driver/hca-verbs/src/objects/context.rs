@@ -183,8 +183,8 @@ impl<P: DevicePtr> Context<P> {
         self.shared.comp_eqs.len() as u16
     }
 
-    /// A thread of the caller takes events, with [`Context::poll_async_event`] and [`CompChannel::poll_event`](crate::CompChannel::poll_event), at
-    /// every interrupt. From now on a poll of a CQ leaves them to it.
+    /// A thread of the caller takes events at every interrupt: with [`Context::poll_async_event`], and `poll_event` of
+    /// every [`CompChannel`](crate::CompChannel). From now on a poll of a CQ leaves them to it.
     pub fn leave_events_to_thread(&self) {
         self.shared.dispatcher.set_thread();
     }
