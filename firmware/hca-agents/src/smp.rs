@@ -26,6 +26,11 @@ pub fn hops_of(mad: &Mad) -> u8 {
     mad[HOP_COUNT]
 }
 
+/// The ports through which it has come so far, from place 1.
+pub(crate) fn return_path(mad: &Mad) -> &[u8] {
+    &mad[RETURN_PATH..RETURN_PATH + usize::from(MAX_HOPS) + 1]
+}
+
 /// The directed part of the route begins, and ends, at its first and last node: no LIDs in front or behind.
 fn is_pure(mad: &Mad) -> bool {
     [DR_SLID, DR_DLID]
