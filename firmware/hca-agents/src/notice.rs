@@ -34,12 +34,7 @@ pub(crate) enum Trap {
     BadPkey = 257,
 }
 
-const KINDS: [Trap; 4] = [
-    Trap::LinkState,
-    Trap::Capabilities,
-    Trap::BadMkey,
-    Trap::BadPkey,
-];
+const KINDS: [Trap; 4] = [Trap::LinkState, Trap::Capabilities, Trap::BadMkey, Trap::BadPkey];
 
 impl Trap {
     /// Urgent, security or informational.

@@ -7,7 +7,9 @@ use crate::mad::{
 };
 use crate::notice::{self, Trap};
 use crate::port_info::{self, PortFacts, PortSettings};
-use crate::sma::{ARB_PER_BLOCK, Agent, Kept, NodeFacts, PKEYS_PER_BLOCK, Refused, arb_block, attr, node_info};
+use crate::sma::{
+    ARB_PER_BLOCK, Agent, Kept, NodeFacts, PKEYS_PER_BLOCK, Refused, arb_block, attr, node_info,
+};
 use crate::smp::{self, Way};
 
 const SWITCH: u8 = 2;
@@ -116,7 +118,14 @@ impl SwitchAgent {
     /// Takes a datagram from a LID that has come to QP0 through port `input`: a directed one, or one for the switch's
     /// own LID. It goes out through the port that this says, or is lost. `Here`: it has become an answer, to go by its
     /// LID.
-    pub fn handle(&mut self, mad: &mut Mad, slid: u16, input: u8, switch: &mut impl Switch, now_s: u64) -> Way {
+    pub fn handle(
+        &mut self,
+        mad: &mut Mad,
+        slid: u16,
+        input: u8,
+        switch: &mut impl Switch,
+        now_s: u64,
+    ) -> Way {
         let is_ours = matches!(class_of(mad), mad::class::SM_LID | mad::class::SM_DIRECTED);
         if !is_ours {
             return Way::Lost;

@@ -27,9 +27,7 @@ impl Control {
             HwEventKind::Mad => self.has_mads = true,
             HwEventKind::PkeyViolation => self.bad_pkey(id),
             // Counted by hardware; nothing to be done about them.
-            HwEventKind::BadDoorbell
-            | HwEventKind::EqOverflow
-            | HwEventKind::QpFlushNeeded => {}
+            HwEventKind::BadDoorbell | HwEventKind::EqOverflow | HwEventKind::QpFlushNeeded => {}
         }
     }
 

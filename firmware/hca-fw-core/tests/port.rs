@@ -78,7 +78,10 @@ fn flags_and_capabilities_are_those_of_the_link_layer() {
         _ => {
             let caps = port_cap::SL_MAP | port_cap::OPT_IPD | port_cap::EXTENDED_SPEEDS;
             let notices = port_cap::NOTICE | port_cap::TRAP | port_cap::DR_NOTICE | port_cap::CAP_MASK_NOTICE;
-            (0, caps | notices | port_cap::SYS_IMAGE_GUID | port_cap::CLIENT_REG)
+            (
+                0,
+                caps | notices | port_cap::SYS_IMAGE_GUID | port_cap::CLIENT_REG,
+            )
         }
     };
     let mut function = function(FakeDevice::identity());

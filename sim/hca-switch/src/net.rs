@@ -16,7 +16,7 @@ const DEADLOCK_CYCLES: u64 = 32_768;
 /// is pulled or plugged in.
 const SETTLE_CYCLES: u64 = (1 << 20) + (1 << 17);
 /// A switch that is restarted is away for so long that everybody has given it up.
-const RESTART_CYCLES: u64 = 1 << 21;
+const RESTART_CYCLES: u64 = SETTLE_CYCLES;
 
 /// An InfiniBand switch of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -309,7 +309,7 @@ impl Net {
     pub fn restart(&mut self, id: SwitchId) {
         let until = self.now + RESTART_CYCLES;
         self.switches[id.0].restart(self.now, until);
-        self.settles_at = until + SETTLE_CYCLES;
+        self.settles_at = until + 1;
     }
 
     /// All cables: a card pushes its packets into one and takes them out.
@@ -365,7 +365,9 @@ impl Net {
         let looks = moving && self.deadlock.is_none() && self.holds_packets();
         let settles = (self.now < self.settles_at).then_some(self.settles_at);
         let all = switches.chain(endpoints).chain(eth_switches).chain(eth_endpoints);
-        all.chain([looks.then_some(self.look_at), settles]).flatten().min()
+        all.chain([looks.then_some(self.look_at), settles])
+            .flatten()
+            .min()
     }
 
     /// One cycle.

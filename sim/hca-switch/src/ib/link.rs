@@ -158,7 +158,11 @@ impl LinkEnd {
         self.counters.link_downed += u64::from(!self.is_up);
         self.tx = [TxCredits::new(!self.wire.peer_has_credits); DATA_VLS_MAX];
         self.peer_seen = false;
-        self.news = if self.is_up { (1 << self.wire.op_vls) - 1 } else { 0 };
+        self.news = if self.is_up {
+            (1 << self.wire.op_vls) - 1
+        } else {
+            0
+        };
         true
     }
 

@@ -138,7 +138,9 @@ impl Management {
 
     /// PortState of a port, by its number in PortInfo, as far as its cable allows.
     pub fn state(&self, port: u8) -> u8 {
-        self.ports.get(usize::from(port)).map_or(0, |port| port.state as u8)
+        self.ports
+            .get(usize::from(port))
+            .map_or(0, |port| port.state as u8)
     }
 
     /// The link of a port has come or gone.
@@ -173,7 +175,10 @@ impl Management {
         received: &Received,
         counters: impl Fn(u8) -> Option<PortCounters>,
     ) -> Option<(Vec<u8>, u16)> {
-        let data = received.bytes.len().checked_sub(hca_wire::VCRC_LEN + hca_wire::ICRC_LEN)?;
+        let data = received
+            .bytes
+            .len()
+            .checked_sub(hca_wire::VCRC_LEN + hca_wire::ICRC_LEN)?;
         let (from, mut mad) = packet::read(&received.bytes[..data])?;
         let icrc = received.bytes.get(data..data + hca_wire::ICRC_LEN)?;
         let is_good = from.qpn == QPN_GSI && icrc == icrc_of(&received.bytes[..data]);
@@ -181,9 +186,13 @@ impl Management {
             return None;
         }
         // Who names no port that is there is told so by port 0, which no packets pass.
-        let number = Some(mad[PORT_SELECT]).filter(|number| counters(*number).is_some()).unwrap_or(0);
+        let number = Some(mad[PORT_SELECT])
+            .filter(|number| counters(*number).is_some())
+            .unwrap_or(0);
         let agent = &mut self.ports.get_mut(usize::from(number))?.counters;
-        if !agent.handle(&mut mad, number, || counters(number).as_ref().map(counts).unwrap_or_default()) {
+        if !agent.handle(&mut mad, number, || {
+            counters(number).as_ref().map(counts).unwrap_or_default()
+        }) {
             return None;
         }
         let mut bytes = [0; MAX_PACKET];

@@ -314,7 +314,9 @@ impl IbSwitch {
     fn follow_cables(&mut self, now: u64, cables: &mut [Cable]) {
         let is_back = now >= self.is_away_until;
         for (index, number) in (0..self.ports.len()).zip(1..) {
-            let Some(port) = &mut self.ports[index] else { continue };
+            let Some(port) = &mut self.ports[index] else {
+                continue;
+            };
             let wire = port.link.wire;
             cables[wire.cable].enable(wire.tx, is_back && self.management.is_enabled(number));
             if !port.link.has_turned(cables) {
