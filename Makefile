@@ -91,6 +91,9 @@ place: setup ## the worst blocks of make timing, placed and routed on an ECP5; s
 test-conformance: built ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)
 
+fabric: built ## fabrics that OpenSM sets up: rings, partitions, standby, pulled cables (minutes)
+	$(PYTEST) tests/fabric $(ARGS)
+
 test-programs: built ## unmodified verbs programs on simulated cards: one of each kind
 	$(PYTEST) tests/programs -m quick $(ARGS)
 

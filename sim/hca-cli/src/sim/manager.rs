@@ -42,7 +42,8 @@ impl OpenSm {
         let child = Command::new(place::program()?)
             .args(["run", "--card", "0", "--dir"])
             .arg(folder.path())
-            .args(["--", "opensm", "-f"])
+            // Whoever looks at the log sees all that is in it.
+            .args(["--", "opensm", "-d", "2", "-f"])
             .arg(&log)
             .args(arguments)
             // What it remembers of a fabric is of this one alone.
