@@ -6,6 +6,8 @@ use std::ffi::c_int;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use hca_agents::smp;
+
 use crate::abi::*;
 use crate::engine::{Agent, Engine, Message};
 use crate::errno::{Call, EINVAL, Errno, last_errno, verb};
@@ -128,7 +130,7 @@ impl Station {
                 let is_request = departure.mad[3] & 0x80 == 0;
                 if departure.is_local {
                     route.lid = self.own_lid();
-                } else if departure.mad[1] == 0x81 && is_request {
+                } else if smp::is_directed(&departure.mad) && is_request && smp::begins_here(&departure.mad) {
                     route.lid = hca_wire::LID_PERMISSIVE;
                 }
             }

@@ -149,7 +149,10 @@ impl SwitchAgent {
             Err(status::BAD_VERSION)
         };
         mad::answer(mad, result.err().unwrap_or(status::OK));
-        if is_directed { Way::Out(input) } else { Way::Here }
+        match is_directed && smp::hops_of(mad) != 0 {
+            true => Way::Out(input),
+            false => Way::Here,
+        }
     }
 
     fn attribute(&mut self, mad: &mut Mad, input: u8, switch: &mut impl Switch) -> Result<(), u16> {

@@ -124,7 +124,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             keep: args.keep.clone(),
         };
         if args.topology.sm == Manager::Opensm {
-            bail!("--sm opensm is of hca fabric up; beside a pair it is a program like others: --sm external");
+            bail!(
+                "--sm opensm is of hca fabric up; beside a pair it is a program like others: --sm external"
+            );
         }
         return pair::run(&args.topology, &options, [&server, &client]);
     }

@@ -85,6 +85,15 @@ pub(crate) struct Received {
     pub blocks: u16,
 }
 
+impl Received {
+    /// It goes from this LID to that one. CRCs are the caller's.
+    pub fn address(&mut self, slid: u16, dlid: u16) {
+        self.bytes[2..4].copy_from_slice(&dlid.to_be_bytes());
+        self.bytes[6..8].copy_from_slice(&slid.to_be_bytes());
+        (self.lrh.slid, self.lrh.dlid) = (slid, dlid);
+    }
+}
+
 /// Why a buffer does not take a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {

@@ -227,12 +227,17 @@ impl Management {
         let way = agent.handle(&mut mad, from.slid, input, &mut hands, now / CYCLES_PER_S);
         self.agent = agent;
         let output = match way {
-            Way::Out(port) => Some(port),
+            Way::Out(port) => {
+                received.address(LID_PERMISSIVE, LID_PERMISSIVE);
+                Some(port)
+            }
             Way::Here => {
-                received.bytes[2..4].copy_from_slice(&from.slid.to_be_bytes());
-                received.bytes[6..8].copy_from_slice(&self.lid.to_be_bytes());
-                received.lrh.dlid = from.slid;
+                received.address(self.lid, from.slid);
                 rest.forwarding.unicast(from.slid).filter(|port| *port != 0)
+            }
+            Way::Lid(lid) => {
+                received.address(self.lid, lid);
+                rest.forwarding.unicast(lid).filter(|port| *port != 0)
             }
             Way::Lost => None,
         };
