@@ -50,7 +50,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
 .PHONY: area coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
-.PHONY: test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust
+.PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust
 .PHONY: miri
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh

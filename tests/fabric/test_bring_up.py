@@ -59,16 +59,6 @@ def test_comes_up(fabric, name):
     sm.stop()
 
 
-def test_rping_across(fabric):
-    """MGMT-1: a connection by librdmacm, across two switches that OpenSM has set up."""
-    net = fabric("two-switches")
-    net.manage().wait_up()
-    address = net.port(3)["gids"][1]["gid"].rsplit(":", 1)[1] if net.port(3)["gids"][1:] else None
-    server = net.start(3, "rping", "-s", "-C", "5", "-v")
-    client = net.start(0, "rping", "-c", "-a", address or "10.0.0.4", "-C", "5", "-v")
-    assert client.done().code == 0 and server.done().code == 0, (client.text, server.text)
-
-
 def test_fabric_up(hca, tmp_path):
     """`hca fabric up --sm opensm`: one command, and arguments for OpenSM."""
     folder = tmp_path / "c"

@@ -299,7 +299,7 @@ impl Net {
         &self.cables
     }
 
-    /// Pulls a cable out, or plugs it in again.
+    /// Pulls a cable out, or plugs it in again. Ends that are cards have the time to see it.
     pub fn plug(&mut self, link: LinkId, is_plugged: bool) {
         self.cables[link.0].plug(is_plugged);
         self.settles_at = self.now + SETTLE_CYCLES;
@@ -377,6 +377,9 @@ impl Net {
         for (index, switch) in self.switches.iter_mut().enumerate() {
             if due(switch.next_event(&self.cables, moving)) {
                 switch.step(now, &mut self.cables, moving);
+                if switch.take_turned() {
+                    self.settles_at = self.settles_at.max(now + SETTLE_CYCLES);
+                }
                 if let Some(observer) = &mut self.observer {
                     observer.ib_switch(now, SwitchId(index), switch);
                 }

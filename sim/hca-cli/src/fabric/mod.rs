@@ -29,7 +29,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Simulate until Ctrl-C, as `hca sim` does; with --sm opensm Debian's OpenSM runs on card 0
-    Up(Up),
+    Up(Box<Up>),
     /// What the switches of a running simulator are and know
     Show {
         /// Print it as JSON

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail};
 use std::ffi::OsString;
 use std::fs;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -72,7 +72,7 @@ impl Drop for OpenSm {
 }
 
 /// Tells on standard error when the subnet is up, and when OpenSM has ended by itself.
-fn watch(mut child: Child, log: &PathBuf, sleep: impl Fn(Duration) -> Result<(), RecvTimeoutError>) {
+fn watch(mut child: Child, log: &Path, sleep: impl Fn(Duration) -> Result<(), RecvTimeoutError>) {
     let start = Instant::now();
     let (mut is_up, mut told) = (false, start);
     while sleep(LOOK) == Err(RecvTimeoutError::Timeout) {

@@ -129,6 +129,8 @@ pub struct IbSwitch {
     progress_at: u64,
     /// Until then it is switched off.
     is_away_until: u64,
+    /// A link has come or gone since somebody asked last.
+    has_turned: bool,
 }
 
 impl IbSwitch {
@@ -146,6 +148,7 @@ impl IbSwitch {
             wake_at: None,
             progress_at: 0,
             is_away_until: 0,
+            has_turned: false,
         })
     }
 
@@ -322,6 +325,7 @@ impl IbSwitch {
             if !port.link.has_turned(cables) {
                 continue;
             }
+            self.has_turned = true;
             if !port.link.is_up() {
                 self.drop_waiting(now, index);
             }
@@ -381,6 +385,11 @@ impl IbSwitch {
             self.forwarding = Forwarding::default();
             self.sl_tables = SlTables::default();
         }
+    }
+
+    /// Has a link come or gone since this was asked last?
+    pub(crate) fn take_turned(&mut self) -> bool {
+        std::mem::take(&mut self.has_turned)
     }
 
     /// LID and LMC that a subnet manager has given it.
