@@ -84,6 +84,9 @@ pub struct Answer {
     pub qkey: u32,
 }
 
+/// A question that is asked again, and the way to whom.
+pub type Again = (Route, Mad);
+
 struct Open {
     transaction: u64,
     id: usize,
@@ -247,7 +250,7 @@ impl Client {
     }
 
     /// What is to be asked again, and who has asked often enough.
-    pub fn expire(&mut self, now_ns: u64) -> (Vec<(Route, Mad)>, Vec<(usize, Purpose)>) {
+    pub fn expire(&mut self, now_ns: u64) -> (Vec<Again>, Vec<(usize, Purpose)>) {
         let (mut again, mut over) = (Vec::new(), Vec::new());
         self.open.retain_mut(|open| {
             if open.deadline_ns > now_ns {

@@ -17,6 +17,9 @@
 #[cfg(test)]
 extern crate std;
 
+#[cfg(test)]
+mod hostile_tests;
+
 pub mod mad;
 mod notice;
 pub mod packet;

@@ -374,4 +374,4 @@ fn vl_arb(data: &mut [u8], port: &mut impl Port, is_set: bool, modifier: u32) ->
 
 #[cfg(test)]
 #[path = "sma_tests.rs"]
-mod tests;
+pub(crate) mod tests;

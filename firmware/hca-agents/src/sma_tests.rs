@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 /// A port that does what it is told.
 #[derive(Clone, PartialEq, Debug)]
-struct Model {
-    facts: PortFacts,
+pub(crate) struct Model {
+    pub facts: PortFacts,
     prefix: u64,
     pkeys: [u16; 32],
     sl2vl: [u8; 16],
@@ -17,7 +17,7 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             facts: PortFacts {
                 number: 1,

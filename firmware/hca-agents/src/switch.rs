@@ -321,4 +321,4 @@ fn multicast_table(
 
 #[cfg(test)]
 #[path = "switch_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 #[derive(Default)]
-struct Model {
+pub(crate) struct Model {
     lids: BTreeMap<u16, u8>,
     groups: BTreeMap<u16, u64>,
     vls: BTreeMap<(u8, u8), [u8; 16]>,
