@@ -227,6 +227,11 @@ impl FirmwarePort {
         matches!(self.state, State::Sleeping(_) | State::Ended)
     }
 
+    /// It will do something though nothing happens.
+    pub fn has_timer(&self) -> bool {
+        matches!(self.state, State::Sleeping(Some(_)))
+    }
+
     /// The program is to go on before this cycle ends.
     #[inline]
     pub fn wants_program(&self) -> bool {

@@ -346,6 +346,11 @@ impl Net {
                 .any(|cable| Dir::ALL.iter().any(|dir| cable.in_flight(*dir) > 0))
     }
 
+    /// A switch has told its subnet manager something that this has not taken note of.
+    pub fn waits_to_tell(&self) -> bool {
+        self.switches.iter().any(IbSwitch::waits_to_tell)
+    }
+
     fn holds_packets(&self) -> bool {
         self.switches.iter().any(|switch| switch.packets() > 0)
             || self.eth_switches.iter().any(|switch| switch.packets() > 0)

@@ -203,6 +203,7 @@ impl Server {
             if let Some(limit) = self.idle() {
                 self.wait_for_work(limit);
             }
+            self.count_rest();
             for index in 0..self.endpoints.len() {
                 if let Some(event) = self.endpoints[index].turn(&mut self.fabric) {
                     self.handle(index, event);
@@ -290,6 +291,19 @@ impl Server {
             self.rest
                 .get_or_insert_with(|| Rest::new(cycle_ps, now, Instant::now())),
         )
+    }
+
+    /// Of a rest in which a trap waits, all counts, though a program ends it before the trap is due: else programs that
+    /// look again and again would keep it waiting for ever.
+    fn count_rest(&mut self) {
+        if self.fabric.is_moving() || !self.fabric.waits_to_tell() {
+            return;
+        }
+        let due = self.fabric.next_cycle().unwrap_or(0);
+        if let Some(rest) = &self.rest {
+            self.fabric
+                .pass(rest.limit(Instant::now()).min(due.saturating_sub(1)));
+        }
     }
 
     /// Whether no time may pass at present, and for how long: for good, or until the wall clock has come so far.

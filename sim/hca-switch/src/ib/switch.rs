@@ -392,6 +392,11 @@ impl IbSwitch {
         std::mem::take(&mut self.has_turned)
     }
 
+    /// A trap is to go, for the first time or again.
+    pub(crate) fn waits_to_tell(&self) -> bool {
+        self.management.trap_due().is_some()
+    }
+
     /// LID and LMC that a subnet manager has given it.
     pub fn lid(&self) -> (u16, u8) {
         self.management.lid()
