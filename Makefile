@@ -50,7 +50,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
 .PHONY: area coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
-.PHONY: test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust
+.PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust
 .PHONY: miri
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
@@ -90,6 +90,9 @@ place: setup ## the worst blocks of make timing, placed and routed on an ECP5; s
 
 test-conformance: built ## packets judged by tools that are not ours (tshark, scapy)
 	$(PYTEST) tests/conformance $(ARGS)
+
+fabric: built ## fabrics that OpenSM sets up: rings, partitions, standby, pulled cables (minutes)
+	$(PYTEST) tests/fabric $(ARGS)
 
 test-programs: built ## unmodified verbs programs on simulated cards: one of each kind
 	$(PYTEST) tests/programs -m quick $(ARGS)
@@ -149,6 +152,7 @@ soak: hca ## random faults and sieges by seed, a link, the QoS paper's sweep, pe
 	  --ignored --nocapture soak
 	cargo test --release -p hca-verbs --test errors -- --ignored a_million_regions
 	scripts/fuzz.sh $(OPERATIONS)0
+	HCA_AGENT_CASES=1000000 cargo test --release -p hca-agents hostile
 	HCA_SWITCH_SOAK=1000000 cargo test --release -p hca-switch --test traffic random_traffic
 	LINK_PACKETS=1000000 LINK_VLS=1,2,4,15 .venv/bin/python -m pytest -q tests/rtl/link/test_link.py
 	$(HCA) qos --random 200 --within 1

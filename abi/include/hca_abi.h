@@ -569,6 +569,7 @@ enum hca_admin_status {
 #define HCA_PORT_ATTR_LMC (UINT64_C(1) << 3)
 #define HCA_PORT_ATTR_MTU (UINT64_C(1) << 4)
 #define HCA_PORT_ATTR_MAC (UINT64_C(1) << 5)
+#define HCA_PORT_ATTR_IS_SM (UINT64_C(1) << 6)
 
 /* Attributes of SET_LINK. */
 #define HCA_LINK_ATTR_STATE (UINT64_C(1) << 0)
@@ -1134,6 +1135,8 @@ struct hca_modify_port_cmd {
 #define HCA_MODIFY_PORT_CMD_LINK_LAYER_BITS 8u
 #define HCA_MODIFY_PORT_CMD_ENABLE_LSB 16u
 #define HCA_MODIFY_PORT_CMD_ENABLE_BITS 1u
+#define HCA_MODIFY_PORT_CMD_IS_SM_LSB 17u
+#define HCA_MODIFY_PORT_CMD_IS_SM_BITS 1u
 #define HCA_MODIFY_PORT_CMD_LMC_LSB 24u
 #define HCA_MODIFY_PORT_CMD_LMC_BITS 3u
 #define HCA_MODIFY_PORT_CMD_ATTR_MASK_LSB 32u

@@ -99,6 +99,7 @@ def test_without_a_manager(hca, row):
         assert words in server, (words, ran)
 
 
+@pytest.mark.quick
 def test_two_switches(hca, row, files):
     """MGMT-1: four cards behind two switches, whose forwarding tables OpenSM fills: everybody reaches everybody."""
     row("opensm", "four cards behind two switches", "ib")

@@ -624,6 +624,7 @@ class PortAttr(enum.IntFlag):
     LMC = 0x8
     MTU = 0x10
     MAC = 0x20
+    IS_SM = 0x40
 
 
 class LinkAttr(enum.IntFlag):
@@ -968,6 +969,7 @@ STRUCTS = {
             "port_num": (0, 8),
             "link_layer": (8, 8),
             "enable": (16, 1),
+            "is_sm": (17, 1),
             "lmc": (24, 3),
             "attr_mask": (32, 32),
             "lid": (64, 16),

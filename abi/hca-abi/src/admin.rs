@@ -81,6 +81,8 @@ layout! {
         link_layer set_link_layer: u8 [1, 0, 8] "SYS-3";
         /// Port takes part in traffic.
         enable set_enable: bool [2, 0, 1];
+        /// A subnet manager runs at the port.
+        is_sm set_is_sm: bool [2, 1, 1] "MGMT-9";
         /// LID mask control.
         lmc set_lmc: u8 [3, 0, 3] "ADDR-3";
         /// port_attr bits: what to change.

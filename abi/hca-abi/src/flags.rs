@@ -228,6 +228,8 @@ abi_flags! {
         MTU = 4,
         /// mac.
         MAC = 5,
+        /// is_sm.
+        IS_SM = 6,
     }
 }
 

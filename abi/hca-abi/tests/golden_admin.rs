@@ -36,15 +36,16 @@ fn port_commands() {
     m.set_port_num(1);
     m.set_link_layer(LinkLayer::Ethernet.into());
     m.set_enable(true);
+    m.set_is_sm(true);
     m.set_lmc(2);
-    m.set_attr_mask(port_attr::LID | port_attr::MAC);
+    m.set_attr_mask(port_attr::LID | port_attr::MAC | port_attr::IS_SM);
     m.set_lid(0x1234);
     m.set_mtu(Mtu::Bytes2048.into());
     m.set_mac([2, 0x11, 0x22, 0x33, 0x44, 0x55]);
     expect(
         m.as_bytes(),
         248,
-        &[(0, "01 02 01 02 24 00 00 00 34 12 04 00 02 11 22 33 44 55")],
+        &[(0, "01 02 03 02 64 00 00 00 34 12 04 00 02 11 22 33 44 55")],
     );
 
     let mut g = SetGidCmd::new();

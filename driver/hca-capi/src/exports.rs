@@ -11,6 +11,7 @@ use crate::entry::{
 
 jumps! {
     hca_prefer_manager = device::prefer_manager,
+    hca_set_is_sm = query::set_is_sm,
     ibv_copy_path_rec_from_kern = kern::copy_path_rec,
     ibv_copy_path_rec_to_kern = kern::copy_path_rec_to_kern,
     ibv_copy_qp_attr_from_kern = kern::copy_qp_attr,

@@ -12,11 +12,12 @@ const LIBRARY: Library = Library {
     known: "ibv_open_device@@IBVERBS_1.1 FUNC",
 };
 
-/// Of rdma-core 55 and later, whose vendor libraries want it: perftest is linked with them. And the one for our
+/// Of rdma-core 55 and later, whose vendor libraries want it: perftest is linked with them. And those for our
 /// libibumad.
-const OWN: [&str; 2] = [
+const OWN: [&str; 3] = [
     "ibv_cmd_create_cq_ex2@@IBVERBS_PRIVATE_34 ",
     "hca_prefer_manager@@HCA_PRIVATE_1 ",
+    "hca_set_is_sm@@HCA_PRIVATE_1 ",
 ];
 
 #[test]

@@ -16,6 +16,7 @@ use crate::errno::{Call, EINVAL, Errno};
 use crate::gsi::{Gsi, Route};
 use crate::qp::UDP_QKEY;
 use crate::registry;
+use crate::sa::{Answer, Purpose};
 use crate::state::{Cm, Path, Phase, Port, cm, now_ns};
 
 /// What an event says beside its kind.
@@ -73,14 +74,29 @@ impl Cm {
 
     /// Looks after a port: what has come, and what is over. False: the card is gone.
     fn serve(&mut self, port: usize) -> bool {
-        let Port { engine, gsi, .. } = &mut self.ports[port];
+        let Port { engine, gsi, sa, .. } = &mut self.ports[port];
         let now = now_ns();
         let received = gsi.as_mut().ok_or(EINVAL).and_then(Gsi::receive);
         let is_there = received.is_ok();
+        let mut answers = Vec::new();
         for (mad, from) in received.unwrap_or_default() {
-            engine.receive(now, &mad, from);
+            match sa.receive(&mad) {
+                Some(answer) => answers.push(answer),
+                None => engine.receive(now, &mad, from),
+            }
         }
         engine.handle_timeout(now);
+        let (again, over) = sa.expire(now);
+        for (to, mad) in again {
+            // What cannot be sent is asked once more.
+            let _ = gsi.as_mut().map(|gsi| gsi.send(&to, &mad));
+        }
+        for (id, purpose, answer) in answers {
+            self.administered(id, purpose, answer.ok_or(Errno(libc::EHOSTUNREACH)));
+        }
+        for (id, purpose) in over {
+            self.administered(id, purpose, Err(Errno(libc::ETIMEDOUT)));
+        }
         if !is_there {
             let gone: Vec<usize> = self
                 .ids
@@ -94,6 +110,19 @@ impl Cm {
         }
         self.work(port);
         is_there
+    }
+
+    /// The subnet's administration has answered an id, or has not.
+    fn administered(&mut self, id: usize, purpose: Purpose, answer: Call<Answer>) {
+        match purpose {
+            Purpose::Path => self.path_answered(id, answer),
+            Purpose::Join {
+                ip,
+                mgid,
+                context,
+                receives,
+            } => self.join_answered(id, (ip, mgid, receives), context, answer),
+        }
     }
 
     /// An event of an id goes to its channel.
@@ -326,6 +355,7 @@ impl Cm {
             dgid: req.primary_local_gid,
             slid: own.lid,
             mtu: req.path_mtu.clamp(1, own.mtu),
+            ..Path::default()
         };
         let header = Header::parse(&req.private_data);
         let skip = if header.is_some() { ip::HEADER_BYTES } else { 0 };
@@ -450,8 +480,9 @@ impl Cm {
 fn run(port: usize, fd: c_int, wake: c_int) {
     loop {
         let timeout_ms = {
-            let next = cm().ports[port].engine.next_timeout();
-            next.map_or(-1, |next| {
+            let port = &cm().ports[port];
+            let next = [port.engine.next_timeout(), port.sa.deadline_ns()];
+            next.into_iter().flatten().min().map_or(-1, |next| {
                 next.saturating_sub(now_ns()).div_ceil(1_000_000).min(60_000) as c_int
             })
         };

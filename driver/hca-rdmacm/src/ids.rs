@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+use hca_cm::Mad;
+
 use crate::abi::*;
 use crate::address::{self, gid_of, is_near};
 use crate::channel::{Channel, EventObject};
@@ -11,7 +13,8 @@ use crate::errno::{Call, EINVAL, Errno};
 use crate::flow::Param;
 use crate::gsi::Route;
 use crate::registry;
-use crate::state::{Cm, Id, Path, Phase, cm, with};
+use crate::sa::{self, Answer, Manager, Purpose};
+use crate::state::{Cm, Id, Path, Phase, Port, cm, now_ns, with};
 
 /// Requests that may wait at a listener whose program names no number, as Linux does.
 const DEFAULT_BACKLOG: u32 = 1024;
@@ -239,12 +242,14 @@ impl Cm {
         self.attach(id, port)?;
         self.set_addresses(id, Some(SocketAddr::new(own, number)), Some(dst))?;
         self.start_port(port)?;
+        // With a manager LIDs are what it says, which is asked with the route.
+        let has_manager = self.manager(port).is_some();
         let path = if dst.ip().is_multicast() {
             Path::default()
         } else {
             self.path_to(port, own, dst.ip(), traffic_class)?
         };
-        if !dst.ip().is_multicast() {
+        if !dst.ip().is_multicast() && !has_manager {
             // A neighbour that does not answer is not there.
             self.ports[port].gsi.as_mut().ok_or(EINVAL)?.reach(&path.route)?;
         }
@@ -259,10 +264,61 @@ impl Cm {
         if entry.phase != Phase::AddressResolved {
             return Err(EINVAL);
         }
-        entry.phase = Phase::RouteResolved;
+        let port = self.port_of(id)?;
+        match self.manager(port) {
+            Some(manager) => self.ask_path(id, port, manager),
+            None => self.route_resolved(id),
+        }
+    }
+
+    fn route_resolved(&mut self, id: usize) -> Call<()> {
+        self.id(id)?.phase = Phase::RouteResolved;
         self.fill_path_record(id)?;
         self.tell(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, Param::None, Vec::new());
         Ok(())
+    }
+
+    /// MGMT-3: the subnet's administration says how packets go; the result is an event.
+    fn ask_path(&mut self, id: usize, port: usize, manager: Manager) -> Call<()> {
+        if self.ports[port].sa.waits(id) {
+            return Err(Errno(libc::EALREADY));
+        }
+        let path = self.id(id)?.path.clone();
+        let mad = sa::path_request(&path.sgid, &path.dgid, self.ports[port].pkey);
+        self.ask_manager(id, port, manager, Purpose::Path, mad)
+    }
+
+    /// Asks the subnet's administration.
+    pub fn ask_manager(
+        &mut self,
+        id: usize,
+        port: usize,
+        manager: Manager,
+        purpose: Purpose,
+        mad: Mad,
+    ) -> Call<()> {
+        let Port { sa, gsi, num, .. } = &mut self.ports[port];
+        let to = manager.route(*num);
+        let asked = sa.ask(now_ns(), id, purpose, to.clone(), mad);
+        let mad = asked.ok_or(Errno(libc::ENOMEM))?;
+        // What cannot be sent is asked again.
+        let _ = gsi.as_mut().ok_or(EINVAL)?.send(&to, &mad);
+        self.ports[port].wake();
+        Ok(())
+    }
+
+    /// The path that the subnet's administration has given. None: there is no way.
+    pub fn path_answered(&mut self, id: usize, answer: Call<Answer>) {
+        let took = answer.and_then(|answer| {
+            let path = &mut self.id(id)?.path;
+            (path.route.dlid, path.route.sl, path.slid) = (answer.dlid, answer.sl, answer.slid);
+            (path.rate, path.life_time) = (answer.rate, answer.life_time);
+            path.mtu = path.mtu.min(answer.mtu.max(1));
+            self.route_resolved(id)
+        });
+        if let Err(Errno(errno)) = took {
+            self.tell(id, RDMA_CM_EVENT_ROUTE_ERROR, -errno, Param::None, Vec::new());
+        }
     }
 
     /// CM-13: the path, as programs read it.
@@ -276,6 +332,8 @@ impl Cm {
             dgid,
             slid,
             mtu,
+            rate,
+            life_time,
         } = entry.path.clone();
         *entry.path_rec = ibv_sa_path_rec {
             dgid: ibv_gid { raw: dgid },
@@ -291,6 +349,10 @@ impl Cm {
             sl: route.sl,
             mtu_selector: 2,
             mtu,
+            rate_selector: 2,
+            rate,
+            packet_life_time_selector: 2,
+            packet_life_time: life_time,
             ..Default::default()
         };
         // SAFETY: a live id; the record lives as long.
@@ -331,6 +393,7 @@ impl Cm {
         self.connections.retain(|_, of| *of != id);
         self.lookups.retain(|_, of| *of != id);
         if let Some(port) = entry.port {
+            self.ports[port].sa.forget(id);
             let engine = &mut self.ports[port].engine;
             if let Some(connection) = entry.connection {
                 engine.forget(crate::state::now_ns(), connection);

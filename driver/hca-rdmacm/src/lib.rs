@@ -25,5 +25,6 @@ mod options;
 mod qp;
 mod registry;
 mod rsocket;
+mod sa;
 mod srq;
 mod state;

@@ -223,7 +223,7 @@ impl Cm {
         unsafe {
             let qp = std::mem::replace(&mut (*raw).qp, null_mut());
             if !qp.is_null() {
-                for (_, mgid, mlid) in &entry.groups {
+                for (_, mgid, mlid, _) in entry.groups.iter().filter(|(.., receives)| *receives) {
                     ibv_detach_mcast(qp, &ibv_gid { raw: *mgid }, *mlid);
                 }
                 ibv_destroy_qp(qp);

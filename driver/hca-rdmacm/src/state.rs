@@ -17,6 +17,7 @@ use crate::channel::{Channel, Unacked};
 use crate::errno::{Call, EINVAL, Errno, last_errno, made, verb};
 use crate::gsi::{Gsi, Route};
 use crate::registry::Lease;
+use crate::sa::{Client, Manager};
 
 const MAX_CONNECTIONS: usize = 4096;
 
@@ -46,6 +47,8 @@ pub struct Port {
     /// Index and GID.
     pub gids: Vec<(u8, Gid)>,
     pub engine: Engine<Route>,
+    /// What the subnet's administration is asked.
+    pub sa: Client,
     pub gsi: Option<Gsi>,
     /// Wakes the thread of the port.
     pub wake: c_int,
@@ -61,6 +64,9 @@ pub struct Path {
     pub dgid: Gid,
     pub slid: u16,
     pub mtu: u8,
+    /// Codes of rate and packet life time, if the subnet's administration has said them.
+    pub rate: u8,
+    pub life_time: u8,
 }
 
 /// What an id is doing.
@@ -107,7 +113,8 @@ pub struct Id {
     pub is_rsocket: bool,
     pub traffic_class: u8,
     pub ack_timeout: Option<u8>,
-    pub groups: Vec<(IpAddr, Gid, u16)>,
+    /// Address, GID, LID, and whether its QP receives.
+    pub groups: Vec<(IpAddr, Gid, u16, bool)>,
     pub path_rec: Box<ibv_sa_path_rec>,
 }
 
@@ -251,11 +258,39 @@ impl Cm {
                 seed,
                 max_connections: MAX_CONNECTIONS,
             }),
+            // Threads of one process share a QP1: the process tells its questions from those of others.
+            sa: Client::new(seed.rotate_left(32)),
             gsi: None,
             wake,
             speaker: None,
         });
         Ok(())
+    }
+
+    /// The subnet manager of a port, if it is of InfiniBand and there is one that is not the simulator. What it has set
+    /// is known from now on.
+    pub fn manager(&mut self, port: usize) -> Option<Manager> {
+        let entry = self.ports.get_mut(port).filter(|port| !port.is_ethernet)?;
+        let context = self.devices[entry.device].context;
+        let mut attr = ibv_port_attr::default();
+        let mut pkey = 0;
+        let mut gid = ibv_gid::default();
+        // SAFETY: an open device.
+        let code = unsafe {
+            ibv_query_pkey(context, entry.num, 0, &mut pkey)
+                | ibv_query_gid(context, entry.num, 0, &mut gid)
+                | ibv_query_port(context, entry.num, (&raw mut attr).cast())
+        };
+        if code != 0 {
+            return None;
+        }
+        (entry.lid, entry.mtu, entry.pkey) = (attr.lid, attr.active_mtu as u8, u16::from_be(pkey));
+        if let Some((0, first)) = entry.gids.first_mut() {
+            // SAFETY: any bytes are a GID.
+            *first = unsafe { gid.raw };
+        }
+        let (lid, sl) = (attr.sm_lid, attr.sm_sl);
+        (lid != 0).then_some(Manager { lid, sl })
     }
 
     /// The port that has an address.

@@ -184,7 +184,7 @@ impl Engine {
             if !smp::depart(&mut mad, self.port_num) {
                 return Err(EINVAL);
             }
-            is_local = smp::hops_of(&mad) == 0;
+            is_local = smp::hops_of(&mad) == 0 && smp::begins_here(&mad);
         }
         let awaits = timeout_ms != 0 && !is_answer;
         if !awaits && !is_message {

@@ -16,9 +16,6 @@ const MASK_WORDS: usize = 2;
 /// Bytes of a card's name.
 const NAME_BYTES: usize = UMAD_CA_NAME_LEN as usize;
 
-/// What a program opens to be a subnet manager: that one is there others learn from its answers alone.
-const ISSM: &str = "/dev/null";
-
 unsafe fn text<'a>(name: *const c_char) -> Call<Option<&'a str>> {
     if name.is_null() {
         return Ok(None);
@@ -159,11 +156,11 @@ exports! {
     umad_get_issm_path(ca_name: *const c_char, port_num: c_int, path: *mut c_char, max: c_int) -> c_int {
         status(|| {
             // SAFETY: the program's string.
-            info::choose(unsafe { text(ca_name) }?, port_num)?;
-            if max as usize <= ISSM.len() {
+            let issm = station::issm_path(unsafe { text(ca_name) }?, port_num)?;
+            if usize::try_from(max).map_err(|_| EINVAL)? <= issm.len() {
                 return Err(EINVAL);
             }
-            for (index, byte) in ISSM.bytes().chain([0]).enumerate() {
+            for (index, byte) in issm.bytes().chain([0]).enumerate() {
                 // SAFETY: room for `max` characters.
                 unsafe { *path.add(index) = byte as c_char };
             }

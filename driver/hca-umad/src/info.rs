@@ -100,6 +100,20 @@ fn prefer_manager(prefers: bool) {
     }
 }
 
+/// Says at a port whether a subnet manager is there. Only our libibverbs can, with the function that ports belong to.
+pub fn set_is_sm(context: *mut ibv_context, port_num: u8, is_sm: bool) -> Call<()> {
+    // SAFETY: a symbol of ours, a function with these arguments; an open device.
+    unsafe {
+        let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"hca_set_is_sm".as_ptr());
+        if symbol.is_null() {
+            return Err(Errno(libc::ENOSYS));
+        }
+        type SetIsSm = extern "C" fn(*mut ibv_context, u8, c_int) -> c_int;
+        let set_is_sm = std::mem::transmute::<*mut c_void, SetIsSm>(symbol);
+        verb(set_is_sm(context, port_num, is_sm.into()))
+    }
+}
+
 fn name_of(device: *mut ibv_device) -> String {
     // SAFETY: a device of the list, whose name is a C string.
     let name = unsafe { CStr::from_ptr(ibv_get_device_name(device)) };

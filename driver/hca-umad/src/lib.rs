@@ -8,7 +8,7 @@
 //!   input or output itself.
 //! * `rmpp.rs`: messages of several datagrams.
 //! * `station.rs`: an engine with its QPs (`qp.rs`) and a thread; one for each port in use, all who open it share it.
-//! * `info.rs`: what is known of cards and ports.
+//! * `info.rs`: what is known of cards and ports; `issm.rs`: that a subnet manager is there.
 
 #[doc(hidden)]
 pub mod abi;
@@ -17,6 +17,7 @@ mod engine;
 mod errno;
 mod exports;
 mod info;
+mod issm;
 mod qp;
 mod rmpp;
 mod station;

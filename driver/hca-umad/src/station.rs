@@ -6,10 +6,13 @@ use std::ffi::c_int;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use hca_agents::smp;
+
 use crate::abi::*;
 use crate::engine::{Agent, Engine, Message};
 use crate::errno::{Call, EINVAL, Errno, last_errno, verb};
 use crate::info::{self, OpenDevice};
+use crate::issm::Issm;
 use crate::qp::{ManagementQp, Route, Which};
 
 /// How long, and how often, the first function of a card is waited for.
@@ -27,6 +30,8 @@ struct Station {
     ca_name: String,
     port_num: u8,
     engine: Engine,
+    /// The card has been told that a subnet manager is here.
+    is_sm: bool,
     /// Written to when the thread has to look.
     wake: c_int,
     users: usize,
@@ -42,6 +47,7 @@ struct Opened {
 struct State {
     stations: BTreeMap<Key, Station>,
     opened: BTreeMap<c_int, Opened>,
+    issms: BTreeMap<Key, Issm>,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
@@ -83,6 +89,7 @@ impl Station {
             ca_name: key.0.clone(),
             port_num: key.1,
             engine: Engine::new(key.1, marks),
+            is_sm: false,
             wake: event_fd()?,
             users: 0,
         })
@@ -104,6 +111,7 @@ impl Station {
                     }
                     OpenDevice::forget(&self.ca_name);
                     self.device = None;
+                    self.is_sm = false;
                     // What is closed is free for others after a moment.
                     std::thread::sleep(FUNCTION_PERIOD);
                     self.device = Some(OpenDevice::manage(&self.ca_name)?);
@@ -122,7 +130,7 @@ impl Station {
                 let is_request = departure.mad[3] & 0x80 == 0;
                 if departure.is_local {
                     route.lid = self.own_lid();
-                } else if departure.mad[1] == 0x81 && is_request {
+                } else if smp::is_directed(&departure.mad) && is_request && smp::begins_here(&departure.mad) {
                     route.lid = hca_wire::LID_PERMISSIVE;
                 }
             }
@@ -142,6 +150,16 @@ impl Station {
             .context()
             .and_then(|context| info::port_attr(context, self.port_num));
         attr.map_or(0, |attr| attr.lid)
+    }
+
+    /// Tells the card whether a subnet manager is here. A function that may not say so is no manager's.
+    fn tell_is_sm(&mut self, is_sm: bool) {
+        if self.is_sm != is_sm
+            && let Ok(context) = self.context()
+            && info::set_is_sm(context, self.port_num, is_sm).is_ok()
+        {
+            self.is_sm = is_sm;
+        }
     }
 
     /// Takes what has come.
@@ -192,7 +210,8 @@ fn work(key: Key) {
                 return;
             };
             let qps = station.qps.iter().flatten().map(ManagementQp::fd);
-            let fds = qps.chain([station.wake]).map(|fd| libc::pollfd {
+            let issm = state.issms.get(&key).map(Issm::fd);
+            let fds = qps.chain([station.wake]).chain(issm).map(|fd| libc::pollfd {
                 fd,
                 events: libc::POLLIN,
                 revents: 0,
@@ -203,14 +222,32 @@ fn work(key: Key) {
         };
         // SAFETY: as many descriptors as are there. One that is closed meanwhile says so, and ends the wait.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
-        let mut state = lock();
+        let mut guard = lock();
+        let state = &mut *guard;
         let Some(station) = state.stations.get_mut(&key) else {
             return;
         };
+        if let Some(issm) = state.issms.get_mut(&key) {
+            station.tell_is_sm(issm.is_open());
+        }
         clear(station.wake);
         station.receive();
         state.pump(&key);
     }
+}
+
+/// umad_get_issm_path: what a program opens that is a subnet manager.
+pub fn issm_path(ca_name: Option<&str>, port_num: c_int) -> Call<String> {
+    let key = info::choose(ca_name, port_num)?;
+    let mut state = lock();
+    if !state.issms.contains_key(&key) {
+        let issm = Issm::new()?;
+        state.issms.insert(key.clone(), issm);
+        if let Some(station) = state.stations.get(&key) {
+            signal(station.wake);
+        }
+    }
+    state.issms.get(&key).map(Issm::path).ok_or(EINVAL)
 }
 
 /// umad_open_port: its number.

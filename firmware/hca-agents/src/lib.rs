@@ -8,6 +8,7 @@
 //! * [`smp`]: which way a directed route goes on.
 //! * [`sma`]: subnet management.
 //! * [`switch`]: the same of a switch, with its ports and forwarding tables.
+//! * `notice`: what an agent tells the manager unasked.
 //! * [`pma`]: performance management.
 //! * [`packet`]: the headers around a datagram on an InfiniBand link.
 #![no_std]
@@ -16,7 +17,11 @@
 #[cfg(test)]
 extern crate std;
 
+#[cfg(test)]
+mod hostile_tests;
+
 pub mod mad;
+mod notice;
 pub mod packet;
 pub mod pma;
 mod port_info;

@@ -21,6 +21,8 @@ pub mod method {
     pub const GET: u8 = hca_wire::MAD_GET;
     /// Change one.
     pub const SET: u8 = hca_wire::MAD_SET;
+    /// Something has happened.
+    pub const TRAP: u8 = 0x05;
     /// A trap was heard, and need not come again.
     pub const TRAP_REPRESS: u8 = hca_wire::MAD_TRAP_REPRESS;
     /// The answer to both of the first.

@@ -2,6 +2,7 @@
 //! hardware's.
 
 use crate::mad::{MAD_BYTES, Mad, put_u16, put_u32, u16_at, u32_at};
+use crate::sma::Kept;
 use hca_wire::{LNH_IBA_GLOBAL, LNH_IBA_LOCAL, QKEY_GSI, QPN_GSI, QPN_SMI};
 
 const LRH_BYTES: usize = 8;
@@ -10,6 +11,8 @@ const BTH_BYTES: usize = 12;
 const DETH_BYTES: usize = 8;
 /// UD SEND ONLY.
 const OPCODE: u8 = 0x64;
+/// What packets of QP 0 name, which nobody looks at.
+const DEFAULT_PKEY: u16 = 0xffff;
 /// VL of subnet management.
 const VL15: u8 = 15;
 /// Bytes of the longest packet, without CRCs.
@@ -104,6 +107,20 @@ pub fn write_answer(
     put_u32(bth, 16, to.qpn);
     bth[BTH_BYTES + DETH_BYTES..][..MAD_BYTES].copy_from_slice(mad);
     len
+}
+
+/// Writes the packet that takes a trap from a LID to the subnet manager, and says how long it is.
+pub fn write_trap(slid: u16, kept: &Kept, mad: &Mad, out: &mut [u8; MAX_PACKET]) -> usize {
+    let to = From {
+        slid: kept.sm_lid,
+        dlid: slid,
+        sl: kept.sm_sl,
+        qpn: QPN_SMI,
+        src_qpn: QPN_SMI,
+        pkey: DEFAULT_PKEY,
+        gids: None,
+    };
+    write_answer(&to, slid, |_| VL15, mad, out)
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod attr {
 /// ClassPortInfo.CapabilityMask: extended counters, those of unicast and multicast without a count of their own.
 const EXTENDED_WIDTH_NO_IETF: u16 = 1 << 10;
 const ALL_PORTS: u8 = 0xff;
+/// Counters of a port.
+const COUNTERS: usize = 15;
 /// RespTimeValue.
 const RESPONSE_TIME: u32 = 16;
 
@@ -27,8 +29,12 @@ pub struct Counts {
     pub downed: u64,
     /// Packets that were malformed or damaged.
     pub rcv_errors: u64,
+    /// Packets that a switch could not pass on.
+    pub rcv_switch_relay_errors: u64,
     /// Packets that could not be sent.
     pub xmit_discards: u64,
+    /// Packets that this port may not send.
+    pub xmit_constraint_errors: u64,
     /// Packets that this port may not take, by their partition.
     pub rcv_constraint_errors: u64,
     /// Packets for VL15 that found no room.
@@ -48,13 +54,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn each(&mut self) -> [&mut u64; 13] {
+    fn each(&mut self) -> [&mut u64; COUNTERS] {
         [
             &mut self.symbol_errors,
             &mut self.recoveries,
             &mut self.downed,
             &mut self.rcv_errors,
+            &mut self.rcv_switch_relay_errors,
             &mut self.xmit_discards,
+            &mut self.xmit_constraint_errors,
             &mut self.rcv_constraint_errors,
             &mut self.vl15_dropped,
             &mut self.overruns,
@@ -82,7 +90,9 @@ impl Agent {
                 recoveries: 0,
                 downed: 0,
                 rcv_errors: 0,
+                rcv_switch_relay_errors: 0,
                 xmit_discards: 0,
+                xmit_constraint_errors: 0,
                 rcv_constraint_errors: 0,
                 vl15_dropped: 0,
                 overruns: 0,
@@ -150,11 +160,11 @@ impl Agent {
     }
 
     /// Which counters a Set clears: CounterSelect, in the order of [`Counts::each`].
-    fn chosen(&self, select: u16, select2: u8, attribute: u16) -> [bool; 13] {
+    fn chosen(&self, select: u16, select2: u8, attribute: u16) -> [bool; COUNTERS] {
         let bit = |n: u16| select & 1 << n != 0;
         if attribute == attr::PORT_COUNTERS_EXT {
-            let mut chosen = [false; 13];
-            for (at, n) in [(8, 0), (9, 1), (10, 2), (11, 3)] {
+            let mut chosen = [false; COUNTERS];
+            for (at, n) in [(10, 0), (11, 1), (12, 2), (13, 3)] {
                 chosen[at] = bit(n);
             }
             return chosen;
@@ -164,7 +174,9 @@ impl Agent {
             bit(1),
             bit(2),
             bit(3),
+            bit(5),
             bit(6),
+            bit(7),
             bit(8),
             bit(11),
             bit(10),
@@ -190,7 +202,9 @@ fn write_counters(data: &mut [u8], port: u8, now: &Counts) {
     put_u16(data, 4, to16(now.symbol_errors));
     (data[6], data[7]) = (to8(now.recoveries), to8(now.downed));
     put_u16(data, 8, to16(now.rcv_errors));
+    put_u16(data, 12, to16(now.rcv_switch_relay_errors));
     put_u16(data, 14, to16(now.xmit_discards));
+    data[16] = to8(now.xmit_constraint_errors);
     data[17] = to8(now.rcv_constraint_errors);
     data[18] = select2;
     data[19] = to8(now.overruns).min(15);

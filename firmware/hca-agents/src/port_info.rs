@@ -6,9 +6,10 @@ use crate::sma::Kept;
 
 /// LIDs of ports (IBA vol1 4.1.3).
 const UNICAST_LIDS: core::ops::Range<u16> = 1..0xc000;
-/// PortPhysicalState that a Set asks for: none, or polling.
+/// PortPhysicalState that a Set asks for: none, polling, or off.
 const PHYS_KEEP: u8 = 0;
 const PHYS_POLLING: u8 = 2;
+const PHYS_DISABLED: u8 = 3;
 /// LinkWidthEnabled and LinkSpeedEnabled: all that is supported.
 const ALL_WIDTHS: u8 = 0xff;
 const ALL_SPEEDS: u8 = 0xf;
@@ -86,6 +87,8 @@ pub struct PortSettings {
     pub hoq_life: u8,
     /// The state to go to, if it is another.
     pub state: Option<State>,
+    /// The port of a switch is switched on or off.
+    pub is_enabled: Option<bool>,
     /// LID or service level of the subnet manager are others now.
     pub has_new_sm: bool,
     /// Programs shall register again with the subnet administrator (MGMT-10).
@@ -137,6 +140,8 @@ pub(crate) fn read(data: &[u8], facts: &PortFacts, kept: &mut Kept) -> Result<Po
     demand(UNICAST_LIDS.contains(&lid) && lid.trailing_zeros() >= u32::from(lmc))?;
     let sm_lid = u16_at(data, 18);
     demand(UNICAST_LIDS.contains(&sm_lid))?;
+    // A channel adapter that is off could not say so: who wants this switches off the other end.
+    demand(data[33] >> 4 != PHYS_DISABLED)?;
     let mut settings = read_link(data, facts)?;
     let sm_sl = data[36] & 15;
     settings.has_new_sm = (sm_lid, sm_sl) != (kept.sm_lid, kept.sm_sl);
@@ -167,7 +172,7 @@ pub(crate) fn read_link(data: &[u8], facts: &PortFacts) -> Result<PortSettings, 
     demand([0, facts.speed, ALL_SPEEDS].contains(&speed) || speed & facts.speed != 0)?;
     demand([0, 30, 31].contains(&speed_ext) || speed_ext & facts.speed_ext != 0)?;
     let (phys, down_default) = (data[33] >> 4, data[33] & 15);
-    demand([PHYS_KEEP, PHYS_POLLING].contains(&phys))?;
+    demand([PHYS_KEEP, PHYS_POLLING, PHYS_DISABLED].contains(&phys))?;
     demand([PHYS_KEEP, PHYS_POLLING].contains(&down_default))?;
     let mtu = or(data[36] >> 4, facts.mtu);
     demand((1..=facts.mtu_cap).contains(&mtu))?;
@@ -182,7 +187,8 @@ pub(crate) fn read_link(data: &[u8], facts: &PortFacts) -> Result<PortSettings, 
         (now, asked) if now as u8 == asked => None,
         _ => return Err(status::BAD_VALUE),
     };
-    let state = if phys == PHYS_POLLING {
+    let is_enabled = (phys != PHYS_KEEP).then_some(phys == PHYS_POLLING);
+    let state = if is_enabled.is_some() {
         Some(State::Down)
     } else {
         state
@@ -196,6 +202,7 @@ pub(crate) fn read_link(data: &[u8], facts: &PortFacts) -> Result<PortSettings, 
         high_limit: data[38],
         hoq_life: data[42] & 31,
         state,
+        is_enabled,
         has_new_sm: false,
         reregister: false,
     })

@@ -5,6 +5,7 @@ use crate::mad::{
     self, Mad, SMP_DATA, SMP_DATA_BYTES, attribute_of, class_of, method, method_of, mkey_of, modifier_of,
     put_u16, put_u32, put_u64, status,
 };
+use crate::notice::{self, Notices, Trap};
 use crate::port_info::{self, PortFacts, PortSettings, State};
 use crate::smp;
 
@@ -32,6 +33,7 @@ pub mod attr {
 pub const PKEYS_PER_BLOCK: usize = 32;
 /// Entries of a block of a VL arbitration table.
 pub const ARB_PER_BLOCK: usize = 32;
+/// NodeType, and who issues a notice.
 const CHANNEL_ADAPTER: u8 = 1;
 
 /// What stands in NodeInfo and NodeDescription.
@@ -117,6 +119,7 @@ pub struct Agent {
     pub(crate) kept: Kept,
     /// When the lease of the M_Key began to run.
     lease_from_s: Option<u64>,
+    pub(crate) notices: Notices,
 }
 
 /// The prefix of GIDs that nobody has set (IBA vol1 4.1.1).
@@ -137,7 +140,29 @@ impl Agent {
                 subnet_timeout: 0,
             },
             lease_from_s: None,
+            notices: Notices::new(),
         }
+    }
+
+    /// The capability mask of the port, whose LID this is, has changed.
+    pub fn capabilities_changed(&mut self, lid: u16, cap_mask: u32) {
+        let details = notice::capabilities(lid, cap_mask);
+        self.notices.raise(Trap::Capabilities, details);
+    }
+
+    /// A packet of another partition was for this QP of the port.
+    pub fn bad_pkey(&mut self, lid: u16, qpn: u32) {
+        self.notices.raise(Trap::BadPkey, notice::bad_pkey(lid, qpn));
+    }
+
+    /// When [`Agent::trap`] has something, in microseconds since the moment that its `now_us` counts from.
+    pub fn trap_due_us(&self) -> Option<u64> {
+        self.notices.due_us(&self.kept)
+    }
+
+    /// The trap that goes now to the subnet manager, whose LID and service level [`Agent::kept`] says.
+    pub fn trap(&mut self, now_us: u64, lid: u16) -> Option<Mad> {
+        self.notices.next(now_us, &self.kept, lid, CHANNEL_ADAPTER)
     }
 
     /// What subnet managers have written so far.
@@ -145,9 +170,9 @@ impl Agent {
         &self.kept
     }
 
-    /// Takes a datagram that has come to QP0 through the port, `now_s` seconds after some moment. True: it has become
-    /// the answer to itself, which goes back. False: there is none.
-    pub fn handle(&mut self, mad: &mut Mad, port: &mut impl Port, now_s: u64) -> bool {
+    /// Takes a datagram that has come to QP0 through the port from a LID, `now_s` seconds after some moment. True: it
+    /// has become the answer to itself, which goes back. False: there is none.
+    pub fn handle(&mut self, mad: &mut Mad, slid: u16, port: &mut impl Port, now_s: u64) -> bool {
         let is_ours = matches!(class_of(mad), mad::class::SM_LID | mad::class::SM_DIRECTED);
         let method = method_of(mad);
         if !is_ours || !matches!(method, method::GET | method::SET | method::TRAP_REPRESS) {
@@ -156,7 +181,7 @@ impl Agent {
         if smp::is_directed(mad) && !smp::arrive(mad, port.facts().number) {
             return false;
         }
-        if !self.is_let_in(mad, now_s) {
+        if !self.is_let_in(mad, slid, now_s) {
             return false;
         }
         let result = if (mad[0], mad[2]) == (1, 1) {
@@ -169,11 +194,12 @@ impl Agent {
     }
 
     /// May who sent this request ask for it, and is there an answer to it? KEY-3, KEY-5.
-    pub(crate) fn is_let_in(&mut self, mad: &Mad, now_s: u64) -> bool {
+    pub(crate) fn is_let_in(&mut self, mad: &Mad, slid: u16, now_s: u64) -> bool {
         let method = method_of(mad);
         self.run_lease(now_s);
         if !self.admits(method, mkey_of(mad)) {
             self.kept.mkey_violations = self.kept.mkey_violations.saturating_add(1);
+            self.notices.raise(Trap::BadMkey, notice::bad_mkey(mad, slid));
             if self.kept.lease_s != 0 {
                 self.lease_from_s.get_or_insert(now_s);
             }
@@ -182,8 +208,13 @@ impl Agent {
         if self.holds(mkey_of(mad)) {
             self.lease_from_s = None;
         }
-        // No trap is ever sent.
-        method != method::TRAP_REPRESS
+        if method == method::TRAP_REPRESS {
+            if attribute_of(mad) == attr::NOTICE {
+                self.notices.repress(mad);
+            }
+            return false;
+        }
+        true
     }
 
     /// KEY-5: whose lease is over protects nothing more.
@@ -211,6 +242,11 @@ impl Agent {
         let modifier = modifier_of(mad);
         let mkey = mkey_of(mad);
         let attribute = attribute_of(mad);
+        if attribute == attr::NOTICE {
+            self.notices
+                .attribute(mad, is_set, port.facts().lid, CHANNEL_ADAPTER);
+            return Ok(());
+        }
         let data = &mut mad[SMP_DATA..SMP_DATA + SMP_DATA_BYTES];
         let refused = |_: Refused| status::BAD_VALUE;
         match (attribute, is_set) {
@@ -338,4 +374,4 @@ fn vl_arb(data: &mut [u8], port: &mut impl Port, is_set: bool, modifier: u32) ->
 
 #[cfg(test)]
 #[path = "sma_tests.rs"]
-mod tests;
+pub(crate) mod tests;

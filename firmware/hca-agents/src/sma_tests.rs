@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 /// A port that does what it is told.
 #[derive(Clone, PartialEq, Debug)]
-struct Model {
-    facts: PortFacts,
+pub(crate) struct Model {
+    pub facts: PortFacts,
     prefix: u64,
     pkeys: [u16; 32],
     sl2vl: [u8; 16],
@@ -17,7 +17,7 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             facts: PortFacts {
                 number: 1,
@@ -133,7 +133,7 @@ fn data(mad: &Mad) -> &[u8] {
 /// The PortInfo that there is, as a Set of it.
 fn set_of_port_info(agent: &mut Agent, port: &mut Model, mkey: u64) -> Mad {
     let mut mad = request(method::GET, attr::PORT_INFO, 0, mkey);
-    assert!(agent.handle(&mut mad, port, 0));
+    assert!(agent.handle(&mut mad, 7, port, 0));
     (mad[3], mad[4], mad[5]) = (method::SET, 0, 0);
     put_u16(&mut mad, SMP_DATA + 16, 7);
     put_u16(&mut mad, SMP_DATA + 18, 1);
@@ -145,7 +145,7 @@ fn set_of_port_info(agent: &mut Agent, port: &mut Model, mkey: u64) -> Mad {
 /// The status of the answer; `None`: there is none.
 fn ask(agent: &mut Agent, port: &mut Model, mut mad: Mad, now_s: u64) -> Option<u16> {
     let asked = mad;
-    agent.handle(&mut mad, port, now_s).then(|| {
+    agent.handle(&mut mad, 7, port, now_s).then(|| {
         assert_eq!(mad[3], method::GET_RESP);
         assert_eq!(
             (mad[8..16].to_vec(), mad[16..18].to_vec()),
@@ -165,7 +165,7 @@ fn a_port_is_set_up() {
     set[SMP_DATA + 43] = 3 << 4;
     set[SMP_DATA + 51] = 18;
     set[SMP_DATA + 32] |= 3;
-    assert!(agent.handle(&mut set, &mut port, 0));
+    assert!(agent.handle(&mut set, 7, &mut port, 0));
     assert_eq!(status_of(&set), 0);
     assert_eq!(
         (
@@ -266,7 +266,7 @@ fn keys_protect() {
             let (mut agent, mut port) = locked(protect, 0);
             let mut get = request(method::GET, attr::PORT_INFO, 0, mkey);
             let readable = holds || protect < 2;
-            assert_eq!(agent.handle(&mut get, &mut port, 0), readable);
+            assert_eq!(agent.handle(&mut get, 7, &mut port, 0), readable);
             if readable {
                 let shown = if holds || protect == 0 { 0x55 } else { 0 };
                 assert_eq!(u64_at(data(&get), 0), shown, "protection {protect}");
@@ -320,10 +320,10 @@ fn tables_are_written_and_read() {
             *byte = index as u8 & 15;
         }
         let written = data(&set).to_vec();
-        assert!(agent.handle(&mut set, &mut port, 0));
+        assert!(agent.handle(&mut set, 7, &mut port, 0));
         assert_eq!((status_of(&set), data(&set)), (0, &written[..]));
         let mut get = request(method::GET, attribute, modifier, 0);
-        assert!(agent.handle(&mut get, &mut port, 0));
+        assert!(agent.handle(&mut get, 7, &mut port, 0));
         assert_eq!(data(&get), written);
     }
     assert_eq!(
@@ -355,6 +355,7 @@ fn what_it_does_not_know_it_says() {
         for method in [method::GET, method::SET] {
             let known = match attribute {
                 attr::NODE_DESC | attr::NODE_INFO => method == method::GET,
+                attr::NOTICE => true,
                 attr::GUID_INFO..=attr::VL_ARB => true,
                 _ => false,
             };
@@ -402,7 +403,7 @@ proptest! {
         }
         put_u16(&mut mad, 16, attribute);
         let before = (port.clone(), agent.kept().mkey);
-        let answered = agent.handle(&mut mad, &mut port, 5);
+        let answered = agent.handle(&mut mad, 7, &mut port, 5);
         if mkey_of(&mad) != 0x55 {
             prop_assert!(!answered);
             prop_assert_eq!((port, agent.kept().mkey), before);
@@ -411,6 +412,6 @@ proptest! {
         put_u64(&mut mad, 24, 0x55);
         mad[3] = method;
         let (mut agent, mut port) = locked(2, 0);
-        let _ = agent.handle(&mut mad, &mut port, 5);
+        let _ = agent.handle(&mut mad, 7, &mut port, 5);
     }
 }

@@ -26,17 +26,25 @@ pub fn hops_of(mad: &Mad) -> u8 {
     mad[HOP_COUNT]
 }
 
-/// The directed part of the route begins, and ends, at its first and last node: no LIDs in front or behind.
-fn is_pure(mad: &Mad) -> bool {
-    [DR_SLID, DR_DLID]
-        .iter()
-        .all(|at| u16_at(mad, *at) == hca_wire::LID_PERMISSIVE)
+/// The ports through which it has come so far, from place 1.
+pub(crate) fn return_path(mad: &Mad) -> &[u8] {
+    &mad[RETURN_PATH..RETURN_PATH + usize::from(MAX_HOPS) + 1]
+}
+
+/// The directed part of the route ends at its last node: no LID behind.
+fn ends_there(mad: &Mad) -> bool {
+    u16_at(mad, DR_DLID) == hca_wire::LID_PERMISSIVE
+}
+
+/// The directed part begins at who asks. Otherwise LIDs lead to the switch where it begins, and back from there.
+pub fn begins_here(mad: &Mad) -> bool {
+    u16_at(mad, DR_SLID) == hca_wire::LID_PERMISSIVE
 }
 
 /// A request that has come through a port of a channel adapter: is it for its agent? Writes how it came.
 pub fn arrive(mad: &mut Mad, port: u8) -> bool {
     let (pointer, count) = (mad[HOP_POINTER], mad[HOP_COUNT]);
-    if is_back(mad) || count > MAX_HOPS || pointer != count || !is_pure(mad) {
+    if is_back(mad) || count > MAX_HOPS || pointer != count || !ends_there(mad) {
         return false;
     }
     // C14-9. A channel adapter is the end of any route. Its answer goes back from where the pointer is.
@@ -47,11 +55,14 @@ pub fn arrive(mad: &mut Mad, port: u8) -> bool {
 }
 
 /// A request that a port of a channel adapter is about to send: may it leave through it? Moves the pointer to the first
-/// hop. One with no hops stays here.
+/// hop. One with no hops stays here; one that begins elsewhere leaves as it is.
 pub fn depart(mad: &mut Mad, port: u8) -> bool {
     let (pointer, count) = (mad[HOP_POINTER], mad[HOP_COUNT]);
-    if is_back(mad) || pointer != 0 || count > MAX_HOPS || !is_pure(mad) {
+    if is_back(mad) || pointer != 0 || count > MAX_HOPS || !ends_there(mad) {
         return false;
+    }
+    if !begins_here(mad) {
+        return true;
     }
     if count != 0 {
         mad[HOP_POINTER] = 1;
@@ -62,7 +73,8 @@ pub fn depart(mad: &mut Mad, port: u8) -> bool {
 /// An answer that has come through a port: is it for who asked there?
 pub fn come_back(mad: &mut Mad) -> bool {
     let (pointer, count) = (mad[HOP_POINTER], mad[HOP_COUNT]);
-    if !is_back(mad) || count > MAX_HOPS || pointer != count.min(1) || !is_pure(mad) {
+    let last = if begins_here(mad) { count.min(1) } else { 0 };
+    if !is_back(mad) || count > MAX_HOPS || pointer != last || !ends_there(mad) {
         return false;
     }
     mad[HOP_POINTER] = 0;
@@ -76,6 +88,8 @@ pub enum Way {
     Here,
     /// Out through a port.
     Out(u8),
+    /// To this LID.
+    Lid(u16),
     /// Nowhere.
     Lost,
 }
@@ -84,8 +98,20 @@ pub enum Way {
 /// moves the pointer.
 pub fn pass(mad: &mut Mad, input: u8) -> Way {
     let (pointer, count) = (mad[HOP_POINTER], mad[HOP_COUNT]);
-    if count > MAX_HOPS || !is_pure(mad) {
+    if count > MAX_HOPS || !ends_there(mad) {
         return Way::Lost;
+    }
+    let begins_here = !begins_here(mad) && pointer == u8::from(is_back(mad));
+    if begins_here && is_back(mad) && count != 0 {
+        mad[HOP_POINTER] = 0;
+        return Way::Lid(u16_at(mad, DR_SLID));
+    }
+    if begins_here && !is_back(mad) {
+        if count == 0 {
+            return Way::Here;
+        }
+        mad[HOP_POINTER] = 1;
+        return Way::Out(mad[INITIAL_PATH + 1]);
     }
     if is_back(mad) {
         // Behind the first hop is who asked, and that is no switch.
@@ -196,12 +222,31 @@ mod tests {
         }
     }
 
+    /// LIDs lead to a switch, where the directed part begins: over another one to a channel adapter, and back.
     #[test]
-    fn routes_with_lids_in_front_or_behind_are_none_of_ours() {
-        for at in [DR_SLID, DR_DLID] {
-            let mut mad = directed(1, 1);
-            put_u16(&mut mad, at, 5);
-            assert!(!arrive(&mut mad, 1));
-        }
+    fn a_route_may_begin_at_a_switch() {
+        let mut mad = directed(0, 2);
+        mad[INITIAL_PATH + 1..][..2].copy_from_slice(&[5, 6]);
+        put_u16(&mut mad, DR_SLID, 9);
+        assert!(depart(&mut mad, 1), "whatever its first hop is");
+        assert_eq!(pass(&mut mad, 1), Way::Out(5));
+        assert_eq!(pass(&mut mad, 3), Way::Out(6));
+        assert!(arrive(&mut mad, 1));
+        answer(&mut mad, 0);
+        assert_eq!(pass(&mut mad, 6), Way::Out(3));
+        assert_eq!(pass(&mut mad, 5), Way::Lid(9));
+        assert!(come_back(&mut mad));
+        let mut none = directed(0, 0);
+        put_u16(&mut none, DR_SLID, 9);
+        assert!(depart(&mut none, 1));
+        assert_eq!(pass(&mut none, 1), Way::Here);
+    }
+
+    #[test]
+    fn routes_with_lids_behind_are_none_of_ours() {
+        let mut mad = directed(1, 1);
+        put_u16(&mut mad, DR_DLID, 5);
+        assert!(!arrive(&mut mad.clone(), 1) && !depart(&mut mad.clone(), 2));
+        assert_eq!(pass(&mut mad, 1), Way::Lost);
     }
 }

@@ -5,8 +5,11 @@ use crate::mad::{
     self, Mad, SMP_DATA, SMP_DATA_BYTES, attribute_of, class_of, method, method_of, mkey_of, modifier_of,
     put_u16, status, u16_at,
 };
+use crate::notice::{self, Trap};
 use crate::port_info::{self, PortFacts, PortSettings};
-use crate::sma::{ARB_PER_BLOCK, Agent, NodeFacts, PKEYS_PER_BLOCK, Refused, arb_block, attr, node_info};
+use crate::sma::{
+    ARB_PER_BLOCK, Agent, Kept, NodeFacts, PKEYS_PER_BLOCK, Refused, arb_block, attr, node_info,
+};
 use crate::smp::{self, Way};
 
 const SWITCH: u8 = 2;
@@ -92,9 +95,37 @@ impl SwitchAgent {
         }
     }
 
-    /// Takes a datagram that has come to QP0 through port `input`: a directed one, or one for the switch's own LID. It
-    /// goes out through the port that this says, or is lost. `Here`: it has become an answer, to go by its LID.
-    pub fn handle(&mut self, mad: &mut Mad, input: u8, switch: &mut impl Switch, now_s: u64) -> Way {
+    /// What subnet managers have written so far.
+    pub fn kept(&self) -> &Kept {
+        self.agent.kept()
+    }
+
+    /// The link of a port of the switch, whose LID this is, has come or gone.
+    pub fn link_changed(&mut self, lid: u16) {
+        self.agent.notices.raise(Trap::LinkState, notice::link_state(lid));
+    }
+
+    /// When [`SwitchAgent::trap`] has something.
+    pub fn trap_due_us(&self) -> Option<u64> {
+        self.agent.trap_due_us()
+    }
+
+    /// The trap that goes now, as of [`Agent::trap`].
+    pub fn trap(&mut self, now_us: u64, lid: u16) -> Option<Mad> {
+        self.agent.notices.next(now_us, &self.agent.kept, lid, SWITCH)
+    }
+
+    /// Takes a datagram from a LID that has come to QP0 through port `input`: a directed one, or one for the switch's
+    /// own LID. It goes out through the port that this says, or is lost. `Here`: it has become an answer, to go by its
+    /// LID.
+    pub fn handle(
+        &mut self,
+        mad: &mut Mad,
+        slid: u16,
+        input: u8,
+        switch: &mut impl Switch,
+        now_s: u64,
+    ) -> Way {
         let is_ours = matches!(class_of(mad), mad::class::SM_LID | mad::class::SM_DIRECTED);
         if !is_ours {
             return Way::Lost;
@@ -109,7 +140,7 @@ impl SwitchAgent {
             }
         }
         let is_request = matches!(method_of(mad), method::GET | method::SET | method::TRAP_REPRESS);
-        if !is_request || !self.agent.is_let_in(mad, now_s) {
+        if !is_request || !self.agent.is_let_in(mad, slid, now_s) {
             return Way::Lost;
         }
         let result = if (mad[0], mad[2]) == (1, 1) {
@@ -118,12 +149,20 @@ impl SwitchAgent {
             Err(status::BAD_VERSION)
         };
         mad::answer(mad, result.err().unwrap_or(status::OK));
-        if is_directed { Way::Out(input) } else { Way::Here }
+        match is_directed && smp::hops_of(mad) != 0 {
+            true => Way::Out(input),
+            false => Way::Here,
+        }
     }
 
     fn attribute(&mut self, mad: &mut Mad, input: u8, switch: &mut impl Switch) -> Result<(), u16> {
         let is_set = method_of(mad) == method::SET;
         let (modifier, mkey, attribute) = (modifier_of(mad), mkey_of(mad), attribute_of(mad));
+        if attribute == attr::NOTICE {
+            let lid = switch.port(0).map_or(0, |port| port.lid);
+            self.agent.notices.attribute(mad, is_set, lid, SWITCH);
+            return Ok(());
+        }
         let data = &mut mad[SMP_DATA..SMP_DATA + SMP_DATA_BYTES];
         match (attribute, is_set) {
             (attr::NODE_INFO, false) => node_info(data, SWITCH, &switch.node(), input),
@@ -282,4 +321,4 @@ fn multicast_table(
 
 #[cfg(test)]
 #[path = "switch_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 #[derive(Default)]
-struct Model {
+pub(crate) struct Model {
     lids: BTreeMap<u16, u8>,
     groups: BTreeMap<u16, u64>,
     vls: BTreeMap<(u8, u8), [u8; 16]>,
@@ -114,7 +114,7 @@ fn request(method: u8, attribute: u16, modifier: u32) -> Mad {
 
 /// What comes back, through port 3.
 fn ask(agent: &mut SwitchAgent, switch: &mut Model, mut mad: Mad) -> Mad {
-    assert_eq!(agent.handle(&mut mad, 3, switch, 0), Way::Out(3));
+    assert_eq!(agent.handle(&mut mad, 7, 3, switch, 0), Way::Out(3));
     assert_eq!((mad[3], mad[4] & 0x80, mad[193]), (method::GET_RESP, 0x80, 3));
     mad
 }
@@ -202,7 +202,7 @@ fn ports_are_led_up() {
     set[64 + 34] = 2 << 6;
     ask(&mut agent, &mut switch, set);
     let mut locked = request(method::GET, attr::NODE_INFO, 0);
-    assert_eq!(agent.handle(&mut locked, 1, &mut switch, 0), Way::Lost);
+    assert_eq!(agent.handle(&mut locked, 7, 1, &mut switch, 0), Way::Lost);
 }
 
 proptest! {
@@ -216,7 +216,7 @@ proptest! {
         if !raw {
             mad[..64].copy_from_slice(&request(method, attribute, modifier & 0xf000_0103)[..64]);
         }
-        let _ = SwitchAgent::new().handle(&mut mad, input, &mut Model::default(), 0);
+        let _ = SwitchAgent::new().handle(&mut mad, 7, input, &mut Model::default(), 0);
         let _ = u32_at(&mad, 0);
     }
 }

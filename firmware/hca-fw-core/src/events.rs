@@ -25,11 +25,9 @@ impl Control {
             HwEventKind::SrqError => self.fail_srq(hal, id),
             HwEventKind::Port => self.link_event(hal, id),
             HwEventKind::Mad => self.has_mads = true,
+            HwEventKind::PkeyViolation => self.bad_pkey(id),
             // Counted by hardware; nothing to be done about them.
-            HwEventKind::BadDoorbell
-            | HwEventKind::EqOverflow
-            | HwEventKind::QpFlushNeeded
-            | HwEventKind::PkeyViolation => {}
+            HwEventKind::BadDoorbell | HwEventKind::EqOverflow | HwEventKind::QpFlushNeeded => {}
         }
     }
 

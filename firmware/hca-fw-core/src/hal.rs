@@ -338,10 +338,20 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Seconds since power on.
     pub fn seconds(&mut self) -> u64 {
+        self.micros() / 1_000_000
+    }
+
+    /// Microseconds since power on.
+    pub fn micros(&mut self) -> u64 {
         let low = self.read(reg::FUNC_TIME_LO);
         let high = self.read(reg::FUNC_TIME_HI);
-        // The high word moves every 17 s: half a second off in one case of a billion hurts nobody.
-        (u64::from(high) << 32 | u64::from(low)) / u64::from(self.read(reg::FUNC_CLOCK_HZ).max(1))
+        // The high word moves every 17 s: this much off in one case of a billion hurts nobody.
+        (u64::from(high) << 32 | u64::from(low)) / u64::from(self.clock_mhz())
+    }
+
+    /// Card clock.
+    pub fn clock_mhz(&mut self) -> u32 {
+        (self.read(reg::FUNC_CLOCK_HZ) / 1_000_000).max(1)
     }
 
     /// Sends a message into the pipeline, behind the last context.

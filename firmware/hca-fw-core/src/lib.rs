@@ -200,9 +200,18 @@ impl Firmware {
         hal.restart();
         let had_told = self.control.tell_last_wqes(&mut hal);
         hal.restart();
-        let had_mad = self.control.answer_mad(&mut hal);
+        let had_mad = self.control.answer_mad(&mut hal) || self.control.send_traps(&mut hal);
         hal.restart();
         self.control.take_turn(&mut hal) || had_told || had_events || had_mad
+    }
+
+    /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
+    /// clock. `None`: never.
+    pub fn wakes_in<B: Bus>(&mut self, bus: &mut B) -> Option<u64> {
+        let due_us = self.control.trap_due_us()?;
+        let mut hal = Hal::new(bus, &mut self.shadow);
+        let left_us = due_us.saturating_sub(hal.micros());
+        Some((left_us + 1) * u64::from(hal.clock_mhz()))
     }
 }
 

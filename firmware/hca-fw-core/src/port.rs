@@ -33,14 +33,20 @@ const SPEEDS: [(u8, u32); 7] = [
 ];
 /// V-38.
 const GRH_REQUIRED: u8 = 1;
-/// E-5. InfiniBand: SL to VL tables, static rates, lanes beyond 10 Gb/s, a GUID of the whole card, clients that can be
-/// told to register again. No agent answers for traps, connections or devices.
-const IB_CAPS: u32 = port_cap::SL_MAP
+/// E-5. InfiniBand: notices and traps, of capabilities and with directed routes too, SL to VL tables, static rates,
+/// lanes beyond 10 Gb/s, a GUID of the whole card, clients that can be told to register again. No agent answers for
+/// connections or devices.
+const IB_CAPS: u32 = port_cap::NOTICE
+    | port_cap::TRAP
+    | port_cap::DR_NOTICE
+    | port_cap::CAP_MASK_NOTICE
+    | port_cap::SL_MAP
     | port_cap::OPT_IPD
     | port_cap::EXTENDED_SPEEDS
     | port_cap::SYS_IMAGE_GUID
     | port_cap::CLIENT_REG;
-/// KEY-15.
+/// KEY-15, KEY-25.
+const QKEY_VIOLATIONS: u32 = counter_index("qkey_violations");
 const PKEY_VIOLATIONS: u32 = counter_index("pkey_violations");
 
 /// Configuration of a port.
@@ -51,10 +57,15 @@ pub(crate) struct Port {
     enabled: bool,
     /// Functions were told last that it is up.
     pub is_announced: bool,
+    /// A subnet manager runs here.
+    is_sm: bool,
     lmc: u8,
     mtu: u8,
     gids: [[u8; 16]; NUM_GIDS],
     pkeys: [u16; NUM_PKEYS],
+    /// Violations that a subnet manager has cleared: the card's counters run on.
+    cleared_pkey: u64,
+    cleared_qkey: u64,
     pub link: Link,
     /// Those who answer for the port on an InfiniBand link.
     pub sma: hca_agents::Agent,
@@ -79,10 +90,13 @@ impl Port {
             identity,
             enabled: false,
             is_announced: false,
+            is_sm: false,
             lmc: 0,
             mtu: 5,
             gids: [[0; 16]; NUM_GIDS],
             pkeys: [0; NUM_PKEYS],
+            cleared_pkey: 0,
+            cleared_qkey: 0,
             link: Link::new(index),
             sma: hca_agents::Agent::new(),
             pma: hca_agents::pma::Agent::new(),
@@ -171,6 +185,41 @@ impl Port {
 
     pub fn pkeys(&self) -> &[u16] {
         &self.pkeys
+    }
+
+    /// Its port_cap_flags.
+    pub fn capabilities(&self) -> u32 {
+        port_cap_flags(self.infiniband()) | if self.is_sm { port_cap::SM } else { 0 }
+    }
+
+    /// A subnet manager has come or gone. MGMT-9: the one that is master, if there is one, is told.
+    fn set_is_sm(&mut self, is_sm: bool) {
+        if self.is_sm != is_sm {
+            self.is_sm = is_sm;
+            let cap_mask = self.capabilities();
+            self.sma.capabilities_changed(self.identity.lid, cap_mask);
+        }
+    }
+
+    /// Violations of P_Keys and Q_Keys since they were cleared.
+    pub fn violations<B: Bus>(&self, hal: &mut Hal<B>) -> [u16; 2] {
+        [
+            (PKEY_VIOLATIONS, self.cleared_pkey),
+            (QKEY_VIOLATIONS, self.cleared_qkey),
+        ]
+        .map(|(index, cleared)| {
+            let count = hal.counter(self.index, index).saturating_sub(cleared);
+            u16::try_from(count).unwrap_or(u16::MAX)
+        })
+    }
+
+    pub fn clear_violations<B: Bus>(&mut self, hal: &mut Hal<B>, pkey: bool, qkey: bool) {
+        if pkey {
+            self.cleared_pkey = hal.counter(self.index, PKEY_VIOLATIONS);
+        }
+        if qkey {
+            self.cleared_qkey = hal.counter(self.index, QKEY_VIOLATIONS);
+        }
     }
 }
 
@@ -288,6 +337,9 @@ impl Control {
         if has(port_attr::MAC) {
             port.identity.mac = cmd.mac();
         }
+        if has(port_attr::IS_SM) {
+            port.set_is_sm(cmd.is_sm());
+        }
         port.apply(hal);
         let facts = port.facts();
         if switched {
@@ -304,6 +356,13 @@ impl Control {
         }
         self.announce_link(hal);
         Ok(())
+    }
+
+    /// Who could be a subnet manager has gone.
+    pub(crate) fn manager_gone(&mut self) {
+        for port in &mut self.ports {
+            port.set_is_sm(false);
+        }
     }
 
     pub(crate) fn query_port<B: Bus>(&self, hal: &mut Hal<B>, port_num: u8) -> CmdResult<QueryPortResult> {
@@ -328,7 +387,7 @@ impl Control {
         let (width, speed) = width_and_speed(p.identity.rate_mbps);
         out.set_active_width(width);
         out.set_active_speed(speed);
-        out.set_port_cap_flags(port_cap_flags(p.infiniband()));
+        out.set_port_cap_flags(p.capabilities());
         if !p.infiniband() {
             out.set_flags(GRH_REQUIRED);
         }

@@ -54,6 +54,13 @@ impl QpRec {
 }
 
 impl Control {
+    /// Place of the port of the QP that has a line, if one has.
+    pub(crate) fn port_of_qp(&self, line: u32) -> Option<usize> {
+        let is_there = self.qp_ids.contains(line);
+        let port_num = is_there.then(|| self.qps[line as usize].attr.port_num());
+        self.port_at(port_num?.max(1)).ok()
+    }
+
     /// The line of a QPN, if it names a QP of the function, and not one that had the line before.
     pub(crate) fn own_qp(&self, func: u8, qpn: u32) -> CmdResult<u32> {
         let line = line_of(qpn);

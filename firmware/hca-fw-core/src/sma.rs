@@ -10,7 +10,7 @@ use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, QPN_SMI};
 
 use crate::device::{VENDOR_PART_ID, vendor_of};
 use crate::hal::{Hal, counter_index, error_index};
-use crate::port::{NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed};
+use crate::port::{NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, width_and_speed};
 use crate::{Bus, Control};
 
 const _: () = assert!(NUM_PKEYS == PKEYS_PER_BLOCK);
@@ -50,6 +50,7 @@ impl Control {
             let now_s = hal.seconds();
             let is_answered = agent.handle(
                 &mut mad,
+                from.slid,
                 &mut Hands {
                     control: self,
                     hal,
@@ -78,6 +79,42 @@ impl Control {
             hal.mad_send(port, &bytes[..len]);
         }
         true
+    }
+
+    /// Sends the traps whose time has come.
+    pub(crate) fn send_traps<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
+        let Some(due_us) = self.trap_due_us() else {
+            return false;
+        };
+        let now_us = hal.micros();
+        if due_us > now_us {
+            return false;
+        }
+        for at in 0..usize::from(self.num_ports) {
+            let port = &mut self.ports[at];
+            let lid = port.identity().lid;
+            let is_there = port.infiniband() && port.link.status(hal).1;
+            if is_there && let Some(mad) = port.sma.trap(now_us, lid) {
+                let mut bytes = [0; MAX_PACKET];
+                let len = packet::write_trap(lid, port.sma.kept(), &mad, &mut bytes);
+                hal.mad_send(at as u8, &bytes[..len]);
+            }
+        }
+        true
+    }
+
+    /// When the next trap goes.
+    pub(crate) fn trap_due_us(&self) -> Option<u64> {
+        let ports = self.fitted().iter();
+        ports.filter_map(|port| port.sma.trap_due_us()).min()
+    }
+
+    /// KEY-15: a packet of another partition was for this QP.
+    pub(crate) fn bad_pkey(&mut self, qpn: u32) {
+        if let Some(at) = self.port_of_qp(qpn) {
+            let port = &mut self.ports[at];
+            port.sma.bad_pkey(port.identity().lid, qpn);
+        }
     }
 
     fn is_own_lid(&self, at: usize, lid: u16) -> bool {
@@ -118,12 +155,12 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
         let port = &self.control.ports[self.at];
         let (state, phy_up) = port.link.status(self.hal);
         let (width, speed) = width_and_speed(port.identity().rate_mbps);
-        let mut count = |name| u16::try_from(self.hal.counter(self.at as u8, name)).unwrap_or(u16::MAX);
+        let [pkey_violations, qkey_violations] = port.violations(self.hal);
         PortFacts {
             number: port.number(),
             lid: port.identity().lid,
             lmc: port.lmc(),
-            cap_mask: port_cap_flags(true),
+            cap_mask: port.capabilities(),
             state: match state {
                 PortState::Init => State::Init,
                 PortState::Armed => State::Armed,
@@ -141,8 +178,8 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
             high_limit: port.link.limit(),
             hoq_life: 0,
             arb_entries: VL_ARB_ENTRIES as u8,
-            pkey_violations: count(counter_index("pkey_violations")),
-            qkey_violations: count(counter_index("qkey_violations")),
+            pkey_violations,
+            qkey_violations,
         }
     }
 
@@ -177,8 +214,8 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
         Ok(())
     }
 
-    fn clear_violations(&mut self, _pkey: bool, _qkey: bool) {
-        // The card's counters run on; only performance management takes off what was cleared.
+    fn clear_violations(&mut self, pkey: bool, qkey: bool) {
+        self.control.ports[self.at].clear_violations(self.hal, pkey, qkey);
     }
 
     fn pkeys(&mut self, block: u16) -> Option<[u16; PKEYS_PER_BLOCK]> {
@@ -247,7 +284,9 @@ fn counts<B: Bus>(hal: &mut Hal<B>, port: u8) -> Counts {
         recoveries: error("link_error_recovery"),
         downed: error("link_downed"),
         rcv_errors: error("port_rcv_errors") + crc_errors,
+        rcv_switch_relay_errors: 0,
         xmit_discards: error("port_xmit_discards"),
+        xmit_constraint_errors: 0,
         rcv_constraint_errors: pkey_violations,
         vl15_dropped: error("vl15_dropped"),
         overruns: error("excessive_buffer_overrun_errors"),

@@ -7,6 +7,8 @@ use crate::admin::{Body, body_of};
 use crate::hal::Hal;
 use crate::{Bus, CmdResult, Control, NUM_FUNCS};
 
+/// The function that ports belong to, and that alone has QP0.
+const MANAGER: u8 = 0;
 /// A piece of work that could go on ends after this many bus accesses: about 1,400 cycles.
 pub(crate) const ACCESSES_PER_TURN: u32 = 192;
 /// Events are taken before each turn until there are none, or for this many bus accesses.
@@ -338,6 +340,9 @@ impl Control {
 
     /// The function owns nothing any more.
     fn cleared<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, asker: Asker) {
+        if func == MANAGER {
+            self.manager_gone();
+        }
         let f = &mut self.funcs[usize::from(func)];
         f.failing_from = None;
         f.fails_again = false;

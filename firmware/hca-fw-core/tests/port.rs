@@ -77,7 +77,11 @@ fn flags_and_capabilities_are_those_of_the_link_layer() {
         ETHERNET => (1, port_cap::IP_BASED_GIDS),
         _ => {
             let caps = port_cap::SL_MAP | port_cap::OPT_IPD | port_cap::EXTENDED_SPEEDS;
-            (0, caps | port_cap::SYS_IMAGE_GUID | port_cap::CLIENT_REG)
+            let notices = port_cap::NOTICE | port_cap::TRAP | port_cap::DR_NOTICE | port_cap::CAP_MASK_NOTICE;
+            (
+                0,
+                caps | notices | port_cap::SYS_IMAGE_GUID | port_cap::CLIENT_REG,
+            )
         }
     };
     let mut function = function(FakeDevice::identity());
@@ -90,5 +94,20 @@ fn flags_and_capabilities_are_those_of_the_link_layer() {
         let attr = function.query_port(1).unwrap();
         assert_eq!(attr.link_layer(), link_layer);
         assert_eq!((attr.flags(), attr.port_cap_flags()), wanted(link_layer));
+    }
+}
+
+/// MGMT-9: that a subnet manager runs at a port everybody can see, as long as its function is not reset.
+#[test]
+fn a_port_says_that_a_manager_is_there() {
+    let mut function = function(FakeDevice::identity());
+    for is_sm in [true, true, false] {
+        let mut cmd = ModifyPortCmd::new();
+        cmd.set_port_num(1);
+        cmd.set_attr_mask(port_attr::IS_SM);
+        cmd.set_is_sm(is_sm);
+        function.modify_port(&cmd).unwrap();
+        let flags = function.query_port(1).unwrap().port_cap_flags();
+        assert_eq!(flags & port_cap::SM != 0, is_sm);
     }
 }

@@ -7,6 +7,7 @@ mod cpu;
 mod curves;
 mod demo;
 mod extras;
+mod fabric;
 mod files;
 mod info;
 mod link;
@@ -79,6 +80,8 @@ enum Command {
     Info(info::Args),
     /// States, credits, rings and counters of the links of a running simulator, and their configuration
     Link(link::Args),
+    /// The network of a simulator: brought up by OpenSM, looked at, cables pulled, switches restarted
+    Fabric(fabric::Args),
     /// Look into packet captures
     #[command(subcommand)]
     Pcap(PcapCommand),
@@ -172,6 +175,7 @@ fn main() -> ExitCode {
         Command::Namespaces(isolation) => run::namespace::try_out(&isolation),
         Command::Info(args) => info::run(&args),
         Command::Link(args) => link::run(&args),
+        Command::Fabric(args) => fabric::run(&args),
         Command::Pcap(PcapCommand::Check { file, json }) => pcap_check::run(&file, json),
         Command::Completions(args) => extras::completions(&args),
         Command::Extras(args) => extras::write(&args),

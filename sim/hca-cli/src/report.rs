@@ -48,7 +48,7 @@ impl Drop for Socket {
 }
 
 /// The cards' sockets in the same folder are ours, so that one which is there is a killed simulator's.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => match UnixStream::connect(path) {
             Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {

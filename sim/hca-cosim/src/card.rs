@@ -290,6 +290,11 @@ impl Card {
         circuit.quiet.is_none() || !circuit.firmware.is_idle() || circuit.pcie.next_event().is_some()
     }
 
+    /// Its firmware waits for the time to do something.
+    pub(crate) fn has_firmware_timer(&self) -> bool {
+        self.circuit.firmware.has_timer()
+    }
+
     /// Begins a cycle: memory is accessed, and what has come by cable is taken.
     pub(crate) fn begin(&mut self, now: u64, cables: &mut [Cable], checked: bool) {
         let circuit = &mut self.circuit;

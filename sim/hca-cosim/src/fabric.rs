@@ -443,6 +443,11 @@ impl Fabric {
         self.cards.iter().any(Card::is_moving) || self.net.is_moving()
     }
 
+    /// Firmware or a switch waits to tell a subnet manager something (once more), which takes seconds.
+    pub(crate) fn waits_to_tell(&self) -> bool {
+        self.cards.iter().any(Card::has_firmware_timer) || self.net.waits_to_tell()
+    }
+
     /// The memory of a client of some card has yet to answer.
     pub(crate) fn waits_for_memory(&self) -> bool {
         self.cards.iter().any(|card| card.pcie().waits_for_memory())

@@ -14,7 +14,8 @@ const STACK_BYTES: usize = 4 << 20;
 enum Ask {
     Read(u32),
     Write(u32, u32),
-    Irq,
+    /// The interrupt, or the end of so many cycles.
+    Irq(Option<u64>),
 }
 
 /// The program: runs for the life of the card.
@@ -57,7 +58,8 @@ pub(crate) fn firmware_with_wires(
             let worked = firmware.poll(bus);
             PortWire::after_poll(&mut wires, &mut firmware);
             if !worked {
-                bus.wait_irq();
+                let wakes_in = firmware.wakes_in(bus);
+                bus.wait_irq(wakes_in);
             }
         }
     })
@@ -120,9 +122,9 @@ pub struct FwBus<'a> {
 }
 
 impl FwBus<'_> {
-    /// Sleeps until the hardware has an event.
-    pub fn wait_irq(&mut self) {
-        self.yielder.suspend(Ask::Irq);
+    /// Sleeps until the hardware has an event, or so many cycles.
+    pub fn wait_irq(&mut self, cycles: Option<u64>) {
+        self.yielder.suspend(Ask::Irq(cycles));
     }
 }
 
@@ -146,8 +148,8 @@ enum State {
     Requesting,
     /// Taken, not answered yet.
     Waiting,
-    /// Sleeps until the interrupt line is up.
-    Sleeping,
+    /// Sleeps until the interrupt line is up, or until this cycle.
+    Sleeping(Option<u64>),
     /// The program has returned.
     Ended,
 }
@@ -176,13 +178,20 @@ impl Program {
     /// Goes on where the port says so, to its next access, which goes to the port after the time it takes to think.
     #[inline]
     pub fn go_on(&mut self, now: u64, port: &mut FirmwarePort) {
+        if let State::Sleeping(Some(until)) = port.state
+            && until <= now
+        {
+            port.state = State::Computing(0);
+        }
         let State::Computing(value) = port.state else {
             return;
         };
         port.access = match self.coroutine.resume(value) {
             CoroutineResult::Yield(Ask::Read(addr)) => (0, addr, 0),
             CoroutineResult::Yield(Ask::Write(addr, value)) => (1, addr, value),
-            CoroutineResult::Yield(Ask::Irq) => return port.state = State::Sleeping,
+            CoroutineResult::Yield(Ask::Irq(cycles)) => {
+                return port.state = State::Sleeping(cycles.map(|cycles| now + cycles));
+            }
             CoroutineResult::Return(()) => return port.state = State::Ended,
         };
         port.state = State::Thinking(now + 1 + self.think_cycles);
@@ -215,7 +224,12 @@ impl FirmwarePort {
     /// Nothing under way.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Sleeping | State::Ended)
+        matches!(self.state, State::Sleeping(_) | State::Ended)
+    }
+
+    /// It will do something though nothing happens.
+    pub fn has_timer(&self) -> bool {
+        matches!(self.state, State::Sleeping(Some(_)))
     }
 
     /// The program is to go on before this cycle ends.
@@ -227,7 +241,8 @@ impl FirmwarePort {
     /// The next cycle in which it does something by itself.
     pub fn next_event(&self, now: u64) -> Option<u64> {
         match self.state {
-            State::Sleeping | State::Ended => None,
+            State::Sleeping(until) => until,
+            State::Ended => None,
             State::Thinking(until) => Some(until),
             State::Computing(_) | State::Requesting | State::Waiting => Some(now + 1),
         }
@@ -256,7 +271,7 @@ impl FirmwarePort {
                 self.sample_ack(ports);
             }
             State::Waiting => self.sample_ack(ports),
-            State::Sleeping if ports.fw_irq_o.get() != 0 => self.state = State::Computing(0),
+            State::Sleeping(_) if ports.fw_irq_o.get() != 0 => self.state = State::Computing(0),
             _ => {}
         }
     }

@@ -61,7 +61,7 @@ pub use outside::{Outside, OutsideId};
 pub use peer::{Peer, PeerId};
 pub use port_observer::{CardPorts, PortObserver};
 pub use server::{
-    LinkStatus, OutsideStatus, PortStatus, Server, ServerStatus, StopHandle, Traffic, pci_config,
+    Calls, LinkStatus, OutsideStatus, PortStatus, Server, ServerStatus, StopHandle, Traffic, pci_config,
 };
 pub use stamps::{Stamp, StampKind};
 

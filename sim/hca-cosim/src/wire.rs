@@ -83,6 +83,8 @@ pub(crate) struct Wire {
     index: usize,
     pub attachment: Option<Attachment>,
     ready: bool,
+    /// The port sees the other end.
+    is_up: bool,
     tx_open: bool,
     sent: Option<Sent>,
     monitor: Monitor<(u8, u8, Beat)>,
@@ -98,6 +100,7 @@ impl Wire {
             index,
             attachment: None,
             ready: true,
+            is_up: false,
             tx_open: false,
             sent: None,
             monitor: Monitor::default(),
@@ -120,7 +123,7 @@ impl Wire {
     pub fn next_event(&self, now: u64, cables: &[Cable]) -> Option<u64> {
         let at = self.attachment.as_ref()?;
         let cable = &cables[at.cable];
-        let arrival = if at.rx.is_busy() {
+        let arrival = if at.rx.is_busy() || self.is_up != cable.is_up() {
             Some(now + 1)
         } else {
             cable.next_arrival_cycle(at.rx.dir())
@@ -137,6 +140,12 @@ impl Wire {
         };
         let cable = &mut cables[at.cable];
         self.ready = cable.ready(at.tx, now);
+        if std::mem::replace(&mut self.is_up, cable.is_up()) && !self.is_up {
+            // Neither side finishes what it has begun; what was offered may be withdrawn.
+            at.rx.cut();
+            self.tx_open = false;
+            self.monitor = Monitor::default();
+        }
         at.rx.fetch(cable, now);
     }
 
@@ -144,7 +153,7 @@ impl Wire {
     pub fn drive(&mut self, now: u64, ports: &Ports, stamps: &mut Stamps) {
         let mac = self.mac(ports);
         mac.rx_valid.set(0);
-        mac.up.set(u8::from(self.attachment.is_some()));
+        mac.up.set(u8::from(self.is_up));
         mac.tx_ready.set(u8::from(self.ready));
         let Some(at) = &mut self.attachment else {
             return;

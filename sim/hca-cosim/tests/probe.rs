@@ -90,7 +90,7 @@ fn firmware_answers_events() {
         "card0",
         Box::new(|bus| {
             loop {
-                bus.wait_irq();
+                bus.wait_irq(None);
                 let word = bus.read32(0);
                 bus.write32(4, word.wrapping_mul(3));
             }

@@ -13,6 +13,9 @@ pub struct Cable {
     config: CableConfig,
     a_to_b: Lane,
     b_to_a: Lane,
+    is_plugged: bool,
+    /// By the direction in which the end sends.
+    is_enabled: [bool; 2],
     captures: Vec<Capture>,
     watches: [Watch; 2],
     listener: Option<Box<dyn Listener>>,
@@ -28,6 +31,8 @@ impl Cable {
             a_to_b: Lane::new(&config, Dir::AToB),
             b_to_a: Lane::new(&config, Dir::BToA),
             config,
+            is_plugged: true,
+            is_enabled: [true; 2],
             captures: Vec::new(),
             watches: Default::default(),
             listener: None,
@@ -73,6 +78,31 @@ impl Cable {
         self.listener = listener;
     }
 
+    /// Both ends see each other: it is plugged in, and both are switched on.
+    pub fn is_up(&self) -> bool {
+        self.is_plugged && self.is_enabled == [true; 2]
+    }
+
+    /// Pulls it out, or plugs it in again.
+    pub fn plug(&mut self, is_plugged: bool) {
+        self.is_plugged = is_plugged;
+        self.cut_if_down();
+    }
+
+    /// The end that sends in this direction switches its port on or off.
+    pub fn enable(&mut self, dir: Dir, is_enabled: bool) {
+        self.is_enabled[dir as usize] = is_enabled;
+        self.cut_if_down();
+    }
+
+    /// What was under way is lost.
+    fn cut_if_down(&mut self) {
+        if !self.is_up() {
+            self.a_to_b.cut();
+            self.b_to_a.cut();
+        }
+    }
+
     fn lane(&self, dir: Dir) -> &Lane {
         match dir {
             Dir::AToB => &self.a_to_b,
@@ -105,11 +135,14 @@ impl Cable {
     }
 
     /// Takes a beat of a packet; `last` ends the packet. An empty last beat of an empty packet is
-    /// no packet.
+    /// no packet. While the cable is down nothing arrives.
     ///
     /// Fails where the packet is too long. A capture that can no longer be written is dropped, the simulation goes on,
     /// and [`Cable::close`] says why.
     pub fn push_beat(&mut self, dir: Dir, now_cycle: u64, beat: &[u8], last: bool) -> Result<(), LinkError> {
+        if !self.is_up() {
+            return Ok(());
+        }
         if !self.lane_mut(dir).push(now_cycle, beat) {
             let name = self.config.name.clone();
             return Err(LinkError::PacketTooLong {

@@ -92,6 +92,14 @@ impl Lane {
         self.in_flight.len()
     }
 
+    /// Loses all that is under way.
+    pub(crate) fn cut(&mut self) {
+        self.partial.clear();
+        self.stats.faults.lost += self.in_flight.len() as u64;
+        self.in_flight.clear();
+        self.held.clear();
+    }
+
     /// Appends a beat to the packet. False where the packet is too long; it is then thrown away.
     pub(crate) fn push(&mut self, now_cycle: u64, beat: &[u8]) -> bool {
         if self.partial.len() + beat.len() > PACKET_BYTES_MAX {

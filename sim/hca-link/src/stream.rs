@@ -49,6 +49,11 @@ impl BeatStream {
         }
     }
 
+    /// The packet under way breaks off: the cable is down.
+    pub fn cut(&mut self) {
+        self.current = None;
+    }
+
     /// The beat that stands at the receiver in this cycle. It stays until it is taken.
     pub fn beat(&self, now_cycle: u64) -> Option<Beat<'_>> {
         if !self.line.ready(now_cycle) {

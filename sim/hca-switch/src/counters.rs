@@ -29,6 +29,8 @@ pub struct PortCounters {
     pub excessive_buffer_overrun_errors: u64,
     /// VL15 packets that found no room.
     pub vl15_dropped: u64,
+    /// Times that the link went down.
+    pub link_downed: u64,
     /// Flow control packets sent. On Ethernet: pause frames.
     pub fcp_sent: u64,
     /// Good ones received.

@@ -12,6 +12,11 @@ use crate::{PortCounters, SwitchError};
 
 /// Cycles between two looks for a deadlock; one that is younger is not reported.
 const DEADLOCK_CYCLES: u64 = 32_768;
+/// A card gives up a link whose other end has gone after 2^20 cycles: as long as this time passes by itself when a cable
+/// is pulled or plugged in.
+const SETTLE_CYCLES: u64 = (1 << 20) + (1 << 17);
+/// A switch that is restarted is away for so long that everybody has given it up.
+const RESTART_CYCLES: u64 = SETTLE_CYCLES;
 
 /// An InfiniBand switch of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +93,8 @@ pub struct Net {
     now: u64,
     /// When to look for a deadlock next.
     look_at: u64,
+    /// Until then time passes though nothing moves.
+    settles_at: u64,
     deadlock: Option<Deadlock>,
     observer: Option<Box<dyn SwitchObserver>>,
 }
@@ -292,6 +299,19 @@ impl Net {
         &self.cables
     }
 
+    /// Pulls a cable out, or plugs it in again. Ends that are cards have the time to see it.
+    pub fn plug(&mut self, link: LinkId, is_plugged: bool) {
+        self.cables[link.0].plug(is_plugged);
+        self.settles_at = self.now + SETTLE_CYCLES;
+    }
+
+    /// Switches an InfiniBand switch off, and on again a little later.
+    pub fn restart(&mut self, id: SwitchId) {
+        let until = self.now + RESTART_CYCLES;
+        self.switches[id.0].restart(self.now, until);
+        self.settles_at = until + 1;
+    }
+
     /// All cables: a card pushes its packets into one and takes them out.
     pub fn cables_mut(&mut self) -> &mut [Cable] {
         &mut self.cables
@@ -315,7 +335,7 @@ impl Net {
     /// True while packets wait in switches or endpoints, or are on a cable. A deadlock that has been reported does not
     /// count: nothing in it moves.
     pub fn is_moving(&self) -> bool {
-        if self.deadlock.is_none() && self.holds_packets() {
+        if self.now < self.settles_at || (self.deadlock.is_none() && self.holds_packets()) {
             return true;
         }
         self.endpoints.iter().any(IbEndpoint::has_work)
@@ -324,6 +344,11 @@ impl Net {
                 .cables
                 .iter()
                 .any(|cable| Dir::ALL.iter().any(|dir| cable.in_flight(*dir) > 0))
+    }
+
+    /// A switch has told its subnet manager something that this has not taken note of.
+    pub fn waits_to_tell(&self) -> bool {
+        self.switches.iter().any(IbSwitch::waits_to_tell)
     }
 
     fn holds_packets(&self) -> bool {
@@ -343,8 +368,11 @@ impl Net {
         let eth_endpoints = self.eth_endpoints.iter();
         let eth_endpoints = eth_endpoints.map(|endpoint| endpoint.next_event(&self.cables, moving));
         let looks = moving && self.deadlock.is_none() && self.holds_packets();
+        let settles = (self.now < self.settles_at).then_some(self.settles_at);
         let all = switches.chain(endpoints).chain(eth_switches).chain(eth_endpoints);
-        all.chain([looks.then_some(self.look_at)]).flatten().min()
+        all.chain([looks.then_some(self.look_at), settles])
+            .flatten()
+            .min()
     }
 
     /// One cycle.
@@ -354,6 +382,9 @@ impl Net {
         for (index, switch) in self.switches.iter_mut().enumerate() {
             if due(switch.next_event(&self.cables, moving)) {
                 switch.step(now, &mut self.cables, moving);
+                if switch.take_turned() {
+                    self.settles_at = self.settles_at.max(now + SETTLE_CYCLES);
+                }
                 if let Some(observer) = &mut self.observer {
                     observer.ib_switch(now, SwitchId(index), switch);
                 }

@@ -7,8 +7,8 @@ use hca_dev::DmaBuf;
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Node, Rig, RigConfig, SecondCable};
 use hca_verbs::{
-    Access, Ah, AhAttr, Datagram, Mr, PortState, QpAttr, QpAttrMask, QpOptions, QpState, RawQp, RecvWr,
-    SendFlags, SendOp, SendWr, Service, WcStatus, WrData,
+    Access, Ah, AhAttr, Datagram, ModifyPortCmd, Mr, PortState, QpAttr, QpAttrMask, QpOptions, QpState,
+    RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, WcStatus, WrData, port_attr,
 };
 use hca_wire::{LID_PERMISSIVE, QPN_SMI};
 
@@ -377,4 +377,68 @@ fn key_24_only_qp0_reaches_agents() {
         assert_eq!(smi.receive(&rig, 0, SILENCE_NS), None, "byte {at} {byte}");
     }
     assert_eq!(smi.ask(&rig, 0, &directed(GET, NODE_INFO, 0, 1))[3], 0x81);
+}
+
+/// MGMT-6, MGMT-9, KEY-3: a wrong M_Key, and a manager that has come, are told of by traps through all layers, again and
+/// again until they are repressed. KEY-5: when the lease is over anybody is let in.
+#[test]
+fn mgmt_6_traps_reach_the_manager() {
+    let rig = managed();
+    let mut smi = Smi::new(&rig.nodes[0], 1);
+    assert_eq!(set_up(&mut smi, &rig, 0, 1, 0), 0);
+    assert_eq!(set_up(&mut smi, &rig, 1, 9, 0), 0);
+    let mut lock = smi.ask(&rig, 0, &directed(GET, PORT_INFO, 0, 1));
+    lock[3..6].copy_from_slice(&[SET, 0, 0]);
+    lock[64..72].copy_from_slice(&KEY.to_be_bytes());
+    (lock[64 + 26], lock[64 + 27]) = (0, 1);
+    (lock[64 + 32], lock[64 + 33], lock[64 + 34]) = (lock[64 + 32] & 0xf0, 0, 2 << 6);
+    assert_eq!(smi.ask(&rig, 0, &lock)[4..6], [0x80, 0]);
+    smi.send(None, &directed(GET, PORT_INFO, 0, 1));
+    let first = smi.receive(&rig, 0, TRAP_NS).expect("no trap");
+    assert_eq!((first[1], first[3], trap(&first)), (0x01, 5, (256, 9)));
+    assert_eq!(smi.receive(&rig, 0, TRAP_NS), Some(first), "again");
+    repress(&rig, &mut smi, &first, KEY);
+    assert_eq!(smi.receive(&rig, 0, TRAP_NS), None, "it has been heard");
+    // A manager comes to the other port.
+    let mut cmd = ModifyPortCmd::new();
+    cmd.set_port_num(1);
+    cmd.set_attr_mask(port_attr::IS_SM);
+    cmd.set_is_sm(true);
+    rig.nodes[1].context.modify_port(&cmd).unwrap();
+    let second = smi.receive(&rig, 0, TRAP_NS).expect("no trap");
+    assert_eq!(trap(&second), (144, 9));
+    assert_eq!(second[64 + 10 + 9] & 2, 2, "IsSM");
+    // A key that is wrong represses nothing, and is one more to be told of.
+    repress(&rig, &mut smi, &second, 1);
+    let numbers = [0; 2].map(|_| trap(&smi.receive(&rig, 0, TRAP_NS).expect("no trap")).0);
+    assert_eq!(numbers.iter().min().zip(numbers.iter().max()), Some((&144, &256)));
+    // Nobody renews the lease of a second, which runs since the first wrong key.
+    let end_ns = rig.now_ns() + 1_000_000_000;
+    while rig.now_ns() < end_ns {
+        let _ = smi.receive(&rig, 0, TRAP_NS);
+    }
+    let mut opened = directed(GET, PORT_INFO, 0, 1);
+    opened[8] = 0x77;
+    smi.send(None, &opened);
+    let is_answer = |mad: &Mad| mad[8] == 0x77 && mad[3] == 0x81;
+    let answered = (0..4).find_map(|_| smi.receive(&rig, 0, TRAP_NS).filter(is_answer));
+    assert!(answered.is_some(), "the lease is over");
+}
+
+const KEY: u64 = 0x5eed;
+/// Longer than between two traps, shorter than two such times.
+const TRAP_NS: u64 = 15_000_000;
+
+/// Number and issuer of a trap.
+fn trap(mad: &Mad) -> (u16, u16) {
+    let word = |at: usize| u16::from_be_bytes([mad[at], mad[at + 1]]);
+    (word(64 + 4), word(64 + 6))
+}
+
+fn repress(rig: &Rig, smi: &mut Smi, of: &Mad, mkey: u64) {
+    let mut mad = *of;
+    mad[3] = 7;
+    mad[24..32].copy_from_slice(&mkey.to_be_bytes());
+    let ah = way(&rig.nodes[0], 1, 9);
+    smi.send(Some(&ah), &mad);
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
-use hca_verbs::{DeviceAttr, LinkLayer, PortAttr};
+use hca_verbs::{DeviceAttr, LinkLayer, ModifyPortCmd, PortAttr, port_attr};
 
 use crate::abi::*;
 use crate::boundary::{EINVAL, Errno, Verb, count, invalid, put, status, unsupported, warn};
@@ -165,6 +165,21 @@ fn port_attr(p: &PortAttr) -> ibv_port_attr {
         flags: p.flags(),
         port_cap_flags2: p.port_cap_flags2(),
     }
+}
+
+/// `hca_set_is_sm`, for our libibumad: a subnet manager runs at a port, or no longer. EPERM: ports do not belong to the
+/// function of this context.
+pub unsafe extern "C" fn set_is_sm(context: *mut ibv_context, port_num: u8, is_sm: c_int) -> c_int {
+    status(|| {
+        // SAFETY: as context_of says.
+        let context = unsafe { context_of(context)? };
+        check_port(context, port_num)?;
+        let mut cmd = ModifyPortCmd::new();
+        cmd.set_port_num(port_num);
+        cmd.set_attr_mask(port_attr::IS_SM);
+        cmd.set_is_sm(is_sm != 0);
+        Ok(context.hca().modify_port(&cmd)?)
+    })
 }
 
 /// What verbs.h calls: `len` is the size of the program's structure.

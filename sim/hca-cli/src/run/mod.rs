@@ -24,7 +24,7 @@ use std::time::Duration;
 use self::namespace::Isolation;
 use self::view::View;
 use crate::sim::folder::{CARD_VARIABLE, FOLDER_VARIABLE, Folder};
-use crate::sim::topology::Topology;
+use crate::sim::topology::{Manager, Topology};
 
 /// Between the two commands of a pair.
 const BETWEEN: &str = "---";
@@ -123,6 +123,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             timeout: args.timeout,
             keep: args.keep.clone(),
         };
+        if args.topology.sm == Manager::Opensm {
+            bail!(
+                "--sm opensm is of hca fabric up; beside a pair it is a program like others: --sm external"
+            );
+        }
         return pair::run(&args.topology, &options, [&server, &client]);
     }
     if args.topology != Topology::default() {

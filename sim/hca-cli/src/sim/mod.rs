@@ -1,24 +1,28 @@
 //! `hca sim`: simulated cards that programs in other processes use through sockets.
 
+pub mod control;
 pub mod counters;
 pub mod facts;
 pub mod folder;
+mod manager;
 mod status;
 pub mod topology;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use hca_cosim::ServerStatus;
 use hca_meter::Meters;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use folder::Folder;
 use hca_topology::{EndSpec, Topology as Plan};
+use manager::OpenSm;
 use status::StatusLine;
-use topology::{Network, Topology};
+use topology::{Manager, Network, Topology};
 
 use crate::report;
 
@@ -60,6 +64,15 @@ pub struct Args {
 
 /// Simulates until it is stopped.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    run_managed(args, &[])
+}
+
+/// The same; `opensm`: further arguments of OpenSM, if that is to set the network up.
+pub fn run_managed(args: &Args, opensm: &[OsString]) -> Result<ExitCode> {
+    let is_managed = args.topology.sm == Manager::Opensm;
+    if !is_managed && !opensm.is_empty() {
+        bail!("what stands behind -- is for opensm: it needs --sm opensm");
+    }
     let folder = Folder::find(args.dir.as_deref())?;
     folder.make()?;
     allow_many_descriptors();
@@ -70,6 +83,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let meters = Meters::default();
     network.server.observe(meters.observers());
     let _report = report::Socket::serve(folder.path(), meters)?;
+    let _control = control::Socket::serve(folder.path(), &plan, network.server.calls())?;
     let stop = network.server.stop_handle();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
@@ -79,6 +93,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     crate::print(&introduction(args, &plan, &folder))?;
     let status = network.server.status();
     {
+        let _manager = is_managed.then(|| OpenSm::start(&folder, opensm)).transpose()?;
         let _line = StatusLine::start(status.clone());
         crate::simulate(|| {
             network.server.run();

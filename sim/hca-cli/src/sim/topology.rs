@@ -91,6 +91,8 @@ pub enum Manager {
     Simulator,
     /// A subnet manager among the programs.
     External,
+    /// Debian's OpenSM, started on card 0 (of hca sim and hca fabric up).
+    Opensm,
 }
 
 impl Default for Topology {
@@ -163,7 +165,7 @@ impl Topology {
         for card in &mut plan.cards {
             card.pcie = self.pcie.over(&card.pcie);
         }
-        if self.sm == Manager::External {
+        if self.sm != Manager::Simulator {
             plan.wait_for_manager();
         }
         self.lead_outside(&mut plan, &cable(Link::Eth))

@@ -3,6 +3,7 @@
 //! and simulated time stands still. It makes no system call that could wait for a client: a thread of each function,
 //! its door, does that. In each turn every function gets a bounded piece of work done.
 
+mod calls;
 mod config_space;
 mod door;
 mod endpoint;
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 use crate::SimError;
 use crate::fabric::{CardId, Fabric};
 use crate::observe::{ObserverFactory, Session};
+pub use calls::Calls;
 pub use config_space::pci_config;
 use door::Door;
 use endpoint::Endpoint;
@@ -52,6 +54,7 @@ pub struct Server {
     endpoints: Vec<Endpoint>,
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
+    calls: Calls,
     functions: Arc<AtomicUsize>,
     patience_ms: Arc<AtomicU64>,
     /// Made with the first function.
@@ -89,6 +92,7 @@ impl Server {
             fabric.card_mut(card).host().contain_lost_writes(true);
         }
         let waker = Arc::new(Waker::new());
+        let calls = Calls::new(waker.clone());
         for outside in fabric.outsides() {
             let waker = waker.clone();
             outside.wire().on_arrival(move || waker.wake());
@@ -109,6 +113,7 @@ impl Server {
             rest: None,
             turns: 0,
             stop: Arc::default(),
+            calls,
             functions: Arc::default(),
             patience_ms: Arc::new(AtomicU64::new(PATIENCE.as_millis() as u64)),
             signals: None,
@@ -182,6 +187,11 @@ impl Server {
         }
     }
 
+    /// For other threads that want something done with the fabric.
+    pub fn calls(&self) -> Calls {
+        self.calls.clone()
+    }
+
     /// The fabric, to look at.
     pub fn fabric(&mut self) -> &mut Fabric {
         &mut self.fabric
@@ -193,11 +203,13 @@ impl Server {
             if let Some(limit) = self.idle() {
                 self.wait_for_work(limit);
             }
+            self.count_rest();
             for index in 0..self.endpoints.len() {
                 if let Some(event) = self.endpoints[index].turn(&mut self.fabric) {
                     self.handle(index, event);
                 }
             }
+            self.calls.attend(&mut self.fabric);
             self.advance();
             self.turns = self.turns.wrapping_add(1);
             if self.turns.is_multiple_of(MEMORY_TURNS) {
@@ -281,6 +293,19 @@ impl Server {
         )
     }
 
+    /// Of a rest in which a trap waits, all counts, though a program ends it before the trap is due: else programs that
+    /// look again and again would keep it waiting for ever.
+    fn count_rest(&mut self) {
+        if self.fabric.is_moving() || !self.fabric.waits_to_tell() {
+            return;
+        }
+        let due = self.fabric.next_cycle().unwrap_or(0);
+        if let Some(rest) = &self.rest {
+            self.fabric
+                .pass(rest.limit(Instant::now()).min(due.saturating_sub(1)));
+        }
+    }
+
     /// Whether no time may pass at present, and for how long: for good, or until the wall clock has come so far.
     fn idle(&mut self) -> Option<Option<Duration>> {
         let Some(due) = self.fabric.next_cycle() else {
@@ -307,6 +332,7 @@ impl Server {
         self.endpoints.iter().for_each(Endpoint::fall_asleep);
         // The looks after the sleep was announced, see `wake`.
         let has_work = self.stop.load(Ordering::SeqCst)
+            || self.calls.wait()
             || self.endpoints.iter().any(Endpoint::has_work)
             || self.idle().is_none_or(|left| is_sooner(left, limit));
         // While memory does not answer somebody has to look at the clock.

@@ -85,6 +85,15 @@ pub(crate) struct Received {
     pub blocks: u16,
 }
 
+impl Received {
+    /// It goes from this LID to that one. CRCs are the caller's.
+    pub fn address(&mut self, slid: u16, dlid: u16) {
+        self.bytes[2..4].copy_from_slice(&dlid.to_be_bytes());
+        self.bytes[6..8].copy_from_slice(&slid.to_be_bytes());
+        (self.lrh.slid, self.lrh.dlid) = (slid, dlid);
+    }
+}
+
 /// Why a buffer does not take a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -117,6 +126,8 @@ pub(crate) struct LinkEnd {
     fcp_max_cycles: u64,
     /// A flow control packet has come: the neighbour has flow control.
     peer_seen: bool,
+    /// The other end was there when it was looked for last.
+    is_up: bool,
     pub counters: PortCounters,
     vl_counters: [VlCounters; 16],
     /// Since when a VL has waited for credits.
@@ -135,10 +146,38 @@ impl LinkEnd {
             refresh_at: 0,
             fcp_max_cycles: config.fcp_max_cycles,
             peer_seen: false,
+            is_up: true,
             counters: PortCounters::default(),
             vl_counters: Default::default(),
             waits_since: [None; DATA_VLS_MAX],
         }
+    }
+
+    /// Is the other end there?
+    pub fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// The cable has come or gone since this was asked last. Credits begin anew; what is in the buffers stays.
+    pub fn has_turned(&mut self, cables: &[Cable]) -> bool {
+        if !self.is_stale(cables) {
+            return false;
+        }
+        self.is_up = !self.is_up;
+        self.counters.link_downed += u64::from(!self.is_up);
+        self.tx = [TxCredits::new(!self.wire.peer_has_credits); DATA_VLS_MAX];
+        self.peer_seen = false;
+        self.news = if self.is_up {
+            (1 << self.wire.op_vls) - 1
+        } else {
+            0
+        };
+        true
+    }
+
+    /// [`LinkEnd::has_turned`] has something to tell.
+    pub fn is_stale(&self, cables: &[Cable]) -> bool {
+        self.is_up != cables[self.wire.cable].is_up()
     }
 
     /// Counters of a VL.
@@ -249,7 +288,7 @@ impl LinkEnd {
     }
 
     fn news_of(&mut self, vl: u8) {
-        if vl < self.wire.op_vls && self.rx[usize::from(vl)].has_news() {
+        if self.is_up && vl < self.wire.op_vls && self.rx[usize::from(vl)].has_news() {
             self.news |= 1 << vl;
         }
     }
@@ -281,7 +320,7 @@ impl LinkEnd {
 
     /// Makes all flow control packets due whose time has come.
     pub fn refresh(&mut self, now: u64, due: Due) {
-        if due == Due::NewsAndRefresh && now >= self.refresh_at {
+        if self.is_up && due == Due::NewsAndRefresh && now >= self.refresh_at {
             self.refresh_at = now + self.fcp_max_cycles;
             self.news |= (1 << self.wire.op_vls) - 1;
         }

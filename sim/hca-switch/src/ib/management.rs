@@ -1,20 +1,23 @@
 //! The agent of an InfiniBand switch: what a subnet manager reads and sets. The switch's tables are the ones that it
 //! forwards by; of a link's size (MTU, VLs) its ends have agreed already, and what is set there is only read back.
 
-use hca_agents::packet::{self, From};
+use hca_agents::packet::{self, From, MAX_PACKET};
+use hca_agents::pma;
 use hca_agents::sma::{ARB_PER_BLOCK, PKEYS_PER_BLOCK};
 use hca_agents::smp::Way;
 use hca_agents::switch::{NO_PORT, Switch, SwitchAgent, SwitchFacts};
 use hca_agents::{NodeFacts, PortFacts, PortSettings, Refused, State};
-use hca_wire::{LID_PERMISSIVE, LNH_IBA_LOCAL, QPN_SMI, crc, lrh};
+use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, LNH_IBA_LOCAL, QPN_GSI, QPN_SMI, crc, lrh};
 
 use super::link::Received;
 use super::switch::IbSwitchConfig;
 use super::tables::{Forwarding, SlTables};
 use crate::arb::{VlArbConfig, VlWeight};
+use crate::counters::PortCounters;
 
-/// Card cycles of a second: leases are in seconds.
+/// Card cycles of a second and of a microsecond: leases are in seconds.
 const CYCLES_PER_S: u64 = 250_000_000;
+const CYCLES_PER_US: u64 = CYCLES_PER_S / 1_000_000;
 /// Entries of the tables.
 const LINEAR_CAP: u16 = 0xc000;
 const MULTICAST_CAP: u16 = 1024;
@@ -25,10 +28,13 @@ const SPEED_10: u8 = 4;
 const SPEED_25_EXT: u8 = 2;
 const PHYS_LINK_UP: u8 = 5;
 const PHYS_POLLING: u8 = 2;
-/// E-5: SL to VL tables, faster lanes.
-const CAPABILITIES: u32 = 1 << 6 | 1 << 14;
+const PHYS_DISABLED: u8 = 3;
+/// E-5: notices and traps, with directed routes too, SL to VL tables, faster lanes.
+const CAPABILITIES: u32 = 1 << 2 | 1 << 3 | 1 << 6 | 1 << 14 | 1 << 21;
 /// Headers in front of a datagram.
 const MAD_AT: usize = 28;
+/// PortSelect of a datagram of performance management.
+const PORT_SELECT: usize = 65;
 
 /// What a manager has set at a port.
 struct PortState {
@@ -38,6 +44,9 @@ struct PortState {
     high_limit: u8,
     hoq_life: u8,
     arbitration: VlArbConfig,
+    /// A manager has not switched it off.
+    is_enabled: bool,
+    counters: pma::Agent,
 }
 
 /// The agent of a switch, and its ports from 0.
@@ -49,6 +58,7 @@ pub(crate) struct Management {
     lmc: u8,
     mtu_cap: u8,
     vl_cap: u8,
+    is_managed: bool,
     ports: Vec<PortState>,
 }
 
@@ -59,7 +69,7 @@ pub(crate) type NewArbitration = Option<(u8, VlArbConfig)>;
 pub(crate) struct Rest<'a> {
     pub forwarding: &'a mut Forwarding,
     pub sl_tables: &'a mut SlTables,
-    /// VLs of each port's link; `None`: there is no cable.
+    /// VLs of each port's link; `None`: there is no cable, or it is down.
     pub op_vls: Vec<Option<u8>>,
     pub arbitration: NewArbitration,
 }
@@ -78,15 +88,17 @@ impl Management {
     pub fn new(config: &IbSwitchConfig) -> Self {
         let mtu_cap = (config.mtu_bytes / 128).trailing_zeros() as u8;
         let port = |number: u8| PortState {
-            state: match config.is_managed && number != 0 {
-                true => State::Init,
-                false => State::Active,
+            state: match number {
+                0 => State::Active,
+                _ => state_at_start(config.is_managed),
             },
             mtu: mtu_cap,
             op_vls: 1,
             high_limit: 0,
             hoq_life: 0,
             arbitration: config.arbitration.clone(),
+            is_enabled: true,
+            counters: pma::Agent::new(),
         };
         Self {
             agent: SwitchAgent::new(),
@@ -96,6 +108,7 @@ impl Management {
             lmc: 0,
             mtu_cap,
             vl_cap: vls_code(config.data_vls),
+            is_managed: config.is_managed,
             ports: (0..=config.ports).map(port).collect(),
         }
     }
@@ -110,6 +123,81 @@ impl Management {
     pub fn sends(&self, port: u8) -> bool {
         let port = self.ports.get(usize::from(port));
         port.is_some_and(|port| port.state == State::Active)
+    }
+
+    /// Has a manager left the port on?
+    pub fn is_enabled(&self, port: u8) -> bool {
+        let port = self.ports.get(usize::from(port));
+        port.is_some_and(|port| port.is_enabled)
+    }
+
+    /// LID and LMC of the switch.
+    pub fn lid(&self) -> (u16, u8) {
+        (self.lid, self.lmc)
+    }
+
+    /// PortState of a port, by its number in PortInfo, as far as its cable allows.
+    pub fn state(&self, port: u8) -> u8 {
+        self.ports
+            .get(usize::from(port))
+            .map_or(0, |port| port.state as u8)
+    }
+
+    /// The link of a port has come or gone.
+    pub fn link_changed(&mut self, port: u8) {
+        let state = state_at_start(self.is_managed);
+        if let Some(port) = self.ports.get_mut(usize::from(port)) {
+            port.state = state;
+        }
+        self.agent.link_changed(self.lid);
+    }
+
+    /// The cycle in which a trap goes.
+    pub fn trap_due(&self) -> Option<u64> {
+        let due_us = self.agent.trap_due_us()?;
+        Some(due_us.saturating_mul(CYCLES_PER_US))
+    }
+
+    /// The trap that goes now, to the port that leads to the subnet manager.
+    pub fn trap(&mut self, now: u64, forwarding: &Forwarding) -> Option<(Vec<u8>, u8)> {
+        let mad = self.agent.trap(now / CYCLES_PER_US, self.lid)?;
+        let kept = self.agent.kept();
+        let mut bytes = [0; MAX_PACKET];
+        let len = packet::write_trap(self.lid, kept, &mad, &mut bytes);
+        let output = forwarding.unicast(kept.sm_lid).filter(|port| *port != 0)?;
+        Some((closed(&bytes[..len]), output))
+    }
+
+    /// Takes a packet that came in on a data VL for the switch's own LID: what leaves in its place, a datagram of
+    /// performance management. `counters`: of a port, if there is one.
+    pub fn count(
+        &mut self,
+        received: &Received,
+        counters: impl Fn(u8) -> Option<PortCounters>,
+    ) -> Option<(Vec<u8>, u16)> {
+        let data = received
+            .bytes
+            .len()
+            .checked_sub(hca_wire::VCRC_LEN + hca_wire::ICRC_LEN)?;
+        let (from, mut mad) = packet::read(&received.bytes[..data])?;
+        let icrc = received.bytes.get(data..data + hca_wire::ICRC_LEN)?;
+        let is_good = from.qpn == QPN_GSI && icrc == icrc_of(&received.bytes[..data]);
+        if !is_good {
+            return None;
+        }
+        // Who names no port that is there is told so by port 0, which no packets pass.
+        let number = Some(mad[PORT_SELECT])
+            .filter(|number| counters(*number).is_some())
+            .unwrap_or(0);
+        let agent = &mut self.ports.get_mut(usize::from(number))?.counters;
+        if !agent.handle(&mut mad, number, || {
+            counters(number).as_ref().map(counts).unwrap_or_default()
+        }) {
+            return None;
+        }
+        let mut bytes = [0; MAX_PACKET];
+        let len = packet::write_answer(&from, self.lid, |_| received.lrh.vl, &mad, &mut bytes);
+        Some((closed(&bytes[..len]), from.slid))
     }
 
     /// Is a packet of subnet management for the switch itself, or for it to pass on?
@@ -136,24 +224,67 @@ impl Management {
             management: self,
             rest: &mut rest,
         };
-        let way = agent.handle(&mut mad, input, &mut hands, now / CYCLES_PER_S);
+        let way = agent.handle(&mut mad, from.slid, input, &mut hands, now / CYCLES_PER_S);
         self.agent = agent;
         let output = match way {
-            Way::Out(port) => Some(port),
+            Way::Out(port) => {
+                received.address(LID_PERMISSIVE, LID_PERMISSIVE);
+                Some(port)
+            }
             Way::Here => {
-                received.bytes[2..4].copy_from_slice(&from.slid.to_be_bytes());
-                received.bytes[6..8].copy_from_slice(&self.lid.to_be_bytes());
-                received.lrh.dlid = from.slid;
+                received.address(self.lid, from.slid);
                 rest.forwarding.unicast(from.slid).filter(|port| *port != 0)
+            }
+            Way::Lid(lid) => {
+                received.address(self.lid, lid);
+                rest.forwarding.unicast(lid).filter(|port| *port != 0)
             }
             Way::Lost => None,
         };
         received.bytes[MAD_AT..data].copy_from_slice(&mad);
-        let icrc = crc::icrc_ib_local(&received.bytes[..data]);
-        received.bytes[data..body].copy_from_slice(&icrc.to_be_bytes());
-        let vcrc = crc::vcrc(&received.bytes[..body]);
-        received.bytes[body..].copy_from_slice(&vcrc.to_be_bytes());
+        received.bytes = closed(&received.bytes[..data]);
         (output.map(|port| (received, port)), rest.arbitration)
+    }
+}
+
+/// VL-14: a port that nobody configures configures itself.
+fn state_at_start(is_managed: bool) -> State {
+    if is_managed { State::Init } else { State::Active }
+}
+
+/// The ICRC of a packet without CRCs.
+fn icrc_of(bytes: &[u8]) -> [u8; hca_wire::ICRC_LEN] {
+    let icrc = match bytes.get(1).map(|byte| byte & 3) {
+        Some(LNH_IBA_GLOBAL) => crc::icrc_ib_global(bytes),
+        _ => crc::icrc_ib_local(bytes),
+    };
+    icrc.to_be_bytes()
+}
+
+/// A packet with its CRCs.
+fn closed(bytes: &[u8]) -> Vec<u8> {
+    let mut packet = bytes.to_vec();
+    packet.extend(icrc_of(bytes));
+    packet.extend(crc::vcrc(&packet).to_be_bytes());
+    packet
+}
+
+/// What the counters of a port say to performance management.
+fn counts(of: &PortCounters) -> pma::Counts {
+    pma::Counts {
+        downed: of.link_downed,
+        rcv_errors: of.port_rcv_errors,
+        rcv_switch_relay_errors: of.port_rcv_switch_relay_errors,
+        xmit_discards: of.port_xmit_discards,
+        xmit_constraint_errors: of.port_xmit_constraint_errors,
+        vl15_dropped: of.vl15_dropped,
+        overruns: of.excessive_buffer_overrun_errors,
+        xmit_words: of.port_xmit_bytes / 4,
+        rcv_words: of.port_rcv_bytes / 4,
+        xmit_packets: of.port_xmit_pkts,
+        rcv_packets: of.port_rcv_pkts,
+        xmit_wait: of.port_xmit_wait,
+        ..pma::Counts::default()
     }
 }
 
@@ -217,7 +348,11 @@ impl Switch for Hands<'_, '_> {
             lmc: if number == 0 { m.lmc } else { 0 },
             cap_mask: if number == 0 { CAPABILITIES } else { 0 },
             state: if is_up { port.state } else { State::Down },
-            phys_state: if is_up { PHYS_LINK_UP } else { PHYS_POLLING },
+            phys_state: match (is_up, port.is_enabled) {
+                (true, _) => PHYS_LINK_UP,
+                (false, true) => PHYS_POLLING,
+                (false, false) => PHYS_DISABLED,
+            },
             width: WIDTH_4X,
             speed: SPEED_10,
             speed_ext: SPEED_25_EXT,
@@ -240,6 +375,9 @@ impl Switch for Hands<'_, '_> {
         let port = self.port_mut(number).ok_or(Refused)?;
         (port.mtu, port.op_vls) = (settings.mtu, settings.op_vls);
         (port.high_limit, port.hoq_life) = (settings.high_limit, settings.hoq_life);
+        if let Some(is_enabled) = settings.is_enabled.filter(|_| number != 0) {
+            port.is_enabled = is_enabled;
+        }
         match settings.state {
             // The cable trains again at once.
             Some(State::Down) => port.state = State::Init,

@@ -87,6 +87,11 @@ impl OutQueue {
         waiting
     }
 
+    /// A source that has something here.
+    pub fn any(&self) -> Option<Source> {
+        self.lanes.keys().next().copied()
+    }
+
     /// A source whose head has been one for at least `life` cycles.
     pub fn expired(&self, now: u64, life: u64) -> Option<Source> {
         let old = |(_, lane): &(&Source, &Lane)| now.saturating_sub(lane.head_since) >= life;

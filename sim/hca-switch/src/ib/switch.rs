@@ -127,6 +127,10 @@ pub struct IbSwitch {
     wake_at: Option<u64>,
     /// When a data packet last left.
     progress_at: u64,
+    /// Until then it is switched off.
+    is_away_until: u64,
+    /// A link has come or gone since somebody asked last.
+    has_turned: bool,
 }
 
 impl IbSwitch {
@@ -143,6 +147,8 @@ impl IbSwitch {
             management,
             wake_at: None,
             progress_at: 0,
+            is_away_until: 0,
+            has_turned: false,
         })
     }
 
@@ -238,7 +244,10 @@ impl IbSwitch {
     pub(crate) fn next_event(&self, cables: &[Cable], timers: bool) -> Option<u64> {
         let mut next = self.wake_at;
         for port in self.ports.iter().flatten() {
-            let timer = timers.then(|| port.link.refresh_at());
+            if port.link.is_stale(cables) {
+                return Some(0);
+            }
+            let timer = (timers && port.link.is_up()).then(|| port.link.refresh_at());
             next = [next, port.link.next_arrival(cables), timer]
                 .into_iter()
                 .flatten()
@@ -249,6 +258,8 @@ impl IbSwitch {
 
     /// One cycle.
     pub(crate) fn step(&mut self, now: u64, cables: &mut [Cable], timers: bool) {
+        self.follow_cables(now, cables);
+        self.send_trap(now);
         for index in 0..self.ports.len() {
             while let Some(received) = self.ports[index]
                 .as_mut()
@@ -278,7 +289,8 @@ impl IbSwitch {
             op_vls: self
                 .ports
                 .iter()
-                .map(|port| port.as_ref().map(|port| port.link.wire.op_vls))
+                .map(|port| port.as_ref().filter(|port| port.link.is_up()))
+                .map(|port| port.map(|port| port.link.wire.op_vls))
                 .collect(),
             arbitration: None,
         };
@@ -290,6 +302,113 @@ impl IbSwitch {
         leaves
     }
 
+    /// What leaves in the place of a packet of general services for the switch: its counters.
+    fn tell_counters(&mut self, received: &Received) -> Option<(Received, u8)> {
+        let ports = &self.ports;
+        let counters = |port: u8| ports.get(port).map(|port| port.link.counters);
+        let (bytes, dlid) = self.management.count(received, counters)?;
+        let output = self.forwarding.unicast(dlid).filter(|port| *port != 0)?;
+        let lrh = lrh::Repr::read(&bytes).ok()?;
+        let blocks = hca_wire::blocks(bytes.len()) as u16;
+        Some((Received { bytes, lrh, blocks }, output))
+    }
+
+    /// What cables that were pulled or plugged in mean, and ports that were switched on or off.
+    fn follow_cables(&mut self, now: u64, cables: &mut [Cable]) {
+        let is_back = now >= self.is_away_until;
+        for (index, number) in (0..self.ports.len()).zip(1..) {
+            let Some(port) = &mut self.ports[index] else {
+                continue;
+            };
+            let wire = port.link.wire;
+            cables[wire.cable].enable(wire.tx, is_back && self.management.is_enabled(number));
+            if !port.link.has_turned(cables) {
+                continue;
+            }
+            self.has_turned = true;
+            if !port.link.is_up() {
+                self.drop_waiting(now, index);
+            }
+            self.management.link_changed(number);
+        }
+    }
+
+    /// Nothing that waits for an output leaves any more.
+    fn drop_waiting(&mut self, now: u64, index: usize) {
+        for queue in 0..=DATA_VLS_MAX {
+            while let Some(port) = &mut self.ports[index]
+                && let Some(source) = port.out.queues[queue].any()
+                && let Some(waiting) = port.out.queues[queue].pop(now, source)
+            {
+                port.link.counters.port_xmit_discards += 1;
+                self.leave(waiting.slot);
+            }
+        }
+    }
+
+    /// Sends the trap whose time has come; it needs no room in a receive buffer.
+    fn send_trap(&mut self, now: u64) {
+        if self.management.trap_due().is_none_or(|due| due > now) {
+            return;
+        }
+        let Some((bytes, output)) = self.management.trap(now, &self.forwarding) else {
+            return;
+        };
+        let source = Source { port: 0, vl: VL15 };
+        let blocks = hca_wire::blocks(bytes.len()) as u16;
+        let waiting = Waiting {
+            blocks,
+            bytes: bytes.len() as u32,
+            ready_at: now,
+            slot: self.store.insert(Stored {
+                bytes,
+                source,
+                blocks,
+                copies: 1,
+            }),
+        };
+        match self.ports.get_mut(output).filter(|port| port.link.is_up()) {
+            Some(port) => port.out.queues[usize::from(VL15)].push(now, source, waiting),
+            None => self.leave(waiting.slot),
+        }
+    }
+
+    /// Switches it off, and on again at a later cycle: then it is as new, for a subnet manager to set up.
+    pub fn restart(&mut self, now: u64, until: u64) {
+        for index in 0..self.ports.len() {
+            self.drop_waiting(now, index);
+        }
+        self.is_away_until = until;
+        self.wake_at = Some(now);
+        if self.config.is_managed {
+            self.management = Management::new(&self.config);
+            self.forwarding = Forwarding::default();
+            self.sl_tables = SlTables::default();
+        }
+    }
+
+    /// Has a link come or gone since this was asked last?
+    pub(crate) fn take_turned(&mut self) -> bool {
+        std::mem::take(&mut self.has_turned)
+    }
+
+    /// A trap is to go, for the first time or again.
+    pub(crate) fn waits_to_tell(&self) -> bool {
+        self.management.trap_due().is_some()
+    }
+
+    /// LID and LMC that a subnet manager has given it.
+    pub fn lid(&self) -> (u16, u8) {
+        self.management.lid()
+    }
+
+    /// PortState of a port, from 1, by its number in PortInfo; `None`: it has no cable.
+    pub fn port_state(&self, port: u8) -> Option<u8> {
+        const DOWN: u8 = 1;
+        let is_up = self.ports.get(port)?.link.is_up();
+        Some(if is_up { self.management.state(port) } else { DOWN })
+    }
+
     /// Puts a packet that has come in into the queues of its outputs.
     fn forward(&mut self, now: u64, index: usize, mut received: Received) {
         let input = index as u8 + 1;
@@ -297,6 +416,13 @@ impl IbSwitch {
         let mut ports = self.forwarding.ports(lrh.dlid, input);
         if lrh.vl == VL15 && self.management.is_for(&lrh, &self.forwarding) {
             let Some((leaves, output)) = self.manage(now, input, received) else {
+                return;
+            };
+            received = leaves;
+            ports = 1u64.checked_shl(output.into()).unwrap_or(0);
+        } else if lrh.vl != VL15 && self.forwarding.unicast(lrh.dlid) == Some(0) {
+            let Some((leaves, output)) = self.tell_counters(&received) else {
+                self.drain_input(index, lrh.vl);
                 return;
             };
             received = leaves;
@@ -320,6 +446,8 @@ impl IbSwitch {
         let Some(port) = &mut self.ports[index] else {
             return;
         };
+        // What leaves may be another packet than what has come.
+        let lrh = received.lrh;
         if count == 0 {
             if unusable == 0 {
                 port.link.counters.port_rcv_switch_relay_errors += 1;
@@ -354,6 +482,13 @@ impl IbSwitch {
         }
     }
 
+    /// A packet that has come in goes no further.
+    fn drain_input(&mut self, index: usize, vl: u8) {
+        if let Some(port) = &mut self.ports[index] {
+            port.link.drain(vl, 0);
+        }
+    }
+
     /// VL of a packet behind an output; `None`, and counted there: it has none.
     fn output_vl(&mut self, input: u8, output: u8, received: &Received) -> Option<u8> {
         let lrh = &received.lrh;
@@ -365,8 +500,8 @@ impl IbSwitch {
             }
             return None;
         };
-        if received.blocks > port.link.wire.packet_blocks {
-            // Larger than the MTU behind this port.
+        if !port.link.is_up() || received.blocks > port.link.wire.packet_blocks {
+            // Nobody is there, or it is larger than the MTU behind this port.
             port.link.counters.port_xmit_discards += 1;
             return None;
         }
@@ -448,6 +583,12 @@ impl IbSwitch {
     fn next_wake(&mut self, now: u64, cables: &[Cable]) -> Option<u64> {
         let mut next: Option<u64> = None;
         let mut at = |cycle: u64| next = Some(next.map_or(cycle, |found| found.min(cycle)));
+        if now < self.is_away_until {
+            at(self.is_away_until);
+        }
+        if let Some(due) = self.management.trap_due() {
+            at(due.max(now + 1));
+        }
         for port in self.ports.iter_mut().flatten() {
             let line = port.link.line_ready_cycle(cables).max(now + 1);
             if port.link.has_fcp() {

@@ -55,6 +55,16 @@ impl Forwarding {
         self.unicast.get(&lid).copied()
     }
 
+    /// LIDs and their ports.
+    pub fn all_unicast(&self) -> impl Iterator<Item = (u16, u8)> {
+        self.unicast.iter().map(|(lid, port)| (*lid, *port))
+    }
+
+    /// Groups and their ports, a bit each.
+    pub fn all_multicast(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.multicast.iter().map(|(mlid, ports)| (*mlid, *ports))
+    }
+
     /// The ports for a group, a bit each; port 1 is bit 1.
     pub fn multicast(&self, mlid: u16) -> u64 {
         self.multicast.get(&mlid).copied().unwrap_or(0)

@@ -1,0 +1,62 @@
+"""Our librdmacm as a client of OpenSM's administration: paths and groups are what that says (MGMT-3, MC-12, MC-13).
+
+With an LMC no card has the LID that the simulator would have given it: who did not ask could not arrive.
+"""
+
+import re
+
+import pytest
+from cards import listens_by_cm
+
+GROUP = "239.1.2.3"
+
+
+def ip(card):
+    return f"10.0.0.{card + 1}"
+
+
+@pytest.fixture(name="net")
+def fixture_net(fabric):
+    net = fabric("two-switches")
+    net.sm = net.manage("-l", "2")
+    net.sm.wait_up()
+    assert not set(net.lids(4)) & {1, 2, 3}
+    return net
+
+
+def test_connections(net):
+    """MGMT-3: rping and rdma_server across two switches, by the LIDs of path records."""
+    server = net.start(3, "rping", "-s", "-a", ip(3), "-C", "5", "-v")
+    server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
+    client = net.start(0, "rping", "-c", "-a", ip(3), "-C", "5", "-v")
+    for end in (client.done(), server.done()):
+        assert end.code == 0 and "DISCONNECT EVENT" in end.text, end
+
+
+def test_nobody_there(net):
+    """CM-26: whose port the administrator does not know is not found."""
+    again = net.sm.up_again()
+    net.command("pull", "card3")
+    net.sm.wait_up(again)
+    client = net.run(2, "rping", "-c", "-a", ip(3), "-C", "1", "-v")
+    assert client.code != 0, client
+
+
+def test_groups(net):
+    """MC-12, MC-13: the administrator gives a group its LID, and switches the tree; who leaves is forgotten."""
+    receivers = [net.start(card, "mckey", "-m", GROUP, "-b", ip(card), "-c", "1", "-C", "5", live=True)
+                 for card in (1, 3)]
+    for receiver in receivers:
+        receiver.prints("(?i)receiving data|joined")
+    members = net.ask(0, "saquery", "-m")
+    group = re.search(r"ff12:4001:ffff::f01:203", members)
+    assert group, members
+    tables = {name: switch["multicast"] for name, switch in net.switches().items()}
+    mlid = int(re.search(r"ff12:4001:ffff::f01:203.*?Mlid\.*(0x\w+)", net.ask(0, "saquery", "-g"), re.S).group(1), 0)
+    assert str(mlid) in tables["sw0"] and str(mlid) in tables["sw1"], (mlid, tables)
+    sender = net.run(0, "mckey", "-m", GROUP, "-b", ip(0), "-s", "-c", "1", "-C", "5")
+    assert sender.code == 0, sender
+    for receiver in receivers:
+        done = receiver.done()
+        assert done.code == 0 and "return status 0" in done.text, done
+    assert "ff12:4001:ffff::f01:203" not in net.ask(0, "saquery", "-g")
