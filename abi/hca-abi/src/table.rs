@@ -363,6 +363,7 @@ macro_rules! abi_enum {
 
         impl TryFrom<u8> for $name {
             type Error = $crate::table::UnknownCode;
+            #[inline]
             fn try_from(code: u8) -> Result<Self, Self::Error> {
                 match code {
                     $($code => Ok(Self::$value),)*
@@ -372,6 +373,7 @@ macro_rules! abi_enum {
         }
 
         impl From<$name> for u8 {
+            #[inline]
             fn from(value: $name) -> u8 {
                 value as u8
             }

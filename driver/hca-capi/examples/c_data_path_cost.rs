@@ -176,6 +176,10 @@ fn main() {
         send + one
     );
     println!(
+        "work requests posted and polled per second and core      {:6.1} million",
+        1e3 / (send + one)
+    );
+    println!(
         "doorbell through the ring shared with a simulator       {:6.1} ns",
         doorbell()
     );

@@ -20,6 +20,7 @@
 mod copy;
 mod error;
 mod iova;
+mod lock;
 mod memory;
 
 use std::os::fd::BorrowedFd;
@@ -27,6 +28,7 @@ use std::os::fd::BorrowedFd;
 pub use copy::{LINE_BYTES, load_bytes, store_bytes, store_line};
 pub use error::DeviceError;
 pub use iova::{RING_IOVA_BASE, ring_iova, user_iova};
+pub use lock::{OneThread, ShortLock};
 pub use memory::{DmaBuf, PAGE_BYTES, SharedMem, UserMemory, page_round_up};
 
 /// PCI vendor number of an OpenHCA card, with [`PCI_DEVICE_ID`]; which number, and why: decision 0015.

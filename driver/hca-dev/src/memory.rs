@@ -130,11 +130,13 @@ impl SharedMem {
     }
 
     /// First byte.
+    #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.base
     }
 
     /// Length of the mapping.
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
@@ -208,6 +210,7 @@ impl UserMemory {
     }
 
     /// Length.
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
@@ -240,11 +243,13 @@ impl DmaBuf {
     }
 
     /// Length in bytes (whole pages).
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
     /// First byte in this process.
+    #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.memory.as_ptr()
     }
@@ -317,6 +322,28 @@ impl DmaBuf {
         unsafe { AtomicU64::from_ptr(self.at(offset, 8, 8).cast()).load(Ordering::Relaxed) }
     }
 
+    /// `N` relaxed 64-bit loads, one after the other.
+    #[inline]
+    pub fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        let first = self.at(offset, 8 * N, 8).cast::<u64>();
+        let mut words = [0; N];
+        for (i, word) in words.iter_mut().enumerate() {
+            // SAFETY: as in `load_u32`.
+            *word = unsafe { AtomicU64::from_ptr(first.wrapping_add(i)).load(Ordering::Relaxed) };
+        }
+        words
+    }
+
+    /// `N` relaxed 64-bit stores, one after the other.
+    #[inline]
+    pub fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
+        let first = self.at(offset, 8 * N, 8).cast::<u64>();
+        for (i, word) in words.into_iter().enumerate() {
+            // SAFETY: as in `load_u32`.
+            unsafe { AtomicU64::from_ptr(first.wrapping_add(i)).store(word, Ordering::Relaxed) }
+        }
+    }
+
     /// Relaxed 64-bit store.
     #[inline]
     pub fn store_u64(&self, offset: usize, value: u64) {
@@ -348,6 +375,8 @@ mod tests {
         assert_eq!(a.load_u32_acquire(4104), 0x1234_5678);
         a.fill(0, 8192, 0xa5);
         assert_eq!(b.load_u64(4088), 0xa5a5_a5a5_a5a5_a5a5);
+        b.store_words(4072, [1, 2]);
+        assert_eq!(b.load_words(4072), [1, 2, 0xa5a5_a5a5_a5a5_a5a5]);
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl<P: DevicePtr> AdminQueue<P> {
                 break;
             }
             self.late.pop_front();
-            let cpl = AdminCpl(read_entry(&self.completions, at));
+            let cpl = AdminCpl(read_entry::<_, 32>(&self.completions, at));
             if let Some(destroy) = destroyer_of(opcode)
                 && cpl.status() == u8::from(AdminStatus::Ok)
             {
@@ -150,7 +150,7 @@ impl<P: DevicePtr> AdminQueue<P> {
                 return Err(e);
             }
         }
-        let cpl = AdminCpl(read_entry(&self.completions, at));
+        let cpl = AdminCpl(read_entry::<_, 32>(&self.completions, at));
         if cpl.command_id() != index {
             self.stopped = Some(None);
             let value = cpl.command_id().into();

@@ -119,7 +119,7 @@ impl CqRing {
             if !self.is_ready(index) {
                 break;
             }
-            let mut cqe = Cqe(read_entry(&self.ring, self.offset(index)));
+            let mut cqe = Cqe(read_entry::<_, 8>(&self.ring, self.offset(index)));
             cqe.set_phase(phase_of(index, log_size));
             ring.write_bytes((index as usize & mask) * Cqe::BYTES, cqe.as_bytes());
         }
@@ -158,7 +158,7 @@ impl CqRing {
         doorbells: &Doorbells<P>,
     ) -> Result<Option<Completion>, DriverError> {
         while self.is_ready(self.next) {
-            let cqe = Cqe(read_entry(&self.ring, self.offset(self.next)));
+            let cqe = Cqe(read_entry::<_, 8>(&self.ring, self.offset(self.next)));
             self.next = (self.next + 1) & INDEX_MASK;
             if self.next.wrapping_sub(self.told) & INDEX_MASK >= lag_max(self.log_size) {
                 self.tell(doorbells, CqArm::None);
@@ -230,7 +230,7 @@ impl CqRing {
         let mut removed = 0;
         for i in (0..end).rev() {
             let from = (self.next + i) & INDEX_MASK;
-            let mut cqe = Cqe(read_entry(&self.ring, self.offset(from)));
+            let mut cqe = Cqe(read_entry::<_, 8>(&self.ring, self.offset(from)));
             if cqe.qpn() == qpn {
                 removed += 1;
                 self.give_back(doorbells, &cqe);

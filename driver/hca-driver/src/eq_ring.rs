@@ -94,7 +94,7 @@ impl EqRing {
             }
             return None;
         }
-        let eqe = Eqe(read_entry(&self.ring, offset(self.log_size, self.next)));
+        let eqe = Eqe(read_entry::<_, 8>(&self.ring, offset(self.log_size, self.next)));
         self.next = self.next.wrapping_add(1);
         self.watched.store(self.next, Ordering::Release);
         if u32::from(self.next.wrapping_sub(self.told)) >= (1u32 << self.log_size).div_ceil(4) {

@@ -18,11 +18,16 @@ pub(crate) fn phase_of(index: u32, log_size: u8) -> bool {
 }
 
 /// Copies an entry of whole 64-bit words.
-#[inline]
-pub(crate) fn read_entry<const BYTES: usize>(ring: &DmaBuf, offset: usize) -> [u8; BYTES] {
+#[inline(always)]
+pub(crate) fn read_entry<const BYTES: usize, const WORDS: usize>(
+    ring: &DmaBuf,
+    offset: usize,
+) -> [u8; BYTES] {
+    const { assert!(BYTES == 8 * WORDS) };
     let mut entry = [0; BYTES];
-    for (i, word) in entry.chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&ring.load_u64(offset + 8 * i).to_le_bytes());
+    let words = ring.load_words::<WORDS>(offset);
+    for (bytes, word) in entry.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
     }
     entry
 }

@@ -10,7 +10,7 @@ use crate::doorbell::Doorbells;
 use crate::error::PostError;
 use crate::send_ring::write_sge;
 use crate::shadow::WqShadow;
-use crate::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length};
+use crate::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length, words_of};
 
 /// Builds receive WQEs in DMA memory. Free-running 16-bit index, masked on use.
 #[derive(Debug)]
@@ -59,14 +59,13 @@ impl RecvRing {
                 max: self.max_sge,
             });
         }
+        let length = total_length(wr.sges)?;
         let mut ctrl = RqWqeCtrl::new();
         ctrl.set_num_sge(wr.sges.len() as u8);
-        ctrl.set_length(total_length(wr.sges)?);
+        ctrl.set_length(length);
         ctrl.set_wqe_index(self.next);
         let at = (usize::from(self.next) & ((1 << self.size.log_size) - 1)) * self.size.stride_bytes();
-        for (i, word) in ctrl.as_bytes().as_chunks::<8>().0.iter().enumerate() {
-            self.ring.store_u64(at + 8 * i, u64::from_le_bytes(*word));
-        }
+        self.ring.store_words(at, words_of::<_, 2>(ctrl.as_bytes()));
         for (i, sge) in wr.sges.iter().enumerate() {
             write_sge(&self.ring, at + RECV_HEADER_BYTES + i * SGE_BYTES, sge);
         }

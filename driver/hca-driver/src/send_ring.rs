@@ -13,6 +13,7 @@ use crate::push::PushSlot;
 use crate::shadow::WqShadow;
 use crate::work::{
     DATAGRAM_HEADER_BYTES, SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData, total_length,
+    words_of,
 };
 
 /// Bytes that the headers of all send WQEs begin with alike.
@@ -95,7 +96,7 @@ impl SendRing {
     }
 
     /// Writes one WQE. The card sees it after [`SendRing::ring_doorbell`].
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         if self.datagrams.is_some() {
             return Err(PostError::NoDestination);
@@ -106,7 +107,7 @@ impl SendRing {
         }
         let at = self.free_slot()?;
         let (ctrl, wqe_bytes) = self.write_data(at, SEND_HEADER_BYTES, wr)?;
-        self.store(at, ctrl.as_bytes());
+        self.ring.store_words(at, words_of::<_, 4>(ctrl.as_bytes()));
         self.commit(wr, wqe_bytes);
         Ok(())
     }
@@ -124,7 +125,7 @@ impl SendRing {
         }
         let mut header = to.address.wqe_to(to.remote_qpn, to.remote_qkey);
         header.0[..COMMON_BYTES].copy_from_slice(&ctrl.0[..COMMON_BYTES]);
-        self.store(at, header.as_bytes());
+        self.ring.store_words(at, words_of::<_, 8>(header.as_bytes()));
         self.commit(wr, wqe_bytes);
         Ok(())
     }
@@ -166,105 +167,50 @@ impl SendRing {
     }
 
     /// Writes what follows the header, and returns what the header says of it, with the length of the WQE without
-    /// inline data.
-    #[inline]
+    /// inline data. Inlined always: a header that a call returns in memory is read back in other pieces than it was written.
+    #[inline(always)]
     fn write_data(
         &self,
         at: usize,
         header_bytes: usize,
         wr: &SendWr<'_>,
     ) -> Result<(SqWqeCtrl, usize), PostError> {
-        let mut ctrl = SqWqeCtrl::new();
-        let mut wqe_bytes = header_bytes;
         let data_at = at + header_bytes;
-        match wr.data {
+        let (length, sges, wqe_bytes) = match wr.data {
             WrData::Sges(sges) => {
-                wqe_bytes += self.write_sges(data_at, &wr.op, sges)?;
-                ctrl.set_length(total_length(sges)?);
-                ctrl.set_num_sge(sges.len() as u8);
+                let written = self.write_sges(data_at, &wr.op, sges)?;
+                (total_length(sges)?, Some(sges.len()), header_bytes + written)
             }
-            WrData::Inline(bytes) => {
-                ctrl.set_length(self.write_inline(data_at, &wr.op, &[bytes])?);
-                ctrl.set_inline_data(true);
-            }
-            WrData::InlineList(pieces) => {
-                ctrl.set_length(self.write_inline(data_at, &wr.op, pieces)?);
-                ctrl.set_inline_data(true);
-            }
-        }
+            WrData::Inline(bytes) => (self.write_inline(data_at, &wr.op, &[bytes])?, None, header_bytes),
+            WrData::InlineList(pieces) => (self.write_inline(data_at, &wr.op, pieces)?, None, header_bytes),
+        };
+        let operands = Operands::of(&wr.op);
+        // Field after field, with no branch between: so the compiler keeps the header in registers.
+        let mut ctrl = SqWqeCtrl::new();
         ctrl.set_opcode(wr.op.opcode().into());
         ctrl.set_signaled(wr.flags.signaled);
         ctrl.set_solicited(wr.flags.solicited);
         ctrl.set_fence(wr.flags.fence);
+        ctrl.set_inline_data(sges.is_none());
+        ctrl.set_num_sge(sges.unwrap_or(0) as u8);
+        ctrl.set_imm_data(operands.imm_data.swap_bytes());
+        ctrl.set_length(length);
         ctrl.set_wqe_index(self.next);
-        self.set_operands(&mut ctrl, at, &wr.op);
+        ctrl.set_remote_addr(operands.remote_addr);
+        ctrl.set_rkey(operands.rkey);
         Ok((ctrl, wqe_bytes))
     }
 
-    #[inline]
-    fn store(&self, at: usize, header: &[u8]) {
-        for (i, word) in header.as_chunks::<8>().0.iter().enumerate() {
-            self.ring.store_u64(at + 8 * i, u64::from_le_bytes(*word));
-        }
-    }
-
     /// The WQE at the next index is there.
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self, wr: &SendWr<'_>, wqe_bytes: usize) {
         self.last_bytes = wqe_bytes;
         self.shadow.record(self.next, wr.wr_id);
         self.next = self.next.wrapping_add(1);
     }
 
-    #[inline]
-    fn set_operands(&self, ctrl: &mut SqWqeCtrl, at: usize, op: &SendOp) {
-        let mut remote = |addr, key| {
-            ctrl.set_remote_addr(addr);
-            ctrl.set_rkey(key);
-        };
-        match *op {
-            SendOp::Send => {}
-            SendOp::SendWithImm { imm_data: word }
-            | SendOp::SendWithInv {
-                invalidate_rkey: word,
-            } => {
-                ctrl.set_imm_data(word.swap_bytes());
-            }
-            SendOp::RdmaWrite { remote_addr, rkey } | SendOp::RdmaRead { remote_addr, rkey } => {
-                remote(remote_addr, rkey);
-            }
-            SendOp::RdmaWriteWithImm {
-                remote_addr,
-                rkey,
-                imm_data,
-            } => {
-                remote(remote_addr, rkey);
-                ctrl.set_imm_data(imm_data.swap_bytes());
-            }
-            SendOp::AtomicCmpAndSwp {
-                remote_addr,
-                rkey,
-                compare,
-                swap,
-            } => {
-                remote(remote_addr, rkey);
-                self.ring.store_u64(at + SEND_HEADER_BYTES, compare);
-                self.ring.store_u64(at + SEND_HEADER_BYTES + 8, swap);
-            }
-            SendOp::AtomicFetchAndAdd {
-                remote_addr,
-                rkey,
-                add,
-            } => {
-                remote(remote_addr, rkey);
-                self.ring.store_u64(at + SEND_HEADER_BYTES, add);
-                self.ring.store_u64(at + SEND_HEADER_BYTES + 8, 0);
-            }
-        }
-    }
-
     /// Returns how many bytes it has written behind the header.
-    #[inline]
+    #[inline(always)]
     fn write_sges(&self, at: usize, op: &SendOp, sges: &[Sge]) -> Result<usize, PostError> {
         if sges.len() > self.max_sge {
             return Err(PostError::TooManySges {
@@ -277,6 +223,12 @@ impl SendRing {
             if !matches!(sges, [sge] if sge.length == 8) {
                 return Err(PostError::BadAtomic);
             }
+            let (first, second) = match *op {
+                SendOp::AtomicCmpAndSwp { compare, swap, .. } => (compare, swap),
+                SendOp::AtomicFetchAndAdd { add, .. } => (add, 0),
+                _ => (0, 0),
+            };
+            self.ring.store_words(at, [first, second]);
             operands_bytes = ATOMIC_BYTES;
         }
         for (i, sge) in sges.iter().enumerate() {
@@ -326,6 +278,7 @@ impl SendRing {
     }
 
     /// Index of the next WQE.
+    #[inline]
     pub fn next_index(&self) -> u16 {
         self.next
     }
@@ -342,8 +295,43 @@ impl SendRing {
     }
 }
 
+/// What the header of a WQE says beyond its opcode and its data: 0 where the opcode has no use for it.
+struct Operands {
+    imm_data: u32,
+    remote_addr: u64,
+    rkey: u32,
+}
+
+impl Operands {
+    #[inline(always)]
+    fn of(op: &SendOp) -> Self {
+        let (imm_data, remote_addr, rkey) = match *op {
+            SendOp::Send => (0, 0, 0),
+            SendOp::SendWithImm { imm_data } => (imm_data, 0, 0),
+            SendOp::SendWithInv { invalidate_rkey } => (invalidate_rkey, 0, 0),
+            SendOp::RdmaWriteWithImm {
+                remote_addr,
+                rkey,
+                imm_data,
+            } => (imm_data, remote_addr, rkey),
+            SendOp::RdmaWrite { remote_addr, rkey }
+            | SendOp::RdmaRead { remote_addr, rkey }
+            | SendOp::AtomicCmpAndSwp {
+                remote_addr, rkey, ..
+            }
+            | SendOp::AtomicFetchAndAdd {
+                remote_addr, rkey, ..
+            } => (0, remote_addr, rkey),
+        };
+        Self {
+            imm_data,
+            remote_addr,
+            rkey,
+        }
+    }
+}
+
 #[inline]
 pub(crate) fn write_sge(ring: &DmaBuf, at: usize, sge: &Sge) {
-    ring.store_u64(at, sge.addr);
-    ring.store_u64(at + 8, u64::from(sge.length) | u64::from(sge.lkey) << 32);
+    ring.store_words(at, [sge.addr, u64::from(sge.length) | u64::from(sge.lkey) << 32]);
 }

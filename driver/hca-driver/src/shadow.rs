@@ -34,16 +34,19 @@ impl WqShadow {
     }
 
     /// Entries of the ring.
+    #[inline]
     pub fn entries(&self) -> u32 {
         self.wr_ids.len() as u32
     }
 
     /// Index after the last entry that has completed.
+    #[inline]
     pub fn completed(&self) -> u16 {
         self.completed.load(Ordering::Acquire)
     }
 
     /// Index after the last entry that was posted.
+    #[inline]
     pub fn posted(&self) -> u16 {
         self.posted.load(Ordering::Acquire)
     }

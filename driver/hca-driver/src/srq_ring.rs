@@ -10,7 +10,7 @@ use crate::DevicePtr;
 use crate::doorbell::Doorbells;
 use crate::error::PostError;
 use crate::send_ring::write_sge;
-use crate::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length};
+use crate::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length, words_of};
 
 const BITS: usize = u64::BITS as usize;
 /// Bytes of a slot number in the list.
@@ -131,9 +131,7 @@ impl SrqRing {
         ctrl.set_length(length);
         ctrl.set_wqe_index(slot);
         let at = usize::from(slot) * self.size.stride_bytes();
-        for (i, word) in ctrl.as_bytes().as_chunks::<8>().0.iter().enumerate() {
-            self.slots.store_u64(at + 8 * i, u64::from_le_bytes(*word));
-        }
+        self.slots.store_words(at, words_of::<_, 2>(ctrl.as_bytes()));
         for (i, sge) in wr.sges.iter().enumerate() {
             write_sge(&self.slots, at + RECV_HEADER_BYTES + i * SGE_BYTES, sge);
         }

@@ -296,3 +296,14 @@ pub(crate) fn total_length(sges: &[Sge]) -> Result<u32, PostError> {
         Err(PostError::TooLong { length })
     }
 }
+
+/// The 64-bit words of an entry, as they lie in memory.
+#[inline(always)]
+pub(crate) fn words_of<const BYTES: usize, const WORDS: usize>(entry: &[u8; BYTES]) -> [u64; WORDS] {
+    const { assert!(BYTES == 8 * WORDS) };
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(entry.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}

@@ -5,7 +5,6 @@ pub mod access;
 pub mod convert;
 pub mod live;
 pub mod mapped;
-pub mod mutex;
 pub mod pipe;
 
 use std::ffi::c_int;

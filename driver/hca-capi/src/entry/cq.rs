@@ -3,20 +3,17 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use hca_dev::ShortLock;
 use hca_verbs::{CqOptions, WorkCompletion};
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, get, publish, retire};
-use crate::boundary::mutex::SectionMutex;
 use crate::boundary::{Errno, Verb, count, destroyed, invalid, pointer, status};
 use crate::entry::query::max_cqe;
 use crate::objects::channel::ChannelObject;
 use crate::objects::context::{ContextObject, context_of};
 use crate::objects::cq::CqObject;
 use crate::objects::events::{Events, Numbered};
-
-/// Completions taken at a time.
-const BATCH: usize = 16;
 
 /// What both create verbs ask for.
 pub struct CqWish {
@@ -72,7 +69,7 @@ pub fn create(
         raw: CStruct::new(raw),
         cq,
         events: events.clone(),
-        current: SectionMutex::new(WorkCompletion::default()),
+        current: ShortLock::new(WorkCompletion::default(), None),
         channel,
         card: owner.card.clone(),
     }));
@@ -174,25 +171,15 @@ pub unsafe extern "C" fn poll_cq(raw: *mut ibv_cq, num_entries: c_int, out: *mut
         // SAFETY: the program's CQ; polling does not look it up.
         let cq = unsafe { &*raw.cast::<CqObject>() };
         let max = usize::try_from(num_entries).map_err(|_| Errno(libc::EINVAL))?;
-        let mut done = 0;
-        let mut wc = [WorkCompletion::default(); BATCH];
-        while done < max {
-            let room = (max - done).min(BATCH);
-            let got = match cq.cq.poll_cq(&mut wc[..room]) {
-                Ok(got) => got,
-                Err(_) if done > 0 => break,
-                Err(e) => return Err(e.into()),
-            };
-            for (i, wc) in wc[..got].iter().enumerate() {
-                // SAFETY: done + i < max, the program's array.
-                unsafe { out.add(done + i).write(to_c(wc)) };
+        let mut next = out;
+        let got = cq.cq.poll_each(max, |wc| {
+            // SAFETY: called at most `max` times, the room in the program's array.
+            unsafe {
+                next.write(to_c(wc));
+                next = next.add(1);
             }
-            done += got;
-            if got < room {
-                break;
-            }
-        }
-        Ok(done as c_int)
+        })?;
+        Ok(got as c_int)
     })
 }
 

@@ -47,7 +47,7 @@ unsafe fn bytes_of<'a>(sge: &Sge) -> &'a [u8] {
 ///
 /// # Safety
 /// The fields that the opcode names are set.
-#[inline]
+#[inline(always)]
 unsafe fn operation(wr: &ibv_send_wr) -> Verb<SendOp> {
     // SAFETY: the caller vouches for the fields of this opcode.
     unsafe {
@@ -110,47 +110,39 @@ unsafe fn destination(wr: &ibv_send_wr) -> Verb<Destination<'_>> {
 /// As ibv_post_send(3) says: what the opcode and the flags name is there.
 #[inline]
 unsafe fn push(posting: &mut Posting<'_, DevPtr>, wr: &ibv_send_wr) -> Verb<()> {
-    let (op, flags, sges) = {
-        // SAFETY: the caller vouches for the work request.
-        unsafe {
-            (
-                operation(wr)?,
-                flags_of(wr.send_flags)?,
-                entries(wr.sg_list, wr.num_sge)?,
-            )
-        }
-    };
-    let mut post = |data| {
-        let wr_id = wr.wr_id;
-        let out = SendWr {
-            wr_id,
-            op,
-            flags,
-            data,
-        };
-        let posted = if posting.is_of_datagrams() {
+    // SAFETY: the caller vouches for the work request.
+    let (op, sges) = unsafe { (operation(wr)?, entries(wr.sg_list, wr.num_sge)?) };
+    let flags = flags_of(wr.send_flags)?;
+    let mut pieces;
+    let data = if wr.send_flags & IBV_SEND_INLINE == 0 {
+        WrData::Sges(sges)
+    } else if let [one] = sges {
+        // Inline data is copied now, from the addresses of the list.
+        // SAFETY: as above.
+        WrData::Inline(unsafe { bytes_of(one) })
+    } else {
+        pieces = [&[][..]; MAX_SGE];
+        for (piece, sge) in pieces.iter_mut().zip(sges) {
             // SAFETY: as above.
-            let to = unsafe { destination(wr)? };
-            posting.push_datagram(&Datagram { wr: out, to })
-        } else {
-            posting.push(&out)
-        };
-        posted.map_err(|error| Errno(error.errno()))
+            *piece = unsafe { bytes_of(sge) };
+        }
+        WrData::InlineList(&pieces[..sges.len()])
     };
-    if wr.send_flags & IBV_SEND_INLINE == 0 {
-        return post(WrData::Sges(sges));
-    }
-    // Inline data is copied now, from the addresses of the list.
-    if let [one] = sges {
+    let wr_id = wr.wr_id;
+    let out = SendWr {
+        wr_id,
+        op,
+        flags,
+        data,
+    };
+    let posted = if posting.is_of_datagrams() {
         // SAFETY: as above.
-        return post(WrData::Inline(unsafe { bytes_of(one) }));
-    }
-    let mut pieces: [&[u8]; MAX_SGE] = [&[]; MAX_SGE];
-    for (piece, sge) in pieces.iter_mut().zip(sges) {
-        // SAFETY: as above.
-        *piece = unsafe { bytes_of(sge) };
-    }
-    post(WrData::InlineList(&pieces[..sges.len()]))
+        let to = unsafe { destination(wr)? };
+        posting.push_datagram(&Datagram { wr: out, to })
+    } else {
+        posting.push(&out)
+    };
+    posted.map_err(|error| Errno(error.errno()))
 }
 
 pub unsafe extern "C" fn post_send(

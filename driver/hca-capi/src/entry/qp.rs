@@ -3,12 +3,12 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use hca_dev::ShortLock;
 use hca_verbs::{QpOptions, RawQp};
 
 use crate::abi::*;
 use crate::boundary::convert::{cap_from_c, cap_to_c, qp_attr_from_c, qp_attr_to_c};
 use crate::boundary::live::{CStruct, get, publish, retire};
-use crate::boundary::mutex::SectionMutex;
 use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, put, status, unsupported};
 use crate::cards::DevPtr;
 use crate::entry::qp_ex;
@@ -95,10 +95,13 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
     let events = Arc::<Events>::default();
     let object = publish(Box::new(QpObject {
         raw: CStruct::new(raw),
-        inner: SectionMutex::new(Inner {
-            qp,
-            section: Section::new(cap, is_ud),
-        }),
+        inner: ShortLock::new(
+            Inner {
+                qp,
+                section: Section::new(cap, is_ud),
+            },
+            None,
+        ),
         events: events.clone(),
         qp_num,
         is_ex: send_ops.is_some(),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use hca_dev::ShortLock;
 use hca_verbs::WorkCompletion;
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, Kind, Object};
-use crate::boundary::mutex::SectionMutex;
 use crate::cards::DevPtr;
 use crate::objects::card::Card;
 use crate::objects::channel::ChannelObject;
@@ -20,7 +20,7 @@ pub struct CqObject {
     /// Events that destroy waits for.
     pub events: Arc<Events>,
     /// The extended interface: what its readers read, from start to end of a section.
-    pub current: SectionMutex<WorkCompletion>,
+    pub current: ShortLock<WorkCompletion>,
     pub channel: *mut ChannelObject,
     pub card: Arc<Card>,
 }

@@ -3,11 +3,11 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use hca_dev::ShortLock;
 use hca_verbs::RawQp;
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, Kind, Object};
-use crate::boundary::mutex::SectionMutex;
 use crate::cards::DevPtr;
 use crate::objects::card::Card;
 use crate::objects::events::Events;
@@ -25,7 +25,7 @@ pub struct Inner {
 pub struct QpObject {
     pub raw: CStruct<ibv_qp_ex>,
     /// For posting, and for everything else.
-    pub inner: SectionMutex<Inner>,
+    pub inner: ShortLock<Inner>,
     /// Events that destroy waits for.
     pub events: Arc<Events>,
     pub qp_num: u32,

@@ -1,11 +1,11 @@
 //! Completion queues.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
-use hca_dev::Device;
+use hca_dev::{Device, DmaBuf, ShortLock};
 use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, usable_cqes};
 
 use crate::function::dispatcher::CqSink;
@@ -13,13 +13,9 @@ use crate::function::shared::Shared;
 use crate::objects::channel::CompChannel;
 use crate::objects::context::Context;
 use crate::values::error::{Error, Result};
-use crate::values::lock::lock;
 
 /// Empty polls between two looks whether the device is still there.
 const POLLS_PER_LOOK: u32 = 64;
-/// Completions that arming takes at a time.
-const BATCH: usize = 16;
-
 /// Commands that take longer than a short send with a cold key.
 const SETTLING_NOPS: usize = 4;
 
@@ -78,6 +74,7 @@ impl Default for WorkCompletion {
 }
 
 impl WorkCompletion {
+    #[inline]
     fn new(completion: &Completion) -> Result<Self> {
         let cqe = &completion.cqe;
         let bad = |what, code: u8| DriverError::BadAnswer {
@@ -145,7 +142,7 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
 pub(crate) struct CqShared<P: DevicePtr> {
     pub shared: Arc<Shared<P>>,
     pub cqn: u32,
-    queue: Mutex<Queue>,
+    queue: ShortLock<Queue>,
     sink: Arc<CqSink>,
     gone: AtomicBool,
     /// Polls in a row that found nothing.
@@ -163,45 +160,44 @@ struct Queue {
 }
 
 impl Queue {
+    /// Up to `max` completions, oldest first. What fails behind some of them is for the next call.
     #[inline]
-    fn take<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, wc: &mut [WorkCompletion]) -> Result<usize> {
-        if self.taken.is_empty() {
-            return self.take_from_ring(doorbells, wc);
+    fn take<P: DevicePtr>(
+        &mut self,
+        doorbells: &Doorbells<P>,
+        max: usize,
+        mut take: impl FnMut(&WorkCompletion),
+    ) -> Result<usize> {
+        let mut count = 0;
+        while count < max
+            && let Some(wc) = self.taken.pop_front()
+        {
+            take(&wc);
+            count += 1;
         }
-        let count = self.taken.len().min(wc.len());
-        wc.iter_mut()
-            .zip(self.taken.drain(..count))
-            .for_each(|(to, from)| *to = from);
-        if count == wc.len() {
-            return Ok(count);
-        }
-        match self.take_from_ring(doorbells, &mut wc[count..]) {
-            Ok(more) => Ok(count + more),
-            Err(e) => {
-                self.held = Some(e);
-                Ok(count)
-            }
-        }
+        self.take_from_ring(doorbells, count, max, take)
     }
 
+    /// The same of the ring alone, where `count` have been taken already.
     #[inline]
     fn take_from_ring<P: DevicePtr>(
         &mut self,
         doorbells: &Doorbells<P>,
-        wc: &mut [WorkCompletion],
+        mut count: usize,
+        max: usize,
+        mut take: impl FnMut(&WorkCompletion),
     ) -> Result<usize> {
-        if let Some(error) = self.held.take() {
-            return Err(error);
-        }
-        let mut count = 0;
-        while count < wc.len() {
-            let found = match self.ring.poll(doorbells) {
-                Ok(None) => break,
-                Ok(Some(completion)) => WorkCompletion::new(&completion),
-                Err(e) => Err(e.into()),
+        while count < max {
+            let found = match self.held.take() {
+                Some(error) => Err(error),
+                None => match self.ring.poll(doorbells) {
+                    Ok(None) => break,
+                    Ok(Some(completion)) => WorkCompletion::new(&completion),
+                    Err(e) => Err(e.into()),
+                },
             };
             match found {
-                Ok(completion) => wc[count] = completion,
+                Ok(wc) => take(&wc),
                 Err(e) if count == 0 => return Err(e),
                 Err(e) => {
                     self.held = Some(e);
@@ -215,42 +211,66 @@ impl Queue {
 
     /// Takes all that the ring holds, as far as there is room. An error is for the poll that comes to it.
     fn take_ahead<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>) {
-        let mut wc = [WorkCompletion::default(); BATCH];
-        loop {
-            let room = (self.taken.capacity() - self.taken.len()).min(BATCH);
-            match self.take_from_ring(doorbells, &mut wc[..room]) {
-                Ok(count) => {
-                    self.taken.extend(&wc[..count]);
-                    if count < BATCH {
-                        return;
-                    }
-                }
-                Err(e) => {
-                    self.held = Some(e);
-                    return;
-                }
-            }
+        let mut ahead = std::mem::take(&mut self.taken);
+        let room = ahead.capacity() - ahead.len();
+        let taken = self.take_from_ring(doorbells, 0, room, |wc| ahead.push_back(*wc));
+        self.taken = ahead;
+        if let Err(e) = taken {
+            self.held = Some(e);
         }
     }
 }
 
 impl<P: DevicePtr> CqShared<P> {
     pub fn attach(&self, qpn: u32, shadow: QpShadow) {
-        lock(&self.queue).ring.attach(qpn, shadow);
+        self.queue.with(|queue| queue.ring.attach(qpn, shadow));
     }
 
     /// Removes every completion of a QP that the card has moved to RESET, or destroyed.
     pub fn purge(&self, qpn: u32, detach: bool) {
-        let Queue { ring, taken, .. } = &mut *lock(&self.queue);
-        taken.retain(|wc| wc.qp_num != qpn);
-        if !self.gone.load(Ordering::Acquire) {
-            ring.purge(&self.shared.doorbells, qpn);
-        }
-        if detach {
-            ring.detach(qpn);
-        }
+        self.queue.with(|Queue { ring, taken, .. }| {
+            taken.retain(|wc| wc.qp_num != qpn);
+            if !self.gone.load(Ordering::Acquire) {
+                ring.purge(&self.shared.doorbells, qpn);
+            }
+            if detach {
+                ring.detach(qpn);
+            }
+        });
     }
 
+    /// The ring that is not in use any more, if there is another one now.
+    fn resize_queue(&self, queue: &mut Queue, cqe: u32, log_size: u8) -> Result<Option<DmaBuf>> {
+        if log_size <= queue.ring.log_size() {
+            // Sends that were posted before count, as on cards whose command takes longer than a send.
+            for _ in 0..SETTLING_NOPS {
+                self.shared.function().nop()?;
+            }
+            let waiting = queue.ring.waiting();
+            if cqe < waiting {
+                return Err(Error::Invalid(format!(
+                    "cqe {cqe}: {waiting} completions wait in the queue; poll them first"
+                )));
+            }
+            return Ok(None);
+        }
+        let ((), memory) = self.shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
+            queue.ring.prepare(ring, log_size);
+            let mut cmd = ResizeCqCmd::new();
+            cmd.set_base(ring.iova());
+            cmd.set_log_size(log_size);
+            cmd.set_cqn(self.cqn);
+            self.shared.function().resize_cq(&cmd)
+        })?;
+        let old = queue.ring.move_to(memory, log_size);
+        if self.sink.channel.is_some() {
+            let taken = &mut queue.taken;
+            taken.reserve((usable_cqes(log_size) as usize).saturating_sub(taken.len()));
+        }
+        Ok(Some(old))
+    }
+
+    #[inline]
     fn check_there(&self) -> Result<()> {
         if self.gone.load(Ordering::Acquire) {
             return Err(Error::Destroyed {
@@ -270,8 +290,50 @@ impl<P: DevicePtr> CqShared<P> {
     fn release(&self) -> Result<()> {
         self.gone.store(true, Ordering::Release);
         self.shared.dispatcher.remove_cq(self.cqn);
-        let memory = lock(&self.queue).ring.memory().clone();
+        let memory = self.queue.with(|queue| queue.ring.memory().clone());
         Ok(self.shared.device().free_dma(memory)?)
+    }
+}
+
+impl<P: DevicePtr> CqShared<P> {
+    #[inline]
+    fn ready(&self, max: usize, take: impl FnMut(&WorkCompletion)) -> Result<usize> {
+        self.check_there()?;
+        self.queue
+            .with(|queue| queue.take(&self.shared.doorbells, max, take))
+    }
+
+    /// After a look that found nothing. Whatever comes after the two values are read is either seen by the second
+    /// look or ends the rest.
+    fn poll_again(&self, max: usize, take: impl FnMut(&WorkCompletion)) -> Result<usize> {
+        let device = self.shared.device();
+        self.shared.dispatcher.run_for_poll();
+        let (seen, is_dead) = (device.activity(), self.sink.dead.load(Ordering::Acquire));
+        let count = self.ready(max, take)?;
+        if count > 0 {
+            self.empty_polls.store(0, Ordering::Relaxed);
+            return Ok(count);
+        }
+        if is_dead {
+            return Err(Error::CqDead { cqn: self.cqn });
+        }
+        // Two pollers may count one poll for both: it is a measure of patience.
+        let empty_polls = self.empty_polls.load(Ordering::Relaxed);
+        self.empty_polls
+            .store(empty_polls.wrapping_add(1), Ordering::Relaxed);
+        device.rest(seen, empty_polls);
+        if empty_polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1 && device.is_gone() {
+            return Err(DriverError::Gone.into());
+        }
+        Ok(0)
+    }
+}
+
+/// The next place of an array.
+#[inline]
+fn put(room: &mut std::slice::IterMut<'_, WorkCompletion>, found: &WorkCompletion) {
+    if let Some(place) = room.next() {
+        *place = *found;
     }
 }
 
@@ -338,11 +400,12 @@ impl<P: DevicePtr> Cq<P> {
         });
         shared.dispatcher.add_cq(cqn, sink.clone());
         let ahead = sink.channel.as_ref().map_or(0, |_| usable_cqes(log_size));
-        let queue = Mutex::new(Queue {
+        let queue = Queue {
             ring: CqRing::new(memory, cqn, log_size, qpn_line_bits),
             taken: VecDeque::with_capacity(ahead as usize),
             held: None,
-        });
+        };
+        let queue = ShortLock::new(queue, None);
         Ok(Self {
             inner: Arc::new(CqShared {
                 shared,
@@ -366,7 +429,7 @@ impl<P: DevicePtr> Cq<P> {
 
     /// Completions it holds without overrun.
     pub fn cqe(&self) -> u32 {
-        usable_cqes(lock(&self.inner.queue).ring.log_size())
+        self.inner.queue.with(|queue| usable_cqes(queue.ring.log_size()))
     }
 
     /// ibv_resize_cq (V-63): room for at least `cqe` completions. Those that wait stay, in order; so does the arming.
@@ -376,34 +439,8 @@ impl<P: DevicePtr> Cq<P> {
         cq.check_there()?;
         let log_size = CqRing::log_size_for(cqe)?;
         // Nobody polls from the old ring once the card writes to the new one.
-        let mut queue = lock(&cq.queue);
-        if log_size <= queue.ring.log_size() {
-            // Sends that were posted before count, as on cards whose command takes longer than a send.
-            for _ in 0..SETTLING_NOPS {
-                cq.shared.function().nop()?;
-            }
-            let waiting = queue.ring.waiting();
-            if cqe < waiting {
-                return Err(Error::Invalid(format!(
-                    "cqe {cqe}: {waiting} completions wait in the queue; poll them first"
-                )));
-            }
-            return Ok(());
-        }
-        let ((), memory) = cq.shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
-            queue.ring.prepare(ring, log_size);
-            let mut cmd = ResizeCqCmd::new();
-            cmd.set_base(ring.iova());
-            cmd.set_log_size(log_size);
-            cmd.set_cqn(cq.cqn);
-            cq.shared.function().resize_cq(&cmd)
-        })?;
-        let old = queue.ring.move_to(memory, log_size);
-        if cq.sink.channel.is_some() {
-            let taken = &mut queue.taken;
-            taken.reserve((usable_cqes(log_size) as usize).saturating_sub(taken.len()));
-        }
-        Ok(cq.shared.device().free_dma(old)?)
+        let old = cq.queue.with(|queue| cq.resize_queue(queue, cqe, log_size))?;
+        old.map_or(Ok(()), |old| Ok(cq.shared.device().free_dma(old)?))
     }
 
     /// ibv_poll_cq: takes up to `wc.len()` completions, oldest first; returns how many. Finding none lets the
@@ -411,7 +448,15 @@ impl<P: DevicePtr> Cq<P> {
     /// [`Error::CqDead`] for ever. The only lock is the CQ's own.
     #[inline]
     pub fn poll_cq(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
-        let count = self.poll_ready(wc)?;
+        let mut room = wc.iter_mut();
+        self.poll_each(room.len(), |found| put(&mut room, found))
+    }
+
+    /// The same, with each completion given to `take` as it is found. It runs under the CQ's lock, and must not use
+    /// the CQ.
+    #[inline]
+    pub fn poll_each(&self, max: usize, mut take: impl FnMut(&WorkCompletion)) -> Result<usize> {
+        let count = self.inner.ready(max, &mut take)?;
         let empty_polls = &self.inner.empty_polls;
         if count > 0 {
             // A store only where it changes something: the line may be shared with other pollers.
@@ -420,37 +465,17 @@ impl<P: DevicePtr> Cq<P> {
             }
             return Ok(count);
         }
-        if wc.is_empty() { Ok(0) } else { self.poll_again(wc) }
+        if max == 0 {
+            Ok(0)
+        } else {
+            self.inner.poll_again(max, take)
+        }
     }
 
-    /// After a look that found nothing. Whatever comes after the two values are read is either seen by the second
-    /// look or ends the rest.
-    fn poll_again(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
-        let cq = &*self.inner;
-        let device = cq.shared.device();
-        cq.shared.dispatcher.run_for_poll();
-        let (seen, is_dead) = (device.activity(), cq.sink.dead.load(Ordering::Acquire));
-        let count = self.poll_ready(wc)?;
-        if count > 0 {
-            cq.empty_polls.store(0, Ordering::Relaxed);
-            return Ok(count);
-        }
-        if is_dead {
-            return Err(Error::CqDead { cqn: cq.cqn });
-        }
-        let empty_polls = cq.empty_polls.fetch_add(1, Ordering::Relaxed);
-        device.rest(seen, empty_polls);
-        if empty_polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1 && device.is_gone() {
-            return Err(DriverError::Gone.into());
-        }
-        Ok(0)
-    }
-
-    /// The same, but finding none is the end of it: no time passes, and a dead CQ is not noticed.
+    /// [`Cq::poll_cq`], but finding none is the end of it: no time passes, and a dead CQ is not noticed.
     pub fn poll_ready(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
-        let cq = &*self.inner;
-        cq.check_there()?;
-        lock(&cq.queue).take(&cq.shared.doorbells, wc)
+        let mut room = wc.iter_mut();
+        self.inner.ready(room.len(), |found| put(&mut room, found))
     }
 
     /// Polls until `wc` is full or `deadline_ns` of [`Device::now_ns`] has passed (an error that says how
@@ -485,9 +510,10 @@ impl<P: DevicePtr> Cq<P> {
         } else {
             CqArm::Next
         };
-        let mut queue = lock(&cq.queue);
-        queue.take_ahead(&cq.shared.doorbells);
-        queue.ring.arm(&cq.shared.doorbells, arm);
+        cq.queue.with(|queue| {
+            queue.take_ahead(&cq.shared.doorbells);
+            queue.ring.arm(&cq.shared.doorbells, arm);
+        });
         Ok(())
     }
 

@@ -325,6 +325,7 @@ impl<P: DevicePtr> RawQp<P> {
         Ok(self.pd.shared.function().detach_mcast(self.qpn, mgid)?)
     }
 
+    #[inline]
     fn may_send(&self) -> bool {
         !self.gone && !matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr)
     }
@@ -477,7 +478,7 @@ impl<P: DevicePtr> Posting<'_, P> {
     }
 
     /// Writes one work request into the ring.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.check_state()?;
         self.qp.send.push(wr)
