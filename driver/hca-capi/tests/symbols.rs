@@ -142,9 +142,6 @@ fn absent_verbs_are_unsupported() {
     ] {
         assert_eq!(call(makes), 0, "{makes:?}");
     }
-    for does in [c"ibv_query_ece", c"ibv_set_ece"] {
-        assert_eq!(call(does) as c_int, libc::EOPNOTSUPP, "{does:?}");
-    }
 }
 
 /// A program of the first ABI gets no device, and is told why.

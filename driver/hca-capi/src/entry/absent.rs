@@ -7,14 +7,8 @@ use std::ptr::null_mut;
 use crate::abi::*;
 use crate::boundary::{EOPNOTSUPP, Errno, set_errno, warn};
 
-/// For verbs that return an errno, also those on objects that nobody can have: rdma-core answers so for a driver that
+/// For verbs that return a pointer, also those on objects that nobody can have: rdma-core answers so for a driver that
 /// has no such verb, and programs that try what a card can do look for it.
-pub extern "C" fn status_unsupported() -> c_int {
-    set_errno(EOPNOTSUPP);
-    EOPNOTSUPP.0
-}
-
-/// For verbs that return a pointer.
 pub extern "C" fn pointer_unsupported() -> *mut c_void {
     set_errno(EOPNOTSUPP);
     null_mut()

@@ -22,7 +22,12 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Verb<*mut ibv_ah> {
         // The card has no number for it.
         handle: 0,
     });
-    Ok(publish(Box::new(AhObject { raw, ah })).cast())
+    Ok(publish(Box::new(AhObject {
+        raw,
+        ah,
+        _domain: domain.hold(),
+    }))
+    .cast())
 }
 
 pub unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {

@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::pipe::{EventPipe, eventfd};
 use crate::boundary::{Errno, count, pointer};
-use crate::entry::{cq, cq_ex, post, qp, query};
+use crate::entry::{cq, cq_ex, memory, post, qp, query};
 use crate::objects::card::Card;
 use crate::objects::context::{ContextObject, object_of};
 use crate::objects::device::device_of;
@@ -39,6 +39,9 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         query_port: Some(query::query_port_len),
         query_device_ex: Some(query::query_device_ex),
         query_rt_values: Some(query::query_rt_values),
+        alloc_td: Some(memory::alloc_td),
+        dealloc_td: Some(memory::dealloc_td),
+        alloc_parent_domain: Some(memory::alloc_parent_domain),
         create_cq_ex: Some(cq_ex::create_cq_ex),
         create_qp_ex: Some(qp::create_qp_ex),
         sz: size_of::<verbs_context>(),

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use hca_dev::ShortLock;
+use hca_dev::{OneThread, ShortLock};
 use hca_verbs::{CqOptions, WorkCompletion};
 
 use crate::abi::*;
@@ -14,6 +14,7 @@ use crate::objects::channel::ChannelObject;
 use crate::objects::context::{ContextObject, context_of};
 use crate::objects::cq::CqObject;
 use crate::objects::events::{Events, Numbered};
+use crate::objects::memory::Hold;
 
 /// What both create verbs ask for.
 pub struct CqWish {
@@ -21,6 +22,9 @@ pub struct CqWish {
     pub cq_context: *mut c_void,
     pub channel: *mut ibv_comp_channel,
     pub comp_vector: i64,
+    /// The parent domain that it is made in.
+    pub domain: Option<Hold>,
+    pub one_thread: Option<OneThread>,
 }
 
 /// Makes the queue; `finish` adds what the extended interface needs.
@@ -52,6 +56,7 @@ pub fn create(
         cqe: wish.cqe,
         channel: used.map(|c| &c.ends.channel),
         comp_vector,
+        one_thread: wish.one_thread,
     };
     let cq = owner.hca().create_cq(&options)?;
     let mut raw = ibv_cq_ex {
@@ -69,9 +74,10 @@ pub fn create(
         raw: CStruct::new(raw),
         cq,
         events: events.clone(),
-        current: ShortLock::new(WorkCompletion::default(), None),
+        current: ShortLock::new(WorkCompletion::default(), wish.one_thread),
         channel,
         card: owner.card.clone(),
+        _domain: wish.domain.clone(),
     }));
     if let Some(channel) = used {
         channel.add_user();
@@ -98,6 +104,8 @@ pub unsafe extern "C" fn create_cq(
             cq_context,
             channel,
             comp_vector: comp_vector.into(),
+            domain: None,
+            one_thread: None,
         };
         Ok(create(context, &wish, |_| ())?.cast())
     })

@@ -2,12 +2,15 @@
 
 use std::ffi::{c_int, c_uint};
 
+use hca_dev::OneThread;
 use hca_verbs::WorkCompletion;
 
 use crate::abi::*;
-use crate::boundary::{Errno, pointer, unsupported, value};
+use crate::boundary::live::get;
+use crate::boundary::{Errno, Verb, invalid, pointer, unsupported, value};
 use crate::entry::cq::{CqWish, create};
 use crate::objects::cq::CqObject;
+use crate::objects::memory::{Hold, PdObject};
 
 /// ibv_create_cq_wc_flags that a completion of this card can tell.
 const KNOWN_FIELDS: u64 = (IBV_WC_EX_WITH_BYTE_LEN
@@ -32,9 +35,14 @@ pub unsafe extern "C" fn create_cq_ex(
                 attr.wc_flags
             )));
         }
-        if attr.comp_mask & !IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 {
-            return Err(unsupported("ibv_create_cq_ex: no comp_mask but FLAGS"));
+        if attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
+            return Err(unsupported("ibv_create_cq_ex: no comp_mask but FLAGS and PD"));
         }
+        let (domain, mut one_thread) = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD == 0 {
+            (None, None)
+        } else {
+            parent_domain(context, attr.parent_domain)?
+        };
         let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 {
             0
         } else {
@@ -43,14 +51,31 @@ pub unsafe extern "C" fn create_cq_ex(
         if flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
             return Err(unsupported("ibv_create_cq_ex: no flag but SINGLE_THREADED"));
         }
+        if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+            // SAFETY: what the program says by it.
+            one_thread = Some(unsafe { OneThread::promise() });
+        }
         let wish = CqWish {
             cqe: attr.cqe,
             cq_context: attr.cq_context,
             channel: attr.channel,
             comp_vector: attr.comp_vector.into(),
+            domain,
+            one_thread,
         };
         Ok(create(context, &wish, set_functions)?.cast())
     })
+}
+
+/// A CQ is in no protection domain: only a parent domain says something of it.
+fn parent_domain(context: *mut ibv_context, pd: *mut ibv_pd) -> Verb<(Option<Hold>, Option<OneThread>)> {
+    // SAFETY: looked up first.
+    let domain = unsafe { get(pd.cast::<PdObject>())? };
+    // SAFETY: just found.
+    if domain.parent.is_none() || unsafe { (*pd).context } != context {
+        return Err(invalid("ibv_create_cq_ex: no parent domain of this context"));
+    }
+    Ok((domain.hold(), domain.one_thread()))
 }
 
 fn set_functions(cq: &mut ibv_cq_ex) {

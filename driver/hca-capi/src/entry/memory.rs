@@ -2,35 +2,118 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use hca_dev::UserMemory;
+use hca_dev::{OneThread, UserMemory};
 use hca_verbs::MrOptions;
 
 use crate::abi::*;
 use crate::boundary::access::check_access;
 use crate::boundary::live::{CStruct, get, publish, retire};
 use crate::boundary::mapped::check_memory;
-use crate::boundary::{Verb, destroyed, invalid, pointer, status};
+use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
+use crate::cards::DevPtr;
 use crate::objects::context::context_of;
-use crate::objects::memory::{MrObject, PdObject};
+use crate::objects::memory::{Hold, MrObject, Parent, PdObject, TdObject, is_in_use};
 
 pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
         // SAFETY: as context_of says.
         let pd = unsafe { context_of(context)? }.hca().alloc_pd()?;
-        let raw = CStruct::new(ibv_pd {
-            context,
-            handle: pd.handle(),
-        });
-        Ok(publish(Box::new(PdObject { raw, pd })).cast())
+        Ok(publish_pd(context, pd, None))
     })
 }
 
+fn publish_pd(context: *mut ibv_context, pd: hca_verbs::Pd<DevPtr>, parent: Option<Parent>) -> *mut ibv_pd {
+    let raw = CStruct::new(ibv_pd {
+        context,
+        handle: pd.handle(),
+    });
+    let users = Hold::default();
+    publish(Box::new(PdObject {
+        raw,
+        pd,
+        users,
+        parent,
+    }))
+    .cast()
+}
+
+/// A parent domain is freed alone: its protection domain stays.
 pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     status(|| {
         // SAFETY: looked up first.
-        destroyed(unsafe { get(pd.cast::<PdObject>())? }.pd.destroy())?;
+        let domain = unsafe { get(pd.cast::<PdObject>())? };
+        if is_in_use(&domain.users) {
+            return Err(Errno(libc::EBUSY));
+        }
+        if domain.parent.is_none() {
+            destroyed(domain.pd.destroy())?;
+        }
         drop(retire(pd.cast::<PdObject>())?);
         Ok(())
+    })
+}
+
+/// V-81.
+pub unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
+    pointer(|| {
+        // SAFETY: as context_of says; the program's structure, or NULL.
+        let (_, attr) = unsafe { (context_of(context)?, attr.as_ref()) };
+        if attr.ok_or(Errno(libc::EINVAL))?.comp_mask != 0 {
+            return Err(unsupported("ibv_alloc_td: no comp_mask is known"));
+        }
+        let raw = CStruct::new(ibv_td { context });
+        let users = Hold::default();
+        Ok(publish(Box::new(TdObject { raw, users })).cast())
+    })
+}
+
+/// V-82.
+pub unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    status(|| {
+        // SAFETY: looked up first.
+        if is_in_use(&unsafe { get(td.cast::<TdObject>())? }.users) {
+            return Err(Errno(libc::EBUSY));
+        }
+        drop(retire(td.cast::<TdObject>())?);
+        Ok(())
+    })
+}
+
+/// Rings are memory that the card shares with the process: a program's own allocators cannot make it.
+pub unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: as context_of says; the program's structure, or NULL.
+        let (_, attr) = unsafe { (context_of(context)?, attr.as_ref()) };
+        let attr = attr.ok_or(Errno(libc::EINVAL))?;
+        if attr.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
+            return Err(unsupported(
+                "ibv_alloc_parent_domain: no comp_mask but PD_CONTEXT",
+            ));
+        }
+        // SAFETY: looked up first.
+        let domain = unsafe { get(attr.pd.cast::<PdObject>())? };
+        // SAFETY: looked up first, if there is one.
+        let thread = (!attr.td.is_null()).then(|| unsafe { get(attr.td.cast::<TdObject>()) });
+        let thread = thread.transpose()?;
+        // SAFETY: both were just found.
+        let is_foreign =
+            unsafe { (*attr.pd).context != context || thread.is_some() && (*attr.td).context != context };
+        if is_foreign {
+            return Err(invalid(
+                "a parent domain and what it is made of are of one context",
+            ));
+        }
+        // SAFETY: what a thread domain says (V-81).
+        let promise = thread.map(|_| unsafe { OneThread::promise() });
+        let parent = Parent {
+            _pd: domain.users.clone(),
+            _td: thread.map(|thread| thread.users.clone()),
+            one_thread: promise,
+        };
+        Ok(publish_pd(context, domain.pd.clone(), Some(parent)))
     })
 }
 
@@ -69,6 +152,7 @@ fn make(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_
         mr,
         iova,
         access,
+        domain: domain.hold(),
     })
 }
 
@@ -127,6 +211,7 @@ fn change(object: &mut MrObject, pd: *mut ibv_pd, access: c_uint) -> Verb<()> {
     // SAFETY: as above.
     unsafe { (*raw).pd = pd };
     object.access = access;
+    object.domain = domain.hold();
     Ok(())
 }
 

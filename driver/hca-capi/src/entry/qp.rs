@@ -100,13 +100,14 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
                 qp,
                 section: Section::new(cap, is_ud),
             },
-            None,
+            domain.one_thread(),
         ),
         events: events.clone(),
         qp_num,
         is_ex: send_ops.is_some(),
         sq_sig_all: attr.sq_sig_all,
         card: owner.card.clone(),
+        _domain: domain.hold(),
     }));
     let opened = std::ptr::from_ref(owner) as usize;
     let shared = &owner.card.shared;
@@ -257,6 +258,32 @@ pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
         qp.card.shared.withdraw(Numbered::Qp, qp.qp_num, object);
         qp.events.asynchronous.wait();
         drop(retire(object)?);
+        Ok(())
+    })
+}
+
+/// No options: the card knows no enhanced connection establishment.
+pub unsafe extern "C" fn query_ece(raw: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    status(|| {
+        // SAFETY: looked up first; the program's structure, or NULL.
+        unsafe {
+            get(raw.cast::<QpObject>())?;
+            put(ece, ibv_ece::default())
+        }
+    })
+}
+
+/// Nobody's options can be had here but none.
+pub unsafe extern "C" fn set_ece(raw: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    status(|| {
+        // SAFETY: looked up first; the program's structure, or NULL.
+        let ece = unsafe {
+            get(raw.cast::<QpObject>())?;
+            ece.as_ref().ok_or(Errno(libc::EINVAL))?
+        };
+        if (ece.vendor_id, ece.options, ece.comp_mask) != (0, 0, 0) {
+            return Err(invalid("ibv_set_ece: this card has no options"));
+        }
         Ok(())
     })
 }

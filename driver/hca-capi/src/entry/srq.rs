@@ -41,6 +41,7 @@ pub unsafe extern "C" fn create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
             srq,
             events: events.clone(),
             card: owner.card.clone(),
+            _domain: domain.hold(),
         }));
         let opened = std::ptr::from_ref(owner) as usize;
         let shared = &owner.card.shared;

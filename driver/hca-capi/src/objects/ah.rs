@@ -5,12 +5,15 @@ use hca_verbs::{AddressVector, Ah};
 use crate::abi::*;
 use crate::boundary::live::{CStruct, Kind, Object};
 use crate::cards::DevPtr;
+use crate::objects::memory::Hold;
 
 /// Address handle.
 #[repr(C)]
 pub struct AhObject {
     pub raw: CStruct<ibv_ah>,
     pub ah: Ah<DevPtr>,
+    /// The parent domain that it was made in.
+    pub _domain: Option<Hold>,
 }
 
 impl Object for AhObject {

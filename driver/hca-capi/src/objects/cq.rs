@@ -11,6 +11,7 @@ use crate::cards::DevPtr;
 use crate::objects::card::Card;
 use crate::objects::channel::ChannelObject;
 use crate::objects::events::Events;
+use crate::objects::memory::Hold;
 
 /// A completion queue, extended or not: the first fields of both structures are the same.
 #[repr(C)]
@@ -23,6 +24,8 @@ pub struct CqObject {
     pub current: ShortLock<WorkCompletion>,
     pub channel: *mut ChannelObject,
     pub card: Arc<Card>,
+    /// The parent domain that it was made in.
+    pub _domain: Option<Hold>,
 }
 
 impl Object for CqObject {

@@ -11,6 +11,7 @@ use crate::boundary::live::{CStruct, Kind, Object};
 use crate::cards::DevPtr;
 use crate::objects::card::Card;
 use crate::objects::events::Events;
+use crate::objects::memory::Hold;
 use crate::objects::section::Section;
 
 /// What the QP's lock guards.
@@ -32,6 +33,8 @@ pub struct QpObject {
     pub is_ex: bool,
     pub sq_sig_all: c_int,
     pub card: Arc<Card>,
+    /// The parent domain that it was made in.
+    pub _domain: Option<Hold>,
 }
 
 impl Object for QpObject {

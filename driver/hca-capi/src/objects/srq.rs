@@ -10,6 +10,7 @@ use crate::boundary::{Verb, invalid};
 use crate::cards::DevPtr;
 use crate::objects::card::Card;
 use crate::objects::events::Events;
+use crate::objects::memory::Hold;
 
 /// A shared receive queue.
 #[repr(C)]
@@ -19,6 +20,8 @@ pub struct SrqObject {
     /// Events that destroy waits for.
     pub events: Arc<Events>,
     pub card: Arc<Card>,
+    /// The parent domain that it was made in.
+    pub _domain: Option<Hold>,
 }
 
 impl Object for SrqObject {

@@ -73,6 +73,8 @@ unsafe extern "C" {
         port: u8,
     ) -> *mut ibv_ah;
     pub fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut c_void) -> *mut ibv_srq;
+    pub fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int;
+    pub fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int;
     pub fn _ibv_query_gid_ex(
         context: *mut ibv_context,
         port: u32,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
-use hca_dev::{Device, DmaBuf, ShortLock};
+use hca_dev::{Device, DmaBuf, OneThread, ShortLock};
 use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, usable_cqes};
 
 use crate::function::dispatcher::CqSink;
@@ -117,6 +117,8 @@ pub struct CqOptions<'a, P: DevicePtr> {
     pub channel: Option<&'a CompChannel<P>>,
     /// Event queue of its events, below [`Context::comp_vectors`].
     pub comp_vector: u16,
+    /// Nobody polls it while another does: it needs no lock.
+    pub one_thread: Option<OneThread>,
 }
 
 impl<'a, P: DevicePtr> CqOptions<'a, P> {
@@ -126,6 +128,7 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
             cqe,
             channel: None,
             comp_vector: 0,
+            one_thread: None,
         }
     }
 
@@ -135,6 +138,7 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
             cqe,
             channel: Some(channel),
             comp_vector: 0,
+            one_thread: None,
         }
     }
 }
@@ -405,7 +409,7 @@ impl<P: DevicePtr> Cq<P> {
             taken: VecDeque::with_capacity(ahead as usize),
             held: None,
         };
-        let queue = ShortLock::new(queue, None);
+        let queue = ShortLock::new(queue, options.one_thread);
         Ok(Self {
             inner: Arc::new(CqShared {
                 shared,
