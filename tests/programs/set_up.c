@@ -42,15 +42,21 @@ static void zero(int result, const char *what) {
     }
 }
 
-static void connect_with_itself(struct ibv_qp *qp, union ibv_gid gid, uint16_t lid) {
+static void to_init(struct ibv_qp *qp) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
     zero(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "to INIT");
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
+}
+
+static void to_rtr(struct ibv_qp *qp, union ibv_gid gid, uint16_t lid) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
         .max_dest_rd_atomic = 1, .min_rnr_timer = 12,
         .ah_attr = {.is_global = 1, .dlid = lid, .port_num = 1, .grh = {.dgid = gid, .sgid_index = 1, .hop_limit = 64}}};
     zero(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
         | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "to RTR");
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+}
+
+static void to_rts(struct ibv_qp *qp) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
     zero(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN
         | IBV_QP_MAX_QP_RD_ATOMIC), "to RTS");
 }
@@ -83,8 +89,12 @@ int main(int argc, char **argv) {
         struct ibv_port_attr port;
         zero(ibv_query_gid(context, 1, 1, &gid), "ibv_query_gid");
         zero(ibv_query_port(context, 1, &port), "ibv_query_port");
-        for (int i = 0; i < qps; i++) connect_with_itself(qp[i], gid, port.lid);
-        step("ibv_modify_qp to RTS, three", qps);
+        for (int i = 0; i < qps; i++) to_init(qp[i]);
+        step("ibv_modify_qp to INIT", qps);
+        for (int i = 0; i < qps; i++) to_rtr(qp[i], gid, port.lid);
+        step("ibv_modify_qp to RTR", qps);
+        for (int i = 0; i < qps; i++) to_rts(qp[i]);
+        step("ibv_modify_qp to RTS", qps);
     }
     printf("%-28s %8.1f ms\n", "up after", now_ms() - begin_ms);
     start_ms = now_ms();

@@ -28,7 +28,11 @@ unsafe fn domains(bench: &Bench) -> (*mut ibv_td, *mut ibv_pd) {
         };
         let domain = (*verbs).alloc_parent_domain.unwrap()(bench.context, &mut attr);
         assert!(!td.is_null() && !domain.is_null());
-        assert_eq!((*domain).handle, (*bench.pd).handle, "the protection domain itself");
+        assert_eq!(
+            (*domain).handle,
+            (*bench.pd).handle,
+            "the protection domain itself"
+        );
         (td, domain)
     }
 }
@@ -97,7 +101,11 @@ fn what_is_made_in_a_parent_domain() {
         qps.iter().for_each(|qp| assert_eq!(ibv_destroy_qp(*qp), 0));
         busy();
         assert_eq!(ibv_destroy_cq(cq), 0);
-        assert_eq!((*verbs).dealloc_td.unwrap()(td), libc::EBUSY, "the parent domain has it");
+        assert_eq!(
+            (*verbs).dealloc_td.unwrap()(td),
+            libc::EBUSY,
+            "the parent domain has it"
+        );
         assert_eq!(ibv_dealloc_pd(domain), 0);
         assert_eq!(ibv_dealloc_pd(domain), libc::EINVAL);
         assert_eq!((*verbs).dealloc_td.unwrap()(td), 0);
@@ -122,10 +130,19 @@ fn parent_domains_that_cannot_be() {
         };
         let alloc_td = (*verbs).alloc_td.unwrap();
         refused(alloc_td(bench.context, null_mut()), libc::EINVAL);
-        refused(alloc_td(null_mut(), &mut ibv_td_init_attr::default()), libc::EINVAL);
-        refused(alloc_td(bench.context, &mut ibv_td_init_attr { comp_mask: 1 }), libc::EOPNOTSUPP);
+        refused(
+            alloc_td(null_mut(), &mut ibv_td_init_attr::default()),
+            libc::EINVAL,
+        );
+        refused(
+            alloc_td(bench.context, &mut ibv_td_init_attr { comp_mask: 1 }),
+            libc::EOPNOTSUPP,
+        );
         assert_eq!((*verbs).dealloc_td.unwrap()(null_mut()), libc::EINVAL);
-        let (theirs, td) = (ibv_alloc_pd(other), alloc_td(other, &mut ibv_td_init_attr::default()));
+        let (theirs, td) = (
+            ibv_alloc_pd(other),
+            alloc_td(other, &mut ibv_td_init_attr::default()),
+        );
         for (pd, thread, errno) in [
             (null_mut(), null_mut(), libc::EINVAL),
             (bench.cq.cast(), null_mut(), libc::EINVAL),
@@ -133,12 +150,22 @@ fn parent_domains_that_cannot_be() {
             (theirs, null_mut(), libc::EINVAL),
             (bench.pd, td, libc::EINVAL),
         ] {
-            let mut attr = ibv_parent_domain_init_attr { pd, td: thread, ..alone };
+            let mut attr = ibv_parent_domain_init_attr {
+                pd,
+                td: thread,
+                ..alone
+            };
             refused(alloc(&mut attr), errno);
         }
         let comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
-        refused(alloc(&mut ibv_parent_domain_init_attr { comp_mask, ..alone }), libc::EOPNOTSUPP);
-        refused((*verbs).alloc_parent_domain.unwrap()(bench.context, null_mut()), libc::EINVAL);
+        refused(
+            alloc(&mut ibv_parent_domain_init_attr { comp_mask, ..alone }),
+            libc::EOPNOTSUPP,
+        );
+        refused(
+            (*verbs).alloc_parent_domain.unwrap()(bench.context, null_mut()),
+            libc::EINVAL,
+        );
         // Without a thread domain, with a word of the program's that nobody asks for.
         let comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
         let domain = alloc(&mut ibv_parent_domain_init_attr { comp_mask, ..alone });

@@ -81,7 +81,7 @@ impl<T> ShortLock<T> {
         while self.is_held.load(Ordering::Relaxed) || self.is_held.swap(true, Ordering::Acquire) {
             match looks {
                 ..SPINS => std::hint::spin_loop(),
-                ..YIELDS => std::thread::yield_now(),
+                SPINS..YIELDS => std::thread::yield_now(),
                 _ => std::thread::sleep(NAP),
             }
             looks = looks.saturating_add(1);
