@@ -192,6 +192,10 @@ unsafe fn slots(objects: &Objects) -> &verbs_context {
 }
 
 #[rustfmt::skip]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "of each row alike: the object is only looked up, all else is alive"
+)]
 const ROWS: &[Row] = &[
     ("ibv_get_device_name", Kind::Device, NULL, |_, _, o| unsafe { null(ibv_get_device_name(o.cast()).cast_mut()) }),
     ("ibv_get_device_index", Kind::Device, MINUS, |_, _, o| unsafe { minus(ibv_get_device_index(o.cast())) }),

@@ -23,8 +23,57 @@
 //!   [`Service::Ud`] sends with [`RawQp::post_send_to`] to who an [`Ah`] leads to. Receives of datagrams need 40 bytes
 //!   more, for the header of the network in front of the data.
 //!
+//! # A message, on a card in this process
+//!
+//! ```
+//! use hca_verbs::*;
+//!
+//! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! // For tests: a card without a wire, which delivers to itself. `hca-vfio-user` and `hca-vfio` have real ones.
+//! let device = std::rc::Rc::new(hca_fake::FakeDevice::new());
+//! let context = Context::open_with(device, &OpenOptions::simulated())?;
+//! let pd = context.alloc_pd()?;
+//! let cq = context.create_cq(&CqOptions::new(16))?;
+//! let qp = || pd.create_qp(&QpOptions::new(&cq, &cq));
+//! let (mut left, mut right) = connect_pair(qp()?, qp()?, &ConnectOptions::default())?;
+//! right.post_recv(&[RecvWr { wr_id: 1, sges: &[] }])?;
+//! left.post_send(&[SendWr {
+//!     wr_id: 2,
+//!     op: SendOp::SendWithImm { imm_data: 42 },
+//!     flags: SendFlags::SIGNALED,
+//!     data: WrData::Sges(&[]),
+//! }])?;
+//! let mut wc = [WorkCompletion::default(); 2];
+//! cq.poll_all(&mut wc, 1_000_000_000)?;
+//! assert!(wc.iter().all(WorkCompletion::is_ok));
+//! assert!(wc.iter().any(|wc| wc.wr_id == 1 && wc.imm_data == 42));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Completions as a stream
+//!
+//! For asynchronous programs a CQ with a channel is a [`Stream`](futures_core::Stream), for any executor;
+//! [`EventThread`] waits for interrupts, or the executor calls [`Context::run_events`].
+//!
+//! ```no_run
+//! # async fn next<S: futures_core::Stream + Unpin>(s: &mut S) -> Option<S::Item> { None }
+//! # type Dev = std::sync::Arc<dyn hca_dev::Device + Send + Sync>;
+//! # async fn serve(context: hca_verbs::Context<Dev>) -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! use hca_verbs::{CqOptions, EventThread};
+//! let channel = context.create_comp_channel();
+//! let cq = context.create_cq(&CqOptions::with_channel(128, &channel))?;
+//! let _interrupts = EventThread::start(&context)?;
+//! let mut completions = cq.completions()?;
+//! while let Some(wc) = next(&mut completions).await { // StreamExt::next of the futures crate
+//!     println!("work request {} is done", wc?.wr_id);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Folders are floors, and imports lead down (`make tidy` sees to it): `values`, what verbs are asked with and answer;
-//! `function`, what the objects of a card share; `objects`; and on top of them `connect`.
+//! `function`, what the objects of a card share; `objects`; and on top of them `connect` and `streams`.
 //!
 //! Tests: `tests/`, against the fake card of `hca-fake`.
 #![forbid(unsafe_code)]
@@ -45,6 +94,7 @@ macro_rules! debug_as {
 mod connect;
 mod function;
 mod objects;
+mod streams;
 mod values;
 
 pub use connect::{ConnectOptions, PeerInfo, connect, connect_pair, connect_raw, peer_info};
@@ -70,6 +120,7 @@ pub use objects::pd::Pd;
 pub use objects::raw_qp::{Posting, QpOptions, RawQp};
 pub use objects::srq::{Srq, SrqAttr};
 pub use objects::typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};
+pub use streams::{Completions, EventThread};
 pub use values::address::AhAttr;
 pub use values::attr::{Access, QpAttr, QpAttrMask, QpCap};
 pub use values::error::{Error, Result};

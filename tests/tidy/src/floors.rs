@@ -16,7 +16,7 @@ pub struct House {
 pub const HOUSES: [House; 2] = [
     House {
         sources: "driver/hca-verbs/src",
-        floors: &["values", "function", "objects", "connect"],
+        floors: &["values", "function", "objects", "connect", "streams"],
     },
     House {
         sources: "driver/hca-capi/src",

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 
 use hca_abi::{Eqe, EventKind};
 use hca_driver::{DevicePtr, Doorbells, EqRing, EqWatch};
@@ -29,9 +30,26 @@ pub(crate) struct ChannelQueue {
     cqns: Mutex<VecDeque<u32>>,
     /// The interrupt of the CQ that joined last: what a waiter waits for. Those of others it notices a little later.
     pub vector: AtomicU16,
+    /// Tasks that wait for completions of a CQ: its next event is theirs.
+    wakers: Mutex<HashMap<u32, Waker>>,
 }
 
 impl ChannelQueue {
+    /// The next event of this CQ wakes a task, and is then over.
+    pub fn set_waker(&self, cqn: u32, waker: &Waker) {
+        lock(&self.wakers).insert(cqn, waker.clone());
+    }
+
+    pub fn remove_waker(&self, cqn: u32) {
+        lock(&self.wakers).remove(&cqn);
+    }
+
+    /// False: no task waits.
+    fn wake(&self, cqn: u32) -> bool {
+        let waker = lock(&self.wakers).remove(&cqn);
+        waker.map(Waker::wake).is_some()
+    }
+
     pub fn len(&self) -> usize {
         lock(&self.cqns).len()
     }
@@ -137,12 +155,19 @@ impl<P: DevicePtr> Dispatcher<P> {
         match (kind, sink) {
             (EventKind::Completion, sink) => {
                 // An event of a CQ that is gone, or that has no channel, has nobody to go to.
-                if let Some(channel) = sink.and_then(|sink| sink.channel.as_ref()) {
+                if let Some(channel) = sink.and_then(|sink| sink.channel.as_ref())
+                    && !channel.wake(eqe.id())
+                {
                     channel.push(eqe.id());
                 }
                 return;
             }
-            (EventKind::CqErr, Some(sink)) => sink.dead.store(true, Ordering::Release),
+            (EventKind::CqErr, Some(sink)) => {
+                sink.dead.store(true, Ordering::Release);
+                if let Some(channel) = &sink.channel {
+                    channel.wake(eqe.id());
+                }
+            }
             _ => self.known.note(kind, eqe.id()),
         }
         let event = AsyncEvent {

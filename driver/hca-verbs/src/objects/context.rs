@@ -189,6 +189,12 @@ impl<P: DevicePtr> Context<P> {
         self.shared.dispatcher.set_thread();
     }
 
+    /// Handles the events that are there: whoever waits for one of them is woken. For an executor without an
+    /// [`EventThread`](crate::EventThread), whenever it has nothing else to do.
+    pub fn run_events(&self) {
+        self.shared.dispatcher.run();
+    }
+
     /// The oldest asynchronous event, if there is one.
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.shared.dispatcher.run();

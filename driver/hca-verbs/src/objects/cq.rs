@@ -8,7 +8,7 @@ use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
 use hca_dev::{Device, DmaBuf, OneThread, ShortLock};
 use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, usable_cqes};
 
-use crate::function::dispatcher::CqSink;
+use crate::function::dispatcher::{ChannelQueue, CqSink};
 use crate::function::shared::Shared;
 use crate::objects::channel::CompChannel;
 use crate::objects::context::Context;
@@ -519,6 +519,22 @@ impl<P: DevicePtr> Cq<P> {
             queue.ring.arm(&cq.shared.doorbells, arm);
         });
         Ok(())
+    }
+
+    /// The channel that it was made with.
+    pub(crate) fn channel(&self) -> Option<&Arc<ChannelQueue>> {
+        self.inner.sink.channel.as_ref()
+    }
+
+    /// What is there, with an error once it is dead and empty; no time passes.
+    pub(crate) fn take_one(&self) -> Result<Option<WorkCompletion>> {
+        let is_dead = self.inner.sink.dead.load(Ordering::Acquire);
+        let mut wc = [WorkCompletion::default()];
+        match self.poll_ready(&mut wc)? {
+            0 if is_dead => Err(Error::CqDead { cqn: self.inner.cqn }),
+            0 => Ok(None),
+            _ => Ok(Some(wc[0])),
+        }
     }
 
     /// ibv_destroy_cq now: EBUSY while a QP uses it, and then nothing has changed.
