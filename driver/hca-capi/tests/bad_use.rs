@@ -80,6 +80,7 @@ fn memory_regions() {
     bench.close();
 }
 
+/// V-55, V-111.
 #[test]
 fn sizes_out_of_range() {
     let bench = bench(11);
@@ -169,7 +170,7 @@ fn too_many_objects() {
     bench.close();
 }
 
-/// Objects in use are EBUSY and stay; those that are gone are EINVAL, of whatever kind.
+/// V-51, V-121, V-132: objects in use are EBUSY and stay; those that are gone are EINVAL, of whatever kind.
 #[test]
 fn destroying_in_use_and_twice() {
     let bench = bench(13);
@@ -283,7 +284,7 @@ fn null_where_something_is_needed() {
     bench.close();
 }
 
-/// V-164: the first bad work request is named, those before it are posted.
+/// V-164, V-167: the first bad work request is named, those before it are posted.
 #[test]
 fn posting_and_polling() {
     let bench = bench(15);

@@ -72,6 +72,7 @@ fn traffic(cq: *mut ibv_cq_ex, qps: [*mut ibv_qp; 2]) {
     }
 }
 
+/// V-1, V-178.
 #[test]
 fn qps_on_two_threads_do_not_wait_for_each_other() {
     let bench = bench(KEPT_CARD as usize);

@@ -86,6 +86,7 @@ fn rates_are_those_of_rdma_core() {
     both.same_numbers(c"mbps_to_ibv_rate", -2..1_300_000);
 }
 
+/// V-190.
 #[test]
 fn names_of_codes_are_those_of_rdma_core() {
     let both = Both::load();

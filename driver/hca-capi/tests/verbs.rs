@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::*;
 use ibverbs::abi::*;
 
+/// V-22, V-23, V-25, V-26, V-31, V-35, V-39.
 #[test]
 fn devices_and_what_they_say() {
     let (context, again) = (open(0), open(0));
@@ -71,6 +72,7 @@ fn a_card_without_a_free_function_cannot_be_opened() {
     assert_eq!(errno(), libc::EBUSY);
 }
 
+/// V-66.
 #[test]
 fn messages_complete_in_order() {
     let bench = bench(1);
@@ -141,6 +143,7 @@ fn posting_stops_at_the_bad_work_request() {
     bench.close();
 }
 
+/// V-58 to V-61, V-114, V-116, V-117; V-180: what is longer than inline data may be.
 #[test]
 fn extended_interfaces() {
     let bench = bench(3);
@@ -246,6 +249,7 @@ fn readable(fd: c_int, timeout_ms: c_int) -> bool {
     unsafe { libc::poll(&mut poll, 1, timeout_ms) == 1 }
 }
 
+/// V-50, V-68, V-69.
 #[test]
 fn completion_events_come_through_a_descriptor() {
     let bench = bench(4);
@@ -310,6 +314,7 @@ fn completion_events_come_through_a_descriptor() {
     bench.close();
 }
 
+/// V-45, V-46, V-57.
 #[test]
 fn asynchronous_events_name_their_object() {
     let bench = bench(5);
@@ -358,6 +363,7 @@ fn asynchronous_events_name_their_object() {
     bench.close();
 }
 
+/// V-118, V-119.
 #[test]
 fn a_query_tells_what_was_set() {
     let bench = bench(7);
