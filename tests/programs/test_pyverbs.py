@@ -89,3 +89,15 @@ def test_pyverbs(request, sim, row, pyverbs, tmp_path, module):
     write = request.config.getoption("write_docs")
     check_page(CASES, CASES_HEADINGS, module, [counts], write)
     check_page(REASONS, REASONS_HEADINGS, module, reasons, write)
+
+
+@pytest.mark.quick
+def test_the_script_of_the_docs(sim, row, pyverbs, tmp_path):
+    """docs/programs.md: it runs as it stands there."""
+    row("pyverbs", "script of docs/programs.md")
+    text = (ROOT / "docs" / "programs.md").read_text(encoding="utf-8")
+    [script] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    path = tmp_path / "script.py"
+    path.write_text(script, encoding="utf-8")
+    done = sim.run(0, "env", f"PYTHONPATH={pyverbs['PYTHONPATH']}", PYTHON, "-B", path)
+    assert done.code == 0 and "status 0 hello" in done.text, done
