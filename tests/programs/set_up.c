@@ -43,20 +43,24 @@ static void zero(int result, const char *what) {
 }
 
 static void to_init(struct ibv_qp *qp) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    zero(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "to INIT");
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    zero(ibv_modify_qp(qp, &attr, mask), "to INIT");
 }
 
 static void to_rtr(struct ibv_qp *qp, union ibv_gid gid, uint16_t lid) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
         .max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-        .ah_attr = {.is_global = 1, .dlid = lid, .port_num = 1, .grh = {.dgid = gid, .sgid_index = 1, .hop_limit = 64}}};
+        .ah_attr = {.is_global = 1, .dlid = lid, .port_num = 1,
+            .grh = {.dgid = gid, .sgid_index = 1, .hop_limit = 64}}};
     zero(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
         | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "to RTR");
 }
 
 static void to_rts(struct ibv_qp *qp) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
     zero(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN
         | IBV_QP_MAX_QP_RD_ATOMIC), "to RTS");
 }
@@ -75,7 +79,8 @@ int main(int argc, char **argv) {
     struct ibv_mr **mr = must(calloc(mrs, sizeof *mr), "memory");
     start_ms = now_ms();
     for (int i = 0; i < mrs; i++)
-        mr[i] = must(ibv_reg_mr(pd, memory + (size_t)i * REGION_BYTES, REGION_BYTES, IBV_ACCESS_LOCAL_WRITE), "ibv_reg_mr");
+        mr[i] = must(ibv_reg_mr(pd, memory + (size_t)i * REGION_BYTES, REGION_BYTES, IBV_ACCESS_LOCAL_WRITE),
+            "ibv_reg_mr");
     step("ibv_reg_mr", mrs);
     struct ibv_qp **qp = must(calloc(qps, sizeof *qp), "memory");
     for (int i = 0; i < qps; i++) {

@@ -25,7 +25,7 @@ fn text(field: &[c_char]) -> &str {
     unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap()
 }
 
-/// V-20: an array that ends with NULL, whose number nobody has to ask for; V-21: it is freed, and what was opened stays;
+/// V-20: an array that ends with NULL, whose number nobody has to ask for; V-21: it is freed, what was opened stays;
 /// V-24: what the structure says.
 #[test]
 fn the_list_of_devices() {
@@ -99,8 +99,8 @@ fn objects_outlive_their_context() {
     }
 }
 
-/// V-47, EVT-1: what concerns a port comes to every open of the card, what concerns a CQ to its own; EVT-2, V-45: events
-/// that nobody reads stay, oldest first; O_NONBLOCK ends the reading with EAGAIN; V-46: those without an object are
+/// V-47, EVT-1: what concerns a port comes to every open of the card, what concerns a CQ to its own; EVT-2, V-45:
+/// events that nobody reads stay, oldest first; O_NONBLOCK ends the reading with EAGAIN; V-46: those without an object are
 /// acknowledged like the others.
 #[test]
 fn events_wait_in_order_for_every_open() {
@@ -168,8 +168,8 @@ fn events_wait_in_order_for_every_open() {
     }
 }
 
-/// V-55: a CQ holds at least what was asked for, and says so; V-56: it serves many queues, and a completion says of which
-/// QP and direction it is (E-7: bit 7 is receive); V-62: an extended CQ is a plain one; V-113: what a QP says.
+/// V-55: a CQ holds at least what was asked for, and says so; V-56: it serves many queues, and a completion says of
+/// which QP and direction it is (E-7: bit 7 is receive); V-62: an extended CQ is a plain one; V-113: what a QP says.
 #[test]
 fn one_cq_for_many_queues() {
     let bench = bench(53);

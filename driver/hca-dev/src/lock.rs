@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Looks before others are let run.
 const SPINS: u32 = 100;
-/// Looks before it sleeps: on a machine with much to do a thread that lets others run waits longer than one that sleeps.
+/// Looks before it sleeps: on a busy machine a thread that lets others run waits longer than one that sleeps.
 const YIELDS: u32 = SPINS + 8;
 /// How long it sleeps.
 const NAP: Duration = Duration::from_micros(50);

@@ -167,7 +167,8 @@ impl SendRing {
     }
 
     /// Writes what follows the header, and returns what the header says of it, with the length of the WQE without
-    /// inline data. Inlined always: a header that a call returns in memory is read back in other pieces than it was written.
+    /// inline data. Inlined always: a header that a call returns in memory is read back in other pieces than it was
+    /// written.
     #[inline(always)]
     fn write_data(
         &self,
