@@ -100,8 +100,8 @@ fn objects_outlive_their_context() {
 }
 
 /// V-47, EVT-1: what concerns a port comes to every open of the card, what concerns a CQ to its own; EVT-2, V-45:
-/// events that nobody reads stay, oldest first; O_NONBLOCK ends the reading with EAGAIN; V-46: those without an object are
-/// acknowledged like the others.
+/// events that nobody reads stay, oldest first; O_NONBLOCK ends the reading with EAGAIN; V-46: those without an object
+/// are acknowledged like the others.
 #[test]
 fn events_wait_in_order_for_every_open() {
     let contexts = [open(KEPT_CARD as usize), open(KEPT_CARD as usize)];
