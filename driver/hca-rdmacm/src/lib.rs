@@ -23,6 +23,8 @@ mod info;
 mod multicast;
 mod options;
 mod qp;
+#[path = "../../hca-umad/src/queues.rs"]
+mod queues;
 mod registry;
 mod rsocket;
 mod sa;

@@ -198,3 +198,64 @@ fn strange_datagrams_are_dropped() {
     }
     assert!(engine.take_departures().is_empty());
 }
+
+/// MGMT-3: answers of several datagrams whose headers contradict themselves, acknowledges of what was never sent, and
+/// any other bytes, by seed: nothing panics, nobody gets what is not his, and what is kept stays small.
+#[test]
+fn hostile_messages_are_survived() {
+    const ROUNDS: u64 = 3_000;
+    let mut seed = 1u64;
+    let mut next = || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    };
+    let (mut engine, mut answered, mut now_ms) = (Engine::new(1, 7), 0, 0);
+    engine.register(3, agent(rmpp::CLASS_SA, 0)).unwrap();
+    for round in 0..ROUNDS {
+        now_ms += 1;
+        let mut question = vec![0; 300 + (next() % 2_000) as usize];
+        question[..MAD_BYTES].copy_from_slice(&mad(
+            rmpp::CLASS_SA,
+            if round % 2 == 0 { 0x12 } else { 0x01 },
+            round,
+        ));
+        if round % 4 == 0 {
+            (question[24], question[25], question[26]) = (1, rmpp::kind::DATA, 1);
+        } else {
+            question.truncate(MAD_BYTES);
+        }
+        engine
+            .send((3, 0), Route::default(), &question, 20, 1, now_ms)
+            .unwrap();
+        let sent = engine.take_departures();
+        for _ in 0..8 {
+            let mut hostile = answer_to(&sent[(next() % sent.len() as u64) as usize]);
+            for at in [24, 25, 26, 27] {
+                hostile[at] = (next() % 8) as u8;
+            }
+            for byte in &mut hostile[28..36] {
+                *byte = if next() % 2 == 0 { 0 } else { next() as u8 };
+            }
+            hostile[31] = (next() % 4) as u8;
+            if next() % 8 == 0 {
+                hostile[(next() % 256) as usize] ^= next() as u8;
+            }
+            engine.receive(Which::Gsi, Route::default(), hostile, now_ms);
+        }
+        for (handle, message) in engine.take_arrivals() {
+            assert_eq!((handle, message.agent), (3, 0));
+            assert!(
+                message.data.len() <= 64 * MAD_BYTES,
+                "{} bytes",
+                message.data.len()
+            );
+            answered += u64::from(message.status == 0);
+        }
+        engine.take_departures();
+        engine.expire(now_ms);
+        assert!(engine.open.len() < 64, "{} questions are open", engine.open.len());
+    }
+    assert!(answered > ROUNDS / 10, "{answered} answers");
+}

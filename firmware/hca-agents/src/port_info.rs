@@ -117,7 +117,7 @@ pub(crate) fn write(data: &mut [u8], facts: &PortFacts, kept: &Kept, input: u8, 
     data[37] = facts.vl_cap << 4;
     data[38] = facts.high_limit;
     data[39..41].fill(facts.arb_entries);
-    data[41] = facts.mtu_cap;
+    data[41] = kept.init_type_reply << 4 | facts.mtu_cap;
     data[42] = facts.hoq_life & 31;
     data[43] = facts.op_vls << 4;
     put_u16(data, 44, kept.mkey_violations);
@@ -151,6 +151,7 @@ pub(crate) fn read(data: &[u8], facts: &PortFacts, kept: &mut Kept) -> Result<Po
     kept.lease_s = u16_at(data, 26);
     kept.protect = data[34] >> 6;
     kept.subnet_timeout = data[51] & 31;
+    kept.init_type_reply = data[41] >> 4;
     // A counter is set to 0 by a Set of 0, and stays as it is otherwise.
     if u16_at(data, 44) == 0 {
         kept.mkey_violations = 0;

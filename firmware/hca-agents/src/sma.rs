@@ -111,6 +111,8 @@ pub struct Kept {
     pub sm_sl: u8,
     /// SubnetTimeOut.
     pub subnet_timeout: u8,
+    /// InitTypeReply (MGMT-11): what the manager says it has kept. Nobody here asks for anything by InitType.
+    pub init_type_reply: u8,
 }
 
 /// The agent of one port.
@@ -138,6 +140,7 @@ impl Agent {
                 sm_lid: 0,
                 sm_sl: 0,
                 subnet_timeout: 0,
+                init_type_reply: 0,
             },
             lease_from_s: None,
             notices: Notices::new(),

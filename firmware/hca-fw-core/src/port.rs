@@ -383,6 +383,7 @@ impl Control {
             out.set_sm_lid(p.sma.kept().sm_lid);
             out.set_sm_sl(p.sma.kept().sm_sl);
             out.set_subnet_timeout(p.sma.kept().subnet_timeout);
+            out.set_init_type_reply(p.sma.kept().init_type_reply);
         }
         let (width, speed) = width_and_speed(p.identity.rate_mbps);
         out.set_active_width(width);
