@@ -1,5 +1,5 @@
 // Schedules what the responder sends: READ responses packet by packet and answers of atomics, round robin over QPs, and
-// one cumulative ACK per QP behind them. Per QP a ring of 16 such jobs and one pending ACK: `rsp` is ready again
+// one cumulative ACK per QP behind them. Per QP a list of up to 16 such jobs and one pending ACK: `rsp` is ready again
 // soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
 // its QP: it waits until they have passed the header stage. The ACK of a repeated request never replaces a NAK.
 // QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. Takes nothing for
@@ -43,13 +43,15 @@ module hca_resp_sched
   localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  typedef enum logic [2:0] {StPick, StFind, StRow, StRead, StPurge} state_e;  // StFind: is an atomic's result here?
+  // StBlock, StFind: is an atomic's result here?
+  typedef enum logic [2:0] {StPick, StBlock, StFind, StRow, StRead, StPurge} state_e;
 
   // State of a QP. `off`: bytes of the head job already sent; `last_seq`: of the newest READ packet, if any.
   typedef struct packed {
     logic              queued;
     logic [QueueW-1:0] waits_in;    // where it waits
-    logic [JobW-1:0]   head;
+    logic [JobPlaceW-1:0] head;     // places of its first and last job, if it has one
+    logic [JobPlaceW-1:0] tail;
     logic [JobW:0]     count;
     logic [31:0]       off;
     logic              ack;
@@ -149,6 +151,8 @@ module hca_resp_sched
   // ---- StRow: act on the row ---------------------------------------------------------------------------
   logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, purge, room, last_word, stale;
   logic [JobW:0] gone_q;  // jobs dropped, still to be reported
+  logic          more_jobs, purge_q, free_list;  // purge_q: their places are still to be given back
+  logic [JobPlaceW-1:0] new_place, next_place, gone_head_q, gone_tail_q;
   logic [15:0] seq_q;  // of the newest READ packet of the card
 
   assign open       = sl_open_i[ctx.path.sl] && (ctx.path.group == '0 || rate_open_i[ctx.path.group]);
@@ -165,7 +169,7 @@ module hca_resp_sched
   // What is queued has either arrived or will be asked for again, so it is dropped.
   assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
   assign purge      = job_row && !lost && row.count != '0 && psn_ge(row.newest_psn, rsp_q.psn);
-  assign room       = !lost && (purge || !row.count[JobW]);
+  assign room       = !lost && (purge || (!row.count[JobW] && (row.count == '0 || more_jobs)));
   assign store_job  = job_row && room;
   assign start_read = alive && open && row.count != '0 && txp_free && seg_free;
   always_comb begin
@@ -208,11 +212,10 @@ module hca_resp_sched
       end
       if (rsp_q.read) begin
         row_new.count = (purge ? '0 : row.count) + (JobW+1)'(store_job);
-        if (purge) begin
-          row_new.head = row.head + row.count[JobW-1:0];
-          row_new.off  = '0;
-        end
+        if (purge) row_new.off = '0;
         if (store_job) begin
+          row_new.tail = new_place;
+          if (purge || row.count == '0) row_new.head = new_place;
           row_new.newest_psn = rsp_q.psn;
           if (job_new.len_bytes != '0) begin
             row_new.newest_psn += 24'((job_new.len_bytes - 32'd1) >> mtu_shift(ctx.path_mtu));
@@ -246,7 +249,7 @@ module hca_resp_sched
     if (send_read) begin
       row_we           = 1'b1;
       row_new.off      = is_last ? '0 : row.off + mtu;
-      row_new.head     = row.head + JobW'(is_last);
+      if (is_last) row_new.head = next_place;
       row_new.count    = row.count - (JobW+1)'(is_last);
       row_new.sent     = 1'b1;
       row_new.last_seq = seq_q + 16'd1;
@@ -271,14 +274,17 @@ module hca_resp_sched
       scrub_qpn_q <= '0;
       seq_q       <= '0;
       jobs_q      <= '0;
+      purge_q     <= 1'b0;
     end else begin
       if (take && grant[EvTurn]) jobs_q <= '0;
       else if (take && grant[EvJob] && !(&jobs_q)) jobs_q <= jobs_q + 2'd1;
       scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
       if (send_read) seq_q <= seq_q + 16'd1;
+      purge_q <= purge;
       unique case (state_q)
-        StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StFind : StRow;
+        StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StBlock : StRow;
+        StBlock: state_q <= StFind;
         StFind:  state_q <= StRow;
         StRow: begin
           state_q <= (ev_q == EvTurn && start_read) ? StRead
@@ -292,6 +298,7 @@ module hca_resp_sched
         default: state_q <= StPick;
       endcase
     end
+    if (state_q == StRow) {gone_head_q, gone_tail_q} <= {row.head, row.tail};
   end
 
   // ---- Outputs --------------------------------------------------------------------------------------------
@@ -379,10 +386,12 @@ module hca_resp_sched
 
   // ---- Results of atomics -----------------------------------------------------------------------------------
   hca_atomic_results u_results (
-    .clk_i,
+    .clk_i, .rst_i,
     .qpn_i     (qpn_q),
     .clear_i   (state_q == StRow && ev_q == EvQpc && init_q),
     .add_i     (job_row && rsp_q.atomic && !rsp_q.again && !is_nak),
+    .scrub_i   (scrub_q),
+    .scrub_qpn_i(scrub_qpn_q),
     .find_i    (rsp_ready_o && rsp_i.atomic),
     .find_qpn_i(rsp_i.qpn),
     .read_i    (state_q == StFind),
@@ -432,14 +441,26 @@ module hca_resp_sched
     .rdata_o(ctx)
   );
 
-  hca_ram_1r1w #(.Width($bits(job_t)), .Depth(NumQps * MaxDestRdAtomic)) u_jobs (
-    .clk_i,
-    .we_i   (store_job),
-    .waddr_i({qpn_q, row.head + row.count[JobW-1:0]}),
-    .wdata_i(job_new),
-    .re_i   (state_q == StRow && ev_q == EvTurn && start_read),
-    .raddr_i({qpn_q, row.head}),
-    .rdata_o(job)
+  // All jobs of a QP are dropped, or its first one is served. A purge's places come back a cycle after the new job has
+  // its own.
+  assign free_list = state_q == StRow && row.count != '0 && row_new.count == '0 && row_we && !store_job;
+
+  hca_resp_jobs #(.Width($bits(job_t))) u_jobs (
+    .clk_i, .rst_i,
+    .more_o      (more_jobs),
+    .put_i       (store_job),
+    .link_i      (!purge && row.count != '0),
+    .tail_i      (row.tail),
+    .put_job_i   (job_new),
+    .new_o       (new_place),
+    .get_i       (state_q == StRow && ev_q == EvTurn && start_read),
+    .head_i      (row.head),
+    .job_o       (job),
+    .next_o      (next_place),
+    .free_i      (purge_q || free_list || (send_read && is_last)),
+    .free_head_i (purge_q ? gone_head_q : row.head),
+    .free_tail_i (purge_q ? gone_tail_q : send_read ? row.head : row.tail),
+    .free_count_i(purge_q ? (JobPlaceW + 1)'(gone_q) : send_read ? (JobPlaceW + 1)'(1) : (JobPlaceW + 1)'(row.count))
   );
 
 endmodule
