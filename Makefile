@@ -49,7 +49,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
-.PHONY: area coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
+.PHONY: area memory coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
 .PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust
 .PHONY: miri
 test: setup ## everything a change must pass: lint, generated files, all tests
@@ -80,6 +80,9 @@ timing-check: setup ## the part of it that CI looks at, and the tests of the est
 
 coverage-requirements: ## statements of the requirements that a test names, by section; which are not: ARGS=--missing
 	@python3 scripts/requirements_named.py $(ARGS)
+
+memory: setup ## Bits of every RAM of the card with 1,024, 4,096 and 16,384 lines (docs/memory.md)
+	.venv/bin/python scripts/memory.py $(ARGS)
 
 area: setup ## LUTs, flip-flops and RAMs of every block, by the same synthesis; fails on a RAM that became registers
 	.venv/bin/python scripts/area.py $(BLOCKS) $(ARGS)

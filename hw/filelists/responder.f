@@ -22,6 +22,7 @@ hw/rtl/responder/hca_rx_request.sv
 hw/rtl/responder/hca_rx_tables.sv
 hw/rtl/responder/hca_qp_set.sv
 hw/rtl/responder/hca_timers.sv
-hw/rtl/responder/hca_resp_ring.sv
+hw/rtl/responder/hca_resp_jobs.sv
+hw/rtl/responder/hca_resp_list.sv
 hw/rtl/responder/hca_resp_sched.sv
 hw/rtl/responder/hca_sent.sv

@@ -87,12 +87,14 @@ def struct(name):
 
 @functools.cache
 def constants():
-    """Integer localparams of hca_pkg (limits) by name: plain ones, and multiples of those."""
-    limits = {}
-    pattern = r"localparam int unsigned (\w+)\s*= (?:(\d+) \* )?(\w+);"
-    for name, factor, value in re.findall(pattern, PKG.read_text()):
-        if value.isdigit() or value in limits:
-            limits[name] = int(factor or 1) * (int(value) if value.isdigit() else limits[value])
+    """Integer localparams of hca_pkg (limits) by name, of the default build."""
+    limits = {"clog2": lambda value: (value - 1).bit_length()}
+    for name, text in re.findall(r"localparam int unsigned (\w+)\s*= ([^`;]+);", PKG.read_text()):
+        text = re.sub(r"(.+) \? (.+) : (.+)", r"(\2) if (\1) else (\3)", text).replace("/", "//").replace("$", "")
+        try:
+            limits[name] = int(eval(text, {}, limits))  # noqa: S307  (a file of ours)
+        except (NameError, SyntaxError):
+            continue    # of structs, or of the generated file
     return limits
 
 

@@ -67,6 +67,13 @@ impl SharedMem {
         Ok(memory)
     }
 
+    /// The same for this process and its children alone: it holds no descriptor, of which a process has few.
+    pub fn unnamed(len_bytes: usize) -> Result<Self, DeviceError> {
+        let mut memory = Self::new("hca-dma", len_bytes)?;
+        memory.file = None;
+        Ok(memory)
+    }
+
     /// Miri knows no memfd: memory of this process alone.
     #[cfg(miri)]
     pub fn new(_name: &str, len_bytes: usize) -> Result<Self, DeviceError> {

@@ -14,6 +14,8 @@ pub(crate) const VENDOR_PART_ID: u32 = 1;
 const ACK_DELAY: u8 = 4;
 /// Address handles are the driver's own: there are as many as its memory holds. Programs count them in a signed int.
 const MAX_AH: u32 = i32::MAX as u32;
+/// READs and atomics to answer that the card has room for beside one for each QP (JobPlaces of hca_pkg).
+const SHARED_RESPONSES: u32 = if crate::NUM_QPS > 4096 { 8192 } else { 16384 };
 /// QP type that can be paced: IBV_QPT_RC.
 const PACED_QP_TYPE: u32 = 2;
 
@@ -25,6 +27,13 @@ pub(crate) fn vendor_of(mac: &[u8; 6]) -> u32 {
 }
 
 impl Control {
+    /// READs and atomics that a function's QPs can owe together: one each, and its part of what is there beside.
+    fn max_responses(&self) -> u32 {
+        let qps = self.qp_ids.limit();
+        let beside = SHARED_RESPONSES / self.qp_ids.functions();
+        (u32::from(crate::qp::MAX_RD_ATOMIC) * qps).min(qps + beside)
+    }
+
     /// Truth about this card: what it lacks is zero. Limits are those of the function that asks.
     pub(crate) fn query_device<B: Bus>(&self, hal: &mut Hal<B>, func: u8) -> QueryDeviceResult {
         let mut d = QueryDeviceResult::new();
@@ -61,7 +70,7 @@ impl Control {
         d.set_max_mr(MAX_KEYS);
         d.set_max_pd(self.pd_ids.limit());
         d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
-        d.set_max_res_rd_atom(u32::from(crate::qp::MAX_RD_ATOMIC) * self.qp_ids.limit());
+        d.set_max_res_rd_atom(self.max_responses());
         d.set_max_qp_init_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         // Against each other, whoever they come from; not against the host's processor.
         d.set_atomic_cap(AtomicCap::Hca as u8);

@@ -67,8 +67,20 @@ pub use hca_regs::RegisterBus as Bus;
 pub const VERSION: [u16; 3] = [0, 1, 0];
 /// Version of the hardware.
 pub const HARDWARE_VERSION: u32 = 1;
-/// QPs of the card.
-pub const NUM_QPS: usize = 1024;
+/// QPs of the card: the lines of its tables. `HCA_VSIM_LINES`, when this is compiled, says how many: 1024, which is the
+/// default, 4096 or 16384.
+pub const NUM_QPS: usize = lines(option_env!("HCA_VSIM_LINES"));
+
+const fn lines(named: Option<&str>) -> usize {
+    let Some(text) = named else { return 1024 };
+    match text.as_bytes() {
+        b"1024" => 1024,
+        b"4096" => 4096,
+        b"16384" => 16384,
+        _ => panic!("HCA_VSIM_LINES is 1024, 4096 or 16384"),
+    }
+}
+
 /// Low bits of a QPN: the line, a place in the card's tables. The others are a generation, which counts the QPs that
 /// have had the line.
 pub const QPN_LINE_BITS: u32 = NUM_QPS.trailing_zeros();
@@ -79,7 +91,7 @@ pub const fn line_of(qpn: u32) -> u32 {
 }
 
 /// CQs of the card.
-pub const NUM_CQS: usize = 1024;
+pub const NUM_CQS: usize = if NUM_QPS < 4096 { NUM_QPS } else { 4096 };
 /// Shared receive queues of the card.
 pub const NUM_SRQS: usize = 128;
 /// Event queues of the card.
@@ -146,13 +158,18 @@ impl Firmware {
     /// The state after reset, on the heap (hosts only: it is larger than many stacks).
     #[cfg(feature = "std")]
     pub fn boxed() -> std::boxed::Box<Self> {
-        std::boxed::Box::new(Self::new())
+        Self::boxed_for(NUM_FUNCS as u8)
     }
 
     /// [`Firmware::for_functions`], on the heap.
     #[cfg(feature = "std")]
     pub fn boxed_for(functions: u8) -> std::boxed::Box<Self> {
-        std::boxed::Box::new(Self::for_functions(functions))
+        // Made on a stack of its own: with all lines it is larger than a thread's usual one.
+        let stack = (1 << 20) + 4 * size_of::<Self>();
+        let make = move || std::boxed::Box::new(Self::for_functions(functions));
+        let made = std::thread::Builder::new().stack_size(stack).spawn(make);
+        let made = made.expect("memory for a thread that makes the firmware's tables");
+        made.join().expect("tables are made without a panic")
     }
 
     /// Brings up a card with one port: [`Firmware::init_ports`].

@@ -63,6 +63,11 @@ impl<const WORDS: usize> IdPool<WORDS> {
         }
     }
 
+    /// Functions that share the pool.
+    pub const fn functions(&self) -> u32 {
+        self.shares.functions
+    }
+
     /// Numbers that a function can have at a time.
     pub const fn limit(&self) -> u32 {
         self.shares.each - self.shares.reserved

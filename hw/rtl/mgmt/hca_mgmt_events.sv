@@ -1,5 +1,5 @@
-// Collects events for firmware in one queue. Source 0 (rx_ctrl, at most one error per QP) has a place for
-// every QP, so that the receive path never waits for firmware; the other sources wait (they cope).
+// Collects events for firmware in one queue. All sources wait when it is full: they cope, and source 0, the receive
+// path, has a queue with places for every QP of its own (hca_rx_out).
 module hca_mgmt_events
   import hca_pkg::*;
 #(
@@ -14,7 +14,8 @@ module hca_mgmt_events
     output hw_ev_t                head_o,
     input  logic                  pop_i
 );
-  localparam int unsigned EvBits = $bits(hw_ev_t);
+  localparam int unsigned EvBits   = $bits(hw_ev_t);
+  localparam int unsigned QpEvents = 16;
 
   logic [NumSources-1:0] req, grant;
   logic                  qp_valid, qp_ready;
@@ -22,7 +23,7 @@ module hca_mgmt_events
   logic                  sel_valid, sel_ready;
   hw_ev_t                sel_ev;
 
-  hca_fifo #(.Width(EvBits), .Depth(2 * NumQps)) u_qp_fifo (
+  hca_fifo #(.Width(EvBits), .Depth(QpEvents)) u_qp_fifo (
     .clk_i, .rst_i,
     .in_valid_i(ev_valid_i[0]), .in_ready_o(ev_ready_o[0]), .in_i(ev_i[0]),
     .out_valid_o(qp_valid), .out_ready_i(qp_ready), .out_o(qp_ev), .count_o()

@@ -6,8 +6,13 @@ package hca_pkg;
   `include "hca_abi_gen.svh"
 
   // ---- Limits of this build --------------------------------------------------------------------
+  // Lines: QPs that are on the card. 1,024, 4,096 or 16,384; the other tables follow (docs/memory.md).
+`ifdef HCA_NUM_LINES
+  localparam int unsigned NumQps    = `HCA_NUM_LINES;
+`else
   localparam int unsigned NumQps    = 1024;
-  localparam int unsigned NumCqs    = 1024;
+`endif
+  localparam int unsigned NumCqs    = (NumQps < 4096) ? NumQps : 4096;
   localparam int unsigned NumEqs    = 32;
   localparam int unsigned NumSrqs   = 128;
   localparam int unsigned NumMrs    = 1048576;   // memory keys of a function
@@ -40,14 +45,19 @@ package hca_pkg;
 
   // Outstanding (unacknowledged) send WQEs of one QP at most. Their rows come in blocks, from a pool for all QPs.
   localparam int unsigned MaxOutstanding  = 256;
-  localparam int unsigned OmtW            = $clog2(MaxOutstanding);
-  localparam int unsigned MsgBlockRows    = 8;
+  // A block for each QP, and 8,192 rows beside them.
+  localparam int unsigned MsgBlockRows    = (NumQps > 4096) ? 4 : 8;
   localparam int unsigned MsgRowW         = $clog2(MsgBlockRows);
-  localparam int unsigned MsgBlocks       = 2 * NumQps;
+  localparam int unsigned MsgBlocks       = NumQps + 8192 / MsgBlockRows;
   localparam int unsigned MsgBlkW         = $clog2(MsgBlocks);
   // Packets a QP may have in flight before the requester waits for an acknowledge.
   localparam int unsigned WindowPackets   = 2048;
   localparam int unsigned MaxDestRdAtomic = 16;
+  // Jobs of READs and atomics: one for each QP at least, and a pool beside them.
+  localparam int unsigned JobPlaces = NumQps + ((NumQps > 4096) ? 8192 : 16384);
+  localparam int unsigned JobPlaceW = $clog2(JobPlaces);
+  // QPs whose atomics' results are kept. Who comes beyond them takes the place of the one that has its longest.
+  localparam int unsigned AtomicBlocks = (NumQps < 2048) ? NumQps : 2048;
   // A DMA read never crosses an address that is a multiple of this (PCIe MRRS).
   localparam int unsigned DmaReadBytes = 512;
 

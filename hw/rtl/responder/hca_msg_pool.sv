@@ -1,10 +1,11 @@
 // Blocks of the outstanding message table, MsgBlockRows WQEs each: which are free, and which the QPs have. A QP takes
-// one when it begins a WQE at a multiple of MsgBlockRows, and gives blocks back in that order. One with nothing
-// outstanding always finds a block: others take a further one only while there is room (room_o), that is, more free
-// blocks than QPs.
+// one when it begins a WQE at a multiple of MsgBlockRows, and gives blocks back in that order: a list, of which the
+// oldest block is known. One with nothing outstanding always finds a block: others take a further one only while there
+// is room (room_o), that is, more free blocks than QPs without one.
 //
-// clear_i (held until clear_done_o): all blocks of a QP come back, two cycles each. Takes nothing for NumQps cycles
-// after reset.
+// alloc_i is held until alloc_ready_o, two cycles or more. free_i takes three cycles, of which nobody sees anything:
+// an alloc waits for it, and a map that comes in these cycles has its answer. clear_i (held until clear_done_o): all
+// blocks of a QP come back, two cycles each. Takes nothing for NumQps cycles after reset.
 module hca_msg_pool
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -19,10 +20,10 @@ module hca_msg_pool
   input  logic             alloc_i,
   input  logic [QpW-1:0]   alloc_qpn_i,
   input  logic [15:0]      alloc_wqe_i,
-  // Block of a WQE, in the next cycle, held.
+  input  logic [MsgBlkW-1:0] alloc_tail_i,  // the block that the QP took last
+  // The QP's oldest block, if it has one, in the next cycle, held.
   input  logic             map_en_i,
   input  logic [QpW-1:0]   qpn_i,         // of map, free and clear
-  input  logic [15:0]      map_wqe_i,
   output logic [MsgBlkW-1:0] map_blk_o,
   // The block of free_wqe_i, the QP's oldest one, is over.
   input  logic             free_i,
@@ -38,41 +39,55 @@ module hca_msg_pool
 );
 
   // Blocks that QPs may be about to take when room_o falls.
-  localparam int unsigned UnderWay = 4;
+  localparam int unsigned UnderWay = 5;
   localparam int unsigned PlaceW   = 16 - MsgRowW;        // block of a QP, by its first WQE, free-running
-  localparam int unsigned MapW     = OmtW - MsgRowW;
 
   typedef enum logic [2:0] {StScrub, StIdle, StLook, StCount, StCheck, StMap, StFree, StDone} state_e;
 
+  // The blocks that a QP has.
+  typedef struct packed {
+    logic               some;
+    logic [PlaceW-1:0]  oldest;   // place of its oldest one, or of the next that it takes
+    logic [PlaceW-1:0]  newest;
+    logic [MsgBlkW-1:0] blk;      // its oldest one
+  } row_t;
+
   state_e             state_q;
   logic [QpW-1:0]     scrub_q;
-  logic [PlaceW-1:0]  oldest, at_q, end_q;
-  logic [MapW-1:0]    map_at;
+  logic [PlaceW-1:0]  at_q, end_q;
   logic [MsgBlkW:0]   fresh_q, free_q;       // blocks never taken begin at fresh_q
+  logic [QpW:0]       without_q;             // QPs without a block
   logic               is_fresh, take, give, used_valid;
+  logic               look_q, free0_q, free1_q;   // an alloc has the QP's row; a free reads it; and has it
   logic [MsgBlkW-1:0] used_blk, give_blk;
-  logic               oldest_we;
-  logic [PlaceW-1:0]  oldest_new;
   logic               unused_bits, unused_ready;
   logic [MsgBlkW:0]   unused_count;
 
-  assign unused_bits  = ^{alloc_wqe_i, map_wqe_i, clear_wqe_i, free_wqe_i, mark_wqe_i};
+  assign unused_bits  = ^{alloc_wqe_i, clear_wqe_i, free_wqe_i, mark_wqe_i};
   assign ready_o      = state_q != StScrub;
   assign scrub_o      = scrub_q;
   assign clear_done_o = state_q == StDone;
-  assign mark_en_o    = state_q == StLook && mark_ready_i;
+  assign mark_en_o    = state_q == StLook && mark_ready_i && !free0_q && !free1_q;
+
+  row_t               row, row_new;
+  logic               row_we, row_re, next_re;
+  logic               first, emptied, ended;    // a QP takes its only block; gives it back; all come back
+  logic [QpW-1:0]     row_raddr, row_waddr, free_qpn_q;
+  logic [MsgBlkW-1:0] next_blk, free_blk_q, blk_q, map_blk, late_blk_q;
+  logic [PlaceW-1:0]  alloc_place, free_place_q;
+  logic               late_q, fresh_late_q;   // a map came while its QP's block was given back; in its first cycle
 
   // ---- Free blocks ---------------------------------------------------------------------------------
-  assign is_fresh      = !fresh_q[MsgBlkW];
-  assign alloc_ready_o = is_fresh || used_valid;
+  assign is_fresh      = fresh_q != (MsgBlkW + 1)'(MsgBlocks);
+  assign alloc_ready_o = look_q && (is_fresh || used_valid) && !free0_q && !free1_q && state_q != StDone;
   assign alloc_blk_o   = is_fresh ? fresh_q[MsgBlkW-1:0] : used_blk;
   assign take          = alloc_i && alloc_ready_o;
   assign give          = free_i || state_q == StFree;
-  assign give_blk      = free_i ? free_blk_i : map_blk_o;
+  assign give_blk      = free_i ? free_blk_i : blk_q;
 
   hca_fifo #(
     .Width(MsgBlkW),
-    .Depth(MsgBlocks)
+    .Depth(1 << MsgBlkW)
   ) u_used (
     .clk_i,
     .rst_i,
@@ -87,52 +102,108 @@ module hca_msg_pool
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      fresh_q <= '0;
-      free_q  <= (MsgBlkW + 1)'(MsgBlocks);
-      room_o  <= 1'b0;
+      fresh_q   <= '0;
+      free_q    <= (MsgBlkW + 1)'(MsgBlocks);
+      without_q <= (QpW + 1)'(NumQps);
+      room_o    <= 1'b0;
     end else begin
       if (take && is_fresh) fresh_q <= fresh_q + 1'b1;
-      free_q <= free_q - (MsgBlkW + 1)'(take) + (MsgBlkW + 1)'(give);
-      room_o <= free_q > (MsgBlkW + 1)'(NumQps + UnderWay);
+      free_q    <= free_q - (MsgBlkW + 1)'(take) + (MsgBlkW + 1)'(give);
+      without_q <= without_q - (QpW + 1)'(first) + (QpW + 1)'(emptied || ended);
+      room_o    <= free_q > (MsgBlkW + 1)'(without_q) + (MsgBlkW + 1)'(UnderWay);
     end
   end
 
   // ---- Blocks of the QPs ---------------------------------------------------------------------------
-  assign map_at = (state_q == StMap) ? at_q[MapW-1:0] : map_wqe_i[OmtW-1:MsgRowW];
+  assign alloc_place = alloc_wqe_i[15:MsgRowW];
+  assign first       = take && !row.some;
+  assign emptied     = free1_q && row.newest == free_place_q;
+  assign ended       = state_q == StCount && row.some;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      {look_q, free0_q, free1_q, late_q, fresh_late_q} <= '0;
+    end else begin
+      free0_q <= free_i;
+      free1_q <= free0_q;
+      look_q  <= alloc_i && !take && !free0_q && !free1_q && !mark_en_o;
+      fresh_late_q <= map_en_i && free0_q;
+      if (map_en_i) late_q <= (free0_q || free1_q) && qpn_i == free_qpn_q;
+    end
+    if (free_i) begin
+      free_qpn_q   <= qpn_i;
+      free_blk_q   <= free_blk_i;
+      free_place_q <= free_wqe_i[15:MsgRowW];
+    end
+    if (free1_q) late_blk_q <= next_blk;
+  end
+
+  // An alloc comes again when another one was first.
+  assign row_re    = free0_q || mark_en_o || (alloc_i && !look_q);
+  assign row_raddr = free0_q ? free_qpn_q : mark_en_o ? qpn_i : alloc_qpn_i;
+
+  hca_ram_1r1w #(
+    .Width($bits(row_t)),
+    .Depth(NumQps)
+  ) u_row (
+    .clk_i,
+    .we_i   (row_we),
+    .waddr_i(row_waddr),
+    .wdata_i(row_new),
+    .re_i   (row_re),
+    .raddr_i(row_raddr),
+    .rdata_o(row)
+  );
+
+  always_comb begin
+    row_we    = take || free1_q || (clear_i && clear_done_o) || state_q == StScrub;
+    row_waddr = alloc_qpn_i;
+    row_new   = '{some: 1'b1, oldest: row.some ? row.oldest : alloc_place, newest: alloc_place,
+                  blk: row.some ? row.blk : alloc_blk_o};
+    if (free1_q) begin
+      row_waddr = free_qpn_q;
+      row_new   = '{some: !emptied, oldest: free_place_q + 1'b1, newest: row.newest, blk: next_blk};
+    end
+    if (state_q == StDone) begin
+      row_waddr = qpn_i;
+      row_new   = '{some: 1'b0, oldest: clear_init_i ? clear_wqe_i[15:MsgRowW] : end_q, newest: '0, blk: '0};
+    end
+    if (state_q == StScrub) begin
+      row_waddr = scrub_q;
+      row_new   = '0;
+    end
+  end
+
+  // The block behind each one, and a copy of the oldest one for map.
+  assign next_re = free0_q || state_q == StMap;
 
   hca_ram_1r1w #(
     .Width(MsgBlkW),
-    .Depth(NumQps << MapW)
-  ) u_map (
+    .Depth(MsgBlocks)
+  ) u_next (
     .clk_i,
-    .we_i   (take),
-    .waddr_i({alloc_qpn_i, alloc_wqe_i[OmtW-1:MsgRowW]}),
+    .we_i   (take && row.some),
+    .waddr_i(alloc_tail_i),
     .wdata_i(alloc_blk_o),
-    .re_i   (map_en_i || state_q == StMap),
-    .raddr_i({qpn_i, map_at}),
-    .rdata_o(map_blk_o)
+    .re_i   (next_re),
+    .raddr_i(free0_q ? free_blk_q : blk_q),
+    .rdata_o(next_blk)
   );
-
-  assign oldest_we = free_i || (clear_i && clear_done_o) || state_q == StScrub;
-
-  always_comb begin
-    oldest_new = free_wqe_i[15:MsgRowW] + 1'b1;
-    if (state_q == StDone) oldest_new = clear_init_i ? clear_wqe_i[15:MsgRowW] : end_q;
-    if (state_q == StScrub) oldest_new = '0;
-  end
 
   hca_ram_1r1w #(
-    .Width(PlaceW),
+    .Width(MsgBlkW),
     .Depth(NumQps)
-  ) u_oldest (
+  ) u_map (
     .clk_i,
-    .we_i   (oldest_we),
-    .waddr_i((state_q == StScrub) ? scrub_q : qpn_i),
-    .wdata_i(oldest_new),
-    .re_i   (mark_en_o),
+    .we_i   (row_we),
+    .waddr_i(row_waddr),
+    .wdata_i(row_new.blk),
+    .re_i   (map_en_i),
     .raddr_i(qpn_i),
-    .rdata_o(oldest)
+    .rdata_o(map_blk)
   );
+
+  assign map_blk_o = !late_q ? map_blk : fresh_late_q ? next_blk : late_blk_q;
 
   // ---- Clear ---------------------------------------------------------------------------------------
   logic [PlaceW-1:0] behind;  // the block before which all lies that was begun
@@ -147,7 +218,7 @@ module hca_msg_pool
       unique case (state_q)
         StScrub: if (scrub_q == QpW'(NumQps - 1)) state_q <= StIdle;
         StIdle:  if (clear_i) state_q <= StLook;
-        StLook:  if (mark_ready_i) state_q <= StCount;
+        StLook:  if (mark_en_o) state_q <= StCount;
         StCount: state_q <= StCheck;
         StCheck: state_q <= (at_q == end_q) ? StDone : StMap;
         StMap:   state_q <= StFree;
@@ -156,10 +227,13 @@ module hca_msg_pool
       endcase
     end
     if (state_q == StCount) begin
-      at_q  <= oldest;
+      at_q  <= row.oldest;
       end_q <= behind;
+      blk_q <= row.blk;
     end else if (state_q == StMap) begin
       at_q <= at_q + 1'b1;
+    end else if (state_q == StFree) begin
+      blk_q <= next_blk;
     end
   end
 

@@ -71,7 +71,7 @@ module hca_omt
   assign further = new_q.psn - old.mark.psn;
   assign alloc   = upd_q && ahead != '0 && !ahead[15] && (upd_wqe_q[MsgRowW-1:0] == '0 || !old.has_blk)
                    && !init_i;
-  assign stall   = alloc && !alloc_ready;
+  assign stall   = alloc && !alloc_ready;   // some cycles for each block
   assign upd_we  = upd_q && !stall && !init_i && ((ahead != '0) ? !ahead[15] : (further != '0 && !further[23]));
   assign new_own = '{has_blk: 1'b1, blk: alloc ? alloc_blk : old.blk, mark: new_q};
 
@@ -134,9 +134,9 @@ module hca_omt
     .alloc_i      (alloc),
     .alloc_qpn_i  (upd_qpn_q),
     .alloc_wqe_i  (upd_wqe_q),
+    .alloc_tail_i (old.blk),
     .map_en_i     (ask_i.map_en),
     .qpn_i,
-    .map_wqe_i    (ask_i.wqe),
     .map_blk_o    (blk_o),
     .free_i       (ask_i.free),
     .free_blk_i   (ask_i.free_blk),

@@ -1,11 +1,11 @@
 // Schedules what the responder sends: READ responses packet by packet and answers of atomics, round robin over QPs, and
-// one cumulative ACK per QP behind them. Per QP 16 such jobs (hca_resp_ring) and one pending ACK: `rsp` is ready again
+// one cumulative ACK per QP behind them. Per QP up to 16 such jobs (hca_resp_list) and one pending ACK: `rsp` is ready again
 // soon, whatever the transmit side does. 3 cycles per READ packet. An ACK never overtakes READ responses of
 // its QP: it waits until they have passed the header stage. The ACK of a repeated request never replaces a NAK.
 // QPs wait in a queue per SL or rate group, and nobody looks at them while its gate is shut. Takes nothing for
 // NumQps cycles after reset.
 module hca_resp_sched
-  import hca_pkg::*, hca_rx_pkg::resp_ring_t, hca_rx_pkg::RespSlotW;
+  import hca_pkg::*, hca_rx_pkg::resp_list_t;
 (
   input  logic           clk_i,
   input  logic           rst_i,
@@ -31,7 +31,7 @@ module hca_resp_sched
   output logic           ack_valid_o,
   input  logic           ack_ready_i,
   output txp_t           ack_o,
-  // Strobe: a READ or atomic job of the QP has left its ring (last packet made, or dropped).
+  // Strobe: a READ or atomic job of the QP has left its list (last packet made, or dropped).
   output logic           rsp_popped_valid_o,
   output logic [QpW-1:0] rsp_popped_qpn_o
 );
@@ -42,14 +42,14 @@ module hca_resp_sched
   localparam int unsigned QueueW = $clog2(Queues);
 
   typedef enum logic [1:0] {EvJob, EvQpc, EvTurn} ev_e;
-  // StFind: is an atomic's result here? StGone: one job less.
-  typedef enum logic [2:0] {StPick, StFind, StRow, StRead, StGone} state_e;
+  // StBlock, StFind: is an atomic's result here? StGone: one job less. StLink: the second link of a new one.
+  typedef enum logic [2:0] {StPick, StBlock, StFind, StRow, StRead, StGone, StLink} state_e;
 
   // State of a QP. `last_seq`: of the newest READ packet, if any.
   typedef struct packed {
     logic              queued;
     logic [QueueW-1:0] waits_in;    // where it waits
-    resp_ring_t        ring;
+    resp_list_t        jobs;
     logic              ack;
     logic              nak;
     logic [23:0]       ack_psn;
@@ -144,9 +144,10 @@ module hca_resp_sched
   end
 
   // ---- StRow: act on the row ---------------------------------------------------------------------------
-  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, store, gone, last_word, stale;
-  resp_ring_t  ring_with, ring_sent;
-  logic [RespSlotW-1:0] slot, head_slot;
+  logic        open, alive, passed, start_read, send_ack, store_job, is_nak, job_row, last_word, stale;
+  logic        more_jobs, add, replace, link, relink, free_list;
+  resp_list_t  jobs_with, jobs_sent;
+  logic [JobPlaceW-1:0] new_place, next_place, from, to, new_place_q;
   logic [15:0] seq_q;  // of the newest READ packet of the card
 
   assign open       = sl_open_i[ctx.path.sl] && (ctx.path.group == '0 || rate_open_i[ctx.path.group]);
@@ -160,8 +161,8 @@ module hca_resp_sched
   // PSN makes the NAK void: the packet has come again.
   assign stale      = row.ack && row.nak && !is_nak && !psn_ge(rsp_q.psn, row.ack_psn);
   assign job_row    = state_q == StRow && ev_q == EvJob && rsp_q.read;
-  assign store_job  = job_row && !lost && store;
-  assign start_read = alive && open && row.ring.count != '0 && txp_free && seg_free;
+  assign store_job  = job_row && !lost && (add || replace);
+  assign start_read = alive && open && row.jobs.count != '0 && txp_free && seg_free;
   always_comb begin
     job_new = '{psn: rsp_q.psn, va: rsp_q.again ? result : rsp_q.va, rkey: rsp_q.rkey, len_bytes: rsp_q.len_bytes,
                 msn: rsp_q.msn, atomic: rsp_q.atomic, failed: rsp_q.atomic && is_nak};
@@ -171,7 +172,7 @@ module hca_resp_sched
   // READ packets of the card that have not passed are the newest ones: is this QP's last among them?
   assign passed     = !row.sent || 16'(seq_q - row.last_seq) >= 16'(seq_q - resp_done_seq_i);
   assign send_ack   = state_q == StRow && ev_q == EvTurn && row.ack && ack_free && open
-                      && alive && row.ring.count == '0 && passed;
+                      && alive && row.jobs.count == '0 && passed;
 
   // ---- StRead: one packet of the head job ----------------------------------------------------------------
   logic        is_first, is_last, send_read;
@@ -180,8 +181,8 @@ module hca_resp_sched
 
   assign send_read = state_q == StRead;
   assign mtu       = 32'(mtu_bytes(ctx.path_mtu));
-  assign left      = job.len_bytes - row.ring.off;
-  assign is_first  = row.ring.off == '0;
+  assign left      = job.len_bytes - row.jobs.off;
+  assign is_first  = row.jobs.off == '0;
   assign is_last   = left <= mtu;
   assign bytes     = is_last ? left[12:0] : mtu[12:0];
 
@@ -201,36 +202,36 @@ module hca_resp_sched
         row_new.ack_msn      = rsp_q.msn;
       end
       if (rsp_q.read) begin
-        if (!lost) row_new.ring = ring_with;
+        if (!lost) row_new.jobs = jobs_with;
         // The READ response acknowledges everything before it.
         if (!lost && !row.nak && psn_ge(rsp_q.psn, row.ack_psn)) row_new.ack = 1'b0;
       end
     end
     if (state_q == StRow && ev_q == EvQpc && init_q) begin
       row_we       = 1'b1;
-      row_new.ring = '0;
+      row_new.jobs = '0;
       row_new.ack  = 1'b0;
       row_new.sent = 1'b0;
     end
     if (state_q == StRow && ev_q == EvTurn && !start_read) begin
       row_we = 1'b1;
       if (!alive) begin
-        row_new.ring = '0;
+        row_new.jobs = '0;
         row_new.ack  = 1'b0;
       end
       if (send_ack) begin
         row_new.ack  = 1'b0;
         row_new.sent = 1'b0;
       end
-      row_new.queued = row_new.ring.count != '0 || row_new.ack;
+      row_new.queued = row_new.jobs.count != '0 || row_new.ack;
       push           = row_new.queued;
     end
     if (send_read) begin
       row_we           = 1'b1;
-      row_new.ring     = ring_sent;
+      row_new.jobs     = jobs_sent;
       row_new.sent     = 1'b1;
       row_new.last_seq = seq_q + 16'd1;
-      row_new.queued   = row_new.ring.count != '0 || row_new.ack;
+      row_new.queued   = row_new.jobs.count != '0 || row_new.ack;
       push             = row_new.queued;
     end
     if (push) begin
@@ -258,9 +259,11 @@ module hca_resp_sched
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
       if (send_read) seq_q <= seq_q + 16'd1;
       unique case (state_q)
-        StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StFind : StRow;
+        StPick:  if (take) state_q <= (grant[EvJob] && rsp_i.again) ? StBlock : StRow;
+        StBlock: state_q <= StFind;
         StFind:  state_q <= StRow;
-        StRow:   state_q <= (ev_q == EvTurn && start_read) ? StRead : (job_row && (lost || gone)) ? StGone : StPick;
+        StRow:   state_q <= (ev_q == EvTurn && start_read) ? StRead : (job_row && (lost || !add)) ? StGone
+                            : (job_row && relink) ? StLink : StPick;
         default: state_q <= StPick;
       endcase
     end
@@ -274,7 +277,7 @@ module hca_resp_sched
     txp               = '0;
     txp.kind          = TxRead;
     txp.qpn           = qpn_q;
-    txp.psn           = job.psn + 24'(row.ring.off >> mtu_shift(ctx.path_mtu));
+    txp.psn           = job.psn + 24'(row.jobs.off >> mtu_shift(ctx.path_mtu));
     txp.payload_bytes = bytes;
     txp.has_payload   = bytes != '0;
     txp.aeth_syndrome = NoCredits;
@@ -299,7 +302,7 @@ module hca_resp_sched
     seg.func      = ctx.func;
     seg.pd        = ctx.pd;
     seg.key       = job.rkey;
-    seg.va        = job.va + 64'(row.ring.off);
+    seg.va        = job.va + 64'(row.jobs.off);
     seg.len_bytes = bytes;
     seg.chk_bytes = 32'(bytes);
     seg.last      = 1'b1;
@@ -351,10 +354,12 @@ module hca_resp_sched
 
   // ---- Results of atomics -----------------------------------------------------------------------------------
   hca_atomic_results u_results (
-    .clk_i,
+    .clk_i, .rst_i,
     .qpn_i     (qpn_q),
     .clear_i   (state_q == StRow && ev_q == EvQpc && init_q),
     .add_i     (job_row && rsp_q.atomic && !rsp_q.again && !is_nak),
+    .scrub_i   (scrub_q),
+    .scrub_qpn_i(scrub_qpn_q),
     .find_i    (rsp_ready_o && rsp_i.atomic),
     .find_qpn_i(rsp_i.qpn),
     .read_i    (state_q == StFind),
@@ -366,10 +371,14 @@ module hca_resp_sched
 
   always_ff @(posedge clk_i) if (state_q == StFind) found_q <= found;
 
-  hca_resp_ring u_ring (
-    .ring_i(row.ring), .path_mtu_i(ctx.path_mtu), .psn_i(rsp_q.psn), .len_bytes_i(job_new.len_bytes), .store_o(store),
-    .gone_o(gone), .slot_o(slot), .with_o(ring_with), .sent_psn_i(txp.psn), .is_last_i(is_last), .head_o(head_slot), .sent_o(ring_sent)
+  hca_resp_list u_list (
+    .list_i(row.jobs), .path_mtu_i(ctx.path_mtu), .psn_i(rsp_q.psn), .len_bytes_i(job_new.len_bytes),
+    .more_i(more_jobs), .new_i(new_place), .add_o(add), .replace_o(replace), .link_o(link), .from_o(from), .to_o(to),
+    .relink_o(relink), .with_o(jobs_with), .sent_psn_i(txp.psn), .is_last_i(is_last), .next_i(next_place),
+    .sent_o(jobs_sent)
   );
+
+  always_ff @(posedge clk_i) if (state_q == StRow) new_place_q <= new_place;
 
   // ---- Tables ---------------------------------------------------------------------------------------------
   logic unused_bits;
@@ -409,14 +418,27 @@ module hca_resp_sched
     .rdata_o(ctx)
   );
 
-  hca_ram_1r1w #(.Width($bits(job_t)), .Depth(NumQps * MaxDestRdAtomic)) u_jobs (
-    .clk_i,
-    .we_i   (store_job),
-    .waddr_i({qpn_q, slot}),
-    .wdata_i(job_new),
-    .re_i   (state_q == StRow && ev_q == EvTurn && start_read),
-    .raddr_i({qpn_q, head_slot}),
-    .rdata_o(job)
+  // All jobs of a QP are dropped.
+  assign free_list = state_q == StRow && ev_q != EvJob && row.jobs.count != '0 && row_we && row_new.jobs.count == '0;
+
+  hca_resp_jobs #(.Width($bits(job_t))) u_jobs (
+    .clk_i, .rst_i,
+    .more_o      (more_jobs),
+    .put_i       (store_job && add),
+    .set_i       (store_job && replace),
+    .link_i      ((store_job && link) || state_q == StLink),
+    .from_i      ((state_q == StLink) ? new_place_q : from),
+    .to_i        ((state_q == StLink) ? row.jobs.main_head : to),
+    .put_job_i   (job_new),
+    .new_o       (new_place),
+    .get_i       (state_q == StRow && ev_q == EvTurn && start_read),
+    .head_i      (row.jobs.head),
+    .job_o       (job),
+    .next_o      (next_place),
+    .free_i      (free_list || (send_read && is_last)),
+    .free_head_i (row.jobs.head),
+    .free_tail_i (send_read ? row.jobs.head : row.jobs.tail),
+    .free_count_i(send_read ? (JobPlaceW + 1)'(1) : (JobPlaceW + 1)'(row.jobs.count))
   );
 
 endmodule

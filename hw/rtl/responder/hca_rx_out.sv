@@ -33,7 +33,7 @@ module hca_rx_out
 
   localparam int unsigned Items   = 64;  // so many receive WQEs on their way: a PCIe read takes as long as 40 SENDs
   localparam int unsigned Upds    = 4;
-  localparam int unsigned EvDepth = 4 * NumQps;
+  localparam int unsigned EvDepth = (NumQps < 4096) ? 4 * NumQps : 2 * NumQps;
   localparam int unsigned EvSpare = 64;
 
   rx_ev_t                   ev;

@@ -160,7 +160,7 @@ impl Device for SimDevice {
     }
 
     fn alloc_dma(&self, len_bytes: usize) -> Result<DmaBuf, DeviceError> {
-        let memory = Arc::new(SharedMem::new("hca-dma", len_bytes)?);
+        let memory = Arc::new(SharedMem::unnamed(len_bytes)?);
         let buf = DmaBuf::new(memory.clone(), ring_iova(&memory));
         self.map(buf.iova(), buf.len_bytes(), Memory::Shared { memory, offset: 0 })?;
         Ok(buf)

@@ -319,6 +319,7 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
         .args(["--output-split", "20000", "--no-timing", "--flatten"])
         .arg("--no-std-package")
         .arg(format!("+define+HCA_NUM_PORTS={}", model.ports))
+        .arg(format!("+define+HCA_NUM_LINES={}", env_var("DEP_HCA_VSIM_LINES")))
         .arg(format!(
             "+define+HCA_NUM_VLS={}",
             env_var("DEP_HCA_VSIM_DATA_VLS")

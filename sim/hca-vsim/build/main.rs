@@ -6,7 +6,7 @@ use std::env;
 use std::path::PathBuf;
 
 fn main() {
-    for var in ["HCA_VSIM_CFLAGS", "HCA_VSIM_VLS"] {
+    for var in ["HCA_VSIM_CFLAGS", "HCA_VSIM_LINES", "HCA_VSIM_VLS"] {
         println!("cargo:rerun-if-env-changed={var}");
     }
     println!("cargo:rerun-if-changed=build");
@@ -15,6 +15,7 @@ fn main() {
     ports::write(&out, data_vls, cpu_level());
     println!("cargo:include={}", out.display());
     println!("cargo:data_vls={data_vls}");
+    println!("cargo:lines={}", lines());
 }
 
 /// HCA_VSIM_VLS: data VLs of each port of the models, 1, 2, 4, 8 (without it) or 15.
@@ -26,6 +27,17 @@ fn data_vls() -> u8 {
         .into_iter()
         .find(|vls: &u8| vls.to_string() == value);
     found.unwrap_or_else(|| panic!("HCA_VSIM_VLS is '{value}': set it to 1, 2, 4, 8 or 15"))
+}
+
+/// HCA_VSIM_LINES: lines of the models, that is, QPs: 1024 (without it), 4096 or 16384. The firmware reads it, too.
+fn lines() -> u32 {
+    let Ok(value) = env::var("HCA_VSIM_LINES") else {
+        return 1024;
+    };
+    let found = [1024, 4096, 16384]
+        .into_iter()
+        .find(|lines: &u32| lines.to_string() == value);
+    found.unwrap_or_else(|| panic!("HCA_VSIM_LINES is '{value}': set it to 1024, 4096 or 16384"))
 }
 
 /// The processor that HCA_VSIM_CFLAGS compiles for, as its psABI level; 1 is any. Without that variable it is the one

@@ -83,23 +83,20 @@ async def all_sources(dut, rate):
 
 
 @cocotb.test()
-async def receive_path_never_waits(dut):
-    """Source 0 has a place for two events per QP while firmware sleeps and the others are stuck."""
+async def all_wait(dut):
+    """While firmware sleeps every source waits, the receive path, too (hca_rx_out has places for its events): nothing
+    is lost, and none of them keeps another one back for ever."""
     ev = Events(dut, 32, 1.0)
     mgmt = ev.mgmt
     await mgmt.bench.start()
-    for source in range(1, len(mgmt.ev)):
-        ev.offer(source, 30)
-    await mgmt.bench.step(50)
-    assert not any(source.idle() for source in mgmt.ev[1:])
-    count = 2 * LIMITS["NumQps"]
-    ev.offer(0, count)
-    await mgmt.bench.step(count + 2)
-    assert mgmt.ev[0].idle() and mgmt.ev[0].taken[-1] - mgmt.ev[0].taken[0] == count - 1
+    for source in range(len(mgmt.ev)):
+        ev.offer(source, 60)
+    await mgmt.bench.step(200)
+    assert not any(source.idle() for source in mgmt.ev)
     assert mgmt.bench.get("fw_irq_o") == 1
     await ev.drain()
     ev.check()
-    assert len(ev.popped) == count + 90
+    assert len(ev.popped) == 60 * len(mgmt.ev)
 
 
 @cocotb.test()

@@ -1,6 +1,7 @@
 """hca_msg_pool beside a model of QPs that begin messages, complete them in order, and end."""
 
 import random
+from collections import deque
 
 import cocotb
 from common import Bench, constants, simulate
@@ -15,7 +16,16 @@ class Pool:
 
     def __init__(self, dut, seed):
         self.bench, self.rng = Bench(dut, seed), random.Random(seed)
-        self.begun, self.una, self.blocks = {}, {}, {}   # by QPN; blocks: oldest first
+        self.begun, self.una, self.blocks, self.newest = {}, {}, {}, {}   # by QPN; blocks: oldest first
+        self.offer = 0, 0
+        self.bench.agents.append(self)
+
+    def drive(self):
+        """Nothing of its own."""
+
+    def sample(self):
+        """What the pool offers in this cycle."""
+        self.offer = self.bench.get("alloc_ready_o"), self.bench.get("alloc_blk_o")
 
     async def start(self):
         """Reset; the tables are cleared."""
@@ -38,6 +48,22 @@ class Pool:
         self.bench.set(name, 0)
         await self.bench.step()
 
+    async def alloc(self, qpn, wqe):
+        """The QP gets a block within some cycles."""
+        for field, value in (("alloc_qpn_i", qpn), ("alloc_wqe_i", wqe & 0xFFFF),
+                             ("alloc_tail_i", self.newest.get(qpn, self.rng.randrange(BLOCKS))), ("alloc_i", 1)):
+            self.bench.set(field, value)
+        for _ in range(8):
+            await self.bench.step()
+            if self.offer[0]:
+                break
+        assert self.offer[0], "no block, and one is free"
+        self.bench.set("alloc_i", 0)
+        block = self.offer[1]
+        if self.rng.random() < 0.5:
+            await self.bench.step()
+        return block
+
     async def begin(self, qpn):
         """The QP begins a message: with room, or with nothing outstanding. False: it must wait."""
         wqe = self.begun.setdefault(qpn, 0)
@@ -47,11 +73,10 @@ class Pool:
         if wqe % ROWS == 0:
             if wqe != una and not self.bench.get("room_o"):
                 return False
-            await self.bench.until(lambda: self.bench.get("alloc_ready_o"), 4, "a block: it is free")
-            block = self.bench.get("alloc_blk_o")
+            block = await self.alloc(qpn, wqe)
             assert block not in self.held(), f"block {block} has an owner"
-            await self.strobe("alloc_i", alloc_qpn_i=qpn, alloc_wqe_i=wqe & 0xFFFF)
             self.blocks.setdefault(qpn, []).append(block)
+            self.newest[qpn] = block
         self.begun[qpn] = wqe + 1
         return True
 
@@ -59,7 +84,7 @@ class Pool:
         """The QP's oldest message completes."""
         wqe = self.una[qpn]
         if wqe % ROWS == 0 or self.rng.random() < 0.1:
-            await self.strobe("map_en_i", qpn_i=qpn, map_wqe_i=wqe & 0xFFFF)
+            await self.strobe("map_en_i", qpn_i=qpn)
             assert self.bench.get("map_blk_o") == self.blocks[qpn][0]
         if wqe % ROWS == ROWS - 1:
             block = self.blocks[qpn].pop(0)
@@ -135,6 +160,88 @@ async def random_lives(dut):
     await everybody(pool)
 
 
+class AtOnce:
+    """Both sides of the pool at work in every cycle: a block per QP begun or completed, by their places."""
+
+    def __init__(self, bench, qpns):
+        self.bench, self.rng, self.qpns = bench, bench.rng, qpns
+        self.blocks = {qpn: [] for qpn in qpns}      # of places una .. begun
+        self.una = dict.fromkeys(qpns, 8189)         # of 2^13 places: they wrap
+        self.newest = dict.fromkeys(qpns, 0)
+        self.asking = self.freeing = self.mapping = self.again = None
+        self.answered, self.mapped, self.allocs = deque(), 0, 0
+        bench.agents.append(self)
+
+    def drive(self):
+        """What each side does in this cycle."""
+        bench, rng = self.bench, self.rng
+        if self.asking is None and rng.random() < 0.5:
+            qpn = rng.choice(self.qpns)
+            if len(self.blocks[qpn]) < WINDOW // ROWS:
+                self.asking = qpn
+                place = self.una[qpn] + len(self.blocks[qpn])
+                for name, value in (("alloc_qpn_i", qpn), ("alloc_wqe_i", place * ROWS & 0xFFFF),
+                                    ("alloc_tail_i", self.newest[qpn])):
+                    bench.set(name, value)
+        bench.set("alloc_i", self.asking is not None)
+        self.freeing = self.mapping = None
+        qpn = self.again if self.again is not None and rng.random() < 0.7 else rng.choice(self.qpns)
+        if self.blocks[qpn]:
+            kind = rng.random()
+            if kind < 0.4:
+                self.mapping = qpn
+            elif kind < 0.6 and self.again is None:
+                self.freeing = qpn
+        bench.set("qpn_i", qpn)
+        bench.set("map_en_i", self.mapping is not None)
+        bench.set("free_i", self.freeing is not None)
+        if self.freeing is not None:
+            bench.set("free_blk_i", self.blocks[qpn][0])
+            bench.set("free_wqe_i", self.una[qpn] * ROWS + ROWS - 1 & 0xFFFF)
+
+    def sample(self):
+        """What came of it."""
+        if self.answered:
+            assert self.bench.get("map_blk_o") == self.answered.popleft()
+            self.mapped += 1
+        if self.mapping is not None:
+            self.answered.append(self.blocks[self.mapping][0])
+        self.again = None
+        if self.freeing is not None:
+            self.blocks[self.freeing].pop(0)
+            self.una[self.freeing] += 1
+            self.again = self.freeing
+        if self.asking is not None and self.bench.get("alloc_ready_o"):
+            block = self.bench.get("alloc_blk_o")
+            assert all(block not in blocks for blocks in self.blocks.values()), f"block {block} has an owner"
+            self.blocks[self.asking].append(block)
+            self.newest[self.asking] = block
+            self.asking = None
+            self.allocs += 1
+
+
+@cocotb.test()
+@cocotb.parametrize(count=[1, 3, 50])
+async def at_once(dut, count):
+    """Design 9.10: blocks are taken while others, of the same QP or not, come back and are asked for: the oldest one is
+    always right, and no block has two owners. The pool is gone through several times."""
+    pool = await Pool(dut, count).start()
+    bench = pool.bench
+    qpns = [bench.rng.randrange(NUM_QPS) for _ in range(count)]
+    for qpn in dict.fromkeys(qpns):
+        # The QP begins where its places nearly wrap.
+        for name, value in (("qpn_i", qpn), ("clear_init_i", 1), ("clear_wqe_i", 8189 * ROWS & 0xFFFF), ("clear_i", 1),
+                            ("mark_wqe_i", 0), ("mark_ready_i", 1)):
+            bench.set(name, value)
+        await bench.until(lambda: bench.get("clear_done_o"), 16, "the clear")
+        await bench.step()
+        bench.set("clear_i", 0)
+        await bench.step(2)
+    work = AtOnce(bench, list(dict.fromkeys(qpns)))
+    await bench.step(30000)
+    assert work.allocs > 2000 and work.mapped > 2000, (work.allocs, work.mapped)
+
+
 async def everybody(pool):
     """All blocks are there: one QP after another takes its window, as long as there is room."""
     qpn = 0
@@ -142,7 +249,7 @@ async def everybody(pool):
         while await pool.begin(qpn):
             pass
         qpn += 1
-    assert len(pool.held()) >= BLOCKS - NUM_QPS - 8
+    assert len(pool.held()) >= BLOCKS - NUM_QPS + qpn - 8
 
 
 def test_msg_pool():

@@ -1,12 +1,14 @@
 //! The measurement itself.
 
 use anyhow::{Result, bail};
+use hca_dev::DmaBuf;
 use hca_host::PcieParams;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng, connect};
 use hca_verbs::{
     Access, Ah, ConnectOptions, Datagram, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr, SendFlags, SendOp,
     SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
 };
+use std::rc::Rc;
 use std::time::Instant;
 
 use super::{Args, Figures, INLINE_BYTES_MAX, Op, Region, Share, datagrams, internal};
@@ -38,13 +40,20 @@ const RIGHTS: Access = Access::from_bits(
         | Access::REMOTE_ATOMIC.bits(),
 );
 
+/// A stream's part of its card's buffer: whole pages.
+fn buffer_bytes(largest: u32) -> u64 {
+    u64::from(largest.max(1) + datagrams::HEADER_BYTES).next_multiple_of(4096)
+}
+
 /// One connection.
 struct Stream {
     qps: [RawQp<Dev>; 2],
     /// Where datagrams go.
     way: Option<Ah<Dev>>,
     /// At card 0: source of writes and sends, target of reads. At card 1: the other end.
-    mrs: [Mr<Dev>; 2],
+    mrs: [Rc<Mr<Dev>>; 2],
+    /// Where in them.
+    offset: u64,
     posted: u32,
     completed: u32,
 }
@@ -99,6 +108,8 @@ pub struct Bench<'a> {
     rig: Rig,
     config: RigConfig,
     streams: Vec<Stream>,
+    /// Of all streams, at each card: a mapping for each would be too many.
+    buffers: [DmaBuf; 2],
     /// Where all receive.
     srq: Option<Srq<Dev>>,
     /// At card 1, and what chooses places in it.
@@ -135,7 +146,7 @@ impl<'a> Bench<'a> {
             waveforms: waveforms::config(&args.plot, args.trace),
             timeline: args.timeline.wanted(),
             rate_bits_per_s: args.rate_bits_per_s(),
-            // The whole card for one client: up to 1000 QPs.
+            // The whole card for one client.
             functions: 1,
             threads: args.machine.threads,
             ..RigConfig::new(args.seed, link.into())
@@ -147,9 +158,11 @@ impl<'a> Bench<'a> {
         for node in &rig.nodes {
             args.arbitration.apply(&node.context)?;
         }
+        let bytes = (u64::from(args.qps) * buffer_bytes(largest)) as usize;
         let mut bench = Self {
             args,
             link,
+            buffers: [rig.nodes[0].alloc(bytes)?, rig.nodes[1].alloc(bytes)?],
             rig,
             config,
             streams: Vec::new(),
@@ -208,18 +221,40 @@ impl<'a> Bench<'a> {
         } else {
             (self.connected(cap, &path)?, None)
         };
-        let mr = |node: usize| -> Result<Mr<Dev>> {
-            let buf = self.rig.nodes[node].alloc((largest.max(1) + datagrams::HEADER_BYTES) as usize)?;
-            let base = ((node as u64 + 1) << 44) + (u64::from(index) << 32);
-            Ok(self.rig.nodes[node].register(&buf, Place::whole(&buf, RIGHTS, base))?)
+        let bytes = buffer_bytes(largest);
+        let mr = |node: usize| -> Result<Rc<Mr<Dev>>> {
+            let buf = &self.buffers[node];
+            if self.one_region()
+                && let Some(first) = self.streams.first()
+            {
+                return Ok(first.mrs[node].clone());
+            }
+            let whole = Place::whole(buf, RIGHTS, ((node as u64 + 1) << 44) + (u64::from(index) << 32));
+            let own = Place {
+                offset: u64::from(index) * bytes,
+                len: bytes,
+                ..whole
+            };
+            let place = if self.one_region() { whole } else { own };
+            Ok(Rc::new(self.rig.nodes[node].register(buf, place)?))
         };
         Ok(Stream {
             qps,
             way,
             mrs: [mr(0)?, mr(1)?],
+            offset: if self.one_region() {
+                u64::from(index) * bytes
+            } else {
+                0
+            },
             posted: 0,
             completed: 0,
         })
+    }
+
+    /// All streams are in one region: the card keeps 256 keys, and it is not keys that are measured.
+    fn one_region(&self) -> bool {
+        self.args.qps > 200
     }
 
     fn connected(&self, cap: QpCap, path: &ConnectOptions) -> Result<[RawQp<Dev>; 2]> {
@@ -417,7 +452,7 @@ impl<'a> Bench<'a> {
             } else {
                 0
             };
-            let sges = [stream.mrs[1].sge(0, size + header)];
+            let sges = [stream.mrs[1].sge(stream.offset, size + header)];
             let wrs = vec![
                 RecvWr {
                     wr_id: 0,
@@ -448,7 +483,7 @@ impl<'a> Bench<'a> {
     ) -> Result<()> {
         let (op, inline) = (self.args.op, self.args.inline);
         let stream = &mut self.streams[index];
-        let own = (stream.mrs[1].addr(), stream.mrs[1].rkey());
+        let own = (stream.mrs[1].addr() + stream.offset, stream.mrs[1].rkey());
         let region = &mut self.region;
         let mut target = move || match region {
             None => own,
@@ -457,7 +492,7 @@ impl<'a> Bench<'a> {
                 (mr.addr() + rng.below_u64(places) * u64::from(size), mr.rkey())
             }
         };
-        let sges = [stream.mrs[0].sge(0, size)];
+        let sges = [stream.mrs[0].sge(stream.offset, size)];
         let mut op = move || {
             let (remote_addr, rkey) = target();
             match op {

@@ -27,6 +27,10 @@ use before::Before;
 use keep::{keep, plot, plot_stages};
 use measure::Bench;
 
+/// Lines of a card at most, but the two that QP0 and QP1 have.
+const QPS_MAX: i64 = 16_382;
+/// Messages in flight that need no option.
+const IN_FLIGHT_MAX: u32 = 1 << 16;
 /// All buffers of a measurement together.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Inline bytes of the largest WQE.
@@ -141,8 +145,9 @@ pub struct Args {
         hide_default_value = true
     )]
     size: Sizes,
-    /// QPs that work at the same time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// QPs that work at the same time: all that the card has but two at most, as HCA_VSIM_LINES says. More than 200 have
+    /// one memory region, for the card keeps 256 keys
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=QPS_MAX))]
     qps: u32,
     /// Path MTU: 256, 512, 1024, 2048 or 4096 bytes
     #[arg(long, value_name = "N", default_value = "4096", value_parser = mtu)]
@@ -165,7 +170,7 @@ pub struct Args {
     /// Messages of each QP in the measured window [default: by size]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=30_000))]
     iters: Option<u32>,
-    /// Messages of each QP in flight [default: by size, 4 to 256; of several QPs 4 to 64]
+    /// Messages of each QP in flight [default: by size, 4 to 256; of several QPs 4 to 64, of all of them 65,536 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     outstanding: Option<u32>,
     /// Send the data inside the work request
@@ -268,7 +273,10 @@ impl Args {
     }
 
     fn outstanding(&self, size: u32) -> u32 {
-        let most = if self.qps == 1 { 256 } else { 64 };
+        let most = match self.qps {
+            1 => 256,
+            qps => (IN_FLIGHT_MAX / qps).clamp(4, 64),
+        };
         self.outstanding
             .unwrap_or_else(|| ((1 << 20) / size.max(1)).clamp(4, most).max(self.signal_every))
     }
@@ -282,9 +290,11 @@ impl Args {
             0
         };
         let at_least = late.max(2 * self.outstanding(size) / self.qps);
-        let found = self
-            .iters
-            .unwrap_or_else(|| by_size.clamp(16, 2000).max(at_least));
+        let found = self.iters.unwrap_or_else(|| {
+            by_size
+                .clamp(if self.qps > 1000 { 4 } else { 16 }, 2000)
+                .max(at_least)
+        });
         if self.srq && self.iters.is_none() {
             found.min(
                 (SRQ_WRS_MAX / self.qps)

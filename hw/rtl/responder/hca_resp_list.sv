@@ -1,0 +1,97 @@
+// What the list of a QP's READ and atomic jobs becomes when a job comes, and when a packet of the first one leaves.
+// Jobs are in the order of their PSNs. Nothing that is here is ever given up for a request that comes again (REL-19: a
+// copy of the network's must cost nothing), and what a peer that has gone back asks for is sent before what it had asked
+// for later:
+//   newer than all here    at the end
+//   here, not yet sent     nothing to do
+//   in what has been sent of the first one   it takes that one's place: answers begin with its PSN
+//   older than all here    in front; the job that it interrupts begins again, for its peer has not taken what it was
+//                          sent behind a gap
+//   between such ones      behind those that have come so (replays), in front of what was here before (main)
+// Combinational. A job for which there is no place is lost.
+module hca_resp_list
+  import hca_pkg::*, hca_rx_pkg::*;
+(
+  input  resp_list_t           list_i,
+  input  logic [2:0]           path_mtu_i,
+  // A job comes.
+  input  logic [23:0]          psn_i,
+  input  logic [31:0]          len_bytes_i,
+  input  logic                 more_i,      // who has a job may take a further place
+  input  logic [JobPlaceW-1:0] new_i,       // the place that it gets
+  output logic                 add_o,       // it gets a place; else there is one job less: this one, or another
+  output logic                 replace_o,   // it takes the place of the first one
+  output logic                 link_o,      // the place behind from_o is to_o
+  output logic [JobPlaceW-1:0] from_o,
+  output logic [JobPlaceW-1:0] to_o,
+  output logic                 relink_o,    // and behind the new one is main_head
+  output resp_list_t           with_o,
+  // A packet of the first one leaves.
+  input  logic [23:0]          sent_psn_i,
+  input  logic                 is_last_i,
+  input  logic [JobPlaceW-1:0] next_i,      // the place behind it
+  output resp_list_t           sent_o
+);
+
+  logic [23:0] last_psn, head_psn;
+  logic        full, empty, begun, newer, unsent, between;
+
+  assign last_psn  = psn_i + ((len_bytes_i == '0) ? '0 : 24'((len_bytes_i - 32'd1) >> mtu_shift(path_mtu_i)));
+  assign empty     = list_i.count == '0;
+  assign full      = list_i.count == JobCountW'(MaxDestRdAtomic) || (!empty && !more_i);
+  assign begun     = list_i.off != '0;
+  assign head_psn  = list_i.at_psn - 24'(list_i.off >> mtu_shift(path_mtu_i));
+  assign newer     = empty || !psn_ge(list_i.newest_psn, psn_i);
+  assign unsent    = psn_ge(psn_i, list_i.at_psn);
+  assign between   = list_i.replaying && !psn_ge(list_i.replay_psn, psn_i) && !psn_ge(psn_i, list_i.main_psn);
+  assign replace_o = !newer && !unsent && begun && psn_ge(psn_i, head_psn);
+  assign add_o     = !full && (newer || between || (!unsent && !replace_o));
+
+  assign link_o   = add_o && !empty;
+  assign relink_o = add_o && !newer && between;
+  assign from_o   = newer ? list_i.tail : between ? list_i.replay_tail : new_i;
+  assign to_o     = (newer || between) ? new_i : list_i.head;
+
+  always_comb begin
+    with_o = list_i;
+    if (replace_o) begin
+      with_o.off    = '0;
+      with_o.at_psn = psn_i;
+    end
+    if (add_o) begin
+      with_o.count = list_i.count + 1'b1;
+      if (newer) begin
+        with_o.tail       = new_i;
+        with_o.newest_psn = last_psn;
+        if (empty) {with_o.head, with_o.at_psn} = {new_i, psn_i};
+      end else begin
+        with_o.replaying   = 1'b1;
+        with_o.replay_tail = new_i;
+        with_o.replay_psn  = last_psn;
+        if (!between) begin
+          with_o.head      = new_i;
+          with_o.main_head = list_i.head;
+          with_o.main_psn  = begun ? head_psn : list_i.at_psn;
+          with_o.at_psn    = psn_i;
+          with_o.off       = '0;
+        end
+      end
+    end
+  end
+
+  always_comb begin
+    sent_o        = list_i;
+    sent_o.at_psn = sent_psn_i + 24'd1;
+    sent_o.off    = list_i.off + 32'(mtu_bytes(path_mtu_i));
+    if (is_last_i) begin
+      sent_o.off   = '0;
+      sent_o.count = list_i.count - 1'b1;
+      sent_o.head  = next_i;
+      if (list_i.replaying && list_i.head == list_i.replay_tail) begin
+        sent_o.replaying = 1'b0;
+        sent_o.at_psn    = list_i.main_psn;
+      end
+    end
+  end
+
+endmodule
