@@ -43,7 +43,8 @@ def test_nobody_there(net):
 
 
 def test_groups(net):
-    """MC-12, MC-13: the administrator gives a group its LID, and switches the tree; who leaves is forgotten."""
+    """MC-11 to MC-14, MC-17: the first who joins makes the group; the administrator gives it a LID, and switches the tree;
+    who sends alone is no receiver; when the last has left it is no more."""
     receivers = [net.start(card, "mckey", "-m", GROUP, "-b", ip(card), "-c", "1", "-C", "5", live=True)
                  for card in (1, 3)]
     for receiver in receivers:
@@ -54,7 +55,7 @@ def test_groups(net):
     tables = {name: switch["multicast"] for name, switch in net.switches().items()}
     mlid = int(re.search(r"ff12:4001:ffff::f01:203.*?Mlid\.*(0x\w+)", net.ask(0, "saquery", "-g"), re.S).group(1), 0)
     assert str(mlid) in tables["sw0"] and str(mlid) in tables["sw1"], (mlid, tables)
-    sender = net.run(0, "mckey", "-m", GROUP, "-b", ip(0), "-s", "-c", "1", "-C", "5")
+    sender = net.run(0, "mckey", "-m", GROUP, "-b", ip(0), "-s", "-o", "-c", "1", "-C", "5")
     assert sender.code == 0, sender
     for receiver in receivers:
         done = receiver.done()

@@ -94,6 +94,9 @@ def test_standby_takes_over(fabric):
     assert net.lids(4) == lids
     events.prints("(?i)sm.change")
     assert re.search(rf"sm lid {lids[3]} .* SMINFO_MASTER", net.ask(2, "sminfo"))
+    # hca info shows what the agents show.
+    told = net.port(3)
+    assert (told["lid"], told["sm_lid"], told["is_sm"]) == (lids[3], lids[3], True), told
     # The port of the dead one says no longer that a manager is there.
     assert "IsSM\n" not in net.ask(1, "smpquery", "portinfo", lids[0])
     flows(net, 0, 1)
@@ -122,7 +125,7 @@ def test_bad_mkeys_are_told_of(fabric):
 
 
 def test_partitions_and_qos(fabric):
-    """MGMT-5, KEY-11, VL-8: P_Keys and QoS files: tables of cards and switches are those that OpenSM was told."""
+    """MGMT-5, KEY-10, KEY-11, KEY-20, VL-8: P_Keys and QoS files: tables of cards and switches are those that OpenSM was told."""
     net = fabric("two-switches")
     ports = [hex(int(IPv6Address(net.port(card)["gids"][0])) & (1 << 64) - 1) for card in range(4)]
     partitions = net.files / "partitions.conf"

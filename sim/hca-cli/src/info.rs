@@ -1,6 +1,7 @@
 //! `hca info`: what the cards of a running simulator say, asked through their sockets.
 
 use anyhow::{Context as _, Result};
+use hca_abi::port_cap;
 use hca_abi::table::FieldDef;
 use hca_verbs::{Context, DeviceAttr, Gid, LinkLayer, Mtu, OpenOptions, PortAttr, PortCounters, PortState};
 use hca_vfio_user::VfioUserDevice;
@@ -103,6 +104,10 @@ struct Port {
     max_mtu_bytes: Option<u32>,
     mac: String,
     lid: u16,
+    /// Of InfiniBand ports that one has set up: LID of the subnet manager.
+    sm_lid: u16,
+    /// A subnet manager runs at this port.
+    is_sm: bool,
     gids: Vec<String>,
     ip_addresses: Vec<IpAddr>,
     tx_packets: u64,
@@ -221,6 +226,8 @@ impl Port {
             max_mtu_bytes: Mtu::try_from(attr.max_mtu()).ok().map(|_| 128 << attr.max_mtu()),
             mac: attr.mac().map(|byte| format!("{byte:02x}")).join(":"),
             lid: attr.lid(),
+            sm_lid: attr.sm_lid(),
+            is_sm: attr.port_cap_flags() & port_cap::SM != 0,
             gids: gids.iter().map(Ipv6Addr::to_string).collect(),
             // RoCEv2: a GID is the IP address that packets carry.
             ip_addresses: if is_ethernet {
@@ -240,6 +247,15 @@ impl Port {
 }
 
 impl Port {
+    /// Nothing where no subnet manager is known.
+    fn manager_line(&self) -> String {
+        let here = if self.is_sm { "; one runs at this port" } else { "" };
+        match self.sm_lid {
+            0 if here.is_empty() => String::new(),
+            lid => format!("    subnet manager at LID {lid}{here}\n"),
+        }
+    }
+
     fn ip_addresses_line(&self) -> String {
         let addresses: Vec<String> = self.ip_addresses.iter().map(IpAddr::to_string).collect();
         match addresses.join(" ") {
@@ -279,7 +295,7 @@ impl Card {
         for port in &answer.ports {
             let _ = writeln!(
                 text,
-                "  port {}: {}, {}, MTU {}, MAC {}, LID {}\n    GIDs {}\n{}    sent {} packets, received {}, \
+                "  port {}: {}, {}, MTU {}, MAC {}, LID {}\n{}    GIDs {}\n{}    sent {} packets, received {}, \
                  CRC errors {}, sent again {}, acknowledge timeouts {}",
                 port.port,
                 port.state,
@@ -287,6 +303,7 @@ impl Card {
                 port.max_mtu_bytes.unwrap_or(0),
                 port.mac,
                 port.lid,
+                port.manager_line(),
                 port.gids.join(" "),
                 port.ip_addresses_line(),
                 port.tx_packets,
