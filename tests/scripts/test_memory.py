@@ -22,7 +22,7 @@ def test_the_page_is_the_card(rams):
 
 
 def test_every_ram_has_a_reason_and_the_lines_fit(rams):
-    """Nothing is forgotten, nothing is told of that is gone, 16,384 lines take no more than hw/memory.toml lets them."""
+    """Nothing is forgotten, nothing told of that is gone, 16,384 lines take no more than hw/memory.toml lets them."""
     assert not memory.judge(rams, Reasons.read())
 
 

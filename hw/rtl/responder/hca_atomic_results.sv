@@ -3,7 +3,7 @@
 // its peer may still ask for. A QP takes a block with its first atomic and keeps it; when all are taken,
 // the next one takes the block that was taken first, and what was there is lost.
 //
-// find_i takes a QP's row; an atomic that is added (add_i, in the next cycle) is stored in the cycle after add_i. A look
+// find_i takes a row of a QP; an atomic that is added (add_i, in the next cycle) is stored in the one behind it. A look
 // goes on with read_i two cycles after find_i: it says whether the PSN is here, and gives the value in the next cycle.
 // From one find_i to the next there are two cycles at least. scrub_i: rows are cleared one by one, after reset.
 module hca_atomic_results

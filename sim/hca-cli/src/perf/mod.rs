@@ -145,7 +145,7 @@ pub struct Args {
         hide_default_value = true
     )]
     size: Sizes,
-    /// QPs that work at the same time: all that the card has but two at most, as HCA_VSIM_LINES says. More than 200 have
+    /// QPs that work at the same time: all that the card has but two at most (HCA_VSIM_LINES). More than 200 have
     /// one memory region, for the card keeps 256 keys
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=QPS_MAX))]
     qps: u32,
@@ -170,7 +170,7 @@ pub struct Args {
     /// Messages of each QP in the measured window [default: by size]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=30_000))]
     iters: Option<u32>,
-    /// Messages of each QP in flight [default: by size, 4 to 256; of several QPs 4 to 64, of all of them 65,536 at most]
+    /// Messages of each QP in flight [default: by size, 4 to 256; of several QPs 4 to 64, of all 65,536 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     outstanding: Option<u32>,
     /// Send the data inside the work request
