@@ -51,7 +51,7 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 
 .PHONY: area memory coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
 .PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust
-.PHONY: miri
+.PHONY: miri test-soft-core
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 
@@ -128,6 +128,12 @@ test-rust: setup ## unit and system tests; one crate: make test-rust ARGS="-p hc
 test-switches: setup ## the transport's system tests through two switches
 	HCA_SWITCHES=2 cargo test --quiet --release --no-fail-fast $(or $(SWITCHED),-p hca-system-tests) \
 	  --test transfer --test naks --test errors
+
+# Whatever talks to firmware much; the quick part of it is in make test (soft_core.rs).
+test-soft-core: setup ## system tests with firmware on the card's own processor (minutes)
+	cargo test --quiet --release --no-fail-fast -p hca-system-tests --test soft_core -- --include-ignored
+	HCA_FIRMWARE=core cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),\
+	  --test states --test keys --test events --test management --test partitions --test generations --test transfer)
 
 # A toolchain of its own, which scripts/setup.sh does not install: rustup toolchain install nightly -c miri,rust-src
 # Devices are kept for the life of a process (leaks). Races are loom's: Rust's memory model has no words of which one

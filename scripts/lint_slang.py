@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Strict check of the RTL by slang: a second opinion, and the frontend synthesis uses.
 
-usage: scripts/lint_slang.py TOP FILELIST       (runs at the repository root)
+usage: scripts/lint_slang.py TOP FILELIST...       (runs at the repository root)
 """
 
 import sys
@@ -15,11 +15,12 @@ FLAGS = "--std 1800-2023 --error-limit 0 -Wextra -Werror -Wno-unused -Wno-case-r
 
 def main():
     """Compiles and elaborates the design; the exit code says whether slang accepts it."""
-    top, filelist = sys.argv[1:]
+    top, *filelists = sys.argv[1:]
+    lists = " ".join(f"-f {filelist}" for filelist in filelists)
     slang = driver.Driver()
     slang.addStandardArgs()
     accepted = (
-        slang.parseCommandLine(f"slang {FLAGS} --top {top} -f {filelist}")
+        slang.parseCommandLine(f"slang {FLAGS} --top {top} {lists}")
         and slang.processOptions()
         and slang.parseAllSources()
         and slang.runFullCompilation(True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything OpenHCA needs beyond Rust and git: Debian packages, .venv, Verilator, pyverbs. Quiet and quick when there
 # is nothing to do. Writes only inside the checkout (.venv, .tools), except for the Debian packages.
-# usage: scripts/setup.sh [apt|venv|verilator|pyverbs|programs|peers|studies|dist ...]
+# usage: scripts/setup.sh [apt|venv|verilator|core|pyverbs|programs|peers|studies|dist ...]
 # Without an argument all in this order, but for programs, peers, studies and dist.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -73,6 +73,20 @@ setup_verilator() {
   mark_done verilator scripts/setup-verilator.sh
 }
 
+# The soft core: its sources, patched, and Rust's library for it. Without the latter there is no image, and firmware
+# runs natively alone.
+setup_core() {
+  local target=riscv32imc-unknown-none-elf
+  if [[ ! -f .tools/ibex/ibex.f ]] || ! is_done soft-core scripts/setup_ibex.py scripts/requirements.txt; then
+    say "the soft core's sources into .tools/ibex"
+    .venv/bin/python scripts/setup_ibex.py .tools/ibex || die "the soft core's sources are missing (see above)"
+    mark_done soft-core scripts/setup_ibex.py scripts/requirements.txt
+  fi
+  [[ -d $(rustc --print target-libdir --target "$target") ]] ||
+    rustup target add "$target" >.tools/target.log 2>&1 ||
+    say "no Rust library for $target: firmware runs natively, not on the soft core (log: .tools/target.log)"
+}
+
 # Only tests of the C library want it: without it they are skipped, and say so.
 setup_pyverbs() {
   if is_done pyverbs scripts/setup-pyverbs.sh; then return; fi
@@ -136,8 +150,8 @@ setup_place() {
 
 for part in "${@:-all}"; do
   case $part in
-    all | apt | venv | verilator | pyverbs | programs | peers | studies | dist | place) ;;
-    *) die "unknown part '$part': use apt, venv, verilator, pyverbs, programs, peers, studies, dist or place" ;;
+    all | apt | venv | verilator | core | pyverbs | programs | peers | studies | dist | place) ;;
+    *) die "unknown part '$part': use apt, venv, verilator, core, pyverbs, programs, peers, studies, dist or place" ;;
   esac
 done
 # Two builds started at once must not install twice; flock comes with every Debian.
@@ -146,6 +160,6 @@ lock=$stamps/lock
 [[ $* != peers ]] || lock+=-peers
 exec 9>"$lock"
 flock 9
-for part in apt venv verilator pyverbs programs peers studies dist place; do
+for part in apt venv verilator core pyverbs programs peers studies dist place; do
   if [[ $# == 0 && ! $part =~ ^(programs|peers|studies|dist|place)$ || " $* " == *" $part "* ]]; then "setup_$part"; fi
 done

@@ -158,6 +158,60 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_LINK_WORD_TX_WAIT 0x70u
 /* First of the error counters, in the order of query_link_errors_result. */
 #define HCA_LINK_WORD_ERRORS 0x80u
+/* The image: code, constants, first values. Loaded by the board, read-only for firmware. */
+#define HCA_SOC_IMAGE_BASE 0x0u
+/* Size of the image's memory. */
+#define HCA_SOC_IMAGE_BYTES 0x18000u
+/* What the board says (board_data), in the same memory; the board may write it at any time. */
+#define HCA_SOC_BOARD_BASE 0x18000u
+/* Size of the board's data. */
+#define HCA_SOC_BOARD_BYTES 0x8000u
+/* In the board's data: the first board_port. */
+#define HCA_SOC_BOARD_PORTS 0x40u
+/* In the board's data: the first board_neighbour. */
+#define HCA_SOC_BOARD_NEIGHBOURS 0x100u
+/* Data and stack. */
+#define HCA_SOC_DATA_BASE 0x10000000u
+/* Size of the data's memory. */
+#define HCA_SOC_DATA_BYTES 0x100000u
+/* The card's firmware registers (SystemRDL `hca_regs`). */
+#define HCA_SOC_CARD_BASE 0x20000000u
+/* Registers beside the core, from here on. */
+#define HCA_SOC_REGS_BASE 0x30000000u
+/* Read: the card's cycle counter, low word; keeps the high word of that moment. */
+#define HCA_SOC_TIME_LO 0x0u
+/* Read: the high word kept. */
+#define HCA_SOC_TIME_HI 0x4u
+/* Write: timer interrupt from this cycle on, low word; switches the timer off until the high word
+   follows. */
+#define HCA_SOC_TIMER_LO 0x8u
+/* Write: the high word; switches the timer on. */
+#define HCA_SOC_TIMER_HI 0xcu
+/* Read: what interrupts, a bit each. */
+#define HCA_SOC_IRQ 0x10u
+/* SOC_IRQ: the card has an event. */
+#define HCA_SOC_IRQ_CARD 0x1u
+/* SOC_IRQ: the board has changed its data. */
+#define HCA_SOC_IRQ_BOARD 0x2u
+/* SOC_IRQ: the timer's cycle has come. */
+#define HCA_SOC_IRQ_TIMER 0x4u
+/* Write: takes note of the board's change. */
+#define HCA_SOC_BOARD_SEEN 0x14u
+/* Write: restart after so many cycles awake without another write here; 0: never. The time begins
+   anew. */
+#define HCA_SOC_WATCHDOG 0x18u
+/* Read: restarts by the watchdog since reset. */
+#define HCA_SOC_RESTARTS 0x1cu
+/* Writes from here on to the end of the page reach the board: offset and word. */
+#define HCA_SOC_TELL 0x800u
+/* A byte of the console. */
+#define HCA_SOC_TELL_CONSOLE 0x800u
+/* Four words of a GID, first byte lowest; the port that wants its MAC address follows. */
+#define HCA_SOC_TELL_GID 0x810u
+/* Port (from 1) that needs the neighbour with the GID just told. */
+#define HCA_SOC_TELL_WANTED 0x820u
+/* Port (from 1) in bits 31:16, index in bits 15:0: the GID just told is there in the port's table. */
+#define HCA_SOC_TELL_OWN_GID 0x824u
 
 /* Send work request opcodes: the values of ibv_wr_opcode. */
 enum hca_wr_opcode {
@@ -2013,5 +2067,57 @@ struct hca_query_link_errors_result {
 #define HCA_QUERY_LINK_ERRORS_RESULT_LPCRC_ERRORS_BITS 32u
 #define HCA_QUERY_LINK_ERRORS_RESULT_VL_MISMATCH_LSB 480u
 #define HCA_QUERY_LINK_ERRORS_RESULT_VL_MISMATCH_BITS 32u
+
+/* The first bytes. */
+struct hca_board_head {
+    uint8_t bytes[32];
+};
+#define HCA_BOARD_HEAD_BYTES 32u
+#define HCA_BOARD_HEAD_FUNCTIONS_LSB 0u
+#define HCA_BOARD_HEAD_FUNCTIONS_BITS 8u
+#define HCA_BOARD_HEAD_PORTS_LSB 8u
+#define HCA_BOARD_HEAD_PORTS_BITS 8u
+#define HCA_BOARD_HEAD_ASKS_LSB 16u
+#define HCA_BOARD_HEAD_ASKS_BITS 8u
+#define HCA_BOARD_HEAD_NEIGHBOURS_LSB 32u
+#define HCA_BOARD_HEAD_NEIGHBOURS_BITS 16u
+#define HCA_BOARD_HEAD_WATCHDOG_CYCLES_LSB 64u
+#define HCA_BOARD_HEAD_WATCHDOG_CYCLES_BITS 32u
+
+/* What makes a port different from all others. */
+struct hca_board_port {
+    uint8_t bytes[64];
+};
+#define HCA_BOARD_PORT_BYTES 64u
+#define HCA_BOARD_PORT_GUID_LSB 0u
+#define HCA_BOARD_PORT_GUID_BITS 64u
+#define HCA_BOARD_PORT_MAC_LSB 64u
+#define HCA_BOARD_PORT_MAC_BITS 48u
+#define HCA_BOARD_PORT_LID_LSB 112u
+#define HCA_BOARD_PORT_LID_BITS 16u
+#define HCA_BOARD_PORT_IPV4_LSB 128u
+#define HCA_BOARD_PORT_IPV4_BITS 32u
+#define HCA_BOARD_PORT_INFINIBAND_LSB 160u
+#define HCA_BOARD_PORT_INFINIBAND_BITS 1u
+#define HCA_BOARD_PORT_SELF_ACTIVE_LSB 161u
+#define HCA_BOARD_PORT_SELF_ACTIVE_BITS 1u
+#define HCA_BOARD_PORT_PEER_VLS_LSB 168u
+#define HCA_BOARD_PORT_PEER_VLS_BITS 8u
+#define HCA_BOARD_PORT_RATE_MBPS_LSB 192u
+#define HCA_BOARD_PORT_RATE_MBPS_BITS 32u
+#define HCA_BOARD_PORT_IPV6_LSB 256u
+#define HCA_BOARD_PORT_IPV6_BITS 128u
+
+/* Who has which GID on the network of a port. */
+struct hca_board_neighbour {
+    uint8_t bytes[24];
+};
+#define HCA_BOARD_NEIGHBOUR_BYTES 24u
+#define HCA_BOARD_NEIGHBOUR_GID_LSB 0u
+#define HCA_BOARD_NEIGHBOUR_GID_BITS 128u
+#define HCA_BOARD_NEIGHBOUR_MAC_LSB 128u
+#define HCA_BOARD_NEIGHBOUR_MAC_BITS 48u
+#define HCA_BOARD_NEIGHBOUR_PORT_NUM_LSB 176u
+#define HCA_BOARD_NEIGHBOUR_PORT_NUM_BITS 8u
 
 #endif

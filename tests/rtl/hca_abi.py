@@ -64,6 +64,32 @@ LINK_WORD_TX_BLOCKS = 0x50
 LINK_WORD_RX_PACKETS = 0x60
 LINK_WORD_TX_WAIT = 0x70
 LINK_WORD_ERRORS = 0x80
+SOC_IMAGE_BASE = 0x0
+SOC_IMAGE_BYTES = 0x18000
+SOC_BOARD_BASE = 0x18000
+SOC_BOARD_BYTES = 0x8000
+SOC_BOARD_PORTS = 0x40
+SOC_BOARD_NEIGHBOURS = 0x100
+SOC_DATA_BASE = 0x10000000
+SOC_DATA_BYTES = 0x100000
+SOC_CARD_BASE = 0x20000000
+SOC_REGS_BASE = 0x30000000
+SOC_TIME_LO = 0x0
+SOC_TIME_HI = 0x4
+SOC_TIMER_LO = 0x8
+SOC_TIMER_HI = 0xc
+SOC_IRQ = 0x10
+SOC_IRQ_CARD = 0x1
+SOC_IRQ_BOARD = 0x2
+SOC_IRQ_TIMER = 0x4
+SOC_BOARD_SEEN = 0x14
+SOC_WATCHDOG = 0x18
+SOC_RESTARTS = 0x1c
+SOC_TELL = 0x800
+SOC_TELL_CONSOLE = 0x800
+SOC_TELL_GID = 0x810
+SOC_TELL_WANTED = 0x820
+SOC_TELL_OWN_GID = 0x824
 ETHERTYPE_IPV4 = 0x800
 ETHERTYPE_IPV6 = 0x86dd
 ETHERTYPE_VLAN = 0x8100
@@ -1487,6 +1513,38 @@ STRUCTS = {
             "fcp_received": (416, 32),
             "lpcrc_errors": (448, 32),
             "vl_mismatch": (480, 32),
+        },
+    },
+    "board_head": {
+        "bytes": 32,
+        "fields": {
+            "functions": (0, 8),
+            "ports": (8, 8),
+            "asks": (16, 8),
+            "neighbours": (32, 16),
+            "watchdog_cycles": (64, 32),
+        },
+    },
+    "board_port": {
+        "bytes": 64,
+        "fields": {
+            "guid": (0, 64),
+            "mac": (64, 48),
+            "lid": (112, 16),
+            "ipv4": (128, 32),
+            "infiniband": (160, 1),
+            "self_active": (161, 1),
+            "peer_vls": (168, 8),
+            "rate_mbps": (192, 32),
+            "ipv6": (256, 128),
+        },
+    },
+    "board_neighbour": {
+        "bytes": 24,
+        "fields": {
+            "gid": (0, 128),
+            "mac": (128, 48),
+            "port_num": (176, 8),
         },
     },
 }

@@ -143,4 +143,58 @@ abi_consts! {
         /// First of the error counters, in the order of query_link_errors_result.
         LINK_WORD_ERRORS = 128,
     }
+    "Soft core: memory map of the firmware" {
+        /// The image: code, constants, first values. Loaded by the board, read-only for firmware.
+        SOC_IMAGE_BASE = 0x0000_0000,
+        /// Size of the image's memory.
+        SOC_IMAGE_BYTES = 0x1_8000,
+        /// What the board says (board_data), in the same memory; the board may write it at any time.
+        SOC_BOARD_BASE = 0x0001_8000,
+        /// Size of the board's data.
+        SOC_BOARD_BYTES = 0x8000,
+        /// In the board's data: the first board_port.
+        SOC_BOARD_PORTS = 64,
+        /// In the board's data: the first board_neighbour.
+        SOC_BOARD_NEIGHBOURS = 256,
+        /// Data and stack.
+        SOC_DATA_BASE = 0x1000_0000,
+        /// Size of the data's memory.
+        SOC_DATA_BYTES = 0x10_0000,
+        /// The card's firmware registers (SystemRDL `hca_regs`).
+        SOC_CARD_BASE = 0x2000_0000,
+        /// Registers beside the core, from here on.
+        SOC_REGS_BASE = 0x3000_0000,
+        /// Read: the card's cycle counter, low word; keeps the high word of that moment.
+        SOC_TIME_LO = 0x00,
+        /// Read: the high word kept.
+        SOC_TIME_HI = 0x04,
+        /// Write: timer interrupt from this cycle on, low word; switches the timer off until the high word follows.
+        SOC_TIMER_LO = 0x08,
+        /// Write: the high word; switches the timer on.
+        SOC_TIMER_HI = 0x0c,
+        /// Read: what interrupts, a bit each.
+        SOC_IRQ = 0x10,
+        /// SOC_IRQ: the card has an event.
+        SOC_IRQ_CARD = 1,
+        /// SOC_IRQ: the board has changed its data.
+        SOC_IRQ_BOARD = 2,
+        /// SOC_IRQ: the timer's cycle has come.
+        SOC_IRQ_TIMER = 4,
+        /// Write: takes note of the board's change.
+        SOC_BOARD_SEEN = 0x14,
+        /// Write: restart after so many cycles awake without another write here; 0: never. The time begins anew.
+        SOC_WATCHDOG = 0x18,
+        /// Read: restarts by the watchdog since reset.
+        SOC_RESTARTS = 0x1c,
+        /// Writes from here on to the end of the page reach the board: offset and word.
+        SOC_TELL = 0x800,
+        /// A byte of the console.
+        SOC_TELL_CONSOLE = 0x800,
+        /// Four words of a GID, first byte lowest; the port that wants its MAC address follows.
+        SOC_TELL_GID = 0x810,
+        /// Port (from 1) that needs the neighbour with the GID just told.
+        SOC_TELL_WANTED = 0x820,
+        /// Port (from 1) in bits 31:16, index in bits 15:0: the GID just told is there in the port's table.
+        SOC_TELL_OWN_GID = 0x824,
+    }
 }

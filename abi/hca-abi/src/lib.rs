@@ -31,6 +31,7 @@ pub mod flags;
 pub mod link;
 pub mod queries;
 pub mod rings;
+pub mod soc;
 pub mod table;
 
 pub use admin::*;
@@ -42,6 +43,7 @@ pub use flags::*;
 pub use link::*;
 pub use queries::*;
 pub use rings::*;
+pub use soc::*;
 pub use table::{
     ConstDef, ConstGroup, EnumDef, EnumValue, FieldDef, FlagDef, FlagsDef, Scope, StructDef, UnknownCode,
 };
@@ -54,4 +56,5 @@ pub const STRUCTS: &[&[&StructDef]] = &[
     admin::STRUCTS,
     queries::STRUCTS,
     link::STRUCTS,
+    soc::STRUCTS,
 ];

@@ -1,5 +1,7 @@
 //! What of a command's body is read: a mailbox word takes seven cycles, and most bodies are short.
 
+use core::ops::Range;
+
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
@@ -62,66 +64,80 @@ const fn body_words(opcode: AdminOpcode) -> usize {
     }
 }
 
+const NUM_ATTRS: usize = QpAttr::TABLE.fields.len();
+
+/// Of each field of the attributes: the bits of the mask with which it counts, and its words. Made when this is
+/// compiled: names are slow to compare.
+const ATTRS: [(u32, u64); NUM_ATTRS] = {
+    let mut attrs = [(0, 0); NUM_ATTRS];
+    let mut at = 0;
+    while at < NUM_ATTRS {
+        let field = &QpAttr::TABLE.fields[at];
+        let (first, last) = (field.lsb() / 32, (field.lsb() + field.width - 1) / 32);
+        attrs[at] = (counts_with(field.name), (2 << last) - (1 << first));
+        at += 1;
+    }
+    attrs
+};
+
 /// The bits of the mask of MODIFY_QP any of which makes a field count.
-fn counts_with(field: &str) -> u32 {
-    match field {
-        "qp_state" => qp_attr::STATE,
-        "cur_qp_state" => qp_attr::CUR_STATE,
-        "path_mtu" => qp_attr::PATH_MTU,
-        "path_mig_state" => qp_attr::PATH_MIG_STATE,
-        "qkey" => qp_attr::QKEY,
-        "rq_psn" => qp_attr::RQ_PSN,
-        "sq_psn" => qp_attr::SQ_PSN,
-        "dest_qp_num" => qp_attr::DEST_QPN,
-        "qp_access_flags" => qp_attr::ACCESS_FLAGS,
-        "max_send_wr" | "max_recv_wr" | "max_send_sge" | "max_recv_sge" | "max_inline_data" => qp_attr::CAP,
-        "ah_attr" | "udp_src_port" => qp_attr::AV,
-        "alt_ah_attr" | "alt_pkey_index" | "alt_port_num" | "alt_timeout" => qp_attr::ALT_PATH,
-        "pkey_index" => qp_attr::PKEY_INDEX,
-        "en_sqd_async_notify" => qp_attr::EN_SQD_ASYNC_NOTIFY,
+const fn counts_with(field: &str) -> u32 {
+    match field.as_bytes() {
+        b"qp_state" => qp_attr::STATE,
+        b"cur_qp_state" => qp_attr::CUR_STATE,
+        b"path_mtu" => qp_attr::PATH_MTU,
+        b"path_mig_state" => qp_attr::PATH_MIG_STATE,
+        b"qkey" => qp_attr::QKEY,
+        b"rq_psn" => qp_attr::RQ_PSN,
+        b"sq_psn" => qp_attr::SQ_PSN,
+        b"dest_qp_num" => qp_attr::DEST_QPN,
+        b"qp_access_flags" => qp_attr::ACCESS_FLAGS,
+        b"max_send_wr" | b"max_recv_wr" | b"max_send_sge" | b"max_recv_sge" | b"max_inline_data" => {
+            qp_attr::CAP
+        }
+        b"ah_attr" | b"udp_src_port" => qp_attr::AV,
+        b"alt_ah_attr" | b"alt_pkey_index" | b"alt_port_num" | b"alt_timeout" => qp_attr::ALT_PATH,
+        b"pkey_index" => qp_attr::PKEY_INDEX,
+        b"en_sqd_async_notify" => qp_attr::EN_SQD_ASYNC_NOTIFY,
         // Query only.
-        "sq_draining" => 0,
-        "max_rd_atomic" => qp_attr::MAX_QP_RD_ATOMIC,
-        "max_dest_rd_atomic" => qp_attr::MAX_DEST_RD_ATOMIC,
-        "min_rnr_timer" => qp_attr::MIN_RNR_TIMER,
-        "port_num" => qp_attr::PORT,
-        "timeout" => qp_attr::TIMEOUT,
-        "retry_cnt" => qp_attr::RETRY_CNT,
-        "rnr_retry" => qp_attr::RNR_RETRY,
-        "rate_limit" => qp_attr::RATE_LIMIT,
+        b"sq_draining" => 0,
+        b"max_rd_atomic" => qp_attr::MAX_QP_RD_ATOMIC,
+        b"max_dest_rd_atomic" => qp_attr::MAX_DEST_RD_ATOMIC,
+        b"min_rnr_timer" => qp_attr::MIN_RNR_TIMER,
+        b"port_num" => qp_attr::PORT,
+        b"timeout" => qp_attr::TIMEOUT,
+        b"retry_cnt" => qp_attr::RETRY_CNT,
+        b"rnr_retry" => qp_attr::RNR_RETRY,
+        b"rate_limit" => qp_attr::RATE_LIMIT,
         _ => u32::MAX,
     }
 }
 
 /// Words of the attributes in which a field counts, one bit each.
 fn attr_words(mask: u32) -> u64 {
-    let counting = QpAttr::TABLE
-        .fields
-        .iter()
-        .filter(|field| mask & counts_with(field.name) != 0);
-    counting.fold(0, |words, field| {
-        let (first, last) = (field.lsb() / 32, (field.lsb() + field.width - 1) / 32);
-        (first..=last).fold(words, |words, word| words | 1 << word)
-    })
+    let counting = ATTRS.iter().filter(|(bits, _)| mask & bits != 0);
+    counting.fold(0, |all, (_, words)| all | words)
+}
+
+/// Reads words of a body to their place in it.
+fn read_words<B: Bus>(hal: &mut Hal<B>, area: u32, body: &mut [u8; BODY_BYTES], words: Range<usize>) {
+    let bytes = words.start * WORD_BYTES..words.end * WORD_BYTES;
+    let offset = area + bytes.start as u32;
+    if let Some(out) = body.get_mut(bytes) {
+        hal.mailbox_read(offset, out);
+    }
 }
 
 /// The body of the command in the mailbox, as far as it counts; zero elsewhere.
 pub(crate) fn read_body<B: Bus>(hal: &mut Hal<B>, area: u32, opcode: AdminOpcode) -> [u8; BODY_BYTES] {
     let mut body = [0; BODY_BYTES];
-    let mut read = |words: core::ops::Range<usize>| {
-        let bytes = words.start * WORD_BYTES..words.end * WORD_BYTES;
-        if let Some(out) = body.get_mut(bytes.clone()) {
-            hal.mailbox_read(area + bytes.start as u32, out);
-        }
-        body
-    };
-    let head = read(0..body_words(opcode));
+    read_words(hal, area, &mut body, 0..body_words(opcode));
     if opcode == AdminOpcode::ModifyQp
-        && let Some(cmd) = ModifyQpCmd::read_from(&head)
+        && let Some(cmd) = ModifyQpCmd::read_from(&body)
     {
         let (words, first) = (attr_words(cmd.attr_mask()), ATTR_OFFSET / WORD_BYTES);
         for word in (0..QpAttr::BYTES / WORD_BYTES).filter(|word| words >> word & 1 == 1) {
-            read(first + word..first + word + 1);
+            read_words(hal, area, &mut body, first + word..first + word + 1);
         }
     }
     body

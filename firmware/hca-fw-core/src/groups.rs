@@ -72,6 +72,11 @@ impl Groups {
         }
     }
 
+    /// Divides them anew, before any is used.
+    pub fn share_among(&mut self, functions: u32) {
+        self.ids = IdPool::new(MEMBERS, 0, functions);
+    }
+
     /// Memberships that a function can have.
     pub const fn limit(&self) -> u32 {
         self.ids.limit()

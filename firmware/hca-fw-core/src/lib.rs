@@ -155,6 +155,12 @@ impl Firmware {
         }
     }
 
+    /// Divides the tables among the first `functions` functions only, before [`Firmware::init_ports`].
+    pub fn share_among(&mut self, functions: u8) {
+        self.control
+            .share_among(u32::from(functions.clamp(1, NUM_FUNCS as u8)));
+    }
+
     /// The state after reset, on the heap (hosts only: it is larger than many stacks).
     #[cfg(feature = "std")]
     pub fn boxed() -> std::boxed::Box<Self> {
@@ -189,6 +195,11 @@ impl Firmware {
     /// two polls.
     pub fn set_neighbours(&mut self, neighbours: &[Neighbour]) {
         self.control.neighbours.set(neighbours);
+    }
+
+    /// The same from wherever they come.
+    pub fn set_neighbours_from(&mut self, neighbours: impl Iterator<Item = Neighbour>) {
+        self.control.neighbours.set_all(neighbours);
     }
 
     /// From now on neighbours of a port that are not known can be asked for: a command that needs one answers
@@ -257,6 +268,17 @@ impl Control {
             keys: [const { Keys::new() }; NUM_FUNCS],
             has_mads: false,
         }
+    }
+
+    /// Nothing has been given out yet.
+    fn share_among(&mut self, functions: u32) {
+        self.pd_ids = IdPool::new(NUM_PDS as u32, 1, functions);
+        self.eq_ids = IdPool::new(NUM_EQS as u32, 0, functions);
+        self.cq_ids = IdPool::new(NUM_CQS as u32, 0, functions);
+        self.qp_ids = IdPool::new(NUM_QPS as u32, 2, functions);
+        self.srq_ids = IdPool::new(NUM_SRQS as u32, 0, functions);
+        self.rates.share_among(functions);
+        self.groups.share_among(functions);
     }
 
     fn init_ports<B: Bus>(&mut self, hal: &mut Hal<B>, identities: &[Identity]) {

@@ -48,8 +48,16 @@ impl Neighbours {
 
     /// From now on these and no others; those beyond the last entry stay unknown.
     pub fn set(&mut self, neighbours: &[Neighbour]) {
-        self.len = neighbours.len().min(NUM_NEIGHBOURS);
-        self.entries[..self.len].copy_from_slice(&neighbours[..self.len]);
+        self.set_all(neighbours.iter().copied());
+    }
+
+    /// The same from wherever they come.
+    pub fn set_all(&mut self, neighbours: impl Iterator<Item = Neighbour>) {
+        self.len = 0;
+        for (entry, neighbour) in self.entries.iter_mut().zip(neighbours) {
+            *entry = neighbour;
+            self.len += 1;
+        }
     }
 
     /// Whether somebody can be asked who the neighbours of a port are.

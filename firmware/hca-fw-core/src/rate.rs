@@ -54,6 +54,11 @@ impl RateGroups {
         }
     }
 
+    /// Divides them anew, before any is used.
+    pub fn share_among(&mut self, functions: u32) {
+        self.shares = Shares::new(RATE_GROUPS, 1, functions);
+    }
+
     /// A group for one more QP; 0 without a rate. When all are taken, destinations of the same rate share one: that is
     /// slower than it need be, never too fast. `None`: there is none to share.
     fn join(&mut self, func: u8, rate: Option<Rate>) -> Option<u8> {

@@ -97,6 +97,41 @@ localparam int unsigned LinkWordRxPackets = 32'h60;  // Status word of VL 0, oth
 localparam int unsigned LinkWordTxWait = 32'h70;
 // First of the error counters, in the order of query_link_errors_result.
 localparam int unsigned LinkWordErrors = 32'h80;
+// The image: code, constants, first values. Loaded by the board, read-only for firmware.
+localparam int unsigned SocImageBase = 32'h0;
+localparam int unsigned SocImageBytes = 32'h18000;  // Size of the image's memory.
+// What the board says (board_data), in the same memory; the board may write it at any time.
+localparam int unsigned SocBoardBase = 32'h18000;
+localparam int unsigned SocBoardBytes = 32'h8000;  // Size of the board's data.
+localparam int unsigned SocBoardPorts = 32'h40;  // In the board's data: the first board_port.
+localparam int unsigned SocBoardNeighbours = 32'h100;  // In the board's data: the first board_neighbour.
+localparam int unsigned SocDataBase = 32'h10000000;  // Data and stack.
+localparam int unsigned SocDataBytes = 32'h100000;  // Size of the data's memory.
+localparam int unsigned SocCardBase = 32'h20000000;  // The card's firmware registers (SystemRDL `hca_regs`).
+localparam int unsigned SocRegsBase = 32'h30000000;  // Registers beside the core, from here on.
+// Read: the card's cycle counter, low word; keeps the high word of that moment.
+localparam int unsigned SocTimeLo = 32'h0;
+localparam int unsigned SocTimeHi = 32'h4;  // Read: the high word kept.
+// Write: timer interrupt from this cycle on, low word; switches the timer off until the high word follows.
+localparam int unsigned SocTimerLo = 32'h8;
+localparam int unsigned SocTimerHi = 32'hc;  // Write: the high word; switches the timer on.
+localparam int unsigned SocIrq = 32'h10;  // Read: what interrupts, a bit each.
+localparam int unsigned SocIrqCard = 32'h1;  // SOC_IRQ: the card has an event.
+localparam int unsigned SocIrqBoard = 32'h2;  // SOC_IRQ: the board has changed its data.
+localparam int unsigned SocIrqTimer = 32'h4;  // SOC_IRQ: the timer's cycle has come.
+localparam int unsigned SocBoardSeen = 32'h14;  // Write: takes note of the board's change.
+// Write: restart after so many cycles awake without another write here; 0: never. The time begins anew.
+localparam int unsigned SocWatchdog = 32'h18;
+localparam int unsigned SocRestarts = 32'h1c;  // Read: restarts by the watchdog since reset.
+// Writes from here on to the end of the page reach the board: offset and word.
+localparam int unsigned SocTell = 32'h800;
+localparam int unsigned SocTellConsole = 32'h800;  // A byte of the console.
+// Four words of a GID, first byte lowest; the port that wants its MAC address follows.
+localparam int unsigned SocTellGid = 32'h810;
+// Port (from 1) that needs the neighbour with the GID just told.
+localparam int unsigned SocTellWanted = 32'h820;
+// Port (from 1) in bits 31:16, index in bits 15:0: the GID just told is there in the port's table.
+localparam int unsigned SocTellOwnGid = 32'h824;
 localparam int unsigned EthertypeIpv4 = 32'h800;  // EtherType of IPv4.
 localparam int unsigned EthertypeIpv6 = 32'h86dd;  // EtherType of IPv6.
 localparam int unsigned EthertypeVlan = 32'h8100;  // EtherType that announces an IEEE 802.1Q tag.

@@ -1,6 +1,7 @@
 //! Options that several commands share.
 
 use clap::ValueEnum;
+use hca_cosim::Processor;
 use hca_host::PcieParams;
 use hca_link::{FaultSpec, LinkKind};
 use std::fmt;
@@ -42,11 +43,47 @@ pub struct Machine {
     /// processors have nothing else to do
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads())]
     pub threads: usize,
+    #[command(flatten)]
+    pub firmware: FirmwareOption,
 }
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { threads: 1 }
+        Self {
+            threads: 1,
+            firmware: FirmwareOption::default(),
+        }
+    }
+}
+
+/// Where firmware runs.
+#[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq)]
+pub struct FirmwareOption {
+    /// What runs the cards' firmware: this machine, or each card's own RISC-V processor, cycle by cycle; as
+    /// HCA_FIRMWARE says, else native
+    #[arg(long, value_name = "WHERE")]
+    pub firmware: Option<FirmwareOn>,
+}
+
+/// See above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FirmwareOn {
+    /// This machine
+    Native,
+    /// The card's own processor
+    Core,
+}
+
+impl FirmwareOption {
+    /// For all cards that this thread makes.
+    pub fn apply(self) {
+        if let Some(firmware) = self.firmware {
+            let processor = match firmware {
+                FirmwareOn::Native => Processor::Native,
+                FirmwareOn::Core => Processor::Core,
+            };
+            processor.choose();
+        }
     }
 }
 

@@ -10,9 +10,11 @@ use hca_link::Cable;
 use hca_vsim::{Dut, Model};
 
 use crate::circuit::Circuit;
-use crate::firmware::{FirmwareEntry, Program, firmware_with_wires};
+use crate::core_firmware::{Board, CoreFirmware, ProcessorCounters};
+use crate::firmware::{FirmwareEntry, FirmwarePort, Program, ProgramPort, firmware_with_wires};
 use crate::observe::SentPacket;
 use crate::port_observer::PortObserver;
+use crate::processor::Processor;
 use crate::stamps::Stamp;
 use crate::wire::Attachment;
 use crate::{NUM_FUNCS, NUM_PORTS, SimError};
@@ -29,13 +31,21 @@ pub struct CardConfig {
     pub guid: u64,
     /// The host side.
     pub pcie: PcieParams,
-    /// The program beside it.
-    pub firmware: FirmwareEntry,
-    /// Cycles the firmware computes between two bus accesses.
+    /// What runs beside it.
+    pub firmware: CardFirmware,
+    /// Cycles that a program computes between two bus accesses.
     pub firmware_think_cycles: u64,
     /// A broken port contract or a failed assertion of the RTL stops the run (panic). Otherwise it is only
     /// listed, as it is in a [`crate::Server`], where it stops that one card.
     pub stop_on_violation: bool,
+}
+
+/// What runs beside a card.
+pub enum CardFirmware {
+    /// A program of this machine.
+    Native(FirmwareEntry),
+    /// The image, on the card's own processor.
+    Core(Box<Board>),
 }
 
 impl CardConfig {
@@ -63,7 +73,14 @@ impl CardConfig {
         neighbours: &[Neighbour],
         wires: Vec<(u8, hca_outside::Neighbours)>,
     ) -> Self {
-        let firmware = firmware_with_wires(identities, functions, neighbours, wires);
+        let firmware = match Processor::chosen() {
+            Processor::Native => {
+                CardFirmware::Native(firmware_with_wires(identities, functions, neighbours, wires))
+            }
+            Processor::Core => {
+                CardFirmware::Core(Box::new(Board::new(identities, functions, neighbours, wires)))
+            }
+        };
         Self {
             model: if identities.len() > 1 {
                 Model::TwoPorts
@@ -74,7 +91,8 @@ impl CardConfig {
             guid: identities
                 .first()
                 .map_or(0, |identity| u64::from_be_bytes(identity.guid)),
-            ..Self::with_firmware(name, firmware)
+            firmware,
+            ..Self::probe(name)
         }
     }
 
@@ -91,7 +109,7 @@ impl CardConfig {
             ports: 1,
             guid: 0,
             pcie: PcieParams::default(),
-            firmware,
+            firmware: CardFirmware::Native(firmware),
             firmware_think_cycles: 4,
             stop_on_violation: true,
         }
@@ -115,7 +133,7 @@ pub struct CardCounters {
 pub struct Card {
     guid: u64,
     pub(crate) circuit: Circuit,
-    program: Program,
+    program: Option<Program>,
     pub(crate) host: Host,
     interrupts: BTreeMap<(u8, u16), u64>,
     observer: Option<Box<dyn PortObserver>>,
@@ -124,10 +142,25 @@ pub struct Card {
 impl Card {
     /// `registers` decides what they hold before reset, `seed` all other randomness.
     pub(crate) fn new(config: CardConfig, seed: u64, registers: u64) -> Result<Self, SimError> {
-        let program = Program::new(config.firmware, config.firmware_think_cycles)?;
+        let (program, firmware) = match config.firmware {
+            CardFirmware::Native(entry) => {
+                let program = Program::new(entry, config.firmware_think_cycles)?;
+                (Some(program), FirmwarePort::Program(ProgramPort::new()))
+            }
+            CardFirmware::Core(board) => {
+                let core = CoreFirmware::new(&config.name, *board, registers)?;
+                (None, FirmwarePort::Core(Box::new(core)))
+            }
+        };
         let pcie = PcieModel::new(config.pcie, seed)?;
         let ports = config.ports.clamp(1, NUM_PORTS);
-        let mut circuit = Circuit::new(config.name, Dut::new(config.model, registers), pcie, ports);
+        let mut circuit = Circuit::new(
+            config.name,
+            Dut::new(config.model, registers),
+            pcie,
+            firmware,
+            ports,
+        );
         circuit.stop_on_violation = config.stop_on_violation;
         Ok(Self {
             guid: config.guid,
@@ -201,6 +234,22 @@ impl Card {
             firmware_accesses: self.circuit.firmware.accesses(),
             tx_packets: self.circuit.wires.iter().map(|wire| wire.tx_packets).sum(),
             rx_packets: self.circuit.wires.iter().map(|wire| wire.rx_packets).sum(),
+        }
+    }
+
+    /// Lines that the firmware on its own processor has printed since the last call.
+    pub fn take_console(&mut self) -> Vec<String> {
+        match &mut self.circuit.firmware {
+            FirmwarePort::Program(_) => Vec::new(),
+            FirmwarePort::Core(core) => core.take_lines(),
+        }
+    }
+
+    /// Its own processor's cycles awake, and restarts by the watchdog; none where firmware runs natively.
+    pub fn processor(&self) -> Option<ProcessorCounters> {
+        match &self.circuit.firmware {
+            FirmwarePort::Program(_) => None,
+            FirmwarePort::Core(core) => Some(core.counters()),
         }
     }
 
@@ -300,7 +349,9 @@ impl Card {
         let circuit = &mut self.circuit;
         circuit.pcie.advance(now, &mut self.host);
         // Only in the first cycle: later it has gone on before the cycle ended.
-        self.program.go_on(now, &mut circuit.firmware);
+        if let Some(program) = &mut self.program {
+            program.go_on(now, &mut circuit.firmware);
+        }
         circuit.begin(now, cables, checked);
     }
 
@@ -327,8 +378,10 @@ impl Card {
             return;
         }
         self.circuit.end(cables);
-        if self.circuit.firmware.wants_program() {
-            self.program.go_on(now, &mut self.circuit.firmware);
+        if let Some(program) = &mut self.program
+            && self.circuit.firmware.wants_program()
+        {
+            program.go_on(now, &mut self.circuit.firmware);
             self.circuit.judge();
         }
     }

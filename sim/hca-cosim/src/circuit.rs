@@ -62,14 +62,14 @@ pub(crate) struct Circuit {
 }
 
 impl Circuit {
-    /// A model that has been reset, with this link and so many ports.
-    pub fn new(name: String, dut: Dut, pcie: PcieModel, ports: u8) -> Self {
+    /// A model that has been reset, with this link, this firmware and so many ports.
+    pub fn new(name: String, dut: Dut, pcie: PcieModel, firmware: FirmwarePort, ports: u8) -> Self {
         let cycle_ps = 1_000_000 / u64::from(pcie.params().clock_mhz.max(1));
         let mut circuit = Self {
             name,
             dut,
             pcie,
-            firmware: FirmwarePort::new(),
+            firmware,
             wires: (0..usize::from(ports)).map(Wire::new).collect(),
             stamps: Stamps::default(),
             waveform: Waveform::default(),
@@ -127,6 +127,9 @@ impl Circuit {
         self.stands_still = quiet.is_some_and(|quiet| quiet.holds(now, &self.inputs));
         self.is_checked = checked;
         self.is_due = checked || !self.stands_still;
+        if !self.is_due {
+            self.firmware.compute(now, self.dut.ports());
+        }
     }
 
     /// The model has to be evaluated in this cycle.
@@ -153,7 +156,7 @@ impl Circuit {
         self.sample_mmio();
         self.sample_host();
         self.sample_wires();
-        self.firmware.sample(self.dut.ports());
+        self.firmware.sample(now, self.dut.ports());
     }
 
     /// Its second half: the registers take over. Whether anything is going to happen is not known yet where the
@@ -194,8 +197,8 @@ impl Circuit {
         let middle_ps = now * self.cycle_ps + self.cycle_ps / 2;
         self.waveform.record(&mut self.dut, now, middle_ps);
         if !self.stands_still {
-            let firmware_idle = self.firmware.is_idle();
-            self.quiet = Quiet::found(now, &self.dut, self.inputs, firmware_idle);
+            let firmware_away = self.firmware.is_away();
+            self.quiet = Quiet::found(now, &self.dut, self.inputs, firmware_away);
         }
     }
 

@@ -58,6 +58,22 @@ pub enum SimError {
         /// The last there is.
         last: u8,
     },
+    /// A build without the firmware's image.
+    #[error(
+        "card {0} cannot run firmware on its own processor: this program was built without the image. \
+             Run 'rustup target add riscv32imc-unknown-none-elf' and build again, or choose native firmware"
+    )]
+    NoImage(String),
+    /// More neighbours than the board's memory holds.
+    #[error("card {card}: the board's memory holds {limit} neighbours, not {count}")]
+    BoardFull {
+        /// The card.
+        card: String,
+        /// What it should hold.
+        count: usize,
+        /// What it holds.
+        limit: usize,
+    },
     /// No memory for the firmware's stack, or a file that cannot be written.
     #[error("{what}: {reason}")]
     Os {

@@ -7,6 +7,7 @@ use hca_outside::Host;
 use hca_vsim::Ports;
 
 use crate::SimError;
+use crate::core_firmware::CoreFirmware;
 
 const STACK_BYTES: usize = 4 << 20;
 
@@ -178,6 +179,9 @@ impl Program {
     /// Goes on where the port says so, to its next access, which goes to the port after the time it takes to think.
     #[inline]
     pub fn go_on(&mut self, now: u64, port: &mut FirmwarePort) {
+        let FirmwarePort::Program(port) = port else {
+            return;
+        };
         if let State::Sleeping(Some(until)) = port.state
             && until <= now
         {
@@ -198,15 +202,101 @@ impl Program {
     }
 }
 
-/// The firmware port of a card, and what its program waits for there.
-pub(crate) struct FirmwarePort {
+/// The firmware port of a card, and who is there.
+pub(crate) enum FirmwarePort {
+    /// A program of this machine, which the card's own thread runs.
+    Program(ProgramPort),
+    /// The card's processor.
+    Core(Box<CoreFirmware>),
+}
+
+impl FirmwarePort {
+    /// Bus accesses so far.
+    pub fn accesses(&self) -> u64 {
+        match self {
+            Self::Program(port) => port.accesses,
+            Self::Core(core) => core.accesses(),
+        }
+    }
+
+    /// It does nothing until the card or the time wakes it.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        match self {
+            Self::Program(port) => port.is_idle(),
+            Self::Core(core) => !core.is_awake(),
+        }
+    }
+
+    /// It will do something though nothing happens.
+    pub fn has_timer(&self) -> bool {
+        match self {
+            Self::Program(port) => port.has_timer(),
+            Self::Core(core) => core.has_timer(),
+        }
+    }
+
+    /// Nothing of it is under way at the card's port. A processor may compute meanwhile.
+    #[inline]
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Program(port) => port.is_idle(),
+            Self::Core(core) => core.is_away(),
+        }
+    }
+
+    /// The program is to go on before this cycle ends.
+    #[inline]
+    pub fn wants_program(&self) -> bool {
+        matches!(self, Self::Program(port) if matches!(port.state, State::Computing(_)))
+    }
+
+    /// The next cycle in which it does something by itself.
+    pub fn next_event(&self, now: u64) -> Option<u64> {
+        match self {
+            Self::Program(port) => port.next_event(now),
+            Self::Core(core) => core.next_event(now),
+        }
+    }
+
+    /// Before the first evaluation of a cycle.
+    #[inline]
+    pub fn drive(&mut self, now: u64, ports: &Ports) {
+        match self {
+            Self::Program(port) => port.drive(now, ports),
+            Self::Core(core) => core.drive(ports),
+        }
+    }
+
+    /// After it: the outputs are settled.
+    #[inline]
+    pub fn sample(&mut self, now: u64, ports: &Ports) {
+        match self {
+            Self::Program(port) => port.sample(ports),
+            Self::Core(core) => core.step(now, ports),
+        }
+    }
+
+    /// A cycle in which the card stands still.
+    #[inline]
+    pub fn compute(&mut self, now: u64, ports: &Ports) {
+        if let Self::Core(core) = self
+            && core.is_due(now)
+        {
+            core.step(now, ports);
+        }
+    }
+}
+
+/// What a program waits for at the firmware port of a card.
+pub(crate) struct ProgramPort {
     state: State,
     /// The access under way: write enable, address, data.
     access: (u8, u32, u32),
     accesses: u64,
 }
 
-impl FirmwarePort {
+impl ProgramPort {
     /// Of a program that has not begun.
     pub fn new() -> Self {
         Self {
@@ -216,30 +306,18 @@ impl FirmwarePort {
         }
     }
 
-    /// Bus accesses so far.
-    pub fn accesses(&self) -> u64 {
-        self.accesses
-    }
-
     /// Nothing under way.
     #[inline]
-    pub fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         matches!(self.state, State::Sleeping(_) | State::Ended)
     }
 
-    /// It will do something though nothing happens.
-    pub fn has_timer(&self) -> bool {
+    fn has_timer(&self) -> bool {
         matches!(self.state, State::Sleeping(Some(_)))
     }
 
-    /// The program is to go on before this cycle ends.
-    #[inline]
-    pub fn wants_program(&self) -> bool {
-        matches!(self.state, State::Computing(_))
-    }
-
     /// The next cycle in which it does something by itself.
-    pub fn next_event(&self, now: u64) -> Option<u64> {
+    fn next_event(&self, now: u64) -> Option<u64> {
         match self.state {
             State::Sleeping(until) => until,
             State::Ended => None,
@@ -250,7 +328,7 @@ impl FirmwarePort {
 
     /// Before the first evaluation of a cycle.
     #[inline]
-    pub fn drive(&mut self, now: u64, ports: &Ports) {
+    fn drive(&mut self, now: u64, ports: &Ports) {
         if let State::Thinking(until) = self.state
             && until <= now
         {
@@ -264,7 +342,7 @@ impl FirmwarePort {
 
     /// After it: the outputs are settled.
     #[inline]
-    pub fn sample(&mut self, ports: &Ports) {
+    fn sample(&mut self, ports: &Ports) {
         match self.state {
             State::Requesting if ports.fw_req_stall_o.get() == 0 => {
                 self.state = State::Waiting;

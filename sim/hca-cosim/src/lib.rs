@@ -29,6 +29,7 @@ mod build;
 mod card;
 mod circuit;
 mod containment;
+mod core_firmware;
 mod crew;
 mod device;
 mod draw;
@@ -40,6 +41,7 @@ mod observe;
 mod outside;
 mod peer;
 mod port_observer;
+mod processor;
 mod quiet;
 mod server;
 mod stamps;
@@ -47,7 +49,8 @@ mod waveform;
 mod wire;
 
 pub use build::{Built, BuiltSwitch, identities};
-pub use card::{Card, CardConfig, CardCounters};
+pub use card::{Card, CardConfig, CardCounters, CardFirmware};
+pub use core_firmware::{Board, ProcessorCounters};
 pub use device::{SimDevice, Simulation};
 pub use error::SimError;
 pub use fabric::{CableId, CardId, Fabric, Plug};
@@ -60,6 +63,7 @@ pub use observe::{Observer, ObserverFactory, PACKET_HEAD_BYTES, SentPacket, Sess
 pub use outside::{Outside, OutsideId};
 pub use peer::{Peer, PeerId};
 pub use port_observer::{CardPorts, PortObserver};
+pub use processor::Processor;
 pub use server::{
     Calls, LinkStatus, OutsideStatus, PortStatus, Server, ServerStatus, StopHandle, Traffic, pci_config,
 };

@@ -66,9 +66,9 @@ pub(crate) struct Quiet {
 impl Quiet {
     /// After an edge: whether anything is going to happen.
     #[inline]
-    pub fn found(now: u64, dut: &Dut, inputs: Inputs, firmware_idle: bool) -> Option<Self> {
+    pub fn found(now: u64, dut: &Dut, inputs: Inputs, firmware_away: bool) -> Option<Self> {
         let ports = dut.ports();
-        if inputs.arrives || !firmware_idle || !dut.is_still() || inputs.leaves(ports) {
+        if inputs.arrives || !firmware_away || !dut.is_still() || inputs.leaves(ports) {
             return None;
         }
         let cycle = |active: u8, at: u64| (active != 0).then(|| at.max(now + 1));

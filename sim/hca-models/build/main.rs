@@ -14,6 +14,9 @@ use std::time::SystemTime;
 #[derive(Clone, Copy)]
 struct Model<'a> {
     prefix: &'static str,
+    top: &'static str,
+    /// File lists that tools read before.
+    before: &'static [&'static str],
     file_list: &'a str,
     /// Ports that the card is built with.
     ports: u8,
@@ -27,23 +30,53 @@ struct Model<'a> {
 const MODELS: &[Model<'_>] = &[
     Model {
         prefix: "Vcore",
+        top: CARD,
+        before: &[],
         file_list: "hw/filelists/hca_core.f",
         ports: 1,
         cflags: "-O2 -march=native",
     },
     Model {
         prefix: "Vtwo",
+        top: CARD,
+        before: &[],
         file_list: "hw/filelists/hca_core.f",
         ports: 2,
         cflags: "-O1 -march=native",
     },
     Model {
         prefix: "Vprobe",
+        top: CARD,
+        before: &[],
         file_list: "sim/hca-vsim/testtop/hca_probe.f",
         ports: 1,
         cflags: "-O2 -march=native",
     },
+    // The card's processor is a model of its own: who runs firmware natively neither evaluates it nor waits for it.
+    Model {
+        prefix: "Vsoc",
+        top: "hca_fw_soc",
+        before: &["hw/filelists/pkg.f", "hw/filelists/lib.f", ".tools/ibex/ibex.f"],
+        file_list: "hw/filelists/soc.f",
+        ports: 1,
+        cflags: "-O3 -march=native",
+    },
 ];
+
+const CARD: &str = "hca_core";
+/// What makes one evaluation of the soft core enough: src/soc.cpp does without Verilator's search for loops.
+const IBEX_SPLITS: &str = "hw/lint/ibex.vlt";
+
+impl Model<'_> {
+    fn lists(&self) -> impl Iterator<Item = &str> {
+        self.before.iter().copied().chain([self.file_list])
+    }
+
+    /// It has the card's ports and parts.
+    fn is_card(&self) -> bool {
+        self.top == CARD
+    }
+}
 
 fn main() {
     let crate_dir = PathBuf::from(env_var("CARGO_MANIFEST_DIR"));
@@ -65,10 +98,11 @@ fn main() {
     ] {
         println!("cargo:rerun-if-env-changed={var}");
     }
-    for path in ["build", "src/shim.cpp", "src/parts.h"] {
+    for path in ["build", "src/shim.cpp", "src/soc.cpp", "src/parts.h"] {
         println!("cargo:rerun-if-changed={path}");
     }
 
+    println!("cargo:rerun-if-changed={}", root.join(IBEX_SPLITS).display());
     if is_clippy() {
         return;
     }
@@ -83,7 +117,9 @@ fn main() {
     let models: Vec<Model> = models.collect();
     for model in &models {
         let mut files = Vec::new();
-        read_file_list(&root, model.file_list, &mut files);
+        for list in model.lists() {
+            read_file_list(&root, list, &mut files);
+        }
         for file in &files {
             println!("cargo:rerun-if-changed={}", root.join(file).display());
         }
@@ -97,7 +133,7 @@ fn main() {
                 let obj = out.join(model.prefix);
                 build_model(verilator, root, model, &obj, jobs);
                 let include = verilator_include(&obj, model.prefix);
-                compile_shim(crate_dir, &obj, &include, model.prefix);
+                compile_shim(crate_dir, &obj, &include, model);
             });
         }
     });
@@ -175,8 +211,8 @@ fn find_verilator(root: &Path) -> PathBuf {
 /// Collects the files of a file list (see hw/filelists/README.md), the lists themselves and the include
 /// folders.
 fn read_file_list(root: &Path, list: &str, files: &mut Vec<String>) {
-    let text =
-        fs::read_to_string(root.join(list)).unwrap_or_else(|e| panic!("cannot read file list {list}: {e}"));
+    let text = fs::read_to_string(root.join(list))
+        .unwrap_or_else(|e| panic!("cannot read file list {list}: {e}\nRun `make setup`."));
     files.push(list.to_owned());
     for line in text
         .lines()
@@ -215,7 +251,11 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     }
     fs::create_dir_all(obj).expect("OUT_DIR is writable");
     verilate(verilator, root, model, &fresh);
-    state::write(&fresh, model.prefix);
+    if model.is_card() {
+        state::write(&fresh, model.prefix);
+    } else {
+        check_one_clock(&fresh);
+    }
     renew(&fresh, obj);
     remove_dir(&fresh);
     let mut make = Command::new("make");
@@ -234,6 +274,30 @@ fn build_model(verilator: &Path, root: &Path, model: &Model, obj: &Path, jobs: u
     }
     run_logged(&mut make, model, &obj.with_extension("make.log"));
     fs::write(&flags, known).expect("OUT_DIR is writable");
+}
+
+/// src/soc.cpp makes the edge of the only clock by itself: nothing else may trigger logic.
+fn check_one_clock(obj: &Path) {
+    let entries = fs::read_dir(obj).expect("Verilator made its folder");
+    let paths = entries.map(|entry| entry.expect("a folder of ours is readable").path());
+    let mut clocks = Vec::new();
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "cpp")) {
+        let text =
+            fs::read_to_string(&path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()));
+        let triggers = text
+            .lines()
+            .filter_map(|line| line.split_once("region trigger index "));
+        clocks.extend(triggers.map(|(_, trigger)| trigger.to_owned()));
+    }
+    let is_right = |trigger: &String| {
+        let known = ["0 is active: @(posedge clk_i)", "1 is active: @(negedge clk_i)"];
+        trigger.contains("Internal") || known.iter().any(|known| trigger.starts_with(known))
+    };
+    let wrong: Vec<_> = clocks.iter().filter(|trigger| !is_right(trigger)).collect();
+    assert!(
+        wrong.is_empty() && clocks.iter().any(|trigger| trigger.contains("posedge clk_i")),
+        "the soft core has other clocks or loops: {wrong:?}; see {IBEX_SPLITS}"
+    );
 }
 
 /// The C++ compiler of the models: clang where it is installed. Its models are by a fifth faster than those of g++, and
@@ -330,9 +394,11 @@ fn verilate(verilator: &Path, root: &Path, model: &Model, out: &Path) {
             &[]
         })
         .args(["-Wno-fatal", "-Wno-lint", "-Wno-style"])
-        .args(["--top-module", "hca_core", "--prefix", model.prefix, "--Mdir"])
+        .args(["--top-module", model.top, "--prefix", model.prefix, "--Mdir"])
         .arg(out)
-        .args(["-CFLAGS", "-fPIC", "-f", model.file_list])
+        .args(["-CFLAGS", "-fPIC"])
+        .args((!model.is_card()).then_some(IBEX_SPLITS))
+        .args(model.lists().flat_map(|list| ["-f", list]))
         // Of two that contradict each other the last one counts.
         .args(
             env::var("HCA_VSIM_VERILATOR_FLAGS")
@@ -378,13 +444,19 @@ fn verilator_include(obj: &Path, prefix: &str) -> String {
     )
 }
 
-fn compile_shim(crate_dir: &Path, obj: &Path, include: &str, prefix: &str) {
+fn compile_shim(crate_dir: &Path, obj: &Path, include: &str, model: &Model) {
+    let prefix = model.prefix;
+    let source = if model.is_card() {
+        "src/shim.cpp"
+    } else {
+        "src/soc.cpp"
+    };
     let name = format!("shim_{prefix}");
     let ports = PathBuf::from(env_var("DEP_HCA_VSIM_INCLUDE"));
     let of_model = fs::read_dir(obj).expect("OUT_DIR is readable");
     let of_model = of_model.map(|entry| entry.expect("a folder of ours is readable").path());
     let headers = of_model.filter(|path| path.extension().is_some_and(|end| end == "h"));
-    let others = ["src/shim.cpp", "src/parts.h"].map(|path| crate_dir.join(path));
+    let others = [source, "src/parts.h"].map(|path| crate_dir.join(path));
     let mut inputs = headers.chain(others).chain([ports.join("hca_ports.h")]);
     let made = modified(&obj.join(format!("lib{name}.a")));
     if made.is_some_and(|made| inputs.all(|path| modified(&path).is_some_and(|time| time < made))) {
@@ -394,7 +466,7 @@ fn compile_shim(crate_dir: &Path, obj: &Path, include: &str, prefix: &str) {
         .cpp(true)
         .compiler(compiler())
         .std("c++20")
-        .file(crate_dir.join("src/shim.cpp"))
+        .file(crate_dir.join(source))
         .define("MODEL", prefix)
         .define("VM_TRACE", if waveforms() { "1" } else { "0" })
         .define("VM_TRACE_FST", if waveforms() { "1" } else { "0" })

@@ -17,6 +17,7 @@
 mod port;
 mod room;
 mod shim;
+mod soc;
 
 use std::ffi::{CString, c_void};
 use std::path::Path;
@@ -25,6 +26,7 @@ use std::ptr::NonNull;
 pub use port::{Beat, In, Out};
 use room::TraceRoom;
 use shim::Entry;
+pub use soc::{SocInputs, SocOutputs, SoftCore};
 
 include!(concat!(env!("OUT_DIR"), "/ports.rs"));
 

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::files;
-use crate::options::{FAULTS_HELP, Link, TimelineArgs, Window, repeat};
+use crate::options::{FAULTS_HELP, FirmwareOption, Link, TimelineArgs, Window, repeat};
 use crate::plots;
 use crate::rundir;
 use crate::stages::{Breakdown, Listing};
@@ -66,6 +66,8 @@ pub struct Args {
     trace: Option<Window>,
     #[command(flatten)]
     timeline: TimelineArgs,
+    #[command(flatten)]
+    firmware: FirmwareOption,
     /// Folder for the artifacts
     #[arg(long, value_name = "DIR", default_value = "target/demo")]
     out: PathBuf,
@@ -85,6 +87,7 @@ impl Args {
 /// Runs the demo.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let data = data(args.file.as_deref(), args.seed)?;
+    args.firmware.apply();
     files::make_dir(&args.out)?;
     match crate::simulate(|| transfer_and_report(args, &data)) {
         Ok(true) => Ok(ExitCode::SUCCESS),

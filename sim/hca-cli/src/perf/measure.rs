@@ -154,6 +154,7 @@ impl<'a> Bench<'a> {
         if args.trace.is_some() {
             files::make_dir(&args.plot)?;
         }
+        args.machine.firmware.apply();
         let rig = Rig::new(&config)?;
         for node in &rig.nodes {
             args.arbitration.apply(&node.context)?;

@@ -189,6 +189,7 @@ impl Network {
     /// Builds what the plan says, and serves every function in the folder.
     pub fn new(topology: &Topology, plan: &Plan, folder: &Folder) -> Result<Self> {
         let seed = topology.seed.or(plan.seed).unwrap_or(1);
+        topology.machine.firmware.apply();
         let mut built = Fabric::from_topology(plan, seed)?;
         let timeline = timeline(&mut built.fabric, &topology.timeline)?;
         built.fabric.set_threads(topology.machine.threads);

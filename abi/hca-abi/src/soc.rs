@@ -1,0 +1,59 @@
+//! What the board tells the firmware on the soft core, from SOC_BOARD_BASE on: a head, a port each, neighbours. On a
+//! board it comes out of its flash, in a simulator from the configuration.
+
+use crate::table::{StructDef, layout};
+
+/// Tables of this module.
+pub const STRUCTS: &[&StructDef] = &[&BoardHead::TABLE, &BoardPort::TABLE, &BoardNeighbour::TABLE];
+
+layout! {
+    /// The first bytes.
+    BoardHead("board_head", 32, Software) {
+        /// Functions that share the card's tables.
+        functions set_functions: u8 [0, 0, 8];
+        /// Ports fitted; a board_port each, from SOC_BOARD_PORTS on.
+        ports set_ports: u8 [1, 0, 8];
+        /// Bit p: who is on the network of port p + 1 is found out on demand.
+        asks set_asks: u8 [2, 0, 8];
+        /// board_neighbours from SOC_BOARD_NEIGHBOURS on.
+        neighbours set_neighbours: u16 [4, 0, 16];
+        /// Cycles awake after which the watchdog restarts the firmware; 0: never.
+        watchdog_cycles set_watchdog_cycles: u32 [8, 0, 32];
+    }
+}
+
+layout! {
+    /// What makes a port different from all others.
+    BoardPort("board_port", 64, Software) {
+        /// Port GUID, first byte on the wire first.
+        guid set_guid: [u8; 8] [0, 0, 64];
+        /// MAC address, first byte on the wire first.
+        mac set_mac: [u8; 6] [8, 0, 48];
+        /// LID given at start.
+        lid set_lid: u16 [14, 0, 16];
+        /// IPv4 address; zero: none.
+        ipv4 set_ipv4: [u8; 4] [16, 0, 32];
+        /// InfiniBand framing instead of RoCEv2.
+        infiniband set_infiniband: bool [20, 0, 1];
+        /// It goes to ACTIVE by itself.
+        self_active set_self_active: bool [20, 1, 1];
+        /// op_vls of the other end.
+        peer_vls set_peer_vls: u8 [21, 0, 8];
+        /// Rate of the cable in Mbit/s.
+        rate_mbps set_rate_mbps: u32 [24, 0, 32];
+        /// IPv6 address beside the link-local one; zero: none.
+        ipv6 set_ipv6: [u8; 16] [32, 0, 128];
+    }
+}
+
+layout! {
+    /// Who has which GID on the network of a port.
+    BoardNeighbour("board_neighbour", 24, Software) {
+        /// GID, first byte on the wire first.
+        gid set_gid: [u8; 16] [0, 0, 128];
+        /// MAC address, first byte on the wire first.
+        mac set_mac: [u8; 6] [16, 0, 48];
+        /// Port of this card, from 1.
+        port_num set_port_num: u8 [22, 0, 8];
+    }
+}
