@@ -1,6 +1,6 @@
 // The processor: an Ibex (lowRISC, Apache-2.0), RV32IMC, three stages, one-cycle multiplier, machine mode alone, no
-// cache, no protection. It starts at 0x80; exceptions go to 0, interrupts to 4 * cause. sleeps_o: it waits in WFI and nothing
-// in it changes but its count of cycles (mcycle), which firmware does not read.
+// cache, no protection. It starts at 0x80; exceptions go to 0, interrupts to 4 * cause. sleeps_o: it waits in WFI and
+// nothing in it changes but its count of cycles (mcycle), which firmware does not read.
 module hca_fw_cpu
   import ibex_pkg::*;
 (
