@@ -50,8 +50,8 @@ bench-compiler: setup ## what options of Verilator and the C++ compiler do to it
 # ---- Check it --------------------------------------------------------------------------------------------------------
 
 .PHONY: area memory coverage-requirements formal test test-rtl test-rust test-switches test-docs test-conformance
-.PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl lint-rust
-.PHONY: miri test-soft-core
+.PHONY: fabric test-programs programs test-peers peers place studies tidy timing timing-check soak fuzz lint lint-rtl
+.PHONY: lint-rust miri test-soft-core
 test: setup ## everything a change must pass: lint, generated files, all tests
 	@scripts/test.sh
 

@@ -43,7 +43,7 @@ def test_nobody_there(net):
 
 
 def test_groups(net):
-    """MC-11 to MC-14, MC-17: the first who joins makes the group; the administrator gives it a LID, and switches the tree;
+    """MC-11 to MC-14, MC-17: the first who joins makes the group; the administrator gives it a LID and the tree;
     who sends alone is no receiver; when the last has left it is no more."""
     receivers = [net.start(card, "mckey", "-m", GROUP, "-b", ip(card), "-c", "1", "-C", "5", live=True)
                  for card in (1, 3)]

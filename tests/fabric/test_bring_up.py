@@ -62,8 +62,8 @@ def test_comes_up(fabric, name):
 def test_fabric_up(hca, tmp_path):
     """`hca fabric up --sm opensm`: one command, and arguments for OpenSM."""
     folder = tmp_path / "c"
-    command = [hca, "fabric", "up", "--sm", "opensm", "--dir", folder, "--topology", "docs/topologies/two-switches.toml",
-               "--", "-p", "9"]
+    command = [hca, "fabric", "up", "--sm", "opensm", "--dir", folder, "--topology",
+               "docs/topologies/two-switches.toml", "--", "-p", "9"]
     with (tmp_path / "said").open("w") as said, \
             subprocess.Popen([*WITH_US, *command], stdout=subprocess.PIPE, stderr=said, text=True) as run:
         assert "sockets of 4 cards" in run.stdout.readline()

@@ -147,7 +147,7 @@ def test_ping(net):
 
 
 def test_port_disabled_and_enabled(net):
-    """ibportstate: a port of a switch is switched off, its card sees it; switched on, the manager brings it up again."""
+    """ibportstate: a port of a switch is switched off, its card sees it; switched on, it comes up again."""
     sw1 = net.switches()["sw1"]
     assert "LinkState:.......................Active" in net.ask(1, "ibportstate", sw1["lid"], 2)
     net.ask(1, "ibportstate", sw1["lid"], 2, "disable")

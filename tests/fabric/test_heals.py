@@ -1,4 +1,4 @@
-"""Managers that die, cables that are pulled, switches that restart: the fabric heals, and programs hear of it (MGMT-1)."""
+"""Managers that die, cables that are pulled, switches that restart: the fabric heals, programs hear of it (MGMT-1)."""
 
 import re
 from ipaddress import IPv6Address
@@ -19,7 +19,7 @@ def watch(net, card):
 
 
 def test_traps_tell_of_cables(fabric):
-    """MGMT-9, EVT: a cable pulled and plugged: trap 128, PORT_ERR and PORT_ACTIVE; the manager sets the port up again."""
+    """MGMT-9, EVT: a cable pulled and plugged: trap 128, PORT_ERR and PORT_ACTIVE; the port comes up again."""
     net = fabric("two-switches")
     sm = net.manage()
     sm.wait_up()
@@ -108,7 +108,7 @@ def test_standby_takes_over(fabric):
 
 
 def test_bad_mkeys_are_told_of(fabric):
-    """KEY-2, KEY-3, KEY-4, MGMT-6: a wrong M_Key gets no answer, is counted, and the manager hears of it by trap 256."""
+    """KEY-2, KEY-3, KEY-4, MGMT-6: a wrong M_Key gets no answer, is counted, and told of by trap 256."""
     net = fabric("two-switches")
     options = net.files / "keys.conf"
     options.write_text("m_key 0x1122334455667788\nm_key_protection_level 2\nm_key_lease_period 600\n")
@@ -125,7 +125,7 @@ def test_bad_mkeys_are_told_of(fabric):
 
 
 def test_partitions_and_qos(fabric):
-    """MGMT-5, KEY-10, KEY-11, KEY-20, VL-8: P_Keys and QoS files: tables of cards and switches are those that OpenSM was told."""
+    """MGMT-5, KEY-10, KEY-11, KEY-20, VL-8: P_Keys and QoS files: the tables are what OpenSM was told."""
     net = fabric("two-switches")
     ports = [hex(int(IPv6Address(net.port(card)["gids"][0])) & (1 << 64) - 1) for card in range(4)]
     partitions = net.files / "partitions.conf"

@@ -1,5 +1,5 @@
-//! What a program opens to say that it is a subnet manager (IsSM): in the kernel a device, here an empty file in memory.
-//! The kernel tells when somebody opens and closes it.
+//! What a program opens to say that it is a subnet manager (IsSM): in the kernel a device, here an empty file in
+//! memory. The kernel tells when somebody opens and closes it.
 
 use std::ffi::{CString, c_int};
 

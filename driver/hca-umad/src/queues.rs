@@ -1,5 +1,5 @@
-//! A QP of management datagrams with its queues, by the verbs that any program has: what libibumad and librdmacm have in
-//! common. It is a module of both, each with its own structures of the C headers (`abi`) and errors (`errno`).
+//! A QP of management datagrams with its queues, by the verbs that any program has: what libibumad and librdmacm have
+//! in common. It is a module of both, each with its own structures of the C headers (`abi`) and errors (`errno`).
 
 use std::collections::HashMap;
 use std::ffi::c_int;

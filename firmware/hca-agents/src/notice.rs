@@ -194,8 +194,8 @@ pub(crate) fn bad_mkey(mad: &Mad, slid: u16) -> Details {
     details
 }
 
-/// Of trap 257: the port and the QP that a packet was for. Hardware counts such packets and keeps none: who sent it, and
-/// its key, stay 0.
+/// Of trap 257: the port and the QP that a packet was for. Hardware counts such packets and keeps none: who sent it,
+/// and its key, stay 0.
 pub(crate) fn bad_pkey(lid: u16, qpn: u32) -> Details {
     let mut details = [0; DETAIL_BYTES];
     put_u16(&mut details, 4, lid);

@@ -12,8 +12,8 @@ use crate::{PortCounters, SwitchError};
 
 /// Cycles between two looks for a deadlock; one that is younger is not reported.
 const DEADLOCK_CYCLES: u64 = 32_768;
-/// A card gives up a link whose other end has gone after 2^20 cycles: as long as this time passes by itself when a cable
-/// is pulled or plugged in.
+/// A card gives up a link whose other end has gone after 2^20 cycles: as long as this time passes by itself when a
+/// cable is pulled or plugged in.
 const SETTLE_CYCLES: u64 = (1 << 20) + (1 << 17);
 /// A switch that is restarted is away for so long that everybody has given it up.
 const RESTART_CYCLES: u64 = SETTLE_CYCLES;

@@ -379,8 +379,8 @@ fn key_24_only_qp0_reaches_agents() {
     assert_eq!(smi.ask(&rig, 0, &directed(GET, NODE_INFO, 0, 1))[3], 0x81);
 }
 
-/// MGMT-6, MGMT-9, KEY-3: a wrong M_Key, and a manager that has come, are told of by traps through all layers, again and
-/// again until they are repressed. KEY-5: when the lease is over anybody is let in.
+/// MGMT-6, MGMT-9, KEY-3: a wrong M_Key, and a manager that has come, are told of by traps through all layers, again
+/// and again until they are repressed. KEY-5: when the lease is over anybody is let in.
 #[test]
 fn mgmt_6_traps_reach_the_manager() {
     let rig = managed();

@@ -1,5 +1,5 @@
-//! The network of a running simulator, for `hca fabric`: a socket beside those of the cards. Who connects writes a line,
-//! and gets a line of JSON. Cables can be pulled, switches restarted, and what the switches know can be read.
+//! The network of a running simulator, for `hca fabric`: a socket beside those of the cards. Who connects writes a
+//! line, and gets a line of JSON. Cables can be pulled, switches restarted, and what the switches know can be read.
 
 use anyhow::{Context as _, Result, bail};
 use hca_cosim::{Calls, Fabric};
