@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::events::{AsyncEvent, CompChannel, Dispatcher};
 use crate::known::{Port, PortTables};
 use crate::pd::Pd;
+use crate::xrc::Xrcd;
 use crate::{DeviceAttr, PortAttr, PortCounters};
 
 /// Completion events: one per armed CQ, twice if it is armed again before the queue is read.
@@ -183,6 +184,12 @@ impl<P: DevicePtr> Context<P> {
         self.shared.dispatcher.known.device(ask)
     }
 
+    /// READs and atomics that the device can have outstanding in either direction.
+    pub(crate) fn rd_atomic_max(&self) -> Result<u8> {
+        let limit = self.query_device()?.max_qp_rd_atom();
+        Ok(u8::try_from(limit).unwrap_or(u8::MAX))
+    }
+
     /// A push slot, if the card has one left.
     pub(crate) fn push_slot(&self) -> Result<Option<PushSlot>> {
         let count = self.query_device()?.push_slots();
@@ -297,6 +304,11 @@ impl<P: DevicePtr> Context<P> {
     /// ibv_alloc_pd.
     pub fn alloc_pd(&self) -> Result<Pd<P>> {
         Pd::new(self.shared.clone())
+    }
+
+    /// ibv_open_xrcd without a file: a domain that only this object's clones share.
+    pub fn alloc_xrcd(&self) -> Result<Xrcd<P>> {
+        Xrcd::new(self.shared.clone())
     }
 
     /// Completion vectors: event queues with an interrupt of their own, that a CQ can choose.

@@ -54,11 +54,14 @@ mod pd;
 mod raw_qp;
 mod srq;
 mod typed_qp;
+mod xrc;
 
 pub use address::{AhAttr, Gid, gid_of_ipv4, link_local_gid_of_mac};
 pub use ah::Ah;
 pub use attr::{Access, QpAttr, QpAttrMask, QpCap};
-pub use connect::{ConnectOptions, PeerInfo, connect, connect_pair, connect_raw, peer_info};
+pub use connect::{
+    ConnectOptions, PeerInfo, connect, connect_pair, connect_raw, connect_target, connect_xrc, peer_info,
+};
 pub use context::Context;
 pub use cq::{Cq, CqOptions, WorkCompletion};
 pub use error::{Error, Result};
@@ -80,3 +83,4 @@ pub use pd::Pd;
 pub use raw_qp::{QpOptions, RawQp};
 pub use srq::{Srq, SrqAttr};
 pub use typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};
+pub use xrc::{XrcTarget, Xrcd};

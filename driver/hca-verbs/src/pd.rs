@@ -8,10 +8,12 @@ use hca_driver::DevicePtr;
 use crate::address::AhAttr;
 use crate::ah::Ah;
 use crate::context::{Context, Shared};
+use crate::cq::Cq;
 use crate::error::{Error, Result};
 use crate::raw_qp::{QpOptions, RawQp};
 use crate::srq::Srq;
 use crate::typed_qp::{Qp, Reset};
+use crate::xrc::Xrcd;
 
 pub(crate) struct PdShared<P: DevicePtr> {
     pub shared: Arc<Shared<P>>,
@@ -108,7 +110,14 @@ impl<P: DevicePtr> Pd<P> {
 
     /// ibv_create_srq: of at least this size. Its receives serve every QP that is made with it.
     pub fn create_srq(&self, max_wr: u32, max_sge: u32) -> Result<Srq<P>> {
-        Srq::new(self.inner.clone(), max_wr, max_sge)
+        Srq::new(self.inner.clone(), max_wr, max_sge, None)
+    }
+
+    /// ibv_create_srq_ex of type XRC: peers name it in what they send to the targets of its XRC domain. Its receives
+    /// complete in `cq`; its memory keys, and those that peers name beside it, are of this PD.
+    pub fn create_xrc_srq(&self, xrcd: &Xrcd<P>, cq: &Cq<P>, max_wr: u32, max_sge: u32) -> Result<Srq<P>> {
+        let xrc = (xrcd.inner().clone(), cq.inner().clone());
+        Srq::new(self.inner.clone(), max_wr, max_sge, Some(xrc))
     }
 
     /// ibv_create_ah: the way to a port elsewhere, for datagrams of QPs of this domain and of the port that it leads

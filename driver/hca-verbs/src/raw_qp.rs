@@ -11,7 +11,7 @@ use hca_driver::{
 
 use crate::address::while_resolving;
 use crate::attr::{QpAttr, QpAttrMask, QpCap};
-use crate::context::Context;
+use crate::context::{Context, Shared};
 use crate::cq::{Cq, CqShared};
 use crate::error::{Error, Result};
 use crate::pd::PdShared;
@@ -73,6 +73,8 @@ debug_as!(RawQp, qp_num, state);
 
 /// Where a QP receives.
 enum RecvQueue<P: DevicePtr> {
+    /// Nowhere: an initiator of XRC.
+    Absent,
     Own(RecvRing),
     Shared(Srq<P>),
 }
@@ -80,6 +82,7 @@ enum RecvQueue<P: DevicePtr> {
 impl<P: DevicePtr> RecvQueue<P> {
     fn shadow(&self) -> RecvShadow {
         match self {
+            Self::Absent => RecvShadow::Absent,
             Self::Own(ring) => RecvShadow::Own(ring.shadow().clone()),
             Self::Shared(srq) => RecvShadow::Shared {
                 srqn: srq.srqn(),
@@ -109,6 +112,21 @@ fn mtu_bytes(mtu: Mtu) -> u32 {
     128 << u8::from(mtu)
 }
 
+/// MODIFY_QP, which may have to find a MAC address first.
+pub(crate) fn modify_qp<P: DevicePtr>(
+    shared: &Shared<P>,
+    qpn: u32,
+    attr: &QpAttr,
+    mask: QpAttrMask,
+) -> Result<()> {
+    let mut cmd = ModifyQpCmd::new();
+    cmd.set_qpn(qpn);
+    cmd.set_attr_mask(mask.bits());
+    cmd.set_attr(attr.to_abi(mask)?.0);
+    let done = while_resolving(|| shared.function().modify_qp(&cmd));
+    done.map_err(|error| Error::of_path(error, attr.ah_attr.dgid, attr.ah_attr.port_num))
+}
+
 impl<P: DevicePtr> RawQp<P> {
     pub(crate) fn new(pd: Arc<PdShared<P>>, options: &QpOptions<'_, P>) -> Result<Self> {
         let cap = options.cap;
@@ -133,6 +151,7 @@ impl<P: DevicePtr> RawQp<P> {
         cmd.set_recv_cqn(options.recv_cq.cqn());
         cmd.set_async_eqn(shared.async_eq.eqn);
         let (recv, recv_size) = match options.srq {
+            _ if options.service == Service::Xrc => (RecvQueue::Absent, None),
             Some(srq) => {
                 cmd.set_has_srq(true);
                 cmd.set_srqn(srq.srqn());
@@ -169,6 +188,8 @@ impl<P: DevicePtr> RawQp<P> {
             SendRing::for_datagrams(send_memory, send_size, rules)
         } else if options.service == Service::Uc {
             SendRing::for_unreliable(send_memory, send_size)
+        } else if options.service == Service::Xrc {
+            SendRing::for_xrc(send_memory, send_size)
         } else {
             SendRing::new(send_memory, send_size)
         };
@@ -203,7 +224,7 @@ impl<P: DevicePtr> RawQp<P> {
     /// The SRQ that it receives from.
     pub fn srq(&self) -> Option<&Srq<P>> {
         match &self.recv {
-            RecvQueue::Own(_) => None,
+            RecvQueue::Absent | RecvQueue::Own(_) => None,
             RecvQueue::Shared(srq) => Some(srq),
         }
     }
@@ -239,28 +260,17 @@ impl<P: DevicePtr> RawQp<P> {
         }
     }
 
-    /// READs and atomics that the device can have outstanding in either direction.
-    pub(crate) fn rd_atomic_max(&self) -> Result<u8> {
-        let limit = self.context().query_device()?.max_qp_rd_atom();
-        Ok(u8::try_from(limit).unwrap_or(u8::MAX))
-    }
-
     /// ibv_modify_qp: all of it or nothing (QPS-3). A `max_rd_atomic` above the device's limit becomes the limit: it is
     /// what a peer can serve, and who asks for less at a time is served all the same. `max_dest_rd_atomic` is a promise
     /// to the peer, and refused. RESET empties both queues and takes their completions out
     /// of the CQs (QPS-6).
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<()> {
         self.check_alive()?;
-        let mut cmd = ModifyQpCmd::new();
-        cmd.set_qpn(self.qpn);
-        cmd.set_attr_mask(mask.bits());
         let mut attr = *attr;
         if mask.contains(QpAttrMask::MAX_QP_RD_ATOMIC) {
-            attr.max_rd_atomic = attr.max_rd_atomic.min(self.rd_atomic_max()?);
+            attr.max_rd_atomic = attr.max_rd_atomic.min(self.context().rd_atomic_max()?);
         }
-        cmd.set_attr(attr.to_abi(mask)?.0);
-        let done = while_resolving(|| self.pd.shared.function().modify_qp(&cmd));
-        done.map_err(|error| Error::of_path(error, attr.ah_attr.dgid, attr.ah_attr.port_num))?;
+        modify_qp(&self.pd.shared, self.qpn, &attr, mask)?;
         if mask.contains(QpAttrMask::STATE) {
             self.state = attr.qp_state;
             if self.state == QpState::Reset {
@@ -346,11 +356,37 @@ impl<P: DevicePtr> RawQp<P> {
         result
     }
 
+    /// ibv_post_send of an initiator of XRC: each work request with the number of an SRQ of the peer (SPEC-3).
+    #[inline]
+    pub fn post_send_xrc<'a>(
+        &mut self,
+        list: impl IntoIterator<Item = (SendWr<'a>, u32)>,
+    ) -> std::result::Result<(), BadWr> {
+        self.post_each(list, |ring, (wr, remote_srqn)| ring.push_xrc(&wr, remote_srqn))
+    }
+
+    /// [`RawQp::post_send_all`] of an initiator of XRC.
+    pub fn post_send_all_xrc<'a>(
+        &mut self,
+        list: impl Iterator<Item = (SendWr<'a>, u32)>,
+    ) -> std::result::Result<(), PostError> {
+        self.post_all(list, |ring, (wr, remote_srqn)| ring.push_xrc(&wr, remote_srqn))
+    }
+
     /// ibv_post_send of a QP of datagrams. The address handles are of its PD (MEM-2) and lead through its port (V-145).
     #[inline]
     pub fn post_send_to<'a>(
         &mut self,
         list: impl IntoIterator<Item = Datagram<'a>>,
+    ) -> std::result::Result<(), BadWr> {
+        self.post_each(list, |ring, datagram| ring.push_datagram(&datagram))
+    }
+
+    #[inline]
+    fn post_each<T>(
+        &mut self,
+        list: impl IntoIterator<Item = T>,
+        push: impl Fn(&mut SendRing, T) -> std::result::Result<(), PostError>,
     ) -> std::result::Result<(), BadWr> {
         if !self.may_send() {
             return Err(BadWr {
@@ -359,8 +395,8 @@ impl<P: DevicePtr> RawQp<P> {
             });
         }
         let start = self.send.next_index();
-        let mut posted = list.into_iter().enumerate().map(|(index, datagram)| {
-            let pushed = self.send.push_datagram(&datagram);
+        let mut posted = list.into_iter().enumerate().map(|(index, item)| {
+            let pushed = push(&mut self.send, item);
             pushed.map_err(|error| BadWr { index, error })
         });
         let result = posted.find(std::result::Result::is_err).unwrap_or(Ok(()));
@@ -415,8 +451,10 @@ impl<P: DevicePtr> RawQp<P> {
         if self.gone || self.state == QpState::Reset {
             return refused(PostError::BadState);
         }
-        let RecvQueue::Own(recv) = &mut self.recv else {
-            return refused(PostError::SharedQueue);
+        let recv = match &mut self.recv {
+            RecvQueue::Own(recv) => recv,
+            RecvQueue::Absent => return refused(PostError::NoReceiveQueue),
+            RecvQueue::Shared(_) => return refused(PostError::SharedQueue),
         };
         let mut result = Ok(());
         let mut done = list.len();
