@@ -15,13 +15,14 @@ use crate::context::ContextObject;
 use crate::live::lock;
 use crate::pipe::eventfd;
 use crate::sockets::{DevPtr, cards};
+use crate::xrc::Names;
 
 /// Every interrupt wakes the pump; it looks after this time all the same, for records that a full pipe refused.
 const PUMP_INTERVAL_MS: i32 = 100;
 
 /// An object that events name.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub struct Place {
     /// Tells it from a later object with the same number.
     pub generation: u32,
     /// The object; alive while it is in the table.
@@ -33,9 +34,10 @@ pub struct Target {
 /// What events may name. Whoever holds the lock may follow the addresses: objects leave before they are freed.
 #[derive(Default)]
 pub struct Targets {
-    pub cqs: HashMap<u32, Target>,
-    pub qps: HashMap<u32, Target>,
-    pub srqs: HashMap<u32, Target>,
+    pub cqs: HashMap<u32, Place>,
+    /// A target of XRC can have several handles.
+    pub qps: HashMap<u32, Vec<Place>>,
+    pub srqs: HashMap<u32, Place>,
     pub channels: Vec<usize>,
     pub contexts: Vec<usize>,
 }
@@ -44,6 +46,8 @@ pub struct Targets {
 pub struct Shared {
     pub context: Context<DevPtr>,
     pub targets: Mutex<Targets>,
+    /// Of XRC: what is opened by name.
+    pub names: Mutex<Names>,
     generation: AtomicU32,
 }
 
@@ -81,6 +85,7 @@ impl Card {
         let shared = Arc::new(Shared {
             context,
             targets: Mutex::default(),
+            names: Mutex::default(),
             generation: AtomicU32::new(1),
         });
         let stop = Arc::new(eventfd().map_err(errno)?);
@@ -257,8 +262,8 @@ impl Targets {
 
     fn route(&self, event: &AsyncEvent) {
         // EVT: a kind counts from 0x10; 0 to 5, 6, 7 and 0x10 of those belong to an object, the others to the port.
-        let target = match event.kind {
-            EventKind::CqErr => self.cqs.get(&event.id),
+        let places = match event.kind {
+            EventKind::CqErr => self.cqs.get(&event.id).map_or(&[][..], std::slice::from_ref),
             EventKind::QpFatal
             | EventKind::QpReqErr
             | EventKind::QpAccessErr
@@ -266,8 +271,10 @@ impl Targets {
             | EventKind::SqDrained
             | EventKind::PathMig
             | EventKind::PathMigErr
-            | EventKind::QpLastWqeReached => self.qps.get(&event.id),
-            EventKind::SrqErr | EventKind::SrqLimitReached => self.srqs.get(&event.id),
+            | EventKind::QpLastWqeReached => self.qps.get(&event.id).map_or(&[][..], Vec::as_slice),
+            EventKind::SrqErr | EventKind::SrqLimitReached => {
+                self.srqs.get(&event.id).map_or(&[][..], std::slice::from_ref)
+            }
             EventKind::WqFatal | EventKind::Completion => return,
             _ => {
                 // EVT-1: to every open of the device.
@@ -277,15 +284,16 @@ impl Targets {
                 return;
             }
         };
-        // An object that is gone by now has nobody to tell.
-        let Some(target) = target else { return };
-        if let Some(context) = self
-            .contexts()
-            .find(|c| std::ptr::from_ref(*c) as usize == target.context)
-        {
-            context
-                .pipe
-                .push(async_record(record(event.id, target.generation), event.kind));
+        // An object that is gone by now has nobody to tell; V-120: each handle of a target of XRC is told.
+        for place in places {
+            if let Some(context) = self
+                .contexts()
+                .find(|c| std::ptr::from_ref(*c) as usize == place.context)
+            {
+                context
+                    .pipe
+                    .push(async_record(record(event.id, place.generation), event.kind));
+            }
         }
     }
 }

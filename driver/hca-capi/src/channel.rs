@@ -169,7 +169,8 @@ fn element(card: &Card, kind: ibv_event_type, id: [u8; 8]) -> Option<ibv_async_e
             Some(ibv_async_event__bindgen_ty_1 { srq: srq.cast() })
         }
         IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
-            let target = targets.qps.get(&number).filter(|t| t.generation == generation)?;
+            let mut places = targets.qps.get(&number)?.iter();
+            let target = places.find(|place| place.generation == generation)?;
             let qp = target.object as *mut QpObject;
             // SAFETY: QPs leave the table before they are freed, and we hold its lock.
             unsafe { (*qp).async_events.add() };

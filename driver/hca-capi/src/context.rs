@@ -11,7 +11,7 @@ use crate::card::Card;
 use crate::device::device_of;
 use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
 use crate::pipe::{EventPipe, eventfd};
-use crate::{cq, cq_ex, post, qp, query};
+use crate::{cq, cq_ex, post, qp, query, srq, xrc};
 
 /// An open device. The program's pointer is that of the last field of `verbs`.
 #[repr(C)]
@@ -84,6 +84,11 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         query_rt_values: Some(query::query_rt_values),
         create_cq_ex: Some(cq_ex::create_cq_ex),
         create_qp_ex: Some(qp::create_qp_ex),
+        open_qp: Some(xrc::open_qp),
+        create_srq_ex: Some(srq::create_srq_ex),
+        get_srq_num: Some(srq::get_srq_num),
+        open_xrcd: Some(xrc::open_xrcd),
+        close_xrcd: Some(xrc::close_xrcd),
         sz: size_of::<verbs_context>(),
         context,
         ..Default::default()

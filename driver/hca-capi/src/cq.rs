@@ -7,7 +7,7 @@ use hca_verbs::{CqOptions, WorkCompletion};
 
 use crate::abi::*;
 use crate::boundary::{Errno, Verb, count, destroyed, invalid, pointer, status};
-use crate::card::{Card, Target};
+use crate::card::{Card, Place};
 use crate::channel::{ChannelObject, Unacked};
 use crate::context::{ContextObject, context_of};
 use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
@@ -99,7 +99,7 @@ pub fn create(
     }
     let shared = &owner.card.shared;
     let generation = shared.new_generation();
-    let target = Target {
+    let target = Place {
         generation,
         object: object as usize,
         context: std::ptr::from_ref(owner) as usize,

@@ -234,6 +234,12 @@ unsafe fn send_chunk<const N: usize>(
             to: unsafe { destination(*wr) },
         });
         qp.post_send_to(datagrams).map_err(refusal)?;
+    } else if qp.service() == Service::Xrc {
+        let requests = out[..ready].iter().zip(list).map(|(out, wr)| {
+            // SAFETY: the caller vouches for the work request, and of XRC for this field.
+            (*out, unsafe { (**wr).qp_type.xrc.remote_srqn })
+        });
+        qp.post_send_xrc(requests).map_err(refusal)?;
     } else {
         qp.post_send(&out[..ready]).map_err(refusal)?;
     }
@@ -342,7 +348,7 @@ pub unsafe extern "C" fn post_send(
         // SAFETY: the program's QP; posting does not look it up.
         let qp = unsafe { &*qp.cast::<QpObject>() };
         qp.inner
-            .with(|inner| post_list!(&mut inner.qp, wr, bad_wr, send_chunk, next_send))
+            .with(|inner| post_list!(inner.qp.own()?, wr, bad_wr, send_chunk, next_send))
     })
 }
 
@@ -355,7 +361,7 @@ pub unsafe extern "C" fn post_recv(
         // SAFETY: the program's QP; posting does not look it up.
         let qp = unsafe { &*qp.cast::<QpObject>() };
         qp.inner
-            .with(|inner| post_list!(&mut inner.qp, wr, bad_wr, recv_chunk, next_recv))
+            .with(|inner| post_list!(inner.qp.own()?, wr, bad_wr, recv_chunk, next_recv))
     })
 }
 

@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
 use hca_verbs::{
-    AddressVector, Datagram, Destination, DeviceAttr, QpCap, RawQp, SendFlags, SendOp, SendWr, Sge, WrData,
+    AddressVector, Datagram, Destination, DeviceAttr, QpCap, RawQp, SendFlags, SendOp, SendWr, Service, Sge,
+    WrData,
 };
 
 use crate::abi::*;
@@ -24,6 +25,8 @@ struct Wr {
     data: Data,
     /// Place among the section's.
     destination: Option<usize>,
+    /// Of XRC: the peer's SRQ.
+    remote_srqn: Option<u32>,
 }
 
 /// Where a datagram goes.
@@ -43,7 +46,7 @@ enum Data {
 /// The work requests of one section. It keeps its memory from section to section.
 pub struct Section {
     cap: QpCap,
-    is_ud: bool,
+    service: Service,
     wrs: Vec<Wr>,
     sges: Vec<Sge>,
     bytes: Vec<u8>,
@@ -53,10 +56,10 @@ pub struct Section {
 }
 
 impl Section {
-    pub fn new(cap: QpCap, is_ud: bool) -> Self {
+    pub fn new(cap: QpCap, service: Service) -> Self {
         Self {
             cap,
-            is_ud,
+            service,
             wrs: Vec::new(),
             sges: Vec::new(),
             bytes: Vec::new(),
@@ -79,7 +82,7 @@ impl Section {
         self.wrs.reserve(usual);
         self.sges.reserve(usual);
         self.bytes.reserve(usual * self.cap.max_inline_data as usize);
-        if self.is_ud {
+        if self.service == Service::Ud {
             self.destinations.reserve(usual);
         }
     }
@@ -96,6 +99,7 @@ impl Section {
                 flags,
                 data: Data::Missing,
                 destination: None,
+                remote_srqn: None,
             }),
             Err(errno) => self.fail(errno.0),
         }
@@ -123,7 +127,13 @@ impl Section {
         if let Some(errno) = self.error {
             return Err(errno);
         }
-        let posted = if self.is_ud {
+        let posted = if self.service == Service::Xrc {
+            if self.wrs.iter().any(|wr| wr.remote_srqn.is_none()) {
+                return Err(Errno(libc::EINVAL));
+            }
+            let requests = self.wrs.iter();
+            qp.post_send_all_xrc(requests.filter_map(|wr| Some((self.send_wr(wr), wr.remote_srqn?))))
+        } else if self.service == Service::Ud {
             if self.wrs.iter().any(|wr| wr.destination.is_none()) {
                 return Err(Errno(libc::EINVAL));
             }
@@ -167,6 +177,14 @@ impl Section {
                 wr.destination = Some(self.destinations.len());
                 self.destinations.push(to);
             }
+            None => self.fail(libc::EINVAL),
+        }
+    }
+
+    /// V-176: mandatory for initiators of XRC.
+    fn set_remote_srqn(&mut self, remote_srqn: u32) {
+        match self.wrs.last_mut() {
+            Some(wr) => wr.remote_srqn = Some(remote_srqn),
             None => self.fail(libc::EINVAL),
         }
     }
@@ -216,7 +234,7 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
 }
 
 /// Only what was asked for, as ibv_create_qp_ex(3) says: another builder is NULL.
-pub fn set_functions(qp: &mut ibv_qp_ex, is_ud: bool, ops: u64) {
+pub fn set_functions(qp: &mut ibv_qp_ex, service: Service, ops: u64) {
     let has = |flag: u32| ops & u64::from(flag) != 0;
     macro_rules! builders {
         ($($flag:ident => $slot:ident,)*) => {
@@ -235,8 +253,10 @@ pub fn set_functions(qp: &mut ibv_qp_ex, is_ud: bool, ops: u64) {
         IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP => wr_atomic_cmp_swp,
         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD => wr_atomic_fetch_add,
     }
-    if is_ud {
-        qp.wr_set_ud_addr = Some(wr_set_ud_addr);
+    match service {
+        Service::Ud => qp.wr_set_ud_addr = Some(wr_set_ud_addr),
+        Service::Xrc => qp.wr_set_xrc_srqn = Some(wr_set_xrc_srqn),
+        _ => {}
     }
     qp.wr_set_sge = Some(wr_set_sge);
     qp.wr_set_sge_list = Some(wr_set_sge_list);
@@ -291,7 +311,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let result = unsafe {
         let qp = &*qp.cast::<QpObject>();
         let result = qp.inner.inside(|Inner { qp, section }| {
-            let posted = section.post(qp);
+            let posted = qp.own().and_then(|qp| section.post(qp));
             section.clear();
             posted
         });
@@ -408,6 +428,11 @@ unsafe extern "C" fn wr_set_ud_addr(
             });
         });
     }
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
+    // SAFETY: the program's QP, in a section.
+    unsafe { in_section(qp, |section| section.set_remote_srqn(remote_srqn)) };
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
