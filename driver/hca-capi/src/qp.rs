@@ -37,10 +37,17 @@ impl AnyQp {
         }
     }
 
+    /// Programs treat QPs of XRC as those of RC: the kernel leaves away what is of the other kind, and so do we.
     fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> hca_verbs::Result<()> {
+        const OF_TARGETS: QpAttrMask =
+            QpAttrMask::from_bits(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        const OF_INITIATORS: QpAttrMask =
+            QpAttrMask::from_bits(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+        let without = |other: QpAttrMask| QpAttrMask::from_bits(mask.bits() & !other.bits());
         match self {
+            Self::Own(qp) if qp.service() == Service::Xrc => qp.modify(attr, without(OF_TARGETS)),
             Self::Own(qp) => qp.modify(attr, mask),
-            Self::Target(target) => lock(&target.qp).modify(attr, mask),
+            Self::Target(target) => lock(&target.qp).modify(attr, without(OF_INITIATORS)),
         }
     }
 
