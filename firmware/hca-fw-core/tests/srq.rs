@@ -85,7 +85,7 @@ impl Rig {
 
     fn srq(&mut self) -> u32 {
         let cmd = self.srq_cmd();
-        self.function.create_srq(&cmd).unwrap()
+        self.function.create_srq(&cmd).unwrap().0
     }
 
     fn qp(&mut self, srqn: u32) -> u32 {
@@ -177,7 +177,7 @@ fn what_an_srq_can_be() {
         (|c| c.set_base(c.base() + 64), AdminStatus::BadParam),
         (|c| c.set_list_base(c.list_base() + 2), AdminStatus::BadParam),
         (|c| c.set_list_base(1 << 50), AdminStatus::DmaError),
-        (|c| c.set_is_xrc(true), AdminStatus::Unsupported),
+        (|c| c.set_is_xrc(true), AdminStatus::BadHandle),
     ];
     for (change, status) in refused {
         let mut cmd = rig.srq_cmd();

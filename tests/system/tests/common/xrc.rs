@@ -7,6 +7,9 @@ use hca_verbs::{
     SendWr, Service, Srq, WcStatus, WorkCompletion, WrData, XrcTarget, Xrcd, connect_xrc,
 };
 
+use hca_wire::{ExtHeader, ExtHeaders, Opcode, xrceth};
+
+use super::forge::{self, Forged};
 use super::{BASES, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, cap};
 
 pub const REGION_BYTES: u64 = 512 << 10;
@@ -20,6 +23,10 @@ pub struct Bench {
     pub srqs: Vec<(Srq<Dev>, Cq<Dev>)>,
     pub initiators: Vec<RawQp<Dev>>,
     pub targets: Vec<XrcTarget<Dev>>,
+    /// SRQs that are in nobody's way.
+    pub others: Vec<Srq<Dev>>,
+    /// Receives of each SRQ that have completed: the test's own count.
+    pub taken: Vec<u64>,
     pub memory: [Arena; 2],
     pub mrs: [Mr<Dev>; 2],
 }
@@ -48,6 +55,8 @@ impl Bench {
             srqs: Vec::new(),
             initiators: Vec::new(),
             targets: Vec::new(),
+            others: Vec::new(),
+            taken: vec![0; srqs],
             memory,
             mrs,
         };
@@ -122,6 +131,45 @@ impl Bench {
             assert!(self.rig.now_ns() < end_ns, "no completion");
         }
         wc[0]
+    }
+
+    pub fn poll_recv(&self, srq: usize) -> Option<WorkCompletion> {
+        let mut wc = [WorkCompletion::default()];
+        (self.srqs[srq].1.poll_ready(&mut wc).unwrap() == 1).then_some(wc[0])
+    }
+
+    /// A packet by hand from node 0 to a target.
+    pub fn put(&mut self, pair: usize, opcode: Opcode, psn: u32, srqn: u32, payload: &[u8]) {
+        let dest_qp = self.targets[pair].qp_num();
+        self.put_to(0, dest_qp, opcode, psn, srqn, payload);
+    }
+
+    /// The same to any QP of either node, from the other one.
+    pub fn put_to(&mut self, from: usize, dest_qp: u32, opcode: Opcode, psn: u32, srqn: u32, payload: &[u8]) {
+        let port = self.rig.nodes[0].context.query_port(1).unwrap();
+        let kind = match port.link_layer() {
+            2 => LinkKind::Ethernet,
+            _ => LinkKind::InfiniBand,
+        };
+        let has = |header| opcode.has(header);
+        let packet = Forged {
+            link: forge::link(from, kind),
+            opcode,
+            dest_qp,
+            psn,
+            pkey: 0xffff,
+            ext: ExtHeaders {
+                xrceth: has(ExtHeader::Xrceth).then_some(xrceth::Repr {
+                    resv8: 0,
+                    xrcsrq: srqn,
+                }),
+                reth: has(ExtHeader::Reth).then(Default::default),
+                aeth: has(ExtHeader::Aeth).then(Default::default),
+                ..ExtHeaders::default()
+            },
+            payload,
+        };
+        forge::send(&mut self.rig, from, &packet);
     }
 
     #[track_caller]
