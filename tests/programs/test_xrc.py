@@ -35,13 +35,13 @@ XRC = ["-c", "XRC"]
       for more in (["-s", 2048], ["-s", 65536], ["-s", 2048, "-q", 4], ["-s", 8192, "-b"])],
     *[(link, f"ib_{kind}_lat", [*XRC, "-n", 50, *more]) for link in GID for kind in ("send", "write", "read")
       for more in ([], ["-s", 1000])],
-    *[(link, f"ib_atomic_{kind}", [*XRC, "-n", 40, "-A", op]) for link in GID for kind in ("bw", "lat")
+    *[(link, f"ib_atomic_{kind}", [*XRC, "-n", 100, "-A", op]) for link in GID for kind in ("bw", "lat")
       for op in ("FETCH_AND_ADD", "CMP_AND_SWAP")],
     *[(link, "ib_send_bw", [*XRC, "-e", "-n", 40, "-s", 1024]) for link in GID],
     quick("eth", "ib_send_bw", [*XRC, "-n", 40, "-s", 8192, "-q", 2]),
     quick("ib", "ib_write_bw", [*XRC, "-n", 40, "-s", 16384]),
     quick("eth", "ib_read_lat", [*XRC, "-n", 20]),
-    quick("ib", "ib_atomic_bw", [*XRC, "-n", 20]),
+    quick("ib", "ib_atomic_lat", [*XRC, "-n", 20]),
 ], ids=lambda value: "".join(map(str, value)))
 def test_perftest(simulators, row, link, program, words):
     row(program, " ".join(map(str, words)), link)
