@@ -283,4 +283,42 @@ mod tests {
             );
         }
     }
+
+    /// QPS-20: each side of XRC has what RC has for its own half, no more and no less.
+    #[test]
+    fn xrc_has_halves() {
+        let responder = Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER;
+        let initiator = |from, to, mask| check(Service::Xrc, from, to, mask);
+        let target = |from, to, mask| check_rule(rule_of_target(from, to), mask);
+        assert_eq!(initiator(Init, Rtr, RTR_RC - responder), Ok(()));
+        assert_eq!(
+            initiator(Init, Rtr, RTR_RC),
+            Result::Err(Refusal::NotTaken(responder))
+        );
+        assert_eq!(target(Init, Rtr, RTR_RC), Ok(()));
+        assert_eq!(
+            target(Init, Rtr, RTR_RC - responder),
+            Result::Err(Refusal::Missing(responder))
+        );
+        let retry = Attr::RETRY_CNT | Attr::RNR_RETRY | Attr::MAX_QP_RD_ATOMIC;
+        let rts = Attr::STATE | Attr::SQ_PSN | Attr::TIMEOUT;
+        assert_eq!(initiator(Rtr, Rts, rts | retry), Ok(()));
+        assert_eq!(initiator(Rtr, Rts, rts), Result::Err(Refusal::Missing(retry)));
+        assert_eq!(target(Rtr, Rts, rts), Ok(()));
+        assert_eq!(
+            target(Rtr, Rts, rts | retry),
+            Result::Err(Refusal::NotTaken(retry))
+        );
+        for from in ALL {
+            for to in ALL {
+                let rc = rule_of(Service::Rc, from, to).is_some();
+                assert_eq!(
+                    rule_of(Service::Xrc, from, to).is_some(),
+                    rc,
+                    "{from:?} -> {to:?}"
+                );
+                assert_eq!(rule_of_target(from, to).is_some(), rc, "{from:?} -> {to:?}");
+            }
+        }
+    }
 }
