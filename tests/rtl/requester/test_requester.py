@@ -274,7 +274,7 @@ async def bad_wqes(dut):
     bench.post(qp, write64(), wide, write64())
     contexts = dict(max_rd_atomic=0), dict(service=Service.UC)
     answered = [(context, opcode) for context in contexts for opcode in ANSWERED]
-    for n, (context, opcode) in enumerate([(dict(service=Service.RD), WrOpcode.RDMA_READ), *answered], 51):
+    for n, (context, opcode) in enumerate([(dict(service=2), WrOpcode.RDMA_READ), *answered], 51):
         qp = bench.create(Qp(n, **context))
         first = write64() if n != 51 else Wqe(WrOpcode.SEND, error=WcStatus.LOC_QP_OP_ERR)
         bench.post(qp, first, Wqe(opcode, [(0, 8, 1)], error=WcStatus.LOC_QP_OP_ERR))
