@@ -33,6 +33,9 @@ pub(crate) struct SrqShared<P: DevicePtr> {
     gone: AtomicBool,
 }
 
+/// Domain and CQ of an SRQ of XRC.
+type XrcPlace<P> = (Arc<XrcdShared<P>>, Arc<CqShared<P>>);
+
 /// What an SRQ of XRC has beside.
 pub(crate) struct XrcPart<P: DevicePtr> {
     /// What peers name it.
@@ -102,7 +105,7 @@ impl<P: DevicePtr> Srq<P> {
         pd: Arc<PdShared<P>>,
         max_wr: u32,
         max_sge: u32,
-        xrc: Option<(Arc<XrcdShared<P>>, Arc<CqShared<P>>)>,
+        xrc: Option<XrcPlace<P>>,
     ) -> Result<Self> {
         pd.check_alive()?;
         if max_wr == 0 || max_sge == 0 {
