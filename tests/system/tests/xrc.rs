@@ -500,21 +500,19 @@ fn faults() {
                     begun += 1;
                 }
             }
-            for srq in 0..3 {
-                while let Some(wc) = bench.poll_recv(srq) {
-                    assert_eq!(wc.status, WcStatus::Success, "{wc:?}");
-                    let pair = bench
-                        .targets
-                        .iter()
-                        .position(|qp| qp.qp_num() == wc.qp_num)
-                        .unwrap();
-                    let (number, offset, len) = sent[pair][srq].pop_front().expect("a message too many");
-                    assert_eq!(len, wc.byte_len, "in order");
-                    times[pair].insert(number, wc.timestamp);
-                    bench.expect(wc.wr_id, offset, len);
-                    bench.taken[srq] += 1;
-                    done += 1;
-                }
+            while let Some((srq, wc)) = (0..3).find_map(|srq| Some((srq, bench.poll_recv(srq)?))) {
+                assert_eq!(wc.status, WcStatus::Success, "{wc:?}");
+                let pair = bench
+                    .targets
+                    .iter()
+                    .position(|qp| qp.qp_num() == wc.qp_num)
+                    .unwrap();
+                let (number, offset, len) = sent[pair][srq].pop_front().expect("a message too many");
+                assert_eq!(len, wc.byte_len, "in order");
+                times[pair].insert(number, wc.timestamp);
+                bench.expect(wc.wr_id, offset, len);
+                bench.taken[srq] += 1;
+                done += 1;
             }
             while let Some(wc) = bench.rig.nodes[0].poll().unwrap() {
                 assert_eq!(wc.status, WcStatus::Success, "{wc:?}");
