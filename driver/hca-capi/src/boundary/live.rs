@@ -19,6 +19,7 @@ pub enum Kind {
     Cq,
     Qp,
     Srq,
+    Xrcd,
 }
 
 /// An object whose first field is the C structure.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
 use hca_dev::Device;
-use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, usable_cqes};
+use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, SrqRing, usable_cqes};
 
 use crate::function::dispatcher::CqSink;
 use crate::function::shared::Shared;
@@ -237,6 +237,14 @@ impl Queue {
 impl<P: DevicePtr> CqShared<P> {
     pub fn attach(&self, qpn: u32, shadow: QpShadow) {
         lock(&self.queue).ring.attach(qpn, shadow);
+    }
+
+    pub fn attach_srq(&self, number: u32, ring: Arc<SrqRing>) {
+        lock(&self.queue).ring.attach_srq(number, ring);
+    }
+
+    pub fn detach_srq(&self, number: u32) {
+        lock(&self.queue).ring.detach_srq(number);
     }
 
     /// Removes every completion of a QP that the card has moved to RESET, or destroyed.
