@@ -1,5 +1,5 @@
-//! XRC through the C interface (V-83, V-84, V-101, V-114, V-120): what is shared by file and by number, how long it lives,
-//! and wrong use. Traffic: `tests/programs/test_xrc.py`, `tests/system/tests/xrc.rs`.
+//! XRC through the C interface (V-83, V-84, V-101, V-114, V-120): what is shared by file and by number, how long it
+//! lives, and wrong use. Traffic: `tests/programs/test_xrc.py`, `tests/system/tests/xrc.rs`.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! XRC domains, and what QPs of XRC are made of (SPEC-3). An initiator sends and receives nothing. A target receives into
-//! whatever XRC SRQ of its domain a peer names; it has neither PD, CQs nor rings. Domains belong to one function.
+//! XRC domains, and what QPs of XRC are made of (SPEC-3). An initiator sends and receives nothing. A target receives
+//! into whatever XRC SRQ of its domain a peer names; it has neither PD, CQs nor rings. Domains belong to one function.
 
 use crate::objects::require;
 use crate::{CmdResult, Control};

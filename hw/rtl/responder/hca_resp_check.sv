@@ -1,6 +1,6 @@
 // Responder rules for one request packet. look_i: packet, context and state are valid (the latter two stay so); the
 // verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall do, the new
-// state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1 (RC, XRC), 4 (UC).
+// state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1, 4 (UC).
 module hca_resp_check
   import hca_pkg::*, hca_rx_pkg::*;
 (

@@ -31,8 +31,8 @@ def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
         length = rng.choice([0, 1, mtu - 1, mtu, mtu + 1, 5 * mtu + 3, rng.randint(0, max_packets * mtu)])
     room = (qp.stride - 32) // 16
     wqe = Wqe(opcode, signaled=rng.random() < 0.5, solicited=rng.random() < 0.3, fence=rng.random() < 0.1,
-              imm=rng.getrandbits(32), remote_addr=rng.getrandbits(48), rkey=rng.getrandbits(32),
-              remote_srqn=rng.getrandbits(24))
+              imm=rng.getrandbits(32), remote_addr=rng.getrandbits(48), rkey=rng.getrandbits(32))
+    wqe.remote_srqn = wqe.rkey >> 8
     if opcode in ATOMICS:
         wqe.operands = rng.getrandbits(64), rng.getrandbits(64)
         wqe.sges = [(rng.getrandbits(48), 8, rng.getrandbits(32))]

@@ -1,5 +1,5 @@
-"""hca_rx_ctrl with XRC (annex A14): the packet names the SRQ, whose row says where its receives lie, complete and belong;
-who names another one ends the connection; initiators and targets take what is theirs."""
+"""hca_rx_ctrl with XRC (annex A14): the packet names the SRQ, whose row says where its receives lie, complete and
+belong; who names another one ends the connection; initiators and targets take what is theirs."""
 
 import cocotb
 from common import simulate, struct
@@ -120,8 +120,8 @@ async def wrong_names(dut):
 
 @cocotb.test()
 async def one_message_one_srq(dut):
-    """The SRQ changes inside a message: invalid request. What it held comes back with the QP's end, in the CQ of the SRQ
-    that it was of."""
+    """The SRQ changes inside a message: invalid request. What it held comes back with the QP's end, in the CQ of
+    the SRQ that it was of."""
     env, srqs, qp = await setup(dut)
     first, other = srqs.add(0x305), srqs.add(0x406)
     srqs.slots[5], srqs.slots[6] = [40], [7]

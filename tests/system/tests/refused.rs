@@ -296,15 +296,6 @@ fn qp_cases(own: &Objects, other: &Objects) -> Vec<Case> {
                 },
                 BadParam,
             ),
-            (
-                "target of no domain",
-                &|cmd| {
-                    cmd.set_service(Service::Xrc.into());
-                    cmd.set_is_target(true);
-                    cmd.set_xrcd(0xff_ffff);
-                },
-                BadHandle,
-            ),
             ("target of RC", &|cmd| cmd.set_is_target(true), BadParam),
             ("service of nobody", &|cmd| cmd.set_service(77), Unsupported),
             ("no SRQ", &|cmd| cmd.set_has_srq(true), BadHandle),

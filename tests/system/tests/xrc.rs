@@ -1,5 +1,5 @@
-//! Extended reliable connections (SPEC-3, XPORT-6; IBA annex A14): one pair of QPs reaches every SRQ of a domain, with all
-//! that a reliable connection can do.
+//! Extended reliable connections (SPEC-3, XPORT-6; IBA annex A14): one pair of QPs reaches every SRQ of a domain, with
+//! all that a reliable connection can do.
 
 mod common;
 

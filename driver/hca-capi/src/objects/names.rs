@@ -1,7 +1,7 @@
 //! What a process can open by name on one card: XRC domains by their file, targets of XRC by their number.
 //!
-//! Each process has a function of the card for itself, and nothing of it is another's. So a domain is shared by what one
-//! process has opened, not between processes: one that opens the same file gets a domain of its own.
+//! Each process has a function of the card for itself, and nothing of it is another's. So a domain is shared by what
+//! one process has opened, not between processes: one that opens the same file gets a domain of its own.
 
 use std::collections::HashMap;
 use std::ffi::c_int;

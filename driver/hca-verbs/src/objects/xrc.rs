@@ -44,8 +44,8 @@ impl<P: DevicePtr> Drop for XrcdShared<P> {
     }
 }
 
-/// XRC domain: ibv_xrcd. What peers send to its targets reaches its SRQs, and no others. Clones are the same domain; what
-/// is made in it keeps it alive.
+/// XRC domain: ibv_xrcd. What peers send to its targets reaches its SRQs, and no others. Clones are the same domain;
+/// what is made in it keeps it alive.
 pub struct Xrcd<P: DevicePtr> {
     inner: Arc<XrcdShared<P>>,
 }
@@ -111,8 +111,8 @@ impl<P: DevicePtr> Xrcd<P> {
     }
 }
 
-/// Target of XRC: what a peer's initiator is connected to. It has no queues: each message goes to the SRQ that it names,
-/// and completes in that SRQ's CQ, with the number of this QP.
+/// Target of XRC: what a peer's initiator is connected to. It has no queues: each message goes to the SRQ that it
+/// names, and completes in that SRQ's CQ, with the number of this QP.
 pub struct XrcTarget<P: DevicePtr> {
     xrcd: Arc<XrcdShared<P>>,
     qpn: u32,
@@ -169,8 +169,8 @@ impl<P: DevicePtr> XrcTarget<P> {
         Ok(QpAttr::from_abi(&hca_abi::QpAttr(result.attr())))
     }
 
-    /// ibv_destroy_qp of the last reference, now, in any state. What it has received stays received; a message under way
-    /// gives its receive back, flushed.
+    /// ibv_destroy_qp of the last reference, now, in any state. What it has received stays received; a message under
+    /// way gives its receive back, flushed.
     pub fn destroy(&mut self) -> Result<()> {
         self.check_alive()?;
         self.xrcd.shared.function().destroy_qp(self.qpn)?;
