@@ -90,6 +90,9 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAX_PAGE_SHIFT 0x1eu
 /* page_shift of a region that is one contiguous bus range (no page table). */
 #define HCA_DIRECT_PAGE_SHIFT 0x3fu
+/* A QP's protection domain that is that of every key: the key's domain has been compared with another
+   one. */
+#define HCA_PD_ANY 0xffffffu
 /* Bytes of the mailbox memory between firmware and DMA engine. */
 #define HCA_MAILBOX_BYTES 0x1000u
 /* First EQE kind that carries an asynchronous event: kind = this + ibv_event_type. */
@@ -501,6 +504,8 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_SET_KEY_TABLE = 39, /* Where the function's memory keys are: set_key_table_cmd. */
     HCA_ADMIN_OPCODE_ATTACH_MCAST = 40, /* A QP gets what comes for a multicast group: mcast_cmd. */
     HCA_ADMIN_OPCODE_DETACH_MCAST = 41, /* It no longer does: mcast_cmd. */
+    HCA_ADMIN_OPCODE_ALLOC_XRCD = 44, /* Allocate an XRC domain: handle_result. */
+    HCA_ADMIN_OPCODE_DEALLOC_XRCD = 45, /* Free an XRC domain: handle_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -663,6 +668,8 @@ struct hca_sq_wqe_ctrl {
 #define HCA_SQ_WQE_CTRL_REMOTE_ADDR_BITS 64u
 #define HCA_SQ_WQE_CTRL_RKEY_LSB 192u
 #define HCA_SQ_WQE_CTRL_RKEY_BITS 32u
+#define HCA_SQ_WQE_CTRL_REMOTE_SRQN_LSB 224u
+#define HCA_SQ_WQE_CTRL_REMOTE_SRQN_BITS 24u
 
 /* First 64 bytes of a send WQE of a UD QP: as sq_wqe_ctrl, with the destination and the way to it in
    the place of the remote address. Scatter/gather entries or inline data follow at byte 64; 64 + 16 *
@@ -783,6 +790,10 @@ struct hca_cqe {
 #define HCA_CQE_DLID_PATH_BITS_BITS 8u
 #define HCA_CQE_VENDOR_ERR_LSB 280u
 #define HCA_CQE_VENDOR_ERR_BITS 8u
+#define HCA_CQE_SRQN_LSB 288u
+#define HCA_CQE_SRQN_BITS 24u
+#define HCA_CQE_IS_XRC_LSB 312u
+#define HCA_CQE_IS_XRC_BITS 1u
 #define HCA_CQE_PHASE_LSB 480u
 #define HCA_CQE_PHASE_BITS 1u
 
@@ -855,6 +866,8 @@ struct hca_qpc {
 #define HCA_QPC_PD_BITS 24u
 #define HCA_QPC_PKEY_INDEX_LSB 56u
 #define HCA_QPC_PKEY_INDEX_BITS 6u
+#define HCA_QPC_IS_TARGET_LSB 62u
+#define HCA_QPC_IS_TARGET_BITS 1u
 #define HCA_QPC_IS_SMI_LSB 63u
 #define HCA_QPC_IS_SMI_BITS 1u
 #define HCA_QPC_DEST_QPN_LSB 64u
@@ -927,6 +940,8 @@ struct hca_qpc {
 #define HCA_QPC_RATE_GROUP_BITS 8u
 #define HCA_QPC_QPN_LSB 896u
 #define HCA_QPC_QPN_BITS 24u
+#define HCA_QPC_XRCD_LSB 928u
+#define HCA_QPC_XRCD_BITS 24u
 
 /* Memory protection table entry: row of a memory key in its function's key table, in host memory. key
    = index << 8 | tag; the upper bits of the index are the function, the others (MAX_LOG_KEYS) the row. */
@@ -1059,6 +1074,8 @@ struct hca_srqc {
 #define HCA_SRQC_VALID_BITS 1u
 #define HCA_SRQC_KEEP_LSB 1u
 #define HCA_SRQC_KEEP_BITS 1u
+#define HCA_SRQC_IS_XRC_LSB 2u
+#define HCA_SRQC_IS_XRC_BITS 1u
 #define HCA_SRQC_FUNC_LSB 8u
 #define HCA_SRQC_FUNC_BITS 8u
 #define HCA_SRQC_LOG_SIZE_LSB 16u
@@ -1069,6 +1086,20 @@ struct hca_srqc {
 #define HCA_SRQC_LIMIT_BITS 16u
 #define HCA_SRQC_BASE_LSB 64u
 #define HCA_SRQC_BASE_BITS 64u
+#define HCA_SRQC_SLOTS_LSB 128u
+#define HCA_SRQC_SLOTS_BITS 64u
+#define HCA_SRQC_SLOTS_LOG_SIZE_LSB 192u
+#define HCA_SRQC_SLOTS_LOG_SIZE_BITS 4u
+#define HCA_SRQC_SLOTS_LOG_STRIDE_LSB 196u
+#define HCA_SRQC_SLOTS_LOG_STRIDE_BITS 2u
+#define HCA_SRQC_PD_LSB 224u
+#define HCA_SRQC_PD_BITS 24u
+#define HCA_SRQC_CQN_LSB 256u
+#define HCA_SRQC_CQN_BITS 24u
+#define HCA_SRQC_XRCD_LSB 288u
+#define HCA_SRQC_XRCD_BITS 24u
+#define HCA_SRQC_NUMBER_LSB 320u
+#define HCA_SRQC_NUMBER_BITS 24u
 
 /* Send queue doorbell. */
 struct hca_sq_doorbell {
@@ -1177,6 +1208,8 @@ struct hca_handle_result {
 #define HCA_HANDLE_RESULT_BYTES 244u
 #define HCA_HANDLE_RESULT_HANDLE_LSB 0u
 #define HCA_HANDLE_RESULT_HANDLE_BITS 32u
+#define HCA_HANDLE_RESULT_NUMBER_LSB 32u
+#define HCA_HANDLE_RESULT_NUMBER_BITS 24u
 
 /* MODIFY_PORT. */
 struct hca_modify_port_cmd {
@@ -1281,6 +1314,8 @@ struct hca_create_qp_cmd {
 #define HCA_CREATE_QP_CMD_IS_GSI_BITS 1u
 #define HCA_CREATE_QP_CMD_IS_SMI_LSB 11u
 #define HCA_CREATE_QP_CMD_IS_SMI_BITS 1u
+#define HCA_CREATE_QP_CMD_IS_TARGET_LSB 12u
+#define HCA_CREATE_QP_CMD_IS_TARGET_BITS 1u
 #define HCA_CREATE_QP_CMD_SQ_LOG_SIZE_LSB 16u
 #define HCA_CREATE_QP_CMD_SQ_LOG_SIZE_BITS 8u
 #define HCA_CREATE_QP_CMD_SQ_LOG_STRIDE_LSB 24u

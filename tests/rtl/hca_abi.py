@@ -32,6 +32,7 @@ MAX_LOG_KEYS = 0x14
 MIN_PAGE_SHIFT = 0xc
 MAX_PAGE_SHIFT = 0x1e
 DIRECT_PAGE_SHIFT = 0x3f
+PD_ANY = 0xffffff
 MAILBOX_BYTES = 0x1000
 EVENT_KIND_BASE = 0x10
 WC_SL_ROCE_IPV6 = 0x9
@@ -422,6 +423,8 @@ class AdminOpcode(enum.IntEnum):
     SET_KEY_TABLE = 0x27
     ATTACH_MCAST = 0x28
     DETACH_MCAST = 0x29
+    ALLOC_XRCD = 0x2c
+    DEALLOC_XRCD = 0x2d
 
 
 class AdminStatus(enum.IntEnum):
@@ -681,6 +684,7 @@ STRUCTS = {
             "wqe_index": (96, 16),
             "remote_addr": (128, 64),
             "rkey": (192, 32),
+            "remote_srqn": (224, 24),
         },
     },
     "sq_wqe_ud_ctrl": {
@@ -750,6 +754,8 @@ STRUCTS = {
             "slid": (256, 16),
             "dlid_path_bits": (272, 8),
             "vendor_err": (280, 8),
+            "srqn": (288, 24),
+            "is_xrc": (312, 1),
             "phase": (480, 1),
         },
     },
@@ -792,6 +798,7 @@ STRUCTS = {
             "path_mtu": (28, 3),
             "pd": (32, 24),
             "pkey_index": (56, 6),
+            "is_target": (62, 1),
             "is_smi": (63, 1),
             "dest_qpn": (64, 24),
             "max_rd_atomic": (88, 5),
@@ -828,6 +835,7 @@ STRUCTS = {
             "rate_interval": (864, 24),
             "rate_group": (888, 8),
             "qpn": (896, 24),
+            "xrcd": (928, 24),
         },
     },
     "mpt": {
@@ -908,11 +916,19 @@ STRUCTS = {
         "fields": {
             "valid": (0, 1),
             "keep": (1, 1),
+            "is_xrc": (2, 1),
             "func": (8, 8),
             "log_size": (16, 4),
             "limit_tag": (24, 8),
             "limit": (32, 16),
             "base": (64, 64),
+            "slots": (128, 64),
+            "slots_log_size": (192, 4),
+            "slots_log_stride": (196, 2),
+            "pd": (224, 24),
+            "cqn": (256, 24),
+            "xrcd": (288, 24),
+            "number": (320, 24),
         },
     },
     "sq_doorbell": {
@@ -987,6 +1003,7 @@ STRUCTS = {
         "bytes": 244,
         "fields": {
             "handle": (0, 32),
+            "number": (32, 24),
         },
     },
     "modify_port_cmd": {
@@ -1052,6 +1069,7 @@ STRUCTS = {
             "has_srq": (9, 1),
             "is_gsi": (10, 1),
             "is_smi": (11, 1),
+            "is_target": (12, 1),
             "sq_log_size": (16, 8),
             "sq_log_stride": (24, 8),
             "rq_log_size": (32, 8),

@@ -69,6 +69,8 @@ layout! {
     HandleResult("handle_result", 244, Software) {
         /// Number of the object: PD, EQN, CQN, QPN, SRQN or AH.
         handle set_handle: u32 [0, 0, 32];
+        /// CREATE_SRQ of XRC: what peers name it.
+        number set_number: u32 [4, 0, 24] "SPEC-3";
     }
 }
 
@@ -172,6 +174,8 @@ layout! {
         is_gsi set_is_gsi: bool [1, 2, 1] "MGMT-4";
         /// QP0 of its port, an InfiniBand one, for subnet management datagrams: of the first function alone.
         is_smi set_is_smi: bool [1, 3, 1] "MGMT-2";
+        /// A target of XRC: it receives into the XRC SRQs of domain xrcd, and has neither PD, CQs nor rings.
+        is_target set_is_target: bool [1, 4, 1] "SPEC-3";
         /// log2 of the entries of the send ring.
         sq_log_size set_sq_log_size: u8 [2, 0, 8];
         /// Send WQE stride is 64 << this.

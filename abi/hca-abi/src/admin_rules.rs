@@ -65,6 +65,8 @@ impl AdminOpcode {
             | Self::ModifySrq
             | Self::QuerySrq
             | Self::DestroySrq
+            | Self::AllocXrcd
+            | Self::DeallocXrcd
             | Self::ResetFunc => false,
         }
     }

@@ -67,6 +67,8 @@ abi_consts! {
         MAX_PAGE_SHIFT = 30,
         /// page_shift of a region that is one contiguous bus range (no page table).
         DIRECT_PAGE_SHIFT = 63,
+        /// A QP's protection domain that is that of every key: the key's domain has been compared with another one.
+        PD_ANY = 0xff_ffff,
         /// Bytes of the mailbox memory between firmware and DMA engine.
         MAILBOX_BYTES = 4096,
         /// First EQE kind that carries an asynchronous event: kind = this + ibv_event_type.

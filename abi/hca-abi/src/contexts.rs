@@ -45,10 +45,12 @@ layout! {
         port set_port: u8 [3, 0, 2];
         /// mtu: 1 = 256 .. 5 = 4096 bytes.
         path_mtu set_path_mtu: u8 [3, 4, 3] "WIRE-10";
-        /// Protection domain.
+        /// Protection domain; of a target of XRC PD_ANY.
         pd set_pd: u32 [4, 0, 24];
         /// Index into the port's P_Key table.
         pkey_index set_pkey_index: u8 [7, 0, 6] "KEY-12";
+        /// XRC: it receives, and has no send queue. Else it sends, and has no receive queue.
+        is_target set_is_target: bool [7, 6, 1] "SPEC-3";
         /// QP0: packets name QP 0 as their source, and go on VL15.
         is_smi set_is_smi: bool [7, 7, 1] "MGMT-2";
         /// QP at the peer.
@@ -121,6 +123,8 @@ layout! {
         rate_group set_rate_group: u8 [111, 0, 8] "RATE-4";
         /// The QPN. Its low bits are the row, the others a generation: who names another one does not mean this QP.
         qpn set_qpn: u32 [112, 0, 24];
+        /// XRC domain of a target.
+        xrcd set_xrcd: u32 [116, 0, 24] "SPEC-3";
     }
 }
 
@@ -275,6 +279,8 @@ layout! {
         valid set_valid: bool [0, 0, 1];
         /// Another limit for a queue at work: indices stay as they are.
         keep set_keep: bool [0, 1, 1] "SPEC-6";
+        /// Peers may name it in an XRCETH; what follows base counts then.
+        is_xrc set_is_xrc: bool [0, 2, 1] "SPEC-3";
         /// Owning function.
         func set_func: u8 [1, 0, 8];
         /// log2 of the entries of the list, at least that of SRQ_LINE_ENTRIES.
@@ -285,5 +291,19 @@ layout! {
         limit set_limit: u16 [4, 0, 16] "SPEC-6";
         /// Bus address of the list, a multiple of 64: slot numbers of 16 bits.
         base set_base: u64 [8, 0, 64];
+        /// Bus address of the slots.
+        slots set_slots: u64 [16, 0, 64];
+        /// log2 of the slots.
+        slots_log_size set_slots_log_size: u8 [24, 0, 4];
+        /// WQE stride is 64 << this.
+        slots_log_stride set_slots_log_stride: u8 [24, 4, 2];
+        /// Protection domain, also of the keys that peers name beside it.
+        pd set_pd: u32 [28, 0, 24];
+        /// CQ of its receives.
+        cqn set_cqn: u32 [32, 0, 24];
+        /// XRC domain.
+        xrcd set_xrcd: u32 [36, 0, 24];
+        /// What peers name it. Its low bits are the row, the others a generation, as those of a QPN.
+        number set_number: u32 [40, 0, 24];
     }
 }

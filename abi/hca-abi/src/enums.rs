@@ -616,6 +616,10 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         AttachMcast = 40,
         /// It no longer does: mcast_cmd.
         DetachMcast = 41,
+        /// Allocate an XRC domain: handle_result.
+        AllocXrcd = 44,
+        /// Free an XRC domain: handle_cmd.
+        DeallocXrcd = 45,
     }
 }
 

@@ -43,6 +43,8 @@ layout! {
         remote_addr set_remote_addr: u64 [16, 0, 64];
         /// RDMA and atomics: R_Key at the responder.
         rkey set_rkey: u32 [24, 0, 32];
+        /// XRC: SRQ at the responder.
+        remote_srqn set_remote_srqn: u32 [28, 0, 24] "SPEC-3";
     }
 }
 
@@ -163,6 +165,10 @@ layout! {
         dlid_path_bits set_dlid_path_bits: u8 [34, 0, 8] "ADDR-4";
         /// Detail of an error: AETH syndrome or the check that failed.
         vendor_err set_vendor_err: u8 [35, 0, 8] "E-9";
+        /// XRC: the SRQ whose slot it was, as peers name it.
+        srqn set_srqn: u32 [36, 0, 24] "SPEC-3";
+        /// There is one.
+        is_xrc set_is_xrc: bool [39, 0, 1] "SPEC-3";
         /// 1 on the first pass over a zeroed ring, toggles with each pass. Written last.
         phase set_phase: bool [60, 0, 1];
     }

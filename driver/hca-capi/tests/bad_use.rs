@@ -113,10 +113,10 @@ fn sizes_out_of_range() {
             change(&mut attr);
             refused(ibv_create_qp(bench.pd, &mut attr), EINVAL);
         }
-        for qp_type in [IBV_QPT_XRC_SEND, IBV_QPT_RAW_PACKET] {
+        for (qp_type, errno) in [(IBV_QPT_XRC_RECV, EINVAL), (IBV_QPT_RAW_PACKET, libc::EOPNOTSUPP)] {
             let mut attr = init_attr(bench.cq);
             attr.qp_type = qp_type;
-            refused(ibv_create_qp(bench.pd, &mut attr), libc::EOPNOTSUPP);
+            refused(ibv_create_qp(bench.pd, &mut attr), errno);
         }
         let mut attr = ibv_qp_init_attr {
             srq: 0x10 as *mut ibv_srq,

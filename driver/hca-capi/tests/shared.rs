@@ -260,8 +260,15 @@ fn wrong_use() {
         init.srq = shared.srq;
         assert!(ibv_create_qp(other, &mut init).is_null() && errno() == libc::EINVAL);
         assert_eq!(ibv_dealloc_pd(other), 0);
-        // V-101: a plain one through the extended call, as verbs.h makes it; others are not there.
-        assert!((*extended(shared.context)).create_srq_ex.is_none());
+        // V-101: a type that is not there.
+        let mut tagged = ibv_srq_init_attr_ex {
+            comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+            srq_type: IBV_SRQT_TM,
+            pd: shared.pd,
+            ..Default::default()
+        };
+        let create_srq_ex = (*extended(shared.context)).create_srq_ex.unwrap();
+        assert!(create_srq_ex(shared.context, &mut tagged).is_null() && errno() == libc::EOPNOTSUPP);
         let mut device = ibv_device_attr::default();
         assert_eq!(ibv_query_device(shared.context, &mut device), 0);
         assert!(device.max_srq > 0 && device.max_srq_wr == 1 << 15 && device.max_srq_sge == 16);

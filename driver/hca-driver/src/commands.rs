@@ -188,9 +188,20 @@ impl<P: DevicePtr> Function<P> {
         self.admin.issue(opcode, cmd.as_bytes()).map(drop)
     }
 
-    /// CREATE_SRQ.
-    pub fn create_srq(&mut self, cmd: &CreateSrqCmd) -> Result<u32, DriverError> {
-        self.make(AdminOpcode::CreateSrq, cmd.as_bytes())
+    /// CREATE_SRQ: its SRQN, and of one of XRC what peers name it.
+    pub fn create_srq(&mut self, cmd: &CreateSrqCmd) -> Result<(u32, u32), DriverError> {
+        let result = HandleResult(self.admin.issue(AdminOpcode::CreateSrq, cmd.as_bytes())?);
+        Ok((result.handle(), result.number()))
+    }
+
+    /// ALLOC_XRCD.
+    pub fn alloc_xrcd(&mut self) -> Result<u32, DriverError> {
+        self.make(AdminOpcode::AllocXrcd, &[])
+    }
+
+    /// DEALLOC_XRCD; refused while SRQs or targets are in it.
+    pub fn dealloc_xrcd(&mut self, xrcd: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DeallocXrcd, xrcd).map(drop)
     }
 
     /// MODIFY_SRQ: arms a limit; 0: none.

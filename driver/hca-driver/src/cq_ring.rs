@@ -1,5 +1,8 @@
 //! The completion ring.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use hca_abi::{CqArm, Cqe, MAX_LOG_CQ_SIZE, VENDOR_ERR_UNUSED, WcStatus};
 use hca_dev::DmaBuf;
 
@@ -9,6 +12,7 @@ use crate::error::DriverError;
 use crate::owner::{is_ours, phase_of, read_entry};
 use crate::qpn_table::QpnTable;
 use crate::shadow::{QpShadow, RecvShadow};
+use crate::srq_ring::SrqRing;
 
 /// Consumer indices are free-running modulo this.
 const INDEX_MASK: u32 = 0xff_ffff;
@@ -51,6 +55,8 @@ pub struct CqRing {
     /// What the card was told last.
     told: u32,
     qps: QpnTable,
+    /// Those of XRC, by the numbers that peers name them.
+    srqs: HashMap<u32, Arc<SrqRing>>,
     strays: u64,
 }
 
@@ -81,6 +87,7 @@ impl CqRing {
             next: 0,
             told: 0,
             qps: QpnTable::new(qpn_line_bits),
+            srqs: HashMap::new(),
             strays: 0,
         }
     }
@@ -93,6 +100,16 @@ impl CqRing {
     /// Completions of `qpn` retire entries of these queues.
     pub fn attach(&mut self, qpn: u32, shadow: QpShadow) {
         self.qps.insert(qpn, shadow);
+    }
+
+    /// Completions for an SRQ of XRC retire its slots, whatever QP they came through.
+    pub fn attach_srq(&mut self, number: u32, ring: Arc<SrqRing>) {
+        self.srqs.insert(number, ring);
+    }
+
+    /// It is gone, and so is what is left for it.
+    pub fn detach_srq(&mut self, number: u32) {
+        self.srqs.remove(&number);
     }
 
     /// `qpn` is gone; what is left of it in the ring is dropped when it is found.
@@ -163,22 +180,31 @@ impl CqRing {
             if self.next.wrapping_sub(self.told) & INDEX_MASK >= lag_max(self.log_size) {
                 self.tell(doorbells, CqArm::None);
             }
-            let Some(qp) = self.qps.get(cqe.qpn()) else {
-                self.strays += 1;
-                continue;
-            };
             let index = cqe.wqe_index();
-            let retired = match &qp.recv {
-                // Selective signalling: this completion stands for all earlier ones (V-112).
-                _ if cqe.opcode() & RECV_BIT == 0 => qp.send.retire_through(index),
-                RecvShadow::Own(ring) => ring.retire_next(index),
-                RecvShadow::Shared { srqn, ring } if is_unused(&cqe) => {
-                    if ring.post_again(doorbells, *srqn, index) {
-                        continue;
+            let retired = if cqe.is_xrc() {
+                let Some(ring) = self.srqs.get(&cqe.srqn()) else {
+                    self.strays += 1;
+                    continue;
+                };
+                ring.retire(index)
+            } else {
+                let Some(qp) = self.qps.get(cqe.qpn()) else {
+                    self.strays += 1;
+                    continue;
+                };
+                match &qp.recv {
+                    // Selective signalling: this completion stands for all earlier ones (V-112).
+                    _ if cqe.opcode() & RECV_BIT == 0 => qp.send.retire_through(index),
+                    RecvShadow::Absent => None,
+                    RecvShadow::Own(ring) => ring.retire_next(index),
+                    RecvShadow::Shared { srqn, ring } if is_unused(&cqe) => {
+                        if ring.post_again(doorbells, *srqn, index) {
+                            continue;
+                        }
+                        None
                     }
-                    None
+                    RecvShadow::Shared { ring, .. } => ring.retire(index),
                 }
-                RecvShadow::Shared { ring, .. } => ring.retire(index),
             };
             return match retired {
                 Some(wr_id) => Ok(Some(Completion { wr_id, cqe })),

@@ -231,6 +231,21 @@ pub enum PostError {
         /// What was asked for.
         opcode: WrOpcode,
     },
+    /// SPEC-3: a QP of XRC sends, or it is the target of a peer's sends.
+    #[error("the QP is an initiator of XRC: it receives nothing")]
+    NoReceiveQueue,
+    /// SPEC-3: every request of XRC names an SRQ.
+    #[error("a work request of XRC without the number of the peer's SRQ")]
+    NoRemoteSrq,
+    /// SPEC-3: no other service has one.
+    #[error("the number of an SRQ for a QP that is no initiator of XRC")]
+    RemoteSrqOfOther,
+    /// An SRQN has 24 bits.
+    #[error("remote_srqn {remote_srqn:#x} has more than 24 bits")]
+    BadRemoteSrqn {
+        /// What was given.
+        remote_srqn: u32,
+    },
     /// A datagram needs an address handle.
     #[error("a datagram without a destination: it needs an address handle, QPN and Q_Key")]
     NoDestination,

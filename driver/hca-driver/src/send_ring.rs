@@ -37,6 +37,8 @@ pub struct SendRing {
     datagrams: Option<DatagramRules>,
     /// Nobody acknowledges what leaves it.
     is_unreliable: bool,
+    /// Of an initiator of XRC.
+    is_xrc: bool,
 }
 
 impl SendRing {
@@ -54,6 +56,7 @@ impl SendRing {
             last_bytes: 0,
             datagrams: None,
             is_unreliable: false,
+            is_xrc: false,
         }
     }
 
@@ -61,6 +64,14 @@ impl SendRing {
     pub fn for_unreliable(ring: DmaBuf, size: WqSize) -> Self {
         Self {
             is_unreliable: true,
+            ..Self::new(ring, size)
+        }
+    }
+
+    /// A ring of an initiator of XRC.
+    pub fn for_xrc(ring: DmaBuf, size: WqSize) -> Self {
+        Self {
+            is_xrc: true,
             ..Self::new(ring, size)
         }
     }
@@ -105,8 +116,28 @@ impl SendRing {
             let opcode = wr.op.opcode();
             return Err(PostError::NotForUnreliable { opcode });
         }
+        if self.is_xrc {
+            return Err(PostError::NoRemoteSrq);
+        }
         let at = self.free_slot()?;
         let (ctrl, wqe_bytes) = self.write_data(at, SEND_HEADER_BYTES, wr)?;
+        self.ring.store_words(at, words_of::<_, 4>(ctrl.as_bytes()));
+        self.commit(wr, wqe_bytes);
+        Ok(())
+    }
+
+    /// The same of XRC: the SRQ is the peer's.
+    #[inline]
+    pub fn push_xrc(&mut self, wr: &SendWr<'_>, remote_srqn: u32) -> Result<(), PostError> {
+        if !self.is_xrc {
+            return Err(PostError::RemoteSrqOfOther);
+        }
+        if remote_srqn >> 24 != 0 {
+            return Err(PostError::BadRemoteSrqn { remote_srqn });
+        }
+        let at = self.free_slot()?;
+        let (mut ctrl, wqe_bytes) = self.write_data(at, SEND_HEADER_BYTES, wr)?;
+        ctrl.set_remote_srqn(remote_srqn);
         self.ring.store_words(at, words_of::<_, 4>(ctrl.as_bytes()));
         self.commit(wr, wqe_bytes);
         Ok(())

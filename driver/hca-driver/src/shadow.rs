@@ -111,6 +111,8 @@ pub struct QpShadow {
 /// Where a QP receives.
 #[derive(Clone, Debug)]
 pub enum RecvShadow {
+    /// It does not.
+    Absent,
     /// Into a ring of its own.
     Own(Arc<WqShadow>),
     /// Into a shared queue.

@@ -128,7 +128,7 @@ fn garbage_commands() {
     let pd = function.alloc_pd().unwrap();
     let reset = u8::from(AdminOpcode::ResetFunc);
     let small = prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()];
-    let command = (0u8..40, prop::collection::vec(small, 248));
+    let command = (0u8..48, prop::collection::vec(small, 248));
     let mut runner = TestRunner::new(Config {
         cases: 20_000,
         ..Config::default()

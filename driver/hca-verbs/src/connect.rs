@@ -3,10 +3,14 @@
 use hca_abi::{LinkLayer, Mtu, QpState, Service};
 use hca_driver::DevicePtr;
 
+use crate::objects::context::Context;
 use crate::objects::raw_qp::RawQp;
 use crate::objects::typed_qp::{Init, Qp, Reset, Rts, State};
+use crate::objects::xrc::XrcTarget;
 use crate::values::address::AhAttr;
-use crate::values::attr::{Access, INIT_MASK, QpAttr, RTR_MASK, RTS_MASK, UC_RTR_MASK, UC_RTS_MASK};
+use crate::values::attr::{
+    Access, INIT_MASK, QpAttr, RTR_MASK, RTS_MASK, TARGET_RTS_MASK, UC_RTR_MASK, UC_RTS_MASK,
+};
 use crate::values::error::{Error, Result};
 use crate::values::gid::Gid;
 
@@ -85,7 +89,15 @@ pub struct PeerInfo {
 
 /// What a peer must know of this QP. `psn` is our first send PSN.
 pub fn peer_info<P: DevicePtr>(qp: &RawQp<P>, options: &ConnectOptions, psn: u32) -> Result<PeerInfo> {
-    let context = qp.context();
+    info_of(&qp.context(), qp.qp_num(), options, psn)
+}
+
+fn info_of<P: DevicePtr>(
+    context: &Context<P>,
+    qp_num: u32,
+    options: &ConnectOptions,
+    psn: u32,
+) -> Result<PeerInfo> {
     let port = context.query_port(options.port_num)?;
     let ethernet = port.link_layer() == u8::from(LinkLayer::Ethernet);
     let gid = match options.gid_index {
@@ -94,12 +106,12 @@ pub fn peer_info<P: DevicePtr>(qp: &RawQp<P>, options: &ConnectOptions, psn: u32
         None => None,
     };
     Ok(PeerInfo {
-        qp_num: qp.qp_num(),
+        qp_num,
         psn,
         gid,
         lid: port.lid(),
         mac: port.mac(),
-        rd_atomic: options.rd_atomic.min(qp.rd_atomic_max()?),
+        rd_atomic: options.rd_atomic.min(context.rd_atomic_max()?),
     })
 }
 
@@ -115,10 +127,14 @@ pub fn connect_raw<P: DevicePtr>(
     if qp.state() == QpState::Reset {
         qp.modify(&init_attr(options), INIT_MASK)?;
     }
-    let depth = options.rd_atomic.min(peer.rd_atomic).min(qp.rd_atomic_max()?);
+    let depth = options
+        .rd_atomic
+        .min(peer.rd_atomic)
+        .min(qp.context().rd_atomic_max()?);
     let attr = path_attr(options, psn, peer, depth);
     let (rtr, rts) = match qp.service() {
         Service::Uc => (UC_RTR_MASK, UC_RTS_MASK),
+        Service::Xrc => (UC_RTR_MASK, RTS_MASK),
         _ => (RTR_MASK, RTS_MASK),
     };
     qp.modify(
@@ -135,6 +151,39 @@ pub fn connect_raw<P: DevicePtr>(
         },
         rts,
     )
+}
+
+/// The same of a target of XRC in RESET. It sends nothing but answers; `psn` is of no use to anybody.
+pub fn connect_target<P: DevicePtr>(
+    target: &mut XrcTarget<P>,
+    options: &ConnectOptions,
+    psn: u32,
+    peer: &PeerInfo,
+) -> Result<()> {
+    target.modify(&init_attr(options), INIT_MASK)?;
+    let depth = options
+        .rd_atomic
+        .min(peer.rd_atomic)
+        .min(target.context().rd_atomic_max()?);
+    let mut attr = path_attr(options, psn, peer, depth);
+    for (qp_state, mask) in [(QpState::Rtr, RTR_MASK), (QpState::Rts, TARGET_RTS_MASK)] {
+        attr.qp_state = qp_state;
+        target.modify(&attr, mask)?;
+    }
+    Ok(())
+}
+
+/// Connects an initiator of XRC with the target that it sends to. `options.psns.0` is the initiator's first PSN.
+pub fn connect_xrc<P: DevicePtr>(
+    initiator: &mut RawQp<P>,
+    target: &mut XrcTarget<P>,
+    options: &ConnectOptions,
+) -> Result<()> {
+    let (psn, other) = options.psns;
+    let from = peer_info(initiator, options, psn)?;
+    let to = info_of(&target.context(), target.qp_num(), options, other)?;
+    connect_target(target, options, other, &from)?;
+    connect_raw(initiator, options, psn, &to)
 }
 
 fn init_attr(options: &ConnectOptions) -> QpAttr {

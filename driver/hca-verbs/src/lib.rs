@@ -97,7 +97,9 @@ mod objects;
 mod streams;
 mod values;
 
-pub use connect::{ConnectOptions, PeerInfo, connect, connect_pair, connect_raw, peer_info};
+pub use connect::{
+    ConnectOptions, PeerInfo, connect, connect_pair, connect_raw, connect_target, connect_xrc, peer_info,
+};
 pub use function::dispatcher::AsyncEvent;
 pub use function::known::PortTables;
 pub use hca_abi::{
@@ -120,6 +122,7 @@ pub use objects::pd::Pd;
 pub use objects::raw_qp::{Posting, QpOptions, RawQp};
 pub use objects::srq::{Srq, SrqAttr};
 pub use objects::typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};
+pub use objects::xrc::{XrcTarget, Xrcd};
 pub use streams::{Completions, EventThread};
 pub use values::address::AhAttr;
 pub use values::attr::{Access, QpAttr, QpAttrMask, QpCap};

@@ -163,9 +163,16 @@ impl Control {
                 .map(|()| none),
             AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::CreateSrq => self
-                .create_srq(hal, func, &CreateSrqCmd::read_from(body).ok_or(internal)?)
-                .map(handle_body),
+            AdminOpcode::CreateSrq => {
+                let cmd = CreateSrqCmd::read_from(body).ok_or(internal)?;
+                let srqn = self.create_srq(hal, func, &cmd)?;
+                let mut out = HandleResult::new();
+                out.set_handle(srqn);
+                out.set_number(self.srq_number(srqn));
+                Ok(body_of(out.as_bytes()))
+            }
+            AdminOpcode::AllocXrcd => self.alloc_xrcd(func).map(handle_body),
+            AdminOpcode::DeallocXrcd => self.dealloc_xrcd(func, handle).map(|()| none),
             AdminOpcode::ModifySrq => self
                 .modify_srq(hal, func, &ModifySrqCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),

@@ -51,7 +51,8 @@ impl Control {
                 | device_cap::UD_AV_PORT_ENFORCE
                 | device_cap::CURR_QP_STATE_MOD
                 | device_cap::RC_RNR_NAK_GEN
-                | device_cap::PORT_ACTIVE_EVENT,
+                | device_cap::PORT_ACTIVE_EVENT
+                | device_cap::XRC,
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
         d.set_vendor_part_id(VENDOR_PART_ID);

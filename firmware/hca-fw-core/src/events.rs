@@ -84,6 +84,7 @@ impl Control {
         let owner = (0..NUM_FUNCS as u8).find(|func| self.cq_ids.owns(*func, cqn));
         if let Some(func) = owner {
             self.fail_qps_of_failed(func);
+            self.fail_srqs_of_cq(hal, func, cqn);
         }
     }
 

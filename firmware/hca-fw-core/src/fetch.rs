@@ -27,8 +27,13 @@ const fn words_of(def: &StructDef) -> usize {
 /// Words of a body with meaning. MODIFY_QP: without the attributes.
 const fn body_words(opcode: AdminOpcode) -> usize {
     match opcode {
-        AdminOpcode::Nop | AdminOpcode::QueryDevice | AdminOpcode::AllocPd | AdminOpcode::ResetFunc => 0,
+        AdminOpcode::Nop
+        | AdminOpcode::QueryDevice
+        | AdminOpcode::AllocPd
+        | AdminOpcode::AllocXrcd
+        | AdminOpcode::ResetFunc => 0,
         AdminOpcode::DeallocPd
+        | AdminOpcode::DeallocXrcd
         | AdminOpcode::DestroyEq
         | AdminOpcode::DestroyCq
         | AdminOpcode::QueryQp

@@ -41,6 +41,7 @@ mod sma;
 mod srq;
 mod transition;
 mod turns;
+mod xrc;
 
 pub use neighbours::{NUM_NEIGHBOURS, Neighbour};
 pub use port::{
@@ -102,6 +103,8 @@ pub const NUM_FUNCS: usize = 4;
 pub const NUM_PORTS: usize = 2;
 /// Protection domains of the card.
 pub const NUM_PDS: usize = 1024;
+/// XRC domains of the card.
+pub const NUM_XRCDS: usize = 256;
 
 /// Result of a command: `Err` carries the status and the number of the argument or object it is about.
 pub(crate) type CmdResult<T = ()> = Result<T, (AdminStatus, u32)>;
@@ -124,6 +127,9 @@ pub(crate) struct Control {
     pd_ids: IdPool<{ NUM_PDS / 64 }>,
     /// Objects that use each PD.
     pds: [u32; NUM_PDS],
+    xrcd_ids: IdPool<{ NUM_XRCDS / 64 }>,
+    /// SRQs and targets in each XRC domain.
+    xrcds: [u32; NUM_XRCDS],
     eq_ids: IdPool<1>,
     eqs: [EqRec; NUM_EQS],
     cq_ids: IdPool<{ NUM_CQS / 64 }>,
@@ -253,6 +259,8 @@ impl Control {
             neighbours: Neighbours::new(),
             pd_ids: IdPool::new(NUM_PDS as u32, 1, functions),
             pds: [0; NUM_PDS],
+            xrcd_ids: IdPool::new(NUM_XRCDS as u32, 0, functions),
+            xrcds: [0; NUM_XRCDS],
             eq_ids: IdPool::new(NUM_EQS as u32, 0, functions),
             eqs: [const { EqRec::new() }; NUM_EQS],
             cq_ids: IdPool::new(NUM_CQS as u32, 0, functions),

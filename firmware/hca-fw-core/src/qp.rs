@@ -10,7 +10,7 @@ use crate::objects::{QpRec, require, require_size};
 use crate::port::Port;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::srq::LastWqe;
-use crate::transition::{Attr, Refusal, check};
+use crate::transition::{Attr, Refusal, check_rule, rule_of, rule_of_target};
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control, QPN_LINE_BITS, line_of};
 use hca_abi::{
@@ -83,7 +83,10 @@ impl Control {
         cmd: &CreateQpCmd,
     ) -> CmdResult<u32> {
         let service = Service::try_from(cmd.service());
-        let is_served = matches!(service, Ok(Service::Rc | Service::Uc | Service::Ud));
+        let is_served = matches!(
+            service,
+            Ok(Service::Rc | Service::Uc | Service::Ud | Service::Xrc)
+        );
         if !is_served
             || ((cmd.is_gsi() || cmd.is_smi()) && service != Ok(Service::Ud))
             || (cmd.is_gsi() && cmd.is_smi())
@@ -97,6 +100,7 @@ impl Control {
         }
         // SPEC-9: with an SRQ the QP has no ring of its own to receive; the SRQ's slots stand in its place.
         let mut cmd = *cmd;
+        self.shape_xrc(func, &mut cmd)?;
         self.srq_of_new_qp(func, &mut cmd)?;
         for (log_size, log_stride) in [
             (cmd.sq_log_size(), cmd.sq_log_stride()),
@@ -105,24 +109,42 @@ impl Control {
             require_size(u32::from(log_size) <= MAX_LOG_WQ_SIZE, u32::from(log_size))?;
             require_size(u32::from(log_stride) <= MAX_LOG_WQE_STRIDE, u32::from(log_stride))?;
         }
-        let pd = self.own_pd(func, cmd.pd())?;
-        let send_cq = self.own_cq(func, cmd.send_cqn())?;
-        let recv_cq = self.own_cq(func, cmd.recv_cqn())?;
+        if !cmd.is_target() {
+            self.own_pd(func, cmd.pd())?;
+            self.own_cq(func, cmd.send_cqn())?;
+            self.own_cq(func, cmd.recv_cqn())?;
+        }
         let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
-        for (base, log_size, log_stride) in [
-            (cmd.sq_base(), cmd.sq_log_size(), cmd.sq_log_stride()),
-            (cmd.rq_base(), cmd.rq_log_size(), cmd.rq_log_stride()),
+        for (is_there, base, log_size, log_stride) in [
+            (
+                !cmd.is_target(),
+                cmd.sq_base(),
+                cmd.sq_log_size(),
+                cmd.sq_log_stride(),
+            ),
+            (
+                service != Ok(Service::Xrc),
+                cmd.rq_base(),
+                cmd.rq_log_size(),
+                cmd.rq_log_stride(),
+            ),
         ] {
             let stride = (MIN_WQE_STRIDE_BYTES as u64) << log_stride;
             require(base % stride == 0, 0)?;
-            hal.probe_ring(func, base, stride << log_size)?;
+            if is_there {
+                hal.probe_ring(func, base, stride << log_size)?;
+            }
         }
         let limit = self.qp_ids.limit();
         let line = self.qp_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
-        self.pds[pd] += 1;
-        self.cqs[send_cq].qps += 1;
-        self.cqs[recv_cq].qps += 1;
         self.eqs[eq].users += 1;
+        if cmd.is_target() {
+            self.xrcds[cmd.xrcd() as usize] += 1;
+        } else {
+            self.pds[cmd.pd() as usize] += 1;
+            self.cqs[cmd.send_cqn() as usize].qps += 1;
+            self.cqs[cmd.recv_cqn() as usize].qps += 1;
+        }
         if cmd.has_srq() {
             self.srqs[cmd.srqn() as usize].qps += 1;
         }
@@ -164,11 +186,15 @@ impl Control {
         let rec = &mut self.qps[line as usize];
         rec.generation = (rec.generation + 1) & MAX_GENERATION;
         let create = &rec.create;
-        // Rows of keys that a function has forged may have counted it down already.
-        let users = &mut self.pds[create.pd() as usize];
-        *users = users.saturating_sub(1);
-        self.cqs[create.send_cqn() as usize].qps -= 1;
-        self.cqs[create.recv_cqn() as usize].qps -= 1;
+        if create.is_target() {
+            self.xrcds[create.xrcd() as usize] -= 1;
+        } else {
+            // Rows of keys that a function has forged may have counted it down already.
+            let users = &mut self.pds[create.pd() as usize];
+            *users = users.saturating_sub(1);
+            self.cqs[create.send_cqn() as usize].qps -= 1;
+            self.cqs[create.recv_cqn() as usize].qps -= 1;
+        }
         self.eqs[create.async_eqn() as usize].users -= 1;
         if create.has_srq() {
             self.srqs[create.srqn() as usize].qps -= 1;
@@ -212,7 +238,11 @@ impl Control {
         if mask.contains(Attr::CUR_STATE) && given.cur_qp_state() != rec.attr.qp_state() {
             return Err((AdminStatus::BadState, u32::from(rec.attr.qp_state())));
         }
-        check(rec.service(), from, to, mask).map_err(|refusal| match refusal {
+        let rule = match rec.create.is_target() {
+            true => rule_of_target(from, to),
+            false => rule_of(rec.service(), from, to),
+        };
+        check_rule(rule, mask).map_err(|refusal| match refusal {
             Refusal::NoSuchTransition => (AdminStatus::BadState, u32::from(rec.attr.qp_state())),
             Refusal::Missing(attrs) | Refusal::NotTaken(attrs) => (AdminStatus::BadParam, attrs.bits()),
         })?;
@@ -260,7 +290,7 @@ impl Control {
             }
         }
         attr.set_qp_state(to.into());
-        let drains = from == QpState::Rts && to == QpState::Sqd;
+        let drains = from == QpState::Rts && to == QpState::Sqd && !self.qps[i].create.is_target();
         attr.set_sq_draining(drains);
         if to != QpState::Sqd || drains {
             // QPS-11: it belongs to this one way into SQD, not to the QP.
@@ -289,10 +319,11 @@ impl Control {
         let init_rq = fresh || (from == QpState::Init && to == QpState::Rtr);
         let init_sq = fresh || (from == QpState::Rtr && to == QpState::Rts);
         self.write_qpc(hal, line, init_sq, init_rq);
-        if from == QpState::Rts && to == QpState::Sqd {
+        let sends = !self.qps[line as usize].create.is_target();
+        if from == QpState::Rts && to == QpState::Sqd && sends {
             hal.inject(PipeMsgKind::SqDrain, line);
         }
-        if to == QpState::Err && from != QpState::Reset {
+        if to == QpState::Err && from != QpState::Reset && sends {
             hal.inject(PipeMsgKind::FlushSq, line);
             hal.inject(PipeMsgKind::FlushRq, line);
         }
@@ -421,6 +452,8 @@ impl Control {
         let mut q = Qpc::new();
         q.set_state(a.qp_state());
         q.set_service(c.service());
+        q.set_is_target(c.is_target());
+        q.set_xrcd(c.xrcd());
         q.set_func(rec.func);
         q.set_pd(c.pd());
         q.set_port(a.port_num().max(1));

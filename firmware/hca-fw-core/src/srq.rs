@@ -3,12 +3,15 @@
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::turns::{ACCESSES_PER_TURN, Fenced, Rest};
-use crate::{Bus, CmdResult, Control};
+use crate::{Bus, CmdResult, Control, NUM_SRQS};
 use hca_abi::{
     AdminStatus, CreateQpCmd, CreateSrqCmd, CtxTable, EventKind, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE,
     MAX_SGE, MIN_WQE_STRIDE_BYTES, ModifySrqCmd, QuerySrqResult, RqWqeCtrl, SRQ_LINE_ENTRIES, Sge, Srqc,
 };
 
+/// Low bits of what peers name an SRQ of XRC: its row.
+const SRQ_LINE_BITS: u32 = NUM_SRQS.trailing_zeros();
+const MAX_GENERATION: u32 = (1 << (24 - SRQ_LINE_BITS)) - 1;
 /// Bytes of a slot number.
 const ENTRY_BYTES: u64 = 2;
 
@@ -24,6 +27,8 @@ pub(crate) struct SrqRec {
     /// of an old limit is of no other one.
     limit_tag: u8,
     reached_tag: u8,
+    /// SRQs of XRC that have had this number before; outlives the SRQ.
+    generation: u32,
     /// Nothing can be taken from it: its QPs must fail.
     pub has_failed: bool,
 }
@@ -37,6 +42,7 @@ impl SrqRec {
             limit: 0,
             limit_tag: 0,
             reached_tag: 0,
+            generation: 0,
             has_failed: false,
         }
     }
@@ -96,14 +102,15 @@ impl Control {
         func: u8,
         cmd: &CreateSrqCmd,
     ) -> CmdResult<u32> {
-        if cmd.is_xrc() {
-            return Err((AdminStatus::Unsupported, cmd.xrcd()));
-        }
         let (log_size, log_stride) = (u32::from(cmd.log_size()), u32::from(cmd.log_stride()));
         require_size(log_size <= MAX_LOG_WQ_SIZE, log_size)?;
         require_size(log_stride <= MAX_LOG_WQE_STRIDE, log_stride)?;
         let pd = self.own_pd(func, cmd.pd())?;
         let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
+        let xrc = match cmd.is_xrc() {
+            true => Some((self.own_xrcd(func, cmd.xrcd())?, self.own_cq(func, cmd.cqn())?)),
+            false => None,
+        };
         let stride = u64::from(MIN_WQE_STRIDE_BYTES) << log_stride;
         require(
             cmd.base().is_multiple_of(stride) && cmd.list_base().is_multiple_of(64),
@@ -122,16 +129,27 @@ impl Control {
             .ok_or((AdminStatus::NoResources, limit))?;
         self.pds[pd] += 1;
         self.eqs[eq].users += 1;
+        if let Some((xrcd, cq)) = xrc {
+            self.xrcds[xrcd] += 1;
+            self.cqs[cq].qps += 1;
+        }
         let rec = &mut self.srqs[srqn as usize];
         *rec = SrqRec {
             func,
             create: *cmd,
             limit_tag: rec.limit_tag,
             reached_tag: rec.reached_tag,
+            generation: rec.generation,
             ..SrqRec::new()
         };
         self.write_srqc(hal, srqn, false);
         Ok(srqn)
+    }
+
+    /// What peers name an SRQ of XRC: whoever has its line later is named otherwise, so that nobody's packets, or late
+    /// completions, are taken for another's.
+    pub(crate) fn srq_number(&self, srqn: u32) -> u32 {
+        self.srqs[srqn as usize].generation << SRQ_LINE_BITS | srqn
     }
 
     /// Writes the hardware's context from the record. `keep`: indices stay.
@@ -145,6 +163,15 @@ impl Control {
         c.set_limit_tag(rec.limit_tag);
         c.set_limit(rec.limit);
         c.set_base(rec.create.list_base());
+        // Whoever names one that has failed learns that it is not there.
+        c.set_is_xrc(rec.create.is_xrc() && !rec.has_failed);
+        c.set_slots(rec.create.base());
+        c.set_slots_log_size(rec.create.log_size());
+        c.set_slots_log_stride(rec.create.log_stride());
+        c.set_pd(rec.create.pd());
+        c.set_cqn(rec.create.cqn());
+        c.set_xrcd(rec.create.xrcd());
+        c.set_number(self.srq_number(srqn));
         hal.ctx_write(CtxTable::Srqc, srqn, c.as_bytes());
     }
 
@@ -193,10 +220,16 @@ impl Control {
 
     /// A silenced SRQ is gone, after a fence.
     pub(crate) fn free_srq(&mut self, srqn: u32) {
-        let create = &self.srqs[srqn as usize].create;
+        let rec = &mut self.srqs[srqn as usize];
+        let create = &rec.create;
         let users = &mut self.pds[create.pd() as usize];
         *users = users.saturating_sub(1);
         self.eqs[create.async_eqn() as usize].users -= 1;
+        if create.is_xrc() {
+            rec.generation = (rec.generation + 1) & MAX_GENERATION;
+            self.xrcds[create.xrcd() as usize] -= 1;
+            self.cqs[create.cqn() as usize].qps -= 1;
+        }
         self.srq_ids.free(srqn);
     }
 
@@ -206,7 +239,7 @@ impl Control {
             return Ok(());
         }
         let srq = &self.srqs[self.own_srq(func, cmd.srqn())?];
-        require(srq.create.pd() == cmd.pd(), cmd.srqn())?;
+        require(srq.create.pd() == cmd.pd() && !srq.create.is_xrc(), cmd.srqn())?;
         if srq.has_failed {
             return Err((AdminStatus::BadState, cmd.srqn()));
         }
@@ -239,7 +272,21 @@ impl Control {
         rec.has_failed = true;
         let func = rec.func;
         self.post_srq_event(hal, srqn, EventKind::SrqErr);
-        self.fail_qps_of_failed(func);
+        if self.srqs[srqn as usize].create.is_xrc() {
+            self.write_srqc(hal, srqn, true);
+        } else {
+            self.fail_qps_of_failed(func);
+        }
+    }
+
+    /// The CQ of SRQs of XRC has failed.
+    pub(crate) fn fail_srqs_of_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cqn: u32) {
+        for srqn in self.srq_ids.of(func) {
+            let create = &self.srqs[srqn as usize].create;
+            if self.srq_ids.contains(srqn) && create.is_xrc() && create.cqn() == cqn {
+                self.fail_srq(hal, srqn);
+            }
+        }
     }
 
     fn post_srq_event<B: Bus>(&mut self, hal: &mut Hal<B>, srqn: u32, kind: EventKind) {

@@ -87,8 +87,16 @@ pub fn rule_of(service: Service, from: QpState, to: QpState) -> Option<Rule> {
         Service::Ud => ud_rule(from, to),
         Service::Uc => uc_rule(from, to),
         Service::Rc => rc_rule(from, to),
-        _ => None,
+        Service::Xrc => initiator_rule(from, to),
     }
+}
+
+/// The same of a target of XRC.
+pub fn rule_of_target(from: QpState, to: QpState) -> Option<Rule> {
+    if matches!(to, QpState::Reset | QpState::Err) {
+        return rule(Attr::STATE, Attr::empty());
+    }
+    target_rule(from, to)
 }
 
 fn ud_rule(from: QpState, to: QpState) -> Option<Rule> {
@@ -159,9 +167,47 @@ fn rc_rule(from: QpState, to: QpState) -> Option<Rule> {
     }
 }
 
+/// QPS-20: an initiator of XRC has what RC has for its requests.
+fn initiator_rule(from: QpState, to: QpState) -> Option<Rule> {
+    use QpState::*;
+    let retry = Attr::TIMEOUT | Attr::RETRY_CNT | Attr::RNR_RETRY | Attr::MAX_QP_RD_ATOMIC;
+    match (from, to) {
+        (Rtr, Rts) => uc_rule(from, to).map(|uc| Rule {
+            required: uc.required | retry,
+            ..uc
+        }),
+        (Sqd, Sqd) => uc_rule(from, to).map(|uc| Rule {
+            optional: uc.optional | retry,
+            ..uc
+        }),
+        (Sqe, _) => None,
+        _ => uc_rule(from, to),
+    }
+}
+
+/// QPS-20: a target of XRC has what RC has for the peer's requests.
+fn target_rule(from: QpState, to: QpState) -> Option<Rule> {
+    use QpState::*;
+    let path = Attr::ACCESS_FLAGS | Attr::MIN_RNR_TIMER | Attr::ALT_PATH | Attr::PATH_MIG_STATE;
+    match (from, to) {
+        (Rtr, Rts) => rule(Attr::STATE | Attr::SQ_PSN | Attr::TIMEOUT, Attr::CUR_STATE | path),
+        (Rts, Rts) => rule(Attr::empty(), Attr::STATE | Attr::CUR_STATE | path),
+        (Sqd, Sqd) => {
+            let all = Attr::AV | Attr::MAX_DEST_RD_ATOMIC | Attr::PKEY_INDEX | Attr::TIMEOUT | path;
+            rule(Attr::empty(), Attr::STATE | all)
+        }
+        _ => rc_rule(from, to),
+    }
+}
+
 /// Is this modify legal? On refusal nothing may be changed.
 pub fn check(service: Service, from: QpState, to: QpState, mask: Attr) -> Result<(), Refusal> {
-    let rule = rule_of(service, from, to).ok_or(Refusal::NoSuchTransition)?;
+    check_rule(rule_of(service, from, to), mask)
+}
+
+/// The same by the rule of the transition, if it exists.
+pub fn check_rule(rule: Option<Rule>, mask: Attr) -> Result<(), Refusal> {
+    let rule = rule.ok_or(Refusal::NoSuchTransition)?;
     let missing = rule.required.difference(mask);
     if !missing.is_empty() {
         return Err(Refusal::Missing(missing));
@@ -235,6 +281,44 @@ mod tests {
                 check(Service::Rc, Init, Rtr, RTR_RC | a),
                 Result::Err(Refusal::NotTaken(a))
             );
+        }
+    }
+
+    /// QPS-20: each side of XRC has what RC has for its own half, no more and no less.
+    #[test]
+    fn xrc_has_halves() {
+        let responder = Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER;
+        let initiator = |from, to, mask| check(Service::Xrc, from, to, mask);
+        let target = |from, to, mask| check_rule(rule_of_target(from, to), mask);
+        assert_eq!(initiator(Init, Rtr, RTR_RC - responder), Ok(()));
+        assert_eq!(
+            initiator(Init, Rtr, RTR_RC),
+            Result::Err(Refusal::NotTaken(responder))
+        );
+        assert_eq!(target(Init, Rtr, RTR_RC), Ok(()));
+        assert_eq!(
+            target(Init, Rtr, RTR_RC - responder),
+            Result::Err(Refusal::Missing(responder))
+        );
+        let retry = Attr::RETRY_CNT | Attr::RNR_RETRY | Attr::MAX_QP_RD_ATOMIC;
+        let rts = Attr::STATE | Attr::SQ_PSN | Attr::TIMEOUT;
+        assert_eq!(initiator(Rtr, Rts, rts | retry), Ok(()));
+        assert_eq!(initiator(Rtr, Rts, rts), Result::Err(Refusal::Missing(retry)));
+        assert_eq!(target(Rtr, Rts, rts), Ok(()));
+        assert_eq!(
+            target(Rtr, Rts, rts | retry),
+            Result::Err(Refusal::NotTaken(retry))
+        );
+        for from in ALL {
+            for to in ALL {
+                let rc = rule_of(Service::Rc, from, to).is_some();
+                assert_eq!(
+                    rule_of(Service::Xrc, from, to).is_some(),
+                    rc,
+                    "{from:?} -> {to:?}"
+                );
+                assert_eq!(rule_of_target(from, to).is_some(), rc, "{from:?} -> {to:?}");
+            }
         }
     }
 }

@@ -111,6 +111,7 @@ enum Stage {
     DestroyCqs,
     DestroyEqs,
     FreePds,
+    FreeXrcds,
     Done,
 }
 
@@ -238,7 +239,7 @@ impl Control {
         while line < own.end && hal.spent() < ACCESSES_PER_TURN {
             let create = &self.qps[line as usize].create;
             let cqs = [create.send_cqn(), create.recv_cqn()];
-            let must_fail = cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed)
+            let must_fail = (!create.is_target() && cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed))
                 || self
                     .srq_of(line)
                     .is_some_and(|srqn| self.srqs[srqn as usize].has_failed);
@@ -324,7 +325,15 @@ impl Control {
                     // Regions that used it are gone with the key table.
                     self.pds[clearing.at as usize] = 0;
                     let _ = self.dealloc_pd(func, clearing.at);
-                    clearing.next(self.pd_ids.of(func).end, Stage::Done, 0)
+                    clearing.next(
+                        self.pd_ids.of(func).end,
+                        Stage::FreeXrcds,
+                        self.xrcd_ids.of(func).start,
+                    )
+                }
+                Stage::FreeXrcds => {
+                    let _ = self.dealloc_xrcd(func, clearing.at);
+                    clearing.next(self.xrcd_ids.of(func).end, Stage::Done, 0)
                 }
                 Stage::Done => {
                     self.cleared(hal, func, clearing.asker);

@@ -85,7 +85,7 @@ impl Rig {
 
     fn srq(&mut self) -> u32 {
         let cmd = self.srq_cmd();
-        self.function.create_srq(&cmd).unwrap()
+        self.function.create_srq(&cmd).unwrap().0
     }
 
     fn qp(&mut self, srqn: u32) -> u32 {
@@ -177,7 +177,7 @@ fn what_an_srq_can_be() {
         (|c| c.set_base(c.base() + 64), AdminStatus::BadParam),
         (|c| c.set_list_base(c.list_base() + 2), AdminStatus::BadParam),
         (|c| c.set_list_base(1 << 50), AdminStatus::DmaError),
-        (|c| c.set_is_xrc(true), AdminStatus::Unsupported),
+        (|c| c.set_is_xrc(true), AdminStatus::BadHandle),
     ];
     for (change, status) in refused {
         let mut cmd = rig.srq_cmd();
@@ -438,4 +438,109 @@ fn garbage_is_answered() {
             .unwrap();
     }
     assert_eq!(rig.function.query_srq(srqn).unwrap().max_wr(), 16);
+}
+
+/// SPEC-3, V-83, V-84: XRC domains are a function's own; SRQs and targets hold them, and their CQ.
+#[test]
+fn xrc_domains_and_what_is_in_them() {
+    let card = FakeDevice::new();
+    let (mut rig, mut other) = (Rig::of(&card, 0), Rig::of(&card, 1));
+    let xrcd = rig.function.alloc_xrcd().unwrap();
+    let foreign = other.function.alloc_xrcd().unwrap();
+    let mut cmd = rig.srq_cmd();
+    cmd.set_is_xrc(true);
+    cmd.set_cqn(rig.numbers.1);
+    cmd.set_xrcd(foreign);
+    let refused = refusal(rig.function.create_srq(&cmd));
+    assert_eq!(
+        (refused.status, refused.detail),
+        (AdminStatus::BadHandle, foreign)
+    );
+    cmd.set_xrcd(xrcd);
+    cmd.set_cqn(other.numbers.1);
+    assert_eq!(
+        refusal(rig.function.create_srq(&cmd)).status,
+        AdminStatus::BadHandle
+    );
+    cmd.set_cqn(rig.numbers.1);
+    let (srqn, number) = rig.function.create_srq(&cmd).unwrap();
+    let row = rig.srqc(srqn);
+    assert!(row.is_xrc() && (row.xrcd(), row.pd(), row.cqn()) == (xrcd, rig.numbers.0, rig.numbers.1));
+    assert_eq!(
+        (row.number(), row.slots(), row.slots_log_size()),
+        (number, cmd.base(), 4)
+    );
+    let cqn = rig.numbers.1;
+    assert_eq!(refusal(rig.function.destroy_cq(cqn)).status, AdminStatus::InUse);
+    // A QP of RC cannot receive from it.
+    let qp = rig.qp_cmd(srqn);
+    assert_eq!(refusal(rig.function.create_qp(&qp)).status, AdminStatus::BadParam);
+    let mut target = CreateQpCmd::new();
+    target.set_service(Service::Xrc.into());
+    target.set_is_target(true);
+    target.set_async_eqn(rig.numbers.2);
+    target.set_xrcd(foreign);
+    assert_eq!(
+        refusal(rig.function.create_qp(&target)).status,
+        AdminStatus::BadHandle
+    );
+    target.set_xrcd(xrcd);
+    // Whatever it names of what it does not have.
+    target.set_pd(0xff_ffff);
+    target.set_send_cqn(other.numbers.1);
+    target.set_sq_base(1 << 50);
+    let qpn = rig.function.create_qp(&target).unwrap();
+    for handle in [xrcd, foreign] {
+        let status = if handle == xrcd {
+            AdminStatus::InUse
+        } else {
+            AdminStatus::BadHandle
+        };
+        assert_eq!(refusal(rig.function.dealloc_xrcd(handle)).status, status);
+    }
+    // The next SRQ in the line has another number.
+    rig.function.destroy_srq(srqn).unwrap();
+    let mut numbers = std::collections::BTreeSet::from([number]);
+    for _ in 0..3 * NUM_SRQS / NUM_FUNCS {
+        let (srqn, number) = rig.function.create_srq(&cmd).unwrap();
+        assert!(numbers.insert(number) && number as usize % NUM_SRQS == srqn as usize);
+        rig.function.destroy_srq(srqn).unwrap();
+    }
+    rig.function.destroy_qp(qpn).unwrap();
+    rig.function.dealloc_xrcd(xrcd).unwrap();
+    // A reset gives everything back.
+    let xrcd = rig.function.alloc_xrcd().unwrap();
+    cmd.set_xrcd(xrcd);
+    target.set_xrcd(xrcd);
+    rig.function.create_srq(&cmd).unwrap();
+    rig.function.create_qp(&target).unwrap();
+    rig.function.reset_func().unwrap();
+    assert_eq!(
+        refusal(rig.function.dealloc_xrcd(xrcd)).status,
+        AdminStatus::BadHandle
+    );
+    card.assert_no_violations();
+}
+
+/// SPEC-7: an SRQ of XRC that has failed, or whose CQ has, is told, and peers that name it learn that it is not there.
+#[test]
+fn a_failed_srq_of_xrc_is_not_there() {
+    for kind in [HwEventKind::SrqError, HwEventKind::CqError] {
+        let mut rig = Rig::new();
+        let mut cmd = rig.srq_cmd();
+        cmd.set_is_xrc(true);
+        cmd.set_cqn(rig.numbers.1);
+        cmd.set_xrcd(rig.function.alloc_xrcd().unwrap());
+        let (srqn, _) = rig.function.create_srq(&cmd).unwrap();
+        let id = if kind == HwEventKind::SrqError {
+            srqn
+        } else {
+            rig.numbers.1
+        };
+        rig.raise(kind, id, 0);
+        assert!(rig.new_events().contains(&(EventKind::SrqErr, srqn)));
+        let row = rig.srqc(srqn);
+        assert!(row.valid() && row.keep() && !row.is_xrc());
+        rig.function.destroy_srq(srqn).unwrap();
+    }
 }

@@ -48,7 +48,7 @@ module hca_key_check
   always_comb begin
     err_o = XlOk;
     if (!row_ok || !page_ok) err_o = XlKey;
-    else if (mpt_i.pd != seg_i.pd) err_o = XlPd;
+    else if (mpt_i.pd != seg_i.pd && seg_i.pd != 24'(PdAny)) err_o = XlPd;
     else if (!right_ok) err_o = XlAccess;
     else if (!range_ok || (paged_o && page_pos[64])) err_o = XlBounds;
   end

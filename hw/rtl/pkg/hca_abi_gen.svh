@@ -47,6 +47,8 @@ localparam int unsigned MinPageShift = 32'hc;  // Smallest page_shift of a memor
 localparam int unsigned MaxPageShift = 32'h1e;  // Largest page_shift of a memory region: 1 GiB.
 // page_shift of a region that is one contiguous bus range (no page table).
 localparam int unsigned DirectPageShift = 32'h3f;
+// A QP's protection domain that is that of every key: the key's domain has been compared with another one.
+localparam int unsigned PdAny = 32'hffffff;
 // Bytes of the mailbox memory between firmware and DMA engine.
 localparam int unsigned MailboxBytes = 32'h1000;
 // First EQE kind that carries an asynchronous event: kind = this + ibv_event_type.
@@ -481,7 +483,8 @@ localparam logic [7:0] WcFlagWithInv = 8'h8;  // imm_data is an invalidated R_Ke
 // `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the stride.
 localparam int unsigned SqWqeCtrlBytes = 32;
 typedef struct packed {
-  logic [31:0]    reserved3;
+  logic [7:0]     reserved3;
+  logic [23:0]    remote_srqn;  // XRC: SRQ at the responder.
   logic [31:0]    rkey;  // RDMA and atomics: R_Key at the responder.
   logic [63:0]    remote_addr;  // RDMA and atomics: virtual address at the responder.
   logic [15:0]    reserved2;
@@ -570,7 +573,9 @@ localparam int unsigned CqeBytes = 64;
 typedef struct packed {
   logic [30:0]    reserved1;
   logic           phase;  // 1 on the first pass over a zeroed ring, toggles with each pass. Written last.
-  logic [191:0]   reserved0;
+  logic [166:0]   reserved0;
+  logic           is_xrc;  // There is one.
+  logic [23:0]    srqn;  // XRC: the SRQ whose slot it was, as peers name it.
   logic [7:0]     vendor_err;  // Detail of an error: AETH syndrome or the check that failed.
   logic [7:0]     dlid_path_bits;  // UD unicast: path bits of the destination LID.
   logic [15:0]    slid;  // UD: source LID.
@@ -615,7 +620,9 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [1127:0]  reserved17;
+  logic [1095:0]  reserved17;
+  logic [23:0]    xrcd;  // XRC domain of a target.
+  logic [7:0]     reserved16;
   // The QPN. Its low bits are the row, the others a generation: who names another one does not mean this
   // QP.
   logic [23:0]    qpn;
@@ -624,7 +631,7 @@ typedef struct packed {
   // Time that the destination takes per byte on the wire, in 2^-16 cycles of the card (100 Gbit/s: 1311).
   logic [23:0]    rate_interval;
   logic [7:0]     static_rate;  // Static rate.
-  logic [3:0]     reserved16;
+  logic [3:0]     reserved15;
   logic [19:0]    flow_label;  // Flow label.
   logic [7:0]     traffic_class;  // Traffic class.
   logic [7:0]     hop_limit;  // Hop limit.
@@ -634,43 +641,44 @@ typedef struct packed {
   logic [15:0]    dlid;  // Destination LID.
   logic [15:0]    udp_src_port;  // RoCEv2 UDP source port.
   logic [31:0]    rate_limit;  // Pacing in kbit/s, 0 = none.
-  logic           reserved15;
+  logic           reserved14;
   logic [6:0]     src_path_bits;  // Bits to put into the low end of the source LID.
-  logic [3:0]     reserved14;
-  logic [3:0]     sl;  // Service level.
   logic [3:0]     reserved13;
+  logic [3:0]     sl;  // Service level.
+  logic [3:0]     reserved12;
   logic [3:0]     sgid_index;  // Index of the source GID.
-  logic [2:0]     reserved12;
+  logic [2:0]     reserved11;
   logic [4:0]     min_rnr_timer;  // RNR timer code sent in RNR NAKs.
-  logic           reserved11;
-  logic [2:0]     rnr_retry;  // Retransmissions after RNR NAK; 7 = without end.
   logic           reserved10;
+  logic [2:0]     rnr_retry;  // Retransmissions after RNR NAK; 7 = without end.
+  logic           reserved9;
   logic [2:0]     retry_cnt;  // Retransmissions after timeout or sequence NAK.
   logic [23:0]    rq_psn;  // First expected PSN.
-  logic [2:0]     reserved9;
+  logic [2:0]     reserved8;
   logic [4:0]     timeout;  // Acknowledge timeout: 4.096 us << n, 0 = never.
   logic [23:0]    sq_psn;  // First send PSN.
-  logic [2:0]     reserved8;
+  logic [2:0]     reserved7;
   logic [4:0]     max_dest_rd_atomic;  // READs and atomics that the peer may have outstanding here, 0..=16.
   logic [23:0]    srqn;  // Shared receive queue.
-  logic [1:0]     reserved7;
+  logic [1:0]     reserved6;
   logic [1:0]     rq_log_stride;  // Receive WQE stride is 64 << this.
   logic [3:0]     rq_log_size;  // log2 of the entries of the receive ring; has_srq: of the SRQ's slots.
   logic [23:0]    recv_cqn;  // CQ of the receive queue.
-  logic [1:0]     reserved6;
+  logic [1:0]     reserved5;
   logic [1:0]     sq_log_stride;  // Send WQE stride is 64 << this.
   logic [3:0]     sq_log_size;  // log2 of the entries of the send ring.
   logic [23:0]    send_cqn;  // CQ of the send queue.
   logic [63:0]    rq_base;  // Bus address of the receive ring; has_srq: of the SRQ's slots.
   logic [63:0]    sq_base;  // Bus address of the send ring.
   logic [31:0]    qkey;  // Q_Key.
-  logic [2:0]     reserved5;
+  logic [2:0]     reserved4;
   logic [4:0]     max_rd_atomic;  // READs and atomics that may be outstanding as requester, 0..=16.
   logic [23:0]    dest_qpn;  // QP at the peer.
   logic           is_smi;  // QP0: packets name QP 0 as their source, and go on VL15.
-  logic           reserved4;
+  // XRC: it receives, and has no send queue. Else it sends, and has no receive queue.
+  logic           is_target;
   logic [5:0]     pkey_index;  // Index into the port's P_Key table.
-  logic [23:0]    pd;  // Protection domain.
+  logic [23:0]    pd;  // Protection domain; of a target of XRC PD_ANY.
   logic           reserved3;
   logic [2:0]     path_mtu;  // mtu: 1 = 256 .. 5 = 4096 bytes.
   logic [1:0]     reserved2;
@@ -793,7 +801,19 @@ typedef struct packed {
 // of the slots that are posted.
 localparam int unsigned SrqcBytes = 64;
 typedef struct packed {
-  logic [383:0]   reserved3;
+  logic [167:0]   reserved7;
+  // What peers name it. Its low bits are the row, the others a generation, as those of a QPN.
+  logic [23:0]    number;
+  logic [7:0]     reserved6;
+  logic [23:0]    xrcd;  // XRC domain.
+  logic [7:0]     reserved5;
+  logic [23:0]    cqn;  // CQ of its receives.
+  logic [7:0]     reserved4;
+  logic [23:0]    pd;  // Protection domain, also of the keys that peers name beside it.
+  logic [25:0]    reserved3;
+  logic [1:0]     slots_log_stride;  // WQE stride is 64 << this.
+  logic [3:0]     slots_log_size;  // log2 of the slots.
+  logic [63:0]    slots;  // Bus address of the slots.
   logic [63:0]    base;  // Bus address of the list, a multiple of 64: slot numbers of 16 bits.
   logic [15:0]    reserved2;
   logic [15:0]    limit;  // Fewer posted WQEs than this raise SRQ_LIMIT, once; 0: not armed.
@@ -801,7 +821,8 @@ typedef struct packed {
   logic [3:0]     reserved1;
   logic [3:0]     log_size;  // log2 of the entries of the list, at least that of SRQ_LINE_ENTRIES.
   logic [7:0]     func;  // Owning function.
-  logic [5:0]     reserved0;
+  logic [4:0]     reserved0;
+  logic           is_xrc;  // Peers may name it in an XRCETH; what follows base counts then.
   logic           keep;  // Another limit for a queue at work: indices stay as they are.
   logic           valid;  // The queue exists.
 } srqc_t;

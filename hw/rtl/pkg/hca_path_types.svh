@@ -54,17 +54,20 @@
   function automatic tx_made_t tx_made_of(txp_t txp, tx_path_t path);
     tx_made_t made;
     logic         unused_bits;
+    logic [7:0]   opcode;   // XRC: as that of RC
     unused_bits     = ^{txp, path};
+    opcode        = (txp.opcode[7:5] == 3'(ServiceXrc)) ? {3'd0, txp.opcode[4:0]} : txp.opcode;
     made.gathered = txp.kind != TxAck;
     made.lane     = path.sl;
     made.group    = path.group;
     made.interval = path.interval;
     made.bytes    = ((txp.payload_bytes + 13'd3) & 13'h1ffc) + 13'(path.overhead);
-    if (txp.opcode inside {BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest}) begin
+    if (txp.opcode[7:5] == 3'(ServiceXrc)) made.bytes = made.bytes + 13'(XrcethBytes);
+    if (opcode inside {BthRcWriteFirst, BthRcWriteOnly, BthRcWriteOnlyImm, BthRcReadRequest}) begin
       made.bytes = made.bytes + 13'(RethBytes);
-    end else if (txp.opcode inside {BthRcCmpSwap, BthRcFetchAdd}) begin
+    end else if (opcode inside {BthRcCmpSwap, BthRcFetchAdd}) begin
       made.bytes = made.bytes + 13'(AtomicEthBytes);
-    end else if (txp.opcode == BthRcAtomicAcknowledge) begin
+    end else if (opcode == BthRcAtomicAcknowledge) begin
       made.bytes = made.bytes + 13'(AethBytes) + 13'(AtomicAckEthBytes);
     end else if (txp.kind != TxReq) begin
       made.bytes = made.bytes + 13'(AethBytes);

@@ -171,6 +171,7 @@ package hca_pkg;
     logic [7:0]     aeth_syndrome;
     logic [23:0]    aeth_msn;
     logic [31:0]    imm;          // ImmDt or IETH, bytes as on the wire: imm[7:0] is the first byte sent
+    logic [23:0]    xrcsrq;       // XRCETH
     logic [15:0]    wqe_index;    // TxReq: for error reports
     logic [15:0]    resp_seq;     // TxRead: serial number of the response packet (card-wide)
     logic           unacked;      // TxReq: of a service without acknowledges: hca_sent tells
@@ -269,6 +270,7 @@ package hca_pkg;
     logic [7:0]        aeth_syndrome;
     logic [23:0]       aeth_msn;
     logic [31:0]       imm;            // ImmDt / IETH, imm[7:0] = first byte on the wire
+    logic [23:0]       xrcsrq;         // XRCETH
     logic [31:0]       deth_qkey;
     logic [23:0]       deth_src_qpn;
     logic [15:0]       slid;
@@ -442,6 +444,11 @@ package hca_pkg;
   // The peer answers with data: it counts as one of max_rd_atomic.
   function automatic logic is_answered(logic [7:0] wr_opcode);
     return wr_opcode == WrOpRdmaRead || is_atomic(wr_opcode);
+  endfunction
+
+  // The service acknowledges.
+  function automatic logic is_acked(logic [2:0] service);
+    return service == ServiceRc || service == ServiceXrc;
   endfunction
 
   // a - b modulo 2^24 is in the lower half: a is not before b.

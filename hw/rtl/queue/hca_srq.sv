@@ -64,13 +64,14 @@ module hca_srq
   logic [15:0]     arrived, arrived_new, list_arrived;
   logic [SrqW-1:0] init_srqn, arrived_srqn, watch_srqn;
   watch_t          watch, watch_new, list_watch;
+  xrc_srq_t        xrc, xrc_new;
   beat_t           line;
   logic            line_we, line_re, line_ready;
   logic [LineAddrW-1:0] line_waddr, line_raddr;
   logic [15:0]     popped_next;
 
   assign row         = bypass_q ? bypassed_q : rdata;
-  assign head_o      = '{ok: row.ok, slot: row.slot};
+  assign head_o      = '{ok: row.ok, slot: row.slot, xrc: xrc};
   assign popped_next = row.popped + 16'd1;
   assign init        = srqc_wr_valid_i && srqc_wr_ready_o && !srqc_wr_i.keep;
   assign init_srqn   = srqc_wr_srqn_i;
@@ -97,6 +98,24 @@ module hca_srq
     bypass_q   <= look_i && row_we && row_srqn == look_srqn_i;
     if (look_i && row_we) bypassed_q <= row_new;
   end
+
+  // ---- What a peer means that names one (XRC) ---------------------------------------------------------
+  assign xrc_new = '{valid: srqc_wr_i.valid && srqc_wr_i.is_xrc, func: srqc_wr_i.func, number: srqc_wr_i.number,
+                     xrcd: srqc_wr_i.xrcd, pd: srqc_wr_i.pd, cqn: srqc_wr_i.cqn[CqW-1:0], slots: srqc_wr_i.slots,
+                     log_size: srqc_wr_i.slots_log_size, log_stride: srqc_wr_i.slots_log_stride};
+
+  hca_ram_1r1w #(
+    .Width($bits(xrc_srq_t)),
+    .Depth(NumSrqs)
+  ) u_xrc (
+    .clk_i,
+    .we_i   (srqc_wr_valid_i && srqc_wr_ready_o),
+    .waddr_i(srqc_wr_srqn_i),
+    .wdata_i(xrc_new),
+    .re_i   (look_i),
+    .raddr_i(look_srqn_i),
+    .rdata_o(xrc)
+  );
 
   // What hca_srq_list should look at, after the head is written.
   logic hint_q;

@@ -60,7 +60,8 @@ module hca_sq_build
     txp_o.reth_bytes    = is_read ? left_i : hdr_i.length;
     txp_o.imm           = hdr_i.imm_data;
     txp_o.wqe_index     = dyn_i.wqe;
-    txp_o.unacked       = qpc_i.service != ServiceRc;
+    txp_o.unacked       = !is_acked(qpc_i.service);
+    txp_o.xrcsrq        = hdr_i.remote_srqn;
     txp_o.datagram      = datagram;
     txp_o.av_slot       = av_slot_i;
     if (hdr_i.opcode == WrOpAtomicCmpAndSwp) begin

@@ -21,7 +21,7 @@ module hca_sq_check
   assign stride_bytes = 10'd64 << qpc_i.log_stride;
   assign list_bytes   = {1'b0, hdr_i.num_sge[4:0], 4'd0};
   assign datagram     = qpc_i.service == ServiceUd;
-  assign answers      = qpc_i.service == ServiceRc && qpc_i.max_rd_atomic != '0;
+  assign answers      = is_acked(qpc_i.service) && qpc_i.max_rd_atomic != '0;
   assign room         = stride_bytes - (datagram ? 10'(SqWqeUdCtrlBytes) : 10'(SqWqeCtrlBytes));
   assign many_sges_o  = !hdr_i.inline_data && hdr_i.num_sge > (datagram ? 8'd0 : 8'd2);
   assign too_long_o   = hdr_i.length > (datagram ? 32'(mtu_bytes(qpc_i.path_mtu)) : 32'h8000_0000)
@@ -29,7 +29,7 @@ module hca_sq_check
   assign payload_o    = (hdr_i.length != '0) && !is_answered(hdr_i.opcode);
 
   always_comb begin
-    malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(qpc_i.service inside {ServiceRc, ServiceUc, ServiceUd});
+    malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(qpc_i.service inside {ServiceRc, ServiceUc, ServiceUd, ServiceXrc});
     unique case (hdr_i.opcode)
       WrOpSend, WrOpSendWithImm: ;
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;

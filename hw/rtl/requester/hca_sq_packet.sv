@@ -27,7 +27,7 @@ module hca_sq_packet
   logic        acked, unused_bits;
 
   assign unused_bits = ^{qpc_i, dyn_i, ack_i};
-  assign acked       = qpc_i.service == ServiceRc;
+  assign acked       = is_acked(qpc_i.service);
   assign shift       = mtu_shift(qpc_i.path_mtu);
   assign mtu         = 32'(mtu_bytes(qpc_i.path_mtu));
   assign in_flight   = dyn_i.psn - ack_i.una_psn;

@@ -200,7 +200,8 @@ module hca_sq_sched
       // Datagrams go to many places: they have no rate.
       if (qpc_wr_i.qpc.service == ServiceUd) ev_qpc_q.path.group <= '0;
       ev_qpc_q.ib            <= ib_i[port_of(qpc_wr_i.qpc.port)];
-      ev_qpc_q.state         <= qpc_wr_i.qpc.state;
+      // A target of XRC has no send queue, whatever its process rings.
+      ev_qpc_q.state         <= qpc_wr_i.qpc.is_target ? QpsReset : qpc_wr_i.qpc.state;
       ev_qpc_q.service       <= qpc_wr_i.qpc.service;
       ev_qpc_q.func          <= qpc_wr_i.qpc.func;
       ev_qpc_q.pd            <= qpc_wr_i.qpc.pd;

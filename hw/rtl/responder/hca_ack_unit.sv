@@ -135,11 +135,13 @@ module hca_ack_unit
     unique case (job_i.kind)
       AjAck: if (live_q && !second_q) begin
         // A refusal behind a READ without its data is not the READ's: the data was lost, or is still to come.
-        if (job_i.syndrome[6:5] == 2'b11 && job_i.syndrome[4:0] inside {5'd1, 5'd2, 5'd3}
+        if (job_i.syndrome[6:5] == 2'b11
+            && (job_i.syndrome[4:0] inside {5'd1, 5'd2, 5'd3} || (job_i.syndrome[4:0] == 5'd4 && ctx_i.is_xrc))
             && !(implied_q && row_in)) begin
           fail        = 1'b1;
           fail_status = (job_i.syndrome == NakInvalidRequest) ? WcRemInvReqErr
-                        : (job_i.syndrome == NakRemoteAccess) ? WcRemAccessErr : WcRemOpErr;
+                        : (job_i.syndrome == NakRemoteAccess) ? WcRemAccessErr
+                        : (job_i.syndrome == NakInvalidRdRequest) ? WcRemInvRdReqErr : WcRemOpErr;
         end else if (implied_q) begin
           rewind = implied_new;
         end else if (job_i.syndrome[6:5] == 2'b01) begin

@@ -22,7 +22,7 @@ module hca_dg_check
   logic        good_d, good_q, accept, has_net, unused_in;
   logic [15:0] wqe;
 
-  assign unused_in = ^{rxd_i, req_i, ctx_i};
+  assign unused_in = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
   assign good_d = (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm})
                   && rxd_i.payload_bytes <= mtu_bytes(ctx_i.path_mtu)   // XPORT-4
                   && (st_i.rq_ci != rq_pi_i || ctx_i.has_srq);

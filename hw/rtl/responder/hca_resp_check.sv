@@ -1,6 +1,6 @@
 // Responder rules for one request packet. look_i: packet, context and state are valid (the latter two stay so); the
 // verdict stands at the outputs in the next cycle, while apply_i is set: what rx_exec shall do, the new
-// state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1 (RC), 4 (UC).
+// state, and at most one event. Pure decision: no state of its own, no stalls. Rules: README.md, tables 1, 4 (UC).
 module hca_resp_check
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -15,6 +15,8 @@ module hca_resp_check
   input  logic [15:0]    rq_pi_i,
   input  logic [5:0]     rd_popped_i,
   input  srq_head_t      srq_i,    // with apply_i
+  input  logic           no_srq_i, // the same, XRC: there is no such SRQ
+  input  logic           foreign_i,  // or it is of another domain
   output logic           srq_pop_o,
   output rxw_t           item_o,
   output dma_rd_req_t    list_o,   // for item_o.needs_list
@@ -64,7 +66,7 @@ module hca_resp_check
   logic [23:0] behind;
   logic        unused_rxd;
 
-  assign unused_rxd = ^{rxd_i, req_i, ctx_i};
+  assign unused_rxd = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
 
   always_comb begin
     op       = rxd_i.opcode[4:0];
@@ -98,7 +100,8 @@ module hca_resp_check
     look_d.order_bad = !(look_d.send || look_d.write || (look_d.read && !ctx_i.is_uc))
                        || (look_d.starts && st_i.in_msg != MsgpNone && !ctx_i.is_uc)
                        || (!look_d.starts && st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite))
-                       || (!look_d.starts && !look_d.in_seq && ctx_i.is_uc);
+                       || (!look_d.starts && !look_d.in_seq && ctx_i.is_uc)
+                       || (!look_d.starts && st_i.srqn != rxd_i.xrcsrq && ctx_i.is_xrc);
 
     // A WRITE's packets add up to exactly the length in its RETH.
     unique case (1'b1)
@@ -159,6 +162,10 @@ module hca_resp_check
         fatal    = 1'b1;
         syndrome = NakInvalidRequest;
         status   = WcRemInvReqErr;
+      end else if (no_srq_i || foreign_i) begin
+        fatal    = 1'b1;
+        syndrome = NakInvalidRdRequest;
+        if (no_srq_i) status = WcRemInvReqErr;
       end else if (look_q.len_bad || (look_q.read && !look_q.access_bad && look_q.rd_full)) begin
         fatal    = 1'b1;
         syndrome = NakInvalidRequest;
@@ -174,7 +181,7 @@ module hca_resp_check
       end
     end else if (apply_i && look_q.earlier) begin
       again = look_q.read && !look_q.len_bad && !look_q.access_bad && look_q.dup_ok
-              && !look_q.rd_jam;
+              && !look_q.rd_jam && (look_q.atomic || !(no_srq_i || foreign_i));
     end else if (apply_i && !st_i.nak_sent) begin
       syndrome = NakPsnSequence;
     end
@@ -203,6 +210,7 @@ module hca_resp_check
         if (look_q.send) st_o.held = ctx_i.has_srq;
       end
       if (pops) st_o.rq_ci = srq_i.slot;
+      if (look_q.starts) {st_o.srqn, st_o.srq_cqn} = {req_i.xrcsrq, ctx_i.recv_cqn};
     end
     if (lost) begin  // the receive WQE is the next message's
       st_o.epsn   = req_i.psn + 24'd1;
@@ -269,6 +277,8 @@ module hca_resp_check
         item_o.cqe.cqe.imm_data  = look_q.imm ? req_i.imm : '0;
         item_o.cqe.cqe.wc_flags  = look_q.imm ? WcFlagWithImm : '0;
         item_o.cqe.cqe.src_qp    = 32'(ctx_i.dest_qpn);
+        item_o.cqe.cqe.is_xrc    = ctx_i.is_xrc;
+        item_o.cqe.cqe.srqn      = req_i.xrcsrq;
       end
     end
   end

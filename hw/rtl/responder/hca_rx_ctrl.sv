@@ -204,7 +204,7 @@ module hca_rx_ctrl
   // not used: of what has left hca_sent may still tell.
   assign resume     = goes_on && qpc_apply;
   // A slot of an SRQ whose message will not be completed any more.
-  assign leaves     = qpc_apply && st.resp.held && qpc_wr_i.qpc.has_srq
+  assign leaves     = qpc_apply && st.resp.held && ctx_new.has_srq
                       && (qpc_wr_i.init_rq || qpc_wr_i.qpc.state inside {QpsErr, QpsReset});
   assign resume_upd = '{rewind: 1'b1, halt: 1'b0, qpn: qpn_q, una_wqe: st.ack.una_wqe,
                         una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done};
@@ -292,7 +292,7 @@ module hca_rx_ctrl
   rx_ev_t      resp_ev;
 
   assign resp_act = state_q == StResp && !drop_q;
-  assign {srq_look_o, srq_look_srqn_o} = {pkt_read && ctx.has_srq, ctx.srqn};
+  assign {srq_look_o, srq_look_srqn_o} = {pkt_read && ctx.has_srq, ctx.is_xrc ? rxd_i.xrcsrq[SrqW-1:0] : ctx.srqn};
 
   hca_rx_request u_request (
     .clk_i,
@@ -375,7 +375,8 @@ module hca_rx_ctrl
     .start_i   (flush_start),
     .queue_i   (flush_q),
     .first_i   (flush_sq ? st.ack.una_wqe : st.resp.rq_ci),
-    .pi_i      (flush_sq ? sq_pi : ctx.has_srq ? st.resp.rq_ci : rq_pi),  // what is in an SRQ is the others'
+    // What is in an SRQ is the others'. A target of XRC has no send queue.
+    .pi_i      (flush_sq ? (ctx.is_target ? st.ack.una_wqe : sq_pi) : ctx.has_srq ? st.resp.rq_ci : rq_pi),
     .log_size_i(flush_sq ? ctx.sq_log_size : ctx.rq_log_size),
     .busy_i    (state_q == StFlush),
     .ready_i   (item_ready),
@@ -464,7 +465,7 @@ module hca_rx_ctrl
   hca_rx_own u_own (
     .drops_i    (state_q == StResp), .pkt_i(pkt_q),
     .flushes_i  (state_q == StFlush), .flush_sq_i(flush_sq), .flush_idx_i(flush_idx),
-    .leaves_i   (leaves), .slot_i(st.resp.rq_ci),
+    .leaves_i   (leaves), .st_i(st.resp),
     .qpn_i      (qpn_q),
     .ctx_i      (ctx),
     .msg_i      (msg_q),

@@ -31,7 +31,7 @@ module hca_rx_filter
   } path_t;
 
   path_t path, path_new;
-  logic  live, mine, pkey_ok, lid_ok, gids_ok, has_grh, unused_in;
+  logic  live, mine, answer, pkey_ok, lid_ok, gids_ok, has_grh, unused_in;
 
   assign unused_in = ^{rxd_i, ctx_i, qpc_i};
   assign path_new  = '{qkey: qpc_i.qkey, is_global: qpc_i.is_global, dlid: qpc_i.dlid, sgid: qpc_i.sgid,
@@ -50,7 +50,10 @@ module hca_rx_filter
     .rdata_o(path)
   );
 
-  assign mine    = (ctx_i.is_rc && rxd_i.opcode[7:5] == 3'(ServiceRc))
+  // An initiator of XRC takes answers, a target requests.
+  assign answer  = rxd_i.opcode[4:0] inside {[BthRcReadResponseFirst[4:0]:BthRcAtomicAcknowledge[4:0]]};
+  assign mine    = (ctx_i.is_rc && !ctx_i.is_xrc && rxd_i.opcode[7:5] == 3'(ServiceRc))
+                   || (ctx_i.is_xrc && rxd_i.opcode[7:5] == 3'(ServiceXrc) && answer != ctx_i.is_target)
                    || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
                    || (ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
   assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && mine && rxd_i.port == ctx_i.port && !dead_i

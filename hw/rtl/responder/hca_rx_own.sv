@@ -7,8 +7,8 @@ module hca_rx_own
   input  logic           flushes_i,   // WQE flush_idx_i of the send queue (flush_sq_i) or the receive queue
   input  logic           flush_sq_i,
   input  logic [15:0]    flush_idx_i,
-  input  logic           leaves_i,    // it still held slot_i
-  input  logic [15:0]    slot_i,
+  input  logic           leaves_i,    // it still held a slot
+  input  resp_st_t       st_i,
   input  logic [QpW-1:0] qpn_i,
   input  rx_ctx_t        ctx_i,
   input  rxd_t           pkt_i,
@@ -18,7 +18,7 @@ module hca_rx_own
 
   logic rq_error, flushed, of_sq, unused_in;
 
-  assign unused_in = ^{ctx_i, pkt_i, msg_i};
+  assign unused_in = ^{st_i, ctx_i, pkt_i, msg_i};
   assign rq_error  = msg_i.msg.kind == MsgRqError;
   assign flushed   = flushes_i || leaves_i;
   assign of_sq     = flushes_i && flush_sq_i;
@@ -40,7 +40,12 @@ module hca_rx_own
       item_o.cqe.valid           = flushed || (rq_error && !ctx_i.has_srq);
       item_o.cqe.cqn             = of_sq ? ctx_i.send_cqn : ctx_i.recv_cqn;
       item_o.cqe.cqe.opcode      = of_sq ? WcOpSend : WcOpRecv;
-      item_o.cqe.cqe.wqe_index   = leaves_i ? slot_i : flushes_i ? flush_idx_i : msg_i.msg.wqe_index;
+      item_o.cqe.cqe.wqe_index   = leaves_i ? st_i.rq_ci : flushes_i ? flush_idx_i : msg_i.msg.wqe_index;
+      if (leaves_i && ctx_i.is_xrc) begin
+        item_o.cqe.cqn        = st_i.srq_cqn;
+        item_o.cqe.cqe.is_xrc = 1'b1;
+        item_o.cqe.cqe.srqn   = st_i.srqn;
+      end
       item_o.cqe.cqe.status      = flushed ? WcWrFlushErr : msg_i.msg.status;
       item_o.cqe.cqe.vendor_err  = flushed ? '0 : msg_i.msg.syndrome;
     end

@@ -22,7 +22,10 @@ package hca_rx_pkg;
     logic           is_err;
     logic           tx_live;    // RTS or SQD: requests may be outstanding
     logic           is_sqe;
-    logic           is_rc;
+    logic           is_rc;      // or XRC
+    logic           is_xrc;
+    logic           is_target;  // XRC: receives, and has no send queue; otherwise sends, and receives nothing
+    logic [23:0]    xrcd;
     logic           is_uc;
     logic           is_ud;
     qp_gen_t        gen;
@@ -65,6 +68,8 @@ package hca_rx_pkg;
     logic [23:0] epsn;         // expected PSN
     logic [23:0] msn;
     logic [15:0] rq_ci;        // next receive WQE to consume; SRQ: the slot of the message in progress
+    logic [23:0] srqn;         // XRC: which SRQ that is, as the peer names it
+    logic [CqW-1:0] srq_cqn;
     logic        held;         // SRQ: rq_ci has been taken, and has no completion yet
     logic [5:0]  rd_pushed;    // READ and atomic jobs handed on, modulo 64
     logic        rd_again;     // READs were repeated: some of the jobs counted will be dropped unserved
@@ -278,9 +283,12 @@ package hca_rx_pkg;
     c.rx_ok  = q.state == QpsRtr || q.state == QpsRts || q.state == QpsSqd || q.state == QpsSqe;
     c.is_rtr  = q.state == QpsRtr;
     c.is_err  = q.state == QpsErr;
-    c.tx_live = q.state == QpsRts || q.state == QpsSqd;
+    c.tx_live = (q.state == QpsRts || q.state == QpsSqd) && !q.is_target;
     c.is_sqe  = q.state == QpsSqe;
-    c.is_rc   = q.service == ServiceRc;
+    c.is_rc   = is_acked(q.service);
+    c.is_xrc  = q.service == ServiceXrc;
+    c.is_target = q.is_target;
+    c.xrcd    = q.xrcd;
     c.is_uc   = q.service == ServiceUc;
     c.is_ud   = q.service == ServiceUd;
     c.gen     = q.qpn[23:QpW];
@@ -300,7 +308,7 @@ package hca_rx_pkg;
     c.rq_base       = q.rq_base;
     c.rq_log_size   = q.rq_log_size;
     c.rq_log_stride = q.rq_log_stride;
-    c.has_srq       = q.has_srq;
+    c.has_srq       = q.has_srq || c.is_xrc;
     c.srqn          = q.srqn[SrqW-1:0];
     c.send_cqn      = q.send_cqn[CqW-1:0];
     c.recv_cqn      = q.recv_cqn[CqW-1:0];

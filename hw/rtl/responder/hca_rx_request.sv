@@ -24,6 +24,24 @@ module hca_rx_request
   output rx_ev_t         ev_o
 );
 
+  // XRC: the packet names the SRQ, and that says the rest.
+  rx_ctx_t ctx;
+  logic    no_srq, foreign;
+
+  assign no_srq  = !srq_i.xrc.valid || srq_i.xrc.func != ctx_i.func || srq_i.xrc.number != req_i.xrcsrq;
+  assign foreign = srq_i.xrc.xrcd != ctx_i.xrcd;
+
+  always_comb begin
+    ctx = ctx_i;
+    if (ctx_i.is_xrc) begin
+      ctx.pd            = srq_i.xrc.pd;
+      ctx.recv_cqn      = srq_i.xrc.cqn;
+      ctx.rq_base       = srq_i.xrc.slots;
+      ctx.rq_log_size   = srq_i.xrc.log_size;
+      ctx.rq_log_stride = srq_i.xrc.log_stride;
+    end
+  end
+
   rxw_t        rc_item, dg_item;
   dma_rd_req_t rc_list, dg_list;
   resp_st_t    rc_st, dg_st;
@@ -36,11 +54,13 @@ module hca_rx_request
     .rxd_i,
     .req_i,
     .qpn_i,
-    .ctx_i,
+    .ctx_i      (ctx),
     .st_i,
     .rq_pi_i,
     .rd_popped_i,
     .srq_i,
+    .no_srq_i   (ctx_i.is_xrc && no_srq),
+    .foreign_i  (ctx_i.is_xrc && foreign),
     .srq_pop_o  (rc_pop),
     .item_o     (rc_item),
     .list_o     (rc_list),

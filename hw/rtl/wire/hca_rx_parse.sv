@@ -51,6 +51,9 @@ module hca_rx_parse
   logic                  ok_q;
   rxd_t                  rxd_q;
 
+  ext_t s2_ext;
+  assign s2_ext = ext_of(s2_win_q[7:0]);
+
   logic unused_beat;
   assign unused_beat = ^{beat_i.data_end, beat_i.len_bytes, beat_i.raw_bytes, beat_i.bad};
 
@@ -141,14 +144,17 @@ module hca_rx_parse
     end
     if (s2_go_q) begin
       s3_win_q      <= s2_win_q;
-      s3_ext_q      <= ext_of(s2_win_q[7:0]);
+      s3_ext_q      <= s2_ext;
+      // An XRCETH is taken out: what is behind it is as that of RC.
+      if (s2_ext.xrc) s3_win_q[8*WinBytes-1:ExtOffset] <= (8*WinBytes-ExtOffset)'(s2_win_q[8*WinBytes-1:ExtOffset+32]);
       s3_len_q      <= s2_len_q;
-      s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(ext_of(s2_win_q[7:0])));
+      s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(s2_ext));
       s3_ok_q       <= s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0;  // TVer
       s3_rxd_q      <= '0;
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
       s3_rxd_q.smp  <= s2_vl_q == 4'(MgmtVl);   // so far: QP 0 is to come
       s3_rxd_q.port <= s2_port_q;
+      if (s2_ext.xrc) s3_rxd_q.xrcsrq <= swap24(s2_win_q[ExtOffset+8 +: 24]);
       s3_rxd_q.slid <= s2_slid_q;
       s3_rxd_q.path_bits <= s2_path_q & ((7'd1 << lmc_i[s2_port_q]) - 7'd1);  // ADDR-4
       s3_rxd_q.sl   <= s2_sl_q;

@@ -37,6 +37,7 @@ module hca_tx_hdr
   typedef struct packed {
     logic [PortW-1:0] port;
     logic         is_smi;
+    logic         is_xrc;
     logic         is_ipv4;
     logic         is_global;
     logic [4:0]   pkey_index;
@@ -65,6 +66,7 @@ module hca_tx_hdr
   always_comb begin
     wr_av               = '0;
     wr_av.port          = port_of(qpc_wr_i.qpc.port);
+    wr_av.is_xrc        = qpc_wr_i.qpc.service == ServiceXrc;
     wr_av.is_ipv4       = qpc_wr_i.qpc.is_ipv4;
     wr_av.is_global     = qpc_wr_i.qpc.is_global;
     wr_av.pkey_index    = qpc_wr_i.qpc.pkey_index[4:0];
@@ -205,7 +207,9 @@ module hca_tx_hdr
   logic [12:0]  bth_bytes;    // BTH up to and with the ICRC
   logic [10:0]  lrh_words;
   logic [95:0]  bth;
-  logic [319:0] transport;
+  logic [319:0] transport;    // without XRCETH
+  logic [351:0] headers;
+  logic [7:0]   opcode;       // answers are made as those of RC
   logic [15:0]  src_port, slid;
   logic [3:0]   vl;
   logic [23:0]  dest_qpn;
@@ -217,7 +221,9 @@ module hca_tx_hdr
     cfg = port_cfg_i[av.port];
     if (cfg.ib) l3 = av.is_global ? L3IbGlobal : L3IbLocal;
     else l3 = av.is_ipv4 ? L3Ipv4 : L3Ipv6;
-    ext       = ext_of(s1_txp_q.opcode);
+    opcode    = s1_txp_q.opcode;
+    if (av.is_xrc && s1_txp_q.kind != TxReq) opcode[7:5] = 3'(ServiceXrc);
+    ext       = ext_of(opcode);
     pad       = 2'd0 - s1_txp_q.payload_bytes[1:0];
     bth_bytes = 13'(BthBytes) + 13'(ext_bytes(ext)) + s1_txp_q.payload_bytes + 13'(pad) + 13'(IcrcLen);
     lrh_words = bth_bytes[12:2] + ((l3 == L3IbGlobal) ? 11'd12 : 11'd2);
@@ -229,7 +235,7 @@ module hca_tx_hdr
     dest_qpn  = (cfg.ib && !av.is_smi && vl == 4'(MgmtVl)) ? '1 : av.dest_qpn;
 
     bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(dest_qpn), 8'd0,
-           swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, s1_txp_q.opcode};
+           swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, opcode};
     transport = '0;
     if (ext.reth) begin
       transport = {64'd0, s1_txp_q.imm, swap32(s1_txp_q.reth_bytes), swap32(s1_txp_q.reth_rkey),
@@ -245,6 +251,8 @@ module hca_tx_hdr
     end else begin
       transport = {192'd0, s1_txp_q.imm, bth};
     end
+    headers = 352'(transport);
+    if (ext.xrc) headers = {transport[319:96], swap24(s1_txp_q.xrcsrq), 8'd0, bth};
 
     udp = {16'd0, swap16(16'(bth_bytes) + 16'd8), swap16(16'(RoceUdpPort)), swap16(src_port)};
     // Version 4, five words; no fragments; the checksum comes in the next stage.
@@ -278,7 +286,7 @@ module hca_tx_hdr
   logic [6:0]   s2_len_q;
   logic [19:0]  s2_sum_q;
   logic [383:0] s2_front_q;      // up to 48 bytes in front of the BTH
-  logic [319:0] s2_transport_q;
+  logic [351:0] s2_transport_q;
   tx_eth_t      s2_eth_q;
   tx_hdr_t      s3_hdr_q;
   tx_eth_t      s3_eth_q;
@@ -289,7 +297,7 @@ module hca_tx_hdr
       s2_has_payload_q <= s1_txp_q.has_payload;
       s2_len_q         <= l3_bytes(l3) + 7'(BthBytes) + 7'(ext_bytes(ext));
       s2_sum_q         <= ip4_sum(ip4);
-      s2_transport_q   <= transport;
+      s2_transport_q   <= headers;
       s2_eth_q.port    <= av.port;
       s2_eth_q.ipv4    <= av.is_ipv4;
       s2_eth_q.dmac    <= av.dmac;

@@ -12,7 +12,7 @@ package hca_wire_pkg;
     L3IbGlobal = 2'd3   // LRH + GRH: 48 bytes
   } l3_e;
 
-  localparam int unsigned HdrBytes   = 88;    // longest headers that this card sends
+  localparam int unsigned HdrBytes   = 92;    // longest headers that this card sends
   localparam int unsigned MaxPayload = 4096;
 
   // CRC registers are reflected and not inverted. RoCEv2: eight bytes of ones have gone in already.
@@ -59,9 +59,10 @@ package hca_wire_pkg;
     beat_t      data;
   } rx_beat_t;
 
-  // Extended headers of an opcode, in the order of the wire: DETH, RETH, AETH, atomics, ImmDt or IETH.
+  // Extended headers of an opcode, in the order of the wire: DETH, XRCETH, RETH, AETH, atomics, ImmDt or IETH.
   typedef struct packed {
     logic deth;
+    logic xrc;
     logic reth;
     logic aeth;
     logic atomic;
@@ -72,7 +73,8 @@ package hca_wire_pkg;
   function automatic ext_t ext_of(logic [7:0] opcode);
     ext_t ext;
     ext = '0;
-    if (opcode[7:6] == 2'd0) begin            // RC and UC
+    if (opcode[7:6] == 2'd0 || opcode[7:5] == 3'(ServiceXrc)) begin  // RC, UC, XRC
+      ext.xrc = opcode[7] && (opcode[4:0] < 5'h0d || opcode[4:0] > 5'h12);  // requests
       case (opcode[4:0])
         5'h03, 5'h05, 5'h09, 5'h16, 5'h17: ext.imm = 1'b1;
         5'h06, 5'h0a, 5'h0c:               ext.reth = 1'b1;
@@ -98,7 +100,7 @@ package hca_wire_pkg;
   // Opcodes whose headers this card can parse.
   function automatic logic opcode_known(logic [7:0] opcode);
     case (opcode[7:5])
-      3'd0:    return opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15;
+      3'd0, 3'd5: return opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15;
       3'd1:    return opcode[4:0] <= 5'h0b;
       3'd3:    return opcode[4:1] == 4'h2;
       default: return 1'b0;
@@ -107,7 +109,8 @@ package hca_wire_pkg;
 
   function automatic logic [5:0] ext_bytes(ext_t ext);
     return (ext.deth ? 6'd8 : 6'd0) + (ext.reth ? 6'd16 : 6'd0) + (ext.aeth ? 6'd4 : 6'd0) +
-           (ext.atomic ? 6'd28 : 6'd0) + (ext.atomic_ack ? 6'd8 : 6'd0) + (ext.imm ? 6'd4 : 6'd0);
+           (ext.atomic ? 6'd28 : 6'd0) + (ext.atomic_ack ? 6'd8 : 6'd0) + (ext.imm ? 6'd4 : 6'd0) +
+           (ext.xrc ? 6'(XrcethBytes) : 6'd0);
   endfunction
 
   function automatic logic l3_is_ib(l3_e l3);

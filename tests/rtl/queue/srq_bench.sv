@@ -15,6 +15,7 @@ module srq_bench
   input  logic [SrqW-1:0] look_srqn_i,
   output logic            ok_o,
   output logic [15:0]     slot_o,
+  output xrc_srq_t        xrc_o,
   input  logic            want_i,
   output logic            req_valid_o,
   input  logic            req_ready_i,
@@ -35,6 +36,6 @@ module srq_bench
     .srq_db_i, .look_i, .look_srqn_i, .head_o(head), .pop_i(want_i && head.ok), .req_valid_o, .req_ready_i, .req_o,
     .rsp_valid_i, .rsp_ready_o, .rsp_i, .ev_valid_o, .ev_ready_i, .ev_o, .bad_db_cnt_o
   );
-  assign {ok_o, slot_o} = head;
+  assign {ok_o, slot_o, xrc_o} = head;
 
 endmodule

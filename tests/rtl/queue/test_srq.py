@@ -12,6 +12,7 @@ from hca_abi import HwEventKind
 
 SRQC, DB, REQ = struct("srqc_t"), struct("srq_db_t"), struct("dma_rd_req_t")
 RSP, EV = struct("dma_rd_rsp_t"), struct("hw_ev_t")
+XRC = struct("xrc_srq_t")
 NUM_SRQS = constants()["NumSrqs"]
 LINE = 32
 M16 = 0xFFFF
@@ -66,11 +67,13 @@ class Srq:
         self.limit = self.tag = 0
         self.armed = False      # as the card must have it
         self.unreadable = False
+        self.xrc = {}           # what peers mean that name it
+        self.xrc_since = 0
 
     def row(self, keep=0, valid=1):
         """Context."""
         return (self.srqn, SRQC.pack(valid=valid, keep=keep, func=self.func, log_size=self.log_size,
-                                     limit_tag=self.tag, limit=self.limit, base=self.base))
+                                     limit_tag=self.tag, limit=self.limit, base=self.base, **self.xrc))
 
 
 class Unit:
@@ -107,9 +110,13 @@ class Unit:
 
     def sample(self):
         """What was looked at is what the model says; and it is gone if it was wanted."""
-        if self.looked is None or not self.bench.get("ok_o"):
+        if self.looked is None:
             return
         srq = self.srqs[self.looked]
+        if self.bench.cycle > srq.xrc_since + 2:
+            self.check_xrc(srq)
+        if not self.bench.get("ok_o"):
+            return
         assert srq.popped != srq.rung, f"SRQ {srq.srqn}: a head where nothing was posted"
         assert self.bench.get("slot_o") == srq.slots[0], f"SRQ {srq.srqn}, index {srq.popped:#x}"
         if self.bench._driven["want_i"]:
@@ -117,12 +124,25 @@ class Unit:
             srq.popped = (srq.popped + 1) & M16
             self.pops.append(self.bench.cycle)
 
+    def check_xrc(self, srq):
+        """SPEC-3: the row as it was written last."""
+        got = XRC.unpack(self.bench.get("xrc_o"))
+        assert got["valid"] == srq.xrc["is_xrc"]
+        names = dict(number="number", xrcd="xrcd", pd="pd", cqn="cqn", slots="slots", log_size="slots_log_size",
+                     log_stride="slots_log_stride")
+        want = {name: srq.xrc[of] for name, of in names.items()} | dict(func=srq.func)
+        assert {name: got[name] for name in want} == want, f"SRQ {srq.srqn}"
+
     # ---- The driver's side ----
     async def create(self, srqn, func=1, log_size=5):
         srq = Srq(srqn, func, log_size)
+        bits = dict(is_xrc=1, number=24, xrcd=24, pd=24, cqn=10, slots=64, slots_log_size=4, slots_log_stride=2)
+        srq.xrc = {name: self.rng.getrandbits(width) for name, width in bits.items()}
+        srq.xrc_since = 1 << 60
         self.srqs.pop(srqn, None)
         self.ctx.put(srq.row())
         await self.bench.until(self.ctx.idle)
+        srq.xrc_since = self.bench.cycle
         self.srqs[srqn] = srq
         return srq
 
@@ -152,6 +172,8 @@ class Unit:
     def context_taken(self, words):
         row = SRQC.unpack(words[1])
         srq = self.srqs.get(words[0])
+        if srq:
+            srq.xrc_since = self.bench.cycle
         if srq and row["keep"]:
             srq.armed = row["limit"] != 0
 

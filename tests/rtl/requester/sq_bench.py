@@ -39,6 +39,7 @@ class Wqe:
     raw: dict = field(default_factory=dict)
     error: WcStatus = None                    # status the requester must report
     first_psn: int = None
+    remote_srqn: int = 0                      # XRC
     header_bytes = 32                         # entries or inline data follow
 
     @property
@@ -59,8 +60,8 @@ class Wqe:
 
     def head(self, index):
         """The bytes before entries or inline data."""
-        return struct("sq_wqe_ctrl_t").pack(remote_addr=self.remote_addr, rkey=self.rkey,
-                                            **self.header(index)).to_bytes(32, "little") + self.behind()
+        remote = dict(remote_addr=self.remote_addr, rkey=self.rkey, remote_srqn=self.remote_srqn, **self.header(index))
+        return struct("sq_wqe_ctrl_t").pack(**remote).to_bytes(32, "little") + self.behind()
 
     def behind(self):
         """What stands between header and entries."""
@@ -106,7 +107,7 @@ class Qp:
         self.sent = 0
         self.push_slot = qpn % PUSH_SLOTS
         self.datagrams = self.context["service"] == Service.UD
-        self.unacked = self.context["service"] != Service.RC
+        self.unacked = self.context["service"] not in (Service.RC, Service.XRC)
 
     def ring_bytes(self):
         """Size of the send ring."""
@@ -164,7 +165,7 @@ def expected_packet(qp, pos, retx):
     fields = dict(
         kind=0, qpn=qp.qpn, opcode=opcode, psn=qp.psn_at(pos), payload_bytes=size, has_payload=int(size > 0),
         ack_req=int((last or retx or offset // qp.mtu % 16 == 15) and not qp.unacked), wqe_index=index & 0xFFFF,
-        datagram=int(qp.datagrams), unacked=int(qp.unacked),
+        datagram=int(qp.datagrams), unacked=int(qp.unacked), **({} if qp.datagrams else {"xrcsrq": wqe.remote_srqn}),
         solicited=int(last and wqe.solicited and wqe.opcode not in (WrOpcode.RDMA_WRITE, *ANSWERED)))
     if read or (first and wqe.opcode in WRITE_OPS):
         fields.update(reth_va=(wqe.remote_addr + offset) & (1 << 64) - 1, reth_rkey=wqe.rkey,

@@ -32,6 +32,7 @@ def random_wqe(rng, qp, length=None, opcode=None, max_packets=6):
     room = (qp.stride - 32) // 16
     wqe = Wqe(opcode, signaled=rng.random() < 0.5, solicited=rng.random() < 0.3, fence=rng.random() < 0.1,
               imm=rng.getrandbits(32), remote_addr=rng.getrandbits(48), rkey=rng.getrandbits(32))
+    wqe.remote_srqn = wqe.rkey >> 8
     if opcode in ATOMICS:
         wqe.operands = rng.getrandbits(64), rng.getrandbits(64)
         wqe.sges = [(rng.getrandbits(48), 8, rng.getrandbits(32))]
@@ -86,7 +87,7 @@ async def segmentation(dut, rate, latency):
     for n in range(30):
         qp = bench.create(Qp(n * 7, mtu_code=1 + n % 5, log_size=3 + n % 3, log_stride=n % 4, psn=n * 1000,
                              base=(n + 1 << 32) + 64 * (n % 8), max_rd_atomic=1 + n % 4,
-                             service=Service.UC if n % 3 == 2 else Service.RC))
+                             service=(Service.RC, Service.XRC, Service.UC)[n % 3]))
         tasks.append((qp, [random_wqe(bench.rng, qp) for _ in range(12)]))
     for n in range(12):
         for qp, wqes in tasks:
@@ -273,7 +274,7 @@ async def bad_wqes(dut):
     bench.post(qp, write64(), wide, write64())
     contexts = dict(max_rd_atomic=0), dict(service=Service.UC)
     answered = [(context, opcode) for context in contexts for opcode in ANSWERED]
-    for n, (context, opcode) in enumerate([(dict(service=Service.XRC), WrOpcode.RDMA_READ), *answered], 51):
+    for n, (context, opcode) in enumerate([(dict(service=2), WrOpcode.RDMA_READ), *answered], 51):
         qp = bench.create(Qp(n, **context))
         first = write64() if n != 51 else Wqe(WrOpcode.SEND, error=WcStatus.LOC_QP_OP_ERR)
         bench.post(qp, first, Wqe(opcode, [(0, 8, 1)], error=WcStatus.LOC_QP_OP_ERR))

@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cocotb
 from common import Bench, Sink, Source, simulate, struct
-from wire_ref import KNOWN, frame_of, mapped, random_packet
+from wire_ref import KNOWN, UD, XRC, frame_of, mapped, random_packet
 
 TXP, PAY, MAC, PORT = struct("txp_t"), struct("pay_t"), struct("mac_t"), struct("port_cfg_t")
 # QP that a packet names which the link must refuse.
@@ -15,7 +15,7 @@ ANYBODY = 0xFFFFFF
 QPC, QPC_WR = struct("qpc_t"), struct("qpc_wr_t")
 MAC_ADDR, LID, QPS = (bytes.fromhex("02c0ffee0102"), bytes.fromhex("02c0ffee0201")), (0x1200, 0x3400), 16
 # Datagrams: test_tx_datagrams.py.
-OPCODES = sorted(op for op in KNOWN if op < 0x40)
+OPCODES = sorted(op for op in KNOWN if op >> 5 != UD)
 LENGTHS = (0, 1, 2, 3, 4, 5, 31, 60, 61, 63, 64, 65, 127, 128, 129, 256, 1000, 1024, 4093, 4096)
 REQ, READ, ACK = range(3)
 
@@ -69,10 +69,11 @@ class Tx:
             if p["is_ipv4"]:
                 p["sgid"], p["dgid"] = mapped(rng.randbytes(4)), mapped(rng.randbytes(4))
             index, path = rng.randrange(32), rng.randrange(8)
-            p.update(pkey=pkeys[32 * port + index], slid=LID[port] | path, smac=MAC_ADDR[port], port=port)
+            p.update(pkey=pkeys[32 * port + index], slid=LID[port] | path, smac=MAC_ADDR[port], port=port,
+                     service=rng.choice((0, XRC)))
             same = ("is_ipv4", "is_global", "dest_qpn", "udp_src_port", "dlid", "sl", "flow_label",
                     "traffic_class", "hop_limit", "dmac", "sgid", "dgid")
-            context = {name: p[name] for name in same}
+            context = {name: p[name] for name in (*same, "service")}
             if qpn == 0:
                 context["udp_src_port"], p["udp_src_port"] = 0, 0xC000
             qpc = QPC.random(rng, **context, port=port + 1, pkey_index=index, src_path_bits=path, is_smi=0)
@@ -94,9 +95,11 @@ class Tx:
         if p["ib"] and p["vl"] == 15:
             p["dest_qpn"] = ANYBODY
         fields = dict(psn=24, ack_req=1, solicited=1, reth_va=64, reth_rkey=32, reth_bytes=32, swap_add=64, compare=64,
-                      aeth_syndrome=8, aeth_msn=24, imm=32)
+                      aeth_syndrome=8, aeth_msn=24, imm=32, xrcsrq=24)
         fields = {name: rng.getrandbits(width) for name, width in fields.items()}
         p.update(fields, opcode=opcode, payload=rng.randbytes(length))
+        if kind != REQ and p["service"] == XRC:  # answers come as those of RC, and leave as the QP's
+            p["opcode"] |= XRC << 5
         word = TXP.pack(kind=kind, qpn=qpn, opcode=opcode, payload_bytes=length, has_payload=length > 0,
                         resp_seq=resp_seq, **fields)
         self.pending.setdefault(word, []).append((p["port"], frame_of(p)))

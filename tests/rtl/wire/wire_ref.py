@@ -4,20 +4,23 @@ import ipaddress
 import struct as pk
 import zlib
 
-RC, UC, UD = 0, 1, 3
+RC, UC, UD, XRC = 0, 1, 3, 5
 ROCE_PORT = 4791
 # Extended headers by BTH opcode.
 EXT = {0x03: "i", 0x05: "i", 0x06: "r", 0x09: "i", 0x0A: "r", 0x0B: "ri", 0x0C: "r", 0x0D: "a", 0x0F: "a",
        0x10: "a", 0x11: "a", 0x12: "aA", 0x13: "t", 0x14: "t", 0x16: "i", 0x17: "i"}
-KNOWN = {op for op in range(0x18) if op != 0x15} | {0x20 + op for op in range(0x0C)} | {0x64, 0x65}
-SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8}
+KNOWN = {service << 5 | op for service in (RC, XRC) for op in range(0x18) if op != 0x15} \
+    | {0x20 + op for op in range(0x0C)} | {0x64, 0x65}
+SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4}
 
 
 def ext_of(opcode):
     """Letters of the extended headers, in wire order."""
     if opcode >> 5 == UD:
         return "di" if opcode & 1 else "d"
-    return EXT.get(opcode & 0x1F, "")
+    # Annex A14: every request of XRC names the SRQ, no answer does.
+    ahead = "x" if opcode >> 5 == XRC and opcode & 0x1F not in range(0x0D, 0x13) else ""
+    return ahead + EXT.get(opcode & 0x1F, "")
 
 
 def pad_of(count):
@@ -84,6 +87,8 @@ def transport(p):
             out += pk.pack("<I", p["imm"])
         elif letter == "d":
             out += pk.pack(">II", p["deth_qkey"], p["deth_src_qpn"])
+        elif letter == "x":
+            out += pk.pack(">I", p["xrcsrq"])
         elif letter == "t":
             out += pk.pack(">QIQQ", p["reth_va"], p["reth_rkey"], p["swap_add"], p["compare"])
         else:
@@ -138,7 +143,7 @@ def is_for_agent(kind, mad):
 def parse(frame, ib):
     """Fields of rxd_t that a good frame must give, and the payload."""
     d = dict.fromkeys(("reth_va", "reth_rkey", "reth_bytes", "swap_add", "compare", "aeth_syndrome", "aeth_msn", "imm",
-                       "deth_qkey", "deth_src_qpn", "slid", "sl", "sgid", "dgid", "kind", "smp"), 0)
+                       "deth_qkey", "deth_src_qpn", "xrcsrq", "slid", "sl", "sgid", "dgid", "kind", "smp"), 0)
     if ib:
         packet = frame[:-2]
         d["sl"], d["slid"] = packet[1] >> 4, int.from_bytes(packet[6:8], "big")
@@ -167,6 +172,8 @@ def parse(frame, ib):
         elif letter == "t":
             d["reth_va"], d["reth_rkey"], d["swap_add"], d["compare"] = pk.unpack(">QIQQ", chunk)
             d["reth_bytes"] = 8
+        elif letter == "x":
+            d["xrcsrq"] = int.from_bytes(chunk[1:], "big")
         elif letter == "A":
             d["swap_add"], = pk.unpack(">Q", chunk)
         elif letter == "a":
@@ -198,7 +205,8 @@ def random_packet(rng, ib, opcode, length, port):
         psn=rng.getrandbits(24), reth_va=rng.getrandbits(64), reth_rkey=rng.getrandbits(32),
         reth_bytes=rng.getrandbits(32), swap_add=rng.getrandbits(64), compare=rng.getrandbits(64),
         aeth_syndrome=rng.getrandbits(8), aeth_msn=rng.getrandbits(24), imm=rng.getrandbits(32),
-        deth_qkey=rng.getrandbits(32), deth_src_qpn=rng.getrandbits(24), sgid=gid(), dgid=gid(),
+        deth_qkey=rng.getrandbits(32), deth_src_qpn=rng.getrandbits(24), xrcsrq=rng.getrandbits(24),
+        sgid=gid(), dgid=gid(),
         traffic_class=rng.getrandbits(8), flow_label=rng.getrandbits(20), hop_limit=rng.getrandbits(8),
         sl=rng.getrandbits(4), dlid=port["lid"], slid=rng.getrandbits(16),
         udp_src_port=rng.randrange(1, 65536), dmac=int.from_bytes(port["mac"], "little"),

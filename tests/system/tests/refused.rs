@@ -289,10 +289,14 @@ fn qp_cases(own: &Objects, other: &Objects) -> Vec<Case> {
         |cmd| cmd.0,
         &[
             (
-                "service XRC",
-                &|cmd| cmd.set_service(Service::Xrc.into()),
-                Unsupported,
+                "initiator of XRC with an SRQ",
+                &|cmd| {
+                    cmd.set_service(Service::Xrc.into());
+                    cmd.set_has_srq(true);
+                },
+                BadParam,
             ),
+            ("target of RC", &|cmd| cmd.set_is_target(true), BadParam),
             ("service of nobody", &|cmd| cmd.set_service(77), Unsupported),
             ("no SRQ", &|cmd| cmd.set_has_srq(true), BadHandle),
             ("create_flags", &|cmd| cmd.set_create_flags(1), Unsupported),

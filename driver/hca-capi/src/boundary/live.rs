@@ -20,6 +20,7 @@ pub enum Kind {
     Qp,
     Srq,
     Td,
+    Xrcd,
 }
 
 /// An object whose first field is the C structure.

@@ -17,3 +17,4 @@ pub mod rate;
 pub mod srq;
 pub mod strings;
 pub mod wc_address;
+pub mod xrc;

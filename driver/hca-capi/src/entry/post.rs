@@ -139,6 +139,10 @@ unsafe fn push(posting: &mut Posting<'_, DevPtr>, wr: &ibv_send_wr) -> Verb<()> 
         // SAFETY: as above.
         let to = unsafe { destination(wr)? };
         posting.push_datagram(&Datagram { wr: out, to })
+    } else if posting.is_of_xrc() {
+        // SAFETY: the caller vouches for the work request, and of XRC for this field.
+        let remote_srqn = unsafe { wr.qp_type.xrc.remote_srqn };
+        posting.push_xrc(&out, remote_srqn)
     } else {
         posting.push(&out)
     };
@@ -155,7 +159,7 @@ pub unsafe extern "C" fn post_send(
         let qp = unsafe { &*qp.cast::<QpObject>() };
         qp.inner.with(|inner| {
             // The doorbell rings at its end, for all that was pushed.
-            let mut posting = inner.qp.start_posting();
+            let mut posting = inner.qp.own()?.start_posting();
             let mut next = wr;
             // SAFETY: the program's list.
             while let Some(wr) = unsafe { next.as_ref() } {
@@ -242,8 +246,10 @@ pub unsafe extern "C" fn post_recv(
     status(|| {
         // SAFETY: the program's QP; posting does not look it up.
         let qp = unsafe { &*qp.cast::<QpObject>() };
-        qp.inner
-            .with(|inner| post_receives(wr, bad_wr, |list| inner.qp.post_recv_iter(list)))
+        qp.inner.with(|inner| {
+            let own = inner.qp.own()?;
+            post_receives(wr, bad_wr, |list| own.post_recv_iter(list))
+        })
     })
 }
 

@@ -1,24 +1,26 @@
 //! Queue pairs: create, modify, query, destroy.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use hca_dev::ShortLock;
-use hca_verbs::{QpOptions, RawQp};
+use hca_dev::{OneThread, ShortLock};
+use hca_verbs::{QpOptions, RawQp, Service};
 
 use crate::abi::*;
 use crate::boundary::convert::{cap_from_c, cap_to_c, qp_attr_from_c, qp_attr_to_c};
-use crate::boundary::live::{CStruct, get, publish, retire};
+use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, put, status, unsupported};
 use crate::cards::DevPtr;
 use crate::entry::qp_ex;
-use crate::objects::context::context_of;
+use crate::objects::context::{ContextObject, context_of};
 use crate::objects::cq::CqObject;
 use crate::objects::events::{Events, Numbered};
-use crate::objects::memory::PdObject;
-use crate::objects::qp::{Inner, QpObject};
+use crate::objects::memory::{Hold, PdObject};
+use crate::objects::names::SharedTarget;
+use crate::objects::qp::{AnyQp, Inner, NO_QUEUES, QpObject};
 use crate::objects::section::Section;
 use crate::objects::srq::srq_of;
+use crate::objects::xrc::XrcdObject;
 
 /// The kernel's type of QP1, for the connection manager's library; no header of user space has it.
 const QPT_GSI: ibv_qp_type = 1;
@@ -31,17 +33,26 @@ fn service_of(qp_type: ibv_qp_type) -> Verb<hca_abi::Service> {
         IBV_QPT_RC => Ok(hca_abi::Service::Rc),
         IBV_QPT_UC => Ok(hca_abi::Service::Uc),
         IBV_QPT_UD | QPT_GSI | QPT_SMI => Ok(hca_abi::Service::Ud),
-        IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => {
-            Err(unsupported(&format!("QP type {qp_type}")))
-        }
+        IBV_QPT_XRC_SEND => Ok(hca_abi::Service::Xrc),
+        IBV_QPT_XRC_RECV => Err(invalid(
+            "a QP of type XRC_RECV needs an XRC domain: ibv_create_qp_ex",
+        )),
+        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(unsupported(&format!("QP type {qp_type}"))),
         _ => Err(invalid(&format!("QP type {qp_type} does not exist"))),
     }
 }
 
 fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -> Verb<*mut QpObject> {
+    let service = service_of(attr.qp_type)?;
+    // An initiator of XRC receives nothing.
+    let recv_cq = if service == Service::Xrc {
+        attr.send_cq
+    } else {
+        attr.recv_cq
+    };
     // SAFETY: each is looked up first.
     let (domain, send, recv) = unsafe {
-        let (send, recv) = (attr.send_cq.cast::<CqObject>(), attr.recv_cq.cast::<CqObject>());
+        let (send, recv) = (attr.send_cq.cast::<CqObject>(), recv_cq.cast::<CqObject>());
         (get(pd.cast::<PdObject>())?, get(send)?, get(recv)?)
     };
     // SAFETY: the PD's context is open.
@@ -49,25 +60,30 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
     // SAFETY: as context_of says.
     let owner = unsafe { context_of(context)? };
     // SAFETY: both were just found.
-    if unsafe { (*attr.send_cq).context != context || (*attr.recv_cq).context != context } {
+    if unsafe { (*attr.send_cq).context != context || (*recv_cq).context != context } {
         return Err(invalid(
             "the CQs of a QP must be of the context that its PD is of",
         ));
     }
     // SAFETY: the program does not destroy it meanwhile.
     let srq = unsafe { srq_of(attr.srq, context)? };
+    if service == Service::Xrc && srq.is_some() {
+        return Err(invalid(
+            "an initiator of XRC has no SRQ: its work requests name the peer's",
+        ));
+    }
     let options = QpOptions {
         send_cq: &send.cq,
         recv_cq: &recv.cq,
         srq,
         cap: cap_from_c(&attr.cap),
-        service: service_of(attr.qp_type)?,
+        service,
         is_gsi: attr.qp_type == QPT_GSI,
         is_smi: attr.qp_type == QPT_SMI,
         sq_sig_all: attr.sq_sig_all != 0,
     };
     let qp = domain.pd.create_raw_qp(&options)?;
-    let (qp_num, cap, is_ud) = (qp.qp_num(), qp.cap(), qp.service() == hca_abi::Service::Ud);
+    let (qp_num, cap) = (qp.qp_num(), qp.cap());
     attr.cap = cap_to_c(cap);
     let mut raw = ibv_qp_ex {
         qp_base: ibv_qp {
@@ -90,29 +106,95 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         ..Default::default()
     };
     if let Some(ops) = send_ops {
-        qp_ex::set_functions(&mut raw, is_ud, ops);
+        qp_ex::set_functions(&mut raw, service, ops);
     }
+    let inner = Inner {
+        qp: AnyQp::Own(qp),
+        section: Section::new(cap, service),
+    };
+    Ok(hand_out(
+        owner,
+        raw,
+        inner,
+        qp_num,
+        send_ops.is_some(),
+        attr.sq_sig_all,
+        (domain.hold(), domain.one_thread()),
+    ))
+}
+
+fn hand_out(
+    owner: &ContextObject,
+    raw: ibv_qp_ex,
+    inner: Inner,
+    qp_num: u32,
+    is_ex: bool,
+    sq_sig_all: c_int,
+    (domain, one_thread): (Option<Hold>, Option<OneThread>),
+) -> *mut QpObject {
     let events = Arc::<Events>::default();
     let object = publish(Box::new(QpObject {
         raw: CStruct::new(raw),
-        inner: ShortLock::new(
-            Inner {
-                qp,
-                section: Section::new(cap, is_ud),
-            },
-            domain.one_thread(),
-        ),
+        inner: ShortLock::new(inner, one_thread),
         events: events.clone(),
         qp_num,
-        is_ex: send_ops.is_some(),
-        sq_sig_all: attr.sq_sig_all,
+        is_ex,
+        sq_sig_all,
         card: owner.card.clone(),
-        _domain: domain.hold(),
+        _domain: domain,
     }));
-    let opened = std::ptr::from_ref(owner) as usize;
     let shared = &owner.card.shared;
+    let opened = std::ptr::from_ref(owner) as usize;
     shared.announce(Numbered::Qp, qp_num, object, opened, &events);
-    Ok(object)
+    object
+}
+
+/// One more handle of a target of XRC.
+pub fn hand_out_target(
+    context: *mut ibv_context,
+    owner: &ContextObject,
+    target: Arc<SharedTarget>,
+    qp_context: *mut c_void,
+    state: ibv_qp_state,
+) -> *mut QpObject {
+    let qp_num = lock(&target.qp).qp_num();
+    let raw = ibv_qp_ex {
+        qp_base: ibv_qp {
+            context,
+            qp_context,
+            handle: qp_num,
+            qp_num,
+            state,
+            qp_type: IBV_QPT_XRC_RECV,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let inner = Inner {
+        qp: AnyQp::Target(target),
+        section: Section::new(NO_QUEUES, Service::Xrc),
+    };
+    hand_out(owner, raw, inner, qp_num, false, 0, (None, None))
+}
+
+/// V-114 with IBV_QPT_XRC_RECV: of an XRC domain; no PD, CQs, SRQ or sizes count.
+fn create_target(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Verb<*mut QpObject> {
+    if attr.comp_mask != IBV_QP_INIT_ATTR_XRCD {
+        return Err(invalid(
+            "ibv_create_qp_ex: a QP of type XRC_RECV is made with an XRC domain, and nothing else",
+        ));
+    }
+    // SAFETY: as context_of says; looked up first.
+    let (owner, domain) = unsafe { (context_of(context)?, get(attr.xrcd.cast::<XrcdObject>())?) };
+    let target = domain.create_target(owner)?;
+    attr.cap = cap_to_c(NO_QUEUES);
+    Ok(hand_out_target(
+        context,
+        owner,
+        target,
+        attr.qp_context,
+        IBV_QPS_RESET,
+    ))
 }
 
 pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
@@ -131,6 +213,9 @@ pub unsafe extern "C" fn create_qp_ex(
     pointer(|| {
         // SAFETY: the program's structure, or NULL.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno(libc::EINVAL))?;
+        if attr.qp_type == IBV_QPT_XRC_RECV {
+            return Ok(create_target(context, attr)?.cast());
+        }
         let has = |bit| attr.comp_mask & bit != 0;
         if attr.comp_mask & !KNOWN != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) {
             return Err(unsupported(
@@ -237,7 +322,7 @@ fn change_mcast(
         let (qp, gid) = unsafe { (get(raw.cast::<QpObject>())?, gid.as_ref()) };
         // SAFETY: any bytes are a GID.
         let mgid = unsafe { gid.ok_or(Errno(libc::EINVAL))?.raw };
-        Ok(qp.inner.with(|inner| change(&inner.qp, mgid))?)
+        qp.inner.with(|inner| Ok(change(inner.qp.own()?, mgid)?))
     })
 }
 
@@ -254,7 +339,10 @@ pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
         let object = raw.cast::<QpObject>();
         // SAFETY: looked up first.
         let qp = unsafe { get(object)? };
-        destroyed(qp.inner.with(|inner| inner.qp.destroy()))?;
+        destroyed(qp.inner.with(|inner| match &mut inner.qp {
+            AnyQp::Own(own) => own.destroy(),
+            AnyQp::Target(target) => lock(&qp.card.shared.names).drop_target(target),
+        }))?;
         qp.card.shared.withdraw(Numbered::Qp, qp.qp_num, object);
         qp.events.asynchronous.wait();
         drop(retire(object)?);

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use hca_verbs::{DeviceAttr, SendOp, Sge};
+use hca_verbs::{DeviceAttr, SendOp, Service, Sge};
 
 use crate::abi::*;
 use crate::boundary::{Verb, set_errno, unsupported};
@@ -42,7 +42,7 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
 }
 
 /// Only what was asked for, as ibv_create_qp_ex(3) says: another builder is NULL.
-pub fn set_functions(qp: &mut ibv_qp_ex, is_ud: bool, ops: u64) {
+pub fn set_functions(qp: &mut ibv_qp_ex, service: Service, ops: u64) {
     let has = |flag: u32| ops & u64::from(flag) != 0;
     macro_rules! builders {
         ($($flag:ident => $slot:ident,)*) => {
@@ -61,8 +61,10 @@ pub fn set_functions(qp: &mut ibv_qp_ex, is_ud: bool, ops: u64) {
         IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP => wr_atomic_cmp_swp,
         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD => wr_atomic_fetch_add,
     }
-    if is_ud {
-        qp.wr_set_ud_addr = Some(wr_set_ud_addr);
+    match service {
+        Service::Ud => qp.wr_set_ud_addr = Some(wr_set_ud_addr),
+        Service::Xrc => qp.wr_set_xrc_srqn = Some(wr_set_xrc_srqn),
+        _ => {}
     }
     qp.wr_set_sge = Some(wr_set_sge);
     qp.wr_set_sge_list = Some(wr_set_sge_list);
@@ -117,7 +119,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let result = unsafe {
         let qp = &*qp.cast::<QpObject>();
         let result = qp.inner.inside(|Inner { qp, section }| {
-            let posted = section.post(qp);
+            let posted = qp.own().and_then(|qp| section.post(qp));
             section.clear();
             posted
         });
@@ -234,6 +236,11 @@ unsafe extern "C" fn wr_set_ud_addr(
             });
         });
     }
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
+    // SAFETY: the program's QP, in a section.
+    unsafe { in_section(qp, |section| section.set_remote_srqn(remote_srqn)) };
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {

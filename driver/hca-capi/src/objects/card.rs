@@ -14,6 +14,7 @@ use crate::boundary::pipe::eventfd;
 use crate::boundary::{Errno, Verb, warn};
 use crate::cards::{DevPtr, cards};
 use crate::objects::events::{Events, Numbered, Target, Targets};
+use crate::objects::names::Names;
 
 /// Every interrupt wakes the pump; it looks after this time all the same, for records that a full pipe refused.
 const PUMP_INTERVAL_MS: i32 = 100;
@@ -22,6 +23,8 @@ const PUMP_INTERVAL_MS: i32 = 100;
 pub struct Shared {
     pub context: Context<DevPtr>,
     pub targets: Mutex<Targets>,
+    /// Of XRC: what is opened by name.
+    pub names: Mutex<Names>,
     generation: AtomicU32,
 }
 
@@ -41,18 +44,19 @@ impl Shared {
             context,
             events: events.clone(),
         };
-        lock(&self.targets).table(kind).insert(number, target);
+        let targets = &mut lock(&self.targets);
+        targets.table(kind).entry(number).or_default().push(target);
     }
 
     /// No event names the object any more; the card may have given its number to a new one by now.
     pub fn withdraw<T>(&self, kind: Numbered, number: u32, pointer: *mut T) {
         let targets = &mut lock(&self.targets);
         let table = targets.table(kind);
-        if table
-            .get(&number)
-            .is_some_and(|target| target.object == pointer as usize)
-        {
-            table.remove(&number);
+        if let Some(named) = table.get_mut(&number) {
+            named.retain(|target| target.object != pointer as usize);
+            if named.is_empty() {
+                table.remove(&number);
+            }
         }
     }
 }
@@ -84,6 +88,7 @@ impl Card {
         let shared = Arc::new(Shared {
             context,
             targets: Mutex::default(),
+            names: Mutex::default(),
             generation: AtomicU32::new(1),
         });
         let stop = Arc::new(eventfd().map_err(errno)?);

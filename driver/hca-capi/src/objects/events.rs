@@ -75,20 +75,23 @@ pub struct ChannelEnds {
     pub pipe: EventPipe<8>,
 }
 
+/// By number. A target of XRC can have several handles, each of them an object.
+pub type Table = HashMap<u32, Vec<Target>>;
+
 /// What events may name, and where they go. Whoever holds the lock may follow the addresses: objects leave before they
 /// are freed.
 #[derive(Default)]
 pub struct Targets {
-    cqs: HashMap<u32, Target>,
-    qps: HashMap<u32, Target>,
-    srqs: HashMap<u32, Target>,
+    cqs: Table,
+    qps: Table,
+    srqs: Table,
     channels: Vec<Arc<ChannelEnds>>,
     /// Asynchronous events of every open of the card.
     contexts: HashMap<usize, Arc<EventPipe<16>>>,
 }
 
 impl Targets {
-    pub fn table(&mut self, kind: Numbered) -> &mut HashMap<u32, Target> {
+    pub fn table(&mut self, kind: Numbered) -> &mut Table {
         match kind {
             Numbered::Cq => &mut self.cqs,
             Numbered::Qp => &mut self.qps,
@@ -98,8 +101,8 @@ impl Targets {
 
     /// The object that a record names, if it still exists.
     pub fn find(&mut self, kind: Numbered, number: u32, generation: u32) -> Option<&Target> {
-        let target = self.table(kind).get(&number);
-        target.filter(|target| target.generation == generation)
+        let mut targets = self.table(kind).get(&number)?.iter();
+        targets.find(|target| target.generation == generation)
     }
 
     pub fn add_channel(&mut self, channel: &Arc<ChannelEnds>) {
@@ -123,7 +126,7 @@ impl Targets {
     pub fn flush(&self) {
         for ends in &self.channels {
             while let Some(cqn) = ends.channel.poll_event() {
-                if let Some(cq) = self.cqs.get(&cqn) {
+                for cq in self.cqs.get(&cqn).into_iter().flatten() {
                     ends.pipe.push(record(cqn, cq.generation));
                 }
             }
@@ -137,7 +140,7 @@ impl Targets {
     /// An asynchronous event into the pipes of those whom it concerns.
     pub fn route(&self, event: &AsyncEvent) {
         // EVT: a kind counts from 0x10; 0 to 5, 6, 7 and 0x10 of those belong to an object, the others to the port.
-        let target = match event.kind {
+        let targets = match event.kind {
             EventKind::CqErr => self.cqs.get(&event.id),
             EventKind::QpFatal
             | EventKind::QpReqErr
@@ -157,10 +160,11 @@ impl Targets {
                 return;
             }
         };
-        // An object that is gone by now has nobody to tell.
-        let Some(target) = target else { return };
-        if let Some(pipe) = self.contexts.get(&target.context) {
-            pipe.push(async_record(record(event.id, target.generation), event.kind));
+        // An object that is gone by now has nobody to tell; V-120: each handle of a target of XRC is told.
+        for target in targets.into_iter().flatten() {
+            if let Some(pipe) = self.contexts.get(&target.context) {
+                pipe.push(async_record(record(event.id, target.generation), event.kind));
+            }
         }
     }
 }

@@ -8,6 +8,8 @@ pub mod cq;
 pub mod device;
 pub mod events;
 pub mod memory;
+pub mod names;
 pub mod qp;
 pub mod section;
 pub mod srq;
+pub mod xrc;

@@ -4,19 +4,76 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use hca_dev::ShortLock;
-use hca_verbs::RawQp;
+use hca_verbs::{QpAttr, QpAttrMask, QpCap, RawQp, Service};
 
 use crate::abi::*;
-use crate::boundary::live::{CStruct, Kind, Object};
+use crate::boundary::live::{CStruct, Kind, Object, lock};
+use crate::boundary::{Errno, Verb};
 use crate::cards::DevPtr;
 use crate::objects::card::Card;
 use crate::objects::events::Events;
 use crate::objects::memory::Hold;
+use crate::objects::names::SharedTarget;
 use crate::objects::section::Section;
+
+/// A QP with queues of its own, or one of the handles of a target of XRC.
+#[allow(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
+pub enum AnyQp {
+    Own(RawQp<DevPtr>),
+    Target(Arc<SharedTarget>),
+}
+
+impl AnyQp {
+    /// For what only a QP with queues can do.
+    #[inline]
+    pub fn own(&mut self) -> Verb<&mut RawQp<DevPtr>> {
+        match self {
+            Self::Own(qp) => Ok(qp),
+            Self::Target(_) => Err(Errno(libc::EINVAL)),
+        }
+    }
+
+    /// Programs treat QPs of XRC as those of RC: the kernel leaves away what is of the other kind, and so do we.
+    pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> hca_verbs::Result<()> {
+        const OF_TARGETS: QpAttrMask =
+            QpAttrMask::from_bits(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        const OF_INITIATORS: QpAttrMask =
+            QpAttrMask::from_bits(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+        let without = |other: QpAttrMask| QpAttrMask::from_bits(mask.bits() & !other.bits());
+        match self {
+            Self::Own(qp) if qp.service() == Service::Xrc => qp.modify(attr, without(OF_TARGETS)),
+            Self::Own(qp) => qp.modify(attr, mask),
+            Self::Target(target) => lock(&target.qp).modify(attr, without(OF_INITIATORS)),
+        }
+    }
+
+    pub fn query(&self) -> hca_verbs::Result<QpAttr> {
+        match self {
+            Self::Own(qp) => qp.query(),
+            Self::Target(target) => lock(&target.qp).query(),
+        }
+    }
+
+    pub fn cap(&self) -> QpCap {
+        match self {
+            Self::Own(qp) => qp.cap(),
+            Self::Target(_) => NO_QUEUES,
+        }
+    }
+}
+
+/// Sizes of the queues that a target does not have.
+pub const NO_QUEUES: QpCap = QpCap {
+    max_send_wr: 0,
+    max_recv_wr: 0,
+    max_send_sge: 0,
+    max_recv_sge: 0,
+    max_inline_data: 0,
+};
 
 /// What the QP's lock guards.
 pub struct Inner {
-    pub qp: RawQp<DevPtr>,
+    pub qp: AnyQp,
     /// The work requests of an open wr_start section.
     pub section: Section,
 }

@@ -3,7 +3,9 @@
 use std::ffi::c_int;
 use std::ops::Range;
 
-use hca_verbs::{AddressVector, Datagram, Destination, QpCap, RawQp, SendFlags, SendOp, SendWr, Sge, WrData};
+use hca_verbs::{
+    AddressVector, Datagram, Destination, QpCap, RawQp, SendFlags, SendOp, SendWr, Service, Sge, WrData,
+};
 
 use crate::boundary::convert::flags_of;
 use crate::boundary::{Errno, Verb};
@@ -19,6 +21,8 @@ struct Wr {
     data: Data,
     /// Place among the section's.
     destination: Option<usize>,
+    /// Of XRC: the peer's SRQ.
+    remote_srqn: Option<u32>,
 }
 
 /// Where a datagram goes.
@@ -38,7 +42,7 @@ enum Data {
 /// The work requests of one section. It keeps its memory from section to section.
 pub struct Section {
     cap: QpCap,
-    is_ud: bool,
+    service: Service,
     wrs: Vec<Wr>,
     sges: Vec<Sge>,
     bytes: Vec<u8>,
@@ -48,10 +52,10 @@ pub struct Section {
 }
 
 impl Section {
-    pub fn new(cap: QpCap, is_ud: bool) -> Self {
+    pub fn new(cap: QpCap, service: Service) -> Self {
         Self {
             cap,
-            is_ud,
+            service,
             wrs: Vec::new(),
             sges: Vec::new(),
             bytes: Vec::new(),
@@ -74,7 +78,7 @@ impl Section {
         self.wrs.reserve(usual);
         self.sges.reserve(usual);
         self.bytes.reserve(usual * self.cap.max_inline_data as usize);
-        if self.is_ud {
+        if self.service == Service::Ud {
             self.destinations.reserve(usual);
         }
     }
@@ -91,6 +95,7 @@ impl Section {
                 flags,
                 data: Data::Missing,
                 destination: None,
+                remote_srqn: None,
             }),
             Err(errno) => self.fail(errno.0),
         }
@@ -118,7 +123,13 @@ impl Section {
         if let Some(errno) = self.error {
             return Err(errno);
         }
-        let posted = if self.is_ud {
+        let posted = if self.service == Service::Xrc {
+            if self.wrs.iter().any(|wr| wr.remote_srqn.is_none()) {
+                return Err(Errno(libc::EINVAL));
+            }
+            let requests = self.wrs.iter();
+            qp.post_send_all_xrc(requests.filter_map(|wr| Some((self.send_wr(wr), wr.remote_srqn?))))
+        } else if self.service == Service::Ud {
             if self.wrs.iter().any(|wr| wr.destination.is_none()) {
                 return Err(Errno(libc::EINVAL));
             }
@@ -162,6 +173,14 @@ impl Section {
                 wr.destination = Some(self.destinations.len());
                 self.destinations.push(to);
             }
+            None => self.fail(libc::EINVAL),
+        }
+    }
+
+    /// V-176: mandatory for initiators of XRC.
+    pub fn set_remote_srqn(&mut self, remote_srqn: u32) {
+        match self.wrs.last_mut() {
+            Some(wr) => wr.remote_srqn = Some(remote_srqn),
             None => self.fail(libc::EINVAL),
         }
     }

@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use hca_abi::{CreateEqCmd, QueryDeviceResult as DeviceAttr};
+use hca_abi::{CreateEqCmd, ModifyQpCmd, QueryDeviceResult as DeviceAttr};
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{
     DevicePtr, Doorbells, DriverError, EqRing, Function, FunctionInfo, OpenOptions, PushSlot, PushSlots,
 };
 
 use crate::function::dispatcher::Dispatcher;
+use crate::values::address::while_resolving;
+use crate::values::attr::{QpAttr, QpAttrMask};
 use crate::values::error::{Error, Result};
 use crate::values::lock::lock;
 
@@ -91,6 +93,16 @@ impl<P: DevicePtr> Shared<P> {
     pub fn push_slot(&self) -> Result<Option<PushSlot>> {
         let count = self.query_device()?.push_slots();
         Ok(self.push_slots.get_or_init(|| PushSlots::new(count)).take())
+    }
+
+    /// MODIFY_QP, which may have to find a MAC address first.
+    pub fn modify_qp(&self, qpn: u32, attr: &QpAttr, mask: QpAttrMask) -> Result<()> {
+        let mut cmd = ModifyQpCmd::new();
+        cmd.set_qpn(qpn);
+        cmd.set_attr_mask(mask.bits());
+        cmd.set_attr(attr.to_abi(mask)?.0);
+        let done = while_resolving(|| self.function().modify_qp(&cmd));
+        done.map_err(|error| Error::of_path(error, attr.ah_attr.dgid, attr.ah_attr.port_num))
     }
 
     pub fn device(&self) -> &P::Target {

@@ -77,6 +77,12 @@ impl<P: DevicePtr> Context<P> {
         self.shared.query_device()
     }
 
+    /// READs and atomics that the device can have outstanding in either direction.
+    pub(crate) fn rd_atomic_max(&self) -> Result<u8> {
+        let limit = self.query_device()?.max_qp_rd_atom();
+        Ok(u8::try_from(limit).unwrap_or(u8::MAX))
+    }
+
     /// ibv_query_port; ports count from 1. The card is asked each time: counters and states change without an event.
     pub fn query_port(&self, port_num: u8) -> Result<PortAttr> {
         Ok(self.shared.function().query_port(port_num)?)

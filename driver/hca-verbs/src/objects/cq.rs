@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
 use hca_dev::{Device, DmaBuf, OneThread, ShortLock};
-use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, usable_cqes};
+use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, SrqRing, usable_cqes};
 
 use crate::function::dispatcher::{ChannelQueue, CqSink};
 use crate::function::shared::Shared;
@@ -228,6 +228,14 @@ impl Queue {
 impl<P: DevicePtr> CqShared<P> {
     pub fn attach(&self, qpn: u32, shadow: QpShadow) {
         self.queue.with(|queue| queue.ring.attach(qpn, shadow));
+    }
+
+    pub fn attach_srq(&self, number: u32, ring: Arc<SrqRing>) {
+        self.queue.with(|queue| queue.ring.attach_srq(number, ring));
+    }
+
+    pub fn detach_srq(&self, number: u32) {
+        self.queue.with(|queue| queue.ring.detach_srq(number));
     }
 
     /// Removes every completion of a QP that the card has moved to RESET, or destroyed.

@@ -11,3 +11,4 @@ pub mod pd;
 pub mod raw_qp;
 pub mod srq;
 pub mod typed_qp;
+pub mod xrc;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::{CreateQpCmd, ModifyQpCmd, Mtu, QpState, Service};
+use hca_abi::{CreateQpCmd, Mtu, QpState, Service};
 use hca_dev::Device;
 use hca_driver::{
     BadWr, Datagram, DatagramRules, DevicePtr, PostError, QpShadow, RecvRing, RecvShadow, RecvWr, SendRing,
@@ -13,7 +13,6 @@ use crate::objects::context::Context;
 use crate::objects::cq::{Cq, CqShared};
 use crate::objects::pd::{Pd, PdShared};
 use crate::objects::srq::Srq;
-use crate::values::address::while_resolving;
 use crate::values::attr::{QpAttr, QpAttrMask, QpCap};
 use crate::values::error::{Error, Result};
 
@@ -73,6 +72,8 @@ debug_as!(RawQp, qp_num, state);
 
 /// Where a QP receives.
 enum RecvQueue<P: DevicePtr> {
+    /// Nowhere: an initiator of XRC.
+    Absent,
     Own(RecvRing),
     Shared(Srq<P>),
 }
@@ -80,6 +81,7 @@ enum RecvQueue<P: DevicePtr> {
 impl<P: DevicePtr> RecvQueue<P> {
     fn shadow(&self) -> RecvShadow {
         match self {
+            Self::Absent => RecvShadow::Absent,
             Self::Own(ring) => RecvShadow::Own(ring.shadow().clone()),
             Self::Shared(srq) => RecvShadow::Shared {
                 srqn: srq.srqn(),
@@ -140,6 +142,7 @@ impl<P: DevicePtr> RawQp<P> {
         cmd.set_recv_cqn(options.recv_cq.cqn());
         cmd.set_async_eqn(shared.async_eq.eqn);
         let (recv, recv_size) = match options.srq {
+            _ if options.service == Service::Xrc => (RecvQueue::Absent, None),
             Some(srq) => {
                 cmd.set_has_srq(true);
                 cmd.set_srqn(srq.srqn());
@@ -176,6 +179,8 @@ impl<P: DevicePtr> RawQp<P> {
             SendRing::for_datagrams(send_memory, send_size, rules)
         } else if options.service == Service::Uc {
             SendRing::for_unreliable(send_memory, send_size)
+        } else if options.service == Service::Xrc {
+            SendRing::for_xrc(send_memory, send_size)
         } else {
             SendRing::new(send_memory, send_size)
         };
@@ -210,7 +215,7 @@ impl<P: DevicePtr> RawQp<P> {
     /// The SRQ that it receives from.
     pub fn srq(&self) -> Option<&Srq<P>> {
         match &self.recv {
-            RecvQueue::Own(_) => None,
+            RecvQueue::Absent | RecvQueue::Own(_) => None,
             RecvQueue::Shared(srq) => Some(srq),
         }
     }
@@ -246,28 +251,17 @@ impl<P: DevicePtr> RawQp<P> {
         }
     }
 
-    /// READs and atomics that the device can have outstanding in either direction.
-    pub(crate) fn rd_atomic_max(&self) -> Result<u8> {
-        let limit = self.context().query_device()?.max_qp_rd_atom();
-        Ok(u8::try_from(limit).unwrap_or(u8::MAX))
-    }
-
     /// ibv_modify_qp: all of it or nothing (QPS-3). A `max_rd_atomic` above the device's limit becomes the limit: it is
     /// what a peer can serve, and who asks for less at a time is served all the same. `max_dest_rd_atomic` is a promise
     /// to the peer, and refused. RESET empties both queues and takes their completions out
     /// of the CQs (QPS-6).
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<()> {
         self.check_alive()?;
-        let mut cmd = ModifyQpCmd::new();
-        cmd.set_qpn(self.qpn);
-        cmd.set_attr_mask(mask.bits());
         let mut attr = *attr;
         if mask.contains(QpAttrMask::MAX_QP_RD_ATOMIC) {
-            attr.max_rd_atomic = attr.max_rd_atomic.min(self.rd_atomic_max()?);
+            attr.max_rd_atomic = attr.max_rd_atomic.min(self.context().rd_atomic_max()?);
         }
-        cmd.set_attr(attr.to_abi(mask)?.0);
-        let done = while_resolving(|| self.pd.shared.function().modify_qp(&cmd));
-        done.map_err(|error| Error::of_path(error, attr.ah_attr.dgid, attr.ah_attr.port_num))?;
+        self.pd.shared.modify_qp(self.qpn, &attr, mask)?;
         if mask.contains(QpAttrMask::STATE) {
             self.state = attr.qp_state;
             if self.state == QpState::Reset {
@@ -351,6 +345,28 @@ impl<P: DevicePtr> RawQp<P> {
         Ok(())
     }
 
+    /// ibv_post_send of an initiator of XRC: each work request with the number of an SRQ of the peer (SPEC-3).
+    #[inline]
+    pub fn post_send_xrc<'a>(
+        &mut self,
+        list: impl IntoIterator<Item = (SendWr<'a>, u32)>,
+    ) -> std::result::Result<(), BadWr> {
+        let mut posting = self.start_posting();
+        for (index, (wr, remote_srqn)) in list.into_iter().enumerate() {
+            let pushed = posting.push_xrc(&wr, remote_srqn);
+            pushed.map_err(|error| BadWr { index, error })?;
+        }
+        Ok(())
+    }
+
+    /// [`RawQp::post_send_all`] of an initiator of XRC.
+    pub fn post_send_all_xrc<'a>(
+        &mut self,
+        list: impl Iterator<Item = (SendWr<'a>, u32)>,
+    ) -> std::result::Result<(), PostError> {
+        self.post_all(list, |ring, (wr, remote_srqn)| ring.push_xrc(&wr, remote_srqn))
+    }
+
     /// ibv_post_send of a QP of datagrams. The address handles are of its PD (MEM-2) and lead through its port (V-145).
     #[inline]
     pub fn post_send_to<'a>(
@@ -419,8 +435,10 @@ impl<P: DevicePtr> RawQp<P> {
         if self.gone || self.state == QpState::Reset {
             return refused(PostError::BadState);
         }
-        let RecvQueue::Own(recv) = &mut self.recv else {
-            return refused(PostError::SharedQueue);
+        let recv = match &mut self.recv {
+            RecvQueue::Own(recv) => recv,
+            RecvQueue::Absent => return refused(PostError::NoReceiveQueue),
+            RecvQueue::Shared(_) => return refused(PostError::SharedQueue),
         };
         let (mut result, mut done) = (Ok(()), 0);
         for wr in list {
@@ -482,6 +500,19 @@ impl<P: DevicePtr> Posting<'_, P> {
     pub fn push(&mut self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.check_state()?;
         self.qp.send.push(wr)
+    }
+
+    /// Sends of this QP name an SRQ of the peer: [`Posting::push_xrc`].
+    #[inline]
+    pub fn is_of_xrc(&self) -> bool {
+        self.qp.service == Service::Xrc
+    }
+
+    /// The same of an initiator of XRC: the SRQ is the peer's.
+    #[inline]
+    pub fn push_xrc(&mut self, wr: &SendWr<'_>, remote_srqn: u32) -> std::result::Result<(), PostError> {
+        self.check_state()?;
+        self.qp.send.push_xrc(wr, remote_srqn)
     }
 
     /// The same with a datagram.

@@ -7,7 +7,9 @@ use hca_abi::CreateSrqCmd;
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{BadWr, DevicePtr, DriverError, PostError, RecvWr, SrqRing, WqSize};
 
+use crate::objects::cq::{Cq, CqShared};
 use crate::objects::pd::{Pd, PdShared};
+use crate::objects::xrc::{Xrcd, XrcdShared};
 use crate::values::error::{Error, Result};
 
 /// Size and limit of an SRQ: ibv_srq_attr.
@@ -26,7 +28,22 @@ pub(crate) struct SrqShared<P: DevicePtr> {
     pub srqn: u32,
     pub ring: Arc<SrqRing>,
     max_sge: u32,
+    /// Of one of XRC.
+    xrc: Option<XrcPart<P>>,
     gone: AtomicBool,
+}
+
+/// Domain and CQ of an SRQ of XRC.
+type XrcPlace<P> = (Arc<XrcdShared<P>>, Arc<CqShared<P>>);
+
+/// What an SRQ of XRC has beside.
+pub(crate) struct XrcPart<P: DevicePtr> {
+    /// What peers name it.
+    pub number: u32,
+    /// Where its receives complete.
+    pub cq: Arc<CqShared<P>>,
+    /// Keeps it open.
+    pub _xrcd: Arc<XrcdShared<P>>,
 }
 
 impl<P: DevicePtr> SrqShared<P> {
@@ -48,6 +65,9 @@ impl<P: DevicePtr> SrqShared<P> {
 
     fn release(&self) -> Result<()> {
         self.gone.store(true, Ordering::Release);
+        if let Some(xrc) = &self.xrc {
+            xrc.cq.detach_srq(xrc.number);
+        }
         for memory in self.ring.memory() {
             self.pd.shared.device().free_dma(memory.clone())?;
         }
@@ -83,12 +103,24 @@ impl<P: DevicePtr> Clone for Srq<P> {
 impl<P: DevicePtr> Pd<P> {
     /// ibv_create_srq: of at least this size. Its receives serve every QP that is made with it.
     pub fn create_srq(&self, max_wr: u32, max_sge: u32) -> Result<Srq<P>> {
-        Srq::new(self.inner().clone(), max_wr, max_sge)
+        Srq::new(self.inner().clone(), max_wr, max_sge, None)
+    }
+
+    /// ibv_create_srq_ex of type XRC: peers name it in what they send to the targets of its XRC domain. Its receives
+    /// complete in `cq`; its memory keys, and those that peers name beside it, are of this PD.
+    pub fn create_xrc_srq(&self, xrcd: &Xrcd<P>, cq: &Cq<P>, max_wr: u32, max_sge: u32) -> Result<Srq<P>> {
+        let xrc = (xrcd.inner().clone(), cq.inner().clone());
+        Srq::new(self.inner().clone(), max_wr, max_sge, Some(xrc))
     }
 }
 
 impl<P: DevicePtr> Srq<P> {
-    pub(crate) fn new(pd: Arc<PdShared<P>>, max_wr: u32, max_sge: u32) -> Result<Self> {
+    pub(crate) fn new(
+        pd: Arc<PdShared<P>>,
+        max_wr: u32,
+        max_sge: u32,
+        xrc: Option<XrcPlace<P>>,
+    ) -> Result<Self> {
         pd.check_alive()?;
         if max_wr == 0 || max_sge == 0 {
             return Err(Error::Invalid(format!(
@@ -104,20 +136,37 @@ impl<P: DevicePtr> Srq<P> {
         cmd.set_log_stride(size.log_stride);
         cmd.set_async_eqn(shared.async_eq.eqn);
         cmd.set_list_base(list.iova());
+        if let Some((xrcd, cq)) = &xrc {
+            cmd.set_is_xrc(true);
+            cmd.set_xrcd(xrcd.xrcd);
+            cmd.set_cqn(cq.cqn);
+        }
         let made = shared.with_ring(size.ring_bytes(), |slots| {
             cmd.set_base(slots.iova());
             shared.function().create_srq(&cmd)
         });
         match made {
-            Ok((srqn, slots)) => Ok(Self {
-                inner: Arc::new(SrqShared {
-                    pd,
-                    srqn,
-                    ring: Arc::new(SrqRing::new(slots, list, size)),
-                    max_sge: size.recv_sges() as u32,
-                    gone: AtomicBool::new(false),
-                }),
-            }),
+            Ok(((srqn, number), slots)) => {
+                let ring = Arc::new(SrqRing::new(slots, list, size));
+                let xrc = xrc.map(|(xrcd, cq)| {
+                    cq.attach_srq(number, ring.clone());
+                    XrcPart {
+                        number,
+                        cq,
+                        _xrcd: xrcd,
+                    }
+                });
+                Ok(Self {
+                    inner: Arc::new(SrqShared {
+                        pd,
+                        srqn,
+                        ring,
+                        max_sge: size.recv_sges() as u32,
+                        xrc,
+                        gone: AtomicBool::new(false),
+                    }),
+                })
+            }
             Err(e) => {
                 shared.device().free_dma(list)?;
                 Err(e)
@@ -132,6 +181,11 @@ impl<P: DevicePtr> Srq<P> {
     /// Its number, as asynchronous events give it.
     pub fn srqn(&self) -> u32 {
         self.inner.srqn
+    }
+
+    /// ibv_get_srq_num: what peers name an SRQ of XRC; no other has such a number.
+    pub fn number(&self) -> Option<u32> {
+        self.inner.xrc.as_ref().map(|xrc| xrc.number)
     }
 
     /// Work requests that it holds.

@@ -360,3 +360,7 @@ pub(crate) const UC_RTR_MASK: QpAttrMask = union(&[
     QpAttrMask::RQ_PSN,
 ]);
 pub(crate) const UC_RTS_MASK: QpAttrMask = union(&[QpAttrMask::STATE, QpAttrMask::SQ_PSN]);
+
+/// What a target of XRC needs (QPS-20).
+pub(crate) const TARGET_RTS_MASK: QpAttrMask =
+    union(&[QpAttrMask::STATE, QpAttrMask::SQ_PSN, QpAttrMask::TIMEOUT]);

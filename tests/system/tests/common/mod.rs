@@ -4,6 +4,7 @@
 pub mod forge;
 pub mod many;
 pub mod words;
+pub mod xrc;
 
 use hca_link::LinkKind;
 use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect};

@@ -1,0 +1,64 @@
+//! XRC domains, and what QPs of XRC are made of (SPEC-3). An initiator sends and receives nothing. A target receives
+//! into whatever XRC SRQ of its domain a peer names; it has neither PD, CQs nor rings. Domains belong to one function.
+
+use crate::objects::require;
+use crate::{CmdResult, Control};
+use hca_abi::{AdminStatus, CreateQpCmd, PD_ANY, Service};
+
+impl Control {
+    /// Is `xrcd` a domain of `func`?
+    pub(crate) fn own_xrcd(&self, func: u8, xrcd: u32) -> CmdResult<usize> {
+        if self.xrcd_ids.owns(func, xrcd) {
+            Ok(xrcd as usize)
+        } else {
+            Err((AdminStatus::BadHandle, xrcd))
+        }
+    }
+
+    /// V-83.
+    pub(crate) fn alloc_xrcd(&mut self, func: u8) -> CmdResult<u32> {
+        let limit = self.xrcd_ids.limit();
+        let xrcd = self
+            .xrcd_ids
+            .alloc(func)
+            .ok_or((AdminStatus::NoResources, limit))?;
+        self.xrcds[xrcd as usize] = 0;
+        Ok(xrcd)
+    }
+
+    /// V-84: not while SRQs or targets are in it.
+    pub(crate) fn dealloc_xrcd(&mut self, func: u8, xrcd: u32) -> CmdResult {
+        let i = self.own_xrcd(func, xrcd)?;
+        if self.xrcds[i] != 0 {
+            return Err((AdminStatus::InUse, xrcd));
+        }
+        self.xrcd_ids.free(xrcd);
+        Ok(())
+    }
+
+    /// A QP of XRC as it will be: what its kind does not have is not looked at.
+    pub(crate) fn shape_xrc(&self, func: u8, cmd: &mut CreateQpCmd) -> CmdResult {
+        let is_xrc = cmd.service() == u8::from(Service::Xrc);
+        require(is_xrc || !cmd.is_target(), u32::from(cmd.service()))?;
+        if !is_xrc {
+            return Ok(());
+        }
+        require(!cmd.has_srq(), cmd.srqn())?;
+        cmd.set_rq_base(0);
+        cmd.set_rq_log_size(0);
+        cmd.set_rq_log_stride(0);
+        if cmd.is_target() {
+            self.own_xrcd(func, cmd.xrcd())?;
+            // The SRQ's domain is compared with that of keys, packet by packet.
+            cmd.set_pd(PD_ANY);
+            cmd.set_send_cqn(0);
+            cmd.set_recv_cqn(0);
+            cmd.set_sq_base(0);
+            cmd.set_sq_log_size(0);
+            cmd.set_sq_log_stride(0);
+        } else {
+            cmd.set_recv_cqn(cmd.send_cqn());
+        }
+        Ok(())
+    }
+}
