@@ -1,10 +1,11 @@
 // Jobs of all QPs in one pool: a list for each QP that has some, and the list of the free ones. A QP without a job
 // always finds room; others take a further one only while more places are free than there are QPs (more_o).
 //
-// put_i takes the place new_o; set_i writes over the job of place head_i. link_i, alone or with put_i: behind place from_i
-// comes place to_i, of which one may be new_o. get_i: the job of place head_i, and the place behind it, in the next
-// cycle, held. free_i gives the places from free_head_i to free_tail_i back, free_count_i of them. In one cycle there is
-// one of put_i, set_i, get_i and free_i at most, and no link_i with get_i or free_i; no put_i follows put_i at once.
+// put_i takes the place new_o; set_i writes over the job of place head_i. link_i, alone or with put_i: behind place
+// from_i comes place to_i, of which one may be new_o. get_i: the job of place head_i, and the place behind it, in the
+// next cycle, held. free_i gives the places from free_head_i to free_tail_i back, free_count_i of them. In one cycle
+// there is one of put_i, set_i, get_i and free_i at most, and no link_i with get_i or free_i; no put_i follows put_i at
+// once.
 module hca_resp_jobs
   import hca_pkg::*;
 #(

@@ -1,7 +1,7 @@
 // What the list of a QP's READ and atomic jobs becomes when a job comes, and when a packet of the first one leaves.
 // Jobs are in the order of their PSNs. Nothing that is here is ever given up for a request that comes again (REL-19: a
-// copy of the network's must cost nothing), and what a peer that has gone back asks for is sent before what it had asked
-// for later:
+// copy of the network's must cost nothing), and what a peer that has gone back asks for is sent before what it had
+// asked for later:
 //   newer than all here    at the end
 //   here, not yet sent     nothing to do
 //   in what has been sent of the first one   it takes that one's place: answers begin with its PSN

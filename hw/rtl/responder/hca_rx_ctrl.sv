@@ -29,7 +29,7 @@ module hca_rx_ctrl
   input  logic                       omt_valid_i,
   output logic                       omt_ready_o,
   input  omt_wr_t                    omt_i,
-  input  logic                       left_i,       // strobe: the oldest packet of omt has left the gather, or was dropped
+  input  logic                       left_i,       // strobe: omt's oldest packet has left the gather, or was dropped
   output lane_ask_t                  lane_ask_o,   // of a timer: which ring; next cycle: what has left it
   input  ring_age_t                  lane_age_i,
   output logic                       msg_room_o,   // QPs may take a further block of outstanding messages

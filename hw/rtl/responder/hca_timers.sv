@@ -84,6 +84,7 @@ module hca_timers
   made_t          made;
   logic           away, waiting, waits, fresh, changed, expired, overdue, step, own_we, gone, piped, redo;
   logic           waiting_q, waits_q, fire_q, own_we_q;
+  logic [EpochW-1:0] beyond;
   phase_e         phase;
   logic [StampW-1:0] elapsed, left_at_q, since_left;
   logic [27:0]    rnr_cycles;
@@ -201,7 +202,8 @@ module hca_timers
 
   // The epoch is compared modulo 2^16: one that has gone round in between only costs a further visit.
   assign lane_ask_o = ctx.lane;
-  assign gone       = lane_age_i.empty || EpochW'(lane_age_i.epoch - own.mark - EpochW'(1)) < (EpochW'(1) << (EpochW - 1));
+  assign beyond     = lane_age_i.epoch - own.mark - EpochW'(1);
+  assign gone       = lane_age_i.empty || !beyond[EpochW-1];
   assign since_left = look_q ? now_i[StampW-1:0] - left_at_q : '0;
   assign piped      = since_left >= StampW'(PipeCycles);   // all that has left the gather is in its ring
 
