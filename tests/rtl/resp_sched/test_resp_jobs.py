@@ -84,7 +84,7 @@ class Jobs:
 @cocotb.test()
 @cocotb.parametrize(seed=[1, 2, 3])
 async def random_jobs(dut, seed):
-    """Design 9.4, 9.10: jobs come at any place, are served, dropped, replaced; whoever has none finds room at any time."""
+    """Design 9.4, 9.10: jobs come at any place, are served, dropped, replaced; who has none always finds room."""
     pool = Jobs(dut, seed)
     for name in STROBES:
         pool.bench.set(name, 0)
