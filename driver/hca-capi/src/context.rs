@@ -11,7 +11,7 @@ use crate::card::Card;
 use crate::device::device_of;
 use crate::live::{CStruct, Kind, Object, get, lock, publish, retire};
 use crate::pipe::{EventPipe, eventfd};
-use crate::{cq, cq_ex, post, qp, query};
+use crate::{cq, cq_ex, post, qp, query, window};
 
 /// An open device. The program's pointer is that of the last field of `verbs`.
 #[repr(C)]
@@ -67,6 +67,9 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         post_send: Some(post::post_send),
         post_recv: Some(post::post_recv),
         post_srq_recv: Some(post::post_srq_recv),
+        alloc_mw: Some(window::alloc_mw),
+        bind_mw: Some(window::bind_mw),
+        dealloc_mw: Some(window::dealloc_mw),
         ..Default::default()
     };
     let context = ibv_context {

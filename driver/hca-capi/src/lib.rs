@@ -39,6 +39,7 @@ mod sockets;
 mod srq;
 mod strings;
 mod wc_address;
+mod window;
 
 pub use boundary::{Errno, Verb};
 pub use sockets::{Cards, DevPtr, install_cards};

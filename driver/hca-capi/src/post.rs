@@ -91,6 +91,11 @@ unsafe fn operation(wr: &ibv_send_wr) -> Verb<SendOp> {
                 rkey: atomic.rkey,
                 add: atomic.compare_add,
             },
+            IBV_WR_BIND_MW => {
+                let bind = wr.__bindgen_anon_2.bind_mw;
+                crate::window::bind(bind.mw, bind.rkey, &bind.bind_info)?
+            }
+            IBV_WR_LOCAL_INV => SendOp::LocalInv { invalidate_rkey: key },
             _ => return Err(Errno(libc::EOPNOTSUPP)),
         })
     }
@@ -158,7 +163,7 @@ unsafe fn take<const N: usize, T>(
 /// Errno and position of the first work request that was refused.
 type Refused = Result<(), (Errno, usize)>;
 
-fn refusal(bad: BadWr) -> (Errno, usize) {
+pub fn refusal(bad: BadWr) -> (Errno, usize) {
     (Errno(bad.error.errno()), bad.index)
 }
 

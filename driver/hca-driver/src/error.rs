@@ -211,6 +211,12 @@ pub enum PostError {
         /// Sum of the entries.
         length: u64,
     },
+    /// No packet goes out.
+    #[error("{opcode:?} has no data")]
+    DataNotAllowed {
+        /// Opcode of the work request.
+        opcode: WrOpcode,
+    },
     /// V-179: what the peer must answer.
     #[error("{opcode:?} on an unreliable connection: it can SEND and WRITE, with immediate data or without")]
     NotForUnreliable {

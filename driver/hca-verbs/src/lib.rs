@@ -54,6 +54,7 @@ mod pd;
 mod raw_qp;
 mod srq;
 mod typed_qp;
+mod window;
 
 pub use address::{AhAttr, Gid, gid_of_ipv4, link_local_gid_of_mac};
 pub use ah::Ah;
@@ -70,7 +71,7 @@ pub use hca_abi::{
     WcOpcode, WcStatus, port_attr, wc_flag,
 };
 pub use hca_driver::{
-    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, OpenOptions, PostError,
+    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, OpenOptions, PostError,
     RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
 pub use known::PortTables;
@@ -80,3 +81,4 @@ pub use pd::Pd;
 pub use raw_qp::{QpOptions, RawQp};
 pub use srq::{Srq, SrqAttr};
 pub use typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};
+pub use window::{Mw, MwType, next_rkey};

@@ -122,11 +122,11 @@ module hca_core
   localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, RdSrq = 8, RdAtomic = 9,
                           NumRd = 10;
   // DMA write clients.
-  localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, WrAtomic = 4, NumWr = 5;
+  localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, WrAtomic = 4, WrMw = 5, NumWr = 6;
   // Takers of QP contexts.
   localparam int unsigned QpcReq = 0, QpcResp = 1, QpcRxCtrl = 2, QpcExec = 3, QpcTx = 4, QpcDb = 5, NumQpc = 6;
   // Sources of pipeline messages.
-  localparam int unsigned MsgGather = 0, MsgReq = 1, MsgDb = 2, MsgMgmt = 3, NumMsg = 4;
+  localparam int unsigned MsgGather = 0, MsgReq = 1, MsgDb = 2, MsgMgmt = 3, MsgMw = 4, NumMsg = 5;
   // Sources of events (the management block adds its own).
   localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, EvSrq = 4, NumEv = 5;
 
@@ -169,7 +169,7 @@ module hca_core
   dma_rd_rsp_t [NumRd-1:0] rrsp;
 
   localparam part_e RdPart [RdLines+1] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt, PartRdLines};
-  localparam int unsigned RdTags [NumRd] = '{64, 64, 64, 2, 8, 8, 8, 8, 8, 16};
+  localparam int unsigned RdTags [NumRd] = '{64, 64, 64, 4, 8, 8, 8, 8, 8, 16};
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port
       hca_dma_rd_port #(.Tags(RdTags[c]), .Bytes((c < RdLines) ? 512 : 128)) u_port (
@@ -239,10 +239,25 @@ module hca_core
   logic                      key_wr_valid, fw_forget_valid, fw_forget_ready;
   key_forget_t               fw_forget, forget;
   logic [1:0][1:0]           forget_valid, forget_ready;
-  hca_key_table u_keys (
-    .clk_i, .rst_i, .wr_valid_i(key_wr_valid), .wr_func_i(key_wr_func), .wr_i(key_wr), .tables_o(key_tables),
-    .forget_valid_i(fw_forget_valid), .forget_ready_o(fw_forget_ready), .forget_i(fw_forget),
-    .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget)
+  logic       mw_op_valid, mw_op_ready, inv_valid, few_req_valid, few_req_ready, few_rsp_valid, few_rsp_ready;
+  mw_op_t     mw_op;
+  mw_inv_t    inv;
+  logic [7:0] enter, leave;
+  logic       fence_start, fence_busy, omt_valid, omt_ready;
+  omt_wr_t    omt;
+  dma_rd_req_t few_req;
+  hca_keys u_keys (
+    .clk_i, .rst_i, .mw_clk_i(pclk[PartRdMgmt]), .key_wr_valid_i(key_wr_valid), .key_wr_func_i(key_wr_func),
+    .key_wr_i(key_wr), .fw_forget_valid_i(fw_forget_valid), .fw_forget_ready_o(fw_forget_ready),
+    .fw_forget_i(fw_forget), .fw_req_valid_i(few_req_valid), .fw_req_ready_o(few_req_ready), .fw_req_i(few_req),
+    .fw_rsp_valid_o(few_rsp_valid), .fw_rsp_ready_i(few_rsp_ready), .fw_fence_start_i(fence_start),
+    .fw_fence_busy_o(fence_busy), .enter_i(enter), .leave_i(leave), .tables_o(key_tables),
+    .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget),
+    .op_made_i(omt_valid && omt_ready && is_local(omt.opcode)), .op_valid_i(mw_op_valid), .op_ready_o(mw_op_ready),
+    .op_i(mw_op), .inv_valid_i(inv_valid), .inv_i(inv), .msg_valid_o(msg_valid[MsgMw]), .msg_ready_i(msg_ready[MsgMw]),
+    .msg_o(msg[MsgMw]), .wr_valid_o(wr_valid[WrMw]), .wr_ready_i(wr_ready[WrMw]), .wr_o(wr[WrMw]),
+    .req_valid_o(rreq_valid[RdMgmt]), .req_ready_i(rreq_ready[RdMgmt]), .req_o(rreq[RdMgmt]),
+    .rsp_valid_i(rrsp_valid[RdMgmt]), .rsp_ready_o(rrsp_ready[RdMgmt]), .rsp_i(rrsp[RdMgmt])
   );
 
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
@@ -262,17 +277,16 @@ module hca_core
   logic       txp_valid, txp_ready, pay_valid, pay_ready, ack_valid, ack_ready;
   txp_t       txp, ack;
   pay_t       pay;
-  logic       upd_valid, upd_ready, omt_valid, omt_ready, msg_room;
+  logic       upd_valid, upd_ready, msg_room;
   ack_upd_t   upd;
   logic       rd_placed_valid, rd_placed_ready;
   logic [QpW-1:0] rd_placed;
-  omt_wr_t    omt;
   av_wr_t         av_wr;
   gid_wr_t        gid_wr;
   group_wr_t      group_wr;
   logic           group_wr_valid, group_wr_ready, sent_full;
   logic [1:0]     unacked_left, unacked_lost;
-  logic           emit, fetch_begun, made_read, item_made, refusal_done, fence_start, fence_busy;
+  logic           emit, fetch_begun, made_read, item_made, refusal_done;
   logic [QpW-1:0] emit_qpn;
   logic [23:0]    emit_psn;
 
@@ -287,6 +301,7 @@ module hca_core
     .fetch_rsp_ready_o(rrsp_ready[RdSq]), .fetch_rsp_i(rrsp[RdSq]), .fetch_begun_o(fetch_begun),
     .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]), .seg_valid_o(src_seg_valid[0]),
     .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]), .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
+    .mw_valid_o(mw_op_valid), .mw_ready_i(mw_op_ready), .mw_o(mw_op),
     .msg_room_i(msg_room), .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
     .av_wr_o(av_wr), .av_left_i(unacked_left[0]), .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(),
     .ev_emit_psn_o(emit_psn)
@@ -388,6 +403,8 @@ module hca_core
     .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]), .msg_requester_i(msg[MsgReq]),
     .msg_doorbell_valid_i(msg_valid[MsgDb]), .msg_doorbell_ready_o(msg_ready[MsgDb]), .msg_doorbell_i(msg[MsgDb]),
     .msg_mgmt_valid_i(msg_valid[MsgMgmt]), .msg_mgmt_ready_o(msg_ready[MsgMgmt]), .msg_mgmt_i(msg[MsgMgmt]),
+    .msg_mw_valid_i(msg_valid[MsgMw]), .msg_mw_ready_o(msg_ready[MsgMw]), .msg_mw_i(msg[MsgMw]),
+    .inv_valid_o(inv_valid), .inv_o(inv),
     .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
     .sent_i({sent_txp.unacked && !sent_txp.datagram, sent_txp.datagram} & {2{sent}}), .sent_qpn_i(sent_txp.qpn),
     .sent_psn_i(sent_txp.psn), .sent_full_o(sent_full), .unacked_lost_i(unacked_lost), .unacked_left_o(unacked_left),
@@ -442,15 +459,11 @@ module hca_core
   );
 
   // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
-  hca_fence #(.Streams(8), .CountW(12)) u_fence (
-    .clk_i, .rst_i,
-    .enter_i({rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked && !src_txp[0].datagram, src_txp[0].datagram}
-              & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused,
-              fetch_begun, made_read, emit, item_made}),
-    .leave_i({rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
-              rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
-    .start_i(fence_start), .busy_o(fence_busy)
-  );
+  assign enter = {rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked && !src_txp[0].datagram,
+                  src_txp[0].datagram} & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused, fetch_begun, made_read,
+                  emit, item_made};
+  assign leave = {rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
+                  rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended};
 
   // ---- Management ----------------------------------------------------------------------------------------
   hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1)) u_mgmt (
@@ -469,9 +482,9 @@ module hca_core
     .mad_req_o(mad_req), .mad_rsp_i(mad_rsp),
     .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),
     .msg_o(msg[MsgMgmt]), .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
-    .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(rreq_valid[RdMgmt]),
-    .rd_req_ready_i(rreq_ready[RdMgmt]), .rd_req_o(rreq[RdMgmt]), .rd_rsp_valid_i(rrsp_valid[RdMgmt]),
-    .rd_rsp_ready_o(rrsp_ready[RdMgmt]), .rd_rsp_i(rrsp[RdMgmt]), .wr_valid_o(wr_valid[WrMgmt]),
+    .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(few_req_valid),
+    .rd_req_ready_i(few_req_ready), .rd_req_o(few_req), .rd_rsp_valid_i(few_rsp_valid),
+    .rd_rsp_ready_o(few_rsp_ready), .rd_rsp_i(rrsp[RdMgmt]), .wr_valid_o(wr_valid[WrMgmt]),
     .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]), .fence_start_o(fence_start), .fence_busy_i(fence_busy),
     .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counter_rd_o(counter_rd), .counter_word_o(counter_word),
     .counter_data_i(counter_data)
