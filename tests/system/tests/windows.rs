@@ -116,7 +116,7 @@ fn writes(pair: &mut Pair, qp: &mut RawQp<Dev>, rkey: u32, is_good: bool, what: 
 }
 
 fn to_err(qp: &mut RawQp<Dev>) {
-    assert_eq!(qp.query().unwrap().0.qp_state, QpState::Err);
+    assert_eq!(qp.query().unwrap().qp_state, QpState::Err);
 }
 
 /// OP-11, V-135, V-136: bound, used, invalidated; bound again with another key, and invalidated by the peer.
