@@ -12,7 +12,7 @@ use crate::pd::{Pd, PdShared};
 /// Kind of a window (V-135).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MwType {
-    /// Any QP of its protection domain binds it, and rebinds it; each binding has a new key, which this library chooses.
+    /// Any QP of its protection domain binds it, and rebinds it; each binding has a new key, chosen here.
     One,
     /// Type 2B: the program chooses the low byte of the key, only the QP that has bound it can be used with it, and it
     /// is invalidated before it is bound again.

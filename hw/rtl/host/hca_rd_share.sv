@@ -1,5 +1,5 @@
-// Two clients at one hca_dma_rd_port, in turn: answers come in the order of the requests. A client that does not take its
-// answer holds up the other.
+// Two clients at one hca_dma_rd_port, in turn: answers come in the order of the requests. A client that does not take
+// its answer holds up the other.
 module hca_rd_share
   import hca_pkg::*;
 #(

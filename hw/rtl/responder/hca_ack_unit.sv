@@ -288,7 +288,8 @@ module hca_ack_unit
         item_o.msg_last      = rd_last;
         item_o.resumes       = back;
       end
-      item_o.cqe.valid     = fail || back || ((complete || (deliver && rd_last) || (at_end && retire)) && row_i.signaled);
+      item_o.cqe.valid     = fail || back
+                             || ((complete || (deliver && rd_last) || (at_end && retire)) && row_i.signaled);
       item_o.cqe.cqn       = ctx_i.send_cqn;
       item_o.cqe.solicited = 1'b0;
       item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);

@@ -1,5 +1,5 @@
-// The second half of a SEND with invalidate: hca_mw has answered. Its payload is under way to memory, in front of the item
-// made here. The peer gets its acknowledge, and the receive WQE completes; or the key was not to be invalidated by
+// The second half of a SEND with invalidate: hca_mw has answered. Its payload is under way to memory, in front of the
+// item made here. The peer gets its acknowledge, and the receive WQE completes; or the key was not to be invalidated by
 // this QP: NAK, and the QP is dead. What came from the peer meanwhile was dropped: a NAK of the sequence asks for it
 // at once, and acknowledges the SEND as well. Combinational.
 module hca_rx_inv

@@ -236,29 +236,11 @@ module hca_core
   key_place_t                key_wr;
   key_place_t [NumFuncs-1:0] key_tables;
   logic [FuncIdxW-1:0]       key_wr_func;
-  logic                      key_wr_valid, fw_forget_valid, fw_forget_ready;
+  logic                      key_wr_valid, fw_forget_valid, fw_forget_ready, mw_op_valid, mw_op_ready, inv_valid;
   key_forget_t               fw_forget, forget;
   logic [1:0][1:0]           forget_valid, forget_ready;
-  logic       mw_op_valid, mw_op_ready, inv_valid, few_req_valid, few_req_ready, few_rsp_valid, few_rsp_ready;
-  mw_op_t     mw_op;
-  mw_inv_t    inv;
-  logic [7:0] enter, leave;
-  logic       fence_start, fence_busy, omt_valid, omt_ready;
-  omt_wr_t    omt;
-  dma_rd_req_t few_req;
-  hca_keys u_keys (
-    .clk_i, .rst_i, .mw_clk_i(pclk[PartRdMgmt]), .key_wr_valid_i(key_wr_valid), .key_wr_func_i(key_wr_func),
-    .key_wr_i(key_wr), .fw_forget_valid_i(fw_forget_valid), .fw_forget_ready_o(fw_forget_ready),
-    .fw_forget_i(fw_forget), .fw_req_valid_i(few_req_valid), .fw_req_ready_o(few_req_ready), .fw_req_i(few_req),
-    .fw_rsp_valid_o(few_rsp_valid), .fw_rsp_ready_i(few_rsp_ready), .fw_fence_start_i(fence_start),
-    .fw_fence_busy_o(fence_busy), .enter_i(enter), .leave_i(leave), .tables_o(key_tables),
-    .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget),
-    .op_made_i(omt_valid && omt_ready && is_local(omt.opcode)), .op_valid_i(mw_op_valid), .op_ready_o(mw_op_ready),
-    .op_i(mw_op), .inv_valid_i(inv_valid), .inv_i(inv), .msg_valid_o(msg_valid[MsgMw]), .msg_ready_i(msg_ready[MsgMw]),
-    .msg_o(msg[MsgMw]), .wr_valid_o(wr_valid[WrMw]), .wr_ready_i(wr_ready[WrMw]), .wr_o(wr[WrMw]),
-    .req_valid_o(rreq_valid[RdMgmt]), .req_ready_i(rreq_ready[RdMgmt]), .req_o(rreq[RdMgmt]),
-    .rsp_valid_i(rrsp_valid[RdMgmt]), .rsp_ready_o(rrsp_ready[RdMgmt]), .rsp_i(rrsp[RdMgmt])
-  );
+  mw_op_t  mw_op;
+  mw_inv_t inv;
 
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
   logic [1:0]                 made_valid, gather_left;
@@ -271,23 +253,20 @@ module hca_core
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [NumPorts-1:0] ib;
   logic [NumLanes-1:0] sl_open;
-  logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
+  logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready, unacked_left, unacked_lost;
   txp_t [1:0] src_txp;
   seg_t [1:0] src_seg;
   logic       txp_valid, txp_ready, pay_valid, pay_ready, ack_valid, ack_ready;
   txp_t       txp, ack;
   pay_t       pay;
-  logic       upd_valid, upd_ready, msg_room;
+  logic       upd_valid, upd_ready, omt_valid, omt_ready, msg_room, rd_placed_valid, rd_placed_ready;
+  omt_wr_t    omt;
   ack_upd_t   upd;
-  logic       rd_placed_valid, rd_placed_ready;
-  logic [QpW-1:0] rd_placed;
+  logic [QpW-1:0] rd_placed, emit_qpn;
   av_wr_t         av_wr;
   gid_wr_t        gid_wr;
   group_wr_t      group_wr;
-  logic           group_wr_valid, group_wr_ready, sent_full;
-  logic [1:0]     unacked_left, unacked_lost;
-  logic           emit, fetch_begun, made_read, item_made, refusal_done;
-  logic [QpW-1:0] emit_qpn;
+  logic           group_wr_valid, group_wr_ready, sent_full, emit, fetch_begun, made_read, item_made, refusal_done;
   logic [23:0]    emit_psn;
 
   hca_requester u_requester (
@@ -458,12 +437,25 @@ module hca_core
     .ev_ready_i(ev_ready[EvEq]), .ev_o(ev[EvEq]), .drop_cnt_o(), .bad_db_cnt_o()
   );
 
-  // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
-  assign enter = {rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked && !src_txp[0].datagram,
-                  src_txp[0].datagram} & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused, fetch_begun, made_read,
-                  emit, item_made};
-  assign leave = {rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
-                  rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended};
+  // ---- Windows, fences: whatever may touch memory for a QP or by a key enters, and leaves ------------------
+  logic        fence_start, fence_busy, fw_rd_valid, fw_rd_ready, fw_rsp_valid, fw_rsp_ready;
+  dma_rd_req_t fw_rd;
+  hca_keys u_keys (
+    .clk_i, .rst_i, .mw_clk_i(pclk[PartRdMgmt]), .key_wr_valid_i(key_wr_valid), .key_wr_func_i(key_wr_func),
+    .key_wr_i(key_wr), .fw_forget_valid_i(fw_forget_valid), .fw_forget_ready_o(fw_forget_ready),
+    .fw_forget_i(fw_forget), .fw_req_valid_i(fw_rd_valid), .fw_req_ready_o(fw_rd_ready), .fw_req_i(fw_rd),
+    .fw_rsp_valid_o(fw_rsp_valid), .fw_rsp_ready_i(fw_rsp_ready), .fw_fence_start_i(fence_start),
+    .fw_fence_busy_o(fence_busy), .enter_i({rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked
+    && !src_txp[0].datagram, src_txp[0].datagram} & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused, fetch_begun,
+    made_read, emit, item_made}), .leave_i({rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
+    rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}), .tables_o(key_tables),
+    .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget),
+    .op_made_i(omt_valid && omt_ready && is_local(omt.opcode)), .op_valid_i(mw_op_valid), .op_ready_o(mw_op_ready),
+    .op_i(mw_op), .inv_valid_i(inv_valid), .inv_i(inv), .msg_valid_o(msg_valid[MsgMw]), .msg_ready_i(msg_ready[MsgMw]),
+    .msg_o(msg[MsgMw]), .wr_valid_o(wr_valid[WrMw]), .wr_ready_i(wr_ready[WrMw]), .wr_o(wr[WrMw]),
+    .req_valid_o(rreq_valid[RdMgmt]), .req_ready_i(rreq_ready[RdMgmt]), .req_o(rreq[RdMgmt]),
+    .rsp_valid_i(rrsp_valid[RdMgmt]), .rsp_ready_o(rrsp_ready[RdMgmt]), .rsp_i(rrsp[RdMgmt])
+  );
 
   // ---- Management ----------------------------------------------------------------------------------------
   hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1)) u_mgmt (
@@ -482,9 +474,9 @@ module hca_core
     .mad_req_o(mad_req), .mad_rsp_i(mad_rsp),
     .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),
     .msg_o(msg[MsgMgmt]), .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
-    .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(few_req_valid),
-    .rd_req_ready_i(few_req_ready), .rd_req_o(few_req), .rd_rsp_valid_i(few_rsp_valid),
-    .rd_rsp_ready_o(few_rsp_ready), .rd_rsp_i(rrsp[RdMgmt]), .wr_valid_o(wr_valid[WrMgmt]),
+    .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(fw_rd_valid),
+    .rd_req_ready_i(fw_rd_ready), .rd_req_o(fw_rd), .rd_rsp_valid_i(fw_rsp_valid),
+    .rd_rsp_ready_o(fw_rsp_ready), .rd_rsp_i(rrsp[RdMgmt]), .wr_valid_o(wr_valid[WrMgmt]),
     .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]), .fence_start_o(fence_start), .fence_busy_i(fence_busy),
     .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counter_rd_o(counter_rd), .counter_word_o(counter_word),
     .counter_data_i(counter_data)

@@ -132,7 +132,8 @@ def verdict(card, op, wqe):
     if not get("is_window", 0) or get("func", 0) != op["func"] or get("pd", 0) != op["pd"]:
         return False, None
     if not op["bind_mw"]:
-        good = get("valid", 0) and get("is_type_2", 0) and get("qpn", 0) == op["qpn"] and get("tag", 0) == op["key"] % 256
+        good = (get("valid", 0) and get("is_type_2", 0) and get("qpn", 0) == op["qpn"]
+                and get("tag", 0) == op["key"] % 256)
         return bool(good), dict(old, valid=0)
     if wqe["is_type_2"] != get("is_type_2", 0) or (get("is_type_2", 0) and get("valid", 0)):
         return False, None
@@ -173,8 +174,9 @@ def random_op(card):
     tag = window.get("tag", 0) if not op["bind_mw"] and not wrong else rng.getrandbits(8)
     op["key"] = key_of(func if rng.random() < 0.97 else 1, row if rng.random() < 0.97 else 99, tag)
     op["va"] = max(start + rng.choice((0, 0, 7, 4990, 5000, -1)), 0)
-    wqe = {"length": rng.choice((0, 1, 10, 4993, 5000, 5001, (1 << 64) - 1)), "lkey": key_of(
-        func, region, target.get("tag", 0) ^ (rng.random() < 0.05)), "access": rng.choice((2, 4, 8, 14, 36, 46, 15, 30)),
+    wqe = {"length": rng.choice((0, 1, 10, 4993, 5000, 5001, (1 << 64) - 1)),
+           "lkey": key_of(func, region, target.get("tag", 0) ^ (rng.random() < 0.05)),
+           "access": rng.choice((2, 4, 8, 14, 36, 46, 15, 30)),
            "is_type_2": window.get("is_type_2", 0) ^ (rng.random() < 0.1)}
     return op, wqe
 

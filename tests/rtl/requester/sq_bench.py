@@ -477,8 +477,8 @@ class SqBench(Bench):
             seg = self.segs.popleft()
             qp, segments = self.need_segs[0]
             bypass, key, va, length = segments.popleft()
-            want = dict(bypass=bypass, access=0, func=qp.func, pd=qp.context["pd"], qpn=qp.context["qpn"], key=key, va=va,
-                        len_bytes=length, chk_bytes=length, last=int(not segments))
+            want = dict(bypass=bypass, access=0, func=qp.func, pd=qp.context["pd"], qpn=qp.context["qpn"], key=key,
+                        va=va, len_bytes=length, chk_bytes=length, last=int(not segments))
             assert seg == want, f"segment {seg}, expected {want}"
             if not segments:
                 self.need_segs.popleft()
