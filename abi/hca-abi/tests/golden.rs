@@ -73,7 +73,11 @@ fn sq_wqe_bind() {
     b.set_lkey(0x0000_1107);
     b.set_access(0x2e);
     b.set_is_type_2(true);
-    expect(b.as_bytes(), 32, &[(0, "01 00 00 00 10 00 00 00 07 11 00 00 2e 01")]);
+    expect(
+        b.as_bytes(),
+        32,
+        &[(0, "01 00 00 00 10 00 00 00 07 11 00 00 2e 01")],
+    );
 }
 
 #[test]

@@ -24,10 +24,8 @@ impl Object for MwObject {
 }
 
 /// Rights of a window.
-const MW_ACCESS: c_uint = IBV_ACCESS_REMOTE_WRITE
-    | IBV_ACCESS_REMOTE_READ
-    | IBV_ACCESS_REMOTE_ATOMIC
-    | IBV_ACCESS_ZERO_BASED;
+const MW_ACCESS: c_uint =
+    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
 
 pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     pointer(|| {
@@ -36,7 +34,11 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ib
         let mw = domain.pd.alloc_mw(match kind {
             IBV_MW_TYPE_1 => MwType::One,
             IBV_MW_TYPE_2 => MwType::Two,
-            _ => return Err(invalid(&format!("memory window of type {kind}: there are 1 and 2"))),
+            _ => {
+                return Err(invalid(&format!(
+                    "memory window of type {kind}: there are 1 and 2"
+                )));
+            }
         })?;
         // SAFETY: a live domain, and a field that nobody changes.
         let context = unsafe { (*pd).context };

@@ -1,11 +1,11 @@
 //! One method per admin command.
 
 use hca_abi::{
-    AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, HandleResult,
-    McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryDeviceResult,
-    QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult,
-    QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult,
-    SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
+    AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd,
+    HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult,
+    QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult, QueryPortCmd,
+    QueryPortResult, QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd,
+    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;

@@ -4,7 +4,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use hca_abi::{
-    AdminOpcode, AdminStatus, AllocMwCmd, MAX_LOG_KEYS, ModifyMrCmd, Mpt, RegMrCmd, RegMrResult, SetKeyTableCmd,
+    AdminOpcode, AdminStatus, AllocMwCmd, MAX_LOG_KEYS, ModifyMrCmd, Mpt, RegMrCmd, RegMrResult,
+    SetKeyTableCmd,
 };
 use hca_dev::{Device, DmaBuf};
 

@@ -12,7 +12,8 @@ use crate::error::PostError;
 use crate::push::PushSlot;
 use crate::shadow::WqShadow;
 use crate::work::{
-    DATAGRAM_HEADER_BYTES, MwBind, SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData, total_length,
+    DATAGRAM_HEADER_BYTES, MwBind, SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData,
+    total_length,
 };
 
 /// Bytes that the headers of all send WQEs begin with alike.

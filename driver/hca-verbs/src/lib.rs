@@ -71,8 +71,8 @@ pub use hca_abi::{
     WcOpcode, WcStatus, port_attr, wc_flag,
 };
 pub use hca_driver::{
-    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, OpenOptions, PostError,
-    RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
+    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, OpenOptions,
+    PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
 pub use known::PortTables;
 pub use link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};

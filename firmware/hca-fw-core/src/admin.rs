@@ -5,8 +5,8 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminCmd, AdminCpl, AdminOpcode, AllocMwCmd, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd,
-    HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
+    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
+    CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
     QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd,
     RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
     SetPkeyCmd, SetSl2vlCmd, VlArbCmd,

@@ -3,10 +3,10 @@
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd,
-    ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd,
-    RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd,
-    StructDef, VlArbCmd, qp_attr,
+    AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, McastCmd,
+    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryPortCmd,
+    QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
+    SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
 };
 
 /// Bytes of a command's body.

@@ -209,7 +209,12 @@ impl Control {
     }
 
     /// V-135: a window, which is not bound: hardware does that. Its row is not valid until then.
-    pub(crate) fn alloc_mw<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &AllocMwCmd) -> CmdResult<u32> {
+    pub(crate) fn alloc_mw<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &AllocMwCmd,
+    ) -> CmdResult<u32> {
         let pd = self.own_pd(func, cmd.pd())?;
         let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
         let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;

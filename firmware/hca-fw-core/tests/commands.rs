@@ -160,7 +160,10 @@ fn a_region_changes_its_rights_and_its_domain() {
 fn windows_come_and_go() {
     let mut rig = Rig::new();
     let pd = rig.function.alloc_pd().unwrap();
-    assert_eq!(refusal(rig.function.alloc_mw(1 << 20, true)).status, AdminStatus::BadHandle);
+    assert_eq!(
+        refusal(rig.function.alloc_mw(1 << 20, true)).status,
+        AdminStatus::BadHandle
+    );
     let keys = [true, false].map(|is_type_2| rig.function.alloc_mw(pd, is_type_2).unwrap());
     assert_ne!(keys[0] >> 8, keys[1] >> 8);
     assert_eq!(refusal(rig.function.dealloc_pd(pd)).status, AdminStatus::InUse);
@@ -169,7 +172,10 @@ fn windows_come_and_go() {
         assert_eq!(refusal(rig.function.dereg_mr(key)).status, AdminStatus::BadHandle);
         // Any of its keys names it.
         rig.function.dealloc_mw(key ^ 0x55).unwrap();
-        assert_eq!(refusal(rig.function.dealloc_mw(key)).status, AdminStatus::BadHandle);
+        assert_eq!(
+            refusal(rig.function.dealloc_mw(key)).status,
+            AdminStatus::BadHandle
+        );
     }
     let mut cmd = RegMrCmd::new();
     cmd.set_pd(pd);
@@ -178,7 +184,10 @@ fn windows_come_and_go() {
     cmd.set_length(4096);
     cmd.set_page_shift(63);
     let region = rig.function.reg_mr(&cmd).unwrap().lkey();
-    assert_eq!(refusal(rig.function.dealloc_mw(region)).status, AdminStatus::BadHandle);
+    assert_eq!(
+        refusal(rig.function.dealloc_mw(region)).status,
+        AdminStatus::BadHandle
+    );
     rig.function.dereg_mr(region).unwrap();
     rig.function.dealloc_pd(pd).unwrap();
 }

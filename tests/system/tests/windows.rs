@@ -3,18 +3,17 @@
 
 mod common;
 
-use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap};
+use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap, many};
 use hca_link::{FaultSpec, LinkKind};
 use hca_system_tests::{Dev, Node, Place, RigConfig, Rng, path};
 use hca_verbs::{
-    Access, Mr, Mtu, Mw, MwBind, MwType, QpState, RawQp, RecvWr, SendFlags, SendOp, SendWr, Sge, WcOpcode,
-    WcStatus, WorkCompletion, WrData, next_rkey,
+    Access, Mr, Mtu, Mw, MwBind, MwType, QpState, RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, Sge,
+    WcOpcode, WcStatus, WorkCompletion, WrData, next_rkey,
 };
 
 const REGION_BYTES: u64 = 64 << 10;
-const BINDABLE: Access = Access::from_bits(
-    LOCAL_AND_REMOTE.bits() | Access::REMOTE_ATOMIC.bits() | Access::MW_BIND.bits(),
-);
+const BINDABLE: Access =
+    Access::from_bits(LOCAL_AND_REMOTE.bits() | Access::REMOTE_ATOMIC.bits() | Access::MW_BIND.bits());
 /// Where windows are in the region: a multiple of 8 in memory, though the region is none.
 const AT: u64 = (16 << 10) + 8 - common::CANARY_BYTES % 8;
 const BYTES: u64 = 5000;
@@ -128,18 +127,33 @@ fn op_11_bound_used_invalidated() {
         let mut mw = bound(&pair, &mut qps[1], MwType::Two);
         let first = mw.rkey();
         writes(&mut pair, &mut qps[0], first, true, "bound");
-        let wc = run_ok(&pair, 1, &mut qps[1], SendOp::LocalInv { invalidate_rkey: first }, &[]);
+        let wc = run_ok(
+            &pair,
+            1,
+            &mut qps[1],
+            SendOp::LocalInv {
+                invalidate_rkey: first,
+            },
+            &[],
+        );
         assert_eq!(wc.opcode, WcOpcode::LocalInv);
         let how = whole(&mw, &pair.mrs[1]);
         let second = bind(&pair, &mut qps[1], &mut mw, how);
         writes(&mut pair, &mut qps[0], second, true, "bound again");
         // V-137, V-180: invalid before the receive completes.
         let target = [pair.mrs[1].sge(0, 3000)];
-        qps[1].post_recv(&[RecvWr { wr_id: 9, sges: &target }]).unwrap();
+        qps[1]
+            .post_recv(&[RecvWr {
+                wr_id: 9,
+                sges: &target,
+            }])
+            .unwrap();
         let bytes = pair.expected(0, 100, 3000);
         pair.expect(1, 0, &bytes);
         let source = [pair.mrs[0].sge(100, 3000)];
-        let op = SendOp::SendWithInv { invalidate_rkey: second };
+        let op = SendOp::SendWithInv {
+            invalidate_rkey: second,
+        };
         assert_eq!(run_ok(&pair, 0, &mut qps[0], op, &source).opcode, WcOpcode::Send);
         let wc = pair.wait_ok(1, 9);
         assert_eq!((wc.opcode, wc.byte_len), (WcOpcode::Recv, 3000));
@@ -181,7 +195,11 @@ fn mem_13_rights() {
                 let op = match how {
                     Use::Write => SendOp::RdmaWrite { remote_addr, rkey },
                     Use::Read => SendOp::RdmaRead { remote_addr, rkey },
-                    Use::Add => SendOp::AtomicFetchAndAdd { remote_addr, rkey, add: 3 },
+                    Use::Add => SendOp::AtomicFetchAndAdd {
+                        remote_addr,
+                        rkey,
+                        add: 3,
+                    },
                 };
                 let may = rights >> bit & 1 == 1;
                 let before = pair.expected(1, AT, 8);
@@ -198,7 +216,11 @@ fn mem_13_rights() {
                         pair.expect(1, AT, &sum.to_le_bytes());
                     }
                 }
-                let wanted = if may { WcStatus::Success } else { WcStatus::RemAccessErr };
+                let wanted = if may {
+                    WcStatus::Success
+                } else {
+                    WcStatus::RemAccessErr
+                };
                 let what = format!("{link:?}, {kind:?}, rights {rights:03b}, {how:?}, from 0: {zero_based}");
                 assert_eq!(run(&pair, 0, &mut qps[0], op, &sge).status, wanted, "{what}");
                 pair.check_memory(&what);
@@ -244,13 +266,26 @@ fn mem_13_bounds_and_pages() {
             pair.expect(1, offset + first, &bytes);
             let remote_addr = addr + offset + first;
             let sge = [pair.mrs[0].sge(0, len)];
-            run_ok(&pair, 0, &mut qps[0], SendOp::RdmaWrite { remote_addr, rkey }, &sge);
+            run_ok(
+                &pair,
+                0,
+                &mut qps[0],
+                SendOp::RdmaWrite { remote_addr, rkey },
+                &sge,
+            );
             pair.check_memory(&format!("{link:?}, round {round}"));
             // All of it, and a byte more at either end.
             let (early, late) = (u64::from(round % 4 > 1), u64::from(round % 4 <= 1));
-            let op = SendOp::RdmaWrite { remote_addr: addr + offset - early, rkey };
+            let op = SendOp::RdmaWrite {
+                remote_addr: addr + offset - early,
+                rkey,
+            };
             let sge = [pair.mrs[0].sge(0, (length + early + late) as u32)];
-            assert_eq!(run(&pair, 0, &mut qps[0], op, &sge).status, WcStatus::RemAccessErr, "round {round}");
+            assert_eq!(
+                run(&pair, 0, &mut qps[0], op, &sge).status,
+                WcStatus::RemAccessErr,
+                "round {round}"
+            );
             pair.check_memory(&format!("{link:?}, round {round}, one byte more"));
         }
     }
@@ -295,7 +330,9 @@ fn mem_14_refused_binds() {
             ("a local right", &|b| b.access |= Access::LOCAL_WRITE.bits()),
             ("another right", &|b| b.access |= Access::MW_BIND.bits()),
             ("the other type", &|b| b.is_type_2 = !b.is_type_2),
-            ("a window of another domain", &|b| (b.rkey, b.is_type_2) = (other_window, false)),
+            ("a window of another domain", &|b| {
+                (b.rkey, b.is_type_2) = (other_window, false)
+            }),
             ("a region as window", &|b| b.rkey = next_rkey(pair.mrs[1].rkey())),
         ];
         let mut refused = Vec::new();
@@ -321,7 +358,13 @@ fn mem_14_refused_binds() {
         let wc = run(&pair, 1, &mut others[1], SendOp::BindMw(again), &[]);
         assert_eq!(wc.status, WcStatus::MwBindErr);
         writes(&mut pair, &mut qps[0], mw.rkey(), true, "as it was");
-        let wc = run(&pair, 1, &mut qps[1], SendOp::BindMw(MwBind { length: 0, ..again }), &[]);
+        let wc = run(
+            &pair,
+            1,
+            &mut qps[1],
+            SendOp::BindMw(MwBind { length: 0, ..again }),
+            &[],
+        );
         assert_eq!(wc.status, WcStatus::MwBindErr, "type 2 of no bytes");
         pair.check_traffic("others");
     }
@@ -347,9 +390,19 @@ fn v_137_type_1_is_rebound() {
             let new = bind(&pair, &mut qps[1], &mut mw, how);
             assert_ne!(new, old);
             writes(&mut pair, &mut qps[0], new, true, "the new key");
-            writes(&mut pair, &mut qps[0], old, false, &format!("the old key, round {round}"));
+            writes(
+                &mut pair,
+                &mut qps[0],
+                old,
+                false,
+                &format!("the old key, round {round}"),
+            );
         }
-        let how = MwBind { length: 0, lkey: 0, ..whole(&mw, &pair.mrs[1]) };
+        let how = MwBind {
+            length: 0,
+            lkey: 0,
+            ..whole(&mw, &pair.mrs[1])
+        };
         let last = bind(&pair, &mut owners[1], &mut mw, how);
         writes(&mut pair, &mut owners[0], last, false, "unbound");
         mw.destroy().unwrap();
@@ -378,17 +431,38 @@ fn key_30_refused_invalidations() {
         ];
         for (what, key) in keys {
             let mut qps = more(&pair);
-            let wc = run(&pair, 1, &mut qps[1], SendOp::LocalInv { invalidate_rkey: key }, &[]);
+            let wc = run(
+                &pair,
+                1,
+                &mut qps[1],
+                SendOp::LocalInv { invalidate_rkey: key },
+                &[],
+            );
             assert_eq!(wc.status, WcStatus::MwBindErr, "{link:?}, {what}");
             to_err(&mut qps[1]);
             let mut qps = more(&pair);
             let target = [pair.mrs[1].sge(0, 100)];
-            qps[1].post_recv(&[RecvWr { wr_id: 5, sges: &target }]).unwrap();
+            qps[1]
+                .post_recv(&[RecvWr {
+                    wr_id: 5,
+                    sges: &target,
+                }])
+                .unwrap();
             let source = [pair.mrs[0].sge(0, 100)];
-            let wc = run(&pair, 0, &mut qps[0], SendOp::SendWithInv { invalidate_rkey: key }, &source);
+            let wc = run(
+                &pair,
+                0,
+                &mut qps[0],
+                SendOp::SendWithInv { invalidate_rkey: key },
+                &source,
+            );
             assert_eq!(wc.status, WcStatus::RemAccessErr, "{link:?}, {what}");
             let wc = pair.wait(1);
-            assert_eq!((wc.status, wc.wr_id), (WcStatus::WrFlushErr, 5), "{link:?}, {what}");
+            assert_eq!(
+                (wc.status, wc.wr_id),
+                (WcStatus::WrFlushErr, 5),
+                "{link:?}, {what}"
+            );
             // It was placed before the key was looked at.
             let bytes = pair.expected(0, 0, 100);
             pair.expect(1, 0, &bytes);
@@ -396,17 +470,33 @@ fn key_30_refused_invalidations() {
         }
         // The QP that has it can be used with it, others not.
         let mut strangers = more(&pair);
-        writes(&mut pair, &mut strangers[0], mw.rkey(), false, "type 2B through another QP");
+        writes(
+            &mut pair,
+            &mut strangers[0],
+            mw.rkey(),
+            false,
+            "type 2B through another QP",
+        );
         let mut strangers = more(&pair);
         let (remote_addr, rkey) = (pair.mrs[1].addr() + AT, mw.rkey());
         let sge = [pair.mrs[0].sge(0, 8)];
         let read = SendOp::RdmaRead { remote_addr, rkey };
-        assert_eq!(run(&pair, 0, &mut strangers[0], read, &sge).status, WcStatus::RemAccessErr);
+        assert_eq!(
+            run(&pair, 0, &mut strangers[0], read, &sge).status,
+            WcStatus::RemAccessErr
+        );
         writes(&mut pair, &mut owners[0], rkey, true, "as it was");
         // A window is no key for work requests of its owner.
-        let local = [Sge { addr: remote_addr, length: 8, lkey: rkey }];
+        let local = [Sge {
+            addr: remote_addr,
+            length: 8,
+            lkey: rkey,
+        }];
         let op = pair.write_to(0, 0);
-        assert_eq!(run(&pair, 1, &mut owners[1], op, &local).status, WcStatus::LocProtErr);
+        assert_eq!(
+            run(&pair, 1, &mut owners[1], op, &local).status,
+            WcStatus::LocProtErr
+        );
         mw.destroy().unwrap();
         pair.check_traffic("others");
     }
@@ -435,7 +525,15 @@ fn mem_15_dereg_while_bound() {
             match kind {
                 MwType::One => mw.destroy().unwrap(),
                 MwType::Two => {
-                    run_ok(&pair, 1, &mut qps[1], SendOp::LocalInv { invalidate_rkey: rkey }, &[]);
+                    run_ok(
+                        &pair,
+                        1,
+                        &mut qps[1],
+                        SendOp::LocalInv {
+                            invalidate_rkey: rkey,
+                        },
+                        &[],
+                    );
                 }
             }
             mr.destroy().unwrap();
@@ -465,7 +563,10 @@ fn op_11_in_order_with_faults() {
                 reorder: 0.05,
                 ..FaultSpec::default()
             };
-            let config = RigConfig { faults, ..RigConfig::new(690 + seed, link) };
+            let config = RigConfig {
+                faults,
+                ..RigConfig::new(690 + seed, link)
+            };
             in_order(&config, 12);
         }
     }
@@ -487,7 +588,12 @@ fn in_order(config: &RigConfig, rounds: u32) {
         let targets = [pair.mrs[1].sge(30_000, 3000), pair.mrs[1].sge(34_000, 3000)];
         for (number, target) in targets.iter().enumerate() {
             let sges = std::slice::from_ref(target);
-            qps[1].post_recv(&[RecvWr { wr_id: 20 + number as u64, sges }]).unwrap();
+            qps[1]
+                .post_recv(&[RecvWr {
+                    wr_id: 20 + number as u64,
+                    sges,
+                }])
+                .unwrap();
         }
         let bytes = pair.expected(0, 0, len);
         pair.expect(1, AT, &bytes);
@@ -496,13 +602,24 @@ fn in_order(config: &RigConfig, rounds: u32) {
         let message = pair.expected(0, 40_000, sent);
         pair.expect(1, 30_000, &message);
         pair.expect(1, 34_000, &message);
-        let wr = |wr_id, op, sges| SendWr { wr_id, op, flags: SendFlags::SIGNALED, data: WrData::Sges(sges) };
+        let wr = |wr_id, op, sges| SendWr {
+            wr_id,
+            op,
+            flags: SendFlags::SIGNALED,
+            data: WrData::Sges(sges),
+        };
         let (source, back) = ([pair.mrs[0].sge(0, len)], [pair.mrs[0].sge(8000, len)]);
         let text = [pair.mrs[0].sge(40_000, sent)];
         let list = [
             wr(1, SendOp::RdmaWrite { remote_addr, rkey }, &source[..]),
             wr(2, SendOp::RdmaRead { remote_addr, rkey }, &back[..]),
-            wr(3, SendOp::SendWithInv { invalidate_rkey: rkey }, &text[..]),
+            wr(
+                3,
+                SendOp::SendWithInv {
+                    invalidate_rkey: rkey,
+                },
+                &text[..],
+            ),
             wr(4, SendOp::Send, &text[..]),
         ];
         let noise = [pair.mrs[0].sge(20_000, 4000)];
@@ -514,18 +631,27 @@ fn in_order(config: &RigConfig, rounds: u32) {
         }
         qps[0].post_send(&list).unwrap();
         let mut ends: Vec<_> = (0..7).map(|_| pair.wait(0)).collect();
-        assert!(ends.iter().all(|wc| wc.status == WcStatus::Success), "round {round}: {ends:?}");
+        assert!(
+            ends.iter().all(|wc| wc.status == WcStatus::Success),
+            "round {round}: {ends:?}"
+        );
         ends.retain(|wc| wc.qp_num == qps[0].qp_num());
         assert_eq!(ends.iter().map(|wc| wc.wr_id).collect::<Vec<_>>(), [1, 2, 3, 4]);
         let first = pair.wait_ok(1, 20);
-        assert_eq!((first.byte_len, first.wc_flags, first.imm_data), (sent, WITH_INV, rkey));
+        assert_eq!(
+            (first.byte_len, first.wc_flags, first.imm_data),
+            (sent, WITH_INV, rkey)
+        );
         let second = pair.wait_ok(1, 21);
         assert_eq!((second.byte_len, second.wc_flags), (sent, 0));
         pair.check_memory(&format!("{config:?}, round {round}"));
     }
     // The one NAK may be lost: the QP that has sent it is in error.
     let status = write8(&pair, &mut qps[0], mw.rkey(), pair.mrs[1].addr() + AT);
-    assert!(status == WcStatus::RemAccessErr || (is_lossy && status == WcStatus::RetryExcErr), "{status:?}");
+    assert!(
+        status == WcStatus::RemAccessErr || (is_lossy && status == WcStatus::RetryExcErr),
+        "{status:?}"
+    );
     pair.check_memory("the last key");
 }
 
@@ -548,8 +674,13 @@ fn key_30_nothing_is_in_flight_behind_the_completion() {
             }
             pair.rig.run(u64::from(100 + rng.below(3000)));
             let op = match kind {
-                MwType::Two => SendOp::LocalInv { invalidate_rkey: rkey },
-                MwType::One => SendOp::BindMw(MwBind { length: 0, ..whole(&mw, &pair.mrs[1]) }),
+                MwType::Two => SendOp::LocalInv {
+                    invalidate_rkey: rkey,
+                },
+                MwType::One => SendOp::BindMw(MwBind {
+                    length: 0,
+                    ..whole(&mw, &pair.mrs[1])
+                }),
             };
             // The peer's failures end this QP, too, if they come first.
             let status = run(&pair, 1, &mut owner[1], op, &[]).status;
@@ -565,12 +696,18 @@ fn key_30_nothing_is_in_flight_behind_the_completion() {
             };
             let seen = look(&pair);
             pair.rig.run(40_000);
-            assert!(look(&pair) == seen, "round {round}: written behind the completion");
+            assert!(
+                look(&pair) == seen,
+                "round {round}: written behind the completion"
+            );
             pair.expect(1, AT, &seen);
             pair.check_memory(&format!("{link:?}, round {round}"));
             let ends: Vec<_> = (0..12).map(|_| pair.wait(0).status).collect();
             let good = ends.iter().take_while(|s| **s == WcStatus::Success).count();
-            assert!(good == 12 || ends[good] == WcStatus::RemAccessErr, "round {round}: {ends:?}");
+            assert!(
+                good == 12 || ends[good] == WcStatus::RemAccessErr,
+                "round {round}: {ends:?}"
+            );
         }
     }
 }
@@ -592,9 +729,27 @@ fn d_15_a_neighbour_binds_and_invalidates_nothing() {
         let mut mine = intruder.pd.alloc_mw(MwType::Two).unwrap();
         let good = bind_of(mine.bind_op(next_rkey(mine.rkey()), &mr, mr.addr(), 64, all()));
         let ops = [
-            ("their window", SendOp::LocalInv { invalidate_rkey: mw.rkey() }),
-            ("their window, bound", SendOp::BindMw(MwBind { rkey: next_rkey(mw.rkey()), ..good })),
-            ("their region", SendOp::BindMw(MwBind { lkey: victim, addr: pair.mrs[1].addr(), ..good })),
+            (
+                "their window",
+                SendOp::LocalInv {
+                    invalidate_rkey: mw.rkey(),
+                },
+            ),
+            (
+                "their window, bound",
+                SendOp::BindMw(MwBind {
+                    rkey: next_rkey(mw.rkey()),
+                    ..good
+                }),
+            ),
+            (
+                "their region",
+                SendOp::BindMw(MwBind {
+                    lkey: victim,
+                    addr: pair.mrs[1].addr(),
+                    ..good
+                }),
+            ),
         ];
         let fresh = || {
             let mut qps = [&peer, &intruder].map(|node| node.create_qp(cap(), false).unwrap());
@@ -617,7 +772,13 @@ fn d_15_a_neighbour_binds_and_invalidates_nothing() {
         }
         let [mut peer_qp, mut qp] = fresh();
         qp.post_recv(&[RecvWr { wr_id: 1, sges: &[] }]).unwrap();
-        post(&mut peer_qp, SendOp::SendWithInv { invalidate_rkey: mw.rkey() }, &[]);
+        post(
+            &mut peer_qp,
+            SendOp::SendWithInv {
+                invalidate_rkey: mw.rkey(),
+            },
+            &[],
+        );
         assert_eq!(end_of(&peer), WcStatus::RemAccessErr);
         // Its own works.
         let [_peer_qp, mut qp] = fresh();
@@ -643,8 +804,9 @@ fn storm_of_binds() {
     for link in BOTH_LINKS {
         let mut pair = pair(72, link);
         let mut rng = Rng::new(72, "storm");
-        let mut many: Vec<(Qps, Mw<Dev>)> =
-            (0..16).map(|_| (more(&pair), window(&pair, MwType::Two))).collect();
+        let mut many: Vec<(Qps, Mw<Dev>)> = (0..16)
+            .map(|_| (more(&pair), window(&pair, MwType::Two)))
+            .collect();
         let noise = [pair.mrs[0].sge(20_000, 4000)];
         let noise_bytes = pair.expected(0, 20_000, 4000);
         pair.expect(1, 50_000, &noise_bytes);
@@ -712,5 +874,158 @@ fn qps_end_amid_operations() {
             while pair.rig.nodes[0].poll().unwrap().is_some() {}
             pair.check_traffic("after the QPs");
         }
+    }
+}
+
+/// V-136: windows are bound on UC, too; type 2 is invalidated by its owner, and SEND with invalidate is none of its
+/// operations.
+#[test]
+fn v_136_unreliable_connections() {
+    for link in BOTH_LINKS {
+        let mut pair = pair(74, link);
+        for kind in TYPES {
+            let mut qps = [0, 1].map(|node: usize| {
+                pair.rig.nodes[node]
+                    .create_qp_of(Service::Uc, cap(), false)
+                    .unwrap()
+            });
+            hca_system_tests::connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+            let mut mw = bound(&pair, &mut qps[1], kind);
+            let (remote_addr, rkey) = (pair.mrs[1].addr() + AT, mw.rkey());
+            let sge = [pair.mrs[0].sge(0, 3000)];
+            let bytes = pair.expected(0, 0, 3000);
+            pair.expect(1, AT, &bytes);
+            let write = SendOp::RdmaWrite { remote_addr, rkey };
+            run_ok(&pair, 0, &mut qps[0], write, &sge);
+            pair.rig.run(5000);
+            pair.check_memory("through the window");
+            let end = match kind {
+                MwType::One => SendOp::BindMw(MwBind {
+                    length: 0,
+                    ..whole(&mw, &pair.mrs[1])
+                }),
+                MwType::Two => SendOp::LocalInv {
+                    invalidate_rkey: rkey,
+                },
+            };
+            run_ok(&pair, 1, &mut qps[1], end, &[]);
+            let other = [pair.mrs[0].sge(9000, 3000)];
+            // Lost without a word.
+            run_ok(&pair, 0, &mut qps[0], write, &other);
+            pair.rig.run(5000);
+            pair.check_memory("through no window");
+            let wr = SendWr {
+                wr_id: 1,
+                op: SendOp::SendWithInv {
+                    invalidate_rkey: rkey,
+                },
+                flags: SendFlags::SIGNALED,
+                data: WrData::Sges(&[]),
+            };
+            assert!(qps[0].post_send(&[wr]).is_err());
+            mw.destroy().unwrap();
+        }
+    }
+}
+
+/// V-166: what has no data is given none; many binds of one queue, unsignaled ones among them, over the edges of the
+/// blocks in which the card keeps them, with messages between.
+#[test]
+fn binds_among_messages() {
+    for link in BOTH_LINKS {
+        let mut pair = pair(75, link);
+        let mut rng = Rng::new(75, "among");
+        let mut qps = more(&pair);
+        let mut mw = window(&pair, MwType::One);
+        let data = [pair.mrs[1].sge(0, 8)];
+        let op = SendOp::BindMw(whole(&mw, &pair.mrs[1]));
+        for data in [WrData::Sges(&data), WrData::Inline(&[1])] {
+            let wr = SendWr {
+                wr_id: 1,
+                op,
+                flags: SendFlags::SIGNALED,
+                data,
+            };
+            assert!(qps[1].post_send(&[wr]).is_err());
+        }
+        let bytes = pair.expected(1, 0, 500);
+        pair.expect(0, 3000, &bytes);
+        let write = pair.write_to(0, 3000);
+        let source = [pair.mrs[1].sge(0, 500)];
+        for round in 0..10 {
+            let mut list = Vec::new();
+            for number in 0..13 {
+                let is_bind = rng.percent(50);
+                if is_bind {
+                    let to = whole(&mw, &pair.mrs[1]);
+                    mw.set_rkey(to.rkey);
+                    list.push((SendOp::BindMw(to), number == 12));
+                } else {
+                    list.push((write, number == 12));
+                }
+            }
+            let wrs: Vec<_> = (list.iter())
+                .map(|(op, is_last)| SendWr {
+                    wr_id: 7,
+                    op: *op,
+                    flags: if *is_last {
+                        SendFlags::SIGNALED
+                    } else {
+                        SendFlags::default()
+                    },
+                    data: WrData::Sges(if matches!(op, SendOp::BindMw(_)) {
+                        &[]
+                    } else {
+                        &source
+                    }),
+                })
+                .collect();
+            qps[1].post_send(&wrs).unwrap();
+            pair.wait_ok(1, 7);
+            pair.silent(1, 100);
+            let rkey = mw.rkey();
+            if round % 3 == 0 {
+                writes(&mut pair, &mut qps[0], rkey, true, "the newest key");
+            }
+        }
+        pair.check_memory("all of them");
+    }
+}
+
+/// OP-11: into a receive queue that several QPs share, whose slots come back all the same when the key is refused.
+#[test]
+fn op_11_shared_receive_queues() {
+    for kind in BOTH_LINKS {
+        let mut bench = many::Bench::on(kind, Service::Rc, 3, 8);
+        bench.post_all(0..8);
+        let pd = &bench.rig.nodes[1].pd;
+        let region = pd.reg_mr(bench.memory[1].buf(), BINDABLE).unwrap();
+        let windows: Vec<_> = (0..2).map(|_| pd.alloc_mw(MwType::Two).unwrap()).collect();
+        for (mw, qp) in windows.iter().zip(&mut bench.receivers) {
+            let op = mw.bind_op(next_rkey(mw.rkey()), &region, region.addr(), 64, all());
+            post(qp, op, &[]);
+            while bench.rig.nodes[1].poll().unwrap().is_none() {}
+        }
+        for (qp, key, status) in [
+            (0, next_rkey(windows[0].rkey()), WcStatus::Success),
+            (2, next_rkey(windows[1].rkey()), WcStatus::RemAccessErr),
+            (1, next_rkey(windows[1].rkey()), WcStatus::Success),
+        ] {
+            let source = [bench.mrs[0].sge(0, 0)];
+            post(
+                &mut bench.senders[qp],
+                SendOp::SendWithInv { invalidate_rkey: key },
+                &source,
+            );
+            let wc = bench.wait(0);
+            assert_eq!(wc.status, status, "{kind:?}, QP {qp}");
+            let wc = bench.wait(1);
+            if status == WcStatus::Success {
+                assert_eq!((wc.status, wc.wc_flags, wc.imm_data), (status, WITH_INV, key));
+            } else {
+                assert_eq!(wc.status, WcStatus::WrFlushErr);
+            }
+        }
+        assert_eq!(bench.srq.free_slots(), 3);
     }
 }
