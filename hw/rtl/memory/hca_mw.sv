@@ -54,6 +54,7 @@ module hca_mw
     StRows,     // wait for them
     StBefore,   // fence: what came before an invalidation
     StDrain,
+    StCompare,
     StCheck,
     StWrite,
     StForget,
@@ -113,6 +114,7 @@ module hca_mw
   logic ok, was_bound;
   mpt_t row;
   hca_mw_check u_check (
+    .clk_i,
     .bind_i     (bind_q),
     .op_i       (op_q),
     .window_i   (window_q),
@@ -173,7 +175,8 @@ module hca_mw
           else if (req_ready_i) state_q <= bind_q ? StRegion : StRows;
         end
         StRegion: if (!known || req_ready_i) state_q <= StRows;  // an unbinding names no region
-        StRows:   if (asked_q == '0) state_q <= StCheck;
+        StRows:   if (asked_q == '0) state_q <= StCompare;
+        StCompare: state_q <= StCheck;
         StCheck:  state_q <= (ok && !bad_q) ? StWrite : StTell;
         StWrite:  if (wr_ready_i) state_q <= StForget;
         StForget: if (mine && forget_ready_i) state_q <= was_bound ? StAfter : StTell;

@@ -1,8 +1,9 @@
-// The rules of binding and invalidating, combinational: may this QP do so with the rows that were read, and what is the
-// window's row from then on? An unbound window has a row that is not valid.
+// The rules of binding and invalidating: may this QP do so with the rows that were read, and what is the window's row
+// from then on? An unbound window has a row that is not valid. Answers a cycle after its inputs, which stay.
 module hca_mw_check
   import hca_pkg::*;
 (
+  input  logic        clk_i,
   input  logic        bind_i,       // BIND_MW; else its key is to be invalid
   input  mw_op_t      op_i,
   input  mpt_t        window_i,     // the row of op_i.key
@@ -16,7 +17,8 @@ module hca_mw_check
                           MwBindBit = 4, ZeroBasedBit = 5;
 
   logic        own, region_own, rights_ok, range_ok, unbinds, bind_ok, invalidate_ok, writes;
-  logic [63:0] offset;
+  logic [63:0] offset_q;
+  logic        before_q;      // it begins before the region
   logic [64:0] range_end;
   logic [5:0]  access;
   mpt_t        bound;
@@ -35,14 +37,15 @@ module hca_mw_check
                       && (!writes || region_i.local_write);
   assign region_own = region_i.valid && !region_i.is_window && region_i.func == op_i.func && region_i.pd == op_i.pd
                       && region_i.tag == op_i.wqe.lkey[7:0];
-  assign offset     = op_i.va - region_i.start;
-  assign range_end  = 65'(offset) + 65'(op_i.wqe.length);
-  assign range_ok   = op_i.va >= region_i.start && range_end <= 65'(region_i.length);
+  assign range_end  = 65'(offset_q) + 65'(op_i.wqe.length);
+  assign range_ok   = !before_q && range_end <= 65'(region_i.length);
   assign unbinds    = op_i.wqe.length == '0 && !op_i.wqe.is_type_2;
   assign bind_ok    = own && op_i.wqe.is_type_2 == window_i.is_type_2 && !(window_i.is_type_2 && window_i.valid)
                       && (unbinds || (op_i.wqe.length != '0 && region_own && rights_ok && range_ok));
 
   assign ok_o = bind_i ? bind_ok : invalidate_ok;
+
+  always_ff @(posedge clk_i) {before_q, offset_q} <= 65'(op_i.va) - 65'(region_i.start);
 
   always_comb begin
     bound               = region_i;
@@ -62,8 +65,8 @@ module hca_mw_check
     bound.region        = op_i.wqe.lkey[8 +: MrW];
     bound.start         = op_i.va;
     bound.length        = op_i.wqe.length;
-    bound.list_offset   = region_i.list_offset + offset;
-    if (region_i.page_shift == 6'(DirectPageShift)) bound.iova = region_i.iova + offset;
+    bound.list_offset   = region_i.list_offset + offset_q;
+    if (region_i.page_shift == 6'(DirectPageShift)) bound.iova = region_i.iova + offset_q;
     row_o = bind_i ? bound : window_i;
     if (!bind_i) row_o.valid = 1'b0;
   end

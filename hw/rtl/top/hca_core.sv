@@ -169,7 +169,7 @@ module hca_core
   dma_rd_rsp_t [NumRd-1:0] rrsp;
 
   localparam part_e RdPart [RdLines+1] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt, PartRdLines};
-  localparam int unsigned RdTags [NumRd] = '{64, 64, 64, 4, 8, 8, 8, 8, 8, 16};
+  localparam int unsigned RdTags [NumRd] = '{64, 64, 64, 2, 8, 8, 8, 8, 8, 16};
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port
       hca_dma_rd_port #(.Tags(RdTags[c]), .Bytes((c < RdLines) ? 512 : 128)) u_port (
