@@ -82,7 +82,7 @@ fn wrong_binds_are_refused() {
         refused(std::ptr::null_mut(), &|_| ());
         refused(windows[0], &|r| r.bind_info.mr = std::ptr::null_mut());
         refused(windows[0], &|r| {
-            r.bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE
+            r.bind_info.mw_access_flags = IBV_ACCESS_ON_DEMAND
         });
         refused(windows[0], &|r| r.send_flags = 1 << 20);
         // V-166: no data, in the plain way.
