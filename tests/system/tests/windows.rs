@@ -1032,6 +1032,51 @@ fn op_11_shared_receive_queues() {
     }
 }
 
+/// KEY-27, V-135: the key table grows while windows are bound, some of them just then: what they are is what they were.
+#[test]
+fn v_135_windows_outlive_a_key_table() {
+    for link in BOTH_LINKS {
+        let mut pair = pair(77, link);
+        let mut owners: Vec<Qps> = (0..4).map(|_| more(&pair)).collect();
+        let mut windows: Vec<_> = owners
+            .iter_mut()
+            .map(|qps| bound(&pair, &mut qps[1], MwType::Two))
+            .collect();
+        let mut regions = Vec::new();
+        let options = |number: usize| hca_verbs::MrOptions {
+            offset: number,
+            length: Some(1),
+            ..hca_verbs::MrOptions::new(LOCAL_AND_REMOTE)
+        };
+        for number in 0..1100 {
+            // The table has 1,024 rows, then 2,048.
+            if number == 1000 || number == 1015 {
+                let (qps, mw) = (&mut owners[number % 2], &mut windows[number % 2]);
+                let invalidate_rkey = mw.rkey();
+                post(&mut qps[1], SendOp::LocalInv { invalidate_rkey }, &[]);
+                let to = whole(mw, &pair.mrs[1]);
+                mw.set_rkey(to.rkey);
+                post(&mut qps[1], SendOp::BindMw(to), &[]);
+            }
+            let buf = pair.memory[1].buf();
+            regions.push(pair.rig.nodes[1].pd.reg_mr_with(buf, &options(number)).unwrap());
+        }
+        all_ok(&pair, 1, 4);
+        for (qps, mw) in owners.iter_mut().zip(&windows) {
+            writes(&mut pair, &mut qps[0], mw.rkey(), true, "as before");
+            let invalidate_rkey = mw.rkey();
+            run_ok(&pair, 1, &mut qps[1], SendOp::LocalInv { invalidate_rkey }, &[]);
+            writes(
+                &mut pair,
+                &mut qps[0],
+                invalidate_rkey,
+                false,
+                "invalidated in the new table",
+            );
+        }
+    }
+}
+
 fn timed(pair: &Pair, run: &mut dyn FnMut()) -> u64 {
     let start_ns = pair.rig.now_ns();
     run();
