@@ -1,6 +1,6 @@
 //! Memory registration: keys (KEY-27..KEY-31, MEM-3..MEM-15). The rows of a function's keys are in its own memory,
-//! where it may write what it likes: a row decides over no memory but the function's, and what is read back of one is checked
-//! before it is used.
+//! where it may write what it likes: a row decides over no memory but the function's, and what is read back of one is
+//! checked before it is used.
 
 use crate::hal::Hal;
 use crate::objects::{require, require_size};

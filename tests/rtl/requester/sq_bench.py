@@ -86,7 +86,6 @@ class Qp:
         self.stride = 64 << log_stride
         self.base = base if base is not None else (qpn + 1) << 32
         self.func = context.get("func", qpn & 3)
-        # The QPN has a generation above the line.
         self.context = dict(state=QpState.RTS, qpn=0xABC000 | qpn, pd=qpn + 0x1000, max_rd_atomic=16, sq_sig_all=0,
                             service=0)
         self.context.update(context)
