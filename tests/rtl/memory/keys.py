@@ -54,6 +54,13 @@ ROW_BITS = (constants()["NumMrs"] - 1).bit_length()
 TABLES = {0: 0x7_0000_0000, 1: 0x9_0000_0040}   # by function; the others have none
 
 
+def list_offset(row):
+    """Where a row begins in its page list: a region in the first page."""
+    if row.get("page_shift", DIRECT) == DIRECT:
+        return 0
+    return row.get("list_offset", row["start"] % (1 << row["page_shift"]))
+
+
 class KeyTable:
     """Key tables of two functions in host memory, page lists, and the ports that read both."""
 
@@ -77,14 +84,13 @@ class KeyTable:
     def row_at(self, func, line):
         """The line of a key."""
         index = func << ROW_BITS | line - TABLES[func] // 64
-        return MPT.pack(**self.rows.get(index, {"valid": 0}))
+        row = self.rows.get(index, {"valid": 0})
+        return MPT.pack(**{**row, "list_offset": list_offset(row)})
 
     def add(self, index, **fields):
         """Writes a row; returns its key."""
         row = dict(valid=1, tag=0, func=0, pd=0, page_shift=DIRECT, start=0, length=0, iova=0)
         row.update(fields)
-        if row["page_shift"] != DIRECT:
-            row.setdefault("list_offset", row["start"] % (1 << row["page_shift"]))
         row.setdefault("region", index)
         index |= row["func"] << ROW_BITS
         self.rows[index] = row
@@ -139,14 +145,14 @@ class KeyTable:
     def bus(self, seg, step):
         """Bus address of byte `step` of a good segment; none where its part of the page list cannot be read."""
         if seg["bypass"]:
-            return seg["va"] + step
+            return (seg["va"] + step) % (1 << 64)
         row = self.rows[seg["key"] >> 8]
         offset = (seg["va"] if row.get("zero_based") else seg["va"] - row["start"]) + step
         shift = row["page_shift"]
         if shift == DIRECT:
             return (row["iova"] + offset) % (1 << 64)
         va = row["start"] + offset
-        page = (row["list_offset"] + offset) >> shift
+        page = (list_offset(row) + offset) >> shift
         if row["iova"] // 64 + page // 8 in self.lists.bad:
             return None
         entry = int.from_bytes(host_bytes(row["func"], row["iova"] + 8 * page, 8), "little")
