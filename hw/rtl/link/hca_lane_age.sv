@@ -1,5 +1,5 @@
-// The ring that a QP's packets wait in, and what has left it: for hca_timers. One register stage. A lane without a VL for
-// data has no ring: nothing is left of what went there.
+// The ring that a QP's packets wait in, and what has left it: for hca_timers. One register stage. A lane without a VL
+// for data has no ring: nothing is left of what went there.
 module hca_lane_age
   import hca_pkg::*;
 #(

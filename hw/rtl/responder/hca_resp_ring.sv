@@ -30,7 +30,7 @@ module hca_resp_ring
 
   localparam int unsigned Slots = MaxDestRdAtomic;
 
-  logic [RespSlotW-1:0] order [Slots];       // as it is; at rest a slot's own number, so that a row of zeros is an empty ring
+  logic [RespSlotW-1:0] order [Slots];       // as it is; at rest a slot's own number: a row of zeros is an empty ring
   logic [RespSlotW:0]   place;
   logic [23:0]          last_psn, head_psn;
   logic                 full, empty, begun, newer, unsent, between, goes_back, added;

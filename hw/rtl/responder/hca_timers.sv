@@ -201,7 +201,8 @@ module hca_timers
 
   // The epoch is compared modulo 2^16: one that has gone round in between only costs a further visit.
   assign lane_ask_o = ctx.lane;
-  assign gone       = lane_age_i.empty || EpochW'(lane_age_i.epoch - own.mark - EpochW'(1)) < (EpochW'(1) << (EpochW - 1));
+  assign gone       = lane_age_i.empty
+                      || EpochW'(lane_age_i.epoch - own.mark - EpochW'(1)) < (EpochW'(1) << (EpochW - 1));
   assign since_left = look_q ? now_i[StampW-1:0] - left_at_q : '0;
   assign piped      = since_left >= StampW'(PipeCycles);   // all that has left the gather is in its ring
 

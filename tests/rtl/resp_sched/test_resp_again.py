@@ -19,8 +19,8 @@ HALF = 1 << 23
 
 
 class Peer:
-    """A requester of one QP: READs in order, one after the other in PSNs; takes data in order only. PSN n of a READ is at
-    the address n * MTU, counted from its first PSN on without wrapping."""
+    """A requester of one QP: READs in order, one after the other in PSNs; takes data in order only. PSN n of a READ is
+    at the address n * MTU, counted from its first PSN on without wrapping."""
 
     def __init__(self, bench, qpn, first_psn, loss=0.0):
         self.bench, self.qpn, self.loss = bench, qpn, loss
@@ -140,8 +140,8 @@ async def what_is_not_sent_yet_is_sent_once(dut):
 
 @cocotb.test()
 async def the_head_goes_back(dut):
-    """REL-19: the READ that is being answered is asked for again from the middle on, whole, or from beyond what has been
-    sent; those behind it come once."""
+    """REL-19: the READ that is being answered is asked for again from the middle on, whole, or from beyond what has
+    been sent; those behind it come once."""
     for back in (0, 3, 7, 30):
         bench = await AgainBench(dut, back, rate=1.0).begin()
         peer = bench.peer(5)
@@ -159,7 +159,8 @@ async def the_head_goes_back(dut):
             assert turn >= 10 and psns[:turn] == list(range(turn)) and psns[turn:] == list(range(back, 42)), psns
         assert not peer.early and not peer.want < peer.next
         words = [TXP.unpack(word) for word in bench.txp.got]
-        assert all((word["opcode"] in (Op.RC_READ_RESPONSE_FIRST, Op.RC_READ_RESPONSE_ONLY)) == (at in (0, turn, len(words) - 2))
+        begins = (Op.RC_READ_RESPONSE_FIRST, Op.RC_READ_RESPONSE_ONLY)
+        assert all((word["opcode"] in begins) == (at in (0, turn, len(words) - 2))
                    for at, word in enumerate(words)), "the answer of a request begins with a FIRST"
         bench.check_pops()
 

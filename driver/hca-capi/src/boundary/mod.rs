@@ -7,6 +7,7 @@ pub mod live;
 pub mod mapped;
 pub mod mutex;
 pub mod pipe;
+pub mod window;
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
