@@ -504,6 +504,8 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_SET_KEY_TABLE = 39, /* Where the function's memory keys are: set_key_table_cmd. */
     HCA_ADMIN_OPCODE_ATTACH_MCAST = 40, /* A QP gets what comes for a multicast group: mcast_cmd. */
     HCA_ADMIN_OPCODE_DETACH_MCAST = 41, /* It no longer does: mcast_cmd. */
+    HCA_ADMIN_OPCODE_ALLOC_MW = 42, /* Allocate a memory window: alloc_mw_cmd, handle_result with its first R_Key. */
+    HCA_ADMIN_OPCODE_DEALLOC_MW = 43, /* Free a memory window, bound or not: handle_cmd with any of its R_Keys. */
     HCA_ADMIN_OPCODE_ALLOC_XRCD = 44, /* Allocate an XRC domain: handle_result. */
     HCA_ADMIN_OPCODE_DEALLOC_XRCD = 45, /* Free an XRC domain: handle_cmd. */
 };
@@ -733,6 +735,21 @@ struct hca_sq_wqe_atomic {
 #define HCA_SQ_WQE_ATOMIC_SWAP_LSB 64u
 #define HCA_SQ_WQE_ATOMIC_SWAP_BITS 64u
 
+/* Bytes 32..64 of a BIND_MW WQE; remote_addr is the first address of the window, rkey its new key, and
+   num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32. */
+struct hca_sq_wqe_bind {
+    uint8_t bytes[32];
+};
+#define HCA_SQ_WQE_BIND_BYTES 32u
+#define HCA_SQ_WQE_BIND_LENGTH_LSB 0u
+#define HCA_SQ_WQE_BIND_LENGTH_BITS 64u
+#define HCA_SQ_WQE_BIND_LKEY_LSB 64u
+#define HCA_SQ_WQE_BIND_LKEY_BITS 32u
+#define HCA_SQ_WQE_BIND_ACCESS_LSB 96u
+#define HCA_SQ_WQE_BIND_ACCESS_BITS 6u
+#define HCA_SQ_WQE_BIND_IS_TYPE_2_LSB 104u
+#define HCA_SQ_WQE_BIND_IS_TYPE_2_BITS 1u
+
 /* Scatter/gather entry. */
 struct hca_sge {
     uint8_t bytes[16];
@@ -953,6 +970,8 @@ struct hca_mpt {
 #define HCA_MPT_VALID_BITS 1u
 #define HCA_MPT_IS_WINDOW_LSB 1u
 #define HCA_MPT_IS_WINDOW_BITS 1u
+#define HCA_MPT_IS_TYPE_2_LSB 2u
+#define HCA_MPT_IS_TYPE_2_BITS 1u
 #define HCA_MPT_LOCAL_WRITE_LSB 8u
 #define HCA_MPT_LOCAL_WRITE_BITS 1u
 #define HCA_MPT_REMOTE_WRITE_LSB 9u
@@ -973,12 +992,18 @@ struct hca_mpt {
 #define HCA_MPT_PD_BITS 24u
 #define HCA_MPT_PAGE_SHIFT_LSB 56u
 #define HCA_MPT_PAGE_SHIFT_BITS 6u
+#define HCA_MPT_QPN_LSB 64u
+#define HCA_MPT_QPN_BITS 24u
+#define HCA_MPT_REGION_LSB 96u
+#define HCA_MPT_REGION_BITS 20u
 #define HCA_MPT_START_LSB 128u
 #define HCA_MPT_START_BITS 64u
 #define HCA_MPT_LENGTH_LSB 192u
 #define HCA_MPT_LENGTH_BITS 64u
 #define HCA_MPT_IOVA_LSB 256u
 #define HCA_MPT_IOVA_BITS 64u
+#define HCA_MPT_LIST_OFFSET_LSB 320u
+#define HCA_MPT_LIST_OFFSET_BITS 64u
 
 /* Where a function's keys are: a key table. */
 struct hca_key_table {
@@ -1497,6 +1522,18 @@ struct hca_reg_mr_cmd {
 #define HCA_REG_MR_CMD_PAGE_SHIFT_BITS 8u
 #define HCA_REG_MR_CMD_ROW_LSB 384u
 #define HCA_REG_MR_CMD_ROW_BITS 32u
+
+/* ALLOC_MW: a memory window, which is not bound. */
+struct hca_alloc_mw_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_ALLOC_MW_CMD_BYTES 248u
+#define HCA_ALLOC_MW_CMD_PD_LSB 0u
+#define HCA_ALLOC_MW_CMD_PD_BITS 24u
+#define HCA_ALLOC_MW_CMD_IS_TYPE_2_LSB 32u
+#define HCA_ALLOC_MW_CMD_IS_TYPE_2_BITS 1u
+#define HCA_ALLOC_MW_CMD_ROW_LSB 64u
+#define HCA_ALLOC_MW_CMD_ROW_BITS 32u
 
 /* Completion body of REG_MR. */
 struct hca_reg_mr_result {

@@ -9,6 +9,7 @@
 -f hw/filelists/wire.f
 -f hw/filelists/link.f
 -f hw/filelists/mgmt.f
+hw/rtl/top/hca_keys.sv
 hw/rtl/top/hca_ports.sv
 hw/rtl/top/hca_receive.sv
 hw/rtl/top/hca_trace.sv

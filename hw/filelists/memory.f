@@ -8,3 +8,5 @@ hw/rtl/memory/hca_key_check.sv
 hw/rtl/memory/hca_key_table.sv
 hw/rtl/memory/hca_line_cache.sv
 hw/rtl/memory/hca_xlate.sv
+hw/rtl/memory/hca_mw_check.sv
+hw/rtl/memory/hca_mw.sv

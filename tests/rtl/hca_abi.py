@@ -423,6 +423,8 @@ class AdminOpcode(enum.IntEnum):
     SET_KEY_TABLE = 0x27
     ATTACH_MCAST = 0x28
     DETACH_MCAST = 0x29
+    ALLOC_MW = 0x2a
+    DEALLOC_MW = 0x2b
     ALLOC_XRCD = 0x2c
     DEALLOC_XRCD = 0x2d
 
@@ -721,6 +723,15 @@ STRUCTS = {
             "swap": (64, 64),
         },
     },
+    "sq_wqe_bind": {
+        "bytes": 32,
+        "fields": {
+            "length": (0, 64),
+            "lkey": (64, 32),
+            "access": (96, 6),
+            "is_type_2": (104, 1),
+        },
+    },
     "sge": {
         "bytes": 16,
         "fields": {
@@ -843,6 +854,7 @@ STRUCTS = {
         "fields": {
             "valid": (0, 1),
             "is_window": (1, 1),
+            "is_type_2": (2, 1),
             "local_write": (8, 1),
             "remote_write": (9, 1),
             "remote_read": (10, 1),
@@ -853,9 +865,12 @@ STRUCTS = {
             "func": (24, 8),
             "pd": (32, 24),
             "page_shift": (56, 6),
+            "qpn": (64, 24),
+            "region": (96, 20),
             "start": (128, 64),
             "length": (192, 64),
             "iova": (256, 64),
+            "list_offset": (320, 64),
         },
     },
     "key_table": {
@@ -1172,6 +1187,14 @@ STRUCTS = {
             "num_pages": (320, 32),
             "page_shift": (352, 8),
             "row": (384, 32),
+        },
+    },
+    "alloc_mw_cmd": {
+        "bytes": 248,
+        "fields": {
+            "pd": (0, 24),
+            "is_type_2": (32, 1),
+            "row": (64, 32),
         },
     },
     "reg_mr_result": {

@@ -22,6 +22,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &ModifyQpCmd::TABLE,
     &SetKeyTableCmd::TABLE,
     &RegMrCmd::TABLE,
+    &AllocMwCmd::TABLE,
     &RegMrResult::TABLE,
     &ModifyMrCmd::TABLE,
     &CreateSrqCmd::TABLE,
@@ -346,6 +347,18 @@ layout! {
         page_shift set_page_shift: u8 [44, 0, 8];
         /// Row of the key table, not 0 and not in use.
         row set_row: u32 [48, 0, 32];
+    }
+}
+
+layout! {
+    /// ALLOC_MW: a memory window, which is not bound.
+    AllocMwCmd("alloc_mw_cmd", 248, Software) {
+        /// Protection domain.
+        pd set_pd: u32 [0, 0, 24] "V-135";
+        /// It is of type 2B.
+        is_type_2 set_is_type_2: bool [4, 0, 1] "V-135";
+        /// Row of the key table, not 0 and not in use.
+        row set_row: u32 [8, 0, 32];
     }
 }
 

@@ -61,6 +61,8 @@ impl AdminOpcode {
             | Self::DeregMr
             | Self::ModifyMr
             | Self::QueryMr
+            | Self::AllocMw
+            | Self::DeallocMw
             | Self::CreateSrq
             | Self::ModifySrq
             | Self::QuerySrq

@@ -134,8 +134,10 @@ layout! {
     Mpt("mpt", 64, Hardware) {
         /// The key exists.
         valid set_valid: bool [0, 0, 1];
-        /// 0: memory region, 1: memory window.
-        is_window set_is_window: bool [0, 1, 1];
+        /// 0: memory region, 1: memory window. A window that is not bound has `valid` 0.
+        is_window set_is_window: bool [0, 1, 1] "MEM-13";
+        /// Window: of type 2B. Only the QP through which it was bound may use it, and invalidate it.
+        is_type_2 set_is_type_2: bool [0, 2, 1] "V-135";
         /// Bits 0..=5 of this byte are the low bits of the access flags.
         local_write set_local_write: bool [1, 0, 1];
         /// Peer may RDMA WRITE.
@@ -156,13 +158,19 @@ layout! {
         pd set_pd: u32 [4, 0, 24];
         /// Page size is 1 << this, 12..=30; 63: one contiguous bus range.
         page_shift set_page_shift: u8 [7, 0, 6];
+        /// Window of type 2: the QP through which it was bound.
+        qpn set_qpn: u32 [8, 0, 24];
+        /// Window: row of the region that it is bound to.
+        region set_region: u32 [12, 0, 20] "MEM-15";
         /// First virtual address.
         start set_start: u64 [16, 0, 64];
         /// Bytes.
         length set_length: u64 [24, 0, 64];
         /// page_shift 63: bus address of start. Otherwise of the page list, a multiple of 64: entry i, a u64, is the
-        /// bus address of page (start >> page_shift) + i.
+        /// bus address of page (start >> page_shift) + i. A window has the list of its region.
         iova set_iova: u64 [32, 0, 64];
+        /// With a page list: how many bytes start is behind the beginning of the list's first page.
+        list_offset set_list_offset: u64 [40, 0, 64];
     }
 }
 

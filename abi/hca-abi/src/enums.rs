@@ -616,6 +616,10 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         AttachMcast = 40,
         /// It no longer does: mcast_cmd.
         DetachMcast = 41,
+        /// Allocate a memory window: alloc_mw_cmd, handle_result with its first R_Key.
+        AllocMw = 42,
+        /// Free a memory window, bound or not: handle_cmd with any of its R_Keys.
+        DeallocMw = 43,
         /// Allocate an XRC domain: handle_result.
         AllocXrcd = 44,
         /// Free an XRC domain: handle_cmd.

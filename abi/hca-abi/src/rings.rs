@@ -8,6 +8,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &SqWqeCtrl::TABLE,
     &SqWqeUdCtrl::TABLE,
     &SqWqeAtomic::TABLE,
+    &SqWqeBind::TABLE,
     &Sge::TABLE,
     &RqWqeCtrl::TABLE,
     &Cqe::TABLE,
@@ -107,6 +108,21 @@ layout! {
         compare_add set_compare_add: u64 [0, 0, 64];
         /// COMP_SWAP: value to store.
         swap set_swap: u64 [8, 0, 64];
+    }
+}
+
+layout! {
+    /// Bytes 32..64 of a BIND_MW WQE; remote_addr is the first address of the window, rkey its new key, and num_sge,
+    /// length and inline_data are 0. LOCAL_INV has nothing behind byte 32.
+    SqWqeBind("sq_wqe_bind", 32, Hardware) {
+        /// Bytes of the window; type 1: 0 ends the binding.
+        length set_length: u64 [0, 0, 64] "V-137";
+        /// L_Key of the region.
+        lkey set_lkey: u32 [8, 0, 32];
+        /// Rights: bits 1, 2, 3 and 5 of the access flags.
+        access set_access: u8 [12, 0, 6] "V-139";
+        /// The window is of type 2, and must not be bound.
+        is_type_2 set_is_type_2: bool [13, 0, 1] "V-136";
     }
 }
 

@@ -67,6 +67,20 @@ fn sq_wqe_atomic() {
 }
 
 #[test]
+fn sq_wqe_bind() {
+    let mut b = SqWqeBind::new();
+    b.set_length(0x10_0000_0001);
+    b.set_lkey(0x0000_1107);
+    b.set_access(0x2e);
+    b.set_is_type_2(true);
+    expect(
+        b.as_bytes(),
+        32,
+        &[(0, "01 00 00 00 10 00 00 00 07 11 00 00 2e 01")],
+    );
+}
+
+#[test]
 fn sge() {
     let mut s = Sge::new();
     s.set_addr(0x7fff_0000_1000);
@@ -219,14 +233,19 @@ fn mpt() {
     m.set_func(1);
     m.set_pd(0x030201);
     m.set_page_shift(63);
+    m.set_is_type_2(true);
+    m.set_qpn(0x0c0b0a);
+    m.set_region(0x54321);
+    m.set_list_offset(0x1234);
     m.set_start(0x7f00_0000_0000);
     m.set_length(0x10_0000);
     m.set_iova(0x4000_0000_0000_0000);
     let parts = [
-        (0, "03 25 a5 01 01 02 03 3f"),
+        (0, "07 25 a5 01 01 02 03 3f 0a 0b 0c 00 21 43 05 00"),
         (
             16,
-            "00 00 00 00 00 7f 00 00 00 00 10 00 00 00 00 00 00 00 00 00 00 00 00 40",
+            "00 00 00 00 00 7f 00 00 00 00 10 00 00 00 00 00 00 00 00 00 00 00 00 40 \
+             34 12",
         ),
     ];
     expect(m.as_bytes(), 64, &parts);

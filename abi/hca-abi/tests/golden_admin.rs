@@ -247,6 +247,15 @@ fn qp_attributes() {
 }
 
 #[test]
+fn alloc_mw_cmd() {
+    let mut a = AllocMwCmd::new();
+    a.set_pd(0x010203);
+    a.set_is_type_2(true);
+    a.set_row(0x4_0506);
+    expect(a.as_bytes(), 248, &[(0, "03 02 01 00 01 00 00 00 06 05 04 00")]);
+}
+
+#[test]
 fn memory_commands() {
     let mut r = RegMrCmd::new();
     r.set_pd(0x010203);

@@ -34,11 +34,12 @@ macro_rules! every_struct {
     };
 }
 every_struct! {
-    SqWqeCtrl SqWqeUdCtrl SqWqeAtomic Sge RqWqeCtrl Cqe Eqe HwEvent Qpc Mpt KeyTable Forget GidRow GroupRow Cqc Eqc Srqc
+    SqWqeCtrl SqWqeUdCtrl SqWqeAtomic SqWqeBind Sge RqWqeCtrl Cqe Eqe HwEvent
+    Qpc Mpt KeyTable Forget GidRow GroupRow Cqc Eqc Srqc
     McastCmd SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
     ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd
-    CreateSrqCmd
+    CreateSrqCmd AllocMwCmd
     ModifySrqCmd
     QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult ResolveGidCmd
     ResolveGidResult QueryPkeyResult

@@ -199,6 +199,7 @@ fn destroyer_of(opcode: u8) -> Option<AdminOpcode> {
         Ok(AdminOpcode::CreateCq) => Some(AdminOpcode::DestroyCq),
         Ok(AdminOpcode::CreateQp) => Some(AdminOpcode::DestroyQp),
         Ok(AdminOpcode::RegMr) => Some(AdminOpcode::DeregMr),
+        Ok(AdminOpcode::AllocMw) => Some(AdminOpcode::DeallocMw),
         _ => None,
     }
 }

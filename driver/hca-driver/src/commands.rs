@@ -1,11 +1,11 @@
 //! One method per admin command.
 
 use hca_abi::{
-    AdminCpl, AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, HandleResult,
-    McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryDeviceResult,
-    QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult,
-    QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult,
-    SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
+    AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd,
+    HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult,
+    QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult, QueryPortCmd,
+    QueryPortResult, QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd,
+    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -222,8 +222,7 @@ impl<P: DevicePtr> Function<P> {
         self.on_handle(AdminOpcode::DestroySrq, srqn).map(drop)
     }
 
-    /// MODIFY_MR: the keys stay. When it returns, the old rights no longer hold.
-    pub fn modify_mr(&mut self, cmd: &ModifyMrCmd) -> Result<(), DriverError> {
+    pub(crate) fn issue_modify_mr(&mut self, cmd: &ModifyMrCmd) -> Result<(), DriverError> {
         self.admin.issue(AdminOpcode::ModifyMr, cmd.as_bytes()).map(drop)
     }
 
@@ -239,6 +238,14 @@ impl<P: DevicePtr> Function<P> {
 
     pub(crate) fn issue_dereg_mr(&mut self, lkey: u32) -> Result<(), DriverError> {
         self.on_handle(AdminOpcode::DeregMr, lkey).map(drop)
+    }
+
+    pub(crate) fn issue_alloc_mw(&mut self, cmd: &AllocMwCmd) -> Result<u32, DriverError> {
+        self.make(AdminOpcode::AllocMw, cmd.as_bytes())
+    }
+
+    pub(crate) fn issue_dealloc_mw(&mut self, rkey: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DeallocMw, rkey).map(drop)
     }
 
     /// QUERY_MR.

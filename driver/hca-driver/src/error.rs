@@ -211,6 +211,12 @@ pub enum PostError {
         /// Sum of the entries.
         length: u64,
     },
+    /// No packet goes out.
+    #[error("{opcode:?} has no data")]
+    DataNotAllowed {
+        /// Opcode of the work request.
+        opcode: WrOpcode,
+    },
     /// V-179: what the peer must answer.
     #[error("{opcode:?} on an unreliable connection: it can SEND and WRITE, with immediate data or without")]
     NotForUnreliable {
@@ -240,6 +246,12 @@ pub enum PostError {
     /// SPEC-3: no other service has one.
     #[error("the number of an SRQ for a QP that is no initiator of XRC")]
     RemoteSrqOfOther,
+    /// Windows are those of RC and UC.
+    #[error("{opcode:?} on a QP of XRC: it binds no windows and invalidates none")]
+    NotForXrc {
+        /// Opcode of the work request.
+        opcode: WrOpcode,
+    },
     /// An SRQN has 24 bits.
     #[error("remote_srqn {remote_srqn:#x} has more than 24 bits")]
     BadRemoteSrqn {

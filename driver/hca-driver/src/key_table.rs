@@ -1,9 +1,12 @@
 //! The key table of a function: rows of memory keys in host memory, of which the card reads what it needs. It grows
 //! with the keys; a row that is given back rests until all that were never used, or have rested longer, are taken.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use hca_abi::{AdminOpcode, AdminStatus, MAX_LOG_KEYS, Mpt, RegMrCmd, RegMrResult, SetKeyTableCmd};
+use hca_abi::{
+    AdminOpcode, AdminStatus, AllocMwCmd, MAX_LOG_KEYS, ModifyMrCmd, Mpt, RegMrCmd, RegMrResult,
+    SetKeyTableCmd,
+};
 use hca_dev::{Device, DmaBuf};
 
 use crate::DevicePtr;
@@ -22,6 +25,13 @@ pub(crate) struct KeyTable {
     fresh: u32,
     /// Rows that were given back, the first one longest ago.
     resting: VecDeque<u32>,
+    /// Rows of memory windows. The card writes them when it binds and invalidates.
+    windows: BTreeSet<u32>,
+}
+
+/// Row of a key.
+fn row_of(key: u32) -> u32 {
+    (key >> 8) & ((1 << MAX_LOG_KEYS) - 1)
 }
 
 impl KeyTable {
@@ -35,6 +45,23 @@ impl KeyTable {
         self.resting.pop_front()
     }
 
+    fn row(&self, row: u32) -> Mpt {
+        let mut mpt = Mpt::new();
+        if let Some(buf) = &self.buf {
+            buf.read_bytes(row as usize * Mpt::BYTES, &mut mpt.0);
+        }
+        mpt
+    }
+
+    /// Windows that are bound to a region.
+    fn bound_to(&self, lkey: u32) -> Vec<u32> {
+        let is_bound = |row: &u32| {
+            let mpt = self.row(*row);
+            mpt.is_window() && mpt.valid() && mpt.region() == row_of(lkey)
+        };
+        self.windows.iter().copied().filter(is_bound).collect()
+    }
+
     /// Its memory, to be released; it is as new then.
     pub(crate) fn end(&mut self) -> Option<DmaBuf> {
         std::mem::take(self).buf
@@ -44,10 +71,7 @@ impl KeyTable {
 impl<P: DevicePtr> Function<P> {
     /// REG_MR: L_Key and R_Key, in a row that is chosen here.
     pub fn reg_mr(&mut self, cmd: &RegMrCmd) -> Result<RegMrResult, DriverError> {
-        let row = match self.keys.take() {
-            Some(row) => row,
-            None => self.grow()?,
-        };
+        let row = self.take_row()?;
         let mut cmd = *cmd;
         cmd.set_row(row);
         let made = self.issue_reg_mr(&cmd);
@@ -57,12 +81,69 @@ impl<P: DevicePtr> Function<P> {
         made
     }
 
-    /// DEREG_MR. When it returns, the card no longer touches the memory.
+    fn take_row(&mut self) -> Result<u32, DriverError> {
+        match self.keys.take() {
+            Some(row) => Ok(row),
+            None => self.grow(),
+        }
+    }
+
+    /// DEREG_MR; refused while windows are bound to it (MEM-15). When it returns, the card no longer touches the
+    /// memory.
     pub fn dereg_mr(&mut self, lkey: u32) -> Result<(), DriverError> {
+        self.require_unbound(AdminOpcode::DeregMr, lkey)?;
         self.issue_dereg_mr(lkey)?;
-        self.keys
-            .resting
-            .push_back((lkey >> 8) & ((1 << MAX_LOG_KEYS) - 1));
+        // A bind that was under way meanwhile may have found the region there; behind the fence none does any more.
+        for row in self.keys.bound_to(lkey) {
+            let mpt = self.keys.row(row);
+            let rkey = lkey >> (8 + MAX_LOG_KEYS) << (8 + MAX_LOG_KEYS) | row << 8;
+            self.issue_dealloc_mw(rkey)?;
+            self.issue_alloc_mw(&alloc_cmd(mpt.pd(), mpt.is_type_2(), row))?;
+        }
+        self.keys.resting.push_back(row_of(lkey));
+        Ok(())
+    }
+
+    /// MODIFY_MR: the keys stay; refused while windows are bound to it. When it returns, the old rights no longer hold.
+    pub fn modify_mr(&mut self, cmd: &ModifyMrCmd) -> Result<(), DriverError> {
+        self.require_unbound(AdminOpcode::ModifyMr, cmd.lkey())?;
+        self.issue_modify_mr(cmd)
+    }
+
+    fn require_unbound(&self, opcode: AdminOpcode, lkey: u32) -> Result<(), DriverError> {
+        match self.keys.bound_to(lkey).first() {
+            None => Ok(()),
+            Some(row) => Err(AdminError {
+                opcode,
+                status: AdminStatus::InUse,
+                detail: *row,
+            }
+            .into()),
+        }
+    }
+
+    /// ALLOC_MW: the window's first R_Key. It is not bound (V-135).
+    pub fn alloc_mw(&mut self, pd: u32, is_type_2: bool) -> Result<u32, DriverError> {
+        let row = self.take_row()?;
+        let made = self.issue_alloc_mw(&alloc_cmd(pd, is_type_2, row));
+        if made.is_err() {
+            self.keys.resting.push_front(row);
+        } else {
+            self.keys.windows.insert(row);
+        }
+        made
+    }
+
+    /// DEALLOC_MW, bound or not (V-138). When it returns, nobody uses memory through it.
+    pub fn dealloc_mw(&mut self, rkey: u32) -> Result<(), DriverError> {
+        self.issue_dealloc_mw(rkey)?;
+        let row = row_of(rkey);
+        // A bind that was under way has been written behind the command, and before its fence was over.
+        if self.keys.row(row).is_window() {
+            self.issue_dealloc_mw(rkey)?;
+        }
+        self.keys.windows.remove(&row);
+        self.keys.resting.push_back(row);
         Ok(())
     }
 
@@ -81,6 +162,7 @@ impl<P: DevicePtr> Function<P> {
             .into());
         }
         let buf = self.device().alloc_dma(Mpt::BYTES << log_size)?;
+        let copied: Vec<Mpt> = self.keys.windows.iter().map(|row| self.keys.row(*row)).collect();
         if let Some(old) = &self.keys.buf {
             let mut row = [0; Mpt::BYTES];
             for at in (0..Mpt::BYTES << self.keys.log_size).step_by(Mpt::BYTES) {
@@ -95,6 +177,9 @@ impl<P: DevicePtr> Function<P> {
             self.device().free_dma(buf)?;
             return Err(error);
         }
+        if self.copy_late(&buf, &copied) {
+            self.set_key_table(&cmd)?;
+        }
         let before = self.keys.buf.replace(buf);
         let first = if before.is_some() {
             1 << self.keys.log_size
@@ -107,4 +192,28 @@ impl<P: DevicePtr> Function<P> {
         }
         Ok(first)
     }
+
+    /// Windows that were bound or invalidated while the table was copied: behind the fence of SET_KEY_TABLE the card
+    /// writes to the old one no more. `copied`: what they were before. True: there were some.
+    fn copy_late(&self, new: &DmaBuf, copied: &[Mpt]) -> bool {
+        let mut has_late = false;
+        for (row, before) in self.keys.windows.iter().zip(copied) {
+            let (at, old, mut now) = (*row as usize * Mpt::BYTES, self.keys.row(*row), Mpt::new());
+            new.read_bytes(at, &mut now.0);
+            // What has become of it in the new table since then is newer still.
+            if old.0 != before.0 && (now.0 == before.0 || now.0 == old.0) {
+                new.write_bytes(at, old.as_bytes());
+                has_late = true;
+            }
+        }
+        has_late
+    }
+}
+
+fn alloc_cmd(pd: u32, is_type_2: bool, row: u32) -> AllocMwCmd {
+    let mut cmd = AllocMwCmd::new();
+    cmd.set_pd(pd);
+    cmd.set_is_type_2(is_type_2);
+    cmd.set_row(row);
+    cmd
 }

@@ -55,7 +55,7 @@ pub use recv_ring::RecvRing;
 pub use send_ring::SendRing;
 pub use shadow::{QpShadow, RecvShadow, WqShadow};
 pub use srq_ring::SrqRing;
-pub use work::{BadWr, RecvWr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData};
+pub use work::{BadWr, MwBind, RecvWr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData};
 
 /// A shared pointer to a device: `Rc<dyn Device>` for a simulator in this thread, `Arc<dyn Device + Send +
 /// Sync>` for one behind a socket. What holds the pointer is `Send` exactly if the pointer is.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hca_abi::{PUSH_SLOT_BYTES, SqWqeCtrl};
+use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl};
 use hca_dev::DmaBuf;
 
 use crate::DevicePtr;
@@ -12,8 +12,8 @@ use crate::error::PostError;
 use crate::push::PushSlot;
 use crate::shadow::WqShadow;
 use crate::work::{
-    DATAGRAM_HEADER_BYTES, SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData, total_length,
-    words_of,
+    DATAGRAM_HEADER_BYTES, MwBind, SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData,
+    total_length, words_of,
 };
 
 /// Bytes that the headers of all send WQEs begin with alike.
@@ -112,7 +112,7 @@ impl SendRing {
         if self.datagrams.is_some() {
             return Err(PostError::NoDestination);
         }
-        if self.is_unreliable && wr.op.is_answered() {
+        if self.is_unreliable && wr.op.needs_acknowledges() {
             let opcode = wr.op.opcode();
             return Err(PostError::NotForUnreliable { opcode });
         }
@@ -131,6 +131,10 @@ impl SendRing {
     pub fn push_xrc(&mut self, wr: &SendWr<'_>, remote_srqn: u32) -> Result<(), PostError> {
         if !self.is_xrc {
             return Err(PostError::RemoteSrqOfOther);
+        }
+        if wr.op.needs_windows() {
+            let opcode = wr.op.opcode();
+            return Err(PostError::NotForXrc { opcode });
         }
         if remote_srqn >> 24 != 0 {
             return Err(PostError::BadRemoteSrqn { remote_srqn });
@@ -251,6 +255,16 @@ impl SendRing {
             });
         }
         let mut operands_bytes = 0;
+        if let SendOp::BindMw(bind) = op {
+            self.ring
+                .store_words(at, words_of::<_, 4>(bind_wqe(bind).as_bytes()));
+        }
+        if op.is_local() {
+            if !sges.is_empty() {
+                return Err(PostError::DataNotAllowed { opcode: op.opcode() });
+            }
+            return Ok(SqWqeBind::BYTES);
+        }
         if op.is_atomic() {
             if !matches!(sges, [sge] if sge.length == 8) {
                 return Err(PostError::BadAtomic);
@@ -340,7 +354,10 @@ impl Operands {
         let (imm_data, remote_addr, rkey) = match *op {
             SendOp::Send => (0, 0, 0),
             SendOp::SendWithImm { imm_data } => (imm_data, 0, 0),
-            SendOp::SendWithInv { invalidate_rkey } => (invalidate_rkey, 0, 0),
+            SendOp::SendWithInv { invalidate_rkey } | SendOp::LocalInv { invalidate_rkey } => {
+                (invalidate_rkey, 0, 0)
+            }
+            SendOp::BindMw(ref bind) => (0, bind.addr, bind.rkey),
             SendOp::RdmaWriteWithImm {
                 remote_addr,
                 rkey,
@@ -361,6 +378,15 @@ impl Operands {
             rkey,
         }
     }
+}
+
+fn bind_wqe(bind: &MwBind) -> SqWqeBind {
+    let mut wqe = SqWqeBind::new();
+    wqe.set_length(bind.length);
+    wqe.set_lkey(bind.lkey);
+    wqe.set_access((bind.access & MPT_ACCESS) as u8);
+    wqe.set_is_type_2(bind.is_type_2);
+    wqe
 }
 
 #[inline]

@@ -90,6 +90,30 @@ pub enum SendOp {
         /// Value to add.
         add: u64,
     },
+    /// Binds a memory window. Without data.
+    BindMw(MwBind),
+    /// Invalidates a window of type 2 that was bound through this queue. Without data.
+    LocalInv {
+        /// Its R_Key.
+        invalidate_rkey: u32,
+    },
+}
+
+/// What a window is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MwBind {
+    /// Its R_Key from now on: its row, and another low byte.
+    pub rkey: u32,
+    /// It is of type 2.
+    pub is_type_2: bool,
+    /// L_Key of the region.
+    pub lkey: u32,
+    /// First address.
+    pub addr: u64,
+    /// Bytes; type 1: 0 ends the binding.
+    pub length: u64,
+    /// Access flags: REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, ZERO_BASED.
+    pub access: u32,
 }
 
 impl SendOp {
@@ -104,12 +128,29 @@ impl SendOp {
             Self::RdmaRead { .. } => WrOpcode::RdmaRead,
             Self::AtomicCmpAndSwp { .. } => WrOpcode::AtomicCmpAndSwp,
             Self::AtomicFetchAndAdd { .. } => WrOpcode::AtomicFetchAndAdd,
+            Self::BindMw(_) => WrOpcode::BindMw,
+            Self::LocalInv { .. } => WrOpcode::LocalInv,
         }
     }
 
     /// The peer answers with data: not without acknowledges.
     pub(crate) fn is_answered(&self) -> bool {
         self.is_atomic() || matches!(self, Self::RdmaRead { .. })
+    }
+
+    /// No service without acknowledges has it.
+    pub(crate) fn needs_acknowledges(&self) -> bool {
+        self.is_answered() || matches!(self, Self::SendWithInv { .. })
+    }
+
+    /// It binds a window, or invalidates one.
+    pub(crate) fn needs_windows(&self) -> bool {
+        self.is_local() || matches!(self, Self::SendWithInv { .. })
+    }
+
+    /// No packet goes out, and there is no data.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::BindMw(_) | Self::LocalInv { .. })
     }
 
     pub(crate) fn is_atomic(&self) -> bool {
@@ -120,7 +161,7 @@ impl SendOp {
     }
 
     pub(crate) fn takes_inline(&self) -> bool {
-        !self.is_answered()
+        !self.is_answered() && !self.is_local()
     }
 }
 

@@ -109,8 +109,8 @@ pub use hca_abi::{
     WcOpcode, WcStatus, port_attr, wc_flag,
 };
 pub use hca_driver::{
-    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, OpenOptions, PostError,
-    RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
+    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, OpenOptions,
+    PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
 pub use objects::ah::Ah;
 pub use objects::channel::CompChannel;
@@ -122,6 +122,7 @@ pub use objects::pd::Pd;
 pub use objects::raw_qp::{Posting, QpOptions, RawQp};
 pub use objects::srq::{Srq, SrqAttr};
 pub use objects::typed_qp::{Init, Qp, Reset, Rtr, Rts, State, TransitionError};
+pub use objects::window::{Mw, MwType, next_rkey};
 pub use objects::xrc::{XrcTarget, Xrcd};
 pub use streams::{Completions, EventThread};
 pub use values::address::AhAttr;

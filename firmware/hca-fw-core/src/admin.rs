@@ -5,8 +5,8 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd,
-    HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
+    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
+    CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
     QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd,
     RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
     SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
@@ -121,6 +121,7 @@ impl Control {
             }
             AdminOpcode::DestroySrq => self.destroy_srq(hal, func, handle)?,
             AdminOpcode::DeregMr => self.dereg_mr(hal, func, handle)?,
+            AdminOpcode::DeallocMw => self.dealloc_mw(hal, func, handle)?,
             AdminOpcode::ModifyMr => {
                 self.modify_mr(hal, func, &ModifyMrCmd::read_from(&body).ok_or(internal)?)?
             }
@@ -163,6 +164,9 @@ impl Control {
                 .map(|()| none),
             AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
+            AdminOpcode::AllocMw => self
+                .alloc_mw(hal, func, &AllocMwCmd::read_from(body).ok_or(internal)?)
+                .map(handle_body),
             AdminOpcode::CreateSrq => {
                 let cmd = CreateSrqCmd::read_from(body).ok_or(internal)?;
                 let srqn = self.create_srq(hal, func, &cmd)?;

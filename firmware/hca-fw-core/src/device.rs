@@ -52,7 +52,9 @@ impl Control {
                 | device_cap::CURR_QP_STATE_MOD
                 | device_cap::RC_RNR_NAK_GEN
                 | device_cap::PORT_ACTIVE_EVENT
-                | device_cap::XRC,
+                | device_cap::XRC
+                | device_cap::MEM_WINDOW
+                | device_cap::MEM_WINDOW_TYPE_2B,
         );
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
         d.set_vendor_part_id(VENDOR_PART_ID);
@@ -69,6 +71,7 @@ impl Control {
         d.set_max_srq_wr(1 << MAX_LOG_WQ_SIZE);
         d.set_max_srq_sge(MAX_SGE);
         d.set_max_mr(MAX_KEYS);
+        d.set_max_mw(MAX_KEYS);
         d.set_max_pd(self.pd_ids.limit());
         d.set_max_qp_rd_atom(crate::qp::MAX_RD_ATOMIC.into());
         d.set_max_res_rd_atom(self.max_responses());

@@ -5,10 +5,10 @@ use core::ops::Range;
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    AdminOpcode, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd,
-    ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd,
-    RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd,
-    StructDef, VlArbCmd, qp_attr,
+    AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, McastCmd,
+    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryPortCmd,
+    QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
+    SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -41,6 +41,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         | AdminOpcode::QuerySrq
         | AdminOpcode::DestroySrq
         | AdminOpcode::DeregMr
+        | AdminOpcode::DeallocMw
         | AdminOpcode::QueryMr => words_of(&HandleCmd::TABLE),
         AdminOpcode::QueryPort
         | AdminOpcode::QueryCounters
@@ -61,6 +62,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
         AdminOpcode::SetKeyTable => words_of(&SetKeyTableCmd::TABLE),
         AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),
+        AdminOpcode::AllocMw => words_of(&AllocMwCmd::TABLE),
         AdminOpcode::ModifyMr => words_of(&ModifyMrCmd::TABLE),
         AdminOpcode::SetLink => words_of(&SetLinkCmd::TABLE),
         AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => words_of(&VlArbCmd::TABLE),

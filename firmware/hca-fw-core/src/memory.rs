@@ -1,14 +1,14 @@
-//! Memory registration: keys (KEY-27..KEY-31, MEM-3..MEM-8). The rows of a function's keys are in its own memory, where
-//! it may write what it likes: a row decides over no memory but the function's, and what is read back of one is checked
-//! before it is used.
+//! Memory registration: keys (KEY-27..KEY-31, MEM-3..MEM-15). The rows of a function's keys are in its own memory,
+//! where it may write what it likes: a row decides over no memory but the function's, and what is read back of one is
+//! checked before it is used.
 
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, CtxTable, DIRECT_PAGE_SHIFT, Forget, KeyTable, MAX_LOG_KEYS, MAX_PAGE_SHIFT, MIN_PAGE_SHIFT,
-    ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, RegMrResult, SetKeyTableCmd, access,
+    AdminStatus, AllocMwCmd, CtxTable, DIRECT_PAGE_SHIFT, Forget, KeyTable, MAX_LOG_KEYS, MAX_PAGE_SHIFT,
+    MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, RegMrResult, SetKeyTableCmd, access,
 };
 
 /// Longest region: everything a 48-bit address space can hold.
@@ -18,11 +18,13 @@ pub(crate) const MAX_PAGES: u32 = u32::MAX;
 /// Keys of a function: row 0 stays empty, so that key 0 is never valid.
 pub(crate) const MAX_KEYS: u32 = (1 << MAX_LOG_KEYS) - 1;
 /// Rights that regions and QPs have here.
-pub(crate) const GRANTED: u32 =
-    access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
-/// Rights that may be asked for and that nobody gets: there are no windows to use them with, and all writes of this
-/// card keep their order.
-pub(crate) const IGNORED: u32 = access::MW_BIND | access::RELAXED_ORDERING;
+pub(crate) const GRANTED: u32 = access::LOCAL_WRITE
+    | access::REMOTE_WRITE
+    | access::REMOTE_READ
+    | access::REMOTE_ATOMIC
+    | access::MW_BIND;
+/// What may be asked for and nobody gets: all writes of this card keep their order.
+pub(crate) const IGNORED: u32 = access::RELAXED_ORDERING;
 
 /// Where in the mailbox lines of page lists and rows of keys go: above the admin command and completion.
 const LINE_AREA: u32 = 1024;
@@ -84,7 +86,7 @@ impl Control {
         let addr = self.keys[usize::from(func)].addr(row).map_err(|_| refusal)?;
         let mpt = read_row(hal, func, addr)?;
         require_handle(
-            mpt.valid() && mpt.tag() == lkey as u8 && mpt.func() == func,
+            mpt.valid() && !mpt.is_window() && mpt.tag() == lkey as u8 && mpt.func() == func,
             refusal,
         )?;
         self.own_pd(func, mpt.pd()).map_err(|_| refusal)?;
@@ -115,6 +117,8 @@ impl Control {
         row.set_base(cmd.base());
         row.set_log_size(log_size);
         hal.ctx_write(CtxTable::KeyTable, func.into(), row.as_bytes());
+        // A window that was bound while the driver copied its row is read again.
+        forget(hal, index_of(func, 0), false, true);
         // Behind the fence nobody reads the one before.
         Ok(Rest::Fence(Fenced::Nothing))
     }
@@ -152,12 +156,9 @@ impl Control {
         let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
         let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;
         let mut mpt = read_row(hal, func, addr)?;
-        if mpt.valid() {
-            return Err((AdminStatus::InUse, row));
-        }
+        require_free(&mpt, row)?;
         mpt.set_tag(keys.next_tag(mpt.tag()));
         mpt.set_valid(true);
-        mpt.set_is_window(false);
         mpt.set_access(rights & GRANTED);
         mpt.set_func(func);
         mpt.set_pd(cmd.pd());
@@ -165,6 +166,8 @@ impl Control {
         mpt.set_start(cmd.start());
         mpt.set_length(cmd.length());
         mpt.set_iova(if direct { cmd.iova() } else { cmd.page_list_addr() });
+        let below = (1 << u32::from(cmd.page_shift())) - 1;
+        mpt.set_list_offset(if direct { 0 } else { cmd.start() & below });
         let index = index_of(func, row);
         store_row(hal, func, addr, &mpt)?;
         forget(hal, index, !direct, false);
@@ -205,7 +208,47 @@ impl Control {
         Ok(Rest::Fence(Fenced::FreeMr(mpt.pd())))
     }
 
-    /// A region of the domain is gone, after a fence.
+    /// V-135: a window, which is not bound: hardware does that. Its row is not valid until then.
+    pub(crate) fn alloc_mw<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        cmd: &AllocMwCmd,
+    ) -> CmdResult<u32> {
+        let pd = self.own_pd(func, cmd.pd())?;
+        let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
+        let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;
+        let mut mpt = read_row(hal, func, addr)?;
+        require_free(&mpt, row)?;
+        mpt.set_tag(keys.next_tag(mpt.tag()));
+        mpt.set_is_window(true);
+        mpt.set_is_type_2(cmd.is_type_2());
+        mpt.set_func(func);
+        mpt.set_pd(cmd.pd());
+        store_row(hal, func, addr, &mpt)?;
+        forget(hal, index_of(func, row), false, false);
+        self.pds[pd] += 1;
+        Ok(index_of(func, row) << 8 | u32::from(mpt.tag()))
+    }
+
+    /// V-138. After the fence no access through it is under way, and no operation of a QP on it.
+    pub(crate) fn dealloc_mw<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, rkey: u32) -> CmdResult<Rest> {
+        let refusal = (AdminStatus::BadHandle, rkey);
+        let row = (rkey >> 8) & ((1 << MAX_LOG_KEYS) - 1);
+        require_handle(index_of(func, row) == rkey >> 8, refusal)?;
+        let addr = self.keys[usize::from(func)].addr(row).map_err(|_| refusal)?;
+        let mut mpt = read_row(hal, func, addr)?;
+        require_handle(mpt.is_window() && mpt.func() == func, refusal)?;
+        self.own_pd(func, mpt.pd()).map_err(|_| refusal)?;
+        mpt.set_valid(false);
+        mpt.set_is_window(false);
+        mpt.set_is_type_2(false);
+        store_row(hal, func, addr, &mpt)?;
+        forget(hal, index_of(func, row), false, false);
+        Ok(Rest::Fence(Fenced::FreeMr(mpt.pd())))
+    }
+
+    /// A region or window of the domain is gone, after a fence.
     pub(crate) fn free_mr(&mut self, pd: u32) {
         let users = &mut self.pds[pd as usize];
         *users = users.saturating_sub(1);
@@ -229,8 +272,17 @@ fn require_handle(ok: bool, refusal: (AdminStatus, u32)) -> CmdResult {
     if ok { Ok(()) } else { Err(refusal) }
 }
 
-/// The words of a row that mean something: up to the bus address.
-const ROW_BYTES: usize = 40;
+/// A row that no region and no window has.
+fn require_free(mpt: &Mpt, row: u32) -> CmdResult {
+    if mpt.valid() || mpt.is_window() {
+        Err((AdminStatus::InUse, row))
+    } else {
+        Ok(())
+    }
+}
+
+/// The words of a row that mean something: up to the place in the page list.
+const ROW_BYTES: usize = 48;
 
 fn read_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64) -> CmdResult<Mpt> {
     hal.dma_from_host(func, addr, ROW_AREA, Mpt::BYTES as u32)

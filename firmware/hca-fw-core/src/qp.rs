@@ -569,7 +569,7 @@ fn merge(old: &QpAttr, new: &QpAttr, mask: Attr) -> QpAttr {
     let mut out = *old;
     let has = |attr: Attr| mask.contains(attr);
     if has(Attr::ACCESS_FLAGS) {
-        out.set_qp_access_flags(new.qp_access_flags() & GRANTED);
+        out.set_qp_access_flags(new.qp_access_flags() & GRANTED & !access::MW_BIND);
     }
     if has(Attr::PKEY_INDEX) {
         out.set_pkey_index(new.pkey_index());

@@ -143,9 +143,9 @@ fn a_region_changes_its_rights_and_its_domain() {
         let now = rig.function.query_mr(key).unwrap();
         assert_eq!((now.pd(), now.access(), now.length()), (pd, 0, 4096));
     }
-    let rights = access::LOCAL_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
+    let rights = access::LOCAL_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC | access::MW_BIND;
     // What the card does not have is taken as a word, and not granted.
-    let asked = rights | access::MW_BIND | access::RELAXED_ORDERING;
+    let asked = rights | access::RELAXED_ORDERING;
     rig.function.modify_mr(&modify(other, key, asked)).unwrap();
     let now = rig.function.query_mr(key).unwrap();
     assert_eq!((now.pd(), now.access(), now.start()), (other, rights, 0x1000));
@@ -153,6 +153,43 @@ fn a_region_changes_its_rights_and_its_domain() {
     assert_eq!(refusal(rig.function.dealloc_pd(other)).status, AdminStatus::InUse);
     rig.function.dereg_mr(key).unwrap();
     rig.function.dealloc_pd(other).unwrap();
+}
+
+/// V-135, V-138: windows have rows as regions have, are no regions, and belong to their domain until they go.
+#[test]
+fn windows_come_and_go() {
+    let mut rig = Rig::new();
+    let pd = rig.function.alloc_pd().unwrap();
+    assert_eq!(
+        refusal(rig.function.alloc_mw(1 << 20, true)).status,
+        AdminStatus::BadHandle
+    );
+    let keys = [true, false].map(|is_type_2| rig.function.alloc_mw(pd, is_type_2).unwrap());
+    assert_ne!(keys[0] >> 8, keys[1] >> 8);
+    assert_eq!(refusal(rig.function.dealloc_pd(pd)).status, AdminStatus::InUse);
+    for key in keys {
+        assert_eq!(refusal(rig.function.query_mr(key)).status, AdminStatus::BadHandle);
+        assert_eq!(refusal(rig.function.dereg_mr(key)).status, AdminStatus::BadHandle);
+        // Any of its keys names it.
+        rig.function.dealloc_mw(key ^ 0x55).unwrap();
+        assert_eq!(
+            refusal(rig.function.dealloc_mw(key)).status,
+            AdminStatus::BadHandle
+        );
+    }
+    let mut cmd = RegMrCmd::new();
+    cmd.set_pd(pd);
+    cmd.set_start(0x1000);
+    cmd.set_iova(0x1000);
+    cmd.set_length(4096);
+    cmd.set_page_shift(63);
+    let region = rig.function.reg_mr(&cmd).unwrap().lkey();
+    assert_eq!(
+        refusal(rig.function.dealloc_mw(region)).status,
+        AdminStatus::BadHandle
+    );
+    rig.function.dereg_mr(region).unwrap();
+    rig.function.dealloc_pd(pd).unwrap();
 }
 
 /// V-63: a larger ring, never a smaller one; what cannot be leaves the queue as it was.

@@ -8,15 +8,16 @@ module hca_key_check
   output xl_err_e     err_o,
   output logic        paged_o,
   output logic [63:0] offset_o,   // of va from the start of the region
-  output logic [63:0] page_pos_o  // of va from the start of the region's first page
+  output logic [63:0] page_pos_o  // of va from the start of the list's first page
 );
 
   logic        row_ok, right_ok, range_ok, page_ok, local_only;
   logic [64:0] range_end, page_pos;
   logic [32:0] need;   // bytes that must be inside the region
-  logic [63:0] page_mask;
 
-  assign row_ok   = mpt_i.valid && (mpt_i.tag == seg_i.key[7:0]) && (mpt_i.func == seg_i.func);
+  // A window of type 2 is no key for any other QP (type 2B).
+  assign row_ok   = mpt_i.valid && (mpt_i.tag == seg_i.key[7:0]) && (mpt_i.func == seg_i.func)
+                    && (!mpt_i.is_window || !mpt_i.is_type_2 || mpt_i.qpn == seg_i.qpn);
 
   assign paged_o = mpt_i.page_shift != 6'(DirectPageShift);
   assign page_ok = !paged_o || (mpt_i.page_shift >= 6'(MinPageShift) && mpt_i.page_shift <= 6'(MaxPageShift));
@@ -41,8 +42,7 @@ module hca_key_check
   assign range_end = 65'(offset_o) + 65'(need);
   assign range_ok  = (mpt_i.zero_based || seg_i.va >= mpt_i.start) && (range_end <= 65'(mpt_i.length));
 
-  assign page_mask  = (64'd1 << mpt_i.page_shift) - 64'd1;
-  assign page_pos   = 65'(mpt_i.start & page_mask) + 65'(offset_o);
+  assign page_pos   = 65'(mpt_i.list_offset) + 65'(offset_o);
   assign page_pos_o = page_pos[63:0];
 
   always_comb begin

@@ -164,7 +164,9 @@ module hca_xlate
     if (s1.free) s1_span.walk.addr = s1.seg.va;
     else if (key_paged) s1_span.walk.addr = key_page_pos;
     else s1_span.walk.addr = s1_mpt.iova + key_offset;
+    // A window's pages are its region's; whatever its row says, of the same function.
     s1_span.index = s1.seg.key[31:8];
+    if (s1_mpt.is_window) s1_span.index[MrW-1:0] = s1_mpt.region[MrW-1:0];
     s1_span.list  = s1_mpt.iova[63:6];
   end
 

@@ -549,6 +549,18 @@ typedef struct packed {
   logic [63:0]    compare_add;  // COMP_SWAP: value to compare with; FETCH_ADD: value to add.
 } sq_wqe_atomic_t;
 
+// Bytes 32..64 of a BIND_MW WQE; remote_addr is the first address of the window, rkey its new key, and
+// num_sge, length and inline_data are 0. LOCAL_INV has nothing behind byte 32.
+localparam int unsigned SqWqeBindBytes = 32;
+typedef struct packed {
+  logic [150:0]   reserved1;
+  logic           is_type_2;  // The window is of type 2, and must not be bound.
+  logic [1:0]     reserved0;
+  logic [5:0]     access;  // Rights: bits 1, 2, 3 and 5 of the access flags.
+  logic [31:0]    lkey;  // L_Key of the region.
+  logic [63:0]    length;  // Bytes of the window; type 1: 0 ends the binding.
+} sq_wqe_bind_t;
+
 // Scatter/gather entry.
 localparam int unsigned SgeBytes = 16;
 typedef struct packed {
@@ -702,13 +714,19 @@ typedef struct packed {
 // index << 8 | tag; the upper bits of the index are the function, the others (MAX_LOG_KEYS) the row.
 localparam int unsigned MptBytes = 64;
 typedef struct packed {
-  logic [191:0]   reserved3;
+  logic [127:0]   reserved5;
+  // With a page list: how many bytes start is behind the beginning of the list's first page.
+  logic [63:0]    list_offset;
   // page_shift 63: bus address of start. Otherwise of the page list, a multiple of 64: entry i, a u64, is
-  // the bus address of page (start >> page_shift) + i.
+  // the bus address of page (start >> page_shift) + i. A window has the list of its region.
   logic [63:0]    iova;
   logic [63:0]    length;  // Bytes.
   logic [63:0]    start;  // First virtual address.
-  logic [65:0]    reserved2;
+  logic [11:0]    reserved4;
+  logic [19:0]    region;  // Window: row of the region that it is bound to.
+  logic [7:0]     reserved3;
+  logic [23:0]    qpn;  // Window of type 2: the QP through which it was bound.
+  logic [1:0]     reserved2;
   logic [5:0]     page_shift;  // Page size is 1 << this, 12..=30; 63: one contiguous bus range.
   logic [23:0]    pd;  // Protection domain.
   logic [7:0]     func;  // Owning function.
@@ -720,8 +738,10 @@ typedef struct packed {
   logic           remote_read;  // Peer may RDMA READ.
   logic           remote_write;  // Peer may RDMA WRITE.
   logic           local_write;  // Bits 0..=5 of this byte are the low bits of the access flags.
-  logic [5:0]     reserved0;
-  logic           is_window;  // 0: memory region, 1: memory window.
+  logic [4:0]     reserved0;
+  // Window: of type 2B. Only the QP through which it was bound may use it, and invalidate it.
+  logic           is_type_2;
+  logic           is_window;  // 0: memory region, 1: memory window. A window that is not bound has `valid` 0.
   logic           valid;  // The key exists.
 } mpt_t;
 

@@ -14,6 +14,7 @@
     access_e     access;
     logic [7:0]  func;
     logic [23:0] pd;
+    logic [23:0] qpn;        // on whose behalf: a window of type 2 is one QP's
     logic [31:0] key;
     logic [63:0] va;
     logic [12:0] len_bytes;  // bytes to move, 0..4096; 0: check only, moves nothing
@@ -34,6 +35,26 @@
     logic            pages;  // of this key's page list, too
     logic [KeyW-1:0] index;
   } key_forget_t;
+
+  // What a send queue asks of hca_mw: BIND_MW or LOCAL_INV, with the WQE's fields.
+  typedef struct packed {
+    logic        bind_mw;    // else: invalidate key
+    logic [7:0]  func;
+    logic [23:0] pd;
+    logic [23:0] qpn;
+    logic [15:0] wqe_index;
+    logic [31:0] key;        // of the window; a bind: from now on
+    logic [63:0] va;
+    sq_wqe_bind_t wqe;
+  } mw_op_t;
+
+  // A SEND with invalidate has come: hca_rx_ctrl to hca_mw.
+  typedef struct packed {
+    logic [7:0]  func;
+    logic [23:0] pd;
+    logic [23:0] qpn;
+    logic [31:0] key;
+  } mw_inv_t;
 
   typedef enum logic [2:0] {
     XlOk     = 3'd0,

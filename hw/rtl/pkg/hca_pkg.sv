@@ -138,6 +138,16 @@ package hca_pkg;
     qpc_t           qpc;
   } qpc_wr_t;
 
+  // ---- QPNs ----------------------------------------------------------------------------------------------
+  // Low bits: the line, a row of every table. The others: a generation, which only the doors look at, where a QPN comes
+  // in from a doorbell or from the wire. What is inside names lines, and is drained by a fence before a line gets the
+  // next generation.
+  typedef logic [23-QpW:0] qp_gen_t;
+
+  function automatic logic [31:0] full_qpn(qp_gen_t gen, logic [QpW-1:0] line);
+    return {8'd0, gen, line};
+  endfunction
+
   // ---- Memory access ---------------------------------------------------------------------------
   `include "hca_memory_types.svh"
 
@@ -349,6 +359,7 @@ package hca_pkg;
     logic [QpW-1:0]    qpn;
     logic [7:0]        func;
     logic [23:0]       pd;
+    qp_gen_t           gen;            // of the QPN
     logic              frees;          // this item owns a packet in the receive buffer: free buf_beats at the end
     logic [RxBufW-1:0] buf_beat;
     logic [6:0]        buf_beats;
@@ -378,7 +389,9 @@ package hca_pkg;
     MsgReqError = 4'd5,  // responder refused a request that uses no receive WQE (R_Key...); a NAK goes out
     MsgTimeout  = 4'd6,  // transport timer of the QP expired; the other fields: what it had seen
     MsgRnrDone  = 4'd7,  // RNR wait of the QP is over
-    MsgSent     = 4'd8   // what nobody acknowledges has left up to a PSN: hca_sent
+    MsgSent     = 4'd8,  // what nobody acknowledges has left up to a PSN: hca_sent
+    MsgMwDone   = 4'd9,  // send WQE wqe_index has bound or invalidated its window: hca_mw
+    MsgInvDone  = 4'd10  // what a SEND with invalidate named is invalid; status: or why not
   } msg_kind_e;
 
   typedef struct packed {
@@ -426,16 +439,6 @@ package hca_pkg;
     logic [31:0]    data1;
   } eqe_job_t;
 
-  // ---- QPNs ----------------------------------------------------------------------------------------------
-  // Low bits: the line, a row of every table. The others: a generation, which only the doors look at, where a QPN comes
-  // in from a doorbell or from the wire. What is inside names lines, and is drained by a fence before a line gets the
-  // next generation.
-  typedef logic [23-QpW:0] qp_gen_t;
-
-  function automatic logic [31:0] full_qpn(qp_gen_t gen, logic [QpW-1:0] line);
-    return {8'd0, gen, line};
-  endfunction
-
   // ---- Small helpers -------------------------------------------------------------------------------------
   function automatic logic is_atomic(logic [7:0] wr_opcode);
     return wr_opcode == WrOpAtomicCmpAndSwp || wr_opcode == WrOpAtomicFetchAndAdd;
@@ -449,6 +452,16 @@ package hca_pkg;
   // The service acknowledges.
   function automatic logic is_acked(logic [2:0] service);
     return service == ServiceRc || service == ServiceXrc;
+  endfunction
+
+  // Carried out by hca_mw: no packet goes out.
+  function automatic logic is_local(logic [7:0] wr_opcode);
+    return wr_opcode == WrOpBindMw || wr_opcode == WrOpLocalInv;
+  endfunction
+
+  // An R_Key in the place of immediate data, where bytes are as on the wire.
+  function automatic logic [31:0] key_of(logic [31:0] imm);
+    return {imm[7:0], imm[15:8], imm[23:16], imm[31:24]};
   endfunction
 
   // a - b modulo 2^24 is in the lower half: a is not before b.

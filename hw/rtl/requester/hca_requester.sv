@@ -52,6 +52,9 @@ module hca_requester
   output logic           seg_valid_o,
   input  logic           seg_ready_i,
   output seg_t           seg_o,
+  output logic           mw_valid_o,         // to hca_mw
+  input  logic           mw_ready_i,
+  output mw_op_t         mw_o,
   output logic           err_valid_o,
   input  logic           err_ready_i,
   output pipe_msg_t      err_o,
@@ -102,6 +105,8 @@ module hca_requester
   logic             txp_valid, txp_ready, seg_valid, seg_ready;
   txp_t             txp;
   seg_t             seg;
+  logic             mw_valid, mw_room;
+  mw_op_t           mw;
 
   hca_sq_sched #(.Slots(Slots)) u_sched (
     .clk_i, .rst_i, .ib_i, .sl_open_i, .rate_open_i,
@@ -302,6 +307,9 @@ module hca_requester
     .seg_valid_o  (seg_valid),
     .seg_ready_i  (seg_ready),
     .seg_o        (seg),
+    .mw_valid_o   (mw_valid),
+    .mw_room_i    (mw_room),
+    .mw_o         (mw),
     .err_valid_o, .err_ready_i, .err_o
   );
 
@@ -323,6 +331,16 @@ module hca_requester
     .out_valid_o(seg_valid_o),
     .out_ready_i(seg_ready_i),
     .out_o      (seg_o)
+  );
+
+  hca_skid #(.Width($bits(mw_op_t))) u_mw (
+    .clk_i, .rst_i,
+    .in_valid_i (mw_valid),
+    .in_ready_o (mw_room),
+    .in_i       (mw),
+    .out_valid_o(mw_valid_o),
+    .out_ready_i(mw_ready_i),
+    .out_o      (mw_o)
   );
 
   assign made_valid_o     = txp_valid;

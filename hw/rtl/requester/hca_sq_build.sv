@@ -18,10 +18,11 @@ module hca_sq_build
   input  beat_t          block_i,     // first block of the WQE, of an atomic
   output omt_wr_t        omt_o,
   output txp_t           txp_o,
-  output seg_t           seg_o
+  output seg_t           seg_o,
+  output mw_op_t         mw_o         // in the place of a packet
 );
 
-  logic       is_read, is_write, with_imm, datagram, unused_bits;
+  logic       is_read, is_write, with_imm, with_inv, datagram, unused_bits;
   logic [7:0] only, last;
   sq_wqe_atomic_t operands;
 
@@ -32,6 +33,7 @@ module hca_sq_build
   assign is_read  = is_answered(hdr_i.opcode);
   assign operands = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_atomic_t)];
   assign is_write = hdr_i.opcode == WrOpRdmaWrite || hdr_i.opcode == WrOpRdmaWriteWithImm;
+  assign with_inv = hdr_i.opcode == WrOpSendWithInv;
   assign with_imm = hdr_i.opcode == WrOpSendWithImm || hdr_i.opcode == WrOpRdmaWriteWithImm;
 
   always_comb begin
@@ -72,9 +74,9 @@ module hca_sq_build
       txp_o.opcode   = BthRcFetchAdd;
       txp_o.swap_add = operands.compare_add;
     end else if (is_read) txp_o.opcode = BthRcReadRequest;
-    else if (pkt_i.first && pkt_i.last) txp_o.opcode = only + 8'(with_imm);
+    else if (pkt_i.first && pkt_i.last) txp_o.opcode = with_inv ? 8'(BthRcSendOnlyInv) : only + 8'(with_imm);
     else if (pkt_i.first) txp_o.opcode = is_write ? BthRcWriteFirst : BthRcSendFirst;
-    else if (pkt_i.last) txp_o.opcode = last + 8'(with_imm);
+    else if (pkt_i.last) txp_o.opcode = with_inv ? 8'(BthRcSendLastInv) : last + 8'(with_imm);
     else txp_o.opcode = is_write ? BthRcWriteMiddle : BthRcSendMiddle;
     if (!datagram) txp_o.opcode[7:5] = 3'(qpc_i.service);
   end
@@ -85,11 +87,24 @@ module hca_sq_build
     seg_o.access    = AccLocalRead;
     seg_o.func      = qpc_i.func;
     seg_o.pd        = qpc_i.pd;
+    seg_o.qpn       = {qpc_i.gen, qpn_i};
     seg_o.key       = hdr_i.inline_data ? '0 : lkey_i;
     seg_o.va        = va_i;
     seg_o.len_bytes = piece_i;
     seg_o.chk_bytes = 32'(piece_i);
     seg_o.last      = seg_last_i;
+  end
+
+  // LOCAL_INV has its key in the place of immediate data, as on the wire.
+  always_comb begin
+    mw_o.bind_mw   = hdr_i.opcode == WrOpBindMw;
+    mw_o.func      = qpc_i.func;
+    mw_o.pd        = qpc_i.pd;
+    mw_o.qpn       = {qpc_i.gen, qpn_i};
+    mw_o.wqe_index = dyn_i.wqe;
+    mw_o.key       = mw_o.bind_mw ? hdr_i.rkey : key_of(hdr_i.imm_data);
+    mw_o.va        = hdr_i.remote_addr;
+    mw_o.wqe       = block_i[8*SqWqeCtrlBytes +: $bits(sq_wqe_bind_t)];
   end
 
 endmodule

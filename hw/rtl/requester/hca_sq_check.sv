@@ -32,6 +32,11 @@ module hca_sq_check
     malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(qpc_i.service inside {ServiceRc, ServiceUc, ServiceUd, ServiceXrc});
     unique case (hdr_i.opcode)
       WrOpSend, WrOpSendWithImm: ;
+      WrOpSendWithInv: if (qpc_i.service != ServiceRc) malformed_o = 1'b1;
+      WrOpBindMw, WrOpLocalInv: begin
+        if (!(qpc_i.service inside {ServiceRc, ServiceUc})) malformed_o = 1'b1;
+        if (hdr_i.inline_data || hdr_i.num_sge != '0 || hdr_i.length != '0) malformed_o = 1'b1;
+      end
       WrOpRdmaWrite, WrOpRdmaWriteWithImm: if (datagram) malformed_o = 1'b1;
       WrOpRdmaRead: if (!answers || hdr_i.inline_data) malformed_o = 1'b1;
       WrOpAtomicCmpAndSwp, WrOpAtomicFetchAndAdd: begin

@@ -80,6 +80,9 @@ module hca_sq_emit
   output logic             seg_valid_o,
   input  logic             seg_ready_i,
   output seg_t             seg_o,
+  output logic             mw_valid_o,    // strobe: to hca_mw, if there is room
+  input  logic             mw_room_i,
+  output mw_op_t           mw_o,
   output logic             err_valid_o,
   input  logic             err_ready_i,
   output pipe_msg_t        err_o
@@ -127,14 +130,8 @@ module hca_sq_emit
   assign ring_slot = dyn_q.wqe & ~(16'hffff << qpc_q.log_size);
 
   hca_sq_news u_news (
-    .qpc_i     (qpc_q),
-    .ack_i     (ack_q),
-    .dyn_i     (dyn_q),
-    .pi_i      (pi_q),
-    .state_ok_o(state_ok),
-    .moves_o   (moves),
-    .redo_o    (dyn_redo),
-    .pi_bad_o  (pi_bad)
+    .qpc_i(qpc_q), .ack_i(ack_q), .dyn_i(dyn_q), .pi_i(pi_q),
+    .state_ok_o(state_ok), .moves_o(moves), .redo_o(dyn_redo), .pi_bad_o(pi_bad)
   );
 
   // ---- Checks of a WQE (header in the block held by u_sge) ------------------------------------------
@@ -145,24 +142,20 @@ module hca_sq_emit
   logic        is_new;         // this WQE has never been begun
   logic        datagram;       // all of this QP's are
   logic        direct;         // StWqe: its first packet needs no further look
+  logic        local_op;       // it makes no packet: hca_mw carries it out
 
   hca_sq_check u_check (
-    .hdr_i        (hdr),
-    .qpc_i        (qpc_q),
-    .dyn_i        (dyn_q),
-    .malformed_o  (wqe_malformed),
-    .too_long_o   (wqe_long),
-    .many_sges_o  (many_sges),
-    .payload_o    (payload)
+    .hdr_i(hdr), .qpc_i(qpc_q), .dyn_i(dyn_q),
+    .malformed_o(wqe_malformed), .too_long_o(wqe_long), .many_sges_o(many_sges), .payload_o(payload)
   );
 
   assign wqe_ok        = !wqe_malformed && !wqe_long
                          && (hdr.inline_data || many_sges || !sum_first_bad);
   assign is_new        = !psn_ge({dyn_q.started - dyn_q.wqe - 16'd1, 8'd0}, '0);
   assign hold          = (qpc_q.state == QpsSqd) && is_new;
-  // A rate group shuts behind a packet: its gate is looked at a cycle later.
+  // A rate group shuts behind a packet: its gate is looked at a cycle later. So is the room of hca_mw.
   assign direct        = state_q == StWqe && wqe_ok && !hold && !seek && dyn_q.offset == '0
-                         && qpc_q.path.group == '0;
+                         && qpc_q.path.group == '0 && !local_op;
   // So is the lane of a datagram, which its WQE names.
   assign seek          = many_sges || datagram || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
 
@@ -174,11 +167,14 @@ module hca_sq_emit
   assign left    = (state_q == StWqe) ? hdr.length : left_q;
   assign is_read = is_answered((state_q == StWqe) ? hdr.opcode : h_q.opcode);
 
+  assign local_op = is_local((state_q == StWqe) ? hdr.opcode : h_q.opcode);
+
   hca_sq_packet u_packet (
     .qpc_i     (qpc_q),
     .dyn_i     (dyn_q),
     .ack_i     (ack_q),
     .read_i    (is_read),
+    .local_i   (local_op),
     .fence_i   ((state_q == StWqe) ? hdr.fence : h_q.fence),
     .new_i     (is_new),
     .left_i    (left),
@@ -210,7 +206,7 @@ module hca_sq_emit
 
   // Its own lane counts, not that of the slot. A datagram that must wait gives its lane to the slot until it has left;
   // and when the position moves nobody knows what is next.
-  assign stop        = blocked || (datagram ? !lane_open || av_full_o : shut_i);
+  assign stop        = blocked || (datagram ? !lane_open || av_full_o : shut_i) || (local_op && !mw_room_i);
   assign dry_o       = state_q == StCheck && datagram && av_full_o;
   assign follow_o    = datagram && ((state_q == StRedo && moves) || (state_q == StCheck && stop) || pkt_fire);
   assign follow_sl_o = (state_q == StCheck) ? path_o.sl : qpc_q.path.sl;
@@ -224,7 +220,8 @@ module hca_sq_emit
   assign omt_valid_o = state_q == StPacket && !omt_done_q;
   assign pkt_fire    = state_q == StPacket && txp_ready_i && (seg_ready_i || !pkt_q.payload)
                        && (!omt_valid_o || omt_ready_i);
-  assign txp_valid_o = pkt_fire;  // into registers of hca_requester: never waits for anything outside
+  assign txp_valid_o = pkt_fire && !local_op;  // into registers of hca_requester: never waits for anything outside
+  assign mw_valid_o  = pkt_fire && local_op;
   assign seg_fire    = (pkt_fire && pkt_q.payload) || (state_q == StSeg && seg_ready_i);
   assign seg_valid_o = seg_fire;
   assign pkt_end     = (pkt_fire && !pkt_q.payload) || (seg_fire && piece == pkt_left);
@@ -248,7 +245,7 @@ module hca_sq_emit
     .seg_last_i (pkt_end),
     .av_slot_i  (av_slot),
     .block_i    (block),
-    .omt_o, .txp_o, .seg_o
+    .omt_o, .txp_o, .seg_o, .mw_o
   );
 
   // ---- What follows a packet ------------------------------------------------------------------------
@@ -435,6 +432,7 @@ module hca_sq_emit
       dyn_q.offset <= pkt_q.last ? '0 : dyn_q.offset + 32'(pkt_q.bytes);
       if (is_new) dyn_q.started <= dyn_q.wqe + 16'd1;
       if (is_read) dyn_q.rd_issued <= dyn_q.rd_issued + 16'd1;
+      dyn_q.local_op <= local_op;
       if (!quota_q[slot_q][6]) quota_q[slot_q] <= quota_q[slot_q] + 7'd1;
     end
     if (pop_o) begin

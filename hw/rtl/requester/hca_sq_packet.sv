@@ -8,6 +8,7 @@ module hca_sq_packet
   input  sq_dyn_t     dyn_i,
   input  sq_ack_t     ack_i,
   input  logic        read_i,      // a READ
+  input  logic        local_i,     // no packet, work for hca_mw: alone
   input  logic        fence_i,
   input  logic        new_i,       // its WQE has never been begun
   input  logic [31:0] left_i,      // bytes of the message from this packet on
@@ -43,7 +44,7 @@ module hca_sq_packet
     pkt_o.payload = !read_i && left_i != '0;
     pkt_o.bytes   = read_i ? '0 : (left_i <= mtu) ? left_i[12:0] : mtu[12:0];
     pkt_o.ack_req = acked && (pkt_o.last || dyn_i.retx || pkt_no == 4'd15);
-    pkt_o.psns    = read_i ? all_psns_o : 24'd1;
+    pkt_o.psns    = local_i ? '0 : read_i ? all_psns_o : 24'd1;
     // PSNs in flight must stay comparable: never more than half of the space.
     blocked_o = in_flight >= 24'(WindowPackets)
                 || 16'(outstanding + ack_i.una_wqe[MsgRowW-1:0]) >= 16'(MaxOutstanding)  // blocks come back whole
@@ -51,6 +52,7 @@ module hca_sq_packet
                 || (new_i && dyn_i.wqe[MsgRowW-1:0] == '0 && outstanding != '0 && !msg_room_i)
                 || (read_i && span > 25'h80_0000)
                 || (read_i && !rd_out[15] && rd_out >= 16'(qpc_i.max_rd_atomic))
+                || ((local_i || dyn_i.local_op) && outstanding != '0)
                 || (fence_i && acked && dyn_i.rd_issued != placed_i);
   end
 

@@ -9,6 +9,7 @@ package hca_sq_pkg;
     logic [2:0]  service;
     logic [7:0]  func;
     logic [23:0] pd;
+    qp_gen_t     gen;       // of the QPN
     logic [2:0]  path_mtu;  // 1..5
     logic        sq_sig_all;
     logic [63:0] base;
@@ -40,6 +41,7 @@ package hca_sq_pkg;
     logic [15:0] started;    // index after the last WQE ever begun (SQD lets only those go on)
     logic [23:0] psn;        // next PSN
     logic [31:0] offset;     // bytes of WQE `wqe` already sent
+    logic        local_op;   // the newest WQE is at hca_mw: nothing goes out before it is over
     logic [15:0] rd_issued;  // READs sent
   } sq_dyn_t;
 

@@ -211,6 +211,7 @@ module hca_sq_sched
       ev_qpc_q.log_size      <= qpc_wr_i.qpc.sq_log_size;
       ev_qpc_q.log_stride    <= qpc_wr_i.qpc.sq_log_stride;
       ev_qpc_q.max_rd_atomic <= qpc_wr_i.qpc.max_rd_atomic;
+      ev_qpc_q.gen           <= qpc_wr_i.qpc.qpn[23:QpW];
       ev_ack_q.una_psn       <= qpc_wr_i.qpc.sq_psn;
     end
   end

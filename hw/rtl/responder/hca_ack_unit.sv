@@ -101,13 +101,14 @@ module hca_ack_unit
 
   // ---- End: one decision ---------------------------------------------------------------------------
   ack_st_t     base;            // state with the budgets of a new message when there was progress
-  logic        at_end, rewind, fail, deliver, rnr, back, implied_new;
+  logic        at_end, rewind, fail, deliver, rnr, back, implied_new, retire;
   logic [7:0]  fail_status, fail_syndrome;
   logic [15:0] late_by;         // MsgSqError: distance of its WQE from the oldest one
   logic [31:0] rd_offset, rd_left, rd_expect;
   logic        rd_last, rd_good, paid, pend_ends;
 
   assign at_end    = state_q == StEnd;
+  assign retire    = job_i.kind == AjMwDone;
   assign late_by   = job_i.wqe_index - ack_q.una_wqe;
   assign rd_offset = 32'(ack_q.una_psn - ack_q.una_first_psn) << mtu_shift(ctx_i.path_mtu);
   assign rd_left   = row_i.len_bytes - rd_offset;
@@ -224,6 +225,10 @@ module hca_ack_unit
       st_o.gen      = base.gen + 2'd1;
       if (base.rnr_left != 3'd7) st_o.rnr_left = base.rnr_left - 3'd1;
     end
+    if (retire) begin
+      st_o.una_wqe = base.una_wqe + 16'd1;
+      st_o.blk_ok  = base.blk_ok && !ends_block;
+    end
     if (fail) st_o.una_wqe = base.una_wqe + 16'd1;
     if (back) st_o.una_wqe = job_i.wqe_index + 16'd1;
     if (fail || back) begin  // what it has of the table comes back with its next life
@@ -233,12 +238,14 @@ module hca_ack_unit
     end
     drains        = (base.draining || job_i.kind == AjSqDrain) && !dead_o;
     // Not inside a message whose rest is still to be sent.
-    drained       = drains && st_o.una_psn == mark_i.psn && st_o.una_psn == st_o.una_first_psn;
+    drained       = drains && st_o.una_psn == mark_i.psn && st_o.una_psn == st_o.una_first_psn
+                    && st_o.una_wqe == mark_i.wqe;
     st_o.draining = drains && !drained;
     if (swift) st_o = swift_st;
   end
 
-  assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || fail || back);
+  assign upd_valid_o = done_o && (swift || moved_q || deliver || resend || rnr || fail || back
+                                 || retire);
   assign upd_o       = '{rewind: resend, halt: !resend && (st_o.rnr_wait || dead_o), qpn: job_i.qpn,
                          una_wqe: st_o.una_wqe, una_first_psn: st_o.una_first_psn,
                          una_psn: st_o.una_psn, rd_done: st_o.rd_done};
@@ -249,12 +256,12 @@ module hca_ack_unit
 
   // ---- Items ---------------------------------------------------------------------------------------
   logic end_item, end_pushed, to_second;
-  assign end_item     = (has_pkt_i && !second_q) || fail || back;
+  assign end_item     = (has_pkt_i && !second_q) || fail || back || (retire && row_i.signaled);
   assign end_pushed   = at_end && (!end_item || item_ready_i);
   assign to_second    = deliver && rd_last && base.pend_valid && base.pend_wqe == st_o.una_wqe;
   assign item_valid_o = (complete && row_i.signaled) || swift || (at_end && end_item);
   // The oldest WQE has completed, and its row is not asked for again.
-  assign over         = advance || (end_pushed && deliver && rd_last);
+  assign over         = advance || (end_pushed && ((deliver && rd_last) || retire));
   assign done_o       = swift || (end_pushed && !to_second);
   assign list_o       = wqe_fetch(ctx_i.func, ctx_i.sq_base, ctx_i.sq_log_size, ctx_i.sq_log_stride,
                                   ack_q.una_wqe);
@@ -266,6 +273,7 @@ module hca_ack_unit
       item_o.qpn       = job_i.qpn;
       item_o.func      = ctx_i.func;
       item_o.pd        = ctx_i.pd;
+      item_o.gen       = ctx_i.gen;
       item_o.wqe_index = ack_q.una_wqe;
       item_o.rsp.qpn   = job_i.qpn;
       item_o.rsp.psn   = job_i.psn;
@@ -282,12 +290,13 @@ module hca_ack_unit
         item_o.msg_last      = rd_last;
         item_o.resumes       = back;
       end
-      item_o.cqe.valid     = (complete && row_i.signaled) || fail || back || (deliver && rd_last && row_i.signaled);
+      item_o.cqe.valid     = fail || back
+                             || ((complete || (deliver && rd_last) || (at_end && retire)) && row_i.signaled);
       item_o.cqe.cqn       = ctx_i.send_cqn;
       item_o.cqe.solicited = 1'b0;
       item_o.cqe.cqe.qpn   = full_qpn(ctx_i.gen, job_i.qpn);
       item_o.cqe.cqe.wqe_index = (at_end && back) ? job_i.wqe_index : ack_q.una_wqe;
-      if (complete || deliver) begin
+      if (complete || deliver || (at_end && retire)) begin
         item_o.cqe.cqe.status   = WcSuccess;
         item_o.cqe.cqe.byte_len = row_i.len_bytes;
         unique case (row_i.opcode)
@@ -295,6 +304,8 @@ module hca_ack_unit
           WrOpAtomicCmpAndSwp:                 item_o.cqe.cqe.opcode = WcOpCompSwap;
           WrOpAtomicFetchAndAdd:               item_o.cqe.cqe.opcode = WcOpFetchAdd;
           WrOpRdmaWrite, WrOpRdmaWriteWithImm: item_o.cqe.cqe.opcode = WcOpRdmaWrite;
+          WrOpBindMw:                          item_o.cqe.cqe.opcode = WcOpBindMw;
+          WrOpLocalInv:                        item_o.cqe.cqe.opcode = WcOpLocalInv;
           default:                             item_o.cqe.cqe.opcode = WcOpSend;
         endcase
       end else begin
@@ -313,7 +324,7 @@ module hca_ack_unit
     second_d  = second_q;
     unique case (state_q)
       StIdle: if (start_i) begin
-        state_d   = !is_pkt ? StEnd : blk_ok ? StWalk : StMap;
+        state_d   = (!is_pkt && job_i.kind != AjMwDone) ? StEnd : blk_ok ? StWalk : StMap;
         ack_d     = st_i;
         moved_d   = 1'b0;
         implied_d = 1'b0;
@@ -372,6 +383,6 @@ module hca_ack_unit
   end
 
   logic unused_in;
-  assign unused_in = ^{rxd_i, ctx_i, mark_i.wqe};
+  assign unused_in = ^{rxd_i, ctx_i};
 
 endmodule

@@ -49,6 +49,7 @@ module hca_dg_check
       item_o.qpn       = qpn_i;
       item_o.func      = ctx_i.func;
       item_o.pd        = ctx_i.pd;
+      item_o.gen       = ctx_i.gen;
       item_o.frees     = req_i.kind != RxdCopy;
       item_o.buf_beat  = req_i.buf_beat;
       item_o.buf_beats = req_i.buf_beats;

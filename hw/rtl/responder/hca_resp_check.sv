@@ -23,6 +23,7 @@ module hca_resp_check
   output resp_st_t       st_o,
   output logic           dead_o,   // a fatal NAK was sent
   output logic           dup_o,    // the request was seen before
+  output logic           inv_o,    // strobe: it has its place, and waits for hca_mw to invalidate st_o.wr_rkey
   output logic           ev_valid_o,
   output rx_ev_t         ev_o
 );
@@ -45,6 +46,7 @@ module hca_resp_check
     logic        starts;     // FIRST, ONLY, READ request, atomic
     logic        ends;       // LAST, ONLY
     logic        imm;
+    logic        inv;        // with invalidate
     logic        order_bad;  // unknown opcode, or out of order
     logic        len_bad;
     logic        access_bad;
@@ -79,11 +81,12 @@ module hca_resp_check
     look_d = '0;
     first  = op == BthRcSendFirst[4:0] || op == BthRcWriteFirst[4:0];
     middle = op == BthRcSendMiddle[4:0] || op == BthRcWriteMiddle[4:0];
-    last   = op == BthRcSendLast[4:0] || op == BthRcSendLastImm[4:0]
+    last   = op == BthRcSendLast[4:0] || op == BthRcSendLastImm[4:0] || op == BthRcSendLastInv[4:0]
              || op == BthRcWriteLast[4:0] || op == BthRcWriteLastImm[4:0];
-    only   = op == BthRcSendOnly[4:0] || op == BthRcSendOnlyImm[4:0]
+    only   = op == BthRcSendOnly[4:0] || op == BthRcSendOnlyImm[4:0] || op == BthRcSendOnlyInv[4:0]
              || op == BthRcWriteOnly[4:0] || op == BthRcWriteOnlyImm[4:0];
-    look_d.send   = op <= BthRcSendOnlyImm[4:0];
+    look_d.inv    = op == BthRcSendLastInv[4:0] || op == BthRcSendOnlyInv[4:0];
+    look_d.send   = op <= BthRcSendOnlyImm[4:0] || look_d.inv;
     look_d.write  = op >= BthRcWriteFirst[4:0] && op <= BthRcWriteOnlyImm[4:0];
     look_d.atomic = op == BthRcCmpSwap[4:0] || op == BthRcFetchAdd[4:0];
     look_d.read   = op == BthRcReadRequest[4:0] || look_d.atomic;
@@ -98,6 +101,7 @@ module hca_resp_check
 
     // On UC a message may begin behind a gap, and in place of the rest of another one: of that some is lost.
     look_d.order_bad = !(look_d.send || look_d.write || (look_d.read && !ctx_i.is_uc))
+                       || (look_d.inv && (ctx_i.is_uc || ctx_i.is_xrc))
                        || (look_d.starts && st_i.in_msg != MsgpNone && !ctx_i.is_uc)
                        || (!look_d.starts && st_i.in_msg != (look_d.send ? MsgpSend : MsgpWrite))
                        || (!look_d.starts && !look_d.in_seq && ctx_i.is_uc)
@@ -133,6 +137,7 @@ module hca_resp_check
 
   // ---- Stage 2: verdict -----------------------------------------------------------------------------
   logic        accept, fatal, again, lost;  // lost: of a UC message, so all of it is
+  logic        inv_waits;  // a SEND with invalidate is not over: nothing passes it
   logic [7:0]  syndrome, status;
   logic [31:0] offset;  // of this packet's payload in its message
   logic        pops, no_wqe;
@@ -154,7 +159,9 @@ module hca_resp_check
     syndrome = '0;
     status   = WcRemAccessErr;
     lost     = 1'b0;
-    if (apply_i && ctx_i.is_uc) begin
+    if (inv_waits) begin
+      accept = 1'b0;
+    end else if (apply_i && ctx_i.is_uc) begin
       lost   = !look_q.earlier && (look_q.order_bad || look_q.len_bad || look_q.access_bad || no_wqe);
       accept = !look_q.earlier && !lost;
     end else if (apply_i && look_q.in_seq) begin
@@ -174,7 +181,7 @@ module hca_resp_check
         syndrome = NakRemoteAccess;
       end else if (look_q.read && look_q.rd_jam) begin
         syndrome = '0;
-      end else if (no_wqe) begin
+      end else if (no_wqe || (look_q.inv && !look_q.rd_none)) begin  // READs before it may be using its key
         syndrome = AethRnr | 8'(ctx_i.min_rnr_timer);
       end else begin
         accept = 1'b1;
@@ -192,7 +199,18 @@ module hca_resp_check
 
   always_comb begin
     st_o = st_i;
-    if (accept) begin
+    if (inv_waits) begin
+      if (!look_q.in_seq && !look_q.earlier) st_o.wr_left = st_i.wr_left | {2'b01, 30'd0};  // inv_t: passed
+    end else if (inv_o) begin  // the rest when it is over (hca_rx_inv)
+      st_o.in_msg        = MsgpInv;
+      st_o.nak_sent      = 1'b0;
+      st_o.comm_est_sent = 1'b1;
+      st_o.msg_bytes     = offset + 32'(req_i.payload_bytes);
+      st_o.wr_rkey       = key_of(req_i.imm);
+      st_o.wr_left       = {req_i.solicited, 31'd0};                                          // inv_t
+      if (pops) st_o.rq_ci = srq_i.slot;
+      st_o.held          = ctx_i.has_srq;
+    end else if (accept) begin
       st_o.epsn      = req_i.psn + (look_q.read ? look_q.psns : 24'd1);
       st_o.msn       = st_i.msn + 24'(look_q.ends || look_q.read);
       st_o.nak_sent  = 1'b0;
@@ -228,6 +246,7 @@ module hca_resp_check
       item_o.qpn           = qpn_i;
       item_o.func          = ctx_i.func;
       item_o.pd            = ctx_i.pd;
+      item_o.gen           = ctx_i.gen;
       item_o.frees         = 1'b1;
       item_o.buf_beat      = req_i.buf_beat;
       item_o.buf_beats     = req_i.buf_beats;
@@ -240,7 +259,7 @@ module hca_resp_check
       item_o.wqe_index     = wqe;
       item_o.shared        = ctx_i.has_srq;
       item_o.msg_offset    = offset;
-      item_o.msg_last      = look_q.ends || (accept && look_q.read);
+      item_o.msg_last      = (look_q.ends && !inv_o) || (accept && look_q.read);
       item_o.silent        = ctx_i.is_uc;
       item_o.rsp           = nak;
       if (accept) begin
@@ -249,7 +268,9 @@ module hca_resp_check
       end
       // A READ is executed again; an atomic never is: it has the answer that it had (REL-19).
       if (again && !look_q.atomic) item_o.kind = RxwReadReq;
-      if ((accept || look_q.earlier) && !ctx_i.is_uc) begin
+      if (inv_o) begin
+        item_o.rsp.psn = req_i.psn;
+      end else if ((accept || look_q.earlier) && !ctx_i.is_uc && !inv_waits) begin
         item_o.rsp.valid    = look_q.read ? (accept || again) : req_i.ack_req;
         item_o.rsp.syndrome = AethAck;
         item_o.rsp.msn      = st_o.msn;
@@ -265,7 +286,7 @@ module hca_resp_check
         item_o.rsp.rkey      = look_q.atomic ? req_i.compare[63:32] : req_i.reth_rkey;
         item_o.rsp.len_bytes = look_q.atomic ? req_i.compare[31:0] : req_i.reth_bytes;
       end
-      if (accept && (look_q.send || look_q.imm)) begin
+      if (accept && (look_q.send || look_q.imm) && !inv_o) begin
         item_o.cqe.valid         = look_q.ends;
         item_o.cqe.solicited     = req_i.solicited;
         item_o.cqe.cqn           = ctx_i.recv_cqn;
@@ -283,6 +304,8 @@ module hca_resp_check
     end
   end
 
+  assign inv_o      = accept && look_q.inv;
+  assign inv_waits  = apply_i && st_i.in_msg == MsgpInv;
   assign dead_o     = fatal;
   assign dup_o      = apply_i && look_q.earlier;
   assign ev_valid_o = fatal || (accept && ctx_i.is_rtr && !st_i.comm_est_sent);

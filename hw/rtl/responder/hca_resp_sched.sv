@@ -73,6 +73,7 @@ module hca_resp_sched
     logic [2:0]  state;
     logic [7:0]  func;
     logic [23:0] pd;
+    qp_gen_t     gen;
     logic [2:0]  path_mtu;
     tx_path_t    path;
   } ctx_t;
@@ -138,6 +139,7 @@ module hca_resp_sched
       ctx_q.state    <= qpc_wr_i.qpc.state;
       ctx_q.func     <= qpc_wr_i.qpc.func;
       ctx_q.pd       <= qpc_wr_i.qpc.pd;
+      ctx_q.gen      <= qpc_wr_i.qpc.qpn[23:QpW];
       ctx_q.path     <= tx_path_of(qpc_wr_i.qpc, ib_i);
       ctx_q.path_mtu <= (qpc_wr_i.qpc.path_mtu > MtuBytes4096) ? MtuBytes4096 : qpc_wr_i.qpc.path_mtu;
     end
@@ -301,6 +303,7 @@ module hca_resp_sched
     seg.access    = AccRemoteRead;
     seg.func      = ctx.func;
     seg.pd        = ctx.pd;
+    seg.qpn       = {ctx.gen, qpn_q};
     seg.key       = job.rkey;
     seg.va        = job.va + 64'(row.jobs.off);
     seg.len_bytes = bytes;

@@ -48,6 +48,11 @@ module hca_rx_ctrl
   input  logic                       msg_mgmt_valid_i,
   output logic                       msg_mgmt_ready_o,
   input  pipe_msg_t                  msg_mgmt_i,
+  input  logic                       msg_mw_valid_i,
+  output logic                       msg_mw_ready_o,
+  input  pipe_msg_t                  msg_mw_i,
+  output logic                       inv_valid_o,       // strobe: to hca_mw
+  output mw_inv_t                    inv_o,
   // The SRQ of a packet's QP: its head in the cycle after srq_look_o; taken with srq_pop_o in that cycle.
   output logic                       srq_look_o,
   output logic [SrqW-1:0]            srq_look_srqn_o,
@@ -115,15 +120,15 @@ module hca_rx_ctrl
   flush_t    flush, flush_q, flush_left;
 
   hca_rx_msgs #(
-    .N(5)
+    .N(6)
   ) u_msgs (
     .clk_i,
     .rst_i,
     .in_valid_i  ({msg_gather_valid_i, msg_requester_valid_i, msg_doorbell_valid_i, msg_mgmt_valid_i,
-                   tmr_valid}),
+                   msg_mw_valid_i, tmr_valid}),
     .in_ready_o  ({msg_gather_ready_o, msg_requester_ready_o, msg_doorbell_ready_o, msg_mgmt_ready_o,
-                   tmr_ready}),
-    .in_i        ({msg_gather_i, msg_requester_i, msg_doorbell_i, msg_mgmt_i, tmr_msg}),
+                   msg_mw_ready_o, tmr_ready}),
+    .in_i        ({msg_gather_i, msg_requester_i, msg_doorbell_i, msg_mgmt_i, msg_mw_i, tmr_msg}),
     .exec_valid_i(msg_exec_valid_i),
     .exec_ready_o(msg_exec_ready_o),
     .exec_i      (msg_exec_i),
@@ -312,9 +317,12 @@ module hca_rx_ctrl
     .st_o       (resp_new),
     .dead_o     (resp_dead),
     .dup_o      (dup),
+    .inv_o      (inv_valid_o),
     .ev_valid_o (resp_ev_valid),
     .ev_o       (resp_ev)
   );
+
+  assign inv_o = '{func: ctx.func, pd: ctx.pd, qpn: {ctx.gen, qpn_q}, key: resp_new.wr_rkey};
 
   // ---- Answers and send-side messages -----------------------------------------------------------------
   ack_job_t    ack_job;
@@ -401,8 +409,7 @@ module hca_rx_ctrl
         else if (ack_start) state_d = StAck;
         else if (flush_start) state_d = StFlush;
         else if (job_q == JobPkt) state_d = StResp;
-        else if (job_q == JobMsg
-                 && (msg_q.msg.kind == MsgRqError || msg_q.msg.kind == MsgReqError)) state_d = StMsg;
+        else if (job_q == JobMsg && msg_q.msg.kind inside {MsgRqError, MsgReqError, MsgInvDone}) state_d = StMsg;
       end
       StAck:   if (ack_done) state_d = pick ? StRead : StIdle;
       StFlush: if (flush_done) state_d = StIdle;
@@ -413,27 +420,21 @@ module hca_rx_ctrl
   always_ff @(posedge clk_i) state_q <= rst_i ? StIdle : state_d;
 
   // ---- New state -----------------------------------------------------------------------------------
-  logic msg_live;  // not live: the QP was reset while the message was under way
-  assign msg_live = ctx.rx_ok || ctx.is_err;
+  logic   msg_live;  // not live: the QP was reset while the message was under way
+  logic   is_inv, inv_acts;
+  rxw_t   inv_item;
+  rx_st_t inv_st;
+  hca_rx_inv u_inv (
+    .qpn_i(qpn_q), .ctx_i(ctx), .st_i(st), .msg_i(msg_q), .is_o(is_inv), .acts_o(inv_acts), .item_o(inv_item),
+    .st_o(inv_st)
+  );
+  assign msg_live = (ctx.rx_ok || ctx.is_err) && (!is_inv || inv_acts);
   assign st_we    = qpc_apply || resp_act || ack_done || flush_done || (state_q == StMsg && msg_live);
 
   always_comb begin
     st_new = st;
     unique case (state_q)
-      StRead: begin  // context write
-        if (leaves) st_new.resp.held = 1'b0;
-        if (qpc_wr_i.init_rq) begin
-          {st_new.dead, st_new.sq_dead} = '0;
-          st_new.resp = resp_init(qpc_wr_i.qpc.rq_psn);
-        end
-        if (qpc_wr_i.init_sq) st_new.ack = ack_init(qpc_wr_i.qpc);
-        if (resume) begin
-          st_new.sq_dead           = 1'b0;
-          st_new.ack.una_psn       = mark.psn;
-          st_new.ack.una_first_psn = mark.psn;
-          st_new.ack.blk_ok        = 1'b0;
-        end
-      end
+      StRead: st_new = st_written(st, qpc_wr_i, mark, resume, leaves);
       StResp: begin
         st_new.resp = resp_new;
         st_new.dead    = st.dead || resp_dead;
@@ -450,7 +451,7 @@ module hca_rx_ctrl
         if (flush_sq) st_new.ack.una_wqe = flush_idx;
         else st_new.resp.rq_ci = flush_idx;
       end
-      default: st_new = st_refused(st, msg_q, ctx);  // StMsg
+      default: st_new = is_inv ? inv_st : st_refused(st, msg_q, ctx);  // StMsg
     endcase
   end
 
@@ -473,8 +474,9 @@ module hca_rx_ctrl
   );
 
   assign item_push = state_q == StResp || leaves || (state_q == StAck && ack_item_valid) || flush_emit
-                     || (state_q == StMsg && msg_q.from_exec && msg_live);
-  assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : own_item;
+                     || (state_q == StMsg && (msg_q.from_exec || is_inv) && msg_live);
+  assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : (state_q == StMsg && is_inv) ? inv_item
+                     : own_item;
   assign list      = (state_q == StAck) ? ack_list : resp_list;
 
   always_comb begin
@@ -485,7 +487,7 @@ module hca_rx_ctrl
       ev_push = 1'b1;
     end else if (state_q == StMsg) begin
       ev      = msg_ev;
-      ev_push = !st.dead && msg_live && !refusal_is_loss(msg_q, ctx);
+      ev_push = !st.dead && msg_live && !refusal_is_loss(msg_q, ctx) && !(is_inv && msg_q.msg.status == WcSuccess);
     end else if (pkey_viol) begin
       ev      = '{kind: HwEventPkeyViolation, func: ctx.func, qpn: qpn_q, who: '0, syndrome: '0, status: '0};
       ev_push = ev_spare;

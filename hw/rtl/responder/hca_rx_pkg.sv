@@ -60,8 +60,16 @@ package hca_rx_pkg;
   typedef enum logic [1:0] {
     MsgpNone  = 2'd0,
     MsgpSend  = 2'd1,
-    MsgpWrite = 2'd2
+    MsgpWrite = 2'd2,
+    MsgpInv   = 2'd3   // a SEND is here, and waits until the key that it names is invalid; wr_rkey, wr_left: of inv_t
   } msgp_e;
+
+  // What a SEND that waits for its invalidation keeps in wr_left; the key is in wr_rkey.
+  typedef struct packed {
+    logic        solicited;
+    logic        passed;     // something behind it was dropped
+    logic [29:0] unused;
+  } inv_t;
 
   // Responder state of a QP.
   typedef struct packed {
@@ -158,7 +166,8 @@ package hca_rx_pkg;
     AjSqError  = 3'd2,
     AjTimeout  = 3'd3,
     AjRnrDone  = 3'd4,
-    AjSqDrain  = 3'd5
+    AjSqDrain  = 3'd5,
+    AjMwDone   = 3'd6   // hca_mw has carried out the oldest send WQE
   } ack_job_e;
 
   typedef struct packed {
@@ -378,6 +387,7 @@ package hca_rx_pkg;
         j.psn      = {m.msg.status, m.msg.wqe_index};
       end
       MsgRnrDone: j.kind = AjRnrDone;
+      MsgMwDone:  j.kind = AjMwDone;
       default:    j.kind = AjSqDrain;
     endcase
     return j;
@@ -404,6 +414,27 @@ package hca_rx_pkg;
     return s;
   endfunction
 
+  // State behind a context write. `goes_on`: the send queue does, behind its error; `leaves`: a slot of an SRQ is lost.
+  function automatic rx_st_t st_written(rx_st_t st, qpc_wr_t wr, hw_mark_t mark, logic goes_on, logic leaves);
+    rx_st_t s;
+    logic   unused;
+    unused = ^{wr, mark};
+    s      = st;
+    if (leaves) s.resp.held = 1'b0;
+    if (wr.init_rq) begin
+      {s.dead, s.sq_dead} = '0;
+      s.resp = resp_init(wr.qpc.rq_psn);
+    end
+    if (wr.init_sq) s.ack = ack_init(wr.qpc);
+    if (goes_on) begin
+      s.sq_dead           = 1'b0;
+      s.ack.una_psn       = mark.psn;
+      s.ack.una_first_psn = mark.psn;
+      s.ack.blk_ok        = 1'b0;
+    end
+    return s;
+  endfunction
+
   // Is there something to do for the acknowledge unit?
   function automatic logic msg_is_for_ack(pipe_msg_t m, rx_ctx_t ctx, rx_st_t st);
     logic unused;
@@ -413,6 +444,7 @@ package hca_rx_pkg;
       MsgTimeout:             return !st.sq_dead && {m.syndrome, m.status, m.wqe_index}
                                                  == timer_tag(st.ack.gen, st.ack.una_psn);
       MsgRnrDone, MsgSqDrain, MsgSent: return !st.sq_dead && ctx.tx_live;
+      MsgMwDone:              return !st.sq_dead && ctx.tx_live && st.ack.una_wqe == m.wqe_index;
       default:                return 1'b0;
     endcase
   endfunction

@@ -92,6 +92,7 @@ module hca_rx_place
     seg_o.bypass    = 1'b0;
     seg_o.func      = rxw_i.func;
     seg_o.pd        = rxw_i.pd;
+    seg_o.qpn       = {rxw_i.gen, rxw_i.qpn};
     if (state_q == StIdle) begin
       seg_o.access    = (rxw_i.kind == RxwWrite) ? AccRemoteWrite
                         : (rxw_i.kind == RxwAtomic) ? AccRemoteAtomic : AccRemoteRead;

@@ -20,6 +20,7 @@ module hca_rx_request
   output resp_st_t       st_o,
   output logic           dead_o,
   output logic           dup_o,
+  output logic           inv_o,
   output logic           ev_valid_o,
   output rx_ev_t         ev_o
 );
@@ -67,6 +68,7 @@ module hca_rx_request
     .st_o       (rc_st),
     .dead_o,
     .dup_o,
+    .inv_o,
     .ev_valid_o,
     .ev_o
   );

@@ -198,7 +198,7 @@ module hca_rx_tables
     .clk_i,
     .rst_i,
     .now_i,
-    .wake_i     (omt_valid_i && omt_ready_o),
+    .wake_i     (omt_valid_i && omt_ready_o && !is_local(omt_i.opcode)),
     .wake_qpn_i (omt_i.qpn),
     .wake_psn_i (omt_i.next_psn),
     .left_i,

@@ -122,11 +122,11 @@ module hca_core
   localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, RdSrq = 8, RdAtomic = 9,
                           NumRd = 10;
   // DMA write clients.
-  localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, WrAtomic = 4, NumWr = 5;
+  localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, WrAtomic = 4, WrMw = 5, NumWr = 6;
   // Takers of QP contexts.
   localparam int unsigned QpcReq = 0, QpcResp = 1, QpcRxCtrl = 2, QpcExec = 3, QpcTx = 4, QpcDb = 5, NumQpc = 6;
   // Sources of pipeline messages.
-  localparam int unsigned MsgGather = 0, MsgReq = 1, MsgDb = 2, MsgMgmt = 3, NumMsg = 4;
+  localparam int unsigned MsgGather = 0, MsgReq = 1, MsgDb = 2, MsgMgmt = 3, MsgMw = 4, NumMsg = 5;
   // Sources of events (the management block adds its own).
   localparam int unsigned EvRxCtrl = 0, EvDb = 1, EvCq = 2, EvEq = 3, EvSrq = 4, NumEv = 5;
 
@@ -236,14 +236,11 @@ module hca_core
   key_place_t                key_wr;
   key_place_t [NumFuncs-1:0] key_tables;
   logic [FuncIdxW-1:0]       key_wr_func;
-  logic                      key_wr_valid, fw_forget_valid, fw_forget_ready;
+  logic                      key_wr_valid, fw_forget_valid, fw_forget_ready, mw_op_valid, mw_op_ready, inv_valid;
   key_forget_t               fw_forget, forget;
   logic [1:0][1:0]           forget_valid, forget_ready;
-  hca_key_table u_keys (
-    .clk_i, .rst_i, .wr_valid_i(key_wr_valid), .wr_func_i(key_wr_func), .wr_i(key_wr), .tables_o(key_tables),
-    .forget_valid_i(fw_forget_valid), .forget_ready_o(fw_forget_ready), .forget_i(fw_forget),
-    .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget)
-  );
+  mw_op_t  mw_op;
+  mw_inv_t inv;
 
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
   logic [1:0]                 made_valid, gather_left;
@@ -256,24 +253,20 @@ module hca_core
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [NumPorts-1:0] ib;
   logic [NumLanes-1:0] sl_open;
-  logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready;
+  logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready, unacked_left, unacked_lost;
   txp_t [1:0] src_txp;
   seg_t [1:0] src_seg;
   logic       txp_valid, txp_ready, pay_valid, pay_ready, ack_valid, ack_ready;
   txp_t       txp, ack;
   pay_t       pay;
-  logic       upd_valid, upd_ready, omt_valid, omt_ready, msg_room;
-  ack_upd_t   upd;
-  logic       rd_placed_valid, rd_placed_ready;
-  logic [QpW-1:0] rd_placed;
+  logic       upd_valid, upd_ready, omt_valid, omt_ready, msg_room, rd_placed_valid, rd_placed_ready;
   omt_wr_t    omt;
+  ack_upd_t   upd;
+  logic [QpW-1:0] rd_placed, emit_qpn;
   av_wr_t         av_wr;
   gid_wr_t        gid_wr;
   group_wr_t      group_wr;
-  logic           group_wr_valid, group_wr_ready, sent_full;
-  logic [1:0]     unacked_left, unacked_lost;
-  logic           emit, fetch_begun, made_read, item_made, refusal_done, fence_start, fence_busy;
-  logic [QpW-1:0] emit_qpn;
+  logic           group_wr_valid, group_wr_ready, sent_full, emit, fetch_begun, made_read, item_made, refusal_done;
   logic [23:0]    emit_psn;
 
   hca_requester u_requester (
@@ -287,6 +280,7 @@ module hca_core
     .fetch_rsp_ready_o(rrsp_ready[RdSq]), .fetch_rsp_i(rrsp[RdSq]), .fetch_begun_o(fetch_begun),
     .txp_valid_o(src_txp_valid[0]), .txp_ready_i(src_txp_ready[0]), .txp_o(src_txp[0]), .seg_valid_o(src_seg_valid[0]),
     .seg_ready_i(src_seg_ready[0]), .seg_o(src_seg[0]), .omt_valid_o(omt_valid), .omt_ready_i(omt_ready), .omt_o(omt),
+    .mw_valid_o(mw_op_valid), .mw_ready_i(mw_op_ready), .mw_o(mw_op),
     .msg_room_i(msg_room), .err_valid_o(msg_valid[MsgReq]), .err_ready_i(msg_ready[MsgReq]), .err_o(msg[MsgReq]),
     .av_wr_o(av_wr), .av_left_i(unacked_left[0]), .ev_emit_valid_o(emit), .ev_emit_qpn_o(emit_qpn), .ev_emit_opcode_o(),
     .ev_emit_psn_o(emit_psn)
@@ -334,7 +328,6 @@ module hca_core
   logic [31:0] counter_data;
   logic [NumPorts-1:0] phy_tx_valid;
   phy_t                phy_tx [NumPorts], phy_rx [NumPorts];
-
   lane_ask_t           lane_ask;
   ring_age_t           lane_age;
 
@@ -342,19 +335,19 @@ module hca_core
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
     .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .group_wr_valid_i(group_wr_valid),
     .group_wr_ready_o(group_wr_ready), .group_wr_i(group_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
-    .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready),
-    .ack_i(ack), .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp),
-    .pay_valid_i(pay_valid), .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent),
-    .sent_txp_o(sent_txp), .ib_o(ib), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made),
-    .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask), .lane_age_o(lane_age),
-    .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd), .buf_re_i(buf_re), .buf_raddr_i(buf_raddr),
-    .buf_rdata_o(buf_rdata), .buf_free_i(buf_free), .buf_free_beats_i(buf_free_beats), .phy_tx_valid_o(phy_tx_valid),
+    .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
+    .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
+    .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp),
+    .ib_o(ib), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}),
+    .lane_ask_i(lane_ask), .lane_age_o(lane_age), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
+    .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free),
+    .buf_free_beats_i(buf_free_beats), .phy_tx_valid_o(phy_tx_valid),
     .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
     .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),
     .phy_rx_i(phy_rx), .phy_rx_err_i(NumPorts'({mac1_rx_err_i, mac_rx_err_i})), .stat_addr_i(link_stat_addr),
     .stat_data_o(link_stat_data), .link_event_o(link_event), .rx_strobes_i(rx_strobes), .counter_rd_i(counter_rd),
-    .mad_req_i(mad_req), .mad_rsp_o(mad_rsp),
-    .counter_word_i(counter_word), .counter_data_o(counter_data), .active_o(link_active_o), .wake_at_o(link_wake_at_o)
+    .mad_req_i(mad_req), .mad_rsp_o(mad_rsp), .counter_word_i(counter_word), .counter_data_o(counter_data),
+    .active_o(link_active_o), .wake_at_o(link_wake_at_o)
   );
   assign phy_rx[0] = '{link: mac_rx_link_i, last: mac_rx_last_i, len_bytes: mac_rx_len_i, data: mac_rx_data_i};
   assign mac_tx_valid_o = phy_tx_valid[0];
@@ -383,20 +376,20 @@ module hca_core
     .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
     .qpc_wr_ready_o({qpc_ready[QpcExec], qpc_ready[QpcRxCtrl], qpc_ready[QpcResp]}), .qpc_wr_i(qpc_wr),
     .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]),
-    .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db),
-    .omt_valid_i(omt_valid), .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .lane_ask_o(lane_ask),
-    .lane_age_i(lane_age), .msg_room_o(msg_room),
-    .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd), .rd_placed_valid_o(rd_placed_valid),
-    .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed), .msg_gather_valid_i(msg_valid[MsgGather]),
-    .msg_gather_ready_o(msg_ready[MsgGather]), .msg_gather_i(msg[MsgGather]),
+    .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db), .omt_valid_i(omt_valid),
+    .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .lane_ask_o(lane_ask), .lane_age_i(lane_age),
+    .msg_room_o(msg_room), .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
+    .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed),
+    .msg_gather_valid_i(msg_valid[MsgGather]), .msg_gather_ready_o(msg_ready[MsgGather]), .msg_gather_i(msg[MsgGather]),
     .msg_requester_valid_i(msg_valid[MsgReq]), .msg_requester_ready_o(msg_ready[MsgReq]), .msg_requester_i(msg[MsgReq]),
     .msg_doorbell_valid_i(msg_valid[MsgDb]), .msg_doorbell_ready_o(msg_ready[MsgDb]), .msg_doorbell_i(msg[MsgDb]),
     .msg_mgmt_valid_i(msg_valid[MsgMgmt]), .msg_mgmt_ready_o(msg_ready[MsgMgmt]), .msg_mgmt_i(msg[MsgMgmt]),
-    .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]), .ev_o(ev[EvRxCtrl]),
-    .sent_i({sent_txp.unacked && !sent_txp.datagram, sent_txp.datagram} & {2{sent}}), .sent_qpn_i(sent_txp.qpn),
-    .sent_psn_i(sent_txp.psn), .sent_full_o(sent_full), .unacked_lost_i(unacked_lost), .unacked_left_o(unacked_left),
-    .rxd_valid_i(rxd_valid), .rxd_ready_o(rxd_ready), .rxd_i(rxd), .buf_re_o(buf_re), .buf_raddr_o(buf_raddr),
-    .buf_rdata_i(buf_rdata), .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
+    .msg_mw_valid_i(msg_valid[MsgMw]), .msg_mw_ready_o(msg_ready[MsgMw]), .msg_mw_i(msg[MsgMw]),
+    .inv_valid_o(inv_valid), .inv_o(inv), .ev_valid_o(ev_valid[EvRxCtrl]), .ev_ready_i(ev_ready[EvRxCtrl]),
+    .ev_o(ev[EvRxCtrl]), .sent_i({sent_txp.unacked && !sent_txp.datagram, sent_txp.datagram} & {2{sent}}),
+    .sent_qpn_i(sent_txp.qpn), .sent_psn_i(sent_txp.psn), .sent_full_o(sent_full), .unacked_lost_i(unacked_lost),
+    .unacked_left_o(unacked_left), .rxd_valid_i(rxd_valid), .rxd_ready_o(rxd_ready), .rxd_i(rxd), .buf_re_o(buf_re),
+    .buf_raddr_o(buf_raddr), .buf_rdata_i(buf_rdata), .buf_free_o(buf_free), .buf_free_beats_o(buf_free_beats),
     .list_req_valid_o(rreq_valid[RdList]), .list_req_ready_i(rreq_ready[RdList]), .list_req_o(rreq[RdList]),
     .list_rsp_valid_i(rrsp_valid[RdList]), .list_rsp_ready_o(rrsp_ready[RdList]), .list_rsp_i(rrsp[RdList]),
     .at_req_valid_o(rreq_valid[RdAtomic]), .at_req_ready_i(rreq_ready[RdAtomic]), .at_req_o(rreq[RdAtomic]),
@@ -410,14 +403,14 @@ module hca_core
     .srq_db_valid_i(srq_db_valid), .srq_db_ready_o(srq_db_ready), .srq_db_i(srq_db),
     .srq_req_valid_o(rreq_valid[RdSrq]), .srq_req_ready_i(rreq_ready[RdSrq]), .srq_req_o(rreq[RdSrq]),
     .srq_rsp_valid_i(rrsp_valid[RdSrq]), .srq_rsp_ready_o(rrsp_ready[RdSrq]), .srq_rsp_i(rrsp[RdSrq]),
-    .srq_ev_valid_o(ev_valid[EvSrq]), .srq_ev_ready_i(ev_ready[EvSrq]), .srq_ev_o(ev[EvSrq]),
-    .cqe_valid_o(cqe_valid), .cqe_ready_i(cqe_ready), .cqe_o(cqe), .ib_i(ib), .sl_open_i(sl_open),
-    .rate_open_i(rate_open[0]), .made_valid_o(made_valid[0]), .made_o(made[0]), .txp_valid_o(src_txp_valid[1]),
-    .txp_ready_i(src_txp_ready[1]), .txp_o(src_txp[1]), .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]),
-    .seg_o(src_seg[1]), .ack_valid_o(ack_valid), .ack_ready_i(ack_ready), .ack_o(ack),
-    .resp_done_seq_i(resp_done_seq), .made_read_o(made_read), .item_made_o(item_made), .refused_o(refused),
-    .refusal_done_o(refusal_done), .active_o(qp_timers), .wake_at_o(qp_wake_at), .strobes_o(rx_strobes),
-    .ended_o(ended), .end_kind_o(end_kind), .end_frees_o(end_frees), .end_ok_o(end_ok), .end_beats_o(end_beats)
+    .srq_ev_valid_o(ev_valid[EvSrq]), .srq_ev_ready_i(ev_ready[EvSrq]), .srq_ev_o(ev[EvSrq]), .cqe_valid_o(cqe_valid),
+    .cqe_ready_i(cqe_ready), .cqe_o(cqe), .ib_i(ib), .sl_open_i(sl_open), .rate_open_i(rate_open[0]),
+    .made_valid_o(made_valid[0]), .made_o(made[0]), .txp_valid_o(src_txp_valid[1]), .txp_ready_i(src_txp_ready[1]),
+    .txp_o(src_txp[1]), .seg_valid_o(src_seg_valid[1]), .seg_ready_i(src_seg_ready[1]), .seg_o(src_seg[1]),
+    .ack_valid_o(ack_valid), .ack_ready_i(ack_ready), .ack_o(ack), .resp_done_seq_i(resp_done_seq),
+    .made_read_o(made_read), .item_made_o(item_made), .refused_o(refused), .refusal_done_o(refusal_done),
+    .active_o(qp_timers), .wake_at_o(qp_wake_at), .strobes_o(rx_strobes), .ended_o(ended), .end_kind_o(end_kind),
+    .end_frees_o(end_frees), .end_ok_o(end_ok), .end_beats_o(end_beats)
   );
 
   // ---- Completions -------------------------------------------------------------------------------------
@@ -445,15 +438,24 @@ module hca_core
     .ev_ready_i(ev_ready[EvEq]), .ev_o(ev[EvEq]), .drop_cnt_o(), .bad_db_cnt_o()
   );
 
-  // ---- Fence: whatever may touch memory for a QP or by a key is inside one of these -----------------------
-  hca_fence #(.Streams(8), .CountW(12)) u_fence (
-    .clk_i, .rst_i,
-    .enter_i({rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked && !src_txp[0].datagram, src_txp[0].datagram}
-              & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused,
-              fetch_begun, made_read, emit, item_made}),
-    .leave_i({rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
-              rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}),
-    .start_i(fence_start), .busy_o(fence_busy)
+  // ---- Windows, fences: whatever may touch memory for a QP or by a key enters, and leaves ------------------
+  logic        fence_start, fence_busy, fw_rd_valid, fw_rd_ready, fw_rsp_valid, fw_rsp_ready;
+  dma_rd_req_t fw_rd;
+  hca_keys u_keys (
+    .clk_i, .rst_i, .mw_clk_i(pclk[PartRdMgmt]), .key_wr_valid_i(key_wr_valid), .key_wr_func_i(key_wr_func),
+    .key_wr_i(key_wr), .fw_forget_valid_i(fw_forget_valid), .fw_forget_ready_o(fw_forget_ready),
+    .fw_forget_i(fw_forget), .fw_req_valid_i(fw_rd_valid), .fw_req_ready_o(fw_rd_ready), .fw_req_i(fw_rd),
+    .fw_rsp_valid_o(fw_rsp_valid), .fw_rsp_ready_i(fw_rsp_ready), .fw_fence_start_i(fence_start),
+    .fw_fence_busy_o(fence_busy), .enter_i({rreq_valid[RdSrq] && rreq_ready[RdSrq], {src_txp[0].unacked
+    && !src_txp[0].datagram, src_txp[0].datagram} & {2{src_txp_valid[0] && src_txp_ready[0]}}, refused, fetch_begun,
+    made_read, emit, item_made}), .leave_i({rrsp_valid[RdSrq] && rrsp_ready[RdSrq], unacked_left, refusal_done,
+    rrsp_valid[RdSq] && rrsp_ready[RdSq] && rrsp[RdSq].last, gather_left, ended}), .tables_o(key_tables),
+    .forget_valid_o(forget_valid), .forget_ready_i(forget_ready), .forget_o(forget),
+    .op_made_i(omt_valid && omt_ready && is_local(omt.opcode)), .op_valid_i(mw_op_valid), .op_ready_o(mw_op_ready),
+    .op_i(mw_op), .inv_valid_i(inv_valid), .inv_i(inv), .msg_valid_o(msg_valid[MsgMw]), .msg_ready_i(msg_ready[MsgMw]),
+    .msg_o(msg[MsgMw]), .wr_valid_o(wr_valid[WrMw]), .wr_ready_i(wr_ready[WrMw]), .wr_o(wr[WrMw]),
+    .req_valid_o(rreq_valid[RdMgmt]), .req_ready_i(rreq_ready[RdMgmt]), .req_o(rreq[RdMgmt]),
+    .rsp_valid_i(rrsp_valid[RdMgmt]), .rsp_ready_o(rrsp_ready[RdMgmt]), .rsp_i(rrsp[RdMgmt])
   );
 
   // ---- Management ----------------------------------------------------------------------------------------
@@ -469,16 +471,14 @@ module hca_core
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
     .srqc_wr_valid_o(srqc_valid), .srqc_wr_ready_i(srqc_ready), .srqc_wr_srqn_o(srqc_srqn), .srqc_wr_o(srqc),
     .link_wr_o(link_wr), .gid_wr_o(gid_wr), .group_wr_valid_o(group_wr_valid), .group_wr_ready_i(group_wr_ready),
-    .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data),
-    .mad_req_o(mad_req), .mad_rsp_i(mad_rsp),
-    .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),
-    .msg_o(msg[MsgMgmt]), .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]),
-    .ev_valid_i(ev_valid), .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(rreq_valid[RdMgmt]),
-    .rd_req_ready_i(rreq_ready[RdMgmt]), .rd_req_o(rreq[RdMgmt]), .rd_rsp_valid_i(rrsp_valid[RdMgmt]),
-    .rd_rsp_ready_o(rrsp_ready[RdMgmt]), .rd_rsp_i(rrsp[RdMgmt]), .wr_valid_o(wr_valid[WrMgmt]),
-    .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]), .fence_start_o(fence_start), .fence_busy_i(fence_busy),
-    .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counter_rd_o(counter_rd), .counter_word_o(counter_word),
-    .counter_data_i(counter_data)
+    .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data), .mad_req_o(mad_req),
+    .mad_rsp_i(mad_rsp), .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),
+    .msg_o(msg[MsgMgmt]), .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]), .ev_valid_i(ev_valid),
+    .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(fw_rd_valid), .rd_req_ready_i(fw_rd_ready), .rd_req_o(fw_rd),
+    .rd_rsp_valid_i(fw_rsp_valid), .rd_rsp_ready_o(fw_rsp_ready), .rd_rsp_i(rrsp[RdMgmt]),
+    .wr_valid_o(wr_valid[WrMgmt]), .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]), .fence_start_o(fence_start),
+    .fence_busy_i(fence_busy), .port_cfg_o(port_cfg), .pkey_tbl_o(pkey_tbl), .counter_rd_o(counter_rd),
+    .counter_word_o(counter_word), .counter_data_i(counter_data)
   );
 
   // ---- Trace -----------------------------------------------------------------------------------------------

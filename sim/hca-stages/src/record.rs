@@ -97,6 +97,12 @@ impl WorkRecord {
         answered.iter().any(|opcode| self.opcode == Some(*opcode as u8))
     }
 
+    /// No packet goes out: a window is bound or invalidated.
+    fn is_local(&self) -> bool {
+        let local = [WrOpcode::BindMw, WrOpcode::LocalInv];
+        local.iter().any(|opcode| self.opcode == Some(*opcode as u8))
+    }
+
     /// The peer answers.
     pub(crate) fn is_reliable(&self) -> bool {
         [Service::Rc as u8, Service::Xrc as u8].contains(&self.service)
@@ -114,7 +120,9 @@ impl WorkRecord {
             Cqe, Doorbell, EmitFirst, PeerRxLast, Placed, ReplyRx, ReplyTxFirst, ReplyTxLast, Retired,
             TxFirst, TxLast, WqeArrived, WqeAsked,
         };
-        let chain: &[Stage] = if !self.is_reliable() {
+        let chain: &[Stage] = if self.is_local() {
+            &[Doorbell, WqeAsked, WqeArrived, Retired, Cqe]
+        } else if !self.is_reliable() {
             // Nobody answers: it is complete when it has been sent, and may arrive later or never.
             &[Doorbell, WqeAsked, WqeArrived, EmitFirst, Retired, Cqe]
         } else if self.is_read() {

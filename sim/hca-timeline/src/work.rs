@@ -111,6 +111,9 @@ fn name(record: &WorkRecord) -> &'static str {
         Ok(Op::RdmaRead) => "READ",
         Ok(Op::Send) => "SEND",
         Ok(Op::SendWithImm) => "SEND with immediate",
+        Ok(Op::SendWithInv) => "SEND with invalidate",
+        Ok(Op::BindMw) => "bind",
+        Ok(Op::LocalInv) => "invalidate",
         _ => "other",
     }
 }

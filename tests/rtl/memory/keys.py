@@ -54,6 +54,13 @@ ROW_BITS = (constants()["NumMrs"] - 1).bit_length()
 TABLES = {0: 0x7_0000_0000, 1: 0x9_0000_0040}   # by function; the others have none
 
 
+def list_offset(row):
+    """Where a row begins in its page list: a region in the first page."""
+    if row.get("page_shift", DIRECT) == DIRECT:
+        return 0
+    return row.get("list_offset", row["start"] % (1 << row["page_shift"]))
+
+
 class KeyTable:
     """Key tables of two functions in host memory, page lists, and the ports that read both."""
 
@@ -77,12 +84,14 @@ class KeyTable:
     def row_at(self, func, line):
         """The line of a key."""
         index = func << ROW_BITS | line - TABLES[func] // 64
-        return MPT.pack(**self.rows.get(index, {"valid": 0}))
+        row = self.rows.get(index, {"valid": 0})
+        return MPT.pack(**{**row, "list_offset": list_offset(row)})
 
     def add(self, index, **fields):
         """Writes a row; returns its key."""
         row = dict(valid=1, tag=0, func=0, pd=0, page_shift=DIRECT, start=0, length=0, iova=0)
         row.update(fields)
+        row.setdefault("region", index)
         index |= row["func"] << ROW_BITS
         self.rows[index] = row
         return index << 8 | row["tag"]
@@ -115,6 +124,8 @@ class KeyTable:
             return DMA
         if not row or not row["valid"] or row["tag"] != tag or row["func"] != func:
             return KEY
+        if row.get("is_window") and row.get("is_type_2") and row["qpn"] != seg.get("qpn", 0):
+            return KEY
         shift = row["page_shift"]
         if shift != DIRECT and not 12 <= shift <= 30:
             return KEY
@@ -134,14 +145,14 @@ class KeyTable:
     def bus(self, seg, step):
         """Bus address of byte `step` of a good segment; none where its part of the page list cannot be read."""
         if seg["bypass"]:
-            return seg["va"] + step
+            return (seg["va"] + step) % (1 << 64)
         row = self.rows[seg["key"] >> 8]
         offset = (seg["va"] if row.get("zero_based") else seg["va"] - row["start"]) + step
         shift = row["page_shift"]
         if shift == DIRECT:
             return (row["iova"] + offset) % (1 << 64)
         va = row["start"] + offset
-        page = (va >> shift) - (row["start"] >> shift)
+        page = (list_offset(row) + offset) >> shift
         if row["iova"] // 64 + page // 8 in self.lists.bad:
             return None
         entry = int.from_bytes(host_bytes(row["func"], row["iova"] + 8 * page, 8), "little")
@@ -180,7 +191,8 @@ def random_table(table, rng, rows=40):
         start = rng.choice([rng.getrandbits(47), rng.getrandbits(47) & ~0xFFF, (1 << 64) - (1 << 32)])
         length = rng.choice([1, 64, 4096, 10000, 100000, 1 << 31])
         rights = {name: rng.getrandbits(1) for name in list(RIGHT.values()) + ["zero_based", "mw_bind"]}
-        table.add(index, valid=rng.random() < 0.95, is_window=rng.random() < 0.1, tag=rng.getrandbits(8),
+        table.add(index, valid=rng.random() < 0.95, is_window=rng.random() < 0.2, is_type_2=rng.getrandbits(1),
+                  qpn=rng.randrange(2), tag=rng.getrandbits(8),
                   func=rng.randrange(2), pd=rng.randrange(2), page_shift=shift, start=start, length=length,
                   iova=rng.getrandbits(48) & (-1 if shift == DIRECT else ~63), **rights)
 
@@ -192,7 +204,7 @@ def random_seg(table, rng, rows=40, wild=0.15, **fixed):
     length = rng.choice([0, 1, rng.randint(1, 64), rng.randint(1, 4096), 4096])
     length = min(length, row["length"])
     offset = rng.choice([0, row["length"] - length, rng.randint(0, row["length"] - length)])
-    seg = dict(bypass=rng.random() < 0.05, access=rng.randrange(5), func=row["func"], pd=row["pd"],
+    seg = dict(bypass=rng.random() < 0.05, access=rng.randrange(5), func=row["func"], pd=row["pd"], qpn=row["qpn"],
                key=index << 8 | row["tag"], len_bytes=length, last=rng.getrandbits(1))
     seg["va"] = offset if row.get("zero_based") else row["start"] + offset
     longest = min(row["length"] - offset, (1 << 32) - 1)
@@ -200,6 +212,7 @@ def random_seg(table, rng, rows=40, wild=0.15, **fixed):
     if rng.random() < wild:
         seg.update(rng.choice([
             {"func": seg["func"] ^ 1}, {"pd": seg["pd"] ^ 1}, {"key": seg["key"] ^ 1},
+            {"qpn": seg["qpn"] ^ 1},
             {"key": seg["key"] | 1 << rng.randrange(8 + LOG_ROWS, 32)}, {"chk_bytes": (1 << 32) - 1},
             {"chk_bytes": min(longest + 1, (1 << 32) - 1)}, {"va": (seg["va"] - 1) % (1 << 64)},
             {"va": (1 << 64) - 1}, {"access": rng.randrange(8)}, {"va": rng.getrandbits(64)}]))

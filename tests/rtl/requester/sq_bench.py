@@ -87,7 +87,8 @@ class Qp:
         self.stride = 64 << log_stride
         self.base = base if base is not None else (qpn + 1) << 32
         self.func = context.get("func", qpn & 3)
-        self.context = dict(state=QpState.RTS, pd=qpn + 0x1000, max_rd_atomic=16, sq_sig_all=0, service=0)
+        self.context = dict(state=QpState.RTS, qpn=0xABC000 | qpn, pd=qpn + 0x1000, max_rd_atomic=16, sq_sig_all=0,
+                            service=0)
         self.context.update(context)
         self.context["func"] = self.func
         self.start = start
@@ -476,8 +477,8 @@ class SqBench(Bench):
             seg = self.segs.popleft()
             qp, segments = self.need_segs[0]
             bypass, key, va, length = segments.popleft()
-            want = dict(bypass=bypass, access=0, func=qp.func, pd=qp.context["pd"], key=key, va=va,
-                        len_bytes=length, chk_bytes=length, last=int(not segments))
+            want = dict(bypass=bypass, access=0, func=qp.func, pd=qp.context["pd"], qpn=qp.context["qpn"], key=key,
+                        va=va, len_bytes=length, chk_bytes=length, last=int(not segments))
             assert seg == want, f"segment {seg}, expected {want}"
             if not segments:
                 self.need_segs.popleft()

@@ -45,7 +45,7 @@ class RespBench(Bench):
         self.mtu[qpn], self.func[qpn] = 128 << mtu_code, qpn & 3
         if init:
             self.jobs[qpn], self.offset[qpn], self.pending[qpn] = deque(), 0, None
-        qpc = struct("qpc_t").pack(state=state, path_mtu=mtu_code, func=qpn & 3, pd=qpn + 5)
+        qpc = struct("qpc_t").pack(state=state, path_mtu=mtu_code, func=qpn & 3, pd=qpn + 5, qpn=0xABC000 | qpn)
         self.qpc.put(struct("qpc_wr_t").pack(init_rq=init, qpn=qpn, qpc=qpc))
 
     def read(self, qpn, psn, length, msn=1):
@@ -92,8 +92,8 @@ class RespBench(Bench):
         assert got == want, f"{got}, expected {want}"
         if size:
             self.want_segs.append(dict(
-                bypass=0, access=3, func=self.func[qpn], pd=qpn + 5, key=job["rkey"], va=job["va"] + offset,
-                len_bytes=size, chk_bytes=size, last=1))
+                bypass=0, access=3, func=self.func[qpn], pd=qpn + 5, qpn=0xABC000 | qpn, key=job["rkey"],
+                va=job["va"] + offset, len_bytes=size, chk_bytes=size, last=1))
             self.check_segs()
         self.unsent.append((self.seq, qpn))
         self.offset[qpn] = 0 if last else offset + size

@@ -10,7 +10,7 @@ PSN_MASK = (1 << 24) - 1
 FULL_PKEY = 0xFFFF
 KIND_NONE, KIND_WRITE, KIND_SEND, KIND_READ_RESP, KIND_READ_REQ, KIND_ATOMIC, KIND_ATOMIC_RESP = range(7)
 MSG_SQ_DRAIN, MSG_FLUSH_SQ, MSG_FLUSH_RQ, MSG_SQ_ERROR, MSG_RQ_ERROR, MSG_REQ_ERROR = range(6)
-MSG_SOURCES = ("gather", "requester", "exec", "doorbell", "mgmt")
+MSG_SOURCES = ("gather", "requester", "exec", "doorbell", "mgmt", "mw")
 RNR_CYCLES_PER_US = 250
 
 

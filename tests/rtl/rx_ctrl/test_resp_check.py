@@ -216,7 +216,7 @@ async def opcode_order(dut):
                   [first_w, first_w], [first_s, (Op.RC_SEND_ONLY, 4, {})],
                   [first_s, (Op.RC_READ_REQUEST, 0, dict(reth_bytes=4))],
                   [first_s, (Op.RC_FETCH_ADD, 0, dict(reth_va=8))], [first_w, (Op.RC_CMP_SWAP, 0, dict(reth_va=8))],
-                  [(Op.RC_SEND_ONLY_INV, 4, {})], [(0x1F, 0, {})]):
+                  [(Op.RC_SEND_LAST_INV, 4, {})], [(0x1F, 0, {})]):
         await expect_fatal(dut, words, 0x61, bad, EPSN + len(words) - 1)
 
 

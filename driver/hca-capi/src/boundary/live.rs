@@ -16,6 +16,7 @@ pub enum Kind {
     Pd,
     Ah,
     Mr,
+    Mw,
     Cq,
     Qp,
     Srq,

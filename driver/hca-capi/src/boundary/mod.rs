@@ -6,6 +6,7 @@ pub mod convert;
 pub mod live;
 pub mod mapped;
 pub mod pipe;
+pub mod window;
 
 use std::ffi::c_int;
 use std::sync::OnceLock;

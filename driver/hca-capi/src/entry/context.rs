@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::pipe::{EventPipe, eventfd};
 use crate::boundary::{Errno, count, pointer};
-use crate::entry::{cq, cq_ex, memory, post, qp, query, srq, xrc};
+use crate::entry::{cq, cq_ex, memory, post, qp, query, srq, window, xrc};
 use crate::objects::card::Card;
 use crate::objects::context::{ContextObject, object_of};
 use crate::objects::device::device_of;
@@ -24,6 +24,9 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         post_send: Some(post::post_send),
         post_recv: Some(post::post_recv),
         post_srq_recv: Some(post::post_srq_recv),
+        alloc_mw: Some(window::alloc_mw),
+        bind_mw: Some(window::bind_mw),
+        dealloc_mw: Some(window::dealloc_mw),
         ..Default::default()
     };
     let context = ibv_context {

@@ -17,4 +17,5 @@ pub mod rate;
 pub mod srq;
 pub mod strings;
 pub mod wc_address;
+pub mod window;
 pub mod xrc;

@@ -7,6 +7,7 @@ use hca_verbs::{BadWr, Datagram, Destination, Posting, RecvWr, SendOp, SendWr, S
 
 use crate::abi::*;
 use crate::boundary::convert::{flags_of, sges_of};
+use crate::boundary::window::bind_op;
 use crate::boundary::{Errno, Verb, status};
 use crate::cards::DevPtr;
 use crate::objects::ah;
@@ -79,6 +80,11 @@ unsafe fn operation(wr: &ibv_send_wr) -> Verb<SendOp> {
                 rkey: atomic.rkey,
                 add: atomic.compare_add,
             },
+            IBV_WR_BIND_MW => {
+                let bind = wr.__bindgen_anon_2.bind_mw;
+                bind_op(bind.mw, bind.rkey, &bind.bind_info)?
+            }
+            IBV_WR_LOCAL_INV => SendOp::LocalInv { invalidate_rkey: key },
             _ => return Err(Errno(libc::EOPNOTSUPP)),
         })
     }

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use hca_verbs::{DeviceAttr, SendOp, Service, Sge};
 
 use crate::abi::*;
+use crate::boundary::window::bind_op;
 use crate::boundary::{Verb, set_errno, unsupported};
 use crate::objects::ah;
 use crate::objects::qp::{Inner, QpObject};
@@ -20,15 +21,19 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
     if device.atomic_cap() != 0 {
         known |= IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     }
-    if device.device_cap_flags() & u64::from(IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0 {
-        known |= IBV_QP_EX_WITH_SEND_WITH_INV;
+    if device.device_cap_flags() & u64::from(IBV_DEVICE_MEM_WINDOW) != 0 {
+        known |= IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
     }
     known &= match qp_type {
         IBV_QPT_UD => IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
         IBV_QPT_UC => {
             !(IBV_QP_EX_WITH_RDMA_READ
                 | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
-                | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+                | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+                | IBV_QP_EX_WITH_SEND_WITH_INV)
+        }
+        IBV_QPT_XRC_SEND => {
+            !(IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV)
         }
         _ => known,
     };
@@ -57,6 +62,8 @@ pub fn set_functions(qp: &mut ibv_qp_ex, service: Service, ops: u64) {
         IBV_QP_EX_WITH_SEND => wr_send,
         IBV_QP_EX_WITH_SEND_WITH_IMM => wr_send_imm,
         IBV_QP_EX_WITH_SEND_WITH_INV => wr_send_inv,
+        IBV_QP_EX_WITH_BIND_MW => wr_bind_mw,
+        IBV_QP_EX_WITH_LOCAL_INV => wr_local_inv,
         IBV_QP_EX_WITH_RDMA_READ => wr_rdma_read,
         IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP => wr_atomic_cmp_swp,
         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD => wr_atomic_fetch_add,
@@ -155,6 +162,26 @@ unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm_data: __be32) {
 unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, invalidate_rkey: u32) {
     // SAFETY: the program's QP, in a section.
     unsafe { build(qp, SendOp::SendWithInv { invalidate_rkey }) };
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: the program's QP, in a section, its window, and its description of what to bind it to.
+    unsafe {
+        match info.as_ref().map(|info| bind_op(mw, rkey, info)) {
+            Some(Ok(op)) => build(qp, op),
+            _ => in_section(qp, |section| section.fail(libc::EINVAL)),
+        }
+    };
+}
+
+unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, invalidate_rkey: u32) {
+    // SAFETY: the program's QP, in a section.
+    unsafe { build(qp, SendOp::LocalInv { invalidate_rkey }) };
 }
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {

@@ -1,4 +1,4 @@
-//! Protection domains, thread domains, and memory regions.
+//! Protection domains, thread domains, memory regions and windows.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -75,4 +75,15 @@ pub struct MrObject {
 
 impl Object for MrObject {
     const KIND: Kind = Kind::Mr;
+}
+
+/// Memory window.
+#[repr(C)]
+pub struct MwObject {
+    pub raw: CStruct<ibv_mw>,
+    pub mw: hca_verbs::Mw<DevPtr>,
+}
+
+impl Object for MwObject {
+    const KIND: Kind = Kind::Mw;
 }

@@ -11,4 +11,5 @@ pub mod pd;
 pub mod raw_qp;
 pub mod srq;
 pub mod typed_qp;
+pub mod window;
 pub mod xrc;

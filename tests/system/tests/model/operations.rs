@@ -1,12 +1,14 @@
 //! All operations, in both roles.
 
-use super::common::{ALL_MTUS, BOTH_LINKS};
+use super::common::{ALL_MTUS, BOTH_LINKS, LOCAL_AND_REMOTE};
 use super::duel::{CARD_VA, Duel, MODEL_VA, TARGET};
 use hca_link::LinkKind;
 use hca_model::Op;
 use hca_system_tests::opposite::OppositeConfig;
-use hca_system_tests::path;
-use hca_verbs::{ConnectOptions, SendOp, Service, WcOpcode, wc_flag};
+use hca_system_tests::{Place, path};
+use hca_verbs::{
+    Access, ConnectOptions, MwType, SendFlags, SendOp, SendWr, Service, WcOpcode, WrData, next_rkey, wc_flag,
+};
 
 const IMM: u32 = 0x0102_0304;
 
@@ -93,6 +95,60 @@ impl Duel {
             );
             self.reaches_model(7, TARGET + 10_001, len);
             assert_eq!(self.model_ok(6).byte_len, len);
+        }
+    }
+}
+
+/// OP-11: SEND with invalidate in both roles. Who receives it has one region less, or one window bound less; the card's
+/// peer is told so by the packets alone.
+#[test]
+fn sends_that_invalidate() {
+    for link in BOTH_LINKS {
+        for (len, mtu) in [0, 1, 1024, 3000].into_iter().zip([1, 3, 3, 5]) {
+            let mtu = ALL_MTUS[mtu - 1].0;
+            let mut duel = Duel::new(&OppositeConfig::new(8, link), Service::Rc, &path(mtu));
+            let node = &duel.opposite.node;
+            let place = Place::whole(duel.arena.buf(), LOCAL_AND_REMOTE | Access::MW_BIND, CARD_VA);
+            let region = node.register(duel.arena.buf(), place).unwrap();
+            let window = node.pd.alloc_mw(MwType::Two).unwrap();
+            let rkey = next_rkey(window.rkey());
+            let bind = SendWr {
+                wr_id: 1,
+                op: window.bind_op(rkey, &region, CARD_VA + TARGET, 4096, Access::REMOTE_WRITE),
+                flags: SendFlags::SIGNALED,
+                data: WrData::Sges(&[]),
+            };
+            duel.qp.post_send(&[bind]).unwrap();
+            duel.wait_ok(1);
+            // The model writes through it, and takes it away with its next message.
+            let write = Op::Write {
+                va: CARD_VA + TARGET,
+                rkey,
+                imm: None,
+            };
+            duel.model_post(2, write, 3, len);
+            duel.reaches_card(3, TARGET, len);
+            duel.model_ok(2);
+            duel.recv(3, TARGET + 20_000, len);
+            let op = Op::Send {
+                imm: None,
+                invalidate: Some(rkey),
+            };
+            duel.model_post(4, op, 9, len);
+            duel.reaches_card(9, TARGET + 20_000, len);
+            duel.model_ok(4);
+            let wc = duel.wait_ok(3);
+            let found = (wc.byte_len, wc.wc_flags, wc.imm_data);
+            assert_eq!(found, (len, wc_flag::WITH_INV, rkey), "{link:?}");
+            // The other way round.
+            let invalidate_rkey = duel.key + 0x1000;
+            duel.model_recv(5, TARGET + 20_000, len);
+            duel.post(6, SendOp::SendWithInv { invalidate_rkey }, 3, len);
+            duel.reaches_model(3, TARGET + 20_000, len);
+            duel.wait_ok(6);
+            let wc = duel.model_ok(5);
+            assert_eq!((wc.byte_len, wc.invalidated), (len, Some(invalidate_rkey)));
+            duel.check_memory(&format!("{link:?}, {len} bytes"));
         }
     }
 }
