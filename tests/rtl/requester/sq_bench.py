@@ -12,8 +12,7 @@ from common import Bench, Sink, Source, constants, struct
 from hca_abi import PUSH_SLOT_BYTES, PUSH_SLOTS, QpState, Service, WcStatus, WrOpcode
 from sq_streams import AfterContext, Doorbells
 
-READ_BLOCK = 512
-PSN_MASK = (1 << 24) - 1
+READ_BLOCK, PSN_MASK = 512, (1 << 24) - 1
 LIMITS = constants()
 SEND_OPS = (WrOpcode.SEND, WrOpcode.SEND_WITH_IMM)
 WRITE_OPS = (WrOpcode.RDMA_WRITE, WrOpcode.RDMA_WRITE_WITH_IMM)
