@@ -87,9 +87,7 @@ class Qp:
         self.base = base if base is not None else (qpn + 1) << 32
         self.func = context.get("func", qpn & 3)
         self.context = dict(state=QpState.RTS, qpn=0xABC000 | qpn, pd=qpn + 0x1000, max_rd_atomic=16, sq_sig_all=0,
-                            service=0)
-        self.context.update(context)
-        self.context["func"] = self.func
+                            service=0) | context | {"func": self.func}
         self.start = start
         self.sq_psn = psn
         self.wqes = {}            # index: Wqe
