@@ -25,7 +25,7 @@ class Rated(RateAgent):
         bench.create(qpn, mtu_code, QpState.RTS, init)
         bench.qpc.queue.pop()
         qpc = struct("qpc_t").pack(state=QpState.RTS, path_mtu=mtu_code, func=qpn & 3, pd=qpn + 5, rate_group=group,
-                                   rate_interval=interval_of(ratio) if group else 0)
+                                   qpn=0xABC000 | qpn, rate_interval=interval_of(ratio) if group else 0)
         bench.qpc.put(struct("qpc_wr_t").pack(init_rq=init, qpn=qpn, qpc=qpc))
 
     def drive(self):
