@@ -45,7 +45,7 @@ every_struct! {
     ResolveGidResult QueryPkeyResult
     QueryQpResult QueryMrResult QuerySrqResult QueryCountersResult
     LinkVlArb LinkSl2vl LinkCtrl LinkStatus SetLinkCmd VlArbCmd VlArbResult SetSl2vlCmd QueryVlCountersCmd
-    VlCounters QueryVlCountersResult QueryLinkResult QueryLinkErrorsResult
+    VlCounters QueryVlCountersResult QueryLinkResult QueryLinkErrorsResult BoardHead BoardPort BoardNeighbour
 }
 
 /// What `layout!` makes, by the sources: whoever adds a structure and forgets a list is told here.

@@ -3,8 +3,9 @@
 // copy of the network's must cost nothing), and what a peer that has gone back asks for is sent before what it had
 // asked for later:
 //   newer than all here    at the end
-//   here, not yet sent     nothing to do
-//   in what has been sent of the first one   it takes that one's place: answers begin with its PSN
+//   here, not yet begun    nothing to do
+//   within the one that is being answered   it takes that one's place: answers begin with its PSN, for a peer that asks
+//                          from a PSN on has all before it
 //   older than all here    in front; the job that it interrupts begins again, for its peer has not taken what it was
 //                          sent behind a gap
 //   between such ones      behind those that have come so (replays), in front of what was here before (main)
@@ -28,6 +29,7 @@ module hca_resp_list
   output resp_list_t           with_o,
   // A packet of the first one leaves.
   input  logic [23:0]          sent_psn_i,
+  input  logic [31:0]          left_i,      // bytes of the job from that packet on
   input  logic                 is_last_i,
   input  logic [JobPlaceW-1:0] next_i,      // the place behind it
   output resp_list_t           sent_o
@@ -44,8 +46,8 @@ module hca_resp_list
   assign newer     = empty || !psn_ge(list_i.newest_psn, psn_i);
   assign unsent    = psn_ge(psn_i, list_i.at_psn);
   assign between   = list_i.replaying && !psn_ge(list_i.replay_psn, psn_i) && !psn_ge(psn_i, list_i.main_psn);
-  assign replace_o = !newer && !unsent && begun && psn_ge(psn_i, head_psn);
-  assign add_o     = !full && (newer || between || (!unsent && !replace_o));
+  assign replace_o = !newer && begun && psn_ge(psn_i, head_psn) && psn_ge(list_i.last_psn, psn_i);
+  assign add_o     = !full && (newer || (!replace_o && (between || !unsent)));
 
   assign link_o   = add_o && !empty;
   assign relink_o = add_o && !newer && between;
@@ -82,6 +84,7 @@ module hca_resp_list
   always_comb begin
     sent_o        = list_i;
     sent_o.at_psn = sent_psn_i + 24'd1;
+    sent_o.last_psn = sent_psn_i + ((left_i == '0) ? '0 : 24'((left_i - 32'd1) >> mtu_shift(path_mtu_i)));
     sent_o.off    = list_i.off + 32'(mtu_bytes(path_mtu_i));
     if (is_last_i) begin
       sent_o.off   = '0;

@@ -377,8 +377,8 @@ module hca_resp_sched
   hca_resp_list u_list (
     .list_i(row.jobs), .path_mtu_i(ctx.path_mtu), .psn_i(rsp_q.psn), .len_bytes_i(job_new.len_bytes),
     .more_i(more_jobs), .new_i(new_place), .add_o(add), .replace_o(replace), .link_o(link), .from_o(from), .to_o(to),
-    .relink_o(relink), .with_o(jobs_with), .sent_psn_i(txp.psn), .is_last_i(is_last), .next_i(next_place),
-    .sent_o(jobs_sent)
+    .relink_o(relink), .with_o(jobs_with), .sent_psn_i(txp.psn), .left_i(left), .is_last_i(is_last),
+    .next_i(next_place), .sent_o(jobs_sent)
   );
 
   always_ff @(posedge clk_i) if (state_q == StRow) new_place_q <= new_place;

@@ -252,6 +252,7 @@ package hca_rx_pkg;
     logic [JobPlaceW-1:0] tail;
     logic [31:0]          off;         // bytes of the first one already sent
     logic [23:0]          at_psn;      // everything before it has been sent, as far as it is here
+    logic [23:0]          last_psn;    // of the first one, once it has begun
     logic [23:0]          newest_psn;  // last one of the job at the end
     logic                 replaying;
     logic [JobPlaceW-1:0] replay_tail;

@@ -34,8 +34,8 @@ fn a_simulator_comes_and_goes() {
     let simulator = Simulator::start(&folder, &[&["--cards", "3", "--link", "ib"], &files[..]].concat());
     assert_eq!(
         names(&folder).len(),
-        15,
-        "four of each card, the report's, the cards' facts and their counters"
+        16,
+        "four of each card, the report's, the fabric's, the cards' facts and their counters"
     );
     let output = run(Path::new(HCA), &folder, &["info"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -84,7 +84,7 @@ fn a_simulator_comes_and_goes() {
 fn sockets_of_a_killed_simulator_are_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     drop(Simulator::start(folder.path(), &["--cards", "1"]));
-    assert_eq!(names(folder.path()).len(), 7, "SIGKILL leaves them");
+    assert_eq!(names(folder.path()).len(), 8, "SIGKILL leaves them");
     refused(&run(Path::new(HCA), folder.path(), &["info"]), &["no simulator"]);
     Simulator::start(folder.path(), &["--cards", "1"]).stop("TERM");
     assert_eq!(names(folder.path()).len(), 0);

@@ -25,7 +25,7 @@ const REGISTRATIONS: u16 = 14;
 /// Commands with the most cycles that each may take: a tenth over what they take today.
 const BOUNDS: [(&str, u64); 17] = [
     ("nop", 405),
-    ("query_device", 790),
+    ("query_device", 840),
     ("query_port", 840),
     ("query_gid", 505),
     ("query_pkey", 450),
