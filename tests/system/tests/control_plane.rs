@@ -26,7 +26,7 @@ const REGISTRATIONS: u16 = 14;
 const BOUNDS: [(&str, u64); 17] = [
     ("nop", 405),
     ("query_device", 840),
-    ("query_port", 840),
+    ("query_port", 890),
     ("query_gid", 505),
     ("query_pkey", 450),
     ("query_counters", 800),
