@@ -29,6 +29,11 @@ impl Processor {
         }
     }
 
+    /// The card's own processor needs an image, which a build without Rust's library for it has not.
+    pub fn is_there(self) -> bool {
+        self == Self::Native || !hca_image::IMAGE.is_empty()
+    }
+
     /// Chooses for the cards that this thread makes from now on.
     pub fn choose(self) {
         CHOSEN.set(Some(self));
