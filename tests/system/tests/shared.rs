@@ -4,8 +4,9 @@
 mod common;
 
 use common::many::Bench;
+use common::rooms::bad_cable;
 use common::{BOTH_LINKS, cap};
-use hca_link::{FaultSpec, LinkKind};
+use hca_link::LinkKind;
 use hca_system_tests::{Dev, RigConfig, Rng, path};
 use hca_verbs::{
     AhAttr, ConnectOptions, Datagram, EventKind, Mtu, QpAttr, QpAttrMask, QpOptions, QpState, RawQp, RecvWr,
@@ -395,13 +396,7 @@ fn faults_by_seed() {
     for seed in 0..6 {
         let kind = BOTH_LINKS[seed as usize % 2];
         let config = RigConfig {
-            faults: FaultSpec {
-                loss: 0.02,
-                corrupt: 0.01,
-                dup: 0.02,
-                reorder: 0.02,
-                ..FaultSpec::default()
-            },
+            faults: bad_cable(),
             ..RigConfig::new(100 + seed, kind)
         };
         let options = ConnectOptions {

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::many::{Bench, ROOM};
+use common::many::Bench;
+use common::rooms::ROOM;
 use common::{BOTH_LINKS, LIMIT_NS};
 use hca_abi::{DOORBELL_PAGE_OFFSET, RqWqeCtrl, SRQ_DOORBELL_OFFSET, SrqDoorbell};
 use hca_dev::Device;

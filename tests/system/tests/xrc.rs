@@ -5,9 +5,9 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::xrc::{Bench, ROOM};
+use common::rooms::{ROOM, bad_cable};
+use common::xrc::Bench;
 use common::{BASES, BOTH_LINKS, CANARY_BYTES, LOCAL_AND_REMOTE};
-use hca_link::FaultSpec;
 use hca_system_tests::{Place, RigConfig, Rng, path};
 use hca_verbs::{
     ConnectOptions, Error, EventKind, Mtu, QpState, RecvWr, SendFlags, SendOp, SendWr, Service, WcOpcode,
@@ -354,12 +354,14 @@ fn a_message_under_way_gives_its_receive_back() {
 }
 
 /// Packets that no initiator sends: the SRQ changes inside a message, an SRQ that has gone meanwhile, requests to an
-/// initiator, answers to a target.
+/// initiator, answers to a target, a SEND with invalidate.
 #[test]
 fn packets_by_hand() {
-    use hca_wire::Opcode::{XrcAcknowledge, XrcSendFirst, XrcSendLast, XrcSendOnly, XrcWriteOnly};
+    use hca_wire::Opcode::{
+        XrcAcknowledge, XrcSendFirst, XrcSendLast, XrcSendOnly, XrcSendOnlyInv, XrcWriteOnly,
+    };
     for kind in BOTH_LINKS {
-        let mut bench = Bench::on(kind, 3, 2);
+        let mut bench = Bench::on(kind, 4, 2);
         (0..4).for_each(|n| bench.post(n % 2, n as u64));
         bench.rig.run(1_000);
         let (first, other) = (bench.number(0), bench.number(1));
@@ -389,6 +391,9 @@ fn packets_by_hand() {
         bench.rig.run(5_000);
         assert_eq!(cq.poll_cq(&mut wc).unwrap(), 0);
         cq.destroy().unwrap();
+        bench.quiet();
+        bench.put(3, XrcSendOnlyInv, 0, first, &[4; 8]);
+        assert_eq!(bench.event(), (EventKind::QpReqErr, bench.targets[3].qp_num()));
         bench.quiet();
     }
 }
@@ -434,6 +439,18 @@ fn wrong_posts() {
             .post_recv(&[RecvWr { wr_id: 1, sges: &[] }])
             .is_err()
     );
+    // Windows and what invalidates them are no operations of XRC (decision 0036).
+    let invalidate_rkey = 7;
+    for op in [
+        SendOp::LocalInv { invalidate_rkey },
+        SendOp::SendWithInv { invalidate_rkey },
+    ] {
+        let wr = SendWr { op, ..wr };
+        assert!(
+            bench.initiators[0].post_send_xrc([(wr, number)]).is_err(),
+            "{op:?}"
+        );
+    }
     let node = &bench.rig.nodes[0];
     let mut rc = node.create_qp_of(Service::Rc, common::cap(), false).unwrap();
     assert!(rc.post_send_xrc([(wr, number)]).is_err(), "RC");
@@ -461,13 +478,7 @@ fn wrong_posts() {
 fn faults() {
     for (seed, kind) in (0..6).map(|seed| (seed, BOTH_LINKS[seed as usize % 2])) {
         let config = RigConfig {
-            faults: FaultSpec {
-                loss: 0.02,
-                corrupt: 0.01,
-                dup: 0.02,
-                reorder: 0.02,
-                ..FaultSpec::default()
-            },
+            faults: bad_cable(),
             ..RigConfig::new(200 + seed, kind)
         };
         let options = ConnectOptions {

@@ -1,7 +1,7 @@
 //! Many connections of which one end receives from a shared queue.
 
 use hca_link::LinkKind;
-use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect, path};
+use hca_system_tests::{Arena, Dev, Rig, RigConfig, connect, path};
 use hca_verbs::{
     AsyncEvent, ConnectOptions, EventKind, Mr, Mtu, QpOptions, QpState, RawQp, RecvWr, SendFlags, SendOp,
     SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
@@ -9,10 +9,8 @@ use hca_verbs::{
 use hca_wire::{ExtHeaders, Opcode, reth};
 
 use super::forge::{self, Forged};
-use super::{BASES, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, cap};
-
-pub const REGION_BYTES: u64 = 512 << 10;
-pub const ROOM: u64 = 4096;
+use super::rooms;
+use super::{LIMIT_NS, LOCAL_AND_REMOTE, cap};
 
 /// Node 0 sends on several QPs, node 1 receives on as many from one SRQ.
 pub struct Bench {
@@ -33,21 +31,7 @@ impl Bench {
         options: &ConnectOptions,
     ) -> Self {
         let rig = Rig::new(config).unwrap();
-        let mut rng = Rng::new(config.seed, "memory");
-        let memory = [0, 1].map(|node: usize| {
-            let buf = rig.nodes[node]
-                .alloc((REGION_BYTES + 2 * CANARY_BYTES) as usize)
-                .unwrap();
-            Arena::new(buf, &mut rng)
-        });
-        let mrs = [0, 1].map(|node: usize| {
-            let place = Place {
-                offset: CANARY_BYTES,
-                len: REGION_BYTES,
-                ..Place::whole(memory[node].buf(), LOCAL_AND_REMOTE, BASES[node])
-            };
-            rig.nodes[node].register(memory[node].buf(), place).unwrap()
-        });
+        let (memory, mrs) = rooms::regions(&rig, config.seed, LOCAL_AND_REMOTE);
         let srq = rig.nodes[1].pd.create_srq(max_wr, 4).unwrap();
         let mut bench = Self {
             rig,
@@ -81,8 +65,7 @@ impl Bench {
 
     /// Posts a receive with room for `ROOM` bytes at place `wr_id`.
     pub fn post(&self, wr_id: u64) {
-        let place = wr_id % (REGION_BYTES / ROOM);
-        let sge = self.mrs[1].sge(place * ROOM, ROOM as u32);
+        let sge = rooms::room(&self.mrs, wr_id);
         self.srq.post_recv(&[RecvWr { wr_id, sges: &[sge] }]).unwrap();
     }
 
@@ -122,16 +105,12 @@ impl Bench {
 
     /// From now on a message of `len` bytes from `offset` must be where `wr_id` says.
     pub fn expect(&mut self, wr_id: u64, offset: u64, len: u32) {
-        let bytes = self.memory[0].expected(CANARY_BYTES + offset, len).to_vec();
-        let place = wr_id % (REGION_BYTES / ROOM);
-        self.memory[1].expect(CANARY_BYTES + place * ROOM, &bytes);
+        rooms::expect(&mut self.memory, wr_id, offset, len);
     }
 
     #[track_caller]
     pub fn check_memory(&self) {
-        for node in 0..2 {
-            assert_eq!(self.memory[node].first_difference(), None, "node {node}");
-        }
+        rooms::check(&self.memory);
     }
 
     /// With default options, MTU 1024.

@@ -3,6 +3,7 @@
 
 pub mod forge;
 pub mod many;
+pub mod rooms;
 pub mod words;
 pub mod xrc;
 

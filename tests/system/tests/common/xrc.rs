@@ -1,7 +1,7 @@
 //! Initiators of XRC at node 0, targets and SRQs at node 1.
 
 use hca_link::LinkKind;
-use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, path};
+use hca_system_tests::{Arena, Dev, Rig, RigConfig, path};
 use hca_verbs::{
     AsyncEvent, ConnectOptions, Cq, CqOptions, EventKind, Mr, Mtu, QpState, RawQp, RecvWr, SendFlags, SendOp,
     SendWr, Service, Srq, WcStatus, WorkCompletion, WrData, XrcTarget, Xrcd, connect_xrc,
@@ -10,10 +10,9 @@ use hca_verbs::{
 use hca_wire::{ExtHeader, ExtHeaders, Opcode, xrceth};
 
 use super::forge::{self, Forged};
-use super::{BASES, CANARY_BYTES, LIMIT_NS, LOCAL_AND_REMOTE, cap};
+use super::rooms;
+use super::{LIMIT_NS, LOCAL_AND_REMOTE, cap};
 
-pub const REGION_BYTES: u64 = 512 << 10;
-pub const ROOM: u64 = 4096;
 const MAX_WR: u32 = 16;
 
 pub struct Bench {
@@ -34,20 +33,11 @@ pub struct Bench {
 impl Bench {
     pub fn new(config: &RigConfig, pairs: usize, srqs: usize, options: &ConnectOptions) -> Self {
         let rig = Rig::new(config).unwrap();
-        let mut rng = Rng::new(config.seed, "memory");
-        let memory = [0, 1].map(|node: usize| {
-            let len = (REGION_BYTES + 2 * CANARY_BYTES) as usize;
-            Arena::new(rig.nodes[node].alloc(len).unwrap(), &mut rng)
-        });
-        let access = LOCAL_AND_REMOTE | hca_verbs::Access::REMOTE_ATOMIC;
-        let mrs = [0, 1].map(|node: usize| {
-            let place = Place {
-                offset: CANARY_BYTES,
-                len: REGION_BYTES,
-                ..Place::whole(memory[node].buf(), access, BASES[node])
-            };
-            rig.nodes[node].register(memory[node].buf(), place).unwrap()
-        });
+        let (memory, mrs) = rooms::regions(
+            &rig,
+            config.seed,
+            LOCAL_AND_REMOTE | hca_verbs::Access::REMOTE_ATOMIC,
+        );
         let xrcd = rig.nodes[1].context.alloc_xrcd().unwrap();
         let mut bench = Self {
             rig,
@@ -98,8 +88,7 @@ impl Bench {
 
     /// Posts a receive with room for `ROOM` bytes at place `wr_id`.
     pub fn post(&self, srq: usize, wr_id: u64) {
-        let place = wr_id % (REGION_BYTES / ROOM);
-        let sge = self.mrs[1].sge(place * ROOM, ROOM as u32);
+        let sge = rooms::room(&self.mrs, wr_id);
         self.srqs[srq]
             .0
             .post_recv(&[RecvWr { wr_id, sges: &[sge] }])
@@ -165,6 +154,7 @@ impl Bench {
                 }),
                 reth: has(ExtHeader::Reth).then(Default::default),
                 aeth: has(ExtHeader::Aeth).then(Default::default),
+                ieth: has(ExtHeader::Ieth).then(Default::default),
                 ..ExtHeaders::default()
             },
             payload,
@@ -219,15 +209,11 @@ impl Bench {
 
     /// From now on a message of `len` bytes from `offset` must be where `wr_id` says.
     pub fn expect(&mut self, wr_id: u64, offset: u64, len: u32) {
-        let bytes = self.memory[0].expected(CANARY_BYTES + offset, len).to_vec();
-        let place = wr_id % (REGION_BYTES / ROOM);
-        self.memory[1].expect(CANARY_BYTES + place * ROOM, &bytes);
+        rooms::expect(&mut self.memory, wr_id, offset, len);
     }
 
     #[track_caller]
     pub fn check_memory(&self) {
-        for node in 0..2 {
-            assert_eq!(self.memory[node].first_difference(), None, "node {node}");
-        }
+        rooms::check(&self.memory);
     }
 }
