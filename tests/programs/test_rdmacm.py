@@ -193,16 +193,18 @@ def test_shared_receive_queue(hca, row, tmp_path, link):
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("victim", ["server", "client"])
 def test_killed(simulators, row, link, victim):
-    """SIGKILL in mid-run, on either side. No DREQ comes of a process that is gone: the other one, which sends nothing,
-    may wait for ever, and is killed, too. Nothing is left then, and the next pair connects."""
+    """SIGKILL in mid-run, on either side: the other one, which may send nothing, is told DISCONNECTED (event 10), as by a
+    kernel's connection manager. Nothing is left then, and the next pair connects."""
     row("rping", f"{victim} ended by SIGKILL in mid-run", link)
     sim = simulators(link=link)
     server = sim.start(0, "rping", "-s", "-a", SERVER, "-v", live=True)
     server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
     client = sim.start(1, "rping", "-c", "-a", SERVER, "-C", 1000000, "-v", live=True)
     client.prints("ping data: rdma-ping-20")
-    for program in (server, client) if victim == "server" else (client, server):
-        program.kill()
+    killed, other = (server, client) if victim == "server" else (client, server)
+    killed.kill()
+    other.prints("DISCONNECT EVENT")
+    assert other.done().code != -9
     sim.wait_holds_nothing()
     server = sim.start(0, "rping", "-s", "-a", SERVER, "-C", 3, "-v")
     server.wait_until(lambda: listens_by_cm(server.pid), "it listened")

@@ -94,14 +94,19 @@ impl Cm {
         let entry = self.id(id)?;
         let (path, number) = (entry.path.clone(), entry.dst.map_or(0, |dst| dst.port()));
         // SAFETY: a live id.
-        let is_uc = unsafe { (*entry.raw).qp_type == IBV_QPT_UC };
+        let kind = unsafe { (*entry.raw).qp_type };
         let req = Req {
             service_id: entry.service_id(number),
             local_qpn: qpn,
             responder_resources: param.responder_resources.min(max),
             initiator_depth: param.initiator_depth.min(max),
             remote_cm_response_timeout: RESPONSE_TIMEOUT,
-            transport_service_type: is_uc.into(),
+            transport_service_type: match kind {
+                IBV_QPT_UC => 1,
+                IBV_QPT_XRC_SEND => Req::EXTENDED,
+                _ => 0,
+            },
+            extended_transport_type: if kind == IBV_QPT_XRC_SEND { Req::XRC } else { 0 },
             end_to_end_flow_control: param.flow_control != 0,
             starting_psn: starting_psn(),
             local_cm_response_timeout: RESPONSE_TIMEOUT,
@@ -183,8 +188,10 @@ impl Cm {
                 param.rnr_retry_count,
             )
         });
+        let is_xrc = req.is_xrc();
         let rep = Rep {
-            local_qpn: qpn,
+            local_qpn: if is_xrc { 0 } else { qpn },
+            local_eecn: if is_xrc { qpn } else { 0 },
             starting_psn: entry
                 .rep
                 .as_ref()
@@ -195,7 +202,7 @@ impl Cm {
             failover_accepted: 1,
             end_to_end_flow_control: param.is_some_and(|param| param.flow_control != 0),
             rnr_retry_count: rnr.min(ENDLESS),
-            srq: has_srq,
+            srq: has_srq || is_xrc,
             private_data,
             ..Rep::default()
         };
@@ -428,7 +435,7 @@ pub unsafe fn get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -
         // SAFETY: a live id.
         unsafe { (*cm.id(at)?.raw).event = Box::into_raw(event).cast() };
         match endpoint {
-            Some((pd, mut attr)) => cm.create_qp(at, pd, &mut attr),
+            Some((pd, mut attr)) => cm.create_qp(at, (pd, std::ptr::null_mut()), &mut attr),
             None => Ok(()),
         }
     });

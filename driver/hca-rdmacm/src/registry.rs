@@ -2,7 +2,7 @@
 //! port space, locked by who has it; the lock of one that has died is gone with it.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
@@ -97,6 +97,51 @@ pub fn take_prefix(number: u8) -> Option<File> {
     lock(&file, libc::LOCK_EX).then_some(file)
 }
 
+/// Says that the process of this prefix uses a card, as long as it lives.
+pub fn announce(guid: u64, prefix: u8) -> Call<File> {
+    let file = open(&process_on(guid, prefix))?;
+    // Nobody else has the prefix; who looks at the file has it for a moment only.
+    // SAFETY: a live descriptor.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let written = file
+        .set_len(0)
+        .and_then(|()| (&file).write_all(format!("{} {}", std::process::id(), since.as_nanos()).as_bytes()));
+    written.map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
+    Ok(file)
+}
+
+fn process_on(guid: u64, prefix: u8) -> String {
+    format!("{guid:016x}-process-{prefix}")
+}
+
+/// What is known of a process that uses a card.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// It is none of this folder's: a card elsewhere, a manager that is not this library.
+    Unknown,
+    /// It lives; what it has said of itself.
+    Lives(String),
+    /// It has ended.
+    Gone,
+}
+
+/// The process that a prefix on a card belongs to.
+pub fn peer(guid: u64, prefix: u8) -> Peer {
+    let Ok(mut file) = File::open(folder().join(process_on(guid, prefix))) else {
+        return Peer::Unknown;
+    };
+    if lock(&file, libc::LOCK_SH) {
+        return Peer::Gone;
+    }
+    let mut said = String::new();
+    match file.read_to_string(&mut said) {
+        // It is about to say it.
+        Ok(0) | Err(_) => Peer::Unknown,
+        Ok(_) => Peer::Lives(said),
+    }
+}
+
 /// The right to say no for all processes on a port of a card.
 pub fn speak_for_all(guid: u64, port_num: u8) -> Option<File> {
     let file = open(&format!("{guid:016x}-speaker-{port_num}")).ok()?;
@@ -130,6 +175,16 @@ mod tests {
             take(&[1], 0x106, 0, false).unwrap(),
         );
         assert!(a.port >= FIRST_EPHEMERAL && b.port >= FIRST_EPHEMERAL && a.port != b.port);
+        assert_eq!(peer(1, 7), Peer::Unknown);
+        let process = announce(1, 7).unwrap();
+        let Peer::Lives(first) = peer(1, 7) else {
+            panic!("{:?}", peer(1, 7))
+        };
+        assert_eq!(peer(2, 7), Peer::Unknown);
+        drop(process);
+        assert_eq!(peer(1, 7), Peer::Gone);
+        let _process = announce(1, 7).unwrap();
+        assert!(matches!(peer(1, 7), Peer::Lives(next) if next != first));
         let speaker = speak_for_all(1, 1).unwrap();
         assert!(speak_for_all(1, 1).is_none() && speak_for_all(1, 2).is_some());
         drop(speaker);
