@@ -328,6 +328,8 @@ pub enum RejectReason {
     StaleConnection = 10,
     /// The user does not want it.
     Consumer = 28,
+    /// What the request says of its vendor is not for this side.
+    VendorOption = 35,
 }
 
 #[cfg(test)]

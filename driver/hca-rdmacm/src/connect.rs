@@ -232,7 +232,7 @@ impl Cm {
         Ok(())
     }
 
-    fn refuse(&mut self, id: usize, private: &[u8]) -> Call<()> {
+    fn refuse(&mut self, id: usize, reason: RejectReason, private: &[u8]) -> Call<()> {
         if self.id(id)?.is_ud() {
             let rep = SidrRep {
                 status: SIDR_REJECTED,
@@ -243,10 +243,9 @@ impl Cm {
         }
         let port = self.port_of(id)?;
         let connection = self.id(id)?.connection.ok_or(EINVAL)?;
-        let reason = RejectReason::Consumer as u16;
         self.ports[port]
             .engine
-            .reject(now_ns(), connection, reason, private)
+            .reject(now_ns(), connection, reason as u16, private)
             .map_err(errno_of)?;
         self.connections.remove(&(port, connection));
         self.id(id)?.phase = Phase::Disconnected;
@@ -348,17 +347,17 @@ pub unsafe fn accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> Call<(
     if is_ud { Ok(()) } else { complete(id) }
 }
 
-/// rdma_reject (CM-41).
+/// rdma_reject, rdma_reject_ece (CM-41).
 ///
 /// # Safety
 /// As the manual page says.
-pub unsafe fn reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> Call<()> {
+pub unsafe fn reject(id: *mut rdma_cm_id, reason: RejectReason, data: *const c_void, len: u8) -> Call<()> {
     with(id, |cm, at| {
         let is_ud = cm.id(at)?.is_ud();
         let limit = if is_ud { SidrRep::PRIVATE_BYTES } else { 148 };
         // SAFETY: the program's private data.
         let private = unsafe { private_data(data, len, limit) }?;
-        cm.refuse(at, &private)
+        cm.refuse(at, reason, &private)
     })
 }
 

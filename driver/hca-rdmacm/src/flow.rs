@@ -120,8 +120,9 @@ impl Cm {
         is_there
     }
 
-    /// Where a kernel has the connection manager it says for a process that has died that its connections are over. Here
-    /// nobody is left to say it: the other side sees by the process' lock on the card (registry.rs) that it is gone.
+    /// Where a kernel has the connection manager it says for a process that has died that its connections are over.
+    /// Here nobody is left to say it: the other side sees by the process' lock on the card (registry.rs) that it is
+    /// gone.
     fn look_for_the_dead(&mut self, port: usize, now: u64) {
         let Port { engine, peers, .. } = &mut self.ports[port];
         let live: Vec<_> = engine.peers().collect();
@@ -314,9 +315,9 @@ impl Cm {
     fn speaks_for_all(&mut self, port: usize, service_id: u64) -> bool {
         let Port { device, num, .. } = self.ports[port];
         let guid = self.devices[device].guid;
-        let taken =
-            ip::port_of(service_id).is_some_and(|(space, number)| registry::is_taken(guid, space, number));
-        if taken {
+        let is_served =
+            ip::port_of(service_id).is_some_and(|(space, number)| registry::is_served(guid, space, number));
+        if is_served {
             return false;
         }
         let speaker = &mut self.ports[port].speaker;

@@ -16,12 +16,18 @@ const FIRST_EPHEMERAL: u16 = 49152;
 pub struct Lease {
     /// The number.
     pub port: u16,
+    names: Vec<String>,
     files: Vec<File>,
 }
 
 impl Lease {
-    /// Says to who looks at this process' open files that somebody can connect now: `hca run --pair` starts the client.
+    /// Says to who looks at this process' open files that somebody can connect now: `hca run --pair` starts the client;
+    /// and to other processes on the card that requests for the port are not theirs to refuse.
     pub fn announce(&mut self) {
+        for name in &self.names {
+            let served = open(&format!("{name}{SERVED}")).ok();
+            self.files.extend(served.filter(|file| lock(file, libc::LOCK_SH)));
+        }
         // Nobody needs it: without it the client is only started later.
         self.files
             .extend(open(&format!("{}{LISTENING}", std::process::id())));
@@ -30,6 +36,8 @@ impl Lease {
 
 /// Last part of the name of a file that a process has open while it listens.
 const LISTENING: &str = "-listening";
+/// Last part of the name of a file that who serves a port has locked.
+const SERVED: &str = "-served";
 
 fn folder() -> PathBuf {
     run_folder().join("rdmacm")
@@ -72,20 +80,22 @@ pub fn take(guids: &[u64], port_space: u16, port: u16, shares: bool) -> Call<Lea
 
 fn take_one(guids: &[u64], port_space: u16, port: u16, shares: bool) -> Call<Lease> {
     let operation = if shares { libc::LOCK_SH } else { libc::LOCK_EX };
+    let names: Vec<_> = guids.iter().map(|guid| name(*guid, port_space, port)).collect();
     let mut files = Vec::new();
-    for guid in guids {
-        let file = open(&name(*guid, port_space, port))?;
+    for name in &names {
+        let file = open(name)?;
         if !lock(&file, operation) {
             return Err(Errno(libc::EADDRINUSE));
         }
         files.push(file);
     }
-    Ok(Lease { port, files })
+    Ok(Lease { port, names, files })
 }
 
-/// Does any process have the port on a card?
-pub fn is_taken(guid: u64, port_space: u16, port: u16) -> bool {
-    let Ok(file) = File::open(folder().join(name(guid, port_space, port))) else {
+/// Does any process serve the port on a card? Who has it to call others from does not.
+pub fn is_served(guid: u64, port_space: u16, port: u16) -> bool {
+    let served = format!("{}{SERVED}", name(guid, port_space, port));
+    let Ok(file) = File::open(folder().join(served)) else {
         return false;
     };
     !lock(&file, libc::LOCK_EX)
@@ -158,14 +168,16 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         // SAFETY: no other test of this crate reads it at the same time.
         unsafe { std::env::set_var("HCA_SIM", home.path()) };
-        let first = take(&[1, 2], 0x106, 7174, false).unwrap();
+        let mut first = take(&[1, 2], 0x106, 7174, false).unwrap();
         let errno = |guids: &[u64], space, port| take(guids, space, port, false).err().map(|e| e.0);
         assert_eq!(errno(&[2], 0x106, 7174), Some(libc::EADDRINUSE));
         assert_eq!(errno(&[3], 0x106, 7174), None);
         assert_eq!(errno(&[2], 0x111, 7174), None);
-        assert!(is_taken(1, 0x106, 7174) && !is_taken(3, 0x106, 7174));
+        assert!(!is_served(1, 0x106, 7174));
+        first.announce();
+        assert!(is_served(1, 0x106, 7174) && !is_served(3, 0x106, 7174));
         drop(first);
-        assert!(!is_taken(1, 0x106, 7174));
+        assert!(!is_served(1, 0x106, 7174));
         let shared = take(&[1], 0x106, 9, true).unwrap();
         assert!(take(&[1], 0x106, 9, true).is_ok());
         assert_eq!(errno(&[1], 0x106, 9), Some(libc::EADDRINUSE));
