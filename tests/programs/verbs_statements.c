@@ -1,5 +1,6 @@
 // What libibverbs promises beyond its calls' own answers (V-*, STAT-*), and what a card says that has not got a
-// feature: by two QPs of one card that are connected with each other. Prints a line for each statement that does not hold.
+// feature: by two QPs of one card that are connected with each other. Prints a line for each statement that does not
+// hold.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
