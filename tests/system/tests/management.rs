@@ -471,6 +471,7 @@ fn key_25_wrong_keys_are_told_of() {
     assert_eq!((word(&told, 2), word(&told, 4)), (1, 9));
     assert_eq!(told[74 + 15..74 + 18], victim.qp_num().to_be_bytes()[1..]);
     repress(&rig, &mut smi, &told, 0);
+    assert_eq!(smi.receive(&rig, 0, TRAP_NS), None, "it has been heard");
     // Another partition there.
     let mut keys = directed(SET, PKEY_TABLE, 0, 1);
     keys[64..66].copy_from_slice(&0x8001_u16.to_be_bytes());
