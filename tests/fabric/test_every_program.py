@@ -96,8 +96,8 @@ CAPABILITIES = {"Notice", "Trap", "OptionalIPD", "SLMapping", "SystemImageGUID",
 
 
 def claims_what_is(truth, done):
-    claimed = {name.removesuffix("supported").removesuffix("Supported") for name in re.findall(r"^\s+Is(\w+)$", done.text,
-                                                                                              re.M)}
+    names = re.findall(r"^\s+Is(\w+)$", done.text, re.M)
+    claimed = {name.removesuffix("supported").removesuffix("Supported") for name in names}
     return claimed == CAPABILITIES and f"Lid:.............................{truth.lids[FAR]}\n" in done.text
 
 

@@ -331,15 +331,10 @@ mod tests {
             (24.., _) => u32_at(mad, DATA + places[at]),
             _ => mad::u16_at(mad, DATA + places[at]).into(),
         };
-        for cleared in 0..COUNTERS {
+        for (cleared, bit) in bits.into_iter().enumerate() {
             let mut agent = Agent::new();
-            let mut set = request(
-                method::SET,
-                0x12,
-                1,
-                if bits[cleared] < 16 { 1 << bits[cleared] } else { 0 },
-            );
-            set[DATA + 18] = u8::from(bits[cleared] == 16);
+            let mut set = request(method::SET, 0x12, 1, if bit < 16 { 1 << bit } else { 0 });
+            set[DATA + 18] = u8::from(bit == 16);
             assert!(agent.handle(&mut set, 1, || all));
             let mut mad = request(method::GET, 0x12, 1, 0);
             assert!(agent.handle(&mut mad, 1, || all));

@@ -241,7 +241,7 @@ fn key_19_ports_enforce_partitions() {
     assert_eq!((u16_at(&info, 64 + 14), info[64 + 16]), (32, 0xc0));
     for port in 0..=u32::from(PORTS) {
         let mut set = request(method::SET, attr::PKEY_TABLE, port << 16);
-        put_u16(&mut set, 64, 0x8000 | port as u16 + 1);
+        put_u16(&mut set, 64, 0x8001 + port as u16);
         put_u16(&mut set, 126, 7);
         ask(&mut agent, &mut switch, set);
     }

@@ -283,11 +283,9 @@ module hca_rx_ctrl
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
   logic dup, pkey_viol, qkey_viol, timed_out;
-  assign pkey_viol = pkt_read && pkey_bad;
-  assign qkey_viol = pkt_read && qkey_bad;
-  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, qkey_viol: qkey_viol,
-                       bad_source: pkt_read && source_bad, dup: dup,
-                       timeout: timed_out, rewind: ack_upd_valid && ack_upd.rewind};
+  assign {pkey_viol, qkey_viol} = {pkt_read && pkey_bad, pkt_read && qkey_bad};
+  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup, timeout: timed_out,
+                       bad_source: pkt_read && source_bad, rewind: ack_upd_valid && ack_upd.rewind};
   always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
   // ---- Requests ------------------------------------------------------------------------------------
