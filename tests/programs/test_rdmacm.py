@@ -217,7 +217,8 @@ def test_shared_receive_queue(hca, row, tmp_path, link):
 @pytest.mark.parametrize("victim", ["server", "client"])
 def test_killed(simulators, row, link, victim):
     """SIGKILL in mid-run, on either side: the other one, which may send nothing, is told DISCONNECTED (event 10), as by
-    a kernel's connection manager; or its READ fails, if one is under way. Nothing is left then, and the next pair connects."""
+    a kernel's connection manager; or its READ fails, if one is under way. Nothing is left then, and
+    the next pair connects."""
     row("rping", f"{victim} ended by SIGKILL in mid-run", link)
     sim = simulators(link=link)
     server = sim.start(0, "rping", "-s", "-a", SERVER, "-v", live=True)
