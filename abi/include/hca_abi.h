@@ -418,10 +418,11 @@ enum hca_hw_event_kind {
     HCA_HW_EVENT_KIND_SQ_DRAINED = 8, /* Send queue drained. */
     HCA_HW_EVENT_KIND_PORT = 9, /* Port changed. */
     HCA_HW_EVENT_KIND_QP_FLUSH_NEEDED = 10, /* Doorbell on a QP in ERR. */
-    HCA_HW_EVENT_KIND_PKEY_VIOLATION = 11, /* Packet with a wrong P_Key. */
+    HCA_HW_EVENT_KIND_PKEY_VIOLATION = 11, /* Packet with a wrong P_Key; cause: LID that it is from. */
     HCA_HW_EVENT_KIND_SRQ_LIMIT = 12, /* SRQ has fewer WQEs than its limit; cause: limit_tag. */
     HCA_HW_EVENT_KIND_SRQ_ERROR = 13, /* List of an SRQ's slots cannot be read. */
     HCA_HW_EVENT_KIND_MAD = 14, /* A management datagram for firmware has come. */
+    HCA_HW_EVENT_KIND_QKEY_VIOLATION = 15, /* Datagram with a wrong Q_Key; cause: LID that it is from. */
 };
 
 /* Which unit saw a QP error: bits 23:16 of a hw_event's cause. */

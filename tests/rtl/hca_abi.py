@@ -102,6 +102,7 @@ LNH_IBA_GLOBAL = 0x3
 QPN_GSI = 0x1
 LID_PERMISSIVE = 0xffff
 MAD_CLASS_PERF = 0x4
+MAD_CLASS_BM = 0x5
 MAD_GET = 0x1
 MAD_SET = 0x2
 MAD_TRAP_REPRESS = 0x7
@@ -335,6 +336,7 @@ class HwEventKind(enum.IntEnum):
     SRQ_LIMIT = 0xc
     SRQ_ERROR = 0xd
     MAD = 0xe
+    QKEY_VIOLATION = 0xf
 
 
 class HwEventWho(enum.IntEnum):

@@ -456,7 +456,7 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         Port = 9,
         /// Doorbell on a QP in ERR.
         QpFlushNeeded = 10,
-        /// Packet with a wrong P_Key.
+        /// Packet with a wrong P_Key; cause: LID that it is from.
         PkeyViolation = 11,
         /// SRQ has fewer WQEs than its limit; cause: limit_tag.
         SrqLimit = 12,
@@ -464,6 +464,8 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         SrqError = 13,
         /// A management datagram for firmware has come.
         Mad = 14,
+        /// Datagram with a wrong Q_Key; cause: LID that it is from.
+        QkeyViolation = 15,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::hal::Hal;
 use crate::{Bus, Control, NUM_FUNCS};
 use hca_abi::{EventKind, HwEventKind, HwEventWho, QpState, WcStatus};
+use hca_agents::Key;
 
 impl Control {
     pub(crate) fn handle_event<B: Bus>(&mut self, hal: &mut Hal<B>, words: [u32; 3]) {
@@ -25,7 +26,8 @@ impl Control {
             HwEventKind::SrqError => self.fail_srq(hal, id),
             HwEventKind::Port => self.link_event(hal, id),
             HwEventKind::Mad => self.has_mads = true,
-            HwEventKind::PkeyViolation => self.bad_pkey(id),
+            HwEventKind::PkeyViolation => self.bad_key(Key::Partition, id, cause as u16),
+            HwEventKind::QkeyViolation => self.bad_key(Key::Queue, id, cause as u16),
             // Counted by hardware; nothing to be done about them.
             HwEventKind::BadDoorbell | HwEventKind::EqOverflow | HwEventKind::QpFlushNeeded => {}
         }

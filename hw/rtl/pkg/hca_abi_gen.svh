@@ -146,6 +146,7 @@ localparam int unsigned QpnGsi = 32'h1;  // QP number of the general services QP
 // Destination LID of a packet for whoever is at the other end.
 localparam int unsigned LidPermissive = 32'hffff;
 localparam int unsigned MadClassPerf = 32'h4;  // Management class of performance management.
+localparam int unsigned MadClassBm = 32'h5;  // Management class of baseboard management.
 localparam int unsigned MadGet = 32'h1;  // Method of a request to read an attribute.
 localparam int unsigned MadSet = 32'h2;  // Method of a request to change an attribute.
 localparam int unsigned MadTrapRepress = 32'h7;  // Method by which a trap is not sent again.
@@ -318,10 +319,11 @@ typedef enum logic [7:0] {
   HwEventSqDrained = 8'd8,  // Send queue drained.
   HwEventPort = 8'd9,  // Port changed.
   HwEventQpFlushNeeded = 8'd10,  // Doorbell on a QP in ERR.
-  HwEventPkeyViolation = 8'd11,  // Packet with a wrong P_Key.
+  HwEventPkeyViolation = 8'd11,  // Packet with a wrong P_Key; cause: LID that it is from.
   HwEventSrqLimit = 8'd12,  // SRQ has fewer WQEs than its limit; cause: limit_tag.
   HwEventSrqError = 8'd13,  // List of an SRQ's slots cannot be read.
-  HwEventMad = 8'd14  // A management datagram for firmware has come.
+  HwEventMad = 8'd14,  // A management datagram for firmware has come.
+  HwEventQkeyViolation = 8'd15  // Datagram with a wrong Q_Key; cause: LID that it is from.
 } hw_event_kind_e;
 
 // Which unit saw a QP error: bits 23:16 of a hw_event's cause.

@@ -282,11 +282,10 @@ module hca_rx_ctrl
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
-  logic dup, pkey_viol, timed_out;
-  assign pkey_viol = pkt_read && pkey_bad;
-  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, qkey_viol: pkt_read && qkey_bad,
-                       bad_source: pkt_read && source_bad, dup: dup,
-                       timeout: timed_out, rewind: ack_upd_valid && ack_upd.rewind};
+  logic dup, pkey_viol, qkey_viol, timed_out;
+  assign {pkey_viol, qkey_viol} = {pkt_read && pkey_bad, pkt_read && qkey_bad};
+  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup, timeout: timed_out,
+                       bad_source: pkt_read && source_bad, rewind: ack_upd_valid && ack_upd.rewind};
   always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
   // ---- Requests ------------------------------------------------------------------------------------
@@ -488,8 +487,9 @@ module hca_rx_ctrl
     end else if (state_q == StMsg) begin
       ev      = msg_ev;
       ev_push = !st.dead && msg_live && !refusal_is_loss(msg_q, ctx) && !(is_inv && msg_q.msg.status == WcSuccess);
-    end else if (pkey_viol) begin
-      ev      = '{kind: HwEventPkeyViolation, func: ctx.func, qpn: qpn_q, who: '0, syndrome: '0, status: '0};
+    end else if (pkey_viol || qkey_viol) begin
+      ev      = '{kind: pkey_viol ? HwEventPkeyViolation : HwEventQkeyViolation, func: ctx.func, qpn: qpn_q, who: '0,
+                  syndrome: rxd_i.slid[15:8], status: rxd_i.slid[7:0]};
       ev_push = ev_spare;
     end
   end

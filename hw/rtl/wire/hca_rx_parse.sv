@@ -164,7 +164,7 @@ module hca_rx_parse
   end
 
   // A request to an agent of the port, which firmware answers: of subnet management but SMInfo, which is the subnet
-  // manager's; of performance management.
+  // manager's; of performance management; of baseboard management, to be refused.
   function automatic logic for_agent(logic [8*WinBytes-1:0] w, logic smp);
     logic [7:0]  mgmt_class, method;
     logic [15:0] attribute;
@@ -174,7 +174,7 @@ module hca_rx_parse
     method      = w[8*(MadOffset + 3) +: 8];
     attribute   = swap16(w[8*(MadOffset + 16) +: 16]);
     if (method != 8'(MadGet) && method != 8'(MadSet) && method != 8'(MadTrapRepress)) return 1'b0;
-    if (!smp) return mgmt_class == 8'(MadClassPerf);
+    if (!smp) return mgmt_class == 8'(MadClassPerf) || mgmt_class == 8'(MadClassBm);
     return attribute != 16'(MadAttrSmInfo);
   endfunction
 
