@@ -116,4 +116,13 @@ module hca_sq_pick #(
     if (pick) next_parked_o <= !active_q[idx];
   end
 
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) begin
+      assert ((bind_i & bound_q) == '0) else $error("hca_sq_pick: a slot that has a QP gets one");
+      assert (!gone_i || (bound_q & leaving) != '0) else $error("hca_sq_pick: slot %0d has no QP", leaving_slot_i);
+    end
+  end
+`endif
+
 endmodule

@@ -418,4 +418,14 @@ module hca_sq_sched
     .rdata_o(ctx_qpc_o)
   );
 
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i && busy_q) begin
+      assert (!is_bind || !row.bound) else $error("hca_sq_sched: QP %0d has two slots", ev_qpn_q);
+      assert (!is_rel || (row.bound && row.slot == ev_slot_q)) else $error("hca_sq_sched: slot %0d is not its", ev_slot_q);
+      assert (!push || !row.queued || is_bind || ev_q == EvBind) else $error("hca_sq_sched: QP %0d waits twice", ev_qpn_q);
+    end
+  end
+`endif
+
 endmodule
