@@ -119,7 +119,8 @@ module hca_sq_sched
   logic [QpW-1:0]    pop_qpn;
 
   row_t             row, row_new, row_ram, row_last_q;
-  logic             same_q;        // the row of the event before: what it wrote
+  logic             before_q;      // the event before, and its QP: its row is what that wrote
+  logic [QpW-1:0]   before_qpn_q;
   logic [QpW-1:0]   qpn_a;
   logic             is_ack, is_init, is_placed, is_news, is_bind, is_rel, is_plain, wr_ack;
   sq_ack_t          ack_new;
@@ -223,11 +224,12 @@ module hca_sq_sched
   end
 
   // ---- Second cycle: act on the row -----------------------------------------------------------------
-  assign row = same_q ? row_last_q : row_ram;
+  assign row = (before_q && before_qpn_q == ev_qpn_q) ? row_last_q : row_ram;
 
   always_ff @(posedge clk_i) begin
-    same_q     <= busy_q && qpn_a == ev_qpn_q;
-    row_last_q <= row_new;
+    before_q     <= busy_q;
+    before_qpn_q <= ev_qpn_q;
+    row_last_q   <= row_new;
   end
 
   assign is_ack  = ev_q == EvAck;

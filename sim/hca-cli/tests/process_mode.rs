@@ -291,7 +291,14 @@ fn a_topology_file_is_served() {
     let file = examples.join("two-switches.toml");
     let file = file.to_str().unwrap();
     // Two functions of each card have what there is: half of it each.
-    let arguments = ["--topology", file, "--pcie-read-latency", "700", "--functions", "2"];
+    let arguments = [
+        "--topology",
+        file,
+        "--pcie-read-latency",
+        "700",
+        "--functions",
+        "2",
+    ];
     let simulator = Simulator::start(&folder, &arguments);
     let sockets = names(&folder).into_iter().filter(|name| name.starts_with("card"));
     assert_eq!(sockets.count(), 8);
