@@ -52,7 +52,7 @@ fn send_one(link: Link, seed: u64, timeline: &Path) -> Result<()> {
         timeline: Some((timeline.to_owned(), 0..u64::MAX)),
         ..RigConfig::new(seed, link.into())
     };
-    let mut rig = Rig::new(&config)?;
+    let rig = Rig::new(&config)?;
     let end = |node: usize| -> Result<_> {
         let buf = rig.nodes[node].alloc(MESSAGE_BYTES as usize)?;
         let place = Place::whole(&buf, RIGHTS, (node as u64 + 1) << 44);

@@ -206,7 +206,8 @@ pub fn run(which: Table, json: bool, machine: &Machine) -> Result<ExitCode> {
     let (mut done, mut missed) = (Vec::new(), false);
     let mut last: Option<(String, Figures)> = None;
     for row in core() {
-        let (mut must, mut goal, mut note) = (row.must, row.goal, None);
+        let (mut must, mut goal) = (row.must, row.goal);
+        let note;
         let measured = if row.what == What::Again {
             let cycles = again::cycles(Link::Eth)?;
             // One PCIe round trip of the model.
