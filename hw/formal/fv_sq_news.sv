@@ -1,6 +1,6 @@
-// Proof of hca_sq_news, the bookkeeping of retransmission, against numbers that never wrap: PSNs and WQE indices of the
-// card are their low bits. Without a rewind the position moves only forward, and exactly when an acknowledge is ahead of
-// it; with one it goes to the oldest unacknowledged packet, wherever it was. A producer index is refused exactly when it
+// Proof of hca_sq_news, the bookkeeping of retransmission, against numbers that never wrap: PSNs and WQE indices of
+// the card are their low bits. Without a rewind the position moves only forward, and exactly when an acknowledge is
+// ahead of it; with one it goes to the oldest unacknowledged packet, wherever it was. A producer index is refused exactly when it
 // is more than a ring ahead of the oldest WQE, or behind the position.
 module fv_sq_news
   import hca_pkg::*;
@@ -47,7 +47,8 @@ module fv_sq_news
   assign ahead        = una_psn_i > psn_i || una_wqe_i > wqe_i;
   assign entries      = 24'd1 << qpc_i.log_size;
   assign behind_first = (una_psn_i - first_psn_i) << mtu_shift(qpc_i.path_mtu);
-  assign near         = una_psn_i >= Base && una_psn_i < Base + 32'h40_0000 && psn_i >= Base && psn_i < Base + 32'h40_0000
+  assign near         = una_psn_i >= Base && una_psn_i < Base + 32'h40_0000
+                        && psn_i >= Base && psn_i < Base + 32'h40_0000
                         && first_psn_i >= Base && first_psn_i <= una_psn_i
                         && una_wqe_i >= BaseWqe && una_wqe_i < BaseWqe + 24'h4000
                         && wqe_i >= BaseWqe && wqe_i < BaseWqe + 24'h4000

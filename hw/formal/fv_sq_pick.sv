@@ -30,7 +30,8 @@ module fv_sq_pick #(
   input logic             next_take_i
 );
   logic             rst_q = 1'b1;
-  logic             fresh, next_valid, next_parked, urgent, pick, use_rated, waits, mine, news, deaf_q, of_rated, of_rated_q;
+  logic             fresh, next_valid, next_parked, urgent, pick, use_rated, waits, mine, news, deaf_q, of_rated,
+                    of_rated_q;
   logic [SlotW-1:0] next_slot, watched_q, other_q, picked;
   logic [Slots-1:0] active;
   logic             passed_q, news_q;  // the other one was picked while the watched one waited; it has news
@@ -64,7 +65,8 @@ module fv_sq_pick #(
     else if (pick && mine && picked == other_q) passed_q <= 1'b1;
     else if (of_rated != of_rated_q) passed_q <= 1'b0;
     // What it must not forget.
-    if (rst_q || (pick && picked == watched_q && !news) || (gone_i && leaving_i && leaving_slot_i == watched_q && !news)) begin
+    if (rst_q || (pick && picked == watched_q && !news)
+        || (gone_i && leaving_i && leaving_slot_i == watched_q && !news)) begin
       news_q <= 1'b0;
     end else if (news) begin
       news_q <= 1'b1;

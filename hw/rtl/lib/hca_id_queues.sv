@@ -102,7 +102,7 @@ module hca_id_queues #(
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
-    if (!rst_i) assert (!pop_i || valid_o[pop_queue_i]) else $error("hca_id_queues: queue %0d offers nothing", pop_queue_i);
+    if (!rst_i) assert (!pop_i || valid_o[pop_queue_i]) else $error("hca_id_queues: nothing in %0d", pop_queue_i);
   end
 `endif
 

@@ -309,7 +309,7 @@ module hca_sq_fetch
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) begin
-      assert (!pop_i || have_o >= (BlkW+1)'(pop_blocks_i)) else $error("hca_sq_fetch: slot %0d has no such block", slot_i);
+      assert (!pop_i || have_o >= (BlkW+1)'(pop_blocks_i)) else $error("hca_sq_fetch: no such block in %0d", slot_i);
       assert (!rsp_write || (issued_q[track.slot] - popped_q[track.slot]) <= (BlkW+1)'(SlotBlocks))
         else $error("hca_sq_fetch: slot %0d overflows", track.slot);
     end

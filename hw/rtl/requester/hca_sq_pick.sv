@@ -58,8 +58,8 @@ module hca_sq_pick #(
     leaving[leaving_slot_i] = leaving_i;
   end
 
-  assign candidates = ((active_q & (open_i | fresh_q)) | (want_slot_i ? ((active_q & spare_i) | parked_q) : '0)) & bound_q
-                      & ~(busy_i ? busy_onehot : '0) & ~next_onehot & ~leaving;
+  assign candidates = ((active_q & (open_i | fresh_q)) | (want_slot_i ? ((active_q & spare_i) | parked_q) : '0))
+                      & bound_q & ~(busy_i ? busy_onehot : '0) & ~next_onehot & ~leaving;
   assign rated      = candidates & active_q & open_i & rated_i;
   assign others     = candidates & ~rated;
   assign first      = others & active_q & first_i;

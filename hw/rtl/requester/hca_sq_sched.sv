@@ -1,6 +1,6 @@
 // Send queue scheduler: takes doorbells, acknowledge updates and context writes, keeps the per-QP tables that
-// they write, and binds QPs with news to slots. One event per cycle, of two cycles each, round robin over the six kinds: no
-// input waits longer than about six cycles; only a context write also waits for the end of the current turn.
+// they write, and binds QPs with news to slots. One event per cycle, of two cycles each, round robin over the six
+// kinds: no input waits longer than about six cycles; only a context write also waits for the end of the current turn.
 // A QP is in at most one place: bound to a slot, in a ready queue, or neither. A ready queue per SL and one
 // per rate group: while its gate is shut nobody looks at its QPs. See README.md.
 module hca_sq_sched
@@ -274,7 +274,8 @@ module hca_sq_sched
       row_new.idle  = ev_idle_q;
       row_new.sl    = ev_sl_q;
     end
-    push = busy_q && (((is_news || (is_plain && !row.idle)) && !row.bound && !row.queued) || (ev_q == EvBind && !is_bind)
+    push = busy_q && (((is_news || (is_plain && !row.idle)) && !row.bound && !row.queued)
+                      || (ev_q == EvBind && !is_bind)
                       || (is_rel && (ev_flag_q || active_i[ev_slot_q])));
     if (push) begin
       row_new.queued   = 1'b1;
@@ -424,8 +425,8 @@ module hca_sq_sched
   always_ff @(posedge clk_i) begin
     if (!rst_i && busy_q) begin
       assert (!is_bind || !row.bound) else $error("hca_sq_sched: QP %0d has two slots", ev_qpn_q);
-      assert (!is_rel || (row.bound && row.slot == ev_slot_q)) else $error("hca_sq_sched: slot %0d is not its", ev_slot_q);
-      assert (!push || !row.queued || is_bind || ev_q == EvBind) else $error("hca_sq_sched: QP %0d waits twice", ev_qpn_q);
+      assert (!is_rel || (row.bound && row.slot == ev_slot_q)) else $error("hca_sq_sched: not in slot %0d", ev_slot_q);
+      assert (!push || !row.queued || ev_q == EvBind) else $error("hca_sq_sched: QP %0d waits twice", ev_qpn_q);
     end
   end
 `endif

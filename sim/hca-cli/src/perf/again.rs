@@ -21,8 +21,8 @@ const LOSS: f64 = 1.0 / 16.0;
 /// Card cycles in a microsecond.
 const CYCLES_PER_US: f64 = 250.0;
 
-/// Cycles from the last beat of each NAK at the sender's port to the first beat of the packet that it asks for, shortest
-/// first.
+/// Cycles from the last beat of each NAK at the sender's port to the first beat of the packet that it asks for, the
+/// shortest first.
 pub fn cycles(link: Link) -> Result<Vec<u64>> {
     let folder = tempfile::tempdir().context("no folder for a timeline")?;
     let mut found = Vec::new();

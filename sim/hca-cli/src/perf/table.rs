@@ -1,4 +1,4 @@
-//! `hca perf --table core`: what is asked of the core, measured row by row, each with the command that measures it alone.
+//! `hca perf --table core`: what is asked of the core, measured row by row, each with the command that does it alone.
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
