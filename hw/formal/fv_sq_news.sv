@@ -1,7 +1,7 @@
 // Proof of hca_sq_news, the bookkeeping of retransmission, against numbers that never wrap: PSNs and WQE indices of
 // the card are their low bits. Without a rewind the position moves only forward, and exactly when an acknowledge is
-// ahead of it; with one it goes to the oldest unacknowledged packet, wherever it was. A producer index is refused exactly when it
-// is more than a ring ahead of the oldest WQE, or behind the position.
+// ahead of it; with one it goes to the oldest unacknowledged packet, wherever it was. A producer index is refused
+// exactly when it is more than a ring ahead of the oldest WQE, or behind the position.
 module fv_sq_news
   import hca_pkg::*;
   import hca_sq_pkg::*;

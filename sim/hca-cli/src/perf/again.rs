@@ -111,7 +111,10 @@ mod tests {
 
     #[test]
     fn a_nak_is_answered_by_the_packet_of_its_psn() {
-        let packet = |name: &str, ts: f64, psn: u32| json!({"ph": "X", "pid": 1, "name": name, "ts": ts, "dur": 0.008, "args": {"psn": psn}});
+        let packet = |name: &str, ts: f64, psn: u32| {
+            let args = json!({ "psn": psn });
+            json!({"ph": "X", "pid": 1, "name": name, "ts": ts, "dur": 0.008, "args": args})
+        };
         let events = [
             packet("RC RDMA WRITE Middle", 1.0, 7),
             packet("RC Acknowledge: NAK PsnSequence", 2.0, 7),
