@@ -267,7 +267,7 @@ fn measure(options: &str, machine: &Machine) -> Result<Figures> {
     let line =
         Line::try_parse_from(options.split_whitespace()).with_context(|| format!("hca perf {options}"))?;
     let args = Args {
-        machine: machine.clone(),
+        machine: *machine,
         ..line.args
     };
     args.check()?;
