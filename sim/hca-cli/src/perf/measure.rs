@@ -33,7 +33,7 @@ const STAGED: usize = 1 << 16;
 const BATCH: u32 = 32;
 const POLL_BATCH: usize = 64;
 /// What peers may do.
-const RIGHTS: Access = Access::from_bits(
+pub const RIGHTS: Access = Access::from_bits(
     Access::LOCAL_WRITE.bits()
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
@@ -312,7 +312,7 @@ impl<'a> Bench<'a> {
         let posted = u64::from(outstanding + iters) * u64::from(self.args.qps);
         let loaded = self.stages("loaded");
         let retransmitted_packets = self.retransmitted()? - before;
-        let (latency, card_internal_cycles) = self.latency(size)?;
+        let (latency, card_cycles) = self.latency(size)?;
         let stages = self
             .stages("alone")
             .zip(loaded)
@@ -330,7 +330,8 @@ impl<'a> Bench<'a> {
             messages_per_s,
             latency_p50_ns: latency.percentile_ns(50),
             latency_p99_ns: latency.percentile_ns(99),
-            card_internal_cycles,
+            card_internal_cycles: card_cycles.total,
+            card_cycles_to_wire: card_cycles.to_wire,
             sim_cycles_per_wall_s: (self.rig.now_cycles() - start_cycle) as f64 / wall_s,
             iters,
             outstanding,
@@ -402,10 +403,10 @@ impl<'a> Bench<'a> {
     }
 
     /// Latencies of isolated messages on the first stream, and the cycles one of them spends in the cards.
-    fn latency(&mut self, size: u32) -> Result<(Samples, u64)> {
+    fn latency(&mut self, size: u32) -> Result<(Samples, internal::Cycles)> {
         let total = LATENCY_WARM_UP + LATENCY_ITERS;
         self.start(1, size, total)?;
-        let (mut samples, mut card_cycles, mut received) = (Vec::new(), 0, 0);
+        let (mut samples, mut card_cycles, mut received) = (Vec::new(), internal::Cycles::default(), 0);
         for iter in 0..total {
             let stamped = iter == LATENCY_WARM_UP;
             if stamped {

@@ -1,11 +1,13 @@
 //! `hca perf`: bandwidth, message rate and latency in simulated time.
 
+mod again;
 mod before;
 mod compare;
 mod datagrams;
 mod internal;
 mod keep;
 mod measure;
+mod table;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -50,6 +52,7 @@ const EXAMPLES: &str = "Examples:
   hca perf --size 64,4k --keep before    and after a change: hca perf --size 64,4k --compare before
   hca perf --op read --size 4k --qps 16 --region 64G --page 4k
   hca perf --op fetch-add --qps 64 --region 1M    or, all of them the same word: --region 8
+  hca perf --table core    every figure that is asked of the core, in one table, in some minutes
   hca perf --link ib --qps 2 --sl 0,1 --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 2
 
 What is measured, all in simulated time, with the PCIe model on; a program's own instructions take no time:
@@ -133,6 +136,10 @@ impl Op {
 #[derive(clap::Args, Clone)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Measure a list of figures instead, each beside what it must be and what is wanted; nothing else is asked for
+    /// but --json, --threads and --firmware
+    #[arg(long, value_enum, value_name = "LIST", conflicts_with_all = ["op", "size", "qps", "link", "keep", "compare"])]
+    table: Option<table::Table>,
     /// Operation
     #[arg(long, value_enum, default_value_t = Op::Write)]
     op: Op,
@@ -432,6 +439,7 @@ pub struct Figures {
     latency_p50_ns: u64,
     latency_p99_ns: u64,
     card_internal_cycles: u64,
+    card_cycles_to_wire: u64,
     sim_cycles_per_wall_s: f64,
     iters: u32,
     outstanding: u32,
@@ -467,6 +475,9 @@ pub struct Share {
 
 /// Runs the measurement.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(which) = args.table {
+        return crate::simulate(|| table::run(which, args.json, &args.machine));
+    }
     let args = &Args {
         // What is kept is whole: plots beside the rest, and where the time goes.
         plot: args.keep.clone().unwrap_or_else(|| args.plot.clone()),
