@@ -67,6 +67,8 @@ impl AdminOpcode {
             | Self::ModifySrq
             | Self::QuerySrq
             | Self::DestroySrq
+            | Self::CreateRule
+            | Self::DestroyRule
             | Self::AllocXrcd
             | Self::DeallocXrcd
             | Self::ResetFunc => false,
