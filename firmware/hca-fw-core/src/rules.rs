@@ -71,20 +71,27 @@ impl Rules {
         let free = self.rows.iter().position(Option::is_none);
         let at = free.ok_or((AdminStatus::NoResources, RULES))?;
         self.rows[at] = Some(rule);
-        for i in 0..ROWS {
-            let takes = |other: &Rule| i != at && other.yields_to(&rule);
-            if self.rows[i].as_ref().is_some_and(takes) {
-                self.write(hal, i);
-            }
-        }
+        self.write_behind(hal, &rule);
         self.write(hal, at);
         Ok(at as u32)
     }
 
-    /// Those that have yielded to it may go on doing so: the row is empty.
+    /// Those that have yielded to it are told last: the row may be another rule's next.
     fn remove<B: Bus>(&mut self, hal: &mut Hal<B>, at: usize) {
-        self.rows[at] = None;
+        let rule = self.rows[at].take();
         self.write(hal, at);
+        if let Some(rule) = rule {
+            self.write_behind(hal, &rule);
+        }
+    }
+
+    /// Writes the rows that yield to a rule, as they are now.
+    fn write_behind<B: Bus>(&self, hal: &mut Hal<B>, rule: &Rule) {
+        for (at, row) in self.rows.iter().enumerate() {
+            if row.as_ref().is_some_and(|other| other.yields_to(rule)) {
+                self.write(hal, at);
+            }
+        }
     }
 
     /// Has the QP a rule?
