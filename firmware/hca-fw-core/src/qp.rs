@@ -94,7 +94,8 @@ impl Control {
         {
             return Err((AdminStatus::Unsupported, u32::from(cmd.service())));
         }
-        // Who has QP0 can be the subnet manager, of everybody's ports; who sends frames as it likes can speak as anybody.
+        // Who has QP0 can be the subnet manager, of everybody's ports; who sends frames as it likes can speak as
+        // anybody.
         if (cmd.is_smi() || service == Ok(Service::Raw)) && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }

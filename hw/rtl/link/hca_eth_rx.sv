@@ -44,7 +44,8 @@ module hca_eth_rx
   assign in_raw    = (!mac_i.data[0] && mac_i.data[47:0] != {swap16(dmac[15:0]), swap32(dmac[47:16])})
                      || !is_roce(in_vlan ? mac_i.data[511:32] : mac_i.data[479:0]);
   assign strip     = prev_raw_q ? 7'd0 : prev_vlan_q ? 7'(EthBytes + VlanBytes) : 7'(EthBytes);
-  // By EtherType, protocol and destination port, of a frame without a VLAN tag or what is left without it. A later fragment, and a header with options, is what it is by the same bytes: for the RDMA engine to refuse.
+  // By EtherType, protocol and destination port, of a frame without a VLAN tag or what is left without it. A later
+  // fragment, and a header with options, is what it is by the same bytes: for the RDMA engine to refuse.
   function automatic logic is_roce(logic [479:0] frame);
     logic [15:0] kind;
     logic        unused_frame;

@@ -209,12 +209,10 @@ package hca_pkg;
   localparam int unsigned GroupW = $clog2(GroupRows);
 
   // Write of a rule for frames (hca_rx_match, hca_rx_steer). A strobe.
-  localparam int unsigned RuleW = $clog2(Rules);
-
   typedef struct packed {
-    logic             valid;
-    logic [RuleW-1:0] index;
-    rule_row_t        row;
+    logic                     valid;
+    logic [$clog2(Rules)-1:0] index;
+    rule_row_t                row;
   } rule_wr_t;
 
   // Write of a row of the lists of QPs that share datagrams (hca_rx_group).

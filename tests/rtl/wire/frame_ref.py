@@ -10,9 +10,9 @@ MACS = ["02:c0:ff:ee:02:03", "02:c0:ff:ee:02:04", "01:00:5e:01:02:03", "ff:ff:ff
 IPS, IPS6 = ["10.0.0.1", "10.0.0.2", "10.1.0.1"], ["fd00::1", "fd00::2", "fd01::1"]
 PORTS = [80, 81, 4791, 1024]
 # rule_key: where each field begins, and its bytes.
-FIELDS = {"dmac": (0, 6), "smac": (6, 6), "vlan": (12, 2), "ether_type": (14, 2), "src_ip": (16, 16), "dst_ip": (32, 16),
-          "proto": (48, 1), "tos": (49, 1), "ttl": (50, 1), "flags": (51, 1), "src_port": (52, 2), "dst_port": (54, 2),
-          "flow_label": (56, 3)}
+FIELDS = {"dmac": (0, 6), "smac": (6, 6), "vlan": (12, 2), "ether_type": (14, 2), "src_ip": (16, 16),
+          "dst_ip": (32, 16), "proto": (48, 1), "tos": (49, 1), "ttl": (50, 1), "flags": (51, 1), "src_port": (52, 2),
+          "dst_port": (54, 2), "flow_label": (56, 3)}
 
 
 def random_frame(rng, length=None):
@@ -23,8 +23,8 @@ def random_frame(rng, length=None):
         packet /= Dot1Q(prio=rng.randrange(8), vlan=pick([0, 1, 5, 4095]))
     kind = rng.random()
     if kind < 0.5:
-        packet /= IP(src=pick(IPS), dst=pick(IPS), tos=pick([0, 4, 0xE0]), ttl=pick([1, 64]), flags=pick([0, "DF", "MF"]),
-                     frag=pick([0, 0, 0, 1, 300]), options=pick([[], [], [], b"\1\1\1\0"]))
+        packet /= IP(src=pick(IPS), dst=pick(IPS), tos=pick([0, 4, 0xE0]), ttl=pick([1, 64]),
+                     flags=pick([0, "DF", "MF"]), frag=pick([0, 0, 0, 1, 300]), options=pick([[], [], [], b"\1\1\1\0"]))
     elif kind < 0.8:
         packet /= IPv6(src=pick(IPS6), dst=pick(IPS6), tc=pick([0, 0xAB]), fl=pick([0, 0x12345]), hlim=pick([1, 64]))
     else:

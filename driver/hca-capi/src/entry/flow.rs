@@ -140,15 +140,18 @@ pub unsafe extern "C" fn create_flow(raw: *mut ibv_qp, attr: *mut ibv_flow_attr)
         }
         let kind = kind_of(head.type_)?;
         let mut specs = Vec::with_capacity(head.num_of_specs.into());
-        // V-155: the attributes and the specs behind them are `size` bytes.
-        let behind = usize::from(head.size).checked_sub(size_of::<ibv_flow_attr>());
-        let behind = behind.ok_or_else(|| invalid("flow: size is less than that of ibv_flow_attr"))?;
-        // SAFETY: the program says that there are so many.
-        let mut left = unsafe { std::slice::from_raw_parts(attr.add(1).cast::<u8>(), behind) };
+        // Specs say their own sizes, one behind the other. `size` of the attributes counts those behind them, or not:
+        // pyverbs leaves them out, and no kernel looks at it.
+        let mut at = attr.wrapping_add(1).cast::<u8>();
         for _ in 0..head.num_of_specs {
-            let (spec, size) = spec_of(left)?;
+            // SAFETY: the program says that there is one more spec here; its head says how long it is.
+            let bytes = unsafe {
+                let size = at.cast::<SpecHead>().read_unaligned().size;
+                std::slice::from_raw_parts(at, usize::from(size).max(size_of::<SpecHead>()))
+            };
+            let (spec, size) = spec_of(bytes)?;
             specs.push(spec);
-            left = &left[size..];
+            at = at.wrapping_add(size);
         }
         let rule = FlowAttr {
             kind,
