@@ -91,7 +91,7 @@ class Mirror:
 
 @pytest.mark.quick
 def test_pyverbs_flow(hca, row, pyverbs, tmp_path):
-    """rdma-core's cases of flow steering send from a port to itself by way of the wire, which brings back what it gets."""
+    """rdma-core's cases of flow steering send from a port to itself: the wire brings back what it gets."""
     row("pyverbs", "test_flow")
     mirror = Mirror(tmp_path)
     sim = Simulator(hca, "--peer", f"card0=dgram:{mirror.theirs},{mirror.ours}")

@@ -202,6 +202,7 @@ module hca_mgmt_ctx
   assign gid_row    = row_q[$bits(gid_row_t)/32-1:0];
   assign unused_gid = ^gid_row;
   assign gid_wr_o   = '{valid: gid_wr_valid_q, port: index_q[4], index: index_q[3:0], gid: gid_row.gid};
-  assign rule_wr_o  = '{valid: rule_wr_valid_q, index: index_q[$clog2(Rules)-1:0], row: row_q[$bits(rule_row_t)/32-1:0]};
+  assign rule_wr_o  = '{valid: rule_wr_valid_q, index: index_q[$clog2(Rules)-1:0],
+                        row: row_q[$bits(rule_row_t)/32-1:0]};
   assign link_wr_o = '{valid: link_wr_valid_q, port: index_q[8], row: index_q[7:0], data: row_q[7:0]};
 endmodule

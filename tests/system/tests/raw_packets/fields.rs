@@ -306,8 +306,8 @@ fn port_cases() -> Vec<Case> {
     ]
 }
 
-/// V-155: every kind of spec, every field, whole and masked: what is described comes to the rule's QP, what differs in one
-/// thing to the default one's.
+/// V-155: every kind of spec, every field, whole and masked: what is described comes to the rule's QP, what differs
+/// in one thing to the default one's.
 #[test]
 fn every_field_of_every_spec_counts() {
     let mut net = Net::new(2);

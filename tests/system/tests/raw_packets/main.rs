@@ -344,8 +344,8 @@ fn receives_run_out() {
     net.who(&sent, &[1]);
 }
 
-/// D15: frames can be anything, so they are the manager's: others get EPERM, and cannot touch its rules. Its reset takes
-/// them away.
+/// D15: frames can be anything, so they are the manager's: others get EPERM, and cannot touch its rules. Its reset
+/// takes them away.
 #[test]
 fn frames_are_the_managers() {
     let mut net = Net::new(1);
