@@ -185,32 +185,42 @@ impl FlowAttr<'_> {
                     eth_key(&mut value, v);
                     eth_key(&mut mask, m);
                     if m.vlan_tag != 0 {
-                        (value.set_has_vlan(true), mask.set_has_vlan(true));
+                        [&mut value, &mut mask]
+                            .into_iter()
+                            .for_each(|key| key.set_has_vlan(true));
                     }
                     &mut has_eth
                 }
                 FlowSpec::Ipv4(v, m) => {
                     ipv4_key(&mut value, v);
                     ipv4_key(&mut mask, m);
-                    (value.set_is_ipv4(true), mask.set_is_ipv4(true));
+                    [&mut value, &mut mask]
+                        .into_iter()
+                        .for_each(|key| key.set_is_ipv4(true));
                     &mut has_ip
                 }
                 FlowSpec::Ipv6(v, m) => {
                     ipv6_key(&mut value, v);
                     ipv6_key(&mut mask, m);
-                    (value.set_is_ipv6(true), mask.set_is_ipv6(true));
+                    [&mut value, &mut mask]
+                        .into_iter()
+                        .for_each(|key| key.set_is_ipv6(true));
                     &mut has_ip
                 }
                 FlowSpec::Tcp(v, m) => {
                     port_key(&mut value, v);
                     port_key(&mut mask, m);
-                    (value.set_is_tcp(true), mask.set_is_tcp(true));
+                    [&mut value, &mut mask]
+                        .into_iter()
+                        .for_each(|key| key.set_is_tcp(true));
                     &mut has_ports
                 }
                 FlowSpec::Udp(v, m) => {
                     port_key(&mut value, v);
                     port_key(&mut mask, m);
-                    (value.set_is_udp(true), mask.set_is_udp(true));
+                    [&mut value, &mut mask]
+                        .into_iter()
+                        .for_each(|key| key.set_is_udp(true));
                     &mut has_ports
                 }
             };

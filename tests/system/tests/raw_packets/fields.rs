@@ -318,7 +318,8 @@ fn every_field_of_every_spec_counts() {
             ..FlowAttr::default()
         },
     );
-    (net.recv(0), net.recv(1));
+    net.recv(0);
+    net.recv(1);
     for (what, specs, takes, leaves) in eth_cases().into_iter().chain(ip_cases()).chain(port_cases()) {
         let mut flow = net.rule(
             0,

@@ -430,7 +430,8 @@ fn no_rule_takes_a_packet_of_the_transport() {
             ..FlowAttr::default()
         },
     );
-    (net.recv(0), net.recv(1));
+    net.recv(0);
+    net.recv(1);
     net.pair.check_traffic("with rules for everything");
     net.pair.silent(1, 3000);
     // A forged packet is judged as any from the wire: it is not from the QP's peer, or its ICRC is wrong.
