@@ -19,8 +19,6 @@ const MAX_AH: u32 = i32::MAX as u32;
 const SHARED_RESPONSES: u32 = if crate::NUM_QPS > 4096 { 8192 } else { 16384 };
 /// QP type that can be paced: IBV_QPT_RC.
 const PACED_QP_TYPE: u32 = 2;
-/// And IBV_QPT_RAW_PACKET.
-const PACED_RAW_QP_TYPE: u32 = 8;
 /// V-33: bit of raw_packet_caps.
 const RAW_CAP_IP_CSUM: u32 = 1 << 2;
 
@@ -102,7 +100,7 @@ impl Control {
         d.set_max_eqe(1 << MAX_LOG_EQ_SIZE);
         d.set_pacing_min_kbps(crate::rate::MIN_KBPS);
         d.set_pacing_max_kbps(crate::rate::PORT_KBPS);
-        d.set_pacing_qp_types(1 << PACED_QP_TYPE | 1 << PACED_RAW_QP_TYPE);
+        d.set_pacing_qp_types(1 << PACED_QP_TYPE);
         d.set_max_inline_data(MAX_INLINE_BYTES);
         d.set_max_mtt(MAX_PAGES);
         d.set_completion_timestamp_mask(u64::MAX);
