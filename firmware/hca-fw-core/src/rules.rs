@@ -1,7 +1,6 @@
 //! Rules for received frames: which raw QP gets them (ibv_create_flow). The hardware compares a frame with all of them
 //! at once; which of those that match goes before which is in each row (`yields`), and is worked out here.
 
-use crate::admin::MANAGER;
 use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
@@ -142,9 +141,6 @@ impl Control {
         func: u8,
         cmd: &CreateRuleCmd,
     ) -> CmdResult<u32> {
-        if func != MANAGER {
-            return Err((AdminStatus::NotPermitted, func.into()));
-        }
         let rec = &self.qps[self.own_qp(func, cmd.qpn())? as usize];
         require(rec.create.service() == u8::from(Service::Raw), cmd.qpn())?;
         let kind = RuleKind::try_from(cmd.kind()).map_err(|e| (AdminStatus::BadParam, e.code.into()))?;

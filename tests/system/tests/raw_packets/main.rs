@@ -391,7 +391,7 @@ fn frames_are_the_managers() {
                 .destroy_rule(handle)
                 .unwrap_err()
                 .errno(),
-            2
+            1
         );
     }
     net.recv(0);
