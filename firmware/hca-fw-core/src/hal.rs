@@ -4,7 +4,7 @@ use crate::port::NUM_GIDS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
     AdminCpl, AdminStatus, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind,
-    QueryCountersResult, QueryLinkErrorsResult,
+    QueryCountersResult, QueryLinkErrorsResult, RuleRow,
 };
 use hca_regs as reg;
 
@@ -213,6 +213,11 @@ impl<'a, B: Bus> Hal<'a, B> {
         row.set_gid(*gid);
         let index = usize::from(port) * NUM_GIDS + index;
         self.ctx_write(CtxTable::Gid, index as u32, row.as_bytes());
+    }
+
+    /// Writes a rule for received frames.
+    pub fn rule_row(&mut self, index: u32, row: &RuleRow) {
+        self.ctx_write(CtxTable::Rule, index, row.as_bytes());
     }
 
     /// Writes a row of the lists of QPs that share datagrams.

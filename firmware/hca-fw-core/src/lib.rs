@@ -37,6 +37,7 @@ mod pool;
 mod port;
 mod qp;
 mod rate;
+mod rules;
 mod sma;
 mod srq;
 mod transition;
@@ -58,6 +59,7 @@ use objects::{CqRec, EqRec, QpRec};
 use pool::IdPool;
 use port::Port;
 use rate::RateGroups;
+use rules::Rules;
 use srq::{LastWqes, SrqRec};
 use turns::Func;
 
@@ -141,6 +143,7 @@ pub(crate) struct Control {
     last_wqes: LastWqes,
     rates: RateGroups,
     groups: Groups,
+    rules: Rules,
     keys: [Keys; NUM_FUNCS],
     /// Management datagrams may wait.
     has_mads: bool,
@@ -273,6 +276,7 @@ impl Control {
             last_wqes: LastWqes::new(),
             rates: RateGroups::new(functions),
             groups: Groups::new(functions),
+            rules: Rules::new(),
             keys: [const { Keys::new() }; NUM_FUNCS],
             has_mads: false,
         }

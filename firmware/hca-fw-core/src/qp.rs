@@ -85,7 +85,7 @@ impl Control {
         let service = Service::try_from(cmd.service());
         let is_served = matches!(
             service,
-            Ok(Service::Rc | Service::Uc | Service::Ud | Service::Xrc)
+            Ok(Service::Rc | Service::Uc | Service::Ud | Service::Xrc | Service::Raw)
         );
         if !is_served
             || ((cmd.is_gsi() || cmd.is_smi()) && service != Ok(Service::Ud))
@@ -94,8 +94,9 @@ impl Control {
         {
             return Err((AdminStatus::Unsupported, u32::from(cmd.service())));
         }
-        // Who has QP0 can be the subnet manager, of everybody's ports.
-        if cmd.is_smi() && func != MANAGER {
+        // Who has QP0 can be the subnet manager, of everybody's ports; who sends frames as it likes can speak as
+        // anybody.
+        if (cmd.is_smi() || service == Ok(Service::Raw)) && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
         // SPEC-9: with an SRQ the QP has no ring of its own to receive; the SRQ's slots stand in its place.
@@ -162,7 +163,7 @@ impl Control {
 
     pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult<Rest> {
         let line = self.own_qp(func, qpn)?;
-        if self.groups.is_attached(qpn) {
+        if self.groups.is_attached(qpn) || self.rules.has(qpn) {
             return Err((AdminStatus::InUse, qpn)); // MC-8
         }
         self.silence_qp(hal, line);
@@ -173,6 +174,7 @@ impl Control {
     /// RESET everywhere: every block drops what it holds for the QP.
     pub(crate) fn silence_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
         self.groups.leave_all(hal, self.qpn_of(line));
+        self.rules.drop_qp(hal, self.qpn_of(line));
         let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
         rec.attr = QpAttr::new();
@@ -271,7 +273,12 @@ impl Control {
         if mask.contains(Attr::AV) {
             self.resolve_path(&mut attr)?;
         }
-        if self.qps[i].service() == Service::Ud && to != QpState::Reset {
+        let service = self.qps[i].service();
+        if service == Service::Raw && to != QpState::Reset {
+            // InfiniBand has no frames that are not of its own kind.
+            require(!self.port_of(&attr)?.infiniband(), attr.port_num().into())?;
+        }
+        if matches!(service, Service::Ud | Service::Raw) && to != QpState::Reset {
             // V-36: it bounds the message, and nobody gives it.
             attr.set_path_mtu(self.port_of(&attr)?.mtu());
         }
@@ -352,7 +359,11 @@ impl Control {
 
     /// Does the line belong to a QP that goes on receiving when a send has failed?
     pub(crate) fn outlives_failed_sends(&self, line: u32) -> bool {
-        self.qp_ids.contains(line) && matches!(self.qps[line as usize].service(), Service::Uc | Service::Ud)
+        self.qp_ids.contains(line)
+            && matches!(
+                self.qps[line as usize].service(),
+                Service::Uc | Service::Ud | Service::Raw
+            )
     }
 
     /// Moves a QP of UC or UD to SQE because hardware says that a send failed (QPS-12). It goes on receiving.
@@ -484,7 +495,7 @@ impl Control {
         q.set_qpn(self.qpn_of(line));
         q.set_is_gsi(c.is_gsi());
         q.set_is_smi(c.is_smi());
-        if rec.service() != Service::Ud {
+        if !matches!(rec.service(), Service::Ud | Service::Raw) {
             self.set_path(&mut q, a);
         }
         q.set_rate_limit(a.rate_limit());

@@ -61,6 +61,7 @@ module hca_mgmt
     // Rows of the links: a strobe.
     output link_wr_t                      link_wr_o,
     output gid_wr_t                       gid_wr_o,
+    output rule_wr_t                      rule_wr_o,
     output logic                          srqc_wr_valid_o,
     input  logic                          srqc_wr_ready_i,
     output logic [SrqW-1:0]               srqc_wr_srqn_o,
@@ -146,7 +147,7 @@ module hca_mgmt
     .forget_valid_o, .forget_ready_i, .forget_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
     .srqc_wr_valid_o, .srqc_wr_ready_i, .srqc_wr_srqn_o, .srqc_wr_o,
-    .link_wr_o, .gid_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o
+    .link_wr_o, .gid_wr_o, .rule_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o
   );
 
   // ---- Mailbox -------------------------------------------------------------------------------------

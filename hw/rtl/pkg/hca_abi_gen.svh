@@ -67,6 +67,10 @@ localparam int unsigned GroupRows = 32'h200;  // Rows of the table GROUP.
 localparam int unsigned GroupHeads = 32'h80;
 localparam int unsigned GroupSmiHeads = 32'h2;  // First head of QP0s.
 localparam int unsigned GroupHashHeads = 32'h40;  // First head of multicast groups.
+localparam int unsigned Rules = 32'h20;  // Rows of the table RULE, and the most rules of a card.
+// Bytes of the longest Ethernet header: with a VLAN tag. A frame has so many more than the MTU at most.
+localparam int unsigned MaxEthHeaderBytes = 32'h12;
+localparam int unsigned MinEthHeaderBytes = 32'he;  // Bytes of the shortest.
 localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
 localparam int unsigned MgmtVl = 32'hf;
@@ -238,7 +242,8 @@ typedef enum logic [2:0] {
   ServiceRc = 3'd0,  // Reliable connection.
   ServiceUc = 3'd1,  // Unreliable connection.
   ServiceUd = 3'd3,  // Unreliable datagram.
-  ServiceXrc = 3'd5  // Extended reliable connection.
+  ServiceXrc = 3'd5,  // Extended reliable connection.
+  ServiceRaw = 3'd7  // Whole Ethernet frames. No opcode of the wire has these bits: inside the card alone.
 } service_e;
 
 // Path MTU: payload bytes of a packet.
@@ -350,7 +355,8 @@ typedef enum logic [3:0] {
   CtxTableLink = 4'd5,  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
   CtxTableGid = 4'd6,  // gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
   CtxTableGroup = 4'd7,  // group_row by row: the first GROUP_HEADS are heads of lists.
-  CtxTableSrqc = 4'd8  // srqc by SRQN.
+  CtxTableSrqc = 4'd8,  // srqc by SRQN.
+  CtxTableRule = 4'd9  // rule_row by row, RULES of them.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -498,7 +504,9 @@ typedef struct packed {
   logic [31:0]    imm_data;
   logic [7:0]     reserved1;
   logic [7:0]     num_sge;  // Scatter/gather entries, 0..=16.
-  logic [3:0]     reserved0;
+  logic [2:0]     reserved0;
+  // Frames: fill in the checksums of an IPv4 header and of what it carries, TCP or UDP.
+  logic           ip_csum;
   logic           inline_data;  // Data is in the WQE itself, from byte 32; num_sge is 0.
   logic           fence;  // Start only after all prior READs and atomics of this queue have finished.
   logic           solicited;  // Set the solicited-event bit in the last packet.
@@ -789,6 +797,48 @@ typedef struct packed {
   logic           is_multicast;  // Only of datagrams to mgid that came through port.
   logic           valid;  // A member: qpn gets a copy.
 } group_row_t;
+
+// A rule for received frames: whose `rule_key`, masked, is `value` goes to qpn, unless a rule with
+// precedence has it.
+localparam int unsigned RuleRowBytes = 192;
+typedef struct packed {
+  logic [511:0]   mask;  // Bits of the key that count.
+  logic [511:0]   value;  // What the masked key is.
+  logic [415:0]   reserved3;
+  logic [31:0]    yields;  // Rows, a bit each: if one of them matches, this rule does not get the frame.
+  logic [7:0]     reserved2;
+  logic [23:0]    qpn;  // QPN of a raw QP.
+  logic [22:0]    reserved1;
+  logic           port;  // Port, from 0.
+  logic [6:0]     reserved0;
+  logic           valid;  // There is one.
+} rule_row_t;
+
+// What rules look at in a frame, numbers most significant byte first, as on the wire. What a frame does not
+// have is 0.
+localparam int unsigned RuleKeyBytes = 64;
+typedef struct packed {
+  logic [39:0]    reserved1;
+  logic [23:0]    flow_label;  // IPv6: flow label, in the lower 20 bits.
+  logic [15:0]    dst_port;  // Destination port.
+  logic [15:0]    src_port;  // Source port of TCP or UDP.
+  logic           reserved0;
+  logic [1:0]     ip_flags;  // IPv4: bits of the flags: 0 more fragments, 1 do not fragment.
+  logic           is_udp;  // The same of UDP.
+  logic           is_tcp;  // It carries TCP, and is the first fragment of its packet or the only one.
+  logic           is_ipv6;  // It is IPv6.
+  logic           is_ipv4;  // It is IPv4, version and header length right.
+  logic           has_vlan;  // It has a VLAN tag.
+  logic [7:0]     ttl;  // Time to live, hop limit.
+  logic [7:0]     tos;  // Type of service, traffic class.
+  logic [7:0]     proto;  // IPv4: protocol. IPv6: next header.
+  logic [127:0]   dst_ip;  // Destination address, as the source.
+  logic [127:0]   src_ip;  // IPv6: source address. IPv4: in the first four bytes.
+  logic [15:0]    ether_type;  // EtherType, of what is behind the VLAN tag.
+  logic [15:0]    vlan;  // VLAN tag: priority, DEI, identifier.
+  logic [47:0]    smac;  // Source MAC address.
+  logic [47:0]    dmac;  // Destination MAC address.
+} rule_key_t;
 
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;

@@ -27,7 +27,8 @@ package hca_rx_pkg;
     logic           is_target;  // XRC: receives, and has no send queue; otherwise sends, and receives nothing
     logic [23:0]    xrcd;
     logic           is_uc;
-    logic           is_ud;
+    logic           is_ud;      // or raw
+    logic           is_raw;
     qp_gen_t        gen;
     logic [7:0]     func;
     logic [23:0]    pd;
@@ -300,7 +301,8 @@ package hca_rx_pkg;
     c.is_target = q.is_target;
     c.xrcd    = q.xrcd;
     c.is_uc   = q.service == ServiceUc;
-    c.is_ud   = q.service == ServiceUd;
+    c.is_raw  = q.service == ServiceRaw;
+    c.is_ud   = q.service == ServiceUd || c.is_raw;
     c.gen     = q.qpn[23:QpW];
     c.func    = q.func;
     c.pd      = q.pd;

@@ -229,6 +229,7 @@ impl<'a> Traffic<'a> {
                 signaled: message.signaled,
                 solicited: message.solicited,
                 fence: message.fence,
+                ip_csum: false,
             };
             let wr_id = (pair as u64) << 32 | index as u64;
             wrs.push(SendWr {

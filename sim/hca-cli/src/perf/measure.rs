@@ -5,13 +5,13 @@ use hca_dev::DmaBuf;
 use hca_host::PcieParams;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng, connect};
 use hca_verbs::{
-    Access, Ah, ConnectOptions, Datagram, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr, SendFlags, SendOp,
-    SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
+    Access, Ah, ConnectOptions, Datagram, Flow, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr, SendFlags,
+    SendOp, SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
 };
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::{Args, Figures, INLINE_BYTES_MAX, Op, Region, Share, datagrams, internal};
+use super::{Args, Figures, INLINE_BYTES_MAX, Op, Region, Share, datagrams, frames, internal};
 use crate::files;
 use crate::options::Link;
 use crate::samples::Samples;
@@ -47,6 +47,8 @@ fn buffer_bytes(largest: u32) -> u64 {
 
 /// One connection.
 struct Stream {
+    /// What leads frames to their QP; it goes before the QPs do.
+    _rule: Option<Flow<Dev>>,
     qps: [RawQp<Dev>; 2],
     /// Where datagrams go.
     way: Option<Ah<Dev>>,
@@ -216,13 +218,19 @@ impl<'a> Bench<'a> {
 
     fn connect(&self, cap: QpCap, index: u32, largest: u32) -> Result<Stream> {
         let path = self.args.path(self.link, index);
-        let (qps, way) = if self.args.op == Op::Datagram {
-            let joined = datagrams::join(&self.rig, cap, &path, self.srq.as_ref())?;
-            (joined.qps, Some(joined.way))
-        } else {
-            (self.connected(cap, &path)?, None)
-        };
         let bytes = buffer_bytes(largest);
+        let (qps, way, rule) = match self.args.op {
+            Op::Datagram => {
+                let joined = datagrams::join(&self.rig, cap, &path, self.srq.as_ref())?;
+                (joined.qps, Some(joined.way), None)
+            }
+            Op::Raw => {
+                let source = (&self.buffers[0], u64::from(index) * bytes);
+                let joined = frames::join(&self.rig, cap, index, self.srq.as_ref(), source)?;
+                (joined.qps, None, Some(joined.rule))
+            }
+            _ => (self.connected(cap, &path)?, None, None),
+        };
         let mr = |node: usize| -> Result<Rc<Mr<Dev>>> {
             let buf = &self.buffers[node];
             if self.one_region()
@@ -242,6 +250,7 @@ impl<'a> Bench<'a> {
         Ok(Stream {
             qps,
             way,
+            _rule: rule,
             mrs: [mr(0)?, mr(1)?],
             offset: if self.one_region() {
                 u64::from(index) * bytes
@@ -419,7 +428,7 @@ impl<'a> Bench<'a> {
                 samples.push(self.rig.now_ns() - start_ns);
             }
             if stamped {
-                if self.args.op == Op::Datagram {
+                if matches!(self.args.op, Op::Datagram | Op::Raw) {
                     // Its completion does not say that it has arrived.
                     received = iter + 1;
                     self.drain(received.into())?;
@@ -512,7 +521,7 @@ impl<'a> Bench<'a> {
                     compare: 0,
                     swap: 0,
                 },
-                Op::Send | Op::UcSend | Op::Datagram => SendOp::Send,
+                Op::Send | Op::UcSend | Op::Datagram | Op::Raw => SendOp::Send,
             }
         };
         let data = if inline {

@@ -4,6 +4,7 @@ mod again;
 mod before;
 mod compare;
 mod datagrams;
+mod frames;
 mod internal;
 mod keep;
 mod measure;
@@ -95,6 +96,8 @@ pub enum Op {
     Send,
     /// SEND of datagrams (UD) into posted receives
     Datagram,
+    /// Frames of raw QPs into posted receives, by a rule each; the size is that of the frame without FCS
+    Raw,
     /// RDMA WRITE over unreliable connections (UC): over when it has left
     UcWrite,
     /// SEND over unreliable connections, into posted receives
@@ -109,7 +112,7 @@ pub enum Op {
 impl Op {
     /// Its messages use up receives.
     fn takes_receives(self) -> bool {
-        matches!(self, Self::Send | Self::UcSend | Self::Datagram)
+        matches!(self, Self::Send | Self::UcSend | Self::Datagram | Self::Raw)
     }
 
     /// It moves a word, no more and no less.
@@ -128,6 +131,7 @@ impl Op {
             Self::Write | Self::Read | Self::Send | Self::FetchAdd | Self::CmpSwap => Service::Rc,
             Self::UcWrite | Self::UcSend => Service::Uc,
             Self::Datagram => Service::Ud,
+            Self::Raw => Service::Raw,
         }
     }
 }
@@ -354,6 +358,27 @@ impl Args {
         self.rate * 1_000_000_000
     }
 
+    fn check_raw(&self, ethernet: bool, largest: u32) -> Result<()> {
+        if !ethernet || self.link.contains(&Link::Ib) {
+            bail!("--op raw: frames need --link eth");
+        }
+        let smallest = self.size.0.iter().copied().min().unwrap_or(0);
+        let max = self.mtu + frames::HEADER_BYTES;
+        if smallest < frames::FRAME_BYTES_MIN || largest > max {
+            bail!(
+                "--op raw: a frame has {} to {max} bytes, the MTU and its header",
+                frames::FRAME_BYTES_MIN
+            );
+        }
+        if self.qps > frames::QPS_MAX {
+            bail!("--op raw: a card has {} rules, one for each QP", frames::QPS_MAX);
+        }
+        if self.static_rate.is_some() || self.inline {
+            bail!("--op raw: frames have no static rate here, and come from memory");
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<()> {
         if self.link.len() > 1 {
             compare::check(self)?;
@@ -394,6 +419,9 @@ impl Args {
                 "--op datagram: a datagram is one packet, and --size {largest} is more than --mtu {}",
                 self.mtu
             );
+        }
+        if self.op == Op::Raw {
+            self.check_raw(ethernet, largest)?;
         }
         if self.op == Op::Datagram && self.static_rate.is_some() {
             bail!("--op datagram: datagrams have no static rate");
