@@ -464,6 +464,10 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         SrqError = 13,
         /// A management datagram for firmware has come.
         Mad = 14,
+        /// Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss.
+        LineMiss = 15,
+        /// Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
+        PacketMiss = 16,
     }
 }
 

@@ -200,6 +200,7 @@ module hca_core
 
   logic [NumQpc-1:0] qpc_valid, qpc_ready;
   qpc_wr_t           qpc_wr;
+  qpc_record_t       record;
   logic [NumMsg-1:0] msg_valid, msg_ready;
   pipe_msg_t         msg [NumMsg] /* verilator split_var */;
   logic [NumEv-1:0]  ev_valid, ev_ready;
@@ -375,7 +376,7 @@ module hca_core
     .pclk_i(pclk[PartRespSched:PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
     .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
     .qpc_wr_ready_o({qpc_ready[QpcExec], qpc_ready[QpcRxCtrl], qpc_ready[QpcResp]}), .qpc_wr_i(qpc_wr),
-    .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]),
+    .record_o(record), .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]),
     .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db), .omt_valid_i(omt_valid),
     .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .lane_ask_o(lane_ask), .lane_age_i(lane_age),
     .msg_room_o(msg_room), .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
@@ -459,13 +460,13 @@ module hca_core
   );
 
   // ---- Management ----------------------------------------------------------------------------------------
-  hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1)) u_mgmt (
+  hca_mgmt #(.NumQpcSinks(NumQpc), .RecordSink(QpcRxCtrl), .NumEvSources(NumEv + 1)) u_mgmt (
     .clk_i(pclk[PartMgmt]), .clk_bus_i(pclk[PartBus]), .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
     .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i, .mmio_rd_valid_i, .mmio_rd_ready_o,
     .mmio_rd_func_i, .mmio_rd_addr_i, .mmio_rdata_valid_o, .mmio_rdata_o, .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i,
     .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o, .qpc_wr_valid_o(qpc_valid),
-    .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr), .key_wr_valid_o(key_wr_valid), .key_wr_func_o(key_wr_func),
+    .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr), .record_i(record), .key_wr_valid_o(key_wr_valid), .key_wr_func_o(key_wr_func),
     .key_wr_o(key_wr), .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready), .forget_o(fw_forget),
     .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
     .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
