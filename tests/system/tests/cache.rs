@@ -3,9 +3,10 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use common::{BASES, BOTH_LINKS, LIMIT_NS, LOCAL_AND_REMOTE};
+use common::{BASES, BOTH_LINKS, LIMIT_NS, LOCAL_AND_REMOTE, rooms};
+use hca_cosim::line_of;
 use hca_dev::DmaBuf;
 use hca_link::{FaultSpec, LinkKind};
 use hca_system_tests::{Dev, Place, Rig, RigConfig, Rng, connect, path};
@@ -158,13 +159,74 @@ impl Bench {
     }
 }
 
-/// Forty QPs of each card on four lines.
+/// Sixteen QPs of each card on four lines.
 #[test]
 fn qps_take_turns_on_few_lines() {
     for link in BOTH_LINKS {
-        let mut bench = Bench::new(1, link, 40, FaultSpec::default());
-        for number in 0..2 {
-            bench.round(number);
+        let mut bench = Bench::new(1, link, 16, FaultSpec::default());
+        bench.round(0);
+    }
+}
+
+/// Sixty QPs of each card, all that a function has in this build, and a cable that loses, damages, doubles and disorders.
+#[test]
+#[ignore = "long: make soak"]
+fn all_take_turns_over_a_bad_cable() {
+    for link in BOTH_LINKS {
+        let mut bench = Bench::new(2, link, 60, rooms::bad_cable());
+        (0..4).for_each(|number| bench.round(number));
+    }
+}
+
+/// A QP that rests, one that waits for its line, and one whose line is being taken can be destroyed; the others go on,
+/// and their numbers are given out again.
+#[test]
+fn resting_qps_are_destroyed() {
+    let mut bench = Bench::new(3, LinkKind::Ethernet, 12, FaultSpec::default());
+    for pair in 0..12 {
+        bench.write(pair, pair, 4 * pair);
+    }
+    // Amid the misses of them all.
+    for pair in bench.pairs.drain(6..) {
+        for mut qp in pair {
+            qp.destroy().unwrap();
         }
     }
+    (6..12).for_each(|pair| assert!(bench.expected.remove(&(4 * pair)).is_some()));
+    let end_ns = bench.rig.now_ns() + LIMIT_NS;
+    let living: Vec<_> = bench.pairs.iter().map(|pair| pair[0].qp_num()).collect();
+    let mut done = 0;
+    while done < living.len() {
+        if let Some(wc) = bench.rig.nodes[0].poll().unwrap() {
+            assert!(living.contains(&wc.qp_num) == (wc.status == WcStatus::Success) || wc.wr_id >= 24);
+            done += usize::from(living.contains(&wc.qp_num));
+        }
+        assert!(
+            bench.rig.now_ns() < end_ns,
+            "{done} of {} completions",
+            living.len()
+        );
+    }
+    bench.check_memory();
+    (0..6).for_each(|_| bench.add_pair());
+    bench.round(1);
+}
+
+/// A function has no more QPs than it says, and the last of them works as the first.
+#[test]
+fn the_limit_is_the_truth() {
+    let rig = Rig::new(&RigConfig {
+        lines: Some(LINES),
+        ..RigConfig::new(4, LinkKind::Ethernet)
+    })
+    .unwrap();
+    let node = &rig.nodes[0];
+    let max_qp = node.context.function().query_device().unwrap().max_qp();
+    let made: Vec<_> = std::iter::from_fn(|| node.create_qp(cap(), false).ok()).collect();
+    let own = LINES / 2 - 2;
+    assert_eq!(made.len() as u32, max_qp - own, "all but those that may not rest");
+    let numbers: HashSet<_> = made.iter().map(RawQp::qp_num).collect();
+    assert_eq!(numbers.len(), made.len());
+    let lines: HashSet<_> = numbers.iter().map(|qpn| line_of(*qpn)).collect();
+    assert_eq!(lines.len() as u32, LINES / 2, "{lines:?}");
 }
