@@ -136,8 +136,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let folder = Folder::find(args.dir.as_deref())?;
     folder.demand_cards(args.card)?;
     let mut command = command(&args.words, folder.path(), args.card, args.sockets)?;
-    if !args.no_sysfs && may_show() {
-        show(folder.path(), args.card);
+    if !args.no_sysfs {
+        match may_show() {
+            true => show(folder.path(), args.card),
+            false => lead(&mut command, folder.path(), args.card),
+        }
     }
     if args.report {
         return alone::run(command, &args.words[0], folder.path());
@@ -165,13 +168,27 @@ fn may_show() -> bool {
         network: false,
     };
     let entered = isolation.enter();
-    warn_of_view(&entered);
+    if let Err(error) = &entered {
+        eprintln!(
+            "hca: cards are in /sys and /dev for calls of the C library alone, and not in lists of shared folders: \
+             {error:#}"
+        );
+    }
     entered.is_ok()
 }
 
 /// Shows cards to this thread and what it starts; its mounts must be its own.
 fn show(folder: &Path, card: Option<u32>) {
     warn_of_view(&View::read(folder).and_then(|view| view.show(card)));
+}
+
+/// Without mounts: a command is led to the cards' files by a library.
+fn lead(command: &mut Command, folder: &Path, card: Option<u32>) {
+    let written = View::read(folder).and_then(|view| view.write(card));
+    let led = written.and_then(|files| library::look_into(command, &files));
+    if let Err(error) = led {
+        eprintln!("hca: programs that look for cards in /sys or /dev will find none: {error:#}");
+    }
 }
 
 fn warn_of_view(result: &Result<()>) {

@@ -159,8 +159,11 @@ impl<'a> Pair<'a> {
 
     /// Starts an end; with its card in /sys, where that is possible. Mounts are a thread's: each end has a thread of
     /// its own to be started by.
-    fn start(&self, card: u32, command: Command) -> Result<End> {
+    fn start(&self, card: u32, mut command: Command) -> Result<End> {
         let at = card as usize;
+        if self.options.sysfs && !self.sysfs {
+            super::lead(&mut command, self.home.path(), Some(card));
+        }
         let end = || {
             let log = self.keep.as_ref().map(|keep| keep.log(NAMES[at])).transpose()?;
             let to_stderr = self.options.json.as_deref().is_some_and(document::is_stdout);
