@@ -1,10 +1,10 @@
 //! Which QP has a line. Unless lines are shared every QP has one of its own, and nothing here has anything to do.
 //!
-//! Lines that are shared: the low bits of a QPN say which line a QP may have, and several QPs say the same one. Who rings
-//! for a QP that has not the line, or sends to it, is told of here; it gets the line, and whoever had it rests in this
-//! memory, which no function can reach: its doors are shut, a fence waits until nothing of it is under way, its state is
-//! read back, and written again when its turn comes. QPs are named by index here and in all of the firmware, lines by
-//! number. Every function has lines of its own.
+//! Lines that are shared: the low bits of a QPN say which line a QP may have, and several QPs say the same one. Who
+//! rings for a QP that has not the line, or sends to it, is told of here; it gets the line, and whoever had it rests in
+//! this memory, which no function can reach: its doors are shut, a fence waits until nothing of it is under way, its
+//! state is read back, and written again when its turn comes. QPs are named by index here and in all of the firmware,
+//! lines by number. Every function has lines of its own.
 
 use crate::hal::Hal;
 use crate::pool::IdPool;
@@ -473,7 +473,9 @@ impl Control {
             rec.rest.record = record;
             rec.rest.is_cold = true;
             self.lines.table[line as usize].holder = NOBODY;
-            if holder != target && (rec.rest.parked != [None; 2] || rec.rest.asks) {
+            // What is outstanding goes on though nobody rings for it.
+            let is_busy = rec.rest.has_record && record[0] as u16 != record[1] as u16;
+            if holder != target && (is_busy || rec.rest.parked != [None; 2] || rec.rest.asks) {
                 self.want_line(holder);
             }
         }

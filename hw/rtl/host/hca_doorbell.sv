@@ -142,8 +142,8 @@ module hca_doorbell
   assign is_srq   = (addr_q == 12'(SrqDoorbellOffset)) && strb_all_q && (srq_word.srqn[23:SrqW] == '0);
   assign is_admin = (addr_q == 12'(AdminDoorbellOffset)) && strb_low_q && (func_q < 8'(NumFuncs));
   // A QP that has not the row now: firmware knows whether there is one, and keeps the index for it.
-  assign missed   = (addr_q == 12'(SqDoorbellOffset) || addr_q == 12'(RqDoorbellOffset)) && strb_all_q && owner.shared
-                    && (qp_word.qpn[23:QpW] != owner.gen || owner.shut);
+  assign missed   = (addr_q == 12'(SqDoorbellOffset) || addr_q == 12'(RqDoorbellOffset)) && strb_all_q
+                    && owner.shared && (qp_word.qpn[23:QpW] != owner.gen || owner.shut);
   assign bad      = !(is_sq || is_rq || is_cq || is_eq || is_srq || is_admin || missed);
 
   assign sq_db_valid_o = (state_q == StPass) && is_sq;
@@ -164,7 +164,8 @@ module hca_doorbell
                    wqe_index: qp_word.producer_index, status: 8'd0, syndrome: 8'd0};
 
   assign pass_done = (state_q == StPass)
-                     && (bad || is_admin || (missed && miss_ready) || (is_sq && sq_db_ready_i) || (is_rq && rq_db_ready_i)
+                     && (bad || is_admin || (missed && miss_ready) || (is_sq && sq_db_ready_i)
+                         || (is_rq && rq_db_ready_i)
                          || (is_cq && cq_db_ready_i) || (is_eq && eq_db_ready_i)
                          || (is_srq && srq_db_ready_i));
   assign to_flush  = ((is_sq || is_rq) && (owner.state == QpsErr)) || (is_sq && (owner.state == QpsSqe));

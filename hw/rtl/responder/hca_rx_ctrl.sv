@@ -99,7 +99,7 @@ module hca_rx_ctrl
   dma_rd_req_t list;
   ack_upd_t    ack_upd, resume_upd;
   rx_ev_t      ev;
-  logic        resume, leaves;  // the send queue goes on behind its error: from SQE to RTS
+  logic        resume, leaves, asks;  // the send queue goes on behind its error: from SQE to RTS
 
   assign item_made_o = item_push && item_ready;
 
@@ -246,7 +246,7 @@ module hca_rx_ctrl
     .pop_busy_o      (pop_busy),
     .pop_clr_i       (qpc_apply && qpc_wr_i.init_rq),
     .mark_init_i     (qpc_apply && (qpc_wr_i.init_sq || resume)),
-    .mark_i          (goes_on ? '{wqe: st.ack.una_wqe, psn: mark.psn} 
+    .mark_i          (goes_on ? '{wqe: st.ack.una_wqe, psn: mark.psn}
                       : qpc_wr_i.qpc.restores ? '{wqe: qpc_wr_i.qpc.una_wqe, psn: qpc_wr_i.qpc.una_psn}
                       : '{wqe: '0, psn: qpc_wr_i.qpc.sq_psn}),
     .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
@@ -467,7 +467,7 @@ module hca_rx_ctrl
     .item_o     (own_item)
   );
 
-  logic asks;   // the peer is told what is expected: a request of it was dropped while the QP had no row
+  // The peer is told what is expected: a request of it was dropped while the QP had no row.
   assign asks      = qpc_apply && qpc_wr_i.qpc.asks_again;
   assign item_push = state_q == StResp || leaves || asks || (state_q == StAck && ack_item_valid) || flush_emit
                      || (state_q == StMsg && (msg_q.from_exec || is_inv) && msg_live);

@@ -57,8 +57,8 @@ module hca_rx_filter
                    || (ctx_i.is_xrc && rxd_i.opcode[7:5] == 3'(ServiceXrc) && answer != ctx_i.is_target)
                    || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
                    || (ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
-  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok && mine && rxd_i.port == ctx_i.port && !dead_i
-                   && rxd_i.kind != RxdEnd;
+  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok && mine
+                   && rxd_i.port == ctx_i.port && !dead_i && rxd_i.kind != RxdEnd;
   assign miss_o  = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut) && rxd_i.kind == RxdQp;
   assign pkey_ok = rxd_i.smp || pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
 

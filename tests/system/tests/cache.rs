@@ -168,7 +168,7 @@ fn qps_take_turns_on_few_lines() {
     }
 }
 
-/// Sixty QPs of each card, all that a function has in this build, and a cable that loses, damages, doubles and disorders.
+/// Sixty QPs of each card, and a cable that loses, damages, doubles and disorders.
 #[test]
 #[ignore = "long: make soak"]
 fn all_take_turns_over_a_bad_cable() {
