@@ -75,8 +75,9 @@ def summary(lines):
         words, ran = options.setdefault((program, where, result), ([], []))
         words.append(f"`{option}`" if option else "none")
         ran.append(min(f"{line['date']}, {line['commit']}" for line in found))
-    return [[f"`{program}`", where, "; ".join(words), result, min(ran)]
-            for (program, where, result), (words, ran) in options.items()]
+    lines = [[f"`{program}`", where, "; ".join(words), result, min(ran)]
+             for (program, where, result), (words, ran) in options.items()]
+    return sorted(lines, key=lambda line: (line[0].lower(), line[3] != "runs", line[1]))
 
 
 def told(lines):

@@ -21,8 +21,7 @@ fn next(name: &CStr, found: &AtomicPtr<c_void>) -> *mut c_void {
 }
 
 /// Calls with one path, behind the arguments in brackets. Arguments that a program leaves away (the mode of open) are
-/// whatever is
-/// in their registers, as the C library has them.
+/// whatever is in their registers, as the C library has them.
 macro_rules! led {
     ($($name:ident[$($before:ident: $before_ty:ty),*] path ($($after:ident: $after_ty:ty),*) -> $ret:ty;)*) => {$(
         #[unsafe(no_mangle)]
