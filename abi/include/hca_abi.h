@@ -431,6 +431,8 @@ enum hca_hw_event_kind {
     HCA_HW_EVENT_KIND_SRQ_ERROR = 13, /* List of an SRQ's slots cannot be read. */
     HCA_HW_EVENT_KIND_MAD = 14, /* A management datagram for firmware has come. */
     HCA_HW_EVENT_KIND_QKEY_VIOLATION = 15, /* Datagram with a wrong Q_Key; cause: LID that it is from. */
+    HCA_HW_EVENT_KIND_LINE_MISS = 16, /* Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss. */
+    HCA_HW_EVENT_KIND_PACKET_MISS = 17, /* Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request. */
 };
 
 /* Which unit saw a QP error: bits 23:16 of a hw_event's cause. */
@@ -981,6 +983,26 @@ struct hca_qpc {
 #define HCA_QPC_QPN_BITS 24u
 #define HCA_QPC_XRCD_LSB 928u
 #define HCA_QPC_XRCD_BITS 24u
+#define HCA_QPC_IS_SHARED_LSB 952u
+#define HCA_QPC_IS_SHARED_BITS 1u
+#define HCA_QPC_RESTORES_LSB 953u
+#define HCA_QPC_RESTORES_BITS 1u
+#define HCA_QPC_ASKS_AGAIN_LSB 954u
+#define HCA_QPC_ASKS_AGAIN_BITS 1u
+#define HCA_QPC_IS_SHUT_LSB 955u
+#define HCA_QPC_IS_SHUT_BITS 1u
+#define HCA_QPC_SQ_PI_LSB 1024u
+#define HCA_QPC_SQ_PI_BITS 16u
+#define HCA_QPC_RQ_PI_LSB 1040u
+#define HCA_QPC_RQ_PI_BITS 16u
+#define HCA_QPC_UNA_WQE_LSB 1056u
+#define HCA_QPC_UNA_WQE_BITS 16u
+#define HCA_QPC_RD_DONE_LSB 1072u
+#define HCA_QPC_RD_DONE_BITS 16u
+#define HCA_QPC_UNA_PSN_LSB 1088u
+#define HCA_QPC_UNA_PSN_BITS 24u
+#define HCA_QPC_RECORD_LSB 1120u
+#define HCA_QPC_RECORD_BITS 448u
 
 /* Memory protection table entry: row of a memory key in its function's key table, in host memory. key
    = index << 8 | tag; the upper bits of the index are the function, the others (MAX_LOG_KEYS) the row. */

@@ -341,6 +341,8 @@ class HwEventKind(enum.IntEnum):
     SRQ_ERROR = 0xd
     MAD = 0xe
     QKEY_VIOLATION = 0xf
+    LINE_MISS = 0x10
+    PACKET_MISS = 0x11
 
 
 class HwEventWho(enum.IntEnum):
@@ -866,6 +868,16 @@ STRUCTS = {
             "rate_group": (888, 8),
             "qpn": (896, 24),
             "xrcd": (928, 24),
+            "is_shared": (952, 1),
+            "restores": (953, 1),
+            "asks_again": (954, 1),
+            "is_shut": (955, 1),
+            "sq_pi": (1024, 16),
+            "rq_pi": (1040, 16),
+            "una_wqe": (1056, 16),
+            "rd_done": (1072, 16),
+            "una_psn": (1088, 24),
+            "record": (1120, 448),
         },
     },
     "mpt": {

@@ -127,6 +127,27 @@ layout! {
         qpn set_qpn: u32 [112, 0, 24];
         /// XRC domain of a target.
         xrcd set_xrcd: u32 [116, 0, 24] "SPEC-3";
+        /// Other QPs may have this row, too: whoever names one of them is reported (LINE_MISS, PACKET_MISS).
+        is_shared set_is_shared: bool [119, 0, 1];
+        /// This write: both queues go on from the record, not from sq_psn, rq_psn and 0. With init_sq and init_rq.
+        restores set_restores: bool [119, 1, 1];
+        /// This write: the responder tells the peer which request it expects, as if a later one had come.
+        asks_again set_asks_again: bool [119, 2, 1];
+        /// is_shared: the doors are shut for this QP, too, as for one that has not the row.
+        is_shut set_is_shut: bool [119, 3, 1];
+        /// restores: producer index of the send queue. From here on ctx_data reads what the QP was that had the row
+        /// before the last write of a QP context: word 0 is what belongs here.
+        sq_pi set_sq_pi: u16 [128, 0, 16];
+        /// restores: producer index of the receive queue.
+        rq_pi set_rq_pi: u16 [130, 0, 16];
+        /// restores: oldest send WQE that is not completed.
+        una_wqe set_una_wqe: u16 [132, 0, 16];
+        /// restores: READs and atomics completed.
+        rd_done set_rd_done: u16 [134, 0, 16];
+        /// restores: PSN with which that WQE begins.
+        una_psn set_una_psn: u32 [136, 0, 24];
+        /// restores: the rest, which is the hardware's own affair.
+        record set_record: [u8; 56] [140, 0, 448];
     }
 }
 

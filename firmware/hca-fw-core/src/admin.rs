@@ -112,6 +112,12 @@ impl Control {
             AdminOpcode::ResizeCq => {
                 self.resize_cq(hal, func, &ResizeCqCmd::read_from(&body).ok_or(internal)?)?
             }
+            // It goes on when the QP has its line.
+            AdminOpcode::ModifyQp
+                if ModifyQpCmd::read_from(&body).is_some_and(|cmd| self.waits_for_line(func, cmd.qpn())) =>
+            {
+                return Ok(None);
+            }
             AdminOpcode::ModifyQp => {
                 self.modify_qp(hal, func, &ModifyQpCmd::read_from(&body).ok_or(internal)?)?
             }

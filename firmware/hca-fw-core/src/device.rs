@@ -69,8 +69,8 @@ impl Control {
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
         d.set_vendor_part_id(VENDOR_PART_ID);
         d.set_hw_ver(crate::HARDWARE_VERSION);
-        d.set_max_qp(self.qp_ids.limit());
-        d.set_qpn_line_bits(crate::QPN_LINE_BITS as u8);
+        d.set_max_qp(self.max_qps());
+        d.set_qpn_line_bits(self.lines.index_bits() as u8);
         d.set_push_slots(PUSH_SLOTS as u8);
         d.set_max_qp_wr(1 << MAX_LOG_WQ_SIZE);
         d.set_max_sge(MAX_SGE);

@@ -12,7 +12,7 @@ use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::srq::LastWqe;
 use crate::transition::{Attr, Refusal, check_rule, rule_of, rule_of_target};
 use crate::turns::{Fenced, Rest};
-use crate::{Bus, CmdResult, Control, QPN_LINE_BITS, line_of};
+use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, ModifyQpCmd,
     PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, RATE_GROUPS, Service, access,
@@ -23,7 +23,6 @@ pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 const MAX_PSN: u32 = 0xff_ffff;
 /// KEY-24: a controlled Q_Key.
 const CONTROLLED_QKEY: u32 = 1 << 31;
-const MAX_GENERATION: u16 = (1 << (24 - QPN_LINE_BITS)) - 1;
 /// Hop limit of a route whose own nobody has set.
 const ROUTE_HOP_LIMIT: u8 = 64;
 
@@ -33,7 +32,7 @@ impl QpRec {
         QpState::try_from(self.attr.qp_state()).unwrap_or(QpState::Err)
     }
 
-    fn service(&self) -> Service {
+    pub(crate) fn service(&self) -> Service {
         Service::try_from(self.create.service()).unwrap_or(Service::Rc)
     }
 
@@ -63,7 +62,7 @@ impl Control {
 
     /// The line of a QPN, if it names a QP of the function, and not one that had the line before.
     pub(crate) fn own_qp(&self, func: u8, qpn: u32) -> CmdResult<u32> {
-        let line = line_of(qpn);
+        let line = self.lines.index_of(qpn);
         if self.qp_ids.owns(func, line) && self.qpn_of(line) == qpn {
             Ok(line)
         } else {
@@ -73,7 +72,7 @@ impl Control {
 
     /// The QPN of the QP that has a line, or that had it last and is not quite gone.
     pub(crate) fn qpn_of(&self, line: u32) -> u32 {
-        u32::from(self.qps[line as usize].generation) << QPN_LINE_BITS | line
+        self.lines.qpn_of(line, self.qps[line as usize].generation)
     }
 
     pub(crate) fn create_qp<B: Bus>(
@@ -136,8 +135,10 @@ impl Control {
                 hal.probe_ring(func, base, stride << log_size)?;
             }
         }
-        let limit = self.qp_ids.limit();
-        let line = self.qp_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
+        let limit = self.max_qps();
+        let may_rest = service == Ok(Service::Rc) && !cmd.has_srq();
+        let line = self.lines.alloc(&mut self.qp_ids, func, may_rest);
+        let line = line.ok_or((AdminStatus::NoResources, limit))?;
         self.eqs[eq].users += 1;
         if cmd.is_target() {
             self.xrcds[cmd.xrcd() as usize] += 1;
@@ -156,6 +157,7 @@ impl Control {
             rate_group: 0,
             last_wqe: LastWqe::No,
             generation: self.qps[line as usize].generation,
+            rest: self.lines.enter(line, &self.qps[line as usize].rest),
         };
         self.write_qpc(hal, line, true, true);
         Ok(self.qpn_of(line))
@@ -186,7 +188,8 @@ impl Control {
     /// one, from the wire or from its process, reaches nobody.
     pub(crate) fn free_qp(&mut self, line: u32) {
         let rec = &mut self.qps[line as usize];
-        rec.generation = (rec.generation + 1) & MAX_GENERATION;
+        rec.generation = (rec.generation + 1) & self.lines.max_generation();
+        self.lines.leave(line);
         let create = &rec.create;
         if create.is_target() {
             self.xrcds[create.xrcd() as usize] -= 1;
@@ -327,12 +330,17 @@ impl Control {
         let init_sq = fresh || (from == QpState::Rtr && to == QpState::Rts);
         self.write_qpc(hal, line, init_sq, init_rq);
         let sends = !self.qps[line as usize].create.is_target();
+        let at = self.lines.line_of(line);
         if from == QpState::Rts && to == QpState::Sqd && sends {
-            hal.inject(PipeMsgKind::SqDrain, line);
+            hal.inject(PipeMsgKind::SqDrain, at);
         }
         if to == QpState::Err && from != QpState::Reset && sends {
-            hal.inject(PipeMsgKind::FlushSq, line);
-            hal.inject(PipeMsgKind::FlushRq, line);
+            if self.qps[line as usize].rest.is_cold {
+                self.want_line(line);
+            } else {
+                hal.inject(PipeMsgKind::FlushSq, at);
+                hal.inject(PipeMsgKind::FlushRq, at);
+            }
         }
         if to == QpState::Reset {
             self.qps[line as usize].last_wqe = LastWqe::No;
@@ -375,7 +383,7 @@ impl Control {
         rec.attr.set_qp_state(QpState::Sqe.into());
         rec.attr.set_sq_draining(false);
         self.write_qpc(hal, line, false, false);
-        hal.inject(PipeMsgKind::FlushSq, line);
+        hal.inject(PipeMsgKind::FlushSq, self.lines.line_of(line));
     }
 
     /// The port of a QP: the first one until it is set.
@@ -456,8 +464,17 @@ impl Control {
         (interval != 0).then_some(Rate { key, interval })
     }
 
-    /// Writes the hardware's context from the record. The source GID is resolved here.
-    pub(crate) fn write_qpc<B: Bus>(&self, hal: &mut Hal<B>, line: u32, init_sq: bool, init_rq: bool) {
+    /// Writes the hardware's context from the record, if the QP has its line.
+    pub(crate) fn write_qpc<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, init_sq: bool, init_rq: bool) {
+        if self.is_written_later(line, init_sq && init_rq) {
+            return;
+        }
+        let q = self.qpc_of(line);
+        hal.ctx_write_qpc(self.lines.line_of(line), q.as_bytes(), init_sq, init_rq);
+    }
+
+    /// The hardware's context, from the record. The source GID is resolved here.
+    pub(crate) fn qpc_of(&self, line: u32) -> Qpc {
         let rec = &self.qps[line as usize];
         let (c, a) = (&rec.create, &rec.attr);
         let mut q = Qpc::new();
@@ -501,7 +518,8 @@ impl Control {
         q.set_rate_limit(a.rate_limit());
         q.set_rate_group(rec.rate_group);
         q.set_rate_interval(self.rate_of(line, a).map_or(0, |rate| rate.interval));
-        hal.ctx_write_qpc(line, q.as_bytes(), init_sq, init_rq);
+        q.set_is_shared(self.lines.are_shared());
+        q
     }
 
     fn set_path(&self, q: &mut Qpc, a: &QpAttr) {

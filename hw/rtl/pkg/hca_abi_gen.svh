@@ -328,7 +328,9 @@ typedef enum logic [7:0] {
   HwEventSrqLimit = 8'd12,  // SRQ has fewer WQEs than its limit; cause: limit_tag.
   HwEventSrqError = 8'd13,  // List of an SRQ's slots cannot be read.
   HwEventMad = 8'd14,  // A management datagram for firmware has come.
-  HwEventQkeyViolation = 8'd15  // Datagram with a wrong Q_Key; cause: LID that it is from.
+  HwEventQkeyViolation = 8'd15,  // Datagram with a wrong Q_Key; cause: LID that it is from.
+  HwEventLineMiss = 8'd16,  // Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss.
+  HwEventPacketMiss = 8'd17  // Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
 } hw_event_kind_e;
 
 // Which unit saw a QP error: bits 23:16 of a hw_event's cause.
@@ -642,7 +644,25 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [1095:0]  reserved17;
+  logic [479:0]   reserved19;
+  logic [447:0]   record;  // restores: the rest, which is the hardware's own affair.
+  logic [7:0]     reserved18;
+  logic [23:0]    una_psn;  // restores: PSN with which that WQE begins.
+  logic [15:0]    rd_done;  // restores: READs and atomics completed.
+  logic [15:0]    una_wqe;  // restores: oldest send WQE that is not completed.
+  logic [15:0]    rq_pi;  // restores: producer index of the receive queue.
+  // restores: producer index of the send queue. From here on ctx_data reads what the QP was that had the
+  // row before the last write of a QP context: word 0 is what belongs here.
+  logic [15:0]    sq_pi;
+  logic [67:0]    reserved17;
+  // is_shared: the doors are shut for this QP, too, as for one that has not the row.
+  logic           is_shut;
+  // This write: the responder tells the peer which request it expects, as if a later one had come.
+  logic           asks_again;
+  // This write: both queues go on from the record, not from sq_psn, rq_psn and 0. With init_sq and init_rq.
+  logic           restores;
+  // Other QPs may have this row, too: whoever names one of them is reported (LINE_MISS, PACKET_MISS).
+  logic           is_shared;
   logic [23:0]    xrcd;  // XRC domain of a target.
   logic [7:0]     reserved16;
   // The QPN. Its low bits are the row, the others a generation: who names another one does not mean this

@@ -101,7 +101,7 @@ module hca_sq_sched
   logic [QpW-1:0]   ev_qpn_q;
   logic [SlotW-1:0] ev_slot_q;
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
-  logic             ev_hand_q, ev_idle_q;
+  logic             ev_hand_q, ev_idle_q, ev_restores_q;  // restores, EvQpc: goes on where it was
   logic [LaneW-1:0] ev_sl_q;
   logic [15:0]      ev_pi_q;
   push_t            ev_push_q;
@@ -219,7 +219,11 @@ module hca_sq_sched
       ev_qpc_q.log_stride    <= qpc_wr_i.qpc.sq_log_stride;
       ev_qpc_q.max_rd_atomic <= qpc_wr_i.qpc.max_rd_atomic;
       ev_qpc_q.gen           <= qpc_wr_i.qpc.qpn[23:QpW];
-      ev_ack_q.una_psn       <= qpc_wr_i.qpc.sq_psn;
+      ev_ack_q.una_psn       <= qpc_wr_i.qpc.restores ? qpc_wr_i.qpc.una_psn : qpc_wr_i.qpc.sq_psn;
+      ev_ack_q.una_wqe       <= qpc_wr_i.qpc.una_wqe;
+      ev_ack_q.rd_done       <= qpc_wr_i.qpc.rd_done;
+      ev_pi_q                <= qpc_wr_i.qpc.sq_pi;
+      ev_restores_q          <= qpc_wr_i.qpc.restores;
     end
   end
 
@@ -253,9 +257,9 @@ module hca_sq_sched
       row_new.halt = 1'b0;
       row_new.init = 1'b1;
       row_new.seq  = row.seq + 8'd1;
-      row_new.pi   = '0;
+      row_new.pi   = ev_restores_q ? ev_pi_q : '0;
       row_new.push = '0;
-      row_new.placed = '0;
+      row_new.placed = ev_restores_q ? ev_ack_q.rd_done : '0;
     end
     if (is_placed) row_new.placed = row.placed + 16'd1;
     if (ev_q == EvDb) begin
@@ -301,11 +305,11 @@ module hca_sq_sched
     ack_new.seq           = row_new.seq;
     ack_new.una_psn       = ev_ack_q.una_psn;
     ack_new.una_first_psn = ev_ack_q.una_psn;
-    if (is_ack) begin
-      ack_new.una_wqe       = ev_ack_q.una_wqe;
-      ack_new.una_first_psn = ev_ack_q.una_first_psn;
-      ack_new.rd_done       = ev_ack_q.rd_done;
+    if (is_ack || ev_restores_q) begin
+      ack_new.una_wqe = ev_ack_q.una_wqe;
+      ack_new.rd_done = ev_ack_q.rd_done;
     end
+    if (is_ack) ack_new.una_first_psn = ev_ack_q.una_first_psn;
   end
 
   always_comb begin
