@@ -128,25 +128,8 @@ package hca_pkg;
     logic [15:0]    ci;
   } eq_db_t;
 
-  // What a QP was, as it stands in qpc_t from sq_pi on. `st`: hca_rx_ctrl's own.
-  typedef struct packed {
-    logic [447:0] st;
-    logic [31:0]  una_psn;
-    logic [15:0]  rd_done;
-    logic [15:0]  una_wqe;
-    logic [15:0]  rq_pi;
-    logic [15:0]  sq_pi;
-  } qpc_record_t;
-
-  // ---- QP context write bus (from rtl/mgmt to every block that keeps a piece of the context) -----
-  // init_sq / init_rq: also reset the block's dynamic state of that queue from sq_psn / rq_psn and zero
-  // indices. A block may take its time (ready), but afterwards must act on the new context.
-  typedef struct packed {
-    logic           init_sq;
-    logic           init_rq;
-    logic [QpW-1:0] qpn;
-    qpc_t           qpc;
-  } qpc_wr_t;
+  // ---- QP contexts -----------------------------------------------------------------------------
+  `include "hca_context_types.svh"
 
   // ---- QPNs ----------------------------------------------------------------------------------------------
   // Low bits: the line, a row of every table. The others: a generation, which only the doors look at, where a QPN comes

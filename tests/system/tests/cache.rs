@@ -171,7 +171,7 @@ fn qps_take_turns_on_few_lines() {
 /// Sixty QPs of each card, and a cable that loses, damages, doubles and disorders.
 #[test]
 #[ignore = "long: make soak"]
-fn all_take_turns_over_a_bad_cable() {
+fn soak_all_take_turns_over_a_bad_cable() {
     for link in BOTH_LINKS {
         let mut bench = Bench::new(2, link, 60, rooms::bad_cable());
         (0..4).for_each(|number| bench.round(number));
