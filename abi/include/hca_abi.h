@@ -117,6 +117,13 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_GROUP_SMI_HEADS 0x2u
 /* First head of multicast groups. */
 #define HCA_GROUP_HASH_HEADS 0x40u
+/* Rows of the table RULE, and the most rules of a card. */
+#define HCA_RULES 0x20u
+/* Bytes of the longest Ethernet header: with a VLAN tag. A frame has so many more than the MTU at
+   most. */
+#define HCA_MAX_ETH_HEADER_BYTES 0x12u
+/* Bytes of the shortest. */
+#define HCA_MIN_ETH_HEADER_BYTES 0xeu
 /* VLs of a port, VL15 included. */
 #define HCA_VLS 0x10u
 /* VL of subnet management; as the VL of an SL: the SL is unusable for data. */
@@ -289,6 +296,7 @@ enum hca_service {
     HCA_SERVICE_UC = 1, /* Unreliable connection. */
     HCA_SERVICE_UD = 3, /* Unreliable datagram. */
     HCA_SERVICE_XRC = 5, /* Extended reliable connection. */
+    HCA_SERVICE_RAW = 7, /* Whole Ethernet frames. No opcode of the wire has these bits: inside the card alone. */
 };
 
 /* Path MTU: payload bytes of a packet. */
@@ -418,10 +426,13 @@ enum hca_hw_event_kind {
     HCA_HW_EVENT_KIND_SQ_DRAINED = 8, /* Send queue drained. */
     HCA_HW_EVENT_KIND_PORT = 9, /* Port changed. */
     HCA_HW_EVENT_KIND_QP_FLUSH_NEEDED = 10, /* Doorbell on a QP in ERR. */
-    HCA_HW_EVENT_KIND_PKEY_VIOLATION = 11, /* Packet with a wrong P_Key. */
+    HCA_HW_EVENT_KIND_PKEY_VIOLATION = 11, /* Packet with a wrong P_Key; cause: LID that it is from. */
     HCA_HW_EVENT_KIND_SRQ_LIMIT = 12, /* SRQ has fewer WQEs than its limit; cause: limit_tag. */
     HCA_HW_EVENT_KIND_SRQ_ERROR = 13, /* List of an SRQ's slots cannot be read. */
     HCA_HW_EVENT_KIND_MAD = 14, /* A management datagram for firmware has come. */
+    HCA_HW_EVENT_KIND_QKEY_VIOLATION = 15, /* Datagram with a wrong Q_Key; cause: LID that it is from. */
+    HCA_HW_EVENT_KIND_LINE_MISS = 16, /* Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss. */
+    HCA_HW_EVENT_KIND_PACKET_MISS = 17, /* Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request. */
 };
 
 /* Which unit saw a QP error: bits 23:16 of a hw_event's cause. */
@@ -438,6 +449,14 @@ enum hca_pipe_msg_kind {
     HCA_PIPE_MSG_KIND_FLUSH_RQ = 2, /* Complete every receive WQE of the QP with WR_FLUSH_ERR. */
 };
 
+/* Kinds of rules for received frames: ibv_flow_attr_type. */
+enum hca_rule_kind {
+    HCA_RULE_KIND_NORMAL = 0, /* What matches value and mask. */
+    HCA_RULE_KIND_ALL_DEFAULT = 1, /* What no other rule takes. */
+    HCA_RULE_KIND_MC_DEFAULT = 2, /* Frames to groups that no NORMAL rule takes. */
+    HCA_RULE_KIND_SNIFFER = 3, /* A copy of each, whoever has it. */
+};
+
 /* Tables behind the context port. */
 enum hca_ctx_table {
     HCA_CTX_TABLE_QPC = 0, /* qpc by QPN. */
@@ -449,6 +468,7 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_GID = 6, /* gid_row by port (from 0) * 16 + entry: source GIDs of datagrams. */
     HCA_CTX_TABLE_GROUP = 7, /* group_row by row: the first GROUP_HEADS are heads of lists. */
     HCA_CTX_TABLE_SRQC = 8, /* srqc by SRQN. */
+    HCA_CTX_TABLE_RULE = 9, /* rule_row by row, RULES of them. */
 };
 
 /* Commands of the context port. */
@@ -508,6 +528,8 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_DEALLOC_MW = 43, /* Free a memory window, bound or not: handle_cmd with any of its R_Keys. */
     HCA_ADMIN_OPCODE_ALLOC_XRCD = 44, /* Allocate an XRC domain: handle_result. */
     HCA_ADMIN_OPCODE_DEALLOC_XRCD = 45, /* Free an XRC domain: handle_cmd. */
+    HCA_ADMIN_OPCODE_CREATE_RULE = 46, /* Frames that match go to a raw QP: create_rule_cmd, handle_result. */
+    HCA_ADMIN_OPCODE_DESTROY_RULE = 47, /* They no longer do: handle_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -658,6 +680,8 @@ struct hca_sq_wqe_ctrl {
 #define HCA_SQ_WQE_CTRL_FENCE_BITS 1u
 #define HCA_SQ_WQE_CTRL_INLINE_DATA_LSB 11u
 #define HCA_SQ_WQE_CTRL_INLINE_DATA_BITS 1u
+#define HCA_SQ_WQE_CTRL_IP_CSUM_LSB 12u
+#define HCA_SQ_WQE_CTRL_IP_CSUM_BITS 1u
 #define HCA_SQ_WQE_CTRL_NUM_SGE_LSB 16u
 #define HCA_SQ_WQE_CTRL_NUM_SGE_BITS 8u
 #define HCA_SQ_WQE_CTRL_IMM_DATA_LSB 32u
@@ -959,6 +983,26 @@ struct hca_qpc {
 #define HCA_QPC_QPN_BITS 24u
 #define HCA_QPC_XRCD_LSB 928u
 #define HCA_QPC_XRCD_BITS 24u
+#define HCA_QPC_IS_SHARED_LSB 952u
+#define HCA_QPC_IS_SHARED_BITS 1u
+#define HCA_QPC_RESTORES_LSB 953u
+#define HCA_QPC_RESTORES_BITS 1u
+#define HCA_QPC_ASKS_AGAIN_LSB 954u
+#define HCA_QPC_ASKS_AGAIN_BITS 1u
+#define HCA_QPC_IS_SHUT_LSB 955u
+#define HCA_QPC_IS_SHUT_BITS 1u
+#define HCA_QPC_SQ_PI_LSB 1024u
+#define HCA_QPC_SQ_PI_BITS 16u
+#define HCA_QPC_RQ_PI_LSB 1040u
+#define HCA_QPC_RQ_PI_BITS 16u
+#define HCA_QPC_UNA_WQE_LSB 1056u
+#define HCA_QPC_UNA_WQE_BITS 16u
+#define HCA_QPC_RD_DONE_LSB 1072u
+#define HCA_QPC_RD_DONE_BITS 16u
+#define HCA_QPC_UNA_PSN_LSB 1088u
+#define HCA_QPC_UNA_PSN_BITS 24u
+#define HCA_QPC_RECORD_LSB 1120u
+#define HCA_QPC_RECORD_BITS 448u
 
 /* Memory protection table entry: row of a memory key in its function's key table, in host memory. key
    = index << 8 | tag; the upper bits of the index are the function, the others (MAX_LOG_KEYS) the row. */
@@ -1054,6 +1098,68 @@ struct hca_group_row {
 #define HCA_GROUP_ROW_QPN_BITS 24u
 #define HCA_GROUP_ROW_MGID_LSB 128u
 #define HCA_GROUP_ROW_MGID_BITS 128u
+
+/* A rule for received frames: whose `rule_key`, masked, is `value` goes to qpn, unless a rule with
+   precedence has it. */
+struct hca_rule_row {
+    uint8_t bytes[192];
+};
+#define HCA_RULE_ROW_BYTES 192u
+#define HCA_RULE_ROW_VALID_LSB 0u
+#define HCA_RULE_ROW_VALID_BITS 1u
+#define HCA_RULE_ROW_PORT_LSB 8u
+#define HCA_RULE_ROW_PORT_BITS 1u
+#define HCA_RULE_ROW_QPN_LSB 32u
+#define HCA_RULE_ROW_QPN_BITS 24u
+#define HCA_RULE_ROW_YIELDS_LSB 64u
+#define HCA_RULE_ROW_YIELDS_BITS 32u
+#define HCA_RULE_ROW_VALUE_LSB 512u
+#define HCA_RULE_ROW_VALUE_BITS 512u
+#define HCA_RULE_ROW_MASK_LSB 1024u
+#define HCA_RULE_ROW_MASK_BITS 512u
+
+/* What rules look at in a frame, numbers most significant byte first, as on the wire. What a frame
+   does not have is 0. */
+struct hca_rule_key {
+    uint8_t bytes[64];
+};
+#define HCA_RULE_KEY_BYTES 64u
+#define HCA_RULE_KEY_DMAC_LSB 0u
+#define HCA_RULE_KEY_DMAC_BITS 48u
+#define HCA_RULE_KEY_SMAC_LSB 48u
+#define HCA_RULE_KEY_SMAC_BITS 48u
+#define HCA_RULE_KEY_VLAN_LSB 96u
+#define HCA_RULE_KEY_VLAN_BITS 16u
+#define HCA_RULE_KEY_ETHER_TYPE_LSB 112u
+#define HCA_RULE_KEY_ETHER_TYPE_BITS 16u
+#define HCA_RULE_KEY_SRC_IP_LSB 128u
+#define HCA_RULE_KEY_SRC_IP_BITS 128u
+#define HCA_RULE_KEY_DST_IP_LSB 256u
+#define HCA_RULE_KEY_DST_IP_BITS 128u
+#define HCA_RULE_KEY_PROTO_LSB 384u
+#define HCA_RULE_KEY_PROTO_BITS 8u
+#define HCA_RULE_KEY_TOS_LSB 392u
+#define HCA_RULE_KEY_TOS_BITS 8u
+#define HCA_RULE_KEY_TTL_LSB 400u
+#define HCA_RULE_KEY_TTL_BITS 8u
+#define HCA_RULE_KEY_HAS_VLAN_LSB 408u
+#define HCA_RULE_KEY_HAS_VLAN_BITS 1u
+#define HCA_RULE_KEY_IS_IPV4_LSB 409u
+#define HCA_RULE_KEY_IS_IPV4_BITS 1u
+#define HCA_RULE_KEY_IS_IPV6_LSB 410u
+#define HCA_RULE_KEY_IS_IPV6_BITS 1u
+#define HCA_RULE_KEY_IS_TCP_LSB 411u
+#define HCA_RULE_KEY_IS_TCP_BITS 1u
+#define HCA_RULE_KEY_IS_UDP_LSB 412u
+#define HCA_RULE_KEY_IS_UDP_BITS 1u
+#define HCA_RULE_KEY_IP_FLAGS_LSB 413u
+#define HCA_RULE_KEY_IP_FLAGS_BITS 2u
+#define HCA_RULE_KEY_SRC_PORT_LSB 416u
+#define HCA_RULE_KEY_SRC_PORT_BITS 16u
+#define HCA_RULE_KEY_DST_PORT_LSB 432u
+#define HCA_RULE_KEY_DST_PORT_BITS 16u
+#define HCA_RULE_KEY_FLOW_LABEL_LSB 448u
+#define HCA_RULE_KEY_FLOW_LABEL_BITS 24u
 
 /* Completion queue context. */
 struct hca_cqc {
@@ -1377,6 +1483,27 @@ struct hca_mcast_cmd {
 #define HCA_MCAST_CMD_QPN_BITS 24u
 #define HCA_MCAST_CMD_MGID_LSB 128u
 #define HCA_MCAST_CMD_MGID_BITS 128u
+
+/* CREATE_RULE: of function 0 alone. Rules of the same rank do not shut each other out: each gets a
+   copy. */
+struct hca_create_rule_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_CREATE_RULE_CMD_BYTES 248u
+#define HCA_CREATE_RULE_CMD_QPN_LSB 0u
+#define HCA_CREATE_RULE_CMD_QPN_BITS 24u
+#define HCA_CREATE_RULE_CMD_KIND_LSB 32u
+#define HCA_CREATE_RULE_CMD_KIND_BITS 8u
+#define HCA_CREATE_RULE_CMD_PORT_NUM_LSB 40u
+#define HCA_CREATE_RULE_CMD_PORT_NUM_BITS 8u
+#define HCA_CREATE_RULE_CMD_PRIORITY_LSB 48u
+#define HCA_CREATE_RULE_CMD_PRIORITY_BITS 16u
+#define HCA_CREATE_RULE_CMD_GOES_ON_LSB 64u
+#define HCA_CREATE_RULE_CMD_GOES_ON_BITS 1u
+#define HCA_CREATE_RULE_CMD_VALUE_LSB 128u
+#define HCA_CREATE_RULE_CMD_VALUE_BITS 512u
+#define HCA_CREATE_RULE_CMD_MASK_LSB 640u
+#define HCA_CREATE_RULE_CMD_MASK_BITS 512u
 
 /* Address vector: ibv_ah_attr and the destination MAC address. */
 struct hca_ah_attr {

@@ -16,7 +16,7 @@ fn main() {
 fn structures(to: &Path) {
     let bindings = bindgen::Builder::default()
         .header_contents("cma.h", "#include <rdma/rdma_cma.h>\n")
-        .allowlist_type("(ibv|rdma)_.*")
+        .allowlist_type("(ibv|rdma|verbs)_.*")
         .allowlist_type("(sockaddr|addrinfo).*")
         .allowlist_var("(IBV|RDMA|RAI)_.*")
         .allowlist_function(

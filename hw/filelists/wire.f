@@ -10,6 +10,10 @@ hw/rtl/wire/hca_rx_l3.sv
 hw/rtl/wire/hca_rx_crc.sv
 hw/rtl/wire/hca_rx_parse.sv
 hw/rtl/wire/hca_rx_delay.sv
+hw/rtl/wire/hca_rx_match.sv
+hw/rtl/wire/hca_rx_steer.sv
+hw/rtl/wire/hca_frame_sums.sv
+hw/rtl/wire/hca_tx_csum.sv
 hw/rtl/wire/hca_rx_room.sv
 hw/rtl/wire/hca_rx_buf.sv
 hw/rtl/wire/hca_rx_wire.sv

@@ -2,7 +2,8 @@
 //! address 0 on. The words behind the reset vector are the head (see `firmware/hca-fw/src/start.rs`): magic, where the
 //! first values of data are, bytes of the image, version, SHA-256 of the image with this field zero.
 //!
-//! Without Rust's library for the target there is no image: what runs firmware natively needs none.
+//! Without Rust's library for the target there is no image: what runs firmware natively needs none. Nor is there one of
+//! a card with more than 1,024 lines, whose tables the core's memory does not hold.
 
 use std::env;
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ fn main() {
     for path in ["firmware", "abi", "Cargo.toml", "Cargo.lock"] {
         println!("cargo:rerun-if-changed={}", root.join(path).display());
     }
+    println!("cargo:rerun-if-env-changed=HCA_VSIM_LINES");
     let image = if is_clippy() { None } else { build(root, &out) };
     let image = image.unwrap_or_default();
     fs::write(out.join("image.bin"), &image.bytes).expect("OUT_DIR is writable");
@@ -70,6 +72,13 @@ fn build(root: &Path, out: &Path) -> Option<Image> {
     if !Path::new(String::from_utf8_lossy(&libdir).trim()).exists() {
         println!(
             "cargo:warning=no firmware for the soft core: run 'rustup target add {TARGET}', touch this build script"
+        );
+        return None;
+    }
+    // The core's memory is that of a card with as many lines as are built without being told.
+    if let Some(lines) = env::var("HCA_VSIM_LINES").ok().filter(|lines| lines != "1024") {
+        println!(
+            "cargo:warning=no firmware for the soft core: with HCA_VSIM_LINES={lines} it does not fit, 1024 is the most"
         );
         return None;
     }

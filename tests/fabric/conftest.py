@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from ipaddress import IPv6Address
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,10 @@ class Fabric(Simulator):
     def port(self, card):
         """The port of a card, as its driver sees it."""
         return self.info(card)["ports"][0]
+
+    def guid(self, card):
+        """GUID of the port of a card."""
+        return int(IPv6Address(self.port(card)["gids"][0])) & (1 << 64) - 1
 
     def stat(self, card, what):
         """A line of ibstat."""

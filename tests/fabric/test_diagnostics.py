@@ -147,12 +147,13 @@ def test_ping(net):
 
 
 def test_port_disabled_and_enabled(net):
-    """ibportstate: a port of a switch is switched off, its card sees it; switched on, it comes up again."""
+    """MGMT-7, ibportstate: a port of a switch is switched off, its card sees it; switched on, it comes up again."""
     sw1 = net.switches()["sw1"]
     assert "LinkState:.......................Active" in net.ask(1, "ibportstate", sw1["lid"], 2)
     net.ask(1, "ibportstate", sw1["lid"], 2, "disable")
     assert net.ports()["sw1:2"] == "DOWN"
     assert "PhysLinkState:...................Disabled" in net.ask(1, "ibportstate", sw1["lid"], 2)
+    assert "PhysLinkState:...................Polling" in net.ask(1, "ibportstate", sw1["lid"], 5), "no cable"
     watch = net.start(3, "sh", "-c", "until ibstat | grep -q 'State: Down'; do sleep 0.1; done")
     assert watch.done().code == 0
     net.ask(1, "ibportstate", sw1["lid"], 2, "enable")

@@ -33,7 +33,7 @@ static int server(void)
 	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *where;
 	struct rdma_cm_id *listener, *id;
 	struct ibv_srq_init_attr srq = {.attr = {.max_wr = COUNT, .max_sge = 1}};
-	struct ibv_srq_init_attr_ex other = {.comp_mask = IBV_SRQ_INIT_ATTR_TYPE, .srq_type = IBV_SRQT_XRC};
+	struct ibv_srq_init_attr_ex other = {.comp_mask = IBV_SRQ_INIT_ATTR_TYPE, .srq_type = IBV_SRQT_TM};
 	struct ibv_qp_init_attr attr = queues();
 	struct ibv_wc wc;
 	struct ibv_mr *mr;

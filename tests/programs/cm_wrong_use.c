@@ -64,6 +64,7 @@ static void calls_with(struct rdma_cm_id *id, int error)
 	FAILS(error, rdma_connect(id, &param));
 	FAILS(error, rdma_accept(id, &param));
 	FAILS(error, rdma_reject(id, NULL, 0));
+	FAILS(error, rdma_reject_ece(id, NULL, 0));
 	FAILS(error, rdma_establish(id));
 	FAILS(error, rdma_disconnect(id));
 	FAILS(error, rdma_notify(id, IBV_EVENT_COMM_EST));
@@ -114,6 +115,10 @@ static void null_arguments(struct rdma_event_channel *channel, struct rdma_cm_id
 	FAILS(EINVAL, rdma_create_ep(&out, NULL, NULL, NULL));
 	QUIET(rdma_freeaddrinfo(NULL));
 	QUIET(rdma_free_devices(NULL));
+	struct ibv_context **list = rdma_get_devices(NULL);
+	expect("rdma_get_devices", list != NULL, 1, 0);
+	rdma_free_devices(list);
+	expect("rdma_event_str", strcmp(rdma_event_str(99), "UNKNOWN EVENT"), 0, 0);
 }
 
 // Steps before their time, twice, or too late.

@@ -6,6 +6,7 @@ from pathlib import Path
 import pages
 import pytest
 import report
+import store
 from cards import Simulator
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -15,11 +16,30 @@ TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 def pytest_configure(config):
     config.addinivalue_line("markers", "quick: a representative of its kind; the quick ones are part of make test")
     if config.getoption("write_docs") and config.getoption("numprocesses", None):
-        raise pytest.UsageError("--write-docs lists programs in the order in which they ran: it needs a run without -n")
+        raise pytest.UsageError("--write-docs writes files that all tests share: it needs a run without -n")
+    config.ran = {}
+    config.commit = store.commit(ROOT)
+    config.pluginmanager.register(Results(config), "results of programs")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--write-docs", action="store_true", help="write the tables of docs/programs.md")
+    parser.addoption("--write-docs", action="store_true",
+                     help="keep what has run in results.json, and write the tables of docs/programs.md")
+
+
+class Results:
+    """Keeps the line of each test when it has ended: a run that is stopped has not been for nothing."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def pytest_runtest_logreport(self, report):
+        line = store.line_of(report, self.config.commit)
+        if line is None:
+            return
+        self.config.ran[line["test"]] = line
+        if self.config.getoption("write_docs"):
+            store.change(lambda kept: kept | {line["test"]: line})
 
 
 @pytest.fixture(scope="session")
@@ -77,18 +97,27 @@ def is_whole(session, stats):
     return files == set(here.glob("test_*.py")) and not any(stats.get(outcome) for outcome in bad)
 
 
+def pytest_collection_modifyitems(session, config, items):
+    """Before any is left out: the tests that there are."""
+    config.collected = {store.name_of(item.nodeid) for item in items}
+
+
 def pytest_sessionfinish(session):
-    """After a whole run docs/programs.md lists what has run."""
-    stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
-    if not is_whole(session, stats) or session.config.getoption("numprocesses", None):
+    """docs/programs.md lists what has run; after a whole run it must be the same as before."""
+    config = session.config
+    if config.getoption("numprocesses", None) or not config.ran:
         return
-    found = [row for row in report.rows(stats) if row[0]["program"] != "pyverbs"]  # those have tables of their own
-    text = pages.table(["Program", "Link", "Options", "Result"], report.summary(found))
-    if session.config.getoption("write_docs"):
-        pages.write("programs", text)
-    elif pages.read("programs") != text:
-        session.config.stale = True
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if config.getoption("write_docs"):
+        files = {test.split("::")[0] for test in config.collected}
+        whole = not any("::" in word for word in config.args)  # a file of which all tests were collected
+        kept = store.change(lambda kept: store.without(kept, lambda test: whole and test.split("::")[0] in files
+                                                       and test not in config.collected))
+        headings = ["Program", "Link", "Options", "Result", "Last run"]
+        pages.write("programs", pages.table(headings, store.summary(kept)))
+    elif is_whole(session, config.pluginmanager.get_plugin("terminalreporter").stats):
+        if store.told(store.load()) != store.told(config.ran):
+            config.stale = True
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter, config):

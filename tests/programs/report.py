@@ -45,18 +45,6 @@ def lines(found):
         yield [cells["program"], cells["options"], cells["link"], words, f"{seconds:.1f}"]
 
 
-def summary(found):
-    """Programs and results, with all options and links that gave them: [[program, link, options, result]]."""
-    links = {}
-    for cells, outcome, _ in found:
-        key = (cells["program"], result(cells, outcome), cells["options"])
-        links.setdefault(key, set()).add(cells["link"])
-    options = {}
-    for (program, words, option), where in links.items():
-        options.setdefault((program, ", ".join(sorted(where)), words), []).append(f"`{option}`" if option else "none")
-    return [[f"`{program}`", where, "; ".join(of), words] for (program, where, words), of in options.items()]
-
-
 def aligned(lines, headings=HEADINGS):
     """Markdown that a terminal shows well, too."""
     lines = [[cell.replace("|", "\\|") for cell in line] for line in [headings, *lines]]

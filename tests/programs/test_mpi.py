@@ -1,4 +1,4 @@
-"""Open MPI over UCX: ranks on cards of their own, behind switches."""
+"""Open MPI and MPICH over UCX: ranks on cards of their own, behind switches."""
 
 import os
 import re
@@ -64,3 +64,24 @@ def test_bench(simulators, row, words):
     simulator = simulators(**FOUR)
     done = mpirun(simulator, RC, 4, PYTHON, "-m", "mpi4py.bench", *words)
     assert done.code == 0, done
+
+
+@pytest.mark.parametrize(("transports", "options", "ranks"),
+                         [(RC, FOUR, 4), (UD, FOUR, 4), (RC, THREE, 3), (RC, LOSSY, 2)],
+                         ids=lambda value: value["topology"].stem if isinstance(value, dict) else str(value))
+def test_mpich(simulators, row, transports, options, ranks):
+    """MPICH of Debian is built for UCX, and takes it for ranks of one machine, too, where nothing else is allowed."""
+    name = options["topology"].stem
+    row("MPICH", f"{ranks} ranks, {name}, {transports}: point to point, collectives", LINK[name])
+    simulator = simulators(**options)
+    before = simulator.sent(*range(ranks))
+    on_card = f'exec "{simulator.hca}" run --dir "{simulator.sockets}" --card $PMI_RANK -- "$@"'
+    program = Program(["mpiexec.mpich", "-n", str(ranks), "sh", "-c", on_card, "rank"], [PYTHON, HERE / "mpich_end.py"],
+                      os.environ | {"UCX_TLS": f"{transports},self", "UCX_NET_DEVICES": "hca0:1",
+                                    "MPIR_CVAR_NOLOCAL": "1", "PYTHONDONTWRITEBYTECODE": "1"}, simulator.folder)
+    simulator.programs.append(program)
+    done = program.done()
+    assert done.code == 0, done
+    found = re.findall(rf"rank (\d) of {ranks}: all right", done.text)
+    assert sorted(map(int, found)) == list(range(ranks)), done
+    assert_crossed(simulator, before, 100)

@@ -178,6 +178,29 @@ def test_wrong_use(simulators, row, tmp_path, link):
     assert done.code == 0 and " 0 wrong answers" in done.text, done
 
 
+def test_wrong_use_is_of_every_call():
+    """CM-4: no call of librdmacm is left out of cm_wrong_use.c, none of rsockets' of rs_wrong_use.c, rs_calls.c."""
+    here = pathlib.Path(__file__).parent
+    names = (here.parent.parent / "driver/hca-rdmacm/exports.txt").read_text(encoding="utf-8")
+    names = set(re.findall(r"\b(r[a-z]\w+)\b", names))
+    texts = "".join((here / f"{name}.c").read_text(encoding="utf-8") for name in
+                    ("cm_wrong_use", "rs_wrong_use", "rs_calls"))
+    assert len(names) > 60 and not {name for name in names if not re.search(rf"\b{name}\(", texts)}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("link", LINKS)
+def test_statements(simulators, row, tmp_path, link):
+    """CM-1 to CM-7, CM-10 to CM-16, CM-20 to CM-23, CM-25 to CM-30, CM-32 to CM-42, CM-45 to CM-49, CM-52 to CM-61,
+    CM-65 to CM-68, CM-70, ACC-10: each as cm_statements.c names it where it looks. CM-43 is iWARP's."""
+    row("what every call promises", "", link)
+    program = tmp_path / "cm_statements"
+    source = pathlib.Path(__file__).with_name("cm_statements.c")
+    subprocess.run(["cc", "-Wall", "-Werror", "-pthread", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
+    done = simulators(link=link).run(0, program)
+    assert done.code == 0 and " 0 do not hold" in done.text, done
+
+
 @pytest.mark.parametrize("link", [LINKS[0], pytest.param(LINKS[1], marks=pytest.mark.quick)])
 def test_shared_receive_queue(hca, row, tmp_path, link):
     """CM-46, CM-50, CM-65: an id's SRQ, from which its QP receives, by the calls of rdma_verbs.h."""
@@ -193,16 +216,19 @@ def test_shared_receive_queue(hca, row, tmp_path, link):
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("victim", ["server", "client"])
 def test_killed(simulators, row, link, victim):
-    """SIGKILL in mid-run, on either side. No DREQ comes of a process that is gone: the other one, which sends nothing,
-    may wait for ever, and is killed, too. Nothing is left then, and the next pair connects."""
+    """SIGKILL in mid-run, on either side: the other one, which may send nothing, is told DISCONNECTED (event 10), as by
+    a kernel's connection manager; or its READ fails, if one is under way. Nothing is left then, and
+    the next pair connects."""
     row("rping", f"{victim} ended by SIGKILL in mid-run", link)
     sim = simulators(link=link)
     server = sim.start(0, "rping", "-s", "-a", SERVER, "-v", live=True)
     server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
     client = sim.start(1, "rping", "-c", "-a", SERVER, "-C", 1000000, "-v", live=True)
     client.prints("ping data: rdma-ping-20")
-    for program in (server, client) if victim == "server" else (client, server):
-        program.kill()
+    killed, other = (server, client) if victim == "server" else (client, server)
+    killed.kill()
+    other.prints("DISCONNECT EVENT|completion failed status 1[12]")
+    assert other.done().code != -9
     sim.wait_holds_nothing()
     server = sim.start(0, "rping", "-s", "-a", SERVER, "-C", 3, "-v")
     server.wait_until(lambda: listens_by_cm(server.pid), "it listened")

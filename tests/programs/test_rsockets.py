@@ -178,7 +178,8 @@ def test_nobody_listens(simulators, row):
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("victim", ["server", "client"])
 def test_killed(simulators, row, link, victim):
-    """SIGKILL in mid-run, on either side. Who sends hears of it; nothing is left, and the next pair connects."""
+    """SIGKILL in mid-run, on either side. Who sends hears of it, and so does who only waits for data; nothing is left,
+    and the next pair connects."""
     row("rstream", f"{victim} ended by SIGKILL in mid-run", link)
     sim = simulators(link=link)
     # Latency: both send in turns, so the other one waits, or sends to nobody.
@@ -186,8 +187,9 @@ def test_killed(simulators, row, link, victim):
     before = sim.sent(1)[0]
     client = sim.start(1, "rstream", "-s", SERVER, "-S", 64, "-I", 1000000, "-C", 1)
     client.wait_until(lambda: sim.sent(1)[0] > before + 200, "it was in mid-run")
-    for program in (server, client) if victim == "server" else (client, server):
-        program.kill()
+    killed, other = (server, client) if victim == "server" else (client, server)
+    killed.kill()
+    assert other.done().code != -signal.SIGKILL
     sim.wait_holds_nothing()
     words = rstream("-S", 1000, "-I", 2, "-C", 3, "-T", "v")
     server = started(sim, 0, *words[0])

@@ -43,6 +43,9 @@ GROUP_ROWS = 0x200
 GROUP_HEADS = 0x80
 GROUP_SMI_HEADS = 0x2
 GROUP_HASH_HEADS = 0x40
+RULES = 0x20
+MAX_ETH_HEADER_BYTES = 0x12
+MIN_ETH_HEADER_BYTES = 0xe
 VLS = 0x10
 MGMT_VL = 0xf
 VL_ARB_ENTRIES = 0x40
@@ -102,6 +105,7 @@ LNH_IBA_GLOBAL = 0x3
 QPN_GSI = 0x1
 LID_PERMISSIVE = 0xffff
 MAD_CLASS_PERF = 0x4
+MAD_CLASS_BM = 0x5
 MAD_GET = 0x1
 MAD_SET = 0x2
 MAD_TRAP_REPRESS = 0x7
@@ -191,6 +195,7 @@ class Service(enum.IntEnum):
     UC = 0x1
     UD = 0x3
     XRC = 0x5
+    RAW = 0x7
 
 
 class Mtu(enum.IntEnum):
@@ -335,6 +340,9 @@ class HwEventKind(enum.IntEnum):
     SRQ_LIMIT = 0xc
     SRQ_ERROR = 0xd
     MAD = 0xe
+    QKEY_VIOLATION = 0xf
+    LINE_MISS = 0x10
+    PACKET_MISS = 0x11
 
 
 class HwEventWho(enum.IntEnum):
@@ -353,6 +361,15 @@ class PipeMsgKind(enum.IntEnum):
     FLUSH_RQ = 0x2
 
 
+class RuleKind(enum.IntEnum):
+    """Kinds of rules for received frames: ibv_flow_attr_type."""
+
+    NORMAL = 0x0
+    ALL_DEFAULT = 0x1
+    MC_DEFAULT = 0x2
+    SNIFFER = 0x3
+
+
 class CtxTable(enum.IntEnum):
     """Tables behind the context port."""
 
@@ -365,6 +382,7 @@ class CtxTable(enum.IntEnum):
     GID = 0x6
     GROUP = 0x7
     SRQC = 0x8
+    RULE = 0x9
 
 
 class CtxCmd(enum.IntEnum):
@@ -427,6 +445,8 @@ class AdminOpcode(enum.IntEnum):
     DEALLOC_MW = 0x2b
     ALLOC_XRCD = 0x2c
     DEALLOC_XRCD = 0x2d
+    CREATE_RULE = 0x2e
+    DESTROY_RULE = 0x2f
 
 
 class AdminStatus(enum.IntEnum):
@@ -680,6 +700,7 @@ STRUCTS = {
             "solicited": (9, 1),
             "fence": (10, 1),
             "inline_data": (11, 1),
+            "ip_csum": (12, 1),
             "num_sge": (16, 8),
             "imm_data": (32, 32),
             "length": (64, 32),
@@ -847,6 +868,16 @@ STRUCTS = {
             "rate_group": (888, 8),
             "qpn": (896, 24),
             "xrcd": (928, 24),
+            "is_shared": (952, 1),
+            "restores": (953, 1),
+            "asks_again": (954, 1),
+            "is_shut": (955, 1),
+            "sq_pi": (1024, 16),
+            "rq_pi": (1040, 16),
+            "una_wqe": (1056, 16),
+            "rd_done": (1072, 16),
+            "una_psn": (1088, 24),
+            "record": (1120, 448),
         },
     },
     "mpt": {
@@ -903,6 +934,40 @@ STRUCTS = {
             "next": (16, 16),
             "qpn": (32, 24),
             "mgid": (128, 128),
+        },
+    },
+    "rule_row": {
+        "bytes": 192,
+        "fields": {
+            "valid": (0, 1),
+            "port": (8, 1),
+            "qpn": (32, 24),
+            "yields": (64, 32),
+            "value": (512, 512),
+            "mask": (1024, 512),
+        },
+    },
+    "rule_key": {
+        "bytes": 64,
+        "fields": {
+            "dmac": (0, 48),
+            "smac": (48, 48),
+            "vlan": (96, 16),
+            "ether_type": (112, 16),
+            "src_ip": (128, 128),
+            "dst_ip": (256, 128),
+            "proto": (384, 8),
+            "tos": (392, 8),
+            "ttl": (400, 8),
+            "has_vlan": (408, 1),
+            "is_ipv4": (409, 1),
+            "is_ipv6": (410, 1),
+            "is_tcp": (411, 1),
+            "is_udp": (412, 1),
+            "ip_flags": (413, 2),
+            "src_port": (416, 16),
+            "dst_port": (432, 16),
+            "flow_label": (448, 24),
         },
     },
     "cqc": {
@@ -1105,6 +1170,18 @@ STRUCTS = {
         "fields": {
             "qpn": (0, 24),
             "mgid": (128, 128),
+        },
+    },
+    "create_rule_cmd": {
+        "bytes": 248,
+        "fields": {
+            "qpn": (0, 24),
+            "kind": (32, 8),
+            "port_num": (40, 8),
+            "priority": (48, 16),
+            "goes_on": (64, 1),
+            "value": (128, 512),
+            "mask": (640, 512),
         },
     },
     "ah_attr": {

@@ -86,6 +86,7 @@ wire_consts! {
     QPN_GSI "QP number of the general services QP.";
     LID_PERMISSIVE "Destination LID of a packet for whoever is at the other end.";
     MAD_CLASS_PERF "Management class of performance management.";
+    MAD_CLASS_BM "Management class of baseboard management.";
     MAD_GET "Method of a request to read an attribute.";
     MAD_SET "Method of a request to change an attribute.";
     MAD_TRAP_REPRESS "Method by which a trap is not sent again.";

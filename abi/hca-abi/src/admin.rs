@@ -17,6 +17,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &ResizeCqCmd::TABLE,
     &CreateQpCmd::TABLE,
     &McastCmd::TABLE,
+    &CreateRuleCmd::TABLE,
     &AhAttr::TABLE,
     &QpAttr::TABLE,
     &ModifyQpCmd::TABLE,
@@ -213,6 +214,26 @@ layout! {
         qpn set_qpn: u32 [0, 0, 24] "MC-1";
         /// The group, bytes as on the wire; first byte 0xff, or ::ffff:224.0.0.0/4.
         mgid set_mgid: [u8; 16] [16, 0, 128] "ADDR-13";
+    }
+}
+
+layout! {
+    /// CREATE_RULE: of function 0 alone. Rules of the same rank do not shut each other out: each gets a copy.
+    CreateRuleCmd("create_rule_cmd", 248, Software) {
+        /// A raw QP.
+        qpn set_qpn: u32 [0, 0, 24] "V-155";
+        /// rule_kind.
+        kind set_kind: u8 [4, 0, 8] "V-155";
+        /// Port, from 1: that of the QP.
+        port_num set_port_num: u8 [5, 0, 8] "V-155";
+        /// The smaller goes first.
+        priority set_priority: u16 [6, 0, 16] "V-155";
+        /// Frames go to rules of lower rank, too (DONT_TRAP): NORMAL only.
+        goes_on set_goes_on: bool [8, 0, 1] "V-155";
+        /// NORMAL: what the masked rule_key of a frame is.
+        value set_value: [u8; 64] [16, 0, 512] "V-155";
+        /// NORMAL: bits of the key that count.
+        mask set_mask: [u8; 64] [80, 0, 512] "V-155";
     }
 }
 

@@ -31,7 +31,9 @@ impl AdminOpcode {
             | Self::SetPkey
             | Self::SetLink
             | Self::SetVlArb
-            | Self::SetSl2vl => true,
+            | Self::SetSl2vl
+            | Self::CreateRule
+            | Self::DestroyRule => true,
             Self::Nop
             | Self::QueryDevice
             | Self::QueryPort

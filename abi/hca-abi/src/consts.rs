@@ -99,6 +99,14 @@ abi_consts! {
         /// First head of multicast groups.
         GROUP_HASH_HEADS = 64,
     }
+    "Raw packets" {
+        /// Rows of the table RULE, and the most rules of a card.
+        RULES = 32,
+        /// Bytes of the longest Ethernet header: with a VLAN tag. A frame has so many more than the MTU at most.
+        MAX_ETH_HEADER_BYTES = 18,
+        /// Bytes of the shortest.
+        MIN_ETH_HEADER_BYTES = 14,
+    }
     "Link" {
         /// VLs of a port, VL15 included.
         VLS = 16,

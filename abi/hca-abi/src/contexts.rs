@@ -11,6 +11,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &Forget::TABLE,
     &GidRow::TABLE,
     &GroupRow::TABLE,
+    &RuleRow::TABLE,
+    &RuleKey::TABLE,
     &Cqc::TABLE,
     &Eqc::TABLE,
     &Srqc::TABLE,
@@ -125,6 +127,27 @@ layout! {
         qpn set_qpn: u32 [112, 0, 24];
         /// XRC domain of a target.
         xrcd set_xrcd: u32 [116, 0, 24] "SPEC-3";
+        /// Other QPs may have this row, too: whoever names one of them is reported (LINE_MISS, PACKET_MISS).
+        is_shared set_is_shared: bool [119, 0, 1];
+        /// This write: both queues go on from the record, not from sq_psn, rq_psn and 0. With init_sq and init_rq.
+        restores set_restores: bool [119, 1, 1];
+        /// This write: the responder tells the peer which request it expects, as if a later one had come.
+        asks_again set_asks_again: bool [119, 2, 1];
+        /// is_shared: the doors are shut for this QP, too, as for one that has not the row.
+        is_shut set_is_shut: bool [119, 3, 1];
+        /// restores: producer index of the send queue. From here on ctx_data reads what the QP was that had the row
+        /// before the last write of a QP context: word 0 is what belongs here.
+        sq_pi set_sq_pi: u16 [128, 0, 16];
+        /// restores: producer index of the receive queue.
+        rq_pi set_rq_pi: u16 [130, 0, 16];
+        /// restores: oldest send WQE that is not completed.
+        una_wqe set_una_wqe: u16 [132, 0, 16];
+        /// restores: READs and atomics completed.
+        rd_done set_rd_done: u16 [134, 0, 16];
+        /// restores: PSN with which that WQE begins.
+        una_psn set_una_psn: u32 [136, 0, 24];
+        /// restores: the rest, which is the hardware's own affair.
+        record set_record: [u8; 56] [140, 0, 448];
     }
 }
 
@@ -221,6 +244,68 @@ layout! {
         qpn set_qpn: u32 [4, 0, 24];
         /// Group, bytes as on the wire.
         mgid set_mgid: [u8; 16] [16, 0, 128] "ADDR-13";
+    }
+}
+
+layout! {
+    /// A rule for received frames: whose `rule_key`, masked, is `value` goes to qpn, unless a rule with precedence
+    /// has it.
+    RuleRow("rule_row", 192, Hardware) {
+        /// There is one.
+        valid set_valid: bool [0, 0, 1];
+        /// Port, from 0.
+        port set_port: u8 [1, 0, 1] "V-155";
+        /// QPN of a raw QP.
+        qpn set_qpn: u32 [4, 0, 24];
+        /// Rows, a bit each: if one of them matches, this rule does not get the frame.
+        yields set_yields: u32 [8, 0, 32] "V-155";
+        /// What the masked key is.
+        value set_value: [u8; 64] [64, 0, 512];
+        /// Bits of the key that count.
+        mask set_mask: [u8; 64] [128, 0, 512];
+    }
+}
+
+layout! {
+    /// What rules look at in a frame, numbers most significant byte first, as on the wire. What a frame does not have
+    /// is 0.
+    RuleKey("rule_key", 64, Hardware) {
+        /// Destination MAC address.
+        dmac set_dmac: [u8; 6] [0, 0, 48];
+        /// Source MAC address.
+        smac set_smac: [u8; 6] [6, 0, 48];
+        /// VLAN tag: priority, DEI, identifier.
+        vlan set_vlan: [u8; 2] [12, 0, 16];
+        /// EtherType, of what is behind the VLAN tag.
+        ether_type set_ether_type: [u8; 2] [14, 0, 16];
+        /// IPv6: source address. IPv4: in the first four bytes.
+        src_ip set_src_ip: [u8; 16] [16, 0, 128];
+        /// Destination address, as the source.
+        dst_ip set_dst_ip: [u8; 16] [32, 0, 128];
+        /// IPv4: protocol. IPv6: next header.
+        proto set_proto: u8 [48, 0, 8];
+        /// Type of service, traffic class.
+        tos set_tos: u8 [49, 0, 8];
+        /// Time to live, hop limit.
+        ttl set_ttl: u8 [50, 0, 8];
+        /// It has a VLAN tag.
+        has_vlan set_has_vlan: bool [51, 0, 1];
+        /// It is IPv4, version and header length right.
+        is_ipv4 set_is_ipv4: bool [51, 1, 1];
+        /// It is IPv6.
+        is_ipv6 set_is_ipv6: bool [51, 2, 1];
+        /// It carries TCP, and is the first fragment of its packet or the only one.
+        is_tcp set_is_tcp: bool [51, 3, 1];
+        /// The same of UDP.
+        is_udp set_is_udp: bool [51, 4, 1];
+        /// IPv4: bits of the flags: 0 more fragments, 1 do not fragment.
+        ip_flags set_ip_flags: u8 [51, 5, 2];
+        /// Source port of TCP or UDP.
+        src_port set_src_port: [u8; 2] [52, 0, 16];
+        /// Destination port.
+        dst_port set_dst_port: [u8; 2] [54, 0, 16];
+        /// IPv6: flow label, in the lower 20 bits.
+        flow_label set_flow_label: [u8; 3] [56, 0, 24];
     }
 }
 

@@ -22,6 +22,7 @@ pub const ENUMS: &[&EnumDef] = &[
     &HwEventKind::TABLE,
     &HwEventWho::TABLE,
     &PipeMsgKind::TABLE,
+    &RuleKind::TABLE,
     &CtxTable::TABLE,
     &CtxCmd::TABLE,
     &DmaCmd::TABLE,
@@ -166,6 +167,8 @@ Service("service", "Service", 3, Hardware) {
         Ud = 3,
         /// Extended reliable connection.
         Xrc = 5,
+        /// Whole Ethernet frames. No opcode of the wire has these bits: inside the card alone.
+        Raw = 7,
     }
 }
 
@@ -456,7 +459,7 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         Port = 9,
         /// Doorbell on a QP in ERR.
         QpFlushNeeded = 10,
-        /// Packet with a wrong P_Key.
+        /// Packet with a wrong P_Key; cause: LID that it is from.
         PkeyViolation = 11,
         /// SRQ has fewer WQEs than its limit; cause: limit_tag.
         SrqLimit = 12,
@@ -464,6 +467,12 @@ HwEventKind("hw_event_kind", "HwEvent", 8, Hardware) {
         SrqError = 13,
         /// A management datagram for firmware has come.
         Mad = 14,
+        /// Datagram with a wrong Q_Key; cause: LID that it is from.
+        QkeyViolation = 15,
+        /// Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss.
+        LineMiss = 16,
+        /// Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
+        PacketMiss = 17,
     }
 }
 
@@ -492,6 +501,20 @@ PipeMsgKind("pipe_msg_kind", "PipeMsg", 3, Hardware) {
 }
 
 abi_enum! {
+    /// Kinds of rules for received frames: ibv_flow_attr_type.
+RuleKind("rule_kind", "Rule", 2, Software) {
+        /// What matches value and mask.
+        Normal = 0,
+        /// What no other rule takes.
+        AllDefault = 1,
+        /// Frames to groups that no NORMAL rule takes.
+        McDefault = 2,
+        /// A copy of each, whoever has it.
+        Sniffer = 3,
+    }
+}
+
+abi_enum! {
     /// Tables behind the context port.
 CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         /// qpc by QPN.
@@ -512,6 +535,8 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Group = 7,
         /// srqc by SRQN.
         Srqc = 8,
+        /// rule_row by row, RULES of them.
+        Rule = 9,
     }
 }
 
@@ -624,6 +649,10 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         AllocXrcd = 44,
         /// Free an XRC domain: handle_cmd.
         DeallocXrcd = 45,
+        /// Frames that match go to a raw QP: create_rule_cmd, handle_result.
+        CreateRule = 46,
+        /// They no longer do: handle_cmd.
+        DestroyRule = 47,
     }
 }
 

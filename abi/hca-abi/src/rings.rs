@@ -31,6 +31,8 @@ layout! {
         fence set_fence: bool [1, 2, 1] "OP-13";
         /// Data is in the WQE itself, from byte 32; num_sge is 0.
         inline_data set_inline_data: bool [1, 3, 1] "OP-15";
+        /// Frames: fill in the checksums of an IPv4 header and of what it carries, TCP or UDP.
+        ip_csum set_ip_csum: bool [1, 4, 1] "OP-17";
         /// Scatter/gather entries, 0..=16.
         num_sge set_num_sge: u8 [2, 0, 8];
         /// Immediate data, bytes as on the wire. SEND_WITH_INV and LOCAL_INV: the R_Key, also as on the wire

@@ -35,11 +35,11 @@ macro_rules! every_struct {
 }
 every_struct! {
     SqWqeCtrl SqWqeUdCtrl SqWqeAtomic SqWqeBind Sge RqWqeCtrl Cqe Eqe HwEvent
-    Qpc Mpt KeyTable Forget GidRow GroupRow Cqc Eqc Srqc
+    Qpc Mpt KeyTable Forget GidRow GroupRow RuleRow RuleKey Cqc Eqc Srqc
     McastCmd SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
     ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd
-    CreateSrqCmd AllocMwCmd
+    CreateSrqCmd AllocMwCmd CreateRuleCmd
     ModifySrqCmd
     QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult ResolveGidCmd
     ResolveGidResult QueryPkeyResult

@@ -69,6 +69,8 @@ pub const QPN_SMI: u32 = 0;
 pub const LID_PERMISSIVE: u16 = 0xffff;
 /// Management class of performance management (IBA vol1 13.4.4).
 pub const MAD_CLASS_PERF: u8 = 4;
+/// Management class of baseboard management.
+pub const MAD_CLASS_BM: u8 = 5;
 /// Method of a request to read an attribute (IBA vol1 13.4.5).
 pub const MAD_GET: u8 = 1;
 /// Method of a request to change an attribute.

@@ -113,7 +113,7 @@ fn sizes_out_of_range() {
             change(&mut attr);
             refused(ibv_create_qp(bench.pd, &mut attr), EINVAL);
         }
-        for (qp_type, errno) in [(IBV_QPT_XRC_RECV, EINVAL), (IBV_QPT_RAW_PACKET, libc::EOPNOTSUPP)] {
+        for (qp_type, errno) in [(IBV_QPT_XRC_RECV, EINVAL), (IBV_QPT_DRIVER, libc::EOPNOTSUPP)] {
             let mut attr = init_attr(bench.cq);
             attr.qp_type = qp_type;
             refused(ibv_create_qp(bench.pd, &mut attr), errno);

@@ -38,6 +38,8 @@ pub(crate) struct Connection<R> {
     pub remote_id: u32,
     pub remote_ca_guid: u64,
     pub remote_qpn: u32,
+    /// A target of XRC says its number where others say that of an EE context.
+    pub is_xrc: bool,
     /// What is said again until it is answered, or when the other side asks again.
     pub last: Option<Mad>,
     pub retries_left: u8,
@@ -62,6 +64,7 @@ impl<R> Connection<R> {
             remote_id: 0,
             remote_ca_guid: 0,
             remote_qpn: 0,
+            is_xrc: req.is_xrc(),
             last: None,
             retries_left: req.max_cm_retries,
             max_retries: req.max_cm_retries,

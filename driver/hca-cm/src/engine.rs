@@ -312,7 +312,7 @@ impl<R: Clone + PartialEq> Engine<R> {
             });
             return;
         }
-        if req.transport_service_type > 1 {
+        if req.transport_service_type > 1 && !req.is_xrc() {
             let reason = RejectReason::InvalidTransportServiceType;
             return self.reject_request(transaction_id, &req, from, reason);
         }
@@ -340,6 +340,22 @@ impl<R: Clone + PartialEq> Engine<R> {
         let mut live = self.connections.iter().filter(|(_, c)| c.is_live());
         let found = live.find(|(_, c)| (c.remote_ca_guid, c.remote_qpn) == (ca_guid, qpn));
         found.map(|(id, _)| *id)
+    }
+
+    /// Connections that are established, with the card and the communication ID of their other side.
+    pub fn peers(&self) -> impl Iterator<Item = (CommunicationId, u64, CommunicationId)> + '_ {
+        let established = |c: &&Connection<R>| matches!(c.state, State::Established | State::RepSent);
+        let peers = self.connections.iter().map(|(id, c)| (*id, c));
+        peers
+            .filter(move |(_, c)| established(c))
+            .map(|(id, c)| (id, c.remote_ca_guid, c.remote_id))
+    }
+
+    /// The other side's manager is gone, and will say no more: as if it had ended the connection.
+    pub fn peer_gone(&mut self, now: u64, id: CommunicationId) {
+        if self.peers().any(|(peer, ..)| peer == id) {
+            self.end_stale(now, id);
+        }
     }
 
     fn end_stale(&mut self, now: u64, id: CommunicationId) {
@@ -389,7 +405,11 @@ impl<R: Clone + PartialEq> Engine<R> {
             State::ReqSent => {
                 connection.remote_id = rep.local_communication_id;
                 connection.remote_ca_guid = rep.local_ca_guid;
-                connection.remote_qpn = rep.local_qpn;
+                connection.remote_qpn = if connection.is_xrc {
+                    rep.local_eecn
+                } else {
+                    rep.local_qpn
+                };
                 connection.rest(State::RepReceived, None);
                 let orphan = connection.orphan;
                 let rep = Box::new(rep);

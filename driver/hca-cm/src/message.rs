@@ -37,7 +37,7 @@ message! {
         initiator_depth: u8 [39, 0, 8],
         /// Time that the other manager has for its answer: 4.096 us << n.
         remote_cm_response_timeout: u8 [43, 0, 5],
-        /// 0 RC, 1 UC.
+        /// 0 RC, 1 UC, 3 as the extended type says.
         transport_service_type: u8 [43, 5, 2],
         /// The sender does end-to-end flow control.
         end_to_end_flow_control: bool [43, 7, 1],
@@ -57,6 +57,8 @@ message! {
         max_cm_retries: u8 [51, 0, 4],
         /// The sender's QP has an SRQ.
         srq: bool [51, 4, 1],
+        /// 1 XRC.
+        extended_transport_type: u8 [51, 5, 3],
         /// LID of the sender's port.
         primary_local_lid: u16 [52, 0, 16],
         /// LID of the receiver's port.
@@ -80,6 +82,18 @@ message! {
         /// Acknowledge timeout for the receiver's QP.
         primary_local_ack_timeout: u8 [95, 0, 5],
     } private [140, 92]
+}
+
+impl Req {
+    /// Service type: there is an extended one.
+    pub const EXTENDED: u8 = 3;
+    /// Extended transport type of XRC.
+    pub const XRC: u8 = 1;
+
+    /// Of an initiator of XRC?
+    pub fn is_xrc(&self) -> bool {
+        (self.transport_service_type, self.extended_transport_type) == (Self::EXTENDED, Self::XRC)
+    }
 }
 
 message! {
@@ -123,6 +137,8 @@ message! {
         local_qkey: u32 [8, 0, 32],
         /// QPN of the sender.
         local_qpn: u32 [12, 0, 24],
+        /// EE context of the sender; of XRC, where it has no QPN to send to, its QP.
+        local_eecn: u32 [16, 0, 24],
         /// First PSN that it expects: with it the receiver of this message begins (IBA 12.7).
         starting_psn: u32 [20, 0, 24],
         /// READs and atomics that the sender takes.
@@ -312,6 +328,8 @@ pub enum RejectReason {
     StaleConnection = 10,
     /// The user does not want it.
     Consumer = 28,
+    /// What the request says of its vendor is not for this side.
+    VendorOption = 35,
 }
 
 #[cfg(test)]

@@ -254,6 +254,74 @@ fn stale_connections() {
     ));
 }
 
+/// The other side's manager is gone without a word: who is told so ends the connection, once.
+#[test]
+fn a_peer_that_has_died() {
+    let mut wire = Wire::new(3);
+    (wire.loss, wire.rejects) = (0, false);
+    let id = wire.engines[0].connect(0, 0, req(5)).unwrap();
+    assert_eq!(wire.engines[0].peers().count(), 0, "not established yet");
+    wire.run();
+    let [(peer, guid, _)] = wire.engines[0].peers().collect::<Vec<_>>()[..] else {
+        panic!("one connection")
+    };
+    assert_eq!((peer, guid), (id, 0xaa01));
+    for _ in 0..2 {
+        wire.engines[0].peer_gone(wire.now, id);
+    }
+    let events: Vec<_> = std::iter::from_fn(|| wire.engines[0].poll_event()).collect();
+    assert_eq!(events, [Event::Disconnected { id }]);
+    assert_eq!(wire.engines[0].peers().count(), 0);
+}
+
+/// A target of XRC says its QP where others say an EE context; other extended types are refused.
+#[test]
+fn extended_connections() {
+    let (mut one, mut two) = (engine(0), engine(1));
+    let xrc = Req {
+        transport_service_type: Req::EXTENDED,
+        extended_transport_type: Req::XRC,
+        ..req(5)
+    };
+    two.listen(SERVICE).unwrap();
+    let id = one.connect(0, 1, xrc.clone()).unwrap();
+    two.receive(0, &one.poll_transmit().unwrap().mad, 0);
+    let Some(Event::Request {
+        id: asked, req: got, ..
+    }) = two.poll_event()
+    else {
+        panic!("a request")
+    };
+    assert!(got.is_xrc() && got.local_qpn == 5);
+    let rep = Rep {
+        local_eecn: 9,
+        srq: true,
+        ..Rep::default()
+    };
+    two.accept(0, asked, rep).unwrap();
+    one.receive(0, &two.poll_transmit().unwrap().mad, 1);
+    one.establish(id, &[]).unwrap();
+    two.receive(0, &one.poll_transmit().unwrap().mad, 0);
+    one.disconnect(0, id).unwrap();
+    let dreq = one.poll_transmit().unwrap().mad;
+    assert!(matches!(Message::parse(&dreq), Some((_, Message::Dreq(dreq))) if dreq.remote_qpn == 9));
+    for (service, extended) in [(2, 0), (3, 0), (3, 2)] {
+        let other = Req {
+            transport_service_type: service,
+            extended_transport_type: extended,
+            ..req(6)
+        };
+        one.connect(0, 1, other).unwrap();
+        two.receive(0, &one.poll_transmit().unwrap().mad, 0);
+        while two.poll_event().is_some() {}
+        let answer = std::iter::from_fn(|| two.poll_transmit()).last().unwrap().mad;
+        assert!(
+            matches!(Message::parse(&answer), Some((_, Message::Rej(rej))) if rej.reason == 9),
+            "{service}"
+        );
+    }
+}
+
 /// Engines share a port: each takes what is its own, and a request that nobody serves is refused by who is told to.
 #[test]
 fn others_on_the_port() {

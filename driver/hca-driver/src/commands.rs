@@ -1,11 +1,11 @@
 //! One method per admin command.
 
 use hca_abi::{
-    AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd,
-    HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult,
-    QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult, QueryPortCmd,
-    QueryPortResult, QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd,
-    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
+    AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd,
+    HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
+    QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult,
+    QueryPortCmd, QueryPortResult, QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd,
+    ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -179,6 +179,16 @@ impl<P: DevicePtr> Function<P> {
     /// DETACH_MCAST; refused if the QP is no member.
     pub fn detach_mcast(&mut self, qpn: u32, mgid: [u8; 16]) -> Result<(), DriverError> {
         self.mcast(AdminOpcode::DetachMcast, qpn, mgid)
+    }
+
+    /// CREATE_RULE: its handle.
+    pub fn create_rule(&mut self, cmd: &CreateRuleCmd) -> Result<u32, DriverError> {
+        self.make(AdminOpcode::CreateRule, cmd.as_bytes())
+    }
+
+    /// DESTROY_RULE.
+    pub fn destroy_rule(&mut self, handle: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DestroyRule, handle).map(drop)
     }
 
     fn mcast(&mut self, opcode: AdminOpcode, qpn: u32, mgid: [u8; 16]) -> Result<(), DriverError> {

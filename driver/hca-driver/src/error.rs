@@ -252,6 +252,15 @@ pub enum PostError {
         /// Opcode of the work request.
         opcode: WrOpcode,
     },
+    /// V-179: a frame has all that it needs in it.
+    #[error("{opcode:?} on a raw QP, which sends frames (SEND) and nothing else")]
+    NotForFrames {
+        /// Opcode of the work request.
+        opcode: WrOpcode,
+    },
+    /// OP-17: the other services have no checksums of the program's.
+    #[error("IP_CSUM on a QP that sends no frames of the program's making")]
+    ChecksumOfOther,
     /// An SRQN has 24 bits.
     #[error("remote_srqn {remote_srqn:#x} has more than 24 bits")]
     BadRemoteSrqn {

@@ -39,6 +39,8 @@ pub struct SendRing {
     is_unreliable: bool,
     /// Of an initiator of XRC.
     is_xrc: bool,
+    /// Of whole Ethernet frames.
+    is_raw: bool,
 }
 
 impl SendRing {
@@ -57,6 +59,15 @@ impl SendRing {
             datagrams: None,
             is_unreliable: false,
             is_xrc: false,
+            is_raw: false,
+        }
+    }
+
+    /// A ring of whole Ethernet frames.
+    pub fn for_frames(ring: DmaBuf, size: WqSize) -> Self {
+        Self {
+            is_raw: true,
+            ..Self::new(ring, size)
         }
     }
 
@@ -118,6 +129,10 @@ impl SendRing {
         }
         if self.is_xrc {
             return Err(PostError::NoRemoteSrq);
+        }
+        if self.is_raw && !matches!(wr.op, SendOp::Send) {
+            let opcode = wr.op.opcode();
+            return Err(PostError::NotForFrames { opcode });
         }
         let at = self.free_slot()?;
         let (ctrl, wqe_bytes) = self.write_data(at, SEND_HEADER_BYTES, wr)?;
@@ -211,6 +226,9 @@ impl SendRing {
         header_bytes: usize,
         wr: &SendWr<'_>,
     ) -> Result<(SqWqeCtrl, usize), PostError> {
+        if wr.flags.ip_csum && !self.is_raw {
+            return Err(PostError::ChecksumOfOther);
+        }
         let data_at = at + header_bytes;
         let (length, sges, wqe_bytes) = match wr.data {
             WrData::Sges(sges) => {
@@ -228,6 +246,7 @@ impl SendRing {
         ctrl.set_solicited(wr.flags.solicited);
         ctrl.set_fence(wr.flags.fence);
         ctrl.set_inline_data(sges.is_none());
+        ctrl.set_ip_csum(wr.flags.ip_csum);
         ctrl.set_num_sge(sges.unwrap_or(0) as u8);
         ctrl.set_imm_data(operands.imm_data.swap_bytes());
         ctrl.set_length(length);

@@ -174,6 +174,8 @@ pub struct SendFlags {
     pub solicited: bool,
     /// Start only after all earlier READs and atomics of this queue.
     pub fence: bool,
+    /// Frames: the card fills in the checksums of an IPv4 header and of TCP or UDP behind it (OP-17).
+    pub ip_csum: bool,
 }
 
 impl SendFlags {
@@ -182,6 +184,7 @@ impl SendFlags {
         signaled: true,
         solicited: false,
         fence: false,
+        ip_csum: false,
     };
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use hca_abi::{CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc};
+use hca_abi::{
+    CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc, RULES,
+};
 use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, NUM_SRQS, line_of};
 use hca_regs as reg;
 
@@ -263,6 +265,7 @@ impl Card {
             Ok(CtxTable::Gid) => (NUM_PORTS * NUM_GIDS) as u32,
             Ok(CtxTable::Group) => GROUP_ROWS,
             Ok(CtxTable::Srqc) => NUM_SRQS as u32,
+            Ok(CtxTable::Rule) => RULES,
             Err(_) => 0,
         };
         self.ctx_error = index >= limit || command != reg::MGMT_CTX_CMD_WRITE_MASK;

@@ -94,14 +94,19 @@ impl Cm {
         let entry = self.id(id)?;
         let (path, number) = (entry.path.clone(), entry.dst.map_or(0, |dst| dst.port()));
         // SAFETY: a live id.
-        let is_uc = unsafe { (*entry.raw).qp_type == IBV_QPT_UC };
+        let kind = unsafe { (*entry.raw).qp_type };
         let req = Req {
             service_id: entry.service_id(number),
             local_qpn: qpn,
             responder_resources: param.responder_resources.min(max),
             initiator_depth: param.initiator_depth.min(max),
             remote_cm_response_timeout: RESPONSE_TIMEOUT,
-            transport_service_type: is_uc.into(),
+            transport_service_type: match kind {
+                IBV_QPT_UC => 1,
+                IBV_QPT_XRC_SEND => Req::EXTENDED,
+                _ => 0,
+            },
+            extended_transport_type: if kind == IBV_QPT_XRC_SEND { Req::XRC } else { 0 },
             end_to_end_flow_control: param.flow_control != 0,
             starting_psn: starting_psn(),
             local_cm_response_timeout: RESPONSE_TIMEOUT,
@@ -183,8 +188,10 @@ impl Cm {
                 param.rnr_retry_count,
             )
         });
+        let is_xrc = req.is_xrc();
         let rep = Rep {
-            local_qpn: qpn,
+            local_qpn: if is_xrc { 0 } else { qpn },
+            local_eecn: if is_xrc { qpn } else { 0 },
             starting_psn: entry
                 .rep
                 .as_ref()
@@ -195,7 +202,7 @@ impl Cm {
             failover_accepted: 1,
             end_to_end_flow_control: param.is_some_and(|param| param.flow_control != 0),
             rnr_retry_count: rnr.min(ENDLESS),
-            srq: has_srq,
+            srq: has_srq || is_xrc,
             private_data,
             ..Rep::default()
         };
@@ -225,7 +232,7 @@ impl Cm {
         Ok(())
     }
 
-    fn refuse(&mut self, id: usize, private: &[u8]) -> Call<()> {
+    fn refuse(&mut self, id: usize, reason: RejectReason, private: &[u8]) -> Call<()> {
         if self.id(id)?.is_ud() {
             let rep = SidrRep {
                 status: SIDR_REJECTED,
@@ -236,10 +243,9 @@ impl Cm {
         }
         let port = self.port_of(id)?;
         let connection = self.id(id)?.connection.ok_or(EINVAL)?;
-        let reason = RejectReason::Consumer as u16;
         self.ports[port]
             .engine
-            .reject(now_ns(), connection, reason, private)
+            .reject(now_ns(), connection, reason as u16, private)
             .map_err(errno_of)?;
         self.connections.remove(&(port, connection));
         self.id(id)?.phase = Phase::Disconnected;
@@ -341,17 +347,17 @@ pub unsafe fn accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> Call<(
     if is_ud { Ok(()) } else { complete(id) }
 }
 
-/// rdma_reject (CM-41).
+/// rdma_reject, rdma_reject_ece (CM-41).
 ///
 /// # Safety
 /// As the manual page says.
-pub unsafe fn reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> Call<()> {
+pub unsafe fn reject(id: *mut rdma_cm_id, reason: RejectReason, data: *const c_void, len: u8) -> Call<()> {
     with(id, |cm, at| {
         let is_ud = cm.id(at)?.is_ud();
         let limit = if is_ud { SidrRep::PRIVATE_BYTES } else { 148 };
         // SAFETY: the program's private data.
         let private = unsafe { private_data(data, len, limit) }?;
-        cm.refuse(at, &private)
+        cm.refuse(at, reason, &private)
     })
 }
 
@@ -428,7 +434,7 @@ pub unsafe fn get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -
         // SAFETY: a live id.
         unsafe { (*cm.id(at)?.raw).event = Box::into_raw(event).cast() };
         match endpoint {
-            Some((pd, mut attr)) => cm.create_qp(at, pd, &mut attr),
+            Some((pd, mut attr)) => cm.create_qp(at, (pd, std::ptr::null_mut()), &mut attr),
             None => Ok(()),
         }
     });

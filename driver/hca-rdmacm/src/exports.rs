@@ -6,6 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use hca_cm::RejectReason;
 use hca_exports::exports;
 
 use crate::abi::*;
@@ -96,11 +97,11 @@ exports! {
     }
     rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { connect::reject(id, data, len) })
+        status(|| unsafe { connect::reject(id, RejectReason::Consumer, data, len) })
     }
-    rdma_reject_ece(id: *mut rdma_cm_id) -> c_int {
+    rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { connect::reject(id, std::ptr::null(), 0) })
+        status(|| unsafe { connect::reject(id, RejectReason::VendorOption, data, len) })
     }
     rdma_establish(id: *mut rdma_cm_id) -> c_int {
         status(|| connect::establish(id))

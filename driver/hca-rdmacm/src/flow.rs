@@ -19,6 +19,9 @@ use crate::registry;
 use crate::sa::{Answer, Purpose};
 use crate::state::{Cm, Path, Phase, Port, cm, now_ns};
 
+/// How often the processes at the other ends of connections are looked at.
+const LOOK_NS: u64 = 500_000_000;
+
 /// What an event says beside its kind.
 pub enum Param {
     None,
@@ -86,7 +89,12 @@ impl Cm {
             }
         }
         engine.handle_timeout(now);
+        if self.ports[port].next_look_ns <= now {
+            self.look_for_the_dead(port, now);
+        }
+        let sa = &mut self.ports[port].sa;
         let (again, over) = sa.expire(now);
+        let gsi = &mut self.ports[port].gsi;
         for (to, mad) in again {
             // What cannot be sent is asked once more.
             let _ = gsi.as_mut().map(|gsi| gsi.send(&to, &mad));
@@ -110,6 +118,28 @@ impl Cm {
         }
         self.work(port);
         is_there
+    }
+
+    /// Where a kernel has the connection manager it says for a process that has died that its connections are over.
+    /// Here nobody is left to say it: the other side sees by the process' lock on the card (registry.rs) that it is
+    /// gone.
+    fn look_for_the_dead(&mut self, port: usize, now: u64) {
+        let Port { engine, peers, .. } = &mut self.ports[port];
+        let live: Vec<_> = engine.peers().collect();
+        peers.retain(|id, _| live.iter().any(|(other, ..)| other == id));
+        for (id, guid, remote) in live {
+            let is_gone = match registry::peer(guid, (remote >> 24) as u8) {
+                registry::Peer::Unknown => false,
+                registry::Peer::Gone => true,
+                // Another one may have come in its place.
+                registry::Peer::Lives(said) => *peers.entry(id).or_insert_with(|| said.clone()) != said,
+            };
+            if is_gone {
+                peers.remove(&id);
+                engine.peer_gone(now, id);
+            }
+        }
+        self.ports[port].next_look_ns = now + LOOK_NS;
     }
 
     /// The subnet's administration has answered an id, or has not.
@@ -285,9 +315,9 @@ impl Cm {
     fn speaks_for_all(&mut self, port: usize, service_id: u64) -> bool {
         let Port { device, num, .. } = self.ports[port];
         let guid = self.devices[device].guid;
-        let taken =
-            ip::port_of(service_id).is_some_and(|(space, number)| registry::is_taken(guid, space, number));
-        if taken {
+        let is_served =
+            ip::port_of(service_id).is_some_and(|(space, number)| registry::is_served(guid, space, number));
+        if is_served {
             return false;
         }
         let speaker = &mut self.ports[port].speaker;
@@ -298,7 +328,14 @@ impl Cm {
     }
 
     /// A new id for who asks a listener, at the far end of a path.
-    fn adopt(&mut self, port: usize, service_id: u64, source: Option<Header>, path: Path) -> Call<usize> {
+    fn adopt(
+        &mut self,
+        port: usize,
+        service_id: u64,
+        kind: ibv_qp_type,
+        source: Option<Header>,
+        path: Path,
+    ) -> Call<usize> {
         let listener = *self.listeners.get(&(port, service_id)).ok_or(EINVAL)?;
         let entry = self.id(listener)?;
         if entry.waiting >= entry.backlog {
@@ -313,18 +350,23 @@ impl Cm {
         if bound.is_some_and(|ip| ip != own) {
             return Err(EINVAL);
         }
-        entry.waiting += 1;
         let (channel, raw) = (entry.channel, entry.raw);
-        let (is_ud, endpoint) = (entry.is_ud(), entry.endpoint);
+        let endpoint = entry.endpoint;
         // SAFETY: a live id.
-        let (context, ps) = unsafe { ((*raw).context, (*raw).ps) };
+        let (context, ps, wanted) = unsafe { ((*raw).context, (*raw).ps, (*raw).qp_type) };
+        // Only RDMA_PS_IB is for services of any kind.
+        if kind != wanted && (ps != RDMA_PS_IB || kind == IBV_QPT_UD) {
+            return Err(EINVAL);
+        }
         let id = self.new_id(channel, context, ps)?;
+        // SAFETY: the new id.
+        unsafe { (*self.id(id)?.raw).qp_type = kind };
+        self.id(listener)?.waiting += 1;
         self.set_addresses(id, Some(SocketAddr::new(own, number)), Some(peer))?;
         self.attach(id, port)?;
         let entry = self.id(id)?;
         (entry.is_passive, entry.listener, entry.endpoint) = (true, listener, endpoint);
         (entry.path, entry.phase) = (path, Phase::Connecting);
-        debug_assert_eq!(entry.is_ud(), is_ud);
         self.fill_path_record(id)?;
         Ok(id)
     }
@@ -359,7 +401,12 @@ impl Cm {
         };
         let header = Header::parse(&req.private_data);
         let skip = if header.is_some() { ip::HEADER_BYTES } else { 0 };
-        let id = self.adopt(port, req.service_id, header, path)?;
+        let kind = match req.transport_service_type {
+            0 => IBV_QPT_RC,
+            1 => IBV_QPT_UC,
+            _ => IBV_QPT_XRC_RECV,
+        };
+        let id = self.adopt(port, req.service_id, kind, header, path)?;
         let private_data = req.private_data[skip..].to_vec();
         // CM-60: what the other side sends is what this one takes.
         let param = rdma_conn_param {
@@ -404,7 +451,11 @@ impl Cm {
             flow_control: rep.end_to_end_flow_control.into(),
             rnr_retry_count: rep.rnr_retry_count,
             srq: rep.srq.into(),
-            qp_num: rep.local_qpn,
+            qp_num: if rep.local_qpn == 0 {
+                rep.local_eecn
+            } else {
+                rep.local_qpn
+            },
             ..Default::default()
         };
         let private_data = rep.private_data.clone();
@@ -443,7 +494,7 @@ impl Cm {
                 .map_err(errno_of);
         }
         let path = self.path_to(port, header.destination, header.source.ip(), 0)?;
-        let id = self.adopt(port, req.service_id, Some(header), path)?;
+        let id = self.adopt(port, req.service_id, IBV_QPT_UD, Some(header), path)?;
         self.id(id)?.lookup = Some(token);
         let private_data = req.private_data[ip::HEADER_BYTES..].to_vec();
         let param = Param::Ud(rdma_ud_param::default());
@@ -481,7 +532,8 @@ fn run(port: usize, fd: c_int, wake: c_int) {
     loop {
         let timeout_ms = {
             let port = &cm().ports[port];
-            let next = [port.engine.next_timeout(), port.sa.deadline_ns()];
+            let look = port.engine.peers().next().map(|_| port.next_look_ns);
+            let next = [port.engine.next_timeout(), port.sa.deadline_ns(), look];
             next.into_iter().flatten().min().map_or(-1, |next| {
                 next.saturating_sub(now_ns()).div_ceil(1_000_000).min(60_000) as c_int
             })

@@ -64,6 +64,7 @@ impl Cm {
             listener: 0,
             endpoint: None,
             owns_cqs: false,
+            has_xrc_srq: false,
             is_rsocket: false,
             traffic_class: 0,
             ack_timeout: None,

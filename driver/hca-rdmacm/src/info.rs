@@ -234,7 +234,7 @@ unsafe fn prepare(
     match attr {
         Some(attr) => {
             attr.qp_type = res.ai_qp_type as ibv_qp_type;
-            with(id, |cm, at| cm.create_qp(at, pd, attr))
+            with(id, |cm, at| cm.create_qp(at, (pd, null_mut()), attr))
         }
         None => Ok(()),
     }

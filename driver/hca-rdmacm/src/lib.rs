@@ -30,3 +30,4 @@ mod rsocket;
 mod sa;
 mod srq;
 mod state;
+mod xrc;

@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, made, verb};
 use crate::state::{Cm, Id, with};
+use crate::xrc;
 
 /// CM-61: Q_Key of QPs of datagrams, unless a program has another one.
 pub const UDP_QKEY: u32 = RDMA_UDP_QKEY;
@@ -13,8 +14,23 @@ const CONNECTED_ACCESS: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 
 impl Id {
     fn is_uc(&self) -> bool {
+        self.kind() == IBV_QPT_UC
+    }
+
+    /// Type of its QP.
+    pub fn kind(&self) -> ibv_qp_type {
         // SAFETY: a live id.
-        unsafe { (*self.raw).qp_type == IBV_QPT_UC }
+        unsafe { (*self.raw).qp_type }
+    }
+
+    /// The peer's QP, once it has replied.
+    fn replied_qpn(&self) -> Call<u32> {
+        let rep = self.rep.as_ref().ok_or(EINVAL)?;
+        Ok(if self.kind() == IBV_QPT_XRC_SEND {
+            rep.local_eecn
+        } else {
+            rep.local_qpn
+        })
     }
 
     /// Attributes of the id's QP in INIT.
@@ -53,12 +69,12 @@ impl Id {
             (attr.dest_qp_num, attr.rq_psn) = (req.local_qpn, rep.starting_psn);
             attr.max_dest_rd_atomic = rep.responder_resources;
         } else {
-            let rep = self.rep.as_ref().ok_or(EINVAL)?;
-            (attr.dest_qp_num, attr.rq_psn) = (rep.local_qpn, req.starting_psn);
+            (attr.dest_qp_num, attr.rq_psn) = (self.replied_qpn()?, req.starting_psn);
             attr.max_dest_rd_atomic = req.responder_resources;
         }
         mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-        if !self.is_uc() {
+        // An initiator of XRC answers nobody, a target asks nobody.
+        if !self.is_uc() && self.kind() != IBV_QPT_XRC_SEND {
             // CM-38: an RNR timer of 0 is the longest.
             attr.min_rnr_timer = 0;
             mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -85,7 +101,10 @@ impl Id {
             attr.max_rd_atomic = req.initiator_depth.min(rep.responder_resources);
         }
         if !self.is_uc() {
-            mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+            mask |= IBV_QP_TIMEOUT;
+        }
+        if !self.is_uc() && self.kind() != IBV_QPT_XRC_RECV {
+            mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
         }
         Ok((attr, mask))
     }
@@ -139,7 +158,7 @@ impl Cm {
     }
 
     /// Makes the CQs that the program leaves to the library, each with its channel.
-    fn make_cqs(&mut self, id: usize, attr: &mut ibv_qp_init_attr) -> Call<()> {
+    pub fn make_cqs(&mut self, id: usize, attr: &mut ibv_qp_init_attr) -> Call<()> {
         let entry = self.id(id)?;
         let raw = entry.raw;
         // SAFETY: a live id.
@@ -155,11 +174,16 @@ impl Cm {
         };
         // SAFETY: a live id.
         unsafe {
-            if attr.recv_cq.is_null() {
+            let (sends, receives) = match attr.qp_type {
+                IBV_QPT_XRC_RECV => (false, false),
+                IBV_QPT_XRC_SEND => (true, false),
+                _ => (true, true),
+            };
+            if attr.recv_cq.is_null() && receives {
                 ((*raw).recv_cq, (*raw).recv_cq_channel) = make(attr.cap.max_recv_wr)?;
                 attr.recv_cq = (*raw).recv_cq;
             }
-            if attr.send_cq.is_null() {
+            if attr.send_cq.is_null() && sends {
                 ((*raw).send_cq, (*raw).send_cq_channel) = make(attr.cap.max_send_wr)?;
                 attr.send_cq = (*raw).send_cq;
             }
@@ -168,7 +192,13 @@ impl Cm {
         Ok(())
     }
 
-    pub fn create_qp(&mut self, id: usize, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Call<()> {
+    /// A QP of the program's PD and XRC domain, or of those of the card.
+    pub fn create_qp(
+        &mut self,
+        id: usize,
+        (pd, xrcd): (*mut ibv_pd, *mut ibv_xrcd),
+        attr: &mut ibv_qp_init_attr,
+    ) -> Call<()> {
         let port = self.port_of(id)?;
         let default_pd = self.default_pd(port)?;
         let entry = self.id(id)?;
@@ -187,13 +217,18 @@ impl Cm {
                 false => pd,
             }
         };
-        if attr.srq.is_null() {
+        let is_xrc = matches!(attr.qp_type, IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV);
+        if attr.srq.is_null() && !is_xrc {
             // SAFETY: a live id. CM-50: its QP receives from its SRQ.
             attr.srq = unsafe { (*raw).srq };
         }
         self.make_cqs(id, attr)?;
         // SAFETY: a PD of this card, CQs that were just made or are the program's.
-        let result = made(unsafe { ibv_create_qp(pd, attr) });
+        let result = match attr.qp_type {
+            IBV_QPT_XRC_RECV => self.create_target(port, xrcd, attr),
+            // SAFETY: as above.
+            _ => made(unsafe { ibv_create_qp(pd, attr) }),
+        };
         let made_ready = result.and_then(|qp| {
             // SAFETY: a live id.
             unsafe {
@@ -206,6 +241,30 @@ impl Cm {
             self.destroy_qp(id)?;
         }
         made_ready
+    }
+
+    /// A target of XRC: it has no queues, but a domain whose SRQs requests name.
+    fn create_target(
+        &mut self,
+        port: usize,
+        xrcd: *mut ibv_xrcd,
+        attr: &ibv_qp_init_attr,
+    ) -> Call<*mut ibv_qp> {
+        let xrcd = if xrcd.is_null() {
+            self.default_xrcd(port)?
+        } else {
+            xrcd
+        };
+        let context = self.devices[self.ports[port].device].context;
+        let mut target = ibv_qp_init_attr_ex {
+            qp_context: attr.qp_context,
+            qp_type: IBV_QPT_XRC_RECV,
+            comp_mask: IBV_QP_INIT_ATTR_XRCD,
+            xrcd,
+            ..Default::default()
+        };
+        // SAFETY: an open device, and a domain of it or of the program.
+        unsafe { xrc::create_qp(context, &mut target) }
     }
 
     fn begin_qp(&mut self, id: usize) -> Call<()> {
@@ -228,6 +287,19 @@ impl Cm {
                 }
                 ibv_destroy_qp(qp);
             }
+        }
+        self.free_cqs(id)
+    }
+
+    /// Destroys the CQs that were made for an id, when neither its QP nor its SRQ of XRC is there any more.
+    pub fn free_cqs(&mut self, id: usize) -> Call<()> {
+        let entry = self.id(id)?;
+        let raw = entry.raw;
+        if entry.has_xrc_srq || entry.has_qp() {
+            return Ok(());
+        }
+        // SAFETY: what the id has is live until it is taken off here.
+        unsafe {
             if std::mem::take(&mut entry.owns_cqs) {
                 for cq in [&mut (*raw).send_cq, &mut (*raw).recv_cq] {
                     let cq = std::mem::replace(cq, null_mut());
@@ -254,7 +326,7 @@ impl Cm {
 pub unsafe fn create(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> Call<()> {
     // SAFETY: the program's structure, or NULL.
     let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
-    with(id, |cm, id| cm.create_qp(id, pd, attr))
+    with(id, |cm, id| cm.create_qp(id, (pd, null_mut()), attr))
 }
 
 /// A call of C: rdma_create_qp_ex, with what rdma_create_qp has.
@@ -264,8 +336,8 @@ pub unsafe fn create(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_ini
 pub unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> Call<()> {
     // SAFETY: the program's structure, or NULL.
     let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
-    let has_pd = attr.comp_mask & IBV_QP_INIT_ATTR_PD != 0;
-    if attr.comp_mask & !IBV_QP_INIT_ATTR_PD != 0 {
+    let has = |bit| attr.comp_mask & bit != 0;
+    if attr.comp_mask & !(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD) != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let mut plain = ibv_qp_init_attr {
@@ -277,8 +349,17 @@ pub unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> 
         qp_type: attr.qp_type,
         sq_sig_all: attr.sq_sig_all,
     };
-    let pd = if has_pd { attr.pd } else { null_mut() };
-    with(id, |cm, id| cm.create_qp(id, pd, &mut plain))?;
+    let pd = if has(IBV_QP_INIT_ATTR_PD) {
+        attr.pd
+    } else {
+        null_mut()
+    };
+    let xrcd = if has(IBV_QP_INIT_ATTR_XRCD) {
+        attr.xrcd
+    } else {
+        null_mut()
+    };
+    with(id, |cm, id| cm.create_qp(id, (pd, xrcd), &mut plain))?;
     (attr.cap, attr.send_cq, attr.recv_cq) = (plain.cap, plain.send_cq, plain.recv_cq);
     Ok(())
 }

@@ -3,26 +3,67 @@
 use std::ptr::null_mut;
 
 use crate::abi::*;
-use crate::errno::{Call, EINVAL, Errno, made, verb};
+use crate::errno::{Call, EINVAL, Errno, verb};
 use crate::state::{Cm, with};
+use crate::xrc;
 
 impl Cm {
-    fn create_srq(&mut self, id: usize, pd: *mut ibv_pd, attr: &mut ibv_srq_init_attr) -> Call<()> {
+    /// An SRQ of what `attr` names; the rest is the id's.
+    fn create_srq(&mut self, id: usize, attr: &mut ibv_srq_init_attr_ex) -> Call<()> {
         let port = self.port_of(id)?;
         let default_pd = self.default_pd(port)?;
         let raw = self.id(id)?.raw;
-        // SAFETY: a live id; a PD of the program is looked at for its card alone.
+        let is_xrc = attr.srq_type == IBV_SRQT_XRC;
+        // SAFETY: a live id; objects of the program are looked at for their card alone.
         unsafe {
+            let context = (*raw).verbs;
             if !(*raw).srq.is_null() {
                 return Err(EINVAL);
             }
-            let pd = match pd.is_null() {
+            attr.pd = match attr.pd.is_null() {
                 true => default_pd,
-                false if (*pd).context != (*raw).verbs => return Err(EINVAL),
-                false => pd,
+                false if (*attr.pd).context != context => return Err(EINVAL),
+                false => attr.pd,
             };
-            (*raw).srq = made(ibv_create_srq(pd, attr))?;
-            (*raw).pd = pd;
+            attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+            if is_xrc {
+                self.complete_xrc(id, port, attr)?;
+            }
+            let made = xrc::create_srq(context, attr);
+            self.id(id)?.has_xrc_srq = is_xrc && made.is_ok();
+            match made {
+                Ok(srq) => ((*raw).srq, (*raw).pd) = (srq, attr.pd),
+                Err(errno) => {
+                    self.free_cqs(id)?;
+                    return Err(errno);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// CM-50: what the program leaves away of an SRQ of XRC: domain, and the CQ of its completions.
+    fn complete_xrc(&mut self, id: usize, port: usize, attr: &mut ibv_srq_init_attr_ex) -> Call<()> {
+        attr.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+        if attr.xrcd.is_null() {
+            attr.xrcd = self.default_xrcd(port)?;
+        }
+        let raw = self.id(id)?.raw;
+        // SAFETY: a live id.
+        unsafe {
+            if attr.cq.is_null() && (*raw).recv_cq.is_null() {
+                // Of a QP that has no other use than its receive CQ.
+                let mut like = ibv_qp_init_attr {
+                    send_cq: std::ptr::dangling_mut(),
+                    qp_type: IBV_QPT_RC,
+                    ..Default::default()
+                };
+                like.cap.max_recv_wr = attr.attr.max_wr;
+                self.make_cqs(id, &mut like)?;
+            }
+            if attr.cq.is_null() {
+                attr.cq = (*raw).recv_cq;
+            }
         }
         Ok(())
     }
@@ -38,7 +79,8 @@ impl Cm {
             verb(ibv_destroy_srq((*raw).srq))?;
             (*raw).srq = null_mut();
         }
-        Ok(())
+        self.id(id)?.has_xrc_srq = false;
+        self.free_cqs(id)
     }
 
     /// What a peer is told: that of the id's QP, or what the program says of its own.
@@ -54,39 +96,71 @@ impl Cm {
     }
 }
 
-/// A call of C: rdma_create_srq.
+/// A call of C: rdma_create_srq. Of an id for targets of XRC it is one of XRC.
 ///
 /// # Safety
 /// As the manual page says.
 pub unsafe fn create(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> Call<()> {
     // SAFETY: the program's structure, or NULL.
     let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
-    with(id, |cm, id| cm.create_srq(id, pd, attr))
+    with(id, |cm, id| {
+        let mut whole = ibv_srq_init_attr_ex {
+            srq_context: attr.srq_context,
+            attr: attr.attr,
+            srq_type: match cm.id(id)?.kind() {
+                IBV_QPT_XRC_RECV => IBV_SRQT_XRC,
+                _ => IBV_SRQT_BASIC,
+            },
+            pd,
+            ..Default::default()
+        };
+        cm.create_srq(id, &mut whole)?;
+        attr.attr = whole.attr;
+        Ok(())
+    })
 }
 
-/// A call of C: rdma_create_srq_ex, of the one type that there is.
+/// A call of C: rdma_create_srq_ex, of the types that the card has.
 ///
 /// # Safety
 /// As the manual page says.
 pub unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> Call<()> {
-    const KNOWN: u32 = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+    const KNOWN: u32 =
+        IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
     // SAFETY: the program's structure, or NULL.
     let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
     let has = |bit| attr.comp_mask & bit != 0;
-    if attr.comp_mask & !KNOWN != 0 || (has(IBV_SRQ_INIT_ATTR_TYPE) && attr.srq_type != IBV_SRQT_BASIC) {
+    let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) {
+        attr.srq_type
+    } else {
+        IBV_SRQT_BASIC
+    };
+    if attr.comp_mask & !KNOWN != 0 || !matches!(kind, IBV_SRQT_BASIC | IBV_SRQT_XRC) {
         with(id, |_, _| Ok(()))?;
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    let pd = if has(IBV_SRQ_INIT_ATTR_PD) {
-        attr.pd
-    } else {
-        null_mut()
-    };
-    let mut plain = ibv_srq_init_attr {
+    let mut whole = ibv_srq_init_attr_ex {
         srq_context: attr.srq_context,
         attr: attr.attr,
+        srq_type: kind,
+        pd: if has(IBV_SRQ_INIT_ATTR_PD) {
+            attr.pd
+        } else {
+            null_mut()
+        },
+        xrcd: if has(IBV_SRQ_INIT_ATTR_XRCD) {
+            attr.xrcd
+        } else {
+            null_mut()
+        },
+        cq: if has(IBV_SRQ_INIT_ATTR_CQ) {
+            attr.cq
+        } else {
+            null_mut()
+        },
+        ..Default::default()
     };
-    with(id, |cm, id| cm.create_srq(id, pd, &mut plain))?;
-    attr.attr = plain.attr;
+    with(id, |cm, id| cm.create_srq(id, &mut whole))?;
+    attr.attr = whole.attr;
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::address::{Gid, gid_of, ip_of};
 use crate::channel::{Channel, Unacked};
 use crate::errno::{Call, EINVAL, Errno, last_errno, made, verb};
 use crate::gsi::{Gsi, Route};
+use crate::registry;
 use crate::registry::Lease;
 use crate::sa::{Client, Manager};
 
@@ -32,6 +33,10 @@ pub struct Device {
     pub guid: u64,
     /// Of ids whose program names none.
     pub pd: *mut ibv_pd,
+    /// Of SRQs and QPs of XRC whose program names none.
+    pub xrcd: *mut ibv_xrcd,
+    /// Held as long as this process lives: its peers look at it.
+    pub _alive: File,
     /// READs and atomics that a QP can have outstanding.
     pub max_rd_atomic: u8,
 }
@@ -52,6 +57,10 @@ pub struct Port {
     pub gsi: Option<Gsi>,
     /// Wakes the thread of the port.
     pub wake: c_int,
+    /// Connections whose other side is a process of a card here, and what that has said of itself.
+    pub peers: HashMap<CommunicationId, String>,
+    /// When they are looked at again.
+    pub next_look_ns: u64,
     /// Held by the process that says no for all.
     pub speaker: Option<File>,
 }
@@ -109,6 +118,8 @@ pub struct Id {
     /// What every id that a listener hands out gets (rdma_create_ep).
     pub endpoint: Option<(*mut ibv_pd, ibv_qp_init_attr)>,
     pub owns_cqs: bool,
+    /// Its SRQ is of XRC: receive completions are the SRQ's, and its CQ goes with it.
+    pub has_xrc_srq: bool,
     /// Its QP fails when the other side disconnects: who waits for it hears of completions alone.
     pub is_rsocket: bool,
     pub traffic_class: u8,
@@ -182,7 +193,7 @@ impl Cm {
         if self.is_open {
             return Ok(());
         }
-        let prefix = (1..=u8::MAX).find_map(|n| Some((n, crate::registry::take_prefix(n)?)));
+        let prefix = (1..=u8::MAX).find_map(|n| Some((n, registry::take_prefix(n)?)));
         self.prefix = Some(prefix.ok_or(Errno(libc::EBUSY))?);
         let mut count = 0;
         // SAFETY: the list is freed behind its last use.
@@ -207,10 +218,13 @@ impl Cm {
             let mut attr = ibv_device_attr::default();
             verb(ibv_query_device(context, &mut attr))?;
             let index = self.devices.len();
+            let guid = u64::from_be(attr.node_guid);
             self.devices.push(Device {
                 context,
-                guid: u64::from_be(attr.node_guid),
+                guid,
+                _alive: registry::announce(guid, self.prefix.as_ref().map_or(0, |(prefix, _)| *prefix))?,
                 pd: null_mut(),
+                xrcd: null_mut(),
                 max_rd_atomic: attr.max_qp_rd_atom.clamp(0, 255) as u8,
             });
             for num in 1..=attr.phys_port_cnt {
@@ -262,6 +276,8 @@ impl Cm {
             sa: Client::new(seed.rotate_left(32)),
             gsi: None,
             wake,
+            peers: HashMap::new(),
+            next_look_ns: 0,
             speaker: None,
         });
         Ok(())

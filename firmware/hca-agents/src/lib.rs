@@ -31,4 +31,4 @@ pub mod switch;
 
 pub use mad::{MAD_BYTES, Mad};
 pub use port_info::{PortFacts, PortSettings, State};
-pub use sma::{Agent, NodeFacts, Port, Refused};
+pub use sma::{Agent, Key, NodeFacts, Port, Refused};

@@ -13,6 +13,8 @@ pub mod class {
     pub const SM_DIRECTED: u8 = 0x81;
     /// Performance management.
     pub const PERF: u8 = hca_wire::MAD_CLASS_PERF;
+    /// Baseboard management.
+    pub const BM: u8 = hca_wire::MAD_CLASS_BM;
 }
 
 /// Methods (IBA vol1 13.4.5).

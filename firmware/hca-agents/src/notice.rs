@@ -4,6 +4,7 @@
 use crate::mad::{self, MAD_BYTES, Mad, class, method, put_u16, put_u32, put_u64, transaction_of, u16_at};
 use crate::sma::{Kept, attr};
 use crate::smp;
+use crate::switch::Offender;
 
 /// Bytes of the part of a notice that its trap number gives a meaning.
 const DETAIL_BYTES: usize = 54;
@@ -12,6 +13,8 @@ pub(crate) type Details = [u8; DETAIL_BYTES];
 /// Where a notice begins in a datagram, and its details in it.
 const NOTICE: usize = mad::SMP_DATA;
 const DETAILS: usize = NOTICE + 10;
+/// What trap 259 tells of a packet: both LIDs, P_Key, SL, and the QP that it is for.
+const OFFENDER_VALID: u16 = 0x2f;
 /// This bit says that a notice is of a kind of the specification.
 const GENERIC: u8 = 0x80;
 /// However short SubnetTimeOut is: traps leave room for all else.
@@ -32,16 +35,27 @@ pub(crate) enum Trap {
     BadMkey = 256,
     /// A packet of another partition has come.
     BadPkey = 257,
+    /// A datagram with a wrong Q_Key has come.
+    BadQkey = 258,
+    /// A switch has dropped a packet of another partition.
+    SwitchBadPkey = 259,
 }
 
-const KINDS: [Trap; 4] = [Trap::LinkState, Trap::Capabilities, Trap::BadMkey, Trap::BadPkey];
+const KINDS: [Trap; 6] = [
+    Trap::LinkState,
+    Trap::Capabilities,
+    Trap::BadMkey,
+    Trap::BadPkey,
+    Trap::BadQkey,
+    Trap::SwitchBadPkey,
+];
 
 impl Trap {
     /// Urgent, security or informational.
     fn class(self) -> u8 {
         match self {
             Self::LinkState => 1,
-            Self::BadMkey | Self::BadPkey => 2,
+            Self::BadMkey | Self::BadPkey | Self::BadQkey | Self::SwitchBadPkey => 2,
             Self::Capabilities => 4,
         }
     }
@@ -194,12 +208,27 @@ pub(crate) fn bad_mkey(mad: &Mad, slid: u16) -> Details {
     details
 }
 
-/// Of trap 257: the port and the QP that a packet was for. Hardware counts such packets and keeps none: who sent it,
-/// and its key, stay 0.
-pub(crate) fn bad_pkey(lid: u16, qpn: u32) -> Details {
+/// Of traps 257 and 258: the LID that a packet was from, the port and the QP that it was for. Hardware keeps no such
+/// packet: its key and its QP stay 0.
+pub(crate) fn bad_key(slid: u16, lid: u16, qpn: u32) -> Details {
     let mut details = [0; DETAIL_BYTES];
+    put_u16(&mut details, 2, slid);
     put_u16(&mut details, 4, lid);
     put_u32(&mut details, 14, qpn & 0xff_ffff);
+    details
+}
+
+/// Of trap 259: the packet, the switch, and the port that has dropped it. Who has sent it names no QP of his own.
+pub(crate) fn switch_bad_pkey(lid: u16, port: u8, packet: &Offender) -> Details {
+    let mut details = [0; DETAIL_BYTES];
+    put_u16(&mut details, 0, OFFENDER_VALID);
+    put_u16(&mut details, 2, packet.slid);
+    put_u16(&mut details, 4, packet.dlid);
+    put_u16(&mut details, 6, packet.pkey);
+    put_u32(&mut details, 8, u32::from(packet.sl) << 28);
+    put_u32(&mut details, 12, packet.dest_qpn & 0xff_ffff);
+    put_u16(&mut details, 48, lid);
+    details[50] = port;
     details
 }
 

@@ -55,7 +55,7 @@ fn a_flood_is_told_at_the_rate_that_is_allowed() {
     let mut told = std::vec::Vec::new();
     for now_us in 0..1_000_000 {
         notices.raise(Trap::BadMkey, bad_mkey(&[1; MAD_BYTES], 7));
-        notices.raise(Trap::BadPkey, bad_pkey(9, 5));
+        notices.raise(Trap::BadPkey, bad_key(6, 9, 5));
         assert_eq!(notices.next(now_us, &without, 9, CA), None);
         told.extend(notices.next(now_us, &with, 9, CA).map(|mad| number(&mad)));
     }
@@ -94,7 +94,7 @@ fn the_queue_is_read() {
     let mut mad = [0xff; MAD_BYTES];
     notices.attribute(&mut mad, false, 9, CA);
     assert_eq!(mad[NOTICE..NOTICE + 64], [0; 64]);
-    notices.raise(Trap::BadPkey, bad_pkey(9, 5));
+    notices.raise(Trap::BadPkey, bad_key(6, 9, 5));
     notices.raise(Trap::LinkState, link_state(9));
     notices.attribute(&mut mad, false, 9, CA);
     assert_eq!((number(&mad), u16_at(&mad, NOTICE + 8)), (128, 2));
@@ -102,4 +102,27 @@ fn the_queue_is_read() {
     assert_eq!((number(&mad), u16_at(&mad, NOTICE + 8)), (257, 1));
     notices.attribute(&mut mad, true, 9, CA);
     assert_eq!(number(&mad), 0);
+}
+
+/// KEY-15, KEY-23, MGMT-9: wrong P_Keys and Q_Keys are told of by kinds of their own: from whom, and for which QP.
+#[test]
+fn wrong_keys_are_told_of() {
+    let mut agent = crate::Agent::new();
+    agent.kept = kept(3, 0);
+    agent.bad_key(crate::Key::Queue, 6, 9, 0x12_3456);
+    agent.bad_key(crate::Key::Partition, 7, 9, 5);
+    let told: [Mad; 2] = [1, 2].map(|n| agent.trap(n * 100_000, 9).unwrap());
+    assert_eq!(
+        told.map(|mad| (number(&mad), mad[NOTICE])),
+        [(257, 0x82), (258, 0x82)]
+    );
+    let details = |mad: &Mad| {
+        (
+            u16_at(mad, DETAILS + 2),
+            u16_at(mad, DETAILS + 4),
+            u32_at(mad, DETAILS + 14),
+        )
+    };
+    assert_eq!(details(&told[0]), (7, 9, 5));
+    assert_eq!(details(&told[1]), (6, 9, 0x12_3456));
 }

@@ -37,7 +37,8 @@ pub struct From {
     pub gids: Option<([u8; 16], [u8; 16])>,
 }
 
-/// Headers and datagram of a packet that begins with its LRH; `None`: it is not a datagram for QP 0 or 1.
+/// Headers and datagram of a packet that begins with its LRH; `None`: it is not a datagram for QP 0 or 1, or for QP 1
+/// without its Q_Key (KEY-23).
 pub fn read(packet: &[u8]) -> Option<(From, Mad)> {
     let head = packet.get(..LRH_BYTES)?;
     let lnh = head[1] & 3;
@@ -62,7 +63,8 @@ pub fn read(packet: &[u8]) -> Option<(From, Mad)> {
             _ => None,
         },
     };
-    (bth[0] == OPCODE && from.qpn <= QPN_GSI).then_some((from, mad))
+    let has_key = from.qpn == QPN_SMI || u32_at(bth, 12) == QKEY_GSI;
+    (bth[0] == OPCODE && from.qpn <= QPN_GSI && has_key).then_some((from, mad))
 }
 
 /// Writes the packet that takes an answer back, and says how long it is. `vl_of`: the VL of each SL.

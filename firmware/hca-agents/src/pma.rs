@@ -14,7 +14,7 @@ mod attr {
 const EXTENDED_WIDTH_NO_IETF: u16 = 1 << 10;
 const ALL_PORTS: u8 = 0xff;
 /// Counters of a port.
-const COUNTERS: usize = 15;
+const COUNTERS: usize = 16;
 /// RespTimeValue.
 const RESPONSE_TIME: u32 = 16;
 
@@ -39,6 +39,8 @@ pub struct Counts {
     pub rcv_constraint_errors: u64,
     /// Packets for VL15 that found no room.
     pub vl15_dropped: u64,
+    /// Times that damage on the wire came too often.
+    pub integrity: u64,
     /// Buffer overruns.
     pub overruns: u64,
     /// Words of four bytes that were sent.
@@ -65,6 +67,7 @@ impl Counts {
             &mut self.xmit_constraint_errors,
             &mut self.rcv_constraint_errors,
             &mut self.vl15_dropped,
+            &mut self.integrity,
             &mut self.overruns,
             &mut self.xmit_words,
             &mut self.rcv_words,
@@ -95,6 +98,7 @@ impl Agent {
                 xmit_constraint_errors: 0,
                 rcv_constraint_errors: 0,
                 vl15_dropped: 0,
+                integrity: 0,
                 overruns: 0,
                 xmit_words: 0,
                 rcv_words: 0,
@@ -105,11 +109,18 @@ impl Agent {
         }
     }
 
-    /// Takes a datagram that has come to QP1 of port `port`. True: it has become the answer to itself.
+    /// Takes a datagram that has come to QP1 of port `port`. True: it has become the answer to itself. Baseboard
+    /// management is refused by name, whatever its B_Key (KEY-7, MGMT-8): nobody waits for what is not there.
     pub fn handle(&mut self, mad: &mut Mad, port: u8, counts: impl FnOnce() -> Counts) -> bool {
         let method = method_of(mad);
-        if class_of(mad) != mad::class::PERF || !matches!(method, method::GET | method::SET) {
+        let class = class_of(mad);
+        let is_ours = matches!(class, mad::class::PERF | mad::class::BM);
+        if !is_ours || !matches!(method, method::GET | method::SET) {
             return false;
+        }
+        if class == mad::class::BM {
+            mad::answer(mad, status::NO_ATTRIBUTE);
+            return true;
         }
         let result = if (mad[0], mad[2]) == (1, 1) {
             self.attribute(mad, port, counts)
@@ -132,7 +143,8 @@ impl Agent {
                 put_u32(data, 4, RESPONSE_TIME);
             }
             (attr::PORT_COUNTERS | attr::PORT_COUNTERS_EXT, _) => {
-                if data[1] != port && data[1] != ALL_PORTS {
+                // All ports are the one port of a channel adapter; a switch does not offer it.
+                if data[1] != port && (data[1] != ALL_PORTS || port == 0) {
                     return Err(status::BAD_VALUE);
                 }
                 let mut now = counts();
@@ -164,7 +176,7 @@ impl Agent {
         let bit = |n: u16| select & 1 << n != 0;
         if attribute == attr::PORT_COUNTERS_EXT {
             let mut chosen = [false; COUNTERS];
-            for (at, n) in [(10, 0), (11, 1), (12, 2), (13, 3)] {
+            for (at, n) in [(11, 0), (12, 1), (13, 2), (14, 3)] {
                 chosen[at] = bit(n);
             }
             return chosen;
@@ -179,6 +191,7 @@ impl Agent {
             bit(7),
             bit(8),
             bit(11),
+            bit(9),
             bit(10),
             bit(12),
             bit(13),
@@ -207,7 +220,7 @@ fn write_counters(data: &mut [u8], port: u8, now: &Counts) {
     data[16] = to8(now.xmit_constraint_errors);
     data[17] = to8(now.rcv_constraint_errors);
     data[18] = select2;
-    data[19] = to8(now.overruns).min(15);
+    data[19] = to8(now.integrity).min(15) << 4 | to8(now.overruns).min(15);
     put_u16(data, 22, to16(now.vl15_dropped));
     put_u32(data, 24, to32(now.xmit_words));
     put_u32(data, 28, to32(now.rcv_words));
@@ -276,6 +289,73 @@ mod tests {
         let mut mad = request(method::GET, 0x1d, 1, 0xffff);
         assert!(agent.handle(&mut mad, 1, later));
         assert_eq!(mad::u64_at(&mad, DATA + 24), 1 << 33);
+    }
+
+    /// KEY-7, MGMT-8: no baseboard agent: every request is refused, whatever its attribute and B_Key.
+    #[test]
+    fn baseboard_management_is_refused() {
+        for (method, attribute, bkey) in [
+            (method::GET, 1, 0),
+            (method::SET, 0x10, 7),
+            (method::GET, 0x20, u64::MAX),
+        ] {
+            let mut mad = request(method, attribute, 1, 0);
+            mad[1] = mad::class::BM;
+            put_u64(&mut mad, 24, bkey);
+            assert!(Agent::new().handle(&mut mad, 1, || unreachable!()));
+            assert_eq!(
+                (mad[3], mad::status_of(&mad)),
+                (method::GET_RESP, status::NO_ATTRIBUTE)
+            );
+            assert_eq!(mad::u64_at(&mad, 24), bkey);
+        }
+        let mut answer = request(method::GET_RESP, 1, 1, 0);
+        answer[1] = mad::class::BM;
+        assert!(!Agent::new().handle(&mut answer, 1, || NOW));
+    }
+
+    /// STAT: each counter of PortCounters stands at its place, and is cleared by its own bit of the selection, alone.
+    #[test]
+    fn each_counter_has_its_place_and_bit() {
+        let mut all = Counts::default();
+        for (at, count) in all.each().into_iter().enumerate() {
+            *count = 1 + at as u64;
+        }
+        // Bytes and bits of each, in the order of Counts (IBA vol1 16.1.3.5).
+        let places = [4, 6, 7, 8, 12, 14, 16, 17, 22, 19, 19, 24, 28, 32, 36, 40];
+        let bits = [0, 1, 2, 3, 5, 6, 7, 8, 11, 9, 10, 12, 13, 14, 15, 16];
+        let value = |mad: &Mad, at: usize| match (places[at], at) {
+            (6 | 7 | 16 | 17, _) => mad[DATA + places[at]].into(),
+            (19, 9) => (mad[DATA + 19] >> 4).into(),
+            (19, _) => (mad[DATA + 19] & 15).into(),
+            (24.., _) => u32_at(mad, DATA + places[at]),
+            _ => mad::u16_at(mad, DATA + places[at]).into(),
+        };
+        for (cleared, bit) in bits.into_iter().enumerate() {
+            let mut agent = Agent::new();
+            let mut set = request(method::SET, 0x12, 1, if bit < 16 { 1 << bit } else { 0 });
+            set[DATA + 18] = u8::from(bit == 16);
+            assert!(agent.handle(&mut set, 1, || all));
+            let mut mad = request(method::GET, 0x12, 1, 0);
+            assert!(agent.handle(&mut mad, 1, || all));
+            for at in 0..COUNTERS {
+                let wanted = if at == cleared { 0 } else { 1 + at as u32 };
+                assert_eq!(value(&mad, at), wanted, "counter {at}, cleared {cleared}");
+            }
+        }
+    }
+
+    /// Sampling is optional, and refused by its attributes; a switch has no "all ports".
+    #[test]
+    fn sampling_is_refused() {
+        for attribute in [0x10, 0x11] {
+            let mut mad = request(method::GET, attribute, 1, 0);
+            assert!(Agent::new().handle(&mut mad, 1, || NOW));
+            assert_eq!(mad::status_of(&mad), status::NO_ATTRIBUTE);
+        }
+        let mut mad = request(method::GET, 0x12, ALL_PORTS, 0);
+        assert!(Agent::new().handle(&mut mad, 0, || NOW));
+        assert_eq!(mad::status_of(&mad), status::BAD_VALUE);
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct PortFacts {
     pub hoq_life: u8,
     /// Entries of each VL arbitration table.
     pub arb_entries: u8,
+    /// The port of a switch drops packets of other partitions that come in, that leave.
+    pub enforces_pkeys: [bool; 2],
     /// Packets of other partitions.
     pub pkey_violations: u16,
     /// Packets with a wrong Q_Key.
@@ -89,6 +91,8 @@ pub struct PortSettings {
     pub state: Option<State>,
     /// The port of a switch is switched on or off.
     pub is_enabled: Option<bool>,
+    /// The port of a switch shall drop packets of other partitions that come in, that leave.
+    pub enforces_pkeys: [bool; 2],
     /// LID or service level of the subnet manager are others now.
     pub has_new_sm: bool,
     /// Programs shall register again with the subnet administrator (MGMT-10).
@@ -119,7 +123,8 @@ pub(crate) fn write(data: &mut [u8], facts: &PortFacts, kept: &Kept, input: u8, 
     data[39..41].fill(facts.arb_entries);
     data[41] = kept.init_type_reply << 4 | facts.mtu_cap;
     data[42] = facts.hoq_life & 31;
-    data[43] = facts.op_vls << 4;
+    let [inbound, outbound] = facts.enforces_pkeys.map(u8::from);
+    data[43] = facts.op_vls << 4 | inbound << 3 | outbound << 2;
     put_u16(data, 44, kept.mkey_violations);
     put_u16(data, 46, facts.pkey_violations);
     put_u16(data, 48, facts.qkey_violations);
@@ -204,6 +209,7 @@ pub(crate) fn read_link(data: &[u8], facts: &PortFacts) -> Result<PortSettings, 
         hoq_life: data[42] & 31,
         state,
         is_enabled,
+        enforces_pkeys: [data[43] & 8 != 0, data[43] & 4 != 0],
         has_new_sm: false,
         reregister: false,
     })

@@ -59,6 +59,15 @@ pub struct NodeFacts {
     pub description: [u8; 64],
 }
 
+/// A key that packets name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// P_Key.
+    Partition,
+    /// Q_Key.
+    Queue,
+}
+
 /// A value that the port does not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
@@ -153,9 +162,13 @@ impl Agent {
         self.notices.raise(Trap::Capabilities, details);
     }
 
-    /// A packet of another partition was for this QP of the port.
-    pub fn bad_pkey(&mut self, lid: u16, qpn: u32) {
-        self.notices.raise(Trap::BadPkey, notice::bad_pkey(lid, qpn));
+    /// A packet from a LID, with a wrong key, was for this QP of the port, whose own LID is `lid`.
+    pub fn bad_key(&mut self, key: Key, slid: u16, lid: u16, qpn: u32) {
+        let trap = match key {
+            Key::Partition => Trap::BadPkey,
+            Key::Queue => Trap::BadQkey,
+        };
+        self.notices.raise(trap, notice::bad_key(slid, lid, qpn));
     }
 
     /// When [`Agent::trap`] has something, in microseconds since the moment that its `now_us` counts from.

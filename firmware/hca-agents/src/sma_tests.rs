@@ -37,6 +37,7 @@ impl Model {
                 hoq_life: 0,
                 arb_entries: 64,
                 pkey_violations: 3,
+                enforces_pkeys: [false; 2],
                 qkey_violations: 0,
             },
             prefix: DEFAULT_PREFIX,

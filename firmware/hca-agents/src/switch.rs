@@ -22,6 +22,8 @@ const LIDS_PER_BLOCK: usize = 64;
 const GROUPS_PER_BLOCK: usize = 32;
 /// Ports of a position of the multicast table.
 const PORTS_PER_POSITION: u8 = 16;
+/// InboundEnforcementCap and OutboundEnforcementCap.
+const ENFORCES_PKEYS: u8 = 0xc0;
 /// A LID that leads nowhere.
 pub const NO_PORT: u8 = 0xff;
 
@@ -52,6 +54,10 @@ pub trait Switch {
     fn multicast(&mut self, mlid: u16) -> u64;
     /// Sets them.
     fn set_multicast(&mut self, mlid: u16, ports: u64);
+    /// P_Keys of a port other than 0, which it enforces (KEY-19).
+    fn pkeys(&mut self, port: u8) -> [u16; PKEYS_PER_BLOCK];
+    /// Sets them.
+    fn set_pkeys(&mut self, port: u8, pkeys: &[u16; PKEYS_PER_BLOCK]);
     /// VL of each SL on the way from one port to another.
     fn sl2vl(&mut self, input: u8, output: u8) -> [u8; 16];
     /// Sets it.
@@ -66,6 +72,21 @@ pub trait Switch {
         block: u8,
         entries: &[(u8, u8); ARB_PER_BLOCK],
     ) -> Result<(), Refused>;
+}
+
+/// A packet of another partition, as its headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offender {
+    /// LID that it is from.
+    pub slid: u16,
+    /// LID that it is for.
+    pub dlid: u16,
+    /// Its P_Key.
+    pub pkey: u16,
+    /// Its service level.
+    pub sl: u8,
+    /// QP that it is for.
+    pub dest_qpn: u32,
 }
 
 /// The agent of a switch.
@@ -103,6 +124,12 @@ impl SwitchAgent {
     /// The link of a port of the switch, whose LID this is, has come or gone.
     pub fn link_changed(&mut self, lid: u16) {
         self.agent.notices.raise(Trap::LinkState, notice::link_state(lid));
+    }
+
+    /// A packet of another partition was dropped at a port of the switch, whose own LID is `lid`.
+    pub fn bad_pkey(&mut self, lid: u16, port: u8, packet: &Offender) {
+        let details = notice::switch_bad_pkey(lid, port, packet);
+        self.agent.notices.raise(Trap::SwitchBadPkey, details);
     }
 
     /// When [`SwitchAgent::trap`] has something.
@@ -169,7 +196,7 @@ impl SwitchAgent {
             (attr::NODE_DESC, false) => data.copy_from_slice(&switch.node().description),
             (SWITCH_INFO, _) => self.switch_info(data, switch, is_set),
             (attr::PORT_INFO, _) => self.port_info(data, switch, (input, is_set), modifier, mkey)?,
-            (attr::PKEY_TABLE, _) => self.pkey_table(data, is_set, modifier)?,
+            (attr::PKEY_TABLE, _) => self.pkey_table(data, switch, is_set, modifier)?,
             (attr::SL_TO_VL, _) => sl_to_vl(data, switch, is_set, modifier)?,
             (attr::VL_ARB, _) => vl_arb(data, switch, is_set, modifier)?,
             (LINEAR_TABLE, _) => linear_table(data, switch, is_set, modifier)?,
@@ -193,6 +220,8 @@ impl SwitchAgent {
         put_u16(data, 6, self.linear_top);
         data[8..11].copy_from_slice(&self.default_ports);
         data[11] = self.life_time << 3;
+        put_u16(data, 14, PKEYS_PER_BLOCK as u16);
+        data[16] = ENFORCES_PKEYS;
         put_u16(data, 18, self.multicast_top);
     }
 
@@ -224,16 +253,30 @@ impl SwitchAgent {
         Ok(())
     }
 
-    /// Of port 0; other ports enforce none.
-    fn pkey_table(&mut self, data: &mut [u8], is_set: bool, modifier: u32) -> Result<(), u16> {
-        if modifier != 0 {
+    /// The switch's own are those of port 0; others enforce theirs.
+    fn pkey_table(
+        &mut self,
+        data: &mut [u8],
+        switch: &mut impl Switch,
+        is_set: bool,
+        modifier: u32,
+    ) -> Result<(), u16> {
+        let (port, block) = ((modifier >> 16) as u8, modifier as u16);
+        let is_there = modifier >> 24 == 0 && switch.port(port).is_some();
+        if block != 0 || !is_there {
             return Err(status::BAD_VALUE);
         }
-        for (pkey, pair) in self.pkeys.iter_mut().zip(data.chunks_exact_mut(2)) {
+        let mut pkeys = if port == 0 { self.pkeys } else { switch.pkeys(port) };
+        for (pkey, pair) in pkeys.iter_mut().zip(data.chunks_exact_mut(2)) {
             if is_set {
                 *pkey = u16_at(pair, 0);
             }
             put_u16(pair, 0, *pkey);
+        }
+        match port {
+            _ if !is_set => {}
+            0 => self.pkeys = pkeys,
+            port => switch.set_pkeys(port, &pkeys),
         }
         Ok(())
     }

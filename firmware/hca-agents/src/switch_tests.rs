@@ -13,6 +13,8 @@ pub(crate) struct Model {
     groups: BTreeMap<u16, u64>,
     vls: BTreeMap<(u8, u8), [u8; 16]>,
     set: Vec<(u8, PortSettings)>,
+    pkeys: BTreeMap<u8, [u16; 32]>,
+    enforces: [bool; 2],
 }
 
 const PORTS: u8 = 4;
@@ -57,6 +59,7 @@ impl Switch for Model {
             high_limit: 0,
             hoq_life: 0,
             arb_entries: 64,
+            enforces_pkeys: self.enforces,
             pkey_violations: 0,
             qkey_violations: 0,
         })
@@ -64,7 +67,16 @@ impl Switch for Model {
 
     fn set_port(&mut self, number: u8, settings: &PortSettings) -> Result<(), Refused> {
         self.set.push((number, *settings));
+        self.enforces = settings.enforces_pkeys;
         Ok(())
+    }
+
+    fn pkeys(&mut self, port: u8) -> [u16; 32] {
+        self.pkeys.get(&port).copied().unwrap_or([0; 32])
+    }
+
+    fn set_pkeys(&mut self, port: u8, pkeys: &[u16; 32]) {
+        self.pkeys.insert(port, *pkeys);
     }
 
     fn unicast(&mut self, lid: u16) -> u8 {
@@ -219,4 +231,58 @@ proptest! {
         let _ = SwitchAgent::new().handle(&mut mad, 7, input, &mut Model::default(), 0);
         let _ = u32_at(&mad, 0);
     }
+}
+
+/// KEY-19: a table of P_Keys for each port, port 0's is the switch's own; who enforces says so, and tells of offenders.
+#[test]
+fn key_19_ports_enforce_partitions() {
+    let (mut agent, mut switch) = (SwitchAgent::new(), Model::default());
+    let info = ask(&mut agent, &mut switch, request(method::GET, SWITCH_INFO, 0));
+    assert_eq!((u16_at(&info, 64 + 14), info[64 + 16]), (32, 0xc0));
+    for port in 0..=u32::from(PORTS) {
+        let mut set = request(method::SET, attr::PKEY_TABLE, port << 16);
+        put_u16(&mut set, 64, 0x8001 + port as u16);
+        put_u16(&mut set, 126, 7);
+        ask(&mut agent, &mut switch, set);
+    }
+    for port in 0..=u32::from(PORTS) {
+        let told = ask(
+            &mut agent,
+            &mut switch,
+            request(method::GET, attr::PKEY_TABLE, port << 16),
+        );
+        assert_eq!((u16_at(&told, 64), u16_at(&told, 126)), (0x8001 + port as u16, 7));
+    }
+    for modifier in [1, u32::from(PORTS + 1) << 16, 1 << 24] {
+        let told = ask(
+            &mut agent,
+            &mut switch,
+            request(method::GET, attr::PKEY_TABLE, modifier),
+        );
+        assert_eq!(status_of(&told) & 0x7fff, status::BAD_VALUE, "{modifier:#x}");
+    }
+    let mut set = ask(&mut agent, &mut switch, request(method::GET, attr::PORT_INFO, 2));
+    (set[3], set[4], set[5], set[6], set[64 + 32], set[64 + 33]) = (method::SET, 0, 0, 1, 0, 0);
+    set[64 + 43] |= 0x0c;
+    let told = ask(&mut agent, &mut switch, set);
+    assert_eq!((status_of(&told) & 0x7fff, told[64 + 43] & 0x0f), (0, 0x0c));
+
+    agent.agent.kept.sm_lid = 3;
+    let offender = Offender {
+        slid: 7,
+        dlid: 9,
+        pkey: 0x8123,
+        sl: 4,
+        dest_qpn: 0x77,
+    };
+    agent.bad_pkey(5, 2, &offender);
+    let trap = agent.trap(0, 5).unwrap();
+    let details = &trap[64 + 10..];
+    assert_eq!((u16_at(&trap, 68), trap[64]), (259, 0x82));
+    assert_eq!(
+        (u16_at(details, 2), u16_at(details, 4), u16_at(details, 6)),
+        (7, 9, 0x8123)
+    );
+    assert_eq!((u32_at(details, 8), u32_at(details, 12)), (4 << 28, 0x77));
+    assert_eq!((u16_at(details, 48), details[50]), (5, 2));
 }

@@ -6,10 +6,10 @@ use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
-    CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
-    QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd,
-    RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
-    SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
+    CreateRuleCmd, CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
+    ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryPkeyResult, QueryPortCmd,
+    QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd,
+    SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
 };
 
 /// The function that may change what all of them share.
@@ -112,6 +112,12 @@ impl Control {
             AdminOpcode::ResizeCq => {
                 self.resize_cq(hal, func, &ResizeCqCmd::read_from(&body).ok_or(internal)?)?
             }
+            // It goes on when the QP has its line.
+            AdminOpcode::ModifyQp
+                if ModifyQpCmd::read_from(&body).is_some_and(|cmd| self.waits_for_line(func, cmd.qpn())) =>
+            {
+                return Ok(None);
+            }
             AdminOpcode::ModifyQp => {
                 self.modify_qp(hal, func, &ModifyQpCmd::read_from(&body).ok_or(internal)?)?
             }
@@ -162,6 +168,10 @@ impl Control {
             AdminOpcode::DetachMcast => self
                 .detach_mcast(hal, func, &McastCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
+            AdminOpcode::CreateRule => self
+                .create_rule(hal, func, &CreateRuleCmd::read_from(body).ok_or(internal)?)
+                .map(handle_body),
+            AdminOpcode::DestroyRule => self.destroy_rule(hal, func, handle).map(|()| none),
             AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::AllocMw => self

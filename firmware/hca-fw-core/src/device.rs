@@ -1,5 +1,6 @@
 //! QUERY_DEVICE: what the card can do, and what a function can have of it.
 
+use crate::admin::MANAGER;
 use crate::hal::Hal;
 use crate::memory::{MAX_KEYS, MAX_PAGES};
 use crate::{Bus, Control};
@@ -18,6 +19,8 @@ const MAX_AH: u32 = i32::MAX as u32;
 const SHARED_RESPONSES: u32 = if crate::NUM_QPS > 4096 { 8192 } else { 16384 };
 /// QP type that can be paced: IBV_QPT_RC.
 const PACED_QP_TYPE: u32 = 2;
+/// V-33: bit of raw_packet_caps.
+const RAW_CAP_IP_CSUM: u32 = 1 << 2;
 
 /// The vendor number is an IEEE OUI, and so are the first three bytes of a MAC address: one card cannot have two. No
 /// OUI is assigned to OpenHCA; the MAC addresses of simulated cards start with a locally administered one (bit 1 of the
@@ -46,8 +49,15 @@ impl Control {
         d.set_max_mr_size(crate::memory::MAX_MR_BYTES);
         // Page sizes 4 KiB .. 1 GiB.
         d.set_page_size_cap(0x7fff_f000);
+        // Frames are the manager's alone.
+        let raw = if func == MANAGER {
+            d.set_raw_packet_caps(RAW_CAP_IP_CSUM);
+            device_cap::RAW_IP_CSUM | device_cap::MANAGED_FLOW_STEERING
+        } else {
+            0
+        };
         d.set_device_cap_flags(
-            device_cap::BAD_PKEY_CNTR
+            raw | device_cap::BAD_PKEY_CNTR
                 | device_cap::UD_AV_PORT_ENFORCE
                 | device_cap::CURR_QP_STATE_MOD
                 | device_cap::RC_RNR_NAK_GEN
@@ -59,8 +69,8 @@ impl Control {
         d.set_vendor_id(vendor_of(&self.ports[0].identity().mac));
         d.set_vendor_part_id(VENDOR_PART_ID);
         d.set_hw_ver(crate::HARDWARE_VERSION);
-        d.set_max_qp(self.qp_ids.limit());
-        d.set_qpn_line_bits(crate::QPN_LINE_BITS as u8);
+        d.set_max_qp(self.max_qps());
+        d.set_qpn_line_bits(self.lines.index_bits() as u8);
         d.set_push_slots(PUSH_SLOTS as u8);
         d.set_max_qp_wr(1 << MAX_LOG_WQ_SIZE);
         d.set_max_sge(MAX_SGE);

@@ -3,6 +3,7 @@
 use crate::hal::Hal;
 use crate::{Bus, Control, NUM_FUNCS};
 use hca_abi::{EventKind, HwEventKind, HwEventWho, QpState, WcStatus};
+use hca_agents::Key;
 
 impl Control {
     pub(crate) fn handle_event<B: Bus>(&mut self, hal: &mut Hal<B>, words: [u32; 3]) {
@@ -15,17 +16,20 @@ impl Control {
             return;
         }
         match kind {
+            HwEventKind::LineMiss => self.doorbell_missed(func, id, cause),
+            HwEventKind::PacketMiss => self.packet_missed(hal, id, cause),
             HwEventKind::AdminDb => self.commands_announced(hal, func),
             HwEventKind::FuncControl => self.control_written(func),
-            HwEventKind::QpError => self.qp_error(hal, id, cause),
-            HwEventKind::QpCommEst => self.post_qp_event(hal, id, EventKind::CommEst, 0),
+            HwEventKind::QpError => self.qp_error(hal, self.lines.holder(id), cause),
+            HwEventKind::QpCommEst => self.post_qp_event(hal, self.lines.holder(id), EventKind::CommEst, 0),
             HwEventKind::CqError => self.cq_error(hal, id),
-            HwEventKind::SqDrained => self.sq_drained(hal, id),
+            HwEventKind::SqDrained => self.sq_drained(hal, self.lines.holder(id)),
             HwEventKind::SrqLimit => self.srq_limit_reached(hal, id, cause),
             HwEventKind::SrqError => self.fail_srq(hal, id),
             HwEventKind::Port => self.link_event(hal, id),
             HwEventKind::Mad => self.has_mads = true,
-            HwEventKind::PkeyViolation => self.bad_pkey(id),
+            HwEventKind::PkeyViolation => self.bad_key(Key::Partition, self.lines.holder(id), cause as u16),
+            HwEventKind::QkeyViolation => self.bad_key(Key::Queue, self.lines.holder(id), cause as u16),
             // Counted by hardware; nothing to be done about them.
             HwEventKind::BadDoorbell | HwEventKind::EqOverflow | HwEventKind::QpFlushNeeded => {}
         }

@@ -5,8 +5,8 @@ use core::ops::Range;
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, HandleCmd, McastCmd,
-    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryPortCmd,
+    AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd,
+    McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryPortCmd,
     QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
     SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
 };
@@ -38,6 +38,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         | AdminOpcode::DestroyCq
         | AdminOpcode::QueryQp
         | AdminOpcode::DestroyQp
+        | AdminOpcode::DestroyRule
         | AdminOpcode::QuerySrq
         | AdminOpcode::DestroySrq
         | AdminOpcode::DeregMr
@@ -59,6 +60,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::CreateSrq => words_of(&CreateSrqCmd::TABLE),
         AdminOpcode::ModifySrq => words_of(&ModifySrqCmd::TABLE),
         AdminOpcode::AttachMcast | AdminOpcode::DetachMcast => words_of(&McastCmd::TABLE),
+        AdminOpcode::CreateRule => words_of(&CreateRuleCmd::TABLE),
         AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
         AdminOpcode::SetKeyTable => words_of(&SetKeyTableCmd::TABLE),
         AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),

@@ -5,7 +5,7 @@
 use crate::hal::Hal;
 use crate::neighbours::is_ipv4;
 use crate::pool::IdPool;
-use crate::{Bus, CmdResult, Control, line_of};
+use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, GROUP_HASH_HEADS, GROUP_HEADS, GROUP_ROWS, GROUP_SMI_HEADS, GroupRow, McastCmd, Service,
 };
@@ -232,7 +232,7 @@ impl Control {
         if self.groups.has(qpn, of) {
             return Ok(());
         }
-        let is_own = |qpn| self.qps[line_of(qpn) as usize].func == func;
+        let is_own = |qpn| self.lines.func_of(qpn) == u32::from(func);
         let members = self.groups.list(of.head());
         let members = members.filter(|(_, member, its)| *its == of && is_own(*member));
         if members.count() as u32 >= MAX_QPS_PER_GROUP {

@@ -4,7 +4,7 @@ use crate::port::NUM_GIDS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
     AdminCpl, AdminStatus, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind,
-    QueryCountersResult, QueryLinkErrorsResult,
+    QueryCountersResult, QueryLinkErrorsResult, RuleRow,
 };
 use hca_regs as reg;
 
@@ -182,6 +182,14 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.ctx_write_flags(CtxTable::Qpc, line, row, flags);
     }
 
+    /// What the QP was whose row the last write of a QP context took: words from `Qpc::sq_pi` on.
+    pub fn qp_record(&mut self, out: &mut [u32]) {
+        self.wait_ctx();
+        for (i, word) in out.iter_mut().enumerate() {
+            *word = self.read(reg::MGMT_CTX_DATA + 4 * i as u32);
+        }
+    }
+
     fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], flags: u32) {
         for (i, pair) in row.chunks(8).take(QPC_PAIRS).enumerate() {
             if let Some(pair) = changed(&mut self.shadow.ctx[i], pair) {
@@ -213,6 +221,11 @@ impl<'a, B: Bus> Hal<'a, B> {
         row.set_gid(*gid);
         let index = usize::from(port) * NUM_GIDS + index;
         self.ctx_write(CtxTable::Gid, index as u32, row.as_bytes());
+    }
+
+    /// Writes a rule for received frames.
+    pub fn rule_row(&mut self, index: u32, row: &RuleRow) {
+        self.ctx_write(CtxTable::Rule, index, row.as_bytes());
     }
 
     /// Writes a row of the lists of QPs that share datagrams.

@@ -29,6 +29,7 @@ mod events;
 mod fetch;
 mod groups;
 mod hal;
+mod lines;
 mod link;
 mod memory;
 mod neighbours;
@@ -37,6 +38,7 @@ mod pool;
 mod port;
 mod qp;
 mod rate;
+mod rules;
 mod sma;
 mod srq;
 mod transition;
@@ -52,12 +54,14 @@ pub use transition::{Attr, Refusal, Rule, check, rule_of};
 use groups::Groups;
 use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls};
+use lines::Lines;
 use memory::Keys;
 use neighbours::Neighbours;
 use objects::{CqRec, EqRec, QpRec};
 use pool::IdPool;
 use port::Port;
 use rate::RateGroups;
+use rules::Rules;
 use srq::{LastWqes, SrqRec};
 use turns::Func;
 
@@ -80,6 +84,25 @@ const fn lines(named: Option<&str>) -> usize {
         b"16384" => 16384,
         _ => panic!("HCA_VSIM_LINES is 1024, 4096 or 16384"),
     }
+}
+
+/// QPs that the firmware has records of, those without a line included. `HCA_VSIM_QPS`, when this is compiled, says how
+/// many: a multiple of the lines, which is a power of two; without it there are as many as lines.
+pub const NUM_CONTEXTS: usize = contexts(option_env!("HCA_VSIM_QPS"));
+
+const fn contexts(named: Option<&str>) -> usize {
+    let Some(text) = named else { return NUM_QPS };
+    let (digits, mut at, mut value) = (text.as_bytes(), 0, 0);
+    while at < digits.len() {
+        assert!(digits[at].is_ascii_digit(), "HCA_VSIM_QPS is a number");
+        value = 10 * value + (digits[at] - b'0') as usize;
+        at += 1;
+    }
+    assert!(
+        value.is_power_of_two() && value >= NUM_QPS && value <= 1 << 20,
+        "HCA_VSIM_QPS is a power of two, from the number of lines to 1048576"
+    );
+    value
 }
 
 /// Low bits of a QPN: the line, a place in the card's tables. The others are a generation, which counts the QPs that
@@ -134,13 +157,15 @@ pub(crate) struct Control {
     eqs: [EqRec; NUM_EQS],
     cq_ids: IdPool<{ NUM_CQS / 64 }>,
     cqs: [CqRec; NUM_CQS],
-    qp_ids: IdPool<{ NUM_QPS / 64 }>,
-    qps: [QpRec; NUM_QPS],
+    qp_ids: IdPool<{ NUM_CONTEXTS / 64 }>,
+    qps: [QpRec; NUM_CONTEXTS],
+    lines: Lines,
     srq_ids: IdPool<{ NUM_SRQS / 64 }>,
     srqs: [SrqRec; NUM_SRQS],
     last_wqes: LastWqes,
     rates: RateGroups,
     groups: Groups,
+    rules: Rules,
     keys: [Keys; NUM_FUNCS],
     /// Management datagrams may wait.
     has_mads: bool,
@@ -165,6 +190,12 @@ impl Firmware {
     pub fn share_among(&mut self, functions: u8) {
         self.control
             .share_among(u32::from(functions.clamp(1, NUM_FUNCS as u8)));
+    }
+
+    /// From now on the QPs of a function share so many lines, 4 or more, and there may be as many of them as the
+    /// firmware has records for. Before [`Firmware::init_ports`], after [`Firmware::share_among`].
+    pub fn share_lines(&mut self, lines: u32) {
+        self.control.share_lines(lines);
     }
 
     /// The state after reset, on the heap (hosts only: it is larger than many stacks).
@@ -236,7 +267,9 @@ impl Firmware {
         hal.restart();
         let had_mad = self.control.answer_mad(&mut hal) || self.control.send_traps(&mut hal);
         hal.restart();
-        self.control.take_turn(&mut hal) || had_told || had_events || had_mad
+        let had_line = self.control.turn_lines(&mut hal);
+        hal.restart();
+        self.control.take_turn(&mut hal) || had_line || had_told || had_events || had_mad
     }
 
     /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
@@ -267,12 +300,14 @@ impl Control {
             cqs: [const { CqRec::new() }; NUM_CQS],
             // QP0 and QP1 are the management QPs.
             qp_ids: IdPool::new(NUM_QPS as u32, 2, functions),
-            qps: [const { QpRec::new() }; NUM_QPS],
+            qps: [const { QpRec::new() }; NUM_CONTEXTS],
+            lines: Lines::new(functions),
             srq_ids: IdPool::new(NUM_SRQS as u32, 0, functions),
             srqs: [const { SrqRec::new() }; NUM_SRQS],
             last_wqes: LastWqes::new(),
             rates: RateGroups::new(functions),
             groups: Groups::new(functions),
+            rules: Rules::new(),
             keys: [const { Keys::new() }; NUM_FUNCS],
             has_mads: false,
         }
@@ -284,6 +319,7 @@ impl Control {
         self.eq_ids = IdPool::new(NUM_EQS as u32, 0, functions);
         self.cq_ids = IdPool::new(NUM_CQS as u32, 0, functions);
         self.qp_ids = IdPool::new(NUM_QPS as u32, 2, functions);
+        self.lines = Lines::new(functions);
         self.srq_ids = IdPool::new(NUM_SRQS as u32, 0, functions);
         self.rates.share_among(functions);
         self.groups.share_among(functions);

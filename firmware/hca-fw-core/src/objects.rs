@@ -1,6 +1,7 @@
 //! Records of the objects firmware has made, and the commands for protection domains, EQs and CQs.
 
 use crate::hal::Hal;
+use crate::lines::Resting;
 use crate::srq::LastWqe;
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
@@ -40,6 +41,8 @@ pub(crate) struct QpRec {
     pub last_wqe: LastWqe,
     /// QPs that have had this line before; outlives the QP.
     pub generation: u16,
+    /// Where it is when QPs share lines.
+    pub rest: Resting,
 }
 
 impl EqRec {
@@ -71,6 +74,7 @@ impl QpRec {
             rate_group: 0,
             last_wqe: LastWqe::No,
             generation: 0,
+            rest: Resting::new(),
         }
     }
 }

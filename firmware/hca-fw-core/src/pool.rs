@@ -80,11 +80,16 @@ impl<const WORDS: usize> IdPool<WORDS> {
 
     /// Takes a free number of the function.
     pub fn alloc(&mut self, func: u8) -> Option<u32> {
+        self.alloc_where(func, |_| true)
+    }
+
+    /// The same among those that fit.
+    pub fn alloc_where(&mut self, func: u8, fits: impl Fn(u32) -> bool) -> Option<u32> {
         let own = self.of(func);
         let next = self.next.get(usize::from(func))?.clamp(&own.start, &own.end);
         let id = (*next..own.end)
             .chain(own.start..*next)
-            .find(|id| !self.contains(*id))?;
+            .find(|id| !self.contains(*id) && fits(*id))?;
         *self.used.get_mut((id / 64) as usize)? |= 1 << (id % 64);
         self.next[usize::from(func)] = id + 1;
         Some(id)

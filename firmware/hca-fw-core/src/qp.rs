@@ -12,7 +12,7 @@ use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::srq::LastWqe;
 use crate::transition::{Attr, Refusal, check_rule, rule_of, rule_of_target};
 use crate::turns::{Fenced, Rest};
-use crate::{Bus, CmdResult, Control, QPN_LINE_BITS, line_of};
+use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, ModifyQpCmd,
     PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, RATE_GROUPS, Service, access,
@@ -23,7 +23,6 @@ pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 const MAX_PSN: u32 = 0xff_ffff;
 /// KEY-24: a controlled Q_Key.
 const CONTROLLED_QKEY: u32 = 1 << 31;
-const MAX_GENERATION: u16 = (1 << (24 - QPN_LINE_BITS)) - 1;
 /// Hop limit of a route whose own nobody has set.
 const ROUTE_HOP_LIMIT: u8 = 64;
 
@@ -33,7 +32,7 @@ impl QpRec {
         QpState::try_from(self.attr.qp_state()).unwrap_or(QpState::Err)
     }
 
-    fn service(&self) -> Service {
+    pub(crate) fn service(&self) -> Service {
         Service::try_from(self.create.service()).unwrap_or(Service::Rc)
     }
 
@@ -63,7 +62,7 @@ impl Control {
 
     /// The line of a QPN, if it names a QP of the function, and not one that had the line before.
     pub(crate) fn own_qp(&self, func: u8, qpn: u32) -> CmdResult<u32> {
-        let line = line_of(qpn);
+        let line = self.lines.index_of(qpn);
         if self.qp_ids.owns(func, line) && self.qpn_of(line) == qpn {
             Ok(line)
         } else {
@@ -73,7 +72,7 @@ impl Control {
 
     /// The QPN of the QP that has a line, or that had it last and is not quite gone.
     pub(crate) fn qpn_of(&self, line: u32) -> u32 {
-        u32::from(self.qps[line as usize].generation) << QPN_LINE_BITS | line
+        self.lines.qpn_of(line, self.qps[line as usize].generation)
     }
 
     pub(crate) fn create_qp<B: Bus>(
@@ -85,7 +84,7 @@ impl Control {
         let service = Service::try_from(cmd.service());
         let is_served = matches!(
             service,
-            Ok(Service::Rc | Service::Uc | Service::Ud | Service::Xrc)
+            Ok(Service::Rc | Service::Uc | Service::Ud | Service::Xrc | Service::Raw)
         );
         if !is_served
             || ((cmd.is_gsi() || cmd.is_smi()) && service != Ok(Service::Ud))
@@ -94,8 +93,9 @@ impl Control {
         {
             return Err((AdminStatus::Unsupported, u32::from(cmd.service())));
         }
-        // Who has QP0 can be the subnet manager, of everybody's ports.
-        if cmd.is_smi() && func != MANAGER {
+        // Who has QP0 can be the subnet manager, of everybody's ports; who sends frames as it likes can speak as
+        // anybody.
+        if (cmd.is_smi() || service == Ok(Service::Raw)) && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
         // SPEC-9: with an SRQ the QP has no ring of its own to receive; the SRQ's slots stand in its place.
@@ -135,8 +135,10 @@ impl Control {
                 hal.probe_ring(func, base, stride << log_size)?;
             }
         }
-        let limit = self.qp_ids.limit();
-        let line = self.qp_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
+        let limit = self.max_qps();
+        let may_rest = service == Ok(Service::Rc) && !cmd.has_srq();
+        let line = self.lines.alloc(&mut self.qp_ids, func, may_rest);
+        let line = line.ok_or((AdminStatus::NoResources, limit))?;
         self.eqs[eq].users += 1;
         if cmd.is_target() {
             self.xrcds[cmd.xrcd() as usize] += 1;
@@ -155,6 +157,7 @@ impl Control {
             rate_group: 0,
             last_wqe: LastWqe::No,
             generation: self.qps[line as usize].generation,
+            rest: self.lines.enter(line, &self.qps[line as usize].rest),
         };
         self.write_qpc(hal, line, true, true);
         Ok(self.qpn_of(line))
@@ -162,7 +165,7 @@ impl Control {
 
     pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult<Rest> {
         let line = self.own_qp(func, qpn)?;
-        if self.groups.is_attached(qpn) {
+        if self.groups.is_attached(qpn) || self.rules.has(qpn) {
             return Err((AdminStatus::InUse, qpn)); // MC-8
         }
         self.silence_qp(hal, line);
@@ -173,6 +176,7 @@ impl Control {
     /// RESET everywhere: every block drops what it holds for the QP.
     pub(crate) fn silence_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
         self.groups.leave_all(hal, self.qpn_of(line));
+        self.rules.drop_qp(hal, self.qpn_of(line));
         let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
         rec.attr = QpAttr::new();
@@ -184,7 +188,8 @@ impl Control {
     /// one, from the wire or from its process, reaches nobody.
     pub(crate) fn free_qp(&mut self, line: u32) {
         let rec = &mut self.qps[line as usize];
-        rec.generation = (rec.generation + 1) & MAX_GENERATION;
+        rec.generation = (rec.generation + 1) & self.lines.max_generation();
+        self.lines.leave(line);
         let create = &rec.create;
         if create.is_target() {
             self.xrcds[create.xrcd() as usize] -= 1;
@@ -271,7 +276,12 @@ impl Control {
         if mask.contains(Attr::AV) {
             self.resolve_path(&mut attr)?;
         }
-        if self.qps[i].service() == Service::Ud && to != QpState::Reset {
+        let service = self.qps[i].service();
+        if service == Service::Raw && to != QpState::Reset {
+            // InfiniBand has no frames that are not of its own kind.
+            require(!self.port_of(&attr)?.infiniband(), attr.port_num().into())?;
+        }
+        if matches!(service, Service::Ud | Service::Raw) && to != QpState::Reset {
             // V-36: it bounds the message, and nobody gives it.
             attr.set_path_mtu(self.port_of(&attr)?.mtu());
         }
@@ -320,12 +330,17 @@ impl Control {
         let init_sq = fresh || (from == QpState::Rtr && to == QpState::Rts);
         self.write_qpc(hal, line, init_sq, init_rq);
         let sends = !self.qps[line as usize].create.is_target();
+        let at = self.lines.line_of(line);
         if from == QpState::Rts && to == QpState::Sqd && sends {
-            hal.inject(PipeMsgKind::SqDrain, line);
+            hal.inject(PipeMsgKind::SqDrain, at);
         }
         if to == QpState::Err && from != QpState::Reset && sends {
-            hal.inject(PipeMsgKind::FlushSq, line);
-            hal.inject(PipeMsgKind::FlushRq, line);
+            if self.qps[line as usize].rest.is_cold {
+                self.want_line(line);
+            } else {
+                hal.inject(PipeMsgKind::FlushSq, at);
+                hal.inject(PipeMsgKind::FlushRq, at);
+            }
         }
         if to == QpState::Reset {
             self.qps[line as usize].last_wqe = LastWqe::No;
@@ -352,7 +367,11 @@ impl Control {
 
     /// Does the line belong to a QP that goes on receiving when a send has failed?
     pub(crate) fn outlives_failed_sends(&self, line: u32) -> bool {
-        self.qp_ids.contains(line) && matches!(self.qps[line as usize].service(), Service::Uc | Service::Ud)
+        self.qp_ids.contains(line)
+            && matches!(
+                self.qps[line as usize].service(),
+                Service::Uc | Service::Ud | Service::Raw
+            )
     }
 
     /// Moves a QP of UC or UD to SQE because hardware says that a send failed (QPS-12). It goes on receiving.
@@ -364,7 +383,7 @@ impl Control {
         rec.attr.set_qp_state(QpState::Sqe.into());
         rec.attr.set_sq_draining(false);
         self.write_qpc(hal, line, false, false);
-        hal.inject(PipeMsgKind::FlushSq, line);
+        hal.inject(PipeMsgKind::FlushSq, self.lines.line_of(line));
     }
 
     /// The port of a QP: the first one until it is set.
@@ -445,8 +464,17 @@ impl Control {
         (interval != 0).then_some(Rate { key, interval })
     }
 
-    /// Writes the hardware's context from the record. The source GID is resolved here.
-    pub(crate) fn write_qpc<B: Bus>(&self, hal: &mut Hal<B>, line: u32, init_sq: bool, init_rq: bool) {
+    /// Writes the hardware's context from the record, if the QP has its line.
+    pub(crate) fn write_qpc<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, init_sq: bool, init_rq: bool) {
+        if self.is_written_later(line, init_sq && init_rq) {
+            return;
+        }
+        let q = self.qpc_of(line);
+        hal.ctx_write_qpc(self.lines.line_of(line), q.as_bytes(), init_sq, init_rq);
+    }
+
+    /// The hardware's context, from the record. The source GID is resolved here.
+    pub(crate) fn qpc_of(&self, line: u32) -> Qpc {
         let rec = &self.qps[line as usize];
         let (c, a) = (&rec.create, &rec.attr);
         let mut q = Qpc::new();
@@ -484,13 +512,14 @@ impl Control {
         q.set_qpn(self.qpn_of(line));
         q.set_is_gsi(c.is_gsi());
         q.set_is_smi(c.is_smi());
-        if rec.service() != Service::Ud {
+        if !matches!(rec.service(), Service::Ud | Service::Raw) {
             self.set_path(&mut q, a);
         }
         q.set_rate_limit(a.rate_limit());
         q.set_rate_group(rec.rate_group);
         q.set_rate_interval(self.rate_of(line, a).map_or(0, |rate| rate.interval));
-        hal.ctx_write_qpc(line, q.as_bytes(), init_sq, init_rq);
+        q.set_is_shared(self.lines.are_shared());
+        q
     }
 
     fn set_path(&self, q: &mut Qpc, a: &QpAttr) {

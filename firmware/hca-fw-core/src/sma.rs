@@ -5,7 +5,7 @@ use hca_abi::{EventKind, Mtu, OpVls, PortState, VL_ARB_ENTRIES};
 use hca_agents::packet::{self, MAX_PACKET};
 use hca_agents::pma::Counts;
 use hca_agents::sma::{ARB_PER_BLOCK, PKEYS_PER_BLOCK};
-use hca_agents::{NodeFacts, PortFacts, PortSettings, Refused, State};
+use hca_agents::{Key, NodeFacts, PortFacts, PortSettings, Refused, State};
 use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, QPN_SMI};
 
 use crate::device::{VENDOR_PART_ID, vendor_of};
@@ -109,11 +109,11 @@ impl Control {
         ports.filter_map(|port| port.sma.trap_due_us()).min()
     }
 
-    /// KEY-15: a packet of another partition was for this QP.
-    pub(crate) fn bad_pkey(&mut self, qpn: u32) {
+    /// KEY-15, KEY-23: a packet of another partition, or with a wrong Q_Key, was for this QP.
+    pub(crate) fn bad_key(&mut self, key: Key, qpn: u32, slid: u16) {
         if let Some(at) = self.port_of_qp(qpn) {
             let port = &mut self.ports[at];
-            port.sma.bad_pkey(port.identity().lid, qpn);
+            port.sma.bad_key(key, slid, port.identity().lid, qpn);
         }
     }
 
@@ -178,6 +178,7 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
             high_limit: port.link.limit(),
             hoq_life: 0,
             arb_entries: VL_ARB_ENTRIES as u8,
+            enforces_pkeys: [false; 2],
             pkey_violations,
             qkey_violations,
         }
@@ -278,6 +279,10 @@ fn counts<B: Bus>(hal: &mut Hal<B>, port: u8) -> Counts {
     let (rcv_packets, rcv_bytes) = (of(counter_index("rx_packets")), of(counter_index("rx_bytes")));
     let pkey_violations = of(counter_index("pkey_violations"));
     let crc_errors = of(counter_index("rx_crc_errors"));
+    // Ticks of every VL, as of a switch.
+    let xmit_wait = (0..16)
+        .map(|vl| u64::from(hal.link_word(port, hca_abi::LINK_WORD_TX_WAIT + vl)))
+        .sum();
     let mut error = |name| u64::from(hal.link_word(port, hca_abi::LINK_WORD_ERRORS + error_index(name)));
     Counts {
         symbol_errors: error("symbol_error"),
@@ -286,14 +291,15 @@ fn counts<B: Bus>(hal: &mut Hal<B>, port: u8) -> Counts {
         rcv_errors: error("port_rcv_errors") + crc_errors,
         rcv_switch_relay_errors: 0,
         xmit_discards: error("port_xmit_discards"),
-        xmit_constraint_errors: 0,
+        xmit_constraint_errors: error("port_xmit_constraint_errors"),
         rcv_constraint_errors: pkey_violations,
         vl15_dropped: error("vl15_dropped"),
+        integrity: error("local_link_integrity_errors"),
         overruns: error("excessive_buffer_overrun_errors"),
         xmit_words: xmit_bytes / 4,
         rcv_words: rcv_bytes / 4,
         xmit_packets,
         rcv_packets,
-        xmit_wait: 0,
+        xmit_wait,
     }
 }

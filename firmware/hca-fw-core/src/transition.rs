@@ -88,6 +88,7 @@ pub fn rule_of(service: Service, from: QpState, to: QpState) -> Option<Rule> {
         Service::Uc => uc_rule(from, to),
         Service::Rc => rc_rule(from, to),
         Service::Xrc => initiator_rule(from, to),
+        Service::Raw => raw_rule(from, to),
     }
 }
 
@@ -113,6 +114,22 @@ fn ud_rule(from: QpState, to: QpState) -> Option<Rule> {
         (Rts, Sqd) => rule(Attr::STATE, Attr::EN_SQD_ASYNC_NOTIFY),
         (Sqd, Rts) | (Sqe, Rts) => rule(Attr::STATE, cur_qkey),
         (Sqd, Sqd) => rule(Attr::empty(), Attr::STATE | pkey_qkey),
+        _ => None,
+    }
+}
+
+/// QPS-20: what a raw QP needs is its port.
+fn raw_rule(from: QpState, to: QpState) -> Option<Rule> {
+    use QpState::*;
+    match (from, to) {
+        (Reset, Init) => rule(Attr::STATE | Attr::PORT, Attr::empty()),
+        (Init, Init) => rule(Attr::empty(), Attr::STATE | Attr::PORT),
+        (Init, Rtr) => rule(Attr::STATE, Attr::empty()),
+        (Rtr, Rts) => rule(Attr::STATE, Attr::CUR_STATE),
+        (Rts, Rts) => rule(Attr::empty(), Attr::STATE | Attr::CUR_STATE),
+        (Rts, Sqd) => rule(Attr::STATE, Attr::EN_SQD_ASYNC_NOTIFY),
+        (Sqd, Rts) | (Sqe, Rts) => rule(Attr::STATE, Attr::CUR_STATE),
+        (Sqd, Sqd) => rule(Attr::empty(), Attr::STATE),
         _ => None,
     }
 }

@@ -71,12 +71,15 @@ fn only_function_0_changes_a_port() {
     dev.assert_no_violations();
 }
 
-/// The list of what is refused is not empty, and the manager's commands do reach the port.
+/// The list of what is refused is not empty, and the manager's commands do reach the port. Rules need a QP, which no
+/// body here names: `driver/hca-capi/tests/flows.rs` makes some.
 #[test]
 fn function_0_does() {
     let dev = FakeDevice::new();
     let mut manager = open(&dev, 0);
-    for opcode in AdminOpcode::ALL.iter().filter(|opcode| opcode.is_for_manager()) {
+    let of_qps = [AdminOpcode::CreateRule, AdminOpcode::DestroyRule];
+    let of_ports = |opcode: &&AdminOpcode| opcode.is_for_manager() && !of_qps.contains(opcode);
+    for opcode in AdminOpcode::ALL.iter().filter(of_ports) {
         let taken = bodies().iter().any(|body| {
             let status = manager.issue_raw((*opcode).into(), body).unwrap().status();
             assert_ne!(status, u8::from(AdminStatus::NotPermitted), "{opcode:?}");

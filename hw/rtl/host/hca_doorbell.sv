@@ -55,6 +55,8 @@ module hca_doorbell
   typedef struct packed {
     logic [7:0] func;
     logic [2:0] state;  // qp_state_e
+    logic       shared;
+    logic       shut;
     qp_gen_t    gen;
   } qp_owner_t;
 
@@ -73,7 +75,8 @@ module hca_doorbell
   assign accept          = mmio_wr_valid_i && is_db && state_q == StIdle;
   assign qpc_wr_ready_o  = 1'b1;
   assign owner_new       = '{func: qpc_wr_i.qpc.func, state: qpc_wr_i.qpc.state,
-                             gen: qpc_wr_i.qpc.qpn[23:QpW]};
+                             shared: qpc_wr_i.qpc.is_shared,
+                             shut: qpc_wr_i.qpc.is_shut, gen: qpc_wr_i.qpc.qpn[23:QpW]};
 
   logic unused_qpc;
   assign unused_qpc = ^qpc_wr_i;
@@ -119,7 +122,7 @@ module hca_doorbell
   eq_doorbell_t    eq_word;
   srq_doorbell_t   srq_word;
   logic            is_sq, is_rq, is_cq, is_eq, is_srq, is_admin;
-  logic            qp_ok, sq_ok, bad, pass_done, to_flush;
+  logic            qp_ok, sq_ok, bad, pass_done, to_flush, missed, miss_ready;
   logic            unused_words;
 
   assign qp_word = data_q;  // both QP doorbells have this layout
@@ -128,7 +131,7 @@ module hca_doorbell
   assign srq_word = data_q;
   assign unused_words = ^{qp_word, cq_word, eq_word, srq_word};
 
-  assign qp_ok = strb_all_q && (qp_word.qpn[23:QpW] == owner.gen) && (owner.func == func_q)
+  assign qp_ok = strb_all_q && !owner.shut && (qp_word.qpn[23:QpW] == owner.gen) && (owner.func == func_q)
                  && (owner.state != QpsReset);
   assign sq_ok = qp_ok && (owner.state >= QpsRts) && (owner.state <= QpsErr);
 
@@ -138,7 +141,10 @@ module hca_doorbell
   assign is_eq    = (addr_q == 12'(EqDoorbellOffset)) && strb_all_q && (eq_word.eqn[7:EqW] == '0);
   assign is_srq   = (addr_q == 12'(SrqDoorbellOffset)) && strb_all_q && (srq_word.srqn[23:SrqW] == '0);
   assign is_admin = (addr_q == 12'(AdminDoorbellOffset)) && strb_low_q && (func_q < 8'(NumFuncs));
-  assign bad      = !(is_sq || is_rq || is_cq || is_eq || is_srq || is_admin);
+  // A QP that has not the row now: firmware knows whether there is one, and keeps the index for it.
+  assign missed   = (addr_q == 12'(SqDoorbellOffset) || addr_q == 12'(RqDoorbellOffset)) && strb_all_q
+                    && owner.shared && (qp_word.qpn[23:QpW] != owner.gen || owner.shut);
+  assign bad      = !(is_sq || is_rq || is_cq || is_eq || is_srq || is_admin || missed);
 
   assign sq_db_valid_o = (state_q == StPass) && is_sq;
   assign rq_db_valid_o = (state_q == StPass) && is_rq;
@@ -158,7 +164,8 @@ module hca_doorbell
                    wqe_index: qp_word.producer_index, status: 8'd0, syndrome: 8'd0};
 
   assign pass_done = (state_q == StPass)
-                     && (bad || is_admin || (is_sq && sq_db_ready_i) || (is_rq && rq_db_ready_i)
+                     && (bad || is_admin || (missed && miss_ready) || (is_sq && sq_db_ready_i)
+                         || (is_rq && rq_db_ready_i)
                          || (is_cq && cq_db_ready_i) || (is_eq && eq_db_ready_i)
                          || (is_srq && srq_db_ready_i));
   assign to_flush  = ((is_sq || is_rq) && (owner.state == QpsErr)) || (is_sq && (owner.state == QpsSqe));
@@ -178,19 +185,31 @@ module hca_doorbell
 
   // ---- Events ------------------------------------------------------------------------------------
   // One place per function for the newest admin producer index (never lost, only merged), one place for
-  // a refused doorbell (further ones are only counted).
-  localparam int unsigned Slots = NumFuncs + 1;
+  // a refused doorbell (further ones are only counted), a queue for those that miss: they wait when it is full, and
+  // firmware empties it whatever else it does.
+  localparam int unsigned Misses = 16;
+  localparam int unsigned Slots = NumFuncs + 2;
   localparam int unsigned SlotW = $clog2(Slots);
 
   logic [Slots-1:0]         pending_q, pending_d, grant;
   logic [NumFuncs-1:0][15:0] admin_pi_q;
   hw_event_t                bad_ev_q, pick, ev_q;
-  logic                     ev_valid_q, ev_load, take_admin, take_bad;
+  hw_event_t                miss, miss_head;
+  logic                     ev_valid_q, ev_load, take_admin, take_bad, miss_valid;
+  logic [Slots-1:0]         waiting;
   logic [SlotW-1:0]         slot;
 
   assign take_admin = pass_done && is_admin;
   assign take_bad   = pass_done && bad;
-  assign ev_load    = (pending_q != '0) && (!ev_valid_q || ev_ready_i);
+  assign miss       = '{kind: HwEventLineMiss, func: func_q, reserved0: '0, id: 32'(qp_word.qpn),
+                        cause: {15'd0, addr_q == 12'(SqDoorbellOffset), qp_word.producer_index}};
+  assign waiting    = {miss_valid, pending_q[NumFuncs:0]};
+  assign ev_load    = (waiting != '0) && (!ev_valid_q || ev_ready_i);
+
+  hca_fifo #(.Width($bits(hw_event_t)), .Depth(Misses)) u_misses (
+    .clk_i, .rst_i, .in_valid_i(state_q == StPass && missed), .in_ready_o(miss_ready), .in_i(miss),
+    .out_valid_o(miss_valid), .out_ready_i(ev_load && grant[NumFuncs+1]), .out_o(miss_head), .count_o()
+  );
   assign ev_valid_o = ev_valid_q;
   assign ev_o       = ev_q;
 
@@ -199,7 +218,7 @@ module hca_doorbell
   ) u_arb (
     .clk_i,
     .rst_i,
-    .req_i    (pending_q),
+    .req_i    (waiting),
     .advance_i(ev_load),
     .grant_o  (grant),
     .idx_o    (slot)
@@ -211,6 +230,7 @@ module hca_doorbell
     pick.func = 8'(slot);
     pick.id   = 32'(admin_pi_q[FuncIdxW'(slot)]);
     if (grant[NumFuncs]) pick = bad_ev_q;
+    if (grant[NumFuncs+1]) pick = miss_head;
   end
 
   always_comb begin

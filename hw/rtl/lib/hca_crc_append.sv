@@ -2,7 +2,7 @@
 // the first beat for the CRC only; init_i is the register before the first byte. Lengths are multiples of
 // four, bytes past the end are zero. Each packet grows by at most one beat; one beat per cycle. A packet
 // starts only when its CRC is known or enough of it waits here to hide the CRC's latency. The tag of a packet stands
-// beside each of its beats and goes with them.
+// beside each of its beats and goes with them. A bare packet, of any length, passes without a CRC.
 module hca_crc_append #(
   parameter int unsigned     CrcW = 32,
   parameter int unsigned     TagW = 1,
@@ -12,6 +12,7 @@ module hca_crc_append #(
   input  logic            rst_i,
   input  logic            in_valid_i,
   output logic            in_ready_o,
+  input  logic            in_bare_i,
   input  logic            in_last_i,
   input  logic [6:0]      in_len_bytes_i,
   input  logic [511:0]    in_data_i,
@@ -31,7 +32,7 @@ module hca_crc_append #(
   localparam logic [6:0]  CrcBytes = 7'(CrcW / 8);
 
   logic            take, first_q;
-  logic            head_valid, head_ready, head_last;
+  logic            head_valid, head_ready, head_last, head_bare;
   logic [6:0]      head_len;
   logic [511:0]    head_data;
   logic [TagW-1:0] head_tag;
@@ -47,17 +48,17 @@ module hca_crc_append #(
   end
 
   hca_fifo #(
-    .Width(520 + TagW),
+    .Width(521 + TagW),
     .Depth(Depth)
   ) u_beats (
     .clk_i,
     .rst_i,
     .in_valid_i,
     .in_ready_o,
-    .in_i       ({in_tag_i, in_last_i, in_len_bytes_i, in_data_i}),
+    .in_i       ({in_tag_i, in_bare_i, in_last_i, in_len_bytes_i, in_data_i}),
     .out_valid_o(head_valid),
     .out_ready_i(head_ready),
-    .out_o      ({head_tag, head_last, head_len, head_data}),
+    .out_o      ({head_tag, head_bare, head_last, head_len, head_data}),
     .count_o    (head_count)
   );
 
@@ -104,7 +105,7 @@ module hca_crc_append #(
   logic [TagW-1:0] out_tag_q;
 
   assign out_free   = !out_valid_q || out_ready_i;
-  assign fits       = head_len != 7'd64;
+  assign fits       = head_len != 7'd64 || head_bare;
   assign go         = head_valid && !spill_q &&
                       (crc_valid || (!head_last && (started_q || head_count > 5'(CrcDelay))));
   assign head_ready = go && out_free;
@@ -130,8 +131,8 @@ module hca_crc_append #(
     end else if (out_free && go) begin
       out_tag_q  <= head_tag;
       out_last_q <= head_last && fits;
-      out_len_q  <= (head_last && fits) ? head_len + CrcBytes : head_len;
-      if (head_last && fits) out_data_q <= head_data | (512'(crc) << {head_len, 3'b000});
+      out_len_q  <= (head_last && fits && !head_bare) ? head_len + CrcBytes : head_len;
+      if (head_last && fits && !head_bare) out_data_q <= head_data | (512'(crc) << {head_len, 3'b000});
       else out_data_q <= head_data;
     end
   end

@@ -100,4 +100,10 @@ module hca_id_queues #(
     if (start) last_q <= tail_q[sort_queue_q];
   end
 
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) assert (!pop_i || valid_o[pop_queue_i]) else $error("hca_id_queues: nothing in %0d", pop_queue_i);
+  end
+`endif
+
 endmodule

@@ -1,6 +1,8 @@
 // Ethernet side of the receiver: checks destination MAC and EtherType, strips the Ethernet header (14 bytes,
 // 18 with a VLAN tag) so that the packet starts at byte 0 of its first beat. Never stalls; one beat per
 // cycle; a beat comes out two or three cycles after its first byte. data_end and l3 are filled by hca_rx_l3.
+// What is no RoCEv2 packet for this port (its MAC address or a group's, UDP port 4791 behind IPv4 or IPv6) is a raw
+// frame: it keeps its header, and only rules may take it.
 module hca_eth_rx
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -14,8 +16,8 @@ module hca_eth_rx
   output logic        out_valid_o,
   output logic        out_first_o,
   output logic        out_last_o,
-  output logic        out_bad_o,        // with first: not for us or not IP
   output logic        out_ipv6_o,       // with first
+  output logic        out_raw_o,        // with first
   output logic [PortW-1:0] out_port_o,
   output logic [6:0]  out_len_bytes_o,  // 0..64
   output beat_t       out_data_o
@@ -26,20 +28,35 @@ module hca_eth_rx
   beat_t       prev_q;
   logic [47:0] dmac;
   logic [PortW-1:0] prev_port_q, out_port_q;
-  logic        in_vlan;
+  logic        in_vlan, in_raw, prev_raw_q, out_raw_q;
   logic [15:0] ethertype;
   logic        emit, absorb;   // absorb: the new beat ends the packet inside the strip
-  logic        out_valid_q, out_first_q, out_last_q, out_bad_q, out_ipv6_q;
+  logic        out_valid_q, out_first_q, out_last_q, out_ipv6_q;
   logic [6:0]  out_len_q;
   beat_t       out_q;
 
   logic unused_bits;
-  assign unused_bits = ^{prev_q[95:48], port_cfg_i};
+  assign unused_bits = ^port_cfg_i;
 
-  assign dmac      = port_cfg_i[prev_port_q].mac;
+  assign dmac      = port_cfg_i[mac_port_i].mac;
   assign in_len    = (mac_i.len_bytes > 7'd64 || !mac_i.last) ? 7'd64 : mac_i.len_bytes;
   assign in_vlan   = swap16(mac_i.data[8*12 +: 16]) == 16'(EthertypeVlan);
-  assign strip     = prev_vlan_q ? 7'(EthBytes + VlanBytes) : 7'(EthBytes);
+  assign in_raw    = (!mac_i.data[0] && mac_i.data[47:0] != {swap16(dmac[15:0]), swap32(dmac[47:16])})
+                     || !is_roce(in_vlan ? mac_i.data[511:32] : mac_i.data[479:0]);
+  assign strip     = prev_raw_q ? 7'd0 : prev_vlan_q ? 7'(EthBytes + VlanBytes) : 7'(EthBytes);
+  // By EtherType, protocol and destination port, of a frame without a VLAN tag or what is left without it. A later
+  // fragment, and a header with options, is what it is by the same bytes: for the RDMA engine to refuse.
+  function automatic logic is_roce(logic [479:0] frame);
+    logic [15:0] kind;
+    logic        unused_frame;
+    unused_frame = ^frame;
+    kind = swap16(frame[8*12 +: 16]);
+    return (kind == 16'(EthertypeIpv4) && frame[8*23 +: 8] == 8'(IpProtoUdp)
+            && swap16(frame[8*36 +: 16]) == 16'(RoceUdpPort))
+           || (kind == 16'(EthertypeIpv6) && frame[8*20 +: 8] == 8'(IpProtoUdp)
+               && swap16(frame[8*56 +: 16]) == 16'(RoceUdpPort));
+  endfunction
+
   assign ethertype = swap16(prev_vlan_q ? prev_q[8*16 +: 16] : prev_q[8*12 +: 16]);
   assign absorb    = prev_valid_q && !prev_last_q && mac_valid_i && mac_i.last && (in_len <= strip);
   assign emit      = prev_valid_q && (prev_last_q || mac_valid_i);
@@ -64,20 +81,20 @@ module hca_eth_rx
       prev_len_q   <= in_len;
       prev_q       <= mac_i.data;
       prev_port_q  <= mac_port_i;
-      if (in_first_q) prev_vlan_q <= in_vlan;
+      if (in_first_q) {prev_vlan_q, prev_raw_q} <= {in_vlan, in_raw};
     end
     if (emit) begin
       out_first_q <= prev_first_q;
       out_last_q  <= prev_last_q || absorb;
-      // A group's frame is for whoever wants it: hca_rx_group knows.
-      out_bad_q   <= (!prev_q[0] && prev_q[47:0] != {swap16(dmac[15:0]), swap32(dmac[47:16])}) ||
-                     (ethertype != 16'(EthertypeIpv4) && ethertype != 16'(EthertypeIpv6));
+      // A group's packet is for whoever wants it: hca_rx_group knows.
+      out_raw_q   <= prev_raw_q;
       out_port_q  <= prev_port_q;
       out_ipv6_q  <= ethertype == 16'(EthertypeIpv6);
       if (prev_last_q) out_len_q <= (prev_len_q > strip) ? prev_len_q - strip : 7'd0;
       else if (absorb) out_len_q <= 7'd64 - strip + in_len;
       else out_len_q <= 7'd64;
-      if (prev_vlan_q) out_q <= {mac_i.data[143:0], prev_q[511:144]};
+      if (prev_raw_q) out_q <= prev_q;
+      else if (prev_vlan_q) out_q <= {mac_i.data[143:0], prev_q[511:144]};
       else out_q <= {mac_i.data[111:0], prev_q[511:112]};
     end
   end
@@ -85,7 +102,7 @@ module hca_eth_rx
   assign out_valid_o     = out_valid_q;
   assign out_first_o     = out_first_q;
   assign out_last_o      = out_last_q;
-  assign out_bad_o       = out_bad_q;
+  assign out_raw_o       = out_raw_q;
   assign out_ipv6_o      = out_ipv6_q;
   assign out_port_o      = out_port_q;
   assign out_len_bytes_o = out_len_q;

@@ -1,6 +1,7 @@
 // Puts the 14-byte Ethernet II header in front of each packet (constant shift with a carry). One frame fact
 // (`eth`) per packet, in the order of the packets; a packet waits for it. One beat out per cycle, latency
-// one cycle. No FCS and no padding to 60 bytes: the MAC adds both.
+// one cycle. No FCS and no padding to 60 bytes: the MAC adds both. A raw frame has its header; one that is shorter is
+// padded here, as what the MAC adds would be, for a cable may be without one.
 module hca_eth_tx
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -22,8 +23,9 @@ module hca_eth_tx
 
   localparam int unsigned EthBits = 8 * EthBytes;
   localparam logic [6:0]  Room    = 7'(DataBytes - EthBytes);
+  localparam logic [6:0]  MinFrame = 7'd60;
 
-  logic               first_q, flush_q, out_valid_q, out_free, take, fits;
+  logic               first_q, flush_q, out_valid_q, out_free, take, fits, raw, raw_q;
   logic [EthBits-1:0] carry_q, head;
   logic [6:0]         flush_len_q;
   mac_t               out_q;
@@ -37,7 +39,8 @@ module hca_eth_tx
   assign in_ready_o  = out_free && !flush_q && (!first_q || eth_valid_i);
   assign take        = in_valid_i && in_ready_o;
   assign eth_ready_o = take && first_q;
-  assign fits        = in_i.len_bytes <= Room;
+  assign raw         = first_q ? eth_i.raw : raw_q;
+  assign fits        = in_i.len_bytes <= Room || raw;
   assign smac        = port_cfg_i[eth_i.port].mac;
   assign head        = {swap16(eth_i.ipv4 ? 16'(EthertypeIpv4) : 16'(EthertypeIpv6)),
                         swap16(smac[15:0]), swap32(smac[47:16]), eth_i.dmac};
@@ -63,11 +66,16 @@ module hca_eth_tx
       out_q.data      <= 512'(carry_q);
     end else if (take) begin
       if (first_q) port_q <= eth_i.port;
+      raw_q           <= raw;
       out_q.last      <= in_i.last && fits;
       out_q.len_bytes <= (in_i.last && fits) ? in_i.len_bytes + 7'(EthBytes) : 7'd64;
       out_q.data      <= {in_i.data[511-EthBits:0], first_q ? head : carry_q};
       carry_q         <= in_i.data[511 -: EthBits];
       flush_len_q     <= in_i.len_bytes - Room;
+      if (raw) begin
+        out_q.len_bytes <= (first_q && in_i.len_bytes < MinFrame) ? MinFrame : in_i.len_bytes;
+        out_q.data      <= in_i.data;
+      end
     end
   end
 

@@ -90,7 +90,9 @@ module hca_link_rx
     .ev_o
   );
 
-  hca_fcp_rx u_fcp (
+  hca_fcp_rx #(
+    .NumVls(NumVls)
+  ) u_fcp (
     .clk_i,
     .rst_i,
     .enable_i   (cfg_i.ib && !flush),

@@ -24,6 +24,7 @@ module hca_vcrc_tx
     .rst_i,
     .in_valid_i,
     .in_ready_o,
+    .in_bare_i      (1'b0),
     .in_last_i      (in_i.last),
     .in_len_bytes_i (in_i.len_bytes),
     .in_data_i      (in_i.data),

@@ -7,6 +7,7 @@ module hca_mgmt
   import hca_mad_pkg::*;
 #(
     parameter int unsigned NumQpcSinks   = 6,
+    parameter int unsigned RecordSink    = 2,   // of contexts: who says what the QP was (record_i)
     parameter int unsigned NumEvSources  = 5,   // the last is this block's own
     parameter int unsigned ClockHz       = 250_000_000,
     parameter int unsigned NumVectors    = 32,
@@ -44,6 +45,7 @@ module hca_mgmt
     output logic [NumQpcSinks-1:0]        qpc_wr_valid_o,
     input  logic [NumQpcSinks-1:0]        qpc_wr_ready_i,
     output qpc_wr_t                       qpc_wr_o,
+    input  qpc_record_t                   record_i,       // of the row that RecordSink takes
     output logic                          key_wr_valid_o,
     output logic [FuncIdxW-1:0]           key_wr_func_o,
     output key_place_t                    key_wr_o,
@@ -61,6 +63,7 @@ module hca_mgmt
     // Rows of the links: a strobe.
     output link_wr_t                      link_wr_o,
     output gid_wr_t                       gid_wr_o,
+    output rule_wr_t                      rule_wr_o,
     output logic                          srqc_wr_valid_o,
     input  logic                          srqc_wr_ready_i,
     output logic [SrqW-1:0]               srqc_wr_srqn_o,
@@ -146,8 +149,16 @@ module hca_mgmt
     .forget_valid_o, .forget_ready_i, .forget_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
     .srqc_wr_valid_o, .srqc_wr_ready_i, .srqc_wr_srqn_o, .srqc_wr_o,
-    .link_wr_o, .gid_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o
+    .link_wr_o, .gid_wr_o, .rule_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o
   );
+
+  // What the QP was that had the row before the last context write: reads of ctx_data.
+  logic [$bits(qpc_record_t)/32-1:0][31:0] record_q;
+  logic [31:0]       ctx_rdata_q;
+  always_ff @(posedge clk_i) begin
+    if (qpc_wr_valid_o[RecordSink] && qpc_wr_ready_i[RecordSink]) record_q <= record_i;
+    if (hwif_out.mgmt.ctx_data.req) ctx_rdata_q <= record_q[hwif_out.mgmt.ctx_data.addr[6:2]];
+  end
 
   // ---- Mailbox -------------------------------------------------------------------------------------
   logic        dma_busy, dma_err;
@@ -380,7 +391,7 @@ module hca_mgmt
     hwif_in.mgmt.num_ports.value.next = 32'(num_ports_q);
     hwif_in.mgmt.num_vls.value.next   = 4'(NumVls);
     hwif_in.mgmt.link_data     = '{rd_ack: link_ack_q, rd_data: '{value: link_stat_q}};
-    hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: '0, wr_ack: ctx_ack_q && ctx_we_q};
+    hwif_in.mgmt.ctx_data      = '{rd_ack: ctx_ack_q && !ctx_we_q, rd_data: ctx_rdata_q, wr_ack: ctx_ack_q && ctx_we_q};
     for (int unsigned p = 0; p < MapPorts; p++) begin
       hwif_in.mgmt.port[p].status.link_up.next = p < NumPorts && hwif_out.mgmt.port[p].ctrl.active.value;
       hwif_in.mgmt.port[p].pkey = '{rd_ack: pk_ack_q[p] && !pk_we_q[p], rd_data: pk_rdata_q[p],

@@ -43,6 +43,7 @@ module hca_mgmt_ctx
     output eqc_t                   eqc_wr_o,
     output link_wr_t               link_wr_o,   // valid for one cycle, taken at once
     output gid_wr_t                gid_wr_o,    // the same
+    output rule_wr_t               rule_wr_o,   // the same
     output logic                   srqc_wr_valid_o,
     input  logic                   srqc_wr_ready_i,
     output logic [SrqW-1:0]        srqc_wr_srqn_o,
@@ -67,7 +68,7 @@ module hca_mgmt_ctx
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
   logic              forget_pend_q, cqc_pend_q, eqc_pend_q, srqc_pend_q, group_pend_q, link_wr_valid_q,
-                        gid_wr_valid_q;
+                        gid_wr_valid_q, rule_wr_valid_q;
 
   // A table's ready moves with its traffic: it is looked at only while there is something for it.
   logic [NumQpcSinks-1:0] qpc_taken;
@@ -102,6 +103,7 @@ module hca_mgmt_ctx
       CtxTableGid: known = index < 16 * NumPorts;
       CtxTableSrqc: known = index < NumSrqs;
       CtxTableGroup: known = index < GroupRows;
+      CtxTableRule: known = index < Rules;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
     endcase
@@ -121,7 +123,8 @@ module hca_mgmt_ctx
           CtxTableCqc: sweep_table_q <= CtxTableEqc;
           CtxTableEqc: sweep_table_q <= CtxTableSrqc;
           CtxTableSrqc: sweep_table_q <= CtxTableGroup;
-          CtxTableGroup: sweep_table_q <= CtxTableLink;
+          CtxTableGroup: sweep_table_q <= CtxTableRule;
+          CtxTableRule: sweep_table_q <= CtxTableLink;
           default:     sweep_q <= 1'b0;
         endcase
       end
@@ -140,6 +143,7 @@ module hca_mgmt_ctx
     key_wr_valid_o  <= !rst_i && go && known && (tbl == CtxTableKeyTable);
     link_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableLink);
     gid_wr_valid_q  <= !rst_i && go && known && (tbl == CtxTableGid);
+    rule_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableRule);
     if (rst_i) begin
       qpc_pend_q <= '0;
       forget_pend_q <= 1'b0;
@@ -198,5 +202,7 @@ module hca_mgmt_ctx
   assign gid_row    = row_q[$bits(gid_row_t)/32-1:0];
   assign unused_gid = ^gid_row;
   assign gid_wr_o   = '{valid: gid_wr_valid_q, port: index_q[4], index: index_q[3:0], gid: gid_row.gid};
+  assign rule_wr_o  = '{valid: rule_wr_valid_q, index: index_q[$clog2(Rules)-1:0],
+                        row: row_q[$bits(rule_row_t)/32-1:0]};
   assign link_wr_o = '{valid: link_wr_valid_q, port: index_q[8], row: index_q[7:0], data: row_q[7:0]};
 endmodule

@@ -67,6 +67,10 @@ localparam int unsigned GroupRows = 32'h200;  // Rows of the table GROUP.
 localparam int unsigned GroupHeads = 32'h80;
 localparam int unsigned GroupSmiHeads = 32'h2;  // First head of QP0s.
 localparam int unsigned GroupHashHeads = 32'h40;  // First head of multicast groups.
+localparam int unsigned Rules = 32'h20;  // Rows of the table RULE, and the most rules of a card.
+// Bytes of the longest Ethernet header: with a VLAN tag. A frame has so many more than the MTU at most.
+localparam int unsigned MaxEthHeaderBytes = 32'h12;
+localparam int unsigned MinEthHeaderBytes = 32'he;  // Bytes of the shortest.
 localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
 localparam int unsigned MgmtVl = 32'hf;
@@ -146,6 +150,7 @@ localparam int unsigned QpnGsi = 32'h1;  // QP number of the general services QP
 // Destination LID of a packet for whoever is at the other end.
 localparam int unsigned LidPermissive = 32'hffff;
 localparam int unsigned MadClassPerf = 32'h4;  // Management class of performance management.
+localparam int unsigned MadClassBm = 32'h5;  // Management class of baseboard management.
 localparam int unsigned MadGet = 32'h1;  // Method of a request to read an attribute.
 localparam int unsigned MadSet = 32'h2;  // Method of a request to change an attribute.
 localparam int unsigned MadTrapRepress = 32'h7;  // Method by which a trap is not sent again.
@@ -237,7 +242,8 @@ typedef enum logic [2:0] {
   ServiceRc = 3'd0,  // Reliable connection.
   ServiceUc = 3'd1,  // Unreliable connection.
   ServiceUd = 3'd3,  // Unreliable datagram.
-  ServiceXrc = 3'd5  // Extended reliable connection.
+  ServiceXrc = 3'd5,  // Extended reliable connection.
+  ServiceRaw = 3'd7  // Whole Ethernet frames. No opcode of the wire has these bits: inside the card alone.
 } service_e;
 
 // Path MTU: payload bytes of a packet.
@@ -318,10 +324,13 @@ typedef enum logic [7:0] {
   HwEventSqDrained = 8'd8,  // Send queue drained.
   HwEventPort = 8'd9,  // Port changed.
   HwEventQpFlushNeeded = 8'd10,  // Doorbell on a QP in ERR.
-  HwEventPkeyViolation = 8'd11,  // Packet with a wrong P_Key.
+  HwEventPkeyViolation = 8'd11,  // Packet with a wrong P_Key; cause: LID that it is from.
   HwEventSrqLimit = 8'd12,  // SRQ has fewer WQEs than its limit; cause: limit_tag.
   HwEventSrqError = 8'd13,  // List of an SRQ's slots cannot be read.
-  HwEventMad = 8'd14  // A management datagram for firmware has come.
+  HwEventMad = 8'd14,  // A management datagram for firmware has come.
+  HwEventQkeyViolation = 8'd15,  // Datagram with a wrong Q_Key; cause: LID that it is from.
+  HwEventLineMiss = 8'd16,  // Doorbell for a QP that has not the row that it may have; id: QPN, cause: line_miss.
+  HwEventPacketMiss = 8'd17  // Packet for such a QP; id: row, cause 15:0: the upper bits of its QPN, cause 16: it is a request.
 } hw_event_kind_e;
 
 // Which unit saw a QP error: bits 23:16 of a hw_event's cause.
@@ -348,7 +357,8 @@ typedef enum logic [3:0] {
   CtxTableLink = 4'd5,  // Rows of the link by port and row: LINK_ROW_HIGH and so on.
   CtxTableGid = 4'd6,  // gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
   CtxTableGroup = 4'd7,  // group_row by row: the first GROUP_HEADS are heads of lists.
-  CtxTableSrqc = 4'd8  // srqc by SRQN.
+  CtxTableSrqc = 4'd8,  // srqc by SRQN.
+  CtxTableRule = 4'd9  // rule_row by row, RULES of them.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -496,7 +506,9 @@ typedef struct packed {
   logic [31:0]    imm_data;
   logic [7:0]     reserved1;
   logic [7:0]     num_sge;  // Scatter/gather entries, 0..=16.
-  logic [3:0]     reserved0;
+  logic [2:0]     reserved0;
+  // Frames: fill in the checksums of an IPv4 header and of what it carries, TCP or UDP.
+  logic           ip_csum;
   logic           inline_data;  // Data is in the WQE itself, from byte 32; num_sge is 0.
   logic           fence;  // Start only after all prior READs and atomics of this queue have finished.
   logic           solicited;  // Set the solicited-event bit in the last packet.
@@ -632,7 +644,25 @@ typedef struct packed {
 // QP context without dynamic state, written by firmware only.
 localparam int unsigned QpcBytes = 256;
 typedef struct packed {
-  logic [1095:0]  reserved17;
+  logic [479:0]   reserved19;
+  logic [447:0]   record;  // restores: the rest, which is the hardware's own affair.
+  logic [7:0]     reserved18;
+  logic [23:0]    una_psn;  // restores: PSN with which that WQE begins.
+  logic [15:0]    rd_done;  // restores: READs and atomics completed.
+  logic [15:0]    una_wqe;  // restores: oldest send WQE that is not completed.
+  logic [15:0]    rq_pi;  // restores: producer index of the receive queue.
+  // restores: producer index of the send queue. From here on ctx_data reads what the QP was that had the
+  // row before the last write of a QP context: word 0 is what belongs here.
+  logic [15:0]    sq_pi;
+  logic [67:0]    reserved17;
+  // is_shared: the doors are shut for this QP, too, as for one that has not the row.
+  logic           is_shut;
+  // This write: the responder tells the peer which request it expects, as if a later one had come.
+  logic           asks_again;
+  // This write: both queues go on from the record, not from sq_psn, rq_psn and 0. With init_sq and init_rq.
+  logic           restores;
+  // Other QPs may have this row, too: whoever names one of them is reported (LINE_MISS, PACKET_MISS).
+  logic           is_shared;
   logic [23:0]    xrcd;  // XRC domain of a target.
   logic [7:0]     reserved16;
   // The QPN. Its low bits are the row, the others a generation: who names another one does not mean this
@@ -787,6 +817,48 @@ typedef struct packed {
   logic           is_multicast;  // Only of datagrams to mgid that came through port.
   logic           valid;  // A member: qpn gets a copy.
 } group_row_t;
+
+// A rule for received frames: whose `rule_key`, masked, is `value` goes to qpn, unless a rule with
+// precedence has it.
+localparam int unsigned RuleRowBytes = 192;
+typedef struct packed {
+  logic [511:0]   mask;  // Bits of the key that count.
+  logic [511:0]   value;  // What the masked key is.
+  logic [415:0]   reserved3;
+  logic [31:0]    yields;  // Rows, a bit each: if one of them matches, this rule does not get the frame.
+  logic [7:0]     reserved2;
+  logic [23:0]    qpn;  // QPN of a raw QP.
+  logic [22:0]    reserved1;
+  logic           port;  // Port, from 0.
+  logic [6:0]     reserved0;
+  logic           valid;  // There is one.
+} rule_row_t;
+
+// What rules look at in a frame, numbers most significant byte first, as on the wire. What a frame does not
+// have is 0.
+localparam int unsigned RuleKeyBytes = 64;
+typedef struct packed {
+  logic [39:0]    reserved1;
+  logic [23:0]    flow_label;  // IPv6: flow label, in the lower 20 bits.
+  logic [15:0]    dst_port;  // Destination port.
+  logic [15:0]    src_port;  // Source port of TCP or UDP.
+  logic           reserved0;
+  logic [1:0]     ip_flags;  // IPv4: bits of the flags: 0 more fragments, 1 do not fragment.
+  logic           is_udp;  // The same of UDP.
+  logic           is_tcp;  // It carries TCP, and is the first fragment of its packet or the only one.
+  logic           is_ipv6;  // It is IPv6.
+  logic           is_ipv4;  // It is IPv4, version and header length right.
+  logic           has_vlan;  // It has a VLAN tag.
+  logic [7:0]     ttl;  // Time to live, hop limit.
+  logic [7:0]     tos;  // Type of service, traffic class.
+  logic [7:0]     proto;  // IPv4: protocol. IPv6: next header.
+  logic [127:0]   dst_ip;  // Destination address, as the source.
+  logic [127:0]   src_ip;  // IPv6: source address. IPv4: in the first four bytes.
+  logic [15:0]    ether_type;  // EtherType, of what is behind the VLAN tag.
+  logic [15:0]    vlan;  // VLAN tag: priority, DEI, identifier.
+  logic [47:0]    smac;  // Source MAC address.
+  logic [47:0]    dmac;  // Destination MAC address.
+} rule_key_t;
 
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;

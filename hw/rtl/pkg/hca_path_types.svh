@@ -20,6 +20,7 @@
     path.interval = qpc.rate_interval;
     // Headers up to the BTH, and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.
     if (ib) path.overhead = qpc.is_global ? 7'd66 : 7'd26;
+    else if (qpc.service == ServiceRaw) path.overhead = 7'd24;
     else path.overhead = qpc.is_ipv4 ? 7'd82 : 7'd102;
     return path;
   endfunction

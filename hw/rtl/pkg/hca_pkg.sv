@@ -128,15 +128,8 @@ package hca_pkg;
     logic [15:0]    ci;
   } eq_db_t;
 
-  // ---- QP context write bus (from rtl/mgmt to every block that keeps a piece of the context) -----
-  // init_sq / init_rq: also reset the block's dynamic state of that queue from sq_psn / rq_psn and zero
-  // indices. A block may take its time (ready), but afterwards must act on the new context.
-  typedef struct packed {
-    logic           init_sq;
-    logic           init_rq;
-    logic [QpW-1:0] qpn;
-    qpc_t           qpc;
-  } qpc_wr_t;
+  // ---- QP contexts -----------------------------------------------------------------------------
+  `include "hca_context_types.svh"
 
   // ---- QPNs ----------------------------------------------------------------------------------------------
   // Low bits: the line, a row of every table. The others: a generation, which only the doors look at, where a QPN comes
@@ -185,6 +178,7 @@ package hca_pkg;
     logic [15:0]    wqe_index;    // TxReq: for error reports
     logic [15:0]    resp_seq;     // TxRead: serial number of the response packet (card-wide)
     logic           unacked;      // TxReq: of a service without acknowledges: hca_sent tells
+    logic           csum;         // of a frame: its checksums are to be filled in
     logic           datagram;     // TxReq: to the destination in av_slot
     logic [AvSlotW-1:0] av_slot;
   } txp_t;
@@ -206,6 +200,13 @@ package hca_pkg;
   } gid_wr_t;
 
   localparam int unsigned GroupW = $clog2(GroupRows);
+
+  // Write of a rule for frames (hca_rx_match, hca_rx_steer). A strobe.
+  typedef struct packed {
+    logic                     valid;
+    logic [$clog2(Rules)-1:0] index;
+    rule_row_t                row;
+  } rule_wr_t;
 
   // Write of a row of the lists of QPs that share datagrams (hca_rx_group).
   typedef struct packed {
@@ -257,7 +258,8 @@ package hca_pkg;
     RxdCopy      = 3'd3,  // dest_qpn, with others: it does not free the buffer
     RxdEnd       = 3'd4,  // nobody, behind the copies: frees the buffer
     RxdSmi       = 3'd5,  // before hca_rx_group alone: QP0 of its port
-    RxdAgent     = 3'd6   // before hca_rx_group alone: firmware, which has it from hca_mad_rx
+    RxdAgent     = 3'd6,  // before hca_rx_group alone: firmware, which has it from hca_mad_rx
+    RxdRaw       = 3'd7   // before hca_rx_steer alone: a frame, for `rules`
   } rxd_kind_e;
 
   // A packet that has passed its CRCs and lies in the receive buffer (circular, freed in order).
@@ -288,6 +290,8 @@ package hca_pkg;
     logic [3:0]        sl;
     logic [127:0]      sgid;           // source GID (IPv4 as ::ffff:a.b.c.d); 0 without GRH
     logic [127:0]      dgid;
+    logic [Rules-1:0]  rules;          // of a frame: those that have it
+    logic              csum_ok;        // of a frame: IPv4, with TCP or UDP, and both checksums are right
     logic [RxBufW-1:0] buf_beat;       // first beat of the raw packet in the receive buffer
     logic [6:0]        buf_beats;      // beats it occupies
     logic [6:0]        payload_off;    // byte offset of the payload from buf_beat

@@ -81,12 +81,17 @@ module hca_requester
   logic [SlotW-1:0] sl_slot;
   logic [LaneW-1:0] sl;
   logic             want_slot, pause, paused;
-  logic             next_valid, next_take, busy, fresh, again, park, redo, release_slot;
+  logic             next_valid, next_take, busy, fresh, again, park, redo, deaf;
+  logic [Slots-1:0] soft_kick;
+  logic             leave_valid, leave_ready, leave_requeue, leave_idle, leave_hand, leaving, gone, emit_idle;
+  logic [SlotW-1:0] leave_slot;
+  logic [QpW-1:0]   leave_qpn;
+  logic [LaneW-1:0] leave_sl;
   logic [SlotW-1:0] next_slot, slot;
-  logic             rel_valid, rel_ready, rel_requeue;
+  logic             rel_valid, rel_ready, rel_requeue, rel_idle;
   logic             ctx_re;
   logic [QpW-1:0]   slot_qpn;
-  logic [15:0]      slot_pi, idx;
+  logic [15:0]      slot_pi, idx, pi;
   sq_ack_t          ctx_ack;
   logic [15:0]      ctx_placed;
   sq_qpc_t          ctx_qpc;
@@ -116,13 +121,16 @@ module hca_requester
     .rd_placed_valid_i,
     .rd_placed_ready_o,
     .rd_placed_i,
-    .rel_valid_i  (rel_valid),
-    .rel_ready_o  (rel_ready),
-    .rel_slot_i   (slot),
-    .rel_qpn_i    (slot_qpn),
-    .rel_requeue_i(rel_requeue),
-    .rel_sl_i     (slot_sl),
-    .rel_hand_i   (hand),
+    .rel_valid_i  (leave_valid),
+    .rel_ready_o  (leave_ready),
+    .rel_slot_i   (leave_slot),
+    .rel_qpn_i    (leave_qpn),
+    .rel_requeue_i(leave_requeue),
+    .rel_idle_i   (leave_idle),
+    .rel_sl_i     (leave_sl),
+    .rel_hand_i   (leave_hand),
+    .soft_o       (soft_kick),
+    .gone_o       (gone),
     .pause_o      (pause),
     .paused_i     (paused),
     .ctx_re_i     (ctx_re),
@@ -150,6 +158,30 @@ module hca_requester
     .waiting_o    (waiting)
   );
 
+  hca_sq_leave #(.Slots(Slots)) u_leave (
+    .clk_i, .rst_i,
+    .in_valid_i (rel_valid),
+    .in_ready_o (rel_ready),
+    .slot_i     (slot),
+    .qpn_i      (slot_qpn),
+    .requeue_i  (rel_requeue),
+    .idle_i     (rel_idle),
+    .sl_i       (slot_sl),
+    .hand_i     (hand),
+    .out_valid_o(leave_valid),
+    .out_ready_i(leave_ready),
+    .slot_o     (leave_slot),
+    .qpn_o      (leave_qpn),
+    .requeue_o  (leave_requeue),
+    .idle_o     (leave_idle),
+    .sl_o       (leave_sl),
+    .hand_o     (leave_hand),
+    .busy_o     (leaving),
+    .gone_i     (gone)
+  );
+
+  assign paused = emit_idle && !leaving;
+
   hca_sq_gate #(.Slots(Slots)) u_gate (
     .clk_i, .rst_i, .sl_open_i, .rate_open_i,
     .hold_i    (made_valid_o && made_o.group != '0 && made_o.bytes > 13'(RateSmallBytes)),
@@ -175,12 +207,13 @@ module hca_requester
     .shut_o    (shut),
     .keep_o    (keep),
     .stopped_i (stopped),
-    .done_i    (served || park || release_slot)
+    .done_i    (served || park || (rel_valid && rel_ready))
   );
 
   hca_sq_pick #(.Slots(Slots)) u_pick (
     .clk_i, .rst_i,
     .kick_i      (kick),
+    .soft_i      (soft_kick),
     .wake_i      (wake),
     .bind_i      (bind_slot),
     .open_i      (open),
@@ -196,7 +229,10 @@ module hca_requester
     .again_i     (again),
     .park_i      (park),
     .redo_i      (redo),
-    .release_i   (release_slot),
+    .deaf_i      (deaf),
+    .leaving_i   (leaving),
+    .leaving_slot_i(leave_slot),
+    .gone_i      (gone),
     .fresh_o     (fresh),
     .next_valid_o(next_valid),
     .next_slot_o (next_slot),
@@ -206,7 +242,7 @@ module hca_requester
   );
 
   // The emitter's limit is the producer index of when its turn began.
-  assign push = '{valid: slot_push.valid && slot_pi == idx, slot: slot_push.slot};
+  assign push = '{valid: slot_push.valid && slot_pi == pi, slot: slot_push.slot};
 
   hca_sq_push u_push (
     .clk_i,
@@ -225,6 +261,7 @@ module hca_requester
     .slot_i      (slot),
     .ring_i      (ring),
     .idx_i       (idx),
+    .pi_i        (pi),
     .push_i      (push),
     .early_i     (early),
     .early_slot_i(early_slot),
@@ -262,9 +299,9 @@ module hca_requester
     .again_o      (again),
     .park_o       (park),
     .redo_o       (redo),
-    .release_o    (release_slot),
+    .deaf_o       (deaf),
     .pause_i      (pause),
-    .paused_o     (paused),
+    .idle_o       (emit_idle),
     .want_slot_i  (want_slot),
     .shut_i       (shut),
     .keep_i       (keep),
@@ -287,11 +324,13 @@ module hca_requester
     .rel_valid_o  (rel_valid),
     .rel_ready_i  (rel_ready),
     .rel_requeue_o(rel_requeue),
+    .rel_idle_o   (rel_idle),
     .restart_o    (restart),
     .limit_o      (limit),
     .pop_o        (pop),
     .ring_o       (ring),
     .idx_o        (idx),
+    .pi_o         (pi),
     .pop_blocks_o (pop_blocks),
     .have_i       (have),
     .head_i       (head),

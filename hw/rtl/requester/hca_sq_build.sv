@@ -63,6 +63,7 @@ module hca_sq_build
     txp_o.imm           = hdr_i.imm_data;
     txp_o.wqe_index     = dyn_i.wqe;
     txp_o.unacked       = !is_acked(qpc_i.service);
+    txp_o.csum          = hdr_i.ip_csum && qpc_i.service == ServiceRaw;
     txp_o.xrcsrq        = hdr_i.remote_srqn;
     txp_o.datagram      = datagram;
     txp_o.av_slot       = av_slot_i;

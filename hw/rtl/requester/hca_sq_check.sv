@@ -9,27 +9,33 @@ module hca_sq_check
   input  sq_qpc_t      qpc_i,
   input  sq_dyn_t      dyn_i,
   output logic         malformed_o,
-  output logic         too_long_o,   // or not the 8 bytes of an atomic
+  output logic         too_long_o,   // or not the 8 bytes of an atomic, or no frame
   output logic         many_sges_o,  // entries beyond the first block
   output logic         payload_o     // its packets carry payload
 );
 
   logic [9:0] stride_bytes, list_bytes, room;
-  logic       datagram, answers, unused_bits;  // answers: the peer gives back data
+  logic       datagram, frame, answers, unused_bits;  // answers: the peer gives back data
 
   assign unused_bits  = ^{hdr_i, qpc_i, dyn_i};
   assign stride_bytes = 10'd64 << qpc_i.log_stride;
   assign list_bytes   = {1'b0, hdr_i.num_sge[4:0], 4'd0};
   assign datagram     = qpc_i.service == ServiceUd;
+  assign frame        = qpc_i.service == ServiceRaw;
   assign answers      = is_acked(qpc_i.service) && qpc_i.max_rd_atomic != '0;
   assign room         = stride_bytes - (datagram ? 10'(SqWqeUdCtrlBytes) : 10'(SqWqeCtrlBytes));
   assign many_sges_o  = !hdr_i.inline_data && hdr_i.num_sge > (datagram ? 8'd0 : 8'd2);
   assign too_long_o   = hdr_i.length > (datagram ? 32'(mtu_bytes(qpc_i.path_mtu)) : 32'h8000_0000)
-                        || (is_atomic(hdr_i.opcode) && hdr_i.length != 32'd8);
+                        || (is_atomic(hdr_i.opcode) && hdr_i.length != 32'd8)
+                        || (frame && (hdr_i.length < 32'(MinEthHeaderBytes) || hdr_i.length
+                                      > 32'(mtu_bytes(qpc_i.path_mtu)) + 32'(MaxEthHeaderBytes)));
   assign payload_o    = (hdr_i.length != '0) && !is_answered(hdr_i.opcode);
 
   always_comb begin
-    malformed_o = hdr_i.wqe_index != dyn_i.wqe || !(qpc_i.service inside {ServiceRc, ServiceUc, ServiceUd, ServiceXrc});
+    malformed_o = hdr_i.wqe_index != dyn_i.wqe
+                  || !(qpc_i.service inside {ServiceRc, ServiceUc, ServiceUd, ServiceXrc, ServiceRaw});
+    // On an InfiniBand port nobody could take a frame.
+    if (frame && (qpc_i.ib || hdr_i.opcode != WrOpSend)) malformed_o = 1'b1;
     unique case (hdr_i.opcode)
       WrOpSend, WrOpSendWithImm: ;
       WrOpSendWithInv: if (qpc_i.service != ServiceRc) malformed_o = 1'b1;

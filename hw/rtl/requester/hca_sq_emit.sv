@@ -1,7 +1,7 @@
 // Turns WQEs into packets. One turn serves one slot: load the QP's context, act on news (rewind, late
 // acknowledge, errors), then emit up to Burst packets: omt record, txp, segments. Owns QPs' send positions.
-// A turn costs 4 cycles, a one-segment packet 2 (3 of a QP with a static rate), a datagram 5 (without entries 4). Only
-// the txp, seg, omt and err streams can stall it. See README.md.
+// A turn costs 4 cycles, giving a slot back 1, a one-segment packet 2 (3 of a QP with a static rate), a datagram 5
+// (without entries 4). Only the txp, seg, omt and err streams can stall it. See README.md.
 module hca_sq_emit
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -26,9 +26,9 @@ module hca_sq_emit
   output logic             again_o,
   output logic             park_o,
   output logic             redo_o,
-  output logic             release_o,
+  output logic             deaf_o,        // acknowledges change nothing
   input  logic             pause_i,
-  output logic             paused_o,
+  output logic             idle_o,        // between two turns
   input  logic             want_slot_i,
   input  logic             shut_i,        // the slot's QP may not send
   input  logic             keep_i,        // and keeps its slot
@@ -54,12 +54,14 @@ module hca_sq_emit
   output logic             rel_valid_o,
   input  logic             rel_ready_i,
   output logic             rel_requeue_o,
+  output logic             rel_idle_o,    // nothing is posted that it has not sent
   // Fetcher.
   output logic             restart_o,
   output logic             limit_o,
   output logic             pop_o,
   output sq_ring_t         ring_o,
-  output logic [15:0]      idx_o,
+  output logic [15:0]      idx_o,         // with restart_o
+  output logic [15:0]      pi_o,          // with limit_o
   output logic [3:0]       pop_blocks_o,
   input  logic [BlkW:0]    have_i,
   input  logic [BlkW-1:0]  head_i,
@@ -92,10 +94,10 @@ module hca_sq_emit
 
   typedef enum logic [4:0] {
     StIdle, StLoad, StCtx, StEval, StRedo, StWqe, StSeek, StCheck, StPacket, StSeg, StNext, StHead, StErr, StEnd, StRel,
-    StFree, StShut
+    StOpen, StShut
   } state_e;
 
-  // How a turn ends: more to do, waiting for news, waiting for WQEs, slot given back (Requeue: work is left).
+  // How a turn ends: more to do, waiting for news, for WQEs, slot given back (Requeue: work is left).
   typedef enum logic [2:0] {EndAgain, EndPark, EndWait, EndRelease, EndRequeue} end_e;
 
   state_e           state_q, after_pkt;
@@ -124,7 +126,7 @@ module hca_sq_emit
   // ---- Derived from the context ---------------------------------------------------------------------
   logic [3:0]  stride;          // blocks
   logic [15:0] ring_slot;
-  logic        state_ok, moves, pi_bad;
+  logic        state_ok, moves, pi_bad, plain, stay;
 
   assign stride    = 4'd1 << qpc_q.log_stride;
   assign ring_slot = dyn_q.wqe & ~(16'hffff << qpc_q.log_size);
@@ -274,27 +276,28 @@ module hca_sq_emit
   end
 
   // ---- Control --------------------------------------------------------------------------------------
-  logic stay;
-
   assign busy_o        = state_q != StIdle;
-  assign paused_o      = state_q == StIdle && !next_valid_i;
+  assign idle_o        = state_q == StIdle && !next_valid_i;
   assign slot_o        = slot_q;
   assign next_take_o   = next_valid_i && !scrub
-                         && (state_q == StIdle || (state_q == StEnd && end_now < EndRelease));
+                         && (state_q == StIdle || (state_q == StEnd && end_now < EndRelease)
+                             || state_q == StOpen || (state_q == StRel && rel_ready_i));
   assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !shut_i;
   assign again_o       = (state_q == StEnd && end_now == EndAgain && !stay) || state_q == StShut;
   assign stopped_o     = again_o && shut_i && count_q == '0;
   assign served_o      = state_q == StCtx;
   assign park_o        = state_q == StEnd && end_now == EndPark;
-  assign redo_o        = state_q == StRedo;
-  assign release_o     = state_q == StFree;
+  assign redo_o        = state_q == StRedo || state_q == StOpen;
+  assign deaf_o        = state_q == StOpen || (state_q == StEnd && (end_now == EndWait || (park_o && rel_idle_o)));
   assign ctx_re_o      = state_q == StLoad;
   assign rel_valid_o   = state_q == StRel;
   assign rel_requeue_o = end_q == EndRequeue;
-  assign restart_o     = state_q == StRedo || state_q == StFree || (state_q == StErr && err_ready_i);
-  assign limit_o       = state_q == StEval && state_ok && !fresh_i && !moves && !dyn_q.err && !ack_q.halt
-                         && !pi_bad;
-  assign idx_o         = (state_q == StEval) ? pi_q : dyn_redo.wqe;
+  assign rel_idle_o    = pi_q == dyn_q.wqe;
+  assign restart_o     = redo_o || (rel_valid_o && rel_ready_i) || (state_q == StErr && err_ready_i);
+  assign plain         = state_ok && !moves && !dyn_q.err && !ack_q.halt && !pi_bad;
+  assign limit_o       = (state_q == StEval && plain && !fresh_i) || state_q == StOpen;
+  assign idx_o         = dyn_redo.wqe;
+  assign pi_o          = pi_q;
   assign pop_o         = pkt_end && pkt_q.last;
   assign pop_blocks_o  = stride;
   assign ring_o        = '{func: qpc_q.func, base: qpc_q.base, log_size: qpc_q.log_size,
@@ -315,12 +318,16 @@ module hca_sq_emit
     end else begin
       unique case (state_q)
         StIdle:   if (next_take_o) state_q <= StLoad;
-        // Nothing of a QP with a shut gate is looked at; an idle one may leave.
-        StLoad:   state_q <= (!shut_i || parked_q) ? StCtx : (want_slot_i && !keep_i) ? StRel : StShut;
+        // Nothing of a QP with a shut gate is looked at, but its WQEs are read; an idle one may leave.
+        StLoad: begin
+          if (!shut_i || parked_q) state_q <= StCtx;
+          else state_q <= (want_slot_i && !keep_i) ? StRel : fresh_i ? StCtx : StShut;
+        end
         StCtx:    state_q <= StEval;
         StEval: begin
           state_q <= StEnd;
-          if (state_ok && (fresh_i || moves)) state_q <= StRedo;
+          if (plain && fresh_i && pi_q != dyn_q.wqe) state_q <= StOpen;
+          else if (state_ok && (fresh_i || moves)) state_q <= StRedo;
           else if (!state_ok || dyn_q.err || ack_q.halt) state_q <= StEnd;
           else if (pi_bad) state_q <= StErr;
           else if (pi_q == dyn_q.wqe) state_q <= StEnd;
@@ -349,16 +356,15 @@ module hca_sq_emit
           if (end_now >= EndRelease) state_q <= StRel;
           else state_q <= (next_take_o || stay) ? StLoad : StIdle;
         end
-        StRel:    if (rel_ready_i) state_q <= StFree;
-        // StFree: the scheduler looks at the slot's bits for the last time. StShut: until the gate opens.
-        default:  state_q <= StIdle;
+        StRel:    if (rel_ready_i) state_q <= next_take_o ? StLoad : StIdle;
+        // StOpen: WQEs of a new QP are asked for. StShut: until the gate opens.
+        default:  state_q <= next_take_o ? StLoad : StIdle;
       endcase
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (next_take_o) slot_q <= next_slot_i;
-    if (next_take_o) parked_q <= next_parked_i;
+    if (next_take_o) {slot_q, parked_q} <= {next_slot_i, next_parked_i};
     else if (state_q == StEnd) parked_q <= 1'b0;
     unique case (state_q)
       StLoad: begin
@@ -372,8 +378,7 @@ module hca_sq_emit
         exhausted_q <= exhausted_i;
       end
       StCtx: begin
-        dyn_q       <= dyn;
-        ack_q       <= ctx_ack_i;
+        {dyn_q, ack_q} <= {dyn, ctx_ack_i};
         placed_q    <= ctx_placed_i;
         qpc_q       <= ctx_qpc_i;
         pi_q        <= slot_pi_i;
@@ -388,9 +393,7 @@ module hca_sq_emit
         dyn_q       <= dyn_redo;
         have_q      <= '0;
         head_q      <= '0;
-        fetch_err_q <= 1'b0;
-        exhausted_q <= 1'b0;
-        if (fresh_i) quota_q[slot_q] <= '0;
+        {fetch_err_q, exhausted_q} <= '0;
       end
       StWqe: begin
         h_q         <= hdr;
@@ -418,6 +421,7 @@ module hca_sq_emit
       StEnd:   end_q <= end_now;
       default: ;
     endcase
+    if (redo_o && fresh_i) quota_q[slot_q] <= '0;
     if (seg_fire) begin
       pkt_left_q <= pkt_left - piece;
       in_pkt_q   <= !pkt_end;

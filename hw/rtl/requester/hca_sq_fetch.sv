@@ -18,13 +18,14 @@ module hca_sq_fetch
 ) (
   input  logic             clk_i,
   input  logic             rst_i,
-  // From the emitter. Restart: drop everything of the slot and go on from WQE idx_i of ring_i.
+  // From the emitter. Restart: drop everything of the slot and go on from WQE idx_i of ring_i; both at once may be.
   input  logic             restart_i,
-  input  logic             limit_i,     // strobe: WQEs before limit_idx_i may be fetched
+  input  logic             limit_i,     // strobe: WQEs before pi_i may be fetched
   input  logic             pop_i,       // strobe: pop_blocks_i blocks are consumed
   input  logic [SlotW-1:0] slot_i,
   input  sq_ring_t         ring_i,
   input  logic [15:0]      idx_i,
+  input  logic [15:0]      pi_i,
   input  push_t            push_i,      // with limit_i
   input  logic             early_i,     // strobe: the WQE before early_pi_i of that slot lies there
   input  logic [SlotW-1:0] early_slot_i,
@@ -278,7 +279,7 @@ module hca_sq_fetch
       if (restart_i) begin
         err_q[slot_i]       <= 1'b0;
         exhausted_q[slot_i] <= 1'b0;
-        need_q[slot_i]      <= 1'b0;
+        need_q[slot_i]      <= limit_i;
         halted_q[slot_i]    <= 1'b0;
       end
     end
@@ -287,10 +288,8 @@ module hca_sq_fetch
       written_q[wr_slot] <= written_q[wr_slot] + (copy_first ? (BlkW+1)'(blocks) : (BlkW+1)'(1));
     end
     if (pop_i) popped_q[slot_i] <= popped_q[slot_i] + (BlkW+1)'(pop_blocks_i);
-    if (limit_i) begin
-      limit_q[slot_i] <= idx_i;
-      push_q[slot_i]  <= push_i;
-    end
+    if (limit_i) push_q[slot_i] <= push_i;
+    if (limit_i || restart_i) limit_q[slot_i] <= limit_i ? pi_i : idx_i;
     if (forward) begin
       issued_q[s_q] <= issued_q[s_q] + (BlkW+1)'(blocks);
       fetch_q[s_q]  <= (fetch_q[s_q] + 19'(blocks)) & wrap_mask;
@@ -299,7 +298,6 @@ module hca_sq_fetch
     if (restart_i) begin
       ring_q[slot_i]    <= ring_i;
       fetch_q[slot_i]   <= {3'd0, idx_i} << ring_i.log_stride;
-      limit_q[slot_i]   <= idx_i;
       gen_q[slot_i]     <= gen_q[slot_i] + 1'b1;
       issued_q[slot_i]  <= '0;
       written_q[slot_i] <= '0;
@@ -307,5 +305,15 @@ module hca_sq_fetch
       total_q[slot_i]   <= '0;
     end
   end
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i) begin
+      assert (!pop_i || have_o >= (BlkW+1)'(pop_blocks_i)) else $error("hca_sq_fetch: no such block in %0d", slot_i);
+      assert (!rsp_write || (issued_q[track.slot] - popped_q[track.slot]) <= (BlkW+1)'(SlotBlocks))
+        else $error("hca_sq_fetch: slot %0d overflows", track.slot);
+    end
+  end
+`endif
 
 endmodule

@@ -25,18 +25,20 @@ module hca_sq_packet
   logic [3:0]  pkt_no;   // place of the packet in its message, modulo 16
   logic [24:0] span;
   logic [15:0] rd_out, outstanding;  // READs, WQEs not yet answered
-  logic        acked, unused_bits;
+  logic        acked, frame, unused_bits;
 
   assign unused_bits = ^{qpc_i, dyn_i, ack_i};
   assign acked       = is_acked(qpc_i.service);
   assign shift       = mtu_shift(qpc_i.path_mtu);
-  assign mtu         = 32'(mtu_bytes(qpc_i.path_mtu));
+  // A frame is one packet, of a length that was checked.
+  assign frame       = qpc_i.service == ServiceRaw;
+  assign mtu         = frame ? 32'h1fff : 32'(mtu_bytes(qpc_i.path_mtu));
   assign in_flight   = dyn_i.psn - ack_i.una_psn;
   assign outstanding = dyn_i.wqe - ack_i.una_wqe;
   assign rd_out      = dyn_i.rd_issued - ack_i.rd_done;
   assign pkt_no      = 4'(dyn_i.offset >> shift);
   assign span        = 25'(in_flight) + 25'(all_psns_o);
-  assign all_psns_o  = (left_i == '0) ? 24'd1 : 24'((33'(left_i) + 33'(mtu) - 33'd1) >> shift);
+  assign all_psns_o  = (left_i == '0 || frame) ? 24'd1 : 24'((33'(left_i) + 33'(mtu) - 33'd1) >> shift);
 
   always_comb begin
     pkt_o.first   = dyn_i.offset == '0;

@@ -1,6 +1,6 @@
 // Send queue scheduler: takes doorbells, acknowledge updates and context writes, keeps the per-QP tables that
-// they write, and binds QPs with news to slots. One event per two cycles, round robin over the six kinds: no
-// input waits longer than about ten cycles; only a context write also waits for the end of the current turn.
+// they write, and binds QPs with news to slots. One event per cycle, of two cycles each, round robin over the six
+// kinds: no input waits longer than about six cycles; only a context write also waits for the end of the current turn.
 // A QP is in at most one place: bound to a slot, in a ready queue, or neither. A ready queue per SL and one
 // per rate group: while its gate is shut nobody looks at its QPs. See README.md.
 module hca_sq_sched
@@ -36,6 +36,7 @@ module hca_sq_sched
   input  logic [SlotW-1:0] rel_slot_i,
   input  logic [QpW-1:0]   rel_qpn_i,
   input  logic             rel_requeue_i,
+  input  logic             rel_idle_i,   // all that was posted has been sent: acknowledges are no news
   input  logic [LaneW-1:0] rel_sl_i,
   input  logic             rel_hand_i,
   // A context write waits until no turn is under way.
@@ -53,7 +54,9 @@ module hca_sq_sched
   output logic [15:0]      slot_pi_o,
   output push_t            slot_push_o,  // of the WQE before it
   input  logic [Slots-1:0] active_i,
+  output logic             gone_o,       // strobe: the slot that was given back is free
   output logic [Slots-1:0] kick_o,       // strobe: news for a bound slot
+  output logic [Slots-1:0] soft_o,       // strobe: news for it if it waits for acknowledges
   // Strobe: the QP of that slot was told of WQEs up to an index, and the last one is pushed.
   output logic             early_o,
   output logic [SlotW-1:0] early_slot_o,
@@ -77,6 +80,7 @@ module hca_sq_sched
     logic              bound;
     logic [SlotW-1:0]  slot;
     logic              queued;
+    logic              idle;      // neither, and has nothing to send
     logic [QueueW-1:0] waits_in;  // queue, while queued
     logic [LaneW-1:0]  sl;        // of the context, or of the datagram that is next
     logic [RateGroupW-1:0] group;
@@ -97,7 +101,7 @@ module hca_sq_sched
   logic [QpW-1:0]   ev_qpn_q;
   logic [SlotW-1:0] ev_slot_q;
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
-  logic             ev_hand_q;
+  logic             ev_hand_q, ev_idle_q, ev_restores_q;  // restores, EvQpc: goes on where it was
   logic [LaneW-1:0] ev_sl_q;
   logic [15:0]      ev_pi_q;
   push_t            ev_push_q;
@@ -114,9 +118,11 @@ module hca_sq_sched
   logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
   logic [QpW-1:0]    pop_qpn;
 
-  row_t             row, row_new;
+  row_t             row, row_new, row_ram, row_last_q;
+  logic             before_q;      // the event before, and its QP: its row is what that wrote
+  logic [QpW-1:0]   before_qpn_q;
   logic [QpW-1:0]   qpn_a;
-  logic             is_ack, is_init, is_placed, is_news, is_bind, wr_ack;
+  logic             is_ack, is_init, is_placed, is_news, is_bind, is_rel, is_plain, wr_ack;
   sq_ack_t          ack_new;
 
   // ---- First cycle: choose an event, read its row --------------------------------------------------
@@ -126,7 +132,7 @@ module hca_sq_sched
   assign req[EvDb]   = sq_db_valid_i;
   assign req[EvQpc]  = qpc_wr_valid_i && paused_i;
   assign req[EvPlaced] = rd_placed_valid_i;
-  assign take        = !busy_q && !scrub_q && (req != '0);
+  assign take        = !scrub_q && (req != '0);
   assign pause_o     = qpc_wr_valid_i;
 
   assign rel_ready_o     = take && grant[EvRel];
@@ -188,6 +194,7 @@ module hca_sq_sched
     end
     if (rel_ready_o) begin
       ev_hand_q <= rel_hand_i;
+      ev_idle_q <= rel_idle_i;
       ev_sl_q   <= rel_sl_i;
     end
     if (sq_db_ready_o) begin
@@ -212,16 +219,31 @@ module hca_sq_sched
       ev_qpc_q.log_stride    <= qpc_wr_i.qpc.sq_log_stride;
       ev_qpc_q.max_rd_atomic <= qpc_wr_i.qpc.max_rd_atomic;
       ev_qpc_q.gen           <= qpc_wr_i.qpc.qpn[23:QpW];
-      ev_ack_q.una_psn       <= qpc_wr_i.qpc.sq_psn;
+      ev_ack_q.una_psn       <= qpc_wr_i.qpc.restores ? qpc_wr_i.qpc.una_psn : qpc_wr_i.qpc.sq_psn;
+      ev_ack_q.una_wqe       <= qpc_wr_i.qpc.una_wqe;
+      ev_ack_q.rd_done       <= qpc_wr_i.qpc.rd_done;
+      ev_pi_q                <= qpc_wr_i.qpc.sq_pi;
+      ev_restores_q          <= qpc_wr_i.qpc.restores;
     end
   end
 
   // ---- Second cycle: act on the row -----------------------------------------------------------------
+  assign row = (before_q && before_qpn_q == ev_qpn_q) ? row_last_q : row_ram;
+
+  always_ff @(posedge clk_i) begin
+    before_q     <= busy_q;
+    before_qpn_q <= ev_qpn_q;
+    row_last_q   <= row_new;
+  end
+
   assign is_ack  = ev_q == EvAck;
   assign is_init = (ev_q == EvQpc) && ev_flag_q;
   assign is_placed = ev_q == EvPlaced;
   assign is_bind   = (ev_q == EvBind) && !ev_flag_q;
-  assign is_news = is_ack || is_placed || (ev_q == EvDb) || (ev_q == EvQpc);
+  assign is_rel    = ev_q == EvRel;
+  assign is_plain  = is_placed || (is_ack && !ev_ack_q.rewind && !ev_ack_q.halt);
+  // What only moves a window is news for who waits for that.
+  assign is_news = (is_ack && !is_plain) || (ev_q == EvDb) || (ev_q == EvQpc);
   assign wr_ack  = busy_q && (is_ack || is_init);
 
   always_comb begin
@@ -235,9 +257,9 @@ module hca_sq_sched
       row_new.halt = 1'b0;
       row_new.init = 1'b1;
       row_new.seq  = row.seq + 8'd1;
-      row_new.pi   = '0;
+      row_new.pi   = ev_restores_q ? ev_pi_q : '0;
       row_new.push = '0;
-      row_new.placed = '0;
+      row_new.placed = ev_restores_q ? ev_ack_q.rd_done : '0;
     end
     if (is_placed) row_new.placed = row.placed + 16'd1;
     if (ev_q == EvDb) begin
@@ -251,12 +273,14 @@ module hca_sq_sched
       row_new.slot   = ev_slot_q;
       row_new.queued = 1'b0;
     end
-    if (ev_q == EvRel) begin
+    if (is_rel) begin
       row_new.bound = 1'b0;
+      row_new.idle  = ev_idle_q;
       row_new.sl    = ev_sl_q;
     end
-    push = busy_q && ((is_news && !row.bound && !row.queued) || (ev_q == EvBind && !is_bind)
-                      || (ev_q == EvRel && (ev_flag_q || active_i[ev_slot_q])));
+    push = busy_q && (((is_news || (is_plain && !row.idle)) && !row.bound && !row.queued)
+                      || (ev_q == EvBind && !is_bind)
+                      || (is_rel && (ev_flag_q || active_i[ev_slot_q])));
     if (push) begin
       row_new.queued   = 1'b1;
       // Behind the shut SL before the group: others of the group may go on.
@@ -281,21 +305,24 @@ module hca_sq_sched
     ack_new.seq           = row_new.seq;
     ack_new.una_psn       = ev_ack_q.una_psn;
     ack_new.una_first_psn = ev_ack_q.una_psn;
-    if (is_ack) begin
-      ack_new.una_wqe       = ev_ack_q.una_wqe;
-      ack_new.una_first_psn = ev_ack_q.una_first_psn;
-      ack_new.rd_done       = ev_ack_q.rd_done;
+    if (is_ack || ev_restores_q) begin
+      ack_new.una_wqe = ev_ack_q.una_wqe;
+      ack_new.rd_done = ev_ack_q.rd_done;
     end
+    if (is_ack) ack_new.una_first_psn = ev_ack_q.una_first_psn;
   end
 
   always_comb begin
     kick_o = '0;
     bind_o = '0;
+    soft_o = '0;
+    soft_o[row.slot]  = busy_q && is_plain && row.bound;
     kick_o[row.slot]  = busy_q && is_news && row.bound;
     bind_o[ev_slot_q] = busy_q && is_bind;
     halt_o = (ev_q == EvQpc && !(ev_qpc_q.state inside {QpsRts, QpsSqd})) ? kick_o : '0;
   end
 
+  assign gone_o       = busy_q && is_rel;
   assign early_o      = busy_q && ev_q == EvDb && row.bound && ev_push_q.valid;
   assign early_slot_o = row.slot;
   assign early_pi_o   = ev_pi_q;
@@ -329,13 +356,13 @@ module hca_sq_sched
       want_slot_o <= 1'b0;
       heir_q      <= '0;
     end else begin
-      if (busy_q && ev_q == EvRel && ev_hand_q) heir_q[QueueW'(NumLanes) + QueueW'(row.group)] <= 1'b1;
-      else if (pop && !sort) heir_q <= heir_q & ~queue_grant;
+      if (pop && !sort) heir_q <= heir_q & ~queue_grant;
+      if (busy_q && is_rel && ev_hand_q) heir_q[QueueW'(NumLanes) + QueueW'(row.group)] <= 1'b1;
       busy_q      <= take;
       scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
       if (pop && !sort) free_q <= free_q & ~free_grant;
-      else if (busy_q && ev_q == EvRel) free_q[ev_slot_q] <= 1'b1;
+      if (gone_o) free_q[ev_slot_q] <= 1'b1;
       want_slot_o <= waits && (free_q == '0);
     end
   end
@@ -365,7 +392,7 @@ module hca_sq_sched
     .wdata_i(scrub_q ? '0 : row_new),
     .re_i   (take),
     .raddr_i(qpn_a),
-    .rdata_o(row)
+    .rdata_o(row_ram)
   );
 
   hca_ram_1r1w #(.Width($bits(sq_ack_t)), .Depth(NumQps)) u_acks (
@@ -397,5 +424,15 @@ module hca_sq_sched
     .raddr_i(ctx_qpn_i),
     .rdata_o(ctx_qpc_o)
   );
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk_i) begin
+    if (!rst_i && busy_q) begin
+      assert (!is_bind || !row.bound) else $error("hca_sq_sched: QP %0d has two slots", ev_qpn_q);
+      assert (!is_rel || (row.bound && row.slot == ev_slot_q)) else $error("hca_sq_sched: not in slot %0d", ev_slot_q);
+      assert (!push || !row.queued || ev_q == EvBind) else $error("hca_sq_sched: QP %0d waits twice", ev_qpn_q);
+    end
+  end
+`endif
 
 endmodule

@@ -1,5 +1,5 @@
-// Responder rules for one datagram: with hca_resp_check's timing, and like it a pure decision. Whoever it is from and
-// whatever its PSN, it is placed if there is a receive WQE, or dropped silently. Rules: README.md, table 3.
+// Responder rules for one datagram, or one frame: with hca_resp_check's timing, and like it a pure decision. Whoever it
+// is from and whatever its PSN, it is placed if there is a receive WQE, or dropped silently. Rules: README.md, table 3.
 module hca_dg_check
   import hca_pkg::*, hca_rx_pkg::*;
 (
@@ -23,8 +23,9 @@ module hca_dg_check
   logic [15:0] wqe;
 
   assign unused_in = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
-  assign good_d = (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm})
+  assign good_d = (ctx_i.is_raw || (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm}))
                   && rxd_i.payload_bytes <= mtu_bytes(ctx_i.path_mtu)   // XPORT-4
+                                            + (ctx_i.is_raw ? 13'(MaxEthHeaderBytes) : '0)
                   && (st_i.rq_ci != rq_pi_i || ctx_i.has_srq);
 
   always_ff @(posedge clk_i) begin
@@ -78,6 +79,12 @@ module hca_dg_check
       item_o.cqe.cqe.sl        = 8'(req_i.sl);
       item_o.cqe.cqe.dlid_path_bits = 8'(req_i.path_bits);
       if (item_o.dg != DgBare) item_o.cqe.cqe.wc_flags = WcFlagGrh;
+      // WIRE-20: the frame as it came, at the beginning of the buffer.
+      if (ctx_i.is_raw) begin
+        item_o.dg = DgNone;
+        item_o.cqe.cqe.byte_len = 32'(req_i.payload_bytes);
+        item_o.cqe.cqe.wc_flags = req_i.csum_ok ? WcFlagIpCsumOk : '0;
+      end
       if (req_i.opcode == BthUdSendOnlyImm) begin
         item_o.cqe.cqe.imm_data = req_i.imm;
         item_o.cqe.cqe.wc_flags = item_o.cqe.cqe.wc_flags | WcFlagWithImm;

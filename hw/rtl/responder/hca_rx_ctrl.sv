@@ -20,6 +20,7 @@ module hca_rx_ctrl
   input  logic                       qpc_wr_valid_i,
   output logic                       qpc_wr_ready_o,
   input  qpc_wr_t                    qpc_wr_i,
+  output qpc_record_t                record_o,     // what the QP was before the context write that is taken
   input  logic                       sq_db_valid_i,
   output logic                       sq_db_ready_o,
   input  qp_db_t                     sq_db_i,
@@ -98,7 +99,7 @@ module hca_rx_ctrl
   dma_rd_req_t list;
   ack_upd_t    ack_upd, resume_upd;
   rx_ev_t      ev;
-  logic        resume, leaves;  // the send queue goes on behind its error: from SQE to RTS
+  logic        resume, leaves, asks;  // the send queue goes on behind its error: from SQE to RTS
 
   assign item_made_o = item_push && item_ready;
 
@@ -122,8 +123,7 @@ module hca_rx_ctrl
   hca_rx_msgs #(
     .N(6)
   ) u_msgs (
-    .clk_i,
-    .rst_i,
+    .clk_i, .rst_i,
     .in_valid_i  ({msg_gather_valid_i, msg_requester_valid_i, msg_doorbell_valid_i, msg_mgmt_valid_i,
                    msg_mw_valid_i, tmr_valid}),
     .in_ready_o  ({msg_gather_ready_o, msg_requester_ready_o, msg_doorbell_ready_o, msg_mgmt_ready_o,
@@ -203,7 +203,12 @@ module hca_rx_ctrl
   // A receive queue may be filled in INIT, before init_rq brings the first PSN (QPS-7): keep those doorbells.
   assign sq_pi_clr = qpc_apply && (qpc_wr_i.init_sq || qpc_wr_i.qpc.state == QpsReset);
   assign rq_pi_clr = qpc_apply && ((qpc_wr_i.init_rq && qpc_wr_i.qpc.state == QpsInit)
-                                   || qpc_wr_i.qpc.state == QpsReset);
+                                   || qpc_wr_i.qpc.state == QpsReset || qpc_wr_i.qpc.restores);
+  if ($bits(rx_st_t) > 448) begin : gen_too_long
+    $error("hca_rx_ctrl: the state of a QP does not fit into its record");
+  end
+  assign record_o  = '{st: $bits(record_o.st)'(st), una_psn: 32'(st.ack.una_first_psn), rd_done: st.ack.rd_done,
+                       una_wqe: st.ack.una_wqe, rq_pi: rq_pi, sq_pi: sq_pi};
   assign qpc_wr_ready_o = qpc_apply;
   // What was flushed is over, and what was sent of it is forgotten: the next WQE takes a new block, and a PSN that was
   // not used: of what has left hca_sent may still tell.
@@ -215,10 +220,7 @@ module hca_rx_ctrl
                         una_first_psn: mark.psn, una_psn: mark.psn, rd_done: st.ack.rd_done};
 
   hca_rx_tables u_tables (
-    .clk_i,
-    .rst_i,
-    .rd_en_i         (pick),
-    .rd_qpn_i        (qpn_d),
+    .clk_i, .rst_i, .rd_en_i(pick), .rd_qpn_i(qpn_d),
     .ctx_o           (ctx),
     .st_o            (st),
     .sq_pi_o         (sq_pi),
@@ -239,30 +241,24 @@ module hca_rx_ctrl
     .st_i            (st_new),
     .sq_pi_clr_i     (sq_pi_clr),
     .rq_pi_clr_i     (rq_pi_clr),
+    .sq_pi_i         (qpc_wr_i.qpc.restores ? qpc_wr_i.qpc.sq_pi : '0),
+    .rq_pi_i         (qpc_wr_i.qpc.restores ? qpc_wr_i.qpc.rq_pi : '0),
     .pop_busy_o      (pop_busy),
     .pop_clr_i       (qpc_apply && qpc_wr_i.init_rq),
     .mark_init_i     (qpc_apply && (qpc_wr_i.init_sq || resume)),
-    .mark_i          (goes_on ? '{wqe: st.ack.una_wqe, psn: mark.psn} : '{wqe: '0, psn: qpc_wr_i.qpc.sq_psn}),
-    .sq_db_valid_i,
-    .sq_db_ready_o,
-    .sq_db_i,
-    .rq_db_valid_i,
-    .rq_db_ready_o,
-    .rq_db_i,
-    .rsp_popped_i,
-    .rsp_popped_qpn_i,
-    .omt_valid_i,
-    .omt_ready_o,
-    .omt_i,
+    .mark_i          (goes_on ? '{wqe: st.ack.una_wqe, psn: mark.psn}
+                      : qpc_wr_i.qpc.restores ? '{wqe: qpc_wr_i.qpc.una_wqe, psn: qpc_wr_i.qpc.una_psn}
+                      : '{wqe: '0, psn: qpc_wr_i.qpc.sq_psn}),
+    .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
+    .rsp_popped_i, .rsp_popped_qpn_i, .omt_valid_i, .omt_ready_o, .omt_i,
     .left_i, .lane_ask_o, .lane_age_i, .now_i,
     .tmr_valid_o     (tmr_valid), .tmr_ready_i(tmr_ready),
     .tmr_o           (tmr_msg),
-    .active_o,
-    .wake_at_o
+    .active_o, .wake_at_o
   );
 
   // ---- Packets: is it for a live QP of this port and partition, and from its peer, or with its Q_Key? --------
-  logic pkt_ok, pkey_bad, qkey_bad, source_bad, is_answer, pkt_read;
+  logic pkt_ok, line_miss, pkey_bad, qkey_bad, source_bad, is_answer, pkt_read;
 
   hca_rx_filter u_filter (
     .clk_i,
@@ -272,6 +268,7 @@ module hca_rx_ctrl
     .rxd_i,
     .ctx_i       (ctx),
     .dead_i      (st.dead),
+    .miss_o      (line_miss),
     .accept_o    (pkt_ok),
     .pkey_viol_o (pkey_bad),
     .qkey_viol_o (qkey_bad),
@@ -282,11 +279,10 @@ module hca_rx_ctrl
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
-  logic dup, pkey_viol, timed_out;
-  assign pkey_viol = pkt_read && pkey_bad;
-  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, qkey_viol: pkt_read && qkey_bad,
-                       bad_source: pkt_read && source_bad, dup: dup,
-                       timeout: timed_out, rewind: ack_upd_valid && ack_upd.rewind};
+  logic dup, pkey_viol, qkey_viol, timed_out;
+  assign {pkey_viol, qkey_viol} = {pkt_read && pkey_bad, pkt_read && qkey_bad};
+  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup, timeout: timed_out,
+                       bad_source: pkt_read && source_bad, rewind: ack_upd_valid && ack_upd.rewind};
   always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
   // ---- Requests ------------------------------------------------------------------------------------
@@ -354,10 +350,7 @@ module hca_rx_ctrl
     .ask_o       (ask),
     .blk_i       (blk),
     .row_i       (row),
-    .item_valid_o(ack_item_valid),
-    .item_ready_i(item_ready),
-    .item_o      (ack_item),
-    .list_o      (ack_list),
+    .item_valid_o(ack_item_valid), .item_ready_i(item_ready), .item_o(ack_item), .list_o(ack_list),
     .done_o      (ack_done),
     .st_o        (ack_new),
     .dead_o      (ack_dead),
@@ -466,14 +459,16 @@ module hca_rx_ctrl
   hca_rx_own u_own (
     .drops_i    (state_q == StResp), .pkt_i(pkt_q),
     .flushes_i  (state_q == StFlush), .flush_sq_i(flush_sq), .flush_idx_i(flush_idx),
-    .leaves_i   (leaves), .st_i(st.resp),
+    .leaves_i   (leaves), .asks_i(asks), .st_i(st.resp),
     .qpn_i      (qpn_q),
     .ctx_i      (ctx),
     .msg_i      (msg_q),
     .item_o     (own_item)
   );
 
-  assign item_push = state_q == StResp || leaves || (state_q == StAck && ack_item_valid) || flush_emit
+  // The peer is told what is expected: a request of it was dropped while the QP had no row.
+  assign asks      = qpc_apply && qpc_wr_i.qpc.asks_again;
+  assign item_push = state_q == StResp || leaves || asks || (state_q == StAck && ack_item_valid) || flush_emit
                      || (state_q == StMsg && (msg_q.from_exec || is_inv) && msg_live);
   assign item      = resp_act ? resp_item : (state_q == StAck) ? ack_item : (state_q == StMsg && is_inv) ? inv_item
                      : own_item;
@@ -488,8 +483,13 @@ module hca_rx_ctrl
     end else if (state_q == StMsg) begin
       ev      = msg_ev;
       ev_push = !st.dead && msg_live && !refusal_is_loss(msg_q, ctx) && !(is_inv && msg_q.msg.status == WcSuccess);
-    end else if (pkey_viol) begin
-      ev      = '{kind: HwEventPkeyViolation, func: ctx.func, qpn: qpn_q, who: '0, syndrome: '0, status: '0};
+    end else if (pkey_viol || qkey_viol) begin
+      ev      = '{kind: pkey_viol ? HwEventPkeyViolation : HwEventQkeyViolation, func: ctx.func, qpn: qpn_q, who: '0,
+                  syndrome: rxd_i.slid[15:8], status: rxd_i.slid[7:0]};
+      ev_push = ev_spare;
+    end else if (pkt_read && line_miss) begin
+      ev      = '{kind: HwEventPacketMiss, func: ctx.func, qpn: qpn_q, who: {1'b0, !is_answer},
+                  syndrome: 8'(rxd_i.dest_qpn[23:QpW] >> 8), status: 8'(rxd_i.dest_qpn[23:QpW])};
       ev_push = ev_spare;
     end
   end

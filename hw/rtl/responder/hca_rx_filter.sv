@@ -16,6 +16,7 @@ module hca_rx_filter
   input  rxd_t           rxd_i,
   input  rx_ctx_t        ctx_i,
   input  logic           dead_i,
+  output logic           miss_o,       // for a QP that has not the row, but may be one of those that share it
   output logic           accept_o,
   output logic           pkey_viol_o,  // the only fault but the source
   output logic           qkey_viol_o,  // the only fault (KEY-23)
@@ -55,9 +56,11 @@ module hca_rx_filter
   assign mine    = (ctx_i.is_rc && !ctx_i.is_xrc && rxd_i.opcode[7:5] == 3'(ServiceRc))
                    || (ctx_i.is_xrc && rxd_i.opcode[7:5] == 3'(ServiceXrc) && answer != ctx_i.is_target)
                    || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
-                   || (ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
-  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && ctx_i.rx_ok && mine && rxd_i.port == ctx_i.port && !dead_i
-                   && rxd_i.kind != RxdEnd;
+                   || (ctx_i.is_raw ? rxd_i.opcode[7:5] == 3'(ServiceRaw)
+                       : ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
+  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok && mine
+                   && rxd_i.port == ctx_i.port && !dead_i && rxd_i.kind != RxdEnd;
+  assign miss_o  = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut) && rxd_i.kind == RxdQp;
   assign pkey_ok = rxd_i.smp || pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.

@@ -2,7 +2,7 @@
 // to its members. They stand in lists of rows (group_row_t), which begin at a head: MGIDs with the same hash share one.
 // A packet for one QP passes at once. Otherwise a cycle for each row of the list, and for each member a copy
 // (RxdCopy) when the receiver takes it; then an end (RxdEnd), which alone frees the buffer. Nothing passes meanwhile.
-// One for firmware is an end at once: hca_mad_rx has it.
+// One for firmware is an end at once: hca_mad_rx has it. Copies of frames come ready-made from hca_rx_steer.
 // Rows are written between packets only: no walk meets half a change, and a row that is out of every list can be
 // used again.
 module hca_rx_group
@@ -74,7 +74,7 @@ module hca_rx_group
       default: head = GroupW'(GroupHashHeads) + GroupW'(hash);
     endcase
   end
-  assign shared = in_i.kind != RxdQp && in_i.kind != RxdAgent;
+  assign shared = in_i.kind inside {RxdGsi, RxdMulticast, RxdSmi};
   assign start  = state_q == StPass && in_valid_i && shared && !wr_valid_i;
   assign is_for = row.valid && (!row.is_multicast || (row.port == in_i.port && row.mgid == in_i.dgid));
   // The next row is read in the cycle in which this one is done with.

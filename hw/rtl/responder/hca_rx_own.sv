@@ -8,6 +8,7 @@ module hca_rx_own
   input  logic           flush_sq_i,
   input  logic [15:0]    flush_idx_i,
   input  logic           leaves_i,    // it still held a slot
+  input  logic           asks_i,      // for the request that is expected
   input  resp_st_t       st_i,
   input  logic [QpW-1:0] qpn_i,
   input  rx_ctx_t        ctx_i,
@@ -48,6 +49,12 @@ module hca_rx_own
       end
       item_o.cqe.cqe.status      = flushed ? WcWrFlushErr : msg_i.msg.status;
       item_o.cqe.cqe.vendor_err  = flushed ? '0 : msg_i.msg.syndrome;
+    end
+    if (asks_i) begin
+      item_o.resumes   = 1'b0;
+      item_o.cqe.valid = 1'b0;
+      item_o.rsp       = '{valid: 1'b1, read: 1'b0, atomic: 1'b0, cas: 1'b0, again: 1'b0, qpn: qpn_i, psn: st_i.epsn,
+                           syndrome: NakPsnSequence, msn: st_i.msn, va: '0, rkey: '0, len_bytes: '0};
     end
     item_o.wqe_index = item_o.cqe.cqe.wqe_index;
   end

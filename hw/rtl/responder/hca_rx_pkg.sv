@@ -27,7 +27,10 @@ package hca_rx_pkg;
     logic           is_target;  // XRC: receives, and has no send queue; otherwise sends, and receives nothing
     logic [23:0]    xrcd;
     logic           is_uc;
-    logic           is_ud;
+    logic           is_ud;      // or raw
+    logic           is_raw;
+    logic           is_shared;  // other QPs may have the row, too
+    logic           is_shut;    // no packet gets in
     qp_gen_t        gen;
     logic [7:0]     func;
     logic [23:0]    pd;
@@ -300,7 +303,10 @@ package hca_rx_pkg;
     c.is_target = q.is_target;
     c.xrcd    = q.xrcd;
     c.is_uc   = q.service == ServiceUc;
-    c.is_ud   = q.service == ServiceUd;
+    c.is_raw  = q.service == ServiceRaw;
+    c.is_ud   = q.service == ServiceUd || c.is_raw;
+    c.is_shared = q.is_shared;
+    c.is_shut   = q.is_shut;
     c.gen     = q.qpn[23:QpW];
     c.func    = q.func;
     c.pd      = q.pd;
@@ -415,6 +421,22 @@ package hca_rx_pkg;
     return s;
   endfunction
 
+  // State of a QP that has its row again. Its oldest send WQE begins anew, whole; of READs to answer none is left.
+  function automatic rx_st_t st_restored(qpc_t q);
+    rx_st_t s;
+    logic   unused;
+    unused = ^q;
+    s      = q.record[$bits(rx_st_t)-1:0];
+    s.ack.una_psn    = s.ack.una_first_psn;
+    s.ack.rnr_wait   = 1'b0;
+    s.ack.gap_seen   = 1'b0;
+    s.ack.pend_valid = 1'b0;
+    s.ack.blk_ok     = 1'b0;
+    s.resp.rd_pushed = '0;
+    s.resp.rd_again  = 1'b0;
+    return s;
+  endfunction
+
   // State behind a context write. `goes_on`: the send queue does, behind its error; `leaves`: a slot of an SRQ is lost.
   function automatic rx_st_t st_written(rx_st_t st, qpc_wr_t wr, hw_mark_t mark, logic goes_on, logic leaves);
     rx_st_t s;
@@ -427,6 +449,8 @@ package hca_rx_pkg;
       s.resp = resp_init(wr.qpc.rq_psn);
     end
     if (wr.init_sq) s.ack = ack_init(wr.qpc);
+    if (wr.qpc.restores) s = st_restored(wr.qpc);
+    if (wr.qpc.asks_again) s.resp.nak_sent = 1'b1;
     if (goes_on) begin
       s.sq_dead           = 1'b0;
       s.ack.una_psn       = mark.psn;

@@ -29,6 +29,8 @@ module hca_rx_tables
   input  rx_st_t         st_i,
   input  logic           sq_pi_clr_i,
   input  logic           rq_pi_clr_i,
+  input  logic [15:0]    sq_pi_i,           // what they become then
+  input  logic [15:0]    rq_pi_i,
   output logic           pop_busy_o,        // pop_clr_i must wait
   input  logic           pop_clr_i,         // receive queue initialised: no READ job finished yet
   input  logic           mark_init_i,       // send queue initialised: it goes on from mark_i
@@ -95,7 +97,7 @@ module hca_rx_tables
     .clk_i,
     .we_i   (sq_pi_clr_i || sq_db_valid_i),
     .waddr_i(sq_pi_clr_i ? wr_qpn_i : sq_db_i.qpn),
-    .wdata_i(sq_pi_clr_i ? 16'd0 : sq_db_i.pi),
+    .wdata_i(sq_pi_clr_i ? sq_pi_i : sq_db_i.pi),
     .re_i   (rd_en_i),
     .raddr_i(rd_qpn_i),
     .rdata_o(sq_pi_o)
@@ -108,7 +110,7 @@ module hca_rx_tables
     .clk_i,
     .we_i   (rq_pi_clr_i || rq_db_valid_i),
     .waddr_i(rq_pi_clr_i ? wr_qpn_i : rq_db_i.qpn),
-    .wdata_i(rq_pi_clr_i ? 16'd0 : rq_db_i.pi),
+    .wdata_i(rq_pi_clr_i ? rq_pi_i : rq_db_i.pi),
     .re_i   (rd_en_i),
     .raddr_i(rd_qpn_i),
     .rdata_o(rq_pi_o)

@@ -199,7 +199,7 @@ module hca_core
   assign mmio_wr_ready_o = is_reg ? reg_wr_ready : db_wr_ready;
 
   logic [NumQpc-1:0] qpc_valid, qpc_ready;
-  qpc_wr_t           qpc_wr;
+  qpc_wr_t           qpc_wr; qpc_record_t record;
   logic [NumMsg-1:0] msg_valid, msg_ready;
   pipe_msg_t         msg [NumMsg] /* verilator split_var */;
   logic [NumEv-1:0]  ev_valid, ev_ready;
@@ -208,8 +208,7 @@ module hca_core
   logic   sq_db_valid, sq_db_ready, rq_db_valid, rq_db_ready, cq_db_valid, cq_db_ready, eq_db_valid, eq_db_ready;
   push_wr_t push_wr;
   qp_db_t sq_db, rq_db;
-  cq_db_t cq_db;
-  eq_db_t eq_db;
+  cq_db_t cq_db; eq_db_t eq_db;
   logic    srq_db_valid, srq_db_ready;
   srq_db_t srq_db;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
@@ -265,7 +264,7 @@ module hca_core
   logic [QpW-1:0] rd_placed, emit_qpn;
   av_wr_t         av_wr;
   gid_wr_t        gid_wr;
-  group_wr_t      group_wr;
+  group_wr_t      group_wr; rule_wr_t rule_wr;
   logic           group_wr_valid, group_wr_ready, sent_full, emit, fetch_begun, made_read, item_made, refusal_done;
   logic [23:0]    emit_psn;
 
@@ -333,7 +332,7 @@ module hca_core
 
   hca_ports u_ports (
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
-    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .group_wr_valid_i(group_wr_valid),
+    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .rule_wr_i(rule_wr), .group_wr_valid_i(group_wr_valid),
     .group_wr_ready_o(group_wr_ready), .group_wr_i(group_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
     .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
@@ -375,8 +374,9 @@ module hca_core
     .pclk_i(pclk[PartRespSched:PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i(pkey_tbl),
     .qpc_wr_valid_i({qpc_valid[QpcExec], qpc_valid[QpcRxCtrl], qpc_valid[QpcResp]}),
     .qpc_wr_ready_o({qpc_ready[QpcExec], qpc_ready[QpcRxCtrl], qpc_ready[QpcResp]}), .qpc_wr_i(qpc_wr),
-    .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]), .sq_db_ready_o(sq_db_fork_ready[1]),
-    .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready), .rq_db_i(rq_db), .omt_valid_i(omt_valid),
+    .record_o(record), .qpc_wr_hold_i(qpc_valid[QpcReq]), .sq_db_valid_i(sq_db_fork_valid[1]),
+    .sq_db_ready_o(sq_db_fork_ready[1]), .sq_db_i(sq_db), .rq_db_valid_i(rq_db_valid), .rq_db_ready_o(rq_db_ready),
+    .rq_db_i(rq_db), .omt_valid_i(omt_valid),
     .omt_ready_o(omt_ready), .omt_i(omt), .left_i(gather_left[0]), .lane_ask_o(lane_ask), .lane_age_i(lane_age),
     .msg_room_o(msg_room), .ack_upd_valid_o(upd_valid), .ack_upd_ready_i(upd_ready), .ack_upd_o(upd),
     .rd_placed_valid_o(rd_placed_valid), .rd_placed_ready_i(rd_placed_ready), .rd_placed_o(rd_placed),
@@ -459,21 +459,22 @@ module hca_core
   );
 
   // ---- Management ----------------------------------------------------------------------------------------
-  hca_mgmt #(.NumQpcSinks(NumQpc), .NumEvSources(NumEv + 1)) u_mgmt (
+  hca_mgmt #(.NumQpcSinks(NumQpc), .RecordSink(QpcRxCtrl), .NumEvSources(NumEv + 1)) u_mgmt (
     .clk_i(pclk[PartMgmt]), .clk_bus_i(pclk[PartBus]), .rst_i, .now_i, .num_ports_i,
     .mmio_wr_valid_i(mmio_wr_valid_i && is_reg), .mmio_wr_ready_o(reg_wr_ready), .mmio_wr_func_i,
     .mmio_wr_addr_i(mmio_wr_addr_i[11:0]), .mmio_wr_data_i, .mmio_wr_strb_i, .mmio_rd_valid_i, .mmio_rd_ready_o,
     .mmio_rd_func_i, .mmio_rd_addr_i, .mmio_rdata_valid_o, .mmio_rdata_o, .fw_req_i, .fw_we_i, .fw_addr_i, .fw_wdata_i,
     .fw_req_stall_o, .fw_rd_ack_o, .fw_wr_ack_o, .fw_rdata_o, .fw_irq_o, .qpc_wr_valid_o(qpc_valid),
-    .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr), .key_wr_valid_o(key_wr_valid), .key_wr_func_o(key_wr_func),
-    .key_wr_o(key_wr), .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready), .forget_o(fw_forget),
-    .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn), .cqc_wr_o(cqc),
-    .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
+    .qpc_wr_ready_i(qpc_ready), .qpc_wr_o(qpc_wr), .record_i(record), .key_wr_valid_o(key_wr_valid),
+    .key_wr_func_o(key_wr_func), .key_wr_o(key_wr), .forget_valid_o(fw_forget_valid), .forget_ready_i(fw_forget_ready),
+    .forget_o(fw_forget), .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn),
+    .cqc_wr_o(cqc), .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
     .srqc_wr_valid_o(srqc_valid), .srqc_wr_ready_i(srqc_ready), .srqc_wr_srqn_o(srqc_srqn), .srqc_wr_o(srqc),
-    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .group_wr_valid_o(group_wr_valid), .group_wr_ready_i(group_wr_ready),
-    .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr), .link_stat_data_i(link_stat_data), .mad_req_o(mad_req),
-    .mad_rsp_i(mad_rsp), .link_event_i(link_event), .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]),
-    .msg_o(msg[MsgMgmt]), .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]), .ev_valid_i(ev_valid),
+    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .group_wr_valid_o(group_wr_valid),
+    .group_wr_ready_i(group_wr_ready), .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr),
+    .link_stat_data_i(link_stat_data), .mad_req_o(mad_req), .mad_rsp_i(mad_rsp), .link_event_i(link_event),
+    .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),
+    .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]), .ev_valid_i(ev_valid),
     .ev_ready_o(ev_ready), .ev_i(ev), .rd_req_valid_o(fw_rd_valid), .rd_req_ready_i(fw_rd_ready), .rd_req_o(fw_rd),
     .rd_rsp_valid_i(fw_rsp_valid), .rd_rsp_ready_o(fw_rsp_ready), .rd_rsp_i(rrsp[RdMgmt]),
     .wr_valid_o(wr_valid[WrMgmt]), .wr_ready_i(wr_ready[WrMgmt]), .wr_o(wr[WrMgmt]), .fence_start_o(fence_start),

@@ -20,6 +20,7 @@ module hca_ports
   input  qpc_wr_t                   qpc_wr_i,
   input  av_wr_t                    av_wr_i,
   input  gid_wr_t                   gid_wr_i,
+  input  rule_wr_t                  rule_wr_i,
   input  logic                      group_wr_valid_i,
   output logic                      group_wr_ready_o,
   input  group_wr_t                 group_wr_i,
@@ -84,7 +85,8 @@ module hca_ports
   mac_t                  src [NumPorts+1];
   logic [NumPorts:0][PortW-1:0] src_port;
   logic                  rx_valid, rx_room, unused_rx_ready, one_valid, one_ready;
-  rxd_t                  one;
+  rxd_t                  one, steered;
+  logic                  steered_valid, steered_ready;
   logic                  mad_valid, mad_ready;
   tx_beat_t              mad;
   mad_beat_t             mad_beat;
@@ -199,8 +201,8 @@ module hca_ports
   );
 
   hca_rx_wire u_rx_wire (
-    .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready), .mac_i(rx),
-    .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid), .rxd_ready_i(one_ready), .rxd_o(one),
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .port_cfg_i, .rule_wr_i, .mac_valid_i(rx_valid), .mac_ready_o(unused_rx_ready),
+    .mac_i(rx), .mac_port_i(rx_port), .room_o(rx_room), .rxd_valid_o(one_valid), .rxd_ready_i(one_ready), .rxd_o(one),
     .buf_re_i, .buf_raddr_i, .buf_rdata_o, .buf_free_i, .buf_free_beats_i, .mad_o(mad_beat), .counts_o(rx_counts)
   );
 
@@ -210,10 +212,15 @@ module hca_ports
     .arrived_o(mad_rsp_o.arrived)
   );
 
+  hca_rx_steer u_rx_steer (
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .in_valid_i(one_valid), .in_ready_o(one_ready), .in_i(one),
+    .out_valid_o(steered_valid), .out_ready_i(steered_ready), .out_o(steered)
+  );
+
   hca_rx_group u_rx_group (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .wr_valid_i(group_wr_valid_i), .wr_ready_o(group_wr_ready_o),
-    .wr_i(group_wr_i), .in_valid_i(one_valid), .in_ready_o(one_ready), .in_i(one), .out_valid_o(rxd_valid_o),
-    .out_ready_i(rxd_ready_i), .out_o(rxd_o)
+    .wr_i(group_wr_i), .in_valid_i(steered_valid), .in_ready_o(steered_ready), .in_i(steered),
+    .out_valid_o(rxd_valid_o), .out_ready_i(rxd_ready_i), .out_o(rxd_o)
   );
 
   logic stat_port_q;

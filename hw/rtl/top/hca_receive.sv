@@ -12,6 +12,7 @@ module hca_receive
   input  logic [2:0]                qpc_wr_valid_i,
   output logic [2:0]                qpc_wr_ready_o,
   input  qpc_wr_t                   qpc_wr_i,
+  output qpc_record_t               record_o,        // rx_ctrl's, of the row that is written
   input  logic                      qpc_wr_hold_i,   // ... the requester has not
   input  logic                      sq_db_valid_i,
   output logic                      sq_db_ready_o,
@@ -183,8 +184,8 @@ module hca_receive
   hca_rx_ctrl u_rx_ctrl (
     .clk_i(pclk_i[PartRxCtrl]), .rst_i, .now_i, .pkey_tbl_i,
     .qpc_wr_valid_i(qpc_wr_valid_i[QpcRxCtrl] && !qpc_wr_hold_i), .qpc_wr_ready_o(qpc_wr_ready_o[QpcRxCtrl]),
-    .qpc_wr_i, .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i, .omt_valid_i,
-    .omt_ready_o, .omt_i, .left_i, .lane_ask_o, .lane_age_i, .msg_room_o, .msg_gather_valid_i(told_valid),
+    .qpc_wr_i, .record_o, .sq_db_valid_i, .sq_db_ready_o, .sq_db_i, .rq_db_valid_i, .rq_db_ready_o, .rq_db_i,
+    .omt_valid_i, .omt_ready_o, .omt_i, .left_i, .lane_ask_o, .lane_age_i, .msg_room_o, .msg_gather_valid_i(told_valid),
     .msg_gather_ready_o(told_ready), .msg_gather_i(told), .msg_requester_valid_i, .msg_requester_ready_o,
     .msg_requester_i, .msg_exec_valid_i(exec_msg_valid), .msg_exec_ready_o(exec_msg_ready), .msg_exec_i(exec_msg),
     .msg_doorbell_valid_i, .msg_doorbell_ready_o, .msg_doorbell_i, .msg_mgmt_valid_i, .msg_mgmt_ready_o, .msg_mgmt_i,

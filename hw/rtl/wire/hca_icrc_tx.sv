@@ -1,4 +1,4 @@
-// Appends the ICRC to the packets of hca_tx_pack. Timing and stalls: hca_crc_append.
+// Appends the ICRC to the packets of hca_tx_pack; frames stay as they are. Timing and stalls: hca_crc_append.
 module hca_icrc_tx
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -16,6 +16,9 @@ module hca_icrc_tx
 );
 
   logic [31:0] init;
+  logic        unused_csum;
+
+  assign unused_csum = in_i.csum;   // hca_tx_csum has seen to it
 
   assign init = (in_i.l3 == L3Ipv4 || in_i.l3 == L3Ipv6) ? IcrcInitRoce : IcrcInitIb;
 
@@ -28,6 +31,7 @@ module hca_icrc_tx
     .rst_i,
     .in_valid_i,
     .in_ready_o,
+    .in_bare_i      (in_i.l3 == L3Raw),
     .in_last_i      (in_i.last),
     .in_len_bytes_i (in_i.len_bytes),
     .in_data_i      (in_i.data),

@@ -75,6 +75,7 @@ module hca_mad_tx
   // Bytes behind the end are zero, as hca_tx_pack has them.
   always_comb begin
     out_o.port      = port_q;
+    out_o.csum      = 1'b0;
     out_o.last      = last;
     out_o.len_bytes = last ? left_q[6:0] : 7'd64;
     out_o.data      = row & ~({DataW{1'b1}} << {out_o.len_bytes, 3'b000});

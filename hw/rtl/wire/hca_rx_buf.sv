@@ -16,6 +16,7 @@ module hca_rx_buf
   input  logic              vcrc_ok_i,
   input  logic              icrc_ok_i,
   input  logic              parse_ok_i,
+  input  logic              raw_i,      // a frame: without an ICRC
   input  rxd_t              rxd_i,
   input  beat_t             data_i,
   output logic              rxd_valid_o,
@@ -37,7 +38,7 @@ module hca_rx_buf
   logic [RxBufW:0]   used_q;       // beats of good packets that were not freed
   logic              overflow_q;   // the current packet did not fit
   logic              full, write, fits, desc_ready;
-  logic              judge, intact, good;
+  logic              judge, intact, good, icrc_ok;
   logic [6:0]        beats_now;
   rx_counts_t [NumPorts-1:0] counts_q;
   logic [PortW-1:0]  port;
@@ -49,7 +50,8 @@ module hca_rx_buf
   assign fits      = !overflow_q && !(store_i && full);
   assign beats_now = beats_q + 7'(store_i);
   assign judge     = valid_i && last_i;
-  assign intact    = !bad_i && (vcrc_ok_i || !rxd_i.ib) && icrc_ok_i && parse_ok_i;
+  assign intact    = !bad_i && (vcrc_ok_i || !rxd_i.ib) && icrc_ok && parse_ok_i;
+  assign icrc_ok   = icrc_ok_i || raw_i;
   assign good      = judge && intact && fits && desc_ready;
 
   always_ff @(posedge clk_i) begin
@@ -77,7 +79,7 @@ module hca_rx_buf
     end else if (judge) begin
       if (bad_i) counts_q[port].malformed <= counts_q[port].malformed + 1'b1;
       else if (rxd_i.ib && !vcrc_ok_i) counts_q[port].vcrc_err <= counts_q[port].vcrc_err + 1'b1;
-      else if (!icrc_ok_i) counts_q[port].icrc_err <= counts_q[port].icrc_err + 1'b1;
+      else if (!icrc_ok) counts_q[port].icrc_err <= counts_q[port].icrc_err + 1'b1;
       else if (!parse_ok_i) counts_q[port].malformed <= counts_q[port].malformed + 1'b1;
       else if (!good) counts_q[port].dropped <= counts_q[port].dropped + 1'b1;
       else counts_q[port].good <= counts_q[port].good + 1'b1;

@@ -14,6 +14,7 @@ module hca_rx_l3
   input  logic       in_last_i,
   input  logic       in_bad_i,        // with first
   input  logic       in_long_i,       // with first: IPv6, or GRH present
+  input  logic       in_raw_i,        // with first: a whole frame, as long as what came
   input  logic [6:0] in_len_bytes_i,
   input  beat_t      in_data_i,
   output logic       out_valid_o,
@@ -23,11 +24,12 @@ module hca_rx_l3
 
   // 48 bytes up to the BTH, BTH, the longest extended headers, payload, ICRC.
   localparam logic [15:0] MaxLen  = 16'(48 + BthBytes + AtomicEthBytes + MaxPayload + IcrcLen);
+  localparam logic [15:0] MaxFrame = 16'(MaxPayload + MaxEthHeaderBytes);
   localparam logic [15:0] SumSize = 16'h8000;  // lengths that big stay that big: no wrap-around
 
   l3_e         l3;
   logic [15:0] claimed, so_far, total;
-  logic        head_bad, bad;
+  logic        head_bad, bad, raw;
   logic [12:0] left;
   logic        out_valid_q;
   rx_beat_t    out_q;
@@ -41,6 +43,10 @@ module hca_rx_l3
       l3       = in_long_i ? L3IbGlobal : L3IbLocal;
       claimed  = {3'd0, in_data_i[8*4 +: 3], in_data_i[8*5 +: 8], 2'd0};
       head_bad = 1'b0;
+    end else if (in_raw_i) begin
+      l3       = L3Raw;
+      claimed  = MaxFrame;
+      head_bad = 1'b0;
     end else if (in_long_i) begin
       l3       = L3Ipv6;
       claimed  = swap16(in_data_i[8*4 +: 16]) + 16'(Ipv6Bytes);
@@ -50,7 +56,7 @@ module hca_rx_l3
       claimed  = swap16(in_data_i[8*2 +: 16]);
       head_bad = in_data_i[7:0] != 8'h45;   // version 4 without options
     end
-    if (in_bad_i || claimed > MaxLen || claimed[1:0] != 2'd0) head_bad = 1'b1;
+    if (in_bad_i || claimed > MaxLen || (claimed[1:0] != 2'd0 && !in_raw_i)) head_bad = 1'b1;
 
     bad    = in_first_i ? head_bad : bad_q;
     left   = in_first_i ? (head_bad ? 13'd0 : claimed[12:0]) : left_q;
@@ -64,8 +70,10 @@ module hca_rx_l3
 
   assign ends_here  = (left != 13'd0) && (left <= 13'(in_len_bytes_i));
   assign clipped    = (left <= 13'(in_len_bytes_i)) ? left[6:0] : in_len_bytes_i;
-  assign packet_len = in_first_i ? claimed[12:0] : len_q;
-  assign length_bad = ib_i ? (total != 16'(packet_len) + 16'(VcrcLen)) : (total < 16'(packet_len));
+  assign raw        = in_first_i ? in_raw_i && !ib_i : l3_q == L3Raw;
+  assign packet_len = raw ? total[12:0] : in_first_i ? claimed[12:0] : len_q;
+  assign length_bad = raw ? (total > MaxFrame || total < 16'(MinEthHeaderBytes))
+                      : ib_i ? (total != 16'(packet_len) + 16'(VcrcLen)) : (total < 16'(packet_len));
 
   always_ff @(posedge clk_i) begin
     if (rst_i) out_valid_q <= 1'b0;
@@ -81,7 +89,7 @@ module hca_rx_l3
       if (in_first_i) l3_q <= l3;
       out_q.first     <= in_first_i;
       out_q.last      <= in_last_i;
-      out_q.data_end  <= ends_here;
+      out_q.data_end  <= ends_here || (raw && in_last_i);
       out_q.bad       <= bad || length_bad;
       out_q.l3        <= in_first_i ? l3 : l3_q;
       out_q.port      <= in_port_i;

@@ -12,6 +12,8 @@ module hca_rx_parse
   input  logic        valid_i,
   input  rx_beat_t    beat_i,
   input  logic [12:0] l3_len_i,  // length of the packet, with its last beat
+  input  logic [Rules-1:0] rules_i,   // that have the frame, with ok_o
+  input  logic        csum_ok_i,      // the same
   output logic        ok_o,
   output rxd_t        rxd_o
 );
@@ -29,6 +31,7 @@ module hca_rx_parse
   logic [12:0]         s1_len_q;
   logic [PortW-1:0]    s1_port_q, s2_port_q;
   // Stage 2: transport headers in a window, network headers checked.
+  logic                  s3_raw_q, s4_raw_q, raw_q;   // a frame: none of the fields counts
   logic                  s2_go_q, s2_ok_q;
   logic [8*WinBytes-1:0] s2_win_q;
   l3_e                   s2_l3_q;
@@ -132,6 +135,7 @@ module hca_rx_parse
           s2_path_q <= head_q[8*3 +: 7];
           s2_sl_q   <= head_q[12 +: 4];
         end
+        L3Raw: ;
         default: begin
           s2_win_q  <= head_q[8*48 +: 8*WinBytes];
           s2_slid_q <= swap16(head_q[8*6 +: 16]);
@@ -149,7 +153,8 @@ module hca_rx_parse
       if (s2_ext.xrc) s3_win_q[8*WinBytes-1:ExtOffset] <= (8*WinBytes-ExtOffset)'(s2_win_q[8*WinBytes-1:ExtOffset+32]);
       s3_len_q      <= s2_len_q;
       s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(s2_ext));
-      s3_ok_q       <= s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0;  // TVer
+      s3_raw_q      <= s2_l3_q == L3Raw;
+      s3_ok_q       <= s2_l3_q == L3Raw || s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0;  // TVer
       s3_rxd_q      <= '0;
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
       s3_rxd_q.smp  <= s2_vl_q == 4'(MgmtVl);   // so far: QP 0 is to come
@@ -164,7 +169,7 @@ module hca_rx_parse
   end
 
   // A request to an agent of the port, which firmware answers: of subnet management but SMInfo, which is the subnet
-  // manager's; of performance management.
+  // manager's; of performance management; of baseboard management, to be refused.
   function automatic logic for_agent(logic [8*WinBytes-1:0] w, logic smp);
     logic [7:0]  mgmt_class, method;
     logic [15:0] attribute;
@@ -174,7 +179,7 @@ module hca_rx_parse
     method      = w[8*(MadOffset + 3) +: 8];
     attribute   = swap16(w[8*(MadOffset + 16) +: 16]);
     if (method != 8'(MadGet) && method != 8'(MadSet) && method != 8'(MadTrapRepress)) return 1'b0;
-    if (!smp) return mgmt_class == 8'(MadClassPerf);
+    if (!smp) return mgmt_class == 8'(MadClassPerf) || mgmt_class == 8'(MadClassBm);
     return attribute != 16'(MadAttrSmInfo);
   endfunction
 
@@ -234,9 +239,18 @@ module hca_rx_parse
       s4_need_q            <= 13'(s3_hdr_len_q) + 13'(IcrcLen) + 13'(s3_win_q[13:12]);   // with the pad
       s4_rxd_q             <= fields(s3_rxd_q, s3_win_q, s3_ext_q);
       s4_rxd_q.payload_off <= s3_hdr_len_q;
+      s4_raw_q             <= s3_raw_q;
+      if (s3_raw_q) begin
+        s4_need_q           <= '0;
+        s4_rxd_q            <= s3_rxd_q;
+        s4_rxd_q.kind       <= RxdRaw;
+        s4_rxd_q.smp        <= 1'b1;     // no key is asked for
+        s4_rxd_q.opcode     <= {3'(ServiceRaw), 5'd0};
+      end
     end
     if (s4_go_q) begin
-      ok_q                <= s4_ok_q && s4_len_q >= s4_need_q && payload_bytes <= 13'(MaxPayload);
+      ok_q                <= s4_ok_q && s4_len_q >= s4_need_q && (payload_bytes <= 13'(MaxPayload) || s4_raw_q);
+      raw_q               <= s4_raw_q;
       rxd_q               <= s4_rxd_q;
       rxd_q.payload_bytes <= payload_bytes;
       // What looks like a request but has not its length is none.
@@ -244,7 +258,13 @@ module hca_rx_parse
     end
   end
 
-  assign ok_o  = ok_q;
-  assign rxd_o = rxd_q;
+  // What no rule has is nobody's.
+  assign ok_o  = ok_q && (!raw_q || rules_i != '0);
+
+  always_comb begin
+    rxd_o         = rxd_q;
+    rxd_o.rules   = rules_i;
+    rxd_o.csum_ok = csum_ok_i;
+  end
 
 endmodule

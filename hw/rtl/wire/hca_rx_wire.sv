@@ -10,6 +10,7 @@ module hca_rx_wire
   input  logic              clk_i,
   input  logic              rst_i,
   input  port_cfg_t [NumPorts-1:0] port_cfg_i,
+  input  rule_wr_t          rule_wr_i,    // rules for frames
   input  logic              mac_valid_i,
   output logic              mac_ready_o,
   input  mac_t              mac_i,
@@ -30,7 +31,7 @@ module hca_rx_wire
   localparam int unsigned DescDepth = 64;
 
   logic        ib;
-  logic        eth_valid, eth_first, eth_last, eth_bad, eth_ipv6;
+  logic        eth_valid, eth_first, eth_last, eth_ipv6, eth_raw;
   logic        ib_valid, ib_first, ib_last, ib_bad, ib_global;
   logic [6:0]  eth_len, ib_len;
   logic [PortW-1:0] eth_port, ib_port;
@@ -56,8 +57,8 @@ module hca_rx_wire
     .out_valid_o    (eth_valid),
     .out_first_o    (eth_first),
     .out_last_o     (eth_last),
-    .out_bad_o      (eth_bad),
     .out_ipv6_o     (eth_ipv6),
+    .out_raw_o      (eth_raw),
     .out_port_o     (eth_port),
     .out_len_bytes_o(eth_len),
     .out_data_o     (eth_data)
@@ -89,7 +90,8 @@ module hca_rx_wire
     .in_port_i     (ib_valid ? ib_port : eth_port),
     .in_first_i    (ib_valid ? ib_first : eth_first),
     .in_last_i     (ib_valid ? ib_last : eth_last),
-    .in_bad_i      (ib_valid ? ib_bad : eth_bad),
+    .in_bad_i      (ib_valid && ib_bad),
+    .in_raw_i      (!ib_valid && eth_raw),
     .in_long_i     (ib_valid ? ib_global : eth_ipv6),
     .in_len_bytes_i(ib_valid ? ib_len : eth_len),
     .in_data_i     (ib_valid ? ib_data : eth_data),
@@ -112,6 +114,35 @@ module hca_rx_wire
     assign lmc[p] = port_cfg_i[p].lmc;
   end
 
+  // Frames: which rules have it, and are its checksums right?
+  logic [Rules-1:0] rules;
+  logic             csum_ok;
+  frame_sums_t      sums;
+
+  hca_rx_match u_match (
+    .clk_i,
+    .rule_wr_i,
+    .valid_i(l3_valid && l3_beat.l3 == L3Raw),
+    .beat_i (l3_beat),
+    .rules_o(rules)
+  );
+
+  hca_frame_sums #(
+    .SkipFields(1'b0)
+  ) u_sums (
+    .clk_i,
+    .valid_i(l3_valid && l3_beat.l3 == L3Raw),
+    .first_i(l3_beat.first),
+    .last_i (l3_beat.last),
+    .len_i  (l3_beat.len_bytes),
+    .data_i (l3_beat.data),
+    .sums_o (sums)
+  );
+
+  logic unused_sums;
+  assign unused_sums = ^{sums.is_udp, sums.vlan};
+  assign csum_ok = sums.is_ip && sums.is_l4 && !sums.no_csum && sums.ip == 16'hffff && sums.l4 == 16'hffff;
+
   hca_rx_parse u_parse (
     .clk_i,
     .rst_i,
@@ -119,6 +150,8 @@ module hca_rx_wire
     .valid_i (l3_valid),
     .beat_i  (l3_beat),
     .l3_len_i(l3_len),
+    .rules_i (rules),
+    .csum_ok_i(csum_ok),
     .ok_o    (parse_ok),
     .rxd_o   (parsed)
   );
@@ -163,6 +196,7 @@ module hca_rx_wire
     .vcrc_ok_i (vcrc_ok),
     .icrc_ok_i (icrc_ok),
     .parse_ok_i(parse_ok),
+    .raw_i     (parsed.kind == RxdRaw),
     .rxd_i     (parsed),
     .data_i    (late_data),
     .rxd_valid_o,

@@ -219,7 +219,8 @@ module hca_tx_hdr
 
   always_comb begin
     cfg = port_cfg_i[av.port];
-    if (cfg.ib) l3 = av.is_global ? L3IbGlobal : L3IbLocal;
+    if (s1_txp_q.opcode[7:5] == 3'(ServiceRaw)) l3 = L3Raw;
+    else if (cfg.ib) l3 = av.is_global ? L3IbGlobal : L3IbLocal;
     else l3 = av.is_ipv4 ? L3Ipv4 : L3Ipv6;
     opcode    = s1_txp_q.opcode;
     if (av.is_xrc && s1_txp_q.kind != TxReq) opcode[7:5] = 3'(ServiceXrc);
@@ -282,7 +283,7 @@ module hca_tx_hdr
   endfunction
 
   l3_e          s2_l3_q;
-  logic         s2_has_payload_q;
+  logic         s2_has_payload_q, s2_csum_q;
   logic [6:0]   s2_len_q;
   logic [19:0]  s2_sum_q;
   logic [383:0] s2_front_q;      // up to 48 bytes in front of the BTH
@@ -295,11 +296,13 @@ module hca_tx_hdr
     if (s1_valid_q && s2_ready) begin
       s2_l3_q          <= l3;
       s2_has_payload_q <= s1_txp_q.has_payload;
-      s2_len_q         <= l3_bytes(l3) + 7'(BthBytes) + 7'(ext_bytes(ext));
+      s2_csum_q        <= s1_txp_q.csum;
+      s2_len_q         <= (l3 == L3Raw) ? '0 : l3_bytes(l3) + 7'(BthBytes) + 7'(ext_bytes(ext));
       s2_sum_q         <= ip4_sum(ip4);
       s2_transport_q   <= headers;
       s2_eth_q.port    <= av.port;
       s2_eth_q.ipv4    <= av.is_ipv4;
+      s2_eth_q.raw     <= l3 == L3Raw;
       s2_eth_q.dmac    <= av.dmac;
       case (l3)
         L3Ipv4:    s2_front_q <= {160'd0, udp, ip4};
@@ -313,6 +316,7 @@ module hca_tx_hdr
       s3_hdr_q.port        <= s2_eth_q.port;
       s3_hdr_q.l3          <= s2_l3_q;
       s3_hdr_q.has_payload <= s2_has_payload_q;
+      s3_hdr_q.csum        <= s2_csum_q;
       s3_hdr_q.len_bytes   <= s2_len_q;
       case (s2_l3_q)
         L3Ipv4: s3_hdr_q.bytes <= {160'd0, s2_transport_q, s2_front_q[223:96], swap16(ip4_check(s2_sum_q)),

@@ -1,5 +1,5 @@
 // Packs headers and payload pieces of a packet into a gapless stream of 64-byte beats, pads the end to a
-// multiple of four with zeros. One chunk (headers up to 63 bytes, or a payload piece) per cycle: one
+// multiple of four with zeros, but for frames. One chunk (headers up to 63 bytes, or a payload piece) per cycle: one
 // rotator, one carry register. The last beat of a packet may leave while the next packet's first bytes come
 // in. Takes `pay` only after the headers of its packet. Latency two cycles. Bytes past the end are zero.
 module hca_tx_pack
@@ -92,6 +92,7 @@ module hca_tx_pack
   logic [5:0] a_off_q, chunk_off;
   logic [6:0] a_stop_q;           // offset behind the chunk: 1..127
   l3_e        a_l3_q;
+  logic       a_csum_q;
   logic [PortW-1:0] a_port_q;
   beat_t      a_data_q;
 
@@ -108,7 +109,7 @@ module hca_tx_pack
   beat_t      carry_q;
   tx_beat_t   out_q;
 
-  assign a_end    = a_final_q ? ((8'(a_stop_q) + 8'd3) & 8'hfc) : 8'(a_stop_q);
+  assign a_end    = (a_final_q && a_l3_q != L3Raw) ? ((8'(a_stop_q) + 8'd3) & 8'hfc) : 8'(a_stop_q);
   assign spills   = a_end > 8'd64;
   assign emit     = a_final_q || (a_end >= 8'd64);
   assign out_free = !out_valid_q || out_ready_i;
@@ -139,6 +140,7 @@ module hca_tx_pack
       a_stop_q  <= 7'(chunk_off) + chunk_len;
       a_data_q  <= rotate_up(chunk_data, chunk_off - chunk_lane);
       if (chunk_first) a_l3_q <= hdr_i.l3;
+      if (chunk_first) a_csum_q <= hdr_i.csum;
       if (chunk_first) a_port_q <= hdr_i.port;
     end
     if (out_free && flush_q) begin
@@ -147,6 +149,7 @@ module hca_tx_pack
       out_q.data      <= carry_q;
     end else if (b_fire && emit) begin
       out_q.l3        <= a_l3_q;
+      out_q.csum      <= a_csum_q;
       out_q.port      <= a_port_q;
       out_q.last      <= a_final_q && !spills;
       out_q.len_bytes <= spills ? 7'd64 : a_end[6:0];

@@ -129,12 +129,26 @@ module hca_tx_wire
     end
   end
 
-  hca_icrc_tx u_icrc (
+  logic     sum_valid, sum_ready;
+  tx_beat_t sum_beat;
+
+  hca_tx_csum u_csum (
     .clk_i,
     .rst_i,
     .in_valid_i (mad_turn ? mad_valid_i : beat_valid),
     .in_ready_o (beat_ready),
     .in_i       (mad_turn ? mad_i : beat),
+    .out_valid_o(sum_valid),
+    .out_ready_i(sum_ready),
+    .out_o      (sum_beat)
+  );
+
+  hca_icrc_tx u_icrc (
+    .clk_i,
+    .rst_i,
+    .in_valid_i (sum_valid),
+    .in_ready_o (sum_ready),
+    .in_i       (sum_beat),
     .out_valid_o(icrc_valid),
     .out_ready_i(icrc_ready),
     .out_o      (icrc_beat),

@@ -5,11 +5,12 @@ package hca_wire_pkg;
   import hca_pkg::*;
 
   // What stands in front of the BTH.
-  typedef enum logic [1:0] {
-    L3Ipv4     = 2'd0,  // IPv4 + UDP: 28 bytes
-    L3Ipv6     = 2'd1,  // IPv6 + UDP: 48 bytes
-    L3IbLocal  = 2'd2,  // LRH: 8 bytes
-    L3IbGlobal = 2'd3   // LRH + GRH: 48 bytes
+  typedef enum logic [2:0] {
+    L3Ipv4     = 3'd0,  // IPv4 + UDP: 28 bytes
+    L3Ipv6     = 3'd1,  // IPv6 + UDP: 48 bytes
+    L3IbLocal  = 3'd2,  // LRH: 8 bytes
+    L3IbGlobal = 3'd3,  // LRH + GRH: 48 bytes
+    L3Raw      = 3'd4   // nothing, and no BTH: a whole Ethernet frame, as its process made it
   } l3_e;
 
   localparam int unsigned HdrBytes   = 92;    // longest headers that this card sends
@@ -26,6 +27,7 @@ package hca_wire_pkg;
   typedef struct packed {
     logic [PortW-1:0]      port;
     l3_e                   l3;
+    logic                  csum;        // of a frame: its checksums are to be filled in
     logic                  has_payload;
     logic [6:0]            len_bytes;
     logic [8*HdrBytes-1:0] bytes;
@@ -34,6 +36,7 @@ package hca_wire_pkg;
   typedef struct packed {
     logic [PortW-1:0] port;
     logic        ipv4;
+    logic        raw;    // the frame has its header
     logic [47:0] dmac;   // dmac[7:0] is the first byte on the wire
   } tx_eth_t;
 
@@ -41,6 +44,7 @@ package hca_wire_pkg;
   typedef struct packed {
     logic [PortW-1:0] port;
     l3_e        l3;
+    logic       csum;   // with the first beat
     logic       last;
     logic [6:0] len_bytes;
     beat_t      data;
@@ -58,6 +62,17 @@ package hca_wire_pkg;
     logic [6:0] raw_bytes;  // bytes on the wire
     beat_t      data;
   } rx_beat_t;
+
+  // What hca_frame_sums finds in a frame.
+  typedef struct packed {
+    logic        is_ip;     // an IPv4 header without options, whole
+    logic        is_l4;     // TCP or UDP behind it, no fragment, whole
+    logic        is_udp;
+    logic        vlan;      // a VLAN tag before it
+    logic        no_csum;   // UDP with the checksum 0: there is none
+    logic [15:0] ip;        // sums, in the byte order of numbers
+    logic [15:0] l4;
+  } frame_sums_t;
 
   // Extended headers of an opcode, in the order of the wire: DETH, XRCETH, RETH, AETH, atomics, ImmDt or IETH.
   typedef struct packed {
@@ -122,6 +137,7 @@ package hca_wire_pkg;
     case (l3)
       L3Ipv4:    return 7'd28;
       L3IbLocal: return 7'd8;
+      L3Raw:     return 7'd0;
       default:   return 7'd48;
     endcase
   endfunction

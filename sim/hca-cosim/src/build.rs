@@ -5,7 +5,7 @@ use hca_switch::{EthSwitchConfig, EthSwitchId, SwitchId};
 use hca_topology::{EndSpec, IbSwitchSpec, PortSpec, SwitchRoutes, SwitchSpec, Topology};
 
 use crate::fabric::{CableId, CardId, Fabric, Plug, split_seed};
-use crate::{CardConfig, Identity, NUM_FUNCS, Neighbour, OpVls, SimError};
+use crate::{CardConfig, Identity, Neighbour, OpVls, SimError};
 
 /// What a topology has become; cards, switches and cables in its order.
 pub struct Built {
@@ -108,6 +108,9 @@ fn peer_vls(topology: &Topology, end: EndSpec) -> OpVls {
     }
 }
 
+/// A topology counts the functions of the cards that there are.
+const _: () = assert!(hca_topology::CARD_FUNCTIONS_MAX == crate::NUM_FUNCS);
+
 impl Fabric {
     /// Builds cards with their native firmware, switches with their tables, and cables.
     pub fn from_topology(topology: &Topology, seed: u64) -> Result<Built, SimError> {
@@ -123,7 +126,7 @@ impl Fabric {
                 ..CardConfig::with_wires(
                     &card.name,
                     &identities(topology, index),
-                    NUM_FUNCS,
+                    card.functions,
                     &neighbours(topology, index),
                     wires_of(topology, index, &wires),
                 )

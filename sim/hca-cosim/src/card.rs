@@ -11,7 +11,7 @@ use hca_vsim::{Dut, Model};
 
 use crate::circuit::Circuit;
 use crate::core_firmware::{Board, CoreFirmware, ProcessorCounters};
-use crate::firmware::{FirmwareEntry, FirmwarePort, Program, ProgramPort, firmware_with_wires};
+use crate::firmware::{FirmwareEntry, FirmwarePort, Program, ProgramPort, firmware_with_wires, shared_lines};
 use crate::observe::SentPacket;
 use crate::port_observer::PortObserver;
 use crate::processor::Processor;
@@ -74,9 +74,13 @@ impl CardConfig {
         wires: Vec<(u8, hca_outside::Neighbours)>,
     ) -> Self {
         let firmware = match Processor::chosen() {
-            Processor::Native => {
-                CardFirmware::Native(firmware_with_wires(identities, functions, neighbours, wires))
-            }
+            Processor::Native => CardFirmware::Native(firmware_with_wires(
+                identities,
+                functions,
+                neighbours,
+                wires,
+                shared_lines(),
+            )),
             Processor::Core => {
                 CardFirmware::Core(Box::new(Board::new(identities, functions, neighbours, wires)))
             }
@@ -94,6 +98,14 @@ impl CardConfig {
             firmware,
             ..Self::probe(name)
         }
+    }
+
+    /// Of [`CardConfig::with_shares`]: the QPs of a function share `lines` lines, and those at rest are in the memory
+    /// of the firmware, which runs natively.
+    pub fn share_lines(mut self, identities: &[Identity], functions: u8, lines: u32) -> Self {
+        let entry = firmware_with_wires(identities, functions, &[], Vec::new(), Some(lines));
+        self.firmware = CardFirmware::Native(entry);
+        self
     }
 
     /// The test card, firmware idle.

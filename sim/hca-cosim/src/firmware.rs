@@ -25,19 +25,29 @@ pub type FirmwareEntry = Box<dyn FnOnce(&mut FwBus<'_>)>;
 /// The card's firmware, compiled for this machine; an identity for each port, how many functions share its tables, and
 /// who is on its networks.
 pub fn native_firmware(identities: &[Identity], functions: u8, neighbours: &[Neighbour]) -> FirmwareEntry {
-    firmware_with_wires(identities, functions, neighbours, Vec::new())
+    firmware_with_wires(identities, functions, neighbours, Vec::new(), None)
 }
 
-/// The same with ports, from 1, that have wires to the outside: who is there is asked for.
+/// Lines that the QPs of a function share, as `HCA_SHARED_LINES` says; without it each QP has its own.
+pub(crate) fn shared_lines() -> Option<u32> {
+    std::env::var("HCA_SHARED_LINES").ok()?.parse().ok()
+}
+
+/// The same with ports, from 1, that have wires to the outside: who is there is asked for. The QPs of a function share
+/// `lines` lines.
 pub(crate) fn firmware_with_wires(
     identities: &[Identity],
     functions: u8,
     neighbours: &[Neighbour],
     wires: Vec<(u8, hca_outside::Neighbours)>,
+    lines: Option<u32>,
 ) -> FirmwareEntry {
     let (identities, neighbours) = (identities.to_vec(), neighbours.to_vec());
     Box::new(move |bus| {
         let mut firmware = Firmware::boxed_for(functions);
+        if let Some(lines) = lines {
+            firmware.share_lines(lines);
+        }
         firmware.set_neighbours(&neighbours);
         firmware.init_ports(bus, &identities);
         let mut wires: Vec<_> = wires

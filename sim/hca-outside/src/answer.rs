@@ -31,7 +31,7 @@ pub(crate) enum Heard {
     News,
     /// Somebody else has an address of ours.
     Conflict,
-    /// Nothing that concerns the card.
+    /// Nothing that concerns the port: for raw QPs, if one has a rule for it.
     Foreign,
     /// It says of itself that it is what it is not.
     Malformed,

@@ -44,7 +44,7 @@ counts! {
     dropped_out,
     /// Frames of the card for which there was no peer.
     no_peer,
-    /// Frames that do not concern the card, ignored.
+    /// Of those, frames of no protocol of the port's: only a raw QP's rule takes them.
     foreign,
     /// Questions about the card's addresses that were answered.
     asked,

@@ -209,7 +209,11 @@ impl Shared {
             Heard::Asked(answer) => (&stats.asked, Some(answer)),
             Heard::Echo(answer) => (&stats.echoes, Some(answer)),
             Heard::Conflict => (&stats.conflicts, None),
-            Heard::Foreign => (&stats.foreign, None),
+            // Of no protocol of the port's: for whoever has a rule for it.
+            Heard::Foreign => {
+                add(&stats.foreign, 1);
+                return self.deliver(frame);
+            }
             Heard::Malformed => (&stats.malformed, None),
         };
         add(count, 1);

@@ -23,7 +23,9 @@ pub struct PortCounters {
     /// Packets to be sent that were dropped: larger than the MTU of the link, or their time at the head of a queue was
     /// over, or on Ethernet a queue was full.
     pub port_xmit_discards: u64,
-    /// Packets to be sent that were dropped because their SL has no usable VL here.
+    /// Packets received that were dropped because their partition may not come in here (KEY-19).
+    pub port_rcv_constraint_errors: u64,
+    /// Packets to be sent that were dropped because their SL has no usable VL here, or their partition may not leave.
     pub port_xmit_constraint_errors: u64,
     /// Packets received beyond the credits.
     pub excessive_buffer_overrun_errors: u64,

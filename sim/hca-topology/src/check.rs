@@ -10,8 +10,8 @@ use crate::file::{self, File, Problem};
 use crate::names::Names;
 use crate::plugs::Plugs;
 use crate::{
-    CARD_PORTS_MAX, CARDS_MAX, CardSpec, EndSpec, GroupSpec, LinkSpec, PortSpec, SWITCHES_MAX, SwitchSpec,
-    Topology,
+    CARD_FUNCTIONS_MAX, CARD_PORTS_MAX, CARDS_MAX, CardSpec, EndSpec, GroupSpec, LinkSpec, PortSpec,
+    SWITCHES_MAX, SwitchSpec, Topology,
 };
 use crate::{outside, switch};
 
@@ -98,6 +98,8 @@ fn cards(file: &File, names: &Names) -> Result<Vec<CardSpec>, Problem> {
             set_addresses(spec, &raw, &place)?;
         }
         card.pcie = pcie(&place, &file.pcie, &raw.pcie)?;
+        card.functions = raw.functions.unwrap_or(CARD_FUNCTIONS_MAX);
+        range(&place, "functions", card.functions, 1, CARD_FUNCTIONS_MAX)?;
         cards.push(card);
     }
     if let Some(other) = cards

@@ -104,6 +104,7 @@ pub(crate) struct Card {
     pub ipv4: Option<String>,
     pub ipv6: Option<String>,
     pub pcie: toml::Table,
+    pub functions: Option<u8>,
     pub ports: Option<u8>,
     /// Addresses of the second port.
     pub second: SecondPort,

@@ -44,6 +44,8 @@ pub use routes::SwitchRoutes;
 pub const CARDS_MAX: usize = 64;
 /// Ports of a card.
 pub const CARD_PORTS_MAX: u8 = 2;
+/// Functions of a card.
+pub const CARD_FUNCTIONS_MAX: u8 = 4;
 /// Switches of a topology.
 pub const SWITCHES_MAX: usize = 256;
 
@@ -66,6 +68,8 @@ pub struct CardSpec {
     pub name: String,
     /// Host side.
     pub pcie: PcieParams,
+    /// Functions among which its tables are divided, 1 to 4: the first ones. The others have nothing.
+    pub functions: u8,
     /// Its ports, one or two.
     pub ports: Vec<PortSpec>,
 }
@@ -77,6 +81,7 @@ impl CardSpec {
         Self {
             name: format!("card{index}"),
             pcie: PcieParams::default(),
+            functions: CARD_FUNCTIONS_MAX,
             ports: ports
                 .map(|(kind, port)| PortSpec::new(index, port, *kind))
                 .collect(),

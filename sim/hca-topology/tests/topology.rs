@@ -314,6 +314,10 @@ fn what_is_wrong_is_named_with_file_place_and_limit() {
             "card card0: lid is 50000, it must be 1 to 49151",
         ),
         ("[[card]]\nlid = 3\nlmc = 1\n", "lid 3 must be a multiple of 2"),
+        (
+            "[[card]]\nfunctions = 5\n",
+            "card card0: functions is 5, it must be 1 to 4",
+        ),
         ("[[card]]\nname = \"a b\"\n", "name 'a b': a name has letters"),
         (
             "[[card]]\nname = \"x\"\n[[card]]\nname = \"x\"\n",

@@ -61,7 +61,8 @@ class Doorbell:
 
     def context(self, line, func, state, generation=0):
         self.qps[line] = (func, state, generation)
-        qpc = QPC.random(self.bench.rng, func=func, state=state, qpn=generation << LINE_BITS | line)
+        qpc = QPC.random(self.bench.rng, func=func, state=state, qpn=generation << LINE_BITS | line,
+                         is_shared=0, is_shut=0)
         self.qpc_wr.put(QPC_WR.pack(qpn=line, qpc=qpc))
 
     def ring(self, func, addr, data, strb=0xFF):

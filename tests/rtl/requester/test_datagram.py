@@ -111,7 +111,7 @@ async def rewinds(dut, rate):
     await drain(bench, 60000)
     again = bench.stage.made - sum(qp.tail - qp.start for qp in qps)
     print(f"DATAGRAMS {rewound} rewinds, {again} sent again")
-    assert not bench.errors and again > 20 and bench.stage.most > PLACES // 2
+    assert not bench.errors and again > 10 and bench.stage.most > PLACES // 2
 
 
 @cocotb.test()

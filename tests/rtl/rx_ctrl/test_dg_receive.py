@@ -14,6 +14,7 @@ BARE, IPV4, IPV6, GRH = range(1, 5)
 # What is before the transport headers: (InfiniBand, bytes).
 FRONT = {BARE: (1, 8), IPV4: (0, 28), IPV6: (0, 48), GRH: (1, 48)}
 ROOM = 40
+VIOLATIONS = dict(pkey_viol=HwEventKind.PKEY_VIOLATION, qkey_viol=HwEventKind.QKEY_VIOLATION)
 
 
 class Receiver:
@@ -140,8 +141,8 @@ async def some(env, receivers, count, faults, extra=()):
         strobe, taken = who.judge(fields)
         if strobe:
             strobes[strobe, who.qp.port] += 1
-        if strobe == "pkey_viol":
-            events.append((HwEventKind.PKEY_VIOLATION, who.qp.qpn))
+        if strobe:
+            events.append((VIOLATIONS[strobe], who.qp.qpn, fields["slid"]))
         if taken:
             who.check(item, next(fetches), fields)
             accepted += 1
@@ -151,7 +152,7 @@ async def some(env, receivers, count, faults, extra=()):
             assert {name: item[name] for name in empty} == empty, fields
             assert not item["cqe"]["valid"] and not item["rsp"]["valid"]
     assert next(fetches, None) is None
-    assert [(event["kind"], event["id"]) for event in out.ev] == events
+    assert [(event["kind"], event["id"], event["syndrome"] << 8 | event["status"]) for event in out.ev] == events
     assert env.strobes.count == strobes
     return accepted
 
@@ -188,7 +189,10 @@ async def qkey_rule(dut):
         await env.context(who.qp, qkey=key)
         for bit in range(32):
             before = env.strobes.count.copy()
-            assert (await env.send(who.word(who.invent(deth_qkey=key ^ 1 << bit)))).dropped()
+            out = await env.send(who.word(who.invent(deth_qkey=key ^ 1 << bit)))
+            assert [event["kind"] for event in out.ev] == [HwEventKind.QKEY_VIOLATION]
+            out.ev = []
+            assert out.dropped()
             before["qkey_viol", 1] += 1
             assert env.strobes.count == before
             worse = dict(deth_qkey=key ^ 1 << bit)

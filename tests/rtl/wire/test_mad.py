@@ -128,7 +128,8 @@ async def packets_leave_whole(dut, rate):
     rng = bench.rng
     sink = Sink(bench, "out", rate=rate)
     await bench.start()
-    beat = {"data": (0, 512), "len_bytes": (512, 7), "last": (519, 1), "l3": (520, 2), "port": (522, 1)}
+    beat = {"data": (0, 512), "len_bytes": (512, 7), "last": (519, 1),
+            "csum": (520, 1), "l3": (521, 3), "port": (524, 1)}
     for number in range(250):
         ib = rng.randrange(4)
         bench.set("ib_i", ib)

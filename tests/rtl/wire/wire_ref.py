@@ -137,7 +137,7 @@ def is_for_agent(kind, mad):
     method, attribute = mad[3:4], int.from_bytes(mad[16:18], "big")
     if len(mad) != 256 or method not in (b"\1", b"\2", b"\7"):
         return False
-    return (kind == SMI and attribute != 0x20) or (kind == GSI and mad[1] == 4)
+    return (kind == SMI and attribute != 0x20) or (kind == GSI and mad[1] in (4, 5))
 
 
 def parse(frame, ib):

@@ -18,8 +18,10 @@ pub(crate) const INLINE_BYTES_MAX: u32 = 220;
 pub(crate) enum Area {
     /// Never written: what is sent, and what the peer reads.
     Source,
-    /// Disjoint targets: of receives, of the peer's writes, of own reads.
+    /// Disjoint targets: of receives, of the peer's writes, of own reads and atomics.
     Target,
+    /// Words that atomics of the peer change, again and again.
+    Words,
 }
 
 /// Bytes of an area.
@@ -36,6 +38,29 @@ pub(crate) enum Kind {
     Send,
     SendImm,
     Read,
+    /// Adds.
+    FetchAdd(u64),
+    /// Compares with what the word holds by then, or with something else, and swaps.
+    CmpSwap {
+        hit: bool,
+        swap: u64,
+    },
+}
+
+impl Kind {
+    /// Changes a word of the peer, and brings what it was.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd(_) | Self::CmpSwap { .. })
+    }
+
+    /// Where its local buffers are.
+    pub fn local_area(self) -> Area {
+        if self == Self::Read || self.is_atomic() {
+            Area::Target
+        } else {
+            Area::Source
+        }
+    }
 }
 
 /// One work request, and the receive that it consumes.
@@ -43,9 +68,9 @@ pub(crate) enum Kind {
 pub(crate) struct Message {
     pub kind: Kind,
     pub len: u32,
-    /// Sender: gather list in its sources, or scatter list of a READ in its targets.
+    /// Sender: gather list in its sources, or scatter list of a READ or an atomic in its targets.
     pub local: Vec<Piece>,
-    /// Peer: target of a WRITE, source of a READ.
+    /// Peer: target of a WRITE, source of a READ, word of an atomic.
     pub remote: Piece,
     /// Peer: scatter list of the receive, in its targets.
     pub receive: Vec<Piece>,
@@ -59,7 +84,7 @@ pub(crate) struct Message {
 impl Message {
     /// Consumes a receive.
     pub fn receives(&self) -> bool {
-        !matches!(self.kind, Kind::Write | Kind::Read)
+        matches!(self.kind, Kind::WriteImm | Kind::Send | Kind::SendImm)
     }
 }
 
@@ -69,6 +94,8 @@ pub(crate) struct End {
     pub messages: Vec<Message>,
     pub source_bytes: u32,
     pub target_bytes: u32,
+    /// 0: the peer has no atomics.
+    pub words_bytes: u32,
     pub start_psn: u32,
     pub send_depth: u32,
     pub recv_depth: u32,
@@ -179,15 +206,16 @@ impl Plan {
         let link = rng.pick(&[LinkKind::Ethernet, LinkKind::InfiniBand]);
         let faults = draw_faults(&mut rng);
         let read_jitter_ns = rng.pick(&[0, 0, 100, 400]);
+        // Streams of their own, here and below: what is added there changes no message of those before.
+        let mut atomics = Rng::new(seed, "atomics");
         let pairs = (0..rng.between(1, options.pairs_max.max(1)))
-            .map(|_| draw_pair(&mut rng, options))
+            .map(|_| draw_pair(&mut rng, &mut atomics, options))
             .collect();
         Self {
             link: options.link.unwrap_or(link),
             faults: options.faults.unwrap_or(faults),
             read_jitter_ns,
             pairs,
-            // A stream of its own: what is added here changes no message.
             swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),
         }
     }
@@ -216,7 +244,7 @@ fn draw_faults(rng: &mut Rng) -> FaultSpec {
     }
 }
 
-fn draw_pair(rng: &mut Rng, options: &Options) -> Pair {
+fn draw_pair(rng: &mut Rng, atomics: &mut Rng, options: &Options) -> Pair {
     let mtu_bytes = rng.pick(&[256, 512, 1024, 2048, 4096]);
     let rd_atomic = rng.pick(&[1, 2, 4, 16]);
     let mut areas = [[AreaAlloc::default(); 2]; 2];
@@ -231,6 +259,7 @@ fn draw_pair(rng: &mut Rng, options: &Options) -> Pair {
             .map(|_| draw_message(rng, mtu_bytes, end, &mut areas))
             .collect::<Vec<_>>()
     });
+    let words_bytes = draw_atomics(atomics, options, &mut messages, &mut areas);
     let sig_all = [0, 1].map(|_| rng.percent(20));
     let depths = [0, 1].map(|_| rng.pick(&[1u32, 2, 4, 8, 16]));
     for end in 0..2 {
@@ -245,6 +274,7 @@ fn draw_pair(rng: &mut Rng, options: &Options) -> Pair {
         messages,
         source_bytes: areas[end][0].used.max(1),
         target_bytes: areas[end][1].used.max(1),
+        words_bytes: words_bytes[end],
         start_psn: if rng.percent(30) {
             0xff_ffff - rng.below(40)
         } else {
@@ -261,6 +291,56 @@ fn draw_pair(rng: &mut Rng, options: &Options) -> Pair {
         rd_atomic,
         ends,
     }
+}
+
+/// Puts atomics among the messages of some pairs: each end changes a few words of its peer, which nobody else touches,
+/// so that the order of its QP says what each of them finds. Returns the bytes of the words at each end.
+fn draw_atomics(
+    rng: &mut Rng,
+    options: &Options,
+    messages: &mut [Vec<Message>; 2],
+    areas: &mut [[AreaAlloc; 2]; 2],
+) -> [u32; 2] {
+    let mut words_bytes = [0, 0];
+    if !rng.percent(40) {
+        return words_bytes;
+    }
+    for end in 0..2 {
+        // An end without messages stays without.
+        if messages[end].is_empty() {
+            continue;
+        }
+        let words = rng.pick(&[1, 2, 9]);
+        words_bytes[1 - end] = 8 * words;
+        for _ in 0..rng.between(1, options.messages_max.max(1)) {
+            let at = rng.below(messages[end].len() as u32 + 1) as usize;
+            let kind = if rng.percent(60) {
+                Kind::FetchAdd(rng.below_u64(u64::MAX))
+            } else {
+                Kind::CmpSwap {
+                    hit: rng.percent(70),
+                    swap: rng.below_u64(u64::MAX),
+                }
+            };
+            let message = Message {
+                kind,
+                len: 8,
+                local: vec![areas[end][Area::Target as usize].piece(rng, 8)],
+                remote: Piece {
+                    offset: 8 * rng.below(words),
+                    len: 8,
+                },
+                receive: Vec::new(),
+                imm: 0,
+                inline: false,
+                signaled: rng.percent(50),
+                solicited: false,
+                fence: rng.percent(20),
+            };
+            messages[end].insert(at, message);
+        }
+    }
+    words_bytes
 }
 
 /// Hands out an area from its start, with gaps that nobody may touch.
@@ -333,6 +413,7 @@ fn draw_message(rng: &mut Rng, mtu_bytes: u32, end: usize, areas: &mut [[AreaAll
                 areas[peer][target].pieces(rng, len + slack),
             )
         }
+        Kind::FetchAdd(_) | Kind::CmpSwap { .. } => unreachable!("not drawn here"),
     };
     let solicited = !matches!(kind, Kind::Write | Kind::Read) && rng.percent(30);
     let fence = rng.percent(20);
@@ -409,6 +490,19 @@ mod tests {
         assert!(host(&|host| host.max_payload_bytes != usual.max_payload_bytes));
         assert!(plans.iter().any(|plan| plan.swarm.think_cycles[0] > 4));
         assert!(plans.iter().any(|plan| plan.swarm.changes_every.is_some()));
+        let messages = || {
+            plans
+                .iter()
+                .flat_map(|plan| &plan.pairs)
+                .flat_map(|pair| &pair.ends)
+        };
+        let kind = |is: &dyn Fn(Kind) -> bool| messages().any(|end| end.messages.iter().any(|m| is(m.kind)));
+        assert!(kind(&|kind| matches!(kind, Kind::FetchAdd(_))));
+        assert!(
+            [false, true]
+                .iter()
+                .all(|wanted| kind(&|kind| matches!(kind, Kind::CmpSwap { hit, .. } if hit == *wanted)))
+        );
         use Deed::{Death, Deregister, Destroy, Error, Reset, Revoke};
         for deed in [Destroy, Deregister, Revoke, Error, Reset, Death] {
             let mut upheavals = plans.iter().filter_map(|plan| plan.swarm.upheaval);

@@ -94,6 +94,8 @@ pub struct RigConfig {
     pub functions: u8,
     /// InfiniBand ports wait for a subnet manager.
     pub managed: bool,
+    /// Lines that the QPs of a function share; without it each has its own.
+    pub lines: Option<u32>,
 }
 
 impl RigConfig {
@@ -122,6 +124,7 @@ impl RigConfig {
             cqe: 4096,
             functions: 4,
             managed: false,
+            lines: None,
         }
     }
 }
@@ -306,6 +309,11 @@ impl Rig {
             for port in ports.iter_mut().filter(|port| config.managed && port.infiniband) {
                 (port.lid, port.self_active) = (0, false);
             }
+            let card = CardConfig::with_shares(&name, &ports, config.functions, &[]);
+            let card = match config.lines {
+                Some(lines) => card.share_lines(&ports, config.functions, lines),
+                None => card,
+            };
             fabric.add_card(CardConfig {
                 pcie: config
                     .other_pcie
@@ -314,7 +322,7 @@ impl Rig {
                     .unwrap_or(&config.pcie)
                     .clone(),
                 firmware_think_cycles: config.think_cycles[usize::from(index)],
-                ..CardConfig::with_shares(&name, &ports, config.functions, &[])
+                ..card
             })
         };
         let cards = [add(0)?, add(1)?];

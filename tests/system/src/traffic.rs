@@ -1,6 +1,6 @@
 //! Carries a plan out and judges what the cards do with it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use hca_abi::MAX_SGE;
 use hca_link::LinkKind;
@@ -27,8 +27,10 @@ const RECV_BIT: u64 = 1 << 31;
 /// One end of a connection at work.
 struct EndRun {
     qp: RawQp<Dev>,
-    /// By [`Area`]: where it is in the arena, and its key.
-    areas: [(u64, Mr<Dev>); 2],
+    /// By [`Area`]: where it is in the arena, and its key. Without atomics of the peer there are no words.
+    areas: Vec<(u64, Mr<Dev>)>,
+    /// By message: what the word of an atomic holds when its turn comes.
+    found: HashMap<usize, u64>,
     /// Next message to post.
     next_send: usize,
     /// Messages before this one have completed.
@@ -55,17 +57,22 @@ impl<'a> Traffic<'a> {
     /// Makes memory, regions and connections.
     pub fn new(rig: &mut Rig, seed: u64, plan: &'a Plan, judge: &Judge) -> Result<Self, RigError> {
         let mut rng = Rng::new(seed, "traffic");
-        let mut offsets: [Vec<[u64; 2]>; 2] = Default::default();
+        let mut offsets: [Vec<[u64; 3]>; 2] = Default::default();
         let mut arenas = Vec::new();
         for (node, offsets) in offsets.iter_mut().enumerate() {
             let mut at = 0;
             for pair in &plan.pairs {
                 let end = &pair.ends[node];
-                offsets.push([end.source_bytes, end.target_bytes].map(|len| {
+                let [source, target] = [end.source_bytes, end.target_bytes].map(|len| {
                     let start = at + CANARY_BYTES + u64::from(rng.below(5000));
                     at = start + u64::from(len);
                     start
-                }));
+                });
+                let words = (at + CANARY_BYTES).next_multiple_of(8);
+                if end.words_bytes != 0 {
+                    at = words + u64::from(end.words_bytes);
+                }
+                offsets.push([source, target, words]);
             }
             let buf = rig.nodes[node].alloc((at + CANARY_BYTES) as usize)?;
             arenas.push(Arena::new(buf, &mut rng));
@@ -83,6 +90,7 @@ impl<'a> Traffic<'a> {
                 runs.push(EndRun {
                     qp,
                     areas,
+                    found: HashMap::new(),
                     next_send: 0,
                     sends_done: 0,
                     sends_due: VecDeque::new(),
@@ -100,9 +108,14 @@ impl<'a> Traffic<'a> {
 
     /// All targets are disjoint and no source changes: the end is known before the start.
     fn expect_results(&mut self) {
-        for (pair, runs) in self.plan.pairs.iter().zip(&self.ends) {
+        for (pair, runs) in self.plan.pairs.iter().zip(&mut self.ends) {
             for node in 0..2 {
-                for message in &pair.ends[node].messages {
+                for (index, message) in pair.ends[node].messages.iter().enumerate() {
+                    if message.kind.is_atomic() {
+                        let found = expect_atomic(&mut self.arenas, runs, node, message);
+                        runs[node].found.insert(index, found);
+                        continue;
+                    }
                     let (from, to) = if message.kind == Kind::Read {
                         (1 - node, node)
                     } else {
@@ -114,7 +127,7 @@ impl<'a> Traffic<'a> {
                     let (read, write) = match message.kind {
                         Kind::Read => (remote, &message.local[..]),
                         Kind::Write | Kind::WriteImm => (&message.local[..], remote),
-                        Kind::Send | Kind::SendImm => (&message.local[..], &message.receive[..]),
+                        _ => (&message.local[..], &message.receive[..]),
                     };
                     let bytes = gather(&self.arenas[from], source, read);
                     scatter(&mut self.arenas[to], target, write, &bytes);
@@ -193,12 +206,7 @@ impl<'a> Traffic<'a> {
         let mut inline = Vec::new();
         let mut lists = Vec::new();
         for message in messages {
-            let area = if message.kind == Kind::Read {
-                Area::Target
-            } else {
-                Area::Source
-            };
-            let (start, region) = &run.areas[area as usize];
+            let (start, region) = &run.areas[message.kind.local_area() as usize];
             inline.push(if message.inline {
                 gather(&self.arenas[node], *start, &message.local)
             } else {
@@ -221,11 +229,12 @@ impl<'a> Traffic<'a> {
                 signaled: message.signaled,
                 solicited: message.solicited,
                 fence: message.fence,
+                ip_csum: false,
             };
             let wr_id = (pair as u64) << 32 | index as u64;
             wrs.push(SendWr {
                 wr_id,
-                op: operation(message, peer),
+                op: operation(message, peer, run.found.get(&index).copied().unwrap_or_default()),
                 flags,
                 data,
             });
@@ -369,7 +378,7 @@ impl<'a> Traffic<'a> {
         for (pair, runs) in self.ends.iter().enumerate() {
             for (area, (start, region)) in runs[node].areas.iter().enumerate() {
                 if (*start..*start + region.length()).contains(&at) {
-                    let name = ["source", "target"][area];
+                    let name = ["source", "target", "words"][area];
                     return format!("offset {:#x} of the {name} area of pair {pair}", at - start);
                 }
             }
@@ -443,8 +452,8 @@ fn register(
     node: usize,
     arena: &Arena,
     pair: &Pair,
-    starts: [u64; 2],
-) -> Result<[(u64, Mr<Dev>); 2], RigError> {
+    starts: [u64; 3],
+) -> Result<Vec<(u64, Mr<Dev>)>, RigError> {
     let end = &pair.ends[node];
     let mut area = |offset, len: u32, access| -> Result<(u64, Mr<Dev>), RigError> {
         let page_size = rng.pick(&[PageSize::Direct, PageSize::KiB4]);
@@ -457,14 +466,19 @@ fn register(
         };
         Ok((offset, rig.nodes[node].register(arena.buf(), place)?))
     };
-    Ok([
+    let mut areas = vec![
         area(starts[0], end.source_bytes, Access::REMOTE_READ)?,
         area(
             starts[1],
             end.target_bytes,
             Access::LOCAL_WRITE | Access::REMOTE_WRITE,
         )?,
-    ])
+    ];
+    if end.words_bytes != 0 {
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
+        areas.push(area(starts[2], end.words_bytes, rights)?);
+    }
+    Ok(areas)
 }
 
 fn sges(region: &Mr<Dev>, pieces: &[Piece]) -> Vec<Sge> {
@@ -489,7 +503,25 @@ fn scatter(arena: &mut Arena, start: u64, pieces: &[Piece], mut bytes: &[u8]) {
     }
 }
 
-fn operation(message: &Message, peer: &EndRun) -> SendOp {
+/// What an atomic of a node leaves at both ends; returns what it finds. A word has one QP that changes it, in order.
+fn expect_atomic(arenas: &mut [Arena; 2], runs: &[EndRun; 2], node: usize, message: &Message) -> u64 {
+    let at = runs[1 - node].areas[Area::Words as usize].0 + u64::from(message.remote.offset);
+    let mut word = [0; 8];
+    word.copy_from_slice(arenas[1 - node].expected(at, 8));
+    let found = u64::from_le_bytes(word);
+    let left = match message.kind {
+        Kind::FetchAdd(add) => found.wrapping_add(add),
+        Kind::CmpSwap { hit: true, swap } => swap,
+        _ => found,
+    };
+    arenas[1 - node].expect(at, &left.to_le_bytes());
+    let target = runs[node].areas[Area::Target as usize].0;
+    scatter(&mut arenas[node], target, &message.local, &word);
+    found
+}
+
+/// `found`: what the word of an atomic holds by then.
+fn operation(message: &Message, peer: &EndRun, found: u64) -> SendOp {
     let imm_data = message.imm;
     let at = |area: Area| {
         let region = &peer.areas[area as usize].1;
@@ -514,6 +546,23 @@ fn operation(message: &Message, peer: &EndRun) -> SendOp {
             let (remote_addr, rkey) = at(Area::Source);
             SendOp::RdmaRead { remote_addr, rkey }
         }
+        Kind::FetchAdd(add) => {
+            let (remote_addr, rkey) = at(Area::Words);
+            SendOp::AtomicFetchAndAdd {
+                remote_addr,
+                rkey,
+                add,
+            }
+        }
+        Kind::CmpSwap { hit, swap } => {
+            let (remote_addr, rkey) = at(Area::Words);
+            SendOp::AtomicCmpAndSwp {
+                remote_addr,
+                rkey,
+                compare: if hit { found } else { !found },
+                swap,
+            }
+        }
     }
 }
 
@@ -522,6 +571,8 @@ fn judge_send(here: &str, message: &Message, wc: &WorkCompletion) -> Result<(), 
         Kind::Send | Kind::SendImm => WcOpcode::Send,
         Kind::Write | Kind::WriteImm => WcOpcode::RdmaWrite,
         Kind::Read => WcOpcode::RdmaRead,
+        Kind::FetchAdd(_) => WcOpcode::FetchAdd,
+        Kind::CmpSwap { .. } => WcOpcode::CompSwap,
     };
     if wc.opcode != opcode {
         return Err(wrong(format!(
@@ -529,7 +580,7 @@ fn judge_send(here: &str, message: &Message, wc: &WorkCompletion) -> Result<(), 
             wc.opcode
         )));
     }
-    if message.kind == Kind::Read && wc.byte_len != message.len {
+    if (message.kind == Kind::Read || message.kind.is_atomic()) && wc.byte_len != message.len {
         return Err(wrong(format!(
             "{here}: byte_len {} instead of {}",
             wc.byte_len, message.len

@@ -158,6 +158,7 @@ const GET: u8 = 1;
 const SET: u8 = 2;
 const NODE_INFO: u16 = 0x11;
 const PORT_INFO: u16 = 0x15;
+const PKEY_TABLE: u16 = 0x16;
 
 fn managed() -> Rig {
     let config = RigConfig {
@@ -423,6 +424,64 @@ fn mgmt_6_traps_reach_the_manager() {
     let is_answer = |mad: &Mad| mad[8] == 0x77 && mad[3] == 0x81;
     let answered = (0..4).find_map(|_| smi.receive(&rig, 0, TRAP_NS).filter(is_answer));
     assert!(answered.is_some(), "the lease is over");
+}
+
+/// KEY-15, KEY-23, MGMT-9: a datagram with a wrong Q_Key is told of by trap 258, one of another partition by trap
+/// 257: from which LID it came and for which QP it was; both are counted.
+#[test]
+fn key_23_wrong_keys_are_told_of() {
+    let rig = managed();
+    let mut smi = Smi::new(&rig.nodes[0], 1);
+    assert_eq!(set_up(&mut smi, &rig, 0, 1, 0), 0);
+    assert_eq!(set_up(&mut smi, &rig, 1, 9, 0), 0);
+    for (hops, lid, state) in [(1, 9, 3), (0, 1, 3), (1, 9, 4), (0, 1, 4)] {
+        assert_eq!(set_up(&mut smi, &rig, hops, lid, state), 0);
+    }
+    let datagrams = |node: &Node| {
+        let options = QpOptions {
+            cap: cap(),
+            service: Service::Ud,
+            ..QpOptions::new(&node.cq, &node.cq)
+        };
+        let mut qp = node.pd.create_raw_qp(&options).unwrap();
+        to_rts(&mut qp, 1).unwrap();
+        qp
+    };
+    let victim = datagrams(&rig.nodes[1]);
+    let mut forger = datagrams(&rig.nodes[0]);
+    let ah = way(&rig.nodes[0], 1, 9);
+    let mut send = |qkey: u32| {
+        let wr = SendWr {
+            wr_id: 1,
+            op: SendOp::Send,
+            flags: SendFlags::default(),
+            data: WrData::Inline(&[7; 16]),
+        };
+        forger
+            .post_send_to([Datagram {
+                wr,
+                to: ah.to(victim.qp_num(), qkey),
+            }])
+            .unwrap();
+    };
+    send(0x77);
+    let told = smi.receive(&rig, 0, TRAP_NS).expect("no trap");
+    assert_eq!(trap(&told), (258, 9));
+    let word = |mad: &Mad, at: usize| u16::from_be_bytes([mad[74 + at], mad[75 + at]]);
+    assert_eq!((word(&told, 2), word(&told, 4)), (1, 9));
+    assert_eq!(told[74 + 15..74 + 18], victim.qp_num().to_be_bytes()[1..]);
+    repress(&rig, &mut smi, &told, 0);
+    assert_eq!(smi.receive(&rig, 0, TRAP_NS), None, "it has been heard");
+    // Another partition there.
+    let mut keys = directed(SET, PKEY_TABLE, 0, 1);
+    keys[64..66].copy_from_slice(&0x8001_u16.to_be_bytes());
+    assert_eq!(smi.ask(&rig, 0, &keys)[4..6], [0x80, 0]);
+    send(0);
+    let told = smi.receive(&rig, 0, TRAP_NS).expect("no trap");
+    assert_eq!(trap(&told), (257, 9));
+    assert_eq!((word(&told, 2), word(&told, 4)), (1, 9));
+    let counted = rig.nodes[1].context.query_counters(1).unwrap();
+    assert_eq!((counted.qkey_violations(), counted.pkey_violations()), (1, 1));
 }
 
 const KEY: u64 = 0x5eed;

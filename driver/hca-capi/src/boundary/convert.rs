@@ -146,15 +146,18 @@ pub fn cap_to_c(cap: QpCap) -> ibv_qp_cap {
     }
 }
 
-/// ibv_send_flags without INLINE. A checksum offload that no card of ours has is refused.
+/// ibv_send_flags without INLINE.
 pub fn flags_of(send_flags: u32) -> Verb<SendFlags> {
-    if send_flags & !(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE) != 0 {
+    const KNOWN: u32 =
+        IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE | IBV_SEND_IP_CSUM;
+    if send_flags & !KNOWN != 0 {
         return Err(Errno(libc::EINVAL));
     }
     Ok(SendFlags {
         signaled: send_flags & IBV_SEND_SIGNALED != 0,
         solicited: send_flags & IBV_SEND_SOLICITED != 0,
         fence: send_flags & IBV_SEND_FENCE != 0,
+        ip_csum: send_flags & IBV_SEND_IP_CSUM != 0,
     })
 }
 

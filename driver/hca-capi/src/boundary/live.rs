@@ -22,6 +22,7 @@ pub enum Kind {
     Srq,
     Td,
     Xrcd,
+    Flow,
 }
 
 /// An object whose first field is the C structure.

@@ -84,9 +84,12 @@ pub fn list() -> Vec<u32> {
 pub fn claim(number: u32) -> Verb<Context<DevPtr>> {
     let folder = folder();
     let mut functions = sockets(&folder).remove(&number).unwrap_or_default();
-    // Function 0 alone may configure ports, and has QP0: programs, which do not, take it when there is no other.
+    // Function 0 alone may configure ports, has QP0, and sends and takes frames: programs, which do not, take it when
+    // there is no other. HCA_MANAGER=1: this one does.
     let manager = functions.remove(&0);
-    let (before, behind) = match PREFERS_MANAGER.load(Ordering::Relaxed) {
+    let prefers =
+        PREFERS_MANAGER.load(Ordering::Relaxed) || env::var_os("HCA_MANAGER").is_some_and(|v| v == "1");
+    let (before, behind) = match prefers {
         true => (manager, None),
         false => (None, manager),
     };

@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::pipe::{EventPipe, eventfd};
 use crate::boundary::{Errno, count, pointer};
-use crate::entry::{cq, cq_ex, memory, post, qp, query, srq, window, xrc};
+use crate::entry::{cq, cq_ex, flow, memory, post, qp, query, srq, window, xrc};
 use crate::objects::card::Card;
 use crate::objects::context::{ContextObject, object_of};
 use crate::objects::device::device_of;
@@ -47,6 +47,8 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         alloc_parent_domain: Some(memory::alloc_parent_domain),
         create_cq_ex: Some(cq_ex::create_cq_ex),
         create_qp_ex: Some(qp::create_qp_ex),
+        ibv_create_flow: Some(flow::create_flow),
+        ibv_destroy_flow: Some(flow::destroy_flow),
         open_qp: Some(xrc::open_qp),
         create_srq_ex: Some(srq::create_srq_ex),
         get_srq_num: Some(srq::get_srq_num),

@@ -7,6 +7,7 @@ pub mod context;
 pub mod cq;
 pub mod cq_ex;
 pub mod device;
+pub mod flow;
 pub mod kern;
 pub mod memory;
 pub mod post;

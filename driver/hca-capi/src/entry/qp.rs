@@ -37,7 +37,8 @@ fn service_of(qp_type: ibv_qp_type) -> Verb<hca_abi::Service> {
         IBV_QPT_XRC_RECV => Err(invalid(
             "a QP of type XRC_RECV needs an XRC domain: ibv_create_qp_ex",
         )),
-        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(unsupported(&format!("QP type {qp_type}"))),
+        IBV_QPT_RAW_PACKET => Ok(hca_abi::Service::Raw),
+        IBV_QPT_DRIVER => Err(unsupported(&format!("QP type {qp_type}"))),
         _ => Err(invalid(&format!("QP type {qp_type} does not exist"))),
     }
 }

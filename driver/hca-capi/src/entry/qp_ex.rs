@@ -26,6 +26,7 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
     }
     known &= match qp_type {
         IBV_QPT_UD => IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+        IBV_QPT_RAW_PACKET => IBV_QP_EX_WITH_SEND,
         IBV_QPT_UC => {
             !(IBV_QP_EX_WITH_RDMA_READ
                 | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP

@@ -7,6 +7,7 @@ pub mod context;
 pub mod cq;
 pub mod device;
 pub mod events;
+pub mod flow;
 pub mod memory;
 pub mod names;
 pub mod qp;

@@ -151,7 +151,7 @@ pub unsafe fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Cal
         // Who asked is no rsocket, or has gone: the listener is as well as before.
         Err(_) => {
             // SAFETY: a live id.
-            let _ = unsafe { connect::reject(id, std::ptr::null(), 0) };
+            let _ = unsafe { connect::reject(id, hca_cm::RejectReason::Consumer, std::ptr::null(), 0) };
             return Err(Errno(libc::ECONNABORTED));
         }
     }

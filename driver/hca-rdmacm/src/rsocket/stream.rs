@@ -180,7 +180,7 @@ impl Stream {
         };
         let id = self.id;
         with(id, |cm, at| {
-            cm.create_qp(at, null_mut(), &mut attr)?;
+            cm.create_qp(at, (null_mut(), null_mut()), &mut attr)?;
             // Who is disconnected hears of it by what it waits for: completions.
             cm.id(at)?.is_rsocket = true;
             Ok(())

@@ -5,6 +5,7 @@ pub mod ah;
 pub mod channel;
 pub mod context;
 pub mod cq;
+pub mod flow;
 pub mod link;
 pub mod memory;
 pub mod pd;

@@ -11,10 +11,12 @@ use hca_driver::{
 
 use crate::objects::context::Context;
 use crate::objects::cq::{Cq, CqShared};
+use crate::objects::flow::Flow;
 use crate::objects::pd::{Pd, PdShared};
 use crate::objects::srq::Srq;
 use crate::values::attr::{QpAttr, QpAttrMask, QpCap};
 use crate::values::error::{Error, Result};
+use crate::values::flow::FlowAttr;
 
 /// What a QP is made with: ibv_qp_init_attr.
 pub struct QpOptions<'a, P: DevicePtr> {
@@ -179,6 +181,8 @@ impl<P: DevicePtr> RawQp<P> {
             SendRing::for_datagrams(send_memory, send_size, rules)
         } else if options.service == Service::Uc {
             SendRing::for_unreliable(send_memory, send_size)
+        } else if options.service == Service::Raw {
+            SendRing::for_frames(send_memory, send_size)
         } else if options.service == Service::Xrc {
             SendRing::for_xrc(send_memory, send_size)
         } else {
@@ -317,6 +321,12 @@ impl<P: DevicePtr> RawQp<P> {
     pub fn detach_mcast(&self, mgid: [u8; 16]) -> Result<()> {
         self.check_alive()?;
         Ok(self.pd.shared.function().detach_mcast(self.qpn, mgid)?)
+    }
+
+    /// ibv_create_flow: a raw QP gets the frames that the rule describes, through its port, which it has from INIT on.
+    pub fn create_flow(&self, attr: &FlowAttr<'_>) -> Result<Flow<P>> {
+        self.check_alive()?;
+        Flow::new(self.pd.clone(), self.qpn, attr)
     }
 
     #[inline]
@@ -547,8 +557,11 @@ impl<P: DevicePtr> Drop for Posting<'_, P> {
 impl<P: DevicePtr> Drop for RawQp<P> {
     fn drop(&mut self) {
         if !self.gone {
-            // The card may be gone: its memory is released all the same.
-            let _ = self.pd.shared.function().destroy_qp(self.qpn);
+            // The card may be gone: its memory is released all the same. With rules that live on the QP stays, but uses
+            // its rings no more.
+            if self.pd.shared.function().destroy_qp(self.qpn).is_err() {
+                let _ = self.modify_state(QpState::Reset);
+            }
             let _ = self.release();
         }
     }

@@ -3,5 +3,6 @@
 pub mod address;
 pub mod attr;
 pub mod error;
+pub mod flow;
 pub mod gid;
 pub mod lock;

@@ -1,9 +1,13 @@
 // Receives flow control packets (IBA vol1 7.9.4): six bytes {Op, FCTBS}, {VL, FCCL}, LPCRC, most significant
 // byte first. A good one gives a strobe one cycle after its beat, so that it keeps its place between data
 // packets: the packet in the beat behind it is judged in the cycle of the strobe. Never stalls.
+// One for a VL that is built but not operational changes nothing and is no error: until a subnet manager has set
+// OperationalVLs at both ends, they differ.
 module hca_fcp_rx
   import hca_link_pkg::*;
-(
+#(
+  parameter int unsigned NumVls = 15   // built
+) (
   input  logic        clk_i,
   input  logic        rst_i,
   input  logic        enable_i,        // InfiniBand, link not DOWN
@@ -15,11 +19,11 @@ module hca_fcp_rx
   output fc_upd_t     fcp_upd_o,
   output logic [11:0] fcp_fctbs_o,
   output logic        lpcrc_err_o,     // strobes of bad ones: LPCRC wrong,
-  output logic        malformed_o      // LPCRC right, but length, operand or VL wrong
+  output logic        malformed_o      // LPCRC right, but length or operand wrong, or no such VL
 );
 
   fcp_t        fcp;
-  logic        sized, good, known;
+  logic        sized, good, known, possible;
   logic [15:0] vl_ok;
   logic        fcp_q, lpcrc_err_q, malformed_q;
   fc_upd_t     upd_q;
@@ -29,7 +33,8 @@ module hca_fcp_rx
   assign vl_ok = {1'b0, vl_mask_i};
   assign sized = first_i && phy_i.last && phy_i.len_bytes == FcpBytes;
   assign good  = fcp_good(phy_i.data[47:0]);
-  assign known = (fcp.op == FcpNormal || fcp.op == FcpInit) && vl_ok[fcp.vl];
+  assign possible = (fcp.op == FcpNormal || fcp.op == FcpInit) && 5'(fcp.vl) < 5'(NumVls);
+  assign known    = possible && vl_ok[fcp.vl];
 
   logic unused_data;
   assign unused_data = ^{phy_i.link, phy_i.data[511:48]};
@@ -42,7 +47,7 @@ module hca_fcp_rx
     end else begin
       fcp_q       <= valid_i && enable_i && sized && good && known;
       lpcrc_err_q <= valid_i && enable_i && sized && !good;
-      malformed_q <= valid_i && enable_i && phy_i.last && (!sized || (good && !known));
+      malformed_q <= valid_i && enable_i && phy_i.last && (!sized || (good && !possible));
     end
   end
 

@@ -4,34 +4,48 @@ use hca_cosim::{Stamp, StampKind};
 
 const DOORBELL_PAGE: u16 = 0x1000;
 
+/// Of one message.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cycles {
+    /// From the doorbell to the first beat on the wire.
+    pub to_wire: u64,
+    /// All.
+    pub total: u64,
+}
+
 /// `requester`, `responder`: stamps of one message, recorded from before its post on.
-pub fn cycles(requester: &[Stamp], responder: &[Stamp], is_read: bool) -> u64 {
+pub fn cycles(requester: &[Stamp], responder: &[Stamp], is_read: bool) -> Cycles {
     let doorbell = first(
         requester,
         0,
         |kind| matches!(kind, StampKind::MmioWrite { addr, .. } if *addr >= DOORBELL_PAGE),
     );
-    let Some(doorbell) = doorbell else { return 0 };
+    let Some(doorbell) = doorbell else {
+        return Cycles::default();
+    };
     let sent = first(requester, doorbell, |kind| *kind == StampKind::TxFirst);
     let arrived = first(responder, doorbell, |kind| *kind == StampKind::RxLast);
-    let mut total = thinking(requester, Some(doorbell), sent);
-    if is_read {
+    let to_wire = thinking(requester, Some(doorbell), sent);
+    let behind = if is_read {
         let answered = arrived.and_then(|at| first(responder, at, |kind| *kind == StampKind::TxFirst));
-        total += thinking(responder, arrived, answered);
+        let answer = thinking(responder, arrived, answered);
         let back = sent.and_then(|at| first(requester, at, |kind| *kind == StampKind::RxLast));
-        total
+        answer
             + thinking(
                 requester,
                 back,
                 back.and_then(|at| first(requester, at, is_write)),
             )
     } else {
-        total
-            + thinking(
-                responder,
-                arrived,
-                arrived.and_then(|at| first(responder, at, is_write)),
-            )
+        thinking(
+            responder,
+            arrived,
+            arrived.and_then(|at| first(responder, at, is_write)),
+        )
+    };
+    Cycles {
+        to_wire,
+        total: to_wire + behind,
     }
 }
 
@@ -103,8 +117,12 @@ mod tests {
             stamp(450, StampKind::RxLast),
             stamp(480, StampKind::WriteLast { addr: 0 }),
         ];
-        assert_eq!(cycles(&requester, &responder, false), 10 + 15 + 20 + 30);
-        assert_eq!(cycles(&[], &[], false), 0);
+        let expected = Cycles {
+            to_wire: 10 + 15 + 20,
+            total: 10 + 15 + 20 + 30,
+        };
+        assert_eq!(cycles(&requester, &responder, false), expected);
+        assert_eq!(cycles(&[], &[], false), Cycles::default());
     }
 
     #[test]
@@ -123,6 +141,6 @@ mod tests {
             stamp(97, StampKind::WriteLast { addr: 0 }),
         ];
         let responder = [stamp(30, StampKind::RxLast), stamp(50, StampKind::TxFirst)];
-        assert_eq!(cycles(&requester, &responder, true), 5 + 20 + 7);
+        assert_eq!(cycles(&requester, &responder, true).total, 5 + 20 + 7);
     }
 }

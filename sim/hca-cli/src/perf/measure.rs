@@ -5,13 +5,13 @@ use hca_dev::DmaBuf;
 use hca_host::PcieParams;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, RigError, Rng, connect};
 use hca_verbs::{
-    Access, Ah, ConnectOptions, Datagram, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr, SendFlags, SendOp,
-    SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
+    Access, Ah, ConnectOptions, Datagram, Flow, Mr, PageSize, QpCap, QpOptions, RawQp, RecvWr, SendFlags,
+    SendOp, SendWr, Service, Srq, WcStatus, WorkCompletion, WrData,
 };
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::{Args, Figures, INLINE_BYTES_MAX, Op, Region, Share, datagrams, internal};
+use super::{Args, Figures, INLINE_BYTES_MAX, Op, Region, Share, datagrams, frames, internal};
 use crate::files;
 use crate::options::Link;
 use crate::samples::Samples;
@@ -33,7 +33,7 @@ const STAGED: usize = 1 << 16;
 const BATCH: u32 = 32;
 const POLL_BATCH: usize = 64;
 /// What peers may do.
-const RIGHTS: Access = Access::from_bits(
+pub const RIGHTS: Access = Access::from_bits(
     Access::LOCAL_WRITE.bits()
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
@@ -47,6 +47,8 @@ fn buffer_bytes(largest: u32) -> u64 {
 
 /// One connection.
 struct Stream {
+    /// What leads frames to their QP; it goes before the QPs do.
+    _rule: Option<Flow<Dev>>,
     qps: [RawQp<Dev>; 2],
     /// Where datagrams go.
     way: Option<Ah<Dev>>,
@@ -216,13 +218,19 @@ impl<'a> Bench<'a> {
 
     fn connect(&self, cap: QpCap, index: u32, largest: u32) -> Result<Stream> {
         let path = self.args.path(self.link, index);
-        let (qps, way) = if self.args.op == Op::Datagram {
-            let joined = datagrams::join(&self.rig, cap, &path, self.srq.as_ref())?;
-            (joined.qps, Some(joined.way))
-        } else {
-            (self.connected(cap, &path)?, None)
-        };
         let bytes = buffer_bytes(largest);
+        let (qps, way, rule) = match self.args.op {
+            Op::Datagram => {
+                let joined = datagrams::join(&self.rig, cap, &path, self.srq.as_ref())?;
+                (joined.qps, Some(joined.way), None)
+            }
+            Op::Raw => {
+                let source = (&self.buffers[0], u64::from(index) * bytes);
+                let joined = frames::join(&self.rig, cap, index, self.srq.as_ref(), source)?;
+                (joined.qps, None, Some(joined.rule))
+            }
+            _ => (self.connected(cap, &path)?, None, None),
+        };
         let mr = |node: usize| -> Result<Rc<Mr<Dev>>> {
             let buf = &self.buffers[node];
             if self.one_region()
@@ -242,6 +250,7 @@ impl<'a> Bench<'a> {
         Ok(Stream {
             qps,
             way,
+            _rule: rule,
             mrs: [mr(0)?, mr(1)?],
             offset: if self.one_region() {
                 u64::from(index) * bytes
@@ -312,7 +321,7 @@ impl<'a> Bench<'a> {
         let posted = u64::from(outstanding + iters) * u64::from(self.args.qps);
         let loaded = self.stages("loaded");
         let retransmitted_packets = self.retransmitted()? - before;
-        let (latency, card_internal_cycles) = self.latency(size)?;
+        let (latency, card_cycles) = self.latency(size)?;
         let stages = self
             .stages("alone")
             .zip(loaded)
@@ -330,7 +339,8 @@ impl<'a> Bench<'a> {
             messages_per_s,
             latency_p50_ns: latency.percentile_ns(50),
             latency_p99_ns: latency.percentile_ns(99),
-            card_internal_cycles,
+            card_internal_cycles: card_cycles.total,
+            card_cycles_to_wire: card_cycles.to_wire,
             sim_cycles_per_wall_s: (self.rig.now_cycles() - start_cycle) as f64 / wall_s,
             iters,
             outstanding,
@@ -402,10 +412,10 @@ impl<'a> Bench<'a> {
     }
 
     /// Latencies of isolated messages on the first stream, and the cycles one of them spends in the cards.
-    fn latency(&mut self, size: u32) -> Result<(Samples, u64)> {
+    fn latency(&mut self, size: u32) -> Result<(Samples, internal::Cycles)> {
         let total = LATENCY_WARM_UP + LATENCY_ITERS;
         self.start(1, size, total)?;
-        let (mut samples, mut card_cycles, mut received) = (Vec::new(), 0, 0);
+        let (mut samples, mut card_cycles, mut received) = (Vec::new(), internal::Cycles::default(), 0);
         for iter in 0..total {
             let stamped = iter == LATENCY_WARM_UP;
             if stamped {
@@ -418,7 +428,7 @@ impl<'a> Bench<'a> {
                 samples.push(self.rig.now_ns() - start_ns);
             }
             if stamped {
-                if self.args.op == Op::Datagram {
+                if matches!(self.args.op, Op::Datagram | Op::Raw) {
                     // Its completion does not say that it has arrived.
                     received = iter + 1;
                     self.drain(received.into())?;
@@ -511,7 +521,7 @@ impl<'a> Bench<'a> {
                     compare: 0,
                     swap: 0,
                 },
-                Op::Send | Op::UcSend | Op::Datagram => SendOp::Send,
+                Op::Send | Op::UcSend | Op::Datagram | Op::Raw => SendOp::Send,
             }
         };
         let data = if inline {

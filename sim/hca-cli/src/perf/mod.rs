@@ -1,11 +1,14 @@
 //! `hca perf`: bandwidth, message rate and latency in simulated time.
 
+mod again;
 mod before;
 mod compare;
 mod datagrams;
+mod frames;
 mod internal;
 mod keep;
 mod measure;
+mod table;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -50,6 +53,7 @@ const EXAMPLES: &str = "Examples:
   hca perf --size 64,4k --keep before    and after a change: hca perf --size 64,4k --compare before
   hca perf --op read --size 4k --qps 16 --region 64G --page 4k
   hca perf --op fetch-add --qps 64 --region 1M    or, all of them the same word: --region 8
+  hca perf --table core    every figure that is asked of the core, in one table, in some minutes
   hca perf --link ib --qps 2 --sl 0,1 --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 2
 
 What is measured, all in simulated time, with the PCIe model on; a program's own instructions take no time:
@@ -92,6 +96,8 @@ pub enum Op {
     Send,
     /// SEND of datagrams (UD) into posted receives
     Datagram,
+    /// Frames of raw QPs into posted receives, by a rule each; the size is that of the frame without FCS
+    Raw,
     /// RDMA WRITE over unreliable connections (UC): over when it has left
     UcWrite,
     /// SEND over unreliable connections, into posted receives
@@ -106,7 +112,7 @@ pub enum Op {
 impl Op {
     /// Its messages use up receives.
     fn takes_receives(self) -> bool {
-        matches!(self, Self::Send | Self::UcSend | Self::Datagram)
+        matches!(self, Self::Send | Self::UcSend | Self::Datagram | Self::Raw)
     }
 
     /// It moves a word, no more and no less.
@@ -125,6 +131,7 @@ impl Op {
             Self::Write | Self::Read | Self::Send | Self::FetchAdd | Self::CmpSwap => Service::Rc,
             Self::UcWrite | Self::UcSend => Service::Uc,
             Self::Datagram => Service::Ud,
+            Self::Raw => Service::Raw,
         }
     }
 }
@@ -133,6 +140,10 @@ impl Op {
 #[derive(clap::Args, Clone)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Measure a list of figures instead, each beside what it must be and what is wanted; nothing else is asked for
+    /// but --json, --threads and --firmware
+    #[arg(long, value_enum, value_name = "LIST", conflicts_with_all = ["op", "size", "qps", "link", "keep", "compare"])]
+    table: Option<table::Table>,
     /// Operation
     #[arg(long, value_enum, default_value_t = Op::Write)]
     op: Op,
@@ -347,6 +358,27 @@ impl Args {
         self.rate * 1_000_000_000
     }
 
+    fn check_raw(&self, ethernet: bool, largest: u32) -> Result<()> {
+        if !ethernet || self.link.contains(&Link::Ib) {
+            bail!("--op raw: frames need --link eth");
+        }
+        let smallest = self.size.0.iter().copied().min().unwrap_or(0);
+        let max = self.mtu + frames::HEADER_BYTES;
+        if smallest < frames::FRAME_BYTES_MIN || largest > max {
+            bail!(
+                "--op raw: a frame has {} to {max} bytes, the MTU and its header",
+                frames::FRAME_BYTES_MIN
+            );
+        }
+        if self.qps > frames::QPS_MAX {
+            bail!("--op raw: a card has {} rules, one for each QP", frames::QPS_MAX);
+        }
+        if self.static_rate.is_some() || self.inline {
+            bail!("--op raw: frames have no static rate here, and come from memory");
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<()> {
         if self.link.len() > 1 {
             compare::check(self)?;
@@ -387,6 +419,9 @@ impl Args {
                 "--op datagram: a datagram is one packet, and --size {largest} is more than --mtu {}",
                 self.mtu
             );
+        }
+        if self.op == Op::Raw {
+            self.check_raw(ethernet, largest)?;
         }
         if self.op == Op::Datagram && self.static_rate.is_some() {
             bail!("--op datagram: datagrams have no static rate");
@@ -432,6 +467,7 @@ pub struct Figures {
     latency_p50_ns: u64,
     latency_p99_ns: u64,
     card_internal_cycles: u64,
+    card_cycles_to_wire: u64,
     sim_cycles_per_wall_s: f64,
     iters: u32,
     outstanding: u32,
@@ -467,6 +503,9 @@ pub struct Share {
 
 /// Runs the measurement.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(which) = args.table {
+        return crate::simulate(|| table::run(which, args.json, &args.machine));
+    }
     let args = &Args {
         // What is kept is whole: plots beside the rest, and where the time goes.
         plot: args.keep.clone().unwrap_or_else(|| args.plot.clone()),

@@ -2,10 +2,11 @@
 
 use anyhow::{Context as _, Result, bail};
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::place;
 
@@ -14,13 +15,18 @@ const BUILT: &str = "libibverbs.so";
 /// What programs ask for.
 const SONAME: &str = "libibverbs.so.1";
 /// Those of connection managers and of subnet managers, where they were built.
-const OTHERS: [(&str, &str); 3] = [
+const OTHERS: [(&str, &str); 4] = [
     ("librdmacm.so", "librdmacm.so.1"),
     ("libibumad.so", "libibumad.so.3"),
     (SOCKETS, SOCKETS),
+    (VIEW, VIEW),
 ];
 /// The one that makes sockets rsockets, both here and where programs find it.
 const SOCKETS: &str = "librspreload.so";
+/// The one that leads programs to files of cards where nothing can be mounted.
+const VIEW: &str = "libhcaview.so";
+/// The folder with those files, for it.
+pub const VIEW_VARIABLE: &str = "HCA_VIEW";
 /// Folder beside the executable that holds nothing else.
 const FOLDER: &str = "verbs";
 /// The same where hca is installed, from the executable's folder.
@@ -105,6 +111,28 @@ pub fn preload(folder: &Path, sockets: bool) -> Result<OsString> {
         }
     }
     Ok(path)
+}
+
+/// Has a command look into a folder for what it would find in /sys and /dev.
+pub fn look_into(command: &mut Command, folder: &Path) -> Result<()> {
+    let library = self::folder()?.join(VIEW);
+    if !library.is_file() {
+        bail!(
+            "{} is not there; build it with: cargo build --release -p hca-view",
+            library.display()
+        );
+    }
+    let set = |name: &str| {
+        let found = command.get_envs().find(|(known, _)| *known == name);
+        found
+            .and_then(|(_, value)| value.map(OsStr::to_owned))
+            .unwrap_or_default()
+    };
+    let mut preload = set("LD_PRELOAD");
+    preload.push(":");
+    preload.push(VIEW);
+    command.env("LD_PRELOAD", preload).env(VIEW_VARIABLE, folder);
+    Ok(())
 }
 
 #[cfg(test)]

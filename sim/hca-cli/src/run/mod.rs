@@ -30,6 +30,8 @@ use crate::sim::topology::{Manager, Topology};
 const BETWEEN: &str = "---";
 /// Where a client finds its server. By number: a bare root has no list of names.
 const SERVER: &str = "127.0.0.1";
+/// 1: our libibverbs takes function 0 of a card first.
+const MANAGER_VARIABLE: &str = "HCA_MANAGER";
 
 const EXAMPLES: &str = "Examples:
   hca run --card 0 -- ibv_devinfo -v
@@ -99,6 +101,9 @@ pub struct Args {
     /// RDMA (rsockets)
     #[arg(long)]
     sockets: bool,
+    /// Programs take function 0 of their card, which alone may configure ports and use raw packets, if it is free
+    #[arg(long)]
+    manager: bool,
     #[command(flatten, next_help_heading = "Options of --pair")]
     topology: Topology,
     /// Program and arguments
@@ -118,6 +123,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             isolation,
             sysfs: !args.no_sysfs,
             sockets: args.sockets,
+            manager: args.manager,
             report: args.report,
             json: args.json.clone(),
             timeout: args.timeout,
@@ -136,8 +142,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let folder = Folder::find(args.dir.as_deref())?;
     folder.demand_cards(args.card)?;
     let mut command = command(&args.words, folder.path(), args.card, args.sockets)?;
-    if !args.no_sysfs && may_show() {
-        show(folder.path(), args.card);
+    if args.manager {
+        command.env(MANAGER_VARIABLE, "1");
+    }
+    if !args.no_sysfs {
+        match may_show() {
+            true => show(folder.path(), args.card),
+            false => lead(&mut command, folder.path(), args.card),
+        }
     }
     if args.report {
         return alone::run(command, &args.words[0], folder.path());
@@ -165,13 +177,27 @@ fn may_show() -> bool {
         network: false,
     };
     let entered = isolation.enter();
-    warn_of_view(&entered);
+    if let Err(error) = &entered {
+        eprintln!(
+            "hca: cards are in /sys and /dev for calls of the C library alone, and not in lists of shared folders: \
+             {error:#}"
+        );
+    }
     entered.is_ok()
 }
 
 /// Shows cards to this thread and what it starts; its mounts must be its own.
 fn show(folder: &Path, card: Option<u32>) {
     warn_of_view(&View::read(folder).and_then(|view| view.show(card)));
+}
+
+/// Without mounts: a command is led to the cards' files by a library.
+fn lead(command: &mut Command, folder: &Path, card: Option<u32>) {
+    let written = View::read(folder).and_then(|view| view.write(card));
+    let led = written.and_then(|files| library::look_into(command, &files));
+    if let Err(error) = led {
+        eprintln!("hca: programs that look for cards in /sys or /dev will find none: {error:#}");
+    }
 }
 
 fn warn_of_view(result: &Result<()>) {

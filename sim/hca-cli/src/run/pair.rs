@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tempfile::TempDir;
 
-use super::command;
 use super::document::{self, Document};
 use super::end::{End, Output, adopt_orphans};
 use super::hang::{self, Hung};
@@ -21,6 +20,7 @@ use super::namespace::{self, Isolation};
 use super::outcome::{Outcome, finish};
 use super::simulator::Simulator;
 use super::wait::{Cause, Wait};
+use super::{MANAGER_VARIABLE, command};
 use crate::files::FileError;
 use crate::sim::topology::Topology;
 
@@ -32,6 +32,8 @@ pub struct Options {
     pub sysfs: bool,
     /// Sockets are rsockets.
     pub sockets: bool,
+    /// Programs take function 0 of their card.
+    pub manager: bool,
     /// What the cards saw is printed.
     pub report: bool,
     /// Where the document goes.
@@ -66,10 +68,15 @@ pub fn run(topology: &Topology, options: &Options, words: [&[OsString]; 2]) -> R
     let mut pair = Pair::new(topology, options, words)?;
     // Before the simulator is built: a missing C library shows at once.
     let home = pair.home.path();
-    let commands = [
+    let mut commands = [
         command(words[0], home, Some(0), options.sockets)?,
         command(words[1], home, Some(1), options.sockets)?,
     ];
+    if options.manager {
+        for command in &mut commands {
+            command.env(MANAGER_VARIABLE, "1");
+        }
+    }
     pair.keep = options.keep.as_deref().map(Keep::begin).transpose()?;
     if let Some(keep) = &pair.keep {
         pair.topology = keep.capture(topology);
@@ -159,8 +166,11 @@ impl<'a> Pair<'a> {
 
     /// Starts an end; with its card in /sys, where that is possible. Mounts are a thread's: each end has a thread of
     /// its own to be started by.
-    fn start(&self, card: u32, command: Command) -> Result<End> {
+    fn start(&self, card: u32, mut command: Command) -> Result<End> {
         let at = card as usize;
+        if self.options.sysfs && !self.sysfs {
+            super::lead(&mut command, self.home.path(), Some(card));
+        }
         let end = || {
             let log = self.keep.as_ref().map(|keep| keep.log(NAMES[at])).transpose()?;
             let to_stderr = self.options.json.as_deref().is_some_and(document::is_stdout);

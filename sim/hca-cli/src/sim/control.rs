@@ -168,11 +168,19 @@ fn port(plan: &Plan, switch: &IbSwitch, number: u8) -> Value {
     };
     let link = plan.links.iter().find(|link| link.ends.iter().any(is_here));
     let peer = link.and_then(|link| link.ends.iter().find(|end| !is_here(end)));
+    let inputs = (1..=switch.config().ports).filter(|input| switch.arbitration(*input).is_some());
+    let sl2vl: BTreeMap<_, _> = inputs.map(|input| (input, switch.sl2vl(input, number))).collect();
+    let vls = switch.operational_vls(number);
+    let lanes = (0..vls.unwrap_or(0)).map(|vl| switch.vl_counters(number, vl));
     json!({
         "port": number,
         "peer": peer.map(|end| plan.end_name(*end)),
         "state": STATES.get(usize::from(state)),
         "counters": switch.counters(number),
+        "vls": vls,
+        "lanes": lanes.collect::<Vec<_>>(),
+        "arbitration": switch.arbitration(number),
+        "sl2vl": link.map(|_| sl2vl),
     })
 }
 

@@ -103,7 +103,10 @@ fn port_facts(identity: &Identity, has_link: bool) -> PortFacts {
     }
 }
 
-/// The file of a running simulator. Dropping it removes it.
+/// Folder beside it with the files for programs that cannot have them mounted (`run/view`).
+pub const VIEW: &str = "view";
+
+/// The file of a running simulator. Dropping it removes it, and what programs were given by it.
 pub struct FactsFile {
     path: PathBuf,
 }
@@ -112,6 +115,8 @@ impl FactsFile {
     /// Writes it. One that is there is a killed simulator's.
     pub fn write(folder: &Path, plan: &Plan) -> Result<Self> {
         let path = folder.join(NAME);
+        // What was written for programs by what an earlier one said.
+        let _ = fs::remove_dir_all(folder.join(VIEW));
         files::write(&path, &serde_json::to_vec(&of(plan))?)?;
         Ok(Self { path })
     }
@@ -121,6 +126,7 @@ impl Drop for FactsFile {
     fn drop(&mut self) {
         // A path that somebody else removed is as good as removed.
         let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_dir_all(self.path.with_file_name(VIEW));
     }
 }
 

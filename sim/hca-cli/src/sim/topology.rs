@@ -1,11 +1,11 @@
 //! The simulated network: cards joined in pairs, or what a topology file says.
 
 use anyhow::{Error, Result, bail};
-use hca_cosim::{CableId, CardId, Fabric, NUM_FUNCS, Server};
+use hca_cosim::{CableId, CardId, Fabric, Server};
 use hca_link::{CableConfig, FaultSpec, Tap};
 use hca_outside::{Gateway, PeerAddress, StaticNeighbour, WireConfig};
 use hca_timeline::Timeline;
-use hca_topology::{CARD_PORTS_MAX, Topology as Plan};
+use hca_topology::{CARD_FUNCTIONS_MAX, CARD_PORTS_MAX, Topology as Plan};
 use std::path::{Path, PathBuf};
 
 use super::counters::Counters;
@@ -35,6 +35,10 @@ pub struct Topology {
     /// Ports of each card [default: as many as --link names]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=CARD_PORTS_MAX.into()))]
     pub ports: Option<u8>,
+    /// Functions of each card, 1 to 4, that are served: its queues, keys and domains are divided among them, so that
+    /// with 1 a program has all of them [default: that of the file, or 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=CARD_FUNCTIONS_MAX.into()))]
+    pub functions: Option<u8>,
     /// Personality of the ports, ib,eth for one of each; the last counts for all further ones
     #[arg(
         long,
@@ -100,6 +104,7 @@ impl Default for Topology {
         Self {
             file: None,
             ports: None,
+            functions: None,
             link: vec![Link::Eth],
             rate: 100,
             latency: 100,
@@ -164,6 +169,7 @@ impl Topology {
         };
         for card in &mut plan.cards {
             card.pcie = self.pcie.over(&card.pcie);
+            card.functions = self.functions.unwrap_or(card.functions);
         }
         if self.sm != Manager::Simulator {
             plan.wait_for_manager();
@@ -195,7 +201,7 @@ impl Network {
         built.fabric.set_threads(topology.machine.threads);
         let mut server = Server::new(built.fabric);
         for (number, card) in (0..).zip(built.cards) {
-            for func in 0..NUM_FUNCS {
+            for func in 0..plan.cards[number as usize].functions {
                 let served = server.serve(card, func, &folder.socket(number, func));
                 served.map_err(FileError::from_display)?;
             }

@@ -9,6 +9,7 @@ use hca_agents::switch::{NO_PORT, Switch, SwitchAgent, SwitchFacts};
 use hca_agents::{NodeFacts, PortFacts, PortSettings, Refused, State};
 use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, LNH_IBA_LOCAL, QPN_GSI, QPN_SMI, crc, lrh};
 
+use super::headers;
 use super::link::Received;
 use super::switch::IbSwitchConfig;
 use super::tables::{Forwarding, SlTables};
@@ -31,21 +32,35 @@ const PHYS_POLLING: u8 = 2;
 const PHYS_DISABLED: u8 = 3;
 /// E-5: notices and traps, with directed routes too, SL to VL tables, faster lanes.
 const CAPABILITIES: u32 = 1 << 2 | 1 << 3 | 1 << 6 | 1 << 14 | 1 << 21;
+/// VL of subnet management.
+const VL15: u8 = 15;
 /// Headers in front of a datagram.
 const MAD_AT: usize = 28;
 /// PortSelect of a datagram of performance management.
 const PORT_SELECT: usize = 65;
 
+/// Which way a packet passes a port.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    In,
+    Out,
+}
+
 /// What a manager has set at a port.
 struct PortState {
     state: State,
     mtu: u8,
-    op_vls: u8,
-    high_limit: u8,
+    /// Before somebody sets it: what the link's ends have agreed on.
+    op_vls: Option<u8>,
     hoq_life: u8,
     arbitration: VlArbConfig,
     /// A manager has not switched it off.
     is_enabled: bool,
+    /// Partitions that may pass (KEY-19), whether those that come in and those that leave are judged, and how many
+    /// packets were none of them.
+    pkeys: [u16; PKEYS_PER_BLOCK],
+    enforces: [bool; 2],
+    pkey_violations: u16,
     counters: pma::Agent,
 }
 
@@ -93,11 +108,13 @@ impl Management {
                 _ => state_at_start(config.is_managed),
             },
             mtu: mtu_cap,
-            op_vls: 1,
-            high_limit: 0,
+            op_vls: None,
             hoq_life: 0,
             arbitration: config.arbitration.clone(),
             is_enabled: true,
+            pkeys: [0; PKEYS_PER_BLOCK],
+            enforces: [false; 2],
+            pkey_violations: 0,
             counters: pma::Agent::new(),
         };
         Self {
@@ -123,6 +140,26 @@ impl Management {
     pub fn sends(&self, port: u8) -> bool {
         let port = self.ports.get(usize::from(port));
         port.is_some_and(|port| port.state == State::Active)
+    }
+
+    /// KEY-19: may a packet of this partition pass the port? Of one that may not the manager hears (trap 259). Subnet
+    /// management has no partition (KEY-16).
+    pub fn admits(&mut self, port: u8, side: Side, received: &Received) -> bool {
+        let Some(found) = self.ports.get_mut(usize::from(port)) else {
+            return true;
+        };
+        if !found.enforces[side as usize] || received.lrh.vl == VL15 {
+            return true;
+        }
+        let Some(offender) = headers::offender(received) else {
+            return true;
+        };
+        let is_let_in = headers::admits(&found.pkeys, offender.pkey);
+        if !is_let_in {
+            found.pkey_violations = found.pkey_violations.saturating_add(1);
+            self.agent.bad_pkey(self.lid, port, &offender);
+        }
+        is_let_in
     }
 
     /// Has a manager left the port on?
@@ -185,9 +222,9 @@ impl Management {
         if !is_good {
             return None;
         }
-        // Who names no port that is there is told so by port 0, which no packets pass.
+        // Who names no port that is there is told so by port 0, which no packets pass. Without a cable nothing counts.
         let number = Some(mad[PORT_SELECT])
-            .filter(|number| counters(*number).is_some())
+            .filter(|number| usize::from(*number) < self.ports.len())
             .unwrap_or(0);
         let agent = &mut self.ports.get_mut(usize::from(number))?.counters;
         if !agent.handle(&mut mad, number, || {
@@ -274,6 +311,7 @@ fn counts(of: &PortCounters) -> pma::Counts {
     pma::Counts {
         downed: of.link_downed,
         rcv_errors: of.port_rcv_errors,
+        rcv_constraint_errors: of.port_rcv_constraint_errors,
         rcv_switch_relay_errors: of.port_rcv_switch_relay_errors,
         xmit_discards: of.port_xmit_discards,
         xmit_constraint_errors: of.port_xmit_constraint_errors,
@@ -340,6 +378,7 @@ impl Switch for Hands<'_, '_> {
 
     fn port(&mut self, number: u8) -> Option<PortFacts> {
         let is_up = number == 0 || self.vls(number).is_some();
+        let agreed = vls_code(self.vls(number).unwrap_or(1));
         let m = &*self.management;
         let port = m.ports.get(usize::from(number))?;
         Some(PortFacts {
@@ -359,11 +398,12 @@ impl Switch for Hands<'_, '_> {
             mtu: port.mtu,
             mtu_cap: m.mtu_cap,
             vl_cap: m.vl_cap,
-            op_vls: port.op_vls,
-            high_limit: port.high_limit,
+            op_vls: port.op_vls.unwrap_or(agreed),
+            high_limit: port.arbitration.limit,
             hoq_life: port.hoq_life,
             arb_entries: if number == 0 { 0 } else { ARB_ENTRIES },
-            pkey_violations: 0,
+            enforces_pkeys: port.enforces,
+            pkey_violations: port.pkey_violations,
             qkey_violations: 0,
         })
     }
@@ -372,9 +412,14 @@ impl Switch for Hands<'_, '_> {
         if number == 0 {
             (self.management.lid, self.management.lmc) = (settings.lid, settings.lmc);
         }
+        let mut new_arbitration = None;
         let port = self.port_mut(number).ok_or(Refused)?;
-        (port.mtu, port.op_vls) = (settings.mtu, settings.op_vls);
-        (port.high_limit, port.hoq_life) = (settings.high_limit, settings.hoq_life);
+        (port.mtu, port.op_vls) = (settings.mtu, Some(settings.op_vls));
+        (port.hoq_life, port.enforces) = (settings.hoq_life, settings.enforces_pkeys);
+        if port.arbitration.limit != settings.high_limit {
+            port.arbitration.limit = settings.high_limit;
+            new_arbitration = Some((number, port.arbitration.clone()));
+        }
         if let Some(is_enabled) = settings.is_enabled.filter(|_| number != 0) {
             port.is_enabled = is_enabled;
         }
@@ -383,6 +428,9 @@ impl Switch for Hands<'_, '_> {
             Some(State::Down) => port.state = State::Init,
             Some(state) if number != 0 => port.state = state,
             _ => {}
+        }
+        if number != 0 && new_arbitration.is_some() {
+            self.rest.arbitration = new_arbitration;
         }
         Ok(())
     }
@@ -405,6 +453,17 @@ impl Switch for Hands<'_, '_> {
 
     fn set_multicast(&mut self, mlid: u16, ports: u64) {
         self.rest.forwarding.set_multicast(mlid, ports);
+    }
+
+    fn pkeys(&mut self, port: u8) -> [u16; PKEYS_PER_BLOCK] {
+        self.port_mut(port)
+            .map_or([0; PKEYS_PER_BLOCK], |port| port.pkeys)
+    }
+
+    fn set_pkeys(&mut self, port: u8, pkeys: &[u16; PKEYS_PER_BLOCK]) {
+        if let Some(port) = self.port_mut(port) {
+            port.pkeys = *pkeys;
+        }
     }
 
     fn sl2vl(&mut self, input: u8, output: u8) -> [u8; 16] {

@@ -1,6 +1,7 @@
 //! InfiniBand.
 
 mod credit;
+mod headers;
 pub(crate) mod link;
 mod management;
 mod queue;

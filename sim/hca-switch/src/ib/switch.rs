@@ -1,10 +1,11 @@
 //! The InfiniBand switch.
 
 use hca_link::Cable;
-use hca_wire::{crc, lrh};
+use hca_wire::lrh;
 
+use super::headers::set_vl;
 use super::link::{Due, LinkConfig, LinkEnd, Received, Wire};
-use super::management::{Management, Rest};
+use super::management::{Management, Rest, Side};
 use super::queue::{OutQueue, Waiting};
 use super::tables::{Forwarding, Sl2Vl, SlTables};
 use crate::arb::{DATA_VLS_MAX, Heads, VlArbConfig, VlArbiter};
@@ -188,6 +189,17 @@ impl IbSwitch {
             port.out.arbiter = arbiter;
         }
         Ok(())
+    }
+
+    /// The VL arbitration of a port; `None`: there is no cable.
+    pub fn arbitration(&self, port: u8) -> Option<&VlArbConfig> {
+        self.ports.get(port).map(|port| port.out.arbiter.config())
+    }
+
+    /// The VL of each SL on the way from one port to another.
+    pub fn sl2vl(&self, input: u8, output: u8) -> Sl2Vl {
+        let vls = self.operational_vls(output).unwrap_or(1);
+        std::array::from_fn(|sl| self.sl_tables.vl(input, output, sl as u8, vls))
     }
 
     /// Counters of a port; `None`: there is no cable.
@@ -432,6 +444,12 @@ impl IbSwitch {
         }
         let mut outputs = [(0u8, 0u8); PORTS_MAX as usize];
         let (mut count, mut unusable) = (0, 0);
+        if !self.management.admits(input, Side::In, &received) {
+            (ports, unusable) = (0, 1);
+            if let Some(port) = &mut self.ports[index] {
+                port.link.counters.port_rcv_constraint_errors += 1;
+            }
+        }
         while ports != 0 {
             let output = ports.trailing_zeros() as u8;
             ports &= ports - 1;
@@ -511,6 +529,10 @@ impl IbSwitch {
         }
         if !self.management.sends(output) {
             port.link.counters.port_xmit_discards += 1;
+            return None;
+        }
+        if !self.management.admits(output, Side::Out, received) {
+            port.link.counters.port_xmit_constraint_errors += 1;
             return None;
         }
         let op_vls = port.link.wire.op_vls;
@@ -671,16 +693,6 @@ impl Port {
         let (source, _) = queues[usize::from(vl)].head(now)?;
         Some((vl, source))
     }
-}
-
-/// Writes the VL into a packet's LRH, and the VCRC that follows from it. The ICRC does not cover the VL.
-fn set_vl(bytes: &mut [u8], vl: u8) {
-    let body = bytes.len().saturating_sub(hca_wire::VCRC_LEN);
-    if let Ok(mut packet) = lrh::Packet::new_checked(&mut bytes[..body]) {
-        packet.set_vl(vl);
-    }
-    let vcrc = crc::vcrc(&bytes[..body]);
-    bytes[body..].copy_from_slice(&vcrc.to_be_bytes());
 }
 
 #[cfg(test)]

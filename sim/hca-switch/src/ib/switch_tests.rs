@@ -1,6 +1,7 @@
 //! The VL of a packet, and what a switch may be made of.
 
 use super::*;
+use hca_wire::crc;
 
 #[test]
 fn another_vl_needs_another_vcrc() {

@@ -9,7 +9,7 @@ mod tree;
 use anyhow::{Context as _, Result};
 use nix::mount::{MsFlags, mount};
 use std::fs::{self, DirEntry, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::sim::facts::{self, CardFacts};
@@ -27,6 +27,8 @@ const OURS: [&str; 4] = [
 /// Where a machine lists its processors and its PCI buses.
 const PROCESSORS: &str = "/sys/devices/system/cpu/online";
 const DEVICES: &str = "/sys/devices";
+/// Devices that are no hardware.
+const VIRTUAL: &str = "/sys/devices/virtual";
 /// Makes pseudo-terminals.
 const PTMX: &str = "/dev/ptmx";
 /// The machine's own /dev, in ours.
@@ -64,6 +66,49 @@ impl View {
         }
         Ok(())
     }
+}
+
+impl View {
+    /// Writes the files of one card, or of all, into the simulator's folder, for programs that are led there by
+    /// libhcaview.so. Returns the folder.
+    pub fn write(mut self, card: Option<u32>) -> Result<PathBuf> {
+        self.cards
+            .retain(|facts| card.is_none_or(|card| facts.card == card));
+        let index = |number: u32| if card.is_some() { 0 } else { number };
+        let tree = tree::build(&self.cards, index, &machine()?, &self.simulator);
+        let all = self.simulator.join(facts::VIEW);
+        fs::create_dir_all(&all)?;
+        let folder = all.join(card.map_or("all".into(), |card| format!("card{card}")));
+        // Others may be doing the same: the folder appears complete or not at all.
+        let new = tempfile::Builder::new().prefix("new-").tempdir_in(&all)?;
+        for (path, node) in &tree {
+            let path = new.path().join(path.strip_prefix("/").unwrap_or(path));
+            lay(&path, node).with_context(|| path.display().to_string())?;
+        }
+        // What links lead to that are the machine's.
+        symlink(VIRTUAL, new.path().join(&VIRTUAL[1..]))?;
+        fs::set_permissions(new.path(), fs::Permissions::from_mode(0o755))?;
+        match fs::rename(new.path(), &folder) {
+            Ok(()) => drop(new.keep()),
+            Err(error) if folder.is_dir() => drop(error),
+            Err(error) => return Err(error).context("cannot write the cards' files"),
+        }
+        Ok(folder)
+    }
+}
+
+/// A node of the tree without a mount.
+fn lay(path: &Path, node: &Node) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match node {
+        Node::File(text) => fs::write(path, text)?,
+        Node::Link(target) => symlink(target, path)?,
+        Node::Folder(source) => symlink(source, path)?,
+        Node::Device => symlink("/dev/null", path)?,
+    }
+    Ok(())
 }
 
 fn machine() -> Result<Machine> {

@@ -1,0 +1,71 @@
+// Proof of hca_sq_news, the bookkeeping of retransmission, against numbers that never wrap: PSNs and WQE indices of
+// the card are their low bits. Without a rewind the position moves only forward, and exactly when an acknowledge is
+// ahead of it; with one it goes to the oldest unacknowledged packet, wherever it was. A producer index is refused
+// exactly when it is more than a ring ahead of the oldest WQE, or behind the position.
+module fv_sq_news
+  import hca_pkg::*;
+  import hca_sq_pkg::*;
+(
+  input logic        clk_i,
+  input sq_qpc_t     qpc_i,
+  input logic        init_i,
+  input logic        halt_i,
+  input logic [7:0]  ack_seq_i,
+  input logic [7:0]  dyn_seq_i,
+  input logic [31:0] una_psn_i,    // true numbers
+  input logic [31:0] first_psn_i,  // of the oldest WQE
+  input logic [31:0] psn_i,
+  input logic [23:0] una_wqe_i,
+  input logic [23:0] wqe_i,
+  input logic [23:0] pi_i,
+  input logic [31:0] offset_i,
+  input logic        err_i,
+  input logic        retx_i,
+  input logic [15:0] started_i
+);
+  // Numbers of a QP lie near one another: a window of PSNs, a ring of WQEs.
+  localparam logic [31:0] Base = 32'h40ff_0000;      // the low bits wrap in what follows
+  localparam logic [23:0] BaseWqe = 24'h40_f000;
+
+  sq_ack_t     ack;
+  sq_dyn_t     dyn, redo;
+  logic        state_ok, moves, pi_bad, rewound, ahead, near;
+  logic [23:0] entries;
+  logic [31:0] behind_first;
+
+  assign ack = '{init: init_i, halt: halt_i, seq: ack_seq_i, una_wqe: una_wqe_i[15:0], una_first_psn: first_psn_i[23:0],
+                 una_psn: una_psn_i[23:0], rd_done: '0};
+  assign dyn = '{err: err_i, retx: retx_i, seq: dyn_seq_i, wqe: wqe_i[15:0], started: started_i, psn: psn_i[23:0],
+                 offset: offset_i, local_op: 1'b0, rd_issued: '0};
+
+  hca_sq_news u_dut (
+    .qpc_i, .ack_i(ack), .dyn_i(dyn), .pi_i(pi_i[15:0]), .state_ok_o(state_ok), .moves_o(moves), .redo_o(redo),
+    .pi_bad_o(pi_bad)
+  );
+
+  assign rewound      = ack_seq_i != dyn_seq_i;
+  assign ahead        = una_psn_i > psn_i || una_wqe_i > wqe_i;
+  assign entries      = 24'd1 << qpc_i.log_size;
+  assign behind_first = (una_psn_i - first_psn_i) << mtu_shift(qpc_i.path_mtu);
+  assign near         = una_psn_i >= Base && una_psn_i < Base + 32'h40_0000
+                        && psn_i >= Base && psn_i < Base + 32'h40_0000
+                        && first_psn_i >= Base && first_psn_i <= una_psn_i
+                        && una_wqe_i >= BaseWqe && una_wqe_i < BaseWqe + 24'h4000
+                        && wqe_i >= BaseWqe && wqe_i < BaseWqe + 24'h4000
+                        && pi_i >= BaseWqe && pi_i < BaseWqe + 24'h4000 && qpc_i.log_size <= 4'd13;
+
+  always_ff @(posedge clk_i) begin
+    m_near: assume (near);
+    a_moves: assert (moves == (rewound || ahead));
+    a_forward: assert (rewound || (redo.psn == (ahead ? una_psn_i[23:0] : psn_i[23:0])
+                                   && redo.wqe == (ahead ? una_wqe_i[15:0] : wqe_i[15:0])));
+    a_rewind: assert (!rewound || (redo.psn == una_psn_i[23:0] && redo.wqe == una_wqe_i[15:0] && !redo.err
+                                   && redo.retx == !init_i && redo.seq == ack_seq_i));
+    a_offset: assert (!moves || redo.offset == behind_first);
+    a_quiet: assert (moves || redo == dyn);
+    a_pi: assert (ahead || pi_bad == (pi_i < una_wqe_i || pi_i - una_wqe_i > entries || pi_i < wqe_i));
+    c_wrap: cover (!rewound && ahead && una_psn_i[23:0] < psn_i[23:0]);
+    c_late: cover (rewound && una_psn_i > psn_i && !pi_bad);
+    c_bad: cover (!moves && pi_bad && pi_i >= wqe_i);
+  end
+endmodule

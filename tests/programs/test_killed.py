@@ -1,0 +1,57 @@
+"""An end of a program is killed in mid-run: the other one learns of it and ends, nothing is left, and the simulator
+serves the next pair. Who waits for events of the connection manager is told DISCONNECTED; who sends is told that nobody
+answers; who waits for data alone, by verbs, goes on waiting, as with a real card. pingpong, perftest: test_robust.py;
+rsockets: test_rsockets.py."""
+
+import re
+import signal
+
+import pytest
+from cards import free_port, listens, listens_by_cm
+from test_rdmacm_matrix import rping, run
+from test_ucx import ucx
+
+LINKS = ["eth", "ib"]
+PORT = "PORT"  # in words: a TCP port of this run
+
+
+def ucx_long(transport):
+    words = [*ucx(transport), "ucx_perftest", "-t", "tag_bw", "-n", 10_000_000, "-s", 2000, "-p", PORT]
+    return words, [*words, "localhost"]
+
+
+# Words of both ends, what the end says that lives, and who may be killed.
+BOTH, RECEIVER = ["server", "client"], ["server"]
+TOLD = "DISCONNECT EVENT|completion failed status 1[12]"  # a READ that is under way may fail before
+FAMILIES = {
+    "rping": (rping("-C", 1_000_000)[:2], TOLD, BOTH),
+    "rping -P": ((["rping", "-s", "-P", "-v"], rping("-C", 1_000_000)[1]), TOLD, RECEIVER),
+    "ucx_perftest over rc_verbs": (ucx_long("rc"), "transport retry counter exceeded", RECEIVER),
+    "ucx_perftest over ud_verbs": (ucx_long("ud"), "timeout error", RECEIVER),
+}
+CASES = [(link, name, victim) for name, (*_, victims) in FAMILIES.items() for victim in victims for link in LINKS]
+
+
+def started(sim, name):
+    """Both ends."""
+    port = free_port()
+    server, client = ([str(word).replace(PORT, str(port)) for word in words] for words in FAMILIES[name][0])
+    first = sim.start(0, *server, live=True)
+    first.wait_until(lambda: listens_by_cm(first.pid) if name.startswith("rping") else listens(port), "it listened")
+    return first, sim.start(1, *client, live=True)
+
+
+@pytest.mark.parametrize(("link", "name", "victim"), CASES)
+def test_killed(simulators, row, tmp_path, link, name, victim):
+    row(name, f"{victim} ended by SIGKILL in mid-run", link)
+    sim = simulators(link=link)
+    said = FAMILIES[name][1]
+    before = sim.sent(1)[0]
+    server, client = started(sim, name)
+    client.wait_until(lambda: sim.sent(1)[0] > before + 60, "60 packets were sent")
+    killed, other = (server, client) if victim == "server" else (client, server)
+    assert killed.kill().code == -signal.SIGKILL
+    done = other.done(200)
+    assert done.code != -signal.SIGKILL and re.search(said, done.text), done
+    sim.wait_holds_nothing()
+    run(sim, "rping -C 3", tmp_path)

@@ -1,0 +1,219 @@
+// What libibverbs promises beyond its calls' own answers (V-*, STAT-*), and what a card says that has not got a
+// feature: by two QPs of one card that are connected with each other. Prints a line for each statement that does not
+// hold.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <infiniband/verbs.h>
+
+#define ABSENT(error) ((error) == EOPNOTSUPP || (error) == ENOSYS)
+
+static int wrong, asked;
+
+#define HOLDS(statement, condition) \
+	do { \
+		asked++; \
+		if (!(condition)) { \
+			wrong++; \
+			printf("WRONG %s, line %d: %s (errno %d)\n", statement, __LINE__, #condition, errno); \
+		} \
+	} while (0)
+#define NONE(statement, call)    HOLDS(statement, (errno = 0, (call) == NULL) && ABSENT(errno))
+#define REFUSED(statement, call) HOLDS(statement, ABSENT(call))
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_port_attr port;
+static union ibv_gid gid;
+static char *memory;
+static struct ibv_mr *mr;
+
+static struct ibv_qp_init_attr queues(void)
+{
+	return (struct ibv_qp_init_attr){.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 32}};
+}
+
+static struct ibv_qp *fresh(void)
+{
+	struct ibv_qp_init_attr init = queues();
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+
+	HOLDS("V-110", qp != NULL);
+	HOLDS("V-119", !ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	return qp;
+}
+
+static void receives(struct ibv_qp *qp, int at)
+{
+	struct ibv_sge sge = {(uintptr_t)memory + at, 64, mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = at, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	HOLDS("V-165", !ibv_post_recv(qp, &wr, &bad));
+}
+
+static void connects(struct ibv_qp *qp, struct ibv_qp *to)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = to->qp_num,
+		.max_dest_rd_atomic = 1, .min_rnr_timer = 12, .ah_attr = {.is_global = 1, .dlid = port.lid, .port_num = 1,
+			.grh = {.dgid = gid, .sgid_index = 1, .hop_limit = 64}}};
+
+	HOLDS("V-119", !ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN
+		| IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+		.max_rd_atomic = 1};
+	HOLDS("V-119", !ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY
+		| IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+static void sends(struct ibv_qp *qp, enum ibv_wr_opcode opcode, int id, int flags, const char *data, uint32_t rkey)
+{
+	struct ibv_sge sge = {(uintptr_t)data, 8, mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = flags,
+		.wr.rdma = {(uintptr_t)memory + 2048, rkey}}, *bad;
+
+	HOLDS("V-166", !ibv_post_send(qp, &wr, &bad));
+}
+
+static struct ibv_wc next(void)
+{
+	struct ibv_wc wc = {0};
+	int found;
+
+	while ((found = ibv_poll_cq(cq, 1, &wc)) == 0)
+		;
+	HOLDS("V-66", found == 1);
+	return wc;
+}
+
+static void traffic(void)
+{
+	struct ibv_qp *one = fresh(), *two = fresh();
+	struct ibv_wc wc, other;
+	pid_t child;
+	int status;
+
+	receives(two, 1024); // V-169: before RTR
+	connects(one, two);
+	connects(two, one);
+	strcpy(memory, "inline!");
+	sends(one, IBV_WR_SEND, 1, IBV_SEND_INLINE | IBV_SEND_SIGNALED, memory, 0);
+	strcpy(memory, "changed");
+	wc = next();
+	other = next();
+	HOLDS("V-169 what was posted in INIT receives", wc.status == IBV_WC_SUCCESS && other.status == IBV_WC_SUCCESS
+		&& wc.wr_id + other.wr_id == 1025);
+	HOLDS("V-168 inline data may be reused at return", !strcmp(memory + 1024, "inline!"));
+
+	// V-12, V-13: a child that touches nothing and ends leaves the parent as it was, without ibv_fork_init.
+	child = fork();
+	if (child == 0)
+		_exit(0);
+	HOLDS("V-13", waitpid(child, &status, 0) == child && status == 0);
+	HOLDS("V-11, V-15: nothing has to be marked", ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
+	receives(two, 1024);
+	sends(one, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, memory, 0);
+	wc = next();
+	other = next();
+	HOLDS("V-12 the parent goes on", wc.status == IBV_WC_SUCCESS && other.status == IBV_WC_SUCCESS
+		&& !strcmp(memory + 1024, "changed"));
+
+	// Neither is signaled: the first fails at the other side.
+	sends(one, IBV_WR_RDMA_WRITE, 3, 0, memory, 0x12345678);
+	sends(one, IBV_WR_RDMA_WRITE, 4, 0, memory, mr->rkey);
+	wc = next();
+	HOLDS("STAT-2 an error always completes", wc.wr_id == 3 && wc.status == IBV_WC_REM_ACCESS_ERR);
+	wc = next();
+	HOLDS("STAT-1 all that follow fail", wc.wr_id == 4 && wc.status == IBV_WC_WR_FLUSH_ERR);
+	sends(one, IBV_WR_RDMA_WRITE, 5, 0, memory, mr->rkey);
+	wc = next();
+	HOLDS("STAT-1 what is posted later, too", wc.wr_id == 5 && wc.status == IBV_WC_WR_FLUSH_ERR);
+
+	// V-122: completions of a QP that is destroyed are nobody's; the CQ serves the next one.
+	sends(one, IBV_WR_RDMA_WRITE, 6, IBV_SEND_SIGNALED, memory, mr->rkey);
+	HOLDS("V-121", !ibv_destroy_qp(one) && !ibv_destroy_qp(two));
+	while (ibv_poll_cq(cq, 1, &wc) > 0)
+		HOLDS("V-122", wc.wr_id == 6 || wc.status != IBV_WC_SUCCESS);
+	one = fresh();
+	connects(one, one);
+	sends(one, IBV_WR_RDMA_WRITE, 7, IBV_SEND_SIGNALED, memory, mr->rkey);
+	wc = next();
+	HOLDS("V-122", wc.wr_id == 7 && wc.status == IBV_WC_SUCCESS && !strcmp(memory + 2048, "changed"));
+	HOLDS("V-121", !ibv_destroy_qp(one));
+}
+
+// What this card has not got says so in the device's attributes, and by the call.
+static void absent(void)
+{
+	struct ibv_device_attr_ex attr;
+	struct ibv_alloc_dm_attr dm = {.length = 64};
+	struct ibv_counters_init_attr counters = {0};
+	struct ibv_wq_init_attr wq = {.wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = pd, .cq = cq};
+	struct ibv_rwq_ind_table_init_attr table = {0};
+	struct ibv_moderate_cq moderate = {1, 1};
+	struct ibv_modify_cq_attr modify = {.attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = moderate};
+	struct ibv_qp_init_attr init = queues();
+	struct ibv_qp_init_attr_ex ex = {.qp_type = IBV_QPT_UD, .send_cq = cq, .recv_cq = cq, .cap = init.cap, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS, .create_flags = IBV_QP_CREATE_SOURCE_QPN,
+		.source_qpn = 5};
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+	} flow = {{.type = IBV_FLOW_ATTR_NORMAL, .size = sizeof flow, .num_of_specs = 1, .port = 1},
+		{.type = IBV_FLOW_SPEC_ETH, .size = sizeof flow.eth}};
+	struct ibv_qp *qp = fresh();
+
+	HOLDS("V-31", !ibv_query_device_ex(context, NULL, &attr));
+	HOLDS("V-77", attr.max_dm_size == 0);
+	NONE("V-77 to V-80: no DM to free, copy or register", ibv_alloc_dm(context, &dm));
+	NONE("V-85, V-86: no counters to destroy", ibv_create_counters(context, &counters));
+	HOLDS("V-90", attr.max_wq_type_rq == 0 && attr.rss_caps.supported_qpts == 0);
+	NONE("V-90 to V-92: no WQ to modify or destroy", ibv_create_wq(context, &wq));
+	HOLDS("V-95", attr.rss_caps.rx_hash_function == 0 && attr.rss_caps.rx_hash_fields_mask == 0);
+	NONE("V-93, V-94: no table to destroy", ibv_create_rwq_ind_table(context, &table));
+	HOLDS("V-64", attr.cq_mod_caps.max_cq_count == 0 && attr.cq_mod_caps.max_cq_period == 0);
+	REFUSED("V-64", ibv_modify_cq(cq, &modify));
+	NONE("V-133", ibv_alloc_null_mr(pd));
+	struct ibv_sge sge = {(uintptr_t)memory, 8, mr->lkey};
+	REFUSED("V-134", ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1));
+	HOLDS("V-155", !(attr.orig_attr.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING));
+	NONE("V-155 to V-159: no flow, whatever its specs", ibv_create_flow(qp, &flow.attr));
+	HOLDS("V-115", (errno = 0, ibv_create_qp_ex(context, &ex) == NULL) && errno != 0);
+	HOLDS("V-121", !ibv_destroy_qp(qp));
+}
+
+int main(void)
+{
+	// V-5, V-14: any value, and no harm.
+	setenv("RDMAV_FORK_SAFE", "0", 1);
+	setenv("IBV_FORK_SAFE", "no", 1);
+	setenv("RDMAV_HUGEPAGES_SAFE", "1", 1);
+	setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1);
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	HOLDS("V-20", list && list[0]);
+	context = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	HOLDS("V-5, V-25", context != NULL);
+	pd = ibv_alloc_pd(context);
+	cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	memory = aligned_alloc(4096, 4096);
+	mr = ibv_reg_mr(pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	HOLDS("V-35", pd && cq && mr && !ibv_query_port(context, 1, &port) && !ibv_query_gid(context, 1, 1, &gid));
+	if (port.link_layer == IBV_LINK_LAYER_ETHERNET)
+		HOLDS("V-37, V-38: fields of InfiniBand alone", !port.lid && !port.sm_lid && !port.lmc && !port.sm_sl
+			&& !port.subnet_timeout && !port.init_type_reply && (port.flags & IBV_QPF_GRH_REQUIRED));
+	else
+		HOLDS("V-37", port.lid && port.max_vl_num);
+	traffic();
+	absent();
+	HOLDS("V-132", !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
+	printf("%d asked, %d do not hold\n", asked, wrong);
+	return wrong != 0;
+}

@@ -1,0 +1,124 @@
+"""hca_rx_steer against a model: copies of a frame for the QPs of its rules, in order, the last of which frees it."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import cocotb
+from common import Bench, Sink, Source, simulate, struct
+from hca_abi import RULES
+
+RXD, RULE_WR, RULE_ROW = struct("rxd_t"), struct("rule_wr_t"), struct("rule_row_t")
+QP, COPY, END, RAW = 0, 3, 4, 7
+
+
+class Steer:
+    """The bench, and the rules as they are."""
+
+    def __init__(self, dut, seed, rate, sink_rate):
+        self.bench = Bench(dut, seed)
+        self.rng = self.bench.rng
+        self.source = Source(self.bench, "in", rate=rate)
+        self.sink = Sink(self.bench, "out", rate=sink_rate)
+        self.qpns = {}
+        self.expected = []
+
+    async def write(self, index, qpn):
+        """A rule for a QP, or none (None)."""
+        self.qpns[index] = qpn
+        row = RULE_ROW.pack(valid=qpn is not None, qpn=qpn or 0)
+        self.bench.set("rule_wr_i", RULE_WR.pack(valid=1, index=index, row=row))
+        await self.bench.step()
+        self.bench.set("rule_wr_i", 0)
+
+    def push(self, rules):
+        """A frame for these rules, and what must come."""
+        word = RXD.random(self.rng, kind=RAW, rules=rules)
+        fields = RXD.unpack(word)
+        self.source.put(word)
+        there = [i for i in range(RULES) if rules >> i & 1 and self.qpns.get(i) is not None]
+        for i in there:
+            kind = QP if i == there[-1] else COPY
+            self.expected.append(dict(fields, kind=kind, dest_qpn=self.qpns[i]))
+        if not there:
+            self.expected.append(dict(fields, kind=END))
+
+    def push_other(self):
+        kind = self.rng.choice([k for k in range(8) if k != RAW])
+        word = RXD.random(self.rng, kind=kind)
+        self.source.put(word)
+        self.expected.append(RXD.unpack(word))
+
+    async def finish(self):
+        await self.bench.until(lambda: len(self.sink.got) >= len(self.expected), 100000, "copies")
+        await self.bench.step(10)
+        got = [RXD.unpack(word) for word in self.sink.got]
+        for one, want in zip(got, self.expected, strict=True):
+            if want["kind"] == END:    # nobody's QPN
+                one = dict(one, dest_qpn=want["dest_qpn"])
+            assert one == want
+
+
+@cocotb.test()
+async def copies(dut):
+    """Any number of rules, some of which are gone; packets of the transport pass between."""
+    steer = Steer(dut, 51, 0.8, 0.6)
+    await steer.bench.start()
+    for index in range(RULES):
+        await steer.write(index, None)
+    for _ in range(60):
+        for index in steer.rng.sample(range(RULES), 6):
+            await steer.write(index, steer.rng.choice([None, steer.rng.getrandbits(24)]))
+        for _ in range(5):
+            bits = steer.rng.choice([1, 1, 2, 5, RULES])
+            steer.push(sum(1 << i for i in steer.rng.sample(range(RULES), bits)))
+            if steer.rng.random() < 0.4:
+                steer.push_other()
+        await steer.bench.until(steer.source.idle, what="frames taken")
+        await steer.bench.until(lambda: len(steer.sink.got) >= len(steer.expected), what="copies")
+    await steer.finish()
+
+
+@cocotb.test()
+async def rates(dut):
+    """Two cycles for a frame with one rule, one more for each further copy; none for what is no frame."""
+    steer = Steer(dut, 52, 1.0, 1.0)
+    await steer.bench.start()
+    for index in range(RULES):
+        await steer.write(index, index)
+    for rules, cycles, count in ((1 << 7, 2, 1), (0b1011, 4, 3)):
+        first = len(steer.sink.when)
+        for _ in range(20):
+            steer.push(rules)
+        await steer.bench.until(lambda: len(steer.sink.got) == len(steer.expected), what="copies")
+        when = steer.sink.when[first:]
+        assert when[-1] - when[count - 1] == 19 * cycles, when
+    first = len(steer.sink.when)
+    for _ in range(20):
+        steer.push_other()
+    await steer.finish()
+    when = steer.sink.when[first:]
+    assert when[-1] - when[0] == 19
+
+
+@cocotb.test()
+async def a_rule_goes_while_its_copy_waits(dut):
+    """The copies of rules that are gone are not made; the last of those that are left frees the buffer."""
+    steer = Steer(dut, 53, 1.0, 0.0)
+    await steer.bench.start()
+    for index in range(RULES):
+        await steer.write(index, index + 100)
+    steer.source.put(RXD.pack(kind=RAW, rules=0b111))
+    await steer.bench.step(10)
+    for index in (1, 2):
+        await steer.write(index, None)
+    steer.sink.rate = 1.0
+    await steer.bench.until(steer.source.idle, what="the frame taken")
+    await steer.bench.step(10)
+    got = [(f["kind"], f["dest_qpn"]) for f in map(RXD.unpack, steer.sink.got)]
+    assert got == [(COPY, 100), (END, 0)], got
+
+
+def test_rx_steer():
+    simulate("hca_rx_steer", __name__)

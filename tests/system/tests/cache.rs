@@ -1,0 +1,232 @@
+//! More QPs than lines (issue 11, design.md 9.2): QPs take turns on few lines, nothing is lost or done twice, a QP that
+//! rests can be destroyed, and a function resets with QPs that rest.
+
+mod common;
+
+use std::collections::{HashMap, HashSet};
+
+use common::{BASES, BOTH_LINKS, LIMIT_NS, LOCAL_AND_REMOTE, rooms};
+use hca_cosim::line_of;
+use hca_dev::DmaBuf;
+use hca_link::{FaultSpec, LinkKind};
+use hca_system_tests::{Dev, Place, Rig, RigConfig, Rng, connect, path};
+use hca_verbs::{ConnectOptions, Mr, Mtu, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WrData};
+
+/// Of each function; RC has half of them.
+const LINES: u32 = 8;
+const PART: usize = 1024;
+
+struct Bench {
+    rig: Rig,
+    bufs: [DmaBuf; 2],
+    mrs: [Mr<Dev>; 2],
+    pairs: Vec<[RawQp<Dev>; 2]>,
+    /// Bytes that must be in each part of node 1's memory.
+    expected: HashMap<usize, Vec<u8>>,
+    rng: Rng,
+}
+
+fn cap() -> QpCap {
+    QpCap {
+        max_send_wr: 8,
+        max_recv_wr: 8,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+    }
+}
+
+impl Bench {
+    fn new(seed: u64, link: LinkKind, pairs: usize, faults: FaultSpec) -> Self {
+        let rig = Rig::new(&RigConfig {
+            lines: Some(LINES),
+            faults,
+            ..RigConfig::new(seed, link)
+        })
+        .unwrap();
+        let [a, b] = [0, 1].map(|node: usize| {
+            let buf = rig.nodes[node].alloc(4 * pairs * PART).unwrap();
+            let place = Place::whole(&buf, LOCAL_AND_REMOTE, BASES[node]);
+            let mr = rig.nodes[node].register(&buf, place).unwrap();
+            (buf, mr)
+        });
+        let mut rng = Rng::new(seed, "cache");
+        for offset in (0..4 * pairs * PART).step_by(8) {
+            a.0.write_bytes(offset, &rng.bytes(8));
+        }
+        let mut bench = Self {
+            rig,
+            bufs: [a.0, b.0],
+            mrs: [a.1, b.1],
+            pairs: Vec::new(),
+            expected: HashMap::new(),
+            rng,
+        };
+        for _ in 0..pairs {
+            bench.add_pair();
+        }
+        bench
+    }
+
+    fn add_pair(&mut self) {
+        let nodes = &self.rig.nodes;
+        let mut qps = [0, 1].map(|node: usize| nodes[node].create_qp(cap(), false).unwrap());
+        let options = ConnectOptions {
+            timeout: 10,
+            retry_cnt: 7,
+            ..path(Mtu::Bytes1024)
+        };
+        connect(&mut qps, &options).unwrap();
+        self.pairs.push(qps);
+    }
+
+    /// From part `from` of node 0 to part `to` of node 1.
+    fn write(&mut self, pair: usize, from: usize, to: usize) {
+        let op = SendOp::RdmaWrite {
+            remote_addr: self.mrs[1].addr() + (to * PART) as u64,
+            rkey: self.mrs[1].rkey(),
+        };
+        self.post(pair, from, to, op);
+    }
+
+    fn send(&mut self, pair: usize, from: usize, to: usize) {
+        let sges = [self.mrs[1].sge((to * PART) as u64, PART as u32)];
+        let wr = RecvWr {
+            wr_id: to as u64,
+            sges: &sges,
+        };
+        self.pairs[pair][1].post_recv(&[wr]).unwrap();
+        self.post(pair, from, to, SendOp::Send);
+    }
+
+    fn post(&mut self, pair: usize, from: usize, to: usize, op: SendOp) {
+        let sges = [self.mrs[0].sge((from * PART) as u64, PART as u32)];
+        let wr = SendWr {
+            wr_id: to as u64,
+            op,
+            flags: SendFlags::SIGNALED,
+            data: WrData::Sges(&sges),
+        };
+        self.pairs[pair][0].post_send(&[wr]).unwrap();
+        let mut bytes = vec![0; PART];
+        self.bufs[0].read_bytes(from * PART, &mut bytes);
+        self.expected.insert(to, bytes);
+    }
+
+    /// So many completions at a node, each once, all successful.
+    fn completions(&mut self, node: usize, count: usize) {
+        let end_ns = self.rig.now_ns() + 20 * LIMIT_NS;
+        let mut seen: HashMap<(u32, u64), usize> = HashMap::new();
+        for done in 0..count {
+            let wc = loop {
+                if let Some(wc) = self.rig.nodes[node].poll().unwrap() {
+                    break wc;
+                }
+                assert!(
+                    self.rig.now_ns() < end_ns,
+                    "node {node}: {done} of {count} completions"
+                );
+            };
+            assert_eq!(wc.status, WcStatus::Success, "{wc:?}");
+            *seen.entry((wc.qp_num, wc.wr_id)).or_default() += 1;
+        }
+        assert!(seen.values().all(|times| *times == 1), "{seen:?}");
+    }
+
+    fn check_memory(&self) {
+        for (part, bytes) in &self.expected {
+            let mut found = vec![0; PART];
+            self.bufs[1].read_bytes(part * PART, &mut found);
+            assert!(found == *bytes, "part {part}");
+        }
+    }
+
+    /// Every QP one WRITE and one SEND, in any order, all at once.
+    fn round(&mut self, number: usize) {
+        let pairs = self.pairs.len();
+        let mut order: Vec<_> = (0..pairs).collect();
+        for at in (1..pairs).rev() {
+            order.swap(at, self.rng.below(at as u32 + 1) as usize);
+        }
+        for pair in order {
+            let from = self.rng.below(4 * pairs as u32) as usize;
+            self.write(pair, from, 4 * pair + 2 * (number % 2));
+            self.send(pair, (from + 1) % (4 * pairs), 4 * pair + 2 * (number % 2) + 1);
+        }
+        self.completions(0, 2 * pairs);
+        self.completions(1, pairs);
+        self.check_memory();
+    }
+}
+
+/// Sixteen QPs of each card on four lines.
+#[test]
+fn qps_take_turns_on_few_lines() {
+    for link in BOTH_LINKS {
+        let mut bench = Bench::new(1, link, 16, FaultSpec::default());
+        bench.round(0);
+    }
+}
+
+/// Sixty QPs of each card, and a cable that loses, damages, doubles and disorders.
+#[test]
+#[ignore = "long: make soak"]
+fn soak_all_take_turns_over_a_bad_cable() {
+    for link in BOTH_LINKS {
+        let mut bench = Bench::new(2, link, 60, rooms::bad_cable());
+        (0..4).for_each(|number| bench.round(number));
+    }
+}
+
+/// A QP that rests, one that waits for its line, and one whose line is being taken can be destroyed; the others go on,
+/// and their numbers are given out again.
+#[test]
+fn resting_qps_are_destroyed() {
+    let mut bench = Bench::new(3, LinkKind::Ethernet, 12, FaultSpec::default());
+    for pair in 0..12 {
+        bench.write(pair, pair, 4 * pair);
+    }
+    // Amid the misses of them all.
+    for pair in bench.pairs.drain(6..) {
+        for mut qp in pair {
+            qp.destroy().unwrap();
+        }
+    }
+    (6..12).for_each(|pair| assert!(bench.expected.remove(&(4 * pair)).is_some()));
+    let end_ns = bench.rig.now_ns() + LIMIT_NS;
+    let living: Vec<_> = bench.pairs.iter().map(|pair| pair[0].qp_num()).collect();
+    let mut done = 0;
+    while done < living.len() {
+        if let Some(wc) = bench.rig.nodes[0].poll().unwrap() {
+            assert!(living.contains(&wc.qp_num) == (wc.status == WcStatus::Success) || wc.wr_id >= 24);
+            done += usize::from(living.contains(&wc.qp_num));
+        }
+        assert!(
+            bench.rig.now_ns() < end_ns,
+            "{done} of {} completions",
+            living.len()
+        );
+    }
+    bench.check_memory();
+    (0..6).for_each(|_| bench.add_pair());
+    bench.round(1);
+}
+
+/// A function has no more QPs than it says, and the last of them works as the first.
+#[test]
+fn the_limit_is_the_truth() {
+    let rig = Rig::new(&RigConfig {
+        lines: Some(LINES),
+        ..RigConfig::new(4, LinkKind::Ethernet)
+    })
+    .unwrap();
+    let node = &rig.nodes[0];
+    let max_qp = node.context.function().query_device().unwrap().max_qp();
+    let made: Vec<_> = std::iter::from_fn(|| node.create_qp(cap(), false).ok()).collect();
+    let own = LINES / 2 - 2;
+    assert_eq!(made.len() as u32, max_qp - own, "all but those that may not rest");
+    let numbers: HashSet<_> = made.iter().map(RawQp::qp_num).collect();
+    assert_eq!(numbers.len(), made.len());
+    let lines: HashSet<_> = numbers.iter().map(|qpn| line_of(*qpn)).collect();
+    assert_eq!(lines.len() as u32, LINES / 2, "{lines:?}");
+}
