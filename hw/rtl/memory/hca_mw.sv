@@ -55,6 +55,7 @@ module hca_mw
     StBefore,   // fence: what came before an invalidation
     StDrain,
     StCompare,
+    StJudge,
     StCheck,
     StWrite,
     StForget,
@@ -176,7 +177,8 @@ module hca_mw
         end
         StRegion: if (!known || req_ready_i) state_q <= StRows;  // an unbinding names no region
         StRows:   if (asked_q == '0) state_q <= StCompare;
-        StCompare: state_q <= StCheck;
+        StCompare: state_q <= StJudge;
+        StJudge:   state_q <= StCheck;
         StCheck:  state_q <= (ok && !bad_q) ? StWrite : StTell;
         StWrite:  if (wr_ready_i) state_q <= StForget;
         StForget: if (mine && forget_ready_i) state_q <= was_bound ? StAfter : StTell;

@@ -1,5 +1,6 @@
 // The rules of binding and invalidating: may this QP do so with the rows that were read, and what is the window's row
-// from then on? An unbound window has a row that is not valid. Answers a cycle after its inputs, which stay.
+// from then on? An unbound window has a row that is not valid. Answers two cycles after its inputs, which stay: one to
+// compare, one to judge.
 module hca_mw_check
   import hca_pkg::*;
 (
@@ -16,36 +17,36 @@ module hca_mw_check
   localparam int unsigned LocalWriteBit = 0, RemoteWriteBit = 1, RemoteReadBit = 2, RemoteAtomicBit = 3,
                           MwBindBit = 4, ZeroBasedBit = 5;
 
-  logic        own, region_own, rights_ok, range_ok, unbinds, bind_ok, invalidate_ok, writes;
+  logic        own_q, key_q, kind_q, region_own_q, rights_ok_q, range_ok, unbinds, writes;
   logic [63:0] offset_q;
   logic        before_q;      // it begins before the region
+  logic        empty_q;       // it has no bytes
   logic [64:0] range_end;
   logic [5:0]  access;
   mpt_t        bound;
 
   assign access      = op_i.wqe.access;
   assign was_bound_o = window_i.valid;
-  assign own         = window_i.is_window && window_i.func == op_i.func && window_i.pd == op_i.pd;
+  assign writes      = access[RemoteWriteBit] || access[RemoteAtomicBit];
+  assign unbinds     = empty_q && !op_i.wqe.is_type_2;
+  assign range_end   = 65'(offset_q) + 65'(op_i.wqe.length);
+  assign range_ok    = !before_q && range_end <= 65'(region_i.length);
 
-  // KEY-30, type 2B: only who has bound it, and only by the key that it has now.
-  assign invalidate_ok = own && window_i.valid && window_i.is_type_2 && window_i.tag == op_i.key[7:0]
-                         && window_i.qpn == op_i.qpn;
-
-  // MEM-14. A binding of no bytes is none, and needs no region (V-137).
-  assign writes     = access[RemoteWriteBit] || access[RemoteAtomicBit];
-  assign rights_ok  = !access[LocalWriteBit] && !access[MwBindBit] && region_i.mw_bind
-                      && (!writes || region_i.local_write);
-  assign region_own = region_i.valid && !region_i.is_window && region_i.func == op_i.func && region_i.pd == op_i.pd
-                      && region_i.tag == op_i.wqe.lkey[7:0];
-  assign range_end  = 65'(offset_q) + 65'(op_i.wqe.length);
-  assign range_ok   = !before_q && range_end <= 65'(region_i.length);
-  assign unbinds    = op_i.wqe.length == '0 && !op_i.wqe.is_type_2;
-  assign bind_ok    = own && op_i.wqe.is_type_2 == window_i.is_type_2 && !(window_i.is_type_2 && window_i.valid)
-                      && (unbinds || (op_i.wqe.length != '0 && region_own && rights_ok && range_ok));
-
-  assign ok_o = bind_i ? bind_ok : invalidate_ok;
-
-  always_ff @(posedge clk_i) {before_q, offset_q} <= 65'(op_i.va) - 65'(region_i.start);
+  always_ff @(posedge clk_i) begin
+    own_q  <= window_i.is_window && window_i.func == op_i.func && window_i.pd == op_i.pd;
+    // KEY-30, type 2B: only who has bound it, and only by the key that it has now.
+    key_q  <= window_i.valid && window_i.is_type_2 && window_i.tag == op_i.key[7:0] && window_i.qpn == op_i.qpn;
+    kind_q <= op_i.wqe.is_type_2 == window_i.is_type_2 && !(window_i.is_type_2 && window_i.valid);
+    // MEM-14.
+    rights_ok_q  <= !access[LocalWriteBit] && !access[MwBindBit] && region_i.mw_bind
+                    && (!writes || region_i.local_write);
+    region_own_q <= region_i.valid && !region_i.is_window && region_i.func == op_i.func && region_i.pd == op_i.pd
+                    && region_i.tag == op_i.wqe.lkey[7:0];
+    empty_q      <= op_i.wqe.length == '0;
+    {before_q, offset_q} <= 65'(op_i.va) - 65'(region_i.start);
+    // A binding of no bytes is none, and needs no region (V-137).
+    ok_o <= own_q && (bind_i ? kind_q && (unbinds || (!empty_q && region_own_q && rights_ok_q && range_ok)) : key_q);
+  end
 
   always_comb begin
     bound               = region_i;

@@ -1,5 +1,6 @@
-// A set of QPs and a walk through it, in the order of their numbers: one member per turn, and a cycle for each 32 QPs
-// among which there is one. Who is added behind the walk is met by the next one.
+// A set of QPs and a walk through it, in the order of their numbers: one member per turn, three cycles from a turn's
+// end to the next member of its row of 32, six to one of another row. Who is added behind the walk, or in the cycle before
+// the walk comes by, is met by the next one.
 module hca_qp_set
   import hca_pkg::*;
 (
@@ -20,24 +21,45 @@ module hca_qp_set
   localparam int unsigned Rows = NumQps >> RowW;
   localparam int unsigned IdxW = QpW - RowW;
 
+  typedef enum logic [2:0] {
+    StPick,    // the next row
+    StLoad,    // its members
+    StFirst,   // the first of them
+    StNumber,  // and which one that is
+    StOffer
+  } state_e;
+
+  state_e          state_q;
   logic [31:0]     set_q [Rows];
-  logic [Rows-1:0] some, ahead_q, left;   // rows with a member; rows not begun
-  logic [31:0]     rest_q;                // members of row_q not met
-  logic [IdxW-1:0] row_q, row_next;
-  logic [RowW-1:0] bit_first;
+  logic [Rows-1:0] some_q, ahead_q, left, pick_q;  // rows with a member; not begun; the one that is loaded
+  logic [31:0]     rest_q, lowest, first_q, row;   // rest_q: members of row_q not met; first_q: the first one
+  logic [IdxW-1:0] row_q, row_idx;
+  logic [RowW-1:0] bit_q, bit_idx;
+
+  assign left   = some_q & ahead_q;
+  assign lowest = rest_q & (~rest_q + 32'd1);
 
   always_comb begin
-    for (int unsigned r = 0; r < Rows; r++) some[r] = set_q[r] != '0;
-    left     = some & ahead_q;
-    row_next = '0;
-    for (int r = Rows - 1; r >= 0; r--) if (left[r]) row_next = IdxW'(r);
-    bit_first = '0;
-    for (int b = 31; b >= 0; b--) if (rest_q[b]) bit_first = RowW'(b);
+    row = '0;
+    for (int unsigned r = 0; r < Rows; r++) row |= set_q[r] & {32{pick_q[r]}};
   end
 
-  assign valid_o = rest_q != '0;
-  assign qpn_o   = {row_q, bit_first};
-  assign done_o  = rest_q == '0 && left == '0;
+  hca_onehot_index #(
+    .N(Rows)
+  ) u_row (
+    .onehot_i(pick_q),
+    .idx_o   (row_idx)
+  );
+
+  hca_onehot_index #(
+    .N(32)
+  ) u_bit (
+    .onehot_i(first_q),
+    .idx_o   (bit_idx)
+  );
+
+  assign valid_o = state_q == StOffer;
+  assign qpn_o   = {row_q, bit_q};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -48,19 +70,37 @@ module hca_qp_set
         if (add_i[a]) set_q[add_qpn_i[a][QpW-1:RowW]][add_qpn_i[a][RowW-1:0]] <= 1'b1;
       end
     end
+    for (int unsigned r = 0; r < Rows; r++) some_q[r] <= set_q[r] != '0;
   end
 
   always_ff @(posedge clk_i) begin
     if (rst_i || !walk_i) begin
+      state_q <= StPick;
       ahead_q <= '1;
-      rest_q  <= '0;
-    end else if (valid_o) begin
-      if (next_i) rest_q <= rest_q & (rest_q - 32'd1);
-    end else if (left != '0) begin
-      row_q             <= row_next;
-      rest_q            <= set_q[row_next];
-      ahead_q[row_next] <= 1'b0;
+      done_o  <= 1'b0;
+    end else begin
+      done_o <= state_q == StPick && left == '0;
+      unique case (state_q)
+        StPick:  if (left != '0) state_q <= StLoad;
+        StLoad: begin
+          state_q <= StFirst;
+          ahead_q <= ahead_q & ~pick_q;
+        end
+        StFirst:  state_q <= (rest_q != '0) ? StNumber : StPick;
+        StNumber: state_q <= StOffer;
+        default: if (next_i) state_q <= StFirst;
+      endcase
     end
+    if (state_q == StPick) pick_q <= left & (~left + Rows'(1));
+    if (state_q == StLoad) begin
+      row_q  <= row_idx;
+      rest_q <= row;
+    end
+    if (state_q == StFirst) begin
+      first_q <= lowest;
+      rest_q  <= rest_q & ~lowest;
+    end
+    if (state_q == StNumber) bit_q <= bit_idx;
   end
 
 endmodule

@@ -1,5 +1,5 @@
-// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per four cycles, and compares
-// with what it saw last time: a timer starts when a change is first seen, and fires when its time is over. Between two
+// Transport and RNR timers. A scanner visits the QPs that have something outstanding, one per ten cycles (twelve where
+// a row of hca_qp_set begins), and compares with what it saw last time: a timer starts when a change is first seen, and fires when its time is over. Between two
 // sweeps the scanner sleeps for a sixteenth of the shortest time that somebody waits for. So a timer is never early,
 // and late by an eighth of that time and two sweeps at most. Whoever emits something shortens the sleep by its own
 // time-out; a new RNR wait ends it; a QP that ends, which may have been the one to wait for, shortens it, too. While it
@@ -69,39 +69,40 @@ module hca_timers
     logic [StampW-1:0] stamp;    // when the phase began
   } own_t;
 
-  logic           active_q, sleep_q, due, recent;
+  // A visit: the tables are read, then
+  //   Read   they have answered
+  //   Ask    their answers are in registers; the QP's ring is asked
+  //   Look   it has answered; times are taken
+  //   Weigh  times are compared
+  //   Judge  the phase is chosen
+  //   Act    until a message is taken
+  localparam int unsigned Read = 0, Look = 2, Judge = 4, Act = 5, Stages = 6;
+
+  logic           active_q, sleep_q, due, recent, pending;
   logic [63:0]    at_q;
   logic [NumQps-1:0] known_q;   // what was seen of it last time is about what it waits for
-  logic           ask_q;        // the reads of qpn have returned, its ring is being asked
-  logic           look_q;       // and has answered
-  logic           act_q;        // judged: act on it
-  logic           scan, here, done;
+  logic [Stages-1:0] stage_q;   // one at a time
+  logic           scan, here, done, step, own_we;
+  logic           waiting_q, ended_q, begun_q;   // a life of the QP has ended, begun or gone on during the visit
   logic [QpW-1:0] qpn;
-  tmr_ctx_t       ctx;
-  tmr_st_t        st;
-  own_t           own, own_new_q;
+  tmr_ctx_t       ctx, ctx_q;
+  tmr_st_t        st, st_q;
+  own_t           own, own_q, own_new_q;
   logic [SerialW-1:0] made_q, left_q, behind;
-  made_t          made;
-  logic           away, waiting, waits, fresh, changed, expired, overdue, step, own_we, gone, piped, redo;
-  logic           waiting_q, waits_q, fire_q, own_we_q;
-  logic [EpochW-1:0] beyond;
-  phase_e         phase;
-  logic [StampW-1:0] elapsed, left_at_q, since_left;
-  logic [27:0]    rnr_cycles;
-  logic           unused_bits;
+  made_t          made, newest_q;
+  logic [StampW-1:0] left_at_q;
 
-  assign unused_bits = ^{rnr_cycles[3:0], behind[SerialW-2:0]};
-  assign active_o   = active_q;
-  assign wake_at_o  = at_q;
+  assign active_o   = active_q || pending;
+  assign wake_at_o  = pending ? '0 : at_q;
   assign scan       = active_q && !sleep_q;
-  assign mark_en_o  = here && !ask_q && !look_q && !act_q;
+  assign mark_en_o  = here && stage_q == '0;
   assign mark_qpn_o = qpn;
 
   // A mark is written after its strobe; nobody is dropped meanwhile. Who may send again may have something outstanding
   // from before.
   hca_qp_set u_set (
     .clk_i, .rst_i, .add_i({ctx_we_i && ctx_i.live, wake_i}), .add_qpn_i({wr_qpn_i, wake_qpn_i}),
-    .drop_i(step && !waiting_q && !recent), .drop_qpn_i(qpn),
+    .drop_i(step && !waiting_q && !recent && !begun_q), .drop_qpn_i(qpn),
     .walk_i(scan), .valid_o(here), .qpn_o(qpn), .next_i(step), .done_o(done)
   );
 
@@ -197,93 +198,157 @@ module hca_timers
     .rdata_o(made)
   );
 
-  assign behind = made.serial - left_q;
-  assign away   = look_q && !behind[SerialW-1];
-
-  // The epoch is compared modulo 2^16: one that has gone round in between only costs a further visit.
-  assign lane_ask_o = ctx.lane;
-  assign beyond     = lane_age_i.epoch - own.mark - EpochW'(1);
-  assign gone       = lane_age_i.empty || !beyond[EpochW-1];
-  assign since_left = look_q ? now_i[StampW-1:0] - left_at_q : '0;
-  assign piped      = since_left >= StampW'(PipeCycles);   // all that has left the gather is in its ring
-
   // ---- Judge one QP --------------------------------------------------------------------------------
-  assign waiting    = ctx.live && !st.dead && (st.rnr_wait || st.una_psn != mark_psn_i);
-  assign waits      = waiting && (st.rnr_wait || ctx.timeout != '0);
-  assign changed    = !waits || !known_q[qpn] || own.una_psn != st.una_psn;
-  assign fresh      = changed || own.gen != st.gen;
-  assign elapsed    = look_q ? now_i[StampW-1:0] - own.stamp : '0;   // at rest nothing follows the time
-  assign rnr_cycles = 28'(RnrTimeUs[st.rnr_code] * CyclesPerUs);
-  // 4.096 us are 1024 cycles; timeout 0 never fires (REL-6, REL-7).
-  assign expired    = st.rnr_wait ? elapsed >= StampW'(rnr_cycles)
-                                  : (ctx.timeout != '0) && (elapsed >> (6'd10 + 6'(ctx.timeout))) != '0;
+  function automatic logic [31:0][27:0] rnr_table();
+    logic [31:0][27:0] cycles;
+    for (int unsigned c = 0; c < 32; c++) cycles[c] = 28'(RnrTimeUs[c] * CyclesPerUs);
+    return cycles;
+  endfunction
 
-  assign overdue    = !fresh && (elapsed >> (6'd11 + 6'(ctx.timeout))) != '0;
-  assign redo       = known_q[qpn] && made.pass == own.pass && (own.gen != st.gen || own.phase == PhRedo);
-
-  // A RNR wait is for the peer: nothing of the QP is under way to it.
-  always_comb begin
-    if (st.rnr_wait) phase = PhWire;
-    else if (redo) phase = overdue ? PhWire : PhRedo;
-    else if (away) phase = PhAway;
-    else if (fresh || own.phase inside {PhRedo, PhAway}) phase = !piped ? PhPipe : lane_age_i.empty ? PhWire : PhRing;
-    else if (own.phase == PhPipe && elapsed >= StampW'(PipeCycles)) phase = lane_age_i.empty ? PhWire : PhRing;
-    else if (own.phase == PhRing && (gone || overdue)) phase = PhWire;
-    else phase = own.phase;
-  end
-
-  always_ff @(posedge clk_i) begin
-    waiting_q <= waiting;
-    waits_q   <= waits;
-    if (look_q) begin
-      fire_q    <= !fresh && phase == PhWire && own.phase == PhWire && expired;
-      own_we_q  <= fresh || phase != own.phase;
-      own_new_q <= '{phase: phase, pass: (phase == PhRedo) ? own.pass : made.pass, mark: lane_age_i.mark, gen: st.gen,
-                     una_psn: st.una_psn, stamp: now_i[StampW-1:0]};
-    end
-  end
-
-  assign msg_valid_o = act_q && fire_q;
-  assign {msg_o.syndrome, msg_o.status, msg_o.wqe_index} = timer_tag(st.gen, st.una_psn);
-  assign msg_o.kind  = st.rnr_wait ? MsgRnrDone : MsgTimeout;
-  assign msg_o.qpn   = qpn;
-  assign step        = act_q && (!msg_valid_o || msg_ready_i);
-  assign own_we      = step && (own_we_q || fire_q);
-
-  // ---- How long to sleep -----------------------------------------------------------------------------
-  localparam int unsigned MarkCycles = 8;   // a mark is written that much later than its strobe, at most
-
-  logic                  wrap, rnr_new, again, again_q, any_q, peek_q, ended_q;
-  logic [MarkCycles-1:0] recent_q;          // strobes
-  logic [PeriodW-1:0]    least_q, asked;    // of a sweep; of who comes meanwhile
+  localparam logic [31:0][27:0] RnrCycles = rnr_table();
 
   // A sixteenth of 2^timeout * 1024 cycles.
   function automatic logic [PeriodW-1:0] sixteenth(logic [4:0] timeout);
     return (timeout == '0) ? '1 : PeriodW'(1) << (6'd6 + 6'(timeout));
   endfunction
 
-  function automatic logic [PeriodW-1:0] lesser(logic [PeriodW-1:0] a, logic [PeriodW-1:0] b);
-    return (a < b) ? a : b;
-  endfunction
+  logic [23:0]        mark_psn_q;
+  logic [31:0]        known_row_q;
+  logic               known_now_q;
+  logic               open_q, same_psn_q, same_gen_q, same_pass_q;
+  logic [27:0]        rnr_cycles_q;
+  logic [StampW-1:0]  beyond_time_q;           // bits of a time that is over
+  logic               away_q, piped_q, gone_q, empty_q;
+  logic [EpochW-1:0]  mark_q, beyond;
+  logic [StampW-1:0]  elapsed_q, since_left;
+  logic [PeriodW-1:0] span_q;                  // how long the scanner may sleep for this QP
+  logic               waits, changed, fresh;
+  logic               waits_q, fresh_q, redo_q, expired_q, overdue_q, aged_q, fire_q, own_we_q;
+  phase_e             phase;
+
+  always_ff @(posedge clk_i) begin
+    if (stage_q[Read]) begin
+      ctx_q       <= ctx;
+      st_q        <= st;
+      own_q       <= own;
+      newest_q    <= made;
+      mark_psn_q  <= mark_psn_i;
+      known_now_q <= known_row_q[qpn[4:0]];
+    end
+    if (mark_en_o) known_row_q <= known_q[{qpn[QpW-1:5], 5'd0} +: 32];
+    ended_q <= (ended_q && !mark_en_o) || (ctx_we_i && !ctx_i.live && wr_qpn_i == qpn);
+    begun_q <= (begun_q && !mark_en_o) || (ctx_we_i && ctx_i.live && wr_qpn_i == qpn);
+  end
+
+  // Ask.
+  assign lane_ask_o = ctx_q.lane;
+
+  always_ff @(posedge clk_i) begin
+    open_q       <= st_q.una_psn != mark_psn_q;
+    same_psn_q   <= own_q.una_psn == st_q.una_psn;
+    same_gen_q   <= own_q.gen == st_q.gen;
+    same_pass_q  <= newest_q.pass == own_q.pass;
+    rnr_cycles_q <= RnrCycles[st_q.rnr_code];
+    // 4.096 us are 1024 cycles.
+    for (int unsigned b = 0; b < StampW; b++) beyond_time_q[b] <= b >= 10 && 32'(ctx_q.timeout) <= b - 10;
+  end
+
+  // Look. The epoch is compared modulo 2^16: one that has gone round in between only costs a further visit.
+  assign behind     = newest_q.serial - left_q;
+  assign beyond     = lane_age_i.epoch - own_q.mark - EpochW'(1);
+  assign since_left = now_i[StampW-1:0] - left_at_q;
+
+  always_ff @(posedge clk_i) begin
+    if (stage_q[Look]) begin   // at rest nothing follows the time
+      waiting_q <= ctx_q.live && !st_q.dead && (st_q.rnr_wait || open_q);
+      away_q    <= !behind[SerialW-1];
+      piped_q   <= since_left >= StampW'(PipeCycles);   // all that has left the gather is in its ring
+      gone_q    <= lane_age_i.empty || !beyond[EpochW-1];
+      empty_q   <= lane_age_i.empty;
+      mark_q    <= lane_age_i.mark;
+      elapsed_q <= now_i[StampW-1:0] - own_q.stamp;
+      span_q    <= st_q.rnr_wait ? PeriodW'(rnr_cycles_q[27:4]) : sixteenth(ctx_q.timeout);
+    end
+  end
+
+  // Weigh. Timeout 0 never fires (REL-6, REL-7).
+  assign waits   = waiting_q && (st_q.rnr_wait || ctx_q.timeout != '0);
+  assign changed = !waits || !known_now_q || ended_q || !same_psn_q;
+  assign fresh   = changed || !same_gen_q;
+
+  always_ff @(posedge clk_i) begin
+    waits_q   <= waits;
+    fresh_q   <= fresh;
+    redo_q    <= known_now_q && same_pass_q && (!same_gen_q || own_q.phase == PhRedo);
+    expired_q <= st_q.rnr_wait ? elapsed_q >= StampW'(rnr_cycles_q) : (elapsed_q & beyond_time_q) != '0;
+    overdue_q <= !fresh && (elapsed_q & (beyond_time_q << 1)) != '0;
+    aged_q    <= elapsed_q >= StampW'(PipeCycles);
+  end
+
+  // Judge. A RNR wait is for the peer: nothing of the QP is under way to it.
+  always_comb begin
+    if (st_q.rnr_wait) phase = PhWire;
+    else if (redo_q) phase = overdue_q ? PhWire : PhRedo;
+    else if (away_q) phase = PhAway;
+    else if (fresh_q || own_q.phase inside {PhRedo, PhAway}) phase = !piped_q ? PhPipe : empty_q ? PhWire : PhRing;
+    else if (own_q.phase == PhPipe && aged_q) phase = empty_q ? PhWire : PhRing;
+    else if (own_q.phase == PhRing && (gone_q || overdue_q)) phase = PhWire;
+    else phase = own_q.phase;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (stage_q[Judge]) begin
+      fire_q    <= !fresh_q && phase == PhWire && own_q.phase == PhWire && expired_q;
+      own_we_q  <= fresh_q || phase != own_q.phase;
+      own_new_q <= '{phase: phase, pass: (phase == PhRedo) ? own_q.pass : newest_q.pass, mark: mark_q, gen: st_q.gen,
+                     una_psn: st_q.una_psn, stamp: now_i[StampW-1:0]};
+    end
+  end
+
+  // Act.
+  assign msg_valid_o = stage_q[Act] && fire_q;
+  assign {msg_o.syndrome, msg_o.status, msg_o.wqe_index} = timer_tag(st_q.gen, st_q.una_psn);
+  assign msg_o.kind  = st_q.rnr_wait ? MsgRnrDone : MsgTimeout;
+  assign msg_o.qpn   = qpn;
+  assign step        = stage_q[Act] && (!fire_q || msg_ready_i);
+  assign own_we      = step && (own_we_q || fire_q);
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) stage_q <= '0;
+    else stage_q <= {stage_q[Judge] || (stage_q[Act] && !step), stage_q[Judge-1:0], mark_en_o};
+  end
+
+  // ---- How long to sleep -----------------------------------------------------------------------------
+  // A mark is written eight cycles after its strobe at most; and so long takes a visit that has nothing to tell.
+  localparam int unsigned RecentCycles = 8 + Stages;
+
+  // How long is what somebody asks for who comes between two sweeps: told and peeked at, the lesser one, when that is.
+  logic                    wrap, rnr_new, ended, again, again_q, any_q, peek, peek_q, told_q, wish_q, sum_q;
+  logic [RecentCycles-1:0] recent_q;        // strobes
+  logic [4:0]              told_timeout_q, wish_timeout_q;
+  logic [63:0]             sum_at_q;
+  logic [PeriodW-1:0]      least_q;         // of a sweep
 
   assign recent  = wake_i || recent_q != '0;
   assign wrap    = scan && done;
   assign rnr_new = st_we_i && st_i.rnr_wait && !st_i.dead;
-  assign again   = again_q || rnr_new || recent || asked != '1;   // somebody may have come behind the scanner
+  assign ended   = active_q && ((ctx_we_i && !ctx_i.live) || (st_we_i && st_i.dead));
+  assign peek    = peek_q && ctx.timeout != '0;
+  assign pending = told_q || peek_q || wish_q || sum_q;
+  assign again   = again_q || rnr_new || recent || pending;   // somebody may have come behind the scanner
   assign due     = sleep_q && now_i >= at_q;
 
-  always_comb begin
-    asked = '1;
-    if (ctx_we_i && ctx_i.live) asked = sixteenth(ctx_i.timeout);
-    else if (ended_q) asked = sixteenth(5'd1);
-    if (peek_q) asked = lesser(asked, sixteenth(ctx.timeout));
+  always_ff @(posedge clk_i) begin
+    told_timeout_q <= ended ? 5'd1 : ctx_i.timeout;   // 1: the shortest
+    wish_timeout_q <= (peek && !(told_q && told_timeout_q < ctx.timeout)) ? ctx.timeout : told_timeout_q;
+    if (wish_q) sum_at_q <= now_i + 64'(sixteenth(wish_timeout_q));
   end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       known_q <= '0;
     end else begin
-      if (step) known_q[qpn] <= waits_q;
+      if (step) known_q[qpn] <= waits_q && !ended_q;
       // Every new life begins so; a change in mid-life lets the timer run on.
       if (ctx_we_i && !ctx_i.live) known_q[wr_qpn_i] <= 1'b0;
     end
@@ -296,29 +361,26 @@ module hca_timers
       sleep_q  <= 1'b0;
       any_q    <= 1'b0;
       again_q  <= 1'b0;
-      ask_q    <= 1'b0;
-      look_q   <= 1'b0;
-      act_q    <= 1'b0;
       peek_q   <= 1'b0;
-      ended_q  <= 1'b0;
+      told_q   <= 1'b0;
+      wish_q   <= 1'b0;
+      sum_q    <= 1'b0;
       recent_q <= '0;
       least_q  <= '1;
     end else begin
-      recent_q <= {recent_q[MarkCycles-2:0], wake_i};
+      recent_q <= {recent_q[RecentCycles-2:0], wake_i};
       peek_q   <= wake_i && !scan;
-      ended_q  <= active_q && ((ctx_we_i && !ctx_i.live) || (st_we_i && st_i.dead));
-      ask_q    <= mark_en_o;
-      look_q   <= ask_q;
-      act_q    <= look_q || (act_q && !step);
+      told_q   <= ended || (ctx_we_i && ctx_i.live && ctx_i.timeout != '0);
+      wish_q   <= told_q || peek;
+      sum_q    <= wish_q;
       any_q    <= scan && !wrap && (any_q || (step && waits_q));
       again_q  <= scan && !wrap && again;
       if (!scan) begin
-        active_q <= active_q || rnr_new || asked != '1;
-        sleep_q  <= !rnr_new && !due && (active_q || asked != '1);
+        active_q <= active_q || rnr_new || sum_q;
+        sleep_q  <= !rnr_new && !due && (active_q || sum_q);
         least_q  <= '1;
       end else begin
-        if (step && waits_q && !st.rnr_wait) least_q <= lesser(least_q, sixteenth(ctx.timeout));
-        if (step && waits_q && st.rnr_wait) least_q <= lesser(least_q, PeriodW'(rnr_cycles[27:4]));
+        if (step && waits_q && span_q < least_q) least_q <= span_q;
         if (wrap) begin
           active_q <= any_q || again;
           sleep_q  <= any_q || again;
@@ -328,8 +390,8 @@ module hca_timers
   end
 
   always_ff @(posedge clk_i) begin
-    if (wrap) at_q <= again ? now_i : now_i + 64'(lesser(least_q, asked));
-    else if (asked != '1 && (!active_q || now_i + 64'(asked) < at_q)) at_q <= now_i + 64'(asked);
+    if (wrap) at_q <= again ? now_i : now_i + 64'(least_q);
+    else if (sum_q && (!active_q || sum_at_q < at_q)) at_q <= sum_at_q;
   end
 
 endmodule
