@@ -1,5 +1,6 @@
 // A set of QPs and a walk through it, in the order of their numbers: one member per turn, three cycles from a turn's
-// end to the next member of its row of 32, six to one of another row. Who is added behind the walk, or in the cycle before
+// end to the next member of its row of 32, six to one of another row. Who is added behind the walk, or in the cycle
+// before
 // the walk comes by, is met by the next one.
 module hca_qp_set
   import hca_pkg::*;
