@@ -14,21 +14,13 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 
+#include "statements.h"
+
 #define SELF "10.0.0.1"
 #define CONSUMER 28 // reason of a rejection
 #define OPTIONS 35
 #define NO_SERVICE 8
 
-static int wrong, asked;
-
-#define HOLDS(statement, condition) \
-	do { \
-		asked++; \
-		if (!(condition)) { \
-			wrong++; \
-			printf("WRONG %s, line %d: %s (errno %d)\n", statement, __LINE__, #condition, errno); \
-		} \
-	} while (0)
 #define FAILS(statement, error, call) HOLDS(statement, (errno = 0, (call) == -1 && errno == (error)))
 
 struct side {

@@ -9,18 +9,10 @@
 #include <unistd.h>
 #include <infiniband/verbs.h>
 
+#include "statements.h"
+
 #define ABSENT(error) ((error) == EOPNOTSUPP || (error) == ENOSYS)
 
-static int wrong, asked;
-
-#define HOLDS(statement, condition) \
-	do { \
-		asked++; \
-		if (!(condition)) { \
-			wrong++; \
-			printf("WRONG %s, line %d: %s (errno %d)\n", statement, __LINE__, #condition, errno); \
-		} \
-	} while (0)
 #define NONE(statement, call)    HOLDS(statement, (errno = 0, (call) == NULL) && ABSENT(errno))
 #define REFUSED(statement, call) HOLDS(statement, ABSENT(call))
 

@@ -9,7 +9,7 @@ use common::{BASES, BOTH_LINKS, LIMIT_NS, LOCAL_AND_REMOTE, rooms};
 use hca_cosim::line_of;
 use hca_dev::DmaBuf;
 use hca_link::{FaultSpec, LinkKind};
-use hca_system_tests::{Dev, Place, Rig, RigConfig, Rng, connect, path};
+use hca_system_tests::{Dev, Node, Place, Rig, RigConfig, Rng, connect, path};
 use hca_verbs::{ConnectOptions, Mr, Mtu, QpCap, RawQp, RecvWr, SendFlags, SendOp, SendWr, WcStatus, WrData};
 
 /// Of each function; RC has half of them.
@@ -210,6 +210,102 @@ fn resting_qps_are_destroyed() {
     bench.check_memory();
     (0..6).for_each(|_| bench.add_pair());
     bench.round(1);
+}
+
+/// Function 1 of both cards: QPs of each, and memory that they share.
+struct Beside {
+    nodes: [Node; 2],
+    bufs: [DmaBuf; 2],
+    mrs: [Mr<Dev>; 2],
+    pairs: Vec<[RawQp<Dev>; 2]>,
+}
+
+impl Beside {
+    fn new(rig: &Rig, pairs: usize) -> Self {
+        let nodes =
+            [0, 1].map(|card: usize| Node::open(rig.sim.device(rig.cards[card], 1).unwrap(), 64).unwrap());
+        let [a, b] = [0, 1].map(|card: usize| {
+            let buf = nodes[card].alloc(pairs * PART).unwrap();
+            (0..pairs)
+                .for_each(|part| buf.write_bytes(part * PART, &[part as u8 + 1 + 100 * card as u8; PART]));
+            let mr = nodes[card]
+                .register(&buf, Place::whole(&buf, LOCAL_AND_REMOTE, BASES[card]))
+                .unwrap();
+            (buf, mr)
+        });
+        let pairs = (0..pairs).map(|_| {
+            let mut qps = [0, 1].map(|card: usize| nodes[card].create_qp(cap(), false).unwrap());
+            connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+            qps
+        });
+        let pairs = pairs.collect();
+        Self {
+            nodes,
+            bufs: [a.0, b.0],
+            mrs: [a.1, b.1],
+            pairs,
+        }
+    }
+
+    /// Every QP of card 0 a WRITE, all at once.
+    fn post(&mut self) {
+        for (part, pair) in self.pairs.iter_mut().enumerate() {
+            let sges = [self.mrs[0].sge((part * PART) as u64, PART as u32)];
+            let op = SendOp::RdmaWrite {
+                remote_addr: self.mrs[1].addr() + (part * PART) as u64,
+                rkey: self.mrs[1].rkey(),
+            };
+            let wr = SendWr {
+                wr_id: part as u64,
+                op,
+                flags: SendFlags::SIGNALED,
+                data: WrData::Sges(&sges),
+            };
+            pair[0].post_send(&[wr]).unwrap();
+        }
+    }
+
+    fn wait(&self, rig: &Rig) {
+        let end_ns = rig.now_ns() + LIMIT_NS;
+        let mut parts = HashSet::new();
+        while parts.len() < self.pairs.len() {
+            if let Some(wc) = self.nodes[0].poll().unwrap() {
+                assert_eq!(wc.status, WcStatus::Success, "{wc:?}");
+                assert!(parts.insert(wc.wr_id), "{wc:?} came twice");
+            }
+            assert!(rig.now_ns() < end_ns, "{} of {}", parts.len(), self.pairs.len());
+        }
+        for part in 0..self.pairs.len() {
+            let mut found = [0; PART];
+            self.bufs[1].read_bytes(part * PART, &mut found);
+            assert!(found == [part as u8 + 1; PART], "part {part}");
+        }
+    }
+}
+
+/// The processes at both ends die amid the misses of their QPs, and leave their functions as they were: the next ones
+/// find all lines and all numbers free, and QPs of another function never notice (design.md 9.2, quotas).
+#[test]
+fn a_function_is_reset_amid_misses() {
+    const PAIRS: usize = 12;
+    for link in BOTH_LINKS {
+        let mut bench = Bench::new(5, link, 6, FaultSpec::default());
+        let mut turn = 0;
+        for run_cycles in [0, 3_000, 20_000, 90_000] {
+            let mut dies = Beside::new(&bench.rig, PAIRS);
+            dies.post();
+            bench.rig.run(run_cycles);
+            // Nobody takes anything back: the next one to open the function resets it.
+            std::mem::forget(dies);
+            bench.round(turn);
+            turn += 1;
+            let mut next = Beside::new(&bench.rig, PAIRS);
+            next.post();
+            bench.round(turn);
+            turn += 1;
+            next.wait(&bench.rig);
+        }
+    }
 }
 
 /// A function has no more QPs than it says, and the last of them works as the first.
