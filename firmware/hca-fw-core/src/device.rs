@@ -58,6 +58,7 @@ impl Control {
         };
         d.set_device_cap_flags(
             raw | device_cap::BAD_PKEY_CNTR
+                | device_cap::BAD_QKEY_CNTR
                 | device_cap::UD_AV_PORT_ENFORCE
                 | device_cap::CURR_QP_STATE_MOD
                 | device_cap::RC_RNR_NAK_GEN

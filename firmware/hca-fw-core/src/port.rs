@@ -402,7 +402,9 @@ impl Control {
             .into(),
         );
         out.set_mac(p.identity.mac);
-        out.set_bad_pkey_cntr(u32::try_from(hal.counter(at as u8, PKEY_VIOLATIONS)).unwrap_or(u32::MAX));
+        let mut counted = |index| u32::try_from(hal.counter(at as u8, index)).unwrap_or(u32::MAX);
+        out.set_bad_pkey_cntr(counted(PKEY_VIOLATIONS));
+        out.set_qkey_viol_cntr(counted(QKEY_VIOLATIONS));
         Ok(out)
     }
 

@@ -472,6 +472,11 @@ fn key_23_wrong_keys_are_told_of() {
     assert_eq!(told[74 + 15..74 + 18], victim.qp_num().to_be_bytes()[1..]);
     repress(&rig, &mut smi, &told, 0);
     assert_eq!(smi.receive(&rig, 0, TRAP_NS), None, "it has been heard");
+    let counted = |card: usize| {
+        let port = rig.nodes[card].context.query_port(1).unwrap();
+        (port.bad_pkey_cntr(), port.qkey_viol_cntr())
+    };
+    assert_eq!((counted(0), counted(1)), ((0, 0), (0, 1)), "V-35");
     // Another partition there.
     let mut keys = directed(SET, PKEY_TABLE, 0, 1);
     keys[64..66].copy_from_slice(&0x8001_u16.to_be_bytes());
