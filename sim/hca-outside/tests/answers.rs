@@ -57,15 +57,19 @@ impl Bench {
 
     /// Waits until a frame sent last has been dealt with, and says what was counted.
     fn settle(&mut self) -> WireCounts {
-        self.send(&roce4(&[10, 0, 0, 9], &[10, 0, 0, 1]));
-        self.reaches_the_card();
+        let last = roce4(&[10, 0, 0, 9], &[10, 0, 0, 1]);
+        self.send(&last);
+        while self.next_at_the_card() != last {}
         self.wire.stats().counts()
     }
 
-    /// Waits for a frame that does.
-    fn reaches_the_card(&mut self) {
-        while self.wire.take().is_none() {
-            self.arrivals.recv_timeout(PATIENCE).unwrap();
+    /// Waits for a frame that reaches the card.
+    fn next_at_the_card(&mut self) -> Vec<u8> {
+        loop {
+            match self.wire.take() {
+                Some(frame) => return frame,
+                None => self.arrivals.recv_timeout(PATIENCE).unwrap(),
+            }
         }
     }
 
@@ -328,7 +332,7 @@ fn the_card_gets_no_malformed_frames() {
         packet6[..2].copy_from_slice(&(0x6000 | u16::from(tos) << 4).to_be_bytes());
         for (ethertype, packet) in [(0x0800, packet4), (0x86dd, packet6)] {
             bench.send(&ethernet(OWN, PEER, ethertype, &packet));
-            bench.reaches_the_card();
+            bench.next_at_the_card();
         }
     }
     let counts = bench.settle();
