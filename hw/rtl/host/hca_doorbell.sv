@@ -64,11 +64,22 @@ module hca_doorbell
   logic [7:0]  func_q;
   logic [11:0] addr_q;
   logic [63:0] data_q;
-  logic        strb_all_q, strb_low_q;
+  // Which doorbell it is, as far as the write says: whole, and of an object that there can be.
+  logic        on_sq_q, on_rq_q, on_cq_q, on_eq_q, on_srq_q, on_admin_q;
 
   // ---- Accept ------------------------------------------------------------------------------------
-  logic      accept, is_db;
-  qp_owner_t owner, owner_new;
+  logic          accept, is_db;
+  qp_owner_t     owner, owner_new;
+  cq_doorbell_t  in_cq;
+  eq_doorbell_t  in_eq;
+  srq_doorbell_t in_srq;
+
+  assign in_cq  = mmio_wr_data_i;
+  assign in_eq  = mmio_wr_data_i;
+  assign in_srq = mmio_wr_data_i;
+
+  logic unused_in;
+  assign unused_in = ^{in_cq, in_eq, in_srq};
 
   assign is_db           = mmio_wr_addr_i[15:12] == 4'(DoorbellPageOffset >> 12);
   assign mmio_wr_ready_o = state_q == StIdle || !is_db;
@@ -94,13 +105,22 @@ module hca_doorbell
     .rdata_o(owner)
   );
 
+  logic        whole;
+  logic [11:0] in_addr;
+  assign whole   = &mmio_wr_strb_i;
+  assign in_addr = mmio_wr_addr_i[11:0];
+
   always_ff @(posedge clk_i) begin
     if (accept) begin
       func_q     <= mmio_wr_func_i;
-      addr_q     <= mmio_wr_addr_i[11:0];
+      addr_q     <= in_addr;
       data_q     <= mmio_wr_data_i;
-      strb_all_q <= &mmio_wr_strb_i;
-      strb_low_q <= &mmio_wr_strb_i[1:0];
+      on_sq_q    <= in_addr == 12'(SqDoorbellOffset) && whole;
+      on_rq_q    <= in_addr == 12'(RqDoorbellOffset) && whole;
+      on_cq_q    <= in_addr == 12'(CqDoorbellOffset) && whole && in_cq.cqn[23:CqW] == '0;
+      on_eq_q    <= in_addr == 12'(EqDoorbellOffset) && whole && in_eq.eqn[7:EqW] == '0;
+      on_srq_q   <= in_addr == 12'(SrqDoorbellOffset) && whole && in_srq.srqn[23:SrqW] == '0;
+      on_admin_q <= in_addr == 12'(AdminDoorbellOffset) && &mmio_wr_strb_i[1:0] && mmio_wr_func_i < 8'(NumFuncs);
     end
   end
 
@@ -122,7 +142,7 @@ module hca_doorbell
   eq_doorbell_t    eq_word;
   srq_doorbell_t   srq_word;
   logic            is_sq, is_rq, is_cq, is_eq, is_srq, is_admin;
-  logic            qp_ok, sq_ok, bad, pass_done, to_flush, missed, miss_ready;
+  logic            same, mine, on_sq, on_rq, bad, pass_done, to_flush, missed, miss_ready;
   logic            unused_words;
 
   assign qp_word = data_q;  // both QP doorbells have this layout
@@ -131,19 +151,20 @@ module hca_doorbell
   assign srq_word = data_q;
   assign unused_words = ^{qp_word, cq_word, eq_word, srq_word};
 
-  assign qp_ok = strb_all_q && !owner.shut && (qp_word.qpn[23:QpW] == owner.gen) && (owner.func == func_q)
-                 && (owner.state != QpsReset);
-  assign sq_ok = qp_ok && (owner.state >= QpsRts) && (owner.state <= QpsErr);
+  // What the row and the write have in common comes last, and everything else is ready by then.
+  assign same  = qp_word.qpn[23:QpW] == owner.gen && !owner.shut;
+  assign mine  = same && owner.func == func_q;
+  assign on_rq = on_rq_q && owner.state != QpsReset;
+  assign on_sq = on_sq_q && owner.state >= QpsRts && owner.state <= QpsErr;
 
-  assign is_sq    = (addr_q == 12'(SqDoorbellOffset)) && sq_ok;
-  assign is_rq    = (addr_q == 12'(RqDoorbellOffset)) && qp_ok;
-  assign is_cq    = (addr_q == 12'(CqDoorbellOffset)) && strb_all_q && (cq_word.cqn[23:CqW] == '0);
-  assign is_eq    = (addr_q == 12'(EqDoorbellOffset)) && strb_all_q && (eq_word.eqn[7:EqW] == '0);
-  assign is_srq   = (addr_q == 12'(SrqDoorbellOffset)) && strb_all_q && (srq_word.srqn[23:SrqW] == '0);
-  assign is_admin = (addr_q == 12'(AdminDoorbellOffset)) && strb_low_q && (func_q < 8'(NumFuncs));
+  assign is_sq    = on_sq && mine;
+  assign is_rq    = on_rq && mine;
+  assign is_cq    = on_cq_q;
+  assign is_eq    = on_eq_q;
+  assign is_srq   = on_srq_q;
+  assign is_admin = on_admin_q;
   // A QP that has not the row now: firmware knows whether there is one, and keeps the index for it.
-  assign missed   = (addr_q == 12'(SqDoorbellOffset) || addr_q == 12'(RqDoorbellOffset)) && strb_all_q
-                    && owner.shared && (qp_word.qpn[23:QpW] != owner.gen || owner.shut);
+  assign missed   = (on_sq_q || on_rq_q) && owner.shared && !same;
   assign bad      = !(is_sq || is_rq || is_cq || is_eq || is_srq || is_admin || missed);
 
   assign sq_db_valid_o = (state_q == StPass) && is_sq;
@@ -164,11 +185,9 @@ module hca_doorbell
                    wqe_index: qp_word.producer_index, status: 8'd0, syndrome: 8'd0};
 
   assign pass_done = (state_q == StPass)
-                     && (bad || is_admin || (missed && miss_ready) || (is_sq && sq_db_ready_i)
-                         || (is_rq && rq_db_ready_i)
-                         || (is_cq && cq_db_ready_i) || (is_eq && eq_db_ready_i)
-                         || (is_srq && srq_db_ready_i));
-  assign to_flush  = ((is_sq || is_rq) && (owner.state == QpsErr)) || (is_sq && (owner.state == QpsSqe));
+                     && !((is_sq && !sq_db_ready_i) || (is_rq && !rq_db_ready_i) || (is_cq && !cq_db_ready_i)
+                          || (is_eq && !eq_db_ready_i) || (is_srq && !srq_db_ready_i) || (missed && !miss_ready));
+  assign to_flush  = mine && (((on_sq || on_rq) && owner.state == QpsErr) || (on_sq && owner.state == QpsSqe));
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -195,14 +214,18 @@ module hca_doorbell
   logic [NumFuncs-1:0][15:0] admin_pi_q;
   hw_event_t                bad_ev_q, pick, ev_q;
   hw_event_t                miss, miss_head;
-  logic                     ev_valid_q, ev_load, take_admin, take_bad, miss_valid;
+  logic                     ev_valid_q, ev_load, take_admin, bad_q, miss_valid;
   logic [Slots-1:0]         waiting;
   logic [SlotW-1:0]         slot;
 
-  assign take_admin = pass_done && is_admin;
-  assign take_bad   = pass_done && bad;
+  assign take_admin = state_q == StPass && is_admin;
+  // A cycle later: what has been latched of the doorbell still stands.
+  always_ff @(posedge clk_i) begin
+    if (rst_i) bad_q <= 1'b0;
+    else bad_q <= state_q == StPass && bad;
+  end
   assign miss       = '{kind: HwEventLineMiss, func: func_q, reserved0: '0, id: 32'(qp_word.qpn),
-                        cause: {15'd0, addr_q == 12'(SqDoorbellOffset), qp_word.producer_index}};
+                        cause: {15'd0, on_sq_q, qp_word.producer_index}};
   assign waiting    = {miss_valid, pending_q[NumFuncs:0]};
   assign ev_load    = (waiting != '0) && (!ev_valid_q || ev_ready_i);
 
@@ -237,7 +260,7 @@ module hca_doorbell
     pending_d = pending_q;
     if (ev_load) pending_d = pending_d & ~grant;
     if (take_admin) pending_d[SlotW'(func_q)] = 1'b1;
-    if (take_bad) pending_d[NumFuncs] = 1'b1;
+    if (bad_q) pending_d[NumFuncs] = 1'b1;
   end
 
   always_ff @(posedge clk_i) begin
@@ -249,14 +272,14 @@ module hca_doorbell
       pending_q <= pending_d;
       if (ev_load) ev_valid_q <= 1'b1;
       else if (ev_ready_i) ev_valid_q <= 1'b0;
-      if (take_bad) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
+      if (bad_q) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (ev_load) ev_q <= pick;
     if (take_admin) admin_pi_q[func_q[FuncIdxW-1:0]] <= data_q[15:0];
-    if (take_bad && !pending_q[NumFuncs]) begin
+    if (bad_q && !pending_q[NumFuncs]) begin
       bad_ev_q <= '{cause: 32'(addr_q), id: 32'(qp_word.qpn), reserved0: 16'd0, func: func_q,
                     kind: HwEventBadDoorbell};
     end

@@ -23,7 +23,8 @@ module hca_frame_sums
   // Stage 1: the beat and, with the first one, what its headers say.
   logic        s1_valid_q, s1_first_q, s1_last_q;
   beat_t       s1_data_q;
-  logic [12:0] base_q, s1_base_q;         // bytes before the beat
+  logic [12:0] base_q;                    // bytes before the beat
+  logic [6:0]  s1_beat_q;                 // its number: all but the last are full
   logic        vlan, ip, l4, is_udp;
   logic        vlan_q, ip_q, l4_q, udp_q;
   logic [15:0] l4_len_q;
@@ -47,7 +48,7 @@ module hca_frame_sums
       s1_first_q <= first_i;
       s1_last_q  <= last_i;
       s1_data_q  <= data_i & ~({DataW{1'b1}} << {len_i, 3'b000});
-      s1_base_q  <= first_i ? '0 : base_q;
+      s1_beat_q  <= first_i ? '0 : base_q[12:6];
       base_q     <= (first_i ? 13'd0 : base_q) + 13'(len_i);
       if (first_i) begin
         vlan_q   <= vlan;
@@ -69,12 +70,12 @@ module hca_frame_sums
   logic [5:0]   l4_off;
   logic [6:0]   field;
   logic [6:0]   ends;
-  logic [15:0]  behind;   // from the beat's beginning to where the IP packet ends
+  logic [9:0]   beat;
 
   assign l4_off = vlan_q ? 6'd38 : 6'd34;
   assign field  = 7'(l4_off) + (udp_q ? 7'd6 : 7'd16);
-  assign behind = end_q - 16'(s1_base_q);
-  assign ends   = (end_q <= 16'(s1_base_q)) ? 7'd0 : (behind > 16'd64) ? 7'd64 : behind[6:0];
+  assign beat   = 10'(s1_beat_q);
+  assign ends   = (end_q[15:6] < beat) ? 7'd0 : (end_q[15:6] > beat) ? 7'd64 : {1'b0, end_q[5:0]};
 
   always_comb begin
     counted = s1_data_q & ~({DataW{1'b1}} << {ends, 3'b000});

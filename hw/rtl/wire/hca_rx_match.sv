@@ -39,18 +39,33 @@ module hca_rx_match
 
   // Stage 1: the first beat. What is not of the frame is 0.
   logic             s1_go_q, s2_go_q, s3_go_q, s4_go_q;
-  beat_t            head_q;
+  logic             in_vlan, vlan_q;
+  beat_t            in_data;
+  logic [8*ShortHead-17:0] macs_q;
+  logic [15:0]      tag_q, type_q;
+  logic [8*50-1:0]  net_q;   // behind the Ethernet header
   logic [PortW-1:0] s1_port_q, s2_port_q;
-  // Stage 2: the key. Stage 3: matches. Stage 4: those that yield to none. Stage 5: they hold.
+  // Stage 2: the key. Stage 3: matches of each part. Stage 4: matches. Stage 5: those that yield to none, which hold.
+  localparam int unsigned Parts = 8, PartW = $bits(rule_key_t) / Parts;
   rule_key_t        key, key_q;
-  logic [Rules-1:0] match_q, has_q, rules_out_q;
+  logic [Rules-1:0][Parts-1:0] part_q;
+  logic [Rules-1:0] there_q, match_q, rules_out_q;
+
+  assign in_data = beat_i.data & ~({DataW{1'b1}} << {beat_i.len_bytes, 3'b000});
+  assign in_vlan = swap16(in_data[8*12 +: 16]) == 16'(EthertypeVlan);
 
   always_ff @(posedge clk_i) begin
     s1_go_q <= valid_i && beat_i.last;
     s2_go_q <= s1_go_q;
     s3_go_q <= s2_go_q;
     s4_go_q <= s3_go_q;
-    if (valid_i && beat_i.first) head_q <= beat_i.data & ~({DataW{1'b1}} << {beat_i.len_bytes, 3'b000});
+    if (valid_i && beat_i.first) begin
+      macs_q <= in_data[95:0];
+      vlan_q <= in_vlan;
+      tag_q  <= in_vlan ? in_data[8*14 +: 16] : '0;
+      type_q <= in_vlan ? in_data[8*16 +: 16] : in_data[8*12 +: 16];
+      net_q  <= (8*50)'(in_vlan ? in_data[511:8*(ShortHead+4)] : in_data[511:8*ShortHead]);
+    end
     if (valid_i && beat_i.last) s1_port_q <= beat_i.port;
   end
 
@@ -92,25 +107,28 @@ module hca_rx_match
 
   always_comb begin
     key            = '0;
-    key.dmac       = head_q[47:0];
-    key.smac       = head_q[95:48];
-    key.has_vlan   = swap16(head_q[8*12 +: 16]) == 16'(EthertypeVlan);
-    key.vlan       = key.has_vlan ? head_q[8*14 +: 16] : '0;
-    key.ether_type = key.has_vlan ? head_q[8*16 +: 16] : head_q[8*12 +: 16];
-    key            = net_key(key, (8*50)'(key.has_vlan ? head_q[511:8*(ShortHead+4)] : head_q[511:8*ShortHead]));
+    key.dmac       = macs_q[47:0];
+    key.smac       = macs_q[95:48];
+    key.has_vlan   = vlan_q;
+    key.vlan       = tag_q;
+    key.ether_type = type_q;
+    key            = net_key(key, net_q);
   end
 
   always_ff @(posedge clk_i) begin
     if (s1_go_q) {key_q, s2_port_q} <= {key, s1_port_q};
-    if (s2_go_q) begin
-      for (int unsigned i = 0; i < Rules; i++) begin
-        match_q[i] <= rules_q[i].valid && rules_q[i].port == s2_port_q && (key_q & rules_q[i].mask) == rules_q[i].value;
+    for (int unsigned i = 0; i < Rules; i++) begin
+      if (s2_go_q) begin
+        // With the same row as the parts: one that is written meanwhile must not borrow the matches of an empty one.
+        there_q[i] <= rules_q[i].valid && rules_q[i].port == s2_port_q;
+        for (int unsigned j = 0; j < Parts; j++) begin
+          part_q[i][j] <= (key_q[PartW*j +: PartW] & rules_q[i].mask[PartW*j +: PartW])
+                          == rules_q[i].value[PartW*j +: PartW];
+        end
       end
+      if (s3_go_q) match_q[i] <= (&part_q[i]) && there_q[i];
+      if (s4_go_q) rules_out_q[i] <= match_q[i] && (match_q & rules_q[i].yields) == '0;
     end
-    if (s3_go_q) begin
-      for (int unsigned i = 0; i < Rules; i++) has_q[i] <= match_q[i] && (match_q & rules_q[i].yields) == '0;
-    end
-    if (s4_go_q) rules_out_q <= has_q;
   end
 
   assign rules_o = rules_out_q;
