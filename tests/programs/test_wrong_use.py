@@ -16,7 +16,8 @@ LINKS = ["eth", "ib"]
 # Calls that cannot be asked so, and why.
 NO_ARGUMENT = {"rdma_create_event_channel": "takes nothing", "rsocket": "takes numbers alone",
                "rdma_event_str": "takes a number", "rdma_get_devices": "takes no object"}
-NUMBERS_ALONE = {name: "takes a descriptor, which is never NULL" for name in ("rclose", "rfcntl", "rlisten", "rshutdown")}
+NUMBERS_ALONE = {name: "takes a descriptor, which is never NULL"
+                 for name in ("rclose", "rfcntl", "rlisten", "rshutdown")}
 NEEDS_NOTHING = {name: "needs nothing that can run out" for name in (
     "rdma_ack_cm_event", "rdma_disconnect", "rdma_establish", "rdma_event_str", "rdma_get_dst_port",
     "rdma_get_remote_ece", "rdma_get_src_port", "rdma_init_qp_attr", "rdma_notify", "rdma_reject_ece",
