@@ -582,6 +582,19 @@ static void zero_based(void)
 	HOLDS("V-121, V-132", !ibv_destroy_qp(qp) && !ibv_destroy_qp(peer) && !ibv_dereg_mr(from) && !ibv_dereg_mr(to));
 }
 
+// QPS-23: a program that does not know yet that its QP has failed learns it: nothing is modified, and SQE stays.
+static void unaware(void)
+{
+	struct ibv_qp *qp = created(IBV_QPT_UD);
+	struct ibv_qp_attr attr = attributes(S(RTS), S(RTS), 0);
+
+	into(qp, S(SQE));
+	HOLDS("QPS-23", ibv_modify_qp(qp, &attr, STATE | CUR | Q_KEY) == EINVAL && asked_for(qp).qp_state == S(SQE));
+	attr.cur_qp_state = S(SQE);
+	HOLDS("QPS-9, QPS-12", !ibv_modify_qp(qp, &attr, STATE | CUR) && asked_for(qp).qp_state == S(RTS));
+	HOLDS("V-121", !ibv_destroy_qp(qp));
+}
+
 static void keys(void)
 {
 	struct ibv_qp *qp = created(IBV_QPT_RC), *other = created(IBV_QPT_RC);
@@ -659,6 +672,7 @@ int main(void)
 	every_cell();
 	memory();
 	zero_based();
+	unaware();
 	keys();
 	limits();
 	HOLDS("V-132", !ibv_close_xrcd(xrcd) && !ibv_destroy_ah(ah) && !ibv_destroy_cq(cq)
