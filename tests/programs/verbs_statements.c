@@ -113,7 +113,7 @@ static void traffic(void)
 	sends(one, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, memory, 0);
 	wc = next();
 	other = next();
-	HOLDS("V-12 the parent goes on", wc.status == IBV_WC_SUCCESS && other.status == IBV_WC_SUCCESS
+	HOLDS("V-12, MEM-22 the parent goes on", wc.status == IBV_WC_SUCCESS && other.status == IBV_WC_SUCCESS
 		&& !strcmp(memory + 1024, "changed"));
 
 	// Neither is signaled: the first fails at the other side.

@@ -477,7 +477,17 @@ fn registrations() {
     let errno = |options: &MrOptions| bench.pd.reg_mr_with(&bench.buf, options).unwrap_err().errno();
     let ok = MrOptions::new(all_rights());
     assert_eq!(errno(&MrOptions::new(Access::REMOTE_WRITE)), EINVAL);
-    assert_eq!(errno(&MrOptions::new(Access::ZERO_BASED)), EOPNOTSUPP);
+    assert_eq!(errno(&MrOptions::new(Access::ON_DEMAND)), EOPNOTSUPP);
+    // MEM-10: addresses of a zero-based region begin with 0, whatever it is made of.
+    let zero_based = MrOptions::new(Access::ZERO_BASED);
+    assert_eq!(bench.pd.reg_mr_with(&bench.buf, &zero_based).unwrap().addr(), 0);
+    assert_eq!(
+        errno(&MrOptions {
+            addr: Some(8),
+            ..zero_based
+        }),
+        EINVAL
+    );
     assert_eq!(
         errno(&MrOptions {
             length: Some(0),

@@ -145,7 +145,7 @@ impl Control {
     ) -> CmdResult<RegMrResult> {
         let pd = self.own_pd(func, cmd.pd())?;
         let rights = cmd.access();
-        check_rights(rights)?;
+        check_rights(rights, cmd.start())?;
         require_size(cmd.length() >= 1 && cmd.length() <= MAX_MR_BYTES, 0)?;
         require_size(cmd.start().checked_add(cmd.length()).is_some(), 0)?;
         let direct = u32::from(cmd.page_shift()) == DIRECT_PAGE_SHIFT;
@@ -187,8 +187,8 @@ impl Control {
         cmd: &ModifyMrCmd,
     ) -> CmdResult<Rest> {
         let pd = self.own_pd(func, cmd.pd())?;
-        check_rights(cmd.access())?;
         let (row, addr, mut mpt) = self.own_mr(hal, func, cmd.lkey())?;
+        check_rights(cmd.access(), mpt.start())?;
         let before = mpt.pd() as usize;
         mpt.set_pd(cmd.pd());
         mpt.set_access(cmd.access() & GRANTED);
@@ -318,11 +318,14 @@ fn forget<B: Bus>(hal: &mut Hal<B>, index: u32, pages: bool, all: bool) {
     hal.ctx_write(CtxTable::Forget, index, row.as_bytes());
 }
 
-fn check_rights(rights: u32) -> CmdResult {
-    if rights & (access::ZERO_BASED | access::ON_DEMAND) != 0 {
+/// Rights of a region whose addresses begin with `start`.
+fn check_rights(rights: u32, start: u64) -> CmdResult {
+    if rights & access::ON_DEMAND != 0 {
         return Err((AdminStatus::Unsupported, rights));
     }
-    require(rights & !(GRANTED | IGNORED) == 0, rights)?;
+    require(rights & !(GRANTED | IGNORED | access::ZERO_BASED) == 0, rights)?;
+    // MEM-10: a region whose first address is 0 is zero-based; hardware need not know.
+    require(rights & access::ZERO_BASED == 0 || start == 0, rights)?;
     // MEM-8: who lets others write must be allowed to write itself.
     let remote_write = rights & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
     require(!remote_write || rights & access::LOCAL_WRITE != 0, rights)

@@ -43,7 +43,8 @@ pub struct MrOptions {
     pub access: Access,
     /// Translation.
     pub page_size: PageSize,
-    /// First virtual address that work requests and peers use; `None`: the address in this process.
+    /// First virtual address that work requests and peers use; `None`: the address in this process, or 0 of a region
+    /// with ZERO_BASED (MEM-10), which may have no other.
     pub addr: Option<u64>,
     /// First byte of the buffer.
     pub offset: usize,
@@ -213,7 +214,11 @@ fn range_of(addr: u64, iova: u64, len_bytes: usize, options: &MrOptions) -> Resu
     let length = options.length.or(rest);
     match (length, rest) {
         (Some(length), Some(rest)) if length <= rest => Ok(Range {
-            addr: options.addr.unwrap_or(addr.wrapping_add(options.offset as u64)),
+            addr: match options.addr {
+                Some(first) => first,
+                None if options.access.contains(Access::ZERO_BASED) => 0,
+                None => addr.wrapping_add(options.offset as u64),
+            },
             iova: iova + options.offset as u64,
             length: length as u64,
         }),
