@@ -58,7 +58,8 @@ module hca_rx_filter
                    && rxd_i.port == ctx_i.port && !dead_i && rxd_i.kind != RxdEnd;
   assign live    = here && mine;
   assign is_cnp  = rxd_i.opcode == 8'(BthCnp) && rxd_i.payload_bytes == '0 && (ctx_i.is_rc || ctx_i.is_uc);
-  assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut) && rxd_i.kind == RxdQp;
+  assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut)
+                          && rxd_i.kind == RxdQp;
   assign pkey_ok = rxd_i.smp || pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
@@ -76,8 +77,8 @@ module hca_rx_filter
     verdict_o.accept     = live && pkey_ok && source_ok;
     // An acknowledge is not worth a CNP: nobody sends fewer of them.
     verdict_o.marked     = live && pkey_ok && source_ok && rxd_i.marked && !ctx_i.is_ud
-                           && !(ctx_i.is_rc && rxd_i.opcode[4:0] inside {BthRcAcknowledge[4:0],
-                                                                         BthRcAtomicAcknowledge[4:0]});
+                           && !(ctx_i.is_rc
+                                && rxd_i.opcode[4:0] inside {BthRcAcknowledge[4:0], BthRcAtomicAcknowledge[4:0]});
     verdict_o.cnp        = here && is_cnp && pkey_ok && source_ok;
   end
 
