@@ -1,5 +1,5 @@
-// Congestion control of the ports (Ethernet alone; off after reset): marks that come in are answered with CNPs, which go
-// out between acknowledges. Wiring, and the turns of the two. Parts: README.md.
+// Congestion control of the ports (Ethernet alone; off after reset): marks that come in are answered with CNPs, which
+// go out between acknowledges. Wiring, and the turns of the two. Parts: README.md.
 module hca_cc
   import hca_pkg::*;
   import hca_link_pkg::link_wr_t;
