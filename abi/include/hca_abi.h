@@ -144,8 +144,10 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_LINK_ROW_SL2VL 0x80u
 /* Table LINK: link_ctrl. */
 #define HCA_LINK_ROW_CTRL 0x81u
+/* Table LINK: link_congestion. */
+#define HCA_LINK_ROW_CONGESTION 0x82u
 /* Rows of a port that exist. */
-#define HCA_LINK_ROWS 0x82u
+#define HCA_LINK_ROWS 0x83u
 /* Status word: link_status. */
 #define HCA_LINK_WORD_STATE 0x0u
 /* Status word: size of a VL's transmit ring in blocks of 64 bytes. */
@@ -168,6 +170,12 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_LINK_WORD_TX_WAIT 0x70u
 /* First of the error counters, in the order of query_link_errors_result. */
 #define HCA_LINK_WORD_ERRORS 0x80u
+/* Cycles of a tick. */
+#define HCA_CC_TICK_CYCLES 0x40u
+/* A rate of one byte per cycle. */
+#define HCA_CC_RATE_UNIT 0x4000u
+/* A rate of 64 bytes per cycle: as fast as the card is. QPs with this rate are not held. */
+#define HCA_CC_RATE_FULL 0x100000u
 /* The image: code, constants, first values. Loaded by the board, read-only for firmware. */
 #define HCA_SOC_IMAGE_BASE 0x0u
 /* Size of the image's memory. */
@@ -449,6 +457,12 @@ enum hca_pipe_msg_kind {
     HCA_PIPE_MSG_KIND_FLUSH_RQ = 2, /* Complete every receive WQE of the QP with WR_FLUSH_ERR. */
 };
 
+/* What sets the rate of a QP: hca_cc_algorithms. */
+enum hca_cc_algorithm {
+    HCA_CC_ALGORITHM_DCQCN = 0, /* Marks alone: alpha and increases as in DCQCN (Zhu et al., SIGCOMM 2015). */
+    HCA_CC_ALGORITHM_DELAY = 1, /* Round trips alone. */
+};
+
 /* Kinds of rules for received frames: ibv_flow_attr_type. */
 enum hca_rule_kind {
     HCA_RULE_KIND_NORMAL = 0, /* What matches value and mask. */
@@ -530,6 +544,8 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_DEALLOC_XRCD = 45, /* Free an XRC domain: handle_cmd. */
     HCA_ADMIN_OPCODE_CREATE_RULE = 46, /* Frames that match go to a raw QP: create_rule_cmd, handle_result. */
     HCA_ADMIN_OPCODE_DESTROY_RULE = 47, /* They no longer do: handle_cmd. */
+    HCA_ADMIN_OPCODE_SET_CONGESTION = 48, /* Congestion control of a port: congestion_cmd. */
+    HCA_ADMIN_OPCODE_QUERY_CONGESTION = 49, /* The same: query_port_cmd, congestion_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -2041,6 +2057,12 @@ struct hca_query_counters_result {
 #define HCA_QUERY_COUNTERS_RESULT_RETRANSMITTED_PACKETS_BITS 64u
 #define HCA_QUERY_COUNTERS_RESULT_BAD_SOURCES_LSB 1088u
 #define HCA_QUERY_COUNTERS_RESULT_BAD_SOURCES_BITS 64u
+#define HCA_QUERY_COUNTERS_RESULT_NP_ECN_MARKED_ROCE_PACKETS_LSB 1152u
+#define HCA_QUERY_COUNTERS_RESULT_NP_ECN_MARKED_ROCE_PACKETS_BITS 64u
+#define HCA_QUERY_COUNTERS_RESULT_NP_CNP_SENT_LSB 1216u
+#define HCA_QUERY_COUNTERS_RESULT_NP_CNP_SENT_BITS 64u
+#define HCA_QUERY_COUNTERS_RESULT_RP_CNP_HANDLED_LSB 1280u
+#define HCA_QUERY_COUNTERS_RESULT_RP_CNP_HANDLED_BITS 64u
 
 /* Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table. */
 struct hca_link_vl_arb {
@@ -2266,6 +2288,61 @@ struct hca_query_link_errors_result {
 #define HCA_QUERY_LINK_ERRORS_RESULT_LPCRC_ERRORS_BITS 32u
 #define HCA_QUERY_LINK_ERRORS_RESULT_VL_MISMATCH_LSB 480u
 #define HCA_QUERY_LINK_ERRORS_RESULT_VL_MISMATCH_BITS 32u
+
+/* Row LINK_ROW_CONGESTION: notification and reaction on an Ethernet port. Times are in ticks of
+   CC_TICK_CYCLES cycles, rates in CC_RATE_UNIT-ths of a byte per cycle. */
+struct hca_link_congestion {
+    uint8_t bytes[32];
+};
+#define HCA_LINK_CONGESTION_BYTES 32u
+#define HCA_LINK_CONGESTION_ENABLE_LSB 0u
+#define HCA_LINK_CONGESTION_ENABLE_BITS 1u
+#define HCA_LINK_CONGESTION_ALGORITHM_LSB 4u
+#define HCA_LINK_CONGESTION_ALGORITHM_BITS 4u
+#define HCA_LINK_CONGESTION_CNP_DSCP_LSB 8u
+#define HCA_LINK_CONGESTION_CNP_DSCP_BITS 6u
+#define HCA_LINK_CONGESTION_CNP_INTERVAL_LSB 16u
+#define HCA_LINK_CONGESTION_CNP_INTERVAL_BITS 16u
+#define HCA_LINK_CONGESTION_ALPHA_PERIOD_LSB 32u
+#define HCA_LINK_CONGESTION_ALPHA_PERIOD_BITS 16u
+#define HCA_LINK_CONGESTION_RATE_PERIOD_LSB 48u
+#define HCA_LINK_CONGESTION_RATE_PERIOD_BITS 16u
+#define HCA_LINK_CONGESTION_RATE_BYTES_LSB 64u
+#define HCA_LINK_CONGESTION_RATE_BYTES_BITS 24u
+#define HCA_LINK_CONGESTION_ALPHA_SHIFT_LSB 88u
+#define HCA_LINK_CONGESTION_ALPHA_SHIFT_BITS 4u
+#define HCA_LINK_CONGESTION_RECOVERY_STEPS_LSB 96u
+#define HCA_LINK_CONGESTION_RECOVERY_STEPS_BITS 5u
+#define HCA_LINK_CONGESTION_MIN_RATE_LSB 112u
+#define HCA_LINK_CONGESTION_MIN_RATE_BITS 16u
+#define HCA_LINK_CONGESTION_ADDITIVE_LSB 128u
+#define HCA_LINK_CONGESTION_ADDITIVE_BITS 16u
+#define HCA_LINK_CONGESTION_HYPER_LSB 144u
+#define HCA_LINK_CONGESTION_HYPER_BITS 16u
+#define HCA_LINK_CONGESTION_DELAY_TARGET_LSB 160u
+#define HCA_LINK_CONGESTION_DELAY_TARGET_BITS 20u
+#define HCA_LINK_CONGESTION_DELAY_SCALE_LSB 184u
+#define HCA_LINK_CONGESTION_DELAY_SCALE_BITS 5u
+#define HCA_LINK_CONGESTION_DELAY_SHIFT_LSB 192u
+#define HCA_LINK_CONGESTION_DELAY_SHIFT_BITS 4u
+
+/* SET_CONGESTION. */
+struct hca_congestion_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_CONGESTION_CMD_BYTES 248u
+#define HCA_CONGESTION_CMD_PORT_NUM_LSB 0u
+#define HCA_CONGESTION_CMD_PORT_NUM_BITS 8u
+#define HCA_CONGESTION_CMD_ROW_LSB 64u
+#define HCA_CONGESTION_CMD_ROW_BITS 256u
+
+/* Completion body of QUERY_CONGESTION. */
+struct hca_congestion_result {
+    uint8_t bytes[244];
+};
+#define HCA_CONGESTION_RESULT_BYTES 244u
+#define HCA_CONGESTION_RESULT_ROW_LSB 0u
+#define HCA_CONGESTION_RESULT_ROW_BITS 256u
 
 /* The first bytes. */
 struct hca_board_head {

@@ -8,6 +8,7 @@
 -f hw/filelists/responder.f
 -f hw/filelists/wire.f
 -f hw/filelists/link.f
+-f hw/filelists/congestion.f
 -f hw/filelists/mgmt.f
 hw/rtl/top/hca_keys.sv
 hw/rtl/top/hca_ports.sv

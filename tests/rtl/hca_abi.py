@@ -56,7 +56,8 @@ LINK_ROW_HIGH = 0x0
 LINK_ROW_LOW = 0x40
 LINK_ROW_SL2VL = 0x80
 LINK_ROW_CTRL = 0x81
-LINK_ROWS = 0x82
+LINK_ROW_CONGESTION = 0x82
+LINK_ROWS = 0x83
 LINK_WORD_STATE = 0x0
 LINK_WORD_TX_RING = 0x1
 LINK_WORD_RX_RING = 0x2
@@ -68,6 +69,9 @@ LINK_WORD_TX_BLOCKS = 0x50
 LINK_WORD_RX_PACKETS = 0x60
 LINK_WORD_TX_WAIT = 0x70
 LINK_WORD_ERRORS = 0x80
+CC_TICK_CYCLES = 0x40
+CC_RATE_UNIT = 0x4000
+CC_RATE_FULL = 0x100000
 SOC_IMAGE_BASE = 0x0
 SOC_IMAGE_BYTES = 0x18000
 SOC_BOARD_BASE = 0x18000
@@ -361,6 +365,13 @@ class PipeMsgKind(enum.IntEnum):
     FLUSH_RQ = 0x2
 
 
+class CcAlgorithm(enum.IntEnum):
+    """What sets the rate of a QP: hca_cc_algorithms."""
+
+    DCQCN = 0x0
+    DELAY = 0x1
+
+
 class RuleKind(enum.IntEnum):
     """Kinds of rules for received frames: ibv_flow_attr_type."""
 
@@ -447,6 +458,8 @@ class AdminOpcode(enum.IntEnum):
     DEALLOC_XRCD = 0x2d
     CREATE_RULE = 0x2e
     DESTROY_RULE = 0x2f
+    SET_CONGESTION = 0x30
+    QUERY_CONGESTION = 0x31
 
 
 class AdminStatus(enum.IntEnum):
@@ -1493,6 +1506,9 @@ STRUCTS = {
             "ack_timeouts": (960, 64),
             "retransmitted_packets": (1024, 64),
             "bad_sources": (1088, 64),
+            "np_ecn_marked_roce_packets": (1152, 64),
+            "np_cnp_sent": (1216, 64),
+            "rp_cnp_handled": (1280, 64),
         },
     },
     "link_vl_arb": {
@@ -1631,6 +1647,39 @@ STRUCTS = {
             "fcp_received": (416, 32),
             "lpcrc_errors": (448, 32),
             "vl_mismatch": (480, 32),
+        },
+    },
+    "link_congestion": {
+        "bytes": 32,
+        "fields": {
+            "enable": (0, 1),
+            "algorithm": (4, 4),
+            "cnp_dscp": (8, 6),
+            "cnp_interval": (16, 16),
+            "alpha_period": (32, 16),
+            "rate_period": (48, 16),
+            "rate_bytes": (64, 24),
+            "alpha_shift": (88, 4),
+            "recovery_steps": (96, 5),
+            "min_rate": (112, 16),
+            "additive": (128, 16),
+            "hyper": (144, 16),
+            "delay_target": (160, 20),
+            "delay_scale": (184, 5),
+            "delay_shift": (192, 4),
+        },
+    },
+    "congestion_cmd": {
+        "bytes": 248,
+        "fields": {
+            "port_num": (0, 8),
+            "row": (64, 256),
+        },
+    },
+    "congestion_result": {
+        "bytes": 244,
+        "fields": {
+            "row": (0, 256),
         },
     },
     "board_head": {

@@ -32,6 +32,7 @@ impl AdminOpcode {
             | Self::SetLink
             | Self::SetVlArb
             | Self::SetSl2vl
+            | Self::SetCongestion
             | Self::CreateRule
             | Self::DestroyRule => true,
             Self::Nop
@@ -45,6 +46,7 @@ impl AdminOpcode {
             | Self::QueryVlArb
             | Self::QueryVlCounters
             | Self::QueryLinkErrors
+            | Self::QueryCongestion
             | Self::AllocPd
             | Self::DeallocPd
             | Self::CreateEq

@@ -128,8 +128,10 @@ abi_consts! {
         LINK_ROW_SL2VL = 128,
         /// Table LINK: link_ctrl.
         LINK_ROW_CTRL = 129,
+        /// Table LINK: link_congestion.
+        LINK_ROW_CONGESTION = 130,
         /// Rows of a port that exist.
-        LINK_ROWS = 130,
+        LINK_ROWS = 131,
         /// Status word: link_status.
         LINK_WORD_STATE = 0,
         /// Status word: size of a VL's transmit ring in blocks of 64 bytes.
@@ -152,6 +154,14 @@ abi_consts! {
         LINK_WORD_TX_WAIT = 112,
         /// First of the error counters, in the order of query_link_errors_result.
         LINK_WORD_ERRORS = 128,
+    }
+    "Congestion control" {
+        /// Cycles of a tick.
+        CC_TICK_CYCLES = 64,
+        /// A rate of one byte per cycle.
+        CC_RATE_UNIT = 16384,
+        /// A rate of 64 bytes per cycle: as fast as the card is. QPs with this rate are not held.
+        CC_RATE_FULL = 0x10_0000,
     }
     "Soft core: memory map of the firmware" {
         /// The image: code, constants, first values. Loaded by the board, read-only for firmware.

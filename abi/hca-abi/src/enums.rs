@@ -1,5 +1,6 @@
 //! Enumerations of `u8` codes.
 
+use crate::congestion::CcAlgorithm;
 use crate::table::{EnumDef, abi_enum};
 
 /// Tables of this module.
@@ -22,6 +23,7 @@ pub const ENUMS: &[&EnumDef] = &[
     &HwEventKind::TABLE,
     &HwEventWho::TABLE,
     &PipeMsgKind::TABLE,
+    &CcAlgorithm::TABLE,
     &RuleKind::TABLE,
     &CtxTable::TABLE,
     &CtxCmd::TABLE,
@@ -653,6 +655,10 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         CreateRule = 46,
         /// They no longer do: handle_cmd.
         DestroyRule = 47,
+        /// Congestion control of a port: congestion_cmd.
+        SetCongestion = 48,
+        /// The same: query_port_cmd, congestion_result.
+        QueryCongestion = 49,
     }
 }
 

@@ -23,6 +23,7 @@
 
 pub mod admin;
 mod admin_rules;
+pub mod congestion;
 pub mod consts;
 pub mod contexts;
 pub mod doorbells;
@@ -35,6 +36,7 @@ pub mod soc;
 pub mod table;
 
 pub use admin::*;
+pub use congestion::*;
 pub use consts::*;
 pub use contexts::*;
 pub use doorbells::*;
@@ -56,5 +58,6 @@ pub const STRUCTS: &[&[&StructDef]] = &[
     admin::STRUCTS,
     queries::STRUCTS,
     link::STRUCTS,
+    congestion::STRUCTS,
     soc::STRUCTS,
 ];

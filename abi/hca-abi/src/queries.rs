@@ -339,5 +339,11 @@ layout! {
         retransmitted_packets set_retransmitted_packets: u64 [128, 0, 64];
         /// Packets to a QP that did not come from its peer: LID or GIDs are not its path's.
         bad_sources set_bad_sources: u64 [136, 0, 64] "QPS-17";
+        /// Packets of connected QPs that came with a congestion mark.
+        np_ecn_marked_roce_packets set_np_ecn_marked_roce_packets: u64 [144, 0, 64];
+        /// CNPs sent.
+        np_cnp_sent set_np_cnp_sent: u64 [152, 0, 64];
+        /// CNPs received for a QP, from its peer.
+        rp_cnp_handled set_rp_cnp_handled: u64 [160, 0, 64];
     }
 }

@@ -25,6 +25,31 @@ fn rows() {
     c.set_pfc_enable(0x81);
     expect(c.as_bytes(), 16, &[(0, "44 01 0a 04 1f 81")]);
 
+    let mut r = LinkCongestion::new();
+    r.set_enable(true);
+    r.set_algorithm(CcAlgorithm::Delay.into());
+    r.set_cnp_dscp(48);
+    r.set_cnp_interval(195);
+    r.set_alpha_period(215);
+    r.set_rate_period(0x1234);
+    r.set_rate_bytes(0xa0_0001);
+    r.set_alpha_shift(8);
+    r.set_recovery_steps(5);
+    r.set_min_rate(82);
+    r.set_additive(0x0148);
+    r.set_hyper(0x0666);
+    r.set_delay_target(0x9_c408);
+    r.set_delay_scale(11);
+    r.set_delay_shift(3);
+    expect(
+        r.as_bytes(),
+        32,
+        &[
+            (0, "11 30 c3 00 d7 00 34 12 01 00 a0 08 05"),
+            (14, "52 00 48 01 66 06 08 c4 09 0b 03"),
+        ],
+    );
+
     let mut s = LinkStatus::new();
     s.set_state(PortState::ActiveDefer.into());
     s.set_phy_up(true);
@@ -58,6 +83,11 @@ fn commands() {
     m.set_port_num(1);
     m.set_map(0xf000_0000_0000_0021);
     expect(m.as_bytes(), 248, &[(0, "01"), (8, "21 00 00 00 00 00 00 f0")]);
+
+    let mut c = CongestionCmd::new();
+    c.set_port_num(2);
+    c.set_row([0xc7; 32]);
+    expect(c.as_bytes(), 248, &[(0, "02"), (8, &["c7"; 32].join(" "))]);
 
     let mut q = QueryVlCountersCmd::new();
     q.set_port_num(1);

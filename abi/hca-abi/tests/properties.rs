@@ -45,6 +45,7 @@ every_struct! {
     ResolveGidResult QueryPkeyResult
     QueryQpResult QueryMrResult QuerySrqResult QueryCountersResult
     LinkVlArb LinkSl2vl LinkCtrl LinkStatus SetLinkCmd VlArbCmd VlArbResult SetSl2vlCmd QueryVlCountersCmd
+    LinkCongestion CongestionCmd CongestionResult
     VlCounters QueryVlCountersResult QueryLinkResult QueryLinkErrorsResult BoardHead BoardPort BoardNeighbour
 }
 

@@ -1,8 +1,9 @@
 //! One method per admin command of the link.
 
 use hca_abi::{
-    AdminOpcode, QueryLinkErrorsResult, QueryLinkResult, QueryPortCmd, QueryVlCountersCmd,
-    QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd, VL_ARB_ENTRIES, VlArbCmd, VlArbResult, VlCounters,
+    AdminOpcode, CongestionCmd, CongestionResult, LinkCongestion, QueryLinkErrorsResult, QueryLinkResult,
+    QueryPortCmd, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd, VL_ARB_ENTRIES,
+    VlArbCmd, VlArbResult, VlCounters,
 };
 
 use crate::DevicePtr;
@@ -117,6 +118,23 @@ impl<P: DevicePtr> Function<P> {
             }
         }
         Ok(all)
+    }
+
+    /// SET_CONGESTION: replaces all of the row.
+    pub fn set_congestion(&mut self, port_num: u8, row: &LinkCongestion) -> Result<(), DriverError> {
+        let mut cmd = CongestionCmd::new();
+        cmd.set_port_num(port_num);
+        cmd.set_row(row.0);
+        self.admin
+            .issue(AdminOpcode::SetCongestion, cmd.as_bytes())
+            .map(drop)
+    }
+
+    /// QUERY_CONGESTION.
+    pub fn query_congestion(&mut self, port_num: u8) -> Result<LinkCongestion, DriverError> {
+        let cmd = port_cmd(port_num);
+        let body = self.admin.issue(AdminOpcode::QueryCongestion, cmd.as_bytes())?;
+        Ok(LinkCongestion(CongestionResult(body).row()))
     }
 
     /// QUERY_LINK_ERRORS.

@@ -103,7 +103,7 @@ pub use connect::{
 pub use function::dispatcher::AsyncEvent;
 pub use function::known::PortTables;
 pub use hca_abi::{
-    CqArm, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PortState, QpState,
+    CcAlgorithm, CqArm, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PortState, QpState,
     QueryCountersResult as PortCounters, QueryDeviceResult as DeviceAttr,
     QueryLinkErrorsResult as LinkErrors, QueryPortResult as PortAttr, Service, StaticRate, VlCounters,
     WcOpcode, WcStatus, port_attr, wc_flag,
@@ -114,6 +114,7 @@ pub use hca_driver::{
 };
 pub use objects::ah::Ah;
 pub use objects::channel::CompChannel;
+pub use objects::congestion::Congestion;
 pub use objects::context::Context;
 pub use objects::cq::{Cq, CqOptions, WorkCompletion};
 pub use objects::flow::Flow;

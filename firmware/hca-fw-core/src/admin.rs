@@ -5,11 +5,11 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
-    CreateRuleCmd, CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
-    ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryPkeyResult, QueryPortCmd,
-    QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd,
-    SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
+    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd,
+    CreateQpCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd,
+    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryPkeyResult,
+    QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd,
+    SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
 };
 
 /// The function that may change what all of them share.
@@ -299,6 +299,10 @@ impl Control {
             AdminOpcode::QueryLinkErrors => self
                 .query_link_errors(hal, port_num)
                 .map(|r| body_of(r.as_bytes())),
+            AdminOpcode::SetCongestion => self
+                .set_congestion(hal, &CongestionCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
+            AdminOpcode::QueryCongestion => self.query_congestion(port_num).map(|r| body_of(r.as_bytes())),
             _ => Err((AdminStatus::BadOpcode, 0)),
         }
     }

@@ -5,10 +5,10 @@ use core::ops::Range;
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd,
-    McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryPortCmd,
-    QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
-    SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
+    AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd,
+    CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr,
+    QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd,
+    SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -47,7 +47,8 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::QueryPort
         | AdminOpcode::QueryCounters
         | AdminOpcode::QueryLink
-        | AdminOpcode::QueryLinkErrors => words_of(&QueryPortCmd::TABLE),
+        | AdminOpcode::QueryLinkErrors
+        | AdminOpcode::QueryCongestion => words_of(&QueryPortCmd::TABLE),
         AdminOpcode::QueryGid | AdminOpcode::QueryPkey => words_of(&QueryEntryCmd::TABLE),
         AdminOpcode::ModifyPort => words_of(&ModifyPortCmd::TABLE),
         AdminOpcode::ResolveGid => words_of(&ResolveGidCmd::TABLE),
@@ -69,6 +70,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::SetLink => words_of(&SetLinkCmd::TABLE),
         AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => words_of(&VlArbCmd::TABLE),
         AdminOpcode::SetSl2vl => words_of(&SetSl2vlCmd::TABLE),
+        AdminOpcode::SetCongestion => words_of(&CongestionCmd::TABLE),
         AdminOpcode::QueryVlCounters => words_of(&QueryVlCountersCmd::TABLE),
     }
 }

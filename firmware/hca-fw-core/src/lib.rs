@@ -24,6 +24,7 @@
 extern crate std;
 
 mod admin;
+mod congestion;
 mod device;
 mod events;
 mod fetch;

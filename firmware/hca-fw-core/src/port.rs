@@ -5,8 +5,8 @@ use crate::link::{Link, PortFacts};
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control, Identity};
 use hca_abi::{
-    AdminStatus, EventKind, LinkLayer, ModifyPortCmd, Mtu, OpVls, PortState, QueryPortResult, SetGidCmd,
-    SetPkeyCmd, port_attr, port_cap,
+    AdminStatus, EventKind, LinkCongestion, LinkLayer, ModifyPortCmd, Mtu, OpVls, PortState, QueryPortResult,
+    SetGidCmd, SetPkeyCmd, port_attr, port_cap,
 };
 
 /// Entries of the GID table.
@@ -67,6 +67,8 @@ pub(crate) struct Port {
     cleared_pkey: u64,
     cleared_qkey: u64,
     pub link: Link,
+    /// What function 0 has said of congestion control.
+    pub congestion: LinkCongestion,
     /// Those who answer for the port on an InfiniBand link.
     pub sma: hca_agents::Agent,
     pub pma: hca_agents::pma::Agent,
@@ -98,6 +100,7 @@ impl Port {
             cleared_pkey: 0,
             cleared_qkey: 0,
             link: Link::new(index),
+            congestion: LinkCongestion::new(),
             sma: hca_agents::Agent::new(),
             pma: hca_agents::pma::Agent::new(),
         }

@@ -3,7 +3,7 @@
 module hca_counters
   import hca_pkg::*;
 #(
-    parameter int unsigned NumCounters = 18,
+    parameter int unsigned NumCounters = 21,
     parameter logic [PortW-1:0] Port   = '0
 ) (
     input  logic                         clk_i,
@@ -20,11 +20,13 @@ module hca_counters
     input  logic                         ack_sent_i,    // an ACK, NAK or RNR NAK was sent
     input  logic [7:0]                   ack_syndrome_i,
     input  logic [PortW-1:0]             ack_port_i,
+    input  logic                         cnp_sent_i,
+    input  logic [PortW-1:0]             cnp_port_i,
     output logic [NumCounters-1:0][63:0] counters_o
 );
   logic [63:0] tx_packets_q, tx_bytes_q, rx_bytes_q;
   logic [63:0] rnr_sent_q, nak_sent_q, seq_sent_q, rnr_rcvd_q, nak_rcvd_q, rewinds_q;
-  logic [63:0] dups_q, timeouts_q, pkey_viols_q, qkey_viols_q, bad_sources_q;
+  logic [63:0] dups_q, timeouts_q, pkey_viols_q, qkey_viols_q, bad_sources_q, marked_q, cnp_sent_q, cnp_rcvd_q;
   logic        nak_rcvd, sent, here;
 
   assign nak_rcvd = rxd_take_i && rxd_i.port == Port && rxd_i.opcode == BthRcAcknowledge;
@@ -32,7 +34,7 @@ module hca_counters
   assign here     = rx_i.port == Port;
 
   logic unused_rxd;
-  assign unused_rxd = ^rxd_i;
+  assign unused_rxd = ^{rxd_i, rx_i};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -50,6 +52,9 @@ module hca_counters
       pkey_viols_q <= '0;
       qkey_viols_q <= '0;
       bad_sources_q <= '0;
+      marked_q     <= '0;
+      cnp_sent_q   <= '0;
+      cnp_rcvd_q   <= '0;
     end else begin
       if (tx_beat_i) begin
         tx_packets_q <= tx_packets_q + 64'(tx_last_i);
@@ -69,6 +74,9 @@ module hca_counters
       if (rx_i.pkey_viol && here) pkey_viols_q <= pkey_viols_q + 1'b1;
       if (rx_i.qkey_viol && here) qkey_viols_q <= qkey_viols_q + 1'b1;
       if (rx_i.bad_source && here) bad_sources_q <= bad_sources_q + 1'b1;
+      if (rx_i.marked && here) marked_q <= marked_q + 1'b1;
+      if (cnp_sent_i && cnp_port_i == Port) cnp_sent_q <= cnp_sent_q + 1'b1;
+      if (rx_i.cnp && here) cnp_rcvd_q <= cnp_rcvd_q + 1'b1;
     end
   end
 
@@ -90,4 +98,7 @@ module hca_counters
   assign counters_o[15] = timeouts_q;          // transport timers expired
   assign counters_o[16] = rewinds_q;           // times transmission went back
   assign counters_o[17] = bad_sources_q;       // packets to a QP that were not from its peer
+  assign counters_o[18] = marked_q;            // data with a congestion mark
+  assign counters_o[19] = cnp_sent_q;
+  assign counters_o[20] = cnp_rcvd_q;
 endmodule

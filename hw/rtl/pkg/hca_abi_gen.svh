@@ -84,7 +84,8 @@ localparam int unsigned LinkRowHigh = 32'h0;  // Table LINK: first entry of the 
 localparam int unsigned LinkRowLow = 32'h40;  // Table LINK: first entry of the low priority table.
 localparam int unsigned LinkRowSl2vl = 32'h80;  // Table LINK: link_sl2vl.
 localparam int unsigned LinkRowCtrl = 32'h81;  // Table LINK: link_ctrl.
-localparam int unsigned LinkRows = 32'h82;  // Rows of a port that exist.
+localparam int unsigned LinkRowCongestion = 32'h82;  // Table LINK: link_congestion.
+localparam int unsigned LinkRows = 32'h83;  // Rows of a port that exist.
 localparam int unsigned LinkWordState = 32'h0;  // Status word: link_status.
 // Status word: size of a VL's transmit ring in blocks of 64 bytes.
 localparam int unsigned LinkWordTxRing = 32'h1;
@@ -103,6 +104,10 @@ localparam int unsigned LinkWordRxPackets = 32'h60;  // Status word of VL 0, oth
 localparam int unsigned LinkWordTxWait = 32'h70;
 // First of the error counters, in the order of query_link_errors_result.
 localparam int unsigned LinkWordErrors = 32'h80;
+localparam int unsigned CcTickCycles = 32'h40;  // Cycles of a tick.
+localparam int unsigned CcRateUnit = 32'h4000;  // A rate of one byte per cycle.
+// A rate of 64 bytes per cycle: as fast as the card is. QPs with this rate are not held.
+localparam int unsigned CcRateFull = 32'h100000;
 // The image: code, constants, first values. Loaded by the board, read-only for firmware.
 localparam int unsigned SocImageBase = 32'h0;
 localparam int unsigned SocImageBytes = 32'h18000;  // Size of the image's memory.
@@ -346,6 +351,12 @@ typedef enum logic [2:0] {
   PipeMsgFlushSq = 3'd1,  // Complete every send WQE of the QP with WR_FLUSH_ERR.
   PipeMsgFlushRq = 3'd2  // Complete every receive WQE of the QP with WR_FLUSH_ERR.
 } pipe_msg_kind_e;
+
+// What sets the rate of a QP: hca_cc_algorithms.
+typedef enum logic [3:0] {
+  CcDcqcn = 4'd0,  // Marks alone: alpha and increases as in DCQCN (Zhu et al., SIGCOMM 2015).
+  CcDelay = 4'd1  // Round trips alone.
+} cc_algorithm_e;
 
 // Tables behind the context port.
 typedef enum logic [3:0] {
@@ -1015,6 +1026,38 @@ typedef struct packed {
   logic           phy_up;  // The physical link is up.
   logic [2:0]     state;  // port_state.
 } link_status_t;
+
+// Row LINK_ROW_CONGESTION: notification and reaction on an Ethernet port. Times are in ticks of
+// CC_TICK_CYCLES cycles, rates in CC_RATE_UNIT-ths of a byte per cycle.
+localparam int unsigned LinkCongestionBytes = 32;
+typedef struct packed {
+  logic [59:0]    reserved6;
+  logic [3:0]     delay_shift;  // Delay: the whole decrease is 1/2^n of the rate.
+  logic [2:0]     reserved5;
+  // Delay: a round trip of 2^n cycles too many costs the whole decrease, a shorter one its part.
+  logic [4:0]     delay_scale;
+  logic [3:0]     reserved4;
+  logic [19:0]    delay_target;  // Delay: cycles of a round trip that is short enough.
+  logic [15:0]    hyper;  // DCQCN: hyper increase.
+  // DCQCN: additive increase; delay: increase for each round trip that was short enough.
+  logic [15:0]    additive;
+  logic [15:0]    min_rate;  // Least rate.
+  logic [10:0]    reserved3;
+  logic [4:0]     recovery_steps;  // DCQCN: increases of fast recovery.
+  logic [3:0]     reserved2;
+  logic [3:0]     alpha_shift;  // DCQCN: alpha moves by 1/2^n of its distance.
+  logic [23:0]    rate_bytes;  // DCQCN: bytes from one increase to the next.
+  // DCQCN: ticks from one increase to the next; delay: from one decrease to the next at least.
+  logic [15:0]    rate_period;
+  logic [15:0]    alpha_period;  // DCQCN: ticks without CNP after which alpha falls.
+  logic [15:0]    cnp_interval;  // Ticks between two CNPs for a QP at least.
+  logic [1:0]     reserved1;
+  logic [5:0]     cnp_dscp;  // DSCP of CNPs; its upper three bits are their priority.
+  logic [3:0]     algorithm;  // cc_algorithm.
+  logic [2:0]     reserved0;
+  // Connected QPs send ECT(0), marks are answered with CNPs, and the algorithm sets QPs' rates.
+  logic           enable;
+} link_congestion_t;
 
 // ---- Wire headers ------------------------------------------------------------------------------
 

@@ -75,3 +75,9 @@
     end
     return made;
   endfunction
+
+  // What congestion control makes of the headers of a port's packets (hca_cc).
+  typedef struct packed {
+    logic       ect;        // those of connections say that they understand marks
+    logic [7:0] cnp_class;  // traffic class of CNPs
+  } cc_tx_t;

@@ -154,7 +154,8 @@ package hca_pkg;
   typedef enum logic [1:0] {
     TxReq  = 2'd0,  // request of the requester
     TxRead = 2'd1,  // READ response, ATOMIC ACKNOWLEDGE
-    TxAck  = 2'd2   // ACK / NAK / RNR NAK
+    TxAck  = 2'd2,  // ACK / NAK / RNR NAK
+    TxCnp  = 2'd3   // congestion notification
   } tx_kind_e;
 
   typedef struct packed {
@@ -291,6 +292,7 @@ package hca_pkg;
     logic [127:0]      sgid;           // source GID (IPv4 as ::ffff:a.b.c.d); 0 without GRH
     logic [127:0]      dgid;
     logic [Rules-1:0]  rules;          // of a frame: those that have it
+    logic              marked;         // congestion experienced, by its IP header
     logic              csum_ok;        // of a frame: IPv4, with TCP or UDP, and both checksums are right
     logic [RxBufW-1:0] buf_beat;       // first beat of the raw packet in the receive buffer
     logic [6:0]        buf_beats;      // beats it occupies
@@ -298,25 +300,7 @@ package hca_pkg;
     logic [12:0]       payload_bytes;  // without pad
   } rxd_t;
 
-  // Counters of the receiver behind the link, for hca_counters.
-  typedef struct packed {
-    logic [31:0] good;
-    logic [31:0] icrc_err;
-    logic [31:0] vcrc_err;
-    logic [31:0] malformed;
-    logic [31:0] dropped;
-  } rx_counts_t;
-
-  // What hca_rx_ctrl found, for hca_counters: strobes, and the port of the QP.
-  typedef struct packed {
-    logic [PortW-1:0] port;
-    logic             pkey_viol;  // P_Key violation
-    logic             qkey_viol;  // Q_Key violation
-    logic             bad_source; // not from the QP's peer
-    logic             dup;        // a repeated request
-    logic             timeout;    // a transport timer expired
-    logic             rewind;     // transmission goes back
-  } rx_strobes_t;
+  `include "hca_rx_types.svh"
 
   // ---- Receive work: what rx_ctrl decided, in order, for rx_exec ----------------------------------
   typedef enum logic [2:0] {

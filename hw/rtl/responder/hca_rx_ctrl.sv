@@ -258,7 +258,8 @@ module hca_rx_ctrl
   );
 
   // ---- Packets: is it for a live QP of this port and partition, and from its peer, or with its Q_Key? --------
-  logic pkt_ok, line_miss, pkey_bad, qkey_bad, source_bad, is_answer, pkt_read;
+  rx_verdict_t verdict;
+  logic        pkt_ok, is_answer, pkt_read;
 
   hca_rx_filter u_filter (
     .clk_i,
@@ -268,21 +269,20 @@ module hca_rx_ctrl
     .rxd_i,
     .ctx_i       (ctx),
     .dead_i      (st.dead),
-    .miss_o      (line_miss),
-    .accept_o    (pkt_ok),
-    .pkey_viol_o (pkey_bad),
-    .qkey_viol_o (qkey_bad),
-    .bad_source_o(source_bad)
+    .verdict_o   (verdict)
   );
 
+  assign pkt_ok    = verdict.accept;
   assign is_answer = ctx.is_rc && rxd_i.opcode[4:0] >= BthRcReadResponseFirst[4:0]
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
   logic dup, pkey_viol, qkey_viol, timed_out;
-  assign {pkey_viol, qkey_viol} = {pkt_read && pkey_bad, pkt_read && qkey_bad};
-  assign strobes_o = '{port: ctx.port, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup, timeout: timed_out,
-                       bad_source: pkt_read && source_bad, rewind: ack_upd_valid && ack_upd.rewind};
+  assign {pkey_viol, qkey_viol} = {pkt_read && verdict.pkey_viol, pkt_read && verdict.qkey_viol};
+  assign strobes_o = '{port: ctx.port, qpn: qpn_q, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup,
+                       timeout: timed_out, bad_source: pkt_read && verdict.bad_source,
+                       rewind: ack_upd_valid && ack_upd.rewind, marked: pkt_read && verdict.marked,
+                       cnp: pkt_read && verdict.cnp};
   always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
   // ---- Requests ------------------------------------------------------------------------------------
@@ -487,7 +487,7 @@ module hca_rx_ctrl
       ev      = '{kind: pkey_viol ? HwEventPkeyViolation : HwEventQkeyViolation, func: ctx.func, qpn: qpn_q, who: '0,
                   syndrome: rxd_i.slid[15:8], status: rxd_i.slid[7:0]};
       ev_push = ev_spare;
-    end else if (pkt_read && line_miss) begin
+    end else if (pkt_read && verdict.miss) begin
       ev      = '{kind: HwEventPacketMiss, func: ctx.func, qpn: qpn_q, who: {1'b0, !is_answer},
                   syndrome: 8'(rxd_i.dest_qpn[23:QpW] >> 8), status: 8'(rxd_i.dest_qpn[23:QpW])};
       ev_push = ev_spare;

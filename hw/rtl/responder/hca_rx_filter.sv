@@ -16,11 +16,7 @@ module hca_rx_filter
   input  rxd_t           rxd_i,
   input  rx_ctx_t        ctx_i,
   input  logic           dead_i,
-  output logic           miss_o,       // for a QP that has not the row, but may be one of those that share it
-  output logic           accept_o,
-  output logic           pkey_viol_o,  // the only fault but the source
-  output logic           qkey_viol_o,  // the only fault (KEY-23)
-  output logic           bad_source_o  // the only fault
+  output rx_verdict_t    verdict_o
 );
 
   typedef struct packed {
@@ -32,7 +28,7 @@ module hca_rx_filter
   } path_t;
 
   path_t path, path_new;
-  logic  live, mine, answer, pkey_ok, lid_ok, gids_ok, has_grh, unused_in;
+  logic  here, live, mine, answer, pkey_ok, lid_ok, gids_ok, has_grh, source_ok, is_cnp, unused_in;
 
   assign unused_in = ^{rxd_i, ctx_i, qpc_i};
   assign path_new  = '{qkey: qpc_i.qkey, is_global: qpc_i.is_global, dlid: qpc_i.dlid, sgid: qpc_i.sgid,
@@ -58,9 +54,12 @@ module hca_rx_filter
                    || (ctx_i.is_uc && rxd_i.opcode[7:5] == 3'(ServiceUc))
                    || (ctx_i.is_raw ? rxd_i.opcode[7:5] == 3'(ServiceRaw)
                        : ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
-  assign live    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok && mine
+  assign here    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok
                    && rxd_i.port == ctx_i.port && !dead_i && rxd_i.kind != RxdEnd;
-  assign miss_o  = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut) && rxd_i.kind == RxdQp;
+  assign live    = here && mine;
+  assign is_cnp  = rxd_i.opcode == 8'(BthCnp) && rxd_i.payload_bytes == '0 && (ctx_i.is_rc || ctx_i.is_uc);
+  assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut)
+                          && rxd_i.kind == RxdQp;
   assign pkey_ok = rxd_i.smp || pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
@@ -69,13 +68,18 @@ module hca_rx_filter
   assign lid_ok  = rxd_i.slid == path.dlid;
 
   always_comb begin
-    accept_o = gids_ok;
-    if (rxd_i.ib) accept_o = lid_ok && (gids_ok || !has_grh || !path.is_global);
-    if (ctx_i.is_ud) accept_o = rxd_i.smp || rxd_i.deth_qkey == path.qkey;
-    bad_source_o = live && pkey_ok && !accept_o && !ctx_i.is_ud;
-    qkey_viol_o  = live && pkey_ok && !accept_o && ctx_i.is_ud;
-    pkey_viol_o  = live && !pkey_ok;
-    accept_o     = live && pkey_ok && accept_o;
+    source_ok = gids_ok;
+    if (rxd_i.ib) source_ok = lid_ok && (gids_ok || !has_grh || !path.is_global);
+    if (ctx_i.is_ud) source_ok = rxd_i.smp || rxd_i.deth_qkey == path.qkey;
+    verdict_o.bad_source = live && pkey_ok && !source_ok && !ctx_i.is_ud;
+    verdict_o.qkey_viol  = live && pkey_ok && !source_ok && ctx_i.is_ud;
+    verdict_o.pkey_viol  = live && !pkey_ok;
+    verdict_o.accept     = live && pkey_ok && source_ok;
+    // An acknowledge is not worth a CNP: nobody sends fewer of them.
+    verdict_o.marked     = live && pkey_ok && source_ok && rxd_i.marked && !ctx_i.is_ud
+                           && !(ctx_i.is_rc
+                                && rxd_i.opcode[4:0] inside {BthRcAcknowledge[4:0], BthRcAtomicAcknowledge[4:0]});
+    verdict_o.cnp        = here && is_cnp && pkey_ok && source_ok;
   end
 
 endmodule

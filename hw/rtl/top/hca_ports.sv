@@ -76,7 +76,7 @@ module hca_ports
   output logic [63:0]               wake_at_o        // ... in this cycle
 );
 
-  localparam int unsigned NumCounters = 18;
+  localparam int unsigned NumCounters = 21;
   localparam int unsigned Loop = NumPorts;  // the looped packets among the sources of the receiver
 
   logic                  tx_valid, tx_ready, out_valid;
@@ -99,9 +99,22 @@ module hca_ports
   logic [NumPorts-1:0][31:0]      stat_data;
   ring_age_t [NumPorts-1:0][NumVlsDefault-1:0] age;
 
+  cc_tx_t [NumPorts-1:0] cc_tx;
+  logic                  answer_valid, answer_ready, cnp_sent;
+  logic [PortW-1:0]      cnp_port;
+  txp_t                  answer;   // an acknowledge or a CNP
+
+  hca_cc u_cc (
+    .clk_i, .rst_i, .now_i, .ib_i(ib_o), .link_wr_i, .rx_strobes_i, .sl_open_i(sl_open_o),
+    .init_i(qpc_wr_valid_i && qpc_wr_ready_o && (qpc_wr_i.init_sq || qpc_wr_i.init_rq)), .init_qpn_i(qpc_wr_i.qpn),
+    .ack_valid_i, .ack_ready_o, .ack_i, .out_valid_o(answer_valid), .out_ready_i(answer_ready), .out_o(answer),
+    .cnp_sent_o(cnp_sent), .cnp_port_o(cnp_port), .tx_o(cc_tx)
+  );
+
   hca_tx_wire u_tx_wire (
-    .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .qpc_wr_valid_i, .qpc_wr_ready_o,
-    .qpc_wr_i, .av_wr_i, .gid_wr_i, .ack_valid_i, .ack_ready_o, .ack_i, .txp_valid_i(txp_valid_i && !txp_hold_i),
+    .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .cc_i(cc_tx), .qpc_wr_valid_i,
+    .qpc_wr_ready_o, .qpc_wr_i, .av_wr_i, .gid_wr_i, .ack_valid_i(answer_valid), .ack_ready_o(answer_ready),
+    .ack_i(answer), .txp_valid_i(txp_valid_i && !txp_hold_i),
     .txp_ready_o(txp_ready), .txp_i,
     .pay_valid_i, .pay_ready_o, .pay_i, .mad_valid_i(mad_valid), .mad_ready_o(mad_ready), .mad_i(mad),
     .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx),
@@ -176,7 +189,7 @@ module hca_ports
       .tx_len_i(phy_tx_o[p].len_bytes), .rx_beat_i(phy_rx_valid_i[p] && !phy_rx_i[p].link),
       .rx_len_i(phy_rx_i[p].len_bytes), .rx_counts_i(rx_counts[p]), .rxd_take_i(rxd_valid_o && rxd_ready_i),
       .rxd_i(rxd_o), .rx_i(rx_strobes_i), .ack_sent_i(ack_sent_q), .ack_syndrome_i(ack_syndrome_q),
-      .ack_port_i(sent_port), .counters_o(counters[p])
+      .ack_port_i(sent_port), .cnp_sent_i(cnp_sent), .cnp_port_i(cnp_port), .counters_o(counters[p])
     );
 
     assign src_port[p] = Port;

@@ -23,6 +23,7 @@ module hca_rx_parse
   localparam int unsigned ExtOffset = 8 * BthBytes;
   localparam int unsigned MadBytes  = 256;
   localparam int unsigned MadOffset = BthBytes + 8;        // behind the DETH
+  localparam logic [1:0]  EcnCe     = 2'b11;               // congestion experienced
 
   // Stage 1: the first two beats.
   logic                s1_go_q, second_q;
@@ -40,6 +41,7 @@ module hca_rx_parse
   logic [15:0]           s2_slid_q;
   logic [6:0]            s2_path_q;
   logic [3:0]            s2_sl_q, s2_vl_q;
+  logic                  s2_marked_q;
   // Stage 3: opcode decoded.
   logic                  s3_go_q, s3_ok_q;
   logic [8*WinBytes-1:0] s3_win_q;
@@ -113,6 +115,7 @@ module hca_rx_parse
       s2_slid_q <= '0;
       s2_path_q <= '0;
       s2_sl_q   <= '0;
+      s2_marked_q <= 1'b0;
       s2_vl_q   <= (s1_l3_q == L3IbLocal || s1_l3_q == L3IbGlobal) ? head_q[7:4] : '0;
       s2_sgid_q <= '0;
       s2_dgid_q <= '0;
@@ -120,12 +123,14 @@ module hca_rx_parse
         L3Ipv4: begin
           s2_win_q  <= head_q[8*28 +: 8*WinBytes];
           s2_sl_q   <= 4'(WcSlRoceIpv4);
+          s2_marked_q <= head_q[8*1 +: 2] == EcnCe;
           s2_sgid_q <= {head_q[8*12 +: 32], 16'hffff, 80'd0};
           s2_dgid_q <= {head_q[8*16 +: 32], 16'hffff, 80'd0};
         end
         L3Ipv6: begin
           s2_win_q  <= head_q[8*48 +: 8*WinBytes];
           s2_sl_q   <= 4'(WcSlRoceIpv6);
+          s2_marked_q <= head_q[8*1+4 +: 2] == EcnCe;
           s2_sgid_q <= head_q[8*8 +: 128];
           s2_dgid_q <= head_q[8*24 +: 128];
         end
@@ -154,8 +159,10 @@ module hca_rx_parse
       s3_len_q      <= s2_len_q;
       s3_hdr_len_q  <= l3_bytes(s2_l3_q) + 7'(BthBytes) + 7'(ext_bytes(s2_ext));
       s3_raw_q      <= s2_l3_q == L3Raw;
-      s3_ok_q       <= s2_l3_q == L3Raw || s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0;  // TVer
+      s3_ok_q       <= s2_l3_q == L3Raw || s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0  // TVer
+                       && !(s2_ext.cnp && l3_is_ib(s2_l3_q));
       s3_rxd_q      <= '0;
+      s3_rxd_q.marked <= s2_marked_q;
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
       s3_rxd_q.smp  <= s2_vl_q == 4'(MgmtVl);   // so far: QP 0 is to come
       s3_rxd_q.port <= s2_port_q;

@@ -12,6 +12,7 @@ module hca_tx_hdr
   input  port_cfg_t [NumPorts-1:0]  port_cfg_i,
   input  logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_i,
   input  logic [NumPorts-1:0][15:0][3:0] sl2vl_i,   // VL of each SL
+  input  cc_tx_t [NumPorts-1:0]     cc_i,
   input  logic                      qpc_wr_valid_i,
   output logic                      qpc_wr_ready_o,
   input  qpc_wr_t                   qpc_wr_i,
@@ -213,6 +214,8 @@ module hca_tx_hdr
   logic [15:0]  src_port, slid;
   logic [3:0]   vl;
   logic [23:0]  dest_qpn;
+  logic         is_cnp;
+  logic [7:0]   tclass;
   logic [63:0]  udp, lrh;
   logic [319:0] ip6;
   logic [159:0] ip4;
@@ -223,7 +226,12 @@ module hca_tx_hdr
     else if (cfg.ib) l3 = av.is_global ? L3IbGlobal : L3IbLocal;
     else l3 = av.is_ipv4 ? L3Ipv4 : L3Ipv6;
     opcode    = s1_txp_q.opcode;
-    if (av.is_xrc && s1_txp_q.kind != TxReq) opcode[7:5] = 3'(ServiceXrc);
+    if (av.is_xrc && s1_txp_q.kind inside {TxRead, TxAck}) opcode[7:5] = 3'(ServiceXrc);
+    is_cnp    = s1_txp_q.kind == TxCnp;
+    // ECT(0) for whom a mark can slow down: data of connections.
+    tclass    = av.traffic_class;
+    if (is_cnp) tclass = cc_i[av.port].cnp_class;
+    else if (cc_i[av.port].ect && !s1_txp_q.datagram && s1_txp_q.kind != TxAck) tclass[1:0] = 2'b10;
     ext       = ext_of(opcode);
     pad       = 2'd0 - s1_txp_q.payload_bytes[1:0];
     bth_bytes = 13'(BthBytes) + 13'(ext_bytes(ext)) + s1_txp_q.payload_bytes + 13'(pad) + 13'(IcrcLen);
@@ -235,7 +243,7 @@ module hca_tx_hdr
     // An SL that maps to VL15 may not carry data, and QP 0 is not reached from other QPs: the link refuses both.
     dest_qpn  = (cfg.ib && !av.is_smi && vl == 4'(MgmtVl)) ? '1 : av.dest_qpn;
 
-    bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(dest_qpn), 8'd0,
+    bth = {swap24(s1_txp_q.psn), s1_txp_q.ack_req, 7'd0, swap24(dest_qpn), 1'b0, is_cnp /* BECN */, 6'd0,
            swap16(pkey_tbl_i[av.port][av.pkey_index]), s1_txp_q.solicited, 1'b1, pad, 4'd0, opcode};
     transport = '0;
     if (ext.reth) begin
@@ -258,11 +266,11 @@ module hca_tx_hdr
     udp = {16'd0, swap16(16'(bth_bytes) + 16'd8), swap16(16'(RoceUdpPort)), swap16(src_port)};
     // Version 4, five words; no fragments; the checksum comes in the next stage.
     ip4 = {av.dgid[127:96], av.sgid[127:96], 16'd0, 8'(IpProtoUdp), av.hop_limit, 16'h0040, 16'd0,
-           swap16(16'(bth_bytes) + 16'd28), av.traffic_class, 8'h45};
+           swap16(16'(bth_bytes) + 16'd28), tclass, 8'h45};
     // IPv6 header and GRH: one layout.
     ip6 = {av.dgid, av.sgid, av.hop_limit, cfg.ib ? 8'(GrhNextHeaderIba) : 8'(IpProtoUdp),
            swap16(16'(bth_bytes) + (cfg.ib ? 16'd0 : 16'd8)),
-           swap32({4'd6, av.traffic_class, av.flow_label})};
+           swap32({4'd6, cfg.ib ? av.traffic_class : tclass, av.flow_label})};
     // LVer 0. An SL whose VL may not carry data (15, or not operational) is the link's to drop.
     lrh = {swap16(slid), swap16({5'd0, lrh_words}), swap16(av.dlid),
            av.sl, 2'd0, (l3 == L3IbGlobal) ? 2'(LnhIbaGlobal) : 2'(LnhIbaLocal), vl, 4'd0};

@@ -83,6 +83,7 @@ package hca_wire_pkg;
     logic atomic;
     logic atomic_ack;
     logic imm;   // ImmDt or IETH
+    logic cnp;   // the 16 reserved bytes of a CNP, all zero
   } ext_t;
 
   function automatic ext_t ext_of(logic [7:0] opcode);
@@ -108,6 +109,8 @@ package hca_wire_pkg;
     end else if (opcode[7:1] == 7'h32) begin  // UD SEND only
       ext.deth = 1'b1;
       ext.imm  = opcode[0];
+    end else begin
+      ext.cnp = opcode == 8'(BthCnp);
     end
     return ext;
   endfunction
@@ -118,6 +121,7 @@ package hca_wire_pkg;
       3'd0, 3'd5: return opcode[4:0] <= 5'h17 && opcode[4:0] != 5'h15;
       3'd1:    return opcode[4:0] <= 5'h0b;
       3'd3:    return opcode[4:1] == 4'h2;
+      3'd4:    return opcode == 8'(BthCnp);
       default: return 1'b0;
     endcase
   endfunction
@@ -125,7 +129,7 @@ package hca_wire_pkg;
   function automatic logic [5:0] ext_bytes(ext_t ext);
     return (ext.deth ? 6'd8 : 6'd0) + (ext.reth ? 6'd16 : 6'd0) + (ext.aeth ? 6'd4 : 6'd0) +
            (ext.atomic ? 6'd28 : 6'd0) + (ext.atomic_ack ? 6'd8 : 6'd0) + (ext.imm ? 6'd4 : 6'd0) +
-           (ext.xrc ? 6'(XrcethBytes) : 6'd0);
+           (ext.xrc ? 6'(XrcethBytes) : 6'd0) + (ext.cnp ? 6'd16 : 6'd0);
   endfunction
 
   function automatic logic l3_is_ib(l3_e l3);

@@ -15,7 +15,8 @@ from hca_abi import BthOpcode as Op
 NAMES = {name: offset // 64 for name, (offset, width) in STRUCTS["query_counters_result"]["fields"].items()
          if width == 64}
 STROBES = {"pkey_viol": "pkey_violations", "qkey_viol": "qkey_violations", "bad_source": "bad_sources",
-           "dup": "duplicate_requests", "timeout": "ack_timeouts", "rewind": "retransmitted_packets"}
+           "dup": "duplicate_requests", "timeout": "ack_timeouts", "rewind": "retransmitted_packets",
+           "marked": "np_ecn_marked_roce_packets", "cnp": "rp_cnp_handled"}
 RNR, NAK, SEQUENCE = 0x20, 0x60, 0x60
 
 
@@ -53,6 +54,10 @@ def draw(bench, port, ports):
     bench.set("ack_port_i", at)
     if strobe("ack_sent_i", at == port):
         adds.update(kinds_of(syndromes[0], "sent"))
+    at = place()
+    bench.set("cnp_port_i", at)
+    if strobe("cnp_sent_i", at == port):
+        adds.update(["np_cnp_sent"])
     at, opcode = place(), rng.choice([Op.RC_ACKNOWLEDGE, Op.RC_READ_RESPONSE_ONLY])
     bench.set("rxd_i", struct("rxd_t").random(rng, port=at, opcode=opcode, aeth_syndrome=syndromes[1]))
     if strobe("rxd_take_i", at == port and opcode == Op.RC_ACKNOWLEDGE):
@@ -73,7 +78,7 @@ async def every_counter(dut):
         for _ in range(40):
             total.update(draw(bench, port, 2))
             await bench.step()
-        for name in ("tx_beat_i", "rx_beat_i", "ack_sent_i", "rxd_take_i", "rx_i"):
+        for name in ("tx_beat_i", "rx_beat_i", "ack_sent_i", "cnp_sent_i", "rxd_take_i", "rx_i"):
             bench.set(name, 0)
         counts = struct("rx_counts_t")
         values = {name: bench.rng.getrandbits(32) for name in ("good", "icrc_err", "vcrc_err", "malformed", "dropped")}

@@ -102,7 +102,7 @@ class Strobes:
     def sample(self):
         """Looks at all strobes."""
         word = struct("rx_strobes_t").unpack(self.bench.get("strobes_o"))
-        port = word.pop("port")
+        port, _ = word.pop("port"), word.pop("qpn")
         self.count.update((kind, port) for kind, on in word.items() if on)
 
 
@@ -156,7 +156,7 @@ class Env:
 
     def packet(self, qp, opcode, psn, size=0, **fields):
         """An rxd word."""
-        values = dict(kind=0, smp=0, opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn,
+        values = dict(kind=0, smp=0, marked=0, opcode=opcode, psn=psn & PSN_MASK, payload_bytes=size, dest_qpn=qp.qpn,
                       pkey=FULL_PKEY,
                       slid=qp.fields["dlid"], sgid=qp.fields["dgid"], dgid=qp.fields["sgid"], port=qp.port,
                       buf_beat=self.rng.randrange(1024), buf_beats=1 + (size + 90) // 64, payload_off=70)

@@ -51,6 +51,29 @@ async def subnet_management_has_no_keys(dut):
 
 
 @cocotb.test()
+async def marks_and_cnps(dut):
+    """A mark on data of a connection is told, one on an acknowledge or a datagram is not; a CNP is dropped, and told
+    where it is for the QP, from its peer, of its partition, and no longer than it has to be."""
+    qp = Qp(9, port=1)
+    env = await Env(dut).start(qp)
+    count = env.strobes.count
+    for psn in range(EPSN, EPSN + 3):
+        packet = env.packet(qp, Op.RC_WRITE_ONLY, psn, 0, reth_bytes=0, ack_req=1, marked=1)
+        assert (await env.send(packet)).answer() == (0x1F, psn)
+    await env.send(env.packet(qp, Op.RC_ACKNOWLEDGE, 0, 0, aeth_syndrome=0x1F, marked=1))
+    assert count.pop(("marked", 0)) == 3 and not count
+    lies = dict(port=1, dest_qpn=qp.qpn ^ 1 << 23, sgid=1, dgid=1, slid=qp.fields["dlid"] ^ 1, pkey=0x1234,
+                payload_bytes=4)
+    for name, lie in lies.items():
+        out = await env.send(env.packet(qp, Op.CNP, 0, 0, **{"ib": 1 if name == "slid" else 0, name: lie}))
+        assert out.dropped(), name
+    assert not count
+    for _ in range(2):
+        assert (await env.send(env.packet(qp, Op.CNP, 0, 0, ib=0, marked=1))).dropped()
+    assert count.pop(("cnp", 0)) == 2 and not count
+
+
+@cocotb.test()
 @cocotb.parametrize(port=[0, 1, 2])
 async def wrong_port(dut, port):
     """A packet counts only if it came in through the QP's port (a context without one: the first): requests and

@@ -261,7 +261,8 @@ def bad_variants(rx):
         return fix_crcs(frame[:at] + value + frame[at + len(value):], ib)
 
     yield flip(rng, frame, bth + 12 - 3, len(frame) - tail + 1), "vcrc_err" if ib else "icrc_err"
-    for bad in (patch(bth, bytes([rng.choice((0x15, 0x18, 0x40, 0x81, 0xE0))])), patch(bth + 1, b"\x43"),
+    unknown = (0x15, 0x18, 0x40, 0x80, 0x82, 0xE0, 0x81 if ib else 0x83)   # a CNP is RoCEv2's
+    for bad in (patch(bth, bytes([rng.choice(unknown)])), patch(bth + 1, b"\x43"),
                 patch(l3 + 6 if not ib else 14, b"\x06")):
         yield bad, "malformed"
     yield frame[:rng.randrange(1, len(frame) - (2 if ib else 0))], "malformed"

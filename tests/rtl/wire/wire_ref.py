@@ -11,13 +11,16 @@ EXT = {0x03: "i", 0x05: "i", 0x06: "r", 0x09: "i", 0x0A: "r", 0x0B: "ri", 0x0C: 
        0x10: "a", 0x11: "a", 0x12: "aA", 0x13: "t", 0x14: "t", 0x16: "i", 0x17: "i"}
 KNOWN = {service << 5 | op for service in (RC, XRC) for op in range(0x18) if op != 0x15} \
     | {0x20 + op for op in range(0x0C)} | {0x64, 0x65}
-SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4}
+CNP = 0x81
+SIZE = {"i": 4, "r": 16, "a": 4, "A": 8, "t": 28, "d": 8, "x": 4, "n": 16}
 
 
 def ext_of(opcode):
     """Letters of the extended headers, in wire order."""
     if opcode >> 5 == UD:
         return "di" if opcode & 1 else "d"
+    if opcode == CNP:
+        return "n"
     # Annex A14: every request of XRC names the SRQ, no answer does.
     ahead = "x" if opcode >> 5 == XRC and opcode & 0x1F not in range(0x0D, 0x13) else ""
     return ahead + EXT.get(opcode & 0x1F, "")
@@ -77,7 +80,8 @@ def ip_sum(header):
 def transport(p):
     """BTH and extended headers of packet description `p`."""
     flags = p["solicited"] << 7 | 1 << 6 | pad_of(len(p["payload"])) << 4
-    out = pk.pack(">BBHII", p["opcode"], flags, p["pkey"], p["dest_qpn"], p["ack_req"] << 31 | p["psn"])
+    becn = (p["opcode"] == CNP) << 30
+    out = pk.pack(">BBHII", p["opcode"], flags, p["pkey"], becn | p["dest_qpn"], p["ack_req"] << 31 | p["psn"])
     for letter in ext_of(p["opcode"]):
         if letter == "r":
             out += pk.pack(">QII", p["reth_va"], p["reth_rkey"], p["reth_bytes"])
@@ -91,6 +95,8 @@ def transport(p):
             out += pk.pack(">I", p["xrcsrq"])
         elif letter == "t":
             out += pk.pack(">QIQQ", p["reth_va"], p["reth_rkey"], p["swap_add"], p["compare"])
+        elif letter == "n":
+            out += bytes(16)
         else:
             out += pk.pack(">Q", p["swap_add"])
     return out
@@ -143,7 +149,7 @@ def is_for_agent(kind, mad):
 def parse(frame, ib):
     """Fields of rxd_t that a good frame must give, and the payload."""
     d = dict.fromkeys(("reth_va", "reth_rkey", "reth_bytes", "swap_add", "compare", "aeth_syndrome", "aeth_msn", "imm",
-                       "deth_qkey", "deth_src_qpn", "xrcsrq", "slid", "sl", "sgid", "dgid", "kind", "smp"), 0)
+                       "deth_qkey", "deth_src_qpn", "xrcsrq", "slid", "sl", "sgid", "dgid", "kind", "smp", "marked"), 0)
     if ib:
         packet = frame[:-2]
         d["sl"], d["slid"] = packet[1] >> 4, int.from_bytes(packet[6:8], "big")
@@ -160,6 +166,8 @@ def parse(frame, ib):
             packet, at = packet[:40 + int.from_bytes(packet[4:6], "big")], 48
             d["sgid"], d["dgid"] = (int.from_bytes(packet[i:i + 16], "little") for i in (8, 24))
             d["sl"] = 9
+        traffic_class = packet[1] if at == 28 else int.from_bytes(packet[:2], "big") >> 4
+        d["marked"] = int(traffic_class & 3 == 3)
     opcode, flags, pkey, qpn, psn = pk.unpack(">BBHII", packet[at:at + 12])
     d.update(ib=int(ib), opcode=opcode, solicited=flags >> 7, pkey=pkey, dest_qpn=qpn & 0xFFFFFF,
              ack_req=psn >> 31, psn=psn & 0xFFFFFF)

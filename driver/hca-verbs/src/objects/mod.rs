@@ -3,6 +3,7 @@
 
 pub mod ah;
 pub mod channel;
+pub mod congestion;
 pub mod context;
 pub mod cq;
 pub mod flow;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use hca_abi::table::FieldValue;
 use hca_abi::{
-    AdminOpcode, AhAttr, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd, DIRECT_PAGE_SHIFT, HandleCmd,
-    MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, Mtu, QpAttr, QpState,
-    QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, SetGidCmd, SetKeyTableCmd,
-    SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access, qp_attr,
+    AdminOpcode, AhAttr, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd,
+    DIRECT_PAGE_SHIFT, HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
+    ModifySrqCmd, Mtu, QpAttr, QpState, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd,
+    ResizeCqCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access,
+    qp_attr,
 };
 
 use super::{Buffers, Target};
@@ -139,7 +140,9 @@ fn table_of(opcode: AdminOpcode) -> &'static StructDef {
         AdminOpcode::QueryPort
         | AdminOpcode::QueryCounters
         | AdminOpcode::QueryLink
-        | AdminOpcode::QueryLinkErrors => &QueryPortCmd::TABLE,
+        | AdminOpcode::QueryLinkErrors
+        | AdminOpcode::QueryCongestion => &QueryPortCmd::TABLE,
+        AdminOpcode::SetCongestion => &CongestionCmd::TABLE,
         _ => &HandleCmd::TABLE,
     }
 }
@@ -196,6 +199,8 @@ pub fn sound(rng: &mut Rng, opcode: AdminOpcode, known: &Known, buffers: &Buffer
         | AdminOpcode::QueryCounters
         | AdminOpcode::QueryLink
         | AdminOpcode::QueryLinkErrors
+        | AdminOpcode::QueryCongestion
+        | AdminOpcode::SetCongestion
         | AdminOpcode::QueryVlArb
         | AdminOpcode::QueryVlCounters
         | AdminOpcode::ModifyPort

@@ -1,0 +1,85 @@
+// Congestion control of the ports (Ethernet alone; off after reset): marks that come in are answered with CNPs, which
+// go out between acknowledges. Wiring, and the turns of the two. Parts: README.md.
+module hca_cc
+  import hca_pkg::*;
+  import hca_link_pkg::link_wr_t;
+(
+  input  logic                clk_i,
+  input  logic                rst_i,
+  input  logic [63:0]         now_i,
+  input  logic [NumPorts-1:0] ib_i,          // personality of the ports
+  input  link_wr_t            link_wr_i,
+  input  rx_strobes_t         rx_strobes_i,
+  input  logic [NumLanes-1:0] sl_open_i,
+  input  logic                init_i,        // strobe: a QP's context is written
+  input  logic [QpW-1:0]      init_qpn_i,
+  // Acknowledges in, with CNPs out.
+  input  logic                ack_valid_i,
+  output logic                ack_ready_o,
+  input  txp_t                ack_i,
+  output logic                out_valid_o,
+  input  logic                out_ready_i,
+  output txp_t                out_o,
+  output logic                cnp_sent_o,    // strobe
+  output logic [PortW-1:0]    cnp_port_o,
+  output cc_tx_t [NumPorts-1:0] tx_o
+);
+
+  link_congestion_t [NumPorts-1:0] cfg;
+  logic [NumPorts-1:0]             on, cnp_open;
+  logic [NumPorts-1:0][7:0]        epoch;
+  logic                            cnp_valid, cnp_ready, unused_bits;
+  logic [QpW-1:0]                  cnp_qpn;
+
+  assign unused_bits = ^{cfg, epoch, rx_strobes_i};
+
+  hca_cc_cfg u_cfg (
+    .clk_i, .rst_i, .ib_i, .link_wr_i,
+    .cfg_o  (cfg),
+    .on_o   (on),
+    .epoch_o(epoch)
+  );
+
+  for (genvar p = 0; p < NumPorts; p++) begin : gen_port
+    assign tx_o[p]     = '{ect: on[p], cnp_class: {cfg[p].cnp_dscp, 2'b00}};
+    assign cnp_open[p] = sl_open_i[{PortW'(p), 1'b0, cfg[p].cnp_dscp[5:3]}];
+  end
+
+  hca_cc_notify u_notify (
+    .clk_i, .rst_i, .now_i,
+    .marked_i   (rx_strobes_i.marked && on[rx_strobes_i.port]),
+    .qpn_i      (rx_strobes_i.qpn),
+    .port_i     (rx_strobes_i.port),
+    .interval_i (cfg[rx_strobes_i.port].cnp_interval),
+    .init_i, .init_qpn_i,
+    .open_i     (cnp_open),
+    .cnp_valid_o(cnp_valid),
+    .cnp_ready_i(cnp_ready),
+    .cnp_qpn_o  (cnp_qpn),
+    .cnp_port_o
+  );
+
+  // CNPs are few, and go first; but what has been offered stays.
+  logic held_q, held_cnp_q, is_cnp;
+  txp_t cnp;
+
+  always_ff @(posedge clk_i) begin
+    held_q     <= !rst_i && out_valid_o && !out_ready_i;
+    held_cnp_q <= is_cnp;
+  end
+
+  always_comb begin
+    cnp        = '0;
+    cnp.kind   = TxCnp;
+    cnp.qpn    = cnp_qpn;
+    cnp.opcode = BthCnp;
+  end
+
+  assign is_cnp      = held_q ? held_cnp_q : cnp_valid;
+  assign out_valid_o = is_cnp ? cnp_valid : ack_valid_i;
+  assign out_o       = is_cnp ? cnp : ack_i;
+  assign cnp_ready   = is_cnp && out_ready_i;
+  assign ack_ready_o = !is_cnp && out_ready_i;
+  assign cnp_sent_o  = cnp_valid && cnp_ready;
+
+endmodule
