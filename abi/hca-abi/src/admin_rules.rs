@@ -45,6 +45,7 @@ impl AdminOpcode {
             | Self::QueryVlArb
             | Self::QueryVlCounters
             | Self::QueryLinkErrors
+            | Self::QueryPfcCounters
             | Self::AllocPd
             | Self::DeallocPd
             | Self::CreateEq

@@ -1,8 +1,9 @@
 //! One method per admin command of the link.
 
 use hca_abi::{
-    AdminOpcode, QueryLinkErrorsResult, QueryLinkResult, QueryPortCmd, QueryVlCountersCmd,
-    QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd, VL_ARB_ENTRIES, VlArbCmd, VlArbResult, VlCounters,
+    AdminOpcode, QueryLinkErrorsResult, QueryLinkResult, QueryPfcCountersResult, QueryPortCmd,
+    QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd, VL_ARB_ENTRIES, VlArbCmd,
+    VlArbResult, VlCounters,
 };
 
 use crate::DevicePtr;
@@ -117,6 +118,14 @@ impl<P: DevicePtr> Function<P> {
             }
         }
         Ok(all)
+    }
+
+    /// QUERY_PFC_COUNTERS.
+    pub fn query_pfc_counters(&mut self, port_num: u8) -> Result<QueryPfcCountersResult, DriverError> {
+        let body = self
+            .admin
+            .issue(AdminOpcode::QueryPfcCounters, port_cmd(port_num).as_bytes())?;
+        Ok(QueryPfcCountersResult(body))
     }
 
     /// QUERY_LINK_ERRORS.

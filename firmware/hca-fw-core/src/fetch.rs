@@ -47,7 +47,8 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::QueryPort
         | AdminOpcode::QueryCounters
         | AdminOpcode::QueryLink
-        | AdminOpcode::QueryLinkErrors => words_of(&QueryPortCmd::TABLE),
+        | AdminOpcode::QueryLinkErrors
+        | AdminOpcode::QueryPfcCounters => words_of(&QueryPortCmd::TABLE),
         AdminOpcode::QueryGid | AdminOpcode::QueryPkey => words_of(&QueryEntryCmd::TABLE),
         AdminOpcode::ModifyPort => words_of(&ModifyPortCmd::TABLE),
         AdminOpcode::ResolveGid => words_of(&ResolveGidCmd::TABLE),

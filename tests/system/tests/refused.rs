@@ -547,6 +547,7 @@ fn other_cases(own: &Objects, other: &Objects) -> Vec<Case> {
         Op::QueryLink,
         Op::QueryVlArb,
         Op::QueryLinkErrors,
+        Op::QueryPfcCounters,
     ];
     for (opcode, number) in of_port
         .into_iter()

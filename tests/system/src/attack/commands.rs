@@ -139,7 +139,8 @@ fn table_of(opcode: AdminOpcode) -> &'static StructDef {
         AdminOpcode::QueryPort
         | AdminOpcode::QueryCounters
         | AdminOpcode::QueryLink
-        | AdminOpcode::QueryLinkErrors => &QueryPortCmd::TABLE,
+        | AdminOpcode::QueryLinkErrors
+        | AdminOpcode::QueryPfcCounters => &QueryPortCmd::TABLE,
         _ => &HandleCmd::TABLE,
     }
 }
