@@ -384,8 +384,8 @@ async def traffic_classes(dut):
         tx.stream.rate = 1.0
         await tx.bench.until(lambda: len(tx.stream.order) == 40, 20000, "packets")
         order = [prio for prio, _ in tx.stream.order]
-        ahead = order.index(6)
-        assert ahead <= 8 and order[ahead:ahead + 20] == [6] * 20, order
+        rest = order[8:]    # those before may have been chosen while the others came
+        assert rest == sorted(rest, reverse=True), order
 
 
 def test_link_tx():
