@@ -1,5 +1,6 @@
-// Configuration of one port's link, from the rows that firmware writes: keeps SL to VL, priorities and control, passes the
-// rows of the arbitration tables on. After reset: DOWN, every SL on VL0, every DSCP of priority 0, no weights. Contract of the rows: docs/abi.md.
+// Configuration of one port's link, from the rows that firmware writes: keeps SL to VL, priorities and control, passes
+// the rows of the arbitration tables on. After reset: DOWN, every SL on VL0, every DSCP of priority 0, no weights.
+// Contract of the rows: docs/abi.md.
 module hca_link_cfg
   import hca_pkg::*;
   import hca_link_pkg::*;

@@ -1,5 +1,5 @@
-// The ring of each packet that leaves: on InfiniBand the VL in its LRH, on Ethernet the traffic class of its priority. A
-// register beside that of hca_loopback, which has the beat meanwhile: `vl_o` belongs to its first beat.
+// The ring of each packet that leaves: on InfiniBand the VL in its LRH, on Ethernet the traffic class of its priority.
+// A register beside that of hca_loopback, which has the beat meanwhile: `vl_o` belongs to its first beat.
 module hca_tx_class
   import hca_pkg::*;
   import hca_link_pkg::*;

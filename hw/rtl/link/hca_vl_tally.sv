@@ -1,5 +1,5 @@
-// Sixteen 32-bit counters that wrap, of which all may step in the same cycle: each counts up to sixteen steps by itself,
-// then it is its turn to be added. One read a cycle (data at once), which may be so much behind.
+// Sixteen 32-bit counters that wrap, of which all may step in the same cycle: each counts up to sixteen steps by
+// itself, then it is its turn to be added. One read a cycle (data at once), which may be so much behind.
 module hca_vl_tally (
   input  logic        clk_i,
   input  logic        rst_i,

@@ -164,9 +164,9 @@ module hca_ports
       .rx_valid_o(src_valid[p]), .rx_ready_i(src_ready[p]), .rx_o(src[p]), .rx_room_i(rx_room),
       .phy_tx_valid_o(phy_tx_valid_o[p]), .phy_tx_ready_i(phy_tx_ready_i[p]), .phy_tx_o(phy_tx_o[p]),
       .phy_up_i(phy_up_i[p]), .phy_rx_valid_i(phy_rx_valid_i[p]), .phy_rx_i(phy_rx_i[p]),
-      .phy_rx_err_i(phy_rx_err_i[p]), .ahead_i(ahead[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]), .class_o(class_o[p]),
-      .age_o(age[p]), .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]), .event_o(link_event_o[p]), .busy_o(),
-      .fcp_on_o(link_fcp[p]), .rx_hold_i('0)
+      .phy_rx_err_i(phy_rx_err_i[p]), .ahead_i(ahead[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]),
+      .class_o(class_o[p]), .age_o(age[p]), .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]),
+      .event_o(link_event_o[p]), .busy_o(), .fcp_on_o(link_fcp[p]), .rx_hold_i('0)
     );
 
     // Which service levels may send: the VL that each maps to has room in its ring.

@@ -214,7 +214,7 @@ module hca_rx_wire
     .counts_o
   );
 
-  assign mad_o = '{valid: late_valid, store: late_store, last: late_last, take: good && (parsed.kind == RxdAgent || lldp),
-                   port: parsed.port, data: late_data};
+  assign mad_o = '{valid: late_valid, store: late_store, last: late_last,
+                   take: good && (parsed.kind == RxdAgent || lldp), port: parsed.port, data: late_data};
 
 endmodule

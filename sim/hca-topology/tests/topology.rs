@@ -307,7 +307,10 @@ fn priorities_of_a_switch() {
         panic!("an Ethernet switch");
     };
     let found = config.priorities;
-    assert_eq!((found.trust_pcp, found.dscp[26], found.dscp[27], found.dscp[0]), (true, 6, 3, 1));
+    assert_eq!(
+        (found.trust_pcp, found.dscp[26], found.dscp[27], found.dscp[0]),
+        (true, 6, 3, 1)
+    );
 }
 
 #[test]

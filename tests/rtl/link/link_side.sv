@@ -94,8 +94,8 @@ module link_side
     .rx_valid_o(rx_valid), .rx_ready_i(rx_ready), .rx_o(rx), .rx_room_i(room),
     .phy_tx_valid_o(phy_valid), .phy_tx_ready_i(phy_ready), .phy_tx_o(phy), .phy_up_i,
     .phy_rx_valid_i(near_valid_i), .phy_rx_i(near_i), .phy_rx_err_i(near_err_i),
-    .ahead_i('0), .vl_open_o(open_o), .sl2vl_o(sl2vl), .class_o(prio_class), .stat_addr_i, .stat_data_o, .event_o(stat_event), .busy_o,
-    .fcp_on_o(),
+    .ahead_i('0), .vl_open_o(open_o), .sl2vl_o(sl2vl), .class_o(prio_class), .stat_addr_i, .stat_data_o,
+    .event_o(stat_event), .busy_o, .fcp_on_o(),
     .rx_hold_i(hold_i)
   );
 

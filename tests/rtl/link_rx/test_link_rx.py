@@ -320,7 +320,7 @@ async def rate_and_latency(dut):
 
 @cocotb.test()
 async def ethernet_trust(dut):
-    """A frame goes by the map of all 64 DSCPs, or by the priority in its VLAN tag; without what is trusted into ring 0."""
+    """A frame goes by the map of all 64 DSCPs, or by the priority in its VLAN tag; without what is trusted to ring 0."""
     rx = await Rx(dut, 10, ib=0).start()
     rng, wanted = rx.rng, {}
     for trust_pcp in (False, True, False):
@@ -333,7 +333,8 @@ async def ethernet_trust(dut):
             kind, dscp, pcp = rng.choice(("ipv4", "ipv6", "other")), number % 64, rng.randrange(8)
             tag = b"\x81\x00" + (pcp << 13 | rng.getrandbits(13)).to_bytes(2, "big") if rng.random() < 0.5 else b""
             tos = dscp << 2 | rng.randrange(4)
-            head = {"ipv4": b"\x08\x00\x45" + bytes([tos]), "ipv6": b"\x86\xdd" + (6 << 12 | tos << 4).to_bytes(2, "big"),
+            head = {"ipv4": b"\x08\x00\x45" + bytes([tos]),
+                    "ipv6": b"\x86\xdd" + (6 << 12 | tos << 4).to_bytes(2, "big"),
                     "other": b"\x88\xcc" + bytes([tos, tos])}[kind]
             frame = rng.randbytes(12) + tag + head + rng.randbytes(90)
             if trust_pcp:

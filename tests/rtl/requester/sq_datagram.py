@@ -34,7 +34,8 @@ class Datagram(Wqe):
             overhead = 66 if self.dest["is_global"] else 26
         else:
             overhead = 82 if gid[:12] == IPV4 else 102
-        return (self.dest["sl"] if ib else PRIORITY[self.dest["traffic_class"] >> 2]), (self.length + 3 & ~3) + overhead + 8
+        sl = self.dest["sl"] if ib else PRIORITY[self.dest["traffic_class"] >> 2]
+        return sl, (self.length + 3 & ~3) + overhead + 8
 
 
 # Priority of each DSCP, on Ethernet; and the QPs' lanes.

@@ -123,8 +123,8 @@ def test_mad_rx():
 @cocotb.test()
 @cocotb.parametrize(rate=[1, 0.3])
 async def packets_leave_whole(dut, rate):
-    """Every length, both headers, both ports, and frames through an Ethernet port; a length of nothing, of half a word or
-    too many bytes send nothing, and the next packet goes."""
+    """Every length, both headers, both ports, and frames through an Ethernet port; a length of nothing, of half a word
+    or too many bytes send nothing, and the next packet goes."""
     bench = Bench(dut, 2)
     rng = bench.rng
     sink = Sink(bench, "out", rate=rate)

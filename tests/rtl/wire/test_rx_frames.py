@@ -68,7 +68,8 @@ class Frames(Rx):
         is_lldp = fits and (frame[:6], frame[12:14]) == LLDP
         if not rules and not is_lldp:
             return self.push(frame, "malformed", port)
-        want = dict(kind=RAW if rules else AGENT, opcode=RAW_OPCODE, smp=1, rules=rules, csum_ok=int(sums_are_right(frame)), port=port,
+        want = dict(kind=RAW if rules else AGENT, opcode=RAW_OPCODE, smp=1, rules=rules,
+                    csum_ok=int(sums_are_right(frame)), port=port,
                     payload_off=0, payload_bytes=len(frame), buf_beats=-(-len(frame) // 64), deth_qkey=0)
         count = (self.other_count if port else self.count)
         count["good"] += 1
@@ -144,8 +145,8 @@ class Kept:
 
 @cocotb.test()
 async def lldp_is_for_firmware(dut):
-    """IEEE 802.1AB 7: a frame to 01:80:c2:00:00:0e of type 88cc is good without a rule and firmware gets it; rules have it
-    as well; another address, type, or a VLAN tag makes it a frame like others."""
+    """IEEE 802.1AB 7: a frame to 01:80:c2:00:00:0e of type 88cc is good without a rule and firmware gets it; rules have
+    it as well; another address, type, or a VLAN tag makes it a frame like others."""
     rx = await Frames(dut, 34, 0).start()
     kept, want = Kept(rx.bench), []
     for with_rule in (False, True):

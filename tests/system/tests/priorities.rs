@@ -111,8 +111,8 @@ fn classes_share_the_wire_as_set() {
     assert!(sent[2] > 20.0 * sent[0], "strict before shared: {sent:?}");
 }
 
-/// A packet has the priority of its DSCP at both ends: the class it leaves in, the receive ring it comes into; a map that
-/// changes holds for the next packet of every QP, and for answers. Trust in VLAN tags, which this card sends none of:
+/// A packet has the priority of its DSCP at both ends: the class it leaves in, the receive ring it comes into; a map
+/// that changes holds for the next packet of every QP, and for answers. Trust in VLAN tags, which this card sends none of:
 /// priority 0.
 #[test]
 fn the_dscp_says_the_priority() {
@@ -155,8 +155,8 @@ fn the_dscp_says_the_priority() {
     }
 }
 
-/// IEEE 802.1Qbb: a pause frame that comes stops the priority that has PFC and no other, and is counted with the time it
-/// lasts.
+/// IEEE 802.1Qbb: a pause frame that comes stops the priority that has PFC and no other, and is counted with the time
+/// it lasts.
 #[test]
 fn pauses_are_obeyed_and_counted_by_priority() {
     const QUANTA: u16 = 2000;

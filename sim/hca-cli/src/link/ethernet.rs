@@ -1,5 +1,5 @@
-//! Priorities of Ethernet ports: what a frame's is, which traffic class it waits in, how the classes share the link, who
-//! may be paused. How they are written on a command line, and how a look shows them.
+//! Priorities of Ethernet ports: what a frame's is, which traffic class it waits in, how the classes share the link,
+//! who may be paused. How they are written on a command line, and how a look shows them.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -121,7 +121,8 @@ impl FromStr for DscpEntry {
     fn from_str(text: &str) -> Result<Self, String> {
         let explain = || {
             format!(
-                "'{text}' is not DSCP:PRIORITY or FIRST-LAST:PRIORITY with DSCPs of 0 to 63 and a priority of 0 to 7, or default"
+                "'{text}' is not DSCP:PRIORITY or FIRST-LAST:PRIORITY with DSCPs of 0 to 63 and a priority of 0 to 7, \
+                 or default"
             )
         };
         if text == "default" {
@@ -304,7 +305,8 @@ impl Ethernet {
         };
         let shares: Vec<_> = self.classes.iter().map(share).collect();
         let mut text = format!(
-            "  trust {}; DSCPs {}\n  classes {}{}\n  PFC pauses with {} of {} blocks of a receive ring (headroom {}), lets go with {}\n",
+            "  trust {}; DSCPs {}\n  classes {}{}\n  \
+             PFC pauses with {} of {} blocks of a receive ring (headroom {}), lets go with {}\n",
             self.trust,
             ranges(&self.dscp),
             shares.join(" "),
