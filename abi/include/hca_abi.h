@@ -146,14 +146,20 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_LINK_ROW_CTRL 0x81u
 /* Table LINK: link_congestion. */
 #define HCA_LINK_ROW_CONGESTION 0x82u
+/* Table LINK: first of the eight link_dscp. */
+#define HCA_LINK_ROW_DSCP 0x83u
 /* Rows of a port that exist. */
-#define HCA_LINK_ROWS 0x83u
+#define HCA_LINK_ROWS 0x8bu
 /* Status word: link_status. */
 #define HCA_LINK_WORD_STATE 0x0u
 /* Status word: size of a VL's transmit ring in blocks of 64 bytes. */
 #define HCA_LINK_WORD_TX_RING 0x1u
 /* Status word: size of a VL's receive ring in blocks of 64 bytes. */
 #define HCA_LINK_WORD_RX_RING 0x2u
+/* Status word: Ethernet: the other end is paused with so many blocks in a receive ring. */
+#define HCA_LINK_WORD_PFC_XOFF 0x3u
+/* Status word: Ethernet: and goes on with so few. */
+#define HCA_LINK_WORD_PFC_XON 0x4u
 /* Status word of VL 0, others follow: blocks that the peer has room for. */
 #define HCA_LINK_WORD_TX_CREDITS 0x10u
 /* Status word of VL 0, others follow: blocks in the transmit ring. */
@@ -170,6 +176,16 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_LINK_WORD_TX_WAIT 0x70u
 /* First of the error counters, in the order of query_link_errors_result. */
 #define HCA_LINK_WORD_ERRORS 0x80u
+/* Status word of priority 0, others follow: pause frames sent that stop it. */
+#define HCA_LINK_WORD_PFC_SENT 0x90u
+/* Status word of priority 0, others follow: pause frames received that stop it. */
+#define HCA_LINK_WORD_PFC_RECEIVED 0xa0u
+/* Status word of priority 0, others follow: cycles in which the other end paused it. */
+#define HCA_LINK_WORD_PFC_PAUSED 0xb0u
+/* Ethernet: priorities, and the most traffic classes. */
+#define HCA_PRIORITIES 0x8u
+/* DSCPs. */
+#define HCA_DSCPS 0x40u
 /* Cycles of a tick. */
 #define HCA_CC_TICK_CYCLES 0x40u
 /* A rate of one byte per cycle. */
@@ -339,6 +355,12 @@ enum hca_op_vls {
 enum hca_link_policy {
     HCA_LINK_POLICY_IBA = 0, /* Weighted round robin in each table, high before low within its limit. */
     HCA_LINK_POLICY_ROUND_QUANTUM = 1, /* Rounds in which the high table gets its weights a whole number of times. */
+};
+
+/* What an Ethernet port reads a frame's priority from. */
+enum hca_eth_trust {
+    HCA_ETH_TRUST_DSCP = 0, /* The DSCP of its IP header, by the port's map; a frame without one has priority 0. */
+    HCA_ETH_TRUST_PCP = 1, /* Its VLAN tag; a frame without one has priority 0. */
 };
 
 /* Rates of a path: the values of ibv_rate. */
@@ -546,6 +568,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_DESTROY_RULE = 47, /* They no longer do: handle_cmd. */
     HCA_ADMIN_OPCODE_SET_CONGESTION = 48, /* Congestion control of a port: congestion_cmd. */
     HCA_ADMIN_OPCODE_QUERY_CONGESTION = 49, /* The same: query_port_cmd, congestion_result. */
+    HCA_ADMIN_OPCODE_QUERY_PFC_COUNTERS = 50, /* Pauses of each priority of an Ethernet port: query_port_cmd, query_pfc_counters_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -678,6 +701,9 @@ enum hca_admin_status {
 #define HCA_LINK_ATTR_LIMIT (UINT64_C(1) << 4)
 #define HCA_LINK_ATTR_HOQ_LIFE (UINT64_C(1) << 5)
 #define HCA_LINK_ATTR_PFC_ENABLE (UINT64_C(1) << 6)
+#define HCA_LINK_ATTR_TRUST (UINT64_C(1) << 7)
+#define HCA_LINK_ATTR_ETS (UINT64_C(1) << 8)
+#define HCA_LINK_ATTR_DSCP (UINT64_C(1) << 9)
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the
@@ -2074,7 +2100,7 @@ struct hca_link_vl_arb {
 #define HCA_LINK_VL_ARB_WEIGHT_LSB 8u
 #define HCA_LINK_VL_ARB_WEIGHT_BITS 8u
 
-/* Row LINK_ROW_SL2VL: the VL of each service level. */
+/* Row LINK_ROW_SL2VL: the VL of each service level. Ethernet: the traffic class of each priority. */
 struct hca_link_sl2vl {
     uint8_t bytes[8];
 };
@@ -2101,6 +2127,18 @@ struct hca_link_ctrl {
 #define HCA_LINK_CTRL_HOQ_LIFE_BITS 5u
 #define HCA_LINK_CTRL_PFC_ENABLE_LSB 40u
 #define HCA_LINK_CTRL_PFC_ENABLE_BITS 8u
+#define HCA_LINK_CTRL_STRICT_LSB 48u
+#define HCA_LINK_CTRL_STRICT_BITS 8u
+#define HCA_LINK_CTRL_TRUST_PCP_LSB 56u
+#define HCA_LINK_CTRL_TRUST_PCP_BITS 1u
+
+/* Rows LINK_ROW_DSCP + n: Ethernet: the priorities of DSCP 8n to 8n + 7. */
+struct hca_link_dscp {
+    uint8_t bytes[4];
+};
+#define HCA_LINK_DSCP_BYTES 4u
+#define HCA_LINK_DSCP_MAP_LSB 0u
+#define HCA_LINK_DSCP_MAP_BITS 32u
 
 /* Status word LINK_WORD_STATE. */
 struct hca_link_status {
@@ -2135,6 +2173,18 @@ struct hca_set_link_cmd {
 #define HCA_SET_LINK_CMD_HOQ_LIFE_BITS 8u
 #define HCA_SET_LINK_CMD_PFC_ENABLE_LSB 88u
 #define HCA_SET_LINK_CMD_PFC_ENABLE_BITS 8u
+#define HCA_SET_LINK_CMD_TRUST_LSB 96u
+#define HCA_SET_LINK_CMD_TRUST_BITS 8u
+#define HCA_SET_LINK_CMD_STRICT_LSB 104u
+#define HCA_SET_LINK_CMD_STRICT_BITS 8u
+#define HCA_SET_LINK_CMD_PRIO_TC_LSB 128u
+#define HCA_SET_LINK_CMD_PRIO_TC_BITS 32u
+#define HCA_SET_LINK_CMD_TC_PERCENT_LSB 192u
+#define HCA_SET_LINK_CMD_TC_PERCENT_BITS 64u
+#define HCA_SET_LINK_CMD_DSCP_MASK_LSB 256u
+#define HCA_SET_LINK_CMD_DSCP_MASK_BITS 64u
+#define HCA_SET_LINK_CMD_DSCP_LSB 320u
+#define HCA_SET_LINK_CMD_DSCP_BITS 512u
 
 /* SET_VL_ARB, QUERY_VL_ARB. */
 struct hca_vl_arb_cmd {
@@ -2249,6 +2299,16 @@ struct hca_query_link_result {
 #define HCA_QUERY_LINK_RESULT_TX_RING_BITS 32u
 #define HCA_QUERY_LINK_RESULT_RX_RING_LSB 224u
 #define HCA_QUERY_LINK_RESULT_RX_RING_BITS 32u
+#define HCA_QUERY_LINK_RESULT_TRUST_LSB 256u
+#define HCA_QUERY_LINK_RESULT_TRUST_BITS 8u
+#define HCA_QUERY_LINK_RESULT_STRICT_LSB 264u
+#define HCA_QUERY_LINK_RESULT_STRICT_BITS 8u
+#define HCA_QUERY_LINK_RESULT_HAS_ETS_LSB 272u
+#define HCA_QUERY_LINK_RESULT_HAS_ETS_BITS 1u
+#define HCA_QUERY_LINK_RESULT_TC_PERCENT_LSB 320u
+#define HCA_QUERY_LINK_RESULT_TC_PERCENT_BITS 64u
+#define HCA_QUERY_LINK_RESULT_DSCP_LSB 384u
+#define HCA_QUERY_LINK_RESULT_DSCP_BITS 512u
 
 /* Completion body of QUERY_LINK_ERRORS, in the order of the status words from LINK_WORD_ERRORS. Free
    running, wrap at 32 bits. */
@@ -2288,6 +2348,34 @@ struct hca_query_link_errors_result {
 #define HCA_QUERY_LINK_ERRORS_RESULT_LPCRC_ERRORS_BITS 32u
 #define HCA_QUERY_LINK_ERRORS_RESULT_VL_MISMATCH_LSB 480u
 #define HCA_QUERY_LINK_ERRORS_RESULT_VL_MISMATCH_BITS 32u
+
+/* One priority in a QUERY_PFC_COUNTERS completion. Free running, wrap at 32 bits. */
+struct hca_pfc_counters {
+    uint8_t bytes[16];
+};
+#define HCA_PFC_COUNTERS_BYTES 16u
+#define HCA_PFC_COUNTERS_SENT_LSB 0u
+#define HCA_PFC_COUNTERS_SENT_BITS 32u
+#define HCA_PFC_COUNTERS_RECEIVED_LSB 32u
+#define HCA_PFC_COUNTERS_RECEIVED_BITS 32u
+#define HCA_PFC_COUNTERS_PAUSED_CYCLES_LSB 64u
+#define HCA_PFC_COUNTERS_PAUSED_CYCLES_BITS 32u
+#define HCA_PFC_COUNTERS_RX_FILL_LSB 96u
+#define HCA_PFC_COUNTERS_RX_FILL_BITS 32u
+
+/* Completion body of QUERY_PFC_COUNTERS. */
+struct hca_query_pfc_counters_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_PFC_COUNTERS_RESULT_BYTES 244u
+#define HCA_QUERY_PFC_COUNTERS_RESULT_PRIORITIES_LSB 0u
+#define HCA_QUERY_PFC_COUNTERS_RESULT_PRIORITIES_BITS 1024u
+#define HCA_QUERY_PFC_COUNTERS_RESULT_XOFF_BLOCKS_LSB 1024u
+#define HCA_QUERY_PFC_COUNTERS_RESULT_XOFF_BLOCKS_BITS 32u
+#define HCA_QUERY_PFC_COUNTERS_RESULT_XON_BLOCKS_LSB 1056u
+#define HCA_QUERY_PFC_COUNTERS_RESULT_XON_BLOCKS_BITS 32u
+#define HCA_QUERY_PFC_COUNTERS_RESULT_RX_RING_BLOCKS_LSB 1088u
+#define HCA_QUERY_PFC_COUNTERS_RESULT_RX_RING_BLOCKS_BITS 32u
 
 /* Row LINK_ROW_CONGESTION: notification and reaction on an Ethernet port. Times are in ticks of
    CC_TICK_CYCLES cycles, rates in CC_RATE_UNIT-ths of a byte per cycle. */

@@ -20,6 +20,7 @@ hw/rtl/link/hca_link.sv
 hw/rtl/link/hca_link_cfg.sv
 hw/rtl/link/hca_link_stats.sv
 hw/rtl/link/hca_vl_count.sv
+hw/rtl/link/hca_vl_tally.sv
 hw/rtl/link/hca_vl_list.sv
 hw/rtl/link/hca_vl_arb.sv
 hw/rtl/link/hca_vl_queue.sv
@@ -29,4 +30,5 @@ hw/rtl/link/hca_phy_gate.sv
 hw/rtl/link/hca_sl_open.sv
 hw/rtl/link/hca_lane_age.sv
 hw/rtl/link/hca_tx_ahead.sv
+hw/rtl/link/hca_tx_class.sv
 hw/rtl/link/hca_static_rate.sv

@@ -57,10 +57,13 @@ LINK_ROW_LOW = 0x40
 LINK_ROW_SL2VL = 0x80
 LINK_ROW_CTRL = 0x81
 LINK_ROW_CONGESTION = 0x82
-LINK_ROWS = 0x83
+LINK_ROW_DSCP = 0x83
+LINK_ROWS = 0x8b
 LINK_WORD_STATE = 0x0
 LINK_WORD_TX_RING = 0x1
 LINK_WORD_RX_RING = 0x2
+LINK_WORD_PFC_XOFF = 0x3
+LINK_WORD_PFC_XON = 0x4
 LINK_WORD_TX_CREDITS = 0x10
 LINK_WORD_TX_FILL = 0x20
 LINK_WORD_RX_FILL = 0x30
@@ -69,6 +72,11 @@ LINK_WORD_TX_BLOCKS = 0x50
 LINK_WORD_RX_PACKETS = 0x60
 LINK_WORD_TX_WAIT = 0x70
 LINK_WORD_ERRORS = 0x80
+LINK_WORD_PFC_SENT = 0x90
+LINK_WORD_PFC_RECEIVED = 0xa0
+LINK_WORD_PFC_PAUSED = 0xb0
+PRIORITIES = 0x8
+DSCPS = 0x40
 CC_TICK_CYCLES = 0x40
 CC_RATE_UNIT = 0x4000
 CC_RATE_FULL = 0x100000
@@ -101,6 +109,7 @@ SOC_TELL_OWN_GID = 0x824
 ETHERTYPE_IPV4 = 0x800
 ETHERTYPE_IPV6 = 0x86dd
 ETHERTYPE_VLAN = 0x8100
+ETHERTYPE_LLDP = 0x88cc
 IP_PROTO_UDP = 0x11
 ROCE_UDP_PORT = 0x12b7
 GRH_NEXT_HEADER_IBA = 0x1b
@@ -238,6 +247,13 @@ class LinkPolicy(enum.IntEnum):
 
     IBA = 0x0
     ROUND_QUANTUM = 0x1
+
+
+class EthTrust(enum.IntEnum):
+    """What an Ethernet port reads a frame's priority from."""
+
+    DSCP = 0x0
+    PCP = 0x1
 
 
 class StaticRate(enum.IntEnum):
@@ -460,6 +476,7 @@ class AdminOpcode(enum.IntEnum):
     DESTROY_RULE = 0x2f
     SET_CONGESTION = 0x30
     QUERY_CONGESTION = 0x31
+    QUERY_PFC_COUNTERS = 0x32
 
 
 class AdminStatus(enum.IntEnum):
@@ -701,6 +718,9 @@ class LinkAttr(enum.IntFlag):
     LIMIT = 0x10
     HOQ_LIFE = 0x20
     PFC_ENABLE = 0x40
+    TRUST = 0x80
+    ETS = 0x100
+    DSCP = 0x200
 
 
 # name: bytes, and per field (lowest bit from the start of the structure, width)
@@ -1534,6 +1554,14 @@ STRUCTS = {
             "mtu": (24, 3),
             "hoq_life": (32, 5),
             "pfc_enable": (40, 8),
+            "strict": (48, 8),
+            "trust_pcp": (56, 1),
+        },
+    },
+    "link_dscp": {
+        "bytes": 4,
+        "fields": {
+            "map": (0, 32),
         },
     },
     "link_status": {
@@ -1555,6 +1583,12 @@ STRUCTS = {
             "limit": (72, 8),
             "hoq_life": (80, 8),
             "pfc_enable": (88, 8),
+            "trust": (96, 8),
+            "strict": (104, 8),
+            "prio_tc": (128, 32),
+            "tc_percent": (192, 64),
+            "dscp_mask": (256, 64),
+            "dscp": (320, 512),
         },
     },
     "vl_arb_cmd": {
@@ -1626,6 +1660,11 @@ STRUCTS = {
             "sl2vl": (128, 64),
             "tx_ring": (192, 32),
             "rx_ring": (224, 32),
+            "trust": (256, 8),
+            "strict": (264, 8),
+            "has_ets": (272, 1),
+            "tc_percent": (320, 64),
+            "dscp": (384, 512),
         },
     },
     "query_link_errors_result": {
@@ -1647,6 +1686,24 @@ STRUCTS = {
             "fcp_received": (416, 32),
             "lpcrc_errors": (448, 32),
             "vl_mismatch": (480, 32),
+        },
+    },
+    "pfc_counters": {
+        "bytes": 16,
+        "fields": {
+            "sent": (0, 32),
+            "received": (32, 32),
+            "paused_cycles": (64, 32),
+            "rx_fill": (96, 32),
+        },
+    },
+    "query_pfc_counters_result": {
+        "bytes": 244,
+        "fields": {
+            "priorities": (0, 1024),
+            "xoff_blocks": (1024, 32),
+            "xon_blocks": (1056, 32),
+            "rx_ring_blocks": (1088, 32),
         },
     },
     "link_congestion": {

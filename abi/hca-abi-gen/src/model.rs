@@ -78,6 +78,7 @@ wire_consts! {
     ETHERTYPE_IPV4 "EtherType of IPv4.";
     ETHERTYPE_IPV6 "EtherType of IPv6.";
     ETHERTYPE_VLAN "EtherType that announces an IEEE 802.1Q tag.";
+    ETHERTYPE_LLDP "EtherType of the Link Layer Discovery Protocol.";
     IP_PROTO_UDP "IP protocol number of UDP.";
     ROCE_UDP_PORT "UDP destination port of RoCEv2.";
     GRH_NEXT_HEADER_IBA "GRH next header: an IBA transport header follows.";

@@ -47,6 +47,7 @@ impl AdminOpcode {
             | Self::QueryVlCounters
             | Self::QueryLinkErrors
             | Self::QueryCongestion
+            | Self::QueryPfcCounters
             | Self::AllocPd
             | Self::DeallocPd
             | Self::CreateEq

@@ -130,14 +130,20 @@ abi_consts! {
         LINK_ROW_CTRL = 129,
         /// Table LINK: link_congestion.
         LINK_ROW_CONGESTION = 130,
+        /// Table LINK: first of the eight link_dscp.
+        LINK_ROW_DSCP = 131,
         /// Rows of a port that exist.
-        LINK_ROWS = 131,
+        LINK_ROWS = 139,
         /// Status word: link_status.
         LINK_WORD_STATE = 0,
         /// Status word: size of a VL's transmit ring in blocks of 64 bytes.
         LINK_WORD_TX_RING = 1,
         /// Status word: size of a VL's receive ring in blocks of 64 bytes.
         LINK_WORD_RX_RING = 2,
+        /// Status word: Ethernet: the other end is paused with so many blocks in a receive ring.
+        LINK_WORD_PFC_XOFF = 3,
+        /// Status word: Ethernet: and goes on with so few.
+        LINK_WORD_PFC_XON = 4,
         /// Status word of VL 0, others follow: blocks that the peer has room for.
         LINK_WORD_TX_CREDITS = 16,
         /// Status word of VL 0, others follow: blocks in the transmit ring.
@@ -154,6 +160,16 @@ abi_consts! {
         LINK_WORD_TX_WAIT = 112,
         /// First of the error counters, in the order of query_link_errors_result.
         LINK_WORD_ERRORS = 128,
+        /// Status word of priority 0, others follow: pause frames sent that stop it.
+        LINK_WORD_PFC_SENT = 144,
+        /// Status word of priority 0, others follow: pause frames received that stop it.
+        LINK_WORD_PFC_RECEIVED = 160,
+        /// Status word of priority 0, others follow: cycles in which the other end paused it.
+        LINK_WORD_PFC_PAUSED = 176,
+        /// Ethernet: priorities, and the most traffic classes.
+        PRIORITIES = 8,
+        /// DSCPs.
+        DSCPS = 64,
     }
     "Congestion control" {
         /// Cycles of a tick.

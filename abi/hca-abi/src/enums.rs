@@ -14,6 +14,7 @@ pub const ENUMS: &[&EnumDef] = &[
     &PortState::TABLE,
     &OpVls::TABLE,
     &LinkPolicy::TABLE,
+    &EthTrust::TABLE,
     &StaticRate::TABLE,
     &LinkLayer::TABLE,
     &PathMigState::TABLE,
@@ -253,6 +254,16 @@ LinkPolicy("link_policy", "LinkPolicy", 1, Hardware) {
         Iba = 0,
         /// Rounds in which the high table gets its weights a whole number of times.
         RoundQuantum = 1,
+    }
+}
+
+abi_enum! {
+    /// What an Ethernet port reads a frame's priority from.
+EthTrust("eth_trust", "EthTrust", 1, Software) {
+        /// The DSCP of its IP header, by the port's map; a frame without one has priority 0.
+        Dscp = 0,
+        /// Its VLAN tag; a frame without one has priority 0.
+        Pcp = 1,
     }
 }
 
@@ -659,6 +670,8 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         SetCongestion = 48,
         /// The same: query_port_cmd, congestion_result.
         QueryCongestion = 49,
+        /// Pauses of each priority of an Ethernet port: query_port_cmd, query_pfc_counters_result.
+        QueryPfcCounters = 50,
     }
 }
 

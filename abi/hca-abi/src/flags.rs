@@ -250,6 +250,12 @@ abi_flags! {
         HOQ_LIFE = 5,
         /// pfc_enable.
         PFC_ENABLE = 6,
+        /// trust.
+        TRUST = 7,
+        /// prio_tc, strict and tc_percent.
+        ETS = 8,
+        /// Priorities of the DSCPs in dscp_mask.
+        DSCP = 9,
     }
 }
 

@@ -8,6 +8,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &LinkVlArb::TABLE,
     &LinkSl2vl::TABLE,
     &LinkCtrl::TABLE,
+    &LinkDscp::TABLE,
     &LinkStatus::TABLE,
     &SetLinkCmd::TABLE,
     &VlArbCmd::TABLE,
@@ -18,6 +19,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &QueryVlCountersResult::TABLE,
     &QueryLinkResult::TABLE,
     &QueryLinkErrorsResult::TABLE,
+    &PfcCounters::TABLE,
+    &QueryPfcCountersResult::TABLE,
 ];
 
 layout! {
@@ -31,7 +34,7 @@ layout! {
 }
 
 layout! {
-    /// Row LINK_ROW_SL2VL: the VL of each service level.
+    /// Row LINK_ROW_SL2VL: the VL of each service level. Ethernet: the traffic class of each priority.
     LinkSl2vl("link_sl2vl", 8, Hardware) {
         /// Bits 4n+3:4n are the VL of SL n; 15: the SL is unusable for data.
         map set_map: u64 [0, 0, 64] "VL-8";
@@ -55,6 +58,18 @@ layout! {
         hoq_life set_hoq_life: u8 [4, 0, 5];
         /// Ethernet: bit n: priority n obeys and sends PFC pauses.
         pfc_enable set_pfc_enable: u8 [5, 0, 8];
+        /// Ethernet: bit n: traffic class n goes before those with weights, and before the strict ones below it.
+        strict set_strict: u8 [6, 0, 8];
+        /// Ethernet: a frame has the priority of its VLAN tag, else 0; without this bit, that of its DSCP, else 0.
+        trust_pcp set_trust_pcp: bool [7, 0, 1];
+    }
+}
+
+layout! {
+    /// Rows LINK_ROW_DSCP + n: Ethernet: the priorities of DSCP 8n to 8n + 7.
+    LinkDscp("link_dscp", 4, Hardware) {
+        /// Bits 4i+2:4i are the priority of DSCP 8n + i.
+        map set_map: u32 [0, 0, 32];
     }
 }
 
@@ -89,6 +104,18 @@ layout! {
         hoq_life set_hoq_life: u8 [10, 0, 8];
         /// Ethernet: bit n: priority n obeys and sends PFC pauses.
         pfc_enable set_pfc_enable: u8 [11, 0, 8];
+        /// eth_trust.
+        trust set_trust: u8 [12, 0, 8];
+        /// Ethernet: bit n: traffic class n is strict.
+        strict set_strict: u8 [13, 0, 8];
+        /// Ethernet: bits 4n+3:4n are the traffic class of priority n.
+        prio_tc set_prio_tc: u32 [16, 0, 32];
+        /// Ethernet: the share of each traffic class that is not strict, in percent; they are 100 together.
+        tc_percent set_tc_percent: [u8; 8] [24, 0, 64];
+        /// DSCPs whose priority changes, a bit each.
+        dscp_mask set_dscp_mask: u64 [32, 0, 64];
+        /// Priority of each DSCP.
+        dscp set_dscp: [u8; 64] [40, 0, 512];
     }
 }
 
@@ -203,6 +230,16 @@ layout! {
         tx_ring set_tx_ring: u32 [24, 0, 32];
         /// Size of a VL's receive ring in blocks of 64 bytes; 0: not told.
         rx_ring set_rx_ring: u32 [28, 0, 32];
+        /// eth_trust.
+        trust set_trust: u8 [32, 0, 8];
+        /// Ethernet: bit n: traffic class n is strict.
+        strict set_strict: u8 [33, 0, 8];
+        /// Ethernet: somebody has set traffic classes; else each has the same weight, and tc_percent comes close.
+        has_ets set_has_ets: bool [34, 0, 1];
+        /// Ethernet: the share of each traffic class that is not strict, in percent.
+        tc_percent set_tc_percent: [u8; 8] [40, 0, 64];
+        /// Ethernet: the priority of each DSCP.
+        dscp set_dscp: [u8; 64] [48, 0, 512];
     }
 }
 
@@ -242,5 +279,33 @@ layout! {
         lpcrc_errors set_lpcrc_errors: u32 [56, 0, 32];
         /// Packets received on a VL that is not in use.
         vl_mismatch set_vl_mismatch: u32 [60, 0, 32];
+    }
+}
+
+layout! {
+    /// One priority in a QUERY_PFC_COUNTERS completion. Free running, wrap at 32 bits.
+    PfcCounters("pfc_counters", 16, Software) {
+        /// Pause frames sent that stop this priority.
+        sent set_sent: u32 [0, 0, 32];
+        /// Pause frames received that stop this priority, where it has PFC.
+        received set_received: u32 [4, 0, 32];
+        /// Cycles in which it was paused by the other end.
+        paused_cycles set_paused_cycles: u32 [8, 0, 32];
+        /// Blocks of 64 bytes in its receive ring.
+        rx_fill set_rx_fill: u32 [12, 0, 32];
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_PFC_COUNTERS.
+    QueryPfcCountersResult("query_pfc_counters_result", 244, Software) {
+        /// Eight pfc_counters, by priority.
+        priorities set_priorities: [u8; 128] [0, 0, 1024];
+        /// Blocks in a receive ring with which the other end is paused.
+        xoff_blocks set_xoff_blocks: u32 [128, 0, 32];
+        /// Blocks with which it may go on.
+        xon_blocks set_xon_blocks: u32 [132, 0, 32];
+        /// Blocks of a receive ring: those above xoff_blocks are for what is under way.
+        rx_ring_blocks set_rx_ring_blocks: u32 [136, 0, 32];
     }
 }

@@ -47,6 +47,8 @@ pub const ETHERTYPE_IPV4: u16 = 0x0800;
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// EtherType that announces an IEEE 802.1Q tag.
 pub const ETHERTYPE_VLAN: u16 = 0x8100;
+/// EtherType of the Link Layer Discovery Protocol (IEEE 802.1AB).
+pub const ETHERTYPE_LLDP: u16 = 0x88cc;
 /// IP protocol number of UDP.
 pub const IP_PROTO_UDP: u8 = 17;
 /// UDP destination port of RoCEv2 (IBA vol1 annex A17).

@@ -30,12 +30,8 @@ impl AddressVector {
         wqe.set_is_global(attr.is_global());
         wqe.set_src_path_bits(attr.src_path_bits());
         wqe.set_hop_limit(hop_limit(attr, is_ethernet));
-        // On Ethernet the priority is what an SL is on InfiniBand: the traffic class carries it on the wire.
-        wqe.set_sl(if is_ethernet {
-            attr.traffic_class() >> 5
-        } else {
-            attr.sl()
-        });
+        // On Ethernet the card has the priority from the DSCP.
+        wqe.set_sl(attr.sl());
         wqe.set_udp_src_port(udp_source_port(attr.flow_label()));
         Self {
             pd,

@@ -2,8 +2,8 @@
 
 use hca_abi::{
     AdminOpcode, CongestionCmd, CongestionResult, LinkCongestion, QueryLinkErrorsResult, QueryLinkResult,
-    QueryPortCmd, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd, VL_ARB_ENTRIES,
-    VlArbCmd, VlArbResult, VlCounters,
+    QueryPfcCountersResult, QueryPortCmd, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd,
+    VL_ARB_ENTRIES, VlArbCmd, VlArbResult, VlCounters,
 };
 
 use crate::DevicePtr;
@@ -135,6 +135,14 @@ impl<P: DevicePtr> Function<P> {
         let cmd = port_cmd(port_num);
         let body = self.admin.issue(AdminOpcode::QueryCongestion, cmd.as_bytes())?;
         Ok(LinkCongestion(CongestionResult(body).row()))
+    }
+
+    /// QUERY_PFC_COUNTERS.
+    pub fn query_pfc_counters(&mut self, port_num: u8) -> Result<QueryPfcCountersResult, DriverError> {
+        let body = self
+            .admin
+            .issue(AdminOpcode::QueryPfcCounters, port_cmd(port_num).as_bytes())?;
+        Ok(QueryPfcCountersResult(body))
     }
 
     /// QUERY_LINK_ERRORS.

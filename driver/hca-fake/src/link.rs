@@ -1,8 +1,8 @@
 //! The link as firmware sees it: rows, status words, and the states that hardware moves through by itself.
 
 use hca_abi::{
-    CtxTable, HwEventKind, LINK_ROW_CTRL, LINK_ROW_HIGH, LINK_ROW_LOW, LINK_ROW_SL2VL, LINK_WORD_STATE,
-    LinkCtrl, LinkSl2vl, LinkStatus, LinkVlArb, PortState, VL_ARB_ENTRIES,
+    CtxTable, HwEventKind, LINK_ROW_CTRL, LINK_ROW_DSCP, LINK_ROW_HIGH, LINK_ROW_LOW, LINK_ROW_SL2VL,
+    LINK_WORD_STATE, LinkCtrl, LinkDscp, LinkSl2vl, LinkStatus, LinkVlArb, PortState, VL_ARB_ENTRIES,
 };
 
 use crate::card::Card;
@@ -102,6 +102,13 @@ impl Card {
     pub fn link_sl2vl(&self) -> [u8; 16] {
         let row = LinkSl2vl::read_from(&self.row(CtxTable::Link, LINK_ROW_SL2VL)).unwrap_or_default();
         std::array::from_fn(|sl| (row.map() >> (4 * sl) & 15) as u8)
+    }
+
+    /// Ethernet: the priority of each DSCP.
+    pub fn link_dscp(&self) -> [u8; 64] {
+        let row =
+            |at: u32| LinkDscp::read_from(&self.row(CtxTable::Link, LINK_ROW_DSCP + at)).unwrap_or_default();
+        std::array::from_fn(|dscp| (row(dscp as u32 / 8).map() >> (4 * (dscp % 8)) & 7) as u8)
     }
 
     /// The entries of an arbitration table that count, as (VL, weight).

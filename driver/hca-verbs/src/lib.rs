@@ -103,8 +103,8 @@ pub use connect::{
 pub use function::dispatcher::AsyncEvent;
 pub use function::known::PortTables;
 pub use hca_abi::{
-    CcAlgorithm, CqArm, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PortState, QpState,
-    QueryCountersResult as PortCounters, QueryDeviceResult as DeviceAttr,
+    CcAlgorithm, CqArm, EthTrust, EventKind, LinkLayer, LinkPolicy, ModifyPortCmd, Mtu, OpVls, PfcCounters, PortState,
+    QpState, QueryCountersResult as PortCounters, QueryDeviceResult as DeviceAttr,
     QueryLinkErrorsResult as LinkErrors, QueryPortResult as PortAttr, Service, StaticRate, VlCounters,
     WcOpcode, WcStatus, port_attr, wc_flag,
 };
@@ -118,7 +118,7 @@ pub use objects::congestion::Congestion;
 pub use objects::context::Context;
 pub use objects::cq::{Cq, CqOptions, WorkCompletion};
 pub use objects::flow::Flow;
-pub use objects::link::{LinkConfig, LinkCounters, LinkStatus, VlArbTable};
+pub use objects::link::{EtsConfig, LinkConfig, LinkCounters, LinkStatus, PfcStatus, VlArbTable};
 pub use objects::memory::{Mr, MrOptions, PageSize};
 pub use objects::pd::Pd;
 pub use objects::raw_qp::{Posting, QpOptions, RawQp};

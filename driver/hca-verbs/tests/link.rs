@@ -164,7 +164,70 @@ fn paths_reach_the_card() {
     dev.assert_no_violations();
 }
 
-/// On Ethernet the priority is that of the traffic class.
+/// Ethernet: what is set of priorities is what the hardware has and what the card says of it: the map of DSCPs, classes
+/// with their weights, strict ones. A refusal names what is wrong, and changes nothing.
+#[test]
+fn priorities_are_configured_and_looked_at() {
+    let bench = Bench::new(16);
+    let context = &bench.context;
+    let status = context.link_status(1).unwrap();
+    assert_eq!((status.trust, status.ets), (EthTrust::Dscp, None));
+    assert!((0..64).all(|dscp| status.dscp[dscp] == dscp as u8 >> 3));
+    assert!((0..8).all(|priority| status.sl2vl[priority] == priority as u8));
+    let ets = EtsConfig {
+        prio_tc: [0, 0, 1, 1, 2, 2, 0, 2],
+        strict: 4,
+        percent: [20, 80, 0, 0, 0, 0, 0, 0],
+    };
+    let config = LinkConfig::new()
+        .ets(ets)
+        .dscp(26, 6)
+        .dscp(63, 0)
+        .trust(EthTrust::Pcp)
+        .pfc_enable(8);
+    context.link_config(1, &config).unwrap();
+    let seen = context.link_status(1).unwrap();
+    assert_eq!(
+        (seen.ets, seen.trust, seen.pfc_enable),
+        (Some(ets), EthTrust::Pcp, 8)
+    );
+    assert_eq!((seen.dscp[25], seen.dscp[26], seen.dscp[63]), (3, 6, 0));
+    bench.dev.with_card(|card| {
+        assert_eq!(card.link_arbitration(true), []);
+        assert_eq!(card.link_arbitration(false), [(0, 60), (1, 240)]);
+        assert_eq!(card.link_sl2vl()[..8], ets.prio_tc);
+        assert_eq!(card.link_dscp(), seen.dscp);
+        assert_eq!(
+            (card.link_ctrl().strict(), card.link_ctrl().trust_pcp()),
+            (4, true)
+        );
+        card.link.words[144 + 3] = 7;
+        card.link.words[176 + 3] = 99;
+        card.link.words[3] = 256;
+    });
+    let pfc = context.pfc_status(1).unwrap();
+    let counts = pfc
+        .priorities
+        .map(|p| (p.sent(), p.received(), p.paused_cycles()));
+    assert_eq!(
+        (counts[3], counts[2], pfc.xoff_blocks),
+        ((7, 0, 99), (0, 0, 0), 256)
+    );
+    let refused = |config: LinkConfig, word: &str| {
+        let error = context.link_config(1, &config).unwrap_err();
+        assert!(error.errno() == 22 && error.to_string().contains(word), "{error}");
+    };
+    refused(LinkConfig::new().dscp(1, 8).pfc_enable(1), "dscp");
+    let short = EtsConfig {
+        percent: [20, 79, 0, 0, 0, 0, 0, 0],
+        ..ets
+    };
+    refused(LinkConfig::new().ets(short), "ets");
+    assert_eq!(context.link_status(1).unwrap(), seen);
+    bench.dev.assert_no_violations();
+}
+
+/// On Ethernet the priority is that of the DSCP, by the port's map.
 #[test]
 fn ethernet_lanes_follow_the_traffic_class() {
     let bench = Bench::new(16);
@@ -178,6 +241,12 @@ fn ethernet_lanes_follow_the_traffic_class() {
     assert_eq!((qpc.sl(), qpc.traffic_class()), (5, 0xb4));
     let attr = a.query().unwrap();
     assert_eq!(attr.ah_attr.sl, 9, "what was set is what is queried");
+    bench
+        .context
+        .link_config(1, &LinkConfig::new().dscp(0xb4 >> 2, 2))
+        .unwrap();
+    let (a, _b) = connect_pair(bench.qp(QpCap::default()), bench.qp(QpCap::default()), &options).unwrap();
+    assert_eq!(bench.dev.with_card(|card| card.qpc(a.qp_num())).sl(), 2);
 }
 
 /// EVT PORT_ACTIVE, PORT_ERR, LID_CHANGE, PKEY_CHANGE, GID_CHANGE: once per change, with the number of the port, and

@@ -296,6 +296,9 @@ impl Control {
                 let cmd = QueryVlCountersCmd::read_from(body).ok_or(internal)?;
                 self.query_vl_counters(hal, &cmd).map(|r| body_of(r.as_bytes()))
             }
+            AdminOpcode::QueryPfcCounters => self
+                .query_pfc_counters(hal, port_num)
+                .map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryLinkErrors => self
                 .query_link_errors(hal, port_num)
                 .map(|r| body_of(r.as_bytes())),

@@ -48,7 +48,8 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         | AdminOpcode::QueryCounters
         | AdminOpcode::QueryLink
         | AdminOpcode::QueryLinkErrors
-        | AdminOpcode::QueryCongestion => words_of(&QueryPortCmd::TABLE),
+        | AdminOpcode::QueryCongestion
+        | AdminOpcode::QueryPfcCounters => words_of(&QueryPortCmd::TABLE),
         AdminOpcode::QueryGid | AdminOpcode::QueryPkey => words_of(&QueryEntryCmd::TABLE),
         AdminOpcode::ModifyPort => words_of(&ModifyPortCmd::TABLE),
         AdminOpcode::ResolveGid => words_of(&ResolveGidCmd::TABLE),

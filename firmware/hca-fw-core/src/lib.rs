@@ -37,6 +37,7 @@ mod neighbours;
 mod objects;
 mod pool;
 mod port;
+mod priorities;
 mod qp;
 mod rate;
 mod rules;

@@ -4,14 +4,17 @@
 
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
+use crate::priorities::{DSCP_ROWS, PRIORITY_COUNT, Priorities};
 use crate::{Bus, CmdResult, Control, Identity, NUM_FUNCS};
 use hca_abi::{
-    AdminStatus, EventKind, HOQ_LIFE_NEVER, LINK_ROW_CTRL, LINK_ROW_HIGH, LINK_ROW_LOW, LINK_ROW_SL2VL,
-    LINK_WORD_ERRORS, LINK_WORD_RX_FILL, LINK_WORD_RX_PACKETS, LINK_WORD_RX_RING, LINK_WORD_TX_BLOCKS,
-    LINK_WORD_TX_CREDITS, LINK_WORD_TX_FILL, LINK_WORD_TX_PACKETS, LINK_WORD_TX_RING, LINK_WORD_TX_WAIT,
-    LinkCtrl, LinkLayer, LinkPolicy, LinkSl2vl, LinkStatus, LinkVlArb, MGMT_VL, OpVls, PortState,
-    QueryLinkErrorsResult, QueryLinkResult, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd,
-    SetSl2vlCmd, VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
+    AdminStatus, EthTrust, EventKind, HOQ_LIFE_NEVER, LINK_ROW_CTRL, LINK_ROW_DSCP, LINK_ROW_HIGH,
+    LINK_ROW_LOW, LINK_ROW_SL2VL, LINK_WORD_ERRORS, LINK_WORD_PFC_PAUSED, LINK_WORD_PFC_RECEIVED,
+    LINK_WORD_PFC_SENT, LINK_WORD_PFC_XOFF, LINK_WORD_PFC_XON, LINK_WORD_RX_FILL, LINK_WORD_RX_PACKETS,
+    LINK_WORD_RX_RING, LINK_WORD_TX_BLOCKS, LINK_WORD_TX_CREDITS, LINK_WORD_TX_FILL, LINK_WORD_TX_PACKETS,
+    LINK_WORD_TX_RING, LINK_WORD_TX_WAIT, LinkCtrl, LinkDscp, LinkLayer, LinkPolicy, LinkSl2vl, LinkStatus,
+    LinkVlArb, MGMT_VL, OpVls, PfcCounters, PortState, QueryLinkErrorsResult, QueryLinkResult,
+    QueryPfcCountersResult, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd,
+    VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
 };
 
 /// Weight of each VL until somebody sets a table: one packet of 4096 bytes.
@@ -34,6 +37,8 @@ struct Settings {
     limit: u8,
     hoq_life: u8,
     pfc_enable: u8,
+    /// Ethernet.
+    priorities: Priorities,
     /// `None`: SL i to VL i modulo the VLs in use.
     sl2vl: Option<u64>,
     /// `None`: empty.
@@ -46,6 +51,7 @@ struct Settings {
 struct Written {
     op_vls: u8,
     sl2vl: u64,
+    dscp: [u32; DSCP_ROWS],
     high: ArbTable,
     low: ArbTable,
 }
@@ -84,6 +90,7 @@ impl Link {
                 limit: hca_abi::LIMIT_UNLIMITED as u8,
                 hoq_life: HOQ_LIFE_NEVER as u8,
                 pfc_enable: 0,
+                priorities: Priorities::new(),
                 sl2vl: None,
                 high: None,
                 low: None,
@@ -91,6 +98,7 @@ impl Link {
             written: Written {
                 op_vls: 0,
                 sl2vl: 0,
+                dscp: [0; DSCP_ROWS],
                 high: EMPTY,
                 low: EMPTY,
             },
@@ -141,17 +149,37 @@ impl Link {
         self.built
     }
 
-    /// The VL of each SL. VL-4: with one data VL every SL maps to it. On Ethernet an SL is a priority.
+    /// The VL of each SL. VL-4: with one data VL every SL maps to it. On Ethernet an SL is a priority, and a VL is a
+    /// traffic class.
     fn sl2vl(&self, infiniband: bool) -> u64 {
         let vls = u64::from(self.op_vls(infiniband).count());
         let spread = (0..16).fold(0, |map, sl| map | (sl % vls) << (4 * sl));
-        match self.settings.sl2vl {
-            Some(map) if infiniband && vls > 1 => map,
+        match (self.settings.sl2vl, self.settings.priorities.ets) {
+            (Some(map), _) if infiniband && vls > 1 => map,
+            (_, Some(ets)) if !infiniband => {
+                let classes = (0..16).map(|sl| u64::from(ets.prio_tc[sl % PRIORITY_COUNT]) << (4 * sl));
+                classes.sum()
+            }
             _ => spread,
         }
     }
 
+    /// Ethernet: the priority of a packet with this traffic class.
+    pub fn priority(&self, traffic_class: u8) -> u8 {
+        self.settings.priorities.of(traffic_class)
+    }
+
     fn table(&self, high: bool, infiniband: bool) -> ArbTable {
+        if let (Some(ets), false) = (self.settings.priorities.ets, infiniband) {
+            let mut table = EMPTY;
+            if !high {
+                table
+                    .iter_mut()
+                    .zip(ets.weights())
+                    .for_each(|(entry, class)| *entry = class);
+            }
+            return table;
+        }
         let given = if high {
             self.settings.high
         } else {
@@ -219,10 +247,25 @@ impl Link {
             hal.link_row(self.port, LINK_ROW_SL2VL, row.as_bytes());
             self.written.sl2vl = map;
         }
+        if !facts.infiniband {
+            self.write_dscp(hal);
+        }
         if !grows {
             self.write_ctrl(hal, facts, state);
         }
         self.written.op_vls = op_vls;
+    }
+
+    fn write_dscp<B: Bus>(&mut self, hal: &mut Hal<B>) {
+        let rows = self.settings.priorities.dscp_rows();
+        for (row, (new, old)) in (LINK_ROW_DSCP..).zip(rows.iter().zip(&mut self.written.dscp)) {
+            if *new != *old {
+                let mut eight = LinkDscp::new();
+                eight.set_map(*new);
+                hal.link_row(self.port, row, eight.as_bytes());
+                *old = *new;
+            }
+        }
     }
 
     fn write_ctrl<B: Bus>(&self, hal: &mut Hal<B>, facts: PortFacts, state: PortState) {
@@ -235,6 +278,8 @@ impl Link {
         ctrl.set_mtu(facts.mtu);
         ctrl.set_hoq_life(s.hoq_life);
         ctrl.set_pfc_enable(s.pfc_enable);
+        ctrl.set_strict(s.priorities.ets.map_or(0, |ets| ets.strict));
+        ctrl.set_trust_pcp(s.priorities.trust == EthTrust::Pcp);
         hal.link_row(self.port, LINK_ROW_CTRL, ctrl.as_bytes());
     }
 
@@ -369,6 +414,8 @@ impl Control {
         if has(link_attr::PFC_ENABLE) {
             new.pfc_enable = cmd.pfc_enable();
         }
+        new.priorities
+            .change(cmd, link.built.count().min(PRIORITY_COUNT as u8))?;
         let mut request = None;
         if has(link_attr::STATE) {
             let state = PortState::try_from(cmd.state())
@@ -488,6 +535,13 @@ impl Control {
         out.set_lmc(port.lmc());
         out.set_lid(port.identity().lid);
         out.set_sl2vl(link.sl2vl(facts.infiniband));
+        out.set_trust(s.priorities.trust.into());
+        out.set_dscp(s.priorities.dscp);
+        out.set_has_ets(s.priorities.ets.is_some());
+        if let Some(ets) = s.priorities.ets {
+            out.set_strict(ets.strict);
+            out.set_tc_percent(ets.percent);
+        }
         out.set_tx_ring(hal.link_word(link.port, LINK_WORD_TX_RING));
         out.set_rx_ring(hal.link_word(link.port, LINK_WORD_RX_RING));
         Ok(out)
@@ -518,6 +572,29 @@ impl Control {
         }
         let mut out = QueryVlCountersResult::new();
         out.set_vls(vls);
+        Ok(out)
+    }
+
+    pub(crate) fn query_pfc_counters<B: Bus>(
+        &self,
+        hal: &mut Hal<B>,
+        port_num: u8,
+    ) -> CmdResult<QueryPfcCountersResult> {
+        let port = self.port_at(port_num)? as u8;
+        let mut priorities = [0; PRIORITY_COUNT * PfcCounters::BYTES];
+        for (priority, bytes) in (0..).zip(priorities.chunks_exact_mut(PfcCounters::BYTES)) {
+            let mut c = PfcCounters::new();
+            c.set_sent(hal.link_word(port, LINK_WORD_PFC_SENT + priority));
+            c.set_received(hal.link_word(port, LINK_WORD_PFC_RECEIVED + priority));
+            c.set_paused_cycles(hal.link_word(port, LINK_WORD_PFC_PAUSED + priority));
+            c.set_rx_fill(hal.link_word(port, LINK_WORD_RX_FILL + priority));
+            bytes.copy_from_slice(c.as_bytes());
+        }
+        let mut out = QueryPfcCountersResult::new();
+        out.set_priorities(priorities);
+        out.set_xoff_blocks(hal.link_word(port, LINK_WORD_PFC_XOFF));
+        out.set_xon_blocks(hal.link_word(port, LINK_WORD_PFC_XON));
+        out.set_rx_ring_blocks(hal.link_word(port, LINK_WORD_RX_RING));
         Ok(out)
     }
 

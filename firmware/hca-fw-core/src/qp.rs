@@ -542,11 +542,11 @@ impl Control {
         q.set_traffic_class(ah.traffic_class());
         q.set_hop_limit(hop_limit(port, &ah));
         q.set_flow_label(ah.flow_label());
-        // On Ethernet the priority is what an SL is on InfiniBand: the traffic class carries it on the wire.
+        // On Ethernet the priority is what an SL is on InfiniBand: the DSCP says it on the wire.
         q.set_sl(if port.infiniband() {
             ah.sl()
         } else {
-            ah.traffic_class() >> 5
+            port.link.priority(ah.traffic_class())
         });
         q.set_dlid(ah.dlid());
         q.set_src_path_bits(ah.src_path_bits());

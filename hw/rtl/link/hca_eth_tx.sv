@@ -1,7 +1,7 @@
 // Puts the 14-byte Ethernet II header in front of each packet (constant shift with a carry). One frame fact
 // (`eth`) per packet, in the order of the packets; a packet waits for it. One beat out per cycle, latency
-// one cycle. No FCS and no padding to 60 bytes: the MAC adds both. A raw frame has its header; one that is shorter is
-// padded here, as what the MAC adds would be, for a cable may be without one.
+// one cycle. No FCS and no padding to 60 bytes: the MAC adds both. A raw frame has its header and no fact; one that is
+// shorter is padded here, as what the MAC adds would be, for a cable may be without one.
 module hca_eth_tx
   import hca_pkg::*;
   import hca_wire_pkg::*;
@@ -15,6 +15,8 @@ module hca_eth_tx
   input  logic        in_valid_i,
   output logic        in_ready_o,
   input  mac_t        in_i,
+  input  logic        in_raw_i,       // beside each beat: a frame; its port
+  input  logic [PortW-1:0] in_port_i,
   output logic        out_valid_o,
   input  logic        out_ready_i,
   output mac_t        out_o,
@@ -25,7 +27,7 @@ module hca_eth_tx
   localparam logic [6:0]  Room    = 7'(DataBytes - EthBytes);
   localparam logic [6:0]  MinFrame = 7'd60;
 
-  logic               first_q, flush_q, out_valid_q, out_free, take, fits, raw, raw_q;
+  logic               first_q, flush_q, out_valid_q, out_free, take, fits;
   logic [EthBits-1:0] carry_q, head;
   logic [6:0]         flush_len_q;
   mac_t               out_q;
@@ -36,12 +38,11 @@ module hca_eth_tx
   assign unused_cfg = ^port_cfg_i;
 
   assign out_free    = !out_valid_q || out_ready_i;
-  assign in_ready_o  = out_free && !flush_q && (!first_q || eth_valid_i);
+  assign in_ready_o  = out_free && !flush_q && (!first_q || eth_valid_i || in_raw_i);
   assign take        = in_valid_i && in_ready_o;
-  assign eth_ready_o = take && first_q;
-  assign raw         = first_q ? eth_i.raw : raw_q;
-  assign fits        = in_i.len_bytes <= Room || raw;
-  assign smac        = port_cfg_i[eth_i.port].mac;
+  assign eth_ready_o = take && first_q && !in_raw_i;
+  assign fits        = in_i.len_bytes <= Room || in_raw_i;
+  assign smac        = port_cfg_i[in_port_i].mac;
   assign head        = {swap16(eth_i.ipv4 ? 16'(EthertypeIpv4) : 16'(EthertypeIpv6)),
                         swap16(smac[15:0]), swap32(smac[47:16]), eth_i.dmac};
 
@@ -65,14 +66,13 @@ module hca_eth_tx
       out_q.len_bytes <= flush_len_q;
       out_q.data      <= 512'(carry_q);
     end else if (take) begin
-      if (first_q) port_q <= eth_i.port;
-      raw_q           <= raw;
+      if (first_q) port_q <= in_port_i;
       out_q.last      <= in_i.last && fits;
       out_q.len_bytes <= (in_i.last && fits) ? in_i.len_bytes + 7'(EthBytes) : 7'd64;
       out_q.data      <= {in_i.data[511-EthBits:0], first_q ? head : carry_q};
       carry_q         <= in_i.data[511 -: EthBits];
       flush_len_q     <= in_i.len_bytes - Room;
-      if (raw) begin
+      if (in_raw_i) begin
         out_q.len_bytes <= (first_q && in_i.len_bytes < MinFrame) ? MinFrame : in_i.len_bytes;
         out_q.data      <= in_i.data;
       end

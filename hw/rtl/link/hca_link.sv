@@ -25,6 +25,7 @@ module hca_link
   input  link_wr_t         link_wr_i,
   // Between the wire blocks and the cable.
   input  logic             tx_valid_i,
+  input  logic [3:0]       tx_vl_i,         // of hca_tx_class, with a first beat
   output logic             tx_ready_o,
   input  mac_t             tx_i,
   output logic             rx_valid_o,
@@ -42,6 +43,7 @@ module hca_link
   input  logic [NumVls-1:0][AheadW-1:0] ahead_i,
   output logic [15:0]      vl_open_o,
   output logic [15:0][3:0] sl2vl_o,
+  output eth_class_t       class_o,
   output ring_age_t [NumVls-1:0] age_o,
   // Firmware: status words, change of state; simulator: something is going on.
   input  logic [7:0]       stat_addr_i,
@@ -54,6 +56,8 @@ module hca_link
 
   localparam int unsigned TxBlocks = TxVlBytes / 64;
   localparam int unsigned RxBlocks = RxVlBytes / 64;
+  localparam int unsigned XoffBlocks = RxBlocks / 2;
+  localparam int unsigned XonBlocks = RxBlocks / 4;
   localparam int unsigned RxFillW  = $clog2(RxBlocks) + 1;
 
   logic unused_cfg;
@@ -69,7 +73,7 @@ module hca_link
     .Port      (Port),
     .DownCycles(DownCycles)
   ) u_cfg (
-    .clk_i, .rst_i, .ib_i(port_cfg_i.ib), .link_wr_i, .phy_up_i, .cfg_o(cfg), .sl2vl_o,
+    .clk_i, .rst_i, .ib_i(port_cfg_i.ib), .link_wr_i, .phy_up_i, .cfg_o(cfg), .sl2vl_o, .class_o,
     .tbl_we_o(tbl_we), .tbl_low_o(tbl_low), .tbl_idx_o(tbl_idx), .tbl_o(tbl),
     .recovery_o(recovery), .downed_o(downed)
   );
@@ -77,7 +81,7 @@ module hca_link
   // ---- Receive -------------------------------------------------------------------------------------
   logic                           fcp, lpcrc_err, fcp_malformed;
   fc_upd_t                        fcp_upd;
-  logic [7:0]                     pfc_paused;
+  logic [7:0]                     pfc_paused, pfc_received, pfc_sent;
   logic [NumVls-1:0][11:0]        abr, fccl;
   logic [NumVls-1:0][RxFillW-1:0] fill;
   logic [RxFillW-1:0]             vl15_fill;
@@ -88,10 +92,10 @@ module hca_link
     .RxVlBytes(RxVlBytes),
     .Vl15Bytes(Vl15Bytes)
   ) u_rx (
-    .clk_i(clk_rx_i), .rst_i, .cfg_i(cfg), .phy_up_i, .phy_valid_i(phy_rx_valid_i), .phy_i(phy_rx_i),
+    .clk_i(clk_rx_i), .rst_i, .cfg_i(cfg), .class_i(class_o), .phy_up_i, .phy_valid_i(phy_rx_valid_i), .phy_i(phy_rx_i),
     .phy_err_i(phy_rx_err_i), .room_i(rx_room_i), .hold_i(rx_hold_i),
     .mac_valid_o(rx_valid_o), .mac_ready_i(rx_ready_i), .mac_o(rx_o),
-    .fcp_o(fcp), .fcp_upd_o(fcp_upd), .pfc_paused_o(pfc_paused),
+    .fcp_o(fcp), .fcp_upd_o(fcp_upd), .pfc_paused_o(pfc_paused), .pfc_stop_o(pfc_received),
     .abr_o(abr), .fccl_o(fccl), .fill_o(fill), .vl15_fill_o(vl15_fill),
     .ev_o(rx_ev), .lpcrc_err_o(lpcrc_err), .fcp_malformed_o(fcp_malformed)
   );
@@ -123,11 +127,11 @@ module hca_link
   hca_pfc_tx #(
     .NumRings  (NumVls),
     .FillW     (RxFillW),
-    .XoffBlocks(RxBlocks / 2),
-    .XonBlocks (RxBlocks / 4)
+    .XoffBlocks(XoffBlocks),
+    .XonBlocks (XonBlocks)
   ) u_pfc_tx (
     .clk_i, .rst_i, .up_i(up && !cfg.ib), .enable_i(cfg.pfc_enable), .mac_i(port_cfg_i.mac), .fill_i(fill),
-    .ctl_valid_o(pfc_valid), .ctl_ready_i(pfc_ready), .ctl_o(pfc_beat)
+    .ctl_valid_o(pfc_valid), .ctl_ready_i(pfc_ready), .ctl_o(pfc_beat), .stop_o(pfc_sent)
   );
 
   // ---- Transmit ------------------------------------------------------------------------------------
@@ -146,7 +150,7 @@ module hca_link
   ) u_tx (
     .clk_i(clk_tx_i), .rst_i, .cfg_i(cfg), .phy_up_i,
     .tbl_we_i(tbl_we), .tbl_low_i(tbl_low), .tbl_idx_i(tbl_idx), .tbl_i(tbl),
-    .mac_valid_i(tx_valid_i), .mac_ready_o(tx_ready_o), .mac_i(tx_i),
+    .mac_valid_i(tx_valid_i), .mac_ready_o(tx_ready_o), .mac_i(tx_i), .mac_vl_i(tx_vl_i), .sl2vl_i(sl2vl_o[7:0]),
     .fcp_i(fcp), .fcp_upd_i(fcp_upd), .pfc_paused_i(pfc_paused),
     .ctl_valid_i(ctl_valid), .ctl_ready_o(ctl_ready), .ctl_i(ctl),
     .phy_valid_o(out_valid), .phy_ready_i(out_ready), .phy_o(out),
@@ -174,11 +178,14 @@ module hca_link
 
   hca_link_stats #(
     .TxBlocks(TxBlocks),
-    .RxBlocks(RxBlocks)
+    .RxBlocks(RxBlocks),
+    .XoffBlocks(XoffBlocks),
+    .XonBlocks(XonBlocks)
   ) u_stats (
     .clk_i, .rst_i, .cfg_i(cfg), .phy_up_i, .tx_credits_i(credits), .tx_fill_i(tx_fill), .rx_fill_i(rx_fill),
-    .tx_wait_i(tx_wait), .tx_ev_i(tx_ev), .rx_ev_i(rx_ev), .fcp_i(fcp), .lpcrc_err_i(lpcrc_err),
-    .fcp_malformed_i(fcp_malformed), .recovery_i(recovery), .downed_i(downed), .event_o, .stat_addr_i, .stat_data_o
+    .tx_wait_i(tx_wait), .pfc_sent_i(pfc_sent), .pfc_received_i(pfc_received), .pfc_paused_i(pfc_paused),
+    .tx_ev_i(tx_ev), .rx_ev_i(rx_ev), .fcp_i(fcp), .lpcrc_err_i(lpcrc_err), .fcp_malformed_i(fcp_malformed),
+    .recovery_i(recovery), .downed_i(downed), .event_o, .stat_addr_i, .stat_data_o
   );
 
   assign busy_o = tx_valid_i || out_valid || phy_rx_valid_i || rx_valid_o || tx_fill != '0 || rx_fill != '0 ||

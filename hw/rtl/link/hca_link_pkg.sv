@@ -58,6 +58,7 @@ package hca_link_pkg;
     logic [2:0]  mtu;            // 1: 256 bytes .. 5: 4096
     logic [4:0]  hoq_life;       // at most 1024 << n cycles at the head of a ring; 31: for ever
     logic [7:0]  pfc_enable;     // Ethernet: priorities that a pause frame may stop
+    logic [7:0]  strict;         // Ethernet: traffic classes that go first, the highest before the others
   } link_cfg_t;
 
   // Entry of a VL arbitration table. Weight: 64-byte units, 0 = the entry is skipped.
@@ -130,7 +131,7 @@ package hca_link_pkg;
 
   // What the transmit half did, a strobe each, for the counters.
   typedef struct packed {
-    logic [3:0]         vl;          // of `packet`; Ethernet: priority
+    logic [3:0]         vl;          // of `packet`; Ethernet: traffic class
     logic               packet;      // a data packet left
     logic [BlocksW-1:0] blocks;      // its blocks
     logic               ctl;         // a flow control packet or PFC frame left
@@ -195,19 +196,25 @@ package hca_link_pkg;
   localparam int unsigned PfcTicksPerCycle    = 25;   // 4 ns at 100 Gb/s: 400 bit times
   localparam logic [15:0] EthertypeMacCtl     = 16'h8808;
 
-  // Priority of a frame, from its first 20 bytes: the upper three bits of the IP traffic class, with or without a
-  // VLAN tag. Anything but IP has priority 0.
-  function automatic logic [2:0] eth_prio(logic [159:0] head);
+  // Priority of a frame, from its first 20 bytes: that of the DSCP in its IP header, with or without a VLAN tag, or the
+  // one in the tag. A frame without what the port trusts has priority 0.
+  function automatic logic [2:0] eth_prio(logic [159:0] head, eth_class_t by);
     logic [15:0] ethertype, body;
     logic        vlan;
     vlan      = {head[103:96], head[111:104]} == 16'h8100;
     ethertype = vlan ? {head[135:128], head[143:136]} : {head[103:96], head[111:104]};
     body      = vlan ? head[159:144] : head[127:112];   // first two bytes of the packet
+    if (by.trust_pcp) return vlan ? head[119:117] : 3'd0;
     case (ethertype)
-      16'h0800: return body[15:13];     // IPv4: second byte
-      16'h86dd: return body[3:1];       // IPv6: low half of the first byte
+      16'h0800: return by.dscp[body[15:10]];                // IPv4: second byte
+      16'h86dd: return by.dscp[{body[3:0], body[15:14]}];   // IPv6: across the first and the second
       default:  return 3'd0;
     endcase
+  endfunction
+
+  // The ring of a packet that leaves: on InfiniBand the VL in its LRH, on Ethernet the traffic class of its priority.
+  function automatic logic [3:0] ring_of(logic [159:0] head, logic ib, eth_class_t by, logic [15:0][3:0] sl2vl);
+    return ib ? head[7:4] : sl2vl[{1'b0, eth_prio(head, by)}];
   endfunction
 
 endpackage

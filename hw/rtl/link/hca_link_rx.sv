@@ -15,6 +15,7 @@ module hca_link_rx
   input  logic                         clk_i,
   input  logic                         rst_i,
   input  link_cfg_t                    cfg_i,
+  input  eth_class_t                   class_i,       // Ethernet: priorities
   input  logic                         phy_up_i,
   input  logic                         phy_valid_i,
   input  phy_t                         phy_i,
@@ -27,6 +28,7 @@ module hca_link_rx
   output logic                         fcp_o,         // strobe with fcp_upd_o
   output fc_upd_t                      fcp_upd_o,
   output logic [7:0]                   pfc_paused_o,
+  output logic [7:0]                   pfc_stop_o,    // strobes: a pause frame came that stops these priorities
   output logic [NumVls-1:0][11:0]      abr_o,         // receive credits, for hca_fcp_tx
   output logic [NumVls-1:0][11:0]      fccl_o,
   output logic [NumVls-1:0][FillW-1:0] fill_o,        // blocks in each ring
@@ -71,6 +73,7 @@ module hca_link_rx
     .clk_i,
     .rst_i,
     .cfg_i,
+    .class_i,
     .phy_up_i,
     .flush_i        (flush),
     .phy_valid_i,
@@ -114,7 +117,8 @@ module hca_link_rx
     .valid_i (ctl_valid),
     .phy_i   (phy),
     .enable_i(cfg_i.pfc_enable),
-    .paused_o(pfc_paused_o)
+    .paused_o(pfc_paused_o),
+    .stop_o  (pfc_stop_o)
   );
 
   for (genvar r = 0; r <= NumVls; r++) begin : gen_ring

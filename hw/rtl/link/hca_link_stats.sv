@@ -6,6 +6,8 @@ module hca_link_stats
 #(
   parameter int unsigned TxBlocks = 1024,        // of a data VL's ring
   parameter int unsigned RxBlocks = 512,
+  parameter int unsigned XoffBlocks = 256,
+  parameter int unsigned XonBlocks = 128,
   parameter int unsigned LocalPhyErrors = 8      // threshold of local_link_integrity_errors
 ) (
   input  logic              clk_i,
@@ -16,6 +18,9 @@ module hca_link_stats
   input  logic [15:0][11:0] tx_fill_i,
   input  logic [15:0][11:0] rx_fill_i,
   input  logic [15:0]       tx_wait_i,           // something to send and no credit, in this cycle
+  input  logic [7:0]        pfc_sent_i,          // strobes: stopped the peer's priorities; it stopped ours
+  input  logic [7:0]        pfc_received_i,
+  input  logic [7:0]        pfc_paused_i,        // priorities that wait
   input  tx_ev_t            tx_ev_i,
   input  rx_ev_t            rx_ev_i,
   input  logic              fcp_i,
@@ -29,8 +34,8 @@ module hca_link_stats
 );
 
   // ---- Counters per VL -----------------------------------------------------------------------------
-  logic [31:0] tx_packets, tx_blocks, rx_packets, tx_wait;
-  logic [3:0]  rd_vl, turn_q;
+  logic [31:0] tx_packets, tx_blocks, rx_packets, tx_wait, pfc_sent, pfc_received, pfc_paused;
+  logic [3:0]  rd_vl;
 
   assign rd_vl = stat_addr_i[3:0];
 
@@ -53,26 +58,12 @@ module hca_link_stats
     .clk_i, .rst_i, .add_i(rx_ev_i.packet), .vl_i(rx_ev_i.vl), .amount_i(1'b1), .rd_vl_i(rd_vl), .rd_o(rx_packets)
   );
 
-  // All VLs may wait in the same cycle: each counts up to sixteen cycles by itself, then it is its turn to be added.
-  logic [15:0][4:0] waited_q;
+  hca_vl_tally u_tx_wait (.clk_i, .rst_i, .step_i(tx_wait_i), .rd_vl_i(rd_vl), .rd_o(tx_wait));
 
-  always_ff @(posedge clk_i) begin
-    if (rst_i) begin
-      turn_q   <= '0;
-      waited_q <= '0;
-    end else begin
-      if (tx_wait_i != '0 || waited_q != '0) turn_q <= turn_q + 1'b1;
-      for (int unsigned v = 0; v < 16; v++) begin
-        waited_q[v] <= ((turn_q == 4'(v)) ? 5'd0 : waited_q[v]) + 5'(tx_wait_i[v]);
-      end
-    end
-  end
-
-  hca_vl_count #(
-    .AddW(5)
-  ) u_tx_wait (
-    .clk_i, .rst_i, .add_i(1'b1), .vl_i(turn_q), .amount_i(waited_q[turn_q]), .rd_vl_i(rd_vl), .rd_o(tx_wait)
-  );
+  // Of priorities.
+  hca_vl_tally u_pfc_sent (.clk_i, .rst_i, .step_i(16'(pfc_sent_i)), .rd_vl_i(rd_vl), .rd_o(pfc_sent));
+  hca_vl_tally u_pfc_received (.clk_i, .rst_i, .step_i(16'(pfc_received_i)), .rd_vl_i(rd_vl), .rd_o(pfc_received));
+  hca_vl_tally u_pfc_paused (.clk_i, .rst_i, .step_i(16'(pfc_paused_i)), .rd_vl_i(rd_vl), .rd_o(pfc_paused));
 
   // ---- Error counters, in the order of their words --------------------------------------------------
   localparam int unsigned NumErrors = 16;
@@ -138,11 +129,16 @@ module hca_link_stats
       LinkWordRxPackets >> 4: word = rx_packets;
       LinkWordTxWait >> 4:    word = tx_wait;
       LinkWordErrors >> 4:    word = errors_q[rd_vl];
+      LinkWordPfcSent >> 4:   word = pfc_sent;
+      LinkWordPfcReceived >> 4: word = pfc_received;
+      LinkWordPfcPaused >> 4: word = pfc_paused;
       default: begin
         word = '0;
         if (32'(stat_addr_i) == LinkWordState) word = status_q;
         if (32'(stat_addr_i) == LinkWordTxRing) word = TxBlocks;
         if (32'(stat_addr_i) == LinkWordRxRing) word = RxBlocks;
+        if (32'(stat_addr_i) == LinkWordPfcXoff) word = XoffBlocks;
+        if (32'(stat_addr_i) == LinkWordPfcXon) word = XonBlocks;
       end
     endcase
   end

@@ -26,6 +26,8 @@ module hca_link_tx
   input  logic                    mac_valid_i,
   output logic                    mac_ready_o,
   input  mac_t                    mac_i,
+  input  logic [3:0]              mac_vl_i,    // with a first beat: its VL, or the traffic class of its priority
+  input  logic [7:0][3:0]         sl2vl_i,     // Ethernet: the traffic class of each priority
   // From the receive half: the peer's promises or pauses; what to send to it.
   input  logic                    fcp_i,
   input  fc_upd_t                 fcp_upd_i,
@@ -53,8 +55,6 @@ module hca_link_tx
   localparam int unsigned RingBlocks = TxVlBytes / 64;
   localparam int unsigned FillW      = $clog2(RingBlocks) + 1;
   localparam logic [RingW-1:0] Vl15Ring = RingW'(NumVls);
-  // Ethernet with fewer rings than priorities: the lower bits choose.
-  localparam int unsigned PrioMask   = (NumVls < 8) ? NumVls - 1 : 7;
 
   logic data_ok, running;   // the port state lets data in; and out at this moment
   assign data_ok = cfg_i.state == LinkActive || cfg_i.state == LinkDefer;
@@ -64,26 +64,22 @@ module hca_link_tx
   logic             first_q, refuse, refuse_q, discard, discard_q, turned_away, wr;
   logic [RingW-1:0] ring, ring_now, ring_q;
   logic [Rings-1:0] room;
-  logic [3:0]       vl;
   logic             is_vl15, vl15_lawful;
 
-  assign vl          = mac_i.data[7:4];
-  assign is_vl15     = cfg_i.ib && vl == Vl15;
+  assign is_vl15     = cfg_i.ib && mac_vl_i == Vl15;
   assign vl15_lawful = (mac_i.data[9:8] == 2'(LnhIbaGlobal)) ? mac_i.data[8*53 +: 24] == '0
                                                              : mac_i.data[8*13 +: 24] == '0;
 
   always_comb begin
     refuse  = 1'b0;
     discard = !data_ok;
-    if (!cfg_i.ib) begin
-      ring_now = RingW'(eth_prio(mac_i.data[159:0]) & 3'(PrioMask));
-    end else if (is_vl15) begin
+    if (is_vl15) begin
       ring_now = Vl15Ring;
       refuse   = !vl15_lawful;
       discard  = cfg_i.state == LinkDown || !room[Vl15Ring];
     end else begin
-      ring_now = RingW'(vl);
-      refuse   = !(|({1'b0, cfg_i.vl_mask} & (16'd1 << vl)));
+      ring_now = RingW'(mac_vl_i);
+      refuse   = !(|({1'b0, cfg_i.vl_mask} & (16'd1 << mac_vl_i)));
     end
   end
 
@@ -140,7 +136,7 @@ module hca_link_tx
     always_comb begin
       paused[v] = 1'b0;
       for (int unsigned p = 0; p < 8; p++) begin
-        if ((p & PrioMask) == v) paused[v] = paused[v] || (pfc_paused_i[p] && cfg_i.pfc_enable[p]);
+        if (32'(sl2vl_i[p]) == v) paused[v] = paused[v] || (pfc_paused_i[p] && cfg_i.pfc_enable[p]);
       end
     end
 
@@ -168,7 +164,9 @@ module hca_link_tx
 
   // ---- Choose --------------------------------------------------------------------------------------------
   logic             sel_valid_q, sel_ctl_q, sel_mute, sel_take, cur_valid_q, cur_ctl_q, cur_mute_q, rd_go;
-  logic             may_choose, ctl_go, vl15_go, arb_go;
+  logic             may_choose, ctl_go, vl15_go, strict_go, arb_go, strict_valid, strict_busy;
+  logic [NumVls-1:0] strict;
+  logic [RingW-1:0] strict_ring;
   logic [RingW-1:0] sel_ring_q, cur_ring_q;
   logic [BlocksW-1:0] sel_blocks_q, cur_left_q;
   phy_t             sel_beat_q, cur_beat_q, ctl_beat;
@@ -180,17 +178,34 @@ module hca_link_tx
     .NumVls(NumVls)
   ) u_arb (
     .clk_i, .rst_i, .clear_i(cfg_i.state == LinkDown), .round_quantum_i(cfg_i.round_quantum), .limit_i(cfg_i.limit),
-    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req_q), .wait_i(waits),
+    .mtu_i(cfg_i.mtu), .tbl_we_i, .tbl_low_i, .tbl_idx_i, .tbl_i, .req_i(req_q & ~strict), .wait_i(waits & ~strict),
     .bytes_i(data_bytes), .pick_valid_o(pick_valid), .pick_vl_o(pick_vl), .take_i(arb_go)
   );
 
+  assign strict      = NumVls'(cfg_i.strict);
   assign may_choose  = (!sel_valid_q || sel_take) && !drop;
   assign vl15_go     = may_choose && head_valid[NumVls] && phy_up_i && cfg_i.state != LinkDown;
   assign ctl_ready_o = may_choose && !vl15_go;
   assign ctl_go      = ctl_ready_o && ctl_valid_i;
-  assign arb_go      = may_choose && !ctl_valid_i && !vl15_go && pick_valid;
-  assign pop         = vl15_go || arb_go;
-  assign pop_ring    = vl15_go ? Vl15Ring : RingW'(pick_vl);
+  assign strict_go   = may_choose && !ctl_valid_i && !vl15_go && strict_valid;
+  assign arb_go      = may_choose && !ctl_valid_i && !vl15_go && !strict_busy && pick_valid;
+  assign pop         = vl15_go || strict_go || arb_go;
+  assign pop_ring    = vl15_go ? Vl15Ring : strict_go ? strict_ring : RingW'(pick_vl);
+
+  // Ethernet: of strict traffic classes the highest one, before those with weights. One that was taken may have another
+  // packet, which is known in the next cycle: those below it wait for that.
+  always_comb begin
+    strict_valid = 1'b0;
+    strict_busy  = 1'b0;
+    strict_ring  = '0;
+    for (int unsigned v = 0; v < NumVls; v++) begin
+      if (strict[v] && (req_q[v] || waits[v])) begin
+        strict_valid = req_q[v];
+        strict_busy  = 1'b1;
+        strict_ring  = RingW'(v);
+      end
+    end
+  end
 
   // FCTBS as of this place in the stream: everything chosen before is counted, nothing that comes later.
   always_comb begin
@@ -299,15 +314,12 @@ module hca_link_tx
       vl_open_o[v] = 32'(fill[v]) + 32'(ahead_i[v]) < TxOpenBytes / 64 || (cfg_i.ib && !cfg_i.vl_mask[v]);
       fill_o[v]    = 12'(fill[v]);
     end
-    for (int unsigned p = NumVls; p < 8; p++) begin
-      if (!cfg_i.ib) vl_open_o[p] = vl_open_o[p & PrioMask];
-    end
     fill_o[15] = 12'(fill[NumVls]);
   end
 
   always_comb begin
     ev_o         = '0;
-    ev_o.vl      = vl15_go ? Vl15 : 4'(pick_vl);
+    ev_o.vl      = vl15_go ? Vl15 : 4'(pop_ring);
     ev_o.packet  = pop;
     ev_o.blocks  = pop_blocks;
     ev_o.ctl     = ctl_go;

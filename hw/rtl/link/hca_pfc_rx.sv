@@ -11,7 +11,8 @@ module hca_pfc_rx
   input  logic       valid_i,       // first beat of a MAC control frame without symbol error
   input  phy_t       phy_i,
   input  logic [7:0] enable_i,      // priorities that obey
-  output logic [7:0] paused_o
+  output logic [7:0] paused_o,
+  output logic [7:0] stop_o         // strobes: this frame stops them
 );
 
   localparam int unsigned TimerW = 16 + PfcTicksPerQuantumW;
@@ -47,5 +48,11 @@ module hca_pfc_rx
   end
 
   assign paused_o = paused_q;
+
+  always_comb begin
+    for (int unsigned p = 0; p < 8; p++) begin
+      stop_o[p] = good && classes[p] && enable_i[p] && phy_i.data[8*(18 + 2*p) +: 16] != '0;
+    end
+  end
 
 endmodule

@@ -19,7 +19,8 @@ module hca_pfc_tx
   input  logic [NumRings-1:0][FillW-1:0] fill_i,      // blocks in each receive ring
   output logic                           ctl_valid_o,
   input  logic                           ctl_ready_i,
-  output phy_t                           ctl_o
+  output phy_t                           ctl_o,
+  output logic [7:0]                     stop_o       // strobes: a frame leaves that stops them
 );
 
   localparam int unsigned TickW = $clog2(RefreshCycles);
@@ -74,5 +75,6 @@ module hca_pfc_tx
   end
 
   assign ctl_valid_o = valid_q;
+  assign stop_o      = (valid_q && ctl_ready_i) ? told_q : '0;
 
 endmodule

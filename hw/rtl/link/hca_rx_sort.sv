@@ -13,6 +13,7 @@ module hca_rx_sort
   input  logic               clk_i,
   input  logic               rst_i,
   input  link_cfg_t          cfg_i,
+  input  eth_class_t         class_i,
   input  logic               phy_up_i,
   input  logic               flush_i,          // nothing may come in
   input  logic               phy_valid_i,
@@ -47,7 +48,7 @@ module hca_rx_sort
 
   assign vl       = phy_i.data[7:4];
   assign lnh      = phy_i.data[9:8];
-  assign prio     = eth_prio(phy_i.data[159:0]);
+  assign prio     = eth_prio(phy_i.data[159:0], class_i);
   assign is_ctl   = !cfg_i.ib && {phy_i.data[8*12 +: 8], phy_i.data[8*13 +: 8]} == EthertypeMacCtl;
   assign state_ok = !flush_i && (cfg_i.state == LinkArmed || cfg_i.state == LinkActive || cfg_i.state == LinkDefer ||
                                  (cfg_i.state == LinkInit && cfg_i.ib && vl == Vl15));

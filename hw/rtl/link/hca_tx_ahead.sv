@@ -11,7 +11,6 @@ module hca_tx_ahead
 ) (
   input  logic                                clk_i,
   input  logic                                rst_i,
-  input  logic [NumPorts-1:0]                 ib_i,
   input  logic [NumPorts-1:0][15:0][3:0]      sl2vl_i,
   // By scheduler.
   input  logic [1:0]                          made_valid_i,
@@ -19,8 +18,6 @@ module hca_tx_ahead
   input  logic [1:0]                          left_i,      // strobes: its oldest packet has left the gather
   output logic [NumPorts-1:0][NumVls-1:0][AheadW-1:0] ahead_o
 );
-
-  localparam int unsigned PrioMask = (NumVls < 8) ? NumVls - 1 : 7;
 
   typedef struct packed {
     logic [PortW-1:0] port;
@@ -48,7 +45,7 @@ module hca_tx_ahead
         out_valid_q[s] <= left_i[s];
       end
       in_q[s].port   <= port;
-      in_q[s].vl     <= ib_i[port] ? sl2vl_i[port][sl] : sl & 4'(PrioMask);
+      in_q[s].vl     <= sl2vl_i[port][sl];
       in_q[s].blocks <= 7'((made_i[s].bytes + 13'd63) >> 6);
       out_q[s]       <= old[s];
     end

@@ -85,12 +85,16 @@ localparam int unsigned LinkRowLow = 32'h40;  // Table LINK: first entry of the 
 localparam int unsigned LinkRowSl2vl = 32'h80;  // Table LINK: link_sl2vl.
 localparam int unsigned LinkRowCtrl = 32'h81;  // Table LINK: link_ctrl.
 localparam int unsigned LinkRowCongestion = 32'h82;  // Table LINK: link_congestion.
-localparam int unsigned LinkRows = 32'h83;  // Rows of a port that exist.
+localparam int unsigned LinkRowDscp = 32'h83;  // Table LINK: first of the eight link_dscp.
+localparam int unsigned LinkRows = 32'h8b;  // Rows of a port that exist.
 localparam int unsigned LinkWordState = 32'h0;  // Status word: link_status.
 // Status word: size of a VL's transmit ring in blocks of 64 bytes.
 localparam int unsigned LinkWordTxRing = 32'h1;
 // Status word: size of a VL's receive ring in blocks of 64 bytes.
 localparam int unsigned LinkWordRxRing = 32'h2;
+// Status word: Ethernet: the other end is paused with so many blocks in a receive ring.
+localparam int unsigned LinkWordPfcXoff = 32'h3;
+localparam int unsigned LinkWordPfcXon = 32'h4;  // Status word: Ethernet: and goes on with so few.
 // Status word of VL 0, others follow: blocks that the peer has room for.
 localparam int unsigned LinkWordTxCredits = 32'h10;
 // Status word of VL 0, others follow: blocks in the transmit ring.
@@ -104,6 +108,14 @@ localparam int unsigned LinkWordRxPackets = 32'h60;  // Status word of VL 0, oth
 localparam int unsigned LinkWordTxWait = 32'h70;
 // First of the error counters, in the order of query_link_errors_result.
 localparam int unsigned LinkWordErrors = 32'h80;
+// Status word of priority 0, others follow: pause frames sent that stop it.
+localparam int unsigned LinkWordPfcSent = 32'h90;
+// Status word of priority 0, others follow: pause frames received that stop it.
+localparam int unsigned LinkWordPfcReceived = 32'ha0;
+// Status word of priority 0, others follow: cycles in which the other end paused it.
+localparam int unsigned LinkWordPfcPaused = 32'hb0;
+localparam int unsigned Priorities = 32'h8;  // Ethernet: priorities, and the most traffic classes.
+localparam int unsigned Dscps = 32'h40;  // DSCPs.
 localparam int unsigned CcTickCycles = 32'h40;  // Cycles of a tick.
 localparam int unsigned CcRateUnit = 32'h4000;  // A rate of one byte per cycle.
 // A rate of 64 bytes per cycle: as fast as the card is. QPs with this rate are not held.
@@ -146,6 +158,7 @@ localparam int unsigned SocTellOwnGid = 32'h824;
 localparam int unsigned EthertypeIpv4 = 32'h800;  // EtherType of IPv4.
 localparam int unsigned EthertypeIpv6 = 32'h86dd;  // EtherType of IPv6.
 localparam int unsigned EthertypeVlan = 32'h8100;  // EtherType that announces an IEEE 802.1Q tag.
+localparam int unsigned EthertypeLldp = 32'h88cc;  // EtherType of the Link Layer Discovery Protocol.
 localparam int unsigned IpProtoUdp = 32'h11;  // IP protocol number of UDP.
 localparam int unsigned RoceUdpPort = 32'h12b7;  // UDP destination port of RoCEv2.
 localparam int unsigned GrhNextHeaderIba = 32'h1b;  // GRH next header: an IBA transport header follows.
@@ -994,7 +1007,7 @@ typedef struct packed {
   logic [3:0]     vl;  // Data VL, 0..=14.
 } link_vl_arb_t;
 
-// Row LINK_ROW_SL2VL: the VL of each service level.
+// Row LINK_ROW_SL2VL: the VL of each service level. Ethernet: the traffic class of each priority.
 localparam int unsigned LinkSl2vlBytes = 8;
 typedef struct packed {
   logic [63:0]    map;  // Bits 4n+3:4n are the VL of SL n; 15: the SL is unusable for data.
@@ -1003,7 +1016,11 @@ typedef struct packed {
 // Row LINK_ROW_CTRL: what the link shall do.
 localparam int unsigned LinkCtrlBytes = 16;
 typedef struct packed {
-  logic [79:0]    reserved5;
+  logic [70:0]    reserved5;
+  // Ethernet: a frame has the priority of its VLAN tag, else 0; without this bit, that of its DSCP, else 0.
+  logic           trust_pcp;
+  // Ethernet: bit n: traffic class n goes before those with weights, and before the strict ones below it.
+  logic [7:0]     strict;
   logic [7:0]     pfc_enable;  // Ethernet: bit n: priority n obeys and sends PFC pauses.
   logic [2:0]     reserved4;
   logic [4:0]     hoq_life;  // A packet may wait 1024 << n cycles in the transmit ring; 31: for ever.
@@ -1018,6 +1035,12 @@ typedef struct packed {
   // port_state; ACTIVE_DEFER is never written, hardware goes there and back by itself.
   logic [2:0]     state;
 } link_ctrl_t;
+
+// Rows LINK_ROW_DSCP + n: Ethernet: the priorities of DSCP 8n to 8n + 7.
+localparam int unsigned LinkDscpBytes = 4;
+typedef struct packed {
+  logic [31:0]    map;  // Bits 4i+2:4i are the priority of DSCP 8n + i.
+} link_dscp_t;
 
 // Status word LINK_WORD_STATE.
 localparam int unsigned LinkStatusBytes = 4;

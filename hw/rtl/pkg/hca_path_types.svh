@@ -4,7 +4,7 @@
 
   // How packets of a QP leave: what gates need to know.
   typedef struct packed {
-    logic [LaneW-1:0] sl;   // its lane: port, and SL (Ethernet: priority, the top bits of the traffic class)
+    logic [LaneW-1:0] sl;   // its lane: port, and SL (Ethernet: priority)
     logic [RateGroupW-1:0] group;  // rate group, 0: none
     logic [23:0] interval;  // if it has one: rate_interval
     logic [6:0]  overhead;  // bytes of a packet on the wire without payload, RETH and AETH
@@ -15,7 +15,7 @@
     logic     ib, unused_bits;
     unused_bits = ^qpc;
     ib        = ib_ports[port_of(qpc.port)];
-    path.sl   = LaneW'({port_of(qpc.port), ib ? qpc.sl : {1'b0, qpc.traffic_class[7:5]}});
+    path.sl   = LaneW'({port_of(qpc.port), qpc.sl});
     path.group    = qpc.rate_group[RateGroupW-1:0];
     path.interval = qpc.rate_interval;
     // Headers up to the BTH, and CRCs; Ethernet: 24 bytes of preamble, FCS and gap.
@@ -29,8 +29,13 @@
   typedef struct packed {
     logic [PortW-1:0] port;
     logic [3:0]       sl;
-    logic [2:0]       prio;
   } lane_ask_t;
+
+  // What an Ethernet port makes of a frame: where its priority is, and that of each DSCP.
+  typedef struct packed {
+    logic                   trust_pcp;   // in its VLAN tag, else in its DSCP
+    logic [Dscps-1:0][2:0]  dscp;
+  } eth_class_t;
 
   // What has left a transmit ring. Who is in it when `mark` is read has left when `epoch` is beyond that mark, or
   // the ring empty.

@@ -16,6 +16,7 @@ module hca_requester
   input  logic           rst_i,
   input  logic [NumPorts-1:0] ib_i,      // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i, // lanes (port and SL) that may send
+  input  eth_class_t [NumPorts-1:0] class_i,  // Ethernet ports: priorities
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
   output logic           made_valid_o,        // a packet was made
   output tx_made_t       made_o,
@@ -308,7 +309,7 @@ module hca_requester
     .others_i     (others),
     .urgent_i     (urgent && !rated[slot]),
     .path_o       (path),
-    .sl_open_i, .av_left_i, .av_wr_o,
+    .sl_open_i, .class_i, .av_left_i, .av_wr_o,
     .av_full_o    (av_full),
     .dry_o        (dry),
     .follow_o     (follow),

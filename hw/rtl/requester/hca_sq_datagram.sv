@@ -9,6 +9,7 @@ module hca_sq_datagram
   input  logic                clk_i,
   input  logic                rst_i,
   input  logic [NumLanes-1:0] sl_open_i,
+  input  eth_class_t [NumPorts-1:0] class_i,   // Ethernet ports: priorities
   input  sq_qpc_t             qpc_i,
   input  logic                look_i,   // block_i is the first block of a WQE of this QP
   input  beat_t               block_i,
@@ -26,6 +27,7 @@ module hca_sq_datagram
   tx_path_t           path_q;
   logic [AvSlotW-1:0] count_q;  // datagrams under way
   logic               made, unused_bits;
+  logic [PortW-1:0]   port;
 
   assign unused_bits = ^qpc_i;
   assign wqe    = block_i;
@@ -34,11 +36,11 @@ module hca_sq_datagram
   assign path_o = is_o ? path_q : qpc_i.path;
   assign full_o = count_q == AvSlotW'(AvSlots - 1);
 
-  assign av_wr_o = '{valid: look_i && is_o, slot: slot_o, port: PortW'(qpc_i.path.sl >> 4),
-                     wqe: wqe};
+  assign port    = PortW'(qpc_i.path.sl >> 4);
+  assign av_wr_o = '{valid: look_i && is_o, slot: slot_o, port: port, wqe: wqe};
 
   always_ff @(posedge clk_i) begin
-    if (look_i) path_q <= datagram_path(wqe, qpc_i);
+    if (look_i) path_q <= datagram_path(wqe, qpc_i, class_i[port]);
     open_o <= sl_open_i[path_o.sl];
     if (rst_i) begin
       slot_o  <= '0;

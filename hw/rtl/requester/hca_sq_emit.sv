@@ -35,7 +35,7 @@ module hca_sq_emit
   input  logic             others_i,      // others may have the slot when this QP has had its share
   input  logic             urgent_i,      // another slot should have its turn soon
   // Datagrams: lanes, and places of the header stage. The slot follows the lane of the datagram at its head.
-  input  logic [NumLanes-1:0] sl_open_i,
+  input  logic [NumLanes-1:0] sl_open_i, input eth_class_t [NumPorts-1:0] class_i,
   input  logic             av_left_i,
   output av_wr_t           av_wr_o,
   output logic             av_full_o,
@@ -192,7 +192,7 @@ module hca_sq_emit
   logic [AvSlotW-1:0] av_slot;
 
   hca_sq_datagram u_datagram (
-    .clk_i, .rst_i, .sl_open_i,
+    .clk_i, .rst_i, .sl_open_i, .class_i,
     .qpc_i  (qpc_q),
     .look_i (state_q == StWqe),
     .block_i(block),

@@ -63,13 +63,16 @@ package hca_sq_pkg;
     logic [1:0]  log_stride;
   } sq_ring_t;
 
-  // How a datagram leaves: on the QP's port, otherwise as its WQE says; no rate group.
-  function automatic tx_path_t datagram_path(sq_wqe_ud_ctrl_t wqe, sq_qpc_t qpc);
+  // How a datagram leaves: on the QP's port, otherwise as its WQE says, on Ethernet by its DSCP; no rate group.
+  function automatic tx_path_t datagram_path(sq_wqe_ud_ctrl_t wqe, sq_qpc_t qpc, eth_class_t by);
     tx_path_t path;
     logic     ipv4, unused_bits;
-    unused_bits   = ^{wqe, qpc};
+    logic [2:0] prio;
+    unused_bits   = ^{wqe, qpc, by};
     ipv4          = wqe.dgid[79:0] == '0 && wqe.dgid[95:80] == 16'hffff;
-    path.sl       = (qpc.path.sl & ~LaneW'(15)) | LaneW'(qpc.ib ? wqe.sl : {1'b0, wqe.traffic_class[7:5]});
+    prio          = by.trust_pcp ? 3'd0 : by.dscp[wqe.traffic_class[7:2]];   // it has no VLAN tag
+    path.sl       = qpc.path.sl;
+    path.sl[3:0]  = qpc.ib ? wqe.sl : {1'b0, prio};
     path.group    = '0;
     path.interval = '0;
     if (qpc.ib) path.overhead = 7'(DethBytes) + (wqe.is_global ? 7'd66 : 7'd26);

@@ -311,7 +311,7 @@ package hca_rx_pkg;
     c.func    = q.func;
     c.pd      = q.pd;
     c.port          = port_of(q.port);
-    c.lane          = '{port: port_of(q.port), sl: q.sl, prio: q.traffic_class[7:5]};
+    c.lane          = '{port: port_of(q.port), sl: q.sl};
     c.pkey_index    = q.pkey_index[4:0];
     c.path_mtu      = q.path_mtu;
     c.remote_write  = q.remote_write;

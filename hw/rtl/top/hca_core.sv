@@ -251,7 +251,7 @@ module hca_core
 
   // ---- Transmit --------------------------------------------------------------------------------------
   logic [NumPorts-1:0] ib;
-  logic [NumLanes-1:0] sl_open;
+  logic [NumLanes-1:0] sl_open; eth_class_t [NumPorts-1:0] eth_class;
   logic [1:0] src_txp_valid, src_txp_ready, src_seg_valid, src_seg_ready, unacked_left, unacked_lost;
   txp_t [1:0] src_txp;
   seg_t [1:0] src_seg;
@@ -269,8 +269,8 @@ module hca_core
   logic [23:0]    emit_psn;
 
   hca_requester u_requester (
-    .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .rate_open_i(rate_open[1]),
-    .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid), .push_wr_i(push_wr),
+    .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .class_i(eth_class), .push_wr_i(push_wr),
+    .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd), .rd_placed_valid_i(rd_placed_valid),
@@ -337,9 +337,9 @@ module hca_core
     .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
     .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp),
-    .ib_o(ib), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}),
-    .lane_ask_i(lane_ask), .lane_age_o(lane_age), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
-    .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free),
+    .ib_o(ib), .class_o(eth_class), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made),
+    .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask), .lane_age_o(lane_age),
+    .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd), .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free),
     .buf_free_beats_i(buf_free_beats), .phy_tx_valid_o(phy_tx_valid),
     .phy_tx_ready_i(NumPorts'({mac1_tx_ready_i, mac_tx_ready_i})), .phy_tx_o(phy_tx),
     .phy_up_i(NumPorts'({mac1_up_i, mac_up_i})), .phy_rx_valid_i(NumPorts'({mac1_rx_valid_i, mac_rx_valid_i})),

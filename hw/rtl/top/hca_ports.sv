@@ -39,6 +39,7 @@ module hca_ports
   output logic                      sent_o,
   output txp_t                      sent_txp_o,
   output logic [NumPorts-1:0]       ib_o,            // personality of each port
+  output eth_class_t [NumPorts-1:0] class_o,         // Ethernet ports: priorities
   output logic [NumLanes-1:0]       sl_open_o,       // lanes whose VL takes more packets
   input  logic [1:0]                made_valid_i,    // packets of the two schedulers
   input  tx_made_t [1:0]            made_i,
@@ -95,6 +96,7 @@ module hca_ports
   logic [PortW-1:0]      tx_port, out_port, rx_port, sent_port;
   rx_counts_t [NumPorts-1:0] rx_counts;
   logic [NumPorts-1:0][15:0]      vl_open;
+  logic [3:0]            out_vl;
   logic [NumPorts-1:0][15:0][3:0] sl2vl;
   logic [NumPorts-1:0][31:0]      stat_data;
   ring_age_t [NumPorts-1:0][NumVlsDefault-1:0] age;
@@ -136,6 +138,11 @@ module hca_ports
     .loop_port_o(src_port[Loop])
   );
 
+  hca_tx_class u_class (
+    .clk_i(pclk_i[PartTxWire]), .ib_i(ib_o), .class_i(class_o), .sl2vl_i(sl2vl), .take_i(tx_valid && tx_ready),
+    .mac_i(tx), .port_i(tx_port), .vl_o(out_vl)
+  );
+
   // An acknowledge that was sent: its port is known one cycle later.
   logic       ack_sent_q;
   logic [7:0] ack_syndrome_q;
@@ -149,11 +156,11 @@ module hca_ports
   logic [NumPorts-1:0][NumVlsDefault-1:0][AheadW-1:0] ahead;
 
   hca_tx_ahead u_ahead (
-    .clk_i(pclk_i[PartTxWire]), .rst_i, .ib_i(ib_o), .sl2vl_i(sl2vl), .made_valid_i, .made_i, .left_i, .ahead_o(ahead)
+    .clk_i(pclk_i[PartTxWire]), .rst_i, .sl2vl_i(sl2vl), .made_valid_i, .made_i, .left_i, .ahead_o(ahead)
   );
 
   hca_lane_age u_lane_age (
-    .clk_i, .ib_i(ib_o), .sl2vl_i(sl2vl), .age_i(age), .ask_i(lane_ask_i), .age_o(lane_age_o)
+    .clk_i, .sl2vl_i(sl2vl), .age_i(age), .ask_i(lane_ask_i), .age_o(lane_age_o)
   );
 
   logic [NumPorts-1:0][NumCounters-1:0][63:0] counters;
@@ -166,18 +173,18 @@ module hca_ports
     ) u_link (
       .clk_i(pclk_i[PartLink]), .clk_tx_i(pclk_i[PartLinkTx]), .clk_rx_i(pclk_i[PartLinkRx]), .rst_i,
       .now_i, .port_cfg_i(port_cfg_i[p]), .link_wr_i,
-      .tx_valid_i(out_valid && out_port == Port), .tx_ready_o(out_ready[p]), .tx_i(out),
+      .tx_valid_i(out_valid && out_port == Port), .tx_ready_o(out_ready[p]), .tx_i(out), .tx_vl_i(out_vl),
       .rx_valid_o(src_valid[p]), .rx_ready_i(src_ready[p]), .rx_o(src[p]), .rx_room_i(rx_room),
       .phy_tx_valid_o(phy_tx_valid_o[p]), .phy_tx_ready_i(phy_tx_ready_i[p]), .phy_tx_o(phy_tx_o[p]),
       .phy_up_i(phy_up_i[p]), .phy_rx_valid_i(phy_rx_valid_i[p]), .phy_rx_i(phy_rx_i[p]),
-      .phy_rx_err_i(phy_rx_err_i[p]), .ahead_i(ahead[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]), .age_o(age[p]),
-      .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]), .event_o(link_event_o[p]), .busy_o(),
-      .fcp_on_o(link_fcp[p]), .rx_hold_i('0)
+      .phy_rx_err_i(phy_rx_err_i[p]), .ahead_i(ahead[p]), .vl_open_o(vl_open[p]), .sl2vl_o(sl2vl[p]),
+      .class_o(class_o[p]), .age_o(age[p]), .stat_addr_i(stat_addr_i[7:0]), .stat_data_o(stat_data[p]),
+      .event_o(link_event_o[p]), .busy_o(), .fcp_on_o(link_fcp[p]), .rx_hold_i('0)
     );
 
     // Which service levels may send: the VL that each maps to has room in its ring.
     hca_sl_open u_sl_open (
-      .clk_i(pclk_i[PartLink]), .ib_i(port_cfg_i[p].ib), .vl_open_i(vl_open[p]), .sl2vl_i(sl2vl[p]),
+      .clk_i(pclk_i[PartLink]), .vl_open_i(vl_open[p]), .sl2vl_i(sl2vl[p]),
       .sl_open_o(sl_open_o[16*p +: 16])
     );
 

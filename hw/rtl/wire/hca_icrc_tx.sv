@@ -11,7 +11,8 @@ module hca_icrc_tx
   output logic     out_valid_o,
   input  logic     out_ready_i,
   output mac_t     out_o,
-  output logic     out_ib_o,              // personality and port of the packet
+  output logic     out_ib_o,              // personality and port of the packet; it is a frame
+  output logic     out_raw_o,
   output logic [PortW-1:0] out_port_o
 );
 
@@ -24,7 +25,7 @@ module hca_icrc_tx
 
   hca_crc_append #(
     .CrcW(32),
-    .TagW(1 + PortW),
+    .TagW(2 + PortW),
     .Poly(32'hEDB8_8320)
   ) u_append (
     .clk_i,
@@ -35,7 +36,7 @@ module hca_icrc_tx
     .in_last_i      (in_i.last),
     .in_len_bytes_i (in_i.len_bytes),
     .in_data_i      (in_i.data),
-    .in_tag_i       ({l3_is_ib(in_i.l3), in_i.port}),
+    .in_tag_i       ({l3_is_ib(in_i.l3), in_i.l3 == L3Raw, in_i.port}),
     .ones_i         (icrc_ones(in_i.l3)),
     .init_i         (init),
     .out_valid_o,
@@ -43,7 +44,7 @@ module hca_icrc_tx
     .out_last_o     (out_o.last),
     .out_len_bytes_o(out_o.len_bytes),
     .out_data_o     (out_o.data),
-    .out_tag_o      ({out_ib_o, out_port_o})
+    .out_tag_o      ({out_ib_o, out_raw_o, out_port_o})
   );
 
 endmodule

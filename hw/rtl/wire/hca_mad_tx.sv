@@ -1,5 +1,5 @@
-// Sends packets of firmware: it writes one word by word, from the LRH up to its payload, and says go. What comes out is
-// the packet without CRCs, for hca_icrc_tx; may stall. One packet at a time; not through an Ethernet port.
+// Sends packets of firmware: it writes one word by word, from the LRH up to its payload, and says go; through an
+// Ethernet port a whole frame. What comes out is the packet without CRCs, for hca_icrc_tx; may stall. One packet at a time.
 module hca_mad_tx
   import hca_pkg::*;
   import hca_mad_pkg::*;
@@ -46,7 +46,7 @@ module hca_mad_tx
     .rdata_o(row)
   );
 
-  assign legal = bytes_i != '0 && bytes_i[1:0] == '0 && bytes_i <= 10'(64 * MadBeats) && ib_i[port_i];
+  assign legal = bytes_i != '0 && bytes_i[1:0] == '0 && bytes_i <= 10'(64 * MadBeats);
   assign last  = left_q <= 10'd64;
 
   always_ff @(posedge clk_i) begin
@@ -80,7 +80,7 @@ module hca_mad_tx
     out_o.len_bytes = last ? left_q[6:0] : 7'd64;
     out_o.data      = row & ~({DataW{1'b1}} << {out_o.len_bytes, 3'b000});
     out_o.l3        = l3_q;
-    if (beat_q == '0) out_o.l3 = (row[0][9:8] == 2'(LnhIbaGlobal)) ? L3IbGlobal : L3IbLocal;
+    if (beat_q == '0) out_o.l3 = !ib_i[port_q] ? L3Raw : (row[0][9:8] == 2'(LnhIbaGlobal)) ? L3IbGlobal : L3IbLocal;
   end
 
   assign busy_o      = state_q != StIdle;

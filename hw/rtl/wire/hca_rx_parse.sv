@@ -15,6 +15,7 @@ module hca_rx_parse
   input  logic [Rules-1:0] rules_i,   // that have the frame, with ok_o
   input  logic        csum_ok_i,      // the same
   output logic        ok_o,
+  output logic        lldp_o,         // a frame of LLDP: firmware gets a copy, whoever else has it
   output rxd_t        rxd_o
 );
 
@@ -33,6 +34,7 @@ module hca_rx_parse
   logic [PortW-1:0]    s1_port_q, s2_port_q;
   // Stage 2: transport headers in a window, network headers checked.
   logic                  s3_raw_q, s4_raw_q, raw_q;   // a frame: none of the fields counts
+  logic                  s2_lldp_q, s3_lldp_q, s4_lldp_q, lldp_q;
   logic                  s2_go_q, s2_ok_q;
   logic [8*WinBytes-1:0] s2_win_q;
   l3_e                   s2_l3_q;
@@ -109,6 +111,7 @@ module hca_rx_parse
   always_ff @(posedge clk_i) begin
     if (s1_go_q) begin
       s2_ok_q   <= net_ok(head_q, s1_l3_q, s1_len_q);
+      s2_lldp_q <= s1_l3_q == L3Raw && head_q[47:0] == LldpMac && head_q[8*12 +: 16] == swap16(16'(EthertypeLldp));
       s2_l3_q   <= s1_l3_q;
       s2_len_q  <= s1_len_q;
       s2_port_q <= s1_port_q;
@@ -161,6 +164,7 @@ module hca_rx_parse
       s3_raw_q      <= s2_l3_q == L3Raw;
       s3_ok_q       <= s2_l3_q == L3Raw || s2_ok_q && opcode_known(s2_win_q[7:0]) && s2_win_q[11:8] == 4'd0  // TVer
                        && !(s2_ext.cnp && l3_is_ib(s2_l3_q));
+      s3_lldp_q     <= s2_lldp_q;
       s3_rxd_q      <= '0;
       s3_rxd_q.marked <= s2_marked_q;
       s3_rxd_q.ib   <= (s2_l3_q == L3IbLocal) || (s2_l3_q == L3IbGlobal);
@@ -247,6 +251,7 @@ module hca_rx_parse
       s4_rxd_q             <= fields(s3_rxd_q, s3_win_q, s3_ext_q);
       s4_rxd_q.payload_off <= s3_hdr_len_q;
       s4_raw_q             <= s3_raw_q;
+      s4_lldp_q            <= s3_lldp_q;
       if (s3_raw_q) begin
         s4_need_q           <= '0;
         s4_rxd_q            <= s3_rxd_q;
@@ -258,6 +263,7 @@ module hca_rx_parse
     if (s4_go_q) begin
       ok_q                <= s4_ok_q && s4_len_q >= s4_need_q && (payload_bytes <= 13'(MaxPayload) || s4_raw_q);
       raw_q               <= s4_raw_q;
+      lldp_q              <= s4_lldp_q;
       rxd_q               <= s4_rxd_q;
       rxd_q.payload_bytes <= payload_bytes;
       // What looks like a request but has not its length is none.
@@ -265,13 +271,15 @@ module hca_rx_parse
     end
   end
 
-  // What no rule has is nobody's.
-  assign ok_o  = ok_q && (!raw_q || rules_i != '0);
+  // What no rule has is nobody's, but for firmware's.
+  assign ok_o   = ok_q && (!raw_q || lldp_q || rules_i != '0);
+  assign lldp_o = lldp_q;
 
   always_comb begin
     rxd_o         = rxd_q;
     rxd_o.rules   = rules_i;
     rxd_o.csum_ok = csum_ok_i;
+    if (lldp_q && rules_i == '0) rxd_o.kind = RxdAgent;
   end
 
 endmodule

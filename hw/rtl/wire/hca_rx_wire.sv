@@ -39,7 +39,7 @@ module hca_rx_wire
   logic        l3_valid;
   rx_beat_t    l3_beat;
   logic [12:0] l3_len;
-  logic        icrc_ok, vcrc_ok, parse_ok;
+  logic        icrc_ok, vcrc_ok, parse_ok, lldp;
   rxd_t        parsed;
   logic        late_valid, late_last, late_bad, late_store;
   beat_t       late_data;
@@ -153,6 +153,7 @@ module hca_rx_wire
     .rules_i (rules),
     .csum_ok_i(csum_ok),
     .ok_o    (parse_ok),
+    .lldp_o  (lldp),
     .rxd_o   (parsed)
   );
 
@@ -196,7 +197,7 @@ module hca_rx_wire
     .vcrc_ok_i (vcrc_ok),
     .icrc_ok_i (icrc_ok),
     .parse_ok_i(parse_ok),
-    .raw_i     (parsed.kind == RxdRaw),
+    .raw_i     (parsed.kind == RxdRaw || lldp),
     .rxd_i     (parsed),
     .data_i    (late_data),
     .rxd_valid_o,
@@ -213,7 +214,7 @@ module hca_rx_wire
     .counts_o
   );
 
-  assign mad_o = '{valid: late_valid, store: late_store, last: late_last, take: good && parsed.kind == RxdAgent,
-                   port: parsed.port, data: late_data};
+  assign mad_o = '{valid: late_valid, store: late_store, last: late_last,
+                   take: good && (parsed.kind == RxdAgent || lldp), port: parsed.port, data: late_data};
 
 endmodule

@@ -296,6 +296,7 @@ module hca_tx_hdr
   logic [19:0]  s2_sum_q;
   logic [383:0] s2_front_q;      // up to 48 bytes in front of the BTH
   logic [351:0] s2_transport_q;
+  logic [PortW-1:0] s2_port_q;
   tx_eth_t      s2_eth_q;
   tx_hdr_t      s3_hdr_q;
   tx_eth_t      s3_eth_q;
@@ -308,9 +309,8 @@ module hca_tx_hdr
       s2_len_q         <= (l3 == L3Raw) ? '0 : l3_bytes(l3) + 7'(BthBytes) + 7'(ext_bytes(ext));
       s2_sum_q         <= ip4_sum(ip4);
       s2_transport_q   <= headers;
-      s2_eth_q.port    <= av.port;
+      s2_port_q        <= av.port;
       s2_eth_q.ipv4    <= av.is_ipv4;
-      s2_eth_q.raw     <= l3 == L3Raw;
       s2_eth_q.dmac    <= av.dmac;
       case (l3)
         L3Ipv4:    s2_front_q <= {160'd0, udp, ip4};
@@ -321,7 +321,7 @@ module hca_tx_hdr
     end
     if (s2_valid_q && s3_ready) begin
       s3_eth_q             <= s2_eth_q;
-      s3_hdr_q.port        <= s2_eth_q.port;
+      s3_hdr_q.port        <= s2_port_q;
       s3_hdr_q.l3          <= s2_l3_q;
       s3_hdr_q.has_payload <= s2_has_payload_q;
       s3_hdr_q.csum        <= s2_csum_q;

@@ -48,7 +48,7 @@ module hca_tx_wire
   logic       beat_valid, beat_ready;
   tx_beat_t   beat;
   logic       pack_held_q, mad_held_q, mad_turn;
-  logic       icrc_valid, icrc_ready, icrc_ib;
+  logic       icrc_valid, icrc_ready, icrc_ib, icrc_raw;
   mac_t       icrc_beat;
   logic [PortW-1:0] icrc_port, eth_port, vcrc_port;
   logic       eth_out_valid, vcrc_out_valid, eth_out_ready, vcrc_out_ready, eth_in_ready, vcrc_in_ready;
@@ -94,7 +94,7 @@ module hca_tx_wire
   ) u_eth_facts (
     .clk_i,
     .rst_i,
-    .in_valid_i (hdr_valid && pack_hdr_ready && !l3_is_ib(hdr.l3)),
+    .in_valid_i (hdr_valid && pack_hdr_ready && !l3_is_ib(hdr.l3) && hdr.l3 != L3Raw),
     .in_ready_o (eth_ready),
     .in_i       (hdr_eth),
     .out_valid_o(eth_head_valid),
@@ -155,6 +155,7 @@ module hca_tx_wire
     .out_ready_i(icrc_ready),
     .out_o      (icrc_beat),
     .out_ib_o   (icrc_ib),
+    .out_raw_o  (icrc_raw),
     .out_port_o (icrc_port)
   );
 
@@ -170,6 +171,8 @@ module hca_tx_wire
     .in_valid_i (icrc_valid && !icrc_ib),
     .in_ready_o (eth_in_ready),
     .in_i       (icrc_beat),
+    .in_raw_i   (icrc_raw),
+    .in_port_i  (icrc_port),
     .out_valid_o(eth_out_valid),
     .out_ready_i(eth_out_ready),
     .out_o      (eth_out),

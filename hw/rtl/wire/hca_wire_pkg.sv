@@ -16,6 +16,9 @@ package hca_wire_pkg;
   localparam int unsigned HdrBytes   = 92;    // longest headers that this card sends
   localparam int unsigned MaxPayload = 4096;
 
+  // Where LLDP goes: 01:80:c2:00:00:0e, the other end of the cable (IEEE 802.1AB 7.1).
+  localparam logic [47:0] LldpMac = 48'h0e00_00c2_8001;
+
   // CRC registers are reflected and not inverted. RoCEv2: eight bytes of ones have gone in already.
   localparam logic [31:0] IcrcInitRoce = 32'hdebb_20e3;
   localparam logic [31:0] IcrcInitIb   = 32'hffff_ffff;
@@ -33,10 +36,9 @@ package hca_wire_pkg;
     logic [8*HdrBytes-1:0] bytes;
   } tx_hdr_t;
 
+  // What the Ethernet header of a packet is made of; a frame has its own.
   typedef struct packed {
-    logic [PortW-1:0] port;
     logic        ipv4;
-    logic        raw;    // the frame has its header
     logic [47:0] dmac;   // dmac[7:0] is the first byte on the wire
   } tx_eth_t;
 

@@ -52,6 +52,82 @@ fn who_has_function_0_may_configure() {
     set(&folder, &["--pkey", "1=0x8002"]);
 }
 
+fn change(folder: &Path, arguments: &[&str]) {
+    let output = run(Path::new(HCA), folder, &[&["link"], arguments].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// SYS-7, IEEE 802.1Q: priorities of Ethernet ports are set by commands of their own, by who has function 0, and shown;
+/// what cannot be is refused in words, and changes nothing.
+#[test]
+fn priorities_of_ethernet_ports_are_set_and_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("sockets");
+    let _simulator = Simulator::start(&folder, &["--ports", "2", "--link", "ib,eth", "--cards", "1"]);
+    change(&folder, &["dscp", "26:6", "0-3:1"]);
+    change(&folder, &["trust", "pcp"]);
+    change(&folder, &["pfc", "3,6"]);
+    change(
+        &folder,
+        &["ets", "--map", "0,0,0,1,1,1,2,2", "0:40", "1:60", "2:strict"],
+    );
+    let seen = &look(&folder, &["--port", "2"])[0];
+    let ethernet = &seen["ethernet"];
+    assert_eq!(
+        (&ethernet["trust"], &ethernet["has_ets"]),
+        (&"pcp".into(), &true.into())
+    );
+    let dscp = |at: usize| ethernet["dscp"][at].as_u64().unwrap();
+    assert_eq!([dscp(26), dscp(27), dscp(0), dscp(3), dscp(4)], [6, 3, 1, 1, 0]);
+    let classes = serde_json::json!([
+        { "class": 0, "strict": false, "percent": 40 },
+        { "class": 1, "strict": false, "percent": 60 },
+        { "class": 2, "strict": true },
+    ]);
+    assert_eq!(ethernet["classes"], classes);
+    let six = &ethernet["priorities"][6];
+    assert_eq!(
+        (&six["class"], &six["pfc"], &six["pauses_sent"]),
+        (&2.into(), &true.into(), &0.into())
+    );
+    assert_eq!(
+        (&ethernet["xoff_blocks"], &ethernet["headroom_blocks"]),
+        (&256.into(), &256.into())
+    );
+    assert_eq!(look(&folder, &["--port", "1"])[0].get("ethernet"), None);
+    let shown = run(Path::new(HCA), &folder, &["link", "show", "--port", "2"]);
+    for word in ["trust pcp", "26:6", "classes 0:40 1:60 2:strict", "headroom 256"] {
+        assert!(
+            text(&shown.stdout).contains(word),
+            "{word}: {}",
+            text(&shown.stdout)
+        );
+    }
+
+    let refusals: [(&[&str], &str); 5] = [
+        (
+            &["ets", "--map", "0,0,0,0,0,0,0,0", "0:99"],
+            "99 percent together",
+        ),
+        (&["ets", "0:100"], "priority 1 is of class 1"),
+        (&["dscp", "64:0"], "DSCPs of 0 to 63"),
+        (&["trust", "vlan"], "[possible values: dscp, pcp]"),
+        (&["pfc", "3", "--port", "1"], "no Ethernet port"),
+    ];
+    for (arguments, word) in refusals {
+        refused(
+            &run(Path::new(HCA), &folder, &[&["link"], arguments].concat()),
+            &[word],
+        );
+    }
+    assert_eq!(&look(&folder, &["--port", "2"])[0]["ethernet"], ethernet);
+    let _manager = VfioUserDevice::connect(&folder.join("card0.0")).unwrap();
+    refused(
+        &run(Path::new(HCA), &folder, &["link", "trust", "dscp"]),
+        &["only function 0", "end the process"],
+    );
+}
+
 /// VL-4, VL-8, VL-12: configured from one process, seen from another; a refusal changes nothing.
 #[test]
 fn links_are_configured_and_shown() {

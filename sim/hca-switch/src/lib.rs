@@ -31,6 +31,7 @@ pub use endpoint::{
     EthEndpoint, EthEndpointConfig, EthFlow, Flow, FlowCount, IbEndpoint, IbEndpointConfig, Stalls,
 };
 pub use error::SwitchError;
+pub use eth::frame::EthPriorities;
 pub use eth::port::PfcConfig;
 pub use eth::switch::{EcnConfig, EthSwitch, EthSwitchConfig};
 pub use ib::switch::{IbSwitch, IbSwitchConfig};

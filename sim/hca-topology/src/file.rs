@@ -3,6 +3,7 @@
 use hca_link::LinkKind;
 use hca_switch::{Policy, VlWeight};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// Place in the file, and what is wrong there.
 pub(crate) type Problem = (String, String);
@@ -136,6 +137,8 @@ pub(crate) struct Switch {
     pub fcp_max_cycles: Option<u64>,
     pub queue_bytes: Option<u32>,
     pub pfc: Option<Pfc>,
+    pub trust: Option<Trust>,
+    pub dscp: BTreeMap<String, u8>,
     pub ecn: Option<Ecn>,
     pub weights: Option<[u8; 8]>,
     pub arbitration: Option<Arbitration>,
@@ -160,12 +163,22 @@ impl Switch {
             Kind::Ethernet => vec![
                 ("queue_bytes", self.queue_bytes.is_some()),
                 ("pfc", self.pfc.is_some()),
+                ("trust", self.trust.is_some()),
+                ("dscp", !self.dscp.is_empty()),
                 ("ecn", self.ecn.is_some()),
                 ("weights", self.weights.is_some()),
             ],
         };
         keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
     }
+}
+
+/// Where an Ethernet switch reads the priority of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Trust {
+    Dscp,
+    Pcp,
 }
 
 /// Priority flow control; thresholds that are missing keep the switch's default.

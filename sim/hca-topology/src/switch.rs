@@ -92,6 +92,16 @@ fn ethernet(raw: &file::Switch, name: &str, place: &str, cycle_ps: u64) -> Resul
         of.xon_bytes = pfc.xon_bytes.unwrap_or(of.xon_bytes);
         of.headroom_bytes = pfc.headroom_bytes.unwrap_or(of.headroom_bytes);
     }
+    config.priorities.trust_pcp = raw.trust == Some(file::Trust::Pcp);
+    for (name, priority) in &raw.dscp {
+        let dscp = name
+            .parse()
+            .ok()
+            .filter(|dscp: &usize| *dscp < config.priorities.dscp.len());
+        let explain = || problem(place, format!("dscp has '{name}', which is no DSCP of 0 to 63"));
+        range(place, "dscp", *priority, 0, 7)?;
+        config.priorities.dscp[dscp.ok_or_else(explain)?] = *priority;
+    }
     config.ecn = raw.ecn.map(|ecn| EcnConfig {
         min_bytes: ecn.min_bytes,
         max_bytes: ecn.max_bytes,

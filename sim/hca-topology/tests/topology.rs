@@ -298,6 +298,21 @@ fn lmc_spreads_over_equal_ways() {
     assert_eq!(topology.cards[0].ports[0].lid, 1);
 }
 
+/// Where an Ethernet switch has the priority of a frame from.
+#[test]
+fn priorities_of_a_switch() {
+    let text = "[[card]]\n[[switch]]\nkind = \"eth\"\ntrust = \"pcp\"\ndscp = { 26 = 6, 0 = 1 }\n";
+    let topology = Topology::parse("t", text).unwrap();
+    let SwitchSpec::Ethernet(config) = &topology.switches[0] else {
+        panic!("an Ethernet switch");
+    };
+    let found = config.priorities;
+    assert_eq!(
+        (found.trust_pcp, found.dscp[26], found.dscp[27], found.dscp[0]),
+        (true, 6, 3, 1)
+    );
+}
+
 #[test]
 fn what_is_wrong_is_named_with_file_place_and_limit() {
     let two = "[[card]]\n[[card]]\n[[switch]]\nname = \"sw0\"\nports = 4\n";
@@ -346,6 +361,18 @@ fn what_is_wrong_is_named_with_file_place_and_limit() {
         (
             "[routing]\nroot = \"card0\"\n[[card]]\n",
             "[routing]: root 'card0' is no switch",
+        ),
+        (
+            "[[card]]\n[[switch]]\nkind = \"eth\"\ndscp = { 64 = 3 }\n",
+            "switch sw0: dscp has '64', which is no DSCP of 0 to 63",
+        ),
+        (
+            "[[card]]\n[[switch]]\nkind = \"eth\"\ndscp = { 26 = 8 }\n",
+            "switch sw0: dscp is 8, it must be 0 to 7",
+        ),
+        (
+            "[[card]]\n[[switch]]\ntrust = \"pcp\"\n",
+            "only switches of kind Ethernet have trust",
         ),
         (
             "[[card]]\n[[switch]]\nvls = 3\n",

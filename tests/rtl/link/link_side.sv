@@ -65,6 +65,8 @@ module link_side
   port_cfg_t        port_cfg;
   link_wr_t         wr;
   logic [15:0][3:0] sl2vl;
+  eth_class_t       prio_class;
+  logic [3:0]       tx_vl;
 
   always_comb begin
     wr           = wr_i;
@@ -88,12 +90,12 @@ module link_side
     .DownCycles  (DownCycles)
   ) u_link (
     .clk_i, .clk_tx_i(clk_i), .clk_rx_i(clk_i), .rst_i, .now_i, .port_cfg_i(port_cfg), .link_wr_i(wr),
-    .tx_valid_i(tx_valid), .tx_ready_o(tx_ready), .tx_i(tx),
+    .tx_valid_i(tx_valid), .tx_ready_o(tx_ready), .tx_i(tx), .tx_vl_i(tx_vl),
     .rx_valid_o(rx_valid), .rx_ready_i(rx_ready), .rx_o(rx), .rx_room_i(room),
     .phy_tx_valid_o(phy_valid), .phy_tx_ready_i(phy_ready), .phy_tx_o(phy), .phy_up_i,
     .phy_rx_valid_i(near_valid_i), .phy_rx_i(near_i), .phy_rx_err_i(near_err_i),
-    .ahead_i('0), .vl_open_o(open_o), .sl2vl_o(sl2vl), .stat_addr_i, .stat_data_o, .event_o(stat_event), .busy_o,
-    .fcp_on_o(),
+    .ahead_i('0), .vl_open_o(open_o), .sl2vl_o(sl2vl), .class_o(prio_class), .stat_addr_i, .stat_data_o,
+    .event_o(stat_event), .busy_o, .fcp_on_o(),
     .rx_hold_i(hold_i)
   );
 
@@ -110,6 +112,7 @@ module link_side
   );
 
   assign sl2vl_o = sl2vl;
+  assign tx_vl   = ring_of(tx.data[159:0], ib_i, prio_class, sl2vl);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) events_o <= '0;

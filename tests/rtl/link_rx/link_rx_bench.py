@@ -6,6 +6,7 @@ from common import Bench, Sink, struct
 from link_ref import VL15, blocks, ib_packet, parse_fcp
 
 MAC, PHY, CFG, UPD = struct("mac_t"), struct("phy_t"), struct("link_cfg_t"), struct("fc_upd_t")
+CLASS = struct("eth_class_t")
 DOWN, INIT, ARMED, ACTIVE, DEFER = 1, 2, 3, 4, 5
 COUNTS = ("packet", "symbol_err", "malformed", "vl_mismatch", "state_drop", "vl15_drop", "overrun", "fcp",
           "lpcrc_err", "fcp_malformed", "recovery", "downed")
@@ -94,10 +95,16 @@ class Rx:
     async def start(self, state=ACTIVE):
         await self.bench.start()
         self.bench.set("phy_up_i", 1)
+        self.classify([dscp >> 3 for dscp in range(64)])
         self.bench.set("mac_addr_i", int.from_bytes(ME, "big"))
         await self.bench.step(2)
         await self.set_state(state)
         return self
+
+    def classify(self, priorities, trust_pcp=False):
+        """Ethernet: the priority of each DSCP, and whether VLAN tags say it instead."""
+        dscp = sum(prio << 3 * dscp for dscp, prio in enumerate(priorities))
+        self.bench.set("class_i", CLASS.pack(trust_pcp=trust_pcp, dscp=dscp))
 
     async def set_state(self, state):
         """Firmware writes the port state."""

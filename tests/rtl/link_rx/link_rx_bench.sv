@@ -13,6 +13,7 @@ module link_rx_bench
   input  logic                         clk_i,
   input  logic                         rst_i,
   input  link_cfg_t                    cfg_i,          // state: only when state_wr_i
+  input  eth_class_t                   class_i,
   input  logic                         state_wr_i,
   input  logic [47:0]                  mac_addr_i,
   input  logic                         phy_up_i,
@@ -38,6 +39,8 @@ module link_rx_bench
   output logic                         pfc_ctl_valid_o,
   input  logic                         pfc_ctl_ready_i,
   output phy_t                         pfc_ctl_o,
+  output logic [7:0]                   pfc_received_o,
+  output logic [7:0]                   pfc_sent_o,
   output logic [11:0][31:0]            count_o
 );
 
@@ -64,9 +67,9 @@ module link_rx_bench
     .NumVls   (NumVls),
     .RxVlBytes(RxVlBytes)
   ) u_rx (
-    .clk_i, .rst_i, .cfg_i(cfg), .phy_up_i, .phy_valid_i, .phy_i, .phy_err_i, .room_i, .hold_i,
-    .mac_valid_o, .mac_ready_i, .mac_o, .fcp_o, .fcp_upd_o, .pfc_paused_o, .abr_o, .fccl_o, .fill_o, .vl15_fill_o,
-    .ev_o(ev), .lpcrc_err_o(lpcrc_err), .fcp_malformed_o(fcp_malformed)
+    .clk_i, .rst_i, .cfg_i(cfg), .class_i, .phy_up_i, .phy_valid_i, .phy_i, .phy_err_i, .room_i, .hold_i,
+    .mac_valid_o, .mac_ready_i, .mac_o, .fcp_o, .fcp_upd_o, .pfc_paused_o, .pfc_stop_o(pfc_received_o),
+    .abr_o, .fccl_o, .fill_o, .vl15_fill_o, .ev_o(ev), .lpcrc_err_o(lpcrc_err), .fcp_malformed_o(fcp_malformed)
   );
 
   hca_fcp_tx #(
@@ -87,7 +90,8 @@ module link_rx_bench
     .RefreshCycles(1024)
   ) u_pfc_tx (
     .clk_i, .rst_i, .up_i(!cfg_i.ib && phy_up_i && state != LinkDown), .enable_i(cfg_i.pfc_enable), .mac_i(mac_addr_i),
-    .fill_i(fill_o), .ctl_valid_o(pfc_ctl_valid_o), .ctl_ready_i(pfc_ctl_ready_i), .ctl_o(pfc_ctl_o)
+    .fill_i(fill_o), .ctl_valid_o(pfc_ctl_valid_o), .ctl_ready_i(pfc_ctl_ready_i), .ctl_o(pfc_ctl_o),
+    .stop_o(pfc_sent_o)
   );
 
   assign state_o = state;

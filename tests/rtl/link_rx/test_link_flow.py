@@ -13,6 +13,21 @@ from link_rx_bench import ACTIVE, ARMED, CAP, DOWN, INIT, ME, NUM_VLS, Rx
 PERIOD, GAP = 2048, 32      # as the bench is built
 
 
+class Strobes:
+    """Counts the cycles in which each priority's bit of a port is set."""
+
+    def __init__(self, bench, port):
+        self.bench, self.port, self.counts = bench, port, [0] * 8
+        bench.agents.append(self)
+
+    def drive(self):
+        """Nothing to drive."""
+
+    def sample(self):
+        for p in range(8):
+            self.counts[p] += self.bench.get(self.port, p, 1)
+
+
 @cocotb.test()
 async def fcp_lifecycle(dut):
     """Operand "init" until ARMED, "normal" from then on; every operational VL at once after a change, and again in
@@ -112,7 +127,7 @@ async def pfc_sent(dut):
     """XOFF at the upper mark, repeated while it lasts, XON at the lower mark; only enabled priorities; the frame is as
     IEEE 802.1Qbb says."""
     rx = await Rx(dut, 4, ib=0, room_rate=0.0, pfc=0b01001000).start()
-    prios = {}
+    prios, stops = {}, Strobes(rx.bench, "pfc_sent_o")
 
     def fill(prio, beats):
         frame = eth_frame(rx.rng, prio, 64 * beats, "ipv6")
@@ -142,6 +157,8 @@ async def pfc_sent(dut):
     sent = len(rx.pfcs)
     await rx.bench.step(3000)
     assert len(rx.pfcs) == sent
+    told = [frame for _, frame in rx.pfcs]
+    assert stops.counts == [sum(frame[18 + 2 * p:20 + 2 * p] != bytes(2) for frame in told) for p in range(8)]
 
 
 @cocotb.test()
@@ -149,7 +166,7 @@ async def pfc_obeyed(dut):
     """A pause lasts its quanta, 1.28 cycles each; a new frame replaces it, zero ends it; priorities that are not
     enabled do not obey; the frames never go further."""
     rx = await Rx(dut, 5, ib=0, pfc=0b11110111).start()
-    bench = rx.bench
+    bench, stops = rx.bench, Strobes(rx.bench, "pfc_received_o")
 
     async def lasts(quanta):
         rx.phy.put(pfc(quanta))
@@ -186,6 +203,7 @@ async def pfc_obeyed(dut):
     assert bench.get("pfc_paused_o") == 0
     await rx.finish()
     assert not rx.got
+    assert stops.counts == [2, 0, 1, 0, 1, 1, 1, 1], "good frames that stop a priority with PFC"
 
 
 @cocotb.test()

@@ -319,9 +319,41 @@ async def rate_and_latency(dut):
 
 
 @cocotb.test()
+async def ethernet_trust(dut):
+    """A frame goes by the map of all 64 DSCPs, or by the priority in its VLAN tag; without what is trusted to ring 0."""
+    rx = await Rx(dut, 10, ib=0).start()
+    rng, wanted = rx.rng, {}
+    for trust_pcp in (False, True, False):
+        dscp_map = [rng.randrange(8) for _ in range(64)]
+        rx.classify(dscp_map, trust_pcp)
+        rx.room.rate = 0.0
+        await rx.bench.step(2)
+        fill = [0] * NUM_VLS
+        for number in range(150):
+            kind, dscp, pcp = rng.choice(("ipv4", "ipv6", "other")), number % 64, rng.randrange(8)
+            tag = b"\x81\x00" + (pcp << 13 | rng.getrandbits(13)).to_bytes(2, "big") if rng.random() < 0.5 else b""
+            tos = dscp << 2 | rng.randrange(4)
+            head = {"ipv4": b"\x08\x00\x45" + bytes([tos]),
+                    "ipv6": b"\x86\xdd" + (6 << 12 | tos << 4).to_bytes(2, "big"),
+                    "other": b"\x88\xcc" + bytes([tos, tos])}[kind]
+            frame = rng.randbytes(12) + tag + head + rng.randbytes(90)
+            if trust_pcp:
+                wanted[frame] = pcp if tag else 0
+            else:
+                wanted[frame] = 0 if kind == "other" else dscp_map[dscp]
+            rx.push(frame)
+            await rx.bench.until(rx.phy.idle)
+            await rx.bench.step(3)
+            fill[wanted[frame]] += blocks(frame)
+            assert [rx.field("fill_o", ring, 9) for ring in range(NUM_VLS)] == fill, (kind, dscp, pcp, trust_pcp)
+        rx.room.rate = 1.0
+        await rx.finish(key=wanted.get)
+
+
+@cocotb.test()
 async def ethernet_priorities(dut):
-    """Frames go by the upper three bits of the IP traffic class, tagged or not; drop when full is counted; link packets
-    mean nothing."""
+    """Frames go by the class selector of their DSCP, tagged or not; drop when full is counted; link packets mean
+    nothing."""
     rx = await Rx(dut, 9, ib=0, rate=0.9, sink_rate=0.8, room_rate=0.6).start()
     prios = {}
     for _ in range(200):

@@ -321,9 +321,9 @@ async def not_operational(dut):
 
 @cocotb.test()
 async def priorities(dut):
-    """Ethernet: the priority is the top of the IP traffic class; a paused priority waits and nobody else does; frames
-    of the receive half go between packets; no credits."""
-    tx = await Tx(dut, 16, ib=0, rate=0.9).start(vl_mask=0)
+    """Ethernet: a paused priority waits and nobody else does; frames of the receive half go between packets; no
+    credits."""
+    tx = await Tx(dut, 16, ib=0, rate=0.9).start()
     tx.stream.gapless = False
     tx.bench.set("pfc_paused_i", 0b0010_0100)
     for _ in range(6):
@@ -344,6 +344,48 @@ async def priorities(dut):
     assert 2 in tx.stream.packets and 5 not in tx.stream.packets, "a priority without PFC ignores pauses"
     tx.bench.set("pfc_paused_i", 0)
     await tx.drain()
+
+
+@cocotb.test()
+async def traffic_classes(dut):
+    """IEEE 802.1Q 8.6.6: a priority waits in the ring of its traffic class, and a pause of one stops the class; strict
+    classes go first, the highest before the others; those with weights share what is left, exactly."""
+    tx = await Tx(dut, 17, ib=0).start([], [(0, 32), (1, 8)], vl_mask=0xFF, strict=0b1100)
+    tx.prio_tc = [0, 0, 1, 1, 2, 2, 3, 3]
+    tx.configure()
+    # All classes have waited; priority 5 is paused, and with it class 2, until the others have sent.
+    tx.bench.set("phy_ready_i", 0)
+    tx.bench.set("pfc_paused_i", 1 << 5)
+    tx.stream.rate = 0.0
+    for prio in (0, 1, 2, 4, 7) * 40:
+        tx.send(prio, 254)
+    await tx.bench.until(tx.source.idle, 20000, "door")
+    await tx.bench.step(20)
+    tx.stream.rate = 1.0
+    await tx.bench.until(lambda: len(tx.stream.order) == 160, 20000, "classes that are not paused")
+    order = [tx.prio_tc[prio] for prio, _ in tx.stream.order]
+    assert 2 not in order
+    # What was chosen before the pause of the cable ended may be of any class.
+    ahead = next(i for i, tc in enumerate(order) if tc == 3)
+    assert ahead <= 8 and order[ahead:ahead + 40] == [3] * 40, order
+    shared = order[ahead + 40:ahead + 90]
+    assert abs(shared.count(0) - 4 * shared.count(1)) <= 5, shared
+    assert tx.bench.get("wait_o") == 1 << 2
+    tx.bench.set("pfc_paused_i", 0)
+    await tx.drain()
+    # A strict class that always has a packet leaves nothing to the others, not even in the cycle after each.
+    for size in (70, 1054):
+        tx.stream.order.clear()
+        tx.stream.rate = 0.0
+        for prio in (0, 6) * 20:
+            tx.send(prio, size)
+        await tx.bench.until(tx.source.idle, 20000, "door")
+        await tx.bench.step(20)
+        tx.stream.rate = 1.0
+        await tx.bench.until(lambda: len(tx.stream.order) == 40, 20000, "packets")
+        order = [prio for prio, _ in tx.stream.order]
+        rest = order[8:]    # those before may have been chosen while the others came
+        assert rest == sorted(rest, reverse=True), order
 
 
 def test_link_tx():

@@ -102,7 +102,7 @@ class Stream:
             if packet[12:14] == b"\x88\x08":
                 self.frames.append(packet)
                 return
-            vl = packet[16]
+            vl = packet[16]     # its priority
         else:
             vl = packet[0] >> 4
         self.blocks[vl] += -(-len(packet) // 64)
@@ -201,19 +201,26 @@ class Tx:
         self.peer = Peer(self.bench, self.stream, vls) if ib else None
         self.serial, self.expected = [0] * 16, {}
         self.entered, self.at_door = [0] * 16, None   # packets that have come in whole
+        self.prio_tc = list(range(8))                 # Ethernet: traffic class of each priority
         self.events = dict.fromkeys(("discard", "refused", "packet", "ctl"), 0)
         self.cfg = dict(state=ACTIVE, ib=ib, vl_mask=(1 << vls) - 1, round_quantum=1, limit=255, mtu=5, hoq_life=31,
                         pfc_enable=0xFF)
         self.bench.agents.append(self)
 
     def drive(self):
-        """Nothing to drive."""
+        """The ring of the packet at the door, as hca_tx_class has it: of these frames the traffic class is behind the
+        IP header's first bytes."""
+        source = self.source
+        if source.offered and self.at_door is None:
+            data = MAC.unpack(source.queue[0])["data"].to_bytes(64, "little")
+            self.bench.set("mac_vl_i", data[0] >> 4 if self.ib else self.prio_tc[data[16]])
 
     def sample(self):
         """Counts events, and what comes in."""
-        if self.ib and self.bench.get("mac_valid_i") and self.bench.get("mac_ready_o"):
+        if self.bench.get("mac_valid_i") and self.bench.get("mac_ready_o"):
             beat = MAC.unpack(self.bench.get("mac_i"))
-            self.at_door = self.at_door if self.at_door is not None else beat["data"] >> 4 & 15
+            if self.at_door is None:
+                self.at_door = self.bench.get("mac_vl_i")
             if beat["last"]:
                 self.entered[self.at_door] += 1
                 self.at_door = None
@@ -243,6 +250,7 @@ class Tx:
         """Changes fields of the configuration."""
         self.cfg.update(cfg)
         self.bench.set("cfg_i", CFG.pack(**self.cfg))
+        self.bench.set("sl2vl_i", sum(tc << 4 * prio for prio, tc in enumerate(self.prio_tc)))
 
     def send(self, vl, size, expect=True, **more):
         """Queues a packet on a VL (Ethernet: priority)."""

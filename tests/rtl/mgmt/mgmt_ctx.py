@@ -118,7 +118,7 @@ async def link_rows(dut):
     await mgmt.bench.start()
     await mgmt.swept()
     ports, rows_of_port = LIMITS["NumPorts"], abi.LINK_PORT_ROWS
-    for index in [0, 63, 64, 127, 128, 129, 130, 131, 255, 256, 256 + 129, 512, 0x10000]:
+    for index in [0, 63, 64, 127, 128, 129, 130, 137, 138, 255, 256, 256 + 129, 512, 0x10000]:
         row = mgmt.rng.randbytes(32)
         there = index < ports * rows_of_port and index % rows_of_port < abi.LINK_ROWS
         assert await command(mgmt, abi.CtxTable.LINK, index, row) == (0 if there else 2)

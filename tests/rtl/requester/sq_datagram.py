@@ -34,7 +34,18 @@ class Datagram(Wqe):
             overhead = 66 if self.dest["is_global"] else 26
         else:
             overhead = 82 if gid[:12] == IPV4 else 102
-        return (self.dest["sl"] if ib else self.dest["traffic_class"] >> 5), (self.length + 3 & ~3) + overhead + 8
+        sl = self.dest["sl"] if ib else PRIORITY[self.dest["traffic_class"] >> 2]
+        return sl, (self.length + 3 & ~3) + overhead + 8
+
+
+# Priority of each DSCP, on Ethernet; and the QPs' lanes.
+PRIORITY = [(3 * dscp + 1) % 8 for dscp in range(64)]
+CLASS = struct("eth_class_t").pack(dscp=sum(prio << 3 * dscp for dscp, prio in enumerate(PRIORITY)))
+
+
+def traffic_class(rng, sl):
+    """A traffic class of the priority of this SL."""
+    return rng.choice([dscp for dscp in range(64) if PRIORITY[dscp] == sl % 8]) << 2 | rng.getrandbits(2)
 
 
 def destination(rng, sl=None):
@@ -46,7 +57,7 @@ def destination(rng, sl=None):
     names = ("remote_qpn", "sgid_index", "qkey", "dmac", "dlid", "flow_label", "hop_limit", "is_global",
              "src_path_bits", "udp_src_port", "reserved3", "reserved4", "reserved6", "reserved7")
     dest = {name: rng.getrandbits(fields[name][1]) for name in names}
-    return dict(dest, sl=sl, traffic_class=sl % 8 << 5 | rng.getrandbits(5), dgid=int.from_bytes(gid, "little"))
+    return dict(dest, sl=sl, traffic_class=traffic_class(rng, sl), dgid=int.from_bytes(gid, "little"))
 
 
 def datagram_qp(qpn, **options):
@@ -164,7 +175,7 @@ class Gates:
     def context(self, lane):
         """Context fields of a QP of this port and SL (Ethernet: priority)."""
         port, sl = divmod(lane, 16)
-        return dict(sl=sl, traffic_class=sl % 8 << 5 | 3, port=port + 1)
+        return dict(sl=sl, port=port + 1)
 
     def drive(self):
         """Random ones."""
@@ -172,6 +183,7 @@ class Gates:
         if rng.random() < self.toggle:
             self.mask ^= 1 << rng.randrange(LANES)
         self.bench.set("ib_i", self.ib[0] | self.ib[1] << 1)
+        self.bench.set("class_i", CLASS | CLASS << struct("eth_class_t").width)
         self.bench.set("sl_open_i", self.mask)
         self.bench.set("rate_open_i", 0x1)   # nothing here has a group
         self.history = [*self.history[1:], self.mask]
@@ -190,7 +202,7 @@ class Gates:
             assert made["bytes"] == size
             self.passed[16 * port + sl] += 1
         else:
-            sl = qp.context.get("sl", 0) if self.ib[port] else qp.context.get("traffic_class", 0) >> 5
+            sl = qp.context.get("sl", 0)
         lane = 16 * port + sl
         assert made["lane"] == lane, f"QP {qp.qpn}: charged to lane {made['lane']}, not {lane}"
         assert self.loose or any(mask >> lane & 1 for mask in self.history), f"QP {qp.qpn} sends, lane {lane} is shut"

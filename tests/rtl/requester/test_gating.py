@@ -38,8 +38,7 @@ class Gates:
     def context(self, lane):
         """Context fields of a QP of this port and SL (Ethernet: priority)."""
         port, sl = divmod(lane, 16)
-        path = dict(sl=sl, traffic_class=0) if self.ib[port] else dict(sl=15 - sl, traffic_class=sl << 5 | 3)
-        return dict(path, port=port + 1)
+        return dict(sl=sl, port=port + 1)
 
     def drive(self):
         rng = self.bench.rng
@@ -55,7 +54,7 @@ class Gates:
             return
         qp = bench.qps[bench.get("ev_emit_qpn_o")]
         port = max(qp.context.get("port", 0), 1) - 1
-        lane = 16 * port + (qp.context["sl"] if self.ib[port] else qp.context["traffic_class"] >> 5)
+        lane = 16 * port + qp.context["sl"]
         assert any(mask >> lane & 1 for mask in self.history), f"QP {qp.qpn} sends though lane {lane} is shut"
         self.passed[lane] += 1
 

@@ -40,9 +40,8 @@ class Gates:
         bench = self.bench
         bench.create(qpn, mtu_code, state, init)
         bench.qpc.queue.pop()
-        path = dict(sl=sl) if self.ib[port] else dict(sl=15 - sl, traffic_class=sl << 5 | 9)
         qpc = struct("qpc_t").pack(state=state, path_mtu=mtu_code, func=qpn & 3, pd=qpn + 5, port=port + 1,
-                                   qpn=0xABC000 | qpn, **path)
+                                   qpn=0xABC000 | qpn, sl=sl)
         bench.qpc.put(struct("qpc_wr_t").pack(init_rq=init, qpn=qpn, qpc=qpc))
         self.sl[qpn] = lane
 

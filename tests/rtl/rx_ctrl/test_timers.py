@@ -130,7 +130,7 @@ async def a_packet_in_its_ring_is_not_waited_for(dut, first_mark):
     await env.emit(qp, 0, WRITE, SPSN, 8)
     await env.bench.step(period + period // 2)
     asked = struct("lane_ask_t").unpack(env.bench.get("lane_ask_o"))
-    assert not timeouts() and asked == dict(port=0, sl=5, prio=6)
+    assert not timeouts() and asked == dict(port=0, sl=5)
     env.ring(empty=0, epoch=first_mark + 1 & 0xFFFF, mark=first_mark + 1 & 0xFFFF)
     start = env.bench.cycle
     await env.bench.until(timeouts, 2 * period, "timeout")

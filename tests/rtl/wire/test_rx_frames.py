@@ -14,7 +14,9 @@ from test_rx_wire import ME, OTHER, Rx
 from wire_ref import KNOWN
 
 RULE_WR, RULE_ROW = struct("rule_wr_t"), struct("rule_row_t")
-RAW, RAW_OPCODE = 7, 7 << 5     # rxd_kind_e; service, as in an opcode
+AGENT, RAW, RAW_OPCODE = 6, 7, 7 << 5     # rxd_kind_e; service, as in an opcode
+MAD_BEAT = struct("mad_beat_t")
+LLDP = bytes.fromhex("0180c200000e"), b"\x88\xcc"
 MIN_BYTES, MAX_BYTES = 14, 4096 + 18
 MACS = (ME["mac"], OTHER["mac"])
 
@@ -63,9 +65,11 @@ class Frames(Rx):
         assert not is_roce(frame, MACS[port])
         fits = MIN_BYTES <= len(frame) <= MAX_BYTES
         rules = self.who(frame, port) if fits else 0
-        if not rules:
+        is_lldp = fits and (frame[:6], frame[12:14]) == LLDP
+        if not rules and not is_lldp:
             return self.push(frame, "malformed", port)
-        want = dict(kind=RAW, opcode=RAW_OPCODE, smp=1, rules=rules, csum_ok=int(sums_are_right(frame)), port=port,
+        want = dict(kind=RAW if rules else AGENT, opcode=RAW_OPCODE, smp=1, rules=rules,
+                    csum_ok=int(sums_are_right(frame)), port=port,
                     payload_off=0, payload_bytes=len(frame), buf_beats=-(-len(frame) // 64), deth_qkey=0)
         count = (self.other_count if port else self.count)
         count["good"] += 1
@@ -116,6 +120,50 @@ async def rules_and_checksums(dut):
                 rx.push(rx.random(rx.rng.choice(sorted(KNOWN)), rx.rng.randrange(200)))
         await rx.quiet()
     assert met > 200, met
+    await rx.finish()
+
+
+class Kept:
+    """What is offered to firmware: the packets that mad_o takes."""
+
+    def __init__(self, bench):
+        self.bench, self.part, self.got = bench, b"", []
+        bench.agents.append(self)
+
+    def drive(self):
+        """Nothing to drive."""
+
+    def sample(self):
+        beat = MAD_BEAT.unpack(self.bench.get("mad_o"))
+        if beat["valid"]:
+            self.part += beat["data"].to_bytes(64, "little") if beat["store"] else b""
+            if beat["last"]:
+                if beat["take"]:
+                    self.got.append((beat["port"], self.part))
+                self.part = b""
+
+
+@cocotb.test()
+async def lldp_is_for_firmware(dut):
+    """IEEE 802.1AB 7: a frame to 01:80:c2:00:00:0e of type 88cc is good without a rule and firmware gets it; rules have
+    it as well; another address, type, or a VLAN tag makes it a frame like others."""
+    rx = await Frames(dut, 34, 0).start()
+    kept, want = Kept(rx.bench), []
+    for with_rule in (False, True):
+        if with_rule:
+            await rx.write(3, port=1, qpn=5, yields=0, value=bytes(64), mask=bytes(64))
+        for mac, kind, is_lldp in ((*LLDP, 1), (LLDP[0], b"\x88\xb5", 0), (bytes.fromhex("0180c2000003"), LLDP[1], 0),
+                                   (LLDP[0], b"\x81\x00\x00\x05" + LLDP[1], 0)):
+            for length in (60, 64, 130, 400):
+                for port in (0, 1):
+                    frame = mac + rx.rng.randbytes(6) + kind
+                    frame += rx.rng.randbytes(length - len(frame))
+                    rx.push_frame(frame, port)
+                    if is_lldp:
+                        want.append((port, frame))
+        await rx.quiet()
+    assert [port for port, _ in kept.got] == [port for port, _ in want]
+    assert all(got.startswith(frame) for (_, got), (_, frame) in zip(kept.got, want, strict=True))
     await rx.finish()
 
 

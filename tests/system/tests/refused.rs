@@ -548,6 +548,7 @@ fn other_cases(own: &Objects, other: &Objects) -> Vec<Case> {
         Op::QueryVlArb,
         Op::QueryLinkErrors,
         Op::QueryCongestion,
+        Op::QueryPfcCounters,
     ];
     for (opcode, number) in of_port
         .into_iter()

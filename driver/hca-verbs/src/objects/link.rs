@@ -1,15 +1,28 @@
 //! The link of a port: virtual lanes, their arbitration, credits, states. What a subnet manager would set.
 
 use hca_abi::{
-    LinkLayer, LinkPolicy, Mtu, OpVls, PortState, QueryLinkErrorsResult, SetLinkCmd, VlCounters, link_attr,
+    DSCPS, EthTrust, LinkLayer, LinkPolicy, Mtu, OpVls, PRIORITIES, PfcCounters, PortState,
+    QueryLinkErrorsResult, QueryLinkResult, SetLinkCmd, VlCounters, link_attr,
 };
 use hca_driver::{DevicePtr, VlWeight};
 
 use crate::objects::context::Context;
 use crate::values::error::{Error, Result};
 
-/// What to change of a link. Starts empty; each method adds one thing. The card does all of it or nothing.
+/// Traffic classes of an Ethernet port (IEEE 802.1Qaz): strict ones go first, the highest before the others; the rest
+/// share what is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtsConfig {
+    /// Class of each priority.
+    pub prio_tc: [u8; PRIORITIES as usize],
+    /// Strict classes, a bit each.
+    pub strict: u8,
+    /// Share of each class that is not strict; they are 100 together.
+    pub percent: [u8; PRIORITIES as usize],
+}
+
+/// What to change of a link. Starts empty; each method adds one thing. The card does all of it or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     state: Option<PortState>,
     vls: Option<OpVls>,
@@ -18,6 +31,28 @@ pub struct LinkConfig {
     limit: Option<u8>,
     hoq_life: Option<u8>,
     pfc_enable: Option<u8>,
+    trust: Option<EthTrust>,
+    ets: Option<EtsConfig>,
+    dscp_mask: u64,
+    dscp: [u8; DSCPS as usize],
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self {
+            state: None,
+            vls: None,
+            peer_vls: None,
+            policy: None,
+            limit: None,
+            hoq_life: None,
+            pfc_enable: None,
+            trust: None,
+            ets: None,
+            dscp_mask: 0,
+            dscp: [0; DSCPS as usize],
+        }
+    }
 }
 
 impl LinkConfig {
@@ -82,6 +117,31 @@ impl LinkConfig {
         }
     }
 
+    /// Ethernet: where the priority of a frame is.
+    pub fn trust(self, trust: EthTrust) -> Self {
+        Self {
+            trust: Some(trust),
+            ..self
+        }
+    }
+
+    /// Ethernet: traffic classes.
+    pub fn ets(self, ets: EtsConfig) -> Self {
+        Self {
+            ets: Some(ets),
+            ..self
+        }
+    }
+
+    /// Ethernet: the priority of a DSCP; those above 63 are none, and nothing changes.
+    pub fn dscp(mut self, dscp: u8, priority: u8) -> Self {
+        if let Some(entry) = self.dscp.get_mut(usize::from(dscp)) {
+            *entry = priority;
+            self.dscp_mask |= 1 << dscp;
+        }
+        self
+    }
+
     fn to_abi(self, port_num: u8) -> SetLinkCmd {
         let mut cmd = SetLinkCmd::new();
         let mut mask = 0;
@@ -113,6 +173,24 @@ impl LinkConfig {
         if let Some(priorities) = self.pfc_enable {
             cmd.set_pfc_enable(priorities);
             mask |= link_attr::PFC_ENABLE;
+        }
+        if let Some(trust) = self.trust {
+            cmd.set_trust(trust.into());
+            mask |= link_attr::TRUST;
+        }
+        if let Some(ets) = self.ets {
+            let classes = (0..).zip(ets.prio_tc);
+            cmd.set_prio_tc(classes.fold(0, |map, (priority, tc)| {
+                map | u32::from(tc & 15) << (4 * priority)
+            }));
+            cmd.set_strict(ets.strict);
+            cmd.set_tc_percent(ets.percent);
+            mask |= link_attr::ETS;
+        }
+        if self.dscp_mask != 0 {
+            cmd.set_dscp_mask(self.dscp_mask);
+            cmd.set_dscp(self.dscp);
+            mask |= link_attr::DSCP;
         }
         cmd.set_attr_mask(mask);
         cmd
@@ -159,11 +237,30 @@ pub struct LinkStatus {
     pub lmc: u8,
     /// LID.
     pub lid: u16,
-    /// The VL of each SL; 15: unusable for data.
+    /// The VL of each SL; 15: unusable for data. Ethernet: the traffic class of each priority.
     pub sl2vl: [u8; 16],
+    /// Ethernet: where the priority of a frame is.
+    pub trust: EthTrust,
+    /// Ethernet: the priority of each DSCP.
+    pub dscp: [u8; DSCPS as usize],
+    /// Ethernet: traffic classes; `None`: nobody has set them, and all have the same weight.
+    pub ets: Option<EtsConfig>,
     /// Blocks of 64 bytes in a VL's transmit ring; 0: not told.
     pub tx_ring_blocks: u32,
     /// Blocks of 64 bytes in a VL's receive ring; 0: not told.
+    pub rx_ring_blocks: u32,
+}
+
+/// Priority flow control of an Ethernet port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PfcStatus {
+    /// Counters of each priority, free running; they wrap at 32 bits.
+    pub priorities: [PfcCounters; PRIORITIES as usize],
+    /// Blocks of 64 bytes in a priority's receive ring with which the other end is paused.
+    pub xoff_blocks: u32,
+    /// With so few it may go on.
+    pub xon_blocks: u32,
+    /// Blocks of a ring.
     pub rx_ring_blocks: u32,
 }
 
@@ -178,6 +275,10 @@ pub struct LinkCounters {
 
 fn known<T: TryFrom<u8>>(what: &str, code: u8) -> Result<T> {
     T::try_from(code).map_err(|_| Error::Invalid(format!("the card says {what} {code}, which is none")))
+}
+
+fn vl_of(r: &QueryLinkResult, sl: usize) -> u8 {
+    (r.sl2vl() >> (4 * sl) & 15) as u8
 }
 
 impl<P: DevicePtr> Context<P> {
@@ -204,9 +305,32 @@ impl<P: DevicePtr> Context<P> {
             pfc_enable: r.pfc_enable(),
             lmc: r.lmc(),
             lid: r.lid(),
-            sl2vl: std::array::from_fn(|sl| (r.sl2vl() >> (4 * sl) & 15) as u8),
+            sl2vl: std::array::from_fn(|sl| vl_of(&r, sl)),
+            trust: known("trust", r.trust())?,
+            dscp: r.dscp(),
+            ets: r.has_ets().then(|| EtsConfig {
+                prio_tc: std::array::from_fn(|priority| vl_of(&r, priority)),
+                strict: r.strict(),
+                percent: r.tc_percent(),
+            }),
             tx_ring_blocks: r.tx_ring(),
             rx_ring_blocks: r.rx_ring(),
+        })
+    }
+
+    /// Pauses of each priority of an Ethernet port, and when they are asked for.
+    pub fn pfc_status(&self, port_num: u8) -> Result<PfcStatus> {
+        let r = self.function().query_pfc_counters(port_num)?;
+        let all = r.priorities();
+        let mut priorities = [PfcCounters::new(); PRIORITIES as usize];
+        for (counters, bytes) in priorities.iter_mut().zip(all.chunks_exact(PfcCounters::BYTES)) {
+            counters.0.copy_from_slice(bytes);
+        }
+        Ok(PfcStatus {
+            priorities,
+            xoff_blocks: r.xoff_blocks(),
+            xon_blocks: r.xon_blocks(),
+            rx_ring_blocks: r.rx_ring_blocks(),
         })
     }
 

@@ -1,10 +1,13 @@
 //! `hca link`: what the links of a running simulator do, live, and how they are configured.
 
+mod ethernet;
 pub mod notation;
 mod show;
 
-use anyhow::{Context as _, Result};
-use hca_verbs::{Context, DevicePtr, LinkConfig, ModifyPortCmd, OpVls, OpenOptions, VlArbTable, port_attr};
+use anyhow::{Context as _, Result, bail};
+use hca_verbs::{
+    Context, DevicePtr, LinkConfig, LinkLayer, ModifyPortCmd, OpVls, OpenOptions, VlArbTable, port_attr,
+};
 use hca_vfio_user::VfioUserDevice;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -42,6 +45,9 @@ const EXAMPLES: &str = "Examples:
   hca link set --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 1 --policy round-quantum
   hca link set --card 0 --vls 4 --lid 0x40 --lmc 2
   hca link set --port 2 --pfc 3             the second port of every card
+  hca link show --card 0                    once: states, tables, priorities
+  hca link trust dscp; hca link dscp 26:3 46:5; hca link pfc 3
+  hca link ets --map 0,0,0,1,0,2,0,0 0:40 1:60 2:strict
 
 A card is asked through a function that no process has, which the command keeps while it runs; `set` needs function 0,
 the only one that may configure ports, and which programs take only when they find no other. Credits, tx ring and rx
@@ -56,7 +62,7 @@ Exit code: 0 done or Ctrl-C; 2 no simulator, no such card, or a card that refuse
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
-    set: Option<Command>,
+    command: Option<Command>,
     #[command(flatten)]
     which: Which,
     /// Look once and end, instead of looking again and again until Ctrl-C
@@ -73,8 +79,21 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    /// Look once and end
+    Show(Show),
     /// Configure links; every card unless one is named
     Set(Set),
+    #[command(flatten)]
+    Ethernet(ethernet::Change),
+}
+
+#[derive(clap::Args)]
+struct Show {
+    #[command(flatten)]
+    which: Which,
+    /// Print one JSON object per port
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -187,15 +206,43 @@ impl ArbitrationArgs {
 
 /// Shows or configures.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    match &args.set {
+    match &args.command {
         Some(Command::Set(set)) => {
             for (number, card) in open(&set.which, manager)? {
                 set.apply(&card).with_context(|| format!("card {number}"))?;
             }
         }
-        None => watch(args)?,
+        Some(Command::Ethernet(change)) => change_ethernet(change)?,
+        Some(Command::Show(show)) => watch(&show.which, show.json, None)?,
+        None => watch(
+            &args.which,
+            args.json,
+            (!args.once).then(|| Duration::from_millis(args.interval)),
+        )?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Changes priorities. Without a port: of all Ethernet ports.
+fn change_ethernet(change: &ethernet::Change) -> Result<()> {
+    let (which, config) = (change.which(), change.config()?);
+    for (number, card) in open(which, manager)? {
+        let count = card.query_device()?.phys_port_cnt();
+        let mut any = false;
+        for port in which.port.map_or(1..=count, |port| port..=port) {
+            let place = || format!("card {number} port {port}");
+            if card.link_status(port).with_context(place)?.link_layer == LinkLayer::Ethernet {
+                any = true;
+                card.link_config(port, &config).with_context(place)?;
+            }
+        }
+        if !any {
+            bail!(
+                "card {number}: no Ethernet port there; InfiniBand has hca link set --sl2vl and --vlarb-low"
+            );
+        }
+    }
+    Ok(())
 }
 
 impl Set {
@@ -298,14 +345,15 @@ fn interrupted() -> Result<Receiver<()>> {
     Ok(receiver)
 }
 
-fn watch(args: &Args) -> Result<()> {
+/// Looks at links, once or with a pause between two looks.
+fn watch(which: &Which, json: bool, pause: Option<Duration>) -> Result<()> {
     let interrupted = interrupted()?;
-    let cards = open(&args.which, any)?;
-    let on_screen = !args.once && !args.json && io::stdout().is_terminal();
+    let cards = open(which, any)?;
+    let on_screen = pause.is_some() && !json && io::stdout().is_terminal();
     let mut ports = Vec::new();
     for (number, card) in &cards {
         let count = card.query_device()?.phys_port_cnt();
-        let wanted = args.which.port.map_or(1..=count, |port| port..=port);
+        let wanted = which.port.map_or(1..=count, |port| port..=port);
         ports.extend(wanted.map(|port| (*number, card, port)));
     }
     let mut before = vec![(Rates::default(), Pkeys::default()); ports.len()];
@@ -314,7 +362,7 @@ fn watch(args: &Args) -> Result<()> {
         for ((number, card, port), before) in ports.iter().zip(&mut before) {
             let look = Look::take(*number, *port, card, before);
             let look = look.with_context(|| format!("card {number} port {port}"))?;
-            text += &if args.json {
+            text += &if json {
                 serde_json::to_string(&look)? + "\n"
             } else {
                 look.text()
@@ -323,10 +371,11 @@ fn watch(args: &Args) -> Result<()> {
         if on_screen {
             text = format!("{TO_CORNER}{}{CLEAR_BELOW}", text.replace('\n', CLEAR_LINE));
         }
-        if !crate::print_open(&text)? || args.once {
+        let is_open = crate::print_open(&text)?;
+        let Some(pause) = pause.filter(|_| is_open) else {
             return Ok(());
-        }
-        let pause = interrupted.recv_timeout(Duration::from_millis(args.interval));
+        };
+        let pause = interrupted.recv_timeout(pause);
         if pause != Err(RecvTimeoutError::Timeout) {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 
 use super::Card;
+use super::ethernet::Ethernet;
 use super::notation::{Arbitration, Limit, policy_name};
 
 const BLOCK_BYTES: f64 = 64.0;
@@ -62,6 +63,8 @@ pub struct Look {
     vlarb_low: String,
     tx_ring_blocks: u32,
     rx_ring_blocks: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ethernet: Option<Ethernet>,
     lanes: Vec<Lane>,
     errors: serde_json::Map<String, serde_json::Value>,
 }
@@ -98,7 +101,8 @@ impl Look {
         let counters = context.link_counters(port)?;
         pkeys.look(context, port)?;
         let speed = rates.next(cycle, context.info().clock_hz, &counters.vls);
-        Ok(Self::new(
+        let ethernet = Ethernet::take(context, port, &status)?;
+        let mut look = Self::new(
             (card, port),
             cycle,
             &status,
@@ -106,7 +110,9 @@ impl Look {
             [high, low].map(|table| table.to_string()),
             &counters,
             speed,
-        ))
+        );
+        look.ethernet = ethernet;
+        Ok(look)
     }
 
     fn new(
@@ -162,6 +168,7 @@ impl Look {
             vlarb_low,
             tx_ring_blocks: s.tx_ring_blocks,
             rx_ring_blocks: s.rx_ring_blocks,
+            ethernet: None,
             lanes: shown.map(lane).collect(),
             errors: errors(&counters.errors),
         }
@@ -235,6 +242,9 @@ impl Look {
                 lane.tx_wait_cycles
             );
         }
+        if let Some(ethernet) = &self.ethernet {
+            text += &ethernet.text();
+        }
         let seen: Vec<String> = self
             .errors
             .iter()
@@ -303,7 +313,7 @@ fn errors(errors: &LinkErrors) -> serde_json::Map<String, serde_json::Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hca_verbs::{LinkPolicy, Mtu, OpVls, PortState};
+    use hca_verbs::{EthTrust, LinkPolicy, Mtu, OpVls, PortState};
 
     fn status() -> LinkStatus {
         LinkStatus {
@@ -322,6 +332,9 @@ mod tests {
             lmc: 1,
             lid: 6,
             sl2vl: [1; 16],
+            trust: EthTrust::Dscp,
+            dscp: [0; 64],
+            ets: None,
             tx_ring_blocks: 1024,
             rx_ring_blocks: 512,
         }

@@ -84,9 +84,43 @@ pub(crate) fn traffic_class(frame: &[u8]) -> Option<u8> {
     })
 }
 
-/// The top three bits of the traffic class; 0 of what is no IP.
-pub(crate) fn priority(frame: &[u8]) -> u8 {
-    traffic_class(frame).unwrap_or(0) >> 5
+/// What a port reads a frame's priority from. A frame without it has priority 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EthPriorities {
+    /// The VLAN tag; else the DSCP.
+    pub trust_pcp: bool,
+    /// Priority of each DSCP.
+    pub dscp: [u8; 64],
+}
+
+impl Default for EthPriorities {
+    /// The top three bits of the DSCP.
+    fn default() -> Self {
+        Self {
+            trust_pcp: false,
+            dscp: std::array::from_fn(|dscp| dscp as u8 >> 3),
+        }
+    }
+}
+
+impl EthPriorities {
+    /// Priority of a frame.
+    pub(crate) fn of(&self, frame: &[u8]) -> u8 {
+        if !self.trust_pcp {
+            let class = traffic_class(frame);
+            return class.map_or(0, |class| self.dscp[usize::from(class >> 2)] & 7);
+        }
+        match (ethernet::Repr::read(frame), frame.get(ethernet::LEN)) {
+            (Ok(header), Some(tag)) if header.ethertype == ETHERTYPE_VLAN => tag >> 5,
+            _ => 0,
+        }
+    }
+}
+
+/// True of an address that a switch never forwards to (IEEE 802.1Q 8.6.3: 01:80:c2:00:00:00 to 0f): pauses, LLDP and
+/// their like are for the other end of the cable.
+pub(crate) fn is_reserved(mac: [u8; 6]) -> bool {
+    mac[..5] == PAUSE_MAC[..5] && mac[5] < 0x10
 }
 
 /// True where the sender understands congestion marks.
@@ -163,7 +197,10 @@ mod tests {
             for tag in [true, false] {
                 for class in [0x62, 0x61] {
                     let mut bytes = packet(class, v4, tag);
-                    assert_eq!((priority(&bytes), is_marked(&bytes)), (3, false));
+                    assert_eq!(
+                        (EthPriorities::default().of(&bytes), is_marked(&bytes)),
+                        (3, false)
+                    );
                     assert!(is_ecn_capable(&bytes));
                     mark(&mut bytes);
                     assert!(is_marked(&bytes));
@@ -180,7 +217,23 @@ mod tests {
         arp[12..14].copy_from_slice(&[0x08, 0x06]);
         let before = arp.clone();
         mark(&mut arp);
-        assert_eq!((arp, priority(&before)), (before.clone(), 0));
+        assert_eq!((arp, EthPriorities::default().of(&before)), (before.clone(), 0));
+    }
+
+    #[test]
+    fn priorities_by_dscp_or_tag() {
+        let mut by = EthPriorities::default();
+        by.dscp[26] = 6;
+        let class = |v4, tag| packet(26 << 2 | 1, v4, tag);
+        assert_eq!([true, false].map(|v4| by.of(&class(v4, v4))), [6, 6]);
+        by.trust_pcp = true;
+        let mut tagged = class(true, true);
+        tagged[ethernet::LEN] = 5 << 5 | 1;
+        assert_eq!(
+            [by.of(&tagged), by.of(&class(true, false)), by.of(&[])],
+            [5, 0, 0]
+        );
+        assert!(is_reserved([1, 0x80, 0xc2, 0, 0, 0xe]) && !is_reserved([1, 0x80, 0xc2, 0, 0, 0x10]));
     }
 
     #[test]

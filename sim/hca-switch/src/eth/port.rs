@@ -3,7 +3,7 @@
 
 use hca_link::{Cable, Dir};
 
-use super::frame::{self, PRIORITIES, Pause, QUANTUM_BITS};
+use super::frame::{self, EthPriorities, PRIORITIES, Pause, QUANTUM_BITS};
 use crate::SwitchError;
 use crate::counters::{PortCounters, VlCounters};
 
@@ -75,6 +75,7 @@ pub(crate) struct EthEnd {
     tx: Dir,
     mac: [u8; 6],
     pfc: PfcConfig,
+    priorities: EthPriorities,
     /// Length of a pause quantum.
     quantum_ps: u64,
     cycle_ps: u64,
@@ -100,6 +101,7 @@ impl EthEnd {
             tx,
             mac,
             pfc,
+            priorities: EthPriorities::default(),
             quantum_ps: (u128::from(QUANTUM_BITS) * 1_000_000_000_000 / u128::from(config.rate_bits_per_s))
                 as u64,
             cycle_ps: config.cycle_ps,
@@ -112,6 +114,11 @@ impl EthEnd {
             priority_counters: Default::default(),
             waits_since: [None; PRIORITIES],
         }
+    }
+
+    /// Frames have their priority from here.
+    pub fn set_priorities(&mut self, priorities: EthPriorities) {
+        self.priorities = priorities;
     }
 
     pub fn cable(&self) -> usize {
@@ -157,7 +164,7 @@ impl EthEnd {
                 self.counters.port_rcv_errors += 1;
                 continue;
             };
-            let priority = frame::priority(&bytes);
+            let priority = self.priorities.of(&bytes);
             self.counters.port_rcv_pkts += 1;
             self.counters.port_rcv_bytes += bytes.len() as u64;
             self.priority_counters[usize::from(priority)].packets_received += 1;

@@ -6,7 +6,7 @@ use hca_link::Cable;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use super::frame::{self, PRIORITIES};
+use super::frame::{self, EthPriorities, PRIORITIES};
 use super::port::{EthEnd, Frame, PfcConfig};
 use crate::arb::{Heads, VlArbConfig, VlArbiter, VlWeight};
 use crate::counters::{PortCounters, VlCounters};
@@ -39,6 +39,8 @@ pub struct EthSwitchConfig {
     pub queue_bytes: u32,
     /// Flow control.
     pub pfc: PfcConfig,
+    /// Where the priority of a frame is.
+    pub priorities: EthPriorities,
     /// Congestion marks; `None`: none.
     pub ecn: Option<EcnConfig>,
     /// Share of each priority in a port, in 64 bytes at a time.
@@ -56,6 +58,7 @@ impl EthSwitchConfig {
             forward_cycles: 25,
             queue_bytes: 256 << 10,
             pfc: PfcConfig::default(),
+            priorities: EthPriorities::default(),
             ecn: None,
             weights: [64; PRIORITIES],
             seed: 1,
@@ -215,8 +218,10 @@ impl EthSwitch {
         port: u8,
         end: impl FnOnce(PfcConfig) -> EthEnd,
     ) -> Result<(), SwitchError> {
+        let mut end = end(self.config.pfc);
+        end.set_priorities(self.config.priorities);
         let made = Port {
-            end: end(self.config.pfc),
+            end,
             queues: Default::default(),
             queued_bytes: [0; PRIORITIES],
             arbiter: VlArbiter::new(self.config.arbitration())?,
@@ -263,6 +268,9 @@ impl EthSwitch {
 
     fn forward(&mut self, now: u64, index: usize, frame: Frame) {
         let input = index as u8 + 1;
+        if frame::is_reserved(frame.dst_mac) {
+            return;
+        }
         let bytes = frame.bytes.len() as u32;
         let outputs = self.outputs(frame.dst_mac, input);
         let limit = self.config.queue_bytes;

@@ -141,7 +141,8 @@ fn table_of(opcode: AdminOpcode) -> &'static StructDef {
         | AdminOpcode::QueryCounters
         | AdminOpcode::QueryLink
         | AdminOpcode::QueryLinkErrors
-        | AdminOpcode::QueryCongestion => &QueryPortCmd::TABLE,
+        | AdminOpcode::QueryCongestion
+        | AdminOpcode::QueryPfcCounters => &QueryPortCmd::TABLE,
         AdminOpcode::SetCongestion => &CongestionCmd::TABLE,
         _ => &HandleCmd::TABLE,
     }
