@@ -530,6 +530,8 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_DEALLOC_XRCD = 45, /* Free an XRC domain: handle_cmd. */
     HCA_ADMIN_OPCODE_CREATE_RULE = 46, /* Frames that match go to a raw QP: create_rule_cmd, handle_result. */
     HCA_ADMIN_OPCODE_DESTROY_RULE = 47, /* They no longer do: handle_cmd. */
+    HCA_ADMIN_OPCODE_SET_NODE_DESC = 50, /* Give the card another NodeDescription: set_node_desc_cmd. */
+    HCA_ADMIN_OPCODE_QUERY_NODE_DESC = 51, /* Its NodeDescription: query_node_desc_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -639,6 +641,9 @@ enum hca_admin_status {
 #define HCA_PORT_CAP_CLIENT_REG (UINT64_C(1) << 25)
 #define HCA_PORT_CAP_IP_BASED_GIDS (UINT64_C(1) << 26)
 
+/* More capabilities of a port: the bits of port_cap_flags2. */
+#define HCA_PORT_CAP2_SET_NODE_DESC (UINT64_C(1) << 0)
+
 /* Flags of a completion: the bits of ibv_wc_flags. */
 #define HCA_WC_FLAG_GRH (UINT64_C(1) << 0)
 #define HCA_WC_FLAG_WITH_IMM (UINT64_C(1) << 1)
@@ -746,6 +751,8 @@ struct hca_sq_wqe_ud_ctrl {
 #define HCA_SQ_WQE_UD_CTRL_IS_GLOBAL_BITS 1u
 #define HCA_SQ_WQE_UD_CTRL_SRC_PATH_BITS_LSB 432u
 #define HCA_SQ_WQE_UD_CTRL_SRC_PATH_BITS_BITS 7u
+#define HCA_SQ_WQE_UD_CTRL_PKEY_INDEX_LSB 440u
+#define HCA_SQ_WQE_UD_CTRL_PKEY_INDEX_BITS 5u
 #define HCA_SQ_WQE_UD_CTRL_UDP_SRC_PORT_LSB 448u
 #define HCA_SQ_WQE_UD_CTRL_UDP_SRC_PORT_BITS 16u
 
@@ -1390,6 +1397,14 @@ struct hca_set_pkey_cmd {
 #define HCA_SET_PKEY_CMD_PKEY_LSB 32u
 #define HCA_SET_PKEY_CMD_PKEY_BITS 16u
 
+/* SET_NODE_DESC. */
+struct hca_set_node_desc_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_SET_NODE_DESC_CMD_BYTES 248u
+#define HCA_SET_NODE_DESC_CMD_TEXT_LSB 0u
+#define HCA_SET_NODE_DESC_CMD_TEXT_BITS 512u
+
 /* CREATE_EQ. */
 struct hca_create_eq_cmd {
     uint8_t bytes[248];
@@ -1946,6 +1961,14 @@ struct hca_query_pkey_result {
 #define HCA_QUERY_PKEY_RESULT_PKEY_LSB 0u
 #define HCA_QUERY_PKEY_RESULT_PKEY_BITS 16u
 
+/* Completion body of QUERY_NODE_DESC. */
+struct hca_query_node_desc_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_NODE_DESC_RESULT_BYTES 244u
+#define HCA_QUERY_NODE_DESC_RESULT_TEXT_LSB 0u
+#define HCA_QUERY_NODE_DESC_RESULT_TEXT_BITS 512u
+
 /* Completion body of QUERY_QP. */
 struct hca_query_qp_result {
     uint8_t bytes[244];
@@ -2041,6 +2064,8 @@ struct hca_query_counters_result {
 #define HCA_QUERY_COUNTERS_RESULT_RETRANSMITTED_PACKETS_BITS 64u
 #define HCA_QUERY_COUNTERS_RESULT_BAD_SOURCES_LSB 1088u
 #define HCA_QUERY_COUNTERS_RESULT_BAD_SOURCES_BITS 64u
+#define HCA_QUERY_COUNTERS_RESULT_QP1_DROPS_LSB 1152u
+#define HCA_QUERY_COUNTERS_RESULT_QP1_DROPS_BITS 64u
 
 /* Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table. */
 struct hca_link_vl_arb {

@@ -447,6 +447,8 @@ class AdminOpcode(enum.IntEnum):
     DEALLOC_XRCD = 0x2d
     CREATE_RULE = 0x2e
     DESTROY_RULE = 0x2f
+    SET_NODE_DESC = 0x32
+    QUERY_NODE_DESC = 0x33
 
 
 class AdminStatus(enum.IntEnum):
@@ -657,6 +659,12 @@ class PortCap(enum.IntFlag):
     IP_BASED_GIDS = 0x4000000
 
 
+class PortCap2(enum.IntFlag):
+    """More capabilities of a port: the bits of port_cap_flags2."""
+
+    SET_NODE_DESC = 0x1
+
+
 class WcFlag(enum.IntFlag):
     """Flags of a completion: the bits of ibv_wc_flags."""
 
@@ -734,6 +742,7 @@ STRUCTS = {
             "sl": (424, 4),
             "is_global": (428, 1),
             "src_path_bits": (432, 7),
+            "pkey_index": (440, 5),
             "udp_src_port": (448, 16),
         },
     },
@@ -1116,6 +1125,12 @@ STRUCTS = {
             "pkey": (32, 16),
         },
     },
+    "set_node_desc_cmd": {
+        "bytes": 248,
+        "fields": {
+            "text": (0, 512),
+        },
+    },
     "create_eq_cmd": {
         "bytes": 248,
         "fields": {
@@ -1439,6 +1454,12 @@ STRUCTS = {
             "pkey": (0, 16),
         },
     },
+    "query_node_desc_result": {
+        "bytes": 244,
+        "fields": {
+            "text": (0, 512),
+        },
+    },
     "query_qp_result": {
         "bytes": 244,
         "fields": {
@@ -1493,6 +1514,7 @@ STRUCTS = {
             "ack_timeouts": (960, 64),
             "retransmitted_packets": (1024, 64),
             "bad_sources": (1088, 64),
+            "qp1_drops": (1152, 64),
         },
     },
     "link_vl_arb": {

@@ -653,6 +653,10 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         CreateRule = 46,
         /// They no longer do: handle_cmd.
         DestroyRule = 47,
+        /// Give the card another NodeDescription: set_node_desc_cmd.
+        SetNodeDesc = 50,
+        /// Its NodeDescription: query_node_desc_result.
+        QueryNodeDesc = 51,
     }
 }
 

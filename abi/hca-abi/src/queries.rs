@@ -12,6 +12,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &ResolveGidCmd::TABLE,
     &ResolveGidResult::TABLE,
     &QueryPkeyResult::TABLE,
+    &QueryNodeDescResult::TABLE,
     &QueryQpResult::TABLE,
     &QueryMrResult::TABLE,
     &QuerySrqResult::TABLE,
@@ -247,6 +248,14 @@ layout! {
 }
 
 layout! {
+    /// Completion body of QUERY_NODE_DESC.
+    QueryNodeDescResult("query_node_desc_result", 244, Software) {
+        /// Text; zeros behind it.
+        text set_text: [u8; 64] [0, 0, 512] "MGMT-13";
+    }
+}
+
+layout! {
     /// Completion body of QUERY_QP.
     QueryQpResult("query_qp_result", 244, Software) {
         /// qp_attr_body.
@@ -339,5 +348,7 @@ layout! {
         retransmitted_packets set_retransmitted_packets: u64 [128, 0, 64];
         /// Packets to a QP that did not come from its peer: LID or GIDs are not its path's.
         bad_sources set_bad_sources: u64 [136, 0, 64] "QPS-17";
+        /// Datagrams for a QP1 that had no receive for them.
+        qp1_drops set_qp1_drops: u64 [144, 0, 64] "STAT";
     }
 }

@@ -104,7 +104,10 @@ impl Gsi {
     }
 
     fn address_handle(&mut self, route: &Route) -> Call<*mut ibv_ah> {
-        self.queues.address_handle(route.clone(), || route.to_ah_attr())
+        let mut attr = route.to_ah_attr();
+        // SAFETY: a live PD.
+        let make = |pd| made(unsafe { ibv_create_ah(pd, &mut attr) });
+        self.queues.address_handle(route.clone(), make)
     }
 
     /// Can a datagram go there?

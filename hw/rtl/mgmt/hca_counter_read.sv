@@ -3,7 +3,7 @@
 module hca_counter_read
   import hca_pkg::*;
 #(
-  parameter int unsigned NumCounters = 18
+  parameter int unsigned NumCounters = 19
 ) (
   input  logic        clk_i,
   input  logic        rd_i,

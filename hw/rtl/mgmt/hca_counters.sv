@@ -3,7 +3,7 @@
 module hca_counters
   import hca_pkg::*;
 #(
-    parameter int unsigned NumCounters = 18,
+    parameter int unsigned NumCounters = 19,
     parameter logic [PortW-1:0] Port   = '0
 ) (
     input  logic                         clk_i,
@@ -24,7 +24,7 @@ module hca_counters
 );
   logic [63:0] tx_packets_q, tx_bytes_q, rx_bytes_q;
   logic [63:0] rnr_sent_q, nak_sent_q, seq_sent_q, rnr_rcvd_q, nak_rcvd_q, rewinds_q;
-  logic [63:0] dups_q, timeouts_q, pkey_viols_q, qkey_viols_q, bad_sources_q;
+  logic [63:0] dups_q, timeouts_q, pkey_viols_q, qkey_viols_q, bad_sources_q, qp1_drops_q;
   logic        nak_rcvd, sent, here;
 
   assign nak_rcvd = rxd_take_i && rxd_i.port == Port && rxd_i.opcode == BthRcAcknowledge;
@@ -50,6 +50,7 @@ module hca_counters
       pkey_viols_q <= '0;
       qkey_viols_q <= '0;
       bad_sources_q <= '0;
+      qp1_drops_q  <= '0;
     end else begin
       if (tx_beat_i) begin
         tx_packets_q <= tx_packets_q + 64'(tx_last_i);
@@ -69,6 +70,7 @@ module hca_counters
       if (rx_i.pkey_viol && here) pkey_viols_q <= pkey_viols_q + 1'b1;
       if (rx_i.qkey_viol && here) qkey_viols_q <= qkey_viols_q + 1'b1;
       if (rx_i.bad_source && here) bad_sources_q <= bad_sources_q + 1'b1;
+      if (rx_i.qp1_drop && here) qp1_drops_q <= qp1_drops_q + 1'b1;
     end
   end
 
@@ -90,4 +92,5 @@ module hca_counters
   assign counters_o[15] = timeouts_q;          // transport timers expired
   assign counters_o[16] = rewinds_q;           // times transmission went back
   assign counters_o[17] = bad_sources_q;       // packets to a QP that were not from its peer
+  assign counters_o[18] = qp1_drops_q;
 endmodule

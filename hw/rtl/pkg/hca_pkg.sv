@@ -316,6 +316,7 @@ package hca_pkg;
     logic             dup;        // a repeated request
     logic             timeout;    // a transport timer expired
     logic             rewind;     // transmission goes back
+    logic             qp1_drop;   // QP1 has no receive for a datagram
   } rx_strobes_t;
 
   // ---- Receive work: what rx_ctrl decided, in order, for rx_exec ----------------------------------

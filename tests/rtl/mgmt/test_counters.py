@@ -15,7 +15,8 @@ from hca_abi import BthOpcode as Op
 NAMES = {name: offset // 64 for name, (offset, width) in STRUCTS["query_counters_result"]["fields"].items()
          if width == 64}
 STROBES = {"pkey_viol": "pkey_violations", "qkey_viol": "qkey_violations", "bad_source": "bad_sources",
-           "dup": "duplicate_requests", "timeout": "ack_timeouts", "rewind": "retransmitted_packets"}
+           "dup": "duplicate_requests", "timeout": "ack_timeouts", "rewind": "retransmitted_packets",
+           "qp1_drop": "qp1_drops"}
 RNR, NAK, SEQUENCE = 0x20, 0x60, 0x60
 
 

@@ -42,6 +42,7 @@ const EXAMPLES: &str = "Examples:
   hca link set --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 1 --policy round-quantum
   hca link set --card 0 --vls 4 --lid 0x40 --lmc 2
   hca link set --port 2 --pfc 3             the second port of every card
+  hca link set --card 1 --node-desc db1-hca0
 
 A card is asked through a function that no process has, which the command keeps while it runs; `set` needs function 0,
 the only one that may configure ports, and which programs take only when they find no other. Credits, tx ring and rx
@@ -117,6 +118,9 @@ struct Set {
     /// LID mask control: the port answers to 1 << N LIDs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=7))]
     lmc: Option<u8>,
+    /// NodeDescription: what subnet managers call the card; at most 64 bytes
+    #[arg(long, value_name = "TEXT")]
+    node_desc: Option<String>,
     /// P_Key table entry, INDEX=PKEY; several times for several entries
     #[arg(long, value_name = "ENTRY")]
     pkey: Vec<PkeyEntry>,
@@ -231,6 +235,9 @@ impl Set {
             port.set_port_num(number);
             port.set_attr_mask(mask);
             card.modify_port(&port)?;
+        }
+        if let Some(text) = &self.node_desc {
+            card.set_node_description(text)?;
         }
         for entry in &self.pkey {
             card.set_pkey(number, entry.index, entry.pkey)?;
