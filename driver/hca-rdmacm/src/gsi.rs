@@ -8,7 +8,7 @@ use hca_wire::{QKEY_GSI, QPN_GSI};
 
 use crate::abi::*;
 use crate::address::Gid;
-use crate::errno::{Call, Errno};
+use crate::errno::{Call, Errno, made};
 use crate::queues::{Queues, Shape};
 
 /// The kernel's QP type of QP1, which our libibverbs takes.

@@ -232,7 +232,9 @@ impl Management {
             .checked_sub(hca_wire::VCRC_LEN + hca_wire::ICRC_LEN)?;
         let (from, mut mad) = packet::read(&received.bytes[..data])?;
         let icrc = received.bytes.get(data..data + hca_wire::ICRC_LEN)?;
-        let is_good = from.qpn == QPN_GSI && icrc == icrc_of(&received.bytes[..data]);
+        let is_good = from.qpn == QPN_GSI
+            && icrc == icrc_of(&received.bytes[..data])
+            && packet::is_member(self.agent.pkeys(), from.pkey);
         if !is_good {
             return None;
         }
