@@ -8,6 +8,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// Longer than a NodeDescription.
+const LONG_NAME: &str = "01234567890123456789012345678901234567890123456789012345678901234";
+
 /// A look at each card, as JSON.
 fn look(folder: &Path, arguments: &[&str]) -> Vec<Value> {
     let output = run(
