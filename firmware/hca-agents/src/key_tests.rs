@@ -19,6 +19,7 @@ const PROTECT: usize = SMP_DATA + 34;
 const VIOLATIONS: usize = SMP_DATA + 44;
 
 /// A card or a switch with an M_Key.
+#[expect(clippy::large_enum_variant, reason = "there are two of them")]
 #[derive(Clone)]
 enum Node {
     Card(Agent, CaPort),

@@ -209,6 +209,7 @@ fn put_bits(data: &mut [u8], at: usize, width: usize, value: u64) {
 }
 
 /// A port with its agent.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Asked {
     Card(Agent, CaPort),
     Switch(SwitchAgent, SwitchPorts, u8),
