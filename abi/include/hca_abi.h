@@ -569,6 +569,8 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_SET_CONGESTION = 48, /* Congestion control of a port: congestion_cmd. */
     HCA_ADMIN_OPCODE_QUERY_CONGESTION = 49, /* The same: query_port_cmd, congestion_result. */
     HCA_ADMIN_OPCODE_QUERY_PFC_COUNTERS = 50, /* Pauses of each priority of an Ethernet port: query_port_cmd, query_pfc_counters_result. */
+    HCA_ADMIN_OPCODE_SET_NODE_DESC = 51, /* Give the card another NodeDescription: set_node_desc_cmd. */
+    HCA_ADMIN_OPCODE_QUERY_NODE_DESC = 52, /* Its NodeDescription: query_node_desc_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -677,6 +679,9 @@ enum hca_admin_status {
 #define HCA_PORT_CAP_LINK_LATENCY (UINT64_C(1) << 24)
 #define HCA_PORT_CAP_CLIENT_REG (UINT64_C(1) << 25)
 #define HCA_PORT_CAP_IP_BASED_GIDS (UINT64_C(1) << 26)
+
+/* More capabilities of a port: the bits of port_cap_flags2. */
+#define HCA_PORT_CAP2_SET_NODE_DESC (UINT64_C(1) << 0)
 
 /* Flags of a completion: the bits of ibv_wc_flags. */
 #define HCA_WC_FLAG_GRH (UINT64_C(1) << 0)
@@ -788,6 +793,8 @@ struct hca_sq_wqe_ud_ctrl {
 #define HCA_SQ_WQE_UD_CTRL_IS_GLOBAL_BITS 1u
 #define HCA_SQ_WQE_UD_CTRL_SRC_PATH_BITS_LSB 432u
 #define HCA_SQ_WQE_UD_CTRL_SRC_PATH_BITS_BITS 7u
+#define HCA_SQ_WQE_UD_CTRL_PKEY_INDEX_LSB 440u
+#define HCA_SQ_WQE_UD_CTRL_PKEY_INDEX_BITS 5u
 #define HCA_SQ_WQE_UD_CTRL_UDP_SRC_PORT_LSB 448u
 #define HCA_SQ_WQE_UD_CTRL_UDP_SRC_PORT_BITS 16u
 
@@ -1432,6 +1439,14 @@ struct hca_set_pkey_cmd {
 #define HCA_SET_PKEY_CMD_PKEY_LSB 32u
 #define HCA_SET_PKEY_CMD_PKEY_BITS 16u
 
+/* SET_NODE_DESC. */
+struct hca_set_node_desc_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_SET_NODE_DESC_CMD_BYTES 248u
+#define HCA_SET_NODE_DESC_CMD_TEXT_LSB 0u
+#define HCA_SET_NODE_DESC_CMD_TEXT_BITS 512u
+
 /* CREATE_EQ. */
 struct hca_create_eq_cmd {
     uint8_t bytes[248];
@@ -1988,6 +2003,14 @@ struct hca_query_pkey_result {
 #define HCA_QUERY_PKEY_RESULT_PKEY_LSB 0u
 #define HCA_QUERY_PKEY_RESULT_PKEY_BITS 16u
 
+/* Completion body of QUERY_NODE_DESC. */
+struct hca_query_node_desc_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_NODE_DESC_RESULT_BYTES 244u
+#define HCA_QUERY_NODE_DESC_RESULT_TEXT_LSB 0u
+#define HCA_QUERY_NODE_DESC_RESULT_TEXT_BITS 512u
+
 /* Completion body of QUERY_QP. */
 struct hca_query_qp_result {
     uint8_t bytes[244];
@@ -2089,6 +2112,8 @@ struct hca_query_counters_result {
 #define HCA_QUERY_COUNTERS_RESULT_NP_CNP_SENT_BITS 64u
 #define HCA_QUERY_COUNTERS_RESULT_RP_CNP_HANDLED_LSB 1280u
 #define HCA_QUERY_COUNTERS_RESULT_RP_CNP_HANDLED_BITS 64u
+#define HCA_QUERY_COUNTERS_RESULT_QP1_DROPS_LSB 1344u
+#define HCA_QUERY_COUNTERS_RESULT_QP1_DROPS_BITS 64u
 
 /* Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table. */
 struct hca_link_vl_arb {

@@ -42,6 +42,32 @@ def test_nobody_there(net):
     assert client.code != 0, client
 
 
+def test_pruned(net):
+    """MC-15: whose card has gone is a member no longer: the administrator takes it out of the group and its tree; the
+    others go on."""
+    receivers = [net.start(card, "mckey", "-m", GROUP, "-b", ip(card), "-c", "1", "-C", "5", live=True)
+                 for card in (1, 3)]
+    for receiver in receivers:
+        receiver.prints("(?i)receiving data|joined")
+
+    def tree():
+        mlid = re.search(r"ff12:4001:ffff::f01:203.*?Mlid\.*(0x\w+)", net.ask(0, "saquery", "-g"), re.S).group(1)
+        return [switch["multicast"].get(str(int(mlid, 0)), []) for switch in net.switches().values()]
+
+    assert tree() == [[2, 8], [2, 8]]
+    again = net.sm.up_again()
+    net.command("pull", "card3")
+    net.sm.wait_up(again)
+    net.sm.program.wait_until(lambda: tree()[1] == [], "it is pruned")
+    assert tree()[0] in ([], [2]), tree()
+    assert len(re.findall(r"ff12:4001:ffff::f01:203", net.ask(0, "saquery", "-m"))) == 1
+    sender = net.run(0, "mckey", "-m", GROUP, "-b", ip(0), "-s", "-o", "-c", "1", "-C", "5")
+    assert sender.code == 0, sender
+    done = receivers[0].done()
+    assert done.code == 0 and "return status 0" in done.text, done
+    receivers[1].kill()
+
+
 def test_groups(net):
     """MC-10 to MC-14, MC-16, MC-17, MC-18: the first who joins makes the group; the administrator gives it a LID and
     the tree; switches copy by a bitmap of ports, where members are and nowhere else; who sends alone is no receiver;

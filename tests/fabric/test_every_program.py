@@ -89,10 +89,11 @@ def counters_are_right(truth, done):
     return was["counters"]["port_xmit_pkts"] <= got <= port["counters"]["port_xmit_pkts"]
 
 
-# MGMT-9. Not there, and not claimed: keys in memory that lasts (KEY-6), InitType (MGMT-11), another NodeDescription
-# (MGMT-13), baseboard and device management (MGMT-8), connections by an agent (MGMT-4: programs have them).
+# MGMT-9. Not there, and not claimed: keys in memory that lasts (KEY-6), InitType (MGMT-11), baseboard and device
+# management (MGMT-8), connections by an agent (MGMT-4: programs have them). MGMT-13: NodeDescription can be set.
 CAPABILITIES = {"Notice", "Trap", "OptionalIPD", "SLMapping", "SystemImageGUID", "ExtendedSpeeds", "DRNotice",
-                "CapabilityMaskNotice", "ClientRegistration"}
+                "CapabilityMaskNotice", "ClientRegistration", "CapabilityMask2", "OtherLocalChangesNotice",
+                "SetNodeDescription"}
 
 
 def claims_what_is(truth, done):

@@ -1,4 +1,5 @@
-"""ibv_rc_pingpong: `-c` makes it look at every byte that it has received."""
+"""ibv_rc_pingpong: `-c` makes it look at every byte that it has received. Its ends tell each other their LIDs, QPNs and
+GIDs through a socket: no administrator is asked (MGMT-12)."""
 
 import pytest
 

@@ -1,6 +1,7 @@
 // What libibverbs promises beyond its calls' own answers (V-*, STAT-*), and what a card says that has not got a
 // feature: by two QPs of one card that are connected with each other. Prints a line for each statement that does not
 // hold.
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,6 +182,43 @@ static void absent(void)
 	HOLDS("V-121", !ibv_destroy_qp(qp));
 }
 
+// P_Keys and their tables, and what a card says that has no alternate paths and no groups of raw frames.
+static void partitions_and_groups(void)
+{
+	struct ibv_device_attr device;
+	struct ibv_qp_init_attr init = queues();
+	struct ibv_qp_init_attr_ex ex = {.qp_type = IBV_QPT_UD, .send_cq = cq, .recv_cq = cq, .cap = init.cap, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+		.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB};
+	struct ibv_qp *qp = fresh();
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
+		.max_dest_rd_atomic = 1, .min_rnr_timer = 12, .ah_attr = {.is_global = 1, .dlid = port.lid, .port_num = 1,
+			.grh = {.dgid = gid, .sgid_index = 1, .hop_limit = 64}}, .alt_port_num = 1, .alt_pkey_index = 0};
+	const int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
+		| IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	union ibv_gid group = {.raw = {0xff, 0x12}};
+	uint16_t pkey, first;
+
+	attr.alt_ah_attr = attr.ah_attr;
+	HOLDS("V-30", !ibv_query_device(context, &device));
+	HOLDS("KEY-10, KEY-11", !ibv_query_pkey(context, 1, 0, &first) && first == htons(0xffff) && port.pkey_tbl_len == 32);
+	for (int index = 0; index < port.pkey_tbl_len; index++) {
+		HOLDS("KEY-22 index to key", !ibv_query_pkey(context, 1, index, &pkey));
+		HOLDS("KEY-22 key to index: the first that has it", ibv_get_pkey_index(context, 1, pkey) == (index != 0));
+		HOLDS("KEY-9 an empty entry", index == 0 || pkey == 0);
+	}
+	HOLDS("KEY-22 a key that the table has not", ibv_get_pkey_index(context, 1, htons(0x8123)) == -1);
+	HOLDS("KEY-15, KEY-25", (device.device_cap_flags & IBV_DEVICE_BAD_PKEY_CNTR)
+		&& (device.device_cap_flags & IBV_DEVICE_BAD_QKEY_CNTR) && !port.bad_pkey_cntr && !port.qkey_viol_cntr);
+	HOLDS("KEY-18: no alternate path, and so none of its P_Key", !(device.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG));
+	REFUSED("KEY-18", ibv_modify_qp(qp, &attr, to_rtr | IBV_QP_ALT_PATH));
+	HOLDS("KEY-18: nothing has changed", !ibv_modify_qp(qp, &attr, to_rtr));
+	NONE("MC-9: what a group hears of itself cannot be kept from it", ibv_create_qp_ex(context, &ex));
+	HOLDS("MC-19: no groups of raw frames", !(device.device_cap_flags & IBV_DEVICE_RAW_MULTI));
+	HOLDS("MC-1, MC-19", ibv_attach_mcast(qp, &group, 0xc001) == EINVAL);
+	HOLDS("V-121", !ibv_destroy_qp(qp));
+}
+
 int main(void)
 {
 	// V-5, V-14: any value, and no harm.
@@ -206,6 +244,7 @@ int main(void)
 		HOLDS("V-37", port.lid && port.max_vl_num);
 	traffic();
 	absent();
+	partitions_and_groups();
 	HOLDS("V-132", !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
 	printf("%d asked, %d do not hold\n", asked, wrong);
 	return wrong != 0;

@@ -477,6 +477,8 @@ class AdminOpcode(enum.IntEnum):
     SET_CONGESTION = 0x30
     QUERY_CONGESTION = 0x31
     QUERY_PFC_COUNTERS = 0x32
+    SET_NODE_DESC = 0x33
+    QUERY_NODE_DESC = 0x34
 
 
 class AdminStatus(enum.IntEnum):
@@ -687,6 +689,12 @@ class PortCap(enum.IntFlag):
     IP_BASED_GIDS = 0x4000000
 
 
+class PortCap2(enum.IntFlag):
+    """More capabilities of a port: the bits of port_cap_flags2."""
+
+    SET_NODE_DESC = 0x1
+
+
 class WcFlag(enum.IntFlag):
     """Flags of a completion: the bits of ibv_wc_flags."""
 
@@ -767,6 +775,7 @@ STRUCTS = {
             "sl": (424, 4),
             "is_global": (428, 1),
             "src_path_bits": (432, 7),
+            "pkey_index": (440, 5),
             "udp_src_port": (448, 16),
         },
     },
@@ -1149,6 +1158,12 @@ STRUCTS = {
             "pkey": (32, 16),
         },
     },
+    "set_node_desc_cmd": {
+        "bytes": 248,
+        "fields": {
+            "text": (0, 512),
+        },
+    },
     "create_eq_cmd": {
         "bytes": 248,
         "fields": {
@@ -1472,6 +1487,12 @@ STRUCTS = {
             "pkey": (0, 16),
         },
     },
+    "query_node_desc_result": {
+        "bytes": 244,
+        "fields": {
+            "text": (0, 512),
+        },
+    },
     "query_qp_result": {
         "bytes": 244,
         "fields": {
@@ -1529,6 +1550,7 @@ STRUCTS = {
             "np_ecn_marked_roce_packets": (1152, 64),
             "np_cnp_sent": (1216, 64),
             "rp_cnp_handled": (1280, 64),
+            "qp1_drops": (1344, 64),
         },
     },
     "link_vl_arb": {

@@ -12,6 +12,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &ModifyPortCmd::TABLE,
     &SetGidCmd::TABLE,
     &SetPkeyCmd::TABLE,
+    &SetNodeDescCmd::TABLE,
     &CreateEqCmd::TABLE,
     &CreateCqCmd::TABLE,
     &ResizeCqCmd::TABLE,
@@ -121,6 +122,14 @@ layout! {
         index set_index: u16 [2, 0, 16] "KEY-11";
         /// P_Key; low 15 bits zero clears the entry.
         pkey set_pkey: u16 [4, 0, 16] "KEY-9";
+    }
+}
+
+layout! {
+    /// SET_NODE_DESC.
+    SetNodeDescCmd("set_node_desc_cmd", 248, Software) {
+        /// Text; zeros behind it.
+        text set_text: [u8; 64] [0, 0, 512] "MGMT-13";
     }
 }
 

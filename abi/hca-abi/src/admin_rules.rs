@@ -29,6 +29,7 @@ impl AdminOpcode {
             Self::ModifyPort
             | Self::SetGid
             | Self::SetPkey
+            | Self::SetNodeDesc
             | Self::SetLink
             | Self::SetVlArb
             | Self::SetSl2vl
@@ -41,6 +42,7 @@ impl AdminOpcode {
             | Self::QueryCounters
             | Self::QueryGid
             | Self::QueryPkey
+            | Self::QueryNodeDesc
             | Self::ResolveGid
             | Self::QueryLink
             | Self::QueryVlArb

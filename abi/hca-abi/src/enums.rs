@@ -672,6 +672,10 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         QueryCongestion = 49,
         /// Pauses of each priority of an Ethernet port: query_port_cmd, query_pfc_counters_result.
         QueryPfcCounters = 50,
+        /// Give the card another NodeDescription: set_node_desc_cmd.
+        SetNodeDesc = 51,
+        /// Its NodeDescription: query_node_desc_result.
+        QueryNodeDesc = 52,
     }
 }
 

@@ -8,6 +8,7 @@ pub const FLAGS: &[&FlagsDef] = &[
     &access::TABLE,
     &device_cap::TABLE,
     &port_cap::TABLE,
+    &port_cap2::TABLE,
     &wc_flag::TABLE,
     &port_attr::TABLE,
     &link_attr::TABLE,
@@ -196,6 +197,14 @@ abi_flags! {
         CLIENT_REG = 25,
         /// GIDs are made from IP addresses.
         IP_BASED_GIDS = 26,
+    }
+}
+
+abi_flags! {
+    /// More capabilities of a port: the bits of port_cap_flags2.
+    port_cap2: u32, Software {
+        /// A subnet manager may set NodeDescription.
+        SET_NODE_DESC = 0,
     }
 }
 

@@ -12,6 +12,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &ResolveGidCmd::TABLE,
     &ResolveGidResult::TABLE,
     &QueryPkeyResult::TABLE,
+    &QueryNodeDescResult::TABLE,
     &QueryQpResult::TABLE,
     &QueryMrResult::TABLE,
     &QuerySrqResult::TABLE,
@@ -247,6 +248,14 @@ layout! {
 }
 
 layout! {
+    /// Completion body of QUERY_NODE_DESC.
+    QueryNodeDescResult("query_node_desc_result", 244, Software) {
+        /// Text; zeros behind it.
+        text set_text: [u8; 64] [0, 0, 512] "MGMT-13";
+    }
+}
+
+layout! {
     /// Completion body of QUERY_QP.
     QueryQpResult("query_qp_result", 244, Software) {
         /// qp_attr_body.
@@ -345,5 +354,7 @@ layout! {
         np_cnp_sent set_np_cnp_sent: u64 [152, 0, 64];
         /// CNPs received for a QP, from its peer.
         rp_cnp_handled set_rp_cnp_handled: u64 [160, 0, 64];
+        /// Datagrams for a QP1 that had no receive for them.
+        qp1_drops set_qp1_drops: u64 [168, 0, 64] "STAT";
     }
 }

@@ -98,6 +98,8 @@ layout! {
         is_global set_is_global: bool [53, 4, 1] "SYS-5";
         /// InfiniBand: bits to put into the low end of the source LID.
         src_path_bits set_src_path_bits: u8 [54, 0, 7] "ADDR-4";
+        /// QP1: index of the P_Key to send; other QPs have theirs in their context.
+        pkey_index set_pkey_index: u8 [55, 0, 5] "KEY-21";
         /// Ethernet: UDP source port; 0: one by the QPN.
         udp_src_port set_udp_src_port: u16 [56, 0, 16];
     }

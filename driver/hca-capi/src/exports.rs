@@ -10,6 +10,7 @@ use crate::entry::{
 };
 
 jumps! {
+    hca_create_mad_ah = ah::create_mad_ah,
     hca_prefer_manager = device::prefer_manager,
     hca_set_is_sm = query::set_is_sm,
     ibv_copy_path_rec_from_kern = kern::copy_path_rec,

@@ -14,8 +14,9 @@ const LIBRARY: Library = Library {
 
 /// Of rdma-core 55 and later, whose vendor libraries want it: perftest is linked with them. And those for our
 /// libibumad.
-const OWN: [&str; 3] = [
+const OWN: [&str; 4] = [
     "ibv_cmd_create_cq_ex2@@IBVERBS_PRIVATE_34 ",
+    "hca_create_mad_ah@@HCA_PRIVATE_1 ",
     "hca_prefer_manager@@HCA_PRIVATE_1 ",
     "hca_set_is_sm@@HCA_PRIVATE_1 ",
 ];

@@ -3,9 +3,10 @@
 use hca_abi::{
     AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd,
     HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
-    QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult,
-    QueryPortCmd, QueryPortResult, QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd,
-    ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
+    QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult,
+    QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, QuerySrqResult,
+    RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd,
+    SetNodeDescCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -110,6 +111,21 @@ impl<P: DevicePtr> Function<P> {
     /// SET_PKEY; low 15 bits zero clears the entry.
     pub fn set_pkey(&mut self, cmd: &SetPkeyCmd) -> Result<(), DriverError> {
         self.admin.issue(AdminOpcode::SetPkey, cmd.as_bytes()).map(drop)
+    }
+
+    /// SET_NODE_DESC: bytes of NodeDescription, zeros behind the text.
+    pub fn set_node_desc(&mut self, text: [u8; 64]) -> Result<(), DriverError> {
+        let mut cmd = SetNodeDescCmd::new();
+        cmd.set_text(text);
+        self.admin
+            .issue(AdminOpcode::SetNodeDesc, cmd.as_bytes())
+            .map(drop)
+    }
+
+    /// QUERY_NODE_DESC.
+    pub fn query_node_desc(&mut self) -> Result<[u8; 64], DriverError> {
+        let body = self.admin.issue(AdminOpcode::QueryNodeDesc, &[])?;
+        Ok(QueryNodeDescResult(body).text())
     }
 
     /// ALLOC_PD.

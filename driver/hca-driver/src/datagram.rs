@@ -40,6 +40,13 @@ impl AddressVector {
         }
     }
 
+    /// The same way in another partition: datagrams of a QP1 have the P_Key of this index (KEY-21), 0..32. Those of other
+    /// QPs have their QP's.
+    pub fn in_partition(mut self, pkey_index: u8) -> Self {
+        self.wqe.set_pkey_index(pkey_index);
+        self
+    }
+
     /// Its protection domain.
     pub fn pd(&self) -> u32 {
         self.pd

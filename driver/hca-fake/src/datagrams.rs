@@ -161,6 +161,10 @@ impl Card {
             (_, true) => QPN_GSI,
             _ => qpc.qpn(),
         });
+        // P_Keys are not judged here: whoever sends and receives on a QP1 shares that one.
+        if peer.is_gsi() && qpc.is_gsi() {
+            cqe.set_pkey_index(wqe.pkey_index().into());
+        }
         if port.is_infiniband {
             cqe.set_sl(wqe.sl());
             cqe.set_slid(port.lid | u16::from(wqe.src_path_bits()));

@@ -8,7 +8,7 @@ use hca_wire::{QKEY_GSI, QPN_GSI};
 
 use crate::abi::*;
 use crate::address::Gid;
-use crate::errno::{Call, Errno};
+use crate::errno::{Call, Errno, made};
 use crate::queues::{Queues, Shape};
 
 /// The kernel's QP type of QP1, which our libibverbs takes.
@@ -104,7 +104,10 @@ impl Gsi {
     }
 
     fn address_handle(&mut self, route: &Route) -> Call<*mut ibv_ah> {
-        self.queues.address_handle(route.clone(), || route.to_ah_attr())
+        let mut attr = route.to_ah_attr();
+        // SAFETY: a live PD.
+        let make = |pd| made(unsafe { ibv_create_ah(pd, &mut attr) });
+        self.queues.address_handle(route.clone(), make)
     }
 
     /// Can a datagram go there?

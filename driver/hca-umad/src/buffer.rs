@@ -5,7 +5,7 @@ use std::mem::size_of;
 
 use crate::abi::*;
 use crate::engine::Message;
-use crate::errno::{Call, EINVAL, Errno};
+use crate::errno::{Call, EINVAL};
 use crate::qp::Route;
 
 /// umad_size.
@@ -23,6 +23,7 @@ pub fn route_of(addr: &ib_mad_addr_t) -> Route {
         path_bits: addr.path_bits & 0x7f,
         qpn: u32::from_be(addr.qpn) & 0xff_ffff,
         qkey: u32::from_be(addr.qkey),
+        pkey_index: addr.pkey_index,
         grh: (addr.grh_present != 0).then_some((
             gid,
             addr.gid_index,
@@ -40,6 +41,7 @@ fn address_of(route: &Route) -> ib_mad_addr_t {
         lid: route.lid.to_be(),
         sl: route.sl,
         path_bits: route.path_bits,
+        pkey_index: route.pkey_index,
         ..Default::default()
     };
     if let Some((gid, gid_index, flow_label, hop_limit, traffic_class)) = route.grh {
@@ -63,10 +65,6 @@ pub unsafe fn to_send<'a>(umad: *mut ib_user_mad, length: c_int) -> Call<(Route,
     }
     // SAFETY: the caller's.
     unsafe {
-        if (*umad).addr.pkey_index != 0 {
-            // QP1 has one P_Key.
-            return Err(Errno(libc::EOPNOTSUPP));
-        }
         let data = std::slice::from_raw_parts(umad.cast::<u8>().add(HEADER_BYTES), length);
         Ok((route_of(&(*umad).addr), data))
     }

@@ -114,6 +114,26 @@ pub fn set_is_sm(context: *mut ibv_context, port_num: u8, is_sm: bool) -> Call<(
     }
 }
 
+/// An address handle; with a P_Key index other than 0 only our libibverbs makes one.
+///
+/// # Safety
+/// `pd` is a live protection domain.
+pub unsafe fn create_ah(pd: *mut ibv_pd, attr: &mut ibv_ah_attr, pkey_index: u16) -> Call<*mut ibv_ah> {
+    // SAFETY: the caller's; a symbol of ours, a function with these arguments.
+    unsafe {
+        if pkey_index == 0 {
+            return made(ibv_create_ah(pd, attr));
+        }
+        let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"hca_create_mad_ah".as_ptr());
+        if symbol.is_null() {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        type CreateAh = extern "C" fn(*mut ibv_pd, *mut ibv_ah_attr, u16) -> *mut ibv_ah;
+        let create_ah = std::mem::transmute::<*mut c_void, CreateAh>(symbol);
+        made(create_ah(pd, attr, pkey_index))
+    }
+}
+
 fn name_of(device: *mut ibv_device) -> String {
     // SAFETY: a device of the list, whose name is a C string.
     let name = unsafe { CStr::from_ptr(ibv_get_device_name(device)) };

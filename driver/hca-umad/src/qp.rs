@@ -7,6 +7,7 @@ use hca_agents::Mad;
 
 use crate::abi::*;
 use crate::errno::{Call, Errno};
+use crate::info;
 use crate::queues::{GRH_BYTES, Queues, Shape};
 
 /// The kernel's QP types of QP0 and QP1, which our libibverbs takes.
@@ -34,6 +35,8 @@ pub struct Route {
     pub path_bits: u8,
     pub qpn: u32,
     pub qkey: u32,
+    /// Of QP1: which P_Key of the port (KEY-21).
+    pub pkey_index: u16,
     /// GID, its index here, flow label, hop limit and traffic class of a GRH.
     pub grh: Option<([u8; 16], u8, u32, u8, u8)>,
 }
@@ -77,6 +80,7 @@ impl Route {
         Self {
             lid: wc.slid,
             sl: wc.sl,
+            pkey_index: wc.pkey_index,
             path_bits: wc.dlid_path_bits,
             qpn: wc.src_qp,
             qkey: match which {
@@ -127,10 +131,10 @@ impl ManagementQp {
 
     /// Sends a datagram; waits only while all places of the send queue are taken.
     pub fn send(&mut self, route: &Route, mad: &Mad) -> Call<()> {
-        let port_num = self.queues.port_num;
-        let ah = self
-            .queues
-            .address_handle(route.way(), || route.to_ah_attr(port_num))?;
+        let mut attr = route.to_ah_attr(self.queues.port_num);
+        // SAFETY: a live PD.
+        let make = |pd| unsafe { info::create_ah(pd, &mut attr, route.pkey_index) };
+        let ah = self.queues.address_handle(route.way(), make)?;
         let slot = self.send_slot()?;
         let sent = self.queues.send(slot, ah, (route.qpn, route.qkey), mad);
         sent.inspect_err(|_| self.free_sends.push(slot))

@@ -179,12 +179,15 @@ impl<R: Eq + Hash> Queues<R> {
     }
 
     /// The address handle of a key, made when it is first asked for.
-    pub fn address_handle(&mut self, key: R, attr: impl FnOnce() -> ibv_ah_attr) -> Call<*mut ibv_ah> {
+    pub fn address_handle(
+        &mut self,
+        key: R,
+        make: impl FnOnce(*mut ibv_pd) -> Call<*mut ibv_ah>,
+    ) -> Call<*mut ibv_ah> {
         if let Some(ah) = self.ahs.get(&key) {
             return Ok(*ah);
         }
-        // SAFETY: a live PD.
-        let ah = made(unsafe { ibv_create_ah(self.pd, &mut attr()) })?;
+        let ah = make(self.pd)?;
         self.ahs.insert(key, ah);
         Ok(ah)
     }

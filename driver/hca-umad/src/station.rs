@@ -126,7 +126,7 @@ impl Station {
         for departure in self.engine.take_departures() {
             let mut route = departure.route;
             if departure.which == Which::Smi {
-                (route.qpn, route.qkey, route.grh) = (0, 0, None);
+                (route.qpn, route.qkey, route.pkey_index, route.grh) = (0, 0, 0, None);
                 let is_request = departure.mad[3] & 0x80 == 0;
                 if departure.is_local {
                     route.lid = self.own_lid();
@@ -312,6 +312,12 @@ pub fn send(handle: c_int, agent: u32, route: Route, data: &[u8], timeout_ms: u3
     let who = (handle, agent);
     let which = station.engine.qp_of(who)?;
     station.open_qp(which)?;
+    if which == Which::Gsi && route.pkey_index != 0 {
+        let attr = info::port_attr(station.context()?, station.port_num)?;
+        if route.pkey_index >= attr.pkey_tbl_len {
+            return Err(EINVAL);
+        }
+    }
     station
         .engine
         .send(who, route, data, timeout_ms, retries, now_ms())?;

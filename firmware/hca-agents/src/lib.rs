@@ -19,6 +19,8 @@ extern crate std;
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod key_tests;
 
 pub mod mad;
 mod notice;

@@ -21,6 +21,11 @@ const GENERIC: u8 = 0x80;
 const MIN_INTERVAL_US: u64 = 10_000;
 /// 4.096 us * 2^n.
 const TIMEOUT_UNIT_NS: u64 = 4_096;
+/// Of trap 144: what has changed besides the capability mask is told, and what that is.
+const LOCAL_CHANGES: usize = 5;
+const CHANGES: usize = 10;
+/// NodeDescription is another one.
+pub(crate) const NODE_DESCRIPTION_CHANGED: u16 = 1;
 /// Hops that a notice of a bad M_Key has room for.
 const NOTICE_HOPS: usize = 30;
 
@@ -29,7 +34,7 @@ const NOTICE_HOPS: usize = 30;
 pub(crate) enum Trap {
     /// The link of a port of a switch has come or gone.
     LinkState = 128,
-    /// The capability mask is another one.
+    /// The capability mask or NodeDescription is another one.
     Capabilities = 144,
     /// Somebody has named a wrong M_Key.
     BadMkey = 256,
@@ -103,6 +108,18 @@ impl Notices {
                 });
             }
         }
+    }
+
+    /// Trap 144. It tells of what has changed since the subnet manager has heard of one last: of both, if it is two things.
+    pub fn raise_local(&mut self, mut details: Details) {
+        let waiting = KINDS.into_iter().zip(self.waiting);
+        let mut waiting = waiting.filter(|(kind, _)| *kind == Trap::Capabilities);
+        if let Some((_, Some(before))) = waiting.next() {
+            details[LOCAL_CHANGES] |= before.details[LOCAL_CHANGES];
+            let changes = u16_at(&details, CHANGES) | u16_at(&before.details, CHANGES);
+            put_u16(&mut details, CHANGES, changes);
+        }
+        self.raise(Trap::Capabilities, details);
     }
 
     /// The subnet manager has heard of one.
@@ -180,11 +197,13 @@ pub(crate) fn link_state(lid: u16) -> Details {
     details
 }
 
-/// Of trap 144: the port, and what it can do now.
-pub(crate) fn capabilities(lid: u16, cap_mask: u32) -> Details {
+/// Of trap 144: the port, what it can do now, and what else has changed.
+pub(crate) fn local_change(lid: u16, cap_mask: u32, changes: u16) -> Details {
     let mut details = [0; DETAIL_BYTES];
     put_u16(&mut details, 2, lid);
+    details[LOCAL_CHANGES] = u8::from(changes != 0);
     put_u32(&mut details, 6, cap_mask);
+    put_u16(&mut details, CHANGES, changes);
     details
 }
 

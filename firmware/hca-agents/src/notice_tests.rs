@@ -29,7 +29,7 @@ fn a_trap_goes_until_it_is_repressed() {
     let (mut notices, kept) = (Notices::new(), kept(3, 18));
     let interval_us = (4_096 << 18) / 1_000;
     assert_eq!(notices.due_us(&kept), None);
-    notices.raise(Trap::Capabilities, capabilities(9, 0x1234_5678));
+    notices.raise_local(local_change(9, 0x1234_5678, 0));
     assert_eq!(notices.due_us(&kept), Some(0));
     let first = notices.next(5, &kept, 9, CA).unwrap();
     assert_eq!((first[0], first[1], first[2], first[3]), (1, 1, 1, 5));
@@ -40,7 +40,7 @@ fn a_trap_goes_until_it_is_repressed() {
     assert_eq!(notices.next(4 + interval_us, &kept, 9, CA), None);
     assert_eq!(notices.next(5 + interval_us, &kept, 9, CA), Some(first));
     // Another event of the kind: who represses the one before has not heard of it.
-    notices.raise(Trap::Capabilities, capabilities(9, 2));
+    notices.raise_local(local_change(9, 2, 0));
     notices.repress(&repress_of(&first));
     let second = notices.next(6 + 2 * interval_us, &kept, 9, CA).unwrap();
     assert_eq!(u32_at(&second, DETAILS + 6), 2);

@@ -67,6 +67,16 @@ pub fn read(packet: &[u8]) -> Option<(From, Mad)> {
     (bth[0] == OPCODE && from.qpn <= QPN_GSI && has_key).then_some((from, mad))
 }
 
+/// KEY-14, KEY-9: does a table of P_Keys have one that this goes with?
+pub fn is_member(table: &[u16], pkey: u16) -> bool {
+    const PARTITION: u16 = 0x7fff;
+    let matches = |own: &u16| {
+        let is_same = (own ^ pkey) & PARTITION == 0 && pkey & PARTITION != 0;
+        is_same && (own | pkey) & !PARTITION != 0
+    };
+    table.iter().any(matches)
+}
+
 /// Writes the packet that takes an answer back, and says how long it is. `vl_of`: the VL of each SL.
 pub fn write_answer(
     to: &From,
@@ -157,5 +167,27 @@ mod tests {
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = read(&bytes);
         }
+    }
+
+    /// KEY-8, KEY-9, KEY-14, KEY-17, KEY-19: a table lets in who is of one of its partitions, if one side is a full member;
+    /// switches and agents judge as the ports at the ends do.
+    #[test]
+    fn partitions_are_judged() {
+        for (entry, pkey, is_let_in) in [
+            (0x8001, 0x0001, true),
+            (0x0001, 0x8001, true),
+            (0x0001, 0x0001, false),
+            (0x8002, 0x8001, false),
+            (0x8000, 0x8000, false),
+            (0x0000, 0xffff, false),
+            (0xffff, 0x7fff, true),
+        ] {
+            assert_eq!(
+                is_member(&[0, 0x8009, entry], pkey),
+                is_let_in,
+                "{entry:#x} {pkey:#x}"
+            );
+        }
+        assert!(!is_member(&[], 0xffff));
     }
 }

@@ -10,11 +10,15 @@ mod attr {
     pub const PORT_COUNTERS: u16 = 0x12;
     pub const PORT_COUNTERS_EXT: u16 = 0x1d;
 }
-/// ClassPortInfo.CapabilityMask: extended counters, those of unicast and multicast without a count of their own.
+/// ClassPortInfo.CapabilityMask: extended counters, those of unicast and multicast without a count of their own;
+/// PortXmitWait; QP1Dropped.
+const CAPABILITIES: u16 = EXTENDED_WIDTH_NO_IETF | XMIT_WAIT | QP1_DROPPED;
 const EXTENDED_WIDTH_NO_IETF: u16 = 1 << 10;
+const XMIT_WAIT: u16 = 1 << 12;
+const QP1_DROPPED: u16 = 1 << 15;
 const ALL_PORTS: u8 = 0xff;
 /// Counters of a port.
-const COUNTERS: usize = 16;
+const COUNTERS: usize = 17;
 /// RespTimeValue.
 const RESPONSE_TIME: u32 = 16;
 
@@ -53,6 +57,8 @@ pub struct Counts {
     pub rcv_packets: u64,
     /// Ticks in which a packet waited for credits.
     pub xmit_wait: u64,
+    /// Datagrams for QP1 that found no room there.
+    pub qp1_dropped: u64,
 }
 
 impl Counts {
@@ -74,6 +80,7 @@ impl Counts {
             &mut self.xmit_packets,
             &mut self.rcv_packets,
             &mut self.xmit_wait,
+            &mut self.qp1_dropped,
         ]
     }
 }
@@ -105,6 +112,7 @@ impl Agent {
                 xmit_packets: 0,
                 rcv_packets: 0,
                 xmit_wait: 0,
+                qp1_dropped: 0,
             },
         }
     }
@@ -139,7 +147,7 @@ impl Agent {
             (attr::CLASS_PORT_INFO, false) => {
                 data.fill(0);
                 (data[0], data[1]) = (1, 1);
-                put_u16(data, 2, EXTENDED_WIDTH_NO_IETF);
+                put_u16(data, 2, CAPABILITIES);
                 put_u32(data, 4, RESPONSE_TIME);
             }
             (attr::PORT_COUNTERS | attr::PORT_COUNTERS_EXT, _) => {
@@ -198,6 +206,7 @@ impl Agent {
             bit(14),
             bit(15),
             select2 & 1 != 0,
+            select2 & 2 != 0,
         ]
     }
 }
@@ -221,6 +230,7 @@ fn write_counters(data: &mut [u8], port: u8, now: &Counts) {
     data[17] = to8(now.rcv_constraint_errors);
     data[18] = select2;
     data[19] = to8(now.integrity).min(15) << 4 | to8(now.overruns).min(15);
+    put_u16(data, 20, to16(now.qp1_dropped));
     put_u16(data, 22, to16(now.vl15_dropped));
     put_u32(data, 24, to32(now.xmit_words));
     put_u32(data, 28, to32(now.rcv_words));
@@ -322,8 +332,8 @@ mod tests {
             *count = 1 + at as u64;
         }
         // Bytes and bits of each, in the order of Counts (IBA vol1 16.1.3.5).
-        let places = [4, 6, 7, 8, 12, 14, 16, 17, 22, 19, 19, 24, 28, 32, 36, 40];
-        let bits = [0, 1, 2, 3, 5, 6, 7, 8, 11, 9, 10, 12, 13, 14, 15, 16];
+        let places = [4, 6, 7, 8, 12, 14, 16, 17, 22, 19, 19, 24, 28, 32, 36, 40, 20];
+        let bits = [0, 1, 2, 3, 5, 6, 7, 8, 11, 9, 10, 12, 13, 14, 15, 16, 17];
         let value = |mad: &Mad, at: usize| match (places[at], at) {
             (6 | 7 | 16 | 17, _) => mad[DATA + places[at]].into(),
             (19, 9) => (mad[DATA + 19] >> 4).into(),
@@ -334,7 +344,7 @@ mod tests {
         for (cleared, bit) in bits.into_iter().enumerate() {
             let mut agent = Agent::new();
             let mut set = request(method::SET, 0x12, 1, if bit < 16 { 1 << bit } else { 0 });
-            set[DATA + 18] = u8::from(bit == 16);
+            set[DATA + 18] = if bit >= 16 { 1 << (bit - 16) } else { 0 };
             assert!(agent.handle(&mut set, 1, || all));
             let mut mad = request(method::GET, 0x12, 1, 0);
             assert!(agent.handle(&mut mad, 1, || all));

@@ -38,6 +38,8 @@ pub struct PortFacts {
     pub lmc: u8,
     /// Capabilities.
     pub cap_mask: u32,
+    /// Those of CapabilityMask2, which counts where `cap_mask` says so.
+    pub cap_mask2: u16,
     /// Whether it is up.
     pub state: State,
     /// PortPhysicalState.
@@ -58,8 +60,10 @@ pub struct PortFacts {
     pub op_vls: u8,
     /// VLHighLimit.
     pub high_limit: u8,
-    /// HOQLife.
+    /// HOQLife: 20 and more: for ever.
     pub hoq_life: u8,
+    /// LocalPhyErrors: the count of errors on the wire that hardware takes for a loss of integrity.
+    pub phy_errors: u8,
     /// Entries of each VL arbitration table.
     pub arb_entries: u8,
     /// The port of a switch drops packets of other partitions that come in, that leave.
@@ -131,6 +135,9 @@ pub(crate) fn write(data: &mut [u8], facts: &PortFacts, kept: &Kept, input: u8, 
     data[50] = 1;
     data[51] = kept.subnet_timeout;
     data[52] = RESPONSE_TIME;
+    // Each overrun is one too many: OverrunErrors is 0.
+    data[53] = facts.phy_errors << 4;
+    put_u16(data, 60, facts.cap_mask2);
     data[62] = facts.speed_ext << 4 | and_lesser(facts.speed_ext);
     data[63] = and_lesser(facts.speed_ext);
 }
@@ -214,3 +221,7 @@ pub(crate) fn read_link(data: &[u8], facts: &PortFacts) -> Result<PortSettings, 
         reregister: false,
     })
 }
+
+#[cfg(test)]
+#[path = "port_info_tests.rs"]
+mod tests;

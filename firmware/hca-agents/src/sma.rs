@@ -33,6 +33,8 @@ pub mod attr {
 pub const PKEYS_PER_BLOCK: usize = 32;
 /// Entries of a block of a VL arbitration table.
 pub const ARB_PER_BLOCK: usize = 32;
+/// CapabilityMask2: a subnet manager may set NodeDescription.
+const SET_NODE_DESC: u16 = 1;
 /// NodeType, and who issues a notice.
 const CHANNEL_ADAPTER: u8 = 1;
 
@@ -76,6 +78,10 @@ pub struct Refused;
 pub trait Port {
     /// NodeInfo and NodeDescription.
     fn node(&mut self) -> NodeFacts;
+    /// Sets NodeDescription (MGMT-13), if CapabilityMask2 says that it can be.
+    fn set_description(&mut self, _text: &[u8; SMP_DATA_BYTES]) -> Result<(), Refused> {
+        Err(Refused)
+    }
     /// What PortInfo tells.
     fn facts(&mut self) -> PortFacts;
     /// What PortInfo sets.
@@ -158,8 +164,13 @@ impl Agent {
 
     /// The capability mask of the port, whose LID this is, has changed.
     pub fn capabilities_changed(&mut self, lid: u16, cap_mask: u32) {
-        let details = notice::capabilities(lid, cap_mask);
-        self.notices.raise(Trap::Capabilities, details);
+        self.notices.raise_local(notice::local_change(lid, cap_mask, 0));
+    }
+
+    /// Somebody on the host has given the node another NodeDescription (MGMT-13).
+    pub fn description_changed(&mut self, lid: u16, cap_mask: u32) {
+        let details = notice::local_change(lid, cap_mask, notice::NODE_DESCRIPTION_CHANGED);
+        self.notices.raise_local(details);
     }
 
     /// A packet from a LID, with a wrong key, was for this QP of the port, whose own LID is `lid`.
@@ -267,7 +278,14 @@ impl Agent {
         let refused = |_: Refused| status::BAD_VALUE;
         match (attribute, is_set) {
             (attr::NODE_INFO, false) => node_info(data, CHANNEL_ADAPTER, &port.node(), port.facts().number),
-            (attr::NODE_DESC, false) => data.copy_from_slice(&port.node().description),
+            (attr::NODE_DESC, _) => {
+                if is_set {
+                    require(port.facts().cap_mask2 & SET_NODE_DESC != 0).map_err(|_| status::NO_ATTRIBUTE)?;
+                    let text = core::array::from_fn(|at| data[at]);
+                    port.set_description(&text).map_err(refused)?;
+                }
+                data.copy_from_slice(&port.node().description);
+            }
             (attr::PORT_INFO, _) => self.port_info(data, port, is_set, modifier, mkey)?,
             // GUIDCap is 1: the port's own GUID, which nobody changes.
             (attr::GUID_INFO, _) => {

@@ -14,6 +14,7 @@ pub(crate) struct Model {
     arb: [[(u8, u8); 64]; 2],
     sets: u32,
     refuses: bool,
+    pub description: [u8; 64],
 }
 
 impl Model {
@@ -23,7 +24,8 @@ impl Model {
                 number: 1,
                 lid: 0,
                 lmc: 0,
-                cap_mask: 0x40,
+                cap_mask: 0x8040,
+                cap_mask2: 1,
                 state: State::Init,
                 phys_state: 5,
                 width: 2,
@@ -35,6 +37,7 @@ impl Model {
                 op_vls: 1,
                 high_limit: 0,
                 hoq_life: 0,
+                phy_errors: 8,
                 arb_entries: 64,
                 pkey_violations: 3,
                 enforces_pkeys: [false; 2],
@@ -46,6 +49,7 @@ impl Model {
             arb: [[(0, 0); 64]; 2],
             sets: 0,
             refuses: false,
+            description: [b'x'; 64],
         }
     }
 }
@@ -61,8 +65,13 @@ impl Port for Model {
             device: 4,
             revision: 5,
             vendor: 6,
-            description: [b'x'; 64],
+            description: self.description,
         }
+    }
+
+    fn set_description(&mut self, text: &[u8; 64]) -> Result<(), Refused> {
+        self.description = *text;
+        Ok(())
     }
 
     fn facts(&mut self) -> PortFacts {
@@ -77,13 +86,17 @@ impl Port for Model {
         let f = &mut self.facts;
         (f.lid, f.lmc, f.mtu, f.op_vls) = (settings.lid, settings.lmc, settings.mtu, settings.op_vls);
         f.state = settings.state.unwrap_or(f.state);
+        f.high_limit = settings.high_limit;
         self.prefix = settings.gid_prefix;
         Ok(())
     }
 
-    fn clear_violations(&mut self, pkey: bool, _: bool) {
+    fn clear_violations(&mut self, pkey: bool, qkey: bool) {
         if pkey {
             self.facts.pkey_violations = 0;
+        }
+        if qkey {
+            self.facts.qkey_violations = 0;
         }
     }
 
@@ -259,6 +272,37 @@ fn locked(protect: u8, lease_s: u16) -> (Agent, Model) {
     (agent, port)
 }
 
+/// MGMT-13: NodeDescription is set by a manager where CapabilityMask2 says so, and by none elsewhere; who has not the
+/// key does not. What the host has changed is told of, together with what else has.
+#[test]
+fn mgmt_13_a_node_is_described() {
+    let (mut agent, mut port) = locked(0, 0);
+    let mut set = request(method::SET, attr::NODE_DESC, 0, 0x55);
+    set[SMP_DATA..SMP_DATA + 64].copy_from_slice(&[b'y'; 64]);
+    let mut stranger = set;
+    put_u64(&mut stranger, 24, 0x56);
+    assert_eq!(ask(&mut agent, &mut port, stranger, 0), None);
+    assert_eq!(port.description, [b'x'; 64]);
+    assert_eq!(ask(&mut agent, &mut port, set, 0), Some(0));
+    let mut get = request(method::GET, attr::NODE_DESC, 0, 0);
+    assert!(agent.handle(&mut get, 7, &mut port, 0));
+    assert_eq!((data(&get), port.description), (&[b'y'; 64][..], [b'y'; 64]));
+    port.facts.cap_mask2 = 0;
+    assert_eq!(ask(&mut agent, &mut port, set, 0), Some(status::NO_ATTRIBUTE));
+
+    let (mut agent, _) = locked(0, 0);
+    agent.description_changed(7, 0x8040);
+    agent.capabilities_changed(7, 0x8042);
+    let trap = agent.trap(0, 7).unwrap();
+    let told = &trap[SMP_DATA..];
+    assert_eq!((u16_at(told, 4), u16_at(told, 12)), (144, 7));
+    assert_eq!(
+        (told[15], u16_at(told, 18), u16_at(told, 20)),
+        (1, 0x8042, 1),
+        "both"
+    );
+}
+
 /// KEY-2, KEY-3, KEY-4: who has not the key changes nothing, and reads what the protection lets them.
 #[test]
 fn keys_protect() {
@@ -355,7 +399,8 @@ fn what_it_does_not_know_it_says() {
     for attribute in (0..=0xffu16).chain([0xff00, 0xffff]) {
         for method in [method::GET, method::SET] {
             let known = match attribute {
-                attr::NODE_DESC | attr::NODE_INFO => method == method::GET,
+                attr::NODE_INFO => method == method::GET,
+                attr::NODE_DESC => true,
                 attr::NOTICE => true,
                 attr::GUID_INFO..=attr::VL_ARB => true,
                 _ => false,

@@ -121,6 +121,11 @@ impl SwitchAgent {
         self.agent.kept()
     }
 
+    /// P_Keys of the switch itself: of its port 0.
+    pub fn pkeys(&self) -> &[u16; PKEYS_PER_BLOCK] {
+        &self.pkeys
+    }
+
     /// The link of a port of the switch, whose LID this is, has come or gone.
     pub fn link_changed(&mut self, lid: u16) {
         self.agent.notices.raise(Trap::LinkState, notice::link_state(lid));

@@ -7,17 +7,46 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Model {
     lids: BTreeMap<u16, u8>,
     groups: BTreeMap<u16, u64>,
     vls: BTreeMap<(u8, u8), [u8; 16]>,
     set: Vec<(u8, PortSettings)>,
     pkeys: BTreeMap<u8, [u16; 32]>,
-    enforces: [bool; 2],
+    ports: BTreeMap<u8, PortFacts>,
 }
 
 const PORTS: u8 = 4;
+
+impl Model {
+    /// What a port is, to change.
+    pub fn facts_mut(&mut self, number: u8) -> &mut PortFacts {
+        self.ports.entry(number).or_insert(PortFacts {
+            number,
+            lid: 0,
+            lmc: 0,
+            cap_mask: 0,
+            cap_mask2: 0,
+            state: State::Init,
+            phys_state: 5,
+            width: 2,
+            speed: 4,
+            speed_ext: 2,
+            mtu: 5,
+            mtu_cap: 5,
+            vl_cap: 4,
+            op_vls: 1,
+            high_limit: 0,
+            hoq_life: 0,
+            phy_errors: 0,
+            arb_entries: 64,
+            enforces_pkeys: [false; 2],
+            pkey_violations: 0,
+            qkey_violations: 0,
+        })
+    }
+}
 
 impl Switch for Model {
     fn node(&mut self) -> NodeFacts {
@@ -42,32 +71,26 @@ impl Switch for Model {
     }
 
     fn port(&mut self, number: u8) -> Option<PortFacts> {
-        (number <= PORTS).then_some(PortFacts {
-            number,
-            lid: 0,
-            lmc: 0,
-            cap_mask: 0,
-            state: State::Init,
-            phys_state: 5,
-            width: 2,
-            speed: 4,
-            speed_ext: 2,
-            mtu: 5,
-            mtu_cap: 5,
-            vl_cap: 4,
-            op_vls: 1,
-            high_limit: 0,
-            hoq_life: 0,
-            arb_entries: 64,
-            enforces_pkeys: self.enforces,
-            pkey_violations: 0,
-            qkey_violations: 0,
-        })
+        (number <= PORTS).then(|| *self.facts_mut(number))
     }
 
     fn set_port(&mut self, number: u8, settings: &PortSettings) -> Result<(), Refused> {
         self.set.push((number, *settings));
-        self.enforces = settings.enforces_pkeys;
+        let facts = self.facts_mut(number);
+        if number == 0 {
+            (facts.lid, facts.lmc) = (settings.lid, settings.lmc);
+        }
+        (facts.mtu, facts.op_vls, facts.high_limit) = (settings.mtu, settings.op_vls, settings.high_limit);
+        (facts.hoq_life, facts.enforces_pkeys) = (settings.hoq_life, settings.enforces_pkeys);
+        // A cable trains again at once.
+        facts.state = match settings.state.unwrap_or(facts.state) {
+            State::Down if settings.state.is_some() => State::Init,
+            state => state,
+        };
+        facts.phys_state = match settings.is_enabled {
+            Some(false) => 3,
+            _ => facts.phys_state,
+        };
         Ok(())
     }
 
@@ -195,6 +218,7 @@ fn ports_are_led_up() {
     ask(&mut agent, &mut switch, set);
     let (number, settings) = switch.set[0];
     assert_eq!((number, settings.state), (2, Some(State::Armed)));
+    put_u32(&mut set, 20, 1);
     set[64 + 32] = 4;
     let refused = ask(&mut agent, &mut switch, set);
     assert_eq!(

@@ -7,9 +7,10 @@ use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd,
     CreateQpCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd,
-    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryPkeyResult,
-    QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd,
-    SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd,
+    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryNodeDescResult,
+    QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
+    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd,
+    VlArbCmd,
 };
 
 /// The function that may change what all of them share.
@@ -223,6 +224,16 @@ impl Control {
             AdminOpcode::SetPkey => self
                 .set_pkey(hal, &SetPkeyCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
+            AdminOpcode::SetNodeDesc => {
+                let cmd = SetNodeDescCmd::read_from(body).ok_or(internal)?;
+                self.set_description(cmd.text());
+                Ok(none)
+            }
+            AdminOpcode::QueryNodeDesc => {
+                let mut out = QueryNodeDescResult::new();
+                out.set_text(self.description);
+                Ok(body_of(out.as_bytes()))
+            }
             AdminOpcode::QueryGid => {
                 let index = u8::try_from(entry.index()).map_err(|_| bad_index)?;
                 let mut out = QueryGidResult::new();

@@ -8,7 +8,7 @@ use hca_abi::{
     AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd,
     CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr,
     QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd,
-    SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
+    SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -29,6 +29,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
     match opcode {
         AdminOpcode::Nop
         | AdminOpcode::QueryDevice
+        | AdminOpcode::QueryNodeDesc
         | AdminOpcode::AllocPd
         | AdminOpcode::AllocXrcd
         | AdminOpcode::ResetFunc => 0,
@@ -55,6 +56,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::ResolveGid => words_of(&ResolveGidCmd::TABLE),
         AdminOpcode::SetGid => words_of(&SetGidCmd::TABLE),
         AdminOpcode::SetPkey => words_of(&SetPkeyCmd::TABLE),
+        AdminOpcode::SetNodeDesc => words_of(&SetNodeDescCmd::TABLE),
         AdminOpcode::CreateEq => words_of(&CreateEqCmd::TABLE),
         AdminOpcode::CreateCq => words_of(&CreateCqCmd::TABLE),
         AdminOpcode::ResizeCq => words_of(&ResizeCqCmd::TABLE),

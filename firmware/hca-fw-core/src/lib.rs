@@ -171,6 +171,8 @@ pub(crate) struct Control {
     keys: [Keys; NUM_FUNCS],
     /// Management datagrams may wait.
     has_mads: bool,
+    /// NodeDescription (MGMT-13); zeros behind it.
+    description: [u8; sma::DESCRIPTION_BYTES],
 }
 
 impl Firmware {
@@ -312,6 +314,7 @@ impl Control {
             rules: Rules::new(),
             keys: [const { Keys::new() }; NUM_FUNCS],
             has_mads: false,
+            description: sma::DESCRIPTION,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::objects::require;
 use crate::{Bus, CmdResult, Control, Identity};
 use hca_abi::{
     AdminStatus, EventKind, LinkCongestion, LinkLayer, ModifyPortCmd, Mtu, OpVls, PortState, QueryPortResult,
-    SetGidCmd, SetPkeyCmd, port_attr, port_cap,
+    SetGidCmd, SetPkeyCmd, port_attr, port_cap, port_cap2,
 };
 
 /// Entries of the GID table.
@@ -33,13 +33,14 @@ const SPEEDS: [(u8, u32); 7] = [
 ];
 /// V-38.
 const GRH_REQUIRED: u8 = 1;
-/// E-5. InfiniBand: notices and traps, of capabilities and with directed routes too, SL to VL tables, static rates,
-/// lanes beyond 10 Gb/s, a GUID of the whole card, clients that can be told to register again. No agent answers for
-/// connections or devices.
+/// E-5. InfiniBand: notices and traps, of capabilities, of NodeDescription and with directed routes too, SL to VL
+/// tables, static rates, lanes beyond 10 Gb/s, a GUID of the whole card, clients that can be told to register again. No
+/// agent answers for connections or devices.
 const IB_CAPS: u32 = port_cap::NOTICE
     | port_cap::TRAP
     | port_cap::DR_NOTICE
     | port_cap::CAP_MASK_NOTICE
+    | port_cap::CAP_MASK2
     | port_cap::SL_MAP
     | port_cap::OPT_IPD
     | port_cap::EXTENDED_SPEEDS
@@ -195,11 +196,17 @@ impl Port {
         port_cap_flags(self.infiniband()) | if self.is_sm { port_cap::SM } else { 0 }
     }
 
+    /// CapabilityMask of its PortInfo: bit 26, which programs know as IP_BASED_GIDS, is of notices of other changes there.
+    pub fn cap_mask(&self) -> u32 {
+        const OTHER_LOCAL_CHANGES: u32 = 1 << 26;
+        self.capabilities() | OTHER_LOCAL_CHANGES
+    }
+
     /// A subnet manager has come or gone. MGMT-9: the one that is master, if there is one, is told.
     fn set_is_sm(&mut self, is_sm: bool) {
         if self.is_sm != is_sm {
             self.is_sm = is_sm;
-            let cap_mask = self.capabilities();
+            let cap_mask = self.cap_mask();
             self.sma.capabilities_changed(self.identity.lid, cap_mask);
         }
     }
@@ -392,6 +399,9 @@ impl Control {
         out.set_active_width(width);
         out.set_active_speed(speed);
         out.set_port_cap_flags(p.capabilities());
+        if p.infiniband() {
+            out.set_port_cap_flags2(port_cap2::SET_NODE_DESC as u16);
+        }
         if !p.infiniband() {
             out.set_flags(GRH_REQUIRED);
         }

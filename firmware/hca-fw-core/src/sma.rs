@@ -1,7 +1,7 @@
 //! Management datagrams that firmware answers: hardware gives it the requests to the agents of the ports, and sends
 //! what it writes. What agents say is in `hca-agents`; here is what their ports are.
 
-use hca_abi::{EventKind, Mtu, OpVls, PortState, VL_ARB_ENTRIES};
+use hca_abi::{EventKind, Mtu, OpVls, PortState, VL_ARB_ENTRIES, port_cap2};
 use hca_agents::packet::{self, MAX_PACKET};
 use hca_agents::pma::Counts;
 use hca_agents::sma::{ARB_PER_BLOCK, PKEYS_PER_BLOCK};
@@ -17,6 +17,10 @@ const _: () = assert!(NUM_PKEYS == PKEYS_PER_BLOCK);
 const _: () = assert!(VL_ARB_ENTRIES as usize == 2 * ARB_PER_BLOCK);
 /// Speeds of a lane up to 10 Gb/s (E-6); faster ones are told by LinkSpeedExt, beside this one.
 const SPEED_10_GBPS: u8 = 4;
+/// HOQLife: packets wait for ever.
+const HOQ_FOR_EVER: u8 = 31;
+/// LocalPhyErrors: what the hardware counts a loss of integrity after (`hca_link_stats`).
+const PHY_ERRORS: u8 = 8;
 /// Bytes of a packet without GRH.
 const LOCAL_PACKET: usize = MAX_PACKET - 40;
 
@@ -61,8 +65,10 @@ impl Control {
             self.ports[at].sma = agent;
             is_answered
         } else {
+            // KEY-14, KEY-16: whoever shares a partition with the port may ask.
             let number = self.ports[at].number();
-            self.ports[at].pma.handle(&mut mad, number, || counts(hal, port))
+            packet::is_member(self.ports[at].pkeys(), from.pkey)
+                && self.ports[at].pma.handle(&mut mad, number, || counts(hal, port))
         };
         if is_answered {
             if is_local && !self.is_own_lid(at, from.slid) {
@@ -117,6 +123,17 @@ impl Control {
         }
     }
 
+    /// The host has another name for the card; a subnet manager hears of it.
+    pub(crate) fn set_description(&mut self, text: [u8; DESCRIPTION_BYTES]) {
+        if core::mem::replace(&mut self.description, text) == text {
+            return;
+        }
+        for port in self.ports.iter_mut().filter(|port| port.infiniband()) {
+            let (lid, cap_mask) = (port.identity().lid, port.cap_mask());
+            port.sma.description_changed(lid, cap_mask);
+        }
+    }
+
     fn is_own_lid(&self, at: usize, lid: u16) -> bool {
         let port = &self.ports[at];
         lid != LID_PERMISSIVE && lid >> port.lmc() == port.identity().lid >> port.lmc()
@@ -130,14 +147,22 @@ struct Hands<'a, 'b, B: Bus> {
     at: usize,
 }
 
-/// A sentence that fits NodeDescription.
-const DESCRIPTION: &[u8] = b"OpenHCA";
+/// Bytes of NodeDescription.
+pub(crate) const DESCRIPTION_BYTES: usize = 64;
+/// What it is until somebody says something else.
+pub(crate) const DESCRIPTION: [u8; DESCRIPTION_BYTES] = {
+    let (mut text, name) = ([0; DESCRIPTION_BYTES], b"OpenHCA");
+    let mut at = 0;
+    while at < name.len() {
+        text[at] = name[at];
+        at += 1;
+    }
+    text
+};
 
 impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
     fn node(&mut self) -> NodeFacts {
         let guid = |at: usize| u64::from_be_bytes(self.control.ports[at].identity().guid);
-        let mut description = [0; 64];
-        description[..DESCRIPTION.len()].copy_from_slice(DESCRIPTION);
         NodeFacts {
             system_guid: guid(0),
             node_guid: guid(0),
@@ -147,8 +172,13 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
             device: VENDOR_PART_ID as u16,
             revision: crate::HARDWARE_VERSION,
             vendor: vendor_of(&self.control.ports[0].identity().mac),
-            description,
+            description: self.control.description,
         }
+    }
+
+    fn set_description(&mut self, text: &[u8; DESCRIPTION_BYTES]) -> Result<(), Refused> {
+        self.control.description = *text;
+        Ok(())
     }
 
     fn facts(&mut self) -> PortFacts {
@@ -160,7 +190,8 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
             number: port.number(),
             lid: port.identity().lid,
             lmc: port.lmc(),
-            cap_mask: port.capabilities(),
+            cap_mask: port.cap_mask(),
+            cap_mask2: port_cap2::SET_NODE_DESC as u16,
             state: match state {
                 PortState::Init => State::Init,
                 PortState::Armed => State::Armed,
@@ -176,7 +207,9 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
             vl_cap: port.link.built().into(),
             op_vls: port.link.op_vls(true).into(),
             high_limit: port.link.limit(),
-            hoq_life: 0,
+            // Not a channel adapter's: nothing that it sends is too old.
+            hoq_life: HOQ_FOR_EVER,
+            phy_errors: PHY_ERRORS,
             arb_entries: VL_ARB_ENTRIES as u8,
             enforces_pkeys: [false; 2],
             pkey_violations,
@@ -279,6 +312,7 @@ fn counts<B: Bus>(hal: &mut Hal<B>, port: u8) -> Counts {
     let (rcv_packets, rcv_bytes) = (of(counter_index("rx_packets")), of(counter_index("rx_bytes")));
     let pkey_violations = of(counter_index("pkey_violations"));
     let crc_errors = of(counter_index("rx_crc_errors"));
+    let qp1_dropped = of(counter_index("qp1_drops"));
     // Ticks of every VL, as of a switch.
     let xmit_wait = (0..16)
         .map(|vl| u64::from(hal.link_word(port, hca_abi::LINK_WORD_TX_WAIT + vl)))
@@ -301,5 +335,6 @@ fn counts<B: Bus>(hal: &mut Hal<B>, port: u8) -> Counts {
         xmit_packets,
         rcv_packets,
         xmit_wait,
+        qp1_dropped,
     }
 }

@@ -1,8 +1,10 @@
 //! Management datagrams that firmware answers, and who may have QP0.
 
-use hca_agents::mad::{put_u16, put_u32, status_of, u16_at};
+use hca_abi::SetPkeyCmd;
+use hca_agents::mad::{put_u16, put_u32, status_of, u16_at, u32_at};
 use hca_agents::packet::{self, From, MAX_PACKET};
 use hca_agents::{MAD_BYTES, Mad};
+use hca_driver::{Function, OpenOptions};
 use hca_fake::FakeDevice;
 use hca_fw_core::Identity;
 use proptest::prelude::*;
@@ -10,6 +12,7 @@ use std::rc::Rc;
 
 const GET: u8 = 1;
 const SET: u8 = 2;
+const NODE_DESC: u16 = 0x10;
 const NODE_INFO: u16 = 0x11;
 const PORT_INFO: u16 = 0x15;
 const OWN_LID: u16 = 5;
@@ -110,6 +113,87 @@ fn a_manager_can_move_its_own_port() {
 fn ethernet_has_no_agents() {
     let dev = card(false);
     assert!(ask(&dev, &from(9, OWN_LID, 0), &mad(1, GET, NODE_INFO)).is_none());
+}
+
+/// KEY-14, KEY-16: counters are told to whoever shares a partition with the port, in that one.
+#[test]
+fn key_14_counters_are_for_members() {
+    let dev = card(true);
+    let mut manager = Function::open(Rc::new(dev.function(0)), &OpenOptions::simulated()).unwrap();
+    let mut cmd = SetPkeyCmd::new();
+    (cmd.set_port_num(1), cmd.set_index(7), cmd.set_pkey(0x0123));
+    manager.set_pkey(&cmd).unwrap();
+    for (pkey, is_answered) in [
+        (0xffff, true),
+        (0x7fff, true),
+        (0x8123, true),
+        (0x0123, false),
+        (0x8124, false),
+        (0x8000, false),
+    ] {
+        let from = From {
+            pkey,
+            ..from(9, OWN_LID, 1)
+        };
+        dev.with_card(|card| card.mad_arrives(&packet(&from, &mad(4, GET, 1))));
+        dev.settle();
+        let sent = dev.with_card(|card| card.take_mads_sent());
+        let told: Vec<_> = sent.iter().map(|bytes| u16_at(bytes, 8 + 2)).collect();
+        assert_eq!(told, if is_answered { vec![pkey] } else { vec![] }, "{pkey:#x}");
+    }
+}
+
+/// MGMT-13: the host describes the node; agents tell it, and the manager hears of it by trap 144 with its flag, once for
+/// a text. PortInfo and query_port say that a manager may set it, too.
+#[test]
+fn mgmt_13_the_host_describes_the_node() {
+    let dev = card(true);
+    let mut host = Function::open(Rc::new(dev.function(0)), &OpenOptions::simulated()).unwrap();
+    let to = from(9, OWN_LID, 0);
+    let (_, mut port_info, _) = ask(&dev, &to, &mad(1, GET, PORT_INFO)).unwrap();
+    assert_eq!(
+        (u32_at(&port_info, 64 + 20) >> 15 & 1, u16_at(&port_info, 64 + 60)),
+        (1, 1)
+    );
+    assert_eq!(host.query_port(1).unwrap().port_cap_flags2(), 1);
+    port_info[3..6].copy_from_slice(&[SET, 0, 0]);
+    put_u16(&mut port_info, 64 + 18, 3);
+    (port_info[64 + 32], port_info[64 + 33]) = (0, 0);
+    assert_eq!(status_of(&ask(&dev, &to, &port_info).unwrap().1), 0);
+    let text = |words: &str| {
+        let mut text = [0; 64];
+        text[..words.len()].copy_from_slice(words.as_bytes());
+        text
+    };
+    assert_eq!(host.query_node_desc().unwrap(), text("OpenHCA"));
+    for (round, is_news) in [(0, true), (1, false)] {
+        host.set_node_desc(text("db1 hca0")).unwrap();
+        dev.settle();
+        let sent = dev.with_card(|card| card.take_mads_sent());
+        assert_eq!(sent.len(), usize::from(is_news), "round {round}");
+        let Some((_, mut trap)) = sent.first().and_then(|bytes| packet::read(bytes)) else {
+            continue;
+        };
+        assert_eq!(
+            (trap[3], u16_at(&trap, 64 + 4), u16_at(&trap, 74 + 2)),
+            (5, 144, OWN_LID)
+        );
+        assert_eq!(
+            (trap[74 + 5], u16_at(&trap, 74 + 10)),
+            (1, 1),
+            "NodeDescriptionChanged"
+        );
+        trap[3] = 7;
+        assert!(ask(&dev, &to, &trap).is_none(), "heard");
+    }
+    let (_, told, _) = ask(&dev, &to, &mad(1, GET, NODE_DESC)).unwrap();
+    assert_eq!(told[64..128], text("db1 hca0"));
+    let mut set = mad(1, SET, NODE_DESC);
+    set[64..128].copy_from_slice(&[b'z'; 64]);
+    assert_eq!(status_of(&ask(&dev, &to, &set).unwrap().1), 0);
+    assert_eq!(host.query_node_desc().unwrap(), [b'z'; 64]);
+    let mut other = Function::open(Rc::new(dev.function(1)), &OpenOptions::simulated()).unwrap();
+    assert_eq!(other.set_node_desc([0; 64]).unwrap_err().errno(), 1);
 }
 
 proptest! {

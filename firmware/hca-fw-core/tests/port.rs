@@ -76,7 +76,7 @@ fn flags_and_capabilities_are_those_of_the_link_layer() {
     let wanted = |link_layer| match link_layer {
         ETHERNET => (1, port_cap::IP_BASED_GIDS),
         _ => {
-            let caps = port_cap::SL_MAP | port_cap::OPT_IPD | port_cap::EXTENDED_SPEEDS;
+            let caps = port_cap::SL_MAP | port_cap::OPT_IPD | port_cap::EXTENDED_SPEEDS | port_cap::CAP_MASK2;
             let notices = port_cap::NOTICE | port_cap::TRAP | port_cap::DR_NOTICE | port_cap::CAP_MASK_NOTICE;
             (
                 0,

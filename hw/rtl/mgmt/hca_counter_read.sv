@@ -3,7 +3,7 @@
 module hca_counter_read
   import hca_pkg::*;
 #(
-  parameter int unsigned NumCounters = 21
+  parameter int unsigned NumCounters = 22
 ) (
   input  logic        clk_i,
   input  logic        rd_i,

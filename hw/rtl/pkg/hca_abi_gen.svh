@@ -545,9 +545,11 @@ typedef struct packed {
 // must not exceed the stride.
 localparam int unsigned SqWqeUdCtrlBytes = 64;
 typedef struct packed {
-  logic [47:0]    reserved7;
+  logic [47:0]    reserved8;
   logic [15:0]    udp_src_port;  // Ethernet: UDP source port; 0: one by the QPN.
-  logic [8:0]     reserved6;
+  logic [2:0]     reserved7;
+  logic [4:0]     pkey_index;  // QP1: index of the P_Key to send; other QPs have theirs in their context.
+  logic           reserved6;
   logic [6:0]     src_path_bits;  // InfiniBand: bits to put into the low end of the source LID.
   logic [2:0]     reserved5;
   logic           is_global;  // The packet carries a GRH (always so on RoCE).

@@ -13,26 +13,29 @@ module hca_dg_check
   input  resp_st_t       st_i,
   input  logic [15:0]    rq_pi_i,
   input  srq_head_t      srq_i,    // with apply_i
+  input  logic [4:0]     pkey_index_i,   // with apply_i
   output logic           srq_pop_o,
+  output logic           full_o,   // with apply_i: it finds no receive WQE
   output rxw_t           item_o,
   output dma_rd_req_t    list_o,   // for item_o.needs_list
   output resp_st_t       st_o
 );
 
-  logic        good_d, good_q, accept, has_net, unused_in;
+  logic        good_d, good_q, room_q, room, accept, has_net, unused_in;
   logic [15:0] wqe;
 
   assign unused_in = ^{rxd_i, req_i, ctx_i, srq_i.xrc};
   assign good_d = (ctx_i.is_raw || (rxd_i.opcode inside {BthUdSendOnly, BthUdSendOnlyImm}))
                   && rxd_i.payload_bytes <= mtu_bytes(ctx_i.path_mtu)   // XPORT-4
-                                            + (ctx_i.is_raw ? 13'(MaxEthHeaderBytes) : '0)
-                  && (st_i.rq_ci != rq_pi_i || ctx_i.has_srq);
+                                            + (ctx_i.is_raw ? 13'(MaxEthHeaderBytes) : '0);
 
   always_ff @(posedge clk_i) begin
-    if (look_i) good_q <= good_d;
+    if (look_i) {good_q, room_q} <= {good_d, st_i.rq_ci != rq_pi_i};
   end
 
-  assign accept  = apply_i && good_q && (srq_i.ok || !ctx_i.has_srq);
+  assign room    = ctx_i.has_srq ? srq_i.ok : room_q;
+  assign accept  = apply_i && good_q && room;
+  assign full_o  = apply_i && good_q && !room;
   assign wqe     = ctx_i.has_srq ? srq_i.slot : st_i.rq_ci;
   assign srq_pop_o = accept && ctx_i.has_srq;
   assign has_net = req_i.payload_off[6];   // a GRH or an IPv6 header before the BTH
@@ -78,6 +81,7 @@ module hca_dg_check
       item_o.cqe.cqe.slid      = req_i.slid;
       item_o.cqe.cqe.sl        = 8'(req_i.sl);
       item_o.cqe.cqe.dlid_path_bits = 8'(req_i.path_bits);
+      if (ctx_i.is_gsi) item_o.cqe.cqe.pkey_index = 16'(pkey_index_i);   // KEY-21
       if (item_o.dg != DgBare) item_o.cqe.cqe.wc_flags = WcFlagGrh;
       // WIRE-20: the frame as it came, at the beginning of the buffer.
       if (ctx_i.is_raw) begin

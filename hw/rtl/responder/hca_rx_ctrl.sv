@@ -260,16 +260,16 @@ module hca_rx_ctrl
   // ---- Packets: is it for a live QP of this port and partition, and from its peer, or with its Q_Key? --------
   rx_verdict_t verdict;
   logic        pkt_ok, is_answer, pkt_read;
+  logic [4:0]  pkey_index;   // of the packet before
 
   hca_rx_filter u_filter (
     .clk_i,
     .pkey_tbl_i,
     .rd_en_i     (pick), .rd_qpn_i(qpn_d),
     .we_i        (qpc_apply), .wr_qpn_i(qpn_q), .qpc_i(qpc_wr_i.qpc),
-    .rxd_i,
-    .ctx_i       (ctx),
+    .rxd_i, .ctx_i(ctx),
     .dead_i      (st.dead),
-    .verdict_o   (verdict)
+    .verdict_o   (verdict), .pkey_index_o(pkey_index)
   );
 
   assign pkt_ok    = verdict.accept;
@@ -277,12 +277,12 @@ module hca_rx_ctrl
                      && rxd_i.opcode[4:0] <= BthRcAtomicAcknowledge[4:0];
 
   assign pkt_read  = state_q == StRead && job_q == JobPkt;
-  logic dup, pkey_viol, qkey_viol, timed_out;
+  logic dup, pkey_viol, qkey_viol, timed_out, dg_full;
   assign {pkey_viol, qkey_viol} = {pkt_read && verdict.pkey_viol, pkt_read && verdict.qkey_viol};
   assign strobes_o = '{port: ctx.port, qpn: qpn_q, pkey_viol: pkey_viol, qkey_viol: qkey_viol, dup: dup,
                        timeout: timed_out, bad_source: pkt_read && verdict.bad_source,
                        rewind: ack_upd_valid && ack_upd.rewind, marked: pkt_read && verdict.marked,
-                       cnp: pkt_read && verdict.cnp};
+                       cnp: pkt_read && verdict.cnp, qp1_drop: dg_full && ctx.is_gsi};
   always_ff @(posedge clk_i) if (pkt_read) {drop_q, pkt_q} <= {!pkt_ok, rxd_i};
 
   // ---- Requests ------------------------------------------------------------------------------------
@@ -306,8 +306,8 @@ module hca_rx_ctrl
     .st_i       (st.resp),
     .rq_pi_i    (rq_pi),
     .rd_popped_i(rd_popped),
-    .srq_i      (srq_head_i),
-    .srq_pop_o,
+    .srq_i      (srq_head_i), .pkey_index_i(pkey_index),
+    .srq_pop_o, .full_o(dg_full),
     .item_o     (resp_item),
     .list_o     (resp_list),
     .st_o       (resp_new),

@@ -16,7 +16,8 @@ module hca_rx_filter
   input  rxd_t           rxd_i,
   input  rx_ctx_t        ctx_i,
   input  logic           dead_i,
-  output rx_verdict_t    verdict_o
+  output rx_verdict_t    verdict_o,
+  output logic [4:0]     pkey_index_o  // QP1: of the P_Key that the packet had, a cycle behind the verdict
 );
 
   typedef struct packed {
@@ -60,7 +61,19 @@ module hca_rx_filter
   assign is_cnp  = rxd_i.opcode == 8'(BthCnp) && rxd_i.payload_bytes == '0 && (ctx_i.is_rc || ctx_i.is_uc);
   assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut)
                           && rxd_i.kind == RxdQp;
-  assign pkey_ok = rxd_i.smp || pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][ctx_i.pkey_index]);
+
+  // QP1 is of every partition of its port, and says which one a datagram was of (KEY-16, KEY-21).
+  logic [NumPkeys-1:0] pkey_found, pkey_found_q;
+
+  always_comb begin
+    pkey_index_o = '0;
+    for (int unsigned i = 0; i < NumPkeys; i++) pkey_found[i] = pkey_match(rxd_i.pkey, pkey_tbl_i[ctx_i.port][i]);
+    for (int unsigned i = NumPkeys; i > 0; i--) if (pkey_found_q[i-1]) pkey_index_o = 5'(i - 1);
+  end
+
+  always_ff @(posedge clk_i) pkey_found_q <= pkey_found;
+
+  assign pkey_ok = rxd_i.smp || (ctx_i.is_gsi ? pkey_found != '0 : pkey_found[ctx_i.pkey_index]);
 
   // QPS-17. InfiniBand: the source LID is the path's, and the GIDs are where both sides have a GRH. Ethernet: the GIDs.
   assign has_grh = rxd_i.sgid != '0 || rxd_i.dgid != '0;

@@ -29,6 +29,7 @@ package hca_rx_pkg;
     logic           is_uc;
     logic           is_ud;      // or raw
     logic           is_raw;
+    logic           is_gsi;     // QP1
     logic           is_shared;  // other QPs may have the row, too
     logic           is_shut;    // no packet gets in
     qp_gen_t        gen;
@@ -305,6 +306,7 @@ package hca_rx_pkg;
     c.is_uc   = q.service == ServiceUc;
     c.is_raw  = q.service == ServiceRaw;
     c.is_ud   = q.service == ServiceUd || c.is_raw;
+    c.is_gsi  = q.is_gsi;
     c.is_shared = q.is_shared;
     c.is_shut   = q.is_shut;
     c.gen     = q.qpn[23:QpW];

@@ -14,7 +14,9 @@ module hca_rx_request
   input  logic [15:0]    rq_pi_i,
   input  logic [5:0]     rd_popped_i,
   input  srq_head_t      srq_i,
+  input  logic [4:0]     pkey_index_i,
   output logic           srq_pop_o,
+  output logic           full_o,       // a datagram finds no receive WQE
   output rxw_t           item_o,
   output dma_rd_req_t    list_o,
   output resp_st_t       st_o,
@@ -84,7 +86,9 @@ module hca_rx_request
     .st_i,
     .rq_pi_i,
     .srq_i,
+    .pkey_index_i,
     .srq_pop_o(dg_pop),
+    .full_o,
     .item_o (dg_item),
     .list_o (dg_list),
     .st_o   (dg_st)

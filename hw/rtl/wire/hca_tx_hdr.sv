@@ -153,6 +153,7 @@ module hca_tx_hdr
     dg.is_global     = dg_wqe.is_global;
     dg.qkey          = (dg_wqe.qkey[31] || own.is_smi) ? own.qkey : dg_wqe.qkey;   // KEY-24
     dg.dest_qpn      = dg_wqe.remote_qpn;
+    if (own.qpn == 24'(QpnGsi)) dg.pkey_index = dg_wqe.pkey_index;   // QP1 is of every partition of its port
     dg.udp_src_port  = dg_wqe.udp_src_port;
     dg.dlid          = dg_wqe.dlid;
     dg.src_path_bits = dg_wqe.src_path_bits & ((7'd1 << port_cfg_i[own.port].lmc) - 7'd1);   // ADDR-4

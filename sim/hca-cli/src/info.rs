@@ -75,6 +75,7 @@ struct Answer {
     vectors: u16,
     firmware: String,
     node_guid: String,
+    node_desc: String,
     limits: Limits,
     attributes: Attributes,
     ports: Vec<Port>,
@@ -164,6 +165,7 @@ fn answer(device: VfioUserDevice) -> Result<Answer> {
             attr.fw_ver_patch()
         ),
         node_guid: hex(&attr.node_guid()),
+        node_desc: context.node_description()?,
         limits: Limits::new(&attr),
         attributes: attributes(DeviceAttr::TABLE.fields, attr.as_bytes()),
         ports,
@@ -275,8 +277,9 @@ impl Card {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            ": GUID {}, firmware {}, {} functions with {} vectors, {} MHz\n  \
+            " \"{}\": GUID {}, firmware {}, {} functions with {} vectors, {} MHz\n  \
              {} QPs of {} work requests of {} SGEs, {} CQs of {} entries, {} PDs, {} MRs of {} bytes, {} READs per QP",
+            answer.node_desc,
             answer.node_guid,
             answer.firmware,
             self.functions,

@@ -8,6 +8,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// Longer than a NodeDescription.
+const LONG_NAME: &str = "01234567890123456789012345678901234567890123456789012345678901234";
+
 /// A look at each card, as JSON.
 fn look(folder: &Path, arguments: &[&str]) -> Vec<Value> {
     let output = run(
@@ -210,6 +213,10 @@ fn links_are_configured_and_shown() {
         (&["--card", "1", "--state", "armed"], &["card 1", "state"]),
         (&["--card", "1", "--lid", "0x41"], &["card 1", "BadParam"]),
         (&["--card", "1", "--pkey", "32=1"], &["SetPkey"]),
+        (
+            &["--node-desc", &"x".repeat(65)],
+            &["NodeDescription", "65", "64"],
+        ),
         (&["--card", "2", "--vls", "1"], &["no card 2"]),
     ] {
         let output = run(Path::new(HCA), &folder, &[&["link", "set"], arguments].concat());

@@ -119,9 +119,10 @@ impl View<'_> {
     fn heads(&self) -> Vec<(Key, Option<Wait>)> {
         let mut heads = Vec::new();
         // With a lifetime at the head of its queues a switch frees itself.
-        let patient = |(_, switch): &(usize, &IbSwitch)| switch.config().hoq_life_cycles.is_none();
-        for (index, switch) in self.ib.iter().enumerate().filter(patient) {
-            for (source, output, vl, needs_blocks) in switch.waits() {
+        for (index, switch) in self.ib.iter().enumerate() {
+            let waits = switch.waits();
+            let for_ever = waits.filter(|(_, output, ..)| switch.hoq_life_cycles(*output).is_none());
+            for (source, output, vl, needs_blocks) in for_ever {
                 let here = LinkEndAt::Switch(SwitchId(index), output);
                 let wait = match self.behind(switch.cable(output), here) {
                     Some(LinkEndAt::Switch(next, port)) => {

@@ -16,7 +16,8 @@ NAMES = {name: offset // 64 for name, (offset, width) in STRUCTS["query_counters
          if width == 64}
 STROBES = {"pkey_viol": "pkey_violations", "qkey_viol": "qkey_violations", "bad_source": "bad_sources",
            "dup": "duplicate_requests", "timeout": "ack_timeouts", "rewind": "retransmitted_packets",
-           "marked": "np_ecn_marked_roce_packets", "cnp": "rp_cnp_handled"}
+           "marked": "np_ecn_marked_roce_packets", "cnp": "rp_cnp_handled",
+           "qp1_drop": "qp1_drops"}
 RNR, NAK, SEQUENCE = 0x20, 0x60, 0x60
 
 

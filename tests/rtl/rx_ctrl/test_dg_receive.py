@@ -260,6 +260,48 @@ async def refused_by_exec(dut):
     assert await some(env, [who], 4, 0.0) == 3
 
 
+def lets_in(key, pkey):
+    """KEY-14, KEY-9."""
+    return key & pkey & 0x7FFF == (key | pkey) & 0x7FFF != 0 and (key | pkey) >> 15 == 1
+
+
+@cocotb.test()
+async def qp1_is_of_all_partitions(dut):
+    """KEY-14, KEY-16, KEY-21: a datagram for QP1 is taken if any P_Key of its port lets it in, and its completion names
+    the first that does; a QP with the same index in its context takes those of that one only. What finds no receive
+    is counted (STAT: QP1Dropped), of QP1 alone."""
+    env = await Env(dut, 6).start()
+    rng, keys = env.rng, [0] * 64
+    qp1 = await Receiver(env, 20, qkey=0x80010000, is_gsi=1, pkey_index=31, rq_log_size=6).begin()
+    qp = await Receiver(env, 21, qkey=0x80010000, pkey_index=5, rq_log_size=6).begin()
+    indices = set()
+    for _ in range(60):
+        keys = [rng.choice((0, 0x8000)) | rng.choice((0, *range(1, 9), 0x7FFF)) for _ in range(64)]
+        env.bench.set("pkey_tbl_i", sum(key << 16 * index for index, key in enumerate(keys)))
+        for who in (qp1, qp):
+            await who.post(rng.randint(0, 4))
+            own = keys[32 * who.qp.port:][:32]
+            places = [index for index in range(32) if who is qp1 or index == 5]
+            for pkey in rng.sample(own, 3) + [rng.randrange(16), 0x8000]:
+                found = [index for index in places if lets_in(own[index], pkey)]
+                before, has_room = env.strobes.count.copy(), who.ci != who.pi
+                out = await env.send(who.word(who.invent(pkey=pkey)))
+                out.list.clear()
+                if not found:
+                    assert [event["kind"] for event in out.ev] == [HwEventKind.PKEY_VIOLATION]
+                    before["pkey_viol", who.qp.port] += 1
+                elif has_room:
+                    cqe = out.item()["cqe"]
+                    assert (cqe["valid"], cqe["pkey_index"]) == (1, found[0] if who is qp1 else 0), (pkey, own)
+                    who.ci += 1
+                    indices.add(cqe["pkey_index"])
+                else:
+                    assert not out.item()["cqe"]["valid"]
+                    before["qp1_drop", who.qp.port] += who is qp1
+                assert +env.strobes.count == +before, (hex(pkey), own)
+    assert len(indices) > 8 and env.strobes.count["qp1_drop", qp1.qp.port] > 10
+
+
 def test_dg_receive():
     """Runs the tests of this file."""
     simulate("hca_rx_ctrl", "test_dg_receive")

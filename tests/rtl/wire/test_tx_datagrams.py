@@ -110,7 +110,7 @@ class DgTx(Tx):
                    qpn=rng.getrandbits(14) << 10 | line)
         self.lines[line] = own
         is_gsi = rng.random() < 0.3
-        own["is_smi"] = not is_gsi and rng.random() < 0.3
+        own["is_gsi"], own["is_smi"] = is_gsi, not is_gsi and rng.random() < 0.3
         qpc = QPC.random(rng, port=port + 1, pkey_index=index, qkey=own["qkey"], qpn=own["qpn"], is_gsi=is_gsi,
                          is_smi=own["is_smi"])
         if is_gsi or own["is_smi"]:
@@ -149,6 +149,8 @@ class DgTx(Tx):
                  deth_qkey=own["qkey"] if wqe["qkey"] >= CONTROLLED else wqe["qkey"])
         if p["ib"] and p["vl"] == 15 and not own["is_smi"]:
             p["dest_qpn"] = ANYBODY   # VL-9
+        if own["is_gsi"]:
+            p["pkey"] = self.pkeys[32 * port + wqe["pkey_index"]]   # KEY-21: of any partition of the port
         if own["is_smi"]:
             p.update(vl=15, deth_qkey=own["qkey"])
             if p["dlid"] == PERMISSIVE:

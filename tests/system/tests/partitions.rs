@@ -1,4 +1,4 @@
-//! ACC-9: who may speak to whom by the P_Keys of their QPs (KEY-14, KEY-17), and what is counted.
+//! ACC-9: who may speak to whom by the P_Keys of their QPs (KEY-8, KEY-13, KEY-14, KEY-17), and what is counted.
 
 mod common;
 
@@ -102,6 +102,58 @@ fn vector(kind: LinkKind) {
     for service in [Service::Rc, Service::Uc] {
         for (a, b, may) in VECTOR {
             speak(&mut pair, service, (a, b), may);
+        }
+    }
+}
+
+/// KEY-12, KEY-20: a QP has an index, and not a value: what a port's table says now is what its packets have and are
+/// judged by, of QPs that were connected before. A table whose entry is empty lets nobody in (KEY-9).
+#[test]
+fn key_12_traffic_follows_the_table() {
+    let options = ConnectOptions {
+        pkey_index: INDEX,
+        ..path(Mtu::Bytes1024)
+    };
+    for kind in BOTH_LINKS {
+        let config = RigConfig::new(62, kind);
+        let mut pair = Pair::new(&config, &path(Mtu::Bytes1024), 64 << 10, [LOCAL_AND_REMOTE; 2]);
+        let set = |pair: &Pair, node: usize, key| {
+            let context = &pair.rig.nodes[node].context;
+            context.set_pkey(PORT, INDEX, key).unwrap();
+        };
+        (0..2).for_each(|node| set(&pair, node, A));
+        pair.qps = pair
+            .rig
+            .connect_as(Service::Uc, [cap(); 2], [false; 2], &options)
+            .unwrap();
+        let steps = [
+            (0, D, false),
+            (1, D, true),
+            (1, 0, false),
+            (1, B, false),
+            (0, A, true),
+            (0, 0, false),
+        ];
+        for (step, (node, key, may)) in steps.into_iter().enumerate() {
+            set(&pair, node, key);
+            let (source, target) = ([pair.mrs[0].sge(0, LEN)], [pair.mrs[1].sge(TARGET, LEN)]);
+            if step == 0 {
+                pair.recv(1, 2, &target);
+            }
+            let before = violations(&pair, 1);
+            pair.post(0, 1, SendOp::Send, &source);
+            pair.wait_ok(0, 1);
+            if may {
+                pair.wait_ok(1, 2);
+                pair.recv(1, 2, &target);
+            } else {
+                pair.silent(1, 3_000);
+            }
+            assert_eq!(
+                violations(&pair, 1) - before,
+                u64::from(!may),
+                "{kind:?}, step {step}"
+            );
         }
     }
 }

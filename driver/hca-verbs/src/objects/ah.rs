@@ -66,6 +66,20 @@ impl<P: DevicePtr> Ah<P> {
         Ok(Self { pd, attr, vector })
     }
 
+    /// The same way in another partition of its port: datagrams of a QP1 have the P_Key of this index (KEY-21). Those of
+    /// other QPs have their QP's.
+    pub fn in_partition(mut self, pkey_index: u16) -> Result<Self> {
+        let context = Context::from_shared(self.pd.shared.clone());
+        let entries = context.query_port(self.attr.port_num)?.pkey_tbl_len();
+        match u8::try_from(pkey_index) {
+            Ok(index) if pkey_index < entries => {
+                self.vector = self.vector.in_partition(index);
+                Ok(self)
+            }
+            _ => invalid(format!("P_Key index {pkey_index}: the port has {entries} P_Keys")),
+        }
+    }
+
     /// What it was made with; on Ethernet with the MAC address that was found.
     pub fn attr(&self) -> AhAttr {
         self.attr

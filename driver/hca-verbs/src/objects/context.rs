@@ -168,6 +168,26 @@ impl<P: DevicePtr> Context<P> {
         self.changed(port_num, result)
     }
 
+    /// NodeDescription (MGMT-13): the text up to its first NUL, as far as it is UTF-8.
+    pub fn node_description(&self) -> Result<String> {
+        let bytes = self.shared.function().query_node_desc()?;
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// Gives the card another NodeDescription (MGMT-13); subnet managers are told. Function 0 may.
+    pub fn set_node_description(&self, text: &str) -> Result<()> {
+        let mut bytes = [0; 64];
+        let Some(room) = bytes.get_mut(..text.len()) else {
+            let length = text.len();
+            return Err(Error::Invalid(format!(
+                "NodeDescription: {length} bytes, and there is room for 64"
+            )));
+        };
+        room.copy_from_slice(text.as_bytes());
+        Ok(self.shared.function().set_node_desc(bytes)?)
+    }
+
     /// ibv_modify_port, and what a subnet manager would set. `attr_mask` of the command says which fields
     /// count.
     pub fn modify_port(&self, cmd: &ModifyPortCmd) -> Result<()> {

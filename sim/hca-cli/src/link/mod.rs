@@ -48,6 +48,7 @@ const EXAMPLES: &str = "Examples:
   hca link show --card 0                    once: states, tables, priorities
   hca link trust dscp; hca link dscp 26:3 46:5; hca link pfc 3
   hca link ets --map 0,0,0,1,0,2,0,0 0:40 1:60 2:strict
+  hca link set --card 1 --node-desc db1-hca0
 
 A card is asked through a function that no process has, which the command keeps while it runs; `set` needs function 0,
 the only one that may configure ports, and which programs take only when they find no other. Credits, tx ring and rx
@@ -136,6 +137,9 @@ struct Set {
     /// LID mask control: the port answers to 1 << N LIDs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=7))]
     lmc: Option<u8>,
+    /// NodeDescription: what subnet managers call the card; at most 64 bytes
+    #[arg(long, value_name = "TEXT")]
+    node_desc: Option<String>,
     /// P_Key table entry, INDEX=PKEY; several times for several entries
     #[arg(long, value_name = "ENTRY")]
     pkey: Vec<PkeyEntry>,
@@ -278,6 +282,9 @@ impl Set {
             port.set_port_num(number);
             port.set_attr_mask(mask);
             card.modify_port(&port)?;
+        }
+        if let Some(text) = &self.node_desc {
+            card.set_node_description(text)?;
         }
         for entry in &self.pkey {
             card.set_pkey(number, entry.index, entry.pkey)?;

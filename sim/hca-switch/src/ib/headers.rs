@@ -7,8 +7,6 @@ use super::link::Received;
 
 const LRH_BYTES: usize = 8;
 const GRH_BYTES: usize = 40;
-/// Membership of a P_Key; the rest is the partition (KEY-8).
-const FULL_MEMBER: u16 = 0x8000;
 
 /// Partition, QP and way of a packet; `None`: it has no BTH (raw packets).
 pub(crate) fn offender(received: &Received) -> Option<Offender> {
@@ -27,14 +25,6 @@ pub(crate) fn offender(received: &Received) -> Option<Offender> {
     })
 }
 
-/// KEY-9, KEY-14: does a table have the partition, and is one side a full member of it?
-pub(crate) fn admits(pkeys: &[u16], pkey: u16) -> bool {
-    let is_same = |entry: u16| (entry ^ pkey) & !FULL_MEMBER == 0 && entry & !FULL_MEMBER != 0;
-    pkeys
-        .iter()
-        .any(|entry| is_same(*entry) && (entry | pkey) & FULL_MEMBER != 0)
-}
-
 /// Writes the VL into a packet's LRH, and the VCRC that follows from it. The ICRC does not cover the VL.
 pub(crate) fn set_vl(bytes: &mut [u8], vl: u8) {
     let body = bytes.len().saturating_sub(hca_wire::VCRC_LEN);
@@ -43,30 +33,4 @@ pub(crate) fn set_vl(bytes: &mut [u8], vl: u8) {
     }
     let vcrc = crc::vcrc(&bytes[..body]);
     bytes[body..].copy_from_slice(&vcrc.to_be_bytes());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// KEY-14, KEY-17, KEY-19: a switch judges as the ports at its ends do.
-    #[test]
-    fn partitions_are_judged() {
-        for (entry, pkey, is_let_in) in [
-            (0x8001, 0x0001, true),
-            (0x0001, 0x8001, true),
-            (0x0001, 0x0001, false),
-            (0x8002, 0x8001, false),
-            (0x8000, 0x8000, false),
-            (0x0000, 0xffff, false),
-            (0xffff, 0x7fff, true),
-        ] {
-            assert_eq!(
-                admits(&[0, 0x8009, entry], pkey),
-                is_let_in,
-                "{entry:#x} {pkey:#x}"
-            );
-        }
-        assert!(!admits(&[], 0xffff));
-    }
 }

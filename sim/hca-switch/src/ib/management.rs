@@ -19,6 +19,10 @@ use crate::counters::PortCounters;
 /// Card cycles of a second and of a microsecond: leases are in seconds.
 const CYCLES_PER_S: u64 = 250_000_000;
 const CYCLES_PER_US: u64 = CYCLES_PER_S / 1_000_000;
+/// HOQLife: 4.096 us * 2^n, and for ever.
+const HOQ_UNIT_CYCLES: u64 = 4_096 * CYCLES_PER_US / 1_000;
+const HOQ_MAX: u8 = 19;
+const HOQ_FOR_EVER: u8 = 31;
 /// Entries of the tables.
 const LINEAR_CAP: u16 = 0xc000;
 const MULTICAST_CAP: u16 = 1024;
@@ -52,7 +56,8 @@ struct PortState {
     mtu: u8,
     /// Before somebody sets it: what the link's ends have agreed on.
     op_vls: Option<u8>,
-    hoq_life: u8,
+    /// HOQLife. Before somebody sets it: what the switch was made with.
+    hoq_life: Option<u8>,
     arbitration: VlArbConfig,
     /// A manager has not switched it off.
     is_enabled: bool,
@@ -73,6 +78,8 @@ pub(crate) struct Management {
     lmc: u8,
     mtu_cap: u8,
     vl_cap: u8,
+    /// HOQLife that it was made with.
+    hoq_life: u8,
     is_managed: bool,
     ports: Vec<PortState>,
 }
@@ -109,7 +116,7 @@ impl Management {
             },
             mtu: mtu_cap,
             op_vls: None,
-            hoq_life: 0,
+            hoq_life: None,
             arbitration: config.arbitration.clone(),
             is_enabled: true,
             pkeys: [0; PKEYS_PER_BLOCK],
@@ -125,6 +132,7 @@ impl Management {
             lmc: 0,
             mtu_cap,
             vl_cap: vls_code(config.data_vls),
+            hoq_life: hoq_code(config.hoq_life_cycles),
             is_managed: config.is_managed,
             ports: (0..=config.ports).map(port).collect(),
         }
@@ -154,7 +162,7 @@ impl Management {
         let Some(offender) = headers::offender(received) else {
             return true;
         };
-        let is_let_in = headers::admits(&found.pkeys, offender.pkey);
+        let is_let_in = packet::is_member(&found.pkeys, offender.pkey);
         if !is_let_in {
             found.pkey_violations = found.pkey_violations.saturating_add(1);
             self.agent.bad_pkey(self.lid, port, &offender);
@@ -166,6 +174,12 @@ impl Management {
     pub fn is_enabled(&self, port: u8) -> bool {
         let port = self.ports.get(usize::from(port));
         port.is_some_and(|port| port.is_enabled)
+    }
+
+    /// HOQLife that a manager has set at a port: cycles, or `None` for ever. The outer `None`: nobody has.
+    pub fn hoq_life_cycles(&self, port: u8) -> Option<Option<u64>> {
+        let code = self.ports.get(usize::from(port))?.hoq_life?;
+        Some((code <= HOQ_MAX).then(|| HOQ_UNIT_CYCLES << code))
     }
 
     /// LID and LMC of the switch.
@@ -218,7 +232,9 @@ impl Management {
             .checked_sub(hca_wire::VCRC_LEN + hca_wire::ICRC_LEN)?;
         let (from, mut mad) = packet::read(&received.bytes[..data])?;
         let icrc = received.bytes.get(data..data + hca_wire::ICRC_LEN)?;
-        let is_good = from.qpn == QPN_GSI && icrc == icrc_of(&received.bytes[..data]);
+        let is_good = from.qpn == QPN_GSI
+            && icrc == icrc_of(&received.bytes[..data])
+            && packet::is_member(self.agent.pkeys(), from.pkey);
         if !is_good {
             return None;
         }
@@ -282,6 +298,12 @@ impl Management {
         received.bytes = closed(&received.bytes[..data]);
         (output.map(|port| (received, port)), rest.arbitration)
     }
+}
+
+/// HOQLife of a time in cycles, rounded up.
+fn hoq_code(cycles: Option<u64>) -> u8 {
+    let holds = |code: &u8| cycles.is_some_and(|cycles| HOQ_UNIT_CYCLES << code >= cycles);
+    (0..=HOQ_MAX).find(holds).unwrap_or(HOQ_FOR_EVER)
 }
 
 /// VL-14: a port that nobody configures configures itself.
@@ -386,6 +408,7 @@ impl Switch for Hands<'_, '_> {
             lid: if number == 0 { m.lid } else { 0 },
             lmc: if number == 0 { m.lmc } else { 0 },
             cap_mask: if number == 0 { CAPABILITIES } else { 0 },
+            cap_mask2: 0,
             state: if is_up { port.state } else { State::Down },
             phys_state: match (is_up, port.is_enabled) {
                 (true, _) => PHYS_LINK_UP,
@@ -400,7 +423,8 @@ impl Switch for Hands<'_, '_> {
             vl_cap: m.vl_cap,
             op_vls: port.op_vls.unwrap_or(agreed),
             high_limit: port.arbitration.limit,
-            hoq_life: port.hoq_life,
+            hoq_life: port.hoq_life.unwrap_or(m.hoq_life),
+            phy_errors: 0,
             arb_entries: if number == 0 { 0 } else { ARB_ENTRIES },
             enforces_pkeys: port.enforces,
             pkey_violations: port.pkey_violations,
@@ -415,7 +439,7 @@ impl Switch for Hands<'_, '_> {
         let mut new_arbitration = None;
         let port = self.port_mut(number).ok_or(Refused)?;
         (port.mtu, port.op_vls) = (settings.mtu, Some(settings.op_vls));
-        (port.hoq_life, port.enforces) = (settings.hoq_life, settings.enforces_pkeys);
+        (port.hoq_life, port.enforces) = (Some(settings.hoq_life), settings.enforces_pkeys);
         if port.arbitration.limit != settings.high_limit {
             port.arbitration.limit = settings.high_limit;
             new_arbitration = Some((number, port.arbitration.clone()));

@@ -126,6 +126,8 @@ pub struct IbSwitch {
     management: Management,
     /// When the switch has to act by itself, arrivals apart.
     wake_at: Option<u64>,
+    /// When the next packet has been at the head of its queue for too long.
+    expires_at: Option<u64>,
     /// When a data packet last left.
     progress_at: u64,
     /// Until then it is switched off.
@@ -147,6 +149,7 @@ impl IbSwitch {
             store: Store::default(),
             management,
             wake_at: None,
+            expires_at: None,
             progress_at: 0,
             is_away_until: 0,
             has_turned: false,
@@ -280,7 +283,7 @@ impl IbSwitch {
                 self.forward(now, index, received);
             }
         }
-        if self.config.hoq_life_cycles.is_some() {
+        if self.expires_at.is_some_and(|at| at <= now) {
             self.expire(now);
         }
         let due = if timers { Due::NewsAndRefresh } else { Due::News };
@@ -544,12 +547,19 @@ impl IbSwitch {
         None
     }
 
+    /// How long a packet may be the first of a queue of a port, from 1; `None`: for ever. What the manager says, or else
+    /// the switch's own.
+    pub fn hoq_life_cycles(&self, port: u8) -> Option<u64> {
+        let set = self.management.hoq_life_cycles(port);
+        set.unwrap_or(self.config.hoq_life_cycles)
+    }
+
     /// Drops what has been at the head of a queue for too long.
     fn expire(&mut self, now: u64) {
-        let Some(life) = self.config.hoq_life_cycles else {
-            return;
-        };
         for index in 0..self.ports.len() {
+            let Some(life) = self.hoq_life_cycles(index as u8 + 1) else {
+                continue;
+            };
             for queue in 0..=DATA_VLS_MAX {
                 while let Some(port) = &mut self.ports[index]
                     && let Some(source) = port.out.queues[queue].expired(now, life)
@@ -611,7 +621,12 @@ impl IbSwitch {
         if let Some(due) = self.management.trap_due() {
             at(due.max(now + 1));
         }
-        for port in self.ports.iter_mut().flatten() {
+        self.expires_at = None;
+        for index in 0..self.ports.len() {
+            let life = self.hoq_life_cycles(index as u8 + 1);
+            let Some(port) = &mut self.ports[index] else {
+                continue;
+            };
             let line = port.link.line_ready_cycle(cables).max(now + 1);
             if port.link.has_fcp() {
                 at(line);
@@ -635,10 +650,14 @@ impl IbSwitch {
                 if vl < DATA_VLS_MAX {
                     port.link.note_wait(now, vl, sendable == Some(false));
                 }
-                if let Some(life) = self.config.hoq_life_cycles
+                if let Some(life) = life
                     && let Some(since) = queue.oldest_head()
                 {
-                    at((since + life).max(now + 1));
+                    let expires_at = (since + life).max(now + 1);
+                    self.expires_at = self
+                        .expires_at
+                        .map_or(Some(expires_at), |at| Some(at.min(expires_at)));
+                    at(expires_at);
                 }
             }
         }

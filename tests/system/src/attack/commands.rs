@@ -7,8 +7,8 @@ use hca_abi::{
     AdminOpcode, AhAttr, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd,
     DIRECT_PAGE_SHIFT, HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
     ModifySrqCmd, Mtu, QpAttr, QpState, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd,
-    ResizeCqCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, access,
-    qp_attr,
+    ResizeCqCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef,
+    VlArbCmd, access, qp_attr,
 };
 
 use super::{Buffers, Target};
@@ -132,6 +132,7 @@ fn table_of(opcode: AdminOpcode) -> &'static StructDef {
         AdminOpcode::ModifyPort => &ModifyPortCmd::TABLE,
         AdminOpcode::SetGid => &SetGidCmd::TABLE,
         AdminOpcode::SetPkey => &SetPkeyCmd::TABLE,
+        AdminOpcode::SetNodeDesc => &SetNodeDescCmd::TABLE,
         AdminOpcode::SetLink => &SetLinkCmd::TABLE,
         AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => &VlArbCmd::TABLE,
         AdminOpcode::SetSl2vl => &SetSl2vlCmd::TABLE,
