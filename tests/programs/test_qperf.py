@@ -1,6 +1,6 @@
 """qperf's tests of RDMA. It has no option for a GID, so that on Ethernet, where every address needs one, it runs by the
-connection manager alone, which knows RC and UD; there its addresses are those of the cards (`hca run --pair` gives them
-to the loopback device, too)."""
+connection manager alone, with which it does RC; the server is then named by an address of its card, and TCP reaches it
+there, too (`hca run --pair`)."""
 
 import re
 
@@ -29,7 +29,7 @@ QUICK = [("ib", "rc_bw"), ("eth", "rc_rdma_read_lat")]
 
 
 def cases():
-    for link, tests in (("ib", TESTS), ("eth", RC | UD)):
+    for link, tests in (("ib", TESTS), ("eth", RC)):
         for test in tests:
             yield pytest.param(link, test, marks=[pytest.mark.quick] * ((link, test) in QUICK))
 
@@ -50,13 +50,13 @@ def assert_measured(done, test):
     assert done.returncode == 0, done
     kind, counts = TESTS[test]
     found = figures(end(done, "client"))
-    messages = sum(found[name] for name in counts)
+    messages = sum(found.get(name, 0) for name in counts)  # it leaves zeros away
     rates = ["msg_rate"] if kind == ATOMIC else ["bw", "send_bw"] if test.endswith("_bw") else ["latency"]
     assert messages >= 1 and max(found.get(rate, 0) for rate in rates) > 0, done
     return messages
 
 
-@pytest.mark.parametrize(("link", "test"), cases())
+@pytest.mark.parametrize(("link", "test"), list(cases()))
 def test_qperf(hca, row, tmp_path, link, test):
     row("qperf", f"{test} -m {SIZE} -t 1{' -cm 1' if link == 'eth' else ''}", link)
     capture = tmp_path / "link.pcap"
@@ -65,8 +65,8 @@ def test_qperf(hca, row, tmp_path, link, test):
     kind = TESTS[test][0]
     service = test.removeprefix("ver_")[:2].upper()
     on_cable = packets(hca, capture, service)
-    # A message is a packet or two, as the MTU is; each figure has three digits.
-    assert on_cable[kind] >= 0.99 * messages, (on_cable, messages)
+    # A message is a packet or two, as the MTU is; each figure has three digits, and who looks at memory counts one more.
+    assert on_cable[kind] >= 0.99 * messages - 2, (on_cable, messages)
 
 
 @pytest.mark.parametrize("link", WAYS)
@@ -81,6 +81,8 @@ def test_loss(hca, row, link, test):
 NOT_THERE = {
     # The address of every peer is a LID: libibverbs refuses it on Ethernet, as Linux does.
     "rc_bw": ("eth", ["localhost"], "failed to modify QP to RTR: Invalid argument"),
+    # The server makes an address handle of what a request for datagrams says, which is nothing, on every card.
+    "ud_lat": ("eth", ["10.0.0.1", "-cm", 1], "failed to create address handle: Invalid argument"),
     "xrc_bw": ("ib", ["localhost"], "bad test"),  # Debian's qperf is built without it
     "rds_bw": ("ib", ["localhost"], "Address family not supported by protocol"),  # sockets of Linux' module rds
 }
@@ -89,7 +91,7 @@ NOT_THERE = {
 @pytest.mark.parametrize("test", NOT_THERE)
 def test_not_there(hca, row, test):
     link, words, said = NOT_THERE[test]
-    row("qperf", f"{test} {words[0]}", link)
+    row("qperf", f"{test}{' -cm 1' if '-cm' in words else ''}", link)
     row.result(f"ends with '{said}'")
     done = run_pair(hca, ["qperf"], ["qperf", "-t", 1, *words, test, "quit"], "--link", link)
     assert done.returncode > 0 and said in done.stdout + done.stderr, done

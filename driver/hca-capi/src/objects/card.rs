@@ -72,7 +72,9 @@ pub struct Card {
 }
 
 /// By process and number: what a child has of its parent is not the child's.
-static OPEN: LazyLock<Mutex<HashMap<(u32, u32), Weak<Card>>>> = LazyLock::new(Mutex::default);
+type Claims = HashMap<(u32, u32), Weak<Card>>;
+
+static OPEN: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
 impl Card {
     /// The card with this number: as this process has it already, or claimed now.
