@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Programs for `make programs` that Debian does not have: Mooncake's transfer engine, NIXL, tests and demos of the mpi4py
-# that Debian has (PyPI), and the examples of two Rust crates, built as they are. The crate ibverbs brings rdma-core's
+# Programs for `make programs` that Debian does not have: Mooncake's transfer engine, NIXL, tests and demos of mpi4py as
+# Debian has it (PyPI), and the examples of two Rust crates, built as they are. The crate ibverbs brings rdma-core's
 # headers along and configures them with cmake.
 # usage: setup-programs.sh PYTHON DEST
 # Afterwards DEST/python and DEST/nixl are for PYTHONPATH, DEST/bin holds the examples, DEST/mpi4py the sources.

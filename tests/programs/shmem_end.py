@@ -1,5 +1,5 @@
-"""A processing element of an OpenSHMEM job, by the C interface of Open MPI's: puts to the right, gets from the left, and
-sums by atomics. It ends with a line "PE N of M: all right"."""
+"""A processing element of an OpenSHMEM job, by the C interface of Open MPI's: puts to the right, gets from the left,
+and sums by atomics. It ends with a line "PE N of M: all right"."""
 
 import ctypes
 

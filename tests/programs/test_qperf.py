@@ -65,7 +65,7 @@ def test_qperf(hca, row, tmp_path, link, test):
     kind = TESTS[test][0]
     service = test.removeprefix("ver_")[:2].upper()
     on_cable = packets(hca, capture, service)
-    # A message is a packet or two, as the MTU is; each figure has three digits, and who looks at memory counts one more.
+    # A message is a packet or two, as the MTU is; each figure has three digits; who looks at memory counts one more.
     assert on_cable[kind] >= 0.99 * messages - 2, (on_cable, messages)
 
 
