@@ -5,6 +5,7 @@ there, too (`hca run --pair`)."""
 import re
 
 import pytest
+from cards import LIMIT_S
 from pairs import ATOMIC, READ, SEND, WRITE, end, packets, run_pair
 
 SIZE = 2048
@@ -36,7 +37,7 @@ def cases():
 
 def words_of(link, test, seconds=1):
     host, *more = WAYS[link]
-    return ["qperf", "-t", seconds, "-m", SIZE, "-vvs", host, *more, test, "quit"]
+    return ["qperf", "-to", LIMIT_S, "-t", seconds, "-m", SIZE, "-vvs", host, *more, test, "quit"]
 
 
 def figures(text):
@@ -52,7 +53,10 @@ def assert_measured(done, test):
     found = figures(end(done, "client"))
     messages = sum(found.get(name, 0) for name in counts)  # it leaves zeros away
     rates = ["msg_rate"] if kind == ATOMIC else ["bw", "send_bw"] if test.endswith("_bw") else ["latency"]
-    assert messages >= 1 and max(found.get(rate, 0) for rate in rates) > 0, done
+    if test in UD:  # of datagrams all may have found no receive
+        assert max(found.get(name, 0) for name in ("send_msgs", "loc_send_msgs")) >= 1, done
+    else:
+        assert messages >= 1 and max(found.get(rate, 0) for rate in rates) > 0, done
     return messages
 
 
@@ -66,7 +70,7 @@ def test_qperf(hca, row, tmp_path, link, test):
     service = test.removeprefix("ver_")[:2].upper()
     on_cable = packets(hca, capture, service)
     # A message is a packet or two, as the MTU is; each figure has three digits; who looks at memory counts one more.
-    assert on_cable[kind] >= 0.99 * messages - 2, (on_cable, messages)
+    assert on_cable[kind] >= max(1, 0.99 * messages - 2), (on_cable, messages)
 
 
 @pytest.mark.parametrize("link", WAYS)

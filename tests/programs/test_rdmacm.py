@@ -23,7 +23,8 @@ def check_rping(done, count):
     for name, said in (("server", "server ping data"), ("client", "ping data")):
         found = re.findall(rf"^{said}: rdma-ping-(\d+)", end(done, name), re.MULTILINE)
         assert found == [str(n) for n in range(count)], done
-        assert f"{name}: {name} DISCONNECT EVENT" in done.stderr, done
+    # The client may have ended before it says so, too.
+    assert "server: server DISCONNECT EVENT" in done.stderr, done
 
 
 # Program: both ends, and what each must have said.
@@ -58,7 +59,7 @@ def test_rping_sizes(hca, row, link, words):
     row("rping", "-C 5 " + " ".join(map(str, words)), link)
     done = run_pair(hca, *rping(5, *words), "--link", link)
     assert done.returncode == 0, done
-    assert done.stderr.count("DISCONNECT EVENT") == 2, done
+    assert "server DISCONNECT EVENT" in done.stderr, done
 
 
 @pytest.mark.parametrize("address", ["fd00::1", "fe80::aff:fe00:1"])
