@@ -23,13 +23,13 @@ def end(done, name):
     return "\n".join(lines)
 
 
-def packets(hca, capture):
+def packets(hca, capture, service="RC"):
     """Packets of a capture by operation: {"SEND": 3, ...}. Every one of them must have the right CRCs."""
     done = subprocess.run([hca, "pcap", "check", "--json", capture], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, check=False)
     assert done.returncode == 0, done
     found = Counter()
     for opcode, count in json.loads(done.stdout)["opcodes"].items():
-        kind = next((kind for kind in KINDS if opcode.upper().startswith(f"RC {kind}")), None)
+        kind = next((kind for kind in KINDS if opcode.upper().startswith(f"{service} {kind}")), None)
         found[kind] += count["packets"]
     return found

@@ -18,6 +18,8 @@ CASES = [
     (["ibv_rc_pingpong", "-g", 1, "-j"], "Device doesn't support dm allocation"),
     (["ib_write_bw", "-c", "DC", "-x", 1, "-n", 5], "Failed to create QP"),
     (["ib_send_bw", "-c", "SRD", "-x", 1, "-n", 5], CANNOT_CREATE),
+    (["ib_send_bw", "-c", "UC", "-R", "-n", 5], "UC is not supported in librdmacm"),
+    (["ib_send_bw", "-c", "XRC", "-R", "-n", 5], "XRC does not support RDMA_CM"),
     (["ib_write_bw", "--odp", "-x", 1, "-n", 5], "is not supported for RC transport"),
 ]
 

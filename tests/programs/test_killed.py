@@ -1,7 +1,7 @@
 """An end of a program is killed in mid-run: the other one learns of it and ends, nothing is left, and the simulator
 serves the next pair. Who waits for events of the connection manager is told DISCONNECTED; who sends is told that nobody
-answers; who waits for data alone, by verbs, goes on waiting, as with a real card. pingpong, perftest: test_robust.py;
-rsockets: test_rsockets.py."""
+answers; who waits for data alone, by verbs, goes on waiting, as with a real card (fio's server, fi_pingpong).
+pingpong, perftest: test_robust.py; rsockets: test_rsockets.py; ranks of MPI: test_mpi.py."""
 
 import re
 import signal
@@ -20,6 +20,13 @@ def ucx_long(transport):
     return words, [*words, "localhost"]
 
 
+def fio(*options):
+    return ["fio", "--thread", "--ioengine=rdma", f"--port={PORT}", "--bs=4096", "--size=1G", "--iodepth=4", *options]
+
+
+FIO = (fio("--name=server", "--rw=read"), fio("--name=client", "--rw=write", "--verb=write", "--hostname=10.0.0.1",
+                                              "--iodepth_batch_complete_min=1"))
+QPERF = ["qperf", "-lp", PORT]
 # Words of both ends, what the end says that lives, and who may be killed.
 BOTH, RECEIVER = ["server", "client"], ["server"]
 TOLD = "DISCONNECT EVENT|completion failed status 1[12]"  # a READ that is under way may fail before
@@ -28,8 +35,14 @@ FAMILIES = {
     "rping -P": ((["rping", "-s", "-P", "-v"], rping("-C", 1_000_000)[1]), TOLD, RECEIVER),
     "ucx_perftest over rc_verbs": (ucx_long("rc"), "transport retry counter exceeded", RECEIVER),
     "ucx_perftest over ud_verbs": (ucx_long("ud"), "timeout error", RECEIVER),
+    "fio": (FIO, r"cq completion status 12", RECEIVER),
+    "qperf": ((QPERF, [*QPERF, "-t", 20, "-to", 400, "localhost", "rc_bw"]), "", ["client"]),
 }
-CASES = [(link, name, victim) for name, (*_, victims) in FAMILIES.items() for victim in victims for link in LINKS]
+# fio says what it was told, and then waits for more. qperf's server is for the next client, when its time is over.
+NEVER_END = ["fio", "qperf"]
+BY_CM = ("rping", "fio")  # and the port is the manager's
+CASES = [(link, name, victim) for name, (*_, victims) in FAMILIES.items() for victim in victims for link in LINKS
+         if (link, name) != ("eth", "qperf")]  # test_qperf.py: there it has one address for all
 
 
 def started(sim, name):
@@ -37,7 +50,7 @@ def started(sim, name):
     port = free_port()
     server, client = ([str(word).replace(PORT, str(port)) for word in words] for words in FAMILIES[name][0])
     first = sim.start(0, *server, live=True)
-    first.wait_until(lambda: listens_by_cm(first.pid) if name.startswith("rping") else listens(port), "it listened")
+    first.wait_until(lambda: listens_by_cm(first.pid) if name.startswith(BY_CM) else listens(port), "it listened")
     return first, sim.start(1, *client, live=True)
 
 
@@ -51,7 +64,15 @@ def test_killed(simulators, row, tmp_path, link, name, victim):
     client.wait_until(lambda: sim.sent(1)[0] > before + 60, "60 packets were sent")
     killed, other = (server, client) if victim == "server" else (client, server)
     assert killed.kill().code == -signal.SIGKILL
-    done = other.done(200)
-    assert done.code != -signal.SIGKILL and re.search(said, done.text), done
+    other.prints(said)
+    if name in NEVER_END:
+        assert not other.ended(), other.text
+        if name == "qperf":
+            again = sim.run(1, *["1" if word == "20" else word for word in client.words])
+            assert again.code == 0 and re.search(r"bw +=", again.text), again
+        other.kill()
+    else:
+        done = other.done(200)
+        assert done.code != -signal.SIGKILL and re.search(said, done.text), done
     sim.wait_holds_nothing()
     run(sim, "rping -C 3", tmp_path)

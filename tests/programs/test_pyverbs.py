@@ -17,9 +17,16 @@ HERE = Path(__file__).resolve().parent
 PYVERBS = ROOT / ".tools" / "pyverbs"
 PYTHON = "/usr/bin/python3"  # the bindings are built for Debian's own
 EXPECTED = tomllib.loads((HERE / "pyverbs_expected.toml").read_text(encoding="utf-8"))
+# All that are no vendor's, and their cases.
 MODULES = {"test_device": 22, "test_pd": 4, "test_mr": 27, "test_cq": 4, "test_cqex": 5, "test_cq_events": 2,
-           "test_qp": 26, "test_qpex": 20, "test_addr": 3}  # and their cases
-SLOW = ["test_qpex"]
+           "test_qp": 26, "test_qpex": 20, "test_addr": 3, "test_atomic": 9, "test_flow": 5, "test_fork": 1,
+           "test_odp": 17, "test_parent_domain": 6, "test_rdmacm": 10, "test_relaxed_ordering": 3,
+           "test_rss_traffic": 1, "test_shared_pd": 1, "test_tag_matching": 4}
+QUICK = ["test_device", "test_pd", "test_mr", "test_cq", "test_cqex", "test_cq_events", "test_qp", "test_addr",
+         "test_fork"]
+# Whether or not the machine has huge pages, their cases are skipped.
+WITH_HUGE_PAGES = {"test_odp": "ODP is not supported - No ODP caps",
+                   "test_parent_domain": "Parent Domain is not supported on this device"}
 OUTCOMES = ("passed", "skipped", "failed")
 CASES, REASONS = "cases of pyverbs", "reasons of pyverbs"
 CASES_HEADINGS = ["Module", "Passed", "Skipped", "Failed"]
@@ -43,6 +50,8 @@ def reason_of(case):
     """In words that are the same on every machine."""
     if "dmabuf" in case["case"] and case["outcome"] == "skipped":
         return "DMA-BUF is not supported"  # or, with no graphics card there: such memory cannot be had
+    if "_huge_" in case["case"] and case["outcome"] == "skipped":
+        return WITH_HUGE_PAGES[case["case"].split(".")[0]]
     return re.sub(r" \(.*\)$", "", case["reason"].splitlines()[0]) if case["reason"] else ""
 
 
@@ -72,7 +81,7 @@ def check_page(name, headings, module, lines, write):
 
 
 @pytest.mark.parametrize("module", [
-    pytest.param(module, marks=[] if module in SLOW else pytest.mark.quick) for module in MODULES])
+    pytest.param(module, marks=[pytest.mark.quick] * (module in QUICK)) for module in MODULES])
 def test_pyverbs(request, sim, row, pyverbs, tmp_path, module):
     row("pyverbs", module)
     results = tmp_path / "results"

@@ -23,7 +23,8 @@ def check_rping(done, count):
     for name, said in (("server", "server ping data"), ("client", "ping data")):
         found = re.findall(rf"^{said}: rdma-ping-(\d+)", end(done, name), re.MULTILINE)
         assert found == [str(n) for n in range(count)], done
-        assert f"{name}: {name} DISCONNECT EVENT" in done.stderr, done
+    # The client may have ended before it says so, too.
+    assert "server: server DISCONNECT EVENT" in done.stderr, done
 
 
 # Program: both ends, and what each must have said.
@@ -58,7 +59,7 @@ def test_rping_sizes(hca, row, link, words):
     row("rping", "-C 5 " + " ".join(map(str, words)), link)
     done = run_pair(hca, *rping(5, *words), "--link", link)
     assert done.returncode == 0, done
-    assert done.stderr.count("DISCONNECT EVENT") == 2, done
+    assert "server DISCONNECT EVENT" in done.stderr, done
 
 
 @pytest.mark.parametrize("address", ["fd00::1", "fe80::aff:fe00:1"])
@@ -106,16 +107,35 @@ def test_multicast(simulators, row, link):
     assert done.code == 0 and "data transfers complete" in done.text, done
 
 
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("words", [["ib_write_bw", "-n", 64], ["ib_read_bw", "-n", 64], ["ib_send_bw", "-n", 64],
-                                   ["ib_send_lat", "-n", 20], ["ib_write_lat", "-n", 20], ["ib_read_lat", "-n", 20],
-                                   ["ib_send_bw", "-n", 64, "-q", 4]], ids=lambda words: "".join(map(str, words)))
-def test_perftest(hca, row, link, words):
-    row(words[0], "-R " + " ".join(map(str, words[1:])), link)
-    words = [*words, "-R"]
-    done = run_pair(hca, words, [*words, SERVER], "--link", link)
+# -R: QPs of the connection manager; -z: it tells the ends of QPs that are connected without it. UC and XRC, which
+# perftest refuses to connect so: test_absent.py.
+PERFTEST = [("-R", words) for words in (
+    ["ib_write_bw", "-n", 64], ["ib_read_bw", "-n", 64], ["ib_send_bw", "-n", 64], ["ib_atomic_bw", "-n", 64],
+    ["ib_send_lat", "-n", 20], ["ib_write_lat", "-n", 20], ["ib_read_lat", "-n", 20], ["ib_atomic_lat", "-n", 20],
+    ["ib_send_bw", "-n", 64, "-q", 4], ["ib_write_bw", "-n", 64, "-b"], ["ib_send_bw", "-n", 64, "-e"],
+    ["ib_send_bw", "-n", 64, "-c", "UD", "-s", 1024], ["ib_send_lat", "-n", 20, "-c", "UD", "-s", 64])]
+PERFTEST += [("-z", words) for words in (["ib_write_bw", "-n", 64], ["ib_send_lat", "-n", 20])]
+
+
+def measured(done):
     assert done.returncode == 0, done
     assert re.search(r"^ +\d+ +(64|20|256) +[\d.]+", end(done, "client"), re.MULTILINE), done
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(("way", "words"), PERFTEST, ids=lambda value: "".join(map(str, value)))
+def test_perftest(hca, row, link, way, words):
+    row(words[0], f"{way} " + " ".join(map(str, words[1:])), link)
+    words = [*words, way]
+    measured(run_pair(hca, words, [*words, SERVER], "--link", link))
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("program", ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw"])
+def test_perftest_with_loss(hca, row, link, program):
+    row(program, "-R -n 256, loss 0.1 %", link)
+    words = [program, "-n", 256, "-R"]
+    measured(run_pair(hca, words, [*words, SERVER], "--link", link, *LOSS))
 
 
 def test_ten_times_in_a_row(simulators, row):

@@ -85,6 +85,46 @@ static struct ibv_wc next(void)
 	return wc;
 }
 
+static void opens(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	HOLDS("V-20", list && list[0]);
+	context = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	HOLDS("V-5, V-25", context != NULL);
+	pd = ibv_alloc_pd(context);
+	cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	mr = ibv_reg_mr(pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	HOLDS("V-35", pd && cq && mr && !ibv_query_port(context, 1, &port) && !ibv_query_gid(context, 1, 1, &gid));
+}
+
+static void closes(void)
+{
+	HOLDS("V-132", !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
+}
+
+// V-2: what a child opens is its own, while its parent's is open; that its parent's is closed in it harms nobody.
+static int child_opens(void)
+{
+	struct ibv_context *inherited = context;
+	struct ibv_qp *qp;
+
+	wrong = 0;
+	opens();
+	HOLDS("V-2", context != inherited);
+	qp = fresh();
+	connects(qp, qp);
+	strcpy(memory, "child's");
+	sends(qp, IBV_WR_RDMA_WRITE, 8, IBV_SEND_SIGNALED, memory, mr->rkey);
+	HOLDS("V-2", next().status == IBV_WC_SUCCESS && !strcmp(memory + 2048, "child's"));
+	HOLDS("V-121", !ibv_destroy_qp(qp));
+	closes();
+	ibv_close_device(inherited);
+	fflush(stdout);
+	return wrong != 0;
+}
+
 static void traffic(void)
 {
 	struct ibv_qp *one = fresh(), *two = fresh();
@@ -110,6 +150,11 @@ static void traffic(void)
 		_exit(0);
 	HOLDS("V-13", waitpid(child, &status, 0) == child && status == 0);
 	HOLDS("V-11, V-15: nothing has to be marked", ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		_exit(child_opens());
+	HOLDS("V-2", waitpid(child, &status, 0) == child && status == 0 && strcmp(memory, "child's"));
 	receives(two, 1024);
 	sends(one, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, memory, 0);
 	wc = next();
@@ -226,17 +271,8 @@ int main(void)
 	setenv("IBV_FORK_SAFE", "no", 1);
 	setenv("RDMAV_HUGEPAGES_SAFE", "1", 1);
 	setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1);
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
-	HOLDS("V-20", list && list[0]);
-	context = ibv_open_device(list[0]);
-	ibv_free_device_list(list);
-	HOLDS("V-5, V-25", context != NULL);
-	pd = ibv_alloc_pd(context);
-	cq = ibv_create_cq(context, 64, NULL, NULL, 0);
 	memory = aligned_alloc(4096, 4096);
-	mr = ibv_reg_mr(pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	HOLDS("V-35", pd && cq && mr && !ibv_query_port(context, 1, &port) && !ibv_query_gid(context, 1, 1, &gid));
+	opens();
 	if (port.link_layer == IBV_LINK_LAYER_ETHERNET)
 		HOLDS("V-37, V-38: fields of InfiniBand alone", !port.lid && !port.sm_lid && !port.lmc && !port.sm_sl
 			&& !port.subnet_timeout && !port.init_type_reply && (port.flags & IBV_QPF_GRH_REQUIRED));
@@ -245,7 +281,7 @@ int main(void)
 	traffic();
 	absent();
 	partitions_and_groups();
-	HOLDS("V-132", !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
+	closes();
 	printf("%d asked, %d do not hold\n", asked, wrong);
 	return wrong != 0;
 }

@@ -10,7 +10,8 @@ use crate::xrc;
 
 /// CM-61: Q_Key of QPs of datagrams, unless a program has another one.
 pub const UDP_QKEY: u32 = RDMA_UDP_QKEY;
-const CONNECTED_ACCESS: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE;
+const CONNECTED_ACCESS: u32 =
+    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
 
 impl Id {
     fn is_uc(&self) -> bool {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
+use std::process;
 use std::ptr::null_mut;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -142,7 +143,8 @@ pub struct Cm {
     pub listeners: HashMap<(usize, u64), usize>,
     /// QPs of datagrams whose number everybody is told, and the address that they are asked for by, if not all.
     pub datagrams: HashMap<(usize, u64), (u32, Option<IpAddr>)>,
-    is_open: bool,
+    /// The process that has opened the cards, once one has.
+    owner: Option<u32>,
     prefix: Option<(u8, File)>,
 }
 
@@ -152,9 +154,13 @@ unsafe impl Send for Cm {}
 static CM: LazyLock<Mutex<Cm>> = LazyLock::new(Mutex::default);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// All of it.
+/// All of it. A child begins with nothing: what it has inherited is its parent's, whose threads it has not got.
 pub fn cm() -> MutexGuard<'static, Cm> {
-    lock(&CM)
+    let mut cm = lock(&CM);
+    if cm.owner.is_some_and(|owner| owner != process::id()) {
+        std::mem::forget(std::mem::take(&mut *cm));
+    }
+    cm
 }
 
 /// The host's clock: the manager is software of the host.
@@ -192,7 +198,7 @@ impl Cm {
 
     /// Opens every card that there is, once.
     pub fn open_devices(&mut self) -> Call<()> {
-        if self.is_open {
+        if self.owner.is_some() {
             return Ok(());
         }
         if self.prefix.is_none() {
@@ -211,7 +217,7 @@ impl Cm {
             opened
         };
         match opened {
-            Ok(()) => self.is_open = true,
+            Ok(()) => self.owner = Some(process::id()),
             Err(_) => self.close_devices(),
         }
         opened

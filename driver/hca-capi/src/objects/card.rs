@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -66,19 +67,25 @@ pub struct Card {
     pub shared: Arc<Shared>,
     stop: Arc<OwnedFd>,
     pump: Option<JoinHandle<()>>,
+    /// The process that has claimed it.
+    owner: u32,
 }
 
-static OPEN: LazyLock<Mutex<HashMap<u32, Weak<Card>>>> = LazyLock::new(Mutex::default);
+/// By process and number: what a child has of its parent is not the child's.
+type Claims = HashMap<(u32, u32), Weak<Card>>;
+
+static OPEN: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
 impl Card {
     /// The card with this number: as this process has it already, or claimed now.
     pub fn open(number: u32) -> Verb<Arc<Self>> {
         let mut open = lock(&OPEN);
-        if let Some(card) = open.get(&number).and_then(Weak::upgrade) {
+        let key = (process::id(), number);
+        if let Some(card) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(card);
         }
         let card = Arc::new(Self::start(cards().claim(number)?)?);
-        open.insert(number, Arc::downgrade(&card));
+        open.insert(key, Arc::downgrade(&card));
         Ok(card)
     }
 
@@ -102,12 +109,18 @@ impl Card {
             shared,
             stop,
             pump: Some(pump.map_err(errno)?),
+            owner: process::id(),
         })
     }
 }
 
 impl Drop for Card {
     fn drop(&mut self) {
+        if self.owner != process::id() {
+            // A child closes what its parent has open: function, descriptors and pump are the parent's.
+            std::mem::forget((self.shared.clone(), self.stop.clone(), self.pump.take()));
+            return;
+        }
         let one = 1u64.to_ne_bytes();
         // SAFETY: a live buffer of eight bytes.
         unsafe { libc::write(self.stop.as_raw_fd(), one.as_ptr().cast(), one.len()) };

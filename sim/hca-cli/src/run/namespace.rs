@@ -20,6 +20,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use crate::place;
 
+/// Index of the loopback device, the first one of every network.
+const LOOPBACK: i32 = 1;
+
 /// The command of [`try_out`].
 const COMMAND: &str = "namespaces";
 
@@ -94,19 +97,38 @@ pub fn try_out(isolation: &Isolation) -> Result<ExitCode> {
 
 /// In a new network namespace the loopback device is down. rtnetlink(7): RTM_NEWLINK changes flags of a device.
 fn loopback_up() -> Result<()> {
-    const LOOPBACK: i32 = 1;
     const UP: u32 = libc::IFF_UP as u32;
+    // struct ifinfomsg: family and type of no matter; device, flags, and which of them count.
+    let info = [[0; 4], LOOPBACK.to_ne_bytes(), UP.to_ne_bytes(), UP.to_ne_bytes()];
+    route_request(libc::RTM_NEWLINK, &info.concat())
+}
+
+/// One more address of the loopback device. rtnetlink(7): RTM_NEWADDR.
+pub fn loopback_address(address: [u8; 4]) -> Result<()> {
+    let request = [
+        // struct ifaddrmsg: family, bits of the prefix, flags, scope, device.
+        &[libc::AF_INET as u8, 32, 0, libc::RT_SCOPE_UNIVERSE][..],
+        &LOOPBACK.to_ne_bytes(),
+        // struct rtattr: length, type, then the address.
+        &8u16.to_ne_bytes(),
+        &libc::IFA_LOCAL.to_ne_bytes(),
+        &address,
+    ]
+    .concat();
+    route_request(libc::RTM_NEWADDR, &request)
+}
+
+/// Asks the kernel to change the network, and waits for its answer.
+fn route_request(kind: u16, body: &[u8]) -> Result<()> {
+    const HEADER_BYTES: usize = 16;
+    let len = (HEADER_BYTES + body.len()) as u32;
     let request = [
         // struct nlmsghdr: length, then type and flags; a sequence number and the sender may be 0.
-        &32u32.to_ne_bytes()[..],
-        &libc::RTM_NEWLINK.to_ne_bytes(),
+        &len.to_ne_bytes()[..],
+        &kind.to_ne_bytes(),
         &((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes(),
         &[0; 8],
-        // struct ifinfomsg: family and type of no matter; device, flags, and which of them count.
-        &[0; 4],
-        &LOOPBACK.to_ne_bytes(),
-        &UP.to_ne_bytes(),
-        &UP.to_ne_bytes(),
+        body,
     ]
     .concat();
     let route = socket(
@@ -124,7 +146,7 @@ fn loopback_up() -> Result<()> {
     // The kernel has answered before sendto returns: nlmsghdr, then an errno, negative.
     let mut answer = [0; 1024];
     let len = recv(route.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
-    let Some(errno) = answer[..len].get(16..).and_then(<[u8]>::first_chunk) else {
+    let Some(errno) = answer[..len].get(HEADER_BYTES..).and_then(<[u8]>::first_chunk) else {
         bail!("the kernel answers in {len} bytes");
     };
     match i32::from_ne_bytes(*errno) {

@@ -5,6 +5,7 @@ use hca_meter::Meters;
 use hca_topology::Topology as Plan;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -124,13 +125,26 @@ pub fn run(topology: &Topology, options: &Options, words: [&[OsString]; 2]) -> R
     Ok(ExitCode::from(document.exit_code))
 }
 
+/// Programs that meet by TCP and by the connection manager at one address find both there.
+fn name_the_cards(plan: &Plan) {
+    for port in plan.cards.iter().flat_map(|card| &card.ports) {
+        if let Err(error) = namespace::loopback_address(port.ipv4) {
+            let address = Ipv4Addr::from(port.ipv4);
+            eprintln!("hca: TCP does not reach the other end at {address}, only at localhost: {error:#}");
+        }
+    }
+}
+
 impl<'a> Pair<'a> {
     fn new(topology: &Topology, options: &'a Options, words: [&'a [OsString]; 2]) -> Result<Self> {
-        if let Err(error) = options.isolation.enter() {
-            eprintln!(
+        let plan = topology.plan(2)?;
+        match options.isolation.enter() {
+            Ok(()) if options.isolation.network => name_the_cards(&plan),
+            Ok(()) => {}
+            Err(error) => eprintln!(
                 "hca: the programs use the machine's network ({error:#}): give those of a second pair at the same \
                  time other TCP ports, or they meet these"
-            );
+            ),
         }
         adopt_orphans()?;
         let sysfs = options.sysfs && super::may_show();
@@ -145,7 +159,7 @@ impl<'a> Pair<'a> {
             options,
             words,
             topology: topology.clone(),
-            plan: topology.plan(2)?,
+            plan,
             home,
             sysfs,
             keep: None,
