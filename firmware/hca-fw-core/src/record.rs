@@ -90,7 +90,7 @@ const EQN: u8 = (1 << EQN_BITS) - 1;
 
 /// What it was made with.
 #[derive(Clone, Copy)]
-#[repr(packed)]
+#[repr(Rust, packed)]
 pub(crate) struct Made {
     sq: u64,
     rq: u64,
@@ -222,7 +222,7 @@ impl Made {
 
 /// Attributes of a QP, with the state. A word of 24 bits has something else in its upper byte.
 #[derive(Clone, Copy)]
-#[repr(packed)]
+#[repr(Rust, packed)]
 pub(crate) struct Attrs {
     qkey: u32,
     rate_limit: u32,
