@@ -54,34 +54,47 @@ pub const SMP_DATA: usize = 64;
 /// How many bytes that is.
 pub const SMP_DATA_BYTES: usize = 64;
 
+/// Bytes from a place on; zeros where there are none.
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let found = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    found.copied().unwrap_or([0; N])
+}
+
+/// Writes bytes to a place; nothing where there is none.
+fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
+    if let Some(place) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *place = value;
+    }
+}
+
 /// Reads a number of two bytes.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+    u16::from_be_bytes(bytes_at(bytes, at))
 }
 
 /// Reads a number of four bytes.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
+    u32::from_be_bytes(bytes_at(bytes, at))
 }
 
 /// Reads a number of eight bytes.
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+    u64::from_be_bytes(bytes_at(bytes, at))
 }
 
 /// Writes a number of two bytes.
 pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
-    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    put(bytes, at, value.to_be_bytes());
 }
 
 /// Writes a number of four bytes.
 pub fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
-    bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    put(bytes, at, value.to_be_bytes());
 }
 
 /// Writes a number of eight bytes.
 pub fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
-    bytes[at..at + 8].copy_from_slice(&value.to_be_bytes());
+    put(bytes, at, value.to_be_bytes());
 }
 
 /// Management class.

@@ -33,7 +33,7 @@ impl Control {
     /// READs and atomics that a function's QPs can owe together: one each, and its part of what is there beside.
     fn max_responses(&self) -> u32 {
         let qps = self.qp_ids.limit();
-        let beside = SHARED_RESPONSES / self.qp_ids.functions();
+        let beside = SHARED_RESPONSES / self.qp_ids.functions().max(1);
         (u32::from(crate::qp::MAX_RD_ATOMIC) * qps).min(qps + beside)
     }
 

@@ -103,7 +103,7 @@ impl Control {
 
     pub(crate) fn post_qp_event<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, kind: EventKind, data: u32) {
         if self.qp_ids.contains(line) {
-            let eqn = self.qps[line as usize].create.async_eqn();
+            let eqn = self.qps[line as usize].made.async_eqn();
             hal.post_eqe(eqn, kind.into(), self.qpn_of(line), data);
         }
     }

@@ -5,6 +5,7 @@
 use crate::hal::Hal;
 use crate::neighbours::is_ipv4;
 use crate::pool::IdPool;
+use crate::table::Table;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, GROUP_HASH_HEADS, GROUP_HEADS, GROUP_ROWS, GROUP_SMI_HEADS, GroupRow, McastCmd, Service,
@@ -48,27 +49,24 @@ fn hash(mgid: &[u8; 16]) -> u16 {
     hash
 }
 
-/// A row; of a head and of a free one `member` is empty.
-#[derive(Clone, Copy)]
-struct Row {
-    next: u16,
-    member: Option<(u32, Of)>,
-}
+/// A QP, and what it gets.
+type Member = (u32, Of);
 
 /// All lists.
 pub(crate) struct Groups {
-    ids: IdPool<{ MEMBERS.div_ceil(64) as usize }>,
-    rows: [Row; ROWS],
+    ids: IdPool<{ MEMBERS.div_ceil(32) as usize }>,
+    /// Of each row the next in its list; 0: none.
+    next: Table<u16, ROWS>,
+    /// Of the rows behind the heads.
+    members: [Option<Member>; MEMBERS as usize],
 }
 
 impl Groups {
     pub const fn new(functions: u32) -> Self {
         Self {
             ids: IdPool::new(MEMBERS, 0, functions),
-            rows: [Row {
-                next: 0,
-                member: None,
-            }; ROWS],
+            next: Table::new([0; ROWS]),
+            members: [None; MEMBERS as usize],
         }
     }
 
@@ -82,11 +80,23 @@ impl Groups {
         self.ids.limit()
     }
 
+    /// Who is in a row; in a head and in a free one nobody.
+    fn member(&self, at: u16) -> Option<Member> {
+        let place = usize::from(at).checked_sub(GROUP_HEADS as usize)?;
+        self.members.get(place).copied().flatten()
+    }
+
+    fn set_member(&mut self, at: u16, member: Option<Member>) {
+        let place = usize::from(at).wrapping_sub(GROUP_HEADS as usize);
+        if let Some(slot) = self.members.get_mut(place) {
+            *slot = member;
+        }
+    }
+
     fn write<B: Bus>(&self, hal: &mut Hal<B>, at: u16) {
-        let Row { next, member } = self.rows[usize::from(at)];
         let mut row = GroupRow::new();
-        row.set_next(next);
-        if let Some((qpn, of)) = member {
+        row.set_next(self.next[usize::from(at)]);
+        if let Some((qpn, of)) = self.member(at) {
             row.set_valid(true);
             row.set_qpn(qpn);
             match of {
@@ -103,9 +113,9 @@ impl Groups {
 
     /// The members of a list, with their rows.
     fn list(&self, head: u16) -> impl Iterator<Item = (u16, u32, Of)> + '_ {
-        let next = |at: u16| Some(self.rows[usize::from(at)].next).filter(|next| *next != 0);
+        let next = |at: u16| Some(self.next[usize::from(at)]).filter(|next| *next != 0);
         core::iter::successors(next(head), move |at| next(*at)).filter_map(|at| {
-            let (qpn, of) = self.rows[usize::from(at)].member?;
+            let (qpn, of) = self.member(at)?;
             Some((at, qpn, of))
         })
     }
@@ -119,12 +129,10 @@ impl Groups {
         let id = self.ids.alloc(func);
         let at = (id.ok_or((AdminStatus::NoResources, self.limit()))? + GROUP_HEADS) as u16;
         let head = of.head();
-        self.rows[usize::from(at)] = Row {
-            next: self.rows[usize::from(head)].next,
-            member: Some((qpn, of)),
-        };
+        self.set_member(at, Some((qpn, of)));
+        self.next[usize::from(at)] = self.next[usize::from(head)];
         self.write(hal, at);
-        self.rows[usize::from(head)].next = at;
+        self.next[usize::from(head)] = at;
         self.write(hal, head);
         Ok(())
     }
@@ -132,22 +140,23 @@ impl Groups {
     /// Takes a row out of its list.
     fn leave<B: Bus>(&mut self, hal: &mut Hal<B>, at: u16, of: Of) {
         let mut before = of.head();
-        while self.rows[usize::from(before)].next != at {
-            before = self.rows[usize::from(before)].next;
+        while self.next[usize::from(before)] != at {
+            before = self.next[usize::from(before)];
             if before == 0 {
                 return;
             }
         }
-        self.rows[usize::from(before)].next = self.rows[usize::from(at)].next;
+        self.next[usize::from(before)] = self.next[usize::from(at)];
         self.write(hal, before);
-        self.rows[usize::from(at)].member = None;
-        self.ids.free(u32::from(at) - GROUP_HEADS);
+        self.set_member(at, None);
+        self.ids.free(u32::from(at).wrapping_sub(GROUP_HEADS));
     }
 
     fn members_of(&self, qpn: u32) -> impl Iterator<Item = (u16, Of)> + '_ {
-        self.rows.iter().enumerate().filter_map(move |(at, row)| {
-            let (member, of) = row.member?;
-            (member == qpn).then_some((at as u16, of))
+        self.ids.used().filter_map(move |id| {
+            let at = (id + GROUP_HEADS) as u16;
+            let (member, of) = self.member(at)?;
+            (member == qpn).then_some((at, of))
         })
     }
 
@@ -216,7 +225,7 @@ impl Control {
         let qpn = cmd.qpn();
         let rec = &self.qps[self.own_qp(func, qpn)? as usize];
         // MC-1.
-        let is_ud = rec.create.service() == u8::from(Service::Ud) && !rec.is_management();
+        let is_ud = rec.made.service() == u8::from(Service::Ud) && !rec.is_management();
         if !is_ud || !is_mgid(&cmd.mgid()) {
             return Err((AdminStatus::BadParam, qpn));
         }

@@ -1,5 +1,6 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
+use crate::divide::divide;
 use crate::port::NUM_GIDS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
@@ -351,7 +352,7 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Seconds since power on.
     pub fn seconds(&mut self) -> u64 {
-        self.micros() / 1_000_000
+        divide(self.micros(), 1_000_000)
     }
 
     /// Microseconds since power on.
@@ -359,7 +360,7 @@ impl<'a, B: Bus> Hal<'a, B> {
         let low = self.read(reg::FUNC_TIME_LO);
         let high = self.read(reg::FUNC_TIME_HI);
         // The high word moves every 17 s: this much off in one case of a billion hurts nobody.
-        (u64::from(high) << 32 | u64::from(low)) / u64::from(self.clock_mhz())
+        divide(u64::from(high) << 32 | u64::from(low), self.clock_mhz())
     }
 
     /// Card clock.

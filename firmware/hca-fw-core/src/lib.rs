@@ -26,6 +26,7 @@ extern crate std;
 mod admin;
 mod congestion;
 mod device;
+mod divide;
 mod events;
 mod fetch;
 mod groups;
@@ -40,9 +41,11 @@ mod port;
 mod priorities;
 mod qp;
 mod rate;
+mod record;
 mod rules;
 mod sma;
 mod srq;
+mod table;
 mod transition;
 mod turns;
 mod xrc;
@@ -59,12 +62,14 @@ use hca_abi::{AdminStatus, OpVls};
 use lines::Lines;
 use memory::Keys;
 use neighbours::Neighbours;
-use objects::{CqRec, EqRec, QpRec};
+use objects::{CqRec, EqRec};
 use pool::IdPool;
 use port::Port;
 use rate::RateGroups;
+use record::QpRec;
 use rules::Rules;
 use srq::{LastWqes, SrqRec};
+use table::Table;
 use turns::Func;
 
 /// 32-bit access to the card's firmware register map.
@@ -142,33 +147,33 @@ pub struct Firmware {
 
 /// All state of the control plane. Every table is divided into equal shares of the functions.
 pub(crate) struct Control {
-    funcs: [Func; NUM_FUNCS],
+    funcs: Table<Func, NUM_FUNCS>,
     /// The function that had the last turn.
     last_turn: u8,
-    ports: [Port; NUM_PORTS],
+    ports: Table<Port, NUM_PORTS>,
     /// Those that this card has.
     num_ports: u8,
     neighbours: Neighbours,
-    pd_ids: IdPool<{ NUM_PDS / 64 }>,
+    pd_ids: IdPool<{ NUM_PDS / 32 }>,
     /// Objects that use each PD.
-    pds: [u32; NUM_PDS],
-    xrcd_ids: IdPool<{ NUM_XRCDS / 64 }>,
+    pds: Table<u32, NUM_PDS>,
+    xrcd_ids: IdPool<{ NUM_XRCDS / 32 }>,
     /// SRQs and targets in each XRC domain.
-    xrcds: [u32; NUM_XRCDS],
+    xrcds: Table<u32, NUM_XRCDS>,
     eq_ids: IdPool<1>,
-    eqs: [EqRec; NUM_EQS],
-    cq_ids: IdPool<{ NUM_CQS / 64 }>,
-    cqs: [CqRec; NUM_CQS],
-    qp_ids: IdPool<{ NUM_CONTEXTS / 64 }>,
-    qps: [QpRec; NUM_CONTEXTS],
+    eqs: Table<EqRec, NUM_EQS>,
+    cq_ids: IdPool<{ NUM_CQS / 32 }>,
+    cqs: Table<CqRec, NUM_CQS>,
+    qp_ids: IdPool<{ NUM_CONTEXTS / 32 }>,
+    qps: Table<QpRec, NUM_CONTEXTS>,
     lines: Lines,
-    srq_ids: IdPool<{ NUM_SRQS / 64 }>,
-    srqs: [SrqRec; NUM_SRQS],
+    srq_ids: IdPool<{ NUM_SRQS / 32 }>,
+    srqs: Table<SrqRec, NUM_SRQS>,
     last_wqes: LastWqes,
     rates: RateGroups,
     groups: Groups,
     rules: Rules,
-    keys: [Keys; NUM_FUNCS],
+    keys: Table<Keys, NUM_FUNCS>,
     /// Management datagrams may wait.
     has_mads: bool,
     /// NodeDescription (MGMT-13); zeros behind it.
@@ -289,30 +294,30 @@ impl Firmware {
 impl Control {
     const fn new(functions: u32) -> Self {
         Self {
-            funcs: [const { Func::new() }; NUM_FUNCS],
+            funcs: Table::new([const { Func::new() }; NUM_FUNCS]),
             last_turn: 0,
-            ports: [Port::new(0), Port::new(1)],
+            ports: Table::new([Port::new(0), Port::new(1)]),
             num_ports: 1,
             neighbours: Neighbours::new(),
             pd_ids: IdPool::new(NUM_PDS as u32, 1, functions),
-            pds: [0; NUM_PDS],
+            pds: Table::new([0; NUM_PDS]),
             xrcd_ids: IdPool::new(NUM_XRCDS as u32, 0, functions),
-            xrcds: [0; NUM_XRCDS],
+            xrcds: Table::new([0; NUM_XRCDS]),
             eq_ids: IdPool::new(NUM_EQS as u32, 0, functions),
-            eqs: [const { EqRec::new() }; NUM_EQS],
+            eqs: Table::new([const { EqRec::new() }; NUM_EQS]),
             cq_ids: IdPool::new(NUM_CQS as u32, 0, functions),
-            cqs: [const { CqRec::new() }; NUM_CQS],
+            cqs: Table::new([const { CqRec::new() }; NUM_CQS]),
             // QP0 and QP1 are the management QPs.
             qp_ids: IdPool::new(NUM_QPS as u32, 2, functions),
-            qps: [const { QpRec::new() }; NUM_CONTEXTS],
+            qps: Table::new([const { QpRec::new() }; NUM_CONTEXTS]),
             lines: Lines::new(functions),
             srq_ids: IdPool::new(NUM_SRQS as u32, 0, functions),
-            srqs: [const { SrqRec::new() }; NUM_SRQS],
+            srqs: Table::new([const { SrqRec::new() }; NUM_SRQS]),
             last_wqes: LastWqes::new(),
             rates: RateGroups::new(functions),
             groups: Groups::new(functions),
             rules: Rules::new(),
-            keys: [const { Keys::new() }; NUM_FUNCS],
+            keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
             has_mads: false,
             description: sma::DESCRIPTION,
         }

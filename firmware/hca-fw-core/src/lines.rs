@@ -8,6 +8,7 @@
 
 use crate::hal::Hal;
 use crate::pool::IdPool;
+use crate::table::Table;
 use crate::{Bus, Control, NUM_CONTEXTS, NUM_FUNCS, NUM_QPS, QPN_LINE_BITS};
 use hca_abi::{PipeMsgKind, QpState, Qpc};
 
@@ -26,6 +27,9 @@ const NOBODY: u32 = 0;
 /// Words of a record: from `Qpc::sq_pi` on.
 const RECORD_WORDS: usize = 17;
 const RECORD_OFFSET: usize = 128;
+/// Lines and QPs that something is kept of. The soft core shares no lines, and has no memory for it.
+const KEPT_LINES: usize = if cfg!(feature = "std") { NUM_QPS } else { 1 };
+const KEPT_RESTS: usize = if cfg!(feature = "std") { NUM_CONTEXTS } else { 1 };
 
 /// A QP without a line.
 #[derive(Clone)]
@@ -89,7 +93,9 @@ pub(crate) struct Lines {
     /// QPs and lines of a function's share.
     qps: u32,
     lines: u32,
-    table: [Line; NUM_QPS],
+    table: Table<Line, KEPT_LINES>,
+    /// Where QPs are.
+    pub rests: Table<Resting, KEPT_RESTS>,
     /// Of each function: QPs that want a line, first and last.
     first: [u32; NUM_FUNCS],
     last: [u32; NUM_FUNCS],
@@ -101,16 +107,19 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub const fn new(functions: u32) -> Self {
-        let lines = NUM_QPS as u32 / functions;
+        let lines = NUM_QPS as u32 / if functions == 0 { 1 } else { functions };
         Self {
             shared: 0,
             qps: lines,
             lines,
-            table: [Line {
-                holder: NOBODY,
-                since_us: 0,
-                users: 0,
-            }; NUM_QPS],
+            table: Table::new(
+                [Line {
+                    holder: NOBODY,
+                    since_us: 0,
+                    users: 0,
+                }; KEPT_LINES],
+            ),
+            rests: Table::new([const { Resting::new() }; KEPT_RESTS]),
             first: [NOBODY; NUM_FUNCS],
             last: [NOBODY; NUM_FUNCS],
             turn: 0,
@@ -160,7 +169,10 @@ impl Lines {
 
     /// The function to whose share a QPN belongs; one beyond the last: to none.
     pub const fn func_of(&self, qpn: u32) -> u32 {
-        crate::line_of(qpn) / self.lines
+        match crate::line_of(qpn).checked_div(self.lines) {
+            Some(func) => func,
+            None => u32::MAX,
+        }
     }
 
     /// Index of the QP that a QPN may name; `NOBODY`: of none.
@@ -179,7 +191,7 @@ impl Lines {
     }
 
     /// Index of the QP that has a line.
-    pub const fn holder(&self, line: u32) -> u32 {
+    pub fn holder(&self, line: u32) -> u32 {
         if !self.are_shared() || line as usize >= NUM_QPS {
             return line;
         }
@@ -207,21 +219,28 @@ impl Lines {
     }
 
     /// A QP is made. The one that had the number before may still be in the list of those that want a line.
-    pub fn enter(&mut self, index: u32, before: &Resting) -> Resting {
-        let mut rest = Resting {
-            is_wanted: before.is_wanted,
-            next: before.next,
+    pub fn enter(&mut self, index: u32) {
+        if !self.are_shared() {
+            return;
+        }
+        let at = self.line_of(index) as usize;
+        let line = &mut self.table[at];
+        line.users += 1;
+        let rest = &mut self.rests[index as usize];
+        *rest = Resting {
+            is_cold: line.holder != NOBODY,
+            is_wanted: rest.is_wanted,
+            next: rest.next,
             ..Resting::new()
         };
-        if self.are_shared() {
-            let line = &mut self.table[self.line_of(index) as usize];
-            line.users += 1;
-            rest.is_cold = line.holder != NOBODY;
-            if !rest.is_cold {
-                line.holder = index;
-            }
+        if !rest.is_cold {
+            line.holder = index;
         }
-        rest
+    }
+
+    /// The QP has no line.
+    pub fn is_cold(&self, index: u32) -> bool {
+        self.are_shared() && self.rests[index as usize].is_cold
     }
 
     /// A QP is gone.
@@ -261,7 +280,7 @@ impl Control {
         if !self.lines.are_shared() {
             return false;
         }
-        let rest = &mut self.qps[index as usize].rest;
+        let rest = &mut self.lines.rests[index as usize];
         if rest.is_cold {
             if begins_anew {
                 rest.has_record = false;
@@ -284,7 +303,10 @@ impl Control {
 
     /// The QP waits for its line, or for what it has missed.
     pub(crate) fn want_line(&mut self, index: u32) {
-        let rest = &mut self.qps[index as usize].rest;
+        if !self.lines.are_shared() {
+            return;
+        }
+        let rest = &mut self.lines.rests[index as usize];
         if core::mem::replace(&mut rest.is_wanted, true) {
             return;
         }
@@ -292,7 +314,7 @@ impl Control {
         let func = (index / self.lines.qps) as usize;
         match self.lines.last[func] {
             NOBODY => self.lines.first[func] = index,
-            last => self.qps[last as usize].rest.next = index,
+            last => self.lines.rests[last as usize].next = index,
         }
         self.lines.last[func] = index;
     }
@@ -302,7 +324,7 @@ impl Control {
         if index == NOBODY {
             return None;
         }
-        let rest = &mut self.qps[index as usize].rest;
+        let rest = &mut self.lines.rests[index as usize];
         rest.is_wanted = false;
         self.lines.first[func] = rest.next;
         if rest.next == NOBODY {
@@ -314,7 +336,7 @@ impl Control {
     /// A command that needs the QP's line must wait for it.
     pub(crate) fn waits_for_line(&mut self, func: u8, qpn: u32) -> bool {
         match self.own_qp(func, qpn) {
-            Ok(index) if self.qps[index as usize].rest.is_cold => {
+            Ok(index) if self.lines.is_cold(index) => {
                 self.want_line(index);
                 true
             }
@@ -328,7 +350,7 @@ impl Control {
             return; // of nobody: lost, as everywhere
         };
         let is_rq = cause >> 16 & 1 == 0;
-        self.qps[index as usize].rest.parked[usize::from(is_rq)] = Some(cause as u16);
+        self.lines.rests[index as usize].parked[usize::from(is_rq)] = Some(cause as u16);
         self.want_line(index);
     }
 
@@ -339,12 +361,12 @@ impl Control {
         if !self.qp_ids.contains(index) || self.qpn_of(index) != qpn {
             return;
         }
-        self.qps[index as usize].rest.asks |= cause >> 16 & 1 == 1;
+        self.lines.rests[index as usize].asks |= cause >> 16 & 1 == 1;
         let is_shut = self
             .lines
             .swap
             .is_some_and(|target| self.lines.line_of(target) == line);
-        if self.qps[index as usize].rest.is_cold || is_shut {
+        if self.lines.rests[index as usize].is_cold || is_shut {
             self.want_line(index);
         } else {
             self.ask_again(hal, index);
@@ -353,8 +375,9 @@ impl Control {
 
     /// Tells the peer of a QP that has its line what it waits for, if something was dropped.
     fn ask_again<B: Bus>(&mut self, hal: &mut Hal<B>, index: u32) {
-        let rec = &mut self.qps[index as usize];
-        if core::mem::take(&mut rec.rest.asks) && matches!(rec.state(), QpState::Rtr | QpState::Rts) {
+        let state = self.qps[index as usize].state();
+        let asks = core::mem::take(&mut self.lines.rests[index as usize].asks);
+        if asks && matches!(state, QpState::Rtr | QpState::Rts) {
             let mut row = self.qpc_of(index);
             row.set_asks_again(true);
             hal.ctx_write_qpc(self.lines.line_of(index), row.as_bytes(), false, false);
@@ -392,7 +415,7 @@ impl Control {
         if !self.qp_ids.contains(index) {
             return false;
         }
-        let rest = &self.qps[index as usize].rest;
+        let rest = &self.lines.rests[index as usize];
         if !rest.is_cold && rest.parked == [None; 2] {
             self.ask_again(hal, index);
             return false;
@@ -468,18 +491,20 @@ impl Control {
             hal.ctx_write_qpc(line, row.as_bytes(), true, true);
             let mut record = [0; RECORD_WORDS];
             hal.qp_record(&mut record);
-            let rec = &mut self.qps[holder as usize];
-            rec.rest.has_record = rec.state() != QpState::Reset;
-            rec.rest.record = record;
-            rec.rest.is_cold = true;
+            let has_record = self.qps[holder as usize].state() != QpState::Reset;
+            let rest = &mut self.lines.rests[holder as usize];
+            rest.has_record = has_record;
+            rest.record = record;
+            rest.is_cold = true;
+            let is_missed = rest.parked != [None; 2] || rest.asks;
             self.lines.table[line as usize].holder = NOBODY;
             // What is outstanding goes on though nobody rings for it.
-            let is_busy = rec.rest.has_record && record[0] as u16 != record[1] as u16;
-            if holder != target && (is_busy || rec.rest.parked != [None; 2] || rec.rest.asks) {
+            let is_busy = has_record && record[0] as u16 != record[1] as u16;
+            if holder != target && (is_busy || is_missed) {
                 self.want_line(holder);
             }
         }
-        if self.qp_ids.contains(target) && self.qps[target as usize].rest.is_cold {
+        if self.qp_ids.contains(target) && self.lines.rests[target as usize].is_cold {
             self.fill(hal, target);
         }
     }
@@ -488,17 +513,17 @@ impl Control {
     fn fill<B: Bus>(&mut self, hal: &mut Hal<B>, index: u32) {
         let line = self.lines.line_of(index);
         let mut row = self.qpc_of(index);
-        let rec = &mut self.qps[index as usize];
-        rec.rest.is_cold = false;
-        if rec.rest.has_record {
-            rec.rest.take_parked();
-            for (bytes, word) in row.0[RECORD_OFFSET..].chunks_exact_mut(4).zip(rec.rest.record) {
+        let rest = &mut self.lines.rests[index as usize];
+        rest.is_cold = false;
+        if rest.has_record {
+            rest.take_parked();
+            for (bytes, word) in row.0[RECORD_OFFSET..].chunks_exact_mut(4).zip(rest.record) {
                 bytes.copy_from_slice(&word.to_le_bytes());
             }
             row.set_restores(true);
         }
-        rec.rest.parked = [None; 2];
-        let is_err = rec.state() == QpState::Err;
+        rest.parked = [None; 2];
+        let is_err = self.qps[index as usize].state() == QpState::Err;
         hal.ctx_write_qpc(line, row.as_bytes(), true, true);
         if is_err {
             hal.inject(PipeMsgKind::FlushSq, line);

@@ -152,8 +152,8 @@ impl Link {
     /// The VL of each SL. VL-4: with one data VL every SL maps to it. On Ethernet an SL is a priority, and a VL is a
     /// traffic class.
     fn sl2vl(&self, infiniband: bool) -> u64 {
-        let vls = u64::from(self.op_vls(infiniband).count());
-        let spread = (0..16).fold(0, |map, sl| map | (sl % vls) << (4 * sl));
+        let vls = u32::from(self.op_vls(infiniband).count()).max(1);
+        let spread = (0..16).fold(0, |map, sl| map | u64::from(sl % vls) << (4 * sl));
         match (self.settings.sl2vl, self.settings.priorities.ets) {
             (Some(map), _) if infiniband && vls > 1 => map,
             (_, Some(ets)) if !infiniband => {
@@ -606,8 +606,11 @@ impl Control {
         let at = self.port_at(port_num)?;
         let mut out = QueryLinkErrorsResult::new();
         for (word, field) in (LINK_WORD_ERRORS..).zip(QueryLinkErrorsResult::TABLE.fields) {
-            let byte = field.byte as usize;
-            out.0[byte..byte + 4].copy_from_slice(&hal.link_word(at as u8, word).to_le_bytes());
+            let count = hal.link_word(at as u8, word).to_le_bytes();
+            let place = out.0.get_mut(field.byte as usize..);
+            if let Some(place) = place.and_then(<[u8]>::first_chunk_mut) {
+                *place = count;
+            }
         }
         Ok(out)
     }

@@ -94,7 +94,7 @@ impl Neighbours {
         if port.has_gid(gid) {
             return Some(port.identity().mac);
         }
-        let mut known = self.entries[..self.len].iter();
+        let mut known = self.entries.iter().take(self.len);
         let found = known.find(|entry| entry.port_num == port.number() && entry.gid == *gid);
         found.map(|entry| entry.mac).or_else(|| mac_in(gid))
     }

@@ -1,13 +1,10 @@
 //! Records of the objects firmware has made, and the commands for protection domains, EQs and CQs.
 
 use crate::hal::Hal;
-use crate::lines::Resting;
-use crate::srq::LastWqe;
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, Cqc, CreateCqCmd, CreateEqCmd, CreateQpCmd, CtxTable, Eqc, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE,
-    QpAttr, ResizeCqCmd,
+    AdminStatus, Cqc, CreateCqCmd, CreateEqCmd, CtxTable, Eqc, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, ResizeCqCmd,
 };
 
 /// An event queue.
@@ -29,22 +26,6 @@ pub(crate) struct CqRec {
     pub has_failed: bool,
 }
 
-/// A queue pair: what it was made with and its attributes. The state is `attr.qp_state`.
-#[derive(Clone)]
-pub(crate) struct QpRec {
-    pub func: u8,
-    pub create: CreateQpCmd,
-    pub attr: QpAttr,
-    /// Rate group, 0: none.
-    pub rate_group: u8,
-    /// LAST_WQE_REACHED.
-    pub last_wqe: LastWqe,
-    /// QPs that have had this line before; outlives the QP.
-    pub generation: u16,
-    /// Where it is when QPs share lines.
-    pub rest: Resting,
-}
-
 impl EqRec {
     pub const fn new() -> Self {
         Self {
@@ -61,20 +42,6 @@ impl CqRec {
             log_size: 0,
             qps: 0,
             has_failed: false,
-        }
-    }
-}
-
-impl QpRec {
-    pub const fn new() -> Self {
-        Self {
-            func: 0,
-            create: CreateQpCmd::new(),
-            attr: QpAttr::new(),
-            rate_group: 0,
-            last_wqe: LastWqe::No,
-            generation: 0,
-            rest: Resting::new(),
         }
     }
 }

@@ -19,6 +19,7 @@ pub struct Shares {
 impl Shares {
     /// Parts of `size` entries for `functions` functions.
     pub const fn new(size: u32, reserved: u32, functions: u32) -> Self {
+        let functions = if functions == 0 { 1 } else { functions };
         Self {
             each: size / functions,
             reserved,
@@ -36,11 +37,11 @@ impl Shares {
     }
 }
 
-/// A pool of the numbers below `WORDS * 64`. A function gets its lowest free number after the last one it was given,
+/// A pool of the numbers below `WORDS * 32`. A function gets its lowest free number after the last one it was given,
 /// so that a freed number rests as long as possible before it is used again (stale packets and keys die meanwhile).
 #[derive(Clone)]
 pub struct IdPool<const WORDS: usize> {
-    used: [u64; WORDS],
+    used: [u32; WORDS],
     shares: Shares,
     /// Where each function's search begins.
     next: [u32; NUM_FUNCS],
@@ -86,28 +87,58 @@ impl<const WORDS: usize> IdPool<WORDS> {
     /// The same among those that fit.
     pub fn alloc_where(&mut self, func: u8, fits: impl Fn(u32) -> bool) -> Option<u32> {
         let own = self.of(func);
-        let next = self.next.get(usize::from(func))?.clamp(&own.start, &own.end);
-        let id = (*next..own.end)
-            .chain(own.start..*next)
-            .find(|id| !self.contains(*id) && fits(*id))?;
-        *self.used.get_mut((id / 64) as usize)? |= 1 << (id % 64);
-        self.next[usize::from(func)] = id + 1;
+        let next = self.next.get_mut(usize::from(func))?;
+        let from = (*next).clamp(own.start, own.start.max(own.end));
+        let free = |range| Self::free_in(&self.used, range, &fits);
+        let id = free(from..own.end).or_else(|| free(own.start..from))?;
+        *self.used.get_mut((id / 32) as usize)? |= 1 << (id % 32);
+        *next = id + 1;
         Some(id)
+    }
+
+    /// The first number of a range that is not used, and fits.
+    fn free_in(used: &[u32; WORDS], range: Range<u32>, fits: &impl Fn(u32) -> bool) -> Option<u32> {
+        let mut id = range.start;
+        while id < range.end {
+            let free = !used.get((id / 32) as usize)? >> (id % 32);
+            if free == 0 {
+                id = (id / 32 + 1) * 32;
+                continue;
+            }
+            id += free.trailing_zeros();
+            if id < range.end && fits(id) {
+                return Some(id);
+            }
+            id += 1;
+        }
+        None
     }
 
     /// Gives a number back; false when it was not in use.
     pub fn free(&mut self, id: u32) -> bool {
-        if !self.contains(id) {
-            return false;
+        let was_used = self.contains(id);
+        if let Some(word) = self.used.get_mut((id / 32) as usize) {
+            *word &= !(1 << (id % 32));
         }
-        self.used[(id / 64) as usize] &= !(1 << (id % 64));
-        true
+        was_used
     }
 
     /// Is the number in use?
     pub fn contains(&self, id: u32) -> bool {
-        let word = self.used.get((id / 64) as usize);
-        word.is_some_and(|word| word >> (id % 64) & 1 == 1)
+        let word = self.used.get((id / 32) as usize);
+        word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+    }
+
+    /// All numbers in use.
+    pub fn used(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.used).flat_map(|(at, word)| {
+            let mut left = *word;
+            core::iter::from_fn(move || {
+                let bit = left.trailing_zeros();
+                left &= left.wrapping_sub(1);
+                (bit < 32).then_some(32 * at + bit)
+            })
+        })
     }
 
     /// Is it in use, and the function's?
@@ -123,23 +154,25 @@ mod tests {
 
     #[test]
     fn ids_are_unique_until_freed_and_rest_before_reuse() {
-        let mut p = IdPool::<1>::new(64, 2, 1);
+        let mut p = IdPool::<2>::new(64, 2, 1);
         let ids: Vec<u32> = std::iter::from_fn(|| p.alloc(0)).collect();
         assert_eq!(ids, (2..64).collect::<Vec<_>>());
         assert_eq!(ids.len() as u32, p.limit());
         assert!(p.free(5) && !p.free(5) && !p.free(64));
         assert_eq!(p.alloc(0), Some(5));
-        let mut q = IdPool::<1>::new(64, 0, 1);
+        let mut q = IdPool::<2>::new(64, 0, 1);
         let a = q.alloc(0).unwrap();
         q.free(a);
         assert_ne!(q.alloc(0), Some(a));
+        assert_eq!(q.used().collect::<Vec<_>>(), [1]);
+        assert_eq!(p.used().collect::<Vec<_>>(), (2..64).collect::<Vec<_>>());
     }
 
     /// Each function has its own numbers, all of them, whatever the others take.
     #[test]
     fn functions_do_not_share_numbers() {
         for functions in [1, 2, 3, 4] {
-            let mut p = IdPool::<2>::new(100, 3, functions);
+            let mut p = IdPool::<4>::new(100, 3, functions);
             let each = 100 / functions;
             for func in 0..functions as u8 {
                 let ids: Vec<u32> = std::iter::from_fn(|| p.alloc(func)).collect();

@@ -284,7 +284,9 @@ impl Control {
 
     /// The ports that the card has.
     pub(crate) fn fitted(&self) -> &[Port] {
-        &self.ports[..usize::from(self.num_ports)]
+        self.ports
+            .get(..usize::from(self.num_ports))
+            .unwrap_or(&*self.ports)
     }
 
     pub(crate) fn modify_port<B: Bus>(&mut self, hal: &mut Hal<B>, cmd: &ModifyPortCmd) -> CmdResult {
@@ -370,7 +372,7 @@ impl Control {
 
     /// Who could be a subnet manager has gone.
     pub(crate) fn manager_gone(&mut self) {
-        for port in &mut self.ports {
+        for port in self.ports.iter_mut() {
             port.set_is_sm(false);
         }
     }

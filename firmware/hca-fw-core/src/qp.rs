@@ -6,16 +6,17 @@ use crate::groups::Of;
 use crate::hal::Hal;
 use crate::memory::{GRANTED, IGNORED};
 use crate::neighbours::is_ipv4;
-use crate::objects::{QpRec, require, require_size};
+use crate::objects::require;
 use crate::port::Port;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
+use crate::record::{Attrs, Made, QpRec, Ring};
 use crate::srq::LastWqe;
 use crate::transition::{Attr, Refusal, check_rule, rule_of, rule_of_target};
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, AhAttr, CreateQpCmd, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MIN_WQE_STRIDE_BYTES, ModifyQpCmd,
-    PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult, RATE_GROUPS, Service, access,
+    AdminStatus, AhAttr, CreateQpCmd, ModifyQpCmd, PipeMsgKind, QpAttr, QpState, Qpc, QueryQpResult,
+    RATE_GROUPS, Service, access,
 };
 
 /// READs and atomics a QP may have outstanding in either direction.
@@ -27,24 +28,10 @@ const CONTROLLED_QKEY: u32 = 1 << 31;
 const ROUTE_HOP_LIMIT: u8 = 64;
 
 impl QpRec {
-    /// State of the QP.
-    pub(crate) fn state(&self) -> QpState {
-        QpState::try_from(self.attr.qp_state()).unwrap_or(QpState::Err)
-    }
-
-    pub(crate) fn service(&self) -> Service {
-        Service::try_from(self.create.service()).unwrap_or(Service::Rc)
-    }
-
-    /// It is QP0 or QP1 of its port.
-    pub(crate) fn is_management(&self) -> bool {
-        self.create.is_gsi() || self.create.is_smi()
-    }
-
     /// What it gets of a port, from 1, if it is one of these.
     fn place_at(&self, port_num: u8) -> Option<Of> {
         let at = port_num.checked_sub(1)?;
-        match (self.create.is_smi(), self.create.is_gsi()) {
+        match (self.made.is_smi(), self.made.is_gsi()) {
             (true, _) => Some(Of::Smi(at)),
             (_, true) => Some(Of::Gsi(at)),
             _ => None,
@@ -98,66 +85,56 @@ impl Control {
         if (cmd.is_smi() || service == Ok(Service::Raw)) && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
+        self.check_xrc(func, cmd)?;
         // SPEC-9: with an SRQ the QP has no ring of its own to receive; the SRQ's slots stand in its place.
-        let mut cmd = *cmd;
-        self.shape_xrc(func, &mut cmd)?;
-        self.srq_of_new_qp(func, &mut cmd)?;
-        for (log_size, log_stride) in [
-            (cmd.sq_log_size(), cmd.sq_log_stride()),
-            (cmd.rq_log_size(), cmd.rq_log_stride()),
-        ] {
-            require_size(u32::from(log_size) <= MAX_LOG_WQ_SIZE, u32::from(log_size))?;
-            require_size(u32::from(log_stride) <= MAX_LOG_WQE_STRIDE, u32::from(log_stride))?;
-        }
+        let slots = self.srq_of_new_qp(func, cmd)?;
+        let is_xrc = service == Ok(Service::Xrc);
+        let sq = if cmd.is_target() {
+            Ring::NONE
+        } else {
+            Ring::of_sends(cmd)
+        };
+        let rq = match slots {
+            _ if is_xrc => Ring::NONE,
+            Some(slots) => slots,
+            None => Ring::of_receives(cmd),
+        };
+        sq.check_size()?;
+        rq.check_size()?;
         if !cmd.is_target() {
             self.own_pd(func, cmd.pd())?;
             self.own_cq(func, cmd.send_cqn())?;
-            self.own_cq(func, cmd.recv_cqn())?;
+            self.own_cq(func, if is_xrc { cmd.send_cqn() } else { cmd.recv_cqn() })?;
         }
         let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
-        for (is_there, base, log_size, log_stride) in [
-            (
-                !cmd.is_target(),
-                cmd.sq_base(),
-                cmd.sq_log_size(),
-                cmd.sq_log_stride(),
-            ),
-            (
-                service != Ok(Service::Xrc),
-                cmd.rq_base(),
-                cmd.rq_log_size(),
-                cmd.rq_log_stride(),
-            ),
-        ] {
-            let stride = (MIN_WQE_STRIDE_BYTES as u64) << log_stride;
-            require(base % stride == 0, 0)?;
-            if is_there {
-                hal.probe_ring(func, base, stride << log_size)?;
-            }
+        if !cmd.is_target() {
+            sq.check_place(hal, func)?;
+        }
+        if !is_xrc {
+            rq.check_place(hal, func)?;
         }
         let limit = self.max_qps();
         let may_rest = service == Ok(Service::Rc) && !cmd.has_srq();
         let line = self.lines.alloc(&mut self.qp_ids, func, may_rest);
         let line = line.ok_or((AdminStatus::NoResources, limit))?;
         self.eqs[eq].users += 1;
-        if cmd.is_target() {
-            self.xrcds[cmd.xrcd() as usize] += 1;
+        let made = Made::of(func, cmd, sq, rq);
+        if made.is_target() {
+            self.xrcds[made.xrcd() as usize] += 1;
         } else {
-            self.pds[cmd.pd() as usize] += 1;
-            self.cqs[cmd.send_cqn() as usize].qps += 1;
-            self.cqs[cmd.recv_cqn() as usize].qps += 1;
+            self.pds[made.pd() as usize] += 1;
+            self.cqs[made.send_cqn() as usize].qps += 1;
+            self.cqs[made.recv_cqn() as usize].qps += 1;
         }
-        if cmd.has_srq() {
-            self.srqs[cmd.srqn() as usize].qps += 1;
+        if made.has_srq() {
+            self.srqs[made.srqn() as usize].qps += 1;
         }
-        self.qps[line as usize] = QpRec {
-            func,
-            create: cmd,
-            attr: QpAttr::new(),
-            rate_group: 0,
-            last_wqe: LastWqe::No,
-            generation: self.qps[line as usize].generation,
-            rest: self.lines.enter(line, &self.qps[line as usize].rest),
+        self.lines.enter(line);
+        let rec = &mut self.qps[line as usize];
+        *rec = QpRec {
+            made,
+            generation: rec.generation,
+            ..QpRec::new()
         };
         self.write_qpc(hal, line, true, true);
         Ok(self.qpn_of(line))
@@ -179,7 +156,7 @@ impl Control {
         self.rules.drop_qp(hal, self.qpn_of(line));
         let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
-        rec.attr = QpAttr::new();
+        rec.attr = Attrs::new();
         rec.last_wqe = LastWqe::No;
         self.write_qpc(hal, line, true, true);
     }
@@ -190,19 +167,19 @@ impl Control {
         let rec = &mut self.qps[line as usize];
         rec.generation = (rec.generation + 1) & self.lines.max_generation();
         self.lines.leave(line);
-        let create = &rec.create;
-        if create.is_target() {
-            self.xrcds[create.xrcd() as usize] -= 1;
+        let made = &rec.made;
+        if made.is_target() {
+            self.xrcds[made.xrcd() as usize] -= 1;
         } else {
             // Rows of keys that a function has forged may have counted it down already.
-            let users = &mut self.pds[create.pd() as usize];
+            let users = &mut self.pds[made.pd() as usize];
             *users = users.saturating_sub(1);
-            self.cqs[create.send_cqn() as usize].qps -= 1;
-            self.cqs[create.recv_cqn() as usize].qps -= 1;
+            self.cqs[made.send_cqn() as usize].qps -= 1;
+            self.cqs[made.recv_cqn() as usize].qps -= 1;
         }
-        self.eqs[create.async_eqn() as usize].users -= 1;
-        if create.has_srq() {
-            self.srqs[create.srqn() as usize].qps -= 1;
+        self.eqs[made.async_eqn() as usize].users -= 1;
+        if made.has_srq() {
+            self.srqs[made.srqn() as usize].qps -= 1;
         }
         self.qp_ids.free(line);
     }
@@ -210,16 +187,14 @@ impl Control {
     pub(crate) fn query_qp(&self, func: u8, qpn: u32) -> CmdResult<QueryQpResult> {
         let rec = &self.qps[self.own_qp(func, qpn)? as usize];
         let mut out = QueryQpResult::new();
-        let mut attr = rec.attr;
-        attr.set_cur_qp_state(attr.qp_state());
-        out.set_attr(*attr.as_bytes());
-        out.set_service(rec.create.service());
-        out.set_sq_sig_all(rec.create.sq_sig_all());
-        out.set_pd(rec.create.pd());
-        out.set_send_cqn(rec.create.send_cqn());
-        out.set_recv_cqn(rec.create.recv_cqn());
-        out.set_has_srq(rec.create.has_srq());
-        out.set_srqn(rec.create.srqn());
+        out.set_attr(rec.attr.to_body().0);
+        out.set_service(rec.made.service());
+        out.set_sq_sig_all(rec.made.sq_sig_all());
+        out.set_pd(rec.made.pd());
+        out.set_send_cqn(rec.made.send_cqn());
+        out.set_recv_cqn(rec.made.recv_cqn());
+        out.set_has_srq(rec.made.has_srq());
+        out.set_srqn(rec.made.srqn());
         Ok(out)
     }
 
@@ -243,7 +218,7 @@ impl Control {
         if mask.contains(Attr::CUR_STATE) && given.cur_qp_state() != rec.attr.qp_state() {
             return Err((AdminStatus::BadState, u32::from(rec.attr.qp_state())));
         }
-        let rule = match rec.create.is_target() {
+        let rule = match rec.made.is_target() {
             true => rule_of_target(from, to),
             false => rule_of(rec.service(), from, to),
         };
@@ -268,7 +243,7 @@ impl Control {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
         let mut attr = if to == QpState::Reset {
-            QpAttr::new()
+            Attrs::new()
         } else {
             merge(&rec.attr, &given, mask)
         };
@@ -287,7 +262,7 @@ impl Control {
         }
         let mut place = None;
         if is_management && to != QpState::Reset {
-            let is_smi = self.qps[i].create.is_smi();
+            let is_smi = self.qps[i].made.is_smi();
             // Ethernet has no subnet manager.
             require(
                 !is_smi || self.port_of(&attr)?.infiniband(),
@@ -299,8 +274,8 @@ impl Control {
                 self.groups.check_place(func, self.qpn_of(line), of)?;
             }
         }
-        attr.set_qp_state(to.into());
-        let drains = from == QpState::Rts && to == QpState::Sqd && !self.qps[i].create.is_target();
+        attr.set_qp_state(to);
+        let drains = from == QpState::Rts && to == QpState::Sqd && !self.qps[i].made.is_target();
         attr.set_sq_draining(drains);
         if to != QpState::Sqd || drains {
             // QPS-11: it belongs to this one way into SQD, not to the QP.
@@ -329,13 +304,13 @@ impl Control {
         let init_rq = fresh || (from == QpState::Init && to == QpState::Rtr);
         let init_sq = fresh || (from == QpState::Rtr && to == QpState::Rts);
         self.write_qpc(hal, line, init_sq, init_rq);
-        let sends = !self.qps[line as usize].create.is_target();
+        let sends = !self.qps[line as usize].made.is_target();
         let at = self.lines.line_of(line);
         if from == QpState::Rts && to == QpState::Sqd && sends {
             hal.inject(PipeMsgKind::SqDrain, at);
         }
         if to == QpState::Err && from != QpState::Reset && sends {
-            if self.qps[line as usize].rest.is_cold {
+            if self.lines.is_cold(line) {
                 self.want_line(line);
             } else {
                 hal.inject(PipeMsgKind::FlushSq, at);
@@ -359,7 +334,7 @@ impl Control {
             return false;
         }
         let from = rec.state();
-        rec.attr.set_qp_state(QpState::Err.into());
+        rec.attr.set_qp_state(QpState::Err);
         rec.attr.set_sq_draining(false);
         self.apply_transition(hal, line, from, QpState::Err);
         true
@@ -380,19 +355,19 @@ impl Control {
         if !matches!(rec.state(), QpState::Rts | QpState::Sqd) {
             return;
         }
-        rec.attr.set_qp_state(QpState::Sqe.into());
+        rec.attr.set_qp_state(QpState::Sqe);
         rec.attr.set_sq_draining(false);
         self.write_qpc(hal, line, false, false);
         hal.inject(PipeMsgKind::FlushSq, self.lines.line_of(line));
     }
 
     /// The port of a QP: the first one until it is set.
-    fn port_of(&self, attr: &QpAttr) -> CmdResult<&Port> {
+    fn port_of(&self, attr: &Attrs) -> CmdResult<&Port> {
         Ok(&self.ports[self.port_at(attr.port_num().max(1))?])
     }
 
     /// `all`: what the QP will have then.
-    fn check_values(&self, mask: Attr, a: &QpAttr, all: &QpAttr) -> CmdResult {
+    fn check_values(&self, mask: Attr, a: &QpAttr, all: &Attrs) -> CmdResult {
         let bad = |attr: Attr| (AdminStatus::BadParam, attr.bits());
         let check = |attr: Attr, ok: bool| {
             if mask.contains(attr) && !ok {
@@ -416,18 +391,18 @@ impl Control {
         check(Attr::MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic() <= MAX_RD_ATOMIC)?;
         check(Attr::MIN_RNR_TIMER, a.min_rnr_timer() <= 31)?;
         check(Attr::RATE_LIMIT, pacing_interval(a.rate_limit()).is_some())?;
-        let ah = AhAttr::read_from(&all.ah_attr()).ok_or(bad(Attr::AV))?;
-        check(Attr::AV, !mask.contains(Attr::AV) || legal_path(port, &ah))
+        check(
+            Attr::AV,
+            !mask.contains(Attr::AV) || legal_path(port, &AhAttr(a.ah_attr())),
+        )
     }
 
     /// On Ethernet a path needs a MAC address. One that the driver has not found itself is that of the neighbour.
-    fn resolve_path(&mut self, attr: &mut QpAttr) -> CmdResult {
-        let mut ah = AhAttr::read_from(&attr.ah_attr()).ok_or((AdminStatus::Internal, 0))?;
+    fn resolve_path(&mut self, attr: &mut Attrs) -> CmdResult {
         let port = self.port_of(attr)?;
-        if !port.infiniband() && ah.dmac() == [0; 6] {
+        if !port.infiniband() && attr.dmac() == [0; 6] {
             let port_num = port.number();
-            ah.set_dmac(self.mac_of(port_num, &ah.dgid())?);
-            attr.set_ah_attr(ah.0);
+            attr.set_dmac(self.mac_of(port_num, &attr.dgid())?);
         }
         Ok(())
     }
@@ -449,16 +424,15 @@ impl Control {
 
     /// The rate that a QP must keep: of its path, or its own. With both it is in the group of the path, at the slower
     /// of the two.
-    fn rate_of(&self, line: u32, a: &QpAttr) -> Option<Rate> {
-        let ah = AhAttr::read_from(&a.ah_attr())?;
-        let path = static_interval(ah.static_rate()).unwrap_or(0);
+    fn rate_of(&self, line: u32, a: &Attrs) -> Option<Rate> {
+        let path = static_interval(a.static_rate()).unwrap_or(0);
         let own = pacing_interval(a.rate_limit()).unwrap_or(0);
         let key = if path == 0 {
             RateKey::Qp(line)
         } else if self.port_of(a).ok()?.infiniband() {
-            RateKey::Lid(ah.port_num(), ah.dlid())
+            RateKey::Lid(a.port_num(), a.dlid())
         } else {
-            RateKey::Mac(ah.port_num(), ah.dmac())
+            RateKey::Mac(a.port_num(), a.dmac())
         };
         let interval = path.max(own);
         (interval != 0).then_some(Rate { key, interval })
@@ -476,27 +450,28 @@ impl Control {
     /// The hardware's context, from the record. The source GID is resolved here.
     pub(crate) fn qpc_of(&self, line: u32) -> Qpc {
         let rec = &self.qps[line as usize];
-        let (c, a) = (&rec.create, &rec.attr);
+        let (c, a) = (&rec.made, &rec.attr);
+        let (sq, rq) = (c.sq(), c.rq());
         let mut q = Qpc::new();
         q.set_state(a.qp_state());
         q.set_service(c.service());
         q.set_is_target(c.is_target());
         q.set_xrcd(c.xrcd());
-        q.set_func(rec.func);
+        q.set_func(c.func());
         q.set_pd(c.pd());
         q.set_port(a.port_num().max(1));
-        q.set_pkey_index(a.pkey_index() as u8);
+        q.set_pkey_index(a.pkey_index());
         q.set_path_mtu(if a.path_mtu() == 0 { 1 } else { a.path_mtu() });
         q.set_access(a.qp_access_flags());
         q.set_sq_sig_all(c.sq_sig_all());
         q.set_dest_qpn(a.dest_qp_num());
         q.set_qkey(a.qkey());
-        q.set_sq_base(c.sq_base());
-        q.set_sq_log_size(c.sq_log_size());
-        q.set_sq_log_stride(c.sq_log_stride());
-        q.set_rq_base(c.rq_base());
-        q.set_rq_log_size(c.rq_log_size());
-        q.set_rq_log_stride(c.rq_log_stride());
+        q.set_sq_base(sq.base);
+        q.set_sq_log_size(sq.log_size);
+        q.set_sq_log_stride(sq.log_stride);
+        q.set_rq_base(rq.base);
+        q.set_rq_log_size(rq.log_size);
+        q.set_rq_log_stride(rq.log_stride);
         q.set_has_srq(c.has_srq());
         q.set_srqn(c.srqn());
         q.set_send_cqn(c.send_cqn());
@@ -522,35 +497,35 @@ impl Control {
         q
     }
 
-    fn set_path(&self, q: &mut Qpc, a: &QpAttr) {
-        let (Some(ah), Ok(port)) = (AhAttr::read_from(&a.ah_attr()), self.port_of(a)) else {
+    fn set_path(&self, q: &mut Qpc, a: &Attrs) {
+        let Ok(port) = self.port_of(a) else {
             return;
         };
-        let sgid = port.gid(ah.sgid_index()).copied().unwrap_or([0; 16]);
-        let dgid = ah.dgid();
+        let sgid = port.gid(a.sgid_index()).copied().unwrap_or([0; 16]);
+        let dgid = a.dgid();
         let udp = match a.udp_src_port() {
-            0 => udp_source_port(ah.flow_label(), q.qpn(), a.dest_qp_num()),
+            0 => udp_source_port(a.flow_label(), q.qpn(), a.dest_qp_num()),
             given => given,
         };
         q.set_udp_src_port(udp);
-        q.set_is_global(ah.is_global());
+        q.set_is_global(a.is_global());
         q.set_is_ipv4(is_ipv4(&dgid));
         q.set_dgid(dgid);
         q.set_sgid(sgid);
-        q.set_sgid_index(ah.sgid_index());
-        q.set_dmac(ah.dmac());
-        q.set_traffic_class(ah.traffic_class());
-        q.set_hop_limit(hop_limit(port, &ah));
-        q.set_flow_label(ah.flow_label());
+        q.set_sgid_index(a.sgid_index());
+        q.set_dmac(a.dmac());
+        q.set_traffic_class(a.traffic_class());
+        q.set_hop_limit(hop_limit(port, a.hop_limit()));
+        q.set_flow_label(a.flow_label());
         // On Ethernet the priority is what an SL is on InfiniBand: the DSCP says it on the wire.
         q.set_sl(if port.infiniband() {
-            ah.sl()
+            a.sl()
         } else {
-            port.link.priority(ah.traffic_class())
+            port.link.priority(a.traffic_class())
         });
-        q.set_dlid(ah.dlid());
-        q.set_src_path_bits(ah.src_path_bits());
-        q.set_static_rate(ah.static_rate());
+        q.set_dlid(a.dlid());
+        q.set_src_path_bits(a.src_path_bits());
+        q.set_static_rate(a.static_rate());
     }
 }
 
@@ -570,8 +545,8 @@ fn udp_source_port(flow_label: u32, qpn: u32, dest_qpn: u32) -> u16 {
 
 /// WIRE-18: as given. On Ethernet 0 and 1, which no router passes on, become what the route would say: programs leave
 /// the field empty there, because an operating system fills it in.
-fn hop_limit(port: &Port, ah: &AhAttr) -> u8 {
-    match ah.hop_limit() {
+fn hop_limit(port: &Port, given: u8) -> u8 {
+    match given {
         0 | 1 if !port.infiniband() => ROUTE_HOP_LIMIT,
         given => given,
     }
@@ -594,14 +569,14 @@ fn legal_path(port: &Port, ah: &AhAttr) -> bool {
 }
 
 /// The attributes of `old` with those of `mask` taken from `new`.
-fn merge(old: &QpAttr, new: &QpAttr, mask: Attr) -> QpAttr {
+fn merge(old: &Attrs, new: &QpAttr, mask: Attr) -> Attrs {
     let mut out = *old;
     let has = |attr: Attr| mask.contains(attr);
     if has(Attr::ACCESS_FLAGS) {
         out.set_qp_access_flags(new.qp_access_flags() & GRANTED & !access::MW_BIND);
     }
     if has(Attr::PKEY_INDEX) {
-        out.set_pkey_index(new.pkey_index());
+        out.set_pkey_index(new.pkey_index() as u8);
     }
     if has(Attr::PORT) {
         out.set_port_num(new.port_num());
@@ -610,7 +585,7 @@ fn merge(old: &QpAttr, new: &QpAttr, mask: Attr) -> QpAttr {
         out.set_qkey(new.qkey());
     }
     if has(Attr::AV) {
-        out.set_ah_attr(new.ah_attr());
+        out.set_path(&AhAttr(new.ah_attr()));
         out.set_udp_src_port(new.udp_src_port());
     }
     if has(Attr::PATH_MTU) {
@@ -626,7 +601,7 @@ fn merge(old: &QpAttr, new: &QpAttr, mask: Attr) -> QpAttr {
     out
 }
 
-fn merge_reliability(out: &mut QpAttr, new: &QpAttr, mask: Attr) {
+fn merge_reliability(out: &mut Attrs, new: &QpAttr, mask: Attr) {
     let has = |attr: Attr| mask.contains(attr);
     if has(Attr::TIMEOUT) {
         out.set_timeout(new.timeout());

@@ -3,7 +3,9 @@
 //! the destination, not to the QP (RATE-4), and a paced QP into a group of its own (RATE-6). Functions do not share
 //! groups: one would slow the other down.
 
+use crate::divide::divide;
 use crate::pool::Shares;
+use crate::table::Table;
 use hca_abi::{MAX_RATE_INTERVAL, RATE_GROUPS, StaticRate};
 
 /// Rate of the port, 4x EDR, in kbit/s.
@@ -42,14 +44,14 @@ struct Group {
 
 /// The groups in use. Number 0 is none.
 pub(crate) struct RateGroups {
-    groups: [Option<Group>; GROUPS],
+    groups: Table<Option<Group>, GROUPS>,
     shares: Shares,
 }
 
 impl RateGroups {
     pub const fn new(functions: u32) -> Self {
         Self {
-            groups: [None; GROUPS],
+            groups: Table::new([None; GROUPS]),
             shares: Shares::new(RATE_GROUPS, 1, functions),
         }
     }
@@ -127,7 +129,7 @@ pub(crate) fn pacing_interval(kbps: u32) -> Option<u32> {
     match kbps {
         0 | PORT_KBPS.. => Some(0),
         1..MIN_KBPS => None,
-        _ => Some(INTERVAL_KBPS.div_ceil(kbps.into()) as u32),
+        _ => Some(divide(INTERVAL_KBPS + u64::from(kbps) - 1, kbps) as u32),
     }
 }
 

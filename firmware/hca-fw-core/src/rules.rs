@@ -3,6 +3,7 @@
 
 use crate::hal::Hal;
 use crate::objects::require;
+use crate::table::Table;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{AdminStatus, CreateRuleCmd, RULES, RuleKey, RuleKind, RuleRow, Service};
 
@@ -40,12 +41,14 @@ impl Rule {
 
 /// All rules of the card.
 pub(crate) struct Rules {
-    rows: [Option<Rule>; ROWS],
+    rows: Table<Option<Rule>, ROWS>,
 }
 
 impl Rules {
     pub const fn new() -> Self {
-        Self { rows: [None; ROWS] }
+        Self {
+            rows: Table::new([None; ROWS]),
+        }
     }
 
     fn write<B: Bus>(&self, hal: &mut Hal<B>, at: usize) {
@@ -142,7 +145,7 @@ impl Control {
         cmd: &CreateRuleCmd,
     ) -> CmdResult<u32> {
         let rec = &self.qps[self.own_qp(func, cmd.qpn())? as usize];
-        require(rec.create.service() == u8::from(Service::Raw), cmd.qpn())?;
+        require(rec.made.service() == u8::from(Service::Raw), cmd.qpn())?;
         let kind = RuleKind::try_from(cmd.kind()).map_err(|e| (AdminStatus::BadParam, e.code.into()))?;
         // Its port is known from INIT on.
         let port_num = rec.attr.port_num();

@@ -307,29 +307,35 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
 
 /// What the counters of a port, from 0, say to performance management.
 fn counts<B: Bus>(hal: &mut Hal<B>, port: u8) -> Counts {
-    let mut of = |name| hal.counter(port, name);
-    let (xmit_packets, xmit_bytes) = (of(counter_index("tx_packets")), of(counter_index("tx_bytes")));
-    let (rcv_packets, rcv_bytes) = (of(counter_index("rx_packets")), of(counter_index("rx_bytes")));
-    let pkey_violations = of(counter_index("pkey_violations"));
-    let crc_errors = of(counter_index("rx_crc_errors"));
-    let qp1_dropped = of(counter_index("qp1_drops"));
+    let mut of = |index| hal.counter(port, index);
+    let (xmit_packets, xmit_bytes) = (
+        of(const { counter_index("tx_packets") }),
+        of(const { counter_index("tx_bytes") }),
+    );
+    let (rcv_packets, rcv_bytes) = (
+        of(const { counter_index("rx_packets") }),
+        of(const { counter_index("rx_bytes") }),
+    );
+    let pkey_violations = of(const { counter_index("pkey_violations") });
+    let crc_errors = of(const { counter_index("rx_crc_errors") });
+    let qp1_dropped = of(const { counter_index("qp1_drops") });
     // Ticks of every VL, as of a switch.
     let xmit_wait = (0..16)
         .map(|vl| u64::from(hal.link_word(port, hca_abi::LINK_WORD_TX_WAIT + vl)))
         .sum();
-    let mut error = |name| u64::from(hal.link_word(port, hca_abi::LINK_WORD_ERRORS + error_index(name)));
+    let mut error = |index| u64::from(hal.link_word(port, hca_abi::LINK_WORD_ERRORS + index));
     Counts {
-        symbol_errors: error("symbol_error"),
-        recoveries: error("link_error_recovery"),
-        downed: error("link_downed"),
-        rcv_errors: error("port_rcv_errors") + crc_errors,
+        symbol_errors: error(const { error_index("symbol_error") }),
+        recoveries: error(const { error_index("link_error_recovery") }),
+        downed: error(const { error_index("link_downed") }),
+        rcv_errors: error(const { error_index("port_rcv_errors") }) + crc_errors,
         rcv_switch_relay_errors: 0,
-        xmit_discards: error("port_xmit_discards"),
-        xmit_constraint_errors: error("port_xmit_constraint_errors"),
+        xmit_discards: error(const { error_index("port_xmit_discards") }),
+        xmit_constraint_errors: error(const { error_index("port_xmit_constraint_errors") }),
         rcv_constraint_errors: pkey_violations,
-        vl15_dropped: error("vl15_dropped"),
-        integrity: error("local_link_integrity_errors"),
-        overruns: error("excessive_buffer_overrun_errors"),
+        vl15_dropped: error(const { error_index("vl15_dropped") }),
+        integrity: error(const { error_index("local_link_integrity_errors") }),
+        overruns: error(const { error_index("excessive_buffer_overrun_errors") }),
         xmit_words: xmit_bytes / 4,
         rcv_words: rcv_bytes / 4,
         xmit_packets,

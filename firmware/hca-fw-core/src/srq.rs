@@ -2,6 +2,7 @@
 
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
+use crate::record::Ring;
 use crate::turns::{ACCESSES_PER_TURN, Fenced, Rest};
 use crate::{Bus, CmdResult, Control, NUM_SRQS};
 use hca_abi::{
@@ -15,11 +16,53 @@ const MAX_GENERATION: u32 = (1 << (24 - SRQ_LINE_BITS)) - 1;
 /// Bytes of a slot number.
 const ENTRY_BYTES: u64 = 2;
 
+/// What it was made with.
+#[derive(Clone, Copy)]
+struct Made {
+    slots: Ring,
+    list_base: u64,
+    pd: u32,
+    async_eqn: u8,
+    is_xrc: bool,
+    xrcd: u32,
+    cqn: u32,
+}
+
+impl Made {
+    const fn new() -> Self {
+        Self {
+            slots: Ring::NONE,
+            list_base: 0,
+            pd: 0,
+            async_eqn: 0,
+            is_xrc: false,
+            xrcd: 0,
+            cqn: 0,
+        }
+    }
+
+    fn of(cmd: &CreateSrqCmd) -> Self {
+        Self {
+            slots: Ring {
+                base: cmd.base(),
+                log_size: cmd.log_size(),
+                log_stride: cmd.log_stride(),
+            },
+            list_base: cmd.list_base(),
+            pd: cmd.pd(),
+            async_eqn: cmd.async_eqn(),
+            is_xrc: cmd.is_xrc(),
+            xrcd: cmd.xrcd(),
+            cqn: cmd.cqn(),
+        }
+    }
+}
+
 /// A shared receive queue.
 #[derive(Clone, Copy)]
 pub(crate) struct SrqRec {
     func: u8,
-    create: CreateSrqCmd,
+    made: Made,
     pub qps: u16,
     /// Armed limit; 0: none.
     limit: u16,
@@ -37,7 +80,7 @@ impl SrqRec {
     pub const fn new() -> Self {
         Self {
             func: 0,
-            create: CreateSrqCmd::new(),
+            made: Made::new(),
             qps: 0,
             limit: 0,
             limit_tag: 0,
@@ -136,7 +179,7 @@ impl Control {
         let rec = &mut self.srqs[srqn as usize];
         *rec = SrqRec {
             func,
-            create: *cmd,
+            made: Made::of(cmd),
             limit_tag: rec.limit_tag,
             reached_tag: rec.reached_tag,
             generation: rec.generation,
@@ -159,18 +202,18 @@ impl Control {
         c.set_valid(true);
         c.set_keep(keep);
         c.set_func(rec.func);
-        c.set_log_size(log_list_size(rec.create.log_size()));
+        c.set_log_size(log_list_size(rec.made.slots.log_size));
         c.set_limit_tag(rec.limit_tag);
         c.set_limit(rec.limit);
-        c.set_base(rec.create.list_base());
+        c.set_base(rec.made.list_base);
         // Whoever names one that has failed learns that it is not there.
-        c.set_is_xrc(rec.create.is_xrc() && !rec.has_failed);
-        c.set_slots(rec.create.base());
-        c.set_slots_log_size(rec.create.log_size());
-        c.set_slots_log_stride(rec.create.log_stride());
-        c.set_pd(rec.create.pd());
-        c.set_cqn(rec.create.cqn());
-        c.set_xrcd(rec.create.xrcd());
+        c.set_is_xrc(rec.made.is_xrc && !rec.has_failed);
+        c.set_slots(rec.made.slots.base);
+        c.set_slots_log_size(rec.made.slots.log_size);
+        c.set_slots_log_stride(rec.made.slots.log_stride);
+        c.set_pd(rec.made.pd);
+        c.set_cqn(rec.made.cqn);
+        c.set_xrcd(rec.made.xrcd);
         c.set_number(self.srq_number(srqn));
         hal.ctx_write(CtxTable::Srqc, srqn, c.as_bytes());
     }
@@ -179,7 +222,7 @@ impl Control {
     pub(crate) fn modify_srq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ModifySrqCmd) -> CmdResult {
         let i = self.own_srq(func, cmd.srqn())?;
         let rec = &mut self.srqs[i];
-        require(cmd.limit() <= 1 << rec.create.log_size(), cmd.limit())?;
+        require(cmd.limit() <= 1 << rec.made.slots.log_size, cmd.limit())?;
         if rec.has_failed {
             return Err((AdminStatus::BadState, cmd.srqn()));
         }
@@ -194,9 +237,9 @@ impl Control {
 
     pub(crate) fn query_srq(&self, func: u8, srqn: u32) -> CmdResult<QuerySrqResult> {
         let rec = &self.srqs[self.own_srq(func, srqn)?];
-        let slot_bytes = MIN_WQE_STRIDE_BYTES << rec.create.log_stride();
+        let slot_bytes = MIN_WQE_STRIDE_BYTES << rec.made.slots.log_stride;
         let mut out = QuerySrqResult::new();
-        out.set_max_wr(1 << rec.create.log_size());
+        out.set_max_wr(1 << rec.made.slots.log_size);
         out.set_max_sge(((slot_bytes - RqWqeCtrl::BYTES as u32) / Sge::BYTES as u32).min(MAX_SGE));
         out.set_limit(rec.limit.into());
         Ok(out)
@@ -221,32 +264,29 @@ impl Control {
     /// A silenced SRQ is gone, after a fence.
     pub(crate) fn free_srq(&mut self, srqn: u32) {
         let rec = &mut self.srqs[srqn as usize];
-        let create = &rec.create;
-        let users = &mut self.pds[create.pd() as usize];
+        let made = rec.made;
+        let users = &mut self.pds[made.pd as usize];
         *users = users.saturating_sub(1);
-        self.eqs[create.async_eqn() as usize].users -= 1;
-        if create.is_xrc() {
+        self.eqs[made.async_eqn as usize].users -= 1;
+        if made.is_xrc {
             rec.generation = (rec.generation + 1) & MAX_GENERATION;
-            self.xrcds[create.xrcd() as usize] -= 1;
-            self.cqs[create.cqn() as usize].qps -= 1;
+            self.xrcds[made.xrcd as usize] -= 1;
+            self.cqs[made.cqn as usize].qps -= 1;
         }
         self.srq_ids.free(srqn);
     }
 
-    /// The SRQ that a QP is to be made with (MEM-1: of its PD), and its place among the QP's rings.
-    pub(crate) fn srq_of_new_qp(&self, func: u8, cmd: &mut CreateQpCmd) -> CmdResult {
+    /// The slots of the SRQ that a QP is to be made with, if with one (MEM-1: of its PD).
+    pub(crate) fn srq_of_new_qp(&self, func: u8, cmd: &CreateQpCmd) -> CmdResult<Option<Ring>> {
         if !cmd.has_srq() {
-            return Ok(());
+            return Ok(None);
         }
         let srq = &self.srqs[self.own_srq(func, cmd.srqn())?];
-        require(srq.create.pd() == cmd.pd() && !srq.create.is_xrc(), cmd.srqn())?;
+        require(srq.made.pd == cmd.pd() && !srq.made.is_xrc, cmd.srqn())?;
         if srq.has_failed {
             return Err((AdminStatus::BadState, cmd.srqn()));
         }
-        cmd.set_rq_base(srq.create.base());
-        cmd.set_rq_log_size(srq.create.log_size());
-        cmd.set_rq_log_stride(srq.create.log_stride());
-        Ok(())
+        Ok(Some(srq.made.slots))
     }
 
     /// SPEC-6: told once.
@@ -272,7 +312,7 @@ impl Control {
         rec.has_failed = true;
         let func = rec.func;
         self.post_srq_event(hal, srqn, EventKind::SrqErr);
-        if self.srqs[srqn as usize].create.is_xrc() {
+        if self.srqs[srqn as usize].made.is_xrc {
             self.write_srqc(hal, srqn, true);
         } else {
             self.fail_qps_of_failed(func);
@@ -282,22 +322,22 @@ impl Control {
     /// The CQ of SRQs of XRC has failed.
     pub(crate) fn fail_srqs_of_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cqn: u32) {
         for srqn in self.srq_ids.of(func) {
-            let create = &self.srqs[srqn as usize].create;
-            if self.srq_ids.contains(srqn) && create.is_xrc() && create.cqn() == cqn {
+            let made = &self.srqs[srqn as usize].made;
+            if self.srq_ids.contains(srqn) && made.is_xrc && made.cqn == cqn {
                 self.fail_srq(hal, srqn);
             }
         }
     }
 
     fn post_srq_event<B: Bus>(&mut self, hal: &mut Hal<B>, srqn: u32, kind: EventKind) {
-        let eqn = self.srqs[srqn as usize].create.async_eqn();
+        let eqn = self.srqs[srqn as usize].made.async_eqn;
         hal.post_eqe(eqn, kind.into(), srqn, 0);
     }
 
     /// The SRQ of a QP.
     pub(crate) fn srq_of(&self, line: u32) -> Option<u32> {
-        let create = &self.qps[line as usize].create;
-        create.has_srq().then(|| create.srqn())
+        let made = &self.qps[line as usize].made;
+        made.has_srq().then(|| made.srqn())
     }
 
     /// SPEC-8: a QP has gone to ERR.

@@ -237,9 +237,9 @@ impl Control {
         let own = self.qp_ids.of(func);
         let mut line = self.funcs[usize::from(func)].failing_from.unwrap_or(own.end);
         while line < own.end && hal.spent() < ACCESSES_PER_TURN {
-            let create = &self.qps[line as usize].create;
-            let cqs = [create.send_cqn(), create.recv_cqn()];
-            let must_fail = (!create.is_target() && cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed))
+            let made = &self.qps[line as usize].made;
+            let cqs = [made.send_cqn(), made.recv_cqn()];
+            let must_fail = (!made.is_target() && cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed))
                 || self
                     .srq_of(line)
                     .is_some_and(|srqn| self.srqs[srqn as usize].has_failed);

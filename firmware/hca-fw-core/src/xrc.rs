@@ -3,7 +3,7 @@
 
 use crate::objects::require;
 use crate::{CmdResult, Control};
-use hca_abi::{AdminStatus, CreateQpCmd, PD_ANY, Service};
+use hca_abi::{AdminStatus, CreateQpCmd, Service};
 
 impl Control {
     /// Is `xrcd` a domain of `func`?
@@ -36,28 +36,13 @@ impl Control {
         Ok(())
     }
 
-    /// A QP of XRC as it will be: what its kind does not have is not looked at.
-    pub(crate) fn shape_xrc(&self, func: u8, cmd: &mut CreateQpCmd) -> CmdResult {
+    /// May a QP be of XRC as the command says? What its kind does not have is not looked at.
+    pub(crate) fn check_xrc(&self, func: u8, cmd: &CreateQpCmd) -> CmdResult {
         let is_xrc = cmd.service() == u8::from(Service::Xrc);
         require(is_xrc || !cmd.is_target(), u32::from(cmd.service()))?;
-        if !is_xrc {
-            return Ok(());
-        }
-        require(!cmd.has_srq(), cmd.srqn())?;
-        cmd.set_rq_base(0);
-        cmd.set_rq_log_size(0);
-        cmd.set_rq_log_stride(0);
+        require(!is_xrc || !cmd.has_srq(), cmd.srqn())?;
         if cmd.is_target() {
             self.own_xrcd(func, cmd.xrcd())?;
-            // The SRQ's domain is compared with that of keys, packet by packet.
-            cmd.set_pd(PD_ANY);
-            cmd.set_send_cqn(0);
-            cmd.set_recv_cqn(0);
-            cmd.set_sq_base(0);
-            cmd.set_sq_log_size(0);
-            cmd.set_sq_log_stride(0);
-        } else {
-            cmd.set_recv_cqn(cmd.send_cqn());
         }
         Ok(())
     }
