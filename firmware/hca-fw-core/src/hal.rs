@@ -148,8 +148,19 @@ impl<'a, B: Bus> Hal<'a, B> {
         value
     }
 
-    /// Oldest event, if any.
-    pub fn pop_event(&mut self) -> Option<[u32; 3]> {
+    /// What firmware keeps is whole: a restart goes on from here.
+    pub fn commit(&mut self) {
+        self.bus.commit();
+    }
+
+    /// After a restart: waits until nothing is under way that firmware had begun before.
+    pub fn wait_rest(&mut self) {
+        self.wait_ctx();
+        self.wait_clear(reg::MGMT_DMA_STATUS, reg::MGMT_DMA_STATUS_BUSY_MASK);
+    }
+
+    /// Oldest event, if any. It stays until [`Hal::pop_event`].
+    pub fn event(&mut self) -> Option<[u32; 3]> {
         if self.read(reg::MGMT_EV_STATUS) & reg::MGMT_EV_STATUS_PENDING_MASK == 0 {
             return None;
         }
@@ -159,8 +170,13 @@ impl<'a, B: Bus> Hal<'a, B> {
             Ok(HwEventKind::AdminDb | HwEventKind::FuncControl | HwEventKind::Mad) => [w0, 0, 0],
             _ => [w0, self.read(reg::MGMT_EV_W1), self.read(reg::MGMT_EV_W2)],
         };
-        self.write(reg::MGMT_EV_POP, reg::MGMT_EV_POP_POP_MASK);
         Some(words)
+    }
+
+    /// Done with the oldest event. A restart in between makes it come again: better twice than never.
+    pub fn pop_event(&mut self) {
+        self.commit();
+        self.write(reg::MGMT_EV_POP, reg::MGMT_EV_POP_POP_MASK);
     }
 
     /// Waits until every listener has taken the last context (after reset: until every table is clear).
@@ -274,14 +290,18 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK)
     }
 
-    /// Writes an admin completion to host memory, a multiple of 64.
-    pub fn completion_to_host(&mut self, func: u8, addr: u64, cpl: &AdminCpl) -> Result<(), DmaError> {
+    /// Makes an admin completion. It stays in the mailbox until the next one, over a restart, too.
+    pub fn set_completion(&mut self, cpl: &AdminCpl) {
         for (i, pair) in cpl.as_bytes().chunks(8).enumerate() {
             // Whatever an earlier one, also another function's, left there differs or is the same: nothing leaks.
             if let Some(pair) = changed(&mut self.shadow.cpl[i], pair) {
                 self.write_pair(reg::MAILBOX + CPL_AREA + 8 * i as u32, pair);
             }
         }
+    }
+
+    /// Writes the admin completion to host memory, a multiple of 64.
+    pub fn completion_to_host(&mut self, func: u8, addr: u64) -> Result<(), DmaError> {
         self.dma_to_host(func, addr, CPL_AREA, AdminCpl::BYTES as u32)
     }
 
@@ -331,8 +351,9 @@ impl<'a, B: Bus> Hal<'a, B> {
         }
     }
 
-    /// Done with the packet that waits.
+    /// Done with the packet that waits. A restart in between makes it come again.
     pub fn mad_pop(&mut self) {
+        self.commit();
         self.write(reg::MGMT_MAD_RX, reg::MGMT_MAD_RX_POP_MASK);
     }
 
@@ -395,6 +416,11 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Is every memory access over that was under way at the start of the last fence?
     pub fn is_fence_over(&mut self) -> bool {
         self.read(reg::MGMT_GO_STATUS) & reg::MGMT_GO_STATUS_FENCE_BUSY_MASK == 0
+    }
+
+    /// Waits for that.
+    pub fn wait_fence(&mut self) {
+        self.wait_clear(reg::MGMT_GO_STATUS, reg::MGMT_GO_STATUS_FENCE_BUSY_MASK);
     }
 
     /// What the driver of `func` wrote: (enable, reset).

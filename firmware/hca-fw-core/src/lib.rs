@@ -38,6 +38,7 @@ mod pool;
 mod port;
 mod qp;
 mod rate;
+mod restart;
 mod rules;
 mod sma;
 mod srq;
@@ -169,6 +170,8 @@ pub(crate) struct Control {
     keys: [Keys; NUM_FUNCS],
     /// Management datagrams may wait.
     has_mads: bool,
+    /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
+    answering: Option<(u8, u64)>,
 }
 
 impl Firmware {
@@ -310,6 +313,7 @@ impl Control {
             rules: Rules::new(),
             keys: [const { Keys::new() }; NUM_FUNCS],
             has_mads: false,
+            answering: None,
         }
     }
 
