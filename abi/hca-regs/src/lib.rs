@@ -27,9 +27,6 @@ pub trait RegisterBus {
     fn read32(&mut self, addr: u32) -> u32;
     /// Writes a register.
     fn write32(&mut self, addr: u32, value: u32);
-    /// What the program keeps is whole: after a restart it goes on from here. Where nothing restarts it this does
-    /// nothing.
-    fn commit(&mut self) {}
     /// Reads one field of a register.
     fn read_field(&mut self, addr: u32, mask: u32) -> u32 {
         field(self.read32(addr), mask)

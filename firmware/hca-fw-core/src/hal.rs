@@ -10,6 +10,10 @@ use hca_regs as reg;
 
 /// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
 const MAX_POLLS: u32 = 1 << 20;
+/// A piece of work that could go on ends after so many cycles of the card's clock.
+const CYCLES_PER_TURN: u32 = 2_000;
+/// The same where a bus access is all that takes time: about 1,400 cycles.
+const ACCESSES_PER_TURN: u32 = 192;
 const QPC_PAIRS: usize = 32;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
@@ -94,26 +98,36 @@ fn changed(held: &mut Option<u64>, bytes: &[u8]) -> Option<u64> {
 pub(crate) struct Hal<'a, B: Bus> {
     bus: &'a mut B,
     shadow: &'a mut Shadow,
+    /// Bus accesses of the piece of work under way.
     spent: u32,
+    /// When it began, by the bus's clock.
+    since: Option<u32>,
 }
 
 impl<'a, B: Bus> Hal<'a, B> {
     pub fn new(bus: &'a mut B, shadow: &'a mut Shadow) -> Self {
+        let since = bus.cycles();
         Self {
             bus,
             shadow,
             spent: 0,
+            since,
         }
     }
 
-    /// Bus accesses since this was made, or since [`Hal::restart`]: the measure of a piece of work.
-    pub fn spent(&self) -> u32 {
-        self.spent
+    /// A piece of work that could go on has to end: it has taken [`CYCLES_PER_TURN`], or as many bus accesses as native
+    /// firmware makes in that time.
+    pub fn is_over(&mut self) -> bool {
+        match (self.bus.cycles(), self.since) {
+            (Some(now), Some(since)) => now.wrapping_sub(since) >= CYCLES_PER_TURN,
+            _ => self.spent >= ACCESSES_PER_TURN,
+        }
     }
 
-    /// Counts from 0 again.
+    /// Another piece of work begins.
     pub fn restart(&mut self) {
         self.spent = 0;
+        self.since = self.bus.cycles();
     }
 
     fn read(&mut self, addr: u32) -> u32 {

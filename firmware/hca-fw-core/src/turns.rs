@@ -10,10 +10,6 @@ use crate::{Bus, CmdResult, Control, NUM_FUNCS};
 
 /// The function that ports belong to, and that alone has QP0.
 const MANAGER: u8 = 0;
-/// A piece of work that could go on ends after this many bus accesses: about 1,400 cycles.
-pub(crate) const ACCESSES_PER_TURN: u32 = 192;
-/// Events are taken before each turn until there are none, or for this many bus accesses.
-const ACCESSES_FOR_EVENTS: u32 = 192;
 
 /// One client: a function of the card with its admin queue.
 #[derive(Clone, Copy)]
@@ -137,7 +133,7 @@ impl Control {
     /// Takes what hardware reports.
     pub(crate) fn take_events<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
         let mut any = false;
-        while hal.spent() < ACCESSES_FOR_EVENTS
+        while !hal.is_over()
             && let Some(event) = hal.event()
         {
             any = true;
@@ -274,7 +270,7 @@ impl Control {
     fn go_on_failing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
         let own = self.qp_ids.of(func);
         let mut line = self.funcs[usize::from(func)].failing_from.unwrap_or(own.end);
-        while line < own.end && hal.spent() < ACCESSES_PER_TURN {
+        while line < own.end && !hal.is_over() {
             let create = &self.qps[line as usize].create;
             let cqs = [create.send_cqn(), create.recv_cqn()];
             let must_fail = (!create.is_target() && cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed))
@@ -296,7 +292,7 @@ impl Control {
     /// False: waits for a fence.
     fn go_on_clearing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, mut clearing: Clearing) -> bool {
         let mut has_worked = false;
-        while hal.spent() < ACCESSES_PER_TURN {
+        while !hal.is_over() {
             let next = match clearing.stage {
                 Stage::SilenceQps => {
                     if self.qp_ids.contains(clearing.at) {

@@ -6,12 +6,12 @@ use hca_abi::{
     SOC_BOARD_BASE, SOC_CARD_BASE, SOC_DATA_BASE, SOC_JOURNAL, SOC_REGS_BASE, SOC_TELL_CONSOLE, SOC_TELL_GID,
     SOC_TELL_OWN_GID, SOC_TELL_WANTED, SOC_TIME_HI, SOC_TIME_LO, SOC_TIMER_HI, SOC_TIMER_LO,
 };
-use hca_fw_core::Bus;
+use hca_fw_core::{Bus, RegisterBus};
 
 /// The card's registers.
 pub struct Card;
 
-impl Bus for Card {
+impl RegisterBus for Card {
     #[inline]
     fn read32(&mut self, addr: u32) -> u32 {
         read(SOC_CARD_BASE + addr)
@@ -21,10 +21,17 @@ impl Bus for Card {
     fn write32(&mut self, addr: u32, value: u32) {
         write(SOC_CARD_BASE + addr, value);
     }
+}
 
+impl Bus for Card {
     #[inline]
     fn commit(&mut self) {
         commit();
+    }
+
+    #[inline]
+    fn cycles(&mut self) -> Option<u32> {
+        Some(read_reg(SOC_TIME_LO))
     }
 }
 
@@ -73,6 +80,7 @@ pub fn board_bytes<const N: usize>(offset: u32) -> [u8; N] {
 }
 
 /// Prints on the console.
+#[inline(never)]
 pub fn print(text: &str) {
     text.bytes()
         .for_each(|byte| write_reg(SOC_TELL_CONSOLE, byte.into()));
