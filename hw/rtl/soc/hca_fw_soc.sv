@@ -49,7 +49,7 @@ module hca_fw_soc
   logic [31:0] daddr, dwdata, drdata, ram_rdata, card_rdata, regs_rdata;
   target_e     target, target_q;
   logic        local_q, card_gnt, card_rvalid, bus_busy, core_rst, core_sleeps, irq_external, irq_timer;
-  logic        core_rst_nq, data_req, commit, whole, undo, undo_busy, undo_valid;
+  logic        core_rst_nq, started_q, data_req, commit, whole, undo, undo_busy, undo_valid;
   logic [31:0] undo_data;
   logic [DataAddrW-1:0] undo_addr;
   logic [DataAddrW:0]   commit_end;
@@ -93,6 +93,8 @@ module hca_fw_soc
     derr_q    <= daccept && (target == ToNothing);
     if (daccept) target_q <= target;
     core_rst_nq <= !(rst_i || core_rst);
+    // Out of reset the core says that it sleeps, until it begins.
+    started_q   <= core_rst_nq && (started_q || !core_sleeps);
     if (rst_i || core_rst) begin
       irvalid_q <= 1'b0;
       local_q   <= 1'b0;
@@ -140,6 +142,6 @@ module hca_fw_soc
     .tell_valid_o, .tell_addr_o, .tell_data_o, .restarts_o
   );
 
-  assign sleeps_o = core_sleeps && core_rst_nq && !core_rst && !bus_busy && !tell_valid_o && !irq_external
+  assign sleeps_o = core_sleeps && started_q && core_rst_nq && !core_rst && !bus_busy && !tell_valid_o && !irq_external
                     && !irq_timer;
 endmodule
