@@ -17,6 +17,8 @@ const WATCHDOG_CYCLES: u32 = 60_000;
 const PATIENT_WATCHDOG_CYCLES: u32 = 1_000_000;
 /// For a restart and a start from nothing.
 const START_CYCLES: u64 = 1_500_000;
+/// Before firmware that has started has run out of work.
+const SOON_CYCLES: u32 = 200;
 const BYTES: u32 = 4000;
 const WARM: &str = "restarted, with its state of before";
 const COLD: &str = "restarted without a state: functions in use have to be reset";
@@ -175,7 +177,7 @@ fn a_second_failure_costs_the_functions_and_a_third_the_firmware() {
         return;
     };
     let card = pair.rig.cards[1];
-    fail(&pair.rig, card, SocFault::Trap, 3000, 2);
+    fail(&pair.rig, card, SocFault::Trap, SOON_CYCLES, 2);
     pair.rig.run(START_CYCLES);
     assert_eq!(restarts(&pair.rig), [0, 2]);
     assert_eq!(console(&pair.rig, card), [WARM, COLD]);
@@ -198,7 +200,7 @@ fn a_second_failure_costs_the_functions_and_a_third_the_firmware() {
     rig.nodes = [mine, Node::open(rig.sim.device(card, 0).unwrap(), 4096).unwrap()];
     make_and_use(&rig);
     // Once more, to the end.
-    fail(&rig, card, SocFault::Trap, 3000, 3);
+    fail(&rig, card, SocFault::Trap, SOON_CYCLES, 3);
     rig.run(2 * START_CYCLES);
     assert_eq!(restarts(&rig), [0, 5]);
     assert_eq!(console(&rig, card), [WARM, COLD, STOPPED]);
