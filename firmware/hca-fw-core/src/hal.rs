@@ -235,6 +235,20 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.shadow.is_ctx_busy = table != CtxTable::Link;
     }
 
+    /// Makes the first rows of a table all zero: nobody's. Of QPs, both queues begin anew.
+    pub fn ctx_clear(&mut self, table: CtxTable, rows: u32) {
+        let queues = reg::MGMT_CTX_FLAGS_INIT_SQ_MASK | reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
+        let flags = if table == CtxTable::Qpc { queues } else { 0 };
+        self.ctx_write_flags(table, 0, &[0; 8 * QPC_PAIRS], flags);
+        // The row stays in the card's registers.
+        for index in 1..rows {
+            self.write(reg::MGMT_CTX_INDEX, index);
+            self.wait_ctx();
+            self.write(reg::MGMT_CTX_CMD, reg::MGMT_CTX_CMD_WRITE_MASK);
+            self.shadow.is_ctx_busy = true;
+        }
+    }
+
     /// Ports that the card has.
     pub fn num_ports(&mut self) -> u32 {
         self.read(reg::MGMT_NUM_PORTS)

@@ -6,10 +6,7 @@
 use crate::hal::{Hal, Shadow};
 use crate::memory::Keys;
 use crate::{Bus, Control, Firmware, Identity, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_QPS, NUM_SRQS};
-use hca_abi::{CtxTable, EventKind, Forget, GROUP_ROWS, MAX_LOG_KEYS, Qpc, RULES};
-
-/// The row of a QP in RESET, and of everything else that is not there.
-const EMPTY: [u8; Qpc::BYTES] = [0; Qpc::BYTES];
+use hca_abi::{CtxTable, EventKind, Forget, GROUP_ROWS, MAX_LOG_KEYS, RULES};
 
 impl Firmware {
     /// After a restart, with the state of the last [`Bus::commit`]: what had been begun since then is done again.
@@ -50,13 +47,15 @@ impl Control {
         for eqn in 0..NUM_EQS as u8 {
             hal.post_eqe(eqn, EventKind::DeviceFatal.into(), 0, 0);
         }
-        for line in 0..NUM_QPS as u32 {
-            hal.ctx_write_qpc(line, &EMPTY, true, true);
+        for (table, rows) in [
+            (CtxTable::Qpc, NUM_QPS as u32),
+            (CtxTable::Srqc, NUM_SRQS as u32),
+            (CtxTable::Group, GROUP_ROWS),
+            (CtxTable::Rule, RULES),
+            (CtxTable::KeyTable, NUM_FUNCS as u32),
+        ] {
+            hal.ctx_clear(table, rows);
         }
-        clear(hal, CtxTable::Srqc, NUM_SRQS as u32);
-        clear(hal, CtxTable::Group, GROUP_ROWS);
-        clear(hal, CtxTable::Rule, RULES);
-        clear(hal, CtxTable::KeyTable, NUM_FUNCS as u32);
         let mut all = Forget::new();
         all.set_all(true);
         for func in 0..NUM_FUNCS as u32 {
@@ -65,8 +64,8 @@ impl Control {
         // What is under way still ends in the queues of before.
         hal.start_fence();
         hal.wait_fence();
-        clear(hal, CtxTable::Cqc, NUM_CQS as u32);
-        clear(hal, CtxTable::Eqc, NUM_EQS as u32);
+        hal.ctx_clear(CtxTable::Cqc, NUM_CQS as u32);
+        hal.ctx_clear(CtxTable::Eqc, NUM_EQS as u32);
         self.forget_names(hal.micros());
     }
 
@@ -77,12 +76,5 @@ impl Control {
             rec.generation = generation;
         }
         self.keys = [Keys::beginning_with(now_us as u8); NUM_FUNCS];
-    }
-}
-
-/// Nobody's row of any table is all zero.
-fn clear<B: Bus>(hal: &mut Hal<B>, table: CtxTable, rows: u32) {
-    for index in 0..rows {
-        hal.ctx_write(table, index, &EMPTY);
     }
 }
