@@ -172,7 +172,8 @@ fn soak_commands_are_done_once_wherever_firmware_is_stopped() {
 /// Fails again after a warm restart: what it knew is given up. Functions in use are lost, their peers see them gone, and
 /// a reset makes them work again.
 #[test]
-fn a_second_failure_costs_the_functions_and_a_third_the_firmware() {
+#[ignore = "long: make soak"]
+fn soak_a_second_failure_costs_the_functions_and_a_third_the_firmware() {
     let Some(mut pair) = pair(24, PATIENT_WATCHDOG_CYCLES) else {
         return;
     };
@@ -207,13 +208,8 @@ fn a_second_failure_costs_the_functions_and_a_third_the_firmware() {
     let status = rig.nodes[1].dev.mmio_read32(reg::FUNC_STATUS);
     assert_eq!(status & reg::FUNC_STATUS_FATAL_MASK, reg::FUNC_STATUS_FATAL_MASK);
     assert_eq!(status & reg::FUNC_STATUS_READY_MASK, 0);
-    let awake_cycles = processors(&rig)[1].awake_cycles;
-    rig.run(10_000);
-    assert_eq!(
-        processors(&rig)[1].awake_cycles,
-        awake_cycles,
-        "it sleeps for good"
-    );
+    rig.run(START_CYCLES);
+    assert_eq!(restarts(&rig), [0, 5], "nothing restarts it any more");
     // The other card has nothing to do with it.
     assert!(rig.nodes[0].create_qp(cap(), false).is_ok());
 }
