@@ -28,7 +28,7 @@ pub const ENUMS: &[&EnumDef] = &[
     &DmaCmd::TABLE,
     &AdminOpcode::TABLE,
     &AdminStatus::TABLE,
-    &SocFault::TABLE,
+    &crate::soc::SocFault::TABLE,
 ];
 
 abi_enum! {
@@ -688,19 +688,5 @@ AdminStatus("admin_status", "Admin", 8, Software) {
         Unreachable = 12,
         /// The port asks its network who has the GID: try again, for a second (EHOSTUNREACH).
         Resolving = 13,
-    }
-}
-
-abi_enum! {
-    /// How the board makes the firmware on the soft core fail, to show what happens then.
-SocFault("soc_fault", "SocFault", 8, Software) {
-        /// It does not.
-        None = 0,
-        /// It hangs.
-        Hang = 1,
-        /// It panics.
-        Panic = 2,
-        /// It traps.
-        Trap = 3,
     }
 }

@@ -1,7 +1,7 @@
 //! What the board tells the firmware on the soft core, from SOC_BOARD_BASE on: a head, a port each, neighbours. On a
 //! board it comes out of its flash, in a simulator from the configuration.
 
-use crate::table::{StructDef, layout};
+use crate::table::{StructDef, abi_enum, layout};
 
 /// Tables of this module.
 pub const STRUCTS: &[&StructDef] = &[&BoardHead::TABLE, &BoardPort::TABLE, &BoardNeighbour::TABLE];
@@ -62,5 +62,19 @@ layout! {
         mac set_mac: [u8; 6] [16, 0, 48];
         /// Port of this card, from 1.
         port_num set_port_num: u8 [22, 0, 8];
+    }
+}
+
+abi_enum! {
+    /// How the board makes the firmware on the soft core fail, to show what happens then.
+SocFault("soc_fault", "SocFault", 8, Software) {
+        /// It does not.
+        None = 0,
+        /// It hangs.
+        Hang = 1,
+        /// It panics.
+        Panic = 2,
+        /// It traps.
+        Trap = 3,
     }
 }
