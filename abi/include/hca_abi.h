@@ -236,6 +236,16 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SOC_WATCHDOG 0x18u
 /* Read: restarts by the watchdog since reset. */
 #define HCA_SOC_RESTARTS 0x1cu
+/* Read: restarts since the last write here, 3 at most: how firmware is to start. Write: firmware is
+   well. */
+#define HCA_SOC_STRIKES 0x20u
+/* Write: restarts the core, as if the watchdog's time were over. */
+#define HCA_SOC_RESTART 0x24u
+/* Write: the data are whole (a commit); a restart puts back what is written to the first so many bytes
+   of them from now on. Read: 1 if they are those of the last commit. */
+#define HCA_SOC_JOURNAL 0x28u
+/* Words written between two commits that can be put back. */
+#define HCA_SOC_JOURNAL_WORDS 0x800u
 /* Writes from here on to the end of the page reach the board: offset and word. */
 #define HCA_SOC_TELL 0x800u
 /* A byte of the console. */
@@ -589,6 +599,14 @@ enum hca_admin_status {
     HCA_ADMIN_STATUS_NOT_PERMITTED = 11, /* Only function 0, the manager, may do it; detail: the function that asked (EPERM). */
     HCA_ADMIN_STATUS_UNREACHABLE = 12, /* No neighbour of the port has the GID (EHOSTUNREACH). */
     HCA_ADMIN_STATUS_RESOLVING = 13, /* The port asks its network who has the GID: try again, for a second (EHOSTUNREACH). */
+};
+
+/* How the board makes the firmware on the soft core fail, to show what happens then. */
+enum hca_soc_fault {
+    HCA_SOC_FAULT_NONE = 0, /* It does not. */
+    HCA_SOC_FAULT_HANG = 1, /* It hangs. */
+    HCA_SOC_FAULT_PANIC = 2, /* It panics. */
+    HCA_SOC_FAULT_TRAP = 3, /* It traps. */
 };
 
 /* Attributes of MODIFY_QP: the bits of ibv_qp_attr_mask. */
@@ -2468,10 +2486,16 @@ struct hca_board_head {
 #define HCA_BOARD_HEAD_PORTS_BITS 8u
 #define HCA_BOARD_HEAD_ASKS_LSB 16u
 #define HCA_BOARD_HEAD_ASKS_BITS 8u
+#define HCA_BOARD_HEAD_FAULT_LSB 24u
+#define HCA_BOARD_HEAD_FAULT_BITS 8u
 #define HCA_BOARD_HEAD_NEIGHBOURS_LSB 32u
 #define HCA_BOARD_HEAD_NEIGHBOURS_BITS 16u
 #define HCA_BOARD_HEAD_WATCHDOG_CYCLES_LSB 64u
 #define HCA_BOARD_HEAD_WATCHDOG_CYCLES_BITS 32u
+#define HCA_BOARD_HEAD_FAULT_CYCLES_LSB 96u
+#define HCA_BOARD_HEAD_FAULT_CYCLES_BITS 32u
+#define HCA_BOARD_HEAD_FAULT_UNTIL_LSB 128u
+#define HCA_BOARD_HEAD_FAULT_UNTIL_BITS 32u
 
 /* What makes a port different from all others. */
 struct hca_board_port {

@@ -101,6 +101,10 @@ SOC_IRQ_TIMER = 0x4
 SOC_BOARD_SEEN = 0x14
 SOC_WATCHDOG = 0x18
 SOC_RESTARTS = 0x1c
+SOC_STRIKES = 0x20
+SOC_RESTART = 0x24
+SOC_JOURNAL = 0x28
+SOC_JOURNAL_WORDS = 0x800
 SOC_TELL = 0x800
 SOC_TELL_CONSOLE = 0x800
 SOC_TELL_GID = 0x810
@@ -498,6 +502,15 @@ class AdminStatus(enum.IntEnum):
     NOT_PERMITTED = 0xb
     UNREACHABLE = 0xc
     RESOLVING = 0xd
+
+
+class SocFault(enum.IntEnum):
+    """How the board makes the firmware on the soft core fail, to show what happens then."""
+
+    NONE = 0x0
+    HANG = 0x1
+    PANIC = 0x2
+    TRAP = 0x3
 
 
 class BthOpcode(enum.IntEnum):
@@ -1767,8 +1780,11 @@ STRUCTS = {
             "functions": (0, 8),
             "ports": (8, 8),
             "asks": (16, 8),
+            "fault": (24, 8),
             "neighbours": (32, 16),
             "watchdog_cycles": (64, 32),
+            "fault_cycles": (96, 32),
+            "fault_until": (128, 32),
         },
     },
     "board_port": {

@@ -222,6 +222,15 @@ abi_consts! {
         SOC_WATCHDOG = 0x18,
         /// Read: restarts by the watchdog since reset.
         SOC_RESTARTS = 0x1c,
+        /// Read: restarts since the last write here, 3 at most: how firmware is to start. Write: firmware is well.
+        SOC_STRIKES = 0x20,
+        /// Write: restarts the core, as if the watchdog's time were over.
+        SOC_RESTART = 0x24,
+        /// Write: the data are whole (a commit); a restart puts back what is written to the first so many bytes of them
+        /// from now on. Read: 1 if they are those of the last commit.
+        SOC_JOURNAL = 0x28,
+        /// Words written between two commits that can be put back.
+        SOC_JOURNAL_WORDS = 2048,
         /// Writes from here on to the end of the page reach the board: offset and word.
         SOC_TELL = 0x800,
         /// A byte of the console.

@@ -31,6 +31,7 @@ pub const ENUMS: &[&EnumDef] = &[
     &DmaCmd::TABLE,
     &AdminOpcode::TABLE,
     &AdminStatus::TABLE,
+    &crate::soc::SocFault::TABLE,
 ];
 
 abi_enum! {

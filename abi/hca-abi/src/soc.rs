@@ -1,7 +1,7 @@
 //! What the board tells the firmware on the soft core, from SOC_BOARD_BASE on: a head, a port each, neighbours. On a
 //! board it comes out of its flash, in a simulator from the configuration.
 
-use crate::table::{StructDef, layout};
+use crate::table::{StructDef, abi_enum, layout};
 
 /// Tables of this module.
 pub const STRUCTS: &[&StructDef] = &[&BoardHead::TABLE, &BoardPort::TABLE, &BoardNeighbour::TABLE];
@@ -15,10 +15,17 @@ layout! {
         ports set_ports: u8 [1, 0, 8];
         /// Bit p: who is on the network of port p + 1 is found out on demand.
         asks set_asks: u8 [2, 0, 8];
+        /// soc_fault: firmware fails fault_cycles after it has read this, whatever it does then; again after each
+        /// restart until there were fault_until of them.
+        fault set_fault: u8 [3, 0, 8];
         /// board_neighbours from SOC_BOARD_NEIGHBOURS on.
         neighbours set_neighbours: u16 [4, 0, 16];
         /// Cycles awake after which the watchdog restarts the firmware; 0: never.
         watchdog_cycles set_watchdog_cycles: u32 [8, 0, 32];
+        /// See there.
+        fault_cycles set_fault_cycles: u32 [12, 0, 32];
+        /// See there.
+        fault_until set_fault_until: u32 [16, 0, 32];
     }
 }
 
@@ -55,5 +62,19 @@ layout! {
         mac set_mac: [u8; 6] [16, 0, 48];
         /// Port of this card, from 1.
         port_num set_port_num: u8 [22, 0, 8];
+    }
+}
+
+abi_enum! {
+    /// How the board makes the firmware on the soft core fail, to show what happens then.
+SocFault("soc_fault", "SocFault", 8, Software) {
+        /// It does not.
+        None = 0,
+        /// It hangs.
+        Hang = 1,
+        /// It panics.
+        Panic = 2,
+        /// It traps.
+        Trap = 3,
     }
 }

@@ -5,7 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use hca_abi::{
     CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc, RULES,
 };
-use hca_fw_core::{Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, NUM_SRQS, line_of};
+use hca_fw_core::{
+    Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, NUM_SRQS, RegisterBus, line_of,
+};
 use hca_regs as reg;
 
 use crate::host::HostMemory;
@@ -320,7 +322,9 @@ impl Card {
     }
 }
 
-impl Bus for Card {
+impl Bus for Card {}
+
+impl RegisterBus for Card {
     fn read32(&mut self, addr: u32) -> u32 {
         self.accesses += 1;
         match addr {

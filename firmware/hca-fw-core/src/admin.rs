@@ -32,7 +32,7 @@ pub(crate) fn body_of(bytes: &[u8]) -> Body {
     body
 }
 
-fn handle_body(handle: u32) -> Body {
+pub(crate) fn handle_body(handle: u32) -> Body {
     let mut out = HandleResult::new();
     out.set_handle(handle);
     body_of(out.as_bytes())
@@ -54,9 +54,9 @@ impl Control {
         cmd.0[..4].copy_from_slice(&header);
         self.funcs[usize::from(func)].command_id = cmd.command_id();
         match self.execute(hal, func, cmd.opcode()) {
-            Ok(Some(body)) => self.complete(hal, func, Ok(body)),
+            Ok(Some(body)) => self.finish(hal, func, Ok(body)),
             Ok(None) => {}
-            Err(e) => self.complete(hal, func, Err(e)),
+            Err(e) => self.finish(hal, func, Err(e)),
         }
     }
 
@@ -78,12 +78,27 @@ impl Control {
         cpl.set_phase(f.head >> f.log_size & 1 == 0);
         // What the command made is there before the driver can use it.
         hal.wait_ctx();
-        if hal.completion_to_host(func, f.entry_at(f.cq_base), &cpl).is_err() {
-            return self.stop_queue(hal, func);
+        hal.set_completion(&cpl);
+        self.funcs[usize::from(func)].head = f.head.wrapping_add(1);
+        // The command is done, once and for all: after a restart only its answer is written again.
+        self.answering = Some((func, f.entry_at(f.cq_base)));
+        hal.commit();
+        self.answer(hal);
+    }
+
+    /// Writes the answer that is made.
+    pub(crate) fn answer<B: Bus>(&mut self, hal: &mut Hal<B>) {
+        let Some((func, addr)) = self.answering.take() else {
+            return;
+        };
+        let head = self.funcs[usize::from(func)].head;
+        match hal.completion_to_host(func, addr) {
+            Ok(()) => hal.set_admin_status(func, head, 0),
+            Err(_) => {
+                self.funcs[usize::from(func)].head = head.wrapping_sub(1);
+                self.stop_queue(hal, func);
+            }
         }
-        let head = f.head.wrapping_add(1);
-        self.funcs[usize::from(func)].head = head;
-        hal.set_admin_status(func, head, 0);
     }
 
     /// The rings themselves cannot be reached: nothing more until the driver resets the function.
@@ -102,9 +117,9 @@ impl Control {
         let internal = (AdminStatus::Internal, 0);
         let handle = HandleCmd::read_from(&body).ok_or(internal)?.handle();
         let rest = match opcode {
-            AdminOpcode::RegMr => {
-                let cmd = RegMrCmd::read_from(&body).ok_or(internal)?;
-                return Ok(Some(body_of(self.reg_mr(hal, func, &cmd)?.as_bytes())));
+            AdminOpcode::RegMr => self.reg_mr(hal, func, &RegMrCmd::read_from(&body).ok_or(internal)?)?,
+            AdminOpcode::AllocMw => {
+                self.alloc_mw(hal, func, &AllocMwCmd::read_from(&body).ok_or(internal)?)?
             }
             AdminOpcode::ResetFunc => {
                 self.start_reset(func);
@@ -175,9 +190,6 @@ impl Control {
             AdminOpcode::DestroyRule => self.destroy_rule(hal, func, handle).map(|()| none),
             AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::AllocMw => self
-                .alloc_mw(hal, func, &AllocMwCmd::read_from(body).ok_or(internal)?)
-                .map(handle_body),
             AdminOpcode::CreateSrq => {
                 let cmd = CreateSrqCmd::read_from(body).ok_or(internal)?;
                 let srqn = self.create_srq(hal, func, &cmd)?;

@@ -11,6 +11,10 @@ use hca_regs as reg;
 
 /// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
 const MAX_POLLS: u32 = 1 << 20;
+/// A piece of work that could go on ends after so many cycles of the card's clock.
+const CYCLES_PER_TURN: u32 = 2_000;
+/// The same where a bus access is all that takes time: about 1,400 cycles.
+const ACCESSES_PER_TURN: u32 = 192;
 const QPC_PAIRS: usize = 32;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
@@ -95,26 +99,36 @@ fn changed(held: &mut Option<u64>, bytes: &[u8]) -> Option<u64> {
 pub(crate) struct Hal<'a, B: Bus> {
     bus: &'a mut B,
     shadow: &'a mut Shadow,
+    /// Bus accesses of the piece of work under way.
     spent: u32,
+    /// When it began, by the bus's clock.
+    since: Option<u32>,
 }
 
 impl<'a, B: Bus> Hal<'a, B> {
     pub fn new(bus: &'a mut B, shadow: &'a mut Shadow) -> Self {
+        let since = bus.cycles();
         Self {
             bus,
             shadow,
             spent: 0,
+            since,
         }
     }
 
-    /// Bus accesses since this was made, or since [`Hal::restart`]: the measure of a piece of work.
-    pub fn spent(&self) -> u32 {
-        self.spent
+    /// A piece of work that could go on has to end: it has taken [`CYCLES_PER_TURN`], or as many bus accesses as native
+    /// firmware makes in that time.
+    pub fn is_over(&mut self) -> bool {
+        match (self.bus.cycles(), self.since) {
+            (Some(now), Some(since)) => now.wrapping_sub(since) >= CYCLES_PER_TURN,
+            _ => self.spent >= ACCESSES_PER_TURN,
+        }
     }
 
-    /// Counts from 0 again.
+    /// Another piece of work begins.
     pub fn restart(&mut self) {
         self.spent = 0;
+        self.since = self.bus.cycles();
     }
 
     fn read(&mut self, addr: u32) -> u32 {
@@ -149,8 +163,19 @@ impl<'a, B: Bus> Hal<'a, B> {
         value
     }
 
-    /// Oldest event, if any.
-    pub fn pop_event(&mut self) -> Option<[u32; 3]> {
+    /// What firmware keeps is whole: a restart goes on from here.
+    pub fn commit(&mut self) {
+        self.bus.commit();
+    }
+
+    /// After a restart: waits until nothing is under way that firmware had begun before.
+    pub fn wait_rest(&mut self) {
+        self.wait_ctx();
+        self.wait_clear(reg::MGMT_DMA_STATUS, reg::MGMT_DMA_STATUS_BUSY_MASK);
+    }
+
+    /// Oldest event, if any. It stays until [`Hal::pop_event`].
+    pub fn event(&mut self) -> Option<[u32; 3]> {
         if self.read(reg::MGMT_EV_STATUS) & reg::MGMT_EV_STATUS_PENDING_MASK == 0 {
             return None;
         }
@@ -160,8 +185,13 @@ impl<'a, B: Bus> Hal<'a, B> {
             Ok(HwEventKind::AdminDb | HwEventKind::FuncControl | HwEventKind::Mad) => [w0, 0, 0],
             _ => [w0, self.read(reg::MGMT_EV_W1), self.read(reg::MGMT_EV_W2)],
         };
-        self.write(reg::MGMT_EV_POP, reg::MGMT_EV_POP_POP_MASK);
         Some(words)
+    }
+
+    /// Done with the oldest event. A restart in between makes it come again: better twice than never.
+    pub fn pop_event(&mut self) {
+        self.commit();
+        self.write(reg::MGMT_EV_POP, reg::MGMT_EV_POP_POP_MASK);
     }
 
     /// Waits until every listener has taken the last context (after reset: until every table is clear).
@@ -204,6 +234,20 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.write(reg::MGMT_CTX_CMD, reg::MGMT_CTX_CMD_WRITE_MASK);
         // A link takes a row in the cycle of the command.
         self.shadow.is_ctx_busy = table != CtxTable::Link;
+    }
+
+    /// Makes the first rows of a table all zero: nobody's. Of QPs, both queues begin anew.
+    pub fn ctx_clear(&mut self, table: CtxTable, rows: u32) {
+        let queues = reg::MGMT_CTX_FLAGS_INIT_SQ_MASK | reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
+        let flags = if table == CtxTable::Qpc { queues } else { 0 };
+        self.ctx_write_flags(table, 0, &[0; 8 * QPC_PAIRS], flags);
+        // The row stays in the card's registers.
+        for index in 1..rows {
+            self.write(reg::MGMT_CTX_INDEX, index);
+            self.wait_ctx();
+            self.write(reg::MGMT_CTX_CMD, reg::MGMT_CTX_CMD_WRITE_MASK);
+            self.shadow.is_ctx_busy = true;
+        }
     }
 
     /// Ports that the card has.
@@ -275,14 +319,18 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK)
     }
 
-    /// Writes an admin completion to host memory, a multiple of 64.
-    pub fn completion_to_host(&mut self, func: u8, addr: u64, cpl: &AdminCpl) -> Result<(), DmaError> {
+    /// Makes an admin completion. It stays in the mailbox until the next one, over a restart, too.
+    pub fn set_completion(&mut self, cpl: &AdminCpl) {
         for (i, pair) in cpl.as_bytes().chunks(8).enumerate() {
             // Whatever an earlier one, also another function's, left there differs or is the same: nothing leaks.
             if let Some(pair) = changed(&mut self.shadow.cpl[i], pair) {
                 self.write_pair(reg::MAILBOX + CPL_AREA + 8 * i as u32, pair);
             }
         }
+    }
+
+    /// Writes the admin completion to host memory, a multiple of 64.
+    pub fn completion_to_host(&mut self, func: u8, addr: u64) -> Result<(), DmaError> {
         self.dma_to_host(func, addr, CPL_AREA, AdminCpl::BYTES as u32)
     }
 
@@ -332,8 +380,9 @@ impl<'a, B: Bus> Hal<'a, B> {
         }
     }
 
-    /// Done with the packet that waits.
+    /// Done with the packet that waits. A restart in between makes it come again.
     pub fn mad_pop(&mut self) {
+        self.commit();
         self.write(reg::MGMT_MAD_RX, reg::MGMT_MAD_RX_POP_MASK);
     }
 
@@ -396,6 +445,11 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Is every memory access over that was under way at the start of the last fence?
     pub fn is_fence_over(&mut self) -> bool {
         self.read(reg::MGMT_GO_STATUS) & reg::MGMT_GO_STATUS_FENCE_BUSY_MASK == 0
+    }
+
+    /// Waits for that.
+    pub fn wait_fence(&mut self) {
+        self.wait_clear(reg::MGMT_GO_STATUS, reg::MGMT_GO_STATUS_FENCE_BUSY_MASK);
     }
 
     /// What the driver of `func` wrote: (enable, reset).

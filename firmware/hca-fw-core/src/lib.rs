@@ -7,12 +7,13 @@
 //! It must not know about hosts, simulators, time or packets: RTL owns every packet (D8).
 //!
 //! ```
-//! use hca_fw_core::{Bus, Firmware};
+//! use hca_fw_core::{Bus, Firmware, RegisterBus};
 //! struct NoEvents;
-//! impl Bus for NoEvents {
+//! impl RegisterBus for NoEvents {
 //!     fn read32(&mut self, _addr: u32) -> u32 { 0 }
 //!     fn write32(&mut self, _addr: u32, _value: u32) {}
 //! }
+//! impl Bus for NoEvents {}
 //! let mut fw = Firmware::boxed();
 //! assert!(!fw.poll(&mut NoEvents)); // no event: nothing to do
 //! ```
@@ -42,6 +43,7 @@ mod priorities;
 mod qp;
 mod rate;
 mod record;
+mod restart;
 mod rules;
 mod sma;
 mod srq;
@@ -72,8 +74,18 @@ use srq::{LastWqes, SrqRec};
 use table::Table;
 use turns::Func;
 
-/// 32-bit access to the card's firmware register map.
-pub use hca_regs::RegisterBus as Bus;
+pub use hca_regs::RegisterBus;
+
+/// 32-bit access to the card's firmware register map, and what the processor does that firmware runs on.
+pub trait Bus: RegisterBus {
+    /// What firmware keeps is whole: after a restart it goes on from here. Where nothing restarts it this does nothing.
+    fn commit(&mut self) {}
+
+    /// The clock in cycles, where firmware takes time of its own; elsewhere its time is that of its accesses.
+    fn cycles(&mut self) -> Option<u32> {
+        None
+    }
+}
 
 /// Version of the firmware: major, minor, patch.
 pub const VERSION: [u16; 3] = [0, 1, 0];
@@ -178,6 +190,8 @@ pub(crate) struct Control {
     has_mads: bool,
     /// NodeDescription (MGMT-13); zeros behind it.
     description: [u8; sma::DESCRIPTION_BYTES],
+    /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
+    answering: Option<(u8, u64)>,
 }
 
 impl Firmware {
@@ -320,6 +334,7 @@ impl Control {
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
             has_mads: false,
             description: sma::DESCRIPTION,
+            answering: None,
         }
     }
 

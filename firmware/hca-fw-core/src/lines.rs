@@ -476,8 +476,9 @@ impl Control {
         let line = self.lines.line_of(target);
         // What it has reported is its own.
         for _ in 0..MAX_EVENTS {
-            let Some(event) = hal.pop_event() else { break };
+            let Some(event) = hal.event() else { break };
             self.handle_event(hal, event);
+            hal.pop_event();
         }
         // One of them may have opened its doors again.
         if self.lines.swap != Some(target) {

@@ -652,7 +652,8 @@ impl Control {
             }
         }
         for func in 0..NUM_FUNCS as u8 {
-            hal.set_func_status(func, true, false, any_up);
+            let is_lost = self.funcs[usize::from(func)].is_lost;
+            hal.set_func_status(func, !is_lost, is_lost, any_up);
         }
     }
 }

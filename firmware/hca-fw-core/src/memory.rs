@@ -8,7 +8,7 @@ use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, AllocMwCmd, CtxTable, DIRECT_PAGE_SHIFT, Forget, KeyTable, MAX_LOG_KEYS, MAX_PAGE_SHIFT,
-    MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, RegMrResult, SetKeyTableCmd, access,
+    MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, SetKeyTableCmd, access,
 };
 
 /// Longest region: everything a 48-bit address space can hold.
@@ -26,10 +26,11 @@ pub(crate) const GRANTED: u32 = access::LOCAL_WRITE
 /// What may be asked for and nobody gets: all writes of this card keep their order.
 pub(crate) const IGNORED: u32 = access::RELAXED_ORDERING;
 
-/// Where in the mailbox lines of page lists and rows of keys go: above the admin command and completion.
+/// Where in the mailbox lines of page lists and rows of keys go: above the admin command and completion. Each function
+/// has its place for a row, which outlives a restart.
 const LINE_AREA: u32 = 1024;
-const ROW_AREA: u32 = 1088;
-const SEEN_AREA: u32 = 1152;
+const SEEN_AREA: u32 = 1088;
+const ROW_AREAS: u32 = 1152;
 /// Looks at a row until what was written is there: at the first, but for a host that lets reads pass writes.
 const MAX_LOOKS: u32 = 1000;
 
@@ -54,6 +55,14 @@ impl Keys {
         }
     }
 
+    /// None, and the first one that comes has this tag, or the one after 0.
+    pub fn beginning_with(tag: u8) -> Self {
+        Self {
+            first_tag: tag.max(1),
+            ..Self::new()
+        }
+    }
+
     fn addr(&self, row: u32) -> CmdResult<u64> {
         if self.valid && row != 0 && row >> self.log_size == 0 {
             Ok(self.base.wrapping_add(u64::from(row) * Mpt::BYTES as u64))
@@ -70,6 +79,42 @@ impl Keys {
             last.wrapping_add(1).max(1)
         }
     }
+}
+
+/// A row of a key that goes to host memory; the row itself is in the mailbox.
+#[derive(Clone, Copy)]
+pub(crate) struct Store {
+    /// Bus address.
+    addr: u64,
+    /// Of the key.
+    index: u32,
+    /// The card may know a page list of it.
+    has_pages: bool,
+    /// Of the region or window.
+    pd: u32,
+    then: Then,
+}
+
+/// What follows when a row is there.
+#[derive(Clone, Copy)]
+enum Then {
+    /// The key of a region is told.
+    TellRegion(u32),
+    /// That of a window is.
+    TellWindow(u32),
+    /// It was of this domain before.
+    Move(u32),
+    /// It is no region and no window any more.
+    Free,
+}
+
+/// What follows of the command.
+pub(crate) enum Stored {
+    /// The answer is the key of a region.
+    Region(u32),
+    /// It is that of a window.
+    Window(u32),
+    Fence(Fenced),
 }
 
 /// Index of a key: which function's, which row.
@@ -137,13 +182,8 @@ impl Control {
     }
 
     /// The page list stays the driver's: hardware reads it when it needs a page.
-    pub(crate) fn reg_mr<B: Bus>(
-        &mut self,
-        hal: &mut Hal<B>,
-        func: u8,
-        cmd: &RegMrCmd,
-    ) -> CmdResult<RegMrResult> {
-        let pd = self.own_pd(func, cmd.pd())?;
+    pub(crate) fn reg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &RegMrCmd) -> CmdResult<Rest> {
+        self.own_pd(func, cmd.pd())?;
         let rights = cmd.access();
         check_rights(rights, cmd.start())?;
         require_size(cmd.length() >= 1 && cmd.length() <= MAX_MR_BYTES, 0)?;
@@ -168,15 +208,9 @@ impl Control {
         mpt.set_iova(if direct { cmd.iova() } else { cmd.page_list_addr() });
         let below = (1 << u32::from(cmd.page_shift())) - 1;
         mpt.set_list_offset(if direct { 0 } else { cmd.start() & below });
-        let index = index_of(func, row);
-        store_row(hal, func, addr, &mpt)?;
-        forget(hal, index, !direct, false);
-        self.pds[pd] += 1;
-        let key = index << 8 | u32::from(mpt.tag());
-        let mut out = RegMrResult::new();
-        out.set_lkey(key);
-        out.set_rkey(key);
-        Ok(out)
+        let key = index_of(func, row) << 8 | u32::from(mpt.tag());
+        let then = Then::TellRegion(key);
+        Ok(Rest::Store(prepare(hal, func, row, addr, &mpt, !direct, then)))
     }
 
     /// V-131: other rights, another domain, the same keys. After the fence no access of the old rights is under way.
@@ -186,26 +220,27 @@ impl Control {
         func: u8,
         cmd: &ModifyMrCmd,
     ) -> CmdResult<Rest> {
-        let pd = self.own_pd(func, cmd.pd())?;
+        self.own_pd(func, cmd.pd())?;
         let (row, addr, mut mpt) = self.own_mr(hal, func, cmd.lkey())?;
         check_rights(cmd.access(), mpt.start())?;
-        let before = mpt.pd() as usize;
+        let then = Then::Move(mpt.pd());
         mpt.set_pd(cmd.pd());
         mpt.set_access(cmd.access() & GRANTED);
-        store_row(hal, func, addr, &mpt)?;
-        forget(hal, index_of(func, row), false, false);
-        self.pds[before] = self.pds[before].saturating_sub(1);
-        self.pds[pd] += 1;
-        Ok(Rest::Fence(Fenced::Nothing))
+        Ok(Rest::Store(prepare(hal, func, row, addr, &mpt, false, then)))
     }
 
     pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<Rest> {
         let (row, addr, mut mpt) = self.own_mr(hal, func, lkey)?;
         mpt.set_valid(false);
-        store_row(hal, func, addr, &mpt)?;
-        forget(hal, index_of(func, row), false, false);
-        // Accesses that passed the key check before may still be under way; after the fence none is.
-        Ok(Rest::Fence(Fenced::FreeMr(mpt.pd())))
+        Ok(Rest::Store(prepare(
+            hal,
+            func,
+            row,
+            addr,
+            &mpt,
+            false,
+            Then::Free,
+        )))
     }
 
     /// V-135: a window, which is not bound: hardware does that. Its row is not valid until then.
@@ -214,8 +249,8 @@ impl Control {
         hal: &mut Hal<B>,
         func: u8,
         cmd: &AllocMwCmd,
-    ) -> CmdResult<u32> {
-        let pd = self.own_pd(func, cmd.pd())?;
+    ) -> CmdResult<Rest> {
+        self.own_pd(func, cmd.pd())?;
         let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
         let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;
         let mut mpt = read_row(hal, func, addr)?;
@@ -225,10 +260,8 @@ impl Control {
         mpt.set_is_type_2(cmd.is_type_2());
         mpt.set_func(func);
         mpt.set_pd(cmd.pd());
-        store_row(hal, func, addr, &mpt)?;
-        forget(hal, index_of(func, row), false, false);
-        self.pds[pd] += 1;
-        Ok(index_of(func, row) << 8 | u32::from(mpt.tag()))
+        let then = Then::TellWindow(index_of(func, row) << 8 | u32::from(mpt.tag()));
+        Ok(Rest::Store(prepare(hal, func, row, addr, &mpt, false, then)))
     }
 
     /// V-138. After the fence no access through it is under way, and no operation of a QP on it.
@@ -243,9 +276,44 @@ impl Control {
         mpt.set_valid(false);
         mpt.set_is_window(false);
         mpt.set_is_type_2(false);
-        store_row(hal, func, addr, &mpt)?;
-        forget(hal, index_of(func, row), false, false);
-        Ok(Rest::Fence(Fenced::FreeMr(mpt.pd())))
+        Ok(Rest::Store(prepare(
+            hal,
+            func,
+            row,
+            addr,
+            &mpt,
+            false,
+            Then::Free,
+        )))
+    }
+
+    /// Writes a row, and does what follows. All of it may be done again.
+    pub(crate) fn store_row<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        store: Store,
+    ) -> CmdResult<Stored> {
+        write_row(hal, func, store.addr)?;
+        forget(hal, store.index, store.has_pages, false);
+        let users = &mut self.pds[store.pd as usize];
+        Ok(match store.then {
+            Then::TellRegion(key) => {
+                *users += 1;
+                Stored::Region(key)
+            }
+            Then::TellWindow(key) => {
+                *users += 1;
+                Stored::Window(key)
+            }
+            Then::Move(before) => {
+                *users += 1;
+                self.free_mr(before);
+                Stored::Fence(Fenced::Nothing)
+            }
+            // Accesses that passed the key check before may still be under way; after the fence none is.
+            Then::Free => Stored::Fence(Fenced::FreeMr(store.pd)),
+        })
     }
 
     /// A region or window of the domain is gone, after a fence.
@@ -284,26 +352,50 @@ fn require_free(mpt: &Mpt, row: u32) -> CmdResult {
 /// The words of a row that mean something: up to the place in the page list.
 const ROW_BYTES: usize = 48;
 
+fn row_area(func: u8) -> u32 {
+    ROW_AREAS + u32::from(func) * Mpt::BYTES as u32
+}
+
 fn read_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64) -> CmdResult<Mpt> {
-    hal.dma_from_host(func, addr, ROW_AREA, Mpt::BYTES as u32)
+    hal.dma_from_host(func, addr, row_area(func), Mpt::BYTES as u32)
         .map_err(|_| (AdminStatus::DmaError, 0))?;
     let mut mpt = Mpt::new();
-    hal.mailbox_read(ROW_AREA, &mut mpt.0[..ROW_BYTES]);
+    hal.mailbox_read(row_area(func), &mut mpt.0[..ROW_BYTES]);
     Ok(mpt)
 }
 
-/// Writes a row, and waits until whoever reads it finds it so.
-fn store_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64, mpt: &Mpt) -> CmdResult {
+/// Puts a row into the mailbox; nothing of the card has changed yet.
+fn prepare<B: Bus>(
+    hal: &mut Hal<B>,
+    func: u8,
+    row: u32,
+    addr: u64,
+    mpt: &Mpt,
+    has_pages: bool,
+    then: Then,
+) -> Store {
+    hal.mailbox_write(row_area(func), &mpt.0[..ROW_BYTES]);
+    Store {
+        addr,
+        index: index_of(func, row),
+        has_pages,
+        pd: mpt.pd(),
+        then,
+    }
+}
+
+/// Writes the row in the mailbox, and waits until whoever reads it finds it so.
+fn write_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64) -> CmdResult {
     let failed = |_| (AdminStatus::DmaError, 0);
-    hal.mailbox_write(ROW_AREA, &mpt.0[..ROW_BYTES]);
-    hal.dma_to_host(func, addr, ROW_AREA, Mpt::BYTES as u32)
+    hal.dma_to_host(func, addr, row_area(func), Mpt::BYTES as u32)
         .map_err(failed)?;
+    let (mut wanted, mut seen) = ([0; 8], [0; 8]);
+    hal.mailbox_read(row_area(func), &mut wanted);
     for _ in 0..MAX_LOOKS {
         hal.dma_from_host(func, addr, SEEN_AREA, Mpt::BYTES as u32)
             .map_err(failed)?;
-        let mut seen = [0; 8];
         hal.mailbox_read(SEEN_AREA, &mut seen);
-        if seen == mpt.0[..8] {
+        if seen == wanted {
             break;
         }
     }

@@ -291,6 +291,10 @@ impl Control {
             self.groups.place(hal, func, self.qpn_of(line), place);
         }
         self.apply_transition(hal, line, from, to);
+        if (from, to) == (QpState::Init, QpState::Rtr) {
+            // From now on packets come in: a second init_rq would forget them.
+            self.only_answer(hal, func);
+        }
         // QPS-6: the driver removes the QP's completions next; none may come after that.
         Ok(match to {
             QpState::Reset => Rest::Fence(Fenced::Nothing),

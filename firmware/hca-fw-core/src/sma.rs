@@ -39,13 +39,19 @@ impl Control {
         if bytes[1] & 3 == LNH_IBA_GLOBAL {
             hal.mad_read(LOCAL_PACKET, &mut bytes[LOCAL_PACKET..]);
         }
-        hal.mad_pop();
         let at = usize::from(port);
-        if at >= usize::from(self.num_ports) || !self.ports[at].infiniband() {
-            return true;
+        if at < usize::from(self.num_ports) && self.ports[at].infiniband() {
+            self.answer_at(hal, port, &mut bytes);
         }
-        let Some((mut from, mut mad)) = packet::read(&bytes) else {
-            return true;
+        hal.mad_pop();
+        true
+    }
+
+    /// Answers a datagram that has come through a port, from 0.
+    fn answer_at<B: Bus>(&mut self, hal: &mut Hal<B>, port: u8, bytes: &mut [u8; MAX_PACKET]) {
+        let at = usize::from(port);
+        let Some((mut from, mut mad)) = packet::read(bytes) else {
+            return;
         };
         let is_local = self.is_own_lid(at, from.slid);
         let is_answered = if from.qpn == QPN_SMI {
@@ -81,10 +87,9 @@ impl Control {
             };
             let map = self.ports[at].link.sl2vl_now();
             let vl_of = |sl| (map >> (4 * u32::from(sl)) & 15) as u8;
-            let len = packet::write_answer(&from, slid, vl_of, &mad, &mut bytes);
+            let len = packet::write_answer(&from, slid, vl_of, &mad, bytes);
             hal.mad_send(port, &bytes[..len]);
         }
-        true
     }
 
     /// Sends the traps whose time has come.

@@ -3,7 +3,7 @@
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::record::Ring;
-use crate::turns::{ACCESSES_PER_TURN, Fenced, Rest};
+use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control, NUM_SRQS};
 use hca_abi::{
     AdminStatus, CreateQpCmd, CreateSrqCmd, CtxTable, EventKind, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE,
@@ -353,7 +353,7 @@ impl Control {
     pub(crate) fn tell_last_wqes<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
         if let Some(mut line) = self.last_wqes.telling_from {
             let end = self.qps.len() as u32;
-            while line < end && hal.spent() < ACCESSES_PER_TURN {
+            while line < end && !hal.is_over() {
                 let rec = &mut self.qps[line as usize];
                 if rec.last_wqe == LastWqe::Fenced {
                     rec.last_wqe = LastWqe::No;

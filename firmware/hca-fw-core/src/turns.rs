@@ -1,18 +1,15 @@
 //! Whose turn it is. Each turn of firmware does one bounded piece of work for one function, and functions take turns,
 //! so that none waits long for the others: a command is one piece, or goes on in further turns of its function.
 
-use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE};
+use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE, RegMrResult};
 
-use crate::admin::{Body, body_of};
+use crate::admin::{Body, body_of, handle_body};
 use crate::hal::Hal;
+use crate::memory::{Store, Stored};
 use crate::{Bus, CmdResult, Control, NUM_FUNCS};
 
 /// The function that ports belong to, and that alone has QP0.
 const MANAGER: u8 = 0;
-/// A piece of work that could go on ends after this many bus accesses: about 1,400 cycles.
-pub(crate) const ACCESSES_PER_TURN: u32 = 192;
-/// Events are taken before each turn until there are none, or for this many bus accesses.
-const ACCESSES_FOR_EVENTS: u32 = 192;
 
 /// One client: a function of the card with its admin queue.
 #[derive(Clone, Copy)]
@@ -34,6 +31,8 @@ pub(crate) struct Func {
     failing_from: Option<u32>,
     /// Another CQ failed meanwhile.
     fails_again: bool,
+    /// The firmware has lost what it knew of the function: nothing helps but a reset.
+    pub is_lost: bool,
 }
 
 impl Func {
@@ -50,6 +49,7 @@ impl Func {
             has_request: false,
             failing_from: None,
             fails_again: false,
+            is_lost: false,
         }
     }
 }
@@ -62,12 +62,17 @@ enum Job {
     Fence(Fenced),
     /// Everything the function owns goes.
     Clear(Clearing),
+    /// A key's row goes to host memory.
+    Store(Store),
+    /// All is done but the answer. What the command has asked of the hardware must not be done again.
+    Answer,
 }
 
 /// What is left of a command when its handler returns.
 pub(crate) enum Rest {
     None,
     Fence(Fenced),
+    Store(Store),
 }
 
 /// What is done after a fence.
@@ -128,11 +133,12 @@ impl Control {
     /// Takes what hardware reports.
     pub(crate) fn take_events<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
         let mut any = false;
-        while hal.spent() < ACCESSES_FOR_EVENTS
-            && let Some(event) = hal.pop_event()
+        while !hal.is_over()
+            && let Some(event) = hal.event()
         {
             any = true;
             self.handle_event(hal, event);
+            hal.pop_event();
         }
         any
     }
@@ -189,6 +195,8 @@ impl Control {
         match f.job {
             Job::Fence(then) => return self.go_on_fencing(hal, func, then),
             Job::Clear(clearing) => return self.go_on_clearing(hal, func, clearing),
+            Job::Store(store) => self.store(hal, func, store),
+            Job::Answer => self.finish(hal, func, Ok(body_of(&[]))),
             Job::Idle if f.failing_from.is_some() => self.go_on_failing(hal, func),
             Job::Idle if f.enabled && f.head != f.producer => self.run_command(hal, func),
             Job::Idle => return false,
@@ -201,11 +209,43 @@ impl Control {
         match rest {
             Rest::None => Some(body_of(&[])),
             Rest::Fence(then) => {
-                hal.start_fence();
-                self.funcs[usize::from(func)].job = Job::Fence(then);
+                self.fence(hal, func, then);
+                None
+            }
+            Rest::Store(store) => {
+                // From here on the row is written, and a restart writes it again: its old content is not needed.
+                self.funcs[usize::from(func)].job = Job::Store(store);
+                hal.commit();
+                self.store(hal, func, store);
                 None
             }
         }
+    }
+
+    /// The command goes on when no access to memory is under way that is now.
+    fn fence<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, then: Fenced) {
+        hal.start_fence();
+        self.funcs[usize::from(func)].job = Job::Fence(then);
+    }
+
+    fn store<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, store: Store) {
+        match self.store_row(hal, func, store) {
+            Ok(Stored::Region(key)) => {
+                let mut out = RegMrResult::new();
+                out.set_lkey(key);
+                out.set_rkey(key);
+                self.finish(hal, func, Ok(body_of(out.as_bytes())));
+            }
+            Ok(Stored::Window(key)) => self.finish(hal, func, Ok(handle_body(key))),
+            Ok(Stored::Fence(then)) => self.fence(hal, func, then),
+            Err(e) => self.finish(hal, func, Err(e)),
+        }
+    }
+
+    /// What the command under way has asked of the hardware is done, and is not done again after a restart.
+    pub(crate) fn only_answer<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
+        self.funcs[usize::from(func)].job = Job::Answer;
+        hal.commit();
     }
 
     pub(crate) fn start_reset(&mut self, func: u8) {
@@ -213,7 +253,7 @@ impl Control {
             Job::Clear(Clearing::new(Asker::Command, self.qp_ids.of(func).start));
     }
 
-    fn finish<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult<Body>) {
+    pub(crate) fn finish<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult<Body>) {
         self.funcs[usize::from(func)].job = Job::Idle;
         self.complete(hal, func, result);
     }
@@ -236,7 +276,7 @@ impl Control {
     fn go_on_failing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
         let own = self.qp_ids.of(func);
         let mut line = self.funcs[usize::from(func)].failing_from.unwrap_or(own.end);
-        while line < own.end && hal.spent() < ACCESSES_PER_TURN {
+        while line < own.end && !hal.is_over() {
             let made = &self.qps[line as usize].made;
             let cqs = [made.send_cqn(), made.recv_cqn()];
             let must_fail = (!made.is_target() && cqs.iter().any(|cqn| self.cqs[*cqn as usize].has_failed))
@@ -258,7 +298,7 @@ impl Control {
     /// False: waits for a fence.
     fn go_on_clearing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, mut clearing: Clearing) -> bool {
         let mut has_worked = false;
-        while hal.spent() < ACCESSES_PER_TURN {
+        while !hal.is_over() {
             let next = match clearing.stage {
                 Stage::SilenceQps => {
                     if self.qp_ids.contains(clearing.at) {
@@ -358,8 +398,12 @@ impl Control {
         if asker == Asker::Command {
             return self.finish(hal, func, Ok(body_of(&[])));
         }
+        let was_lost = f.is_lost;
         *f = Func::new();
         hal.wait_ctx();
+        if was_lost {
+            self.announce_link(hal);
+        }
         let (enable, reset) = hal.func_control(func);
         if reset || !enable {
             hal.set_admin_status(func, 0, 0);

@@ -7,6 +7,8 @@ mod board;
 #[cfg(target_os = "none")]
 mod copy;
 #[cfg(target_os = "none")]
+mod fault;
+#[cfg(target_os = "none")]
 mod soc;
 #[cfg(target_os = "none")]
 mod start;

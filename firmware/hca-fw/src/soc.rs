@@ -3,15 +3,15 @@
 use core::arch::asm;
 
 use hca_abi::{
-    SOC_BOARD_BASE, SOC_CARD_BASE, SOC_REGS_BASE, SOC_TELL_CONSOLE, SOC_TELL_GID, SOC_TELL_OWN_GID,
-    SOC_TELL_WANTED, SOC_TIME_HI, SOC_TIME_LO, SOC_TIMER_HI, SOC_TIMER_LO,
+    SOC_BOARD_BASE, SOC_CARD_BASE, SOC_DATA_BASE, SOC_JOURNAL, SOC_REGS_BASE, SOC_TELL_CONSOLE, SOC_TELL_GID,
+    SOC_TELL_OWN_GID, SOC_TELL_WANTED, SOC_TIME_HI, SOC_TIME_LO, SOC_TIMER_HI, SOC_TIMER_LO,
 };
-use hca_fw_core::Bus;
+use hca_fw_core::{Bus, RegisterBus};
 
 /// The card's registers.
 pub struct Card;
 
-impl Bus for Card {
+impl RegisterBus for Card {
     #[inline]
     fn read32(&mut self, addr: u32) -> u32 {
         read(SOC_CARD_BASE + addr)
@@ -21,6 +21,30 @@ impl Bus for Card {
     fn write32(&mut self, addr: u32, value: u32) {
         write(SOC_CARD_BASE + addr, value);
     }
+}
+
+impl Bus for Card {
+    #[inline]
+    fn commit(&mut self) {
+        commit();
+    }
+
+    #[inline]
+    fn cycles(&mut self) -> Option<u32> {
+        Some(read_reg(SOC_TIME_LO))
+    }
+}
+
+unsafe extern "C" {
+    /// The linker's: the first byte behind the data.
+    static _data_end: u8;
+}
+
+/// The data are whole: a restart puts them back to what they are now.
+#[inline]
+pub fn commit() {
+    let end = (&raw const _data_end).addr() as u32;
+    write_reg(SOC_JOURNAL, end - SOC_DATA_BASE);
 }
 
 #[inline]
@@ -56,6 +80,7 @@ pub fn board_bytes<const N: usize>(offset: u32) -> [u8; N] {
 }
 
 /// Prints on the console.
+#[inline(never)]
 pub fn print(text: &str) {
     text.bytes()
         .for_each(|byte| write_reg(SOC_TELL_CONSOLE, byte.into()));
@@ -112,4 +137,11 @@ pub fn wake_in(cycles: Option<u64>) {
 pub fn wait_irq() {
     // SAFETY: it changes nothing.
     unsafe { asm!("wfi", options(nomem, nostack)) }
+}
+
+/// Sleeps, and nothing wakes it.
+pub fn sleep_for_good() {
+    wake_in(None);
+    // SAFETY: no interrupt is enabled any more.
+    unsafe { asm!("csrw mie, zero", "wfi", options(nomem, nostack)) }
 }

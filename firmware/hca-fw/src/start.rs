@@ -4,14 +4,24 @@ use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 
-use hca_abi::{SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_WATCHDOG};
+use hca_abi::{SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_RESTART, SOC_STRIKES, SOC_WATCHDOG};
 use hca_fw_core::{Firmware, Identity, NUM_PORTS};
 
 use crate::board::{self, Told};
+use crate::fault::{self, Fault};
 use crate::soc::{self, Card};
 
+/// Restarts since firmware was well, after which it goes on from what it knew; with more of them, or without a whole
+/// state, it begins anew, and at last not at all.
+const WARM: u32 = 1;
+const COLD: u32 = 2;
+const NEVER: u32 = 3;
+/// It is well when it has run out of work, or after so many turns.
+const TURNS_TO_BE_WELL: u32 = 64;
+
 // Exceptions go to 0, reset to 0x80; the words behind are the image's head, which sim/hca-image fills in (its layout is
-// there): where the first values of .data are. Interrupts only end a WFI, they are never taken.
+// there): where the first values of .data are. Interrupts only end a WFI; the only one that is ever taken is that of an
+// injected fault.
 global_asm!(
     r#"
     .section .vectors,"ax"
@@ -32,6 +42,15 @@ image_head:
 
 start:
     la sp, _stack_top
+    # Argument of run: how to start. With the state of the last commit in memory, that stays as it is.
+    li t0, {regs_base}
+    lw a0, {strikes}(t0)
+    li t1, {warm}
+    bne a0, t1, 0f
+    lw t1, {journal}(t0)
+    bnez t1, 4f
+    li a0, {cold}
+0:
     # Data is 0, then runs of words from the image: address, count, words; address 0 ends.
     la t0, {data_base}
     la t1, _data_end
@@ -69,6 +88,11 @@ trap_entry:
 6:  j 6b
 "#,
     data_base = const hca_abi::SOC_DATA_BASE,
+    regs_base = const hca_abi::SOC_REGS_BASE,
+    strikes = const SOC_STRIKES,
+    journal = const hca_abi::SOC_JOURNAL,
+    warm = const WARM,
+    cold = const COLD,
 );
 
 struct State {
@@ -88,35 +112,81 @@ static STATE: Cell = Cell(UnsafeCell::new(State {
 
 /// The firmware, for ever.
 #[unsafe(no_mangle)]
-extern "C" fn run() -> ! {
+extern "C" fn run(strikes: u32) -> ! {
     // SAFETY: start-up code calls this function once, and nobody else touches the state.
-    let State { firmware, told } = unsafe { &mut *STATE.0.get() };
+    let state = unsafe { &mut *STATE.0.get() };
     let head = board::head();
-    let watchdog = head.watchdog_cycles();
-    let identities: [Identity; NUM_PORTS] = [board::identity(0), board::identity(1)];
-    firmware.share_among(head.functions());
-    board::learn(firmware);
-    let ports = usize::from(head.ports()).clamp(1, NUM_PORTS);
-    firmware.init_ports(&mut Card, identities.get(..ports).unwrap_or(&identities));
-    told.begin(firmware, head.asks());
+    soc::write_reg(SOC_WATCHDOG, head.watchdog_cycles());
+    if strikes >= NEVER {
+        give_up();
+    }
+    if strikes == WARM {
+        soc::print("restarted, with its state of before\n");
+        state.firmware.resume(&mut Card);
+    } else {
+        begin(state, strikes != 0);
+    }
+    let State { firmware, told } = state;
+    let mut fault = Fault::of(&head);
+    let (mut watchdog, mut turns, mut is_well) = (head.watchdog_cycles(), 0, false);
     loop {
         soc::write_reg(SOC_WATCHDOG, watchdog);
+        soc::commit();
         if soc::read_reg(SOC_IRQ) & SOC_IRQ_BOARD != 0 {
             soc::write_reg(SOC_BOARD_SEEN, 0);
             board::learn(firmware);
+            let head = board::head();
+            watchdog = head.watchdog_cycles();
+            fault = Fault::of(&head);
         }
         let worked = firmware.poll(&mut Card);
         told.tell(firmware);
-        if !worked {
+        turns += u32::from(!is_well);
+        if !is_well && (!worked || turns == TURNS_TO_BE_WELL) {
+            is_well = true;
+            soc::commit();
+            soc::write_reg(SOC_STRIKES, 0);
+        }
+        if !worked && !fault.is_due() {
             soc::wake_in(firmware.wakes_in(&mut Card));
             soc::wait_irq();
         }
     }
 }
 
-/// An exception: a fault of the firmware. It says so, and waits for the watchdog.
+/// From nothing. `again`: on a card at work, of which nothing is known any more.
+fn begin(State { firmware, told }: &mut State, again: bool) {
+    let head = board::head();
+    let identities: [Identity; NUM_PORTS] = [board::identity(0), board::identity(1)];
+    firmware.share_among(head.functions());
+    board::learn(firmware);
+    let ports = usize::from(head.ports()).clamp(1, NUM_PORTS);
+    let identities = identities.get(..ports).unwrap_or(&identities);
+    if again {
+        soc::print("restarted without a state: functions in use have to be reset\n");
+        firmware.init_again(&mut Card, identities);
+    } else {
+        firmware.init_ports(&mut Card, identities);
+    }
+    told.begin(firmware, head.asks());
+}
+
+/// Every start has failed: the card says so, and its processor does nothing more.
+fn give_up() -> ! {
+    Firmware::give_up(&mut Card);
+    soc::print("stopped: it failed again after every restart\n");
+    soc::write_reg(SOC_WATCHDOG, 0);
+    loop {
+        soc::sleep_for_good();
+    }
+}
+
+/// An exception: a fault of the firmware. It says so, and is restarted.
 #[unsafe(no_mangle)]
 extern "C" fn trap(cause: u32, pc: u32, value: u32) -> ! {
+    if fault::is_injected(cause) {
+        fault::happen();
+    }
     soc::print("trap ");
     soc::print_hex(cause);
     soc::print(" at ");
@@ -124,16 +194,17 @@ extern "C" fn trap(cause: u32, pc: u32, value: u32) -> ! {
     soc::print(" value ");
     soc::print_hex(value);
     soc::print("\n");
-    hang()
+    restart()
 }
 
 /// Rust wants one. Nothing calls it: sim/hca-image refuses an image in which something could.
 #[panic_handler]
 fn panic(_info: &PanicInfo) -> ! {
-    hang()
+    restart()
 }
 
-fn hang() -> ! {
+fn restart() -> ! {
+    soc::write_reg(SOC_RESTART, 0);
     loop {
         core::hint::spin_loop();
     }

@@ -146,6 +146,14 @@ localparam int unsigned SocBoardSeen = 32'h14;  // Write: takes note of the boar
 // Write: restart after so many cycles awake without another write here; 0: never. The time begins anew.
 localparam int unsigned SocWatchdog = 32'h18;
 localparam int unsigned SocRestarts = 32'h1c;  // Read: restarts by the watchdog since reset.
+// Read: restarts since the last write here, 3 at most: how firmware is to start. Write: firmware is well.
+localparam int unsigned SocStrikes = 32'h20;
+// Write: restarts the core, as if the watchdog's time were over.
+localparam int unsigned SocRestart = 32'h24;
+// Write: the data are whole (a commit); a restart puts back what is written to the first so many bytes of
+// them from now on. Read: 1 if they are those of the last commit.
+localparam int unsigned SocJournal = 32'h28;
+localparam int unsigned SocJournalWords = 32'h800;  // Words written between two commits that can be put back.
 // Writes from here on to the end of the page reach the board: offset and word.
 localparam int unsigned SocTell = 32'h800;
 localparam int unsigned SocTellConsole = 32'h800;  // A byte of the console.

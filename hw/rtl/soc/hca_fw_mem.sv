@@ -1,6 +1,7 @@
 // Memories of the soft core. The image, with the board's data behind it, is read by fetches and by loads, and written
-// by the board alone; the data memory is read and written by the core. Every access is answered in the next cycle; a
-// load from the image takes the place of a fetch.
+// by the board alone; the data memory is read and written by the core, and by the journal while the core is in reset.
+// Every access is answered in the next cycle; a load from the image takes the place of a fetch. A write answers with
+// what the word held.
 module hca_fw_mem
   import hca_pkg::*;
 #(
@@ -28,8 +29,14 @@ module hca_fw_mem
     input  logic [3:0]            data_be_i,
     input  logic [DataAddrW-1:0]  data_addr_i,
     input  logic [31:0]           data_wdata_i,
-    output logic [31:0]           data_rdata_o
+    output logic [31:0]           data_rdata_o,
+    // The journal.
+    input  logic                  undo_i,
+    input  logic [DataAddrW-1:0]  undo_addr_i,
+    input  logic [31:0]           undo_data_i
 );
+  logic [3:0] data_we;
+
   assign fetch_gnt_o = fetch_i && !const_i;
 
   hca_ram_1r1w #(.Width(32), .Depth(ImageWords)) u_image (
@@ -37,8 +44,10 @@ module hca_fw_mem
     .raddr_i(const_i ? const_addr_i : fetch_addr_i), .rdata_o(image_rdata_o)
   );
 
+  assign data_we = (data_i && data_we_i) ? data_be_i : '0;
+
   hca_ram_words #(.WordW(8), .Words(4), .Depth(DataWords)) u_data (
-    .clk_i, .we_i((data_i && data_we_i) ? data_be_i : '0), .waddr_i(data_addr_i), .wdata_i(data_wdata_i),
-    .re_i(data_i && !data_we_i), .raddr_i(data_addr_i), .rdata_o(data_rdata_o)
+    .clk_i, .we_i(undo_i ? 4'hf : data_we), .waddr_i(undo_i ? undo_addr_i : data_addr_i),
+    .wdata_i(undo_i ? undo_data_i : data_wdata_i), .re_i(data_i), .raddr_i(data_addr_i), .rdata_o(data_rdata_o)
   );
 endmodule

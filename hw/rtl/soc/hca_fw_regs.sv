@@ -2,11 +2,15 @@
 // answered in the next cycle; the map is in abi/ (SOC_*).
 //
 // The watchdog counts cycles in which the core is awake: a core that sleeps is woken by what it has to do. When its
-// time is over, the core is held in reset until no access to the card is under way, and 8 cycles at least; memories and
-// these registers keep what they hold, but for the watchdog itself, which is off until firmware starts it again.
+// time is over, or firmware asks for it, the core is held in reset until no access to the card is under way and the
+// journal has been played back, and 8 cycles at least. Memories and these registers keep what they hold; the watchdog
+// begins anew with the same time. Restarts since firmware last said that it is well are counted: they tell it how to
+// start.
 module hca_fw_regs
   import hca_pkg::*;
-(
+#(
+    localparam int unsigned EndW = $clog2(SocDataBytes / 4) + 1
+) (
     input  logic        clk_i,
     input  logic        rst_i,
     input  logic [63:0] now_i,
@@ -19,6 +23,12 @@ module hca_fw_regs
     input  logic        sleeps_i,
     input  logic        bus_busy_i,
     output logic        core_rst_o,
+    // The journal of the data memory.
+    output logic        commit_o,
+    output logic [EndW-1:0] commit_end_o,  // in words
+    input  logic        whole_i,
+    output logic        undo_o,
+    input  logic        undo_busy_i,
     output logic        irq_external_o,
     output logic        irq_timer_o,
     output logic        timer_active_o,
@@ -32,18 +42,26 @@ module hca_fw_regs
     output logic [31:0] restarts_o
 );
   localparam int unsigned HoldCycles = 8;
+  // With so many left the core is in reset and its last write has reached the journal.
+  localparam int unsigned UndoAt     = 4;
+  localparam int unsigned StrikeW    = 2;
 
   logic [31:0] time_hi_q, limit_q, awake_q;
-  logic        board_q, timer_on_q, expired;
+  logic        board_q, timer_on_q, expired, undone_q;
   logic [3:0]  hold_q;
   logic        wr;
+  // Restarts since firmware was well; the last value stays.
+  logic [StrikeW-1:0] strikes_q;
 
   assign wr             = req_i && we_i;
   assign irq_external_o = fw_irq_i || board_q;
   assign irq_timer_o    = timer_on_q && (now_i >= timer_at_o);
   assign timer_active_o = timer_on_q;
   assign core_rst_o     = hold_q != '0;
-  assign expired        = (limit_q != '0) && (awake_q >= limit_q);
+  assign expired        = ((limit_q != '0) && (awake_q >= limit_q)) || (wr && (addr_i == 12'(SocRestart)));
+  assign commit_o       = wr && (addr_i == 12'(SocJournal));
+  assign commit_end_o   = wdata_i[EndW+1:2];
+  assign undo_o         = (hold_q == 4'(UndoAt)) && !undone_q;
 
   always_ff @(posedge clk_i) begin
     tell_valid_o <= wr && addr_i[11];
@@ -55,6 +73,8 @@ module hca_fw_regs
         12'(SocTimeHi):   rdata_o <= time_hi_q;
         12'(SocIrq):      rdata_o <= {29'd0, irq_timer_o, board_q, fw_irq_i};
         12'(SocRestarts): rdata_o <= restarts_o;
+        12'(SocStrikes):  rdata_o <= 32'(strikes_q);
+        12'(SocJournal):  rdata_o <= {31'd0, whole_i};
         default:          rdata_o <= '0;
       endcase
       if (addr_i == 12'(SocTimeLo)) time_hi_q <= now_i[63:32];
@@ -69,6 +89,8 @@ module hca_fw_regs
       awake_q      <= '0;
       restarts_o   <= '0;
       hold_q       <= 4'(HoldCycles);
+      undone_q     <= 1'b1;
+      strikes_q    <= '0;
       tell_valid_o <= 1'b0;
     end else begin
       if (board_event_i) board_q <= 1'b1;
@@ -84,13 +106,18 @@ module hca_fw_regs
         awake_q <= awake_q + 32'd1;
       end
 
-      if ((hold_q != '0) && ((hold_q != 4'd1) || !bus_busy_i)) hold_q <= hold_q - 4'd1;
-      if (expired) begin
+      if (wr && (addr_i == 12'(SocStrikes))) strikes_q <= '0;
+
+      if ((hold_q != '0) && ((hold_q != 4'd1) || !(bus_busy_i || undo_busy_i))) hold_q <= hold_q - 4'd1;
+      if (undo_o) undone_q <= 1'b1;
+      if (core_rst_o) awake_q <= '0;
+      if (expired && !core_rst_o) begin
         hold_q     <= 4'(HoldCycles);
-        limit_q    <= '0;
+        undone_q   <= 1'b0;
         awake_q    <= '0;
         timer_on_q <= 1'b0;
         restarts_o <= restarts_o + 32'd1;
+        if (strikes_q != '1) strikes_q <= strikes_q + 1'b1;
       end
     end
   end

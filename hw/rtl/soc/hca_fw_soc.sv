@@ -7,7 +7,8 @@
 module hca_fw_soc
   import hca_pkg::*;
 #(
-    localparam int unsigned LoadAddrW = $clog2((SocImageBytes + SocBoardBytes) / 4)
+    localparam int unsigned LoadAddrW = $clog2((SocImageBytes + SocBoardBytes) / 4),
+    localparam int unsigned JournalW  = $clog2(SocJournalWords + 1)
 ) (
     input  logic                 clk_i,
     input  logic                 rst_i,
@@ -34,7 +35,8 @@ module hca_fw_soc
     output logic                 sleeps_o,
     output logic                 timer_active_o,
     output logic [63:0]          timer_at_o,
-    output logic [31:0]          restarts_o
+    output logic [31:0]          restarts_o,
+    output logic [JournalW-1:0]  journal_most_o
 );
   localparam int unsigned DataAddrW = $clog2(SocDataBytes / 4);
 
@@ -47,7 +49,10 @@ module hca_fw_soc
   logic [31:0] daddr, dwdata, drdata, ram_rdata, card_rdata, regs_rdata;
   target_e     target, target_q;
   logic        local_q, card_gnt, card_rvalid, bus_busy, core_rst, core_sleeps, irq_external, irq_timer;
-  logic        core_rst_nq;
+  logic        core_rst_nq, started_q, data_req, commit, whole, undo, undo_busy, undo_valid;
+  logic [31:0] undo_data;
+  logic [DataAddrW-1:0] undo_addr;
+  logic [DataAddrW:0]   commit_end;
 
   function automatic logic in_image(logic [31:0] addr);
     return addr < 32'(SocImageBytes + SocBoardBytes);
@@ -88,6 +93,8 @@ module hca_fw_soc
     derr_q    <= daccept && (target == ToNothing);
     if (daccept) target_q <= target;
     core_rst_nq <= !(rst_i || core_rst);
+    // Out of reset the core says that it sleeps, until it begins.
+    started_q   <= core_rst_nq && (started_q || !core_sleeps);
     if (rst_i || core_rst) begin
       irvalid_q <= 1'b0;
       local_q   <= 1'b0;
@@ -107,8 +114,18 @@ module hca_fw_soc
   hca_fw_mem u_mem (
     .clk_i, .load_valid_i, .load_addr_i, .load_data_i, .fetch_i(ireq), .fetch_addr_i(iaddr[LoadAddrW+1:2]),
     .fetch_gnt_o(ignt), .const_i(dreq && (target == ToConst)), .const_addr_i(daddr[LoadAddrW+1:2]),
-    .image_rdata_o(image_rdata), .data_i(dreq && (target == ToData)), .data_we_i(dwe), .data_be_i(dbe),
-    .data_addr_i(daddr[DataAddrW+1:2]), .data_wdata_i(dwdata), .data_rdata_o(ram_rdata)
+    .image_rdata_o(image_rdata), .data_i(data_req), .data_we_i(dwe), .data_be_i(dbe),
+    .data_addr_i(daddr[DataAddrW+1:2]), .data_wdata_i(dwdata), .data_rdata_o(ram_rdata), .undo_i(undo_valid),
+    .undo_addr_i(undo_addr), .undo_data_i(undo_data)
+  );
+
+  // The core asks for nothing while it is in reset.
+  assign data_req = dreq && (target == ToData);
+
+  hca_fw_journal #(.AddrW(DataAddrW), .Depth(SocJournalWords)) u_journal (
+    .clk_i, .rst_i, .commit_i(commit), .end_i(commit_end), .whole_o(whole), .most_o(journal_most_o),
+    .wr_i(data_req && dwe), .wr_addr_i(daddr[DataAddrW+1:2]), .old_i(ram_rdata), .undo_i(undo), .busy_o(undo_busy),
+    .undo_valid_o(undo_valid), .undo_addr_o(undo_addr), .undo_data_o(undo_data)
   );
 
   hca_fw_bus u_bus (
@@ -119,11 +136,12 @@ module hca_fw_soc
 
   hca_fw_regs u_regs (
     .clk_i, .rst_i, .now_i, .req_i(dreq && (target == ToRegs)), .we_i(dwe), .addr_i(daddr[11:0]), .wdata_i(dwdata),
-    .rdata_o(regs_rdata), .sleeps_i(core_sleeps), .bus_busy_i(bus_busy), .core_rst_o(core_rst),
+    .rdata_o(regs_rdata), .sleeps_i(core_sleeps), .bus_busy_i(bus_busy), .core_rst_o(core_rst), .commit_o(commit),
+    .commit_end_o(commit_end), .whole_i(whole), .undo_o(undo), .undo_busy_i(undo_busy),
     .irq_external_o(irq_external), .irq_timer_o(irq_timer), .timer_active_o, .timer_at_o, .fw_irq_i, .board_event_i,
     .tell_valid_o, .tell_addr_o, .tell_data_o, .restarts_o
   );
 
-  assign sleeps_o = core_sleeps && core_rst_nq && !core_rst && !bus_busy && !tell_valid_o && !irq_external
+  assign sleeps_o = core_sleeps && started_q && core_rst_nq && !core_rst && !bus_busy && !tell_valid_o && !irq_external
                     && !irq_timer;
 endmodule

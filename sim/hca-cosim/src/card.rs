@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
+use hca_abi::SocFault;
 use hca_fw_core::{Identity, Neighbour};
 use hca_host::{Host, PcieModel, PcieParams};
 use hca_link::Cable;
@@ -262,6 +263,21 @@ impl Card {
         match &self.circuit.firmware {
             FirmwarePort::Program(_) => None,
             FirmwarePort::Core(core) => Some(core.counters()),
+        }
+    }
+
+    /// From now on its own processor is restarted when a turn of the firmware's loop takes longer than so many cycles.
+    pub fn set_watchdog(&mut self, cycles: u32) {
+        if let FirmwarePort::Core(core) = &mut self.circuit.firmware {
+            core.set_watchdog(cycles);
+        }
+    }
+
+    /// The firmware on its own processor fails so many cycles after it has heard of this, whatever it does then, and
+    /// again after restarts, so many times in all.
+    pub fn set_fault(&mut self, fault: SocFault, cycles: u32, times: u32) {
+        if let FirmwarePort::Core(core) = &mut self.circuit.firmware {
+            core.set_fault(fault, cycles, times);
         }
     }
 

@@ -6,7 +6,7 @@ use std::mem;
 
 use hca_abi::{
     BoardHead, BoardNeighbour, BoardPort, SOC_BOARD_BASE, SOC_BOARD_BYTES, SOC_BOARD_NEIGHBOURS,
-    SOC_BOARD_PORTS, SOC_TELL_CONSOLE, SOC_TELL_GID, SOC_TELL_OWN_GID, SOC_TELL_WANTED,
+    SOC_BOARD_PORTS, SOC_TELL_CONSOLE, SOC_TELL_GID, SOC_TELL_OWN_GID, SOC_TELL_WANTED, SocFault,
 };
 use hca_fw_core::{Identity, NUM_GIDS, NUM_NEIGHBOURS, Neighbour};
 use hca_outside::Host;
@@ -136,6 +136,8 @@ pub struct ProcessorCounters {
     pub awake_cycles: u64,
     /// Restarts by the watchdog.
     pub restarts: u32,
+    /// Words that the journal of its data has held at most.
+    pub journal_words: u32,
 }
 
 /// The soft core and its board.
@@ -209,7 +211,27 @@ impl CoreFirmware {
         ProcessorCounters {
             awake_cycles: self.awake_cycles,
             restarts: self.outputs.restarts,
+            journal_words: self.outputs.journal_most,
         }
+    }
+
+    /// From now on firmware is restarted when a turn of its loop takes longer than so many cycles.
+    pub fn set_watchdog(&mut self, cycles: u32) {
+        self.board.head.set_watchdog_cycles(cycles);
+        self.tell_board();
+    }
+
+    /// Firmware fails so many cycles after it has heard of this, and again after restarts, so many times in all.
+    pub fn set_fault(&mut self, fault: SocFault, cycles: u32, times: u32) {
+        self.board.head.set_fault_until(self.outputs.restarts + times);
+        self.board.head.set_fault(fault.into());
+        self.board.head.set_fault_cycles(cycles);
+        self.tell_board();
+    }
+
+    fn tell_board(&mut self) {
+        self.loads.extend(words(SOC_BOARD_BASE, &self.board.memory()));
+        self.is_changed = true;
     }
 
     pub fn take_lines(&mut self) -> Vec<String> {
@@ -267,8 +289,7 @@ impl CoreFirmware {
             return;
         }
         if self.outputs.sleeps != 0 && self.board.has_news() {
-            self.loads.extend(words(SOC_BOARD_BASE, &self.board.memory()));
-            self.is_changed = true;
+            self.tell_board();
         }
         let (read, write) = (ports.fw_rd_ack_o.get(), ports.fw_wr_ack_o.get());
         let stall = ports.fw_req_stall_o.get();

@@ -2,7 +2,7 @@
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use hca_fw_core::{Bus, Firmware, Identity, Neighbour};
+use hca_fw_core::{Bus, Firmware, Identity, Neighbour, RegisterBus};
 use hca_outside::Host;
 use hca_vsim::Ports;
 
@@ -139,7 +139,9 @@ impl FwBus<'_> {
     }
 }
 
-impl Bus for FwBus<'_> {
+impl Bus for FwBus<'_> {}
+
+impl RegisterBus for FwBus<'_> {
     fn read32(&mut self, addr: u32) -> u32 {
         self.yielder.suspend(Ask::Read(addr))
     }

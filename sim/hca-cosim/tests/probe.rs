@@ -4,7 +4,7 @@ mod common;
 
 use hca_cosim::{CardConfig, CardId, Fabric, SimDevice, Simulation, StampKind};
 use hca_dev::{Device, UserMemory};
-use hca_fw_core::Bus;
+use hca_fw_core::RegisterBus;
 use hca_link::{CableConfig, LinkKind, Tap};
 use hca_models as _;
 

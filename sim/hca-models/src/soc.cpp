@@ -35,6 +35,7 @@ struct SocOutputs {
   uint32_t tell_addr;
   uint32_t tell_data;
   uint32_t restarts;
+  uint32_t journal_most;
   uint8_t fw_req;
   uint8_t fw_we;
   uint8_t tell_valid;
@@ -89,6 +90,7 @@ void Vsoc_step(void* opaque, const SocInputs* in, SocOutputs* out) {
   out->tell_addr = model.tell_addr_o;
   out->tell_data = model.tell_data_o;
   out->restarts = model.restarts_o;
+  out->journal_most = model.journal_most_o;
   out->fw_req = model.fw_req_o;
   out->fw_we = model.fw_we_o;
   out->tell_valid = model.tell_valid_o;

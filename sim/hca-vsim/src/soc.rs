@@ -32,6 +32,7 @@ pub struct SocOutputs {
     pub tell_addr: u32,
     pub tell_data: u32,
     pub restarts: u32,
+    pub journal_most: u32,
     pub fw_req: u8,
     pub fw_we: u8,
     pub tell_valid: u8,

@@ -2,6 +2,8 @@
 //! RTL's RISC-V core.
 
 mod common;
+#[path = "soft_core/restart.rs"]
+mod restart;
 
 use std::rc::Rc;
 
