@@ -6,7 +6,7 @@ use std::arch::global_asm;
 use hca_exports::{jumps, old_jumps};
 
 use crate::entry::{
-    absent, ah, channel, context, cq, device, kern, memory, qp, query, rate, srq, strings, wc_address,
+    absent, ah, channel, context, cq, device, import, kern, memory, qp, query, rate, srq, strings, wc_address,
 };
 
 jumps! {
@@ -69,13 +69,13 @@ jumps! {
     ibv_resolve_eth_l2_from_gid = query::resolve_eth_l2_from_gid,
     ibv_wc_status_str = strings::wc_status_str,
     mbps_to_ibv_rate = rate::mbps_to_rate,
-    ibv_import_device = absent::pointer_unsupported,
-    ibv_import_mr = absent::pointer_unsupported,
-    ibv_import_pd = absent::pointer_unsupported,
+    ibv_import_device = import::import_device,
+    ibv_import_mr = import::import_mr,
+    ibv_import_pd = import::import_pd,
     ibv_query_ece = qp::query_ece,
     ibv_set_ece = qp::set_ece,
-    ibv_unimport_mr = absent::nothing,
-    ibv_unimport_pd = absent::nothing,
+    ibv_unimport_mr = import::unimport_mr,
+    ibv_unimport_pd = import::unimport_pd,
     _ibv_query_gid_ex = query::query_gid_ex,
     _ibv_query_gid_table = query::query_gid_table,
     ibv_reg_dmabuf_mr = absent::pointer_unsupported,

@@ -135,13 +135,7 @@ fn absent_verbs_are_unsupported() {
             result
         }
     };
-    for makes in [
-        c"ibv_import_device",
-        c"ibv_import_dm",
-        c"ibv_import_mr",
-        c"ibv_import_pd",
-        c"ibv_reg_dmabuf_mr",
-    ] {
+    for makes in [c"ibv_import_dm", c"ibv_reg_dmabuf_mr"] {
         assert_eq!(call(makes), 0, "{makes:?}");
     }
 }

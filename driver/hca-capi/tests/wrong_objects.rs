@@ -237,6 +237,8 @@ const ROWS: &[Row] = &[
         code(ibv_resolve_eth_l2_from_gid(o.cast(), &mut ah_attr(own.get(Kind::Context)), &mut [0; 6], &mut 0))
     }),
     ("ibv_alloc_pd", Kind::Context, NULL, |_, _, o| unsafe { null(ibv_alloc_pd(o.cast())) }),
+    ("ibv_import_pd", Kind::Context, NULL, |_, _, o| unsafe { null(ibv_import_pd(o.cast(), 1)) }),
+    ("ibv_import_mr", Kind::Pd, NULL, |_, _, o| unsafe { null(ibv_import_mr(o.cast(), 1)) }),
     // V-50, V-51.
     ("ibv_create_comp_channel", Kind::Context, NULL, |_, _, o| unsafe { null(ibv_create_comp_channel(o.cast())) }),
     ("ibv_destroy_comp_channel", Kind::Channel, CODE, |_, _, o| unsafe { code(ibv_destroy_comp_channel(o.cast())) }),
@@ -388,12 +390,11 @@ const OTHERS: &[&str] = &[
     "ibv_is_fork_initialized",
     "ibv_read_sysfs_file",
     // Nobody can have such an object: EOPNOTSUPP or nothing, symbols.rs.
-    "ibv_import_device",
     "ibv_import_dm",
-    "ibv_import_mr",
-    "ibv_import_pd",
     "ibv_reg_dmabuf_mr",
     "ibv_unimport_dm",
+    // A descriptor; and what returns nothing: imported.rs.
+    "ibv_import_device",
     "ibv_unimport_mr",
     "ibv_unimport_pd",
     // 0 whatever it is.

@@ -1,10 +1,11 @@
 //! The engine: connections of one port.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 use crate::api::{CommunicationId, Config, Error, Event, Transmit};
 use crate::connection::{Connection, State, ns_of};
-use crate::message::{Apr, Drep, Dreq, Lap, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu};
+use crate::message::{Apr, Drep, Dreq, Lap, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu, SidrReq};
+use crate::outbox::Outbox;
 use crate::sidr::Sidr;
 
 /// Low bits of a communication ID: a counter. The others are the engine's.
@@ -28,8 +29,7 @@ pub struct Engine<R> {
     pub(crate) sidr: Sidr<R>,
     next_id: u32,
     next_transaction: u64,
-    pub(crate) transmits: VecDeque<Transmit<R>>,
-    pub(crate) events: VecDeque<Event<R>>,
+    pub(crate) out: Outbox<R>,
 }
 
 impl<R: Clone + PartialEq> Engine<R> {
@@ -43,19 +43,18 @@ impl<R: Clone + PartialEq> Engine<R> {
             sidr: Sidr::default(),
             next_id: config.seed as u32,
             next_transaction: config.seed ^ u64::from(config.id_prefix) << 56,
-            transmits: VecDeque::new(),
-            events: VecDeque::new(),
+            out: Outbox::new(),
         }
     }
 
     /// The next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<Transmit<R>> {
-        self.transmits.pop_front()
+        self.out.transmits.pop_front()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event<R>> {
-        self.events.pop_front()
+        self.out.events.pop_front()
     }
 
     /// Connections that there are, those in timewait among them.
@@ -77,7 +76,7 @@ impl<R: Clone + PartialEq> Engine<R> {
         self.services.remove(&service_id);
     }
 
-    pub(crate) fn is_served(&self, service_id: u64) -> bool {
+    fn is_served(&self, service_id: u64) -> bool {
         self.services.contains(&service_id)
     }
 
@@ -97,8 +96,8 @@ impl<R: Clone + PartialEq> Engine<R> {
         }
     }
 
-    pub(crate) fn send(&mut self, to: R, mad: Mad) {
-        self.transmits.push_back(Transmit { to, mad });
+    fn send(&mut self, to: R, mad: Mad) {
+        self.out.send(to, mad);
     }
 
     fn find(&mut self, id: CommunicationId) -> Result<&mut Connection<R>, Error> {
@@ -107,7 +106,7 @@ impl<R: Clone + PartialEq> Engine<R> {
 
     fn tell(&mut self, orphan: bool, event: Event<R>) {
         if !orphan {
-            self.events.push_back(event);
+            self.out.tell(event);
         }
     }
 
@@ -294,8 +293,22 @@ impl<R: Clone + PartialEq> Engine<R> {
             Message::Lap(lap) => self.on_lap(transaction_id, &lap),
             Message::Apr(_) => {}
             Message::SidrReq(req) => self.on_sidr_req(now, transaction_id, req, from),
-            Message::SidrRep(rep) => self.on_sidr_rep(rep),
+            Message::SidrRep(rep) => self.sidr.on_answer(rep, &mut self.out),
         }
+    }
+
+    fn on_sidr_req(&mut self, now: u64, transaction_id: u64, req: SidrReq, from: R) {
+        if self.sidr.repeat_answer(&req, &from, &mut self.out) {
+            return;
+        }
+        if self.is_served(req.service_id) {
+            return self.sidr.ask(now, transaction_id, req, from, &mut self.out);
+        }
+        self.out.tell(Event::UnservedLookup {
+            transaction_id,
+            req,
+            from,
+        });
     }
 
     fn on_req(&mut self, now: u64, transaction_id: u64, req: Req, from: R) {
@@ -305,7 +318,7 @@ impl<R: Clone + PartialEq> Engine<R> {
         }
         if !self.is_served(req.service_id) {
             let req = Box::new(req);
-            self.events.push_back(Event::Unserved {
+            self.out.tell(Event::Unserved {
                 transaction_id,
                 req,
                 from,
@@ -333,7 +346,7 @@ impl<R: Clone + PartialEq> Engine<R> {
         self.connections.insert(id, connection);
         self.requests.insert(key, id);
         let req = Box::new(req);
-        self.events.push_back(Event::Request { id, req, from });
+        self.out.tell(Event::Request { id, req, from });
     }
 
     fn connected_with(&self, ca_guid: u64, qpn: u32) -> Option<CommunicationId> {
@@ -541,7 +554,7 @@ impl<R: Clone + PartialEq> Engine<R> {
         for id in over {
             self.expire(now, id);
         }
-        self.expire_sidr(now);
+        self.sidr.expire(now, &mut self.out);
     }
 
     fn expire(&mut self, now: u64, id: CommunicationId) {

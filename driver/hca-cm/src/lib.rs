@@ -15,7 +15,9 @@ mod connection;
 mod engine;
 pub mod ip;
 mod layout;
+mod lookups;
 pub mod message;
+mod outbox;
 mod sidr;
 
 pub use api::{CommunicationId, Config, Error, Event, Transmit};

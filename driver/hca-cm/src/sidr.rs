@@ -4,15 +4,21 @@ use std::collections::HashMap;
 
 use crate::api::{CommunicationId, Error, Event};
 use crate::connection::ns_of;
-use crate::engine::Engine;
 use crate::message::{Mad, Message, SidrRep, SidrReq};
+use crate::outbox::Outbox;
 
 /// Questions of others that are kept, so that one that comes again gets the same answer.
 const MAX_QUESTIONS: usize = 1024;
 /// How long.
 const KEEP_NS: u64 = 60_000_000_000;
 /// SIDR_REP status: nobody serves it.
-const NO_SERVICE: u8 = 1;
+pub(crate) const NO_SERVICE: u8 = 1;
+
+/// How long an answer is waited for, and how often it is asked again.
+pub(crate) struct Patience {
+    pub response_timeout: u8,
+    pub retries: u8,
+}
 
 /// A question of this side.
 struct Lookup<R> {
@@ -63,42 +69,32 @@ impl<R> Sidr<R> {
     }
 }
 
-impl<R: Clone + PartialEq> Engine<R> {
-    /// Asks who serves a service. The request's number is filled in here. An answer is waited for 4.096 us <<
-    /// `response_timeout`, `retries` times more.
-    pub fn look_up(
-        &mut self,
-        now: u64,
-        to: R,
-        mut req: SidrReq,
-        response_timeout: u8,
-        retries: u8,
-    ) -> CommunicationId {
-        let id = self.new_id();
-        req.request_id = id;
-        let transaction_id = self.new_transaction();
-        let mad = Message::from(req).emit(transaction_id);
-        let interval_ns = ns_of(response_timeout);
+impl<R: Clone + PartialEq> Sidr<R> {
+    /// Asks; the request carries the number `id`.
+    pub fn look_up(&mut self, now: u64, to: R, id: CommunicationId, mad: Mad, patience: &Patience) {
+        let interval_ns = ns_of(patience.response_timeout);
         let lookup = Lookup {
-            to: to.clone(),
+            to,
             mad,
-            retries_left: retries,
+            retries_left: patience.retries,
             interval_ns,
             deadline: now + interval_ns,
         };
-        self.sidr.lookups.insert(id, lookup);
-        self.send(to, mad);
-        id
+        self.lookups.insert(id, lookup);
     }
 
-    /// The answer is of no interest any more.
-    pub fn cancel_lookup(&mut self, id: CommunicationId) {
-        self.sidr.lookups.remove(&id);
+    pub fn cancel(&mut self, id: CommunicationId) {
+        self.lookups.remove(&id);
     }
 
-    /// Answers a question; number and service are filled in here.
-    pub fn answer_lookup(&mut self, now: u64, token: u32, mut rep: SidrRep) -> Result<(), Error> {
-        let question = self.sidr.questions.get_mut(&token);
+    pub fn answer(
+        &mut self,
+        now: u64,
+        token: u32,
+        mut rep: SidrRep,
+        out: &mut Outbox<R>,
+    ) -> Result<(), Error> {
+        let question = self.questions.get_mut(&token);
         let question = question.ok_or(Error::NoConnection(token))?;
         if question.answer.is_some() {
             return Err(Error::WrongState(token));
@@ -108,44 +104,30 @@ impl<R: Clone + PartialEq> Engine<R> {
         let mad = Message::from(rep).emit(question.transaction_id);
         question.answer = Some(mad);
         question.deadline = now + KEEP_NS;
-        let to = question.from.clone();
-        self.send(to, mad);
+        out.send(question.from.clone(), mad);
         Ok(())
     }
 
-    /// Says no to a question that nobody on the port can answer.
-    pub fn refuse_lookup(&mut self, transaction_id: u64, req: &SidrReq, to: R) {
-        let rep = SidrRep {
-            request_id: req.request_id,
-            service_id: req.service_id,
-            status: NO_SERVICE,
-            ..SidrRep::default()
+    /// A question of another side, which may have come before. False: it is new.
+    pub fn repeat_answer(&self, req: &SidrReq, from: &R, out: &mut Outbox<R>) -> bool {
+        let mut known = self.questions.values();
+        let Some(question) = known.find(|q| q.request_id == req.request_id && q.from == *from) else {
+            return false;
         };
-        self.send(to, Message::from(rep).emit(transaction_id));
+        if let Some(answer) = question.answer {
+            out.send(from.clone(), answer);
+        }
+        true
     }
 
-    pub(crate) fn on_sidr_req(&mut self, now: u64, transaction_id: u64, req: SidrReq, from: R) {
-        let mut known = self.sidr.questions.values();
-        if let Some(question) = known.find(|q| q.request_id == req.request_id && q.from == from) {
-            if let Some(answer) = question.answer {
-                self.send(from, answer);
-            }
-            return;
-        }
-        if !self.is_served(req.service_id) {
-            self.events.push_back(Event::UnservedLookup {
-                transaction_id,
-                req,
-                from,
-            });
-            return;
-        }
+    /// A new question for a service that is served.
+    pub fn ask(&mut self, now: u64, transaction_id: u64, req: SidrReq, from: R, out: &mut Outbox<R>) {
         // One that is dropped is asked again.
-        if self.sidr.questions.len() >= MAX_QUESTIONS {
+        if self.questions.len() >= MAX_QUESTIONS {
             return;
         }
-        self.sidr.next_token = self.sidr.next_token.wrapping_add(1);
-        let token = self.sidr.next_token;
+        self.next_token = self.next_token.wrapping_add(1);
+        let token = self.next_token;
         let question = Question {
             from: from.clone(),
             request_id: req.request_id,
@@ -154,39 +136,34 @@ impl<R: Clone + PartialEq> Engine<R> {
             answer: None,
             deadline: now + KEEP_NS,
         };
-        self.sidr.questions.insert(token, question);
-        self.events.push_back(Event::Lookup { token, req, from });
+        self.questions.insert(token, question);
+        out.tell(Event::Lookup { token, req, from });
     }
 
-    pub(crate) fn on_sidr_rep(&mut self, rep: SidrRep) {
+    pub fn on_answer(&mut self, rep: SidrRep, out: &mut Outbox<R>) {
         let id = rep.request_id;
-        if self.sidr.lookups.remove(&id).is_some() {
-            self.events.push_back(Event::Found { id, rep });
+        if self.lookups.remove(&id).is_some() {
+            out.tell(Event::Found { id, rep });
         }
     }
 
-    pub(crate) fn expire_sidr(&mut self, now: u64) {
-        self.sidr.questions.retain(|_, question| question.deadline > now);
-        let over = self
-            .sidr
-            .lookups
-            .iter()
-            .filter(|(_, lookup)| lookup.deadline <= now);
+    pub fn expire(&mut self, now: u64, out: &mut Outbox<R>) {
+        self.questions.retain(|_, question| question.deadline > now);
+        let over = self.lookups.iter().filter(|(_, lookup)| lookup.deadline <= now);
         let mut over: Vec<CommunicationId> = over.map(|(id, _)| *id).collect();
         over.sort_unstable();
         for id in over {
-            let Some(lookup) = self.sidr.lookups.get_mut(&id) else {
+            let Some(lookup) = self.lookups.get_mut(&id) else {
                 continue;
             };
             if lookup.retries_left == 0 {
-                self.sidr.lookups.remove(&id);
-                self.events.push_back(Event::NotFound { id });
+                self.lookups.remove(&id);
+                out.tell(Event::NotFound { id });
                 continue;
             }
             lookup.retries_left -= 1;
             lookup.deadline = now + lookup.interval_ns;
-            let (to, mad) = (lookup.to.clone(), lookup.mad);
-            self.send(to, mad);
+            out.send(lookup.to.clone(), lookup.mad);
         }
     }
 }

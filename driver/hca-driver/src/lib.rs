@@ -22,43 +22,21 @@
 //! Tests: `tests/`, against the fake card of `hca-fake`, whose admin queue is served by the real firmware.
 #![forbid(unsafe_code)]
 
-mod admin;
-mod commands;
-mod cq_ring;
-mod datagram;
-mod doorbell;
-mod eq_ring;
-mod error;
+mod base;
 mod function;
-mod key_table;
-mod link_commands;
-mod owner;
-mod push;
-mod qpn_table;
-mod recv_ring;
-mod send_ring;
-mod shadow;
-mod srq_ring;
-mod work;
+mod rings;
 
-use std::ops::Deref;
-
-pub use cq_ring::{Completion, CqRing, usable_cqes};
-pub use datagram::{AddressVector, Datagram, DatagramRules, Destination};
-pub use doorbell::Doorbells;
-pub use eq_ring::{EqRing, EqWatch};
-pub use error::{AdminError, DriverError, PostError};
-pub use function::{Function, FunctionInfo, OpenOptions};
-pub use link_commands::VlWeight;
-pub use push::{PushSlot, PushSlots};
-pub use recv_ring::RecvRing;
-pub use send_ring::SendRing;
-pub use shadow::{QpShadow, RecvShadow, WqShadow};
-pub use srq_ring::SrqRing;
-pub use work::{BadWr, MwBind, RecvWr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData};
-
-/// A shared pointer to a device: `Rc<dyn Device>` for a simulator in this thread, `Arc<dyn Device + Send +
-/// Sync>` for one behind a socket. What holds the pointer is `Send` exactly if the pointer is.
-pub trait DevicePtr: Clone + Deref<Target: hca_dev::Device> {}
-
-impl<P: Clone + Deref<Target: hca_dev::Device>> DevicePtr for P {}
+pub use base::datagram::{AddressVector, Datagram, DatagramRules, Destination};
+pub use base::device::DevicePtr;
+pub use base::doorbell::Doorbells;
+pub use base::error::{AdminError, DriverError, PostError};
+pub use base::push::{PushSlot, PushSlots};
+pub use base::work::{BadWr, MwBind, RecvWr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData};
+pub use function::bring_up::{Function, FunctionInfo, OpenOptions};
+pub use function::link_commands::VlWeight;
+pub use rings::cq_ring::{Completion, CqRing, usable_cqes};
+pub use rings::eq_ring::{EqRing, EqWatch};
+pub use rings::recv_ring::RecvRing;
+pub use rings::send_ring::SendRing;
+pub use rings::shadow::{QpShadow, RecvShadow, WqShadow};
+pub use rings::srq_ring::SrqRing;

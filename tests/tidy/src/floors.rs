@@ -13,7 +13,25 @@ pub struct House {
 }
 
 /// The crates that are built so.
-pub const HOUSES: [House; 2] = [
+pub const HOUSES: [House; 4] = [
+    House {
+        sources: "driver/hca-driver/src",
+        floors: &["base", "rings", "function"],
+    },
+    House {
+        sources: "driver/hca-cm/src",
+        floors: &[
+            "layout",
+            "message",
+            "ip",
+            "api",
+            "outbox",
+            "connection",
+            "sidr",
+            "engine",
+            "lookups",
+        ],
+    },
     House {
         sources: "driver/hca-verbs/src",
         floors: &["values", "function", "objects", "connect", "streams"],

@@ -16,6 +16,7 @@ pub enum Kind {
     Pd,
     Ah,
     Mr,
+    ImportedMr,
     Mw,
     Cq,
     Qp,
@@ -80,6 +81,20 @@ pub unsafe fn get<'a, T: Object>(pointer: *const T) -> Verb<&'a T> {
     check(pointer, lock(&LIVE).get(&(pointer as usize)))?;
     // SAFETY: published, not yet retired, of this type; the caller vouches for the time.
     Ok(unsafe { &*pointer })
+}
+
+/// The first object of a type of which this is true. `f` calls nothing that looks an object up.
+///
+/// # Safety
+/// As [`get`].
+pub unsafe fn find<'a, T: Object + 'a>(f: impl Fn(&T) -> bool) -> Option<&'a T> {
+    let live = lock(&LIVE);
+    let of_kind = live.iter().filter(|(_, kind)| **kind == T::KIND);
+    let mut objects = of_kind.map(|(pointer, _)| {
+        // SAFETY: published, of this type, and not retired while the table is locked; later the caller vouches for it.
+        unsafe { &*(*pointer as *const T) }
+    });
+    objects.find(|object| f(object))
 }
 
 /// Takes an object back from the program. Only one of two callers gets it.

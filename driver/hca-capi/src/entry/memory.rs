@@ -22,7 +22,12 @@ pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     })
 }
 
-fn publish_pd(context: *mut ibv_context, pd: hca_verbs::Pd<DevPtr>, parent: Option<Parent>) -> *mut ibv_pd {
+/// Hands a domain to the program; `parent`: it is another name for one.
+pub fn publish_pd(
+    context: *mut ibv_context,
+    pd: hca_verbs::Pd<DevPtr>,
+    parent: Option<Parent>,
+) -> *mut ibv_pd {
     let raw = CStruct::new(ibv_pd {
         context,
         handle: pd.handle(),

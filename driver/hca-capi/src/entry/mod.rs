@@ -8,6 +8,7 @@ pub mod cq;
 pub mod cq_ex;
 pub mod device;
 pub mod flow;
+pub mod import;
 pub mod kern;
 pub mod memory;
 pub mod post;

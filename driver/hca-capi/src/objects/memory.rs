@@ -77,6 +77,16 @@ impl Object for MrObject {
     const KIND: Kind = Kind::Mr;
 }
 
+/// Another name for a region: its keys. It is deregistered by its own.
+#[repr(C)]
+pub struct ImportedMrObject {
+    pub raw: CStruct<ibv_mr>,
+}
+
+impl Object for ImportedMrObject {
+    const KIND: Kind = Kind::ImportedMr;
+}
+
 /// Memory window.
 #[repr(C)]
 pub struct MwObject {

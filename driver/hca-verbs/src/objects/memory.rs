@@ -241,6 +241,11 @@ fn reg_cmd(pd: u32, range: &Range, options: &MrOptions) -> RegMrCmd {
 }
 
 impl<P: DevicePtr> Mr<P> {
+    /// Is it in this domain?
+    pub fn is_in(&self, pd: &Pd<P>) -> bool {
+        Arc::ptr_eq(&self.pd, pd.inner())
+    }
+
     /// Key of work requests of this process.
     pub fn lkey(&self) -> u32 {
         self.lkey

@@ -99,6 +99,11 @@ impl<P: DevicePtr> Pd<P> {
         Context::from_shared(self.inner.shared.clone())
     }
 
+    /// Was it made in this context, by whatever clone of it?
+    pub fn is_of(&self, context: &Context<P>) -> bool {
+        Arc::ptr_eq(&self.inner.shared, context.shared())
+    }
+
     /// ibv_dealloc_pd now: EBUSY while anything is left in it, and then nothing has changed.
     pub fn destroy(&self) -> Result<()> {
         self.inner.destroy()

@@ -11,9 +11,9 @@ use hca_abi::{
 
 use hca_dev::Device;
 
-use crate::DevicePtr;
-use crate::error::DriverError;
-use crate::function::Function;
+use crate::base::device::DevicePtr;
+use crate::base::error::DriverError;
+use crate::function::bring_up::Function;
 
 impl<P: DevicePtr> Function<P> {
     fn make(&mut self, opcode: AdminOpcode, body: &[u8]) -> Result<u32, DriverError> {

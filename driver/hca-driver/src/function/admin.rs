@@ -7,10 +7,10 @@ use hca_abi::{AdminCmd, AdminCpl, AdminOpcode, AdminStatus, HandleCmd, HandleRes
 use hca_dev::{Device, DmaBuf};
 use hca_regs::{FUNC_ADMIN_STATUS, FUNC_ADMIN_STATUS_ERROR_MASK, FUNC_STATUS, FUNC_STATUS_FATAL_MASK, field};
 
-use crate::DevicePtr;
-use crate::doorbell::Doorbells;
-use crate::error::{AdminError, DriverError};
-use crate::owner::{is_ours, read_entry};
+use crate::base::device::DevicePtr;
+use crate::base::doorbell::Doorbells;
+use crate::base::error::{AdminError, DriverError};
+use crate::base::owner::{is_ours, read_entry};
 
 const OWNER_OFFSET: usize = 252;
 /// What a register of a lost device reads.

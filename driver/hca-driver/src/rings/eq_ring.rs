@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use hca_abi::Eqe;
 use hca_dev::DmaBuf;
 
-use crate::DevicePtr;
-use crate::doorbell::Doorbells;
-use crate::owner::{is_ours, read_entry};
+use crate::base::device::DevicePtr;
+use crate::base::doorbell::Doorbells;
+use crate::base::owner::{is_ours, read_entry};
 
 const OWNER_OFFSET: usize = 60;
 

@@ -2,7 +2,7 @@
 
 use hca_abi::{AhAttr, SqWqeUdCtrl};
 
-use crate::work::SendWr;
+use crate::base::work::SendWr;
 
 /// Hop limit of a route whose own nobody has set; the card's firmware takes the same one for connections.
 const ROUTE_HOP_LIMIT: u8 = 64;

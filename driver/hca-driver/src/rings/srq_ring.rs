@@ -6,11 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hca_abi::{RqWqeCtrl, SRQ_LINE_ENTRIES};
 use hca_dev::DmaBuf;
 
-use crate::DevicePtr;
-use crate::doorbell::Doorbells;
-use crate::error::PostError;
-use crate::send_ring::write_sge;
-use crate::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length, words_of};
+use crate::base::device::DevicePtr;
+use crate::base::doorbell::Doorbells;
+use crate::base::error::PostError;
+use crate::base::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length, words_of, write_sge};
 
 const BITS: usize = u64::BITS as usize;
 /// Bytes of a slot number in the list.

@@ -3,8 +3,9 @@
 use hca_abi::{
     MAX_INLINE_BYTES, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MAX_SGE, MIN_WQE_STRIDE_BYTES, WrOpcode,
 };
+use hca_dev::DmaBuf;
 
-use crate::error::{DriverError, PostError};
+use crate::base::error::{DriverError, PostError};
 
 /// Bytes of a send WQE before its scatter/gather entries.
 pub(crate) const SEND_HEADER_BYTES: usize = 32;
@@ -339,6 +340,12 @@ pub(crate) fn total_length(sges: &[Sge]) -> Result<u32, PostError> {
     } else {
         Err(PostError::TooLong { length })
     }
+}
+
+/// A scatter/gather entry of any WQE.
+#[inline]
+pub(crate) fn write_sge(ring: &DmaBuf, at: usize, sge: &Sge) {
+    ring.store_words(at, [sge.addr, u64::from(sge.length) | u64::from(sge.lkey) << 32]);
 }
 
 /// The 64-bit words of an entry, as they lie in memory.

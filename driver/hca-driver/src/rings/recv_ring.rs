@@ -5,12 +5,11 @@ use std::sync::Arc;
 use hca_abi::RqWqeCtrl;
 use hca_dev::DmaBuf;
 
-use crate::DevicePtr;
-use crate::doorbell::Doorbells;
-use crate::error::PostError;
-use crate::send_ring::write_sge;
-use crate::shadow::WqShadow;
-use crate::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length, words_of};
+use crate::base::device::DevicePtr;
+use crate::base::doorbell::Doorbells;
+use crate::base::error::PostError;
+use crate::base::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length, words_of, write_sge};
+use crate::rings::shadow::WqShadow;
 
 /// Builds receive WQEs in DMA memory. Free-running 16-bit index, masked on use.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! QPN to shadow: two array look-ups, no hashing.
 
-use crate::shadow::QpShadow;
+use crate::rings::shadow::QpShadow;
 
 const LEAF_LOG: u32 = 8;
 type Leaf = Box<[Option<(u32, QpShadow)>]>;

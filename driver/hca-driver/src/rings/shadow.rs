@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-use crate::srq_ring::SrqRing;
+use crate::rings::srq_ring::SrqRing;
 
 /// wr_ids and free-running indices of one send or receive queue.
 ///

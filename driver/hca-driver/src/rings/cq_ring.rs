@@ -6,13 +6,13 @@ use std::sync::Arc;
 use hca_abi::{CqArm, Cqe, MAX_LOG_CQ_SIZE, VENDOR_ERR_UNUSED, WcStatus};
 use hca_dev::DmaBuf;
 
-use crate::DevicePtr;
-use crate::doorbell::Doorbells;
-use crate::error::DriverError;
-use crate::owner::{is_ours, phase_of, read_entry};
-use crate::qpn_table::QpnTable;
-use crate::shadow::{QpShadow, RecvShadow};
-use crate::srq_ring::SrqRing;
+use crate::base::device::DevicePtr;
+use crate::base::doorbell::Doorbells;
+use crate::base::error::DriverError;
+use crate::base::owner::{is_ours, phase_of, read_entry};
+use crate::rings::qpn_table::QpnTable;
+use crate::rings::shadow::{QpShadow, RecvShadow};
+use crate::rings::srq_ring::SrqRing;
 
 /// Consumer indices are free-running modulo this.
 const INDEX_MASK: u32 = 0xff_ffff;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl};
 use hca_dev::DmaBuf;
 
-use crate::DevicePtr;
-use crate::datagram::{Datagram, DatagramRules, Destination};
-use crate::doorbell::Doorbells;
-use crate::error::PostError;
-use crate::push::PushSlot;
-use crate::shadow::WqShadow;
-use crate::work::{
+use crate::base::datagram::{Datagram, DatagramRules, Destination};
+use crate::base::device::DevicePtr;
+use crate::base::doorbell::Doorbells;
+use crate::base::error::PostError;
+use crate::base::push::PushSlot;
+use crate::base::work::{
     DATAGRAM_HEADER_BYTES, MwBind, SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData,
-    total_length, words_of,
+    total_length, words_of, write_sge,
 };
+use crate::rings::shadow::WqShadow;
 
 /// Bytes that the headers of all send WQEs begin with alike.
 const COMMON_BYTES: usize = 16;
@@ -406,9 +406,4 @@ fn bind_wqe(bind: &MwBind) -> SqWqeBind {
     wqe.set_access((bind.access & MPT_ACCESS) as u8);
     wqe.set_is_type_2(bind.is_type_2);
     wqe
-}
-
-#[inline]
-pub(crate) fn write_sge(ring: &DmaBuf, at: usize, sge: &Sge) {
-    ring.store_words(at, [sge.addr, u64::from(sge.length) | u64::from(sge.lkey) << 32]);
 }

@@ -6,11 +6,11 @@ use hca_abi::{ABI_VERSION, HCA_ID, MAX_LOG_ADMIN_SIZE};
 use hca_dev::{Device, DmaBuf};
 use hca_regs as reg;
 
-use crate::DevicePtr;
-use crate::admin::AdminQueue;
-use crate::doorbell::Doorbells;
-use crate::error::DriverError;
-use crate::key_table::KeyTable;
+use crate::base::device::DevicePtr;
+use crate::base::doorbell::Doorbells;
+use crate::base::error::DriverError;
+use crate::function::admin::AdminQueue;
+use crate::function::key_table::KeyTable;
 
 /// How to open a function. Times are in the device's clock: simulated time in-process, else a monotonic
 /// clock.

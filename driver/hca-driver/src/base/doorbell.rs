@@ -9,7 +9,7 @@ use hca_abi::{
 };
 use hca_dev::Device;
 
-use crate::DevicePtr;
+use crate::base::device::DevicePtr;
 
 /// The doorbell page of a function.
 #[derive(Clone)]

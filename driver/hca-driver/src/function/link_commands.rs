@@ -6,9 +6,9 @@ use hca_abi::{
     VL_ARB_ENTRIES, VlArbCmd, VlArbResult, VlCounters,
 };
 
-use crate::DevicePtr;
-use crate::error::DriverError;
-use crate::function::Function;
+use crate::base::device::DevicePtr;
+use crate::base::error::DriverError;
+use crate::function::bring_up::Function;
 
 /// VLs of one QUERY_VL_COUNTERS answer.
 const VLS_PER_ANSWER: usize = 8;

@@ -1,7 +1,4 @@
-//! The key table of a function: rows of memory keys in host memory, of which the card reads what it needs. It grows
-//! with the keys; a row that is given back rests until all that were never used, or have rested longer, are taken.
-
-use std::collections::{BTreeSet, VecDeque};
+//! Keys of a function: memory regions and windows.
 
 use hca_abi::{
     AdminOpcode, AdminStatus, AllocMwCmd, MAX_LOG_KEYS, ModifyMrCmd, Mpt, RegMrCmd, RegMrResult,
@@ -9,64 +6,10 @@ use hca_abi::{
 };
 use hca_dev::{Device, DmaBuf};
 
-use crate::DevicePtr;
-use crate::error::{AdminError, DriverError};
-use crate::function::Function;
-
-/// log2 of the rows of a function's first table: 64 KiB.
-const FIRST_LOG_SIZE: u8 = 10;
-
-/// Where a function's keys are, and which rows are free.
-#[derive(Default)]
-pub(crate) struct KeyTable {
-    buf: Option<DmaBuf>,
-    log_size: u8,
-    /// The first row that was never used; 0 is none.
-    fresh: u32,
-    /// Rows that were given back, the first one longest ago.
-    resting: VecDeque<u32>,
-    /// Rows of memory windows. The card writes them when it binds and invalidates.
-    windows: BTreeSet<u32>,
-}
-
-/// Row of a key.
-fn row_of(key: u32) -> u32 {
-    (key >> 8) & ((1 << MAX_LOG_KEYS) - 1)
-}
-
-impl KeyTable {
-    /// A row for a new key; none: the table has to grow.
-    fn take(&mut self) -> Option<u32> {
-        self.buf.as_ref()?;
-        if self.fresh >> self.log_size == 0 {
-            self.fresh += 1;
-            return Some(self.fresh - 1);
-        }
-        self.resting.pop_front()
-    }
-
-    fn row(&self, row: u32) -> Mpt {
-        let mut mpt = Mpt::new();
-        if let Some(buf) = &self.buf {
-            buf.read_bytes(row as usize * Mpt::BYTES, &mut mpt.0);
-        }
-        mpt
-    }
-
-    /// Windows that are bound to a region.
-    fn bound_to(&self, lkey: u32) -> Vec<u32> {
-        let is_bound = |row: &u32| {
-            let mpt = self.row(*row);
-            mpt.is_window() && mpt.valid() && mpt.region() == row_of(lkey)
-        };
-        self.windows.iter().copied().filter(is_bound).collect()
-    }
-
-    /// Its memory, to be released; it is as new then.
-    pub(crate) fn end(&mut self) -> Option<DmaBuf> {
-        std::mem::take(self).buf
-    }
-}
+use crate::base::device::DevicePtr;
+use crate::base::error::{AdminError, DriverError};
+use crate::function::bring_up::Function;
+use crate::function::key_table::{FIRST_LOG_SIZE, row_of};
 
 impl<P: DevicePtr> Function<P> {
     /// REG_MR: L_Key and R_Key, in a row that is chosen here.

@@ -1,0 +1,8 @@
+//! A function of a card: its admin queue, bring-up, and what it can be asked.
+
+pub mod admin;
+pub mod bring_up;
+mod commands;
+pub mod key_table;
+pub mod link_commands;
+mod regions;
