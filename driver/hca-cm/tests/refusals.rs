@@ -79,7 +79,12 @@ fn established() -> (Engine<u8>, Engine<u8>, u32, u32) {
 #[test]
 fn every_reason_to_reject() {
     for reason in REASONS {
-        let (mut one, mut two, active, passive) = requested();
+        let (mut one, mut two) = (engine(0), engine(1));
+        two.listen(SERVICE).unwrap();
+        let active = one.connect(0, 0, req(5)).unwrap();
+        let request = one.poll_transmit().unwrap().mad;
+        two.receive(0, &request, 0);
+        let passive = asked(&mut two);
         let private = [reason as u8; 148];
         two.reject(0, passive, reason, &private).unwrap();
         assert_eq!(
@@ -100,9 +105,10 @@ fn every_reason_to_reject() {
             "reason {reason}"
         );
         assert_eq!(one.connections(), 0);
-        // Who has not heard it and asks again hears the same.
-        let again = engine(0).connect(0, 0, req(5));
-        assert!(again.is_ok());
+        // Who has not heard it and asks again hears the same, and the program nothing more.
+        two.receive(0, &request, 0);
+        assert_eq!(two.poll_transmit().map(|transmit| transmit.mad), Some(rej));
+        assert_eq!(two.poll_event(), None);
     }
 }
 

@@ -214,3 +214,141 @@ fn statistics<'a>(cards: &'a [Card], request: &Request) -> Found<'a> {
         });
     })])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+
+    /// What there is of two cards with a port each: of the second one nothing but its name.
+    fn class() -> tempfile::TempDir {
+        let class = tempfile::tempdir().unwrap();
+        let files = [
+            ("fw_ver", "1.2.3"),
+            ("node_guid", "0200:0aff:fe00:0001"),
+            ("node_type", "1: CA"),
+            ("ports/1/state", "4: ACTIVE"),
+            ("ports/1/link_layer", "InfiniBand"),
+            ("ports/1/lid", "0x1f"),
+            ("ports/1/gids/0", "fe80:0000:0000:0000:0200:0aff:fe00:0001"),
+            ("ports/1/hw_counters/tx_pkts", "77"),
+        ];
+        for (name, text) in files {
+            let path = class.path().join("hca0").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+        fs::create_dir_all(class.path().join("hca12/ports/1")).unwrap();
+        fs::create_dir_all(class.path().join("other0")).unwrap();
+        class
+    }
+
+    fn request(command: u16, flags: u16, attributes: &[(u16, u32)]) -> Vec<u8> {
+        let mut message = Message::new(CLIENT << CLIENT_SHIFT | command, flags, 9, 0);
+        for (kind, value) in attributes {
+            message.attribute(*kind, &value.to_ne_bytes());
+        }
+        message.finish()
+    }
+
+    fn parsed(datagrams: &[Vec<u8>]) -> Vec<Request<'_>> {
+        let mut found = Vec::new();
+        for mut bytes in datagrams.iter().map(|datagram| &datagram[..]) {
+            while let Some((message, rest)) = Request::parse(bytes) {
+                found.push(message);
+                bytes = rest;
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn devices_ports_and_counters() {
+        let class = class();
+        let ask = |command, flags, attributes: &[(u16, u32)]| {
+            to(class.path(), &request(command, flags, attributes), 5)
+        };
+        let all = ask(GET, NLM_F_DUMP, &[]);
+        let found = parsed(&all);
+        assert_eq!(
+            found
+                .iter()
+                .map(|card| card.number(DEV_INDEX))
+                .collect::<Vec<_>>(),
+            [Some(0), Some(12), None]
+        );
+        assert_eq!((found[2].kind, found[2].sequence, all.len()), (NLMSG_DONE, 9, 1));
+        assert_eq!(
+            found[0].attribute(NODE_GUID),
+            Some(&0x0200_0aff_fe00_0001u64.to_ne_bytes()[..])
+        );
+        assert_eq!(found[0].attribute(DEV_PROTOCOL), Some(&b"ib\0"[..]));
+        let one = ask(PORT_GET, NLM_F_ACK, &[(DEV_INDEX, 0), (PORT_INDEX, 1)]);
+        let found = parsed(&one);
+        assert_eq!(
+            (found[0].number(LID), found[0].attribute(PORT_STATE)),
+            (Some(0x1f), Some(&[4][..]))
+        );
+        assert_eq!(
+            (found[1].kind, one.len()),
+            (NLMSG_ERROR, 2),
+            "the acknowledgement"
+        );
+        let counters = ask(STAT_GET, 0, &[(DEV_INDEX, 0), (PORT_INDEX, 1)]);
+        let found = parsed(&counters);
+        let nested = found[0].attribute(STAT_HWCOUNTERS).unwrap();
+        assert!(
+            nested.windows(8).any(|bytes| bytes == b"tx_pkts\0") && nested.ends_with(&77u64.to_ne_bytes())
+        );
+    }
+
+    /// The errno of an answer, which is right behind its header.
+    fn errno(datagrams: &[Vec<u8>]) -> i32 {
+        assert_eq!(parsed(datagrams)[0].kind, NLMSG_ERROR);
+        -i32::from_ne_bytes(datagrams[0][16..20].try_into().unwrap())
+    }
+
+    #[test]
+    fn what_is_not_there_and_what_nobody_knows() {
+        let class = class();
+        let ask = |bytes: &[u8]| errno(&to(class.path(), bytes, 5));
+        assert_eq!(ask(&request(GET, 0, &[(DEV_INDEX, 7)])), libc::EINVAL);
+        assert_eq!(ask(&request(GET, 0, &[])), libc::EINVAL);
+        assert_eq!(
+            ask(&request(PORT_GET, 0, &[(DEV_INDEX, 0), (PORT_INDEX, 2)])),
+            libc::EINVAL
+        );
+        assert_eq!(
+            ask(&request(
+                STAT_GET,
+                0,
+                &[(DEV_INDEX, 0), (PORT_INDEX, 1), (STAT_RES, 1)]
+            )),
+            libc::EOPNOTSUPP
+        );
+        for command in [2, 3, 4, 7, 9, 10, 15, 16, 18, 1000] {
+            assert_eq!(
+                ask(&request(command, NLM_F_DUMP, &[])),
+                libc::EOPNOTSUPP,
+                "{command}"
+            );
+        }
+        assert_eq!(
+            ask(&Message::new(4 << CLIENT_SHIFT | GET, 0, 1, 0).finish()),
+            libc::EOPNOTSUPP
+        );
+    }
+
+    proptest! {
+        /// Whatever is sent is answered or not.
+        #[test]
+        fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64), command in 0u16..30) {
+            let class = tempfile::tempdir().unwrap();
+            to(class.path(), &bytes, 1);
+            let mut message = Message::new(CLIENT << CLIENT_SHIFT | command, NLM_F_DUMP, 1, 0);
+            message.raw(&bytes);
+            to(class.path(), &message.finish(), 1);
+        }
+    }
+}
