@@ -39,7 +39,8 @@ buffer = ctypes.create_string_buffer(512)
 node = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
 print(json.dumps({
     "cards": os.listdir("/sys/class/infiniband"), "state": open(card + "/ports/1/state").read().strip(),
-    "nodes": sorted(os.listdir("/dev/infiniband")), "is_device": stat.S_ISCHR(os.stat("/dev/infiniband/uverbs0").st_mode),
+    "nodes": sorted(os.listdir("/dev/infiniband")),
+    "is_device": stat.S_ISCHR(os.stat("/dev/infiniband/uverbs0").st_mode),
     "net": os.listdir(card + "/device/net"), "xstat": ctypes.CDLL(None).__xstat(1, card.encode(), buffer),
     "path": os.path.realpath(card), "classes": "infiniband" in os.listdir("/sys/class"),
     "missing": os.path.exists("/sys/class/infiniband/hca7"), "opened": node >= 0,

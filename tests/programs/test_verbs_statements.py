@@ -24,10 +24,10 @@ STATIC = """
 #include <stdio.h>
 int main(void)
 {
-	int count = -1;
-	struct ibv_device **list = ibv_get_device_list(&count);
-	printf("%d devices, %s\\n", count, list && list[0] ? "one" : "none");
-	return 0;
+    int count = -1;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    printf("%d devices, %s\\n", count, list && list[0] ? "one" : "none");
+    return 0;
 }
 """
 

@@ -3,8 +3,8 @@
 //!
 //! It knows cards by the files below /sys that `hca run` shows, and nothing else: what is not there cannot be answered.
 //!
-//! * `calls` gives the program a netlink socket of a family that every kernel has. What it sends to the kernel through it
-//!   is answered here, by datagrams that the socket receives like any others.
+//! * `calls` gives the program a netlink socket of a family that every kernel has. What it sends to the kernel through
+//!   it is answered here, by datagrams that the socket receives like any others.
 //! * `answers` says what is answered, from `cards` (the files) by `message` (the format).
 
 mod answers;
