@@ -1,8 +1,8 @@
 //! The C library's calls before which this library stands.
 //!
 //! A socket of NETLINK_RDMA becomes one of NETLINK_USERSOCK, by which processes may talk to each other: bind,
-//! getsockname, poll, receiving, dup and close are the kernel's own. Only what is sent to port 0, the kernel, is answered
-//! here.
+//! getsockname, poll, receiving, dup and close are the kernel's own. Only what is sent to port 0, the kernel, is
+//! answered here.
 
 use std::ffi::{c_int, c_void};
 use std::path::Path;
