@@ -200,7 +200,7 @@ built: setup
 	cargo build --release --workspace $(BUILT)
 
 libibverbs: setup ## the drop-in libraries that unmodified programs load
-	cargo build --release -p hca-capi -p hca-rdmacm -p hca-rspreload -p hca-umad -p hca-view
+	cargo build --release -p hca-capi -p hca-rdmacm -p hca-rspreload -p hca-umad -p hca-view -p hca-netlink
 
 # ---- Give it away ----------------------------------------------------------------------------------------------------
 

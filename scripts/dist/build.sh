@@ -7,4 +7,5 @@ here=$PWD
 export HCA_VSIM_PORTABLE=1
 export HCA_VSIM_CFLAGS="-O2 -march=x86-64-v3"
 export RUSTFLAGS="--remap-path-prefix=$here=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
-exec cargo build --profile portable --locked -p hca -p hca-capi -p hca-rdmacm -p hca-rspreload -p hca-umad -p hca-view
+exec cargo build --profile portable --locked -p hca -p hca-capi -p hca-rdmacm -p hca-rspreload -p hca-umad \
+  -p hca-view -p hca-netlink

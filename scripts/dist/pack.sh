@@ -12,7 +12,7 @@ export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 umask 022
 
 die() { printf 'dist: %s\n' "$*" >&2; exit 1; }
-for file in hca libibverbs.so librdmacm.so librspreload.so libibumad.so libhcaview.so; do
+for file in hca libibverbs.so librdmacm.so librspreload.so libibumad.so libhcaview.so libhcanetlink.so; do
   [[ -f $built/$file ]] || die "$built/$file is not there: run scripts/dist/build.sh first"
 done
 mkdir -p "$dest"
@@ -22,7 +22,7 @@ chmod 755 "$work"
 
 # The oldest C library with all symbols that the programs want.
 glibc=$(objdump -T "$built/hca" "$built/libibverbs.so" "$built/librdmacm.so" "$built/librspreload.so" \
-  "$built/libibumad.so" "$built/libhcaview.so" |
+  "$built/libibumad.so" "$built/libhcaview.so" "$built/libhcanetlink.so" |
   grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 glibc=${glibc#GLIBC_}
 
@@ -34,6 +34,7 @@ install -D -m 644 "$built/librdmacm.so" "$tree/lib/openhca/librdmacm.so.1"
 install -D -m 644 "$built/librspreload.so" "$tree/lib/openhca/librspreload.so"
 install -D -m 644 "$built/libibumad.so" "$tree/lib/openhca/libibumad.so.3"
 install -D -m 644 "$built/libhcaview.so" "$tree/lib/openhca/libhcaview.so"
+install -D -m 644 "$built/libhcanetlink.so" "$tree/lib/openhca/libhcanetlink.so"
 "$tree/bin/hca" extras "$work/extras"
 for page in "$work"/extras/man1/*.1; do
   install -d "$tree/share/man/man1"

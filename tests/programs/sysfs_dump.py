@@ -23,7 +23,7 @@ def pci(path):
 
 def device(path):
     return {"realpath": os.path.realpath(path / "device"), "subsystem": os.path.realpath(path / "subsystem"),
-            "files": files(path.resolve()), "pci": pci(path / "device"),
+            "files": files(path.resolve()), "ports": sorted(os.listdir(path / "ports")), "pci": pci(path / "device"),
             "in_bus": (Path("/sys/bus/pci/devices") / Path(os.path.realpath(path / "device")).name).exists()}
 
 
@@ -45,9 +45,14 @@ def verbs(path):
         "device": os.path.realpath(path / "device")}
 
 
+def mad(path):
+    return {name: text(path / name) for name in ("ibdev", "port")} | {"device": os.path.realpath(path / "device")}
+
+
 print(json.dumps({
     "cards": {path.name: device(path) for path in sorted(CLASS.glob("*"))},
     "verbs": {path.name: verbs(path) for path in Path("/sys/class/infiniband_verbs").glob("uverbs*")},
+    "mads": {path.name: mad(path) for path in Path("/sys/class/infiniband_mad").glob("*[0-9]")},
     "abi": {path.parent.name: text(path) for path in Path("/sys/class").glob("infiniband*/abi_version")},
     "nodes": {path.name: node(path) for path in Path("/dev/infiniband").glob("*")},
     "classes": sorted(os.listdir("/sys/class")), "devices": sorted(os.listdir("/sys/devices")),

@@ -1,4 +1,4 @@
-"""ibv_devices, ibv_devinfo: the cards are listed, and every attribute is the card's own."""
+"""ibv_devices, ibv_devinfo (ACC-11): the cards are listed, and every attribute is the card's own."""
 
 import ipaddress
 import re

@@ -190,8 +190,9 @@ def test_a_port_is_taken_once(simulators, row):
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("name", ["cm_statements", "cm_paths"])
 def test_statements(simulators, row, tmp_path, link, name):
-    """CM-1 to CM-7, CM-10 to CM-16, CM-20 to CM-23, CM-25 to CM-30, CM-32 to CM-42, CM-45 to CM-49, CM-52 to CM-61,
-    CM-65 to CM-68, CM-70, RS-3, ACC-10: each as the C program names it where it looks. CM-43 is iWARP's."""
+    """CM-1: one program for both link layers; CM-7: by rdma/rdma_cma.h and rdma/rdma_verbs.h. CM-2 to CM-6, CM-10 to
+    CM-16, CM-20 to CM-23, CM-25 to CM-30, CM-32 to CM-42, CM-45 to CM-49, CM-52 to CM-61, CM-65 to CM-68, CM-70, RS-3,
+    ACC-10: each as the C program names it where it looks. CM-43 is iWARP's: no card of ours speaks it (E-1)."""
     row("what every call promises", "paths of the program's own" if name == "cm_paths" else "", link)
     program = tmp_path / name
     source = pathlib.Path(__file__).with_name(f"{name}.c")

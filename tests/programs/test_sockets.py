@@ -119,7 +119,7 @@ def test_many_at_once(simulators, row, tmp_path):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_asyncio(simulators, row, link):
-    """Python's event loop waits by epoll: eight echoes at once, each with more under way than buffers hold."""
+    """ACC-11: Python's event loop waits by epoll: eight echoes at once, each with more under way than buffers hold."""
     row("python3, asyncio --sockets", "8 echoes of 300 kB", link)
     sim = simulators(link=link)
     program = ["python3", HERE / "asyncio_end.py", SERVER, 8009]

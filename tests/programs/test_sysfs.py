@@ -19,7 +19,9 @@ STATES = {1: "1: DOWN", 4: "4: ACTIVE"}
 PHYS_STATES = {2: "2: Polling", 5: "5: LinkUp"}
 LANES = {1: 1, 2: 4, 4: 8, 8: 12, 16: 2}  # of active_width
 GBPS = {1: 2.5, 2: 5, 4: 10, 8: 10, 16: 14, 32: 25, 64: 50, 128: 100}  # of active_speed
-COUNTERS = ["port_rcv_data", "port_rcv_packets", "port_xmit_data", "port_xmit_packets"]
+COUNTERS = [f"counters/{name}" for name in
+            ("port_rcv_data", "port_rcv_packets", "port_xmit_data", "port_xmit_packets")] + [
+    f"hw_counters/{name}" for name in ("rx_bytes", "rx_pkts", "tx_bytes", "tx_pkts")]
 OURS = {"infiniband", "infiniband_verbs", "infiniband_mad"}
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 # Since Linux 5.12 a user 0 that has no capabilities may make none either.
@@ -37,7 +39,8 @@ buffer = ctypes.create_string_buffer(512)
 node = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
 print(json.dumps({
     "cards": os.listdir("/sys/class/infiniband"), "state": open(card + "/ports/1/state").read().strip(),
-    "nodes": os.listdir("/dev/infiniband"), "is_device": stat.S_ISCHR(os.stat("/dev/infiniband/uverbs0").st_mode),
+    "nodes": sorted(os.listdir("/dev/infiniband")),
+    "is_device": stat.S_ISCHR(os.stat("/dev/infiniband/uverbs0").st_mode),
     "net": os.listdir(card + "/device/net"), "xstat": ctypes.CDLL(None).__xstat(1, card.encode(), buffer),
     "path": os.path.realpath(card), "classes": "infiniband" in os.listdir("/sys/class"),
     "missing": os.path.exists("/sys/class/infiniband/hca7"), "opened": node >= 0,
@@ -85,8 +88,8 @@ def assert_true(found, info):
     attributes = info["attributes"]
     ports = {name: text for name, text in found["files"].items() if name.startswith("ports/")}
     rest = {name: text for name, text in found["files"].items() if name not in ports}
-    counters = {name: ports.pop(name) for name in list(ports) if "/counters/" in name}
-    assert set(counters) == {f"ports/{port['port']}/counters/{name}" for port in info["ports"] for name in COUNTERS}
+    counters = {name: ports.pop(name) for name in list(ports) if "counters/" in name}
+    assert set(counters) == {f"ports/{port['port']}/{name}" for port in info["ports"] for name in COUNTERS}
     assert all(text.isdigit() for text in counters.values()), counters
     assert rest.pop("uevent").startswith("NAME=hca") and rest.pop("node_desc").startswith("hca"), rest
     assert rest == {"node_guid": guid(info["node_guid"]), "sys_image_guid": guid(attributes["sys_image_guid"]),
@@ -107,6 +110,12 @@ def assert_true(found, info):
 def assert_complete(seen, numbers):
     """Every card is at every place where programs look."""
     names = {f"hca{number}" for number in numbers}
+    # Of each port one node for programs of management, and one for a subnet manager.
+    ports = sorted((name, port) for name, card in seen["cards"].items() for port in card["ports"])
+    for kind in ("umad", "issm"):
+        mads = [(seen["mads"][node]["ibdev"], seen["mads"][node]["port"]) for node in seen["mads"] if kind in node]
+        assert sorted(mads) == ports and seen["nodes"][f"{kind}0"]["is_device"], seen["mads"]
+    assert all(card["device"] == seen["cards"][card["ibdev"]]["realpath"] for card in seen["mads"].values())
     assert set(seen["cards"]) == names and {card["ibdev"] for card in seen["verbs"].values()} == names, seen
     assert seen["abi"] == {"infiniband_verbs": "6", "infiniband_mad": "5"}
     for number in numbers:
@@ -213,12 +222,13 @@ def test_where_the_kernel_forbids_it(request, hca, row, before):
     seen = json.loads(end(done, "server"))
     path = seen.pop("path")
     assert re.fullmatch(r"/sys/devices/pci\w{4}:00/\w{4}:00:00\.0/infiniband/hca0", path), seen
-    assert seen == {"cards": ["hca0"], "state": "4: ACTIVE", "nodes": ["uverbs0"], "is_device": True, "net": ["lo"],
-                    "xstat": 0, "classes": False, "missing": False, "bus": True, "opened": True}, seen
+    assert seen == {"cards": ["hca0"], "state": "4: ACTIVE", "nodes": ["issm0", "umad0", "uverbs0"],
+                    "is_device": True, "net": ["lo"], "xstat": 0, "classes": False, "missing": False, "bus": True,
+                    "opened": True}, seen
 
 
-@pytest.mark.parametrize("program", [["ucx_info", "-d"], ["ibv_devinfo"], ["fi_info", "-p", "verbs"]],
-                         ids=lambda words: words[0])
+@pytest.mark.parametrize("program", [["ucx_info", "-d"], ["ibv_devinfo"], ["fi_info", "-p", "verbs"],
+                                     ["rdma", "link"]], ids=lambda words: words[0])
 def test_programs_where_the_kernel_forbids_it(hca, row, program):
     row(program[0], "no namespaces")
     done = run_pair(hca, program, ["true"], before=NO_CAPABILITIES)
@@ -243,7 +253,8 @@ def test_preloading_does_no_harm(hca, sim, row):
     done = sim.run(0, *NOBODY, "su", "--version")
     assert done.code == 0 and done.text.startswith("su "), done
     own = sim.run(0, "sh", "-c", "echo $LD_PRELOAD")
-    assert own.text.strip() == str(hca.parent / "verbs" / "libibverbs.so.1"), own
+    ours = [str(hca.parent / "verbs" / name) for name in ("libibverbs.so.1", "libhcanetlink.so")]
+    assert own.text.strip() == ":".join(ours), own
     words = [hca, "run", "--dir", sim.sockets, "--", "sh", "-c", "echo $LD_PRELOAD"]
     environment = os.environ | {"LD_PRELOAD": "libm.so.6"}
     both = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)

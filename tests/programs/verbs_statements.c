@@ -1,7 +1,9 @@
 // What libibverbs promises beyond its calls' own answers (V-*, STAT-*), and what a card says that has not got a
 // feature: by two QPs of one card that are connected with each other. Prints a line for each statement that does not
 // hold.
+#define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -264,8 +266,53 @@ static void partitions_and_groups(void)
 	HOLDS("V-121", !ibv_destroy_qp(qp));
 }
 
+// V-4: an errno says little; with IBV_SHOW_WARNINGS the reason goes to standard error.
+static void diagnostics(void)
+{
+	int ends[2], kept = dup(2);
+	char said[512] = {0};
+	int busy;
+
+	HOLDS("V-4", pipe(ends) == 0 && dup2(ends[1], 2) == 2);
+	busy = ibv_dealloc_pd(pd);
+	HOLDS("V-4", dup2(kept, 2) == 2 && close(ends[1]) == 0 && close(kept) == 0);
+	HOLDS("V-4 who says it, and why", busy == EBUSY && read(ends[0], said, sizeof said - 1) > 0
+		&& !strncmp(said, "libibverbs: ", 12) && strstr(said, "InUse"));
+	close(ends[0]);
+}
+
+// What only clients in a kernel have (K-*): it has no call here, and no capability promises it.
+static void of_the_kernel(void)
+{
+	static const char *const none[] = {"ibv_register_client", "ibv_modify_ah", "ibv_query_ah", "ibv_get_dma_mr",
+		"ibv_reg_phys_mr", "ibv_query_mr", "ibv_alloc_fmr", "ibv_peek_cq", "ibv_req_ncomp_notif"};
+	struct ibv_qp_init_attr management = queues();
+	struct ibv_device_attr attr;
+	struct ibv_qp *qp;
+	union ibv_gid found;
+	int index = -1;
+
+	HOLDS("V-30", !ibv_query_device(context, &attr));
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+		HOLDS("K-1 to K-4, V-71", !dlsym(RTLD_DEFAULT, none[i]));
+	HOLDS("V-71 no event for so many completions", !(attr.device_cap_flags & IBV_DEVICE_N_NOTIFY_CQ));
+	HOLDS("K-3 no fast registration by translation slots", attr.max_fmr == 0 && attr.max_map_per_fmr == 0);
+	// K-1: what ib_find_gid and ib_find_pkey search for is found by asking for each entry.
+	for (int i = 0; i < port.gid_tbl_len && index < 0; i++)
+		if (!ibv_query_gid(context, 1, i, &found) && !memcmp(&found, &gid, sizeof gid))
+			index = i;
+	HOLDS("K-1", index == 1 && ibv_get_pkey_index(context, 1, htons(0xffff)) == 0
+		&& ibv_get_pkey_index(context, 1, htons(0x1234)) == -1);
+	management.qp_type = 1;
+	qp = ibv_create_qp(pd, &management);
+	HOLDS("K-5 the type of QP1 is the kernel's number, and makes QP1", qp && qp->qp_num == 1);
+	HOLDS("V-121", !ibv_destroy_qp(qp));
+	HOLDS("K-7 XRC is for programs", attr.device_cap_flags & IBV_DEVICE_XRC);
+}
+
 int main(void)
 {
+	setenv("IBV_SHOW_WARNINGS", "1", 1);
 	// V-5, V-14: any value, and no harm.
 	setenv("RDMAV_FORK_SAFE", "0", 1);
 	setenv("IBV_FORK_SAFE", "no", 1);
@@ -281,6 +328,8 @@ int main(void)
 	traffic();
 	absent();
 	partitions_and_groups();
+	diagnostics();
+	of_the_kernel();
 	closes();
 	printf("%d asked, %d do not hold\n", asked, wrong);
 	return wrong != 0;

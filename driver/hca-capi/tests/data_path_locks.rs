@@ -1,5 +1,5 @@
 //! Two QPs do not wait for each other: one thread keeps everything that a QP, its CQ and the open card can lock,
-//! another one posts and polls on its own QP meanwhile.
+//! another one posts and polls on its own QP meanwhile. K-6: what may sleep is not the data path's.
 
 mod common;
 

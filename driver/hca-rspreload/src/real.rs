@@ -1,59 +1,14 @@
 //! The calls of the C library that this library stands in front of.
 
-use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::{c_int, c_void};
 
-/// Who has a name behind this library.
-pub struct Next {
-    name: &'static CStr,
-    found: AtomicPtr<c_void>,
-}
-
-impl Next {
-    pub const fn new(name: &'static CStr) -> Self {
-        Self {
-            name,
-            found: AtomicPtr::new(std::ptr::null_mut()),
-        }
-    }
-
-    /// Its address. A C library without it cannot have had a program call it.
-    pub fn get(&self) -> *mut c_void {
-        let mut found = self.found.load(Ordering::Relaxed);
-        if found.is_null() {
-            // SAFETY: a C string.
-            found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-            if found.is_null() {
-                std::process::abort();
-            }
-            self.found.store(found, Ordering::Relaxed);
-        }
-        found
-    }
-}
-
-/// `real::NAME(...)`: what a program would call without this library.
-macro_rules! real {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {$(
-        pub unsafe fn $name($($arg: $ty),*) -> $ret {
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a name has no NUL"),
-            };
-            static NEXT: Next = Next::new(NAME);
-            // SAFETY: the C library's function of this name has this type.
-            let call: unsafe extern "C" fn($($ty),*) -> $ret = unsafe { std::mem::transmute(NEXT.get()) };
-            // SAFETY: the caller's promise, as the manual page says.
-            unsafe { call($($arg),*) }
-        }
-    )*};
-}
+use hca_exports::behind;
 
 type Addr = *mut libc::sockaddr;
 type Len = *mut libc::socklen_t;
 type Set = *mut libc::fd_set;
 
-real! {
+behind! {
     socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     bind(fd: c_int, addr: *const libc::sockaddr, len: libc::socklen_t) -> c_int;
     listen(fd: c_int, backlog: c_int) -> c_int;

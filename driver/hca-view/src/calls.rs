@@ -1,24 +1,10 @@
 //! The C library's calls that take a path: each leads it to where it is meant, and calls on.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+
+use hca_exports::next::Next;
 
 use crate::place;
-
-/// The function of this name behind this library.
-fn next(name: &CStr, found: &AtomicPtr<c_void>) -> *mut c_void {
-    let mut at = found.load(Ordering::Relaxed);
-    if at.is_null() {
-        // SAFETY: a C string.
-        at = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        if at.is_null() {
-            // A C library without it cannot have had a program call it.
-            std::process::abort();
-        }
-        found.store(at, Ordering::Relaxed);
-    }
-    at
-}
 
 /// Calls with one path, behind the arguments in brackets. Arguments that a program leaves away (the mode of open) are
 /// whatever is in their registers, as the C library has them.
@@ -28,14 +14,14 @@ macro_rules! led {
         unsafe extern "C" fn $name(
             $($before: $before_ty,)* path: *const c_char $(, $after: $after_ty)*
         ) -> $ret {
-            static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("a name has no NUL"),
             };
+            static NEXT: Next = Next::new(NAME);
             type Call = unsafe extern "C" fn($($before_ty,)* *const c_char $(, $after_ty)*) -> $ret;
             // SAFETY: the C library's function of this name has this type.
-            let call: Call = unsafe { std::mem::transmute(next(NAME, &FOUND)) };
+            let call: Call = unsafe { std::mem::transmute(NEXT.get()) };
             // SAFETY: what the program gave, as the manual page says.
             unsafe { place::with(path, |path| call($($before,)* path $(, $after)*)) }
         }
@@ -88,14 +74,14 @@ macro_rules! resolved {
     ($($name:ident($($after:ident: $after_ty:ty),*);)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char $(, $after: $after_ty)*) -> *mut c_char {
-            static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("a name has no NUL"),
             };
+            static NEXT: Next = Next::new(NAME);
             type Call = unsafe extern "C" fn(*const c_char $(, $after_ty)*) -> *mut c_char;
             // SAFETY: the C library's function of this name has this type.
-            let call: Call = unsafe { std::mem::transmute(next(NAME, &FOUND)) };
+            let call: Call = unsafe { std::mem::transmute(NEXT.get()) };
             // SAFETY: what the program gave, as the manual page says; a result is the program's to write to.
             unsafe { place::strip(place::with(path, |path| call(path $(, $after)*))) }
         }

@@ -15,16 +15,19 @@ const BUILT: &str = "libibverbs.so";
 /// What programs ask for.
 const SONAME: &str = "libibverbs.so.1";
 /// Those of connection managers and of subnet managers, where they were built.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
     ("librdmacm.so", "librdmacm.so.1"),
     ("libibumad.so", "libibumad.so.3"),
     (SOCKETS, SOCKETS),
     (VIEW, VIEW),
+    (NETLINK, NETLINK),
 ];
 /// The one that makes sockets rsockets, both here and where programs find it.
 const SOCKETS: &str = "librspreload.so";
 /// The one that leads programs to files of cards where nothing can be mounted.
 const VIEW: &str = "libhcaview.so";
+/// The one that answers what programs ask the kernel about cards by RDMA netlink.
+const NETLINK: &str = "libhcanetlink.so";
 /// The folder with those files, for it.
 pub const VIEW_VARIABLE: &str = "HCA_VIEW";
 /// Folder beside the executable that holds nothing else.
@@ -85,11 +88,20 @@ pub fn search_path(folder: &Path) -> OsString {
     path
 }
 
+/// What of ours stands before the C library.
+#[derive(Clone, Copy)]
+pub struct Before {
+    /// Sockets are rsockets.
+    pub sockets: bool,
+    /// Who asks the kernel about cards by RDMA netlink hears of ours, as in /sys.
+    pub asks_kernel: bool,
+}
+
 /// LD_PRELOAD with our libraries behind what is there: their symbols come before those of a libibverbs that a program
-/// brings along under another name; with `sockets`, before those of the C library.
-pub fn preload(folder: &Path, sockets: bool) -> Result<OsString> {
+/// brings along under another name, and where it is asked for before those of the C library.
+pub fn preload(folder: &Path, before: &Before) -> Result<OsString> {
     let mut names = vec![SONAME];
-    if sockets {
+    if before.sockets {
         if !folder.join(SOCKETS).is_file() {
             bail!(
                 "--sockets needs {SOCKETS} in {}; build it with: cargo build --release -p hca-rspreload",
@@ -97,6 +109,9 @@ pub fn preload(folder: &Path, sockets: bool) -> Result<OsString> {
             );
         }
         names.push(SOCKETS);
+    }
+    if before.asks_kernel && folder.join(NETLINK).is_file() {
+        names.push(NETLINK);
     }
     let mut path = env::var_os("LD_PRELOAD").unwrap_or_default();
     for name in names {
@@ -157,7 +172,11 @@ mod tests {
         }
         assert!(search_path(Path::new("/x")).to_string_lossy().starts_with("/x"));
         let preloaded = |folder: &str| {
-            preload(Path::new(folder), false)
+            let before = Before {
+                sockets: false,
+                asks_kernel: true,
+            };
+            preload(Path::new(folder), &before)
                 .unwrap()
                 .to_string_lossy()
                 .into_owned()
@@ -167,14 +186,22 @@ mod tests {
             assert!(preloaded(folder).ends_with("libibverbs.so.1"));
             assert!(!preloaded(folder).contains(folder));
         }
-        let error = preload(&folder, true).unwrap_err().to_string();
+        let sockets = Before {
+            sockets: true,
+            asks_kernel: false,
+        };
+        let error = preload(&folder, &sockets).unwrap_err().to_string();
         assert!(error.contains("hca-rspreload"), "{error}");
         fs::write(home.path().join(SOCKETS), b"ELF").unwrap();
         let folder = folder_beside(home.path()).unwrap();
-        let both = preload(&folder, true).unwrap();
-        assert!(
-            both.to_string_lossy()
-                .ends_with(&format!("{SONAME}:{}", folder.join(SOCKETS).display()))
-        );
+        let file = |name| folder.join(name).display().to_string();
+        let ends = |sockets, asks_kernel, end: &str| {
+            let all = preload(&folder, &Before { sockets, asks_kernel }).unwrap();
+            assert!(all.to_string_lossy().ends_with(end), "{all:?}");
+        };
+        ends(true, false, &format!("{SONAME}:{}", file(SOCKETS)));
+        ends(false, true, &format!("{SONAME}:{}", file(NETLINK)));
+        ends(true, true, &format!("{}:{}", file(SOCKETS), file(NETLINK)));
+        ends(false, false, SONAME);
     }
 }

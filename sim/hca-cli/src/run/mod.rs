@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use self::library::Before;
 use self::namespace::Isolation;
 use self::view::View;
 use crate::sim::folder::{CARD_VARIABLE, FOLDER_VARIABLE, Folder};
@@ -141,7 +142,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let folder = Folder::find(args.dir.as_deref())?;
     folder.demand_cards(args.card)?;
-    let mut command = command(&args.words, folder.path(), args.card, args.sockets)?;
+    let before = Before {
+        sockets: args.sockets,
+        asks_kernel: !args.no_sysfs,
+    };
+    let mut command = command(&args.words, folder.path(), args.card, &before)?;
     if args.manager {
         command.env(MANAGER_VARIABLE, "1");
     }
@@ -207,13 +212,13 @@ fn warn_of_view(result: &Result<()>) {
 }
 
 /// A program with the environment that leads it to a simulator.
-fn command(words: &[OsString], folder: &Path, card: Option<u32>, sockets: bool) -> Result<Command> {
+fn command(words: &[OsString], folder: &Path, card: Option<u32>, before: &Before) -> Result<Command> {
     let library = library::folder()?;
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
         .env("LD_LIBRARY_PATH", library::search_path(&library))
-        .env("LD_PRELOAD", library::preload(&library, sockets)?)
+        .env("LD_PRELOAD", library::preload(&library, before)?)
         .env(FOLDER_VARIABLE, folder);
     if let Some(card) = card {
         command.env(CARD_VARIABLE, card.to_string());

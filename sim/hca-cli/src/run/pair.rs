@@ -17,6 +17,7 @@ use super::document::{self, Document};
 use super::end::{End, Output, adopt_orphans};
 use super::hang::{self, Hung};
 use super::keep::Keep;
+use super::library::Before;
 use super::namespace::{self, Isolation};
 use super::outcome::{Outcome, finish};
 use super::simulator::Simulator;
@@ -69,9 +70,13 @@ pub fn run(topology: &Topology, options: &Options, words: [&[OsString]; 2]) -> R
     let mut pair = Pair::new(topology, options, words)?;
     // Before the simulator is built: a missing C library shows at once.
     let home = pair.home.path();
+    let before = Before {
+        sockets: options.sockets,
+        asks_kernel: options.sysfs,
+    };
     let mut commands = [
-        command(words[0], home, Some(0), options.sockets)?,
-        command(words[1], home, Some(1), options.sockets)?,
+        command(words[0], home, Some(0), &before)?,
+        command(words[1], home, Some(1), &before)?,
     ];
     if options.manager {
         for command in &mut commands {

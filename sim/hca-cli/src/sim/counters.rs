@@ -14,6 +14,9 @@ use std::time::Duration;
 
 use crate::files;
 
+/// Folders of a port, as the kernel divides them: the counters of the specification, and a driver's own, which here are
+/// the same in bytes, by the names that several drivers have for them.
+pub const FOLDERS: [&str; 2] = ["counters", "hw_counters"];
 /// Name of the folder in the simulator's.
 const NAME: &str = "counters";
 /// Time between two looks.
@@ -25,14 +28,19 @@ pub fn folder_of(simulator: &Path, card: u32, port: u8) -> PathBuf {
     simulator.join(NAME).join(format!("card{card}.port{port}"))
 }
 
-/// The counters of a port by name.
-fn values(port: &PortStatus) -> [(&'static str, u64); 4] {
+/// The counters of a port by folder and name.
+fn values(port: &PortStatus) -> [(&'static str, &'static str, u64); 8] {
     let [sent, received] = port.traffic();
+    let [specified, own] = FOLDERS;
     [
-        ("port_xmit_packets", sent.packets),
-        ("port_xmit_data", sent.octets / OCTETS_PER_WORD),
-        ("port_rcv_packets", received.packets),
-        ("port_rcv_data", received.octets / OCTETS_PER_WORD),
+        (specified, "port_xmit_packets", sent.packets),
+        (specified, "port_xmit_data", sent.octets / OCTETS_PER_WORD),
+        (specified, "port_rcv_packets", received.packets),
+        (specified, "port_rcv_data", received.octets / OCTETS_PER_WORD),
+        (own, "tx_pkts", sent.packets),
+        (own, "tx_bytes", sent.octets),
+        (own, "rx_pkts", received.packets),
+        (own, "rx_bytes", received.octets),
     ]
 }
 
@@ -43,8 +51,8 @@ struct Port {
 
 impl Port {
     fn make(folder: &Path, port: &PortStatus) -> Result<Self> {
-        let make = |(name, value): (&str, u64)| {
-            let path = folder.join(name);
+        let make = |(kind, name, value): (&str, &str, u64)| {
+            let path = folder.join(kind).join(name);
             files::write(&path, line(value).as_bytes())?;
             let file = File::options()
                 .write(true)
@@ -58,7 +66,7 @@ impl Port {
 
     /// Numbers only grow: a line is written over by one that is as long or longer.
     fn update(&mut self, port: &PortStatus) {
-        for ((file, written), (_, value)) in self.files.iter_mut().zip(values(port)) {
+        for ((file, written), (.., value)) in self.files.iter_mut().zip(values(port)) {
             if value != *written && file.write_all_at(line(value).as_bytes(), 0).is_ok() {
                 *written = value;
             }

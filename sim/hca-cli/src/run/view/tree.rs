@@ -51,6 +51,7 @@ pub fn build(cards: &[CardFacts], index: impl Fn(u32) -> u32, machine: &Machine,
     let mut top = Folder::new(&mut tree, "/sys/class");
     top.file("infiniband_verbs/abi_version", VERBS_ABI);
     top.file("infiniband_mad/abi_version", MAD_ABI);
+    let mut umads = 0;
     for card in cards {
         let index = index(card.card);
         let (name, uverbs) = (format!("hca{index}"), format!("uverbs{index}"));
@@ -88,12 +89,36 @@ pub fn build(cards: &[CardFacts], index: impl Fn(u32) -> u32, machine: &Machine,
         device.link("subsystem", "../../../../../class/infiniband");
         ib_device(&mut device, card, &name);
         for port in (1..).take(card.ports.len()) {
-            let counters = counters::folder_of(simulator, card.card, port);
-            device.folder(&format!("ports/{port}/counters"), counters);
+            let all = counters::folder_of(simulator, card.card, port);
+            for kind in counters::FOLDERS {
+                device.folder(&format!("ports/{port}/{kind}"), all.join(kind));
+            }
         }
+        mad_nodes(&mut tree, umads..umads + card.ports.len(), &name, &path);
+        umads += card.ports.len();
         tree.insert(format!("/dev/infiniband/{uverbs}").into(), Node::Device);
     }
     tree
+}
+
+/// Of each port a node for the programs of management, and one by which a subnet manager says that it is one; numbered
+/// through all cards.
+fn mad_nodes(tree: &mut Tree, numbers: std::ops::Range<usize>, name: &str, path: &str) {
+    let function = path.rsplit('/').next().unwrap_or(path);
+    for (port, number) in (1..).zip(numbers) {
+        for kind in ["umad", "issm"] {
+            let node = format!("{kind}{number}");
+            let mut mad = Folder::new(tree, format!("/sys/{path}/infiniband_mad/{node}"));
+            mad.file("ibdev", name);
+            mad.file("port", port);
+            mad.file("dev", NODE);
+            mad.link("device", format!("../../../{function}"));
+            mad.link("subsystem", "../../../../../class/infiniband_mad");
+            let shown = format!("../../{path}/infiniband_mad/{node}");
+            Folder::new(tree, "/sys/class/infiniband_mad").link(&node, shown);
+            tree.insert(format!("/dev/infiniband/{node}").into(), Node::Device);
+        }
+    }
 }
 
 fn pci_function(folder: &mut Folder, card: &CardFacts, address: &str, machine: &Machine) {
@@ -362,10 +387,18 @@ mod tests {
             assert_eq!(text(&tree, &format!("{device}/{name}")), Some(value), "{name}");
         }
         assert_eq!(text(&tree, &format!("{device}/ports/1/gid_attrs/types/1")), None);
-        assert_eq!(
-            tree[Path::new(&format!("{device}/ports/1/counters"))],
-            Node::Folder("/run/hca/counters/card2.port1".into())
-        );
+        for kind in ["counters", "hw_counters"] {
+            assert_eq!(
+                tree[Path::new(&format!("{device}/ports/1/{kind}"))],
+                Node::Folder(format!("/run/hca/counters/card2.port1/{kind}").into())
+            );
+        }
+        for node in ["umad0", "issm0"] {
+            let folder = format!("{FUNCTION}/infiniband_mad/{node}");
+            assert_eq!(text(&tree, &format!("{folder}/ibdev")), Some("hca2"));
+            assert_eq!(text(&tree, &format!("{folder}/port")), Some("1"));
+            assert_eq!(tree[Path::new(&format!("/dev/infiniband/{node}"))], Node::Device);
+        }
         for (name, value) in [("vendor", "0x1234"), ("device", "0x0ca1"), ("class", "0x020700")] {
             assert_eq!(text(&tree, &format!("{FUNCTION}/{name}")), Some(value), "{name}");
         }
@@ -414,8 +447,9 @@ mod tests {
             );
             links += 1;
         }
-        // The Ethernet card has one more.
-        assert_eq!(links, 3 * 8 + 1);
+        // The Ethernet card has one more; each has a port, with two nodes of management.
+        assert_eq!(links, 3 * (8 + 2 * 3) + 1);
+        assert!(tree.contains_key(Path::new("/dev/infiniband/umad2")));
         assert!(tree.contains_key(Path::new("/sys/bus/pci/devices/0002:00:00.0")));
     }
 
