@@ -121,7 +121,9 @@ fn key_14_counters_are_for_members() {
     let dev = card(true);
     let mut manager = Function::open(Rc::new(dev.function(0)), &OpenOptions::simulated()).unwrap();
     let mut cmd = SetPkeyCmd::new();
-    (cmd.set_port_num(1), cmd.set_index(7), cmd.set_pkey(0x0123));
+    cmd.set_port_num(1);
+    cmd.set_index(7);
+    cmd.set_pkey(0x0123);
     manager.set_pkey(&cmd).unwrap();
     for (pkey, is_answered) in [
         (0xffff, true),
