@@ -5,6 +5,7 @@
 
 use crate::hal::{Hal, Shadow};
 use crate::memory::Keys;
+use crate::table::Table;
 use crate::{Bus, Control, Firmware, Identity, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_QPS, NUM_SRQS};
 use hca_abi::{CtxTable, EventKind, Forget, GROUP_ROWS, MAX_LOG_KEYS, RULES};
 
@@ -72,9 +73,9 @@ impl Control {
     /// Numbers and keys that were given before mean nobody: generations and tags begin somewhere else, by the clock.
     fn forget_names(&mut self, now_us: u64) {
         let generation = now_us as u16 & self.lines.max_generation();
-        for rec in &mut self.qps {
+        for rec in self.qps.iter_mut() {
             rec.generation = generation;
         }
-        self.keys = [Keys::beginning_with(now_us as u8); NUM_FUNCS];
+        self.keys = Table::new([Keys::beginning_with(now_us as u8); NUM_FUNCS]);
     }
 }
