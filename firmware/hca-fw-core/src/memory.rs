@@ -2,14 +2,13 @@
 //! where it may write what it likes: a row decides over no memory but the function's, and what is read back of one is
 //! checked before it is used.
 
-use crate::admin::{Body, body_of, handle_body};
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, AllocMwCmd, CtxTable, DIRECT_PAGE_SHIFT, Forget, KeyTable, MAX_LOG_KEYS, MAX_PAGE_SHIFT,
-    MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, RegMrResult, SetKeyTableCmd, access,
+    MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, SetKeyTableCmd, access,
 };
 
 /// Longest region: everything a 48-bit address space can hold.
@@ -111,7 +110,10 @@ enum Then {
 
 /// What follows of the command.
 pub(crate) enum Stored {
-    Done(Body),
+    /// The answer is the key of a region.
+    Region(u32),
+    /// It is that of a window.
+    Window(u32),
     Fence(Fenced),
 }
 
@@ -298,14 +300,11 @@ impl Control {
         Ok(match store.then {
             Then::TellRegion(key) => {
                 *users += 1;
-                let mut out = RegMrResult::new();
-                out.set_lkey(key);
-                out.set_rkey(key);
-                Stored::Done(body_of(out.as_bytes()))
+                Stored::Region(key)
             }
             Then::TellWindow(key) => {
                 *users += 1;
-                Stored::Done(handle_body(key))
+                Stored::Window(key)
             }
             Then::Move(before) => {
                 *users += 1;

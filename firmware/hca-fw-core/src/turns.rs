@@ -1,9 +1,9 @@
 //! Whose turn it is. Each turn of firmware does one bounded piece of work for one function, and functions take turns,
 //! so that none waits long for the others: a command is one piece, or goes on in further turns of its function.
 
-use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE};
+use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE, RegMrResult};
 
-use crate::admin::{Body, body_of};
+use crate::admin::{Body, body_of, handle_body};
 use crate::hal::Hal;
 use crate::memory::{Store, Stored};
 use crate::{Bus, CmdResult, Control, NUM_FUNCS};
@@ -230,7 +230,13 @@ impl Control {
 
     fn store<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, store: Store) {
         match self.store_row(hal, func, store) {
-            Ok(Stored::Done(body)) => self.finish(hal, func, Ok(body)),
+            Ok(Stored::Region(key)) => {
+                let mut out = RegMrResult::new();
+                out.set_lkey(key);
+                out.set_rkey(key);
+                self.finish(hal, func, Ok(body_of(out.as_bytes())));
+            }
+            Ok(Stored::Window(key)) => self.finish(hal, func, Ok(handle_body(key))),
             Ok(Stored::Fence(then)) => self.fence(hal, func, then),
             Err(e) => self.finish(hal, func, Err(e)),
         }
