@@ -1,5 +1,5 @@
-//! Faults that the board injects, to show what a restart does: at a cycle of its choice firmware fails, whatever it does
-//! then.
+//! Faults that the board injects, to show what a restart does: at a cycle of its choice firmware fails, whatever it
+//! does then.
 
 use core::arch::asm;
 

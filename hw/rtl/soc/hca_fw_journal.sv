@@ -1,6 +1,6 @@
-// The journal of the soft core's data memory: what each word held before the core wrote it, since firmware said that its
-// state is whole (a commit). A restart plays it back, newest first, while the core is in reset: firmware finds its data
-// as they were at the last commit, wherever it was stopped. Words from the end that firmware names on, its stack, are
+// The journal of the soft core's data memory: what each word held before the core wrote it, since firmware said that
+// its state is whole (a commit). A restart plays it back, newest first, while the core is in reset: firmware finds its
+// data as they were at the last commit, wherever it was stopped. Words from the end that firmware names on, its stack, are
 // not kept. More writes than the journal holds, or a restart of firmware that has never committed: nothing is whole.
 //
 // What a word held comes from the memory's read port, which a write leaves free, a cycle after the write.

@@ -169,8 +169,8 @@ fn soak_commands_are_done_once_wherever_firmware_is_stopped() {
     fail_everywhere(23, (0..900).map(|round| 500 + 97 * round));
 }
 
-/// Fails again after a warm restart: what it knew is given up. Functions in use are lost, their peers see them gone, and
-/// a reset makes them work again.
+/// Fails again after a warm restart: what it knew is given up. Functions in use are lost, their peers see them gone,
+/// and a reset makes them work again.
 #[test]
 #[ignore = "long: make soak"]
 fn soak_a_second_failure_costs_the_functions_and_a_third_the_firmware() {
