@@ -451,6 +451,7 @@ class AdminOpcode(enum.IntEnum):
     DEALLOC_XRCD = 0x2d
     CREATE_RULE = 0x2e
     DESTROY_RULE = 0x2f
+    QUERY_FIRMWARE = 0x30
 
 
 class AdminStatus(enum.IntEnum):
@@ -1508,6 +1509,14 @@ STRUCTS = {
             "bad_sources": (1088, 64),
         },
     },
+    "query_firmware_result": {
+        "bytes": 244,
+        "fields": {
+            "on_core": (0, 1),
+            "version": (32, 32),
+            "digest": (64, 256),
+        },
+    },
     "link_vl_arb": {
         "bytes": 4,
         "fields": {
@@ -1679,6 +1688,16 @@ STRUCTS = {
             "gid": (0, 128),
             "mac": (128, 48),
             "port_num": (176, 8),
+        },
+    },
+    "image_head": {
+        "bytes": 48,
+        "fields": {
+            "magic": (0, 32),
+            "data_at": (32, 32),
+            "bytes": (64, 32),
+            "version": (96, 32),
+            "digest": (128, 256),
         },
     },
 }

@@ -45,6 +45,7 @@ impl AdminOpcode {
             | Self::QueryVlArb
             | Self::QueryVlCounters
             | Self::QueryLinkErrors
+            | Self::QueryFirmware
             | Self::AllocPd
             | Self::DeallocPd
             | Self::CreateEq

@@ -654,6 +654,8 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         CreateRule = 46,
         /// They no longer do: handle_cmd.
         DestroyRule = 47,
+        /// Firmware that runs: query_firmware_result.
+        QueryFirmware = 48,
     }
 }
 

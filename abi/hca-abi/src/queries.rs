@@ -16,6 +16,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &QueryMrResult::TABLE,
     &QuerySrqResult::TABLE,
     &QueryCountersResult::TABLE,
+    &QueryFirmwareResult::TABLE,
 ];
 
 layout! {
@@ -339,5 +340,17 @@ layout! {
         retransmitted_packets set_retransmitted_packets: u64 [128, 0, 64];
         /// Packets to a QP that did not come from its peer: LID or GIDs are not its path's.
         bad_sources set_bad_sources: u64 [136, 0, 64] "QPS-17";
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_FIRMWARE.
+    QueryFirmwareResult("query_firmware_result", 244, Software) {
+        /// It runs on the card's own processor, from an image; otherwise it is a part of the simulator.
+        on_core set_on_core: bool [0, 0, 1];
+        /// Version: major, minor, patch in bits 31:16, 15:8, 7:0.
+        version set_version: u32 [4, 0, 32];
+        /// SHA-256 of the image with its own field zero.
+        digest set_digest: [u8; 32] [8, 0, 256];
     }
 }

@@ -3,9 +3,9 @@
 use hca_abi::{
     AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd,
     HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
-    QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult, QueryPkeyResult,
-    QueryPortCmd, QueryPortResult, QueryQpResult, QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd,
-    ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
+    QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryFirmwareResult, QueryGidResult,
+    QueryMrResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, QuerySrqResult, RegMrCmd,
+    RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -42,6 +42,13 @@ impl<P: DevicePtr> Function<P> {
     pub fn query_device(&mut self) -> Result<QueryDeviceResult, DriverError> {
         Ok(QueryDeviceResult(
             self.admin.issue(AdminOpcode::QueryDevice, &[])?,
+        ))
+    }
+
+    /// QUERY_FIRMWARE.
+    pub fn query_firmware(&mut self) -> Result<QueryFirmwareResult, DriverError> {
+        Ok(QueryFirmwareResult(
+            self.admin.issue(AdminOpcode::QueryFirmware, &[])?,
         ))
     }
 

@@ -29,6 +29,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
     match opcode {
         AdminOpcode::Nop
         | AdminOpcode::QueryDevice
+        | AdminOpcode::QueryFirmware
         | AdminOpcode::AllocPd
         | AdminOpcode::AllocXrcd
         | AdminOpcode::ResetFunc => 0,
