@@ -581,6 +581,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_QUERY_PFC_COUNTERS = 50, /* Pauses of each priority of an Ethernet port: query_port_cmd, query_pfc_counters_result. */
     HCA_ADMIN_OPCODE_SET_NODE_DESC = 51, /* Give the card another NodeDescription: set_node_desc_cmd. */
     HCA_ADMIN_OPCODE_QUERY_NODE_DESC = 52, /* Its NodeDescription: query_node_desc_result. */
+    HCA_ADMIN_OPCODE_QUERY_FIRMWARE = 53, /* Firmware that runs: query_firmware_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -2133,6 +2134,18 @@ struct hca_query_counters_result {
 #define HCA_QUERY_COUNTERS_RESULT_QP1_DROPS_LSB 1344u
 #define HCA_QUERY_COUNTERS_RESULT_QP1_DROPS_BITS 64u
 
+/* Completion body of QUERY_FIRMWARE. */
+struct hca_query_firmware_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_FIRMWARE_RESULT_BYTES 244u
+#define HCA_QUERY_FIRMWARE_RESULT_ON_CORE_LSB 0u
+#define HCA_QUERY_FIRMWARE_RESULT_ON_CORE_BITS 1u
+#define HCA_QUERY_FIRMWARE_RESULT_VERSION_LSB 32u
+#define HCA_QUERY_FIRMWARE_RESULT_VERSION_BITS 32u
+#define HCA_QUERY_FIRMWARE_RESULT_DIGEST_LSB 64u
+#define HCA_QUERY_FIRMWARE_RESULT_DIGEST_BITS 256u
+
 /* Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table. */
 struct hca_link_vl_arb {
     uint8_t bytes[4];
@@ -2532,5 +2545,21 @@ struct hca_board_neighbour {
 #define HCA_BOARD_NEIGHBOUR_MAC_BITS 48u
 #define HCA_BOARD_NEIGHBOUR_PORT_NUM_LSB 176u
 #define HCA_BOARD_NEIGHBOUR_PORT_NUM_BITS 8u
+
+/* Head of an image, behind its vectors and the jump at reset. */
+struct hca_image_head {
+    uint8_t bytes[48];
+};
+#define HCA_IMAGE_HEAD_BYTES 48u
+#define HCA_IMAGE_HEAD_MAGIC_LSB 0u
+#define HCA_IMAGE_HEAD_MAGIC_BITS 32u
+#define HCA_IMAGE_HEAD_DATA_AT_LSB 32u
+#define HCA_IMAGE_HEAD_DATA_AT_BITS 32u
+#define HCA_IMAGE_HEAD_BYTES_LSB 64u
+#define HCA_IMAGE_HEAD_BYTES_BITS 32u
+#define HCA_IMAGE_HEAD_VERSION_LSB 96u
+#define HCA_IMAGE_HEAD_VERSION_BITS 32u
+#define HCA_IMAGE_HEAD_DIGEST_LSB 128u
+#define HCA_IMAGE_HEAD_DIGEST_BITS 256u
 
 #endif

@@ -155,7 +155,7 @@ fn pack(elf: &[u8]) -> Image {
         "the image has {} bytes, more than the soft core's memory",
         bytes.len()
     );
-    let version = hca_abi::ABI_VERSION;
+    let version = hca_fw_core::Image::native().version;
     for (word, value) in [MAGIC, data_at, bytes.len() as u32, version]
         .into_iter()
         .enumerate()

@@ -483,6 +483,7 @@ class AdminOpcode(enum.IntEnum):
     QUERY_PFC_COUNTERS = 0x32
     SET_NODE_DESC = 0x33
     QUERY_NODE_DESC = 0x34
+    QUERY_FIRMWARE = 0x35
 
 
 class AdminStatus(enum.IntEnum):
@@ -1566,6 +1567,14 @@ STRUCTS = {
             "qp1_drops": (1344, 64),
         },
     },
+    "query_firmware_result": {
+        "bytes": 244,
+        "fields": {
+            "on_core": (0, 1),
+            "version": (32, 32),
+            "digest": (64, 256),
+        },
+    },
     "link_vl_arb": {
         "bytes": 4,
         "fields": {
@@ -1807,6 +1816,16 @@ STRUCTS = {
             "gid": (0, 128),
             "mac": (128, 48),
             "port_num": (176, 8),
+        },
+    },
+    "image_head": {
+        "bytes": 48,
+        "fields": {
+            "magic": (0, 32),
+            "data_at": (32, 32),
+            "bytes": (64, 32),
+            "version": (96, 32),
+            "digest": (128, 256),
         },
     },
 }

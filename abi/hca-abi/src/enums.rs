@@ -677,6 +677,8 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         SetNodeDesc = 51,
         /// Its NodeDescription: query_node_desc_result.
         QueryNodeDesc = 52,
+        /// Firmware that runs: query_firmware_result.
+        QueryFirmware = 53,
     }
 }
 

@@ -17,6 +17,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &QueryMrResult::TABLE,
     &QuerySrqResult::TABLE,
     &QueryCountersResult::TABLE,
+    &QueryFirmwareResult::TABLE,
 ];
 
 layout! {
@@ -356,5 +357,17 @@ layout! {
         rp_cnp_handled set_rp_cnp_handled: u64 [160, 0, 64];
         /// Datagrams for a QP1 that had no receive for them.
         qp1_drops set_qp1_drops: u64 [168, 0, 64] "STAT";
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_FIRMWARE.
+    QueryFirmwareResult("query_firmware_result", 244, Software) {
+        /// It runs on the card's own processor, from an image; otherwise it is a part of the simulator.
+        on_core set_on_core: bool [0, 0, 1];
+        /// Version: major, minor, patch in bits 31:16, 15:8, 7:0.
+        version set_version: u32 [4, 0, 32];
+        /// SHA-256 of the image with its own field zero.
+        digest set_digest: [u8; 32] [8, 0, 256];
     }
 }

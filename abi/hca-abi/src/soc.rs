@@ -4,7 +4,12 @@
 use crate::table::{StructDef, abi_enum, layout};
 
 /// Tables of this module.
-pub const STRUCTS: &[&StructDef] = &[&BoardHead::TABLE, &BoardPort::TABLE, &BoardNeighbour::TABLE];
+pub const STRUCTS: &[&StructDef] = &[
+    &BoardHead::TABLE,
+    &BoardPort::TABLE,
+    &BoardNeighbour::TABLE,
+    &ImageHead::TABLE,
+];
 
 layout! {
     /// The first bytes.
@@ -76,5 +81,21 @@ SocFault("soc_fault", "SocFault", 8, Software) {
         Panic = 2,
         /// It traps.
         Trap = 3,
+    }
+}
+
+layout! {
+    /// Head of an image, behind its vectors and the jump at reset.
+    ImageHead("image_head", 48, Software) {
+        /// "HCWF".
+        magic set_magic: u32 [0, 0, 32];
+        /// Where in the image the first values of data are.
+        data_at set_data_at: u32 [4, 0, 32];
+        /// Bytes of the image.
+        bytes set_bytes: u32 [8, 0, 32];
+        /// Version: major, minor, patch in bits 31:16, 15:8, 7:0.
+        version set_version: u32 [12, 0, 32];
+        /// SHA-256 of the image with this field zero.
+        digest set_digest: [u8; 32] [16, 0, 256];
     }
 }

@@ -204,6 +204,7 @@ impl Control {
                 .modify_srq(hal, func, &ModifySrqCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
             AdminOpcode::QuerySrq => self.query_srq(func, handle).map(|r| body_of(r.as_bytes())),
+            AdminOpcode::QueryFirmware => Ok(body_of(self.query_firmware().as_bytes())),
             AdminOpcode::QueryDevice => Ok(body_of(self.query_device(hal, func).as_bytes())),
             _ => self.execute_port(hal, opcode, body),
         }

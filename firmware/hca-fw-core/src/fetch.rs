@@ -30,6 +30,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::Nop
         | AdminOpcode::QueryDevice
         | AdminOpcode::QueryNodeDesc
+        | AdminOpcode::QueryFirmware
         | AdminOpcode::AllocPd
         | AdminOpcode::AllocXrcd
         | AdminOpcode::ResetFunc => 0,

@@ -32,6 +32,7 @@ mod events;
 mod fetch;
 mod groups;
 mod hal;
+mod image;
 mod lines;
 mod link;
 mod memory;
@@ -52,6 +53,7 @@ mod transition;
 mod turns;
 mod xrc;
 
+pub use image::Image;
 pub use neighbours::{NUM_NEIGHBOURS, Neighbour};
 pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
@@ -192,6 +194,7 @@ pub(crate) struct Control {
     description: [u8; sma::DESCRIPTION_BYTES],
     /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
     answering: Option<(u8, u64)>,
+    image: Image,
 }
 
 impl Firmware {
@@ -249,6 +252,11 @@ impl Firmware {
         let mut hal = Hal::new(bus, &mut self.shadow);
         hal.wait_ctx();
         self.control.init_ports(&mut hal, identities);
+    }
+
+    /// Tells it which image it is, where it is one of its own.
+    pub fn set_image(&mut self, image: Image) {
+        self.control.image = image;
     }
 
     /// Tells it who has which GID on the networks of its ports: these and no others from now on. May be called between
@@ -335,6 +343,7 @@ impl Control {
             has_mads: false,
             description: sma::DESCRIPTION,
             answering: None,
+            image: Image::native(),
         }
     }
 

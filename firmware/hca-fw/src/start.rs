@@ -4,8 +4,8 @@ use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 
-use hca_abi::{SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_RESTART, SOC_STRIKES, SOC_WATCHDOG};
-use hca_fw_core::{Firmware, Identity, NUM_PORTS};
+use hca_abi::{ImageHead, SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_RESTART, SOC_STRIKES, SOC_WATCHDOG};
+use hca_fw_core::{Firmware, Identity, Image, NUM_PORTS};
 
 use crate::board::{self, Told};
 use crate::fault::{self, Fault};
@@ -158,6 +158,7 @@ extern "C" fn run(strikes: u32) -> ! {
 fn begin(State { firmware, told }: &mut State, again: bool) {
     let head = board::head();
     let identities: [Identity; NUM_PORTS] = [board::identity(0), board::identity(1)];
+    firmware.set_image(image());
     firmware.share_among(head.functions());
     board::learn(firmware);
     let ports = usize::from(head.ports()).clamp(1, NUM_PORTS);
@@ -169,6 +170,22 @@ fn begin(State { firmware, told }: &mut State, again: bool) {
         firmware.init_ports(&mut Card, identities);
     }
     told.begin(firmware, head.asks());
+}
+
+unsafe extern "C" {
+    /// The head of this image, which sim/hca-image has filled in.
+    static image_head: [u8; ImageHead::BYTES];
+}
+
+/// What the head says.
+fn image() -> Image {
+    // SAFETY: it is in the image's memory, which nobody writes while this runs. It is not what the compiler saw.
+    let head = ImageHead(unsafe { core::ptr::read_volatile(&raw const image_head) });
+    Image {
+        version: head.version(),
+        digest: head.digest(),
+        on_core: true,
+    }
 }
 
 /// Every start has failed: the card says so, and its processor does nothing more.

@@ -130,6 +130,30 @@ fn replies_are_the_same_natively_and_on_the_core() {
     }
 }
 
+/// Issue 14: version and digest of the firmware that runs are the host's to read. On the core they are those of the
+/// image that the build has made; native firmware is none.
+#[test]
+fn version_and_digest_of_the_firmware_can_be_read() {
+    if is_missing() {
+        return;
+    }
+    for (processor, on_core, digest) in [
+        (Processor::Core, true, hca_image::DIGEST),
+        (Processor::Native, false, [0; 32]),
+    ] {
+        processor.choose();
+        let rig = Rig::new(&RigConfig::new(4, LinkKind::Ethernet)).unwrap();
+        let image = rig.nodes[0].context.function().query_firmware().unwrap();
+        assert_eq!((image.on_core(), image.digest()), (on_core, digest));
+        let device = rig.nodes[0].context.query_device().unwrap();
+        let version = u32::from(device.fw_ver_major()) << 16
+            | u32::from(device.fw_ver_minor()) << 8
+            | u32::from(device.fw_ver_patch());
+        assert_eq!(image.version(), version);
+        assert_ne!(version, 0);
+    }
+}
+
 /// The parity list ([`hca_parity`]), which any transport passes, on the soft core.
 #[test]
 #[ignore = "a minute; make test-soft-core"]
