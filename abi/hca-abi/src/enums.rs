@@ -1,6 +1,7 @@
 //! Enumerations of `u8` codes.
 
 use crate::congestion::CcAlgorithm;
+use crate::link::{EthTrust, LinkPolicy};
 use crate::table::{EnumDef, abi_enum};
 
 /// Tables of this module.
@@ -245,26 +246,6 @@ impl OpVls {
             .rev()
             .copied()
             .find(|code| u32::from(code.count()) <= vls)
-    }
-}
-
-abi_enum! {
-    /// How the VL arbiter shares the link.
-LinkPolicy("link_policy", "LinkPolicy", 1, Hardware) {
-        /// Weighted round robin in each table, high before low within its limit.
-        Iba = 0,
-        /// Rounds in which the high table gets its weights a whole number of times.
-        RoundQuantum = 1,
-    }
-}
-
-abi_enum! {
-    /// What an Ethernet port reads a frame's priority from.
-EthTrust("eth_trust", "EthTrust", 1, Software) {
-        /// The DSCP of its IP header, by the port's map; a frame without one has priority 0.
-        Dscp = 0,
-        /// Its VLAN tag; a frame without one has priority 0.
-        Pcp = 1,
     }
 }
 

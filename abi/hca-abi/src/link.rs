@@ -1,7 +1,7 @@
 //! The link: rows that firmware writes through the context port (table LINK), and the admin commands that
 //! configure it and read it out.
 
-use crate::table::{StructDef, layout};
+use crate::table::{StructDef, abi_enum, layout};
 
 /// Tables of this module.
 pub const STRUCTS: &[&StructDef] = &[
@@ -307,5 +307,25 @@ layout! {
         xon_blocks set_xon_blocks: u32 [132, 0, 32];
         /// Blocks of a receive ring: those above xoff_blocks are for what is under way.
         rx_ring_blocks set_rx_ring_blocks: u32 [136, 0, 32];
+    }
+}
+
+abi_enum! {
+    /// How the VL arbiter shares the link.
+LinkPolicy("link_policy", "LinkPolicy", 1, Hardware) {
+        /// Weighted round robin in each table, high before low within its limit.
+        Iba = 0,
+        /// Rounds in which the high table gets its weights a whole number of times.
+        RoundQuantum = 1,
+    }
+}
+
+abi_enum! {
+    /// What an Ethernet port reads a frame's priority from.
+EthTrust("eth_trust", "EthTrust", 1, Software) {
+        /// The DSCP of its IP header, by the port's map; a frame without one has priority 0.
+        Dscp = 0,
+        /// Its VLAN tag; a frame without one has priority 0.
+        Pcp = 1,
     }
 }
