@@ -54,7 +54,7 @@ def test_hca_shows_what_agents_show(fabric):
             int(said["Lid"]), lid, int(said["SMLid"])), (info, said)
         assert info["attributes"]["state"] == states[said["LinkState"]] == 4
         assert info["state"] == link["state"] == said["LinkState"]
-        assert (info["attributes"]["lmc"], link["lmc"]) == (int(said["Lmc"]),) * 2
+        assert (info["attributes"]["lmc"], link["lmc"]) == (int(said["LMC"]),) * 2
         assert link["high_limit"] == int(said["VLHighLimit"]) == 5
         assert f"VL0-{link['vls'] - 1}" == said["OperVLs"], (link["vls"], said["OperVLs"])
         assert info["attributes"]["active_mtu"] == {"2048": 4, "4096": 5}[said["NeighborMTU"]]
