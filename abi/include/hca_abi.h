@@ -606,7 +606,7 @@ enum hca_admin_status {
 enum hca_soc_fault {
     HCA_SOC_FAULT_NONE = 0, /* It does not. */
     HCA_SOC_FAULT_HANG = 1, /* It hangs. */
-    HCA_SOC_FAULT_PANIC = 2, /* It panics. */
+    HCA_SOC_FAULT_GIVE_UP = 2, /* It asks for a restart. */
     HCA_SOC_FAULT_TRAP = 3, /* It traps. */
 };
 

@@ -1,5 +1,5 @@
-"""What a card is called: the host says it, and everybody hears (MGMT-13); and what else `hca` shows of a port is what its
-agents say (MGMT-5, MGMT-7, MGMT-9, STAT)."""
+"""What a card is called: the host says it, and everybody hears (MGMT-13); and what else `hca` shows of a port is what
+its agents say (MGMT-5, MGMT-7, MGMT-9, STAT)."""
 
 import json
 import re
@@ -37,8 +37,8 @@ def test_a_card_is_described(fabric):
 
 
 def test_hca_shows_what_agents_show(fabric):
-    """MGMT-5, MGMT-7, MGMT-9, STAT: hca info, hca link and hca fabric show beside smpquery and perfquery, for every port
-    of the fabric, with an M_Key set and data sent."""
+    """MGMT-5, MGMT-7, MGMT-9, STAT: hca info, hca link and hca fabric show beside smpquery and perfquery, for every
+    port of the fabric, with an M_Key set and data sent."""
     net = fabric("two-switches")
     options = net.files / "keys.conf"
     options.write_text("m_key 0x1122334455667788\nm_key_protection_level 1\nm_key_lease_period 600\n"

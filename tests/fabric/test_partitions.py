@@ -55,8 +55,8 @@ def test_switches_enforce_partitions(fabric):
 
 
 def test_qp1_speaks_in_every_partition(fabric, tmp_path):
-    """KEY-12, KEY-16, KEY-21: a program sends on QP1 by any P_Key of its port (umad_set_pkey), across both switches; who
-    gets it hears by which of his, and answers in that partition. In one that the other end is no member of nobody
+    """KEY-12, KEY-16, KEY-21: a program sends on QP1 by any P_Key of its port (umad_set_pkey), across both switches;
+    who gets it hears by which of his, and answers in that partition. In one that the other end is no member of nobody
     answers; an index that the port has not is refused."""
     program = tmp_path / "gsi_partitions"
     source = Path(__file__).with_name("gsi_partitions.c")

@@ -510,7 +510,7 @@ class SocFault(enum.IntEnum):
 
     NONE = 0x0
     HANG = 0x1
-    PANIC = 0x2
+    GIVE_UP = 0x2
     TRAP = 0x3
 
 

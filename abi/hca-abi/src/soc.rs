@@ -77,8 +77,8 @@ SocFault("soc_fault", "SocFault", 8, Software) {
         None = 0,
         /// It hangs.
         Hang = 1,
-        /// It panics.
-        Panic = 2,
+        /// It asks for a restart.
+        GiveUp = 2,
         /// It traps.
         Trap = 3,
     }

@@ -110,7 +110,8 @@ impl Notices {
         }
     }
 
-    /// Trap 144. It tells of what has changed since the subnet manager has heard of one last: of both, if it is two things.
+    /// Trap 144. It tells of what has changed since the subnet manager has heard of one last: of both, if it is two
+    /// things.
     pub fn raise_local(&mut self, mut details: Details) {
         let waiting = KINDS.into_iter().zip(self.waiting);
         let mut waiting = waiting.filter(|(kind, _)| *kind == Trap::Capabilities);

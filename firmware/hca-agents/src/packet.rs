@@ -169,8 +169,8 @@ mod tests {
         }
     }
 
-    /// KEY-8, KEY-9, KEY-14, KEY-17, KEY-19: a table lets in who is of one of its partitions, if one side is a full member;
-    /// switches and agents judge as the ports at the ends do.
+    /// KEY-8, KEY-9, KEY-14, KEY-17, KEY-19: a table lets in who is of one of its partitions, if one side is a full
+    /// member; switches and agents judge as the ports at the ends do.
     #[test]
     fn partitions_are_judged() {
         for (entry, pkey, is_let_in) in [

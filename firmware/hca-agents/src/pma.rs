@@ -183,11 +183,13 @@ impl Agent {
     fn chosen(&self, select: u16, select2: u8, attribute: u16) -> [bool; COUNTERS] {
         let bit = |n: u16| select & 1 << n != 0;
         if attribute == attr::PORT_COUNTERS_EXT {
-            let mut chosen = [false; COUNTERS];
-            for (at, n) in [(11, 0), (12, 1), (13, 2), (14, 3)] {
-                chosen[at] = bit(n);
-            }
-            return chosen;
+            return core::array::from_fn(|at| match at {
+                11 => bit(0),
+                12 => bit(1),
+                13 => bit(2),
+                14 => bit(3),
+                _ => false,
+            });
         }
         [
             bit(0),

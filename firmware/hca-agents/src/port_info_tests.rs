@@ -324,8 +324,8 @@ fn mgmt_5_every_field_of_a_switch() {
 }
 
 /// VL-14: from every state to every state, 0 (no change) to ACTIVE, at a card and at a switch; what may not be is
-/// refused and changes nothing. A port that trains its link anew (DOWN) is in INIT when it answers: a card whose link is
-/// down has none to be asked by.
+/// refused and changes nothing. A port that trains its link anew (DOWN) is in INIT when it answers: a card whose link
+/// is down has none to be asked by.
 #[test]
 fn vl_14_every_state_to_every_state() {
     use State::{Active, Armed, Down, Init};

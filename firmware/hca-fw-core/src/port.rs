@@ -196,7 +196,8 @@ impl Port {
         port_cap_flags(self.infiniband()) | if self.is_sm { port_cap::SM } else { 0 }
     }
 
-    /// CapabilityMask of its PortInfo: bit 26, which programs know as IP_BASED_GIDS, is of notices of other changes there.
+    /// CapabilityMask of its PortInfo: bit 26, which programs know as IP_BASED_GIDS, is of notices of other changes
+    /// there.
     pub fn cap_mask(&self) -> u32 {
         const OTHER_LOCAL_CHANGES: u32 = 1 << 26;
         self.capabilities() | OTHER_LOCAL_CHANGES

@@ -145,8 +145,8 @@ fn key_14_counters_are_for_members() {
     }
 }
 
-/// MGMT-13: the host describes the node; agents tell it, and the manager hears of it by trap 144 with its flag, once for
-/// a text. PortInfo and query_port say that a manager may set it, too.
+/// MGMT-13: the host describes the node; agents tell it, and the manager hears of it by trap 144 with its flag, once
+/// for a text. PortInfo and query_port say that a manager may set it, too.
 #[test]
 fn mgmt_13_the_host_describes_the_node() {
     let dev = card(true);

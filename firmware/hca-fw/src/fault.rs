@@ -7,6 +7,7 @@ use hca_abi::{BoardHead, SOC_RESTARTS, SocFault};
 
 use crate::board;
 use crate::soc;
+use crate::start;
 
 /// mcause of the timer's interrupt, which nothing else takes.
 const TIMER_CAUSE: u32 = 1 << 31 | 7;
@@ -50,7 +51,7 @@ pub fn is_injected(cause: u32) -> bool {
 /// It happens.
 pub fn happen() -> ! {
     match SocFault::try_from(board::head().fault()) {
-        Ok(SocFault::Panic) => panic!(),
+        Ok(SocFault::GiveUp) => start::restart(),
         // SAFETY: an illegal instruction is an exception, and nothing else.
         Ok(SocFault::Trap) => unsafe { asm!("unimp", options(noreturn)) },
         _ => loop {

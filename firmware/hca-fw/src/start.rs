@@ -220,7 +220,8 @@ fn panic(_info: &PanicInfo) -> ! {
     restart()
 }
 
-fn restart() -> ! {
+/// Firmware gives up: the core is restarted.
+pub fn restart() -> ! {
     soc::write_reg(SOC_RESTART, 0);
     loop {
         core::hint::spin_loop();

@@ -1,5 +1,6 @@
 // Sends packets of firmware: it writes one word by word, from the LRH up to its payload, and says go; through an
-// Ethernet port a whole frame. What comes out is the packet without CRCs, for hca_icrc_tx; may stall. One packet at a time.
+// Ethernet port a whole frame. What comes out is the packet without CRCs, for hca_icrc_tx; may stall. One packet at a
+// time.
 module hca_mad_tx
   import hca_pkg::*;
   import hca_mad_pkg::*;

@@ -67,7 +67,8 @@ fn wire_is_full(points: &[Point]) {
     }
 }
 
-/// ACC-8, VL-15, QOS-8, QOS-12, QOS-15, QOS-16: the six points that the paper quotes, and those of the inventory with other limits.
+/// ACC-8, VL-15, QOS-8, QOS-12, QOS-15, QOS-16: the six points that the paper quotes, and those of the inventory with
+/// other limits.
 #[test]
 fn points_of_the_paper() {
     let points = [

@@ -34,7 +34,8 @@ pub use error::SwitchError;
 pub use eth::frame::EthPriorities;
 pub use eth::port::PfcConfig;
 pub use eth::switch::{EcnConfig, EthSwitch, EthSwitchConfig};
-pub use ib::switch::{IbSwitch, IbSwitchConfig};
+pub use ib::config::IbSwitchConfig;
+pub use ib::switch::IbSwitch;
 pub use ib::tables::{Forwarding, LID_PERMISSIVE, MLID_MIN, Sl2Vl, is_multicast};
 pub use net::{EndpointId, EthEndpointId, EthSwitchId, LinkEndAt, LinkId, Net, SwitchId, SwitchObserver};
 

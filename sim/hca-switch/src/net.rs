@@ -6,8 +6,9 @@ use crate::deadlock::{self, Deadlock, View};
 use crate::endpoint::{EthEndpoint, EthEndpointConfig, IbEndpoint, IbEndpointConfig};
 use crate::eth::port::EthEnd;
 use crate::eth::switch::{EthSwitch, EthSwitchConfig};
+use crate::ib::config::IbSwitchConfig;
 use crate::ib::link::Wire;
-use crate::ib::switch::{IbSwitch, IbSwitchConfig};
+use crate::ib::switch::IbSwitch;
 use crate::{PortCounters, SwitchError};
 
 /// Cycles between two looks for a deadlock; one that is younger is not reported.

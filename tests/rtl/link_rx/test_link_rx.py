@@ -320,7 +320,7 @@ async def rate_and_latency(dut):
 
 @cocotb.test()
 async def ethernet_trust(dut):
-    """A frame goes by the map of all 64 DSCPs, or by the priority in its VLAN tag; without what is trusted to ring 0."""
+    """A frame goes by the map of all 64 DSCPs, or by the priority in its VLAN tag; without either to ring 0."""
     rx = await Rx(dut, 10, ib=0).start()
     rng, wanted = rx.rng, {}
     for trust_pcp in (False, True, False):

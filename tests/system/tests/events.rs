@@ -166,8 +166,8 @@ fn acc_6_overrun() {
     }
 }
 
-/// KEY-20, and MGMT-14 as far as there is no kernel: every client of the card that takes events hears what is of a port,
-/// whoever has changed it.
+/// KEY-20, and MGMT-14 as far as there is no kernel: every client of the card that takes events hears what is of a
+/// port, whoever has changed it.
 #[test]
 fn acc_6_port_and_tables() {
     for kind in BOTH_LINKS {

@@ -74,7 +74,8 @@ fn wait_for_traffic(pair: &Pair) {
     });
 }
 
-/// VL-7, VL-8: each packet's VL is that of the table before or after a change, never another; its SL stays; nothing is lost.
+/// VL-7, VL-8: each packet's VL is that of the table before or after a change, never another; its SL stays; nothing is
+/// lost.
 #[test]
 fn sl2vl_changes_under_traffic() {
     const SL: u8 = 3;
@@ -206,8 +207,8 @@ fn time_of_writes(pair: &mut Pair) -> u64 {
     pair.rig.now_cycles() - started
 }
 
-/// VL-1, VL-6: a lane that may send nothing at all, its transmit ring full and a QP with work on it, takes nothing from the
-/// bandwidth of another; once it may send again, all that waited arrives.
+/// VL-1, VL-6: a lane that may send nothing at all, its transmit ring full and a QP with work on it, takes nothing from
+/// the bandwidth of another; once it may send again, all that waited arrives.
 #[test]
 fn a_stuck_lane_slows_no_other() {
     const LEN: u32 = 256 << 10;

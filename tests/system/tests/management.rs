@@ -426,8 +426,8 @@ fn mgmt_6_traps_reach_the_manager() {
     assert!(answered.is_some(), "the lease is over");
 }
 
-/// KEY-15, KEY-23, KEY-25, MGMT-9: a datagram with a wrong Q_Key is told of by trap 258, one of another partition by trap
-/// 257: from which LID it came and for which QP it was; both are counted.
+/// KEY-15, KEY-23, KEY-25, MGMT-9: a datagram with a wrong Q_Key is told of by trap 258, one of another partition by
+/// trap 257: from which LID it came and for which QP it was; both are counted.
 #[test]
 fn key_23_wrong_keys_are_told_of() {
     let rig = managed();

@@ -112,8 +112,8 @@ fn classes_share_the_wire_as_set() {
 }
 
 /// A packet has the priority of its DSCP at both ends: the class it leaves in, the receive ring it comes into; a map
-/// that changes holds for the next packet of every QP, and for answers. Trust in VLAN tags, which this card sends none of:
-/// priority 0.
+/// that changes holds for the next packet of every QP, and for answers. Trust in VLAN tags, which this card sends none
+/// of: priority 0.
 #[test]
 fn the_dscp_says_the_priority() {
     const DSCP: u8 = 26;

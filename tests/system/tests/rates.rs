@@ -176,8 +176,8 @@ fn close(what: &str, measured: f64, wanted: f64, share: f64) {
     );
 }
 
-/// RATE-1, RATE-3, RATE-4, RATE-7: a destination held at 25 Gbit/s gets them, beside one without a rate that gets all the rest,
-/// and beside one of 50 Gbit/s that gets what it gets alone.
+/// RATE-1, RATE-3, RATE-4, RATE-7: a destination held at 25 Gbit/s gets them, beside one without a rate that gets all
+/// the rest, and beside one of 50 Gbit/s that gets what it gets alone.
 #[test]
 fn a_held_destination_holds_nobody_back() {
     for link in LINKS {

@@ -40,8 +40,8 @@ impl AddressVector {
         }
     }
 
-    /// The same way in another partition: datagrams of a QP1 have the P_Key of this index (KEY-21), 0..32. Those of other
-    /// QPs have their QP's.
+    /// The same way in another partition: datagrams of a QP1 have the P_Key of this index (KEY-21), 0..32. Those of
+    /// other QPs have their QP's.
     pub fn in_partition(mut self, pkey_index: u8) -> Self {
         self.wqe.set_pkey_index(pkey_index);
         self

@@ -66,8 +66,8 @@ impl<P: DevicePtr> Ah<P> {
         Ok(Self { pd, attr, vector })
     }
 
-    /// The same way in another partition of its port: datagrams of a QP1 have the P_Key of this index (KEY-21). Those of
-    /// other QPs have their QP's.
+    /// The same way in another partition of its port: datagrams of a QP1 have the P_Key of this index (KEY-21). Those
+    /// of other QPs have their QP's.
     pub fn in_partition(mut self, pkey_index: u16) -> Result<Self> {
         let context = Context::from_shared(self.pd.shared.clone());
         let entries = context.query_port(self.attr.port_num)?.pkey_tbl_len();

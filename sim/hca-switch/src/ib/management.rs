@@ -9,9 +9,9 @@ use hca_agents::switch::{NO_PORT, Switch, SwitchAgent, SwitchFacts};
 use hca_agents::{NodeFacts, PortFacts, PortSettings, Refused, State};
 use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, LNH_IBA_LOCAL, QPN_GSI, QPN_SMI, crc, lrh};
 
+use super::config::IbSwitchConfig;
 use super::headers;
 use super::link::Received;
-use super::switch::IbSwitchConfig;
 use super::tables::{Forwarding, SlTables};
 use crate::arb::{VlArbConfig, VlWeight};
 use crate::counters::PortCounters;

@@ -1,5 +1,6 @@
 //! InfiniBand.
 
+pub(crate) mod config;
 mod credit;
 mod headers;
 pub(crate) mod link;

@@ -59,7 +59,8 @@ fn smp(mad: &Mad) -> Received {
     Received { bytes, lrh, blocks }
 }
 
-/// MGMT-5: HOQLife of PortInfo is how long packets wait at that port; until somebody has set it the switch's own counts.
+/// MGMT-5: HOQLife of PortInfo is how long packets wait at that port; until somebody has set it the switch's own
+/// counts.
 #[test]
 fn mgmt_5_a_manager_sets_the_lifetime() {
     const MAD_AT: usize = 28;

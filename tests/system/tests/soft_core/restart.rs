@@ -141,7 +141,7 @@ fn fail_everywhere(seed: u64, delays: impl Iterator<Item = u32>) {
     let cards = pair.rig.cards;
     let mut count = 0;
     for (round, cycles) in delays.enumerate() {
-        let fault = [SocFault::Trap, SocFault::Panic][round % 2];
+        let fault = [SocFault::Trap, SocFault::GiveUp][round % 2];
         let node = round / 2 % 2;
         fail(&pair.rig, cards[node], fault, cycles, 1);
         make_and_use(&pair.rig);
