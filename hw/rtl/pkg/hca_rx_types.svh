@@ -21,6 +21,7 @@
     logic             rewind;     // transmission goes back
     logic             marked;     // data of a connection came with a congestion mark
     logic             cnp;        // a CNP came from the QP's peer
+    logic             qp1_drop;   // QP1 has no receive for a datagram
   } rx_strobes_t;
 
   // hca_rx_filter of a packet.

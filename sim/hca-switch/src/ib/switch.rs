@@ -5,7 +5,7 @@ use hca_wire::lrh;
 
 use super::config::IbSwitchConfig;
 use super::headers::set_vl;
-use super::link::{Due, LinkConfig, LinkEnd, Received, Wire};
+use super::link::{Due, LinkEnd, Received, Wire};
 use super::management::{Management, Rest, Side};
 use super::queue::{OutQueue, Waiting};
 use super::tables::{Forwarding, Sl2Vl, SlTables};
