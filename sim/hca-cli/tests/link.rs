@@ -213,10 +213,7 @@ fn links_are_configured_and_shown() {
         (&["--card", "1", "--state", "armed"], &["card 1", "state"]),
         (&["--card", "1", "--lid", "0x41"], &["card 1", "BadParam"]),
         (&["--card", "1", "--pkey", "32=1"], &["SetPkey"]),
-        (
-            &["--node-desc", &"x".repeat(65)],
-            &["NodeDescription", "65", "64"],
-        ),
+        (&["--node-desc", LONG_NAME], &["NodeDescription", "65", "64"]),
         (&["--card", "2", "--vls", "1"], &["no card 2"]),
     ] {
         let output = run(Path::new(HCA), &folder, &[&["link", "set"], arguments].concat());
