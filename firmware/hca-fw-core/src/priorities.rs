@@ -127,6 +127,7 @@ impl Ets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     fn change(ets: Ets, classes: u8) -> CmdResult {
         let mut cmd = SetLinkCmd::new();

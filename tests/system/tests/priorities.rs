@@ -50,7 +50,7 @@ fn senders(pair: &Pair, dscps: &[u8]) -> Vec<[RawQp<hca_system_tests::Dev>; 2]> 
 }
 
 /// Blocks that left in each traffic class while every QP always had something to send.
-fn measure(pair: &mut Pair, qps: &[[RawQp<hca_system_tests::Dev>; 2]], cycles: u64) -> [f64; 8] {
+fn measure(pair: &mut Pair, qps: &mut [[RawQp<hca_system_tests::Dev>; 2]], cycles: u64) -> [f64; 8] {
     let sent = |pair: &Pair| {
         let counters = pair.rig.nodes[0].context.link_counters(PORT).unwrap();
         std::array::from_fn::<_, 8, _>(|class| counters.vls[class].tx_blocks())
@@ -59,7 +59,7 @@ fn measure(pair: &mut Pair, qps: &[[RawQp<hca_system_tests::Dev>; 2]], cycles: u
     let mut before = None;
     let (start, warm_up) = (pair.rig.now_cycles(), cycles / 5);
     while pair.rig.now_cycles() < start + warm_up + cycles {
-        for (index, (qp, posted)) in qps.iter().zip(&mut posted).enumerate() {
+        for (index, (qp, posted)) in qps.iter_mut().zip(&mut posted).enumerate() {
             while *posted < DEPTH {
                 let op = SendOp::RdmaWrite {
                     remote_addr: BASES[1],
@@ -100,14 +100,14 @@ fn classes_share_the_wire_as_set() {
     };
     let config = LinkConfig::new().ets(ets).dscp(26, 3).dscp(27, 4).dscp(46, 5);
     configure(&pair, &config);
-    let shared = senders(&pair, &[0, 26, 27]);
-    let sent = measure(&mut pair, &shared, 30_000);
+    let mut shared = senders(&pair, &[0, 26, 27]);
+    let sent = measure(&mut pair, &mut shared, 30_000);
     let share = sent[0] / sent.iter().sum::<f64>();
     println!("ETS 30:70: {share:.4} of {:.0} blocks", sent.iter().sum::<f64>());
     assert!((share - 0.3).abs() < 0.3 * 0.05, "{share}: {sent:?}");
 
-    let all = senders(&pair, &[0, 46]);
-    let sent = measure(&mut pair, &all, 10_000);
+    let mut all = senders(&pair, &[0, 46]);
+    let sent = measure(&mut pair, &mut all, 10_000);
     assert!(sent[2] > 20.0 * sent[0], "strict before shared: {sent:?}");
 }
 
