@@ -351,7 +351,7 @@ fn mc_1_mc_6_refusals() {
 /// (STAT: QP1Dropped).
 #[test]
 fn key_21_qp1_speaks_in_every_partition() {
-    let rig = Rig::new(&RigConfig::new(33, LinkKind::InfiniBand)).unwrap();
+    let mut rig = Rig::new(&RigConfig::new(33, LinkKind::InfiniBand)).unwrap();
     for (card, index, pkey) in [
         (0, 5, 0x8123),
         (0, 6, 0x0456),
@@ -363,37 +363,46 @@ fn key_21_qp1_speaks_in_every_partition() {
     }
     let mut sender = Member::new(&rig, 0, 1, true);
     let mut member = Member::new(&rig, 1, 1, true);
-    let way = |sender: &Member, index| sender.way(&rig, 1, None).in_partition(index);
+    let way = |rig: &Rig, sender: &Member, index| sender.way(rig, 1, None).in_partition(index);
     for (round, (index, found)) in [(0, 0), (5, 9), (6, 31), (0, 0)].into_iter().enumerate() {
         member.recv();
         let bytes = pattern(round as u8);
-        let ah = way(&sender, index).unwrap();
+        let ah = way(&rig, &sender, index).unwrap();
         sender.send(&rig, &ah, (QPN_GSI, QKEY_GSI), &bytes);
         let wc = member.expect(&rig, &bytes, QPN_GSI, &format!("index {index}"));
         assert_eq!(wc.pkey_index, found, "index {index}");
     }
-    assert!(way(&sender, 32).is_err(), "the port has 32");
-    let counted = || rig.nodes[1].context.query_counters(1).unwrap();
-    assert_eq!((counted().pkey_violations(), counted().qp1_drops()), (0, 0));
+    assert!(way(&rig, &sender, 32).is_err(), "the port has 32");
+    let counted = |rig: &Rig| rig.nodes[1].context.query_counters(1).unwrap();
+    assert_eq!(
+        (counted(&rig).pkey_violations(), counted(&rig).qp1_drops()),
+        (0, 0)
+    );
     member.recv();
-    let stranger = way(&sender, 7).unwrap();
+    let stranger = way(&rig, &sender, 7).unwrap();
     sender.send(&rig, &stranger, (QPN_GSI, QKEY_GSI), &pattern(9));
     rig.run(3_000);
     member.silent("another partition");
-    assert_eq!((counted().pkey_violations(), counted().qp1_drops()), (1, 0));
-    let ah = way(&sender, 5).unwrap();
+    assert_eq!(
+        (counted(&rig).pkey_violations(), counted(&rig).qp1_drops()),
+        (1, 0)
+    );
+    let ah = way(&rig, &sender, 5).unwrap();
     for round in 0..4 {
         sender.send(&rig, &ah, (QPN_GSI, QKEY_GSI), &pattern(round));
     }
     rig.run(3_000);
     assert_eq!(member.expect(&rig, &pattern(0), QPN_GSI, "the one").pkey_index, 9);
     member.silent("no receive");
-    assert_eq!((counted().pkey_violations(), counted().qp1_drops()), (1, 3));
+    assert_eq!(
+        (counted(&rig).pkey_violations(), counted(&rig).qp1_drops()),
+        (1, 3)
+    );
     // A QP of its own partition stays in it, whatever the way says.
     let mut plain = Member::new(&rig, 0, 2, false);
     let mut other = Member::new(&rig, 1, 2, false);
     other.recv();
-    let ah = way(&plain, 5).unwrap();
+    let ah = way(&rig, &plain, 5).unwrap();
     plain.send(&rig, &ah, (other.qp.qp_num(), QKEY), &pattern(1));
     let wc = other.expect(&rig, &pattern(1), plain.qp.qp_num(), "UD");
     assert_eq!(wc.pkey_index, 0);
