@@ -68,7 +68,22 @@ fn commands() {
     l.set_limit(255);
     l.set_hoq_life(3);
     l.set_pfc_enable(0x0f);
-    expect(l.as_bytes(), 248, &[(0, "01 03 05 02 7f 00 00 00 01 ff 03 0f")]);
+    l.set_trust(1);
+    l.set_strict(0x80);
+    l.set_prio_tc(0x7654_3210);
+    l.set_tc_percent([40, 60, 0, 0, 0, 0, 0, 0]);
+    l.set_dscp_mask(1 << 26);
+    let mut dscp = [0; 64];
+    dscp[26] = 3;
+    l.set_dscp(dscp);
+    let bytes = [
+        (0, "01 03 05 02 ff 03 00 00 01 ff 03 0f 01 80"),
+        (16, "10 32 54 76"),
+        (24, "28 3c"),
+        (32, "00 00 00 04"),
+        (40 + 26, "03"),
+    ];
+    expect(l.as_bytes(), 248, &bytes);
 
     let mut a = VlArbCmd::new();
     a.set_port_num(1);

@@ -45,7 +45,8 @@ every_struct! {
     ResolveGidResult QueryPkeyResult
     QueryQpResult QueryMrResult QuerySrqResult QueryCountersResult
     LinkVlArb LinkSl2vl LinkCtrl LinkStatus SetLinkCmd VlArbCmd VlArbResult SetSl2vlCmd QueryVlCountersCmd
-    LinkCongestion CongestionCmd CongestionResult
+    LinkCongestion CongestionCmd CongestionResult LinkDscp PfcCounters QueryPfcCountersResult
+    SetNodeDescCmd QueryNodeDescResult QueryFirmwareResult ImageHead
     VlCounters QueryVlCountersResult QueryLinkResult QueryLinkErrorsResult BoardHead BoardPort BoardNeighbour
 }
 
