@@ -2,12 +2,10 @@
 
 mod common;
 
-use common::{BASES, LOCAL_AND_REMOTE, Pair, cap};
+use common::{LOCAL_AND_REMOTE, Pair, cap};
 use hca_link::{Dir, LinkKind};
 use hca_system_tests::{RigConfig, connect, path};
-use hca_verbs::{
-    ConnectOptions, EthTrust, EtsConfig, LinkConfig, Mtu, RawQp, SendFlags, SendOp, SendWr, WrData,
-};
+use hca_verbs::{ConnectOptions, EthTrust, EtsConfig, LinkConfig, Mtu, RawQp, SendFlags, SendWr, WrData};
 
 const PORT: u8 = 1;
 const LEN: u32 = 65536;
@@ -61,10 +59,7 @@ fn measure(pair: &mut Pair, qps: &mut [[RawQp<hca_system_tests::Dev>; 2]], cycle
     while pair.rig.now_cycles() < start + warm_up + cycles {
         for (index, (qp, posted)) in qps.iter_mut().zip(&mut posted).enumerate() {
             while *posted < DEPTH {
-                let op = SendOp::RdmaWrite {
-                    remote_addr: BASES[1],
-                    rkey: pair.mrs[1].rkey(),
-                };
+                let op = pair.write_to(1, 0);
                 let wr = SendWr {
                     wr_id: index as u64,
                     op,
