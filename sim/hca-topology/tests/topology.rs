@@ -364,11 +364,11 @@ fn what_is_wrong_is_named_with_file_place_and_limit() {
         ),
         (
             "[[card]]\n[[switch]]\nkind = \"eth\"\ndscp = { 64 = 3 }\n",
-            "switch sw0: dscp has '64', which is no DSCP of 0 to 63",
+            "switch switch0: dscp has '64', which is no DSCP of 0 to 63",
         ),
         (
             "[[card]]\n[[switch]]\nkind = \"eth\"\ndscp = { 26 = 8 }\n",
-            "switch sw0: dscp is 8, it must be 0 to 7",
+            "switch switch0: dscp is 8, it must be 0 to 7",
         ),
         (
             "[[card]]\n[[switch]]\ntrust = \"pcp\"\n",
