@@ -265,7 +265,7 @@ async def end(world, sender):
     for kind in (MSG_FLUSH_SQ, MSG_FLUSH_RQ):
         sender.message("mgmt", kind)
     await world.settle(lambda: sender.quiet() and sender.rq_done == sender.rq_posted)
-    await world.step(60)
+    await world.step(300)
     world.look()
     # Those behind the last completion have left without one.
     assert all(index in sender.left and not sender.wqes[index][0] for index in range(sender.done, sender.posted))
