@@ -80,6 +80,12 @@ fn measure(pair: &mut Pair, qps: &mut [[RawQp<hca_system_tests::Dev>; 2]], cycle
         }
     }
     let (before, after) = (before.unwrap(), sent(pair));
+    while posted.iter().any(|left| *left > 0) {
+        pair.rig.run(200);
+        while let Some(wc) = pair.rig.nodes[0].poll().unwrap() {
+            posted[wc.wr_id as usize] -= 1;
+        }
+    }
     std::array::from_fn(|class| f64::from(after[class].wrapping_sub(before[class])))
 }
 
