@@ -11,7 +11,7 @@ from common import struct
 
 WR, CTRL, ARB = struct("link_wr_t"), struct("link_ctrl_t"), struct("link_vl_arb_t")
 DOWN, INIT, ARMED, ACTIVE, DEFER = 1, 2, 3, 4, 5
-ROW_HIGH, ROW_LOW, ROW_SL2VL, ROW_CTRL = 0, 64, 128, 129
+ROW_HIGH, ROW_LOW, ROW_SL2VL, ROW_CTRL, ROW_DSCP = 0, 64, 128, 129, 131
 CREDITS, TX_FILL, RX_FILL, TX_PACKETS, TX_BLOCKS, RX_PACKETS, TX_WAIT = 16, 32, 48, 64, 80, 96, 112
 ERRORS = ("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_phys_errors",
           "port_rcv_switch_relay_errors", "port_xmit_discards", "port_xmit_constraint_errors",
@@ -61,6 +61,10 @@ class Pair:
             for i in range(16):
                 await self.row(side, ROW_LOW + i, ARB.pack(vl=i % self.vls, weight=33 if i < self.vls else 0))
                 await self.row(side, ROW_HIGH + i, 0)
+            if not self.ib:   # a priority is the top of its DSCPs, and a class of its own
+                await self.row(side, ROW_SL2VL, sum(prio << 4 * prio for prio in range(8)))
+                for prio in range(8):
+                    await self.row(side, ROW_DSCP + prio, prio * 0x11111111)
             await self.ctrl(side, state=state, **ctrl)
         await self.run(400)
         return self
