@@ -62,7 +62,7 @@ def check_link(link, row, packet, lids):
                          ids=["eth", "ib", "ib-global"])
 def test_a_connection(hca, judged, tmp_path, link, gid):
     """WIRE-1 to WIRE-3, WIRE-6 to WIRE-8, WIRE-11, WIRE-13 to WIRE-15, KEY-13, X-1, X-2, X-5, X-7:
-    SENDs of four packets, the last of them padded, one acknowledge at least for each.
+    SENDs of four packets, the last of them padded, one acknowledge at least for each."""
     pcap = tmp_path / "link.pcap"
     words = ["ib_send_bw", "-F", *gid, "-n", MESSAGES, "-s", BYTES, "-m", MTU, "-S", LEVEL]
     done = hca("run", "--pair", "--link", link, "--pcap", pcap, "--", *words, "---", *words, "localhost")
