@@ -188,8 +188,8 @@ fn generated() -> String {
     let device = bench.context.query_device().unwrap();
     let port = bench.context.query_port(1).unwrap();
     let mut page = String::from(
-        "# What the card can do\n\nWritten by `driver/hca-verbs/tests/capabilities.rs` from what firmware and driver say \
-         (`HCA_WRITE_DOCS=1 cargo test --release -p hca-verbs --test capabilities`); the test fails when this page \
+        "# What the card can do\n\nWritten by `driver/hca-verbs/tests/capabilities.rs` from what firmware and driver \
+         say (`HCA_WRITE_DOCS=1 cargo test --release -p hca-verbs --test capabilities`); the test fails when this page \
          differs. Numbers are those of function 0 of a card of the usual size. `hca info --json` asks a card.\n\n\
          ## Operations\n\nEach cell on the RTL: `tests/programs/test_transport_statements.py` (ACC-3).\n\n",
     );
