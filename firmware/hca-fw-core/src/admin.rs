@@ -239,7 +239,7 @@ impl Control {
                 .map(|()| none),
             AdminOpcode::SetNodeDesc => {
                 let cmd = SetNodeDescCmd::read_from(body).ok_or(internal)?;
-                self.set_description(cmd.text());
+                self.set_description(cmd.text(), None);
                 Ok(none)
             }
             AdminOpcode::QueryNodeDesc => {

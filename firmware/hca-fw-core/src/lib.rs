@@ -4,7 +4,7 @@
 //! functions in turn. Everything it knows of the hardware is behind [`Bus`], 32-bit accesses to the register map of
 //! `abi/regs`. The same crate runs natively inside the simulator and on the soft core (decision D9).
 //!
-//! It must not know about hosts, simulators, time or packets: RTL owns every packet (D8).
+//! It must not know about hosts, simulators or packets: RTL owns every packet (D8).
 //!
 //! ```
 //! use hca_fw_core::{Bus, Firmware, RegisterBus};

@@ -47,6 +47,19 @@ struct Settings {
     low: Option<ArbTable>,
 }
 
+impl Settings {
+    /// Ethernet: the class of each priority, and what the classes get of the link (`hca_link_tx` keeps the strict ones
+    /// before). SET_SL2VL and SET_VL_ARB may say otherwise later.
+    fn share(&mut self, classes: u64, weights: impl Iterator<Item = (u8, u8)>) {
+        let mut low = EMPTY;
+        low.iter_mut()
+            .zip(weights)
+            .for_each(|(entry, weight)| *entry = weight);
+        self.sl2vl = Some(classes);
+        (self.high, self.low) = (Some(EMPTY), Some(low));
+    }
+}
+
 /// What the hardware has. The context port cleared the tables after reset.
 struct Written {
     op_vls: u8,
@@ -154,12 +167,8 @@ impl Link {
     fn sl2vl(&self, infiniband: bool) -> u64 {
         let vls = u32::from(self.op_vls(infiniband).count()).max(1);
         let spread = (0..16).fold(0, |map, sl| map | u64::from(sl % vls) << (4 * sl));
-        match (self.settings.sl2vl, self.settings.priorities.ets) {
-            (Some(map), _) if infiniband && vls > 1 => map,
-            (_, Some(ets)) if !infiniband => {
-                let classes = (0..16).map(|sl| u64::from(ets.prio_tc[sl % PRIORITY_COUNT]) << (4 * sl));
-                classes.sum()
-            }
+        match self.settings.sl2vl {
+            Some(map) if vls > 1 || !infiniband => map,
             _ => spread,
         }
     }
@@ -170,16 +179,6 @@ impl Link {
     }
 
     fn table(&self, high: bool, infiniband: bool) -> ArbTable {
-        if let (Some(ets), false) = (self.settings.priorities.ets, infiniband) {
-            let mut table = EMPTY;
-            if !high {
-                table
-                    .iter_mut()
-                    .zip(ets.weights())
-                    .for_each(|(entry, class)| *entry = class);
-            }
-            return table;
-        }
         let given = if high {
             self.settings.high
         } else {
@@ -414,8 +413,15 @@ impl Control {
         if has(link_attr::PFC_ENABLE) {
             new.pfc_enable = cmd.pfc_enable();
         }
+        let of_ethernet = cmd.attr_mask() & (link_attr::TRUST | link_attr::DSCP | link_attr::ETS);
+        if of_ethernet != 0 && self.ports[at].infiniband() {
+            return Err((AdminStatus::Unsupported, of_ethernet));
+        }
         new.priorities
             .change(cmd, link.built.count().min(PRIORITY_COUNT as u8))?;
+        if let (true, Some(ets)) = (has(link_attr::ETS), new.priorities.ets) {
+            new.share(ets.class_map(), ets.weights());
+        }
         let mut request = None;
         if has(link_attr::STATE) {
             let state = PortState::try_from(cmd.state())
@@ -580,7 +586,11 @@ impl Control {
         hal: &mut Hal<B>,
         port_num: u8,
     ) -> CmdResult<QueryPfcCountersResult> {
-        let port = self.port_at(port_num)? as u8;
+        let at = self.port_at(port_num)?;
+        if self.ports[at].infiniband() {
+            return Err((AdminStatus::Unsupported, port_num.into()));
+        }
+        let port = at as u8;
         let mut priorities = [0; PRIORITY_COUNT * PfcCounters::BYTES];
         for (priority, bytes) in (0..).zip(priorities.chunks_exact_mut(PfcCounters::BYTES)) {
             let mut c = PfcCounters::new();

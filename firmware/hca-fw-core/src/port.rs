@@ -404,8 +404,7 @@ impl Control {
         out.set_port_cap_flags(p.capabilities());
         if p.infiniband() {
             out.set_port_cap_flags2(port_cap2::SET_NODE_DESC as u16);
-        }
-        if !p.infiniband() {
+        } else {
             out.set_flags(GRH_REQUIRED);
         }
         out.set_phys_state(if phy_up { PHYS_LINK_UP } else { PHYS_POLLING });

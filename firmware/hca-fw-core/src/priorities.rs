@@ -113,6 +113,12 @@ impl Ets {
         is_known && shares && (sum == 100 || (sum == 0 && !weighted))
     }
 
+    /// The class of each SL, which is a priority here.
+    pub fn class_map(&self) -> u64 {
+        let classes = (0..16).map(|sl| u64::from(self.prio_tc[sl % PRIORITY_COUNT]) << (4 * sl));
+        classes.sum()
+    }
+
     /// Class and weight of each class with a share, for the arbiter: as large as they can be, so that it turns from one
     /// to another seldom, and exact.
     pub fn weights(&self) -> impl Iterator<Item = (u8, u8)> {
@@ -120,7 +126,7 @@ impl Ets {
         let entries = (0..).zip(self.percent);
         entries
             .filter(|(_, percent)| *percent != 0)
-            .map(move |(tc, percent)| (tc, percent * (u8::MAX / most)))
+            .map(move |(tc, percent)| (tc, percent * u8::MAX.checked_div(most).unwrap_or(0)))
     }
 }
 

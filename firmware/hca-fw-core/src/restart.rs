@@ -6,8 +6,10 @@
 use crate::hal::{Hal, Shadow};
 use crate::memory::Keys;
 use crate::table::Table;
-use crate::{Bus, Control, Firmware, Identity, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_QPS, NUM_SRQS};
-use hca_abi::{CtxTable, EventKind, Forget, GROUP_ROWS, MAX_LOG_KEYS, RULES};
+use crate::{Bus, Control, Firmware, Identity, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_PORTS, NUM_QPS, NUM_SRQS};
+use hca_abi::{
+    CtxTable, EventKind, Forget, GROUP_ROWS, LINK_ROW_CTRL, LINK_ROWS, LinkSl2vl, MAX_LOG_KEYS, RULES,
+};
 
 impl Firmware {
     /// After a restart, with the state of the last [`Bus::commit`]: what had been begun since then is done again.
@@ -36,6 +38,15 @@ impl Firmware {
     }
 }
 
+/// Links as after a reset, as new firmware expects them; their states stay until it asks for others.
+fn silence_links<B: Bus>(hal: &mut Hal<B>) {
+    for port in 0..NUM_PORTS as u8 {
+        for row in (0..LINK_ROWS).filter(|row| *row != LINK_ROW_CTRL) {
+            hal.link_row(port, row, &[0; LinkSl2vl::BYTES]);
+        }
+    }
+}
+
 impl Control {
     /// Takes back all that a firmware before may have given to functions, in an order in which nothing is in use.
     fn silence_card<B: Bus>(&mut self, hal: &mut Hal<B>) {
@@ -57,6 +68,7 @@ impl Control {
         ] {
             hal.ctx_clear(table, rows);
         }
+        silence_links(hal);
         let mut all = Forget::new();
         all.set_all(true);
         for func in 0..NUM_FUNCS as u32 {

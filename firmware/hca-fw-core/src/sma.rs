@@ -1,7 +1,7 @@
 //! Management datagrams that firmware answers: hardware gives it the requests to the agents of the ports, and sends
 //! what it writes. What agents say is in `hca-agents`; here is what their ports are.
 
-use hca_abi::{EventKind, Mtu, OpVls, PortState, VL_ARB_ENTRIES, port_cap2};
+use hca_abi::{EventKind, HOQ_LIFE_NEVER, Mtu, OpVls, PortState, VL_ARB_ENTRIES, port_cap2};
 use hca_agents::packet::{self, MAX_PACKET};
 use hca_agents::pma::Counts;
 use hca_agents::sma::{ARB_PER_BLOCK, PKEYS_PER_BLOCK};
@@ -17,8 +17,6 @@ const _: () = assert!(NUM_PKEYS == PKEYS_PER_BLOCK);
 const _: () = assert!(VL_ARB_ENTRIES as usize == 2 * ARB_PER_BLOCK);
 /// Speeds of a lane up to 10 Gb/s (E-6); faster ones are told by LinkSpeedExt, beside this one.
 const SPEED_10_GBPS: u8 = 4;
-/// HOQLife: packets wait for ever.
-const HOQ_FOR_EVER: u8 = 31;
 /// LocalPhyErrors: what the hardware counts a loss of integrity after (`hca_link_stats`).
 const PHY_ERRORS: u8 = 8;
 /// Bytes of a packet without GRH.
@@ -128,12 +126,13 @@ impl Control {
         }
     }
 
-    /// The host has another name for the card; a subnet manager hears of it.
-    pub(crate) fn set_description(&mut self, text: [u8; DESCRIPTION_BYTES]) {
+    /// The card has another name, by its host or through one of its ports; subnet managers at the other ports hear of it.
+    pub(crate) fn set_description(&mut self, text: [u8; DESCRIPTION_BYTES], by: Option<usize>) {
         if core::mem::replace(&mut self.description, text) == text {
             return;
         }
-        for port in self.ports.iter_mut().filter(|port| port.infiniband()) {
+        let others = self.ports.iter_mut().enumerate();
+        for (_, port) in others.filter(|(at, port)| port.infiniband() && by != Some(*at)) {
             let (lid, cap_mask) = (port.identity().lid, port.cap_mask());
             port.sma.description_changed(lid, cap_mask);
         }
@@ -182,7 +181,7 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
     }
 
     fn set_description(&mut self, text: &[u8; DESCRIPTION_BYTES]) -> Result<(), Refused> {
-        self.control.description = *text;
+        self.control.set_description(*text, Some(self.at));
         Ok(())
     }
 
@@ -213,7 +212,7 @@ impl<B: Bus> hca_agents::Port for Hands<'_, '_, B> {
             op_vls: port.link.op_vls(true).into(),
             high_limit: port.link.limit(),
             // Not a channel adapter's: nothing that it sends is too old.
-            hoq_life: HOQ_FOR_EVER,
+            hoq_life: HOQ_LIFE_NEVER as u8,
             phy_errors: PHY_ERRORS,
             arb_entries: VL_ARB_ENTRIES as u8,
             enforces_pkeys: [false; 2],

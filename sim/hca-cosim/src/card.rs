@@ -267,17 +267,28 @@ impl Card {
     }
 
     /// From now on its own processor is restarted when a turn of the firmware's loop takes longer than so many cycles.
+    ///
+    /// # Panics
+    /// If firmware runs natively: nothing restarts it.
     pub fn set_watchdog(&mut self, cycles: u32) {
-        if let FirmwarePort::Core(core) = &mut self.circuit.firmware {
-            core.set_watchdog(cycles);
-        }
+        self.core().set_watchdog(cycles);
     }
 
     /// The firmware on its own processor fails so many cycles after it has heard of this, whatever it does then, and
     /// again after restarts, so many times in all.
+    ///
+    /// # Panics
+    /// If firmware runs natively.
     pub fn set_fault(&mut self, fault: SocFault, cycles: u32, times: u32) {
-        if let FirmwarePort::Core(core) = &mut self.circuit.firmware {
-            core.set_fault(fault, cycles, times);
+        self.core().set_fault(fault, cycles, times);
+    }
+
+    fn core(&mut self) -> &mut CoreFirmware {
+        match &mut self.circuit.firmware {
+            FirmwarePort::Core(core) => core,
+            FirmwarePort::Program(_) => {
+                panic!("this card's firmware runs natively, without a processor")
+            }
         }
     }
 

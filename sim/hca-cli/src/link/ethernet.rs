@@ -11,8 +11,8 @@ use std::str::FromStr;
 use super::notation::Priorities;
 use super::{Card, Which};
 
-const PRIORITIES: usize = 8;
-const DSCPS: usize = 64;
+const PRIORITIES: usize = hca_abi::PRIORITIES as usize;
+const DSCPS: usize = hca_abi::DSCPS as usize;
 
 /// What to change of an Ethernet port.
 #[derive(clap::Subcommand)]

@@ -50,8 +50,8 @@ const EXAMPLES: &str = "Examples:
   hca link ets --map 0,0,0,1,0,2,0,0 0:40 1:60 2:strict
   hca link set --card 1 --node-desc db1-hca0
 
-A card is asked through a function that no process has, which the command keeps while it runs; `set` needs function 0,
-the only one that may configure ports, and which programs take only when they find no other. Credits, tx ring and rx
+A card is asked through a function that no process has, which the command keeps while it runs; what configures needs
+function 0, the only one that may, and which programs take only when they find no other. Credits, tx ring and rx
 ring are blocks of 64 bytes: what the other end has room for, what waits here to be sent, what was received and not
 taken yet. B/s is per second of simulated time, since the look before. Waited: cycles in which a packet was ready but
 had no credits or not its turn.
@@ -102,7 +102,7 @@ struct Which {
     /// This card only
     #[arg(long, value_name = "N")]
     card: Option<u32>,
-    /// This port; else all are shown, and the first is configured
+    /// This port; else all are shown, `set` configures the first, the others all that are Ethernet
     #[arg(long, value_name = "N")]
     port: Option<u8>,
     /// Folder with the simulator's sockets, as given to hca sim
@@ -230,21 +230,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// Changes priorities. Without a port: of all Ethernet ports.
 fn change_ethernet(change: &ethernet::Change) -> Result<()> {
     let (which, config) = (change.which(), change.config()?);
-    for (number, card) in open(which, manager)? {
+    let cards = open(which, manager)?;
+    let mut ports = Vec::new();
+    for (number, card) in &cards {
         let count = card.query_device()?.phys_port_cnt();
-        let mut any = false;
         for port in which.port.map_or(1..=count, |port| port..=port) {
-            let place = || format!("card {number} port {port}");
-            if card.link_status(port).with_context(place)?.link_layer == LinkLayer::Ethernet {
-                any = true;
-                card.link_config(port, &config).with_context(place)?;
+            let place = format!("card {number} port {port}");
+            let status = card.link_status(port).with_context(|| place.clone())?;
+            if status.link_layer == LinkLayer::Ethernet {
+                ports.push((card, port, place));
             }
         }
-        if !any {
-            bail!(
-                "card {number}: no Ethernet port there; InfiniBand has hca link set --sl2vl and --vlarb-low"
-            );
-        }
+    }
+    if ports.is_empty() {
+        bail!("no Ethernet port there; InfiniBand has hca link set --sl2vl and --vlarb-low");
+    }
+    for (card, port, place) in ports {
+        card.link_config(port, &config).context(place)?;
     }
     Ok(())
 }

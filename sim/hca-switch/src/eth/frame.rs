@@ -87,7 +87,7 @@ pub(crate) fn traffic_class(frame: &[u8]) -> Option<u8> {
 /// What a port reads a frame's priority from. A frame without it has priority 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EthPriorities {
-    /// The VLAN tag; else the DSCP.
+    /// The VLAN tag; false: the DSCP.
     pub trust_pcp: bool,
     /// Priority of each DSCP.
     pub dscp: [u8; 64],
