@@ -582,6 +582,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_SET_NODE_DESC = 51, /* Give the card another NodeDescription: set_node_desc_cmd. */
     HCA_ADMIN_OPCODE_QUERY_NODE_DESC = 52, /* Its NodeDescription: query_node_desc_result. */
     HCA_ADMIN_OPCODE_QUERY_FIRMWARE = 53, /* Firmware that runs: query_firmware_result. */
+    HCA_ADMIN_OPCODE_QUERY_LLDP = 54, /* What the neighbour on an Ethernet link says of itself (LLDP): query_lldp_cmd, query_lldp_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -728,6 +729,7 @@ enum hca_soc_fault {
 #define HCA_LINK_ATTR_TRUST (UINT64_C(1) << 7)
 #define HCA_LINK_ATTR_ETS (UINT64_C(1) << 8)
 #define HCA_LINK_ATTR_DSCP (UINT64_C(1) << 9)
+#define HCA_LINK_ATTR_LLDP_TX (UINT64_C(1) << 10)
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the
@@ -2233,6 +2235,8 @@ struct hca_set_link_cmd {
 #define HCA_SET_LINK_CMD_TRUST_BITS 8u
 #define HCA_SET_LINK_CMD_STRICT_LSB 104u
 #define HCA_SET_LINK_CMD_STRICT_BITS 8u
+#define HCA_SET_LINK_CMD_LLDP_TX_LSB 112u
+#define HCA_SET_LINK_CMD_LLDP_TX_BITS 1u
 #define HCA_SET_LINK_CMD_PRIO_TC_LSB 128u
 #define HCA_SET_LINK_CMD_PRIO_TC_BITS 32u
 #define HCA_SET_LINK_CMD_TC_PERCENT_LSB 192u
@@ -2432,6 +2436,41 @@ struct hca_query_pfc_counters_result {
 #define HCA_QUERY_PFC_COUNTERS_RESULT_XON_BLOCKS_BITS 32u
 #define HCA_QUERY_PFC_COUNTERS_RESULT_RX_RING_BLOCKS_LSB 1088u
 #define HCA_QUERY_PFC_COUNTERS_RESULT_RX_RING_BLOCKS_BITS 32u
+
+/* QUERY_LLDP. */
+struct hca_query_lldp_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_QUERY_LLDP_CMD_BYTES 248u
+#define HCA_QUERY_LLDP_CMD_PORT_NUM_LSB 0u
+#define HCA_QUERY_LLDP_CMD_PORT_NUM_BITS 8u
+#define HCA_QUERY_LLDP_CMD_PART_LSB 8u
+#define HCA_QUERY_LLDP_CMD_PART_BITS 8u
+
+/* Completion body of QUERY_LLDP. Parts with the same `received` are of the same LLDPDU. Counters stop
+   at their end. */
+struct hca_query_lldp_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_LLDP_RESULT_BYTES 244u
+#define HCA_QUERY_LLDP_RESULT_TX_LSB 0u
+#define HCA_QUERY_LLDP_RESULT_TX_BITS 1u
+#define HCA_QUERY_LLDP_RESULT_LEN_LSB 16u
+#define HCA_QUERY_LLDP_RESULT_LEN_BITS 16u
+#define HCA_QUERY_LLDP_RESULT_LEFT_S_LSB 32u
+#define HCA_QUERY_LLDP_RESULT_LEFT_S_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_SENT_LSB 64u
+#define HCA_QUERY_LLDP_RESULT_SENT_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_RECEIVED_LSB 96u
+#define HCA_QUERY_LLDP_RESULT_RECEIVED_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_MALFORMED_LSB 128u
+#define HCA_QUERY_LLDP_RESULT_MALFORMED_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_AGED_OUT_LSB 160u
+#define HCA_QUERY_LLDP_RESULT_AGED_OUT_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_REPLACED_LSB 192u
+#define HCA_QUERY_LLDP_RESULT_REPLACED_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_TLVS_LSB 384u
+#define HCA_QUERY_LLDP_RESULT_TLVS_BITS 1536u
 
 /* Row LINK_ROW_CONGESTION: notification and reaction on an Ethernet port. Times are in ticks of
    CC_TICK_CYCLES cycles, rates in CC_RATE_UNIT-ths of a byte per cycle. */

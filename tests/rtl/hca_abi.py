@@ -484,6 +484,7 @@ class AdminOpcode(enum.IntEnum):
     SET_NODE_DESC = 0x33
     QUERY_NODE_DESC = 0x34
     QUERY_FIRMWARE = 0x35
+    QUERY_LLDP = 0x36
 
 
 class AdminStatus(enum.IntEnum):
@@ -743,6 +744,7 @@ class LinkAttr(enum.IntFlag):
     TRUST = 0x80
     ETS = 0x100
     DSCP = 0x200
+    LLDP_TX = 0x400
 
 
 # name: bytes, and per field (lowest bit from the start of the structure, width)
@@ -1629,6 +1631,7 @@ STRUCTS = {
             "pfc_enable": (88, 8),
             "trust": (96, 8),
             "strict": (104, 8),
+            "lldp_tx": (112, 1),
             "prio_tc": (128, 32),
             "tc_percent": (192, 64),
             "dscp_mask": (256, 64),
@@ -1748,6 +1751,27 @@ STRUCTS = {
             "xoff_blocks": (1024, 32),
             "xon_blocks": (1056, 32),
             "rx_ring_blocks": (1088, 32),
+        },
+    },
+    "query_lldp_cmd": {
+        "bytes": 248,
+        "fields": {
+            "port_num": (0, 8),
+            "part": (8, 8),
+        },
+    },
+    "query_lldp_result": {
+        "bytes": 244,
+        "fields": {
+            "tx": (0, 1),
+            "len": (16, 16),
+            "left_s": (32, 32),
+            "sent": (64, 32),
+            "received": (96, 32),
+            "malformed": (128, 32),
+            "aged_out": (160, 32),
+            "replaced": (192, 32),
+            "tlvs": (384, 1536),
         },
     },
     "link_congestion": {

@@ -50,6 +50,7 @@ impl AdminOpcode {
             | Self::QueryLinkErrors
             | Self::QueryCongestion
             | Self::QueryPfcCounters
+            | Self::QueryLldp
             | Self::QueryFirmware
             | Self::AllocPd
             | Self::DeallocPd

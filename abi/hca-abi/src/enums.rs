@@ -660,6 +660,8 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         QueryNodeDesc = 52,
         /// Firmware that runs: query_firmware_result.
         QueryFirmware = 53,
+        /// What the neighbour on an Ethernet link says of itself (LLDP): query_lldp_cmd, query_lldp_result.
+        QueryLldp = 54,
     }
 }
 

@@ -7,10 +7,10 @@ use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd,
     CreateQpCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd,
-    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryNodeDescResult,
-    QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
-    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd,
-    VlArbCmd,
+    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryLldpCmd,
+    QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
+    ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd,
+    SetSl2vlCmd, VlArbCmd,
 };
 
 /// The function that may change what all of them share.
@@ -322,6 +322,9 @@ impl Control {
             }
             AdminOpcode::QueryPfcCounters => self
                 .query_pfc_counters(hal, port_num)
+                .map(|r| body_of(r.as_bytes())),
+            AdminOpcode::QueryLldp => self
+                .query_lldp(hal, &QueryLldpCmd::read_from(body).ok_or(internal)?)
                 .map(|r| body_of(r.as_bytes())),
             AdminOpcode::QueryLinkErrors => self
                 .query_link_errors(hal, port_num)

@@ -7,8 +7,9 @@ use crate::hal::Hal;
 use hca_abi::{
     AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd,
     CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr,
-    QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd,
-    SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
+    QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
+    SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd,
+    qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -75,6 +76,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => words_of(&VlArbCmd::TABLE),
         AdminOpcode::SetSl2vl => words_of(&SetSl2vlCmd::TABLE),
         AdminOpcode::SetCongestion => words_of(&CongestionCmd::TABLE),
+        AdminOpcode::QueryLldp => words_of(&QueryLldpCmd::TABLE),
         AdminOpcode::QueryVlCounters => words_of(&QueryVlCountersCmd::TABLE),
     }
 }

@@ -365,11 +365,12 @@ impl<'a, B: Bus> Hal<'a, B> {
         }
     }
 
-    /// The port through which the management datagram came that waits, if one does.
-    pub fn mad_pending(&mut self) -> Option<u8> {
+    /// The port through which the packet came that waits, if one does; of a frame, its bytes.
+    pub fn mad_pending(&mut self) -> Option<(u8, usize)> {
         let status = self.read(reg::MGMT_MAD_STATUS);
         let port = reg::field(status, reg::MGMT_MAD_STATUS_PORT_MASK) as u8;
-        (status & reg::MGMT_MAD_STATUS_PENDING_MASK != 0).then_some(port)
+        let bytes = reg::field(status, reg::MGMT_MAD_STATUS_BYTES_MASK) as usize;
+        (status & reg::MGMT_MAD_STATUS_PENDING_MASK != 0).then_some((port, bytes))
     }
 
     /// Reads bytes of the packet that waits, from a multiple of 4 on, a multiple of 4 of them.

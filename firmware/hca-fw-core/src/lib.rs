@@ -35,6 +35,7 @@ mod hal;
 mod image;
 mod lines;
 mod link;
+mod lldp;
 mod memory;
 mod neighbours;
 mod objects;
@@ -296,7 +297,9 @@ impl Firmware {
         hal.restart();
         let had_told = self.control.tell_last_wqes(&mut hal);
         hal.restart();
-        let had_mad = self.control.answer_mad(&mut hal) || self.control.send_traps(&mut hal);
+        let had_mad = self.control.answer_mad(&mut hal)
+            || self.control.send_traps(&mut hal)
+            || self.control.tell_neighbours(&mut hal);
         hal.restart();
         let had_line = self.control.turn_lines(&mut hal);
         hal.restart();
@@ -306,7 +309,8 @@ impl Firmware {
     /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
     /// clock. `None`: never.
     pub fn wakes_in<B: Bus>(&mut self, bus: &mut B) -> Option<u64> {
-        let due_us = self.control.trap_due_us()?;
+        let due_us = [self.control.trap_due_us(), self.control.lldp_due_us()];
+        let due_us = due_us.into_iter().flatten().min()?;
         let mut hal = Hal::new(bus, &mut self.shadow);
         let left_us = due_us.saturating_sub(hal.micros());
         Some((left_us + 1) * u64::from(hal.clock_mhz()))

@@ -16,6 +16,7 @@ use hca_abi::{
     QueryPfcCountersResult, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd,
     VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
 };
+use hca_wire::lldp::{Ets, selection};
 
 /// Weight of each VL until somebody sets a table: one packet of 4096 bytes.
 const DEFAULT_WEIGHT: u8 = 64;
@@ -164,6 +165,35 @@ impl Link {
     /// Ethernet: the priority of a packet with this traffic class.
     pub fn priority(&self, traffic_class: u8) -> u8 {
         self.settings.priorities.of(traffic_class)
+    }
+
+    /// Ethernet: the traffic classes, as a neighbour is told.
+    pub fn ets(&self) -> Ets {
+        let (map, classes) = (self.sl2vl(false), self.op_vls(false).count().clamp(1, 8));
+        let set = self.settings.priorities.ets;
+        let mut ets = Ets {
+            willing: false,
+            classes,
+            prio_tc: core::array::from_fn(|priority| (map >> (4 * priority) & 15) as u8),
+            percent: [0; PRIORITY_COUNT],
+            selection: [selection::ETS; PRIORITY_COUNT],
+        };
+        // Without shares all have the same; percents have no fractions.
+        let even = |class| 100 / classes + u8::from(class < 100 % classes);
+        for (class, (percent, how)) in (0..).zip(ets.percent.iter_mut().zip(&mut ets.selection)) {
+            match &set {
+                Some(set) if set.strict >> class & 1 != 0 => *how = selection::STRICT,
+                Some(set) => *percent = set.percent.get(usize::from(class)).copied().unwrap_or(0),
+                None if class < classes => *percent = even(class),
+                None => {}
+            }
+        }
+        ets
+    }
+
+    /// Ethernet: priorities with PFC, a bit each.
+    pub fn pfc_enable(&self) -> u8 {
+        self.settings.pfc_enable
     }
 
     fn table(&self, high: bool, infiniband: bool) -> ArbTable {
@@ -409,7 +439,8 @@ impl Control {
         if has(link_attr::PFC_ENABLE) {
             new.pfc_enable = cmd.pfc_enable();
         }
-        let of_ethernet = cmd.attr_mask() & (link_attr::TRUST | link_attr::DSCP | link_attr::ETS);
+        let of_ethernet =
+            cmd.attr_mask() & (link_attr::TRUST | link_attr::DSCP | link_attr::ETS | link_attr::LLDP_TX);
         if of_ethernet != 0 && self.ports[at].infiniband() {
             return Err((AdminStatus::Unsupported, of_ethernet));
         }
@@ -430,6 +461,10 @@ impl Control {
             request = Some(state);
         }
         self.ports[at].link.settings = new;
+        if has(link_attr::LLDP_TX) {
+            self.ports[at].lldp.set_on(cmd.lldp_tx());
+        }
+        self.ports[at].lldp.changed();
         if request == Some(PortState::Armed) {
             self.ports[at].link.armed_at = self.ports[at].link.data_packets(hal);
         }
@@ -629,6 +664,10 @@ impl Control {
         self.activate_armed(hal, at);
         let link = &mut self.ports[at].link;
         let (now, phy_up) = link.status(hal);
+        if phy_up {
+            self.ports[at].lldp.link_up();
+        }
+        let link = &mut self.ports[at].link;
         if (now, phy_up) == (PortState::Down, true) && link.settings.state != PortState::Down {
             // Who waits for a subnet manager begins again.
             link.settings.state = link.state_at_start();

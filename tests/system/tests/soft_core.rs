@@ -130,7 +130,7 @@ fn replies_are_the_same_natively_and_on_the_core() {
     }
 }
 
-/// Issue 14: version and digest of the firmware that runs are the host's to read. On the core they are those of the
+/// Version and digest of the firmware that runs are the host's to read. On the core they are those of the
 /// image that the build has made; native firmware is none.
 #[test]
 fn version_and_digest_of_the_firmware_can_be_read() {

@@ -33,6 +33,7 @@ pub struct LinkConfig {
     pfc_enable: Option<u8>,
     trust: Option<EthTrust>,
     ets: Option<EtsConfig>,
+    lldp_tx: Option<bool>,
     dscp_mask: u64,
     dscp: [u8; DSCPS as usize],
 }
@@ -49,6 +50,7 @@ impl Default for LinkConfig {
             pfc_enable: None,
             trust: None,
             ets: None,
+            lldp_tx: None,
             dscp_mask: 0,
             dscp: [0; DSCPS as usize],
         }
@@ -133,6 +135,14 @@ impl LinkConfig {
         }
     }
 
+    /// Ethernet: the port tells its neighbour who it is (LLDP).
+    pub fn lldp_tx(self, on: bool) -> Self {
+        Self {
+            lldp_tx: Some(on),
+            ..self
+        }
+    }
+
     /// Ethernet: the priority of a DSCP; those above 63 are none, and nothing changes.
     pub fn dscp(mut self, dscp: u8, priority: u8) -> Self {
         if let Some(entry) = self.dscp.get_mut(usize::from(dscp)) {
@@ -186,6 +196,10 @@ impl LinkConfig {
             cmd.set_strict(ets.strict);
             cmd.set_tc_percent(ets.percent);
             mask |= link_attr::ETS;
+        }
+        if let Some(on) = self.lldp_tx {
+            cmd.set_lldp_tx(on);
+            mask |= link_attr::LLDP_TX;
         }
         if self.dscp_mask != 0 {
             cmd.set_dscp_mask(self.dscp_mask);

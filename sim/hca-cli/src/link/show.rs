@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use super::Card;
 use super::ethernet::Ethernet;
+use super::lldp::Lldp;
 use super::notation::{Arbitration, Limit, policy_name};
 
 const BLOCK_BYTES: f64 = 64.0;
@@ -65,6 +66,8 @@ pub struct Look {
     rx_ring_blocks: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     ethernet: Option<Ethernet>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lldp: Option<Lldp>,
     lanes: Vec<Lane>,
     errors: serde_json::Map<String, serde_json::Value>,
 }
@@ -112,6 +115,7 @@ impl Look {
             speed,
         );
         look.ethernet = ethernet;
+        look.lldp = Lldp::take(context, port)?;
         Ok(look)
     }
 
@@ -169,6 +173,7 @@ impl Look {
             tx_ring_blocks: s.tx_ring_blocks,
             rx_ring_blocks: s.rx_ring_blocks,
             ethernet: None,
+            lldp: None,
             lanes: shown.map(lane).collect(),
             errors: errors(&counters.errors),
         }
@@ -244,6 +249,9 @@ impl Look {
         }
         if let Some(ethernet) = &self.ethernet {
             text += &ethernet.text();
+        }
+        if let Some(lldp) = &self.lldp {
+            text += &lldp.summary();
         }
         let seen: Vec<String> = self
             .errors

@@ -107,7 +107,7 @@ fn make_and_use(rig: &Rig) {
     assert_eq!(qps[0].query().unwrap().qp_state, QpState::Rts);
 }
 
-/// Issue 14: firmware hangs while a command is under way and packets go both ways. Not a byte is lost, the command is
+/// Firmware hangs while a command is under way and packets go both ways. Not a byte is lost, the command is
 /// answered, and whatever is asked afterwards works.
 #[test]
 fn hung_firmware_is_restarted_beside_traffic() {
