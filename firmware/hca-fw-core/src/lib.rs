@@ -34,6 +34,7 @@ mod link;
 mod memory;
 mod neighbours;
 mod objects;
+mod patience;
 mod pool;
 mod port;
 mod qp;

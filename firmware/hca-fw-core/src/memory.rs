@@ -2,6 +2,8 @@
 //! where it may write what it likes: a row decides over no memory but the function's, and what is read back of one is
 //! checked before it is used.
 
+use core::ops::Range;
+
 use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::turns::{Fenced, Rest};
@@ -78,13 +80,13 @@ fn index_of(func: u8, row: u32) -> u32 {
 }
 
 impl Control {
-    /// The row of a region of the function, in the mailbox, too: its number, its bus address and what is in it.
+    /// The row of a region of the function, in the mailbox, too: its number, its bus address and its head.
     fn own_mr<B: Bus>(&self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<(u32, u64, Mpt)> {
         let refusal = (AdminStatus::BadHandle, lkey);
         let row = (lkey >> 8) & ((1 << MAX_LOG_KEYS) - 1);
         require_handle(index_of(func, row) == lkey >> 8, refusal)?;
         let addr = self.keys[usize::from(func)].addr(row).map_err(|_| refusal)?;
-        let mpt = read_row(hal, func, addr)?;
+        let mpt = read_head(hal, func, addr)?;
         require_handle(
             mpt.valid() && !mpt.is_window() && mpt.tag() == lkey as u8 && mpt.func() == func,
             refusal,
@@ -155,7 +157,7 @@ impl Control {
         }
         let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
         let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;
-        let mut mpt = read_row(hal, func, addr)?;
+        let mut mpt = read_head(hal, func, addr)?;
         require_free(&mpt, row)?;
         mpt.set_tag(keys.next_tag(mpt.tag()));
         mpt.set_valid(true);
@@ -169,7 +171,7 @@ impl Control {
         let below = (1 << u32::from(cmd.page_shift())) - 1;
         mpt.set_list_offset(if direct { 0 } else { cmd.start() & below });
         let index = index_of(func, row);
-        store_row(hal, func, addr, &mpt)?;
+        store_row(hal, func, addr, &mpt, &[HEAD, PLACE])?;
         forget(hal, index, !direct, false);
         self.pds[pd] += 1;
         let key = index << 8 | u32::from(mpt.tag());
@@ -192,7 +194,7 @@ impl Control {
         let before = mpt.pd() as usize;
         mpt.set_pd(cmd.pd());
         mpt.set_access(cmd.access() & GRANTED);
-        store_row(hal, func, addr, &mpt)?;
+        store_row(hal, func, addr, &mpt, &[HEAD])?;
         forget(hal, index_of(func, row), false, false);
         self.pds[before] = self.pds[before].saturating_sub(1);
         self.pds[pd] += 1;
@@ -202,7 +204,7 @@ impl Control {
     pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<Rest> {
         let (row, addr, mut mpt) = self.own_mr(hal, func, lkey)?;
         mpt.set_valid(false);
-        store_row(hal, func, addr, &mpt)?;
+        store_row(hal, func, addr, &mpt, &[HEAD])?;
         forget(hal, index_of(func, row), false, false);
         // Accesses that passed the key check before may still be under way; after the fence none is.
         Ok(Rest::Fence(Fenced::FreeMr(mpt.pd())))
@@ -218,14 +220,14 @@ impl Control {
         let pd = self.own_pd(func, cmd.pd())?;
         let (row, keys) = (cmd.row(), self.keys[usize::from(func)]);
         let addr = keys.addr(row).map_err(|_| (AdminStatus::BadParam, row))?;
-        let mut mpt = read_row(hal, func, addr)?;
+        let mut mpt = read_head(hal, func, addr)?;
         require_free(&mpt, row)?;
         mpt.set_tag(keys.next_tag(mpt.tag()));
         mpt.set_is_window(true);
         mpt.set_is_type_2(cmd.is_type_2());
         mpt.set_func(func);
         mpt.set_pd(cmd.pd());
-        store_row(hal, func, addr, &mpt)?;
+        store_row(hal, func, addr, &mpt, &[HEAD])?;
         forget(hal, index_of(func, row), false, false);
         self.pds[pd] += 1;
         Ok(index_of(func, row) << 8 | u32::from(mpt.tag()))
@@ -237,13 +239,13 @@ impl Control {
         let row = (rkey >> 8) & ((1 << MAX_LOG_KEYS) - 1);
         require_handle(index_of(func, row) == rkey >> 8, refusal)?;
         let addr = self.keys[usize::from(func)].addr(row).map_err(|_| refusal)?;
-        let mut mpt = read_row(hal, func, addr)?;
+        let mut mpt = read_head(hal, func, addr)?;
         require_handle(mpt.is_window() && mpt.func() == func, refusal)?;
         self.own_pd(func, mpt.pd()).map_err(|_| refusal)?;
         mpt.set_valid(false);
         mpt.set_is_window(false);
         mpt.set_is_type_2(false);
-        store_row(hal, func, addr, &mpt)?;
+        store_row(hal, func, addr, &mpt, &[HEAD])?;
         forget(hal, index_of(func, row), false, false);
         Ok(Rest::Fence(Fenced::FreeMr(mpt.pd())))
     }
@@ -255,7 +257,8 @@ impl Control {
     }
 
     pub(crate) fn query_mr<B: Bus>(&self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<QueryMrResult> {
-        let (_, _, mpt) = self.own_mr(hal, func, lkey)?;
+        let (_, _, mut mpt) = self.own_mr(hal, func, lkey)?;
+        hal.mailbox_read(ROW_AREA + PLACE.start as u32, &mut mpt.0[PLACE]);
         let mut out = QueryMrResult::new();
         out.set_lkey(lkey);
         out.set_rkey(lkey);
@@ -281,29 +284,34 @@ fn require_free(mpt: &Mpt, row: u32) -> CmdResult {
     }
 }
 
-/// The words of a row that mean something: up to the place in the page list.
-const ROW_BYTES: usize = 48;
+/// Of a row: what it is, whose, and with what rights.
+const HEAD: Range<usize> = 0..8;
+/// Of a region's row: where it is.
+const PLACE: Range<usize> = 16..48;
 
-fn read_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64) -> CmdResult<Mpt> {
+/// Brings a row into the mailbox, and reads its head.
+fn read_head<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64) -> CmdResult<Mpt> {
     hal.dma_from_host(func, addr, ROW_AREA, Mpt::BYTES as u32)
         .map_err(|_| (AdminStatus::DmaError, 0))?;
     let mut mpt = Mpt::new();
-    hal.mailbox_read(ROW_AREA, &mut mpt.0[..ROW_BYTES]);
+    hal.mailbox_read(ROW_AREA, &mut mpt.0[HEAD]);
     Ok(mpt)
 }
 
-/// Writes a row, and waits until whoever reads it finds it so.
-fn store_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64, mpt: &Mpt) -> CmdResult {
+/// Writes these parts of the row in the mailbox, and waits until whoever reads it finds it so.
+fn store_row<B: Bus>(hal: &mut Hal<B>, func: u8, addr: u64, mpt: &Mpt, parts: &[Range<usize>]) -> CmdResult {
     let failed = |_| (AdminStatus::DmaError, 0);
-    hal.mailbox_write(ROW_AREA, &mpt.0[..ROW_BYTES]);
+    for part in parts {
+        hal.mailbox_write(ROW_AREA + part.start as u32, &mpt.0[part.clone()]);
+    }
     hal.dma_to_host(func, addr, ROW_AREA, Mpt::BYTES as u32)
         .map_err(failed)?;
     for _ in 0..MAX_LOOKS {
         hal.dma_from_host(func, addr, SEEN_AREA, Mpt::BYTES as u32)
             .map_err(failed)?;
-        let mut seen = [0; 8];
+        let mut seen = [0; HEAD.end];
         hal.mailbox_read(SEEN_AREA, &mut seen);
-        if seen == mpt.0[..8] {
+        if seen == mpt.0[HEAD] {
             break;
         }
     }

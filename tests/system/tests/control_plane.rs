@@ -50,19 +50,24 @@ struct Meter<'a> {
 }
 
 impl Meter<'_> {
-    fn look(&self) -> (u64, u64) {
+    /// Cycles, those of them in which the card had to be evaluated, and accesses of the firmware.
+    fn look(&self) -> [u64; 3] {
         let counters = self.rig.sim.fabric().card(self.rig.cards[0]).counters();
-        (self.rig.now_cycles(), counters.firmware_accesses)
+        [
+            self.rig.now_cycles(),
+            counters.evaluated_cycles,
+            counters.firmware_accesses,
+        ]
     }
 
     fn measure<T>(&self, what: &str, action: impl FnOnce() -> T) -> T {
         let before = self.look();
         let result = action();
         let after = self.look();
-        let (cycles, accesses) = (after.0 - before.0, after.1 - before.1);
+        let [cycles, evaluated, accesses] = [0, 1, 2].map(|i| after[i] - before[i]);
         let bound = BOUNDS.iter().find(|(name, _)| *name == what).unwrap().1;
         if self.counts {
-            println!("{what:<20} {cycles:>8} cycles, {accesses:>6} bus accesses");
+            println!("{what:<20} {cycles:>8} cycles, {evaluated:>6} evaluated, {accesses:>6} bus accesses");
             // On the card's own processor a command takes its own time: docs/firmware.md.
             let is_native = Processor::chosen() == Processor::Native;
             assert!(
