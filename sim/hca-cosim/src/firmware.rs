@@ -12,7 +12,7 @@ use crate::core_firmware::CoreFirmware;
 const STACK_BYTES: usize = 4 << 20;
 /// Cycles that the program thinks at a time, behind several accesses: meanwhile the card may stand still, and need not
 /// be evaluated.
-const THINK_AT_ONCE: u64 = 64;
+const THINK_AT_ONCE: u64 = 32;
 
 /// What the firmware wants from the simulator.
 enum Ask {
@@ -221,6 +221,8 @@ impl Program {
             CoroutineResult::Yield(Ask::Read(addr)) => (0, addr, 0),
             CoroutineResult::Yield(Ask::Write(addr, value)) => (1, addr, value),
             CoroutineResult::Yield(Ask::Irq(cycles)) => {
+                // The rest it thinks while nobody waits for it.
+                self.owed_cycles = 0;
                 return port.state = State::Sleeping(cycles.map(|cycles| now + cycles));
             }
             CoroutineResult::Yield(Ask::Pause(cycles)) => {
