@@ -39,6 +39,7 @@ mod lldp;
 mod memory;
 mod neighbours;
 mod objects;
+mod patience;
 mod pool;
 mod port;
 mod priorities;
