@@ -168,7 +168,7 @@ def test_hostile_frames_change_nothing(cable):
     cable.send(head + (bytes([127 << 1 | 1, 231]) + b"z" * 487) * 3)
     found = cable.seen(lambda found: found["malformed"] >= known["malformed"] + len(hostile))
     assert found["neighbour"]["chassis_id"] == "spine" and "system_name" not in found["neighbour"]
-    for number in range(2000):
+    for number in range(300):
         cable.send(whole(chassis=f"c{number}"))
     cable.send(whole(chassis="the last"))
     end = time.monotonic() + LIMIT_S

@@ -16,7 +16,6 @@ use hca_abi::{
     QueryPfcCountersResult, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd,
     VL_ARB_ENTRIES, VLS, VlArbCmd, VlArbResult, VlCounters, link_attr,
 };
-use hca_wire::lldp::{Ets, selection};
 
 /// Weight of each VL until somebody sets a table: one packet of 4096 bytes.
 const DEFAULT_WEIGHT: u8 = 64;
@@ -167,28 +166,10 @@ impl Link {
         self.settings.priorities.of(traffic_class)
     }
 
-    /// Ethernet: the traffic classes, as a neighbour is told.
-    pub fn ets(&self) -> Ets {
-        let (map, classes) = (self.sl2vl(false), self.op_vls(false).count().clamp(1, 8));
-        let set = self.settings.priorities.ets;
-        let mut ets = Ets {
-            willing: false,
-            classes,
-            prio_tc: core::array::from_fn(|priority| (map >> (4 * priority) & 15) as u8),
-            percent: [0; PRIORITY_COUNT],
-            selection: [selection::ETS; PRIORITY_COUNT],
-        };
-        // Without shares all have the same; percents have no fractions.
-        let even = |class| 100 / classes + u8::from(class < 100 % classes);
-        for (class, (percent, how)) in (0..).zip(ets.percent.iter_mut().zip(&mut ets.selection)) {
-            match &set {
-                Some(set) if set.strict >> class & 1 != 0 => *how = selection::STRICT,
-                Some(set) => *percent = set.percent.get(usize::from(class)).copied().unwrap_or(0),
-                None if class < classes => *percent = even(class),
-                None => {}
-            }
-        }
-        ets
+    /// Ethernet: priorities, the class of each, and how many classes there are.
+    pub fn classes(&self) -> (&Priorities, u64, u8) {
+        let count = self.op_vls(false).count().clamp(1, PRIORITY_COUNT as u8);
+        (&self.settings.priorities, self.sl2vl(false), count)
     }
 
     /// Ethernet: priorities with PFC, a bit each.
@@ -701,36 +682,5 @@ impl Control {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// VL-14: exactly these moves can be asked for.
-    #[test]
-    fn moves_between_states() {
-        use PortState::*;
-        let wanted = [
-            (Down, Down),
-            (Down, Init),
-            (Init, Down),
-            (Init, Init),
-            (Init, Armed),
-            (Armed, Down),
-            (Armed, Armed),
-            (Armed, Active),
-            (Active, Down),
-            (Active, Active),
-            (ActiveDefer, Down),
-            (ActiveDefer, Active),
-            (Nop, Down),
-        ];
-        for from in PortState::ALL {
-            for to in PortState::ALL {
-                assert_eq!(
-                    legal(*from, *to),
-                    wanted.contains(&(*from, *to)),
-                    "{from:?} to {to:?}"
-                );
-            }
-        }
-    }
-}
+#[path = "link_tests.rs"]
+mod tests;

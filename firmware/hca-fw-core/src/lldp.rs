@@ -3,10 +3,11 @@
 
 use hca_abi::{AdminStatus, QueryLldpCmd, QueryLldpResult};
 use hca_agents::lldp::{FRAME_MAX, Facts, LLDPDU_MAX};
-use hca_wire::lldp::{FAMILY_IPV4, FAMILY_IPV6, Pfc};
+use hca_wire::lldp::{Ets, FAMILY_IPV4, FAMILY_IPV6, Pfc, selection};
 
 use crate::divide::divide;
 use crate::hal::Hal;
+use crate::link::Link;
 use crate::objects::require;
 use crate::priorities::PRIORITY_COUNT;
 use crate::{Bus, CmdResult, Control};
@@ -16,6 +17,33 @@ const DESCRIPTION: &[u8] = b"OpenHCA, an InfiniBand and RoCEv2 host channel adap
 const US_PER_S: u32 = 1_000_000;
 /// Bytes of a part of the answer.
 const PART_BYTES: usize = 192;
+
+/// The traffic classes, as a neighbour is told.
+fn ets_of(link: &Link) -> Ets {
+    let (priorities, map, classes) = link.classes();
+    let mut ets = Ets {
+        willing: false,
+        classes,
+        prio_tc: core::array::from_fn(|priority| (map >> (4 * priority) & 15) as u8),
+        percent: [0; PRIORITY_COUNT],
+        selection: [selection::ETS; PRIORITY_COUNT],
+    };
+    // Without shares all have the same; percents have no fractions.
+    let (share, rest) = (
+        100u8.checked_div(classes).unwrap_or(0),
+        100u8.checked_rem(classes).unwrap_or(0),
+    );
+    let even = |class| share + u8::from(class < rest);
+    for (class, (percent, how)) in (0..).zip(ets.percent.iter_mut().zip(&mut ets.selection)) {
+        match &priorities.ets {
+            Some(set) if set.strict >> class & 1 != 0 => *how = selection::STRICT,
+            Some(set) => *percent = set.percent.get(usize::from(class)).copied().unwrap_or(0),
+            None if class < classes => *percent = even(class),
+            None => {}
+        }
+    }
+    ets
+}
 
 impl Control {
     /// Takes the frame that waits, of so many bytes: behind them are bytes of others.
@@ -78,7 +106,7 @@ impl Control {
             description: DESCRIPTION,
             is_bridge: false,
             address: ipv4.map(|ipv4| (FAMILY_IPV4, ipv4)).or(ipv6),
-            ets: port.link.ets(),
+            ets: ets_of(&port.link),
             pfc: Pfc {
                 willing: false,
                 capability: PRIORITY_COUNT as u8,
