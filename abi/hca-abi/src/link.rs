@@ -350,7 +350,7 @@ layout! {
         /// The port tells its neighbour who it is.
         tx set_tx: bool [0, 0, 1];
         /// Bytes of the neighbour's TLVs, without their end; 0: nobody has been heard, or not for long.
-        len set_len: u16 [2, 0, 16];
+        bytes set_bytes: u16 [2, 0, 16];
         /// Seconds until it is forgotten, rounded up.
         left_s set_left_s: u32 [4, 0, 32];
         /// LLDPDUs sent.

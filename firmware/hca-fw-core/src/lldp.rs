@@ -136,7 +136,7 @@ impl Control {
             *to = *byte;
         }
         out.set_tlvs(part);
-        out.set_len(tlvs.len() as u16);
+        out.set_bytes(tlvs.len() as u16);
         if !tlvs.is_empty() {
             out.set_left_s(divide(left_us + u64::from(US_PER_S) - 1, US_PER_S) as u32);
         }

@@ -55,14 +55,14 @@ impl<P: DevicePtr> Context<P> {
 
     /// All TLVs; `None`: others have come meanwhile.
     fn rest_of(&self, port_num: u8, first: &QueryLldpResult) -> Result<Option<Vec<u8>>> {
-        let len = usize::from(first.len());
+        let len = usize::from(first.bytes());
         let mut tlvs = first.tlvs().to_vec();
         for part in 1.. {
             if tlvs.len() >= len {
                 break;
             }
             let next = self.function().query_lldp(port_num, part)?;
-            if (next.received(), next.len()) != (first.received(), first.len()) {
+            if (next.received(), next.bytes()) != (first.received(), first.bytes()) {
                 return Ok(None);
             }
             tlvs.extend(next.tlvs());
