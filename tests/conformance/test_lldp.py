@@ -1,4 +1,4 @@
-"""LLDP of an Ethernet port: what it says is judged by Wireshark, what it hears is said by scapy, and by who means harm."""
+"""LLDP of an Ethernet port: what it says is judged by Wireshark; what it hears, scapy says, and who means harm."""
 
 import json
 import signal
@@ -30,6 +30,12 @@ class Cable:
 
     def send(self, frame):
         self.socket.sendall(struct.pack(">I", len(frame)) + frame)
+
+    def hear(self, frame):
+        """Sends a frame that counts, and waits until it does: the card keeps eight, and loses what comes too fast."""
+        before = self.seen(bool)["received"]
+        self.send(frame)
+        self.seen(lambda found: found["received"] > before)
 
     def receive(self):
         """The next LLDP frame of the card."""
@@ -151,19 +157,20 @@ def test_a_port_hears_its_neighbour(cable):
 
 
 def test_hostile_frames_change_nothing(cable):
-    """TLVs cut off or longer than their frame, a frame of 1,500 bytes, a wrong order, a flood: what was known stays, the
-    card goes on, and nothing that lay in its buffers before shows up."""
+    """TLVs cut off or longer than their frame, a frame of 1,500 bytes, a wrong order, a flood: what was known stays,
+    the card goes on, and nothing that lay in its buffers before shows up."""
     secret = whole(name=lldp.LLDPDUSystemName(system_name=b"S" * 200))
     for _ in range(8):
-        cable.send(secret)
-    cable.send(whole(chassis="spine"))
+        cable.hear(secret)
+    cable.hear(whole(chassis="spine"))
     known = cable.seen(lambda found: found["neighbour"] and found["neighbour"]["chassis_id"] == "spine")
     head = whole(chassis="spine")[:14 + 8 + 7 + 4]
     cut = head + bytes([5 << 1, 255]) + b"x" * 40
-    hostile = [cut, head + bytes([127 << 1 | 1, 255]) + b"y" * 60, (head[:14] + bytes([3 << 1, 2, 0, 9])).ljust(60, b"\0"),
+    hostile = [cut, head + bytes([127 << 1 | 1, 255]) + b"y" * 60,
+               (head[:14] + bytes([3 << 1, 2, 0, 9])).ljust(60, b"\0"),
                (head + head[14:]).ljust(60, b"\0"), head[:14] + bytes([1 << 1, 1, 7]) + bytes(60)]
     for frame in hostile:
-        cable.send(frame)
+        cable.hear(frame)
     # Longer than what firmware is given: nobody's.
     cable.send(head + (bytes([127 << 1 | 1, 231]) + b"z" * 487) * 3)
     found = cable.seen(lambda found: found["malformed"] >= known["malformed"] + len(hostile))

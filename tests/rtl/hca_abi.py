@@ -1764,7 +1764,7 @@ STRUCTS = {
         "bytes": 244,
         "fields": {
             "tx": (0, 1),
-            "len": (16, 16),
+            "bytes": (16, 16),
             "left_s": (32, 32),
             "sent": (64, 32),
             "received": (96, 32),

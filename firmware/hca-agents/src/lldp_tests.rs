@@ -92,7 +92,8 @@ fn a_port_says_who_it_is() {
     assert_eq!(Tlvs::of(&out[14..len]).filter(Result::is_ok).count(), tlvs.len());
 }
 
-/// 802.1AB 9.2.5: four fast ones, then every 30 s; a change at once, but not before a second has passed; the end is said.
+/// 802.1AB 9.2.5: four fast ones, then every 30 s; a change at once, but not before a second has passed; the end is
+/// said.
 #[test]
 fn when_it_speaks() {
     let mut agent = Agent::new();
@@ -189,10 +190,14 @@ fn hostile_frames_change_nothing() {
     assert_eq!((frames, agent.counters().replaced), (1, 10_000));
 }
 
+fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..600)
+}
+
 proptest! {
     /// Any bytes, at any time: no panic, and what is kept is an LLDPDU that is whole.
     #[test]
-    fn any_frames(frames in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..600), any::<bool>(), 0u64..1 << 40), 1..20)) {
+    fn any_frames(frames in prop::collection::vec((any_bytes(), any::<bool>(), 0u64..1 << 40), 1..20)) {
         let mut agent = Agent::new();
         for (mut bytes, is_near, now_us) in frames {
             if is_near {

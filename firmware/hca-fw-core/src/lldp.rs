@@ -1,5 +1,5 @@
-//! What Ethernet ports tell their neighbours, and hear of them (LLDP). The agent is in `hca-agents`; here is what a port
-//! says of itself. Hardware gives firmware the frames, and sends what it writes.
+//! What Ethernet ports tell their neighbours, and hear of them (LLDP). The agent is in `hca-agents`; here is what a
+//! port says of itself. Hardware gives firmware the frames, and sends what it writes.
 
 use hca_abi::{AdminStatus, QueryLldpCmd, QueryLldpResult};
 use hca_agents::lldp::{FRAME_MAX, Facts, LLDPDU_MAX};
