@@ -60,6 +60,7 @@ pub use port::{
 };
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 
+use admin::Answer;
 use groups::Groups;
 use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls};
@@ -192,6 +193,7 @@ pub(crate) struct Control {
     has_mads: bool,
     /// NodeDescription (MGMT-13); zeros behind it.
     description: [u8; sma::DESCRIPTION_BYTES],
+    answer: Answer,
     /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
     answering: Option<(u8, u64)>,
     image: Image,
@@ -342,6 +344,7 @@ impl Control {
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
             has_mads: false,
             description: sma::DESCRIPTION,
+            answer: Answer::new(),
             answering: None,
             image: Image::native(),
         }

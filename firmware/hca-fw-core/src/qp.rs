@@ -448,7 +448,7 @@ impl Control {
             return;
         }
         let q = self.qpc_of(line);
-        hal.ctx_write_qpc(self.lines.line_of(line), q.as_bytes(), init_sq, init_rq);
+        hal.ctx_write_qpc(self.lines.line_of(line), &q, init_sq, init_rq);
     }
 
     /// The hardware's context, from the record. The source GID is resolved here.
