@@ -82,17 +82,16 @@ fn handle<B: Bus>(hal: &mut Hal<B>) -> u32 {
 impl Control {
     /// Fetches the next command of `func` and does it, or its first part.
     pub(crate) fn run_command<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
-        let f = self.funcs[usize::from(func)];
+        let f = &self.funcs[usize::from(func)];
+        let entry = f.entry_at(f.sq_base);
         if hal
-            .dma_from_host(func, f.entry_at(f.sq_base), CMD_AREA, ENTRY_BYTES as u32)
+            .dma_from_host(func, entry, CMD_AREA, ENTRY_BYTES as u32)
             .is_err()
         {
             return self.stop_queue(hal, func);
         }
-        let mut header = [0; 4];
-        hal.mailbox_read(CMD_AREA, &mut header);
         let mut cmd = AdminCmd::new();
-        cmd.0[..4].copy_from_slice(&header);
+        hal.mailbox_read(CMD_AREA, &mut cmd.0[..4]);
         self.funcs[usize::from(func)].command_id = cmd.command_id();
         match self.execute(hal, func, cmd.opcode()) {
             Ok(true) => self.finish(hal, func, Ok(())),
