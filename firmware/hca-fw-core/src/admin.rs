@@ -33,9 +33,15 @@ impl Answer {
         }
     }
 
-    /// Sets the body, once.
+    /// Sets the body, once. Of its words those behind the last one that is not zero need no more work.
     #[inline(never)]
     fn set(&mut self, body: &[u8]) {
+        let words = body.as_chunks().0;
+        let used = words.iter().rposition(|word| u32::from_le_bytes(*word) != 0);
+        let body = words
+            .get(..used.map_or(0, |last| last + 1))
+            .unwrap_or(&[])
+            .as_flattened();
         let place = self.cpl.0.get_mut(BODY_OFFSET as usize..);
         if let Some(place) = place.and_then(|place| place.get_mut(..body.len())) {
             place.copy_from_slice(body);

@@ -55,7 +55,7 @@ mod turns;
 mod xrc;
 
 pub use image::Image;
-pub use neighbours::{NUM_NEIGHBOURS, Neighbour};
+pub use neighbours::{FindNeighbour, NUM_NEIGHBOURS, Neighbour};
 pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
 };
@@ -268,9 +268,9 @@ impl Firmware {
         self.control.neighbours.set(neighbours);
     }
 
-    /// The same from wherever they come.
-    pub fn set_neighbours_from(&mut self, neighbours: impl Iterator<Item = Neighbour>) {
-        self.control.neighbours.set_all(neighbours);
+    /// Neighbours that it has not been told of are looked for there, when a command needs one.
+    pub fn find_neighbours_in(&mut self, elsewhere: FindNeighbour) {
+        self.control.neighbours.find_in(elsewhere);
     }
 
     /// From now on neighbours of a port that are not known can be asked for: a command that needs one answers
