@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// docs/isolation.md: a NOP is answered within so many cycles, whatever the other functions do.
 const NOP_CYCLES_MAX: u64 = 12_000;
 /// On the card's own processor, whose commands take longer.
-const NOP_CYCLES_MAX_CORE: u64 = 28_000;
+const NOP_CYCLES_MAX_CORE: u64 = 17_500;
 /// Of each region.
 const PAGES: u32 = 4096;
 /// As many as the admin queue takes beside two more.
