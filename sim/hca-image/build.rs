@@ -21,8 +21,8 @@ const HEAD_OFFSET: usize = 0x84;
 const MAGIC: u32 = 0x4657_4348;
 const DIGEST_WORD: usize = 4;
 const DIGEST_BYTES: usize = 32;
-/// What the image and its data may have: below the memories' sizes, so that firmware does not grow unseen. The goals are
-/// 64 and 128 KiB (docs/firmware.md).
+/// What the image and its data may have: below the memories' sizes, so that firmware does not grow unseen. The goals
+/// are 64 and 128 KiB (docs/firmware.md).
 const IMAGE_BUDGET_BYTES: usize = 84 << 10;
 const DATA_BUDGET_BYTES: u64 = 128 << 10;
 /// Zero words inside a run that cost less than a new run.

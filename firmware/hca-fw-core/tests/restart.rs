@@ -85,7 +85,7 @@ fn a_warm_restart_goes_on() {
     dev.assert_no_violations();
 }
 
-/// Decision 0051: rows are taken back, links are as after a reset, whoever was there has to reset its function, and can.
+/// Decision 0051: rows are taken back, links are as after a reset, who was there has to reset its function and can.
 /// A second cold restart finds the same.
 #[test]
 fn a_cold_restart_takes_back_what_was_given() {
