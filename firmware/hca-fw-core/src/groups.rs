@@ -51,6 +51,7 @@ fn hash(mgid: &[u8; 16]) -> u16 {
 
 /// A QP, and what it gets. In a free row QP 0, which no QP has: all zero, so that it takes no room in the image.
 #[derive(Clone, Copy)]
+#[repr(Rust, packed)]
 struct Member {
     qpn: u32,
     of: Of,

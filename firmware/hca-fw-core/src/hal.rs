@@ -387,7 +387,7 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Makes an admin completion, whose body has so many bytes. It stays in the mailbox until the next one, over a
     /// restart, too.
     pub fn set_completion(&mut self, cpl: &AdminCpl, body_bytes: usize) {
-        // Behind its body the mailbox is zero from here on: of an earlier one, also another function's, nothing stays.
+        // Behind its body the mailbox is zero then: of an earlier one, also another function's, nothing is left.
         let used = (CPL_HEAD_BYTES + body_bytes).div_ceil(PAIR_BYTES);
         let pairs = used.max(self.shadow.cpl.end).min(NUM_PAIRS - 1);
         // The last pair has the phase.
