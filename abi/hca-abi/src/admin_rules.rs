@@ -33,7 +33,9 @@ impl AdminOpcode {
             | Self::SetVlArb
             | Self::SetSl2vl
             | Self::CreateRule
-            | Self::DestroyRule => true,
+            | Self::DestroyRule
+            | Self::WriteFirmware
+            | Self::ActivateFirmware => true,
             Self::Nop
             | Self::QueryDevice
             | Self::QueryPort
@@ -45,6 +47,7 @@ impl AdminOpcode {
             | Self::QueryVlArb
             | Self::QueryVlCounters
             | Self::QueryLinkErrors
+            | Self::QueryFirmware
             | Self::AllocPd
             | Self::DeallocPd
             | Self::CreateEq

@@ -29,6 +29,7 @@ pub const ENUMS: &[&EnumDef] = &[
     &AdminOpcode::TABLE,
     &AdminStatus::TABLE,
     &SocFault::TABLE,
+    &SlotState::TABLE,
 ];
 
 abi_enum! {
@@ -654,6 +655,12 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         CreateRule = 46,
         /// They no longer do: handle_cmd.
         DestroyRule = 47,
+        /// Firmware that runs, and what is in the board's slots: query_firmware_result.
+        QueryFirmware = 48,
+        /// A piece of an image for the slot that does not run: write_firmware_cmd.
+        WriteFirmware = 49,
+        /// The image in that slot is tried at the next start: activate_firmware_cmd.
+        ActivateFirmware = 50,
     }
 }
 
@@ -702,5 +709,21 @@ SocFault("soc_fault", "SocFault", 8, Software) {
         Panic = 2,
         /// It traps.
         Trap = 3,
+    }
+}
+
+abi_enum! {
+    /// What is known of an image in a slot of the board's flash.
+SlotState("slot_state", "Slot", 8, Software) {
+        /// There is none.
+        Empty = 0,
+        /// It has not been started.
+        Untried = 1,
+        /// It has come up.
+        Good = 2,
+        /// Its digest or its signature is wrong: it does not start.
+        Refused = 3,
+        /// It was started and did not come up.
+        Failed = 4,
     }
 }

@@ -16,6 +16,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &QueryMrResult::TABLE,
     &QuerySrqResult::TABLE,
     &QueryCountersResult::TABLE,
+    &QueryFirmwareResult::TABLE,
 ];
 
 layout! {
@@ -339,5 +340,25 @@ layout! {
         retransmitted_packets set_retransmitted_packets: u64 [128, 0, 64];
         /// Packets to a QP that did not come from its peer: LID or GIDs are not its path's.
         bad_sources set_bad_sources: u64 [136, 0, 64] "QPS-17";
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_FIRMWARE.
+    QueryFirmwareResult("query_firmware_result", 244, Software) {
+        /// It runs on the card's own processor; otherwise it is a part of the simulator, and the rest is 0.
+        on_core set_on_core: bool [0, 0, 1];
+        /// It can be replaced: the board has slots.
+        is_updatable set_is_updatable: bool [0, 1, 1];
+        /// Slot that runs; SLOT_NONE: none.
+        running set_running: u8 [1, 0, 8];
+        /// Slot to be tried at the next start; SLOT_NONE: none.
+        next set_next: u8 [2, 0, 8];
+        /// Version that runs: major, minor, patch in bits 31:16, 15:8, 7:0.
+        version set_version: u32 [4, 0, 32];
+        /// SHA-256 of the image that runs.
+        digest set_digest: [u8; 32] [8, 0, 256];
+        /// A board_slot for each slot.
+        slots set_slots: [u8; 128] [40, 0, 1024];
     }
 }

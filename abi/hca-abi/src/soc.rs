@@ -4,7 +4,14 @@
 use crate::table::{StructDef, layout};
 
 /// Tables of this module.
-pub const STRUCTS: &[&StructDef] = &[&BoardHead::TABLE, &BoardPort::TABLE, &BoardNeighbour::TABLE];
+pub const STRUCTS: &[&StructDef] = &[
+    &BoardHead::TABLE,
+    &BoardPort::TABLE,
+    &BoardNeighbour::TABLE,
+    &BoardBoot::TABLE,
+    &BoardSlot::TABLE,
+    &ImageHead::TABLE,
+];
 
 layout! {
     /// The first bytes.
@@ -62,5 +69,53 @@ layout! {
         mac set_mac: [u8; 6] [16, 0, 48];
         /// Port of this card, from 1.
         port_num set_port_num: u8 [22, 0, 8];
+    }
+}
+
+layout! {
+    /// Which image runs, and which is to. SLOT_NONE: no slot.
+    BoardBoot("board_boot", 64, Software) {
+        /// Slot whose image is in memory and has been checked.
+        running set_running: u8 [0, 0, 8];
+        /// Slot whose image is to be tried.
+        next set_next: u8 [1, 0, 8];
+        /// Slot whose image has come up last.
+        good set_good: u8 [2, 0, 8];
+        /// Times that the image to be tried has been started.
+        tries set_tries: u8 [3, 0, 8];
+        /// Slots that the board has copied to memory, modulo 256.
+        loads set_loads: u8 [4, 0, 8];
+        /// Ed25519 key that images are signed with.
+        public_key set_public_key: [u8; 32] [32, 0, 256];
+    }
+}
+
+layout! {
+    /// A slot of the board's flash.
+    BoardSlot("board_slot", 64, Software) {
+        /// slot_state.
+        state set_state: u8 [0, 0, 8];
+        /// Version of the image: major, minor, patch in bits 31:16, 15:8, 7:0.
+        version set_version: u32 [4, 0, 32];
+        /// Its bytes, without the signature.
+        bytes set_bytes: u32 [8, 0, 32];
+        /// Its SHA-256.
+        digest set_digest: [u8; 32] [32, 0, 256];
+    }
+}
+
+layout! {
+    /// Head of an image, at IMAGE_HEAD_OFFSET. Behind the image is the Ed25519 signature of the head.
+    ImageHead("image_head", 48, Software) {
+        /// IMAGE_MAGIC.
+        magic set_magic: u32 [0, 0, 32];
+        /// Where in the image the first values of data are.
+        data_at set_data_at: u32 [4, 0, 32];
+        /// Bytes of the image, without the signature; a multiple of 4.
+        bytes set_bytes: u32 [8, 0, 32];
+        /// Version: major, minor, patch in bits 31:16, 15:8, 7:0.
+        version set_version: u32 [12, 0, 32];
+        /// SHA-256 of the image with this field zero.
+        digest set_digest: [u8; 32] [16, 0, 256];
     }
 }

@@ -29,6 +29,7 @@ mod datagram;
 mod doorbell;
 mod eq_ring;
 mod error;
+mod firmware_commands;
 mod function;
 mod key_table;
 mod link_commands;

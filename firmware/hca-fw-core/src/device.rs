@@ -40,9 +40,10 @@ impl Control {
     /// Truth about this card: what it lacks is zero. Limits are those of the function that asks.
     pub(crate) fn query_device<B: Bus>(&self, hal: &mut Hal<B>, func: u8) -> QueryDeviceResult {
         let mut d = QueryDeviceResult::new();
-        d.set_fw_ver_major(crate::VERSION[0]);
-        d.set_fw_ver_minor(crate::VERSION[1]);
-        d.set_fw_ver_patch(crate::VERSION[2]);
+        let version = self.image.version;
+        d.set_fw_ver_major((version >> 16) as u16);
+        d.set_fw_ver_minor((version >> 8 & 0xff) as u16);
+        d.set_fw_ver_patch((version & 0xff) as u16);
         d.set_phys_port_cnt(self.num_ports);
         d.set_node_guid(self.ports[0].identity().guid);
         d.set_sys_image_guid(self.ports[0].identity().guid);

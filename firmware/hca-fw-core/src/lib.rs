@@ -45,6 +45,7 @@ mod sma;
 mod srq;
 mod transition;
 mod turns;
+mod update;
 mod xrc;
 
 pub use neighbours::{NUM_NEIGHBOURS, Neighbour};
@@ -52,6 +53,7 @@ pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
 };
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
+pub use update::{Flash, Image};
 
 use groups::Groups;
 use hal::{Hal, Shadow};
@@ -76,6 +78,11 @@ pub trait Bus: RegisterBus {
 
     /// The clock in cycles, where firmware takes time of its own; elsewhere its time is that of its accesses.
     fn cycles(&mut self) -> Option<u32> {
+        None
+    }
+
+    /// Where images of the firmware are kept; none: firmware is a part of something else.
+    fn flash(&mut self) -> Option<&mut dyn Flash> {
         None
     }
 }
@@ -183,6 +190,10 @@ pub(crate) struct Control {
     has_mads: bool,
     /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
     answering: Option<(u8, u64)>,
+    /// The image that runs.
+    image: Image,
+    /// Another one is to be started.
+    wants_restart: bool,
 }
 
 impl Firmware {
@@ -240,6 +251,16 @@ impl Firmware {
         let mut hal = Hal::new(bus, &mut self.shadow);
         hal.wait_ctx();
         self.control.init_ports(&mut hal, identities);
+    }
+
+    /// Tells it which image it is, where it is one of its own.
+    pub fn set_image(&mut self, image: Image) {
+        self.control.image = image;
+    }
+
+    /// A command wants another image to be started; once.
+    pub fn take_restart(&mut self) -> bool {
+        core::mem::take(&mut self.control.wants_restart)
     }
 
     /// Tells it who has which GID on the networks of its ports: these and no others from now on. May be called between
@@ -325,6 +346,8 @@ impl Control {
             keys: [const { Keys::new() }; NUM_FUNCS],
             has_mads: false,
             answering: None,
+            image: Image::native(),
+            wants_restart: false,
         }
     }
 

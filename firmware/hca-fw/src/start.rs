@@ -4,8 +4,8 @@ use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 
-use hca_abi::{SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_RESTART, SOC_STRIKES, SOC_WATCHDOG};
-use hca_fw_core::{Firmware, Identity, NUM_PORTS};
+use hca_abi::{ImageHead, SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_RESTART, SOC_STRIKES, SOC_WATCHDOG};
+use hca_fw_core::{Firmware, Identity, Image, NUM_PORTS};
 
 use crate::board::{self, Told};
 use crate::fault::{self, Fault};
@@ -19,7 +19,7 @@ const NEVER: u32 = 3;
 /// It is well when it has run out of work, or after so many turns.
 const TURNS_TO_BE_WELL: u32 = 64;
 
-// Exceptions go to 0, reset to 0x80; the words behind are the image's head, which sim/hca-image fills in (its layout is
+// Exceptions go to 0; the boot program enters at 0x80; the words behind are the image's head, which sim/hca-image fills in (its layout is
 // there): where the first values of .data are. Interrupts only end a WFI; the only one that is ever taken is that of an
 // injected fault.
 global_asm!(
@@ -42,10 +42,16 @@ image_head:
 
 start:
     la sp, _stack_top
+    csrwi mtvec, 1
     # Argument of run: how to start. With the state of the last commit in memory, that stays as it is.
     li t0, {regs_base}
     lw a0, {strikes}(t0)
-    li t1, {warm}
+    # A card that has been at work has rows of before, though this image is new to it.
+    bnez a0, 1f
+    lw t1, {restarts}(t0)
+    beqz t1, 0f
+    li a0, {cold}
+1:  li t1, {warm}
     bne a0, t1, 0f
     lw t1, {journal}(t0)
     bnez t1, 4f
@@ -90,6 +96,7 @@ trap_entry:
     data_base = const hca_abi::SOC_DATA_BASE,
     regs_base = const hca_abi::SOC_REGS_BASE,
     strikes = const SOC_STRIKES,
+    restarts = const hca_abi::SOC_RESTARTS,
     journal = const hca_abi::SOC_JOURNAL,
     warm = const WARM,
     cold = const COLD,
@@ -146,6 +153,11 @@ extern "C" fn run(strikes: u32) -> ! {
             is_well = true;
             soc::commit();
             soc::write_reg(SOC_STRIKES, 0);
+            board::image_is_good();
+        }
+        if firmware.take_restart() {
+            board::choose_image();
+            restart();
         }
         if !worked && !fault.is_due() {
             soc::wake_in(firmware.wakes_in(&mut Card));
@@ -158,6 +170,7 @@ extern "C" fn run(strikes: u32) -> ! {
 fn begin(State { firmware, told }: &mut State, again: bool) {
     let head = board::head();
     let identities: [Identity; NUM_PORTS] = [board::identity(0), board::identity(1)];
+    firmware.set_image(image());
     firmware.share_among(head.functions());
     board::learn(firmware);
     let ports = usize::from(head.ports()).clamp(1, NUM_PORTS);
@@ -169,6 +182,22 @@ fn begin(State { firmware, told }: &mut State, again: bool) {
         firmware.init_ports(&mut Card, identities);
     }
     told.begin(firmware, head.asks());
+}
+
+unsafe extern "C" {
+    /// The head of this image, which sim/hca-image has filled in.
+    static image_head: [u8; ImageHead::BYTES];
+}
+
+/// What the head says.
+fn image() -> Image {
+    // SAFETY: it is in the image's memory, which nobody writes while this runs. It is not what the compiler saw.
+    let head = ImageHead(unsafe { core::ptr::read_volatile(&raw const image_head) });
+    Image {
+        version: head.version(),
+        digest: head.digest(),
+        on_core: true,
+    }
 }
 
 /// Every start has failed: the card says so, and its processor does nothing more.

@@ -74,6 +74,8 @@ struct Answer {
     clock_hz: u32,
     vectors: u16,
     firmware: String,
+    /// SHA-256 of the image on the card's own processor.
+    firmware_digest: Option<String>,
     node_guid: String,
     limits: Limits,
     attributes: Attributes,
@@ -141,6 +143,7 @@ fn answer(device: VfioUserDevice) -> Result<Answer> {
     };
     let context = Context::open_with(Rc::new(device), &options)?;
     let (attr, info) = (context.query_device()?, context.info());
+    let image = context.function().query_firmware()?;
     let mut ports = Vec::new();
     for number in 1..=attr.phys_port_cnt() {
         let port = context.query_port(number)?;
@@ -163,6 +166,7 @@ fn answer(device: VfioUserDevice) -> Result<Answer> {
             attr.fw_ver_minor(),
             attr.fw_ver_patch()
         ),
+        firmware_digest: image.on_core().then(|| hex(&image.digest())),
         node_guid: hex(&attr.node_guid()),
         limits: Limits::new(&attr),
         attributes: attributes(DeviceAttr::TABLE.fields, attr.as_bytes()),

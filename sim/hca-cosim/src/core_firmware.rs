@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use std::mem;
 
 use hca_abi::{
-    BoardHead, BoardNeighbour, BoardPort, SOC_BOARD_BASE, SOC_BOARD_BYTES, SOC_BOARD_NEIGHBOURS,
-    SOC_BOARD_PORTS, SOC_TELL_CONSOLE, SOC_TELL_GID, SOC_TELL_OWN_GID, SOC_TELL_WANTED, SocFault,
+    BoardHead, BoardNeighbour, BoardPort, SOC_BOARD_BASE, SOC_BOARD_BOOT, SOC_BOARD_BYTES,
+    SOC_BOARD_NEIGHBOURS, SOC_BOARD_PORTS, SOC_BOARD_SLOTS, SOC_ROM_BASE, SOC_TELL_CONSOLE, SOC_TELL_GID,
+    SOC_TELL_OWN_GID, SOC_TELL_WANTED, SocFault,
 };
 use hca_fw_core::{Identity, NUM_GIDS, NUM_NEIGHBOURS, Neighbour};
 use hca_outside::Host;
 use hca_vsim::{Ports, SocInputs, SocOutputs, SoftCore};
 
 use crate::SimError;
+use crate::flash::{Flash, Heard};
 
 /// Lines of the console that are kept; the last ones matter.
 const MAX_LINES: usize = 64;
@@ -30,6 +32,7 @@ pub struct Board {
     /// Neighbours that are known anyway.
     known: Vec<Neighbour>,
     wires: Vec<Wire>,
+    flash: Flash,
 }
 
 /// What the firmware and a wire to the outside know of each other.
@@ -70,6 +73,7 @@ impl Board {
             identities: identities.to_vec(),
             known: neighbours.to_vec(),
             wires,
+            flash: Flash::new(hca_image::IMAGE, hca_image::PUBLIC_KEY),
         }
     }
 
@@ -88,6 +92,12 @@ impl Board {
         for (index, identity) in self.identities.iter().enumerate() {
             memory.resize(SOC_BOARD_PORTS as usize + index * size_of::<BoardPort>(), 0);
             memory.extend(port(identity).as_bytes());
+        }
+        memory.resize(SOC_BOARD_BOOT as usize, 0);
+        memory.extend(self.flash.boot().as_bytes());
+        memory.resize(SOC_BOARD_SLOTS as usize, 0);
+        for slot in self.flash.slots() {
+            memory.extend(slot.as_bytes());
         }
         memory.resize(SOC_BOARD_NEIGHBOURS as usize, 0);
         for neighbour in list {
@@ -179,7 +189,11 @@ impl CoreFirmware {
             ..SocInputs::default()
         };
         inputs.load_valid = 1;
-        for (addr, value) in words(0, hca_image::IMAGE).chain(words(SOC_BOARD_BASE, &memory)) {
+        let rom = words(SOC_ROM_BASE, hca_image::ROM);
+        for (addr, value) in words(0, hca_image::IMAGE)
+            .chain(words(SOC_BOARD_BASE, &memory))
+            .chain(rom)
+        {
             (inputs.load_addr, inputs.load_data) = (addr, value);
             soc.step(&inputs);
         }
@@ -339,12 +353,23 @@ impl CoreFirmware {
                     wire.neighbours.set_host(Host::of_gids(wire.mac, &wire.gids));
                 }
             }
-            _ => {
-                let at = addr.wrapping_sub(SOC_TELL_GID) as usize;
-                if let Some(bytes) = self.gid.get_mut(at..at.saturating_add(4)) {
-                    bytes.copy_from_slice(&word.to_le_bytes());
+            _ => match self.board.flash.hear(addr, word) {
+                Heard::Nothing => self.hear_gid(addr, word),
+                Heard::Word => {}
+                Heard::Changed => self.tell_board(),
+                Heard::Load(image) => {
+                    self.loads.extend(words(0, &image));
+                    self.tell_board();
                 }
-            }
+            },
+        }
+    }
+
+    /// A word of a GID.
+    fn hear_gid(&mut self, addr: u32, word: u32) {
+        let at = addr.wrapping_sub(SOC_TELL_GID) as usize;
+        if let Some(bytes) = self.gid.get_mut(at..at.saturating_add(4)) {
+            bytes.copy_from_slice(&word.to_le_bytes());
         }
     }
 

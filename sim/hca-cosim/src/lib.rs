@@ -36,6 +36,7 @@ mod draw;
 mod error;
 mod fabric;
 mod firmware;
+mod flash;
 mod monitor;
 mod observe;
 mod outside;
