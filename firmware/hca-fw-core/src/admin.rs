@@ -5,12 +5,12 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd,
-    CreateQpCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd,
-    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryNodeDescResult,
-    QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
-    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd,
-    VlArbCmd,
+    ActivateFirmwareCmd, AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd,
+    CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, HandleResult, McastCmd,
+    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd,
+    QueryGidResult, QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd,
+    ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd,
+    SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
 };
 
 /// The function that may change what all of them share.
@@ -80,6 +80,7 @@ impl Control {
         hal.wait_ctx();
         hal.set_completion(&cpl);
         self.funcs[usize::from(func)].head = f.head.wrapping_add(1);
+        self.has_answered = true;
         // The command is done, once and for all: after a restart only its answer is written again.
         self.answering = Some((func, f.entry_at(f.cq_base)));
         hal.commit();
@@ -204,7 +205,13 @@ impl Control {
                 .modify_srq(hal, func, &ModifySrqCmd::read_from(body).ok_or(internal)?)
                 .map(|()| none),
             AdminOpcode::QuerySrq => self.query_srq(func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::QueryFirmware => Ok(body_of(self.query_firmware().as_bytes())),
+            AdminOpcode::QueryFirmware => Ok(body_of(self.query_firmware(hal).as_bytes())),
+            AdminOpcode::WriteFirmware => self
+                .write_firmware(hal, func, &WriteFirmwareCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
+            AdminOpcode::ActivateFirmware => self
+                .activate_firmware(hal, &ActivateFirmwareCmd::read_from(body).ok_or(internal)?)
+                .map(|()| none),
             AdminOpcode::QueryDevice => Ok(body_of(self.query_device(hal, func).as_bytes())),
             _ => self.execute_port(hal, opcode, body),
         }
