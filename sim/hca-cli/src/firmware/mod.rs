@@ -5,15 +5,16 @@ use hca_abi::{BoardBoot, BoardSlot, FIRMWARE_SLOTS, ImageHead, QueryFirmwareResu
 use hca_verbs::{Context, OpenOptions};
 use hca_vfio_user::VfioUserDevice;
 use std::fmt::Write as _;
-use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+mod files;
+
 use crate::progress::Progress;
 use crate::sim::folder::Folder;
+use files::{make_key, parse_version, read, read_key, write};
 
 /// A simulator may be slow in wall-clock time: it shares the processor with its programs.
 const PATIENCE_NS: u64 = 60_000_000_000;
@@ -192,24 +193,6 @@ fn print(text: &str) -> Result<()> {
     Ok(crate::print(text)?)
 }
 
-fn parse_version(text: &str) -> Result<u32, String> {
-    let parts: Vec<_> = text.split('.').collect();
-    let wrong = || {
-        format!(
-            "'{text}' is no version: three numbers as in 0.2.0, the first up to 65535, the others up to 255"
-        )
-    };
-    let [major, minor, patch] = parts[..] else {
-        return Err(wrong());
-    };
-    let major: u16 = major.parse().map_err(|_| wrong())?;
-    let [minor, patch]: [u8; 2] = [
-        minor.parse().map_err(|_| wrong())?,
-        patch.parse().map_err(|_| wrong())?,
-    ];
-    Ok(u32::from(major) << 16 | u32::from(minor) << 8 | u32::from(patch))
-}
-
 /// As people write it.
 fn version_text(version: u32) -> String {
     format!("{}.{}.{}", version >> 16, version >> 8 & 0xff, version & 0xff)
@@ -219,31 +202,6 @@ fn version_text(version: u32) -> String {
 fn hardware_text(hardware: u32) -> String {
     let lines = 1u32.checked_shl(hardware & 0xffff).unwrap_or(0);
     format!("hardware {} with {lines} lines", hardware >> 16)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn read_key(path: &Path) -> Result<[u8; 32]> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    hca_image::seed_from(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
-}
-
-fn make_key(path: &Path) -> Result<()> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut seed = [0; 32];
-    let mut random = fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
-    random.read_exact(&mut seed).context("cannot read /dev/urandom")?;
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    let mut file = file.with_context(|| format!("cannot make {}", path.display()))?;
-    writeln!(file, "{}", digits(&seed)).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn digits(bytes: &[u8]) -> String {
@@ -440,15 +398,6 @@ fn activate(folder: &Folder, card: u32, context: Card) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_three_numbers() {
-        assert_eq!(parse_version("1.2.3"), Ok(0x0001_0203));
-        assert_eq!(version_text(0x0001_0203), "1.2.3");
-        for wrong in ["", "1.2", "1.2.3.4", "1.2.256", "65536.0.0", "a.b.c"] {
-            assert!(parse_version(wrong).unwrap_err().contains("0.2.0"), "{wrong}");
-        }
-    }
 
     #[test]
     fn slots_are_told_in_words() {
