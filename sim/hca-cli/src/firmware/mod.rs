@@ -361,6 +361,7 @@ fn activate(folder: &Folder, card: u32, context: Card) -> Result<()> {
     let before = context.function().query_firmware()?;
     let other = u8::from(before.running() == 0);
     let tried = version_text(slot(&before, other).version());
+    eprintln!("card {card}: {tried} is checked and started: some 14 million cycles, seconds of the simulator");
     context.function().activate_firmware(true).with_context(|| {
         format!(
             "slot {other}, {}: it cannot be started",
@@ -368,7 +369,6 @@ fn activate(folder: &Folder, card: u32, context: Card) -> Result<()> {
         )
     })?;
     drop(context);
-    eprintln!("card {card}: {tried} is checked and started");
     let began = Instant::now();
     let after = loop {
         // The answer that it gives is what a new image is waiting for: the next one tells that it is kept.

@@ -189,7 +189,8 @@ fn write_piece(rig: &Rig, image: &[u8], from: usize) {
 
 /// Firmware is stopped in the middle of the update's commands: what was under way is done again, and the image is whole.
 #[test]
-fn an_update_goes_on_after_a_restart_of_the_firmware() {
+#[ignore = "long: make soak"]
+fn soak_an_update_goes_on_after_a_restart_of_the_firmware() {
     let Some(mut rig) = rig(36) else { return };
     let image = newer();
     let card = rig.cards[0];
