@@ -361,7 +361,9 @@ fn activate(folder: &Folder, card: u32, context: Card) -> Result<()> {
     let before = context.function().query_firmware()?;
     let other = u8::from(before.running() == 0);
     let tried = version_text(slot(&before, other).version());
-    eprintln!("card {card}: {tried} is checked and started: some 14 million cycles, seconds of the simulator");
+    eprintln!(
+        "card {card}: {tried} is checked and started: some 14 million cycles, seconds of the simulator"
+    );
     context.function().activate_firmware(true).with_context(|| {
         format!(
             "slot {other}, {}: it cannot be started",
