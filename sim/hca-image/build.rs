@@ -1,6 +1,6 @@
 //! Builds `firmware/hca-fw` for the soft core and packs its image: what is loaded into the core's memory, from
-//! address 0 on. The words behind the reset vector are the head (`image_head` of `abi/`); behind the image is the head's
-//! signature, by the key in the file that HCA_FIRMWARE_KEY names, or by one that everybody knows. `firmware/hca-boot`,
+//! address 0 on. The words behind the reset vector are the head (`image_head` of `abi/`); behind the image is the
+//! head's signature, by the key in the file that HCA_FIRMWARE_KEY names, or by one that everybody knows. `firmware/hca-boot`,
 //! which checks it, is built beside it.
 //!
 //! Without Rust's library for the target there is no image: what runs firmware natively needs none. Nor is there one of
@@ -16,13 +16,17 @@ use std::process::{Command, Stdio};
 mod sign;
 
 use hca_abi::{IMAGE_HEAD_OFFSET, IMAGE_MAGIC, ImageHead};
-use object::{Object, ObjectSegment, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind};
 
 const TARGET: &str = "riscv32imc-unknown-none-elf";
 /// The variable that names the file of the key.
 const KEY_VARIABLE: &str = "HCA_FIRMWARE_KEY";
 /// Small rather than fast in single steps; the processor reaches words at any address.
 const FLAGS: &str = "-Cllvm-args=-inline-threshold=60 -Ctarget-feature=+unaligned-scalar-mem";
+/// What the image and its data may have: below the memories' sizes, so that firmware does not grow unseen. The goals
+/// are 64 and 128 KiB (docs/firmware.md).
+const IMAGE_BUDGET_BYTES: usize = 84 << 10;
+const DATA_BUDGET_BYTES: u64 = 128 << 10;
 /// Zero words inside a run that cost less than a new run.
 const GAP_WORDS: usize = 2;
 
@@ -210,15 +214,32 @@ fn pack(elf: &[u8]) -> Image {
     head.set_version(hca_fw_core::Image::native().version);
     head.set_hardware(hca_fw_core::HARDWARE);
     bytes[IMAGE_HEAD_OFFSET as usize..][..ImageHead::BYTES].copy_from_slice(head.as_bytes());
+    let data = file
+        .sections()
+        .filter(|section| matches!(section.kind(), SectionKind::Data | SectionKind::UninitializedData));
+    let data_bytes = data.map(|section| section.size()).sum();
     check_panics(&file);
+    check_budgets(bytes.len(), data_bytes);
     Image {
         bytes,
         ..Image::default()
     }
 }
 
-/// Nobody could tell of a panic on the core, so nothing may be able to panic: the linker keeps Rust's functions for it
-/// only if something calls them.
+/// Who needs more raises the budget, and knows it.
+fn check_budgets(image_bytes: usize, data_bytes: u64) {
+    assert!(
+        image_bytes <= IMAGE_BUDGET_BYTES,
+        "the firmware's image has {image_bytes} bytes, its budget is {IMAGE_BUDGET_BYTES} (IMAGE_BUDGET_BYTES)"
+    );
+    assert!(
+        data_bytes <= DATA_BUDGET_BYTES,
+        "the firmware's data have {data_bytes} bytes, their budget is {DATA_BUDGET_BYTES} (DATA_BUDGET_BYTES)"
+    );
+}
+
+/// A panic on the core would restart it into the same panic, so nothing may be able to panic: the linker keeps Rust's
+/// functions for it only if something calls them.
 fn check_panics(file: &object::File) {
     let is_panic = |name: &&str| name.contains("panicking") || name.contains("slice_index_fail");
     let names = file

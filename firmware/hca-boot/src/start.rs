@@ -16,8 +16,8 @@ const NEVER: u32 = 3;
 /// Where images start, behind their vectors.
 const ENTRY: usize = 0x80;
 
-// Exceptions go to the first word, reset to 0x80. Firmware that is in memory and has been checked goes on; its data stay
-// as they are.
+// Exceptions go to the first word, reset to 0x80. Firmware that is in memory and has been checked goes on; its data
+// stay as they are.
 global_asm!(
     r#"
     .section .vectors,"ax"

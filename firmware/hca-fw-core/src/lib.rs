@@ -56,13 +56,14 @@ mod update;
 mod xrc;
 
 pub use image::Image;
-pub use neighbours::{NUM_NEIGHBOURS, Neighbour};
+pub use neighbours::{FindNeighbour, NUM_NEIGHBOURS, Neighbour};
 pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
 };
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
 pub use update::Flash;
 
+use admin::Answer;
 use groups::Groups;
 use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls};
@@ -202,6 +203,7 @@ pub(crate) struct Control {
     has_mads: bool,
     /// NodeDescription (MGMT-13); zeros behind it.
     description: [u8; sma::DESCRIPTION_BYTES],
+    answer: Answer,
     /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
     answering: Option<(u8, u64)>,
     /// The image that runs.
@@ -290,9 +292,9 @@ impl Firmware {
         self.control.neighbours.set(neighbours);
     }
 
-    /// The same from wherever they come.
-    pub fn set_neighbours_from(&mut self, neighbours: impl Iterator<Item = Neighbour>) {
-        self.control.neighbours.set_all(neighbours);
+    /// Neighbours that it has not been told of are looked for there, when a command needs one.
+    pub fn find_neighbours_in(&mut self, elsewhere: FindNeighbour) {
+        self.control.neighbours.find_in(elsewhere);
     }
 
     /// From now on neighbours of a port that are not known can be asked for: a command that needs one answers
@@ -367,6 +369,7 @@ impl Control {
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
             has_mads: false,
             description: sma::DESCRIPTION,
+            answer: Answer::new(),
             answering: None,
             image: Image::native(),
             wants_restart: false,

@@ -126,7 +126,7 @@ impl Control {
         }
     }
 
-    /// The card has another name, by its host or through one of its ports; subnet managers at the other ports hear of it.
+    /// The card has another name, by its host or through one of its ports; managers at the other ports hear of it.
     pub(crate) fn set_description(&mut self, text: [u8; DESCRIPTION_BYTES], by: Option<usize>) {
         if core::mem::replace(&mut self.description, text) == text {
             return;

@@ -4,7 +4,7 @@ use hca_abi::{
     BoardBoot, BoardHead, BoardNeighbour, BoardPort, OpVls, SLOT_NONE, SOC_BOARD_BOOT, SOC_BOARD_NEIGHBOURS,
     SOC_BOARD_PORTS, SOC_STRIKES, SOC_TELL_BOOT, SOC_TELL_EPOCH, SOC_TELL_SLOT, SlotState,
 };
-use hca_fw_core::{Firmware, Identity, NUM_GIDS, NUM_NEIGHBOURS, NUM_PORTS, Neighbour};
+use hca_fw_core::{Firmware, Identity, NUM_GIDS, NUM_NEIGHBOURS, NUM_PORTS};
 
 use crate::soc;
 
@@ -74,19 +74,17 @@ pub fn identity(index: usize) -> Identity {
     }
 }
 
-/// Takes over who is on the networks.
-pub fn learn(firmware: &mut Firmware) {
+/// MAC address of a neighbour of a port, from the board's list as it is now.
+pub fn find_neighbour(port_num: u8, gid: &[u8; 16]) -> Option<[u8; 6]> {
     let count = usize::from(head().neighbours()).min(NUM_NEIGHBOURS);
-    firmware.set_neighbours_from((0..count).map(|index| {
-        let bytes =
-            soc::board_bytes::<NEIGHBOUR_BYTES>(SOC_BOARD_NEIGHBOURS + (NEIGHBOUR_BYTES * index) as u32);
-        let entry = BoardNeighbour::read_from(&bytes).unwrap_or(BoardNeighbour::new());
-        Neighbour {
-            port_num: entry.port_num(),
-            gid: entry.gid(),
-            mac: entry.mac(),
-        }
-    }));
+    let entry = |index: usize| {
+        let place = SOC_BOARD_NEIGHBOURS + (NEIGHBOUR_BYTES * index) as u32;
+        BoardNeighbour::read_from(&soc::board_bytes::<NEIGHBOUR_BYTES>(place))
+            .unwrap_or(BoardNeighbour::new())
+    };
+    let mut entries = (0..count).map(entry);
+    let found = entries.find(|entry| entry.port_num() == port_num && entry.gid() == *gid);
+    found.map(|entry| entry.mac())
 }
 
 /// For ports whose neighbours the board finds out: what it has been told of their GID tables.

@@ -142,7 +142,6 @@ extern "C" fn run(strikes: u32) -> ! {
         soc::commit();
         if soc::read_reg(SOC_IRQ) & SOC_IRQ_BOARD != 0 {
             soc::write_reg(SOC_BOARD_SEEN, 0);
-            board::learn(firmware);
             let head = board::head();
             watchdog = head.watchdog_cycles();
             fault = Fault::of(&head);
@@ -176,7 +175,7 @@ fn begin(State { firmware, told }: &mut State, again: bool) {
     let identities: [Identity; NUM_PORTS] = [board::identity(0), board::identity(1)];
     firmware.set_image(image());
     firmware.share_among(head.functions());
-    board::learn(firmware);
+    firmware.find_neighbours_in(board::find_neighbour);
     let ports = usize::from(head.ports()).clamp(1, NUM_PORTS);
     let identities = identities.get(..ports).unwrap_or(&identities);
     if again {

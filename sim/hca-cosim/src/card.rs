@@ -110,8 +110,8 @@ impl CardConfig {
         self
     }
 
-    /// Its board comes up with what another one has kept without power, and the boot program checks what it starts. Of a
-    /// card whose firmware runs natively nothing changes.
+    /// Its board comes up with what another one has kept without power, and the boot program checks what it starts. Of
+    /// a card whose firmware runs natively nothing changes.
     pub fn with_flash(mut self, flash: &Flash) -> Self {
         if let CardFirmware::Core(board) = &mut self.firmware {
             board.set_flash(flash);

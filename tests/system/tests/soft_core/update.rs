@@ -187,7 +187,7 @@ fn write_piece(rig: &Rig, image: &[u8], from: usize) {
     node.dev.free_dma(buffer).unwrap();
 }
 
-/// Firmware is stopped in the middle of the update's commands: what was under way is done again, and the image is whole.
+/// Firmware is stopped in the middle of the update's commands: what was under way is done again, the image is whole.
 #[test]
 #[ignore = "long: make soak"]
 fn soak_an_update_goes_on_after_a_restart_of_the_firmware() {
