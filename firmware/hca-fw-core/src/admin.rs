@@ -5,12 +5,12 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd,
-    CreateQpCmd, CreateRuleCmd, CreateSrqCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
-    ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryLldpCmd, QueryNodeDescResult,
-    QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
-    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd,
-    VlArbCmd,
+    ActivateFirmwareCmd, AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd,
+    CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd, McastCmd, ModifyMrCmd, ModifyPortCmd,
+    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryLldpCmd,
+    QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
+    ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd,
+    SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
 };
 
 /// The function that may change what all of them share.
@@ -123,6 +123,7 @@ impl Control {
         hal.wait_ctx();
         hal.set_completion(cpl, *body_bytes);
         self.answer.clear();
+        self.has_answered = true;
         // The command is done, once and for all: after a restart only its answer is written again.
         self.answering = Some((func, f.entry_at(f.cq_base)));
         f.head = f.head.wrapping_add(1);
@@ -292,9 +293,17 @@ impl Control {
                 Ok(())
             }
             AdminOpcode::QueryFirmware => {
-                let told = self.query_firmware();
+                let told = self.query_firmware(hal);
                 self.answer.set(told.as_bytes());
                 Ok(())
+            }
+            AdminOpcode::WriteFirmware => {
+                let cmd = WriteFirmwareCmd(body(hal, opcode));
+                self.write_firmware(hal, func, &cmd)
+            }
+            AdminOpcode::ActivateFirmware => {
+                let cmd = ActivateFirmwareCmd(body(hal, opcode));
+                self.activate_firmware(hal, &cmd)
             }
             AdminOpcode::QueryDevice => {
                 let told = self.query_device(hal, func);

@@ -5,11 +5,11 @@ use core::ops::Range;
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd,
-    CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr,
-    QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
-    SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd,
-    qp_attr,
+    ActivateFirmwareCmd, AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
+    CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
+    QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
+    ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef,
+    VlArbCmd, WriteFirmwareCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -72,6 +72,8 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),
         AdminOpcode::AllocMw => words_of(&AllocMwCmd::TABLE),
         AdminOpcode::ModifyMr => words_of(&ModifyMrCmd::TABLE),
+        AdminOpcode::WriteFirmware => words_of(&WriteFirmwareCmd::TABLE),
+        AdminOpcode::ActivateFirmware => words_of(&ActivateFirmwareCmd::TABLE),
         AdminOpcode::SetLink => words_of(&SetLinkCmd::TABLE),
         AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => words_of(&VlArbCmd::TABLE),
         AdminOpcode::SetSl2vl => words_of(&SetSl2vlCmd::TABLE),

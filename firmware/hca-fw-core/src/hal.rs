@@ -220,6 +220,11 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.bus.commit();
     }
 
+    /// Where images of the firmware are kept.
+    pub fn flash(&mut self) -> Option<&mut dyn crate::Flash> {
+        self.bus.flash()
+    }
+
     /// After a restart: waits until nothing is under way that firmware had begun before.
     pub fn wait_rest(&mut self) {
         self.wait_ctx();

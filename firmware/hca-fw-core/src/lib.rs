@@ -53,6 +53,7 @@ mod srq;
 mod table;
 mod transition;
 mod turns;
+mod update;
 mod xrc;
 
 pub use image::Image;
@@ -61,6 +62,7 @@ pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
 };
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
+pub use update::Flash;
 
 use admin::Answer;
 use groups::Groups;
@@ -90,12 +92,19 @@ pub trait Bus: RegisterBus {
     fn cycles(&mut self) -> Option<u32> {
         None
     }
+
+    /// Where images of the firmware are kept; none: firmware is a part of something else.
+    fn flash(&mut self) -> Option<&mut dyn Flash> {
+        None
+    }
 }
 
 /// Version of the firmware: major, minor, patch.
 pub const VERSION: [u16; 3] = [0, 1, 0];
 /// Version of the hardware.
 pub const HARDWARE_VERSION: u32 = 1;
+/// What an image of this firmware is for (image_head.hardware): hardware, and the lines of its tables.
+pub const HARDWARE: u32 = HARDWARE_VERSION << 16 | QPN_LINE_BITS;
 /// QPs of the card: the lines of its tables. `HCA_VSIM_LINES`, when this is compiled, says how many: 1024, which is the
 /// default, 4096 or 16384.
 pub const NUM_QPS: usize = lines(option_env!("HCA_VSIM_LINES"));
@@ -198,7 +207,12 @@ pub(crate) struct Control {
     answer: Answer,
     /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
     answering: Option<(u8, u64)>,
+    /// The image that runs.
     image: Image,
+    /// Another one is to be started.
+    wants_restart: bool,
+    /// A command has been answered since the start.
+    has_answered: bool,
 }
 
 impl Firmware {
@@ -261,6 +275,16 @@ impl Firmware {
     /// Tells it which image it is, where it is one of its own.
     pub fn set_image(&mut self, image: Image) {
         self.control.image = image;
+    }
+
+    /// It has answered a command: an image that can do this can be replaced by another.
+    pub fn has_answered(&self) -> bool {
+        self.control.has_answered
+    }
+
+    /// A command wants another image to be started; once.
+    pub fn take_restart(&mut self) -> bool {
+        core::mem::take(&mut self.control.wants_restart)
     }
 
     /// Tells it who has which GID on the networks of its ports: these and no others from now on. May be called between
@@ -352,6 +376,8 @@ impl Control {
             answer: Answer::new(),
             answering: None,
             image: Image::native(),
+            wants_restart: false,
+            has_answered: false,
         }
     }
 

@@ -4,6 +4,8 @@
 mod common;
 #[path = "soft_core/restart.rs"]
 mod restart;
+#[path = "soft_core/update.rs"]
+mod update;
 
 use std::rc::Rc;
 
