@@ -14,6 +14,12 @@ module hca_requester
 ) (
   input  logic           clk_i,
   input  logic           rst_i,
+  input  logic [63:0]    now_i,
+  input  cc_pace_t [NumPorts-1:0] cc_pace_i,  // congestion control
+  input  cc_rate_wr_t    cc_rate_i,
+  output logic           cc_sent_valid_o,
+  input  logic           cc_sent_ready_i,
+  output cc_sent_t       cc_sent_o,
   input  logic [NumPorts-1:0] ib_i,      // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i, // lanes (port and SL) that may send
   input  logic [RateGroups-1:0] rate_open_i,  // rate groups that may
@@ -182,6 +188,43 @@ module hca_requester
 
   assign paused = emit_idle && !leaving;
 
+  // QPs held to a rate: their slots are shut, and others may have them.
+  logic [Slots-1:0]    hold_open;
+  logic [NumPorts-1:0] cc_on;
+  logic                paced, held;
+  cc_debt_t            debt;
+
+  for (genvar p = 0; p < NumPorts; p++) begin : gen_on
+    assign cc_on[p] = cc_pace_i[p].on;
+  end
+
+  hca_cc_pace u_pace (
+    .clk_i, .rst_i, .now_i,
+    .cc_i        (cc_pace_i),
+    .rate_wr_i   (cc_rate_i),
+    .re_i        (ctx_re && cc_on != '0),
+    .qpn_i       (slot_qpn),
+    .port_i      (PortW'(path.sl >> 4)),
+    .made_i      (made_valid_o),
+    .bytes_i     (made_o.bytes),
+    .paced_o     (paced),
+    .held_o      (held),
+    .debt_o      (debt),
+    .sent_valid_o(cc_sent_valid_o),
+    .sent_ready_i(cc_sent_ready_i),
+    .sent_o      (cc_sent_o)
+  );
+
+  hca_sq_hold #(.Slots(Slots)) u_hold (
+    .clk_i, .rst_i, .now_i,
+    .hold_i     (held && busy),
+    .slot_i     (slot),
+    .debt_i     (debt),
+    .bind_i     (sl_set),
+    .bind_slot_i(sl_slot),
+    .open_o     (hold_open)
+  );
+
   hca_sq_gate #(.Slots(Slots)) u_gate (
     .clk_i, .rst_i, .sl_open_i, .rate_open_i,
     .hold_i    (made_valid_o && made_o.group != '0 && made_o.bytes > 13'(RateSmallBytes)),
@@ -216,9 +259,9 @@ module hca_requester
     .soft_i      (soft_kick),
     .wake_i      (wake),
     .bind_i      (bind_slot),
-    .open_i      (open),
-    .spare_i     (spare),
-    .first_i     (first),
+    .open_i      (open & hold_open),
+    .spare_i     (spare | ~hold_open),
+    .first_i     (first & hold_open),
     .rated_i     (rated),
     .urgent_o    (urgent),
     .sent_i      (made_valid_o),
@@ -303,8 +346,9 @@ module hca_requester
     .pause_i      (pause),
     .idle_o       (emit_idle),
     .want_slot_i  (want_slot),
-    .shut_i       (shut),
-    .keep_i       (keep),
+    .shut_i       (shut || !hold_open[slot] || held),
+    .keep_i       (keep && hold_open[slot]),
+    .paced_i      (paced),
     .others_i     (others),
     .urgent_i     (urgent && !rated[slot]),
     .path_o       (path),

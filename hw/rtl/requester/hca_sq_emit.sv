@@ -32,6 +32,7 @@ module hca_sq_emit
   input  logic             want_slot_i,
   input  logic             shut_i,        // the slot's QP may not send
   input  logic             keep_i,        // and keeps its slot
+  input  logic             paced_i,       // it has a rate: shut_i is looked at a cycle later
   input  logic             others_i,      // others may have the slot when this QP has had its share
   input  logic             urgent_i,      // another slot should have its turn soon
   // Datagrams: lanes, and places of the header stage. The slot follows the lane of the datagram at its head.
@@ -65,8 +66,7 @@ module hca_sq_emit
   output logic [3:0]       pop_blocks_o,
   input  logic [BlkW:0]    have_i,
   input  logic [BlkW-1:0]  head_i,
-  input  logic             fetch_err_i,
-  input  logic             exhausted_i,
+  input  logic             fetch_err_i, exhausted_i,
   output logic             blk_re_o,
   output logic [BlkW-1:0]  blk_ptr_o,
   input  beat_t            blk_i,
@@ -157,7 +157,7 @@ module hca_sq_emit
   assign hold          = (qpc_q.state == QpsSqd) && is_new;
   // A rate group shuts behind a packet: its gate is looked at a cycle later. So is the room of hca_mw.
   assign direct        = state_q == StWqe && wqe_ok && !hold && !seek && dyn_q.offset == '0
-                         && qpc_q.path.group == '0 && !local_op;
+                         && qpc_q.path.group == '0 && !paced_i && !local_op;
   // So is the lane of a datagram, which its WQE names.
   assign seek          = many_sges || datagram || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
 

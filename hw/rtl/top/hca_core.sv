@@ -144,8 +144,7 @@ module hca_core
   dma_rd_rsp_t             mrsp, few;
   dma_rd_req_t             hrd_req;
   logic [63:0]             qp_wake_at;
-  logic                    rd_tick, qp_timers, hrd_valid, hrd_ready;
-  logic [1:0]              wr_held;
+  logic                    rd_tick, qp_timers, hrd_valid, hrd_ready; logic [1:0] wr_held;
 
   hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
     .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
@@ -205,12 +204,9 @@ module hca_core
   logic [NumEv-1:0]  ev_valid, ev_ready;
   hw_ev_t            ev [NumEv];
 
-  logic   sq_db_valid, sq_db_ready, rq_db_valid, rq_db_ready, cq_db_valid, cq_db_ready, eq_db_valid, eq_db_ready;
-  push_wr_t push_wr;
-  qp_db_t sq_db, rq_db;
-  cq_db_t cq_db; eq_db_t eq_db;
-  logic    srq_db_valid, srq_db_ready;
-  srq_db_t srq_db;
+  logic sq_db_valid, sq_db_ready, rq_db_valid, rq_db_ready, cq_db_valid, cq_db_ready, eq_db_valid, eq_db_ready,
+        srq_db_valid, srq_db_ready;
+  push_wr_t push_wr; qp_db_t sq_db, rq_db; cq_db_t cq_db; eq_db_t eq_db; srq_db_t srq_db;
   logic [1:0] sq_db_fork_valid, sq_db_fork_ready;
   hca_doorbell u_doorbell (
     .clk_i(pclk[PartDoorbell]), .rst_i, .mmio_wr_valid_i(mmio_wr_valid_i && !is_reg), .mmio_wr_ready_o(db_wr_ready),
@@ -238,8 +234,13 @@ module hca_core
   logic                      key_wr_valid, fw_forget_valid, fw_forget_ready, mw_op_valid, mw_op_ready, inv_valid;
   key_forget_t               fw_forget, forget;
   logic [1:0][1:0]           forget_valid, forget_ready;
-  mw_op_t  mw_op;
-  mw_inv_t inv;
+  mw_op_t  mw_op; mw_inv_t inv;
+
+  // Congestion control: what QPs have sent, and their rates.
+  cc_pace_t [NumPorts-1:0] cc_pace;
+  cc_rate_wr_t             cc_rate;
+  cc_sent_t                cc_sent;
+  logic                    cc_sent_valid, cc_sent_ready;
 
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
   logic [1:0]                 made_valid, gather_left;
@@ -259,17 +260,16 @@ module hca_core
   txp_t       txp, ack;
   pay_t       pay;
   logic       upd_valid, upd_ready, omt_valid, omt_ready, msg_room, rd_placed_valid, rd_placed_ready;
-  omt_wr_t    omt;
-  ack_upd_t   upd;
+  omt_wr_t    omt; ack_upd_t upd;
   logic [QpW-1:0] rd_placed, emit_qpn;
-  av_wr_t         av_wr;
-  gid_wr_t        gid_wr;
-  group_wr_t      group_wr; rule_wr_t rule_wr;
+  av_wr_t av_wr; gid_wr_t gid_wr; group_wr_t group_wr; rule_wr_t rule_wr;
   logic           group_wr_valid, group_wr_ready, sent_full, emit, fetch_begun, made_read, item_made, refusal_done;
   logic [23:0]    emit_psn;
 
   hca_requester u_requester (
-    .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .rate_open_i(rate_open[1]),
+    .clk_i(pclk[PartRequester]), .rst_i, .now_i, .cc_pace_i(cc_pace), .cc_rate_i(cc_rate),
+    .cc_sent_valid_o(cc_sent_valid), .cc_sent_ready_i(cc_sent_ready), .cc_sent_o(cc_sent), .ib_i(ib),
+    .sl_open_i(sl_open), .rate_open_i(rate_open[1]),
     .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid), .push_wr_i(push_wr),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
@@ -319,12 +319,9 @@ module hca_core
   link_wr_t          link_wr;
   logic [8:0]        link_stat_addr;
   logic [31:0]       link_stat_data;
-  mad_req_t          mad_req;
-  mad_rsp_t          mad_rsp;
+  mad_req_t          mad_req; mad_rsp_t mad_rsp;
   logic [NumPorts-1:0] link_event;
-  logic counter_rd;
-  logic [6:0] counter_word;
-  logic [31:0] counter_data;
+  logic counter_rd; logic [6:0] counter_word; logic [31:0] counter_data;
   logic [NumPorts-1:0] phy_tx_valid;
   phy_t                phy_tx [NumPorts], phy_rx [NumPorts];
   lane_ask_t           lane_ask;
@@ -337,6 +334,8 @@ module hca_core
     .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
     .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp),
+    .upd_i(upd_valid && upd_ready), .upd_data_i(upd), .cc_sent_valid_i(cc_sent_valid), .cc_sent_ready_o(cc_sent_ready),
+    .cc_sent_i(cc_sent), .cc_pace_o(cc_pace), .cc_rate_o(cc_rate),
     .ib_o(ib), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made), .left_i({gather_left[0], gather_left[1]}),
     .lane_ask_i(lane_ask), .lane_age_o(lane_age), .rxd_valid_o(rxd_valid), .rxd_ready_i(rxd_ready), .rxd_o(rxd),
     .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata), .buf_free_i(buf_free),

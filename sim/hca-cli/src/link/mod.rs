@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::sim::folder::Folder;
-use notation::{Arbitration, AskedState, Limit, PkeyEntry, Policy, Priorities, Sl2vl};
+use notation::{Arbitration, AskedCongestion, AskedState, Limit, PkeyEntry, Policy, Priorities, Sl2vl};
 use show::{Look, Pkeys, Rates};
 
 type Card = Context<Rc<VfioUserDevice>>;
@@ -42,6 +42,7 @@ const EXAMPLES: &str = "Examples:
   hca link set --sl2vl 0,1 --vlarb-high 0:16 --vlarb-low 1:4 --high-limit 1 --policy round-quantum
   hca link set --card 0 --vls 4 --lid 0x40 --lmc 2
   hca link set --port 2 --pfc 3             the second port of every card
+  hca link set --congestion dcqcn           rates of connections by marks (docs/congestion.md)
 
 A card is asked through a function that no process has, which the command keeps while it runs; `set` needs function 0,
 the only one that may configure ports, and which programs take only when they find no other. Credits, tx ring and rx
@@ -111,6 +112,9 @@ struct Set {
     /// Ethernet: priorities with PFC, N,N,.. or none
     #[arg(long, value_name = "LIST")]
     pfc: Option<Priorities>,
+    /// Ethernet: congestion control of connections, with its usual parameters
+    #[arg(long, value_enum)]
+    congestion: Option<AskedCongestion>,
     /// Base LID, a multiple of 1 << LMC
     #[arg(long, value_name = "LID", value_parser = lid)]
     lid: Option<u16>,
@@ -231,6 +235,9 @@ impl Set {
             port.set_port_num(number);
             port.set_attr_mask(mask);
             card.modify_port(&port)?;
+        }
+        if let Some(congestion) = self.congestion {
+            card.set_congestion(number, congestion.parameters().as_ref())?;
         }
         for entry in &self.pkey {
             card.set_pkey(number, entry.index, entry.pkey)?;

@@ -98,7 +98,7 @@ impl Look {
         let counters = context.link_counters(port)?;
         pkeys.look(context, port)?;
         let speed = rates.next(cycle, context.info().clock_hz, &counters.vls);
-        Ok(Self::new(
+        let mut look = Self::new(
             (card, port),
             cycle,
             &status,
@@ -106,7 +106,16 @@ impl Look {
             [high, low].map(|table| table.to_string()),
             &counters,
             speed,
-        ))
+        );
+        let counted = context.query_counters(port)?;
+        let congestion = [
+            ("np_ecn_marked_roce_packets", counted.np_ecn_marked_roce_packets()),
+            ("np_cnp_sent", counted.np_cnp_sent()),
+            ("rp_cnp_handled", counted.rp_cnp_handled()),
+        ];
+        let named = congestion.map(|(name, count)| (name.to_owned(), count.into()));
+        look.errors.extend(named);
+        Ok(look)
     }
 
     fn new(
