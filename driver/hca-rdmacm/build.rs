@@ -20,7 +20,7 @@ fn structures(to: &Path) {
         .allowlist_type("(sockaddr|addrinfo).*")
         .allowlist_var("(IBV|RDMA|RAI)_.*")
         .allowlist_function(
-            "ibv_(get_device_list|free_device_list|open_device|get_device_name|get_device_guid)",
+            "ibv_(get_device_list|free_device_list|open_device|close_device|get_device_name|get_device_guid)",
         )
         .allowlist_function(
             "ibv_(query_device|query_port|query_gid|query_pkey|alloc_pd|dealloc_pd|reg_mr|dereg_mr)",

@@ -1,40 +1,11 @@
-// Every call of librdmacm with what no program should give it: NULL, an id that has been destroyed, memory that is no
-// id, the wrong moment. Prints a line for each answer that is not the one expected; ends with 0 if there was none.
-#include <errno.h>
-#include <netinet/in.h>
-#include <arpa/inet.h>
-#include <stdio.h>
+// Every call of librdmacm with what no program should give it: NULL, an object that has been destroyed, one of another
+// kind or of another open of the card, the wrong moment. cm_exhausted.c has those that find nothing left.
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 
-#define SELF "10.0.0.1"
-
-static int wrong, asked;
-
-static void expect(const char *what, long result, long wanted, int wanted_errno)
-{
-	asked++;
-	if (result == wanted && (wanted != -1 || errno == wanted_errno))
-		return;
-	wrong++;
-	printf("WRONG %s: %ld, errno %s; expected %ld, errno %s\n", what, result, strerror(errno), wanted,
-	       wanted == -1 ? strerror(wanted_errno) : "any");
-}
-
-#define FAILS(error, call) (errno = 0, expect(#call, (long)(call), -1, error))
-#define WORKS(call)        (errno = 0, expect(#call, (long)(call), 0, 0))
-#define QUIET(call)        (asked++, (call))
-
-static struct sockaddr_in address(const char *text, int port)
-{
-	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};
-
-	inet_pton(AF_INET, text, &sin.sin_addr);
-	return sin;
-}
+#include "wrong_use.h"
 
 // Calls that take an id, with one that is none.
 static void calls_with(struct rdma_cm_id *id, int error)
@@ -121,6 +92,127 @@ static void null_arguments(struct rdma_event_channel *channel, struct rdma_cm_id
 	expect("rdma_event_str", strcmp(rdma_event_str(99), "UNKNOWN EVENT"), 0, 0);
 }
 
+// Channels, events, results and lists: gone, or something else.
+static void others_with(void *object, struct rdma_cm_id *id)
+{
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *out;
+
+	QUIET(rdma_destroy_event_channel(object));
+	FAILS(EINVAL, rdma_create_id(object, &out, NULL, RDMA_PS_TCP));
+	FAILS(EINVAL, rdma_migrate_id(id, object));
+	FAILS(EINVAL, rdma_get_cm_event(object, &event));
+	FAILS(EINVAL, rdma_ack_cm_event(object));
+	QUIET(rdma_freeaddrinfo(object));
+	QUIET(rdma_free_devices(object));
+}
+
+static void closed(struct rdma_cm_id *id)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in self = address(SELF, 7471);
+	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_src_addr = (void *)&self, .ai_src_len = sizeof self};
+	struct ibv_context **list = rdma_get_devices(NULL);
+	struct rdma_addrinfo *info = NULL;
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *own;
+
+	kind = "closed";
+	// An event that was acknowledged, of an id that is destroyed, on a channel that is closed.
+	WORKS(rdma_create_id(channel, &own, NULL, RDMA_PS_TCP));
+	WORKS(rdma_resolve_addr(own, NULL, (struct sockaddr *)&self, 100));
+	WORKS(rdma_get_cm_event(channel, &event));
+	WORKS(rdma_ack_cm_event(event));
+	others_with(event, id);
+	WORKS(rdma_destroy_id(own));
+	calls_with(own, EINVAL);
+	others_with(own, id);
+	rdma_destroy_event_channel(channel);
+	others_with(channel, id);
+	WORKS(rdma_getaddrinfo(NULL, NULL, &hints, &info));
+	rdma_freeaddrinfo(info);
+	others_with(info, id);
+	rdma_free_devices(list);
+	others_with(list, id);
+	kind = "moment";
+}
+
+// PD, CQ and SRQ of another open of the card: that of the id is the library's own.
+static void of_another_open(struct rdma_cm_id *bound)
+{
+	struct ibv_context *context = ibv_open_device(bound->verbs->device);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+	struct ibv_srq_init_attr queue = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_srq(pd, &queue);
+	struct ibv_qp_cap cap = {1, 1, 1, 1, 0};
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = cap}, own = init, with = init;
+	struct ibv_qp_init_attr_ex ex = {.qp_type = IBV_QPT_RC, .cap = cap, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd};
+	struct ibv_srq_init_attr_ex srq_ex = {.attr = queue.attr, .comp_mask = IBV_SRQ_INIT_ATTR_PD, .pd = pd};
+
+	expect("ibv_open_device", pd && cq && srq && context != bound->verbs, 1, 0);
+	own.send_cq = own.recv_cq = cq;
+	FAILS(EINVAL, rdma_create_qp(bound, pd, &init));
+	FAILS(EINVAL, rdma_create_qp(bound, pd, &own));
+	own.send_cq = own.recv_cq = cq;
+	FAILS(EINVAL, rdma_create_qp(bound, NULL, &own));
+	with.srq = srq;
+	FAILS(EINVAL, rdma_create_qp(bound, NULL, &with));
+	FAILS(EINVAL, rdma_create_qp(bound, (struct ibv_pd *)bound, &init));
+	FAILS(EINVAL, rdma_create_qp_ex(bound, &ex));
+	FAILS(EINVAL, rdma_create_srq(bound, pd, &queue));
+	FAILS(EINVAL, rdma_create_srq(bound, (struct ibv_pd *)bound, &queue));
+	FAILS(EINVAL, rdma_create_srq_ex(bound, &srq_ex));
+	expect("nothing is left of it", !bound->qp && !bound->srq && !bound->send_cq && !bound->recv_cq_channel, 1, 0);
+	WORKS(rdma_create_qp(bound, NULL, &init));
+	rdma_destroy_qp(bound);
+	WORKS(ibv_destroy_srq(srq) || ibv_destroy_cq(cq) || ibv_dealloc_pd(pd) || ibv_close_device(context));
+}
+
+static void foreign(struct rdma_event_channel *channel, struct rdma_cm_id *id)
+{
+	struct sockaddr_in self = address(SELF, 0);
+	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_src_addr = (void *)&self, .ai_src_len = sizeof self};
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	struct ibv_context **list = rdma_get_devices(NULL);
+	char *noise = calloc(1, 4096);
+	struct rdma_addrinfo *info = NULL, active = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC};
+	struct ibv_qp_init_attr init = {.cap = {1, 1, 1, 1, 0}};
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *bound, *out;
+
+	kind = "foreign";
+	WORKS(rdma_getaddrinfo(NULL, NULL, &hints, &info));
+	WORKS(rdma_create_id(other, &bound, NULL, RDMA_PS_TCP));
+	WORKS(rdma_resolve_addr(bound, NULL, (struct sockaddr *)&self, 100));
+	WORKS(rdma_get_cm_event(other, &event));
+	void *const none[] = {noise, (void *)8, channel, other, event, info, list, bound->verbs, bound->pd};
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+		calls_with(none[i], EINVAL);
+	void *const neither[] = {noise, (void *)8, id, bound->verbs, bound->pd};
+	for (size_t i = 0; i < sizeof neither / sizeof *neither; i++)
+		others_with(neither[i], id);
+	// Each is something, but not this.
+	FAILS(EINVAL, rdma_migrate_id(id, (void *)event));
+	FAILS(EINVAL, rdma_get_cm_event((void *)event, &event));
+	FAILS(EINVAL, rdma_ack_cm_event((void *)channel));
+	QUIET(rdma_freeaddrinfo((void *)list));
+	QUIET(rdma_free_devices((void *)info));
+	QUIET(rdma_destroy_event_channel((void *)event));
+	WORKS(rdma_ack_cm_event(event));
+	of_another_open(bound);
+	// The address of nobody's card, and a PD that is none.
+	active.ai_dst_addr = (struct sockaddr *)&self;
+	active.ai_dst_len = sizeof self;
+	FAILS(EINVAL, rdma_create_ep(&out, &active, (struct ibv_pd *)noise, &init));
+	rdma_freeaddrinfo(info);
+	rdma_free_devices(list);
+	WORKS(rdma_destroy_id(bound));
+	rdma_destroy_event_channel(other);
+	free(noise);
+	kind = "moment";
+}
+
 // Steps before their time, twice, or too late.
 static void wrong_moments(struct rdma_event_channel *channel)
 {
@@ -156,23 +248,22 @@ static void wrong_moments(struct rdma_event_channel *channel)
 int main(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	char *noise = calloc(1, 4096);
 	struct rdma_cm_id *id, *gone;
 
 	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) || rdma_create_id(channel, &gone, NULL, RDMA_PS_TCP)) {
 		perror("the first calls");
 		return 2;
 	}
+	kind = "null";
 	calls_with(NULL, EINVAL);
-	calls_with((struct rdma_cm_id *)noise, EINVAL);
-	calls_with((struct rdma_cm_id *)8, EINVAL);
-	rdma_destroy_id(gone);
-	calls_with(gone, EINVAL);
 	null_arguments(channel, id);
+	kind = "moment";
+	rdma_destroy_id(gone);
+	closed(id);
+	foreign(channel, id);
 	wrong_moments(channel);
 	WORKS(rdma_destroy_id(id));
 	rdma_destroy_event_channel(channel);
-	free(noise);
 	printf("%d calls, %d wrong answers\n", asked, wrong);
 	return wrong != 0;
 }

@@ -1,41 +1,9 @@
 // Every call of rsockets with what no program should give it: descriptors that are none, or somebody else's, or closed;
-// NULL; the wrong moment. Prints a line for each answer that is not the one expected; ends with 0 if there was none.
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
+// NULL; the wrong moment. rs_exhausted.c has those that find nothing left.
 #include <netinet/tcp.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-#include <rdma/rsocket.h>
 
-#define SELF "10.0.0.1"
-
-static int wrong, asked;
-
-static void expect(const char *what, long result, long wanted, int wanted_errno)
-{
-	asked++;
-	if (result == wanted && (wanted != -1 || errno == wanted_errno))
-		return;
-	wrong++;
-	printf("WRONG %s: %ld, errno %s; expected %ld, errno %s\n", what, result, strerror(errno), wanted,
-	       wanted == -1 ? strerror(wanted_errno) : "any");
-}
-
-#define FAILS(error, call) (errno = 0, expect(#call, (long)(call), -1, error))
-#define WORKS(call)        (errno = 0, expect(#call, (long)(call), 0, 0))
-#define GIVES(value, call) (errno = 0, expect(#call, (long)(call), value, 0))
-
-static struct sockaddr_in address(const char *text, int port)
-{
-	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};
-
-	inet_pton(AF_INET, text, &sin.sin_addr);
-	return sin;
-}
+#include "rs_pair.h"
 
 // Calls with a descriptor that is no rsocket.
 static void calls_with(int fd)
@@ -72,6 +40,20 @@ static void calls_with(int fd)
 	FAILS(EBADF, riomap(fd, byte, sizeof byte, PROT_WRITE, 0, -1));
 	FAILS(EBADF, riounmap(fd, byte, sizeof byte));
 	FAILS(EBADF, riowrite(fd, byte, sizeof byte, 0, 0));
+}
+
+// Lists take every descriptor that is open.
+static void lists_with(int fd)
+{
+	struct pollfd none = {.fd = fd, .events = POLLIN};
+	struct timeval no_time = {0, 0};
+	fd_set set;
+
+	GIVES(1, rpoll(&none, 1, 0));
+	expect("rpoll", none.revents, POLLNVAL, 0);
+	FD_ZERO(&set);
+	FD_SET(fd, &set);
+	FAILS(EBADF, rselect(fd + 1, &set, NULL, NULL, &no_time));
 }
 
 // Sockets that cannot be.
@@ -141,7 +123,7 @@ static void options(int fd)
 	FAILS(ENOPROTOOPT, rsetsockopt(fd, SOL_SOCKET, 4711, &value, sizeof value));
 	FAILS(ENOPROTOOPT, rsetsockopt(fd, 4711, 1, &value, sizeof value));
 	FAILS(ENOPROTOOPT, rsetsockopt(fd, SOL_RDMA, 4711, &value, sizeof value));
-	FAILS(EOPNOTSUPP, rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &value, sizeof value));
+	FAILS(EINVAL, rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &value, sizeof value));
 	value = -1;
 	FAILS(EINVAL, rsetsockopt(fd, SOL_RDMA, RDMA_SQSIZE, &value, sizeof value));
 	FAILS(EINVAL, rsetsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &value, sizeof value));
@@ -235,19 +217,77 @@ static void datagrams(void)
 	WORKS(rclose(other));
 }
 
+// Where there must be something, NULL.
+static void nulls(void)
+{
+	struct sockaddr_in self = address(SELF, 7474);
+	struct sockaddr *addr = (struct sockaddr *)&self;
+	struct iovec iov = {NULL, 8};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1}, nowhere = {.msg_iovlen = 1};
+	struct timeval no_time = {0, 0};
+	int pair[2], fd = stream();
+	socklen_t len = sizeof self;
+	int value = 0;
+
+	connected(pair, 0);
+	kind = "null";
+	FAILS(EINVAL, rbind(fd, NULL, sizeof self));
+	FAILS(EINVAL, rconnect(fd, NULL, sizeof self));
+	FAILS(EFAULT, rgetsockname(pair[0], NULL, &len));
+	FAILS(EFAULT, rgetsockname(pair[0], addr, NULL));
+	FAILS(EFAULT, rgetpeername(pair[0], NULL, &len));
+	FAILS(EFAULT, rgetpeername(pair[0], addr, NULL));
+	FAILS(EFAULT, rsetsockopt(fd, SOL_SOCKET, SO_REUSEADDR, NULL, sizeof value));
+	FAILS(EFAULT, rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, NULL, 72));
+	FAILS(EFAULT, rgetsockopt(fd, SOL_SOCKET, SO_ERROR, NULL, &len));
+	FAILS(EFAULT, rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &value, NULL));
+	FAILS(EFAULT, rsend(pair[0], NULL, 8, 0));
+	FAILS(EFAULT, rsendto(pair[0], NULL, 8, 0, NULL, 0));
+	FAILS(EFAULT, rsendmsg(pair[0], &msg, 0));
+	FAILS(EFAULT, rsendmsg(pair[0], &nowhere, 0));
+	FAILS(EFAULT, rsendmsg(pair[0], NULL, 0));
+	FAILS(EFAULT, rwrite(pair[0], NULL, 8));
+	FAILS(EFAULT, rwritev(pair[0], &iov, 1));
+	FAILS(EFAULT, rwritev(pair[0], NULL, 1));
+	FAILS(EFAULT, riowrite(pair[0], NULL, 8, 0, 0));
+	FAILS(EFAULT, riomap(pair[0], NULL, 8, PROT_WRITE, 0, 0));
+	FAILS(EINVAL, riounmap(pair[0], NULL, 8));
+	FAILS(EFAULT, rrecv(pair[1], NULL, 8, 0));
+	FAILS(EFAULT, rrecvfrom(pair[1], NULL, 8, 0, NULL, NULL));
+	FAILS(EFAULT, rrecvmsg(pair[1], &msg, 0));
+	FAILS(EFAULT, rrecvmsg(pair[1], &nowhere, 0));
+	FAILS(EFAULT, rrecvmsg(pair[1], NULL, 0));
+	FAILS(EFAULT, rread(pair[1], NULL, 8));
+	FAILS(EFAULT, rreadv(pair[1], &iov, 1));
+	FAILS(EFAULT, rreadv(pair[1], NULL, 1));
+	FAILS(EFAULT, rpoll(NULL, 1, 0));
+	// Three sets that are none.
+	WORKS(rselect(8, NULL, NULL, NULL, &no_time));
+	kind = "moment";
+	WORKS(rclose(pair[0]));
+	WORKS(rclose(pair[1]));
+	WORKS(rclose(fd));
+}
+
 int main(void)
 {
 	int plain = socket(AF_INET, SOCK_STREAM, 0), fd, closed;
 
 	kinds();
+	kind = "foreign";
 	calls_with(-1);
 	calls_with(4711);
 	calls_with(1 << 20);
 	calls_with(plain);
+	lists_with(1000);
+	kind = "moment";
 	fd = rsocket(AF_INET, SOCK_STREAM, 0);
 	closed = rsocket(AF_INET6, SOCK_STREAM, IPPROTO_TCP);
 	WORKS(rclose(closed));
+	kind = "closed";
 	calls_with(closed);
+	lists_with(closed);
+	kind = "moment";
 	addresses(fd);
 	options(fd);
 	lists(fd);
@@ -255,6 +295,7 @@ int main(void)
 	FAILS(EBADF, rclose(fd));
 	moments();
 	datagrams();
+	nulls();
 	// What is not ours is as it was.
 	WORKS(fcntl(plain, F_GETFD));
 	printf("%d calls, %d wrong answers\n", asked, wrong);

@@ -168,34 +168,13 @@ def test_a_port_is_taken_once(simulators, row):
 
 @pytest.mark.quick
 @pytest.mark.parametrize("link", LINKS)
-def test_wrong_use(simulators, row, tmp_path, link):
-    """CM-4: every call with NULL, a destroyed id, memory that is no id, at the wrong moment: -1, errno, and no harm."""
-    row("every call, wrongly used", "", link)
-    program = tmp_path / "cm_wrong_use"
-    source = pathlib.Path(__file__).with_name("cm_wrong_use.c")
-    subprocess.run(["cc", "-Wall", "-Werror", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
-    done = simulators(link=link).run(0, program)
-    assert done.code == 0 and " 0 wrong answers" in done.text, done
-
-
-def test_wrong_use_is_of_every_call():
-    """CM-4: no call of librdmacm is left out of cm_wrong_use.c, none of rsockets' of rs_wrong_use.c, rs_calls.c."""
-    here = pathlib.Path(__file__).parent
-    names = (here.parent.parent / "driver/hca-rdmacm/exports.txt").read_text(encoding="utf-8")
-    names = set(re.findall(r"\b(r[a-z]\w+)\b", names))
-    texts = "".join((here / f"{name}.c").read_text(encoding="utf-8") for name in
-                    ("cm_wrong_use", "rs_wrong_use", "rs_calls"))
-    assert len(names) > 60 and not {name for name in names if not re.search(rf"\b{name}\(", texts)}
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("link", LINKS)
-def test_statements(simulators, row, tmp_path, link):
+@pytest.mark.parametrize("name", ["cm_statements", "cm_paths"])
+def test_statements(simulators, row, tmp_path, link, name):
     """CM-1 to CM-7, CM-10 to CM-16, CM-20 to CM-23, CM-25 to CM-30, CM-32 to CM-42, CM-45 to CM-49, CM-52 to CM-61,
-    CM-65 to CM-68, CM-70, ACC-10: each as cm_statements.c names it where it looks. CM-43 is iWARP's."""
-    row("what every call promises", "", link)
-    program = tmp_path / "cm_statements"
-    source = pathlib.Path(__file__).with_name("cm_statements.c")
+    CM-65 to CM-68, CM-70, RS-3, ACC-10: each as the C program names it where it looks. CM-43 is iWARP's."""
+    row("what every call promises", "paths of the program's own" if name == "cm_paths" else "", link)
+    program = tmp_path / name
+    source = pathlib.Path(__file__).with_name(f"{name}.c")
     subprocess.run(["cc", "-Wall", "-Werror", "-pthread", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
     done = simulators(link=link).run(0, program)
     assert done.code == 0 and " 0 do not hold" in done.text, done

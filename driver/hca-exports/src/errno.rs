@@ -9,6 +9,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub c_int);
 
+impl Errno {
+    /// Nothing is wrong but that there is no more of something: descriptors, memory.
+    pub fn is_shortage(self) -> bool {
+        matches!(self.0, libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+    }
+}
+
 /// Result of a call.
 pub type Call<T> = Result<T, Errno>;
 

@@ -1,10 +1,10 @@
 //! Event channels: a queue, and a descriptor that is readable as often as there are events.
 
-use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
 
 use crate::abi::*;
-use crate::errno::{Call, Errno, last_errno};
+use crate::errno::{Call, EINVAL, Errno, last_errno};
 use crate::state::lock;
 
 /// A channel; the C structure is the first field.
@@ -59,17 +59,43 @@ impl Unacked {
     }
 }
 
+/// Channels that the program knows by the addresses of their C structures.
+static OPEN: LazyLock<Mutex<HashMap<usize, Arc<Channel>>>> = LazyLock::new(Mutex::default);
+
+/// The channel that a program names.
+pub fn find(raw: *mut rdma_event_channel) -> Call<Arc<Channel>> {
+    lock(&OPEN).get(&(raw as usize)).cloned().ok_or(EINVAL)
+}
+
+/// CM-11: the program has no more use for it. Ids that are still on it, against the rules, keep it.
+pub fn close(raw: *mut rdma_event_channel) {
+    let gone = lock(&OPEN).remove(&(raw as usize));
+    drop(gone);
+}
+
 impl Channel {
-    pub fn new() -> Call<Box<Self>> {
+    /// One that the program may name until it is closed.
+    pub fn open() -> Call<Arc<Self>> {
+        let channel = Arc::new(Self::new()?);
+        lock(&OPEN).insert(channel.raw() as usize, channel.clone());
+        Ok(channel)
+    }
+
+    /// The C structure.
+    pub fn raw(self: &Arc<Self>) -> *mut rdma_event_channel {
+        Arc::as_ptr(self).cast_mut().cast()
+    }
+
+    fn new() -> Call<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE | libc::EFD_CLOEXEC) };
         if fd < 0 {
             return Err(last_errno());
         }
-        Ok(Box::new(Self {
+        Ok(Self {
             raw: rdma_event_channel { fd },
             queue: Mutex::default(),
-        }))
+        })
     }
 
     pub fn push(&self, event: Box<EventObject>) {
@@ -148,6 +174,21 @@ mod tests {
             private_data: Vec::new(),
             waits: Vec::new(),
         })
+    }
+
+    /// CM-11: a channel is closed once, and by its own address alone.
+    #[test]
+    fn channels_are_known_until_they_are_closed() {
+        let channel = Channel::open().unwrap();
+        let raw = channel.raw();
+        assert!(find(raw).is_ok_and(|found| Arc::ptr_eq(&found, &channel)));
+        close(raw);
+        close(raw);
+        assert_eq!(find(raw).err(), Some(EINVAL));
+        assert_eq!(find(std::ptr::null_mut()).err(), Some(EINVAL));
+        // Whoever still has it still hears of what is told.
+        channel.push(event(7));
+        assert_eq!(channel.next().unwrap().raw.status, 7);
     }
 
     /// CM-10: the descriptor polls as often as there are events, and can be set not to block.

@@ -1,17 +1,19 @@
 //! Connections, and lookups of services of datagrams: asked for, answered, ended.
 
 use std::ffi::c_void;
+use std::ptr::null_mut;
 
 use hca_cm::ip::{HEADER_BYTES, Header};
 use hca_cm::message::{Rep, Req, SidrRep, SidrReq};
 use hca_cm::{Error, RejectReason};
 
 use crate::abi::*;
-use crate::channel::{Channel, EventObject};
+use crate::channel::{self, Channel, EventObject};
 use crate::errno::{Call, EINVAL, Errno};
-use crate::ids::{acknowledge, complete};
+use crate::ids::{acknowledge, complete, destroy, settle};
+use crate::live::{self, Kind};
 use crate::qp::UDP_QKEY;
-use crate::state::{Cm, Phase, cm, now_ns, with};
+use crate::state::{Cm, Phase, now_ns, with};
 
 /// CM-37.
 const PRIVATE_OF_CONNECT: usize = Req::PRIVATE_BYTES - HEADER_BYTES;
@@ -34,6 +36,17 @@ pub fn errno_of(error: Error) -> Errno {
         Error::ServiceInUse(_) => libc::EADDRINUSE,
         Error::TooMany(_) => libc::ENOMEM,
     })
+}
+
+/// CM-38: there and back, and what the card takes to acknowledge; each is a power of two.
+fn ack_timeout(life_time: u8, ack_delay: u8) -> u8 {
+    if life_time == 0 {
+        return ACK_TIMEOUT;
+    }
+    let (way, delay) = (life_time + 1, ack_delay);
+    let (longer, shorter) = (way.max(delay), way.min(delay));
+    // Less than half as much does not count.
+    (longer + u8::from(shorter + 1 >= longer)).min(31)
 }
 
 /// A program's private data.
@@ -91,6 +104,7 @@ impl Cm {
         let mut private_data = self.header(id)?;
         private_data.extend(private);
         let (pkey, is_ethernet) = (self.ports[port].pkey, self.ports[port].is_ethernet);
+        let ack_delay = self.devices[self.ports[port].device].ack_delay;
         let entry = self.id(id)?;
         let (path, number) = (entry.path.clone(), entry.dst.map_or(0, |dst| dst.port()));
         // SAFETY: a live id.
@@ -129,7 +143,9 @@ impl Cm {
             primary_hop_limit: path.route.hop_limit,
             primary_sl: path.route.sl,
             primary_subnet_local: !path.route.is_global,
-            primary_local_ack_timeout: entry.ack_timeout.unwrap_or(ACK_TIMEOUT).min(31),
+            primary_local_ack_timeout: entry
+                .ack_timeout
+                .unwrap_or_else(|| ack_timeout(path.life_time, ack_delay)),
             private_data,
             ..Req::default()
         };
@@ -419,28 +435,30 @@ pub unsafe fn get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -
         if !entry.is_sync || entry.phase != Phase::Listening {
             return Err(EINVAL);
         }
-        Ok((entry.channel, entry.endpoint))
+        Ok((entry.channel.clone(), entry.endpoint))
     })?;
-    // SAFETY: the channel is the listener's, which nobody may destroy meanwhile.
-    let event = unsafe { (*channel).next() }?;
-    let new = event.raw.id;
-    if event.raw.event != RDMA_CM_EVENT_CONNECT_REQUEST {
-        acknowledge(event);
-        return Err(EINVAL);
-    }
-    // SAFETY: the new id is nobody else's yet.
-    unsafe { crate::ids::migrate(new, std::ptr::null_mut()) }?;
-    let prepared = with(new, |cm, at| {
-        // SAFETY: a live id.
-        unsafe { (*cm.id(at)?.raw).event = Box::into_raw(event).cast() };
-        match endpoint {
-            Some((pd, mut attr)) => cm.create_qp(at, (pd, std::ptr::null_mut()), &mut attr),
-            None => Ok(()),
+    // Before the request is taken: without a descriptor for it, it waits for the next call.
+    let own = Channel::open()?;
+    let taken = channel.next().and_then(|event| {
+        if event.raw.event == RDMA_CM_EVENT_CONNECT_REQUEST {
+            return Ok(event);
         }
+        acknowledge(event);
+        Err(EINVAL)
     });
-    if let Err(errno) = prepared {
-        // SAFETY: as above.
-        unsafe { crate::ids::destroy(new) }?;
+    let event = match taken {
+        Ok(event) => event,
+        Err(errno) => {
+            channel::close(own.raw());
+            return Err(errno);
+        }
+    };
+    let new = event.raw.id;
+    settle(new, own, event)?;
+    if let Some((pd, mut attr)) = endpoint
+        && let Err(errno) = with(new, |cm, at| cm.create_qp(at, (pd, null_mut()), &mut attr))
+    {
+        destroy(new)?;
         return Err(errno);
     }
     *out = new;
@@ -452,34 +470,40 @@ pub unsafe fn get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -
 /// # Safety
 /// As the manual page says.
 pub unsafe fn get_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> Call<()> {
-    // SAFETY: the program's channel and variable, or NULL.
-    let (channel, out) = unsafe { (channel.cast::<Channel>().as_ref(), event.as_mut()) };
-    let (channel, out) = (channel.ok_or(EINVAL)?, out.ok_or(EINVAL)?);
-    *out = Box::into_raw(channel.next()?).cast();
+    // SAFETY: the program's variable, or NULL.
+    let out = unsafe { event.as_mut() }.ok_or(EINVAL)?;
+    let event = channel::find(channel)?.next()?;
+    *out = live::publish(Kind::Event, Box::into_raw(event)).cast();
     Ok(())
 }
 
 /// rdma_ack_cm_event (CM-58).
-///
-/// # Safety
-/// As the manual page says.
-pub unsafe fn ack_event(event: *mut rdma_cm_event) -> Call<()> {
-    if event.is_null() {
-        return Err(EINVAL);
-    }
+pub fn ack_event(event: *mut rdma_cm_event) -> Call<()> {
+    let event = event.cast::<EventObject>();
+    live::retire(Kind::Event, event)?;
     // SAFETY: an event of rdma_get_cm_event, once.
-    acknowledge(unsafe { Box::from_raw(event.cast::<EventObject>()) });
+    acknowledge(unsafe { Box::from_raw(event) });
     Ok(())
 }
 
-/// rdma_destroy_event_channel (CM-11).
-///
-/// # Safety
-/// As the manual page says.
-pub unsafe fn destroy_channel(channel: *mut rdma_event_channel) {
-    if !channel.is_null() {
-        let _cm = cm();
-        // SAFETY: a channel of rdma_create_event_channel, on which no id is any more.
-        drop(unsafe { Box::from_raw(channel.cast::<Channel>()) });
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CM-38: never shorter than both together.
+    #[test]
+    fn acknowledge_timeouts() {
+        assert_eq!(ack_timeout(0, 15), ACK_TIMEOUT, "nobody has said the life time");
+        for life_time in 1..=31u8 {
+            for delay in 0..=31u8 {
+                let whole = (2u64 << life_time) + (1u64 << delay);
+                let found = ack_timeout(life_time, delay);
+                assert!(
+                    found == 31 || 1u64 << found >= whole / 2 + whole / 4,
+                    "{life_time} {delay} {found}"
+                );
+                assert!(1u64 << found <= 2 * whole, "{life_time} {delay} {found}");
+            }
+        }
     }
 }

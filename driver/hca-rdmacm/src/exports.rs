@@ -11,7 +11,7 @@ use hca_exports::exports;
 
 use crate::abi::*;
 use crate::address;
-use crate::channel::Channel;
+use crate::channel::{self, Channel};
 use crate::errno::{EINVAL, Errno, count, pointer, status, value};
 use crate::ids::complete;
 use crate::state::with;
@@ -20,11 +20,10 @@ use crate::{connect, ids, info, multicast, options, qp, rsocket, srq};
 // SAFETY: each passes on what the program gave, as the manual page of its name says.
 exports! {
     rdma_create_event_channel() -> *mut rdma_event_channel {
-        pointer(|| Ok(Box::into_raw(Channel::new()?).cast()))
+        pointer(|| Ok(Channel::open()?.raw()))
     }
     rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-        // SAFETY: as above.
-        value(|| unsafe { connect::destroy_channel(channel) });
+        value(|| channel::close(channel));
     }
     rdma_create_id(
         channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, ps: rdma_port_space
@@ -33,12 +32,10 @@ exports! {
         status(|| unsafe { ids::create(channel, id, context, ps) })
     }
     rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-        // SAFETY: as above.
-        status(|| unsafe { ids::destroy(id) })
+        status(|| ids::destroy(id))
     }
     rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
-        // SAFETY: as above.
-        status(|| unsafe { ids::migrate(id, channel) })
+        status(|| ids::migrate(id, channel))
     }
     rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
         status(|| {
@@ -121,8 +118,7 @@ exports! {
         status(|| unsafe { connect::get_event(channel, event) })
     }
     rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-        // SAFETY: as above.
-        status(|| unsafe { connect::ack_event(event) })
+        status(|| connect::ack_event(event))
     }
     rdma_getaddrinfo(
         node: *const c_char, service: *const c_char, hints: *const rdma_addrinfo, res: *mut *mut rdma_addrinfo
@@ -145,8 +141,7 @@ exports! {
         value(|| {
             let _ = with(id, |cm, id| cm.destroy_qp(id).and_then(|()| cm.destroy_srq(id)));
         });
-        // SAFETY: as above.
-        status(|| unsafe { ids::destroy(id) });
+        status(|| ids::destroy(id));
     }
     rdma_set_option(id: *mut rdma_cm_id, level: c_int, name: c_int, val: *mut c_void, len: usize) -> c_int {
         // SAFETY: as above.

@@ -51,9 +51,12 @@ impl Cm {
         let started = thread.spawn(move || run(port, fd, wake));
         // SAFETY: the set came from the same call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
-        started
-            .map(drop)
-            .map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EAGAIN)))
+        if let Err(error) = started {
+            // Without a thread nobody would hear of what comes.
+            self.ports[port].gsi = None;
+            return Err(Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)));
+        }
+        Ok(())
     }
 
     /// Sends what is to be sent, and tells what is to be told, until there is nothing more.
@@ -198,8 +201,7 @@ impl Cm {
                 event.raw.param.ud = ud;
             }
         }
-        // SAFETY: channels live longer than the ids on them.
-        unsafe { (*whose.channel).push(event) };
+        whose.channel.push(event);
     }
 
     fn on_event(&mut self, port: usize, event: Event<Route>) {
@@ -350,7 +352,7 @@ impl Cm {
         if bound.is_some_and(|ip| ip != own) {
             return Err(EINVAL);
         }
-        let (channel, raw) = (entry.channel, entry.raw);
+        let (channel, raw) = (entry.channel.clone(), entry.raw);
         let endpoint = entry.endpoint;
         // SAFETY: a live id.
         let (context, ps, wanted) = unsafe { ((*raw).context, (*raw).ps, (*raw).qp_type) };
@@ -358,7 +360,7 @@ impl Cm {
         if kind != wanted && (ps != RDMA_PS_IB || kind == IBV_QPT_UD) {
             return Err(EINVAL);
         }
-        let id = self.new_id(channel, context, ps)?;
+        let id = self.new_id(Some(channel), context, ps)?;
         // SAFETY: the new id.
         unsafe { (*self.id(id)?.raw).qp_type = kind };
         self.id(listener)?.waiting += 1;

@@ -8,11 +8,11 @@ use hca_cm::Mad;
 
 use crate::abi::*;
 use crate::address::{self, gid_of, is_near};
-use crate::channel::{Channel, EventObject};
+use crate::channel::{self, Channel, EventObject};
 use crate::errno::{Call, EINVAL, Errno};
 use crate::flow::Param;
 use crate::gsi::Route;
-use crate::registry;
+use crate::registry::{self, Lease};
 use crate::sa::{self, Answer, Manager, Purpose};
 use crate::state::{Cm, Id, Path, Phase, Port, cm, now_ns, with};
 
@@ -24,19 +24,15 @@ impl Cm {
     /// An id on a channel; without one it gets its own, and is synchronous.
     pub fn new_id(
         &mut self,
-        channel: *const Channel,
+        channel: Option<Arc<Channel>>,
         context: *mut libc::c_void,
         ps: rdma_port_space,
     ) -> Call<usize> {
-        let is_sync = channel.is_null();
-        let channel = if is_sync {
-            Box::into_raw(Channel::new()?).cast_const()
-        } else {
-            channel
-        };
+        let is_sync = channel.is_none();
+        let channel = channel.map_or_else(Channel::open, Ok)?;
         let is_ud = matches!(ps, RDMA_PS_UDP | RDMA_PS_IPOIB);
         let raw = Box::into_raw(Box::new(rdma_cm_id {
-            channel: channel.cast_mut().cast(),
+            channel: channel.raw(),
             context,
             ps,
             qp_type: if is_ud { IBV_QPT_UD } else { IBV_QPT_RC },
@@ -143,17 +139,21 @@ impl Cm {
         let number = entry.src.map_or(0, |src| src.port());
         let (service, bound) = (entry.service_id(number), entry.port);
         let ports = bound.map_or_else(|| (0..self.ports.len()).collect(), |port| vec![port]);
-        for &port in &ports {
-            self.start_port(port)?;
-            let served = self.ports[port].engine.listen(service);
-            served.map_err(|_| Errno(libc::EADDRINUSE))?;
+        ports.iter().try_for_each(|port| self.start_port(*port))?;
+        self.id(id)?.lease.as_mut().map_or(Ok(()), Lease::announce)?;
+        for (at, &port) in ports.iter().enumerate() {
+            if self.ports[port].engine.listen(service).is_err() {
+                let before = &ports[..at];
+                before
+                    .iter()
+                    .for_each(|port| self.ports[*port].engine.unlisten(service));
+                self.listeners.retain(|_, listener| *listener != id);
+                return Err(Errno(libc::EADDRINUSE));
+            }
             self.listeners.insert((port, service), id);
         }
         let entry = self.id(id)?;
         entry.phase = Phase::Listening;
-        if let Some(lease) = &mut entry.lease {
-            lease.announce();
-        }
         entry.backlog = u32::try_from(backlog)
             .ok()
             .filter(|n| *n > 0)
@@ -272,7 +272,7 @@ impl Cm {
         }
     }
 
-    fn route_resolved(&mut self, id: usize) -> Call<()> {
+    pub fn route_resolved(&mut self, id: usize) -> Call<()> {
         self.id(id)?.phase = Phase::RouteResolved;
         self.fill_path_record(id)?;
         self.tell(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, Param::None, Vec::new());
@@ -404,13 +404,11 @@ impl Cm {
             }
             self.pump(port);
         }
-        // SAFETY: both were boxes, and nobody knows them any more.
-        unsafe {
-            if entry.is_sync {
-                drop(Box::from_raw(entry.channel.cast_mut()));
-            }
-            drop(Box::from_raw(entry.raw));
+        if entry.is_sync {
+            channel::close(entry.channel.raw());
         }
+        // SAFETY: it was a box, and nobody knows it any more.
+        drop(unsafe { Box::from_raw(entry.raw) });
     }
 }
 
@@ -433,26 +431,17 @@ pub unsafe fn create(
     if !matches!(ps, RDMA_PS_TCP | RDMA_PS_UDP | RDMA_PS_IPOIB | RDMA_PS_IB) {
         return Err(EINVAL);
     }
-    *id = cm().new_id(channel.cast::<Channel>().cast_const(), context, ps)? as *mut rdma_cm_id;
+    let channel = (!channel.is_null()).then(|| channel::find(channel)).transpose()?;
+    *id = cm().new_id(channel, context, ps)? as *mut rdma_cm_id;
     Ok(())
 }
 
 /// CM-14: waits until the program has acknowledged what it was told.
-///
-/// # Safety
-/// As the manual page says.
-pub unsafe fn destroy(id: *mut rdma_cm_id) -> Call<()> {
+pub fn destroy(id: *mut rdma_cm_id) -> Call<()> {
     let (unacked, taken) = with(id, |cm, at| {
+        cm.release_event(at)?;
         let entry = cm.id(at)?;
-        // SAFETY: a live id; the event is the library's own.
-        unsafe {
-            let own = std::mem::replace(&mut (*entry.raw).event, null_mut());
-            if !own.is_null() {
-                acknowledge(Box::from_raw(own.cast::<EventObject>()));
-            }
-            let taken = (*entry.channel).take_back(|event| event.raw.id == id || event.raw.listen_id == id);
-            Ok((entry.unacked.clone(), taken))
-        }
+        Ok((entry.unacked.clone(), take_back(&entry.channel, id)))
     })?;
     // Requests that the program has never seen go with their listener.
     for event in taken.iter().filter(|event| event.raw.listen_id == id) {
@@ -465,47 +454,68 @@ pub unsafe fn destroy(id: *mut rdma_cm_id) -> Call<()> {
     Ok(())
 }
 
+/// Events of an id that nobody has fetched.
+#[allow(clippy::vec_box, reason = "programs know events by their addresses")]
+fn take_back(channel: &Channel, id: *mut rdma_cm_id) -> Vec<Box<EventObject>> {
+    channel.take_back(|event| event.raw.id == id || event.raw.listen_id == id)
+}
+
 /// The program has no more use for an event.
 #[allow(clippy::boxed_local, reason = "it is the program's box that ends here")]
 pub fn acknowledge(event: Box<EventObject>) {
     event.waits.iter().for_each(|unacked| unacked.sub());
 }
 
+impl Cm {
+    /// CM-2: the event of the last call of a synchronous id is the library's own.
+    fn release_event(&mut self, id: usize) -> Call<()> {
+        let raw = self.id(id)?.raw;
+        // SAFETY: a live id.
+        let event = unsafe { std::mem::replace(&mut (*raw).event, null_mut()) };
+        if !event.is_null() {
+            // SAFETY: it was a box, and the id's alone.
+            acknowledge(unsafe { Box::from_raw(event.cast::<EventObject>()) });
+        }
+        Ok(())
+    }
+
+    /// What the id was told, and will be, comes by another channel.
+    fn move_to(&mut self, id: usize, channel: Arc<Channel>, is_sync: bool) -> Call<()> {
+        let entry = self.id(id)?;
+        let old = std::mem::replace(&mut entry.channel, channel);
+        for event in take_back(&old, entry.raw) {
+            entry.channel.push(event);
+        }
+        // SAFETY: a live id.
+        unsafe { (*entry.raw).channel = entry.channel.raw() };
+        if std::mem::replace(&mut entry.is_sync, is_sync) {
+            channel::close(old.raw());
+        }
+        Ok(())
+    }
+}
+
 /// CM-15: the id's events come by another channel from now on; NULL: it becomes synchronous.
-///
-/// # Safety
-/// As the manual page says.
-pub unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Call<()> {
+pub fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Call<()> {
     let unacked = with(id, |cm, at| {
-        let entry = cm.id(at)?;
-        // SAFETY: a live id; the event is the library's own.
-        let own = unsafe { std::mem::replace(&mut (*entry.raw).event, null_mut()) };
-        if !own.is_null() {
-            // SAFETY: as above.
-            acknowledge(unsafe { Box::from_raw(own.cast::<EventObject>()) });
-        }
-        Ok(entry.unacked.clone())
+        let unacked = cm.id(at)?.unacked.clone();
+        cm.release_event(at).map(|()| unacked)
     })?;
+    let is_sync = channel.is_null();
+    let channel = match is_sync {
+        true => Channel::open()?,
+        false => channel::find(channel)?,
+    };
     unacked.wait();
+    with(id, |cm, at| cm.move_to(at, channel, is_sync))
+}
+
+/// A new id of a listener becomes synchronous, and keeps the event that it came by.
+pub fn settle(id: *mut rdma_cm_id, channel: Arc<Channel>, event: Box<EventObject>) -> Call<()> {
     with(id, |cm, at| {
-        let entry = cm.id(at)?;
-        let old = (entry.channel, entry.is_sync);
-        entry.is_sync = channel.is_null();
-        entry.channel = if entry.is_sync {
-            Box::into_raw(Channel::new()?).cast_const()
-        } else {
-            channel.cast::<Channel>().cast_const()
-        };
-        // SAFETY: live channels, and a live id.
-        unsafe {
-            for event in (*old.0).take_back(|event| event.raw.id == id || event.raw.listen_id == id) {
-                (*entry.channel).push(event);
-            }
-            (*entry.raw).channel = entry.channel.cast_mut().cast();
-            if old.1 {
-                drop(Box::from_raw(old.0.cast_mut()));
-            }
-        }
+        cm.move_to(at, channel, true)?;
+        // SAFETY: a live id.
+        unsafe { (*cm.id(at)?.raw).event = Box::into_raw(event).cast() };
         Ok(())
     })
 }
@@ -513,18 +523,12 @@ pub unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> 
 /// CM-2: of a synchronous id, waits for what was begun, and keeps the event.
 pub fn complete(id: *mut rdma_cm_id) -> Call<()> {
     let channel = with(id, |cm, at| {
+        cm.release_event(at)?;
         let entry = cm.id(at)?;
-        // SAFETY: a live id; the event is the library's own.
-        let old = unsafe { std::mem::replace(&mut (*entry.raw).event, null_mut()) };
-        if !old.is_null() {
-            // SAFETY: as above.
-            acknowledge(unsafe { Box::from_raw(old.cast::<EventObject>()) });
-        }
-        Ok(entry.is_sync.then_some(entry.channel))
+        Ok(entry.is_sync.then(|| entry.channel.clone()))
     })?;
     let Some(channel) = channel else { return Ok(()) };
-    // SAFETY: the channel is the id's, which nobody may destroy meanwhile.
-    let event = unsafe { (*channel).next() }?;
+    let event = channel.next()?;
     let (kind, status) = (event.raw.event, event.raw.status);
     with(id, |cm, at| {
         let entry = cm.id(at)?;

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::ptr::null_mut;
 
 use crate::abi::*;
-use crate::address;
+use crate::address::{self, ip_of};
 use crate::errno::{Call, EINVAL, Errno};
 use crate::ids::{complete, create, destroy};
+use crate::live::{self, Kind};
 use crate::state::with;
+use crate::{path, qp};
 
 /// A result; the C structure is the first field, and points into the others.
 #[repr(C)]
@@ -16,6 +18,7 @@ struct Info {
     raw: rdma_addrinfo,
     src: libc::sockaddr_storage,
     dst: libc::sockaddr_storage,
+    route: Vec<u8>,
 }
 
 /// What getaddrinfo(3) says first.
@@ -61,6 +64,45 @@ fn look_up(
     }
 }
 
+/// Addresses of both ends: by name, or else those of the hints, or of the path that the hints name (CM-28).
+///
+/// # Safety
+/// Addresses of the hints are as long as they say.
+unsafe fn ends_of(
+    node: Option<&CStr>,
+    service: Option<&CStr>,
+    hints: &rdma_addrinfo,
+    route: &[u8],
+) -> Call<(Option<SocketAddr>, Option<SocketAddr>)> {
+    let is_passive = hints.ai_flags & RAI_PASSIVE as c_int != 0;
+    let hinted = |addr: *mut sockaddr| {
+        (!addr.is_null())
+            // SAFETY: the caller's promise.
+            .then(|| unsafe { address::read(addr) })
+            .transpose()
+    };
+    let (mut src, mut dst) = (hinted(hints.ai_src_addr)?, hinted(hints.ai_dst_addr)?);
+    if dst.is_none() && !route.is_empty() {
+        let (own, peer) = path::ends(&path::first_whole(route)?);
+        src = src.or(Some(SocketAddr::new(ip_of(&own), 0)));
+        dst = Some(SocketAddr::new(ip_of(&peer), 0));
+    }
+    if node.is_some() || service.is_some() {
+        let found = look_up(node, service, hints, is_passive)?;
+        match (is_passive, dst) {
+            (true, _) => src = Some(found),
+            // The path says where, the service at which port.
+            (false, Some(dst)) if node.is_none() && !route.is_empty() => {
+                return Ok((src, Some(SocketAddr::new(dst.ip(), found.port()))));
+            }
+            (false, _) => dst = Some(found),
+        }
+    } else if src.is_none() && dst.is_none() {
+        return Err(EINVAL);
+    }
+    Ok((src, dst))
+}
+
 /// rdma_getaddrinfo.
 ///
 /// # Safety
@@ -83,24 +125,10 @@ pub unsafe fn get(
         )
     };
     let is_passive = hints.ai_flags & RAI_PASSIVE as c_int != 0;
-    // SAFETY: addresses of the hints are as long as they say.
-    let hinted = |addr: *mut sockaddr| {
-        (!addr.is_null())
-            // SAFETY: as above.
-            .then(|| unsafe { address::read(addr) })
-            .transpose()
-    };
-    let (mut src, mut dst) = (hinted(hints.ai_src_addr)?, hinted(hints.ai_dst_addr)?);
-    if node.is_some() || service.is_some() {
-        let found = look_up(node, service, hints, is_passive)?;
-        if is_passive {
-            src = Some(found)
-        } else {
-            dst = Some(found)
-        }
-    } else if src.is_none() && dst.is_none() {
-        return Err(EINVAL);
-    }
+    // SAFETY: as long as it says.
+    let route = unsafe { route_of(hints) }.to_vec();
+    // SAFETY: the hints' addresses are as long as they say.
+    let (src, dst) = unsafe { ends_of(node, service, hints, &route) }?;
     let known = |space: c_int| if space == 0 { RDMA_PS_TCP as c_int } else { space };
     let port_space = match hints.ai_qp_type as u32 {
         IBV_QPT_UD if hints.ai_port_space == 0 => RDMA_PS_UDP as c_int,
@@ -123,12 +151,17 @@ pub unsafe fn get(
         src: unsafe { std::mem::zeroed() },
         // SAFETY: as above.
         dst: unsafe { std::mem::zeroed() },
+        route,
     });
     let Info {
         raw,
         src: to_src,
         dst: to_dst,
+        route,
     } = &mut *info;
+    if !route.is_empty() {
+        (raw.ai_route, raw.ai_route_len) = (route.as_mut_ptr().cast(), route.len());
+    }
     // SAFETY: there is room for any address.
     unsafe {
         if let Some(addr) = src {
@@ -146,8 +179,20 @@ pub unsafe fn get(
         Some(SocketAddr::V6(_)) => libc::AF_INET6,
         _ => libc::AF_INET,
     };
-    *out = Box::into_raw(info).cast();
+    *out = live::publish(Kind::Info, Box::into_raw(info)).cast();
     Ok(())
+}
+
+/// Paths that a program names (CM-28), or none.
+///
+/// # Safety
+/// As long as it says.
+unsafe fn route_of(info: &rdma_addrinfo) -> &[u8] {
+    match info.ai_route.is_null() {
+        true => &[],
+        // SAFETY: the caller's promise.
+        false => unsafe { std::slice::from_raw_parts(info.ai_route.cast(), info.ai_route_len) },
+    }
 }
 
 /// rdma_freeaddrinfo (CM-29).
@@ -155,7 +200,7 @@ pub unsafe fn get(
 /// # Safety
 /// As the manual page says.
 pub unsafe fn free(mut info: *mut rdma_addrinfo) {
-    while !info.is_null() {
+    while live::retire(Kind::Info, info).is_ok() {
         // SAFETY: a result of rdma_getaddrinfo, once.
         let own = unsafe { Box::from_raw(info.cast::<Info>()) };
         info = own.raw.ai_next;
@@ -190,8 +235,7 @@ pub unsafe fn create_ep(
     // SAFETY: addresses of a result of rdma_getaddrinfo.
     let prepared = unsafe { prepare(new, res, pd, attr) };
     if let Err(errno) = prepared {
-        // SAFETY: as above.
-        unsafe { destroy(new) }?;
+        destroy(new)?;
         return Err(errno);
     }
     *out = new;
@@ -229,12 +273,18 @@ unsafe fn prepare(
     }
     with(id, |cm, at| cm.resolve_addr(at, src, dst.ok_or(EINVAL)?))?;
     complete(id)?;
-    with(id, |cm, at| cm.resolve_route(at))?;
+    // SAFETY: as above.
+    let route = unsafe { route_of(res) };
+    with(id, |cm, at| match route.is_empty() {
+        true => cm.resolve_route(at),
+        false => cm.set_path(at, route),
+    })?;
     complete(id)?;
     match attr {
         Some(attr) => {
             attr.qp_type = res.ai_qp_type as ibv_qp_type;
-            with(id, |cm, at| cm.create_qp(at, (pd, null_mut()), attr))
+            // SAFETY: a live structure.
+            unsafe { qp::create(id, pd, attr) }
         }
         None => Ok(()),
     }

@@ -20,8 +20,10 @@ mod flow;
 mod gsi;
 mod ids;
 mod info;
+mod live;
 mod multicast;
 mod options;
+mod path;
 mod qp;
 #[path = "../../hca-umad/src/queues.rs"]
 mod queues;

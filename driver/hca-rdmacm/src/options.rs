@@ -6,6 +6,8 @@ use std::ptr::null_mut;
 
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno};
+use crate::ids::complete;
+use crate::live::{self, Kind};
 use crate::state::{Phase, cm, with};
 
 /// rdma_set_option (CM-16).
@@ -24,6 +26,11 @@ pub unsafe fn set(
     }
     // SAFETY: as long as the program says.
     let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) };
+    // The answer is an event, like that of rdma_resolve_route.
+    if (level as u32, name as u32) == (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) {
+        with(id, |cm, at| cm.set_path(at, bytes))?;
+        return complete(id);
+    }
     with(id, |cm, at| {
         let entry = cm.id(at)?;
         match (level as u32, name as u32, bytes) {
@@ -36,7 +43,6 @@ pub unsafe fn set(
             }
             // Listeners for both families at once: each address has its own here, whatever is asked for.
             (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, [_, _, _, _]) if entry.phase == Phase::Idle => {}
-            (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, _) => return Err(Errno(libc::EOPNOTSUPP)),
             (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS..=RDMA_OPTION_ID_ACK_TIMEOUT, _) => return Err(EINVAL),
             _ => return Err(Errno(libc::ENOSYS)),
         }
@@ -60,7 +66,10 @@ pub unsafe fn devices(count: *mut c_int) -> Call<*mut *mut ibv_context> {
     }
     let mut list: Vec<*mut ibv_context> = cm.devices.iter().map(|device| device.context).collect();
     list.push(null_mut());
-    Ok(Box::into_raw(list.into_boxed_slice()).cast())
+    Ok(live::publish(
+        Kind::Devices,
+        Box::into_raw(list.into_boxed_slice()).cast(),
+    ))
 }
 
 /// rdma_free_devices.
@@ -68,7 +77,7 @@ pub unsafe fn devices(count: *mut c_int) -> Call<*mut *mut ibv_context> {
 /// # Safety
 /// As the manual page says.
 pub unsafe fn free_devices(list: *mut *mut ibv_context) {
-    if list.is_null() {
+    if live::retire(Kind::Devices, list).is_err() {
         return;
     }
     let mut len = 0;

@@ -169,9 +169,14 @@ impl Cm {
             unsafe {
                 let channel = made(ibv_create_comp_channel(context))?;
                 let cq = ibv_create_cq(context, entries.max(1) as c_int, cookie, channel, 0);
-                Ok((made(cq)?, channel))
+                let cq = made(cq).inspect_err(|_| {
+                    ibv_destroy_comp_channel(channel);
+                })?;
+                Ok((cq, channel))
             }
         };
+        // From here on: of two the first may be there when the second cannot be had.
+        entry.owns_cqs = true;
         // SAFETY: a live id.
         unsafe {
             let (sends, receives) = match attr.qp_type {
@@ -188,7 +193,6 @@ impl Cm {
                 attr.send_cq = (*raw).send_cq;
             }
         }
-        entry.owns_cqs = true;
         Ok(())
     }
 
@@ -206,29 +210,22 @@ impl Cm {
         if entry.has_qp() {
             return Err(EINVAL);
         }
-        // SAFETY: a live id; a PD of the program is looked at for its card alone.
-        let pd = unsafe {
-            if attr.qp_type != (*raw).qp_type {
-                return Err(EINVAL);
-            }
-            match pd.is_null() {
-                true => default_pd,
-                false if (*pd).context != (*raw).verbs => return Err(EINVAL),
-                false => pd,
-            }
-        };
+        // SAFETY: a live id.
+        if attr.qp_type != unsafe { (*raw).qp_type } {
+            return Err(EINVAL);
+        }
+        let pd = if pd.is_null() { default_pd } else { pd };
         let is_xrc = matches!(attr.qp_type, IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV);
         if attr.srq.is_null() && !is_xrc {
             // SAFETY: a live id. CM-50: its QP receives from its SRQ.
             attr.srq = unsafe { (*raw).srq };
         }
-        self.make_cqs(id, attr)?;
-        // SAFETY: a PD of this card, CQs that were just made or are the program's.
-        let result = match attr.qp_type {
+        let result = self.make_cqs(id, attr).and_then(|()| match attr.qp_type {
             IBV_QPT_XRC_RECV => self.create_target(port, xrcd, attr),
-            // SAFETY: as above.
+            // SAFETY: each is looked up there.
             _ => made(unsafe { ibv_create_qp(pd, attr) }),
-        };
+        });
+        let result = result.and_then(|qp| self.own_qp(id, qp));
         let made_ready = result.and_then(|qp| {
             // SAFETY: a live id.
             unsafe {
@@ -241,6 +238,19 @@ impl Cm {
             self.destroy_qp(id)?;
         }
         made_ready
+    }
+
+    /// CM-20: a QP by objects of another open of the card, or of another card, is none for the id.
+    fn own_qp(&mut self, id: usize, qp: *mut ibv_qp) -> Call<*mut ibv_qp> {
+        let raw = self.id(id)?.raw;
+        // SAFETY: a live id, and the QP that was just made.
+        unsafe {
+            if (*qp).context != (*raw).verbs {
+                ibv_destroy_qp(qp);
+                return Err(EINVAL);
+            }
+        }
+        Ok(qp)
     }
 
     /// A target of XRC: it has no queues, but a domain whose SRQs requests name.
@@ -326,7 +336,11 @@ impl Cm {
 pub unsafe fn create(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> Call<()> {
     // SAFETY: the program's structure, or NULL.
     let attr = unsafe { attr.as_mut() }.ok_or(EINVAL)?;
-    with(id, |cm, id| cm.create_qp(id, (pd, null_mut()), attr))
+    // One that fails leaves nothing in it.
+    let mut own = *attr;
+    with(id, |cm, id| cm.create_qp(id, (pd, null_mut()), &mut own))?;
+    *attr = own;
+    Ok(())
 }
 
 /// A call of C: rdma_create_qp_ex, with what rdma_create_qp has.

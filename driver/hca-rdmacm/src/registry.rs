@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
@@ -23,14 +24,18 @@ pub struct Lease {
 impl Lease {
     /// Says to who looks at this process' open files that somebody can connect now: `hca run --pair` starts the client;
     /// and to other processes on the card that requests for the port are not theirs to refuse.
-    pub fn announce(&mut self) {
+    pub fn announce(&mut self) -> Call<()> {
         for name in &self.names {
-            let served = open(&format!("{name}{SERVED}")).ok();
-            self.files.extend(served.filter(|file| lock(file, libc::LOCK_SH)));
+            let served = open(&format!("{name}{SERVED}"))?;
+            // Who has it for a moment looks whether anybody serves the port, and will look again.
+            // SAFETY: a live descriptor.
+            unsafe { libc::flock(served.as_raw_fd(), libc::LOCK_SH) };
+            self.files.push(served);
         }
         // Nobody needs it: without it the client is only started later.
         self.files
             .extend(open(&format!("{}{LISTENING}", std::process::id())));
+        Ok(())
     }
 }
 
@@ -65,11 +70,13 @@ pub fn take(guids: &[u64], port_space: u16, port: u16, shares: bool) -> Call<Lea
     if port != 0 {
         return take_one(guids, port_space, port, shares);
     }
-    // Different processes begin at different places.
-    let count = u16::MAX - FIRST_EPHEMERAL;
-    let start = (std::process::id() as u16).wrapping_mul(40503) % count;
-    for step in 0..count {
-        let port = FIRST_EPHEMERAL + (start + step) % count;
+    take_any(guids, port_space, FIRST_EPHEMERAL..=u16::MAX)
+}
+
+/// One of these that is free. Different processes begin at different places.
+fn take_any(guids: &[u64], port_space: u16, ports: RangeInclusive<u16>) -> Call<Lease> {
+    let start = (std::process::id() as usize).wrapping_mul(40503) % ports.len();
+    for port in ports.clone().cycle().skip(start).take(ports.len()) {
         match take_one(guids, port_space, port, false) {
             Err(Errno(libc::EADDRINUSE)) => {}
             result => return result,
@@ -102,9 +109,14 @@ pub fn is_served(guid: u64, port_space: u16, port: u16) -> bool {
 }
 
 /// A number that no other process on the same cards has.
-pub fn take_prefix(number: u8) -> Option<File> {
-    let file = open(&format!("process-{number}")).ok()?;
-    lock(&file, libc::LOCK_EX).then_some(file)
+pub fn take_prefix() -> Call<(u8, File)> {
+    for number in 1..=u8::MAX {
+        let file = open(&format!("process-{number}"))?;
+        if lock(&file, libc::LOCK_EX) {
+            return Ok((number, file));
+        }
+    }
+    Err(Errno(libc::EBUSY))
 }
 
 /// Says that the process of this prefix uses a card, as long as it lives.
@@ -174,7 +186,7 @@ mod tests {
         assert_eq!(errno(&[3], 0x106, 7174), None);
         assert_eq!(errno(&[2], 0x111, 7174), None);
         assert!(!is_served(1, 0x106, 7174));
-        first.announce();
+        first.announce().unwrap();
         assert!(is_served(1, 0x106, 7174) && !is_served(3, 0x106, 7174));
         drop(first);
         assert!(!is_served(1, 0x106, 7174));
@@ -187,6 +199,17 @@ mod tests {
             take(&[1], 0x106, 0, false).unwrap(),
         );
         assert!(a.port >= FIRST_EPHEMERAL && b.port >= FIRST_EPHEMERAL && a.port != b.port);
+        // As many as there are, and no more until one is free again.
+        let mut all: Vec<_> = (0..3)
+            .map(|_| take_any(&[1], 0x106, 100..=102).unwrap())
+            .collect();
+        let none = take_any(&[1], 0x106, 100..=102).err();
+        assert_eq!(none, Some(Errno(libc::EADDRNOTAVAIL)));
+        let free = all.pop().map(|lease| lease.port);
+        assert_eq!(
+            take_any(&[1], 0x106, 100..=102).ok().map(|lease| lease.port),
+            free
+        );
         assert_eq!(peer(1, 7), Peer::Unknown);
         let process = announce(1, 7).unwrap();
         let Peer::Lives(first) = peer(1, 7) else {

@@ -14,22 +14,26 @@ impl Cm {
         let default_pd = self.default_pd(port)?;
         let raw = self.id(id)?.raw;
         let is_xrc = attr.srq_type == IBV_SRQT_XRC;
-        // SAFETY: a live id; objects of the program are looked at for their card alone.
+        // SAFETY: a live id.
         unsafe {
             let context = (*raw).verbs;
             if !(*raw).srq.is_null() {
                 return Err(EINVAL);
             }
-            attr.pd = match attr.pd.is_null() {
-                true => default_pd,
-                false if (*attr.pd).context != context => return Err(EINVAL),
-                false => attr.pd,
-            };
-            attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-            if is_xrc {
-                self.complete_xrc(id, port, attr)?;
+            if attr.pd.is_null() {
+                attr.pd = default_pd;
             }
-            let made = xrc::create_srq(context, attr);
+            attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+            let complete = match is_xrc {
+                true => self.complete_xrc(id, port, attr),
+                false => Ok(()),
+            };
+            let made = complete.and_then(|()| xrc::create_srq(context, attr));
+            let made = made.and_then(|srq| match (*srq).context == context {
+                true => Ok(srq),
+                // The PD is another card's, or of another open of this one.
+                false => verb(ibv_destroy_srq(srq)).and(Err(EINVAL)),
+            });
             self.id(id)?.has_xrc_srq = is_xrc && made.is_ok();
             match made {
                 Ok(srq) => ((*raw).srq, (*raw).pd) = (srq, attr.pd),

@@ -14,7 +14,7 @@ use hca_cm::{CommunicationId, Config, Engine};
 use crate::abi::*;
 use crate::address::{Gid, gid_of, ip_of};
 use crate::channel::{Channel, Unacked};
-use crate::errno::{Call, EINVAL, Errno, last_errno, made, verb};
+use crate::errno::{Call, EINVAL, last_errno, made, verb};
 use crate::gsi::{Gsi, Route};
 use crate::registry;
 use crate::registry::Lease;
@@ -39,6 +39,8 @@ pub struct Device {
     pub _alive: File,
     /// READs and atomics that a QP can have outstanding.
     pub max_rd_atomic: u8,
+    /// What it takes to acknowledge, at most: 4.096 us << n (REL-15).
+    pub ack_delay: u8,
 }
 
 /// A port of a card, with the connections through it.
@@ -94,7 +96,7 @@ pub enum Phase {
 /// An id.
 pub struct Id {
     pub raw: *mut rdma_cm_id,
-    pub channel: *const Channel,
+    pub channel: Arc<Channel>,
     /// The channel is the id's own: calls wait for what they begin (CM-2).
     pub is_sync: bool,
     pub phase: Phase,
@@ -193,20 +195,38 @@ impl Cm {
         if self.is_open {
             return Ok(());
         }
-        let prefix = (1..=u8::MAX).find_map(|n| Some((n, registry::take_prefix(n)?)));
-        self.prefix = Some(prefix.ok_or(Errno(libc::EBUSY))?);
+        if self.prefix.is_none() {
+            self.prefix = Some(registry::take_prefix()?);
+        }
         let mut count = 0;
         // SAFETY: the list is freed behind its last use.
-        unsafe {
+        let opened = unsafe {
             let list = made(ibv_get_device_list(&mut count))?;
-            for at in 0..count as usize {
+            let opened = (0..count as usize).try_for_each(|at| match self.open_device(*list.add(at)) {
+                Err(errno) if errno.is_shortage() => Err(errno),
                 // A card that is busy is not one of ours.
-                let _ = self.open_device(*list.add(at));
-            }
+                _ => Ok(()),
+            });
             ibv_free_device_list(list);
+            opened
+        };
+        match opened {
+            Ok(()) => self.is_open = true,
+            Err(_) => self.close_devices(),
         }
-        self.is_open = true;
-        Ok(())
+        opened
+    }
+
+    /// What is short today may be there tomorrow: then all is opened anew. There are no ids on the devices yet.
+    fn close_devices(&mut self) {
+        for port in self.ports.drain(..) {
+            // SAFETY: nobody else closes it.
+            unsafe { libc::close(port.wake) };
+        }
+        for device in self.devices.drain(..) {
+            // SAFETY: nothing was made of it.
+            unsafe { ibv_close_device(device.context) };
+        }
     }
 
     /// # Safety
@@ -216,16 +236,23 @@ impl Cm {
         unsafe {
             let context = made(ibv_open_device(device))?;
             let mut attr = ibv_device_attr::default();
-            verb(ibv_query_device(context, &mut attr))?;
+            verb(ibv_query_device(context, &mut attr)).inspect_err(|_| {
+                ibv_close_device(context);
+            })?;
             let index = self.devices.len();
             let guid = u64::from_be(attr.node_guid);
+            let prefix = self.prefix.as_ref().map_or(0, |(prefix, _)| *prefix);
+            let alive = registry::announce(guid, prefix).inspect_err(|_| {
+                ibv_close_device(context);
+            })?;
             self.devices.push(Device {
                 context,
                 guid,
-                _alive: registry::announce(guid, self.prefix.as_ref().map_or(0, |(prefix, _)| *prefix))?,
+                _alive: alive,
                 pd: null_mut(),
                 xrcd: null_mut(),
                 max_rd_atomic: attr.max_qp_rd_atom.clamp(0, 255) as u8,
+                ack_delay: attr.local_ca_ack_delay,
             });
             for num in 1..=attr.phys_port_cnt {
                 self.add_port(index, num)?;

@@ -52,8 +52,8 @@ async def subnet_management_has_no_keys(dut):
 
 @cocotb.test()
 async def marks_and_cnps(dut):
-    """A mark on data of a connection is told, one on an acknowledge or a datagram is not; a CNP is dropped, and told where
-    it is for the QP, from its peer, of its partition, and no longer than it has to be."""
+    """A mark on data of a connection is told, one on an acknowledge or a datagram is not; a CNP is dropped, and told
+    where it is for the QP, from its peer, of its partition, and no longer than it has to be."""
     qp = Qp(9, port=1)
     env = await Env(dut).start(qp)
     count = env.strobes.count

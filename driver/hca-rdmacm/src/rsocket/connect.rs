@@ -146,14 +146,12 @@ pub unsafe fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Cal
         };
     };
     let accepted = Rsocket::new(id, socket.domain, Stage::Opening { is_passive: true }, config)?;
-    match answer(&accepted) {
-        Ok(()) => {}
+    if let Err(errno) = answer(&accepted) {
+        // SAFETY: a live id.
+        let _ = unsafe { connect::reject(id, hca_cm::RejectReason::Consumer, std::ptr::null(), 0) };
         // Who asked is no rsocket, or has gone: the listener is as well as before.
-        Err(_) => {
-            // SAFETY: a live id.
-            let _ = unsafe { connect::reject(id, hca_cm::RejectReason::Consumer, std::ptr::null(), 0) };
-            return Err(Errno(libc::ECONNABORTED));
-        }
+        let aborted = Errno(libc::ECONNABORTED);
+        return Err(if errno.is_shortage() { errno } else { aborted });
     }
     let fd = insert(accepted);
     if !addr.is_null() && !len.is_null() {
@@ -241,7 +239,10 @@ fn begin(socket: &Rsocket, inner: &mut Inner, addr: SocketAddr) -> Call<()> {
     let id = socket.id;
     with(id, |cm, id| cm.resolve_addr(id, None, addr))?;
     complete(id)?;
-    with(id, |cm, id| cm.resolve_route(id))?;
+    with(id, |cm, id| match inner.route.take() {
+        Some(path) => cm.set_path(id, &path),
+        None => cm.resolve_route(id),
+    })?;
     complete(id)?;
     // SAFETY: the id is bound to the card through which the address is reached, and lives longer.
     let stream = unsafe { Stream::new(id, &inner.config) }?;

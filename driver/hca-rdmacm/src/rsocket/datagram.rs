@@ -554,7 +554,7 @@ pub fn look_up(to: SocketAddr) -> Call<Found> {
     let id = new_id(RDMA_PS_UDP)?;
     let found = ask(id, to);
     // SAFETY: an id of this function.
-    let _ = unsafe { ids::destroy(id) };
+    let _ = ids::destroy(id);
     found
 }
 

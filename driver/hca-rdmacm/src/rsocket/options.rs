@@ -7,6 +7,7 @@ use super::socket::{ENOTCONN, Inner, Rsocket, Stage, find};
 use crate::abi::*;
 use crate::address;
 use crate::errno::{Call, EINVAL, Errno, last_errno};
+use crate::path::{data_of, first_whole};
 use crate::state::with;
 
 const EFAULT: Errno = Errno(libc::EFAULT);
@@ -20,8 +21,6 @@ const RDMA_IOMAPSIZE: c_int = 3;
 const RDMA_ROUTE: c_int = 4;
 /// TCP_MAXSEG of who is not connected, as librdmacm has it.
 const USUAL_SEGMENT: c_int = 2048;
-/// Of a PathRecord: the MTU is exactly this one.
-const EXACTLY: u8 = 2 << 6;
 
 /// Flags that are remembered, and change nothing.
 const REMEMBERED: [(c_int, c_int); 8] = [
@@ -64,9 +63,13 @@ pub unsafe fn set(fd: c_int, level: c_int, name: c_int, at: *const c_void, len: 
         inner.linger = unsafe { value(at, len) }?;
         return Ok(());
     }
-    // A path is found by resolving the address; no other one can be had.
     if (level, name) == (SOL_RDMA, RDMA_ROUTE) {
-        return Err(Errno(libc::EOPNOTSUPP));
+        if at.is_null() {
+            return Err(EFAULT);
+        }
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), len as usize) };
+        return set_route(&socket, &mut inner, bytes);
     }
     // SAFETY: as above.
     let number: c_int = unsafe { value(at, len) }?;
@@ -95,6 +98,16 @@ pub unsafe fn set(fd: c_int, level: c_int, name: c_int, at: *const c_void, len: 
     Ok(())
 }
 
+/// RS-3: the way that a connection of the future goes.
+fn set_route(socket: &Rsocket, inner: &mut Inner, bytes: &[u8]) -> Call<()> {
+    if socket.is_datagram || !matches!(inner.stage, Stage::Idle | Stage::Bound) {
+        return Err(EINVAL);
+    }
+    first_whole(bytes)?;
+    inner.route = Some(bytes.to_vec());
+    Ok(())
+}
+
 /// rgetsockopt.
 ///
 /// # Safety
@@ -112,9 +125,9 @@ pub unsafe fn get(fd: c_int, level: c_int, name: c_int, at: *mut c_void, len: *m
             if (*len as usize) < size_of::<ibv_path_data>() {
                 return Err(EINVAL);
             }
-            match route(&socket)? {
+            match path(&socket)? {
                 // SAFETY: as above.
-                Some(path) => unsafe { put(&path, at, len) },
+                Some(record) => unsafe { put(&data_of(&record), at, len) },
                 None => *len = 0,
             }
         }
@@ -186,30 +199,6 @@ fn path(socket: &Rsocket) -> Call<Option<ibv_sa_path_rec>> {
 
 fn segment(socket: &Rsocket) -> Call<c_int> {
     Ok(path(socket)?.map_or(USUAL_SEGMENT, |path| 128 << path.mtu.min(5)))
-}
-
-/// The same as the manager's own record of it (RDMA_ROUTE).
-fn route(socket: &Rsocket) -> Call<Option<ibv_path_data>> {
-    Ok(path(socket)?.map(|path| {
-        let hops = u32::from_be(path.flow_label) << 8 | u32::from(path.hop_limit);
-        let mut data = ibv_path_data {
-            flags: path.preference.into(),
-            ..Default::default()
-        };
-        data.path.dgid = path.dgid;
-        data.path.sgid = path.sgid;
-        data.path.dlid = path.dlid;
-        data.path.slid = path.slid;
-        data.path.flowlabel_hoplimit = hops.to_be();
-        data.path.tclass = path.traffic_class;
-        data.path.reversible_numpath = (path.reversible as u8) << 7 | 1;
-        data.path.pkey = path.pkey;
-        data.path.qosclass_sl = u16::from(path.sl).to_be();
-        data.path.mtu = path.mtu | EXACTLY;
-        data.path.rate = path.rate | EXACTLY;
-        data.path.packetlifetime = path.packet_life_time | EXACTLY;
-        data
-    }))
 }
 
 /// rgetsockname, rgetpeername.

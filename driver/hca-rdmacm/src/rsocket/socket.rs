@@ -67,6 +67,8 @@ pub struct Inner {
     pub error: Option<Errno>,
     pub options: HashMap<(c_int, c_int), c_int>,
     pub linger: libc::linger,
+    /// The program's own path (RDMA_ROUTE), until it is taken.
+    pub route: Option<Vec<u8>>,
     is_watched: bool,
     pollers: Vec<RawFd>,
 }
@@ -137,8 +139,11 @@ pub fn readable(fd: RawFd) -> libc::pollfd {
 }
 
 impl Rsocket {
-    /// A socket on an id that has a channel of its own.
+    /// A socket on an id that has a channel of its own, and is the socket's from now on.
     pub fn new(id: *mut rdma_cm_id, domain: c_int, stage: Stage, config: Config) -> Call<Self> {
+        let bell = Bell::new().inspect_err(|_| {
+            let _ = ids::destroy(id);
+        })?;
         let socket = Self {
             id,
             domain,
@@ -156,11 +161,12 @@ impl Rsocket {
                     l_onoff: 0,
                     l_linger: 0,
                 },
+                route: None,
                 is_watched: false,
                 pollers: Vec::new(),
             }),
             changed: Condvar::new(),
-            bell: Bell::new()?,
+            bell,
         };
         // Waiting for the connection manager is done here.
         // SAFETY: a live descriptor.
@@ -308,8 +314,8 @@ impl Drop for Rsocket {
         let mut inner = lock(&self.inner);
         (inner.stream, inner.datagrams) = (None, None);
         drop(inner);
-        // SAFETY: the id is this socket's alone. Its descriptor is closed with it.
-        let _ = unsafe { ids::destroy(self.id) };
+        // Its descriptor is closed with it.
+        let _ = ids::destroy(self.id);
     }
 }
 
