@@ -37,6 +37,8 @@ module hca_cc_pace
 
   rate_row_t          rate_row, rate_q;
   row_t               row, row_new;
+  logic               scrub_q;
+  logic [QpW-1:0]     scrub_qpn_q;
   logic               on, read_q, known_q, product_q_ok, owed_ok_q, say, unused_now;
   logic [QpW-1:0]     qpn_q;
   logic [31:0]        at_q;
@@ -52,9 +54,9 @@ module hca_cc_pace
     .Depth(NumQps)
   ) u_rates (
     .clk_i,
-    .we_i   (rate_wr_i.valid),
-    .waddr_i(rate_wr_i.qpn),
-    .wdata_i({rate_wr_i.epoch, rate_wr_i.rate}),
+    .we_i   (rate_wr_i.valid || scrub_q),
+    .waddr_i(scrub_q ? scrub_qpn_q : rate_wr_i.qpn),
+    .wdata_i(scrub_q ? {8'd0, CcRateW'(CcRateFull)} : {rate_wr_i.epoch, rate_wr_i.rate}),
     .re_i,
     .raddr_i(qpn_i),
     .rdata_o(rate_row)
@@ -65,9 +67,9 @@ module hca_cc_pace
     .Depth(NumQps)
   ) u_debts (
     .clk_i,
-    .we_i   (made_i && cc_i[port_i].on),
-    .waddr_i(qpn_q),
-    .wdata_i(row_new),
+    .we_i   ((made_i && cc_i[port_i].on) || scrub_q),
+    .waddr_i(scrub_q ? scrub_qpn_q : qpn_q),
+    .wdata_i(scrub_q ? '0 : row_new),
     .re_i,
     .raddr_i(qpn_i),
     .rdata_o(row)
@@ -81,6 +83,17 @@ module hca_cc_pace
     .rate_i (rate_row.rate),
     .bytes_o(drained)
   );
+
+  // All rows are cleared after reset, while the scheduler clears its own: nobody owes anything, or has a rate.
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      scrub_q     <= 1'b1;
+      scrub_qpn_q <= '0;
+    end else if (scrub_q) begin
+      scrub_qpn_q <= scrub_qpn_q + 1'b1;
+      scrub_q     <= scrub_qpn_q != QpW'(NumQps - 1);
+    end
+  end
 
   always_ff @(posedge clk_i) begin
     if (rst_i) {read_q, known_q, product_q_ok, owed_ok_q} <= '0;

@@ -89,7 +89,7 @@ module hca_requester
   logic             want_slot, pause, paused;
   logic             next_valid, next_take, busy, fresh, again, park, redo, deaf;
   logic [Slots-1:0] soft_kick;
-  logic             leave_valid, leave_ready, leave_requeue, leave_idle, leave_hand, leaving, gone, emit_idle;
+  logic             leave_valid, leave_ready, leave_requeue, leave_idle, leave_hand, leave_held, leaving, gone, emit_idle;
   logic [SlotW-1:0] leave_slot;
   logic [QpW-1:0]   leave_qpn;
   logic [LaneW-1:0] leave_sl;
@@ -119,8 +119,20 @@ module hca_requester
   logic             mw_valid, mw_room;
   mw_op_t           mw;
 
+  logic [Slots-1:0]      hold_open;
+  logic [NumPorts-1:0]   cc_on;
+  logic                  paced, held;
+  cc_debt_t              debt;
+
+  // QPs that are held, and had to give their slots back, come for one now and then: there is no hurry, and each time
+  // costs a read of WQEs.
+  logic [5:0]            held_q;
+  logic [RateGroups-1:0] rate_open;
+  always_ff @(posedge clk_i) held_q <= (rst_i || !waiting[NumLanes]) ? '0 : held_q + 1'b1;
+  assign rate_open = {rate_open_i[RateGroups-1:1], held_q[5:1] == '1};
+
   hca_sq_sched #(.Slots(Slots)) u_sched (
-    .clk_i, .rst_i, .ib_i, .sl_open_i, .rate_open_i,
+    .clk_i, .rst_i, .ib_i, .sl_open_i, .rate_open_i(rate_open),
     .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
     .sq_db_valid_i, .sq_db_ready_o, .sq_db_i,
     .ack_upd_valid_i, .ack_upd_ready_o, .ack_upd_i,
@@ -135,6 +147,7 @@ module hca_requester
     .rel_idle_i   (leave_idle),
     .rel_sl_i     (leave_sl),
     .rel_hand_i   (leave_hand),
+    .rel_held_i   (leave_held),
     .soft_o       (soft_kick),
     .gone_o       (gone),
     .pause_o      (pause),
@@ -174,6 +187,7 @@ module hca_requester
     .idle_i     (rel_idle),
     .sl_i       (slot_sl),
     .hand_i     (hand),
+    .held_i     (!hold_open[slot] || held),
     .out_valid_o(leave_valid),
     .out_ready_i(leave_ready),
     .slot_o     (leave_slot),
@@ -182,6 +196,7 @@ module hca_requester
     .idle_o     (leave_idle),
     .sl_o       (leave_sl),
     .hand_o     (leave_hand),
+    .held_o     (leave_held),
     .busy_o     (leaving),
     .gone_i     (gone)
   );
@@ -189,11 +204,6 @@ module hca_requester
   assign paused = emit_idle && !leaving;
 
   // QPs held to a rate: their slots are shut, and others may have them.
-  logic [Slots-1:0]    hold_open;
-  logic [NumPorts-1:0] cc_on;
-  logic                paced, held;
-  cc_debt_t            debt;
-
   for (genvar p = 0; p < NumPorts; p++) begin : gen_on
     assign cc_on[p] = cc_pace_i[p].on;
   end

@@ -17,6 +17,7 @@ module hca_sq_leave
   input  logic             idle_i,
   input  logic [LaneW-1:0] sl_i,
   input  logic             hand_i,
+  input  logic             held_i,
   output logic             out_valid_o,
   input  logic             out_ready_i,
   output logic [SlotW-1:0] slot_o,
@@ -25,6 +26,7 @@ module hca_sq_leave
   output logic             idle_o,
   output logic [LaneW-1:0] sl_o,
   output logic             hand_o,
+  output logic             held_o,
   output logic             busy_o,      // slot_o is on its way
   input  logic             gone_i
 );
@@ -49,6 +51,7 @@ module hca_sq_leave
       idle_o    <= idle_i;
       sl_o      <= sl_i;
       hand_o    <= hand_i;
+      held_o    <= held_i;
     end
   end
 

@@ -30,7 +30,8 @@ module hca_sq_sched
   output logic             rd_placed_ready_o,
   input  logic [QpW-1:0]   rd_placed_i,
   // The emitter gives a slot back; `requeue`: its QP still has work; `sl`: what that waits for;
-  // `hand`: to the next QP of the same group.
+  // `hand`: to the next QP of the same group; `held`: by congestion control, it has time: it waits in the queue that
+  // would be that of group 0.
   input  logic             rel_valid_i,
   output logic             rel_ready_o,
   input  logic [SlotW-1:0] rel_slot_i,
@@ -39,6 +40,7 @@ module hca_sq_sched
   input  logic             rel_idle_i,   // all that was posted has been sent: acknowledges are no news
   input  logic [LaneW-1:0] rel_sl_i,
   input  logic             rel_hand_i,
+  input  logic             rel_held_i,
   // A context write waits until no turn is under way.
   output logic             pause_o,
   input  logic             paused_i,
@@ -101,7 +103,7 @@ module hca_sq_sched
   logic [QpW-1:0]   ev_qpn_q;
   logic [SlotW-1:0] ev_slot_q;
   logic             ev_flag_q;     // EvRel: requeue; EvQpc: init_sq; EvBind: only sort
-  logic             ev_hand_q, ev_idle_q, ev_restores_q;  // restores, EvQpc: goes on where it was
+  logic             ev_hand_q, ev_held_q, ev_idle_q, ev_restores_q;  // restores, EvQpc: goes on where it was
   logic [LaneW-1:0] ev_sl_q;
   logic [15:0]      ev_pi_q;
   push_t            ev_push_q;
@@ -194,6 +196,7 @@ module hca_sq_sched
     end
     if (rel_ready_o) begin
       ev_hand_q <= rel_hand_i;
+      ev_held_q <= rel_held_i;
       ev_idle_q <= rel_idle_i;
       ev_sl_q   <= rel_sl_i;
     end
@@ -286,6 +289,7 @@ module hca_sq_sched
       // Behind the shut SL before the group: others of the group may go on.
       row_new.waits_in = (row_new.group != '0 && sl_open_i[row_new.sl]) ? QueueW'(NumLanes) + QueueW'(row_new.group)
                                                                         : QueueW'(row_new.sl);
+      if (is_rel && ev_held_q) row_new.waits_in = QueueW'(NumLanes);
     end
     // A QP that waits in the queue of its old SL or group: that queue is looked through.
     resort            = '0;

@@ -331,8 +331,8 @@ fn near(found: f64, wanted: f64, what: &str) {
     );
 }
 
-/// DCQCN: a QP at the full rate of 64 bytes per cycle is cut to the half by each CNP, exactly; other QPs are not; a new row
-/// forgets it all.
+/// DCQCN: a QP at the full rate of 64 bytes per cycle is cut to the half by each CNP, exactly, but not below the least
+/// rate; a new row forgets it all.
 #[test]
 fn cnps_cut_the_rate_of_their_qp() {
     let mut watched = Watched::new(1);
