@@ -42,6 +42,7 @@ module hca_cc_dcqcn
 
   always_ff @(posedge clk_i) begin
     s_q         <= s;
+    if (s.rate == Full) s_q.alpha <= '1;   // a QP at the full rate has forgotten: it begins anew
     s_q.bytes   <= sum[24] ? '1 : sum[23:0];
     alpha_due_q <= in_i.tick - s.alpha_at >= 32'(in_i.cfg.alpha_period);
     time_due_q  <= in_i.tick - s.rate_at >= 32'(in_i.cfg.rate_period);
@@ -49,13 +50,11 @@ module hca_cc_dcqcn
   end
 
   // ---- Second: products, and counts of increases ------------------------------------------------------------------
-  logic [15:0]        alpha, up_q, down_q;
+  logic [15:0]        up_q, down_q;
   logic [CcRateW-1:0] cut_q, step_q;
   logic               by_time, grows_q;
   logic [4:0]         timed, counted, timed_q, counted_q;
 
-  // A QP at the full rate has forgotten: it begins anew.
-  assign alpha   = (s_q.rate == Full) ? '1 : s_q.alpha;
   assign by_time = time_due_q;
   assign timed   = s_q.timed + 5'(by_time && s_q.timed != '1);
   assign counted = s_q.counted + 5'(!by_time && bytes_due_q && s_q.counted != '1);
@@ -69,8 +68,8 @@ module hca_cc_dcqcn
   endfunction
 
   always_ff @(posedge clk_i) begin
-    cut_q     <= CcRateW'((37'(s_q.rate) * 37'(alpha)) >> 17);
-    up_q      <= alpha + ((16'hffff - alpha) >> in_i.cfg.alpha_shift);
+    cut_q     <= CcRateW'((37'(s_q.rate) * 37'(s_q.alpha)) >> 17);
+    up_q      <= s_q.alpha + ((16'hffff - s_q.alpha) >> in_i.cfg.alpha_shift);
     down_q    <= s_q.alpha - (s_q.alpha >> in_i.cfg.alpha_shift);
     grows_q   <= by_time || bytes_due_q;
     timed_q   <= timed;

@@ -22,7 +22,8 @@ module hca_cc_delay
   logic               is_long_q, may_cut_q, unused_in;
   logic [19:0]        over, over_q;
   logic [CcRateW+19:0] product_q;
-  logic [CcRateW-1:0] least, cut_q, lower;
+  logic [5:0]         shift_q;
+  logic [CcRateW-1:0] least, room_q, cut_q, lower;
   logic [CcRateW:0]   higher;
 
   assign unused_in = ^in_i;
@@ -40,13 +41,15 @@ module hca_cc_delay
     is_long_q <= in_i.rtt > in_i.cfg.delay_target;
     may_cut_q <= !s.cut || in_i.tick - s.cut_at >= 32'(in_i.cfg.rate_period);
     over_q    <= ((over >> in_i.cfg.delay_scale) != '0) ? 20'd1 << in_i.cfg.delay_scale : over;
+    shift_q   <= 6'(in_i.cfg.delay_scale) + 6'(in_i.cfg.delay_shift);
     // Second and third.
     product_q <= (CcRateW + 20)'(s_q.rate) * (CcRateW + 20)'(over_q);
-    cut_q     <= CcRateW'((product_q >> in_i.cfg.delay_scale) >> in_i.cfg.delay_shift);
+    room_q    <= s_q.rate - least;   // no rate is less
+    cut_q     <= CcRateW'(product_q >> shift_q);
   end
 
   assign least  = CcRateW'(in_i.cfg.min_rate);
-  assign lower  = (cut_q > s_q.rate || s_q.rate - cut_q < least) ? least : s_q.rate - cut_q;
+  assign lower  = (cut_q > room_q) ? least : s_q.rate - cut_q;
   assign higher = (CcRateW + 1)'(s_q.rate) + (CcRateW + 1)'(in_i.cfg.additive);
 
   always_comb begin

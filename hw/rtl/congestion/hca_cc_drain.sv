@@ -8,7 +8,8 @@ module hca_cc_drain
   input  logic [31:0]        now_i,
   input  logic [31:0]        since_i,
   input  logic [CcRateW-1:0] rate_i,
-  output logic [CcDebtW-1:0] bytes_o
+  output logic [CcDebtW-1:0] bytes_o,
+  output logic               over_o        // and more than any debt
 );
 
   localparam int unsigned TimeW = 22;
@@ -29,6 +30,7 @@ module hca_cc_drain
     product_q <= ProdW'(passed_q) * ProdW'(rate_q);
   end
 
-  assign bytes_o = (product_q[ProdW-1:CcDebtW] != '0) ? '1 : product_q[CcDebtW-1:0];
+  assign bytes_o = product_q[CcDebtW-1:0];
+  assign over_o  = product_q[ProdW-1:CcDebtW] != '0;
 
 endmodule

@@ -39,10 +39,11 @@ module hca_cc_pace
   row_t               row, row_new;
   logic               scrub_q;
   logic [QpW-1:0]     scrub_qpn_q;
-  logic               on, read_q, known_q, product_q_ok, owed_ok_q, say, unused_now;
+  logic               on, read_q, known_q, product_q_ok, owed_ok_q, over, say, unused_now;
   logic [QpW-1:0]     qpn_q;
   logic [31:0]        at_q;
   logic [CcDebtW-1:0] debt_q, owed_q, owed_new, drained;
+  logic [CcDebtW:0]   rest;       // debt less what was drained, or less than nothing
   logic [15:0]        unsaid_q;
   logic [16:0]        unsaid;
 
@@ -81,7 +82,8 @@ module hca_cc_pace
     .now_i  (now_i[31:0]),
     .since_i(row.at),
     .rate_i (rate_row.rate),
-    .bytes_o(drained)
+    .bytes_o(drained),
+    .over_o (over)
   );
 
   // All rows are cleared after reset, while the scheduler clears its own: nobody owes anything, or has a rate.
@@ -114,10 +116,11 @@ module hca_cc_pace
       owed_q   <= owed_new;
       unsaid_q <= row_new.unsaid;
     end else if (product_q_ok && !owed_ok_q) begin
-      owed_q <= (debt_q > drained) ? debt_q - drained : '0;
+      owed_q <= (over || rest[CcDebtW]) ? '0 : rest[CcDebtW-1:0];
     end
   end
 
+  assign rest     = {1'b0, debt_q} - {1'b0, drained};
   assign paced_o  = known_q && on && rate_q.rate != CcRateW'(CcRateFull);
   assign held_o   = owed_ok_q && !re_i && paced_o && owed_q > CcAhead;
   assign debt_o   = '{debt: owed_q, rate: rate_q.rate};

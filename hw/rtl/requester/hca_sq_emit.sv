@@ -142,6 +142,7 @@ module hca_sq_emit
   logic        is_new;         // this WQE has never been begun
   logic        datagram;       // all of this QP's are
   logic        direct;         // StWqe: its first packet needs no further look
+  logic        late_q;         // no packet of this turn is direct
   logic        local_op;       // it makes no packet: hca_mw carries it out
 
   hca_sq_check u_check (
@@ -153,9 +154,9 @@ module hca_sq_emit
                          && (hdr.inline_data || many_sges || !sum_first_bad);
   assign is_new        = !psn_ge({dyn_q.started - dyn_q.wqe - 16'd1, 8'd0}, '0);
   assign hold          = (qpc_q.state == QpsSqd) && is_new;
-  // A rate group shuts behind a packet: its gate is looked at a cycle later. So is the room of hca_mw.
+  // A rate, of a group or of the QP, shuts behind a packet: it is looked at a cycle later. So is the room of hca_mw.
   assign direct        = state_q == StWqe && wqe_ok && !hold && !seek && dyn_q.offset == '0
-                         && qpc_q.path.group == '0 && !gate_i.paced && !local_op;
+                         && !late_q && !local_op;
   // So is the lane of a datagram, which its WQE names.
   assign seek          = many_sges || datagram || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
 
@@ -383,6 +384,7 @@ module hca_sq_emit
       end
       StEval: begin
         status_q <= WcLocQpOpErr;
+        late_q   <= qpc_q.path.group != '0 || gate_i.paced;
         end_q    <= EndPark;
         if (!state_ok) end_q <= EndRelease;
         else if (!dyn_q.err && !ack_q.halt && pi_q != dyn_q.wqe) end_q <= exhausted_q ? EndRequeue : EndWait;

@@ -55,7 +55,7 @@ module hca_sq_hold
       found_q <= hold;
       push_q  <= found_q;
       open_o  <= open_o | bind_i;
-      if (hold) open_o[slot_i] <= 1'b0;
+      if (hold_i) open_o[slot_i] <= 1'b0;
       if (lift_i) open_o[lift_slot_i] <= 1'b1;
     end
     if (hold) begin

@@ -59,7 +59,7 @@ package hca_sq_pkg;
   typedef struct packed {
     logic shut;    // its QP may not send
     logic keep;    // and keeps its slot
-    logic paced;   // it has a rate of congestion control: `shut` is looked at a cycle later
+    logic paced;   // it has a rate of congestion control
     logic others;  // others may have the slot when this QP has had its share
     logic urgent;  // another slot should have its turn soon
   } sq_gate_t;

@@ -32,26 +32,26 @@ module hca_sq_wait #(
 
   entry_t           head_q [Lines];
   logic [IdW-1:0]   tail_q [Lines];
-  logic [Lines-1:0] used_q, single_q, due, due_q, pop_line;
+  logic [Lines-1:0] used_q, single_q, due, due_q, ready, pop_line;
   logic [AtW-1:0]   tick;
   entry_t           pushed, next;
-  logic [LineW-1:0] out, refill_line_q;
+  logic [LineW-1:0] out_q, first, refill_line_q;
   logic             refill_q, push_empty, unused_now;
 
   assign unused_now = ^now_i;
   assign tick       = now_i[TickW +: AtW];
   assign pushed     = '{at: tick, id: push_id_i};
   assign used_o     = used_q != '0;
-  assign valid_o    = due_q != '0;
-  assign pop_id_o   = head_q[out].id;
+  assign pop_id_o   = head_q[out_q].id;
+  assign ready      = due_q & ~pop_line;
   // The pushed id becomes the head: the line is empty, or its only id leaves now.
   assign push_empty = !used_q[push_line_i] || (pop_line[push_line_i] && single_q[push_line_i]);
 
   always_comb begin
-    out = '0;   // the shortest line that is due
-    for (int unsigned k = Lines; k > 0; k--) if (due_q[k-1]) out = LineW'(k - 1);
-    pop_line      = '0;
-    pop_line[out] = pop_i && valid_o;
+    pop_line        = '0;
+    pop_line[out_q] = pop_i && valid_o;
+    first = '0;   // the shortest line that is due
+    for (int unsigned k = Lines; k > 0; k--) if (ready[k-1]) first = LineW'(k - 1);
     for (int unsigned k = 0; k < Lines; k++) due[k] = ((tick - head_q[k].at) >> k) != '0;
     if (refill_q) due[refill_line_q] = 1'b0;
   end
@@ -60,13 +60,16 @@ module hca_sq_wait #(
     if (rst_i) begin
       {used_q, due_q} <= '0;
       refill_q        <= 1'b0;
+      valid_o         <= 1'b0;
     end else begin
       due_q    <= used_q & due & ~pop_line;
-      refill_q <= pop_i && valid_o && !single_q[out];
+      refill_q <= pop_i && valid_o && !single_q[out_q];
+      if (pop_i || !valid_o) valid_o <= ready != '0;
       used_q   <= used_q & ~(pop_line & single_q);
       if (push_i) used_q[push_line_i] <= 1'b1;
     end
-    refill_line_q <= out;
+    if (pop_i || !valid_o) out_q <= first;
+    refill_line_q <= out_q;
     if (refill_q) head_q[refill_line_q] <= next;
     if (refill_q) single_q[refill_line_q] <= next.id == tail_q[refill_line_q];
     if (push_i && push_empty) head_q[push_line_i] <= pushed;
