@@ -85,7 +85,7 @@ def test_loss(hca, row, link, test):
 NOT_THERE = {
     # The address of every peer is a LID: libibverbs refuses it on Ethernet, as Linux does.
     "rc_bw": ("eth", ["localhost"], "failed to modify QP to RTR: Invalid argument"),
-    # The server makes an address handle of what a request for datagrams says, which is nothing, on every card.
+    # The server makes an address handle of what a request for datagrams says: by its source, nothing.
     "ud_lat": ("eth", ["10.0.0.1", "-cm", 1], "failed to create address handle: Invalid argument"),
     "xrc_bw": ("ib", ["localhost"], "bad test"),  # Debian's qperf is built without it
     "rds_bw": ("ib", ["localhost"], "Address family not supported by protocol"),  # sockets of Linux' module rds

@@ -27,6 +27,8 @@ pub trait RegisterBus {
     fn read32(&mut self, addr: u32) -> u32;
     /// Writes a register.
     fn write32(&mut self, addr: u32, value: u32);
+    /// Nothing is asked for so many cycles, where there is a better use of them than to compute.
+    fn pause(&mut self, _cycles: u32) {}
     /// Reads one field of a register.
     fn read_field(&mut self, addr: u32, mask: u32) -> u32 {
         field(self.read32(addr), mask)

@@ -23,6 +23,8 @@ fn what_is_imported_is_the_same() {
         assert!(!context.is_null() && context != bench.context);
         assert_eq!((*context).device, (*bench.context).device);
         assert_eq!((*context).cmd_fd, copy);
+        assert!(ibv_import_device(copy).is_null(), "one owner of each descriptor");
+        assert_eq!(errno(), libc::EINVAL);
         let pd = ibv_import_pd(context, (*own).handle);
         assert_eq!(((*pd).context, (*pd).handle), (context, (*own).handle));
         let again = ibv_import_mr(pd, (*mr).handle);
@@ -88,4 +90,29 @@ fn what_is_not_there_is_not_imported() {
     }
     bench.close();
     other.close();
+}
+
+/// A child of fork has the parent's memory and descriptors, and still not its card.
+#[test]
+fn a_child_imports_nothing() {
+    let bench = bench(15);
+    // SAFETY: all of it is alive; the child makes one call and ends.
+    unsafe {
+        let copy = libc::dup((*bench.context).cmd_fd);
+        let child = libc::fork();
+        if child == 0 {
+            let context = ibv_import_device(copy);
+            let still_open = libc::fcntl(copy, libc::F_GETFD) >= 0;
+            let refused = context.is_null() && errno() == libc::EOPNOTSUPP && still_open;
+            libc::_exit(i32::from(!refused));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+            "{status:#x}"
+        );
+        assert_eq!(libc::close(copy), 0);
+    }
+    bench.close();
 }

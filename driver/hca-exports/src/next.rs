@@ -48,8 +48,9 @@ macro_rules! behind {
                     Err(_) => panic!("a name has no NUL"),
                 };
             static NEXT: $crate::next::Next = $crate::next::Next::new(NAME);
+            // Some of them are cancellation points: what ends a thread unwinds through here.
             // SAFETY: the C library's function of this name has this type.
-            let call: unsafe extern "C" fn($($ty),*) -> $ret = unsafe { ::std::mem::transmute(NEXT.get()) };
+            let call: unsafe extern "C-unwind" fn($($ty),*) -> $ret = unsafe { ::std::mem::transmute(NEXT.get()) };
             // SAFETY: the caller's promise.
             unsafe { call($($arg),*) }
         }

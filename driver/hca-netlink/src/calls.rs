@@ -2,7 +2,7 @@
 //!
 //! A socket of NETLINK_RDMA becomes one of NETLINK_USERSOCK, by which processes may talk to each other: bind,
 //! getsockname, poll, receiving, dup and close are the kernel's own. Only what is sent to port 0, the kernel, is
-//! answered here.
+//! answered here. A thread that is cancelled while it sends unwinds through these functions.
 
 use std::ffi::{c_int, c_void};
 use std::path::Path;
@@ -128,17 +128,35 @@ fn answer(fd: c_int, request: &[u8]) -> isize {
     result
 }
 
+fn failed(errno: c_int) -> isize {
+    // SAFETY: always writable.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
 /// A panic must not reach the program: it is as if the kernel had no memory.
-fn contained(request: &[u8], fd: c_int) -> isize {
-    std::panic::catch_unwind(|| answer(fd, request)).unwrap_or_else(|_| {
-        // SAFETY: always writable.
-        unsafe { *libc::__errno_location() = libc::ENOMEM };
-        -1
-    })
+fn contained(request: Option<&[u8]>, fd: c_int) -> isize {
+    let Some(request) = request else {
+        return failed(libc::EFAULT);
+    };
+    std::panic::catch_unwind(|| answer(fd, request)).unwrap_or_else(|_| failed(libc::ENOMEM))
+}
+
+/// What a program sends: nothing is something, NULL is not.
+///
+/// # Safety
+/// As long as it says, or NULL.
+unsafe fn sent<'a, T>(start: *const T, len: usize) -> Option<&'a [T]> {
+    match (start.is_null(), len) {
+        (_, 0) => Some(&[]),
+        (true, _) => None,
+        // SAFETY: the caller's promise.
+        (false, _) => Some(unsafe { std::slice::from_raw_parts(start, len) }),
+    }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let is_rdma = (domain, protocol) == (libc::AF_NETLINK, NETLINK_RDMA);
     if is_rdma {
         IS_IN_USE.store(true, Ordering::Relaxed);
@@ -148,18 +166,18 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn send(fd: c_int, bytes: *const c_void, len: usize, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn send(fd: c_int, bytes: *const c_void, len: usize, flags: c_int) -> isize {
     // SAFETY: as the program calls it.
     unsafe {
         match asks(fd, std::ptr::null(), 0) {
-            true => contained(std::slice::from_raw_parts(bytes.cast(), len), fd),
+            true => contained(sent(bytes.cast(), len), fd),
             false => real::send(fd, bytes, len, flags),
         }
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendto(
+unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     bytes: *const c_void,
     len: usize,
@@ -170,14 +188,14 @@ unsafe extern "C" fn sendto(
     // SAFETY: as the program calls it.
     unsafe {
         match asks(fd, addr, addr_len) {
-            true => contained(std::slice::from_raw_parts(bytes.cast(), len), fd),
+            true => contained(sent(bytes.cast(), len), fd),
             false => real::sendto(fd, bytes, len, flags, addr, addr_len),
         }
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
     // SAFETY: as the program calls it.
     unsafe {
         let to = message
@@ -189,10 +207,13 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_i
         else {
             return real::sendmsg(fd, message, flags);
         };
-        let pieces = std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen);
-        let bytes = pieces
-            .iter()
-            .map(|piece| std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len));
-        contained(&bytes.collect::<Vec<_>>().concat(), fd)
+        let pieces = sent(message.msg_iov.cast_const(), message.msg_iovlen);
+        let bytes = pieces.and_then(|pieces| {
+            let bytes = pieces
+                .iter()
+                .map(|piece| sent(piece.iov_base.cast_const().cast::<u8>(), piece.iov_len));
+            bytes.collect::<Option<Vec<_>>>()
+        });
+        contained(bytes.map(|bytes| bytes.concat()).as_deref(), fd)
     }
 }

@@ -73,6 +73,12 @@ pub fn close(raw: *mut rdma_event_channel) {
     drop(gone);
 }
 
+/// Does something with a new channel; it is closed if that fails.
+pub fn opened<T>(f: impl FnOnce(&Arc<Channel>) -> Call<T>) -> Call<T> {
+    let channel = Channel::open()?;
+    f(&channel).inspect_err(|_| close(channel.raw()))
+}
+
 impl Channel {
     /// One that the program may name until it is closed.
     pub fn open() -> Call<Arc<Self>> {

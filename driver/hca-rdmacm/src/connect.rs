@@ -8,7 +8,7 @@ use hca_cm::message::{Rep, Req, SidrRep, SidrReq};
 use hca_cm::{Error, RejectReason};
 
 use crate::abi::*;
-use crate::channel::{self, Channel, EventObject};
+use crate::channel::{self, EventObject};
 use crate::errno::{Call, EINVAL, Errno};
 use crate::ids::{acknowledge, complete, destroy, settle};
 use crate::live::{self, Kind};
@@ -438,30 +438,22 @@ pub unsafe fn get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -
         Ok((entry.channel.clone(), entry.endpoint))
     })?;
     // Before the request is taken: without a descriptor for it, it waits for the next call.
-    let own = Channel::open()?;
-    let taken = channel.next().and_then(|event| {
-        if event.raw.event == RDMA_CM_EVENT_CONNECT_REQUEST {
-            return Ok(event);
+    *out = channel::opened(|own| {
+        let event = channel.next()?;
+        if event.raw.event != RDMA_CM_EVENT_CONNECT_REQUEST {
+            acknowledge(event);
+            return Err(EINVAL);
         }
-        acknowledge(event);
-        Err(EINVAL)
-    });
-    let event = match taken {
-        Ok(event) => event,
-        Err(errno) => {
-            channel::close(own.raw());
-            return Err(errno);
+        let new = event.raw.id;
+        settle(new, own.clone(), event)?;
+        if let Some((pd, mut attr)) = endpoint {
+            with(new, |cm, at| cm.create_qp(at, (pd, null_mut()), &mut attr)).or_else(|errno| {
+                destroy(new)?;
+                Err(errno)
+            })?;
         }
-    };
-    let new = event.raw.id;
-    settle(new, own, event)?;
-    if let Some((pd, mut attr)) = endpoint
-        && let Err(errno) = with(new, |cm, at| cm.create_qp(at, (pd, null_mut()), &mut attr))
-    {
-        destroy(new)?;
-        return Err(errno);
-    }
-    *out = new;
+        Ok(new)
+    })?;
     Ok(())
 }
 

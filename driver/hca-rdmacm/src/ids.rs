@@ -140,18 +140,17 @@ impl Cm {
         let (service, bound) = (entry.service_id(number), entry.port);
         let ports = bound.map_or_else(|| (0..self.ports.len()).collect(), |port| vec![port]);
         ports.iter().try_for_each(|port| self.start_port(*port))?;
-        self.id(id)?.lease.as_mut().map_or(Ok(()), Lease::announce)?;
-        for (at, &port) in ports.iter().enumerate() {
-            if self.ports[port].engine.listen(service).is_err() {
-                let before = &ports[..at];
-                before
-                    .iter()
-                    .for_each(|port| self.ports[*port].engine.unlisten(service));
-                self.listeners.retain(|_, listener| *listener != id);
-                return Err(Errno(libc::EADDRINUSE));
-            }
+        let listening = ports.iter().try_for_each(|&port| {
+            let engine = &mut self.ports[port].engine;
+            engine.listen(service).map_err(|_| Errno(libc::EADDRINUSE))?;
             self.listeners.insert((port, service), id);
-        }
+            Ok(())
+        });
+        // Others see the service once somebody answers.
+        let lease = &mut self.id(id)?.lease;
+        listening
+            .and_then(|()| lease.as_mut().map_or(Ok(()), Lease::announce))
+            .inspect_err(|_| self.stop_listening(id))?;
         let entry = self.id(id)?;
         entry.phase = Phase::Listening;
         entry.backlog = u32::try_from(backlog)
@@ -378,19 +377,23 @@ impl Cm {
         }
     }
 
+    fn stop_listening(&mut self, id: usize) {
+        let Self { listeners, ports, .. } = self;
+        listeners.retain(|&(port, service), listener| {
+            let is_its = *listener == id;
+            if is_its {
+                ports[port].engine.unlisten(service);
+            }
+            !is_its
+        });
+    }
+
     /// Takes an id out of everything, and frees it.
     fn remove(&mut self, id: usize) {
         self.answered(id);
         let _ = self.leave_all(id);
         let Some(entry) = self.ids.remove(&id) else { return };
-        self.listeners.retain(|_, listener| *listener != id);
-        if let Some(src) = entry.src.filter(|_| entry.phase == Phase::Listening) {
-            let service = entry.service_id(src.port());
-            let is_its = |port: usize| entry.port.is_none_or(|own| own == port);
-            for (_, port) in self.ports.iter_mut().enumerate().filter(|(at, _)| is_its(*at)) {
-                port.engine.unlisten(service);
-            }
-        }
+        self.stop_listening(id);
         self.connections.retain(|_, of| *of != id);
         self.lookups.retain(|_, of| *of != id);
         if let Some(port) = entry.port {
@@ -501,23 +504,27 @@ pub fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Call<()
         let unacked = cm.id(at)?.unacked.clone();
         cm.release_event(at).map(|()| unacked)
     })?;
-    let is_sync = channel.is_null();
-    let channel = match is_sync {
-        true => Channel::open()?,
-        false => channel::find(channel)?,
+    let move_to = |channel: &Arc<Channel>, is_sync| {
+        unacked.wait();
+        with(id, |cm, at| cm.move_to(at, channel.clone(), is_sync))
     };
-    unacked.wait();
-    with(id, |cm, at| cm.move_to(at, channel, is_sync))
+    match channel.is_null() {
+        true => channel::opened(|own| move_to(own, true)),
+        false => move_to(&channel::find(channel)?, false),
+    }
 }
 
 /// A new id of a listener becomes synchronous, and keeps the event that it came by.
 pub fn settle(id: *mut rdma_cm_id, channel: Arc<Channel>, event: Box<EventObject>) -> Call<()> {
-    with(id, |cm, at| {
+    let mut event = Some(event);
+    let settled = with(id, |cm, at| {
         cm.move_to(at, channel, true)?;
         // SAFETY: a live id.
-        unsafe { (*cm.id(at)?.raw).event = Box::into_raw(event).cast() };
+        unsafe { (*cm.id(at)?.raw).event = event.take().map_or(null_mut(), Box::into_raw).cast() };
         Ok(())
-    })
+    });
+    event.into_iter().for_each(acknowledge);
+    settled
 }
 
 /// CM-2: of a synchronous id, waits for what was begun, and keeps the event.

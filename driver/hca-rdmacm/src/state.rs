@@ -143,8 +143,10 @@ pub struct Cm {
     pub listeners: HashMap<(usize, u64), usize>,
     /// QPs of datagrams whose number everybody is told, and the address that they are asked for by, if not all.
     pub datagrams: HashMap<(usize, u64), (u32, Option<IpAddr>)>,
-    /// The process that has opened the cards, once one has.
+    /// The process that all of this is of, once there is anything.
     owner: Option<u32>,
+    /// All cards are open.
+    is_open: bool,
     prefix: Option<(u8, File)>,
 }
 
@@ -198,9 +200,10 @@ impl Cm {
 
     /// Opens every card that there is, once.
     pub fn open_devices(&mut self) -> Call<()> {
-        if self.owner.is_some() {
+        if self.is_open {
             return Ok(());
         }
+        self.owner = Some(process::id());
         if self.prefix.is_none() {
             self.prefix = Some(registry::take_prefix()?);
         }
@@ -217,7 +220,7 @@ impl Cm {
             opened
         };
         match opened {
-            Ok(()) => self.owner = Some(process::id()),
+            Ok(()) => self.is_open = true,
             Err(_) => self.close_devices(),
         }
         opened

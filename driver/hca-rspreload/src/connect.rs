@@ -135,7 +135,7 @@ fn bind_to_any(rsocket: c_int, fd: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: as the program calls it.
     let fd = unsafe { real::socket(domain, kind, protocol) };
     let is_ip = matches!(domain, libc::AF_INET | libc::AF_INET6);
@@ -148,7 +148,7 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bind(fd: c_int, addr: ConstAddr, len: libc::socklen_t) -> c_int {
+unsafe extern "C-unwind" fn bind(fd: c_int, addr: ConstAddr, len: libc::socklen_t) -> c_int {
     // SAFETY: as the program calls it.
     unsafe {
         match behind(fd) {
@@ -172,7 +172,7 @@ unsafe extern "C" fn bind(fd: c_int, addr: ConstAddr, len: libc::socklen_t) -> c
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn connect(fd: c_int, addr: ConstAddr, len: libc::socklen_t) -> c_int {
+unsafe extern "C-unwind" fn connect(fd: c_int, addr: ConstAddr, len: libc::socklen_t) -> c_int {
     // SAFETY: as the program calls it.
     unsafe {
         match behind(fd) {
@@ -204,7 +204,7 @@ unsafe extern "C" fn connect(fd: c_int, addr: ConstAddr, len: libc::socklen_t) -
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: as the program calls it.
     unsafe {
         match behind(fd) {
@@ -289,7 +289,7 @@ fn adopt(rsocket: c_int, like: c_int, flags: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn accept4(fd: c_int, addr: Addr, len: Len, flags: c_int) -> c_int {
+unsafe extern "C-unwind" fn accept4(fd: c_int, addr: Addr, len: Len, flags: c_int) -> c_int {
     if flags & !FLAGS_OF_TYPE != 0 {
         return fail(libc::EINVAL);
     }
@@ -342,13 +342,13 @@ unsafe fn accept_either(fd: c_int, rsocket: c_int, addr: Addr, len: Len, flags: 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn accept(fd: c_int, addr: Addr, len: Len) -> c_int {
+unsafe extern "C-unwind" fn accept(fd: c_int, addr: Addr, len: Len) -> c_int {
     // SAFETY: as the program calls it.
     unsafe { accept4(fd, addr, len, 0) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     // SAFETY: as the program calls it.
     unsafe {
         match behind(fd) {
@@ -359,7 +359,7 @@ unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn close(fd: c_int) -> c_int {
+unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     // The number is free only when nothing stands behind it.
     if behind(fd) != Behind::Kernel {
         crate::epoll::forget(fd);
@@ -371,14 +371,14 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dup(fd: c_int) -> c_int {
+unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     // SAFETY: as the program calls it.
     let new = unsafe { real::dup(fd) };
     same(fd, new)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
+unsafe extern "C-unwind" fn dup2(fd: c_int, new: c_int) -> c_int {
     if fd == new {
         return if real::flags(fd) < 0 { -1 } else { new };
     }
@@ -387,7 +387,7 @@ unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
+unsafe extern "C-unwind" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: as the program calls it.
     let new = unsafe { real::dup3(fd, new, flags) };
     same(fd, new)
@@ -408,7 +408,7 @@ pub fn same(fd: c_int, new: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fcntl64(fd: c_int, cmd: c_int, arg: usize) -> c_int {
+unsafe extern "C-unwind" fn fcntl64(fd: c_int, cmd: c_int, arg: usize) -> c_int {
     // SAFETY: as the program calls it; what is variable has one argument at most.
     let done = unsafe { real::fcntl64(fd, cmd, arg) };
     if done >= 0 {
@@ -424,13 +424,13 @@ unsafe extern "C" fn fcntl64(fd: c_int, cmd: c_int, arg: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fcntl(fd: c_int, cmd: c_int, arg: usize) -> c_int {
+unsafe extern "C-unwind" fn fcntl(fd: c_int, cmd: c_int, arg: usize) -> c_int {
     // SAFETY: as the program calls it.
     unsafe { fcntl64(fd, cmd, arg) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, arg: usize) -> c_int {
+unsafe extern "C-unwind" fn ioctl(fd: c_int, request: libc::c_ulong, arg: usize) -> c_int {
     // SAFETY: as the program calls it; what is variable has one argument at most.
     let done = unsafe { real::ioctl(fd, request, arg) };
     if let (0, libc::FIONBIO, Behind::Rsocket(rsocket)) = (done, request, behind(fd)) {

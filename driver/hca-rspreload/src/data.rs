@@ -34,7 +34,7 @@ const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recv(fd: c_int, buf: *mut c_void, len: usize, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn recv(fd: c_int, buf: *mut c_void, len: usize, flags: c_int) -> isize {
     either!(
         fd,
         IN,
@@ -44,7 +44,7 @@ unsafe extern "C" fn recv(fd: c_int, buf: *mut c_void, len: usize, flags: c_int)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvfrom(
+unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     buf: *mut c_void,
     len: usize,
@@ -61,7 +61,7 @@ unsafe extern "C" fn recvfrom(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvmsg(fd: c_int, msg: *mut libc::msghdr, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut libc::msghdr, flags: c_int) -> isize {
     either!(
         fd,
         IN,
@@ -71,7 +71,7 @@ unsafe extern "C" fn recvmsg(fd: c_int, msg: *mut libc::msghdr, flags: c_int) ->
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn read(fd: c_int, buf: *mut c_void, len: usize) -> isize {
+unsafe extern "C-unwind" fn read(fd: c_int, buf: *mut c_void, len: usize) -> isize {
     either!(
         fd,
         IN,
@@ -81,7 +81,7 @@ unsafe extern "C" fn read(fd: c_int, buf: *mut c_void, len: usize) -> isize {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn readv(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize {
+unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize {
     either!(
         fd,
         IN,
@@ -91,7 +91,7 @@ unsafe extern "C" fn readv(fd: c_int, iov: *const libc::iovec, count: c_int) -> 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn send(fd: c_int, buf: *const c_void, len: usize, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn send(fd: c_int, buf: *const c_void, len: usize, flags: c_int) -> isize {
     either!(
         fd,
         OUT,
@@ -101,7 +101,7 @@ unsafe extern "C" fn send(fd: c_int, buf: *const c_void, len: usize, flags: c_in
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendto(
+unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     buf: *const c_void,
     len: usize,
@@ -119,7 +119,7 @@ unsafe extern "C" fn sendto(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendmsg(fd: c_int, msg: *const libc::msghdr, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const libc::msghdr, flags: c_int) -> isize {
     either!(
         fd,
         OUT,
@@ -129,7 +129,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, msg: *const libc::msghdr, flags: c_int) 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn write(fd: c_int, buf: *const c_void, len: usize) -> isize {
+unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, len: usize) -> isize {
     either!(
         fd,
         OUT,
@@ -139,7 +139,7 @@ unsafe extern "C" fn write(fd: c_int, buf: *const c_void, len: usize) -> isize {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn writev(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize {
+unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const libc::iovec, count: c_int) -> isize {
     either!(
         fd,
         OUT,
@@ -149,7 +149,12 @@ unsafe extern "C" fn writev(fd: c_int, iov: *const libc::iovec, count: c_int) ->
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendfile64(to: c_int, from: c_int, offset: *mut libc::off64_t, len: usize) -> isize {
+unsafe extern "C-unwind" fn sendfile64(
+    to: c_int,
+    from: c_int,
+    offset: *mut libc::off64_t,
+    len: usize,
+) -> isize {
     match table::rsocket(to) {
         // SAFETY: as the program calls it.
         None => unsafe { real::sendfile64(to, from, offset, len) },
@@ -159,7 +164,7 @@ unsafe extern "C" fn sendfile64(to: c_int, from: c_int, offset: *mut libc::off64
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, len: usize) -> isize {
+unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, len: usize) -> isize {
     // SAFETY: as the program calls it.
     unsafe { sendfile64(to, from, offset, len) }
 }
@@ -214,21 +219,27 @@ fn check(len: usize, size: usize) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __recv_chk(fd: c_int, buf: *mut c_void, len: usize, size: usize, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    buf: *mut c_void,
+    len: usize,
+    size: usize,
+    flags: c_int,
+) -> isize {
     check(len, size);
     // SAFETY: as the program calls it.
     unsafe { recv(fd, buf, len, flags) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __read_chk(fd: c_int, buf: *mut c_void, len: usize, size: usize) -> isize {
+unsafe extern "C-unwind" fn __read_chk(fd: c_int, buf: *mut c_void, len: usize, size: usize) -> isize {
     check(len, size);
     // SAFETY: as the program calls it.
     unsafe { read(fd, buf, len) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __recvfrom_chk(
+unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
     buf: *mut c_void,
     len: usize,
@@ -244,7 +255,7 @@ unsafe extern "C" fn __recvfrom_chk(
 
 /// Pages cannot be moved into a card's buffers: EINVAL, as of any descriptor that splice(2) does not know.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn splice(
+unsafe extern "C-unwind" fn splice(
     from: c_int,
     from_offset: *mut libc::loff_t,
     to: c_int,

@@ -76,7 +76,12 @@ pub fn used(fd: c_int, event: u32) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int {
+unsafe extern "C-unwind" fn epoll_ctl(
+    set: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *mut libc::epoll_event,
+) -> c_int {
     let found = behind(fd);
     if found != Behind::Kernel {
         // SAFETY: the program's structure, or NULL.
@@ -211,7 +216,7 @@ fn has_ours(set: c_int) -> bool {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_wait(
+unsafe extern "C-unwind" fn epoll_wait(
     set: c_int,
     events: *mut libc::epoll_event,
     max: c_int,
@@ -227,7 +232,7 @@ unsafe extern "C" fn epoll_wait(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_pwait(
+unsafe extern "C-unwind" fn epoll_pwait(
     set: c_int,
     events: *mut libc::epoll_event,
     max: c_int,

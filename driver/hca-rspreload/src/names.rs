@@ -12,7 +12,7 @@ type Addr = *mut libc::sockaddr;
 type Len = *mut libc::socklen_t;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getpeername(fd: c_int, addr: Addr, len: Len) -> c_int {
+unsafe extern "C-unwind" fn getpeername(fd: c_int, addr: Addr, len: Len) -> c_int {
     // SAFETY: as the program calls it.
     unsafe {
         match behind(fd) {
@@ -23,7 +23,7 @@ unsafe extern "C" fn getpeername(fd: c_int, addr: Addr, len: Len) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getsockname(fd: c_int, addr: Addr, len: Len) -> c_int {
+unsafe extern "C-unwind" fn getsockname(fd: c_int, addr: Addr, len: Len) -> c_int {
     // SAFETY: as the program calls it.
     unsafe {
         match behind(fd) {
@@ -34,7 +34,7 @@ unsafe extern "C" fn getsockname(fd: c_int, addr: Addr, len: Len) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn setsockopt(
+unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -61,7 +61,13 @@ unsafe extern "C" fn setsockopt(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: Len) -> c_int {
+unsafe extern "C-unwind" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: Len,
+) -> c_int {
     // SAFETY: as the program calls it.
     unsafe {
         match behind(fd) {

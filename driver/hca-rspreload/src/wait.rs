@@ -84,7 +84,7 @@ unsafe fn entries<'a>(fds: *mut libc::pollfd, count: libc::nfds_t) -> Option<&'a
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn poll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout_ms: c_int) -> c_int {
+unsafe extern "C-unwind" fn poll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout_ms: c_int) -> c_int {
     // SAFETY: as the program calls it.
     unsafe {
         match entries(fds, count) {
@@ -95,7 +95,7 @@ unsafe extern "C" fn poll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout_m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __poll_chk(
+unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut libc::pollfd,
     count: libc::nfds_t,
     timeout_ms: c_int,
@@ -144,7 +144,7 @@ pub fn masked<T>(signals: *const libc::sigset_t, call: impl FnOnce() -> T) -> T 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ppoll(
+unsafe extern "C-unwind" fn ppoll(
     fds: *mut libc::pollfd,
     count: libc::nfds_t,
     timeout: *const libc::timespec,
@@ -215,7 +215,7 @@ fn select_ours(count: c_int, sets: [Set; 3], timeout_ms: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn select(
+unsafe extern "C-unwind" fn select(
     count: c_int,
     read: Set,
     write: Set,
@@ -238,7 +238,7 @@ unsafe extern "C" fn select(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pselect(
+unsafe extern "C-unwind" fn pselect(
     count: c_int,
     read: Set,
     write: Set,

@@ -2,6 +2,9 @@
 
 mod common;
 use common::*;
+use hca_abi::{
+    LINK_WORD_ERRORS, LINK_WORD_PFC_PAUSED, LINK_WORD_PFC_SENT, LINK_WORD_PFC_XOFF, LINK_WORD_TX_CREDITS,
+};
 use hca_fake::FakeDevice;
 use hca_verbs::*;
 use std::rc::Rc;
@@ -53,8 +56,8 @@ fn a_link_is_configured_and_looked_at() {
         assert_eq!(card.link_arbitration(true), [(0, 25)]);
         assert_eq!(card.link_arbitration(false), [(1, 100)]);
         assert_eq!(card.link_sl2vl(), map);
-        card.link.words[16 + 3] = 77;
-        card.link.words[128 + 12] = 5;
+        card.link.words[LINK_WORD_TX_CREDITS as usize + 3] = 77;
+        card.link.words[LINK_WORD_ERRORS as usize + 12] = 5;
     });
     let counters = context.link_counters(1).unwrap();
     assert_eq!(
@@ -201,9 +204,9 @@ fn priorities_are_configured_and_looked_at() {
             (card.link_ctrl().strict(), card.link_ctrl().trust_pcp()),
             (4, true)
         );
-        card.link.words[144 + 3] = 7;
-        card.link.words[176 + 3] = 99;
-        card.link.words[3] = 256;
+        card.link.words[LINK_WORD_PFC_SENT as usize + 3] = 7;
+        card.link.words[LINK_WORD_PFC_PAUSED as usize + 3] = 99;
+        card.link.words[LINK_WORD_PFC_XOFF as usize] = 256;
     });
     let pfc = context.pfc_status(1).unwrap();
     let counts = pfc
@@ -223,13 +226,17 @@ fn priorities_are_configured_and_looked_at() {
         ..ets
     };
     refused(LinkConfig::new().ets(short), "ets");
+    refused(LinkConfig::new().dscp(64, 1).pfc_enable(1), "64 is no DSCP");
+    let mut classes = ets;
+    classes.prio_tc[7] = 16;
+    refused(LinkConfig::new().ets(classes), "16 is no traffic class");
     assert_eq!(context.link_status(1).unwrap(), seen);
     bench.dev.assert_no_violations();
 }
 
 /// On Ethernet the priority is that of the DSCP, by the port's map.
 #[test]
-fn ethernet_lanes_follow_the_traffic_class() {
+fn ethernet_priorities_follow_the_dscp() {
     let bench = Bench::new(16);
     let options = ConnectOptions {
         sl: 9,

@@ -11,7 +11,7 @@ use crate::place;
 macro_rules! led {
     ($($name:ident[$($before:ident: $before_ty:ty),*] path ($($after:ident: $after_ty:ty),*) -> $ret:ty;)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        unsafe extern "C-unwind" fn $name(
             $($before: $before_ty,)* path: *const c_char $(, $after: $after_ty)*
         ) -> $ret {
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -19,7 +19,7 @@ macro_rules! led {
                 Err(_) => panic!("a name has no NUL"),
             };
             static NEXT: Next = Next::new(NAME);
-            type Call = unsafe extern "C" fn($($before_ty,)* *const c_char $(, $after_ty)*) -> $ret;
+            type Call = unsafe extern "C-unwind" fn($($before_ty,)* *const c_char $(, $after_ty)*) -> $ret;
             // SAFETY: the C library's function of this name has this type.
             let call: Call = unsafe { std::mem::transmute(NEXT.get()) };
             // SAFETY: what the program gave, as the manual page says.
@@ -73,13 +73,13 @@ led! {
 macro_rules! resolved {
     ($($name:ident($($after:ident: $after_ty:ty),*);)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(path: *const c_char $(, $after: $after_ty)*) -> *mut c_char {
+        unsafe extern "C-unwind" fn $name(path: *const c_char $(, $after: $after_ty)*) -> *mut c_char {
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("a name has no NUL"),
             };
             static NEXT: Next = Next::new(NAME);
-            type Call = unsafe extern "C" fn(*const c_char $(, $after_ty)*) -> *mut c_char;
+            type Call = unsafe extern "C-unwind" fn(*const c_char $(, $after_ty)*) -> *mut c_char;
             // SAFETY: the C library's function of this name has this type.
             let call: Call = unsafe { std::mem::transmute(NEXT.get()) };
             // SAFETY: what the program gave, as the manual page says; a result is the program's to write to.

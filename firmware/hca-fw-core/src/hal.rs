@@ -1,6 +1,7 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
 use crate::divide::divide;
+use crate::patience::Patience;
 use crate::port::NUM_GIDS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
@@ -21,6 +22,8 @@ const PROBE_AREA: u32 = 512;
 /// Where in the mailbox admin completions are made.
 const CPL_AREA: u32 = 256;
 const CPL_PAIRS: usize = 32;
+/// What the DMA engine moves at a time.
+const LINE_BYTES: u32 = 64;
 /// Bytes that host memory is mapped by, at least.
 const PAGE_BYTES: u64 = 4096;
 
@@ -73,6 +76,8 @@ pub(crate) struct Shadow {
     cpl: [Option<u64>; CPL_PAIRS],
     /// A context write may not have been taken yet.
     is_ctx_busy: bool,
+    /// Of reads of a line, and of several.
+    patience: [Patience; 2],
 }
 
 impl Shadow {
@@ -83,6 +88,7 @@ impl Shadow {
             ctx: [None; QPC_PAIRS],
             cpl: [None; CPL_PAIRS],
             is_ctx_busy: true,
+            patience: [Patience::new(); 2],
         }
     }
 }
@@ -153,14 +159,17 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     fn wait_clear(&mut self, addr: u32, mask: u32) -> u32 {
-        let mut value = self.read(addr);
-        for _ in 0..MAX_POLLS {
-            if value & mask == 0 {
-                break;
-            }
+        self.count_waits(addr, mask).0
+    }
+
+    /// Looks until the bits are clear: what was read last, and how many looks before it were in vain.
+    fn count_waits(&mut self, addr: u32, mask: u32) -> (u32, u32) {
+        let (mut value, mut vain) = (self.read(addr), 0);
+        while value & mask != 0 && vain < MAX_POLLS {
             value = self.read(addr);
+            vain += 1;
         }
-        value
+        (value, vain)
     }
 
     /// What firmware keeps is whole: a restart goes on from here.
@@ -301,7 +310,15 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.write_kept(Kept::DmaLocal, local);
         self.write(reg::MGMT_DMA_CTRL, command);
         let busy = reg::MGMT_DMA_STATUS_BUSY_MASK;
-        let status = self.wait_clear(reg::MGMT_DMA_STATUS, busy);
+        let status = if command == reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK {
+            let kind = usize::from(bytes > LINE_BYTES);
+            self.bus.pause(self.shadow.patience[kind].cycles());
+            let (status, vain) = self.count_waits(reg::MGMT_DMA_STATUS, busy);
+            self.shadow.patience[kind].learn(vain);
+            status
+        } else {
+            self.wait_clear(reg::MGMT_DMA_STATUS, busy)
+        };
         if status & (busy | reg::MGMT_DMA_STATUS_ERROR_MASK) == 0 {
             Ok(())
         } else {

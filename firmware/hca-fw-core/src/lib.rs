@@ -38,6 +38,7 @@ mod link;
 mod memory;
 mod neighbours;
 mod objects;
+mod patience;
 mod pool;
 mod port;
 mod priorities;

@@ -47,19 +47,6 @@ struct Settings {
     low: Option<ArbTable>,
 }
 
-impl Settings {
-    /// Ethernet: the class of each priority, and what the classes get of the link (`hca_link_tx` keeps the strict ones
-    /// before). SET_SL2VL and SET_VL_ARB may say otherwise later.
-    fn share(&mut self, classes: u64, weights: impl Iterator<Item = (u8, u8)>) {
-        let mut low = EMPTY;
-        low.iter_mut()
-            .zip(weights)
-            .for_each(|(entry, weight)| *entry = weight);
-        self.sl2vl = Some(classes);
-        (self.high, self.low) = (Some(EMPTY), Some(low));
-    }
-}
-
 /// What the hardware has. The context port cleared the tables after reset.
 struct Written {
     op_vls: u8,
@@ -167,8 +154,9 @@ impl Link {
     fn sl2vl(&self, infiniband: bool) -> u64 {
         let vls = u32::from(self.op_vls(infiniband).count()).max(1);
         let spread = (0..16).fold(0, |map, sl| map | u64::from(sl % vls) << (4 * sl));
-        match self.settings.sl2vl {
-            Some(map) if vls > 1 || !infiniband => map,
+        match (self.settings.sl2vl, self.settings.priorities.ets) {
+            (Some(map), _) if infiniband && vls > 1 => map,
+            (_, Some(ets)) if !infiniband => ets.class_map(),
             _ => spread,
         }
     }
@@ -179,6 +167,14 @@ impl Link {
     }
 
     fn table(&self, high: bool, infiniband: bool) -> ArbTable {
+        if let (Some(ets), false) = (self.settings.priorities.ets, infiniband) {
+            let mut table = EMPTY;
+            if !high {
+                let entries = table.iter_mut().zip(ets.weights());
+                entries.for_each(|(entry, class)| *entry = class);
+            }
+            return table;
+        }
         let given = if high {
             self.settings.high
         } else {
@@ -419,9 +415,6 @@ impl Control {
         }
         new.priorities
             .change(cmd, link.built.count().min(PRIORITY_COUNT as u8))?;
-        if let (true, Some(ets)) = (has(link_attr::ETS), new.priorities.ets) {
-            new.share(ets.class_map(), ets.weights());
-        }
         let mut request = None;
         if has(link_attr::STATE) {
             let state = PortState::try_from(cmd.state())

@@ -572,3 +572,41 @@ fn counters_come_from_the_status_words() {
     let link = rig.function.query_link(1).unwrap();
     assert_eq!((link.tx_ring(), link.rx_ring()), (0x0100_0001, 0x0100_0002));
 }
+
+/// What Ethernet alone has is refused on an InfiniBand port, by its name, and leaves no trace.
+#[test]
+fn priorities_are_of_ethernet() {
+    let mut rig = Rig::infiniband();
+    let before = (rig.sl2vl(), rig.low(), rig.high());
+    for attr in [link_attr::TRUST, link_attr::DSCP, link_attr::ETS] {
+        let cmd = set(attr | link_attr::HOQ_LIFE, |cmd| {
+            cmd.set_tc_percent([100, 0, 0, 0, 0, 0, 0, 0]);
+            cmd.set_hoq_life(7);
+        });
+        let e = refusal(rig.function.set_link(&cmd));
+        assert_eq!((e.status, e.detail), (AdminStatus::Unsupported, attr));
+    }
+    let e = refusal(rig.function.query_pfc_counters(1));
+    assert_eq!(e.status, AdminStatus::Unsupported);
+    assert_eq!((rig.sl2vl(), rig.low(), rig.high()), before);
+    rig.dev.assert_no_violations();
+}
+
+/// ETS gives each priority its class and the classes their shares; tables that InfiniBand has stay for InfiniBand.
+#[test]
+fn ets_gives_classes_and_shares() {
+    let mut rig = Rig::of(FakeDevice::identity(), |_| ());
+    rig.function.set_sl2vl(1, &[3; 16]).unwrap();
+    let cmd = set(link_attr::ETS, |cmd| {
+        cmd.set_prio_tc(0x2211_0000);
+        cmd.set_tc_percent([50, 30, 20, 0, 0, 0, 0, 0]);
+    });
+    rig.function.set_link(&cmd).unwrap();
+    let classes: [u8; 16] = std::array::from_fn(|sl| [0, 0, 0, 0, 1, 1, 2, 2][sl % 8]);
+    assert_eq!(rig.sl2vl(), classes);
+    assert_eq!(
+        (rig.low(), rig.high()),
+        (vec![(0, 250), (1, 150), (2, 100)], vec![])
+    );
+    rig.dev.assert_no_violations();
+}

@@ -10,6 +10,9 @@ use crate::SimError;
 use crate::core_firmware::CoreFirmware;
 
 const STACK_BYTES: usize = 4 << 20;
+/// Cycles that the program thinks at a time, behind several accesses: meanwhile the card may stand still, and need not
+/// be evaluated.
+const THINK_AT_ONCE: u64 = 32;
 
 /// What the firmware wants from the simulator.
 enum Ask {
@@ -17,6 +20,8 @@ enum Ask {
     Write(u32, u32),
     /// The interrupt, or the end of so many cycles.
     Irq(Option<u64>),
+    /// The end of so many cycles.
+    Pause(u32),
 }
 
 /// The program: runs for the life of the card.
@@ -149,6 +154,12 @@ impl RegisterBus for FwBus<'_> {
     fn write32(&mut self, addr: u32, value: u32) {
         self.yielder.suspend(Ask::Write(addr, value));
     }
+
+    fn pause(&mut self, cycles: u32) {
+        if cycles > 0 {
+            self.yielder.suspend(Ask::Pause(cycles));
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,6 +172,8 @@ enum State {
     Requesting,
     /// Taken, not answered yet.
     Waiting,
+    /// Lets the card work until this cycle.
+    Pausing(u64),
     /// Sleeps until the interrupt line is up, or until this cycle.
     Sleeping(Option<u64>),
     /// The program has returned.
@@ -171,6 +184,8 @@ enum State {
 pub(crate) struct Program {
     coroutine: Coroutine<u32, Ask, ()>,
     think_cycles: u64,
+    /// It has to think for so long yet.
+    owed_cycles: u64,
 }
 
 impl Program {
@@ -185,16 +200,18 @@ impl Program {
         Ok(Self {
             coroutine,
             think_cycles,
+            owed_cycles: 0,
         })
     }
 
-    /// Goes on where the port says so, to its next access, which goes to the port after the time it takes to think.
+    /// Goes on where the port says so, to its next access, which goes to the port at once, or after the time it takes
+    /// to think of several.
     #[inline]
     pub fn go_on(&mut self, now: u64, port: &mut FirmwarePort) {
         let FirmwarePort::Program(port) = port else {
             return;
         };
-        if let State::Sleeping(Some(until)) = port.state
+        if let State::Sleeping(Some(until)) | State::Pausing(until) = port.state
             && until <= now
         {
             port.state = State::Computing(0);
@@ -206,11 +223,22 @@ impl Program {
             CoroutineResult::Yield(Ask::Read(addr)) => (0, addr, 0),
             CoroutineResult::Yield(Ask::Write(addr, value)) => (1, addr, value),
             CoroutineResult::Yield(Ask::Irq(cycles)) => {
+                // The rest it thinks while nobody waits for it.
+                self.owed_cycles = 0;
                 return port.state = State::Sleeping(cycles.map(|cycles| now + cycles));
+            }
+            CoroutineResult::Yield(Ask::Pause(cycles)) => {
+                return port.state = State::Pausing(now + u64::from(cycles));
             }
             CoroutineResult::Return(()) => return port.state = State::Ended,
         };
-        port.state = State::Thinking(now + 1 + self.think_cycles);
+        self.owed_cycles += self.think_cycles;
+        let thinks = if self.owed_cycles < THINK_AT_ONCE {
+            0
+        } else {
+            std::mem::take(&mut self.owed_cycles)
+        };
+        port.state = State::Thinking(now + 1 + thinks);
     }
 }
 
@@ -252,7 +280,9 @@ impl FirmwarePort {
     #[inline]
     pub fn is_away(&self) -> bool {
         match self {
-            Self::Program(port) => port.is_idle(),
+            Self::Program(port) => {
+                port.is_idle() || matches!(port.state, State::Thinking(_) | State::Pausing(_))
+            }
             Self::Core(core) => core.is_away(),
         }
     }
@@ -333,7 +363,7 @@ impl ProgramPort {
         match self.state {
             State::Sleeping(until) => until,
             State::Ended => None,
-            State::Thinking(until) => Some(until),
+            State::Thinking(until) | State::Pausing(until) => Some(until),
             State::Computing(_) | State::Requesting | State::Waiting => Some(now + 1),
         }
     }

@@ -83,18 +83,13 @@ pub unsafe fn get<'a, T: Object>(pointer: *const T) -> Verb<&'a T> {
     Ok(unsafe { &*pointer })
 }
 
-/// The first object of a type of which this is true. `f` calls nothing that looks an object up.
-///
-/// # Safety
-/// As [`get`].
-pub unsafe fn find<'a, T: Object + 'a>(f: impl Fn(&T) -> bool) -> Option<&'a T> {
+/// What `f` has to say of the first object of a type of which it says anything. What it takes along it clones: another
+/// thread may retire the object right after. `f` calls nothing that looks an object up.
+pub fn find_map<T: Object, R>(f: impl Fn(&T) -> Option<R>) -> Option<R> {
     let live = lock(&LIVE);
-    let of_kind = live.iter().filter(|(_, kind)| **kind == T::KIND);
-    let mut objects = of_kind.map(|(pointer, _)| {
-        // SAFETY: published, of this type, and not retired while the table is locked; later the caller vouches for it.
-        unsafe { &*(*pointer as *const T) }
-    });
-    objects.find(|object| f(object))
+    let mut of_kind = live.iter().filter(|(_, kind)| **kind == T::KIND);
+    // SAFETY: published, of this type, and not retired while the table is locked.
+    of_kind.find_map(|(pointer, _)| f(unsafe { &*(*pointer as *const T) }))
 }
 
 /// Takes an object back from the program. Only one of two callers gets it.

@@ -7,7 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
 use crate::abi::*;
-use crate::boundary::live::{CStruct, find, get, publish, retire};
+use crate::boundary::live::{CStruct, find_map, get, publish, retire};
+use crate::boundary::pipe::EventPipe;
 use crate::boundary::{invalid, pointer, status, unsupported};
 use crate::entry::context::open_of;
 use crate::entry::memory::publish_pd;
@@ -21,26 +22,36 @@ fn eventfd_id(fd: RawFd) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// The descriptor is the context's from now on, and closed with it.
+/// The descriptor is the context's from now on, and closed with it; one that is refused stays the caller's.
 pub unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
     pointer(|| {
-        let id = eventfd_id(cmd_fd).ok_or_else(|| invalid("ibv_import_device: no cmd_fd of a context"))?;
-        let is_it = |context: &ContextObject| eventfd_id(context.cmd_fd.as_raw_fd()) == Some(id);
-        // SAFETY: who imports a context does not close it meanwhile.
-        let Some(context) = (unsafe { find(is_it) }) else {
-            return Err(unsupported("ibv_import_device: a context of another process"));
-        };
-        if context.cmd_fd.as_raw_fd() == cmd_fd {
+        let owned = |context: &ContextObject| (context.cmd_fd.as_raw_fd() == cmd_fd).then_some(());
+        if find_map(owned).is_some() {
             return Err(invalid(
-                "ibv_import_device: the context's own cmd_fd, and no duplicate",
+                "ibv_import_device: the cmd_fd of an open context, and no duplicate of it",
             ));
         }
-        // SAFETY: a field that nobody changes.
-        let device = unsafe { (*context.verbs.as_ptr()).context.device };
-        // SAFETY: it was just found open, and the program hands it over.
-        open_of(device, context.card.clone(), unsafe {
-            OwnedFd::from_raw_fd(cmd_fd)
-        })
+        let id = eventfd_id(cmd_fd).ok_or_else(|| invalid("ibv_import_device: no cmd_fd of a context"))?;
+        let is_it = |context: &ContextObject| {
+            let found = context.card.is_ours() && eventfd_id(context.cmd_fd.as_raw_fd()) == Some(id);
+            // SAFETY: a field that nobody changes.
+            found.then(|| {
+                (
+                    unsafe { (*context.verbs.as_ptr()).context.device },
+                    context.card.clone(),
+                )
+            })
+        };
+        let (device, card) =
+            find_map(is_it).ok_or_else(|| unsupported("ibv_import_device: a context of another process"))?;
+        let pipe = EventPipe::new()?;
+        // SAFETY: it was just found open, no context owns it, and the program hands it over.
+        Ok(open_of(
+            device,
+            card,
+            unsafe { OwnedFd::from_raw_fd(cmd_fd) },
+            pipe,
+        ))
     })
 }
 
@@ -50,20 +61,20 @@ pub unsafe extern "C" fn import_pd(context: *mut ibv_context, handle: u32) -> *m
         // SAFETY: as context_of says.
         let card = unsafe { context_of(context)? }.hca();
         let is_it = |domain: &PdObject| {
-            domain.parent.is_none() && domain.pd.handle() == handle && domain.pd.is_of(card)
+            let found = domain.parent.is_none() && domain.pd.handle() == handle && domain.pd.is_of(card);
+            found.then(|| (domain.pd.clone(), domain.users.clone()))
         };
-        // SAFETY: who imports a domain does not free it meanwhile.
-        let domain = unsafe { find(is_it) }.ok_or_else(|| {
+        let (pd, users) = find_map(is_it).ok_or_else(|| {
             invalid(&format!(
                 "no protection domain of this card has the handle {handle}"
             ))
         })?;
         let parent = Parent {
-            _pd: domain.users.clone(),
+            _pd: users,
             _td: None,
             one_thread: None,
         };
-        Ok(publish_pd(context, domain.pd.clone(), Some(parent)))
+        Ok(publish_pd(context, pd, Some(parent)))
     })
 }
 
@@ -84,21 +95,25 @@ pub unsafe extern "C" fn import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr 
     pointer(|| {
         // SAFETY: looked up first.
         let domain = unsafe { get(pd.cast::<PdObject>())? };
-        let is_it = |region: &MrObject| region.mr.lkey() == handle && region.mr.is_in(&domain.pd);
-        // SAFETY: who imports a region does not deregister it meanwhile.
-        let region = unsafe { find(is_it) }
+        // SAFETY: a field that nobody changes.
+        let context = unsafe { (*domain.raw.as_ptr()).context };
+        let is_it = |region: &MrObject| {
+            let found = region.mr.lkey() == handle && region.mr.is_in(&domain.pd);
+            // SAFETY: a field that nobody changes while the region is there.
+            let length = unsafe { (*region.raw.as_ptr()).length };
+            found.then(|| ibv_mr {
+                context,
+                pd,
+                addr: null_mut(),
+                length,
+                handle,
+                lkey: region.mr.lkey(),
+                rkey: region.mr.rkey(),
+            })
+        };
+        let raw = find_map(is_it)
+            .map(CStruct::new)
             .ok_or_else(|| invalid(&format!("no region of this domain has the handle {handle}")))?;
-        // SAFETY: fields that nobody changes meanwhile.
-        let (context, length) = unsafe { ((*domain.raw.as_ptr()).context, (*region.raw.as_ptr()).length) };
-        let raw = CStruct::new(ibv_mr {
-            context,
-            pd,
-            addr: null_mut(),
-            length,
-            handle,
-            lkey: region.mr.lkey(),
-            rkey: region.mr.rkey(),
-        });
         Ok(publish(Box::new(ImportedMrObject { raw })).cast())
     })
 }

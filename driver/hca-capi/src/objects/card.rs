@@ -114,9 +114,16 @@ impl Card {
     }
 }
 
+impl Card {
+    /// Of this process, and not of the one that it was forked from.
+    pub fn is_ours(&self) -> bool {
+        self.owner == process::id()
+    }
+}
+
 impl Drop for Card {
     fn drop(&mut self) {
-        if self.owner != process::id() {
+        if !self.is_ours() {
             // A child closes what its parent has open: function, descriptors and pump are the parent's.
             std::mem::forget((self.shared.clone(), self.stop.clone(), self.pump.take()));
             return;

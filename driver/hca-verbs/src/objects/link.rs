@@ -35,6 +35,8 @@ pub struct LinkConfig {
     ets: Option<EtsConfig>,
     dscp_mask: u64,
     dscp: [u8; DSCPS as usize],
+    /// A number that is no DSCP.
+    no_dscp: Option<u8>,
 }
 
 impl Default for LinkConfig {
@@ -51,6 +53,7 @@ impl Default for LinkConfig {
             ets: None,
             dscp_mask: 0,
             dscp: [0; DSCPS as usize],
+            no_dscp: None,
         }
     }
 }
@@ -133,13 +136,34 @@ impl LinkConfig {
         }
     }
 
-    /// Ethernet: the priority of a DSCP; those above 63 are none, and nothing changes.
+    /// Ethernet: the priority of a DSCP. With one above 63 all of it is refused.
     pub fn dscp(mut self, dscp: u8, priority: u8) -> Self {
-        if let Some(entry) = self.dscp.get_mut(usize::from(dscp)) {
-            *entry = priority;
-            self.dscp_mask |= 1 << dscp;
+        match self.dscp.get_mut(usize::from(dscp)) {
+            Some(entry) => {
+                *entry = priority;
+                self.dscp_mask |= 1 << dscp;
+            }
+            None => self.no_dscp = Some(dscp),
         }
         self
+    }
+
+    /// What a command has no bits for must not become something else on its way to the card.
+    fn check(&self) -> Result<()> {
+        if let Some(dscp) = self.no_dscp {
+            return Err(Error::Invalid(format!(
+                "{dscp} is no DSCP: they are 0 to {}",
+                DSCPS - 1
+            )));
+        }
+        let classes = self.ets.map_or([0; PRIORITIES as usize], |ets| ets.prio_tc);
+        match classes.iter().find(|tc| u32::from(**tc) >= PRIORITIES) {
+            Some(tc) => Err(Error::Invalid(format!(
+                "{tc} is no traffic class: they are 0 to {}",
+                PRIORITIES - 1
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn to_abi(self, port_num: u8) -> SetLinkCmd {
@@ -180,9 +204,7 @@ impl LinkConfig {
         }
         if let Some(ets) = self.ets {
             let classes = (0..).zip(ets.prio_tc);
-            cmd.set_prio_tc(classes.fold(0, |map, (priority, tc)| {
-                map | u32::from(tc & 15) << (4 * priority)
-            }));
+            cmd.set_prio_tc(classes.fold(0, |map, (priority, tc)| map | u32::from(tc) << (4 * priority)));
             cmd.set_strict(ets.strict);
             cmd.set_tc_percent(ets.percent);
             mask |= link_attr::ETS;
@@ -282,8 +304,10 @@ fn vl_of(r: &QueryLinkResult, sl: usize) -> u8 {
 }
 
 impl<P: DevicePtr> Context<P> {
-    /// Changes a link: all of it or nothing. A refusal names the `link_attr` bit of what was wrong.
+    /// Changes a link: all of it or nothing. The card's refusal names the `link_attr` bit of what was wrong;
+    /// [`Error::Invalid`] a number that no card knows.
     pub fn link_config(&self, port_num: u8, config: &LinkConfig) -> Result<()> {
+        config.check()?;
         Ok(self.function().set_link(&config.to_abi(port_num))?)
     }
 
