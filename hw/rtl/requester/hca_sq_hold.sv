@@ -1,8 +1,8 @@
 // QPs that congestion control holds. One that hca_cc_pace finds held stands in a line of hca_sq_wait for about as long
-// as its debt takes (half of that to twice: an allowance is left, so nothing is lost), and its slot is shut. The QP, not
-// the slot, waits: others may have the slot meanwhile. When its time has come hca_sq_sched is told, who knows where the
-// QP is, and lets the slot open or the QP queue for one. If it is still held then it waits again, and so does one that
-// the longest line is too short for.
+// as its debt takes (half of that to twice: an allowance is left, so nothing is lost), and its slot is shut. The QP,
+// not the slot, waits: others may have the slot meanwhile. When its time has come hca_sq_sched is told, who knows where
+// the QP is, and lets the slot open or the QP queue for one. If it is still held then it waits again, and so does one
+// that the longest line is too short for.
 module hca_sq_hold
   import hca_pkg::*;
 #(

@@ -1,6 +1,7 @@
 // Send queue scheduler: takes doorbells, acknowledge updates and context writes, keeps the per-QP tables that
 // they write, and binds QPs with news to slots. One event per cycle, of two cycles each, round robin over the seven
-// kinds: no input waits longer than about seven cycles; only a context write also waits for the end of the current turn.
+// kinds: no input waits longer than about seven cycles; only a context write also waits for the end of the current
+// turn.
 // A QP is in at most one place: bound to a slot, in a ready queue, or neither. A ready queue per SL and one
 // per rate group: while its gate is shut nobody looks at its QPs. One that congestion control holds and that has no
 // slot any more is in none of them until hca_sq_hold says that it has waited. See README.md.
@@ -449,7 +450,8 @@ module hca_sq_sched
     if (!rst_i && busy_q) begin
       assert (!is_bind || !row.bound) else $error("hca_sq_sched: QP %0d has two slots", ev_qpn_q);
       assert (!is_rel || (row.bound && row.slot == ev_slot_q)) else $error("hca_sq_sched: not in slot %0d", ev_slot_q);
-      assert (!push || !row.queued || ev_q == EvBind || is_due) else $error("hca_sq_sched: QP %0d waits twice", ev_qpn_q);
+      assert (!push || !row.queued || ev_q == EvBind || is_due)
+        else $error("hca_sq_sched: QP %0d waits twice", ev_qpn_q);
     end
   end
 `endif

@@ -1,8 +1,8 @@
-// Ids that wait, each for a time of its own, to a factor of two: a line for each power of two of ticks. Who stands in a
-// line waits as long as all others there, so whoever came first leaves first, and only heads are compared with the time.
-// Line k: between 2^k - 1 and 2^k ticks. An id stands in one line at most, so nothing ever fills. A push and a pop per
-// cycle; a line that was popped and has more offers that two cycles later. Nothing here changes by itself between two
-// ticks, which come every 2^TickW cycles of the card's time.
+// Ids that wait, each for a time of its own, to a factor of two: a line for each power of two of ticks. Who stands in
+// a line waits as long as all others there, so whoever came first leaves first, and only heads are compared with the
+// time. Line k: between 2^k - 1 and 2^k ticks. An id stands in one line at most, so nothing ever fills. A push and a
+// pop per cycle; a line that was popped and has more offers that a few cycles later. Nothing here changes by itself
+// between two ticks, which come every 2^TickW cycles of the card's time.
 module hca_sq_wait #(
   parameter int unsigned Lines = 11,
   parameter int unsigned Ids   = 1024,

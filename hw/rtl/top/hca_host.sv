@@ -1,6 +1,6 @@
-// The host port of hca_core, reads and writes: wiring only. A port with answers in order for each reader but the gather,
-// which has one inside and comes with its reads cut; one stream of reads, one of writes, and the timers that the
-// simulator is told of.
+// The host port of hca_core, reads and writes: wiring only. A port with answers in order for each reader but the
+// gather, which has one inside and comes with its reads cut; one stream of reads, one of writes, and the timers that
+// the simulator is told of.
 module hca_host
   import hca_pkg::*;
   import hca_host_pkg::*;
@@ -40,8 +40,8 @@ module hca_host
   output logic                    hwr_valid_o,
   input  logic                    hwr_ready_i,
   output dma_wr_t                 hwr_o,
-  // What else goes by the time: QPs that congestion control holds, by its tick; timers of QPs. Nothing changes by itself
-  // before wake_at_o.
+  // What else goes by the time: QPs that congestion control holds, by its tick; timers of QPs. Nothing changes by
+  // itself before wake_at_o.
   input  logic                    held_i,
   input  logic                    timer_active_i,
   input  logic [63:0]             timer_wake_at_i,

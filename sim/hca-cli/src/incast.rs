@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
 use hca_system_tests::incast::{Incast, Seen, quick_dcqcn, quick_delay};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -17,8 +18,12 @@ const EXAMPLES: &str = "Examples:
   hca incast                                     8 senders, each algorithm: a table, and target/incast/queue.svg
   hca incast --senders 3 --control dcqcn --json
 
-Cables of 100 Gb/s, one switch, WRITEs of 4 KiB, 32 of each sender under way. The switch marks from 8 kB on, and pauses a
+One switch, WRITEs of 4 KiB, 32 of each sender under way. The switch marks from 8 kB on, and pauses a
 sender of which it holds 64 kB. Nothing is counted before --settle cycles (of 4 ns); the plot has them, too.";
+
+fn cycles() -> RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=100_000_000)
+}
 
 /// Who decides on rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -39,14 +44,17 @@ pub struct Args {
     /// Cards that write to one more
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=16))]
     senders: u8,
+    /// Rate of the cables
+    #[arg(long, value_name = "GBPS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rate: u32,
     /// Algorithms; each is run by itself
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Control::Off, Control::Dcqcn, Control::Delay])]
     control: Vec<Control>,
     /// Cycles before anything is counted
-    #[arg(long, value_name = "CYCLES", default_value_t = 150_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "CYCLES", default_value_t = 150_000, value_parser = cycles())]
     settle: u64,
     /// Cycles that count
-    #[arg(long, value_name = "CYCLES", default_value_t = 150_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "CYCLES", default_value_t = 150_000, value_parser = cycles())]
     look: u64,
     /// Decides which packets are marked
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -84,7 +92,7 @@ impl Row {
             queue_mean_bytes: seen.queue_mean(),
             queue_p99_bytes: seen.queue_percentile(99),
             pauses: seen.pauses,
-            paused_percent: 100.0 * seen.paused(),
+            paused_percent: 100.0 * seen.paused,
             cnps: seen.cnps,
         }
     }
@@ -150,6 +158,7 @@ fn measure(args: &Args) -> Result<Vec<(Control, Seen)>> {
         };
         let incast = Incast {
             senders: args.senders,
+            rate_gbps: args.rate,
             congestion,
             settle_cycles: args.settle,
             look_cycles: args.look,

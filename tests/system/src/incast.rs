@@ -71,8 +71,8 @@ pub struct Seen {
     pub settling: usize,
     /// Frames with which the switch paused a sender.
     pub pauses: u64,
-    /// Cycles for which senders were paused, all together.
-    pub paused_cycles: u64,
+    /// Share of the time for which a sender was paused.
+    pub paused: f64,
     /// CNPs that reached senders.
     pub cnps: u64,
 }
@@ -102,11 +102,6 @@ impl Seen {
         counted.sort_unstable();
         let at = (counted.len() * percent).div_ceil(100).saturating_sub(1);
         counted.get(at).copied().unwrap_or(0)
-    }
-
-    /// Share of the time for which a sender was paused.
-    pub fn paused(&self) -> f64 {
-        self.paused_cycles as f64 / (self.cycles as f64 * self.bytes.len() as f64)
     }
 }
 
@@ -172,7 +167,8 @@ impl Sender {
 /// Counters of all senders.
 #[derive(Clone, Debug, Default)]
 struct Counts {
-    bytes: Vec<u64>,
+    /// Cycle in which the first one was asked.
+    at: u64,
     pauses: u64,
     paused_cycles: u64,
     cnps: u64,
@@ -212,12 +208,19 @@ impl Bench {
         Ok(())
     }
 
+    /// Payload of each sender, so far.
+    fn bytes(&self) -> Vec<u64> {
+        self.senders.iter().map(|sender| sender.bytes).collect()
+    }
+
     fn counts(&self) -> Result<Counts, RigError> {
-        let mut counts = Counts::default();
+        let mut counts = Counts {
+            at: self.sim.fabric().now(),
+            ..Counts::default()
+        };
         for sender in &self.senders {
             let context = &sender.node.context;
             let of_priority = &context.pfc_status(PORT)?.priorities[usize::from(PRIORITY)];
-            counts.bytes.push(sender.bytes);
             counts.pauses += u64::from(of_priority.received());
             counts.paused_cycles += u64::from(of_priority.paused_cycles());
             counts.cnps += context.query_counters(PORT)?.rp_cnp_handled();
@@ -233,14 +236,18 @@ impl Incast {
         let mut seen = Seen::default();
         bench.run(self.settle_cycles, &mut seen.queue)?;
         seen.settling = seen.queue.len();
-        let (before, start) = (bench.counts()?, bench.sim.fabric().now());
+        let before = bench.counts()?;
+        // Asking takes time: what was completed meanwhile does not count.
+        bench.run(STEP_CYCLES, &mut Vec::new())?;
+        let (bytes, start) = (bench.bytes(), bench.sim.fabric().now());
         bench.run(self.look_cycles, &mut seen.queue)?;
         seen.cycles = bench.sim.fabric().now() - start;
+        let sent = bench.bytes().into_iter().zip(bytes);
+        seen.bytes = sent.map(|(after, before)| after - before).collect();
         let after = bench.counts()?;
-        let bytes = after.bytes.iter().zip(before.bytes);
-        seen.bytes = bytes.map(|(after, before)| after - before).collect();
         seen.pauses = after.pauses - before.pauses;
-        seen.paused_cycles = after.paused_cycles - before.paused_cycles;
+        let paused = (after.paused_cycles - before.paused_cycles) as f64;
+        seen.paused = paused / ((after.at - before.at) as f64 * f64::from(self.senders));
         seen.cnps = after.cnps - before.cnps;
         let mut fabric = bench.sim.fabric();
         fabric.cable_mut(bench.cable).close().map_err(SimError::from)?;
