@@ -192,6 +192,8 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_CC_RATE_UNIT 0x4000u
 /* A rate of 64 bytes per cycle: as fast as the card is. QPs with this rate are not held. */
 #define HCA_CC_RATE_FULL 0x100000u
+/* Slowest that a QP may be made: it pays what a QP may owe within the time that the card looks back. */
+#define HCA_CC_RATE_MIN 0x40u
 /* The image: code, constants, first values. Loaded by the board, read-only for firmware. */
 #define HCA_SOC_IMAGE_BASE 0x0u
 /* Size of the image's memory. */

@@ -10,6 +10,8 @@
 -f hw/filelists/link.f
 -f hw/filelists/congestion.f
 -f hw/filelists/mgmt.f
+hw/rtl/top/hca_host_pkg.sv
+hw/rtl/top/hca_host.sv
 hw/rtl/top/hca_keys.sv
 hw/rtl/top/hca_ports.sv
 hw/rtl/top/hca_receive.sv

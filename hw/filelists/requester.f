@@ -3,6 +3,8 @@ hw/rtl/requester/hca_sq_pkg.sv
 hw/rtl/requester/hca_sq_sched.sv
 hw/rtl/requester/hca_sq_pick.sv
 hw/rtl/requester/hca_sq_gate.sv
+hw/rtl/requester/hca_sq_wait.sv
+hw/rtl/requester/hca_sq_hold.sv
 hw/rtl/requester/hca_sq_leave.sv
 hw/rtl/requester/hca_sq_push.sv
 hw/rtl/requester/hca_sq_fetch.sv

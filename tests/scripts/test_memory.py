@@ -32,7 +32,7 @@ def test_what_is_known_is_found(rams):
     rows = 65 * 8 * 2048, 65 * 8 * (4096 + 1024), 65 * 4 * (16384 + 2048)
     assert bits["u_receive.u_rx_ctrl.u_tables.u_omt.u_rows"] == rows
     assert bits["u_requester.u_push.u_slots"] == (1 << 18,) * 3
-    assert len([name for name in bits if name.startswith("gen_rd_port[")]) > 4
+    assert len([name for name in bits if name.startswith("u_host.gen_rd_port[")]) > 4
 
 
 def test_verdicts():

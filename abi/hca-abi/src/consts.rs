@@ -178,6 +178,8 @@ abi_consts! {
         CC_RATE_UNIT = 16384,
         /// A rate of 64 bytes per cycle: as fast as the card is. QPs with this rate are not held.
         CC_RATE_FULL = 0x10_0000,
+        /// Slowest that a QP may be made: it pays what a QP may owe within the time that the card looks back.
+        CC_RATE_MIN = 64,
     }
     "Soft core: memory map of the firmware" {
         /// The image: code, constants, first values. Loaded by the board, read-only for firmware.

@@ -4,7 +4,8 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, CcAlgorithm, CongestionCmd, CongestionResult, LINK_ROW_CONGESTION, LinkCongestion,
+    AdminStatus, CC_RATE_MIN, CcAlgorithm, CongestionCmd, CongestionResult, LINK_ROW_CONGESTION,
+    LinkCongestion,
 };
 
 /// A round trip and its excess are at most so many bits of cycles.
@@ -13,9 +14,10 @@ const DELAY_BITS: u32 = 20;
 /// Checks what an algorithm would divide by, or never come out of. Detail: the byte of the field in the row.
 fn check(row: &LinkCongestion) -> CmdResult {
     require(CcAlgorithm::try_from(row.algorithm()).is_ok(), 0)?;
+    require(row.alpha_period() != 0, 4)?;
     require(row.rate_period() != 0, 6)?;
     require(row.rate_bytes() != 0, 8)?;
-    require(row.min_rate() != 0, 14)?;
+    require(u32::from(row.min_rate()) >= CC_RATE_MIN, 14)?;
     require(u32::from(row.delay_scale()) <= DELAY_BITS, 23)
 }
 

@@ -29,9 +29,10 @@ fn good() -> LinkCongestion {
     let mut row = LinkCongestion::new();
     row.set_enable(true);
     row.set_algorithm(CcAlgorithm::Delay.into());
+    row.set_alpha_period(1);
     row.set_rate_period(1);
     row.set_rate_bytes(1);
-    row.set_min_rate(1);
+    row.set_min_rate(64);
     row.set_delay_scale(20);
     row
 }
@@ -57,11 +58,12 @@ fn what_no_algorithm_can_live_with_is_refused() {
     let (dev, mut function) = open(false);
     function.set_congestion(1, &good()).unwrap();
     type Spoil = fn(&mut LinkCongestion);
-    let wrong: [(u32, Spoil); 5] = [
+    let wrong: [(u32, Spoil); 6] = [
         (0, |row| row.set_algorithm(2)),
+        (4, |row| row.set_alpha_period(0)),
         (6, |row| row.set_rate_period(0)),
         (8, |row| row.set_rate_bytes(0)),
-        (14, |row| row.set_min_rate(0)),
+        (14, |row| row.set_min_rate(63)),
         (23, |row| row.set_delay_scale(21)),
     ];
     for (byte, spoil) in wrong {

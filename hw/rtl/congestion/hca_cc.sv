@@ -1,5 +1,6 @@
 // Congestion control of the ports (Ethernet alone; off after reset): marks that come in are answered with CNPs, which
-// go out between acknowledges. Wiring, and the turns of the two. Parts: README.md.
+// go out between acknowledges; CNPs that come in, round trips and what QPs have sent go to the algorithm, and rates of
+// QPs come out. Wiring, and the turns of CNPs and acknowledges. Parts: README.md.
 module hca_cc
   import hca_pkg::*;
   import hca_link_pkg::link_wr_t;
@@ -11,8 +12,21 @@ module hca_cc
   input  link_wr_t            link_wr_i,
   input  rx_strobes_t         rx_strobes_i,
   input  logic [NumLanes-1:0] sl_open_i,
-  input  logic                init_i,        // strobe: a QP's context is written
+  input  logic                init_valid_i,  // a QP begins
+  output logic                init_ready_o,
   input  logic [QpW-1:0]      init_qpn_i,
+  // What passes the header stage, its port a cycle later, and what is acknowledged: strobes.
+  input  logic                tx_i,
+  input  txp_t                tx_txp_i,
+  input  logic [PortW-1:0]    tx_port_i,
+  input  logic                upd_i,
+  input  ack_upd_t            upd_data_i,
+  // Rates, and what QPs have sent under them.
+  input  logic                sent_valid_i,
+  output logic                sent_ready_o,
+  input  cc_sent_t            sent_i,
+  output cc_pace_t [NumPorts-1:0] pace_o,
+  output cc_rate_wr_t         rate_o,
   // Acknowledges in, with CNPs out.
   input  logic                ack_valid_i,
   output logic                ack_ready_o,
@@ -28,10 +42,13 @@ module hca_cc
   link_congestion_t [NumPorts-1:0] cfg;
   logic [NumPorts-1:0]             on, cnp_open;
   logic [NumPorts-1:0][7:0]        epoch;
-  logic                            cnp_valid, cnp_ready, unused_bits;
-  logic [QpW-1:0]                  cnp_qpn;
+  logic                            cnp_valid, cnp_ready, init, rtt, unused_bits;
+  logic [QpW-1:0]                  cnp_qpn, rtt_qpn;
+  logic [PortW-1:0]                rtt_port;
+  logic [19:0]                     rtt_cycles;
 
-  assign unused_bits = ^{cfg, epoch, rx_strobes_i};
+  assign unused_bits = ^{rx_strobes_i, tx_txp_i};
+  assign init        = init_valid_i && init_ready_o;
 
   hca_cc_cfg u_cfg (
     .clk_i, .rst_i, .ib_i, .link_wr_i,
@@ -42,6 +59,7 @@ module hca_cc
 
   for (genvar p = 0; p < NumPorts; p++) begin : gen_port
     assign tx_o[p]     = '{ect: on[p], cnp_class: {cfg[p].cnp_dscp, 2'b00}};
+    assign pace_o[p]   = '{on: on[p], epoch: epoch[p]};
     assign cnp_open[p] = sl_open_i[{PortW'(p), 1'b0, cfg[p].cnp_dscp[5:3]}];
   end
 
@@ -51,12 +69,44 @@ module hca_cc
     .qpn_i      (rx_strobes_i.qpn),
     .port_i     (rx_strobes_i.port),
     .interval_i (cfg[rx_strobes_i.port].cnp_interval),
-    .init_i, .init_qpn_i,
+    .init_i     (init),
+    .init_qpn_i,
     .open_i     (cnp_open),
     .cnp_valid_o(cnp_valid),
     .cnp_ready_i(cnp_ready),
     .cnp_qpn_o  (cnp_qpn),
     .cnp_port_o
+  );
+
+  hca_cc_rtt u_rtt (
+    .clk_i, .rst_i, .now_i,
+    .sent_i      (tx_i && tx_txp_i.kind == TxReq && tx_txp_i.ack_req && on != '0),
+    .sent_qpn_i  (tx_txp_i.qpn),
+    .sent_psn_i  (tx_txp_i.psn),
+    .sent_port_i (tx_port_i),
+    .upd_i       (upd_i && on != '0),
+    .upd_data_i,
+    .init_i      (init),
+    .init_qpn_i,
+    .rtt_o       (rtt),
+    .rtt_qpn_o   (rtt_qpn),
+    .rtt_port_o  (rtt_port),
+    .rtt_cycles_o(rtt_cycles)
+  );
+
+  hca_cc_react u_react (
+    .clk_i, .rst_i, .now_i,
+    .cfg_i       (cfg),
+    .epoch_i     (epoch),
+    .cnp_i       (rx_strobes_i.cnp && on[rx_strobes_i.port]),
+    .cnp_qpn_i   (rx_strobes_i.qpn),
+    .cnp_port_i  (rx_strobes_i.port),
+    .rtt_i       (rtt && on[rtt_port] && cfg[rtt_port].algorithm == CcDelay),
+    .rtt_qpn_i   (rtt_qpn),
+    .rtt_port_i  (rtt_port),
+    .rtt_cycles_i(rtt_cycles),
+    .init_valid_i, .init_ready_o, .init_qpn_i,
+    .sent_valid_i, .sent_ready_o, .sent_i, .rate_o
   );
 
   // CNPs are few, and go first; but what has been offered stays.

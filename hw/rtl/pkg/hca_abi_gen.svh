@@ -120,6 +120,8 @@ localparam int unsigned CcTickCycles = 32'h40;  // Cycles of a tick.
 localparam int unsigned CcRateUnit = 32'h4000;  // A rate of one byte per cycle.
 // A rate of 64 bytes per cycle: as fast as the card is. QPs with this rate are not held.
 localparam int unsigned CcRateFull = 32'h100000;
+// Slowest that a QP may be made: it pays what a QP may owe within the time that the card looks back.
+localparam int unsigned CcRateMin = 32'h40;
 // The image: code, constants, first values. Loaded by the board, read-only for firmware.
 localparam int unsigned SocImageBase = 32'h0;
 localparam int unsigned SocImageBytes = 32'h18000;  // Size of the image's memory.

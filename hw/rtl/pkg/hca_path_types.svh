@@ -86,3 +86,36 @@
     logic       ect;        // those of connections say that they understand marks
     logic [7:0] cnp_class;  // traffic class of CNPs
   } cc_tx_t;
+
+  // Rates of QPs by congestion control: CcRateUnit-ths of a byte per cycle; debts are as fine.
+  localparam int unsigned CcRateFracW = $clog2(CcRateUnit);
+  localparam int unsigned CcRateW     = $clog2(CcRateFull) + 1;
+  localparam int unsigned CcDebtW     = 16 + CcRateFracW;
+  localparam logic [CcDebtW-1:0] CcAhead = CcDebtW'(4096 * CcRateUnit);   // a QP may be so far ahead of its rate
+
+  // Of a port: rates count, where they were set since the newest row.
+  typedef struct packed {
+    logic       on;
+    logic [7:0] epoch;
+  } cc_pace_t;
+
+  // A QP has a new rate. A strobe.
+  typedef struct packed {
+    logic               valid;
+    logic [QpW-1:0]     qpn;
+    logic [7:0]         epoch;
+    logic [CcRateW-1:0] rate;
+  } cc_rate_wr_t;
+
+  // A QP below the full rate has sent.
+  typedef struct packed {
+    logic [PortW-1:0] port;
+    logic [QpW-1:0]   qpn;
+    logic [15:0]      bytes;
+  } cc_sent_t;
+
+  // What a QP owes, and what pays it.
+  typedef struct packed {
+    logic [CcDebtW-1:0] debt;
+    logic [CcRateW-1:0] rate;
+  } cc_debt_t;

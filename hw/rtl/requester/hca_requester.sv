@@ -14,6 +14,13 @@ module hca_requester
 ) (
   input  logic           clk_i,
   input  logic           rst_i,
+  input  logic [63:0]    now_i,
+  input  cc_pace_t [NumPorts-1:0] cc_pace_i,  // congestion control
+  input  cc_rate_wr_t    cc_rate_i,
+  output logic           cc_sent_valid_o,
+  input  logic           cc_sent_ready_i,
+  output cc_sent_t       cc_sent_o,
+  output logic           held_o,         // QPs are held to their rates
   input  logic [NumPorts-1:0] ib_i,      // personality of the ports, before the first context write
   input  logic [NumLanes-1:0] sl_open_i, // lanes (port and SL) that may send
   input  eth_class_t [NumPorts-1:0] class_i,  // Ethernet ports: priorities
@@ -114,6 +121,14 @@ module hca_requester
   logic             mw_valid, mw_room;
   mw_op_t           mw;
 
+  logic [Slots-1:0]    hold_open;
+  logic [NumPorts-1:0] cc_on;
+  logic                paced, held, due_valid, due_ready, lift;
+  logic [QpW-1:0]      due_qpn;
+  logic [SlotW-1:0]    lift_slot;
+  cc_debt_t            debt;
+  sq_gate_t            gate;
+
   hca_sq_sched #(.Slots(Slots)) u_sched (
     .clk_i, .rst_i, .ib_i, .sl_open_i, .rate_open_i,
     .qpc_wr_valid_i, .qpc_wr_ready_o, .qpc_wr_i,
@@ -130,6 +145,12 @@ module hca_requester
     .rel_idle_i   (leave_idle),
     .rel_sl_i     (leave_sl),
     .rel_hand_i   (leave_hand),
+    .held_i       (~hold_open),
+    .due_valid_i  (due_valid),
+    .due_ready_o  (due_ready),
+    .due_qpn_i    (due_qpn),
+    .lift_o       (lift),
+    .lift_slot_o  (lift_slot),
     .soft_o       (soft_kick),
     .gone_o       (gone),
     .pause_o      (pause),
@@ -183,6 +204,47 @@ module hca_requester
 
   assign paused = emit_idle && !leaving;
 
+  // QPs held to a rate: their slots are shut, and others may have them.
+  for (genvar p = 0; p < NumPorts; p++) begin : gen_on
+    assign cc_on[p] = cc_pace_i[p].on;
+  end
+
+  hca_cc_pace u_pace (
+    .clk_i, .rst_i, .now_i,
+    .cc_i        (cc_pace_i),
+    .rate_wr_i   (cc_rate_i),
+    .re_i        (ctx_re && cc_on != '0),
+    .qpn_i       (slot_qpn),
+    .port_i      (PortW'(path.sl >> 4)),
+    .made_i      (made_valid_o),
+    .bytes_i     (made_o.bytes),
+    .paced_o     (paced),
+    .held_o      (held),
+    .debt_o      (debt),
+    .sent_valid_o(cc_sent_valid_o),
+    .sent_ready_i(cc_sent_ready_i),
+    .sent_o      (cc_sent_o)
+  );
+
+  hca_sq_hold #(.Slots(Slots)) u_hold (
+    .clk_i, .rst_i, .now_i,
+    .hold_i     (held && busy),
+    .slot_i     (slot),
+    .qpn_i      (slot_qpn),
+    .debt_i     (debt),
+    .bind_i     (bind_slot),
+    .due_valid_o(due_valid),
+    .due_ready_i(due_ready),
+    .due_qpn_o  (due_qpn),
+    .lift_i     (lift),
+    .lift_slot_i(lift_slot),
+    .open_o     (hold_open),
+    .held_o
+  );
+
+  assign gate = '{shut: shut || held || !hold_open[slot], keep: keep && hold_open[slot], paced: paced, others: others,
+                  urgent: urgent && !rated[slot]};
+
   hca_sq_gate #(.Slots(Slots)) u_gate (
     .clk_i, .rst_i, .sl_open_i, .rate_open_i,
     .hold_i    (made_valid_o && made_o.group != '0 && made_o.bytes > 13'(RateSmallBytes)),
@@ -217,9 +279,9 @@ module hca_requester
     .soft_i      (soft_kick),
     .wake_i      (wake),
     .bind_i      (bind_slot),
-    .open_i      (open),
-    .spare_i     (spare),
-    .first_i     (first),
+    .open_i      (open & hold_open),
+    .spare_i     (spare | ~hold_open),
+    .first_i     (first & hold_open),
     .rated_i     (rated),
     .urgent_o    (urgent),
     .sent_i      (made_valid_o),
@@ -304,10 +366,7 @@ module hca_requester
     .pause_i      (pause),
     .idle_o       (emit_idle),
     .want_slot_i  (want_slot),
-    .shut_i       (shut),
-    .keep_i       (keep),
-    .others_i     (others),
-    .urgent_i     (urgent && !rated[slot]),
+    .gate_i       (gate),
     .path_o       (path),
     .sl_open_i, .class_i, .av_left_i, .av_wr_o,
     .av_full_o    (av_full),

@@ -30,12 +30,10 @@ module hca_sq_emit
   input  logic             pause_i,
   output logic             idle_o,        // between two turns
   input  logic             want_slot_i,
-  input  logic             shut_i,        // the slot's QP may not send
-  input  logic             keep_i,        // and keeps its slot
-  input  logic             others_i,      // others may have the slot when this QP has had its share
-  input  logic             urgent_i,      // another slot should have its turn soon
+  input  sq_gate_t         gate_i,        // of slot_o
   // Datagrams: lanes, and places of the header stage. The slot follows the lane of the datagram at its head.
-  input  logic [NumLanes-1:0] sl_open_i, input eth_class_t [NumPorts-1:0] class_i,
+  input  logic [NumLanes-1:0] sl_open_i,
+  input  eth_class_t [NumPorts-1:0] class_i,
   input  logic             av_left_i,
   output av_wr_t           av_wr_o,
   output logic             av_full_o,
@@ -144,6 +142,7 @@ module hca_sq_emit
   logic        is_new;         // this WQE has never been begun
   logic        datagram;       // all of this QP's are
   logic        direct;         // StWqe: its first packet needs no further look
+  logic        late_q;         // no packet of this turn is direct
   logic        local_op;       // it makes no packet: hca_mw carries it out
 
   hca_sq_check u_check (
@@ -155,9 +154,9 @@ module hca_sq_emit
                          && (hdr.inline_data || many_sges || !sum_first_bad);
   assign is_new        = !psn_ge({dyn_q.started - dyn_q.wqe - 16'd1, 8'd0}, '0);
   assign hold          = (qpc_q.state == QpsSqd) && is_new;
-  // A rate group shuts behind a packet: its gate is looked at a cycle later. So is the room of hca_mw.
+  // A rate, of a group or of the QP, shuts behind a packet: it is looked at a cycle later. So is the room of hca_mw.
   assign direct        = state_q == StWqe && wqe_ok && !hold && !seek && dyn_q.offset == '0
-                         && qpc_q.path.group == '0 && !local_op;
+                         && !late_q && !local_op;
   // So is the lane of a datagram, which its WQE names.
   assign seek          = many_sges || datagram || (!hdr.inline_data && payload && (dyn_q.offset != '0 || empty0));
 
@@ -208,7 +207,7 @@ module hca_sq_emit
 
   // Its own lane counts, not that of the slot. A datagram that must wait gives its lane to the slot until it has left;
   // and when the position moves nobody knows what is next.
-  assign stop        = blocked || (datagram ? !lane_open || av_full_o : shut_i) || (local_op && !mw_room_i);
+  assign stop        = blocked || (datagram ? !lane_open || av_full_o : gate_i.shut) || (local_op && !mw_room_i);
   assign dry_o       = state_q == StCheck && datagram && av_full_o;
   assign follow_o    = datagram && ((state_q == StRedo && moves) || (state_q == StCheck && stop) || pkt_fire);
   assign follow_sl_o = (state_q == StCheck) ? path_o.sl : qpc_q.path.sl;
@@ -231,7 +230,7 @@ module hca_sq_emit
   assign used_up     = step && sge_left == 32'(piece);
   // A large packet counts for many small ones: in a row they cost others no more time than a few large ones.
   assign weight      = (pkt_q.bytes > 13'd256) ? CountW'(Large) : CountW'(1);
-  assign burst_end   = count_q + weight >= (urgent_i ? CountW'(4) : CountW'(Burst));
+  assign burst_end   = count_q + weight >= (gate_i.urgent ? CountW'(4) : CountW'(Burst));
 
   hca_sq_build u_build (
     .qpn_i      (qpn_q),
@@ -270,9 +269,9 @@ module hca_sq_emit
   always_comb begin
     end_now = end_q;
     if (end_q == EndWait && (fetch_err_i || exhausted_i)) end_now = EndAgain;
-    if (end_q == EndPark && (want_slot_i || others_i)) end_now = EndRelease;
-    if (end_q == EndAgain && want_slot_i && shut_i && !keep_i) end_now = EndRequeue;
-    if (end_q == EndAgain && others_i && quota_q[slot_q][6]) end_now = EndRequeue;
+    if (end_q == EndPark && (want_slot_i || gate_i.others)) end_now = EndRelease;
+    if (end_q == EndAgain && want_slot_i && gate_i.shut && !gate_i.keep) end_now = EndRequeue;
+    if (end_q == EndAgain && gate_i.others && quota_q[slot_q][6]) end_now = EndRequeue;
   end
 
   // ---- Control --------------------------------------------------------------------------------------
@@ -282,9 +281,9 @@ module hca_sq_emit
   assign next_take_o   = next_valid_i && !scrub
                          && (state_q == StIdle || (state_q == StEnd && end_now < EndRelease)
                              || state_q == StOpen || (state_q == StRel && rel_ready_i));
-  assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !shut_i;
+  assign stay          = end_now == EndAgain && !next_valid_i && !pause_i && !gate_i.shut;
   assign again_o       = (state_q == StEnd && end_now == EndAgain && !stay) || state_q == StShut;
-  assign stopped_o     = again_o && shut_i && count_q == '0;
+  assign stopped_o     = again_o && gate_i.shut && count_q == '0;
   assign served_o      = state_q == StCtx;
   assign park_o        = state_q == StEnd && end_now == EndPark;
   assign redo_o        = state_q == StRedo || state_q == StOpen;
@@ -320,8 +319,8 @@ module hca_sq_emit
         StIdle:   if (next_take_o) state_q <= StLoad;
         // Nothing of a QP with a shut gate is looked at, but its WQEs are read; an idle one may leave.
         StLoad: begin
-          if (!shut_i || parked_q) state_q <= StCtx;
-          else state_q <= (want_slot_i && !keep_i) ? StRel : fresh_i ? StCtx : StShut;
+          if (!gate_i.shut || parked_q) state_q <= StCtx;
+          else state_q <= (want_slot_i && !gate_i.keep) ? StRel : fresh_i ? StCtx : StShut;
         end
         StCtx:    state_q <= StEval;
         StEval: begin
@@ -338,7 +337,7 @@ module hca_sq_emit
         StWqe: begin
           if (!wqe_ok) state_q <= StErr;
           else if (hold) state_q <= StEnd;
-          else if (direct) state_q <= (blocked || shut_i) ? StEnd : StPacket;
+          else if (direct) state_q <= (blocked || gate_i.shut) ? StEnd : StPacket;
           else state_q <= seek ? StSeek : StCheck;
         end
         StSeek: begin
@@ -385,6 +384,7 @@ module hca_sq_emit
       end
       StEval: begin
         status_q <= WcLocQpOpErr;
+        late_q   <= qpc_q.path.group != '0 || gate_i.paced;
         end_q    <= EndPark;
         if (!state_ok) end_q <= EndRelease;
         else if (!dyn_q.err && !ack_q.halt && pi_q != dyn_q.wqe) end_q <= exhausted_q ? EndRequeue : EndWait;

@@ -55,6 +55,15 @@ package hca_sq_pkg;
     logic [23:0] psns;  // PSNs it consumes
   } sq_pkt_t;
 
+  // What gates say of the slot that the emitter serves.
+  typedef struct packed {
+    logic shut;    // its QP may not send
+    logic keep;    // and keeps its slot
+    logic paced;   // it has a rate of congestion control
+    logic others;  // others may have the slot when this QP has had its share
+    logic urgent;  // another slot should have its turn soon
+  } sq_gate_t;
+
   // Send ring of a slot's QP, for the fetcher.
   typedef struct packed {
     logic [7:0]  func;

@@ -1,8 +1,10 @@
 // Send queue scheduler: takes doorbells, acknowledge updates and context writes, keeps the per-QP tables that
-// they write, and binds QPs with news to slots. One event per cycle, of two cycles each, round robin over the six
-// kinds: no input waits longer than about six cycles; only a context write also waits for the end of the current turn.
+// they write, and binds QPs with news to slots. One event per cycle, of two cycles each, round robin over the seven
+// kinds: no input waits longer than about seven cycles; only a context write also waits for the end of the current
+// turn.
 // A QP is in at most one place: bound to a slot, in a ready queue, or neither. A ready queue per SL and one
-// per rate group: while its gate is shut nobody looks at its QPs. See README.md.
+// per rate group: while its gate is shut nobody looks at its QPs. One that congestion control holds and that has no
+// slot any more is in none of them until hca_sq_hold says that it has waited. See README.md.
 module hca_sq_sched
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -39,6 +41,13 @@ module hca_sq_sched
   input  logic             rel_idle_i,   // all that was posted has been sent: acknowledges are no news
   input  logic [LaneW-1:0] rel_sl_i,
   input  logic             rel_hand_i,
+  // Congestion control: slots whose QP waits there, QPs that have waited, and the slot of such a one.
+  input  logic [Slots-1:0] held_i,
+  input  logic             due_valid_i,
+  output logic             due_ready_o,
+  input  logic [QpW-1:0]   due_qpn_i,
+  output logic             lift_o,       // strobe
+  output logic [SlotW-1:0] lift_slot_o,
   // A context write waits until no turn is under way.
   output logic             pause_o,
   input  logic             paused_i,
@@ -73,13 +82,14 @@ module hca_sq_sched
   output logic [RateGroupW-1:0] group_o
 );
 
-  typedef enum logic [2:0] {EvRel, EvAck, EvBind, EvDb, EvQpc, EvPlaced} ev_e;
+  typedef enum logic [2:0] {EvRel, EvAck, EvBind, EvDb, EvQpc, EvPlaced, EvDue} ev_e;
 
   // What the scheduler knows about a QP.
   typedef struct packed {
     logic              bound;
     logic [SlotW-1:0]  slot;
-    logic              queued;
+    logic              queued;    // in a ready queue; if held, wants to be
+    logic              held;      // has no slot and waits in hca_sq_hold
     logic              idle;      // neither, and has nothing to send
     logic [QueueW-1:0] waits_in;  // queue, while queued
     logic [LaneW-1:0]  sl;        // of the context, or of the datagram that is next
@@ -108,12 +118,12 @@ module hca_sq_sched
   ack_upd_t         ev_ack_q;
   sq_qpc_t          ev_qpc_q;
 
-  logic [5:0]       req, grant;
+  logic [6:0]       req, grant;
   logic [2:0]       grant_idx;
   logic             take;
   logic [Slots-1:0] free_q, free_grant;
   logic [SlotW-1:0] free_slot;
-  logic              push, pop, sort, waits;
+  logic              wants, push, pop, sort, waits;
   logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort, heir_q, heirs;
   logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
   logic [QpW-1:0]    pop_qpn;
@@ -122,7 +132,7 @@ module hca_sq_sched
   logic             before_q;      // the event before, and its QP: its row is what that wrote
   logic [QpW-1:0]   before_qpn_q;
   logic [QpW-1:0]   qpn_a;
-  logic             is_ack, is_init, is_placed, is_news, is_bind, is_rel, is_plain, wr_ack;
+  logic             is_ack, is_init, is_placed, is_news, is_bind, is_rel, is_due, is_plain, wr_ack;
   sq_ack_t          ack_new;
 
   // ---- First cycle: choose an event, read its row --------------------------------------------------
@@ -132,6 +142,7 @@ module hca_sq_sched
   assign req[EvDb]   = sq_db_valid_i;
   assign req[EvQpc]  = qpc_wr_valid_i && paused_i;
   assign req[EvPlaced] = rd_placed_valid_i;
+  assign req[EvDue]    = due_valid_i;
   assign take        = !scrub_q && (req != '0);
   assign pause_o     = qpc_wr_valid_i;
 
@@ -141,8 +152,9 @@ module hca_sq_sched
   assign sq_db_ready_o   = take && grant[EvDb];
   assign qpc_wr_ready_o  = take && grant[EvQpc];
   assign rd_placed_ready_o = take && grant[EvPlaced];
+  assign due_ready_o       = take && grant[EvDue];
 
-  hca_rr_arb #(.N(6)) u_events (
+  hca_rr_arb #(.N(7)) u_events (
     .clk_i, .rst_i,
     .req_i    (req),
     .advance_i(take),
@@ -181,6 +193,7 @@ module hca_sq_sched
       grant[EvBind]: qpn_a = pop_qpn;
       grant[EvDb]:   qpn_a = sq_db_i.qpn;
       grant[EvPlaced]: qpn_a = rd_placed_i;
+      grant[EvDue]:  qpn_a = due_qpn_i;
       default:       qpn_a = qpc_wr_i.qpn;
     endcase
   end
@@ -241,6 +254,7 @@ module hca_sq_sched
   assign is_placed = ev_q == EvPlaced;
   assign is_bind   = (ev_q == EvBind) && !ev_flag_q;
   assign is_rel    = ev_q == EvRel;
+  assign is_due    = ev_q == EvDue;
   assign is_plain  = is_placed || (is_ack && !ev_ack_q.rewind && !ev_ack_q.halt);
   // What only moves a window is news for who waits for that.
   assign is_news = (is_ack && !is_plain) || (ev_q == EvDb) || (ev_q == EvQpc);
@@ -277,19 +291,23 @@ module hca_sq_sched
       row_new.bound = 1'b0;
       row_new.idle  = ev_idle_q;
       row_new.sl    = ev_sl_q;
+      row_new.held  = held_i[ev_slot_q];
     end
-    push = busy_q && (((is_news || (is_plain && !row.idle)) && !row.bound && !row.queued)
-                      || (ev_q == EvBind && !is_bind)
-                      || (is_rel && (ev_flag_q || active_i[ev_slot_q])));
+    if (is_due) row_new.held = 1'b0;
+    wants = ((is_news || (is_plain && !row.idle)) && !row.bound && !row.queued)
+            || (ev_q == EvBind && !is_bind)
+            || (is_rel && (ev_flag_q || active_i[ev_slot_q]))
+            || (is_due && row.queued);
+    push = busy_q && wants && !row_new.held;
+    if (wants) row_new.queued = 1'b1;
     if (push) begin
-      row_new.queued   = 1'b1;
       // Behind the shut SL before the group: others of the group may go on.
       row_new.waits_in = (row_new.group != '0 && sl_open_i[row_new.sl]) ? QueueW'(NumLanes) + QueueW'(row_new.group)
                                                                         : QueueW'(row_new.sl);
     end
     // A QP that waits in the queue of its old SL or group: that queue is looked through.
     resort            = '0;
-    resort[row.waits_in] = busy_q && ev_q == EvQpc && row.queued
+    resort[row.waits_in] = busy_q && ev_q == EvQpc && row.queued && !row.held
                            && {row_new.sl, row_new.group} != {row.sl, row.group};
   end
 
@@ -322,6 +340,8 @@ module hca_sq_sched
     halt_o = (ev_q == EvQpc && !(ev_qpc_q.state inside {QpsRts, QpsSqd})) ? kick_o : '0;
   end
 
+  assign lift_o       = busy_q && is_due && row.bound;
+  assign lift_slot_o  = row.slot;
   assign gone_o       = busy_q && is_rel;
   assign early_o      = busy_q && ev_q == EvDb && row.bound && ev_push_q.valid;
   assign early_slot_o = row.slot;
@@ -430,7 +450,8 @@ module hca_sq_sched
     if (!rst_i && busy_q) begin
       assert (!is_bind || !row.bound) else $error("hca_sq_sched: QP %0d has two slots", ev_qpn_q);
       assert (!is_rel || (row.bound && row.slot == ev_slot_q)) else $error("hca_sq_sched: not in slot %0d", ev_slot_q);
-      assert (!push || !row.queued || ev_q == EvBind) else $error("hca_sq_sched: QP %0d waits twice", ev_qpn_q);
+      assert (!push || !row.queued || ev_q == EvBind || is_due)
+        else $error("hca_sq_sched: QP %0d waits twice", ev_qpn_q);
     end
   end
 `endif

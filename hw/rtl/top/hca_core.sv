@@ -2,6 +2,7 @@
 // stream each way per port, the firmware bus. One clock. What each block does: hw/README.md.
 module hca_core
   import hca_pkg::*;
+  import hca_host_pkg::*;
   import hca_link_pkg::*;
   import hca_mad_pkg::*;
 (
@@ -118,11 +119,6 @@ module hca_core
     output logic [QpW-1:0]     trace_upd_qpn_o,
     output logic [15:0]        trace_upd_una_wqe_o
 );
-  // DMA read clients.
-  localparam int unsigned RdSq = 0, RdList = 1, RdGather = 2, RdMgmt = 3, RdLines = 4, RdSrq = 8, RdAtomic = 9,
-                          NumRd = 10;
-  // DMA write clients.
-  localparam int unsigned WrExec = 0, WrCq = 1, WrEq = 2, WrMgmt = 3, WrAtomic = 4, WrMw = 5, NumWr = 6;
   // Takers of QP contexts.
   localparam int unsigned QpcReq = 0, QpcResp = 1, QpcRxCtrl = 2, QpcExec = 3, QpcTx = 4, QpcDb = 5, NumQpc = 6;
   // Sources of pipeline messages.
@@ -136,61 +132,32 @@ module hca_core
     hca_part_clock u_clock (.clk_i, .en_i(part_en_i[p]), .clk_o(pclk[p]));
   end
 
-  // ---- Host: reads -------------------------------------------------------------------------------
-  logic [NumRd-1:0]        mreq_valid, mreq_ready, mrsp_valid, rd_busy;
-  dma_rd_req_t [NumRd-1:0] mreq;
-  logic [NumRd-1:0][5:0]   mreq_tag;
-  logic [5:0]              mrsp_tag, few_tag;
-  dma_rd_rsp_t             mrsp, few;
-  dma_rd_req_t             hrd_req;
-  logic [63:0]             qp_wake_at;
-  logic                    rd_tick, qp_timers, hrd_valid, hrd_ready;
-  logic [1:0]              wr_held;
-
-  hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
-    .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
-    .mrsp_valid_o(mrsp_valid), .mrsp_tag_o(mrsp_tag), .mrsp_o(mrsp), .mrsp_few_tag_o(few_tag), .mrsp_few_o(few),
-    .hrd_req_valid_o(hrd_valid), .hrd_req_ready_i(hrd_ready), .hrd_req_o(hrd_req), .hrd_req_tag_o,
-    .hrd_rsp_valid_i, .hrd_rsp_tag_i, .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i})
-  );
-  assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
-  hca_rd_order u_rd_order (
-    .clk_i, .rst_i, .in_valid_i(hrd_valid), .in_ready_o(hrd_ready), .out_valid_o(hrd_req_valid_o),
-    .out_ready_i(hrd_req_ready_i), .wr_held_i(wr_held), .wr_gone_i(hwr_valid_o && hwr_ready_i)
-  );
-  hca_read_timer #(.Clients(NumRd)) u_rd_timer (
-    .clk_i, .rst_i, .now_i, .busy_i(rd_busy), .tick_o(rd_tick), .timer_active_i(qp_timers),
-    .timer_wake_at_i(qp_wake_at), .active_o(timer_active_o), .wake_at_o
-  );
-
-  // Clients with an in-order port of their own; the gather has its port inside.
+  // ---- Host: reads and writes ----------------------------------------------------------------------
   logic [NumRd-1:0]        rreq_valid, rreq_ready, rrsp_valid, rrsp_ready;
   dma_rd_req_t [NumRd-1:0] rreq;
   dma_rd_rsp_t [NumRd-1:0] rrsp;
-
-  localparam part_e RdPart [RdLines+1] = '{PartRdSq, PartRdList, PartGather, PartRdMgmt, PartRdLines};
-  localparam int unsigned RdTags [NumRd] = '{64, 64, 64, 2, 8, 8, 8, 8, 8, 16};
-  for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
-    if (c != RdGather) begin : gen_port
-      hca_dma_rd_port #(.Tags(RdTags[c]), .Bytes((c < RdLines) ? 512 : 128)) u_port (
-        .clk_i(pclk[RdPart[(c < RdLines) ? c : RdLines]]), .rst_i, .tick_i(rd_tick), .busy_o(rd_busy[c]),
-        .req_valid_i(rreq_valid[c]), .req_ready_o(rreq_ready[c]), .req_i(rreq[c]), .rsp_valid_o(rrsp_valid[c]),
-        .rsp_ready_i(rrsp_ready[c]), .rsp_o(rrsp[c]), .done_idx_o(), .done_strb_o(), .done_err_o(),
-        .mreq_valid_o(mreq_valid[c]), .mreq_ready_i(mreq_ready[c]), .mreq_o(mreq[c]), .mreq_tag_o(mreq_tag[c]),
-        .mrsp_valid_i(mrsp_valid[c]), .mrsp_tag_i((c < RdMgmt) ? mrsp_tag : few_tag), .mrsp_i((c < RdMgmt) ? mrsp : few)
-      );
-    end
-  end
-
-  // ---- Host: writes ------------------------------------------------------------------------------
-  logic [NumWr-1:0]    wr_valid, wr_ready;
-  dma_wr_t [NumWr-1:0] wr;
-  dma_wr_t             hwr;
-  hca_dma_wr_mux #(.N(NumWr)) u_wr_mux (
-    .clk_i, .rst_i, .wr_valid_i(wr_valid), .wr_ready_o(wr_ready), .wr_i(wr), .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr),
-    .held_o(wr_held)
+  logic                    rd_tick, gather_rd_busy, mreq_valid, mreq_ready, mrsp_valid;
+  logic [5:0]              mreq_tag, mrsp_tag;
+  dma_rd_req_t             mreq, hrd_req;
+  dma_rd_rsp_t             mrsp;
+  logic [NumWr-1:0]        wr_valid, wr_ready;
+  dma_wr_t [NumWr-1:0]     wr;
+  dma_wr_t                 hwr;
+  logic                    qp_timers, qps_held;
+  logic [63:0]             qp_wake_at;
+  hca_host u_host (
+    .clk_i, .pclk_i(pclk), .rst_i, .now_i, .rd_tick_o(rd_tick), .rreq_valid_i(rreq_valid), .rreq_ready_o(rreq_ready),
+    .rreq_i(rreq), .rrsp_valid_o(rrsp_valid), .rrsp_ready_i(rrsp_ready), .rrsp_o(rrsp), .gather_busy_i(gather_rd_busy),
+    .gather_req_valid_i(mreq_valid), .gather_req_ready_o(mreq_ready), .gather_req_i(mreq), .gather_req_tag_i(mreq_tag),
+    .gather_rsp_valid_o(mrsp_valid), .gather_rsp_tag_o(mrsp_tag), .gather_rsp_o(mrsp), .wr_valid_i(wr_valid),
+    .wr_ready_o(wr_ready), .wr_i(wr), .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_tag_o, .hrd_req_o(hrd_req),
+    .hrd_rsp_valid_i, .hrd_rsp_tag_i, .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i}),
+    .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .held_i(qps_held), .timer_active_i(qp_timers),
+    .timer_wake_at_i(qp_wake_at), .active_o(timer_active_o), .wake_at_o
   );
+  assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
   assign {hwr_msix_o, hwr_last_o, hwr_func_o, hwr_addr_o, hwr_strb_o, hwr_data_o} = hwr;
+  assign {rreq_valid[RdGather], rrsp_ready[RdGather], rreq[RdGather]} = '0;   // the gather's reads come cut
 
   // ---- Host: MMIO --------------------------------------------------------------------------------
   // Page 0: registers; hca_doorbell has the others.
@@ -241,6 +208,12 @@ module hca_core
   mw_op_t  mw_op;
   mw_inv_t inv;
 
+  // Congestion control: what QPs have sent, and their rates.
+  cc_pace_t [NumPorts-1:0] cc_pace;
+  cc_rate_wr_t             cc_rate;
+  cc_sent_t                cc_sent;
+  logic                    cc_sent_valid, cc_sent_ready;
+
   // Rates. What the two schedulers have made: [0] the response scheduler, [1] the requester.
   logic [1:0]                 made_valid, gather_left;
   tx_made_t [1:0]             made;
@@ -271,6 +244,8 @@ module hca_core
   hca_requester u_requester (
     .clk_i(pclk[PartRequester]), .rst_i, .ib_i(ib), .sl_open_i(sl_open), .class_i(eth_class), .push_wr_i(push_wr),
     .rate_open_i(rate_open[1]), .made_valid_o(made_valid[1]), .made_o(made[1]), .push_wr_valid_i(push_wr_valid),
+    .now_i, .cc_pace_i(cc_pace), .cc_rate_i(cc_rate), .cc_sent_valid_o(cc_sent_valid),
+    .cc_sent_ready_i(cc_sent_ready), .cc_sent_o(cc_sent), .held_o(qps_held),
     .qpc_wr_valid_i(qpc_valid[QpcReq]), .qpc_wr_ready_o(qpc_ready[QpcReq]), .qpc_wr_i(qpc_wr),
     .sq_db_valid_i(sq_db_fork_valid[0]), .sq_db_ready_o(sq_db_fork_ready[0]), .sq_db_i(sq_db),
     .ack_upd_valid_i(upd_valid), .ack_upd_ready_o(upd_ready), .ack_upd_i(upd), .rd_placed_valid_i(rd_placed_valid),
@@ -290,19 +265,13 @@ module hca_core
     .seg_valid_i(src_seg_valid), .seg_ready_o(src_seg_ready), .seg_i(src_seg), .txp_valid_o(txp_valid),
     .txp_ready_i(txp_ready), .txp_o(txp), .pay_valid_o(pay_valid), .pay_ready_i(pay_ready), .pay_o(pay),
     .err_valid_o(msg_valid[MsgGather]), .err_ready_i(msg_ready[MsgGather]), .err_o(msg[MsgGather]),
-    .left_o(gather_left), .lost_o(unacked_lost), .tick_i(rd_tick), .rd_busy_o(rd_busy[RdGather]), .tables_i(key_tables),
+    .left_o(gather_left), .lost_o(unacked_lost), .tick_i(rd_tick), .rd_busy_o(gather_rd_busy), .tables_i(key_tables),
     .forget_valid_i(forget_valid[KeyGather]), .forget_ready_o(forget_ready[KeyGather]), .forget_i(forget),
     .line_req_valid_o(rreq_valid[LnGather+:2]), .line_req_ready_i(rreq_ready[LnGather+:2]),
     .line_req_o(rreq[LnGather+:2]), .line_rsp_valid_i(rrsp_valid[LnGather+:2]),
-    .line_rsp_ready_o(rrsp_ready[LnGather+:2]), .line_rsp_i(rrsp[LnGather+:2]), .mreq_valid_o(mreq_valid[RdGather]),
-    .mreq_ready_i(mreq_ready[RdGather]), .mreq_o(mreq[RdGather]), .mreq_tag_o(mreq_tag[RdGather]),
-    .mrsp_valid_i(mrsp_valid[RdGather]), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
+    .line_rsp_ready_o(rrsp_ready[LnGather+:2]), .line_rsp_i(rrsp[LnGather+:2]), .mreq_valid_o(mreq_valid),
+    .mreq_ready_i(mreq_ready), .mreq_o(mreq), .mreq_tag_o(mreq_tag), .mrsp_valid_i(mrsp_valid), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
   );
-  // The gather's place among the ports stays empty.
-  assign {rreq_ready[RdGather], rrsp_valid[RdGather], rreq_valid[RdGather], rrsp_ready[RdGather]} = '0;
-  assign {rrsp[RdGather], rreq[RdGather]} = '0;
-  logic unused_gather;
-  assign unused_gather = ^{rreq_valid[RdGather], rrsp_ready[RdGather], rreq[RdGather]};
 
   // ---- Ports -----------------------------------------------------------------------------------------
   port_cfg_t [NumPorts-1:0]  port_cfg;
@@ -337,6 +306,8 @@ module hca_core
     .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
     .pay_ready_o(pay_ready), .pay_i(pay), .resp_done_seq_o(resp_done_seq), .sent_o(sent), .sent_txp_o(sent_txp),
+    .upd_i(upd_valid && upd_ready), .upd_data_i(upd), .cc_sent_valid_i(cc_sent_valid),
+    .cc_sent_ready_o(cc_sent_ready), .cc_sent_i(cc_sent), .cc_pace_o(cc_pace), .cc_rate_o(cc_rate),
     .ib_o(ib), .class_o(eth_class), .sl_open_o(sl_open), .made_valid_i(made_valid), .made_i(made),
     .left_i({gather_left[0], gather_left[1]}), .lane_ask_i(lane_ask), .lane_age_o(lane_age), .rxd_valid_o(rxd_valid),
     .rxd_ready_i(rxd_ready), .rxd_o(rxd), .buf_re_i(buf_re), .buf_raddr_i(buf_raddr), .buf_rdata_o(buf_rdata),

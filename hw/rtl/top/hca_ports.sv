@@ -41,6 +41,13 @@ module hca_ports
   output logic [NumPorts-1:0]       ib_o,            // personality of each port
   output eth_class_t [NumPorts-1:0] class_o,         // Ethernet ports: priorities
   output logic [NumLanes-1:0]       sl_open_o,       // lanes whose VL takes more packets
+  input  logic                      upd_i,           // strobe: a QP's acknowledges have got further
+  input  ack_upd_t                  upd_data_i,
+  input  logic                      cc_sent_valid_i, // congestion control: what QPs have sent, and their rates
+  output logic                      cc_sent_ready_o,
+  input  cc_sent_t                  cc_sent_i,
+  output cc_pace_t [NumPorts-1:0]   cc_pace_o,
+  output cc_rate_wr_t               cc_rate_o,
   input  logic [1:0]                made_valid_i,    // packets of the two schedulers
   input  tx_made_t [1:0]            made_i,
   input  logic [1:0]                left_i,          // that have left the gather
@@ -106,18 +113,25 @@ module hca_ports
   logic [PortW-1:0]      cnp_port;
   txp_t                  answer;   // an acknowledge or a CNP
 
+  // A context goes to both, or waits for both.
+  logic begins, init_ready, hdr_qpc_ready;
+  assign begins         = qpc_wr_i.init_sq || qpc_wr_i.init_rq;
+  assign qpc_wr_ready_o = hdr_qpc_ready && (init_ready || !begins);
+
   hca_cc u_cc (
     .clk_i, .rst_i, .now_i, .ib_i(ib_o), .link_wr_i, .rx_strobes_i, .sl_open_i(sl_open_o),
-    .init_i(qpc_wr_valid_i && qpc_wr_ready_o && (qpc_wr_i.init_sq || qpc_wr_i.init_rq)), .init_qpn_i(qpc_wr_i.qpn),
-    .ack_valid_i, .ack_ready_o, .ack_i, .out_valid_o(answer_valid), .out_ready_i(answer_ready), .out_o(answer),
+    .init_valid_i(qpc_wr_valid_i && begins), .init_ready_o(init_ready), .init_qpn_i(qpc_wr_i.qpn), .tx_i(sent_o),
+    .tx_txp_i(sent_txp_o), .tx_port_i(sent_port), .upd_i, .upd_data_i, .sent_valid_i(cc_sent_valid_i),
+    .sent_ready_o(cc_sent_ready_o), .sent_i(cc_sent_i), .pace_o(cc_pace_o), .rate_o(cc_rate_o), .ack_valid_i,
+    .ack_ready_o, .ack_i, .out_valid_o(answer_valid), .out_ready_i(answer_ready), .out_o(answer),
     .cnp_sent_o(cnp_sent), .cnp_port_o(cnp_port), .tx_o(cc_tx)
   );
 
   hca_tx_wire u_tx_wire (
-    .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .cc_i(cc_tx), .qpc_wr_valid_i,
-    .qpc_wr_ready_o, .qpc_wr_i, .av_wr_i, .gid_wr_i, .ack_valid_i(answer_valid), .ack_ready_o(answer_ready),
-    .ack_i(answer), .txp_valid_i(txp_valid_i && !txp_hold_i),
-    .txp_ready_o(txp_ready), .txp_i,
+    .clk_i(pclk_i[PartTxWire]), .rst_i, .port_cfg_i, .pkey_tbl_i, .sl2vl_i(sl2vl), .cc_i(cc_tx),
+    .qpc_wr_valid_i(qpc_wr_valid_i && (init_ready || !begins)), .qpc_wr_ready_o(hdr_qpc_ready), .qpc_wr_i, .av_wr_i,
+    .gid_wr_i, .ack_valid_i(answer_valid), .ack_ready_o(answer_ready), .ack_i(answer),
+    .txp_valid_i(txp_valid_i && !txp_hold_i), .txp_ready_o(txp_ready), .txp_i,
     .pay_valid_i, .pay_ready_o, .pay_i, .mad_valid_i(mad_valid), .mad_ready_o(mad_ready), .mad_i(mad),
     .mac_valid_o(tx_valid), .mac_ready_i(tx_ready), .mac_o(tx),
     .mac_port_o(tx_port), .resp_done_seq_o, .sent_o, .sent_txp_o, .sent_port_o(sent_port)

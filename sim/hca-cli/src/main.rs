@@ -10,6 +10,7 @@ mod extras;
 mod fabric;
 mod files;
 mod firmware;
+mod incast;
 mod info;
 mod link;
 mod options;
@@ -60,6 +61,8 @@ enum Command {
     Perf(perf::Args),
     /// How two flows share a wire under the VL arbiter, beside the formula of the QoS paper
     Qos(qos::Args),
+    /// Many cards write to one through a switch: queue, shares and goodput with each congestion control
+    Incast(incast::Args),
     /// Random transfers under random faults, seed after seed
     Soak(soak::Args),
     /// One HTML page of a run: figures, plots, stages, counters, faults, the command that repeats it
@@ -169,6 +172,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Qos(args) => qos::run(&args),
+        Command::Incast(args) => incast::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Report(args) => page::run(&args),
         Command::Sweep(args) => sweep::run(&args),

@@ -4,7 +4,7 @@
 //! * [`scenario`]: random transfers under random faults, everything decided by a seed.
 //! * [`raw`]: a client of the simulator that keeps no rules.
 //! * [`siege`]: one function does everything wrong at random, while another one transfers.
-//! * [`star`]: cards behind a switch, all of them busy.
+//! * [`star`]: cards behind a switch, all of them busy. [`incast`]: several of them write to one.
 //! * [`opposite`]: a card on one end of a cable, the reference model on the other.
 //! * [`judge`]: the rules of the transport, at every packet of a rig.
 //! * [`absent`]: memory that never comes. [`courier`]: a device that shares none.
@@ -19,6 +19,7 @@ mod arena;
 mod attack;
 #[allow(unsafe_code)]
 pub mod courier;
+pub mod incast;
 mod intruder;
 pub mod judge;
 mod node;

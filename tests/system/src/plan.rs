@@ -3,6 +3,7 @@
 use hca_abi::MAX_SGE;
 use hca_host::PcieParams;
 use hca_link::{FaultSpec, LinkKind};
+use hca_verbs::{CcAlgorithm, Congestion};
 
 use crate::rng::Rng;
 use crate::scenario::Options;
@@ -118,6 +119,8 @@ pub(crate) struct Plan {
     pub link: LinkKind,
     pub faults: FaultSpec,
     pub read_jitter_ns: u32,
+    /// Of both cards; on Ethernet alone.
+    pub congestion: Option<Congestion>,
     pub pairs: Vec<Pair>,
     pub swarm: Swarm,
 }
@@ -211,10 +214,13 @@ impl Plan {
         let pairs = (0..rng.between(1, options.pairs_max.max(1)))
             .map(|_| draw_pair(&mut rng, &mut atomics, options))
             .collect();
+        let link = options.link.unwrap_or(link);
+        let congestion = draw_congestion(&mut Rng::new(seed, "congestion"));
         Self {
-            link: options.link.unwrap_or(link),
+            link,
             faults: options.faults.unwrap_or(faults),
             read_jitter_ns,
+            congestion: congestion.filter(|_| link == LinkKind::Ethernet),
             pairs,
             swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),
         }
@@ -242,6 +248,22 @@ fn draw_faults(rng: &mut Rng) -> FaultSpec {
         delay_ns,
         ..FaultSpec::default()
     }
+}
+
+/// Nothing on a cable marks, so DCQCN holds nobody; by round trips with a target that none, or few, keep, everybody is
+/// held nearly all the time.
+fn draw_congestion(rng: &mut Rng) -> Option<Congestion> {
+    let algorithm = rng.pick(&[CcAlgorithm::Dcqcn, CcAlgorithm::Delay, CcAlgorithm::Delay]);
+    let congestion = Congestion {
+        algorithm,
+        delay_target_ns: rng.pick(&[0, 2_000, 5_000]),
+        delay_scale: rng.pick(&[0, 11]),
+        rate_period_ns: rng.pick(&[300, 4_000]),
+        min_rate_mbps: rng.pick(&[5_000, 20_000]),
+        additive_mbps: rng.pick(&[40, 2_000]),
+        ..Congestion::default()
+    };
+    rng.percent(30).then_some(congestion)
 }
 
 fn draw_pair(rng: &mut Rng, atomics: &mut Rng, options: &Options) -> Pair {
@@ -456,6 +478,9 @@ impl std::fmt::Display for Plan {
             self.link,
             self.pairs.len()
         )?;
+        if let Some(congestion) = &self.congestion {
+            write!(f, ", congestion control {:?}", congestion.algorithm)?;
+        }
         if !self.swarm.has_fast_hosts() {
             write!(f, ", {:?}", self.swarm.hosts)?;
         }

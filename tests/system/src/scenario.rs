@@ -188,6 +188,11 @@ fn run_plan(
     if options.hash {
         rig.hash_traces();
     }
+    if let Some(congestion) = &plan.congestion {
+        for node in &rig.nodes {
+            node.context.set_congestion(1, Some(congestion))?;
+        }
+    }
     let judge = Judge::attach(&mut rig);
     let mut traffic = Traffic::new(&mut rig, seed, plan, &judge)?;
     let upheaval = plan.swarm.upheaval;

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use common::forge::{self, Forged};
 use common::{LOCAL_AND_REMOTE, Pair};
-use hca_link::LinkKind;
+use hca_link::{Dir, LinkKind};
 use hca_system_tests::{RigConfig, path};
-use hca_verbs::{Congestion, ConnectOptions, Mtu, QpState};
+use hca_verbs::{CcAlgorithm, Congestion, ConnectOptions, Mtu, QpState};
 use hca_wire::{ExtHeaders, Framing, Link, Network, Opcode, WholePacket, reth};
 use pcap_file::pcap::PcapReader;
 
@@ -135,6 +135,41 @@ impl Watched {
         };
         forge::send(&mut self.pair.rig, 1, &packet);
         self.pair.rig.run(2_000);
+    }
+
+    fn set(&self, node: usize, congestion: &Congestion) {
+        let context = &self.pair.rig.nodes[node].context;
+        context.set_congestion(1, Some(congestion)).unwrap();
+    }
+
+    /// Bytes per cycle that node 0 puts on the wire, headers included, while it always has WRITEs to send.
+    fn rate(&mut self, cycles: u64) -> f64 {
+        let wire_bytes = |pair: &Pair| pair.rig.cable_stats().dir(Dir::AToB).wire_bytes;
+        let (op, sges) = (self.pair.write_to(1, TARGET), [self.pair.mrs[0].sge(0, 4096)]);
+        let bytes = self.pair.expected(0, 0, 4096);
+        self.pair.expect(1, TARGET, &bytes);
+        let mut under_way = 0;
+        let mut drive = |pair: &mut Pair, cycles: u64| {
+            let (start, before) = (pair.rig.now_cycles(), wire_bytes(pair));
+            while pair.rig.now_cycles() < start + cycles {
+                while under_way < 16 {
+                    pair.post(0, 7, op, &sges);
+                    under_way += 1;
+                }
+                if let Some(wc) = pair.rig.nodes[0].poll().unwrap() {
+                    assert!(wc.is_ok(), "{wc:?}");
+                    under_way -= 1;
+                }
+            }
+            (wire_bytes(pair) - before) as f64 / (pair.rig.now_cycles() - start) as f64
+        };
+        drive(&mut self.pair, 4_000); // what waits for the wire already
+        let rate = drive(&mut self.pair, cycles);
+        for _ in 0..under_way {
+            self.pair.wait_ok(0, 7);
+        }
+        self.pair.check_memory("rates");
+        rate
     }
 
     /// Of a node: marks seen, CNPs sent, CNPs received.
@@ -275,4 +310,96 @@ fn a_strangers_cnp_counts_for_nothing() {
     watched.cnp(truth, qpn, 0xffff, &[0; 16]);
     assert_eq!(watched.counts(0), [0, 0, 1]);
     watched.pair.check_traffic("afterwards");
+}
+
+/// Parameters with which nothing happens by itself within a test.
+fn still() -> Congestion {
+    Congestion {
+        alpha_period_ns: 4_000_000,
+        rate_period_ns: 4_000_000,
+        rate_bytes: (1 << 24) - 1,
+        min_rate_mbps: 1000,
+        ..Congestion::default()
+    }
+}
+
+#[track_caller]
+fn near(found: f64, wanted: f64, what: &str) {
+    assert!(
+        (found / wanted - 1.0).abs() < 0.04,
+        "{what}: {found:.3} bytes per cycle instead of {wanted}"
+    );
+}
+
+/// DCQCN: a QP at the full rate of 64 bytes per cycle is cut to the half by each CNP, exactly, but not below the least
+/// rate; a new row forgets it all.
+#[test]
+fn cnps_cut_the_rate_of_their_qp() {
+    let mut watched = Watched::new(1);
+    watched.set(0, &still());
+    let full = watched.rate(20_000);
+    assert!(full > 45.0, "{full} bytes per cycle");
+    let truth = watched.link(1, 48 << 2);
+    let qpn = watched.pair.qps[0].qp_num();
+    for (cnps, wanted) in [(2, 16.0), (1, 8.0), (2, 2.0)] {
+        for _ in 0..cnps {
+            watched.cnp(truth, qpn, 0xffff, &[0; 16]);
+        }
+        near(watched.rate(40_000), wanted, "after CNPs");
+    }
+    for _ in 0..4 {
+        watched.cnp(truth, qpn, 0xffff, &[0; 16]);
+    }
+    near(watched.rate(120_000), 0.5, "the least rate, 1 Gb/s");
+    watched.set(0, &still());
+    let again = watched.rate(20_000);
+    assert!(again > 0.97 * full, "{again} bytes per cycle, {full} at first");
+}
+
+/// DCQCN: without further CNPs the rate comes back, first to where it was cut, then beyond.
+#[test]
+fn time_without_cnps_brings_the_rate_back() {
+    let mut watched = Watched::new(1);
+    let quick = Congestion {
+        rate_period_ns: 10_000,
+        additive_mbps: 5_000,
+        ..still()
+    };
+    watched.set(0, &quick);
+    let full = watched.rate(20_000);
+    let truth = watched.link(1, 48 << 2);
+    let qpn = watched.pair.qps[0].qp_num();
+    for _ in 0..3 {
+        watched.cnp(truth, qpn, 0xffff, &[0; 16]);
+    }
+    let cut = watched.rate(4_000);
+    assert!(cut < 20.0, "{cut} bytes per cycle");
+    let recovered = watched.rate(8_000);
+    assert!((12.0..30.0).contains(&recovered), "{recovered} bytes per cycle");
+    watched.rate(100_000);
+    let again = watched.rate(20_000);
+    assert!(again > 0.97 * full, "{again} bytes per cycle, {full} at first");
+}
+
+/// The other algorithm: round trips that are too long cut the rate, short ones bring it back; CNPs mean nothing.
+#[test]
+fn round_trips_set_the_rate() {
+    let mut watched = Watched::new(1);
+    let delay = |target_ns| Congestion {
+        algorithm: CcAlgorithm::Delay,
+        delay_target_ns: target_ns,
+        delay_scale: 0,
+        rate_period_ns: 2_000,
+        additive_mbps: 5_000,
+        ..still()
+    };
+    watched.set(0, &delay(4_000_000));
+    let full = watched.rate(20_000);
+    let truth = watched.link(1, 48 << 2);
+    watched.cnp(truth, watched.pair.qps[0].qp_num(), 0xffff, &[0; 16]);
+    let same = watched.rate(20_000);
+    assert!(same > 0.97 * full, "{same} bytes per cycle, {full} at first");
+    watched.set(0, &delay(0));
+    watched.rate(100_000);
+    near(watched.rate(120_000), 0.5, "the least rate, 1 Gb/s");
 }

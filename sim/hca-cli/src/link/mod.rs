@@ -22,7 +22,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::sim::folder::Folder;
-use notation::{Arbitration, AskedState, Limit, PkeyEntry, Policy, Priorities, Sl2vl};
+use notation::{Arbitration, AskedCongestion, AskedState, Limit, PkeyEntry, Policy, Priorities, Sl2vl};
 use show::{Look, Pkeys, Rates};
 
 type Card = Context<Rc<VfioUserDevice>>;
@@ -51,6 +51,7 @@ const EXAMPLES: &str = "Examples:
   hca link ets --map 0,0,0,1,0,2,0,0 0:40 1:60 2:strict
   hca link lldp --tx on; hca link lldp      who is at the other end of an Ethernet cable
   hca link set --card 1 --node-desc db1-hca0
+  hca link set --congestion dcqcn           rates of connections by marks (docs/congestion.md)
 
 A card is asked through a function that no process has, which the command keeps while it runs; what configures needs
 function 0, the only one that may, and which programs take only when they find no other. Credits, tx ring and rx
@@ -135,6 +136,9 @@ struct Set {
     /// Ethernet: priorities with PFC, N,N,.. or none
     #[arg(long, value_name = "LIST")]
     pfc: Option<Priorities>,
+    /// Ethernet: congestion control of connections, with its usual parameters
+    #[arg(long, value_enum)]
+    congestion: Option<AskedCongestion>,
     /// Base LID, a multiple of 1 << LMC
     #[arg(long, value_name = "LID", value_parser = lid)]
     lid: Option<u16>,
@@ -318,6 +322,9 @@ impl Set {
         }
         if let Some(text) = &self.node_desc {
             card.set_node_description(text)?;
+        }
+        if let Some(congestion) = self.congestion {
+            card.set_congestion(number, congestion.parameters().as_ref())?;
         }
         for entry in &self.pkey {
             card.set_pkey(number, entry.index, entry.pkey)?;

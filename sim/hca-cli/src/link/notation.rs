@@ -1,7 +1,7 @@
 //! How tables of a link are written on a command line: the notation of OpenSM's options.
 
 use clap::ValueEnum;
-use hca_verbs::{LinkPolicy, OpVls, PortState, VlWeight};
+use hca_verbs::{CcAlgorithm, Congestion, LinkPolicy, OpVls, PortState, VlWeight};
 use std::fmt;
 use std::str::FromStr;
 
@@ -199,6 +199,32 @@ impl From<AskedState> for PortState {
             AskedState::Armed => Self::Armed,
             AskedState::Active => Self::Active,
         }
+    }
+}
+
+/// Congestion control to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AskedCongestion {
+    /// None
+    Off,
+    /// By marks, as in DCQCN
+    Dcqcn,
+    /// By round trips
+    Delay,
+}
+
+impl AskedCongestion {
+    /// With its usual parameters.
+    pub fn parameters(self) -> Option<Congestion> {
+        let algorithm = match self {
+            Self::Off => return None,
+            Self::Dcqcn => CcAlgorithm::Dcqcn,
+            Self::Delay => CcAlgorithm::Delay,
+        };
+        Some(Congestion {
+            algorithm,
+            ..Congestion::default()
+        })
     }
 }
 
