@@ -204,8 +204,17 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SOC_BOARD_BYTES 0x8000u
 /* In the board's data: the first board_port. */
 #define HCA_SOC_BOARD_PORTS 0x40u
+/* In the board's data: board_boot. */
+#define HCA_SOC_BOARD_BOOT 0xc0u
+/* In the board's data: a board_slot each. */
+#define HCA_SOC_BOARD_SLOTS 0x100u
 /* In the board's data: the first board_neighbour. */
-#define HCA_SOC_BOARD_NEIGHBOURS 0x100u
+#define HCA_SOC_BOARD_NEIGHBOURS 0x200u
+/* The program that checks and starts images, behind the board's data in the same memory. It is there
+   before the core starts, and nothing changes it. */
+#define HCA_SOC_ROM_BASE 0x20000u
+/* Size of its memory. */
+#define HCA_SOC_ROM_BYTES 0xa000u
 /* Data and stack. */
 #define HCA_SOC_DATA_BASE 0x10000000u
 /* Size of the data's memory. */
@@ -258,6 +267,28 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SOC_TELL_WANTED 0x820u
 /* Port (from 1) in bits 31:16, index in bits 15:0: the GID just told is there in the port's table. */
 #define HCA_SOC_TELL_OWN_GID 0x824u
+/* Where in the slot that does not run the next word goes: a byte offset. 0 erases the slot. */
+#define HCA_SOC_TELL_FLASH_AT 0x830u
+/* A word for the slot; the next one goes behind it. */
+#define HCA_SOC_TELL_FLASH_WORD 0x834u
+/* The board copies a slot to the image's memory; then board_boot.loads counts on. */
+#define HCA_SOC_TELL_LOAD 0x838u
+/* The first four bytes of board_boot. */
+#define HCA_SOC_TELL_BOOT 0x83cu
+/* Slot in bits 7:0, its slot_state in bits 15:8. */
+#define HCA_SOC_TELL_SLOT 0x840u
+/* An epoch that has begun: board_boot.epoch becomes this if it is less. */
+#define HCA_SOC_TELL_EPOCH 0x844u
+/* Where in an image its head is: behind vectors and the jump at reset. */
+#define HCA_IMAGE_HEAD_OFFSET 0x84u
+/* First word of the head: "HCWF". */
+#define HCA_IMAGE_MAGIC 0x46574348u
+/* Most bytes of one WRITE_FIRMWARE. */
+#define HCA_FIRMWARE_CHUNK_BYTES 0x400u
+/* Slots for images. */
+#define HCA_FIRMWARE_SLOTS 0x2u
+/* No slot. */
+#define HCA_SLOT_NONE 0xffu
 
 /* Send work request opcodes: the values of ibv_wr_opcode. */
 enum hca_wr_opcode {
@@ -583,7 +614,10 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_QUERY_PFC_COUNTERS = 50, /* Pauses of each priority of an Ethernet port: query_port_cmd, query_pfc_counters_result. */
     HCA_ADMIN_OPCODE_SET_NODE_DESC = 51, /* Give the card another NodeDescription: set_node_desc_cmd. */
     HCA_ADMIN_OPCODE_QUERY_NODE_DESC = 52, /* Its NodeDescription: query_node_desc_result. */
-    HCA_ADMIN_OPCODE_QUERY_FIRMWARE = 53, /* Firmware that runs: query_firmware_result. */
+    HCA_ADMIN_OPCODE_QUERY_FIRMWARE = 53, /* Firmware that runs, and what is in the board's slots: query_firmware_result. */
+    HCA_ADMIN_OPCODE_QUERY_LLDP = 54, /* What the neighbour on an Ethernet link says of itself (LLDP): query_lldp_cmd, query_lldp_result. */
+    HCA_ADMIN_OPCODE_WRITE_FIRMWARE = 55, /* A piece of an image for the slot that does not run: write_firmware_cmd. */
+    HCA_ADMIN_OPCODE_ACTIVATE_FIRMWARE = 56, /* The image in that slot is tried at the next start: activate_firmware_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -610,6 +644,17 @@ enum hca_soc_fault {
     HCA_SOC_FAULT_HANG = 1, /* It hangs. */
     HCA_SOC_FAULT_GIVE_UP = 2, /* It asks for a restart. */
     HCA_SOC_FAULT_TRAP = 3, /* It traps. */
+};
+
+/* What is known of an image in a slot of the board's flash. */
+enum hca_slot_state {
+    HCA_SLOT_STATE_EMPTY = 0, /* There is none. */
+    HCA_SLOT_STATE_UNTRIED = 1, /* It has not been started. */
+    HCA_SLOT_STATE_GOOD = 2, /* It has come up: it has answered a command. */
+    HCA_SLOT_STATE_REFUSED = 3, /* Its head, its digest or its signature is wrong: it does not start. */
+    HCA_SLOT_STATE_FAILED = 4, /* It was started and did not come up. */
+    HCA_SLOT_STATE_OTHER_CARD = 5, /* It is signed, but for hardware of another kind. */
+    HCA_SLOT_STATE_TOO_OLD = 6, /* It is signed, but its epoch is over. */
 };
 
 /* Attributes of MODIFY_QP: the bits of ibv_qp_attr_mask. */
@@ -730,6 +775,7 @@ enum hca_soc_fault {
 #define HCA_LINK_ATTR_TRUST (UINT64_C(1) << 7)
 #define HCA_LINK_ATTR_ETS (UINT64_C(1) << 8)
 #define HCA_LINK_ATTR_DSCP (UINT64_C(1) << 9)
+#define HCA_LINK_ATTR_LLDP_TX (UINT64_C(1) << 10)
 
 /* First 32 bytes of every send WQE. Scatter/gather entries or inline data follow at byte 32; an atomic
    has `sq_wqe_atomic` at byte 32 and its entry at byte 48. 32 + 16 * num_sge must not exceed the
@@ -1728,6 +1774,26 @@ struct hca_reg_mr_cmd {
 #define HCA_REG_MR_CMD_ROW_LSB 384u
 #define HCA_REG_MR_CMD_ROW_BITS 32u
 
+/* WRITE_FIRMWARE. Offset 0 erases what was in the slot; the pieces follow each other. */
+struct hca_write_firmware_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_WRITE_FIRMWARE_CMD_BYTES 248u
+#define HCA_WRITE_FIRMWARE_CMD_ADDR_LSB 0u
+#define HCA_WRITE_FIRMWARE_CMD_ADDR_BITS 64u
+#define HCA_WRITE_FIRMWARE_CMD_OFFSET_LSB 64u
+#define HCA_WRITE_FIRMWARE_CMD_OFFSET_BITS 32u
+#define HCA_WRITE_FIRMWARE_CMD_BYTES_LSB 96u
+#define HCA_WRITE_FIRMWARE_CMD_BYTES_BITS 32u
+
+/* ACTIVATE_FIRMWARE. */
+struct hca_activate_firmware_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_ACTIVATE_FIRMWARE_CMD_BYTES 248u
+#define HCA_ACTIVATE_FIRMWARE_CMD_RESTART_LSB 0u
+#define HCA_ACTIVATE_FIRMWARE_CMD_RESTART_BITS 1u
+
 /* ALLOC_MW: a memory window, which is not bound. */
 struct hca_alloc_mw_cmd {
     uint8_t bytes[248];
@@ -2143,10 +2209,24 @@ struct hca_query_firmware_result {
 #define HCA_QUERY_FIRMWARE_RESULT_BYTES 244u
 #define HCA_QUERY_FIRMWARE_RESULT_ON_CORE_LSB 0u
 #define HCA_QUERY_FIRMWARE_RESULT_ON_CORE_BITS 1u
+#define HCA_QUERY_FIRMWARE_RESULT_IS_UPDATABLE_LSB 1u
+#define HCA_QUERY_FIRMWARE_RESULT_IS_UPDATABLE_BITS 1u
+#define HCA_QUERY_FIRMWARE_RESULT_RUNNING_LSB 8u
+#define HCA_QUERY_FIRMWARE_RESULT_RUNNING_BITS 8u
+#define HCA_QUERY_FIRMWARE_RESULT_NEXT_LSB 16u
+#define HCA_QUERY_FIRMWARE_RESULT_NEXT_BITS 8u
 #define HCA_QUERY_FIRMWARE_RESULT_VERSION_LSB 32u
 #define HCA_QUERY_FIRMWARE_RESULT_VERSION_BITS 32u
 #define HCA_QUERY_FIRMWARE_RESULT_DIGEST_LSB 64u
 #define HCA_QUERY_FIRMWARE_RESULT_DIGEST_BITS 256u
+#define HCA_QUERY_FIRMWARE_RESULT_SLOTS_LSB 320u
+#define HCA_QUERY_FIRMWARE_RESULT_SLOTS_BITS 1024u
+#define HCA_QUERY_FIRMWARE_RESULT_EPOCH_LSB 1344u
+#define HCA_QUERY_FIRMWARE_RESULT_EPOCH_BITS 32u
+#define HCA_QUERY_FIRMWARE_RESULT_HARDWARE_LSB 1376u
+#define HCA_QUERY_FIRMWARE_RESULT_HARDWARE_BITS 32u
+#define HCA_QUERY_FIRMWARE_RESULT_PUBLIC_KEY_LSB 1408u
+#define HCA_QUERY_FIRMWARE_RESULT_PUBLIC_KEY_BITS 256u
 
 /* Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table. */
 struct hca_link_vl_arb {
@@ -2235,6 +2315,8 @@ struct hca_set_link_cmd {
 #define HCA_SET_LINK_CMD_TRUST_BITS 8u
 #define HCA_SET_LINK_CMD_STRICT_LSB 104u
 #define HCA_SET_LINK_CMD_STRICT_BITS 8u
+#define HCA_SET_LINK_CMD_LLDP_TX_LSB 112u
+#define HCA_SET_LINK_CMD_LLDP_TX_BITS 1u
 #define HCA_SET_LINK_CMD_PRIO_TC_LSB 128u
 #define HCA_SET_LINK_CMD_PRIO_TC_BITS 32u
 #define HCA_SET_LINK_CMD_TC_PERCENT_LSB 192u
@@ -2435,6 +2517,41 @@ struct hca_query_pfc_counters_result {
 #define HCA_QUERY_PFC_COUNTERS_RESULT_RX_RING_BLOCKS_LSB 1088u
 #define HCA_QUERY_PFC_COUNTERS_RESULT_RX_RING_BLOCKS_BITS 32u
 
+/* QUERY_LLDP. */
+struct hca_query_lldp_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_QUERY_LLDP_CMD_BYTES 248u
+#define HCA_QUERY_LLDP_CMD_PORT_NUM_LSB 0u
+#define HCA_QUERY_LLDP_CMD_PORT_NUM_BITS 8u
+#define HCA_QUERY_LLDP_CMD_PART_LSB 8u
+#define HCA_QUERY_LLDP_CMD_PART_BITS 8u
+
+/* Completion body of QUERY_LLDP. Parts with the same `received` are of the same LLDPDU. Counters stop
+   at their end. */
+struct hca_query_lldp_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_LLDP_RESULT_BYTES 244u
+#define HCA_QUERY_LLDP_RESULT_TX_LSB 0u
+#define HCA_QUERY_LLDP_RESULT_TX_BITS 1u
+#define HCA_QUERY_LLDP_RESULT_BYTES_LSB 16u
+#define HCA_QUERY_LLDP_RESULT_BYTES_BITS 16u
+#define HCA_QUERY_LLDP_RESULT_LEFT_S_LSB 32u
+#define HCA_QUERY_LLDP_RESULT_LEFT_S_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_SENT_LSB 64u
+#define HCA_QUERY_LLDP_RESULT_SENT_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_RECEIVED_LSB 96u
+#define HCA_QUERY_LLDP_RESULT_RECEIVED_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_MALFORMED_LSB 128u
+#define HCA_QUERY_LLDP_RESULT_MALFORMED_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_AGED_OUT_LSB 160u
+#define HCA_QUERY_LLDP_RESULT_AGED_OUT_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_REPLACED_LSB 192u
+#define HCA_QUERY_LLDP_RESULT_REPLACED_BITS 32u
+#define HCA_QUERY_LLDP_RESULT_TLVS_LSB 384u
+#define HCA_QUERY_LLDP_RESULT_TLVS_BITS 1536u
+
 /* Row LINK_ROW_CONGESTION: notification and reaction on an Ethernet port. Times are in ticks of
    CC_TICK_CYCLES cycles, rates in CC_RATE_UNIT-ths of a byte per cycle. */
 struct hca_link_congestion {
@@ -2548,11 +2665,49 @@ struct hca_board_neighbour {
 #define HCA_BOARD_NEIGHBOUR_PORT_NUM_LSB 176u
 #define HCA_BOARD_NEIGHBOUR_PORT_NUM_BITS 8u
 
-/* Head of an image, behind its vectors and the jump at reset. */
-struct hca_image_head {
-    uint8_t bytes[48];
+/* Which image runs, and which is to. SLOT_NONE: no slot. */
+struct hca_board_boot {
+    uint8_t bytes[64];
 };
-#define HCA_IMAGE_HEAD_BYTES 48u
+#define HCA_BOARD_BOOT_BYTES 64u
+#define HCA_BOARD_BOOT_RUNNING_LSB 0u
+#define HCA_BOARD_BOOT_RUNNING_BITS 8u
+#define HCA_BOARD_BOOT_NEXT_LSB 8u
+#define HCA_BOARD_BOOT_NEXT_BITS 8u
+#define HCA_BOARD_BOOT_GOOD_LSB 16u
+#define HCA_BOARD_BOOT_GOOD_BITS 8u
+#define HCA_BOARD_BOOT_TRIES_LSB 24u
+#define HCA_BOARD_BOOT_TRIES_BITS 8u
+#define HCA_BOARD_BOOT_LOADS_LSB 32u
+#define HCA_BOARD_BOOT_LOADS_BITS 8u
+#define HCA_BOARD_BOOT_HARDWARE_LSB 64u
+#define HCA_BOARD_BOOT_HARDWARE_BITS 32u
+#define HCA_BOARD_BOOT_EPOCH_LSB 96u
+#define HCA_BOARD_BOOT_EPOCH_BITS 32u
+#define HCA_BOARD_BOOT_PUBLIC_KEY_LSB 256u
+#define HCA_BOARD_BOOT_PUBLIC_KEY_BITS 256u
+
+/* A slot of the board's flash. */
+struct hca_board_slot {
+    uint8_t bytes[64];
+};
+#define HCA_BOARD_SLOT_BYTES 64u
+#define HCA_BOARD_SLOT_STATE_LSB 0u
+#define HCA_BOARD_SLOT_STATE_BITS 8u
+#define HCA_BOARD_SLOT_VERSION_LSB 32u
+#define HCA_BOARD_SLOT_VERSION_BITS 32u
+#define HCA_BOARD_SLOT_BYTES_LSB 64u
+#define HCA_BOARD_SLOT_BYTES_BITS 32u
+#define HCA_BOARD_SLOT_EPOCH_LSB 96u
+#define HCA_BOARD_SLOT_EPOCH_BITS 32u
+#define HCA_BOARD_SLOT_DIGEST_LSB 256u
+#define HCA_BOARD_SLOT_DIGEST_BITS 256u
+
+/* Head of an image, at IMAGE_HEAD_OFFSET. Behind the image is the Ed25519 signature of the head. */
+struct hca_image_head {
+    uint8_t bytes[64];
+};
+#define HCA_IMAGE_HEAD_BYTES 64u
 #define HCA_IMAGE_HEAD_MAGIC_LSB 0u
 #define HCA_IMAGE_HEAD_MAGIC_BITS 32u
 #define HCA_IMAGE_HEAD_DATA_AT_LSB 32u
@@ -2563,5 +2718,9 @@ struct hca_image_head {
 #define HCA_IMAGE_HEAD_VERSION_BITS 32u
 #define HCA_IMAGE_HEAD_DIGEST_LSB 128u
 #define HCA_IMAGE_HEAD_DIGEST_BITS 256u
+#define HCA_IMAGE_HEAD_EPOCH_LSB 384u
+#define HCA_IMAGE_HEAD_EPOCH_BITS 32u
+#define HCA_IMAGE_HEAD_HARDWARE_LSB 416u
+#define HCA_IMAGE_HEAD_HARDWARE_BITS 32u
 
 #endif

@@ -1,6 +1,7 @@
 //! Builds `firmware/hca-fw` for the soft core and packs its image: what is loaded into the core's memory, from
-//! address 0 on. The words behind the reset vector are the head (see `firmware/hca-fw/src/start.rs`): magic, where the
-//! first values of data are, bytes of the image, version, SHA-256 of the image with this field zero.
+//! address 0 on. The words behind the reset vector are the head (`image_head` of `abi/`); behind the image is the
+//! head's signature, by the key in the file that HCA_FIRMWARE_KEY names, or by one that everybody knows. `firmware/hca-boot`,
+//! which checks it, is built beside it.
 //!
 //! Without Rust's library for the target there is no image: what runs firmware natively needs none. Nor is there one of
 //! a card with more than 1,024 lines, whose tables the core's memory does not hold.
@@ -11,16 +12,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+#[path = "src/sign.rs"]
+mod sign;
+
+use hca_abi::{IMAGE_HEAD_OFFSET, IMAGE_MAGIC, ImageHead};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind};
-use sha2::{Digest, Sha256};
 
 const TARGET: &str = "riscv32imc-unknown-none-elf";
+/// The variable that names the file of the key.
+const KEY_VARIABLE: &str = "HCA_FIRMWARE_KEY";
 /// Small rather than fast in single steps; the processor reaches words at any address.
 const FLAGS: &str = "-Cllvm-args=-inline-threshold=60 -Ctarget-feature=+unaligned-scalar-mem";
-const HEAD_OFFSET: usize = 0x84;
-const MAGIC: u32 = 0x4657_4348;
-const DIGEST_WORD: usize = 4;
-const DIGEST_BYTES: usize = 32;
+/// What the image and its data may have: below the memories' sizes, so that firmware does not grow unseen. The goals
+/// are 64 and 128 KiB (docs/firmware.md).
+const IMAGE_BUDGET_BYTES: usize = 84 << 10;
+const DATA_BUDGET_BYTES: u64 = 129 << 10;
 /// Zero words inside a run that cost less than a new run.
 const GAP_WORDS: usize = 2;
 
@@ -34,14 +40,23 @@ fn main() {
     for path in ["firmware", "abi", "Cargo.toml", "Cargo.lock"] {
         println!("cargo:rerun-if-changed=../../{path}");
     }
-    println!("cargo:rerun-if-env-changed=HCA_VSIM_LINES");
-    let image = if is_clippy() { None } else { build(root, &out) };
+    for variable in ["HCA_VSIM_LINES", KEY_VARIABLE] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    let seed = seed();
+    let image = if is_clippy() {
+        None
+    } else {
+        build(root, &out, seed)
+    };
     let image = image.unwrap_or_default();
     fs::write(out.join("image.bin"), &image.bytes).expect("OUT_DIR is writable");
+    fs::write(out.join("rom.bin"), &image.rom).expect("OUT_DIR is writable");
     let facts = format!(
-        "/// Bytes of data that firmware has beside its stack.\npub const DATA_BYTES: u32 = {};\n\
-         /// SHA-256 of the image.\npub const DIGEST: [u8; 32] = {:?};\n",
-        image.data_bytes, image.digest
+        "/// SHA-256 of the image.\npub const DIGEST: [u8; 32] = {:?};\n\
+         /// What verifies its signature.\npub const PUBLIC_KEY: [u8; 32] = {:?};\n",
+        image.digest,
+        sign::public_key(seed)
     );
     fs::write(out.join("facts.rs"), facts).expect("OUT_DIR is writable");
 }
@@ -49,8 +64,19 @@ fn main() {
 #[derive(Default)]
 struct Image {
     bytes: Vec<u8>,
-    data_bytes: u64,
-    digest: [u8; DIGEST_BYTES],
+    digest: [u8; 32],
+    rom: Vec<u8>,
+}
+
+/// The key that images are signed with.
+fn seed() -> [u8; 32] {
+    let Some(path) = env::var_os(KEY_VARIABLE).map(PathBuf::from) else {
+        return sign::DEVELOPMENT_SEED;
+    };
+    println!("cargo:rerun-if-changed={}", path.display());
+    let text = fs::read_to_string(&path)
+        .unwrap_or_else(|e| panic!("{KEY_VARIABLE}: cannot read {}: {e}", path.display()));
+    sign::seed_from(&text).unwrap_or_else(|e| panic!("{KEY_VARIABLE}: {}: {e}", path.display()))
 }
 
 /// Clippy runs nothing.
@@ -59,7 +85,7 @@ fn is_clippy() -> bool {
     wrapper.is_some_and(|path| path.file_stem().is_some_and(|name| name == "clippy-driver"))
 }
 
-fn build(root: &Path, out: &Path) -> Option<Image> {
+fn build(root: &Path, out: &Path, seed: [u8; 32]) -> Option<Image> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let libdir = Command::new(&rustc)
         .args(["--print", "target-libdir", "--target", TARGET])
@@ -91,6 +117,8 @@ fn build(root: &Path, out: &Path) -> Option<Image> {
             "--locked",
             "--package",
             "hca-fw",
+            "--package",
+            "hca-boot",
             "--profile",
             "firmware",
             "--target",
@@ -125,9 +153,38 @@ fn build(root: &Path, out: &Path) -> Option<Image> {
         output.status.success(),
         "the firmware for the soft core could not be built:\n{said}"
     );
-    let elf = target_dir.join(TARGET).join("firmware/hca-fw");
-    let elf = fs::read(&elf).unwrap_or_else(|e| panic!("cannot read {}: {e}", elf.display()));
-    Some(pack(&elf))
+    let elf = |name: &str| {
+        let path = target_dir.join(TARGET).join("firmware").join(name);
+        fs::read(&path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
+    };
+    let mut image = pack(&elf("hca-fw"));
+    image.bytes =
+        sign::sign(&image.bytes, seed, |_| ()).unwrap_or_else(|e| panic!("the firmware's image: {e}"));
+    image.digest = sign::head(&image.bytes)
+        .expect("it has just been signed")
+        .digest();
+    image.rom = rom(&elf("hca-boot"));
+    Some(image)
+}
+
+/// What is in the boot program's memory.
+fn rom(elf: &[u8]) -> Vec<u8> {
+    let file = object::File::parse(elf).unwrap_or_else(|e| panic!("the linker's file cannot be read: {e}"));
+    let mut bytes = Vec::new();
+    for segment in file.segments() {
+        let data = segment
+            .data()
+            .unwrap_or_else(|e| panic!("a segment cannot be read: {e}"));
+        let at = segment.address().checked_sub(hca_abi::SOC_ROM_BASE.into());
+        let Some(at) = at.filter(|at| *at < hca_abi::SOC_ROM_BYTES.into()) else {
+            continue;
+        };
+        let at = at as usize;
+        let end = (at + data.len()).next_multiple_of(4);
+        bytes.resize(bytes.len().max(end), 0);
+        bytes[at..at + data.len()].copy_from_slice(data);
+    }
+    bytes
 }
 
 /// The image of a linked program.
@@ -150,33 +207,39 @@ fn pack(elf: &[u8]) -> Image {
     let data_at = bytes.len() as u32;
     runs.push(0);
     bytes.extend(runs.iter().flat_map(|word| word.to_le_bytes()));
-    assert!(
-        bytes.len() <= hca_abi::SOC_IMAGE_BYTES as usize,
-        "the image has {} bytes, more than the soft core's memory",
-        bytes.len()
-    );
-    let version = hca_fw_core::Image::native().version;
-    for (word, value) in [MAGIC, data_at, bytes.len() as u32, version]
-        .into_iter()
-        .enumerate()
-    {
-        bytes[HEAD_OFFSET + 4 * word..][..4].copy_from_slice(&value.to_le_bytes());
-    }
-    let digest: [u8; DIGEST_BYTES] = Sha256::digest(&bytes).into();
-    bytes[HEAD_OFFSET + 4 * DIGEST_WORD..][..DIGEST_BYTES].copy_from_slice(&digest);
+    let mut head = ImageHead::new();
+    head.set_magic(IMAGE_MAGIC);
+    head.set_data_at(data_at);
+    head.set_bytes(bytes.len() as u32);
+    head.set_version(hca_fw_core::Image::native().version);
+    head.set_hardware(hca_fw_core::HARDWARE);
+    bytes[IMAGE_HEAD_OFFSET as usize..][..ImageHead::BYTES].copy_from_slice(head.as_bytes());
     let data = file
         .sections()
         .filter(|section| matches!(section.kind(), SectionKind::Data | SectionKind::UninitializedData));
+    let data_bytes = data.map(|section| section.size()).sum();
     check_panics(&file);
+    check_budgets(bytes.len(), data_bytes);
     Image {
-        data_bytes: data.map(|section| section.size()).sum(),
         bytes,
-        digest,
+        ..Image::default()
     }
 }
 
-/// Nobody could tell of a panic on the core, so nothing may be able to panic: the linker keeps Rust's functions for it
-/// only if something calls them.
+/// Who needs more raises the budget, and knows it.
+fn check_budgets(image_bytes: usize, data_bytes: u64) {
+    assert!(
+        image_bytes <= IMAGE_BUDGET_BYTES,
+        "the firmware's image has {image_bytes} bytes, its budget is {IMAGE_BUDGET_BYTES} (IMAGE_BUDGET_BYTES)"
+    );
+    assert!(
+        data_bytes <= DATA_BUDGET_BYTES,
+        "the firmware's data have {data_bytes} bytes, their budget is {DATA_BUDGET_BYTES} (DATA_BUDGET_BYTES)"
+    );
+}
+
+/// A panic on the core would restart it into the same panic, so nothing may be able to panic: the linker keeps Rust's
+/// functions for it only if something calls them.
 fn check_panics(file: &object::File) {
     let is_panic = |name: &&str| name.contains("panicking") || name.contains("slice_index_fail");
     let names = file

@@ -11,6 +11,8 @@ from pairs import end, packets, run_pair
 
 SM = ("--link", "ib", "--sm", "external")
 UP = 'until ibstat | grep -q "State: Active"; do sleep 0.1; done'
+# The other side's ibv_rc_pingpong, at port 18515.
+LISTENS = "until grep -qE ':4853 [0-9A-F:]+ 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done"
 # Whoever is done tells the other through a file.
 DONE = "until test -e {0}; do sleep 0.1; done"
 
@@ -34,12 +36,14 @@ def fixture_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.quick
-def test_subnet_up(hca, row, files):
-    """MGMT-1, MGMT-5, VL-14: OpenSM gives both cards a LID and brings their ports to ACTIVE; data flow by these."""
-    row("opensm", "and ibv_rc_pingpong", "ib")
+@pytest.mark.parametrize("firmware", ["native", "core"])
+def test_subnet_up(hca, row, files, firmware):
+    """MGMT-1, MGMT-5, VL-14: OpenSM gives both cards a LID and brings their ports to ACTIVE; data flow by these. Agents
+    that run on the card's own processor answer it, too."""
+    row("opensm", f"and ibv_rc_pingpong, firmware {firmware}", "ib")
     log, done = files
     ran = run_pair(hca, manager(log, "ibstat; ibv_rc_pingpong -n 50", done),
-                   managed(done, "ibstat", "sleep 0.5", "ibv_rc_pingpong -n 50 localhost"), *SM)
+                   managed(done, "ibstat", LISTENS, "ibv_rc_pingpong -n 50 localhost"), *SM, "--firmware", firmware)
     assert ran.returncode == 0, ran
     assert "SUBNET UP" in log.read_text(), log.read_text()
     assert not re.search(r"0x01 ->.*ERR", log.read_text()), log.read_text()

@@ -86,7 +86,11 @@ SOC_IMAGE_BYTES = 0x18000
 SOC_BOARD_BASE = 0x18000
 SOC_BOARD_BYTES = 0x8000
 SOC_BOARD_PORTS = 0x40
-SOC_BOARD_NEIGHBOURS = 0x100
+SOC_BOARD_BOOT = 0xc0
+SOC_BOARD_SLOTS = 0x100
+SOC_BOARD_NEIGHBOURS = 0x200
+SOC_ROM_BASE = 0x20000
+SOC_ROM_BYTES = 0xa000
 SOC_DATA_BASE = 0x10000000
 SOC_DATA_BYTES = 0x100000
 SOC_CARD_BASE = 0x20000000
@@ -111,6 +115,17 @@ SOC_TELL_CONSOLE = 0x800
 SOC_TELL_GID = 0x810
 SOC_TELL_WANTED = 0x820
 SOC_TELL_OWN_GID = 0x824
+SOC_TELL_FLASH_AT = 0x830
+SOC_TELL_FLASH_WORD = 0x834
+SOC_TELL_LOAD = 0x838
+SOC_TELL_BOOT = 0x83c
+SOC_TELL_SLOT = 0x840
+SOC_TELL_EPOCH = 0x844
+IMAGE_HEAD_OFFSET = 0x84
+IMAGE_MAGIC = 0x46574348
+FIRMWARE_CHUNK_BYTES = 0x400
+FIRMWARE_SLOTS = 0x2
+SLOT_NONE = 0xff
 ETHERTYPE_IPV4 = 0x800
 ETHERTYPE_IPV6 = 0x86dd
 ETHERTYPE_VLAN = 0x8100
@@ -485,6 +500,9 @@ class AdminOpcode(enum.IntEnum):
     SET_NODE_DESC = 0x33
     QUERY_NODE_DESC = 0x34
     QUERY_FIRMWARE = 0x35
+    QUERY_LLDP = 0x36
+    WRITE_FIRMWARE = 0x37
+    ACTIVATE_FIRMWARE = 0x38
 
 
 class AdminStatus(enum.IntEnum):
@@ -513,6 +531,18 @@ class SocFault(enum.IntEnum):
     HANG = 0x1
     GIVE_UP = 0x2
     TRAP = 0x3
+
+
+class SlotState(enum.IntEnum):
+    """What is known of an image in a slot of the board's flash."""
+
+    EMPTY = 0x0
+    UNTRIED = 0x1
+    GOOD = 0x2
+    REFUSED = 0x3
+    FAILED = 0x4
+    OTHER_CARD = 0x5
+    TOO_OLD = 0x6
 
 
 class BthOpcode(enum.IntEnum):
@@ -744,6 +774,7 @@ class LinkAttr(enum.IntFlag):
     TRUST = 0x80
     ETS = 0x100
     DSCP = 0x200
+    LLDP_TX = 0x400
 
 
 # name: bytes, and per field (lowest bit from the start of the structure, width)
@@ -1329,6 +1360,20 @@ STRUCTS = {
             "row": (384, 32),
         },
     },
+    "write_firmware_cmd": {
+        "bytes": 248,
+        "fields": {
+            "addr": (0, 64),
+            "offset": (64, 32),
+            "bytes": (96, 32),
+        },
+    },
+    "activate_firmware_cmd": {
+        "bytes": 248,
+        "fields": {
+            "restart": (0, 1),
+        },
+    },
     "alloc_mw_cmd": {
         "bytes": 248,
         "fields": {
@@ -1572,8 +1617,15 @@ STRUCTS = {
         "bytes": 244,
         "fields": {
             "on_core": (0, 1),
+            "is_updatable": (1, 1),
+            "running": (8, 8),
+            "next": (16, 8),
             "version": (32, 32),
             "digest": (64, 256),
+            "slots": (320, 1024),
+            "epoch": (1344, 32),
+            "hardware": (1376, 32),
+            "public_key": (1408, 256),
         },
     },
     "link_vl_arb": {
@@ -1630,6 +1682,7 @@ STRUCTS = {
             "pfc_enable": (88, 8),
             "trust": (96, 8),
             "strict": (104, 8),
+            "lldp_tx": (112, 1),
             "prio_tc": (128, 32),
             "tc_percent": (192, 64),
             "dscp_mask": (256, 64),
@@ -1751,6 +1804,27 @@ STRUCTS = {
             "rx_ring_blocks": (1088, 32),
         },
     },
+    "query_lldp_cmd": {
+        "bytes": 248,
+        "fields": {
+            "port_num": (0, 8),
+            "part": (8, 8),
+        },
+    },
+    "query_lldp_result": {
+        "bytes": 244,
+        "fields": {
+            "tx": (0, 1),
+            "bytes": (16, 16),
+            "left_s": (32, 32),
+            "sent": (64, 32),
+            "received": (96, 32),
+            "malformed": (128, 32),
+            "aged_out": (160, 32),
+            "replaced": (192, 32),
+            "tlvs": (384, 1536),
+        },
+    },
     "link_congestion": {
         "bytes": 32,
         "fields": {
@@ -1819,14 +1893,39 @@ STRUCTS = {
             "port_num": (176, 8),
         },
     },
+    "board_boot": {
+        "bytes": 64,
+        "fields": {
+            "running": (0, 8),
+            "next": (8, 8),
+            "good": (16, 8),
+            "tries": (24, 8),
+            "loads": (32, 8),
+            "hardware": (64, 32),
+            "epoch": (96, 32),
+            "public_key": (256, 256),
+        },
+    },
+    "board_slot": {
+        "bytes": 64,
+        "fields": {
+            "state": (0, 8),
+            "version": (32, 32),
+            "bytes": (64, 32),
+            "epoch": (96, 32),
+            "digest": (256, 256),
+        },
+    },
     "image_head": {
-        "bytes": 48,
+        "bytes": 64,
         "fields": {
             "magic": (0, 32),
             "data_at": (32, 32),
             "bytes": (64, 32),
             "version": (96, 32),
             "digest": (128, 256),
+            "epoch": (384, 32),
+            "hardware": (416, 32),
         },
     },
 }

@@ -17,7 +17,7 @@ def rams():
 
 
 def test_the_page_is_the_card(rams):
-    """Issue 11, point 10: what the page says is what is elaborated."""
+    """What the page says is what is elaborated."""
     assert memory.table(rams, Reasons.read()) in memory.PAGE.read_text(), "make memory ARGS=--publish"
 
 

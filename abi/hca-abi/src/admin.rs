@@ -24,6 +24,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &ModifyQpCmd::TABLE,
     &SetKeyTableCmd::TABLE,
     &RegMrCmd::TABLE,
+    &WriteFirmwareCmd::TABLE,
+    &ActivateFirmwareCmd::TABLE,
     &AllocMwCmd::TABLE,
     &RegMrResult::TABLE,
     &ModifyMrCmd::TABLE,
@@ -456,5 +458,25 @@ layout! {
         srqn set_srqn: u32 [0, 0, 24];
         /// New limit: SRQ_LIMIT_REACHED is raised once when fewer WQEs are posted, at once if so now; 0: never.
         limit set_limit: u32 [4, 0, 32];
+    }
+}
+
+layout! {
+    /// WRITE_FIRMWARE. Offset 0 erases what was in the slot; the pieces follow each other.
+    WriteFirmwareCmd("write_firmware_cmd", 248, Software) {
+        /// Bus address of the piece, a multiple of 64.
+        addr set_addr: u64 [0, 0, 64];
+        /// Where in the slot it goes, a multiple of 64.
+        offset set_offset: u32 [8, 0, 32];
+        /// Its bytes, a multiple of 64, FIRMWARE_CHUNK_BYTES at most.
+        bytes set_bytes: u32 [12, 0, 32];
+    }
+}
+
+layout! {
+    /// ACTIVATE_FIRMWARE.
+    ActivateFirmwareCmd("activate_firmware_cmd", 248, Software) {
+        /// Start anew at once, when the answer is there: functions in use have to be reset.
+        restart set_restart: bool [0, 0, 1];
     }
 }

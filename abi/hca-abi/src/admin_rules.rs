@@ -35,7 +35,9 @@ impl AdminOpcode {
             | Self::SetSl2vl
             | Self::SetCongestion
             | Self::CreateRule
-            | Self::DestroyRule => true,
+            | Self::DestroyRule
+            | Self::WriteFirmware
+            | Self::ActivateFirmware => true,
             Self::Nop
             | Self::QueryDevice
             | Self::QueryPort
@@ -50,6 +52,7 @@ impl AdminOpcode {
             | Self::QueryLinkErrors
             | Self::QueryCongestion
             | Self::QueryPfcCounters
+            | Self::QueryLldp
             | Self::QueryFirmware
             | Self::AllocPd
             | Self::DeallocPd

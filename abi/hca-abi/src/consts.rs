@@ -192,8 +192,17 @@ abi_consts! {
         SOC_BOARD_BYTES = 0x8000,
         /// In the board's data: the first board_port.
         SOC_BOARD_PORTS = 64,
+        /// In the board's data: board_boot.
+        SOC_BOARD_BOOT = 192,
+        /// In the board's data: a board_slot each.
+        SOC_BOARD_SLOTS = 256,
         /// In the board's data: the first board_neighbour.
-        SOC_BOARD_NEIGHBOURS = 256,
+        SOC_BOARD_NEIGHBOURS = 512,
+        /// The program that checks and starts images, behind the board's data in the same memory. It is there before
+        /// the core starts, and nothing changes it.
+        SOC_ROM_BASE = 0x0002_0000,
+        /// Size of its memory.
+        SOC_ROM_BYTES = 0xa000,
         /// Data and stack.
         SOC_DATA_BASE = 0x1000_0000,
         /// Size of the data's memory.
@@ -243,5 +252,29 @@ abi_consts! {
         SOC_TELL_WANTED = 0x820,
         /// Port (from 1) in bits 31:16, index in bits 15:0: the GID just told is there in the port's table.
         SOC_TELL_OWN_GID = 0x824,
+        /// Where in the slot that does not run the next word goes: a byte offset. 0 erases the slot.
+        SOC_TELL_FLASH_AT = 0x830,
+        /// A word for the slot; the next one goes behind it.
+        SOC_TELL_FLASH_WORD = 0x834,
+        /// The board copies a slot to the image's memory; then board_boot.loads counts on.
+        SOC_TELL_LOAD = 0x838,
+        /// The first four bytes of board_boot.
+        SOC_TELL_BOOT = 0x83c,
+        /// Slot in bits 7:0, its slot_state in bits 15:8.
+        SOC_TELL_SLOT = 0x840,
+        /// An epoch that has begun: board_boot.epoch becomes this if it is less.
+        SOC_TELL_EPOCH = 0x844,
+    }
+    "Images of the firmware" {
+        /// Where in an image its head is: behind vectors and the jump at reset.
+        IMAGE_HEAD_OFFSET = 0x84,
+        /// First word of the head: "HCWF".
+        IMAGE_MAGIC = 0x4657_4348,
+        /// Most bytes of one WRITE_FIRMWARE.
+        FIRMWARE_CHUNK_BYTES = 1024,
+        /// Slots for images.
+        FIRMWARE_SLOTS = 2,
+        /// No slot.
+        SLOT_NONE = 0xff,
     }
 }

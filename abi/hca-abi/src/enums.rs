@@ -33,6 +33,7 @@ pub const ENUMS: &[&EnumDef] = &[
     &AdminOpcode::TABLE,
     &AdminStatus::TABLE,
     &crate::soc::SocFault::TABLE,
+    &crate::soc::SlotState::TABLE,
 ];
 
 abi_enum! {
@@ -658,8 +659,14 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         SetNodeDesc = 51,
         /// Its NodeDescription: query_node_desc_result.
         QueryNodeDesc = 52,
-        /// Firmware that runs: query_firmware_result.
+        /// Firmware that runs, and what is in the board's slots: query_firmware_result.
         QueryFirmware = 53,
+        /// What the neighbour on an Ethernet link says of itself (LLDP): query_lldp_cmd, query_lldp_result.
+        QueryLldp = 54,
+        /// A piece of an image for the slot that does not run: write_firmware_cmd.
+        WriteFirmware = 55,
+        /// The image in that slot is tried at the next start: activate_firmware_cmd.
+        ActivateFirmware = 56,
     }
 }
 

@@ -265,6 +265,8 @@ abi_flags! {
         ETS = 8,
         /// Priorities of the DSCPs in dscp_mask.
         DSCP = 9,
+        /// lldp_tx.
+        LLDP_TX = 10,
     }
 }
 

@@ -21,6 +21,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &QueryLinkErrorsResult::TABLE,
     &PfcCounters::TABLE,
     &QueryPfcCountersResult::TABLE,
+    &QueryLldpCmd::TABLE,
+    &QueryLldpResult::TABLE,
 ];
 
 layout! {
@@ -108,6 +110,8 @@ layout! {
         trust set_trust: u8 [12, 0, 8];
         /// Ethernet: bit n: traffic class n is strict.
         strict set_strict: u8 [13, 0, 8];
+        /// Ethernet: the port tells its neighbour who it is.
+        lldp_tx set_lldp_tx: bool [14, 0, 1];
         /// Ethernet: bits 4n+3:4n are the traffic class of priority n.
         prio_tc set_prio_tc: u32 [16, 0, 32];
         /// Ethernet: the share of each traffic class that is not strict, in percent; they are 100 together.
@@ -327,5 +331,39 @@ EthTrust("eth_trust", "EthTrust", 1, Software) {
         Dscp = 0,
         /// Its VLAN tag; a frame without one has priority 0.
         Pcp = 1,
+    }
+}
+
+layout! {
+    /// QUERY_LLDP.
+    QueryLldpCmd("query_lldp_cmd", 248, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// Which bytes of the LLDPDU: from 192 times this on. 0, 1 or 2.
+        part set_part: u8 [1, 0, 8];
+    }
+}
+
+layout! {
+    /// Completion body of QUERY_LLDP. Parts with the same `received` are of the same LLDPDU. Counters stop at their end.
+    QueryLldpResult("query_lldp_result", 244, Software) {
+        /// The port tells its neighbour who it is.
+        tx set_tx: bool [0, 0, 1];
+        /// Bytes of the neighbour's TLVs, without their end; 0: nobody has been heard, or not for long.
+        bytes set_bytes: u16 [2, 0, 16];
+        /// Seconds until it is forgotten, rounded up.
+        left_s set_left_s: u32 [4, 0, 32];
+        /// LLDPDUs sent.
+        sent set_sent: u32 [8, 0, 32];
+        /// LLDPDUs received.
+        received set_received: u32 [12, 0, 32];
+        /// Those of them that were malformed.
+        malformed set_malformed: u32 [16, 0, 32];
+        /// Neighbours forgotten because they fell silent.
+        aged_out set_aged_out: u32 [20, 0, 32];
+        /// Neighbours forgotten because another one came.
+        replaced set_replaced: u32 [24, 0, 32];
+        /// Bytes of this part; zeros behind the end.
+        tlvs set_tlvs: [u8; 192] [48, 0, 1536];
     }
 }

@@ -365,9 +365,23 @@ layout! {
     QueryFirmwareResult("query_firmware_result", 244, Software) {
         /// It runs on the card's own processor, from an image; otherwise it is a part of the simulator.
         on_core set_on_core: bool [0, 0, 1];
-        /// Version: major, minor, patch in bits 31:16, 15:8, 7:0.
+        /// It can be replaced: the board has slots.
+        is_updatable set_is_updatable: bool [0, 1, 1];
+        /// Slot that runs; SLOT_NONE: none.
+        running set_running: u8 [1, 0, 8];
+        /// Slot to be tried at the next start; SLOT_NONE: none.
+        next set_next: u8 [2, 0, 8];
+        /// Version that runs: major, minor, patch in bits 31:16, 15:8, 7:0.
         version set_version: u32 [4, 0, 32];
-        /// SHA-256 of the image with its own field zero.
+        /// SHA-256 of the image that runs, with its own field zero.
         digest set_digest: [u8; 32] [8, 0, 256];
+        /// A board_slot for each slot.
+        slots set_slots: [u8; 128] [40, 0, 1024];
+        /// Images of an epoch before this one do not start on this board.
+        epoch set_epoch: u32 [168, 0, 32];
+        /// What images have to be made for (image_head.hardware).
+        hardware set_hardware: u32 [172, 0, 32];
+        /// Ed25519 key that images have to be signed with.
+        public_key set_public_key: [u8; 32] [176, 0, 256];
     }
 }

@@ -8,6 +8,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &BoardHead::TABLE,
     &BoardPort::TABLE,
     &BoardNeighbour::TABLE,
+    &BoardBoot::TABLE,
+    &BoardSlot::TABLE,
     &ImageHead::TABLE,
 ];
 
@@ -84,18 +86,80 @@ SocFault("soc_fault", "SocFault", 8, Software) {
     }
 }
 
+abi_enum! {
+    /// What is known of an image in a slot of the board's flash.
+SlotState("slot_state", "Slot", 8, Software) {
+        /// There is none.
+        Empty = 0,
+        /// It has not been started.
+        Untried = 1,
+        /// It has come up: it has answered a command.
+        Good = 2,
+        /// Its head, its digest or its signature is wrong: it does not start.
+        Refused = 3,
+        /// It was started and did not come up.
+        Failed = 4,
+        /// It is signed, but for hardware of another kind.
+        OtherCard = 5,
+        /// It is signed, but its epoch is over.
+        TooOld = 6,
+    }
+}
+
 layout! {
-    /// Head of an image, behind its vectors and the jump at reset.
-    ImageHead("image_head", 48, Software) {
-        /// "HCWF".
+    /// Which image runs, and which is to. SLOT_NONE: no slot.
+    BoardBoot("board_boot", 64, Software) {
+        /// Slot whose image is in memory and has been checked.
+        running set_running: u8 [0, 0, 8];
+        /// Slot whose image is to be tried.
+        next set_next: u8 [1, 0, 8];
+        /// Slot whose image has come up last.
+        good set_good: u8 [2, 0, 8];
+        /// Times that the image to be tried has been started.
+        tries set_tries: u8 [3, 0, 8];
+        /// Slots that the board has copied to memory, modulo 256.
+        loads set_loads: u8 [4, 0, 8];
+        /// What images have to be made for (image_head.hardware).
+        hardware set_hardware: u32 [8, 0, 32];
+        /// Images of an epoch before this one do not start any more; it only grows.
+        epoch set_epoch: u32 [12, 0, 32];
+        /// Ed25519 key that images are signed with.
+        public_key set_public_key: [u8; 32] [32, 0, 256];
+    }
+}
+
+layout! {
+    /// A slot of the board's flash.
+    BoardSlot("board_slot", 64, Software) {
+        /// slot_state.
+        state set_state: u8 [0, 0, 8];
+        /// Version of the image: major, minor, patch in bits 31:16, 15:8, 7:0.
+        version set_version: u32 [4, 0, 32];
+        /// Its bytes, without the signature.
+        bytes set_bytes: u32 [8, 0, 32];
+        /// Its epoch.
+        epoch set_epoch: u32 [12, 0, 32];
+        /// Its SHA-256.
+        digest set_digest: [u8; 32] [32, 0, 256];
+    }
+}
+
+layout! {
+    /// Head of an image, at IMAGE_HEAD_OFFSET. Behind the image is the Ed25519 signature of the head.
+    ImageHead("image_head", 64, Software) {
+        /// IMAGE_MAGIC.
         magic set_magic: u32 [0, 0, 32];
         /// Where in the image the first values of data are.
         data_at set_data_at: u32 [4, 0, 32];
-        /// Bytes of the image.
+        /// Bytes of the image, without the signature; a multiple of 4.
         bytes set_bytes: u32 [8, 0, 32];
         /// Version: major, minor, patch in bits 31:16, 15:8, 7:0.
         version set_version: u32 [12, 0, 32];
         /// SHA-256 of the image with this field zero.
         digest set_digest: [u8; 32] [16, 0, 256];
+        /// When it has come up, images of an epoch before its own never start again on this board.
+        epoch set_epoch: u32 [48, 0, 32];
+        /// What it is for: version of the hardware in bits 31:16, log2 of the card's lines in bits 15:0.
+        hardware set_hardware: u32 [52, 0, 32];
     }
 }

@@ -361,6 +361,9 @@ pub const MGMT_MAD_STATUS_PORT_MASK: u32 = 0x2;
 /// The packet of mad_tx is still under way: leave the second half of the window alone.
 pub const MGMT_MAD_STATUS_BUSY_MASK: u32 = 0x4;
 
+/// Bytes of the frame that waits (Ethernet), or of the datagram in the packet (InfiniBand).
+pub const MGMT_MAD_STATUS_BYTES_MASK: u32 = 0x3ff0;
+
 /// Address of register mad_rx.
 pub const MGMT_MAD_RX: u32 = 0x1_00cc;
 
@@ -373,7 +376,7 @@ pub const MGMT_MAD_TX: u32 = 0x1_00d0;
 /// Bytes without CRCs, a multiple of 4, 4..512.
 pub const MGMT_MAD_TX_BYTES_MASK: u32 = 0x3ff;
 
-/// Port, from 0; on an Ethernet port nothing is sent.
+/// Port, from 0; on an Ethernet port a whole frame is sent.
 pub const MGMT_MAD_TX_PORT_MASK: u32 = 0x1_0000;
 
 /// Send.

@@ -10,6 +10,7 @@
 //! * [`headers`]: the tables; [`HEADERS`] lists them all.
 //! * [`Opcode`], [`Psn`], [`Syndrome`], [`RnrTimer`]: values with rules of their own.
 //! * [`crc`]: ICRC, VCRC, LPCRC and the IP checksum.
+//! * [`lldp`]: what neighbours on an Ethernet link tell of themselves.
 //! * [`FlowControl`]: the flow control packets of an InfiniBand link.
 //! * [`Envelope`]: where the parts of a packet lie; enough to check its CRCs.
 //! * [`WholePacket`] and [`PacketRepr`]: parse and build a complete packet.
@@ -22,6 +23,7 @@ mod error;
 mod field;
 mod flow_control;
 pub mod headers;
+pub mod lldp;
 mod opcode;
 mod packet;
 mod psn;

@@ -127,6 +127,12 @@ impl FakeDevice {
         f(&mut self.inner().firmware)
     }
 
+    /// Starts firmware again on the card as it is.
+    pub fn restart(&self, start: impl FnOnce(&mut Box<Firmware>, &mut Card)) {
+        let inner = &mut *self.inner();
+        start(&mut inner.firmware, &mut inner.card);
+    }
+
     /// From now on firmware does nothing (or works again).
     pub fn set_firmware_hangs(&self, hangs: bool) {
         self.inner().firmware_hangs = hangs;

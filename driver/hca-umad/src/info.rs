@@ -164,6 +164,16 @@ pub fn port_attr(context: *mut ibv_context, port_num: u8) -> Call<ibv_port_attr>
     station::query(context, port_num)
 }
 
+/// An entry of the port's P_Key table; EINVAL: it has no such entry.
+pub fn pkey(context: *mut ibv_context, port_num: u8, index: u16) -> Call<u16> {
+    let mut pkey = 0;
+    // SAFETY: an open device, and a place for the answer.
+    match unsafe { ibv_query_pkey(context, port_num, c_int::from(index), &mut pkey) } {
+        0 => Ok(u16::from_be(pkey)),
+        _ => Err(Errno(libc::EINVAL)),
+    }
+}
+
 fn device_attr(context: *mut ibv_context) -> Call<ibv_device_attr> {
     let mut attr = ibv_device_attr::default();
     // SAFETY: an open device.

@@ -313,10 +313,7 @@ pub fn send(handle: c_int, agent: u32, route: Route, data: &[u8], timeout_ms: u3
     let which = station.engine.qp_of(who)?;
     station.open_qp(which)?;
     if which == Which::Gsi && route.pkey_index != 0 {
-        let attr = info::port_attr(station.context()?, station.port_num)?;
-        if route.pkey_index >= attr.pkey_tbl_len {
-            return Err(EINVAL);
-        }
+        info::pkey(station.context()?, station.port_num, route.pkey_index)?;
     }
     station
         .engine

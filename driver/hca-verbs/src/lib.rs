@@ -119,6 +119,7 @@ pub use objects::context::Context;
 pub use objects::cq::{Cq, CqOptions, WorkCompletion};
 pub use objects::flow::Flow;
 pub use objects::link::{EtsConfig, LinkConfig, LinkCounters, LinkStatus, PfcStatus, VlArbTable};
+pub use objects::lldp::LldpStatus;
 pub use objects::memory::{Mr, MrOptions, PageSize};
 pub use objects::pd::Pd;
 pub use objects::raw_qp::{Posting, QpOptions, RawQp};

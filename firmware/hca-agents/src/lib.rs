@@ -10,6 +10,7 @@
 //! * [`switch`]: the same of a switch, with its ports and forwarding tables.
 //! * `notice`: what an agent tells the manager unasked.
 //! * [`pma`]: performance management.
+//! * [`lldp`]: what an Ethernet port and its neighbour tell each other.
 //! * [`packet`]: the headers around a datagram on an InfiniBand link.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ mod hostile_tests;
 #[cfg(test)]
 mod key_tests;
 
+pub mod lldp;
 pub mod mad;
 mod notice;
 pub mod packet;

@@ -5,12 +5,12 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd,
-    CreateQpCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd,
-    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryNodeDescResult,
-    QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd,
-    ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd,
-    VlArbCmd,
+    ActivateFirmwareCmd, AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd,
+    CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd, McastCmd, ModifyMrCmd, ModifyPortCmd,
+    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryLldpCmd,
+    QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
+    ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd,
+    SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
 };
 
 /// The function that may change what all of them share.
@@ -19,69 +19,114 @@ const ENTRY_BYTES: u64 = 256;
 const CMD_AREA: u32 = 0;
 /// A command's body starts behind its header.
 const BODY_OFFSET: u32 = 8;
-const BODY_BYTES: usize = 244;
-/// Completion body.
-pub(crate) type Body = [u8; BODY_BYTES];
-/// Body of a completion; `None`: the command goes on in the next turns.
-type Answer = Option<Body>;
 
-pub(crate) fn body_of(bytes: &[u8]) -> Body {
-    let mut body = [0; BODY_BYTES];
-    let n = bytes.len().min(BODY_BYTES);
-    body[..n].copy_from_slice(&bytes[..n]);
-    body
+/// The completion of the command under way. Its body is zero until the command sets it, and behind what it has set.
+pub(crate) struct Answer {
+    cpl: AdminCpl,
+    body_bytes: usize,
 }
 
-pub(crate) fn handle_body(handle: u32) -> Body {
-    let mut out = HandleResult::new();
-    out.set_handle(handle);
-    body_of(out.as_bytes())
+impl Answer {
+    pub const fn new() -> Self {
+        Self {
+            cpl: AdminCpl::new(),
+            body_bytes: 0,
+        }
+    }
+
+    /// Sets the body, once. Of its words those behind the last one that is not zero need no more work.
+    #[inline(never)]
+    fn set(&mut self, body: &[u8]) {
+        let words = body.as_chunks().0;
+        let used = words.iter().rposition(|word| u32::from_le_bytes(*word) != 0);
+        let body = words
+            .get(..used.map_or(0, |last| last + 1))
+            .unwrap_or(&[])
+            .as_flattened();
+        let place = self.cpl.0.get_mut(BODY_OFFSET as usize..);
+        if let Some(place) = place.and_then(|place| place.get_mut(..body.len())) {
+            place.copy_from_slice(body);
+            self.body_bytes = body.len();
+        }
+    }
+
+    /// A handle, and what peers name the object if that is something else.
+    #[inline(never)]
+    pub fn set_handle(&mut self, handle: u32, number: u32) {
+        let [handle, number] = [handle, number].map(u32::to_le_bytes);
+        self.set([handle, number].as_flattened());
+    }
+
+    /// L_Key and R_Key are the same.
+    pub fn set_keys(&mut self, key: u32) {
+        self.set_handle(key, key);
+    }
+
+    /// Of the next command.
+    fn clear(&mut self) {
+        let body = self.cpl.0.get_mut(BODY_OFFSET as usize..).unwrap_or(&mut []);
+        if let Some(used) = body.get_mut(..self.body_bytes) {
+            used.fill(0);
+        }
+        self.body_bytes = 0;
+    }
+}
+
+/// The body of the command under way.
+#[inline(never)]
+fn body<B: Bus>(hal: &mut Hal<B>, opcode: AdminOpcode) -> [u8; CMD_BODY_BYTES] {
+    read_body(hal, CMD_AREA + BODY_OFFSET, opcode)
+}
+
+/// The object that the command under way names.
+#[inline(never)]
+fn handle<B: Bus>(hal: &mut Hal<B>) -> u32 {
+    let mut word = [0; 4];
+    hal.mailbox_read(CMD_AREA + BODY_OFFSET, &mut word);
+    u32::from_le_bytes(word)
 }
 
 impl Control {
     /// Fetches the next command of `func` and does it, or its first part.
     pub(crate) fn run_command<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
-        let f = self.funcs[usize::from(func)];
+        let f = &self.funcs[usize::from(func)];
+        let entry = f.entry_at(f.sq_base);
         if hal
-            .dma_from_host(func, f.entry_at(f.sq_base), CMD_AREA, ENTRY_BYTES as u32)
+            .dma_from_host(func, entry, CMD_AREA, ENTRY_BYTES as u32)
             .is_err()
         {
             return self.stop_queue(hal, func);
         }
-        let mut header = [0; 4];
-        hal.mailbox_read(CMD_AREA, &mut header);
         let mut cmd = AdminCmd::new();
-        cmd.0[..4].copy_from_slice(&header);
+        hal.mailbox_read(CMD_AREA, &mut cmd.0[..4]);
         self.funcs[usize::from(func)].command_id = cmd.command_id();
         match self.execute(hal, func, cmd.opcode()) {
-            Ok(Some(body)) => self.finish(hal, func, Ok(body)),
-            Ok(None) => {}
+            Ok(true) => self.finish(hal, func, Ok(())),
+            Ok(false) => {}
             Err(e) => self.finish(hal, func, Err(e)),
         }
     }
 
-    /// Writes the completion of the command under way.
-    pub(crate) fn complete<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult<Body>) {
-        let f = self.funcs[usize::from(func)];
-        let mut cpl = AdminCpl::new();
-        cpl.set_command_id(f.command_id);
-        match result {
-            Ok(body) => {
-                cpl.set_status(AdminStatus::Ok.into());
-                cpl.set_body(body);
-            }
-            Err((status, detail)) => {
-                cpl.set_status(status.into());
-                cpl.set_detail(detail);
-            }
+    /// Writes the completion of the command under way, whose body is set.
+    pub(crate) fn complete<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult) {
+        let f = &mut self.funcs[usize::from(func)];
+        let (status, detail) = result.err().unwrap_or((AdminStatus::Ok, 0));
+        if status != AdminStatus::Ok {
+            self.answer.clear();
         }
+        let Answer { cpl, body_bytes } = &mut self.answer;
+        cpl.set_command_id(f.command_id);
+        cpl.set_status(status.into());
+        cpl.set_detail(detail);
         cpl.set_phase(f.head >> f.log_size & 1 == 0);
         // What the command made is there before the driver can use it.
         hal.wait_ctx();
-        hal.set_completion(&cpl);
-        self.funcs[usize::from(func)].head = f.head.wrapping_add(1);
+        hal.set_completion(cpl, *body_bytes);
+        self.answer.clear();
+        self.has_answered = true;
         // The command is done, once and for all: after a restart only its answer is written again.
         self.answering = Some((func, f.entry_at(f.cq_base)));
+        f.head = f.head.wrapping_add(1);
         hal.commit();
         self.answer(hal);
     }
@@ -108,229 +153,294 @@ impl Control {
         hal.set_admin_status(func, f.head, AdminStatus::DmaError.into());
     }
 
-    fn execute<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, code: u8) -> CmdResult<Answer> {
+    /// True: the command is over, and its answer set; false: it goes on in the next turns.
+    fn execute<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, code: u8) -> CmdResult<bool> {
         let opcode = AdminOpcode::try_from(code).map_err(|e| (AdminStatus::BadOpcode, u32::from(e.code)))?;
         if opcode.is_for_manager() && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
-        let body = read_body(hal, CMD_AREA + BODY_OFFSET, opcode);
-        let internal = (AdminStatus::Internal, 0);
-        let handle = HandleCmd::read_from(&body).ok_or(internal)?.handle();
         let rest = match opcode {
-            AdminOpcode::RegMr => self.reg_mr(hal, func, &RegMrCmd::read_from(&body).ok_or(internal)?)?,
+            AdminOpcode::RegMr => {
+                let cmd = RegMrCmd(body(hal, opcode));
+                self.reg_mr(hal, func, &cmd)?
+            }
             AdminOpcode::AllocMw => {
-                self.alloc_mw(hal, func, &AllocMwCmd::read_from(&body).ok_or(internal)?)?
+                let cmd = AllocMwCmd(body(hal, opcode));
+                self.alloc_mw(hal, func, &cmd)?
             }
             AdminOpcode::ResetFunc => {
                 self.start_reset(func);
-                return Ok(None);
+                return Ok(false);
             }
             AdminOpcode::ResizeCq => {
-                self.resize_cq(hal, func, &ResizeCqCmd::read_from(&body).ok_or(internal)?)?
-            }
-            // It goes on when the QP has its line.
-            AdminOpcode::ModifyQp
-                if ModifyQpCmd::read_from(&body).is_some_and(|cmd| self.waits_for_line(func, cmd.qpn())) =>
-            {
-                return Ok(None);
+                let cmd = ResizeCqCmd(body(hal, opcode));
+                self.resize_cq(hal, func, &cmd)?
             }
             AdminOpcode::ModifyQp => {
-                self.modify_qp(hal, func, &ModifyQpCmd::read_from(&body).ok_or(internal)?)?
+                let cmd = ModifyQpCmd(body(hal, opcode));
+                // It goes on when the QP has its line.
+                if self.waits_for_line(func, cmd.qpn()) {
+                    return Ok(false);
+                }
+                self.modify_qp(hal, func, &cmd)?
             }
-            AdminOpcode::DestroyQp => self.destroy_qp(hal, func, handle)?,
+            AdminOpcode::DestroyQp => {
+                let named = handle(hal);
+                self.destroy_qp(hal, func, named)?
+            }
             AdminOpcode::SetKeyTable => {
-                self.set_key_table(hal, func, &SetKeyTableCmd::read_from(&body).ok_or(internal)?)?
+                let cmd = SetKeyTableCmd(body(hal, opcode));
+                self.set_key_table(hal, func, &cmd)?
             }
-            AdminOpcode::DestroySrq => self.destroy_srq(hal, func, handle)?,
-            AdminOpcode::DeregMr => self.dereg_mr(hal, func, handle)?,
-            AdminOpcode::DeallocMw => self.dealloc_mw(hal, func, handle)?,
+            AdminOpcode::DestroySrq => {
+                let named = handle(hal);
+                self.destroy_srq(hal, func, named)?
+            }
+            AdminOpcode::DeregMr => {
+                let named = handle(hal);
+                self.dereg_mr(hal, func, named)?
+            }
+            AdminOpcode::DeallocMw => {
+                let named = handle(hal);
+                self.dealloc_mw(hal, func, named)?
+            }
             AdminOpcode::ModifyMr => {
-                self.modify_mr(hal, func, &ModifyMrCmd::read_from(&body).ok_or(internal)?)?
+                let cmd = ModifyMrCmd(body(hal, opcode));
+                self.modify_mr(hal, func, &cmd)?
             }
-            _ => return self.execute_at_once(hal, func, opcode, &body).map(Some),
+            _ => return self.execute_at_once(hal, func, opcode).map(|()| true),
         };
         Ok(self.leave(hal, func, rest))
     }
 
     /// Commands that are over when this returns.
-    fn execute_at_once<B: Bus>(
-        &mut self,
-        hal: &mut Hal<B>,
-        func: u8,
-        opcode: AdminOpcode,
-        body: &[u8; CMD_BODY_BYTES],
-    ) -> CmdResult<Body> {
-        let internal = (AdminStatus::Internal, 0);
-        let handle = HandleCmd::read_from(body).ok_or(internal)?.handle();
-        let none = [0; BODY_BYTES];
-        match opcode {
-            AdminOpcode::Nop => Ok(none),
-            AdminOpcode::AllocPd => self.alloc_pd(func).map(handle_body),
-            AdminOpcode::DeallocPd => self.dealloc_pd(func, handle).map(|()| none),
-            AdminOpcode::CreateEq => self
-                .create_eq(hal, func, &CreateEqCmd::read_from(body).ok_or(internal)?)
-                .map(handle_body),
-            AdminOpcode::DestroyEq => self.destroy_eq(hal, func, handle).map(|()| none),
-            AdminOpcode::CreateCq => self
-                .create_cq(hal, func, &CreateCqCmd::read_from(body).ok_or(internal)?)
-                .map(handle_body),
-            AdminOpcode::DestroyCq => self.destroy_cq(hal, func, handle).map(|()| none),
-            AdminOpcode::CreateQp => self
-                .create_qp(hal, func, &CreateQpCmd::read_from(body).ok_or(internal)?)
-                .map(handle_body),
-            AdminOpcode::AttachMcast => self
-                .attach_mcast(hal, func, &McastCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
-            AdminOpcode::DetachMcast => self
-                .detach_mcast(hal, func, &McastCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
-            AdminOpcode::CreateRule => self
-                .create_rule(hal, func, &CreateRuleCmd::read_from(body).ok_or(internal)?)
-                .map(handle_body),
-            AdminOpcode::DestroyRule => self.destroy_rule(hal, func, handle).map(|()| none),
-            AdminOpcode::QueryQp => self.query_qp(func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::QueryMr => self.query_mr(hal, func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::CreateSrq => {
-                let cmd = CreateSrqCmd::read_from(body).ok_or(internal)?;
-                let srqn = self.create_srq(hal, func, &cmd)?;
-                let mut out = HandleResult::new();
-                out.set_handle(srqn);
-                out.set_number(self.srq_number(srqn));
-                Ok(body_of(out.as_bytes()))
+    fn execute_at_once<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, opcode: AdminOpcode) -> CmdResult {
+        let made = match opcode {
+            AdminOpcode::AllocPd => self.alloc_pd(func)?,
+            AdminOpcode::CreateEq => {
+                let cmd = CreateEqCmd(body(hal, opcode));
+                self.create_eq(hal, func, &cmd)?
             }
-            AdminOpcode::AllocXrcd => self.alloc_xrcd(func).map(handle_body),
-            AdminOpcode::DeallocXrcd => self.dealloc_xrcd(func, handle).map(|()| none),
-            AdminOpcode::ModifySrq => self
-                .modify_srq(hal, func, &ModifySrqCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
-            AdminOpcode::QuerySrq => self.query_srq(func, handle).map(|r| body_of(r.as_bytes())),
-            AdminOpcode::QueryFirmware => Ok(body_of(self.query_firmware().as_bytes())),
-            AdminOpcode::QueryDevice => Ok(body_of(self.query_device(hal, func).as_bytes())),
-            _ => self.execute_port(hal, opcode, body),
+            AdminOpcode::CreateCq => {
+                let cmd = CreateCqCmd(body(hal, opcode));
+                self.create_cq(hal, func, &cmd)?
+            }
+            AdminOpcode::CreateQp => {
+                let cmd = CreateQpCmd(body(hal, opcode));
+                self.create_qp(hal, func, &cmd)?
+            }
+            AdminOpcode::CreateRule => {
+                let cmd = CreateRuleCmd(body(hal, opcode));
+                self.create_rule(hal, func, &cmd)?
+            }
+            AdminOpcode::AllocXrcd => self.alloc_xrcd(func)?,
+            AdminOpcode::CreateSrq => {
+                let cmd = CreateSrqCmd(body(hal, opcode));
+                let srqn = self.create_srq(hal, func, &cmd)?;
+                self.answer.set_handle(srqn, self.srq_number(srqn));
+                return Ok(());
+            }
+            _ => return self.execute_rest(hal, func, opcode),
+        };
+        self.answer.set_handle(made, 0);
+        Ok(())
+    }
+
+    /// Of these, commands that make nothing.
+    fn execute_rest<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, opcode: AdminOpcode) -> CmdResult {
+        match opcode {
+            AdminOpcode::Nop => Ok(()),
+            AdminOpcode::DeallocPd => self.dealloc_pd(func, handle(hal)),
+            AdminOpcode::DestroyEq => {
+                let named = handle(hal);
+                self.destroy_eq(hal, func, named)
+            }
+            AdminOpcode::DestroyCq => {
+                let named = handle(hal);
+                self.destroy_cq(hal, func, named)
+            }
+            AdminOpcode::AttachMcast => {
+                let cmd = McastCmd(body(hal, opcode));
+                self.attach_mcast(hal, func, &cmd)
+            }
+            AdminOpcode::DetachMcast => {
+                let cmd = McastCmd(body(hal, opcode));
+                self.detach_mcast(hal, func, &cmd)
+            }
+            AdminOpcode::DestroyRule => {
+                let named = handle(hal);
+                self.destroy_rule(hal, func, named)
+            }
+            AdminOpcode::DeallocXrcd => self.dealloc_xrcd(func, handle(hal)),
+            AdminOpcode::ModifySrq => {
+                let cmd = ModifySrqCmd(body(hal, opcode));
+                self.modify_srq(hal, func, &cmd)
+            }
+            AdminOpcode::QueryQp => {
+                let told = self.query_qp(func, handle(hal))?;
+                self.answer.set(told.as_bytes());
+                Ok(())
+            }
+            AdminOpcode::QueryMr => {
+                let lkey = handle(hal);
+                let told = self.query_mr(hal, func, lkey)?;
+                self.answer.set(told.as_bytes());
+                Ok(())
+            }
+            AdminOpcode::QuerySrq => {
+                let told = self.query_srq(func, handle(hal))?;
+                self.answer.set(told.as_bytes());
+                Ok(())
+            }
+            AdminOpcode::QueryFirmware => {
+                let told = self.query_firmware(hal);
+                self.answer.set(told.as_bytes());
+                Ok(())
+            }
+            AdminOpcode::WriteFirmware => {
+                let cmd = WriteFirmwareCmd(body(hal, opcode));
+                self.write_firmware(hal, func, &cmd)
+            }
+            AdminOpcode::ActivateFirmware => {
+                let cmd = ActivateFirmwareCmd(body(hal, opcode));
+                self.activate_firmware(hal, &cmd)
+            }
+            AdminOpcode::QueryDevice => {
+                let told = self.query_device(hal, func);
+                self.answer.set(told.as_bytes());
+                Ok(())
+            }
+            _ => self.execute_port(hal, opcode),
         }
     }
 
-    fn execute_port<B: Bus>(
-        &mut self,
-        hal: &mut Hal<B>,
-        opcode: AdminOpcode,
-        body: &[u8; CMD_BODY_BYTES],
-    ) -> CmdResult<Body> {
-        let internal = (AdminStatus::Internal, 0);
-        let none = [0; BODY_BYTES];
-        let entry = QueryEntryCmd::read_from(body).ok_or(internal)?;
-        let bad_index = (AdminStatus::BadParam, u32::from(entry.index()));
+    fn execute_port<B: Bus>(&mut self, hal: &mut Hal<B>, opcode: AdminOpcode) -> CmdResult {
         match opcode {
             AdminOpcode::QueryPort => {
-                let cmd = QueryPortCmd::read_from(body).ok_or(internal)?;
+                let cmd = QueryPortCmd(body(hal, opcode));
                 let at = self.port_at(cmd.port_num())?;
                 self.activate_armed(hal, at);
-                self.query_port(hal, cmd.port_num())
-                    .map(|r| body_of(r.as_bytes()))
+                let told = self.query_port(hal, cmd.port_num())?;
+                self.answer.set(told.as_bytes());
             }
-            AdminOpcode::ModifyPort => self
-                .modify_port(hal, &ModifyPortCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
-            AdminOpcode::SetGid => self
-                .set_gid(hal, &SetGidCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
-            AdminOpcode::SetPkey => self
-                .set_pkey(hal, &SetPkeyCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
+            AdminOpcode::ModifyPort => {
+                let cmd = ModifyPortCmd(body(hal, opcode));
+                self.modify_port(hal, &cmd)?
+            }
+            AdminOpcode::SetGid => {
+                let cmd = SetGidCmd(body(hal, opcode));
+                self.set_gid(hal, &cmd)?
+            }
+            AdminOpcode::SetPkey => {
+                let cmd = SetPkeyCmd(body(hal, opcode));
+                self.set_pkey(hal, &cmd)?
+            }
             AdminOpcode::SetNodeDesc => {
-                let cmd = SetNodeDescCmd::read_from(body).ok_or(internal)?;
+                let cmd = SetNodeDescCmd(body(hal, opcode));
                 self.set_description(cmd.text(), None);
-                Ok(none)
             }
             AdminOpcode::QueryNodeDesc => {
                 let mut out = QueryNodeDescResult::new();
                 out.set_text(self.description);
-                Ok(body_of(out.as_bytes()))
+                self.answer.set(out.as_bytes());
             }
             AdminOpcode::QueryGid => {
+                let entry = QueryEntryCmd(body(hal, opcode));
+                let bad_index = (AdminStatus::BadParam, u32::from(entry.index()));
                 let index = u8::try_from(entry.index()).map_err(|_| bad_index)?;
+                let port = self.port_at(entry.port_num()).map_err(|_| bad_index)?;
+                let gid = *self.ports[port].gid(index).ok_or(bad_index)?;
                 let mut out = QueryGidResult::new();
-                out.set_gid(
-                    *self
-                        .port_at(entry.port_num())
-                        .ok()
-                        .and_then(|at| self.ports[at].gid(index))
-                        .ok_or(bad_index)?,
-                );
-                Ok(body_of(out.as_bytes()))
+                out.set_gid(gid);
+                self.answer.set(out.as_bytes());
             }
             AdminOpcode::ResolveGid => {
-                let cmd = ResolveGidCmd::read_from(body).ok_or(internal)?;
+                let cmd = ResolveGidCmd(body(hal, opcode));
                 let port = &self.ports[self.port_at(cmd.port_num())?];
                 require(!port.infiniband(), u32::from(cmd.port_num()))?;
                 let mut out = ResolveGidResult::new();
                 out.set_mac(self.mac_of(cmd.port_num(), &cmd.gid())?);
-                Ok(body_of(out.as_bytes()))
+                self.answer.set(out.as_bytes());
             }
             AdminOpcode::QueryPkey => {
-                let pkey = self
-                    .port_at(entry.port_num())
-                    .ok()
-                    .and_then(|at| self.ports[at].pkeys().get(usize::from(entry.index())));
+                let entry = QueryEntryCmd(body(hal, opcode));
+                let bad_index = (AdminStatus::BadParam, u32::from(entry.index()));
+                let port = self.port_at(entry.port_num()).map_err(|_| bad_index)?;
+                let pkeys = self.ports[port].pkeys();
                 let mut out = QueryPkeyResult::new();
-                out.set_pkey(*pkey.ok_or(bad_index)?);
-                Ok(body_of(out.as_bytes()))
+                out.set_pkey(*pkeys.get(usize::from(entry.index())).ok_or(bad_index)?);
+                self.answer.set(out.as_bytes());
             }
             AdminOpcode::QueryCounters => {
-                let at = self.port_at(entry.port_num())? as u8;
-                let mut out = [0; BODY_BYTES];
+                let at = self.port_at(QueryPortCmd(body(hal, opcode)).port_num())? as u8;
+                let mut out = QueryCountersResult::new();
                 let fields = QueryCountersResult::TABLE.fields.len();
-                for i in 0..fields.min(BODY_BYTES / 8) {
-                    out[8 * i..8 * i + 8].copy_from_slice(&hal.counter(at, i as u32).to_le_bytes());
+                for (index, place) in (0..).zip(out.0.as_chunks_mut().0.iter_mut().take(fields)) {
+                    *place = hal.counter(at, index).to_le_bytes();
                 }
-                Ok(out)
+                self.answer.set(out.as_bytes());
             }
-            _ => self.execute_link(hal, opcode, body),
+            _ => return self.execute_link(hal, opcode),
         }
+        Ok(())
     }
 
-    fn execute_link<B: Bus>(
-        &mut self,
-        hal: &mut Hal<B>,
-        opcode: AdminOpcode,
-        body: &[u8; CMD_BODY_BYTES],
-    ) -> CmdResult<Body> {
-        let internal = (AdminStatus::Internal, 0);
-        let none = [0; BODY_BYTES];
-        let port_num = QueryPortCmd::read_from(body).ok_or(internal)?.port_num();
+    fn execute_link<B: Bus>(&mut self, hal: &mut Hal<B>, opcode: AdminOpcode) -> CmdResult {
         match opcode {
-            AdminOpcode::SetLink => self
-                .set_link(hal, &SetLinkCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
+            AdminOpcode::SetLink => {
+                let cmd = SetLinkCmd(body(hal, opcode));
+                self.set_link(hal, &cmd)?
+            }
             AdminOpcode::QueryLink => {
+                let port_num = QueryPortCmd(body(hal, opcode)).port_num();
                 let at = self.port_at(port_num)?;
                 self.activate_armed(hal, at);
-                self.query_link(hal, port_num).map(|r| body_of(r.as_bytes()))
+                let told = self.query_link(hal, port_num)?;
+                self.answer.set(told.as_bytes());
             }
-            AdminOpcode::SetVlArb => self
-                .set_vl_arb(hal, &VlArbCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
-            AdminOpcode::QueryVlArb => self
-                .query_vl_arb(&VlArbCmd::read_from(body).ok_or(internal)?)
-                .map(|r| body_of(r.as_bytes())),
-            AdminOpcode::SetSl2vl => self
-                .set_sl2vl(hal, &SetSl2vlCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
+            AdminOpcode::SetVlArb => {
+                let cmd = VlArbCmd(body(hal, opcode));
+                self.set_vl_arb(hal, &cmd)?
+            }
+            AdminOpcode::QueryVlArb => {
+                let told = self.query_vl_arb(&VlArbCmd(body(hal, opcode)))?;
+                self.answer.set(told.as_bytes());
+            }
+            AdminOpcode::SetSl2vl => {
+                let cmd = SetSl2vlCmd(body(hal, opcode));
+                self.set_sl2vl(hal, &cmd)?
+            }
             AdminOpcode::QueryVlCounters => {
-                let cmd = QueryVlCountersCmd::read_from(body).ok_or(internal)?;
-                self.query_vl_counters(hal, &cmd).map(|r| body_of(r.as_bytes()))
+                let cmd = QueryVlCountersCmd(body(hal, opcode));
+                let told = self.query_vl_counters(hal, &cmd)?;
+                self.answer.set(told.as_bytes());
             }
-            AdminOpcode::QueryPfcCounters => self
-                .query_pfc_counters(hal, port_num)
-                .map(|r| body_of(r.as_bytes())),
-            AdminOpcode::QueryLinkErrors => self
-                .query_link_errors(hal, port_num)
-                .map(|r| body_of(r.as_bytes())),
-            AdminOpcode::SetCongestion => self
-                .set_congestion(hal, &CongestionCmd::read_from(body).ok_or(internal)?)
-                .map(|()| none),
-            AdminOpcode::QueryCongestion => self.query_congestion(port_num).map(|r| body_of(r.as_bytes())),
-            _ => Err((AdminStatus::BadOpcode, 0)),
+            AdminOpcode::QueryLldp => {
+                let cmd = QueryLldpCmd(body(hal, opcode));
+                let told = self.query_lldp(hal, &cmd)?;
+                self.answer.set(told.as_bytes());
+            }
+            AdminOpcode::QueryPfcCounters => {
+                let port_num = QueryPortCmd(body(hal, opcode)).port_num();
+                let told = self.query_pfc_counters(hal, port_num)?;
+                self.answer.set(told.as_bytes());
+            }
+            AdminOpcode::SetCongestion => {
+                let cmd = CongestionCmd(body(hal, opcode));
+                self.set_congestion(hal, &cmd)?
+            }
+            AdminOpcode::QueryCongestion => {
+                let port_num = QueryPortCmd(body(hal, opcode)).port_num();
+                let told = self.query_congestion(port_num)?;
+                self.answer.set(told.as_bytes());
+            }
+            AdminOpcode::QueryLinkErrors => {
+                let port_num = QueryPortCmd(body(hal, opcode)).port_num();
+                let told = self.query_link_errors(hal, port_num)?;
+                self.answer.set(told.as_bytes());
+            }
+            _ => return Err((AdminStatus::BadOpcode, 0)),
         }
+        Ok(())
     }
 }

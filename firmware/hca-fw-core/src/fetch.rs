@@ -5,10 +5,11 @@ use core::ops::Range;
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd,
-    CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr,
-    QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd,
-    SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, qp_attr,
+    ActivateFirmwareCmd, AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
+    CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
+    QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
+    ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef,
+    VlArbCmd, WriteFirmwareCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -71,28 +72,34 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),
         AdminOpcode::AllocMw => words_of(&AllocMwCmd::TABLE),
         AdminOpcode::ModifyMr => words_of(&ModifyMrCmd::TABLE),
+        AdminOpcode::WriteFirmware => words_of(&WriteFirmwareCmd::TABLE),
+        AdminOpcode::ActivateFirmware => words_of(&ActivateFirmwareCmd::TABLE),
         AdminOpcode::SetLink => words_of(&SetLinkCmd::TABLE),
         AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => words_of(&VlArbCmd::TABLE),
         AdminOpcode::SetSl2vl => words_of(&SetSl2vlCmd::TABLE),
         AdminOpcode::SetCongestion => words_of(&CongestionCmd::TABLE),
+        AdminOpcode::QueryLldp => words_of(&QueryLldpCmd::TABLE),
         AdminOpcode::QueryVlCounters => words_of(&QueryVlCountersCmd::TABLE),
     }
 }
 
-const NUM_ATTRS: usize = QpAttr::TABLE.fields.len();
-
-/// Of each field of the attributes: the bits of the mask with which it counts, and its words. Made when this is
-/// compiled: names are slow to compare.
-const ATTRS: [(u32, u64); NUM_ATTRS] = {
-    let mut attrs = [(0, 0); NUM_ATTRS];
+/// Words of the attributes that count with each bit of the mask. Made when this is compiled: names are slow to compare.
+const WORDS_OF_BIT: [u64; u32::BITS as usize] = {
+    let mut words_of = [0; u32::BITS as usize];
     let mut at = 0;
-    while at < NUM_ATTRS {
+    while at < QpAttr::TABLE.fields.len() {
         let field = &QpAttr::TABLE.fields[at];
         let (first, last) = (field.lsb() / 32, (field.lsb() + field.width - 1) / 32);
-        attrs[at] = (counts_with(field.name), (2 << last) - (1 << first));
+        let mut bit = 0;
+        while bit < words_of.len() {
+            if counts_with(field.name) >> bit & 1 == 1 {
+                words_of[bit] |= (2 << last) - (1 << first);
+            }
+            bit += 1;
+        }
         at += 1;
     }
-    attrs
+    words_of
 };
 
 /// The bits of the mask of MODIFY_QP any of which makes a field count.
@@ -130,7 +137,8 @@ const fn counts_with(field: &str) -> u32 {
 
 /// Words of the attributes in which a field counts, one bit each.
 fn attr_words(mask: u32) -> u64 {
-    let counting = ATTRS.iter().filter(|(bits, _)| mask & bits != 0);
+    let counting = WORDS_OF_BIT.iter().enumerate();
+    let counting = counting.filter(|(bit, _)| mask >> bit & 1 == 1);
     counting.fold(0, |all, (_, words)| all | words)
 }
 
@@ -147,12 +155,14 @@ fn read_words<B: Bus>(hal: &mut Hal<B>, area: u32, body: &mut [u8; BODY_BYTES], 
 pub(crate) fn read_body<B: Bus>(hal: &mut Hal<B>, area: u32, opcode: AdminOpcode) -> [u8; BODY_BYTES] {
     let mut body = [0; BODY_BYTES];
     read_words(hal, area, &mut body, 0..body_words(opcode));
-    if opcode == AdminOpcode::ModifyQp
-        && let Some(cmd) = ModifyQpCmd::read_from(&body)
-    {
-        let (words, first) = (attr_words(cmd.attr_mask()), ATTR_OFFSET / WORD_BYTES);
-        for word in (0..QpAttr::BYTES / WORD_BYTES).filter(|word| words >> word & 1 == 1) {
-            read_words(hal, area, &mut body, first + word..first + word + 1);
+    if opcode == AdminOpcode::ModifyQp {
+        let mask = ModifyQpCmd(body).attr_mask();
+        let (mut left, mut word) = (attr_words(mask), ATTR_OFFSET / WORD_BYTES);
+        while left != 0 {
+            if left & 1 == 1 {
+                read_words(hal, area, &mut body, word..word + 1);
+            }
+            (left, word) = (left >> 1, word + 1);
         }
     }
     body

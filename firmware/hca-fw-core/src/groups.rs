@@ -49,8 +49,18 @@ fn hash(mgid: &[u8; 16]) -> u16 {
     hash
 }
 
-/// A QP, and what it gets.
-type Member = (u32, Of);
+/// A QP, and what it gets. In a free row QP 0, which no QP has: all zero, so that it takes no room in the image.
+#[derive(Clone, Copy)]
+#[repr(Rust, packed)]
+struct Member {
+    qpn: u32,
+    of: Of,
+}
+
+const NOBODY: Member = Member {
+    qpn: 0,
+    of: Of::Gsi(0),
+};
 
 /// All lists.
 pub(crate) struct Groups {
@@ -58,7 +68,7 @@ pub(crate) struct Groups {
     /// Of each row the next in its list; 0: none.
     next: Table<u16, ROWS>,
     /// Of the rows behind the heads.
-    members: [Option<Member>; MEMBERS as usize],
+    members: [Member; MEMBERS as usize],
 }
 
 impl Groups {
@@ -66,7 +76,7 @@ impl Groups {
         Self {
             ids: IdPool::new(MEMBERS, 0, functions),
             next: Table::new([0; ROWS]),
-            members: [None; MEMBERS as usize],
+            members: [NOBODY; MEMBERS as usize],
         }
     }
 
@@ -83,10 +93,10 @@ impl Groups {
     /// Who is in a row; in a head and in a free one nobody.
     fn member(&self, at: u16) -> Option<Member> {
         let place = usize::from(at).checked_sub(GROUP_HEADS as usize)?;
-        self.members.get(place).copied().flatten()
+        self.members.get(place).copied().filter(|member| member.qpn != 0)
     }
 
-    fn set_member(&mut self, at: u16, member: Option<Member>) {
+    fn set_member(&mut self, at: u16, member: Member) {
         let place = usize::from(at).wrapping_sub(GROUP_HEADS as usize);
         if let Some(slot) = self.members.get_mut(place) {
             *slot = member;
@@ -96,7 +106,7 @@ impl Groups {
     fn write<B: Bus>(&self, hal: &mut Hal<B>, at: u16) {
         let mut row = GroupRow::new();
         row.set_next(self.next[usize::from(at)]);
-        if let Some((qpn, of)) = self.member(at) {
+        if let Some(Member { qpn, of }) = self.member(at) {
             row.set_valid(true);
             row.set_qpn(qpn);
             match of {
@@ -115,7 +125,7 @@ impl Groups {
     fn list(&self, head: u16) -> impl Iterator<Item = (u16, u32, Of)> + '_ {
         let next = |at: u16| Some(self.next[usize::from(at)]).filter(|next| *next != 0);
         core::iter::successors(next(head), move |at| next(*at)).filter_map(|at| {
-            let (qpn, of) = self.member(at)?;
+            let Member { qpn, of } = self.member(at)?;
             Some((at, qpn, of))
         })
     }
@@ -129,7 +139,7 @@ impl Groups {
         let id = self.ids.alloc(func);
         let at = (id.ok_or((AdminStatus::NoResources, self.limit()))? + GROUP_HEADS) as u16;
         let head = of.head();
-        self.set_member(at, Some((qpn, of)));
+        self.set_member(at, Member { qpn, of });
         self.next[usize::from(at)] = self.next[usize::from(head)];
         self.write(hal, at);
         self.next[usize::from(head)] = at;
@@ -148,14 +158,14 @@ impl Groups {
         }
         self.next[usize::from(before)] = self.next[usize::from(at)];
         self.write(hal, before);
-        self.set_member(at, None);
+        self.set_member(at, NOBODY);
         self.ids.free(u32::from(at).wrapping_sub(GROUP_HEADS));
     }
 
     fn members_of(&self, qpn: u32) -> impl Iterator<Item = (u16, Of)> + '_ {
         self.ids.used().filter_map(move |id| {
             let at = (id + GROUP_HEADS) as u16;
-            let (member, of) = self.member(at)?;
+            let Member { qpn: member, of } = self.member(at)?;
             (member == qpn).then_some((at, of))
         })
     }

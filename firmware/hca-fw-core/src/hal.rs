@@ -1,11 +1,12 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
 use crate::divide::divide;
+use crate::lines::QPC_RECORD_OFFSET;
 use crate::patience::Patience;
 use crate::port::NUM_GIDS;
 use crate::{Bus, CmdResult};
 use hca_abi::{
-    AdminCpl, AdminStatus, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind,
+    AdminCpl, AdminStatus, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, Qpc,
     QueryCountersResult, QueryLinkErrorsResult, RuleRow,
 };
 use hca_regs as reg;
@@ -16,16 +17,19 @@ const MAX_POLLS: u32 = 1 << 20;
 const CYCLES_PER_TURN: u32 = 2_000;
 /// The same where a bus access is all that takes time: about 1,400 cycles.
 const ACCESSES_PER_TURN: u32 = 192;
-const QPC_PAIRS: usize = 32;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
 /// Where in the mailbox admin completions are made.
 const CPL_AREA: u32 = 256;
-const CPL_PAIRS: usize = 32;
 /// What the DMA engine moves at a time.
 const LINE_BYTES: u32 = 64;
 /// Bytes that host memory is mapped by, at least.
 const PAGE_BYTES: u64 = 4096;
+
+/// Bytes of a completion before its body.
+const CPL_HEAD_BYTES: usize = 8;
+/// Pairs of a QP context without its record.
+const QPC_PAIRS: usize = QPC_RECORD_OFFSET / PAIR_BYTES;
 
 /// From the counters of one port to those of the next.
 const COUNTERS_PORT_BYTES: u32 = 256;
@@ -68,12 +72,59 @@ impl Kept {
     }
 }
 
+/// Words of the hardware's that firmware has written, in pairs, and what it knows of them.
+struct Held {
+    pairs: [u64; NUM_PAIRS],
+    /// Those that it has written, one bit each.
+    known: u32,
+    /// From this one on all are zero: of a short row behind a short row nothing more is looked at.
+    end: usize,
+}
+
+const NUM_PAIRS: usize = 32;
+const PAIR_BYTES: usize = 8;
+
+impl Held {
+    const fn new() -> Self {
+        Self {
+            pairs: [0; NUM_PAIRS],
+            known: 0,
+            end: NUM_PAIRS,
+        }
+    }
+
+    /// Takes over a pair; true: the hardware has another one.
+    fn changes(&mut self, at: usize, pair: u64) -> bool {
+        let Some(held) = self.pairs.get_mut(at) else {
+            return false;
+        };
+        let bit = 1 << at;
+        if *held == pair && self.known & bit != 0 {
+            return false;
+        }
+        *held = pair;
+        self.known |= bit;
+        true
+    }
+}
+
+/// The pair at a place in a row; what is beyond the row's end is zero.
+fn pair_at(row: &[u8], at: usize) -> u64 {
+    let rest = row.get(PAIR_BYTES * at..).unwrap_or(&[]);
+    if let Some(pair) = rest.first_chunk() {
+        return u64::from_le_bytes(*pair);
+    }
+    rest.iter()
+        .rev()
+        .fold(0, |pair, byte| pair << 8 | u64::from(*byte))
+}
+
 /// What the hardware holds of what firmware wrote. An access costs seven cycles, so what is there already is not
 /// written again. Words go in pairs: with one half of an address alone the time would depend on where memory lies.
 pub(crate) struct Shadow {
     kept: [Option<u32>; NUM_KEPT],
-    ctx: [Option<u64>; QPC_PAIRS],
-    cpl: [Option<u64>; CPL_PAIRS],
+    ctx: Held,
+    cpl: Held,
     /// A context write may not have been taken yet.
     is_ctx_busy: bool,
     /// Of reads of a line, and of several.
@@ -85,20 +136,12 @@ impl Shadow {
     pub const fn new() -> Self {
         Self {
             kept: [None; NUM_KEPT],
-            ctx: [None; QPC_PAIRS],
-            cpl: [None; CPL_PAIRS],
+            ctx: Held::new(),
+            cpl: Held::new(),
             is_ctx_busy: true,
             patience: [Patience::new(); 2],
         }
     }
-}
-
-/// The next pair of words, at most, if hardware holds another one.
-fn changed(held: &mut Option<u64>, bytes: &[u8]) -> Option<u64> {
-    let mut pair = [0; 8];
-    pair[..bytes.len()].copy_from_slice(bytes);
-    let pair = u64::from_le_bytes(pair);
-    (held.replace(pair) != Some(pair)).then_some(pair)
 }
 
 /// The hardware behind a bus.
@@ -177,6 +220,11 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.bus.commit();
     }
 
+    /// Where images of the firmware are kept.
+    pub fn flash(&mut self) -> Option<&mut dyn crate::Flash> {
+        self.bus.flash()
+    }
+
     /// After a restart: waits until nothing is under way that firmware had begun before.
     pub fn wait_rest(&mut self) {
         self.wait_ctx();
@@ -212,14 +260,17 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Writes one row of a table.
     pub fn ctx_write(&mut self, table: CtxTable, index: u32, row: &[u8]) {
-        self.ctx_write_flags(table, index, row, 0);
+        self.ctx_write_flags(table, index, row, row.len().div_ceil(PAIR_BYTES), 0);
     }
 
-    /// Writes a QP context, restarting the named queues.
-    pub fn ctx_write_qpc(&mut self, line: u32, row: &[u8], init_sq: bool, init_rq: bool) {
+    /// Writes a QP context, restarting the named queues. One that does not restore ends with its record.
+    pub fn ctx_write_qpc(&mut self, line: u32, row: &Qpc, init_sq: bool, init_rq: bool) {
         let flags = u32::from(init_sq) * reg::MGMT_CTX_FLAGS_INIT_SQ_MASK
             + u32::from(init_rq) * reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
-        self.ctx_write_flags(CtxTable::Qpc, line, row, flags);
+        let used = if row.restores() { NUM_PAIRS } else { QPC_PAIRS };
+        let pairs = used.max(self.shadow.ctx.end);
+        self.ctx_write_flags(CtxTable::Qpc, line, row.as_bytes(), pairs, flags);
+        self.shadow.ctx.end = used;
     }
 
     /// What the QP was whose row the last write of a QP context took: words from `Qpc::sq_pi` on.
@@ -230,12 +281,14 @@ impl<'a, B: Bus> Hal<'a, B> {
         }
     }
 
-    fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], flags: u32) {
-        for (i, pair) in row.chunks(8).take(QPC_PAIRS).enumerate() {
-            if let Some(pair) = changed(&mut self.shadow.ctx[i], pair) {
-                self.write_pair(reg::MGMT_CTX_DATA + 8 * i as u32, pair);
+    fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], pairs: usize, flags: u32) {
+        for at in 0..pairs {
+            let pair = pair_at(row, at);
+            if self.shadow.ctx.changes(at, pair) {
+                self.write_pair(reg::MGMT_CTX_DATA + 8 * at as u32, pair);
             }
         }
+        self.shadow.ctx.end = self.shadow.ctx.end.max(pairs);
         self.write_kept(Kept::CtxTable, u8::from(table).into());
         self.write_kept(Kept::CtxFlags, flags);
         self.write(reg::MGMT_CTX_INDEX, index);
@@ -249,7 +302,7 @@ impl<'a, B: Bus> Hal<'a, B> {
     pub fn ctx_clear(&mut self, table: CtxTable, rows: u32) {
         let queues = reg::MGMT_CTX_FLAGS_INIT_SQ_MASK | reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
         let flags = if table == CtxTable::Qpc { queues } else { 0 };
-        self.ctx_write_flags(table, 0, &[0; 8 * QPC_PAIRS], flags);
+        self.ctx_write_flags(table, 0, &[], NUM_PAIRS, flags);
         // The row stays in the card's registers.
         for index in 1..rows {
             self.write(reg::MGMT_CTX_INDEX, index);
@@ -336,14 +389,20 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK)
     }
 
-    /// Makes an admin completion. It stays in the mailbox until the next one, over a restart, too.
-    pub fn set_completion(&mut self, cpl: &AdminCpl) {
-        for (i, pair) in cpl.as_bytes().chunks(8).enumerate() {
-            // Whatever an earlier one, also another function's, left there differs or is the same: nothing leaks.
-            if let Some(pair) = changed(&mut self.shadow.cpl[i], pair) {
-                self.write_pair(reg::MAILBOX + CPL_AREA + 8 * i as u32, pair);
+    /// Makes an admin completion, whose body has so many bytes. It stays in the mailbox until the next one, over a
+    /// restart, too.
+    pub fn set_completion(&mut self, cpl: &AdminCpl, body_bytes: usize) {
+        // Behind its body the mailbox is zero then: of an earlier one, also another function's, nothing is left.
+        let used = (CPL_HEAD_BYTES + body_bytes).div_ceil(PAIR_BYTES);
+        let pairs = used.max(self.shadow.cpl.end).min(NUM_PAIRS - 1);
+        // The last pair has the phase.
+        for at in (0..pairs).chain([NUM_PAIRS - 1]) {
+            let pair = pair_at(cpl.as_bytes(), at);
+            if self.shadow.cpl.changes(at, pair) {
+                self.write_pair(reg::MAILBOX + CPL_AREA + 8 * at as u32, pair);
             }
         }
+        self.shadow.cpl.end = used;
     }
 
     /// Writes the admin completion to host memory, a multiple of 64.
@@ -382,11 +441,12 @@ impl<'a, B: Bus> Hal<'a, B> {
         }
     }
 
-    /// The port through which the management datagram came that waits, if one does.
-    pub fn mad_pending(&mut self) -> Option<u8> {
+    /// The port through which the packet came that waits, if one does; of a frame, its bytes.
+    pub fn mad_pending(&mut self) -> Option<(u8, usize)> {
         let status = self.read(reg::MGMT_MAD_STATUS);
         let port = reg::field(status, reg::MGMT_MAD_STATUS_PORT_MASK) as u8;
-        (status & reg::MGMT_MAD_STATUS_PENDING_MASK != 0).then_some(port)
+        let bytes = reg::field(status, reg::MGMT_MAD_STATUS_BYTES_MASK) as usize;
+        (status & reg::MGMT_MAD_STATUS_PENDING_MASK != 0).then_some((port, bytes))
     }
 
     /// Reads bytes of the packet that waits, from a multiple of 4 on, a multiple of 4 of them.

@@ -1,8 +1,5 @@
 //! Which firmware it is, for those who ask.
 
-use crate::Control;
-use hca_abi::QueryFirmwareResult;
-
 /// The image that runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
@@ -23,15 +20,5 @@ impl Image {
             digest: [0; 32],
             on_core: false,
         }
-    }
-}
-
-impl Control {
-    pub(crate) fn query_firmware(&self) -> QueryFirmwareResult {
-        let mut out = QueryFirmwareResult::new();
-        out.set_on_core(self.image.on_core);
-        out.set_version(self.image.version);
-        out.set_digest(self.image.digest);
-        out
     }
 }

@@ -35,6 +35,7 @@ mod hal;
 mod image;
 mod lines;
 mod link;
+mod lldp;
 mod memory;
 mod neighbours;
 mod objects;
@@ -52,15 +53,18 @@ mod srq;
 mod table;
 mod transition;
 mod turns;
+mod update;
 mod xrc;
 
 pub use image::Image;
-pub use neighbours::{NUM_NEIGHBOURS, Neighbour};
+pub use neighbours::{FindNeighbour, NUM_NEIGHBOURS, Neighbour};
 pub use port::{
     DEFAULT_PKEY, NUM_GIDS, NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, port_cap_flags, width_and_speed,
 };
 pub use transition::{Attr, Refusal, Rule, check, rule_of};
+pub use update::Flash;
 
+use admin::Answer;
 use groups::Groups;
 use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls};
@@ -88,12 +92,19 @@ pub trait Bus: RegisterBus {
     fn cycles(&mut self) -> Option<u32> {
         None
     }
+
+    /// Where images of the firmware are kept; none: firmware is a part of something else.
+    fn flash(&mut self) -> Option<&mut dyn Flash> {
+        None
+    }
 }
 
 /// Version of the firmware: major, minor, patch.
 pub const VERSION: [u16; 3] = [0, 1, 0];
 /// Version of the hardware.
 pub const HARDWARE_VERSION: u32 = 1;
+/// What an image of this firmware is for (image_head.hardware): hardware, and the lines of its tables.
+pub const HARDWARE: u32 = HARDWARE_VERSION << 16 | QPN_LINE_BITS;
 /// QPs of the card: the lines of its tables. `HCA_VSIM_LINES`, when this is compiled, says how many: 1024, which is the
 /// default, 4096 or 16384.
 pub const NUM_QPS: usize = lines(option_env!("HCA_VSIM_LINES"));
@@ -193,9 +204,15 @@ pub(crate) struct Control {
     has_mads: bool,
     /// NodeDescription (MGMT-13); zeros behind it.
     description: [u8; sma::DESCRIPTION_BYTES],
+    answer: Answer,
     /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
     answering: Option<(u8, u64)>,
+    /// The image that runs.
     image: Image,
+    /// Another one is to be started.
+    wants_restart: bool,
+    /// A command has been answered since the start.
+    has_answered: bool,
 }
 
 impl Firmware {
@@ -260,15 +277,25 @@ impl Firmware {
         self.control.image = image;
     }
 
+    /// It has answered a command: an image that can do this can be replaced by another.
+    pub fn has_answered(&self) -> bool {
+        self.control.has_answered
+    }
+
+    /// A command wants another image to be started; once.
+    pub fn take_restart(&mut self) -> bool {
+        core::mem::take(&mut self.control.wants_restart)
+    }
+
     /// Tells it who has which GID on the networks of its ports: these and no others from now on. May be called between
     /// two polls.
     pub fn set_neighbours(&mut self, neighbours: &[Neighbour]) {
         self.control.neighbours.set(neighbours);
     }
 
-    /// The same from wherever they come.
-    pub fn set_neighbours_from(&mut self, neighbours: impl Iterator<Item = Neighbour>) {
-        self.control.neighbours.set_all(neighbours);
+    /// Neighbours that it has not been told of are looked for there, when a command needs one.
+    pub fn find_neighbours_in(&mut self, elsewhere: FindNeighbour) {
+        self.control.neighbours.find_in(elsewhere);
     }
 
     /// From now on neighbours of a port that are not known can be asked for: a command that needs one answers
@@ -297,7 +324,9 @@ impl Firmware {
         hal.restart();
         let had_told = self.control.tell_last_wqes(&mut hal);
         hal.restart();
-        let had_mad = self.control.answer_mad(&mut hal) || self.control.send_traps(&mut hal);
+        let had_mad = self.control.answer_mad(&mut hal)
+            || self.control.send_traps(&mut hal)
+            || self.control.tell_neighbours(&mut hal);
         hal.restart();
         let had_line = self.control.turn_lines(&mut hal);
         hal.restart();
@@ -307,7 +336,8 @@ impl Firmware {
     /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
     /// clock. `None`: never.
     pub fn wakes_in<B: Bus>(&mut self, bus: &mut B) -> Option<u64> {
-        let due_us = self.control.trap_due_us()?;
+        let due_us = [self.control.trap_due_us(), self.control.lldp_due_us()];
+        let due_us = due_us.into_iter().flatten().min()?;
         let mut hal = Hal::new(bus, &mut self.shadow);
         let left_us = due_us.saturating_sub(hal.micros());
         Some((left_us + 1) * u64::from(hal.clock_mhz()))
@@ -343,8 +373,11 @@ impl Control {
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
             has_mads: false,
             description: sma::DESCRIPTION,
+            answer: Answer::new(),
             answering: None,
             image: Image::native(),
+            wants_restart: false,
+            has_answered: false,
         }
     }
 

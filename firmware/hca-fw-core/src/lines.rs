@@ -26,7 +26,7 @@ const LOOKS: u32 = 4;
 const NOBODY: u32 = 0;
 /// Words of a record: from `Qpc::sq_pi` on.
 const RECORD_WORDS: usize = 17;
-const RECORD_OFFSET: usize = 128;
+pub(crate) const QPC_RECORD_OFFSET: usize = 128;
 /// Lines and QPs that something is kept of. The soft core shares no lines, and has no memory for it.
 const KEPT_LINES: usize = if cfg!(feature = "std") { NUM_QPS } else { 1 };
 const KEPT_RESTS: usize = if cfg!(feature = "std") { NUM_CONTEXTS } else { 1 };
@@ -380,7 +380,7 @@ impl Control {
         if asks && matches!(state, QpState::Rtr | QpState::Rts) {
             let mut row = self.qpc_of(index);
             row.set_asks_again(true);
-            hal.ctx_write_qpc(self.lines.line_of(index), row.as_bytes(), false, false);
+            hal.ctx_write_qpc(self.lines.line_of(index), &row, false, false);
         }
     }
 
@@ -431,7 +431,7 @@ impl Control {
             return false;
         }
         let row = self.shut_row(holder);
-        hal.ctx_write_qpc(line, row.as_bytes(), false, false);
+        hal.ctx_write_qpc(line, &row, false, false);
         hal.start_fence();
         self.lines.swap = Some(index);
         true
@@ -455,7 +455,7 @@ impl Control {
             return true;
         }
         let row = self.qpc_of(holder);
-        hal.ctx_write_qpc(line, row.as_bytes(), false, false);
+        hal.ctx_write_qpc(line, &row, false, false);
         let mut words = [0; 2];
         hal.qp_record(&mut words);
         words[0] as u16 == words[1] as u16
@@ -489,7 +489,7 @@ impl Control {
         if holder != NOBODY {
             let mut row = self.shut_row(holder);
             row.set_state(QpState::Reset.into());
-            hal.ctx_write_qpc(line, row.as_bytes(), true, true);
+            hal.ctx_write_qpc(line, &row, true, true);
             let mut record = [0; RECORD_WORDS];
             hal.qp_record(&mut record);
             let has_record = self.qps[holder as usize].state() != QpState::Reset;
@@ -518,14 +518,14 @@ impl Control {
         rest.is_cold = false;
         if rest.has_record {
             rest.take_parked();
-            for (bytes, word) in row.0[RECORD_OFFSET..].chunks_exact_mut(4).zip(rest.record) {
+            for (bytes, word) in row.0[QPC_RECORD_OFFSET..].chunks_exact_mut(4).zip(rest.record) {
                 bytes.copy_from_slice(&word.to_le_bytes());
             }
             row.set_restores(true);
         }
         rest.parked = [None; 2];
         let is_err = self.qps[index as usize].state() == QpState::Err;
-        hal.ctx_write_qpc(line, row.as_bytes(), true, true);
+        hal.ctx_write_qpc(line, &row, true, true);
         if is_err {
             hal.inject(PipeMsgKind::FlushSq, line);
             hal.inject(PipeMsgKind::FlushRq, line);

@@ -166,6 +166,17 @@ impl Link {
         self.settings.priorities.of(traffic_class)
     }
 
+    /// Ethernet: priorities, the class of each, and how many classes there are.
+    pub fn classes(&self) -> (&Priorities, u64, u8) {
+        let count = self.op_vls(false).count().clamp(1, PRIORITY_COUNT as u8);
+        (&self.settings.priorities, self.sl2vl(false), count)
+    }
+
+    /// Ethernet: priorities with PFC, a bit each.
+    pub fn pfc_enable(&self) -> u8 {
+        self.settings.pfc_enable
+    }
+
     fn table(&self, high: bool, infiniband: bool) -> ArbTable {
         if let (Some(ets), false) = (self.settings.priorities.ets, infiniband) {
             let mut table = EMPTY;
@@ -409,7 +420,8 @@ impl Control {
         if has(link_attr::PFC_ENABLE) {
             new.pfc_enable = cmd.pfc_enable();
         }
-        let of_ethernet = cmd.attr_mask() & (link_attr::TRUST | link_attr::DSCP | link_attr::ETS);
+        let of_ethernet =
+            cmd.attr_mask() & (link_attr::TRUST | link_attr::DSCP | link_attr::ETS | link_attr::LLDP_TX);
         if of_ethernet != 0 && self.ports[at].infiniband() {
             return Err((AdminStatus::Unsupported, of_ethernet));
         }
@@ -430,6 +442,10 @@ impl Control {
             request = Some(state);
         }
         self.ports[at].link.settings = new;
+        if has(link_attr::LLDP_TX) {
+            self.ports[at].lldp.set_on(cmd.lldp_tx());
+        }
+        self.ports[at].lldp.changed();
         if request == Some(PortState::Armed) {
             self.ports[at].link.armed_at = self.ports[at].link.data_packets(hal);
         }
@@ -629,6 +645,10 @@ impl Control {
         self.activate_armed(hal, at);
         let link = &mut self.ports[at].link;
         let (now, phy_up) = link.status(hal);
+        if phy_up {
+            self.ports[at].lldp.link_up();
+        }
+        let link = &mut self.ports[at].link;
         if (now, phy_up) == (PortState::Down, true) && link.settings.state != PortState::Down {
             // Who waits for a subnet manager begins again.
             link.settings.state = link.state_at_start();
@@ -662,36 +682,5 @@ impl Control {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// VL-14: exactly these moves can be asked for.
-    #[test]
-    fn moves_between_states() {
-        use PortState::*;
-        let wanted = [
-            (Down, Down),
-            (Down, Init),
-            (Init, Down),
-            (Init, Init),
-            (Init, Armed),
-            (Armed, Down),
-            (Armed, Armed),
-            (Armed, Active),
-            (Active, Down),
-            (Active, Active),
-            (ActiveDefer, Down),
-            (ActiveDefer, Active),
-            (Nop, Down),
-        ];
-        for from in PortState::ALL {
-            for to in PortState::ALL {
-                assert_eq!(
-                    legal(*from, *to),
-                    wanted.contains(&(*from, *to)),
-                    "{from:?} to {to:?}"
-                );
-            }
-        }
-    }
-}
+#[path = "link_tests.rs"]
+mod tests;

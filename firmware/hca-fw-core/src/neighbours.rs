@@ -21,10 +21,18 @@ pub struct Neighbour {
     pub mac: [u8; 6],
 }
 
+/// The MAC address of a neighbour of a port, from 1, by its GID.
+pub type FindNeighbour = fn(u8, &[u8; 16]) -> Option<[u8; 6]>;
+
+/// Those that firmware keeps itself: none where the board has them in a memory of its own.
+const NUM_KEPT: usize = if cfg!(feature = "std") { NUM_NEIGHBOURS } else { 0 };
+
 /// All that the card knows.
 pub(crate) struct Neighbours {
-    entries: [Neighbour; NUM_NEIGHBOURS],
+    entries: [Neighbour; NUM_KEPT],
     len: usize,
+    /// Where the others are found.
+    elsewhere: Option<FindNeighbour>,
     /// Ports whose neighbours can be asked for.
     asks: [bool; NUM_PORTS],
     /// Who was looked for last at such a port, in vain.
@@ -39,8 +47,9 @@ impl Neighbours {
             mac: [0; 6],
         };
         Self {
-            entries: [none; NUM_NEIGHBOURS],
+            entries: [none; NUM_KEPT],
             len: 0,
+            elsewhere: None,
             asks: [false; NUM_PORTS],
             wanted: None,
         }
@@ -48,16 +57,16 @@ impl Neighbours {
 
     /// From now on these and no others; those beyond the last entry stay unknown.
     pub fn set(&mut self, neighbours: &[Neighbour]) {
-        self.set_all(neighbours.iter().copied());
-    }
-
-    /// The same from wherever they come.
-    pub fn set_all(&mut self, neighbours: impl Iterator<Item = Neighbour>) {
         self.len = 0;
         for (entry, neighbour) in self.entries.iter_mut().zip(neighbours) {
-            *entry = neighbour;
+            *entry = *neighbour;
             self.len += 1;
         }
+    }
+
+    /// Others than these are looked for there.
+    pub fn find_in(&mut self, elsewhere: FindNeighbour) {
+        self.elsewhere = Some(elsewhere);
     }
 
     /// Whether somebody can be asked who the neighbours of a port are.
@@ -96,7 +105,9 @@ impl Neighbours {
         }
         let mut known = self.entries.iter().take(self.len);
         let found = known.find(|entry| entry.port_num == port.number() && entry.gid == *gid);
-        found.map(|entry| entry.mac).or_else(|| mac_in(gid))
+        let found = found.map(|entry| entry.mac);
+        let found = found.or_else(|| self.elsewhere.and_then(|find| find(port.number(), gid)));
+        found.or_else(|| mac_in(gid))
     }
 }
 

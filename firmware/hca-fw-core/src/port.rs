@@ -73,6 +73,8 @@ pub(crate) struct Port {
     /// Those who answer for the port on an InfiniBand link.
     pub sma: hca_agents::Agent,
     pub pma: hca_agents::pma::Agent,
+    /// The one that talks to the neighbour on an Ethernet link.
+    pub lldp: hca_agents::lldp::Agent,
 }
 
 impl Port {
@@ -104,6 +106,7 @@ impl Port {
             congestion: LinkCongestion::new(),
             sma: hca_agents::Agent::new(),
             pma: hca_agents::pma::Agent::new(),
+            lldp: hca_agents::lldp::Agent::new(),
         }
     }
 
@@ -354,6 +357,11 @@ impl Control {
             port.set_is_sm(cmd.is_sm());
         }
         port.apply(hal);
+        if port.infiniband() {
+            port.lldp.set_on(false);
+            port.lldp.link_down();
+        }
+        port.lldp.changed();
         let facts = port.facts();
         if switched {
             port.link.enable(hal, facts);
@@ -429,6 +437,7 @@ impl Control {
         require(i < NUM_GIDS, u32::from(cmd.index()))?;
         if core::mem::replace(&mut self.ports[at].gids[i], cmd.gid()) != cmd.gid() {
             hal.gid_row(at as u8, i, &cmd.gid());
+            self.ports[at].lldp.changed();
             self.post_port_event(hal, at, EventKind::GidChange);
         }
         Ok(())

@@ -142,7 +142,12 @@ impl Control {
 
     pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult<Rest> {
         let line = self.own_qp(func, qpn)?;
-        if self.groups.is_attached(qpn) || self.rules.has(qpn) {
+        let is_in_use = match self.qps[line as usize].service() {
+            Service::Ud => self.groups.is_attached(qpn),
+            Service::Raw => self.rules.has(qpn),
+            _ => false,
+        };
+        if is_in_use {
             return Err((AdminStatus::InUse, qpn)); // MC-8
         }
         self.silence_qp(hal, line);
@@ -152,8 +157,12 @@ impl Control {
 
     /// RESET everywhere: every block drops what it holds for the QP.
     pub(crate) fn silence_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32) {
-        self.groups.leave_all(hal, self.qpn_of(line));
-        self.rules.drop_qp(hal, self.qpn_of(line));
+        // Members of groups are datagram QPs, and only raw ones have rules (`mcast`, `create_rule`).
+        match self.qps[line as usize].service() {
+            Service::Ud => self.groups.leave_all(hal, self.qpn_of(line)),
+            Service::Raw => self.rules.drop_qp(hal, self.qpn_of(line)),
+            _ => {}
+        }
         let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
         rec.attr = Attrs::new();
@@ -209,7 +218,7 @@ impl Control {
         let rec = &self.qps[i];
         let from = rec.state();
         let mask = Attr::from_bits(cmd.attr_mask()).ok_or((AdminStatus::BadParam, cmd.attr_mask()))?;
-        let given = QpAttr::read_from(&cmd.attr()).ok_or((AdminStatus::Internal, 0))?;
+        let given = QpAttr(cmd.attr());
         let to = if mask.contains(Attr::STATE) {
             QpState::try_from(given.qp_state()).map_err(|e| (AdminStatus::BadParam, u32::from(e.code)))?
         } else {
@@ -448,7 +457,7 @@ impl Control {
             return;
         }
         let q = self.qpc_of(line);
-        hal.ctx_write_qpc(self.lines.line_of(line), q.as_bytes(), init_sq, init_rq);
+        hal.ctx_write_qpc(self.lines.line_of(line), &q, init_sq, init_rq);
     }
 
     /// The hardware's context, from the record. The source GID is resolved here.

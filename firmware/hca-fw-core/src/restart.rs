@@ -8,7 +8,7 @@ use crate::memory::Keys;
 use crate::table::Table;
 use crate::{Bus, Control, Firmware, Identity, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_PORTS, NUM_QPS, NUM_SRQS};
 use hca_abi::{
-    CtxTable, EventKind, Forget, GROUP_ROWS, LINK_ROW_CTRL, LINK_ROWS, LinkSl2vl, MAX_LOG_KEYS, RULES,
+    CtxTable, EventKind, Forget, GROUP_ROWS, LINK_ROW_CTRL, LINK_ROWS, LinkCongestion, MAX_LOG_KEYS, RULES,
 };
 
 impl Firmware {
@@ -38,11 +38,13 @@ impl Firmware {
     }
 }
 
-/// Links as after a reset, as new firmware expects them; their states stay until it asks for others.
+/// Links as after a reset, as new firmware expects them (no row is longer than that of congestion control); their
+/// states stay until it asks for others.
 fn silence_links<B: Bus>(hal: &mut Hal<B>) {
-    for port in 0..NUM_PORTS as u8 {
+    let ports = hal.num_ports().clamp(1, NUM_PORTS as u32) as u8;
+    for port in 0..ports {
         for row in (0..LINK_ROWS).filter(|row| *row != LINK_ROW_CTRL) {
-            hal.link_row(port, row, &[0; LinkSl2vl::BYTES]);
+            hal.link_row(port, row, &[0; LinkCongestion::BYTES]);
         }
     }
 }

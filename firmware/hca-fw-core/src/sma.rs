@@ -23,26 +23,35 @@ const PHY_ERRORS: u8 = 8;
 const LOCAL_PACKET: usize = MAX_PACKET - 40;
 
 impl Control {
-    /// Answers the management datagram that waits, if one does.
+    /// Answers the management datagram that waits, or takes the neighbour's frame, if one does.
     pub(crate) fn answer_mad<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
         if !self.has_mads {
             return false;
         }
-        let Some(port) = hal.mad_pending() else {
+        let Some((port, frame_bytes)) = hal.mad_pending() else {
             self.has_mads = false;
             return false;
         };
+        let at = usize::from(port);
+        if at < usize::from(self.num_ports) {
+            if self.ports[at].infiniband() {
+                self.answer_packet(hal, port);
+            } else {
+                self.hear_frame(hal, at, frame_bytes);
+            }
+        }
+        hal.mad_pop();
+        true
+    }
+
+    /// Answers the datagram that waits, as far as it is one.
+    fn answer_packet<B: Bus>(&mut self, hal: &mut Hal<B>, port: u8) {
         let mut bytes = [0; MAX_PACKET];
         hal.mad_read(0, &mut bytes[..LOCAL_PACKET]);
         if bytes[1] & 3 == LNH_IBA_GLOBAL {
             hal.mad_read(LOCAL_PACKET, &mut bytes[LOCAL_PACKET..]);
         }
-        let at = usize::from(port);
-        if at < usize::from(self.num_ports) && self.ports[at].infiniband() {
-            self.answer_at(hal, port, &mut bytes);
-        }
-        hal.mad_pop();
-        true
+        self.answer_at(hal, port, &mut bytes);
     }
 
     /// Answers a datagram that has come through a port, from 0.
@@ -126,15 +135,18 @@ impl Control {
         }
     }
 
-    /// The card has another name, by its host or through one of its ports; subnet managers at the other ports hear of it.
+    /// The card has another name, by its host or through one of its ports; managers at the other ports hear of it.
     pub(crate) fn set_description(&mut self, text: [u8; DESCRIPTION_BYTES], by: Option<usize>) {
         if core::mem::replace(&mut self.description, text) == text {
             return;
         }
         let others = self.ports.iter_mut().enumerate();
-        for (_, port) in others.filter(|(at, port)| port.infiniband() && by != Some(*at)) {
+        for (_, port) in others.filter(|(at, _)| by != Some(*at)) {
             let (lid, cap_mask) = (port.identity().lid, port.cap_mask());
-            port.sma.description_changed(lid, cap_mask);
+            if port.infiniband() {
+                port.sma.description_changed(lid, cap_mask);
+            }
+            port.lldp.changed();
         }
     }
 

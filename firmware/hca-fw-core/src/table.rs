@@ -3,8 +3,8 @@
 use core::ops::{Deref, DerefMut, Index, IndexMut};
 
 /// `N` records, a power of two. A number beyond them is a fault of the firmware, and natively a panic that tests see.
-/// On the soft core the bits that are too many do not count: nobody could tell of a panic there, and no function can
-/// reach a record that is not of this table.
+/// On the soft core the bits that are too many do not count: no command brings it there, a record that is not of this
+/// table cannot be reached, and a panic would restart the firmware into the same panic.
 pub(crate) struct Table<T, const N: usize>([T; N]);
 
 impl<T, const N: usize> Table<T, N> {

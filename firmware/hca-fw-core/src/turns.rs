@@ -1,9 +1,8 @@
 //! Whose turn it is. Each turn of firmware does one bounded piece of work for one function, and functions take turns,
 //! so that none waits long for the others: a command is one piece, or goes on in further turns of its function.
 
-use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE, RegMrResult};
+use hca_abi::{AdminCmd, AdminStatus, EventKind, MAX_LOG_ADMIN_SIZE};
 
-use crate::admin::{Body, body_of, handle_body};
 use crate::hal::Hal;
 use crate::memory::{Store, Stored};
 use crate::{Bus, CmdResult, Control, NUM_FUNCS};
@@ -196,7 +195,7 @@ impl Control {
             Job::Fence(then) => return self.go_on_fencing(hal, func, then),
             Job::Clear(clearing) => return self.go_on_clearing(hal, func, clearing),
             Job::Store(store) => self.store(hal, func, store),
-            Job::Answer => self.finish(hal, func, Ok(body_of(&[]))),
+            Job::Answer => self.finish(hal, func, Ok(())),
             Job::Idle if f.failing_from.is_some() => self.go_on_failing(hal, func),
             Job::Idle if f.enabled && f.head != f.producer => self.run_command(hal, func),
             Job::Idle => return false,
@@ -204,20 +203,20 @@ impl Control {
         true
     }
 
-    /// The rest of a command, of which this is all for now.
-    pub(crate) fn leave<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, rest: Rest) -> Option<Body> {
+    /// The rest of a command, of which this is all for now. True: it is over.
+    pub(crate) fn leave<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, rest: Rest) -> bool {
         match rest {
-            Rest::None => Some(body_of(&[])),
+            Rest::None => true,
             Rest::Fence(then) => {
                 self.fence(hal, func, then);
-                None
+                false
             }
             Rest::Store(store) => {
                 // From here on the row is written, and a restart writes it again: its old content is not needed.
                 self.funcs[usize::from(func)].job = Job::Store(store);
                 hal.commit();
                 self.store(hal, func, store);
-                None
+                false
             }
         }
     }
@@ -231,12 +230,13 @@ impl Control {
     fn store<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, store: Store) {
         match self.store_row(hal, func, store) {
             Ok(Stored::Region(key)) => {
-                let mut out = RegMrResult::new();
-                out.set_lkey(key);
-                out.set_rkey(key);
-                self.finish(hal, func, Ok(body_of(out.as_bytes())));
+                self.answer.set_keys(key);
+                self.finish(hal, func, Ok(()));
             }
-            Ok(Stored::Window(key)) => self.finish(hal, func, Ok(handle_body(key))),
+            Ok(Stored::Window(key)) => {
+                self.answer.set_handle(key, 0);
+                self.finish(hal, func, Ok(()));
+            }
             Ok(Stored::Fence(then)) => self.fence(hal, func, then),
             Err(e) => self.finish(hal, func, Err(e)),
         }
@@ -253,7 +253,7 @@ impl Control {
             Job::Clear(Clearing::new(Asker::Command, self.qp_ids.of(func).start));
     }
 
-    pub(crate) fn finish<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult<Body>) {
+    pub(crate) fn finish<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult) {
         self.funcs[usize::from(func)].job = Job::Idle;
         self.complete(hal, func, result);
     }
@@ -268,7 +268,7 @@ impl Control {
             Fenced::FreeMr(pd) => self.free_mr(pd),
             Fenced::FreeSrq(srqn) => self.free_srq(srqn),
         }
-        self.finish(hal, func, Ok(body_of(&[])));
+        self.finish(hal, func, Ok(()));
         true
     }
 
@@ -396,7 +396,7 @@ impl Control {
         f.failing_from = None;
         f.fails_again = false;
         if asker == Asker::Command {
-            return self.finish(hal, func, Ok(body_of(&[])));
+            return self.finish(hal, func, Ok(()));
         }
         let was_lost = f.is_lost;
         *f = Func::new();

@@ -1,7 +1,10 @@
 //! What the board says and wants to know.
 
-use hca_abi::{BoardHead, BoardNeighbour, BoardPort, OpVls, SOC_BOARD_NEIGHBOURS, SOC_BOARD_PORTS};
-use hca_fw_core::{Firmware, Identity, NUM_GIDS, NUM_NEIGHBOURS, NUM_PORTS, Neighbour};
+use hca_abi::{
+    BoardBoot, BoardHead, BoardNeighbour, BoardPort, OpVls, SLOT_NONE, SOC_BOARD_BOOT, SOC_BOARD_NEIGHBOURS,
+    SOC_BOARD_PORTS, SOC_STRIKES, SOC_TELL_BOOT, SOC_TELL_EPOCH, SOC_TELL_SLOT, SlotState,
+};
+use hca_fw_core::{Firmware, Identity, NUM_GIDS, NUM_NEIGHBOURS, NUM_PORTS};
 
 use crate::soc;
 
@@ -12,6 +15,46 @@ const NEIGHBOUR_BYTES: usize = 24;
 /// The head of the board's data.
 pub fn head() -> BoardHead {
     BoardHead::read_from(&soc::board_bytes::<HEAD_BYTES>(0)).unwrap_or(BoardHead::new())
+}
+
+/// Which image runs, and which is to.
+pub fn boot() -> BoardBoot {
+    BoardBoot(soc::board_bytes(SOC_BOARD_BOOT))
+}
+
+/// Tells the board of a change of that.
+pub fn keep(boot: &BoardBoot) {
+    let [a, b, c, d] = [boot.running(), boot.next(), boot.good(), boot.tries()];
+    soc::write_reg(SOC_TELL_BOOT, u32::from_le_bytes([a, b, c, d]));
+}
+
+/// The image that runs is on trial.
+pub fn is_new_image() -> bool {
+    let boot = boot();
+    boot.running() == boot.next()
+}
+
+/// The image that was on trial has come up: it is the one to start from now on, and those of an epoch before its own
+/// are not started any more.
+pub fn image_is_good(epoch: u32) {
+    let mut boot = boot();
+    let running = boot.running();
+    boot.set_next(SLOT_NONE as u8);
+    boot.set_good(running);
+    boot.set_tries(0);
+    keep(&boot);
+    let state = u32::from(u8::from(SlotState::Good));
+    soc::write_reg(SOC_TELL_SLOT, u32::from(running) | state << 8);
+    soc::write_reg(SOC_TELL_EPOCH, epoch);
+}
+
+/// No image runs from now on: the next start, which is no failure of this one, chooses.
+pub fn choose_image() {
+    let mut boot = boot();
+    boot.set_running(SLOT_NONE as u8);
+    keep(&boot);
+    while self::boot().running() != SLOT_NONE as u8 {}
+    soc::write_reg(SOC_STRIKES, 0);
 }
 
 /// Identity of the port with this index.
@@ -31,19 +74,17 @@ pub fn identity(index: usize) -> Identity {
     }
 }
 
-/// Takes over who is on the networks.
-pub fn learn(firmware: &mut Firmware) {
+/// MAC address of a neighbour of a port, from the board's list as it is now.
+pub fn find_neighbour(port_num: u8, gid: &[u8; 16]) -> Option<[u8; 6]> {
     let count = usize::from(head().neighbours()).min(NUM_NEIGHBOURS);
-    firmware.set_neighbours_from((0..count).map(|index| {
-        let bytes =
-            soc::board_bytes::<NEIGHBOUR_BYTES>(SOC_BOARD_NEIGHBOURS + (NEIGHBOUR_BYTES * index) as u32);
-        let entry = BoardNeighbour::read_from(&bytes).unwrap_or(BoardNeighbour::new());
-        Neighbour {
-            port_num: entry.port_num(),
-            gid: entry.gid(),
-            mac: entry.mac(),
-        }
-    }));
+    let entry = |index: usize| {
+        let place = SOC_BOARD_NEIGHBOURS + (NEIGHBOUR_BYTES * index) as u32;
+        BoardNeighbour::read_from(&soc::board_bytes::<NEIGHBOUR_BYTES>(place))
+            .unwrap_or(BoardNeighbour::new())
+    };
+    let mut entries = (0..count).map(entry);
+    let found = entries.find(|entry| entry.port_num() == port_num && entry.gid() == *gid);
+    found.map(|entry| entry.mac())
 }
 
 /// For ports whose neighbours the board finds out: what it has been told of their GID tables.

@@ -52,21 +52,33 @@ memset:
     or a1, a1, a3
     slli a3, a1, 16
     or a1, a1, a3
-    li t1, 16
-1:  bltu a2, t1, 2f
-    sw a1, 0(t0)
+    andi a3, a2, -32
+    add a3, a3, t0
+    j 2f
+1:  sw a1, 0(t0)
     sw a1, 4(t0)
     sw a1, 8(t0)
     sw a1, 12(t0)
-    addi t0, t0, 16
-    addi a2, a2, -16
-    j 1b
-2:  beqz a2, 3f
-    sb a1, 0(t0)
+    sw a1, 16(t0)
+    sw a1, 20(t0)
+    sw a1, 24(t0)
+    sw a1, 28(t0)
+    addi t0, t0, 32
+2:  bltu t0, a3, 1b
+    andi a2, a2, 31
+    andi a3, a2, -4
+    add a3, a3, t0
+    j 4f
+3:  sw a1, 0(t0)
+    addi t0, t0, 4
+4:  bltu t0, a3, 3b
+    andi a2, a2, 3
+    add a3, t0, a2
+    j 6f
+5:  sb a1, 0(t0)
     addi t0, t0, 1
-    addi a2, a2, -1
-    j 2b
-3:  ret
+6:  bltu t0, a3, 5b
+    ret
     .size memset, . - memset
 "#
 );

@@ -3,10 +3,13 @@
 use core::arch::asm;
 
 use hca_abi::{
-    SOC_BOARD_BASE, SOC_CARD_BASE, SOC_DATA_BASE, SOC_JOURNAL, SOC_REGS_BASE, SOC_TELL_CONSOLE, SOC_TELL_GID,
-    SOC_TELL_OWN_GID, SOC_TELL_WANTED, SOC_TIME_HI, SOC_TIME_LO, SOC_TIMER_HI, SOC_TIMER_LO,
+    BoardBoot, BoardSlot, SOC_BOARD_BASE, SOC_BOARD_SLOTS, SOC_CARD_BASE, SOC_DATA_BASE, SOC_JOURNAL,
+    SOC_REGS_BASE, SOC_TELL_CONSOLE, SOC_TELL_FLASH_AT, SOC_TELL_FLASH_WORD, SOC_TELL_GID, SOC_TELL_OWN_GID,
+    SOC_TELL_WANTED, SOC_TIME_HI, SOC_TIME_LO, SOC_TIMER_HI, SOC_TIMER_LO,
 };
-use hca_fw_core::{Bus, RegisterBus};
+use hca_fw_core::{Bus, Flash, RegisterBus};
+
+use crate::board;
 
 /// The card's registers.
 pub struct Card;
@@ -32,6 +35,37 @@ impl Bus for Card {
     #[inline]
     fn cycles(&mut self) -> Option<u32> {
         Some(read_reg(SOC_TIME_LO))
+    }
+
+    fn flash(&mut self) -> Option<&mut dyn Flash> {
+        Some(self)
+    }
+}
+
+impl Flash for Card {
+    fn boot(&mut self) -> BoardBoot {
+        board::boot()
+    }
+
+    fn set_next(&mut self, slot: u8) {
+        let mut boot = board::boot();
+        boot.set_next(slot);
+        boot.set_tries(0);
+        board::keep(&boot);
+    }
+
+    fn slot(&mut self, slot: u8) -> BoardSlot {
+        BoardSlot(board_bytes(
+            SOC_BOARD_SLOTS + u32::from(slot) * BoardSlot::BYTES as u32,
+        ))
+    }
+
+    fn write_at(&mut self, offset: u32) {
+        write_reg(SOC_TELL_FLASH_AT, offset);
+    }
+
+    fn write(&mut self, word: u32) {
+        write_reg(SOC_TELL_FLASH_WORD, word);
     }
 }
 

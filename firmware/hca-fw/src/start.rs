@@ -19,9 +19,9 @@ const NEVER: u32 = 3;
 /// It is well when it has run out of work, or after so many turns.
 const TURNS_TO_BE_WELL: u32 = 64;
 
-// Exceptions go to 0, reset to 0x80; the words behind are the image's head, which sim/hca-image fills in (its layout is
-// there): where the first values of .data are. Interrupts only end a WFI; the only one that is ever taken is that of an
-// injected fault.
+// Exceptions go to 0; the boot program enters at 0x80; the words behind are the image's head, which sim/hca-image fills
+// in: among others, where the first values of .data are. Interrupts only end a WFI; the only one that is ever taken is
+// that of an injected fault.
 global_asm!(
     r#"
     .section .vectors,"ax"
@@ -36,16 +36,21 @@ _start:
     .globl image_head
 image_head:
     .word 0x46574348
-    .word 0, 0, 0
-    .word 0, 0, 0, 0, 0, 0, 0, 0
+    .zero {head_bytes} - 4
     .option pop
 
 start:
     la sp, _stack_top
+    csrwi mtvec, 1
     # Argument of run: how to start. With the state of the last commit in memory, that stays as it is.
     li t0, {regs_base}
     lw a0, {strikes}(t0)
-    li t1, {warm}
+    # A card that has been at work has rows of before, though this image is new to it.
+    bnez a0, 1f
+    lw t1, {restarts}(t0)
+    beqz t1, 0f
+    li a0, {cold}
+1:  li t1, {warm}
     bne a0, t1, 0f
     lw t1, {journal}(t0)
     bnez t1, 4f
@@ -87,9 +92,11 @@ trap_entry:
     call trap
 6:  j 6b
 "#,
+    head_bytes = const ImageHead::BYTES,
     data_base = const hca_abi::SOC_DATA_BASE,
     regs_base = const hca_abi::SOC_REGS_BASE,
     strikes = const SOC_STRIKES,
+    restarts = const hca_abi::SOC_RESTARTS,
     journal = const hca_abi::SOC_JOURNAL,
     warm = const WARM,
     cold = const COLD,
@@ -129,12 +136,12 @@ extern "C" fn run(strikes: u32) -> ! {
     let State { firmware, told } = state;
     let mut fault = Fault::of(&head);
     let (mut watchdog, mut turns, mut is_well) = (head.watchdog_cycles(), 0, false);
+    let is_new = board::is_new_image();
     loop {
         soc::write_reg(SOC_WATCHDOG, watchdog);
         soc::commit();
         if soc::read_reg(SOC_IRQ) & SOC_IRQ_BOARD != 0 {
             soc::write_reg(SOC_BOARD_SEEN, 0);
-            board::learn(firmware);
             let head = board::head();
             watchdog = head.watchdog_cycles();
             fault = Fault::of(&head);
@@ -142,10 +149,18 @@ extern "C" fn run(strikes: u32) -> ! {
         let worked = firmware.poll(&mut Card);
         told.tell(firmware);
         turns += u32::from(!is_well);
-        if !is_well && (!worked || turns == TURNS_TO_BE_WELL) {
+        // A new image is well when it has answered a command, too: one that cannot could never be replaced.
+        if !is_well && (!worked || turns >= TURNS_TO_BE_WELL) && (!is_new || firmware.has_answered()) {
             is_well = true;
             soc::commit();
             soc::write_reg(SOC_STRIKES, 0);
+            if is_new {
+                board::image_is_good(own_head().epoch());
+            }
+        }
+        if firmware.take_restart() {
+            board::choose_image();
+            restart();
         }
         if !worked && !fault.is_due() {
             soc::wake_in(firmware.wakes_in(&mut Card));
@@ -160,7 +175,7 @@ fn begin(State { firmware, told }: &mut State, again: bool) {
     let identities: [Identity; NUM_PORTS] = [board::identity(0), board::identity(1)];
     firmware.set_image(image());
     firmware.share_among(head.functions());
-    board::learn(firmware);
+    firmware.find_neighbours_in(board::find_neighbour);
     let ports = usize::from(head.ports()).clamp(1, NUM_PORTS);
     let identities = identities.get(..ports).unwrap_or(&identities);
     if again {
@@ -177,10 +192,15 @@ unsafe extern "C" {
     static image_head: [u8; ImageHead::BYTES];
 }
 
+/// What is in memory.
+fn own_head() -> ImageHead {
+    // SAFETY: it is in the image's memory, which nobody writes while this runs. It is not what the compiler saw.
+    ImageHead(unsafe { core::ptr::read_volatile(&raw const image_head) })
+}
+
 /// What the head says.
 fn image() -> Image {
-    // SAFETY: it is in the image's memory, which nobody writes while this runs. It is not what the compiler saw.
-    let head = ImageHead(unsafe { core::ptr::read_volatile(&raw const image_head) });
+    let head = own_head();
     Image {
         version: head.version(),
         digest: head.digest(),

@@ -342,6 +342,7 @@ module hca_mgmt
   logic [31:0] link_stat_q, counter_q, mad_q;
   logic        mad_pending_q, mad_busy_q;
   logic [PortW-1:0] mad_port_q;
+  logic [9:0]  mad_bytes_q;
   logic [1:0]  num_ports_q;
   logic        fence_busy_q, link_ack_q;
   always_ff @(posedge clk_i) begin
@@ -352,6 +353,7 @@ module hca_mgmt
     counter_q    <= counter_data_i;
     mad_q        <= mad_rsp_i.data;
     {mad_pending_q, mad_port_q} <= {mad_rsp_i.pending && !mad_req_o.pop, mad_rsp_i.port};
+    mad_bytes_q  <= mad_rsp_i.bytes;
     mad_busy_q   <= mad_rsp_i.busy || mad_req_o.go;
     if ((mmio_rd_valid_i && mmio_rd_ready_o) || (fw_req_i && !fw_req_stall_o)) time_q <= now_i;
   end
@@ -403,6 +405,7 @@ module hca_mgmt
     hwif_in.mad = '{rd_ack: mad_ack_q && !mad_we_q, rd_data: mad_q, wr_ack: mad_ack_q && mad_we_q};
     hwif_in.mgmt.mad_status.pending.next = mad_pending_q;
     hwif_in.mgmt.mad_status.port.next    = 1'(mad_port_q);
+    hwif_in.mgmt.mad_status.bytes.next   = mad_bytes_q;
     hwif_in.mgmt.mad_status.busy.next    = mad_busy_q;
     hwif_in.mailbox  = '{rd_ack: mb_ack_q && !mb_we_q, rd_data: mb_rdata, wr_ack: mb_ack_q && mb_we_q};
   end

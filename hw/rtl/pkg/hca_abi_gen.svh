@@ -129,7 +129,13 @@ localparam int unsigned SocImageBytes = 32'h18000;  // Size of the image's memor
 localparam int unsigned SocBoardBase = 32'h18000;
 localparam int unsigned SocBoardBytes = 32'h8000;  // Size of the board's data.
 localparam int unsigned SocBoardPorts = 32'h40;  // In the board's data: the first board_port.
-localparam int unsigned SocBoardNeighbours = 32'h100;  // In the board's data: the first board_neighbour.
+localparam int unsigned SocBoardBoot = 32'hc0;  // In the board's data: board_boot.
+localparam int unsigned SocBoardSlots = 32'h100;  // In the board's data: a board_slot each.
+localparam int unsigned SocBoardNeighbours = 32'h200;  // In the board's data: the first board_neighbour.
+// The program that checks and starts images, behind the board's data in the same memory. It is there before
+// the core starts, and nothing changes it.
+localparam int unsigned SocRomBase = 32'h20000;
+localparam int unsigned SocRomBytes = 32'ha000;  // Size of its memory.
 localparam int unsigned SocDataBase = 32'h10000000;  // Data and stack.
 localparam int unsigned SocDataBytes = 32'h100000;  // Size of the data's memory.
 localparam int unsigned SocCardBase = 32'h20000000;  // The card's firmware registers (SystemRDL `hca_regs`).
@@ -165,6 +171,21 @@ localparam int unsigned SocTellGid = 32'h810;
 localparam int unsigned SocTellWanted = 32'h820;
 // Port (from 1) in bits 31:16, index in bits 15:0: the GID just told is there in the port's table.
 localparam int unsigned SocTellOwnGid = 32'h824;
+// Where in the slot that does not run the next word goes: a byte offset. 0 erases the slot.
+localparam int unsigned SocTellFlashAt = 32'h830;
+localparam int unsigned SocTellFlashWord = 32'h834;  // A word for the slot; the next one goes behind it.
+// The board copies a slot to the image's memory; then board_boot.loads counts on.
+localparam int unsigned SocTellLoad = 32'h838;
+localparam int unsigned SocTellBoot = 32'h83c;  // The first four bytes of board_boot.
+localparam int unsigned SocTellSlot = 32'h840;  // Slot in bits 7:0, its slot_state in bits 15:8.
+// An epoch that has begun: board_boot.epoch becomes this if it is less.
+localparam int unsigned SocTellEpoch = 32'h844;
+// Where in an image its head is: behind vectors and the jump at reset.
+localparam int unsigned ImageHeadOffset = 32'h84;
+localparam int unsigned ImageMagic = 32'h46574348;  // First word of the head: "HCWF".
+localparam int unsigned FirmwareChunkBytes = 32'h400;  // Most bytes of one WRITE_FIRMWARE.
+localparam int unsigned FirmwareSlots = 32'h2;  // Slots for images.
+localparam int unsigned SlotNone = 32'hff;  // No slot.
 localparam int unsigned EthertypeIpv4 = 32'h800;  // EtherType of IPv4.
 localparam int unsigned EthertypeIpv6 = 32'h86dd;  // EtherType of IPv6.
 localparam int unsigned EthertypeVlan = 32'h8100;  // EtherType that announces an IEEE 802.1Q tag.

@@ -13,6 +13,7 @@ package hca_mad_pkg;
     logic             last;
     logic             take;    // with last: the packet is good, and for firmware
     logic [PortW-1:0] port;    // with last
+    logic [9:0]       bytes;   // with take: of the datagram, or of the whole frame
     beat_t            data;
   } mad_beat_t;
 
@@ -32,6 +33,7 @@ package hca_mad_pkg;
     logic             arrived;  // strobe: one more packet waits
     logic             pending;
     logic [PortW-1:0] port;
+    logic [9:0]       bytes;
     logic             busy;
   } mad_rsp_t;
 

@@ -1,8 +1,9 @@
 // The processor: an Ibex (lowRISC, Apache-2.0), RV32IMC, three stages, one-cycle multiplier, machine mode alone, no
-// cache, no protection. It starts at 0x80; exceptions go to 0, interrupts to 4 * cause. sleeps_o: it waits in WFI and
-// nothing in it changes but its count of cycles (mcycle), which firmware does not read.
+// cache, no protection. It starts in the boot program, 0x80 behind SocRomBase; firmware says where exceptions go.
+// sleeps_o: it waits in WFI and nothing in it changes but its count of cycles (mcycle), which firmware does not read.
 module hca_fw_cpu
   import ibex_pkg::*;
+  import hca_pkg::*;
 (
     input  logic        clk_i,
     input  logic        rst_ni,
@@ -31,7 +32,7 @@ module hca_fw_cpu
     .BranchTargetALU(1'b1),
     .WritebackStage(1'b1)
   ) u_ibex (
-    .clk_i, .rst_ni, .test_en_i(1'b0), .ram_cfg_i('0), .hart_id_i('0), .boot_addr_i('0),
+    .clk_i, .rst_ni, .test_en_i(1'b0), .ram_cfg_i('0), .hart_id_i('0), .boot_addr_i(32'(SocRomBase)),
     .instr_req_o, .instr_gnt_i, .instr_rvalid_i, .instr_addr_o, .instr_rdata_i, .instr_rdata_intg_i('0), .instr_err_i,
     .data_req_o, .data_gnt_i, .data_rvalid_i, .data_we_o, .data_be_o, .data_addr_o, .data_wdata_o,
     .data_wdata_intg_o(), .data_rdata_i, .data_rdata_intg_i('0), .data_err_i,

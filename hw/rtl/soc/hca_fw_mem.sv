@@ -1,11 +1,11 @@
-// Memories of the soft core. The image, with the board's data behind it, is read by fetches and by loads, and written
-// by the board alone; the data memory is read and written by the core, and by the journal while the core is in reset.
-// Every access is answered in the next cycle; a load from the image takes the place of a fetch. A write answers with
-// what the word held.
+// Memories of the soft core. The image, with the board's data and the boot program behind it, is read by fetches and
+// by loads, and written by the board alone; the data memory is read and written by the core, and by the journal while
+// the core is in reset. Every access is answered in the next cycle; a load from the image takes the place of a fetch. A
+// write answers with what the word held.
 module hca_fw_mem
   import hca_pkg::*;
 #(
-    localparam int unsigned ImageWords = (SocImageBytes + SocBoardBytes) / 4,
+    localparam int unsigned ImageWords = (SocImageBytes + SocBoardBytes + SocRomBytes) / 4,
     localparam int unsigned ImageAddrW = $clog2(ImageWords),
     localparam int unsigned DataWords  = SocDataBytes / 4,
     localparam int unsigned DataAddrW  = $clog2(DataWords)

@@ -2,12 +2,13 @@
 // card are flops, so a simulator may evaluate it after the card in every cycle, and not at all while sleeps_o is up and
 // its inputs stay (timer_at_o names the cycle that counts).
 //
-// The board loads the image and its data by load_*, a word per cycle, with rst_i up; later it may change its data and
-// raise board_event_i for a cycle. What firmware tells the board (console) leaves by tell_*.
+// The board loads the boot program, the image and its data by load_*, a word per cycle, with rst_i up; later it may
+// change its data and raise board_event_i for a cycle, and replace the image when the boot program asks for it. What
+// firmware tells the board (console) leaves by tell_*.
 module hca_fw_soc
   import hca_pkg::*;
 #(
-    localparam int unsigned LoadAddrW = $clog2((SocImageBytes + SocBoardBytes) / 4),
+    localparam int unsigned LoadAddrW = $clog2((SocImageBytes + SocBoardBytes + SocRomBytes) / 4),
     localparam int unsigned JournalW  = $clog2(SocJournalWords + 1)
 ) (
     input  logic                 clk_i,
@@ -55,7 +56,7 @@ module hca_fw_soc
   logic [DataAddrW:0]   commit_end;
 
   function automatic logic in_image(logic [31:0] addr);
-    return addr < 32'(SocImageBytes + SocBoardBytes);
+    return addr < 32'(SocImageBytes + SocBoardBytes + SocRomBytes);
   endfunction
 
   // ---- Data side -----------------------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ module hca_ports
   hca_mad_rx u_mad_rx (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .in_i(mad_beat), .re_i(mad_req_i.re), .word_i(mad_req_i.word),
     .data_o(mad_rsp_o.data), .pop_i(mad_req_i.pop), .pending_o(mad_rsp_o.pending), .port_o(mad_rsp_o.port),
-    .arrived_o(mad_rsp_o.arrived)
+    .bytes_o(mad_rsp_o.bytes), .arrived_o(mad_rsp_o.arrived)
   );
 
   hca_rx_steer u_rx_steer (

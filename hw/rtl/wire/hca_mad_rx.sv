@@ -16,6 +16,7 @@ module hca_mad_rx
   input  logic                        pop_i,       // while pending_o only
   output logic                        pending_o,
   output logic [PortW-1:0]            port_o,
+  output logic [9:0]                  bytes_o,     // behind them are bytes of packets before
   output logic                        arrived_o    // strobe
 );
 
@@ -27,6 +28,7 @@ module hca_mad_rx
   logic                        full, write, fits, keep, arrived_q;
   logic                        lost_q;          // a beat of the packet under way found no place
   logic [Slots-1:0][PortW-1:0] port_q;
+  logic [Slots-1:0][9:0]       bytes_q;
   logic [15:0][31:0]           row;
   logic [3:0]                  word_q;
 
@@ -53,7 +55,7 @@ module hca_mad_rx
       if (pop_i && pending_o) rd_q <= rd_q + 1'b1;
       arrived_q <= keep;
     end
-    if (keep) port_q[wr_q[SlotW-1:0]] <= in_i.port;
+    if (keep) {port_q[wr_q[SlotW-1:0]], bytes_q[wr_q[SlotW-1:0]]} <= {in_i.port, in_i.bytes};
     if (re_i) word_q <= word_i[3:0];
   end
 
@@ -73,6 +75,7 @@ module hca_mad_rx
   assign data_o    = row[word_q];
   assign pending_o = wr_q != rd_q;
   assign port_o    = port_q[rd_q[SlotW-1:0]];
+  assign bytes_o   = bytes_q[rd_q[SlotW-1:0]];
   assign arrived_o = arrived_q;
 
 endmodule

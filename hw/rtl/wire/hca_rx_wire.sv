@@ -215,6 +215,7 @@ module hca_rx_wire
   );
 
   assign mad_o = '{valid: late_valid, store: late_store, last: late_last,
-                   take: good && (parsed.kind == RxdAgent || lldp), port: parsed.port, data: late_data};
+                   take: good && (parsed.kind == RxdAgent || lldp), port: parsed.port,
+                   bytes: parsed.payload_bytes[9:0], data: late_data};
 
 endmodule

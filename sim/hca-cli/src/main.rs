@@ -9,6 +9,7 @@ mod demo;
 mod extras;
 mod fabric;
 mod files;
+mod firmware;
 mod incast;
 mod info;
 mod link;
@@ -83,6 +84,9 @@ enum Command {
     Info(info::Args),
     /// States, credits, rings and counters of the links of a running simulator, and their configuration
     Link(link::Args),
+    /// Firmware of the cards of a running simulator: what runs, a new image, keys and signatures
+    #[command(subcommand)]
+    Firmware(firmware::Command),
     /// The network of a simulator: brought up by OpenSM, looked at, cables pulled, switches restarted
     Fabric(fabric::Args),
     /// Look into packet captures
@@ -179,6 +183,7 @@ fn main() -> ExitCode {
         Command::Namespaces(isolation) => run::namespace::try_out(&isolation),
         Command::Info(args) => info::run(&args),
         Command::Link(args) => link::run(&args),
+        Command::Firmware(command) => firmware::run(&command),
         Command::Fabric(args) => fabric::run(&args),
         Command::Pcap(PcapCommand::Check { file, json }) => pcap_check::run(&file, json),
         Command::Completions(args) => extras::completions(&args),

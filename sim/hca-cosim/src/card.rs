@@ -13,6 +13,7 @@ use hca_vsim::{Dut, Model};
 use crate::circuit::Circuit;
 use crate::core_firmware::{Board, CoreFirmware, ProcessorCounters};
 use crate::firmware::{FirmwareEntry, FirmwarePort, Program, ProgramPort, firmware_with_wires, shared_lines};
+use crate::flash::Flash;
 use crate::observe::SentPacket;
 use crate::port_observer::PortObserver;
 use crate::processor::Processor;
@@ -106,6 +107,15 @@ impl CardConfig {
     pub fn share_lines(mut self, identities: &[Identity], functions: u8, lines: u32) -> Self {
         let entry = firmware_with_wires(identities, functions, &[], Vec::new(), Some(lines));
         self.firmware = CardFirmware::Native(entry);
+        self
+    }
+
+    /// Its board comes up with what another one has kept without power, and the boot program checks what it starts. Of
+    /// a card whose firmware runs natively nothing changes.
+    pub fn with_flash(mut self, flash: &Flash) -> Self {
+        if let CardFirmware::Core(board) = &mut self.firmware {
+            board.set_flash(flash);
+        }
         self
     }
 
@@ -264,6 +274,14 @@ impl Card {
             FirmwarePort::Program(_) => None,
             FirmwarePort::Core(core) => Some(core.counters()),
         }
+    }
+
+    /// What its board would keep if power went away now.
+    ///
+    /// # Panics
+    /// If firmware runs natively: there is no flash.
+    pub fn flash(&mut self) -> Flash {
+        self.core().flash().clone()
     }
 
     /// From now on its own processor is restarted when a turn of the firmware's loop takes longer than so many cycles.

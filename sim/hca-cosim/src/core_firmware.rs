@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use std::mem;
 
 use hca_abi::{
-    BoardHead, BoardNeighbour, BoardPort, SOC_BOARD_BASE, SOC_BOARD_BYTES, SOC_BOARD_NEIGHBOURS,
-    SOC_BOARD_PORTS, SOC_TELL_CONSOLE, SOC_TELL_GID, SOC_TELL_OWN_GID, SOC_TELL_WANTED, SocFault,
+    BoardHead, BoardNeighbour, BoardPort, SOC_BOARD_BASE, SOC_BOARD_BOOT, SOC_BOARD_BYTES,
+    SOC_BOARD_NEIGHBOURS, SOC_BOARD_PORTS, SOC_BOARD_SLOTS, SOC_ROM_BASE, SOC_TELL_CONSOLE, SOC_TELL_GID,
+    SOC_TELL_OWN_GID, SOC_TELL_WANTED, SocFault,
 };
 use hca_fw_core::{Identity, NUM_GIDS, NUM_NEIGHBOURS, Neighbour};
 use hca_outside::Host;
 use hca_vsim::{Ports, SocInputs, SocOutputs, SoftCore};
 
 use crate::SimError;
+use crate::flash::{Flash, Heard};
 
 /// Lines of the console that are kept; the last ones matter.
 const MAX_LINES: usize = 64;
@@ -30,6 +32,9 @@ pub struct Board {
     /// Neighbours that are known anyway.
     known: Vec<Neighbour>,
     wires: Vec<Wire>,
+    flash: Flash,
+    /// The boot program chooses and checks the first image, too, in its own time.
+    checks_first: bool,
 }
 
 /// What the firmware and a wire to the outside know of each other.
@@ -70,7 +75,15 @@ impl Board {
             identities: identities.to_vec(),
             known: neighbours.to_vec(),
             wires,
+            flash: Flash::new(hca_image::IMAGE, hca_fw_core::HARDWARE, hca_image::PUBLIC_KEY),
+            checks_first: false,
         }
+    }
+
+    /// It comes up with what another board has kept without power, by the boot program.
+    pub(crate) fn set_flash(&mut self, flash: &Flash) {
+        self.flash = flash.without_power();
+        self.checks_first = true;
     }
 
     /// Its memory from SOC_BOARD_BASE on, as far as it is used.
@@ -88,6 +101,12 @@ impl Board {
         for (index, identity) in self.identities.iter().enumerate() {
             memory.resize(SOC_BOARD_PORTS as usize + index * size_of::<BoardPort>(), 0);
             memory.extend(port(identity).as_bytes());
+        }
+        memory.resize(SOC_BOARD_BOOT as usize, 0);
+        memory.extend(self.flash.boot().as_bytes());
+        memory.resize(SOC_BOARD_SLOTS as usize, 0);
+        for slot in self.flash.slots() {
+            memory.extend(slot.as_bytes());
         }
         memory.resize(SOC_BOARD_NEIGHBOURS as usize, 0);
         for neighbour in list {
@@ -161,10 +180,16 @@ pub(crate) struct CoreFirmware {
 
 impl CoreFirmware {
     /// In reset, with its image loaded. `registers` decides what it holds otherwise.
-    pub fn new(name: &str, board: Board, registers: u64) -> Result<Self, SimError> {
+    pub fn new(name: &str, mut board: Board, registers: u64) -> Result<Self, SimError> {
         if hca_image::IMAGE.is_empty() {
             return Err(SimError::NoImage(name.to_owned()));
         }
+        let preload = if board.checks_first {
+            None
+        } else {
+            board.flash.preload()
+        };
+        let image = preload.map(<[u8]>::to_vec).unwrap_or_default();
         let memory = board.memory();
         let limit = (SOC_BOARD_BYTES - SOC_BOARD_NEIGHBOURS) as usize / size_of::<BoardNeighbour>();
         let count = board.known.len();
@@ -179,7 +204,10 @@ impl CoreFirmware {
             ..SocInputs::default()
         };
         inputs.load_valid = 1;
-        for (addr, value) in words(0, hca_image::IMAGE).chain(words(SOC_BOARD_BASE, &memory)) {
+        for (addr, value) in words(0, &image)
+            .chain(words(SOC_BOARD_BASE, &memory))
+            .chain(words(SOC_ROM_BASE, hca_image::ROM))
+        {
             (inputs.load_addr, inputs.load_data) = (addr, value);
             soc.step(&inputs);
         }
@@ -227,6 +255,10 @@ impl CoreFirmware {
         self.board.head.set_fault(fault.into());
         self.board.head.set_fault_cycles(cycles);
         self.tell_board();
+    }
+
+    pub fn flash(&self) -> &Flash {
+        &self.board.flash
     }
 
     fn tell_board(&mut self) {
@@ -339,12 +371,23 @@ impl CoreFirmware {
                     wire.neighbours.set_host(Host::of_gids(wire.mac, &wire.gids));
                 }
             }
-            _ => {
-                let at = addr.wrapping_sub(SOC_TELL_GID) as usize;
-                if let Some(bytes) = self.gid.get_mut(at..at.saturating_add(4)) {
-                    bytes.copy_from_slice(&word.to_le_bytes());
+            _ => match self.board.flash.hear(addr, word) {
+                Heard::Nothing => self.hear_gid(addr, word),
+                Heard::Word => {}
+                Heard::Changed => self.tell_board(),
+                Heard::Load(image) => {
+                    self.loads.extend(words(0, &image));
+                    self.tell_board();
                 }
-            }
+            },
+        }
+    }
+
+    /// A word of a GID.
+    fn hear_gid(&mut self, addr: u32, word: u32) {
+        let at = addr.wrapping_sub(SOC_TELL_GID) as usize;
+        if let Some(bytes) = self.gid.get_mut(at..at.saturating_add(4)) {
+            bytes.copy_from_slice(&word.to_le_bytes());
         }
     }
 

@@ -392,3 +392,53 @@ fn tshark_reads_pauses_and_marks() {
     assert_eq!(pauses + marked + plain, rows.len());
     assert_eq!(marked + plain, 800);
 }
+
+/// IEEE 802.1AB: bridges tell each other who they are, keep what they hear, and pass none of it on.
+#[test]
+fn lldp_ends_at_the_next_switch() {
+    let mut net = Net::new();
+    let speaks = |name: &str| EthSwitchConfig {
+        lldp: true,
+        ..EthSwitchConfig::new(name, 2)
+    };
+    let ends = [
+        net.add_eth_switch(speaks("leaf")),
+        net.add_eth_switch(speaks("spine")),
+    ]
+    .map(Result::unwrap);
+    let silent = net.add_eth_switch(EthSwitchConfig::new("silent", 2)).unwrap();
+    let at = |switch, port| LinkEndAt::EthSwitch(switch, port);
+    net.connect([at(ends[0], 1), at(ends[1], 1)], cable("a", 100))
+        .unwrap();
+    net.connect([at(ends[1], 2), at(silent, 1)], cable("b", 100))
+        .unwrap();
+    const SECOND: u64 = 250_000_000;
+    while let Some(at) = net.next_event(true).filter(|at| *at <= 5 * SECOND) {
+        net.step(at.max(net.now() + 1), true);
+    }
+    let now = net.now();
+    let name = |net: &mut Net, switch, port| {
+        let tlvs = net.eth_switch_mut(switch).neighbour(port, now).to_vec();
+        let name = hca_wire::lldp::Tlvs::of(&tlvs)
+            .flatten()
+            .find(|tlv| tlv.kind == hca_wire::lldp::SYSTEM_NAME);
+        name.map(|tlv| String::from_utf8(tlv.value.to_vec()).unwrap())
+    };
+    assert_eq!(name(&mut net, ends[0], 1).as_deref(), Some("spine"));
+    assert_eq!(name(&mut net, ends[1], 1).as_deref(), Some("leaf"));
+    assert_eq!(
+        name(&mut net, silent, 1).as_deref(),
+        Some("spine"),
+        "who says nothing hears"
+    );
+    assert_eq!(name(&mut net, ends[1], 2), None);
+    let sent = |net: &Net, switch, port| net.eth_switch(switch).counters(port).unwrap().port_xmit_pkts;
+    assert_eq!(
+        [
+            sent(&net, ends[0], 1),
+            sent(&net, ends[1], 2),
+            sent(&net, silent, 1)
+        ],
+        [5, 4, 0]
+    );
+}

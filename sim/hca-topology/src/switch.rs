@@ -92,6 +92,7 @@ fn ethernet(raw: &file::Switch, name: &str, place: &str, cycle_ps: u64) -> Resul
         of.xon_bytes = pfc.xon_bytes.unwrap_or(of.xon_bytes);
         of.headroom_bytes = pfc.headroom_bytes.unwrap_or(of.headroom_bytes);
     }
+    config.lldp = raw.lldp == Some(true);
     config.priorities.trust_pcp = raw.trust == Some(file::Trust::Pcp);
     for (name, priority) in &raw.dscp {
         let dscp = name

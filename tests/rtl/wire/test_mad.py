@@ -33,9 +33,9 @@ class Rx:
     def sample(self):
         self.arrived += self.bench.get("arrived_o")
 
-    async def packet(self, beats, take, port, pop_at=None):
-        """Beats of a packet, with gaps; those behind its end are not stored. Returns what is stored. The packet that
-        waits goes with the gap before beat `pop_at`."""
+    async def packet(self, beats, take, port, pop_at=None, size=0):
+        """Beats of a packet of `size` bytes, with gaps; those behind its end are not stored. Returns what is stored.
+        The packet that waits goes with the gap before beat `pop_at`."""
         rng, data = self.rng, []
         trailing = rng.choice((0, 0, 1))
         for number in range(beats + trailing):
@@ -50,7 +50,7 @@ class Rx:
             if store:
                 data.append(word)
             fields = dict(valid=1, store=store, last=last, data=word)
-            fields.update(dict(take=take, port=port) if last else {})
+            fields.update(dict(take=take, port=port, bytes=size) if last else {})
             self.bench.set("in_i", BEAT.random(rng, **fields))
             await self.bench.step()
         self.bench.set("in_i", BEAT.random(rng, valid=0))
@@ -80,16 +80,17 @@ async def packets_stay_until_they_are_read(dut):
             beats, take, port = rng.choice((1, 2, 5, 6, 7, 8, 9, 10, 20)), rng.random() < 0.8, rng.randrange(2)
             pop_at = rng.randrange(1, beats) if held and beats > 1 and rng.random() < 0.3 else None
             has_place = len(held) < SLOTS
-            data = await rx.packet(beats, take, port, pop_at)
+            size = rng.randrange(1024)
+            data = await rx.packet(beats, take, port, pop_at, size)
             if pop_at is not None:
                 held.pop(0)
             if take and beats <= BEATS and has_place:
-                held.append((port, data))
+                held.append((port, size, data))
                 kept += 1
             await rx.bench.step(2)
         elif held and rng.random() < 0.7:
-            port, data = held.pop(0)
-            assert rx.bench.get("port_o") == port
+            port, size, data = held.pop(0)
+            assert (rx.bench.get("port_o"), rx.bench.get("bytes_o")) == (port, size)
             assert await rx.read(len(data)) == data
             rx.bench.set("pop_i", 1)
             await rx.bench.step()
@@ -104,13 +105,13 @@ async def packets_stay_until_they_are_read(dut):
         assert rx.bench.get("pending_o") == bool(held)
     # The place of one that came too late becomes free while it comes: its first beats are lost, so all of it is.
     while len(held) < SLOTS:
-        held.append((1, await rx.packet(3, 1, 1)))
+        held.append((1, 0, await rx.packet(3, 1, 1)))
         kept += 1
     await rx.packet(6, 1, 0, pop_at=3)
     await rx.bench.step(4)
     assert rx.arrived == kept and kept > 60
     held.pop(0)
-    held.append((0, await rx.packet(6, 1, 0)))
+    held.append((0, 0, await rx.packet(6, 1, 0)))
     await rx.bench.step(4)
     assert rx.arrived == kept + 1
 

@@ -406,6 +406,7 @@ async def management(dut, ib, is_global):
                 packet.append(beat["data"].to_bytes(64, "little") if beat["store"] else b"")
                 if beat["last"]:
                     if beat["take"]:
+                        assert beat["bytes"] == 256
                         taken.append((beat["port"], b"".join(packet)))
                     packet.clear()
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use hca_cosim::{
-    BuiltSwitch, CableId, CardConfig, CardId, Fabric, Identity, OpVls, Plug, SimError, Simulation,
+    BuiltSwitch, CableId, CardConfig, CardId, Fabric, Flash, Identity, OpVls, Plug, SimError, Simulation,
 };
 use hca_dev::Device;
 use hca_host::{Fault, PcieParams};
@@ -55,6 +55,9 @@ pub enum RigError {
 /// A waveform written: its file, and the cycles in it; none where the run ended before its window.
 pub type Waveform = (PathBuf, Option<Range<u64>>);
 
+/// A boot program checks two images, and starts one.
+const CHECK_CYCLES: u64 = 100_000_000;
+
 /// What a rig is made of.
 #[derive(Clone, Debug)]
 pub struct RigConfig {
@@ -96,6 +99,8 @@ pub struct RigConfig {
     pub managed: bool,
     /// Lines that the QPs of a function share; without it each has its own.
     pub lines: Option<u32>,
+    /// What card 0's board has kept without power, where firmware runs on the card; without it what all boards have.
+    pub flash: Option<Flash>,
 }
 
 impl RigConfig {
@@ -125,6 +130,7 @@ impl RigConfig {
             functions: 4,
             managed: false,
             lines: None,
+            flash: None,
         }
     }
 }
@@ -314,6 +320,10 @@ impl Rig {
                 Some(lines) => card.share_lines(&ports, config.functions, lines),
                 None => card,
             };
+            let card = match &config.flash {
+                Some(flash) if index == 0 => card.with_flash(flash),
+                _ => card,
+            };
             fabric.add_card(CardConfig {
                 pcie: config
                     .other_pcie
@@ -344,6 +354,10 @@ impl Rig {
             }
         }
         let (stages, timeline) = watch(&mut fabric, config)?;
+        if config.flash.is_some() {
+            // The driver's patience in simulated time is that for a card that only has to start.
+            fabric.run(CHECK_CYCLES);
+        }
         let sim = Simulation::new(fabric);
         let open = |card| -> Result<Node, RigError> { Ok(Node::open(sim.device(card, 0)?, config.cqe)?) };
         let nodes = [open(cards[0])?, open(cards[1])?];

@@ -1,4 +1,4 @@
-//! More QPs than lines (issue 11, design.md 9.2): QPs take turns on few lines, nothing is lost or done twice, a QP that
+//! More QPs than lines (docs/decisions/0042-qps-share-lines.md): QPs take turns on few lines, nothing is lost or done twice, a QP that
 //! rests can be destroyed, and a function resets with QPs that rest.
 
 mod common;

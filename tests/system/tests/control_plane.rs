@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// docs/isolation.md: a NOP is answered within so many cycles, whatever the other functions do.
 const NOP_CYCLES_MAX: u64 = 12_000;
 /// On the card's own processor, whose commands take longer.
-const NOP_CYCLES_MAX_CORE: u64 = 28_000;
+const NOP_CYCLES_MAX_CORE: u64 = 17_500;
 /// Of each region.
 const PAGES: u32 = 4096;
 /// As many as the admin queue takes beside two more.
@@ -256,4 +256,76 @@ fn functions_take_turns() {
             assert_eq!(other.status(index), Some(AdminStatus::Ok));
         }
     }
+}
+
+/// Issue 14: goals of long commands, 1 ms and 5 ms, in cycles of 4 ns.
+const REG_MR_CYCLES_MAX: u64 = 250_000;
+const RESET_CYCLES_MAX: u64 = 1_250_000;
+/// On the card's own processor that goal is not met yet: a tenth over what it takes (docs/firmware.md).
+const RESET_CYCLES_MAX_CORE: u64 = 2_600_000;
+
+/// Issue 14: 1 GiB in pages of 4 KiB is registered within 1 ms.
+#[test]
+fn a_gibibyte_in_small_pages_is_registered_soon() {
+    const PAGES_OF_GIB: u32 = 1 << 18;
+    let mut rig = Rig::new(&RigConfig::new(3, LinkKind::Ethernet)).unwrap();
+    let mut client = Announcer::open(&mut rig, 1);
+    let list = client.dev.alloc_dma(PAGES_OF_GIB as usize * 8).unwrap();
+    let table = client.dev.alloc_dma(64 << 5).unwrap();
+    let mut keys = SetKeyTableCmd::new();
+    keys.set_base(table.iova());
+    keys.set_log_size(5);
+    let mut cmd = RegMrCmd::new();
+    cmd.set_pd(256 + 1);
+    cmd.set_row(1);
+    cmd.set_access(access::LOCAL_WRITE);
+    cmd.set_length(u64::from(PAGES_OF_GIB) << 12);
+    cmd.set_num_pages(PAGES_OF_GIB);
+    cmd.set_page_shift(12);
+    cmd.set_page_list_addr(list.iova());
+    let mut took = 0;
+    for (opcode, body) in [
+        (AdminOpcode::AllocPd, &[][..]),
+        (AdminOpcode::SetKeyTable, keys.as_bytes()),
+        (AdminOpcode::RegMr, cmd.as_bytes()),
+    ] {
+        let (start, index) = (rig.now_cycles(), client.announce(opcode, body));
+        while client.status(index).is_none() {
+            rig.run(20);
+        }
+        assert_eq!(client.status(index), Some(AdminStatus::Ok), "{opcode:?}");
+        took = rig.now_cycles() - start;
+    }
+    println!("1 GiB in 4 KiB pages: {took} cycles");
+    assert!(took <= REG_MR_CYCLES_MAX, "{took} cycles");
+}
+
+/// Issue 14, SYS-20: what the reset of a function with 1,000 QPs takes.
+#[test]
+#[ignore = "long: make soak"]
+fn soak_a_function_with_a_thousand_qps_is_reset_soon() {
+    let config = RigConfig {
+        functions: 1,
+        ..RigConfig::new(4, LinkKind::Ethernet)
+    };
+    let rig = Rig::new(&config).unwrap();
+    let node = &rig.nodes[0];
+    let cap = QpCap {
+        max_send_wr: 1,
+        max_recv_wr: 1,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+    };
+    let qps: Vec<_> = (0..1000).map(|_| node.create_qp(cap, false).unwrap()).collect();
+    let start = rig.now_cycles();
+    node.context.function().reset_func().unwrap();
+    let took = rig.now_cycles() - start;
+    println!("reset with 1,000 QPs: {took} cycles");
+    let bound = match Processor::chosen() {
+        Processor::Native => RESET_CYCLES_MAX,
+        Processor::Core => RESET_CYCLES_MAX_CORE,
+    };
+    assert!(took <= bound, "{took} cycles, at most {bound}");
+    drop(qps);
 }

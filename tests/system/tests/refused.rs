@@ -549,6 +549,7 @@ fn other_cases(own: &Objects, other: &Objects) -> Vec<Case> {
         Op::QueryLinkErrors,
         Op::QueryCongestion,
         Op::QueryPfcCounters,
+        Op::QueryLldp,
     ];
     for (opcode, number) in of_port
         .into_iter()

@@ -4,6 +4,8 @@
 mod common;
 #[path = "soft_core/restart.rs"]
 mod restart;
+#[path = "soft_core/update.rs"]
+mod update;
 
 use std::rc::Rc;
 
@@ -130,7 +132,7 @@ fn replies_are_the_same_natively_and_on_the_core() {
     }
 }
 
-/// Issue 14: version and digest of the firmware that runs are the host's to read. On the core they are those of the
+/// Version and digest of the firmware that runs are the host's to read. On the core they are those of the
 /// image that the build has made; native firmware is none.
 #[test]
 fn version_and_digest_of_the_firmware_can_be_read() {

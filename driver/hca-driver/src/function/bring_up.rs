@@ -61,7 +61,7 @@ pub struct FunctionInfo {
 pub struct Function<P: DevicePtr> {
     pub(crate) admin: AdminQueue<P>,
     pub(crate) keys: KeyTable,
-    dev: P,
+    pub(crate) dev: P,
     info: FunctionInfo,
     ready_timeout_ns: u64,
 }

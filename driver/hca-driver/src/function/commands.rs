@@ -3,10 +3,10 @@
 use hca_abi::{
     AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd,
     HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
-    QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryFirmwareResult, QueryGidResult,
-    QueryMrResult, QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult,
-    QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd,
-    SetKeyTableCmd, SetNodeDescCmd, SetPkeyCmd,
+    QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult,
+    QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, QuerySrqResult,
+    RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd,
+    SetNodeDescCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -43,13 +43,6 @@ impl<P: DevicePtr> Function<P> {
     pub fn query_device(&mut self) -> Result<QueryDeviceResult, DriverError> {
         Ok(QueryDeviceResult(
             self.admin.issue(AdminOpcode::QueryDevice, &[])?,
-        ))
-    }
-
-    /// QUERY_FIRMWARE.
-    pub fn query_firmware(&mut self) -> Result<QueryFirmwareResult, DriverError> {
-        Ok(QueryFirmwareResult(
-            self.admin.issue(AdminOpcode::QueryFirmware, &[])?,
         ))
     }
 

@@ -2,8 +2,8 @@
 
 use hca_abi::{
     AdminOpcode, CongestionCmd, CongestionResult, LinkCongestion, QueryLinkErrorsResult, QueryLinkResult,
-    QueryPfcCountersResult, QueryPortCmd, QueryVlCountersCmd, QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd,
-    VL_ARB_ENTRIES, VlArbCmd, VlArbResult, VlCounters,
+    QueryLldpCmd, QueryLldpResult, QueryPfcCountersResult, QueryPortCmd, QueryVlCountersCmd,
+    QueryVlCountersResult, SetLinkCmd, SetSl2vlCmd, VL_ARB_ENTRIES, VlArbCmd, VlArbResult, VlCounters,
 };
 
 use crate::base::device::DevicePtr;
@@ -135,6 +135,15 @@ impl<P: DevicePtr> Function<P> {
         let cmd = port_cmd(port_num);
         let body = self.admin.issue(AdminOpcode::QueryCongestion, cmd.as_bytes())?;
         Ok(LinkCongestion(CongestionResult(body).row()))
+    }
+
+    /// QUERY_LLDP: one part of what the neighbour says.
+    pub fn query_lldp(&mut self, port_num: u8, part: u8) -> Result<QueryLldpResult, DriverError> {
+        let mut cmd = QueryLldpCmd::new();
+        cmd.set_port_num(port_num);
+        cmd.set_part(part);
+        let body = self.admin.issue(AdminOpcode::QueryLldp, cmd.as_bytes())?;
+        Ok(QueryLldpResult(body))
     }
 
     /// QUERY_PFC_COUNTERS.

@@ -33,6 +33,7 @@ pub struct LinkConfig {
     pfc_enable: Option<u8>,
     trust: Option<EthTrust>,
     ets: Option<EtsConfig>,
+    lldp_tx: Option<bool>,
     dscp_mask: u64,
     dscp: [u8; DSCPS as usize],
     /// A number that is no DSCP.
@@ -51,6 +52,7 @@ impl Default for LinkConfig {
             pfc_enable: None,
             trust: None,
             ets: None,
+            lldp_tx: None,
             dscp_mask: 0,
             dscp: [0; DSCPS as usize],
             no_dscp: None,
@@ -136,6 +138,14 @@ impl LinkConfig {
         }
     }
 
+    /// Ethernet: the port tells its neighbour who it is (LLDP).
+    pub fn lldp_tx(self, on: bool) -> Self {
+        Self {
+            lldp_tx: Some(on),
+            ..self
+        }
+    }
+
     /// Ethernet: the priority of a DSCP. With one above 63 all of it is refused.
     pub fn dscp(mut self, dscp: u8, priority: u8) -> Self {
         match self.dscp.get_mut(usize::from(dscp)) {
@@ -208,6 +218,10 @@ impl LinkConfig {
             cmd.set_strict(ets.strict);
             cmd.set_tc_percent(ets.percent);
             mask |= link_attr::ETS;
+        }
+        if let Some(on) = self.lldp_tx {
+            cmd.set_lldp_tx(on);
+            mask |= link_attr::LLDP_TX;
         }
         if self.dscp_mask != 0 {
             cmd.set_dscp_mask(self.dscp_mask);

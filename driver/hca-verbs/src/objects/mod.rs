@@ -8,6 +8,7 @@ pub mod context;
 pub mod cq;
 pub mod flow;
 pub mod link;
+pub mod lldp;
 pub mod memory;
 pub mod pd;
 pub mod raw_qp;

@@ -2143,6 +2143,7 @@ module hca_regs (
             readback_data_var[0] = hwif_in.mgmt.mad_status.pending.next;
             readback_data_var[1] = hwif_in.mgmt.mad_status.port.next;
             readback_data_var[2] = hwif_in.mgmt.mad_status.busy.next;
+            readback_data_var[13:4] = hwif_in.mgmt.mad_status.bytes.next;
         end
         if(rd_mux_addr == 18'h100d0) begin
             readback_data_var[9:0] = field_storage.mgmt.mad_tx.bytes.value;

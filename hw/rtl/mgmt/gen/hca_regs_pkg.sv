@@ -252,9 +252,14 @@ package hca_regs_pkg;
     } hca_regs__mgmt__mad_status__busy__in_t;
 
     typedef struct {
+        logic [9:0] next;
+    } hca_regs__mgmt__mad_status__bytes__in_t;
+
+    typedef struct {
         hca_regs__mgmt__mad_status__pending__in_t pending;
         hca_regs__mgmt__mad_status__port__in_t port;
         hca_regs__mgmt__mad_status__busy__in_t busy;
+        hca_regs__mgmt__mad_status__bytes__in_t bytes;
     } hca_regs__mgmt__mad_status__in_t;
 
     typedef struct {

@@ -1,6 +1,7 @@
 //! `hca link`: what the links of a running simulator do, live, and how they are configured.
 
 mod ethernet;
+mod lldp;
 pub mod notation;
 mod show;
 
@@ -48,6 +49,7 @@ const EXAMPLES: &str = "Examples:
   hca link show --card 0                    once: states, tables, priorities
   hca link trust dscp; hca link dscp 26:3 46:5; hca link pfc 3
   hca link ets --map 0,0,0,1,0,2,0,0 0:40 1:60 2:strict
+  hca link lldp --tx on; hca link lldp      who is at the other end of an Ethernet cable
   hca link set --card 1 --node-desc db1-hca0
   hca link set --congestion dcqcn           rates of connections by marks (docs/congestion.md)
 
@@ -87,6 +89,8 @@ enum Command {
     Set(Set),
     #[command(flatten)]
     Ethernet(ethernet::Change),
+    /// Ethernet: who is at the other end, as it says itself (LLDP), and whether ports say who they are
+    Lldp(lldp::Args),
 }
 
 #[derive(clap::Args)]
@@ -220,7 +224,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 set.apply(&card).with_context(|| format!("card {number}"))?;
             }
         }
-        Some(Command::Ethernet(change)) => change_ethernet(change)?,
+        Some(Command::Ethernet(change)) => change_ethernet(change.which(), &change.config()?)?,
+        Some(Command::Lldp(args)) => match args.tx {
+            Some(tx) => change_ethernet(&args.which, &LinkConfig::new().lldp_tx(tx == lldp::Switch::On))?,
+            None => show_neighbours(args)?,
+        },
         Some(Command::Show(show)) => watch(&show.which, show.json, None)?,
         None => watch(
             &args.which,
@@ -231,9 +239,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Changes priorities. Without a port: of all Ethernet ports.
-fn change_ethernet(change: &ethernet::Change) -> Result<()> {
-    let (which, config) = (change.which(), change.config()?);
+/// Changes what Ethernet ports alone have. Without a port: of all of them.
+fn change_ethernet(which: &Which, config: &LinkConfig) -> Result<()> {
     let cards = open(which, manager)?;
     let mut ports = Vec::new();
     for (number, card) in &cards {
@@ -250,7 +257,31 @@ fn change_ethernet(change: &ethernet::Change) -> Result<()> {
         bail!("no Ethernet port there; InfiniBand has hca link set --sl2vl and --vlarb-low");
     }
     for (card, port, place) in ports {
-        card.link_config(port, &config).context(place)?;
+        card.link_config(port, config).context(place)?;
+    }
+    Ok(())
+}
+
+/// Shows who is at the other end of Ethernet links.
+fn show_neighbours(args: &lldp::Args) -> Result<()> {
+    for (number, card) in &open(&args.which, any)? {
+        let count = card.query_device()?.phys_port_cnt();
+        for port in args.which.port.map_or(1..=count, |port| port..=port) {
+            let place = format!("card {number} port {port}");
+            let Some(found) = lldp::Lldp::take(card, port).with_context(|| place.clone())? else {
+                continue;
+            };
+            let text = if args.json {
+                let mut object = serde_json::json!({ "card": number, "port": port });
+                object["lldp"] = serde_json::to_value(&found)?;
+                format!("{object}\n")
+            } else {
+                format!("{place}: {}", found.text())
+            };
+            if !crate::print_open(&text)? {
+                return Ok(());
+            }
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use super::Card;
 use super::ethernet::Ethernet;
+use super::lldp::Lldp;
 use super::notation::{Arbitration, Limit, policy_name};
 
 const BLOCK_BYTES: f64 = 64.0;
@@ -65,6 +66,8 @@ pub struct Look {
     rx_ring_blocks: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     ethernet: Option<Ethernet>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lldp: Option<Lldp>,
     lanes: Vec<Lane>,
     errors: serde_json::Map<String, serde_json::Value>,
 }
@@ -120,6 +123,7 @@ impl Look {
         ];
         let named = congestion.map(|(name, count)| (name.to_owned(), count.into()));
         look.errors.extend(named);
+        look.lldp = Lldp::take(context, port)?;
         Ok(look)
     }
 
@@ -177,6 +181,7 @@ impl Look {
             tx_ring_blocks: s.tx_ring_blocks,
             rx_ring_blocks: s.rx_ring_blocks,
             ethernet: None,
+            lldp: None,
             lanes: shown.map(lane).collect(),
             errors: errors(&counters.errors),
         }
@@ -252,6 +257,9 @@ impl Look {
         }
         if let Some(ethernet) = &self.ethernet {
             text += &ethernet.text();
+        }
+        if let Some(lldp) = &self.lldp {
+            text += &lldp.summary();
         }
         let seen: Vec<String> = self
             .errors

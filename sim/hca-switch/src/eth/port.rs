@@ -121,6 +121,10 @@ impl EthEnd {
         self.priorities = priorities;
     }
 
+    pub fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
     pub fn cable(&self) -> usize {
         self.cable
     }

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use hca_agents::lldp::Agent;
 use hca_link::Cable;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::frame::{self, EthPriorities, PRIORITIES};
+use super::lldp::{self, CYCLES_PER_US};
 use super::port::{EthEnd, Frame, PfcConfig};
 use crate::arb::{Heads, VlArbConfig, VlArbiter, VlWeight};
 use crate::counters::{PortCounters, VlCounters};
@@ -45,12 +47,14 @@ pub struct EthSwitchConfig {
     pub ecn: Option<EcnConfig>,
     /// Share of each priority in a port, in 64 bytes at a time.
     pub weights: [u8; PRIORITIES],
+    /// Its ports tell their neighbours who they are (LLDP). What neighbours tell it, it hears anyway.
+    pub lldp: bool,
     /// Decides which frames are marked.
     pub seed: u64,
 }
 
 impl EthSwitchConfig {
-    /// Queues of 256 KiB, no flow control, no marks, all priorities alike, 100 ns.
+    /// Queues of 256 KiB, no flow control, no marks, no LLDP, all priorities alike, 100 ns.
     pub fn new(name: &str, ports: u8) -> Self {
         Self {
             name: name.to_owned(),
@@ -61,6 +65,7 @@ impl EthSwitchConfig {
             priorities: EthPriorities::default(),
             ecn: None,
             weights: [64; PRIORITIES],
+            lldp: false,
             seed: 1,
         }
     }
@@ -119,6 +124,7 @@ struct Port {
     queues: [VecDeque<Waiting>; PRIORITIES],
     queued_bytes: [u32; PRIORITIES],
     arbiter: VlArbiter,
+    lldp: Agent,
 }
 
 /// A switch: store and forward, a queue per output and priority.
@@ -143,7 +149,7 @@ impl EthSwitch {
             flood: u64::MAX,
             store: Store::default(),
             random: ChaCha8Rng::seed_from_u64(config.seed),
-            wake_at: None,
+            wake_at: config.lldp.then_some(0),
             config,
         })
     }
@@ -203,6 +209,12 @@ impl EthSwitch {
             .map_or(0, |port| port.end.held_bytes(priority))
     }
 
+    /// What the neighbour of a port says of itself (LLDP): its TLVs; empty: nobody was heard.
+    pub fn neighbour(&mut self, port: u8, now: u64) -> &[u8] {
+        let port = self.ports.get_mut(port);
+        port.map_or(&[], |port| port.lldp.neighbour(now / CYCLES_PER_US).0)
+    }
+
     /// Frames inside.
     pub fn packets(&self) -> usize {
         self.store.len()
@@ -220,7 +232,10 @@ impl EthSwitch {
     ) -> Result<(), SwitchError> {
         let mut end = end(self.config.pfc);
         end.set_priorities(self.config.priorities);
+        let mut lldp = Agent::new();
+        lldp.set_on(self.config.lldp);
         let made = Port {
+            lldp,
             end,
             queues: Default::default(),
             queued_bytes: [0; PRIORITIES],
@@ -269,6 +284,9 @@ impl EthSwitch {
     fn forward(&mut self, now: u64, index: usize, frame: Frame) {
         let input = index as u8 + 1;
         if frame::is_reserved(frame.dst_mac) {
+            if let Some(port) = &mut self.ports[index] {
+                port.lldp.receive(now / CYCLES_PER_US, &frame.bytes);
+            }
             return;
         }
         let bytes = frame.bytes.len() as u32;
@@ -346,11 +364,18 @@ impl EthSwitch {
     }
 
     fn transmit(&mut self, now: u64, index: usize, cables: &mut [Cable]) {
+        let chassis = self.ports.iter().flatten().next().map(|port| port.end.mac());
         while let Some(port) = &mut self.ports[index]
             && port.end.line_ready(now, cables)
         {
             if port.end.has_pause() {
                 port.end.send_pause(now, cables);
+                continue;
+            }
+            if let Some(due) = port.lldp.take_due(now / CYCLES_PER_US) {
+                let mac = port.end.mac();
+                let bytes = lldp::frame(due, &self.config, index as u8 + 1, mac, chassis.unwrap_or(mac));
+                port.end.send(now, cables, 0, &bytes);
                 continue;
             }
             let heads: Heads = std::array::from_fn(|priority| {
@@ -388,6 +413,9 @@ impl EthSwitch {
             let mut at = |cycle: u64| next = Some(next.map_or(cycle, |found| found.min(cycle)));
             if port.end.has_pause() {
                 at(line);
+            }
+            if let Some(due_us) = port.lldp.due_us() {
+                at((due_us * CYCLES_PER_US).max(line));
             }
             for priority in 0..PRIORITIES {
                 let head = port.queues[priority].front();

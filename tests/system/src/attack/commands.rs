@@ -6,9 +6,9 @@ use hca_abi::table::FieldValue;
 use hca_abi::{
     AdminOpcode, AhAttr, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd,
     DIRECT_PAGE_SHIFT, HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
-    ModifySrqCmd, Mtu, QpAttr, QpState, QueryEntryCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd,
-    ResizeCqCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef,
-    VlArbCmd, access, qp_attr,
+    ModifySrqCmd, Mtu, QpAttr, QpState, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd,
+    RegMrCmd, ResizeCqCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd,
+    StructDef, VlArbCmd, access, qp_attr,
 };
 
 use super::{Buffers, Target};
@@ -144,6 +144,7 @@ fn table_of(opcode: AdminOpcode) -> &'static StructDef {
         | AdminOpcode::QueryLinkErrors
         | AdminOpcode::QueryCongestion
         | AdminOpcode::QueryPfcCounters => &QueryPortCmd::TABLE,
+        AdminOpcode::QueryLldp => &QueryLldpCmd::TABLE,
         AdminOpcode::SetCongestion => &CongestionCmd::TABLE,
         _ => &HandleCmd::TABLE,
     }
@@ -202,6 +203,7 @@ pub fn sound(rng: &mut Rng, opcode: AdminOpcode, known: &Known, buffers: &Buffer
         | AdminOpcode::QueryLink
         | AdminOpcode::QueryLinkErrors
         | AdminOpcode::QueryCongestion
+        | AdminOpcode::QueryLldp
         | AdminOpcode::SetCongestion
         | AdminOpcode::QueryVlArb
         | AdminOpcode::QueryVlCounters
