@@ -2527,8 +2527,8 @@ struct hca_query_lldp_cmd {
 #define HCA_QUERY_LLDP_CMD_PART_LSB 8u
 #define HCA_QUERY_LLDP_CMD_PART_BITS 8u
 
-/* Completion body of QUERY_LLDP. Parts with the same `received` are of the same LLDPDU. Counters stop
-   at their end. */
+/* Completion body of QUERY_LLDP. Parts with the same `received` are of one LLDPDU. Counters stop at
+   their end. */
 struct hca_query_lldp_result {
     uint8_t bytes[244];
 };

@@ -345,7 +345,7 @@ layout! {
 }
 
 layout! {
-    /// Completion body of QUERY_LLDP. Parts with the same `received` are of the same LLDPDU. Counters stop at their end.
+    /// Completion body of QUERY_LLDP. Parts with the same `received` are of one LLDPDU. Counters stop at their end.
     QueryLldpResult("query_lldp_result", 244, Software) {
         /// The port tells its neighbour who it is.
         tx set_tx: bool [0, 0, 1];

@@ -270,7 +270,8 @@ module hca_core
     .line_req_valid_o(rreq_valid[LnGather+:2]), .line_req_ready_i(rreq_ready[LnGather+:2]),
     .line_req_o(rreq[LnGather+:2]), .line_rsp_valid_i(rrsp_valid[LnGather+:2]),
     .line_rsp_ready_o(rrsp_ready[LnGather+:2]), .line_rsp_i(rrsp[LnGather+:2]), .mreq_valid_o(mreq_valid),
-    .mreq_ready_i(mreq_ready), .mreq_o(mreq), .mreq_tag_o(mreq_tag), .mrsp_valid_i(mrsp_valid), .mrsp_tag_i(mrsp_tag), .mrsp_i(mrsp)
+    .mreq_ready_i(mreq_ready), .mreq_o(mreq), .mreq_tag_o(mreq_tag), .mrsp_valid_i(mrsp_valid), .mrsp_tag_i(mrsp_tag),
+    .mrsp_i(mrsp)
   );
 
   // ---- Ports -----------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-//! More QPs than lines (docs/decisions/0042-qps-share-lines.md): QPs take turns on few lines, nothing is lost or done twice, a QP that
-//! rests can be destroyed, and a function resets with QPs that rest.
+//! More QPs than lines (docs/decisions/0042-qps-share-lines.md): QPs take turns on few lines, nothing is lost or done
+//! twice, a QP that rests can be destroyed, and a function resets with QPs that rest.
 
 mod common;
 

@@ -115,6 +115,14 @@ impl Look {
             speed,
         );
         look.ethernet = ethernet;
+        let counted = context.query_counters(port)?;
+        let congestion = [
+            ("np_ecn_marked_roce_packets", counted.np_ecn_marked_roce_packets()),
+            ("np_cnp_sent", counted.np_cnp_sent()),
+            ("rp_cnp_handled", counted.rp_cnp_handled()),
+        ];
+        let named = congestion.map(|(name, count)| (name.to_owned(), count.into()));
+        look.errors.extend(named);
         look.lldp = Lldp::take(context, port)?;
         let counted = context.query_counters(port)?;
         let congestion = [
