@@ -1,6 +1,5 @@
 // Receive side: packet rules, acknowledgements, execution, READ responses.
 hw/rtl/responder/hca_rx_pkg.sv
-hw/rtl/responder/hca_resp_pkg.sv
 hw/rtl/responder/hca_ack_unit.sv
 hw/rtl/responder/hca_atomic.sv
 hw/rtl/responder/hca_atomic_results.sv
@@ -26,7 +25,5 @@ hw/rtl/responder/hca_qp_set.sv
 hw/rtl/responder/hca_timers.sv
 hw/rtl/responder/hca_resp_jobs.sv
 hw/rtl/responder/hca_resp_list.sv
-hw/rtl/responder/hca_resp_out.sv
 hw/rtl/responder/hca_resp_sched.sv
-hw/rtl/responder/hca_resp_turn.sv
 hw/rtl/responder/hca_sent.sv

@@ -400,8 +400,6 @@ module hca_sq_sched
     .pop_i       (pop),
     .pop_queue_i (pop_queue),
     .pop_id_o    (pop_qpn),
-    .peek_at_i   ('0),
-    .peek_id_o   (),
     .sort_i      (resort),
     .sort_valid_o(sort),
     .sort_queue_o(sort_queue)

@@ -4,8 +4,8 @@
 // the next one takes the block that was taken first, and what was there is lost.
 //
 // find_i takes a row of a QP; an atomic that is added (add_i, in the next cycle) is stored in the one behind it. A look
-// goes on with read_i two cycles after find_i: whether the PSN is here stands in found_o from the next cycle on, its value
-// in value_o a cycle later. From one find_i to the next there are two cycles at least, and four behind a look. scrub_i: rows are cleared one by one, after reset.
+// goes on with read_i two cycles after find_i: it says whether the PSN is here, and gives the value in the next cycle.
+// From one find_i to the next there are two cycles at least. scrub_i: rows are cleared one by one, after reset.
 module hca_atomic_results
   import hca_pkg::*;
 #(
@@ -133,24 +133,11 @@ module hca_atomic_results
   always_comb begin
     for (int unsigned s = 0; s < Slots; s++) match[s] = words[s].tag.valid && words[s].tag.psn == psn_i;
   end
+  assign found_o     = own && !row_q.empty && match != '0;
   assign unused_bits = ^words[Slots];
 
-  logic [Slots-1:0]  match_q;
-  logic [BlockW-1:0] look_block_q;
-  logic              look_own_q, look_q;
-  assign found_o = look_own_q && match_q != '0;
-
-  always_ff @(posedge clk_i) begin
-    look_q <= read_i && !rst_i;
-    if (read_i) begin
-      match_q      <= match;
-      look_own_q   <= own && !row_q.empty;
-      look_block_q <= row_q.block;
-    end
-  end
-
   hca_onehot_index #(.N(Slots)) u_slot (
-    .onehot_i(match_q),
+    .onehot_i(match),
     .idx_o   (slot)
   );
 
@@ -162,8 +149,8 @@ module hca_atomic_results
     .we_i   (add_q),
     .waddr_i({block, put_slot}),
     .wdata_i(value_q),
-    .re_i   (look_q),
-    .raddr_i({look_block_q, slot}),
+    .re_i   (read_i),
+    .raddr_i({row_q.block, slot}),
     .rdata_o(value_o)
   );
 

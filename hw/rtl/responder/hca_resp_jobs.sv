@@ -2,10 +2,10 @@
 // always finds room; others take a further one only while more places are free than there are QPs (more_o).
 //
 // put_i takes the place new_o; set_i writes over the job of place head_i. link_i, alone or with put_i: behind place
-// from_i comes place to_i, of which one may be new_o. get_i: the job of place get_place_i in the next cycle, held;
-// next_i: the place behind head_i, likewise. free_i gives the places from free_head_i to free_tail_i back, free_count_i of
-// them. In one cycle there is one of put_i, set_i, next_i and free_i at most, and no link_i with free_i; no put_i or free_i
-// follows put_i at once.
+// from_i comes place to_i, of which one may be new_o. get_i: the job of place head_i, and the place behind it, in the
+// next cycle, held. free_i gives the places from free_head_i to free_tail_i back, free_count_i of them. In one cycle
+// there is one of put_i, set_i, get_i and free_i at most, and no link_i with get_i or free_i; no put_i follows put_i at
+// once.
 module hca_resp_jobs
   import hca_pkg::*;
 #(
@@ -25,10 +25,8 @@ module hca_resp_jobs
   input  logic [Width-1:0] put_job_i,
   output logic [PlaceW-1:0] new_o,
   input  logic             get_i,
-  input  logic [PlaceW-1:0] get_place_i,
-  output logic [Width-1:0] job_o,
-  input  logic             next_i,
   input  logic [PlaceW-1:0] head_i,
+  output logic [Width-1:0] job_o,
   output logic [PlaceW-1:0] next_o,
   input  logic             free_i,
   input  logic [PlaceW-1:0] free_head_i,
@@ -36,12 +34,13 @@ module hca_resp_jobs
   input  logic [PlaceW:0]   free_count_i
 );
 
-  logic [PlaceW-1:0] free_q;              // the first free place
+  logic [PlaceW-1:0] free_q, free_head;   // the first free place
   logic [PlaceW:0]   fresh_q, count_q;    // places never taken begin at fresh_q; free places of both kinds
   logic                 is_fresh, refill_q;  // free_q is what the RAM says now
 
   assign is_fresh  = fresh_q != (PlaceW + 1)'(Places);
-  assign new_o     = is_fresh ? fresh_q[PlaceW-1:0] : free_q;
+  assign free_head = refill_q ? next_o : free_q;
+  assign new_o     = is_fresh ? fresh_q[PlaceW-1:0] : free_head;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -67,9 +66,9 @@ module hca_resp_jobs
     .clk_i,
     .we_i   (free_i || link_i),
     .waddr_i(free_i ? free_tail_i : from_i),
-    .wdata_i(free_i ? free_q : to_i),
-    .re_i   (next_i || (put_i && !is_fresh)),
-    .raddr_i(next_i ? head_i : free_q),
+    .wdata_i(free_i ? free_head : to_i),
+    .re_i   (get_i || (put_i && !is_fresh)),
+    .raddr_i(get_i ? head_i : free_head),
     .rdata_o(next_o)
   );
 
@@ -82,16 +81,15 @@ module hca_resp_jobs
     .waddr_i(set_i ? head_i : new_o),
     .wdata_i(put_job_i),
     .re_i   (get_i),
-    .raddr_i(get_place_i),
+    .raddr_i(head_i),
     .rdata_o(job_o)
   );
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i) begin
-      assert (32'(put_i) + 32'(set_i) + 32'(next_i) + 32'(free_i) < 2) else $error("hca_resp_jobs: two at a time");
-      assert (!refill_q || !(put_i || free_i)) else $error("hca_resp_jobs: directly behind a put");
-      assert (!link_i || !free_i) else $error("hca_resp_jobs: two links at a time");
+      assert (32'(put_i) + 32'(set_i) + 32'(get_i) + 32'(free_i) < 2) else $error("hca_resp_jobs: two at a time");
+      assert (!link_i || !(get_i || free_i)) else $error("hca_resp_jobs: a link beside a walk");
       assert (!put_i || count_q != '0) else $error("hca_resp_jobs: no place is free");
       assert (count_q <= (PlaceW + 1)'(Places)) else $error("hca_resp_jobs: a place came back twice");
     end

@@ -9,12 +9,10 @@
 //   older than all here    in front; the job that it interrupts begins again, for its peer has not taken what it was
 //                          sent behind a gap
 //   between such ones      behind those that have come so (replays), in front of what was here before (main)
-// The list and what comes stand for two cycles: in the first one PSNs are compared (registers), in the second one the
-// outputs are true. A job for which there is no place is lost.
+// Combinational. A job for which there is no place is lost.
 module hca_resp_list
-  import hca_pkg::*, hca_resp_pkg::*;
+  import hca_pkg::*, hca_rx_pkg::*;
 (
-  input  logic                 clk_i,
   input  resp_list_t           list_i,
   input  logic [2:0]           path_mtu_i,
   // A job comes.
@@ -30,42 +28,31 @@ module hca_resp_list
   output logic                 relink_o,    // and behind the new one is main_head
   output resp_list_t           with_o,
   // A packet of the first one leaves.
-  input  resp_pkt_t            sent_i,
+  input  logic [23:0]          sent_psn_i,
+  input  logic [31:0]          left_i,      // bytes of the job from that packet on
   input  logic                 is_last_i,
-  input  logic [JobPlaceW-1:0] next_i,      // the place behind the job
+  input  logic [JobPlaceW-1:0] next_i,      // the place behind it
   output resp_list_t           sent_o
 );
 
-  // ---- First cycle -----------------------------------------------------------------------------------
-  logic [23:0] last_psn, head_psn, last_psn_q, head_psn_q;
-  logic        full, empty, empty_q, all_q, begun_q, newer_q, unsent_q, between_q, within_q, ends_replay_q;
+  logic [23:0] last_psn, head_psn;
+  logic        full, empty, begun, newer, unsent, between;
 
-  assign last_psn = psn_i + ((len_bytes_i == '0) ? '0 : 24'((len_bytes_i - 32'd1) >> mtu_shift(path_mtu_i)));
-  assign head_psn = list_i.at_psn - 24'(list_i.off >> mtu_shift(path_mtu_i));
-  assign empty    = list_i.count == '0;
+  assign last_psn  = psn_i + ((len_bytes_i == '0) ? '0 : 24'((len_bytes_i - 32'd1) >> mtu_shift(path_mtu_i)));
+  assign empty     = list_i.count == '0;
+  assign full      = list_i.count == JobCountW'(MaxDestRdAtomic) || (!empty && !more_i);
+  assign begun     = list_i.off != '0;
+  assign head_psn  = list_i.at_psn - 24'(list_i.off >> mtu_shift(path_mtu_i));
+  assign newer     = empty || !psn_ge(list_i.newest_psn, psn_i);
+  assign unsent    = psn_ge(psn_i, list_i.at_psn);
+  assign between   = list_i.replaying && !psn_ge(list_i.replay_psn, psn_i) && !psn_ge(psn_i, list_i.main_psn);
+  assign replace_o = !newer && begun && psn_ge(psn_i, head_psn) && psn_ge(list_i.last_psn, psn_i);
+  assign add_o     = !full && (newer || (!replace_o && (between || !unsent)));
 
-  always_ff @(posedge clk_i) begin
-    last_psn_q <= last_psn;
-    head_psn_q <= head_psn;
-    empty_q    <= empty;
-    all_q      <= list_i.count == JobCountW'(MaxDestRdAtomic);
-    begun_q    <= list_i.off != '0;
-    ends_replay_q <= list_i.replaying && list_i.head == list_i.replay_tail;
-    newer_q    <= empty || !psn_ge(list_i.newest_psn, psn_i);
-    unsent_q   <= psn_ge(psn_i, list_i.at_psn);
-    between_q  <= list_i.replaying && !psn_ge(list_i.replay_psn, psn_i) && !psn_ge(psn_i, list_i.main_psn);
-    within_q   <= psn_ge(psn_i, head_psn) && psn_ge(list_i.last_psn, psn_i);
-  end
-
-  // ---- Second cycle: a job comes -------------------------------------------------------------------------
-  assign full      = all_q || (!empty_q && !more_i);
-  assign replace_o = !newer_q && begun_q && within_q;
-  assign add_o     = !full && (newer_q || (!replace_o && (between_q || !unsent_q)));
-
-  assign link_o   = add_o && !empty_q;
-  assign relink_o = add_o && !newer_q && between_q;
-  assign from_o   = newer_q ? list_i.tail : between_q ? list_i.replay_tail : new_i;
-  assign to_o     = (newer_q || between_q) ? new_i : list_i.head;
+  assign link_o   = add_o && !empty;
+  assign relink_o = add_o && !newer && between;
+  assign from_o   = newer ? list_i.tail : between ? list_i.replay_tail : new_i;
+  assign to_o     = (newer || between) ? new_i : list_i.head;
 
   always_comb begin
     with_o = list_i;
@@ -75,18 +62,18 @@ module hca_resp_list
     end
     if (add_o) begin
       with_o.count = list_i.count + 1'b1;
-      if (newer_q) begin
+      if (newer) begin
         with_o.tail       = new_i;
-        with_o.newest_psn = last_psn_q;
-        if (empty_q) {with_o.head, with_o.at_psn} = {new_i, psn_i};
+        with_o.newest_psn = last_psn;
+        if (empty) {with_o.head, with_o.at_psn} = {new_i, psn_i};
       end else begin
         with_o.replaying   = 1'b1;
         with_o.replay_tail = new_i;
-        with_o.replay_psn  = last_psn_q;
-        if (!between_q) begin
+        with_o.replay_psn  = last_psn;
+        if (!between) begin
           with_o.head      = new_i;
           with_o.main_head = list_i.head;
-          with_o.main_psn  = begun_q ? head_psn_q : list_i.at_psn;
+          with_o.main_psn  = begun ? head_psn : list_i.at_psn;
           with_o.at_psn    = psn_i;
           with_o.off       = '0;
         end
@@ -94,20 +81,16 @@ module hca_resp_list
     end
   end
 
-  // ---- Second cycle: a packet leaves -----------------------------------------------------------------------
-  logic unused_sent;
-  assign unused_sent = ^sent_i;
-
   always_comb begin
-    sent_o          = list_i;
-    sent_o.at_psn   = sent_i.psn + 24'd1;
-    sent_o.last_psn = sent_i.psn + (sent_i.none ? '0 : 24'(sent_i.left_less >> mtu_shift(path_mtu_i)));
-    sent_o.off      = list_i.off + 32'(mtu_bytes(path_mtu_i));
+    sent_o        = list_i;
+    sent_o.at_psn = sent_psn_i + 24'd1;
+    sent_o.last_psn = sent_psn_i + ((left_i == '0) ? '0 : 24'((left_i - 32'd1) >> mtu_shift(path_mtu_i)));
+    sent_o.off    = list_i.off + 32'(mtu_bytes(path_mtu_i));
     if (is_last_i) begin
       sent_o.off   = '0;
       sent_o.count = list_i.count - 1'b1;
       sent_o.head  = next_i;
-      if (ends_replay_q) begin
+      if (list_i.replaying && list_i.head == list_i.replay_tail) begin
         sent_o.replaying = 1'b0;
         sent_o.at_psn    = list_i.main_psn;
       end

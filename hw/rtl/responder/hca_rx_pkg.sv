@@ -246,6 +246,25 @@ package hca_rx_pkg;
     rx_end_t     fin;
   } rx_done_t;
 
+  // ---- hca_resp_sched: READs and atomics of a QP that are to be answered -------------------------------------
+  localparam int unsigned JobCountW = $clog2(MaxDestRdAtomic) + 1;
+
+  // Places are those of hca_resp_jobs. Replays, asked for again, stand in front of all others (main).
+  typedef struct packed {
+    logic [JobCountW-1:0] count;
+    logic [JobPlaceW-1:0] head;
+    logic [JobPlaceW-1:0] tail;
+    logic [31:0]          off;         // bytes of the first one already sent
+    logic [23:0]          at_psn;      // everything before it has been sent, as far as it is here
+    logic [23:0]          last_psn;    // of the first one, once it has begun
+    logic [23:0]          newest_psn;  // last one of the job at the end
+    logic                 replaying;
+    logic [JobPlaceW-1:0] replay_tail;
+    logic [JobPlaceW-1:0] main_head;
+    logic [23:0]          replay_psn;  // last one of the last replay
+    logic [23:0]          main_psn;    // first one behind the replays
+  } resp_list_t;
+
   // ---- hca_atomic --------------------------------------------------------------------------------------
   typedef struct packed {
     logic [7:0]  func;

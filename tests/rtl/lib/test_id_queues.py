@@ -28,7 +28,7 @@ class Model:
         """Inputs are set by step()."""
 
     def sample(self):
-        for name in ("valid", "pop_id", "peek_id", "sort_valid", "sort_queue"):
+        for name in ("valid", "pop_id", "sort_valid", "sort_queue"):
             self.seen[name] = self.bench.get(f"{name}_o")
 
     async def step(self, push=None, pop=None, sort=0):
@@ -41,10 +41,7 @@ class Model:
         bench.set("pop_i", pop is not None)
         bench.set("pop_queue_i", pop or 0)
         bench.set("sort_i", sort)
-        peeked = self.rng.choice(self.offered() or [None])
-        bench.set("peek_at_i", 0 if peeked is None else 1 << peeked)
         await bench.step()
-        assert self.seen["peek_id"] == (0 if peeked is None else self.queues[peeked][0])
         more = pop is not None and len(self.queues[pop]) > 1
         if pop is not None:
             popped = self.queues[pop].popleft()

@@ -67,7 +67,6 @@ class Results:
         await self.cycle(find_i=1, find_qpn_i=qpn)
         await self.cycle(qpn_i=qpn)
         await self.cycle(psn_i=psn, read_i=1)
-        await self.cycle()
         found = self.found
         await self.cycle()
         want = [value for at, value in self.kept.get(qpn, ()) if at == psn]
