@@ -1,7 +1,7 @@
 //! Builds `firmware/hca-fw` for the soft core and packs its image: what is loaded into the core's memory, from
 //! address 0 on. The words behind the reset vector are the head (`image_head` of `abi/`); behind the image is the
-//! head's signature, by the key in the file that HCA_FIRMWARE_KEY names, or by one that everybody knows. `firmware/hca-boot`,
-//! which checks it, is built beside it.
+//! head's signature, by the key in the file that HCA_FIRMWARE_KEY names, or by one that everybody knows.
+//! `firmware/hca-boot`, which checks it, is built beside it.
 //!
 //! Without Rust's library for the target there is no image: what runs firmware natively needs none. Nor is there one of
 //! a card with more than 1,024 lines, whose tables the core's memory does not hold.

@@ -1,6 +1,7 @@
 //! What the numbers of the admin queue mean beyond their names: errnos, and who may.
 
-use crate::enums::{AdminOpcode, AdminStatus};
+use crate::admin_opcode::AdminOpcode;
+use crate::enums::AdminStatus;
 
 impl AdminStatus {
     /// Linux errno that the status maps to; 0 for `Ok`.

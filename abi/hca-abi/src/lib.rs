@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod admin_opcode;
 mod admin_rules;
 pub mod congestion;
 pub mod consts;
@@ -36,6 +37,7 @@ pub mod soc;
 pub mod table;
 
 pub use admin::*;
+pub use admin_opcode::*;
 pub use congestion::*;
 pub use consts::*;
 pub use contexts::*;

@@ -35,12 +35,8 @@ pub unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
         let is_it = |context: &ContextObject| {
             let found = context.card.is_ours() && eventfd_id(context.cmd_fd.as_raw_fd()) == Some(id);
             // SAFETY: a field that nobody changes.
-            found.then(|| {
-                (
-                    unsafe { (*context.verbs.as_ptr()).context.device },
-                    context.card.clone(),
-                )
-            })
+            let device = unsafe { (*context.verbs.as_ptr()).context.device };
+            found.then(|| (device, context.card.clone()))
         };
         let (device, card) =
             find_map(is_it).ok_or_else(|| unsupported("ibv_import_device: a context of another process"))?;

@@ -162,7 +162,7 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Image { file } => {
             if hca_image::IMAGE.is_empty() {
                 bail!(
-                    "this program was built without an image: rustup target add riscv32imc-unknown-none-elf, build again"
+                    "built without an image: rustup target add riscv32imc-unknown-none-elf, and build again"
                 );
             }
             write(file, hca_image::IMAGE)?;
