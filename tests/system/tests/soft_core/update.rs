@@ -122,19 +122,14 @@ fn a_signed_image_is_written_beside_traffic_and_runs_after_a_restart() {
     assert_eq!(slot(&before, 1), (SlotState::Empty, 0));
 
     let image = newer();
-    let mut round = 0;
-    for (index, piece) in image.chunks(8 << 10).enumerate() {
+    for (round, piece) in (0..).zip(image.chunks(8 << 10)) {
         let (bytes, to) = (pair.expected(0, 0, 4000), 32 << 10);
         let source = [pair.mrs[0].sge(0, 4000)];
         pair.expect(1, to, &bytes);
         pair.post(0, round, pair.write_to(1, to), &source);
-        write_piece(
-            &pair.rig,
-            &image[..index * (8 << 10) + piece.len()],
-            index * (8 << 10),
-        );
+        let from = round as usize * (8 << 10);
+        write_piece(&pair.rig, &image[..from + piece.len()], from);
         pair.wait_ok(0, round);
-        round += 1;
     }
     pair.check_traffic("an update");
     assert_eq!(processors(&pair.rig)[0].restarts, 0);
@@ -268,7 +263,7 @@ fn soak_what_is_not_signed_for_this_card_never_runs() {
     is_refused(
         &mut rig,
         "its first half",
-        &good[..good.len() / 2 & !63],
+        &good[..(good.len() / 2) & !63],
         refused,
         is_wrong,
     );
@@ -386,7 +381,7 @@ fn soak_power_goes_away_at_any_time() {
     let image = newer();
     let old_version = query(&rig).version();
     // In the middle of an update, and at its end.
-    let half = image.len() / 2 & !1023;
+    let half = (image.len() / 2) & !1023;
     write(&rig, &image[..half]);
     rig.nodes[0].context.function().activate_firmware(false).unwrap();
     rig.run(STEP_CYCLES);
@@ -476,7 +471,8 @@ fn updates_are_refused_where_they_cannot_be() {
         (u32::MAX - 63, 64, AdminStatus::BadLength),
         (0, 64, AdminStatus::DmaError),
     ] {
-        (cmd.set_offset(offset), cmd.set_bytes(bytes));
+        cmd.set_offset(offset);
+        cmd.set_bytes(bytes);
         cmd.set_addr(1 << 60);
         let reply = function
             .issue_raw(AdminOpcode::WriteFirmware.into(), cmd.as_bytes())
