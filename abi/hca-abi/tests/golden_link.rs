@@ -70,6 +70,7 @@ fn commands() {
     l.set_pfc_enable(0x0f);
     l.set_trust(1);
     l.set_strict(0x80);
+    l.set_lldp_tx(true);
     l.set_prio_tc(0x7654_3210);
     l.set_tc_percent([40, 60, 0, 0, 0, 0, 0, 0]);
     l.set_dscp_mask(1 << 26);
@@ -77,7 +78,7 @@ fn commands() {
     dscp[26] = 3;
     l.set_dscp(dscp);
     let bytes = [
-        (0, "01 03 05 02 ff 03 00 00 01 ff 03 0f 01 80"),
+        (0, "01 03 05 02 ff 07 00 00 01 ff 03 0f 01 80 01"),
         (16, "10 32 54 76"),
         (24, "28 3c"),
         (32, "00 00 00 04"),

@@ -48,6 +48,7 @@ every_struct! {
     LinkCongestion CongestionCmd CongestionResult LinkDscp PfcCounters QueryPfcCountersResult
     SetNodeDescCmd QueryNodeDescResult QueryFirmwareResult ImageHead
     VlCounters QueryVlCountersResult QueryLinkResult QueryLinkErrorsResult BoardHead BoardPort BoardNeighbour
+    QueryLldpCmd QueryLldpResult WriteFirmwareCmd ActivateFirmwareCmd BoardBoot BoardSlot
 }
 
 /// What `layout!` makes, by the sources: whoever adds a structure and forgets a list is told here.

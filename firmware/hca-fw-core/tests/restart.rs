@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use common::Client;
 use hca_abi::{
-    AdminOpcode, CcAlgorithm, CtxTable, LINK_ROW_CONGESTION, LINK_ROW_CTRL, LINK_ROW_DSCP, LINK_ROW_SL2VL,
-    LINK_ROWS, LinkCongestion, LinkSl2vl, LinkVlArb, SetLinkCmd, link_attr,
+    AdminOpcode, CC_RATE_MIN, CcAlgorithm, CtxTable, LINK_ROW_CONGESTION, LINK_ROW_CTRL, LINK_ROW_DSCP,
+    LINK_ROW_SL2VL, LINK_ROWS, LinkCongestion, LinkSl2vl, LinkVlArb, SetLinkCmd, link_attr,
 };
 use hca_dev::Device;
 use hca_driver::{Function, OpenOptions};
@@ -55,9 +55,10 @@ fn set_dscp_and_congestion(dev: &FakeDevice) {
     let mut congestion = LinkCongestion::new();
     congestion.set_enable(true);
     congestion.set_algorithm(CcAlgorithm::Delay.into());
+    congestion.set_alpha_period(1);
     congestion.set_rate_period(1);
     congestion.set_rate_bytes(1);
-    congestion.set_min_rate(1);
+    congestion.set_min_rate(CC_RATE_MIN as u16);
     congestion.set_delay_scale(20);
     function.set_congestion(1, &congestion).unwrap();
 }

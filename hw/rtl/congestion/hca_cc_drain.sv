@@ -20,7 +20,7 @@ module hca_cc_drain
   logic [CcRateW-1:0] rate_q;
   logic [ProdW-1:0]   product_q;
 
-  assign passed = now_i - since_i;
+  assign passed = en_i ? now_i - since_i : '0;
 
   always_ff @(posedge clk_i) begin
     if (en_i) begin
