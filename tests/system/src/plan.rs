@@ -259,7 +259,7 @@ fn draw_congestion(rng: &mut Rng) -> Option<Congestion> {
         delay_target_ns: rng.pick(&[0, 2_000, 5_000]),
         delay_scale: rng.pick(&[0, 11]),
         rate_period_ns: rng.pick(&[300, 4_000]),
-        min_rate_mbps: rng.pick(&[5_000, 20_000]),
+        min_rate_mbps: rng.pick(&[5_000, 7_500]),
         additive_mbps: rng.pick(&[40, 2_000]),
         ..Congestion::default()
     };
