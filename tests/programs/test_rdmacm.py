@@ -62,7 +62,7 @@ def test_rping_sizes(hca, row, link, words):
     assert "server DISCONNECT EVENT" in done.stderr, done
 
 
-@pytest.mark.parametrize("address", ["fd00::1", "fe80::aff:fe00:1"])
+@pytest.mark.parametrize("address", [pytest.param("fd00::1", marks=pytest.mark.quick), "fe80::aff:fe00:1"])
 def test_rping_ipv6(hca, row, address):
     row("rping", f"-a {address}", "eth")
     done = run_pair(hca, ["rping", "-s", "-a", address, "-C", 3, "-v"], ["rping", "-c", "-a", address, "-C", 3, "-v"])

@@ -15,6 +15,7 @@ use nix::sys::socket::{
 use nix::unistd::{getgid, getuid};
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -104,15 +105,19 @@ fn loopback_up() -> Result<()> {
 }
 
 /// One more address of the loopback device. rtnetlink(7): RTM_NEWADDR.
-pub fn loopback_address(address: [u8; 4]) -> Result<()> {
+pub fn loopback_address(address: IpAddr) -> Result<()> {
+    let (family, bytes) = match address {
+        IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
+    };
     let request = [
         // struct ifaddrmsg: family, bits of the prefix, flags, scope, device.
-        &[libc::AF_INET as u8, 32, 0, libc::RT_SCOPE_UNIVERSE][..],
+        &[family as u8, 8 * bytes.len() as u8, 0, libc::RT_SCOPE_UNIVERSE][..],
         &LOOPBACK.to_ne_bytes(),
         // struct rtattr: length, type, then the address.
-        &8u16.to_ne_bytes(),
+        &(4 + bytes.len() as u16).to_ne_bytes(),
         &libc::IFA_LOCAL.to_ne_bytes(),
-        &address,
+        &bytes,
     ]
     .concat();
     route_request(libc::RTM_NEWADDR, &request)

@@ -5,7 +5,7 @@ use hca_meter::Meters;
 use hca_topology::Topology as Plan;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -130,11 +130,12 @@ pub fn run(topology: &Topology, options: &Options, words: [&[OsString]; 2]) -> R
     Ok(ExitCode::from(document.exit_code))
 }
 
-/// Programs that meet by TCP and by the connection manager at one address find both there.
+/// Programs that meet by TCP and by the connection manager at one address find both there. Addresses of both families:
+/// getaddrinfo(3) says nothing of a family of which no device has one.
 fn name_the_cards(plan: &Plan) {
-    for port in plan.cards.iter().flat_map(|card| &card.ports) {
-        if let Err(error) = namespace::loopback_address(port.ipv4) {
-            let address = Ipv4Addr::from(port.ipv4);
+    let ports = plan.cards.iter().flat_map(|card| &card.ports);
+    for address in ports.flat_map(|port| [IpAddr::from(port.ipv4), IpAddr::from(port.ipv6)]) {
+        if let Err(error) = namespace::loopback_address(address) {
             eprintln!("hca: TCP does not reach the other end at {address}, only at localhost: {error:#}");
         }
     }
