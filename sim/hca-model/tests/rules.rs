@@ -215,6 +215,23 @@ fn a_second_rnr_nak_says_nothing_new() {
     talk.fine(0, send(0xff_ffff));
 }
 
+/// REL-8: what was made before the NAK came may wait long for a slow host, and still goes out; going back may not.
+#[test]
+fn a_pass_ends_behind_an_rnr_nak() {
+    let mut talk = Talk::new(|_| ());
+    for psn in [0xff_ffff, 0, 1] {
+        talk.lost(0, send(psn));
+    }
+    talk.ns = ack_timeout_ns(TIMEOUT).unwrap();
+    talk.fine(0, send(0xff_ffff));
+    talk.fine(1, ack(0xff_ffff, 1));
+    talk.fine(1, rnr(0, 1));
+    talk.ns += 10_000;
+    talk.fine(0, send(0));
+    talk.fine(0, send(1));
+    talk.wrong(0, send(0), "before its RNR time is over");
+}
+
 /// REL-8: only what needs a receive can lack one.
 #[test]
 fn a_write_needs_no_receive() {

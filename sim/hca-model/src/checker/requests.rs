@@ -57,6 +57,8 @@ pub(super) struct Requests {
     rnr_retries: u32,
     /// Not before this time, this PSN.
     rnr_wait: Option<(u64, Psn, u64)>,
+    /// When its packets were last not in one row.
+    pass_ns: u64,
     dead_ns: Option<u64>,
 }
 
@@ -75,6 +77,7 @@ impl Requests {
             retries: 0,
             rnr_retries: 0,
             rnr_wait: None,
+            pass_ns: 0,
             dead_ns: None,
         }
     }
@@ -167,6 +170,9 @@ impl Requests {
         if self.dead_ns.is_some_and(|dead| ns > dead + PIPELINE_NS) {
             return Err("a request after the NAK that has ended the QP".to_owned());
         }
+        if packet.psn != self.cursor {
+            self.pass_ns = ns;
+        }
         self.keeps_rnr_wait(ns, packet)?;
         let distance = packet.psn.distance_from(self.next);
         if distance > 0 {
@@ -182,14 +188,15 @@ impl Requests {
         }
     }
 
-    /// REL-8.
+    /// REL-8. A pass that had begun when the card heard of it may go on: behind a slow host its packets wait for their
+    /// payload long after they were made.
     fn keeps_rnr_wait(&mut self, ns: u64, packet: &Packet) -> Result<(), String> {
         let Some((told, psn, until)) = self.rnr_wait else {
             return Ok(());
         };
         if ns >= until || self.answered.is_after(psn) {
             self.rnr_wait = None;
-        } else if packet.psn == psn && ns > told + PIPELINE_NS {
+        } else if packet.psn == psn && self.pass_ns > told + PIPELINE_NS {
             return Err(format!(
                 "PSN {psn} again {} ns before its RNR time is over",
                 until - ns
