@@ -220,7 +220,7 @@ fn a_second_rnr_nak_says_nothing_new() {
 fn a_pass_ends_behind_an_rnr_nak() {
     let mut talk = Talk::new(|_| ());
     for psn in [0xff_ffff, 0, 1] {
-        talk.lost(0, send(psn));
+        talk.fine(0, send(psn));
     }
     talk.ns = ack_timeout_ns(TIMEOUT).unwrap();
     talk.fine(0, send(0xff_ffff));
