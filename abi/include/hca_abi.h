@@ -247,9 +247,11 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SOC_WATCHDOG 0x18u
 /* Read: restarts by the watchdog since reset. */
 #define HCA_SOC_RESTARTS 0x1cu
-/* Read: restarts since the last write here, 3 at most: how firmware is to start. Write: firmware is
-   well. */
+/* Read: restarts since the last write here, SOC_STRIKES_MOST at most: how firmware is to start. Write:
+   firmware is well. */
 #define HCA_SOC_STRIKES 0x20u
+/* With so many of them it is not started any more. */
+#define HCA_SOC_STRIKES_MOST 0x3u
 /* Write: restarts the core, as if the watchdog's time were over. */
 #define HCA_SOC_RESTART 0x24u
 /* Write: the data are whole (a commit); a restart puts back what is written to the first so many bytes

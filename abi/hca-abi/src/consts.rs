@@ -233,8 +233,11 @@ abi_consts! {
         SOC_WATCHDOG = 0x18,
         /// Read: restarts by the watchdog since reset.
         SOC_RESTARTS = 0x1c,
-        /// Read: restarts since the last write here, 3 at most: how firmware is to start. Write: firmware is well.
+        /// Read: restarts since the last write here, SOC_STRIKES_MOST at most: how firmware is to start. Write: firmware
+        /// is well.
         SOC_STRIKES = 0x20,
+        /// With so many of them it is not started any more.
+        SOC_STRIKES_MOST = 3,
         /// Write: restarts the core, as if the watchdog's time were over.
         SOC_RESTART = 0x24,
         /// Write: the data are whole (a commit); a restart puts back what is written to the first so many bytes of them

@@ -5,14 +5,11 @@ use core::panic::PanicInfo;
 
 use hca_abi::{
     BoardBoot, BoardHead, SLOT_NONE, SOC_BOARD_BASE, SOC_BOARD_BOOT, SOC_CARD_BASE, SOC_IMAGE_BASE,
-    SOC_IMAGE_BYTES, SOC_REGS_BASE, SOC_STRIKES, SOC_TELL_BOOT, SOC_TELL_CONSOLE, SOC_TELL_LOAD,
-    SOC_TELL_SLOT, SOC_WATCHDOG, SlotState,
+    SOC_IMAGE_BYTES, SOC_REGS_BASE, SOC_STRIKES, SOC_STRIKES_MOST, SOC_TELL_BOOT, SOC_TELL_CONSOLE,
+    SOC_TELL_LOAD, SOC_TELL_SLOT, SOC_WATCHDOG, SlotState,
 };
 use hca_boot::{check, order};
 
-const NUM_FUNCS: u32 = 4;
-/// Restarts after which the firmware is not started again.
-const NEVER: u32 = 3;
 /// Where images start, behind their vectors.
 const ENTRY: usize = 0x80;
 
@@ -47,7 +44,7 @@ stop:
 "#,
     regs = const SOC_REGS_BASE,
     strikes = const SOC_STRIKES,
-    never = const NEVER,
+    never = const SOC_STRIKES_MOST,
     running = const SOC_BOARD_BASE + SOC_BOARD_BOOT,
     none = const SLOT_NONE,
     entry = const ENTRY,
@@ -168,7 +165,7 @@ fn enter() -> ! {
 
 /// Every function is told that the card does not work.
 fn fail() -> ! {
-    for func in 0..NUM_FUNCS {
+    for func in 0..read(SOC_CARD_BASE + hca_regs::MGMT_NUM_FUNCS) {
         let status = SOC_CARD_BASE + hca_regs::MGMT_FN_STATUS + func * hca_regs::MGMT_FN_STRIDE;
         write(status, hca_regs::FUNC_STATUS_FATAL_MASK);
     }

@@ -4,7 +4,10 @@ use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 
-use hca_abi::{ImageHead, SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_RESTART, SOC_STRIKES, SOC_WATCHDOG};
+use hca_abi::{
+    ImageHead, SOC_BOARD_SEEN, SOC_IRQ, SOC_IRQ_BOARD, SOC_RESTART, SOC_STRIKES, SOC_STRIKES_MOST,
+    SOC_WATCHDOG,
+};
 use hca_fw_core::{Firmware, Identity, Image, NUM_PORTS};
 
 use crate::board::{self, Told};
@@ -15,7 +18,6 @@ use crate::soc::{self, Card};
 /// state, it begins anew, and at last not at all.
 const WARM: u32 = 1;
 const COLD: u32 = 2;
-const NEVER: u32 = 3;
 /// It is well when it has run out of work, or after so many turns.
 const TURNS_TO_BE_WELL: u32 = 64;
 
@@ -124,7 +126,7 @@ extern "C" fn run(strikes: u32) -> ! {
     let state = unsafe { &mut *STATE.0.get() };
     let head = board::head();
     soc::write_reg(SOC_WATCHDOG, head.watchdog_cycles());
-    if strikes >= NEVER {
+    if strikes >= SOC_STRIKES_MOST {
         give_up();
     }
     if strikes == WARM {
