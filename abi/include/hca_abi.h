@@ -247,7 +247,7 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SOC_WATCHDOG 0x18u
 /* Read: restarts by the watchdog since reset. */
 #define HCA_SOC_RESTARTS 0x1cu
-/* Read: restarts since the last write here, SOC_STRIKES_MOST at most: how firmware is to start. Write:
+/* Read: restarts since the last write here, SOC_STRIKES_MOST at most: how firmware starts. Write:
    firmware is well. */
 #define HCA_SOC_STRIKES 0x20u
 /* With so many of them it is not started any more. */

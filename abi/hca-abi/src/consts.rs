@@ -233,7 +233,7 @@ abi_consts! {
         SOC_WATCHDOG = 0x18,
         /// Read: restarts by the watchdog since reset.
         SOC_RESTARTS = 0x1c,
-        /// Read: restarts since the last write here, SOC_STRIKES_MOST at most: how firmware is to start. Write: firmware
+        /// Read: restarts since the last write here, SOC_STRIKES_MOST at most: how firmware starts. Write: firmware
         /// is well.
         SOC_STRIKES = 0x20,
         /// With so many of them it is not started any more.

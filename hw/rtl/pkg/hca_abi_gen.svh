@@ -154,8 +154,8 @@ localparam int unsigned SocBoardSeen = 32'h14;  // Write: takes note of the boar
 // Write: restart after so many cycles awake without another write here; 0: never. The time begins anew.
 localparam int unsigned SocWatchdog = 32'h18;
 localparam int unsigned SocRestarts = 32'h1c;  // Read: restarts by the watchdog since reset.
-// Read: restarts since the last write here, SOC_STRIKES_MOST at most: how firmware is to start. Write:
-// firmware is well.
+// Read: restarts since the last write here, SOC_STRIKES_MOST at most: how firmware starts. Write: firmware
+// is well.
 localparam int unsigned SocStrikes = 32'h20;
 localparam int unsigned SocStrikesMost = 32'h3;  // With so many of them it is not started any more.
 // Write: restarts the core, as if the watchdog's time were over.
