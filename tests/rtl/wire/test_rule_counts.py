@@ -1,0 +1,83 @@
+"""hca_rule_counts: frames and bytes of each rule (V-85), read a word at a time while they move."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import cocotb
+from common import Bench, simulate
+from hca_abi import RULES
+
+M64 = (1 << 64) - 1
+
+
+class Counts:
+    """The bench, and what it has counted. Whatever was there at first stays in it."""
+
+    def __init__(self, dut, seed):
+        self.bench = Bench(dut, seed)
+        self.rng = self.bench.rng
+        self.sums = [[0, 0] for _ in range(RULES)]
+        self.last = None
+        self.counts = True
+
+    async def step(self):
+        """A cycle, in which a rule has a frame or not: never the same one in two cycles that follow each other."""
+        rule, size = self.rng.randrange(RULES), self.rng.choice([14, 60, 4114])
+        counts = self.counts and rule != self.last and self.rng.random() < 0.7
+        self.last = rule if counts else None
+        self.bench.set("count_i", counts)
+        self.bench.set("rule_i", rule)
+        self.bench.set("bytes_i", size)
+        await self.bench.step()
+        if counts:
+            self.sums[rule][0] += 1
+            self.sums[rule][1] += size
+
+    async def word(self, rule, at):
+        self.bench.set("rd_i", 1)
+        self.bench.set("word_i", rule << 2 | at)
+        await self.step()
+        self.bench.set("rd_i", 0)
+        self.bench.set("word_i", self.rng.getrandbits(7))
+        await self.step()
+        return self.bench.get("data_o")
+
+    async def read(self, rule):
+        """Packets and bytes, with pauses between the words."""
+        words = []
+        for at in range(4):
+            words.append(await self.word(rule, at))
+            for _ in range(self.rng.randrange(1, 3)):
+                await self.step()
+        return words[0] | words[1] << 32, words[2] | words[3] << 32
+
+
+@cocotb.test()
+async def v_85_frames_and_bytes(dut):
+    """All words are of one moment, and each rule's are its own."""
+    counts = Counts(dut, 71)
+    await counts.bench.start()
+    counts.counts = False
+    first = [await counts.read(rule) for rule in range(RULES)]
+    counts.counts = True
+    for _ in range(300):
+        rule = counts.rng.randrange(RULES)
+        counts.counts = False
+        for _ in range(2):   # so long a frame takes to be counted
+            await counts.step()
+        counts.counts = True
+        before = list(counts.sums[rule])
+        got = [(now - then) & M64 for now, then in zip(await counts.read(rule), first[rule], strict=True)]
+        assert before[0] <= got[0] <= counts.sums[rule][0], rule
+        assert before[1] <= got[1] <= counts.sums[rule][1], rule
+        assert 14 * (got[0] - before[0]) <= got[1] - before[1] <= 4114 * (got[0] - before[0]), "of one moment"
+    counts.counts = False
+    for rule in range(RULES):
+        got = [(now - then) & M64 for now, then in zip(await counts.read(rule), first[rule], strict=True)]
+        assert got == counts.sums[rule]
+
+
+def test_rule_counts():
+    simulate("hca_rule_counts", __name__)
