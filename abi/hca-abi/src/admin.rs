@@ -256,7 +256,7 @@ layout! {
 }
 
 layout! {
-    /// CREATE_RSS: of function 0 alone. Its QPs cannot be destroyed while it is there.
+    /// CREATE_RSS: of function 0 alone. A QP that is destroyed leaves a number in the table that is nobody's.
     CreateRssCmd("create_rss_cmd", 248, Software) {
         /// rx_hash_fields.
         fields set_fields: u8 [0, 0, 8] "V-95";

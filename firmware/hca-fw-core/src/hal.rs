@@ -4,7 +4,6 @@ use crate::divide::divide;
 use crate::lines::QPC_RECORD_OFFSET;
 use crate::patience::Patience;
 use crate::port::NUM_GIDS;
-use crate::rules::RuleCounts;
 use crate::{Bus, CmdResult};
 use hca_abi::{
     AdminCpl, AdminStatus, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, Qpc,
@@ -339,16 +338,13 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.ctx_write(CtxTable::Rule, index, row.as_bytes());
     }
 
-    /// What a rule's row has counted since the card has power.
-    pub(crate) fn rule_counts(&mut self, index: u32) -> RuleCounts {
+    /// Frames and bytes that the rule of a row has had.
+    pub fn rule_counts(&mut self, index: u32) -> (u64, u64) {
         let addr = reg::COUNTERS + COUNTERS_RULES + RULE_COUNT_BYTES * index;
         let mut word = |at: u32| u64::from(self.read(addr + 4 * at));
         // In this order: a read of the first holds the others.
         let packets = word(0) | word(1) << 32;
-        RuleCounts {
-            packets,
-            bytes: word(2) | word(3) << 32,
-        }
+        (packets, word(2) | word(3) << 32)
     }
 
     /// Writes a row of receive side scaling.

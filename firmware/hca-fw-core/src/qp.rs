@@ -144,7 +144,7 @@ impl Control {
         let line = self.own_qp(func, qpn)?;
         let is_in_use = match self.qps[line as usize].service() {
             Service::Ud => self.groups.is_attached(qpn),
-            Service::Raw => self.rules.has(qpn) || self.spreads.has(qpn),
+            Service::Raw => self.rules.has(qpn),
             _ => false,
         };
         if is_in_use {
@@ -160,14 +160,7 @@ impl Control {
         // Members of groups are datagram QPs, and only raw ones have rules (`mcast`, `create_rule`).
         match self.qps[line as usize].service() {
             Service::Ud => self.groups.leave_all(hal, self.qpn_of(line)),
-            Service::Raw => {
-                let qpn = self.qpn_of(line);
-                self.rules.drop_qp(hal, qpn);
-                // A table without one of its QPs is none.
-                while let Some(row) = self.spreads.take_with(qpn) {
-                    self.rules.drop_spread(hal, row);
-                }
-            }
+            Service::Raw => self.rules.drop_qp(hal, self.qpn_of(line)),
             _ => {}
         }
         let rec = &mut self.qps[line as usize];

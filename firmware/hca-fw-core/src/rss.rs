@@ -1,57 +1,44 @@
 //! Receive side scaling: targets of rules that spread frames over raw QPs by a hash (ibv_create_rwq_ind_table and
-//! ibv_create_qp_ex with RX_HASH). The hardware hashes and looks the QP up; here is who may be in a table.
+//! ibv_create_qp_ex with RX_HASH). The hardware hashes and looks the QP up. Who may be in a table is judged when it is
+//! made. A QP that goes afterwards leaves its QPN there, which is nobody's: QPNs of a line have generations.
 
 use crate::hal::Hal;
 use crate::objects::require;
-use crate::table::Table;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{AdminStatus, CreateRssCmd, RSS_ENTRIES, RSS_QPS, RssRow, Service};
 
-const ROWS: usize = RSS_QPS as usize;
-const ENTRIES: usize = RSS_ENTRIES as usize;
 const QPN_BYTES: usize = 3;
 
-/// Its QPs, entry by entry.
-#[derive(Clone, Copy)]
-struct Spread {
-    entries: usize,
-    qpns: [u32; ENTRIES],
-}
-
-impl Spread {
-    fn has(&self, qpn: u32) -> bool {
-        self.qpns[..self.entries].contains(&qpn)
-    }
-}
-
-/// All of the card.
+/// Rows of the card, a bit each for those that are there. All are the manager's.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Spreads {
-    rows: Table<Option<Spread>, ROWS>,
+    rows: u32,
 }
 
 impl Spreads {
     pub const fn new() -> Self {
-        Self {
-            rows: Table::new([None; ROWS]),
-        }
+        const { assert!(RSS_QPS < u32::BITS) }
+        Self { rows: 0 }
     }
 
-    pub fn is_there(&self, row: u32) -> bool {
-        self.rows.get(row as usize).is_some_and(Option::is_some)
+    pub fn is_there(self, row: u32) -> bool {
+        row < RSS_QPS && self.rows >> row & 1 == 1
     }
+}
 
-    /// Is the QP in a table?
-    pub fn has(&self, qpn: u32) -> bool {
-        self.rows.iter().flatten().any(|spread| spread.has(qpn))
-    }
-
-    /// A row with the QP: from now on nobody's. Rules that lead there are the caller's to take away.
-    pub fn take_with(&mut self, qpn: u32) -> Option<u32> {
-        let of_qp = |row: &Option<Spread>| row.as_ref().is_some_and(|spread| spread.has(qpn));
-        let at = self.rows.iter().position(of_qp)?;
-        self.rows[at] = None;
-        Some(at as u32)
-    }
+/// A table as the command has it.
+fn table(cmd: &CreateRssCmd) -> impl Iterator<Item = u32> {
+    let (told, entries) = (cmd.qpns(), 1 << cmd.log_size());
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |qpn, byte| qpn << 8 | u32::from(*byte))
+    };
+    (0..entries).map(move |entry: usize| {
+        let at = QPN_BYTES * entry;
+        number(told.get(at..at + QPN_BYTES).unwrap_or(&[]))
+    })
 }
 
 impl Control {
@@ -65,32 +52,25 @@ impl Control {
         let log_size = cmd.log_size();
         require(u32::from(log_size) <= RSS_ENTRIES.ilog2(), log_size.into())?;
         self.own_pd(func, cmd.pd())?;
-        let mut spread = Spread {
-            entries: 1 << log_size,
-            qpns: [0; ENTRIES],
-        };
-        let told = cmd.qpns();
-        for (qpn, bytes) in spread.qpns[..spread.entries]
-            .iter_mut()
-            .zip(told.chunks_exact(QPN_BYTES))
-        {
-            *qpn = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
-            let made = &self.qps[self.own_qp(func, *qpn)? as usize].made;
-            require(made.service() == u8::from(Service::Raw), *qpn)?;
-            require(made.pd() == cmd.pd(), *qpn)?; // MEM-1
+        for qpn in table(cmd) {
+            let made = &self.qps[self.own_qp(func, qpn)? as usize].made;
+            require(made.service() == u8::from(Service::Raw), qpn)?;
+            require(made.pd() == cmd.pd(), qpn)?; // MEM-1
         }
-        let free = self.spreads.rows.iter().position(Option::is_none);
-        let at = free.ok_or((AdminStatus::NoResources, RSS_QPS))?;
+        let at = self.spreads.rows.trailing_ones();
+        if at >= RSS_QPS {
+            return Err((AdminStatus::NoResources, RSS_QPS));
+        }
         let mut row = RssRow::new();
         row.set_fields(cmd.fields());
         row.set_log_size(log_size);
         row.set_key(cmd.key());
-        hal.rss_row(at as u32, &row);
-        for (entry, qpn) in spread.qpns[..spread.entries].iter().enumerate() {
-            hal.rss_qp(at as u32 * RSS_ENTRIES + entry as u32, *qpn);
+        hal.rss_row(at, &row);
+        for (entry, qpn) in (0..).zip(table(cmd)) {
+            hal.rss_qp(at * RSS_ENTRIES + entry, qpn);
         }
-        self.spreads.rows[at] = Some(spread);
-        Ok(at as u32)
+        self.spreads.rows |= 1 << at;
+        Ok(at)
     }
 
     /// No rule leads there any more; the hardware's row stays as it is.
@@ -101,7 +81,13 @@ impl Control {
         if self.rules.has_spread(handle) {
             return Err((AdminStatus::InUse, handle));
         }
-        self.spreads.rows[handle as usize] = None;
+        self.spreads.rows &= !(1 << handle);
         Ok(())
+    }
+
+    /// The manager's function begins anew: rules, and what they lead to.
+    pub(crate) fn clear_rules<B: Bus>(&mut self, hal: &mut Hal<B>) {
+        self.rules.clear(hal);
+        self.spreads = Spreads::new();
     }
 }

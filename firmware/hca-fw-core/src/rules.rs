@@ -1,12 +1,14 @@
-//! Rules for received frames: which raw QP gets them, or which table of them, or nobody (ibv_create_flow). The hardware compares a frame with all of them
-//! at once; which of those that match goes before which is in each row (`yields`), and is worked out here.
+//! Rules for received frames: which raw QP gets them, or which table of them, or nobody (ibv_create_flow). The hardware
+//! compares a frame with all of them at once; which of those that match goes before which is in each row (`yields`), and
+//! is worked out here.
 
 use crate::hal::Hal;
 use crate::objects::require;
 use crate::table::Table;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, CreateRuleCmd, QpState, QueryRuleResult, RULES, RuleKey, RuleKind, RuleRow, Service,
+    AdminStatus, CreateRuleCmd, CtxTable, QpState, QueryRuleResult, RULES, RuleKey, RuleKind, RuleRow,
+    Service,
 };
 
 const ROWS: usize = RULES as usize;
@@ -25,13 +27,6 @@ enum Target {
     Spread(u32),
 }
 
-/// Frames and bytes that a rule has had.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct RuleCounts {
-    pub packets: u64,
-    pub bytes: u64,
-}
-
 /// A rule: what the command said, checked.
 #[derive(Clone, Copy)]
 struct Rule {
@@ -45,8 +40,6 @@ struct Rule {
     goes_on: bool,
     value: [u8; 64],
     mask: [u8; 64],
-    /// The card's counts when it was made: they run on from rule to rule.
-    before: RuleCounts,
 }
 
 impl Rule {
@@ -99,10 +92,9 @@ impl Rules {
     }
 
     /// Those it takes frames from are told first, so that no frame goes to both.
-    fn add<B: Bus>(&mut self, hal: &mut Hal<B>, mut rule: Rule) -> CmdResult<u32> {
+    fn add<B: Bus>(&mut self, hal: &mut Hal<B>, rule: Rule) -> CmdResult<u32> {
         let free = self.rows.iter().position(Option::is_none);
         let at = free.ok_or((AdminStatus::NoResources, RULES))?;
-        rule.before = hal.rule_counts(at as u32);
         self.rows[at] = Some(rule);
         self.write_behind(hal, &rule);
         self.write(hal, at);
@@ -143,20 +135,17 @@ impl Rules {
 
     /// The QP is gone.
     pub fn drop_qp<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) {
-        self.drop_target(hal, Target::Qp(qpn));
-    }
-
-    /// The row of receive side scaling is gone.
-    pub fn drop_spread<B: Bus>(&mut self, hal: &mut Hal<B>, row: u32) {
-        self.drop_target(hal, Target::Spread(row));
-    }
-
-    fn drop_target<B: Bus>(&mut self, hal: &mut Hal<B>, target: Target) {
         for at in 0..ROWS {
-            if self.rows[at].is_some_and(|rule| rule.target == target) {
+            if self.rows[at].is_some_and(|rule| rule.target == Target::Qp(qpn)) {
                 self.remove(hal, at);
             }
         }
+    }
+
+    /// None is left.
+    pub fn clear<B: Bus>(&mut self, hal: &mut Hal<B>) {
+        self.rows = Table::new([None; ROWS]);
+        hal.ctx_clear(CtxTable::Rule, RULES);
     }
 }
 
@@ -207,7 +196,6 @@ impl Control {
             goes_on: cmd.goes_on(),
             value,
             mask,
-            before: RuleCounts::default(),
         };
         self.rules.add(hal, rule)
     }
@@ -234,24 +222,24 @@ impl Control {
     }
 
     /// The place of a rule. All are the manager's.
-    fn rule_at(&self, handle: u32) -> CmdResult<(usize, Rule)> {
+    fn rule_at(&self, handle: u32) -> CmdResult<usize> {
         let at = handle as usize;
-        let rule = self.rules.rows.get(at).copied().flatten();
-        Ok((at, rule.ok_or((AdminStatus::BadHandle, handle))?))
+        let is_there = self.rules.rows.get(at).is_some_and(Option::is_some);
+        is_there.then_some(at).ok_or((AdminStatus::BadHandle, handle))
     }
 
     pub(crate) fn destroy_rule<B: Bus>(&mut self, hal: &mut Hal<B>, handle: u32) -> CmdResult {
-        let (at, _) = self.rule_at(handle)?;
+        let at = self.rule_at(handle)?;
         self.rules.remove(hal, at);
         Ok(())
     }
 
     pub(crate) fn query_rule<B: Bus>(&self, hal: &mut Hal<B>, handle: u32) -> CmdResult<QueryRuleResult> {
-        let (at, rule) = self.rule_at(handle)?;
-        let now = hal.rule_counts(at as u32);
+        self.rule_at(handle)?;
+        let (packets, bytes) = hal.rule_counts(handle);
         let mut told = QueryRuleResult::new();
-        told.set_packets(now.packets.wrapping_sub(rule.before.packets));
-        told.set_bytes(now.bytes.wrapping_sub(rule.before.bytes));
+        told.set_packets(packets);
+        told.set_bytes(bytes);
         Ok(told)
     }
 }

@@ -258,7 +258,7 @@ module hca_ports
   );
 
   hca_rule_counts u_rule_counts (
-    .clk_i(pclk_i[PartRxWire]), .rst_i, .count_i(rule_count), .rule_i(rule), .bytes_i(rule_bytes),
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .count_i(rule_count), .rule_i(rule), .bytes_i(rule_bytes),
     .rd_i(counter_rd_i && counter_word_i[7]), .word_i(counter_word_i[6:0]), .data_o(rule_word)
   );
 

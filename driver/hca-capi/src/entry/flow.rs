@@ -119,8 +119,9 @@ fn take_spec(said: &mut Said, bytes: &[u8]) -> Verb<usize> {
             return Ok(size);
         }
         IBV_FLOW_SPEC_ACTION_DROP => {
+            let _: ibv_flow_spec_action_drop = read(body, "a drop")?;
             said.drops = true;
-            return Ok(size.max(size_of::<SpecHead>()));
+            return Ok(size);
         }
         IBV_FLOW_SPEC_ACTION_COUNT => {
             let s: ibv_flow_spec_counter_action = read(body, "counters")?;

@@ -346,7 +346,7 @@ pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
         destroyed(qp.inner.with(|inner| match &mut inner.qp {
             AnyQp::Own(own) => own.destroy(),
             AnyQp::Target(target) => lock(&qp.card.shared.names).drop_target(target),
-            AnyQp::Spread(spread, _) => spread.destroy(),
+            AnyQp::Spread { qp, .. } => qp.destroy(),
         }))?;
         qp.card.shared.withdraw(Numbered::Qp, qp.qp_num, object);
         qp.events.asynchronous.wait();

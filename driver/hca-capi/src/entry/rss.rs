@@ -7,7 +7,7 @@ use hca_verbs::{RssOptions, Service};
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, get, publish};
-use crate::boundary::{Errno, Verb, invalid, unsupported};
+use crate::boundary::{Verb, invalid, unsupported};
 use crate::objects::context::context_of;
 use crate::objects::memory::PdObject;
 use crate::objects::qp::{AnyQp, Inner, NO_QUEUES, QpObject};
@@ -83,7 +83,10 @@ pub fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Verb
         ..Default::default()
     };
     let inner = Inner {
-        qp: AnyQp::Spread(qp, table.users.clone()),
+        qp: AnyQp::Spread {
+            qp,
+            _table: table.users.clone(),
+        },
         section: Section::new(NO_QUEUES, Service::Raw),
     };
     Ok(publish(Box::new(QpObject {

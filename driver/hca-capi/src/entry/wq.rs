@@ -20,11 +20,9 @@ pub unsafe extern "C" fn create_wq(context: *mut ibv_context, attr: *mut ibv_wq_
         // SAFETY: the program's structure, or NULL; what it names is looked up first.
         let (attr, domain, cq) = unsafe {
             let attr = attr.as_mut().ok_or(Errno(libc::EINVAL))?;
-            (
-                &mut *attr,
-                get(attr.pd.cast::<PdObject>())?,
-                get(attr.cq.cast::<CqObject>())?,
-            )
+            let domain = get(attr.pd.cast::<PdObject>())?;
+            let cq = get(attr.cq.cast::<CqObject>())?;
+            (attr, domain, cq)
         };
         let has_flags = attr.comp_mask & IBV_WQ_INIT_ATTR_FLAGS != 0;
         if attr.comp_mask & !IBV_WQ_INIT_ATTR_FLAGS != 0 || (has_flags && attr.create_flags != 0) {

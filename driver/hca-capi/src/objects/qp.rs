@@ -22,7 +22,10 @@ pub enum AnyQp {
     Own(RawQp<DevPtr>),
     Target(Arc<SharedTarget>),
     /// It spreads frames over WQs, and keeps their table.
-    Spread(RssQp<DevPtr>, Hold),
+    Spread {
+        qp: RssQp<DevPtr>,
+        _table: Hold,
+    },
 }
 
 impl AnyQp {
@@ -31,7 +34,7 @@ impl AnyQp {
     pub fn own(&mut self) -> Verb<&mut RawQp<DevPtr>> {
         match self {
             Self::Own(qp) => Ok(qp),
-            Self::Target(_) | Self::Spread(..) => Err(Errno(libc::EINVAL)),
+            Self::Target(_) | Self::Spread { .. } => Err(Errno(libc::EINVAL)),
         }
     }
 
@@ -46,7 +49,7 @@ impl AnyQp {
             Self::Own(qp) if qp.service() == Service::Xrc => qp.modify(attr, without(OF_TARGETS)),
             Self::Own(qp) => qp.modify(attr, mask),
             Self::Target(target) => lock(&target.qp).modify(attr, without(OF_INITIATORS)),
-            Self::Spread(..) => Err(no_states()),
+            Self::Spread { .. } => Err(no_states()),
         }
     }
 
@@ -54,20 +57,20 @@ impl AnyQp {
         match self {
             Self::Own(qp) => qp.query(),
             Self::Target(target) => lock(&target.qp).query(),
-            Self::Spread(..) => Err(no_states()),
+            Self::Spread { .. } => Err(no_states()),
         }
     }
 
     pub fn cap(&self) -> QpCap {
         match self {
             Self::Own(qp) => qp.cap(),
-            Self::Target(_) | Self::Spread(..) => NO_QUEUES,
+            Self::Target(_) | Self::Spread { .. } => NO_QUEUES,
         }
     }
 
     pub fn create_flow(&mut self, rule: &FlowAttr<'_>) -> Verb<Flow<DevPtr>> {
         match self {
-            Self::Spread(spread, _) => Ok(spread.create_flow(rule)?),
+            Self::Spread { qp, .. } => Ok(qp.create_flow(rule)?),
             _ => Ok(self.own()?.create_flow(rule)?),
         }
     }

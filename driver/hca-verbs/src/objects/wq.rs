@@ -107,7 +107,7 @@ impl<P: DevicePtr> Wq<P> {
         self.qp.post_recv_iter(list)
     }
 
-    /// ibv_destroy_wq now: EBUSY while it is in an indirection table.
+    /// ibv_destroy_wq now. What is still spread to it is lost.
     pub fn destroy(&mut self) -> Result<()> {
         self.qp.destroy()
     }
