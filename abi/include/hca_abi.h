@@ -1683,7 +1683,8 @@ struct hca_create_rule_cmd {
 #define HCA_CREATE_RULE_CMD_MASK_LSB 640u
 #define HCA_CREATE_RULE_CMD_MASK_BITS 512u
 
-/* CREATE_RSS: of function 0 alone. Its QPs cannot be destroyed while it is there. */
+/* CREATE_RSS: of function 0 alone. A QP that is destroyed leaves a number in the table that is
+   nobody's. */
 struct hca_create_rss_cmd {
     uint8_t bytes[248];
 };
@@ -2055,6 +2056,10 @@ struct hca_query_device_result {
 #define HCA_QUERY_DEVICE_RESULT_QPN_LINE_BITS_BITS 8u
 #define HCA_QUERY_DEVICE_RESULT_PUSH_SLOTS_LSB 1776u
 #define HCA_QUERY_DEVICE_RESULT_PUSH_SLOTS_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_RSS_QPS_LSB 1784u
+#define HCA_QUERY_DEVICE_RESULT_RSS_QPS_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_RSS_ENTRIES_LSB 1792u
+#define HCA_QUERY_DEVICE_RESULT_RSS_ENTRIES_BITS 8u
 
 /* QUERY_PORT, QUERY_COUNTERS. */
 struct hca_query_port_cmd {

@@ -1530,6 +1530,8 @@ STRUCTS = {
             "service_mask": (1760, 8),
             "qpn_line_bits": (1768, 8),
             "push_slots": (1776, 8),
+            "rss_qps": (1784, 8),
+            "rss_entries": (1792, 8),
         },
     },
     "query_port_cmd": {

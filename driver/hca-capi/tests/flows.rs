@@ -175,7 +175,9 @@ fn v_85_counters_tags_and_drops() {
         struct Twice(ibv_flow_spec_action_tag, ibv_flow_spec_action_tag);
         let twice = create(&bench, qp, &mut flow(Twice(tag, tag), 2));
         assert_eq!(twice, (null_mut(), libc::EINVAL));
-        let strange = create(&bench, qp, &mut flow(counters_spec(qp.cast()), 1));
+        #[repr(C, packed)]
+        struct One(ibv_flow_spec_counter_action);
+        let strange = create(&bench, qp, &mut flow(One(counters_spec(qp.cast())), 1));
         assert_eq!(strange, (null_mut(), libc::EINVAL));
         let drop = ibv_flow_spec_action_drop {
             type_: IBV_FLOW_SPEC_ACTION_DROP,
@@ -295,7 +297,7 @@ fn v_90_v_95_queues_tables_and_spreading_qps() {
         assert!(!indirection.is_null());
         assert_eq!(t.destroy_wq.unwrap()(wqs[3]), libc::EBUSY);
 
-        let mut key = [9; 40];
+        let key = vec![9; 40];
         let spread = |change: fn(&mut ibv_qp_init_attr_ex)| {
             let mut attr = ibv_qp_init_attr_ex {
                 qp_type: IBV_QPT_RAW_PACKET,
@@ -328,7 +330,7 @@ fn v_90_v_95_queues_tables_and_spreading_qps() {
         }
         let (qp, _) = spread(|_| ());
         assert!(!qp.is_null() && (*qp).qp_num == 0);
-        key[0] = 0; // copied when the QP was made
+        drop(key); // copied when the QP was made
         let mut init = ibv_qp_attr::default();
         assert_eq!(
             ibv_modify_qp(qp, &mut init, IBV_QP_STATE as i32),

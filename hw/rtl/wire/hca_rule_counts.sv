@@ -28,7 +28,8 @@ module hca_rule_counts
 
   assign unused_row = ^rule_wr_i;
 
-  // A row is cleared behind the last frame that it had: from then on it has none.
+  // A row is cleared behind the last frame that it had: from then on it has none. Between two frames is a cycle, and
+  // firmware writes no two rows as fast.
   always_ff @(posedge clk_i) begin
     if (rst_i) clear_q <= 1'b0;
     else if (rule_wr_i.valid && !rule_wr_i.row.valid) clear_q <= 1'b1;

@@ -19,14 +19,17 @@ class Counts:
         self.bench = Bench(dut, seed)
         self.rng = self.bench.rng
         self.sums = [[0, 0] for _ in range(RULES)]
-        self.last = None
+        self.last, self.busy = None, 0
         self.counts = True
         self.gone = set()
 
     async def step(self):
-        """A cycle, in which a rule has a frame or not: never the same one in two cycles that follow each other."""
+        """A cycle, in which a rule has a frame or not: never the same one in two cycles that follow each other, and
+        there is a cycle between two frames, of which a frame of many rules takes one for each."""
         rule, size = self.rng.randrange(RULES), self.rng.choice([14, 60, 4114])
-        counts = self.counts and rule != self.last and self.rng.random() < 0.7 and rule not in self.gone
+        counts = self.counts and rule != self.last and self.rng.random() < 0.8 and rule not in self.gone
+        counts = counts and self.busy < 8
+        self.busy = self.busy + 1 if counts else 0
         self.last = rule if counts else None
         self.bench.set("count_i", counts)
         self.bench.set("rule_i", rule)
@@ -76,7 +79,7 @@ async def v_85_frames_and_bytes(dut):
         if i % 10 == 0:
             await counts.clear(rule)
             counts.gone = {rule}
-        for _ in range(2):   # so long a frame takes to be counted
+        for _ in range(12 if counts.gone else 2):   # so long a frame takes to be counted, or a row to be cleared
             await counts.step()
         before = list(counts.sums[rule])
         counts.gone = set()

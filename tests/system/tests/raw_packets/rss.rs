@@ -317,7 +317,7 @@ fn d15_spreading_is_the_managers() {
     }
     let sent = frame(mac(1), mac(0), None, 0x88b5, &[1; 60]);
     assert_eq!(deliver(&mut net, &sent).qp_num, nums[0]);
-    let manager = &net.pair.rig.nodes[1].context;
+    let manager = net.pair.rig.nodes[1].context.clone();
     assert_eq!(manager.function().destroy_rss(99).unwrap_err().errno(), 2);
     manager.function().reset_func().unwrap();
     net.send(&sent, false);
