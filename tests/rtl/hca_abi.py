@@ -504,6 +504,7 @@ class AdminOpcode(enum.IntEnum):
     QUERY_LLDP = 0x36
     WRITE_FIRMWARE = 0x37
     ACTIVATE_FIRMWARE = 0x38
+    MODIFY_CQ = 0x39
 
 
 class AdminStatus(enum.IntEnum):
@@ -975,6 +976,7 @@ STRUCTS = {
             "valid": (0, 1),
             "is_window": (1, 1),
             "is_type_2": (2, 1),
+            "is_null": (3, 1),
             "local_write": (8, 1),
             "remote_write": (9, 1),
             "remote_read": (10, 1),
@@ -1064,10 +1066,14 @@ STRUCTS = {
         "fields": {
             "valid": (0, 1),
             "keep": (1, 1),
+            "ignore_overrun": (2, 1),
+            "moderate": (3, 1),
             "func": (8, 8),
             "log_size": (16, 5),
             "eqn": (24, 8),
+            "mod_count": (32, 16),
             "base": (64, 64),
+            "mod_cycles": (128, 24),
         },
     },
     "eqc": {
@@ -1226,6 +1232,7 @@ STRUCTS = {
             "base": (0, 64),
             "log_size": (64, 8),
             "eqn": (72, 8),
+            "ignore_overrun": (80, 1),
         },
     },
     "resize_cq_cmd": {
@@ -1234,6 +1241,14 @@ STRUCTS = {
             "base": (0, 64),
             "log_size": (64, 8),
             "cqn": (96, 24),
+        },
+    },
+    "modify_cq_cmd": {
+        "bytes": 248,
+        "fields": {
+            "cqn": (0, 24),
+            "count": (32, 16),
+            "period_us": (48, 16),
         },
     },
     "create_qp_cmd": {
@@ -1359,6 +1374,7 @@ STRUCTS = {
             "num_pages": (320, 32),
             "page_shift": (352, 8),
             "row": (384, 32),
+            "is_null": (416, 1),
         },
     },
     "write_firmware_cmd": {

@@ -115,5 +115,7 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         WriteFirmware = 55,
         /// The image in that slot is tried at the next start: activate_firmware_cmd.
         ActivateFirmware = 56,
+        /// Moderation of a completion queue's events: modify_cq_cmd.
+        ModifyCq = 57,
     }
 }

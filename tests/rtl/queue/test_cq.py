@@ -23,6 +23,9 @@ class Queue:
         self.func, self.base, self.log_size, self.eqn = func, base, log_size, eqn
         self.pi = self.ci = self.sol = self.arm = 0
         self.error = False
+        self.count = self.cycles = self.overwrites = 0
+        self.until = None   # the cycle until which its event may wait
+        self.spare = 0      # events that may come besides: of waits that ended just when something else happened
 
 
 class Cq:
@@ -42,7 +45,7 @@ class Cq:
         self.queues, self.writes, self.events = {}, [], []
         self.fires, self.unmet = Counter(), {}   # by CQ: how often; writes before the first one that has no event yet
         self.offered = False                     # the CQE at the head of the stream is done
-        self.bad_db = self.refused = 0
+        self.bad_db = self.refused = self.timeouts = self.late = 0
         self.bench.agents.insert(0, self)
 
     def drive(self):
@@ -59,15 +62,17 @@ class Cq:
             self.take_cqe(word)
         self.offered = False
 
-    async def create(self, cqn, log_size, func=1, valid=1):
+    async def create(self, cqn, log_size, func=1, valid=1, count=0, cycles=0, overwrites=0):
         queue = Queue(func, 0x10000000 + cqn * 0x100000, log_size, cqn % 32)
-        await self.write(cqn, queue, valid=valid, keep=0)
+        queue.count, queue.cycles, queue.overwrites = count, cycles, overwrites
+        await self.write(cqn, queue, valid=valid)
         self.queues[cqn] = queue if valid else None
         return queue
 
     async def write(self, cqn, queue, **flags):
-        self.cqc.put((cqn, CQC.random(self.bench.rng, func=queue.func, base=queue.base, log_size=queue.log_size,
-                                      eqn=queue.eqn, **flags)))
+        row = dict(func=queue.func, base=queue.base, log_size=queue.log_size, eqn=queue.eqn, mod_count=queue.count,
+                   mod_cycles=queue.cycles, ignore_overrun=queue.overwrites, keep=0, moderate=0)
+        self.cqc.put((cqn, CQC.random(self.bench.rng, **{**row, **flags})))
         await self.bench.until(self.cqc.idle, what="cqc write")
 
     async def resize(self, cqn, log_size):
@@ -75,7 +80,13 @@ class Cq:
         await self.bench.until(lambda: self.cqe.idle() and self.db.idle(), what="jobs before the new ring")
         queue = self.queues[cqn]
         queue.base, queue.log_size = queue.base + 0x40000000, log_size
-        await self.write(cqn, queue, valid=1, keep=1)
+        await self.write(cqn, queue, valid=1, keep=1, mod_count=self.bench.rng.getrandbits(16))
+
+    async def moderate(self, cqn, count, cycles):
+        """V-64: other moderation; all else goes on."""
+        queue = self.queues[cqn]
+        queue.count, queue.cycles = count, cycles
+        await self.write(cqn, queue, valid=0, moderate=1, base=0, log_size=0, eqn=0, ignore_overrun=0)
 
     def post(self, cqn, solicited=0, status=0, valid=1):
         cqe = CQE.random(self.bench.rng, status=status, reserved1=0)
@@ -91,7 +102,7 @@ class Cq:
         queue = self.queues[cqn]
         queue.pi = queue.ci = queue.sol = index
         fields = 0
-        for value, width in ((queue.pi, 24), (queue.ci, 24), (queue.sol, 24), (queue.arm, 2), (0, 2)):
+        for value, width in ((queue.pi, 24), (queue.ci, 24), (queue.sol, 24), (queue.arm, 2), (0, 3)):
             fields = fields << width | value
         self.bench.dut.u_dyn.mem[cqn].value = fields
         await self.bench.step()
@@ -102,8 +113,8 @@ class Cq:
         if not job["valid"] or (queue and queue.error):
             return
         used = (queue.pi - queue.ci) & M24 if queue else 0
-        last = queue and used == (1 << queue.log_size) - 1
-        if queue is None or last or used >= 1 << queue.log_size:
+        last = queue and not queue.overwrites and used == (1 << queue.log_size) - 1
+        if queue is None or last or not queue.overwrites and used >= 1 << queue.log_size:
             if queue:
                 queue.error = True
             self.events.append((abi.HwEventKind.CQ_ERROR, queue.func if queue else 1, job["cqn"],
@@ -119,8 +130,8 @@ class Cq:
         loud = job["solicited"] or cqe["status"] != 0
         if loud:
             queue.sol = queue.pi
-        if queue.arm == NEXT or (queue.arm == SOLICITED and loud):
-            self.fire(job["cqn"], queue)
+        if queue.arm == NEXT or (queue.arm == SOLICITED and loud) or queue.until is not None:
+            self.meant(job["cqn"], queue, used + 1, last)
 
     def take_db(self, word):
         db = DB.unpack(word)
@@ -132,13 +143,37 @@ class Cq:
             return
         queue.ci = db["ci"]
         ahead = (queue.sol - queue.ci) & M24
-        if db["arm"] == NEXT and queue.pi != queue.ci or db["arm"] == SOLICITED and 0 < ahead < 1 << 23:
-            self.fire(db["cqn"], queue)
-        elif db["arm"] in (NEXT, SOLICITED):
-            queue.arm = db["arm"]
+        if db["arm"] in (NEXT, SOLICITED):
+            if db["arm"] == NEXT and queue.pi != queue.ci or db["arm"] == SOLICITED and 0 < ahead < 1 << 23:
+                queue.arm = db["arm"]
+                self.meant(db["cqn"], queue, (queue.pi - queue.ci) & M24)
+            else:
+                if queue.until is not None:   # what that arming was for has come, and is read
+                    self.fire(db["cqn"], queue)
+                queue.arm = db["arm"]
+
+    def meant(self, cqn, queue, unread, at_once=False):
+        """What a queue was armed for is there: its event, or the beginning of its wait (V-64)."""
+        if not (queue.count and queue.cycles) or unread >= queue.count or at_once:
+            self.fire(cqn, queue)
+        elif queue.until is None:
+            queue.until = self.bench.cycle + queue.cycles
+        elif self.bench.cycle >= queue.until:
+            queue.spare += 1
+
+    def times_out(self, cqn, queue):
+        """An event that nothing else explains: the wait of its queue is over, and not before its time."""
+        if queue.until is None:
+            assert queue.spare, f"CQ {cqn} again"
+            queue.spare -= 1
+        else:
+            assert self.bench.cycle >= queue.until, f"CQ {cqn}: {queue.until - self.bench.cycle} cycles early"
+            self.late = max(self.late, self.bench.cycle - queue.until)
+            self.timeouts += 1
+        self.fire(cqn, queue)
 
     def fire(self, cqn, queue):
-        queue.arm = 0
+        queue.arm, queue.until = 0, None
         self.fires[cqn] += 1
         self.unmet.setdefault(cqn, len(self.writes))
 
@@ -155,13 +190,20 @@ class Cq:
         """An event that is due; order to the host: the CQE is on its way before the EQE exists."""
         cqn = EQE.unpack(word)["id"]
         assert word == EQE.pack(eqn=self.queues[cqn].eqn, kind=0, id=cqn)
-        assert self.told()[cqn] <= self.fires[cqn] or self.bench.get("eqe_full_i") or self.refused, f"CQ {cqn} again"
+        queue = self.queues[cqn]
+        if self.told()[cqn] > self.fires[cqn] and not self.bench.get("eqe_full_i") and not self.refused:
+            self.times_out(cqn, queue)
+        elif queue.until is not None and self.bench.cycle >= queue.until:
+            self.fire(cqn, queue)   # this may be the event of both
+            queue.spare += 1
         self.refused += self.bench.get("eqe_full_i")
         assert len(self.wr.got) >= self.unmet.pop(cqn, 0), "EQE before its CQE was accepted"
 
     async def settle(self):
         await self.bench.until(lambda: self.cqe.idle() and self.db.idle(), 60000, "jobs")
-        await self.bench.until(lambda: not self.unmet, what="events that are due")
+        await self.bench.until(lambda: not self.unmet and all(not q or q.error or q.until is None
+                                                              for q in self.queues.values()),
+                               60000, what="events that are due")
         await self.bench.step(120)
         assert len(self.wr.got) == len(self.writes)
         for word, (func, addr, cqe) in zip(self.wr.got, self.writes):
@@ -183,7 +225,7 @@ async def random_jobs(dut, rates):
     await cq.bench.start()
     rng = cq.bench.rng
     for cqn in range(8):
-        await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4)
+        await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4, **kind(rng))
     for turn in range(300):
         cqn = rng.randrange(8)
         queue = cq.queues[cqn]
@@ -194,10 +236,18 @@ async def random_jobs(dut, rates):
                     func=None if rng.random() < 0.9 else 7)
         if queue.error and rng.random() < 0.2:
             await cq.settle()
-            await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4)
+            await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4, **kind(rng))
+        if rng.random() < 0.03:
+            await cq.moderate(cqn, rng.randrange(5), rng.choice([0, 300, 2000]))
         await cq.bench.step(rng.randint(0, 6))
     await cq.settle()
-    assert cq.events and len(cq.eqe.got) > 30 and len(cq.writes) > 100
+    assert cq.events and len(cq.eqe.got) > 30 and len(cq.writes) > 100 and cq.timeouts
+
+
+def kind(rng):
+    """Some queues are moderated, some have no error when they are full."""
+    return dict(count=rng.choice([0, 0, 2, 3, 9]), cycles=rng.choice([0, 50, 500, 3000]),
+                overwrites=int(rng.random() < 0.3))
 
 
 @cocotb.test()
@@ -398,6 +448,100 @@ async def overflow_is_told_once(dut):
     cq.post(1)
     await cq.bench.step(20)
     assert len(cq.wr.got) == 23
+
+
+@cocotb.test()
+async def moderation(dut):
+    """V-64: the event of an armed queue comes with the count-th completion, or when the period is over that began with
+    the first one, at most a walk late; an armed queue with nothing for it waits for ever; with neither, at once."""
+    cq = Cq(dut, 10)
+    await cq.bench.start()
+    queue = await cq.create(5, 6, count=4, cycles=3000)
+    late = (1 << (len(dut.cqc_wr_cqn_i) + 1)) + 20   # a walk that has begun, and one more
+
+    async def step(cycles, events):
+        await cq.bench.step(cycles)
+        assert len(cq.eqe.got) == events, f"{len(cq.eqe.got)} events, not {events}"
+
+    cq.ring(5, 0, NEXT)
+    await step(4000, 0)
+    for n in range(4):                       # the fourth
+        await step(50, 0)
+        cq.post(5)
+    await step(50, 1)
+    cq.ring(5, 4, NEXT)
+    cq.post(5)
+    cq.post(5)
+    await step(2900, 1)                      # the period
+    await step(200 + late, 2)
+    cq.ring(5, 4, NEXT)                      # two that were there before
+    await step(2900, 2)
+    cq.post(5)
+    cq.post(5)
+    await step(50, 3)                        # with them four
+    cq.ring(5, 8, SOLICITED)
+    for _ in range(9):
+        cq.post(5)
+    await step(4000 + late, 3)               # none that counts
+    cq.post(5, status=5)
+    await step(50, 4)                        # one that does, and there are more than four
+    cq.ring(5, 18, NEXT)
+    cq.post(5)
+    await step(50, 4)
+    cq.ring(5, 19, NEXT)                     # read, and armed again: two armings, two events
+    await step(50, 5)
+    cq.post(5)
+    await step(3100 + late, 6)
+    await cq.moderate(5, 0, 3000)
+    cq.ring(5, 20, NEXT)
+    cq.post(5)
+    await step(50, 7)
+    await cq.settle()
+    assert not cq.events and 0 < cq.late <= late, cq.late
+    assert cq.bench.get("active_o") == 0, "nothing follows the time"
+
+
+@cocotb.test()
+async def many_timers(dut):
+    """V-64: timers of many queues, begun at any time, end each in its time and once; another queue with the number of
+    one whose event waits has nothing of it."""
+    cq = Cq(dut, 11)
+    await cq.bench.start()
+    rng = cq.bench.rng
+    cqns = [0, 1, 2, 31, 32, 500, (1 << len(dut.cqc_wr_cqn_i)) - 1]
+    for cqn in cqns:
+        await cq.create(cqn, 10, count=100, cycles=rng.randint(200, 6000))
+    for turn in range(60):
+        for cqn in rng.sample(cqns, 3):
+            cq.ring(cqn, cq.queues[cqn].pi, NEXT)
+            cq.post(cqn)
+        await cq.bench.step(rng.randint(1, 800))
+    await cq.settle()
+    assert cq.timeouts > 40 and cq.late <= 2 * (1 << len(dut.cqc_wr_cqn_i)) + 20, (cq.timeouts, cq.late)
+    cq.ring(31, cq.queues[31].pi, NEXT)
+    cq.post(31)
+    await cq.bench.step(60)
+    told = len(cq.eqe.got)
+    await cq.create(31, 10, count=100, cycles=300)
+    cq.ring(31, 0, NEXT)
+    await cq.bench.step(9000)
+    assert len(cq.eqe.got) == told and cq.bench.get("active_o") == 0
+
+
+@cocotb.test()
+async def overruns_are_ignored(dut):
+    """V-58: IGNORE_OVERRUN: what has no room is written over what is there, without an error, again and again."""
+    cq = Cq(dut, 12)
+    await cq.bench.start()
+    queue = await cq.create(4, 2, overwrites=1)
+    for _ in range(23):
+        cq.post(4)
+    await cq.settle()
+    assert len(cq.writes) == 23 and not cq.events
+    cq.ring(4, queue.pi, NEXT)
+    cq.post(4)
+    await cq.settle()
+    assert len(cq.eqe.got) == 1 and not queue.error
 
 
 def test_cq():
