@@ -165,8 +165,8 @@ layout! {
 }
 
 layout! {
-    /// MODIFY_CQ: when an armed queue has what it was armed for, its event comes with the count-th completion, or so long
-    /// after the first one; at once if either is 0.
+    /// MODIFY_CQ: when an armed queue has what it was armed for, its event comes with the count-th completion, or so
+    /// long after the first one; at once if either is 0.
     ModifyCqCmd("modify_cq_cmd", 248, Software) {
         /// CQ.
         cqn set_cqn: u32 [0, 0, 24];

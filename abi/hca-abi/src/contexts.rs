@@ -161,8 +161,8 @@ layout! {
         is_window set_is_window: bool [0, 1, 1] "MEM-13";
         /// Window: of type 2B. Only the QP through which it was bound may use it, and invalidate it.
         is_type_2 set_is_type_2: bool [0, 2, 1] "V-135";
-        /// Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of two pages of 4 KiB
-        /// of zeros, which are read.
+        /// Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of two pages of 4
+        /// KiB of zeros, which are read.
         is_null set_is_null: bool [0, 3, 1] "V-133";
         /// Bits 0..=5 of this byte are the low bits of the access flags.
         local_write set_local_write: bool [1, 0, 1];

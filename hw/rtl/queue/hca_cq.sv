@@ -115,7 +115,8 @@ module hca_cq
   assign pick_time = idle && !pick_full && time_valid;   // at most one for each CQE or doorbell
   assign may_out   = idle && !pick_full && !pick_time && !out_valid_q && !cqc_wr_valid_i;
   assign pick_owed = may_out && owed_valid && !eqe_valid_o && (owed_first_q || !(cq_db_valid_i || cqe_valid_i));
-  assign pick_db   = idle && !pick_full && !pick_time && !pick_owed && cq_db_valid_i && (db_first_q || !cqe_valid_i || !may_out);
+  assign pick_db   = idle && !pick_full && !pick_time && !pick_owed && cq_db_valid_i
+                     && (db_first_q || !cqe_valid_i || !may_out);
   assign pick_cqe  = may_out && !pick_owed && !pick_db && cqe_valid_i;
   assign pick      = pick_full || pick_time || pick_owed || pick_db || pick_cqe;
 

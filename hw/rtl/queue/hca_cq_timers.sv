@@ -1,6 +1,6 @@
-// Timers of completion queues, one each, for moderation. Setting one takes no time: a write of its row. When the earliest
-// is over all rows are walked, one per cycle; those that are over are offered, the earliest of the others says when the
-// next walk begins. So a timer is up to NumCqs cycles late, and with none running nothing here follows the time.
+// Timers of completion queues, one each, for moderation. Setting one takes no time: a write of its row. When the
+// earliest is over all rows are walked, one per cycle; those that are over are offered, the earliest of the others says
+// when the next walk begins. So a timer is up to two walks late, and between walks nothing here changes with the time.
 //
 // Setting a timer, also to off, withdraws it if it is being offered.
 module hca_cq_timers
@@ -28,21 +28,15 @@ module hca_cq_timers
     logic [TimeW-1:0] at;
   } row_t;
 
-  logic [TimeW-1:0] now, set_at, set_at_q, first_q, first_d;
-  logic             set_on_q, some_q, some_d;         // a timer runs; the first one
+  logic [TimeW-1:0] set_at;
+  logic [63:0]      set_at_q, stay_at_q, first_q, first_d;
+  logic             set_on_q, stays_q, some_q, some_d;   // a timer runs; the first one
   logic             walk_q, begin_walk, step, end_walk;
   logic [CqW-1:0]   next_q, read_cqn_q;
   logic             read_q, changed_q, runs, over, stays;
   row_t             row;
 
-  function automatic logic is_before(input logic [TimeW-1:0] a, input logic [TimeW-1:0] b);
-    logic [TimeW-1:0] distance;
-    distance  = a - b;
-    is_before = distance[TimeW-1];
-  endfunction
-
-  assign now    = now_i[TimeW-1:0];
-  assign set_at = now + TimeW'(cycles_i);
+  assign set_at = (set_i && set_on_i) ? now_i[TimeW-1:0] + TimeW'(cycles_i) : '0;
 
   hca_ram_1r1w #(
     .Width($bits(row_t)),
@@ -58,9 +52,9 @@ module hca_cq_timers
   );
 
   // ---- Walk --------------------------------------------------------------------------------------
-  assign begin_walk = !walk_q && !read_q && some_q && !is_before(now, first_q);
+  assign begin_walk = !walk_q && !read_q && some_q && now_i >= first_q;
   assign runs       = read_q && row.on && !changed_q;
-  assign over       = runs && !is_before(now, row.at);
+  assign over       = runs && $signed(now_i[TimeW-1:0] - row.at) >= 0;
   assign stays      = runs && !over;
   assign valid_o    = over;
   assign cqn_o      = read_cqn_q;
@@ -89,12 +83,12 @@ module hca_cq_timers
   always_comb begin
     some_d  = some_q && !begin_walk;
     first_d = first_q;
-    if (stays) begin
-      if (!some_d || is_before(row.at, first_d)) first_d = row.at;
+    if (stays_q) begin
+      if (!some_d || stay_at_q < first_d) first_d = stay_at_q;
       some_d = 1'b1;
     end
     if (set_on_q) begin
-      if (!some_d || is_before(set_at_q, first_d)) first_d = set_at_q;
+      if (!some_d || set_at_q < first_d) first_d = set_at_q;
       some_d = 1'b1;
     end
   end
@@ -102,16 +96,19 @@ module hca_cq_timers
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       set_on_q <= 1'b0;
+      stays_q  <= 1'b0;
       some_q   <= 1'b0;
     end else begin
       set_on_q <= set_i && set_on_i;
+      stays_q  <= stays;
       some_q   <= some_d;
     end
-    if (set_i && set_on_i) set_at_q <= set_at;
+    if (set_i && set_on_i) set_at_q <= now_i + 64'(cycles_i);
+    if (stays) stay_at_q <= now_i + 64'(row.at - now_i[TimeW-1:0]);
     first_q  <= first_d;
   end
 
   assign active_o  = some_q;
-  assign wake_at_o = now_i + 64'(first_q - now);
+  assign wake_at_o = first_q;
 
 endmodule

@@ -40,8 +40,8 @@ module hca_host
   output logic                    hwr_valid_o,
   input  logic                    hwr_ready_i,
   output dma_wr_t                 hwr_o,
-  // What else goes by the time: QPs that congestion control holds, by its tick; timers of QPs and of CQs. Nothing changes
-  // by itself before wake_at_o.
+  // What else goes by the time: QPs that congestion control holds, by its tick; timers of QPs and of CQs. Nothing
+  // changes by itself before wake_at_o.
   input  logic                    held_i,
   input  logic [1:0]              timer_active_i,
   input  logic [1:0][63:0]        timer_wake_at_i,

@@ -52,7 +52,7 @@ async def scatter_of_sends(dut):
 
 @cocotb.test()
 async def null_regions(dut):
-    """V-133: entries of a null region take their bytes of the payload, and nothing is written; end actions as always."""
+    """V-133: entries of a null region take their bytes of the payload, nothing is written; end actions as always."""
     env = await Env(dut, seed=9, rate=0.7).start(1)
     env.xlate.null.add(NULL)
     for turn in range(120):
@@ -61,7 +61,8 @@ async def null_regions(dut):
         if turn % 2:
             env.item(SEND, 1, min(total, 1024), sges=sges, msg_offset=0, cqe={}, rsp={})
         else:
-            env.item(READ_RESP, 1, min(total, 1024), sges=sges, msg_offset=0, cqe=dict(opcode=WcOpcode.RDMA_READ))
+            cqe = dict(opcode=WcOpcode.RDMA_READ)
+            env.item(READ_RESP, 1, min(total, 1024), sges=sges, msg_offset=0, cqe=cqe)
     await env.drain()
 
 

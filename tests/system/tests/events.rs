@@ -256,5 +256,5 @@ fn moderated_completions() {
             assert!(off < 1_000, "{off} cycles");
         }
     }
-    pair.rig.check_idle(20_000).unwrap();
+    pair.rig.check_idle(1_000_000).unwrap();
 }

@@ -449,7 +449,14 @@ fn memory_cases(own: &Objects, other: &Objects) -> Vec<Case> {
             ),
             ("row of no function", &|cmd| cmd.set_row(1 << 20 | 3), BadParam),
             ("row in use", &|_| (), InUse),
-            ("null with more rights", &|cmd| cmd.set_is_null(true), BadParam),
+            (
+                "null with more rights",
+                &|cmd| {
+                    cmd.set_is_null(true);
+                    cmd.set_access(access::LOCAL_WRITE | access::REMOTE_READ);
+                },
+                BadParam,
+            ),
             (
                 "null of another size",
                 &|cmd| {
