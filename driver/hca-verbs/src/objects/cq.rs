@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus, wc_flag};
+use hca_abi::{CqArm, CreateCqCmd, ModifyCqCmd, ResizeCqCmd, WcOpcode, WcStatus, wc_flag};
 use hca_dev::{Device, DmaBuf, OneThread, ShortLock};
 use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, SrqRing, usable_cqes};
 
@@ -129,6 +129,9 @@ pub struct CqOptions<'a, P: DevicePtr> {
     pub comp_vector: u16,
     /// Nobody polls it while another does: it needs no lock.
     pub one_thread: Option<OneThread>,
+    /// V-58: it has no overrun: a completion without room replaces the oldest one, which the caller vouches to have
+    /// taken.
+    pub ignore_overrun: bool,
 }
 
 impl<'a, P: DevicePtr> CqOptions<'a, P> {
@@ -139,6 +142,7 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
             channel: None,
             comp_vector: 0,
             one_thread: None,
+            ignore_overrun: false,
         }
     }
 
@@ -147,8 +151,7 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
         Self {
             cqe,
             channel: Some(channel),
-            comp_vector: 0,
-            one_thread: None,
+            ..Self::new(cqe)
         }
     }
 }
@@ -410,6 +413,7 @@ impl<P: DevicePtr> Cq<P> {
             cmd.set_base(ring.iova());
             cmd.set_log_size(log_size);
             cmd.set_eqn(eq.eqn);
+            cmd.set_ignore_overrun(options.ignore_overrun);
             shared.function().create_cq(&cmd)
         })?;
         let channel = options.channel.map(|channel| channel.queue().clone());
@@ -463,6 +467,19 @@ impl<P: DevicePtr> Cq<P> {
         // Nobody polls from the old ring once the card writes to the new one.
         let old = cq.queue.with(|queue| cq.resize_queue(queue, cqe, log_size))?;
         old.map_or(Ok(()), |old| Ok(cq.shared.device().free_dma(old)?))
+    }
+
+    /// ibv_modify_cq with MODERATE (V-64): when the CQ is armed and has what it was armed for, its event comes with the
+    /// `count`-th completion that was not taken, or `period_us` after the first one; at once if either is 0. At most
+    /// max_cq_count and max_cq_period_us of the device's attributes.
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<()> {
+        let cq = &*self.inner;
+        cq.check_there()?;
+        let mut cmd = ModifyCqCmd::new();
+        cmd.set_cqn(cq.cqn);
+        cmd.set_count(count);
+        cmd.set_period_us(period_us);
+        Ok(cq.shared.function().modify_cq(&cmd)?)
     }
 
     /// ibv_poll_cq: takes up to `wc.len()` completions, oldest first; returns how many. Finding none lets the
