@@ -1,5 +1,5 @@
-// Proof of hca_sq_next: what is offered stays until it is popped, is a queue with a QP, and takes a slot only if there is
-// one. Fair: while a queue has QPs and its gate is open, and nobody inherits, another queue is offered once at most
+// Proof of hca_sq_next: what is offered stays until it is popped, is a queue with a QP, and takes a slot only if there
+// is one. Fair: while a queue has QPs and its gate is open, and nobody inherits, another queue is offered once at most
 // before it. An heir waits for other heirs only.
 module fv_sq_next #(
   parameter int unsigned Queues = 4,
@@ -72,7 +72,8 @@ module fv_sq_next #(
         if (u_dut.seen_q && !valid && asked_q) begin
           h_left: assert ((u_dut.from_q & ~u_dut.round_q) == '0 || (u_dut.from_q & u_dut.round_q) == '0);
           h_there: assert (u_dut.from_q[watched_q]
-                           || (u_dut.from_q != '0 && (u_dut.from_q & ~u_dut.round_q) == '0 && !u_dut.round_q[watched_q]));
+                           || (u_dut.from_q != '0 && (u_dut.from_q & ~u_dut.round_q) == '0
+                               && !u_dut.round_q[watched_q]));
         end
         c_passed: cover (offer && asked_q && passed_q && idx == watched_q);
       end

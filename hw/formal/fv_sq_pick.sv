@@ -1,8 +1,8 @@
 // Proof of hca_sq_pick: who is offered is bound, is neither the slot under way nor one that leaves, and had news or was
-// wanted back two cycles before. Fair: of those that might have a turn then, each is passed over by another one of its kind
-// once at most (slots of rate groups are a kind, those kept behind a gate another); and after a packet of a rate group a
-// slot without one comes first. A turn is never forgotten: who has news keeps it until it is offered or given back.
-// Taken for granted: only the slot that was offered and taken gets under way, and only the one under way leaves.
+// wanted back two cycles before. Fair: of those that might have a turn then, each is passed over by another one of its
+// kind once at most (slots of rate groups are a kind, those kept behind a gate another); and after a packet of a rate
+// group a slot without one comes first. A turn is never forgotten: who has news keeps it until it is offered or given
+// back. Taken for granted: only the slot that was offered and taken gets under way, and only the one under way leaves.
 module fv_sq_pick #(
   parameter int unsigned Slots = 4,
   localparam int unsigned SlotW = $clog2(Slots)
@@ -121,7 +121,9 @@ module fv_sq_pick #(
       end
       a_news: assert (!news_q || u_dut.active_q[watched_q]);
       if (passed_q) begin
-        if (pick && watched_at && of_rated_at == use_rated && use_rated == of_rated_q) a_fair: assert (picked != other_q);
+        if (pick && watched_at && of_rated_at == use_rated && use_rated == of_rated_q) begin
+          a_fair: assert (picked != other_q);
+        end
         if (other_q < watched_q) h_below: assert (round[watched_q] && !round[other_q]);
         if (!round[watched_q]) h_above: assert (!round[other_q]);
       end

@@ -77,7 +77,7 @@ pub fn is_member(table: &[u16], pkey: u16) -> bool {
     table.iter().any(matches)
 }
 
-/// Whether a port with this table may send with this P_Key: with one of its own, of a full member's also the limited form.
+/// Whether a port with this table may send with this P_Key: one of its own, or, of a full member's, the limited form.
 /// That is what a switch asks of packets at the port where they come in (KEY-19); whether two limited members meet is
 /// found where they leave.
 pub fn is_own(table: &[u16], pkey: u16) -> bool {

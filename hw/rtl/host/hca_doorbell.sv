@@ -1,8 +1,8 @@
 // Doorbell page: turns 64-bit MMIO writes of a function into doorbell streams, after a check that the
 // queue exists and (for QPs) belongs to that function. A refused doorbell is dropped, counted, and
-// reported to firmware when the event stream has room. A doorbell is taken, compared with its QP's row in the next cycle,
-// and passed on in the one behind it, in which the next one may be taken: two cycles each, four on a QP in ERR (or SQE, of
-// its send queue).
+// reported to firmware when the event stream has room. A doorbell is taken, compared with its QP's row in the next
+// cycle, and passed on in the one behind it, in which the next one may be taken: two cycles each, four on a QP in ERR
+// (or SQE, of its send queue).
 // Writes to push slots pass (hca_push_port); those to other pages are taken and lost.
 module hca_doorbell
   import hca_pkg::*;

@@ -292,7 +292,8 @@ module hca_sq_emit
   assign rel_valid_o   = state_q == StRel;
   assign rel_requeue_o = end_q == EndRequeue;
   assign rel_idle_o    = pi_q == dyn_q.wqe;
-  assign restart_o     = (redo_o && (fresh_i || fetch_err_q || !same)) || (rel_valid_o && rel_ready_i) || (state_q == StErr && err_ready_i);
+  assign restart_o     = (redo_o && (fresh_i || fetch_err_q || !same)) || (rel_valid_o && rel_ready_i)
+                         || (state_q == StErr && err_ready_i);
   assign plain         = state_ok && !moves && !dyn_q.err && !ack_q.halt && !pi_bad;
   assign limit_o       = (state_q == StEval && plain && !fresh_i) || state_q == StOpen;
   assign idx_o         = dyn_redo.wqe;

@@ -5,8 +5,8 @@
 // While another QP waits for a slot, parked slots (blocked or idle) and spare ones (gate shut) get a turn too,
 // in which the emitter can give them back.
 // The slot under way (busy_slot_i) is never picked; news for it is kept for its next turn.
-// Three stages, one pick at a time: who may, of which kind, who. A pick is there three cycles after the one before it was
-// taken, and four after the news that it is for; a turn takes longer, unless its gate is found shut.
+// Three stages, one pick at a time: who may, of which kind, who. A pick is there three cycles after the one before it
+// was taken, and four after the news that it is for; a turn takes longer, unless its gate is found shut.
 module hca_sq_pick #(
   parameter int unsigned Slots = 64,
   localparam int unsigned SlotW = $clog2(Slots)

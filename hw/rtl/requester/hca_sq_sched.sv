@@ -122,7 +122,8 @@ module hca_sq_sched
   logic [2:0]       grant_idx;
   logic             take;
   logic [SlotW-1:0] free_slot, bind_slot_q;
-  logic              free_valid, free_room, wants, push_q, pop, sort, waits, next_valid, next_sort, bind_valid_q, bind_sort_q;
+  logic              free_valid, free_room, wants, push_q, pop, sort, waits, next_valid, next_sort;
+  logic              bind_valid_q, bind_sort_q;
   logic [Queues-1:0] queue_used, resort, emptied, hand;
   logic [QueueW-1:0] next_queue, sort_queue, push_queue_q;
   logic [QpW-1:0]    pop_qpn, push_qpn_q, bind_qpn_q;

@@ -152,7 +152,8 @@ module hca_resp_check
   assign patience = (ctx_i.timeout >= 5'd8) ? 8'd64 : (ctx_i.timeout < 5'd2) ? 8'd1 : 8'd1 << (ctx_i.timeout - 5'd2);
   assign overdue  = st_i.nak_more && ctx_i.timeout != '0 && now_i - st_i.nak_at >= patience;
 
-  // Within a pass PSNs go up: what comes behind a gap with a lower one is of the next pass, whose beginning is lost, too.
+  // Within a pass PSNs go up: what comes behind a gap with a lower one is of the next pass, whose beginning is lost,
+  // too.
   assign is_ahead = apply_i && !ctx_i.is_uc && !inv_waits && !look_q.in_seq && !look_q.earlier;
   assign new_pass = GapW'(req_i.psn - st_i.epsn) < st_i.gap_psn - st_i.epsn[GapW-1:0];
 

@@ -7,6 +7,7 @@ package hca_rx_pkg;
   localparam logic [7:0] AethAck = 8'h1f;  // ACK, no credit limit
   localparam logic [7:0] AethRnr = 8'h20;  // RNR NAK, or'ed with the timer code
 
+  localparam int unsigned GapW = 14;  // low bits of a PSN: enough to compare those behind the same gap
   localparam logic [31:0] MaxMsgBytes = 32'h8000_0000;  // 2 GiB, XPORT-1
 
   // A work queue to flush.
@@ -74,9 +75,6 @@ package hca_rx_pkg;
     logic        passed;     // something behind it was dropped
     logic [29:0] unused;
   } inv_t;
-
-  // Low bits of a PSN that is compared with others behind the same gap.
-  localparam int unsigned GapW = 14;
 
   // Responder state of a QP.
   typedef struct packed {

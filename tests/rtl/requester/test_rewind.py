@@ -1,4 +1,4 @@
-"""What a rewind of hca_requester reads again."""
+"""What a rewind reads again."""
 
 import cocotb
 from common import simulate
@@ -30,5 +30,4 @@ async def rewind_inside_a_wqe_reads_nothing(dut):
 
 
 def test_rewind():
-    """Runs the tests of this file."""
-    simulate("hca_requester", __name__, parameters={"Slots": 64, "Burst": 4, "Large": 4})
+    simulate("hca_requester", __name__)

@@ -1,18 +1,10 @@
-"""Gaps at the responder of hca_rx_ctrl: which packets behind one are answered."""
+"""When hca_rx_ctrl tells of a gap: once per pass of the peer, and once more if that may have been lost."""
 
 import cocotb
 from common import simulate
 from hca_abi import BthOpcode as Op
-from rx_bench import KIND_WRITE, Env, Qp
-
-EPSN = 0x200
-
-
-async def setup(dut, **fields):
-    """One QP without receive WQEs."""
-    qp = Qp(5, **fields)
-    env = await Env(dut).start(qp)
-    return env, qp
+from rx_bench import KIND_WRITE
+from test_resp_check import EPSN, setup
 
 
 @cocotb.test()
@@ -64,6 +56,5 @@ async def a_nak_that_may_be_lost_is_sent_once_more(dut, code):
     assert out.dropped() if not code else out.answer() == (0x60, EPSN)
 
 
-def test_losses():
-    """Runs the tests of this file."""
-    simulate("hca_rx_ctrl", "test_losses")
+def test_gaps():
+    simulate("hca_rx_ctrl", __name__)
