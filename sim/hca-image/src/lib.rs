@@ -2,6 +2,8 @@
 //! images. Empty where Rust's library for riscv32imc-unknown-none-elf is not installed.
 
 mod sign;
+#[cfg(test)]
+mod stack;
 
 use hca_abi::{BoardBoot, ImageHead};
 
