@@ -7,8 +7,8 @@ pub(crate) fn divide(number: u64, by: u32) -> u64 {
     if by <= 1 << 16 {
         // In digits of 16 bits: what is left of one and the next digit fit into a word.
         for digit in [low >> 16, low & 0xffff] {
-            let number = left << 16 | digit;
-            (left, quotient) = (number % by, quotient << 16 | number / by);
+            let number = (left << 16) | digit;
+            (left, quotient) = (number % by, (quotient << 16) | (number / by));
         }
         return u64::from(high / by) << 32 | u64::from(quotient);
     }

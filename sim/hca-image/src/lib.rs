@@ -3,6 +3,7 @@
 
 mod sign;
 #[cfg(test)]
+#[allow(dead_code, reason = "the build script uses it; here are its tests")]
 mod stack;
 
 use hca_abi::{BoardBoot, ImageHead};
