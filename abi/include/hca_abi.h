@@ -219,7 +219,7 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SOC_ROM_BASE 0x20000u
 /* Size of its memory. */
 #define HCA_SOC_ROM_BYTES 0xa000u
-/* Data and stack. */
+/* Stack and data. */
 #define HCA_SOC_DATA_BASE 0x10000000u
 /* Size of the data's memory. */
 #define HCA_SOC_DATA_BYTES 0x100000u
@@ -258,8 +258,8 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SOC_STRIKES_MOST 0x3u
 /* Write: restarts the core, as if the watchdog's time were over. */
 #define HCA_SOC_RESTART 0x24u
-/* Write: the data are whole (a commit); a restart puts back what is written to the first so many bytes
-   of them from now on. Read: 1 if they are those of the last commit. */
+/* Write: the data are whole (a commit); a restart puts back what is written to them from now on, from
+   so many bytes behind their beginning. Read: 1 if they are those of the last commit. */
 #define HCA_SOC_JOURNAL 0x28u
 /* Words written between two commits that can be put back. */
 #define HCA_SOC_JOURNAL_WORDS 0x800u
@@ -656,6 +656,7 @@ enum hca_soc_fault {
     HCA_SOC_FAULT_HANG = 1, /* It hangs. */
     HCA_SOC_FAULT_GIVE_UP = 2, /* It asks for a restart. */
     HCA_SOC_FAULT_TRAP = 3, /* It traps. */
+    HCA_SOC_FAULT_OVERFLOW = 4, /* Its stack outgrows its memory. */
 };
 
 /* What is known of an image in a slot of the board's flash. */

@@ -540,6 +540,7 @@ class SocFault(enum.IntEnum):
     HANG = 0x1
     GIVE_UP = 0x2
     TRAP = 0x3
+    OVERFLOW = 0x4
 
 
 class SlotState(enum.IntEnum):

@@ -207,7 +207,7 @@ abi_consts! {
         SOC_ROM_BASE = 0x0002_0000,
         /// Size of its memory.
         SOC_ROM_BYTES = 0xa000,
-        /// Data and stack.
+        /// Stack and data.
         SOC_DATA_BASE = 0x1000_0000,
         /// Size of the data's memory.
         SOC_DATA_BYTES = 0x10_0000,
@@ -244,8 +244,8 @@ abi_consts! {
         SOC_STRIKES_MOST = 3,
         /// Write: restarts the core, as if the watchdog's time were over.
         SOC_RESTART = 0x24,
-        /// Write: the data are whole (a commit); a restart puts back what is written to the first so many bytes of them
-        /// from now on. Read: 1 if they are those of the last commit.
+        /// Write: the data are whole (a commit); a restart puts back what is written to them from now on, from so many
+        /// bytes behind their beginning. Read: 1 if they are those of the last commit.
         SOC_JOURNAL = 0x28,
         /// Words written between two commits that can be put back.
         SOC_JOURNAL_WORDS = 2048,

@@ -83,6 +83,8 @@ SocFault("soc_fault", "SocFault", 8, Software) {
         GiveUp = 2,
         /// It traps.
         Trap = 3,
+        /// Its stack outgrows its memory.
+        Overflow = 4,
     }
 }
 

@@ -150,8 +150,28 @@ pub trait FieldValue: Sized {
     fn store(self, bytes: &mut [u8], lsb: usize, width: usize);
 }
 
+/// The word of 32 bits that a field lies in, if it lies in one: byte where it begins, and the field's place in it.
+#[inline(always)]
+fn word_of(bytes: usize, lsb: usize, width: usize) -> Option<(usize, usize)> {
+    let (byte, bit) = (lsb / 32 * 4, lsb % 32);
+    (bit + width <= 32 && byte + 4 <= bytes).then_some((byte, bit))
+}
+
+#[inline(always)]
+fn word_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
 #[inline(always)]
 fn load_bits(bytes: &[u8], lsb: usize, width: usize) -> u64 {
+    // Where it matters: a processor of 32 bits gets more than two bytes with one load.
+    if let Some((byte, bit)) = word_of(bytes.len(), lsb, width).filter(|_| width > 16) {
+        return u64::from(word_at(bytes, byte) >> bit & (u32::MAX >> (32 - width)));
+    }
+    if lsb.is_multiple_of(32) && width == 64 {
+        let high = word_at(bytes, lsb / 8 + 4);
+        return u64::from(high) << 32 | u64::from(word_at(bytes, lsb / 8));
+    }
     let mut value = 0u128;
     for i in 0..(lsb % 8 + width).div_ceil(8) {
         value |= u128::from(bytes[lsb / 8 + i]) << (8 * i);
@@ -166,6 +186,17 @@ fn store_bits(value: u64, bytes: &mut [u8], lsb: usize, width: usize) {
         u128::from(value) <= mask,
         "value {value:#x} does not fit into {width} bits"
     );
+    // By words: the fields of a word that are set one after the other become one store.
+    if let Some((byte, bit)) = word_of(bytes.len(), lsb, width) {
+        let mask = u32::MAX >> (32 - width);
+        let word = word_at(bytes, byte) & !(mask << bit) | (value as u32 & mask) << bit;
+        bytes[byte..byte + 4].copy_from_slice(&word.to_le_bytes());
+        return;
+    }
+    if lsb.is_multiple_of(32) && width == 64 {
+        bytes[lsb / 8..lsb / 8 + 8].copy_from_slice(&value.to_le_bytes());
+        return;
+    }
     let mask = mask << (lsb % 8);
     let value = (u128::from(value) << (lsb % 8)) & mask;
     for i in 0..(lsb % 8 + width).div_ceil(8) {

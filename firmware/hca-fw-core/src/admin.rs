@@ -73,7 +73,7 @@ impl Answer {
 }
 
 /// The body of the command under way.
-#[inline(never)]
+#[inline(always)]
 fn body<B: Bus>(hal: &mut Hal<B>, opcode: AdminOpcode) -> [u8; CMD_BODY_BYTES] {
     read_body(hal, CMD_AREA + BODY_OFFSET, opcode)
 }

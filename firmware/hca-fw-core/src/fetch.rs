@@ -156,6 +156,7 @@ fn read_words<B: Bus>(hal: &mut Hal<B>, area: u32, body: &mut [u8; BODY_BYTES], 
 }
 
 /// The body of the command in the mailbox, as far as it counts; zero elsewhere.
+#[inline(never)]
 pub(crate) fn read_body<B: Bus>(hal: &mut Hal<B>, area: u32, opcode: AdminOpcode) -> [u8; BODY_BYTES] {
     let mut body = [0; BODY_BYTES];
     read_words(hal, area, &mut body, 0..body_words(opcode));

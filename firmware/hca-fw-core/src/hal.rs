@@ -4,6 +4,7 @@ use crate::divide::divide;
 use crate::lines::QPC_RECORD_OFFSET;
 use crate::patience::Patience;
 use crate::port::NUM_GIDS;
+use crate::probe::Probes;
 use crate::{Bus, CmdResult};
 use hca_abi::{
     AdminCpl, AdminStatus, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, Qpc,
@@ -17,14 +18,14 @@ const MAX_POLLS: u32 = 1 << 20;
 const CYCLES_PER_TURN: u32 = 2_000;
 /// The same where a bus access is all that takes time: about 1,400 cycles.
 const ACCESSES_PER_TURN: u32 = 192;
+/// Timers are for frames that may be so much late, in cycles: looking at each takes a division.
+const TIMERS_LATE: u32 = 16_384;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
 /// Where in the mailbox admin completions are made.
 const CPL_AREA: u32 = 256;
 /// What the DMA engine moves at a time.
 const LINE_BYTES: u32 = 64;
-/// Bytes that host memory is mapped by, at least.
-const PAGE_BYTES: u64 = 4096;
 
 /// Bytes of a completion before its body.
 const CPL_HEAD_BYTES: usize = 8;
@@ -96,30 +97,32 @@ impl Held {
         }
     }
 
-    /// Takes over a pair; true: the hardware has another one.
-    fn changes(&mut self, at: usize, pair: u64) -> bool {
-        let Some(held) = self.pairs.get_mut(at) else {
-            return false;
+    /// Takes over the first pairs of a row, and gives those to `write` that the hardware has not. What is beyond the
+    /// row's end is zero.
+    #[inline]
+    fn take(&mut self, row: &[u8], pairs: usize, mut write: impl FnMut(u32, u64)) {
+        let (whole, rest) = row.as_chunks();
+        let mut last = rest
+            .iter()
+            .rev()
+            .fold(0, |pair, byte| pair << 8 | u64::from(*byte));
+        let known = &mut self.known;
+        let mut step = |at: usize, held: &mut u64, pair: u64| {
+            if *held != pair || *known >> at & 1 == 0 {
+                *held = pair;
+                *known |= 1 << at;
+                write(at as u32, pair);
+            }
         };
-        let bit = 1 << at;
-        if *held == pair && self.known & bit != 0 {
-            return false;
+        let mut places = self.pairs.iter_mut().take(pairs).enumerate();
+        // In this order a place is taken only if there is a pair for it.
+        for (pair, (at, held)) in whole.iter().zip(places.by_ref()) {
+            step(at, held, u64::from_le_bytes(*pair));
         }
-        *held = pair;
-        self.known |= bit;
-        true
+        for (at, held) in places {
+            step(at, held, core::mem::take(&mut last));
+        }
     }
-}
-
-/// The pair at a place in a row; what is beyond the row's end is zero.
-fn pair_at(row: &[u8], at: usize) -> u64 {
-    let rest = row.get(PAIR_BYTES * at..).unwrap_or(&[]);
-    if let Some(pair) = rest.first_chunk() {
-        return u64::from_le_bytes(*pair);
-    }
-    rest.iter()
-        .rev()
-        .fold(0, |pair, byte| pair << 8 | u64::from(*byte))
 }
 
 /// What the hardware holds of what firmware wrote. An access costs seven cycles, so what is there already is not
@@ -128,8 +131,12 @@ pub(crate) struct Shadow {
     kept: [Option<u32>; NUM_KEPT],
     ctx: Held,
     cpl: Held,
+    /// The last pair of the completion.
+    last_pair: Option<u64>,
     /// A context write may not have been taken yet.
     is_ctx_busy: bool,
+    /// A transfer that nobody waits for may be under way.
+    is_dma_busy: bool,
     /// Of reads of a line, and of several.
     patience: [Patience; 2],
 }
@@ -141,10 +148,18 @@ impl Shadow {
             kept: [None; NUM_KEPT],
             ctx: Held::new(),
             cpl: Held::new(),
+            last_pair: None,
             is_ctx_busy: true,
+            is_dma_busy: false,
             patience: [Patience::new(); 2],
         }
     }
+}
+
+fn write_pair<B: Bus>(bus: &mut B, spent: &mut u32, addr: u32, pair: u64) {
+    *spent = spent.saturating_add(2);
+    bus.write32(addr, pair as u32);
+    bus.write32(addr + 4, (pair >> 32) as u32);
 }
 
 /// The hardware behind a bus.
@@ -155,6 +170,8 @@ pub(crate) struct Hal<'a, B: Bus> {
     spent: u32,
     /// When it began, by the bus's clock.
     since: Option<u32>,
+    /// How a probe has ended that was waited for at once.
+    probed: Option<Result<(), DmaError>>,
 }
 
 impl<'a, B: Bus> Hal<'a, B> {
@@ -165,6 +182,7 @@ impl<'a, B: Bus> Hal<'a, B> {
             shadow,
             spent: 0,
             since,
+            probed: None,
         }
     }
 
@@ -175,6 +193,24 @@ impl<'a, B: Bus> Hal<'a, B> {
             (Some(now), Some(since)) => now.wrapping_sub(since) >= CYCLES_PER_TURN,
             _ => self.spent >= ACCESSES_PER_TURN,
         }
+    }
+
+    /// Timers are to be looked at, by what says when they are the next time.
+    pub fn is_time(&mut self, at: &mut u32) -> bool {
+        let Some(now) = self.bus.cycles() else {
+            return true;
+        };
+        let is_time = now.wrapping_sub(*at) < 1 << 31;
+        if is_time {
+            *at = now.wrapping_add(TIMERS_LATE);
+        }
+        is_time
+    }
+
+    /// Cycles until timers are looked at.
+    pub fn until(&mut self, at: u32) -> u32 {
+        let left = at.wrapping_sub(self.bus.cycles().unwrap_or(at));
+        if left > TIMERS_LATE { 0 } else { left }
     }
 
     /// Another piece of work begins.
@@ -191,11 +227,6 @@ impl<'a, B: Bus> Hal<'a, B> {
     fn write(&mut self, addr: u32, value: u32) {
         self.spent = self.spent.saturating_add(1);
         self.bus.write32(addr, value);
-    }
-
-    fn write_pair(&mut self, addr: u32, pair: u64) {
-        self.write(addr, pair as u32);
-        self.write(addr + 4, (pair >> 32) as u32);
     }
 
     fn write_kept(&mut self, register: Kept, value: u32) {
@@ -268,11 +299,22 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Writes a QP context, restarting the named queues. One that does not restore ends with its record.
     pub fn ctx_write_qpc(&mut self, line: u32, row: &Qpc, init_sq: bool, init_rq: bool) {
+        self.ctx_lay_qpc(row);
         let flags = u32::from(init_sq) * reg::MGMT_CTX_FLAGS_INIT_SQ_MASK
             + u32::from(init_rq) * reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
+        self.ctx_go(CtxTable::Qpc, line, flags);
+    }
+
+    /// Writes the QP context that has been laid, of a QP that begins.
+    pub fn ctx_write_made(&mut self, line: u32) {
+        let queues = reg::MGMT_CTX_FLAGS_INIT_SQ_MASK | reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
+        self.ctx_go(CtxTable::Qpc, line, queues);
+    }
+
+    /// Puts a QP context where the next write takes it from.
+    pub fn ctx_lay_qpc(&mut self, row: &Qpc) {
         let used = if row.restores() { NUM_PAIRS } else { QPC_PAIRS };
-        let pairs = used.max(self.shadow.ctx.end);
-        self.ctx_write_flags(CtxTable::Qpc, line, row.as_bytes(), pairs, flags);
+        self.ctx_lay(row.as_bytes(), used.max(self.shadow.ctx.end));
         self.shadow.ctx.end = used;
     }
 
@@ -285,13 +327,19 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], pairs: usize, flags: u32) {
-        for at in 0..pairs {
-            let pair = pair_at(row, at);
-            if self.shadow.ctx.changes(at, pair) {
-                self.write_pair(reg::MGMT_CTX_DATA + 8 * at as u32, pair);
-            }
-        }
+        self.ctx_lay(row, pairs);
+        self.ctx_go(table, index, flags);
+    }
+
+    fn ctx_lay(&mut self, row: &[u8], pairs: usize) {
+        let (bus, spent) = (&mut *self.bus, &mut self.spent);
+        self.shadow.ctx.take(row, pairs, |at, pair| {
+            write_pair(bus, spent, reg::MGMT_CTX_DATA + 8 * at, pair)
+        });
         self.shadow.ctx.end = self.shadow.ctx.end.max(pairs);
+    }
+
+    fn ctx_go(&mut self, table: CtxTable, index: u32, flags: u32) {
         self.write_kept(Kept::CtxTable, u8::from(table).into());
         self.write_kept(Kept::CtxFlags, flags);
         self.write(reg::MGMT_CTX_INDEX, index);
@@ -380,12 +428,25 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     fn dma(&mut self, func: u8, addr: u64, local: u32, bytes: u32, command: u32) -> Result<(), DmaError> {
+        self.dma_start(func, addr, local, bytes, command);
+        self.dma_end(bytes, command)
+    }
+
+    fn dma_start(&mut self, func: u8, addr: u64, local: u32, bytes: u32, command: u32) {
+        // A command that was refused may have left a probe under way.
+        if core::mem::replace(&mut self.shadow.is_dma_busy, true) {
+            self.wait_clear(reg::MGMT_DMA_STATUS, reg::MGMT_DMA_STATUS_BUSY_MASK);
+        }
         self.write(reg::MGMT_DMA_ADDR_LO, addr as u32);
         self.write(reg::MGMT_DMA_ADDR_HI, (addr >> 32) as u32);
         self.write_kept(Kept::DmaLen, bytes);
         self.write_kept(Kept::DmaFunc, func.into());
         self.write_kept(Kept::DmaLocal, local);
         self.write(reg::MGMT_DMA_CTRL, command);
+    }
+
+    fn dma_end(&mut self, bytes: u32, command: u32) -> Result<(), DmaError> {
+        self.shadow.is_dma_busy = false;
         let busy = reg::MGMT_DMA_STATUS_BUSY_MASK;
         let status = if command == reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK {
             let kind = usize::from(bytes > LINE_BYTES);
@@ -419,14 +480,20 @@ impl<'a, B: Bus> Hal<'a, B> {
         // Behind its body the mailbox is zero then: of an earlier one, also another function's, nothing is left.
         let used = (CPL_HEAD_BYTES + body_bytes).div_ceil(PAIR_BYTES);
         let pairs = used.max(self.shadow.cpl.end).min(NUM_PAIRS - 1);
-        // The last pair has the phase.
-        for at in (0..pairs).chain([NUM_PAIRS - 1]) {
-            let pair = pair_at(cpl.as_bytes(), at);
-            if self.shadow.cpl.changes(at, pair) {
-                self.write_pair(reg::MAILBOX + CPL_AREA + 8 * at as u32, pair);
-            }
-        }
+        let (bus, spent) = (&mut *self.bus, &mut self.spent);
+        let area = reg::MAILBOX + CPL_AREA;
+        self.shadow.cpl.take(cpl.as_bytes(), pairs, |at, pair| {
+            write_pair(bus, spent, area + 8 * at, pair)
+        });
         self.shadow.cpl.end = used;
+        // The last pair has the phase.
+        let last = cpl
+            .as_bytes()
+            .last_chunk()
+            .map_or(0, |pair| u64::from_le_bytes(*pair));
+        if self.shadow.last_pair.replace(last) != Some(last) {
+            write_pair(self.bus, &mut self.spent, area + AdminCpl::BYTES as u32 - 8, last);
+        }
     }
 
     /// Writes the admin completion to host memory, a multiple of 64.
@@ -434,20 +501,26 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.dma_to_host(func, addr, CPL_AREA, AdminCpl::BYTES as u32)
     }
 
-    /// Reads the first and last line of a ring, of one within a page only the first, so that a ring at an unmapped
-    /// address is refused when it is made.
+    /// Reads the ends of a ring: [`Probes`].
     pub fn probe_ring(&mut self, func: u8, base: u64, bytes: u64) -> CmdResult {
-        let last = base.checked_add(bytes).ok_or((AdminStatus::BadParam, 0))? - 64;
-        let pages = if base / PAGE_BYTES == last / PAGE_BYTES {
-            1
-        } else {
-            2
-        };
-        for addr in [base, last].into_iter().take(pages) {
-            self.dma_from_host(func, addr, PROBE_AREA, 64)
-                .map_err(|_| (AdminStatus::DmaError, 0))?;
+        let mut probes = Probes::new(func);
+        probes.add(base, bytes)?;
+        probes.finish(self)
+    }
+
+    /// Asks for a line of host memory. Where a bus access is all that takes time nothing can be done meanwhile.
+    pub fn start_probe(&mut self, func: u8, addr: u64) {
+        let command = reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK;
+        self.dma_start(func, addr, PROBE_AREA, LINE_BYTES, command);
+        if self.bus.cycles().is_none() {
+            self.probed = Some(self.dma_end(LINE_BYTES, command));
         }
-        Ok(())
+    }
+
+    /// Waits for it.
+    pub fn end_probe(&mut self) -> Result<(), DmaError> {
+        let probed = self.probed.take();
+        probed.unwrap_or_else(|| self.dma_end(LINE_BYTES, reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK))
     }
 
     /// Reads mailbox bytes; offset and length are multiples of 4.

@@ -43,6 +43,7 @@ mod patience;
 mod pool;
 mod port;
 mod priorities;
+mod probe;
 mod qp;
 mod rate;
 mod record;
@@ -171,6 +172,10 @@ pub(crate) type CmdResult<T = ()> = Result<T, (AdminStatus, u32)>;
 pub struct Firmware {
     control: Control,
     shadow: Shadow,
+    /// Where firmware takes time of its own: cycle of the clock before which no timer is looked at.
+    timers_at: u32,
+    /// The last poll has looked at them.
+    has_looked: bool,
 }
 
 /// All state of the control plane. Every table is divided into equal shares of the functions.
@@ -231,6 +236,8 @@ impl Firmware {
         Self {
             control: Control::new(functions as u32),
             shadow: Shadow::new(),
+            timers_at: 0,
+            has_looked: false,
         }
     }
 
@@ -328,9 +335,10 @@ impl Firmware {
         hal.restart();
         let had_told = self.control.tell_last_wqes(&mut hal);
         hal.restart();
+        self.has_looked = hal.is_time(&mut self.timers_at);
         let had_mad = self.control.answer_mad(&mut hal)
-            || self.control.send_traps(&mut hal)
-            || self.control.tell_neighbours(&mut hal);
+            || (self.has_looked
+                && (self.control.send_traps(&mut hal) || self.control.tell_neighbours(&mut hal)));
         hal.restart();
         let had_line = self.control.turn_lines(&mut hal);
         hal.restart();
@@ -340,11 +348,17 @@ impl Firmware {
     /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
     /// clock. `None`: never.
     pub fn wakes_in<B: Bus>(&mut self, bus: &mut B) -> Option<u64> {
+        // Right behind a command the next one is near: when timers are due is worked out after a while without any.
+        let left = Hal::new(bus, &mut self.shadow).until(self.timers_at);
+        if left != 0 && !self.has_looked {
+            return Some(left.into());
+        }
         let due_us = [self.control.trap_due_us(), self.control.lldp_due_us()];
         let due_us = due_us.into_iter().flatten().min()?;
         let mut hal = Hal::new(bus, &mut self.shadow);
         let left_us = due_us.saturating_sub(hal.micros());
-        Some((left_us + 1) * u64::from(hal.clock_mhz()))
+        let cycles = (left_us + 1) * u64::from(hal.clock_mhz());
+        Some(cycles.max(left.into()))
     }
 }
 

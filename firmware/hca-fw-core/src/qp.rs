@@ -8,6 +8,7 @@ use crate::memory::{GRANTED, IGNORED};
 use crate::neighbours::is_ipv4;
 use crate::objects::require;
 use crate::port::Port;
+use crate::probe::Probes;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::record::{Attrs, Made, QpRec, Ring};
 use crate::srq::LastWqe;
@@ -107,18 +108,25 @@ impl Control {
             self.own_cq(func, if is_xrc { cmd.send_cqn() } else { cmd.recv_cqn() })?;
         }
         let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
+        let mut probes = Probes::new(func);
         if !cmd.is_target() {
-            sq.check_place(hal, func)?;
+            sq.check_place(&mut probes)?;
         }
         if !is_xrc {
-            rq.check_place(hal, func)?;
+            rq.check_place(&mut probes)?;
         }
+        // Beside the reads of the rings' ends the context is made.
+        probes.step(hal)?;
         let limit = self.max_qps();
         let may_rest = service == Ok(Service::Rc) && !cmd.has_srq();
         let line = self.lines.alloc(&mut self.qp_ids, func, may_rest);
         let line = line.ok_or((AdminStatus::NoResources, limit))?;
-        self.eqs[eq].users += 1;
         let made = Made::of(func, cmd, sq, rq);
+        if let Err(e) = self.make_qp(hal, line, made, &mut probes) {
+            self.qp_ids.free(line);
+            return Err(e);
+        }
+        self.eqs[eq].users += 1;
         if made.is_target() {
             self.xrcds[made.xrcd() as usize] += 1;
         } else {
@@ -130,14 +138,25 @@ impl Control {
             self.srqs[made.srqn() as usize].qps += 1;
         }
         self.lines.enter(line);
+        if !self.is_written_later(line, true) {
+            hal.ctx_write_made(self.lines.line_of(line));
+        }
+        Ok(self.qpn_of(line))
+    }
+
+    /// Makes the record of a QP and its context, ready to be written, while `probes` go on to their end.
+    fn make_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, made: Made, probes: &mut Probes) -> CmdResult {
         let rec = &mut self.qps[line as usize];
         *rec = QpRec {
             made,
             generation: rec.generation,
             ..QpRec::new()
         };
-        self.write_qpc(hal, line, true, true);
-        Ok(self.qpn_of(line))
+        probes.step(hal)?;
+        let row = self.qpc_of(line);
+        probes.step(hal)?;
+        hal.ctx_lay_qpc(&row);
+        probes.finish(hal)
     }
 
     pub(crate) fn destroy_qp<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, qpn: u32) -> CmdResult<Rest> {
@@ -163,11 +182,15 @@ impl Control {
             Service::Raw => self.rules.drop_qp(hal, self.qpn_of(line)),
             _ => {}
         }
+        let is_silent = !self.lines.are_shared() && self.qps[line as usize].state() == QpState::Reset;
         let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
         rec.attr = Attrs::new();
         rec.last_wqe = LastWqe::No;
-        self.write_qpc(hal, line, true, true);
+        // One in RESET has this context: it came there by this write, or by that of its making.
+        if !is_silent {
+            self.write_qpc(hal, line, true, true);
+        }
     }
 
     /// A silenced QP is gone, after a fence. Whoever has its line next has another QPN: what still comes for the old

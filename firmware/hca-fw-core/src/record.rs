@@ -7,9 +7,9 @@ use hca_abi::{
     Service,
 };
 
-use crate::hal::Hal;
 use crate::objects::{require, require_size};
-use crate::{Bus, srq::LastWqe};
+use crate::probe::Probes;
+use crate::srq::LastWqe;
 
 // What the fields below have room for.
 const _: () = assert!(NUM_PDS <= 1 << 16 && NUM_CQS <= 1 << 16);
@@ -57,11 +57,11 @@ impl Ring {
         require_size(stride <= MAX_LOG_WQE_STRIDE, stride)
     }
 
-    /// It lies where it may, and can be read. Its size has been checked.
-    pub fn check_place<B: Bus>(&self, hal: &mut Hal<B>, func: u8) -> CmdResult {
+    /// It lies where it may; `probes` show whether it can be read. Its size has been checked.
+    pub fn check_place(&self, probes: &mut Probes) -> CmdResult {
         let stride = u64::from(MIN_WQE_STRIDE_BYTES) << self.log_stride;
         require(self.base & (stride - 1) == 0, 0)?;
-        hal.probe_ring(func, self.base, stride << self.log_size)
+        probes.add(self.base, stride << self.log_size)
     }
 
     /// In one word: the low six bits of a base are 0.

@@ -54,6 +54,10 @@ pub fn happen() -> ! {
         Ok(SocFault::GiveUp) => start::restart(),
         // SAFETY: an illegal instruction is an exception, and nothing else.
         Ok(SocFault::Trap) => unsafe { asm!("unimp", options(noreturn)) },
+        // SAFETY: writes to the stack alone, which nobody uses any more, until that has no memory.
+        Ok(SocFault::Overflow) => unsafe {
+            asm!("2: addi sp, sp, -16", "sw zero, 0(sp)", "j 2b", options(noreturn))
+        },
         _ => loop {
             core::hint::spin_loop();
         },

@@ -70,15 +70,15 @@ impl Flash for Card {
 }
 
 unsafe extern "C" {
-    /// The linker's: the first byte behind the data.
-    static _data_end: u8;
+    /// The linker's: the first byte of the data, behind the stack.
+    static _data_start: u8;
 }
 
 /// The data are whole: a restart puts them back to what they are now.
 #[inline]
 pub fn commit() {
-    let end = (&raw const _data_end).addr() as u32;
-    write_reg(SOC_JOURNAL, end - SOC_DATA_BASE);
+    let start = (&raw const _data_start).addr() as u32;
+    write_reg(SOC_JOURNAL, start - SOC_DATA_BASE);
 }
 
 #[inline]

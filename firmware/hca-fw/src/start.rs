@@ -59,7 +59,7 @@ start:
     li a0, {cold}
 0:
     # Data is 0, then runs of words from the image: address, count, words; address 0 ends.
-    la t0, {data_base}
+    la t0, _data_start
     la t1, _data_end
 1:  sw zero, 0(t0)
     sw zero, 4(t0)
@@ -95,7 +95,6 @@ trap_entry:
 6:  j 6b
 "#,
     head_bytes = const ImageHead::BYTES,
-    data_base = const hca_abi::SOC_DATA_BASE,
     regs_base = const hca_abi::SOC_REGS_BASE,
     strikes = const SOC_STRIKES,
     restarts = const hca_abi::SOC_RESTARTS,

@@ -139,7 +139,7 @@ localparam int unsigned SocBoardNeighbours = 32'h200;  // In the board's data: t
 // the core starts, and nothing changes it.
 localparam int unsigned SocRomBase = 32'h20000;
 localparam int unsigned SocRomBytes = 32'ha000;  // Size of its memory.
-localparam int unsigned SocDataBase = 32'h10000000;  // Data and stack.
+localparam int unsigned SocDataBase = 32'h10000000;  // Stack and data.
 localparam int unsigned SocDataBytes = 32'h100000;  // Size of the data's memory.
 localparam int unsigned SocCardBase = 32'h20000000;  // The card's firmware registers (SystemRDL `hca_regs`).
 localparam int unsigned SocRegsBase = 32'h30000000;  // Registers beside the core, from here on.
@@ -163,8 +163,8 @@ localparam int unsigned SocStrikes = 32'h20;
 localparam int unsigned SocStrikesMost = 32'h3;  // With so many of them it is not started any more.
 // Write: restarts the core, as if the watchdog's time were over.
 localparam int unsigned SocRestart = 32'h24;
-// Write: the data are whole (a commit); a restart puts back what is written to the first so many bytes of
-// them from now on. Read: 1 if they are those of the last commit.
+// Write: the data are whole (a commit); a restart puts back what is written to them from now on, from so
+// many bytes behind their beginning. Read: 1 if they are those of the last commit.
 localparam int unsigned SocJournal = 32'h28;
 localparam int unsigned SocJournalWords = 32'h800;  // Words written between two commits that can be put back.
 // Writes from here on to the end of the page reach the board: offset and word.

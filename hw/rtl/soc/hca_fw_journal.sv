@@ -1,6 +1,6 @@
 // The journal of the soft core's data memory: what each word held before the core wrote it, since firmware said that
 // its state is whole (a commit). A restart plays it back, newest first, while the core is in reset: firmware finds its
-// data as they were at the last commit, wherever it was stopped. Words from the end that firmware names on, its stack,
+// data as they were at the last commit, wherever it was stopped. Words below the first that firmware names, its stack,
 // are not kept. More writes than the journal holds, or a restart of firmware that has never committed: nothing is
 // whole.
 //
@@ -12,9 +12,9 @@ module hca_fw_journal #(
 ) (
     input  logic              clk_i,
     input  logic              rst_i,
-    // Firmware: a commit, and the first word that is not kept; 0: none is.
+    // Firmware: a commit, and the first word that is kept; 0: none is.
     input  logic              commit_i,
-    input  logic [AddrW:0]    end_i,
+    input  logic [AddrW-1:0]  first_i,
     // The data of the last commit are there, or were when the core was stopped.
     output logic              whole_o,
     // The longest it has been.
@@ -32,7 +32,7 @@ module hca_fw_journal #(
 );
   localparam int unsigned RowW = $clog2(Depth);
 
-  logic [AddrW:0]    end_q;
+  logic [AddrW-1:0]  first_q;
   logic [AddrW-1:0]  addr_q;
   logic [CountW-1:0] count_q;
   logic              kept_q, full, over_q, undoing_q, read_q, push, pull;
@@ -51,7 +51,7 @@ module hca_fw_journal #(
   always_ff @(posedge clk_i) begin
     addr_q <= wr_addr_i;
     if (rst_i) begin
-      end_q     <= '0;
+      first_q   <= '0;
       count_q   <= '0;
       kept_q    <= 1'b0;
       over_q    <= 1'b0;
@@ -60,13 +60,13 @@ module hca_fw_journal #(
       whole_o   <= 1'b0;
       most_o    <= '0;
     end else begin
-      kept_q <= wr_i && ({1'b0, wr_addr_i} < end_q);
+      kept_q <= wr_i && (first_q != '0) && (wr_addr_i >= first_q);
       read_q <= pull;
       if (commit_i) begin
-        end_q   <= end_i;
+        first_q <= first_i;
         count_q <= '0;
         over_q  <= 1'b0;
-        whole_o <= end_i != '0;
+        whole_o <= first_i != '0;
       end else if (push) begin
         count_q <= count_q + 1'b1;
       end else if (pull) begin
@@ -76,9 +76,9 @@ module hca_fw_journal #(
       if (push && (count_q >= most_o)) most_o <= count_q + 1'b1;
       if (undo_i) begin
         // Whatever firmware writes before its next commit, nobody may take for whole.
-        whole_o   <= whole_o && (end_q != '0) && !over_q;
-        undoing_q <= (end_q != '0) && !over_q;
-        end_q     <= '0;
+        whole_o   <= whole_o && (first_q != '0) && !over_q;
+        undoing_q <= (first_q != '0) && !over_q;
+        first_q   <= '0;
         if (over_q) count_q <= '0;
       end else if (undoing_q && (count_q == '0)) begin
         undoing_q <= 1'b0;

@@ -9,7 +9,7 @@
 module hca_fw_regs
   import hca_pkg::*;
 #(
-    localparam int unsigned EndW = $clog2(SocDataBytes / 4) + 1
+    localparam int unsigned FirstW = $clog2(SocDataBytes / 4)
 ) (
     input  logic        clk_i,
     input  logic        rst_i,
@@ -25,7 +25,7 @@ module hca_fw_regs
     output logic        core_rst_o,
     // The journal of the data memory.
     output logic        commit_o,
-    output logic [EndW-1:0] commit_end_o,  // in words
+    output logic [FirstW-1:0] commit_first_o,  // in words
     input  logic        whole_i,
     output logic        undo_o,
     input  logic        undo_busy_i,
@@ -60,7 +60,7 @@ module hca_fw_regs
   assign core_rst_o     = hold_q != '0;
   assign expired        = ((limit_q != '0) && (awake_q >= limit_q)) || (wr && (addr_i == 12'(SocRestart)));
   assign commit_o       = wr && (addr_i == 12'(SocJournal));
-  assign commit_end_o   = wdata_i[EndW+1:2];
+  assign commit_first_o = wdata_i[FirstW+1:2];
   assign undo_o         = (hold_q == 4'(UndoAt)) && !undone_q;
 
   always_ff @(posedge clk_i) begin

@@ -52,8 +52,7 @@ module hca_fw_soc
   logic        local_q, card_gnt, card_rvalid, bus_busy, core_rst, core_sleeps, irq_external, irq_timer;
   logic        core_rst_nq, started_q, data_req, commit, whole, undo, undo_busy, undo_valid;
   logic [31:0] undo_data;
-  logic [DataAddrW-1:0] undo_addr;
-  logic [DataAddrW:0]   commit_end;
+  logic [DataAddrW-1:0] undo_addr, commit_first;
 
   function automatic logic in_image(logic [31:0] addr);
     return addr < 32'(SocImageBytes + SocBoardBytes + SocRomBytes);
@@ -124,7 +123,7 @@ module hca_fw_soc
   assign data_req = dreq && (target == ToData);
 
   hca_fw_journal #(.AddrW(DataAddrW), .Depth(SocJournalWords)) u_journal (
-    .clk_i, .rst_i, .commit_i(commit), .end_i(commit_end), .whole_o(whole), .most_o(journal_most_o),
+    .clk_i, .rst_i, .commit_i(commit), .first_i(commit_first), .whole_o(whole), .most_o(journal_most_o),
     .wr_i(data_req && dwe), .wr_addr_i(daddr[DataAddrW+1:2]), .old_i(ram_rdata), .undo_i(undo), .busy_o(undo_busy),
     .undo_valid_o(undo_valid), .undo_addr_o(undo_addr), .undo_data_o(undo_data)
   );
@@ -138,7 +137,7 @@ module hca_fw_soc
   hca_fw_regs u_regs (
     .clk_i, .rst_i, .now_i, .req_i(dreq && (target == ToRegs)), .we_i(dwe), .addr_i(daddr[11:0]), .wdata_i(dwdata),
     .rdata_o(regs_rdata), .sleeps_i(core_sleeps), .bus_busy_i(bus_busy), .core_rst_o(core_rst), .commit_o(commit),
-    .commit_end_o(commit_end), .whole_i(whole), .undo_o(undo), .undo_busy_i(undo_busy),
+    .commit_first_o(commit_first), .whole_i(whole), .undo_o(undo), .undo_busy_i(undo_busy),
     .irq_external_o(irq_external), .irq_timer_o(irq_timer), .timer_active_o, .timer_at_o, .fw_irq_i, .board_event_i,
     .tell_valid_o, .tell_addr_o, .tell_data_o, .restarts_o
   );

@@ -1,5 +1,8 @@
 // C entry points around the model of the soft core: a clock cycle each call.
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
 
 #include MODEL_HEADER
 #include ROOT_HEADER
@@ -44,10 +47,26 @@ struct SocOutputs {
 };
 
 namespace {
+// Of the image, the board's data and the boot program.
+constexpr size_t kHalfWords = 1 << 17;
+
 struct Instance {
   VerilatedContext context;
   MODEL* model = nullptr;
+  // With HCA_FIRMWARE_PROFILE=FILE: cycles that each half word of the image has been at, for
+  // scripts/profile_firmware.py.
+  const char* profile_path = std::getenv("HCA_FIRMWARE_PROFILE");
+  std::vector<uint64_t> profile = std::vector<uint64_t>(profile_path != nullptr ? kHalfWords : 0);
 };
+
+void write_profile(const Instance& self) {
+  if (std::FILE* file = std::fopen(self.profile_path, "a")) {
+    for (size_t at = 0; at < self.profile.size(); at++) {
+      if (self.profile[at] != 0) std::fprintf(file, "%zx %llu\n", 2 * at, (unsigned long long)self.profile[at]);
+    }
+    std::fclose(file);
+  }
+}
 }  // namespace
 
 extern "C" {
@@ -65,7 +84,8 @@ void* Vsoc_new(int seed) {
 }
 
 void Vsoc_step(void* opaque, const SocInputs* in, SocOutputs* out) {
-  auto& model = *static_cast<Instance*>(opaque)->model;
+  auto& self = *static_cast<Instance*>(opaque);
+  auto& model = *self.model;
   model.rst_i = in->rst;
   model.now_i = in->now;
   model.fw_rdata_i = in->fw_rdata;
@@ -96,10 +116,16 @@ void Vsoc_step(void* opaque, const SocInputs* in, SocOutputs* out) {
   out->tell_valid = model.tell_valid_o;
   out->sleeps = model.sleeps_o;
   out->timer_active = model.timer_active_o;
+  if (self.profile_path != nullptr) {
+    const size_t at = root.hca_fw_soc__DOT__u_cpu__DOT__u_ibex__DOT__u_ibex_core__DOT__pc_id / 2;
+    // Before the first reset it is anywhere.
+    if (at < self.profile.size()) self.profile[at]++;
+  }
 }
 
 void Vsoc_free(void* opaque) {
   auto* self = static_cast<Instance*>(opaque);
+  if (self->profile_path != nullptr) write_profile(*self);
   self->model->final();
   Verilated::threadContextp(&self->context);
   delete self->model;

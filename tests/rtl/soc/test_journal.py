@@ -10,8 +10,8 @@ from common import Bench, simulate
 
 ADDR_BITS = 6
 DEPTH = 16
-# The last words are the stack's.
-END = (1 << ADDR_BITS) - 8
+# The words before it are the stack's.
+FIRST = 8
 
 
 class Memory:
@@ -29,12 +29,12 @@ class Memory:
         self.bench.set("wr_i", addr is not None)
         self.bench.set("wr_addr_i", addr or 0)
         self.bench.set("commit_i", commit is not None)
-        self.bench.set("end_i", commit or 0)
+        self.bench.set("first_i", commit or 0)
         await self.bench.step()
         self.bench.set("old_i", old)
         if addr is not None:
             self.words[addr] = self.bench.rng.getrandbits(32)
-            self.kept += addr < END
+            self.kept += addr >= FIRST
         if commit is not None:
             self.committed, self.kept = list(self.words), 0
 
@@ -54,25 +54,25 @@ class Memory:
 
 @cocotb.test()
 async def state_of_the_last_commit(dut):
-    """Random writes, commits and restarts: below the end every word is that of the commit, above it what it was."""
+    """Random writes, commits and restarts: from the first on every word is that of the commit, below it what it was."""
     memory = Memory(dut, 1)
     await memory.bench.start()
     rng, longest, wholes = memory.bench.rng, 0, 0
     for _ in range(300):
-        await memory.step(commit=END)
+        await memory.step(commit=FIRST)
         for _ in range(rng.randrange(3 * DEPTH)):
             kind = rng.random()
             if kind < 0.02:
-                await memory.step(commit=END)
+                await memory.step(commit=FIRST)
             else:
                 # Few addresses, so that words are written again and again.
-                await memory.step(addr=rng.randrange(1 << ADDR_BITS) & rng.choice([3, 63]) if kind < 0.8 else None)
+                await memory.step(addr=rng.randrange(1 << ADDR_BITS) & rng.choice([12, 63]) if kind < 0.8 else None)
             longest = max(longest, min(memory.kept, DEPTH))
-        is_whole, stack = memory.kept <= DEPTH, memory.words[END:]
+        is_whole, stack = memory.kept <= DEPTH, memory.words[:FIRST]
         wholes += is_whole
         assert await memory.undo() == is_whole
         if is_whole:
-            assert memory.words == memory.committed[:END] + stack
+            assert memory.words == stack + memory.committed[FIRST:]
     assert 50 < wholes < 270
     assert memory.bench.get("most_o") == longest == DEPTH
 
@@ -83,10 +83,10 @@ async def nothing_is_whole_before_a_commit(dut):
     memory = Memory(dut, 2)
     await memory.bench.start()
     assert not await memory.undo()
-    await memory.step(commit=END)
-    await memory.step(addr=3)
+    await memory.step(commit=FIRST)
+    await memory.step(addr=FIRST)
     assert await memory.undo()
-    await memory.step(addr=3)
+    await memory.step(addr=FIRST)
     assert not await memory.undo()
     await memory.step(commit=0)
     assert not await memory.undo()

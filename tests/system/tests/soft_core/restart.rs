@@ -1,6 +1,6 @@
 //! Firmware that fails, by a fault that the board injects: the watchdog restarts it, and the data path does not notice.
 
-use hca_abi::{SOC_JOURNAL_WORDS, SocFault};
+use hca_abi::{SOC_DATA_BASE, SOC_JOURNAL_WORDS, SocFault};
 use hca_cosim::{CardId, Processor};
 use hca_dev::Device;
 use hca_link::LinkKind;
@@ -131,6 +131,31 @@ fn hung_firmware_is_restarted_beside_traffic() {
     }
     pair.check_traffic("after two restarts");
     assert_eq!(console(&pair.rig, cards[1]), Vec::<String>::new());
+}
+
+/// Issue 14: a stack that outgrows its memory is an access fault below it, and writes over nothing: firmware is
+/// restarted with its state whole, and packets go on.
+#[test]
+fn a_stack_that_overflows_is_a_fault_beside_traffic() {
+    let Some(mut pair) = pair(25, WATCHDOG_CYCLES) else {
+        return;
+    };
+    let card = pair.rig.cards[0];
+    fail(&pair.rig, card, SocFault::Overflow, SOON_CYCLES, 1);
+    exchange(&mut pair, 2);
+    make_and_use(&pair.rig);
+    assert_eq!(restarts(&pair.rig), [1, 0]);
+    let lines = pair.rig.sim.fabric().card_mut(card).take_console();
+    let [trap, restarted] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    let below = format!("value {:08x}", SOC_DATA_BASE - 16);
+    assert!(
+        trap.starts_with("trap 00000007 ") && trap.ends_with(&below),
+        "a store below the memory: {trap}"
+    );
+    assert_eq!(restarted, WARM);
+    pair.check_traffic("after the overflow");
 }
 
 /// Wherever firmware is stopped, the command under way is done once, and the objects are what they were.
