@@ -285,7 +285,7 @@ fn completion_events() {
     bench.dev.assert_no_violations();
 }
 
-/// V-64, ibv_modify_cq: an event for the third completion, or when the period is over; 0 is off again. V-58: no overrun.
+/// V-64, ibv_modify_cq: an event for the third completion, or when the period is over; 0 is off again. V-58.
 #[test]
 fn moderated_events() {
     let bench = Bench::new(16);

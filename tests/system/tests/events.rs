@@ -193,8 +193,8 @@ fn acc_6_port_and_tables() {
     }
 }
 
-/// V-64, ibv_modify_cq: the event of an armed CQ comes with the fourth completion, or 20 us after the first one; at once
-/// when moderation is off.
+/// V-64, ibv_modify_cq: the event of an armed CQ comes with the fourth completion, or 20 us after the first one; at
+/// once when moderation is off.
 #[test]
 fn moderated_completions() {
     const PERIOD_US: u16 = 20;

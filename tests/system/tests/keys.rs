@@ -390,8 +390,8 @@ fn a_row_that_is_used_again() {
     }
 }
 
-/// V-133: what is written into a null region, by whatever way, is nowhere; zeros are read, at any address. A peer has no
-/// use of its key.
+/// V-133: what is written into a null region, by whatever way, is nowhere; zeros are read, at any address. A peer has
+/// no use of its key.
 #[test]
 fn null_regions() {
     for link in BOTH_LINKS {

@@ -117,8 +117,8 @@ impl<P: DevicePtr> Context<P> {
         Ok(result?)
     }
 
-    /// Time of day, in ns since 1970 by the host's clock, when the card's clock said `timestamp`, as completions tell it
-    /// (V-59). The clocks are compared at most once per millisecond of calls.
+    /// Time of day, in ns since 1970 by the host's clock, when the card's clock said `timestamp`, as completions tell
+    /// it (V-59). The clocks are compared at most once per millisecond of calls.
     pub fn wall_clock_ns(&self, timestamp: u64) -> Result<u64> {
         let clock_khz = self.query_device()?.hca_core_clock_khz();
         let read_cycles = || self.shared.function().time_cycles();

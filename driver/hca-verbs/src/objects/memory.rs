@@ -103,8 +103,8 @@ struct Range {
 const NULL_BYTES: usize = 8192;
 
 impl<P: DevicePtr> Pd<P> {
-    /// ibv_alloc_null_mr (V-133): a region in which every address is, for local use. What is written there is forgotten;
-    /// zeros are read. The only right is LOCAL_WRITE, for ever.
+    /// ibv_alloc_null_mr (V-133): a region in which every address is, for local use. What is written there is
+    /// forgotten; zeros are read. The only right is LOCAL_WRITE, for ever.
     pub fn alloc_null_mr(&self) -> Result<Mr<P>> {
         let dev = self.inner().shared.device();
         let zeros = dev.alloc_dma(NULL_BYTES)?;
