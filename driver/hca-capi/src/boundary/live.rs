@@ -25,6 +25,9 @@ pub enum Kind {
     Td,
     Xrcd,
     Flow,
+    Counters,
+    Wq,
+    IndTable,
 }
 
 /// An object whose first field is the C structure.
