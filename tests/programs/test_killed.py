@@ -30,19 +30,16 @@ QPERF = ["qperf", "-lp", PORT]
 # Words of both ends, what the end says that lives, and who may be killed.
 BOTH, RECEIVER = ["server", "client"], ["server"]
 TOLD = "DISCONNECT EVENT|completion failed status 1[12]"  # a READ that is under way may fail before
-FI_PINGPONG = ["fi_pingpong", "-p", "verbs", "-d", "hca0", "-e", "msg", "-I", 1_000_000, "-S", 1024]
 FAMILIES = {
     "rping": (rping("-C", 1_000_000)[:2], TOLD, BOTH),
     "rping -P": ((["rping", "-s", "-P", "-v"], rping("-C", 1_000_000)[1]), TOLD, RECEIVER),
     "ucx_perftest over rc_verbs": (ucx_long("rc"), "transport retry counter exceeded", RECEIVER),
     "ucx_perftest over ud_verbs": (ucx_long("ud"), "timeout error", RECEIVER),
     "fio": (FIO, r"cq completion status 12", RECEIVER),
-    # It waits for a message, by polling, and looks at no events: the client waits for the server's, and the other way.
-    "fi_pingpong": ((FI_PINGPONG + ["-B", PORT], FI_PINGPONG + ["-P", PORT, "localhost"]), "", BOTH),
     "qperf": ((QPERF, [*QPERF, "-t", 20, "-to", 400, "localhost", "rc_bw"]), "", ["client"]),
 }
 # fio says what it was told, and then waits for more. qperf's server is for the next client, when its time is over.
-NEVER_END = ["fio", "fi_pingpong", "qperf"]
+NEVER_END = ["fio", "qperf"]
 BY_CM = ("rping", "fio")  # and the port is the manager's
 CASES = [(link, name, victim) for name, (*_, victims) in FAMILIES.items() for victim in victims for link in LINKS
          if (link, name) != ("eth", "qperf")]  # test_qperf.py: there it has one address for all

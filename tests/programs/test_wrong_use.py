@@ -85,7 +85,7 @@ def test_every_call_in_every_way(simulators, row, tmp_path, link):
 @pytest.mark.quick
 def test_every_call_of_libibumad(simulators, row, tmp_path):
     """ACC-11: what is no port, agent, card or list is a negative errno; no call crashes."""
-    row("every call of libibumad, wrongly used", "null, closed, foreign, exhausted")
+    row("every call of libibumad, wrongly used", "null, closed, foreign, exhausted", "ib")
     asked = ask(simulators(link="ib"), tmp_path, "umad_wrong_use")
     exports = set(re.findall(r"\b(umad_\w+)\b", (DRIVER / "hca-umad/exports.txt").read_text(encoding="utf-8")))
     assert len(exports) > 30

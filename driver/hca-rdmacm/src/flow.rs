@@ -492,7 +492,9 @@ impl Cm {
 /// Looks after a port until the card is gone.
 fn run(port: usize, fd: c_int, wake: c_int) {
     loop {
-        wait(fd, wake, cm().ports[port].rest());
+        // Nobody waits with the lock.
+        let rest = cm().ports[port].rest();
+        wait(fd, wake, rest);
         let context = {
             let cm = &mut *cm();
             let device = cm.ports[port].device;
