@@ -32,6 +32,7 @@ mod events;
 mod fetch;
 mod groups;
 mod hal;
+mod held;
 mod image;
 mod lines;
 mod link;
