@@ -124,6 +124,10 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_MAX_ETH_HEADER_BYTES 0x12u
 /* Bytes of the shortest. */
 #define HCA_MIN_ETH_HEADER_BYTES 0xeu
+/* Rows of the table RSS, and the most QPs with receive side scaling of a card. */
+#define HCA_RSS_QPS 0x10u
+/* Entries of the largest indirection table. */
+#define HCA_RSS_ENTRIES 0x40u
 /* VLs of a port, VL15 included. */
 #define HCA_VLS 0x10u
 /* VL of subnet management; as the VL of an SL: the SL is unusable for data. */
@@ -550,6 +554,8 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_GROUP = 7, /* group_row by row: the first GROUP_HEADS are heads of lists. */
     HCA_CTX_TABLE_SRQC = 8, /* srqc by SRQN. */
     HCA_CTX_TABLE_RULE = 9, /* rule_row by row, RULES of them. */
+    HCA_CTX_TABLE_RSS = 10, /* rss_row by row, RSS_QPS of them. */
+    HCA_CTX_TABLE_RSS_QP = 11, /* rss_qp_row by row of RSS * RSS_ENTRIES + entry. */
 };
 
 /* Commands of the context port. */
@@ -620,6 +626,9 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_QUERY_LLDP = 54, /* What the neighbour on an Ethernet link says of itself (LLDP): query_lldp_cmd, query_lldp_result. */
     HCA_ADMIN_OPCODE_WRITE_FIRMWARE = 55, /* A piece of an image for the slot that does not run: write_firmware_cmd. */
     HCA_ADMIN_OPCODE_ACTIVATE_FIRMWARE = 56, /* The image in that slot is tried at the next start: activate_firmware_cmd. */
+    HCA_ADMIN_OPCODE_CREATE_RSS = 57, /* A target of rules that spreads frames over raw QPs: create_rss_cmd, handle_result. */
+    HCA_ADMIN_OPCODE_DESTROY_RSS = 58, /* It is gone: handle_cmd. */
+    HCA_ADMIN_OPCODE_QUERY_RULE = 59, /* What a rule has had since it was made: handle_cmd, query_rule_result. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -722,6 +731,16 @@ enum hca_slot_state {
 #define HCA_DEVICE_CAP_MANAGED_FLOW_STEERING (UINT64_C(1) << 29)
 #define HCA_DEVICE_CAP_RAW_SCATTER_FCS (UINT64_C(1) << 34)
 #define HCA_DEVICE_CAP_PCI_WRITE_END_PADDING (UINT64_C(1) << 36)
+
+/* What of a frame is hashed: the bits of ibv_rx_hash_fields. */
+#define HCA_RX_HASH_SRC_IPV4 (UINT64_C(1) << 0)
+#define HCA_RX_HASH_DST_IPV4 (UINT64_C(1) << 1)
+#define HCA_RX_HASH_SRC_IPV6 (UINT64_C(1) << 2)
+#define HCA_RX_HASH_DST_IPV6 (UINT64_C(1) << 3)
+#define HCA_RX_HASH_SRC_PORT_TCP (UINT64_C(1) << 4)
+#define HCA_RX_HASH_DST_PORT_TCP (UINT64_C(1) << 5)
+#define HCA_RX_HASH_SRC_PORT_UDP (UINT64_C(1) << 6)
+#define HCA_RX_HASH_DST_PORT_UDP (UINT64_C(1) << 7)
 
 /* Capabilities of a port: the bits of port_cap_flags. */
 #define HCA_PORT_CAP_SM (UINT64_C(1) << 1)
@@ -1226,12 +1245,18 @@ struct hca_rule_row {
 #define HCA_RULE_ROW_BYTES 192u
 #define HCA_RULE_ROW_VALID_LSB 0u
 #define HCA_RULE_ROW_VALID_BITS 1u
+#define HCA_RULE_ROW_DROPS_LSB 1u
+#define HCA_RULE_ROW_DROPS_BITS 1u
+#define HCA_RULE_ROW_SPREADS_LSB 2u
+#define HCA_RULE_ROW_SPREADS_BITS 1u
 #define HCA_RULE_ROW_PORT_LSB 8u
 #define HCA_RULE_ROW_PORT_BITS 1u
 #define HCA_RULE_ROW_QPN_LSB 32u
 #define HCA_RULE_ROW_QPN_BITS 24u
 #define HCA_RULE_ROW_YIELDS_LSB 64u
 #define HCA_RULE_ROW_YIELDS_BITS 32u
+#define HCA_RULE_ROW_TAG_LSB 96u
+#define HCA_RULE_ROW_TAG_BITS 32u
 #define HCA_RULE_ROW_VALUE_LSB 512u
 #define HCA_RULE_ROW_VALUE_BITS 512u
 #define HCA_RULE_ROW_MASK_LSB 1024u
@@ -1279,6 +1304,27 @@ struct hca_rule_key {
 #define HCA_RULE_KEY_DST_PORT_BITS 16u
 #define HCA_RULE_KEY_FLOW_LABEL_LSB 448u
 #define HCA_RULE_KEY_FLOW_LABEL_BITS 24u
+
+/* Receive side scaling: what of a frame is hashed, and with which key. The lower log_size bits of the
+   hash name an entry among the RSS_ENTRIES of the row in the table RSS_QP. */
+struct hca_rss_row {
+    uint8_t bytes[64];
+};
+#define HCA_RSS_ROW_BYTES 64u
+#define HCA_RSS_ROW_FIELDS_LSB 0u
+#define HCA_RSS_ROW_FIELDS_BITS 8u
+#define HCA_RSS_ROW_LOG_SIZE_LSB 8u
+#define HCA_RSS_ROW_LOG_SIZE_BITS 3u
+#define HCA_RSS_ROW_KEY_LSB 128u
+#define HCA_RSS_ROW_KEY_BITS 320u
+
+/* An entry of an indirection table. */
+struct hca_rss_qp_row {
+    uint8_t bytes[8];
+};
+#define HCA_RSS_QP_ROW_BYTES 8u
+#define HCA_RSS_QP_ROW_QPN_LSB 0u
+#define HCA_RSS_QP_ROW_QPN_BITS 24u
 
 /* Completion queue context. */
 struct hca_cqc {
@@ -1627,10 +1673,33 @@ struct hca_create_rule_cmd {
 #define HCA_CREATE_RULE_CMD_PRIORITY_BITS 16u
 #define HCA_CREATE_RULE_CMD_GOES_ON_LSB 64u
 #define HCA_CREATE_RULE_CMD_GOES_ON_BITS 1u
+#define HCA_CREATE_RULE_CMD_DROPS_LSB 65u
+#define HCA_CREATE_RULE_CMD_DROPS_BITS 1u
+#define HCA_CREATE_RULE_CMD_SPREADS_LSB 66u
+#define HCA_CREATE_RULE_CMD_SPREADS_BITS 1u
+#define HCA_CREATE_RULE_CMD_TAG_LSB 96u
+#define HCA_CREATE_RULE_CMD_TAG_BITS 32u
 #define HCA_CREATE_RULE_CMD_VALUE_LSB 128u
 #define HCA_CREATE_RULE_CMD_VALUE_BITS 512u
 #define HCA_CREATE_RULE_CMD_MASK_LSB 640u
 #define HCA_CREATE_RULE_CMD_MASK_BITS 512u
+
+/* CREATE_RSS: of function 0 alone. A QP that is destroyed leaves a number in the table that is
+   nobody's. */
+struct hca_create_rss_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_CREATE_RSS_CMD_BYTES 248u
+#define HCA_CREATE_RSS_CMD_FIELDS_LSB 0u
+#define HCA_CREATE_RSS_CMD_FIELDS_BITS 8u
+#define HCA_CREATE_RSS_CMD_LOG_SIZE_LSB 8u
+#define HCA_CREATE_RSS_CMD_LOG_SIZE_BITS 8u
+#define HCA_CREATE_RSS_CMD_PD_LSB 32u
+#define HCA_CREATE_RSS_CMD_PD_BITS 24u
+#define HCA_CREATE_RSS_CMD_KEY_LSB 64u
+#define HCA_CREATE_RSS_CMD_KEY_BITS 320u
+#define HCA_CREATE_RSS_CMD_QPNS_LSB 384u
+#define HCA_CREATE_RSS_CMD_QPNS_BITS 1536u
 
 /* Address vector: ibv_ah_attr and the destination MAC address. */
 struct hca_ah_attr {
@@ -1988,6 +2057,10 @@ struct hca_query_device_result {
 #define HCA_QUERY_DEVICE_RESULT_QPN_LINE_BITS_BITS 8u
 #define HCA_QUERY_DEVICE_RESULT_PUSH_SLOTS_LSB 1776u
 #define HCA_QUERY_DEVICE_RESULT_PUSH_SLOTS_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_RSS_QPS_LSB 1784u
+#define HCA_QUERY_DEVICE_RESULT_RSS_QPS_BITS 8u
+#define HCA_QUERY_DEVICE_RESULT_RSS_ENTRIES_LSB 1792u
+#define HCA_QUERY_DEVICE_RESULT_RSS_ENTRIES_BITS 8u
 
 /* QUERY_PORT, QUERY_COUNTERS. */
 struct hca_query_port_cmd {
@@ -2230,6 +2303,16 @@ struct hca_query_firmware_result {
 #define HCA_QUERY_FIRMWARE_RESULT_HARDWARE_BITS 32u
 #define HCA_QUERY_FIRMWARE_RESULT_PUBLIC_KEY_LSB 1408u
 #define HCA_QUERY_FIRMWARE_RESULT_PUBLIC_KEY_BITS 256u
+
+/* QUERY_RULE: frames that the rule had, whatever became of them. */
+struct hca_query_rule_result {
+    uint8_t bytes[244];
+};
+#define HCA_QUERY_RULE_RESULT_BYTES 244u
+#define HCA_QUERY_RULE_RESULT_PACKETS_LSB 0u
+#define HCA_QUERY_RULE_RESULT_PACKETS_BITS 64u
+#define HCA_QUERY_RULE_RESULT_BYTES_LSB 64u
+#define HCA_QUERY_RULE_RESULT_BYTES_BITS 64u
 
 /* Rows LINK_ROW_HIGH + n and LINK_ROW_LOW + n: entry n of a VL arbitration table. */
 struct hca_link_vl_arb {

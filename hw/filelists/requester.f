@@ -1,5 +1,6 @@
 // Send side: scheduling, WQE fetch, segmentation, retransmission.
 hw/rtl/requester/hca_sq_pkg.sv
+hw/rtl/requester/hca_sq_next.sv
 hw/rtl/requester/hca_sq_sched.sv
 hw/rtl/requester/hca_sq_pick.sv
 hw/rtl/requester/hca_sq_gate.sv

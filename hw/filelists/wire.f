@@ -12,6 +12,9 @@ hw/rtl/wire/hca_rx_parse.sv
 hw/rtl/wire/hca_rx_delay.sv
 hw/rtl/wire/hca_rx_match.sv
 hw/rtl/wire/hca_rx_steer.sv
+hw/rtl/wire/hca_toeplitz.sv
+hw/rtl/wire/hca_rss.sv
+hw/rtl/wire/hca_rule_counts.sv
 hw/rtl/wire/hca_frame_sums.sv
 hw/rtl/wire/hca_tx_csum.sv
 hw/rtl/wire/hca_rx_room.sv

@@ -29,7 +29,7 @@ module fv_sq_news
 
   sq_ack_t     ack;
   sq_dyn_t     dyn, redo;
-  logic        state_ok, moves, pi_bad, rewound, ahead, near;
+  logic        state_ok, moves, pi_bad, rewound, ahead, near, same;
   logic [23:0] entries;
   logic [31:0] behind_first;
 
@@ -40,7 +40,7 @@ module fv_sq_news
 
   hca_sq_news u_dut (
     .qpc_i, .ack_i(ack), .dyn_i(dyn), .pi_i(pi_i[15:0]), .state_ok_o(state_ok), .moves_o(moves), .redo_o(redo),
-    .pi_bad_o(pi_bad)
+    .same_o(same), .pi_bad_o(pi_bad)
   );
 
   assign rewound      = ack_seq_i != dyn_seq_i;
@@ -62,6 +62,9 @@ module fv_sq_news
     a_rewind: assert (!rewound || (redo.psn == una_psn_i[23:0] && redo.wqe == una_wqe_i[15:0] && !redo.err
                                    && redo.retx == !init_i && redo.seq == ack_seq_i));
     a_offset: assert (!moves || redo.offset == behind_first);
+    // Its WQEs are kept only if they are those: the same index, and the ring has not begun anew.
+    a_same: assert (!same || (wqe_i == una_wqe_i && !err_i && !init_i && 8'(ack_seq_i - dyn_seq_i) <= 8'd1));
+    c_same: cover (same && rewound && una_psn_i < psn_i);
     a_quiet: assert (moves || redo == dyn);
     a_pi: assert (ahead || pi_bad == (pi_i < una_wqe_i || pi_i - una_wqe_i > entries || pi_i < wqe_i));
     c_wrap: cover (!rewound && ahead && una_psn_i[23:0] < psn_i[23:0]);

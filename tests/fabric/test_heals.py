@@ -6,7 +6,8 @@ PINGPONG = ["ibv_rc_pingpong", "-n", "20"]
 
 
 def flows(net, first, second):
-    assert all(done.code == 0 for done in net.pair(PINGPONG, cards=(first, second)))
+    ended = net.pair(PINGPONG, cards=(first, second))
+    assert all(done.code == 0 for done in ended), ended
 
 
 def watch(net, card):

@@ -73,7 +73,7 @@ def test_qp1_speaks_in_every_partition(fabric, tmp_path):
     lids = net.lids(4)
 
     def index_of(card, partition):
-        rows = re.findall(r"^ *\d+: (.*)$", net.ask(0, "smpquery", "pkeys", lids[card]), re.M)
+        rows = re.findall(r"^ *\d+: (.*)$", net.ask(2, "smpquery", "pkeys", lids[card]), re.M)
         keys = [int(key, 16) & 0x7FFF for row in rows for key in row.split()]
         return keys.index(partition)
 

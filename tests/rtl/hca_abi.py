@@ -46,6 +46,8 @@ GROUP_HASH_HEADS = 0x40
 RULES = 0x20
 MAX_ETH_HEADER_BYTES = 0x12
 MIN_ETH_HEADER_BYTES = 0xe
+RSS_QPS = 0x10
+RSS_ENTRIES = 0x40
 VLS = 0x10
 MGMT_VL = 0xf
 VL_ARB_ENTRIES = 0x40
@@ -431,6 +433,8 @@ class CtxTable(enum.IntEnum):
     GROUP = 0x7
     SRQC = 0x8
     RULE = 0x9
+    RSS = 0xa
+    RSS_QP = 0xb
 
 
 class CtxCmd(enum.IntEnum):
@@ -504,6 +508,9 @@ class AdminOpcode(enum.IntEnum):
     QUERY_LLDP = 0x36
     WRITE_FIRMWARE = 0x37
     ACTIVATE_FIRMWARE = 0x38
+    CREATE_RSS = 0x39
+    DESTROY_RSS = 0x3a
+    QUERY_RULE = 0x3b
 
 
 class AdminStatus(enum.IntEnum):
@@ -705,6 +712,19 @@ class DeviceCap(enum.IntFlag):
     MANAGED_FLOW_STEERING = 0x20000000
     RAW_SCATTER_FCS = 0x400000000
     PCI_WRITE_END_PADDING = 0x1000000000
+
+
+class RxHash(enum.IntFlag):
+    """What of a frame is hashed: the bits of ibv_rx_hash_fields."""
+
+    SRC_IPV4 = 0x1
+    DST_IPV4 = 0x2
+    SRC_IPV6 = 0x4
+    DST_IPV6 = 0x8
+    SRC_PORT_TCP = 0x10
+    DST_PORT_TCP = 0x20
+    SRC_PORT_UDP = 0x40
+    DST_PORT_UDP = 0x80
 
 
 class PortCap(enum.IntFlag):
@@ -1030,9 +1050,12 @@ STRUCTS = {
         "bytes": 192,
         "fields": {
             "valid": (0, 1),
+            "drops": (1, 1),
+            "spreads": (2, 1),
             "port": (8, 1),
             "qpn": (32, 24),
             "yields": (64, 32),
+            "tag": (96, 32),
             "value": (512, 512),
             "mask": (1024, 512),
         },
@@ -1058,6 +1081,20 @@ STRUCTS = {
             "src_port": (416, 16),
             "dst_port": (432, 16),
             "flow_label": (448, 24),
+        },
+    },
+    "rss_row": {
+        "bytes": 64,
+        "fields": {
+            "fields": (0, 8),
+            "log_size": (8, 3),
+            "key": (128, 320),
+        },
+    },
+    "rss_qp_row": {
+        "bytes": 8,
+        "fields": {
+            "qpn": (0, 24),
         },
     },
     "cqc": {
@@ -1276,8 +1313,21 @@ STRUCTS = {
             "port_num": (40, 8),
             "priority": (48, 16),
             "goes_on": (64, 1),
+            "drops": (65, 1),
+            "spreads": (66, 1),
+            "tag": (96, 32),
             "value": (128, 512),
             "mask": (640, 512),
+        },
+    },
+    "create_rss_cmd": {
+        "bytes": 248,
+        "fields": {
+            "fields": (0, 8),
+            "log_size": (8, 8),
+            "pd": (32, 24),
+            "key": (64, 320),
+            "qpns": (384, 1536),
         },
     },
     "ah_attr": {
@@ -1481,6 +1531,8 @@ STRUCTS = {
             "service_mask": (1760, 8),
             "qpn_line_bits": (1768, 8),
             "push_slots": (1776, 8),
+            "rss_qps": (1784, 8),
+            "rss_entries": (1792, 8),
         },
     },
     "query_port_cmd": {
@@ -1628,6 +1680,13 @@ STRUCTS = {
             "epoch": (1344, 32),
             "hardware": (1376, 32),
             "public_key": (1408, 256),
+        },
+    },
+    "query_rule_result": {
+        "bytes": 244,
+        "fields": {
+            "packets": (0, 64),
+            "bytes": (64, 64),
         },
     },
     "link_vl_arb": {

@@ -19,6 +19,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &CreateQpCmd::TABLE,
     &McastCmd::TABLE,
     &CreateRuleCmd::TABLE,
+    &CreateRssCmd::TABLE,
     &AhAttr::TABLE,
     &QpAttr::TABLE,
     &ModifyQpCmd::TABLE,
@@ -231,7 +232,7 @@ layout! {
 layout! {
     /// CREATE_RULE: of function 0 alone. Rules of the same rank do not shut each other out: each gets a copy.
     CreateRuleCmd("create_rule_cmd", 248, Software) {
-        /// A raw QP.
+        /// A raw QP. With `spreads`: the handle of CREATE_RSS.
         qpn set_qpn: u32 [0, 0, 24] "V-155";
         /// rule_kind.
         kind set_kind: u8 [4, 0, 8] "V-155";
@@ -241,10 +242,32 @@ layout! {
         priority set_priority: u16 [6, 0, 16] "V-155";
         /// Frames go to rules of lower rank, too (DONT_TRAP): NORMAL only.
         goes_on set_goes_on: bool [8, 0, 1] "V-155";
+        /// Frames go to nobody.
+        drops set_drops: bool [8, 1, 1] "V-155";
+        /// To one of the QPs of an indirection table.
+        spreads set_spreads: bool [8, 2, 1] "V-114";
+        /// Goes into imm_data of completions.
+        tag set_tag: u32 [12, 0, 32] "V-155";
         /// NORMAL: what the masked rule_key of a frame is.
         value set_value: [u8; 64] [16, 0, 512] "V-155";
         /// NORMAL: bits of the key that count.
         mask set_mask: [u8; 64] [80, 0, 512] "V-155";
+    }
+}
+
+layout! {
+    /// CREATE_RSS: of function 0 alone. A QP that is destroyed leaves a number in the table that is nobody's.
+    CreateRssCmd("create_rss_cmd", 248, Software) {
+        /// rx_hash_fields.
+        fields set_fields: u8 [0, 0, 8] "V-95";
+        /// Entries of the indirection table, logarithm to base 2; RSS_ENTRIES at most.
+        log_size set_log_size: u8 [1, 0, 8] "V-93";
+        /// Protection domain that all of its QPs are of.
+        pd set_pd: u32 [4, 0, 24] "MEM-1";
+        /// Toeplitz key.
+        key set_key: [u8; 40] [8, 0, 320] "V-95";
+        /// Indirection table: three bytes each, the least significant first, QPNs of raw QPs.
+        qpns set_qpns: [u8; 192] [48, 0, 1536] "V-93";
     }
 }
 

@@ -115,5 +115,11 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         WriteFirmware = 55,
         /// The image in that slot is tried at the next start: activate_firmware_cmd.
         ActivateFirmware = 56,
+        /// A target of rules that spreads frames over raw QPs: create_rss_cmd, handle_result.
+        CreateRss = 57,
+        /// It is gone: handle_cmd.
+        DestroyRss = 58,
+        /// What a rule has had since it was made: handle_cmd, query_rule_result.
+        QueryRule = 59,
     }
 }

@@ -37,6 +37,9 @@ impl AdminOpcode {
             | Self::SetCongestion
             | Self::CreateRule
             | Self::DestroyRule
+            | Self::QueryRule
+            | Self::CreateRss
+            | Self::DestroyRss
             | Self::WriteFirmware
             | Self::ActivateFirmware => true,
             Self::Nop

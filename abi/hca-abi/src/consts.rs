@@ -106,6 +106,10 @@ abi_consts! {
         MAX_ETH_HEADER_BYTES = 18,
         /// Bytes of the shortest.
         MIN_ETH_HEADER_BYTES = 14,
+        /// Rows of the table RSS, and the most QPs with receive side scaling of a card.
+        RSS_QPS = 16,
+        /// Entries of the largest indirection table.
+        RSS_ENTRIES = 64,
     }
     "Link" {
         /// VLs of a port, VL15 included.

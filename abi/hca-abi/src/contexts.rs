@@ -13,6 +13,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &GroupRow::TABLE,
     &RuleRow::TABLE,
     &RuleKey::TABLE,
+    &RssRow::TABLE,
+    &RssQpRow::TABLE,
     &Cqc::TABLE,
     &Eqc::TABLE,
     &Srqc::TABLE,
@@ -253,12 +255,18 @@ layout! {
     RuleRow("rule_row", 192, Hardware) {
         /// There is one.
         valid set_valid: bool [0, 0, 1];
+        /// Its frames go to nobody: IBV_FLOW_SPEC_ACTION_DROP.
+        drops set_drops: bool [0, 1, 1] "V-155";
+        /// Receive side scaling: qpn is a row of the table RSS, whose hash names the QP.
+        spreads set_spreads: bool [0, 2, 1] "V-114";
         /// Port, from 0.
         port set_port: u8 [1, 0, 1] "V-155";
         /// QPN of a raw QP.
         qpn set_qpn: u32 [4, 0, 24];
         /// Rows, a bit each: if one of them matches, this rule does not get the frame.
         yields set_yields: u32 [8, 0, 32] "V-155";
+        /// Goes into imm_data of the completion: IBV_FLOW_SPEC_ACTION_TAG.
+        tag set_tag: u32 [12, 0, 32] "V-155";
         /// What the masked key is.
         value set_value: [u8; 64] [64, 0, 512];
         /// Bits of the key that count.
@@ -306,6 +314,27 @@ layout! {
         dst_port set_dst_port: [u8; 2] [54, 0, 16];
         /// IPv6: flow label, in the lower 20 bits.
         flow_label set_flow_label: [u8; 3] [56, 0, 24];
+    }
+}
+
+layout! {
+    /// Receive side scaling: what of a frame is hashed, and with which key. The lower log_size bits of the hash name an
+    /// entry among the RSS_ENTRIES of the row in the table RSS_QP.
+    RssRow("rss_row", 64, Hardware) {
+        /// rx_hash_fields. Others count as zeros, in their place.
+        fields set_fields: u8 [0, 0, 8] "V-95";
+        /// Entries, logarithm to base 2.
+        log_size set_log_size: u8 [1, 0, 3] "V-93";
+        /// Toeplitz key, as standards print it.
+        key set_key: [u8; 40] [16, 0, 320] "V-95";
+    }
+}
+
+layout! {
+    /// An entry of an indirection table.
+    RssQpRow("rss_qp_row", 8, Hardware) {
+        /// QPN of a raw QP.
+        qpn set_qpn: u32 [0, 0, 24] "V-93";
     }
 }
 

@@ -534,6 +534,10 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Srqc = 8,
         /// rule_row by row, RULES of them.
         Rule = 9,
+        /// rss_row by row, RSS_QPS of them.
+        Rss = 10,
+        /// rss_qp_row by row of RSS * RSS_ENTRIES + entry.
+        RssQp = 11,
     }
 }
 

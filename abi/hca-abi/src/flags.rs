@@ -7,6 +7,7 @@ pub const FLAGS: &[&FlagsDef] = &[
     &qp_attr::TABLE,
     &access::TABLE,
     &device_cap::TABLE,
+    &rx_hash::TABLE,
     &port_cap::TABLE,
     &port_cap2::TABLE,
     &wc_flag::TABLE,
@@ -143,6 +144,28 @@ abi_flags! {
         RAW_SCATTER_FCS = 34,
         /// Writes can be padded to cache lines.
         PCI_WRITE_END_PADDING = 36,
+    }
+}
+
+abi_flags! {
+    /// What of a frame is hashed: the bits of ibv_rx_hash_fields.
+    rx_hash: u8, Hardware {
+        /// IPv4 source address.
+        SRC_IPV4 = 0,
+        /// IPv4 destination address.
+        DST_IPV4 = 1,
+        /// IPv6 source address.
+        SRC_IPV6 = 2,
+        /// IPv6 destination address.
+        DST_IPV6 = 3,
+        /// Source port of TCP.
+        SRC_PORT_TCP = 4,
+        /// Destination port of TCP.
+        DST_PORT_TCP = 5,
+        /// Source port of UDP.
+        SRC_PORT_UDP = 6,
+        /// Destination port of UDP.
+        DST_PORT_UDP = 7,
     }
 }
 

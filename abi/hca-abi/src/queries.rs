@@ -18,6 +18,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &QuerySrqResult::TABLE,
     &QueryCountersResult::TABLE,
     &QueryFirmwareResult::TABLE,
+    &QueryRuleResult::TABLE,
 ];
 
 layout! {
@@ -141,6 +142,10 @@ layout! {
         qpn_line_bits set_qpn_line_bits: u8 [221, 0, 8];
         /// Push slots of the function (see PUSH_SLOTS_OFFSET), 0 = none.
         push_slots set_push_slots: u8 [222, 0, 8];
+        /// QPs with receive side scaling; 0 = none.
+        rss_qps set_rss_qps: u8 [223, 0, 8] "V-31";
+        /// Entries of the largest indirection table.
+        rss_entries set_rss_entries: u8 [224, 0, 8] "V-31";
     }
 }
 
@@ -357,6 +362,16 @@ layout! {
         rp_cnp_handled set_rp_cnp_handled: u64 [160, 0, 64];
         /// Datagrams for a QP1 that had no receive for them.
         qp1_drops set_qp1_drops: u64 [168, 0, 64] "STAT";
+    }
+}
+
+layout! {
+    /// QUERY_RULE: frames that the rule had, whatever became of them.
+    QueryRuleResult("query_rule_result", 244, Software) {
+        /// Frames.
+        packets set_packets: u64 [0, 0, 64] "V-85";
+        /// Their bytes, without the FCS.
+        bytes set_bytes: u64 [8, 0, 64] "V-85";
     }
 }
 

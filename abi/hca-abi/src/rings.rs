@@ -167,7 +167,7 @@ layout! {
         qpn set_qpn: u32 [4, 0, 32] "E-9";
         /// Bytes received, or moved by READ and atomics.
         byte_len set_byte_len: u32 [8, 0, 32] "E-9";
-        /// Immediate data or invalidated R_Key, bytes as on the wire.
+        /// Immediate data or invalidated R_Key, bytes as on the wire. Of a frame: the tag of its rule, a number.
         imm_data set_imm_data: u32 [12, 0, 32] "E-9";
         /// Card cycles when the CQE was made.
         timestamp set_timestamp: u64 [16, 0, 64] "V-31";

@@ -39,7 +39,7 @@ every_struct! {
     McastCmd SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
     ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd
-    CreateSrqCmd AllocMwCmd CreateRuleCmd
+    CreateSrqCmd AllocMwCmd CreateRuleCmd CreateRssCmd RssRow RssQpRow QueryRuleResult
     ModifySrqCmd
     QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult ResolveGidCmd
     ResolveGidResult QueryPkeyResult

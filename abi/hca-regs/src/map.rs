@@ -535,11 +535,11 @@ pub const MGMT_PORT_GID_ENTRY_WORD_COUNT: u32 = 0x4;
 /// Value of MGMT_PORT_GID_ENTRY_WORD.
 pub const MGMT_PORT_GID_ENTRY_WORD_VALUE_MASK: u32 = 0xffff_ffff;
 
-/// Counters of 64 bits, low word first, in the order of query_counters_result of hca-abi; 64 words per port.
+/// Counters of 64 bits, low word first, in the order of query_counters_result of hca-abi; 64 words per port. Behind both ports four words for each rule for frames: packets and bytes of 64 bits, low word first; a read of the first holds the others.
 pub const COUNTERS: u32 = 0x1_0800;
 
 /// Size of COUNTERS.
-pub const COUNTERS_BYTES: u32 = 0x200;
+pub const COUNTERS_BYTES: u32 = 0x400;
 
 /// Packets of management datagrams: 128 words of the one that waits, 128 of the one to send. The first half is read only.
 pub const MAD: u32 = 0x1_0c00;

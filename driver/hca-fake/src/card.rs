@@ -3,7 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use hca_abi::{
-    CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc, RULES,
+    CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc, RSS_ENTRIES,
+    RSS_QPS, RULES,
 };
 use hca_fw_core::{
     Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, NUM_SRQS, RegisterBus, line_of,
@@ -268,6 +269,8 @@ impl Card {
             Ok(CtxTable::Group) => GROUP_ROWS,
             Ok(CtxTable::Srqc) => NUM_SRQS as u32,
             Ok(CtxTable::Rule) => RULES,
+            Ok(CtxTable::Rss) => RSS_QPS,
+            Ok(CtxTable::RssQp) => RSS_QPS * RSS_ENTRIES,
             Err(_) => 0,
         };
         self.ctx_error = index >= limit || command != reg::MGMT_CTX_CMD_WRITE_MASK;

@@ -197,7 +197,13 @@ fn generated() -> String {
     page.push_str("\n## device_cap_flags\n\n");
     flags(&mut page, device.device_cap_flags());
     page.push_str("\n## Limits\n\nZero: there is none of it.\n\n");
-    let limits = ["max_", "atomic_cap", "local_ca_ack_delay", "raw_packet_caps"];
+    let limits = [
+        "max_",
+        "atomic_cap",
+        "local_ca_ack_delay",
+        "raw_packet_caps",
+        "rss_",
+    ];
     numbers(&mut page, DeviceAttr::TABLE.fields, device.as_bytes(), &limits);
     page.push_str("\n## Of a port\n\n");
     let limits = ["max_", "pkey_tbl_len", "gid_tbl_len"];

@@ -77,6 +77,14 @@ pub fn is_member(table: &[u16], pkey: u16) -> bool {
     table.iter().any(matches)
 }
 
+/// Whether a port with this table may send with this P_Key: one of its own, or, of a full member's, the limited form.
+/// That is what a switch asks of packets at the port where they come in (KEY-19); whether two limited members meet is
+/// found where they leave.
+pub fn is_own(table: &[u16], pkey: u16) -> bool {
+    const FULL: u16 = 0x8000;
+    pkey & !FULL != 0 && table.iter().any(|&own| own == pkey || own == pkey | FULL)
+}
+
 /// Writes the packet that takes an answer back, and says how long it is. `vl_of`: the VL of each SL.
 pub fn write_answer(
     to: &From,
@@ -189,5 +197,25 @@ mod tests {
             );
         }
         assert!(!is_member(&[], 0xffff));
+    }
+    /// KEY-19: where packets come in, a port sends as what it is, or as less.
+    #[test]
+    fn ports_send_by_keys_of_their_own() {
+        for (entry, pkey, is_let_in) in [
+            (0x8001, 0x8001, true),
+            (0x8001, 0x0001, true),
+            (0x0001, 0x0001, true),
+            (0x0001, 0x8001, false),
+            (0x8002, 0x8001, false),
+            (0x8000, 0x8000, false),
+            (0x8000, 0x0000, false),
+        ] {
+            assert_eq!(
+                is_own(&[0, 0x8009, entry], pkey),
+                is_let_in,
+                "{entry:#x} {pkey:#x}"
+            );
+        }
+        assert!(!is_own(&[], 0xffff));
     }
 }

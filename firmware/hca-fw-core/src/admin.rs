@@ -6,11 +6,11 @@ use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     ActivateFirmwareCmd, AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd,
-    CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd, McastCmd, ModifyMrCmd, ModifyPortCmd,
-    ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult, QueryLldpCmd,
-    QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
-    ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd,
-    SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
+    CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, McastCmd, ModifyMrCmd,
+    ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult,
+    QueryLldpCmd, QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd,
+    ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd,
+    SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
 };
 
 /// The function that may change what all of them share.
@@ -233,6 +233,10 @@ impl Control {
                 let cmd = CreateRuleCmd(body(hal, opcode));
                 self.create_rule(hal, func, &cmd)?
             }
+            AdminOpcode::CreateRss => {
+                let cmd = CreateRssCmd(body(hal, opcode));
+                self.create_rss(hal, func, &cmd)?
+            }
             AdminOpcode::AllocXrcd => self.alloc_xrcd(func)?,
             AdminOpcode::CreateSrq => {
                 let cmd = CreateSrqCmd(body(hal, opcode));
@@ -269,8 +273,15 @@ impl Control {
             }
             AdminOpcode::DestroyRule => {
                 let named = handle(hal);
-                self.destroy_rule(hal, func, named)
+                self.destroy_rule(hal, named)
             }
+            AdminOpcode::QueryRule => {
+                let named = handle(hal);
+                let told = self.query_rule(hal, named)?;
+                self.answer.set(told.as_bytes());
+                Ok(())
+            }
+            AdminOpcode::DestroyRss => self.destroy_rss(handle(hal)),
             AdminOpcode::DeallocXrcd => self.dealloc_xrcd(func, handle(hal)),
             AdminOpcode::ModifySrq => {
                 let cmd = ModifySrqCmd(body(hal, opcode));

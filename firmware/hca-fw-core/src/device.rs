@@ -6,7 +6,7 @@ use crate::memory::{MAX_KEYS, MAX_PAGES};
 use crate::{Bus, Control};
 use hca_abi::{
     AtomicCap, MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
-    QueryDeviceResult, device_cap,
+    QueryDeviceResult, RSS_ENTRIES, RSS_QPS, device_cap,
 };
 
 /// Part number, ours to choose.
@@ -53,6 +53,8 @@ impl Control {
         // Frames are the manager's alone.
         let raw = if func == MANAGER {
             d.set_raw_packet_caps(RAW_CAP_IP_CSUM);
+            d.set_rss_qps(RSS_QPS as u8);
+            d.set_rss_entries(RSS_ENTRIES as u8);
             device_cap::RAW_IP_CSUM | device_cap::MANAGED_FLOW_STEERING
         } else {
             0

@@ -6,10 +6,10 @@ use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
     ActivateFirmwareCmd, AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
-    CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
-    QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd, ResizeCqCmd,
-    ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef,
-    VlArbCmd, WriteFirmwareCmd, qp_attr,
+    CreateRssCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
+    ModifySrqCmd, QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd,
+    ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd,
+    SetSl2vlCmd, StructDef, VlArbCmd, WriteFirmwareCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -42,6 +42,8 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         | AdminOpcode::QueryQp
         | AdminOpcode::DestroyQp
         | AdminOpcode::DestroyRule
+        | AdminOpcode::QueryRule
+        | AdminOpcode::DestroyRss
         | AdminOpcode::QuerySrq
         | AdminOpcode::DestroySrq
         | AdminOpcode::DeregMr
@@ -67,6 +69,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::ModifySrq => words_of(&ModifySrqCmd::TABLE),
         AdminOpcode::AttachMcast | AdminOpcode::DetachMcast => words_of(&McastCmd::TABLE),
         AdminOpcode::CreateRule => words_of(&CreateRuleCmd::TABLE),
+        AdminOpcode::CreateRss => words_of(&CreateRssCmd::TABLE),
         AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
         AdminOpcode::SetKeyTable => words_of(&SetKeyTableCmd::TABLE),
         AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),

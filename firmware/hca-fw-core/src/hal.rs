@@ -8,7 +8,7 @@ use crate::probe::Probes;
 use crate::{Bus, CmdResult};
 use hca_abi::{
     AdminCpl, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, Qpc, QueryCountersResult,
-    QueryLinkErrorsResult, RuleRow,
+    QueryLinkErrorsResult, RssQpRow, RssRow, RuleRow,
 };
 use hca_regs as reg;
 
@@ -34,6 +34,9 @@ const QPC_PAIRS: usize = QPC_RECORD_OFFSET / PAIR_BYTES;
 
 /// From the counters of one port to those of the next.
 const COUNTERS_PORT_BYTES: u32 = 256;
+/// Behind them: of rules, so many bytes each.
+const COUNTERS_RULES: u32 = 2 * COUNTERS_PORT_BYTES;
+const RULE_COUNT_BYTES: u32 = 16;
 
 /// What the data path knows of a port.
 pub(crate) struct PortIdentity {
@@ -381,6 +384,27 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Writes a rule for received frames.
     pub fn rule_row(&mut self, index: u32, row: &RuleRow) {
         self.ctx_write(CtxTable::Rule, index, row.as_bytes());
+    }
+
+    /// Frames and bytes that the rule of a row has had.
+    pub fn rule_counts(&mut self, index: u32) -> (u64, u64) {
+        let addr = reg::COUNTERS + COUNTERS_RULES + RULE_COUNT_BYTES * index;
+        let mut word = |at: u32| u64::from(self.read(addr + 4 * at));
+        // In this order: a read of the first holds the others.
+        let packets = word(0) | word(1) << 32;
+        (packets, word(2) | word(3) << 32)
+    }
+
+    /// Writes a row of receive side scaling.
+    pub fn rss_row(&mut self, index: u32, row: &RssRow) {
+        self.ctx_write(CtxTable::Rss, index, row.as_bytes());
+    }
+
+    /// Writes an entry of an indirection table.
+    pub fn rss_qp(&mut self, index: u32, qpn: u32) {
+        let mut row = RssQpRow::new();
+        row.set_qpn(qpn);
+        self.ctx_write(CtxTable::RssQp, index, row.as_bytes());
     }
 
     /// Writes a row of the lists of QPs that share datagrams.

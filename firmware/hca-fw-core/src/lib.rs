@@ -48,6 +48,7 @@ mod qp;
 mod rate;
 mod record;
 mod restart;
+mod rss;
 mod rules;
 mod sma;
 mod srq;
@@ -77,6 +78,7 @@ use pool::IdPool;
 use port::Port;
 use rate::RateGroups;
 use record::QpRec;
+use rss::Spreads;
 use rules::Rules;
 use srq::{LastWqes, SrqRec};
 use table::Table;
@@ -204,6 +206,8 @@ pub(crate) struct Control {
     rates: RateGroups,
     groups: Groups,
     rules: Rules,
+    /// Who spreads frames over raw QPs.
+    spreads: Spreads,
     keys: Table<Keys, NUM_FUNCS>,
     /// Management datagrams may wait.
     has_mads: bool,
@@ -384,6 +388,7 @@ impl Control {
             rates: RateGroups::new(functions),
             groups: Groups::new(functions),
             rules: Rules::new(),
+            spreads: Spreads::new(),
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
             has_mads: false,
             description: sma::DESCRIPTION,

@@ -1,11 +1,15 @@
-//! Rules for received frames: which raw QP gets them (ibv_create_flow). The hardware compares a frame with all of them
-//! at once; which of those that match goes before which is in each row (`yields`), and is worked out here.
+//! Rules for received frames: which raw QP gets them, or which table of them, or nobody (ibv_create_flow). The hardware
+//! compares a frame with all of them at once; which of those that match goes before which is in each row (`yields`), and
+//! is worked out here.
 
 use crate::hal::Hal;
 use crate::objects::require;
 use crate::table::Table;
 use crate::{Bus, CmdResult, Control};
-use hca_abi::{AdminStatus, CreateRuleCmd, RULES, RuleKey, RuleKind, RuleRow, Service};
+use hca_abi::{
+    AdminStatus, CreateRuleCmd, CtxTable, QpState, QueryRuleResult, RULES, RuleKey, RuleKind, RuleRow,
+    Service,
+};
 
 const ROWS: usize = RULES as usize;
 /// Ranks behind those of NORMAL rules, which are their priorities.
@@ -14,10 +18,21 @@ const RANK_ALL_DEFAULT: u32 = RANK_MC_DEFAULT + 1;
 /// First byte of a MAC address: the bit of groups.
 const GROUP_BIT: u8 = 1;
 
+/// Whose a rule is, and where its frames go unless it drops them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// QPN.
+    Qp(u32),
+    /// Row of receive side scaling.
+    Spread(u32),
+}
+
 /// A rule: what the command said, checked.
 #[derive(Clone, Copy)]
 struct Rule {
-    qpn: u32,
+    target: Target,
+    drops: bool,
+    tag: u32,
     kind: RuleKind,
     /// From 0.
     port: u8,
@@ -56,7 +71,15 @@ impl Rules {
         if let Some(rule) = &self.rows[at] {
             row.set_valid(true);
             row.set_port(rule.port);
-            row.set_qpn(rule.qpn);
+            row.set_drops(rule.drops);
+            row.set_tag(rule.tag);
+            match rule.target {
+                Target::Qp(qpn) => row.set_qpn(qpn),
+                Target::Spread(spread) => {
+                    row.set_spreads(true);
+                    row.set_qpn(spread);
+                }
+            }
             row.set_value(rule.value);
             row.set_mask(rule.mask);
             let beats = |(i, other): (usize, &Option<Rule>)| {
@@ -98,16 +121,31 @@ impl Rules {
 
     /// Has the QP a rule?
     pub fn has(&self, qpn: u32) -> bool {
-        self.rows.iter().flatten().any(|rule| rule.qpn == qpn)
+        self.leads_to(Target::Qp(qpn))
+    }
+
+    /// Leads a rule to a row of receive side scaling?
+    pub fn has_spread(&self, row: u32) -> bool {
+        self.leads_to(Target::Spread(row))
+    }
+
+    fn leads_to(&self, target: Target) -> bool {
+        self.rows.iter().flatten().any(|rule| rule.target == target)
     }
 
     /// The QP is gone.
     pub fn drop_qp<B: Bus>(&mut self, hal: &mut Hal<B>, qpn: u32) {
         for at in 0..ROWS {
-            if self.rows[at].is_some_and(|rule| rule.qpn == qpn) {
+            if self.rows[at].is_some_and(|rule| rule.target == Target::Qp(qpn)) {
                 self.remove(hal, at);
             }
         }
+    }
+
+    /// None is left.
+    pub fn clear<B: Bus>(&mut self, hal: &mut Hal<B>) {
+        self.rows = Table::new([None; ROWS]);
+        hal.ctx_clear(CtxTable::Rule, RULES);
     }
 }
 
@@ -144,18 +182,14 @@ impl Control {
         func: u8,
         cmd: &CreateRuleCmd,
     ) -> CmdResult<u32> {
-        let rec = &self.qps[self.own_qp(func, cmd.qpn())? as usize];
-        require(rec.made.service() == u8::from(Service::Raw), cmd.qpn())?;
+        let (target, port) = self.target_of(func, cmd)?;
         let kind = RuleKind::try_from(cmd.kind()).map_err(|e| (AdminStatus::BadParam, e.code.into()))?;
-        // Its port is known from INIT on.
-        let port_num = rec.attr.port_num();
-        let port = port_num.checked_sub(1);
-        let port = port.ok_or((AdminStatus::BadState, rec.attr.qp_state().into()))?;
-        require(cmd.port_num() == port_num, cmd.port_num().into())?;
         require(!cmd.goes_on() || kind == RuleKind::Normal, cmd.kind().into())?;
         let (value, mask, rank) = pattern(cmd, kind)?;
         let rule = Rule {
-            qpn: cmd.qpn(),
+            target,
+            drops: cmd.drops(),
+            tag: cmd.tag(),
             kind,
             port,
             rank,
@@ -166,13 +200,46 @@ impl Control {
         self.rules.add(hal, rule)
     }
 
-    pub(crate) fn destroy_rule<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, handle: u32) -> CmdResult {
+    /// Whom a rule is for, and its port, from 0. A QP's port is known from INIT on; the QPs of receive side scaling take
+    /// what any port brings them.
+    fn target_of(&self, func: u8, cmd: &CreateRuleCmd) -> CmdResult<(Target, u8)> {
+        let (target, port_num) = if cmd.spreads() {
+            let is_there = self.spreads.is_there(cmd.qpn());
+            is_there
+                .then_some(())
+                .ok_or((AdminStatus::BadHandle, cmd.qpn()))?;
+            self.port_at(cmd.port_num())?;
+            (Target::Spread(cmd.qpn()), cmd.port_num())
+        } else {
+            let rec = &self.qps[self.own_qp(func, cmd.qpn())? as usize];
+            require(rec.made.service() == u8::from(Service::Raw), cmd.qpn())?;
+            (Target::Qp(cmd.qpn()), rec.attr.port_num())
+        };
+        let port = port_num.checked_sub(1);
+        let port = port.ok_or((AdminStatus::BadState, QpState::Reset as u32))?;
+        require(cmd.port_num() == port_num, cmd.port_num().into())?;
+        Ok((target, port))
+    }
+
+    /// The place of a rule. All are the manager's.
+    fn rule_at(&self, handle: u32) -> CmdResult<usize> {
         let at = handle as usize;
-        let rule = self.rules.rows.get(at).copied().flatten();
-        let qpn = rule.ok_or((AdminStatus::BadHandle, handle))?.qpn;
-        self.own_qp(func, qpn)
-            .map_err(|_| (AdminStatus::BadHandle, handle))?;
+        let is_there = self.rules.rows.get(at).is_some_and(Option::is_some);
+        is_there.then_some(at).ok_or((AdminStatus::BadHandle, handle))
+    }
+
+    pub(crate) fn destroy_rule<B: Bus>(&mut self, hal: &mut Hal<B>, handle: u32) -> CmdResult {
+        let at = self.rule_at(handle)?;
         self.rules.remove(hal, at);
         Ok(())
+    }
+
+    pub(crate) fn query_rule<B: Bus>(&self, hal: &mut Hal<B>, handle: u32) -> CmdResult<QueryRuleResult> {
+        self.rule_at(handle)?;
+        let (packets, bytes) = hal.rule_counts(handle);
+        let mut told = QueryRuleResult::new();
+        told.set_packets(packets);
+        told.set_bytes(bytes);
+        Ok(told)
     }
 }

@@ -301,6 +301,9 @@ impl Control {
         while !hal.is_over() {
             let next = match clearing.stage {
                 Stage::SilenceQps => {
+                    if func == MANAGER && clearing.at == self.qp_ids.of(func).start {
+                        self.clear_rules(hal);
+                    }
                     if self.qp_ids.contains(clearing.at) {
                         clearing.needs_fence = true;
                         self.silence_qp(hal, clearing.at);

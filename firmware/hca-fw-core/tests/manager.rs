@@ -78,7 +78,13 @@ fn only_function_0_changes_a_port() {
 fn function_0_does() {
     let dev = FakeDevice::new();
     let mut manager = open(&dev, 0);
-    let of_qps = [AdminOpcode::CreateRule, AdminOpcode::DestroyRule];
+    let of_qps = [
+        AdminOpcode::CreateRule,
+        AdminOpcode::DestroyRule,
+        AdminOpcode::QueryRule,
+        AdminOpcode::CreateRss,
+        AdminOpcode::DestroyRss,
+    ];
     let of_flash = [AdminOpcode::WriteFirmware, AdminOpcode::ActivateFirmware];
     let of_ports = |opcode: &&AdminOpcode| {
         opcode.is_for_manager() && !of_qps.contains(opcode) && !of_flash.contains(opcode)

@@ -1,7 +1,8 @@
 // Doorbell page: turns 64-bit MMIO writes of a function into doorbell streams, after a check that the
 // queue exists and (for QPs) belongs to that function. A refused doorbell is dropped, counted, and
-// reported to firmware when the event stream has room. One doorbell takes two cycles, three on a QP in ERR (or SQE, of
-// its send queue).
+// reported to firmware when the event stream has room. A doorbell is taken, compared with its QP's row in the next
+// cycle, and passed on in the one behind it, in which the next one may be taken: two cycles each, four on a QP in ERR
+// (or SQE, of its send queue).
 // Writes to push slots pass (hca_push_port); those to other pages are taken and lost.
 module hca_doorbell
   import hca_pkg::*;
@@ -48,6 +49,7 @@ module hca_doorbell
 
   typedef enum logic [1:0] {
     StIdle,
+    StLook,
     StPass,
     StFlush
   } state_e;
@@ -68,7 +70,7 @@ module hca_doorbell
   logic        on_sq_q, on_rq_q, on_cq_q, on_eq_q, on_srq_q, on_admin_q;
 
   // ---- Accept ------------------------------------------------------------------------------------
-  logic          accept, is_db;
+  logic          accept, is_db, free;
   qp_owner_t     owner, owner_new;
   cq_doorbell_t  in_cq;
   eq_doorbell_t  in_eq;
@@ -82,8 +84,8 @@ module hca_doorbell
   assign unused_in = ^{in_cq, in_eq, in_srq};
 
   assign is_db           = mmio_wr_addr_i[15:12] == 4'(DoorbellPageOffset >> 12);
-  assign mmio_wr_ready_o = state_q == StIdle || !is_db;
-  assign accept          = mmio_wr_valid_i && is_db && state_q == StIdle;
+  assign mmio_wr_ready_o = free || !is_db;
+  assign accept          = mmio_wr_valid_i && is_db && free;
   assign qpc_wr_ready_o  = 1'b1;
   assign owner_new       = '{func: qpc_wr_i.qpc.func, state: qpc_wr_i.qpc.state,
                              shared: qpc_wr_i.qpc.is_shared,
@@ -141,8 +143,9 @@ module hca_doorbell
   cq_doorbell_t    cq_word;
   eq_doorbell_t    eq_word;
   srq_doorbell_t   srq_word;
-  logic            is_sq, is_rq, is_cq, is_eq, is_srq, is_admin;
-  logic            same, mine, on_sq, on_rq, bad, pass_done, to_flush, missed, miss_ready;
+  // What StLook has found.
+  logic            is_sq_q, is_rq_q, missed_q, to_flush_q, bad, miss;
+  logic            same, mine, on_sq, on_rq, pass_done, miss_ready;
   logic            unused_words;
 
   assign qp_word = data_q;  // both QP doorbells have this layout
@@ -151,27 +154,30 @@ module hca_doorbell
   assign srq_word = data_q;
   assign unused_words = ^{qp_word, cq_word, eq_word, srq_word};
 
-  // What the row and the write have in common comes last, and everything else is ready by then.
   assign same  = qp_word.qpn[23:QpW] == owner.gen && !owner.shut;
   assign mine  = same && owner.func == func_q;
   assign on_rq = on_rq_q && owner.state != QpsReset;
   assign on_sq = on_sq_q && owner.state >= QpsRts && owner.state <= QpsErr;
 
-  assign is_sq    = on_sq && mine;
-  assign is_rq    = on_rq && mine;
-  assign is_cq    = on_cq_q;
-  assign is_eq    = on_eq_q;
-  assign is_srq   = on_srq_q;
-  assign is_admin = on_admin_q;
   // A QP that has not the row now: firmware knows whether there is one, and keeps the index for it.
-  assign missed   = (on_sq_q || on_rq_q) && owner.shared && !same;
-  assign bad      = !(is_sq || is_rq || is_cq || is_eq || is_srq || is_admin || missed);
+  assign miss = (on_sq_q || on_rq_q) && owner.shared && !same;
 
-  assign sq_db_valid_o = (state_q == StPass) && is_sq;
-  assign rq_db_valid_o = (state_q == StPass) && is_rq;
-  assign cq_db_valid_o = (state_q == StPass) && is_cq;
-  assign eq_db_valid_o = (state_q == StPass) && is_eq;
-  assign srq_db_valid_o = (state_q == StPass) && is_srq;
+  assign bad = !(is_sq_q || is_rq_q || missed_q || on_cq_q || on_eq_q || on_srq_q || on_admin_q);
+
+  always_ff @(posedge clk_i) begin
+    if (state_q == StLook) begin
+      is_sq_q    <= on_sq && mine;
+      is_rq_q    <= on_rq && mine;
+      missed_q   <= miss;
+      to_flush_q <= mine && (((on_sq || on_rq) && owner.state == QpsErr) || (on_sq && owner.state == QpsSqe));
+    end
+  end
+
+  assign sq_db_valid_o = (state_q == StPass) && is_sq_q;
+  assign rq_db_valid_o = (state_q == StPass) && is_rq_q;
+  assign cq_db_valid_o = (state_q == StPass) && on_cq_q;
+  assign eq_db_valid_o = (state_q == StPass) && on_eq_q;
+  assign srq_db_valid_o = (state_q == StPass) && on_srq_q;
   assign sq_db_o = '{sq: 1'b1, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index,
                      push: '{valid: qp_word.push, slot: qp_word.push_slot}};
   assign rq_db_o = '{sq: 1'b0, qpn: qp_word.qpn[QpW-1:0], pi: qp_word.producer_index, push: '0};
@@ -181,21 +187,22 @@ module hca_doorbell
   assign srq_db_o = '{func: func_q, srqn: srq_word.srqn[SrqW-1:0], pi: srq_word.producer_index};
 
   assign msg_valid_o = state_q == StFlush;
-  assign msg_o = '{kind: is_sq ? MsgFlushSq : MsgFlushRq, qpn: qp_word.qpn[QpW-1:0],
+  assign msg_o = '{kind: is_sq_q ? MsgFlushSq : MsgFlushRq, qpn: qp_word.qpn[QpW-1:0],
                    wqe_index: qp_word.producer_index, status: 8'd0, syndrome: 8'd0};
 
   assign pass_done = (state_q == StPass)
-                     && !((is_sq && !sq_db_ready_i) || (is_rq && !rq_db_ready_i) || (is_cq && !cq_db_ready_i)
-                          || (is_eq && !eq_db_ready_i) || (is_srq && !srq_db_ready_i) || (missed && !miss_ready));
-  assign to_flush  = mine && (((on_sq || on_rq) && owner.state == QpsErr) || (on_sq && owner.state == QpsSqe));
+                     && !((is_sq_q && !sq_db_ready_i) || (is_rq_q && !rq_db_ready_i) || (on_cq_q && !cq_db_ready_i)
+                          || (on_eq_q && !eq_db_ready_i) || (on_srq_q && !srq_db_ready_i) || (missed_q && !miss_ready));
+  assign free      = state_q == StIdle || (pass_done && !to_flush_q);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       state_q <= StIdle;
     end else begin
       unique case (state_q)
-        StIdle:  if (accept) state_q <= StPass;
-        StPass:  if (pass_done) state_q <= to_flush ? StFlush : StIdle;
+        StIdle:  if (accept) state_q <= StLook;
+        StLook:  state_q <= StPass;
+        StPass:  if (pass_done) state_q <= to_flush_q ? StFlush : accept ? StLook : StIdle;
         StFlush: if (msg_ready_i) state_q <= StIdle;
         default: state_q <= StIdle;
       endcase
@@ -213,24 +220,20 @@ module hca_doorbell
   logic [Slots-1:0]         pending_q, pending_d, grant;
   logic [NumFuncs-1:0][15:0] admin_pi_q;
   hw_event_t                bad_ev_q, pick, ev_q;
-  hw_event_t                miss, miss_head;
-  logic                     ev_valid_q, ev_load, take_admin, bad_q, miss_valid;
+  hw_event_t                miss_ev, miss_head;
+  logic                     ev_valid_q, ev_load, take_admin, take_bad, miss_valid;
   logic [Slots-1:0]         waiting;
   logic [SlotW-1:0]         slot;
 
-  assign take_admin = state_q == StPass && is_admin;
-  // A cycle later: what has been latched of the doorbell still stands.
-  always_ff @(posedge clk_i) begin
-    if (rst_i) bad_q <= 1'b0;
-    else bad_q <= state_q == StPass && bad;
-  end
-  assign miss       = '{kind: HwEventLineMiss, func: func_q, reserved0: '0, id: 32'(qp_word.qpn),
+  assign take_admin = state_q == StPass && on_admin_q;
+  assign take_bad   = state_q == StPass && bad;
+  assign miss_ev    = '{kind: HwEventLineMiss, func: func_q, reserved0: '0, id: 32'(qp_word.qpn),
                         cause: {15'd0, on_sq_q, qp_word.producer_index}};
   assign waiting    = {miss_valid, pending_q[NumFuncs:0]};
   assign ev_load    = (waiting != '0) && (!ev_valid_q || ev_ready_i);
 
   hca_fifo #(.Width($bits(hw_event_t)), .Depth(Misses)) u_misses (
-    .clk_i, .rst_i, .in_valid_i(state_q == StPass && missed), .in_ready_o(miss_ready), .in_i(miss),
+    .clk_i, .rst_i, .in_valid_i(state_q == StPass && missed_q), .in_ready_o(miss_ready), .in_i(miss_ev),
     .out_valid_o(miss_valid), .out_ready_i(ev_load && grant[NumFuncs+1]), .out_o(miss_head), .count_o()
   );
   assign ev_valid_o = ev_valid_q;
@@ -260,7 +263,7 @@ module hca_doorbell
     pending_d = pending_q;
     if (ev_load) pending_d = pending_d & ~grant;
     if (take_admin) pending_d[SlotW'(func_q)] = 1'b1;
-    if (bad_q) pending_d[NumFuncs] = 1'b1;
+    if (take_bad) pending_d[NumFuncs] = 1'b1;
   end
 
   always_ff @(posedge clk_i) begin
@@ -272,14 +275,14 @@ module hca_doorbell
       pending_q <= pending_d;
       if (ev_load) ev_valid_q <= 1'b1;
       else if (ev_ready_i) ev_valid_q <= 1'b0;
-      if (bad_q) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
+      if (take_bad) bad_db_cnt_o <= bad_db_cnt_o + 1'b1;
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (ev_load) ev_q <= pick;
     if (take_admin) admin_pi_q[func_q[FuncIdxW-1:0]] <= data_q[15:0];
-    if (bad_q && !pending_q[NumFuncs]) begin
+    if (take_bad && !pending_q[NumFuncs]) begin
       bad_ev_q <= '{cause: 32'(addr_q), id: 32'(qp_word.qpn), reserved0: 16'd0, func: func_q,
                     kind: HwEventBadDoorbell};
     end

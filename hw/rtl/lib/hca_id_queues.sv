@@ -13,56 +13,60 @@ module hca_id_queues #(
   input  logic              push_i,
   input  logic [QueueW-1:0] push_queue_i,
   input  logic [IdW-1:0]    push_id_i,
+  output logic [Queues-1:0] used_o,         // queues with ids
   output logic [Queues-1:0] valid_o,        // queues that offer an id
   input  logic              pop_i,          // only of a queue that offers one
   input  logic [QueueW-1:0] pop_queue_i,
   output logic [IdW-1:0]    pop_id_o,
+  output logic [Queues-1:0] emptied_o,      // with pop_i: the queue had no other id
   input  logic [Queues-1:0] sort_i,         // strobes
   output logic              sort_valid_o,
   output logic [QueueW-1:0] sort_queue_o
 );
 
+  // A bit for each queue wherever one is meant: to decode a number behind what it selects would be long.
   logic [Queues-1:0] used_q;               // not empty
   logic [IdW-1:0]    head_q [Queues];
   logic [IdW-1:0]    tail_q [Queues];
   logic [Queues-1:0] single_q;             // one id: kept, for a compare of head and tail behind their muxes is long
-  logic              refill_q, single, push_empty;
+  logic [Queues-1:0] push_at, pop_at, pop_single, push_empty, refill_q;  // refill: its head is what the RAM says now
   logic [QueueW-1:0] refill_queue_q;
   logic [IdW-1:0]    next_id;
 
   assign pop_id_o   = head_q[pop_queue_i];
-  assign single     = single_q[pop_queue_i];
+  assign push_at    = Queues'(push_i) << push_queue_i;
+  assign pop_at     = Queues'(pop_i) << pop_queue_i;
+  assign pop_single = pop_at & single_q;
   // The pushed id becomes the head: the queue is empty, or its only id leaves now.
-  assign push_empty = !used_q[push_queue_i] || (pop_i && single && pop_queue_i == push_queue_i);
-
-  always_comb begin
-    valid_o = used_q;
-    if (refill_q) valid_o[refill_queue_q] = 1'b0;
-  end
+  assign push_empty = push_at & (~used_q | pop_single);
+  assign used_o     = used_q;
+  assign valid_o    = used_q & ~refill_q;
+  assign emptied_o  = pop_single;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       used_q   <= '0;
-      refill_q <= 1'b0;
+      refill_q <= '0;
     end else begin
-      refill_q <= pop_i && !single;
-      if (pop_i && single) used_q[pop_queue_i] <= 1'b0;
-      if (push_i) used_q[push_queue_i] <= 1'b1;
+      used_q   <= (used_q & ~pop_single) | push_at;
+      refill_q <= pop_at & ~single_q;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    refill_queue_q <= pop_queue_i;
-    if (refill_q) head_q[refill_queue_q] <= next_id;
-    if (refill_q) single_q[refill_queue_q] <= next_id == tail_q[refill_queue_q];
-    if (push_i && push_empty) head_q[push_queue_i] <= push_id_i;
-    if (push_i) tail_q[push_queue_i] <= push_id_i;
-    if (push_i) single_q[push_queue_i] <= push_empty;
+    if (pop_i) refill_queue_q <= pop_queue_i;
+    for (int unsigned q = 0; q < Queues; q++) begin
+      if (refill_q[q]) head_q[q] <= next_id;
+      if (refill_q[q]) single_q[q] <= next_id == tail_q[refill_queue_q];
+      if (push_empty[q]) head_q[q] <= push_id_i;
+      if (push_at[q]) tail_q[q] <= push_id_i;
+      if (push_at[q]) single_q[q] <= push_empty[q];
+    end
   end
 
   hca_ram_1r1w #(.Width(IdW), .Depth(Ids)) u_next (
     .clk_i,
-    .we_i   (push_i && !push_empty),
+    .we_i   (push_i && push_empty == '0),
     .waddr_i(tail_q[push_queue_i]),
     .wdata_i(push_id_i),
     .re_i   (pop_i),
@@ -70,34 +74,40 @@ module hca_id_queues #(
     .rdata_o(next_id)
   );
 
-  // Sorting, one queue at a time: up to the id that was its last. While one is wanted, `sort_queue_q` walks to it.
-  logic [Queues-1:0] wanted_q, wanted;
-  logic              sorting_q, start, pop_sorted, at_last;
+  // Sorting, one queue at a time: up to the id that was its last. While one is wanted, `sort_at_q` walks to it. Whether
+  // a popped id was the last one is known a cycle later; its queue, which fetches its next id meanwhile, is not named.
+  logic [Queues-1:0] wanted_q, wanted, sort_at_q;
+  logic              sorting_q, here, start_q, check_q;
   logic [QueueW-1:0] sort_queue_q;
-  logic [IdW-1:0]    last_q;
+  logic [IdW-1:0]    last_q, popped_q;
 
   assign wanted       = wanted_q & used_q;
-  assign start        = !sorting_q && wanted[sort_queue_q];
-  assign pop_sorted   = pop_i && pop_queue_i == sort_queue_q;
-  assign at_last      = head_q[sort_queue_q] == last_q;
+  assign here         = (wanted & sort_at_q) != '0;
   assign sort_queue_o = sort_queue_q;
-  assign sort_valid_o = sorting_q && valid_o[sort_queue_q];
+  assign sort_valid_o = sorting_q && !check_q && (valid_o & sort_at_q) != '0;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       wanted_q     <= '0;
       sorting_q    <= 1'b0;
+      start_q      <= 1'b0;
+      check_q      <= 1'b0;
       sort_queue_q <= '0;
+      sort_at_q    <= Queues'(1);
     end else begin
-      wanted_q <= wanted | sort_i;
-      if (start) wanted_q[sort_queue_q] <= sort_i[sort_queue_q];
-      if (start) sorting_q <= !(pop_sorted && single);
-      else if (pop_sorted && at_last) sorting_q <= 1'b0;
-      if (!sorting_q && !start && wanted != '0) begin
-        sort_queue_q <= (sort_queue_q == QueueW'(Queues - 1)) ? '0 : sort_queue_q + 1'b1;
+      start_q  <= here && !sorting_q && !start_q;
+      wanted_q <= (start_q ? wanted & ~sort_at_q : wanted) | sort_i;
+      check_q  <= (pop_at & sort_at_q) != '0;
+      // It may have run empty since it was found.
+      if (start_q) sorting_q <= (used_q & ~pop_single & sort_at_q) != '0;
+      else if (check_q && popped_q == last_q) sorting_q <= 1'b0;
+      if (!sorting_q && !start_q && !here && wanted != '0) begin
+        sort_queue_q <= sort_at_q[Queues-1] ? '0 : sort_queue_q + 1'b1;
+        sort_at_q    <= Queues'({sort_at_q, sort_at_q[Queues-1]});
       end
     end
-    if (start) last_q <= tail_q[sort_queue_q];
+    if (start_q) last_q <= tail_q[sort_queue_q];
+    if (pop_i) popped_q <= pop_id_o;
   end
 
 `ifndef SYNTHESIS

@@ -1,5 +1,6 @@
 // Reads the ports' counters a word at a time: the word is there in the next cycle. A read of a low word keeps the high
-// word for the read after it, so that both are of one moment; a counter or port that is not there reads 0.
+// word for the read after it, so that both are of one moment; a counter or port that is not there reads 0. Words of
+// rules are hca_rule_counts'.
 module hca_counter_read
   import hca_pkg::*;
 #(
@@ -7,14 +8,17 @@ module hca_counter_read
 ) (
   input  logic        clk_i,
   input  logic        rd_i,
-  input  logic [6:0]  word_i,                 // port, counter, half
+  input  logic [7:0]  word_i,                 // port, counter, half; or rule, word
+  input  logic [31:0] rule_word_i,            // a cycle behind rd_i
   output logic [31:0] data_o,
   input  logic [NumPorts-1:0][NumCounters-1:0][63:0] counters_i
 );
 
   logic [31:0] data_q, high_q;
+  logic        is_rule_q;
 
   always_ff @(posedge clk_i) begin
+    if (rd_i) is_rule_q <= word_i[7];
     if (rd_i && word_i[0]) data_q <= high_q;
     if (rd_i && !word_i[0]) begin
       {high_q, data_q} <= '0;
@@ -23,6 +27,6 @@ module hca_counter_read
     end
   end
 
-  assign data_o = data_q;
+  assign data_o = is_rule_q ? rule_word_i : data_q;
 
 endmodule

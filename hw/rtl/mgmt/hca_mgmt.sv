@@ -64,6 +64,8 @@ module hca_mgmt
     output link_wr_t                      link_wr_o,
     output gid_wr_t                       gid_wr_o,
     output rule_wr_t                      rule_wr_o,
+    output rss_wr_t                       rss_wr_o,
+    output rss_qp_wr_t                    rss_qp_wr_o,
     output logic                          srqc_wr_valid_o,
     input  logic                          srqc_wr_ready_i,
     output logic [SrqW-1:0]               srqc_wr_srqn_o,
@@ -104,7 +106,7 @@ module hca_mgmt
     output port_cfg_t [NumPorts-1:0]      port_cfg_o,
     output logic [NumPorts-1:0][NumPkeys-1:0][15:0] pkey_tbl_o,
     output logic                          counter_rd_o,
-    output logic [6:0]                    counter_word_o,  // port, counter, half
+    output logic [7:0]                    counter_word_o,  // port, counter, half; or rule, word
     input  logic [31:0]                   counter_data_i   // next cycle
 );
   localparam int unsigned NumOwn   = NumFuncs + NumPorts + 1;
@@ -149,7 +151,7 @@ module hca_mgmt
     .forget_valid_o, .forget_ready_i, .forget_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
     .srqc_wr_valid_o, .srqc_wr_ready_i, .srqc_wr_srqn_o, .srqc_wr_o,
-    .link_wr_o, .gid_wr_o, .rule_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o
+    .link_wr_o, .gid_wr_o, .rule_wr_o, .rss_wr_o, .rss_qp_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o
   );
 
   // What the QP was that had the row before the last context write: reads of ctx_data.
@@ -276,7 +278,7 @@ module hca_mgmt
   logic                      ctr_ack_q, ctx_ack_q, ctr_we_q, ctx_we_q;
   logic                      ctr_took_q, ctr_took_we_q;   // a cycle before its data is here
   assign counter_rd_o   = hwif_out.counters.req;
-  assign counter_word_o = hwif_out.counters.addr[8:2];
+  assign counter_word_o = hwif_out.counters.addr[9:2];
   logic mad_ack_q, mad_we_q, mad_took_q, mad_took_we_q;   // the same for words of datagrams
   assign mad_req_o = '{
     re: hwif_out.mad.req && !hwif_out.mad.req_is_wr && !hwif_out.mad.addr[9],

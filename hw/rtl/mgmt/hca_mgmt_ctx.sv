@@ -2,7 +2,7 @@
 // to whoever keeps it. QP contexts go to every listener in parallel, each takes it in its own time; busy_o
 // stays high until the last has. Rows are write-only: firmware keeps the master copy. After reset the block
 // clears every row of every table (but the links' control rows: a link resets to DOWN by itself, and no function has a
-// key table) and is busy meanwhile.
+// key table; no rule leads to the rows of RSS) and is busy meanwhile.
 module hca_mgmt_ctx
   import hca_pkg::*;
   import hca_link_pkg::link_wr_t;
@@ -44,6 +44,8 @@ module hca_mgmt_ctx
     output link_wr_t               link_wr_o,   // valid for one cycle, taken at once
     output gid_wr_t                gid_wr_o,    // the same
     output rule_wr_t               rule_wr_o,   // the same
+    output rss_wr_t                rss_wr_o,    // the same
+    output rss_qp_wr_t             rss_qp_wr_o, // the same
     output logic                   srqc_wr_valid_o,
     input  logic                   srqc_wr_ready_i,
     output logic [SrqW-1:0]        srqc_wr_srqn_o,
@@ -68,7 +70,7 @@ module hca_mgmt_ctx
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
   logic              forget_pend_q, cqc_pend_q, eqc_pend_q, srqc_pend_q, group_pend_q, link_wr_valid_q,
-                        gid_wr_valid_q, rule_wr_valid_q;
+                        gid_wr_valid_q, rule_wr_valid_q, rss_wr_valid_q, rss_qp_wr_valid_q;
 
   // A table's ready moves with its traffic: it is looked at only while there is something for it.
   logic [NumQpcSinks-1:0] qpc_taken;
@@ -104,6 +106,8 @@ module hca_mgmt_ctx
       CtxTableSrqc: known = index < NumSrqs;
       CtxTableGroup: known = index < GroupRows;
       CtxTableRule: known = index < Rules;
+      CtxTableRss: known = index < RssQps;
+      CtxTableRssQp: known = index < RssQps * RssEntries;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
     endcase
@@ -144,6 +148,8 @@ module hca_mgmt_ctx
     link_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableLink);
     gid_wr_valid_q  <= !rst_i && go && known && (tbl == CtxTableGid);
     rule_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableRule);
+    rss_wr_valid_q    <= !rst_i && go && known && (tbl == CtxTableRss);
+    rss_qp_wr_valid_q <= !rst_i && go && known && (tbl == CtxTableRssQp);
     if (rst_i) begin
       qpc_pend_q <= '0;
       forget_pend_q <= 1'b0;
@@ -204,5 +210,13 @@ module hca_mgmt_ctx
   assign gid_wr_o   = '{valid: gid_wr_valid_q, port: index_q[4], index: index_q[3:0], gid: gid_row.gid};
   assign rule_wr_o  = '{valid: rule_wr_valid_q, index: index_q[$clog2(Rules)-1:0],
                         row: row_q[$bits(rule_row_t)/32-1:0]};
+  assign rss_wr_o   = '{valid: rss_wr_valid_q, index: index_q[$clog2(RssQps)-1:0],
+                        row: row_q[$bits(rss_row_t)/32-1:0]};
+  rss_qp_row_t rss_qp_row;
+  logic        unused_rss;
+  assign rss_qp_row  = row_q[$bits(rss_qp_row_t)/32-1:0];
+  assign unused_rss  = ^rss_qp_row;
+  assign rss_qp_wr_o = '{valid: rss_qp_wr_valid_q, index: index_q[$clog2(RssQps * RssEntries)-1:0],
+                         qpn: rss_qp_row.qpn};
   assign link_wr_o = '{valid: link_wr_valid_q, port: index_q[8], row: index_q[7:0], data: row_q[7:0]};
 endmodule

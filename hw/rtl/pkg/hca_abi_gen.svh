@@ -71,6 +71,9 @@ localparam int unsigned Rules = 32'h20;  // Rows of the table RULE, and the most
 // Bytes of the longest Ethernet header: with a VLAN tag. A frame has so many more than the MTU at most.
 localparam int unsigned MaxEthHeaderBytes = 32'h12;
 localparam int unsigned MinEthHeaderBytes = 32'he;  // Bytes of the shortest.
+// Rows of the table RSS, and the most QPs with receive side scaling of a card.
+localparam int unsigned RssQps = 32'h10;
+localparam int unsigned RssEntries = 32'h40;  // Entries of the largest indirection table.
 localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
 localparam int unsigned MgmtVl = 32'hf;
@@ -415,7 +418,9 @@ typedef enum logic [3:0] {
   CtxTableGid = 4'd6,  // gid_row by port (from 0) * 16 + entry: source GIDs of datagrams.
   CtxTableGroup = 4'd7,  // group_row by row: the first GROUP_HEADS are heads of lists.
   CtxTableSrqc = 4'd8,  // srqc by SRQN.
-  CtxTableRule = 4'd9  // rule_row by row, RULES of them.
+  CtxTableRule = 4'd9,  // rule_row by row, RULES of them.
+  CtxTableRss = 4'd10,  // rss_row by row, RSS_QPS of them.
+  CtxTableRssQp = 4'd11  // rss_qp_row by row of RSS * RSS_ENTRIES + entry.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -537,6 +542,16 @@ localparam logic [31:0] AccessZeroBased = 32'h20;  // Addresses count from 0 at 
 localparam logic [31:0] AccessOnDemand = 32'h40;  // Pages on demand.
 localparam logic [31:0] AccessHugetlb = 32'h80;  // Huge pages.
 localparam logic [31:0] AccessRelaxedOrdering = 32'h100000;  // A hint that writes may pass one another.
+
+// What of a frame is hashed: the bits of ibv_rx_hash_fields.
+localparam logic [7:0] RxHashSrcIpv4 = 8'h1;  // IPv4 source address.
+localparam logic [7:0] RxHashDstIpv4 = 8'h2;  // IPv4 destination address.
+localparam logic [7:0] RxHashSrcIpv6 = 8'h4;  // IPv6 source address.
+localparam logic [7:0] RxHashDstIpv6 = 8'h8;  // IPv6 destination address.
+localparam logic [7:0] RxHashSrcPortTcp = 8'h10;  // Source port of TCP.
+localparam logic [7:0] RxHashDstPortTcp = 8'h20;  // Destination port of TCP.
+localparam logic [7:0] RxHashSrcPortUdp = 8'h40;  // Source port of UDP.
+localparam logic [7:0] RxHashDstPortUdp = 8'h80;  // Destination port of UDP.
 
 // Flags of a completion: the bits of ibv_wc_flags.
 localparam logic [7:0] WcFlagGrh = 8'h1;  // The first 40 bytes of the buffer are a GRH (UD only).
@@ -667,7 +682,8 @@ typedef struct packed {
   logic [7:0]     wc_flags;  // wc_flags.
   logic [31:0]    src_qp;  // UD: source QP.
   logic [63:0]    timestamp;  // Card cycles when the CQE was made.
-  logic [31:0]    imm_data;  // Immediate data or invalidated R_Key, bytes as on the wire.
+  // Immediate data or invalidated R_Key, bytes as on the wire. Of a frame: the tag of its rule, a number.
+  logic [31:0]    imm_data;
   logic [31:0]    byte_len;  // Bytes received, or moved by READ and atomics.
   logic [31:0]    qpn;  // Local QP.
   logic [7:0]     status;  // wc_status.
@@ -883,13 +899,16 @@ localparam int unsigned RuleRowBytes = 192;
 typedef struct packed {
   logic [511:0]   mask;  // Bits of the key that count.
   logic [511:0]   value;  // What the masked key is.
-  logic [415:0]   reserved3;
+  logic [383:0]   reserved3;
+  logic [31:0]    tag;  // Goes into imm_data of the completion: IBV_FLOW_SPEC_ACTION_TAG.
   logic [31:0]    yields;  // Rows, a bit each: if one of them matches, this rule does not get the frame.
   logic [7:0]     reserved2;
   logic [23:0]    qpn;  // QPN of a raw QP.
   logic [22:0]    reserved1;
   logic           port;  // Port, from 0.
-  logic [6:0]     reserved0;
+  logic [4:0]     reserved0;
+  logic           spreads;  // Receive side scaling: qpn is a row of the table RSS, whose hash names the QP.
+  logic           drops;  // Its frames go to nobody: IBV_FLOW_SPEC_ACTION_DROP.
   logic           valid;  // There is one.
 } rule_row_t;
 
@@ -918,6 +937,24 @@ typedef struct packed {
   logic [47:0]    smac;  // Source MAC address.
   logic [47:0]    dmac;  // Destination MAC address.
 } rule_key_t;
+
+// Receive side scaling: what of a frame is hashed, and with which key. The lower log_size bits of the hash
+// name an entry among the RSS_ENTRIES of the row in the table RSS_QP.
+localparam int unsigned RssRowBytes = 64;
+typedef struct packed {
+  logic [63:0]    reserved1;
+  logic [319:0]   key;  // Toeplitz key, as standards print it.
+  logic [116:0]   reserved0;
+  logic [2:0]     log_size;  // Entries, logarithm to base 2.
+  logic [7:0]     fields;  // rx_hash_fields. Others count as zeros, in their place.
+} rss_row_t;
+
+// An entry of an indirection table.
+localparam int unsigned RssQpRowBytes = 8;
+typedef struct packed {
+  logic [39:0]    reserved0;
+  logic [23:0]    qpn;  // QPN of a raw QP.
+} rss_qp_row_t;
 
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;

@@ -209,6 +209,19 @@ package hca_pkg;
     rule_row_t                row;
   } rule_wr_t;
 
+  // Write of a row, or of an entry of an indirection table, for hca_rss. Strobes.
+  typedef struct packed {
+    logic                      valid;
+    logic [$clog2(RssQps)-1:0] index;
+    rss_row_t                  row;
+  } rss_wr_t;
+
+  typedef struct packed {
+    logic                                   valid;
+    logic [$clog2(RssQps * RssEntries)-1:0] index;
+    logic [23:0]                            qpn;
+  } rss_qp_wr_t;
+
   // Write of a row of the lists of QPs that share datagrams (hca_rx_group).
   typedef struct packed {
     logic [GroupW-1:0] index;
@@ -263,6 +276,14 @@ package hca_pkg;
     RxdRaw       = 3'd7   // before hca_rx_steer alone: a frame, for `rules`
   } rxd_kind_e;
 
+  // What a frame has that hca_rss looks at.
+  typedef struct packed {
+    logic udp;
+    logic tcp;
+    logic ipv6;
+    logic ipv4;
+  } layers_t;
+
   // A packet that has passed its CRCs and lies in the receive buffer (circular, freed in order).
   typedef struct packed {
     rxd_kind_e         kind;
@@ -282,15 +303,18 @@ package hca_pkg;
     logic [63:0]       compare;        // AtomicETH
     logic [7:0]        aeth_syndrome;
     logic [23:0]       aeth_msn;
-    logic [31:0]       imm;            // ImmDt / IETH, imm[7:0] = first byte on the wire
+    logic [31:0]       imm;            // ImmDt / IETH, imm[7:0] = first byte on the wire; behind hca_rx_steer the tag
+                                       // of a frame's rule
     logic [23:0]       xrcsrq;         // XRCETH
     logic [31:0]       deth_qkey;
     logic [23:0]       deth_src_qpn;
     logic [15:0]       slid;
     logic [6:0]        path_bits;      // of the destination LID
     logic [3:0]        sl;
-    logic [127:0]      sgid;           // source GID (IPv4 as ::ffff:a.b.c.d); 0 without GRH
+    logic [127:0]      sgid;           // source GID (IPv4 as ::ffff:a.b.c.d); 0 without GRH. Of a frame as in rule_key_t
     logic [127:0]      dgid;
+    logic [31:0]       ports;          // of a frame: source and destination port, as on the wire
+    layers_t           layers;         // of a frame
     logic [Rules-1:0]  rules;          // of a frame: those that have it
     logic              marked;         // congestion experienced, by its IP header
     logic              csum_ok;        // of a frame: IPv4, with TCP or UDP, and both checksums are right

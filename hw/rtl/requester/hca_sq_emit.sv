@@ -124,14 +124,14 @@ module hca_sq_emit
   // ---- Derived from the context ---------------------------------------------------------------------
   logic [3:0]  stride;          // blocks
   logic [15:0] ring_slot;
-  logic        state_ok, moves, pi_bad, plain, stay;
+  logic        state_ok, moves, pi_bad, plain, stay, same;  // same: its WQEs need not be read again
 
   assign stride    = 4'd1 << qpc_q.log_stride;
   assign ring_slot = dyn_q.wqe & ~(16'hffff << qpc_q.log_size);
 
   hca_sq_news u_news (
     .qpc_i(qpc_q), .ack_i(ack_q), .dyn_i(dyn_q), .pi_i(pi_q),
-    .state_ok_o(state_ok), .moves_o(moves), .redo_o(dyn_redo), .pi_bad_o(pi_bad)
+    .state_ok_o(state_ok), .moves_o(moves), .redo_o(dyn_redo), .pi_bad_o(pi_bad), .same_o(same)
   );
 
   // ---- Checks of a WQE (header in the block held by u_sge) ------------------------------------------
@@ -292,7 +292,8 @@ module hca_sq_emit
   assign rel_valid_o   = state_q == StRel;
   assign rel_requeue_o = end_q == EndRequeue;
   assign rel_idle_o    = pi_q == dyn_q.wqe;
-  assign restart_o     = redo_o || (rel_valid_o && rel_ready_i) || (state_q == StErr && err_ready_i);
+  assign restart_o     = (redo_o && (fresh_i || fetch_err_q || !same)) || (rel_valid_o && rel_ready_i)
+                         || (state_q == StErr && err_ready_i);
   assign plain         = state_ok && !moves && !dyn_q.err && !ack_q.halt && !pi_bad;
   assign limit_o       = (state_q == StEval && plain && !fresh_i) || state_q == StOpen;
   assign idx_o         = dyn_redo.wqe;
@@ -390,10 +391,8 @@ module hca_sq_emit
         else if (!dyn_q.err && !ack_q.halt && pi_q != dyn_q.wqe) end_q <= exhausted_q ? EndRequeue : EndWait;
       end
       StRedo: begin
-        dyn_q       <= dyn_redo;
-        have_q      <= '0;
-        head_q      <= '0;
-        {fetch_err_q, exhausted_q} <= '0;
+        dyn_q <= dyn_redo;
+        if (restart_o) {have_q, head_q, fetch_err_q, exhausted_q} <= '0;
       end
       StWqe: begin
         h_q         <= hdr;

@@ -11,6 +11,7 @@ module hca_sq_news
   output logic        state_ok_o,  // the QP may send
   output logic        moves_o,     // the position is to become redo_o
   output sq_dyn_t     redo_o,
+  output logic        same_o,      // inside the WQE where it is, which is the same one still
   output logic        pi_bad_o     // more than a ring ahead, or behind the position
 );
 
@@ -26,6 +27,7 @@ module hca_sq_news
   assign una_wqe_diff = ack_i.una_wqe - dyn_i.wqe;
   assign ahead        = (una_diff != '0 && !una_diff[23]) || (una_wqe_diff != '0 && !una_wqe_diff[15]);
   assign moves_o      = rewound || ahead;
+  assign same_o       = ack_i.una_wqe == dyn_i.wqe && !dyn_i.err && (ack_i.seq - dyn_i.seq) < 8'd2 && !ack_i.init;
   assign pi_bad_o     = (pi_i - ack_i.una_wqe) > ring_entries || (pi_i - dyn_i.wqe) > (pi_i - ack_i.una_wqe);
 
   always_comb begin

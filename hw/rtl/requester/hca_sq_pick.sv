@@ -5,6 +5,8 @@
 // While another QP waits for a slot, parked slots (blocked or idle) and spare ones (gate shut) get a turn too,
 // in which the emitter can give them back.
 // The slot under way (busy_slot_i) is never picked; news for it is kept for its next turn.
+// Three stages, one pick at a time: who may, of which kind, who. A pick is there three cycles after the one before it
+// was taken, and four after the news that it is for; a turn takes longer, unless its gate is found shut.
 module hca_sq_pick #(
   parameter int unsigned Slots = 64,
   localparam int unsigned SlotW = $clog2(Slots)
@@ -41,55 +43,69 @@ module hca_sq_pick #(
 );
 
   logic [Slots-1:0] active_q, parked_q, fresh_q, bound_q, deaf_q;
-  logic [Slots-1:0] busy_onehot, next_onehot, leaving, gone, candidates, urgent, rated, others, first, grant, picked;
-  logic [SlotW-1:0] idx, rated_idx, other_idx;
-  logic [Slots-1:0] rated_grant, other_grant;
-  logic             pick, rated_last_q, use_rated;
+  logic [Slots-1:0] busy_at, next_at_q, leaving, gone, candidates, rated, others, grant, picked;
+  logic [SlotW-1:0] idx;
+  logic             pick, wanted, rated_last_q;
 
   assign active_o = active_q;
   assign fresh_o  = fresh_q[busy_slot_i];
+  assign busy_at  = Slots'(busy_i) << busy_slot_i;
+  assign leaving  = Slots'(leaving_i) << leaving_slot_i;
+  assign gone     = gone_i ? leaving : '0;
 
-  always_comb begin
-    busy_onehot = '0;
-    busy_onehot[busy_slot_i] = 1'b1;
-    next_onehot = '0;
-    next_onehot[next_slot_o] = next_valid_o;
-    leaving = '0;
-    leaving[leaving_slot_i] = leaving_i;
-  end
+  // ---- Who may have a turn --------------------------------------------------------------------------
+  // Two cycles pass from here to the pick. Whoever is neither under way nor next stays so until then.
+  logic [Slots-1:0] rated_q, first_q, others_q;
+  logic             seen_q;  // these are of a time when the place of the next one was free
 
   assign candidates = ((active_q & (open_i | fresh_q)) | (want_slot_i ? ((active_q & spare_i) | parked_q) : '0))
-                      & bound_q & ~(busy_i ? busy_onehot : '0) & ~next_onehot & ~leaving;
+                      & bound_q & ~busy_at & ~next_at_q & ~leaving;
   assign rated      = candidates & active_q & open_i & rated_i;
   assign others     = candidates & ~rated;
-  assign first      = others & active_q & first_i;
-  assign urgent     = rated | first;
+  assign wanted     = !pause_i && (!next_valid_o || next_take_i);
 
-  assign pick       = !pause_i && (candidates != '0) && (!next_valid_o || next_take_i);
-  assign picked     = pick ? grant : '0;
-  assign gone       = gone_i ? leaving : '0;
+  always_ff @(posedge clk_i) begin
+    if (rst_i) seen_q <= 1'b0;
+    else seen_q <= wanted && !pick;
+    rated_q  <= rated;
+    first_q  <= others & active_q & first_i;
+    others_q <= others;
+  end
 
-  // In turns of their own: with one pointer for both, a slot of a group that is always open would bring it back to the
+  // ---- Of which kind, and who of it has not had a turn in this round --------------------------------
+  // Kinds have rounds of their own: with one for both, a slot of a group that is always open would bring it back to the
   // same neighbour each time.
-  assign use_rated = rated != '0 && !(rated_last_q && others != '0);
-  assign grant     = use_rated ? rated_grant : other_grant;
-  assign idx       = use_rated ? rated_idx : other_idx;
+  logic [Slots-1:0] rated_round_q, others_round_q, rated_left, first_left, others_left, from, from_q;
+  logic             use_rated, use_rated_q, found_q;
 
-  hca_rr_arb #(.N(Slots)) u_rated (
-    .clk_i, .rst_i,
-    .req_i    (rated),
-    .advance_i(pick && use_rated),
-    .grant_o  (rated_grant),
-    .idx_o    (rated_idx)
-  );
+  assign use_rated   = rated_q != '0 && !(rated_last_q && others_q != '0);
+  assign rated_left  = rated_q & rated_round_q;
+  assign first_left  = first_q & others_round_q;
+  assign others_left = others_q & others_round_q;
 
-  hca_rr_arb #(.N(Slots)) u_others (
-    .clk_i, .rst_i,
-    .req_i    ((first != '0) ? first : others),
-    .advance_i(pick && !use_rated),
-    .grant_o  (other_grant),
-    .idx_o    (other_idx)
-  );
+  always_comb begin
+    if (use_rated) from = (rated_left != '0) ? rated_left : rated_q;
+    else if (first_q != '0) from = (first_left != '0) ? first_left : first_q;
+    else from = (others_left != '0) ? others_left : others_q;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) found_q <= 1'b0;
+    else found_q <= seen_q && wanted && !pick && (rated_q | others_q) != '0;
+    from_q      <= from;
+    use_rated_q <= use_rated;
+  end
+
+  // ---- The pick -------------------------------------------------------------------------------------
+  logic [Slots-1:0] negated, round;
+
+  assign negated = ~from_q + 1'b1;             // the same up to the lowest set bit, the opposite above it
+  assign grant   = from_q & negated;           // lowest set bit
+  assign round   = (from_q | negated) & ~grant;  // all above it
+  assign pick    = found_q && wanted;
+  assign picked  = pick ? grant : '0;
+
+  hca_onehot_index #(.N(Slots)) u_idx (.onehot_i(grant), .idx_o(idx));
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -98,22 +114,26 @@ module hca_sq_pick #(
       fresh_q      <= '0;
       bound_q      <= '0;
       deaf_q       <= '0;
+      next_at_q    <= '0;
       next_valid_o <= 1'b0;
       urgent_o     <= 1'b0;
+      rated_round_q  <= '1;
+      others_round_q <= '1;
     end else begin
-      urgent_o <= (urgent & ~picked) != '0;
+      urgent_o <= !pick && ((rated_q | first_q) & ~next_at_q) != '0;
       active_q <= (active_q & ~picked & ~gone)
-                  | kick_i | (soft_i & ~deaf_q) | wake_i | bind_i | (again_i ? busy_onehot : '0);
-      parked_q <= (parked_q & ~picked & ~bind_i) | (park_i ? busy_onehot : '0);
-      fresh_q  <= (fresh_q & ~(redo_i ? busy_onehot : '0)) | bind_i;
+                  | kick_i | (soft_i & ~deaf_q) | wake_i | bind_i | (again_i ? busy_at : '0);
+      parked_q <= (parked_q & ~picked & ~bind_i) | (park_i ? busy_at : '0);
+      fresh_q  <= (fresh_q & ~(redo_i ? busy_at : '0)) | bind_i;
       bound_q  <= (bound_q & ~gone) | bind_i;
-      deaf_q   <= (deaf_q & ~picked & ~bind_i) | (deaf_i ? busy_onehot : '0);
-      if (pick) next_valid_o <= 1'b1;
-      else if (next_take_i) next_valid_o <= 1'b0;
+      deaf_q   <= (deaf_q & ~picked & ~bind_i) | (deaf_i ? busy_at : '0);
+      if (pick || next_take_i) {next_valid_o, next_at_q} <= {pick, picked};
+      if (pick && use_rated_q) rated_round_q <= round;
+      if (pick && !use_rated_q) others_round_q <= round;
     end
     if (sent_i) rated_last_q <= rated_i[busy_slot_i];
     if (pick) next_slot_o <= idx;
-    if (pick) next_parked_o <= !active_q[idx];
+    if (pick) next_parked_o <= (active_q & grant) == '0;
   end
 
 `ifndef SYNTHESIS
@@ -121,6 +141,8 @@ module hca_sq_pick #(
     if (!rst_i) begin
       assert ((bind_i & bound_q) == '0) else $error("hca_sq_pick: a slot that has a QP gets one");
       assert (!gone_i || (bound_q & leaving) != '0) else $error("hca_sq_pick: slot %0d has no QP", leaving_slot_i);
+      assert ((picked & (busy_at | next_at_q | leaving | ~bound_q)) == '0)
+        else $error("hca_sq_pick: slot %0d may have no turn now", idx);
     end
   end
 `endif

@@ -121,13 +121,14 @@ module hca_sq_sched
   logic [6:0]       req, grant;
   logic [2:0]       grant_idx;
   logic             take;
-  logic [Slots-1:0] free_q, free_grant;
-  logic [SlotW-1:0] free_slot;
-  logic              wants, push, pop, sort, waits;
-  logic [Queues-1:0] queue_valid, queue_ready, queue_grant, resort, heir_q, heirs;
-  logic [QueueW-1:0] queue_idx, pop_queue, sort_queue;
-  logic [QpW-1:0]    pop_qpn;
+  logic [SlotW-1:0] free_slot, bind_slot_q;
+  logic              free_valid, free_room, wants, push_q, pop, sort, waits, next_valid, next_sort;
+  logic              bind_valid_q, bind_sort_q;
+  logic [Queues-1:0] queue_used, resort, emptied, hand;
+  logic [QueueW-1:0] next_queue, sort_queue, push_queue_q;
+  logic [QpW-1:0]    pop_qpn, push_qpn_q, bind_qpn_q;
 
+  logic             push;
   row_t             row, row_new, row_ram, row_last_q;
   logic             before_q;      // the event before, and its QP: its row is what that wrote
   logic [QpW-1:0]   before_qpn_q;
@@ -138,7 +139,7 @@ module hca_sq_sched
   // ---- First cycle: choose an event, read its row --------------------------------------------------
   assign req[EvRel]  = rel_valid_i;
   assign req[EvAck]  = ack_upd_valid_i;
-  assign req[EvBind] = sort || (waits && (free_q != '0));
+  assign req[EvBind] = bind_valid_q;
   assign req[EvDb]   = sq_db_valid_i;
   assign req[EvQpc]  = qpc_wr_valid_i && paused_i;
   assign req[EvPlaced] = rd_placed_valid_i;
@@ -148,7 +149,6 @@ module hca_sq_sched
 
   assign rel_ready_o     = take && grant[EvRel];
   assign ack_upd_ready_o = take && grant[EvAck];
-  assign pop             = take && grant[EvBind];
   assign sq_db_ready_o   = take && grant[EvDb];
   assign qpc_wr_ready_o  = take && grant[EvQpc];
   assign rd_placed_ready_o = take && grant[EvPlaced];
@@ -162,35 +162,52 @@ module hca_sq_sched
     .idx_o    (grant_idx)
   );
 
-  // The SLs and groups that may send get slots in turn.
-  assign queue_ready = queue_valid & {rate_open_i, sl_open_i};
-  assign waiting_o   = queue_valid;
-  // A group that a slot was handed to has it before all others, also while its gate is shut.
-  assign heirs       = queue_valid & heir_q;
-  assign waits       = (queue_ready | heirs) != '0;
-  assign pop_queue   = sort ? sort_queue : queue_idx;
+  // A QP, or one to be sorted, and its slot wait here until it is their turn among the events.
+  assign pop       = next_valid && !bind_valid_q;
+  assign waiting_o = queue_used;
 
-  hca_rr_arb #(.N(Queues)) u_queue (
+  always_ff @(posedge clk_i) begin
+    if (rst_i) bind_valid_q <= 1'b0;
+    else if (pop) bind_valid_q <= 1'b1;
+    else if (take && grant[EvBind]) bind_valid_q <= 1'b0;
+    if (pop) {bind_qpn_q, bind_slot_q, bind_sort_q} <= {pop_qpn, free_slot, next_sort};
+  end
+
+  // The SLs and groups that may send get slots in turn; a group that a slot was handed to before all others, also while
+  // its gate is shut.
+  hca_sq_next #(.Queues(Queues)) u_next (
     .clk_i, .rst_i,
-    .req_i    ((heirs != '0) ? heirs : queue_ready),
-    .advance_i(pop && !sort),
-    .grant_o  (queue_grant),
-    .idx_o    (queue_idx)
+    .used_i      (queue_used),
+    .open_i      ({rate_open_i, sl_open_i}),
+    .hand_i      (hand),
+    .free_i      (free_valid),
+    .sort_valid_i(sort),
+    .sort_queue_i(sort_queue),
+    .emptied_i   (emptied),
+    .pop_i       (pop),
+    .valid_o     (next_valid),
+    .sort_o      (next_sort),
+    .queue_o     (next_queue),
+    .waits_o     (waits)
   );
 
-  hca_rr_arb #(.N(Slots)) u_free (
+  // Free slots, all of them after reset.
+  hca_fifo #(.Width(SlotW), .Depth(Slots)) u_free (
     .clk_i, .rst_i,
-    .req_i    (free_q),
-    .advance_i(pop && !sort),
-    .grant_o  (free_grant),
-    .idx_o    (free_slot)
+    .in_valid_i (gone_o || (scrub_q && 32'(scrub_qpn_q) < Slots)),
+    .in_ready_o (free_room),
+    .in_i       (scrub_q ? scrub_qpn_q[SlotW-1:0] : ev_slot_q),
+    .out_valid_o(free_valid),
+    .out_ready_i(pop && !next_sort),
+    .out_o      (free_slot),
+    .count_o    ()
   );
 
   always_comb begin
     unique case (1'b1)
       grant[EvRel]:  qpn_a = rel_qpn_i;
       grant[EvAck]:  qpn_a = ack_upd_i.qpn;
-      grant[EvBind]: qpn_a = pop_qpn;
+      grant[EvBind]: qpn_a = bind_qpn_q;
       grant[EvDb]:   qpn_a = sq_db_i.qpn;
       grant[EvPlaced]: qpn_a = rd_placed_i;
       grant[EvDue]:  qpn_a = due_qpn_i;
@@ -202,8 +219,8 @@ module hca_sq_sched
     if (take) begin
       ev_q      <= ev_e'(grant_idx);
       ev_qpn_q  <= qpn_a;
-      ev_slot_q <= grant[EvBind] ? free_slot : rel_slot_i;
-      ev_flag_q <= grant[EvRel] ? rel_requeue_i : grant[EvBind] ? sort : qpc_wr_i.init_sq;
+      ev_slot_q <= grant[EvBind] ? bind_slot_q : rel_slot_i;
+      ev_flag_q <= grant[EvRel] ? rel_requeue_i : grant[EvBind] ? bind_sort_q : qpc_wr_i.init_sq;
     end
     if (rel_ready_o) begin
       ev_hand_q <= rel_hand_i;
@@ -305,6 +322,8 @@ module hca_sq_sched
       row_new.waits_in = (row_new.group != '0 && sl_open_i[row_new.sl]) ? QueueW'(NumLanes) + QueueW'(row_new.group)
                                                                         : QueueW'(row_new.sl);
     end
+    hand = '0;
+    hand[QueueW'(NumLanes) + QueueW'(row.group)] = busy_q && is_rel && ev_hand_q;
     // A QP that waits in the queue of its old SL or group: that queue is looked through.
     resort            = '0;
     resort[row.waits_in] = busy_q && ev_q == EvQpc && row.queued && !row.held
@@ -372,34 +391,33 @@ module hca_sq_sched
       busy_q      <= 1'b0;
       scrub_q     <= 1'b1;
       scrub_qpn_q <= '0;
-      free_q      <= '1;
       want_slot_o <= 1'b0;
-      heir_q      <= '0;
+      push_q      <= 1'b0;
     end else begin
-      if (pop && !sort) heir_q <= heir_q & ~queue_grant;
-      if (busy_q && is_rel && ev_hand_q) heir_q[QueueW'(NumLanes) + QueueW'(row.group)] <= 1'b1;
       busy_q      <= take;
+      push_q      <= push;
       scrub_qpn_q <= scrub_qpn_q + QpW'(scrub_q);
       if (scrub_qpn_q == QpW'(NumQps - 1)) scrub_q <= 1'b0;
-      if (pop && !sort) free_q <= free_q & ~free_grant;
-      if (gone_o) free_q[ev_slot_q] <= 1'b1;
-      want_slot_o <= waits && (free_q == '0);
+      want_slot_o <= waits && !free_valid;
     end
+    {push_queue_q, push_qpn_q} <= {row_new.waits_in, ev_qpn_q};
   end
 
   // ---- Tables ---------------------------------------------------------------------------------------
   logic unused_bits;
-  assign unused_bits = ^{qpc_wr_i, sq_db_i.sq, ev_ack_q.qpn, queue_grant};
+  assign unused_bits = ^{qpc_wr_i, sq_db_i.sq, ev_ack_q.qpn, free_room};
 
   hca_id_queues #(.Queues(Queues), .Ids(NumQps)) u_ready (
     .clk_i, .rst_i,
-    .push_i      (push),
-    .push_queue_i(row_new.waits_in),
-    .push_id_i   (ev_qpn_q),
-    .valid_o     (queue_valid),
+    .push_i      (push_q),
+    .push_queue_i(push_queue_q),
+    .push_id_i   (push_qpn_q),
+    .used_o      (queue_used),
+    .valid_o     (),
     .pop_i       (pop),
-    .pop_queue_i (pop_queue),
+    .pop_queue_i (next_queue),
     .pop_id_o    (pop_qpn),
+    .emptied_o   (emptied),
     .sort_i      (resort),
     .sort_valid_o(sort),
     .sort_queue_o(sort_queue)
@@ -448,6 +466,7 @@ module hca_sq_sched
 `ifndef SYNTHESIS
   always_ff @(posedge clk_i) begin
     if (!rst_i && busy_q) begin
+      assert (!gone_o || free_room) else $error("hca_sq_sched: more slots come back than there are");
       assert (!is_bind || !row.bound) else $error("hca_sq_sched: QP %0d has two slots", ev_qpn_q);
       assert (!is_rel || (row.bound && row.slot == ev_slot_q)) else $error("hca_sq_sched: not in slot %0d", ev_slot_q);
       assert (!push || !row.queued || ev_q == EvBind || is_due)

@@ -88,6 +88,7 @@ module hca_dg_check
         item_o.dg = DgNone;
         item_o.cqe.cqe.byte_len = 32'(req_i.payload_bytes);
         item_o.cqe.cqe.wc_flags = req_i.csum_ok ? WcFlagIpCsumOk : '0;
+        item_o.cqe.cqe.imm_data = req_i.imm;   // the tag
       end
       if (req_i.opcode == BthUdSendOnlyImm) begin
         item_o.cqe.cqe.imm_data = req_i.imm;

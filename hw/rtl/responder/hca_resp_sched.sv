@@ -392,10 +392,12 @@ module hca_resp_sched
     .push_i      (push),
     .push_queue_i(row_new.waits_in),
     .push_id_i   (qpn_q),
+    .used_o      (),
     .valid_o     (queue_valid),
     .pop_i       (pop),
     .pop_queue_i (pop_queue),
     .pop_id_o    (pop_qpn),
+    .emptied_o   (),
     .sort_i      (resort),
     .sort_valid_o(sort),
     .sort_queue_o(sort_queue)

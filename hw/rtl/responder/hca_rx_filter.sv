@@ -48,7 +48,7 @@ module hca_rx_filter
     .rdata_o(path)
   );
 
-  // An initiator of XRC takes answers, a target requests.
+  // The port of a frame is its rule's to judge. An initiator of XRC takes answers, a target requests.
   assign answer  = rxd_i.opcode[4:0] inside {[BthRcReadResponseFirst[4:0]:BthRcAtomicAcknowledge[4:0]]};
   assign mine    = (ctx_i.is_rc && !ctx_i.is_xrc && rxd_i.opcode[7:5] == 3'(ServiceRc))
                    || (ctx_i.is_xrc && rxd_i.opcode[7:5] == 3'(ServiceXrc) && answer != ctx_i.is_target)
@@ -56,7 +56,7 @@ module hca_rx_filter
                    || (ctx_i.is_raw ? rxd_i.opcode[7:5] == 3'(ServiceRaw)
                        : ctx_i.is_ud && rxd_i.opcode[7:5] == 3'(ServiceUd));
   assign here    = rxd_i.dest_qpn[23:QpW] == ctx_i.gen && !ctx_i.is_shut && ctx_i.rx_ok
-                   && rxd_i.port == ctx_i.port && !dead_i && rxd_i.kind != RxdEnd;
+                   && (ctx_i.is_raw || rxd_i.port == ctx_i.port) && !dead_i && rxd_i.kind != RxdEnd;
   assign live    = here && mine;
   assign is_cnp  = rxd_i.opcode == 8'(BthCnp) && rxd_i.payload_bytes == '0 && (ctx_i.is_rc || ctx_i.is_uc);
   assign verdict_o.miss = ctx_i.is_shared && (rxd_i.dest_qpn[23:QpW] != ctx_i.gen || ctx_i.is_shut)

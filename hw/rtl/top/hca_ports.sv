@@ -21,6 +21,8 @@ module hca_ports
   input  av_wr_t                    av_wr_i,
   input  gid_wr_t                   gid_wr_i,
   input  rule_wr_t                  rule_wr_i,
+  input  rss_wr_t                   rss_wr_i,
+  input  rss_qp_wr_t                rss_qp_wr_i,
   input  logic                      group_wr_valid_i,
   output logic                      group_wr_ready_o,
   input  group_wr_t                 group_wr_i,
@@ -76,7 +78,7 @@ module hca_ports
   output logic [NumPorts-1:0]       link_event_o,
   input  rx_strobes_t               rx_strobes_i,
   input  logic                      counter_rd_i,
-  input  logic [6:0]                counter_word_i,  // port, counter, half
+  input  logic [7:0]                counter_word_i,  // port, counter, half; or rule, word
   output logic [31:0]               counter_data_o,  // next cycle
   input  mad_req_t                  mad_req_i,       // datagrams of firmware
   output mad_rsp_t                  mad_rsp_o,
@@ -93,8 +95,11 @@ module hca_ports
   mac_t                  src [NumPorts+1];
   logic [NumPorts:0][PortW-1:0] src_port;
   logic                  rx_valid, rx_room, unused_rx_ready, one_valid, one_ready;
-  rxd_t                  one, steered;
-  logic                  steered_valid, steered_ready;
+  rxd_t                  one, steered, spread;
+  logic                  steered_valid, steered_ready, spread_valid, spread_ready, spreads, rule_count;
+  logic [$clog2(Rules)-1:0] rule;
+  logic [12:0]           rule_bytes;
+  logic [31:0]           rule_word;
   logic                  mad_valid, mad_ready;
   tx_beat_t              mad;
   mad_beat_t             mad_beat;
@@ -220,8 +225,8 @@ module hca_ports
   hca_counter_read #(
     .NumCounters(NumCounters)
   ) u_counter_read (
-    .clk_i(pclk_i[PartCounters]), .rd_i(counter_rd_i), .word_i(counter_word_i), .data_o(counter_data_o),
-    .counters_i(counters)
+    .clk_i(pclk_i[PartCounters]), .rd_i(counter_rd_i), .word_i(counter_word_i), .rule_word_i(rule_word),
+    .data_o(counter_data_o), .counters_i(counters)
   );
 
   // The links have looked at rx_room themselves: a packet of any length of each source.
@@ -248,12 +253,24 @@ module hca_ports
 
   hca_rx_steer u_rx_steer (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .in_valid_i(one_valid), .in_ready_o(one_ready), .in_i(one),
-    .out_valid_o(steered_valid), .out_ready_i(steered_ready), .out_o(steered)
+    .out_valid_o(steered_valid), .out_ready_i(steered_ready), .out_o(steered), .spread_o(spreads),
+    .count_o(rule_count), .rule_o(rule), .bytes_o(rule_bytes)
+  );
+
+  hca_rule_counts u_rule_counts (
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .rule_wr_i, .count_i(rule_count), .rule_i(rule), .bytes_i(rule_bytes),
+    .rd_i(counter_rd_i && counter_word_i[7]), .word_i(counter_word_i[6:0]), .data_o(rule_word)
+  );
+
+  hca_rss u_rss (
+    .clk_i(pclk_i[PartRxWire]), .rst_i, .rss_wr_i, .rss_qp_wr_i, .in_valid_i(steered_valid),
+    .in_ready_o(steered_ready), .in_i(steered), .spread_i(spreads), .out_valid_o(spread_valid),
+    .out_ready_i(spread_ready), .out_o(spread)
   );
 
   hca_rx_group u_rx_group (
     .clk_i(pclk_i[PartRxWire]), .rst_i, .wr_valid_i(group_wr_valid_i), .wr_ready_o(group_wr_ready_o),
-    .wr_i(group_wr_i), .in_valid_i(steered_valid), .in_ready_o(steered_ready), .in_i(steered),
+    .wr_i(group_wr_i), .in_valid_i(spread_valid), .in_ready_o(spread_ready), .in_i(spread),
     .out_valid_o(rxd_valid_o), .out_ready_i(rxd_ready_i), .out_o(rxd_o)
   );
 

@@ -10,6 +10,7 @@ module hca_rx_match
   input  rule_wr_t         rule_wr_i,
   input  logic             valid_i,
   input  rx_beat_t         beat_i,
+  output rule_key_t        key_o,     // of the frame whose last beat came two cycles ago
   output logic [Rules-1:0] rules_o
 );
 
@@ -131,6 +132,7 @@ module hca_rx_match
     end
   end
 
+  assign key_o   = key_q;
   assign rules_o = rules_out_q;
 
 endmodule

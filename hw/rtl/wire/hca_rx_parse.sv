@@ -12,6 +12,7 @@ module hca_rx_parse
   input  logic        valid_i,
   input  rx_beat_t    beat_i,
   input  logic [12:0] l3_len_i,  // length of the packet, with its last beat
+  input  rule_key_t   key_i,          // of the frame whose last beat came two cycles ago
   input  logic [Rules-1:0] rules_i,   // that have the frame, with ok_o
   input  logic        csum_ok_i,      // the same
   output logic        ok_o,
@@ -62,7 +63,7 @@ module hca_rx_parse
   assign s2_ext = ext_of(s2_win_q[7:0]);
 
   logic unused_beat;
-  assign unused_beat = ^{beat_i.data_end, beat_i.len_bytes, beat_i.raw_bytes, beat_i.bad};
+  assign unused_beat = ^{key_i, beat_i.data_end, beat_i.len_bytes, beat_i.raw_bytes, beat_i.bad};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -176,6 +177,12 @@ module hca_rx_parse
       s3_rxd_q.sl   <= s2_sl_q;
       s3_rxd_q.sgid <= s2_sgid_q;
       s3_rxd_q.dgid <= s2_dgid_q;
+      if (s2_l3_q == L3Raw) begin   // for hca_rss
+        s3_rxd_q.sgid   <= key_i.src_ip;
+        s3_rxd_q.dgid   <= key_i.dst_ip;
+        s3_rxd_q.ports  <= {key_i.dst_port, key_i.src_port};
+        s3_rxd_q.layers <= '{udp: key_i.is_udp, tcp: key_i.is_tcp, ipv6: key_i.is_ipv6, ipv4: key_i.is_ipv4};
+      end
     end
   end
 

@@ -115,6 +115,7 @@ module hca_rx_wire
   end
 
   // Frames: which rules have it, and are its checksums right?
+  rule_key_t        key;
   logic [Rules-1:0] rules;
   logic             csum_ok;
   frame_sums_t      sums;
@@ -124,6 +125,7 @@ module hca_rx_wire
     .rule_wr_i,
     .valid_i(l3_valid && l3_beat.l3 == L3Raw),
     .beat_i (l3_beat),
+    .key_o  (key),
     .rules_o(rules)
   );
 
@@ -150,6 +152,7 @@ module hca_rx_wire
     .valid_i (l3_valid),
     .beat_i  (l3_beat),
     .l3_len_i(l3_len),
+    .key_i   (key),
     .rules_i (rules),
     .csum_ok_i(csum_ok),
     .ok_o    (parse_ok),

@@ -144,7 +144,7 @@ async def random_doorbells(dut, rates):
 
 @cocotb.test()
 async def rate(dut):
-    """Two cycles per doorbell, three on a QP in ERR, or of the send side in SQE."""
+    """Two cycles per doorbell, four on a QP in ERR, or of the send side in SQE."""
     db = await Doorbell(dut, 2).start()
     for n in range(20):
         db.ring(3, abi.SQ_DOORBELL_OFFSET, n << 32 | 3)   # RTS
@@ -154,8 +154,8 @@ async def rate(dut):
     for n in range(20):
         db.ring(2, abi.SQ_DOORBELL_OFFSET, n << 32 | 6)   # ERR
     await db.finish()
-    assert db.mmio.taken[-1] - db.mmio.taken[first] == 3 * 19
-    for addr, cycles in ((abi.SQ_DOORBELL_OFFSET, 3), (abi.RQ_DOORBELL_OFFSET, 2)):
+    assert db.mmio.taken[-1] - db.mmio.taken[first] == 4 * 19
+    for addr, cycles in ((abi.SQ_DOORBELL_OFFSET, 4), (abi.RQ_DOORBELL_OFFSET, 2)):
         first = len(db.mmio.taken)
         for n in range(20):
             db.ring(1, addr, n << 32 | 5)   # SQE

@@ -15,10 +15,11 @@ M32 = 0xFFFFFFFF
 async def read(bench, port, index, half):
     """The word in the next cycle."""
     bench.set("word_i", port << 6 | index << 1 | half)
+    bench.set("rule_word_i", bench.rng.getrandbits(32))
     bench.set("rd_i", 1)
     await bench.step()
     bench.set("rd_i", 0)
-    bench.set("word_i", bench.rng.getrandbits(7))
+    bench.set("word_i", bench.rng.getrandbits(8))
     await bench.step()
     return bench.get("data_o")
 
@@ -43,6 +44,14 @@ async def both_words_are_of_one_moment(dut):
             await bench.step()
         high = await read(bench, port, index, 1)
         assert high << 32 | low == (value if there else 0), f"port {port}, counter {index}"
+        # Words of rules are another's.
+        bench.set("word_i", 1 << 7 | bench.rng.getrandbits(7))
+        bench.set("rd_i", 1)
+        await bench.step()
+        bench.set("rd_i", 0)
+        bench.set("rule_word_i", word := bench.rng.getrandbits(32))
+        await bench.step()
+        assert bench.get("data_o") == word
 
 
 def test_counter_read():

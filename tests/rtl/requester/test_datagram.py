@@ -106,7 +106,7 @@ async def rewinds(dut, rate):
         if flying and bench.rng.random() < 0.3:
             bench.send_ack(bench.rng.choice(flying), rewind=True)
             rewound += 1
-        bench.stage.rate = bench.rng.choice((0.002, 0.02))
+        bench.stage.rate = bench.rng.choice((0.001, 0.02))
     bench.stage.rate = 1.0
     await drain(bench, 60000)
     again = bench.stage.made - sum(qp.tail - qp.start for qp in qps)

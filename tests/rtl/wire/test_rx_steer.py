@@ -21,13 +21,30 @@ class Steer:
         self.rng = self.bench.rng
         self.source = Source(self.bench, "in", rate=rate)
         self.sink = Sink(self.bench, "out", rate=sink_rate)
-        self.qpns = {}
+        self.rules = {}
         self.expected = []
+        self.counts = [[0, 0] for _ in range(RULES)]   # frames and bytes
+        self.bench.agents.append(self)
+        self.counted = [[0, 0] for _ in range(RULES)]
+        self.spread = []
 
-    async def write(self, index, qpn):
+    def drive(self):
+        """The bench is another's to drive."""
+
+    def sample(self):
+        """What is counted, and which copies are to be spread."""
+        get = self.bench.get
+        if get("count_o"):
+            one = self.counted[get("rule_o")]
+            one[0], one[1] = one[0] + 1, one[1] + get("bytes_o")
+        if get("out_valid_o") and get("out_ready_i"):
+            self.spread.append(get("spread_o"))
+
+    async def write(self, index, qpn, drops=0, spreads=0):
         """A rule for a QP, or none (None)."""
-        self.qpns[index] = qpn
-        row = RULE_ROW.pack(valid=qpn is not None, qpn=qpn or 0)
+        tag = self.rng.getrandbits(32)
+        self.rules[index] = None if qpn is None else {"qpn": qpn, "tag": tag, "drops": drops, "spreads": spreads}
+        row = RULE_ROW.pack(valid=qpn is not None, **self.rules[index] or {})
         self.bench.set("rule_wr_i", RULE_WR.pack(valid=1, index=index, row=row))
         await self.bench.step()
         self.bench.set("rule_wr_i", 0)
@@ -37,39 +54,45 @@ class Steer:
         word = RXD.random(self.rng, kind=RAW, rules=rules)
         fields = RXD.unpack(word)
         self.source.put(word)
-        there = [i for i in range(RULES) if rules >> i & 1 and self.qpns.get(i) is not None]
+        there = [i for i in range(RULES) if rules >> i & 1 and self.rules.get(i)]
         for i in there:
-            kind = QP if i == there[-1] else COPY
-            self.expected.append(dict(fields, kind=kind, dest_qpn=self.qpns[i]))
-        if not there:
-            self.expected.append(dict(fields, kind=END))
+            rule, last = self.rules[i], i == there[-1]
+            self.counts[i][0] += 1
+            self.counts[i][1] += fields["payload_bytes"]
+            if not rule["drops"]:
+                self.expected.append(dict(fields, kind=QP if last else COPY, dest_qpn=rule["qpn"], imm=rule["tag"],
+                                          spread=rule["spreads"]))
+        if not there or self.rules[there[-1]]["drops"]:
+            self.expected.append(dict(fields, kind=END, spread=0))
 
     def push_other(self):
         kind = self.rng.choice([k for k in range(8) if k != RAW])
         word = RXD.random(self.rng, kind=kind)
         self.source.put(word)
-        self.expected.append(RXD.unpack(word))
+        self.expected.append(dict(RXD.unpack(word), spread=0))
 
     async def finish(self):
         await self.bench.until(lambda: len(self.sink.got) >= len(self.expected), 100000, "copies")
         await self.bench.step(10)
-        got = [RXD.unpack(word) for word in self.sink.got]
+        got = [dict(RXD.unpack(word), spread=s) for word, s in zip(self.sink.got, self.spread, strict=True)]
         for one, want in zip(got, self.expected, strict=True):
-            if want["kind"] == END:    # nobody's QPN
-                one = dict(one, dest_qpn=want["dest_qpn"])
+            if want["kind"] == END:    # nobody's QPN and tag
+                one = dict(one, dest_qpn=want["dest_qpn"], imm=want["imm"])
             assert one == want
+        assert self.counted == self.counts
 
 
 @cocotb.test()
 async def copies(dut):
-    """Any number of rules, some of which are gone; packets of the transport pass between."""
+    """V-85, V-155: any number of rules, some of which are gone, drop, or spread; packets of the transport pass between."""
     steer = Steer(dut, 51, 0.8, 0.6)
     await steer.bench.start()
     for index in range(RULES):
         await steer.write(index, None)
     for _ in range(60):
         for index in steer.rng.sample(range(RULES), 6):
-            await steer.write(index, steer.rng.choice([None, steer.rng.getrandbits(24)]))
+            kind = steer.rng.choice([{}, {"drops": 1}, {"spreads": 1}])
+            await steer.write(index, steer.rng.choice([None, steer.rng.getrandbits(24)]), **kind)
         for _ in range(5):
             bits = steer.rng.choice([1, 1, 2, 5, RULES])
             steer.push(sum(1 << i for i in steer.rng.sample(range(RULES), bits)))

@@ -24,6 +24,9 @@ pub enum Kind {
     Td,
     Xrcd,
     Flow,
+    Counters,
+    Wq,
+    IndTable,
 }
 
 /// An object whose first field is the C structure.

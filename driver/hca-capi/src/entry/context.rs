@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::pipe::{EventPipe, eventfd};
 use crate::boundary::{Errno, count, pointer};
-use crate::entry::{cq, cq_ex, flow, memory, post, qp, query, srq, window, xrc};
+use crate::entry::{counters, cq, cq_ex, flow, memory, post, qp, query, srq, window, wq, xrc};
 use crate::objects::card::Card;
 use crate::objects::context::{ContextObject, object_of};
 use crate::objects::device::device_of;
@@ -49,6 +49,15 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         create_qp_ex: Some(qp::create_qp_ex),
         ibv_create_flow: Some(flow::create_flow),
         ibv_destroy_flow: Some(flow::destroy_flow),
+        create_counters: Some(counters::create_counters),
+        destroy_counters: Some(counters::destroy_counters),
+        attach_counters_point_flow: Some(counters::attach_counters_point_flow),
+        read_counters: Some(counters::read_counters),
+        create_wq: Some(wq::create_wq),
+        modify_wq: Some(wq::modify_wq),
+        destroy_wq: Some(wq::destroy_wq),
+        create_rwq_ind_table: Some(wq::create_rwq_ind_table),
+        destroy_rwq_ind_table: Some(wq::destroy_rwq_ind_table),
         open_qp: Some(xrc::open_qp),
         create_srq_ex: Some(srq::create_srq_ex),
         get_srq_num: Some(srq::get_srq_num),

@@ -20,7 +20,8 @@ const KNOWN_FIELDS: u64 = (IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_SLID
     | IBV_WC_EX_WITH_SL
     | IBV_WC_EX_WITH_DLID_PATH_BITS
-    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) as u64;
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    | IBV_WC_EX_WITH_FLOW_TAG) as u64;
 
 pub unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
@@ -93,6 +94,7 @@ fn set_functions(cq: &mut ibv_cq_ex) {
     cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);
     cq.read_completion_ts = Some(read_completion_ts);
+    cq.read_flow_tag = Some(read_flow_tag);
 }
 
 /// Moves to the next completion: 0, ENOENT, or an errno. An empty poll gives the processor away only where a section
@@ -181,6 +183,10 @@ unsafe extern "C" fn read_imm_data(raw: *mut ibv_cq_ex) -> __be32 {
     } else {
         wc.imm_data.to_be()
     }
+}
+
+unsafe extern "C" fn read_flow_tag(raw: *mut ibv_cq_ex) -> u32 {
+    current(raw).flow_tag()
 }
 
 unsafe extern "C" fn read_qp_num(raw: *mut ibv_cq_ex) -> u32 {

@@ -1,12 +1,14 @@
 //! Flow steering (V-155, V-156): the specs of a program, which lie packed behind ibv_flow_attr.
 
 use std::ffi::c_int;
+use std::sync::{Arc, Mutex};
 
 use hca_verbs::{EthFilter, FlowAttr, FlowKind, FlowSpec, Ipv4Filter, Ipv6Filter, PortFilter};
 
 use crate::abi::*;
-use crate::boundary::live::{CStruct, get, publish, retire};
+use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
+use crate::objects::counters::{CountersObject, Sums};
 use crate::objects::flow::FlowObject;
 use crate::objects::qp::QpObject;
 
@@ -64,8 +66,36 @@ fn ports(f: &ibv_flow_tcp_udp_filter) -> PortFilter {
     }
 }
 
-/// The spec at the beginning of `bytes`, and its size.
-fn spec_of(bytes: &[u8]) -> Verb<(FlowSpec, usize)> {
+/// What the specs of a rule say.
+#[derive(Default)]
+struct Said {
+    specs: Vec<FlowSpec>,
+    drops: bool,
+    tag: Option<u32>,
+    sums: Option<Arc<Sums>>,
+}
+
+impl Said {
+    fn set_tag(&mut self, tag: u32) -> Verb<()> {
+        match self.tag.replace(tag) {
+            None => Ok(()),
+            Some(_) => Err(invalid("flow: two tags")),
+        }
+    }
+
+    /// The counters object is looked up: a rule keeps what it counts for.
+    fn set_counters(&mut self, counters: *mut ibv_counters) -> Verb<()> {
+        // SAFETY: looked up first.
+        let object = unsafe { get(counters.cast::<CountersObject>())? };
+        match self.sums.replace(object.sums.clone()) {
+            None => Ok(()),
+            Some(_) => Err(invalid("flow: two counters objects")),
+        }
+    }
+}
+
+/// Takes the spec at the beginning of `bytes`; its size.
+fn take_spec(said: &mut Said, bytes: &[u8]) -> Verb<usize> {
     /// `T` at the beginning, if the program says that it is there.
     fn read<T: Copy>(bytes: &[u8], what: &str) -> Verb<T> {
         if bytes.len() < size_of::<T>() {
@@ -82,6 +112,24 @@ fn spec_of(bytes: &[u8]) -> Verb<(FlowSpec, usize)> {
     let body = bytes
         .get(..size)
         .ok_or_else(|| invalid("flow: a spec ends behind the attributes"))?;
+    match head.type_ {
+        IBV_FLOW_SPEC_ACTION_TAG => {
+            let s: ibv_flow_spec_action_tag = read(body, "a tag")?;
+            said.set_tag(s.tag_id)?;
+            return Ok(size);
+        }
+        IBV_FLOW_SPEC_ACTION_DROP => {
+            let _: ibv_flow_spec_action_drop = read(body, "a drop")?;
+            said.drops = true;
+            return Ok(size);
+        }
+        IBV_FLOW_SPEC_ACTION_COUNT => {
+            let s: ibv_flow_spec_counter_action = read(body, "counters")?;
+            said.set_counters(s.counters)?;
+            return Ok(size);
+        }
+        _ => {}
+    }
     let spec = match head.type_ {
         IBV_FLOW_SPEC_ETH => {
             let s: ibv_flow_spec_eth = read(body, "an Ethernet header")?;
@@ -109,11 +157,12 @@ fn spec_of(bytes: &[u8]) -> Verb<(FlowSpec, usize)> {
         }
         other => {
             return Err(unsupported(&format!(
-                "flow spec of type {other:#x}: rules know ETH, IPV4, IPV4_EXT, IPV6, TCP and UDP"
+                "flow spec of type {other:#x}: rules know ETH, IPV4, IPV4_EXT, IPV6, TCP, UDP, TAG, DROP and COUNT"
             )));
         }
     };
-    Ok((spec, size))
+    said.specs.push(spec);
+    Ok(size)
 }
 
 fn kind_of(kind: ibv_flow_attr_type) -> Verb<FlowKind> {
@@ -139,7 +188,7 @@ pub unsafe extern "C" fn create_flow(raw: *mut ibv_qp, attr: *mut ibv_flow_attr)
             ));
         }
         let kind = kind_of(head.type_)?;
-        let mut specs = Vec::with_capacity(head.num_of_specs.into());
+        let mut said = Said::default();
         // Specs say their own sizes, one behind the other. `size` of the attributes counts those behind them, or not:
         // pyverbs leaves them out, and no kernel looks at it.
         let mut at = attr.wrapping_add(1).cast::<u8>();
@@ -149,20 +198,18 @@ pub unsafe extern "C" fn create_flow(raw: *mut ibv_qp, attr: *mut ibv_flow_attr)
                 let size = at.cast::<SpecHead>().read_unaligned().size;
                 std::slice::from_raw_parts(at, usize::from(size).max(size_of::<SpecHead>()))
             };
-            let (spec, size) = spec_of(bytes)?;
-            specs.push(spec);
-            at = at.wrapping_add(size);
+            at = at.wrapping_add(take_spec(&mut said, bytes)?);
         }
         let rule = FlowAttr {
             kind,
             priority: head.priority,
             port_num: head.port,
             dont_trap: head.flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP != 0,
-            specs: &specs,
+            drops: said.drops,
+            tag: said.tag.unwrap_or(0),
+            specs: &said.specs,
         };
-        let flow = qp
-            .inner
-            .with(|inner| Ok::<_, Errno>(inner.qp.own()?.create_flow(&rule)?))?;
+        let flow = qp.inner.with(|inner| inner.qp.create_flow(&rule))?;
         // SAFETY: a live QP, and a field that nobody changes.
         let context = unsafe { (*raw).context };
         let out = CStruct::new(ibv_flow {
@@ -170,14 +217,27 @@ pub unsafe extern "C" fn create_flow(raw: *mut ibv_qp, attr: *mut ibv_flow_attr)
             context,
             handle: flow.handle(),
         });
-        Ok(publish(Box::new(FlowObject { raw: out, flow })).cast())
+        let flow = Arc::new(Mutex::new(flow));
+        if let Some(sums) = &said.sums {
+            sums.attach(flow.clone());
+        }
+        Ok(publish(Box::new(FlowObject {
+            raw: out,
+            flow,
+            sums: said.sums,
+        }))
+        .cast())
     })
 }
 
 pub unsafe extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
     status(|| {
-        let mut object = retire(flow.cast::<FlowObject>())?;
-        if let Err(errno) = destroyed(object.flow.destroy()) {
+        let object = retire(flow.cast::<FlowObject>())?;
+        let gone = match &object.sums {
+            Some(sums) => sums.detach(&object.flow),
+            None => lock(&object.flow).destroy(),
+        };
+        if let Err(errno) = destroyed(gone) {
             publish(object);
             return Err(errno);
         }

@@ -190,7 +190,7 @@ fn refuse<T>(bad_wr: *mut *mut T, wr: *mut T, errno: Errno) -> Verb<()> {
 }
 
 /// A list of receives of the program, up to its end or to one whose own list cannot be read.
-struct Receives {
+pub struct Receives {
     next: *mut ibv_recv_wr,
     /// What stopped it.
     error: Option<Errno>,
@@ -221,7 +221,7 @@ impl Iterator for &mut Receives {
 }
 
 /// Posts a list to wherever `post` does.
-fn post_receives(
+pub fn post_receives(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
     post: impl FnOnce(&mut Receives) -> Result<(), BadWr>,

@@ -11,7 +11,7 @@ use crate::boundary::convert::{cap_from_c, cap_to_c, qp_attr_from_c, qp_attr_to_
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, put, status, unsupported};
 use crate::cards::DevPtr;
-use crate::entry::qp_ex;
+use crate::entry::{qp_ex, rss};
 use crate::objects::context::{ContextObject, context_of};
 use crate::objects::cq::CqObject;
 use crate::objects::events::{Events, Numbered};
@@ -217,6 +217,9 @@ pub unsafe extern "C" fn create_qp_ex(
         if attr.qp_type == IBV_QPT_XRC_RECV {
             return Ok(create_target(context, attr)?.cast());
         }
+        if attr.comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH) != 0 {
+            return Ok(rss::create(context, attr)?.cast());
+        }
         let has = |bit| attr.comp_mask & bit != 0;
         if attr.comp_mask & !KNOWN != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) {
             return Err(unsupported(
@@ -343,6 +346,7 @@ pub unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
         destroyed(qp.inner.with(|inner| match &mut inner.qp {
             AnyQp::Own(own) => own.destroy(),
             AnyQp::Target(target) => lock(&qp.card.shared.names).drop_target(target),
+            AnyQp::Spread { qp, .. } => qp.destroy(),
         }))?;
         qp.card.shared.withdraw(Numbered::Qp, qp.qp_num, object);
         qp.events.asynchronous.wait();

@@ -82,6 +82,14 @@ fn device_attr_ex(d: &DeviceAttr) -> ibv_device_attr_ex {
         phys_port_cnt_ex: d.phys_port_cnt().into(),
         ..Default::default()
     };
+    if d.rss_qps() != 0 {
+        out.rss_caps.supported_qpts = 1 << IBV_QPT_RAW_PACKET;
+        out.rss_caps.max_rwq_indirection_tables = d.rss_qps().into();
+        out.rss_caps.max_rwq_indirection_table_size = d.rss_entries().into();
+        out.rss_caps.rx_hash_fields_mask = hca_abi::rx_hash::ALL.into();
+        out.rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ as u8;
+        out.max_wq_type_rq = d.max_qp();
+    }
     out.tso_caps.max_tso = d.max_tso();
     out.packet_pacing_caps.qp_rate_limit_min = d.pacing_min_kbps();
     out.packet_pacing_caps.qp_rate_limit_max = d.pacing_max_kbps();

@@ -1,16 +1,18 @@
 //! Rules for received frames.
 
-use hca_verbs::Flow;
+use std::sync::Arc;
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, Kind, Object};
-use crate::cards::DevPtr;
+use crate::objects::counters::{SharedFlow, Sums};
 
 /// A rule.
 #[repr(C)]
 pub struct FlowObject {
     pub raw: CStruct<ibv_flow>,
-    pub flow: Flow<DevPtr>,
+    pub flow: SharedFlow,
+    /// Of the counters object that it was made with.
+    pub sums: Option<Arc<Sums>>,
 }
 
 impl Object for FlowObject {

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use hca_dev::ShortLock;
-use hca_verbs::{QpAttr, QpAttrMask, QpCap, RawQp, Service};
+use hca_verbs::{Flow, FlowAttr, QpAttr, QpAttrMask, QpCap, RawQp, RssQp, Service};
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, Kind, Object, lock};
@@ -21,6 +21,11 @@ use crate::objects::section::Section;
 pub enum AnyQp {
     Own(RawQp<DevPtr>),
     Target(Arc<SharedTarget>),
+    /// It spreads frames over WQs, and keeps their table.
+    Spread {
+        qp: RssQp<DevPtr>,
+        _table: Hold,
+    },
 }
 
 impl AnyQp {
@@ -29,7 +34,7 @@ impl AnyQp {
     pub fn own(&mut self) -> Verb<&mut RawQp<DevPtr>> {
         match self {
             Self::Own(qp) => Ok(qp),
-            Self::Target(_) => Err(Errno(libc::EINVAL)),
+            Self::Target(_) | Self::Spread { .. } => Err(Errno(libc::EINVAL)),
         }
     }
 
@@ -44,6 +49,7 @@ impl AnyQp {
             Self::Own(qp) if qp.service() == Service::Xrc => qp.modify(attr, without(OF_TARGETS)),
             Self::Own(qp) => qp.modify(attr, mask),
             Self::Target(target) => lock(&target.qp).modify(attr, without(OF_INITIATORS)),
+            Self::Spread { .. } => Err(no_states()),
         }
     }
 
@@ -51,15 +57,27 @@ impl AnyQp {
         match self {
             Self::Own(qp) => qp.query(),
             Self::Target(target) => lock(&target.qp).query(),
+            Self::Spread { .. } => Err(no_states()),
         }
     }
 
     pub fn cap(&self) -> QpCap {
         match self {
             Self::Own(qp) => qp.cap(),
-            Self::Target(_) => NO_QUEUES,
+            Self::Target(_) | Self::Spread { .. } => NO_QUEUES,
         }
     }
+
+    pub fn create_flow(&mut self, rule: &FlowAttr<'_>) -> Verb<Flow<DevPtr>> {
+        match self {
+            Self::Spread { qp, .. } => Ok(qp.create_flow(rule)?),
+            _ => Ok(self.own()?.create_flow(rule)?),
+        }
+    }
+}
+
+fn no_states() -> hca_verbs::Error {
+    hca_verbs::Error::Unsupported("a QP with an indirection table has no states: its WQs have".to_owned())
 }
 
 /// Sizes of the queues that a target does not have.

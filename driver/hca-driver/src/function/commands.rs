@@ -1,12 +1,12 @@
 //! One method per admin command.
 
 use hca_abi::{
-    AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRuleCmd, CreateSrqCmd,
-    HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
+    AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd,
+    CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
     QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult,
-    QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, QuerySrqResult,
-    RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd,
-    SetNodeDescCmd, SetPkeyCmd,
+    QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, QueryRuleResult,
+    QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd,
+    SetKeyTableCmd, SetNodeDescCmd, SetPkeyCmd,
 };
 
 use hca_dev::Device;
@@ -205,6 +205,21 @@ impl<P: DevicePtr> Function<P> {
     /// DESTROY_RULE.
     pub fn destroy_rule(&mut self, handle: u32) -> Result<(), DriverError> {
         self.on_handle(AdminOpcode::DestroyRule, handle).map(drop)
+    }
+
+    /// QUERY_RULE: what it has had since it was made.
+    pub fn query_rule(&mut self, handle: u32) -> Result<QueryRuleResult, DriverError> {
+        Ok(QueryRuleResult(self.on_handle(AdminOpcode::QueryRule, handle)?))
+    }
+
+    /// CREATE_RSS: a target for rules.
+    pub fn create_rss(&mut self, cmd: &CreateRssCmd) -> Result<u32, DriverError> {
+        self.make(AdminOpcode::CreateRss, cmd.as_bytes())
+    }
+
+    /// DESTROY_RSS.
+    pub fn destroy_rss(&mut self, handle: u32) -> Result<(), DriverError> {
+        self.on_handle(AdminOpcode::DestroyRss, handle).map(drop)
     }
 
     fn mcast(&mut self, opcode: AdminOpcode, qpn: u32, mgid: [u8; 16]) -> Result<(), DriverError> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus};
+use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus, wc_flag};
 use hca_dev::{Device, DmaBuf, OneThread, ShortLock};
 use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, SrqRing, usable_cqes};
 
@@ -74,6 +74,16 @@ impl Default for WorkCompletion {
 }
 
 impl WorkCompletion {
+    /// Of a frame: the tag of its rule (ibv_wc_read_flow_tag), 0 without one. Of a message: 0.
+    pub fn flow_tag(&self) -> u32 {
+        if self.wc_flags & (wc_flag::WITH_IMM | wc_flag::WITH_INV) == 0 {
+            // Of immediate data it would be the first byte on the wire that is the most significant.
+            self.imm_data.swap_bytes()
+        } else {
+            0
+        }
+    }
+
     #[inline]
     fn new(completion: &Completion) -> Result<Self> {
         let cqe = &completion.cqe;

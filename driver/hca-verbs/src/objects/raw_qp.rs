@@ -11,7 +11,7 @@ use hca_driver::{
 
 use crate::objects::context::Context;
 use crate::objects::cq::{Cq, CqShared};
-use crate::objects::flow::Flow;
+use crate::objects::flow::{Flow, FlowTarget};
 use crate::objects::pd::{Pd, PdShared};
 use crate::objects::srq::Srq;
 use crate::values::attr::{QpAttr, QpAttrMask, QpCap};
@@ -326,7 +326,7 @@ impl<P: DevicePtr> RawQp<P> {
     /// ibv_create_flow: a raw QP gets the frames that the rule describes, through its port, which it has from INIT on.
     pub fn create_flow(&self, attr: &FlowAttr<'_>) -> Result<Flow<P>> {
         self.check_alive()?;
-        Flow::new(self.pd.clone(), self.qpn, attr)
+        Flow::new(self.pd.clone(), FlowTarget::Qp(self.qpn), attr)
     }
 
     #[inline]

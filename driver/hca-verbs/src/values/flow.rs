@@ -100,6 +100,10 @@ pub struct FlowAttr<'a> {
     pub port_num: u8,
     /// Frames go to rules of lower rank, too (IBV_FLOW_ATTR_FLAGS_DONT_TRAP).
     pub dont_trap: bool,
+    /// Its frames go to nobody (IBV_FLOW_SPEC_ACTION_DROP): NORMAL only.
+    pub drops: bool,
+    /// `flow_tag` of the completions of its frames (IBV_FLOW_SPEC_ACTION_TAG).
+    pub tag: u32,
     /// All of them must hold. None: every frame.
     pub specs: &'a [FlowSpec],
 }
@@ -148,13 +152,14 @@ fn refused<T>(reason: &str) -> Result<T> {
 }
 
 impl FlowAttr<'_> {
-    /// The command that makes it for a QP.
-    pub(crate) fn command(&self, qpn: u32) -> Result<CreateRuleCmd> {
+    /// The command that makes it, but for whom.
+    pub(crate) fn command(&self) -> Result<CreateRuleCmd> {
         let mut cmd = CreateRuleCmd::new();
-        cmd.set_qpn(qpn);
         cmd.set_port_num(self.port_num);
         cmd.set_priority(self.priority);
         cmd.set_goes_on(self.dont_trap);
+        cmd.set_drops(self.drops);
+        cmd.set_tag(self.tag);
         cmd.set_kind(u8::from(match self.kind {
             FlowKind::Normal => RuleKind::Normal,
             FlowKind::AllDefault => RuleKind::AllDefault,
@@ -165,9 +170,12 @@ impl FlowAttr<'_> {
             if !self.specs.is_empty() {
                 return refused("only a NORMAL one has specs");
             }
-            if self.dont_trap {
-                return refused("DONT_TRAP goes with NORMAL alone");
+            if self.dont_trap || self.drops {
+                return refused("DONT_TRAP and DROP go with NORMAL alone");
             }
+        }
+        if self.dont_trap && self.drops {
+            return refused("DONT_TRAP hands on what DROP takes away");
         }
         let (value, mask) = self.pattern()?;
         cmd.set_value(value.0);
@@ -296,10 +304,10 @@ mod tests {
                 kind,
                 ..FlowAttr::default()
             };
-            assert!(plain.command(5).is_ok());
-            assert!(FlowAttr { specs, ..plain }.command(5).is_err());
+            assert!(plain.command().is_ok());
+            assert!(FlowAttr { specs, ..plain }.command().is_err());
             let dont_trap = true;
-            assert!(FlowAttr { dont_trap, ..plain }.command(5).is_err());
+            assert!(FlowAttr { dont_trap, ..plain }.command().is_err());
         }
     }
 }

@@ -242,8 +242,8 @@ module hca_regs (
             is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10500 + (18)'(i0) * 18'h200) & (cpuif_addr <= 18'h10500 + (18)'(i0) * 18'h200 + 18'hff);
             is_valid_rw |= cpuif_req_masked & (cpuif_addr >= 18'h10500 + (18)'(i0) * 18'h200) & (cpuif_addr <= 18'h10500 + (18)'(i0) * 18'h200 + 18'hff);
         end
-        decoded_reg_strb.counters = cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'h1ff) & !cpuif_req_is_wr;
-        is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'h1ff) & !cpuif_req_is_wr;
+        decoded_reg_strb.counters = cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'h3ff) & !cpuif_req_is_wr;
+        is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10800) & (cpuif_addr <= 18'h10800 + 18'h3ff) & !cpuif_req_is_wr;
         decoded_reg_strb.mad = cpuif_req_masked & (cpuif_addr >= 18'h10c00) & (cpuif_addr <= 18'h10c00 + 18'h3ff);
         is_external |= cpuif_req_masked & (cpuif_addr >= 18'h10c00) & (cpuif_addr <= 18'h10c00 + 18'h3ff);
         decoded_reg_strb.mailbox = cpuif_req_masked & (cpuif_addr >= 18'h20000) & (cpuif_addr <= 18'h20000 + 18'hfff);
@@ -1920,7 +1920,7 @@ module hca_regs (
     end
     // External region: hca_regs.counters
     assign hwif_out.counters.req = decoded_reg_strb.counters;
-    assign hwif_out.counters.addr = decoded_addr[8:0];
+    assign hwif_out.counters.addr = decoded_addr[9:0];
     assign hwif_out.counters.req_is_wr = decoded_req_is_wr;
     assign hwif_out.counters.wr_data = decoded_wr_data;
     assign hwif_out.counters.wr_biten = decoded_wr_biten;
@@ -2197,7 +2197,7 @@ module hca_regs (
                 readback_data_var = hwif_in.mgmt.port[i0].gid.rd_data;
             end
         end
-        if((rd_mux_addr >= 18'h10800) && (rd_mux_addr <= 18'h10800 + 18'h1ff)) begin
+        if((rd_mux_addr >= 18'h10800) && (rd_mux_addr <= 18'h10800 + 18'h3ff)) begin
             readback_data_var = hwif_in.counters.rd_data;
         end
         if((rd_mux_addr >= 18'h10c00) && (rd_mux_addr <= 18'h10c00 + 18'h3ff)) begin

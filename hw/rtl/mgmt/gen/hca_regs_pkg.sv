@@ -738,7 +738,7 @@ package hca_regs_pkg;
 
     typedef struct {
         logic req;
-        logic [8:0] addr;
+        logic [9:0] addr;
         logic req_is_wr;
         logic [31:0] wr_data;
         logic [31:0] wr_biten;

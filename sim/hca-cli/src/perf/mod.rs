@@ -7,6 +7,7 @@ mod datagrams;
 mod frames;
 mod internal;
 mod keep;
+mod losses;
 mod measure;
 mod table;
 

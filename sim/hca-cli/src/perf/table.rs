@@ -1,4 +1,4 @@
-//! `hca perf --table core`: what is asked of the core, measured row by row, each with the command that does it alone.
+//! `hca perf --table LIST`: what is asked of the card, measured row by row, each with the command that does it alone.
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
@@ -7,7 +7,7 @@ use hca_host::PcieParams;
 use serde::Serialize;
 use std::process::ExitCode;
 
-use super::{Args, Figures, again, measure::Bench};
+use super::{Args, Figures, again as after_nak, losses, measure::Bench};
 use crate::options::{Link, Machine};
 use crate::plots::engineering;
 
@@ -16,11 +16,22 @@ use crate::plots::engineering;
 pub enum Table {
     /// Rates, latencies and cycles of the core
     Core,
+    /// What is left when the cable loses packets
+    Loss,
+}
+
+impl Table {
+    fn rows(self) -> Vec<Row> {
+        match self {
+            Table::Core => core(),
+            Table::Loss => losses::rows(),
+        }
+    }
 }
 
 /// What is taken of a measurement. Of the first four more is better.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum What {
+pub(super) enum What {
     Goodput,
     Messages,
     /// Of the cable's rate, percent.
@@ -37,12 +48,12 @@ enum What {
 }
 
 /// `options`: what follows `hca perf`.
-struct Row {
-    what: What,
-    name: String,
-    options: String,
-    must: f64,
-    goal: f64,
+pub(super) struct Row {
+    pub what: What,
+    pub name: String,
+    pub options: String,
+    pub must: f64,
+    pub goal: f64,
 }
 
 #[derive(Parser)]
@@ -64,8 +75,19 @@ struct Outcome<'a> {
     command: String,
 }
 
-const NONE: f64 = f64::NAN;
+pub(super) const NONE: f64 = f64::NAN;
 const MANY: &str = "--size 64 --qps 64 --outstanding 64 --signal-every 16";
+
+/// From a NAK to the packet that it asks for.
+pub(super) fn again() -> Row {
+    Row {
+        what: What::Again,
+        name: "NAK to the packet sent again, cycles and a read".to_owned(),
+        options: String::new(),
+        must: 250.0,
+        goal: 150.0,
+    }
+}
 
 fn core() -> Vec<Row> {
     let row = |what, name: &str, options: &str, must, goal| Row {
@@ -173,13 +195,7 @@ fn core() -> Vec<Row> {
             1_700.0,
             1_600.0,
         ),
-        row(
-            What::Again,
-            "NAK to the packet sent again, cycles and a read",
-            "",
-            250.0,
-            150.0,
-        ),
+        again(),
         row(
             What::Speed,
             "simulated cycles per second, WRITE 64 KiB",
@@ -193,7 +209,6 @@ fn core() -> Vec<Row> {
 
 /// Measures and prints them. The code is 1 if one is not what it must be.
 pub fn run(which: Table, json: bool, machine: &Machine) -> Result<ExitCode> {
-    let Table::Core = which;
     if !json {
         let lines =
             format!("A card of {NUM_QPS} lines (HCA_VSIM_LINES), PCIe model on, simulated time at 250 MHz\n");
@@ -205,11 +220,11 @@ pub fn run(which: Table, json: bool, machine: &Machine) -> Result<ExitCode> {
     }
     let (mut done, mut missed) = (Vec::new(), false);
     let mut last: Option<(String, Figures)> = None;
-    for row in core() {
+    for row in which.rows() {
         let (mut must, mut goal) = (row.must, row.goal);
         let note;
         let measured = if row.what == What::Again {
-            let cycles = again::cycles(Link::Eth)?;
+            let cycles = after_nak::cycles(Link::Eth)?;
             // One PCIe round trip of the model.
             let pcie = PcieParams::default();
             let read = pcie.cycles(pcie.read_latency_ns.into());
@@ -240,7 +255,7 @@ pub fn run(which: Table, json: bool, machine: &Machine) -> Result<ExitCode> {
         missed |= verdict == "misses";
         done.push(measured);
         let command = match row.what {
-            What::Again => "hca perf --table core".to_owned(),
+            What::Again => "hca perf --table loss".to_owned(),
             _ => format!("hca perf {}", row.options),
         };
         print(
@@ -340,7 +355,8 @@ mod tests {
 
     #[test]
     fn every_row_is_a_command() {
-        for row in core().iter().filter(|row| row.what != What::Again) {
+        let rows = Table::value_variants().iter().flat_map(|list| list.rows());
+        for row in rows.filter(|row| row.what != What::Again) {
             let line = Line::try_parse_from(row.options.split_whitespace()).unwrap();
             line.args.check().unwrap();
             assert_eq!(
@@ -353,13 +369,21 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_64_qps_are_what_shares_are_of() {
-        let rows = core();
-        let shares = rows.iter().filter_map(|row| match row.what {
-            What::OfRow(base) => Some(&rows[base]),
-            _ => None,
-        });
-        assert!(shares.clone().count() > 0 && shares.clone().all(|base| base.what == What::Messages));
+    fn shares_are_of_messages_before() {
+        for rows in Table::value_variants().iter().map(|list| list.rows()) {
+            let shares = rows.iter().enumerate().filter_map(|(at, row)| match row.what {
+                What::OfRow(base) => Some((at, base)),
+                _ => None,
+            });
+            assert!(shares.clone().count() > 0);
+            for (at, base) in shares {
+                assert!(
+                    base < at && rows[base].what == What::Messages,
+                    "{}",
+                    rows[at].name
+                );
+            }
+        }
     }
 
     #[test]

@@ -162,7 +162,10 @@ impl Management {
         let Some(offender) = headers::offender(received) else {
             return true;
         };
-        let is_let_in = packet::is_member(&found.pkeys, offender.pkey);
+        let is_let_in = match side {
+            Side::In => packet::is_own(&found.pkeys, offender.pkey),
+            Side::Out => packet::is_member(&found.pkeys, offender.pkey),
+        };
         if !is_let_in {
             found.pkey_violations = found.pkey_violations.saturating_add(1);
             self.agent.bad_pkey(self.lid, port, &offender);

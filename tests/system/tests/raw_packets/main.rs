@@ -5,6 +5,7 @@
 mod common;
 mod fields;
 mod net;
+mod rss;
 
 use common::{CANARY_BYTES, LOCAL_AND_REMOTE, Pair, cap};
 use fields::{A4, B4, four, six};
