@@ -629,6 +629,7 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_CREATE_RSS = 57, /* A target of rules that spreads frames over raw QPs: create_rss_cmd, handle_result. */
     HCA_ADMIN_OPCODE_DESTROY_RSS = 58, /* It is gone: handle_cmd. */
     HCA_ADMIN_OPCODE_QUERY_RULE = 59, /* What a rule has had since it was made: handle_cmd, query_rule_result. */
+    HCA_ADMIN_OPCODE_MODIFY_CQ = 60, /* Moderation of a completion queue's events: modify_cq_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -1154,6 +1155,8 @@ struct hca_mpt {
 #define HCA_MPT_IS_WINDOW_BITS 1u
 #define HCA_MPT_IS_TYPE_2_LSB 2u
 #define HCA_MPT_IS_TYPE_2_BITS 1u
+#define HCA_MPT_IS_NULL_LSB 3u
+#define HCA_MPT_IS_NULL_BITS 1u
 #define HCA_MPT_LOCAL_WRITE_LSB 8u
 #define HCA_MPT_LOCAL_WRITE_BITS 1u
 #define HCA_MPT_REMOTE_WRITE_LSB 9u
@@ -1335,14 +1338,22 @@ struct hca_cqc {
 #define HCA_CQC_VALID_BITS 1u
 #define HCA_CQC_KEEP_LSB 1u
 #define HCA_CQC_KEEP_BITS 1u
+#define HCA_CQC_IGNORE_OVERRUN_LSB 2u
+#define HCA_CQC_IGNORE_OVERRUN_BITS 1u
+#define HCA_CQC_MODERATE_LSB 3u
+#define HCA_CQC_MODERATE_BITS 1u
 #define HCA_CQC_FUNC_LSB 8u
 #define HCA_CQC_FUNC_BITS 8u
 #define HCA_CQC_LOG_SIZE_LSB 16u
 #define HCA_CQC_LOG_SIZE_BITS 5u
 #define HCA_CQC_EQN_LSB 24u
 #define HCA_CQC_EQN_BITS 8u
+#define HCA_CQC_MOD_COUNT_LSB 32u
+#define HCA_CQC_MOD_COUNT_BITS 16u
 #define HCA_CQC_BASE_LSB 64u
 #define HCA_CQC_BASE_BITS 64u
+#define HCA_CQC_MOD_CYCLES_LSB 128u
+#define HCA_CQC_MOD_CYCLES_BITS 24u
 
 /* Event queue context. */
 struct hca_eqc {
@@ -1588,6 +1599,8 @@ struct hca_create_cq_cmd {
 #define HCA_CREATE_CQ_CMD_LOG_SIZE_BITS 8u
 #define HCA_CREATE_CQ_CMD_EQN_LSB 72u
 #define HCA_CREATE_CQ_CMD_EQN_BITS 8u
+#define HCA_CREATE_CQ_CMD_IGNORE_OVERRUN_LSB 80u
+#define HCA_CREATE_CQ_CMD_IGNORE_OVERRUN_BITS 1u
 
 /* RESIZE_CQ. When it completes, all CQEs for the old ring are in it, and every further one goes to the
    new ring, at the index that the free-running one gives there. Software moves what it has not
@@ -1602,6 +1615,19 @@ struct hca_resize_cq_cmd {
 #define HCA_RESIZE_CQ_CMD_LOG_SIZE_BITS 8u
 #define HCA_RESIZE_CQ_CMD_CQN_LSB 96u
 #define HCA_RESIZE_CQ_CMD_CQN_BITS 24u
+
+/* MODIFY_CQ: when an armed queue has what it was armed for, its event comes with the count-th
+   completion, or so long after the first one; at once if either is 0. */
+struct hca_modify_cq_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_MODIFY_CQ_CMD_BYTES 248u
+#define HCA_MODIFY_CQ_CMD_CQN_LSB 0u
+#define HCA_MODIFY_CQ_CMD_CQN_BITS 24u
+#define HCA_MODIFY_CQ_CMD_COUNT_LSB 32u
+#define HCA_MODIFY_CQ_CMD_COUNT_BITS 16u
+#define HCA_MODIFY_CQ_CMD_PERIOD_US_LSB 48u
+#define HCA_MODIFY_CQ_CMD_PERIOD_US_BITS 16u
 
 /* CREATE_QP. */
 struct hca_create_qp_cmd {
@@ -1845,6 +1871,8 @@ struct hca_reg_mr_cmd {
 #define HCA_REG_MR_CMD_PAGE_SHIFT_BITS 8u
 #define HCA_REG_MR_CMD_ROW_LSB 384u
 #define HCA_REG_MR_CMD_ROW_BITS 32u
+#define HCA_REG_MR_CMD_IS_NULL_LSB 416u
+#define HCA_REG_MR_CMD_IS_NULL_BITS 1u
 
 /* WRITE_FIRMWARE. Offset 0 erases what was in the slot; the pieces follow each other. */
 struct hca_write_firmware_cmd {

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import signal
 import subprocess
 
 import pytest
@@ -11,6 +12,14 @@ from pairs import end, packets, run_pair
 SERVER = "10.0.0.1"
 LINKS = ["eth", "ib"]
 LOSS = ("--faults", "loss=0.001")
+
+
+def built(folder, name):
+    """A program beside this file."""
+    program, source = folder / name, pathlib.Path(__file__).with_name(f"{name}.c")
+    words = ["cc", "-Wall", "-Werror", "-pthread", "-o", program, source, "-lrdmacm", "-libumad", "-libverbs"]
+    subprocess.run(words, check=True)
+    return program
 
 
 def rping(count, *words):
@@ -194,20 +203,41 @@ def test_statements(simulators, row, tmp_path, link, name):
     CM-16, CM-20 to CM-23, CM-25 to CM-30, CM-32 to CM-42, CM-45 to CM-49, CM-52 to CM-61, CM-65 to CM-68, CM-70, RS-3,
     ACC-10: each as the C program names it where it looks. CM-43 is iWARP's: no card of ours speaks it (E-1)."""
     row("what every call promises", "paths of the program's own" if name == "cm_paths" else "", link)
-    program = tmp_path / name
-    source = pathlib.Path(__file__).with_name(f"{name}.c")
-    subprocess.run(["cc", "-Wall", "-Werror", "-pthread", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
-    done = simulators(link=link).run(0, program)
+    done = simulators(link=link).run(0, built(tmp_path, name))
     assert done.code == 0 and " 0 do not hold" in done.text, done
+
+
+@pytest.mark.quick
+def test_fork_at_any_moment(simulators, row, tmp_path):
+    """V-2, V-12: threads open, bind and list while their process forks."""
+    row("fork beside threads that open and close")
+    done = simulators().run(0, built(tmp_path, "fork_at_any_moment"))
+    assert done.code == 0 and "40 children, 0 failed" in done.text, done
+
+
+def test_stopped_simulator(simulators, row, tmp_path):
+    """CM-30, CM-52: time in which the card stands still is no time of the connection manager. The simulator stops right
+    before a request is sent, for longer than all of its tries would take by the host's clock, 16 s."""
+    row("rdma_connect", "the simulator is stopped for 18 s")
+    sim = simulators()
+    server = sim.start(0, "rping", "-s", "-a", SERVER, "-C", 1, live=True)
+    server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
+    client = sim.start(1, built(tmp_path, "cm_stopped"), live=True)
+    client.prints("ready")
+    sim.process.send_signal(signal.SIGSTOP)
+    client.signal(signal.SIGUSR1)
+    assert not client.ended(within_s=18), client.text
+    sim.process.send_signal(signal.SIGCONT)
+    done = client.done()
+    assert done.code == 0 and "RDMA_CM_EVENT_ESTABLISHED" in done.text, done
+    server.done()
 
 
 @pytest.mark.parametrize("link", [LINKS[0], pytest.param(LINKS[1], marks=pytest.mark.quick)])
 def test_shared_receive_queue(hca, row, tmp_path, link):
     """CM-46, CM-50, CM-65: an id's SRQ, from which its QP receives, by the calls of rdma_verbs.h."""
     row("rdma_create_srq", "", link)
-    program = tmp_path / "cm_srq"
-    source = pathlib.Path(__file__).with_name("cm_srq.c")
-    subprocess.run(["cc", "-Wall", "-Werror", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
+    program = built(tmp_path, "cm_srq")
     done = run_pair(hca, [program], [program, SERVER], "--link", link)
     assert done.returncode == 0, done
     assert re.findall(r"^received message (\d)", end(done, "server"), re.MULTILINE) == list("01234567"), done

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <infiniband/verbs.h>
 
@@ -188,6 +189,58 @@ static void traffic(void)
 	HOLDS("V-121", !ibv_destroy_qp(one));
 }
 
+// A WRITE on a CQ that is moderated, has no overrun and tells the time of day; then one out of a null region.
+static void moderated(void)
+{
+	struct ibv_device_attr_ex attr;
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	struct ibv_cq_init_attr_ex init = {.cqe = 4, .channel = channel, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+		.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
+	struct ibv_cq_ex *ex = ibv_create_cq_ex(context, &init);
+	struct ibv_modify_cq_attr modify = {IBV_CQ_ATTR_MODERATE, {4, 100}};
+	struct ibv_poll_cq_attr poll = {0};
+	struct ibv_cq *shared = cq, *got;
+	void *of;
+
+	HOLDS("V-31", !ibv_query_device_ex(context, NULL, &attr));
+	HOLDS("V-64", attr.cq_mod_caps.max_cq_count == 0xffff && attr.cq_mod_caps.max_cq_period == 0xffff);
+	HOLDS("V-58", ex != NULL);
+	cq = ibv_cq_ex_to_cq(ex);
+	HOLDS("V-64", !ibv_modify_cq(cq, &modify));
+	modify.attr_mask = IBV_CQ_ATTR_RESERVED;
+	HOLDS("V-64", ibv_modify_cq(cq, &modify) == EINVAL);
+	struct ibv_qp *one = fresh(), *two = fresh();
+	connects(one, two);
+	connects(two, one);
+	HOLDS("V-67", !ibv_req_notify_cq(cq, 0));
+	uint64_t before_ns = time(NULL) * 1000000000ull;
+	sends(one, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, memory, mr->rkey);
+	HOLDS("V-64", !ibv_get_cq_event(channel, &got, &of) && got == cq);
+	ibv_ack_cq_events(cq, 1);
+	HOLDS("V-60", !ibv_start_poll(ex, &poll) && ex->wr_id == 1 && ex->status == IBV_WC_SUCCESS);
+	uint64_t at_ns = ibv_wc_read_completion_wallclock_ns(ex), minute_ns = 60 * 1000000000ull;
+	HOLDS("V-59", at_ns > before_ns - minute_ns && at_ns < before_ns + minute_ns);
+	ibv_end_poll(ex);
+
+	struct ibv_mr *null = ibv_alloc_null_mr(pd), *real = mr;
+	HOLDS("V-133", null != NULL);
+	HOLDS("V-131", ibv_rereg_mr(null, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) != 0);
+	memset(memory + 2048, 7, 16);
+	mr = null;
+	sends(one, IBV_WR_RDMA_WRITE, 2, IBV_SEND_SIGNALED, memory, real->rkey);
+	mr = real;
+	while (ibv_start_poll(ex, &poll) == ENOENT)
+		;
+	HOLDS("V-133", ex->wr_id == 2 && ex->status == IBV_WC_SUCCESS);
+	ibv_end_poll(ex);
+	HOLDS("V-133", !memcmp(memory + 2048, "\0\0\0\0\0\0\0\0\7\7\7\7\7\7\7\7", 16));
+	HOLDS("V-133", !ibv_dereg_mr(null));
+	HOLDS("V-121", !ibv_destroy_qp(one) && !ibv_destroy_qp(two));
+	HOLDS("V-65", !ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(channel));
+	cq = shared;
+}
+
 // What this card has not got says so in the device's attributes, and by the call.
 static void absent(void)
 {
@@ -196,8 +249,6 @@ static void absent(void)
 	struct ibv_counters_init_attr counters = {0};
 	struct ibv_wq_init_attr wq = {.wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = pd, .cq = cq};
 	struct ibv_rwq_ind_table_init_attr table = {0};
-	struct ibv_moderate_cq moderate = {1, 1};
-	struct ibv_modify_cq_attr modify = {.attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = moderate};
 	struct ibv_qp_init_attr init = queues();
 	struct ibv_qp_init_attr_ex ex = {.qp_type = IBV_QPT_UD, .send_cq = cq, .recv_cq = cq, .cap = init.cap, .pd = pd,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS, .create_flags = IBV_QP_CREATE_SOURCE_QPN,
@@ -218,9 +269,6 @@ static void absent(void)
 		(errno = 0, ibv_create_wq(context, &wq) == NULL) && errno == EPERM);
 	HOLDS("V-95", attr.rss_caps.rx_hash_function == 0 && attr.rss_caps.rx_hash_fields_mask == 0);
 	NONE("V-93, V-94: no table to destroy", ibv_create_rwq_ind_table(context, &table));
-	HOLDS("V-64", attr.cq_mod_caps.max_cq_count == 0 && attr.cq_mod_caps.max_cq_period == 0);
-	REFUSED("V-64", ibv_modify_cq(cq, &modify));
-	NONE("V-133", ibv_alloc_null_mr(pd));
 	struct ibv_sge sge = {(uintptr_t)memory, 8, mr->lkey};
 	REFUSED("V-134", ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1));
 	HOLDS("V-155", !(attr.orig_attr.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING));
@@ -327,6 +375,7 @@ int main(void)
 	else
 		HOLDS("V-37", port.lid && port.max_vl_num);
 	traffic();
+	moderated();
 	absent();
 	partitions_and_groups();
 	diagnostics();

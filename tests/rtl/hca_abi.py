@@ -511,6 +511,7 @@ class AdminOpcode(enum.IntEnum):
     CREATE_RSS = 0x39
     DESTROY_RSS = 0x3a
     QUERY_RULE = 0x3b
+    MODIFY_CQ = 0x3c
 
 
 class AdminStatus(enum.IntEnum):
@@ -996,6 +997,7 @@ STRUCTS = {
             "valid": (0, 1),
             "is_window": (1, 1),
             "is_type_2": (2, 1),
+            "is_null": (3, 1),
             "local_write": (8, 1),
             "remote_write": (9, 1),
             "remote_read": (10, 1),
@@ -1102,10 +1104,14 @@ STRUCTS = {
         "fields": {
             "valid": (0, 1),
             "keep": (1, 1),
+            "ignore_overrun": (2, 1),
+            "moderate": (3, 1),
             "func": (8, 8),
             "log_size": (16, 5),
             "eqn": (24, 8),
+            "mod_count": (32, 16),
             "base": (64, 64),
+            "mod_cycles": (128, 24),
         },
     },
     "eqc": {
@@ -1264,6 +1270,7 @@ STRUCTS = {
             "base": (0, 64),
             "log_size": (64, 8),
             "eqn": (72, 8),
+            "ignore_overrun": (80, 1),
         },
     },
     "resize_cq_cmd": {
@@ -1272,6 +1279,14 @@ STRUCTS = {
             "base": (0, 64),
             "log_size": (64, 8),
             "cqn": (96, 24),
+        },
+    },
+    "modify_cq_cmd": {
+        "bytes": 248,
+        "fields": {
+            "cqn": (0, 24),
+            "count": (32, 16),
+            "period_us": (48, 16),
         },
     },
     "create_qp_cmd": {
@@ -1410,6 +1425,7 @@ STRUCTS = {
             "num_pages": (320, 32),
             "page_shift": (352, 8),
             "row": (384, 32),
+            "is_null": (416, 1),
         },
     },
     "write_firmware_cmd": {

@@ -16,6 +16,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &CreateEqCmd::TABLE,
     &CreateCqCmd::TABLE,
     &ResizeCqCmd::TABLE,
+    &ModifyCqCmd::TABLE,
     &CreateQpCmd::TABLE,
     &McastCmd::TABLE,
     &CreateRuleCmd::TABLE,
@@ -159,6 +160,21 @@ layout! {
         log_size set_log_size: u8 [8, 0, 8] "V-55";
         /// Event queue for completion events.
         eqn set_eqn: u8 [9, 0, 8];
+        /// A full ring is overwritten, without an error.
+        ignore_overrun set_ignore_overrun: bool [10, 0, 1] "V-58";
+    }
+}
+
+layout! {
+    /// MODIFY_CQ: when an armed queue has what it was armed for, its event comes with the count-th completion, or so
+    /// long after the first one; at once if either is 0.
+    ModifyCqCmd("modify_cq_cmd", 248, Software) {
+        /// CQ.
+        cqn set_cqn: u32 [0, 0, 24];
+        /// Completions.
+        count set_count: u16 [4, 0, 16] "V-64";
+        /// Microseconds.
+        period_us set_period_us: u16 [6, 0, 16] "V-64";
     }
 }
 
@@ -402,6 +418,8 @@ layout! {
         page_shift set_page_shift: u8 [44, 0, 8];
         /// Row of the key table, not 0 and not in use.
         row set_row: u32 [48, 0, 32];
+        /// Null region: access LOCAL_WRITE, direct, of two pages of 4 KiB of zeros at iova; start is 0.
+        is_null set_is_null: bool [52, 0, 1] "V-133";
     }
 }
 

@@ -121,5 +121,7 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         DestroyRss = 58,
         /// What a rule has had since it was made: handle_cmd, query_rule_result.
         QueryRule = 59,
+        /// Moderation of a completion queue's events: modify_cq_cmd.
+        ModifyCq = 60,
     }
 }

@@ -64,6 +64,7 @@ impl AdminOpcode {
             | Self::DestroyEq
             | Self::CreateCq
             | Self::ResizeCq
+            | Self::ModifyCq
             | Self::DestroyCq
             | Self::CreateQp
             | Self::ModifyQp

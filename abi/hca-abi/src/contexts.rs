@@ -163,6 +163,9 @@ layout! {
         is_window set_is_window: bool [0, 1, 1] "MEM-13";
         /// Window: of type 2B. Only the QP through which it was bound may use it, and invalidate it.
         is_type_2 set_is_type_2: bool [0, 2, 1] "V-135";
+        /// Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of two pages of 4
+        /// KiB of zeros, which are read.
+        is_null set_is_null: bool [0, 3, 1] "V-133";
         /// Bits 0..=5 of this byte are the low bits of the access flags.
         local_write set_local_write: bool [1, 0, 1];
         /// Peer may RDMA WRITE.
@@ -364,16 +367,24 @@ layout! {
     Cqc("cqc", 64, Hardware) {
         /// The queue exists.
         valid set_valid: bool [0, 0, 1];
-        /// Another ring for a queue at work: indices, arming and error stay as they are.
+        /// Another ring for a queue at work: indices, arming, error and moderation stay as they are.
         keep set_keep: bool [0, 1, 1] "V-63";
+        /// When it is full the next entry is overwritten, and there is no error.
+        ignore_overrun set_ignore_overrun: bool [0, 2, 1] "V-58";
+        /// Only mod_count and mod_cycles of a queue at work are written.
+        moderate set_moderate: bool [0, 3, 1] "V-64";
         /// Owning function.
         func set_func: u8 [1, 0, 8];
         /// log2 of the entries.
         log_size set_log_size: u8 [2, 0, 5];
         /// Event queue that completion events go to.
         eqn set_eqn: u8 [3, 0, 8];
+        /// An event waits for so many completions, or for mod_cycles; if either is 0 it does not.
+        mod_count set_mod_count: u16 [4, 0, 16] "V-64";
         /// Bus address of the ring.
         base set_base: u64 [8, 0, 64];
+        /// Cycles from the first completion that an event is about.
+        mod_cycles set_mod_cycles: u32 [16, 0, 24] "V-64";
     }
 }
 

@@ -38,7 +38,7 @@ every_struct! {
     Qpc Mpt KeyTable Forget GidRow GroupRow RuleRow RuleKey Cqc Eqc Srqc
     McastCmd SqDoorbell RqDoorbell CqDoorbell EqDoorbell AdminDoorbell SrqDoorbell
     AdminCmd AdminCpl HandleCmd HandleResult ModifyPortCmd SetGidCmd SetPkeyCmd CreateEqCmd CreateCqCmd
-    ResizeCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd
+    ResizeCqCmd ModifyCqCmd CreateQpCmd AhAttr QpAttr ModifyQpCmd SetKeyTableCmd RegMrCmd RegMrResult ModifyMrCmd
     CreateSrqCmd AllocMwCmd CreateRuleCmd CreateRssCmd RssRow RssQpRow QueryRuleResult
     ModifySrqCmd
     QueryDeviceResult QueryPortCmd QueryPortResult QueryEntryCmd QueryGidResult ResolveGidCmd

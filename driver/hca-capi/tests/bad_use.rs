@@ -266,6 +266,31 @@ fn null_where_something_is_needed() {
         assert_eq!(ibv_destroy_srq(null_mut()), EINVAL);
         let create = (*extended(bench.context)).create_cq_ex.unwrap();
         refused(create(bench.context, null_mut()), EINVAL);
+        let modify = (*extended(bench.context)).modify_cq.unwrap();
+        assert_eq!(modify(bench.cq, null_mut()), EINVAL);
+        for attr_mask in [
+            0,
+            IBV_CQ_ATTR_RESERVED,
+            IBV_CQ_ATTR_MODERATE | IBV_CQ_ATTR_RESERVED,
+        ] {
+            let mut attr = ibv_modify_cq_attr {
+                attr_mask,
+                ..Default::default()
+            };
+            assert_eq!(modify(bench.cq, &mut attr), EINVAL, "{attr_mask}");
+        }
+        // V-133, V-131: a null region stays what it is.
+        let null = (*extended(bench.context)).alloc_null_mr.unwrap()(bench.pd);
+        let rereg = ibv_rereg_mr(
+            null,
+            IBV_REREG_MR_CHANGE_ACCESS as c_int,
+            null_mut(),
+            null_mut(),
+            0,
+            3,
+        );
+        assert_eq!(rereg, IBV_REREG_MR_ERR_INPUT);
+        assert_eq!(ibv_dereg_mr(null), 0);
         let create = (*extended(bench.context)).create_qp_ex.unwrap();
         refused(create(bench.context, null_mut()), EINVAL);
 

@@ -347,6 +347,13 @@ const ROWS: &[Row] = &[
         let mut attr = init_attr_ex(o.cast(), own.get(Kind::Cq), IBV_QP_EX_WITH_SEND);
         null(slots(own).create_qp_ex.unwrap()(own.get(Kind::Context), &mut attr))
     }),
+    ("modify_cq", Kind::Cq, CODE, |own, _, o| unsafe {
+        let mut attr = ibv_modify_cq_attr { attr_mask: IBV_CQ_ATTR_MODERATE, ..Default::default() };
+        code(slots(own).modify_cq.unwrap()(o.cast(), &mut attr))
+    }),
+    ("alloc_null_mr", Kind::Pd, NULL, |own, _, o| unsafe {
+        null(slots(own).alloc_null_mr.unwrap()(o.cast()))
+    }),
     ("alloc_td", Kind::Context, NULL, |own, _, o| unsafe {
         null(slots(own).alloc_td.unwrap()(o.cast(), &mut ibv_td_init_attr::default()))
     }),

@@ -4,12 +4,14 @@
 //!   linker wants ([`link`]); [`exports!`] and [`jumps!`] give the symbols their functions, [`old_jumps!`] those of
 //!   versions that programs are no longer linked with.
 //! * [`errno`]: results become return values and errno, and no panic crosses.
+//! * [`table`]: what a process has once, behind locks that a fork leaves free; what a program holds pointers to.
 //! * [`next`]: what is behind a library that stands before the C library.
 //! * [`elf`]: a library beside the one of rdma-core that it stands for, for tests.
 
 pub mod elf;
 pub mod errno;
 pub mod next;
+pub mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use hca_abi::{
-    CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc, RSS_ENTRIES,
+    Cqc, CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc, RSS_ENTRIES,
     RSS_QPS, RULES,
 };
 use hca_fw_core::{
@@ -281,6 +281,10 @@ impl Card {
         let mut row = [0; CTX_BYTES];
         for (i, word) in row.chunks_exact_mut(4).enumerate() {
             word.copy_from_slice(&self.reg(reg::MGMT_CTX_DATA + 4 * i as u32).to_le_bytes());
+        }
+        if table == u8::from(CtxTable::Cqc) {
+            let written = Cqc::read_from(&row).unwrap_or_default();
+            row[..Cqc::BYTES].copy_from_slice(self.cqc_after(index, written).as_bytes());
         }
         self.tables.insert((table, index), row);
         if table == u8::from(CtxTable::Link) {

@@ -165,6 +165,7 @@ impl Inner {
         if self.gone {
             return false;
         }
+        self.card.pass_time(TURN_NS);
         let firmware_worked = !self.firmware_hangs && self.firmware.poll(&mut self.card);
         let data_moved = self.card.auto && self.card.step();
         firmware_worked || data_moved

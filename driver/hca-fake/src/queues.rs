@@ -8,6 +8,8 @@ use hca_regs as reg;
 
 use crate::card::{Card, QpRings, VECTORS};
 
+/// Of the card's clock.
+const NS_PER_CYCLE: u64 = 4;
 /// 24-bit free-running indices.
 const CQ_INDEX_MASK: u32 = 0xff_ffff;
 
@@ -18,6 +20,8 @@ pub(crate) struct CqState {
     pub consumer: u32,
     pub arm: CqArm,
     pub dead: bool,
+    /// Its event waits for more completions, or for so long.
+    pub wait_ns: Option<u64>,
 }
 
 impl CqState {
@@ -27,6 +31,7 @@ impl CqState {
             consumer: 0,
             arm: CqArm::None,
             dead: false,
+            wait_ns: None,
         }
     }
 }
@@ -51,7 +56,7 @@ impl Card {
         match CtxTable::try_from(table) {
             Ok(CtxTable::Cqc) => {
                 let row = Cqc::read_from(&self.row(CtxTable::Cqc, index)).unwrap_or_default();
-                if !row.keep() {
+                if !row.keep() && !row.moderate() {
                     self.cqs.insert(index, CqState::new());
                 }
             }
@@ -135,7 +140,7 @@ impl Card {
         let slot = u64::from(cq.producer) & ((1 << cqc.log_size()) - 1);
         cqe.set_phase(cq.producer >> cqc.log_size() & 1 == 0);
         cqe.set_timestamp(self.time);
-        let overrun = filled + 1 == 1 << cqc.log_size();
+        let overrun = !cqc.ignore_overrun() && filled + 1 == 1 << cqc.log_size();
         if overrun {
             cqe.set_status(WcStatus::GeneralErr.into());
         }
@@ -150,18 +155,60 @@ impl Card {
             return;
         }
         cq.producer = (cq.producer + 1) & CQ_INDEX_MASK;
-        let fires = match cq.arm {
+        let is_meant = match cq.arm {
             CqArm::None => false,
             CqArm::Next => true,
             CqArm::Solicited => solicited || cqe.status() != u8::from(WcStatus::Success),
         };
+        let is_moderated = cqc.mod_count() != 0 && cqc.mod_cycles() != 0;
+        let is_enough = !is_moderated || filled + 1 >= u32::from(cqc.mod_count()) || overrun;
+        let fires = is_enough && (is_meant || cq.wait_ns.is_some());
         if fires {
             cq.arm = CqArm::None;
+            cq.wait_ns = None;
+        } else if is_meant && cq.wait_ns.is_none() {
+            cq.wait_ns = Some(u64::from(cqc.mod_cycles()) * NS_PER_CYCLE);
         }
         self.cqs.insert(cqn, cq);
         if fires {
             self.write_eqe(cqc.eqn(), [EventKind::Completion as u32, cqn, 0, 0]);
         }
+    }
+
+    /// Events that have waited long enough for further completions (V-64).
+    pub(crate) fn pass_time(&mut self, ns: u64) {
+        let mut due = Vec::new();
+        for (cqn, cq) in &mut self.cqs {
+            let Some(wait_ns) = cq.wait_ns else {
+                continue;
+            };
+            cq.wait_ns = wait_ns.checked_sub(ns).filter(|left| *left > 0);
+            if cq.wait_ns.is_none() {
+                cq.arm = CqArm::None;
+                due.push(*cqn);
+            }
+        }
+        for cqn in due {
+            let cqc = Cqc::read_from(&self.row(CtxTable::Cqc, cqn)).unwrap_or_default();
+            self.write_eqe(cqc.eqn(), [EventKind::Completion as u32, cqn, 0, 0]);
+        }
+    }
+
+    /// What a row of a CQ becomes by a write that leaves some of it as it is.
+    pub(crate) fn cqc_after(&self, cqn: u32, written: Cqc) -> Cqc {
+        let before = Cqc::read_from(&self.row(CtxTable::Cqc, cqn)).unwrap_or_default();
+        let (mut after, moderation) = if written.moderate() {
+            (before, written)
+        } else if written.keep() {
+            (written, before)
+        } else {
+            return written;
+        };
+        after.set_keep(written.keep());
+        after.set_moderate(written.moderate());
+        after.set_mod_count(moderation.mod_count());
+        after.set_mod_cycles(moderation.mod_cycles());
+        after
     }
 
     /// Puts an event into an EQ and raises its vector.

@@ -1,11 +1,12 @@
 //! Event channels: a queue, and a descriptor that is readable as often as there are events.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, LazyLock, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+
+use hca_exports::table::{Table, lock};
 
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, last_errno};
-use crate::state::lock;
 
 /// A channel; the C structure is the first field.
 #[repr(C)]
@@ -60,16 +61,16 @@ impl Unacked {
 }
 
 /// Channels that the program knows by the addresses of their C structures.
-static OPEN: LazyLock<Mutex<HashMap<usize, Arc<Channel>>>> = LazyLock::new(Mutex::default);
+static OPEN: Table<HashMap<usize, Arc<Channel>>> = Table::new();
 
 /// The channel that a program names.
 pub fn find(raw: *mut rdma_event_channel) -> Call<Arc<Channel>> {
-    lock(&OPEN).get(&(raw as usize)).cloned().ok_or(EINVAL)
+    OPEN.lock().get(&(raw as usize)).cloned().ok_or(EINVAL)
 }
 
 /// CM-11: the program has no more use for it. Ids that are still on it, against the rules, keep it.
 pub fn close(raw: *mut rdma_event_channel) {
-    let gone = lock(&OPEN).remove(&(raw as usize));
+    let gone = OPEN.lock().remove(&(raw as usize));
     drop(gone);
 }
 
@@ -83,7 +84,7 @@ impl Channel {
     /// One that the program may name until it is closed.
     pub fn open() -> Call<Arc<Self>> {
         let channel = Arc::new(Self::new()?);
-        lock(&OPEN).insert(channel.raw() as usize, channel.clone());
+        OPEN.lock().insert(channel.raw() as usize, channel.clone());
         Ok(channel)
     }
 

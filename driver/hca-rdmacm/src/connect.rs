@@ -3,17 +3,17 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
+use hca_cm::RejectReason;
 use hca_cm::ip::{HEADER_BYTES, Header};
 use hca_cm::message::{Rep, Req, SidrRep, SidrReq};
-use hca_cm::{Error, RejectReason};
 
 use crate::abi::*;
 use crate::channel::{self, EventObject};
-use crate::errno::{Call, EINVAL, Errno};
+use crate::errno::{Call, EINVAL, Errno, errno_of};
 use crate::ids::{acknowledge, complete, destroy, settle};
 use crate::live::{self, Kind};
-use crate::qp::UDP_QKEY;
-use crate::state::{Cm, Phase, now_ns, with};
+use crate::qp::{UDP_QKEY, starting_psn};
+use crate::state::{Cm, Phase, with};
 
 /// CM-37.
 const PRIVATE_OF_CONNECT: usize = Req::PRIVATE_BYTES - HEADER_BYTES;
@@ -28,15 +28,6 @@ const SIDR_REJECTED: u8 = 2;
 const ENDLESS: u8 = 7;
 /// LID of who has none: Ethernet.
 const PERMISSIVE_LID: u16 = 0xffff;
-
-/// What the connection manager's refusals are called.
-pub fn errno_of(error: Error) -> Errno {
-    Errno(match error {
-        Error::NoConnection(_) | Error::WrongState(_) => libc::EINVAL,
-        Error::ServiceInUse(_) => libc::EADDRINUSE,
-        Error::TooMany(_) => libc::ENOMEM,
-    })
-}
 
 /// CM-38: there and back, and what the card takes to acknowledge; each is a power of two.
 fn ack_timeout(life_time: u8, ack_delay: u8) -> u8 {
@@ -61,11 +52,6 @@ unsafe fn private_data(data: *const c_void, len: u8, limit: usize) -> Call<Vec<u
         // SAFETY: the caller's promise.
         (false, len) => Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) }.to_vec()),
     }
-}
-
-/// A number that no packet of before had, as far as possible.
-pub fn starting_psn() -> u32 {
-    (now_ns() as u32 ^ std::process::id().wrapping_mul(0x9e37_79b9)) & 0xff_ffff
 }
 
 impl Cm {
@@ -150,10 +136,8 @@ impl Cm {
             ..Req::default()
         };
         entry.req = Some(Box::new(req.clone()));
-        let connection = self.ports[port]
-            .engine
-            .connect(now_ns(), path.route, req)
-            .map_err(errno_of)?;
+        let (now, engine) = self.ports[port].timed();
+        let connection = engine.connect(now, path.route, req).map_err(errno_of)?;
         let entry = self.id(id)?;
         (entry.connection, entry.phase) = (Some(connection), Phase::Connecting);
         self.connections.insert((port, connection), id);
@@ -174,8 +158,8 @@ impl Cm {
             ..SidrReq::default()
         };
         let route = entry.path.route.clone();
-        let engine = &mut self.ports[port].engine;
-        let lookup = engine.look_up(now_ns(), route, req, RESPONSE_TIMEOUT, MAX_RETRIES);
+        let (now, engine) = self.ports[port].timed();
+        let lookup = engine.look_up(now, route, req, RESPONSE_TIMEOUT, MAX_RETRIES);
         let entry = self.id(id)?;
         (entry.lookup, entry.phase) = (Some(lookup), Phase::Connecting);
         self.lookups.insert((port, lookup), id);
@@ -226,10 +210,8 @@ impl Cm {
         if entry.has_qp() {
             entry.make_ready()?;
         }
-        self.ports[port]
-            .engine
-            .accept(now_ns(), connection, rep)
-            .map_err(errno_of)?;
+        let (now, engine) = self.ports[port].timed();
+        engine.accept(now, connection, rep).map_err(errno_of)?;
         self.answered(id);
         self.pump(port);
         Ok(())
@@ -238,10 +220,8 @@ impl Cm {
     fn answer(&mut self, id: usize, rep: SidrRep) -> Call<()> {
         let port = self.port_of(id)?;
         let token = self.id(id)?.lookup.ok_or(EINVAL)?;
-        self.ports[port]
-            .engine
-            .answer_lookup(now_ns(), token, rep)
-            .map_err(errno_of)?;
+        let (now, engine) = self.ports[port].timed();
+        engine.answer_lookup(now, token, rep).map_err(errno_of)?;
         self.id(id)?.phase = Phase::Connected;
         self.answered(id);
         self.pump(port);
@@ -259,9 +239,9 @@ impl Cm {
         }
         let port = self.port_of(id)?;
         let connection = self.id(id)?.connection.ok_or(EINVAL)?;
-        self.ports[port]
-            .engine
-            .reject(now_ns(), connection, reason as u16, private)
+        let (now, engine) = self.ports[port].timed();
+        engine
+            .reject(now, connection, reason as u16, private)
             .map_err(errno_of)?;
         self.connections.remove(&(port, connection));
         self.id(id)?.phase = Phase::Disconnected;
@@ -279,10 +259,8 @@ impl Cm {
         if entry.phase == Phase::Disconnected {
             return Ok(());
         }
-        self.ports[port]
-            .engine
-            .disconnect(now_ns(), connection)
-            .map_err(errno_of)?;
+        let (now, engine) = self.ports[port].timed();
+        engine.disconnect(now, connection).map_err(errno_of)?;
         self.pump(port);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hca_cm::ip::{self, Header};
 use hca_cm::message::{Rep, Req, SidrRep, SidrReq};
@@ -10,24 +10,19 @@ use hca_cm::{CommunicationId, Event, RejectReason};
 
 use crate::abi::*;
 use crate::address::ip_of;
-use crate::channel::EventObject;
-use crate::connect::{errno_of, starting_psn};
-use crate::errno::{Call, EINVAL, Errno};
+use crate::clock::Look;
+use crate::errno::{Call, EINVAL, Errno, errno_of};
+use crate::events::Param;
 use crate::gsi::{Gsi, Route};
-use crate::qp::UDP_QKEY;
+use crate::qp::{UDP_QKEY, starting_psn};
 use crate::registry;
 use crate::sa::{Answer, Purpose};
-use crate::state::{Cm, Path, Phase, Port, cm, now_ns};
+use crate::state::{Cm, Path, Phase, Port, cm};
 
 /// How often the processes at the other ends of connections are looked at.
-const LOOK_NS: u64 = 500_000_000;
-
-/// What an event says beside its kind.
-pub enum Param {
-    None,
-    Conn(rdma_conn_param),
-    Ud(rdma_ud_param),
-}
+const LOOK: Duration = Duration::from_millis(500);
+/// A thread waits no longer at once.
+const REST_MAX: Duration = Duration::from_secs(60);
 
 impl Cm {
     /// Opens QP1 of a port, and starts its thread.
@@ -78,10 +73,20 @@ impl Cm {
         }
     }
 
-    /// Looks after a port: what has come, and what is over. False: the card is gone.
-    fn serve(&mut self, port: usize) -> bool {
-        let Port { engine, gsi, sa, .. } = &mut self.ports[port];
-        let now = now_ns();
+    /// Looks after a port: what has come, and, where the card was asked about it, what is over. False: the card is
+    /// gone.
+    fn serve(&mut self, port: usize, asked: Option<Option<Look>>) -> bool {
+        let Port {
+            engine,
+            gsi,
+            sa,
+            clock,
+            next_look,
+            ..
+        } = &mut self.ports[port];
+        let now = clock.now_ns_by(asked.flatten());
+        let host = Instant::now();
+        let looks = next_look.is_none_or(|at| at <= host);
         let received = gsi.as_mut().ok_or(EINVAL).and_then(Gsi::receive);
         let is_there = received.is_ok();
         let mut answers = Vec::new();
@@ -91,16 +96,18 @@ impl Cm {
                 None => engine.receive(now, &mad, from),
             }
         }
-        engine.handle_timeout(now);
-        if self.ports[port].next_look_ns <= now {
-            self.look_for_the_dead(port, now);
+        let (mut again, mut over) = (Vec::new(), Vec::new());
+        if asked.is_some() {
+            engine.handle_timeout(now);
+            (again, over) = sa.expire(now);
         }
-        let sa = &mut self.ports[port].sa;
-        let (again, over) = sa.expire(now);
-        let gsi = &mut self.ports[port].gsi;
         for (to, mad) in again {
             // What cannot be sent is asked once more.
             let _ = gsi.as_mut().map(|gsi| gsi.send(&to, &mad));
+        }
+        if looks {
+            self.look_for_the_dead(port, now);
+            self.ports[port].next_look = Some(host + LOOK);
         }
         for (id, purpose, answer) in answers {
             self.administered(id, purpose, answer.ok_or(Errno(libc::EHOSTUNREACH)));
@@ -142,7 +149,6 @@ impl Cm {
                 engine.peer_gone(now, id);
             }
         }
-        self.ports[port].next_look_ns = now + LOOK_NS;
     }
 
     /// The subnet's administration has answered an id, or has not.
@@ -158,58 +164,13 @@ impl Cm {
         }
     }
 
-    /// An event of an id goes to its channel.
-    pub fn tell(
-        &mut self,
-        id: usize,
-        kind: rdma_cm_event_type,
-        status: c_int,
-        param: Param,
-        private_data: Vec<u8>,
-    ) {
-        let Some(entry) = self.ids.get(&id) else { return };
-        let listener = self
-            .ids
-            .get(&entry.listener)
-            .filter(|_| kind == RDMA_CM_EVENT_CONNECT_REQUEST);
-        let whose = listener.unwrap_or(entry);
-        let mut event = Box::new(EventObject {
-            raw: rdma_cm_event {
-                id: entry.raw,
-                listen_id: listener.map_or(std::ptr::null_mut(), |listener| listener.raw),
-                event: kind,
-                status,
-                ..Default::default()
-            },
-            private_data,
-            waits: vec![Arc::clone(&whose.unacked)],
-        });
-        let (data, len) = (
-            event.private_data.as_ptr().cast(),
-            event.private_data.len().min(255) as u8,
-        );
-        match param {
-            Param::None => {}
-            Param::Conn(mut conn) => {
-                (conn.private_data, conn.private_data_len) = (data, len);
-                event.raw.param.conn = conn;
-            }
-            Param::Ud(mut ud) => {
-                if ud.private_data.is_null() {
-                    (ud.private_data, ud.private_data_len) = (data, len);
-                }
-                event.raw.param.ud = ud;
-            }
-        }
-        whose.channel.push(event);
-    }
-
     fn on_event(&mut self, port: usize, event: Event<Route>) {
         match event {
             Event::Request { id, req, from } => {
                 if self.on_request(port, id, req, from).is_err() {
                     let consumer = RejectReason::Consumer as u16;
-                    let _ = self.ports[port].engine.reject(now_ns(), id, consumer, &[]);
+                    let (now, engine) = self.ports[port].timed();
+                    let _ = engine.reject(now, id, consumer, &[]);
                 }
             }
             Event::Unserved {
@@ -237,7 +198,8 @@ impl Cm {
                         status: 2,
                         ..SidrRep::default()
                     };
-                    let _ = self.ports[port].engine.answer_lookup(now_ns(), token, refused);
+                    let (now, engine) = self.ports[port].timed();
+                    let _ = engine.answer_lookup(now, token, refused);
                 }
             }
             Event::Found { id, rep } => self.on_found(port, id, rep),
@@ -468,9 +430,9 @@ impl Cm {
             return self.tell(id, kind, 0, Param::Conn(param), private_data);
         }
         let ready = entry.make_ready();
-        let engine = &mut self.ports[port].engine;
+        let (now, engine) = self.ports[port].timed();
         if let Err(Errno(errno)) = ready {
-            let _ = engine.reject(now_ns(), connection, RejectReason::Consumer as u16, &[]);
+            let _ = engine.reject(now, connection, RejectReason::Consumer as u16, &[]);
             self.connections.remove(&(port, connection));
             return self.end(id, RDMA_CM_EVENT_CONNECT_ERROR, -errno, Vec::new());
         }
@@ -490,10 +452,8 @@ impl Cm {
                 qkey: UDP_QKEY,
                 ..SidrRep::default()
             };
-            return self.ports[port]
-                .engine
-                .answer_lookup(now_ns(), token, rep)
-                .map_err(errno_of);
+            let (now, engine) = self.ports[port].timed();
+            return engine.answer_lookup(now, token, rep).map_err(errno_of);
         }
         let path = self.path_to(port, header.destination, header.source.ip(), 0)?;
         let id = self.adopt(port, req.service_id, IBV_QPT_UD, Some(header), path)?;
@@ -532,27 +492,62 @@ impl Cm {
 /// Looks after a port until the card is gone.
 fn run(port: usize, fd: c_int, wake: c_int) {
     loop {
-        let timeout_ms = {
-            let port = &cm().ports[port];
-            let look = port.engine.peers().next().map(|_| port.next_look_ns);
-            let next = [port.engine.next_timeout(), port.sa.deadline_ns(), look];
-            next.into_iter().flatten().min().map_or(-1, |next| {
-                next.saturating_sub(now_ns()).div_ceil(1_000_000).min(60_000) as c_int
-            })
+        // Nobody waits with the lock.
+        let rest = cm().ports[port].rest();
+        wait(fd, wake, rest);
+        let context = {
+            let cm = &mut *cm();
+            let device = cm.ports[port].device;
+            cm.ports[port].is_due().then(|| cm.devices[device].context)
         };
-        let mut polls = [fd, wake].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let mut count = [0u8; 8];
-        // SAFETY: live pollfds, as many as named, and a live buffer of eight bytes.
-        unsafe {
-            libc::poll(polls.as_mut_ptr(), 2, timeout_ms);
-            libc::read(wake, count.as_mut_ptr().cast(), count.len());
-        }
-        if !cm().serve(port) {
+        // Only a card that has had the time is late; a stopped one answers when it goes on, and nobody waits behind us.
+        // SAFETY: devices stay open.
+        let asked = context.map(|context| unsafe { Look::take(context) });
+        if !cm().serve(port, asked) {
             return;
         }
+    }
+}
+
+/// Until a datagram has come, somebody has changed something, or the time is over.
+fn wait(fd: c_int, wake: c_int, limit: Option<Duration>) {
+    let timeout_ms = limit.map_or(-1, |limit| {
+        limit.min(REST_MAX).as_micros().div_ceil(1000) as c_int
+    });
+    let mut polls = [fd, wake].map(|fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let mut count = [0u8; 8];
+    // SAFETY: live pollfds, as many as named, and a live buffer of eight bytes.
+    unsafe {
+        libc::poll(polls.as_mut_ptr(), 2, timeout_ms);
+        libc::read(wake, count.as_mut_ptr().cast(), count.len());
+    }
+}
+
+impl Port {
+    fn deadline_ns(&self) -> Option<u64> {
+        let deadlines = [self.engine.next_timeout(), self.sa.deadline_ns()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Is a time-out over, if the card keeps up?
+    fn is_due(&self) -> bool {
+        let now = self.clock.host_ns();
+        self.deadline_ns().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// How long its thread may wait.
+    fn rest(&self) -> Option<Duration> {
+        let now = self.clock.host_ns();
+        let due = self
+            .deadline_ns()
+            .map(|at| Duration::from_nanos(at.saturating_sub(now)));
+        let has_peers = self.engine.peers().next().is_some();
+        let next_look = self.next_look.filter(|_| has_peers);
+        let look = next_look.map(|at| at.saturating_duration_since(Instant::now()));
+        due.into_iter().chain(look).min()
     }
 }

@@ -10,11 +10,11 @@ use crate::abi::*;
 use crate::address::{self, gid_of, is_near};
 use crate::channel::{self, Channel, EventObject};
 use crate::errno::{Call, EINVAL, Errno};
-use crate::flow::Param;
+use crate::events::Param;
 use crate::gsi::Route;
 use crate::registry::{self, Lease};
 use crate::sa::{self, Answer, Manager, Purpose};
-use crate::state::{Cm, Id, Path, Phase, Port, cm, now_ns, with};
+use crate::state::{Cm, Id, Path, Phase, Port, cm, with};
 
 /// Requests that may wait at a listener whose program names no number, as Linux does.
 const DEFAULT_BACKLOG: u32 = 1024;
@@ -297,9 +297,10 @@ impl Cm {
         purpose: Purpose,
         mad: Mad,
     ) -> Call<()> {
+        let now = self.ports[port].clock.now_ns();
         let Port { sa, gsi, num, .. } = &mut self.ports[port];
         let to = manager.route(*num);
-        let asked = sa.ask(now_ns(), id, purpose, to.clone(), mad);
+        let asked = sa.ask(now, id, purpose, to.clone(), mad);
         let mad = asked.ok_or(Errno(libc::ENOMEM))?;
         // What cannot be sent is asked again.
         let _ = gsi.as_mut().ok_or(EINVAL)?.send(&to, &mad);
@@ -398,9 +399,9 @@ impl Cm {
         self.lookups.retain(|_, of| *of != id);
         if let Some(port) = entry.port {
             self.ports[port].sa.forget(id);
-            let engine = &mut self.ports[port].engine;
+            let (now, engine) = self.ports[port].timed();
             if let Some(connection) = entry.connection {
-                engine.forget(crate::state::now_ns(), connection);
+                engine.forget(now, connection);
             }
             if let Some(lookup) = entry.lookup.filter(|_| !entry.is_passive) {
                 engine.cancel_lookup(lookup);
@@ -437,6 +438,14 @@ pub unsafe fn create(
     let channel = (!channel.is_null()).then(|| channel::find(channel)).transpose()?;
     *id = cm().new_id(channel, context, ps)? as *mut rdma_cm_id;
     Ok(())
+}
+
+/// A new id with a channel of its own.
+pub fn new_synchronous(ps: rdma_port_space) -> Call<*mut rdma_cm_id> {
+    let mut id = null_mut();
+    // SAFETY: a variable of this function.
+    unsafe { create(null_mut(), &mut id, null_mut(), ps) }?;
+    Ok(id)
 }
 
 /// CM-14: waits until the program has acknowledged what it was told.

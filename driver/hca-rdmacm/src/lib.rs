@@ -13,8 +13,10 @@
 pub mod abi;
 mod address;
 mod channel;
+mod clock;
 mod connect;
 mod errno;
+mod events;
 mod exports;
 mod flow;
 mod gsi;
@@ -25,7 +27,6 @@ mod multicast;
 mod options;
 mod path;
 mod qp;
-#[path = "../../hca-umad/src/queues.rs"]
 mod queues;
 mod registry;
 mod rsocket;

@@ -8,7 +8,7 @@ use hca_wire::{LID_MULTICAST, QPN_MULTICAST};
 use crate::abi::*;
 use crate::address::{self, Gid};
 use crate::errno::{Call, EINVAL, Errno, verb};
-use crate::flow::Param;
+use crate::events::Param;
 use crate::gsi::Route;
 use crate::ids::complete;
 use crate::qp::UDP_QKEY;

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
+use std::time::SystemTime;
 
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, made, verb};
@@ -12,6 +13,12 @@ use crate::xrc;
 pub const UDP_QKEY: u32 = RDMA_UDP_QKEY;
 const CONNECTED_ACCESS: u32 =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
+
+/// A number that no packet of before had, as far as possible.
+pub fn starting_psn() -> u32 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    (since.subsec_nanos() ^ std::process::id().wrapping_mul(0x9e37_79b9)) & 0xff_ffff
+}
 
 impl Id {
     fn is_uc(&self) -> bool {

@@ -6,15 +6,17 @@ use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::process;
 use std::ptr::null_mut;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use hca_cm::message::{Rep, Req};
 use hca_cm::{CommunicationId, Config, Engine};
+use hca_exports::table::Table;
 
 use crate::abi::*;
 use crate::address::{Gid, gid_of, ip_of};
 use crate::channel::{Channel, Unacked};
+use crate::clock::Clock;
 use crate::errno::{Call, EINVAL, last_errno, made, verb};
 use crate::gsi::{Gsi, Route};
 use crate::registry;
@@ -22,11 +24,6 @@ use crate::registry::Lease;
 use crate::sa::{Client, Manager};
 
 const MAX_CONNECTIONS: usize = 4096;
-
-/// A lock whose last owner's panic does not matter.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A card.
 pub struct Device {
@@ -55,6 +52,8 @@ pub struct Port {
     /// Index and GID.
     pub gids: Vec<(u8, Gid)>,
     pub engine: Engine<Route>,
+    /// What the engine and the questions below live by.
+    pub clock: Clock,
     /// What the subnet's administration is asked.
     pub sa: Client,
     pub gsi: Option<Gsi>,
@@ -62,8 +61,8 @@ pub struct Port {
     pub wake: c_int,
     /// Connections whose other side is a process of a card here, and what that has said of itself.
     pub peers: HashMap<CommunicationId, String>,
-    /// When they are looked at again.
-    pub next_look_ns: u64,
+    /// When they are looked at again, by the host's clock, by which processes end.
+    pub next_look: Option<Instant>,
     /// Held by the process that says no for all.
     pub speaker: Option<File>,
 }
@@ -153,21 +152,15 @@ pub struct Cm {
 // SAFETY: pointers to C objects are used under the lock, or are the program's to use.
 unsafe impl Send for Cm {}
 
-static CM: LazyLock<Mutex<Cm>> = LazyLock::new(Mutex::default);
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+static CM: Table<Cm> = Table::new();
 
 /// All of it. A child begins with nothing: what it has inherited is its parent's, whose threads it has not got.
 pub fn cm() -> MutexGuard<'static, Cm> {
-    let mut cm = lock(&CM);
+    let mut cm = CM.lock();
     if cm.owner.is_some_and(|owner| owner != process::id()) {
         std::mem::forget(std::mem::take(&mut *cm));
     }
     cm
-}
-
-/// The host's clock: the manager is software of the host.
-pub fn now_ns() -> u64 {
-    START.elapsed().as_nanos() as u64
 }
 
 /// Does something with an id that there is.
@@ -308,12 +301,13 @@ impl Cm {
                 seed,
                 max_connections: MAX_CONNECTIONS,
             }),
+            clock: Clock::default(),
             // Threads of one process share a QP1: the process tells its questions from those of others.
             sa: Client::new(seed.rotate_left(32)),
             gsi: None,
             wake,
             peers: HashMap::new(),
-            next_look_ns: 0,
+            next_look: None,
             speaker: None,
         });
         Ok(())
@@ -382,6 +376,11 @@ impl Cm {
 }
 
 impl Port {
+    /// The engine, and what time it is for it.
+    pub fn timed(&mut self) -> (u64, &mut Engine<Route>) {
+        (self.clock.now_ns(), &mut self.engine)
+    }
+
     /// Index of the GID that an address is.
     pub fn gid_index(&self, ip: IpAddr) -> Option<u8> {
         let gid = gid_of(ip);

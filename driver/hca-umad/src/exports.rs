@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
 
 use hca_exports::exports;
+use hca_exports::table::Live;
 
 use crate::abi::*;
 use crate::engine::Agent;
@@ -15,6 +16,12 @@ use crate::{buffer, info, station, strings};
 const MASK_WORDS: usize = 2;
 /// Bytes of a card's name.
 const NAME_BYTES: usize = UMAD_CA_NAME_LEN as usize;
+
+/// What a program has by a pointer; NULL: EINVAL.
+unsafe fn given<'a, T>(pointer: *mut T) -> Call<&'a mut T> {
+    // SAFETY: the program's, or NULL.
+    unsafe { pointer.as_mut() }.ok_or(EINVAL)
+}
 
 unsafe fn text<'a>(name: *const c_char) -> Call<Option<&'a str>> {
     if name.is_null() {
@@ -73,6 +80,9 @@ unsafe extern "C-unwind" fn wait(handle: c_int, timeout_ms: c_int) -> c_int {
     }
 }
 
+/// Lists of cards by their nodes: one that was freed, or that is another's, is no list.
+static NODES: Live<()> = Live::new();
+
 /// A node of a list of cards. The C structure is the first field.
 #[repr(C)]
 struct ListNode {
@@ -92,7 +102,7 @@ fn list_of(names: Vec<String>) -> *mut umad_device_node {
         }
         node.raw.next = head;
         node.raw.ca_name = node.name.as_ptr();
-        head = Box::into_raw(node).cast();
+        head = NODES.publish((), Box::into_raw(node).cast());
     }
     head
 }
@@ -108,6 +118,9 @@ exports! {
     umad_get_cas_names(cas: *mut [c_char; NAME_BYTES], max: c_int) -> c_int {
         number(|| {
             let names = info::names()?;
+            if cas.is_null() {
+                return Err(EINVAL);
+            }
             let count = names.len().min(max.max(0) as usize);
             for (index, name) in names[..count].iter().enumerate() {
                 // SAFETY: room for `max` names.
@@ -139,25 +152,33 @@ exports! {
     }
     umad_get_ca(ca_name: *const c_char, ca: *mut umad_ca_t) -> c_int {
         // SAFETY: the program's string and structure.
-        status(|| unsafe { ca.write(info::get_ca(text(ca_name)?)?); Ok(()) })
+        status(|| unsafe {
+            let ca = given(ca)?;
+            (&raw mut *ca).write(info::get_ca(text(ca_name)?)?);
+            Ok(())
+        })
     }
     umad_release_ca(ca: *mut umad_ca_t) -> c_int {
         // SAFETY: the program's structure, filled by umad_get_ca.
-        status(|| unsafe { info::release_ca(ca); Ok(()) })
+        status(|| unsafe { info::release_ca(given(ca)?); Ok(()) })
     }
     umad_get_port(ca_name: *const c_char, port_num: c_int, port: *mut umad_port_t) -> c_int {
         // SAFETY: the program's string and structure.
-        status(|| unsafe { port.write(info::get_port(text(ca_name)?, port_num)?); Ok(()) })
+        status(|| unsafe {
+            let port = given(port)?;
+            (&raw mut *port).write(info::get_port(text(ca_name)?, port_num)?);
+            Ok(())
+        })
     }
     umad_release_port(port: *mut umad_port_t) -> c_int {
         // SAFETY: the program's structure, filled by umad_get_port.
-        status(|| unsafe { info::release_port(port); Ok(()) })
+        status(|| unsafe { info::release_port(given(port)?); Ok(()) })
     }
     umad_get_issm_path(ca_name: *const c_char, port_num: c_int, path: *mut c_char, max: c_int) -> c_int {
         status(|| {
             // SAFETY: the program's string.
             let issm = station::issm_path(unsafe { text(ca_name) }?, port_num)?;
-            if usize::try_from(max).map_err(|_| EINVAL)? <= issm.len() {
+            if path.is_null() || usize::try_from(max).map_err(|_| EINVAL)? <= issm.len() {
                 return Err(EINVAL);
             }
             for (index, byte) in issm.bytes().chain([0]).enumerate() {
@@ -175,6 +196,9 @@ exports! {
         status(|| station::close(handle))
     }
     umad_get_mad(umad: *mut c_void) -> *mut c_void {
+        if umad.is_null() {
+            return null_mut();
+        }
         umad.cast::<u8>().wrapping_add(buffer::HEADER_BYTES).cast()
     }
     umad_size() -> usize {
@@ -182,39 +206,40 @@ exports! {
     }
     umad_status(umad: *mut ib_user_mad) -> c_int {
         // SAFETY: the program's buffer.
-        unsafe { (*umad).status as c_int }
+        number(|| Ok(unsafe { given(umad)? }.status as c_int))
     }
     umad_get_mad_addr(umad: *mut ib_user_mad) -> *mut ib_mad_addr_t {
         // SAFETY: the program's buffer.
-        unsafe { &raw mut (*umad).addr }
+        unsafe { given(umad) }.map_or(null_mut(), |umad| &raw mut umad.addr)
     }
     umad_set_grh(umad: *mut ib_user_mad, grh: *mut ib_mad_addr_t) -> c_int {
         // SAFETY: the program's buffer and address.
-        status(|| unsafe { buffer::set_grh(umad, grh); Ok(()) })
+        status(|| unsafe { buffer::set_grh(given(umad)?, grh); Ok(()) })
     }
     umad_set_addr(umad: *mut ib_user_mad, dlid: c_int, dqp: c_int, sl: c_int, qkey: c_int) -> c_int {
-        // SAFETY: the program's buffer.
-        let addr = unsafe { &mut (*umad).addr };
-        addr.lid = (dlid as u16).to_be();
-        addr.qpn = (dqp as u32).to_be();
-        addr.sl = sl as u8;
-        addr.qkey = (qkey as u32).to_be();
-        0
+        status(|| {
+            // SAFETY: the program's buffer.
+            let addr = &mut unsafe { given(umad)? }.addr;
+            (addr.lid, addr.qpn) = ((dlid as u16).to_be(), (dqp as u32).to_be());
+            (addr.sl, addr.qkey) = (sl as u8, (qkey as u32).to_be());
+            Ok(())
+        })
     }
     umad_set_addr_net(umad: *mut ib_user_mad, dlid: u16, dqp: u32, sl: c_int, qkey: u32) -> c_int {
-        // SAFETY: the program's buffer.
-        let addr = unsafe { &mut (*umad).addr };
-        (addr.lid, addr.qpn, addr.sl, addr.qkey) = (dlid, dqp, sl as u8, qkey);
-        0
+        status(|| {
+            // SAFETY: the program's buffer.
+            let addr = &mut unsafe { given(umad)? }.addr;
+            (addr.lid, addr.qpn, addr.sl, addr.qkey) = (dlid, dqp, sl as u8, qkey);
+            Ok(())
+        })
     }
     umad_set_pkey(umad: *mut ib_user_mad, pkey_index: c_int) -> c_int {
         // SAFETY: the program's buffer.
-        unsafe { (*umad).addr.pkey_index = pkey_index as u16 };
-        0
+        status(|| { unsafe { given(umad)? }.addr.pkey_index = pkey_index as u16; Ok(()) })
     }
     umad_get_pkey(umad: *mut ib_user_mad) -> c_int {
         // SAFETY: the program's buffer.
-        unsafe { (*umad).addr.pkey_index.into() }
+        number(|| Ok(unsafe { given(umad)? }.addr.pkey_index.into()))
     }
     umad_send(
         handle: c_int, agent: c_int, umad: *mut ib_user_mad, length: c_int, timeout_ms: c_int, retries: c_int
@@ -297,11 +322,13 @@ exports! {
     }
     umad_addr_dump(addr: *mut ib_mad_addr_t) {
         // SAFETY: the program's address.
-        eprint!("{}", strings::address(unsafe { &*addr }));
+        if let Ok(addr) = unsafe { given(addr) } {
+            eprint!("{}", strings::address(addr));
+        }
     }
     umad_dump(umad: *mut ib_user_mad) {
         // SAFETY: the program's buffer.
-        let umad = unsafe { &*umad };
+        let Ok(umad) = (unsafe { given(umad) }) else { return };
         eprintln!("agent id {} status {:x} timeout {}", umad.agent_id, umad.status, umad.timeout_ms);
         eprint!("{}", strings::address(&umad.addr));
     }
@@ -325,8 +352,8 @@ exports! {
     }
     umad_free_ca_device_list(head: *mut umad_device_node) {
         let mut node = head;
-        while !node.is_null() {
-            // SAFETY: a list of umad_get_ca_device_list.
+        while NODES.retire((), node) {
+            // SAFETY: of a list of umad_get_ca_device_list, until now.
             unsafe {
                 let next = (*node).next;
                 drop(Box::from_raw(node.cast::<ListNode>()));
@@ -335,13 +362,14 @@ exports! {
         }
     }
     umad_sort_ca_device_list(head: *mut *mut umad_device_node, _size: usize) -> c_int {
-        if head.is_null() {
-            return libc::EINVAL;
-        }
         let mut nodes = Vec::new();
-        // SAFETY: a list of umad_get_ca_device_list: each node goes into the new list once.
+        // SAFETY: the program's pointer; a list of umad_get_ca_device_list: each node goes into the new list once.
         unsafe {
+            let Ok(head) = given(head) else { return libc::EINVAL };
             let mut node = *head;
+            if !node.is_null() && !NODES.has((), node) {
+                return libc::EINVAL;
+            }
             while !node.is_null() {
                 nodes.push((CStr::from_ptr((*node).ca_name).to_owned(), node));
                 node = (*node).next;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::size_of;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
+
+use hca_exports::table::Table;
 
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, last_errno, made, verb};
@@ -34,10 +36,10 @@ unsafe impl Send for OpenDevice {}
 unsafe impl Sync for OpenDevice {}
 
 /// Those that manage ports. A process has one function of a card for this, and keeps it.
-static MANAGERS: Mutex<BTreeMap<String, Arc<OpenDevice>>> = Mutex::new(BTreeMap::new());
+static MANAGERS: Table<BTreeMap<String, Arc<OpenDevice>>> = Table::new();
 
 fn managers() -> MutexGuard<'static, BTreeMap<String, Arc<OpenDevice>>> {
-    MANAGERS.lock().unwrap_or_else(PoisonError::into_inner)
+    MANAGERS.lock()
 }
 
 impl OpenDevice {

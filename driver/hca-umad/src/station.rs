@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hca_agents::smp;
+use hca_exports::table::Table;
 
 use crate::abi::*;
 use crate::engine::{Agent, Engine, Message};
@@ -50,11 +51,11 @@ struct State {
     issms: BTreeMap<Key, Issm>,
 }
 
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+static STATE: Table<State> = Table::new();
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn lock() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.lock()
 }
 
 fn now_ms() -> u64 {

@@ -285,6 +285,48 @@ fn completion_events() {
     bench.dev.assert_no_violations();
 }
 
+/// V-64, ibv_modify_cq: an event for the third completion, or when the period is over; 0 is off again. V-58: no
+/// overrun.
+#[test]
+fn moderated_events() {
+    let bench = Bench::new(16);
+    let channel = bench.context.create_comp_channel();
+    let options = CqOptions {
+        ignore_overrun: true,
+        ..CqOptions::with_channel(3, &channel)
+    };
+    let cq = bench.context.create_cq(&options).unwrap();
+    let qp = |recv_cq| bench.pd.create_qp(&QpOptions::new(&bench.cq, recv_cq)).unwrap();
+    let (mut a, mut b) = connect_pair(qp(&bench.cq), qp(&cq), &bench.options).unwrap();
+    let now = || bench.dev.now_ns();
+    b.post_recv(&[RecvWr { wr_id: 1, sges: &[] }; 20]).unwrap();
+    let mut receive = |count: usize| {
+        for _ in 0..count {
+            a.post_send(&[send(1, &[])]).unwrap();
+        }
+        bench.dev.settle();
+    };
+    cq.moderate(3, 50).unwrap();
+    cq.req_notify(false).unwrap();
+    receive(2);
+    assert_eq!(channel.poll_event(), None);
+    receive(1);
+    assert_eq!(channel.poll_event(), Some(cq.cqn()));
+    assert_eq!(cq.poll_cq(&mut [WorkCompletion::default(); 8]).unwrap(), 3);
+    cq.req_notify(false).unwrap();
+    receive(1);
+    let from_ns = now();
+    assert!(channel.get_event(from_ns + 30_000).is_err());
+    assert_eq!(channel.get_event(from_ns + 60_000).unwrap(), cq.cqn());
+    assert_eq!(cq.poll_cq(&mut [WorkCompletion::default(); 8]).unwrap(), 1);
+    cq.moderate(0, 0).unwrap();
+    cq.req_notify(false).unwrap();
+    receive(1);
+    assert_eq!(channel.poll_event(), Some(cq.cqn()));
+    receive(12);
+    assert_eq!(bench.context.poll_async_event(), None, "it has no overrun");
+}
+
 /// V-75, V-65: in use means EBUSY, and nothing has changed.
 #[test]
 fn destroy_while_in_use() {

@@ -6,11 +6,11 @@ use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     ActivateFirmwareCmd, AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd,
-    CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, McastCmd, ModifyMrCmd,
-    ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd, QueryGidResult,
-    QueryLldpCmd, QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd, RegMrCmd,
-    ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd,
-    SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
+    CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, McastCmd, ModifyCqCmd,
+    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd,
+    QueryGidResult, QueryLldpCmd, QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd,
+    RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
+    SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
 };
 
 /// The function that may change what all of them share.
@@ -262,6 +262,10 @@ impl Control {
             AdminOpcode::DestroyCq => {
                 let named = handle(hal);
                 self.destroy_cq(hal, func, named)
+            }
+            AdminOpcode::ModifyCq => {
+                let cmd = ModifyCqCmd(body(hal, opcode));
+                self.modify_cq(hal, func, &cmd)
             }
             AdminOpcode::AttachMcast => {
                 let cmd = McastCmd(body(hal, opcode));

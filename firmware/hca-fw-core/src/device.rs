@@ -109,6 +109,8 @@ impl Control {
         d.set_max_mtt(MAX_PAGES);
         d.set_completion_timestamp_mask(u64::MAX);
         d.set_hca_core_clock_khz(hal.clock_khz());
+        d.set_max_cq_count(u16::MAX);
+        d.set_max_cq_period_us(crate::objects::max_cq_period_us(hal.clock_khz()));
         d
     }
 }

@@ -6,9 +6,9 @@ use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
     ActivateFirmwareCmd, AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
-    CreateRssCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
-    ModifySrqCmd, QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd, RegMrCmd,
-    ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd,
+    CreateRssCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyCqCmd, ModifyMrCmd, ModifyPortCmd,
+    ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd,
+    RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd,
     SetSl2vlCmd, StructDef, VlArbCmd, WriteFirmwareCmd, qp_attr,
 };
 
@@ -64,6 +64,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::CreateEq => words_of(&CreateEqCmd::TABLE),
         AdminOpcode::CreateCq => words_of(&CreateCqCmd::TABLE),
         AdminOpcode::ResizeCq => words_of(&ResizeCqCmd::TABLE),
+        AdminOpcode::ModifyCq => words_of(&ModifyCqCmd::TABLE),
         AdminOpcode::CreateQp => words_of(&CreateQpCmd::TABLE),
         AdminOpcode::CreateSrq => words_of(&CreateSrqCmd::TABLE),
         AdminOpcode::ModifySrq => words_of(&ModifySrqCmd::TABLE),

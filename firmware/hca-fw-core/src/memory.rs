@@ -13,6 +13,8 @@ use hca_abi::{
 
 /// Longest region: everything a 48-bit address space can hold.
 pub(crate) const MAX_MR_BYTES: u64 = 1 << 48;
+/// Zeros of a null region: two of the smallest pages.
+const NULL_BYTES: u64 = 2 << MIN_PAGE_SHIFT;
 /// Pages of one region: as many as its entries can be counted in the command.
 pub(crate) const MAX_PAGES: u32 = u32::MAX;
 /// Keys of a function: row 0 stays empty, so that key 0 is never valid.
@@ -190,6 +192,13 @@ impl Control {
         require_size(cmd.start().checked_add(cmd.length()).is_some(), 0)?;
         let direct = u32::from(cmd.page_shift()) == DIRECT_PAGE_SHIFT;
         require_size(!direct || cmd.iova().checked_add(cmd.length()).is_some(), 0)?;
+        if cmd.is_null() {
+            require(direct && rights == access::LOCAL_WRITE, rights)?;
+            require_size(
+                cmd.length() == NULL_BYTES && cmd.iova().is_multiple_of(NULL_BYTES / 2),
+                0,
+            )?;
+        }
         if !direct {
             check_list(hal, func, cmd)?;
         }
@@ -199,6 +208,7 @@ impl Control {
         require_free(&mpt, row)?;
         mpt.set_tag(keys.next_tag(mpt.tag()));
         mpt.set_valid(true);
+        mpt.set_is_null(cmd.is_null());
         mpt.set_access(rights & GRANTED);
         mpt.set_func(func);
         mpt.set_pd(cmd.pd());
@@ -223,6 +233,8 @@ impl Control {
         self.own_pd(func, cmd.pd())?;
         let (row, addr, mut mpt) = self.own_mr(hal, func, cmd.lkey())?;
         check_rights(cmd.access(), mpt.start())?;
+        let has_null_rights = cmd.access() == access::LOCAL_WRITE;
+        require(!mpt.is_null() || has_null_rights, cmd.access())?;
         let then = Then::Move(mpt.pd());
         mpt.set_pd(cmd.pd());
         mpt.set_access(cmd.access() & GRANTED);
@@ -232,6 +244,7 @@ impl Control {
     pub(crate) fn dereg_mr<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, lkey: u32) -> CmdResult<Rest> {
         let (row, addr, mut mpt) = self.own_mr(hal, func, lkey)?;
         mpt.set_valid(false);
+        mpt.set_is_null(false);
         Ok(Rest::Store(prepare(
             hal,
             func,
@@ -257,6 +270,7 @@ impl Control {
         require_free(&mpt, row)?;
         mpt.set_tag(keys.next_tag(mpt.tag()));
         mpt.set_is_window(true);
+        mpt.set_is_null(false);
         mpt.set_is_type_2(cmd.is_type_2());
         mpt.set_func(func);
         mpt.set_pd(cmd.pd());

@@ -4,7 +4,8 @@ use crate::hal::Hal;
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, Cqc, CreateCqCmd, CreateEqCmd, CtxTable, Eqc, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, ResizeCqCmd,
+    AdminStatus, Cqc, CreateCqCmd, CreateEqCmd, CtxTable, Eqc, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, ModifyCqCmd,
+    ResizeCqCmd,
 };
 
 /// An event queue.
@@ -24,6 +25,7 @@ pub(crate) struct CqRec {
     pub qps: u16,
     /// Hardware gave it up: its QPs must fail.
     pub has_failed: bool,
+    pub ignore_overrun: bool,
 }
 
 impl EqRec {
@@ -42,8 +44,23 @@ impl CqRec {
             log_size: 0,
             qps: 0,
             has_failed: false,
+            ignore_overrun: false,
         }
     }
+}
+
+/// Bits that a row has for the cycles of a moderated event.
+const MOD_CYCLES_BITS: u32 = 24;
+
+/// Cycles in a microsecond, rounded up.
+fn cycles_per_us(clock_khz: u32) -> u32 {
+    clock_khz.div_ceil(1000).max(1)
+}
+
+/// V-31: for so long an event can wait for further completions.
+pub(crate) fn max_cq_period_us(clock_khz: u32) -> u16 {
+    let most = ((1 << MOD_CYCLES_BITS) - 1) / cycles_per_us(clock_khz);
+    u16::try_from(most).unwrap_or(u16::MAX)
 }
 
 /// Refuses with `BadParam` about `what` unless `ok`.
@@ -163,6 +180,7 @@ impl Control {
         self.cqs[cqn as usize] = CqRec {
             eqn: cmd.eqn(),
             log_size: cmd.log_size(),
+            ignore_overrun: cmd.ignore_overrun(),
             ..CqRec::new()
         };
         self.eqs[eq].users += 1;
@@ -171,6 +189,7 @@ impl Control {
         cqc.set_func(func);
         cqc.set_log_size(cmd.log_size());
         cqc.set_eqn(cmd.eqn());
+        cqc.set_ignore_overrun(cmd.ignore_overrun());
         cqc.set_base(cmd.base());
         hal.ctx_write(CtxTable::Cqc, cqn, cqc.as_bytes());
         Ok(cqn)
@@ -197,9 +216,25 @@ impl Control {
         cqc.set_func(func);
         cqc.set_log_size(cmd.log_size());
         cqc.set_eqn(cq.eqn);
+        cqc.set_ignore_overrun(cq.ignore_overrun);
         cqc.set_base(cmd.base());
         hal.ctx_write(CtxTable::Cqc, cmd.cqn(), cqc.as_bytes());
         Ok(Rest::Fence(Fenced::Nothing))
+    }
+
+    /// V-64. An event that waits already comes by what it began to wait with.
+    pub(crate) fn modify_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cmd: &ModifyCqCmd) -> CmdResult {
+        self.own_cq(func, cmd.cqn())?;
+        let clock_khz = hal.clock_khz();
+        let period_us = cmd.period_us();
+        require_size(period_us <= max_cq_period_us(clock_khz), period_us.into())?;
+        let mut cqc = Cqc::new();
+        cqc.set_valid(true);
+        cqc.set_moderate(true);
+        cqc.set_mod_count(cmd.count());
+        cqc.set_mod_cycles(u32::from(period_us) * cycles_per_us(clock_khz));
+        hal.ctx_write(CtxTable::Cqc, cmd.cqn(), cqc.as_bytes());
+        Ok(())
     }
 
     pub(crate) fn destroy_cq<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, cqn: u32) -> CmdResult {

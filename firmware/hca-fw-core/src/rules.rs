@@ -1,6 +1,6 @@
 //! Rules for received frames: which raw QP gets them, or which table of them, or nobody (ibv_create_flow). The hardware
-//! compares a frame with all of them at once; which of those that match goes before which is in each row (`yields`), and
-//! is worked out here.
+//! compares a frame with all of them at once; which of those that match goes before which is in each row (`yields`),
+//! and is worked out here.
 
 use crate::hal::Hal;
 use crate::objects::require;
@@ -200,8 +200,8 @@ impl Control {
         self.rules.add(hal, rule)
     }
 
-    /// Whom a rule is for, and its port, from 0. A QP's port is known from INIT on; the QPs of receive side scaling take
-    /// what any port brings them.
+    /// Whom a rule is for, and its port, from 0. A QP's port is known from INIT on; the QPs of receive side scaling
+    /// take what any port brings them.
     fn target_of(&self, func: u8, cmd: &CreateRuleCmd) -> CmdResult<(Target, u8)> {
         let (target, port_num) = if cmd.spreads() {
             let is_there = self.spreads.is_there(cmd.qpn());

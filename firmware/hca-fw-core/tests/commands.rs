@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use hca_abi::{
-    AdminStatus, CreateCqCmd, CreateEqCmd, CreateQpCmd, EventKind, HwEventKind, ModifyMrCmd, RegMrCmd,
-    ResizeCqCmd, access,
+    AdminStatus, Cqc, CreateCqCmd, CreateEqCmd, CreateQpCmd, CtxTable, EventKind, HwEventKind, ModifyCqCmd,
+    ModifyMrCmd, RegMrCmd, ResizeCqCmd, access,
 };
 use hca_dev::{Device, DmaBuf};
 use hca_driver::{AdminError, DriverError, Function, OpenOptions};
@@ -217,6 +217,83 @@ fn rings_of_queues_grow() {
         cmd.set_log_size(log_size);
         assert_eq!(refusal(rig.function.resize_cq(&cmd)).status, status);
     }
+}
+
+/// V-64: moderation of one's own queue; the longest period of the attributes. A ring that grows leaves it and
+/// IGNORE_OVERRUN (V-58) as they are.
+#[test]
+fn queues_are_moderated() {
+    let mut rig = Rig::new();
+    let attr = rig.function.query_device().unwrap();
+    assert_eq!(
+        (attr.max_cq_count(), attr.max_cq_period_us()),
+        (u16::MAX, u16::MAX)
+    );
+    let eqn = rig.create_eq(0).unwrap();
+    let mut cmd = CreateCqCmd::new();
+    cmd.set_base(rig.ring.iova());
+    cmd.set_log_size(3);
+    cmd.set_eqn(eqn);
+    cmd.set_ignore_overrun(true);
+    let cqn = rig.function.create_cq(&cmd).unwrap();
+    let mut cmd = ModifyCqCmd::new();
+    cmd.set_cqn(cqn);
+    cmd.set_count(3);
+    cmd.set_period_us(u16::MAX);
+    rig.function.modify_cq(&cmd).unwrap();
+    cmd.set_cqn(cqn + 1);
+    assert_eq!(
+        refusal(rig.function.modify_cq(&cmd)).status,
+        AdminStatus::BadHandle
+    );
+    let mut cmd = ResizeCqCmd::new();
+    cmd.set_cqn(cqn);
+    cmd.set_base(rig.ring.iova());
+    cmd.set_log_size(4);
+    rig.function.resize_cq(&cmd).unwrap();
+    let row = rig
+        .dev
+        .with_card(|card| Cqc::read_from(&card.row(CtxTable::Cqc, cqn)).unwrap());
+    assert_eq!((row.mod_count(), row.mod_cycles()), (3, 250 * 65_535));
+    assert!(row.ignore_overrun() && row.log_size() == 4 && row.valid());
+}
+
+/// V-133: a null region has one right, for ever.
+#[test]
+fn null_regions_are_local() {
+    let mut rig = Rig::new();
+    let pd = rig.function.alloc_pd().unwrap();
+    let mut cmd = RegMrCmd::new();
+    cmd.set_pd(pd);
+    cmd.set_page_shift(63);
+    cmd.set_is_null(true);
+    for (access, length, iova, status) in [
+        (3, 8192, 4096, AdminStatus::BadParam),
+        (0, 8192, 4096, AdminStatus::BadParam),
+        (1, 4096, 4096, AdminStatus::BadLength),
+        (1, 8192, 4096 + 64, AdminStatus::BadLength),
+    ] {
+        cmd.set_access(access);
+        cmd.set_length(length);
+        cmd.set_iova(iova);
+        assert_eq!(
+            refusal(rig.function.reg_mr(&cmd)).status,
+            status,
+            "{access} {length} {iova}"
+        );
+    }
+    cmd.set_iova(4096);
+    let key = rig.function.reg_mr(&cmd).unwrap().lkey();
+    let mut cmd = ModifyMrCmd::new();
+    cmd.set_lkey(key);
+    cmd.set_pd(pd);
+    cmd.set_access(3);
+    assert_eq!(
+        refusal(rig.function.modify_mr(&cmd)).status,
+        AdminStatus::BadParam
+    );
+    rig.function.dereg_mr(key).unwrap();
+    rig.function.dealloc_pd(pd).unwrap();
 }
 
 /// A list at the end of the address space, a range past it.

@@ -274,6 +274,6 @@ module hca_gather
 
   // A packet ends by pkt_last; the upper length bits are zero at 512-byte chunks.
   logic unused_bits;
-  assign unused_bits = ^{chunk.seg_last, chunk.len_bytes[12:10]};
+  assign unused_bits = ^{chunk.seg_last, chunk.discards, chunk.len_bytes[12:10]};
 
 endmodule

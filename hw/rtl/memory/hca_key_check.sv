@@ -12,6 +12,7 @@ module hca_key_check
 );
 
   logic        row_ok, right_ok, range_ok, page_ok, local_only;
+  logic [63:0] region_offset;
   logic [64:0] range_end, page_pos;
   logic [32:0] need;   // bytes that must be inside the region
 
@@ -19,7 +20,7 @@ module hca_key_check
   assign row_ok   = mpt_i.valid && (mpt_i.tag == seg_i.key[7:0]) && (mpt_i.func == seg_i.func)
                     && (!mpt_i.is_window || !mpt_i.is_type_2 || mpt_i.qpn == seg_i.qpn);
 
-  assign paged_o = mpt_i.page_shift != 6'(DirectPageShift);
+  assign paged_o = mpt_i.page_shift != 6'(DirectPageShift) && !mpt_i.is_null;
   assign page_ok = !paged_o || (mpt_i.page_shift >= 6'(MinPageShift) && mpt_i.page_shift <= 6'(MaxPageShift));
 
   // A window grants access to the peer only (an R_Key, never an L_Key).
@@ -30,7 +31,7 @@ module hca_key_check
       AccLocalWrite:   right_ok = mpt_i.local_write;
       AccRemoteWrite:  right_ok = mpt_i.remote_write;
       AccRemoteRead:   right_ok = mpt_i.remote_read;
-      AccRemoteAtomic: right_ok = mpt_i.remote_atomic;
+      AccRemoteAtomic: right_ok = mpt_i.remote_atomic && !mpt_i.is_null;   // no place to keep a result
       default:         right_ok = 1'b0;
     endcase
     if (local_only && mpt_i.is_window) right_ok = 1'b0;
@@ -38,9 +39,13 @@ module hca_key_check
 
   // 65 bits: neither sum can wrap.
   assign need      = (seg_i.chk_bytes > 32'(seg_i.len_bytes)) ? 33'(seg_i.chk_bytes) : 33'(seg_i.len_bytes);
-  assign offset_o  = mpt_i.zero_based ? seg_i.va : seg_i.va - mpt_i.start;
-  assign range_end = 65'(offset_o) + 65'(need);
-  assign range_ok  = (mpt_i.zero_based || seg_i.va >= mpt_i.start) && (range_end <= 65'(mpt_i.length));
+  // Every address of a null region is inside it; its zeros are two of the smallest pages, which a segment that begins
+  // in the first one never leaves.
+  assign region_offset = mpt_i.zero_based ? seg_i.va : seg_i.va - mpt_i.start;
+  assign offset_o  = mpt_i.is_null ? 64'(seg_i.va[MinPageShift-1:0]) : region_offset;
+  assign range_end = 65'(region_offset) + 65'(need);
+  assign range_ok  = mpt_i.is_null
+                     || ((mpt_i.zero_based || seg_i.va >= mpt_i.start) && (range_end <= 65'(mpt_i.length)));
 
   assign page_pos   = 65'(mpt_i.list_offset) + 65'(offset_o);
   assign page_pos_o = page_pos[63:0];

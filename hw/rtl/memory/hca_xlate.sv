@@ -132,6 +132,7 @@ module hca_xlate
   typedef struct packed {
     xl_err_e     err;
     logic        paged;
+    logic        discards;
     logic        seg_last;
     logic        last;
     logic [7:0]  func;
@@ -156,6 +157,7 @@ module hca_xlate
   always_comb begin
     s1_span.walk.err       = s1_err;
     s1_span.walk.paged     = s1_translated;
+    s1_span.walk.discards  = !s1.free && s1_mpt.is_null;
     s1_span.walk.seg_last  = 1'b1;
     s1_span.walk.last      = s1.seg.last;
     s1_span.walk.func      = s1.seg.func;
@@ -302,6 +304,7 @@ module hca_xlate
   assign chunk_valid_o = s3_valid_q;
   assign chunk_o = '{
     err:       s3_q.err,
+    discards:  s3_q.discards,
     seg_last:  final_chunk && s3_q.seg_last,
     pkt_last:  final_chunk && s3_q.last,
     func:      s3_q.func,

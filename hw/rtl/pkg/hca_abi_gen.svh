@@ -843,7 +843,10 @@ typedef struct packed {
   logic           remote_read;  // Peer may RDMA READ.
   logic           remote_write;  // Peer may RDMA WRITE.
   logic           local_write;  // Bits 0..=5 of this byte are the low bits of the access flags.
-  logic [4:0]     reserved0;
+  logic [3:0]     reserved0;
+  // Null region: all addresses are inside it, writes are discarded. `iova` is the bus address of two pages
+  // of 4 KiB of zeros, which are read.
+  logic           is_null;
   // Window: of type 2B. Only the QP through which it was bound may use it, and invalidate it.
   logic           is_type_2;
   logic           is_window;  // 0: memory region, 1: memory window. A window that is not bound has `valid` 0.
@@ -959,15 +962,21 @@ typedef struct packed {
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;
 typedef struct packed {
-  logic [383:0]   reserved3;
+  logic [359:0]   reserved3;
+  logic [23:0]    mod_cycles;  // Cycles from the first completion that an event is about.
   logic [63:0]    base;  // Bus address of the ring.
-  logic [31:0]    reserved2;
+  logic [15:0]    reserved2;
+  // An event waits for so many completions, or for mod_cycles; if either is 0 it does not.
+  logic [15:0]    mod_count;
   logic [7:0]     eqn;  // Event queue that completion events go to.
   logic [2:0]     reserved1;
   logic [4:0]     log_size;  // log2 of the entries.
   logic [7:0]     func;  // Owning function.
-  logic [5:0]     reserved0;
-  logic           keep;  // Another ring for a queue at work: indices, arming and error stay as they are.
+  logic [3:0]     reserved0;
+  logic           moderate;  // Only mod_count and mod_cycles of a queue at work are written.
+  logic           ignore_overrun;  // When it is full the next entry is overwritten, and there is no error.
+  // Another ring for a queue at work: indices, arming, error and moderation stay as they are.
+  logic           keep;
   logic           valid;  // The queue exists.
 } cqc_t;
 

@@ -68,6 +68,7 @@
   // A translated piece: one bus range inside one chunk boundary.
   typedef struct packed {
     xl_err_e     err;        // != XlOk: addr and len void; exactly one such chunk per piece that failed
+    logic        discards;   // a null region: what is written there is forgotten
     logic        seg_last;   // last chunk of its segment
     logic        pkt_last;   // last chunk of the packet (segment had last = 1)
     logic [7:0]  func;

@@ -303,15 +303,14 @@ package hca_pkg;
     logic [63:0]       compare;        // AtomicETH
     logic [7:0]        aeth_syndrome;
     logic [23:0]       aeth_msn;
-    logic [31:0]       imm;            // ImmDt / IETH, imm[7:0] = first byte on the wire; behind hca_rx_steer the tag
-                                       // of a frame's rule
+    logic [31:0]       imm;            // ImmDt / IETH, imm[7:0] first on the wire; behind hca_rx_steer a frame's tag
     logic [23:0]       xrcsrq;         // XRCETH
     logic [31:0]       deth_qkey;
     logic [23:0]       deth_src_qpn;
     logic [15:0]       slid;
     logic [6:0]        path_bits;      // of the destination LID
     logic [3:0]        sl;
-    logic [127:0]      sgid;           // source GID (IPv4 as ::ffff:a.b.c.d); 0 without GRH. Of a frame as in rule_key_t
+    logic [127:0]      sgid;           // source GID (IPv4 as ::ffff:a.b.c.d); 0 without GRH. A frame: as in rule_key_t
     logic [127:0]      dgid;
     logic [31:0]       ports;          // of a frame: source and destination port, as on the wire
     layers_t           layers;         // of a frame

@@ -7,6 +7,9 @@
 // A CQE that has no place (ring full, queue not valid) puts the queue into error: one CQ_ERROR event to
 // firmware, and no further CQE until the context is written again. The receive path never waits for
 // firmware: these events have a place for every queue.
+//
+// Moderation: an armed queue that has what it was armed for waits for a number of completions that the host has not
+// seen, or until its timer (hca_cq_timers) has run since the first of them.
 module hca_cq
   import hca_pkg::*;
 (
@@ -14,7 +17,7 @@ module hca_cq
   input  logic           rst_i,
   input  logic [63:0]    now_i,
   // Context writes; also reset indices, arming and error of the queue, unless the row says to keep them: then the next
-  // CQE goes to the new ring.
+  // CQE goes to the new ring; or only the moderation is written.
   input  logic           cqc_wr_valid_i,
   output logic           cqc_wr_ready_o,
   input  logic [CqW-1:0] cqc_wr_cqn_i,
@@ -36,7 +39,9 @@ module hca_cq
   output logic           ev_valid_o,
   input  logic           ev_ready_i,
   output hw_ev_t         ev_o,
-  output logic [31:0]    bad_db_cnt_o  // doorbells of a queue that is not valid or not the function's
+  output logic [31:0]    bad_db_cnt_o, // doorbells of a queue that is not valid or not the function's
+  output logic           active_o,     // timers run: nothing changes by itself before ...
+  output logic [63:0]    wake_at_o     // ... this cycle
 );
 
   // cause of CQ_ERROR
@@ -48,7 +53,8 @@ module hca_cq
     StCqe,
     StDb,
     StOwed,   // an event is due: offer it
-    StFull    // its event queue was full
+    StFull,   // its event queue was full
+    StTime    // the timer of its moderation is over
   } state_e;
 
   typedef struct packed {
@@ -57,7 +63,13 @@ module hca_cq
     logic [63:0]    base;
     logic [4:0]     log_size;
     logic [EqW-1:0] eqn;
+    logic           overwrite;  // when it is full
   } cfg_t;
+
+  typedef struct packed {
+    logic [15:0] more;    // completions beside the first one; 0: no moderation
+    logic [23:0] cycles;
+  } mod_t;
 
   typedef struct packed {
     logic [23:0] pi;
@@ -66,37 +78,47 @@ module hca_cq
     logic [1:0]  arm;  // cq_arm_e
     logic        err;
     logic        owed; // an event is due, and the queue is in u_events
+    logic        wait_mod; // what it was armed for is there: the event waits for more, or for the timer
   } dyn_t;
 
   state_e         state_q;
   logic           idle, db_first_q;  // whose turn it is when both wait
-  logic           pick_db, pick_cqe, pick_owed, pick_full, pick;
+  logic           pick_db, pick_cqe, pick_owed, pick_full, pick_time, pick, time_valid;
   logic           out_valid_q, full_valid_q;
   logic [63:0]    now_q;
-  logic [CqW-1:0] cqn, owed_cqn, owed_cqn_q, full_cqn_q;
+  logic [CqW-1:0] cqn, owed_cqn, owed_cqn_q, full_cqn_q, time_cqn, time_cqn_q;
 
   // ---- State RAMs --------------------------------------------------------------------------------
   cfg_t cfg, cfg_new;
+  mod_t moderation, mod_new;
   dyn_t dyn, dyn_d;
-  logic dyn_we, init;
+  logic dyn_we, init, moderated;
+
+  // A queue begins.
+  logic fresh;
+  assign fresh = init && !cqc_wr_i.keep && !cqc_wr_i.moderate;
 
   // Whose context is written has nothing under way; while a write waits nothing new goes out.
   assign cqc_wr_ready_o = state_q == StIdle && !out_valid_q && !eqe_valid_o && !full_valid_q;
   assign init           = cqc_wr_valid_i && cqc_wr_ready_o;
   assign cfg_new        = '{valid: cqc_wr_i.valid && (cqc_wr_i.log_size <= 5'(MaxLogCqSize)),
                             func: cqc_wr_i.func, base: cqc_wr_i.base, log_size: cqc_wr_i.log_size,
-                            eqn: cqc_wr_i.eqn[EqW-1:0]};
+                            eqn: cqc_wr_i.eqn[EqW-1:0], overwrite: cqc_wr_i.ignore_overrun};
+  assign moderated      = cqc_wr_i.mod_count != '0 && cqc_wr_i.mod_cycles != '0;
+  assign mod_new        = moderated ? '{more: cqc_wr_i.mod_count - 16'd1, cycles: cqc_wr_i.mod_cycles} : '0;
 
   // ---- Pick a job --------------------------------------------------------------------------------
   logic owed_valid, owed_first_q, event_room, fire, again, park, park_ready, may_out;
 
   assign idle      = (state_q == StIdle) && !init && event_room;
   assign pick_full = idle && full_valid_q;
-  assign may_out   = idle && !pick_full && !out_valid_q && !cqc_wr_valid_i;
+  assign pick_time = idle && !pick_full && time_valid;   // at most one for each CQE or doorbell
+  assign may_out   = idle && !pick_full && !pick_time && !out_valid_q && !cqc_wr_valid_i;
   assign pick_owed = may_out && owed_valid && !eqe_valid_o && (owed_first_q || !(cq_db_valid_i || cqe_valid_i));
-  assign pick_db   = idle && !pick_full && !pick_owed && cq_db_valid_i && (db_first_q || !cqe_valid_i || !may_out);
+  assign pick_db   = idle && !pick_full && !pick_time && !pick_owed && cq_db_valid_i
+                     && (db_first_q || !cqe_valid_i || !may_out);
   assign pick_cqe  = may_out && !pick_owed && !pick_db && cqe_valid_i;
-  assign pick      = pick_full || pick_owed || pick_db || pick_cqe;
+  assign pick      = pick_full || pick_time || pick_owed || pick_db || pick_cqe;
 
   // The chosen stream stays valid until the job is done, so its payload needs no register here.
   always_comb begin
@@ -105,10 +127,13 @@ module hca_cq
     if (pick_owed) cqn = owed_cqn;
     if (state_q == StOwed) cqn = owed_cqn_q;
     if (pick_full || state_q == StFull) cqn = full_cqn_q;
+    if (pick_time) cqn = time_cqn;
+    if (state_q == StTime) cqn = time_cqn_q;
   end
 
   always_ff @(posedge clk_i) begin
     if (pick_owed) owed_cqn_q <= owed_cqn;
+    if (pick_time) time_cqn_q <= time_cqn;
     if (pick_cqe) now_q <= now_i;
     if (pick) owed_first_q <= !pick_owed;
   end
@@ -118,7 +143,7 @@ module hca_cq
     .Depth(NumCqs)
   ) u_cfg (
     .clk_i,
-    .we_i   (init),
+    .we_i   (init && !cqc_wr_i.moderate),
     .waddr_i(cqc_wr_cqn_i),
     .wdata_i(cfg_new),
     .re_i   (pick),
@@ -127,11 +152,24 @@ module hca_cq
   );
 
   hca_ram_1r1w #(
+    .Width($bits(mod_t)),
+    .Depth(NumCqs)
+  ) u_mod (
+    .clk_i,
+    .we_i   (init && !cqc_wr_i.keep),
+    .waddr_i(cqc_wr_cqn_i),
+    .wdata_i(mod_new),
+    .re_i   (pick),
+    .raddr_i(cqn),
+    .rdata_o(moderation)
+  );
+
+  hca_ram_1r1w #(
     .Width($bits(dyn_t)),
     .Depth(NumCqs)
   ) u_dyn (
     .clk_i,
-    .we_i   ((init && !cqc_wr_i.keep) || dyn_we),
+    .we_i   (fresh || dyn_we),
     .waddr_i(init ? cqc_wr_cqn_i : cqn),
     .wdata_i(init ? '0 : dyn_d),
     .re_i   (pick),
@@ -141,17 +179,18 @@ module hca_cq
 
   // ---- CQE ---------------------------------------------------------------------------------------
   logic [23:0] size, used, slot;
-  logic        writable, overrun, wants_event, fire_cqe, deliver, ev_push, ev_room;
+  logic        writable, overrun, wants_event, meant_cqe, fire_cqe, deliver, ev_push, ev_room;
   cqe_t        cqe;
 
   assign size        = 24'd1 << cfg.log_size;
   assign used        = dyn.pi - dyn.ci;
   assign slot        = dyn.pi & (size - 24'd1);
   // The last free entry takes the completion for which there is no room, as an error: nobody misses it (V-57).
-  assign overrun     = used == size - 24'd1;
-  assign writable    = cqe_i.valid && cfg.valid && !dyn.err && (used < size) && (ev_room || !overrun);
+  assign overrun     = !cfg.overwrite && used == size - 24'd1;
+  assign writable    = cqe_i.valid && cfg.valid && !dyn.err && (cfg.overwrite || used < size) && (ev_room || !overrun);
   assign wants_event = cqe_i.solicited || (cqe.status != WcSuccess);
-  assign fire_cqe    = (dyn.arm == CqArmNext) || (dyn.arm == CqArmSolicited && wants_event);
+  assign meant_cqe   = (dyn.arm == CqArmNext) || (dyn.arm == CqArmSolicited && wants_event) || dyn.wait_mod;
+  assign fire_cqe    = meant_cqe && (used >= 24'(moderation.more) || overrun);
   assign deliver     = (state_q == StCqe) && writable;
   assign ev_push     = (deliver && overrun) || ((state_q == StCqe) && cqe_i.valid && !writable && !dyn.err);
 
@@ -192,18 +231,43 @@ module hca_cq
   end
 
   // ---- Doorbell ----------------------------------------------------------------------------------
-  logic        db_ok, fire_db;
-  logic [23:0] sol_ahead;
+  logic        db_ok, arms, meant_db, again_db, fire_db;
+  logic [23:0] ahead, sol_ahead;
 
   assign cq_db_ready_o = state_q == StDb;
   assign db_ok         = cfg.valid && (cfg.func == cq_db_i.func) && !dyn.err;
+  assign arms          = cq_db_i.arm == CqArmNext || cq_db_i.arm == CqArmSolicited;
+  assign ahead         = dyn.pi - cq_db_i.ci;
   assign sol_ahead     = dyn.sol - cq_db_i.ci;
   // A CQE that the host has not seen yet fires at once: it would otherwise wait for an event that came
   // before the arming.
-  assign fire_db       = db_ok && ((cq_db_i.arm == CqArmNext && dyn.pi != cq_db_i.ci)
-                                   || (cq_db_i.arm == CqArmSolicited && sol_ahead != '0 && !sol_ahead[23]));
+  assign meant_db      = (cq_db_i.arm == CqArmNext && ahead != '0)
+                         || (cq_db_i.arm == CqArmSolicited && sol_ahead != '0 && !sol_ahead[23]);
+  // One that waits and whose completions the host has taken meanwhile has its event before the next one begins.
+  assign again_db      = dyn.wait_mod && arms && !meant_db;
+  assign fire_db       = db_ok && (again_db || (meant_db && ahead > 24'(moderation.more)));
 
-  assign fire = (deliver && fire_cqe) || (state_q == StDb && fire_db);
+  // ---- Moderation --------------------------------------------------------------------------------
+  logic fire_time, begin_wait;
+
+  assign fire_time  = state_q == StTime && dyn.wait_mod && cfg.valid && !dyn.err;
+  assign fire       = (deliver && fire_cqe) || (state_q == StDb && fire_db) || fire_time;
+  assign begin_wait = ((deliver && meant_cqe) || (state_q == StDb && db_ok && meant_db)) && !fire && !dyn.wait_mod;
+
+  hca_cq_timers u_timers (
+    .clk_i,
+    .rst_i,
+    .now_i,
+    .set_i    (fresh || begin_wait || fire || state_q == StTime),
+    .set_on_i (begin_wait),
+    .set_cqn_i(fresh ? cqc_wr_cqn_i : cqn),
+    .cycles_i (moderation.cycles),
+    .valid_o  (time_valid),
+    .ready_i  (pick_time),
+    .cqn_o    (time_cqn),
+    .active_o,
+    .wake_at_o
+  );
 
   always_comb begin
     dyn_d  = dyn;
@@ -211,8 +275,8 @@ module hca_cq
     if (state_q == StDb) begin
       dyn_we   = db_ok;
       dyn_d.ci = cq_db_i.ci;
-      if (fire_db) dyn_d.arm = CqArmNone;
-      else if (cq_db_i.arm == CqArmNext || cq_db_i.arm == CqArmSolicited) dyn_d.arm = cq_db_i.arm;
+      if (fire_db && !again_db) dyn_d.arm = CqArmNone;
+      else if (arms) dyn_d.arm = cq_db_i.arm;
     end else if (deliver) begin
       dyn_we   = 1'b1;
       dyn_d.pi = dyn.pi + 1'b1;
@@ -229,7 +293,12 @@ module hca_cq
       dyn_we     = 1'b1;
       dyn_d.owed = 1'b1;
     end
+    if (fire_time) begin
+      dyn_we    = 1'b1;
+      dyn_d.arm = CqArmNone;
+    end
     if (fire) dyn_d.owed = 1'b1;
+    if (fire || begin_wait) dyn_d.wait_mod = begin_wait;
   end
 
   // ---- Control -----------------------------------------------------------------------------------
@@ -242,6 +311,7 @@ module hca_cq
       unique case (state_q)
         StIdle: begin
           if (pick_full) state_q <= StFull;
+          else if (pick_time) state_q <= StTime;
           else if (pick_owed) state_q <= StOwed;
           else if (pick_db) state_q <= StDb;
           else if (pick_cqe) state_q <= StCqe;

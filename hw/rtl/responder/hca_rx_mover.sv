@@ -82,7 +82,7 @@ module hca_rx_mover
   logic [4:0]  segs_q, segs_left;   // segments finished / still to finish
   logic [12:0] pos_q;               // payload bytes placed
   logic        discard, has_chunk, chunk_bad, chunk_ok, chunk_moves, early, late, take, finish, advance;
-  logic        is_atomic_op, launch, by_value;
+  logic        is_atomic_op, launch, by_value, skips;
   logic [11:0] beats_q;
   xl_err_e     chunk_err;
 
@@ -93,7 +93,9 @@ module hca_rx_mover
   assign is_atomic_op = meta_i.fin.kind == RxwAtomic;
   assign chunk_err   = (chunk_i.err == XlOk && is_atomic_op && chunk_i.addr[2:0] != '0) ? XlAccess : chunk_i.err;
   assign chunk_bad   = has_chunk && !discard && chunk_err != XlOk;
-  assign chunk_ok    = chunk_valid_i && chunk_err == XlOk && chunk_i.len_bytes != '0 && !is_atomic_op;
+  assign chunk_ok    = chunk_valid_i && chunk_err == XlOk && chunk_i.len_bytes != '0 && !is_atomic_op
+                       && !chunk_i.discards;
+  assign skips       = chunk_i.discards && !is_atomic_op;
   assign chunk_moves = has_chunk && !discard && chunk_ok;
   assign early       = meta_valid_i && !run_q && meta_i.segs != '0 && chunk_ok && late;
 
@@ -170,7 +172,7 @@ module hca_rx_mover
         err_q    <= ExKey;
         xl_err_q <= chunk_err;
       end
-      if (step && step_last) pos_q <= pos_q + chunk_i.len_bytes;
+      if ((step && step_last) || (take && skips)) pos_q <= pos_q + chunk_i.len_bytes;
     end
   end
 

@@ -143,8 +143,8 @@ module hca_core
   logic [NumWr-1:0]        wr_valid, wr_ready;
   dma_wr_t [NumWr-1:0]     wr;
   dma_wr_t                 hwr;
-  logic                    qp_timers, qps_held;
-  logic [63:0]             qp_wake_at;
+  logic                    qp_timers, cq_timers, qps_held;
+  logic [63:0]             qp_wake_at, cq_wake_at;
   hca_host u_host (
     .clk_i, .pclk_i(pclk), .rst_i, .now_i, .rd_tick_o(rd_tick), .rreq_valid_i(rreq_valid), .rreq_ready_o(rreq_ready),
     .rreq_i(rreq), .rrsp_valid_o(rrsp_valid), .rrsp_ready_i(rrsp_ready), .rrsp_o(rrsp), .gather_busy_i(gather_rd_busy),
@@ -152,8 +152,8 @@ module hca_core
     .gather_rsp_valid_o(mrsp_valid), .gather_rsp_tag_o(mrsp_tag), .gather_rsp_o(mrsp), .wr_valid_i(wr_valid),
     .wr_ready_o(wr_ready), .wr_i(wr), .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_tag_o, .hrd_req_o(hrd_req),
     .hrd_rsp_valid_i, .hrd_rsp_tag_i, .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i}),
-    .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .held_i(qps_held), .timer_active_i(qp_timers),
-    .timer_wake_at_i(qp_wake_at), .active_o(timer_active_o), .wake_at_o
+    .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .held_i(qps_held), .timer_active_i({cq_timers, qp_timers}),
+    .timer_wake_at_i({cq_wake_at, qp_wake_at}), .active_o(timer_active_o), .wake_at_o
   );
   assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
   assign {hwr_msix_o, hwr_last_o, hwr_func_o, hwr_addr_o, hwr_strb_o, hwr_data_o} = hwr;
@@ -302,7 +302,8 @@ module hca_core
 
   hca_ports u_ports (
     .clk_i, .pclk_i(pclk[PartCounters:PartTxWire]), .rst_i, .now_i, .port_cfg_i(port_cfg), .pkey_tbl_i(pkey_tbl),
-    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .rule_wr_i(rule_wr), .rss_wr_i(rss_wr), .rss_qp_wr_i(rss_qp_wr), .group_wr_valid_i(group_wr_valid),
+    .link_wr_i(link_wr), .av_wr_i(av_wr), .gid_wr_i(gid_wr), .rule_wr_i(rule_wr), .rss_wr_i(rss_wr),
+    .rss_qp_wr_i(rss_qp_wr), .group_wr_valid_i(group_wr_valid),
     .group_wr_ready_o(group_wr_ready), .group_wr_i(group_wr), .qpc_wr_valid_i(qpc_valid[QpcTx]),
     .qpc_wr_ready_o(qpc_ready[QpcTx]), .qpc_wr_i(qpc_wr), .ack_valid_i(ack_valid), .ack_ready_o(ack_ready), .ack_i(ack),
     .txp_hold_i(sent_full), .txp_valid_i(txp_valid), .txp_ready_o(txp_ready), .txp_i(txp), .pay_valid_i(pay_valid),
@@ -400,7 +401,7 @@ module hca_core
     .cq_db_valid_i(cq_db_valid), .cq_db_ready_o(cq_db_ready), .cq_db_i(cq_db), .wr_valid_o(wr_valid[WrCq]),
     .wr_ready_i(wr_ready[WrCq]), .wr_o(wr[WrCq]), .eqe_valid_o(eqe_valid[0]), .eqe_ready_i(eqe_ready[0]),
     .eqe_o(eqe[0]), .eqe_full_i(eqe_full), .eq_room_i(eq_room), .ev_valid_o(ev_valid[EvCq]),
-    .ev_ready_i(ev_ready[EvCq]), .ev_o(ev[EvCq]), .bad_db_cnt_o()
+    .ev_ready_i(ev_ready[EvCq]), .ev_o(ev[EvCq]), .bad_db_cnt_o(), .active_o(cq_timers), .wake_at_o(cq_wake_at)
   );
   hca_eq #(.Sources(2)) u_eq (
     .clk_i(pclk[PartEq]), .rst_i, .now_i, .eqc_wr_valid_i(eqc_valid), .eqc_wr_ready_o(eqc_ready),
@@ -442,7 +443,8 @@ module hca_core
     .forget_o(fw_forget), .cqc_wr_valid_o(cqc_valid), .cqc_wr_ready_i(cqc_ready), .cqc_wr_cqn_o(cqc_cqn),
     .cqc_wr_o(cqc), .eqc_wr_valid_o(eqc_valid), .eqc_wr_ready_i(eqc_ready), .eqc_wr_eqn_o(eqc_eqn), .eqc_wr_o(eqc),
     .srqc_wr_valid_o(srqc_valid), .srqc_wr_ready_i(srqc_ready), .srqc_wr_srqn_o(srqc_srqn), .srqc_wr_o(srqc),
-    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .rss_wr_o(rss_wr), .rss_qp_wr_o(rss_qp_wr), .group_wr_valid_o(group_wr_valid),
+    .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .rss_wr_o(rss_wr),
+    .rss_qp_wr_o(rss_qp_wr), .group_wr_valid_o(group_wr_valid),
     .group_wr_ready_i(group_wr_ready), .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr),
     .link_stat_data_i(link_stat_data), .mad_req_o(mad_req), .mad_rsp_i(mad_rsp), .link_event_i(link_event),
     .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),

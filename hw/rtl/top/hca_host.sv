@@ -40,11 +40,11 @@ module hca_host
   output logic                    hwr_valid_o,
   input  logic                    hwr_ready_i,
   output dma_wr_t                 hwr_o,
-  // What else goes by the time: QPs that congestion control holds, by its tick; timers of QPs. Nothing changes by
-  // itself before wake_at_o.
+  // What else goes by the time: QPs that congestion control holds, by its tick; timers of QPs and of CQs. Nothing
+  // changes by itself before wake_at_o.
   input  logic                    held_i,
-  input  logic                    timer_active_i,
-  input  logic [63:0]             timer_wake_at_i,
+  input  logic [1:0]              timer_active_i,
+  input  logic [1:0][63:0]        timer_wake_at_i,
   output logic                    active_o,
   output logic [63:0]             wake_at_o
 );
@@ -57,8 +57,8 @@ module hca_host
   logic                    hrd_valid, hrd_ready;
   logic [1:0]              wr_held;
   localparam int unsigned TickW = $clog2(CcTickCycles);
-  logic                    held_first, active;
-  logic [63:0]             held_at, wake_at;
+  logic                    held_first, timer_second, active;
+  logic [63:0]             held_at, timer_at, wake_at;
 
   hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
     .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
@@ -75,9 +75,11 @@ module hca_host
     .timer_wake_at_i(wake_at), .active_o, .wake_at_o
   );
   assign held_at    = {now_i[63:TickW] + 1'b1, TickW'(0)};
-  assign held_first = held_i && (!timer_active_i || held_at < timer_wake_at_i);
-  assign active     = held_i || timer_active_i;
-  assign wake_at    = held_first ? held_at : timer_wake_at_i;
+  assign timer_second = timer_active_i[1] && (!timer_active_i[0] || timer_wake_at_i[1] < timer_wake_at_i[0]);
+  assign timer_at   = timer_wake_at_i[timer_second];
+  assign held_first = held_i && (timer_active_i == '0 || held_at < timer_at);
+  assign active     = held_i || timer_active_i != '0;
+  assign wake_at    = held_first ? held_at : timer_at;
 
   for (genvar c = 0; c < NumRd; c++) begin : gen_rd_port
     if (c != RdGather) begin : gen_port

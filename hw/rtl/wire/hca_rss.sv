@@ -46,7 +46,7 @@ module hca_rss
     if (!passes && held_spread) out_o.dest_qpn = found;
   end
 
-  // Step 1: the row is here. Step 2: what is hashed. Steps 3 and 4: the hash. Step 5: the entry is read. Step 6: the QP.
+  // Step 1: the row is here. Step 2: what is hashed. Steps 3 and 4: the hash. Step 5: the entry is read. Step 6: QP.
   logic [Steps:1]                   go_q;
   logic [Steps-1:1][$clog2(RssQps)-1:0] at_q;
   logic [127:0] src_q, dst_q;

@@ -1,6 +1,6 @@
 // Frames and bytes that each rule has had; they begin with 0 when its row is cleared. Two frames of one rule are two
-// cycles apart (hca_rx_steer), as long as it takes to count one. Words of a rule: packets, bytes, low word first; a read
-// of the first holds the others, so that all are of one moment. The word is there in the next cycle.
+// cycles apart (hca_rx_steer), as long as it takes to count one. Words of a rule: packets, bytes, low word first; a
+// read of the first holds the others, so that all are of one moment. The word is there in the next cycle.
 module hca_rule_counts
   import hca_pkg::*;
 (

@@ -1,6 +1,6 @@
-// Hands a frame to the QP of each rule that has it, with the rule's tag in `imm`: a copy (RxdCopy) to each but the last,
+// Hands a frame to the QP of each rule that has it, with its tag in `imm`: a copy (RxdCopy) to each but the last,
 // which frees the buffer. A rule that drops, or is gone meanwhile, gets none; if there is none to be the last the frame
-// is at its end (RxdEnd). Two cycles for the first, one for each further copy when the receiver takes it, one for a rule
+// is at its end (RxdEnd). Two cycles for the first, one for each further copy when the receiver takes it, one for one
 // that drops before others. Everything else passes at once.
 module hca_rx_steer
   import hca_pkg::*;

@@ -1,4 +1,4 @@
-// Toeplitz hash of receive side scaling: bit b of it, the first being the most significant, is the parity of all bits of
+// Toeplitz hash of receive side scaling: bit b of it, the first the most significant, is the parity of all bits of
 // the data whose place plus b is a one of the key. Byte 0 of key and data is bits 7:0 and the first; in a byte the most
 // significant bit is. Data behind its end is 0, which adds nothing. A hash per cycle, two cycles after its data.
 module hca_toeplitz #(

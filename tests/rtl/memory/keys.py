@@ -126,19 +126,21 @@ class KeyTable:
             return KEY
         if row.get("is_window") and row.get("is_type_2") and row["qpn"] != seg.get("qpn", 0):
             return KEY
-        shift = row["page_shift"]
-        if shift != DIRECT and not 12 <= shift <= 30:
+        shift, is_null = row["page_shift"], row.get("is_null")
+        if not is_null and shift != DIRECT and not 12 <= shift <= 30:
             return KEY
         if row["pd"] != seg["pd"]:
             return PD
         access = seg["access"]
         if access != LOCAL_READ and not (access in RIGHT and row.get(RIGHT[access])):
             return ACCESS
+        if is_null and access == REMOTE_ATOMIC:
+            return ACCESS
         if access in (LOCAL_READ, LOCAL_WRITE) and row.get("is_window"):
             return ACCESS
         need = max(seg["chk_bytes"], seg["len_bytes"])
         offset = seg["va"] if row.get("zero_based") else seg["va"] - row["start"]
-        if offset < 0 or offset + need > row["length"]:
+        if not is_null and (offset < 0 or offset + need > row["length"]):
             return BOUNDS
         return OK
 
@@ -147,6 +149,8 @@ class KeyTable:
         if seg["bypass"]:
             return (seg["va"] + step) % (1 << 64)
         row = self.rows[seg["key"] >> 8]
+        if row.get("is_null"):
+            return (row["iova"] + seg["va"] % 4096 + step) % (1 << 64)
         offset = (seg["va"] if row.get("zero_based") else seg["va"] - row["start"]) + step
         shift = row["page_shift"]
         if shift == DIRECT:
@@ -158,10 +162,14 @@ class KeyTable:
         entry = int.from_bytes(host_bytes(row["func"], row["iova"] + 8 * page, 8), "little")
         return entry >> shift << shift | va % (1 << shift)
 
+    def discards(self, seg):
+        """Whether what is written there is forgotten (V-133)."""
+        return int(not seg["bypass"] and (self.rows.get(seg["key"] >> 8) or {}).get("is_null", 0))
+
     def page_left(self, seg, step):
         """Bytes from byte `step` of a good segment to the end of its page."""
         row = self.rows.get(seg["key"] >> 8)
-        if seg["bypass"] or row["page_shift"] == DIRECT:
+        if seg["bypass"] or row["page_shift"] == DIRECT or row.get("is_null"):
             return 1 << 64
         offset = (seg["va"] if row.get("zero_based") else seg["va"] - row["start"]) + step
         return (1 << row["page_shift"]) - (row["start"] + offset) % (1 << row["page_shift"])
@@ -194,7 +202,7 @@ def random_table(table, rng, rows=40):
         table.add(index, valid=rng.random() < 0.95, is_window=rng.random() < 0.2, is_type_2=rng.getrandbits(1),
                   qpn=rng.randrange(2), tag=rng.getrandbits(8),
                   func=rng.randrange(2), pd=rng.randrange(2), page_shift=shift, start=start, length=length,
-                  iova=rng.getrandbits(48) & (-1 if shift == DIRECT else ~63), **rights)
+                  iova=rng.getrandbits(48) & (-1 if shift == DIRECT else ~63), is_null=rng.random() < 0.1, **rights)
 
 
 def random_seg(table, rng, rows=40, wild=0.15, **fixed):

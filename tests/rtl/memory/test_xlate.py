@@ -32,7 +32,8 @@ class Xlate:
         self.seg.put(SEG.pack(**seg))
         self.verdicts[self.table.verdict(seg)] += 1
         for err, addr, count, last in self.table.chunks(seg, self.size):
-            self.expected.append((err, addr, count, last, int(last and seg["last"]), seg["func"]))
+            discards = self.table.discards(seg) if count else None
+            self.expected.append((err, addr, count, last, int(last and seg["last"]), seg["func"], discards))
 
     async def settle(self):
         await self.bench.until(lambda: len(self.chunk.got) >= len(self.expected), 200000, "chunks")
@@ -42,7 +43,8 @@ class Xlate:
             chunk = CHUNK.unpack(word)
             addr = chunk["addr"] if want[1] is not None else None
             rest = tuple(chunk[name] for name in ("len_bytes", "seg_last", "pkt_last", "func"))
-            got = (chunk["err"], addr, *rest)
+            discards = chunk["discards"] if want[6] is not None else None
+            got = (chunk["err"], addr, *rest, discards)
             assert got == want, f"{got} is not {want}"
 
 

@@ -1,178 +1,15 @@
 """hca_cq: CQE contents and phase, arming, overflow, isolation, order CQE before EQE, rate."""
 
 import sys
-from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import cocotb
 import hca_abi as abi
-from common import Bench, Sink, Source, simulate, struct
-
-CQE, JOB, DB = struct("cqe_t"), struct("cqe_job_t"), struct("cq_db_t")
-CQC, WR, EQE, EV = struct("cqc_t"), struct("dma_wr_t"), struct("eqe_job_t"), struct("hw_ev_t")
-NEXT, SOLICITED = 1, 2
-M24 = 0xFFFFFF
-
-
-class Queue:
-    """What the test knows of one CQ."""
-
-    def __init__(self, func, base, log_size, eqn):
-        self.func, self.base, self.log_size, self.eqn = func, base, log_size, eqn
-        self.pi = self.ci = self.sol = self.arm = 0
-        self.error = False
-
-
-class Cq:
-    """Bench and model. The model follows the order in which the unit does jobs: a CQE's is done when its write is
-    offered, or without one when it is taken."""
-
-    def __init__(self, dut, seed, rate=1.0, wr_rate=1.0, eqe_rate=1.0, ev_rate=1.0):
-        self.bench = Bench(dut, seed)
-        self.cqc = Source(self.bench, "cqc_wr", payload=[("cqc_wr_cqn_i", None), ("cqc_wr_i", None)])
-        self.cqe = Source(self.bench, "cqe", rate=rate)
-        self.db = Source(self.bench, "cq_db", rate=rate)
-        self.wr = Sink(self.bench, "wr", rate=wr_rate)
-        self.eqe = Sink(self.bench, "eqe", rate=eqe_rate, on_word=self.check_eqe)
-        self.ev = Sink(self.bench, "ev", rate=ev_rate)
-        self.cqe.on_accept = self.accept_cqe
-        self.db.on_accept = self.take_db
-        self.queues, self.writes, self.events = {}, [], []
-        self.fires, self.unmet = Counter(), {}   # by CQ: how often; writes before the first one that has no event yet
-        self.offered = False                     # the CQE at the head of the stream is done
-        self.bad_db = self.refused = 0
-        self.bench.agents.insert(0, self)
-
-    def drive(self):
-        self.bench.set("now_i", self.bench.cycle + 1000)
-
-    def sample(self):
-        """A write that was not there before: its job is done."""
-        if self.bench.get("wr_valid_o") and not self.offered:
-            self.offered = True
-            self.take_cqe(self.cqe.queue[0])
-
-    def accept_cqe(self, word):
-        if not self.offered:
-            self.take_cqe(word)
-        self.offered = False
-
-    async def create(self, cqn, log_size, func=1, valid=1):
-        queue = Queue(func, 0x10000000 + cqn * 0x100000, log_size, cqn % 32)
-        await self.write(cqn, queue, valid=valid, keep=0)
-        self.queues[cqn] = queue if valid else None
-        return queue
-
-    async def write(self, cqn, queue, **flags):
-        self.cqc.put((cqn, CQC.random(self.bench.rng, func=queue.func, base=queue.base, log_size=queue.log_size,
-                                      eqn=queue.eqn, **flags)))
-        await self.bench.until(self.cqc.idle, what="cqc write")
-
-    async def resize(self, cqn, log_size):
-        """A ring elsewhere; indices, arming and error go on."""
-        await self.bench.until(lambda: self.cqe.idle() and self.db.idle(), what="jobs before the new ring")
-        queue = self.queues[cqn]
-        queue.base, queue.log_size = queue.base + 0x40000000, log_size
-        await self.write(cqn, queue, valid=1, keep=1)
-
-    def post(self, cqn, solicited=0, status=0, valid=1):
-        cqe = CQE.random(self.bench.rng, status=status, reserved1=0)
-        self.cqe.put(JOB.pack(valid=valid, solicited=solicited, cqn=cqn, cqe=cqe))
-
-    def ring(self, cqn, ci, arm=0, func=None):
-        queue = self.queues.get(cqn)
-        self.db.put(DB.pack(func=queue.func if func is None else func, cqn=cqn, arm=arm, ci=ci & M24))
-
-    async def jump(self, cqn, index):
-        """Moves both indices of an empty queue (as if it had run for long)."""
-        await self.settle()
-        queue = self.queues[cqn]
-        queue.pi = queue.ci = queue.sol = index
-        fields = 0
-        for value, width in ((queue.pi, 24), (queue.ci, 24), (queue.sol, 24), (queue.arm, 2), (0, 2)):
-            fields = fields << width | value
-        self.bench.dut.u_dyn.mem[cqn].value = fields
-        await self.bench.step()
-
-    def take_cqe(self, word):
-        job = JOB.unpack(word)
-        queue = self.queues[job["cqn"]]
-        if not job["valid"] or (queue and queue.error):
-            return
-        used = (queue.pi - queue.ci) & M24 if queue else 0
-        last = queue and used == (1 << queue.log_size) - 1
-        if queue is None or last or used >= 1 << queue.log_size:
-            if queue:
-                queue.error = True
-            self.events.append((abi.HwEventKind.CQ_ERROR, queue.func if queue else 1, job["cqn"],
-                                1 if queue else 2))
-            if not last:
-                return
-        cqe = CQE.unpack(job["cqe"])
-        if last:
-            cqe["status"] = abi.WcStatus.GENERAL_ERR
-        cqe["phase"] = ~(queue.pi >> queue.log_size) & 1
-        self.writes.append((queue.func, queue.base + queue.pi % (1 << queue.log_size) * 64, cqe))
-        queue.pi = queue.pi + 1 & M24
-        loud = job["solicited"] or cqe["status"] != 0
-        if loud:
-            queue.sol = queue.pi
-        if queue.arm == NEXT or (queue.arm == SOLICITED and loud):
-            self.fire(job["cqn"], queue)
-
-    def take_db(self, word):
-        db = DB.unpack(word)
-        queue = self.queues[db["cqn"]]
-        if queue is None or queue.func != db["func"]:
-            self.bad_db += 1
-            return
-        if queue.error:
-            return
-        queue.ci = db["ci"]
-        ahead = (queue.sol - queue.ci) & M24
-        if db["arm"] == NEXT and queue.pi != queue.ci or db["arm"] == SOLICITED and 0 < ahead < 1 << 23:
-            self.fire(db["cqn"], queue)
-        elif db["arm"] in (NEXT, SOLICITED):
-            queue.arm = db["arm"]
-
-    def fire(self, cqn, queue):
-        queue.arm = 0
-        self.fires[cqn] += 1
-        self.unmet.setdefault(cqn, len(self.writes))
-
-    def seen(self):
-        """[(kind, func, cqn, cause)] of the events to firmware."""
-        words = [EV.unpack(word) for word in self.ev.got]
-        return [(w["kind"], w["func"], w["id"], w["cause"]) for w in words]
-
-    def told(self):
-        """How often there was an event, by CQ."""
-        return Counter(EQE.unpack(word)["id"] for word in self.eqe.got)
-
-    def check_eqe(self, word):
-        """An event that is due; order to the host: the CQE is on its way before the EQE exists."""
-        cqn = EQE.unpack(word)["id"]
-        assert word == EQE.pack(eqn=self.queues[cqn].eqn, kind=0, id=cqn)
-        assert self.told()[cqn] <= self.fires[cqn] or self.bench.get("eqe_full_i") or self.refused, f"CQ {cqn} again"
-        self.refused += self.bench.get("eqe_full_i")
-        assert len(self.wr.got) >= self.unmet.pop(cqn, 0), "EQE before its CQE was accepted"
-
-    async def settle(self):
-        await self.bench.until(lambda: self.cqe.idle() and self.db.idle(), 60000, "jobs")
-        await self.bench.until(lambda: not self.unmet, what="events that are due")
-        await self.bench.step(120)
-        assert len(self.wr.got) == len(self.writes)
-        for word, (func, addr, cqe) in zip(self.wr.got, self.writes):
-            wr = WR.unpack(word)
-            data = CQE.unpack(wr["data"])
-            assert (wr["msix"], wr["last"], wr["func"], wr["addr"]) == (0, 1, func, addr)
-            assert wr["strb"] == (1 << 64) - 1
-            assert 1000 <= data["timestamp"] <= self.bench.cycle + 1000
-            assert dict(data, timestamp=0) == dict(cqe, timestamp=0)
-        assert self.seen() == self.events
-        assert self.bench.get("bad_db_cnt_o") == self.bad_db
+from common import simulate
+from cq_bench import CQE, EQE, M24, NEXT, SOLICITED, WR, Cq
 
 
 @cocotb.test()
@@ -183,7 +20,7 @@ async def random_jobs(dut, rates):
     await cq.bench.start()
     rng = cq.bench.rng
     for cqn in range(8):
-        await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4)
+        await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4, **kind(rng))
     for turn in range(300):
         cqn = rng.randrange(8)
         queue = cq.queues[cqn]
@@ -194,10 +31,18 @@ async def random_jobs(dut, rates):
                     func=None if rng.random() < 0.9 else 7)
         if queue.error and rng.random() < 0.2:
             await cq.settle()
-            await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4)
+            await cq.create(cqn, log_size=rng.choice([1, 2, 3, 6]), func=cqn % 4, **kind(rng))
+        if rng.random() < 0.03:
+            await cq.moderate(cqn, rng.randrange(5), rng.choice([0, 300, 2000]))
         await cq.bench.step(rng.randint(0, 6))
     await cq.settle()
-    assert cq.events and len(cq.eqe.got) > 30 and len(cq.writes) > 100
+    assert cq.events and len(cq.eqe.got) > 30 and len(cq.writes) > 100 and cq.timeouts
+
+
+def kind(rng):
+    """Some queues are moderated, some have no error when they are full."""
+    return dict(count=rng.choice([0, 0, 2, 3, 9]), cycles=rng.choice([0, 50, 500, 3000]),
+                overwrites=int(rng.random() < 0.3))
 
 
 @cocotb.test()
@@ -398,6 +243,100 @@ async def overflow_is_told_once(dut):
     cq.post(1)
     await cq.bench.step(20)
     assert len(cq.wr.got) == 23
+
+
+@cocotb.test()
+async def moderation(dut):
+    """V-64: the event of an armed queue comes with the count-th completion, or when the period is over that began with
+    the first one, at most a walk late; an armed queue with nothing for it waits for ever; with neither, at once."""
+    cq = Cq(dut, 10)
+    await cq.bench.start()
+    queue = await cq.create(5, 6, count=4, cycles=3000)
+    late = (1 << (len(dut.cqc_wr_cqn_i) + 1)) + 20   # a walk that has begun, and one more
+
+    async def step(cycles, events):
+        await cq.bench.step(cycles)
+        assert len(cq.eqe.got) == events, f"{len(cq.eqe.got)} events, not {events}"
+
+    cq.ring(5, 0, NEXT)
+    await step(4000, 0)
+    for n in range(4):                       # the fourth
+        await step(50, 0)
+        cq.post(5)
+    await step(50, 1)
+    cq.ring(5, 4, NEXT)
+    cq.post(5)
+    cq.post(5)
+    await step(2900, 1)                      # the period
+    await step(200 + late, 2)
+    cq.ring(5, 4, NEXT)                      # two that were there before
+    await step(2900, 2)
+    cq.post(5)
+    cq.post(5)
+    await step(50, 3)                        # with them four
+    cq.ring(5, 8, SOLICITED)
+    for _ in range(9):
+        cq.post(5)
+    await step(4000 + late, 3)               # none that counts
+    cq.post(5, status=5)
+    await step(50, 4)                        # one that does, and there are more than four
+    cq.ring(5, 18, NEXT)
+    cq.post(5)
+    await step(50, 4)
+    cq.ring(5, 19, NEXT)                     # read, and armed again: two armings, two events
+    await step(50, 5)
+    cq.post(5)
+    await step(3100 + late, 6)
+    await cq.moderate(5, 0, 3000)
+    cq.ring(5, 20, NEXT)
+    cq.post(5)
+    await step(50, 7)
+    await cq.settle()
+    assert not cq.events and 0 < cq.late <= late, cq.late
+    assert cq.bench.get("active_o") == 0, "nothing follows the time"
+
+
+@cocotb.test()
+async def many_timers(dut):
+    """V-64: timers of many queues, begun at any time, end each in its time and once; another queue with the number of
+    one whose event waits has nothing of it."""
+    cq = Cq(dut, 11)
+    await cq.bench.start()
+    rng = cq.bench.rng
+    cqns = [0, 1, 2, 31, 32, 500, (1 << len(dut.cqc_wr_cqn_i)) - 1]
+    for cqn in cqns:
+        await cq.create(cqn, 10, count=100, cycles=rng.randint(200, 6000))
+    for turn in range(60):
+        for cqn in rng.sample(cqns, 3):
+            cq.ring(cqn, cq.queues[cqn].pi, NEXT)
+            cq.post(cqn)
+        await cq.bench.step(rng.randint(1, 800))
+    await cq.settle()
+    assert cq.timeouts > 40 and cq.late <= 2 * (1 << len(dut.cqc_wr_cqn_i)) + 20, (cq.timeouts, cq.late)
+    cq.ring(31, cq.queues[31].pi, NEXT)
+    cq.post(31)
+    await cq.bench.step(60)
+    told = len(cq.eqe.got)
+    await cq.create(31, 10, count=100, cycles=300)
+    cq.ring(31, 0, NEXT)
+    await cq.bench.step(9000)
+    assert len(cq.eqe.got) == told and cq.bench.get("active_o") == 0
+
+
+@cocotb.test()
+async def overruns_are_ignored(dut):
+    """V-58: IGNORE_OVERRUN: what has no room is written over what is there, without an error, again and again."""
+    cq = Cq(dut, 12)
+    await cq.bench.start()
+    queue = await cq.create(4, 2, overwrites=1)
+    for _ in range(23):
+        cq.post(4)
+    await cq.settle()
+    assert len(cq.writes) == 23 and not cq.events
+    cq.ring(4, queue.pi, NEXT)
+    cq.post(4)
+    await cq.settle()
+    assert len(cq.eqe.got) == 1 and not queue.error
 
 
 def test_cq():

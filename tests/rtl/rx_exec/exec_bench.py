@@ -46,10 +46,10 @@ def bus(key, va):
 
 
 class Translate:
-    """Stand-in of hca_xlate: chunks end at 4 KiB; keys in `bad` fail."""
+    """Stand-in of hca_xlate: chunks end at 4 KiB; keys in `bad` fail, those in `null` discard."""
 
     def __init__(self, bench, rate, latency):
-        self.bench, self.bad, self.latency = bench, set(), latency
+        self.bench, self.bad, self.null, self.latency = bench, set(), set(), latency
         self.packets = 0   # segments that end a packet
         self.queue = deque()
         self.segs = Sink(bench, "seg", rate=rate, on_word=self.accept)
@@ -70,7 +70,8 @@ class Translate:
                 size = min(left, 4096 - va % 4096)
                 left -= size
                 out.append(dict(seg_last=not left, pkt_last=not left and seg["last"], func=seg["func"],
-                                addr=bus(seg["key"], va) if size else 0, len_bytes=size))
+                                addr=bus(seg["key"], va) if size else 0, len_bytes=size,
+                                discards=seg["key"] in self.null))
                 va += size
                 if not left:
                     break
@@ -343,7 +344,7 @@ class Env:
         for addr, size, key in pieces:
             if key in self.xlate.bad:
                 return
-            for i in range(size):
-                self.bytes.append((bus(key, addr + i), data[done + i]))
+            if key not in self.xlate.null:
+                self.bytes.extend((bus(key, addr + i), data[done + i]) for i in range(size))
+                self.planned += size
             done += size
-            self.planned += size

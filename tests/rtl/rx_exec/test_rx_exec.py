@@ -5,7 +5,7 @@ from common import simulate
 from exec_bench import NONE, READ_REQ, READ_RESP, SEND, WRITE, Env
 from hca_abi import WcOpcode, WcStatus
 
-GOOD, BAD = 0x1100, 0x2200
+GOOD, BAD, NULL = 0x1100, 0x2200, 0x3300
 FLUSH = WcStatus.WR_FLUSH_ERR
 
 
@@ -47,6 +47,22 @@ async def scatter_of_sends(dut):
         size = env.rng.randint(0, min(total - offset, 1024))
         env.item(SEND, 1, size, sges=lists(env, total, count), msg_offset=offset, cqe={}, rsp={})
     env.item(SEND, 1, 0, sges=[], msg_offset=0, cqe={}, rsp={})
+    await env.drain()
+
+
+@cocotb.test()
+async def null_regions(dut):
+    """V-133: entries of a null region take their bytes of the payload, nothing is written; end actions as always."""
+    env = await Env(dut, seed=9, rate=0.7).start(1)
+    env.xlate.null.add(NULL)
+    for turn in range(120):
+        total, count = env.rng.choice((0, 1, 100, 3000)), env.rng.randint(1, 16)
+        sges = [(addr, length, env.rng.choice((GOOD, NULL))) for addr, length, _ in lists(env, total, count)]
+        if turn % 2:
+            env.item(SEND, 1, min(total, 1024), sges=sges, msg_offset=0, cqe={}, rsp={})
+        else:
+            cqe = dict(opcode=WcOpcode.RDMA_READ)
+            env.item(READ_RESP, 1, min(total, 1024), sges=sges, msg_offset=0, cqe=cqe)
     await env.drain()
 
 

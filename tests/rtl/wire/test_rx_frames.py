@@ -71,7 +71,8 @@ class Frames(Rx):
         key = key_of(frame)
         number = {name: int.from_bytes(key[at:at + size], "little")
                   for name, at, size in (("sgid", 16, 16), ("dgid", 32, 16), ("ports", 52, 4))}
-        want = dict(number, layers=key[51] >> 1 & 15, kind=RAW if rules else AGENT, opcode=RAW_OPCODE, smp=1, rules=rules,
+        want = dict(number, layers=key[51] >> 1 & 15, kind=RAW if rules else AGENT, opcode=RAW_OPCODE, smp=1,
+                    rules=rules,
                     csum_ok=int(sums_are_right(frame)), port=port,
                     payload_off=0, payload_bytes=len(frame), buf_beats=-(-len(frame) // 64), deth_qkey=0)
         count = (self.other_count if port else self.count)

@@ -84,7 +84,7 @@ class Steer:
 
 @cocotb.test()
 async def copies(dut):
-    """V-85, V-155: any number of rules, some of which are gone, drop, or spread; packets of the transport pass between."""
+    """V-85, V-155: any number of rules, some of which are gone, drop, or spread; packets pass between."""
     steer = Steer(dut, 51, 0.8, 0.6)
     await steer.bench.start()
     for index in range(RULES):

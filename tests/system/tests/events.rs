@@ -9,10 +9,10 @@ mod common;
 use common::forge::{self, Forged};
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap, step};
 use hca_link::LinkKind;
-use hca_system_tests::{Node, RigConfig, path};
+use hca_system_tests::{Node, RigConfig, connect, path};
 use hca_verbs::{
-    EventKind, LinkConfig, Mtu, PortState, QpAttr, QpAttrMask, QpState, SendFlags, SendOp, SendWr, Service,
-    WrData, peer_info,
+    CqOptions, EventKind, LinkConfig, Mtu, PortState, QpAttr, QpAttrMask, QpOptions, QpState, SendFlags,
+    SendOp, SendWr, Service, WorkCompletion, WrData, peer_info,
 };
 use hca_wire::{ExtHeaders, Opcode};
 
@@ -191,4 +191,70 @@ fn acc_6_port_and_tables() {
         manager.set_gid(PORT, 5, [9; 16]).unwrap();
         scene.everybody(EventKind::GidChange);
     }
+}
+
+/// V-64, ibv_modify_cq: the event of an armed CQ comes with the fourth completion, or 20 us after the first one; at
+/// once when moderation is off.
+#[test]
+fn moderated_completions() {
+    const PERIOD_US: u16 = 20;
+    const PERIOD_CYCLES: u64 = 250 * PERIOD_US as u64;
+    // A walk over all timers that has begun and one more, and the way of the event.
+    const SLACK_CYCLES: u64 = 4_000;
+    let mut pair = Pair::new(
+        &RigConfig::new(64, LinkKind::Ethernet),
+        &path(Mtu::Bytes1024),
+        4096,
+        [LOCAL_AND_REMOTE; 2],
+    );
+    let node = &pair.rig.nodes[0];
+    let channel = node.context.create_comp_channel();
+    let cq = node
+        .context
+        .create_cq(&CqOptions::with_channel(64, &channel))
+        .unwrap();
+    let options = QpOptions {
+        cap: cap(),
+        ..QpOptions::new(&cq, &cq)
+    };
+    let sender = node.pd.create_raw_qp(&options).unwrap();
+    let mut qps = [sender, pair.rig.nodes[1].create_qp(cap(), false).unwrap()];
+    connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+    // Cycles from the last completion to the event for which so many are needed.
+    let mut cycles_to_event = |writes: usize, count: u16, period_us: u16| {
+        cq.moderate(count, period_us).unwrap();
+        cq.req_notify(false).unwrap();
+        for _ in 0..writes {
+            let wr = SendWr {
+                wr_id: 1,
+                op: pair.write_to(1, 0),
+                flags: SendFlags::SIGNALED,
+                data: WrData::Sges(&[pair.mrs[0].sge(0, 8)]),
+            };
+            qps[0].post_send(&[wr]).unwrap();
+        }
+        let end = pair.rig.now_cycles() + 4 * PERIOD_CYCLES;
+        while channel.poll_event().is_none() {
+            assert!(pair.rig.now_cycles() < end, "no event");
+            pair.rig.run(50);
+        }
+        let at = pair.rig.now_cycles();
+        let mut found = [WorkCompletion::default(); 8];
+        assert_eq!(cq.poll_ready(&mut found).unwrap(), writes);
+        at - found[writes - 1].timestamp
+    };
+    for _ in 0..2 {
+        let alone = cycles_to_event(1, 4, PERIOD_US);
+        assert!(
+            (PERIOD_CYCLES..PERIOD_CYCLES + SLACK_CYCLES).contains(&alone),
+            "{alone} cycles"
+        );
+        let with_others = cycles_to_event(4, 4, PERIOD_US);
+        assert!(with_others < 1_000, "{with_others} cycles");
+        for (count, period_us) in [(0, 0), (1, PERIOD_US), (4, 0), (0, PERIOD_US)] {
+            let off = cycles_to_event(1, count, period_us);
+            assert!(off < 1_000, "{off} cycles");
+        }
+    }
+    pair.rig.check_idle(1_000_000).unwrap();
 }

@@ -389,3 +389,68 @@ fn a_row_that_is_used_again() {
         }
     }
 }
+
+/// V-133: what is written into a null region, by whatever way, is nowhere; zeros are read, at any address. A peer has
+/// no use of its key.
+#[test]
+fn null_regions() {
+    for link in BOTH_LINKS {
+        let mut pair = Pair::new(
+            &RigConfig::new(133, link),
+            &path(Mtu::Bytes1024),
+            16 << 10,
+            [LOCAL_AND_REMOTE; 2],
+        );
+        let nulls = [0, 1].map(|node: usize| pair.rig.nodes[node].pd.alloc_null_mr().unwrap());
+        let null = |node: usize, addr: u64, length: u32| Sge {
+            addr,
+            length,
+            lkey: nulls[node].lkey(),
+        };
+        // A SEND whose middle is dropped.
+        let sent = pair.expected(0, 0, 5000);
+        let target = [
+            pair.mrs[1].sge(0, 100),
+            null(1, u64::MAX - 4000, 4000),
+            pair.mrs[1].sge(100, 900),
+        ];
+        pair.recv(1, 1, &target);
+        pair.post(0, 2, SendOp::Send, &[pair.mrs[0].sge(0, 5000)]);
+        pair.expect(1, 0, &sent[..100]);
+        pair.expect(1, 100, &sent[4100..]);
+        pair.wait_ok(0, 2);
+        pair.wait_ok(1, 1);
+        // A WRITE that begins with zeros; a READ whose first half is dropped.
+        let source = [null(0, 12345, 5000), pair.mrs[0].sge(7, 60)];
+        let (op, tail) = (pair.write_to(1, 6000), pair.expected(0, 7, 60));
+        pair.post(0, 3, op, &source);
+        pair.expect(1, 6000, &[0; 5000]);
+        pair.expect(1, 11000, &tail);
+        pair.wait_ok(0, 3);
+        let (op, read) = (pair.read_from(1, 6000), pair.expected(1, 6000, 5060));
+        pair.post(0, 4, op, &[null(0, 1, 3000), pair.mrs[0].sge(9000, 2060)]);
+        pair.expect(0, 9000, &read[3000..]);
+        pair.wait_ok(0, 4);
+        // Still zeros, after all of that.
+        pair.post(0, 5, pair.write_to(1, 12000), &[null(0, 0, 4096)]);
+        pair.expect(1, 12000, &[0; 4096]);
+        pair.wait_ok(0, 5);
+        pair.check_memory("null regions");
+        let mut others = pair.more_qps(cap(), &path(Mtu::Bytes1024));
+        write(&pair, &mut others[0], 0, nulls[1].rkey(), WcStatus::RemAccessErr);
+        let mut gone = nulls;
+        let lkey = gone[0].lkey();
+        gone[0].destroy().unwrap();
+        pair.post(
+            0,
+            6,
+            pair.write_to(1, 0),
+            &[Sge {
+                addr: 0,
+                length: 8,
+                lkey,
+            }],
+        );
+        assert_eq!(pair.wait(0).status, WcStatus::LocProtErr);
+    }
+}

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{LOCAL_AND_REMOTE, Pair};
+use common::{LOCAL_AND_REMOTE, Pair, cap};
 use hca_link::LinkKind;
-use hca_system_tests::{RigConfig, path};
-use hca_verbs::{EventKind, Mtu, QpState, WcStatus};
+use hca_system_tests::{RigConfig, connect, path};
+use hca_verbs::{CqOptions, EventKind, Mtu, QpOptions, QpState, SendFlags, SendWr, WcStatus, WrData};
 
 /// V-57, EVT CQ_ERR: the completion that finds no room is an error in the last entry, behind all good ones; later ones
 /// are not written; the CQ and the QPs on it are dead.
@@ -87,4 +87,45 @@ fn a_cq_grows_in_use() {
     assert!(posted > 200, "{posted} completions");
     assert_eq!(pair.rig.nodes[0].context.poll_async_event(), None);
     pair.check_memory("growing CQ");
+}
+
+/// V-58: a CQ with IGNORE_OVERRUN has no error, however many completions nobody reads; its QP works on.
+#[test]
+fn a_cq_that_ignores_overruns() {
+    const WRITES: u64 = 30;
+    let mut pair = Pair::new(
+        &RigConfig::new(58, LinkKind::Ethernet),
+        &path(Mtu::Bytes1024),
+        4096,
+        [LOCAL_AND_REMOTE; 2],
+    );
+    let node = &pair.rig.nodes[0];
+    let options = CqOptions {
+        ignore_overrun: true,
+        ..CqOptions::new(4)
+    };
+    let cq = node.context.create_cq(&options).unwrap();
+    let options = QpOptions {
+        cap: cap(),
+        ..QpOptions::new(&cq, &cq)
+    };
+    let sender = node.pd.create_raw_qp(&options).unwrap();
+    let mut qps = [sender, pair.rig.nodes[1].create_qp(cap(), false).unwrap()];
+    connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+    let source = pair.expected(0, 0, 8 * WRITES as u32);
+    for wr_id in 0..WRITES {
+        qps[0]
+            .post_send(&[SendWr {
+                wr_id,
+                op: pair.write_to(1, 8 * wr_id),
+                flags: SendFlags::SIGNALED,
+                data: WrData::Sges(&[pair.mrs[0].sge(8 * wr_id, 8)]),
+            }])
+            .unwrap();
+    }
+    pair.expect(1, 0, &source);
+    pair.rig.run(20_000);
+    assert_eq!(pair.rig.nodes[0].context.poll_async_event(), None);
+    assert_eq!(qps[0].query().unwrap().qp_state, QpState::Rts);
+    pair.check_memory("more completions than the ring has entries");
 }

@@ -13,7 +13,7 @@ pub struct House {
 }
 
 /// The crates that are built so.
-pub const HOUSES: [House; 4] = [
+pub const HOUSES: [House; 5] = [
     House {
         sources: "driver/hca-driver/src",
         floors: &["base", "rings", "function"],
@@ -39,6 +39,35 @@ pub const HOUSES: [House; 4] = [
     House {
         sources: "driver/hca-capi/src",
         floors: &["abi", "boundary", "cards", "objects", "entry", "exports", "flow"],
+    },
+    House {
+        sources: "driver/hca-rdmacm/src",
+        floors: &[
+            "abi",
+            "errno",
+            "live",
+            "address",
+            "registry",
+            "clock",
+            "queues",
+            "gsi",
+            "sa",
+            "channel",
+            "state",
+            "events",
+            "xrc",
+            "path",
+            "qp",
+            "srq",
+            "ids",
+            "multicast",
+            "flow",
+            "connect",
+            "options",
+            "info",
+            "rsocket",
+            "exports",
+        ],
     },
 ];
 

@@ -2,8 +2,9 @@
 //! is an error (EINVAL) and no crash. Post and poll do not.
 
 use std::cell::UnsafeCell;
-use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use hca_exports::table::Live;
+pub use hca_exports::table::lock;
 
 use crate::boundary::{Verb, invalid};
 
@@ -52,28 +53,26 @@ impl<T> CStruct<T> {
     }
 }
 
-static LIVE: LazyLock<Mutex<HashMap<usize, Kind>>> = LazyLock::new(Mutex::default);
-
-/// A lock that goes on after a panic elsewhere.
-pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static LIVE: Live<Kind> = Live::new();
 
 /// Hands an object to the program.
 pub fn publish<T: Object>(object: Box<T>) -> *mut T {
-    let pointer = Box::into_raw(object);
-    lock(&LIVE).insert(pointer as usize, T::KIND);
-    pointer
+    publish_again(Box::into_raw(object))
 }
 
-fn check<T: Object>(pointer: *const T, found: Option<&Kind>) -> Verb<()> {
-    match found {
-        Some(kind) if *kind == T::KIND => Ok(()),
-        _ => Err(invalid(&format!(
-            "{pointer:?} is no {:?}, or it was destroyed",
-            T::KIND
-        ))),
+/// Hands an object to the program that is kept for good: a child may have lost sight of it.
+pub fn publish_again<T: Object>(pointer: *mut T) -> *mut T {
+    LIVE.publish(T::KIND, pointer)
+}
+
+fn check<T: Object>(pointer: *const T, is_there: bool) -> Verb<()> {
+    if is_there {
+        return Ok(());
     }
+    Err(invalid(&format!(
+        "{pointer:?} is no {:?}, or it was destroyed",
+        T::KIND
+    )))
 }
 
 /// The object behind a pointer of the program.
@@ -81,7 +80,7 @@ fn check<T: Object>(pointer: *const T, found: Option<&Kind>) -> Verb<()> {
 /// # Safety
 /// The program does not destroy the object while the reference lives (V-1).
 pub unsafe fn get<'a, T: Object>(pointer: *const T) -> Verb<&'a T> {
-    check(pointer, lock(&LIVE).get(&(pointer as usize)))?;
+    check(pointer, LIVE.has(T::KIND, pointer))?;
     // SAFETY: published, not yet retired, of this type; the caller vouches for the time.
     Ok(unsafe { &*pointer })
 }
@@ -89,19 +88,13 @@ pub unsafe fn get<'a, T: Object>(pointer: *const T) -> Verb<&'a T> {
 /// What `f` has to say of the first object of a type of which it says anything. What it takes along it clones: another
 /// thread may retire the object right after. `f` calls nothing that looks an object up.
 pub fn find_map<T: Object, R>(f: impl Fn(&T) -> Option<R>) -> Option<R> {
-    let live = lock(&LIVE);
-    let mut of_kind = live.iter().filter(|(_, kind)| **kind == T::KIND);
     // SAFETY: published, of this type, and not retired while the table is locked.
-    of_kind.find_map(|(pointer, _)| f(unsafe { &*(*pointer as *const T) }))
+    LIVE.find_map(T::KIND, |pointer| f(unsafe { &*(pointer as *const T) }))
 }
 
 /// Takes an object back from the program. Only one of two callers gets it.
 pub fn retire<T: Object>(pointer: *mut T) -> Verb<Box<T>> {
-    {
-        let mut live = lock(&LIVE);
-        check(pointer, live.get(&(pointer as usize)))?;
-        live.remove(&(pointer as usize));
-    }
+    check(pointer, LIVE.retire(T::KIND, pointer))?;
     // SAFETY: it came from Box::into_raw in publish, and was in the table, as this type, until now.
     Ok(unsafe { Box::from_raw(pointer) })
 }

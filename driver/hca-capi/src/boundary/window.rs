@@ -15,6 +15,7 @@ const MW_ACCESS: c_uint =
 ///
 /// # Safety
 /// `mw` and the region that `info` names are the program's, alive.
+#[cold]
 pub unsafe fn bind_op(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Verb<SendOp> {
     let known = MW_ACCESS | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
     if mw.is_null() || info.mw_access_flags & !known != 0 || (info.mr.is_null() && info.length != 0) {

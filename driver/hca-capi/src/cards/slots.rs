@@ -1,12 +1,12 @@
 //! Cards in slots of this machine, through the kernel's VFIO; see `hca bind`.
 
 use std::env;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use hca_exports::table::Table;
 use hca_verbs::Context;
 use hca_vfio::{Bdf, ENVIRONMENT, Selection, Sysfs, VfioDevice};
 
-use crate::boundary::live::lock;
 use crate::boundary::{Errno, Verb, warn};
 use crate::cards::device::{DevPtr, open};
 
@@ -21,10 +21,7 @@ struct Seen {
     before: u32,
 }
 
-static SEEN: Mutex<Seen> = Mutex::new(Seen {
-    cards: Vec::new(),
-    before: 0,
-});
+static SEEN: Table<Seen> = Table::new();
 
 impl Seen {
     /// Number of a card; a new one is put behind the others.
@@ -50,20 +47,20 @@ impl Seen {
 pub fn list(before: u32) -> Vec<u32> {
     let selection = Selection::new(env::var_os(ENVIRONMENT).as_deref(), &Sysfs::new());
     selection.mistakes.iter().for_each(|mistake| warn(mistake));
-    let mut seen = lock(&SEEN);
+    let mut seen = SEEN.lock();
     let cards = selection.cards.into_iter();
     cards.map(|card| seen.number(card, before)).collect()
 }
 
 /// Place of a card among those that this process sees; None: it is a simulator's.
 pub fn index_of(number: u32) -> Option<u32> {
-    lock(&SEEN).index(number)
+    SEEN.lock().index(number)
 }
 
 /// Claims a card. None: it is a simulator's.
 pub fn claim(number: u32) -> Option<Verb<Context<DevPtr>>> {
     let place = number.checked_sub(FIRST_NUMBER)?;
-    let card = lock(&SEEN).cards.get(place as usize).copied();
+    let card = SEEN.lock().cards.get(place as usize).copied();
     let Some(card) = card else {
         return Some(Err(Errno(libc::ENODEV)));
     };

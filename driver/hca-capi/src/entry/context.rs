@@ -42,6 +42,8 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         query_port: Some(query::query_port_len),
         query_device_ex: Some(query::query_device_ex),
         query_rt_values: Some(query::query_rt_values),
+        modify_cq: Some(cq::modify_cq),
+        alloc_null_mr: Some(memory::alloc_null_mr),
         alloc_td: Some(memory::alloc_td),
         dealloc_td: Some(memory::dealloc_td),
         alloc_parent_domain: Some(memory::alloc_parent_domain),

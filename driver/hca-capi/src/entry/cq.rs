@@ -25,6 +25,7 @@ pub struct CqWish {
     /// The parent domain that it is made in.
     pub domain: Option<Hold>,
     pub one_thread: Option<OneThread>,
+    pub ignore_overrun: bool,
 }
 
 /// Makes the queue; `finish` adds what the extended interface needs.
@@ -57,6 +58,7 @@ pub fn create(
         channel: used.map(|c| &c.ends.channel),
         comp_vector,
         one_thread: wish.one_thread,
+        ignore_overrun: wish.ignore_overrun,
     };
     let cq = owner.hca().create_cq(&options)?;
     let mut raw = ibv_cq_ex {
@@ -106,6 +108,7 @@ pub unsafe extern "C" fn create_cq(
             comp_vector: comp_vector.into(),
             domain: None,
             one_thread: None,
+            ignore_overrun: false,
         };
         Ok(create(context, &wish, |_| ())?.cast())
     })
@@ -128,6 +131,30 @@ pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
                 Ok(())
             }
         }
+    })
+}
+
+/// V-64: moderation, the only attribute that a CQ can change.
+pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+    status(|| {
+        // SAFETY: looked up first; the program's structure, or NULL.
+        let (cq, attr) = unsafe { (get(cq.cast::<CqObject>())?, attr.as_ref()) };
+        let attr = attr.ok_or(Errno(libc::EINVAL))?;
+        if attr.attr_mask != IBV_CQ_ATTR_MODERATE {
+            return Err(invalid("ibv_modify_cq: no attribute but MODERATE"));
+        }
+        let asked = attr.moderate;
+        let most = cq.card.shared.context.query_device()?;
+        if asked.cq_count > most.max_cq_count() || asked.cq_period > most.max_cq_period_us() {
+            return Err(invalid(&format!(
+                "ibv_modify_cq: cq_count {} and cq_period {} us: at most {} and {}",
+                asked.cq_count,
+                asked.cq_period,
+                most.max_cq_count(),
+                most.max_cq_period_us()
+            )));
+        }
+        Ok(cq.cq.moderate(asked.cq_count, asked.cq_period)?)
     })
 }
 

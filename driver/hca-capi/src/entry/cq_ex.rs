@@ -21,7 +21,9 @@ const KNOWN_FIELDS: u64 = (IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_SL
     | IBV_WC_EX_WITH_DLID_PATH_BITS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
-    | IBV_WC_EX_WITH_FLOW_TAG) as u64;
+    | IBV_WC_EX_WITH_FLOW_TAG
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
+const KNOWN_FLAGS: u32 = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
 pub unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
@@ -49,8 +51,10 @@ pub unsafe extern "C" fn create_cq_ex(
         } else {
             attr.flags
         };
-        if flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
-            return Err(unsupported("ibv_create_cq_ex: no flag but SINGLE_THREADED"));
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(unsupported(
+                "ibv_create_cq_ex: no flag but SINGLE_THREADED and IGNORE_OVERRUN",
+            ));
         }
         if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
             // SAFETY: what the program says by it.
@@ -63,6 +67,7 @@ pub unsafe extern "C" fn create_cq_ex(
             comp_vector: attr.comp_vector.into(),
             domain,
             one_thread,
+            ignore_overrun: flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN != 0,
         };
         Ok(create(context, &wish, set_functions)?.cast())
     })
@@ -95,6 +100,7 @@ fn set_functions(cq: &mut ibv_cq_ex) {
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);
     cq.read_completion_ts = Some(read_completion_ts);
     cq.read_flow_tag = Some(read_flow_tag);
+    cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
 }
 
 /// Moves to the next completion: 0, ENOENT, or an errno. An empty poll gives the processor away only where a section
@@ -215,4 +221,12 @@ unsafe extern "C" fn read_dlid_path_bits(raw: *mut ibv_cq_ex) -> u8 {
 
 unsafe extern "C" fn read_completion_ts(raw: *mut ibv_cq_ex) -> u64 {
     current(raw).timestamp
+}
+
+/// 0 if the card is gone: nobody knows its clock's rate then.
+unsafe extern "C" fn read_completion_wallclock_ns(raw: *mut ibv_cq_ex) -> u64 {
+    let timestamp = current(raw).timestamp;
+    // SAFETY: the program's CQ, in a section that start_poll has opened.
+    let card = unsafe { &(*raw.cast::<CqObject>()).card };
+    card.shared.context.wall_clock_ns(timestamp).unwrap_or(0)
 }

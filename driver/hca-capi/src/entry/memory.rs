@@ -190,6 +190,34 @@ pub unsafe extern "C" fn reg_mr_iova2(
     pointer(|| register(pd, addr, length, iova, access))
 }
 
+/// V-133. The only right of its L_Key is LOCAL_WRITE; as an R_Key it grants nothing.
+pub unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: looked up first.
+        let domain = unsafe { get(pd.cast::<PdObject>())? };
+        let mr = domain.pd.alloc_null_mr()?;
+        // SAFETY: a field that nobody changes.
+        let context = unsafe { (*domain.raw.as_ptr()).context };
+        let raw = CStruct::new(ibv_mr {
+            context,
+            pd,
+            addr: std::ptr::null_mut(),
+            length: usize::MAX,
+            handle: mr.lkey(),
+            lkey: mr.lkey(),
+            rkey: mr.rkey(),
+        });
+        Ok(publish(Box::new(MrObject {
+            raw,
+            mr,
+            iova: 0,
+            access: IBV_ACCESS_LOCAL_WRITE,
+            domain: domain.hold(),
+        }))
+        .cast())
+    })
+}
+
 pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
         let mut object = retire(mr.cast::<MrObject>())?;
@@ -245,6 +273,12 @@ pub unsafe extern "C" fn rereg_mr(
                     return Err(invalid("the PD of a region must be of its context"));
                 }
             }
+        }
+        // SAFETY: looked up first.
+        if unsafe { get(mr.cast::<MrObject>())? }.mr.is_null() {
+            return Err(invalid(
+                "ibv_rereg_mr: a null region has no other address and no other right",
+            ));
         }
         let mut object = retire(mr.cast::<MrObject>())?;
         let raw = object.raw.as_ptr();

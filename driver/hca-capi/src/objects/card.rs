@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
+use hca_exports::table::Table;
 use hca_verbs::{AsyncEvent, Context, EventKind};
 
 use crate::boundary::live::lock;
@@ -74,12 +75,12 @@ pub struct Card {
 /// By process and number: what a child has of its parent is not the child's.
 type Claims = HashMap<(u32, u32), Weak<Card>>;
 
-static OPEN: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
+static OPEN: Table<Claims> = Table::new();
 
 impl Card {
     /// The card with this number: as this process has it already, or claimed now.
     pub fn open(number: u32) -> Verb<Arc<Self>> {
-        let mut open = lock(&OPEN);
+        let mut open = OPEN.lock();
         let key = (process::id(), number);
         if let Some(card) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(card);

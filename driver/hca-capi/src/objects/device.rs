@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
-use std::sync::{LazyLock, Mutex};
+use std::sync::Mutex;
+
+use hca_exports::table::Table;
 
 use crate::abi::*;
 use crate::boundary::Verb;
-use crate::boundary::live::{Kind, Object, get, lock, publish};
+use crate::boundary::live::{Kind, Object, get, publish_again};
 use crate::cards::index_of;
 
 /// Vendor libraries read behind ibv_device, where rdma-core has its own fields: zeros for them.
@@ -33,7 +35,7 @@ impl DeviceObject {
     }
 }
 
-static DEVICES: LazyLock<Mutex<BTreeMap<u32, usize>>> = LazyLock::new(Mutex::default);
+static DEVICES: Table<BTreeMap<u32, usize>> = Table::new();
 
 fn copy_name(to: &mut [c_char], name: &str) {
     for (to, byte) in to.iter_mut().zip(name.bytes()) {
@@ -57,14 +59,15 @@ pub fn device(number: u32) -> *mut ibv_device {
             &format!("/sys/class/infiniband_verbs/uverbs{index}"),
         );
         copy_name(&mut raw.ibdev_path, &format!("/sys/class/infiniband/hca{index}"));
-        publish(Box::new(DeviceObject {
+        Box::into_raw(Box::new(DeviceObject {
             raw,
             _padding: [0; PADDING_BYTES],
             number,
             guid: Mutex::default(),
         })) as usize
     };
-    *lock(&DEVICES).entry(number).or_insert_with(make) as *mut ibv_device
+    let device = *DEVICES.lock().entry(number).or_insert_with(make);
+    publish_again(device as *mut DeviceObject).cast()
 }
 
 /// The device behind a pointer of the program.

@@ -2,13 +2,13 @@
 
 use hca_dev::DmaBuf;
 
-/// Does the entry whose owner word is at `offset` belong to software?
+/// Does the entry whose owner word is at `offset` belong to software? `phase`: of the pass that it is looked for in.
 ///
 /// The hardware promises that the owner word becomes visible last; it holds 1 on the first pass over a zeroed
 /// ring and toggles with each pass. The acquire load keeps the reads of the rest of the entry behind it.
 #[inline]
-pub(crate) fn is_ours(ring: &DmaBuf, offset: usize, index: u32, log_size: u8) -> bool {
-    (ring.load_u32_acquire(offset) & 1 == 1) == phase_of(index, log_size)
+pub(crate) fn is_ours(ring: &DmaBuf, offset: usize, phase: bool) -> bool {
+    (ring.load_u32_acquire(offset) & 1 == 1) == phase
 }
 
 /// Phase bit of the entry with this free-running index.

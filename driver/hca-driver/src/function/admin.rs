@@ -10,7 +10,7 @@ use hca_regs::{FUNC_ADMIN_STATUS, FUNC_ADMIN_STATUS_ERROR_MASK, FUNC_STATUS, FUN
 use crate::base::device::DevicePtr;
 use crate::base::doorbell::Doorbells;
 use crate::base::error::{AdminError, DriverError};
-use crate::base::owner::{is_ours, read_entry};
+use crate::base::owner::{is_ours, phase_of, read_entry};
 
 const OWNER_OFFSET: usize = 252;
 /// What a register of a lost device reads.
@@ -100,7 +100,8 @@ impl<P: DevicePtr> AdminQueue<P> {
     fn absorb(&mut self) {
         while let Some((index, opcode)) = self.late.front().copied() {
             let at = self.offset(index);
-            if !is_ours(&self.completions, at + OWNER_OFFSET, index.into(), self.log_size) {
+            let phase = phase_of(index.into(), self.log_size);
+            if !is_ours(&self.completions, at + OWNER_OFFSET, phase) {
                 break;
             }
             self.late.pop_front();
@@ -165,10 +166,11 @@ impl<P: DevicePtr> AdminQueue<P> {
     fn wait_owner(&mut self, at: usize, index: u16) -> Result<(), DriverError> {
         let dev = self.doorbells.device();
         let start_ns = dev.now_ns();
+        let phase = phase_of(index.into(), self.log_size);
         let mut turn = 0u32;
         loop {
             let seen = dev.activity();
-            if is_ours(&self.completions, at + OWNER_OFFSET, index.into(), self.log_size) {
+            if is_ours(&self.completions, at + OWNER_OFFSET, phase) {
                 return Ok(());
             }
             turn = turn.saturating_add(1);

@@ -2,8 +2,8 @@
 
 use hca_abi::{
     AdminCpl, AdminOpcode, AllocMwCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd,
-    CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd,
-    QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult,
+    CreateSrqCmd, HandleCmd, HandleResult, McastCmd, ModifyCqCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
+    ModifySrqCmd, QueryCountersResult, QueryDeviceResult, QueryEntryCmd, QueryGidResult, QueryMrResult,
     QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryPortResult, QueryQpResult, QueryRuleResult,
     QuerySrqResult, RegMrCmd, RegMrResult, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd,
     SetKeyTableCmd, SetNodeDescCmd, SetPkeyCmd,
@@ -160,6 +160,11 @@ impl<P: DevicePtr> Function<P> {
     /// RESIZE_CQ. When it returns, all CQEs for the old ring are there.
     pub fn resize_cq(&mut self, cmd: &ResizeCqCmd) -> Result<(), DriverError> {
         self.admin.issue(AdminOpcode::ResizeCq, cmd.as_bytes()).map(drop)
+    }
+
+    /// MODIFY_CQ: moderation.
+    pub fn modify_cq(&mut self, cmd: &ModifyCqCmd) -> Result<(), DriverError> {
+        self.admin.issue(AdminOpcode::ModifyCq, cmd.as_bytes()).map(drop)
     }
 
     /// DESTROY_CQ; refused while QPs use it.

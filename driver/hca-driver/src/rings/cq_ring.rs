@@ -50,6 +50,9 @@ pub struct CqRing {
     ring: DmaBuf,
     cqn: u32,
     log_size: u8,
+    /// Entries, and how many of them may be consumed before the card is told.
+    entries: u32,
+    lag_max: u32,
     /// Next entry, 24 bits free-running.
     next: u32,
     /// What the card was told last.
@@ -84,6 +87,8 @@ impl CqRing {
             ring,
             cqn,
             log_size,
+            entries: 1 << log_size,
+            lag_max: lag_max(log_size),
             next: 0,
             told: 0,
             qps: QpnTable::new(qpn_line_bits),
@@ -131,7 +136,7 @@ impl CqRing {
     /// along. Returns the old memory.
     pub fn move_to(&mut self, ring: DmaBuf, log_size: u8) -> DmaBuf {
         let mask = (1 << log_size) - 1;
-        for i in 0..1 << self.log_size {
+        for i in 0..self.entries {
             let index = (self.next + i) & INDEX_MASK;
             if !self.is_ready(index) {
                 break;
@@ -140,7 +145,7 @@ impl CqRing {
             cqe.set_phase(phase_of(index, log_size));
             ring.write_bytes((index as usize & mask) * Cqe::BYTES, cqe.as_bytes());
         }
-        self.log_size = log_size;
+        (self.log_size, self.entries, self.lag_max) = (log_size, 1 << log_size, lag_max(log_size));
         std::mem::replace(&mut self.ring, ring)
     }
 
@@ -154,22 +159,19 @@ impl CqRing {
         self.strays
     }
 
+    #[inline]
     fn offset(&self, index: u32) -> usize {
-        (index as usize & ((1 << self.log_size) - 1)) * Cqe::BYTES
+        (index & (self.entries - 1)) as usize * Cqe::BYTES
     }
 
     #[inline]
     fn is_ready(&self, index: u32) -> bool {
-        is_ours(
-            &self.ring,
-            self.offset(index) + OWNER_OFFSET,
-            index,
-            self.log_size,
-        )
+        let is_odd_pass = index & self.entries != 0;
+        is_ours(&self.ring, self.offset(index) + OWNER_OFFSET, !is_odd_pass)
     }
 
-    /// The oldest completion, if there is one.
-    #[inline]
+    /// The oldest completion, if there is one. Inlined always: a completion that a call returns goes through memory.
+    #[inline(always)]
     pub fn poll<P: DevicePtr>(
         &mut self,
         doorbells: &Doorbells<P>,
@@ -177,7 +179,7 @@ impl CqRing {
         while self.is_ready(self.next) {
             let cqe = Cqe(read_entry::<_, 8>(&self.ring, self.offset(self.next)));
             self.next = (self.next + 1) & INDEX_MASK;
-            if self.next.wrapping_sub(self.told) & INDEX_MASK >= lag_max(self.log_size) {
+            if self.next.wrapping_sub(self.told) & INDEX_MASK >= self.lag_max {
                 self.tell(doorbells, CqArm::None);
             }
             let index = cqe.wqe_index();
@@ -243,9 +245,8 @@ impl CqRing {
 
     /// Completions that are there and were not taken.
     pub fn waiting(&self) -> u32 {
-        let entries = 1 << self.log_size;
         let at = |i: &u32| self.is_ready((self.next + i) & INDEX_MASK);
-        (0..entries).take_while(at).count() as u32
+        (0..self.entries).take_while(at).count() as u32
     }
 
     /// Removes the completions of one QP (QPS-6): call after the card has moved it to RESET. The others stay,

@@ -8,7 +8,7 @@ use hca_dev::DmaBuf;
 
 use crate::base::device::DevicePtr;
 use crate::base::doorbell::Doorbells;
-use crate::base::owner::{is_ours, read_entry};
+use crate::base::owner::{is_ours, phase_of, read_entry};
 
 const OWNER_OFFSET: usize = 60;
 
@@ -45,12 +45,8 @@ fn offset(log_size: u8, index: u16) -> usize {
 }
 
 fn has_event(ring: &DmaBuf, log_size: u8, index: u16) -> bool {
-    is_ours(
-        ring,
-        offset(log_size, index) + OWNER_OFFSET,
-        index.into(),
-        log_size,
-    )
+    let phase = phase_of(index.into(), log_size);
+    is_ours(ring, offset(log_size, index) + OWNER_OFFSET, phase)
 }
 
 impl EqRing {

@@ -324,7 +324,7 @@ impl SendRing {
 
     /// Hands every WQE written so far to the card. One WQE behind which nothing is outstanding rides with the doorbell:
     /// the card need not read it. Where others are under way a read brings many, and no latency shows.
-    #[inline]
+    #[inline(always)]
     pub fn ring_doorbell<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, qpn: u32) {
         let before = self.shadow.posted();
         self.shadow.publish(self.next);

@@ -5,18 +5,16 @@ use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 
 use super::config::Config;
-use super::data::shut;
 use super::datagram::Datagrams;
-use super::socket::{
-    EAGAIN, Inner, Rsocket, Stage, find, insert, new_id, private_data, readable, sleep, take,
-};
+use super::socket::{EAGAIN, Inner, Rsocket, Stage, find, insert, private_data, take};
 use super::stream::Stream;
+use super::waits::{readable, sleep};
 use super::wire::Greeting;
 use crate::abi::*;
 use crate::address;
 use crate::connect;
 use crate::errno::{Call, EINVAL, Errno};
-use crate::ids::complete;
+use crate::ids::{complete, new_synchronous};
 use crate::state::with;
 
 /// Retries without end: what is lost is sent again, and a receiver that is not ready is waited for.
@@ -33,7 +31,7 @@ pub fn open(domain: c_int, kind: c_int, protocol: c_int) -> Call<c_int> {
     if !is_ip {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    let socket = Rsocket::new(new_id(space)?, domain, Stage::Idle, Config::of_machine())?;
+    let socket = Rsocket::new(new_synchronous(space)?, domain, Stage::Idle, Config::of_machine())?;
     Ok(insert(socket))
 }
 
@@ -331,7 +329,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Call<()> {
         Stage::Connected => inner,
         _ => return Err(super::socket::ENOTCONN),
     };
-    shut(&socket, inner, reads, writes, true).map(drop)
+    socket.shut(inner, reads, writes, true).map(drop)
 }
 
 /// rclose: what was sent arrives first, unless SO_LINGER says that it need not.
@@ -353,7 +351,7 @@ pub fn close(fd: c_int) -> Call<()> {
     if inner.stage == Stage::Connected {
         let aborts = inner.linger.l_onoff != 0 && inner.linger.l_linger == 0;
         // Whatever comes of it, the socket is closed.
-        if let Ok(mut inner) = shut(&socket, inner, true, true, !aborts)
+        if let Ok(mut inner) = socket.shut(inner, true, true, !aborts)
             && let Some(stream) = &mut inner.stream
         {
             // Threads that still wait for it have waited long enough.

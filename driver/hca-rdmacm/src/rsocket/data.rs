@@ -8,7 +8,7 @@ use super::connect::{self, finish};
 use super::datagram::look_up;
 use super::socket::{Inner, Rsocket, Stage, find};
 use super::stream::{Pieces, Stream};
-use super::wire::{Control, Message};
+use super::wire::Message;
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno};
 
@@ -249,32 +249,6 @@ fn tell_mappings<'a>(
             unsafe { stream.post_bytes(&from, 0, len, span, (addr, key), message) }?;
             stream.iomaps.told();
         }
-    }
-    Ok(inner)
-}
-
-/// Ends a direction, or both.
-pub fn shut<'a>(
-    socket: &'a Rsocket,
-    mut inner: MutexGuard<'a, Inner>,
-    reads: bool,
-    writes: bool,
-    waits: bool,
-) -> Call<MutexGuard<'a, Inner>> {
-    let control = inner.stream()?.shut(reads, writes);
-    if let Some(control) = control {
-        inner = socket.wait(inner, true, |stream| stream.can_control() || !stream.is_open)?;
-        let stream = inner.stream()?;
-        if stream.is_open {
-            stream.say(control)?;
-        }
-        if waits {
-            inner = socket.wait(inner, true, |stream| stream.is_drained())?;
-        }
-        if control == Control::Disconnect {
-            inner.stream()?.close();
-        }
-        socket.tell(&inner);
     }
     Ok(inner)
 }

@@ -8,8 +8,8 @@ use std::ptr::null_mut;
 
 use super::config::Config;
 use super::region::Region;
-use super::socket::{Transport, new_id, readable};
 use super::stream::{Pieces, each_part};
+use super::waits::{Transport, readable};
 use crate::abi::*;
 use crate::connect;
 use crate::errno::{Call, EINVAL, Errno, last_errno, made, verb};
@@ -551,7 +551,7 @@ pub struct Found {
 
 /// Asks where an address has its QP; waits for the answer.
 pub fn look_up(to: SocketAddr) -> Call<Found> {
-    let id = new_id(RDMA_PS_UDP)?;
+    let id = ids::new_synchronous(RDMA_PS_UDP)?;
     let found = ask(id, to);
     // SAFETY: an id of this function.
     let _ = ids::destroy(id);

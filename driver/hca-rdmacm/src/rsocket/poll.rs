@@ -1,40 +1,14 @@
 //! rpoll and rselect: sockets of this library and other descriptors in one list (RS-6).
 
 use std::ffi::c_int;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::connect::finish;
-use super::socket::{EAGAIN, Inner, Rsocket, Stage, find, readable, sleep};
-use crate::errno::{Call, EINVAL, Errno, last_errno};
-
-/// A descriptor of a thread's own, by which others tell it of changes while it is in rpoll.
-pub struct Bell(pub RawFd);
-
-impl Bell {
-    pub fn new() -> Call<Self> {
-        // SAFETY: no pointers.
-        match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
-            -1 => Err(last_errno()),
-            fd => Ok(Self(fd)),
-        }
-    }
-
-    pub fn hush(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: a live buffer of eight bytes.
-        unsafe { libc::read(self.0, count.as_mut_ptr().cast(), count.len()) };
-    }
-}
-
-impl Drop for Bell {
-    fn drop(&mut self) {
-        // SAFETY: nobody else closes it.
-        unsafe { libc::close(self.0) };
-    }
-}
+use super::socket::{EAGAIN, Inner, Rsocket, Stage, find};
+use super::waits::{Bell, readable, sleep};
+use crate::errno::{Call, EINVAL, Errno};
 
 /// An entry of the program's list.
 enum Entry {

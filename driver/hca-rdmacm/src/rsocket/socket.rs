@@ -6,17 +6,20 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use hca_exports::table::{Table, lock};
 
 use super::config::Config;
 use super::datagram::Datagrams;
-use super::poll::Bell;
 use super::stream::Stream;
+use super::waits::{Bell, Transport, readable, sleep};
+use super::wire::Control;
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, last_errno};
 use crate::ids;
-use crate::state::{lock, with};
+use crate::state::with;
 
 /// Nothing to do now.
 pub const EAGAIN: Errno = Errno(libc::EAGAIN);
@@ -38,22 +41,6 @@ pub enum Stage {
     Connected,
     /// It could not be connected.
     Failed,
-}
-
-/// What calls wait for.
-pub trait Transport {
-    /// Looks at all completions. True: something has changed.
-    fn process(&mut self) -> bool;
-    /// The next completion will be heard of. False: that was so already.
-    fn arm(&mut self) -> bool;
-    /// Takes what has been heard.
-    fn disarm(&mut self);
-    /// Readable when there may be completions.
-    fn polls(&self) -> Vec<libc::pollfd>;
-    /// When to look again if nothing is heard.
-    fn look_again(&self) -> Option<Instant> {
-        None
-    }
 }
 
 /// What the lock guards.
@@ -89,53 +76,23 @@ unsafe impl Send for Rsocket {}
 // SAFETY: as above.
 unsafe impl Sync for Rsocket {}
 
-static TABLE: LazyLock<RwLock<HashMap<c_int, Arc<Rsocket>>>> = LazyLock::new(RwLock::default);
+static TABLE: Table<HashMap<c_int, Arc<Rsocket>>> = Table::new();
 
 /// The socket of a descriptor.
 pub fn find(fd: c_int) -> Call<Arc<Rsocket>> {
-    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-    table.get(&fd).cloned().ok_or(EBADF)
+    TABLE.lock().get(&fd).cloned().ok_or(EBADF)
 }
 
 /// Takes a socket out of the table.
 pub fn take(fd: c_int) -> Call<Arc<Rsocket>> {
-    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    table.remove(&fd).ok_or(EBADF)
+    TABLE.lock().remove(&fd).ok_or(EBADF)
 }
 
 /// Puts a socket into the table; its descriptor.
 pub fn insert(socket: Rsocket) -> c_int {
     let fd = socket.cm_fd();
-    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    table.insert(fd, Arc::new(socket));
+    TABLE.lock().insert(fd, Arc::new(socket));
     fd
-}
-
-/// Sleeps until a descriptor is ready.
-pub fn sleep(fds: &mut [libc::pollfd], until: Option<Instant>) -> Call<usize> {
-    let timeout = match until {
-        None => -1,
-        // Up to the next millisecond: not a little too early again and again.
-        Some(until) => until
-            .saturating_duration_since(Instant::now())
-            .as_micros()
-            .div_ceil(1000)
-            .min(i32::MAX as u128) as c_int,
-    };
-    // SAFETY: live entries, as many as named.
-    match unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) } {
-        count @ 0.. => Ok(count as usize),
-        _ => Err(last_errno()),
-    }
-}
-
-/// An entry for [`sleep`] that waits for input.
-pub fn readable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    }
 }
 
 impl Rsocket {
@@ -275,6 +232,32 @@ impl Rsocket {
         }
     }
 
+    /// Ends a direction, or both.
+    pub fn shut<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        reads: bool,
+        writes: bool,
+        waits: bool,
+    ) -> Call<MutexGuard<'a, Inner>> {
+        let control = inner.stream()?.shut(reads, writes);
+        if let Some(control) = control {
+            inner = self.wait(inner, true, |stream| stream.can_control() || !stream.is_open)?;
+            let stream = inner.stream()?;
+            if stream.is_open {
+                stream.say(control)?;
+            }
+            if waits {
+                inner = self.wait(inner, true, |stream| stream.is_drained())?;
+            }
+            if control == Control::Disconnect {
+                inner.stream()?.close();
+            }
+            self.tell(&inner);
+        }
+        Ok(inner)
+    }
+
     /// A thread that is in rpoll wants to hear of changes, or no longer.
     pub fn watch(&self, inner: &mut Inner, poller: RawFd, is_on: bool) {
         inner.pollers.retain(|fd| *fd != poller);
@@ -317,14 +300,6 @@ impl Drop for Rsocket {
         // Its descriptor is closed with it.
         let _ = ids::destroy(self.id);
     }
-}
-
-/// A new id with a channel of its own.
-pub fn new_id(ps: rdma_port_space) -> Call<*mut rdma_cm_id> {
-    let mut id = std::ptr::null_mut();
-    // SAFETY: a variable of this function.
-    unsafe { ids::create(std::ptr::null_mut(), &mut id, std::ptr::null_mut(), ps) }?;
-    Ok(id)
 }
 
 /// Private data of the last event of an id.

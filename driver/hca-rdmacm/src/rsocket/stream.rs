@@ -8,7 +8,7 @@ use super::config::Config;
 use super::credit::{Incoming, Outgoing, Span};
 use super::iomap::Iomaps;
 use super::region::Region;
-use super::socket::{Transport, readable};
+use super::waits::{Transport, readable};
 use super::wire::{Control, GREETING_BYTES, Greeting, IOMAP_BYTES, Message, SGE_BYTES, Sge, TARGETS};
 use crate::abi::*;
 use crate::errno::{Call, EINVAL, Errno, last_errno, made, verb};

@@ -13,6 +13,7 @@ use crate::values::address::while_resolving;
 use crate::values::attr::{QpAttr, QpAttrMask};
 use crate::values::error::{Error, Result};
 use crate::values::lock::lock;
+use crate::values::wall_clock::WallClock;
 
 /// Completion events: one per armed CQ, twice if it is armed again before the queue is read.
 const COMP_EQ_LOG_SIZE: u8 = 11;
@@ -38,6 +39,7 @@ pub(crate) struct Shared<P: DevicePtr> {
     pub info: FunctionInfo,
     pub name: String,
     push_slots: OnceLock<Arc<PushSlots>>,
+    pub wall_clock: WallClock,
     /// Dropped last of all: resets the function.
     function: Mutex<Function<P>>,
     eq_memory: Mutex<Vec<DmaBuf>>,
@@ -75,6 +77,7 @@ impl<P: DevicePtr> Shared<P> {
             info,
             name: dev.info().name,
             push_slots: OnceLock::new(),
+            wall_clock: WallClock::default(),
             function: Mutex::new(function),
             eq_memory: Mutex::new(eq_memory),
         })

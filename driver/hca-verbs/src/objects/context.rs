@@ -117,6 +117,17 @@ impl<P: DevicePtr> Context<P> {
         Ok(result?)
     }
 
+    /// Time of day, in ns since 1970 by the host's clock, when the card's clock said `timestamp`, as completions tell
+    /// it (V-59). The clocks are compared at most once per millisecond of calls.
+    pub fn wall_clock_ns(&self, timestamp: u64) -> Result<u64> {
+        let clock_khz = self.query_device()?.hca_core_clock_khz();
+        let read_cycles = || self.shared.function().time_cycles();
+        Ok(self
+            .shared
+            .wall_clock
+            .wall_ns_at(timestamp, clock_khz, read_cycles))
+    }
+
     /// Counters of a port since the card's reset.
     pub fn query_counters(&self, port_num: u8) -> Result<PortCounters> {
         Ok(self.shared.function().query_counters(port_num)?)

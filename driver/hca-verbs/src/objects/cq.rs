@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use hca_abi::{CqArm, CreateCqCmd, ResizeCqCmd, WcOpcode, WcStatus, wc_flag};
+use hca_abi::{CqArm, CreateCqCmd, ModifyCqCmd, ResizeCqCmd, WcOpcode, WcStatus, wc_flag};
 use hca_dev::{Device, DmaBuf, OneThread, ShortLock};
 use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, SrqRing, usable_cqes};
 
@@ -84,7 +84,7 @@ impl WorkCompletion {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn new(completion: &Completion) -> Result<Self> {
         let cqe = &completion.cqe;
         let bad = |what, code: u8| DriverError::BadAnswer {
@@ -129,6 +129,9 @@ pub struct CqOptions<'a, P: DevicePtr> {
     pub comp_vector: u16,
     /// Nobody polls it while another does: it needs no lock.
     pub one_thread: Option<OneThread>,
+    /// V-58: it has no overrun: a completion without room replaces the oldest one, which the caller vouches to have
+    /// taken.
+    pub ignore_overrun: bool,
 }
 
 impl<'a, P: DevicePtr> CqOptions<'a, P> {
@@ -139,6 +142,7 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
             channel: None,
             comp_vector: 0,
             one_thread: None,
+            ignore_overrun: false,
         }
     }
 
@@ -147,8 +151,7 @@ impl<'a, P: DevicePtr> CqOptions<'a, P> {
         Self {
             cqe,
             channel: Some(channel),
-            comp_vector: 0,
-            one_thread: None,
+            ..Self::new(cqe)
         }
     }
 }
@@ -174,8 +177,9 @@ struct Queue {
 }
 
 impl Queue {
-    /// Up to `max` completions, oldest first. What fails behind some of them is for the next call.
-    #[inline]
+    /// Up to `max` completions, oldest first. What fails behind some of them is for the next call. Inlined always, as
+    /// all that a completion goes through from the ring to the program's structure: so it stays in registers.
+    #[inline(always)]
     fn take<P: DevicePtr>(
         &mut self,
         doorbells: &Doorbells<P>,
@@ -183,17 +187,15 @@ impl Queue {
         mut take: impl FnMut(&WorkCompletion),
     ) -> Result<usize> {
         let mut count = 0;
-        while count < max
-            && let Some(wc) = self.taken.pop_front()
-        {
-            take(&wc);
+        while count < max && !self.taken.is_empty() {
+            self.taken.pop_front().iter().for_each(&mut take);
             count += 1;
         }
         self.take_from_ring(doorbells, count, max, take)
     }
 
     /// The same of the ring alone, where `count` have been taken already.
-    #[inline]
+    #[inline(always)]
     fn take_from_ring<P: DevicePtr>(
         &mut self,
         doorbells: &Doorbells<P>,
@@ -202,13 +204,17 @@ impl Queue {
         mut take: impl FnMut(&WorkCompletion),
     ) -> Result<usize> {
         while count < max {
-            let found = match self.held.take() {
-                Some(error) => Err(error),
-                None => match self.ring.poll(doorbells) {
+            // Looked at before it is taken: an error is large, and mostly there is none.
+            let found = if self.held.is_some()
+                && let Some(error) = self.held.take()
+            {
+                Err(error)
+            } else {
+                match self.ring.poll(doorbells) {
                     Ok(None) => break,
                     Ok(Some(completion)) => WorkCompletion::new(&completion),
                     Err(e) => Err(e.into()),
-                },
+                }
             };
             match found {
                 Ok(wc) => take(&wc),
@@ -318,7 +324,7 @@ impl<P: DevicePtr> CqShared<P> {
 }
 
 impl<P: DevicePtr> CqShared<P> {
-    #[inline]
+    #[inline(always)]
     fn ready(&self, max: usize, take: impl FnMut(&WorkCompletion)) -> Result<usize> {
         self.check_there()?;
         self.queue
@@ -327,6 +333,7 @@ impl<P: DevicePtr> CqShared<P> {
 
     /// After a look that found nothing. Whatever comes after the two values are read is either seen by the second
     /// look or ends the rest.
+    #[inline(never)]
     fn poll_again(&self, max: usize, take: impl FnMut(&WorkCompletion)) -> Result<usize> {
         let device = self.shared.device();
         self.shared.dispatcher.run_for_poll();
@@ -410,6 +417,7 @@ impl<P: DevicePtr> Cq<P> {
             cmd.set_base(ring.iova());
             cmd.set_log_size(log_size);
             cmd.set_eqn(eq.eqn);
+            cmd.set_ignore_overrun(options.ignore_overrun);
             shared.function().create_cq(&cmd)
         })?;
         let channel = options.channel.map(|channel| channel.queue().clone());
@@ -463,6 +471,19 @@ impl<P: DevicePtr> Cq<P> {
         // Nobody polls from the old ring once the card writes to the new one.
         let old = cq.queue.with(|queue| cq.resize_queue(queue, cqe, log_size))?;
         old.map_or(Ok(()), |old| Ok(cq.shared.device().free_dma(old)?))
+    }
+
+    /// ibv_modify_cq with MODERATE (V-64): when the CQ is armed and has what it was armed for, its event comes with the
+    /// `count`-th completion that was not taken, or `period_us` after the first one; at once if either is 0. At most
+    /// max_cq_count and max_cq_period_us of the device's attributes.
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<()> {
+        let cq = &*self.inner;
+        cq.check_there()?;
+        let mut cmd = ModifyCqCmd::new();
+        cmd.set_cqn(cq.cqn);
+        cmd.set_count(count);
+        cmd.set_period_us(period_us);
+        Ok(cq.shared.function().modify_cq(&cmd)?)
     }
 
     /// ibv_poll_cq: takes up to `wc.len()` completions, oldest first; returns how many. Finding none lets the

@@ -72,6 +72,8 @@ enum Backing {
     Dma { _buf: DmaBuf },
     /// Mapped by us.
     User { iova: u64, len_bytes: usize },
+    /// What a null region reads: nobody writes it.
+    Zeros(DmaBuf),
     /// The caller's business.
     Caller,
 }
@@ -97,7 +99,34 @@ struct Range {
     length: u64,
 }
 
+/// Two pages: a piece of a work request is no longer than one.
+const NULL_BYTES: usize = 8192;
+
 impl<P: DevicePtr> Pd<P> {
+    /// ibv_alloc_null_mr (V-133): a region in which every address is, for local use. What is written there is lost;
+    /// zeros are read. The only right is LOCAL_WRITE, for ever.
+    pub fn alloc_null_mr(&self) -> Result<Mr<P>> {
+        let dev = self.inner().shared.device();
+        let zeros = dev.alloc_dma(NULL_BYTES)?;
+        let range = Range {
+            addr: 0,
+            iova: zeros.iova(),
+            length: NULL_BYTES as u64,
+        };
+        let mut cmd = reg_cmd(self.handle(), &range, &MrOptions::new(Access::LOCAL_WRITE));
+        cmd.set_is_null(true);
+        match self.send_reg_mr(&cmd, &range, Backing::Zeros(zeros.clone()), None) {
+            Ok(mut mr) => {
+                mr.length = u64::MAX;
+                Ok(mr)
+            }
+            Err(e) => {
+                dev.free_dma(zeros)?;
+                Err(e)
+            }
+        }
+    }
+
     /// ibv_reg_mr of a whole DMA buffer, at its address in this process.
     pub fn reg_mr(&self, buf: &DmaBuf, access: Access) -> Result<Mr<P>> {
         self.reg_mr_with(buf, &MrOptions::new(access))
@@ -266,6 +295,11 @@ impl<P: DevicePtr> Mr<P> {
         self.length
     }
 
+    /// Of [`Pd::alloc_null_mr`].
+    pub fn is_null(&self) -> bool {
+        matches!(self.backing, Some(Backing::Zeros(_)))
+    }
+
     /// The context it belongs to.
     pub fn context(&self) -> Context<P> {
         Context::from_shared(self.pd.shared.clone())
@@ -313,8 +347,10 @@ impl<P: DevicePtr> Mr<P> {
         if let Some(list) = self.page_list.take() {
             shared.device().free_dma(list)?;
         }
-        if let Backing::User { iova, len_bytes } = backing {
-            shared.device().unmap_dma(iova, len_bytes)?;
+        match backing {
+            Backing::User { iova, len_bytes } => shared.device().unmap_dma(iova, len_bytes)?,
+            Backing::Zeros(zeros) => shared.device().free_dma(zeros)?,
+            Backing::Dma { .. } | Backing::Caller => {}
         }
         Ok(())
     }
@@ -330,8 +366,10 @@ impl<P: DevicePtr> Drop for Mr<P> {
         if let Some(list) = self.page_list.take() {
             let _ = device.free_dma(list);
         }
-        if let Some(Backing::User { iova, len_bytes }) = self.backing.take() {
-            let _ = device.unmap_dma(iova, len_bytes);
-        }
+        let _ = match self.backing.take() {
+            Some(Backing::User { iova, len_bytes }) => device.unmap_dma(iova, len_bytes),
+            Some(Backing::Zeros(zeros)) => device.free_dma(zeros),
+            _ => Ok(()),
+        };
     }
 }

@@ -544,7 +544,7 @@ impl<P: DevicePtr> Posting<'_, P> {
 
 impl<P: DevicePtr> Drop for Posting<'_, P> {
     /// One doorbell for all of them, if there are any.
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if self.qp.send.next_index() != self.start {
             self.qp

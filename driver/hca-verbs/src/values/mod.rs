@@ -6,3 +6,4 @@ pub mod error;
 pub mod flow;
 pub mod gid;
 pub mod lock;
+pub mod wall_clock;

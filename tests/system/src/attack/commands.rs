@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hca_abi::table::FieldValue;
 use hca_abi::{
     AdminOpcode, AhAttr, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateSrqCmd,
-    DIRECT_PAGE_SHIFT, HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
+    DIRECT_PAGE_SHIFT, HandleCmd, MIN_WQE_STRIDE_BYTES, ModifyCqCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd,
     ModifySrqCmd, Mtu, QpAttr, QpState, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd,
     RegMrCmd, ResizeCqCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd,
     StructDef, VlArbCmd, access, qp_attr,
@@ -122,6 +122,7 @@ fn table_of(opcode: AdminOpcode) -> &'static StructDef {
         AdminOpcode::CreateEq => &CreateEqCmd::TABLE,
         AdminOpcode::CreateCq => &CreateCqCmd::TABLE,
         AdminOpcode::ResizeCq => &ResizeCqCmd::TABLE,
+        AdminOpcode::ModifyCq => &ModifyCqCmd::TABLE,
         AdminOpcode::CreateQp => &CreateQpCmd::TABLE,
         AdminOpcode::ModifyQp => &ModifyQpCmd::TABLE,
         AdminOpcode::SetKeyTable => &SetKeyTableCmd::TABLE,
@@ -166,6 +167,7 @@ pub fn sound(rng: &mut Rng, opcode: AdminOpcode, known: &Known, buffers: &Buffer
             cmd.set_base(buffers.line(rng));
             cmd.set_log_size(rng.below(7) as u8);
             cmd.set_eqn(one_of(rng, &known.eqs) as u8);
+            cmd.set_ignore_overrun(rng.percent(30));
             body(cmd.as_bytes())
         }
         AdminOpcode::ResizeCq => {
@@ -173,6 +175,13 @@ pub fn sound(rng: &mut Rng, opcode: AdminOpcode, known: &Known, buffers: &Buffer
             cmd.set_base(buffers.line(rng));
             cmd.set_log_size(rng.below(8) as u8);
             cmd.set_cqn(one_of(rng, &known.cqs) & 0xff_ffff);
+            body(cmd.as_bytes())
+        }
+        AdminOpcode::ModifyCq => {
+            let mut cmd = ModifyCqCmd::new();
+            cmd.set_cqn(one_of(rng, &known.cqs) & 0xff_ffff);
+            cmd.set_count(rng.below(4) as u16);
+            cmd.set_period_us(rng.below(20) as u16);
             body(cmd.as_bytes())
         }
         AdminOpcode::CreateQp => body(create_qp(rng, known, buffers).as_bytes()),
@@ -311,6 +320,12 @@ fn reg_mr(rng: &mut Rng, known: &Known, buffers: &Buffers) -> RegMrCmd {
         cmd.set_iova(start);
         cmd.set_length(len);
         cmd.set_page_shift(DIRECT_PAGE_SHIFT as u8);
+        if rng.percent(10) {
+            cmd.set_is_null(true);
+            cmd.set_access(access::LOCAL_WRITE);
+            cmd.set_iova(start & !0xfff);
+            cmd.set_length(8192);
+        }
     } else {
         // Whatever lies in that memory is the list: pages that are not there, or not on a page's bound.
         let pages = u64::from(rng.between(1, 64));

@@ -2,13 +2,15 @@
 //! status is the one that the contract gives for that field, no object comes to life, the function still works, and
 //! its neighbour notices nothing.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod queues;
 
 use common::{LOCAL_AND_REMOTE, Pair};
 use hca_abi::{
     AdminOpcode as Op, AdminStatus as Status, CreateCqCmd, CreateEqCmd, CreateQpCmd, HandleCmd, HandleResult,
-    ModifyMrCmd, ModifyQpCmd, QpAttr, QpState, QueryEntryCmd, QueryPortCmd, RegMrCmd, RegMrResult,
-    ResizeCqCmd, Service, SetKeyTableCmd, access, qp_attr,
+    ModifyCqCmd, ModifyMrCmd, ModifyQpCmd, QpAttr, QpState, QueryEntryCmd, QueryPortCmd, RegMrCmd,
+    RegMrResult, ResizeCqCmd, Service, SetKeyTableCmd, access, qp_attr,
 };
 use hca_dev::DmaBuf;
 use hca_link::LinkKind;
@@ -118,6 +120,14 @@ impl Objects {
         cmd
     }
 
+    fn modify_cq(&self) -> ModifyCqCmd {
+        let mut cmd = ModifyCqCmd::new();
+        cmd.set_cqn(self.cqn);
+        cmd.set_count(4);
+        cmd.set_period_us(10);
+        cmd
+    }
+
     fn create_qp(&self) -> CreateQpCmd {
         let mut cmd = CreateQpCmd::new();
         cmd.set_service(Service::Rc.into());
@@ -220,65 +230,6 @@ fn broken<T: Copy>(opcode: Op, sound: T, bytes: fn(T) -> Body, breaks: &[Break<'
         (opcode, (*what).to_owned(), bytes(cmd), *status)
     };
     breaks.iter().map(case).collect()
-}
-
-fn queue_cases(own: &Objects, other: &Objects) -> Vec<Case> {
-    use Status::{BadHandle, BadLength, BadParam, DmaError};
-    let mut cases = broken(
-        Op::CreateEq,
-        own.create_eq(),
-        |cmd| cmd.0,
-        &[
-            ("log_size", &|cmd| cmd.set_log_size(16), BadLength),
-            (
-                "base between lines",
-                &|cmd| cmd.set_base(cmd.base() + 8),
-                BadParam,
-            ),
-            ("vector", &|cmd| cmd.set_vector(0xffff), BadParam),
-            ("base nowhere", &|cmd| cmd.set_base(NOWHERE), DmaError),
-            (
-                "end of the address space",
-                &|cmd| cmd.set_base(u64::MAX - 63),
-                BadParam,
-            ),
-        ],
-    );
-    cases.extend(broken(
-        Op::CreateCq,
-        own.create_cq(),
-        |cmd| cmd.0,
-        &[
-            ("log_size", &|cmd| cmd.set_log_size(23), BadLength),
-            (
-                "base between lines",
-                &|cmd| cmd.set_base(cmd.base() + 1),
-                BadParam,
-            ),
-            ("eqn of nobody", &|cmd| cmd.set_eqn(200), BadHandle),
-            ("eqn of the neighbour", &|cmd| cmd.set_eqn(other.eqn), BadHandle),
-            ("base nowhere", &|cmd| cmd.set_base(NOWHERE), DmaError),
-            ("end nowhere", &|cmd| cmd.set_log_size(22), DmaError),
-        ],
-    ));
-    cases.extend(broken(
-        Op::ResizeCq,
-        own.resize_cq(),
-        |cmd| cmd.0,
-        &[
-            ("smaller", &|cmd| cmd.set_log_size(3), BadLength),
-            ("log_size", &|cmd| cmd.set_log_size(23), BadLength),
-            (
-                "base between lines",
-                &|cmd| cmd.set_base(cmd.base() + 32),
-                BadParam,
-            ),
-            ("cqn of nobody", &|cmd| cmd.set_cqn(0xff_ffff), BadHandle),
-            ("cqn of the neighbour", &|cmd| cmd.set_cqn(other.cqn), BadHandle),
-            ("base nowhere", &|cmd| cmd.set_base(NOWHERE), DmaError),
-        ],
-    ));
-    cases
 }
 
 fn qp_cases(own: &Objects, other: &Objects) -> Vec<Case> {
@@ -432,6 +383,23 @@ fn memory_cases(own: &Objects, other: &Objects) -> Vec<Case> {
             ),
             ("row of no function", &|cmd| cmd.set_row(1 << 20 | 3), BadParam),
             ("row in use", &|_| (), InUse),
+            (
+                "null with more rights",
+                &|cmd| {
+                    cmd.set_is_null(true);
+                    cmd.set_access(access::LOCAL_WRITE | access::REMOTE_READ);
+                },
+                BadParam,
+            ),
+            (
+                "null of another size",
+                &|cmd| {
+                    cmd.set_is_null(true);
+                    cmd.set_access(access::LOCAL_WRITE);
+                    cmd.set_length(4096);
+                },
+                BadLength,
+            ),
         ],
     );
     cases.extend(broken(
@@ -591,7 +559,7 @@ fn a_broken_field_is_refused_by_its_status() {
     let own = Objects::new(&hostile);
     let free = free_eqs(&hostile, &own.memory);
 
-    let mut cases = queue_cases(&own, &neighbour);
+    let mut cases = queues::queue_cases(&own, &neighbour);
     cases.extend(qp_cases(&own, &neighbour));
     cases.extend(memory_cases(&own, &neighbour));
     cases.extend(other_cases(&own, &neighbour));

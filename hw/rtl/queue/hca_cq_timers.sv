@@ -1,0 +1,114 @@
+// Timers of completion queues, one each, for moderation. Setting one takes no time: a write of its row. When the
+// earliest is over all rows are walked, one per cycle; those that are over are offered, the earliest of the others says
+// when the next walk begins. So a timer is up to two walks late, and between walks nothing here changes with the time.
+//
+// Setting a timer, also to off, withdraws it if it is being offered.
+module hca_cq_timers
+  import hca_pkg::*;
+(
+  input  logic           clk_i,
+  input  logic           rst_i,
+  input  logic [63:0]    now_i,
+  input  logic           set_i,      // strobe
+  input  logic           set_on_i,   // begins anew; else it is off
+  input  logic [CqW-1:0] set_cqn_i,
+  input  logic [23:0]    cycles_i,
+  output logic           valid_o,    // a timer is over; it runs until it is set
+  input  logic           ready_i,
+  output logic [CqW-1:0] cqn_o,
+  output logic           active_o,   // nothing changes by itself before wake_at_o
+  output logic [63:0]    wake_at_o
+);
+
+  // Longer than any timer and any time for which the host may hold up the offers: who is over stays so.
+  localparam int unsigned TimeW = 32;
+
+  typedef struct packed {
+    logic             on;
+    logic [TimeW-1:0] at;
+  } row_t;
+
+  logic [TimeW-1:0] set_at;
+  logic [63:0]      set_at_q, stay_at_q, first_q, first_d;
+  logic             set_on_q, stays_q, some_q, some_d;   // a timer runs; the first one
+  logic             walk_q, begin_walk, step, end_walk;
+  logic [CqW-1:0]   next_q, read_cqn_q;
+  logic             read_q, changed_q, runs, over, stays;
+  row_t             row;
+
+  assign set_at = (set_i && set_on_i) ? now_i[TimeW-1:0] + TimeW'(cycles_i) : '0;
+
+  hca_ram_1r1w #(
+    .Width($bits(row_t)),
+    .Depth(NumCqs)
+  ) u_rows (
+    .clk_i,
+    .we_i   (set_i),
+    .waddr_i(set_cqn_i),
+    .wdata_i({set_on_i, set_at}),
+    .re_i   (step),
+    .raddr_i(next_q),
+    .rdata_o(row)
+  );
+
+  // ---- Walk --------------------------------------------------------------------------------------
+  assign begin_walk = !walk_q && !read_q && some_q && now_i >= first_q;
+  assign runs       = read_q && row.on && !changed_q;
+  assign over       = runs && $signed(now_i[TimeW-1:0] - row.at) >= 0;
+  assign stays      = runs && !over;
+  assign valid_o    = over;
+  assign cqn_o      = read_cqn_q;
+  assign step       = walk_q && (!over || ready_i);
+  assign end_walk   = &next_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      walk_q <= 1'b0;
+      read_q <= 1'b0;
+    end else begin
+      if (begin_walk) walk_q <= 1'b1;
+      else if (step && end_walk) walk_q <= 1'b0;
+      if (step) read_q <= 1'b1;
+      else if (!over || ready_i) read_q <= 1'b0;
+    end
+    if (begin_walk) next_q <= '0;
+    else if (step) next_q <= next_q + 1'b1;
+    if (step) read_cqn_q <= next_q;
+    // What was read is not what is there any more.
+    changed_q <= set_i && (step ? set_cqn_i == next_q : set_cqn_i == read_cqn_q)
+                 || (changed_q && !step);
+  end
+
+  // ---- The first that runs -------------------------------------------------------------------------
+  always_comb begin
+    some_d  = some_q && !begin_walk;
+    first_d = first_q;
+    if (stays_q) begin
+      if (!some_d || stay_at_q < first_d) first_d = stay_at_q;
+      some_d = 1'b1;
+    end
+    if (set_on_q) begin
+      if (!some_d || set_at_q < first_d) first_d = set_at_q;
+      some_d = 1'b1;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      set_on_q <= 1'b0;
+      stays_q  <= 1'b0;
+      some_q   <= 1'b0;
+    end else begin
+      set_on_q <= set_i && set_on_i;
+      stays_q  <= stays;
+      some_q   <= some_d;
+    end
+    if (set_i && set_on_i) set_at_q <= now_i + 64'(cycles_i);
+    if (stays) stay_at_q <= now_i + 64'(row.at - now_i[TimeW-1:0]);
+    first_q  <= first_d;
+  end
+
+  assign active_o  = some_q;
+  assign wake_at_o = first_q;
+
+endmodule
