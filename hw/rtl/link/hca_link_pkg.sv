@@ -19,7 +19,7 @@ package hca_link_pkg;
   localparam int unsigned TxVlBytesDefault = 65536;  // transmit ring of one data VL
   localparam int unsigned RxVlBytesDefault = 32768;  // receive ring of one data VL
   localparam int unsigned Vl15BytesDefault = 1024;   // ring of VL15, each direction
-  localparam int unsigned TxOpenDefault    = 16384;  // a VL with less than this made and not sent is open
+  localparam int unsigned TxOpenDefault    = 24576;  // a VL with less than this made and not sent is open
   localparam int unsigned AheadW           = 14;     // blocks of a VL on their way to its ring
 
   // ---- Stream towards the PCS --------------------------------------------------------------------
