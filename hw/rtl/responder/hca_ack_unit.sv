@@ -106,7 +106,6 @@ module hca_ack_unit
   logic [15:0] late_by;         // MsgSqError: distance of its WQE from the oldest one
   logic [31:0] rd_offset, rd_left, rd_expect;
   logic        rd_last, rd_good, paid, pend_ends;
-  logic        new_pass;        // answers came from further on before: what was sent again is lost, too
 
   assign at_end    = state_q == StEnd;
   assign retire    = job_i.kind == AjMwDone;
@@ -115,7 +114,6 @@ module hca_ack_unit
   assign rd_left   = row_i.len_bytes - rd_offset;
   assign rd_expect = (rd_left > 32'(mtu_bytes(ctx_i.path_mtu))) ? 32'(mtu_bytes(ctx_i.path_mtu)) : rd_left;
   assign rd_last   = ack_q.una_psn == row_i.last_psn;
-  assign new_pass  = GapW'(job_i.psn - ack_q.una_psn) < ack_q.gap_psn - ack_q.una_psn[GapW-1:0];
   assign rd_good   = row_at ? job_i.at_opcode && rxd_i.payload_bytes == '0
                      : row_read && job_i.rd_opcode && job_i.rd_ends == rd_last
                        && 32'(rxd_i.payload_bytes) == rd_expect;
@@ -134,7 +132,7 @@ module hca_ack_unit
     back          = 1'b0;
     fail_status   = job_i.status;
     fail_syndrome = job_i.syndrome;
-    implied_new   = implied_q && (!base.gap_seen || new_pass) && !base.rnr_wait;
+    implied_new   = implied_q && !base.gap_seen && !base.rnr_wait;
     unique case (job_i.kind)
       AjAck: if (live_q && !second_q) begin
         // A refusal behind a READ without its data is not the READ's: the data was lost, or is still to come.
@@ -231,8 +229,6 @@ module hca_ack_unit
       st_o.una_wqe = base.una_wqe + 16'd1;
       st_o.blk_ok  = base.blk_ok && !ends_block;
     end
-    if (implied_q) st_o.gap_psn = job_i.psn[GapW-1:0];
-    else if (resend) st_o.gap_psn = base.una_psn[GapW-1:0];
     if (fail) st_o.una_wqe = base.una_wqe + 16'd1;
     if (back) st_o.una_wqe = job_i.wqe_index + 16'd1;
     if (fail || back) begin  // what it has of the table comes back with its next life

@@ -14,7 +14,6 @@ module hca_resp_check
   input  resp_st_t       st_i,
   input  logic [15:0]    rq_pi_i,
   input  logic [5:0]     rd_popped_i,
-  input  logic [7:0]     now_i,    // in 256 cycles
   input  srq_head_t      srq_i,    // with apply_i
   input  logic           no_srq_i, // the same, XRC: there is no such SRQ
   input  logic           foreign_i,  // or it is of another domain
@@ -138,8 +137,6 @@ module hca_resp_check
 
   // ---- Stage 2: verdict -----------------------------------------------------------------------------
   logic        accept, fatal, again, lost;  // lost: of a UC message, so all of it is
-  logic        is_ahead, new_pass, overdue;
-  logic [7:0]  patience;   // a sixteenth of the time-out, 65 us at most, in 256 cycles
   logic        inv_waits;  // a SEND with invalidate is not over: nothing passes it
   logic [7:0]  syndrome, status;
   logic [31:0] offset;  // of this packet's payload in its message
@@ -148,15 +145,6 @@ module hca_resp_check
   rsp_job_t    nak;
 
   assign list_o = wqe_fetch(ctx_i.func, ctx_i.rq_base, ctx_i.rq_log_size, ctx_i.rq_log_stride, wqe);
-  // A pass that goes on for long has not heard of its NAK: one more.
-  assign patience = (ctx_i.timeout >= 5'd8) ? 8'd64 : (ctx_i.timeout < 5'd2) ? 8'd1 : 8'd1 << (ctx_i.timeout - 5'd2);
-  assign overdue  = st_i.nak_more && ctx_i.timeout != '0 && now_i - st_i.nak_at >= patience;
-
-  // Within a pass PSNs go up: what comes behind a gap with a lower one is of the next pass, whose beginning is lost,
-  // too.
-  assign is_ahead = apply_i && !ctx_i.is_uc && !inv_waits && !look_q.in_seq && !look_q.earlier;
-  assign new_pass = GapW'(req_i.psn - st_i.epsn) < st_i.gap_psn - st_i.epsn[GapW-1:0];
-
   // An SRQ gives a slot with the packet that needs one; a message of UC that was lost has left its own.
   assign pops   = look_q.takes && ctx_i.has_srq && !st_i.held;
   assign no_wqe = look_q.no_wqe || (pops && !srq_i.ok);
@@ -201,7 +189,7 @@ module hca_resp_check
     end else if (apply_i && look_q.earlier) begin
       again = look_q.read && !look_q.len_bad && !look_q.access_bad && look_q.dup_ok
               && !look_q.rd_jam && (look_q.atomic || !(no_srq_i || foreign_i));
-    end else if (apply_i && (!st_i.nak_sent || new_pass || overdue)) begin
+    end else if (apply_i && !st_i.nak_sent) begin
       syndrome = NakPsnSequence;
     end
     // Every negative answer names the expected PSN.
@@ -249,9 +237,6 @@ module hca_resp_check
     if ((accept && look_q.read) || again) st_o.rd_pushed = st_i.rd_pushed + 6'd1;
     if (apply_i) st_o.rd_again = again || (st_i.rd_again && !look_q.rd_none);
     if (nak.valid) st_o.nak_sent = 1'b1;
-    if (nak.valid) {st_o.nak_more, st_o.nak_at} = {is_ahead && (!st_i.nak_sent || new_pass), now_i};
-    if (is_ahead) st_o.gap_psn = req_i.psn[GapW-1:0];
-    else if (nak.valid) st_o.gap_psn = st_i.epsn[GapW-1:0];
   end
 
   always_comb begin

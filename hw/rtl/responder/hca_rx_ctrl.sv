@@ -305,7 +305,7 @@ module hca_rx_ctrl
     .ctx_i      (ctx),
     .st_i       (st.resp),
     .rq_pi_i    (rq_pi),
-    .rd_popped_i(rd_popped), .now_i(now_i[15:8]),
+    .rd_popped_i(rd_popped),
     .srq_i      (srq_head_i), .pkey_index_i(pkey_index),
     .srq_pop_o, .full_o(dg_full),
     .item_o     (resp_item),

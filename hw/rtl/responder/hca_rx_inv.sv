@@ -36,8 +36,6 @@ module hca_rx_inv
       st_o.resp.msn      = st_i.resp.msn + 24'd1;
       st_o.resp.in_msg   = MsgpNone;
       st_o.resp.nak_sent = kept.passed;
-      st_o.resp.nak_more = 1'b0;
-      st_o.resp.gap_psn  = next_psn[GapW-1:0];
       st_o.resp.held     = 1'b0;
       if (!ctx_i.has_srq) st_o.resp.rq_ci = st_i.resp.rq_ci + 16'd1;
     end

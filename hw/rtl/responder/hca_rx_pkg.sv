@@ -7,7 +7,6 @@ package hca_rx_pkg;
   localparam logic [7:0] AethAck = 8'h1f;  // ACK, no credit limit
   localparam logic [7:0] AethRnr = 8'h20;  // RNR NAK, or'ed with the timer code
 
-  localparam int unsigned GapW = 14;  // low bits of a PSN: enough to compare those behind the same gap
   localparam logic [31:0] MaxMsgBytes = 32'h8000_0000;  // 2 GiB, XPORT-1
 
   // A work queue to flush.
@@ -92,9 +91,6 @@ package hca_rx_pkg;
     logic [31:0] wr_left;      // bytes still to come
     logic [31:0] msg_bytes;    // bytes of the message in progress so far
     logic        nak_sent;     // this gap was reported (or RNR was): later PSNs drop silently
-    logic [GapW-1:0] gap_psn;  // the newest of these, or epsn: one before it is of another pass
-    logic        nak_more;     // the NAK may have been lost: one more in this pass
-    logic [7:0]  nak_at;       // when it was decided on, in 256 cycles
     logic        comm_est_sent;
   } resp_st_t;
 
@@ -109,7 +105,6 @@ package hca_rx_pkg;
     logic        rnr_wait;
     logic [4:0]  rnr_code;
     logic        gap_seen;       // a rewind was sent since the last progress: no second implied NAK
-    logic [GapW-1:0] gap_psn;    // newest answer beyond the gap: one before it is of another pass
     logic        pend_valid;     // a local error waits until una_wqe reaches pend_wqe
     logic [15:0] pend_wqe;
     logic [7:0]  pend_status;
@@ -457,7 +452,7 @@ package hca_rx_pkg;
     end
     if (wr.init_sq) s.ack = ack_init(wr.qpc);
     if (wr.qpc.restores) s = st_restored(wr.qpc);
-    if (wr.qpc.asks_again) {s.resp.nak_sent, s.resp.nak_more, s.resp.gap_psn} = {2'b10, s.resp.epsn[GapW-1:0]};
+    if (wr.qpc.asks_again) s.resp.nak_sent = 1'b1;
     if (goes_on) begin
       s.sq_dead           = 1'b0;
       s.ack.una_psn       = mark.psn;

@@ -9,8 +9,6 @@ LAST, ONLY = (2, 3, 8, 9), (4, 5, 10, 11)
 IMM = (3, 5, 9, 11)
 ATOMICS = (Op.RC_CMP_SWAP, Op.RC_FETCH_ADD)
 
-# PSNs behind a gap are compared modulo this.
-GAP = 1 << 14
 # READ and atomic jobs counted at which repeated READs are ignored.
 RD_JAM = 40
 
@@ -31,7 +29,6 @@ class Oracle:
         self.busy = None      # opcode class of the message in progress
         self.left = self.done = self.va = self.rkey = 0
         self.nak_sent = self.dead = False
-        self.gap_psn = 0      # newest packet behind the gap that was told of
         self.rd_open = 0      # READ jobs waiting, those asked for again counted twice until they are dropped
         self.rd_again = False  # such jobs may be among them: no reason to refuse
 
@@ -99,15 +96,12 @@ class Oracle:
             return self._in_sequence(pkt)
         if ahead >= 1 << 23:
             return self._duplicate(pkt, (1 << 24) - ahead)
-        # PSNs go up within a pass: one that comes behind a gap and before another one there is of the next pass.
-        told = self.nak_sent and ahead % GAP >= (self.gap_psn - self.epsn) % GAP
-        self.gap_psn = pkt["psn"]
-        return dict(kind=KIND_NONE, rsp=None) if told else self._nak(0x60)
+        if self.nak_sent:
+            return dict(kind=KIND_NONE, rsp=None)
+        return self._nak(0x60)
 
     def _nak(self, syndrome, fatal=False):
         self.nak_sent = True
-        if syndrome != 0x60:
-            self.gap_psn = self.epsn
         self.dead = self.dead or fatal
         return dict(kind=KIND_NONE, rsp=(syndrome, self.epsn, self.msn))
 

@@ -110,20 +110,6 @@ async def lost_read_response_rewinds_once(dut):
 
 
 @cocotb.test()
-async def what_was_sent_again_is_lost_again(dut):
-    """REL-3, REL-16: a response behind the gap with a PSN before another one there is of the next pass, whose beginning
-    is lost, too: an implied NAK, which costs a retry as the first one did."""
-    env, qp, first = await sending(dut, (READ, 1280), (WRITE, 8), retry_cnt=2)
-    packets = responses(env, qp, first[0], 1280)
-    assert [upd["rewind"] for upd in (await env.send(packets[0], *packets[2:])).upd] == [0, 1]
-    again = responses(env, qp, first[0], 1280, start=1)
-    out = await env.send(again[1], again[1], again[2])
-    assert [(upd["rewind"], upd["una_psn"]) for upd in out.upd] == [(1, first[0] + 1)]
-    assert not (await env.send(ack(env, qp, first[1]))).upd
-    assert status_of(await env.send(again[1])) == (0, WcStatus.RETRY_EXC_ERR)
-
-
-@cocotb.test()
 async def sequence_nak_rewinds(dut):
     """REL-3, REL-5, REL-9, REL-16: a sequence NAK acknowledges what is before it; each rewind without progress
     costs a retry; progress gives a new budget; then RETRY_EXC_ERR."""
