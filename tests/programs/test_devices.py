@@ -61,6 +61,9 @@ def attributes_of_device(card):
         "qp_rate_limit_min": f"{says['pacing_min_kbps']}kbps",
         "qp_rate_limit_max": f"{says['pacing_max_kbps']}kbps",
         "num_comp_vectors": "4",
+        "cq moderation caps": "",
+        "max_cq_count": str(says["max_cq_count"]),
+        "max_cq_period": f"{says['max_cq_period_us']} us",
     }
 
 
