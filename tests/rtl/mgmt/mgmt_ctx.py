@@ -102,7 +102,7 @@ async def rows(dut, rate):
         if refused and rng.random() < 0.5:
             index = rng.choice([count, 1 << 30 | index, 1 << 31 | index, 0xFFFFFFFF])
         elif refused:
-            table = rng.randrange(max(ROWS) + 1, 16)
+            table = rng.randrange(max(abi.CtxTable) + 1, 16)
         assert await command(mgmt, table, index, row, flags) == (2 if refused else 0)
         expected = {t: [] for t in ROWS}
         if not refused:
