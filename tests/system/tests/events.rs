@@ -9,10 +9,10 @@ mod common;
 use common::forge::{self, Forged};
 use common::{BOTH_LINKS, LOCAL_AND_REMOTE, Pair, cap, step};
 use hca_link::LinkKind;
-use hca_system_tests::{Node, RigConfig, connect, path};
+use hca_system_tests::{Node, RigConfig, path};
 use hca_verbs::{
-    CqOptions, EventKind, LinkConfig, Mtu, PortState, QpAttr, QpAttrMask, QpOptions, QpState, SendFlags,
-    SendOp, SendWr, Service, WorkCompletion, WrData, peer_info,
+    CqOptions, EventKind, LinkConfig, Mtu, PortState, QpAttr, QpAttrMask, QpState, SendFlags, SendOp, SendWr,
+    Service, WorkCompletion, WrData, peer_info,
 };
 use hca_wire::{ExtHeaders, Opcode};
 
@@ -213,25 +213,13 @@ fn moderated_completions() {
         .context
         .create_cq(&CqOptions::with_channel(64, &channel))
         .unwrap();
-    let options = QpOptions {
-        cap: cap(),
-        ..QpOptions::new(&cq, &cq)
-    };
-    let sender = node.pd.create_raw_qp(&options).unwrap();
-    let mut qps = [sender, pair.rig.nodes[1].create_qp(cap(), false).unwrap()];
-    connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+    pair.connect_into(&cq, &path(Mtu::Bytes1024));
     // Cycles from the last completion to the event for which so many are needed.
     let mut cycles_to_event = |writes: usize, count: u16, period_us: u16| {
         cq.moderate(count, period_us).unwrap();
         cq.req_notify(false).unwrap();
         for _ in 0..writes {
-            let wr = SendWr {
-                wr_id: 1,
-                op: pair.write_to(1, 0),
-                flags: SendFlags::SIGNALED,
-                data: WrData::Sges(&[pair.mrs[0].sge(0, 8)]),
-            };
-            qps[0].post_send(&[wr]).unwrap();
+            pair.post(0, 1, pair.write_to(1, 0), &[pair.mrs[0].sge(0, 8)]);
         }
         let end = pair.rig.now_cycles() + 4 * PERIOD_CYCLES;
         while channel.poll_event().is_none() {

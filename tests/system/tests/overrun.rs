@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{LOCAL_AND_REMOTE, Pair, cap};
+use common::{LOCAL_AND_REMOTE, Pair};
 use hca_link::LinkKind;
-use hca_system_tests::{RigConfig, connect, path};
-use hca_verbs::{CqOptions, EventKind, Mtu, QpOptions, QpState, SendFlags, SendWr, WcStatus, WrData};
+use hca_system_tests::{RigConfig, path};
+use hca_verbs::{CqOptions, EventKind, Mtu, QpState, WcStatus};
 
 /// V-57, EVT CQ_ERR: the completion that finds no room is an error in the last entry, behind all good ones; later ones
 /// are not written; the CQ and the QPs on it are dead.
@@ -105,27 +105,15 @@ fn a_cq_that_ignores_overruns() {
         ..CqOptions::new(4)
     };
     let cq = node.context.create_cq(&options).unwrap();
-    let options = QpOptions {
-        cap: cap(),
-        ..QpOptions::new(&cq, &cq)
-    };
-    let sender = node.pd.create_raw_qp(&options).unwrap();
-    let mut qps = [sender, pair.rig.nodes[1].create_qp(cap(), false).unwrap()];
-    connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+    pair.connect_into(&cq, &path(Mtu::Bytes1024));
     let source = pair.expected(0, 0, 8 * WRITES as u32);
     for wr_id in 0..WRITES {
-        qps[0]
-            .post_send(&[SendWr {
-                wr_id,
-                op: pair.write_to(1, 8 * wr_id),
-                flags: SendFlags::SIGNALED,
-                data: WrData::Sges(&[pair.mrs[0].sge(8 * wr_id, 8)]),
-            }])
-            .unwrap();
+        let (op, source) = (pair.write_to(1, 8 * wr_id), pair.mrs[0].sge(8 * wr_id, 8));
+        pair.post(0, wr_id, op, &[source]);
     }
     pair.expect(1, 0, &source);
     pair.rig.run(20_000);
     assert_eq!(pair.rig.nodes[0].context.poll_async_event(), None);
-    assert_eq!(qps[0].query().unwrap().qp_state, QpState::Rts);
+    assert_eq!(pair.qps[0].query().unwrap().qp_state, QpState::Rts);
     pair.check_memory("more completions than the ring has entries");
 }

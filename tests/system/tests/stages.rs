@@ -8,7 +8,7 @@ use hca_link::LinkKind;
 use hca_stages::{Counts, Stage, StageError, StageLog, WorkRecord};
 use hca_system_tests::scenario::{Options, run, run_watched};
 use hca_system_tests::{RigConfig, connect, path};
-use hca_verbs::{CqOptions, Mtu, QpOptions, QpState, SendFlags, SendOp, SendWr, WcStatus, WrData};
+use hca_verbs::{CqOptions, Mtu, QpState, SendFlags, SendOp, SendWr, WcStatus, WrData};
 
 /// Pairs of which the first, where both were reached, is never later than the second.
 const ORDERED: [(Stage, Stage); 15] = [
@@ -274,13 +274,7 @@ fn an_interrupt_is_a_stage() {
         .context
         .create_cq(&CqOptions::with_channel(64, &channel))
         .unwrap();
-    let qp = QpOptions {
-        cap: cap(),
-        ..QpOptions::new(&cq, &cq)
-    };
-    pair.qps[0] = node.pd.create_raw_qp(&qp).unwrap();
-    pair.qps[1] = pair.rig.nodes[1].create_qp(cap(), false).unwrap();
-    connect(&mut pair.qps, &options).unwrap();
+    pair.connect_into(&cq, &options);
     for armed in [false, true] {
         if armed {
             cq.req_notify(false).unwrap();

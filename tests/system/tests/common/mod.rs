@@ -10,8 +10,8 @@ pub mod xrc;
 use hca_link::LinkKind;
 use hca_system_tests::{Arena, Dev, Place, Rig, RigConfig, Rng, connect};
 use hca_verbs::{
-    Access, AhAttr, ConnectOptions, Mr, Mtu, PeerInfo, QpAttr, QpAttrMask, QpCap, QpState, RawQp, RecvWr,
-    SendFlags, SendOp, SendWr, Service, Sge, WcStatus, WorkCompletion, WrData,
+    Access, AhAttr, ConnectOptions, Cq, Mr, Mtu, PeerInfo, QpAttr, QpAttrMask, QpCap, QpOptions, QpState,
+    RawQp, RecvWr, SendFlags, SendOp, SendWr, Service, Sge, WcStatus, WorkCompletion, WrData,
 };
 
 /// Virtual addresses of the two nodes' memory.
@@ -180,6 +180,20 @@ impl Pair {
         let mut qps = [0, 1].map(|node: usize| self.rig.nodes[node].create_qp(cap, false).unwrap());
         connect(&mut qps, options).unwrap();
         qps
+    }
+
+    /// A new connection in the place of the one that there was: node 0 completes into a CQ of the test's.
+    pub fn connect_into(&mut self, cq: &Cq<Dev>, options: &ConnectOptions) {
+        let [node, peer] = [0, 1].map(|node: usize| &self.rig.nodes[node]);
+        let with_cq = QpOptions {
+            cap: cap(),
+            ..QpOptions::new(cq, cq)
+        };
+        self.qps = [
+            node.pd.create_raw_qp(&with_cq).unwrap(),
+            peer.create_qp(cap(), false).unwrap(),
+        ];
+        connect(&mut self.qps, options).unwrap();
     }
 
     /// A small WRITE and a SEND pass, and the bytes arrive.
