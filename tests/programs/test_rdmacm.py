@@ -216,8 +216,8 @@ def test_fork_at_any_moment(simulators, row, tmp_path):
 
 
 def test_stopped_simulator(simulators, row, tmp_path):
-    """CM-30, CM-52: a program lives through a simulator that stands still for longer than all of a request's tries would
-    take by the host's clock, 16 s. (Which time counts is told by the tests of hca-rdmacm's clock.)"""
+    """CM-30, CM-52: a program lives through a simulator that stands still for longer than all of a request's tries
+    would take by the host's clock, 16 s. (Which time counts is told by the tests of hca-rdmacm's clock.)"""
     row("rdma_connect", "the simulator is stopped for 18 s")
     sim = simulators()
     server = sim.start(0, "rping", "-s", "-a", SERVER, "-C", 1, live=True)
