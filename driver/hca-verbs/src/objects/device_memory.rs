@@ -110,6 +110,11 @@ impl<P: DevicePtr> DeviceMemory<P> {
         self.inner.handle
     }
 
+    /// Was it made in this context, by whatever clone of it?
+    pub fn is_of(&self, context: &Context<P>) -> bool {
+        self.inner.is_of(context.shared())
+    }
+
     /// Its length.
     pub fn len_bytes(&self) -> usize {
         self.inner.len_bytes
