@@ -112,8 +112,8 @@ abi_consts! {
         RSS_ENTRIES = 64,
     }
     "Device memory" {
-        /// Upper 16 bits of the bus addresses of device memory, which no host has. Each function has its own there, from
-        /// the first address on.
+        /// Upper 16 bits of the bus addresses of device memory, which no host has. Each function has its own there,
+        /// from the first address on.
         DM_BUS_HIGH = 0xffff,
         /// Device memory of a function.
         DM_BYTES = 0x8000,

@@ -15,8 +15,8 @@ impl DeviceMemory {
         Self::default()
     }
 
-    /// The row of the page that a bus address of a function is in; none of its pages is behind the last. `None`: it is no
-    /// address of device memory.
+    /// The row of the page that a bus address of a function is in; none of its pages is behind the last. `None`: it is
+    /// no address of device memory.
     pub fn page_of(func: Option<u32>, addr: u64) -> Option<u32> {
         let page = (addr << 16 >> 16) / u64::from(DM_PAGE_BYTES);
         let page = u32::try_from(page).unwrap_or(DM_PAGES).min(DM_PAGES);

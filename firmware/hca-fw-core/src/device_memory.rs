@@ -1,13 +1,14 @@
 //! Device memory (MEM-19). Each function has its own pages of the card's RAM, at bus addresses of its own, so who may
 //! touch them need not be asked: there are no others that it could name. Here is which of them it has been given.
 
-use crate::hal::{Edges, Hal};
+use crate::hal::Hal;
 use crate::objects::{require, require_size};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
     AdminStatus, AllocDmCmd, CopyDmCmd, CtxTable, DM_BUS_HIGH, DM_BYTES, DM_COPY_BYTES, DM_PAGE_BYTES,
     DM_PAGES, DmRow,
 };
+use hca_regs as reg;
 
 /// Where in the mailbox a piece that is copied goes.
 const PIECE_AREA: u32 = 2048;
@@ -62,6 +63,12 @@ fn mask_of(pages: u32) -> u32 {
     (1 << pages) - 1
 }
 
+/// Beside the place in the mailbox: so many bytes at the beginning of the first line that goes out, and at the end of
+/// the last one, are left as they are.
+fn edges(skip: u32, spare: u32) -> u32 {
+    reg::place(skip, reg::MGMT_DMA_LOCAL_SKIP_MASK) | reg::place(spare, reg::MGMT_DMA_LOCAL_SPARE_MASK)
+}
+
 /// The rows of pages of a function.
 fn set_rows<B: Bus>(hal: &mut Hal<B>, func: u8, page: u32, pages: u32, is_there: bool) {
     let mut row = DmRow::new();
@@ -114,17 +121,13 @@ impl Control {
         require_size(lines <= DM_COPY_BYTES, bytes)?;
         let host = cmd.addr() - u64::from(skip);
         let card = BASE + u64::from(handle * DM_PAGE_BYTES + offset - skip);
-        let edges = Edges {
-            skip,
-            spare: lines - skip - bytes,
-        };
         let (from, to, edges) = if cmd.to_host() {
-            (card, host, Edges::NONE)
+            (card, host, 0)
         } else {
-            (host, card, edges)
+            (host, card, edges(skip, lines - skip - bytes))
         };
         hal.dma_from_host(func, from, PIECE_AREA, lines)
-            .and_then(|()| hal.dma_edges_to_host(func, to, PIECE_AREA, lines, edges))
+            .and_then(|()| hal.dma_to_host(func, to, PIECE_AREA | edges, lines))
             .map_err(|_| (AdminStatus::DmaError, 0))
     }
 

@@ -53,18 +53,6 @@ pub(crate) struct PortIdentity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DmaError;
 
-/// What of the lines that go to the host is left alone there: so many bytes at the beginning of the first one, and at the
-/// end of the last one.
-#[derive(Clone, Copy)]
-pub(crate) struct Edges {
-    pub skip: u32,
-    pub spare: u32,
-}
-
-impl Edges {
-    pub const NONE: Self = Self { skip: 0, spare: 0 };
-}
-
 /// Registers whose last value firmware remembers, so as to write them only when another is wanted.
 #[derive(Clone, Copy)]
 enum Kept {
@@ -436,20 +424,6 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// Mailbox to host memory; everything a multiple of 64 bytes.
     pub fn dma_to_host(&mut self, func: u8, addr: u64, local: u32, bytes: u32) -> Result<(), DmaError> {
         self.dma(func, addr, local, bytes, reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK)
-    }
-
-    /// The same without some bytes at the edges.
-    pub fn dma_edges_to_host(
-        &mut self,
-        func: u8,
-        addr: u64,
-        local: u32,
-        bytes: u32,
-        edges: Edges,
-    ) -> Result<(), DmaError> {
-        let skip = reg::place(edges.skip, reg::MGMT_DMA_LOCAL_SKIP_MASK);
-        let spare = reg::place(edges.spare, reg::MGMT_DMA_LOCAL_SPARE_MASK);
-        self.dma_to_host(func, addr, local | skip | spare, bytes)
     }
 
     /// Makes an admin completion, whose body has so many bytes. It stays in the mailbox until the next one, over a

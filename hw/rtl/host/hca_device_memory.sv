@@ -1,7 +1,7 @@
-// Device memory (MEM-19): each function has DmBytes of the card's RAM, at bus addresses whose upper 16 bits are DmBusHigh.
-// Sits where reads and writes leave for the host, and takes those for itself, so whoever can name host memory (page
-// lists, rings, the firmware's DMA) can name this, with the same order between writes and reads. The function of an
-// access says which RAM is meant: there is no address of another function's.
+// Device memory (MEM-19): each function has DmBytes of the card's RAM, at bus addresses whose upper 16 bits are
+// DmBusHigh. Sits where reads and writes leave for the host, and takes those for itself, so whoever can name host
+// memory (page lists, rings, the firmware's DMA) can name this, with the same order between writes and reads. The
+// function of an access says which RAM is meant: there is no address of another function's.
 //
 // A page is there from the row that says so, which clears it first: 64 cycles, in which writes to device memory wait.
 // Reads of a page that is not there end with an error, writes to one are lost.

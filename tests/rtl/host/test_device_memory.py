@@ -1,5 +1,5 @@
-"""hca_device_memory (MEM-19): reads see the writes before them, pages are there or not, functions are apart, and what is
-the host's goes to the host, unchanged and unhindered."""
+"""hca_device_memory (MEM-19): reads see the writes before them, pages are there or not, functions are apart, and what
+is the host's goes to the host, unchanged and unhindered."""
 
 import sys
 from collections import deque
@@ -217,7 +217,8 @@ async def what_is_not_there(dut):
 
 @cocotb.test()
 async def a_beat_per_cycle(dut):
-    """Of a read, from two cycles behind it; a write per cycle; a row takes 65 cycles, in which the host's are not held."""
+    """Of a read, from two cycles behind it; a write per cycle; a row takes 65 cycles, in which the host's are not
+    held."""
     rig = Rig(dut, 3)
     await rig.bench.start()
     start = rig.bench.cycle
