@@ -172,8 +172,8 @@ module hca_sq_emit
 
   assign good = !look_q.malformed && !look_q.misfit && !look_q.too_long;
   assign bad  = !good || (!look_q.is_inline && !look_q.many && first_bad);
-  // A rate, of a group or of the QP, shuts behind a packet: it is looked at a cycle later. So is the room of hca_mw, and
-  // the lane of a datagram, which its WQE names.
+  // A rate, of a group or of the QP, shuts behind a packet: it is looked at a cycle later. So is the room of hca_mw,
+  // and the lane of a datagram, which its WQE names.
   assign direct = look_q.direct && !late_q;
 
   // ---- Packet decisions -----------------------------------------------------------------------------

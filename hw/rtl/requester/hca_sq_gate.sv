@@ -62,7 +62,8 @@ module hca_sq_gate
   logic [RateGroupW-1:0] slot_group_q;
   logic [QueueW-1:0] gate, drop_gate;
   logic [Slots-1:0]  gates;
-  logic              keep_new, keep_gate, keep_now, set_q, drop_q, drop_slot;  // set_q: inputs of a cycle ago; drop_q: it was kept
+  logic              keep_new, keep_gate, keep_now, drop_slot;
+  logic              set_q, drop_q;  // what is set was there a cycle ago; two cycles ago, and its slot was kept
   logic [SlotW-1:0]      set_slot_q, drop_slot_q;
   logic [LaneW-1:0]      set_sl_q, drop_sl_q;
   logic [RateGroupW-1:0] set_group_q, drop_group_q;

@@ -104,7 +104,8 @@ module hca_sq_look
     look_o.one_pkt     = last;
     look_o.left        = hdr.length - offset;
     look_o.rest        = rest;
-    look_o.inline_at   = {ring_block, 6'd0} + (datagram ? 25'(SqWqeUdCtrlBytes) : 25'(SqWqeCtrlBytes)) + 25'(offset[12:0]);
+    look_o.inline_at   = {ring_block, 6'd0} + (datagram ? 25'(SqWqeUdCtrlBytes) : 25'(SqWqeCtrlBytes))
+                         + 25'(offset[12:0]);
   end
 
 endmodule

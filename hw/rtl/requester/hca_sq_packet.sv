@@ -28,7 +28,8 @@ module hca_sq_packet
   logic [31:0] left_q;
   logic [23:0] rest_q;
   logic [12:0] pkt_left_q, bytes, rest_bytes;
-  logic        last_q, full_mtu, fits, used_up, unused_bits;  // last_q: no packet of the message follows, or it is a READ
+  logic        last_q;  // no packet of the message follows, or it is a READ
+  logic        full_mtu, fits, used_up, unused_bits;
 
   assign unused_bits  = ^{qpc_i, dyn_i, look_i, wqe_i};
   assign pkt_o        = pkt_q;

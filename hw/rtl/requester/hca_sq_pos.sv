@@ -1,6 +1,6 @@
 // Send position of every QP, and that of the QP that is served. The row read in one cycle is there in the next one
-// (row_o); the emitter loads it, moves it, and writes it back. Takes NumQps cycles after reset to clear all rows; nothing
-// may be written meanwhile.
+// (row_o); the emitter loads it, moves it, and writes it back. Takes NumQps cycles after reset to clear all rows;
+// nothing may be written meanwhile.
 module hca_sq_pos
   import hca_pkg::*;
   import hca_sq_pkg::*;
