@@ -1,7 +1,8 @@
 // Proof of hca_sq_news, the bookkeeping of retransmission, against numbers that never wrap: PSNs and WQE indices of
 // the card are their low bits. Without a rewind the position moves only forward, and exactly when an acknowledge is
 // ahead of it; with one it goes to the oldest unacknowledged packet, wherever it was. A producer index is refused
-// exactly when it is more than a ring ahead of the oldest WQE, or behind the position.
+// exactly when it is more than a ring ahead of the oldest WQE, or behind the position. What hca_sq_context makes of a
+// position that has moved is what hca_sq_news says of it: it has settled, and pi_far is all that can be wrong.
 module fv_sq_news
   import hca_pkg::*;
   import hca_sq_pkg::*;
@@ -29,6 +30,7 @@ module fv_sq_news
 
   sq_ack_t     ack;
   sq_dyn_t     dyn, redo;
+  sq_news_t    news, settled;
   logic        state_ok, moves, pi_bad, rewound, ahead, near, same;
   logic [23:0] entries;
   logic [31:0] behind_first;
@@ -38,10 +40,15 @@ module fv_sq_news
   assign dyn = '{err: err_i, retx: retx_i, seq: dyn_seq_i, wqe: wqe_i[15:0], started: started_i, psn: psn_i[23:0],
                  offset: offset_i, local_op: 1'b0, rd_issued: '0};
 
-  hca_sq_news u_dut (
-    .qpc_i, .ack_i(ack), .dyn_i(dyn), .pi_i(pi_i[15:0]), .state_ok_o(state_ok), .moves_o(moves), .redo_o(redo),
-    .same_o(same), .pi_bad_o(pi_bad)
-  );
+  hca_sq_news u_dut (.qpc_i, .ack_i(ack), .dyn_i(dyn), .pi_i(pi_i[15:0]), .news_o(news));
+
+  hca_sq_redo u_redo (.qpc_i, .ack_i(ack), .dyn_i(dyn), .moves_i(moves), .redo_o(redo), .same_o(same));
+
+  hca_sq_news u_settled (.qpc_i, .ack_i(ack), .dyn_i(redo), .pi_i(pi_i[15:0]), .news_o(settled));
+
+  assign state_ok = news.state_ok;
+  assign moves    = news.moves;
+  assign pi_bad   = news.pi_bad;
 
   assign rewound      = ack_seq_i != dyn_seq_i;
   assign ahead        = una_psn_i > psn_i || una_wqe_i > wqe_i;
@@ -67,6 +74,9 @@ module fv_sq_news
     c_same: cover (same && rewound && una_psn_i < psn_i);
     a_quiet: assert (moves || redo == dyn);
     a_pi: assert (ahead || pi_bad == (pi_i < una_wqe_i || pi_i - una_wqe_i > entries || pi_i < wqe_i));
+    a_settled: assert (!settled.moves && settled.state_ok == state_ok && settled.pi_far == news.pi_far
+                       && settled.pi_bad == (moves ? news.pi_far : pi_bad));
+    a_idle: assert (news.idle == (pi_i[15:0] == wqe_i[15:0]));
     c_wrap: cover (!rewound && ahead && una_psn_i[23:0] < psn_i[23:0]);
     c_late: cover (rewound && una_psn_i > psn_i && !pi_bad);
     c_bad: cover (!moves && pi_bad && pi_i >= wqe_i);

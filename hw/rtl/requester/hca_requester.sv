@@ -267,6 +267,8 @@ module hca_requester
     .spare_o   (spare),
     .first_o   (first),
     .slot_i    (slot),
+    .next_take_i(next_take),
+    .next_slot_i(next_slot),
     .shut_o    (shut),
     .keep_o    (keep),
     .stopped_i (stopped),

@@ -9,7 +9,7 @@ module hca_sq_build
   input  sq_wqe_ctrl_t   hdr_i,
   input  sq_pkt_t        pkt_i,
   input  logic [31:0]    left_i,      // bytes of the message from this packet on
-  input  logic [23:0]    all_psns_i,  // PSNs of the message from this packet on
+  input  logic [23:0]    rest_i,      // PSNs of the message behind the first one from this packet on
   input  logic [63:0]    va_i,        // of the next piece of payload
   input  logic [31:0]    lkey_i,
   input  logic [12:0]    piece_i,
@@ -44,7 +44,7 @@ module hca_sq_build
     omt_o.wqe_index = dyn_i.wqe;
     omt_o.opcode    = hdr_i.opcode;
     omt_o.signaled  = hdr_i.signaled || qpc_i.sq_sig_all;
-    omt_o.last_psn  = dyn_i.psn + all_psns_i - 24'd1;
+    omt_o.last_psn  = dyn_i.psn + rest_i;
     omt_o.len_bytes = hdr_i.length;
   end
 

@@ -1,61 +1,80 @@
-// The next packet of a message: how much it carries, what it asks for, and whether the QP may send it now (window,
-// outstanding messages, READ limit, fence). Gates are not looked at here. Combinational.
+// The packet under way: sizes of it and of what is left of its message, and the next segment of its payload, each
+// decided in the cycle before it is needed (next_i, go_on_i): the packet is compared with the entry under the cursor.
 module hca_sq_packet
   import hca_pkg::*;
   import hca_sq_pkg::*;
 (
+  input  logic        clk_i,
   input  sq_qpc_t     qpc_i,
   input  sq_dyn_t     dyn_i,
-  input  sq_ack_t     ack_i,
-  input  logic        read_i,      // a READ
-  input  logic        local_i,     // no packet, work for hca_mw: alone
-  input  logic        fence_i,
-  input  logic        new_i,       // its WQE has never been begun
-  input  logic [31:0] left_i,      // bytes of the message from this packet on
-  input  logic [15:0] placed_i,    // READs whose data is in memory
-  input  logic        msg_room_i,
+  input  logic        load_i,      // look_i is the WQE from the next cycle on
+  input  sq_look_t    look_i,
+  input  sq_look_t    wqe_i,       // look_i of the WQE that is served
+  input  logic        next_i,      // the packet is made up, and its first segment
+  input  logic        go_on_i,     // the next segment is
+  input  logic [31:0] sge_left_i,  // bytes of the entry under the cursor
+  input  logic        seg_i,       // strobe: a segment is made
+  input  logic        end_i,       // strobe: the packet is made
   output sq_pkt_t     pkt_o,
-  output logic [23:0] all_psns_o,  // PSNs that the rest of the message takes
-  output logic        blocked_o    // until an acknowledge comes
+  output logic [31:0] left_o,      // bytes of the message from it on
+  output logic [23:0] rest_o,      // PSNs behind the first one of those
+  output logic        large_o,     // with next_i: it counts for many small ones
+  output logic [12:0] piece_o,     // bytes of the segment
+  output logic        fits_o,      // it is the packet's last one
+  output logic        used_up_o    // it is all of the entry
 );
 
-  logic [3:0]  shift;
-  logic [31:0] mtu;
-  logic [23:0] in_flight;
-  logic [3:0]  pkt_no;   // place of the packet in its message, modulo 16
-  logic [24:0] span;
-  logic [15:0] rd_out, outstanding;  // READs, WQEs not yet answered
-  logic        acked, frame, unused_bits;
+  sq_pkt_t     pkt_q, pkt_new;
+  logic [31:0] left_q;
+  logic [23:0] rest_q;
+  logic [12:0] pkt_left_q, bytes, rest_bytes;
+  logic        last_q;  // no packet of the message follows, or it is a READ
+  logic        full_mtu, fits, used_up, unused_bits;
 
-  assign unused_bits = ^{qpc_i, dyn_i, ack_i};
-  assign acked       = is_acked(qpc_i.service);
-  assign shift       = mtu_shift(qpc_i.path_mtu);
-  // A frame is one packet, of a length that was checked.
-  assign frame       = qpc_i.service == ServiceRaw;
-  assign mtu         = frame ? 32'h1fff : 32'(mtu_bytes(qpc_i.path_mtu));
-  assign in_flight   = dyn_i.psn - ack_i.una_psn;
-  assign outstanding = dyn_i.wqe - ack_i.una_wqe;
-  assign rd_out      = dyn_i.rd_issued - ack_i.rd_done;
-  assign pkt_no      = 4'(dyn_i.offset >> shift);
-  assign span        = 25'(in_flight) + 25'(all_psns_o);
-  assign all_psns_o  = (left_i == '0 || frame) ? 24'd1 : 24'((33'(left_i) + 33'(mtu) - 33'd1) >> shift);
+  assign unused_bits  = ^{qpc_i, dyn_i, look_i, wqe_i};
+  assign pkt_o        = pkt_q;
+  assign left_o       = left_q;
+  assign rest_o       = rest_q;
+  assign large_o      = !wqe_i.read && (last_q ? left_q[12:0] > 13'd256 : qpc_i.path_mtu > 3'd1);
+  assign bytes        = next_i ? pkt_new.bytes : pkt_left_q;
+  // Compared with both that the packet may have, whichever it will be.
+  assign full_mtu     = next_i && !last_q;
+  assign rest_bytes   = next_i ? left_q[12:0] : pkt_left_q;
+  assign fits         = wqe_i.is_inline || wqe_i.read
+                        || (full_mtu ? sge_left_i >= 32'(mtu_bytes(qpc_i.path_mtu)) : sge_left_i >= 32'(rest_bytes));
+  assign used_up      = full_mtu ? sge_left_i <= 32'(mtu_bytes(qpc_i.path_mtu)) : sge_left_i <= 32'(rest_bytes);
 
-  always_comb begin
-    pkt_o.first   = dyn_i.offset == '0;
-    pkt_o.last    = read_i || left_i <= mtu;
-    pkt_o.payload = !read_i && left_i != '0;
-    pkt_o.bytes   = read_i ? '0 : (left_i <= mtu) ? left_i[12:0] : mtu[12:0];
-    pkt_o.ack_req = acked && (pkt_o.last || dyn_i.retx || pkt_no == 4'd15);
-    pkt_o.psns    = local_i ? '0 : read_i ? all_psns_o : 24'd1;
-    // PSNs in flight must stay comparable: never more than half of the space.
-    blocked_o = in_flight >= 24'(WindowPackets)
-                || 16'(outstanding + ack_i.una_wqe[MsgRowW-1:0]) >= 16'(MaxOutstanding)  // blocks come back whole
-                // The first one of a block is begun with nothing outstanding, or with room for all.
-                || (new_i && dyn_i.wqe[MsgRowW-1:0] == '0 && outstanding != '0 && !msg_room_i)
-                || (read_i && span > 25'h80_0000)
-                || (read_i && !rd_out[15] && rd_out >= 16'(qpc_i.max_rd_atomic))
-                || ((local_i || dyn_i.local_op) && outstanding != '0)
-                || (fence_i && acked && dyn_i.rd_issued != placed_i);
+  hca_sq_size u_size (
+    .qpc_i,
+    .read_i  (wqe_i.read),
+    .local_i (wqe_i.local_op),
+    .offset_i(dyn_i.offset),
+    .retx_i  (dyn_i.retx),
+    .left_i  (left_q),
+    .last_i  (last_q),
+    .rest_i  (rest_q),
+    .pkt_o   (pkt_new)
+  );
+
+  always_ff @(posedge clk_i) begin
+    if (next_i) pkt_q <= pkt_new;
+    if (next_i || go_on_i) begin
+      pkt_left_q <= bytes;
+      piece_o    <= fits ? bytes : sge_left_i[12:0];
+      fits_o     <= fits;
+      used_up_o  <= !wqe_i.is_inline && used_up;
+    end
+    if (seg_i) pkt_left_q <= pkt_left_q - piece_o;
+    if (end_i) begin
+      left_q <= left_q - 32'(pkt_q.bytes);
+      rest_q <= rest_q - 24'd1;
+      last_q <= rest_q == 24'd1;
+    end
+    if (load_i) begin
+      last_q <= look_i.one_pkt;
+      left_q <= look_i.left;
+      rest_q <= look_i.rest;
+    end
   end
 
 endmodule

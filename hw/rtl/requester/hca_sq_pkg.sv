@@ -55,6 +55,45 @@ package hca_sq_pkg;
     logic [23:0] psns;  // PSNs it consumes
   } sq_pkt_t;
 
+  // What is known of a WQE since its first block was looked at, a stage before it is served (hca_sq_look).
+  typedef struct packed {
+    logic        malformed;
+    logic        misfit;
+    logic        too_long;
+    logic        many;       // it has entries beyond the first block
+    logic        is_inline;
+    logic        payload;    // its packets carry payload
+    logic        read;       // the peer answers with data
+    logic        local_op;   // it makes no packet: hca_mw carries it out
+    logic        fence;
+    logic        is_new;     // it has never been begun
+    logic        hold;       // and may not be: SQD
+    logic        resumed;    // some of it has been sent
+    logic        empty0;     // entry 0 holds no byte (not of datagrams)
+    logic        seek;       // its first byte is not that of entry 0, or not known
+    logic        direct;     // its first packet needs no further look
+    logic        last_wqe;   // none is posted behind it
+    logic        row_full;   // as many WQEs are outstanding as may be
+    logic        others;     // some are
+    logic        opens_block;  // it is the first one of a block of outstanding messages
+    logic        one_pkt;    // its next packet is its last one
+    logic [31:0] left;       // bytes from that one on
+    logic [23:0] rest;       // PSNs behind the first one of those
+    logic [24:0] inline_at;  // of its inline data: bytes from the begin of the ring
+  } sq_look_t;
+
+  // What a turn finds in the context (hca_sq_news).
+  typedef struct packed {
+    logic state_ok;  // the QP may send
+    logic moves;     // its position moves
+    logic idle;      // nothing is posted behind it
+    logic pi_far;    // the producer index is more than a ring ahead
+    logic pi_bad;    // or behind the position: where it is now
+  } sq_news_t;
+
+  // How a turn ends: more to do, waiting for news, for WQEs, slot given back (Requeue: work is left).
+  typedef enum logic [2:0] {EndAgain, EndPark, EndWait, EndRelease, EndRequeue} sq_end_e;
+
   // What gates say of the slot that the emitter serves.
   typedef struct packed {
     logic shut;    // its QP may not send
@@ -84,8 +123,8 @@ package hca_sq_pkg;
     path.sl[3:0]  = qpc.ib ? wqe.sl : {1'b0, prio};
     path.group    = '0;
     path.interval = '0;
-    if (qpc.ib) path.overhead = 7'(DethBytes) + (wqe.is_global ? 7'd66 : 7'd26);
-    else path.overhead = 7'(DethBytes) + (ipv4 ? 7'd82 : 7'd102);
+    if (qpc.ib) path.overhead = wqe.is_global ? 7'(DethBytes + 66) : 7'(DethBytes + 26);
+    else path.overhead = ipv4 ? 7'(DethBytes + 82) : 7'(DethBytes + 102);
     return path;
   endfunction
 

@@ -1,0 +1,44 @@
+// What a turn makes of the QP's context: as it is read (load_i), of its position and what rx_ctrl and the doorbells say
+// of it, so that the next cycle decides by flip-flops; and where the position moves.
+module hca_sq_context
+  import hca_pkg::*;
+  import hca_sq_pkg::*;
+(
+  input  logic        clk_i,
+  input  logic        load_i,      // the context is there:
+  input  sq_qpc_t     ctx_qpc_i,
+  input  sq_ack_t     ctx_ack_i,
+  input  sq_dyn_t     ctx_dyn_i,
+  input  logic [15:0] ctx_pi_i,
+  input  logic        redo_i,      // the position becomes redo_o
+  input  logic        pop_i,       // it is behind the WQE,
+  input  logic        last_i,      // behind which none is posted
+  input  sq_qpc_t     qpc_i,       // from the cycle behind load_i on
+  input  sq_ack_t     ack_i,
+  input  sq_dyn_t     dyn_i,
+  input  logic [15:0] pi_i,
+  output sq_news_t    news_o,
+  output sq_dyn_t     redo_o,
+  output logic        same_o       // the cycle behind: a WQE that is being sent need not be read again
+);
+
+  sq_news_t news;
+  logic     same;
+
+  hca_sq_news u_news (.qpc_i(ctx_qpc_i), .ack_i(ctx_ack_i), .dyn_i(ctx_dyn_i), .pi_i(ctx_pi_i), .news_o(news));
+
+  hca_sq_redo u_redo (.qpc_i, .ack_i, .dyn_i, .moves_i(news_o.moves), .redo_o, .same_o(same));
+
+  always_ff @(posedge clk_i) begin
+    same_o <= same;
+    if (load_i) news_o <= news;
+    if (redo_i) begin
+      news_o.moves <= 1'b0;
+      news_o.idle  <= pi_i == redo_o.wqe;
+      // Behind a position that has moved to the oldest WQE lies nothing.
+      if (news_o.moves) news_o.pi_bad <= news_o.pi_far;
+    end
+    if (pop_i) news_o.idle <= last_i;
+  end
+
+endmodule
