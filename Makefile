@@ -28,7 +28,7 @@ help: ## print this list
 
 # ---- Use it ----------------------------------------------------------------------------------------------------------
 
-.PHONY: demo sim perf trace bench-sim bench-compiler
+.PHONY: demo sim perf trace bench-sim bench-firmware bench-compiler
 demo: hca ## two simulated cards, one cable, verbs traffic between them
 	$(HCA) demo $(ARGS)
 
@@ -43,6 +43,9 @@ trace: hca ## the demo with waveforms of a window of cycles: make trace ARGS="--
 
 bench-sim: setup ## the simulator's speed against the commit before it was made faster (builds both; minutes)
 	.venv/bin/python scripts/bench_sim.py $(ARGS)
+
+bench-firmware: setup ## what the card's own processor costs the simulator while it sleeps (a minute)
+	.venv/bin/python scripts/bench_firmware.py $(ARGS)
 
 bench-compiler: setup ## what options of Verilator and the C++ compiler do to its speed (half an hour; some: --only)
 	.venv/bin/python scripts/bench_compiler.py $(ARGS)
