@@ -70,7 +70,7 @@ pub use update::Flash;
 use admin::Answer;
 use groups::Groups;
 use hal::{Hal, Shadow};
-use hca_abi::{AdminStatus, OpVls};
+use hca_abi::{AdminStatus, OpVls, PortView};
 use lines::Lines;
 use memory::Keys;
 use neighbours::Neighbours;
@@ -101,6 +101,9 @@ pub trait Bus: RegisterBus {
     fn flash(&mut self) -> Option<&mut dyn Flash> {
         None
     }
+
+    /// Tells the board what a port is now. Where nobody looks this does nothing.
+    fn show_port(&mut self, _view: &PortView) {}
 }
 
 /// Version of the firmware: major, minor, patch.
@@ -212,6 +215,8 @@ pub(crate) struct Control {
     keys: Table<Keys, NUM_FUNCS>,
     /// Management datagrams may wait.
     has_mads: bool,
+    /// The board has not been told of all that its ports are.
+    has_views: bool,
     /// NodeDescription (MGMT-13); zeros behind it.
     description: [u8; sma::DESCRIPTION_BYTES],
     answer: Answer,
@@ -343,7 +348,9 @@ impl Firmware {
         hal.restart();
         let had_line = self.control.turn_lines(&mut hal);
         hal.restart();
-        self.control.take_turn(&mut hal) || had_line || had_told || had_events || had_mad
+        let had_turn = self.control.take_turn(&mut hal);
+        self.control.show_ports(bus);
+        had_turn || had_line || had_told || had_events || had_mad
     }
 
     /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
@@ -392,6 +399,7 @@ impl Control {
             spreads: Spreads::new(),
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
             has_mads: false,
+            has_views: false,
             description: sma::DESCRIPTION,
             answer: Answer::new(),
             answering: None,
