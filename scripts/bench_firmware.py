@@ -25,6 +25,11 @@ PROCESSORS = ["native", "core"]
 LIMIT_PERCENT = 5
 
 
+def say(text):
+    """Progress, beside the table."""
+    print(f"bench-firmware: {text}", file=sys.stderr, flush=True)
+
+
 def run_load(program, load, processor):
     """What the example says of one run."""
     done = subprocess.run([program, load], env=os.environ | {"HCA_FIRMWARE": processor}, text=True,
@@ -39,7 +44,7 @@ def measure(run, loads, runs):
     rows = {load: {processor: [] for processor in PROCESSORS} for load in loads}
     for load in loads:
         for turn in range(runs):
-            bench_sim.say(f"{load}, pair {turn + 1} of {runs}")
+            say(f"{load}, pair {turn + 1} of {runs}")
             for processor in PROCESSORS:
                 rows[load][processor].append(run(load, processor))
     return rows
@@ -89,7 +94,7 @@ def main():
     show(table)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps({"runs": args.runs, "rows": table}, indent=1) + "\n")
-    bench_sim.say(f"figures in {args.json}")
+    say(f"figures in {args.json}")
     slow = [row["load"] for row in table if row["slower_percent"] > args.limit]
     if slow:
         sys.exit(f"bench-firmware: {', '.join(slow)}: more than {args.limit:g} % slower with a core that sleeps; on a "
