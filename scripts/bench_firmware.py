@@ -56,7 +56,8 @@ def summary(rows):
     for load, found in rows.items():
         cycles = {processor: {run["simulated_cycles"] for run in found[processor]} for processor in PROCESSORS}
         if len(cycles["native"] | cycles["core"]) != 1:
-            sys.exit(f"bench-firmware: {load} takes {cycles} cycles: it is not the same traffic, so firmware has worked")
+            sys.exit(f"bench-firmware: {load} takes {cycles} cycles: it is not the same traffic, so firmware has "
+                     "worked")
         simulated = cycles["native"].pop()
         native, core = (min(run["cpu_s"] for run in found[processor]) * 1e9 / simulated for processor in PROCESSORS)
         table.append({"load": load, "cycles": simulated, "native_ns": native, "core_ns": core,

@@ -105,8 +105,8 @@ def test_shares_of_a_trunk(fabric):
 
 
 def test_policy_file(fabric):
-    """RATE-2, VL-8, MGMT-3: a QoS policy file says which service level paths to a port have: the administrator's records
-    say it, librdmacm asks for them, and its connection's packets cross the trunk on that level's VL and no other."""
+    """RATE-2, VL-8, MGMT-3: a QoS policy file says which service level paths to a port have: the administrator's
+    records say it, librdmacm asks for them, and its connection's packets cross the trunk on that level's VL alone."""
     net = fabric("two-switches")
     policy = net.files / "qos-policy.conf"
     policy.write_text(f"qos-ulps\n  default : 1\n  any, target-port-guid {net.guid(3):#x} : 2\nend-qos-ulps\n")

@@ -1,7 +1,7 @@
-//! What programs see of each port in /sys/class/infiniband: files beside the sockets, kept up to date while the simulator
-//! runs. Names and formats are those of the kernel's documentation (Documentation/ABI/stable/sysfs-class-infiniband).
-//! State and LIDs are what the port's firmware says, from when the port has come up: until then it is told of as it is
-//! going to be. GIDs and P_Keys are those of the start.
+//! What programs see of each port in /sys/class/infiniband: files beside the sockets, kept up to date while the
+//! simulator runs. Names and formats are those of the kernel's documentation
+//! (Documentation/ABI/stable/sysfs-class-infiniband). State and LIDs are what the port's firmware says, from when the
+//! port has come up: until then it is told of as it is going to be. GIDs and P_Keys are those of the start.
 //!
 //! Counters are those of PortCountersExtended (IBA 16.1.4.11): data in words of four octets, link packets not counted.
 
@@ -40,8 +40,8 @@ pub fn folder_of(simulator: &Path, card: u32, port: u8) -> PathBuf {
 /// Name and text of a file.
 type Named = (String, String);
 
-/// What a port is by its name in sysfs, as far as it changes. The state is the last one: who sees that it is ACTIVE sees
-/// the LID that it has.
+/// What a port is by its name in sysfs, as far as it changes. The state is the last one: who sees that it is ACTIVE
+/// sees the LID that it has.
 fn state_files(port: &PortView) -> [Named; 7] {
     [
         ("phys_state", numbered(port.phys_state(), &PHYS_STATES)),
