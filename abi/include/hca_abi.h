@@ -128,6 +128,17 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_RSS_QPS 0x10u
 /* Entries of the largest indirection table. */
 #define HCA_RSS_ENTRIES 0x40u
+/* Upper 16 bits of the bus addresses of device memory, which no host has. Each function has its own
+   there, from the first address on. */
+#define HCA_DM_BUS_HIGH 0xffffu
+/* Device memory of a function. */
+#define HCA_DM_BYTES 0x8000u
+/* It is given in pages. */
+#define HCA_DM_PAGE_BYTES 0x1000u
+/* Pages of a function. */
+#define HCA_DM_PAGES 0x8u
+/* Most bytes of COPY_DM. */
+#define HCA_DM_COPY_BYTES 0x400u
 /* VLs of a port, VL15 included. */
 #define HCA_VLS 0x10u
 /* VL of subnet management; as the VL of an SL: the SL is unusable for data. */
@@ -560,6 +571,7 @@ enum hca_ctx_table {
     HCA_CTX_TABLE_RULE = 9, /* rule_row by row, RULES of them. */
     HCA_CTX_TABLE_RSS = 10, /* rss_row by row, RSS_QPS of them. */
     HCA_CTX_TABLE_RSS_QP = 11, /* rss_qp_row by row of RSS * RSS_ENTRIES + entry. */
+    HCA_CTX_TABLE_DEVICE_MEMORY = 12, /* dm_row by function * DM_PAGES + page. */
 };
 
 /* Commands of the context port. */
@@ -634,6 +646,9 @@ enum hca_admin_opcode {
     HCA_ADMIN_OPCODE_DESTROY_RSS = 58, /* It is gone: handle_cmd. */
     HCA_ADMIN_OPCODE_QUERY_RULE = 59, /* What a rule has had since it was made: handle_cmd, query_rule_result. */
     HCA_ADMIN_OPCODE_MODIFY_CQ = 60, /* Moderation of a completion queue's events: modify_cq_cmd. */
+    HCA_ADMIN_OPCODE_ALLOC_DM = 61, /* Allocate device memory: alloc_dm_cmd, handle_result. */
+    HCA_ADMIN_OPCODE_FREE_DM = 62, /* Free it: handle_cmd. */
+    HCA_ADMIN_OPCODE_COPY_DM = 63, /* Copy between it and host memory: copy_dm_cmd. */
 };
 
 /* Results of admin commands. Each maps to one errno. */
@@ -1333,6 +1348,14 @@ struct hca_rss_qp_row {
 #define HCA_RSS_QP_ROW_QPN_LSB 0u
 #define HCA_RSS_QP_ROW_QPN_BITS 24u
 
+/* A page of device memory. */
+struct hca_dm_row {
+    uint8_t bytes[8];
+};
+#define HCA_DM_ROW_BYTES 8u
+#define HCA_DM_ROW_THERE_LSB 0u
+#define HCA_DM_ROW_THERE_BITS 1u
+
 /* Completion queue context. */
 struct hca_cqc {
     uint8_t bytes[64];
@@ -1877,6 +1900,32 @@ struct hca_reg_mr_cmd {
 #define HCA_REG_MR_CMD_ROW_BITS 32u
 #define HCA_REG_MR_CMD_IS_NULL_LSB 416u
 #define HCA_REG_MR_CMD_IS_NULL_BITS 1u
+
+/* ALLOC_DM. The handle is the number of its first page, from which its bus addresses follow: page n of
+   a function is at n * DM_PAGE_BYTES behind DM_BUS_HIGH. */
+struct hca_alloc_dm_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_ALLOC_DM_CMD_BYTES 248u
+#define HCA_ALLOC_DM_CMD_LENGTH_LSB 0u
+#define HCA_ALLOC_DM_CMD_LENGTH_BITS 32u
+
+/* COPY_DM: a piece of host memory to device memory, or back. Bus address and offset have the same
+   remainder by 64. */
+struct hca_copy_dm_cmd {
+    uint8_t bytes[248];
+};
+#define HCA_COPY_DM_CMD_BYTES 248u
+#define HCA_COPY_DM_CMD_ADDR_LSB 0u
+#define HCA_COPY_DM_CMD_ADDR_BITS 64u
+#define HCA_COPY_DM_CMD_HANDLE_LSB 64u
+#define HCA_COPY_DM_CMD_HANDLE_BITS 32u
+#define HCA_COPY_DM_CMD_OFFSET_LSB 96u
+#define HCA_COPY_DM_CMD_OFFSET_BITS 32u
+#define HCA_COPY_DM_CMD_BYTES_LSB 128u
+#define HCA_COPY_DM_CMD_BYTES_BITS 32u
+#define HCA_COPY_DM_CMD_TO_HOST_LSB 160u
+#define HCA_COPY_DM_CMD_TO_HOST_BITS 1u
 
 /* WRITE_FIRMWARE. Offset 0 erases what was in the slot; the pieces follow each other. */
 struct hca_write_firmware_cmd {

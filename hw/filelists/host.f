@@ -7,4 +7,5 @@ hw/rtl/host/hca_dma_wr_mux.sv
 hw/rtl/host/hca_push_port.sv
 hw/rtl/host/hca_doorbell.sv
 hw/rtl/host/hca_rd_order.sv
+hw/rtl/host/hca_device_memory.sv
 hw/rtl/host/hca_rd_share.sv

@@ -25,7 +25,8 @@ def fixture_net(fabric):
 
 
 def test_connections(net):
-    """MGMT-3: rping and rdma_server across two switches, by the LIDs of path records."""
+    """MGMT-3, ADDR-10, ADDR-12: rping across two switches: a path record, the connection manager at the LID that it
+    names, and the connection by that path."""
     server = net.start(3, "rping", "-s", "-a", ip(3), "-C", "5", "-v")
     server.wait_until(lambda: listens_by_cm(server.pid), "it listened")
     client = net.start(0, "rping", "-c", "-a", ip(3), "-C", "5", "-v")

@@ -36,7 +36,7 @@ static void names(void)
 	HOLDS("CM-59", !strcmp(rdma_event_str(16), "UNKNOWN EVENT"));
 	HOLDS("CM-12", RDMA_PS_IPOIB == 2 && RDMA_PS_TCP == 0x106 && RDMA_PS_UDP == 0x111 && RDMA_PS_IB == 0x13f);
 	HOLDS("CM-61, KEY-26", RDMA_UDP_QKEY == 0x01234567);
-	HOLDS("CM-30", AF_INET == 2 && AF_UNSPEC == 0 && AF_IB == 27);
+	HOLDS("CM-30, ADDR-14", AF_INET == 2 && AF_UNSPEC == 0 && AF_IB == 27);
 }
 
 static void devices(void)

@@ -15,7 +15,6 @@ def quick(*values):
 # Program and options, and what one of the two ends must say.
 CASES = [
     quick(["ibv_rc_pingpong", "-g", 1, "-o"], "The device isn't ODP capable"),
-    (["ibv_rc_pingpong", "-g", 1, "-j"], "Device doesn't support dm allocation"),
     (["ib_write_bw", "-c", "DC", "-x", 1, "-n", 5], "Failed to create QP"),
     (["ib_send_bw", "-c", "SRD", "-x", 1, "-n", 5], CANNOT_CREATE),
     (["ib_send_bw", "-c", "UC", "-R", "-n", 5], "UC is not supported in librdmacm"),

@@ -51,6 +51,8 @@ CASES = [
     ("ib", ["-c", "-n", 10, "-s", 1 << 20]),
     ("ib", ["-c", "-n", 100, "-g", 0]),
     *[(link, ["-c", "-n", 50, "-s", 5000, "-m", mtu]) for link in GID for mtu in (256, 512, 1024, 2048, 4096)],
+    ("ib", ["-c", "-n", 50, "-s", 20000, "-j"]),
+    quick("eth", ["-c", "-n", 50, "-j"]),  # from and to device memory
     quick("eth", ["-c", "-n", 200]),
     quick("eth", ["-c", "-n", 50, "-e"]),
     quick("eth", ["-c", "-n", 50, "-s", 32]),  # it sends inline what the QP can take

@@ -48,6 +48,11 @@ MAX_ETH_HEADER_BYTES = 0x12
 MIN_ETH_HEADER_BYTES = 0xe
 RSS_QPS = 0x10
 RSS_ENTRIES = 0x40
+DM_BUS_HIGH = 0xffff
+DM_BYTES = 0x8000
+DM_PAGE_BYTES = 0x1000
+DM_PAGES = 0x8
+DM_COPY_BYTES = 0x400
 VLS = 0x10
 MGMT_VL = 0xf
 VL_ARB_ENTRIES = 0x40
@@ -437,6 +442,7 @@ class CtxTable(enum.IntEnum):
     RULE = 0x9
     RSS = 0xa
     RSS_QP = 0xb
+    DEVICE_MEMORY = 0xc
 
 
 class CtxCmd(enum.IntEnum):
@@ -514,6 +520,9 @@ class AdminOpcode(enum.IntEnum):
     DESTROY_RSS = 0x3a
     QUERY_RULE = 0x3b
     MODIFY_CQ = 0x3c
+    ALLOC_DM = 0x3d
+    FREE_DM = 0x3e
+    COPY_DM = 0x3f
 
 
 class AdminStatus(enum.IntEnum):
@@ -1101,6 +1110,12 @@ STRUCTS = {
             "qpn": (0, 24),
         },
     },
+    "dm_row": {
+        "bytes": 8,
+        "fields": {
+            "there": (0, 1),
+        },
+    },
     "cqc": {
         "bytes": 64,
         "fields": {
@@ -1428,6 +1443,22 @@ STRUCTS = {
             "page_shift": (352, 8),
             "row": (384, 32),
             "is_null": (416, 1),
+        },
+    },
+    "alloc_dm_cmd": {
+        "bytes": 248,
+        "fields": {
+            "length": (0, 32),
+        },
+    },
+    "copy_dm_cmd": {
+        "bytes": 248,
+        "fields": {
+            "addr": (0, 64),
+            "handle": (64, 32),
+            "offset": (96, 32),
+            "bytes": (128, 32),
+            "to_host": (160, 1),
         },
     },
     "write_firmware_cmd": {

@@ -26,6 +26,8 @@ pub const STRUCTS: &[&StructDef] = &[
     &ModifyQpCmd::TABLE,
     &SetKeyTableCmd::TABLE,
     &RegMrCmd::TABLE,
+    &AllocDmCmd::TABLE,
+    &CopyDmCmd::TABLE,
     &WriteFirmwareCmd::TABLE,
     &ActivateFirmwareCmd::TABLE,
     &AllocMwCmd::TABLE,
@@ -511,6 +513,31 @@ layout! {
         offset set_offset: u32 [8, 0, 32];
         /// Its bytes, a multiple of 64, FIRMWARE_CHUNK_BYTES at most.
         bytes set_bytes: u32 [12, 0, 32];
+    }
+}
+
+layout! {
+    /// ALLOC_DM. The handle is the number of its first page, from which its bus addresses follow: page n of a function
+    /// is at n * DM_PAGE_BYTES behind DM_BUS_HIGH.
+    AllocDmCmd("alloc_dm_cmd", 248, Software) {
+        /// Bytes; whole pages are given.
+        length set_length: u32 [0, 0, 32] "V-77";
+    }
+}
+
+layout! {
+    /// COPY_DM: a piece of host memory to device memory, or back. Bus address and offset have the same remainder by 64.
+    CopyDmCmd("copy_dm_cmd", 248, Software) {
+        /// Bus address of the piece in host memory.
+        addr set_addr: u64 [0, 0, 64];
+        /// What ALLOC_DM gave.
+        handle set_handle: u32 [8, 0, 32] "V-79";
+        /// Where it begins there.
+        offset set_offset: u32 [12, 0, 32];
+        /// Bytes, DM_COPY_BYTES at most with the remainder. To the host whole lines of 64 bytes are written.
+        bytes set_bytes: u32 [16, 0, 32];
+        /// From device memory to the host, not from there.
+        to_host set_to_host: bool [20, 0, 1];
     }
 }
 

@@ -123,5 +123,11 @@ AdminOpcode("admin_opcode", "AdminOp", 8, Software) {
         QueryRule = 59,
         /// Moderation of a completion queue's events: modify_cq_cmd.
         ModifyCq = 60,
+        /// Allocate device memory: alloc_dm_cmd, handle_result.
+        AllocDm = 61,
+        /// Free it: handle_cmd.
+        FreeDm = 62,
+        /// Copy between it and host memory: copy_dm_cmd.
+        CopyDm = 63,
     }
 }

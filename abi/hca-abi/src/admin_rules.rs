@@ -79,6 +79,9 @@ impl AdminOpcode {
             | Self::QueryMr
             | Self::AllocMw
             | Self::DeallocMw
+            | Self::AllocDm
+            | Self::FreeDm
+            | Self::CopyDm
             | Self::CreateSrq
             | Self::ModifySrq
             | Self::QuerySrq

@@ -111,6 +111,19 @@ abi_consts! {
         /// Entries of the largest indirection table.
         RSS_ENTRIES = 64,
     }
+    "Device memory" {
+        /// Upper 16 bits of the bus addresses of device memory, which no host has. Each function has its own there,
+        /// from the first address on.
+        DM_BUS_HIGH = 0xffff,
+        /// Device memory of a function.
+        DM_BYTES = 0x8000,
+        /// It is given in pages.
+        DM_PAGE_BYTES = 0x1000,
+        /// Pages of a function.
+        DM_PAGES = DM_BYTES / DM_PAGE_BYTES,
+        /// Most bytes of COPY_DM.
+        DM_COPY_BYTES = 1024,
+    }
     "Link" {
         /// VLs of a port, VL15 included.
         VLS = 16,

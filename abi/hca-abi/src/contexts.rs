@@ -15,6 +15,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &RuleKey::TABLE,
     &RssRow::TABLE,
     &RssQpRow::TABLE,
+    &DmRow::TABLE,
     &Cqc::TABLE,
     &Eqc::TABLE,
     &Srqc::TABLE,
@@ -330,6 +331,14 @@ layout! {
         log_size set_log_size: u8 [1, 0, 3] "V-93";
         /// Toeplitz key, as standards print it.
         key set_key: [u8; 40] [16, 0, 320] "V-95";
+    }
+}
+
+layout! {
+    /// A page of device memory.
+    DmRow("dm_row", 8, Hardware) {
+        /// It is there. Until then reads of it fail and writes are lost; with the row it is cleared.
+        there set_there: bool [0, 0, 1] "MEM-19";
     }
 }
 

@@ -538,6 +538,8 @@ CtxTable("ctx_table", "CtxTable", 4, Hardware) {
         Rss = 10,
         /// rss_qp_row by row of RSS * RSS_ENTRIES + entry.
         RssQp = 11,
+        /// dm_row by function * DM_PAGES + page.
+        DeviceMemory = 12,
     }
 }
 

@@ -256,6 +256,21 @@ fn alloc_mw_cmd() {
 }
 
 #[test]
+fn device_memory_commands() {
+    let mut a = AllocDmCmd::new();
+    a.set_length(0x0102_0304);
+    expect(a.as_bytes(), 248, &[(0, "04 03 02 01")]);
+    let mut c = CopyDmCmd::new();
+    c.set_addr(0x0102_0304_0506_0708);
+    c.set_handle(9);
+    c.set_offset(0x0a0b);
+    c.set_bytes(0x0c0d);
+    c.set_to_host(true);
+    let bytes = "08 07 06 05 04 03 02 01 09 00 00 00 0b 0a 00 00 0d 0c 00 00 01";
+    expect(c.as_bytes(), 248, &[(0, bytes)]);
+}
+
+#[test]
 fn memory_commands() {
     let mut r = RegMrCmd::new();
     r.set_pd(0x010203);

@@ -172,11 +172,17 @@ pub const MGMT_DMA_FUNC: u32 = 0x1_002c;
 /// Function whose memory is meant.
 pub const MGMT_DMA_FUNC_VALUE_MASK: u32 = 0xff;
 
-/// Address of register dma_local.
+/// Place in the mailbox, and what of the lines is left alone in host memory.
 pub const MGMT_DMA_LOCAL: u32 = 0x1_0030;
 
 /// Byte offset in the mailbox.
 pub const MGMT_DMA_LOCAL_VALUE_MASK: u32 = 0xfff;
+
+/// To the host: so many bytes at the beginning of the first line are not written.
+pub const MGMT_DMA_LOCAL_SKIP_MASK: u32 = 0x3f_0000;
+
+/// To the host: so many bytes at the end of the last line are not written.
+pub const MGMT_DMA_LOCAL_SPARE_MASK: u32 = 0x3f00_0000;
 
 /// Starts a transfer; only while dma_status.busy is 0. Values are dma_cmd of hca-abi.
 pub const MGMT_DMA_CTRL: u32 = 0x1_0034;

@@ -6,7 +6,8 @@ use std::arch::global_asm;
 use hca_exports::{jumps, old_jumps};
 
 use crate::entry::{
-    absent, ah, channel, context, cq, device, import, kern, memory, qp, query, rate, srq, strings, wc_address,
+    absent, ah, channel, context, cq, device, device_memory, import, kern, memory, qp, query, rate, srq,
+    strings, wc_address,
 };
 
 jumps! {
@@ -79,9 +80,9 @@ jumps! {
     _ibv_query_gid_ex = query::query_gid_ex,
     _ibv_query_gid_table = query::query_gid_table,
     ibv_reg_dmabuf_mr = absent::pointer_unsupported,
-    ibv_import_dm = absent::pointer_unsupported,
+    ibv_import_dm = device_memory::import_dm,
     ibv_is_fork_initialized = absent::is_fork_initialized,
-    ibv_unimport_dm = absent::nothing,
+    ibv_unimport_dm = device_memory::unimport_dm,
     ibv_query_qp_data_in_order = absent::query_qp_data_in_order,
     ibv_get_pkey_index = query::get_pkey_index,
     ibv_qp_to_qp_ex = qp::qp_to_qp_ex,

@@ -396,9 +396,10 @@ const OTHERS: &[&str] = &[
     "ibv_get_sysfs_path",
     "ibv_is_fork_initialized",
     "ibv_read_sysfs_file",
-    // Nobody can have such an object: EOPNOTSUPP or nothing, symbols.rs.
-    "ibv_import_dm",
+    // Nobody can have such an object: EOPNOTSUPP, symbols.rs.
     "ibv_reg_dmabuf_mr",
+    // device_memory.rs.
+    "ibv_import_dm",
     "ibv_unimport_dm",
     // A descriptor; and what returns nothing: imported.rs.
     "ibv_import_device",

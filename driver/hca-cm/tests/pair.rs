@@ -323,6 +323,7 @@ fn extended_connections() {
 }
 
 /// Engines share a port: each takes what is its own, and a request that nobody serves is refused by who is told to.
+/// ADDR-11: the target finds the QP by the service ID.
 #[test]
 fn others_on_the_port() {
     let (mut one, mut two, mut three) = (engine(0), engine(1), engine(2));

@@ -33,6 +33,7 @@ pub use base::error::{AdminError, DriverError, PostError};
 pub use base::push::{PushSlot, PushSlots};
 pub use base::work::{BadWr, MwBind, RecvWr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData};
 pub use function::bring_up::{Function, FunctionInfo, OpenOptions};
+pub use function::device_memory::dm_iova;
 pub use function::link_commands::VlWeight;
 pub use rings::cq_ring::{Completion, CqRing, usable_cqes};
 pub use rings::eq_ring::{EqRing, EqWatch};

@@ -3,14 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 
 use hca_abi::{
-    Cqc, CtxTable, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc, RSS_ENTRIES,
-    RSS_QPS, RULES,
+    Cqc, CtxTable, DM_PAGES, GROUP_ROWS, HwEvent, HwEventKind, LINK_ROW_CTRL, LINK_ROWS, PipeMsgKind, Qpc,
+    RSS_ENTRIES, RSS_QPS, RULES,
 };
 use hca_fw_core::{
     Bus, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_GIDS, NUM_PORTS, NUM_QPS, NUM_SRQS, RegisterBus, line_of,
 };
 use hca_regs as reg;
 
+use crate::device_memory::DeviceMemory;
 use crate::host::HostMemory;
 use crate::link::FakeLink;
 use crate::push::PushSlots;
@@ -74,6 +75,7 @@ pub struct Card {
     pub(crate) irqs: [u64; VECTORS as usize],
     pub(crate) time: u64,
     pub(crate) push_slots: PushSlots,
+    device_memory: DeviceMemory,
     /// Packets of management datagrams for firmware, and what it has sent.
     mads: VecDeque<Vec<u8>>,
     mads_sent: Vec<Vec<u8>>,
@@ -102,6 +104,7 @@ impl Card {
             irqs: [0; VECTORS as usize],
             time: 0,
             push_slots: PushSlots::new(),
+            device_memory: DeviceMemory::new(),
             mads: VecDeque::new(),
             mads_sent: Vec::new(),
             regs: HashMap::new(),
@@ -243,12 +246,31 @@ impl Card {
     fn dma(&mut self, command: u32) {
         let addr =
             u64::from(self.reg(reg::MGMT_DMA_ADDR_LO)) | u64::from(self.reg(reg::MGMT_DMA_ADDR_HI)) << 32;
-        let range = self.mailbox_range(self.reg(reg::MGMT_DMA_LOCAL), self.reg(reg::MGMT_DMA_LEN));
+        let place = self.reg(reg::MGMT_DMA_LOCAL);
+        let local = reg::field(place, reg::MGMT_DMA_LOCAL_VALUE_MASK);
+        let range = self.mailbox_range(local, self.reg(reg::MGMT_DMA_LEN));
         let Some(range) = range else {
             self.dma_error = true;
             return;
         };
         let area = &mut self.mailbox[range];
+        let to_host = command == reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK;
+        let skip = reg::field(place, reg::MGMT_DMA_LOCAL_SKIP_MASK) as usize;
+        let spare = reg::field(place, reg::MGMT_DMA_LOCAL_SPARE_MASK) as usize;
+        if let Some(page) = DeviceMemory::page_of(self.regs.get(&reg::MGMT_DMA_FUNC).copied(), addr) {
+            self.dma_error = !if to_host {
+                let end = area.len() - spare;
+                self.device_memory
+                    .write(page, addr + skip as u64, &area[skip..end])
+            } else {
+                self.device_memory.read(page, addr, area)
+            };
+            return;
+        }
+        if skip + spare != 0 {
+            self.violation(format!("{skip} and {spare} bytes at the edges of host memory"));
+            return;
+        }
         self.dma_error = match command {
             reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK => !self.host.read(addr, area),
             reg::MGMT_DMA_CTRL_MAILBOX_TO_HOST_MASK => !self.host.write(addr, area),
@@ -271,6 +293,7 @@ impl Card {
             Ok(CtxTable::Rule) => RULES,
             Ok(CtxTable::Rss) => RSS_QPS,
             Ok(CtxTable::RssQp) => RSS_QPS * RSS_ENTRIES,
+            Ok(CtxTable::DeviceMemory) => NUM_FUNCS as u32 * DM_PAGES,
             Err(_) => 0,
         };
         self.ctx_error = index >= limit || command != reg::MGMT_CTX_CMD_WRITE_MASK;
@@ -285,6 +308,9 @@ impl Card {
         if table == u8::from(CtxTable::Cqc) {
             let written = Cqc::read_from(&row).unwrap_or_default();
             row[..Cqc::BYTES].copy_from_slice(self.cqc_after(index, written).as_bytes());
+        }
+        if table == u8::from(CtxTable::DeviceMemory) {
+            self.device_memory.set_row(index, &row);
         }
         self.tables.insert((table, index), row);
         if table == u8::from(CtxTable::Link) {

@@ -16,6 +16,7 @@ mod card;
 mod data_path;
 mod datagrams;
 mod device;
+mod device_memory;
 mod host;
 mod link;
 mod push;

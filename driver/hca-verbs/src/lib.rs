@@ -117,6 +117,7 @@ pub use objects::channel::CompChannel;
 pub use objects::congestion::Congestion;
 pub use objects::context::Context;
 pub use objects::cq::{Cq, CqOptions, WorkCompletion};
+pub use objects::device_memory::DeviceMemory;
 pub use objects::flow::{Flow, FlowCounts};
 pub use objects::link::{EtsConfig, LinkConfig, LinkCounters, LinkStatus, PfcStatus, VlArbTable};
 pub use objects::lldp::LldpStatus;

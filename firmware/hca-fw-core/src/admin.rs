@@ -5,9 +5,9 @@ use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    ActivateFirmwareCmd, AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocMwCmd, CongestionCmd,
-    CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, McastCmd, ModifyCqCmd,
-    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd,
+    ActivateFirmwareCmd, AdminCmd, AdminCpl, AdminOpcode, AdminStatus, AllocDmCmd, AllocMwCmd, CongestionCmd,
+    CopyDmCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, McastCmd,
+    ModifyCqCmd, ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QueryCountersResult, QueryEntryCmd,
     QueryGidResult, QueryLldpCmd, QueryNodeDescResult, QueryPkeyResult, QueryPortCmd, QueryVlCountersCmd,
     RegMrCmd, ResizeCqCmd, ResolveGidCmd, ResolveGidResult, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
     SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd,
@@ -237,6 +237,10 @@ impl Control {
                 let cmd = CreateRssCmd(body(hal, opcode));
                 self.create_rss(hal, func, &cmd)?
             }
+            AdminOpcode::AllocDm => {
+                let cmd = AllocDmCmd(body(hal, opcode));
+                self.alloc_dm(hal, func, &cmd)?
+            }
             AdminOpcode::AllocXrcd => self.alloc_xrcd(func)?,
             AdminOpcode::CreateSrq => {
                 let cmd = CreateSrqCmd(body(hal, opcode));
@@ -284,6 +288,14 @@ impl Control {
                 let told = self.query_rule(hal, named)?;
                 self.answer.set(told.as_bytes());
                 Ok(())
+            }
+            AdminOpcode::FreeDm => {
+                let named = handle(hal);
+                self.free_dm(hal, func, named)
+            }
+            AdminOpcode::CopyDm => {
+                let cmd = CopyDmCmd(body(hal, opcode));
+                self.copy_dm(hal, func, &cmd)
             }
             AdminOpcode::DestroyRss => self.destroy_rss(handle(hal)),
             AdminOpcode::DeallocXrcd => self.dealloc_xrcd(func, handle(hal)),

@@ -5,8 +5,8 @@ use crate::hal::Hal;
 use crate::memory::{MAX_KEYS, MAX_PAGES};
 use crate::{Bus, Control};
 use hca_abi::{
-    AtomicCap, MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE, PUSH_SLOTS,
-    QueryDeviceResult, RSS_ENTRIES, RSS_QPS, device_cap,
+    AtomicCap, DM_BYTES, MAX_INLINE_BYTES, MAX_LOG_CQ_SIZE, MAX_LOG_EQ_SIZE, MAX_LOG_WQ_SIZE, MAX_SGE,
+    PUSH_SLOTS, QueryDeviceResult, RSS_ENTRIES, RSS_QPS, device_cap,
 };
 
 /// Part number, ours to choose.
@@ -109,6 +109,7 @@ impl Control {
         d.set_max_mtt(MAX_PAGES);
         d.set_completion_timestamp_mask(u64::MAX);
         d.set_hca_core_clock_khz(hal.clock_khz());
+        d.set_max_dm_size(DM_BYTES.into());
         d.set_max_cq_count(u16::MAX);
         d.set_max_cq_period_us(crate::objects::max_cq_period_us(hal.clock_khz()));
         d

@@ -5,11 +5,11 @@ use core::ops::Range;
 use crate::Bus;
 use crate::hal::Hal;
 use hca_abi::{
-    ActivateFirmwareCmd, AdminOpcode, AllocMwCmd, CongestionCmd, CreateCqCmd, CreateEqCmd, CreateQpCmd,
-    CreateRssCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyCqCmd, ModifyMrCmd, ModifyPortCmd,
-    ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd, QueryVlCountersCmd,
-    RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd, SetNodeDescCmd, SetPkeyCmd,
-    SetSl2vlCmd, StructDef, VlArbCmd, WriteFirmwareCmd, qp_attr,
+    ActivateFirmwareCmd, AdminOpcode, AllocDmCmd, AllocMwCmd, CongestionCmd, CopyDmCmd, CreateCqCmd,
+    CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyCqCmd,
+    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd,
+    QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
+    SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, WriteFirmwareCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -48,6 +48,7 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         | AdminOpcode::DestroySrq
         | AdminOpcode::DeregMr
         | AdminOpcode::DeallocMw
+        | AdminOpcode::FreeDm
         | AdminOpcode::QueryMr => words_of(&HandleCmd::TABLE),
         AdminOpcode::QueryPort
         | AdminOpcode::QueryCounters
@@ -74,6 +75,8 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
         AdminOpcode::SetKeyTable => words_of(&SetKeyTableCmd::TABLE),
         AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),
+        AdminOpcode::AllocDm => words_of(&AllocDmCmd::TABLE),
+        AdminOpcode::CopyDm => words_of(&CopyDmCmd::TABLE),
         AdminOpcode::AllocMw => words_of(&AllocMwCmd::TABLE),
         AdminOpcode::ModifyMr => words_of(&ModifyMrCmd::TABLE),
         AdminOpcode::WriteFirmware => words_of(&WriteFirmwareCmd::TABLE),

@@ -27,6 +27,7 @@ extern crate std;
 mod admin;
 mod congestion;
 mod device;
+mod device_memory;
 mod divide;
 mod events;
 mod fetch;
@@ -68,6 +69,7 @@ pub use transition::{Attr, Refusal, Rule, check, rule_of};
 pub use update::Flash;
 
 use admin::Answer;
+use device_memory::DeviceMemory;
 use groups::Groups;
 use hal::{Hal, Shadow};
 use hca_abi::{AdminStatus, OpVls, PortView};
@@ -213,6 +215,7 @@ pub(crate) struct Control {
     /// Who spreads frames over raw QPs.
     spreads: Spreads,
     keys: Table<Keys, NUM_FUNCS>,
+    device_memory: Table<DeviceMemory, NUM_FUNCS>,
     /// Management datagrams may wait.
     has_mads: bool,
     /// The board has not been told of all that its ports are.
@@ -398,6 +401,7 @@ impl Control {
             rules: Rules::new(),
             spreads: Spreads::new(),
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
+            device_memory: Table::new([const { DeviceMemory::new() }; NUM_FUNCS]),
             has_mads: false,
             has_views: false,
             description: sma::DESCRIPTION,

@@ -7,8 +7,8 @@ use crate::objects::{require, require_size};
 use crate::turns::{Fenced, Rest};
 use crate::{Bus, CmdResult, Control};
 use hca_abi::{
-    AdminStatus, AllocMwCmd, CtxTable, DIRECT_PAGE_SHIFT, Forget, KeyTable, MAX_LOG_KEYS, MAX_PAGE_SHIFT,
-    MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, SetKeyTableCmd, access,
+    AdminStatus, AllocMwCmd, CtxTable, DIRECT_PAGE_SHIFT, DM_BUS_HIGH, Forget, KeyTable, MAX_LOG_KEYS,
+    MAX_PAGE_SHIFT, MIN_PAGE_SHIFT, ModifyMrCmd, Mpt, QueryMrResult, RegMrCmd, SetKeyTableCmd, access,
 };
 
 /// Longest region: everything a 48-bit address space can hold.
@@ -188,9 +188,14 @@ impl Control {
         self.own_pd(func, cmd.pd())?;
         let rights = cmd.access();
         check_rights(rights, cmd.start())?;
-        require_size(cmd.length() >= 1 && cmd.length() <= MAX_MR_BYTES, 0)?;
-        require_size(cmd.start().checked_add(cmd.length()).is_some(), 0)?;
+        // V-80: of device memory a region may have no bytes at all; nothing is in it.
         let direct = u32::from(cmd.page_shift()) == DIRECT_PAGE_SHIFT;
+        let may_be_empty = direct && cmd.iova() >> 48 == u64::from(DM_BUS_HIGH);
+        require_size(
+            (cmd.length() >= 1 || may_be_empty) && cmd.length() <= MAX_MR_BYTES,
+            0,
+        )?;
+        require_size(cmd.start().checked_add(cmd.length()).is_some(), 0)?;
         require_size(!direct || cmd.iova().checked_add(cmd.length()).is_some(), 0)?;
         if cmd.is_null() {
             require(direct && rights == access::LOCAL_WRITE, rights)?;

@@ -8,7 +8,8 @@ use crate::memory::Keys;
 use crate::table::Table;
 use crate::{Bus, Control, Firmware, Identity, NUM_CQS, NUM_EQS, NUM_FUNCS, NUM_PORTS, NUM_QPS, NUM_SRQS};
 use hca_abi::{
-    CtxTable, EventKind, Forget, GROUP_ROWS, LINK_ROW_CTRL, LINK_ROWS, LinkCongestion, MAX_LOG_KEYS, RULES,
+    CtxTable, DM_PAGES, EventKind, Forget, GROUP_ROWS, LINK_ROW_CTRL, LINK_ROWS, LinkCongestion,
+    MAX_LOG_KEYS, RULES,
 };
 
 impl Firmware {
@@ -67,6 +68,7 @@ impl Control {
             (CtxTable::Group, GROUP_ROWS),
             (CtxTable::Rule, RULES),
             (CtxTable::KeyTable, NUM_FUNCS as u32),
+            (CtxTable::DeviceMemory, NUM_FUNCS as u32 * DM_PAGES),
         ] {
             hal.ctx_clear(table, rows);
         }

@@ -320,6 +320,7 @@ impl Control {
                 }
                 Stage::DropKeys => {
                     clearing.needs_fence |= self.drop_key_table(hal, func);
+                    self.clear_dm(hal, func);
                     (Stage::StartFence, 0)
                 }
                 Stage::StartFence => {

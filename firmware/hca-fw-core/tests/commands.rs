@@ -296,6 +296,102 @@ fn null_regions_are_local() {
     rig.function.dealloc_pd(pd).unwrap();
 }
 
+/// MEM-19: what there is, copies to the byte, and who has what.
+#[test]
+fn device_memory_is_given_in_pages() {
+    let mut rig = Rig::new();
+    let (all, page) = (hca_abi::DM_BYTES, hca_abi::DM_PAGE_BYTES);
+    for bad in [0, all + 1, u32::MAX] {
+        assert_eq!(refusal(rig.function.alloc_dm(bad)).status, AdminStatus::BadLength);
+    }
+    let (first, second) = (
+        rig.function.alloc_dm(page + 1).unwrap(),
+        rig.function.alloc_dm(page).unwrap(),
+    );
+    assert_eq!((first, second), (0, 2));
+    let rest = refusal(rig.function.alloc_dm(all - 2 * page));
+    assert_eq!(rest.status, AdminStatus::NoResources);
+    let bytes: Vec<u8> = (0..3000).map(|n| n as u8).collect();
+    rig.function.write_dm(first, 61, &bytes).unwrap();
+    rig.function.write_dm(first, 2 * page - 1, &[7]).unwrap();
+    let mut found = vec![1; 2 * page as usize];
+    rig.function.read_dm(first, 0, &mut found).unwrap();
+    let mut wanted = vec![0; 2 * page as usize];
+    wanted[61..3061].copy_from_slice(&bytes);
+    wanted[2 * page as usize - 1] = 7;
+    assert_eq!(found, wanted);
+    for (offset, length) in [(2 * page, 1), (2 * page - 1, 2), (u32::MAX, 1)] {
+        let refused = refusal(rig.function.write_dm(first, offset, &vec![0; length]));
+        assert_eq!(refused.status, AdminStatus::BadLength, "{offset} {length}");
+    }
+    for nobody in [1, 3, 7, 8, u32::MAX] {
+        let copy = refusal(rig.function.write_dm(nobody, 0, &[0]));
+        assert_eq!((copy.status, copy.detail), (AdminStatus::BadHandle, nobody));
+        assert_eq!(
+            refusal(rig.function.free_dm(nobody)).status,
+            AdminStatus::BadHandle
+        );
+    }
+    rig.function.free_dm(first).unwrap();
+    assert_eq!(
+        refusal(rig.function.free_dm(first)).status,
+        AdminStatus::BadHandle
+    );
+    let again = rig.function.alloc_dm(2 * page).unwrap();
+    let mut found = vec![1; 2 * page as usize];
+    rig.function.read_dm(again, 0, &mut found).unwrap();
+    assert!(
+        found.iter().all(|byte| *byte == 0),
+        "what was there before is gone"
+    );
+    rig.function.reset_func().unwrap();
+    rig.dev.assert_no_violations();
+}
+
+/// COPY_DM from a client that names what it likes: nothing moves that is not inside.
+#[test]
+fn copies_are_checked() {
+    let mut rig = Rig::new();
+    let dm = rig.function.alloc_dm(4096).unwrap();
+    let good = (rig.ring.iova(), 0, 64);
+    let iova = rig.ring.iova();
+    for (addr, offset, bytes, status) in [
+        (iova + 1, 0, 64, AdminStatus::BadParam),
+        (iova, 1, 63, AdminStatus::BadParam),
+        (iova, 0, 0, AdminStatus::BadLength),
+        (iova, 0, 1025, AdminStatus::BadLength),
+        (iova + 63, 63, 1024, AdminStatus::BadLength),
+        (iova, 4096, 1, AdminStatus::BadLength),
+        (iova, u32::MAX - 63, 64, AdminStatus::BadLength),
+        (iova, 0, u32::MAX, AdminStatus::BadLength),
+        (0x40, 0, 64, AdminStatus::DmaError),
+        (0x7fff_ffff_ffff_ffc0, 0, 64, AdminStatus::DmaError),
+    ] {
+        for to_host in [false, true] {
+            let mut cmd = hca_abi::CopyDmCmd::new();
+            cmd.set_addr(addr);
+            cmd.set_handle(dm);
+            cmd.set_offset(offset);
+            cmd.set_bytes(bytes);
+            cmd.set_to_host(to_host);
+            let opcode = hca_abi::AdminOpcode::CopyDm.into();
+            let answer = rig.function.issue_raw(opcode, cmd.as_bytes()).unwrap();
+            assert_eq!(answer.status(), u8::from(status), "{addr:#x} {offset} {bytes}");
+        }
+    }
+    let (addr, offset, bytes) = good;
+    let mut cmd = hca_abi::CopyDmCmd::new();
+    cmd.set_addr(addr);
+    cmd.set_handle(dm);
+    cmd.set_offset(offset);
+    cmd.set_bytes(bytes);
+    let opcode = hca_abi::AdminOpcode::CopyDm.into();
+    assert_eq!(
+        rig.function.issue_raw(opcode, cmd.as_bytes()).unwrap().status(),
+        0
+    );
+}
+
 /// A list at the end of the address space, a range past it.
 #[test]
 fn registrations_at_the_end_of_the_address_space() {

@@ -73,6 +73,10 @@ module hca_mgmt
     output logic                          group_wr_valid_o,
     input  logic                          group_wr_ready_i,
     output group_wr_t                     group_wr_o,
+    output logic                          dm_wr_valid_o,
+    input  logic                          dm_wr_ready_i,
+    output logic [DmRowW-1:0]             dm_wr_page_o,
+    output logic                          dm_wr_there_o,
     // Status words of the links: {port, word}, data in the next cycle.
     output logic [8:0]                    link_stat_addr_o,
     input  logic [31:0]                   link_stat_data_i,
@@ -151,7 +155,8 @@ module hca_mgmt
     .forget_valid_o, .forget_ready_i, .forget_o, .cqc_wr_valid_o, .cqc_wr_ready_i, .cqc_wr_cqn_o, .cqc_wr_o,
     .eqc_wr_valid_o, .eqc_wr_ready_i, .eqc_wr_eqn_o, .eqc_wr_o,
     .srqc_wr_valid_o, .srqc_wr_ready_i, .srqc_wr_srqn_o, .srqc_wr_o,
-    .link_wr_o, .gid_wr_o, .rule_wr_o, .rss_wr_o, .rss_qp_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o
+    .link_wr_o, .gid_wr_o, .rule_wr_o, .rss_wr_o, .rss_qp_wr_o, .group_wr_valid_o, .group_wr_ready_i, .group_wr_o,
+    .dm_wr_valid_o, .dm_wr_ready_i, .dm_wr_page_o, .dm_wr_there_o
   );
 
   // What the QP was that had the row before the last context write: reads of ctx_data.
@@ -175,6 +180,7 @@ module hca_mgmt
     .to_host_i(hwif_out.mgmt.dma_ctrl.mailbox_to_host.value), .func_i(hwif_out.mgmt.dma_func.value.value),
     .addr_i({hwif_out.mgmt.dma_addr_hi.value.value, hwif_out.mgmt.dma_addr_lo.value.value}),
     .local_i(hwif_out.mgmt.dma_local.value.value), .len_i(hwif_out.mgmt.dma_len.value.value),
+    .skip_i(hwif_out.mgmt.dma_local.skip.value), .spare_i(hwif_out.mgmt.dma_local.spare.value),
     .busy_o(dma_busy), .err_o(dma_err),
     .rd_req_valid_o, .rd_req_ready_i, .rd_req_o, .rd_rsp_valid_i, .rd_rsp_ready_o, .rd_rsp_i,
     .wr_valid_o, .wr_ready_i, .wr_o

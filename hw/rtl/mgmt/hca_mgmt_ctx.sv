@@ -2,7 +2,7 @@
 // to whoever keeps it. QP contexts go to every listener in parallel, each takes it in its own time; busy_o
 // stays high until the last has. Rows are write-only: firmware keeps the master copy. After reset the block
 // clears every row of every table (but the links' control rows: a link resets to DOWN by itself, and no function has a
-// key table; no rule leads to the rows of RSS) and is busy meanwhile.
+// key table; no rule leads to the rows of RSS; no page of device memory is there) and is busy meanwhile.
 module hca_mgmt_ctx
   import hca_pkg::*;
   import hca_link_pkg::link_wr_t;
@@ -52,7 +52,11 @@ module hca_mgmt_ctx
     output srqc_t                  srqc_wr_o,
     output logic                   group_wr_valid_o,
     input  logic                   group_wr_ready_i,
-    output group_wr_t              group_wr_o
+    output group_wr_t              group_wr_o,
+    output logic                   dm_wr_valid_o,
+    input  logic                   dm_wr_ready_i,
+    output logic [DmRowW-1:0]      dm_wr_page_o,
+    output logic                   dm_wr_there_o
 );
   localparam int unsigned MaxRowW = (QpW > CqW) ? QpW : CqW;  // no table that is swept has more rows
 
@@ -69,25 +73,26 @@ module hca_mgmt_ctx
   logic [31:0]       index;
   logic              waiting;
   logic [NumQpcSinks-1:0] qpc_pend_q;
-  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, srqc_pend_q, group_pend_q, link_wr_valid_q,
+  logic              forget_pend_q, cqc_pend_q, eqc_pend_q, srqc_pend_q, group_pend_q, dm_pend_q, link_wr_valid_q,
                         gid_wr_valid_q, rule_wr_valid_q, rss_wr_valid_q, rss_qp_wr_valid_q;
 
   // A table's ready moves with its traffic: it is looked at only while there is something for it.
   logic [NumQpcSinks-1:0] qpc_taken;
-  logic                   forget_taken, cqc_taken, eqc_taken, srqc_taken, group_taken;
+  logic                   forget_taken, cqc_taken, eqc_taken, srqc_taken, group_taken, dm_taken;
   assign qpc_taken = qpc_pend_q & qpc_wr_ready_i;
   assign forget_taken = forget_pend_q && forget_ready_i;
   assign cqc_taken = cqc_pend_q && cqc_wr_ready_i;
   assign eqc_taken = eqc_pend_q && eqc_wr_ready_i;
   assign srqc_taken = srqc_pend_q && srqc_wr_ready_i;
   assign group_taken = group_pend_q && group_wr_ready_i;
+  assign dm_taken = dm_pend_q && dm_wr_ready_i;
 
   always_ff @(posedge clk_i) begin
     if (word_we_i) words_q[word_addr_i] <= word_data_i;
   end
 
   assign waiting = (|qpc_pend_q) || forget_pend_q || cqc_pend_q || eqc_pend_q || srqc_pend_q
-                   || group_pend_q;
+                   || group_pend_q || dm_pend_q;
   assign busy_o  = sweep_q || waiting;
   assign go      = (sweep_q || go_i) && !waiting;
   assign tbl   = sweep_q ? sweep_table_q : table_i;
@@ -108,6 +113,7 @@ module hca_mgmt_ctx
       CtxTableRule: known = index < Rules;
       CtxTableRss: known = index < RssQps;
       CtxTableRssQp: known = index < RssQps * RssEntries;
+      CtxTableDeviceMemory: known = index < NumFuncs * DmPages;
       CtxTableLink: known = link_row && !(sweep_q && (32'(index[7:0]) == LinkRowCtrl));
       default:     known = 1'b0;
     endcase
@@ -157,6 +163,7 @@ module hca_mgmt_ctx
       eqc_pend_q <= 1'b0;
       srqc_pend_q <= 1'b0;
       group_pend_q <= 1'b0;
+      dm_pend_q <= 1'b0;
       err_o      <= 1'b0;
     end else begin
       qpc_pend_q <= qpc_pend_q & ~qpc_taken;
@@ -165,6 +172,7 @@ module hca_mgmt_ctx
       if (eqc_taken) eqc_pend_q <= 1'b0;
       if (srqc_taken) srqc_pend_q <= 1'b0;
       if (group_taken) group_pend_q <= 1'b0;
+      if (dm_taken) dm_pend_q <= 1'b0;
       if (go) begin
         err_o <= !known && !sweep_q;
         if (known && (tbl == CtxTableQpc)) qpc_pend_q <= '1;
@@ -173,6 +181,7 @@ module hca_mgmt_ctx
         if (known && (tbl == CtxTableEqc)) eqc_pend_q <= 1'b1;
         if (known && (tbl == CtxTableSrqc)) srqc_pend_q <= 1'b1;
         if (known && (tbl == CtxTableGroup)) group_pend_q <= 1'b1;
+        if (known && (tbl == CtxTableDeviceMemory)) dm_pend_q <= 1'b1;
       end
     end
   end
@@ -203,6 +212,13 @@ module hca_mgmt_ctx
   assign srqc_wr_o        = row_q[$bits(srqc_t)/32-1:0];
   assign group_wr_valid_o = group_pend_q;
   assign group_wr_o       = '{index: index_q[GroupW-1:0], row: row_q[$bits(group_row_t)/32-1:0]};
+  dm_row_t dm_row;
+  logic    unused_dm;
+  assign dm_row        = row_q[$bits(dm_row_t)/32-1:0];
+  assign unused_dm     = ^dm_row;
+  assign dm_wr_valid_o = dm_pend_q;
+  assign dm_wr_page_o  = index_q[DmRowW-1:0];
+  assign dm_wr_there_o = dm_row.there;
   gid_row_t gid_row;
   logic     unused_gid;
   assign gid_row    = row_q[$bits(gid_row_t)/32-1:0];

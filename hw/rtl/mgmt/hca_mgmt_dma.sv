@@ -1,7 +1,8 @@
 // Mailbox: 4 KiB of memory that firmware reads and writes by words, and a small DMA engine that moves whole
 // 64-byte lines between it and host memory. One command at a time; address, mailbox offset and length are
 // multiples of 64 bytes (a command that is not sets err_o and moves nothing). Reads are cut at 512-byte
-// blocks, writes at 256. Firmware leaves the mailbox alone while busy_o is high.
+// blocks, writes at 256. Of the first and the last line that go to the host, bytes at the edge can be left out.
+// Firmware leaves the mailbox alone while busy_o is high.
 module hca_mgmt_dma
   import hca_pkg::*;
 (
@@ -20,6 +21,8 @@ module hca_mgmt_dma
     input  logic [63:0] addr_i,
     input  logic [11:0] local_i,     // byte offset in the mailbox
     input  logic [12:0] len_i,       // bytes, 64..4096
+    input  logic [5:0]  skip_i,      // to the host: bytes of the first line that are not written
+    input  logic [5:0]  spare_i,     // and of the last one, at its end
     output logic        busy_o,
     output logic        err_o,
     // Host memory.
@@ -40,6 +43,7 @@ module hca_mgmt_dma
   logic [5:0]  line_q;          // mailbox line
   logic [6:0]  left_q;          // lines left of the command
   logic [5:0]  line_next;
+  logic [5:0]  skip_q, spare_q;
 
   // One write port for firmware's words and for lines from the host: firmware leaves the mailbox alone meanwhile.
   // Beats behind an error are taken and dropped.
@@ -73,7 +77,8 @@ module hca_mgmt_dma
                  && (14'(local_i) + 14'(len_i) <= 14'd4096);
 
   // The readies move with everybody's traffic: looked at only while this block wants something (decision 0020).
-  logic asked, sent;
+  logic        asked, sent;
+  logic [63:0] from_skip, to_spare;
   assign busy_o         = state_q != StIdle;
   assign rd_req_valid_o = state_q == StReq;
   assign asked          = rd_req_valid_o && rd_req_ready_i;
@@ -81,8 +86,10 @@ module hca_mgmt_dma
   assign rd_rsp_ready_o = 1'b1;
   assign wr_valid_o     = state_q == StSend;
   assign sent           = wr_valid_o && wr_ready_i;
+  assign from_skip      = ~64'd0 << skip_q;
+  assign to_spare       = ~64'd0 >> ((left_q == 7'd1) ? spare_q : 6'd0);
   assign wr_o = '{msix: 1'b0, last: (left_q == 7'd1) || (addr_q[7:6] == 2'd3), func: func_q,
-                  addr: addr_q, strb: '1, data: row};
+                  addr: addr_q, strb: from_skip & to_spare, data: row};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -93,6 +100,8 @@ module hca_mgmt_dma
         StIdle: if (go_i) begin
           err_o  <= !legal;
           func_q <= func_i;
+          skip_q <= skip_i;
+          spare_q <= spare_i;
           addr_q <= addr_i;
           line_q <= local_i[11:6];
           left_q <= len_i[12:6];
@@ -112,6 +121,7 @@ module hca_mgmt_dma
         end
         StFetch: state_q <= StSend;
         StSend: if (sent) begin
+          skip_q  <= '0;
           line_q  <= line_next;
           left_q  <= left_q - 7'd1;
           addr_q  <= addr_q + 64'd64;

@@ -74,6 +74,13 @@ localparam int unsigned MinEthHeaderBytes = 32'he;  // Bytes of the shortest.
 // Rows of the table RSS, and the most QPs with receive side scaling of a card.
 localparam int unsigned RssQps = 32'h10;
 localparam int unsigned RssEntries = 32'h40;  // Entries of the largest indirection table.
+// Upper 16 bits of the bus addresses of device memory, which no host has. Each function has its own there,
+// from the first address on.
+localparam int unsigned DmBusHigh = 32'hffff;
+localparam int unsigned DmBytes = 32'h8000;  // Device memory of a function.
+localparam int unsigned DmPageBytes = 32'h1000;  // It is given in pages.
+localparam int unsigned DmPages = 32'h8;  // Pages of a function.
+localparam int unsigned DmCopyBytes = 32'h400;  // Most bytes of COPY_DM.
 localparam int unsigned Vls = 32'h10;  // VLs of a port, VL15 included.
 // VL of subnet management; as the VL of an SL: the SL is unusable for data.
 localparam int unsigned MgmtVl = 32'hf;
@@ -423,7 +430,8 @@ typedef enum logic [3:0] {
   CtxTableSrqc = 4'd8,  // srqc by SRQN.
   CtxTableRule = 4'd9,  // rule_row by row, RULES of them.
   CtxTableRss = 4'd10,  // rss_row by row, RSS_QPS of them.
-  CtxTableRssQp = 4'd11  // rss_qp_row by row of RSS * RSS_ENTRIES + entry.
+  CtxTableRssQp = 4'd11,  // rss_qp_row by row of RSS * RSS_ENTRIES + entry.
+  CtxTableDeviceMemory = 4'd12  // dm_row by function * DM_PAGES + page.
 } ctx_table_e;
 
 // Commands of the context port.
@@ -961,6 +969,14 @@ typedef struct packed {
   logic [39:0]    reserved0;
   logic [23:0]    qpn;  // QPN of a raw QP.
 } rss_qp_row_t;
+
+// A page of device memory.
+localparam int unsigned DmRowBytes = 8;
+typedef struct packed {
+  logic [62:0]    reserved0;
+  // It is there. Until then reads of it fail and writes are lost; with the row it is cleared.
+  logic           there;
+} dm_row_t;
 
 // Completion queue context.
 localparam int unsigned CqcBytes = 64;

@@ -200,7 +200,7 @@ package hca_pkg;
     logic [127:0] gid;
   } gid_wr_t;
 
-  localparam int unsigned GroupW = $clog2(GroupRows);
+  localparam int unsigned GroupW = $clog2(GroupRows), DmRowW = $clog2(NumFuncs * DmPages);
 
   // Write of a rule for frames (hca_rx_match, hca_rx_steer). A strobe.
   typedef struct packed {

@@ -143,7 +143,8 @@ module hca_core
   logic [NumWr-1:0]        wr_valid, wr_ready;
   dma_wr_t [NumWr-1:0]     wr;
   dma_wr_t                 hwr;
-  logic                    qp_timers, cq_timers, qps_held;
+  logic                    qp_timers, cq_timers, qps_held, dm_wr_valid, dm_wr_ready, dm_wr_there;
+  logic [DmRowW-1:0]       dm_wr_page;
   logic [63:0]             qp_wake_at, cq_wake_at;
   hca_host u_host (
     .clk_i, .pclk_i(pclk), .rst_i, .now_i, .rd_tick_o(rd_tick), .rreq_valid_i(rreq_valid), .rreq_ready_o(rreq_ready),
@@ -152,7 +153,8 @@ module hca_core
     .gather_rsp_valid_o(mrsp_valid), .gather_rsp_tag_o(mrsp_tag), .gather_rsp_o(mrsp), .wr_valid_i(wr_valid),
     .wr_ready_o(wr_ready), .wr_i(wr), .hrd_req_valid_o, .hrd_req_ready_i, .hrd_req_tag_o, .hrd_req_o(hrd_req),
     .hrd_rsp_valid_i, .hrd_rsp_tag_i, .hrd_rsp_i('{last: hrd_rsp_last_i, err: hrd_rsp_err_i, data: hrd_rsp_data_i}),
-    .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .held_i(qps_held), .timer_active_i({cq_timers, qp_timers}),
+    .hwr_valid_o, .hwr_ready_i, .hwr_o(hwr), .dm_wr_valid_i(dm_wr_valid), .dm_wr_ready_o(dm_wr_ready),
+    .dm_wr_page_i(dm_wr_page), .dm_wr_there_i(dm_wr_there), .held_i(qps_held), .timer_active_i({cq_timers, qp_timers}),
     .timer_wake_at_i({cq_wake_at, qp_wake_at}), .active_o(timer_active_o), .wake_at_o
   );
   assign {hrd_req_func_o, hrd_req_addr_o, hrd_req_len_o} = hrd_req;
@@ -445,7 +447,9 @@ module hca_core
     .srqc_wr_valid_o(srqc_valid), .srqc_wr_ready_i(srqc_ready), .srqc_wr_srqn_o(srqc_srqn), .srqc_wr_o(srqc),
     .link_wr_o(link_wr), .gid_wr_o(gid_wr), .rule_wr_o(rule_wr), .rss_wr_o(rss_wr),
     .rss_qp_wr_o(rss_qp_wr), .group_wr_valid_o(group_wr_valid),
-    .group_wr_ready_i(group_wr_ready), .group_wr_o(group_wr), .link_stat_addr_o(link_stat_addr),
+    .group_wr_ready_i(group_wr_ready), .group_wr_o(group_wr), .dm_wr_valid_o(dm_wr_valid),
+    .dm_wr_ready_i(dm_wr_ready), .dm_wr_page_o(dm_wr_page), .dm_wr_there_o(dm_wr_there),
+    .link_stat_addr_o(link_stat_addr),
     .link_stat_data_i(link_stat_data), .mad_req_o(mad_req), .mad_rsp_i(mad_rsp), .link_event_i(link_event),
     .msg_valid_o(msg_valid[MsgMgmt]), .msg_ready_i(msg_ready[MsgMgmt]), .msg_o(msg[MsgMgmt]),
     .eqe_valid_o(eqe_valid[1]), .eqe_ready_i(eqe_ready[1]), .eqe_o(eqe[1]), .ev_valid_i(ev_valid),

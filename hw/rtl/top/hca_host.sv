@@ -40,6 +40,11 @@ module hca_host
   output logic                    hwr_valid_o,
   input  logic                    hwr_ready_i,
   output dma_wr_t                 hwr_o,
+  // Pages of device memory.
+  input  logic                    dm_wr_valid_i,
+  output logic                    dm_wr_ready_o,
+  input  logic [DmRowW-1:0]       dm_wr_page_i,
+  input  logic                    dm_wr_there_i,
   // What else goes by the time: QPs that congestion control holds, by its tick; timers of QPs and of CQs. Nothing
   // changes by itself before wake_at_o.
   input  logic                    held_i,
@@ -54,7 +59,9 @@ module hca_host
   logic [NumRd-1:0][5:0]   mreq_tag;
   logic [5:0]              mrsp_tag, few_tag;
   dma_rd_rsp_t             mrsp, few;
-  logic                    hrd_valid, hrd_ready;
+  logic                    hrd_valid, hrd_ready, ordered_valid, ordered_ready, rsp_valid, out_valid, out_ready;
+  logic [7:0]              rsp_tag;
+  dma_rd_rsp_t             rsp;
   logic [1:0]              wr_held;
   localparam int unsigned TickW = $clog2(CcTickCycles);
   logic                    held_first, timer_second, active;
@@ -63,12 +70,12 @@ module hca_host
   hca_dma_rd_mux #(.N(NumRd)) u_rd_mux (
     .clk_i, .rst_i, .mreq_valid_i(mreq_valid), .mreq_ready_o(mreq_ready), .mreq_i(mreq), .mreq_tag_i(mreq_tag),
     .mrsp_valid_o(mrsp_valid), .mrsp_tag_o(mrsp_tag), .mrsp_o(mrsp), .mrsp_few_tag_o(few_tag), .mrsp_few_o(few),
-    .hrd_req_valid_o(hrd_valid), .hrd_req_ready_i(hrd_ready), .hrd_req_o, .hrd_req_tag_o, .hrd_rsp_valid_i,
-    .hrd_rsp_tag_i, .hrd_rsp_i
+    .hrd_req_valid_o(hrd_valid), .hrd_req_ready_i(hrd_ready), .hrd_req_o, .hrd_req_tag_o,
+    .hrd_rsp_valid_i(rsp_valid), .hrd_rsp_tag_i(rsp_tag), .hrd_rsp_i(rsp)
   );
   hca_rd_order u_rd_order (
-    .clk_i, .rst_i, .in_valid_i(hrd_valid), .in_ready_o(hrd_ready), .out_valid_o(hrd_req_valid_o),
-    .out_ready_i(hrd_req_ready_i), .wr_held_i(wr_held), .wr_gone_i(hwr_valid_o && hwr_ready_i)
+    .clk_i, .rst_i, .in_valid_i(hrd_valid), .in_ready_o(hrd_ready), .out_valid_o(ordered_valid),
+    .out_ready_i(ordered_ready), .wr_held_i(wr_held), .wr_gone_i(out_valid && out_ready)
   );
   hca_read_timer #(.Clients(NumRd)) u_rd_timer (
     .clk_i, .rst_i, .now_i, .busy_i(busy), .tick_o(rd_tick_o), .timer_active_i(active),
@@ -108,7 +115,16 @@ module hca_host
   end
 
   hca_dma_wr_mux #(.N(NumWr)) u_wr_mux (
-    .clk_i, .rst_i, .wr_valid_i, .wr_ready_o, .wr_i, .hwr_valid_o, .hwr_ready_i, .hwr_o, .held_o(wr_held)
+    .clk_i, .rst_i, .wr_valid_i, .wr_ready_o, .wr_i, .hwr_valid_o(out_valid), .hwr_ready_i(out_ready), .hwr_o,
+    .held_o(wr_held)
+  );
+
+  hca_device_memory u_device_memory (
+    .clk_i, .rst_i, .row_valid_i(dm_wr_valid_i), .row_ready_o(dm_wr_ready_o), .row_page_i(dm_wr_page_i),
+    .row_there_i(dm_wr_there_i), .rd_valid_i(ordered_valid), .rd_ready_o(ordered_ready), .rd_tag_i(hrd_req_tag_o),
+    .rd_i(hrd_req_o), .hrd_valid_o(hrd_req_valid_o), .hrd_ready_i(hrd_req_ready_i), .hrsp_valid_i(hrd_rsp_valid_i),
+    .hrsp_tag_i(hrd_rsp_tag_i), .hrsp_i(hrd_rsp_i), .rsp_valid_o(rsp_valid), .rsp_tag_o(rsp_tag), .rsp_o(rsp),
+    .wr_valid_i(out_valid), .wr_ready_o(out_ready), .wr_i(hwr_o), .hwr_valid_o, .hwr_ready_i
   );
 
 endmodule

@@ -11,7 +11,8 @@ ROWS = {abi.CtxTable.QPC: ("qpc", LIMITS["NumQps"]), abi.CtxTable.CQC: ("cqc", L
         abi.CtxTable.FORGET: ("forget", 1 << 24),
         abi.CtxTable.LINK: ("link_ctrl", abi.LINK_ROWS),
         abi.CtxTable.GID: ("gid_row", LIMITS["NumGids"] * LIMITS["NumPorts"]),
-        abi.CtxTable.GROUP: ("group_row", abi.GROUP_ROWS), abi.CtxTable.SRQC: ("srqc", LIMITS["NumSrqs"])}
+        abi.CtxTable.GROUP: ("group_row", abi.GROUP_ROWS), abi.CtxTable.SRQC: ("srqc", LIMITS["NumSrqs"]),
+        abi.CtxTable.DEVICE_MEMORY: ("dm_row", LIMITS["NumFuncs"] * abi.DM_PAGES)}
 
 
 def delivered(table, index, row, flags):
@@ -26,6 +27,8 @@ def delivered(table, index, row, flags):
         return index, fields["pages"] | fields["all"] << 1
     if table == abi.CtxTable.GID:
         return index, word & (1 << 128) - 1
+    if table == abi.CtxTable.DEVICE_MEMORY:
+        return index, word & 1
     return index, word
 
 
@@ -47,7 +50,8 @@ def seen(mgmt):
             abi.CtxTable.SRQC: mgmt.srqc.got, abi.CtxTable.KEY_TABLE: mgmt.keys.got,
             abi.CtxTable.FORGET: [(w["index"], w["pages"] | w["all"] << 1) for w in forgets],
             abi.CtxTable.LINK: mgmt.link.got, abi.CtxTable.GID: mgmt.gids.got,
-            abi.CtxTable.GROUP: [(w["index"], w["row"]) for w in groups]}
+            abi.CtxTable.GROUP: [(w["index"], w["row"]) for w in groups],
+            abi.CtxTable.DEVICE_MEMORY: mgmt.dms.got}
 
 
 async def command(mgmt, table, index, row, flags=0):
@@ -71,7 +75,7 @@ async def sweep(dut, rate):
     await mgmt.poll(CTX_STATUS)
     writes = seen(mgmt)
     assert writes[abi.CtxTable.QPC] == [(n, 0, 3) for n in range(LIMITS["NumQps"])]
-    for table in (abi.CtxTable.KEY_TABLE, abi.CtxTable.FORGET, abi.CtxTable.GID):
+    for table in (abi.CtxTable.KEY_TABLE, abi.CtxTable.FORGET, abi.CtxTable.GID, abi.CtxTable.DEVICE_MEMORY):
         assert not writes[table]
     for table in (abi.CtxTable.CQC, abi.CtxTable.EQC, abi.CtxTable.SRQC, abi.CtxTable.GROUP):
         assert writes[table] == [(n, 0) for n in range(ROWS[table][1])]
@@ -91,7 +95,7 @@ async def rows(dut, rate):
     rng = mgmt.rng
     mgmt.fw.rate = max(rate, 0.6)
     for _ in range(60):
-        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc, mgmt.srqc, mgmt.forgets, mgmt.groups]:
+        for sink in [*mgmt.qpc, mgmt.cqc, mgmt.eqc, mgmt.srqc, mgmt.forgets, mgmt.groups, mgmt.dms]:
             sink.rate = 1.0 if rate == 1.0 else rng.choice([0.02, rate, 1.0])
         table = rng.choice(list(ROWS))
         name, count = ROWS[table]

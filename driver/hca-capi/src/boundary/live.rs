@@ -28,6 +28,7 @@ pub enum Kind {
     Counters,
     Wq,
     IndTable,
+    Dm,
 }
 
 /// An object whose first field is the C structure.

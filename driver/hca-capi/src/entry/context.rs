@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::pipe::{EventPipe, eventfd};
 use crate::boundary::{Errno, count, pointer};
-use crate::entry::{counters, cq, cq_ex, flow, memory, post, qp, query, srq, window, wq, xrc};
+use crate::entry::{counters, cq, cq_ex, device_memory, flow, memory, post, qp, query, srq, window, wq, xrc};
 use crate::objects::card::Card;
 use crate::objects::context::{ContextObject, object_of};
 use crate::objects::device::device_of;
@@ -44,6 +44,9 @@ fn tables(device: *mut ibv_device, cmd_fd: RawFd, async_fd: RawFd, comp_vectors:
         query_rt_values: Some(query::query_rt_values),
         modify_cq: Some(cq::modify_cq),
         alloc_null_mr: Some(memory::alloc_null_mr),
+        alloc_dm: Some(device_memory::alloc_dm),
+        free_dm: Some(device_memory::free_dm),
+        reg_dm_mr: Some(device_memory::reg_dm_mr),
         alloc_td: Some(memory::alloc_td),
         dealloc_td: Some(memory::dealloc_td),
         alloc_parent_domain: Some(memory::alloc_parent_domain),

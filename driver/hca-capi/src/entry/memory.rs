@@ -275,9 +275,10 @@ pub unsafe extern "C" fn rereg_mr(
             }
         }
         // SAFETY: looked up first.
-        if unsafe { get(mr.cast::<MrObject>())? }.mr.is_null() {
+        let region = &unsafe { get(mr.cast::<MrObject>())? }.mr;
+        if region.is_null() || region.is_device_memory() {
             return Err(invalid(
-                "ibv_rereg_mr: a null region has no other address and no other right",
+                "ibv_rereg_mr: not of a null region, and not of device memory",
             ));
         }
         let mut object = retire(mr.cast::<MrObject>())?;

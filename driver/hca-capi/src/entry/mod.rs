@@ -8,6 +8,7 @@ pub mod counters;
 pub mod cq;
 pub mod cq_ex;
 pub mod device;
+pub mod device_memory;
 pub mod flow;
 pub mod import;
 pub mod kern;

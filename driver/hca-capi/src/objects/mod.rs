@@ -7,6 +7,7 @@ pub mod context;
 pub mod counters;
 pub mod cq;
 pub mod device;
+pub mod device_memory;
 pub mod events;
 pub mod flow;
 pub mod memory;

@@ -93,6 +93,8 @@ unsafe extern "C" {
     pub fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context;
     pub fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd;
     pub fn ibv_unimport_pd(pd: *mut ibv_pd);
+    pub fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm;
+    pub fn ibv_unimport_dm(dm: *mut ibv_dm);
     pub fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr;
     pub fn ibv_unimport_mr(mr: *mut ibv_mr);
     pub fn ibv_init_ah_from_wc(

@@ -16,13 +16,13 @@ use crate::base::error::DriverError;
 use crate::function::bring_up::Function;
 
 impl<P: DevicePtr> Function<P> {
-    fn make(&mut self, opcode: AdminOpcode, body: &[u8]) -> Result<u32, DriverError> {
+    pub(crate) fn make(&mut self, opcode: AdminOpcode, body: &[u8]) -> Result<u32, DriverError> {
         let mut result = HandleResult::new();
         result.0.copy_from_slice(&self.admin.issue(opcode, body)?);
         Ok(result.handle())
     }
 
-    fn on_handle(&mut self, opcode: AdminOpcode, handle: u32) -> Result<[u8; 244], DriverError> {
+    pub(crate) fn on_handle(&mut self, opcode: AdminOpcode, handle: u32) -> Result<[u8; 244], DriverError> {
         let mut cmd = HandleCmd::new();
         cmd.set_handle(handle);
         self.admin.issue(opcode, cmd.as_bytes())

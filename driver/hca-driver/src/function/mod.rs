@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod bring_up;
 mod commands;
+pub mod device_memory;
 mod firmware_commands;
 pub mod key_table;
 pub mod link_commands;

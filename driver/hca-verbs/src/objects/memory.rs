@@ -7,6 +7,7 @@ use hca_dev::{Device, DmaBuf, UserMemory};
 use hca_driver::{DevicePtr, Sge};
 
 use crate::objects::context::Context;
+use crate::objects::device_memory::{DeviceMemory, DmShared};
 use crate::objects::pd::{Pd, PdShared};
 use crate::values::attr::Access;
 use crate::values::error::{Error, Result};
@@ -66,9 +67,10 @@ impl MrOptions {
 }
 
 /// What keeps the memory reachable for the card.
-#[derive(Debug)]
-enum Backing {
-    /// Device memory; the clone keeps the mapping alive.
+enum Backing<P: DevicePtr> {
+    /// Of [`Context::alloc_dm`]; as long as there is a region it is not freed.
+    Device { _dm: Arc<DmShared<P>> },
+    /// Memory that the device has allocated; the clone keeps the mapping alive.
     Dma { _buf: DmaBuf },
     /// Mapped by us.
     User { iova: u64, len_bytes: usize },
@@ -85,7 +87,7 @@ pub struct Mr<P: DevicePtr> {
     rkey: u32,
     addr: u64,
     length: u64,
-    backing: Option<Backing>,
+    backing: Option<Backing<P>>,
     /// The card reads it for as long as it knows the keys.
     page_list: Option<DmaBuf>,
 }
@@ -151,6 +153,35 @@ impl<P: DevicePtr> Pd<P> {
         made
     }
 
+    /// ibv_reg_dm_mr (V-80): a piece of device memory, by addresses from 0 on: `access` has ZERO_BASED.
+    pub fn reg_dm_mr(
+        &self,
+        dm: &DeviceMemory<P>,
+        offset: u64,
+        len_bytes: usize,
+        access: Access,
+    ) -> Result<Mr<P>> {
+        let inner = dm.inner();
+        inner.check_alive()?;
+        if !inner.is_of(&self.inner().shared) {
+            return Err(Error::Invalid(
+                "the device memory belongs to another context".into(),
+            ));
+        }
+        if !access.contains(Access::ZERO_BASED) {
+            return Err(Error::Invalid(
+                "a region of device memory has addresses from 0 on: its rights have ZERO_BASED".into(),
+            ));
+        }
+        let options = MrOptions {
+            offset: usize::try_from(offset).unwrap_or(usize::MAX),
+            length: Some(len_bytes),
+            ..MrOptions::new(access)
+        };
+        let range = range_of(0, inner.iova(), inner.len_bytes(), &options)?;
+        self.register(&range, &options, Backing::Device { _dm: inner.clone() })
+    }
+
     /// Registers pages at the given bus addresses as one region that starts at `addr`: scattered memory.
     pub fn reg_pages(&self, pages: &[u64], options: &MrOptions) -> Result<Mr<P>> {
         let (Some(addr), Some(length)) = (options.addr, options.length) else {
@@ -164,7 +195,7 @@ impl<P: DevicePtr> Pd<P> {
         self.register_pages(&range, options, pages, Backing::Caller)
     }
 
-    fn register(&self, range: &Range, options: &MrOptions, backing: Backing) -> Result<Mr<P>> {
+    fn register(&self, range: &Range, options: &MrOptions, backing: Backing<P>) -> Result<Mr<P>> {
         if options.page_size == PageSize::Direct {
             let cmd = reg_cmd(self.handle(), range, options);
             return self.send_reg_mr(&cmd, range, backing, None);
@@ -194,7 +225,7 @@ impl<P: DevicePtr> Pd<P> {
         range: &Range,
         options: &MrOptions,
         pages: &[u64],
-        backing: Backing,
+        backing: Backing<P>,
     ) -> Result<Mr<P>> {
         let below = (1u64 << (options.page_size.shift() & 63)) - 1;
         if let Some(page) = pages.iter().find(|page| **page & below != 0) {
@@ -222,7 +253,7 @@ impl<P: DevicePtr> Pd<P> {
         &self,
         cmd: &RegMrCmd,
         range: &Range,
-        backing: Backing,
+        backing: Backing<P>,
         page_list: Option<DmaBuf>,
     ) -> Result<Mr<P>> {
         let keys = self.inner().shared.function().reg_mr(cmd)?;
@@ -300,6 +331,11 @@ impl<P: DevicePtr> Mr<P> {
         matches!(self.backing, Some(Backing::Zeros(_)))
     }
 
+    /// Of [`Pd::reg_dm_mr`].
+    pub fn is_device_memory(&self) -> bool {
+        matches!(self.backing, Some(Backing::Device { .. }))
+    }
+
     /// The context it belongs to.
     pub fn context(&self) -> Context<P> {
         Context::from_shared(self.pd.shared.clone())
@@ -350,7 +386,7 @@ impl<P: DevicePtr> Mr<P> {
         match backing {
             Backing::User { iova, len_bytes } => shared.device().unmap_dma(iova, len_bytes)?,
             Backing::Zeros(zeros) => shared.device().free_dma(zeros)?,
-            Backing::Dma { .. } | Backing::Caller => {}
+            Backing::Device { .. } | Backing::Dma { .. } | Backing::Caller => {}
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ pub mod channel;
 pub mod congestion;
 pub mod context;
 pub mod cq;
+pub mod device_memory;
 pub mod flow;
 pub mod link;
 pub mod lldp;

@@ -35,6 +35,12 @@ pub enum Error {
         /// Its address handles.
         address_handles: usize,
     },
+    /// Regions of the device memory are still there (EBUSY).
+    #[error("device memory {handle:#x} has regions: deregister them first")]
+    DmInUse {
+        /// Device memory.
+        handle: u32,
+    },
     /// The CQ overran or could not be written; what was still to be polled may be lost (V-57).
     #[error("CQ {cqn:#x} is dead: it overran, or its memory is gone; make a larger one")]
     CqDead {
@@ -102,7 +108,7 @@ impl Error {
             Self::Post(bad) => bad.error.errno(),
             Self::Invalid(_) | Self::Destroyed { .. } => 22,
             Self::Unsupported(_) => 95,
-            Self::PdInUse { .. } => 16,
+            Self::PdInUse { .. } | Self::DmInUse { .. } => 16,
             Self::CqDead { .. } => 5,
             Self::Unreachable { .. } => 113,
             Self::Timeout { .. } => 110,

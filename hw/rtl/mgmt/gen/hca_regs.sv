@@ -357,6 +357,14 @@ module hca_regs (
                     logic [11:0] next;
                     logic load_next;
                 } value;
+                struct {
+                    logic [5:0] next;
+                    logic load_next;
+                } skip;
+                struct {
+                    logic [5:0] next;
+                    logic load_next;
+                } spare;
             } dma_local;
             struct {
                 struct {
@@ -616,6 +624,12 @@ module hca_regs (
                 struct {
                     logic [11:0] value;
                 } value;
+                struct {
+                    logic [5:0] value;
+                } skip;
+                struct {
+                    logic [5:0] value;
+                } spare;
             } dma_local;
             struct {
                 struct {
@@ -1081,6 +1095,52 @@ module hca_regs (
         end
     end
     assign hwif_out.mgmt.dma_local.value.value = field_storage.mgmt.dma_local.value.value;
+    // Field: hca_regs.mgmt.dma_local.skip
+    always_comb begin
+        automatic logic [5:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.dma_local.skip.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.dma_local && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.dma_local.skip.value & ~decoded_wr_biten[21:16]) | (decoded_wr_data[21:16] & decoded_wr_biten[21:16]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.dma_local.skip.next = next_c;
+        field_combo.mgmt.dma_local.skip.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.dma_local.skip.value <= 6'h0;
+        end else begin
+            if(field_combo.mgmt.dma_local.skip.load_next) begin
+                field_storage.mgmt.dma_local.skip.value <= field_combo.mgmt.dma_local.skip.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.dma_local.skip.value = field_storage.mgmt.dma_local.skip.value;
+    // Field: hca_regs.mgmt.dma_local.spare
+    always_comb begin
+        automatic logic [5:0] next_c;
+        automatic logic load_next_c;
+        next_c = field_storage.mgmt.dma_local.spare.value;
+        load_next_c = '0;
+        if(decoded_reg_strb.mgmt.dma_local && decoded_req_is_wr) begin // SW write
+            next_c = (field_storage.mgmt.dma_local.spare.value & ~decoded_wr_biten[29:24]) | (decoded_wr_data[29:24] & decoded_wr_biten[29:24]);
+            load_next_c = '1;
+        end
+        field_combo.mgmt.dma_local.spare.next = next_c;
+        field_combo.mgmt.dma_local.spare.load_next = load_next_c;
+    end
+    always_ff @(posedge clk) begin
+        if(rst) begin
+            field_storage.mgmt.dma_local.spare.value <= 6'h0;
+        end else begin
+            if(field_combo.mgmt.dma_local.spare.load_next) begin
+                field_storage.mgmt.dma_local.spare.value <= field_combo.mgmt.dma_local.spare.next;
+            end
+        end
+    end
+    assign hwif_out.mgmt.dma_local.spare.value = field_storage.mgmt.dma_local.spare.value;
     // Field: hca_regs.mgmt.dma_ctrl.host_to_mailbox
     always_comb begin
         automatic logic [0:0] next_c;
@@ -2073,6 +2133,8 @@ module hca_regs (
         end
         if(rd_mux_addr == 18'h10030) begin
             readback_data_var[11:0] = field_storage.mgmt.dma_local.value.value;
+            readback_data_var[21:16] = field_storage.mgmt.dma_local.skip.value;
+            readback_data_var[29:24] = field_storage.mgmt.dma_local.spare.value;
         end
         if(rd_mux_addr == 18'h10038) begin
             readback_data_var[0] = hwif_in.mgmt.dma_status.busy.next;

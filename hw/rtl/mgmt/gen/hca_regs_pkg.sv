@@ -417,7 +417,17 @@ package hca_regs_pkg;
     } hca_regs__mgmt__dma_local__value__out_t;
 
     typedef struct {
+        logic [5:0] value;
+    } hca_regs__mgmt__dma_local__skip__out_t;
+
+    typedef struct {
+        logic [5:0] value;
+    } hca_regs__mgmt__dma_local__spare__out_t;
+
+    typedef struct {
         hca_regs__mgmt__dma_local__value__out_t value;
+        hca_regs__mgmt__dma_local__skip__out_t skip;
+        hca_regs__mgmt__dma_local__spare__out_t spare;
     } hca_regs__mgmt__dma_local__out_t;
 
     typedef struct {
