@@ -296,6 +296,10 @@ static inline void hca_set(void *bytes, unsigned lsb, unsigned bits, uint64_t va
 #define HCA_SOC_TELL_SLOT 0x840u
 /* An epoch that has begun: board_boot.epoch becomes this if it is less. */
 #define HCA_SOC_TELL_EPOCH 0x844u
+/* The four words of a port_view, one behind the other; with the last one it counts. */
+#define HCA_SOC_TELL_PORT 0x850u
+/* That one. */
+#define HCA_SOC_TELL_PORT_LAST 0x85cu
 /* Where in an image its head is: behind vectors and the jump at reset. */
 #define HCA_IMAGE_HEAD_OFFSET 0x84u
 /* First word of the head: "HCWF". */
@@ -2827,6 +2831,29 @@ struct hca_board_neighbour {
 #define HCA_BOARD_NEIGHBOUR_MAC_BITS 48u
 #define HCA_BOARD_NEIGHBOUR_PORT_NUM_LSB 176u
 #define HCA_BOARD_NEIGHBOUR_PORT_NUM_BITS 8u
+
+/* What a port is now, as firmware tells its board, which shows it to whoever has no function of the
+   card. What it is not on Ethernet is 0. */
+struct hca_port_view {
+    uint8_t bytes[16];
+};
+#define HCA_PORT_VIEW_BYTES 16u
+#define HCA_PORT_VIEW_PORT_NUM_LSB 0u
+#define HCA_PORT_VIEW_PORT_NUM_BITS 8u
+#define HCA_PORT_VIEW_STATE_LSB 8u
+#define HCA_PORT_VIEW_STATE_BITS 8u
+#define HCA_PORT_VIEW_PHYS_STATE_LSB 16u
+#define HCA_PORT_VIEW_PHYS_STATE_BITS 8u
+#define HCA_PORT_VIEW_LMC_LSB 24u
+#define HCA_PORT_VIEW_LMC_BITS 8u
+#define HCA_PORT_VIEW_LID_LSB 32u
+#define HCA_PORT_VIEW_LID_BITS 16u
+#define HCA_PORT_VIEW_SM_LID_LSB 48u
+#define HCA_PORT_VIEW_SM_LID_BITS 16u
+#define HCA_PORT_VIEW_SM_SL_LSB 64u
+#define HCA_PORT_VIEW_SM_SL_BITS 8u
+#define HCA_PORT_VIEW_CAP_FLAGS_LSB 96u
+#define HCA_PORT_VIEW_CAP_FLAGS_BITS 32u
 
 /* Which image runs, and which is to. SLOT_NONE: no slot. */
 struct hca_board_boot {

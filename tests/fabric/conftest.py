@@ -96,6 +96,13 @@ class Fabric(Simulator):
         """The port of a card, as its driver sees it."""
         return self.info(card)["ports"][0]
 
+    def sysfs(self, card, state):
+        """Files of the port of a card, as programs on it find them, as soon as its state is this."""
+        where = "/sys/class/infiniband/hca0/ports/1"
+        names = ("phys_state", "rate", "lid", "lid_mask_count", "sm_lid", "sm_sl", "cap_mask")
+        script = f"until grep -q ': {state}$' {where}/state; do sleep 0.01; done; cd {where}; cat {' '.join(names)}"
+        return dict(zip(names, self.ask(card, "sh", "-c", script).splitlines(), strict=True))
+
     def guid(self, card):
         """GUID of the port of a card."""
         return int(IPv6Address(self.port(card)["gids"][0])) & (1 << 64) - 1

@@ -29,7 +29,8 @@ def given_lids(folder):
 
 @pytest.mark.parametrize("name", FABRICS)
 def test_comes_up(fabric, name):
-    """MGMT-1, MGMT-5: SUBNET UP, every port ACTIVE; LIDs and tables are those of OpenSM's dumps; traffic flows."""
+    """MGMT-1, MGMT-5: SUBNET UP, every port ACTIVE; LIDs and tables are those of OpenSM's dumps, in /sys too;
+    traffic flows."""
     cards = FABRICS[name]
     net = fabric(name)
     words = []
@@ -38,6 +39,7 @@ def test_comes_up(fabric, name):
         roots = net.files / "roots"
         roots.write_text(f"{net.switches()['sw0']['guid']:#x}\n")
         words = ["-R", "updn", "-a", roots]
+    assert [net.sysfs(card, "INIT")["sm_lid"] for card in range(cards)] == ["0x0"] * cards
     sm = net.manage(*words)
     sm.wait_up()
     assert set(net.ports().values()) <= {"ACTIVE"}
@@ -47,6 +49,8 @@ def test_comes_up(fabric, name):
         guid = int(re.search(r"Port GUID: (0x\w+)", text).group(1), 0)
         assert "State: Active" in text and f"Base lid: {given[guid]}\n" in text, text
         assert "SM lid: 1\n" in text, text
+        shown = net.sysfs(card, "ACTIVE")
+        assert (shown["phys_state"], int(shown["lid"], 0), shown["sm_lid"]) == ("5: LinkUp", given[guid], "0x1"), shown
     switches = net.switches().values()
     tables = dumped_tables(net.files) if switches else {}
     for switch in switches:

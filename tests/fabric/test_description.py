@@ -37,8 +37,8 @@ def test_a_card_is_described(fabric):
 
 
 def test_hca_shows_what_agents_show(fabric):
-    """MGMT-5, MGMT-7, MGMT-9, STAT: hca info, hca link and hca fabric show beside smpquery and perfquery, for every
-    port of the fabric, with an M_Key set and data sent."""
+    """MGMT-5, MGMT-7, MGMT-9, STAT: hca info, hca link, hca fabric and /sys show beside smpquery and perfquery, for
+    every port of the fabric, with an M_Key set and data sent."""
     net = fabric("two-switches")
     options = net.files / "keys.conf"
     options.write_text("m_key 0x1122334455667788\nm_key_protection_level 1\nm_key_lease_period 600\n"
@@ -60,6 +60,10 @@ def test_hca_shows_what_agents_show(fabric):
         assert info["attributes"]["active_mtu"] == {"2048": 4, "4096": 5}[said["NeighborMTU"]]
         assert info["attributes"]["phys_state"] == {"LinkUp": 5}[said["PhysLinkState"]]
         assert info["attributes"]["subnet_timeout"] == int(said["SubnetTimeout"])
+        # Nobody asks the card for what programs find in /sys.
+        shown = net.sysfs(card, "ACTIVE")
+        assert [int(shown[name], 0) for name in ("lid", "sm_lid", "lid_mask_count", "sm_sl", "cap_mask")] == [
+            info["attributes"][name] for name in ("lid", "sm_lid", "lmc", "sm_sl", "port_cap_flags")], (shown, info)
         # The key is there, and who has it not reads zeros.
         assert said["Mkey"] == "0x1122334455667788" and said["ProtectBits"] == "1"
         assert set(fields(net.ask(1, "smpquery", "-K", "portinfo", lid))["Mkey"]) <= set("0x")

@@ -3,6 +3,8 @@
 import re
 
 PINGPONG = ["ibv_rc_pingpong", "-n", "20"]
+# port_cap (E-5).
+IS_SM = 1 << 1
 
 
 def flows(net, first, second):
@@ -28,11 +30,13 @@ def test_traps_tell_of_cables(fabric):
     events.prints("port error|PORT_ERR|IBV_EVENT_PORT_ERR|port_error")
     sm.wait(rf"num:128 .* from LID:{switch}\b")
     assert net.ports()["sw1:2"] == "DOWN"
+    assert net.sysfs(3, "DOWN")["phys_state"] == "2: Polling"
     again = sm.up_again()
     net.command("plug", "card3")
     sm.wait_up(again)
     events.prints("(?i)port.active")
     assert net.ports()["sw1:2"] == "ACTIVE"
+    assert net.sysfs(3, "ACTIVE")["phys_state"] == "5: LinkUp"
     flows(net, 0, 3)
     # A trap that is repressed comes no more.
     assert sm.traps() >= {(128, switch)}
@@ -56,6 +60,59 @@ def test_ways_around(fabric):
     assert way.count("switch port") == 4, way
     flows(net, 0, 1)
     assert net.lids(4) == lids
+
+
+# Blocks of 64 bytes: beyond what a manager says, data are under way.
+BLOCKS = 2_000
+
+
+def trunk_blocks(net, name):
+    """Blocks that the port of a switch has sent on its data VLs."""
+    switch, number = name.split(":")
+    port = next(port for port in net.switches()[switch]["ports"] if port["port"] == int(number))
+    return sum(lane["blocks_sent"] for lane in port["lanes"])
+
+
+def test_traffic_goes_on_another_way(fabric):
+    """MGMT-1, REL: a trunk is pulled under traffic whose retries last for longer than the manager takes: the same
+    connection goes on by the other way around the ring, and nobody hears of an error."""
+    net = fabric("ring")
+    sm = net.manage()
+    sm.wait_up()
+    # 4.3 s between two tries.
+    words = ["ib_write_bw", "-n", "200000", "-s", "4096", "-u", "20"]
+    server, client = net.start_pair(words, cards=(1, 0))
+    client.wait_until(lambda: trunk_blocks(net, "sw0:2") > BLOCKS, "data went the short way")
+    again = sm.up_again()
+    net.command("pull", "sw0:2")
+    sm.wait_up(again)
+    before = trunk_blocks(net, "sw0:3")
+    client.wait_until(lambda: trunk_blocks(net, "sw0:3") > before + BLOCKS, "data went the long way")
+    assert not server.ended() and not client.ended(), (server.text, client.text)
+    for program in (client, server):
+        program.kill()
+
+
+def test_traffic_fails_as_it_must(fabric):
+    """MGMT-1, REL, EVT: the cable of a card is pulled under traffic: who sends gets RETRY_EXC_ERR when its retries are
+    over, who is cut off PORT_ERR; plugged in again, another connection works."""
+    net = fabric("two-switches")
+    sm = net.manage()
+    sm.wait_up()
+    events = watch(net, 3)
+    # 4.2 ms between two tries.
+    words = ["ib_write_bw", "-n", "200000", "-s", "4096", "-u", "10"]
+    server, client = net.start_pair(words, cards=(3, 0))
+    client.wait_until(lambda: trunk_blocks(net, "sw1:2") > BLOCKS, "data came")
+    net.command("pull", "card3")
+    done = client.done()
+    assert done.code != 0 and re.search("transport retry counter exceeded|status 12", done.text), done
+    events.prints("(?i)port.err")
+    server.kill()
+    again = sm.up_again()
+    net.command("plug", "card3")
+    sm.wait_up(again)
+    flows(net, 0, 3)
 
 
 def test_a_switch_restarts(fabric):
@@ -92,6 +149,8 @@ def test_standby_takes_over(fabric):
     second.wait_up()
     assert net.lids(4) == lids
     events.prints("(?i)sm.change")
+    assert int(net.sysfs(3, "ACTIVE")["cap_mask"], 0) & IS_SM, "/sys says who is a manager"
+    assert not int(net.sysfs(2, "ACTIVE")["cap_mask"], 0) & IS_SM
     assert re.search(rf"sm lid {lids[3]} .* SMINFO_MASTER", net.ask(2, "sminfo"))
     # hca info shows what the agents show.
     told = net.port(3)

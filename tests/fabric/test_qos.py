@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 
-from cards import free_port, listens
+from cards import free_port, listens, listens_by_cm
 
 HIGH = [(2, 9), (3, 4)]
 LOW = [(0, 64), (1, 192)]
@@ -102,3 +102,31 @@ def test_shares_of_a_trunk(fabric):
     first, second = (now - was for now, was in zip(sent(), before, strict=True))
     assert not any(program.ended() for program in programs)
     assert 2.9 < second / first < 3.1, (first, second)
+
+
+def test_policy_file(fabric):
+    """RATE-2, VL-8, MGMT-3: a QoS policy file says which service level paths to a port have: the administrator's
+    records say it, librdmacm asks for them, and its connection's packets cross the trunk on that level's VL alone."""
+    net = fabric("two-switches")
+    policy = net.files / "qos-policy.conf"
+    policy.write_text(f"qos-ulps\n  default : 1\n  any, target-port-guid {net.guid(3):#x} : 2\nend-qos-ulps\n")
+    options = net.files / "qos.conf"
+    options.write_text(POLICY.format(limit=LIMIT, high=words(HIGH), low=words(LOW), sl2vl=",".join(map(str, SL2VL))))
+    net.manage("-F", options, "-Q", "-Y", policy).wait_up()
+    lids = net.lids(4)
+    for to, level in ((3, 2), (2, 1)):
+        path = net.ask(1, "saquery", "--src-to-dst", f"{lids[0]}:{lids[to]}")
+        assert re.search(rf"^\s*sl\.+(0x)?{level}$", path, re.M), path
+
+    def sent():
+        return [lane["packets_sent"] for lane in trunk(net)["lanes"]]
+
+    for to, level in ((3, 2), (2, 1)):
+        before = sent()
+        address = f"10.0.0.{to + 1}"
+        server = net.start(to, "rping", "-s", "-a", address, "-C", "20", "-S", "1000")
+        server.wait_until(lambda server=server: listens_by_cm(server.pid), "it listened")
+        client = net.run(0, "rping", "-c", "-a", address, "-C", "20", "-S", "1000")
+        assert client.code == 0 and server.done().code == 0, (client, server.text)
+        moved = [now - was for now, was in zip(sent(), before, strict=True)]
+        assert moved[SL2VL[level]] >= 40 and sum(moved) - moved[SL2VL[0]] == moved[SL2VL[level]], (level, moved)

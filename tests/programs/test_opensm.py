@@ -10,6 +10,7 @@ from conftest import ROOT
 from pairs import end, packets, run_pair
 
 SM = ("--link", "ib", "--sm", "external")
+PORT = "/sys/class/infiniband/hca0/ports/1"
 UP = 'until ibstat | grep -q "State: Active"; do sleep 0.1; done'
 # The other side's ibv_rc_pingpong, at port 18515.
 LISTENS = "until grep -qE ':4853 [0-9A-F:]+ 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done"
@@ -42,8 +43,10 @@ def test_subnet_up(hca, row, files, firmware):
     that run on the card's own processor answer it, too."""
     row("opensm", f"and ibv_rc_pingpong, firmware {firmware}", "ib")
     log, done = files
-    ran = run_pair(hca, manager(log, "ibstat; ibv_rc_pingpong -n 50", done),
-                   managed(done, "ibstat", LISTENS, "ibv_rc_pingpong -n 50 localhost"), *SM, "--firmware", firmware)
+    shown = f"until grep -q ACTIVE {PORT}/state; do sleep 0.1; done; head {PORT}/lid {PORT}/sm_lid"
+    ran = run_pair(hca, manager(log, f"ibstat; {shown}; ibv_rc_pingpong -n 50", done),
+                   managed(done, "ibstat", shown, LISTENS, "ibv_rc_pingpong -n 50 localhost"), *SM, "--firmware",
+                   firmware)
     assert ran.returncode == 0, ran
     assert "SUBNET UP" in log.read_text(), log.read_text()
     assert not re.search(r"0x01 ->.*ERR", log.read_text()), log.read_text()
@@ -51,6 +54,9 @@ def test_subnet_up(hca, row, files, firmware):
     assert sorted(lids) == ["1", "2"], ran
     for name in ("server", "client"):
         assert "SM lid: 1" in end(ran, name) and "50 iters" in end(ran, name), ran
+    # What the simulator shows in /sys is what they have now.
+    for name, lid in zip(("server", "client"), lids, strict=True):
+        assert re.findall(r"^0x\w+$", end(ran, name), re.M) == [f"{int(lid):#x}", "0x1"], ran
 
 
 def test_diagnostics(hca, row, files):

@@ -129,6 +129,8 @@ SOC_TELL_LOAD = 0x838
 SOC_TELL_BOOT = 0x83c
 SOC_TELL_SLOT = 0x840
 SOC_TELL_EPOCH = 0x844
+SOC_TELL_PORT = 0x850
+SOC_TELL_PORT_LAST = 0x85c
 IMAGE_HEAD_OFFSET = 0x84
 IMAGE_MAGIC = 0x46574348
 FIRMWARE_CHUNK_BYTES = 0x400
@@ -1999,6 +2001,19 @@ STRUCTS = {
             "gid": (0, 128),
             "mac": (128, 48),
             "port_num": (176, 8),
+        },
+    },
+    "port_view": {
+        "bytes": 16,
+        "fields": {
+            "port_num": (0, 8),
+            "state": (8, 8),
+            "phys_state": (16, 8),
+            "lmc": (24, 8),
+            "lid": (32, 16),
+            "sm_lid": (48, 16),
+            "sm_sl": (64, 8),
+            "cap_flags": (96, 32),
         },
     },
     "board_boot": {

@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "scripts"))
 
 import bench_compiler
+import bench_firmware
 import bench_sim
 
 
@@ -58,3 +59,45 @@ def test_compilers_are_compared_by_their_least(tmp_path, monkeypatch, capsys):
     assert built == ["", *names, "clang++ -O3"]
     assert capsys.readouterr().out.splitlines()[2:] == [
         "| clang++ -O2, as built | 4 | 50 | 500 | 100 |", "| g++ -O2 | 7 | 60 | 500 | 100 |"]
+
+
+def test_processors_are_compared_by_their_least():
+    """In turn, the least processor time of each; other work on the machine in one run changes nothing."""
+    calls, times = [], iter([1.0, 1.2, 9.0, 1.04, 1.1, 1.5])
+
+    def run(load, processor):
+        calls.append((load, processor))
+        return {"simulated_cycles": 1_000_000, "cpu_s": next(times)}
+
+    [row] = bench_firmware.summary(bench_firmware.measure(run, ["bulk"], 3))
+    assert calls == [("bulk", "native"), ("bulk", "core")] * 3
+    assert (row["load"], row["cycles"], row["native_ns"], row["core_ns"]) == ("bulk", 1_000_000, 1000, 1040)
+    assert round(row["slower_percent"], 6) == 4
+
+
+def test_processors_are_compared_on_the_same_traffic():
+    """Another number of cycles is no figure but a mistake, and is named."""
+    def run(load, processor):
+        return {"simulated_cycles": 1_000 + (processor == "core"), "cpu_s": 1.0}
+
+    with pytest.raises(SystemExit, match="storm takes .*1001.* cycles: it is not the same traffic"):
+        bench_firmware.summary(bench_firmware.measure(run, ["storm"], 1))
+
+
+@pytest.mark.parametrize(("slower", "code"), [(1.04, None), (1.06, "bulk: more than 5 % slower")])
+def test_a_core_that_costs_too_much_fails(tmp_path, monkeypatch, capsys, slower, code):
+    """The limit is the goal's; the figures are printed and kept either way."""
+    def run(program, load, processor):
+        return {"simulated_cycles": 1_000_000, "cpu_s": slower if processor == "core" else 1.0}
+
+    monkeypatch.setattr(bench_firmware, "run_load", run)
+    monkeypatch.setattr(bench_firmware.bench_sim.Tree, "program", lambda tree, name: tmp_path)
+    kept = tmp_path / "figures.json"
+    words = ["bench_firmware.py", "--no-build", "--only", "bulk", "--runs", "1", "--json", str(kept)]
+    monkeypatch.setattr(sys, "argv", words)
+    if code is None:
+        bench_firmware.main()
+    else:
+        with pytest.raises(SystemExit, match=code):
+            bench_firmware.main()
+    assert f"+{round(100 * (slower - 1))}.0 %" in capsys.readouterr().out and kept.is_file()

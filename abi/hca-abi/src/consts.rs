@@ -284,6 +284,10 @@ abi_consts! {
         SOC_TELL_SLOT = 0x840,
         /// An epoch that has begun: board_boot.epoch becomes this if it is less.
         SOC_TELL_EPOCH = 0x844,
+        /// The four words of a port_view, one behind the other; with the last one it counts.
+        SOC_TELL_PORT = 0x850,
+        /// That one.
+        SOC_TELL_PORT_LAST = 0x85c,
     }
     "Images of the firmware" {
         /// Where in an image its head is: behind vectors and the jump at reset.

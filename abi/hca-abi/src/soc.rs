@@ -1,5 +1,5 @@
 //! What the board tells the firmware on the soft core, from SOC_BOARD_BASE on: a head, a port each, neighbours. On a
-//! board it comes out of its flash, in a simulator from the configuration.
+//! board it comes out of its flash, in a simulator from the configuration. And what firmware tells the board.
 
 use crate::table::{StructDef, abi_enum, layout};
 
@@ -8,6 +8,7 @@ pub const STRUCTS: &[&StructDef] = &[
     &BoardHead::TABLE,
     &BoardPort::TABLE,
     &BoardNeighbour::TABLE,
+    &PortView::TABLE,
     &BoardBoot::TABLE,
     &BoardSlot::TABLE,
     &ImageHead::TABLE,
@@ -69,6 +70,29 @@ layout! {
         mac set_mac: [u8; 6] [16, 0, 48];
         /// Port of this card, from 1.
         port_num set_port_num: u8 [22, 0, 8];
+    }
+}
+
+layout! {
+    /// What a port is now, as firmware tells its board, which shows it to whoever has no function of the card. What it
+    /// is not on Ethernet is 0.
+    PortView("port_view", 16, Software) {
+        /// Port, from 1.
+        port_num set_port_num: u8 [0, 0, 8];
+        /// port_state.
+        state set_state: u8 [1, 0, 8];
+        /// PortPhysicalState.
+        phys_state set_phys_state: u8 [2, 0, 8];
+        /// LID mask control.
+        lmc set_lmc: u8 [3, 0, 8];
+        /// Base LID.
+        lid set_lid: u16 [4, 0, 16];
+        /// LID of the subnet manager.
+        sm_lid set_sm_lid: u16 [6, 0, 16];
+        /// Its service level.
+        sm_sl set_sm_sl: u8 [8, 0, 8];
+        /// port_cap.
+        cap_flags set_cap_flags: u32 [12, 0, 32];
     }
 }
 

@@ -49,6 +49,7 @@ every_struct! {
     LinkCongestion CongestionCmd CongestionResult LinkDscp PfcCounters QueryPfcCountersResult
     SetNodeDescCmd QueryNodeDescResult QueryFirmwareResult ImageHead
     VlCounters QueryVlCountersResult QueryLinkResult QueryLinkErrorsResult BoardHead BoardPort BoardNeighbour
+    PortView
     QueryLldpCmd QueryLldpResult WriteFirmwareCmd ActivateFirmwareCmd BoardBoot BoardSlot
 }
 

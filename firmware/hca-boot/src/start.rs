@@ -5,8 +5,8 @@ use core::panic::PanicInfo;
 
 use hca_abi::{
     BoardBoot, BoardHead, SLOT_NONE, SOC_BOARD_BASE, SOC_BOARD_BOOT, SOC_CARD_BASE, SOC_IMAGE_BASE,
-    SOC_IMAGE_BYTES, SOC_REGS_BASE, SOC_STRIKES, SOC_STRIKES_MOST, SOC_TELL_BOOT, SOC_TELL_CONSOLE,
-    SOC_TELL_LOAD, SOC_TELL_SLOT, SOC_WATCHDOG, SlotState,
+    SOC_IMAGE_BYTES, SOC_REGS_BASE, SOC_RESTART, SOC_STRIKES, SOC_STRIKES_MOST, SOC_TELL_BOOT,
+    SOC_TELL_CONSOLE, SOC_TELL_LOAD, SOC_TELL_SLOT, SOC_WATCHDOG, SlotState,
 };
 use hca_boot::{check, order};
 
@@ -14,7 +14,8 @@ use hca_boot::{check, order};
 const ENTRY: usize = 0x80;
 
 // Exceptions go to the first word, reset to 0x80. Firmware that is in memory and has been checked goes on; its data
-// stay as they are.
+// stay as they are. An exception is that of a firmware that has no vectors of its own yet: nobody watches a core that
+// sleeps, so it is restarted, and counted. Where none runs it is this program's own, which would do the same again.
 global_asm!(
     r#"
     .section .vectors,"ax"
@@ -39,11 +40,18 @@ _start:
 1:  la sp, _stack_top
     call boot
 stop:
-    wfi
-    j stop
+    li t0, {running}
+    lbu t1, 0(t0)
+    li t2, {none}
+    beq t1, t2, 2f
+    li t0, {regs}
+    sw zero, {restart}(t0)
+2:  wfi
+    j 2b
 "#,
     regs = const SOC_REGS_BASE,
     strikes = const SOC_STRIKES,
+    restart = const SOC_RESTART,
     never = const SOC_STRIKES_MOST,
     running = const SOC_BOARD_BASE + SOC_BOARD_BOOT,
     none = const SLOT_NONE,

@@ -72,7 +72,7 @@ use admin::Answer;
 use device_memory::DeviceMemory;
 use groups::Groups;
 use hal::{Hal, Shadow};
-use hca_abi::{AdminStatus, OpVls};
+use hca_abi::{AdminStatus, OpVls, PortView};
 use lines::Lines;
 use memory::Keys;
 use neighbours::Neighbours;
@@ -103,6 +103,9 @@ pub trait Bus: RegisterBus {
     fn flash(&mut self) -> Option<&mut dyn Flash> {
         None
     }
+
+    /// Tells the board what a port is now. Where nobody looks this does nothing.
+    fn show_port(&mut self, _view: &PortView) {}
 }
 
 /// Version of the firmware: major, minor, patch.
@@ -215,6 +218,8 @@ pub(crate) struct Control {
     device_memory: Table<DeviceMemory, NUM_FUNCS>,
     /// Management datagrams may wait.
     has_mads: bool,
+    /// The board has not been told of all that its ports are.
+    has_views: bool,
     /// NodeDescription (MGMT-13); zeros behind it.
     description: [u8; sma::DESCRIPTION_BYTES],
     answer: Answer,
@@ -346,7 +351,9 @@ impl Firmware {
         hal.restart();
         let had_line = self.control.turn_lines(&mut hal);
         hal.restart();
-        self.control.take_turn(&mut hal) || had_line || had_told || had_events || had_mad
+        let had_turn = self.control.take_turn(&mut hal);
+        self.control.show_ports(bus);
+        had_turn || had_line || had_told || had_events || had_mad
     }
 
     /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
@@ -396,6 +403,7 @@ impl Control {
             keys: Table::new([const { Keys::new() }; NUM_FUNCS]),
             device_memory: Table::new([const { DeviceMemory::new() }; NUM_FUNCS]),
             has_mads: false,
+            has_views: false,
             description: sma::DESCRIPTION,
             answer: Answer::new(),
             answering: None,

@@ -294,11 +294,6 @@ impl Link {
             sum.wrapping_add(hal.link_word(self.port, LINK_WORD_RX_PACKETS + vl))
         })
     }
-
-    /// Data may flow, now or when the link has recovered.
-    pub fn is_up<B: Bus>(&self, hal: &mut Hal<B>) -> bool {
-        matches!(self.status(hal).0, PortState::Active | PortState::ActiveDefer)
-    }
 }
 
 /// May somebody move a link so? MGMT-5: the subnet manager leads it through INIT and ARMED; anybody may take it down.
@@ -662,7 +657,9 @@ impl Control {
         let mut any_up = false;
         for at in 0..self.fitted().len() {
             let port = &mut self.ports[at];
-            let up = port.enabled() && port.link.is_up(hal);
+            let seen = port.link.status(hal);
+            port.seen = seen;
+            let up = port.enabled() && matches!(seen.0, PortState::Active | PortState::ActiveDefer);
             let has_changed = core::mem::replace(&mut port.is_announced, up) != up;
             any_up |= up;
             if has_changed {
@@ -677,6 +674,16 @@ impl Control {
         for func in 0..NUM_FUNCS as u8 {
             let is_lost = self.funcs[usize::from(func)].is_lost;
             hal.set_func_status(func, !is_lost, is_lost, any_up);
+        }
+        self.has_views = true;
+    }
+
+    /// Tells the board what the ports are, if something of it has changed: behind the work that has changed it.
+    pub(crate) fn show_ports<B: Bus>(&mut self, bus: &mut B) {
+        if core::mem::take(&mut self.has_views) {
+            for port in self.fitted() {
+                bus.show_port(&port.view());
+            }
         }
     }
 }

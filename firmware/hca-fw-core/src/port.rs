@@ -5,8 +5,8 @@ use crate::link::{Link, PortFacts};
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control, Identity};
 use hca_abi::{
-    AdminStatus, EventKind, LinkCongestion, LinkLayer, ModifyPortCmd, Mtu, OpVls, PortState, QueryPortResult,
-    SetGidCmd, SetPkeyCmd, port_attr, port_cap, port_cap2,
+    AdminStatus, EventKind, LinkCongestion, LinkLayer, ModifyPortCmd, Mtu, OpVls, PortState, PortView,
+    QueryPortResult, SetGidCmd, SetPkeyCmd, port_attr, port_cap, port_cap2,
 };
 
 /// Entries of the GID table.
@@ -58,6 +58,8 @@ pub(crate) struct Port {
     enabled: bool,
     /// Functions were told last that it is up.
     pub is_announced: bool,
+    /// State of the link, and whether its cable is there, when somebody looked last because it had changed.
+    pub seen: (PortState, bool),
     /// A subnet manager runs here.
     is_sm: bool,
     lmc: u8,
@@ -95,6 +97,7 @@ impl Port {
             identity,
             enabled: false,
             is_announced: false,
+            seen: (PortState::Down, false),
             is_sm: false,
             lmc: 0,
             mtu: 5,
@@ -206,6 +209,23 @@ impl Port {
         self.capabilities() | OTHER_LOCAL_CHANGES
     }
 
+    /// What the board is told of it.
+    pub fn view(&self) -> PortView {
+        let (state, phy_up) = self.seen;
+        let mut view = PortView::new();
+        view.set_port_num(self.number());
+        view.set_state(state.into());
+        view.set_phys_state(phys_state(phy_up));
+        view.set_cap_flags(self.capabilities());
+        if self.infiniband() {
+            view.set_lid(self.identity.lid);
+            view.set_lmc(self.lmc);
+            view.set_sm_lid(self.sma.kept().sm_lid);
+            view.set_sm_sl(self.sma.kept().sm_sl);
+        }
+        view
+    }
+
     /// A subnet manager has come or gone. MGMT-9: the one that is master, if there is one, is told.
     fn set_is_sm(&mut self, is_sm: bool) {
         if self.is_sm != is_sm {
@@ -242,6 +262,11 @@ pub fn width_and_speed(rate_mbps: u32) -> (u8, u8) {
     let pairs = WIDTHS.iter().flat_map(|w| SPEEDS.iter().map(move |s| (w, s)));
     let nearest = pairs.min_by_key(|((_, lanes), (_, mbps))| (lanes * mbps).abs_diff(rate_mbps));
     nearest.map_or((0, 0), |((width, _), (speed, _))| (*width, *speed))
+}
+
+/// phys_state of a port whose cable is there, or is not.
+fn phys_state(phy_up: bool) -> u8 {
+    if phy_up { PHYS_LINK_UP } else { PHYS_POLLING }
 }
 
 /// port_cap_flags of a personality.
@@ -384,6 +409,7 @@ impl Control {
         for port in self.ports.iter_mut() {
             port.set_is_sm(false);
         }
+        self.has_views = true;
     }
 
     pub(crate) fn query_port<B: Bus>(&self, hal: &mut Hal<B>, port_num: u8) -> CmdResult<QueryPortResult> {
@@ -415,7 +441,7 @@ impl Control {
         } else {
             out.set_flags(GRH_REQUIRED);
         }
-        out.set_phys_state(if phy_up { PHYS_LINK_UP } else { PHYS_POLLING });
+        out.set_phys_state(phys_state(phy_up));
         out.set_link_layer(
             if p.infiniband() {
                 LinkLayer::Infiniband

@@ -3,9 +3,9 @@
 use core::arch::asm;
 
 use hca_abi::{
-    BoardBoot, BoardSlot, SOC_BOARD_BASE, SOC_BOARD_SLOTS, SOC_CARD_BASE, SOC_DATA_BASE, SOC_JOURNAL,
-    SOC_REGS_BASE, SOC_TELL_CONSOLE, SOC_TELL_FLASH_AT, SOC_TELL_FLASH_WORD, SOC_TELL_GID, SOC_TELL_OWN_GID,
-    SOC_TELL_WANTED, SOC_TIME_HI, SOC_TIME_LO, SOC_TIMER_HI, SOC_TIMER_LO,
+    BoardBoot, BoardSlot, PortView, SOC_BOARD_BASE, SOC_BOARD_SLOTS, SOC_CARD_BASE, SOC_DATA_BASE,
+    SOC_JOURNAL, SOC_REGS_BASE, SOC_TELL_CONSOLE, SOC_TELL_FLASH_AT, SOC_TELL_FLASH_WORD, SOC_TELL_GID,
+    SOC_TELL_OWN_GID, SOC_TELL_PORT, SOC_TELL_WANTED, SOC_TIME_HI, SOC_TIME_LO, SOC_TIMER_HI, SOC_TIMER_LO,
 };
 use hca_fw_core::{Bus, Flash, RegisterBus};
 
@@ -39,6 +39,13 @@ impl Bus for Card {
 
     fn flash(&mut self) -> Option<&mut dyn Flash> {
         Some(self)
+    }
+
+    #[inline(never)]
+    fn show_port(&mut self, view: &PortView) {
+        for (index, word) in view.as_bytes().as_chunks().0.iter().enumerate() {
+            write_reg(SOC_TELL_PORT + 4 * index as u32, u32::from_le_bytes(*word));
+        }
     }
 }
 

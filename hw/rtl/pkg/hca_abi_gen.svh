@@ -192,6 +192,9 @@ localparam int unsigned SocTellBoot = 32'h83c;  // The first four bytes of board
 localparam int unsigned SocTellSlot = 32'h840;  // Slot in bits 7:0, its slot_state in bits 15:8.
 // An epoch that has begun: board_boot.epoch becomes this if it is less.
 localparam int unsigned SocTellEpoch = 32'h844;
+// The four words of a port_view, one behind the other; with the last one it counts.
+localparam int unsigned SocTellPort = 32'h850;
+localparam int unsigned SocTellPortLast = 32'h85c;  // That one.
 // Where in an image its head is: behind vectors and the jump at reset.
 localparam int unsigned ImageHeadOffset = 32'h84;
 localparam int unsigned ImageMagic = 32'h46574348;  // First word of the head: "HCWF".

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use hca_abi::SocFault;
+use hca_abi::{PortView, SocFault};
 use hca_fw_core::{Identity, Neighbour};
 use hca_host::{Host, PcieModel, PcieParams};
 use hca_link::Cable;
@@ -266,6 +266,11 @@ impl Card {
             FirmwarePort::Program(_) => Vec::new(),
             FirmwarePort::Core(core) => core.take_lines(),
         }
+    }
+
+    /// What its firmware has said last that a port, from 1, is; nothing before it has looked.
+    pub fn port_view(&self, port_num: u8) -> Option<PortView> {
+        self.circuit.firmware.view(port_num)
     }
 
     /// Its own processor's cycles awake, and restarts by the watchdog; none where firmware runs natively.

@@ -5,15 +5,16 @@ use std::collections::VecDeque;
 use std::mem;
 
 use hca_abi::{
-    BoardHead, BoardNeighbour, BoardPort, SOC_BOARD_BASE, SOC_BOARD_BOOT, SOC_BOARD_BYTES,
+    BoardHead, BoardNeighbour, BoardPort, PortView, SOC_BOARD_BASE, SOC_BOARD_BOOT, SOC_BOARD_BYTES,
     SOC_BOARD_NEIGHBOURS, SOC_BOARD_PORTS, SOC_BOARD_SLOTS, SOC_ROM_BASE, SOC_TELL_CONSOLE, SOC_TELL_GID,
-    SOC_TELL_OWN_GID, SOC_TELL_WANTED, SocFault,
+    SOC_TELL_OWN_GID, SOC_TELL_PORT, SOC_TELL_PORT_LAST, SOC_TELL_WANTED, SocFault,
 };
 use hca_fw_core::{Identity, NUM_GIDS, NUM_NEIGHBOURS, Neighbour};
 use hca_outside::Host;
 use hca_vsim::{Ports, SocInputs, SocOutputs, SoftCore};
 
 use crate::SimError;
+use crate::firmware::Views;
 use crate::flash::{Flash, Heard};
 
 /// Lines of the console that are kept; the last ones matter.
@@ -172,6 +173,9 @@ pub(crate) struct CoreFirmware {
     line: String,
     lines: VecDeque<String>,
     gid: [u8; 16],
+    /// The port that it tells of, and what it has told.
+    view: PortView,
+    views: Views,
     /// An access is at the port and not answered.
     is_waiting: bool,
     accesses: u64,
@@ -225,6 +229,8 @@ impl CoreFirmware {
             line: String::new(),
             lines: VecDeque::new(),
             gid: [0; 16],
+            view: PortView::new(),
+            views: Views::default(),
             is_waiting: false,
             accesses: 0,
             awake_cycles: 0,
@@ -264,6 +270,11 @@ impl CoreFirmware {
     fn tell_board(&mut self) {
         self.loads.extend(words(SOC_BOARD_BASE, &self.board.memory()));
         self.is_changed = true;
+    }
+
+    /// What it has said last that a port, from 1, is.
+    pub fn view(&self, port_num: u8) -> Option<PortView> {
+        self.views.of(port_num)
     }
 
     pub fn take_lines(&mut self) -> Vec<String> {
@@ -356,6 +367,7 @@ impl CoreFirmware {
     fn hear(&mut self, addr: u32, word: u32) {
         match addr {
             SOC_TELL_CONSOLE => self.print(word as u8),
+            SOC_TELL_PORT..=SOC_TELL_PORT_LAST => self.hear_view(addr, word),
             SOC_TELL_WANTED => {
                 if let Some(wire) = self.board.wire(word) {
                     wire.neighbours.want(self.gid);
@@ -380,6 +392,17 @@ impl CoreFirmware {
                     self.tell_board();
                 }
             },
+        }
+    }
+
+    /// A word of what a port is.
+    fn hear_view(&mut self, addr: u32, word: u32) {
+        let at = (addr - SOC_TELL_PORT) as usize & !3;
+        if let Some(bytes) = self.view.0.get_mut(at..at + 4) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        if addr == SOC_TELL_PORT_LAST {
+            self.views.keep(self.view);
         }
     }
 

@@ -2,12 +2,13 @@
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use hca_abi::PortView;
 use hca_fw_core::{Bus, Firmware, Identity, Neighbour, RegisterBus};
 use hca_outside::Host;
 use hca_vsim::Ports;
 
-use crate::SimError;
 use crate::core_firmware::CoreFirmware;
+use crate::{NUM_PORTS, SimError};
 
 const STACK_BYTES: usize = 4 << 20;
 /// Cycles that the program thinks at a time, behind several accesses: meanwhile the card may stand still, and need not
@@ -22,6 +23,8 @@ enum Ask {
     Irq(Option<u64>),
     /// The end of so many cycles.
     Pause(u32),
+    /// Nothing: a port is this now.
+    Show(PortView),
 }
 
 /// The program: runs for the life of the card.
@@ -144,7 +147,11 @@ impl FwBus<'_> {
     }
 }
 
-impl Bus for FwBus<'_> {}
+impl Bus for FwBus<'_> {
+    fn show_port(&mut self, view: &PortView) {
+        self.yielder.suspend(Ask::Show(*view));
+    }
+}
 
 impl RegisterBus for FwBus<'_> {
     fn read32(&mut self, addr: u32) -> u32 {
@@ -219,7 +226,12 @@ impl Program {
         let State::Computing(value) = port.state else {
             return;
         };
-        port.access = match self.coroutine.resume(value) {
+        let mut asked = self.coroutine.resume(value);
+        while let CoroutineResult::Yield(Ask::Show(view)) = asked {
+            port.views.keep(view);
+            asked = self.coroutine.resume(0);
+        }
+        port.access = match asked {
             CoroutineResult::Yield(Ask::Read(addr)) => (0, addr, 0),
             CoroutineResult::Yield(Ask::Write(addr, value)) => (1, addr, value),
             CoroutineResult::Yield(Ask::Irq(cycles)) => {
@@ -227,6 +239,7 @@ impl Program {
                 self.owed_cycles = 0;
                 return port.state = State::Sleeping(cycles.map(|cycles| now + cycles));
             }
+            CoroutineResult::Yield(Ask::Show(_)) => return,
             CoroutineResult::Yield(Ask::Pause(cycles)) => {
                 return port.state = State::Pausing(now + u64::from(cycles));
             }
@@ -256,6 +269,14 @@ impl FirmwarePort {
         match self {
             Self::Program(port) => port.accesses,
             Self::Core(core) => core.accesses(),
+        }
+    }
+
+    /// What it has said last that a port, from 1, is.
+    pub fn view(&self, port_num: u8) -> Option<PortView> {
+        match self {
+            Self::Program(port) => port.views.of(port_num),
+            Self::Core(core) => core.view(port_num),
         }
     }
 
@@ -330,9 +351,28 @@ impl FirmwarePort {
     }
 }
 
+/// What a board has been told of the ports of its card.
+#[derive(Default)]
+pub(crate) struct Views([Option<PortView>; NUM_PORTS as usize]);
+
+impl Views {
+    /// Keeps what a port is now.
+    pub fn keep(&mut self, view: PortView) {
+        if let Some(kept) = self.0.get_mut(usize::from(view.port_num()).wrapping_sub(1)) {
+            *kept = Some(view);
+        }
+    }
+
+    /// Of a port, from 1.
+    pub fn of(&self, port_num: u8) -> Option<PortView> {
+        *self.0.get(usize::from(port_num).wrapping_sub(1))?
+    }
+}
+
 /// What a program waits for at the firmware port of a card.
 pub(crate) struct ProgramPort {
     state: State,
+    views: Views,
     /// The access under way: write enable, address, data.
     access: (u8, u32, u32),
     accesses: u64,
@@ -343,6 +383,7 @@ impl ProgramPort {
     pub fn new() -> Self {
         Self {
             state: State::Computing(0),
+            views: Views::default(),
             access: (0, 0, 0),
             accesses: 0,
         }

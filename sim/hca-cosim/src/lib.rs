@@ -57,7 +57,7 @@ pub use error::SimError;
 pub use fabric::{CableId, CardId, Fabric, Plug};
 pub use firmware::{FirmwareEntry, FwBus, native_firmware};
 pub use flash::Flash;
-pub use hca_abi::OpVls;
+pub use hca_abi::{OpVls, PortView};
 pub use hca_fw_core::{Identity, NUM_EQS, Neighbour, QPN_LINE_BITS, line_of};
 pub use hca_switch::{EthSwitchId, SwitchId};
 pub use hca_vsim::DATA_VLS;

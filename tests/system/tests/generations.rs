@@ -7,18 +7,31 @@ use std::collections::{HashMap, HashSet};
 
 use common::{BASES, BOTH_LINKS, LIMIT_NS, LOCAL_AND_REMOTE, cap};
 use hca_abi::AdminStatus;
-use hca_cosim::{QPN_LINE_BITS, line_of};
+use hca_cosim::{Processor, QPN_LINE_BITS, line_of};
 use hca_dev::DmaBuf;
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Place, Rig, RigConfig, Rng, connect, path};
 use hca_verbs::{ConnectOptions, Mr, Mtu, RawQp, SendFlags, SendOp, SendWr, WcStatus, WrData};
 
 const MESSAGES: usize = 8;
-const MESSAGE_BYTES: u32 = 4096;
-/// What one sender may write.
-const PART: usize = MESSAGES * MESSAGE_BYTES as usize;
+/// So much of a message is under way for longer than firmware natively takes to destroy a QP, and than it takes on the
+/// card's own processor.
+const NATIVE_BYTES: u32 = 4096;
+const CORE_BYTES: u32 = 32 << 10;
 const PARTS: usize = 48;
 const MARK: u8 = 0xa5;
+
+fn message_bytes() -> u32 {
+    match Processor::chosen() {
+        Processor::Native => NATIVE_BYTES,
+        Processor::Core => CORE_BYTES,
+    }
+}
+
+/// What one sender may write.
+fn part_bytes() -> usize {
+    MESSAGES * message_bytes() as usize
+}
 
 /// Node 1 has few lines left for QPs; everybody may write all of its memory, so that nothing but the QPN protects it.
 struct Bench {
@@ -47,9 +60,9 @@ impl Bench {
             let mr = rig.nodes[node].register(&buf, place).unwrap();
             (buf, mr)
         };
-        let (_, source_mr) = region(0, PART);
-        let (target, target_mr) = region(1, PARTS * PART);
-        target.fill(0, PARTS * PART, MARK);
+        let (_, source_mr) = region(0, part_bytes());
+        let (target, target_mr) = region(1, PARTS * part_bytes());
+        target.fill(0, PARTS * part_bytes(), MARK);
         let mut others: Vec<_> = std::iter::from_fn(|| rig.nodes[1].create_qp(cap(), false).ok()).collect();
         others.truncate(others.len() - lines);
         Self {
@@ -81,7 +94,7 @@ impl Bench {
 
     fn post(&self, flow: &mut Flow) {
         for number in 0..MESSAGES {
-            let offset = (flow.part * PART + number * MESSAGE_BYTES as usize) as u64;
+            let offset = (flow.part * part_bytes() + number * message_bytes() as usize) as u64;
             let wr = SendWr {
                 wr_id: number as u64,
                 op: SendOp::RdmaWrite {
@@ -89,7 +102,7 @@ impl Bench {
                     rkey: self.target_mr.rkey(),
                 },
                 flags: SendFlags::SIGNALED,
-                data: WrData::Sges(&[self.source_mr.sge(0, MESSAGE_BYTES)]),
+                data: WrData::Sges(&[self.source_mr.sge(0, message_bytes())]),
             };
             flow.sender.post_send(&[wr]).unwrap();
         }
@@ -112,8 +125,8 @@ impl Bench {
     }
 
     fn bytes_of(&self, part: usize) -> Vec<u8> {
-        let mut bytes = vec![0; PART];
-        self.target.read_bytes(part * PART, &mut bytes);
+        let mut bytes = vec![0; part_bytes()];
+        self.target.read_bytes(part * part_bytes(), &mut bytes);
         bytes
     }
 
@@ -180,10 +193,10 @@ fn swarm(seed: u64, link: LinkKind) {
             bench.rig.run(rng.between(50, 600).into());
             flow.receiver.destroy().unwrap();
             let bytes = bench.bytes_of(part);
-            let messages = bytes.chunks(MESSAGE_BYTES as usize);
+            let messages = bytes.chunks(message_bytes() as usize);
             let arrived = messages.filter(|message| message.iter().all(|byte| *byte == 0));
             orphans.push((flow, arrived.count()));
-            bench.target.fill(part * PART, PART, MARK);
+            bench.target.fill(part * part_bytes(), part_bytes(), MARK);
         } else {
             let outcome = bench.outcome(&flow);
             assert_eq!(outcome, [WcStatus::Success; MESSAGES], "part {part}");

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{LIMIT_NS, cap};
+use hca_cosim::PortView;
 use hca_dev::DmaBuf;
 use hca_link::LinkKind;
 use hca_system_tests::{Dev, Node, Rig, RigConfig, SecondCable};
@@ -190,7 +191,24 @@ fn set_up(smi: &mut Smi, rig: &Rig, hops: u8, lid: u16, state: u8) -> u16 {
     mad[64 + 36] = 5 << 4;
     mad[64 + 43] = mad[64 + 37];
     let answer = ask(&mad);
+    assert_shown(rig, usize::from(hops));
     u16::from_be_bytes([answer[4], answer[5]]) & 0x7fff
+}
+
+/// What firmware has told its board of a port is what it tells a driver.
+fn assert_shown(rig: &Rig, node: usize) {
+    let told = rig.nodes[node].context.query_port(1).unwrap();
+    let shown = rig.sim.fabric().card(rig.cards[node]).port_view(1);
+    let mut wanted = PortView::new();
+    wanted.set_port_num(1);
+    wanted.set_state(told.state());
+    wanted.set_phys_state(told.phys_state());
+    wanted.set_lid(told.lid());
+    wanted.set_lmc(told.lmc());
+    wanted.set_sm_lid(told.sm_lid());
+    wanted.set_sm_sl(told.sm_sl());
+    wanted.set_cap_flags(told.port_cap_flags());
+    assert_eq!(shown, Some(wanted));
 }
 
 /// MGMT-2, VL-9: a port that nobody has set up answers a directed route; QP0 is not for every function.
@@ -406,6 +424,7 @@ fn mgmt_6_traps_reach_the_manager() {
     cmd.set_attr_mask(port_attr::IS_SM);
     cmd.set_is_sm(true);
     rig.nodes[1].context.modify_port(&cmd).unwrap();
+    assert_shown(&rig, 1);
     let second = smi.receive(&rig, 0, TRAP_NS).expect("no trap");
     assert_eq!(trap(&second), (144, 9));
     assert_eq!(second[64 + 10 + 9] & 2, 2, "IsSM");

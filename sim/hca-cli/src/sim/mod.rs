@@ -1,10 +1,10 @@
 //! `hca sim`: simulated cards that programs in other processes use through sockets.
 
 pub mod control;
-pub mod counters;
 pub mod facts;
 pub mod folder;
 mod manager;
+pub mod ports;
 mod status;
 pub mod topology;
 

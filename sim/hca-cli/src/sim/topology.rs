@@ -8,9 +8,9 @@ use hca_timeline::Timeline;
 use hca_topology::{CARD_FUNCTIONS_MAX, CARD_PORTS_MAX, Topology as Plan};
 use std::path::{Path, PathBuf};
 
-use super::counters::Counters;
-use super::facts::FactsFile;
+use super::facts::{self, FactsFile};
 use super::folder::Folder;
+use super::ports::Ports;
 use crate::files::{self, FileError};
 use crate::options::{FAULTS_HELP, Link, Machine, PEER_HELP, Pcie, PortOption, TimelineArgs, Window};
 use crate::waveforms::TRACE_HELP;
@@ -188,7 +188,7 @@ pub struct Network {
     waveforms: Vec<CardId>,
     timeline: Option<Timeline>,
     _facts: FactsFile,
-    _counters: Counters,
+    _ports: Ports,
 }
 
 impl Network {
@@ -207,7 +207,7 @@ impl Network {
             }
         }
         let facts = FactsFile::write(folder.path(), plan)?;
-        let counters = Counters::start(folder.path(), server.status())?;
+        let ports = Ports::start(folder.path(), &facts::of(plan), server.status())?;
         // After the sockets: these files may be those of a simulator which has them.
         let waveforms = trace(server.fabric(), topology)?;
         let captures = match &topology.pcap {
@@ -220,7 +220,7 @@ impl Network {
             waveforms,
             timeline,
             _facts: facts,
-            _counters: counters,
+            _ports: ports,
         })
     }
 

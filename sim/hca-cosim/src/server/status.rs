@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use hca_abi::PortView;
 use hca_link::Dir;
 use hca_outside::WireStats;
 
@@ -54,6 +55,8 @@ pub struct PortStatus {
     pub port: u8,
     /// Packets and octets sent, packets and octets received.
     counts: [AtomicU64; 4],
+    /// What its firmware says that it is.
+    view: Mutex<Option<PortView>>,
 }
 
 impl PortStatus {
@@ -64,7 +67,13 @@ impl PortStatus {
         [traffic(a, b), traffic(c, d)]
     }
 
+    /// What its firmware has said last that it is; nothing before it has looked.
+    pub fn view(&self) -> Option<PortView> {
+        *lock(&self.view)
+    }
+
     fn update(&self, fabric: &Fabric) {
+        *lock(&self.view) = fabric.card(self.id).port_view(self.port);
         let Some([sent, received]) = fabric.port_stats(self.id, self.port) else {
             return;
         };
@@ -134,6 +143,7 @@ impl ServerStatus {
                 card,
                 port,
                 counts: Default::default(),
+                view: Mutex::default(),
             })
         });
         Self {

@@ -1,22 +1,19 @@
 //! The files that the kernel would show for the cards, below /sys and /dev. Names and formats are those of the kernel's
 //! documentation (Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-bus-pci).
-//! Counters are the simulator's own files.
+//! What is in the folders of ports is the simulator's own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-use crate::sim::counters;
-use crate::sim::facts::{CardFacts, PortFacts};
+use crate::sim::facts::CardFacts;
+use crate::sim::ports::{self, NET_DEVICE, groups};
 
 /// Of uverbs, and of umad: what libibverbs and libibumad expect.
 const VERBS_ABI: u32 = 6;
 const MAD_ABI: u32 = 5;
 /// The device behind every uverbs node, so that a program may open it: /dev/null.
 const NODE: &str = "1:3";
-/// The device whose address a GID of RoCE is: programs reach each other through it.
-const NET_DEVICE: &str = "lo";
 
 /// BARs, expansion ROM and the windows of a bridge.
 const RESOURCES: usize = 13;
@@ -89,10 +86,8 @@ pub fn build(cards: &[CardFacts], index: impl Fn(u32) -> u32, machine: &Machine,
         device.link("subsystem", "../../../../../class/infiniband");
         ib_device(&mut device, card, &name);
         for port in (1..).take(card.ports.len()) {
-            let all = counters::folder_of(simulator, card.card, port);
-            for kind in counters::FOLDERS {
-                device.folder(&format!("ports/{port}/{kind}"), all.join(kind));
-            }
+            let all = ports::folder_of(simulator, card.card, port);
+            device.folder(&format!("ports/{port}"), all);
         }
         mad_nodes(&mut tree, umads..umads + card.ports.len(), &name, &path);
         umads += card.ports.len();
@@ -173,37 +168,6 @@ fn ib_device(folder: &mut Folder, card: &CardFacts, name: &str) {
     folder.file("hca_type", "OpenHCA");
     folder.file("board_id", "simulated");
     folder.file("uevent", format_args!("NAME={name}"));
-    for (number, port) in (1..).zip(&card.ports) {
-        ib_port(&mut folder.inside(format!("ports/{number}")), port);
-    }
-}
-
-fn ib_port(folder: &mut Folder, port: &PortFacts) {
-    folder.file("state", numbered(port.state, &PORT_STATES));
-    folder.file("phys_state", numbered(port.phys_state, &PHYS_STATES));
-    folder.file("rate", rate(port.active_width, port.active_speed));
-    let link_layer = if port.infiniband { "InfiniBand" } else { "Ethernet" };
-    folder.file("link_layer", link_layer);
-    folder.file("lid", format_args!("{:#x}", port.lid));
-    folder.file("lid_mask_count", port.lmc);
-    folder.file("sm_lid", "0x0");
-    folder.file("sm_sl", 0);
-    folder.file("cap_mask", format_args!("{:#010x}", port.port_cap_flags));
-    for (index, pkey) in port.pkeys.iter().enumerate() {
-        folder.file(&format!("pkeys/{index}"), format_args!("{pkey:#06x}"));
-    }
-    for (index, gid) in port.gids.iter().enumerate() {
-        folder.file(&format!("gids/{index}"), groups(&gid.octets()));
-        // Of an empty entry the kernel tells neither: reading them fails.
-        if *gid == Ipv6Addr::UNSPECIFIED {
-            continue;
-        }
-        let gid_type = if port.infiniband { "IB/RoCE v1" } else { "RoCE v2" };
-        folder.file(&format!("gid_attrs/types/{index}"), gid_type);
-        if !port.infiniband {
-            folder.file(&format!("gid_attrs/ndevs/{index}"), NET_DEVICE);
-        }
-    }
 }
 
 /// Where files are made.
@@ -243,60 +207,6 @@ impl<'a> Folder<'a> {
     }
 }
 
-/// Four digits, a colon, and so on.
-fn groups(bytes: &[u8]) -> String {
-    let groups = bytes
-        .chunks(2)
-        .map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    groups.collect::<Vec<_>>().join(":")
-}
-
-/// `ibv_port_state`.
-const PORT_STATES: [&str; 6] = ["NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"];
-/// PortPhysicalState of PortInfo (IBA 14.2.5.6).
-const PHYS_STATES: [&str; 8] = [
-    "No state change",
-    "Sleep",
-    "Polling",
-    "Disabled",
-    "PortConfigurationTraining",
-    "LinkUp",
-    "LinkErrorRecovery",
-    "Phy Test",
-];
-
-fn numbered(value: u8, names: &[&str]) -> String {
-    let name = names.get(usize::from(value)).unwrap_or(&"<unknown>");
-    format!("{value}: {name}")
-}
-
-/// Bits per second of active_width lanes of active_speed each (V-35, E-6).
-fn rate(width: u8, speed: u8) -> String {
-    let lanes = match width {
-        1 => 1,
-        2 => 4,
-        4 => 8,
-        8 => 12,
-        16 => 2,
-        _ => 0,
-    };
-    // In units of 100 Mbit/s.
-    let (lane, name) = match speed {
-        1 => (25, " SDR"),
-        2 => (50, " DDR"),
-        4 => (100, " QDR"),
-        8 => (100, " FDR10"),
-        16 => (140, " FDR"),
-        32 => (250, " EDR"),
-        64 => (500, " HDR"),
-        128 => (1000, " NDR"),
-        _ => (0, ""),
-    };
-    let hundreds = lanes * lane;
-    let half = if hundreds % 10 == 0 { "" } else { ".5" };
-    format!("{}{half} Gb/sec ({lanes}X{name})", hundreds / 10)
-}
-
 /// A list such as 0-3,8 as words of 32 bits in hex, the highest first.
 fn cpu_mask(list: &str) -> String {
     let mut words = vec![0u32];
@@ -322,6 +232,8 @@ fn cpu_mask(list: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::facts::PortFacts;
+    use std::net::Ipv6Addr;
 
     fn card(number: u32, infiniband: bool) -> CardFacts {
         let port = PortFacts {
@@ -371,28 +283,13 @@ mod tests {
             ("node_guid", "0200:0aff:fe00:0001"),
             ("fw_ver", "1.2.3"),
             ("hw_rev", "10"),
-            ("ports/1/state", "4: ACTIVE"),
-            ("ports/1/phys_state", "5: LinkUp"),
-            ("ports/1/rate", "100 Gb/sec (4X EDR)"),
-            ("ports/1/link_layer", "Ethernet"),
-            ("ports/1/lid", "0x1f"),
-            ("ports/1/cap_mask", "0x00000042"),
-            ("ports/1/pkeys/0", "0xffff"),
-            ("ports/1/pkeys/1", "0x0000"),
-            ("ports/1/gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001"),
-            ("ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000"),
-            ("ports/1/gid_attrs/types/0", "RoCE v2"),
-            ("ports/1/gid_attrs/ndevs/0", "lo"),
         ] {
             assert_eq!(text(&tree, &format!("{device}/{name}")), Some(value), "{name}");
         }
-        assert_eq!(text(&tree, &format!("{device}/ports/1/gid_attrs/types/1")), None);
-        for kind in ["counters", "hw_counters"] {
-            assert_eq!(
-                tree[Path::new(&format!("{device}/ports/1/{kind}"))],
-                Node::Folder(format!("/run/hca/counters/card2.port1/{kind}").into())
-            );
-        }
+        assert_eq!(
+            tree[Path::new(&format!("{device}/ports/1"))],
+            Node::Folder("/run/hca/ports/card2.port1".into())
+        );
         for node in ["umad0", "issm0"] {
             let folder = format!("{FUNCTION}/infiniband_mad/{node}");
             assert_eq!(text(&tree, &format!("{folder}/ibdev")), Some("hca2"));
@@ -413,13 +310,6 @@ mod tests {
     #[test]
     fn an_infiniband_port_has_no_net_device() {
         let tree = tree(&[card(2, true)]);
-        let port = format!("{FUNCTION}/infiniband/hca2/ports/1");
-        assert_eq!(text(&tree, &format!("{port}/link_layer")), Some("InfiniBand"));
-        assert_eq!(
-            text(&tree, &format!("{port}/gid_attrs/types/0")),
-            Some("IB/RoCE v1")
-        );
-        assert_eq!(text(&tree, &format!("{port}/gid_attrs/ndevs/0")), None);
         assert!(!tree.contains_key(Path::new(&format!("{FUNCTION}/net/lo"))));
     }
 
@@ -451,16 +341,6 @@ mod tests {
         assert_eq!(links, 3 * (8 + 2 * 3) + 1);
         assert!(tree.contains_key(Path::new("/dev/infiniband/umad2")));
         assert!(tree.contains_key(Path::new("/sys/bus/pci/devices/0002:00:00.0")));
-    }
-
-    #[test]
-    fn rates_of_every_width_and_speed() {
-        assert_eq!(rate(1, 1), "2.5 Gb/sec (1X SDR)");
-        assert_eq!(rate(2, 1), "10 Gb/sec (4X SDR)");
-        assert_eq!(rate(2, 16), "56 Gb/sec (4X FDR)");
-        assert_eq!(rate(16, 64), "100 Gb/sec (2X HDR)");
-        assert_eq!(rate(8, 128), "1200 Gb/sec (12X NDR)");
-        assert_eq!(rate(0, 0), "0 Gb/sec (0X)");
     }
 
     #[test]
