@@ -60,9 +60,9 @@
   function automatic tx_made_t tx_made_of(txp_t txp, tx_path_t path);
     tx_made_t made;
     logic         unused_bits;
-    logic [7:0]   opcode;   // XRC: as that of RC
+    logic [7:0]   opcode;   // UC, XRC: as that of RC
     unused_bits     = ^{txp, path};
-    opcode        = (txp.opcode[7:5] == 3'(ServiceXrc)) ? {3'd0, txp.opcode[4:0]} : txp.opcode;
+    opcode        = (txp.opcode[7:5] inside {3'(ServiceUc), 3'(ServiceXrc)}) ? {3'd0, txp.opcode[4:0]} : txp.opcode;
     made.gathered = txp.kind != TxAck;
     made.lane     = path.sl;
     made.group    = path.group;

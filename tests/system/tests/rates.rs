@@ -7,7 +7,7 @@ use hca_switch::{EthSwitchConfig, IbSwitchConfig};
 use hca_system_tests::{Dev, Node, Place, connect, identity, path};
 use hca_verbs::{
     Access, ConnectOptions, Mr, Mtu, QpAttr, QpAttrMask, QpCap, QpState, RawQp, SendFlags, SendOp, SendWr,
-    Sge, StaticRate, WrData,
+    Service, Sge, StaticRate, WrData,
 };
 
 const LINKS: [LinkKind; 2] = [LinkKind::InfiniBand, LinkKind::Ethernet];
@@ -96,11 +96,24 @@ impl Star {
 
     /// WRITEs of one card to another, or READs of one from another; `rate` is that of the path, seen from both.
     fn flow(&self, from: usize, to: usize, read: bool, rate: StaticRate) -> Flow {
+        self.flow_of(Service::Rc, LEN, from, to, read, rate)
+    }
+
+    /// The same of any connected service, with messages of any length.
+    fn flow_of(
+        &self,
+        service: Service,
+        len: u32,
+        from: usize,
+        to: usize,
+        read: bool,
+        rate: StaticRate,
+    ) -> Flow {
         let cap = QpCap {
             max_send_wr: DEPTH,
             ..QpCap::default()
         };
-        let mut qps = [from, to].map(|node| self.nodes[node].create_qp(cap, false).unwrap());
+        let mut qps = [from, to].map(|node| self.nodes[node].create_qp_of(service, cap, false).unwrap());
         let options = ConnectOptions {
             static_rate: rate.into(),
             timeout: 14,
@@ -116,7 +129,7 @@ impl Star {
             } else {
                 SendOp::RdmaWrite { remote_addr, rkey }
             },
-            local: self.memory[from].sge(0, LEN),
+            local: self.memory[from].sge(0, len),
             posted: 0,
         }
     }
@@ -225,6 +238,19 @@ fn read_responses_are_held_too() {
         let [_, slow, other] = star.measure(&mut flows);
         close("READ responses and WRITEs at 25", slow, 25.0, 0.02);
         assert!(other > 70.0, "the other one gets {other:.2} Gbit/s");
+    }
+}
+
+/// RATE-1: every byte of a packet counts, whatever the service: small messages, which are headers for the most part.
+#[test]
+fn small_messages_of_every_service_are_held() {
+    for link in LINKS {
+        for service in [Service::Rc, Service::Uc] {
+            let star = Star::new(link);
+            let mut flows = [star.flow_of(service, 64, 0, 1, false, StaticRate::Gbps2_5)];
+            let rate = star.measure(&mut flows)[1];
+            close(&format!("{link:?}, {service:?}, 64 B"), rate, 2.5, 0.03);
+        }
     }
 }
 
