@@ -162,7 +162,7 @@ impl SendOp {
 }
 
 /// A work request of one of the operations that nearly all are of, laid flat: SEND and RDMA WRITE, with immediate data
-/// or without, and RDMA READ, of registered memory. [`SendWr`] says all of it, too; this costs less to make and to post.
+/// or without, and RDMA READ, of registered memory. [`SendWr`] says it, too; this costs less to make and to post.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainWr<'a> {
     /// Comes back in the completion.
