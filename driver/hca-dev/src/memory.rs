@@ -128,7 +128,11 @@ impl SharedMem {
             )
         };
         if base == libc::MAP_FAILED {
-            return Err(fail(std::io::Error::last_os_error().to_string()));
+            let reason = std::io::Error::last_os_error();
+            return Err(match reason.raw_os_error() {
+                Some(libc::ENOMEM) => DeviceError::NoMemory { len_bytes, reason },
+                _ => fail(reason.to_string()),
+            });
         }
         Ok(Self {
             base: base.cast(),

@@ -156,8 +156,15 @@ impl DriverError {
         const EINVAL: i32 = 22;
         const ENOSYS: i32 = 38;
         const ETIMEDOUT: i32 = 110;
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
         match self {
-            Self::Device(DeviceError::NoMemory { .. } | DeviceError::OverLimit { .. }) => ENOMEM,
+            // Memory that is shared is a file for a moment.
+            Self::Device(DeviceError::NoMemory { reason, .. }) => reason
+                .raw_os_error()
+                .filter(|errno| [ENFILE, EMFILE].contains(errno))
+                .unwrap_or(ENOMEM),
+            Self::Device(DeviceError::OverLimit { .. }) => ENOMEM,
             Self::Device(DeviceError::Refused { errno, .. }) => *errno,
             Self::Device(DeviceError::Map { .. } | DeviceError::NotMapped { .. }) => EINVAL,
             Self::Device(DeviceError::BadVector { .. }) | Self::TooLarge { .. } => EINVAL,

@@ -281,6 +281,16 @@ impl Queue {
     }
 }
 
+/// Room for all that a ring holds: arming takes it ahead, and must not fail.
+fn make_room(taken: &mut VecDeque<WorkCompletion>, log_size: u8) -> Result<()> {
+    let entries = usable_cqes(log_size) as usize;
+    let reserved = taken.try_reserve_exact(entries.saturating_sub(taken.len()));
+    reserved.map_err(|_| Error::NoMemory {
+        what: "a CQ with a channel",
+        len_bytes: entries * size_of::<WorkCompletion>(),
+    })
+}
+
 impl<P: DevicePtr> CqShared<P> {
     pub fn attach(&self, qpn: u32, shadow: QpShadow) {
         self.queue.with(|queue| queue.ring.attach(qpn, shadow));
@@ -322,6 +332,9 @@ impl<P: DevicePtr> CqShared<P> {
             }
             return Ok(None);
         }
+        if self.sink.channel.is_some() {
+            make_room(&mut queue.taken, log_size)?;
+        }
         let ((), memory) = self.shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
             queue.ring.prepare(ring, log_size);
             let mut cmd = ResizeCqCmd::new();
@@ -330,12 +343,7 @@ impl<P: DevicePtr> CqShared<P> {
             cmd.set_cqn(self.cqn);
             self.shared.function().resize_cq(&cmd)
         })?;
-        let old = queue.ring.move_to(memory, log_size);
-        if self.sink.channel.is_some() {
-            let taken = &mut queue.taken;
-            taken.reserve((usable_cqes(log_size) as usize).saturating_sub(taken.len()));
-        }
-        Ok(Some(old))
+        Ok(Some(queue.ring.move_to(memory, log_size)))
     }
 
     fn check_there(&self) -> Result<()> {
@@ -442,6 +450,10 @@ impl<P: DevicePtr> Cq<P> {
         };
         let log_size = CqRing::log_size_for(options.cqe)?;
         let qpn_line_bits = shared.query_device()?.qpn_line_bits();
+        let mut taken = VecDeque::new();
+        if options.channel.is_some() {
+            make_room(&mut taken, log_size)?;
+        }
         let (cqn, memory) = shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
             let mut cmd = CreateCqCmd::new();
             cmd.set_base(ring.iova());
@@ -459,10 +471,9 @@ impl<P: DevicePtr> Cq<P> {
             channel,
         });
         shared.dispatcher.add_cq(cqn, sink.clone());
-        let ahead = sink.channel.as_ref().map_or(0, |_| usable_cqes(log_size));
         let queue = Queue {
             ring: CqRing::new(memory, cqn, log_size, qpn_line_bits),
-            taken: VecDeque::with_capacity(ahead as usize),
+            taken,
             held: None,
         };
         let queue = ShortLock::new(queue, options.one_thread);
