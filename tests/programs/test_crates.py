@@ -40,7 +40,7 @@ def test_rc_pingpong(hca, row, tmp_path, examples):
 
 
 def test_async_rdma(sim, row, examples):
-    """The crate async-rdma: its server and its client in one process, requests by SEND and by WRITE, answers by READ."""
+    """The crate async-rdma: server and client in one process, requests by SEND and by WRITE, answers by READ."""
     row("rpc of the crate async-rdma")
     done = sim.run(0, examples / "rpc")
     assert done.code == 0 and re.findall(r"^response: (\w+)", done.text, re.MULTILINE) == ["hello", "world"], done

@@ -1,6 +1,6 @@
-//! One more than there is, of everything that the card has a number of: the errno of the manual pages, nothing is left of
-//! the call, and all of it can be had again when it is given back. What a process has little of (descriptors, memory):
-//! `exhausted_process.rs`.
+//! One more than there is, of everything that the card has a number of: the errno of the manual pages, nothing is left
+//! of the call, and all of it can be had again when it is given back. What a process has little of (descriptors,
+//! memory): `exhausted_process.rs`.
 
 mod common;
 
@@ -160,9 +160,15 @@ const ROWS: &[Row] = &[
         slots(g).create_cq_ex.unwrap()(g.bench.context, &mut attr).cast()
     }, |_, o| unsafe { ibv_destroy_cq(o.cast()) }),
     // V-110, V-114: every kind of QP is of the same number, and so are WQs.
-    ("ibv_create_qp: RC", qps, |g, _| unsafe { ibv_create_qp(g.bench.pd, &mut small(g, IBV_QPT_RC)).cast() }, destroy_qp),
-    ("ibv_create_qp: UC", qps, |g, _| unsafe { ibv_create_qp(g.bench.pd, &mut small(g, IBV_QPT_UC)).cast() }, destroy_qp),
-    ("ibv_create_qp: UD", qps, |g, _| unsafe { ibv_create_qp(g.bench.pd, &mut small(g, IBV_QPT_UD)).cast() }, destroy_qp),
+    ("ibv_create_qp: RC", qps, |g, _| unsafe {
+        ibv_create_qp(g.bench.pd, &mut small(g, IBV_QPT_RC)).cast()
+    }, destroy_qp),
+    ("ibv_create_qp: UC", qps, |g, _| unsafe {
+        ibv_create_qp(g.bench.pd, &mut small(g, IBV_QPT_UC)).cast()
+    }, destroy_qp),
+    ("ibv_create_qp: UD", qps, |g, _| unsafe {
+        ibv_create_qp(g.bench.pd, &mut small(g, IBV_QPT_UD)).cast()
+    }, destroy_qp),
     ("ibv_create_qp: RAW_PACKET", qps, |g, _| unsafe {
         ibv_create_qp(g.bench.pd, &mut small(g, IBV_QPT_RAW_PACKET)).cast()
     }, destroy_qp),
@@ -446,7 +452,7 @@ fn full_queues() {
     given.close();
 }
 
-/// Calls that ask for nothing that a card has a number of. The others are in a table, here or in `exhausted_process.rs`.
+/// Calls that ask for nothing that a card has a number of. The others are in a table, here or in the other file.
 const NEEDS_NOTHING: &[(&str, &[&str])] = &[
     (
         "gives back, or changes what there is",

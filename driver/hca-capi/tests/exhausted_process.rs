@@ -1,6 +1,6 @@
-//! Calls that find no descriptor and no memory left in the process: the errno of the manual pages, nothing is left of the
-//! call, and it works as soon as there is some again. One test: its process has little for a while. What the card has a
-//! number of: `exhausted.rs`.
+//! Calls that find no descriptor and no memory left in the process: the errno of the manual pages, nothing is left of
+//! the call, and it works as soon as there is some again. One test: its process has little for a while. What the card
+//! has a number of: `exhausted.rs`.
 
 mod common;
 
