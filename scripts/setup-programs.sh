@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Programs for `make programs` that Debian does not have: Mooncake's transfer engine, NIXL, tests and demos of mpi4py as
-# Debian has it (PyPI), and the examples of two Rust crates, built as they are. The crate ibverbs brings rdma-core's
+# Debian has it (PyPI), and the examples of three Rust crates, built as they are. The crate ibverbs brings rdma-core's
 # headers along and configures them with cmake.
 # usage: setup-programs.sh PYTHON DEST
 # Afterwards DEST/python and DEST/nixl are for PYTHONPATH, DEST/bin holds the examples, DEST/mpi4py the sources.
@@ -25,5 +25,7 @@ tar -xzf "$work"/mpi4py-*.tar.gz -C "$work/new/mpi4py" --strip-components 1
 export CARGO_TARGET_DIR="$work/target"
 cargo install --quiet --locked --root "$work/new" ibverbs --version 0.9.2 --example loopback </dev/null
 cargo install --quiet --locked --root "$work/new" sideway --version 0.4.3 --example rc_pingpong </dev/null
+cargo install --quiet --locked --root "$work/new" async-rdma --version 0.5.0 --features cm,raw --debug \
+  --example rpc --example cm_server --example cm_client --example server --example client </dev/null
 rm -rf "$dest"
 mv "$work/new" "$dest"

@@ -2,7 +2,7 @@
 is another's or of another kind, and where nothing is left: an error, the errno of the manual pages, and no harm (CM-4,
 RS-1).
 
-libibverbs is the same in driver/hca-capi/tests: wrong_objects.rs, bad_use.rs, exhausted.rs."""
+libibverbs is the same in driver/hca-capi/tests: wrong_objects.rs, bad_use.rs, exhausted.rs, exhausted_process.rs."""
 
 import re
 import subprocess

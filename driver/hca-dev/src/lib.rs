@@ -29,7 +29,7 @@ pub use copy::{LINE_BYTES, load_bytes, store_bytes, store_line};
 pub use error::DeviceError;
 pub use iova::{RING_IOVA_BASE, ring_iova, user_iova};
 pub use lock::{OneThread, ShortLock};
-pub use memory::{DmaBuf, PAGE_BYTES, SharedMem, UserMemory, page_round_up};
+pub use memory::{DmaBuf, DmaPart, PAGE_BYTES, SharedMem, UserMemory, page_round_up};
 
 /// PCI vendor number of an OpenHCA card, with [`PCI_DEVICE_ID`]; which number, and why: decision 0015.
 pub const PCI_VENDOR_ID: u16 = 0x1234;

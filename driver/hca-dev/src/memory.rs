@@ -3,6 +3,7 @@
 #[cfg(not(miri))]
 use std::ffi::CString;
 use std::fs::File;
+use std::marker::PhantomData;
 #[cfg(not(miri))]
 use std::os::fd::FromRawFd;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -127,7 +128,11 @@ impl SharedMem {
             )
         };
         if base == libc::MAP_FAILED {
-            return Err(fail(std::io::Error::last_os_error().to_string()));
+            let reason = std::io::Error::last_os_error();
+            return Err(match reason.raw_os_error() {
+                Some(libc::ENOMEM) => DeviceError::NoMemory { len_bytes, reason },
+                _ => fail(reason.to_string()),
+            });
         }
         Ok(Self {
             base: base.cast(),
@@ -229,16 +234,96 @@ impl UserMemory {
 #[derive(Clone, Debug)]
 pub struct DmaBuf {
     memory: Arc<SharedMem>,
+    /// First byte of `memory`, here so that the data path follows one pointer.
+    base: *mut u8,
     iova: u64,
     len_bytes: usize,
+}
+
+// SAFETY: `base` is the mapping's, which goes with it, and is only touched atomically.
+unsafe impl Send for DmaBuf {}
+// SAFETY: as above.
+unsafe impl Sync for DmaBuf {}
+
+/// A part of a buffer, as an entry of a ring. That it is inside was looked at once; who accesses a place that is known
+/// when the program is compiled, of a part whose length is, has nothing to look at any more.
+#[derive(Clone, Copy, Debug)]
+pub struct DmaPart<'a> {
+    first: *mut u8,
+    len_bytes: usize,
+    buf: PhantomData<&'a DmaBuf>,
+}
+
+/// Out of line, with what it prints: nothing of it is in the way of an access that is right.
+#[cold]
+#[inline(never)]
+fn outside(offset: usize, len_bytes: usize, all_bytes: usize) -> ! {
+    panic!("{len_bytes} bytes at {offset:#x} are outside or unaligned in a DMA buffer of {all_bytes:#x}");
+}
+
+/// Panics unless the bytes are inside and aligned.
+#[inline(always)]
+fn check(offset: usize, len_bytes: usize, align: usize, all_bytes: usize) {
+    let fits = offset.checked_add(len_bytes).is_some_and(|end| end <= all_bytes);
+    if !fits || !offset.is_multiple_of(align) {
+        outside(offset, len_bytes, all_bytes);
+    }
+}
+
+impl DmaPart<'_> {
+    #[inline(always)]
+    fn at(&self, offset: usize, len_bytes: usize) -> *mut u64 {
+        check(offset, len_bytes, 8, self.len_bytes);
+        self.first.wrapping_add(offset).cast()
+    }
+
+    /// 32-bit load that orders later loads behind it: for owner words.
+    #[inline(always)]
+    pub fn load_u32_acquire(&self, offset: usize) -> u32 {
+        check(offset, 4, 4, self.len_bytes);
+        let at = self.first.wrapping_add(offset).cast();
+        // SAFETY: inside and aligned, as was just seen; the mapping is only touched atomically.
+        unsafe { AtomicU32::from_ptr(at).load(Ordering::Acquire) }
+    }
+
+    /// `N` relaxed 64-bit loads, one after the other.
+    #[inline(always)]
+    pub fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        let first = self.at(offset, 8 * N);
+        let mut words = [0; N];
+        for (i, word) in words.iter_mut().enumerate() {
+            // SAFETY: as in `load_u32_acquire`.
+            *word = unsafe { AtomicU64::from_ptr(first.wrapping_add(i)).load(Ordering::Relaxed) };
+        }
+        words
+    }
+
+    /// Copies into the part.
+    #[inline]
+    pub fn write_bytes(&self, offset: usize, bytes: &[u8]) {
+        check(offset, bytes.len(), 1, self.len_bytes);
+        // SAFETY: inside, as was just seen; the mapping is only touched atomically.
+        unsafe { store_bytes(self.first.wrapping_add(offset), bytes) }
+    }
+
+    /// `N` relaxed 64-bit stores, one after the other.
+    #[inline(always)]
+    pub fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
+        let first = self.at(offset, 8 * N);
+        for (i, word) in words.into_iter().enumerate() {
+            // SAFETY: as in `load_u32_acquire`.
+            unsafe { AtomicU64::from_ptr(first.wrapping_add(i)).store(word, Ordering::Relaxed) }
+        }
+    }
 }
 
 impl DmaBuf {
     /// Used by implementations of [`crate::Device`]: memory that is mapped at bus address `iova`.
     pub fn new(memory: Arc<SharedMem>, iova: u64) -> Self {
-        let len_bytes = memory.len_bytes();
+        let (base, len_bytes) = (memory.as_ptr(), memory.len_bytes());
         Self {
             memory,
+            base,
             iova,
             len_bytes,
         }
@@ -258,7 +343,17 @@ impl DmaBuf {
     /// First byte in this process.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.memory.as_ptr()
+        self.base
+    }
+
+    /// These bytes; they begin at a multiple of 8.
+    #[inline(always)]
+    pub fn part(&self, offset: usize, len_bytes: usize) -> DmaPart<'_> {
+        DmaPart {
+            first: self.at(offset, len_bytes, 8),
+            len_bytes,
+            buf: PhantomData,
+        }
     }
 
     /// The mapping, to share its ownership.
@@ -266,17 +361,10 @@ impl DmaBuf {
         &self.memory
     }
 
-    #[inline]
+    #[inline(always)]
     fn at(&self, offset: usize, len_bytes: usize, align: usize) -> *mut u8 {
-        let fits = offset
-            .checked_add(len_bytes)
-            .is_some_and(|end| end <= self.len_bytes);
-        assert!(
-            fits && offset.is_multiple_of(align),
-            "{len_bytes} bytes at {offset:#x} are outside or unaligned in a DMA buffer of {:#x}",
-            self.len_bytes
-        );
-        self.memory.as_ptr().wrapping_add(offset)
+        check(offset, len_bytes, align, self.len_bytes);
+        self.base.wrapping_add(offset)
     }
 
     /// Copies out of the buffer.
@@ -332,23 +420,13 @@ impl DmaBuf {
     /// `N` relaxed 64-bit loads, one after the other.
     #[inline]
     pub fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        let first = self.at(offset, 8 * N, 8).cast::<u64>();
-        let mut words = [0; N];
-        for (i, word) in words.iter_mut().enumerate() {
-            // SAFETY: as in `load_u32`.
-            *word = unsafe { AtomicU64::from_ptr(first.wrapping_add(i)).load(Ordering::Relaxed) };
-        }
-        words
+        self.part(offset, 8 * N).load_words(0)
     }
 
     /// `N` relaxed 64-bit stores, one after the other.
     #[inline]
     pub fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
-        let first = self.at(offset, 8 * N, 8).cast::<u64>();
-        for (i, word) in words.into_iter().enumerate() {
-            // SAFETY: as in `load_u32`.
-            unsafe { AtomicU64::from_ptr(first.wrapping_add(i)).store(word, Ordering::Relaxed) }
-        }
+        self.part(offset, 8 * N).store_words(0, words);
     }
 
     /// Relaxed 64-bit store.

@@ -29,9 +29,11 @@ mod rings;
 pub use base::datagram::{AddressVector, Datagram, DatagramRules, Destination};
 pub use base::device::DevicePtr;
 pub use base::doorbell::Doorbells;
-pub use base::error::{AdminError, DriverError, PostError};
+pub use base::error::{AdminError, BadCompletion, DriverError, PostError};
 pub use base::push::{PushSlot, PushSlots};
-pub use base::work::{BadWr, MwBind, RecvWr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData};
+pub use base::work::{
+    BadWr, MwBind, Opcodes, PlainWr, RecvWr, SendFlags, SendOp, SendWr, Sge, WqSize, WrData,
+};
 pub use function::bring_up::{Function, FunctionInfo, OpenOptions};
 pub use function::device_memory::dm_iova;
 pub use function::link_commands::VlWeight;

@@ -109,8 +109,8 @@ pub use hca_abi::{
     WcOpcode, WcStatus, port_attr, wc_flag,
 };
 pub use hca_driver::{
-    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, OpenOptions,
-    PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
+    AddressVector, AdminError, BadWr, Datagram, Destination, DevicePtr, DriverError, MwBind, Opcodes,
+    OpenOptions, PlainWr, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, VlWeight, WrData,
 };
 pub use objects::ah::Ah;
 pub use objects::channel::CompChannel;

@@ -1,5 +1,6 @@
 //! Attributes of QPs and flags of work requests between the C structures and ours.
 
+use hca_abi::WrOpcode;
 use hca_verbs::{AhAttr, Mtu, QpAttr, QpAttrMask, QpCap, QpState, SendFlags, Sge};
 
 use crate::abi::*;
@@ -147,6 +148,7 @@ pub fn cap_to_c(cap: QpCap) -> ibv_qp_cap {
 }
 
 /// ibv_send_flags without INLINE.
+#[inline]
 pub fn flags_of(send_flags: u32) -> Verb<SendFlags> {
     const KNOWN: u32 =
         IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE | IBV_SEND_IP_CSUM;
@@ -167,6 +169,12 @@ const _: () = {
     assert!(offset_of!(Sge, addr) == offset_of!(ibv_sge, addr));
     assert!(offset_of!(Sge, length) == offset_of!(ibv_sge, length));
     assert!(offset_of!(Sge, lkey) == offset_of!(ibv_sge, lkey));
+    // What is posted by its number.
+    assert!(WrOpcode::RdmaWrite as u32 == IBV_WR_RDMA_WRITE);
+    assert!(WrOpcode::RdmaWriteWithImm as u32 == IBV_WR_RDMA_WRITE_WITH_IMM);
+    assert!(WrOpcode::Send as u32 == IBV_WR_SEND);
+    assert!(WrOpcode::SendWithImm as u32 == IBV_WR_SEND_WITH_IMM);
+    assert!(WrOpcode::RdmaRead as u32 == IBV_WR_RDMA_READ);
 };
 
 /// A program's scatter/gather list, in place.

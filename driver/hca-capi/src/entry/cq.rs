@@ -206,13 +206,9 @@ pub unsafe extern "C" fn poll_cq(raw: *mut ibv_cq, num_entries: c_int, out: *mut
         // SAFETY: the program's CQ; polling does not look it up.
         let cq = unsafe { &*raw.cast::<CqObject>() };
         let max = usize::try_from(num_entries).map_err(|_| Errno(libc::EINVAL))?;
-        let mut next = out;
-        let got = cq.cq.poll_each(max, |wc| {
-            // SAFETY: called at most `max` times, the room in the program's array.
-            unsafe {
-                next.write(to_c(wc));
-                next = next.add(1);
-            }
+        let got = cq.cq.poll_each(max, |at, wc| {
+            // SAFETY: below `max`, the room in the program's array.
+            unsafe { out.add(at).write(to_c(wc)) };
         })?;
         Ok(got as c_int)
     })

@@ -6,20 +6,32 @@ use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
+use hca_exports::errno;
+
 use crate::abi::*;
 use crate::boundary::live::{CStruct, find_map, get, publish, retire};
 use crate::boundary::pipe::EventPipe;
-use crate::boundary::{invalid, pointer, status, unsupported};
+use crate::boundary::{Verb, invalid, pointer, status, unsupported};
 use crate::entry::context::open_of;
 use crate::entry::memory::publish_pd;
 use crate::objects::context::{ContextObject, context_of};
 use crate::objects::memory::{ImportedMrObject, MrObject, Parent, PdObject};
 
-/// The number of the eventfd behind a descriptor, which its duplicates have too.
-fn eventfd_id(fd: RawFd) -> Option<u64> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("eventfd-id:"))?;
-    line.trim().parse().ok()
+/// The number of the eventfd behind a descriptor, which its duplicates have too. `None`: there is no eventfd.
+fn eventfd_id(fd: RawFd) -> Verb<Option<u64>> {
+    let info = match fs::read_to_string(format!("/proc/self/fdinfo/{fd}")) {
+        Ok(info) => info,
+        // Who has no descriptor left to look with has not been told anything of this one.
+        Err(error) => {
+            return error
+                .raw_os_error()
+                .map(errno::Errno)
+                .filter(|e| e.is_shortage())
+                .map_or(Ok(None), |e| Err(e.into()));
+        }
+    };
+    let line = info.lines().find_map(|line| line.strip_prefix("eventfd-id:"));
+    Ok(line.and_then(|line| line.trim().parse().ok()))
 }
 
 /// The descriptor is the context's from now on, and closed with it; one that is refused stays the caller's.
@@ -31,9 +43,9 @@ pub unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
                 "ibv_import_device: the cmd_fd of an open context, and no duplicate of it",
             ));
         }
-        let id = eventfd_id(cmd_fd).ok_or_else(|| invalid("ibv_import_device: no cmd_fd of a context"))?;
+        let id = eventfd_id(cmd_fd)?.ok_or_else(|| invalid("ibv_import_device: no cmd_fd of a context"))?;
         let is_it = |context: &ContextObject| {
-            let found = context.card.is_ours() && eventfd_id(context.cmd_fd.as_raw_fd()) == Some(id);
+            let found = context.card.is_ours() && eventfd_id(context.cmd_fd.as_raw_fd()) == Ok(Some(id));
             // SAFETY: a field that nobody changes.
             let device = unsafe { (*context.verbs.as_ptr()).context.device };
             found.then(|| (device, context.card.clone()))

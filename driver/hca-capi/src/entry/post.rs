@@ -3,7 +3,10 @@
 
 use std::ffi::c_int;
 
-use hca_verbs::{BadWr, Datagram, Destination, Posting, RecvWr, SendOp, SendWr, Sge, WrData};
+use hca_abi::WrOpcode;
+use hca_verbs::{
+    BadWr, Datagram, Destination, Opcodes, PlainWr, Posting, RecvWr, SendOp, SendWr, Sge, WrData,
+};
 
 use crate::abi::*;
 use crate::boundary::convert::{flags_of, sges_of};
@@ -48,7 +51,7 @@ unsafe fn bytes_of<'a>(sge: &Sge) -> &'a [u8] {
 ///
 /// # Safety
 /// The fields that the opcode names are set.
-#[inline(always)]
+#[inline]
 unsafe fn operation(wr: &ibv_send_wr) -> Verb<SendOp> {
     // SAFETY: the caller vouches for the fields of this opcode.
     unsafe {
@@ -110,12 +113,52 @@ unsafe fn destination(wr: &ibv_send_wr) -> Verb<Destination<'_>> {
     }
 }
 
+/// Flags that change nothing but a bit of the header.
+const USUAL_FLAGS: u32 = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+const SENDS: Opcodes = Opcodes::NONE.with(WrOpcode::Send).with(WrOpcode::SendWithImm);
+const WITH_IMM: Opcodes = Opcodes::NONE
+    .with(WrOpcode::SendWithImm)
+    .with(WrOpcode::RdmaWriteWithImm);
+
 /// Writes one work request into the ring.
 ///
 /// # Safety
 /// As ibv_post_send(3) says: what the opcode and the flags name is there.
-#[inline]
+#[inline(always)]
 unsafe fn push(posting: &mut Posting<'_, DevPtr>, wr: &ibv_send_wr) -> Verb<()> {
+    let is_plain = posting.plain().has(wr.opcode) && wr.send_flags & !USUAL_FLAGS == 0;
+    // The numbers of card and header are the same (convert.rs).
+    let (true, Ok(opcode)) = (is_plain, WrOpcode::try_from(wr.opcode as u8)) else {
+        // SAFETY: the caller's promise.
+        return unsafe { push_any(posting, wr) };
+    };
+    let is_send = SENDS.has(wr.opcode);
+    // SAFETY: the caller vouches for the list, and these fields are numbers, whatever the opcode.
+    let (sges, imm_data, rdma) = unsafe {
+        (
+            entries(wr.sg_list, wr.num_sge)?,
+            wr.__bindgen_anon_1.imm_data,
+            wr.wr.rdma,
+        )
+    };
+    let posted = posting.push_plain(&PlainWr {
+        wr_id: wr.wr_id,
+        opcode,
+        imm_data: if WITH_IMM.has(wr.opcode) { imm_data } else { 0 },
+        remote_addr: if is_send { 0 } else { rdma.remote_addr },
+        rkey: if is_send { 0 } else { rdma.rkey },
+        flags: flags_of(wr.send_flags)?,
+        sges,
+    });
+    posted.map_err(|error| Errno(error.errno()))
+}
+
+/// The same of any kind.
+///
+/// # Safety
+/// As of [`push`].
+#[inline(never)]
+unsafe fn push_any(posting: &mut Posting<'_, DevPtr>, wr: &ibv_send_wr) -> Verb<()> {
     // SAFETY: the caller vouches for the work request.
     let (op, sges) = unsafe { (operation(wr)?, entries(wr.sg_list, wr.num_sge)?) };
     let flags = flags_of(wr.send_flags)?;

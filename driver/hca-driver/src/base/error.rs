@@ -51,6 +51,18 @@ fn remedy(opcode: AdminOpcode, status: AdminStatus) -> &'static str {
     }
 }
 
+/// A completion that matches no work request. Small: what a poll returns stays in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("CQ {cqn:#x}: completion for entry {wqe_index} of QP {qpn:#x}, which is not outstanding")]
+pub struct BadCompletion {
+    /// CQ.
+    pub cqn: u32,
+    /// QP named by the completion.
+    pub qpn: u32,
+    /// Entry named by the completion.
+    pub wqe_index: u16,
+}
+
 /// Errors of the control path.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -121,15 +133,8 @@ pub enum DriverError {
         value: u32,
     },
     /// A completion that matches no work request: the card is broken.
-    #[error("CQ {cqn:#x}: completion for entry {wqe_index} of QP {qpn:#x}, which is not outstanding")]
-    BadCompletion {
-        /// CQ.
-        cqn: u32,
-        /// QP named by the completion.
-        qpn: u32,
-        /// Entry named by the completion.
-        wqe_index: u16,
-    },
+    #[error(transparent)]
+    BadCompletion(#[from] BadCompletion),
     /// A size or count that no card can have.
     #[error("{what} {value} is out of range: at most {max}")]
     TooLarge {
@@ -151,15 +156,22 @@ impl DriverError {
         const EINVAL: i32 = 22;
         const ENOSYS: i32 = 38;
         const ETIMEDOUT: i32 = 110;
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
         match self {
-            Self::Device(DeviceError::NoMemory { .. } | DeviceError::OverLimit { .. }) => ENOMEM,
+            // Memory that is shared is a file for a moment.
+            Self::Device(DeviceError::NoMemory { reason, .. }) => reason
+                .raw_os_error()
+                .filter(|errno| [ENFILE, EMFILE].contains(errno))
+                .unwrap_or(ENOMEM),
+            Self::Device(DeviceError::OverLimit { .. }) => ENOMEM,
             Self::Device(DeviceError::Refused { errno, .. }) => *errno,
             Self::Device(DeviceError::Map { .. } | DeviceError::NotMapped { .. }) => EINVAL,
             Self::Device(DeviceError::BadVector { .. }) | Self::TooLarge { .. } => EINVAL,
             Self::Device(DeviceError::Gone(_)) | Self::NotOurs { .. } => ENXIO,
             Self::Device(DeviceError::Os { reason, .. }) => reason.raw_os_error().unwrap_or(EIO),
             Self::Device(_) | Self::Gone | Self::Fatal | Self::AdminQueueStopped { .. } => EIO,
-            Self::BadAnswer { .. } | Self::BadCompletion { .. } => EIO,
+            Self::BadAnswer { .. } | Self::BadCompletion(_) => EIO,
             Self::Admin(e) => e.status.errno(),
             Self::AbiVersion { .. } => ENOSYS,
             Self::Timeout { .. } | Self::AdminQueueFull { .. } => ETIMEDOUT,
@@ -249,6 +261,12 @@ pub enum PostError {
     /// Windows are those of RC and UC.
     #[error("{opcode:?} on a QP of XRC: it binds no windows and invalidates none")]
     NotForXrc {
+        /// Opcode of the work request.
+        opcode: WrOpcode,
+    },
+    /// What has operands, or no data.
+    #[error("{opcode:?} in the form of SENDs, RDMA WRITEs and RDMA READs")]
+    NotPlain {
         /// Opcode of the work request.
         opcode: WrOpcode,
     },

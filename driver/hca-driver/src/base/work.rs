@@ -3,7 +3,7 @@
 use hca_abi::{
     MAX_INLINE_BYTES, MAX_LOG_WQ_SIZE, MAX_LOG_WQE_STRIDE, MAX_SGE, MIN_WQE_STRIDE_BYTES, WrOpcode,
 };
-use hca_dev::DmaBuf;
+use hca_dev::{DmaBuf, DmaPart};
 
 use crate::base::error::{DriverError, PostError};
 
@@ -139,11 +139,6 @@ impl SendOp {
         self.is_atomic() || matches!(self, Self::RdmaRead { .. })
     }
 
-    /// No service without acknowledges has it.
-    pub(crate) fn needs_acknowledges(&self) -> bool {
-        self.is_answered() || matches!(self, Self::SendWithInv { .. })
-    }
-
     /// It binds a window, or invalidates one.
     pub(crate) fn needs_windows(&self) -> bool {
         self.is_local() || matches!(self, Self::SendWithInv { .. })
@@ -164,6 +159,64 @@ impl SendOp {
     pub(crate) fn takes_inline(&self) -> bool {
         !self.is_answered() && !self.is_local()
     }
+}
+
+/// A work request of one of the operations that nearly all are of, laid flat: SEND and RDMA WRITE, with immediate data
+/// or without, and RDMA READ, of registered memory. [`SendWr`] says it, too; this costs less to make and to post.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Operation.
+    pub opcode: WrOpcode,
+    /// Immediate data, bytes as on the wire; 0 without.
+    pub imm_data: u32,
+    /// Virtual address at the responder; 0 of a SEND.
+    pub remote_addr: u64,
+    /// R_Key at the responder; 0 of a SEND.
+    pub rkey: u32,
+    /// Flags.
+    pub flags: SendFlags,
+    /// Data.
+    pub sges: &'a [Sge],
+}
+
+/// A set of opcodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opcodes(u32);
+
+impl Opcodes {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Those of [`PlainWr`].
+    pub const PLAIN: Self = Self::SENDS_AND_WRITES.with(WrOpcode::RdmaRead);
+    /// SEND and RDMA WRITE, with immediate data or without.
+    pub const SENDS_AND_WRITES: Self = Self::NONE
+        .with(WrOpcode::Send)
+        .with(WrOpcode::SendWithImm)
+        .with(WrOpcode::RdmaWrite)
+        .with(WrOpcode::RdmaWriteWithImm);
+
+    /// And this one.
+    pub const fn with(self, opcode: WrOpcode) -> Self {
+        Self(self.0 | 1 << opcode as u8)
+    }
+
+    /// Is this number one of them?
+    #[inline(always)]
+    pub fn has(self, opcode: u32) -> bool {
+        opcode < u32::BITS && self.0 >> opcode & 1 == 1
+    }
+}
+
+/// No service without acknowledges has it.
+pub(crate) fn needs_acknowledges(opcode: WrOpcode) -> bool {
+    Opcodes::NONE
+        .with(WrOpcode::SendWithInv)
+        .with(WrOpcode::RdmaRead)
+        .with(WrOpcode::AtomicCmpAndSwp)
+        .with(WrOpcode::AtomicFetchAndAdd)
+        .has(opcode as u32)
 }
 
 /// ibv_send_flags, without INLINE (see [`WrData`]).
@@ -293,6 +346,21 @@ impl WqSize {
         self.stride_bytes() << self.log_size
     }
 
+    /// Where the entry with a free-running index begins.
+    #[inline(always)]
+    pub(crate) fn entry_offset(&self, index: u16) -> usize {
+        let mask = 1usize.wrapping_shl(self.log_size.into()).wrapping_sub(1);
+        let stride_log = u32::from(self.log_stride).wrapping_add(MIN_WQE_STRIDE_BYTES.trailing_zeros());
+        (usize::from(index) & mask).wrapping_shl(stride_log)
+    }
+
+    /// The entry of `ring` with a free-running index. Whatever the sizes are, it is inside.
+    #[inline(always)]
+    pub(crate) fn entry<'a>(&self, ring: &'a DmaBuf, index: u16) -> DmaPart<'a> {
+        let stride_bytes = (MIN_WQE_STRIDE_BYTES as usize).wrapping_shl(self.log_stride.into());
+        ring.part(self.entry_offset(index), stride_bytes)
+    }
+
     /// Scatter/gather entries that a send WQE of this size has room for.
     pub fn send_sges(&self) -> usize {
         ((self.stride_bytes() - SEND_HEADER_BYTES) / SGE_BYTES).min(MAX_SGE as usize)
@@ -332,9 +400,13 @@ fn check(what: &'static str, value: u32, max: u32) -> Result<(), DriverError> {
 }
 
 /// Sum of the lengths, if a message may be that long.
-#[inline]
 pub(crate) fn total_length(sges: &[Sge]) -> Result<u32, PostError> {
-    let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
+    message_length(sges.iter().map(|sge| u64::from(sge.length)).sum())
+}
+
+/// A message may be that long.
+#[inline(always)]
+pub(crate) fn message_length(length: u64) -> Result<u32, PostError> {
     if length <= MAX_MSG_BYTES {
         Ok(length as u32)
     } else {
@@ -342,10 +414,17 @@ pub(crate) fn total_length(sges: &[Sge]) -> Result<u32, PostError> {
     }
 }
 
-/// A scatter/gather entry of any WQE.
-#[inline]
-pub(crate) fn write_sge(ring: &DmaBuf, at: usize, sge: &Sge) {
-    ring.store_words(at, [sge.addr, u64::from(sge.length) | u64::from(sge.lkey) << 32]);
+/// Writes the scatter/gather entries of any WQE, from place `at` of it on. Returns the sum of their lengths.
+#[inline(always)]
+pub(crate) fn write_sges(wqe: DmaPart<'_>, at: usize, sges: &[Sge]) -> u64 {
+    // 16 entries of 32 bits each: no sum is too large.
+    let (mut at, mut length) = (at, 0u64);
+    for sge in sges {
+        wqe.store_words(at, [sge.addr, u64::from(sge.length) | u64::from(sge.lkey) << 32]);
+        length = length.wrapping_add(sge.length.into());
+        at = at.wrapping_add(SGE_BYTES);
+    }
+    length
 }
 
 /// The 64-bit words of an entry, as they lie in memory.

@@ -8,8 +8,8 @@ use hca_dev::DmaBuf;
 
 use crate::base::device::DevicePtr;
 use crate::base::doorbell::Doorbells;
-use crate::base::error::DriverError;
-use crate::base::owner::{is_ours, phase_of, read_entry};
+use crate::base::error::{BadCompletion, DriverError};
+use crate::base::owner::{bytes_of, is_ours, phase_of, read_entry, says_ours};
 use crate::rings::qpn_table::QpnTable;
 use crate::rings::shadow::{QpShadow, RecvShadow};
 use crate::rings::srq_ring::SrqRing;
@@ -29,6 +29,16 @@ pub struct Completion {
     pub cqe: Cqe,
 }
 
+/// What a completion is not given to the program for.
+enum Skip {
+    /// It is for nobody.
+    Stray,
+    /// The card has not used the slot: it is posted again.
+    Unused,
+    /// Nothing of the kind was outstanding.
+    Wrong,
+}
+
 /// Completions that a ring of `1 << log_size` entries holds for sure: the card learns of consumed entries a
 /// quarter of the ring late, and keeps the last free entry for the completion that tells of an overrun (V-57).
 pub fn usable_cqes(log_size: u8) -> u32 {
@@ -36,6 +46,7 @@ pub fn usable_cqes(log_size: u8) -> u32 {
 }
 
 /// The card has taken a slot of a shared queue, and not used it.
+#[inline(always)]
 fn is_unused(cqe: &Cqe) -> bool {
     cqe.status() == u8::from(WcStatus::WrFlushErr) && u32::from(cqe.vendor_err()) == VENDOR_ERR_UNUSED
 }
@@ -161,63 +172,70 @@ impl CqRing {
 
     #[inline]
     fn offset(&self, index: u32) -> usize {
-        (index & (self.entries - 1)) as usize * Cqe::BYTES
+        // Never 0, and a power of two.
+        (index & self.entries.wrapping_sub(1)) as usize * Cqe::BYTES
+    }
+
+    /// Phase bit of the entry with this index, by what is at hand.
+    #[inline(always)]
+    fn phase(&self, index: u32) -> bool {
+        index & self.entries == 0
     }
 
     #[inline]
     fn is_ready(&self, index: u32) -> bool {
-        let is_odd_pass = index & self.entries != 0;
-        is_ours(&self.ring, self.offset(index) + OWNER_OFFSET, !is_odd_pass)
+        is_ours(&self.ring, self.offset(index) + OWNER_OFFSET, self.phase(index))
     }
 
-    /// The oldest completion, if there is one. Inlined always: a completion that a call returns goes through memory.
+    /// The oldest completion, if there is one. Inlined always: a completion that a call returns goes through memory. So
+    /// does one that a call is given the address of: what is seldom gets the numbers that it needs.
     #[inline(always)]
     pub fn poll<P: DevicePtr>(
         &mut self,
         doorbells: &Doorbells<P>,
-    ) -> Result<Option<Completion>, DriverError> {
-        while self.is_ready(self.next) {
-            let cqe = Cqe(read_entry::<_, 8>(&self.ring, self.offset(self.next)));
-            self.next = (self.next + 1) & INDEX_MASK;
+    ) -> Result<Option<Completion>, BadCompletion> {
+        loop {
+            let entry = self.ring.part(self.offset(self.next), Cqe::BYTES);
+            if !says_ours(entry.load_u32_acquire(OWNER_OFFSET), self.phase(self.next)) {
+                return Ok(None);
+            }
+            let cqe = Cqe(bytes_of(entry.load_words::<8>(0)));
+            self.next = self.next.wrapping_add(1) & INDEX_MASK;
             if self.next.wrapping_sub(self.told) & INDEX_MASK >= self.lag_max {
                 self.tell(doorbells, CqArm::None);
             }
             let index = cqe.wqe_index();
             let retired = if cqe.is_xrc() {
-                let Some(ring) = self.srqs.get(&cqe.srqn()) else {
-                    self.strays += 1;
-                    continue;
-                };
-                ring.retire(index)
-            } else {
-                let Some(qp) = self.qps.get(cqe.qpn()) else {
-                    self.strays += 1;
-                    continue;
-                };
+                self.retire_xrc(cqe.srqn(), index)
+            } else if let Some(qp) = self.qps.get(cqe.qpn()) {
                 match &qp.recv {
                     // Selective signalling: this completion stands for all earlier ones (V-112).
-                    _ if cqe.opcode() & RECV_BIT == 0 => qp.send.retire_through(index),
-                    RecvShadow::Absent => None,
-                    RecvShadow::Own(ring) => ring.retire_next(index),
-                    RecvShadow::Shared { srqn, ring } if is_unused(&cqe) => {
-                        if ring.post_again(doorbells, *srqn, index) {
-                            continue;
-                        }
-                        None
-                    }
-                    RecvShadow::Shared { ring, .. } => ring.retire(index),
+                    _ if cqe.opcode() & RECV_BIT == 0 => qp.send.retire_through(index).ok_or(Skip::Wrong),
+                    RecvShadow::Own(ring) => ring.retire_next(index).ok_or(Skip::Wrong),
+                    shared => retire_shared(doorbells, shared, index, is_unused(&cqe)),
                 }
+            } else {
+                Err(Skip::Stray)
             };
-            return match retired {
-                Some(wr_id) => Ok(Some(Completion { wr_id, cqe })),
-                None => Err(DriverError::BadCompletion {
-                    cqn: self.cqn,
-                    qpn: cqe.qpn(),
-                    wqe_index: index,
-                }),
-            };
+            match retired {
+                Ok(wr_id) => return Ok(Some(Completion { wr_id, cqe })),
+                Err(Skip::Stray) => self.strays = self.strays.wrapping_add(1),
+                Err(Skip::Unused) => {}
+                Err(Skip::Wrong) => {
+                    return Err(BadCompletion {
+                        cqn: self.cqn,
+                        qpn: cqe.qpn(),
+                        wqe_index: index,
+                    });
+                }
+            }
         }
-        Ok(None)
+    }
+
+    #[inline(never)]
+    fn retire_xrc(&self, srqn: u32, index: u16) -> Result<u64, Skip> {
+        let ring = self.srqs.get(&srqn).ok_or(Skip::Stray)?;
+        ring.retire(index).ok_or(Skip::Wrong)
     }
 
     fn give_back<P: DevicePtr>(&self, doorbells: &Doorbells<P>, cqe: &Cqe) {
@@ -237,7 +255,7 @@ impl CqRing {
         self.tell(doorbells, arm);
     }
 
-    #[inline]
+    #[inline(never)]
     fn tell<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>, arm: CqArm) {
         doorbells.cq(self.cqn, self.next, arm);
         self.told = self.next;
@@ -271,5 +289,25 @@ impl CqRing {
             self.next = (self.next + removed) & INDEX_MASK;
             self.tell(doorbells, CqArm::None);
         }
+    }
+}
+
+/// A receive of a QP without a queue of its own.
+#[inline(never)]
+fn retire_shared<P: DevicePtr>(
+    doorbells: &Doorbells<P>,
+    recv: &RecvShadow,
+    index: u16,
+    is_unused: bool,
+) -> Result<u64, Skip> {
+    let RecvShadow::Shared { srqn, ring } = recv else {
+        return Err(Skip::Wrong);
+    };
+    if !is_unused {
+        ring.retire(index).ok_or(Skip::Wrong)
+    } else if ring.post_again(doorbells, *srqn, index) {
+        Err(Skip::Unused)
+    } else {
+        Err(Skip::Wrong)
     }
 }

@@ -3,7 +3,9 @@
 use crate::rings::shadow::QpShadow;
 
 const LEAF_LOG: u32 = 8;
-type Leaf = Box<[Option<(u32, QpShadow)>]>;
+const LEAF_ENTRIES: usize = 1 << LEAF_LOG;
+/// Of a length that the compiler knows: a place in it need not be checked.
+type Leaf = Box<[Option<(u32, QpShadow)>; LEAF_ENTRIES]>;
 
 /// Map with the QPN as key, of which at one time no two have the same low bits (`qpn_line_bits` of QUERY_DEVICE). So it
 /// stays small and dense however often QPs come and go.
@@ -25,10 +27,7 @@ impl QpnTable {
     #[inline]
     fn place(&self, qpn: u32) -> (usize, usize) {
         let line = qpn & self.line_mask;
-        (
-            (line >> LEAF_LOG) as usize,
-            (line & ((1 << LEAF_LOG) - 1)) as usize,
-        )
+        ((line >> LEAF_LOG) as usize, line as usize % LEAF_ENTRIES)
     }
 
     #[inline]
@@ -43,7 +42,7 @@ impl QpnTable {
         if self.leaves.len() <= top {
             self.leaves.resize_with(top + 1, || None);
         }
-        let leaf = self.leaves[top].get_or_insert_with(|| (0..1 << LEAF_LOG).map(|_| None).collect());
+        let leaf = self.leaves[top].get_or_insert_with(|| Box::new([const { None }; LEAF_ENTRIES]));
         leaf[place] = Some((qpn, shadow));
     }
 

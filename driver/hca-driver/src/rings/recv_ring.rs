@@ -8,7 +8,7 @@ use hca_dev::DmaBuf;
 use crate::base::device::DevicePtr;
 use crate::base::doorbell::Doorbells;
 use crate::base::error::PostError;
-use crate::base::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length, words_of, write_sge};
+use crate::base::work::{RECV_HEADER_BYTES, RecvWr, WqSize, message_length, words_of, write_sges};
 use crate::rings::shadow::WqShadow;
 
 /// Builds receive WQEs in DMA memory. Free-running 16-bit index, masked on use.
@@ -45,7 +45,7 @@ impl RecvRing {
     }
 
     /// Writes one WQE. The card sees it after [`RecvRing::ring_doorbell`].
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         if !self.shadow.has_room(self.next) {
             return Err(PostError::RingFull {
@@ -58,16 +58,13 @@ impl RecvRing {
                 max: self.max_sge,
             });
         }
-        let length = total_length(wr.sges)?;
+        let wqe = self.size.entry(&self.ring, self.next);
+        let length = message_length(write_sges(wqe, RECV_HEADER_BYTES, wr.sges))?;
         let mut ctrl = RqWqeCtrl::new();
         ctrl.set_num_sge(wr.sges.len() as u8);
         ctrl.set_length(length);
         ctrl.set_wqe_index(self.next);
-        let at = (usize::from(self.next) & ((1 << self.size.log_size) - 1)) * self.size.stride_bytes();
-        self.ring.store_words(at, words_of::<_, 2>(ctrl.as_bytes()));
-        for (i, sge) in wr.sges.iter().enumerate() {
-            write_sge(&self.ring, at + RECV_HEADER_BYTES + i * SGE_BYTES, sge);
-        }
+        wqe.store_words(0, words_of::<_, 2>(ctrl.as_bytes()));
         self.shadow.record(self.next, wr.wr_id);
         self.next = self.next.wrapping_add(1);
         Ok(())

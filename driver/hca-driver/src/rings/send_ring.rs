@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl};
-use hca_dev::DmaBuf;
+use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, WrOpcode};
+use hca_dev::{DmaBuf, DmaPart};
 
 use crate::base::datagram::{Datagram, DatagramRules, Destination};
 use crate::base::device::DevicePtr;
@@ -11,8 +11,8 @@ use crate::base::doorbell::Doorbells;
 use crate::base::error::PostError;
 use crate::base::push::PushSlot;
 use crate::base::work::{
-    DATAGRAM_HEADER_BYTES, MwBind, SEND_HEADER_BYTES, SGE_BYTES, SendOp, SendWr, Sge, WqSize, WrData,
-    total_length, words_of, write_sge,
+    DATAGRAM_HEADER_BYTES, MwBind, Opcodes, PlainWr, SEND_HEADER_BYTES, SGE_BYTES, SendFlags, SendOp, SendWr,
+    Sge, WqSize, WrData, message_length, needs_acknowledges, words_of, write_sges,
 };
 use crate::rings::shadow::WqShadow;
 
@@ -30,6 +30,8 @@ pub struct SendRing {
     max_inline: usize,
     next: u16,
     shadow: Arc<WqShadow>,
+    /// What [`SendRing::push_plain`] writes at once.
+    plain: Opcodes,
     push_slot: Option<PushSlot>,
     /// Bytes of the WQE that was written last, without inline data, which the card always reads from the ring.
     last_bytes: usize,
@@ -54,6 +56,7 @@ impl SendRing {
             max_inline: size.inline_bytes(),
             next: 0,
             shadow,
+            plain: Opcodes::PLAIN,
             push_slot: None,
             last_bytes: 0,
             datagrams: None,
@@ -67,6 +70,7 @@ impl SendRing {
     pub fn for_frames(ring: DmaBuf, size: WqSize) -> Self {
         Self {
             is_raw: true,
+            plain: Opcodes::NONE.with(WrOpcode::Send),
             ..Self::new(ring, size)
         }
     }
@@ -75,6 +79,7 @@ impl SendRing {
     pub fn for_unreliable(ring: DmaBuf, size: WqSize) -> Self {
         Self {
             is_unreliable: true,
+            plain: Opcodes::SENDS_AND_WRITES,
             ..Self::new(ring, size)
         }
     }
@@ -83,6 +88,7 @@ impl SendRing {
     pub fn for_xrc(ring: DmaBuf, size: WqSize) -> Self {
         Self {
             is_xrc: true,
+            plain: Opcodes::NONE,
             ..Self::new(ring, size)
         }
     }
@@ -93,6 +99,7 @@ impl SendRing {
             max_sge: size.datagram_sges(),
             max_inline: size.datagram_inline_bytes(),
             datagrams: Some(rules),
+            plain: Opcodes::NONE,
             ..Self::new(ring, size)
         }
     }
@@ -117,27 +124,78 @@ impl SendRing {
         &self.ring
     }
 
-    /// Writes one WQE. The card sees it after [`SendRing::ring_doorbell`].
+    /// The operations that a queue of this service takes in the form of [`SendRing::push_plain`].
+    #[inline]
+    pub fn plain(&self) -> Opcodes {
+        self.plain
+    }
+
+    /// Writes one WQE of the common kind. The card sees it after [`SendRing::ring_doorbell`].
     #[inline(always)]
-    pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+    pub fn push_plain(&mut self, wr: &PlainWr<'_>) -> Result<(), PostError> {
+        if !self.plain.has(wr.opcode as u32) {
+            return Err(self
+                .refusal(wr.opcode)
+                .unwrap_or(PostError::NotPlain { opcode: wr.opcode }));
+        }
+        if wr.flags.ip_csum && !self.is_raw {
+            return Err(PostError::ChecksumOfOther);
+        }
+        if wr.sges.len() > self.max_sge {
+            return Err(self.too_many_sges(wr.sges.len()));
+        }
+        let wqe = self.free_entry()?;
+        let length = message_length(write_sges(wqe, SEND_HEADER_BYTES, wr.sges))?;
+        let ctrl = self.header(
+            (wr.opcode, wr.flags),
+            (Some(wr.sges.len()), length),
+            &Operands {
+                imm_data: wr.imm_data,
+                remote_addr: wr.remote_addr,
+                rkey: wr.rkey,
+            },
+        );
+        wqe.store_words(0, words_of::<_, 4>(ctrl.as_bytes()));
+        let data_bytes = wr.sges.len().wrapping_mul(SGE_BYTES);
+        self.commit(wr.wr_id, SEND_HEADER_BYTES.wrapping_add(data_bytes));
+        Ok(())
+    }
+
+    /// Why a queue of this service takes no such operation without a word of more.
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, opcode: WrOpcode) -> Option<PostError> {
         if self.datagrams.is_some() {
-            return Err(PostError::NoDestination);
+            Some(PostError::NoDestination)
+        } else if self.is_unreliable && needs_acknowledges(opcode) {
+            Some(PostError::NotForUnreliable { opcode })
+        } else if self.is_xrc {
+            Some(PostError::NoRemoteSrq)
+        } else if self.is_raw && opcode != WrOpcode::Send {
+            Some(PostError::NotForFrames { opcode })
+        } else {
+            None
         }
-        if self.is_unreliable && wr.op.needs_acknowledges() {
-            let opcode = wr.op.opcode();
-            return Err(PostError::NotForUnreliable { opcode });
+    }
+
+    #[cold]
+    fn too_many_sges(&self, given: usize) -> PostError {
+        let max = self.max_sge;
+        PostError::TooManySges { given, max }
+    }
+
+    /// Writes one WQE. The card sees it after [`SendRing::ring_doorbell`].
+    #[inline]
+    pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        if self.plain != Opcodes::PLAIN
+            && let Some(error) = self.refusal(wr.op.opcode())
+        {
+            return Err(error);
         }
-        if self.is_xrc {
-            return Err(PostError::NoRemoteSrq);
-        }
-        if self.is_raw && !matches!(wr.op, SendOp::Send) {
-            let opcode = wr.op.opcode();
-            return Err(PostError::NotForFrames { opcode });
-        }
-        let at = self.free_slot()?;
-        let (ctrl, wqe_bytes) = self.write_data(at, SEND_HEADER_BYTES, wr)?;
-        self.ring.store_words(at, words_of::<_, 4>(ctrl.as_bytes()));
-        self.commit(wr, wqe_bytes);
+        let wqe = self.free_entry()?;
+        let (ctrl, wqe_bytes) = self.write_data(wqe, SEND_HEADER_BYTES, wr)?;
+        wqe.store_words(0, words_of::<_, 4>(ctrl.as_bytes()));
+        self.commit(wr.wr_id, wqe_bytes);
         Ok(())
     }
 
@@ -154,11 +212,11 @@ impl SendRing {
         if remote_srqn >> 24 != 0 {
             return Err(PostError::BadRemoteSrqn { remote_srqn });
         }
-        let at = self.free_slot()?;
-        let (mut ctrl, wqe_bytes) = self.write_data(at, SEND_HEADER_BYTES, wr)?;
+        let wqe = self.free_entry()?;
+        let (mut ctrl, wqe_bytes) = self.write_data(wqe, SEND_HEADER_BYTES, wr)?;
         ctrl.set_remote_srqn(remote_srqn);
-        self.ring.store_words(at, words_of::<_, 4>(ctrl.as_bytes()));
-        self.commit(wr, wqe_bytes);
+        wqe.store_words(0, words_of::<_, 4>(ctrl.as_bytes()));
+        self.commit(wr.wr_id, wqe_bytes);
         Ok(())
     }
 
@@ -167,16 +225,16 @@ impl SendRing {
     pub fn push_datagram(&mut self, datagram: &Datagram<'_>) -> Result<(), PostError> {
         let Datagram { wr, to } = datagram;
         let mtu_bytes = self.check_datagram(&wr.op, to)?;
-        let at = self.free_slot()?;
-        let (ctrl, wqe_bytes) = self.write_data(at, DATAGRAM_HEADER_BYTES, wr)?;
+        let wqe = self.free_entry()?;
+        let (ctrl, wqe_bytes) = self.write_data(wqe, DATAGRAM_HEADER_BYTES, wr)?;
         if ctrl.length() > mtu_bytes {
             let length = ctrl.length();
             return Err(PostError::DatagramTooLong { length, mtu_bytes });
         }
         let mut header = to.address.wqe_to(to.remote_qpn, to.remote_qkey);
         header.0[..COMMON_BYTES].copy_from_slice(&ctrl.0[..COMMON_BYTES]);
-        self.ring.store_words(at, words_of::<_, 8>(header.as_bytes()));
-        self.commit(wr, wqe_bytes);
+        wqe.store_words(0, words_of::<_, 8>(header.as_bytes()));
+        self.commit(wr.wr_id, wqe_bytes);
         Ok(())
     }
 
@@ -205,10 +263,10 @@ impl SendRing {
     }
 
     /// Where the next WQE goes.
-    #[inline]
-    fn free_slot(&self) -> Result<usize, PostError> {
+    #[inline(always)]
+    fn free_entry(&self) -> Result<DmaPart<'_>, PostError> {
         if self.shadow.has_room(self.next) {
-            Ok((usize::from(self.next) & ((1 << self.size.log_size) - 1)) * self.size.stride_bytes())
+            Ok(self.size.entry(&self.ring, self.next))
         } else {
             Err(PostError::RingFull {
                 entries: self.shadow.entries(),
@@ -222,67 +280,87 @@ impl SendRing {
     #[inline(always)]
     fn write_data(
         &self,
-        at: usize,
+        wqe: DmaPart<'_>,
         header_bytes: usize,
         wr: &SendWr<'_>,
     ) -> Result<(SqWqeCtrl, usize), PostError> {
         if wr.flags.ip_csum && !self.is_raw {
             return Err(PostError::ChecksumOfOther);
         }
-        let data_at = at + header_bytes;
         let (length, sges, wqe_bytes) = match wr.data {
             WrData::Sges(sges) => {
-                let written = self.write_sges(data_at, &wr.op, sges)?;
-                (total_length(sges)?, Some(sges.len()), header_bytes + written)
+                let (written, length) = self.write_registered(wqe, header_bytes, &wr.op, sges)?;
+                (length, Some(sges.len()), header_bytes + written)
             }
-            WrData::Inline(bytes) => (self.write_inline(data_at, &wr.op, &[bytes])?, None, header_bytes),
-            WrData::InlineList(pieces) => (self.write_inline(data_at, &wr.op, pieces)?, None, header_bytes),
+            WrData::Inline(bytes) => (
+                self.write_inline(wqe, header_bytes, &wr.op, &[bytes])?,
+                None,
+                header_bytes,
+            ),
+            WrData::InlineList(pieces) => (
+                self.write_inline(wqe, header_bytes, &wr.op, pieces)?,
+                None,
+                header_bytes,
+            ),
         };
-        let operands = Operands::of(&wr.op);
-        // Field after field, with no branch between: so the compiler keeps the header in registers.
+        let ctrl = self.header((wr.op.opcode(), wr.flags), (sges, length), &Operands::of(&wr.op));
+        Ok((ctrl, wqe_bytes))
+    }
+
+    /// The header of the next WQE, with so many scatter/gather entries (`None`: inline data) and bytes. Field after
+    /// field, with no branch between: so the compiler keeps it in registers.
+    #[inline(always)]
+    fn header(
+        &self,
+        (opcode, flags): (WrOpcode, SendFlags),
+        (sges, length): (Option<usize>, u32),
+        operands: &Operands,
+    ) -> SqWqeCtrl {
         let mut ctrl = SqWqeCtrl::new();
-        ctrl.set_opcode(wr.op.opcode().into());
-        ctrl.set_signaled(wr.flags.signaled);
-        ctrl.set_solicited(wr.flags.solicited);
-        ctrl.set_fence(wr.flags.fence);
+        ctrl.set_opcode(opcode.into());
+        ctrl.set_signaled(flags.signaled);
+        ctrl.set_solicited(flags.solicited);
+        ctrl.set_fence(flags.fence);
         ctrl.set_inline_data(sges.is_none());
-        ctrl.set_ip_csum(wr.flags.ip_csum);
+        ctrl.set_ip_csum(flags.ip_csum);
         ctrl.set_num_sge(sges.unwrap_or(0) as u8);
-        ctrl.set_imm_data(operands.imm_data.swap_bytes());
+        ctrl.set_imm_data(operands.imm_data);
         ctrl.set_length(length);
         ctrl.set_wqe_index(self.next);
         ctrl.set_remote_addr(operands.remote_addr);
         ctrl.set_rkey(operands.rkey);
-        Ok((ctrl, wqe_bytes))
+        ctrl
     }
 
     /// The WQE at the next index is there.
     #[inline(always)]
-    fn commit(&mut self, wr: &SendWr<'_>, wqe_bytes: usize) {
+    fn commit(&mut self, wr_id: u64, wqe_bytes: usize) {
         self.last_bytes = wqe_bytes;
-        self.shadow.record(self.next, wr.wr_id);
+        self.shadow.record(self.next, wr_id);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Returns how many bytes it has written behind the header.
+    /// Returns how many bytes it has written behind the header, and how long the message is.
     #[inline(always)]
-    fn write_sges(&self, at: usize, op: &SendOp, sges: &[Sge]) -> Result<usize, PostError> {
+    fn write_registered(
+        &self,
+        wqe: DmaPart<'_>,
+        at: usize,
+        op: &SendOp,
+        sges: &[Sge],
+    ) -> Result<(usize, u32), PostError> {
         if sges.len() > self.max_sge {
-            return Err(PostError::TooManySges {
-                given: sges.len(),
-                max: self.max_sge,
-            });
+            return Err(self.too_many_sges(sges.len()));
         }
         let mut operands_bytes = 0;
         if let SendOp::BindMw(bind) = op {
-            self.ring
-                .store_words(at, words_of::<_, 4>(bind_wqe(bind).as_bytes()));
+            wqe.store_words(at, words_of::<_, 4>(bind_wqe(bind).as_bytes()));
         }
         if op.is_local() {
             if !sges.is_empty() {
                 return Err(PostError::DataNotAllowed { opcode: op.opcode() });
             }
-            return Ok(SqWqeBind::BYTES);
+            return Ok((SqWqeBind::BYTES, 0));
         }
         if op.is_atomic() {
             if !matches!(sges, [sge] if sge.length == 8) {
@@ -293,17 +371,21 @@ impl SendRing {
                 SendOp::AtomicFetchAndAdd { add, .. } => (add, 0),
                 _ => (0, 0),
             };
-            self.ring.store_words(at, [first, second]);
+            wqe.store_words(at, [first, second]);
             operands_bytes = ATOMIC_BYTES;
         }
-        for (i, sge) in sges.iter().enumerate() {
-            write_sge(&self.ring, at + operands_bytes + i * SGE_BYTES, sge);
-        }
-        Ok(operands_bytes + sges.len() * SGE_BYTES)
+        let length = message_length(write_sges(wqe, at + operands_bytes, sges))?;
+        Ok((operands_bytes + sges.len() * SGE_BYTES, length))
     }
 
     #[inline]
-    fn write_inline(&self, at: usize, op: &SendOp, pieces: &[&[u8]]) -> Result<u32, PostError> {
+    fn write_inline(
+        &self,
+        wqe: DmaPart<'_>,
+        at: usize,
+        op: &SendOp,
+        pieces: &[&[u8]],
+    ) -> Result<u32, PostError> {
         if !op.takes_inline() {
             return Err(PostError::InlineNotAllowed);
         }
@@ -316,7 +398,7 @@ impl SendRing {
         }
         let mut at = at;
         for piece in pieces {
-            self.ring.write_bytes(at, piece);
+            wqe.write_bytes(at, piece);
             at += piece.len();
         }
         Ok(given as u32)
@@ -334,8 +416,7 @@ impl SendRing {
             Some(slot) if alone && self.last_bytes <= PUSH_SLOT_BYTES as usize => {
                 let mut wqe = [0; PUSH_SLOT_BYTES as usize];
                 let wqe = &mut wqe[..self.last_bytes];
-                let at = (usize::from(before) & ((1 << self.size.log_size) - 1)) * self.size.stride_bytes();
-                self.ring.read_bytes(at, wqe);
+                self.ring.read_bytes(self.size.entry_offset(before), wqe);
                 doorbells.send_pushed(qpn, self.next, slot.number(), wqe);
             }
             _ => doorbells.send(qpn, self.next),
@@ -362,6 +443,7 @@ impl SendRing {
 
 /// What the header of a WQE says beyond its opcode and its data: 0 where the opcode has no use for it.
 struct Operands {
+    /// Bytes as on the wire.
     imm_data: u32,
     remote_addr: u64,
     rkey: u32,
@@ -392,7 +474,7 @@ impl Operands {
             } => (0, remote_addr, rkey),
         };
         Self {
-            imm_data,
+            imm_data: imm_data.swap_bytes(),
             remote_addr,
             rkey,
         }

@@ -30,7 +30,8 @@ impl WqShadow {
 
     #[inline]
     fn slot(&self, index: u16) -> &AtomicU64 {
-        &self.wr_ids[usize::from(index) & (self.wr_ids.len() - 1)]
+        // A power of two, and never 0.
+        &self.wr_ids[usize::from(index) & self.wr_ids.len().wrapping_sub(1)]
     }
 
     /// Entries of the ring.

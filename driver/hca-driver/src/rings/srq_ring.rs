@@ -9,7 +9,7 @@ use hca_dev::DmaBuf;
 use crate::base::device::DevicePtr;
 use crate::base::doorbell::Doorbells;
 use crate::base::error::PostError;
-use crate::base::work::{RECV_HEADER_BYTES, RecvWr, SGE_BYTES, WqSize, total_length, words_of, write_sge};
+use crate::base::work::{RECV_HEADER_BYTES, RecvWr, WqSize, total_length, words_of, write_sges};
 
 const BITS: usize = u64::BITS as usize;
 /// Bytes of a slot number in the list.
@@ -125,15 +125,14 @@ impl SrqRing {
         let slot = self.take_free(post).ok_or(PostError::RingFull {
             entries: self.entries(),
         })?;
+        let stride = self.size.stride_bytes();
+        let wqe = self.slots.part(usize::from(slot) * stride, stride);
+        write_sges(wqe, RECV_HEADER_BYTES, wr.sges);
         let mut ctrl = RqWqeCtrl::new();
         ctrl.set_num_sge(wr.sges.len() as u8);
         ctrl.set_length(length);
         ctrl.set_wqe_index(slot);
-        let at = usize::from(slot) * self.size.stride_bytes();
-        self.slots.store_words(at, words_of::<_, 2>(ctrl.as_bytes()));
-        for (i, sge) in wr.sges.iter().enumerate() {
-            write_sge(&self.slots, at + RECV_HEADER_BYTES + i * SGE_BYTES, sge);
-        }
+        wqe.store_words(0, words_of::<_, 2>(ctrl.as_bytes()));
         self.wr_ids[usize::from(slot)].store(wr.wr_id, Ordering::Relaxed);
         self.enlist(post, slot);
         Ok(())

@@ -1,12 +1,15 @@
 //! Completion queues.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hca_abi::{CqArm, CreateCqCmd, ModifyCqCmd, ResizeCqCmd, WcOpcode, WcStatus, wc_flag};
 use hca_dev::{Device, DmaBuf, OneThread, ShortLock};
-use hca_driver::{Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, SrqRing, usable_cqes};
+use hca_driver::{
+    BadCompletion, Completion, CqRing, DevicePtr, Doorbells, DriverError, QpShadow, SrqRing, usable_cqes,
+};
 
 use crate::function::dispatcher::{ChannelQueue, CqSink};
 use crate::function::shared::Shared;
@@ -85,16 +88,12 @@ impl WorkCompletion {
     }
 
     #[inline(always)]
-    fn new(completion: &Completion) -> Result<Self> {
+    fn new(completion: &Completion) -> std::result::Result<Self, Box<Error>> {
         let cqe = &completion.cqe;
-        let bad = |what, code: u8| DriverError::BadAnswer {
-            what,
-            value: code.into(),
+        let codes = (cqe.status(), cqe.opcode());
+        let (Ok(status), Ok(opcode)) = (WcStatus::try_from(codes.0), WcOpcode::try_from(codes.1)) else {
+            return Err(bad_answer(codes));
         };
-        let status =
-            WcStatus::try_from(cqe.status()).map_err(|e| bad("a work request (wc_status)", e.code))?;
-        let opcode =
-            WcOpcode::try_from(cqe.opcode()).map_err(|e| bad("a work request (wc_opcode)", e.code))?;
         Ok(Self {
             wr_id: completion.wr_id,
             status,
@@ -118,6 +117,33 @@ impl WorkCompletion {
         self.status == WcStatus::Success
     }
 }
+
+/// What is wrong with the status or the opcode of a completion.
+#[cold]
+#[inline(never)]
+fn bad_answer((status, opcode): (u8, u8)) -> Box<Error> {
+    let (what, code) = match WcStatus::try_from(status) {
+        Err(_) => ("a work request (wc_status)", status),
+        Ok(_) => ("a work request (wc_opcode)", opcode),
+    };
+    let value = code.into();
+    Box::new(DriverError::BadAnswer { what, value }.into())
+}
+
+#[cold]
+#[inline(never)]
+fn bad_completion(bad: BadCompletion) -> Box<Error> {
+    Box::new(DriverError::from(bad).into())
+}
+
+#[cold]
+#[inline(never)]
+fn destroyed(cqn: u32) -> Box<Error> {
+    Box::new(Error::Destroyed { what: "CQ", id: cqn })
+}
+
+/// What a poll returns on its way: an error is large, seldom, and has its own memory.
+type Polled = std::result::Result<usize, Box<Error>>;
 
 /// What a CQ is made with.
 pub struct CqOptions<'a, P: DevicePtr> {
@@ -173,22 +199,23 @@ struct Queue {
     /// or resized; a queue without a channel has none, and needs none.
     taken: VecDeque<WorkCompletion>,
     /// An error found behind completions that had to be delivered first.
-    held: Option<Error>,
+    held: Option<Box<Error>>,
 }
 
 impl Queue {
-    /// Up to `max` completions, oldest first. What fails behind some of them is for the next call. Inlined always, as
-    /// all that a completion goes through from the ring to the program's structure: so it stays in registers.
+    /// Up to `max` completions, oldest first, each with how many came before it. What fails behind some of them is for
+    /// the next call. Inlined always, as all that a completion goes through from the ring to the program's structure:
+    /// so it stays in registers.
     #[inline(always)]
     fn take<P: DevicePtr>(
         &mut self,
         doorbells: &Doorbells<P>,
         max: usize,
-        mut take: impl FnMut(&WorkCompletion),
-    ) -> Result<usize> {
+        take: impl Fn(usize, &WorkCompletion),
+    ) -> Polled {
         let mut count = 0;
         while count < max && !self.taken.is_empty() {
-            self.taken.pop_front().iter().for_each(&mut take);
+            self.taken.pop_front().iter().for_each(|wc| take(count, wc));
             count += 1;
         }
         self.take_from_ring(doorbells, count, max, take)
@@ -201,31 +228,44 @@ impl Queue {
         doorbells: &Doorbells<P>,
         mut count: usize,
         max: usize,
-        mut take: impl FnMut(&WorkCompletion),
-    ) -> Result<usize> {
+        mut take: impl FnMut(usize, &WorkCompletion),
+    ) -> Polled {
+        if count < max && self.held.is_some() {
+            return self.take_held(count);
+        }
         while count < max {
-            // Looked at before it is taken: an error is large, and mostly there is none.
-            let found = if self.held.is_some()
-                && let Some(error) = self.held.take()
-            {
-                Err(error)
-            } else {
-                match self.ring.poll(doorbells) {
-                    Ok(None) => break,
-                    Ok(Some(completion)) => WorkCompletion::new(&completion),
-                    Err(e) => Err(e.into()),
-                }
+            let completion = match self.ring.poll(doorbells) {
+                Ok(None) => break,
+                Ok(Some(completion)) => completion,
+                Err(bad) => return self.hold(count, bad_completion(bad)),
             };
-            match found {
-                Ok(wc) => take(&wc),
-                Err(e) if count == 0 => return Err(e),
-                Err(e) => {
-                    self.held = Some(e);
-                    break;
-                }
+            match WorkCompletion::new(&completion) {
+                Ok(wc) => take(count, &wc),
+                Err(error) => return self.hold(count, error),
             }
             count += 1;
         }
+        Ok(count)
+    }
+
+    /// The error that earlier completions were delivered before.
+    #[cold]
+    #[inline(never)]
+    fn take_held(&mut self, count: usize) -> Polled {
+        match self.held.take() {
+            Some(error) => self.hold(count, error),
+            None => Ok(count),
+        }
+    }
+
+    /// An error comes alone.
+    #[cold]
+    #[inline(never)]
+    fn hold(&mut self, count: usize, error: Box<Error>) -> Polled {
+        if count == 0 {
+            return Err(error);
+        }
+        self.held = Some(error);
         Ok(count)
     }
 
@@ -233,12 +273,22 @@ impl Queue {
     fn take_ahead<P: DevicePtr>(&mut self, doorbells: &Doorbells<P>) {
         let mut ahead = std::mem::take(&mut self.taken);
         let room = ahead.capacity() - ahead.len();
-        let taken = self.take_from_ring(doorbells, 0, room, |wc| ahead.push_back(*wc));
+        let taken = self.take_from_ring(doorbells, 0, room, |_, wc| ahead.push_back(*wc));
         self.taken = ahead;
         if let Err(e) = taken {
             self.held = Some(e);
         }
     }
+}
+
+/// Room for all that a ring holds: arming takes it ahead, and must not fail.
+fn make_room(taken: &mut VecDeque<WorkCompletion>, log_size: u8) -> Result<()> {
+    let entries = usable_cqes(log_size) as usize;
+    let reserved = taken.try_reserve_exact(entries.saturating_sub(taken.len()));
+    reserved.map_err(|_| Error::NoMemory {
+        what: "a CQ with a channel",
+        len_bytes: entries * size_of::<WorkCompletion>(),
+    })
 }
 
 impl<P: DevicePtr> CqShared<P> {
@@ -282,6 +332,9 @@ impl<P: DevicePtr> CqShared<P> {
             }
             return Ok(None);
         }
+        if self.sink.channel.is_some() {
+            make_room(&mut queue.taken, log_size)?;
+        }
         let ((), memory) = self.shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
             queue.ring.prepare(ring, log_size);
             let mut cmd = ResizeCqCmd::new();
@@ -290,21 +343,12 @@ impl<P: DevicePtr> CqShared<P> {
             cmd.set_cqn(self.cqn);
             self.shared.function().resize_cq(&cmd)
         })?;
-        let old = queue.ring.move_to(memory, log_size);
-        if self.sink.channel.is_some() {
-            let taken = &mut queue.taken;
-            taken.reserve((usable_cqes(log_size) as usize).saturating_sub(taken.len()));
-        }
-        Ok(Some(old))
+        Ok(Some(queue.ring.move_to(memory, log_size)))
     }
 
-    #[inline]
     fn check_there(&self) -> Result<()> {
         if self.gone.load(Ordering::Acquire) {
-            return Err(Error::Destroyed {
-                what: "CQ",
-                id: self.cqn,
-            });
+            return Err(*destroyed(self.cqn));
         }
         Ok(())
     }
@@ -325,8 +369,10 @@ impl<P: DevicePtr> CqShared<P> {
 
 impl<P: DevicePtr> CqShared<P> {
     #[inline(always)]
-    fn ready(&self, max: usize, take: impl FnMut(&WorkCompletion)) -> Result<usize> {
-        self.check_there()?;
+    fn ready(&self, max: usize, take: impl Fn(usize, &WorkCompletion)) -> Polled {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(destroyed(self.cqn));
+        }
         self.queue
             .with(|queue| queue.take(&self.shared.doorbells, max, take))
     }
@@ -334,7 +380,7 @@ impl<P: DevicePtr> CqShared<P> {
     /// After a look that found nothing. Whatever comes after the two values are read is either seen by the second
     /// look or ends the rest.
     #[inline(never)]
-    fn poll_again(&self, max: usize, take: impl FnMut(&WorkCompletion)) -> Result<usize> {
+    fn poll_again(&self, max: usize, take: impl Fn(usize, &WorkCompletion)) -> Polled {
         let device = self.shared.device();
         self.shared.dispatcher.run_for_poll();
         let (seen, is_dead) = (device.activity(), self.sink.dead.load(Ordering::Acquire));
@@ -344,7 +390,7 @@ impl<P: DevicePtr> CqShared<P> {
             return Ok(count);
         }
         if is_dead {
-            return Err(Error::CqDead { cqn: self.cqn });
+            return Err(Box::new(Error::CqDead { cqn: self.cqn }));
         }
         // Two pollers may count one poll for both: it is a measure of patience.
         let empty_polls = self.empty_polls.load(Ordering::Relaxed);
@@ -352,17 +398,9 @@ impl<P: DevicePtr> CqShared<P> {
             .store(empty_polls.wrapping_add(1), Ordering::Relaxed);
         device.rest(seen, empty_polls);
         if empty_polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1 && device.is_gone() {
-            return Err(DriverError::Gone.into());
+            return Err(Box::new(DriverError::Gone.into()));
         }
         Ok(0)
-    }
-}
-
-/// The next place of an array.
-#[inline]
-fn put(room: &mut std::slice::IterMut<'_, WorkCompletion>, found: &WorkCompletion) {
-    if let Some(place) = room.next() {
-        *place = *found;
     }
 }
 
@@ -412,6 +450,10 @@ impl<P: DevicePtr> Cq<P> {
         };
         let log_size = CqRing::log_size_for(options.cqe)?;
         let qpn_line_bits = shared.query_device()?.qpn_line_bits();
+        let mut taken = VecDeque::new();
+        if options.channel.is_some() {
+            make_room(&mut taken, log_size)?;
+        }
         let (cqn, memory) = shared.with_ring(CqRing::ring_bytes(log_size), |ring| {
             let mut cmd = CreateCqCmd::new();
             cmd.set_base(ring.iova());
@@ -429,10 +471,9 @@ impl<P: DevicePtr> Cq<P> {
             channel,
         });
         shared.dispatcher.add_cq(cqn, sink.clone());
-        let ahead = sink.channel.as_ref().map_or(0, |_| usable_cqes(log_size));
         let queue = Queue {
             ring: CqRing::new(memory, cqn, log_size, qpn_line_bits),
-            taken: VecDeque::with_capacity(ahead as usize),
+            taken,
             held: None,
         };
         let queue = ShortLock::new(queue, options.one_thread);
@@ -491,15 +532,15 @@ impl<P: DevicePtr> Cq<P> {
     /// [`Error::CqDead`] for ever. The only lock is the CQ's own.
     #[inline]
     pub fn poll_cq(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
-        let mut room = wc.iter_mut();
-        self.poll_each(room.len(), |found| put(&mut room, found))
+        let wc = Cell::from_mut(wc).as_slice_of_cells();
+        self.poll_each(wc.len(), |at, found| wc[at].set(*found))
     }
 
-    /// The same, with each completion given to `take` as it is found. It runs under the CQ's lock, and must not use
-    /// the CQ.
+    /// The same, with each completion given to `take` as it is found, and how many came before it. It runs under the
+    /// CQ's lock, and must not use the CQ.
     #[inline]
-    pub fn poll_each(&self, max: usize, mut take: impl FnMut(&WorkCompletion)) -> Result<usize> {
-        let count = self.inner.ready(max, &mut take)?;
+    pub fn poll_each(&self, max: usize, take: impl Fn(usize, &WorkCompletion)) -> Result<usize> {
+        let count = self.inner.ready(max, &take).map_err(|error| *error)?;
         let empty_polls = &self.inner.empty_polls;
         if count > 0 {
             // A store only where it changes something: the line may be shared with other pollers.
@@ -511,14 +552,15 @@ impl<P: DevicePtr> Cq<P> {
         if max == 0 {
             Ok(0)
         } else {
-            self.inner.poll_again(max, take)
+            self.inner.poll_again(max, take).map_err(|error| *error)
         }
     }
 
     /// [`Cq::poll_cq`], but finding none is the end of it: no time passes, and a dead CQ is not noticed.
     pub fn poll_ready(&self, wc: &mut [WorkCompletion]) -> Result<usize> {
-        let mut room = wc.iter_mut();
-        self.inner.ready(room.len(), |found| put(&mut room, found))
+        let wc = Cell::from_mut(wc).as_slice_of_cells();
+        let ready = self.inner.ready(wc.len(), |at, found| wc[at].set(*found));
+        ready.map_err(|error| *error)
     }
 
     /// Polls until `wc` is full or `deadline_ns` of [`Device::now_ns`] has passed (an error that says how

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hca_abi::{CreateQpCmd, Mtu, QpState, Service};
 use hca_dev::Device;
 use hca_driver::{
-    BadWr, Datagram, DatagramRules, DevicePtr, PostError, QpShadow, RecvRing, RecvShadow, RecvWr, SendRing,
-    SendWr, WqSize,
+    BadWr, Datagram, DatagramRules, DevicePtr, Opcodes, PlainWr, PostError, QpShadow, RecvRing, RecvShadow,
+    RecvWr, SendRing, SendWr, WqSize,
 };
 
 use crate::objects::context::Context;
@@ -505,8 +505,26 @@ impl<P: DevicePtr> Posting<'_, P> {
         self.qp.service == Service::Ud
     }
 
-    /// Writes one work request into the ring.
+    /// The operations that [`Posting::push_plain`] is for: none where a work request needs a destination or the number
+    /// of an SRQ, or where the QP takes none now. [`Posting::push`] says why it refuses another one.
     #[inline(always)]
+    pub fn plain(&self) -> Opcodes {
+        if self.may_send {
+            self.qp.send.plain()
+        } else {
+            Opcodes::NONE
+        }
+    }
+
+    /// Writes one work request of the common kind into the ring.
+    #[inline(always)]
+    pub fn push_plain(&mut self, wr: &PlainWr<'_>) -> std::result::Result<(), PostError> {
+        self.check_state()?;
+        self.qp.send.push_plain(wr)
+    }
+
+    /// Writes one work request into the ring.
+    #[inline]
     pub fn push(&mut self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.check_state()?;
         self.qp.send.push(wr)

@@ -47,6 +47,16 @@ pub enum Error {
         /// CQ.
         cqn: u32,
     },
+    /// The process has no memory left for what software remembers of an object (ENOMEM).
+    #[error(
+        "no memory for {len_bytes} bytes of {what}: ask for a smaller one, or raise the limit (ulimit -v)"
+    )]
+    NoMemory {
+        /// What it is of.
+        what: &'static str,
+        /// How much.
+        len_bytes: usize,
+    },
     /// The object was destroyed before.
     #[error("{what} {id:#x} has been destroyed")]
     Destroyed {
@@ -110,6 +120,7 @@ impl Error {
             Self::Unsupported(_) => 95,
             Self::PdInUse { .. } | Self::DmInUse { .. } => 16,
             Self::CqDead { .. } => 5,
+            Self::NoMemory { .. } => 12,
             Self::Unreachable { .. } => 113,
             Self::Timeout { .. } => 110,
         }
