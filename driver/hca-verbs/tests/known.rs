@@ -89,8 +89,8 @@ fn an_own_change_is_seen_at_once() {
     }
 }
 
-/// ADDR-7, EVT GID_CHANGE, PKEY_CHANGE: a change by somebody else is seen as soon as its event is there, which is before
-/// that one's command completes; the event itself is still told, and what has not changed again costs nothing.
+/// ADDR-7, EVT GID_CHANGE, PKEY_CHANGE: a change by somebody else is seen as soon as its event is there, which is
+/// before that one's command completes; the event itself is still told, and what has not changed again costs nothing.
 #[test]
 fn a_change_by_others_is_seen_with_its_event() {
     let bench = Bench::new(64);
