@@ -172,6 +172,16 @@ fn load_bits(bytes: &[u8], lsb: usize, width: usize) -> u64 {
         let high = word_at(bytes, lsb / 8 + 4);
         return u64::from(high) << 32 | u64::from(word_at(bytes, lsb / 8));
     }
+    // Without a loop, which a compiler that is to make small code would leave one.
+    let (byte, bit) = (lsb / 8, lsb % 8);
+    let short = match (bit + width).div_ceil(8) {
+        1 => Some(bytes[byte].into()),
+        2 => Some(u16::from_le_bytes([bytes[byte], bytes[byte + 1]])),
+        _ => None,
+    };
+    if let Some(value) = short {
+        return u64::from(value >> bit & (u16::MAX >> (16 - width)));
+    }
     let mut value = 0u128;
     for i in 0..(lsb % 8 + width).div_ceil(8) {
         value |= u128::from(bytes[lsb / 8 + i]) << (8 * i);
@@ -263,6 +273,17 @@ pub const fn check_struct(def: &StructDef) {
     }
 }
 
+/// Bytes of the words of 32 bits that a structure's fields reach into, or all of one that does not end with a word.
+pub const fn used_bytes(def: &StructDef) -> usize {
+    let last = &def.fields[def.fields.len() - 1];
+    let bytes = ((last.lsb() + last.width) as usize).div_ceil(32) * 4;
+    if bytes < def.bytes as usize {
+        bytes
+    } else {
+        def.bytes as usize
+    }
+}
+
 /// Compile-time check of one field: the Rust type can hold it.
 pub const fn check_field(type_bits: u32, bit: u32, width: u32) {
     assert!(width <= type_bits, "field is wider than its Rust type");
@@ -307,9 +328,18 @@ macro_rules! layout {
                 }),*],
             };
 
+            /// Bytes of the words that its fields reach into: whatever is behind them means nothing.
+            pub const USED: usize = $crate::table::used_bytes(&Self::TABLE);
+
             /// All zero.
             pub const fn new() -> Self {
                 Self([0; $bytes])
+            }
+
+            /// The bytes that mean something.
+            #[inline]
+            pub fn used(&self) -> &[u8] {
+                &self.0[..Self::USED]
             }
 
             /// The first bytes of `bytes`; `None` if there are too few.

@@ -355,7 +355,11 @@ impl Card {
     }
 }
 
-impl Bus for Card {}
+impl Bus for Card {
+    fn cycles(&mut self) -> u32 {
+        self.accesses as u32
+    }
+}
 
 impl RegisterBus for Card {
     fn read32(&mut self, addr: u32) -> u32 {

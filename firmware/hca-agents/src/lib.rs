@@ -23,6 +23,7 @@ mod hostile_tests;
 #[cfg(test)]
 mod key_tests;
 
+mod divide;
 pub mod lldp;
 pub mod mad;
 mod notice;
@@ -33,6 +34,7 @@ pub mod sma;
 pub mod smp;
 pub mod switch;
 
+pub use divide::divide;
 pub use mad::{MAD_BYTES, Mad};
 pub use port_info::{PortFacts, PortSettings, State};
 pub use sma::{Agent, Key, NodeFacts, Port, Refused};

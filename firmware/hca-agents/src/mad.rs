@@ -83,16 +83,19 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// Writes a number of two bytes.
+#[inline(never)]
 pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     put(bytes, at, value.to_be_bytes());
 }
 
 /// Writes a number of four bytes.
+#[inline(never)]
 pub fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     put(bytes, at, value.to_be_bytes());
 }
 
 /// Writes a number of eight bytes.
+#[inline(never)]
 pub fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
     put(bytes, at, value.to_be_bytes());
 }

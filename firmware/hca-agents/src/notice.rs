@@ -1,6 +1,7 @@
 //! Notices, and the traps that bring them to the subnet manager (IBA vol1 13.4.8, 13.4.9, 14.2.5.1): a trap goes again
 //! until it is repressed, and never sooner behind another than SubnetTimeOut allows (MGMT-6).
 
+use crate::divide::divide;
 use crate::mad::{self, MAD_BYTES, Mad, class, method, put_u16, put_u32, put_u64, transaction_of, u16_at};
 use crate::sma::{Kept, attr};
 use crate::smp;
@@ -144,7 +145,7 @@ impl Notices {
         if kept.sm_lid == 0 || self.waiting.iter().all(Option::is_none) {
             return None;
         }
-        let timeout_us = (TIMEOUT_UNIT_NS << kept.subnet_timeout) / 1_000;
+        let timeout_us = divide(TIMEOUT_UNIT_NS << kept.subnet_timeout, 1_000);
         Some(self.sent_us.map_or(0, |at| at + timeout_us.max(MIN_INTERVAL_US)))
     }
 

@@ -17,6 +17,8 @@ use hca_abi::{
 pub(crate) const MANAGER: u8 = 0;
 const ENTRY_BYTES: u64 = 256;
 const CMD_AREA: u32 = 0;
+/// Bytes of an answer with a handle.
+const HANDLE_BYTES: usize = 8;
 /// A command's body starts behind its header.
 const BODY_OFFSET: u32 = 8;
 
@@ -34,15 +36,9 @@ impl Answer {
         }
     }
 
-    /// Sets the body, once. Of its words those behind the last one that is not zero need no more work.
+    /// Sets the body, once, as far as it means something: whole words.
     #[inline(never)]
     fn set(&mut self, body: &[u8]) {
-        let words = body.as_chunks().0;
-        let used = words.iter().rposition(|word| u32::from_le_bytes(*word) != 0);
-        let body = words
-            .get(..used.map_or(0, |last| last + 1))
-            .unwrap_or(&[])
-            .as_flattened();
         let place = self.cpl.0.get_mut(BODY_OFFSET as usize..);
         if let Some(place) = place.and_then(|place| place.get_mut(..body.len())) {
             place.copy_from_slice(body);
@@ -51,10 +47,11 @@ impl Answer {
     }
 
     /// A handle, and what peers name the object if that is something else.
-    #[inline(never)]
     pub fn set_handle(&mut self, handle: u32, number: u32) {
-        let [handle, number] = [handle, number].map(u32::to_le_bytes);
-        self.set([handle, number].as_flattened());
+        if let [_, _, first, second, ..] = self.cpl.0.as_chunks_mut().0 {
+            (*first, *second) = (handle.to_le_bytes(), number.to_le_bytes());
+            self.body_bytes = HANDLE_BYTES;
+        }
     }
 
     /// L_Key and R_Key are the same.
@@ -75,15 +72,15 @@ impl Answer {
 /// The body of the command under way.
 #[inline(always)]
 fn body<B: Bus>(hal: &mut Hal<B>, opcode: AdminOpcode) -> [u8; CMD_BODY_BYTES] {
-    read_body(hal, CMD_AREA + BODY_OFFSET, opcode)
+    let mut body = [0; CMD_BODY_BYTES];
+    read_body(hal, CMD_AREA + BODY_OFFSET, opcode, &mut body);
+    body
 }
 
 /// The object that the command under way names.
 #[inline(never)]
 fn handle<B: Bus>(hal: &mut Hal<B>) -> u32 {
-    let mut word = [0; 4];
-    hal.mailbox_read(CMD_AREA + BODY_OFFSET, &mut word);
-    u32::from_le_bytes(word)
+    hal.mailbox_word(CMD_AREA + BODY_OFFSET)
 }
 
 impl Control {
@@ -91,16 +88,16 @@ impl Control {
     pub(crate) fn run_command<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
         let f = &self.funcs[usize::from(func)];
         let entry = f.entry_at(f.sq_base);
-        if hal
-            .dma_from_host(func, entry, CMD_AREA, ENTRY_BYTES as u32)
-            .is_err()
-        {
+        hal.start_fetch(func, entry, CMD_AREA, ENTRY_BYTES as u32);
+        // Room for the command that is to be the fastest, made while the host's memory is read.
+        let mut room = CreateQpCmd::new();
+        if hal.end_fetch(ENTRY_BYTES as u32).is_err() {
             return self.stop_queue(hal, func);
         }
         let mut cmd = AdminCmd::new();
-        hal.mailbox_read(CMD_AREA, &mut cmd.0[..4]);
+        cmd.0[..4].copy_from_slice(&hal.mailbox_word(CMD_AREA).to_le_bytes());
         self.funcs[usize::from(func)].command_id = cmd.command_id();
-        match self.execute(hal, func, cmd.opcode()) {
+        match self.execute(hal, func, cmd.opcode(), &mut room) {
             Ok(true) => self.finish(hal, func, Ok(())),
             Ok(false) => {}
             Err(e) => self.finish(hal, func, Err(e)),
@@ -154,11 +151,32 @@ impl Control {
     }
 
     /// True: the command is over, and its answer set; false: it goes on in the next turns.
-    fn execute<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, code: u8) -> CmdResult<bool> {
+    fn execute<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        code: u8,
+        room: &mut CreateQpCmd,
+    ) -> CmdResult<bool> {
         let opcode = AdminOpcode::try_from(code).map_err(|e| (AdminStatus::BadOpcode, u32::from(e.code)))?;
         if opcode.is_for_manager() && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
+        let made = match opcode {
+            AdminOpcode::Nop => return Ok(true),
+            AdminOpcode::CreateQp => {
+                hal.mailbox_read(CMD_AREA + BODY_OFFSET, &mut room.0[..CreateQpCmd::USED]);
+                self.create_qp(hal, func, room)?
+            }
+            _ => return self.execute_other(hal, func, opcode),
+        };
+        self.answer.set_handle(made, 0);
+        Ok(true)
+    }
+
+    /// Commands beside those that a connection is made with most.
+    #[inline(never)]
+    fn execute_other<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, opcode: AdminOpcode) -> CmdResult<bool> {
         let rest = match opcode {
             AdminOpcode::RegMr => {
                 let cmd = RegMrCmd(body(hal, opcode));
@@ -225,10 +243,6 @@ impl Control {
                 let cmd = CreateCqCmd(body(hal, opcode));
                 self.create_cq(hal, func, &cmd)?
             }
-            AdminOpcode::CreateQp => {
-                let cmd = CreateQpCmd(body(hal, opcode));
-                self.create_qp(hal, func, &cmd)?
-            }
             AdminOpcode::CreateRule => {
                 let cmd = CreateRuleCmd(body(hal, opcode));
                 self.create_rule(hal, func, &cmd)?
@@ -257,7 +271,6 @@ impl Control {
     /// Of these, commands that make nothing.
     fn execute_rest<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, opcode: AdminOpcode) -> CmdResult {
         match opcode {
-            AdminOpcode::Nop => Ok(()),
             AdminOpcode::DeallocPd => self.dealloc_pd(func, handle(hal)),
             AdminOpcode::DestroyEq => {
                 let named = handle(hal);
@@ -286,7 +299,7 @@ impl Control {
             AdminOpcode::QueryRule => {
                 let named = handle(hal);
                 let told = self.query_rule(hal, named)?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
                 Ok(())
             }
             AdminOpcode::FreeDm => {
@@ -305,23 +318,23 @@ impl Control {
             }
             AdminOpcode::QueryQp => {
                 let told = self.query_qp(func, handle(hal))?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
                 Ok(())
             }
             AdminOpcode::QueryMr => {
                 let lkey = handle(hal);
                 let told = self.query_mr(hal, func, lkey)?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
                 Ok(())
             }
             AdminOpcode::QuerySrq => {
                 let told = self.query_srq(func, handle(hal))?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
                 Ok(())
             }
             AdminOpcode::QueryFirmware => {
                 let told = self.query_firmware(hal);
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
                 Ok(())
             }
             AdminOpcode::WriteFirmware => {
@@ -334,7 +347,7 @@ impl Control {
             }
             AdminOpcode::QueryDevice => {
                 let told = self.query_device(hal, func);
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
                 Ok(())
             }
             _ => self.execute_port(hal, opcode),
@@ -348,7 +361,7 @@ impl Control {
                 let at = self.port_at(cmd.port_num())?;
                 self.activate_armed(hal, at);
                 let told = self.query_port(hal, cmd.port_num())?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
             }
             AdminOpcode::ModifyPort => {
                 let cmd = ModifyPortCmd(body(hal, opcode));
@@ -369,7 +382,7 @@ impl Control {
             AdminOpcode::QueryNodeDesc => {
                 let mut out = QueryNodeDescResult::new();
                 out.set_text(self.description);
-                self.answer.set(out.as_bytes());
+                self.answer.set(out.used());
             }
             AdminOpcode::QueryGid => {
                 let entry = QueryEntryCmd(body(hal, opcode));
@@ -379,7 +392,7 @@ impl Control {
                 let gid = *self.ports[port].gid(index).ok_or(bad_index)?;
                 let mut out = QueryGidResult::new();
                 out.set_gid(gid);
-                self.answer.set(out.as_bytes());
+                self.answer.set(out.used());
             }
             AdminOpcode::ResolveGid => {
                 let cmd = ResolveGidCmd(body(hal, opcode));
@@ -387,7 +400,7 @@ impl Control {
                 require(!port.infiniband(), u32::from(cmd.port_num()))?;
                 let mut out = ResolveGidResult::new();
                 out.set_mac(self.mac_of(cmd.port_num(), &cmd.gid())?);
-                self.answer.set(out.as_bytes());
+                self.answer.set(out.used());
             }
             AdminOpcode::QueryPkey => {
                 let entry = QueryEntryCmd(body(hal, opcode));
@@ -396,7 +409,7 @@ impl Control {
                 let pkeys = self.ports[port].pkeys();
                 let mut out = QueryPkeyResult::new();
                 out.set_pkey(*pkeys.get(usize::from(entry.index())).ok_or(bad_index)?);
-                self.answer.set(out.as_bytes());
+                self.answer.set(out.used());
             }
             AdminOpcode::QueryCounters => {
                 let at = self.port_at(QueryPortCmd(body(hal, opcode)).port_num())? as u8;
@@ -405,7 +418,7 @@ impl Control {
                 for (index, place) in (0..).zip(out.0.as_chunks_mut().0.iter_mut().take(fields)) {
                     *place = hal.counter(at, index).to_le_bytes();
                 }
-                self.answer.set(out.as_bytes());
+                self.answer.set(out.used());
             }
             _ => return self.execute_link(hal, opcode),
         }
@@ -423,7 +436,7 @@ impl Control {
                 let at = self.port_at(port_num)?;
                 self.activate_armed(hal, at);
                 let told = self.query_link(hal, port_num)?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
             }
             AdminOpcode::SetVlArb => {
                 let cmd = VlArbCmd(body(hal, opcode));
@@ -431,7 +444,7 @@ impl Control {
             }
             AdminOpcode::QueryVlArb => {
                 let told = self.query_vl_arb(&VlArbCmd(body(hal, opcode)))?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
             }
             AdminOpcode::SetSl2vl => {
                 let cmd = SetSl2vlCmd(body(hal, opcode));
@@ -440,17 +453,17 @@ impl Control {
             AdminOpcode::QueryVlCounters => {
                 let cmd = QueryVlCountersCmd(body(hal, opcode));
                 let told = self.query_vl_counters(hal, &cmd)?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
             }
             AdminOpcode::QueryLldp => {
                 let cmd = QueryLldpCmd(body(hal, opcode));
                 let told = self.query_lldp(hal, &cmd)?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
             }
             AdminOpcode::QueryPfcCounters => {
                 let port_num = QueryPortCmd(body(hal, opcode)).port_num();
                 let told = self.query_pfc_counters(hal, port_num)?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
             }
             AdminOpcode::SetCongestion => {
                 let cmd = CongestionCmd(body(hal, opcode));
@@ -459,12 +472,12 @@ impl Control {
             AdminOpcode::QueryCongestion => {
                 let port_num = QueryPortCmd(body(hal, opcode)).port_num();
                 let told = self.query_congestion(port_num)?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
             }
             AdminOpcode::QueryLinkErrors => {
                 let port_num = QueryPortCmd(body(hal, opcode)).port_num();
                 let told = self.query_link_errors(hal, port_num)?;
-                self.answer.set(told.as_bytes());
+                self.answer.set(told.used());
             }
             _ => return Err((AdminStatus::BadOpcode, 0)),
         }

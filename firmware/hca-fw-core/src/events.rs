@@ -7,7 +7,7 @@ use hca_agents::Key;
 
 impl Control {
     pub(crate) fn handle_event<B: Bus>(&mut self, hal: &mut Hal<B>, words: [u32; 3]) {
-        let [w0, id, cause] = words;
+        let w0 = words[0];
         let func = (w0 >> 8) as u8;
         let Ok(kind) = HwEventKind::try_from(w0 as u8) else {
             return;
@@ -16,9 +16,19 @@ impl Control {
             return;
         }
         match kind {
+            HwEventKind::AdminDb => self.commands_announced(hal, func),
+            _ => self.handle_other(hal, kind, words),
+        }
+    }
+
+    /// Events beside those of commands.
+    #[inline(never)]
+    fn handle_other<B: Bus>(&mut self, hal: &mut Hal<B>, kind: HwEventKind, words: [u32; 3]) {
+        let [w0, id, cause] = words;
+        let func = (w0 >> 8) as u8;
+        match kind {
             HwEventKind::LineMiss => self.doorbell_missed(func, id, cause),
             HwEventKind::PacketMiss => self.packet_missed(hal, id, cause),
-            HwEventKind::AdminDb => self.commands_announced(hal, func),
             HwEventKind::FuncControl => self.control_written(func),
             HwEventKind::QpError => self.qp_error(hal, self.lines.holder(id), cause),
             HwEventKind::QpCommEst => self.post_qp_event(hal, self.lines.holder(id), EventKind::CommEst, 0),
@@ -32,6 +42,8 @@ impl Control {
             HwEventKind::QkeyViolation => self.bad_key(Key::Queue, self.lines.holder(id), cause as u16),
             // Counted by hardware; nothing to be done about them.
             HwEventKind::BadDoorbell | HwEventKind::EqOverflow | HwEventKind::QpFlushNeeded => {}
+            // Seen to already.
+            HwEventKind::AdminDb => {}
         }
     }
 

@@ -9,7 +9,7 @@ use hca_abi::{
     CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyCqCmd,
     ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd,
     QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
-    SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, StructDef, VlArbCmd, WriteFirmwareCmd, qp_attr,
+    SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd, qp_attr,
 };
 
 /// Bytes of a command's body.
@@ -17,13 +17,7 @@ pub(crate) const BODY_BYTES: usize = 248;
 const WORD_BYTES: usize = 4;
 /// Where the attributes of MODIFY_QP begin in its body: behind QPN and mask.
 const ATTR_OFFSET: usize = BODY_BYTES_OF_MODIFY_QP - QpAttr::BYTES;
-const BODY_BYTES_OF_MODIFY_QP: usize = words_of(&ModifyQpCmd::TABLE) * WORD_BYTES;
-
-/// Words that a structure's fields reach into.
-const fn words_of(def: &StructDef) -> usize {
-    let last = &def.fields[def.fields.len() - 1];
-    ((last.lsb() + last.width) as usize).div_ceil(8 * WORD_BYTES)
-}
+const BODY_BYTES_OF_MODIFY_QP: usize = ModifyQpCmd::USED;
 
 /// Words of a body with meaning. MODIFY_QP: without the attributes.
 const fn body_words(opcode: AdminOpcode) -> usize {
@@ -49,44 +43,44 @@ const fn body_words(opcode: AdminOpcode) -> usize {
         | AdminOpcode::DeregMr
         | AdminOpcode::DeallocMw
         | AdminOpcode::FreeDm
-        | AdminOpcode::QueryMr => words_of(&HandleCmd::TABLE),
+        | AdminOpcode::QueryMr => HandleCmd::USED / WORD_BYTES,
         AdminOpcode::QueryPort
         | AdminOpcode::QueryCounters
         | AdminOpcode::QueryLink
         | AdminOpcode::QueryLinkErrors
         | AdminOpcode::QueryCongestion
-        | AdminOpcode::QueryPfcCounters => words_of(&QueryPortCmd::TABLE),
-        AdminOpcode::QueryGid | AdminOpcode::QueryPkey => words_of(&QueryEntryCmd::TABLE),
-        AdminOpcode::ModifyPort => words_of(&ModifyPortCmd::TABLE),
-        AdminOpcode::ResolveGid => words_of(&ResolveGidCmd::TABLE),
-        AdminOpcode::SetGid => words_of(&SetGidCmd::TABLE),
-        AdminOpcode::SetPkey => words_of(&SetPkeyCmd::TABLE),
-        AdminOpcode::SetNodeDesc => words_of(&SetNodeDescCmd::TABLE),
-        AdminOpcode::CreateEq => words_of(&CreateEqCmd::TABLE),
-        AdminOpcode::CreateCq => words_of(&CreateCqCmd::TABLE),
-        AdminOpcode::ResizeCq => words_of(&ResizeCqCmd::TABLE),
-        AdminOpcode::ModifyCq => words_of(&ModifyCqCmd::TABLE),
-        AdminOpcode::CreateQp => words_of(&CreateQpCmd::TABLE),
-        AdminOpcode::CreateSrq => words_of(&CreateSrqCmd::TABLE),
-        AdminOpcode::ModifySrq => words_of(&ModifySrqCmd::TABLE),
-        AdminOpcode::AttachMcast | AdminOpcode::DetachMcast => words_of(&McastCmd::TABLE),
-        AdminOpcode::CreateRule => words_of(&CreateRuleCmd::TABLE),
-        AdminOpcode::CreateRss => words_of(&CreateRssCmd::TABLE),
+        | AdminOpcode::QueryPfcCounters => QueryPortCmd::USED / WORD_BYTES,
+        AdminOpcode::QueryGid | AdminOpcode::QueryPkey => QueryEntryCmd::USED / WORD_BYTES,
+        AdminOpcode::ModifyPort => ModifyPortCmd::USED / WORD_BYTES,
+        AdminOpcode::ResolveGid => ResolveGidCmd::USED / WORD_BYTES,
+        AdminOpcode::SetGid => SetGidCmd::USED / WORD_BYTES,
+        AdminOpcode::SetPkey => SetPkeyCmd::USED / WORD_BYTES,
+        AdminOpcode::SetNodeDesc => SetNodeDescCmd::USED / WORD_BYTES,
+        AdminOpcode::CreateEq => CreateEqCmd::USED / WORD_BYTES,
+        AdminOpcode::CreateCq => CreateCqCmd::USED / WORD_BYTES,
+        AdminOpcode::ResizeCq => ResizeCqCmd::USED / WORD_BYTES,
+        AdminOpcode::ModifyCq => ModifyCqCmd::USED / WORD_BYTES,
+        AdminOpcode::CreateQp => CreateQpCmd::USED / WORD_BYTES,
+        AdminOpcode::CreateSrq => CreateSrqCmd::USED / WORD_BYTES,
+        AdminOpcode::ModifySrq => ModifySrqCmd::USED / WORD_BYTES,
+        AdminOpcode::AttachMcast | AdminOpcode::DetachMcast => McastCmd::USED / WORD_BYTES,
+        AdminOpcode::CreateRule => CreateRuleCmd::USED / WORD_BYTES,
+        AdminOpcode::CreateRss => CreateRssCmd::USED / WORD_BYTES,
         AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
-        AdminOpcode::SetKeyTable => words_of(&SetKeyTableCmd::TABLE),
-        AdminOpcode::RegMr => words_of(&RegMrCmd::TABLE),
-        AdminOpcode::AllocDm => words_of(&AllocDmCmd::TABLE),
-        AdminOpcode::CopyDm => words_of(&CopyDmCmd::TABLE),
-        AdminOpcode::AllocMw => words_of(&AllocMwCmd::TABLE),
-        AdminOpcode::ModifyMr => words_of(&ModifyMrCmd::TABLE),
-        AdminOpcode::WriteFirmware => words_of(&WriteFirmwareCmd::TABLE),
-        AdminOpcode::ActivateFirmware => words_of(&ActivateFirmwareCmd::TABLE),
-        AdminOpcode::SetLink => words_of(&SetLinkCmd::TABLE),
-        AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => words_of(&VlArbCmd::TABLE),
-        AdminOpcode::SetSl2vl => words_of(&SetSl2vlCmd::TABLE),
-        AdminOpcode::SetCongestion => words_of(&CongestionCmd::TABLE),
-        AdminOpcode::QueryLldp => words_of(&QueryLldpCmd::TABLE),
-        AdminOpcode::QueryVlCounters => words_of(&QueryVlCountersCmd::TABLE),
+        AdminOpcode::SetKeyTable => SetKeyTableCmd::USED / WORD_BYTES,
+        AdminOpcode::RegMr => RegMrCmd::USED / WORD_BYTES,
+        AdminOpcode::AllocDm => AllocDmCmd::USED / WORD_BYTES,
+        AdminOpcode::CopyDm => CopyDmCmd::USED / WORD_BYTES,
+        AdminOpcode::AllocMw => AllocMwCmd::USED / WORD_BYTES,
+        AdminOpcode::ModifyMr => ModifyMrCmd::USED / WORD_BYTES,
+        AdminOpcode::WriteFirmware => WriteFirmwareCmd::USED / WORD_BYTES,
+        AdminOpcode::ActivateFirmware => ActivateFirmwareCmd::USED / WORD_BYTES,
+        AdminOpcode::SetLink => SetLinkCmd::USED / WORD_BYTES,
+        AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => VlArbCmd::USED / WORD_BYTES,
+        AdminOpcode::SetSl2vl => SetSl2vlCmd::USED / WORD_BYTES,
+        AdminOpcode::SetCongestion => CongestionCmd::USED / WORD_BYTES,
+        AdminOpcode::QueryLldp => QueryLldpCmd::USED / WORD_BYTES,
+        AdminOpcode::QueryVlCounters => QueryVlCountersCmd::USED / WORD_BYTES,
     }
 }
 
@@ -160,20 +154,24 @@ fn read_words<B: Bus>(hal: &mut Hal<B>, area: u32, body: &mut [u8; BODY_BYTES], 
 
 /// The body of the command in the mailbox, as far as it counts; zero elsewhere.
 #[inline(never)]
-pub(crate) fn read_body<B: Bus>(hal: &mut Hal<B>, area: u32, opcode: AdminOpcode) -> [u8; BODY_BYTES] {
-    let mut body = [0; BODY_BYTES];
-    read_words(hal, area, &mut body, 0..body_words(opcode));
+pub(crate) fn read_body<B: Bus>(
+    hal: &mut Hal<B>,
+    area: u32,
+    opcode: AdminOpcode,
+    body: &mut [u8; BODY_BYTES],
+) {
+    *body = [0; BODY_BYTES];
+    read_words(hal, area, body, 0..body_words(opcode));
     if opcode == AdminOpcode::ModifyQp {
-        let mask = ModifyQpCmd(body).attr_mask();
+        let mask = ModifyQpCmd(*body).attr_mask();
         let (mut left, mut word) = (attr_words(mask), ATTR_OFFSET / WORD_BYTES);
         while left != 0 {
             if left & 1 == 1 {
-                read_words(hal, area, &mut body, word..word + 1);
+                read_words(hal, area, body, word..word + 1);
             }
             (left, word) = (left >> 1, word + 1);
         }
     }
-    body
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl Groups {
 
     /// Divides them anew, before any is used.
     pub fn share_among(&mut self, functions: u32) {
-        self.ids = IdPool::new(MEMBERS, 0, functions);
+        self.ids.share_among(MEMBERS, 0, functions);
     }
 
     /// Memberships that a function can have.

@@ -1,6 +1,5 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
-use crate::divide::divide;
 use crate::held::{Held, NUM_PAIRS, PAIR_BYTES};
 use crate::lines::QPC_RECORD_OFFSET;
 use crate::patience::Patience;
@@ -8,9 +7,10 @@ use crate::port::NUM_GIDS;
 use crate::probe::Probes;
 use crate::{Bus, CmdResult};
 use hca_abi::{
-    AdminCpl, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, Qpc, QueryCountersResult,
-    QueryLinkErrorsResult, RssQpRow, RssRow, RuleRow,
+    AdminCpl, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, Qpc, RssQpRow, RssRow,
+    RuleRow,
 };
+use hca_agents::divide;
 use hca_regs as reg;
 
 /// Polls of a busy bit before the hardware is given up: far beyond any legal wait.
@@ -20,7 +20,7 @@ const CYCLES_PER_TURN: u32 = 2_000;
 /// The same where a bus access is all that takes time: about 1,400 cycles.
 const ACCESSES_PER_TURN: u32 = 192;
 /// Timers are for frames that may be so much late, in cycles: looking at each takes a division.
-const TIMERS_LATE: u32 = 16_384;
+const TIMERS_LATE: u32 = 262_144;
 /// Scratch line of the mailbox for probing host memory.
 const PROBE_AREA: u32 = 512;
 /// Where in the mailbox admin completions are made.
@@ -30,8 +30,15 @@ const LINE_BYTES: u32 = 64;
 
 /// Bytes of a completion before its body.
 const CPL_HEAD_BYTES: usize = 8;
-/// Pairs of a QP context without its record.
-const QPC_PAIRS: usize = QPC_RECORD_OFFSET / PAIR_BYTES;
+/// Pairs of a QP context up to the last field before its record.
+const QPC_PAIRS: usize = {
+    let (mut at, mut end) = (0, 0);
+    while at < Qpc::TABLE.fields.len() && Qpc::TABLE.fields[at].byte < QPC_RECORD_OFFSET as u32 {
+        end = Qpc::TABLE.fields[at].lsb() + Qpc::TABLE.fields[at].width;
+        at += 1;
+    }
+    (end as usize).div_ceil(8 * PAIR_BYTES)
+};
 
 /// From the counters of one port to those of the next.
 const COUNTERS_PORT_BYTES: u32 = 256;
@@ -80,7 +87,8 @@ impl Kept {
 /// What the hardware holds of what firmware wrote. An access costs seven cycles, so what is there already is not
 /// written again. Words go in pairs: with one half of an address alone the time would depend on where memory lies.
 pub(crate) struct Shadow {
-    kept: [Option<u32>; NUM_KEPT],
+    /// All ones: not known.
+    kept: [u32; NUM_KEPT],
     ctx: Held,
     cpl: Held,
     /// The last pair of the completion.
@@ -97,7 +105,7 @@ impl Shadow {
     /// Nothing is known.
     pub const fn new() -> Self {
         Self {
-            kept: [None; NUM_KEPT],
+            kept: [u32::MAX; NUM_KEPT],
             ctx: Held::new(),
             cpl: Held::new(),
             last_pair: None,
@@ -108,8 +116,7 @@ impl Shadow {
     }
 }
 
-fn write_pair<B: Bus>(bus: &mut B, spent: &mut u32, addr: u32, pair: u64) {
-    *spent = spent.saturating_add(2);
+fn write_pair<B: Bus>(bus: &mut B, addr: u32, pair: u64) {
     bus.write32(addr, pair as u32);
     bus.write32(addr + 4, (pair >> 32) as u32);
 }
@@ -118,10 +125,8 @@ fn write_pair<B: Bus>(bus: &mut B, spent: &mut u32, addr: u32, pair: u64) {
 pub(crate) struct Hal<'a, B: Bus> {
     bus: &'a mut B,
     shadow: &'a mut Shadow,
-    /// Bus accesses of the piece of work under way.
-    spent: u32,
-    /// When it began, by the bus's clock.
-    since: Option<u32>,
+    /// When the piece of work under way began, by the bus's clock.
+    since: u32,
     /// How a probe has ended that was waited for at once.
     probed: Option<Result<(), DmaError>>,
 }
@@ -132,7 +137,6 @@ impl<'a, B: Bus> Hal<'a, B> {
         Self {
             bus,
             shadow,
-            spent: 0,
             since,
             probed: None,
         }
@@ -141,17 +145,20 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// A piece of work that could go on has to end: it has taken [`CYCLES_PER_TURN`], or as many bus accesses as native
     /// firmware makes in that time.
     pub fn is_over(&mut self) -> bool {
-        match (self.bus.cycles(), self.since) {
-            (Some(now), Some(since)) => now.wrapping_sub(since) >= CYCLES_PER_TURN,
-            _ => self.spent >= ACCESSES_PER_TURN,
-        }
+        let most = if B::HAS_CLOCK {
+            CYCLES_PER_TURN
+        } else {
+            ACCESSES_PER_TURN
+        };
+        self.bus.cycles().wrapping_sub(self.since) >= most
     }
 
     /// Timers are to be looked at, by what says when they are the next time.
     pub fn is_time(&mut self, at: &mut u32) -> bool {
-        let Some(now) = self.bus.cycles() else {
+        if !B::HAS_CLOCK {
             return true;
-        };
+        }
+        let now = self.bus.cycles();
         let is_time = now.wrapping_sub(*at) < 1 << 31;
         if is_time {
             *at = now.wrapping_add(TIMERS_LATE);
@@ -161,28 +168,28 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Cycles until timers are looked at.
     pub fn until(&mut self, at: u32) -> u32 {
-        let left = at.wrapping_sub(self.bus.cycles().unwrap_or(at));
+        if !B::HAS_CLOCK {
+            return 0;
+        }
+        let left = at.wrapping_sub(self.bus.cycles());
         if left > TIMERS_LATE { 0 } else { left }
     }
 
     /// Another piece of work begins.
     pub fn restart(&mut self) {
-        self.spent = 0;
         self.since = self.bus.cycles();
     }
 
     fn read(&mut self, addr: u32) -> u32 {
-        self.spent = self.spent.saturating_add(1);
         self.bus.read32(addr)
     }
 
     fn write(&mut self, addr: u32, value: u32) {
-        self.spent = self.spent.saturating_add(1);
         self.bus.write32(addr, value);
     }
 
     fn write_kept(&mut self, register: Kept, value: u32) {
-        if self.shadow.kept[register as usize].replace(value) != Some(value) {
+        if core::mem::replace(&mut self.shadow.kept[register as usize], value) != value {
             self.write(register.addr(), value);
         }
     }
@@ -217,9 +224,14 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.wait_clear(reg::MGMT_DMA_STATUS, reg::MGMT_DMA_STATUS_BUSY_MASK);
     }
 
+    /// Is there one?
+    pub fn has_event(&mut self) -> bool {
+        self.read(reg::MGMT_EV_STATUS) & reg::MGMT_EV_STATUS_PENDING_MASK != 0
+    }
+
     /// Oldest event, if any. It stays until [`Hal::pop_event`].
     pub fn event(&mut self) -> Option<[u32; 3]> {
-        if self.read(reg::MGMT_EV_STATUS) & reg::MGMT_EV_STATUS_PENDING_MASK == 0 {
+        if !self.has_event() {
             return None;
         }
         let w0 = self.read(reg::MGMT_EV_W0);
@@ -284,9 +296,9 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     fn ctx_lay(&mut self, row: &[u8], pairs: usize) {
-        let (bus, spent) = (&mut *self.bus, &mut self.spent);
+        let bus = &mut *self.bus;
         self.shadow.ctx.take(row, pairs, |at, pair| {
-            write_pair(bus, spent, reg::MGMT_CTX_DATA + 8 * at, pair)
+            write_pair(bus, reg::MGMT_CTX_DATA + 8 * at, pair)
         });
         self.shadow.ctx.end = self.shadow.ctx.end.max(pairs);
     }
@@ -400,7 +412,7 @@ impl<'a, B: Bus> Hal<'a, B> {
     fn dma_end(&mut self, bytes: u32, command: u32) -> Result<(), DmaError> {
         self.shadow.is_dma_busy = false;
         let busy = reg::MGMT_DMA_STATUS_BUSY_MASK;
-        let status = if command == reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK {
+        let status = if command == reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK && !B::HAS_CLOCK {
             let kind = usize::from(bytes > LINE_BYTES);
             self.bus.pause(self.shadow.patience[kind].cycles());
             let (status, vain) = self.count_waits(reg::MGMT_DMA_STATUS, busy);
@@ -414,6 +426,16 @@ impl<'a, B: Bus> Hal<'a, B> {
         } else {
             Err(DmaError)
         }
+    }
+
+    /// Asks for host memory in the mailbox; everything a multiple of 64 bytes.
+    pub fn start_fetch(&mut self, func: u8, addr: u64, local: u32, bytes: u32) {
+        self.dma_start(func, addr, local, bytes, reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK);
+    }
+
+    /// Waits for it.
+    pub fn end_fetch(&mut self, bytes: u32) -> Result<(), DmaError> {
+        self.dma_end(bytes, reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK)
     }
 
     /// Host memory to mailbox; everything a multiple of 64 bytes.
@@ -432,10 +454,10 @@ impl<'a, B: Bus> Hal<'a, B> {
         // Behind its body the mailbox is zero then: of an earlier one, also another function's, nothing is left.
         let used = (CPL_HEAD_BYTES + body_bytes).div_ceil(PAIR_BYTES);
         let pairs = used.max(self.shadow.cpl.end).min(NUM_PAIRS - 1);
-        let (bus, spent) = (&mut *self.bus, &mut self.spent);
+        let bus = &mut *self.bus;
         let area = reg::MAILBOX + CPL_AREA;
         self.shadow.cpl.take(cpl.as_bytes(), pairs, |at, pair| {
-            write_pair(bus, spent, area + 8 * at, pair)
+            write_pair(bus, area + 8 * at, pair)
         });
         self.shadow.cpl.end = used;
         // The last pair has the phase.
@@ -444,7 +466,7 @@ impl<'a, B: Bus> Hal<'a, B> {
             .last_chunk()
             .map_or(0, |pair| u64::from_le_bytes(*pair));
         if self.shadow.last_pair.replace(last) != Some(last) {
-            write_pair(self.bus, &mut self.spent, area + AdminCpl::BYTES as u32 - 8, last);
+            write_pair(self.bus, area + AdminCpl::BYTES as u32 - 8, last);
         }
     }
 
@@ -464,7 +486,7 @@ impl<'a, B: Bus> Hal<'a, B> {
     pub fn start_probe(&mut self, func: u8, addr: u64) {
         let command = reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK;
         self.dma_start(func, addr, PROBE_AREA, LINE_BYTES, command);
-        if self.bus.cycles().is_none() {
+        if !B::HAS_CLOCK {
             self.probed = Some(self.dma_end(LINE_BYTES, command));
         }
     }
@@ -475,10 +497,16 @@ impl<'a, B: Bus> Hal<'a, B> {
         probed.unwrap_or_else(|| self.dma_end(LINE_BYTES, reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK))
     }
 
+    /// Reads a word of the mailbox.
+    pub fn mailbox_word(&mut self, offset: u32) -> u32 {
+        self.read(reg::MAILBOX + offset)
+    }
+
     /// Reads mailbox bytes; offset and length are multiples of 4.
     pub fn mailbox_read(&mut self, offset: u32, out: &mut [u8]) {
-        for (i, word) in out.chunks_exact_mut(4).enumerate() {
-            word.copy_from_slice(&self.read(reg::MAILBOX + offset + 4 * i as u32).to_le_bytes());
+        let words = out.as_chunks_mut().0.iter_mut();
+        for (word, at) in words.zip((reg::MAILBOX + offset..).step_by(4)) {
+            *word = self.read(at).to_le_bytes();
         }
     }
 
@@ -654,33 +682,6 @@ impl<'a, B: Bus> Hal<'a, B> {
         let lo = self.read(addr);
         u64::from(lo) | u64::from(self.read(addr + 4)) << 32
     }
-}
-
-/// Position of a counter in `query_counters_result`, as [`Hal::counter`] wants it.
-pub const fn counter_index(name: &str) -> u32 {
-    index_of(name, QueryCountersResult::TABLE.fields)
-}
-
-/// Position of an error counter of a link behind LINK_WORD_ERRORS.
-pub const fn error_index(name: &str) -> u32 {
-    index_of(name, QueryLinkErrorsResult::TABLE.fields)
-}
-
-const fn index_of(name: &str, fields: &[hca_abi::FieldDef]) -> u32 {
-    let mut index = 0;
-    while !same(fields[index].name, name) {
-        index += 1;
-    }
-    index as u32
-}
-
-const fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut at = 0;
-    while at < a.len() && at < b.len() && a[at] == b[at] {
-        at += 1;
-    }
-    at == a.len() && at == b.len()
 }
 
 fn func_reg(func: u8, addr: u32) -> u32 {

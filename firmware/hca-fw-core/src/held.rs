@@ -3,8 +3,8 @@
 /// Words of the hardware's that firmware has written, in pairs, and what it knows of them.
 pub(crate) struct Held {
     pub pairs: [u64; NUM_PAIRS],
-    /// Those that it has written, one bit each.
-    pub known: u32,
+    /// Pairs that it has written: the first ones.
+    known: usize,
     /// From this one on all are zero: of a short row behind a short row nothing more is looked at.
     pub end: usize,
 }
@@ -30,21 +30,56 @@ impl Held {
             .iter()
             .rev()
             .fold(0, |pair, byte| pair << 8 | u64::from(*byte));
-        let known = &mut self.known;
-        let mut step = |at: usize, held: &mut u64, pair: u64| {
-            if *held != pair || *known >> at & 1 == 0 {
+        let held = self.pairs.get_mut(..pairs).unwrap_or(&mut []);
+        // Whatever is in a place that nobody has written, it is not what this row has.
+        if self.known < pairs {
+            for (held, at) in held.iter_mut().zip(0..).skip(self.known) {
+                let beyond = if at == whole.len() { last } else { 0 };
+                *held = !whole.get(at).map_or(beyond, |pair| u64::from_le_bytes(*pair));
+            }
+            self.known = pairs;
+        }
+        for (at, (held, pair)) in held.iter_mut().zip(whole).enumerate() {
+            let pair = u64::from_le_bytes(*pair);
+            if *held != pair {
                 *held = pair;
-                *known |= 1 << at;
                 write(at as u32, pair);
             }
-        };
-        let mut places = self.pairs.iter_mut().take(pairs).enumerate();
-        // In this order a place is taken only if there is a pair for it.
-        for (pair, (at, held)) in whole.iter().zip(places.by_ref()) {
-            step(at, held, u64::from_le_bytes(*pair));
         }
-        for (at, held) in places {
-            step(at, held, core::mem::take(&mut last));
+        for (held, at) in held.iter_mut().zip(0..).skip(whole.len()) {
+            let pair = core::mem::take(&mut last);
+            if *held != pair {
+                *held = pair;
+                write(at, pair);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn taken(held: &mut Held, row: &[u8], pairs: usize) -> Vec<(u32, u64)> {
+        let mut written = Vec::new();
+        held.take(row, pairs, |at, pair| written.push((at, pair)));
+        written
+    }
+
+    /// What was never written is, whatever it would be; then only what differs. Behind a row's end are zeros.
+    #[test]
+    fn only_what_differs_is_written() {
+        let mut held = Held::new();
+        let row = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 2];
+        assert_eq!(
+            taken(&mut held, &row, 5),
+            [(0, 1), (1, 0), (2, 0x2_0003), (3, 0), (4, 0)]
+        );
+        assert_eq!(taken(&mut held, &row, 5), []);
+        assert_eq!(taken(&mut held, &row[..8], 4), [(2, 0)]);
+        assert_eq!(taken(&mut held, &row[..2], 6), [(5, 0)]);
+        assert_eq!(taken(&mut held, &[], 6), [(0, 0)]);
+        assert_eq!(taken(&mut held, &row, 2), [(0, 1)]);
     }
 }

@@ -26,9 +26,9 @@ extern crate std;
 
 mod admin;
 mod congestion;
+mod counters;
 mod device;
 mod device_memory;
-mod divide;
 mod events;
 mod fetch;
 mod groups;
@@ -91,12 +91,15 @@ pub use hca_regs::RegisterBus;
 
 /// 32-bit access to the card's firmware register map, and what the processor does that firmware runs on.
 pub trait Bus: RegisterBus {
+    /// Firmware takes time of its own here: [`Bus::cycles`] tells it, and between two accesses something can be done.
+    const HAS_CLOCK: bool = false;
+
     /// What firmware keeps is whole: after a restart it goes on from here. Where nothing restarts it this does nothing.
     fn commit(&mut self) {}
 
-    /// The clock in cycles, where firmware takes time of its own; elsewhere its time is that of its accesses.
-    fn cycles(&mut self) -> Option<u32> {
-        None
+    /// The clock in cycles; of a bus without one the accesses so far, whose time is all that passes.
+    fn cycles(&mut self) -> u32 {
+        0
     }
 
     /// Where images of the firmware are kept; none: firmware is a part of something else.
@@ -174,63 +177,68 @@ pub const NUM_XRCDS: usize = 256;
 /// Result of a command: `Err` carries the status and the number of the argument or object it is about.
 pub(crate) type CmdResult<T = ()> = Result<T, (AdminStatus, u32)>;
 
-/// The firmware of a card.
+/// The firmware of a card. In this order, see [`Control`].
+#[repr(C)]
 pub struct Firmware {
-    control: Control,
-    shadow: Shadow,
     /// Where firmware takes time of its own: cycle of the clock before which no timer is looked at.
     timers_at: u32,
     /// The last poll has looked at them.
     has_looked: bool,
+    shadow: Shadow,
+    control: Control,
 }
 
-/// All state of the control plane. Every table is divided into equal shares of the functions.
+/// All state of the control plane. Every table is divided into equal shares of the functions. In this order: what an
+/// instruction reaches from the beginning needs no address of its own, so what is small and used often comes first.
+#[repr(C)]
 pub(crate) struct Control {
-    funcs: Table<Func, NUM_FUNCS>,
     /// The function that had the last turn.
     last_turn: u8,
-    ports: Table<Port, NUM_PORTS>,
-    /// Those that this card has.
+    /// Functions that there may be work for, a bit each.
+    busy: u8,
+    /// Ports that this card has.
     num_ports: u8,
-    neighbours: Neighbours,
-    pd_ids: IdPool<{ NUM_PDS / 32 }>,
-    /// Objects that use each PD.
-    pds: Table<u32, NUM_PDS>,
-    xrcd_ids: IdPool<{ NUM_XRCDS / 32 }>,
-    /// SRQs and targets in each XRC domain.
-    xrcds: Table<u32, NUM_XRCDS>,
-    eq_ids: IdPool<1>,
-    eqs: Table<EqRec, NUM_EQS>,
-    cq_ids: IdPool<{ NUM_CQS / 32 }>,
-    cqs: Table<CqRec, NUM_CQS>,
-    qp_ids: IdPool<{ NUM_CONTEXTS / 32 }>,
-    qps: Table<QpRec, NUM_CONTEXTS>,
-    lines: Lines,
-    srq_ids: IdPool<{ NUM_SRQS / 32 }>,
-    srqs: Table<SrqRec, NUM_SRQS>,
-    last_wqes: LastWqes,
-    rates: RateGroups,
-    groups: Groups,
-    rules: Rules,
-    /// Who spreads frames over raw QPs.
-    spreads: Spreads,
-    keys: Table<Keys, NUM_FUNCS>,
-    device_memory: Table<DeviceMemory, NUM_FUNCS>,
     /// Management datagrams may wait.
     has_mads: bool,
     /// The board has not been told of all that its ports are.
     has_views: bool,
-    /// NodeDescription (MGMT-13); zeros behind it.
-    description: [u8; sma::DESCRIPTION_BYTES],
-    answer: Answer,
-    /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
-    answering: Option<(u8, u64)>,
-    /// The image that runs.
-    image: Image,
-    /// Another one is to be started.
+    /// Another image is to be started.
     wants_restart: bool,
     /// A command has been answered since the start.
     has_answered: bool,
+    last_wqes: LastWqes,
+    /// A command is done, and its answer is made and may not be in host memory yet: whose it is, and where it goes.
+    answering: Option<(u8, u64)>,
+    funcs: Table<Func, NUM_FUNCS>,
+    /// Who spreads frames over raw QPs.
+    spreads: Spreads,
+    answer: Answer,
+    keys: Table<Keys, NUM_FUNCS>,
+    device_memory: Table<DeviceMemory, NUM_FUNCS>,
+    eq_ids: IdPool<1>,
+    cq_ids: IdPool<{ NUM_CQS / 32 }>,
+    pd_ids: IdPool<{ NUM_PDS / 32 }>,
+    qp_ids: IdPool<{ NUM_CONTEXTS / 32 }>,
+    srq_ids: IdPool<{ NUM_SRQS / 32 }>,
+    xrcd_ids: IdPool<{ NUM_XRCDS / 32 }>,
+    eqs: Table<EqRec, NUM_EQS>,
+    rates: RateGroups,
+    lines: Lines,
+    neighbours: Neighbours,
+    /// The image that runs.
+    image: Image,
+    /// NodeDescription (MGMT-13); zeros behind it.
+    description: [u8; sma::DESCRIPTION_BYTES],
+    ports: Table<Port, NUM_PORTS>,
+    rules: Rules,
+    /// SRQs and targets in each XRC domain.
+    xrcds: Table<u32, NUM_XRCDS>,
+    srqs: Table<SrqRec, NUM_SRQS>,
+    /// Objects that use each PD.
+    pds: Table<u32, NUM_PDS>,
+    cqs: Table<CqRec, NUM_CQS>,
+    groups: Groups,
+    qps: Table<QpRec, NUM_CONTEXTS>,
 }
 
 impl Firmware {
@@ -342,18 +350,14 @@ impl Firmware {
         let mut hal = Hal::new(bus, &mut self.shadow);
         let had_events = self.control.take_events(&mut hal);
         hal.restart();
-        let had_told = self.control.tell_last_wqes(&mut hal);
-        hal.restart();
         self.has_looked = hal.is_time(&mut self.timers_at);
-        let had_mad = self.control.answer_mad(&mut hal)
-            || (self.has_looked
-                && (self.control.send_traps(&mut hal) || self.control.tell_neighbours(&mut hal)));
-        hal.restart();
+        let had_other = (self.has_looked || self.control.has_other_work())
+            && self.control.work_else(&mut hal, self.has_looked);
         let had_line = self.control.turn_lines(&mut hal);
         hal.restart();
         let had_turn = self.control.take_turn(&mut hal);
         self.control.show_ports(bus);
-        had_turn || had_line || had_told || had_events || had_mad
+        had_turn || had_line || had_events || had_other
     }
 
     /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
@@ -378,6 +382,7 @@ impl Control {
         Self {
             funcs: Table::new([const { Func::new() }; NUM_FUNCS]),
             last_turn: 0,
+            busy: 0,
             ports: Table::new([Port::new(0), Port::new(1)]),
             num_ports: 1,
             neighbours: Neighbours::new(),
@@ -415,14 +420,31 @@ impl Control {
 
     /// Nothing has been given out yet.
     fn share_among(&mut self, functions: u32) {
-        self.pd_ids = IdPool::new(NUM_PDS as u32, 1, functions);
-        self.eq_ids = IdPool::new(NUM_EQS as u32, 0, functions);
-        self.cq_ids = IdPool::new(NUM_CQS as u32, 0, functions);
-        self.qp_ids = IdPool::new(NUM_QPS as u32, 2, functions);
+        self.pd_ids.share_among(NUM_PDS as u32, 1, functions);
+        self.xrcd_ids.share_among(NUM_XRCDS as u32, 0, functions);
+        self.eq_ids.share_among(NUM_EQS as u32, 0, functions);
+        self.cq_ids.share_among(NUM_CQS as u32, 0, functions);
+        self.qp_ids.share_among(NUM_QPS as u32, 2, functions);
         self.lines = Lines::new(functions);
-        self.srq_ids = IdPool::new(NUM_SRQS as u32, 0, functions);
+        self.srq_ids.share_among(NUM_SRQS as u32, 0, functions);
         self.rates.share_among(functions);
         self.groups.share_among(functions);
+    }
+
+    /// Something waits beside events and commands.
+    pub(crate) fn has_other_work(&self) -> bool {
+        self.has_mads || self.last_wqes.is_busy()
+    }
+
+    /// Does it, and what timers are for if it is time. False: there was nothing to do.
+    #[inline(never)]
+    fn work_else<B: Bus>(&mut self, hal: &mut Hal<B>, is_time: bool) -> bool {
+        let had_told = self.tell_last_wqes(hal);
+        hal.restart();
+        let had_mad =
+            self.answer_mad(hal) || (is_time && (self.send_traps(hal) || self.tell_neighbours(hal)));
+        hal.restart();
+        had_told || had_mad
     }
 
     fn init_ports<B: Bus>(&mut self, hal: &mut Hal<B>, identities: &[Identity]) {

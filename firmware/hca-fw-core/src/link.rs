@@ -22,6 +22,17 @@ const DEFAULT_WEIGHT: u8 = 64;
 const ENTRIES: usize = VL_ARB_ENTRIES as usize;
 /// VLs of one QUERY_VL_COUNTERS answer.
 const VLS_PER_ANSWER: u8 = 8;
+/// Counters of errors of a link.
+const NUM_LINK_ERRORS: usize = QueryLinkErrorsResult::TABLE.fields.len();
+// The answer has them in their order, word by word. Its table itself would bring all of its texts into the image.
+const _: () = {
+    let mut at = 0;
+    while at < NUM_LINK_ERRORS {
+        let field = &QueryLinkErrorsResult::TABLE.fields[at];
+        assert!(field.lsb() as usize == 32 * at && field.width == 32);
+        at += 1;
+    }
+};
 
 /// A VL arbitration table: VL and weight of each entry.
 pub(crate) type ArbTable = [(u8, u8); ENTRIES];
@@ -619,12 +630,9 @@ impl Control {
     ) -> CmdResult<QueryLinkErrorsResult> {
         let at = self.port_at(port_num)?;
         let mut out = QueryLinkErrorsResult::new();
-        for (word, field) in (LINK_WORD_ERRORS..).zip(QueryLinkErrorsResult::TABLE.fields) {
-            let count = hal.link_word(at as u8, word).to_le_bytes();
-            let place = out.0.get_mut(field.byte as usize..);
-            if let Some(place) = place.and_then(<[u8]>::first_chunk_mut) {
-                *place = count;
-            }
+        let places = out.0.as_chunks_mut().0.iter_mut().take(NUM_LINK_ERRORS);
+        for (word, place) in (LINK_WORD_ERRORS..).zip(places) {
+            *place = hal.link_word(at as u8, word).to_le_bytes();
         }
         Ok(out)
     }

@@ -2,10 +2,10 @@
 //! port says of itself. Hardware gives firmware the frames, and sends what it writes.
 
 use hca_abi::{AdminStatus, QueryLldpCmd, QueryLldpResult};
+use hca_agents::divide;
 use hca_agents::lldp::{FRAME_MAX, Facts, LLDPDU_MAX};
 use hca_wire::lldp::{Ets, FAMILY_IPV4, FAMILY_IPV6, Pfc, selection};
 
-use crate::divide::divide;
 use crate::hal::Hal;
 use crate::link::Link;
 use crate::objects::require;
@@ -62,6 +62,7 @@ impl Control {
     }
 
     /// Sends the frames whose time has come.
+    #[inline(never)]
     pub(crate) fn tell_neighbours<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
         let Some(due_us) = self.lldp_due_us() else {
             return false;

@@ -28,6 +28,7 @@ impl Shares {
     }
 
     /// The part of a function; empty if it has none.
+    #[inline(never)]
     pub const fn of(&self, func: u8) -> Range<u32> {
         let first = self.each * func as u32;
         if func as u32 >= self.functions {
@@ -37,19 +38,16 @@ impl Shares {
     }
 }
 
-/// A pool of the numbers below `WORDS * 32`. A function gets its lowest free number after the last one it was given,
-/// so that a freed number rests as long as possible before it is used again (stale packets and keys die meanwhile).
+/// What a pool has beside its numbers, of whatever size it is: functions for it are in the image once.
 #[derive(Clone)]
-pub struct IdPool<const WORDS: usize> {
-    used: [u32; WORDS],
+struct Head {
     shares: Shares,
     /// Where each function's search begins.
     next: [u32; NUM_FUNCS],
 }
 
-impl<const WORDS: usize> IdPool<WORDS> {
-    /// `size` numbers for `functions` functions, of each one's part the first `reserved` not to be given out.
-    pub const fn new(size: u32, reserved: u32, functions: u32) -> Self {
+impl Head {
+    const fn new(size: u32, reserved: u32, functions: u32) -> Self {
         let shares = Shares::new(size, reserved, functions);
         let mut next = [0; NUM_FUNCS];
         let mut func = 0;
@@ -57,76 +55,165 @@ impl<const WORDS: usize> IdPool<WORDS> {
             next[func] = shares.of(func as u8).start;
             func += 1;
         }
-        Self {
-            used: [0; WORDS],
-            shares,
-            next,
-        }
+        Self { shares, next }
     }
 
-    /// Functions that share the pool.
-    pub const fn functions(&self) -> u32 {
-        self.shares.functions
-    }
-
-    /// Numbers that a function can have at a time.
-    pub const fn limit(&self) -> u32 {
-        self.shares.each - self.shares.reserved
-    }
-
-    /// The numbers of a function, used or not.
-    pub const fn of(&self, func: u8) -> Range<u32> {
-        self.shares.of(func)
-    }
-
-    /// Takes a free number of the function.
-    pub fn alloc(&mut self, func: u8) -> Option<u32> {
-        self.alloc_where(func, |_| true)
-    }
-
-    /// The same among those that fit.
-    pub fn alloc_where(&mut self, func: u8, fits: impl Fn(u32) -> bool) -> Option<u32> {
-        let own = self.of(func);
+    /// Takes the first free number of the function that `find` finds in a range, from its last one on.
+    #[inline]
+    fn take(
+        &mut self,
+        used: &mut [u32],
+        func: u8,
+        find: impl Fn(&[u32], Range<u32>) -> Option<u32>,
+    ) -> Option<u32> {
+        let own = self.shares.of(func);
         let next = self.next.get_mut(usize::from(func))?;
         let from = (*next).clamp(own.start, own.start.max(own.end));
-        let free = |range| Self::free_in(&self.used, range, &fits);
-        let id = free(from..own.end).or_else(|| free(own.start..from))?;
-        *self.used.get_mut((id / 32) as usize)? |= 1 << (id % 32);
+        let id = find(used, from..own.end).or_else(|| find(used, own.start..from))?;
+        *used.get_mut((id / 32) as usize)? |= 1 << (id % 32);
         *next = id + 1;
         Some(id)
     }
 
-    /// The first number of a range that is not used, and fits.
-    fn free_in(used: &[u32; WORDS], range: Range<u32>, fits: &impl Fn(u32) -> bool) -> Option<u32> {
-        let mut id = range.start;
-        while id < range.end {
-            let free = !used.get((id / 32) as usize)? >> (id % 32);
-            if free == 0 {
-                id = (id / 32 + 1) * 32;
-                continue;
-            }
-            id += free.trailing_zeros();
-            if id < range.end && fits(id) {
-                return Some(id);
-            }
-            id += 1;
+    #[inline(never)]
+    fn alloc(&mut self, used: &mut [u32], func: u8) -> Option<u32> {
+        self.take(used, func, first_free)
+    }
+
+    #[inline(never)]
+    fn owns(&self, used: &[u32], func: u8, id: u32) -> bool {
+        let Shares {
+            each,
+            reserved,
+            functions,
+        } = self.shares;
+        let first = each * u32::from(func) + reserved;
+        // In one piece: each command asks this of all that it names.
+        let is_own = id.wrapping_sub(first) < each.saturating_sub(reserved) && u32::from(func) < functions;
+        let word = used.get((id / 32) as usize).filter(|_| is_own);
+        word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+    }
+}
+
+/// The first number of a range that is not used.
+#[inline(never)]
+fn first_free(used: &[u32], range: Range<u32>) -> Option<u32> {
+    let mut id = range.start;
+    while id < range.end {
+        let free = !used.get((id / 32) as usize)? >> (id % 32);
+        if free & 1 != 0 {
+            return Some(id);
         }
-        None
+        id += if free == 0 {
+            32 - id % 32
+        } else {
+            free.trailing_zeros()
+        };
+    }
+    None
+}
+
+/// The first number of a range that is used.
+#[inline(never)]
+fn first_used(used: &[u32], range: Range<u32>) -> Option<u32> {
+    let mut id = range.start;
+    while id < range.end {
+        let left = used.get((id / 32) as usize)? >> (id % 32);
+        if left != 0 {
+            id += left.trailing_zeros();
+            return Some(id).filter(|id| *id < range.end);
+        }
+        id = (id / 32 + 1) * 32;
+    }
+    None
+}
+
+#[inline(never)]
+fn is_used(used: &[u32], id: u32) -> bool {
+    let word = used.get((id / 32) as usize);
+    word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+}
+
+#[inline(never)]
+fn give_back(used: &mut [u32], id: u32) -> bool {
+    let was_used = is_used(used, id);
+    if let Some(word) = used.get_mut((id / 32) as usize) {
+        *word &= !(1 << (id % 32));
+    }
+    was_used
+}
+
+/// A pool of the numbers below `WORDS * 32`. A function gets its lowest free number after the last one it was given,
+/// so that a freed number rests as long as possible before it is used again (stale packets and keys die meanwhile).
+#[derive(Clone)]
+pub struct IdPool<const WORDS: usize> {
+    head: Head,
+    used: [u32; WORDS],
+}
+
+impl<const WORDS: usize> IdPool<WORDS> {
+    /// `size` numbers for `functions` functions, of each one's part the first `reserved` not to be given out.
+    pub const fn new(size: u32, reserved: u32, functions: u32) -> Self {
+        Self {
+            head: Head::new(size, reserved, functions),
+            used: [0; WORDS],
+        }
+    }
+
+    /// Divides it anew, before any is taken.
+    pub fn share_among(&mut self, size: u32, reserved: u32, functions: u32) {
+        self.head = Head::new(size, reserved, functions);
+    }
+
+    /// Functions that share the pool.
+    pub const fn functions(&self) -> u32 {
+        self.head.shares.functions
+    }
+
+    /// Numbers that a function can have at a time.
+    pub const fn limit(&self) -> u32 {
+        self.head.shares.each - self.head.shares.reserved
+    }
+
+    /// The numbers of a function, used or not.
+    pub const fn of(&self, func: u8) -> Range<u32> {
+        self.head.shares.of(func)
+    }
+
+    /// Takes a free number of the function.
+    pub fn alloc(&mut self, func: u8) -> Option<u32> {
+        self.head.alloc(&mut self.used, func)
+    }
+
+    /// The same among those that fit.
+    pub fn alloc_where(&mut self, func: u8, fits: impl Fn(u32) -> bool) -> Option<u32> {
+        let find = |used: &[u32], range: Range<u32>| {
+            let mut from = range.start;
+            loop {
+                let id = first_free(used, from..range.end)?;
+                if fits(id) {
+                    return Some(id);
+                }
+                from = id + 1;
+            }
+        };
+        self.head.take(&mut self.used, func, find)
     }
 
     /// Gives a number back; false when it was not in use.
     pub fn free(&mut self, id: u32) -> bool {
-        let was_used = self.contains(id);
-        if let Some(word) = self.used.get_mut((id / 32) as usize) {
-            *word &= !(1 << (id % 32));
-        }
-        was_used
+        give_back(&mut self.used, id)
     }
 
     /// Is the number in use?
     pub fn contains(&self, id: u32) -> bool {
-        let word = self.used.get((id / 32) as usize);
-        word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+        is_used(&self.used, id)
+    }
+
+    /// The first number of the function from `from` on that is in use.
+    pub fn next_of(&self, func: u8, from: u32) -> Option<u32> {
+        let own = self.of(func);
+        first_used(&self.used, own.start.max(from)..own.end)
     }
 
     /// All numbers in use.
@@ -143,7 +230,7 @@ impl<const WORDS: usize> IdPool<WORDS> {
 
     /// Is it in use, and the function's?
     pub fn owns(&self, func: u8, id: u32) -> bool {
-        self.of(func).contains(&id) && self.contains(id)
+        self.head.owns(&self.used, func, id)
     }
 }
 
@@ -199,5 +286,24 @@ mod tests {
         }
         let all = [p.alloc(1), p.alloc(1), p.alloc(1), p.alloc(1)];
         assert_eq!(all.iter().flatten().count(), 3);
+    }
+
+    /// Whoever frees all of a function's numbers finds them one after the other, and no one else's.
+    #[test]
+    fn numbers_in_use_are_found_in_order() {
+        let mut p = IdPool::<4>::new(128, 2, 2);
+        let all: Vec<u32> = std::iter::from_fn(|| p.alloc(1)).collect();
+        (2..64).for_each(|_| assert!(p.alloc(0).is_some()));
+        for id in all.iter().filter(|id| ![66, 95, 96, 127].contains(*id)) {
+            p.free(*id);
+        }
+        let mut found = Vec::new();
+        let mut from = 0;
+        while let Some(id) = p.next_of(1, from) {
+            found.push(id);
+            from = id + 1;
+        }
+        assert_eq!(found, [66, 95, 96, 127]);
+        assert_eq!((p.next_of(0, 63), p.next_of(0, 64)), (Some(63), None));
     }
 }

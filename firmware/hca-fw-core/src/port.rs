@@ -1,6 +1,7 @@
 //! The port: personality, addresses, GID and P_Key tables.
 
-use crate::hal::{Hal, PortIdentity, counter_index};
+use crate::counters::counter_index;
+use crate::hal::{Hal, PortIdentity};
 use crate::link::{Link, PortFacts};
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control, Identity};

@@ -34,14 +34,18 @@ impl Probes {
     /// The ends of a ring of so many bytes, a multiple of 64; of two rings at most.
     pub fn add(&mut self, base: u64, bytes: u64) -> CmdResult {
         let last = base.checked_add(bytes).ok_or((AdminStatus::BadParam, 0))? - LINE_BYTES;
-        let is_one = base / PAGE_BYTES == last / PAGE_BYTES;
-        for end in [base, last].into_iter().take(if is_one { 1 } else { 2 }) {
-            if let Some(place) = self.ends.get_mut(self.count) {
-                *place = end;
-                self.count += 1;
-            }
+        self.put(base);
+        if base / PAGE_BYTES != last / PAGE_BYTES {
+            self.put(last);
         }
         Ok(())
+    }
+
+    fn put(&mut self, end: u64) {
+        if let Some(place) = self.ends.get_mut(self.count) {
+            *place = end;
+            self.count += 1;
+        }
     }
 
     /// Waits for the line under way, and asks for the next one.

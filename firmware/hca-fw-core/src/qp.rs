@@ -10,7 +10,7 @@ use crate::objects::require;
 use crate::port::Port;
 use crate::probe::Probes;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
-use crate::record::{Attrs, Made, QpRec, Ring};
+use crate::record::{Attrs, QpRec, Ring};
 use crate::srq::LastWqe;
 use crate::transition::{Attr, Refusal, check_rule, rule_of, rule_of_target};
 use crate::turns::{Fenced, Rest};
@@ -102,12 +102,6 @@ impl Control {
         };
         sq.check_size()?;
         rq.check_size()?;
-        if !cmd.is_target() {
-            self.own_pd(func, cmd.pd())?;
-            self.own_cq(func, cmd.send_cqn())?;
-            self.own_cq(func, if is_xrc { cmd.send_cqn() } else { cmd.recv_cqn() })?;
-        }
-        let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
         let mut probes = Probes::new(func);
         if !cmd.is_target() {
             sq.check_place(&mut probes)?;
@@ -115,17 +109,26 @@ impl Control {
         if !is_xrc {
             rq.check_place(&mut probes)?;
         }
-        // Beside the reads of the rings' ends the context is made.
+        // Beside the reads of the rings' ends the rest is checked, and the context is made.
+        probes.step(hal)?;
+        if !cmd.is_target() {
+            self.own_pd(func, cmd.pd())?;
+            self.own_cq(func, cmd.send_cqn())?;
+            self.own_cq(func, if is_xrc { cmd.send_cqn() } else { cmd.recv_cqn() })?;
+        }
+        let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
         probes.step(hal)?;
         let limit = self.max_qps();
         let may_rest = service == Ok(Service::Rc) && !cmd.has_srq();
         let line = self.lines.alloc(&mut self.qp_ids, func, may_rest);
         let line = line.ok_or((AdminStatus::NoResources, limit))?;
-        let made = Made::of(func, cmd, sq, rq);
-        if let Err(e) = self.make_qp(hal, line, made, &mut probes) {
+        // Whoever had the line before has left the rest as that of a QP in RESET is (`silence_qp`).
+        self.qps[line as usize].made.set(func, cmd, sq, rq);
+        if let Err(e) = self.lay_qp(hal, line, &mut probes) {
             self.qp_ids.free(line);
             return Err(e);
         }
+        let made = &self.qps[line as usize].made;
         self.eqs[eq].users += 1;
         if made.is_target() {
             self.xrcds[made.xrcd() as usize] += 1;
@@ -144,16 +147,11 @@ impl Control {
         Ok(self.qpn_of(line))
     }
 
-    /// Makes the record of a QP and its context, ready to be written, while `probes` go on to their end.
-    fn make_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, made: Made, probes: &mut Probes) -> CmdResult {
-        let rec = &mut self.qps[line as usize];
-        *rec = QpRec {
-            made,
-            generation: rec.generation,
-            ..QpRec::new()
-        };
+    /// Makes the context of a QP, ready to be written, while `probes` go on to their end.
+    fn lay_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, probes: &mut Probes) -> CmdResult {
         probes.step(hal)?;
-        let row = self.qpc_of(line);
+        let mut row = Qpc::new();
+        self.make_qpc(line, &mut row);
         probes.step(hal)?;
         hal.ctx_lay_qpc(&row);
         probes.finish(hal)
@@ -182,15 +180,15 @@ impl Control {
             Service::Raw => self.rules.drop_qp(hal, self.qpn_of(line)),
             _ => {}
         }
-        let is_silent = !self.lines.are_shared() && self.qps[line as usize].state() == QpState::Reset;
+        // One in RESET has the attributes and the context that it would get: it came there by this, or by its making.
+        if !self.lines.are_shared() && self.qps[line as usize].state() == QpState::Reset {
+            return;
+        }
         let rec = &mut self.qps[line as usize];
         self.rates.leave(core::mem::take(&mut rec.rate_group));
         rec.attr = Attrs::new();
         rec.last_wqe = LastWqe::No;
-        // One in RESET has this context: it came there by this write, or by that of its making.
-        if !is_silent {
-            self.write_qpc(hal, line, true, true);
-        }
+        self.write_qpc(hal, line, true, true);
     }
 
     /// A silenced QP is gone, after a fence. Whoever has its line next has another QPN: what still comes for the old
@@ -479,29 +477,32 @@ impl Control {
         if self.is_written_later(line, init_sq && init_rq) {
             return;
         }
-        let q = self.qpc_of(line);
+        let mut q = Qpc::new();
+        self.make_qpc(line, &mut q);
         hal.ctx_write_qpc(self.lines.line_of(line), &q, init_sq, init_rq);
     }
 
     /// The hardware's context, from the record. The source GID is resolved here.
     pub(crate) fn qpc_of(&self, line: u32) -> Qpc {
-        let rec = &self.qps[line as usize];
-        let (c, a) = (&rec.made, &rec.attr);
-        let (sq, rq) = (c.sq(), c.rq());
         let mut q = Qpc::new();
-        q.set_state(a.qp_state());
+        self.make_qpc(line, &mut q);
+        q
+    }
+
+    /// The same in place, which is all zero.
+    #[inline(never)]
+    fn make_qpc(&self, line: u32, q: &mut Qpc) {
+        let rec = &self.qps[line as usize];
+        let c = &rec.made;
+        let (sq, rq) = (c.sq(), c.rq());
         q.set_service(c.service());
         q.set_is_target(c.is_target());
         q.set_xrcd(c.xrcd());
         q.set_func(c.func());
         q.set_pd(c.pd());
-        q.set_port(a.port_num().max(1));
-        q.set_pkey_index(a.pkey_index());
-        q.set_path_mtu(if a.path_mtu() == 0 { 1 } else { a.path_mtu() });
-        q.set_access(a.qp_access_flags());
+        q.set_port(1);
+        q.set_path_mtu(1);
         q.set_sq_sig_all(c.sq_sig_all());
-        q.set_dest_qpn(a.dest_qp_num());
-        q.set_qkey(a.qkey());
         q.set_sq_base(sq.base);
         q.set_sq_log_size(sq.log_size);
         q.set_sq_log_stride(sq.log_stride);
@@ -512,6 +513,27 @@ impl Control {
         q.set_srqn(c.srqn());
         q.set_send_cqn(c.send_cqn());
         q.set_recv_cqn(c.recv_cqn());
+        q.set_qpn(self.qpn_of(line));
+        q.set_is_gsi(c.is_gsi());
+        q.set_is_smi(c.is_smi());
+        q.set_is_shared(self.lines.are_shared());
+        // In RESET it has no attributes.
+        if rec.state() != QpState::Reset {
+            self.set_attributes(q, line);
+        }
+    }
+
+    #[inline(never)]
+    fn set_attributes(&self, q: &mut Qpc, line: u32) {
+        let rec = &self.qps[line as usize];
+        let a = &rec.attr;
+        q.set_state(a.qp_state());
+        q.set_port(a.port_num().max(1));
+        q.set_pkey_index(a.pkey_index());
+        q.set_path_mtu(a.path_mtu().max(1));
+        q.set_access(a.qp_access_flags());
+        q.set_dest_qpn(a.dest_qp_num());
+        q.set_qkey(a.qkey());
         q.set_timeout(a.timeout());
         q.set_retry_cnt(a.retry_cnt());
         q.set_rnr_retry(a.rnr_retry());
@@ -520,17 +542,14 @@ impl Control {
         q.set_max_dest_rd_atomic(a.max_dest_rd_atomic());
         q.set_sq_psn(a.sq_psn());
         q.set_rq_psn(a.rq_psn());
-        q.set_qpn(self.qpn_of(line));
-        q.set_is_gsi(c.is_gsi());
-        q.set_is_smi(c.is_smi());
         if !matches!(rec.service(), Service::Ud | Service::Raw) {
-            self.set_path(&mut q, a);
+            self.set_path(q, a);
         }
         q.set_rate_limit(a.rate_limit());
-        q.set_rate_group(rec.rate_group);
-        q.set_rate_interval(self.rate_of(line, a).map_or(0, |rate| rate.interval));
-        q.set_is_shared(self.lines.are_shared());
-        q
+        if rec.rate_group != 0 {
+            q.set_rate_group(rec.rate_group);
+            q.set_rate_interval(self.rate_of(line, a).map_or(0, |rate| rate.interval));
+        }
     }
 
     fn set_path(&self, q: &mut Qpc, a: &Attrs) {
@@ -666,32 +685,5 @@ fn merge_reliability(out: &mut Attrs, new: &QpAttr, mask: Attr) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::udp_source_port;
-
-    /// Values worked out by hand from the formula.
-    #[test]
-    fn source_ports_follow_the_flow_label() {
-        assert_eq!(udp_source_port(1, 2, 3), 0xc001);
-        assert_eq!(udp_source_port(0xf_ffff, 2, 3), 0xffc0);
-        assert_eq!(udp_source_port(0x4000, 2, 3), 0xc001);
-        assert_eq!(udp_source_port(0, 0x12, 0x34), 0xc3a8);
-        // 0x1000 x 0x1001 = 0x1001000, folded to 0x1000 ^ 0x10.
-        assert_eq!(udp_source_port(0, 0x1000, 0x1001), 0xd010);
-        for (qpn, dest) in [(0x12, 0x34), (0xff_ffff, 0xff_fffe), (2, 0x77)] {
-            assert_eq!(udp_source_port(0, qpn, dest), udp_source_port(0, dest, qpn));
-        }
-    }
-
-    /// The QPs of two cards that connect in the order of their making are spread over seven ways.
-    #[test]
-    fn source_ports_spread() {
-        let mut ways = [0u32; 7];
-        for qpn in 2..1026 {
-            let port = udp_source_port(0, qpn, qpn + 37);
-            assert!(port >= 0xc000);
-            ways[usize::from(port % 7)] += 1;
-        }
-        assert!(ways.iter().all(|count| (100..200).contains(count)), "{ways:?}");
-    }
-}
+#[path = "qp_tests.rs"]
+mod tests;

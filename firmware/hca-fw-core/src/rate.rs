@@ -3,10 +3,10 @@
 //! the destination, not to the QP (RATE-4), and a paced QP into a group of its own (RATE-6). Functions do not share
 //! groups: one would slow the other down.
 
-use crate::divide::divide;
 use crate::pool::Shares;
 use crate::table::Table;
 use hca_abi::{MAX_RATE_INTERVAL, RATE_GROUPS, StaticRate};
+use hca_agents::divide;
 
 /// Rate of the port, 4x EDR, in kbit/s.
 pub(crate) const PORT_KBPS: u32 = 100_000_000;

@@ -59,9 +59,9 @@ impl Ring {
 
     /// It lies where it may; `probes` show whether it can be read. Its size has been checked.
     pub fn check_place(&self, probes: &mut Probes) -> CmdResult {
-        let stride = u64::from(MIN_WQE_STRIDE_BYTES) << self.log_stride;
-        require(self.base & (stride - 1) == 0, 0)?;
-        probes.add(self.base, stride << self.log_size)
+        let stride = MIN_WQE_STRIDE_BYTES << self.log_stride;
+        require(self.base as u32 & (stride - 1) == 0, 0)?;
+        probes.add(self.base, (stride << self.log_size).into())
     }
 
     /// In one word: the low six bits of a base are 0.
@@ -118,8 +118,8 @@ impl Made {
         }
     }
 
-    /// Of a command whose handles are the function's, with the rings that it comes to.
-    pub fn of(func: u8, cmd: &CreateQpCmd, sq: Ring, rq: Ring) -> Self {
+    /// From a command whose handles are the function's, with the rings that it comes to.
+    pub fn set(&mut self, func: u8, cmd: &CreateQpCmd, sq: Ring, rq: Ring) {
         let bit = |has: bool, bit: u8| if has { bit } else { 0 };
         let is_target = cmd.is_target();
         let is_xrc = cmd.service() == u8::from(Service::Xrc);
@@ -133,7 +133,7 @@ impl Made {
             (_, true) => cmd.srqn(),
             _ => 0,
         };
-        Self {
+        *self = Self {
             sq: sq.to_word(),
             rq: rq.to_word(),
             pd: if is_target { 0 } else { cmd.pd() as u16 },
@@ -147,7 +147,7 @@ impl Made {
                 | bit(cmd.is_gsi(), IS_GSI)
                 | bit(cmd.is_smi(), IS_SMI)
                 | bit(is_target, IS_TARGET),
-        }
+        };
     }
 
     pub fn sq(&self) -> Ring {

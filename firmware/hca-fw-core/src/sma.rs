@@ -8,8 +8,9 @@ use hca_agents::sma::{ARB_PER_BLOCK, PKEYS_PER_BLOCK};
 use hca_agents::{Key, NodeFacts, PortFacts, PortSettings, Refused, State};
 use hca_wire::{LID_PERMISSIVE, LNH_IBA_GLOBAL, QPN_SMI};
 
+use crate::counters::{counter_index, error_index};
 use crate::device::{VENDOR_PART_ID, vendor_of};
-use crate::hal::{Hal, counter_index, error_index};
+use crate::hal::Hal;
 use crate::port::{NUM_PKEYS, PHYS_LINK_UP, PHYS_POLLING, width_and_speed};
 use crate::{Bus, Control};
 
@@ -24,6 +25,7 @@ const LOCAL_PACKET: usize = MAX_PACKET - 40;
 
 impl Control {
     /// Answers the management datagram that waits, or takes the neighbour's frame, if one does.
+    #[inline(never)]
     pub(crate) fn answer_mad<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
         if !self.has_mads {
             return false;
@@ -100,6 +102,7 @@ impl Control {
     }
 
     /// Sends the traps whose time has come.
+    #[inline(never)]
     pub(crate) fn send_traps<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
         let Some(due_us) = self.trap_due_us() else {
             return false;

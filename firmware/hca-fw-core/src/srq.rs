@@ -120,6 +120,11 @@ impl LastWqes {
         }
     }
 
+    /// There is something to be done for them, or to be waited for.
+    pub fn is_busy(&self) -> bool {
+        self.any_owed || self.is_fencing || self.telling_from.is_some()
+    }
+
     /// A fence is under way, whose end is no event.
     pub fn is_waiting(&self) -> bool {
         self.is_fencing
@@ -350,6 +355,7 @@ impl Control {
 
     /// Whatever of a QP in ERR was under way has its completion behind a fence: then LAST_WQE_REACHED. False: nothing
     /// to do, or the fence is not over.
+    #[inline(never)]
     pub(crate) fn tell_last_wqes<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
         if let Some(mut line) = self.last_wqes.telling_from {
             let end = self.qps.len() as u32;

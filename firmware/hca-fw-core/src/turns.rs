@@ -105,6 +105,7 @@ struct Clearing {
 
 #[derive(Clone, Copy)]
 enum Stage {
+    Rules,
     SilenceQps,
     SilenceSrqs,
     DropKeys,
@@ -153,12 +154,14 @@ impl Control {
             hal.set_admin_status(func, f.head, AdminStatus::BadParam.into());
         } else {
             f.producer = producer;
+            self.wake(func);
         }
     }
 
     /// The driver of `func` wrote CONTROL. What the function has goes first, in any case.
     pub(crate) fn control_written(&mut self, func: u8) {
         self.funcs[usize::from(func)].has_request = true;
+        self.wake(func);
     }
 
     /// A CQ of `func` is marked as failed.
@@ -166,19 +169,35 @@ impl Control {
         let f = &mut self.funcs[usize::from(func)];
         f.fails_again |= f.failing_from.is_some();
         f.failing_from.get_or_insert(self.qp_ids.of(func).start);
+        self.wake(func);
     }
 
     /// One piece of work for the next function that has some; false: none has.
     pub(crate) fn take_turn<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
-        let last = self.last_turn;
-        for step in 1..=NUM_FUNCS as u8 {
-            let func = (last + step) % NUM_FUNCS as u8;
+        let mut func = self.last_turn;
+        let mut left = self.busy;
+        while left != 0 {
+            func = (func + 1) % NUM_FUNCS as u8;
+            let bit = 1 << func;
+            if left & bit == 0 {
+                continue;
+            }
+            left &= !bit;
             if self.work_for(hal, func) {
                 self.last_turn = func;
                 return true;
             }
+            // One that waits is looked at again.
+            if matches!(self.funcs[usize::from(func)].job, Job::Idle) {
+                self.busy &= !bit;
+            }
         }
-        self.funcs.iter().any(|f| !matches!(f.job, Job::Idle)) || self.last_wqes.is_waiting()
+        self.busy != 0 || self.last_wqes.is_waiting()
+    }
+
+    /// There may be work for the function.
+    fn wake(&mut self, func: u8) {
+        self.busy |= 1 << (func % NUM_FUNCS as u8);
     }
 
     /// False: the function has no work, or waits.
@@ -189,12 +208,21 @@ impl Control {
             // Whatever command is under way: what it has made so far is dropped, too, and nobody waits for it.
             f.has_request = false;
             f.enabled = false;
-            f.job = Job::Clear(Clearing::new(Asker::Register, self.qp_ids.of(func).start));
+            f.job = Job::Clear(Clearing::new(Asker::Register));
         }
-        match f.job {
-            Job::Fence(then) => return self.go_on_fencing(hal, func, then),
-            Job::Clear(clearing) => return self.go_on_clearing(hal, func, clearing),
-            Job::Store(store) => self.store(hal, func, store),
+        match &f.job {
+            Job::Fence(then) => {
+                let then = *then;
+                return self.go_on_fencing(hal, func, then);
+            }
+            Job::Clear(clearing) => {
+                let clearing = *clearing;
+                return self.go_on_clearing(hal, func, clearing);
+            }
+            Job::Store(store) => {
+                let store = *store;
+                self.store(hal, func, store);
+            }
             Job::Answer => self.finish(hal, func, Ok(())),
             Job::Idle if f.failing_from.is_some() => self.go_on_failing(hal, func),
             Job::Idle if f.enabled && f.head != f.producer => self.run_command(hal, func),
@@ -249,8 +277,7 @@ impl Control {
     }
 
     pub(crate) fn start_reset(&mut self, func: u8) {
-        self.funcs[usize::from(func)].job =
-            Job::Clear(Clearing::new(Asker::Command, self.qp_ids.of(func).start));
+        self.funcs[usize::from(func)].job = Job::Clear(Clearing::new(Asker::Command));
     }
 
     pub(crate) fn finish<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, result: CmdResult) {
@@ -273,6 +300,7 @@ impl Control {
     }
 
     /// EVT CQ_ERR, SPEC-7: every QP of a failed CQ or SRQ fails with it.
+    #[inline(never)]
     fn go_on_failing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8) {
         let own = self.qp_ids.of(func);
         let mut line = self.funcs[usize::from(func)].failing_from.unwrap_or(own.end);
@@ -296,99 +324,117 @@ impl Control {
     }
 
     /// False: waits for a fence.
+    #[inline(never)]
     fn go_on_clearing<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, mut clearing: Clearing) -> bool {
         let mut has_worked = false;
-        while !hal.is_over() {
+        while !self.has_to_rest(hal, func, clearing) {
+            // The next one that there is, and what is done with it; behind the last one the next stage.
+            let at = clearing.at;
             let next = match clearing.stage {
-                Stage::SilenceQps => {
-                    if func == MANAGER && clearing.at == self.qp_ids.of(func).start {
+                Stage::Rules => {
+                    if func == MANAGER {
                         self.clear_rules(hal);
                     }
-                    if self.qp_ids.contains(clearing.at) {
-                        clearing.needs_fence = true;
-                        self.silence_qp(hal, clearing.at);
-                    }
-                    let first_srq = self.srq_ids.of(func).start;
-                    clearing.next(self.qp_ids.of(func).end, Stage::SilenceSrqs, first_srq)
+                    Err(Stage::SilenceQps)
                 }
-                Stage::SilenceSrqs => {
-                    if self.srq_ids.owns(func, clearing.at) {
+                Stage::SilenceQps => match self.qp_ids.next_of(func, at) {
+                    Some(line) => {
                         clearing.needs_fence = true;
-                        self.silence_srq(hal, clearing.at);
+                        self.silence_qp(hal, line);
+                        Ok(line)
                     }
-                    clearing.next(self.srq_ids.of(func).end, Stage::DropKeys, 0)
-                }
+                    None => Err(Stage::SilenceSrqs),
+                },
+                Stage::SilenceSrqs => match self.srq_ids.next_of(func, at) {
+                    Some(srqn) => {
+                        clearing.needs_fence = true;
+                        self.silence_srq(hal, srqn);
+                        Ok(srqn)
+                    }
+                    None => Err(Stage::DropKeys),
+                },
                 Stage::DropKeys => {
                     clearing.needs_fence |= self.drop_key_table(hal, func);
                     self.clear_dm(hal, func);
-                    (Stage::StartFence, 0)
+                    Err(Stage::StartFence)
                 }
                 Stage::StartFence => {
                     if clearing.needs_fence {
                         hal.start_fence();
                     }
-                    (Stage::Fence, 0)
+                    Err(Stage::Fence)
                 }
                 Stage::Fence if clearing.needs_fence && !hal.is_fence_over() => break,
-                Stage::Fence => (Stage::FreeQps, self.qp_ids.of(func).start),
-                Stage::FreeQps => {
-                    if self.qp_ids.contains(clearing.at) {
-                        self.free_qp(clearing.at);
-                    }
-                    let first_srq = self.srq_ids.of(func).start;
-                    clearing.next(self.qp_ids.of(func).end, Stage::FreeSrqs, first_srq)
-                }
-                Stage::FreeSrqs => {
-                    if self.srq_ids.owns(func, clearing.at) {
-                        self.free_srq(clearing.at);
-                    }
-                    clearing.next(
-                        self.srq_ids.of(func).end,
-                        Stage::DestroyCqs,
-                        self.cq_ids.of(func).start,
-                    )
-                }
-                Stage::DestroyCqs => {
-                    // One that is not there is refused.
-                    let _ = self.destroy_cq(hal, func, clearing.at);
-                    clearing.next(
-                        self.cq_ids.of(func).end,
-                        Stage::DestroyEqs,
-                        self.eq_ids.of(func).start,
-                    )
-                }
-                Stage::DestroyEqs => {
-                    let _ = self.destroy_eq(hal, func, clearing.at);
-                    clearing.next(
-                        self.eq_ids.of(func).end,
-                        Stage::FreePds,
-                        self.pd_ids.of(func).start,
-                    )
-                }
-                Stage::FreePds => {
-                    // Regions that used it are gone with the key table.
-                    self.pds[clearing.at as usize] = 0;
-                    let _ = self.dealloc_pd(func, clearing.at);
-                    clearing.next(
-                        self.pd_ids.of(func).end,
-                        Stage::FreeXrcds,
-                        self.xrcd_ids.of(func).start,
-                    )
-                }
-                Stage::FreeXrcds => {
-                    let _ = self.dealloc_xrcd(func, clearing.at);
-                    clearing.next(self.xrcd_ids.of(func).end, Stage::Done, 0)
-                }
+                Stage::Fence => Err(Stage::FreeQps),
                 Stage::Done => {
                     self.cleared(hal, func, clearing.asker);
                     return true;
                 }
+                stage => self.clear_object(hal, func, stage, at),
             };
-            (clearing.stage, clearing.at) = next;
+            (clearing.stage, clearing.at) = match next {
+                Ok(done) => (clearing.stage, done + 1),
+                Err(stage) => (stage, 0),
+            };
             has_worked = true;
         }
         self.funcs[usize::from(func)].job = Job::Clear(clearing);
         has_worked
+    }
+
+    /// Must others have a turn before the function's clearing goes on? When its own is over, but nobody waits, it goes
+    /// on at once, from here if firmware is restarted.
+    fn has_to_rest<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, clearing: Clearing) -> bool {
+        if !hal.is_over() {
+            return false;
+        }
+        if self.busy != 1 << func || self.has_other_work() || hal.has_event() {
+            return true;
+        }
+        self.funcs[usize::from(func)].job = Job::Clear(clearing);
+        hal.commit();
+        hal.restart();
+        false
+    }
+
+    /// Frees one of a function's objects, none of which is at work any more: its number, or the stage that follows.
+    fn clear_object<B: Bus>(
+        &mut self,
+        hal: &mut Hal<B>,
+        func: u8,
+        stage: Stage,
+        at: u32,
+    ) -> Result<u32, Stage> {
+        let (found, then) = match stage {
+            Stage::FreeQps => (self.qp_ids.next_of(func, at), Stage::FreeSrqs),
+            Stage::FreeSrqs => (self.srq_ids.next_of(func, at), Stage::DestroyCqs),
+            Stage::DestroyCqs => (self.cq_ids.next_of(func, at), Stage::DestroyEqs),
+            Stage::DestroyEqs => (self.eq_ids.next_of(func, at), Stage::FreePds),
+            Stage::FreePds => (self.pd_ids.next_of(func, at), Stage::FreeXrcds),
+            Stage::FreeXrcds => (self.xrcd_ids.next_of(func, at), Stage::Done),
+            _ => (None, Stage::Done),
+        };
+        let object = found.ok_or(then)?;
+        // None is refused: what used it is gone before it.
+        let _ = match stage {
+            Stage::FreeQps => {
+                self.free_qp(object);
+                Ok(())
+            }
+            Stage::FreeSrqs => {
+                self.free_srq(object);
+                Ok(())
+            }
+            Stage::DestroyCqs => self.destroy_cq(hal, func, object),
+            Stage::DestroyEqs => self.destroy_eq(hal, func, object),
+            Stage::FreePds => {
+                // Regions that used it are gone with the key table.
+                self.pds[object as usize] = 0;
+                self.dealloc_pd(func, object)
+            }
+            _ => self.dealloc_xrcd(func, object),
+        };
+        Ok(object)
     }
 
     /// The function owns nothing any more.
@@ -433,21 +479,12 @@ impl Control {
 }
 
 impl Clearing {
-    fn new(asker: Asker, first_qp: u32) -> Self {
+    fn new(asker: Asker) -> Self {
         Self {
             asker,
-            stage: Stage::SilenceQps,
-            at: first_qp,
+            stage: Stage::Rules,
+            at: 0,
             needs_fence: false,
-        }
-    }
-
-    /// The next number of this stage, or the next stage.
-    fn next(&self, end: u32, then: Stage, first: u32) -> (Stage, u32) {
-        if self.at + 1 < end {
-            (self.stage, self.at + 1)
-        } else {
-            (then, first)
         }
     }
 }

@@ -52,7 +52,7 @@ memset:
     or a1, a1, a3
     slli a3, a1, 16
     or a1, a1, a3
-    andi a3, a2, -32
+    andi a3, a2, -64
     add a3, a3, t0
     j 2f
 1:  sw a1, 0(t0)
@@ -63,21 +63,39 @@ memset:
     sw a1, 20(t0)
     sw a1, 24(t0)
     sw a1, 28(t0)
-    addi t0, t0, 32
+    sw a1, 32(t0)
+    sw a1, 36(t0)
+    sw a1, 40(t0)
+    sw a1, 44(t0)
+    sw a1, 48(t0)
+    sw a1, 52(t0)
+    sw a1, 56(t0)
+    sw a1, 60(t0)
+    addi t0, t0, 64
 2:  bltu t0, a3, 1b
-    andi a2, a2, 31
-    andi a3, a2, -4
+    andi a2, a2, 63
+    andi a3, a2, -16
     add a3, a3, t0
     j 4f
 3:  sw a1, 0(t0)
-    addi t0, t0, 4
+    sw a1, 4(t0)
+    sw a1, 8(t0)
+    sw a1, 12(t0)
+    addi t0, t0, 16
 4:  bltu t0, a3, 3b
+    andi a2, a2, 15
+    andi a3, a2, -4
+    add a3, a3, t0
+    j 6f
+5:  sw a1, 0(t0)
+    addi t0, t0, 4
+6:  bltu t0, a3, 5b
     andi a2, a2, 3
     add a3, t0, a2
-    j 6f
-5:  sb a1, 0(t0)
+    j 8f
+7:  sb a1, 0(t0)
     addi t0, t0, 1
-6:  bltu t0, a3, 5b
+8:  bltu t0, a3, 7b
     ret
     .size memset, . - memset
 "#

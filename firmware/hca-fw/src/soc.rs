@@ -27,14 +27,16 @@ impl RegisterBus for Card {
 }
 
 impl Bus for Card {
+    const HAS_CLOCK: bool = true;
+
     #[inline]
     fn commit(&mut self) {
         commit();
     }
 
     #[inline]
-    fn cycles(&mut self) -> Option<u32> {
-        Some(read_reg(SOC_TIME_LO))
+    fn cycles(&mut self) -> u32 {
+        read_reg(SOC_TIME_LO)
     }
 
     fn flash(&mut self) -> Option<&mut dyn Flash> {
@@ -110,14 +112,23 @@ pub fn write_reg(register: u32, value: u32) {
     write(SOC_REGS_BASE + register, value);
 }
 
-/// Bytes of the board's data.
+/// Bytes of the board's data, a multiple of 4.
 pub fn board_bytes<const N: usize>(offset: u32) -> [u8; N] {
+    image_bytes(SOC_BOARD_BASE + offset)
+}
+
+/// Bytes of the image's memory, a multiple of 4, which are not what the compiler saw.
+pub fn image_bytes<const N: usize>(addr: u32) -> [u8; N] {
     let mut bytes = [0; N];
-    for (index, word) in bytes.chunks_mut(4).enumerate() {
-        let value = read(SOC_BOARD_BASE + offset + 4 * index as u32).to_le_bytes();
-        word.iter_mut().zip(value).for_each(|(byte, value)| *byte = value);
-    }
+    read_words(addr, bytes.as_chunks_mut().0);
     bytes
+}
+
+#[inline(never)]
+fn read_words(addr: u32, words: &mut [[u8; 4]]) {
+    for (at, word) in (addr..).step_by(4).zip(words) {
+        *word = read(at).to_le_bytes();
+    }
 }
 
 /// Prints on the console.

@@ -195,8 +195,7 @@ unsafe extern "C" {
 
 /// What is in memory.
 fn own_head() -> ImageHead {
-    // SAFETY: it is in the image's memory, which nobody writes while this runs. It is not what the compiler saw.
-    ImageHead(unsafe { core::ptr::read_volatile(&raw const image_head) })
+    ImageHead(soc::image_bytes((&raw const image_head).addr() as u32))
 }
 
 /// What the head says.

@@ -138,6 +138,8 @@ impl PortWire {
 /// The firmware's view of the hardware.
 pub struct FwBus<'a> {
     yielder: &'a Yielder<u32, Ask>,
+    /// So far.
+    accesses: u32,
 }
 
 impl FwBus<'_> {
@@ -151,14 +153,20 @@ impl Bus for FwBus<'_> {
     fn show_port(&mut self, view: &PortView) {
         self.yielder.suspend(Ask::Show(*view));
     }
+
+    fn cycles(&mut self) -> u32 {
+        self.accesses
+    }
 }
 
 impl RegisterBus for FwBus<'_> {
     fn read32(&mut self, addr: u32) -> u32 {
+        self.accesses = self.accesses.wrapping_add(1);
         self.yielder.suspend(Ask::Read(addr))
     }
 
     fn write32(&mut self, addr: u32, value: u32) {
+        self.accesses = self.accesses.wrapping_add(1);
         self.yielder.suspend(Ask::Write(addr, value));
     }
 
@@ -202,7 +210,7 @@ impl Program {
             reason,
         })?;
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<u32, Ask>, _: u32| {
-            entry(&mut FwBus { yielder });
+            entry(&mut FwBus { yielder, accesses: 0 });
         });
         Ok(Self {
             coroutine,

@@ -12,7 +12,7 @@ use hca_dev::{Device, DmaBuf};
 use hca_link::LinkKind;
 use hca_regs as reg;
 use hca_system_tests::{Dev, Rig, RigConfig, connect, path};
-use hca_verbs::{Access, CqOptions, MrOptions, Mtu, PageSize, QpCap};
+use hca_verbs::{Access, CqOptions, MrOptions, Mtu, PageSize, QpCap, QpState};
 use std::rc::Rc;
 
 /// docs/isolation.md: a NOP is answered within so many cycles, whatever the other functions do.
@@ -325,4 +325,42 @@ fn soak_a_function_with_a_thousand_qps_is_reset_soon() {
         "{took} cycles, at most {RESET_CYCLES_MAX}"
     );
     drop(qps);
+}
+
+/// The same of QPs that are connected: each has a context to be taken back.
+#[test]
+#[ignore = "long: make soak"]
+fn soak_a_function_with_a_thousand_connected_qps_is_reset_soon() {
+    let config = RigConfig {
+        functions: 1,
+        ..RigConfig::new(5, LinkKind::Ethernet)
+    };
+    let rig = Rig::new(&config).unwrap();
+    let cap = QpCap {
+        max_send_wr: 1,
+        max_recv_wr: 1,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+    };
+    let mut pairs = Vec::new();
+    for _ in 0..1000 {
+        let mut qps = [0, 1].map(|node: usize| rig.nodes[node].create_qp(cap, false).unwrap());
+        connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
+        pairs.push(qps);
+    }
+    assert!(
+        pairs
+            .iter()
+            .all(|qps| qps[0].query().unwrap().qp_state == QpState::Rts)
+    );
+    let start = rig.now_cycles();
+    rig.nodes[0].context.function().reset_func().unwrap();
+    let took = rig.now_cycles() - start;
+    println!("reset with 1,000 connected QPs: {took} cycles");
+    assert!(
+        took <= RESET_CYCLES_MAX,
+        "{took} cycles, at most {RESET_CYCLES_MAX}"
+    );
+    drop(pairs);
 }

@@ -247,7 +247,7 @@ fn small_messages_of_every_service_are_held() {
     for link in LINKS {
         for service in [Service::Rc, Service::Uc] {
             let star = Star::new(link);
-            let mut flows = [star.flow_of(service, 64, 0, 1, false, StaticRate::Gbps2_5)];
+            let mut flows = [star.flow_of(service, 64, 0, 1, false, StaticRate::Gbps2p5)];
             let rate = star.measure(&mut flows)[1];
             close(&format!("{link:?}, {service:?}, 64 B"), rate, 2.5, 0.03);
         }

@@ -115,7 +115,7 @@ fn hung_firmware_is_restarted_beside_traffic() {
         return;
     };
     let cards = pair.rig.cards;
-    for (times, cycles) in [(1, 1500), (2, 5000)] {
+    for (times, cycles) in [(1, 1500), (2, 3000)] {
         fail(&pair.rig, cards[0], SocFault::Hang, cycles, 1);
         exchange(&mut pair, 4);
         let made = pair.rig.nodes[0].create_qp(cap(), false).unwrap();

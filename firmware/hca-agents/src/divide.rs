@@ -1,7 +1,7 @@
 //! Division of 64 bits: Rust's own for a processor of 32 is a kilobyte of code.
 
 /// `number / by`; without a divisor, of 1.
-pub(crate) fn divide(number: u64, by: u32) -> u64 {
+pub fn divide(number: u64, by: u32) -> u64 {
     let (by, high, low) = (by.max(1), (number >> 32) as u32, number as u32);
     let (mut left, mut quotient) = (high % by, 0u32);
     if by <= 1 << 16 {
