@@ -28,7 +28,7 @@ const KEY_VARIABLE: &str = "HCA_FIRMWARE_KEY";
 const FLAGS: &str = "-Cllvm-args=-inline-threshold=30 -Ctarget-feature=+unaligned-scalar-mem,+relax";
 /// What the image and its data may have: below the memories' sizes, so that firmware does not grow unseen. The goals
 /// are 64 and 128 KiB (docs/firmware.md).
-const IMAGE_BUDGET_BYTES: usize = 69 << 10;
+const IMAGE_BUDGET_BYTES: usize = 70 << 10;
 const DATA_BUDGET_BYTES: u64 = 128 << 10;
 /// Zero words inside a run that cost less than a new run.
 const GAP_WORDS: usize = 2;
