@@ -28,8 +28,7 @@ const NUM_LINK_ERRORS: usize = QueryLinkErrorsResult::TABLE.fields.len();
 const _: () = {
     let mut at = 0;
     while at < NUM_LINK_ERRORS {
-        let field = &QueryLinkErrorsResult::TABLE.fields[at];
-        assert!(field.lsb() as usize == 32 * at && field.width == 32);
+        assert!(QueryLinkErrorsResult::TABLE.fields[at].lsb() as usize == 32 * at);
         at += 1;
     }
 };

@@ -28,7 +28,7 @@ const REGISTRATIONS: u16 = 14;
 /// they cost the simulator: a tenth over what they take today.
 const BOUNDS: [(&str, u64, u64); 17] = [
     ("nop", 415, 135),
-    ("query_device", 855, 435),
+    ("query_device", 855, 445),
     ("query_port", 930, 480),
     ("query_gid", 500, 220),
     ("query_pkey", 435, 170),

@@ -14,8 +14,9 @@ const LINKS: [LinkKind; 2] = [LinkKind::InfiniBand, LinkKind::Ethernet];
 const CLOCK_HZ: f64 = 250e6;
 /// Bytes of a message.
 const LEN: u32 = 65536;
-/// Messages of a flow under way.
+/// Messages of a flow under way, and if they are small.
 const DEPTH: u32 = 8;
+const SMALL_DEPTH: u32 = 64;
 /// Before the measurement, and its length, in cycles.
 const WARM_UP: u64 = 8_000;
 const WINDOW: u64 = 40_000;
@@ -35,6 +36,7 @@ struct Flow {
     qps: [RawQp<Dev>; 2],
     op: SendOp,
     local: Sge,
+    depth: u32,
     posted: u32,
 }
 
@@ -109,8 +111,9 @@ impl Star {
         read: bool,
         rate: StaticRate,
     ) -> Flow {
+        let depth = if len < LEN { SMALL_DEPTH } else { DEPTH };
         let cap = QpCap {
-            max_send_wr: DEPTH,
+            max_send_wr: depth,
             ..QpCap::default()
         };
         let mut qps = [from, to].map(|node| self.nodes[node].create_qp_of(service, cap, false).unwrap());
@@ -130,6 +133,7 @@ impl Star {
                 SendOp::RdmaWrite { remote_addr, rkey }
             },
             local: self.memory[from].sge(0, len),
+            depth,
             posted: 0,
         }
     }
@@ -139,7 +143,7 @@ impl Star {
         let end = self.sim.fabric().now() + cycles;
         while self.sim.fabric().now() < end {
             for flow in flows.iter_mut() {
-                while flow.posted < DEPTH {
+                while flow.posted < flow.depth {
                     let wr = SendWr {
                         wr_id: flow.qps[0].qp_num().into(),
                         op: flow.op,
