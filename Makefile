@@ -138,7 +138,7 @@ test-soft-core: setup ## system tests with firmware on the card's own processor 
 	@set -x; ok=true; \
 	cargo test --quiet --release --no-fail-fast -p hca-system-tests --test soft_core -- --include-ignored || ok=false; \
 	HCA_FIRMWARE=core cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),\
-	  $(addprefix --test ,states keys events management partitions generations transfer atomics datagrams errors \
+	  $(addprefix --test ,states keys device_memory events management partitions generations transfer atomics datagrams errors \
 	  groups pages priorities rates refused shared shared_failures unreliable vpi windows xrc)) || ok=false; \
 	$$ok
 

@@ -26,10 +26,8 @@ fn max_dm_size(bench: &Bench) -> usize {
     let ops = unsafe { &*extended(bench.context) };
     let query = ops.query_device_ex.unwrap();
     // SAFETY: as above, and room for the answer.
-    assert_eq!(
-        unsafe { query(bench.context, std::ptr::null(), &mut device, len) },
-        0
-    );
+    let status = unsafe { query(bench.context, std::ptr::null(), &mut device, len) };
+    assert_eq!(status, 0);
     device.max_dm_size as usize
 }
 
