@@ -64,6 +64,7 @@ def attributes_of_device(card):
         "cq moderation caps": "",
         "max_cq_count": str(says["max_cq_count"]),
         "max_cq_period": f"{says['max_cq_period_us']} us",
+        "maximum available device memory": f"{says['max_dm_size']}Bytes",
     }
 
 

@@ -241,11 +241,36 @@ static void moderated(void)
 	cq = shared;
 }
 
+// Memory of the card: what there is of it, and what cannot be had.
+static void device_memory(void)
+{
+	struct ibv_device_attr_ex attr;
+	struct ibv_alloc_dm_attr whole = {.comp_mask = 0}, one = {.length = 4, .log_align_req = 3};
+	const int access = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+	char in[64] = "device memory", out[64] = "";
+	struct ibv_mr *region;
+	struct ibv_dm *dm;
+
+	HOLDS("V-31, V-77", !ibv_query_device_ex(context, NULL, &attr) && attr.max_dm_size >= 4096);
+	whole.length = attr.max_dm_size;
+	dm = ibv_alloc_dm(context, &whole);
+	HOLDS("V-77", dm != NULL);
+	HOLDS("V-77: none left", (errno = 0, ibv_alloc_dm(context, &one) == NULL) && errno == ENOMEM);
+	HOLDS("V-79", !ibv_memcpy_to_dm(dm, 128, in, sizeof in) && !ibv_memcpy_from_dm(out, dm, 128, sizeof out));
+	HOLDS("V-79", !memcmp(in, out, sizeof in));
+	HOLDS("V-79", ibv_memcpy_to_dm(dm, whole.length, in, 4) == EINVAL);
+	HOLDS("V-80: ZERO_BASED", (errno = 0, ibv_reg_dm_mr(pd, dm, 0, 64, access & ~IBV_ACCESS_ZERO_BASED) == NULL)
+		&& errno == EINVAL);
+	region = ibv_reg_dm_mr(pd, dm, 128, 64, access);
+	HOLDS("V-80, MEM-19", region != NULL && region->addr == NULL && region->length == 64);
+	HOLDS("V-78: a region uses it", ibv_free_dm(dm) == EBUSY);
+	HOLDS("V-78", !ibv_dereg_mr(region) && !ibv_free_dm(dm));
+}
+
 // What this card has not got says so in the device's attributes, and by the call.
 static void absent(void)
 {
 	struct ibv_device_attr_ex attr;
-	struct ibv_alloc_dm_attr dm = {.length = 64};
 	struct ibv_counters_init_attr counters = {0};
 	struct ibv_wq_init_attr wq = {.wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = pd, .cq = cq};
 	struct ibv_rwq_ind_table_init_attr table = {0};
@@ -261,8 +286,6 @@ static void absent(void)
 	struct ibv_qp *qp = fresh();
 
 	HOLDS("V-31", !ibv_query_device_ex(context, NULL, &attr));
-	HOLDS("V-77", attr.max_dm_size == 0);
-	NONE("V-77 to V-80: no DM to free, copy or register", ibv_alloc_dm(context, &dm));
 	NONE("V-85, V-86: they count for rules (test_raw.py has them)", ibv_create_counters(context, &counters));
 	HOLDS("V-90", attr.max_wq_type_rq == 0 && attr.rss_caps.supported_qpts == 0);
 	HOLDS("V-90 to V-92: frames are function 0's alone (flows.rs has WQs)",
@@ -376,6 +399,7 @@ int main(void)
 		HOLDS("V-37", port.lid && port.max_vl_num);
 	traffic();
 	moderated();
+	device_memory();
 	absent();
 	partitions_and_groups();
 	diagnostics();
