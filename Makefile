@@ -139,7 +139,8 @@ test-soft-core: setup ## system tests with firmware on the card's own processor 
 	cargo test --quiet --release --no-fail-fast -p hca-system-tests --test soft_core -- --include-ignored || ok=false; \
 	HCA_FIRMWARE=core cargo test --quiet --release --no-fail-fast -p hca-system-tests $(or $(ARGS),\
 	  $(addprefix --test ,states keys device_memory events management partitions generations transfer atomics \
-	  datagrams errors groups pages priorities rates refused shared shared_failures unreliable vpi windows xrc)) || ok=false; \
+	  datagrams errors groups pages priorities rates refused shared shared_failures unreliable vpi \
+	  windows xrc)) || ok=false; \
 	$$ok
 
 # A toolchain of its own, which scripts/setup.sh does not install: rustup toolchain install nightly -c miri,rust-src
