@@ -298,24 +298,33 @@ fn a_gibibyte_in_small_pages_is_registered_soon() {
     assert!(took <= REG_MR_CYCLES_MAX, "{took} cycles");
 }
 
+/// QPs of which there are many.
+const SMALLEST: QpCap = QpCap {
+    max_send_wr: 1,
+    max_recv_wr: 1,
+    max_send_sge: 1,
+    max_recv_sge: 1,
+    max_inline_data: 0,
+};
+
+/// Cards with one function, which has all QPs.
+fn rig_of_one_function(seed: u64) -> Rig {
+    let config = RigConfig {
+        functions: 1,
+        ..RigConfig::new(seed, LinkKind::Ethernet)
+    };
+    Rig::new(&config).unwrap()
+}
+
 /// Issue 14, SYS-20: what the reset of a function with 1,000 QPs takes.
 #[test]
 #[ignore = "long: make soak"]
 fn soak_a_function_with_a_thousand_qps_is_reset_soon() {
-    let config = RigConfig {
-        functions: 1,
-        ..RigConfig::new(4, LinkKind::Ethernet)
-    };
-    let rig = Rig::new(&config).unwrap();
+    let rig = rig_of_one_function(4);
     let node = &rig.nodes[0];
-    let cap = QpCap {
-        max_send_wr: 1,
-        max_recv_wr: 1,
-        max_send_sge: 1,
-        max_recv_sge: 1,
-        max_inline_data: 0,
-    };
-    let qps: Vec<_> = (0..1000).map(|_| node.create_qp(cap, false).unwrap()).collect();
+    let qps: Vec<_> = (0..1000)
+        .map(|_| node.create_qp(SMALLEST, false).unwrap())
+        .collect();
     let start = rig.now_cycles();
     node.context.function().reset_func().unwrap();
     let took = rig.now_cycles() - start;
@@ -331,21 +340,10 @@ fn soak_a_function_with_a_thousand_qps_is_reset_soon() {
 #[test]
 #[ignore = "long: make soak"]
 fn soak_a_function_with_a_thousand_connected_qps_is_reset_soon() {
-    let config = RigConfig {
-        functions: 1,
-        ..RigConfig::new(5, LinkKind::Ethernet)
-    };
-    let rig = Rig::new(&config).unwrap();
-    let cap = QpCap {
-        max_send_wr: 1,
-        max_recv_wr: 1,
-        max_send_sge: 1,
-        max_recv_sge: 1,
-        max_inline_data: 0,
-    };
+    let rig = rig_of_one_function(5);
     let mut pairs = Vec::new();
     for _ in 0..1000 {
-        let mut qps = [0, 1].map(|node: usize| rig.nodes[node].create_qp(cap, false).unwrap());
+        let mut qps = [0, 1].map(|node: usize| rig.nodes[node].create_qp(SMALLEST, false).unwrap());
         connect(&mut qps, &path(Mtu::Bytes1024)).unwrap();
         pairs.push(qps);
     }
