@@ -55,10 +55,10 @@ module hca_crc_512 #(
   logic         s2_valid_q, s2_first_q, s2_end_q;
   logic [6:0]   s2_len_q;
   crc_t         s2_init_q, s2_data_q;
-  // Stage 3: register over full beats; an end beat leaves the loop here.
-  crc_t         state_q;
+  // Stage 3: register over full beats; an end beat leaves the loop here, a full one advanced like any other.
+  crc_t         state_q, entry, by_64;
   logic         s3_end_q;
-  logic [6:0]   s3_len_q;
+  logic [5:0]   s3_len_q;
   crc_t         s3_state_q, s3_data_q;
   // Stages 4 and 5: advance by the length of the end beat, then add its data.
   logic         s4_end_q;
@@ -66,6 +66,9 @@ module hca_crc_512 #(
   crc_t         s4_state_q, s4_data_q;
   logic         done_q;
   crc_t         crc_q;
+
+  assign entry = s2_first_q ? s2_init_q : state_q;
+  assign by_64 = advance(entry, 64);
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -100,23 +103,22 @@ module hca_crc_512 #(
       for (int unsigned r = 0; r < CrcW; r++) s2_data_q[r] <= ^(s1_data_q & Matrix[r]);
     end
     if (s2_valid_q && !s2_end_q) begin
-      state_q <= advance(s2_first_q ? s2_init_q : state_q, 64) ^ s2_data_q;
+      state_q <= by_64 ^ s2_data_q;
     end
     if (s2_valid_q && s2_end_q) begin
-      s3_state_q <= s2_first_q ? s2_init_q : state_q;
+      s3_state_q <= s2_len_q[6] ? by_64 : entry;
       s3_data_q  <= s2_data_q;
-      s3_len_q   <= s2_len_q;
+      s3_len_q   <= s2_len_q[5:0];
     end
   end
 
   logic unused_len;
   assign unused_len = ^s3_len_q[1:0];  // below the granule
 
-  crc_t by_64, by_32, by_16, by_8, by_4, by_2;
+  crc_t by_32, by_16, by_8, by_4, by_2;
 
   always_comb begin
-    by_64 = s3_len_q[6] ? advance(s3_state_q, 64) : s3_state_q;
-    by_32 = s3_len_q[5] ? advance(by_64, 32) : by_64;
+    by_32 = s3_len_q[5] ? advance(s3_state_q, 32) : s3_state_q;
     by_16 = s3_len_q[4] ? advance(by_32, 16) : by_32;
   end
 

@@ -36,26 +36,29 @@ module hca_fcp_tx
 
   logic [15:0]             period_q;
   logic [GapW-1:0]         gap_q;
-  logic                    enable_q, init_q, op_init_q, all_due, hurried_q;
-  logic [NumVls-1:0]       due_q, due, hurry, want, grant, vl_ok_q;
+  logic                    enable_q, init_q, op_init_q, all_due, hurries, hurries_q, hurried_q;
+  logic [NumVls-1:0]       due_q, due, moves, hurry_q, hurry, want_q, want, grant, vl_ok_q;
   logic [NumVls-1:0][11:0] told_q;          // FCCL of the last FCP
-  logic                    valid_q, pick, send;
+  logic [11:0]             fccl_q;
+  logic                    picked_q, valid_q, pick, send;   // picked_q: the turn of vl_q, whose FCCL is taken now
   logic [VlW-1:0]          vl_q, pick_vl;
 
   assign all_due = (now_i[TickLsb +: 16] != period_q) || (enable_i && !enable_q) ||
                    (init_i != init_q) || (vl_ok_i != vl_ok_q);
   assign send    = valid_q && ctl_ready_i;
-  assign pick    = !valid_q && enable_i && gap_q == '0 && want != '0;
+  assign pick    = !valid_q && !picked_q && enable_i && gap_q == '0 && want != '0;
+  // Who is in a hurry, and who may come next, is known a cycle later each: all has settled long before the gap is over.
   assign due     = due_q & vl_ok_i;
-  assign want    = (hurry != '0 && !(hurried_q && due != '0)) ? hurry : due;
+  assign hurry   = hurry_q & vl_ok_i;
+  assign hurries = hurry != '0 && !(hurried_q && due != '0);
+  assign want    = want_q & vl_ok_i;
 
   always_comb begin
     for (int unsigned v = 0; v < NumVls; v++) begin
       logic [11:0] moved, left;
       moved   = fccl_i[v] - told_q[v];
       left    = told_q[v] - abr_i[v];       // blocks the peer may still send, by what it was told
-      hurry[v] = vl_ok_i[v] && (moved >= 12'(CapBlocks / 4) ||
-                                (moved != 12'd0 && (left < 12'(MaxBlocks) || left[11])));
+      moves[v] = moved >= 12'(CapBlocks / 4) || (moved != 12'd0 && (left < 12'(MaxBlocks) || left[11]));
     end
   end
 
@@ -71,7 +74,7 @@ module hca_fcp_tx
   );
 
   logic unused_inputs;
-  assign unused_inputs = ^{grant, now_i};
+  assign unused_inputs = ^now_i;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -81,23 +84,30 @@ module hca_fcp_tx
       init_q   <= 1'b0;
       vl_ok_q  <= '0;
       due_q    <= '0;
+      hurry_q  <= '0;
+      want_q   <= '0;
+      hurries_q <= 1'b0;
+      picked_q <= 1'b0;
       valid_q  <= 1'b0;
       hurried_q <= 1'b0;
       told_q   <= '0;      // what nobody was told yet decides who is in a hurry, and with it the order for ever
     end else begin
-      if (pick) told_q[pick_vl] <= fccl_i[pick_vl];
+      if (picked_q) told_q[vl_q] <= fccl_i[vl_q];
       if (enable_i) period_q <= now_i[TickLsb +: 16];   // who is enabled tells all anyway
       enable_q <= enable_i;
       init_q   <= init_i;
       vl_ok_q  <= vl_ok_i;
+      hurry_q  <= moves;
+      want_q   <= hurries ? hurry : due;
+      hurries_q <= hurry != '0;
       if (send) gap_q <= GapW'(FcpMinGap);
       else if (gap_q != '0) gap_q <= gap_q - 1'b1;
-      if (pick) hurried_q <= !hurried_q && hurry != '0;
-      if (pick) valid_q <= 1'b1;
-      else if (send || !enable_i) valid_q <= 1'b0;
+      if (pick) hurried_q <= !hurried_q && hurries_q;
+      picked_q <= pick;
+      valid_q  <= enable_i && (picked_q || (valid_q && !send));
       if (!enable_i) due_q <= '0;
       else if (all_due) due_q <= '1;
-      else if (pick) due_q[pick_vl] <= 1'b0;
+      else if (pick) due_q <= due_q & ~grant;
     end
   end
 
@@ -106,6 +116,7 @@ module hca_fcp_tx
       vl_q      <= pick_vl;
       op_init_q <= init_i;
     end
+    if (picked_q) fccl_q <= fccl_i[vl_q];
   end
 
   always_comb begin
@@ -113,11 +124,11 @@ module hca_fcp_tx
     fcp       = '0;
     fcp.op    = op_init_q ? FcpInit : FcpNormal;
     fcp.vl    = 4'(vl_q);
-    fcp.fccl  = told_q[vl_q];
+    fcp.fccl  = fccl_q;
     ctl_o     = fcp_beat(fcp);
   end
 
-  assign busy_o      = enable_i && (valid_q || want != '0);
+  assign busy_o      = enable_i && (picked_q || valid_q || due != '0 || (moves & vl_ok_i) != '0);
   assign ctl_valid_o = valid_q;
 
 endmodule

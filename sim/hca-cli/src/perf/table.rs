@@ -156,14 +156,20 @@ fn core() -> Vec<Row> {
             70e6,
         ),
     ];
-    let base = 4;
-    for qps in [1_022, 4_096, 16_382]
+    // Against as few QPs that do the same otherwise: messages in flight of each, and completions, count as well. Each
+    // has as many as 65,536 in flight allow, and 32 at most.
+    for (qps, outstanding) in [(1_022, 32), (4_096, 16), (16_382, 4)]
         .into_iter()
-        .filter(|qps| qps + 2 <= NUM_QPS)
+        .filter(|(qps, _)| qps + 2 <= NUM_QPS)
     {
-        let name = format!("WRITE 64 B, {qps} QPs in turn, % of 64 QPs");
-        let options = format!("--size 64 --qps {qps} --outstanding 8 --iters 16");
-        rows.push(row(What::OfRow(base), &name, &options, 95.0, 99.0));
+        let options = |qps, iters| {
+            format!("--size 64 --qps {qps} --outstanding {outstanding} --signal-every 4 --iters {iters}")
+        };
+        let base = rows.len();
+        let name = format!("WRITE 64 B, 64 QPs, {outstanding} messages of each in flight");
+        rows.push(row(What::Messages, &name, &options(64, 256), NONE, NONE));
+        let name = format!("{qps} QPs in turn, % of these");
+        rows.push(row(What::OfRow(base), &name, &options(qps, 64), 95.0, 99.0));
     }
     let random = "--op read --size 4k --qps 16 --region 64G --page 4k";
     rows.extend([
