@@ -2,6 +2,10 @@
 // are at most 512 bytes, cross neither a 512-byte boundary nor the end of the ring, never go beyond the limit
 // that the emitter has given (a producer index it has checked). Responses arrive in request order; those of a
 // slot that was restarted meanwhile are dropped. One request per four cycles, one response beat per cycle.
+//   Read   the slot's row of the tables
+//   Judge  addresses, what there is to fetch; a push that has come early is copied, or left to its turn
+//   Size   how much of it, or that a push is to be copied
+//   Req    until the host has it;  Copy  a block per cycle
 // The last WQE before the limit may lie in a push slot (hca_sq_push): if it is all that is to be fetched it is copied
 // from there, without the host; what a larger stride has behind the slot's blocks is void. The doorbell's news comes by
 // early_i at once, so that a bound QP finds the WQE there when its turn begins. What is pushed lies in the ring, too:
@@ -66,7 +70,7 @@ module hca_sq_fetch
     logic [GenW-1:0]  gen;
   } track_t;
 
-  typedef enum logic [2:0] {StPick, StRead, StSize, StReq, StCopy} state_e;
+  typedef enum logic [2:0] {StPick, StRead, StJudge, StSize, StReq, StCopy} state_e;
 
   localparam int unsigned PushBlkW = $clog2(PushSlotBytes / DataBytes);
   localparam int unsigned StrideW  = MaxLogWqeStride;
@@ -81,30 +85,39 @@ module hca_sq_fetch
   logic [BlkW:0]   written_q [Slots];
   logic [BlkW:0]   popped_q [Slots];
   logic [TotalW-1:0] total_q [Slots];  // blocks asked for since the restart, saturating
-  logic [Slots-1:0]  err_q, exhausted_q, need_q, halted_q;
+  logic [Slots-1:0]  err_q, exhausted_q, drained_q, need_q, halted_q;
 
   typedef struct packed {
     logic [SlotW-1:0] slot;
-    logic [15:0]      idx;
+    logic [15:0]      pi;
     push_t            push;  // valid: something to look at
   } early_t;
 
-  state_e            state_q;
-  logic [SlotW-1:0]  s, s_q, need_idx;
-  logic [Slots-1:0]  need_grant;
-  sq_ring_t          ring;
-  logic [18:0]       pos, ring_mask, wrap_mask, slot_in_ring;
-  logic [63:0]       addr_q;
-  logic [18:0]       avail_q, to_end_q;
-  logic [BlkW:0]     room, room_q;
+  typedef logic [SlotW-1:0] slot_t;
+
+  state_e            state_q, pick_state;
+  slot_t             s_q;
+  logic              pick;
+  // The row of slot s_q, of one cycle.
+  sq_ring_t          ring_row_q;
+  logic [18:0]       pos_q;
+  logic [15:0]       limit_row_q;
+  logic [BlkW:0]     room_q, issued_row_q;
+  logic [TotalW-1:0] total_row_q;
+  logic              alone_q, fresh_q, shut_q, rated_q;   // shut: nothing more until it is restarted
+  push_t             push_row_q;
   logic [GenW-1:0]   req_gen_q;
-  logic [7:0]        func_q;
-  logic [3:0]        size, size_q, to_boundary;
-  logic              fresh, stop, wanted, req_fire, track_ready;
-  early_t               early_q;
-  logic                 early_go, pushed, alone, alone_q, copy, copy_first, copy_last, forward;
-  push_t                push_here_q;
-  logic [PushSlotW-1:0] push_slot;
+  // What follows from it.
+  logic [18:0]       ring_mask, wrap_mask, slot_in_ring, end_idx, stride_blocks;
+  logic [63:0]       addr_q;
+  logic [18:0]       avail, to_end, avail_q;
+  logic [3:0]        size, size_q, to_boundary, avail_few_q, to_end_few_q;
+  logic              none_q, some;
+  logic              restarts, stop, wanted, req_fire, track_ready;
+  early_t            early_q;
+  push_t             taken_q;            // of early news whose turn it is, and its index
+  logic [15:0]       taken_pi_q;
+  logic              is_early_q, early_go, pushed, copy, copy_first, copy_last, forward;
   logic [BlkW-1:0]      copy_at, copy_at_q;
   logic [StrideW-1:0]   copy_blk_q, copy_next;
   logic [PushBlkW-1:0]  push_blk;
@@ -114,38 +127,113 @@ module hca_sq_fetch
   assign have_o      = written_q[slot_i] - popped_q[slot_i];
   assign head_o      = popped_q[slot_i][BlkW-1:0];
   assign err_o       = err_q[slot_i];
-  assign exhausted_o = exhausted_q[slot_i] && (issued_q[slot_i] == written_q[slot_i]);
+  assign exhausted_o = exhausted_q[slot_i] && drained_q[slot_i];
 
-  // ---- Requests --------------------------------------------------------------------------------------
+  // Nothing is asked for while a slot is exhausted: what this tells is true, if a cycle late.
+  for (genvar k = 0; k < int'(Slots); k++) begin : gen_drained
+    always_ff @(posedge clk_i) drained_q[k] <= issued_q[k] == written_q[k];
+  end
+
+  // ---- Whose turn it is: found ahead, who needs it and then its number ----------------------------------
+  logic [Slots-1:0] need_grant, found_q;
+  slot_t            unused_need_idx, found_idx, next_q;
+  logic             found_valid_q, next_valid_q, find, number;
+
   hca_rr_arb #(.N(Slots)) u_need (
     .clk_i, .rst_i,
     .req_i    (need_q),
-    .advance_i(state_q == StPick && !early_q.push.valid),
+    .advance_i(find),
     .grant_o  (need_grant),
-    .idx_o    (need_idx)
+    .idx_o    (unused_need_idx)
   );
 
-  // While no slot is picked the tables show that of the early news.
-  assign s            = (state_q == StPick) ? early_q.slot : s_q;
-  assign ring         = ring_q[s];
-  assign pos          = fetch_q[s];
-  assign ring_mask    = ~(19'h7ffff << (5'(ring.log_size) + 5'(ring.log_stride)));
-  assign wrap_mask    = ~(19'h7ffff << (5'd16 + 5'(ring.log_stride)));
-  assign slot_in_ring = pos & ring_mask;
+  hca_onehot_index #(.N(Slots)) u_found (
+    .onehot_i(found_q),
+    .idx_o   (found_idx)
+  );
+
+  assign find   = !found_valid_q || number;
+  assign number = found_valid_q && (!next_valid_q || (pick && !early_q.push.valid));
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      found_valid_q <= 1'b0;
+      next_valid_q  <= 1'b0;
+    end else begin
+      if (find) found_valid_q <= need_q != '0;
+      next_valid_q <= number || (next_valid_q && !(pick && !early_q.push.valid));
+    end
+    if (find) found_q <= need_grant;
+    if (number) next_q <= found_idx;
+  end
+
+  // ---- Requests --------------------------------------------------------------------------------------
+  assign pick_state = (early_q.push.valid || next_valid_q) ? StRead : StPick;
+
+  always_comb begin
+    unique case (state_q)
+      StPick:  pick = 1'b1;
+      StReq:   pick = req_fire;
+      StCopy:  pick = !copy || copy_last;
+      default: pick = 1'b0;
+    endcase
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      state_q <= StPick;
+    end else if (pick) begin
+      state_q <= pick_state;
+    end else begin
+      unique case (state_q)
+        StRead:  state_q <= StJudge;
+        StJudge: state_q <= early_go ? StCopy : is_early_q ? StPick : StSize;
+        StSize:  state_q <= !wanted ? StPick : pushed ? StCopy : StReq;
+        default: ;
+      endcase
+    end
+    if (pick) begin
+      s_q        <= early_q.push.valid ? early_q.slot : next_q;
+      is_early_q <= early_q.push.valid;
+    end
+  end
+
+  // Fresh: not restarted since the row was read.
+  assign restarts = restart_i && slot_i == s_q;
 
   always_ff @(posedge clk_i) begin
     if (state_q == StRead) begin
-      addr_q    <= ring.base + {39'd0, slot_in_ring, 6'd0};
-      avail_q   <= (({3'd0, limit_q[s_q]} << ring.log_stride) - pos) & wrap_mask;
-      to_end_q  <= ring_mask - slot_in_ring;  // blocks behind this one up to the end of the ring
-      room_q    <= room;
-      push_here_q <= push_q[s_q];
-      alone_q   <= alone;
+      ring_row_q  <= ring_q[s_q];
+      pos_q       <= fetch_q[s_q];
+      limit_row_q <= is_early_q ? taken_pi_q : limit_q[s_q];
+      push_row_q  <= is_early_q ? taken_q : push_q[s_q];
+      issued_row_q <= issued_q[s_q];
+      total_row_q <= total_q[s_q];
+      room_q      <= (BlkW+1)'(SlotBlocks) - (issued_q[s_q] - popped_q[s_q]);
+      alone_q     <= issued_q[s_q] == written_q[s_q];   // nothing is under way that would come behind it
+      req_gen_q   <= gen_q[s_q];
     end
-    if (early_go) push_here_q <= early_q.push;
-    if (state_q == StRead || early_go) begin
-      req_gen_q <= gen_q[s];
-      func_q    <= ring.func;
+    fresh_q <= (fresh_q || state_q == StRead) && !restarts;
+    shut_q  <= err_q[s_q] || halted_q[s_q] || halt_i[s_q];
+    rated_q <= rated_i[s_q];
+  end
+
+  assign ring_mask     = ~(19'h7ffff << (5'(ring_row_q.log_size) + 5'(ring_row_q.log_stride)));
+  assign wrap_mask     = ~(19'h7ffff << (5'd16 + 5'(ring_row_q.log_stride)));
+  assign slot_in_ring  = pos_q & ring_mask;
+  assign end_idx       = {3'd0, limit_row_q} << ring_row_q.log_stride;
+  assign stride_blocks = 19'd1 << ring_row_q.log_stride;
+
+  assign avail  = (end_idx - pos_q) & wrap_mask;
+  assign to_end = ring_mask - slot_in_ring;  // blocks behind this one up to the end of the ring
+
+  always_ff @(posedge clk_i) begin
+    if (state_q == StJudge) begin
+      addr_q   <= ring_row_q.base + {39'd0, slot_in_ring, 6'd0};
+      avail_q  <= avail;
+      none_q   <= avail == '0;
+      avail_few_q  <= (avail >= 19'd8) ? 4'd8 : avail[3:0];
+      to_end_few_q <= (to_end >= 19'd8) ? 4'd8 : to_end[3:0] + 4'd1;
     end
     if (state_q == StSize) size_q <= size;
   end
@@ -154,71 +242,52 @@ module hca_sq_fetch
   assign to_boundary = 4'd8 - {1'b0, addr_q[8:6]};
   always_comb begin
     size = to_boundary;
-    if (avail_q < 19'(size)) size = avail_q[3:0];
-    if (to_end_q < 19'(size)) size = to_end_q[3:0] + 4'd1;
-    // Behind an early WQE the limit may be behind the position for a while.
-    if (avail_q == '0 || avail_q > {1'b0, ring_mask[17:0]} + 19'd1) size = '0;
+    if (avail_few_q < size) size = avail_few_q;
+    if (to_end_few_q < size) size = to_end_few_q;
   end
-  assign fresh = req_gen_q == gen_q[s_q];
-  assign stop  = want_slot_i && !rated_i[s_q] && total_q[s_q] >= TotalW'(SlotBlocks);
-  assign wanted = state_q == StSize && fresh && size != '0 && room_q >= (BlkW+1)'(size) && !err_q[s_q] && !stop
-                  && !halted_q[s_q];
+  // Behind an early WQE the limit may be behind the position for a while.
+  assign some    = !none_q && avail_q <= {1'b0, ring_mask[17:0]} + 19'd1;
+  assign stop    = want_slot_i && !rated_q && total_row_q >= TotalW'(SlotBlocks);
+  assign wanted  = state_q == StSize && fresh_q && some && room_q >= (BlkW+1)'(size) && !shut_q && !stop;
   assign begun_o = wanted && !pushed;
 
   // ---- Push slots ------------------------------------------------------------------------------------
-  // Nothing is under way that would come behind it.
-  assign alone     = issued_q[s] == written_q[s];
-  assign room      = (BlkW+1)'(SlotBlocks) - (issued_q[s] - popped_q[s]);
-  assign pushed    = push_here_q.valid && alone_q && avail_q == 19'd1 << ring.log_stride;
-  assign early_go  = state_q == StPick && early_q.push.valid && alone && room >= (BlkW+1)'(8)
-                     && pos == ({3'd0, early_q.idx} << ring.log_stride) && !err_q[s] && !halted_q[s];
-  assign copy      = state_q == StCopy && fresh;
-  assign copy_next = (state_q == StCopy) ? copy_blk_q + 1'b1 : '0;
+  assign pushed     = push_row_q.valid && alone_q && avail_q == stride_blocks;
+  assign early_go   = taken_q.valid && state_q == StJudge && fresh_q && alone_q && room_q >= (BlkW+1)'(8)
+                      && pos_q == ((end_idx - stride_blocks) & wrap_mask) && !shut_q;
+  assign copy       = state_q == StCopy && fresh_q;
+  assign copy_next  = (state_q == StCopy) ? copy_blk_q + 1'b1 : '0;
   assign copy_first = copy && copy_blk_q == '0;
-  assign copy_last = copy_blk_q == ~({StrideW{1'b1}} << ring.log_stride);
-  assign copy_at   = copy_first ? written_q[s][BlkW-1:0] : copy_at_q;
+  assign copy_last  = copy_blk_q == ~({StrideW{1'b1}} << ring_row_q.log_stride);
+  assign copy_at    = copy_first ? issued_row_q[BlkW-1:0] : copy_at_q;
   // The slot's last block stands for all that would follow.
   assign push_blk   = (copy_next >> PushBlkW != '0) ? '1 : copy_next[PushBlkW-1:0];
-  assign push_slot  = early_go ? early_q.push.slot : push_here_q.slot;
   assign push_re_o  = early_go || (wanted && pushed) || copy;
-  assign push_row_o = {ring.func[FuncIdxW-1:0], push_slot, push_blk};
-  assign forward    = (req_fire && fresh) || copy_first;
+  assign push_row_o = {ring_row_q.func[FuncIdxW-1:0], push_row_q.slot, push_blk};
+  assign forward    = (req_fire && fresh_q) || copy_first;
 
   always_ff @(posedge clk_i) begin
     copy_blk_q <= copy_next;
     if (copy) copy_at_q <= copy_at + 1'b1;
+    if (pick) begin
+      taken_pi_q    <= early_q.pi;
+      taken_q       <= early_q.push;
+      taken_q.valid <= early_q.push.valid && !(restart_i && slot_i == early_q.slot);
+    end
     if (rst_i) begin
       early_q.push.valid <= 1'b0;
     end else if (early_i) begin
-      early_q <= '{slot: early_slot_i, idx: early_pi_i - 16'd1, push: early_push_i};
-    end else if (state_q == StPick || (restart_i && slot_i == early_q.slot)) begin
+      early_q <= '{slot: early_slot_i, pi: early_pi_i, push: early_push_i};
+    end else if (pick || (restart_i && slot_i == early_q.slot)) begin
       early_q.push.valid <= 1'b0;
     end
   end
 
   assign fetch_req_valid_o     = (state_q == StReq) && track_ready;
-  assign fetch_req_o.func      = func_q;
+  assign fetch_req_o.func      = ring_row_q.func;
   assign fetch_req_o.addr      = addr_q;
   assign fetch_req_o.len_bytes = {size_q, 6'd0};
   assign req_fire              = fetch_req_valid_o && fetch_req_ready_i;
-
-  always_ff @(posedge clk_i) begin
-    if (rst_i) begin
-      state_q <= StPick;
-    end else begin
-      unique case (state_q)
-        StPick: begin
-          if (early_go) state_q <= StCopy;
-          else if (need_q != '0 && !early_q.push.valid) state_q <= StRead;
-        end
-        StRead:  state_q <= StSize;
-        StSize:  state_q <= !wanted ? StPick : pushed ? StCopy : StReq;
-        StCopy:  if (!copy || copy_last) state_q <= StPick;
-        default: if (req_fire) state_q <= StPick;
-      endcase
-    end
-    if (state_q == StPick) s_q <= early_go ? early_q.slot : need_idx;
-  end
 
   logic [$clog2(Inflight):0] unused_count;
 
@@ -234,20 +303,49 @@ module hca_sq_fetch
   );
 
   // ---- Responses -------------------------------------------------------------------------------------
-  assign fetch_rsp_ready_o = track_valid && state_q != StCopy;
-  assign rsp_end           = fetch_rsp_valid_i && fetch_rsp_ready_o && fetch_rsp_i.last;
-  assign rsp_live          = fetch_rsp_valid_i && fetch_rsp_ready_o && track.gen == gen_q[track.slot]
-                             && !err_q[track.slot];
-  assign rsp_write         = rsp_live && !fetch_rsp_i.err;
+  // First it is seen whether the slot still wants what comes, a cycle later it is written. A push that is copied goes
+  // first.
+  typedef struct packed {
+    logic             valid;
+    logic             live;  // of what the slot asks for now, and nothing before it has failed
+    slot_t            slot;
+    logic [BlkW:0]    at;    // position in the slot's FIFO
+    logic             last;
+    logic             err;
+  } arrived_t;
 
-  logic [SlotW-1:0] wr_slot;
-  assign wr_slot = copy ? s_q : track.slot;
+  arrived_t         arrived_q;
+  beat_t            arrived_data_q;
+  logic             arrived_hold, rsp_take, follows;
+  slot_t            wr_slot;
+
+  assign arrived_hold      = arrived_q.valid && state_q == StCopy;
+  assign fetch_rsp_ready_o = track_valid && !arrived_hold;
+  assign rsp_take          = fetch_rsp_valid_i && fetch_rsp_ready_o;
+  assign rsp_end           = rsp_take && fetch_rsp_i.last;
+  assign rsp_live          = arrived_q.valid && arrived_q.live && !arrived_hold;
+  assign rsp_write         = rsp_live && !arrived_q.err;
+  assign follows           = rsp_live && arrived_q.slot == track.slot;   // a beat that is just written
+
+  always_ff @(posedge clk_i) begin
+    if (!arrived_hold) begin
+      arrived_q <= '{valid: rsp_take, live: track.gen == gen_q[track.slot] && !err_q[track.slot] &&
+                     !(follows && arrived_q.err), slot: track.slot,
+                     at: follows ? arrived_q.at + 1'b1 : written_q[track.slot],
+                     last: fetch_rsp_i.last, err: fetch_rsp_i.err};
+      arrived_data_q <= fetch_rsp_i.data;
+    end
+    if (rst_i) arrived_q.valid <= 1'b0;
+    if (restart_i && slot_i == (arrived_hold ? arrived_q.slot : track.slot)) arrived_q.live <= 1'b0;
+  end
+
+  assign wr_slot = copy ? s_q : arrived_q.slot;
 
   hca_ram_1r1w #(.Width(DataW), .Depth(Slots * SlotBlocks)) u_blocks (
     .clk_i,
     .we_i   (rsp_write || copy),
-    .waddr_i({wr_slot, copy ? copy_at : written_q[track.slot][BlkW-1:0]}),
-    .wdata_i(copy ? push_block_i : fetch_rsp_i.data),
+    .waddr_i({wr_slot, copy ? copy_at : arrived_q.at[BlkW-1:0]}),
+    .wdata_i(copy ? push_block_i : arrived_data_q),
     .re_i   (blk_re_i),
     .raddr_i({slot_i, blk_ptr_i}),
     .rdata_o(blk_o)
@@ -255,12 +353,12 @@ module hca_sq_fetch
 
   always_comb begin
     wake_o = '0;
-    if (rsp_live && (fetch_rsp_i.last || fetch_rsp_i.err)) wake_o[track.slot] = 1'b1;
-    if ((state_q == StSize && stop && fresh) || copy_first) wake_o[s_q] = 1'b1;
+    if (rsp_live && (arrived_q.last || arrived_q.err)) wake_o[arrived_q.slot] = 1'b1;
+    if ((state_q == StSize && stop && fresh_q) || copy_first) wake_o[s_q] = 1'b1;
   end
 
   logic [3:0] blocks;  // asked for, or copied
-  assign blocks = copy_first ? 4'd1 << ring.log_stride : size_q;
+  assign blocks = copy_first ? stride_blocks[3:0] : size_q;
 
   // ---- Slot state; a restart comes last, so it wins ---------------------------------------------------
   always_ff @(posedge clk_i) begin
@@ -271,11 +369,11 @@ module hca_sq_fetch
       halted_q    <= '0;
     end else begin
       halted_q <= halted_q | halt_i;
-      if (state_q == StPick && !early_q.push.valid) need_q <= need_q & ~need_grant;
+      if (find) need_q <= need_q & ~need_grant;
       if (req_fire) need_q[s_q] <= 1'b1;
       if (limit_i || pop_i) need_q[slot_i] <= 1'b1;
-      if (rsp_live && fetch_rsp_i.err) err_q[track.slot] <= 1'b1;
-      if (state_q == StSize && fresh && size != '0) exhausted_q[s_q] <= stop;
+      if (rsp_live && arrived_q.err) err_q[arrived_q.slot] <= 1'b1;
+      if (state_q == StSize && fresh_q && some) exhausted_q[s_q] <= stop;
       if (restart_i) begin
         err_q[slot_i]       <= 1'b0;
         exhausted_q[slot_i] <= 1'b0;
@@ -285,15 +383,15 @@ module hca_sq_fetch
     end
     // All of a pushed WQE counts with its first block: who looks at a later one does so later.
     if (rsp_write || copy_first) begin
-      written_q[wr_slot] <= written_q[wr_slot] + (copy_first ? (BlkW+1)'(blocks) : (BlkW+1)'(1));
+      written_q[wr_slot] <= copy_first ? issued_row_q + (BlkW+1)'(blocks) : arrived_q.at + 1'b1;
     end
     if (pop_i) popped_q[slot_i] <= popped_q[slot_i] + (BlkW+1)'(pop_blocks_i);
     if (limit_i) push_q[slot_i] <= push_i;
     if (limit_i || restart_i) limit_q[slot_i] <= limit_i ? pi_i : idx_i;
     if (forward) begin
-      issued_q[s_q] <= issued_q[s_q] + (BlkW+1)'(blocks);
-      fetch_q[s_q]  <= (fetch_q[s_q] + 19'(blocks)) & wrap_mask;
-      if (!total_q[s_q][TotalW-1]) total_q[s_q] <= total_q[s_q] + TotalW'(blocks);
+      issued_q[s_q] <= issued_row_q + (BlkW+1)'(blocks);
+      fetch_q[s_q]  <= (pos_q + 19'(blocks)) & wrap_mask;
+      if (!total_row_q[TotalW-1]) total_q[s_q] <= total_row_q + TotalW'(blocks);
     end
     if (restart_i) begin
       ring_q[slot_i]    <= ring_i;
@@ -310,8 +408,8 @@ module hca_sq_fetch
   always_ff @(posedge clk_i) begin
     if (!rst_i) begin
       assert (!pop_i || have_o >= (BlkW+1)'(pop_blocks_i)) else $error("hca_sq_fetch: no such block in %0d", slot_i);
-      assert (!rsp_write || (issued_q[track.slot] - popped_q[track.slot]) <= (BlkW+1)'(SlotBlocks))
-        else $error("hca_sq_fetch: slot %0d overflows", track.slot);
+      assert (!rsp_write || (issued_q[arrived_q.slot] - popped_q[arrived_q.slot]) <= (BlkW+1)'(SlotBlocks))
+        else $error("hca_sq_fetch: slot %0d overflows", arrived_q.slot);
     end
   end
 `endif
