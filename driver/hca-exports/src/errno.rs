@@ -5,6 +5,8 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use hca_room::NoRoom;
+
 /// A Linux errno, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub c_int);
@@ -13,6 +15,12 @@ impl Errno {
     /// Nothing is wrong but that there is no more of something: descriptors, memory.
     pub fn is_shortage(self) -> bool {
         matches!(self.0, libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+    }
+}
+
+impl From<NoRoom> for Errno {
+    fn from(_: NoRoom) -> Self {
+        Self(libc::ENOMEM)
     }
 }
 

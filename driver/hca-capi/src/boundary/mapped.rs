@@ -43,7 +43,7 @@ pub fn check_memory(addr: u64, len_bytes: u64, is_written: bool) -> Verb<()> {
             },
         };
         let Some(mapping) = found.filter(fits) else {
-            warn(&format!(
+            warn(&format_args!(
                 "memory at {covered:#x} is not mapped, or not with the rights of the region"
             ));
             return Err(Errno(libc::EFAULT));

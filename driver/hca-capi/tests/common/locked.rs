@@ -1,7 +1,8 @@
 //! A fake card for many threads. The crate's own tests have it too: it knows nothing of libibverbs.
 #![allow(dead_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -21,6 +22,41 @@ thread_local! {
     pub static BETWEEN_LOOKS: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
+thread_local! {
+    /// What this thread may still allocate, where a test's allocator looks at it; the card's own memory does not count.
+    pub static LEFT_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// What the card does, whatever the thread may allocate.
+pub fn unlimited<T>(f: impl FnOnce() -> T) -> T {
+    let before = LEFT_BYTES.replace(None);
+    let result = f();
+    LEFT_BYTES.set(before);
+    result
+}
+
+/// The card, which has as much memory as it likes.
+struct Held<'a>(MutexGuard<'a, FakeDevice>, Option<usize>);
+
+impl Deref for Held<'_> {
+    type Target = FakeDevice;
+    fn deref(&self) -> &FakeDevice {
+        &self.0
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut FakeDevice {
+        &mut self.0
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        LEFT_BYTES.set(self.1);
+    }
+}
+
 /// The card.
 pub struct Locked(Mutex<FakeDevice>);
 
@@ -34,8 +70,9 @@ impl Locked {
         self.get().with_card(|card| card.admin_commands())
     }
 
-    fn get(&self) -> MutexGuard<'_, FakeDevice> {
-        self.0.lock().unwrap()
+    fn get(&self) -> Held<'_> {
+        let left = LEFT_BYTES.replace(None);
+        Held(self.0.lock().unwrap(), left)
     }
 }
 
