@@ -4,48 +4,17 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_int, c_void};
-use std::process::Command;
 use std::ptr::null_mut;
+
+use hca_room::limited::{Limited, budgets, each_in_a_child, limited, unlimited};
 
 use common::makers::{Given, ROWS, create_qp_ex, slots, small, small_ex};
 use common::*;
 use ibverbs::abi::*;
 
-/// Gives what [`LEFT_BYTES`] allows.
-struct Limited;
-
 #[global_allocator]
 static ALLOCATOR: Limited = Limited;
-
-// SAFETY: memory is the system's; a request is refused as the trait says.
-unsafe impl GlobalAlloc for Limited {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if let Some(left) = LEFT_BYTES.get() {
-            let Some(less) = left.checked_sub(layout.size()) else {
-                return null_mut();
-            };
-            LEFT_BYTES.set(Some(less));
-        }
-        // SAFETY: the caller's layout.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LEFT_BYTES.set(LEFT_BYTES.get().map(|left| left + layout.size()));
-        // SAFETY: the caller's memory and layout.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-/// Runs a call while this thread may allocate so many bytes.
-fn limited<T>(bytes: usize, f: impl FnOnce() -> T) -> T {
-    LEFT_BYTES.set(Some(bytes));
-    let result = f();
-    LEFT_BYTES.set(None);
-    result
-}
 
 type Make = unsafe fn(&mut Given) -> *mut c_void;
 type Unmake = unsafe fn(&Given, *mut c_void) -> c_int;
@@ -206,13 +175,6 @@ unsafe fn unlimited_channel(given: &Given) -> *mut ibv_comp_channel {
     channel
 }
 
-/// From nothing, in steps that are smaller than most of what is allocated, and beyond what small things need in larger
-/// ones.
-fn budgets() -> impl Iterator<Item = usize> {
-    let small = (0..192).map(|step| step * 512);
-    small.chain((96..).map(|kib| kib << 10).step_by(8).take(4096))
-}
-
 /// Fails with ENOMEM until there is enough; then it works, and is given back with nothing to spare.
 fn make_with_little(name: &str, given: &mut Given, make: impl Fn(&mut Given) -> *mut c_void, unmake: Unmake) {
     let (mut made, mut refusals) = (null_mut(), 0);
@@ -273,29 +235,11 @@ fn run(number: usize) -> Option<()> {
     Some(())
 }
 
-const ROW: &str = "NO_MEMORY_ROW";
-
 /// V-12 and the manual pages: ENOMEM.
 #[test]
 fn no_memory_is_an_errno() {
-    if let Ok(number) = std::env::var(ROW) {
-        run(number.parse().unwrap()).unwrap();
-        return;
-    }
     let names = (ROWS.iter().map(|row| row.0))
         .chain(MORE.iter().map(|row| row.0))
         .chain(CHANGES.iter().map(|row| row.0));
-    let mut failures = Vec::new();
-    for (number, name) in names.enumerate() {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "no_memory_is_an_errno", "--nocapture"])
-            .env(ROW, number.to_string())
-            .output()
-            .unwrap();
-        if !child.status.success() {
-            let said = String::from_utf8_lossy(&child.stderr).into_owned();
-            failures.push(format!("{name}: {}\n{said}", child.status));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    each_in_a_child("no_memory_is_an_errno", names, |number| run(number).unwrap());
 }

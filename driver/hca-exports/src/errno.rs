@@ -53,9 +53,17 @@ pub fn contained<T, E: Copy + From<Errno> + Into<Errno>>(f: impl FnOnce() -> Res
     result
 }
 
-/// A pointer, or NULL and errno.
+/// Runs `f` where there is room for what it makes: ENOMEM where there is none. What gives back needs no room.
+pub fn with_room<T>(f: impl FnOnce() -> Call<T>) -> impl FnOnce() -> Call<T> {
+    || {
+        hca_room::require()?;
+        f()
+    }
+}
+
+/// A pointer to what is made, or NULL and errno.
 pub fn pointer<T>(f: impl FnOnce() -> Call<*mut T>) -> *mut T {
-    contained(f).unwrap_or(std::ptr::null_mut())
+    contained(with_room(f)).unwrap_or(std::ptr::null_mut())
 }
 
 /// 0 or more, or -1 and errno.

@@ -144,6 +144,13 @@ impl<K: Copy + PartialEq + Send + 'static> Live<K> {
         Ok(pointer)
     }
 
+    /// Is there memory to remember one more?
+    pub fn require_room(&'static self) -> Result<(), NoRoom> {
+        let len_bytes = size_of::<(usize, K)>();
+        let reserved = self.0.lock().try_reserve(1);
+        reserved.map_err(|_| NoRoom { len_bytes })
+    }
+
     /// Is this one of the kind?
     pub fn has<T>(&'static self, kind: K, pointer: *const T) -> bool {
         self.0.lock().get(&(pointer as usize)) == Some(&kind)

@@ -45,7 +45,7 @@ pub struct Queues<R> {
     qp: *mut ibv_qp,
     mr: *mut ibv_mr,
     /// Places of receives, and those of sends behind them.
-    memory: Vec<u8>,
+    memory: Box<[u8]>,
     ahs: HashMap<R, *mut ibv_ah>,
 }
 
@@ -68,7 +68,7 @@ impl<R: Eq + Hash> Queues<R> {
             recv_cq: null_mut(),
             qp: null_mut(),
             mr: null_mut(),
-            memory: vec![0; (shape.receives + shape.sends) * SLOT_BYTES],
+            memory: hca_room::slice((shape.receives + shape.sends) * SLOT_BYTES, |_| 0)?,
             ahs: HashMap::new(),
         };
         // SAFETY: the caller's context. What fails here is taken down by Drop.

@@ -7,6 +7,8 @@
 //! Between the question and the answer another thread of the program may take what was there. Then the process ends, as
 //! it would with the next `malloc` that nobody checks.
 
+pub mod limited;
+
 use std::alloc::{Layout, alloc};
 use std::fmt;
 use std::hint::black_box;
@@ -57,6 +59,11 @@ pub fn slice<T>(len: usize, value: impl FnMut(usize) -> T) -> Result<Box<[T]>, N
     Ok(list.into_boxed_slice())
 }
 
+/// A copy, and room for what follows.
+pub fn copied<T: Clone>(from: &[T]) -> Result<Vec<T>, NoRoom> {
+    Ok(slice(from.len(), |i| from[i].clone())?.into_vec())
+}
+
 /// A value on the heap.
 pub fn boxed<T>(value: T) -> Result<Box<T>, NoRoom> {
     let layout = Layout::new::<T>();
@@ -88,6 +95,7 @@ mod tests {
         assert_eq!(*boxed(7u64).unwrap(), 7);
         boxed(()).unwrap();
         assert_eq!(*slice(3, |i| i * 2).unwrap(), [0, 2, 4]);
+        assert_eq!(copied(&[1, 2]).unwrap(), [1, 2]);
     }
 
     #[test]

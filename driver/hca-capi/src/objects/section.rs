@@ -97,8 +97,7 @@ impl Section {
     }
 
     pub fn build(&mut self, wr_id: u64, wr_flags: u32, op: SendOp) {
-        // More than the queue holds would be refused anyway, and be kept until then.
-        if self.wrs.len() >= self.cap.max_send_wr as usize || self.wrs.try_reserve(1).is_err() {
+        if self.wrs.try_reserve(1).is_err() {
             return self.fail(libc::ENOMEM);
         }
         match flags_of(wr_flags) {

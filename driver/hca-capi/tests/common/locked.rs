@@ -1,13 +1,14 @@
 //! A fake card for many threads. The crate's own tests have it too: it knows nothing of libibverbs.
 #![allow(dead_code)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, PAGE_BYTES, UserMemory};
 use hca_fake::FakeDevice;
+use hca_room::limited::Limit;
 
 /// From now on doorbells and polls do nothing: what is left is the cost of our own code.
 pub static IS_NULL: AtomicBool = AtomicBool::new(false);
@@ -22,21 +23,11 @@ thread_local! {
     pub static BETWEEN_LOOKS: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-thread_local! {
-    /// What this thread may still allocate, where a test's allocator looks at it; the card's own memory does not count.
-    pub static LEFT_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-/// What the card does, whatever the thread may allocate.
-pub fn unlimited<T>(f: impl FnOnce() -> T) -> T {
-    let before = LEFT_BYTES.replace(None);
-    let result = f();
-    LEFT_BYTES.set(before);
-    result
-}
-
 /// The card, which has as much memory as it likes.
-struct Held<'a>(MutexGuard<'a, FakeDevice>, Option<usize>);
+struct Held<'a>(
+    MutexGuard<'a, FakeDevice>,
+    #[expect(dead_code, reason = "for its drop")] Limit,
+);
 
 impl Deref for Held<'_> {
     type Target = FakeDevice;
@@ -48,12 +39,6 @@ impl Deref for Held<'_> {
 impl DerefMut for Held<'_> {
     fn deref_mut(&mut self) -> &mut FakeDevice {
         &mut self.0
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        LEFT_BYTES.set(self.1);
     }
 }
 
@@ -71,8 +56,8 @@ impl Locked {
     }
 
     fn get(&self) -> Held<'_> {
-        let left = LEFT_BYTES.replace(None);
-        Held(self.0.lock().unwrap(), left)
+        let limit = Limit::new(None);
+        Held(self.0.lock().unwrap(), limit)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod makers;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
+use hca_room::limited::unlimited;
 use hca_verbs::{Context, OpenOptions};
 use ibverbs::{Cards, DevPtr, Errno, Verb, install_cards};
 
