@@ -69,7 +69,8 @@ pub fn unlimited<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// From nothing, in steps that are smaller than most of what is allocated, and larger ones beyond what small things need.
+/// From nothing, in steps that are smaller than most of what is allocated, and larger ones beyond what small things
+/// need.
 pub fn budgets() -> impl Iterator<Item = usize> {
     let small = (0..192).map(|step| step * 512);
     small.chain((96..32 << 10).step_by(8).map(|kib| kib << 10))
@@ -78,7 +79,8 @@ pub fn budgets() -> impl Iterator<Item = usize> {
 /// Which row a child is to run.
 const ROW: &str = "HCA_ROW_WITHOUT_MEMORY";
 
-/// Runs every row in a process of its own, and says which call has ended it. `test`: the name of the test that calls this.
+/// Runs every row in a process of its own, and says which call has ended it. `test`: the name of the test that calls
+/// this.
 ///
 /// # Panics
 /// If one of them fails; in a child, as `run` does.

@@ -71,7 +71,7 @@ impl Outgoing {
         let header = header_bytes(*data.get(1)?);
         let bytes = data.len().checked_sub(header)?;
         let segments = u32::try_from(bytes.div_ceil(MAD_BYTES - header).max(1)).ok()?;
-        (segments <= MAX_SEGMENTS).then(|| Self {
+        (segments <= MAX_SEGMENTS).then_some(Self {
             data,
             header,
             segments,

@@ -89,7 +89,7 @@ pub fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Verb
         },
         section: Section::new(NO_QUEUES, Service::Raw),
     };
-    Ok(publish(QpObject {
+    publish(QpObject {
         raw: CStruct::new(raw),
         inner: ShortLock::new(inner, domain.one_thread()),
         events: Arc::default(),
@@ -98,5 +98,5 @@ pub fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Verb
         sq_sig_all: 0,
         card: owner.card.clone(),
         _domain: domain.hold(),
-    })?)
+    })
 }
