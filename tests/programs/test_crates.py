@@ -25,12 +25,13 @@ def test_loopback(sim, row, examples):
     assert done.code == 0 and sorted(done.text.split()) == ["received", "sent"], done
 
 
-def test_rc_pingpong(hca, row, tmp_path, examples):
+@pytest.mark.parametrize("faults", [(), ("--faults", "loss=0.001")])
+def test_rc_pingpong(hca, row, tmp_path, examples, faults):
     """The crate sideway: it opens libibverbs by name when it runs. It tells its peer no LID: RoCE only."""
     words = [examples / "rc_pingpong", "-g", 1, "-n", ITERS, "-s", SIZE]
-    row("rc_pingpong of the crate sideway", f"-g 1 -n {ITERS} -s {SIZE}")
+    row("rc_pingpong of the crate sideway", f"-g 1 -n {ITERS} -s {SIZE}{', 0.1 % loss' if faults else ''}")
     capture = tmp_path / "link.pcap"
-    done = run_pair(hca, words, [*words, "127.0.0.1"], capture=capture)
+    done = run_pair(hca, words, [*words, "127.0.0.1"], *faults, capture=capture)
     assert done.returncode == 0, done
     for name in ("server", "client"):
         text = end(done, name)

@@ -59,6 +59,10 @@ def test_ucx_info(simulators, row, link):
     assert "# Memory domain: hca0" in done.text and "System device: hca0" in done.text, done
 
 
+LOSSY = ("", ", 0.1 % loss")
+FAULTS = ((), ("--faults", "loss=0.001"))
+
+
 @pytest.fixture(scope="session")
 def mooncake():
     path = PROGRAMS / "python"
@@ -67,11 +71,13 @@ def mooncake():
     return path
 
 
-def test_mooncake(hca, row, tmp_path, mooncake):
-    row("Mooncake's transfer engine", f"{BYTES} bytes written and read back")
+@pytest.mark.parametrize("lossy", [False, True])
+def test_mooncake(hca, row, tmp_path, mooncake, lossy):
+    row("Mooncake's transfer engine", f"{BYTES} bytes written and read back{LOSSY[lossy]}")
     place, capture = tmp_path / "where", tmp_path / "link.pcap"
     program = ["env", f"PYTHONPATH={mooncake}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, HERE / "mooncake_end.py"]
-    done = run_pair(hca, [*program, "serve", "hca0", place], [*program, "transfer", "hca0", place], capture=capture)
+    done = run_pair(hca, [*program, "serve", "hca0", place], [*program, "transfer", "hca0", place], *FAULTS[lossy],
+                    capture=capture)
     assert done.returncode == 0, done
     assert f"{BYTES} bytes arrived: True" in end(done, "server"), done
     assert f"{BYTES} bytes came back: True" in end(done, "client"), done
@@ -87,16 +93,17 @@ def nixl():
     return path
 
 
+@pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("link", ["eth", "ib"])
-def test_nixl(hca, row, tmp_path, nixl, link):
+def test_nixl(hca, row, tmp_path, nixl, link, lossy):
     """It brings its own UCX, a newer one than Debian's: on Ethernet that asks the kernel for routes to the cards,
     unless it is told not to. At the end it waits for its peer's acknowledges, in simulated time."""
-    row("NIXL", f"{BYTES} bytes written and read back, over its own UCX", link)
+    row("NIXL", f"{BYTES} bytes written and read back, over its own UCX{LOSSY[lossy]}", link)
     place, capture = tmp_path / "where", tmp_path / "link.pcap"
     settings = ["UCX_TLS=rc_verbs,ud_verbs:aux", "UCX_NET_DEVICES=hca0:1", "UCX_IB_ROCE_REACHABILITY_MODE=all",
                 "UCX_RC_TIMEOUT=2ms", "UCX_WARN_UNUSED_ENV_VARS=n", f"PYTHONPATH={nixl}", "PYTHONDONTWRITEBYTECODE=1"]
     program = ["env", *settings, sys.executable, HERE / "nixl_end.py", place]
-    done = run_pair(hca, program, [*program, "client"], "--link", link, capture=capture)
+    done = run_pair(hca, program, [*program, "client"], "--link", link, *FAULTS[lossy], capture=capture)
     assert done.returncode == 0, done
     assert f"{BYTES} bytes arrived: True" in end(done, "server"), done
     assert f"{BYTES} bytes came back: True" in end(done, "client"), done

@@ -30,12 +30,13 @@ def over(sim, what):
     return result
 
 
+@pytest.mark.parametrize("faults", [(), ("--faults", "loss=0.001")])
 @pytest.mark.parametrize("link", BOTH_LINKS)
-def test_iperf3(hca, row, tmp_path, link):
-    row("iperf3 --sockets", "-n 1M", link)
+def test_iperf3(hca, row, tmp_path, link, faults):
+    row("iperf3 --sockets", "-n 1M, 0.1 % loss" if faults else "-n 1M", link)
     capture = tmp_path / "link.pcap"
     done = run_pair(hca, ["iperf3", "-s", "-1"], ["iperf3", "-c", SERVER, "-n", "1M", "-J"], *SOCKETS, "--link", link,
-                    capture=capture)
+                    *faults, capture=capture)
     assert done.returncode == 0, done
     report = json.loads(end(done, "client"))
     assert report["end"]["sum_received"]["bytes"] > 0.9 * 2**20 and "error" not in report, report

@@ -4,7 +4,7 @@
 //! It must not know rings or registers. What a card lacks answers as the manual pages say.
 //!
 //! * `exports.txt` lists the symbols with their versions; `exports.rs` binds each to a function.
-//! * Structures are those of Debian's headers, made by bindgen when this is built, with their layout asserted.
+//! * Structures are those of Debian's headers, made by bindgen when `hca-ibv` is built, with their layout asserted.
 //! * An object that a program gets is a box whose first field is the C structure.
 //!
 //! Folders are floors, and imports lead down (`make tidy` sees to it):
@@ -16,7 +16,7 @@
 //! | `objects/` | what a program's pointers point at, and the pump that brings events to them |
 //! | `cards/` | where cards are |
 //! | `boundary/` | results, errno, panics; tables of live objects, locks, pipes; values between C and Rust |
-//! | `abi.rs` | the structures of C |
+//! | `abi.rs` | the structures of C, from `hca-ibv` |
 //!
 //! From Rust there is nothing to call here but [`install_cards`], for tests.
 

@@ -77,6 +77,9 @@ const NEED_DESCRIPTORS: &[Row] = &[
         "ibv_import_device",
         |g| unsafe {
             // A duplicate of a context's, which a context that is made of it takes along.
+            if g.duplicate < 0 {
+                g.duplicate = libc::dup((*g.bench.context).cmd_fd);
+            }
             let made = ibv_import_device(g.duplicate);
             if !made.is_null() {
                 g.duplicate = -1;
@@ -195,6 +198,36 @@ fn mapped_bytes() -> u64 {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
 }
 
+/// Runs `f` while not even a small piece can be had: no more may be mapped, and what the allocator has is taken.
+fn with_nothing(f: &mut dyn FnMut()) {
+    with_limit(libc::RLIMIT_AS, mapped_bytes(), || {
+        // Pieces that hold the address of the one before.
+        let mut last: *mut usize = null_mut();
+        let mut size = 1 << 20;
+        while size >= size_of::<usize>() {
+            // SAFETY: plain memory, checked, large enough for what is written to it.
+            unsafe {
+                let piece = libc::malloc(size).cast::<usize>();
+                if piece.is_null() {
+                    size /= 2;
+                } else {
+                    *piece = last as usize;
+                    last = piece;
+                }
+            }
+        }
+        f();
+        while !last.is_null() {
+            // SAFETY: made above, each once.
+            unsafe {
+                let before = *last as *mut usize;
+                libc::free(last.cast());
+                last = before;
+            }
+        }
+    });
+}
+
 /// Each fails, twice; afterwards each works.
 fn check(given: &mut Given, rows: &[Row], wanted: c_int, limited: impl Fn(&mut dyn FnMut())) {
     for (name, make, unmake) in rows {
@@ -250,6 +283,9 @@ fn no_descriptor_and_no_memory() {
     // The ring has room, and what software keeps beside it has none: a CQ of so many completions has a ring of 256 MiB.
     let with_channel = &NEED_MEMORY[1..2];
     check(&mut given, with_channel, libc::ENOMEM, little_memory(300 << 20));
+    for rows in [NEED_DESCRIPTORS, NEED_NONE, NEED_MEMORY] {
+        check(&mut given, rows, libc::ENOMEM, with_nothing);
+    }
     // Regions are memory that the program has; a limit on memory does not count.
     // SAFETY: live objects.
     unsafe {

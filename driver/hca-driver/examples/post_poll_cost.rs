@@ -63,8 +63,8 @@ fn main() -> Result<(), DriverError> {
         log_size: LOG_SIZE,
         log_stride: 0,
     };
-    let mut send = SendRing::new(dev.alloc_dma(size.ring_bytes())?, size);
-    let recv = RecvRing::new(dev.alloc_dma(size.ring_bytes())?, size);
+    let mut send = SendRing::new(dev.alloc_dma(size.ring_bytes())?, size)?;
+    let recv = RecvRing::new(dev.alloc_dma(size.ring_bytes())?, size)?;
     let cq_memory = dev.alloc_dma(CqRing::ring_bytes(LOG_SIZE))?;
     let mut cq = CqRing::new(cq_memory.clone(), 1, LOG_SIZE, 10);
     cq.attach(

@@ -29,7 +29,7 @@ fn attr() -> AhAttr {
 
 fn ring(size: WqSize) -> SendRing {
     let memory = FakeDevice::new().alloc_dma(size.ring_bytes()).unwrap();
-    SendRing::for_datagrams(memory, size, RULES)
+    SendRing::for_datagrams(memory, size, RULES).unwrap()
 }
 
 fn wr(data: WrData<'_>) -> SendWr<'_> {
@@ -132,7 +132,9 @@ fn rings_refuse_what_is_not_theirs() {
     );
     let memory = FakeDevice::new().alloc_dma(size.ring_bytes()).unwrap();
     assert_eq!(
-        SendRing::new(memory, size).push_datagram(&Datagram { wr, to: to(&own) }),
+        SendRing::new(memory, size)
+            .unwrap()
+            .push_datagram(&Datagram { wr, to: to(&own) }),
         Err(PostError::DestinationOfConnection)
     );
 }

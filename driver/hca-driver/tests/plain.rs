@@ -21,17 +21,17 @@ const OPCODES: [WrOpcode; 5] = [
 type Make = fn(DmaBuf) -> SendRing;
 
 const SERVICES: [Make; 5] = [
-    |memory| SendRing::new(memory, SIZE),
-    |memory| SendRing::for_unreliable(memory, SIZE),
-    |memory| SendRing::for_frames(memory, SIZE),
-    |memory| SendRing::for_xrc(memory, SIZE),
+    |memory| SendRing::new(memory, SIZE).unwrap(),
+    |memory| SendRing::for_unreliable(memory, SIZE).unwrap(),
+    |memory| SendRing::for_frames(memory, SIZE).unwrap(),
+    |memory| SendRing::for_xrc(memory, SIZE).unwrap(),
     |memory| {
         let rules = DatagramRules {
             pd: 1,
             port_num: 1,
             mtu_bytes: 4096,
         };
-        SendRing::for_datagrams(memory, SIZE, rules)
+        SendRing::for_datagrams(memory, SIZE, rules).unwrap()
     },
 ];
 

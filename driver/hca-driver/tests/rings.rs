@@ -211,7 +211,10 @@ fn make_qp(dev: &Dev, function: &mut Function<Dev>, log_size: u8, (pd, cqn, eqn)
     cmd.set_rq_base(rings[1].iova());
     let qpn = function.create_qp(&cmd).unwrap();
     let [send, recv] = rings;
-    let (send, recv) = (SendRing::new(send, size), RecvRing::new(recv, size));
+    let (send, recv) = (
+        SendRing::new(send, size).unwrap(),
+        RecvRing::new(recv, size).unwrap(),
+    );
     Qp {
         qpn,
         send,

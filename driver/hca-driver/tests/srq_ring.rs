@@ -30,9 +30,9 @@ impl Bench {
         let slots = dev.alloc_dma(size.ring_bytes()).unwrap();
         let list = dev.alloc_dma(SrqRing::list_bytes(&size)).unwrap();
         let cq_memory = dev.alloc_dma(CqRing::ring_bytes(CQ_LOG_SIZE)).unwrap();
-        let ring = std::sync::Arc::new(SrqRing::new(slots.clone(), list.clone(), size));
+        let ring = std::sync::Arc::new(SrqRing::new(slots.clone(), list.clone(), size).unwrap());
         let mut cq = CqRing::new(cq_memory.clone(), 1, CQ_LOG_SIZE, 10);
-        let send = SendRing::new(dev.alloc_dma(64).unwrap(), WqSize::for_send(1, 1, 0).unwrap());
+        let send = SendRing::new(dev.alloc_dma(64).unwrap(), WqSize::for_send(1, 1, 0).unwrap()).unwrap();
         cq.attach(
             QPN,
             QpShadow {

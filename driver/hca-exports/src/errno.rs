@@ -5,6 +5,8 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use hca_room::NoRoom;
+
 /// A Linux errno, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub c_int);
@@ -13,6 +15,12 @@ impl Errno {
     /// Nothing is wrong but that there is no more of something: descriptors, memory.
     pub fn is_shortage(self) -> bool {
         matches!(self.0, libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+    }
+}
+
+impl From<NoRoom> for Errno {
+    fn from(_: NoRoom) -> Self {
+        Self(libc::ENOMEM)
     }
 }
 
@@ -45,9 +53,17 @@ pub fn contained<T, E: Copy + From<Errno> + Into<Errno>>(f: impl FnOnce() -> Res
     result
 }
 
-/// A pointer, or NULL and errno.
+/// Runs `f` where there is room for what it makes: ENOMEM where there is none. What gives back needs no room.
+pub fn with_room<T>(f: impl FnOnce() -> Call<T>) -> impl FnOnce() -> Call<T> {
+    || {
+        hca_room::require()?;
+        f()
+    }
+}
+
+/// A pointer to what is made, or NULL and errno.
 pub fn pointer<T>(f: impl FnOnce() -> Call<*mut T>) -> *mut T {
-    contained(f).unwrap_or(std::ptr::null_mut())
+    contained(with_room(f)).unwrap_or(std::ptr::null_mut())
 }
 
 /// 0 or more, or -1 and errno.

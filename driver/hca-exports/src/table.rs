@@ -9,6 +9,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use hca_room::NoRoom;
+
 /// A lock whose last owner's panic does not matter.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -133,10 +135,20 @@ impl<K: Copy + PartialEq + Send + 'static> Live<K> {
         Self(Table::new())
     }
 
-    /// The program has it from now on.
-    pub fn publish<T>(&'static self, kind: K, pointer: *mut T) -> *mut T {
-        self.0.lock().insert(pointer as usize, kind);
-        pointer
+    /// The program has it from now on. Where there is no memory to remember that, nothing has happened.
+    pub fn publish<T>(&'static self, kind: K, pointer: *mut T) -> Result<*mut T, NoRoom> {
+        let mut live = self.0.lock();
+        let len_bytes = live.len() * size_of::<(usize, K)>();
+        live.try_reserve(1).map_err(|_| NoRoom { len_bytes })?;
+        live.insert(pointer as usize, kind);
+        Ok(pointer)
+    }
+
+    /// Is there memory to remember one more?
+    pub fn require_room(&'static self) -> Result<(), NoRoom> {
+        let len_bytes = size_of::<(usize, K)>();
+        let reserved = self.0.lock().try_reserve(1);
+        reserved.map_err(|_| NoRoom { len_bytes })
     }
 
     /// Is this one of the kind?
@@ -168,7 +180,7 @@ mod tests {
     fn once_and_as_what_it_is() {
         static LIVE: Live<u8> = Live::new();
         let mut thing = 1u64;
-        let pointer = LIVE.publish(3, &raw mut thing);
+        let pointer = LIVE.publish(3, &raw mut thing).unwrap();
         assert!(LIVE.has(3, pointer) && !LIVE.has(4, pointer));
         assert_eq!(LIVE.find_map(3, Some), Some(pointer as usize));
         assert_eq!(LIVE.find_map(4, Some), None);

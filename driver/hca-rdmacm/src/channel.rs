@@ -84,7 +84,9 @@ impl Channel {
     /// One that the program may name until it is closed.
     pub fn open() -> Call<Arc<Self>> {
         let channel = Arc::new(Self::new()?);
-        OPEN.lock().insert(channel.raw() as usize, channel.clone());
+        let mut open = OPEN.lock();
+        open.try_reserve(1).map_err(|_| Errno(libc::ENOMEM))?;
+        open.insert(channel.raw() as usize, channel.clone());
         Ok(channel)
     }
 

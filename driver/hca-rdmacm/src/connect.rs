@@ -442,8 +442,9 @@ pub unsafe fn get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -
 pub unsafe fn get_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> Call<()> {
     // SAFETY: the program's variable, or NULL.
     let out = unsafe { event.as_mut() }.ok_or(EINVAL)?;
+    live::require_room()?;
     let event = channel::find(channel)?.next()?;
-    *out = live::publish(Kind::Event, Box::into_raw(event)).cast();
+    *out = live::publish(Kind::Event, Box::into_raw(event))?.cast();
     Ok(())
 }
 

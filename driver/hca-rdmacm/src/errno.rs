@@ -4,11 +4,16 @@ use std::ffi::c_int;
 
 use hca_cm::Error;
 use hca_exports::errno::contained;
-pub use hca_exports::errno::{Call, EINVAL, Errno, count, last_errno, made, pointer, value, verb};
+pub use hca_exports::errno::{Call, EINVAL, Errno, count, last_errno, made, pointer, value, verb, with_room};
 
 /// CM-4: 0, or -1 and errno.
 pub fn status(f: impl FnOnce() -> Call<()>) -> c_int {
     contained(f).map_or(-1, |()| 0)
+}
+
+/// [`status`] of what makes, changes or waits for something.
+pub fn status_with_room(f: impl FnOnce() -> Call<()>) -> c_int {
+    status(with_room(f))
 }
 
 /// What the connection manager's refusals are called.

@@ -12,7 +12,7 @@ use hca_exports::exports;
 use crate::abi::*;
 use crate::address;
 use crate::channel::{self, Channel};
-use crate::errno::{EINVAL, Errno, count, pointer, status, value};
+use crate::errno::{EINVAL, Errno, count, pointer, status, status_with_room, value, with_room};
 use crate::ids::complete;
 use crate::state::with;
 use crate::{connect, ids, info, multicast, options, qp, rsocket, srq};
@@ -29,26 +29,26 @@ exports! {
         channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, ps: rdma_port_space
     ) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { ids::create(channel, id, context, ps) })
+        status_with_room(|| unsafe { ids::create(channel, id, context, ps) })
     }
     rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
         status(|| ids::destroy(id))
     }
     rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
-        status(|| ids::migrate(id, channel))
+        status_with_room(|| ids::migrate(id, channel))
     }
     rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
-        status(|| {
+        status_with_room(|| {
             // SAFETY: as above.
             let addr = unsafe { address::read(addr) }?;
             with(id, |cm, id| cm.bind(id, addr))
         })
     }
     rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-        status(|| with(id, |cm, id| cm.listen(id, backlog)))
+        status_with_room(|| with(id, |cm, id| cm.listen(id, backlog)))
     }
     rdma_resolve_addr(id: *mut rdma_cm_id, src: *mut sockaddr, dst: *mut sockaddr, _timeout_ms: c_int) -> c_int {
-        status(|| {
+        status_with_room(|| {
             // SAFETY: as above.
             let (src, dst) = unsafe {
                 let src = (!src.is_null()).then(|| address::read(src)).transpose()?;
@@ -59,24 +59,24 @@ exports! {
         })
     }
     rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
-        status(|| {
+        status_with_room(|| {
             with(id, |cm, id| cm.resolve_route(id))?;
             complete(id)
         })
     }
     rdma_create_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { qp::create(id, pd, attr) })
+        status_with_room(|| unsafe { qp::create(id, pd, attr) })
     }
     rdma_create_qp_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { qp::create_ex(id, attr) })
+        status_with_room(|| unsafe { qp::create_ex(id, attr) })
     }
     rdma_destroy_qp(id: *mut rdma_cm_id) {
         status(|| with(id, |cm, id| cm.destroy_qp(id)));
     }
     rdma_init_qp_attr(id: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> c_int {
-        status(|| {
+        status_with_room(|| {
             // SAFETY: as above.
             let (attr, mask) = unsafe { (attr.as_mut().ok_or(EINVAL)?, mask.as_mut().ok_or(EINVAL)?) };
             let (found, bits) = with(id, |cm, id| cm.qp_attributes(id, attr.qp_state))?;
@@ -86,11 +86,11 @@ exports! {
     }
     rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { connect::connect(id, param) })
+        status_with_room(|| unsafe { connect::connect(id, param) })
     }
     rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { connect::accept(id, param) })
+        status_with_room(|| unsafe { connect::accept(id, param) })
     }
     rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
         // SAFETY: as above.
@@ -101,21 +101,21 @@ exports! {
         status(|| unsafe { connect::reject(id, RejectReason::VendorOption, data, len) })
     }
     rdma_establish(id: *mut rdma_cm_id) -> c_int {
-        status(|| connect::establish(id))
+        status_with_room(|| connect::establish(id))
     }
     rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
         status(|| connect::disconnect(id))
     }
     rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type) -> c_int {
-        status(|| connect::notify(id, event))
+        status_with_room(|| connect::notify(id, event))
     }
     rdma_get_request(listener: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { connect::get_request(listener, id) })
+        status_with_room(|| unsafe { connect::get_request(listener, id) })
     }
     rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { connect::get_event(channel, event) })
+        status_with_room(|| unsafe { connect::get_event(channel, event) })
     }
     rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
         status(|| connect::ack_event(event))
@@ -124,7 +124,7 @@ exports! {
         node: *const c_char, service: *const c_char, hints: *const rdma_addrinfo, res: *mut *mut rdma_addrinfo
     ) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { info::get(node, service, hints, res) })
+        status_with_room(|| unsafe { info::get(node, service, hints, res) })
     }
     rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
         // SAFETY: as above.
@@ -134,7 +134,7 @@ exports! {
         id: *mut *mut rdma_cm_id, res: *mut rdma_addrinfo, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr
     ) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { info::create_ep(id, res, pd, attr) })
+        status_with_room(|| unsafe { info::create_ep(id, res, pd, attr) })
     }
     rdma_destroy_ep(id: *mut rdma_cm_id) {
         // CM-46: the QP first, which uses the SRQ.
@@ -145,7 +145,7 @@ exports! {
     }
     rdma_set_option(id: *mut rdma_cm_id, level: c_int, name: c_int, val: *mut c_void, len: usize) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { options::set(id, level, name, val, len) })
+        status_with_room(|| unsafe { options::set(id, level, name, val, len) })
     }
     rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
         value(|| options::port(id, false))
@@ -166,10 +166,10 @@ exports! {
     }
     rdma_join_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr, context: *mut c_void) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { multicast::join(id, addr, context, true) })
+        status_with_room(|| unsafe { multicast::join(id, addr, context, true) })
     }
     rdma_join_multicast_ex(id: *mut rdma_cm_id, attr: *mut rdma_cm_join_mc_attr_ex, context: *mut c_void) -> c_int {
-        status(|| {
+        status_with_room(|| {
             // SAFETY: as above.
             let attr = unsafe { attr.as_ref() }.ok_or(EINVAL)?;
             let needed = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
@@ -186,25 +186,25 @@ exports! {
     }
     rdma_create_srq(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { srq::create(id, pd, attr) })
+        status_with_room(|| unsafe { srq::create(id, pd, attr) })
     }
     rdma_create_srq_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { srq::create_ex(id, attr) })
+        status_with_room(|| unsafe { srq::create_ex(id, attr) })
     }
     rdma_destroy_srq(id: *mut rdma_cm_id) {
         status(|| with(id, |cm, id| cm.destroy_srq(id)));
     }
     rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
         // SAFETY: as above. None is the one that there is.
-        status(|| match unsafe { ece.as_ref() } {
+        status_with_room(|| match unsafe { ece.as_ref() } {
             Some(ece) if ece.vendor_id == 0 => with(id, |_, _| Ok(())),
             Some(_) => Err(Errno(libc::EOPNOTSUPP)),
             None => Err(EINVAL),
         })
     }
     rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-        status(|| {
+        status_with_room(|| {
             // SAFETY: as above.
             let ece = unsafe { ece.as_mut() }.ok_or(EINVAL)?;
             *ece = ibv_ece::default();
@@ -212,22 +212,22 @@ exports! {
         })
     }
     rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-        count(|| rsocket::connect::open(domain, kind, protocol))
+        count(with_room(|| rsocket::connect::open(domain, kind, protocol)))
     }
     rbind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { rsocket::connect::bind(fd, addr, len) })
+        status_with_room(|| unsafe { rsocket::connect::bind(fd, addr, len) })
     }
     rlisten(fd: c_int, backlog: c_int) -> c_int {
-        status(|| rsocket::connect::listen(fd, backlog))
+        status_with_room(|| rsocket::connect::listen(fd, backlog))
     }
     raccept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
         // SAFETY: as above.
-        count(|| unsafe { rsocket::connect::accept(fd, addr, len) })
+        count(with_room(|| unsafe { rsocket::connect::accept(fd, addr, len) }))
     }
     rconnect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { rsocket::connect::connect(fd, addr, len) })
+        status_with_room(|| unsafe { rsocket::connect::connect(fd, addr, len) })
     }
     rshutdown(fd: c_int, how: c_int) -> c_int {
         status(|| rsocket::connect::shutdown(fd, how))
@@ -281,14 +281,14 @@ exports! {
     }
     rpoll(fds: *mut libc::pollfd, entries: libc::nfds_t, timeout_ms: c_int) -> c_int {
         // SAFETY: as above.
-        count(|| unsafe { rsocket::poll::rpoll(fds, entries, timeout_ms) })
+        count(with_room(|| unsafe { rsocket::poll::rpoll(fds, entries, timeout_ms) }))
     }
     rselect(
         fds: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
         timeout: *mut libc::timeval
     ) -> c_int {
         // SAFETY: as above.
-        count(|| unsafe { rsocket::poll::rselect(fds, [read, write, except], timeout) })
+        count(with_room(|| unsafe { rsocket::poll::rselect(fds, [read, write, except], timeout) }))
     }
     rgetpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
         // SAFETY: as above.
@@ -300,7 +300,7 @@ exports! {
     }
     rsetsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
         // SAFETY: as above.
-        status(|| unsafe { rsocket::options::set(fd, level, name, value, len) })
+        status_with_room(|| unsafe { rsocket::options::set(fd, level, name, value, len) })
     }
     rgetsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
         // SAFETY: as above.
@@ -311,7 +311,7 @@ exports! {
     }
     riomap(fd: c_int, buf: *mut c_void, len: usize, prot: c_int, flags: c_int, offset: libc::off_t) -> libc::off_t {
         // SAFETY: as above.
-        count(|| unsafe { rsocket::data::riomap(fd, buf, len, prot, flags, offset) })
+        count(with_room(|| unsafe { rsocket::data::riomap(fd, buf, len, prot, flags, offset) }))
     }
     riounmap(fd: c_int, buf: *mut c_void, len: usize) -> c_int {
         status(|| rsocket::data::riounmap(fd, buf, len))

@@ -9,7 +9,7 @@ use hca_wire::{QKEY_GSI, QPN_GSI};
 use crate::abi::*;
 use crate::address::Gid;
 use crate::errno::{Call, Errno, made};
-use crate::queues::{Queues, Shape};
+use hca_ibv::queues::{Queues, Shape};
 
 /// The kernel's QP type of QP1, which our libibverbs takes.
 const QPT_GSI: ibv_qp_type = 1;

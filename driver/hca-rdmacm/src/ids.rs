@@ -31,13 +31,14 @@ impl Cm {
         let is_sync = channel.is_none();
         let channel = channel.map_or_else(Channel::open, Ok)?;
         let is_ud = matches!(ps, RDMA_PS_UDP | RDMA_PS_IPOIB);
-        let raw = Box::into_raw(Box::new(rdma_cm_id {
+        self.ids.try_reserve(1).map_err(|_| Errno(libc::ENOMEM))?;
+        let raw = Box::into_raw(hca_room::boxed(rdma_cm_id {
             channel: channel.raw(),
             context,
             ps,
             qp_type: if is_ud { IBV_QPT_UD } else { IBV_QPT_RC },
             ..Default::default()
-        }));
+        })?);
         let id = Id {
             raw,
             channel,

@@ -126,7 +126,7 @@ pub unsafe fn get(
     };
     let is_passive = hints.ai_flags & RAI_PASSIVE as c_int != 0;
     // SAFETY: as long as it says.
-    let route = unsafe { route_of(hints) }.to_vec();
+    let route = hca_room::copied(unsafe { route_of(hints) })?;
     // SAFETY: the hints' addresses are as long as they say.
     let (src, dst) = unsafe { ends_of(node, service, hints, &route) }?;
     let known = |space: c_int| if space == 0 { RDMA_PS_TCP as c_int } else { space };
@@ -179,7 +179,8 @@ pub unsafe fn get(
         Some(SocketAddr::V6(_)) => libc::AF_INET6,
         _ => libc::AF_INET,
     };
-    *out = live::publish(Kind::Info, Box::into_raw(info)).cast();
+    live::require_room()?;
+    *out = live::publish(Kind::Info, Box::into_raw(info))?.cast();
     Ok(())
 }
 

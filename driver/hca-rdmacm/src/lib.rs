@@ -27,7 +27,6 @@ mod multicast;
 mod options;
 mod path;
 mod qp;
-mod queues;
 mod registry;
 mod rsocket;
 mod sa;

@@ -17,8 +17,13 @@ pub enum Kind {
 static LIVE: Live<Kind> = Live::new();
 
 /// The program has it from now on.
-pub fn publish<T>(kind: Kind, pointer: *mut T) -> *mut T {
-    LIVE.publish(kind, pointer)
+pub fn publish<T>(kind: Kind, pointer: *mut T) -> Call<*mut T> {
+    Ok(LIVE.publish(kind, pointer)?)
+}
+
+/// There is memory to [`publish`] one more.
+pub fn require_room() -> Call<()> {
+    Ok(LIVE.require_room()?)
 }
 
 /// The program gives it back. Only one of two callers does.

@@ -66,10 +66,8 @@ pub unsafe fn devices(count: *mut c_int) -> Call<*mut *mut ibv_context> {
     }
     let mut list: Vec<*mut ibv_context> = cm.devices.iter().map(|device| device.context).collect();
     list.push(null_mut());
-    Ok(live::publish(
-        Kind::Devices,
-        Box::into_raw(list.into_boxed_slice()).cast(),
-    ))
+    live::require_room()?;
+    live::publish(Kind::Devices, Box::into_raw(list.into_boxed_slice()).cast())
 }
 
 /// rdma_free_devices.

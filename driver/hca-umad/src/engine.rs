@@ -202,9 +202,9 @@ impl Engine {
         }
         let mut outgoing = None;
         if is_message {
-            let mut whole = data.to_vec();
+            let mut whole = hca_room::copied(data)?;
             whole[8..16].copy_from_slice(&mad[8..16]);
-            outgoing = Some(Outgoing::new(&whole).ok_or(EINVAL)?);
+            outgoing = Some(Outgoing::new(whole).ok_or(EINVAL)?);
         }
         let timeout_ms = if awaits { timeout_ms } else { MESSAGE_TIMEOUT_MS };
         let mut open = Open {

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use hca_exports::errno::contained;
-pub use hca_exports::errno::{Call, EINVAL, Errno, last_errno, made, verb};
+pub use hca_exports::errno::{Call, EINVAL, Errno, last_errno, made, pointer, verb, with_room};
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 

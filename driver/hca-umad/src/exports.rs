@@ -9,7 +9,7 @@ use hca_exports::table::Live;
 
 use crate::abi::*;
 use crate::engine::Agent;
-use crate::errno::{Call, EINVAL, Errno, last_errno, number, status};
+use crate::errno::{Call, EINVAL, Errno, last_errno, number, pointer, status, with_room};
 use crate::{buffer, info, station, strings};
 
 /// Words of a mask of methods.
@@ -90,21 +90,21 @@ struct ListNode {
     name: [c_char; NAME_BYTES],
 }
 
-fn list_of(names: Vec<String>) -> *mut umad_device_node {
+fn list_of(names: Vec<String>) -> Call<*mut umad_device_node> {
     let mut head = null_mut();
     for name in names.into_iter().rev() {
-        let mut node = Box::new(ListNode {
+        let mut node = hca_room::boxed(ListNode {
             raw: umad_device_node::default(),
             name: [0; NAME_BYTES],
-        });
+        })?;
         for (to, byte) in node.name[..NAME_BYTES - 1].iter_mut().zip(name.bytes()) {
             *to = byte as c_char;
         }
         node.raw.next = head;
         node.raw.ca_name = node.name.as_ptr();
-        head = NODES.publish((), Box::into_raw(node).cast());
+        head = NODES.publish((), Box::into_raw(node).cast())?;
     }
-    head
+    Ok(head)
 }
 
 // SAFETY: each passes on what the program gave, as the manual page of its name says.
@@ -116,7 +116,7 @@ exports! {
         0
     }
     umad_get_cas_names(cas: *mut [c_char; NAME_BYTES], max: c_int) -> c_int {
-        number(|| {
+        number(with_room(|| {
             let names = info::names()?;
             if cas.is_null() {
                 return Err(EINVAL);
@@ -131,10 +131,10 @@ exports! {
                 }
             }
             Ok(count as c_int)
-        })
+        }))
     }
     umad_get_ca_portguids(ca_name: *const c_char, guids: *mut u64, max: c_int) -> c_int {
-        number(|| {
+        number(with_room(|| {
             // SAFETY: the program's string.
             let found = info::port_guids(unsafe { text(ca_name) }?)?;
             if guids.is_null() {
@@ -148,15 +148,15 @@ exports! {
                 unsafe { *guids.add(index) = *guid };
             }
             Ok(found.len() as c_int)
-        })
+        }))
     }
     umad_get_ca(ca_name: *const c_char, ca: *mut umad_ca_t) -> c_int {
         // SAFETY: the program's string and structure.
-        status(|| unsafe {
+        status(with_room(|| unsafe {
             let ca = given(ca)?;
             (&raw mut *ca).write(info::get_ca(text(ca_name)?)?);
             Ok(())
-        })
+        }))
     }
     umad_release_ca(ca: *mut umad_ca_t) -> c_int {
         // SAFETY: the program's structure, filled by umad_get_ca.
@@ -164,18 +164,18 @@ exports! {
     }
     umad_get_port(ca_name: *const c_char, port_num: c_int, port: *mut umad_port_t) -> c_int {
         // SAFETY: the program's string and structure.
-        status(|| unsafe {
+        status(with_room(|| unsafe {
             let port = given(port)?;
             (&raw mut *port).write(info::get_port(text(ca_name)?, port_num)?);
             Ok(())
-        })
+        }))
     }
     umad_release_port(port: *mut umad_port_t) -> c_int {
         // SAFETY: the program's structure, filled by umad_get_port.
         status(|| unsafe { info::release_port(given(port)?); Ok(()) })
     }
     umad_get_issm_path(ca_name: *const c_char, port_num: c_int, path: *mut c_char, max: c_int) -> c_int {
-        status(|| {
+        status(with_room(|| {
             // SAFETY: the program's string.
             let issm = station::issm_path(unsafe { text(ca_name) }?, port_num)?;
             if path.is_null() || usize::try_from(max).map_err(|_| EINVAL)? <= issm.len() {
@@ -186,11 +186,11 @@ exports! {
                 unsafe { *path.add(index) = byte as c_char };
             }
             Ok(())
-        })
+        }))
     }
     umad_open_port(ca_name: *const c_char, port_num: c_int) -> c_int {
         // SAFETY: the program's string.
-        number(|| station::open(unsafe { text(ca_name) }?, port_num))
+        number(with_room(|| station::open(unsafe { text(ca_name) }?, port_num)))
     }
     umad_close_port(handle: c_int) -> c_int {
         status(|| station::close(handle))
@@ -244,13 +244,13 @@ exports! {
     umad_send(
         handle: c_int, agent: c_int, umad: *mut ib_user_mad, length: c_int, timeout_ms: c_int, retries: c_int
     ) -> c_int {
-        status(|| {
+        status(with_room(|| {
             // SAFETY: the program's buffer.
             let (route, data) = unsafe { buffer::to_send(umad, length) }?;
             let agent = u32::try_from(agent).map_err(|_| EINVAL)?;
             let count = |value: c_int| u32::try_from(value).unwrap_or(0);
             station::send(handle, agent, route, data, count(timeout_ms), count(retries))
-        })
+        }))
     }
     umad_recv(handle: c_int, umad: *mut ib_user_mad, length: *mut c_int, timeout_ms: c_int) -> c_int {
         if timeout_ms != 0 {
@@ -281,20 +281,20 @@ exports! {
     }
     umad_register(handle: c_int, class: c_int, version: c_int, rmpp: u8, mask: *mut c_long) -> c_int {
         // SAFETY: the program's mask, or NULL.
-        number(|| unsafe { register(handle, class, version, rmpp, mask) })
+        number(with_room(|| unsafe { register(handle, class, version, rmpp, mask) }))
     }
     umad_register_oui(handle: c_int, class: c_int, rmpp: u8, _oui: *mut u8, mask: *mut c_long) -> c_int {
-        number(|| {
+        number(with_room(|| {
             if !(0x30..0x50).contains(&class) {
                 return Err(EINVAL);
             }
             // SAFETY: the program's mask, or NULL.
             unsafe { register(handle, class, 1, rmpp, mask) }
-        })
+        }))
     }
     umad_register2(handle: c_int, attr: *mut umad_reg_attr, agent: *mut u32) -> c_int {
         // What it returns is an errno, and not negative.
-        -status(|| {
+        -status(with_room(|| {
             if attr.is_null() || agent.is_null() {
                 return Err(EINVAL);
             }
@@ -312,7 +312,7 @@ exports! {
                 *agent = id as u32;
             }
             Ok(())
-        })
+        }))
     }
     umad_unregister(handle: c_int, agent: c_int) -> c_int {
         status(|| station::unregister(handle, u32::try_from(agent).map_err(|_| EINVAL)?))
@@ -348,7 +348,7 @@ exports! {
         strings::attribute(class, u16::from_be(attribute)).as_ptr()
     }
     umad_get_ca_device_list() -> *mut umad_device_node {
-        info::names().map_or(null_mut(), list_of)
+        pointer(|| list_of(info::names()?))
     }
     umad_free_ca_device_list(head: *mut umad_device_node) {
         let mut node = head;
@@ -371,7 +371,10 @@ exports! {
                 return libc::EINVAL;
             }
             while !node.is_null() {
-                nodes.push((CStr::from_ptr((*node).ca_name).to_owned(), node));
+                if hca_room::reserve(&mut nodes, 1).is_err() {
+                    return libc::ENOMEM;
+                }
+                nodes.push((CStr::from_ptr((*node).ca_name), node));
                 node = (*node).next;
             }
             nodes.sort();

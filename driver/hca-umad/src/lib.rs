@@ -6,7 +6,7 @@
 //! * `exports.rs` binds the symbols of `exports.txt` to functions; `buffer.rs` is what they do to a program's buffer.
 //! * `engine.rs` is the kernel's part: which agent gets what, transactions, time limits, directed routes; it does no
 //!   input or output itself.
-//! * `qp.rs`: QP0 and QP1; `queues.rs`, of our librdmacm, is what every such QP has.
+//! * `qp.rs`: QP0 and QP1; the queues of any such QP are in `hca-ibv`.
 //! * `rmpp.rs`: messages of several datagrams.
 //! * `station.rs`: an engine with its QPs (`qp.rs`) and a thread; one for each port in use, all who open it share it.
 //! * `info.rs`: what is known of cards and ports; `issm.rs`: that a subnet manager is there.
@@ -20,8 +20,6 @@ mod exports;
 mod info;
 mod issm;
 mod qp;
-#[path = "../../hca-rdmacm/src/queues.rs"]
-mod queues;
 mod rmpp;
 mod station;
 mod strings;

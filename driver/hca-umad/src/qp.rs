@@ -8,7 +8,7 @@ use hca_agents::Mad;
 use crate::abi::*;
 use crate::errno::{Call, Errno};
 use crate::info;
-use crate::queues::{GRH_BYTES, Queues, Shape};
+use hca_ibv::queues::{GRH_BYTES, Queues, Shape};
 
 /// The kernel's QP types of QP0 and QP1, which our libibverbs takes.
 const QPT_SMI: ibv_qp_type = 0;

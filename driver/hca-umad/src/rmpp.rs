@@ -67,12 +67,12 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// Of a header and data behind it. `None`: too short, or too long.
-    pub fn new(data: &[u8]) -> Option<Self> {
+    pub fn new(data: Vec<u8>) -> Option<Self> {
         let header = header_bytes(*data.get(1)?);
         let bytes = data.len().checked_sub(header)?;
         let segments = u32::try_from(bytes.div_ceil(MAD_BYTES - header).max(1)).ok()?;
-        (segments <= MAX_SEGMENTS).then(|| Self {
-            data: data.to_vec(),
+        (segments <= MAX_SEGMENTS).then_some(Self {
+            data,
             header,
             segments,
             acked: 0,
@@ -162,7 +162,7 @@ impl Incoming {
         if number != self.segments + 1 {
             return Taken::More;
         }
-        if self.segments == MAX_SEGMENTS {
+        if self.segments == MAX_SEGMENTS || self.data.try_reserve(MAD_BYTES).is_err() {
             return Taken::Broken;
         }
         self.segments = number;
@@ -216,7 +216,7 @@ mod tests {
     fn messages_come_whole() {
         for bytes in (0..700).chain([4_000, 6_399, 6_400]) {
             let sent = message(bytes);
-            let (mut out, mut into) = (Outgoing::new(&sent).unwrap(), Incoming::new());
+            let (mut out, mut into) = (Outgoing::new(sent.clone()).unwrap(), Incoming::new());
             let (mut wire, mut lost, mut whole) = (out.next(), 0, None);
             let mut is_over = false;
             for _ in 0..1_000 {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_no_message() {
-        assert!(Outgoing::new(&[1, CLASS_SA]).is_none());
+        assert!(Outgoing::new(vec![1, CLASS_SA]).is_none());
         assert!(!is_active(&[0; 4]));
         let mut mad = [0xff; MAD_BYTES];
         let mut into = Incoming::new();

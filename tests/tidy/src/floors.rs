@@ -49,7 +49,6 @@ pub const HOUSES: [House; 5] = [
             "address",
             "registry",
             "clock",
-            "queues",
             "gsi",
             "sa",
             "channel",

@@ -33,7 +33,9 @@ pub fn check_access(access: c_uint) -> Verb<Access> {
     }
     if access & !KNOWN_ACCESS != 0 {
         let unknown = access & !KNOWN_ACCESS;
-        return Err(invalid(&format!("access {access:#x}: nobody knows {unknown:#x}")));
+        return Err(invalid(format_args!(
+            "access {access:#x}: nobody knows {unknown:#x}"
+        )));
     }
     let remote_writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     if access & remote_writes != 0 && access & IBV_ACCESS_LOCAL_WRITE == 0 {

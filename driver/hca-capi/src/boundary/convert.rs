@@ -49,7 +49,7 @@ fn ah_to_c(a: &AhAttr) -> ibv_ah_attr {
 
 fn code<T: TryFrom<u8>>(what: &str, value: u32) -> Verb<T> {
     let code = u8::try_from(value).ok().and_then(|code| T::try_from(code).ok());
-    code.ok_or_else(|| invalid(&format!("{what} {value} does not exist")))
+    code.ok_or_else(|| invalid(format_args!("{what} {value} does not exist")))
 }
 
 /// Only what `mask` names is looked at: the rest may be garbage.

@@ -6,7 +6,7 @@ use std::cell::UnsafeCell;
 use hca_exports::table::Live;
 pub use hca_exports::table::lock;
 
-use crate::boundary::{Verb, invalid};
+use crate::boundary::{Verb, invalid, warn};
 
 /// What a pointer points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,21 +56,31 @@ impl<T> CStruct<T> {
 
 static LIVE: Live<Kind> = Live::new();
 
-/// Hands an object to the program.
-pub fn publish<T: Object>(object: Box<T>) -> *mut T {
-    publish_again(Box::into_raw(object))
+/// Hands an object to the program. Without memory for that it is dropped, which undoes it.
+pub fn publish<T: Object>(object: T) -> Verb<*mut T> {
+    let object = Box::into_raw(hca_room::boxed(object)?);
+    // SAFETY: just made, and nobody has seen it.
+    publish_again(object).inspect_err(|_| drop(unsafe { Box::from_raw(object) }))
 }
 
 /// Hands an object to the program that is kept for good: a child may have lost sight of it.
-pub fn publish_again<T: Object>(pointer: *mut T) -> *mut T {
-    LIVE.publish(T::KIND, pointer)
+pub fn publish_again<T: Object>(pointer: *mut T) -> Verb<*mut T> {
+    Ok(LIVE.publish(T::KIND, pointer)?)
+}
+
+/// It was to be given back, and is still there. Its place in the table is, too.
+pub fn put_back<T: Object>(object: Box<T>) {
+    let object = Box::into_raw(object);
+    if LIVE.publish(T::KIND, object).is_err() {
+        warn(&format_args!("{object:?} is lost: no memory to remember it"));
+    }
 }
 
 fn check<T: Object>(pointer: *const T, is_there: bool) -> Verb<()> {
     if is_there {
         return Ok(());
     }
-    Err(invalid(&format!(
+    Err(invalid(format_args!(
         "{pointer:?} is no {:?}, or it was destroyed",
         T::KIND
     )))
@@ -122,10 +132,11 @@ mod tests {
 
     #[test]
     fn the_program_writes_while_we_look() {
-        let thing = publish(Box::new(Thing {
+        let thing = publish(Thing {
             raw: CStruct::new(1),
             ours: 2,
-        }));
+        })
+        .unwrap();
         // SAFETY: published, and not yet retired; the first field is the program's.
         unsafe {
             let ours = get(thing).unwrap();

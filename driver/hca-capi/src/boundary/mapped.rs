@@ -1,7 +1,7 @@
 //! What of the address space a program has.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 
 use crate::boundary::{Errno, Verb, invalid, warn};
@@ -35,15 +35,14 @@ pub fn check_memory(addr: u64, len_bytes: u64, is_written: bool) -> Verb<()> {
                 // A kernel before 6.11: all of the list is read once.
                 Err(_) => {
                     let mut text = String::new();
-                    let read = maps.read_to_string(&mut text);
-                    read.map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
-                    listed = Some(text.lines().filter_map(parse).collect());
+                    maps.read_to_string(&mut text).map_err(unread)?;
+                    listed = Some(list_of(&text)?);
                     continue;
                 }
             },
         };
         let Some(mapping) = found.filter(fits) else {
-            warn(&format!(
+            warn(&format_args!(
                 "memory at {covered:#x} is not mapped, or not with the rights of the region"
             ));
             return Err(Errno(libc::EFAULT));
@@ -51,6 +50,23 @@ pub fn check_memory(addr: u64, len_bytes: u64, is_written: bool) -> Verb<()> {
         covered = mapping.to;
     }
     Ok(())
+}
+
+/// As long as the program has mappings.
+fn list_of(text: &str) -> Verb<Vec<Mapping>> {
+    let mut list = Vec::new();
+    hca_room::reserve(&mut list, text.lines().count())?;
+    hca_room::require()?;
+    list.extend(text.lines().filter_map(parse));
+    Ok(list)
+}
+
+fn unread(error: io::Error) -> Errno {
+    let code = match error.kind() {
+        io::ErrorKind::OutOfMemory => libc::ENOMEM,
+        _ => error.raw_os_error().unwrap_or(libc::EIO),
+    };
+    Errno(code)
 }
 
 fn covering(list: &[Mapping], addr: u64) -> Option<Mapping> {
@@ -150,7 +166,7 @@ mod tests {
     fn the_list_and_the_question_agree() {
         let maps = File::open("/proc/self/maps").unwrap();
         let text = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let list: Vec<_> = text.lines().filter_map(parse).collect();
+        let list = list_of(&text).unwrap();
         assert!(list.len() > 5 && list.is_sorted_by_key(|mapping| mapping.from));
         // The program's own text and data stay as they are.
         for addr in [parse as *const () as u64, (&raw const EMPTY) as u64] {

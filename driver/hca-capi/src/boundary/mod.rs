@@ -9,10 +9,12 @@ pub mod pipe;
 pub mod window;
 
 use std::ffi::c_int;
+use std::fmt::Display;
 use std::sync::OnceLock;
 
 pub use hca_exports::errno::value;
 use hca_exports::errno::{self, contained};
+use hca_room::NoRoom;
 
 /// A Linux errno, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,13 @@ impl From<Errno> for errno::Errno {
     }
 }
 
+impl From<NoRoom> for Errno {
+    fn from(error: NoRoom) -> Self {
+        warn(&error);
+        Self(libc::ENOMEM)
+    }
+}
+
 impl From<hca_verbs::Error> for Errno {
     fn from(error: hca_verbs::Error) -> Self {
         warn(&error);
@@ -46,7 +55,7 @@ impl From<hca_verbs::Error> for Errno {
 }
 
 /// An errno says little. With IBV_SHOW_WARNINGS in the environment (V-5) the reason goes to standard error.
-pub fn warn(reason: &dyn std::fmt::Display) {
+pub fn warn(reason: &dyn Display) {
     static SHOW: OnceLock<bool> = OnceLock::new();
     if *SHOW.get_or_init(|| std::env::var_os("IBV_SHOW_WARNINGS").is_some()) {
         eprintln!("libibverbs: {reason}");
@@ -54,13 +63,13 @@ pub fn warn(reason: &dyn std::fmt::Display) {
 }
 
 /// EINVAL, with a reason for whoever asked for warnings.
-pub fn invalid(reason: &str) -> Errno {
+pub fn invalid(reason: impl Display) -> Errno {
     warn(&reason);
     EINVAL
 }
 
 /// EOPNOTSUPP, with a reason for whoever asked for warnings.
-pub fn unsupported(reason: &str) -> Errno {
+pub fn unsupported(reason: impl Display) -> Errno {
     warn(&reason);
     EOPNOTSUPP
 }
@@ -85,8 +94,16 @@ pub fn last_errno() -> Errno {
     errno::last_errno().into()
 }
 
-/// For verbs that return a pointer: NULL and errno.
+/// For verbs that make what they return a pointer to: NULL and errno, ENOMEM where there is no room for it.
 pub fn pointer<T>(f: impl FnOnce() -> Verb<*mut T>) -> *mut T {
+    found(|| {
+        hca_room::require()?;
+        f()
+    })
+}
+
+/// For verbs that return a pointer to what is there: NULL and errno.
+pub fn found<T>(f: impl FnOnce() -> Verb<*mut T>) -> *mut T {
     contained(f).unwrap_or(std::ptr::null_mut())
 }
 
@@ -101,6 +118,14 @@ pub fn status(f: impl FnOnce() -> Verb<()>) -> c_int {
         Ok(()) => 0,
         Err(errno) => errno.0,
     }
+}
+
+/// [`status`] of verbs that may need memory for what they change or find out: ENOMEM where there is no room for it.
+pub fn status_with_room(f: impl FnOnce() -> Verb<()>) -> c_int {
+    status(|| {
+        hca_room::require()?;
+        f()
+    })
 }
 
 /// For verbs that write through a pointer.

@@ -107,7 +107,7 @@ pub fn claim(number: u32) -> Verb<Context<DevPtr>> {
         }
     }
     refusals.iter().for_each(|refusal| warn(refusal));
-    warn(&format!(
+    warn(&format_args!(
         "card {number} in {} has no free function: start `hca sim`",
         folder.display()
     ));

@@ -26,11 +26,11 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr, pkey_index: u16) -> Verb<*mut ibv
         // The card has no number for it.
         handle: 0,
     });
-    Ok(publish(Box::new(AhObject {
+    Ok(publish(AhObject {
         raw,
         ah,
         _domain: domain.hold(),
-    }))
+    })?
     .cast())
 }
 

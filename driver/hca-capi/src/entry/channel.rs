@@ -23,8 +23,12 @@ pub unsafe extern "C" fn create_comp_channel(context: *mut ibv_context) -> *mut 
         let channel = owner.hca().create_comp_channel();
         let ends = Arc::new(ChannelEnds { channel, pipe });
         let object = ChannelObject::new(context, owner.card.clone(), ends.clone());
-        lock(&owner.card.shared.targets).add_channel(&ends);
-        Ok(publish(Box::new(object)).cast())
+        lock(&owner.card.shared.targets).add_channel(&ends)?;
+        let published = publish(object);
+        if published.is_err() {
+            lock(&owner.card.shared.targets).remove_channel(&ends);
+        }
+        Ok(published?.cast())
     })
 }
 

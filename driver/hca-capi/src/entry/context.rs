@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::abi::*;
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
 use crate::boundary::pipe::{EventPipe, eventfd};
-use crate::boundary::{Errno, count, pointer};
+use crate::boundary::{Errno, Verb, count, pointer};
 use crate::entry::{counters, cq, cq_ex, device_memory, flow, memory, post, qp, query, srq, window, wq, xrc};
 use crate::objects::card::Card;
 use crate::objects::context::{ContextObject, object_of};
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_contex
         let number = unsafe { device_of(device)? }.number();
         let card = Card::open(number)?;
         let cmd_fd = eventfd().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
-        Ok(open_of(device, card, cmd_fd, EventPipe::new()?))
+        open_of(device, card, cmd_fd, EventPipe::new()?)
     })
 }
 
@@ -90,21 +90,21 @@ pub fn open_of(
     card: Arc<Card>,
     cmd_fd: OwnedFd,
     pipe: EventPipe<16>,
-) -> *mut ibv_context {
+) -> Verb<*mut ibv_context> {
     let pipe = Arc::new(pipe);
     let comp_vectors = card.shared.context.comp_vectors();
-    let object = publish(Box::new(ContextObject {
+    let object = publish(ContextObject {
         verbs: CStruct::new(tables(device, cmd_fd.as_raw_fd(), pipe.fd(), comp_vectors)),
         pipe,
         cmd_fd,
         card,
-    }));
+    })?;
     // SAFETY: just published, and the program does not have it yet.
     let context = unsafe { &*object };
     lock(&context.card.shared.targets).add_context(object as usize, &context.pipe);
     // A pointer into the whole object: from it the object is found again.
     // SAFETY: as above.
-    unsafe { &raw mut (*object.cast::<verbs_context>()).context }
+    Ok(unsafe { &raw mut (*object.cast::<verbs_context>()).context })
 }
 
 /// V-26: objects that are left keep working until the process ends; the card is released with the last of them.

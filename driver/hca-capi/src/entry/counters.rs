@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
-use crate::boundary::{Errno, invalid, pointer, status, unsupported};
+use crate::boundary::{Errno, invalid, pointer, status, status_with_room, unsupported};
 use crate::objects::context::context_of;
 use crate::objects::counters::{CountersObject, Sums};
 
@@ -27,11 +27,11 @@ pub unsafe extern "C" fn create_counters(
         if attr.comp_mask != 0 {
             return Err(unsupported("ibv_create_counters: no comp_mask"));
         }
-        Ok(publish(Box::new(CountersObject {
+        Ok(publish(CountersObject {
             raw: CStruct::new(ibv_counters { context }),
             points: Mutex::default(),
             sums: Arc::<Sums>::default(),
-        }))
+        })?
         .cast())
     })
 }
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn attach_counters_point_flow(
     attr: *mut ibv_counter_attach_attr,
     flow: *mut ibv_flow,
 ) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: looked up first; the program's structure, or NULL.
         let (object, attr) = unsafe {
             (
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn attach_counters_point_flow(
             ));
         }
         if attr.index > MAX_INDEX {
-            return Err(invalid(&format!(
+            return Err(invalid(format_args!(
                 "ibv_attach_counters_point_flow: index {}, there are 0 to {MAX_INDEX}",
                 attr.index
             )));
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn read_counters(
     ncounters: u32,
     flags: u32,
 ) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: looked up first.
         let object = unsafe { get(counters.cast::<CountersObject>())? };
         if flags & !IBV_READ_COUNTERS_ATTR_PREFER_CACHED != 0 {

@@ -8,7 +8,7 @@ use hca_verbs::{CqOptions, WorkCompletion};
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, get, publish, retire};
-use crate::boundary::{Errno, Verb, count, destroyed, invalid, pointer, status};
+use crate::boundary::{Errno, Verb, count, destroyed, invalid, pointer, status, status_with_room};
 use crate::entry::query::max_cqe;
 use crate::objects::channel::ChannelObject;
 use crate::objects::context::{ContextObject, context_of};
@@ -38,7 +38,7 @@ pub fn create(
     let owner: &ContextObject = unsafe { context_of(context)? };
     let max = max_cqe(&owner.hca().query_device()?);
     if wish.cqe == 0 || wish.cqe > max {
-        return Err(invalid(&format!("cqe {}: must be 1 to {max}", wish.cqe)));
+        return Err(invalid(format_args!("cqe {}: must be 1 to {max}", wish.cqe)));
     }
     let comp_vector = u16::try_from(wish.comp_vector).map_err(|_| invalid("comp_vector out of range"))?;
     let channel = wish.channel.cast::<ChannelObject>();
@@ -60,6 +60,7 @@ pub fn create(
         one_thread: wish.one_thread,
         ignore_overrun: wish.ignore_overrun,
     };
+    owner.card.shared.require_room(Numbered::Cq)?;
     let cq = owner.hca().create_cq(&options)?;
     let mut raw = ibv_cq_ex {
         context,
@@ -72,7 +73,7 @@ pub fn create(
     finish(&mut raw);
     let cqn = cq.cqn();
     let events = Arc::<Events>::default();
-    let object = publish(Box::new(CqObject {
+    let object = publish(CqObject {
         raw: CStruct::new(raw),
         cq,
         events: events.clone(),
@@ -80,7 +81,7 @@ pub fn create(
         channel,
         card: owner.card.clone(),
         _domain: wish.domain.clone(),
-    }));
+    })?;
     if let Some(channel) = used {
         channel.add_user();
     }
@@ -116,12 +117,14 @@ pub unsafe extern "C" fn create_cq(
 
 /// V-63. A size that the ring has already is granted and changes nothing.
 pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: looked up first.
         let cq = unsafe { get(cq.cast::<CqObject>())? };
         let max = i64::from(max_cqe(&cq.card.shared.context.query_device()?));
         match cqe {
-            cqe if cqe < 1 || i64::from(cqe) > max => Err(invalid(&format!("cqe {cqe}: must be 1 to {max}"))),
+            cqe if cqe < 1 || i64::from(cqe) > max => {
+                Err(invalid(format_args!("cqe {cqe}: must be 1 to {max}")))
+            }
             cqe if cqe as u32 == cq.cq.cqe() => Ok(()),
             _ => {
                 cq.cq.resize(cqe as u32)?;
@@ -136,7 +139,7 @@ pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 
 /// V-64: moderation, the only attribute that a CQ can change.
 pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: looked up first; the program's structure, or NULL.
         let (cq, attr) = unsafe { (get(cq.cast::<CqObject>())?, attr.as_ref()) };
         let attr = attr.ok_or(Errno(libc::EINVAL))?;
@@ -146,7 +149,7 @@ pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_att
         let asked = attr.moderate;
         let most = cq.card.shared.context.query_device()?;
         if asked.cq_count > most.max_cq_count() || asked.cq_period > most.max_cq_period_us() {
-            return Err(invalid(&format!(
+            return Err(invalid(format_args!(
                 "ibv_modify_cq: cq_count {} and cq_period {} us: at most {} and {}",
                 asked.cq_count,
                 asked.cq_period,

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn create_cq_ex(
         // SAFETY: the program's structure, or NULL.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno(libc::EINVAL))?;
         if attr.wc_flags & !KNOWN_FIELDS != 0 {
-            return Err(unsupported(&format!(
+            return Err(unsupported(format_args!(
                 "wc_flags {:#x}: completions do not tell all of it",
                 attr.wc_flags
             )));

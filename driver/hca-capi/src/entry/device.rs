@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use crate::abi::*;
 use crate::boundary::live::lock;
-use crate::boundary::{Errno, count, invalid, pointer, set_errno, value};
+use crate::boundary::{Errno, count, found, invalid, pointer, set_errno, value};
 use crate::cards::{cards, index_of, sockets};
 use crate::objects::card::Card;
 use crate::objects::device::{device, device_of};
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn get_device_list(num_devices: *mut c_int) -> *mut *mut i
         }
         for (i, number) in numbers.iter().enumerate() {
             // SAFETY: inside the allocation, whose last entry stays NULL.
-            unsafe { *list.add(i) = device(*number) };
+            unsafe { *list.add(i) = device(*number)? };
         }
         if !num_devices.is_null() {
             // SAFETY: the program's integer.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn free_device_list(list: *mut *mut ibv_device) {
 
 pub unsafe extern "C" fn get_device_name(raw: *mut ibv_device) -> *const c_char {
     // SAFETY: as device_of says; the name lives as long as the device.
-    pointer(|| unsafe { Ok(device_of(raw)?.raw.name.as_ptr().cast_mut()) })
+    found(|| unsafe { Ok(device_of(raw)?.raw.name.as_ptr().cast_mut()) })
 }
 
 pub unsafe extern "C" fn get_device_index(raw: *mut ibv_device) -> c_int {

@@ -8,7 +8,7 @@ use hca_verbs::DeviceMemory;
 
 use crate::abi::*;
 use crate::boundary::access::check_access;
-use crate::boundary::live::{CStruct, find_map, get, publish, retire};
+use crate::boundary::live::{CStruct, find_map, get, publish, put_back, retire};
 use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
 use crate::cards::DevPtr;
 use crate::objects::context::context_of;
@@ -23,18 +23,22 @@ pub unsafe extern "C" fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_allo
             return Err(unsupported("ibv_alloc_dm: no comp_mask is known"));
         }
         if attr.log_align_req > DM_PAGE_BYTES.ilog2() {
-            return Err(invalid(&format!(
+            return Err(invalid(format_args!(
                 "ibv_alloc_dm: alignment 2^{}, pages begin at multiples of {DM_PAGE_BYTES}",
                 attr.log_align_req
             )));
         }
         let dm = Arc::new(owner.hca().alloc_dm(attr.length)?);
-        Ok(publish_dm(context, dm, false))
+        publish_dm(context, dm, false)
     })
 }
 
 /// Hands device memory to the program.
-fn publish_dm(context: *mut ibv_context, dm: Arc<DeviceMemory<DevPtr>>, is_import: bool) -> *mut ibv_dm {
+fn publish_dm(
+    context: *mut ibv_context,
+    dm: Arc<DeviceMemory<DevPtr>>,
+    is_import: bool,
+) -> Verb<*mut ibv_dm> {
     let raw = CStruct::new(ibv_dm {
         context,
         memcpy_to_dm: Some(memcpy_to_dm),
@@ -42,7 +46,7 @@ fn publish_dm(context: *mut ibv_context, dm: Arc<DeviceMemory<DevPtr>>, is_impor
         comp_mask: 0,
         handle: dm.handle(),
     });
-    publish(Box::new(DmObject { raw, dm, is_import })).cast()
+    Ok(publish(DmObject { raw, dm, is_import })?.cast())
 }
 
 /// Device memory of the same card, by its number. It is in use for as long as this name of it is there.
@@ -54,9 +58,12 @@ pub unsafe extern "C" fn import_dm(context: *mut ibv_context, handle: u32) -> *m
             let found = object.dm.handle() == handle && object.dm.is_of(card);
             found.then(|| object.dm.clone())
         };
-        let dm = find_map(is_it)
-            .ok_or_else(|| invalid(&format!("no device memory of this card has the handle {handle}")))?;
-        Ok(publish_dm(context, dm, true))
+        let dm = find_map(is_it).ok_or_else(|| {
+            invalid(format_args!(
+                "no device memory of this card has the handle {handle}"
+            ))
+        })?;
+        publish_dm(context, dm, true)
     })
 }
 
@@ -87,7 +94,7 @@ pub unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
         }
         let object = retire(dm.cast::<DmObject>())?;
         if let Err(errno) = destroyed(object.dm.destroy()) {
-            publish(object);
+            put_back(object);
             return Err(errno);
         }
         Ok(())
@@ -103,7 +110,7 @@ fn host_side(object: &DmObject, dm_offset: u64, host: *const c_void, length: usi
         return Err(Errno(libc::EINVAL));
     }
     if !dm_offset.is_multiple_of(WORD_BYTES) || !(length as u64).is_multiple_of(WORD_BYTES) {
-        return Err(invalid(&format!(
+        return Err(invalid(format_args!(
             "{length} bytes at {dm_offset:#x} of device memory: multiples of {WORD_BYTES} are copied"
         )));
     }
@@ -123,7 +130,7 @@ unsafe extern "C" fn memcpy_to_dm(
         // SAFETY: looked up first.
         let object = unsafe { get(dm.cast::<DmObject>())? };
         let host = host_side(object, dm_offset, host_addr, length)?;
-        let mut bytes = vec![0; length];
+        let mut bytes = hca_room::slice(length, |_| 0)?;
         // SAFETY: the program has so many bytes there; a copy, for it may change them meanwhile.
         unsafe { std::ptr::copy_nonoverlapping(host, bytes.as_mut_ptr(), length) };
         Ok(object.dm.write(dm_offset, &bytes)?)
@@ -140,7 +147,7 @@ unsafe extern "C" fn memcpy_from_dm(
         // SAFETY: looked up first.
         let object = unsafe { get(dm.cast::<DmObject>())? };
         let host = host_side(object, dm_offset, host_addr, length)?;
-        let mut bytes = vec![0; length];
+        let mut bytes = hca_room::slice(length, |_| 0)?;
         object.dm.read(dm_offset, &mut bytes)?;
         // SAFETY: the program has room for so many bytes there.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), host.cast_mut(), length) };
@@ -170,13 +177,13 @@ pub unsafe extern "C" fn reg_dm_mr(
             lkey: mr.lkey(),
             rkey: mr.rkey(),
         });
-        Ok(publish(Box::new(MrObject {
+        Ok(publish(MrObject {
             raw,
             mr,
             iova: 0,
             access,
             domain: domain.hold(),
-        }))
+        })?
         .cast())
     })
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use hca_verbs::{EthFilter, FlowAttr, FlowKind, FlowSpec, Ipv4Filter, Ipv6Filter, PortFilter};
 
 use crate::abi::*;
-use crate::boundary::live::{CStruct, get, lock, publish, retire};
+use crate::boundary::live::{CStruct, get, lock, publish, put_back, retire};
 use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
 use crate::objects::counters::{CountersObject, Sums};
 use crate::objects::flow::FlowObject;
@@ -99,7 +99,7 @@ fn take_spec(said: &mut Said, bytes: &[u8]) -> Verb<usize> {
     /// `T` at the beginning, if the program says that it is there.
     fn read<T: Copy>(bytes: &[u8], what: &str) -> Verb<T> {
         if bytes.len() < size_of::<T>() {
-            return Err(invalid(&format!(
+            return Err(invalid(format_args!(
                 "flow: a spec of {what} has {} bytes",
                 size_of::<T>()
             )));
@@ -156,7 +156,7 @@ fn take_spec(said: &mut Said, bytes: &[u8]) -> Verb<usize> {
             }
         }
         other => {
-            return Err(unsupported(&format!(
+            return Err(unsupported(format_args!(
                 "flow spec of type {other:#x}: rules know ETH, IPV4, IPV4_EXT, IPV6, TCP, UDP, TAG, DROP and COUNT"
             )));
         }
@@ -171,7 +171,7 @@ fn kind_of(kind: ibv_flow_attr_type) -> Verb<FlowKind> {
         IBV_FLOW_ATTR_ALL_DEFAULT => FlowKind::AllDefault,
         IBV_FLOW_ATTR_MC_DEFAULT => FlowKind::McDefault,
         IBV_FLOW_ATTR_SNIFFER => FlowKind::Sniffer,
-        _ => return Err(invalid(&format!("flow of type {kind}: there are 0 to 3"))),
+        _ => return Err(invalid(format_args!("flow of type {kind}: there are 0 to 3"))),
     })
 }
 
@@ -218,15 +218,15 @@ pub unsafe extern "C" fn create_flow(raw: *mut ibv_qp, attr: *mut ibv_flow_attr)
             handle: flow.handle(),
         });
         let flow = Arc::new(Mutex::new(flow));
-        if let Some(sums) = &said.sums {
-            sums.attach(flow.clone());
-        }
-        Ok(publish(Box::new(FlowObject {
+        let object = publish(FlowObject {
             raw: out,
-            flow,
-            sums: said.sums,
-        }))
-        .cast())
+            flow: flow.clone(),
+            sums: said.sums.clone(),
+        })?;
+        if let Some(sums) = &said.sums {
+            sums.attach(flow);
+        }
+        Ok(object.cast())
     })
 }
 
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
             None => lock(&object.flow).destroy(),
         };
         if let Err(errno) = destroyed(gone) {
-            publish(object);
+            put_back(object);
             return Err(errno);
         }
         Ok(())

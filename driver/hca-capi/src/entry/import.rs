@@ -54,12 +54,7 @@ pub unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
             find_map(is_it).ok_or_else(|| unsupported("ibv_import_device: a context of another process"))?;
         let pipe = EventPipe::new()?;
         // SAFETY: it was just found open, no context owns it, and the program hands it over.
-        Ok(open_of(
-            device,
-            card,
-            unsafe { OwnedFd::from_raw_fd(cmd_fd) },
-            pipe,
-        ))
+        open_of(device, card, unsafe { OwnedFd::from_raw_fd(cmd_fd) }, pipe)
     })
 }
 
@@ -73,7 +68,7 @@ pub unsafe extern "C" fn import_pd(context: *mut ibv_context, handle: u32) -> *m
             found.then(|| (domain.pd.clone(), domain.users.clone()))
         };
         let (pd, users) = find_map(is_it).ok_or_else(|| {
-            invalid(&format!(
+            invalid(format_args!(
                 "no protection domain of this card has the handle {handle}"
             ))
         })?;
@@ -82,7 +77,7 @@ pub unsafe extern "C" fn import_pd(context: *mut ibv_context, handle: u32) -> *m
             _td: None,
             one_thread: None,
         };
-        Ok(publish_pd(context, pd, Some(parent)))
+        publish_pd(context, pd, Some(parent))
     })
 }
 
@@ -121,8 +116,8 @@ pub unsafe extern "C" fn import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr 
         };
         let raw = find_map(is_it)
             .map(CStruct::new)
-            .ok_or_else(|| invalid(&format!("no region of this domain has the handle {handle}")))?;
-        Ok(publish(Box::new(ImportedMrObject { raw })).cast())
+            .ok_or_else(|| invalid(format_args!("no region of this domain has the handle {handle}")))?;
+        Ok(publish(ImportedMrObject { raw })?.cast())
     })
 }
 

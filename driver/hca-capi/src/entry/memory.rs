@@ -7,7 +7,7 @@ use hca_verbs::MrOptions;
 
 use crate::abi::*;
 use crate::boundary::access::check_access;
-use crate::boundary::live::{CStruct, get, publish, retire};
+use crate::boundary::live::{CStruct, get, publish, put_back, retire};
 use crate::boundary::mapped::check_memory;
 use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
 use crate::cards::DevPtr;
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
         // SAFETY: as context_of says.
         let pd = unsafe { context_of(context)? }.hca().alloc_pd()?;
-        Ok(publish_pd(context, pd, None))
+        publish_pd(context, pd, None)
     })
 }
 
@@ -27,19 +27,19 @@ pub fn publish_pd(
     context: *mut ibv_context,
     pd: hca_verbs::Pd<DevPtr>,
     parent: Option<Parent>,
-) -> *mut ibv_pd {
+) -> Verb<*mut ibv_pd> {
     let raw = CStruct::new(ibv_pd {
         context,
         handle: pd.handle(),
     });
     let users = Hold::default();
-    publish(Box::new(PdObject {
+    Ok(publish(PdObject {
         raw,
         pd,
         users,
         parent,
-    }))
-    .cast()
+    })?
+    .cast())
 }
 
 /// A parent domain is freed alone: its protection domain stays.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_i
         }
         let raw = CStruct::new(ibv_td { context });
         let users = Hold::default();
-        Ok(publish(Box::new(TdObject { raw, users })).cast())
+        Ok(publish(TdObject { raw, users })?.cast())
     })
 }
 
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn alloc_parent_domain(
             _td: thread.map(|thread| thread.users.clone()),
             one_thread: promise,
         };
-        Ok(publish_pd(context, domain.pd.clone(), Some(parent)))
+        publish_pd(context, domain.pd.clone(), Some(parent))
     })
 }
 
@@ -168,7 +168,7 @@ fn register(
     iova: u64,
     access: c_uint,
 ) -> Verb<*mut ibv_mr> {
-    Ok(publish(Box::new(make(pd, addr, length, iova, access)?)).cast())
+    Ok(publish(make(pd, addr, length, iova, access)?)?.cast())
 }
 
 pub unsafe extern "C" fn reg_mr(
@@ -207,13 +207,13 @@ pub unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
             lkey: mr.lkey(),
             rkey: mr.rkey(),
         });
-        Ok(publish(Box::new(MrObject {
+        Ok(publish(MrObject {
             raw,
             mr,
             iova: 0,
             access: IBV_ACCESS_LOCAL_WRITE,
             domain: domain.hold(),
-        }))
+        })?
         .cast())
     })
 }
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
         let mut object = retire(mr.cast::<MrObject>())?;
         if let Err(errno) = destroyed(object.mr.destroy()) {
             // Still there: EBUSY, or the card does not answer.
-            publish(object);
+            put_back(object);
             return Err(errno);
         }
         Ok(())
@@ -259,9 +259,10 @@ pub unsafe extern "C" fn rereg_mr(
     access: c_int,
 ) -> c_int {
     let run = || {
+        hca_room::require()?;
         let flags = flags as c_uint;
         if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
-            return Err(invalid(&format!("ibv_rereg_mr: flags {flags:#x}")));
+            return Err(invalid(format_args!("ibv_rereg_mr: flags {flags:#x}")));
         }
         let has = |flag| flags & flag != 0;
         if has(IBV_REREG_MR_CHANGE_PD) {
@@ -308,7 +309,7 @@ pub unsafe extern "C" fn rereg_mr(
         } else {
             change(&mut object, pd, access)
         };
-        publish(object);
+        put_back(object);
         result
     };
     if status(run) == 0 {

@@ -9,7 +9,7 @@ use hca_verbs::{QpOptions, RawQp, Service};
 use crate::abi::*;
 use crate::boundary::convert::{cap_from_c, cap_to_c, qp_attr_from_c, qp_attr_to_c};
 use crate::boundary::live::{CStruct, get, lock, publish, retire};
-use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, put, status, unsupported};
+use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, put, status, status_with_room, unsupported};
 use crate::cards::DevPtr;
 use crate::entry::{qp_ex, rss};
 use crate::objects::context::{ContextObject, context_of};
@@ -38,8 +38,8 @@ fn service_of(qp_type: ibv_qp_type) -> Verb<hca_abi::Service> {
             "a QP of type XRC_RECV needs an XRC domain: ibv_create_qp_ex",
         )),
         IBV_QPT_RAW_PACKET => Ok(hca_abi::Service::Raw),
-        IBV_QPT_DRIVER => Err(unsupported(&format!("QP type {qp_type}"))),
-        _ => Err(invalid(&format!("QP type {qp_type} does not exist"))),
+        IBV_QPT_DRIVER => Err(unsupported(format_args!("QP type {qp_type}"))),
+        _ => Err(invalid(format_args!("QP type {qp_type} does not exist"))),
     }
 }
 
@@ -113,7 +113,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         qp: AnyQp::Own(qp),
         section: Section::new(cap, service),
     };
-    Ok(hand_out(
+    hand_out(
         owner,
         raw,
         inner,
@@ -121,7 +121,7 @@ fn create(pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr, send_ops: Option<u64>) -
         send_ops.is_some(),
         attr.sq_sig_all,
         (domain.hold(), domain.one_thread()),
-    ))
+    )
 }
 
 fn hand_out(
@@ -132,9 +132,10 @@ fn hand_out(
     is_ex: bool,
     sq_sig_all: c_int,
     (domain, one_thread): (Option<Hold>, Option<OneThread>),
-) -> *mut QpObject {
+) -> Verb<*mut QpObject> {
+    owner.card.shared.require_room(Numbered::Qp)?;
     let events = Arc::<Events>::default();
-    let object = publish(Box::new(QpObject {
+    let object = publish(QpObject {
         raw: CStruct::new(raw),
         inner: ShortLock::new(inner, one_thread),
         events: events.clone(),
@@ -143,11 +144,11 @@ fn hand_out(
         sq_sig_all,
         card: owner.card.clone(),
         _domain: domain,
-    }));
+    })?;
     let shared = &owner.card.shared;
     let opened = std::ptr::from_ref(owner) as usize;
     shared.announce(Numbered::Qp, qp_num, object, opened, &events);
-    object
+    Ok(object)
 }
 
 /// One more handle of a target of XRC.
@@ -157,7 +158,7 @@ pub fn hand_out_target(
     target: Arc<SharedTarget>,
     qp_context: *mut c_void,
     state: ibv_qp_state,
-) -> *mut QpObject {
+) -> Verb<*mut QpObject> {
     let qp_num = lock(&target.qp).qp_num();
     let raw = ibv_qp_ex {
         qp_base: ibv_qp {
@@ -189,13 +190,7 @@ fn create_target(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> V
     let (owner, domain) = unsafe { (context_of(context)?, get(attr.xrcd.cast::<XrcdObject>())?) };
     let target = domain.create_target(owner)?;
     attr.cap = cap_to_c(NO_QUEUES);
-    Ok(hand_out_target(
-        context,
-        owner,
-        target,
-        attr.qp_context,
-        IBV_QPS_RESET,
-    ))
+    hand_out_target(context, owner, target, attr.qp_context, IBV_QPS_RESET)
 }
 
 pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
@@ -264,7 +259,7 @@ pub unsafe extern "C" fn qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 }
 
 pub unsafe extern "C" fn modify_qp(raw: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: looked up first; the program's structure, or NULL.
         let (qp, attr) = unsafe { (get(raw.cast::<QpObject>())?, attr.as_ref()) };
         let (attr, mask) = qp_attr_from_c(attr.ok_or(Errno(libc::EINVAL))?, mask as u32)?;
@@ -283,7 +278,7 @@ pub unsafe extern "C" fn query_qp(
     _mask: c_int,
     init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: looked up first.
         let qp = unsafe { get(raw.cast::<QpObject>())? };
         let (found, cap) = qp.inner.with(|inner| {

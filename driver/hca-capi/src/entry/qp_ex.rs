@@ -41,7 +41,7 @@ pub fn check_ops(device: &DeviceAttr, qp_type: ibv_qp_type, ops: u64) -> Verb<()
     if ops & !u64::from(known) == 0 {
         Ok(())
     } else {
-        Err(unsupported(&format!(
+        Err(unsupported(format_args!(
             "send_ops_flags {ops:#x}: a QP of this type on this card can do {known:#x}"
         )))
     }

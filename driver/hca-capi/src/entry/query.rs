@@ -1,11 +1,12 @@
 //! What card and ports say about themselves.
 
 use std::ffi::{c_char, c_int, c_uint};
+use std::fmt::Display;
 
 use hca_verbs::{DeviceAttr, LinkLayer, ModifyPortCmd, PortAttr, port_attr};
 
 use crate::abi::*;
-use crate::boundary::{EINVAL, Errno, Verb, count, invalid, put, status, unsupported, warn};
+use crate::boundary::{EINVAL, Errno, Verb, count, invalid, put, status_with_room, unsupported, warn};
 use crate::objects::context::{ContextObject, check_port, context_of};
 
 /// Bytes that programs of the first ABI reserve for ibv_port_attr.
@@ -68,7 +69,7 @@ fn device_attr(d: &DeviceAttr) -> ibv_device_attr {
 
 pub unsafe extern "C" fn query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
     // SAFETY: the program's pointers, checked for what can be checked.
-    status(|| unsafe { put(attr, device_attr(&context_of(context)?.hca().query_device()?)) })
+    status_with_room(|| unsafe { put(attr, device_attr(&context_of(context)?.hca().query_device()?)) })
 }
 
 fn device_attr_ex(d: &DeviceAttr) -> ibv_device_attr_ex {
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn query_device_ex(
     attr: *mut ibv_device_attr_ex,
     attr_size: usize,
 ) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: the program's structure, or NULL.
         if unsafe { input.as_ref() }.is_some_and(|input| input.comp_mask != 0) {
             return Err(invalid("ibv_query_device_ex knows no comp_mask"));
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn query_device_ex(
 
 /// The card's clock in cycles, in `tv_nsec`, as rdma-core's drivers give theirs.
 pub unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: as context_of says; the program's structure, or NULL.
         let (context, values) = unsafe { (context_of(context)?, values.as_mut()) };
         let values = values.ok_or(Errno(libc::EINVAL))?;
@@ -178,7 +179,7 @@ fn port_attr(p: &PortAttr) -> ibv_port_attr {
 /// `hca_set_is_sm`, for our libibumad: a subnet manager runs at a port, or no longer. EPERM: ports do not belong to the
 /// function of this context.
 pub unsafe extern "C" fn set_is_sm(context: *mut ibv_context, port_num: u8, is_sm: c_int) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: as context_of says.
         let context = unsafe { context_of(context)? };
         check_port(context, port_num)?;
@@ -197,7 +198,7 @@ pub unsafe extern "C" fn query_port_len(
     attr: *mut ibv_port_attr,
     len: usize,
 ) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: as context_of says.
         let context = unsafe { context_of(context)? };
         check_port(context, port_num)?;
@@ -226,8 +227,8 @@ pub unsafe extern "C" fn query_port(
 }
 
 /// V-40, V-41: an index behind the end of a table.
-fn no_entry(what: &str, len: u32) -> Errno {
-    warn(&format!("{what}: the table of the port has {len} entries"));
+fn no_entry(what: impl Display, len: u32) -> Errno {
+    warn(&format_args!("{what}: the table of the port has {len} entries"));
     Errno(libc::EMFILE)
 }
 
@@ -243,7 +244,7 @@ pub fn gid_entry(context: &ContextObject, port_num: u32, index: u32) -> Verb<ibv
     check_port(context, port)?;
     let tables = context.hca().port_tables(port)?;
     if index >= tables.gid_tbl_len {
-        return Err(no_entry(&format!("GID {index}"), tables.gid_tbl_len));
+        return Err(no_entry(format_args!("GID {index}"), tables.gid_tbl_len));
     }
     let (gid_type, ndev_ifindex) = match tables.link_layer {
         LinkLayer::Ethernet => (IBV_GID_TYPE_ROCE_V2, net_device()),
@@ -272,6 +273,7 @@ pub unsafe extern "C" fn query_gid(
     gid: *mut ibv_gid,
 ) -> c_int {
     count(|| {
+        hca_room::require()?;
         // A negative one is behind the end too.
         let index = index as u32;
         // SAFETY: the program's pointers, checked for what can be checked.
@@ -289,7 +291,7 @@ pub unsafe extern "C" fn query_gid_ex(
     flags: u32,
     entry_size: usize,
 ) -> c_int {
-    status(|| {
+    status_with_room(|| {
         if flags != 0 || entry_size < size_of::<ibv_gid_entry>() {
             return Err(unsupported(
                 "ibv_query_gid_ex: no flags are known, and entries have 32 bytes",
@@ -317,7 +319,7 @@ pub unsafe extern "C" fn query_gid_table(
     entry_size: usize,
 ) -> isize {
     let mut found = 0;
-    let errno = status(|| {
+    let errno = status_with_room(|| {
         if flags != 0 || entry_size < size_of::<ibv_gid_entry>() {
             return Err(unsupported(
                 "ibv_query_gid_table: no flags are known, and entries have 32 bytes",
@@ -356,6 +358,7 @@ pub unsafe extern "C" fn query_gid_type(
     gid_type: *mut c_uint,
 ) -> c_int {
     count(|| {
+        hca_room::require()?;
         // SAFETY: as context_of says.
         let entry = gid_entry(unsafe { context_of(context)? }, port_num.into(), index)?;
         // SAFETY: the program's integer.
@@ -376,6 +379,7 @@ pub unsafe extern "C" fn query_pkey(
     pkey: *mut __be16,
 ) -> c_int {
     count(|| {
+        hca_room::require()?;
         // SAFETY: as context_of says.
         let context = unsafe { context_of(context)? };
         let len = pkey_table_len(context, port_num)?;
@@ -389,6 +393,7 @@ pub unsafe extern "C" fn query_pkey(
 
 pub unsafe extern "C" fn get_pkey_index(context: *mut ibv_context, port_num: u8, pkey: __be16) -> c_int {
     count(|| {
+        hca_room::require()?;
         // SAFETY: as context_of says.
         let context = unsafe { context_of(context)? };
         for index in 0..pkey_table_len(context, port_num)? {
@@ -408,7 +413,7 @@ pub unsafe extern "C" fn resolve_eth_l2_from_gid(
     vlan: *mut u16,
 ) -> c_int {
     const NO_VLAN: u16 = 0xffff;
-    status(|| {
+    status_with_room(|| {
         // SAFETY: the program's structures, or NULL; any bytes are a GID.
         let (attr, context) = unsafe { (attr.as_ref().ok_or(Errno(libc::EINVAL))?, context_of(context)?) };
         // SAFETY: as above.

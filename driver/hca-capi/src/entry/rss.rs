@@ -22,7 +22,7 @@ fn hash_of(conf: &ibv_rx_hash_conf) -> Verb<([u8; KEY_BYTES], u8)> {
         return Err(unsupported("ibv_create_qp_ex: the hash is Toeplitz's"));
     }
     if usize::from(conf.rx_hash_key_len) != KEY_BYTES || conf.rx_hash_key.is_null() {
-        return Err(invalid(&format!(
+        return Err(invalid(format_args!(
             "ibv_create_qp_ex: a Toeplitz key has {KEY_BYTES} bytes"
         )));
     }
@@ -89,7 +89,7 @@ pub fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Verb
         },
         section: Section::new(NO_QUEUES, Service::Raw),
     };
-    Ok(publish(Box::new(QpObject {
+    publish(QpObject {
         raw: CStruct::new(raw),
         inner: ShortLock::new(inner, domain.one_thread()),
         events: Arc::default(),
@@ -98,5 +98,5 @@ pub fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Verb
         sq_sig_all: 0,
         card: owner.card.clone(),
         _domain: domain.hold(),
-    })))
+    })
 }

@@ -8,7 +8,7 @@ use hca_verbs::Srq;
 use crate::abi::*;
 use crate::boundary::live::{CStruct, get, publish, retire};
 use crate::boundary::{
-    Errno, Verb, count, destroyed, invalid, last_errno, pointer, put, status, unsupported,
+    Errno, Verb, count, destroyed, invalid, last_errno, pointer, put, status, status_with_room, unsupported,
 };
 use crate::cards::DevPtr;
 use crate::objects::context::context_of;
@@ -54,14 +54,15 @@ fn hand_out(
         handle: srqn,
         ..Default::default()
     });
+    owner.card.shared.require_room(Numbered::Srq)?;
     let events = Arc::<Events>::default();
-    let object = publish(Box::new(SrqObject {
+    let object = publish(SrqObject {
         raw,
         srq,
         events: events.clone(),
         card: owner.card.clone(),
         _domain: domain,
-    }));
+    })?;
     let opened = std::ptr::from_ref(owner) as usize;
     let shared = &owner.card.shared;
     shared.announce(Numbered::Srq, srqn, object, opened, &events);
@@ -114,7 +115,7 @@ pub unsafe extern "C" fn create_srq_ex(
                 let srq = pd.pd.create_xrc_srq(&xrcd.domain.xrcd, &cq.cq, max_wr, max_sge)?;
                 hand_out(context, attr.pd, attr.srq_context, &mut attr.attr, srq, pd.hold())
             }
-            other => Err(unsupported(&format!("SRQ type {other}"))),
+            other => Err(unsupported(format_args!("SRQ type {other}"))),
         }
     })
 }
@@ -132,12 +133,12 @@ pub unsafe extern "C" fn get_srq_num(raw: *mut ibv_srq, number: *mut u32) -> c_i
 }
 
 pub unsafe extern "C" fn modify_srq(raw: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    status(|| {
+    status_with_room(|| {
         // SAFETY: looked up first; the program's structure, or NULL.
         let (srq, attr) = unsafe { (get(raw.cast::<SrqObject>())?, attr.as_ref()) };
         let (attr, mask) = (attr.ok_or(Errno(libc::EINVAL))?, mask as u32);
         if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
-            return Err(invalid(&format!(
+            return Err(invalid(format_args!(
                 "srq_attr_mask {mask:#x}: there are MAX_WR and LIMIT"
             )));
         }

@@ -6,7 +6,7 @@ use hca_verbs::{MwType, SendWr, WrData, next_rkey};
 
 use crate::abi::*;
 use crate::boundary::convert::flags_of;
-use crate::boundary::live::{CStruct, get, publish, retire};
+use crate::boundary::live::{CStruct, get, publish, put_back, retire};
 use crate::boundary::window::bind_op;
 use crate::boundary::{Errno, destroyed, invalid, pointer, status};
 use crate::objects::memory::{MwObject, PdObject};
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ib
             IBV_MW_TYPE_1 => MwType::One,
             IBV_MW_TYPE_2 => MwType::Two,
             _ => {
-                return Err(invalid(&format!(
+                return Err(invalid(format_args!(
                     "memory window of type {kind}: there are 1 and 2"
                 )));
             }
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ib
             handle: mw.rkey() >> 8,
             type_: kind,
         });
-        Ok(publish(Box::new(MwObject { raw, mw })).cast())
+        Ok(publish(MwObject { raw, mw })?.cast())
     })
 }
 
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status(|| {
         let mut object = retire(mw.cast::<MwObject>())?;
         if let Err(errno) = destroyed(object.mw.destroy()) {
-            publish(object);
+            put_back(object);
             return Err(errno);
         }
         Ok(())

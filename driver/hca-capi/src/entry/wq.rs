@@ -8,7 +8,7 @@ use hca_verbs::WqState;
 
 use crate::abi::*;
 use crate::boundary::live::{CStruct, get, publish, retire};
-use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, unsupported};
+use crate::boundary::{Errno, Verb, destroyed, invalid, pointer, status, status_with_room, unsupported};
 use crate::entry::post::post_receives;
 use crate::objects::context::context_of;
 use crate::objects::cq::CqObject;
@@ -49,12 +49,12 @@ pub unsafe extern "C" fn create_wq(context: *mut ibv_context, attr: *mut ibv_wq_
             post_recv: Some(post_recv),
             ..Default::default()
         };
-        Ok(publish(Box::new(WqObject {
+        Ok(publish(WqObject {
             raw: CStruct::new(raw),
             inner: ShortLock::new(wq, domain.one_thread()),
             users: Arc::default(),
             _domain: domain.hold(),
-        }))
+        })?
         .cast())
     })
 }
@@ -78,7 +78,7 @@ fn state_of(state: ibv_wq_state) -> Verb<WqState> {
         IBV_WQS_RDY => WqState::Rdy,
         IBV_WQS_ERR => WqState::Err,
         _ => {
-            return Err(invalid(&format!(
+            return Err(invalid(format_args!(
                 "WQ state {state}: there are RESET, RDY and ERR"
             )));
         }
@@ -87,7 +87,7 @@ fn state_of(state: ibv_wq_state) -> Verb<WqState> {
 
 pub unsafe extern "C" fn modify_wq(raw: *mut ibv_wq, attr: *mut ibv_wq_attr) -> c_int {
     const KNOWN: u32 = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE;
-    status(|| {
+    status_with_room(|| {
         // SAFETY: looked up first; the program's structure, or NULL.
         let (wq, attr) = unsafe {
             (
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn create_rwq_ind_table(
         }
         let entries = 1u32.checked_shl(attr.log_ind_tbl_size).filter(|n| *n <= most);
         let entries = entries.ok_or_else(|| {
-            invalid(&format!(
+            invalid(format_args!(
                 "ibv_create_rwq_ind_table: log_ind_tbl_size {}, a table has {most} entries at most",
                 attr.log_ind_tbl_size
             ))
@@ -177,12 +177,12 @@ pub unsafe extern "C" fn create_rwq_ind_table(
             context,
             ..Default::default()
         };
-        Ok(publish(Box::new(IndTableObject {
+        Ok(publish(IndTableObject {
             raw: CStruct::new(raw),
             wq_nums,
             _queues: queues,
             users: Arc::default(),
-        }))
+        })?
         .cast())
     })
 }

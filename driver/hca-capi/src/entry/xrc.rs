@@ -61,7 +61,7 @@ pub unsafe extern "C" fn open_xrcd(
             domain,
             card: owner.card.clone(),
         };
-        Ok(publish(Box::new(object)).cast())
+        Ok(publish(object)?.cast())
     })
 }
 
@@ -112,6 +112,6 @@ pub unsafe extern "C" fn open_qp(context: *mut ibv_context, attr: *mut ibv_qp_op
             _ => attr.qp_context,
         };
         let state = u8::from(lock(&target.qp).query()?.qp_state).into();
-        Ok(hand_out_target(context, owner, target, qp_context, state).cast())
+        Ok(hand_out_target(context, owner, target, qp_context, state)?.cast())
     })
 }

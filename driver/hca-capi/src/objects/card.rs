@@ -31,6 +31,13 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Room for one more object of this kind.
+    pub fn require_room(&self, kind: Numbered) -> Verb<()> {
+        let targets = &mut lock(&self.targets);
+        let reserved = targets.table(kind).try_reserve(1);
+        reserved.map_err(|_| Errno(libc::ENOMEM))
+    }
+
     /// From now on events name the object behind `pointer` by `number`. Whoever frees it takes it out first.
     pub fn announce<T>(
         &self,

@@ -60,7 +60,7 @@ pub fn check_port(context: &ContextObject, port_num: u8) -> Verb<()> {
     if (1..=ports).contains(&port_num) {
         Ok(())
     } else {
-        Err(invalid(&format!(
+        Err(invalid(format_args!(
             "port {port_num}: the card has ports 1 to {ports}"
         )))
     }

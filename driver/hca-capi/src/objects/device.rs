@@ -1,6 +1,7 @@
 //! Devices: one for each card that was ever listed.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::c_char;
 use std::sync::Mutex;
 
@@ -44,7 +45,7 @@ fn copy_name(to: &mut [c_char], name: &str) {
 }
 
 /// The device of a card.
-pub fn device(number: u32) -> *mut ibv_device {
+pub fn device(number: u32) -> Verb<*mut ibv_device> {
     let make = || {
         let index = index_of(number);
         let mut raw = ibv_device {
@@ -59,15 +60,19 @@ pub fn device(number: u32) -> *mut ibv_device {
             &format!("/sys/class/infiniband_verbs/uverbs{index}"),
         );
         copy_name(&mut raw.ibdev_path, &format!("/sys/class/infiniband/hca{index}"));
-        Box::into_raw(Box::new(DeviceObject {
+        let object = hca_room::boxed(DeviceObject {
             raw,
             _padding: [0; PADDING_BYTES],
             number,
             guid: Mutex::default(),
-        })) as usize
+        })?;
+        Verb::Ok(Box::into_raw(object) as usize)
     };
-    let device = *DEVICES.lock().entry(number).or_insert_with(make);
-    publish_again(device as *mut DeviceObject).cast()
+    let device = match DEVICES.lock().entry(number) {
+        Entry::Occupied(known) => *known.get(),
+        Entry::Vacant(place) => *place.insert(make()?),
+    };
+    Ok(publish_again(device as *mut DeviceObject)?.cast())
 }
 
 /// The device behind a pointer of the program.

@@ -8,7 +8,7 @@ use hca_verbs::{AsyncEvent, CompChannel, EventKind};
 
 use crate::boundary::live::lock;
 use crate::boundary::pipe::EventPipe;
-use crate::boundary::warn;
+use crate::boundary::{Errno, Verb, warn};
 use crate::cards::DevPtr;
 
 /// Events that the program has read and not yet acknowledged. Shared: who acknowledges the last one may still be at it
@@ -105,8 +105,10 @@ impl Targets {
         targets.find(|target| target.generation == generation)
     }
 
-    pub fn add_channel(&mut self, channel: &Arc<ChannelEnds>) {
+    pub fn add_channel(&mut self, channel: &Arc<ChannelEnds>) -> Verb<()> {
+        self.channels.try_reserve(1).map_err(|_| Errno(libc::ENOMEM))?;
         self.channels.push(channel.clone());
+        Ok(())
     }
 
     pub fn remove_channel(&mut self, channel: &Arc<ChannelEnds>) {

@@ -1,5 +1,6 @@
 //! The work requests between wr_start and wr_complete.
 
+use std::collections::TryReserveError;
 use std::ffi::c_int;
 use std::ops::Range;
 
@@ -75,12 +76,20 @@ impl Section {
     /// Only extended QPs need it.
     pub fn reserve(&mut self) {
         let usual = USUAL_SECTION.min(self.cap.max_send_wr) as usize;
-        self.wrs.reserve(usual);
-        self.sges.reserve(usual);
-        self.bytes.reserve(usual * self.cap.max_inline_data as usize);
-        if self.service == Service::Ud {
-            self.destinations.reserve(usual);
+        if self.reserve_for(usual).is_err() {
+            self.fail(libc::ENOMEM);
         }
+    }
+
+    fn reserve_for(&mut self, usual: usize) -> Result<(), TryReserveError> {
+        self.wrs.try_reserve(usual)?;
+        self.sges.try_reserve(usual)?;
+        self.bytes
+            .try_reserve(usual * self.cap.max_inline_data as usize)?;
+        if self.service == Service::Ud {
+            self.destinations.try_reserve(usual)?;
+        }
+        Ok(())
     }
 
     pub fn fail(&mut self, errno: c_int) {
@@ -88,6 +97,9 @@ impl Section {
     }
 
     pub fn build(&mut self, wr_id: u64, wr_flags: u32, op: SendOp) {
+        if self.wrs.try_reserve(1).is_err() {
+            return self.fail(libc::ENOMEM);
+        }
         match flags_of(wr_flags) {
             Ok(flags) => self.wrs.push(Wr {
                 wr_id,
@@ -112,6 +124,9 @@ impl Section {
     pub fn set_sges(&mut self, list: impl ExactSizeIterator<Item = Sge>) {
         if list.len() > self.cap.max_send_sge as usize {
             return self.fail(libc::EINVAL);
+        }
+        if self.sges.try_reserve(list.len()).is_err() {
+            return self.fail(libc::ENOMEM);
         }
         let start = self.sges.len();
         self.sges.extend(list);
@@ -168,6 +183,9 @@ impl Section {
 
     /// V-176: mandatory for datagrams. The handle is looked at now, and may be gone when the section ends.
     pub fn set_destination(&mut self, to: To) {
+        if self.destinations.try_reserve(1).is_err() {
+            return self.fail(libc::ENOMEM);
+        }
         match self.wrs.last_mut() {
             Some(wr) => {
                 wr.destination = Some(self.destinations.len());
@@ -191,6 +209,9 @@ impl Section {
         for piece in pieces {
             if self.bytes.len() - start + piece.len() > self.cap.max_inline_data as usize {
                 return self.fail(libc::EINVAL);
+            }
+            if self.bytes.try_reserve(piece.len()).is_err() {
+                return self.fail(libc::ENOMEM);
             }
             self.bytes.extend_from_slice(piece);
         }

@@ -2,11 +2,13 @@
 #![allow(dead_code)]
 
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use hca_dev::{Device, DeviceError, DeviceInfo, DmaBuf, PAGE_BYTES, UserMemory};
 use hca_fake::FakeDevice;
+use hca_room::limited::Limit;
 
 /// From now on doorbells and polls do nothing: what is left is the cost of our own code.
 pub static IS_NULL: AtomicBool = AtomicBool::new(false);
@@ -19,6 +21,25 @@ thread_local! {
     pub static LAST_MAPPED: RefCell<Option<DmaBuf>> = const { RefCell::new(None) };
     /// What happens between the two looks at the ring of this thread's next empty poll.
     pub static BETWEEN_LOOKS: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// The card, which has as much memory as it likes.
+struct Held<'a>(
+    MutexGuard<'a, FakeDevice>,
+    #[expect(dead_code, reason = "for its drop")] Limit,
+);
+
+impl Deref for Held<'_> {
+    type Target = FakeDevice;
+    fn deref(&self) -> &FakeDevice {
+        &self.0
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut FakeDevice {
+        &mut self.0
+    }
 }
 
 /// The card.
@@ -34,8 +55,9 @@ impl Locked {
         self.get().with_card(|card| card.admin_commands())
     }
 
-    fn get(&self) -> MutexGuard<'_, FakeDevice> {
-        self.0.lock().unwrap()
+    fn get(&self) -> Held<'_> {
+        let limit = Limit::new(None);
+        Held(self.0.lock().unwrap(), limit)
     }
 }
 

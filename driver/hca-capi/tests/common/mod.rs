@@ -3,10 +3,12 @@
 
 pub mod c;
 pub mod locked;
+pub mod makers;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
+use hca_room::limited::unlimited;
 use hca_verbs::{Context, OpenOptions};
 use ibverbs::{Cards, DevPtr, Errno, Verb, install_cards};
 
@@ -31,14 +33,17 @@ struct Fakes;
 
 impl Cards for Fakes {
     fn list(&self) -> Vec<u32> {
-        (0..64).collect()
+        unlimited(|| (0..64).collect())
     }
     fn claim(&self, number: u32) -> Verb<Context<DevPtr>> {
         if number == 63 {
             return Err(Errno(libc::EBUSY));
         }
-        let fake = Arc::new(Locked::new());
-        FAKES.lock().unwrap().insert(number, fake.clone());
+        let fake = unlimited(|| {
+            let fake = Arc::new(Locked::new());
+            FAKES.lock().unwrap().insert(number, fake.clone());
+            fake
+        });
         let device: DevPtr = fake;
         let context = Context::open_with(device, &OpenOptions::simulated())?;
         if number == KEPT_CARD {

@@ -2,6 +2,7 @@
 
 use hca_abi::{AdminOpcode, AdminStatus, HCA_ID, MAX_SGE, WrOpcode, link_attr};
 use hca_dev::DeviceError;
+use hca_room::NoRoom;
 use thiserror::Error;
 
 /// The card refused an admin command. Nothing has changed.
@@ -70,6 +71,9 @@ pub enum DriverError {
     /// The way to the device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The process has no memory for what software remembers.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     /// The card refused a command.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -164,7 +168,7 @@ impl DriverError {
                 .raw_os_error()
                 .filter(|errno| [ENFILE, EMFILE].contains(errno))
                 .unwrap_or(ENOMEM),
-            Self::Device(DeviceError::OverLimit { .. }) => ENOMEM,
+            Self::Device(DeviceError::OverLimit { .. }) | Self::NoRoom(_) => ENOMEM,
             Self::Device(DeviceError::Refused { errno, .. }) => *errno,
             Self::Device(DeviceError::Map { .. } | DeviceError::NotMapped { .. }) => EINVAL,
             Self::Device(DeviceError::BadVector { .. }) | Self::TooLarge { .. } => EINVAL,

@@ -5,6 +5,7 @@ use hca_abi::{
     SetKeyTableCmd,
 };
 use hca_dev::{Device, DmaBuf};
+use hca_room::NoRoom;
 
 use crate::base::device::DevicePtr;
 use crate::base::error::{AdminError, DriverError};
@@ -104,8 +105,18 @@ impl<P: DevicePtr> Function<P> {
             }
             .into());
         }
+        // All rows may rest at once, and giving one back never fails for want of memory.
+        let resting = &mut self.keys.resting;
+        let more = (1usize << log_size).saturating_sub(resting.len());
+        let len_bytes = more * size_of::<u32>();
+        resting
+            .try_reserve_exact(more)
+            .map_err(|_| NoRoom { len_bytes })?;
+        let mut copied = Vec::new();
+        hca_room::reserve(&mut copied, self.keys.windows.len())?;
+        hca_room::require()?;
+        copied.extend(self.keys.windows.iter().map(|row| self.keys.row(*row)));
         let buf = self.device().alloc_dma(Mpt::BYTES << log_size)?;
-        let copied: Vec<Mpt> = self.keys.windows.iter().map(|row| self.keys.row(*row)).collect();
         if let Some(old) = &self.keys.buf {
             let mut row = [0; Mpt::BYTES];
             for at in (0..Mpt::BYTES << self.keys.log_size).step_by(Mpt::BYTES) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hca_abi::RqWqeCtrl;
 use hca_dev::DmaBuf;
+use hca_room::NoRoom;
 
 use crate::base::device::DevicePtr;
 use crate::base::doorbell::Doorbells;
@@ -23,15 +24,15 @@ pub struct RecvRing {
 
 impl RecvRing {
     /// A ring in `ring`, which must have `size.ring_bytes()`.
-    pub fn new(ring: DmaBuf, size: WqSize) -> Self {
-        let shadow = Arc::new(WqShadow::new(size.log_size));
-        Self {
+    pub fn new(ring: DmaBuf, size: WqSize) -> Result<Self, NoRoom> {
+        let shadow = Arc::new(WqShadow::new(size.log_size)?);
+        Ok(Self {
             ring,
             size,
             max_sge: size.recv_sges(),
             next: 0,
             shadow,
-        }
+        })
     }
 
     /// What the CQ needs.

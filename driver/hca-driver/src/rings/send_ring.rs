@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hca_abi::{MPT_ACCESS, PUSH_SLOT_BYTES, SqWqeBind, SqWqeCtrl, WrOpcode};
 use hca_dev::{DmaBuf, DmaPart};
+use hca_room::NoRoom;
 
 use crate::base::datagram::{Datagram, DatagramRules, Destination};
 use crate::base::device::DevicePtr;
@@ -47,9 +48,9 @@ pub struct SendRing {
 
 impl SendRing {
     /// A ring in `ring`, which must have `size.ring_bytes()`.
-    pub fn new(ring: DmaBuf, size: WqSize) -> Self {
-        let shadow = Arc::new(WqShadow::new(size.log_size));
-        Self {
+    pub fn new(ring: DmaBuf, size: WqSize) -> Result<Self, NoRoom> {
+        let shadow = Arc::new(WqShadow::new(size.log_size)?);
+        Ok(Self {
             ring,
             size,
             max_sge: size.send_sges(),
@@ -63,45 +64,45 @@ impl SendRing {
             is_unreliable: false,
             is_xrc: false,
             is_raw: false,
-        }
+        })
     }
 
     /// A ring of whole Ethernet frames.
-    pub fn for_frames(ring: DmaBuf, size: WqSize) -> Self {
-        Self {
+    pub fn for_frames(ring: DmaBuf, size: WqSize) -> Result<Self, NoRoom> {
+        Ok(Self {
             is_raw: true,
             plain: Opcodes::NONE.with(WrOpcode::Send),
-            ..Self::new(ring, size)
-        }
+            ..Self::new(ring, size)?
+        })
     }
 
     /// A ring of an unreliable connection.
-    pub fn for_unreliable(ring: DmaBuf, size: WqSize) -> Self {
-        Self {
+    pub fn for_unreliable(ring: DmaBuf, size: WqSize) -> Result<Self, NoRoom> {
+        Ok(Self {
             is_unreliable: true,
             plain: Opcodes::SENDS_AND_WRITES,
-            ..Self::new(ring, size)
-        }
+            ..Self::new(ring, size)?
+        })
     }
 
     /// A ring of an initiator of XRC.
-    pub fn for_xrc(ring: DmaBuf, size: WqSize) -> Self {
-        Self {
+    pub fn for_xrc(ring: DmaBuf, size: WqSize) -> Result<Self, NoRoom> {
+        Ok(Self {
             is_xrc: true,
             plain: Opcodes::NONE,
-            ..Self::new(ring, size)
-        }
+            ..Self::new(ring, size)?
+        })
     }
 
     /// A ring of datagrams. None fits before the rules name a port and its MTU.
-    pub fn for_datagrams(ring: DmaBuf, size: WqSize, rules: DatagramRules) -> Self {
-        Self {
+    pub fn for_datagrams(ring: DmaBuf, size: WqSize, rules: DatagramRules) -> Result<Self, NoRoom> {
+        Ok(Self {
             max_sge: size.datagram_sges(),
             max_inline: size.datagram_inline_bytes(),
             datagrams: Some(rules),
             plain: Opcodes::NONE,
-            ..Self::new(ring, size)
-        }
+            ..Self::new(ring, size)?
+        })
     }
 
     /// What its datagrams must fit; `None`: it is a ring of a connection.

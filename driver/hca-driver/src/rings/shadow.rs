@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
+use hca_room::NoRoom;
+
 use crate::rings::srq_ring::SrqRing;
 
 /// wr_ids and free-running indices of one send or receive queue.
@@ -19,13 +21,12 @@ pub struct WqShadow {
 
 impl WqShadow {
     /// For a ring of `1 << log_size` entries.
-    pub fn new(log_size: u8) -> Self {
-        let wr_ids = (0..1usize << log_size).map(|_| AtomicU64::new(0)).collect();
-        Self {
-            wr_ids,
+    pub fn new(log_size: u8) -> Result<Self, NoRoom> {
+        Ok(Self {
+            wr_ids: hca_room::slice(1 << log_size, |_| AtomicU64::new(0))?,
             posted: AtomicU16::new(0),
             completed: AtomicU16::new(0),
-        }
+        })
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hca_abi::{RqWqeCtrl, SRQ_LINE_ENTRIES};
 use hca_dev::DmaBuf;
+use hca_room::NoRoom;
 
 use crate::base::device::DevicePtr;
 use crate::base::doorbell::Doorbells;
@@ -47,23 +48,21 @@ impl SrqRing {
     }
 
     /// A queue in `slots`, of `size.ring_bytes()`, and `list`, of [`SrqRing::list_bytes`].
-    pub fn new(slots: DmaBuf, list: DmaBuf, size: WqSize) -> Self {
+    pub fn new(slots: DmaBuf, list: DmaBuf, size: WqSize) -> Result<Self, NoRoom> {
         let entries = 1usize << size.log_size;
         let word = |i: usize| match entries - i * BITS {
             left if left < BITS => (1 << left) - 1,
             _ => u64::MAX,
         };
-        Self {
+        Ok(Self {
             slots,
             list,
             size,
             max_sge: size.recv_sges(),
-            wr_ids: (0..entries).map(|_| AtomicU64::new(0)).collect(),
-            free: (0..entries.div_ceil(BITS))
-                .map(|i| AtomicU64::new(word(i)))
-                .collect(),
+            wr_ids: hca_room::slice(entries, |_| AtomicU64::new(0))?,
+            free: hca_room::slice(entries.div_ceil(BITS), |i| AtomicU64::new(word(i)))?,
             post: Mutex::default(),
-        }
+        })
     }
 
     /// The memory: slots and list.

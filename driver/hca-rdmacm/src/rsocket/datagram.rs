@@ -434,6 +434,7 @@ impl Endpoint {
         let slot_bytes = GRH_BYTES + mtu;
         // SAFETY: the domain is the card's, which stays open.
         let memory = unsafe { Region::new(pd, (receives + sends) * slot_bytes, IBV_ACCESS_LOCAL_WRITE) }?;
+        let free = hca_room::slice(sends, |at| receives + sends - 1 - at)?.into_vec();
         let mut endpoint = Self {
             port,
             port_num,
@@ -446,7 +447,7 @@ impl Endpoint {
             receives,
             slot_bytes,
             mtu,
-            free: (receives..receives + sends).rev().collect(),
+            free,
             sends,
             is_armed: false,
         };

@@ -23,19 +23,19 @@ pub struct Iomaps {
     list: Sge,
     list_len: u16,
     /// What is there.
-    remote: Vec<Iomap>,
+    remote: Box<[Iomap]>,
 }
 
 impl Iomaps {
     /// With room for so many of the other side's.
-    pub fn new(capacity: u16) -> Self {
-        Self {
+    pub fn new(capacity: u16) -> Call<Self> {
+        Ok(Self {
             own: Vec::new(),
             news: Vec::new(),
             list: Sge::default(),
             list_len: 0,
-            remote: vec![Iomap::default(); capacity.into()],
-        }
+            remote: hca_room::slice(capacity.into(), |_| Iomap::default())?,
+        })
     }
 
     pub fn capacity(&self) -> u16 {

@@ -104,7 +104,7 @@ fn set_route(socket: &Rsocket, inner: &mut Inner, bytes: &[u8]) -> Call<()> {
         return Err(EINVAL);
     }
     first_whole(bytes)?;
-    inner.route = Some(bytes.to_vec());
+    inner.route = Some(hca_room::copied(bytes)?);
     Ok(())
 }
 

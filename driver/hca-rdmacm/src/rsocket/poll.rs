@@ -94,7 +94,7 @@ fn of_stream(inner: &Inner, events: i16) -> i16 {
 
 /// Looks at every entry once. How many have something to say?
 fn look(fds: &mut [libc::pollfd], entries: &[Entry]) -> Call<usize> {
-    let mut others: Vec<libc::pollfd> = fds.to_vec();
+    let mut others = hca_room::copied(fds)?;
     for (entry, fd) in entries.iter().zip(&mut others) {
         // poll(2) ignores what is negative.
         if let Entry::Ours(_) = entry {
@@ -114,8 +114,11 @@ fn look(fds: &mut [libc::pollfd], entries: &[Entry]) -> Call<usize> {
 }
 
 /// Has every stream say when something happens; what to wait for.
-fn arm(fds: &[libc::pollfd], entries: &[Entry], bell: &Bell, wake: &mut Instant) -> Vec<libc::pollfd> {
-    let mut list = vec![readable(bell.0)];
+fn arm(fds: &[libc::pollfd], entries: &[Entry], bell: &Bell, wake: &mut Instant) -> Call<Vec<libc::pollfd>> {
+    let mut list = Vec::new();
+    // A stream has two descriptors, everything else one.
+    hca_room::reserve(&mut list, 1 + 2 * fds.len())?;
+    list.push(readable(bell.0));
     for (entry, fd) in entries.iter().zip(fds) {
         match entry {
             Entry::Other => list.push(libc::pollfd { revents: 0, ..*fd }),
@@ -134,7 +137,7 @@ fn arm(fds: &[libc::pollfd], entries: &[Entry], bell: &Bell, wake: &mut Instant)
             }
         }
     }
-    list
+    Ok(list)
 }
 
 /// What has been heard is taken, and nobody is told any more.
@@ -171,7 +174,7 @@ fn wait(fds: &mut [libc::pollfd], limit: Option<Duration>) -> Call<usize> {
     let begin = Instant::now();
     let until = limit.and_then(|limit| begin.checked_add(limit));
     let entry = |fd: &libc::pollfd| find(fd.fd).map_or(Entry::Other, Entry::Ours);
-    let entries: Vec<Entry> = fds.iter().map(entry).collect();
+    let entries = hca_room::slice(fds.len(), |at| entry(&fds[at]))?;
     let config = Config::of_machine();
     let patience = Duration::from_micros(config.polling_us.into());
     loop {
@@ -186,7 +189,7 @@ fn wait(fds: &mut [libc::pollfd], limit: Option<Duration>) -> Call<usize> {
     let bell = Bell::new()?;
     loop {
         let mut wake = Instant::now() + Duration::from_millis(config.wake_up_ms.max(1).into());
-        let mut list = arm(fds, &entries, &bell, &mut wake);
+        let mut list = arm(fds, &entries, &bell, &mut wake)?;
         // What has come before it was armed is not heard of.
         let found = look(fds, &entries);
         let result = match found {

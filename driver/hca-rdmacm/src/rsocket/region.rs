@@ -14,11 +14,6 @@ pub struct Region {
 
 const PAGE: usize = 4096;
 
-unsafe extern "C" {
-    // A macro in the header; the function behind it is the same.
-    fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut libc::c_void, length: usize, access: i32) -> *mut ibv_mr;
-}
-
 /// Registers memory.
 ///
 /// # Safety

@@ -126,7 +126,7 @@ impl Stream {
             send,
             receive,
             lists,
-            iomaps: Iomaps::new(config.iomaps),
+            iomaps: Iomaps::new(config.iomaps)?,
             out: Outgoing::new(config.send_bytes, send_queue - CONTROLS),
             incoming: Incoming::new(half, receive_queue as u16),
             half,

@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use hca_abi::{Eqe, EventKind};
 use hca_driver::{DevicePtr, Doorbells, EqRing, EqWatch};
+use hca_room::NoRoom;
 
 use crate::function::known::Known;
 use crate::values::lock::lock;
@@ -96,6 +97,13 @@ impl<P: DevicePtr> Dispatcher<P> {
             cqs: Mutex::default(),
             known: Known::default(),
         }
+    }
+
+    /// Room for one more CQ.
+    pub fn require_room(&self) -> Result<(), NoRoom> {
+        let len_bytes = size_of::<(u32, Arc<CqSink>)>();
+        let reserved = lock(&self.cqs).try_reserve(1);
+        reserved.map_err(|_| NoRoom { len_bytes })
     }
 
     pub fn add_cq(&self, cqn: u32, sink: Arc<CqSink>) {

@@ -288,7 +288,8 @@ fn make_room(taken: &mut VecDeque<WorkCompletion>, log_size: u8) -> Result<()> {
     reserved.map_err(|_| Error::NoMemory {
         what: "a CQ with a channel",
         len_bytes: entries * size_of::<WorkCompletion>(),
-    })
+    })?;
+    Ok(hca_room::require()?)
 }
 
 impl<P: DevicePtr> CqShared<P> {
@@ -450,6 +451,7 @@ impl<P: DevicePtr> Cq<P> {
         };
         let log_size = CqRing::log_size_for(options.cqe)?;
         let qpn_line_bits = shared.query_device()?.qpn_line_bits();
+        shared.dispatcher.require_room()?;
         let mut taken = VecDeque::new();
         if options.channel.is_some() {
             make_room(&mut taken, log_size)?;

@@ -216,7 +216,10 @@ impl<P: DevicePtr> Pd<P> {
         }
         let first = range.iova & !mask;
         let count = ((range.iova - first) + range.length).div_ceil(mask + 1);
-        let pages: Vec<u64> = (0..count).map(|i| first + (i << shift)).collect();
+        let mut pages = Vec::new();
+        hca_room::reserve(&mut pages, count as usize)?;
+        hca_room::require()?;
+        pages.extend((0..count).map(|i| first + (i << shift)));
         self.register_pages(range, options, &pages, backing)
     }
 

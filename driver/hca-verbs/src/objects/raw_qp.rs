@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use hca_abi::{CreateQpCmd, Mtu, QpState, Service};
-use hca_dev::Device;
+use hca_dev::{Device, DmaBuf};
 use hca_driver::{
     BadWr, Datagram, DatagramRules, DevicePtr, Opcodes, PlainWr, PostError, QpShadow, RecvRing, RecvShadow,
     RecvWr, SendRing, SendWr, WqSize,
 };
+use hca_room::NoRoom;
 
 use crate::objects::context::Context;
 use crate::objects::cq::{Cq, CqShared};
@@ -113,6 +114,29 @@ fn mtu_bytes(mtu: Mtu) -> u32 {
     128 << u8::from(mtu)
 }
 
+/// The ring of a service.
+fn send_ring(
+    service: Service,
+    memory: DmaBuf,
+    size: WqSize,
+    pd: u32,
+) -> std::result::Result<SendRing, NoRoom> {
+    match service {
+        Service::Ud => {
+            let rules = DatagramRules {
+                pd,
+                port_num: 0,
+                mtu_bytes: 0,
+            };
+            SendRing::for_datagrams(memory, size, rules)
+        }
+        Service::Uc => SendRing::for_unreliable(memory, size),
+        Service::Raw => SendRing::for_frames(memory, size),
+        Service::Xrc => SendRing::for_xrc(memory, size),
+        _ => SendRing::new(memory, size),
+    }
+}
+
 impl<P: DevicePtr> Pd<P> {
     /// ibv_create_qp: a QP in RESET, with states checked at run time.
     pub fn create_raw_qp(&self, options: &QpOptions<'_, P>) -> Result<RawQp<P>> {
@@ -152,41 +176,27 @@ impl<P: DevicePtr> RawQp<P> {
             }
             None => {
                 let size = WqSize::for_recv(cap.max_recv_wr, cap.max_recv_sge)?;
-                let memory = shared.device().alloc_dma(size.ring_bytes())?;
+                let make = |memory: &DmaBuf| Ok(RecvRing::new(memory.clone(), size)?);
+                let (ring, memory) = shared.with_ring(size.ring_bytes(), make)?;
                 cmd.set_rq_log_size(size.log_size);
                 cmd.set_rq_log_stride(size.log_stride);
                 cmd.set_rq_base(memory.iova());
-                (RecvQueue::Own(RecvRing::new(memory, size)), Some(size))
+                (RecvQueue::Own(ring), Some(size))
             }
         };
-        let made = shared.with_ring(send_size.ring_bytes(), |send_memory| {
-            cmd.set_sq_base(send_memory.iova());
-            shared.function().create_qp(&cmd)
+        let made = shared.with_ring(send_size.ring_bytes(), |memory| {
+            let ring = send_ring(options.service, memory.clone(), send_size, pd.pd)?;
+            cmd.set_sq_base(memory.iova());
+            Ok((shared.function().create_qp(&cmd)?, ring))
         });
-        let (qpn, send_memory) = match made {
-            Ok(made) => made,
+        let (qpn, mut send) = match made {
+            Ok((made, _)) => made,
             Err(e) => {
                 if let RecvQueue::Own(recv) = recv {
                     shared.device().free_dma(recv.memory().clone())?;
                 }
                 return Err(e);
             }
-        };
-        let mut send = if is_ud {
-            let rules = DatagramRules {
-                pd: pd.pd,
-                port_num: 0,
-                mtu_bytes: 0,
-            };
-            SendRing::for_datagrams(send_memory, send_size, rules)
-        } else if options.service == Service::Uc {
-            SendRing::for_unreliable(send_memory, send_size)
-        } else if options.service == Service::Raw {
-            SendRing::for_frames(send_memory, send_size)
-        } else if options.service == Service::Xrc {
-            SendRing::for_xrc(send_memory, send_size)
-        } else {
-            SendRing::new(send_memory, send_size)
         };
         send.set_push_slot(push_slot);
         let cap = real_cap(&send_size, recv_size.as_ref(), is_ud);

@@ -143,11 +143,12 @@ impl<P: DevicePtr> Srq<P> {
         }
         let made = shared.with_ring(size.ring_bytes(), |slots| {
             cmd.set_base(slots.iova());
-            shared.function().create_srq(&cmd)
+            let ring = Arc::new(SrqRing::new(slots.clone(), list.clone(), size)?);
+            let made = shared.function().create_srq(&cmd)?;
+            Ok((made, ring))
         });
         match made {
-            Ok(((srqn, number), slots)) => {
-                let ring = Arc::new(SrqRing::new(slots, list, size));
+            Ok((((srqn, number), ring), _)) => {
                 let xrc = xrc.map(|(xrcd, cq)| {
                     cq.attach_srq(number, ring.clone());
                     XrcPart {

@@ -3,6 +3,7 @@
 use hca_abi::AdminStatus;
 use hca_dev::DeviceError;
 use hca_driver::{AdminError, BadWr, DriverError};
+use hca_room::NoRoom;
 use std::net::Ipv6Addr;
 use thiserror::Error as ThisError;
 
@@ -84,6 +85,12 @@ pub enum Error {
         /// In the device's clock.
         waited_ns: u64,
     },
+}
+
+impl From<NoRoom> for Error {
+    fn from(error: NoRoom) -> Self {
+        Self::Driver(error.into())
+    }
 }
 
 impl From<AdminError> for Error {

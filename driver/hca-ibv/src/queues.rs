@@ -1,13 +1,15 @@
 //! A QP of management datagrams with its queues, by the verbs that any program has: what libibumad and librdmacm have
-//! in common. It is a module of both, each with its own structures of the C headers (`abi`) and errors (`errno`).
+//! in common.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::hash::Hash;
 use std::ptr::null_mut;
 
+use hca_exports::errno::{Call, EINVAL, Errno, last_errno, made, verb};
+
 use crate::abi::*;
-use crate::errno::{Call, EINVAL, Errno, last_errno, made, verb};
+use crate::calls::*;
 
 /// Bytes in front of what is received.
 pub const GRH_BYTES: usize = 40;
@@ -21,14 +23,19 @@ const SLOT_BYTES: usize = 512;
 pub struct Shape {
     /// The kernel's type of QP0 or QP1, which our libibverbs takes.
     pub qp_type: ibv_qp_type,
+    /// What datagrams are accepted with, where it is the program's to say.
     pub qkey: u32,
+    /// Places of the receive queue.
     pub receives: usize,
+    /// Places of the send queue.
     pub sends: usize,
 }
 
 /// An open QP whose receives are posted. `R`: what an address handle is found by.
 pub struct Queues<R> {
+    /// The open device.
     pub context: *mut ibv_context,
+    /// The port that the QP is on.
     pub port_num: u8,
     shape: Shape,
     pd: *mut ibv_pd,
@@ -38,7 +45,7 @@ pub struct Queues<R> {
     qp: *mut ibv_qp,
     mr: *mut ibv_mr,
     /// Places of receives, and those of sends behind them.
-    memory: Vec<u8>,
+    memory: Box<[u8]>,
     ahs: HashMap<R, *mut ibv_ah>,
 }
 
@@ -61,7 +68,7 @@ impl<R: Eq + Hash> Queues<R> {
             recv_cq: null_mut(),
             qp: null_mut(),
             mr: null_mut(),
-            memory: vec![0; (shape.receives + shape.sends) * SLOT_BYTES],
+            memory: hca_room::slice((shape.receives + shape.sends) * SLOT_BYTES, |_| 0)?,
             ahs: HashMap::new(),
         };
         // SAFETY: the caller's context. What fails here is taken down by Drop.
@@ -82,7 +89,12 @@ impl<R: Eq + Hash> Queues<R> {
             self.recv_cq = made(ibv_create_cq(context, depth, null_mut(), self.channel, 0))?;
             let depth = self.shape.sends as c_int;
             self.send_cq = made(ibv_create_cq(context, depth, null_mut(), null_mut(), 0))?;
-            self.mr = made(reg_mr(self.pd, &mut self.memory, IBV_ACCESS_LOCAL_WRITE as c_int))?;
+            self.mr = made(ibv_reg_mr(
+                self.pd,
+                self.memory.as_mut_ptr().cast(),
+                self.memory.len(),
+                IBV_ACCESS_LOCAL_WRITE as c_int,
+            ))?;
             let mut init = ibv_qp_init_attr {
                 send_cq: self.send_cq,
                 recv_cq: self.recv_cq,
@@ -286,13 +298,4 @@ impl<R> Drop for Queues<R> {
             }
         }
     }
-}
-
-/// ibv_reg_mr is a macro in the header; the function behind it is the same.
-unsafe fn reg_mr(pd: *mut ibv_pd, memory: &mut [u8], access: c_int) -> *mut ibv_mr {
-    unsafe extern "C" {
-        fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut libc::c_void, length: usize, access: c_int) -> *mut ibv_mr;
-    }
-    // SAFETY: the caller's PD; memory that outlives the region.
-    unsafe { ibv_reg_mr(pd, memory.as_mut_ptr().cast(), memory.len(), access) }
 }
