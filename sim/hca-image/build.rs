@@ -25,7 +25,7 @@ const TARGET: &str = "riscv32imc-unknown-none-elf";
 const KEY_VARIABLE: &str = "HCA_FIRMWARE_KEY";
 /// Small rather than fast in single steps; the processor reaches words at any address; the linker makes calls of near
 /// functions short.
-const FLAGS: &str = "-Cllvm-args=-inline-threshold=30 -Ctarget-feature=+unaligned-scalar-mem,+relax";
+const FLAGS: &str = "-Cllvm-args=-inline-threshold=30 -Ctarget-feature=+unaligned-scalar-mem,+relax,+zba,+zbb,+zbs";
 /// What the image and its data may have: below the memories' sizes, so that firmware does not grow unseen. The goals
 /// are 64 and 128 KiB (docs/firmware.md).
 const IMAGE_BUDGET_BYTES: usize = 70 << 10;

@@ -28,6 +28,7 @@ module hca_fw_cpu
 );
   ibex_top #(
     .RV32M(RV32MSingleCycle),
+    .RV32B(RV32BBalanced),
     .RegFile(RegFileFPGA),
     .BranchTargetALU(1'b1),
     .WritebackStage(1'b1)
