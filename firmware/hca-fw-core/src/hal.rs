@@ -3,7 +3,7 @@
 use crate::held::{Held, Kept, NUM_KEPT, NUM_PAIRS, PAIR_BYTES, first_pairs};
 use crate::patience::Patience;
 use crate::port::{NUM_GIDS, PortIdentity};
-use crate::probe::Probes;
+use crate::probe::{DmaError, Probes};
 use crate::qpc::{QPC_PAIRS, RESET_PAIRS};
 use crate::{Bus, CmdResult};
 use hca_abi::{
@@ -30,6 +30,7 @@ const LINE_BYTES: u32 = 64;
 
 /// Bytes of a completion before its body.
 const CPL_HEAD_BYTES: usize = 8;
+const KEPT_CPLS: usize = if cfg!(feature = "std") { 1 } else { 0 };
 /// Pairs of a completion but for the last.
 const CPL_PAIRS: u32 = first_pairs(NUM_PAIRS - 1);
 /// From the counters of one port to those of the next.
@@ -38,17 +39,15 @@ const COUNTERS_PORT_BYTES: u32 = 256;
 const COUNTERS_RULES: u32 = 2 * COUNTERS_PORT_BYTES;
 const RULE_COUNT_BYTES: u32 = 16;
 
-/// Host memory could not be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DmaError;
-
 /// What the hardware holds of what firmware wrote. An access costs seven cycles, so what is there already is not
 /// written again. Words go in pairs: with one half of an address alone the time would depend on where memory lies.
 pub(crate) struct Shadow {
     /// All ones: not known.
     kept: [u32; NUM_KEPT],
     ctx: Held,
-    /// Pairs of the completion in the mailbox, but for the last, that may be other than zero.
+    /// Of the completion in the mailbox, but for the last pair: natively what it is, for an access takes long; on the
+    /// core, which writes sooner than it compares, which pairs may be other than zero.
+    cpl: [Held; KEPT_CPLS],
     cpl_used: u32,
     /// The last pair of the completion.
     last_pair: Option<u64>,
@@ -65,7 +64,8 @@ impl Shadow {
     pub const fn new() -> Self {
         Self {
             kept: [u32::MAX; NUM_KEPT],
-            ctx: Held::new(),
+            ctx: Held::of(u32::MAX),
+            cpl: [const { Held::of(CPL_PAIRS) }; KEPT_CPLS],
             cpl_used: CPL_PAIRS,
             last_pair: None,
             is_ctx_busy: true,
@@ -422,12 +422,18 @@ impl<'a, B: Bus> Hal<'a, B> {
     pub fn set_completion(&mut self, cpl: &AdminCpl, body_bytes: usize) {
         // Behind its body the mailbox is zero then: of an earlier one, also another function's, nothing is left.
         let used = first_pairs((CPL_HEAD_BYTES + body_bytes).div_ceil(PAIR_BYTES)) & CPL_PAIRS;
-        let mut left = used | core::mem::replace(&mut self.shadow.cpl_used, used);
-        let pairs = cpl.as_bytes().as_chunks().0;
-        while let Some(pair) = pairs.get(left.trailing_zeros() as usize) {
-            let addr = reg::MAILBOX + CPL_AREA + PAIR_BYTES as u32 * left.trailing_zeros();
-            write_pair(self.bus, addr, u64::from_le_bytes(*pair));
-            left &= left - 1;
+        let (bus, area) = (&mut *self.bus, reg::MAILBOX + CPL_AREA);
+        if let Some(held) = self.shadow.cpl.first_mut() {
+            held.take_whole(cpl.as_bytes(), used, |at, pair| {
+                write_pair(bus, area + 8 * at, pair)
+            });
+        } else {
+            let mut left = used | core::mem::replace(&mut self.shadow.cpl_used, used);
+            let pairs = cpl.as_bytes().as_chunks().0;
+            while let Some(pair) = pairs.get(left.trailing_zeros() as usize) {
+                write_pair(bus, area + 8 * left.trailing_zeros(), u64::from_le_bytes(*pair));
+                left &= left - 1;
+            }
         }
         // The last pair has the phase.
         let last = cpl
@@ -435,11 +441,7 @@ impl<'a, B: Bus> Hal<'a, B> {
             .last_chunk()
             .map_or(0, |pair| u64::from_le_bytes(*pair));
         if self.shadow.last_pair.replace(last) != Some(last) {
-            write_pair(
-                self.bus,
-                reg::MAILBOX + CPL_AREA + AdminCpl::BYTES as u32 - 8,
-                last,
-            );
+            write_pair(bus, area + AdminCpl::BYTES as u32 - 8, last);
         }
     }
 

@@ -24,11 +24,12 @@ pub(crate) const fn first_pairs(count: usize) -> u32 {
 }
 
 impl Held {
-    pub const fn new() -> Self {
+    /// Of these pairs, of which nothing is known.
+    pub const fn of(pairs: u32) -> Self {
         Self {
             pairs: [0; NUM_PAIRS],
-            unknown: u32::MAX,
-            used: u32::MAX,
+            unknown: pairs,
+            used: pairs,
         }
     }
 
@@ -132,7 +133,7 @@ mod tests {
     /// What was never written is, whatever it would be; then only what differs. Behind a row's end are zeros.
     #[test]
     fn only_what_differs_is_written() {
-        let mut held = Held::new();
+        let mut held = Held::of(u32::MAX);
         let row = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 2];
         assert_eq!(
             taken(&mut held, &row, first_pairs(5)),
@@ -148,7 +149,7 @@ mod tests {
     /// Of a whole row what it does not use is zero, whoever has left something there.
     #[test]
     fn a_whole_row_leaves_nothing_of_another() {
-        let mut held = Held::new();
+        let mut held = Held::of(u32::MAX);
         let row: Vec<u8> = (1..=64).collect();
         let of = |at: usize| u64::from_le_bytes(*row[8 * at..].first_chunk().unwrap());
         assert_eq!(

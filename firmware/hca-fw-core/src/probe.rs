@@ -12,6 +12,10 @@ const LINE_BYTES: u64 = 64;
 /// Ends of the rings of a command.
 const ENDS: usize = 4;
 
+/// Host memory could not be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DmaError;
+
 /// Lines that are read one after the other.
 pub(crate) struct Probes {
     func: u8,
