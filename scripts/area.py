@@ -168,7 +168,7 @@ def chosen(design: Design, args: argparse.Namespace) -> list[tuple[int, Block, i
 def main() -> None:
     args = arguments()
     rules = Rules.read(RULES.read_text())
-    design = hierarchy.elaborate()
+    design = hierarchy.elaborate_for(args.blocks)
     try:
         wanted = chosen(design, args)
     except ValueError as error:

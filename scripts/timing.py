@@ -144,7 +144,7 @@ def main() -> None:
     args = arguments()
     text = BUDGETS.read_text()
     budgets = Budgets.read(text)
-    design = hierarchy.elaborate()
+    design = hierarchy.elaborate_for(args.blocks)
     try:
         wanted = args.blocks or (budgets.check if args.check else ())
         blocks = design.named(wanted) if wanted else design.blocks()

@@ -14,7 +14,11 @@ from pyslang.ast import SymbolKind
 import filelist
 
 TOP = "hca_core"
-LIST = "hw/filelists/hca_core.f"
+LISTS = ("hw/filelists/hca_core.f",)
+# The soft core is beside the card: whoever names blocks of it gets those.
+SOC_TOP = "hca_fw_soc"
+SOC_LISTS = ("hw/filelists/pkg.f", "hw/filelists/lib.f", ".tools/ibex/ibex.f", "hw/filelists/soc.f")
+SOC_NAMES = ("hca_fw_", "ibex_")
 # The card of the figures: one port; eight VLs are what hca_link_pkg has by itself.
 DEFINES = ("SYNTHESIS", "HCA_NUM_PORTS=1")
 # Nothing but instances and a few gates: their children are the blocks that the card's figures are summed over.
@@ -99,19 +103,27 @@ class Design:
         return " ".join([block.module, *differ])
 
 
-def elaborate(list_path: str = LIST, top: str = TOP, defines: tuple[str, ...] = DEFINES) -> Design:
+def elaborate_for(names: Iterable[str]) -> Design:
+    """What the modules of these names are in: the soft core, if all are of it, else the card."""
+    is_soc = bool(names) and all(name.startswith(SOC_NAMES) for name in names)
+    return elaborate(SOC_LISTS, SOC_TOP) if is_soc else elaborate()
+
+
+def elaborate(lists: tuple[str, ...] = LISTS, top: str = TOP, defines: tuple[str, ...] = DEFINES) -> Design:
     """Elaborates the card with slang, the frontend that synthesis uses."""
-    files = filelist.read(list_path)
+    files = filelist.FileList()
+    for path in lists:
+        filelist.read(path, files)
     options = [f"-D{define}" for define in defines] + [f"+incdir+{folder}" for folder in files.include_dirs]
     slang = driver.Driver()
     slang.addStandardArgs()
     command = ["slang", "--top", top, *options, *map(str, files.sources)]
     if not (slang.parseCommandLine(" ".join(command)) and slang.processOptions() and slang.parseAllSources()):
-        raise ValueError(f"{top}: slang cannot read {list_path}")
+        raise ValueError(f"{top}: slang cannot read {' '.join(lists)}")
     compilation = slang.createCompilation()
     instance = next((found for found in compilation.getRoot().topInstances if found.name == top), None)
     if instance is None:
-        raise ValueError(f"{list_path} has no top module {top}")
+        raise ValueError(f"{' '.join(lists)} has no top module {top}")
     design = Design(block_of(instance), include_dirs=files.include_dirs, defines=defines)
     for path in files.sources:
         for name in re.findall(r"^package\s+(\w+)", path.read_text(), re.MULTILINE):

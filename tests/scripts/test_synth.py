@@ -47,7 +47,7 @@ def small(tmp_path):
         (tmp_path / f"{name}.sv").write_text(text)
     files = tmp_path / "card.f"
     files.write_text("".join(f"{tmp_path / name}.sv\n" for name in texts))
-    return lambda: hierarchy.elaborate(str(files))
+    return lambda: hierarchy.elaborate((str(files),))
 
 
 def test_blocks_have_the_parameters_of_their_instances(small):

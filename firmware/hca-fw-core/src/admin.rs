@@ -1,6 +1,6 @@
 //! The admin queue: fetch a command, do it, write its completion.
 
-use crate::fetch::{BODY_BYTES as CMD_BODY_BYTES, read_body};
+use crate::fetch::{BODY_BYTES as CMD_BODY_BYTES, read_body, read_modify_qp};
 use crate::hal::Hal;
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control};
@@ -21,6 +21,7 @@ const CMD_AREA: u32 = 0;
 const HANDLE_BYTES: usize = 8;
 /// A command's body starts behind its header.
 const BODY_OFFSET: u32 = 8;
+const BODY_AREA: u32 = CMD_AREA + BODY_OFFSET;
 
 /// The completion of the command under way. Its body is zero until the command sets it, and behind what it has set.
 pub(crate) struct Answer {
@@ -59,28 +60,46 @@ impl Answer {
         self.set_handle(key, key);
     }
 
-    /// Of the next command.
+    /// Of the next command. Most have set a handle or nothing.
+    #[inline(always)]
     fn clear(&mut self) {
+        if self.body_bytes > HANDLE_BYTES {
+            self.clear_all();
+        } else if let [_, _, first, second, ..] = self.cpl.0.as_chunks_mut::<4>().0 {
+            (*first, *second) = ([0; 4], [0; 4]);
+        }
+        self.body_bytes = 0;
+    }
+
+    #[inline(never)]
+    fn clear_all(&mut self) {
         let body = self.cpl.0.get_mut(BODY_OFFSET as usize..).unwrap_or(&mut []);
         if let Some(used) = body.get_mut(..self.body_bytes) {
             used.fill(0);
         }
-        self.body_bytes = 0;
     }
 }
 
-/// The body of the command under way.
+/// The body of the command under way, as far as it means something; zero elsewhere.
 #[inline(always)]
-fn body<B: Bus>(hal: &mut Hal<B>, opcode: AdminOpcode) -> [u8; CMD_BODY_BYTES] {
+fn body<B: Bus>(hal: &mut Hal<B>, bytes: usize) -> [u8; CMD_BODY_BYTES] {
     let mut body = [0; CMD_BODY_BYTES];
-    read_body(hal, CMD_AREA + BODY_OFFSET, opcode, &mut body);
+    read_body(hal, BODY_AREA, bytes, &mut body);
+    body
+}
+
+/// The same of MODIFY_QP, of which most is only there if its mask says so.
+#[inline(always)]
+fn body_of_modify_qp<B: Bus>(hal: &mut Hal<B>) -> [u8; CMD_BODY_BYTES] {
+    let mut body = [0; CMD_BODY_BYTES];
+    read_modify_qp(hal, BODY_AREA, &mut body);
     body
 }
 
 /// The object that the command under way names.
 #[inline(never)]
 fn handle<B: Bus>(hal: &mut Hal<B>) -> u32 {
-    hal.mailbox_word(CMD_AREA + BODY_OFFSET)
+    hal.mailbox_word(BODY_AREA)
 }
 
 impl Control {
@@ -124,6 +143,7 @@ impl Control {
         // The command is done, once and for all: after a restart only its answer is written again.
         self.answering = Some((func, f.entry_at(f.cq_base)));
         f.head = f.head.wrapping_add(1);
+        self.rest_if_idle(func);
         hal.commit();
         self.answer(hal);
     }
@@ -165,7 +185,7 @@ impl Control {
         let made = match opcode {
             AdminOpcode::Nop => return Ok(true),
             AdminOpcode::CreateQp => {
-                hal.mailbox_read(CMD_AREA + BODY_OFFSET, &mut room.0[..CreateQpCmd::USED]);
+                hal.mailbox_read(BODY_AREA, &mut room.0[..CreateQpCmd::USED]);
                 self.create_qp(hal, func, room)?
             }
             _ => return self.execute_other(hal, func, opcode),
@@ -179,11 +199,11 @@ impl Control {
     fn execute_other<B: Bus>(&mut self, hal: &mut Hal<B>, func: u8, opcode: AdminOpcode) -> CmdResult<bool> {
         let rest = match opcode {
             AdminOpcode::RegMr => {
-                let cmd = RegMrCmd(body(hal, opcode));
+                let cmd = RegMrCmd(body(hal, RegMrCmd::USED));
                 self.reg_mr(hal, func, &cmd)?
             }
             AdminOpcode::AllocMw => {
-                let cmd = AllocMwCmd(body(hal, opcode));
+                let cmd = AllocMwCmd(body(hal, AllocMwCmd::USED));
                 self.alloc_mw(hal, func, &cmd)?
             }
             AdminOpcode::ResetFunc => {
@@ -191,11 +211,11 @@ impl Control {
                 return Ok(false);
             }
             AdminOpcode::ResizeCq => {
-                let cmd = ResizeCqCmd(body(hal, opcode));
+                let cmd = ResizeCqCmd(body(hal, ResizeCqCmd::USED));
                 self.resize_cq(hal, func, &cmd)?
             }
             AdminOpcode::ModifyQp => {
-                let cmd = ModifyQpCmd(body(hal, opcode));
+                let cmd = ModifyQpCmd(body_of_modify_qp(hal));
                 // It goes on when the QP has its line.
                 if self.waits_for_line(func, cmd.qpn()) {
                     return Ok(false);
@@ -207,7 +227,7 @@ impl Control {
                 self.destroy_qp(hal, func, named)?
             }
             AdminOpcode::SetKeyTable => {
-                let cmd = SetKeyTableCmd(body(hal, opcode));
+                let cmd = SetKeyTableCmd(body(hal, SetKeyTableCmd::USED));
                 self.set_key_table(hal, func, &cmd)?
             }
             AdminOpcode::DestroySrq => {
@@ -223,7 +243,7 @@ impl Control {
                 self.dealloc_mw(hal, func, named)?
             }
             AdminOpcode::ModifyMr => {
-                let cmd = ModifyMrCmd(body(hal, opcode));
+                let cmd = ModifyMrCmd(body(hal, ModifyMrCmd::USED));
                 self.modify_mr(hal, func, &cmd)?
             }
             _ => return self.execute_at_once(hal, func, opcode).map(|()| true),
@@ -236,28 +256,28 @@ impl Control {
         let made = match opcode {
             AdminOpcode::AllocPd => self.alloc_pd(func)?,
             AdminOpcode::CreateEq => {
-                let cmd = CreateEqCmd(body(hal, opcode));
+                let cmd = CreateEqCmd(body(hal, CreateEqCmd::USED));
                 self.create_eq(hal, func, &cmd)?
             }
             AdminOpcode::CreateCq => {
-                let cmd = CreateCqCmd(body(hal, opcode));
+                let cmd = CreateCqCmd(body(hal, CreateCqCmd::USED));
                 self.create_cq(hal, func, &cmd)?
             }
             AdminOpcode::CreateRule => {
-                let cmd = CreateRuleCmd(body(hal, opcode));
+                let cmd = CreateRuleCmd(body(hal, CreateRuleCmd::USED));
                 self.create_rule(hal, func, &cmd)?
             }
             AdminOpcode::CreateRss => {
-                let cmd = CreateRssCmd(body(hal, opcode));
+                let cmd = CreateRssCmd(body(hal, CreateRssCmd::USED));
                 self.create_rss(hal, func, &cmd)?
             }
             AdminOpcode::AllocDm => {
-                let cmd = AllocDmCmd(body(hal, opcode));
+                let cmd = AllocDmCmd(body(hal, AllocDmCmd::USED));
                 self.alloc_dm(hal, func, &cmd)?
             }
             AdminOpcode::AllocXrcd => self.alloc_xrcd(func)?,
             AdminOpcode::CreateSrq => {
-                let cmd = CreateSrqCmd(body(hal, opcode));
+                let cmd = CreateSrqCmd(body(hal, CreateSrqCmd::USED));
                 let srqn = self.create_srq(hal, func, &cmd)?;
                 self.answer.set_handle(srqn, self.srq_number(srqn));
                 return Ok(());
@@ -281,15 +301,15 @@ impl Control {
                 self.destroy_cq(hal, func, named)
             }
             AdminOpcode::ModifyCq => {
-                let cmd = ModifyCqCmd(body(hal, opcode));
+                let cmd = ModifyCqCmd(body(hal, ModifyCqCmd::USED));
                 self.modify_cq(hal, func, &cmd)
             }
             AdminOpcode::AttachMcast => {
-                let cmd = McastCmd(body(hal, opcode));
+                let cmd = McastCmd(body(hal, McastCmd::USED));
                 self.attach_mcast(hal, func, &cmd)
             }
             AdminOpcode::DetachMcast => {
-                let cmd = McastCmd(body(hal, opcode));
+                let cmd = McastCmd(body(hal, McastCmd::USED));
                 self.detach_mcast(hal, func, &cmd)
             }
             AdminOpcode::DestroyRule => {
@@ -307,13 +327,13 @@ impl Control {
                 self.free_dm(hal, func, named)
             }
             AdminOpcode::CopyDm => {
-                let cmd = CopyDmCmd(body(hal, opcode));
+                let cmd = CopyDmCmd(body(hal, CopyDmCmd::USED));
                 self.copy_dm(hal, func, &cmd)
             }
             AdminOpcode::DestroyRss => self.destroy_rss(handle(hal)),
             AdminOpcode::DeallocXrcd => self.dealloc_xrcd(func, handle(hal)),
             AdminOpcode::ModifySrq => {
-                let cmd = ModifySrqCmd(body(hal, opcode));
+                let cmd = ModifySrqCmd(body(hal, ModifySrqCmd::USED));
                 self.modify_srq(hal, func, &cmd)
             }
             AdminOpcode::QueryQp => {
@@ -338,11 +358,11 @@ impl Control {
                 Ok(())
             }
             AdminOpcode::WriteFirmware => {
-                let cmd = WriteFirmwareCmd(body(hal, opcode));
+                let cmd = WriteFirmwareCmd(body(hal, WriteFirmwareCmd::USED));
                 self.write_firmware(hal, func, &cmd)
             }
             AdminOpcode::ActivateFirmware => {
-                let cmd = ActivateFirmwareCmd(body(hal, opcode));
+                let cmd = ActivateFirmwareCmd(body(hal, ActivateFirmwareCmd::USED));
                 self.activate_firmware(hal, &cmd)
             }
             AdminOpcode::QueryDevice => {
@@ -357,26 +377,26 @@ impl Control {
     fn execute_port<B: Bus>(&mut self, hal: &mut Hal<B>, opcode: AdminOpcode) -> CmdResult {
         match opcode {
             AdminOpcode::QueryPort => {
-                let cmd = QueryPortCmd(body(hal, opcode));
+                let cmd = QueryPortCmd(body(hal, QueryPortCmd::USED));
                 let at = self.port_at(cmd.port_num())?;
                 self.activate_armed(hal, at);
                 let told = self.query_port(hal, cmd.port_num())?;
                 self.answer.set(told.used());
             }
             AdminOpcode::ModifyPort => {
-                let cmd = ModifyPortCmd(body(hal, opcode));
+                let cmd = ModifyPortCmd(body(hal, ModifyPortCmd::USED));
                 self.modify_port(hal, &cmd)?
             }
             AdminOpcode::SetGid => {
-                let cmd = SetGidCmd(body(hal, opcode));
+                let cmd = SetGidCmd(body(hal, SetGidCmd::USED));
                 self.set_gid(hal, &cmd)?
             }
             AdminOpcode::SetPkey => {
-                let cmd = SetPkeyCmd(body(hal, opcode));
+                let cmd = SetPkeyCmd(body(hal, SetPkeyCmd::USED));
                 self.set_pkey(hal, &cmd)?
             }
             AdminOpcode::SetNodeDesc => {
-                let cmd = SetNodeDescCmd(body(hal, opcode));
+                let cmd = SetNodeDescCmd(body(hal, SetNodeDescCmd::USED));
                 self.set_description(cmd.text(), None);
             }
             AdminOpcode::QueryNodeDesc => {
@@ -385,7 +405,7 @@ impl Control {
                 self.answer.set(out.used());
             }
             AdminOpcode::QueryGid => {
-                let entry = QueryEntryCmd(body(hal, opcode));
+                let entry = QueryEntryCmd(body(hal, QueryEntryCmd::USED));
                 let bad_index = (AdminStatus::BadParam, u32::from(entry.index()));
                 let index = u8::try_from(entry.index()).map_err(|_| bad_index)?;
                 let port = self.port_at(entry.port_num()).map_err(|_| bad_index)?;
@@ -395,7 +415,7 @@ impl Control {
                 self.answer.set(out.used());
             }
             AdminOpcode::ResolveGid => {
-                let cmd = ResolveGidCmd(body(hal, opcode));
+                let cmd = ResolveGidCmd(body(hal, ResolveGidCmd::USED));
                 let port = &self.ports[self.port_at(cmd.port_num())?];
                 require(!port.infiniband(), u32::from(cmd.port_num()))?;
                 let mut out = ResolveGidResult::new();
@@ -403,7 +423,7 @@ impl Control {
                 self.answer.set(out.used());
             }
             AdminOpcode::QueryPkey => {
-                let entry = QueryEntryCmd(body(hal, opcode));
+                let entry = QueryEntryCmd(body(hal, QueryEntryCmd::USED));
                 let bad_index = (AdminStatus::BadParam, u32::from(entry.index()));
                 let port = self.port_at(entry.port_num()).map_err(|_| bad_index)?;
                 let pkeys = self.ports[port].pkeys();
@@ -412,7 +432,7 @@ impl Control {
                 self.answer.set(out.used());
             }
             AdminOpcode::QueryCounters => {
-                let at = self.port_at(QueryPortCmd(body(hal, opcode)).port_num())? as u8;
+                let at = self.port_at(QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num())? as u8;
                 let mut out = QueryCountersResult::new();
                 let fields = QueryCountersResult::TABLE.fields.len();
                 for (index, place) in (0..).zip(out.0.as_chunks_mut().0.iter_mut().take(fields)) {
@@ -428,54 +448,54 @@ impl Control {
     fn execute_link<B: Bus>(&mut self, hal: &mut Hal<B>, opcode: AdminOpcode) -> CmdResult {
         match opcode {
             AdminOpcode::SetLink => {
-                let cmd = SetLinkCmd(body(hal, opcode));
+                let cmd = SetLinkCmd(body(hal, SetLinkCmd::USED));
                 self.set_link(hal, &cmd)?
             }
             AdminOpcode::QueryLink => {
-                let port_num = QueryPortCmd(body(hal, opcode)).port_num();
+                let port_num = QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num();
                 let at = self.port_at(port_num)?;
                 self.activate_armed(hal, at);
                 let told = self.query_link(hal, port_num)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::SetVlArb => {
-                let cmd = VlArbCmd(body(hal, opcode));
+                let cmd = VlArbCmd(body(hal, VlArbCmd::USED));
                 self.set_vl_arb(hal, &cmd)?
             }
             AdminOpcode::QueryVlArb => {
-                let told = self.query_vl_arb(&VlArbCmd(body(hal, opcode)))?;
+                let told = self.query_vl_arb(&VlArbCmd(body(hal, VlArbCmd::USED)))?;
                 self.answer.set(told.used());
             }
             AdminOpcode::SetSl2vl => {
-                let cmd = SetSl2vlCmd(body(hal, opcode));
+                let cmd = SetSl2vlCmd(body(hal, SetSl2vlCmd::USED));
                 self.set_sl2vl(hal, &cmd)?
             }
             AdminOpcode::QueryVlCounters => {
-                let cmd = QueryVlCountersCmd(body(hal, opcode));
+                let cmd = QueryVlCountersCmd(body(hal, QueryVlCountersCmd::USED));
                 let told = self.query_vl_counters(hal, &cmd)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::QueryLldp => {
-                let cmd = QueryLldpCmd(body(hal, opcode));
+                let cmd = QueryLldpCmd(body(hal, QueryLldpCmd::USED));
                 let told = self.query_lldp(hal, &cmd)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::QueryPfcCounters => {
-                let port_num = QueryPortCmd(body(hal, opcode)).port_num();
+                let port_num = QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num();
                 let told = self.query_pfc_counters(hal, port_num)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::SetCongestion => {
-                let cmd = CongestionCmd(body(hal, opcode));
+                let cmd = CongestionCmd(body(hal, CongestionCmd::USED));
                 self.set_congestion(hal, &cmd)?
             }
             AdminOpcode::QueryCongestion => {
-                let port_num = QueryPortCmd(body(hal, opcode)).port_num();
+                let port_num = QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num();
                 let told = self.query_congestion(port_num)?;
                 self.answer.set(told.used());
             }
             AdminOpcode::QueryLinkErrors => {
-                let port_num = QueryPortCmd(body(hal, opcode)).port_num();
+                let port_num = QueryPortCmd(body(hal, QueryPortCmd::USED)).port_num();
                 let told = self.query_link_errors(hal, port_num)?;
                 self.answer.set(told.used());
             }

@@ -4,13 +4,7 @@ use core::ops::Range;
 
 use crate::Bus;
 use crate::hal::Hal;
-use hca_abi::{
-    ActivateFirmwareCmd, AdminOpcode, AllocDmCmd, AllocMwCmd, CongestionCmd, CopyDmCmd, CreateCqCmd,
-    CreateEqCmd, CreateQpCmd, CreateRssCmd, CreateRuleCmd, CreateSrqCmd, HandleCmd, McastCmd, ModifyCqCmd,
-    ModifyMrCmd, ModifyPortCmd, ModifyQpCmd, ModifySrqCmd, QpAttr, QueryEntryCmd, QueryLldpCmd, QueryPortCmd,
-    QueryVlCountersCmd, RegMrCmd, ResizeCqCmd, ResolveGidCmd, SetGidCmd, SetKeyTableCmd, SetLinkCmd,
-    SetNodeDescCmd, SetPkeyCmd, SetSl2vlCmd, VlArbCmd, WriteFirmwareCmd, qp_attr,
-};
+use hca_abi::{ModifyQpCmd, QpAttr, qp_attr};
 
 /// Bytes of a command's body.
 pub(crate) const BODY_BYTES: usize = 248;
@@ -18,71 +12,6 @@ const WORD_BYTES: usize = 4;
 /// Where the attributes of MODIFY_QP begin in its body: behind QPN and mask.
 const ATTR_OFFSET: usize = BODY_BYTES_OF_MODIFY_QP - QpAttr::BYTES;
 const BODY_BYTES_OF_MODIFY_QP: usize = ModifyQpCmd::USED;
-
-/// Words of a body with meaning. MODIFY_QP: without the attributes.
-const fn body_words(opcode: AdminOpcode) -> usize {
-    match opcode {
-        AdminOpcode::Nop
-        | AdminOpcode::QueryDevice
-        | AdminOpcode::QueryNodeDesc
-        | AdminOpcode::QueryFirmware
-        | AdminOpcode::AllocPd
-        | AdminOpcode::AllocXrcd
-        | AdminOpcode::ResetFunc => 0,
-        AdminOpcode::DeallocPd
-        | AdminOpcode::DeallocXrcd
-        | AdminOpcode::DestroyEq
-        | AdminOpcode::DestroyCq
-        | AdminOpcode::QueryQp
-        | AdminOpcode::DestroyQp
-        | AdminOpcode::DestroyRule
-        | AdminOpcode::QueryRule
-        | AdminOpcode::DestroyRss
-        | AdminOpcode::QuerySrq
-        | AdminOpcode::DestroySrq
-        | AdminOpcode::DeregMr
-        | AdminOpcode::DeallocMw
-        | AdminOpcode::FreeDm
-        | AdminOpcode::QueryMr => HandleCmd::USED / WORD_BYTES,
-        AdminOpcode::QueryPort
-        | AdminOpcode::QueryCounters
-        | AdminOpcode::QueryLink
-        | AdminOpcode::QueryLinkErrors
-        | AdminOpcode::QueryCongestion
-        | AdminOpcode::QueryPfcCounters => QueryPortCmd::USED / WORD_BYTES,
-        AdminOpcode::QueryGid | AdminOpcode::QueryPkey => QueryEntryCmd::USED / WORD_BYTES,
-        AdminOpcode::ModifyPort => ModifyPortCmd::USED / WORD_BYTES,
-        AdminOpcode::ResolveGid => ResolveGidCmd::USED / WORD_BYTES,
-        AdminOpcode::SetGid => SetGidCmd::USED / WORD_BYTES,
-        AdminOpcode::SetPkey => SetPkeyCmd::USED / WORD_BYTES,
-        AdminOpcode::SetNodeDesc => SetNodeDescCmd::USED / WORD_BYTES,
-        AdminOpcode::CreateEq => CreateEqCmd::USED / WORD_BYTES,
-        AdminOpcode::CreateCq => CreateCqCmd::USED / WORD_BYTES,
-        AdminOpcode::ResizeCq => ResizeCqCmd::USED / WORD_BYTES,
-        AdminOpcode::ModifyCq => ModifyCqCmd::USED / WORD_BYTES,
-        AdminOpcode::CreateQp => CreateQpCmd::USED / WORD_BYTES,
-        AdminOpcode::CreateSrq => CreateSrqCmd::USED / WORD_BYTES,
-        AdminOpcode::ModifySrq => ModifySrqCmd::USED / WORD_BYTES,
-        AdminOpcode::AttachMcast | AdminOpcode::DetachMcast => McastCmd::USED / WORD_BYTES,
-        AdminOpcode::CreateRule => CreateRuleCmd::USED / WORD_BYTES,
-        AdminOpcode::CreateRss => CreateRssCmd::USED / WORD_BYTES,
-        AdminOpcode::ModifyQp => ATTR_OFFSET / WORD_BYTES,
-        AdminOpcode::SetKeyTable => SetKeyTableCmd::USED / WORD_BYTES,
-        AdminOpcode::RegMr => RegMrCmd::USED / WORD_BYTES,
-        AdminOpcode::AllocDm => AllocDmCmd::USED / WORD_BYTES,
-        AdminOpcode::CopyDm => CopyDmCmd::USED / WORD_BYTES,
-        AdminOpcode::AllocMw => AllocMwCmd::USED / WORD_BYTES,
-        AdminOpcode::ModifyMr => ModifyMrCmd::USED / WORD_BYTES,
-        AdminOpcode::WriteFirmware => WriteFirmwareCmd::USED / WORD_BYTES,
-        AdminOpcode::ActivateFirmware => ActivateFirmwareCmd::USED / WORD_BYTES,
-        AdminOpcode::SetLink => SetLinkCmd::USED / WORD_BYTES,
-        AdminOpcode::SetVlArb | AdminOpcode::QueryVlArb => VlArbCmd::USED / WORD_BYTES,
-        AdminOpcode::SetSl2vl => SetSl2vlCmd::USED / WORD_BYTES,
-        AdminOpcode::SetCongestion => CongestionCmd::USED / WORD_BYTES,
-        AdminOpcode::QueryLldp => QueryLldpCmd::USED / WORD_BYTES,
-        AdminOpcode::QueryVlCounters => QueryVlCountersCmd::USED / WORD_BYTES,
-    }
-}
 
 /// Words of the attributes that count with each bit of the mask. Made when this is compiled: names are slow to compare.
 const WORDS_OF_BIT: [u64; u32::BITS as usize] = {
@@ -152,25 +81,25 @@ fn read_words<B: Bus>(hal: &mut Hal<B>, area: u32, body: &mut [u8; BODY_BYTES], 
     }
 }
 
-/// The body of the command in the mailbox, as far as it counts; zero elsewhere.
+/// The first bytes of the body in the mailbox, a multiple of 4; zero behind them.
 #[inline(never)]
-pub(crate) fn read_body<B: Bus>(
-    hal: &mut Hal<B>,
-    area: u32,
-    opcode: AdminOpcode,
-    body: &mut [u8; BODY_BYTES],
-) {
+pub(crate) fn read_body<B: Bus>(hal: &mut Hal<B>, area: u32, bytes: usize, body: &mut [u8; BODY_BYTES]) {
     *body = [0; BODY_BYTES];
-    read_words(hal, area, body, 0..body_words(opcode));
-    if opcode == AdminOpcode::ModifyQp {
-        let mask = ModifyQpCmd(*body).attr_mask();
-        let (mut left, mut word) = (attr_words(mask), ATTR_OFFSET / WORD_BYTES);
-        while left != 0 {
-            if left & 1 == 1 {
-                read_words(hal, area, body, word..word + 1);
-            }
-            (left, word) = (left >> 1, word + 1);
+    read_words(hal, area, body, 0..bytes / WORD_BYTES);
+}
+
+/// Of MODIFY_QP's body QPN and mask, and the attributes that count by the mask.
+pub(crate) fn read_modify_qp<B: Bus>(hal: &mut Hal<B>, area: u32, body: &mut [u8; BODY_BYTES]) {
+    read_body(hal, area, ATTR_OFFSET, body);
+    let (mut left, mut word) = (
+        attr_words(ModifyQpCmd(*body).attr_mask()),
+        ATTR_OFFSET / WORD_BYTES,
+    );
+    while left != 0 {
+        if left & 1 == 1 {
+            read_words(hal, area, body, word..word + 1);
         }
+        (left, word) = (left >> 1, word + 1);
     }
 }
 

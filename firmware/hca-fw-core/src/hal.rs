@@ -1,10 +1,10 @@
 //! The register sequences: each thing firmware can ask of the hardware is one function here, and nowhere else.
 
-use crate::held::{Held, NUM_PAIRS, PAIR_BYTES};
-use crate::lines::QPC_RECORD_OFFSET;
+use crate::held::{Held, Kept, NUM_KEPT, NUM_PAIRS, PAIR_BYTES, first_pairs};
 use crate::patience::Patience;
-use crate::port::NUM_GIDS;
-use crate::probe::Probes;
+use crate::port::{NUM_GIDS, PortIdentity};
+use crate::probe::{DmaError, Probes};
+use crate::qpc::{QPC_PAIRS, RESET_PAIRS};
 use crate::{Bus, CmdResult};
 use hca_abi::{
     AdminCpl, CtxTable, GidRow, GroupRow, HwEventKind, LINK_PORT_ROWS, PipeMsgKind, Qpc, RssQpRow, RssRow,
@@ -30,59 +30,14 @@ const LINE_BYTES: u32 = 64;
 
 /// Bytes of a completion before its body.
 const CPL_HEAD_BYTES: usize = 8;
-/// Pairs of a QP context up to the last field before its record.
-const QPC_PAIRS: usize = {
-    let (mut at, mut end) = (0, 0);
-    while at < Qpc::TABLE.fields.len() && Qpc::TABLE.fields[at].byte < QPC_RECORD_OFFSET as u32 {
-        end = Qpc::TABLE.fields[at].lsb() + Qpc::TABLE.fields[at].width;
-        at += 1;
-    }
-    (end as usize).div_ceil(8 * PAIR_BYTES)
-};
-
+const KEPT_CPLS: usize = if cfg!(feature = "std") { 1 } else { 0 };
+/// Pairs of a completion but for the last.
+const CPL_PAIRS: u32 = first_pairs(NUM_PAIRS - 1);
 /// From the counters of one port to those of the next.
 const COUNTERS_PORT_BYTES: u32 = 256;
 /// Behind them: of rules, so many bytes each.
 const COUNTERS_RULES: u32 = 2 * COUNTERS_PORT_BYTES;
 const RULE_COUNT_BYTES: u32 = 16;
-
-/// What the data path knows of a port.
-pub(crate) struct PortIdentity {
-    pub infiniband: bool,
-    pub active: bool,
-    pub mac: [u8; 6],
-    pub lid: u16,
-    pub lmc: u8,
-    pub mtu: u8,
-}
-
-/// Host memory could not be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DmaError;
-
-/// Registers whose last value firmware remembers, so as to write them only when another is wanted.
-#[derive(Clone, Copy)]
-enum Kept {
-    DmaLen,
-    DmaFunc,
-    DmaLocal,
-    CtxTable,
-    CtxFlags,
-}
-
-const NUM_KEPT: usize = 5;
-
-impl Kept {
-    const fn addr(self) -> u32 {
-        match self {
-            Self::DmaLen => reg::MGMT_DMA_LEN,
-            Self::DmaFunc => reg::MGMT_DMA_FUNC,
-            Self::DmaLocal => reg::MGMT_DMA_LOCAL,
-            Self::CtxTable => reg::MGMT_CTX_TABLE,
-            Self::CtxFlags => reg::MGMT_CTX_FLAGS,
-        }
-    }
-}
 
 /// What the hardware holds of what firmware wrote. An access costs seven cycles, so what is there already is not
 /// written again. Words go in pairs: with one half of an address alone the time would depend on where memory lies.
@@ -90,7 +45,10 @@ pub(crate) struct Shadow {
     /// All ones: not known.
     kept: [u32; NUM_KEPT],
     ctx: Held,
-    cpl: Held,
+    /// Of the completion in the mailbox, but for the last pair: natively what it is, for an access takes long; on the
+    /// core, which writes sooner than it compares, which pairs may be other than zero.
+    cpl: [Held; KEPT_CPLS],
+    cpl_used: u32,
     /// The last pair of the completion.
     last_pair: Option<u64>,
     /// A context write may not have been taken yet.
@@ -106,8 +64,9 @@ impl Shadow {
     pub const fn new() -> Self {
         Self {
             kept: [u32::MAX; NUM_KEPT],
-            ctx: Held::new(),
-            cpl: Held::new(),
+            ctx: Held::of(u32::MAX),
+            cpl: [const { Held::of(CPL_PAIRS) }; KEPT_CPLS],
+            cpl_used: CPL_PAIRS,
             last_pair: None,
             is_ctx_busy: true,
             is_dma_busy: false,
@@ -194,11 +153,13 @@ impl<'a, B: Bus> Hal<'a, B> {
         }
     }
 
+    #[inline(never)]
     fn wait_clear(&mut self, addr: u32, mask: u32) -> u32 {
         self.count_waits(addr, mask).0
     }
 
     /// Looks until the bits are clear: what was read last, and how many looks before it were in vain.
+    #[inline(always)]
     fn count_waits(&mut self, addr: u32, mask: u32) -> (u32, u32) {
         let (mut value, mut vain) = (self.read(addr), 0);
         while value & mask != 0 && vain < MAX_POLLS {
@@ -258,28 +219,35 @@ impl<'a, B: Bus> Hal<'a, B> {
 
     /// Writes one row of a table.
     pub fn ctx_write(&mut self, table: CtxTable, index: u32, row: &[u8]) {
-        self.ctx_write_flags(table, index, row, row.len().div_ceil(PAIR_BYTES), 0);
+        self.ctx_lay(row, row.len().div_ceil(PAIR_BYTES));
+        self.ctx_go(table, index, 0);
     }
 
     /// Writes a QP context, restarting the named queues. One that does not restore ends with its record.
     pub fn ctx_write_qpc(&mut self, line: u32, row: &Qpc, init_sq: bool, init_rq: bool) {
-        self.ctx_lay_qpc(row);
+        let pairs = if row.restores() { u32::MAX } else { QPC_PAIRS };
+        self.ctx_lay_qpc(row, pairs);
         let flags = u32::from(init_sq) * reg::MGMT_CTX_FLAGS_INIT_SQ_MASK
             + u32::from(init_rq) * reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
         self.ctx_go(CtxTable::Qpc, line, flags);
     }
 
-    /// Writes the QP context that has been laid, of a QP that begins.
+    /// Puts the context of a QP in RESET where the next write takes it from.
+    pub fn ctx_lay_made(&mut self, row: &Qpc) {
+        self.ctx_lay_qpc(row, RESET_PAIRS);
+    }
+
+    /// Writes the context that has been laid, of a QP that begins.
     pub fn ctx_write_made(&mut self, line: u32) {
         let queues = reg::MGMT_CTX_FLAGS_INIT_SQ_MASK | reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
         self.ctx_go(CtxTable::Qpc, line, queues);
     }
 
-    /// Puts a QP context where the next write takes it from.
-    pub fn ctx_lay_qpc(&mut self, row: &Qpc) {
-        let used = if row.restores() { NUM_PAIRS } else { QPC_PAIRS };
-        self.ctx_lay(row.as_bytes(), used.max(self.shadow.ctx.end));
-        self.shadow.ctx.end = used;
+    #[inline(never)]
+    fn ctx_lay_qpc(&mut self, row: &Qpc, pairs: u32) {
+        let bus = &mut *self.bus;
+        let write = |at, pair| write_pair(bus, reg::MGMT_CTX_DATA + 8 * at, pair);
+        self.shadow.ctx.take_whole(row.as_bytes(), pairs, write);
     }
 
     /// What the QP was whose row the last write of a QP context took: words from `Qpc::sq_pi` on.
@@ -290,17 +258,10 @@ impl<'a, B: Bus> Hal<'a, B> {
         }
     }
 
-    fn ctx_write_flags(&mut self, table: CtxTable, index: u32, row: &[u8], pairs: usize, flags: u32) {
-        self.ctx_lay(row, pairs);
-        self.ctx_go(table, index, flags);
-    }
-
     fn ctx_lay(&mut self, row: &[u8], pairs: usize) {
         let bus = &mut *self.bus;
-        self.shadow.ctx.take(row, pairs, |at, pair| {
-            write_pair(bus, reg::MGMT_CTX_DATA + 8 * at, pair)
-        });
-        self.shadow.ctx.end = self.shadow.ctx.end.max(pairs);
+        let write = |at, pair| write_pair(bus, reg::MGMT_CTX_DATA + 8 * at, pair);
+        self.shadow.ctx.take(row, first_pairs(pairs), write);
     }
 
     fn ctx_go(&mut self, table: CtxTable, index: u32, flags: u32) {
@@ -317,7 +278,8 @@ impl<'a, B: Bus> Hal<'a, B> {
     pub fn ctx_clear(&mut self, table: CtxTable, rows: u32) {
         let queues = reg::MGMT_CTX_FLAGS_INIT_SQ_MASK | reg::MGMT_CTX_FLAGS_INIT_RQ_MASK;
         let flags = if table == CtxTable::Qpc { queues } else { 0 };
-        self.ctx_write_flags(table, 0, &[], NUM_PAIRS, flags);
+        self.ctx_lay(&[], NUM_PAIRS);
+        self.ctx_go(table, 0, flags);
         // The row stays in the card's registers.
         for index in 1..rows {
             self.write(reg::MGMT_CTX_INDEX, index);
@@ -396,16 +358,23 @@ impl<'a, B: Bus> Hal<'a, B> {
         self.dma_end(bytes, command)
     }
 
+    /// It calls nothing, and neither does its end, so that neither keeps registers.
+    #[inline(never)]
     fn dma_start(&mut self, func: u8, addr: u64, local: u32, bytes: u32, command: u32) {
         // A command that was refused may have left a probe under way.
         if core::mem::replace(&mut self.shadow.is_dma_busy, true) {
-            self.wait_clear(reg::MGMT_DMA_STATUS, reg::MGMT_DMA_STATUS_BUSY_MASK);
+            self.count_waits(reg::MGMT_DMA_STATUS, reg::MGMT_DMA_STATUS_BUSY_MASK);
         }
-        self.write(reg::MGMT_DMA_ADDR_LO, addr as u32);
-        self.write(reg::MGMT_DMA_ADDR_HI, (addr >> 32) as u32);
         self.write_kept(Kept::DmaLen, bytes);
         self.write_kept(Kept::DmaFunc, func.into());
         self.write_kept(Kept::DmaLocal, local);
+        self.dma_go(addr, command);
+    }
+
+    #[inline(always)]
+    fn dma_go(&mut self, addr: u64, command: u32) {
+        self.write(reg::MGMT_DMA_ADDR_LO, addr as u32);
+        self.write(reg::MGMT_DMA_ADDR_HI, (addr >> 32) as u32);
         self.write(reg::MGMT_DMA_CTRL, command);
     }
 
@@ -419,7 +388,7 @@ impl<'a, B: Bus> Hal<'a, B> {
             self.shadow.patience[kind].learn(vain);
             status
         } else {
-            self.wait_clear(reg::MGMT_DMA_STATUS, busy)
+            self.count_waits(reg::MGMT_DMA_STATUS, busy).0
         };
         if status & (busy | reg::MGMT_DMA_STATUS_ERROR_MASK) == 0 {
             Ok(())
@@ -452,21 +421,27 @@ impl<'a, B: Bus> Hal<'a, B> {
     /// restart, too.
     pub fn set_completion(&mut self, cpl: &AdminCpl, body_bytes: usize) {
         // Behind its body the mailbox is zero then: of an earlier one, also another function's, nothing is left.
-        let used = (CPL_HEAD_BYTES + body_bytes).div_ceil(PAIR_BYTES);
-        let pairs = used.max(self.shadow.cpl.end).min(NUM_PAIRS - 1);
-        let bus = &mut *self.bus;
-        let area = reg::MAILBOX + CPL_AREA;
-        self.shadow.cpl.take(cpl.as_bytes(), pairs, |at, pair| {
-            write_pair(bus, area + 8 * at, pair)
-        });
-        self.shadow.cpl.end = used;
+        let used = first_pairs((CPL_HEAD_BYTES + body_bytes).div_ceil(PAIR_BYTES)) & CPL_PAIRS;
+        let (bus, area) = (&mut *self.bus, reg::MAILBOX + CPL_AREA);
+        if let Some(held) = self.shadow.cpl.first_mut() {
+            held.take_whole(cpl.as_bytes(), used, |at, pair| {
+                write_pair(bus, area + 8 * at, pair)
+            });
+        } else {
+            let mut left = used | core::mem::replace(&mut self.shadow.cpl_used, used);
+            let pairs = cpl.as_bytes().as_chunks().0;
+            while let Some(pair) = pairs.get(left.trailing_zeros() as usize) {
+                write_pair(bus, area + 8 * left.trailing_zeros(), u64::from_le_bytes(*pair));
+                left &= left - 1;
+            }
+        }
         // The last pair has the phase.
         let last = cpl
             .as_bytes()
             .last_chunk()
             .map_or(0, |pair| u64::from_le_bytes(*pair));
         if self.shadow.last_pair.replace(last) != Some(last) {
-            write_pair(self.bus, area + AdminCpl::BYTES as u32 - 8, last);
+            write_pair(bus, area + AdminCpl::BYTES as u32 - 8, last);
         }
     }
 
@@ -476,25 +451,40 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     /// Reads the ends of a ring: [`Probes`].
-    pub fn probe_ring(&mut self, func: u8, base: u64, bytes: u64) -> CmdResult {
+    pub fn probe_ring(&mut self, func: u8, base: u64, bytes: u32) -> CmdResult {
         let mut probes = Probes::new(func);
         probes.add(base, bytes)?;
+        probes.begin(self);
         probes.finish(self)
     }
 
-    /// Asks for a line of host memory. Where a bus access is all that takes time nothing can be done meanwhile.
-    pub fn start_probe(&mut self, func: u8, addr: u64) {
+    /// Asks for a line of host memory, the first one or another one behind it. Where a bus access is all that takes
+    /// time nothing can be done meanwhile.
+    #[inline(always)]
+    pub fn start_probe(&mut self, func: u8, addr: u64, is_first: bool) {
         let command = reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK;
-        self.dma_start(func, addr, PROBE_AREA, LINE_BYTES, command);
+        if is_first {
+            self.dma_start(func, addr, PROBE_AREA, LINE_BYTES, command);
+        } else {
+            self.shadow.is_dma_busy = true;
+            self.dma_go(addr, command);
+        }
         if !B::HAS_CLOCK {
             self.probed = Some(self.dma_end(LINE_BYTES, command));
         }
     }
 
     /// Waits for it.
+    #[inline(always)]
     pub fn end_probe(&mut self) -> Result<(), DmaError> {
-        let probed = self.probed.take();
-        probed.unwrap_or_else(|| self.dma_end(LINE_BYTES, reg::MGMT_DMA_CTRL_HOST_TO_MAILBOX_MASK))
+        if B::HAS_CLOCK {
+            self.shadow.is_dma_busy = false;
+            let busy = reg::MGMT_DMA_STATUS_BUSY_MASK;
+            let status = self.count_waits(reg::MGMT_DMA_STATUS, busy).0;
+            let is_right = status & (busy | reg::MGMT_DMA_STATUS_ERROR_MASK) == 0;
+            return is_right.then_some(()).ok_or(DmaError);
+        }
+        self.probed.take().unwrap_or(Ok(()))
     }
 
     /// Reads a word of the mailbox.
@@ -503,10 +493,23 @@ impl<'a, B: Bus> Hal<'a, B> {
     }
 
     /// Reads mailbox bytes; offset and length are multiples of 4.
+    #[inline(never)]
     pub fn mailbox_read(&mut self, offset: u32, out: &mut [u8]) {
-        let words = out.as_chunks_mut().0.iter_mut();
-        for (word, at) in words.zip((reg::MAILBOX + offset..).step_by(4)) {
+        let mut at = reg::MAILBOX + offset;
+        let (fours, rest) = out.as_chunks_mut::<16>();
+        // By four: each step of a loop takes as long as half a word.
+        for four in fours {
+            if let [a, b, c, d] = four.as_chunks_mut().0 {
+                *a = self.read(at).to_le_bytes();
+                *b = self.read(at + 4).to_le_bytes();
+                *c = self.read(at + 8).to_le_bytes();
+                *d = self.read(at + 12).to_le_bytes();
+            }
+            at += 16;
+        }
+        for word in rest.as_chunks_mut().0 {
             *word = self.read(at).to_le_bytes();
+            at += 4;
         }
     }
 

@@ -47,6 +47,7 @@ mod port;
 mod priorities;
 mod probe;
 mod qp;
+mod qpc;
 mod rate;
 mod record;
 mod restart;
@@ -72,7 +73,7 @@ use admin::Answer;
 use device_memory::DeviceMemory;
 use groups::Groups;
 use hal::{Hal, Shadow};
-use hca_abi::{AdminStatus, OpVls, PortView};
+use hca_abi::{AdminStatus, OpVls, PortView, Qpc};
 use lines::Lines;
 use memory::Keys;
 use neighbours::Neighbours;
@@ -213,6 +214,8 @@ pub(crate) struct Control {
     /// Who spreads frames over raw QPs.
     spreads: Spreads,
     answer: Answer,
+    /// Where contexts of QPs in RESET are made: all that such a one does not have is zero for ever.
+    made: Qpc,
     keys: Table<Keys, NUM_FUNCS>,
     device_memory: Table<DeviceMemory, NUM_FUNCS>,
     eq_ids: IdPool<1>,
@@ -345,7 +348,7 @@ impl Firmware {
 
     /// Takes what hardware reports, answers a management datagram, and does a piece of work of the function whose turn
     /// it is: commands that are long take several turns. At most some thousand cycles; `false`: there was nothing to
-    /// do, and is nothing until the hardware has an event.
+    /// do, or where firmware takes time of its own there is nothing left, until the hardware has an event.
     pub fn poll<B: Bus>(&mut self, bus: &mut B) -> bool {
         let mut hal = Hal::new(bus, &mut self.shadow);
         let had_events = self.control.take_events(&mut hal);
@@ -357,7 +360,8 @@ impl Firmware {
         hal.restart();
         let had_turn = self.control.take_turn(&mut hal);
         self.control.show_ports(bus);
-        had_turn || had_line || had_events || had_other
+        // Where an event ends the sleep at once, nobody has to look once more.
+        (had_turn || had_line || had_events || had_other) && !(B::HAS_CLOCK && self.control.all_rest())
     }
 
     /// When [`Firmware::poll`] has something to do though the hardware has no event: in so many cycles of the card's
@@ -411,6 +415,7 @@ impl Control {
             has_views: false,
             description: sma::DESCRIPTION,
             answer: Answer::new(),
+            made: Qpc::new(),
             answering: None,
             image: Image::native(),
             wants_restart: false,

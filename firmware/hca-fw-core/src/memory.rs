@@ -152,7 +152,7 @@ impl Control {
         require_size(u32::from(log_size) <= MAX_LOG_KEYS, log_size.into())?;
         require_size(!keys.valid || log_size >= keys.log_size, log_size.into())?;
         require(cmd.base().is_multiple_of(64), 0)?;
-        hal.probe_ring(func, cmd.base(), (Mpt::BYTES as u64) << log_size)?;
+        hal.probe_ring(func, cmd.base(), (Mpt::BYTES as u32) << log_size)?;
         self.keys[usize::from(func)] = Keys {
             base: cmd.base(),
             log_size,

@@ -83,28 +83,19 @@ pub(crate) fn require_size(ok: bool, what: u32) -> CmdResult {
 
 impl Control {
     /// Is `pd` a protection domain of `func`?
+    #[inline(always)]
     pub(crate) fn own_pd(&self, func: u8, pd: u32) -> CmdResult<usize> {
-        if self.pd_ids.owns(func, pd) {
-            Ok(pd as usize)
-        } else {
-            Err((AdminStatus::BadHandle, pd))
-        }
+        self.pd_ids.own(func, pd)
     }
 
+    #[inline(always)]
     pub(crate) fn own_eq(&self, func: u8, eqn: u32) -> CmdResult<usize> {
-        if self.eq_ids.owns(func, eqn) {
-            Ok(eqn as usize)
-        } else {
-            Err((AdminStatus::BadHandle, eqn))
-        }
+        self.eq_ids.own(func, eqn)
     }
 
+    #[inline(always)]
     pub(crate) fn own_cq(&self, func: u8, cqn: u32) -> CmdResult<usize> {
-        if self.cq_ids.owns(func, cqn) {
-            Ok(cqn as usize)
-        } else {
-            Err((AdminStatus::BadHandle, cqn))
-        }
+        self.cq_ids.own(func, cqn)
     }
 
     pub(crate) fn alloc_pd(&mut self, func: u8) -> CmdResult<u32> {
@@ -135,7 +126,7 @@ impl Control {
         )?;
         require(cmd.base().is_multiple_of(64), 0)?;
         require(cmd.vector() < hal.vectors(func), cmd.vector().into())?;
-        hal.probe_ring(func, cmd.base(), 64u64 << cmd.log_size())?;
+        hal.probe_ring(func, cmd.base(), 64 << cmd.log_size())?;
         let limit = self.eq_ids.limit();
         let eqn = self.eq_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
         self.eqs[eqn as usize] = EqRec {
@@ -174,7 +165,7 @@ impl Control {
         )?;
         require(cmd.base().is_multiple_of(64), 0)?;
         let eq = self.own_eq(func, u32::from(cmd.eqn()))?;
-        hal.probe_ring(func, cmd.base(), 64u64 << cmd.log_size())?;
+        hal.probe_ring(func, cmd.base(), 64 << cmd.log_size())?;
         let limit = self.cq_ids.limit();
         let cqn = self.cq_ids.alloc(func).ok_or((AdminStatus::NoResources, limit))?;
         self.cqs[cqn as usize] = CqRec {
@@ -208,7 +199,7 @@ impl Control {
         let fits = (u32::from(cq.log_size)..=MAX_LOG_CQ_SIZE).contains(&log_size);
         require_size(fits, log_size)?;
         require(cmd.base().is_multiple_of(64), 0)?;
-        hal.probe_ring(func, cmd.base(), 64u64 << log_size)?;
+        hal.probe_ring(func, cmd.base(), 64 << log_size)?;
         cq.log_size = cmd.log_size();
         let mut cqc = Cqc::new();
         cqc.set_valid(true);

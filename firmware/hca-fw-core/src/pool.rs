@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-use crate::NUM_FUNCS;
+use crate::{CmdResult, NUM_FUNCS};
+use hca_abi::AdminStatus;
 
 /// Equal parts of a table, one for each function: what one takes, another cannot miss. Parts of functions that the
 /// card does not use are not given out.
@@ -80,18 +81,20 @@ impl Head {
         self.take(used, func, first_free)
     }
 
+    /// Is a number one that the function has? Each command asks this of all that it names, so it is one piece.
     #[inline(never)]
-    fn owns(&self, used: &[u32], func: u8, id: u32) -> bool {
+    fn own(&self, used: &[u32], func: u8, id: u32) -> CmdResult<usize> {
         let Shares {
             each,
             reserved,
             functions,
         } = self.shares;
         let first = each * u32::from(func) + reserved;
-        // In one piece: each command asks this of all that it names.
         let is_own = id.wrapping_sub(first) < each.saturating_sub(reserved) && u32::from(func) < functions;
-        let word = used.get((id / 32) as usize).filter(|_| is_own);
-        word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+        match used.get((id / 32) as usize) {
+            Some(word) if is_own && word >> (id % 32) & 1 == 1 => Ok(id as usize),
+            _ => Err((AdminStatus::BadHandle, id)),
+        }
     }
 }
 
@@ -230,7 +233,13 @@ impl<const WORDS: usize> IdPool<WORDS> {
 
     /// Is it in use, and the function's?
     pub fn owns(&self, func: u8, id: u32) -> bool {
-        self.head.owns(&self.used, func, id)
+        self.own(func, id).is_ok()
+    }
+
+    /// The number as a place in a table, if the function has it.
+    #[inline(always)]
+    pub(crate) fn own(&self, func: u8, id: u32) -> CmdResult<usize> {
+        self.head.own(&self.used, func, id)
     }
 }
 

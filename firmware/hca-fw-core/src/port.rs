@@ -1,7 +1,7 @@
 //! The port: personality, addresses, GID and P_Key tables.
 
 use crate::counters::counter_index;
-use crate::hal::{Hal, PortIdentity};
+use crate::hal::Hal;
 use crate::link::{Link, PortFacts};
 use crate::objects::require;
 use crate::{Bus, CmdResult, Control, Identity};
@@ -78,6 +78,16 @@ pub(crate) struct Port {
     pub pma: hca_agents::pma::Agent,
     /// The one that talks to the neighbour on an Ethernet link.
     pub lldp: hca_agents::lldp::Agent,
+}
+
+/// What the data path knows of a port.
+pub(crate) struct PortIdentity {
+    pub infiniband: bool,
+    pub active: bool,
+    pub mac: [u8; 6],
+    pub lid: u16,
+    pub lmc: u8,
+    pub mtu: u8,
 }
 
 impl Port {

@@ -12,12 +12,16 @@ const LINE_BYTES: u64 = 64;
 /// Ends of the rings of a command.
 const ENDS: usize = 4;
 
+/// Host memory could not be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DmaError;
+
 /// Lines that are read one after the other.
 pub(crate) struct Probes {
     func: u8,
     ends: [u64; ENDS],
     count: usize,
-    /// The next one; the one before it is under way.
+    /// The next one, once it has begun; the one before it is under way.
     next: usize,
 }
 
@@ -32,39 +36,49 @@ impl Probes {
     }
 
     /// The ends of a ring of so many bytes, a multiple of 64; of two rings at most.
-    pub fn add(&mut self, base: u64, bytes: u64) -> CmdResult {
-        let last = base.checked_add(bytes).ok_or((AdminStatus::BadParam, 0))? - LINE_BYTES;
-        self.put(base);
-        if base / PAGE_BYTES != last / PAGE_BYTES {
-            self.put(last);
+    #[inline(always)]
+    pub fn add(&mut self, base: u64, bytes: u32) -> CmdResult {
+        let last = base.wrapping_add(u64::from(bytes) - LINE_BYTES);
+        if last < base || last > u64::MAX - LINE_BYTES {
+            return Err((AdminStatus::BadParam, 0));
+        }
+        let at = self.count;
+        if let Some([first, second]) = self.ends.get_mut(at..at + 2) {
+            (*first, *second) = (base, last);
+            self.count = at + 1 + usize::from((base ^ last) >= PAGE_BYTES);
         }
         Ok(())
     }
 
-    fn put(&mut self, end: u64) {
-        if let Some(place) = self.ends.get_mut(self.count) {
-            *place = end;
-            self.count += 1;
-        }
+    /// Is there a ring?
+    pub fn any(&self) -> bool {
+        self.count != 0
     }
 
-    /// Waits for the line under way, and asks for the next one.
+    /// Asks for the first line.
+    #[inline(always)]
+    pub fn begin<B: Bus>(&mut self, hal: &mut Hal<B>) {
+        hal.start_probe(self.func, self.ends[0], true);
+        self.next = 1;
+    }
+
+    /// Waits for the line under way, and asks for the next one. Calls nothing, so it keeps no registers.
     #[inline(never)]
     pub fn step<B: Bus>(&mut self, hal: &mut Hal<B>) -> CmdResult {
-        if self.next > self.count {
+        let at = self.next;
+        if at > self.count || self.count == 0 {
             return Ok(());
         }
-        if self.next != 0 {
-            hal.end_probe().map_err(|_| (AdminStatus::DmaError, 0))?;
+        self.next = at + 1;
+        hal.end_probe().map_err(|_| (AdminStatus::DmaError, 0))?;
+        if let Some(addr) = self.ends.get(at).filter(|_| at < self.count) {
+            hal.start_probe(self.func, *addr, false);
         }
-        if let Some(addr) = self.ends.get(self.next).filter(|_| self.next < self.count) {
-            hal.start_probe(self.func, *addr);
-        }
-        self.next += 1;
         Ok(())
     }
 
     /// All of them have been read.
+    #[inline(always)]
     pub fn finish<B: Bus>(&mut self, hal: &mut Hal<B>) -> CmdResult {
         while self.next <= self.count {
             self.step(hal)?;

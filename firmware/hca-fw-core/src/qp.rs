@@ -9,6 +9,7 @@ use crate::neighbours::is_ipv4;
 use crate::objects::require;
 use crate::port::Port;
 use crate::probe::Probes;
+use crate::qpc::set_made;
 use crate::rate::{Rate, RateKey, pacing_interval, static_interval};
 use crate::record::{Attrs, QpRec, Ring};
 use crate::srq::LastWqe;
@@ -86,19 +87,22 @@ impl Control {
         if (cmd.is_smi() || service == Ok(Service::Raw)) && func != MANAGER {
             return Err((AdminStatus::NotPermitted, func.into()));
         }
-        self.check_xrc(func, cmd)?;
-        // SPEC-9: with an SRQ the QP has no ring of its own to receive; the SRQ's slots stand in its place.
-        let slots = self.srq_of_new_qp(func, cmd)?;
         let is_xrc = service == Ok(Service::Xrc);
+        if is_xrc || cmd.is_target() {
+            self.check_xrc(func, cmd)?;
+        }
         let sq = if cmd.is_target() {
             Ring::NONE
         } else {
             Ring::of_sends(cmd)
         };
-        let rq = match slots {
-            _ if is_xrc => Ring::NONE,
-            Some(slots) => slots,
-            None => Ring::of_receives(cmd),
+        // SPEC-9: with an SRQ the QP has no ring of its own to receive; the SRQ's slots stand in its place.
+        let rq = if cmd.has_srq() {
+            self.slots_of_new_qp(func, cmd)?
+        } else if is_xrc {
+            Ring::NONE
+        } else {
+            Ring::of_receives(cmd)
         };
         sq.check_size()?;
         rq.check_size()?;
@@ -110,11 +114,15 @@ impl Control {
             rq.check_place(&mut probes)?;
         }
         // Beside the reads of the rings' ends the rest is checked, and the context is made.
-        probes.step(hal)?;
+        if probes.any() {
+            probes.begin(hal);
+        }
         if !cmd.is_target() {
             self.own_pd(func, cmd.pd())?;
             self.own_cq(func, cmd.send_cqn())?;
-            self.own_cq(func, if is_xrc { cmd.send_cqn() } else { cmd.recv_cqn() })?;
+            if !is_xrc && cmd.recv_cqn() != cmd.send_cqn() {
+                self.own_cq(func, cmd.recv_cqn())?;
+            }
         }
         let eq = self.own_eq(func, u32::from(cmd.async_eqn()))?;
         probes.step(hal)?;
@@ -150,10 +158,9 @@ impl Control {
     /// Makes the context of a QP, ready to be written, while `probes` go on to their end.
     fn lay_qp<B: Bus>(&mut self, hal: &mut Hal<B>, line: u32, probes: &mut Probes) -> CmdResult {
         probes.step(hal)?;
-        let mut row = Qpc::new();
-        self.make_qpc(line, &mut row);
+        self.make_made(line);
         probes.step(hal)?;
-        hal.ctx_lay_qpc(&row);
+        hal.ctx_lay_made(&self.made);
         probes.finish(hal)
     }
 
@@ -477,50 +484,33 @@ impl Control {
         if self.is_written_later(line, init_sq && init_rq) {
             return;
         }
-        let mut q = Qpc::new();
-        self.make_qpc(line, &mut q);
-        hal.ctx_write_qpc(self.lines.line_of(line), &q, init_sq, init_rq);
+        let at = self.lines.line_of(line);
+        if init_sq && init_rq && self.qps[line as usize].state() == QpState::Reset {
+            self.make_made(line);
+            hal.ctx_lay_made(&self.made);
+            hal.ctx_write_made(at);
+        } else {
+            hal.ctx_write_qpc(at, &self.qpc_of(line), init_sq, init_rq);
+        }
     }
 
     /// The hardware's context, from the record. The source GID is resolved here.
     pub(crate) fn qpc_of(&self, line: u32) -> Qpc {
         let mut q = Qpc::new();
-        self.make_qpc(line, &mut q);
+        set_made(&mut q, &self.qps[line as usize].made, self.qpn_of(line));
+        q.set_is_shared(self.lines.are_shared());
+        // In RESET it has no attributes.
+        if self.qps[line as usize].state() != QpState::Reset {
+            self.set_attributes(&mut q, line);
+        }
         q
     }
 
-    /// The same in place, which is all zero.
-    #[inline(never)]
-    fn make_qpc(&self, line: u32, q: &mut Qpc) {
-        let rec = &self.qps[line as usize];
-        let c = &rec.made;
-        let (sq, rq) = (c.sq(), c.rq());
-        q.set_service(c.service());
-        q.set_is_target(c.is_target());
-        q.set_xrcd(c.xrcd());
-        q.set_func(c.func());
-        q.set_pd(c.pd());
-        q.set_port(1);
-        q.set_path_mtu(1);
-        q.set_sq_sig_all(c.sq_sig_all());
-        q.set_sq_base(sq.base);
-        q.set_sq_log_size(sq.log_size);
-        q.set_sq_log_stride(sq.log_stride);
-        q.set_rq_base(rq.base);
-        q.set_rq_log_size(rq.log_size);
-        q.set_rq_log_stride(rq.log_stride);
-        q.set_has_srq(c.has_srq());
-        q.set_srqn(c.srqn());
-        q.set_send_cqn(c.send_cqn());
-        q.set_recv_cqn(c.recv_cqn());
-        q.set_qpn(self.qpn_of(line));
-        q.set_is_gsi(c.is_gsi());
-        q.set_is_smi(c.is_smi());
-        q.set_is_shared(self.lines.are_shared());
-        // In RESET it has no attributes.
-        if rec.state() != QpState::Reset {
-            self.set_attributes(q, line);
-        }
+    /// The same of one in RESET, in its place.
+    fn make_made(&mut self, line: u32) {
+        let qpn = self.qpn_of(line);
+        set_made(&mut self.made, &self.qps[line as usize].made, qpn);
+        self.made.set_is_shared(self.lines.are_shared());
     }
 
     #[inline(never)]

@@ -61,7 +61,7 @@ impl Ring {
     pub fn check_place(&self, probes: &mut Probes) -> CmdResult {
         let stride = MIN_WQE_STRIDE_BYTES << self.log_stride;
         require(self.base as u32 & (stride - 1) == 0, 0)?;
-        probes.add(self.base, (stride << self.log_size).into())
+        probes.add(self.base, stride << self.log_size)
     }
 
     /// In one word: the low six bits of a base are 0.
@@ -105,7 +105,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    const fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             sq: 0,
             rq: 0,
@@ -119,6 +119,7 @@ impl Made {
     }
 
     /// From a command whose handles are the function's, with the rings that it comes to.
+    #[inline(always)]
     pub fn set(&mut self, func: u8, cmd: &CreateQpCmd, sq: Ring, rq: Ring) {
         let bit = |has: bool, bit: u8| if has { bit } else { 0 };
         let is_target = cmd.is_target();

@@ -14,7 +14,7 @@ use hca_abi::{
 const SRQ_LINE_BITS: u32 = NUM_SRQS.trailing_zeros();
 const MAX_GENERATION: u32 = (1 << (24 - SRQ_LINE_BITS)) - 1;
 /// Bytes of a slot number.
-const ENTRY_BYTES: u64 = 2;
+const ENTRY_BYTES: u32 = 2;
 
 /// What it was made with.
 #[derive(Clone, Copy)]
@@ -137,11 +137,7 @@ fn log_list_size(log_size: u8) -> u8 {
 
 impl Control {
     fn own_srq(&self, func: u8, srqn: u32) -> CmdResult<usize> {
-        if self.srq_ids.owns(func, srqn) {
-            Ok(srqn as usize)
-        } else {
-            Err((AdminStatus::BadHandle, srqn))
-        }
+        self.srq_ids.own(func, srqn)
     }
 
     pub(crate) fn create_srq<B: Bus>(
@@ -159,9 +155,9 @@ impl Control {
             true => Some((self.own_xrcd(func, cmd.xrcd())?, self.own_cq(func, cmd.cqn())?)),
             false => None,
         };
-        let stride = u64::from(MIN_WQE_STRIDE_BYTES) << log_stride;
+        let stride = MIN_WQE_STRIDE_BYTES << log_stride;
         require(
-            cmd.base().is_multiple_of(stride) && cmd.list_base().is_multiple_of(64),
+            cmd.base().is_multiple_of(stride.into()) && cmd.list_base().is_multiple_of(64),
             0,
         )?;
         hal.probe_ring(func, cmd.base(), stride << log_size)?;
@@ -282,16 +278,14 @@ impl Control {
     }
 
     /// The slots of the SRQ that a QP is to be made with, if with one (MEM-1: of its PD).
-    pub(crate) fn srq_of_new_qp(&self, func: u8, cmd: &CreateQpCmd) -> CmdResult<Option<Ring>> {
-        if !cmd.has_srq() {
-            return Ok(None);
-        }
+    #[inline(never)]
+    pub(crate) fn slots_of_new_qp(&self, func: u8, cmd: &CreateQpCmd) -> CmdResult<Ring> {
         let srq = &self.srqs[self.own_srq(func, cmd.srqn())?];
         require(srq.made.pd == cmd.pd() && !srq.made.is_xrc, cmd.srqn())?;
         if srq.has_failed {
             return Err((AdminStatus::BadState, cmd.srqn()));
         }
-        Ok(Some(srq.made.slots))
+        Ok(srq.made.slots)
     }
 
     /// SPEC-6: told once.

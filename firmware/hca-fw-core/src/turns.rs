@@ -174,30 +174,41 @@ impl Control {
 
     /// One piece of work for the next function that has some; false: none has.
     pub(crate) fn take_turn<B: Bus>(&mut self, hal: &mut Hal<B>) -> bool {
-        let mut func = self.last_turn;
-        let mut left = self.busy;
+        // From the one behind the last on, as if they lay in a ring.
+        let from = u32::from(self.last_turn) + 1;
+        let ring = u32::from(self.busy) * (1 << NUM_FUNCS | 1);
+        let mut left = ring >> from & ((1 << NUM_FUNCS) - 1);
         while left != 0 {
-            func = (func + 1) % NUM_FUNCS as u8;
-            let bit = 1 << func;
-            if left & bit == 0 {
-                continue;
-            }
-            left &= !bit;
+            let func = (from + left.trailing_zeros()) as u8 % NUM_FUNCS as u8;
+            left &= left - 1;
             if self.work_for(hal, func) {
                 self.last_turn = func;
                 return true;
             }
             // One that waits is looked at again.
             if matches!(self.funcs[usize::from(func)].job, Job::Idle) {
-                self.busy &= !bit;
+                self.busy &= !(1 << func);
             }
         }
         self.busy != 0 || self.last_wqes.is_waiting()
     }
 
+    /// No function has work.
+    pub(crate) fn all_rest(&self) -> bool {
+        self.busy == 0 && !self.has_other_work()
+    }
+
     /// There may be work for the function.
     fn wake(&mut self, func: u8) {
         self.busy |= 1 << (func % NUM_FUNCS as u8);
+    }
+
+    /// A command of the function is over; with none behind it nothing is looked for in its next turn.
+    pub(crate) fn rest_if_idle(&mut self, func: u8) {
+        let f = &self.funcs[usize::from(func)];
+        if f.head == f.producer && f.failing_from.is_none() && !f.has_request {
+            self.busy &= !(1 << (func % NUM_FUNCS as u8));
+        }
     }
 
     /// False: the function has no work, or waits.

@@ -8,11 +8,7 @@ use hca_abi::{AdminStatus, CreateQpCmd, Service};
 impl Control {
     /// Is `xrcd` a domain of `func`?
     pub(crate) fn own_xrcd(&self, func: u8, xrcd: u32) -> CmdResult<usize> {
-        if self.xrcd_ids.owns(func, xrcd) {
-            Ok(xrcd as usize)
-        } else {
-            Err((AdminStatus::BadHandle, xrcd))
-        }
+        self.xrcd_ids.own(func, xrcd)
     }
 
     /// V-83.
@@ -37,6 +33,7 @@ impl Control {
     }
 
     /// May a QP be of XRC as the command says? What its kind does not have is not looked at.
+    #[inline(never)]
     pub(crate) fn check_xrc(&self, func: u8, cmd: &CreateQpCmd) -> CmdResult {
         let is_xrc = cmd.service() == u8::from(Service::Xrc);
         require(is_xrc || !cmd.is_target(), u32::from(cmd.service()))?;

@@ -46,16 +46,19 @@ memcpy:
     .globl memset
     .type memset,@function
 memset:
-    mv t0, a0
+    # Mostly it is zeros.
+    beqz a1, 1f
     andi a1, a1, 0xff
     slli a3, a1, 8
     or a1, a1, a3
     slli a3, a1, 16
     or a1, a1, a3
-    andi a3, a2, -64
-    add a3, a3, t0
-    j 2f
-1:  sw a1, 0(t0)
+1:  mv t0, a0
+    add a2, a2, a0
+    # Behind the last place at which so many bytes fit.
+    addi a3, a2, -63
+    bgeu t0, a3, 3f
+2:  sw a1, 0(t0)
     sw a1, 4(t0)
     sw a1, 8(t0)
     sw a1, 12(t0)
@@ -72,31 +75,22 @@ memset:
     sw a1, 56(t0)
     sw a1, 60(t0)
     addi t0, t0, 64
-2:  bltu t0, a3, 1b
-    andi a2, a2, 63
-    andi a3, a2, -16
-    add a3, a3, t0
-    j 4f
-3:  sw a1, 0(t0)
+    bltu t0, a3, 2b
+3:  addi a3, a2, -7
+    bgeu t0, a3, 5f
+4:  sw a1, 0(t0)
     sw a1, 4(t0)
-    sw a1, 8(t0)
-    sw a1, 12(t0)
-    addi t0, t0, 16
-4:  bltu t0, a3, 3b
-    andi a2, a2, 15
-    andi a3, a2, -4
-    add a3, a3, t0
-    j 6f
-5:  sw a1, 0(t0)
+    addi t0, t0, 8
+    bltu t0, a3, 4b
+5:  addi a3, a2, -3
+    bgeu t0, a3, 7f
+    sw a1, 0(t0)
     addi t0, t0, 4
-6:  bltu t0, a3, 5b
-    andi a2, a2, 3
-    add a3, t0, a2
-    j 8f
-7:  sb a1, 0(t0)
+7:  bgeu t0, a2, 9f
+8:  sb a1, 0(t0)
     addi t0, t0, 1
-8:  bltu t0, a3, 7b
-    ret
+    bltu t0, a2, 8b
+9:  ret
     .size memset, . - memset
 "#
 );

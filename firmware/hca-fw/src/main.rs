@@ -9,6 +9,8 @@ mod copy;
 #[cfg(target_os = "none")]
 mod fault;
 #[cfg(target_os = "none")]
+mod frames;
+#[cfg(target_os = "none")]
 mod soc;
 #[cfg(target_os = "none")]
 mod start;

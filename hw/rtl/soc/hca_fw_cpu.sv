@@ -1,5 +1,6 @@
-// The processor: an Ibex (lowRISC, Apache-2.0), RV32IMC, three stages, one-cycle multiplier, machine mode alone, no
-// cache, no protection. It starts in the boot program, 0x80 behind SocRomBase; firmware says where exceptions go.
+// The processor: an Ibex (lowRISC, Apache-2.0), RV32IMC with Zba, Zbb and Zbs, three stages, one-cycle multiplier,
+// machine mode alone, no cache, no protection. It starts in the boot program, 0x80 behind SocRomBase; firmware says
+// where exceptions go.
 // sleeps_o: it waits in WFI and nothing in it changes but its count of cycles (mcycle), which firmware does not read.
 module hca_fw_cpu
   import ibex_pkg::*;
@@ -28,6 +29,7 @@ module hca_fw_cpu
 );
   ibex_top #(
     .RV32M(RV32MSingleCycle),
+    .RV32B(RV32BBalanced),
     .RegFile(RegFileFPGA),
     .BranchTargetALU(1'b1),
     .WritebackStage(1'b1)

@@ -1,5 +1,5 @@
 //! How deep the firmware's stack can get: the frames of its functions and who calls whom, read from the machine code of
-//! a linked program for RV32IMC. It is a bound, not a measurement: every path of calls counts, taken or not.
+//! a linked program for RV32IMC with Zba. It is a bound, not a measurement: every path of calls counts, taken or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +11,9 @@ const RA: u32 = 1;
 const SP: u32 = 2;
 /// The return address of routines that save and restore registers.
 const T0: u32 = 5;
+
+/// How the names of these routines begin (`firmware/hca-fw/src/frames.rs`).
+const SAVE: &str = "__riscv_save_";
 
 /// What an instruction does to the stack and to the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,11 @@ fn short(word: u32, pc: u32) -> Step {
             let high = bits(word, 12, 1) << 9 | bits(word, 3, 2) << 7 | bits(word, 5, 1) << 6;
             Step::Stack(signed(high | bits(word, 2, 1) << 5 | bits(word, 6, 1) << 4, 10))
         }
+        // c.li
+        (1, 2) if bits(word, 7, 5) != SP => {
+            let value = signed(bits(word, 12, 1) << 5 | bits(word, 2, 5), 6);
+            Step::Value(bits(word, 7, 5), value.cast_unsigned())
+        }
         // c.jal, c.j
         (1, 1 | 5) => {
             let high = bits(word, 12, 1) << 11 | bits(word, 8, 1) << 10 | bits(word, 9, 2) << 8;
@@ -68,6 +76,15 @@ fn long(word: u32, pc: u32, values: &BTreeMap<u32, u32>) -> Step {
     let immediate = signed(bits(word, 20, 12), 12);
     match opcode {
         0x13 if bits(word, 12, 3) == 0 && (rd, rs1) == (SP, SP) => Step::Stack(immediate),
+        // li
+        0x13 if bits(word, 12, 3) == 0 && rs1 == ZERO && rd != SP => {
+            Step::Value(rd, immediate.cast_unsigned())
+        }
+        // sh1add, sh2add, sh3add: how a frame is made that one addi does not reach
+        0x33 if bits(word, 25, 7) == 0x10 && (rd, bits(word, 20, 5)) == (SP, SP) => match values.get(&rs1) {
+            Some(value) => Step::Stack((value << (bits(word, 12, 3) / 2)).cast_signed()),
+            None => Step::UnknownStack,
+        },
         // auipc
         0x17 => Step::Value(rd, pc.wrapping_add(word & 0xffff_f000)),
         // jal
@@ -145,6 +162,7 @@ impl Program {
             let code = from.and_then(|from| text.get(from..from + (function.end - at) as usize));
             function.scan(*at, code.ok_or("a function lies outside of the code")?)?;
         }
+        add_saved(&mut functions);
         Ok(Self { functions, named })
     }
 
@@ -168,6 +186,20 @@ impl Program {
         open.pop();
         known.insert(at, function.frame + below);
         Ok(function.frame + below)
+    }
+}
+
+/// What a routine that saves registers puts on the stack is its caller's frame: it stays when the routine returns.
+fn add_saved(functions: &mut BTreeMap<u32, Function>) {
+    let saves = functions
+        .iter()
+        .filter(|(_, function)| function.name.starts_with(SAVE))
+        .map(|(at, function)| (*at, function.frame));
+    let saves: BTreeMap<u32, u32> = saves.collect();
+    for function in functions.values_mut() {
+        let saved = function.calls.iter().filter_map(|callee| saves.get(callee));
+        function.frame += saved.sum::<u32>();
+        function.calls.retain(|callee| !saves.contains_key(callee));
     }
 }
 
@@ -245,6 +277,27 @@ mod tests {
             "addi sp, sp, -272"
         );
         assert_eq!(long(0x4051_0133, 0, &none), Step::UnknownStack, "sub sp, sp, t0");
+        let far = BTreeMap::from([(13, (-598_i32).cast_unsigned())]);
+        assert_eq!(
+            long(0xdaa0_0693, 0, &none),
+            Step::Value(13, far[&13]),
+            "li a3, -598"
+        );
+        assert_eq!(
+            long(0x2026_e133, 0, &far),
+            Step::Stack(-4784),
+            "sh3add sp, a3, sp"
+        );
+        assert_eq!(
+            long(0x2026_e133, 0, &none),
+            Step::UnknownStack,
+            "of what is not known"
+        );
+        assert_eq!(
+            short(0x56fd, 0),
+            Step::Value(13, (-1_i32).cast_unsigned()),
+            "c.li a3, -1"
+        );
         assert_eq!(long(0x0080_00ef, 64, &none), Step::Go(72), "jal ra, .+8");
         assert_eq!(
             long(0x0000_1097, 64, &none),
@@ -257,5 +310,30 @@ mod tests {
             "jalr ra, 4(ra)"
         );
         assert_eq!(long(0x0007_80e7, 0, &none), Step::GoTo, "jalr ra, 0(a5)");
+    }
+
+    /// A routine that saves registers leaves its frame to whoever calls it, and to nobody below.
+    #[test]
+    fn saved_registers_are_in_the_frame_of_the_caller() {
+        let function = |name: &str, frame, calls: &[u32]| Function {
+            name: name.to_owned(),
+            frame,
+            calls: calls.iter().copied().collect(),
+            ..Function::default()
+        };
+        let mut functions = BTreeMap::from([
+            (0, function("run", 16, &[8, 24])),
+            (8, function("work", 32, &[16, 24])),
+            (16, function("leaf", 48, &[])),
+            (24, function("__riscv_save_3", 16, &[])),
+        ]);
+        add_saved(&mut functions);
+        let frames: Vec<u32> = functions.values().map(|function| function.frame).collect();
+        assert_eq!(frames, [32, 48, 48, 16]);
+        let program = Program {
+            functions,
+            named: BTreeSet::new(),
+        };
+        assert_eq!(program.depth(0, &mut Vec::new(), &mut BTreeMap::new()), Ok(128));
     }
 }
