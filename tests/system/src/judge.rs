@@ -110,6 +110,11 @@ impl Judge {
         });
     }
 
+    /// What a QP of a card sends and gets is not judged any more: it leaves its connection.
+    pub fn forget(&self, node: usize, qpn: u32) {
+        self.bench.borrow_mut().checker.forget(node, qpn);
+    }
+
     /// Fails where a packet has broken a rule.
     pub fn verdict(&self) -> Result<(), RigError> {
         match &self.bench.borrow().violation {

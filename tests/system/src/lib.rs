@@ -30,6 +30,7 @@ pub mod raw;
 mod rig;
 mod rng;
 pub mod scenario;
+mod services;
 pub mod siege;
 pub mod star;
 mod station;

@@ -7,6 +7,7 @@ use hca_verbs::{CcAlgorithm, Congestion};
 
 use crate::rng::Rng;
 use crate::scenario::Options;
+use crate::services::ServicesPlan;
 use crate::upheaval::UpheavalPlan;
 
 /// Longest message of a scenario.
@@ -122,6 +123,8 @@ pub(crate) struct Plan {
     /// Of both cards; on Ethernet alone.
     pub congestion: Option<Congestion>,
     pub pairs: Vec<Pair>,
+    /// A program beside that uses every service.
+    pub services: Option<ServicesPlan>,
     pub swarm: Swarm,
 }
 
@@ -211,10 +214,14 @@ impl Plan {
         let read_jitter_ns = rng.pick(&[0, 0, 100, 400]);
         // Streams of their own, here and below: what is added there changes no message of those before.
         let mut atomics = Rng::new(seed, "atomics");
-        let pairs = (0..rng.between(1, options.pairs_max.max(1)))
+        let mut pairs: Vec<Pair> = (0..rng.between(1, options.pairs_max.max(1)))
             .map(|_| draw_pair(&mut rng, &mut atomics, options))
             .collect();
         let link = options.link.unwrap_or(link);
+        let services = options.services.then(|| draw_services(seed, link)).flatten();
+        if services.is_some() {
+            pairs.truncate(Rng::new(seed, "pairs beside").below(4) as usize);
+        }
         let congestion = draw_congestion(&mut Rng::new(seed, "congestion"));
         Self {
             link,
@@ -222,6 +229,7 @@ impl Plan {
             read_jitter_ns,
             congestion: congestion.filter(|_| link == LinkKind::Ethernet),
             pairs,
+            services,
             swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),
         }
     }
@@ -248,6 +256,12 @@ fn draw_faults(rng: &mut Rng) -> FaultSpec {
         delay_ns,
         ..FaultSpec::default()
     }
+}
+
+/// Three of four seeds have it.
+fn draw_services(seed: u64, link: LinkKind) -> Option<ServicesPlan> {
+    let mut rng = Rng::new(seed, "services");
+    rng.percent(75).then(|| ServicesPlan::draw(&mut rng, link))
 }
 
 /// Nothing on a cable marks, so DCQCN holds nobody; by round trips with a target that none, or few, keep, everybody is
@@ -367,12 +381,12 @@ fn draw_atomics(
 
 /// Hands out an area from its start, with gaps that nobody may touch.
 #[derive(Clone, Copy, Debug, Default)]
-struct AreaAlloc {
-    used: u32,
+pub(crate) struct AreaAlloc {
+    pub used: u32,
 }
 
 impl AreaAlloc {
-    fn piece(&mut self, rng: &mut Rng, len: u32) -> Piece {
+    pub fn piece(&mut self, rng: &mut Rng, len: u32) -> Piece {
         let gap = match rng.below(10) {
             0..4 => rng.below(4),
             4..9 => rng.below(100),
@@ -384,8 +398,13 @@ impl AreaAlloc {
     }
 
     /// `len` bytes in up to 16 pieces, some of them empty.
-    fn pieces(&mut self, rng: &mut Rng, len: u32) -> Vec<Piece> {
+    pub fn pieces(&mut self, rng: &mut Rng, len: u32) -> Vec<Piece> {
         let max = rng.pick(&[1, 1, 2, 4, MAX_SGE]);
+        self.pieces_of(rng, len, max)
+    }
+
+    /// The same in so many.
+    pub fn pieces_of(&mut self, rng: &mut Rng, len: u32, max: u32) -> Vec<Piece> {
         let mut cuts: Vec<u32> = (1..max).map(|_| rng.below(len + 1)).collect();
         cuts.sort_unstable();
         cuts.push(len);
@@ -398,7 +417,7 @@ impl AreaAlloc {
     }
 }
 
-fn draw_len(rng: &mut Rng, mtu_bytes: u32) -> u32 {
+pub(crate) fn draw_len(rng: &mut Rng, mtu_bytes: u32) -> u32 {
     match rng.below(10) {
         0..5 => rng.pick(&[0, 1, mtu_bytes - 1, mtu_bytes, mtu_bytes + 1]),
         5..8 => rng.below(4097),
@@ -478,6 +497,9 @@ impl std::fmt::Display for Plan {
             self.link,
             self.pairs.len()
         )?;
+        if let Some(services) = &self.services {
+            write!(f, ", services: {}", services.names().join(", "))?;
+        }
         if let Some(congestion) = &self.congestion {
             write!(f, ", congestion control {:?}", congestion.algorithm)?;
         }

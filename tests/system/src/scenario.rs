@@ -16,6 +16,7 @@ use hca_link::{CableStats, FaultSpec, LinkKind};
 use crate::judge::Judge;
 use crate::plan::Plan;
 use crate::rig::{Rig, RigConfig, RigError};
+use crate::services::Services;
 use crate::traffic::Traffic;
 use crate::upheaval::Upheaval;
 
@@ -39,6 +40,8 @@ pub struct Options {
     pub messages_max: u32,
     /// Draw, at times, a program beside that loses its objects; false: the messages are the only traffic.
     pub upheavals: bool,
+    /// Draw, at times, a program beside that uses every service.
+    pub services: bool,
     /// Hash every event at the cards' ports.
     pub hash: bool,
     /// Record the stages of this many work requests.
@@ -62,6 +65,7 @@ impl Default for Options {
             pairs_max: 8,
             messages_max: 10,
             upheavals: true,
+            services: true,
             hash: false,
             stages: 0,
             timeline: None,
@@ -199,14 +203,25 @@ fn run_plan(
     let upheaval = upheaval
         .map(|upheaval| Upheaval::new(&rig, seed, upheaval, plan.swarm.ack_timeout()))
         .transpose()?;
-    let result = drive(&mut rig, &mut traffic, &judge, upheaval, plan.swarm.changes_every);
+    let services = plan.services.as_ref();
+    let mut services = services
+        .map(|services| Services::new(&mut rig, seed, plan, services, &judge))
+        .transpose()?;
+    let mut run = Run {
+        rig: &mut rig,
+        traffic: &mut traffic,
+        services: services.as_mut(),
+        upheaval,
+        judge: &judge,
+    };
+    let result = run.drive(plan.swarm.changes_every);
     *cycle = rig.now_cycles();
     result?;
     watch(&rig);
     Ok(Report {
         pairs: plan.pairs.len(),
-        messages: traffic.messages(),
-        bytes: traffic.bytes(),
+        messages: traffic.messages() + services.as_ref().map_or(0, Services::messages),
+        bytes: traffic.bytes() + services.as_ref().map_or(0, Services::bytes),
         cycles: *cycle,
         judged: judge.packets(),
         cable: rig.cable_stats(),
@@ -214,42 +229,71 @@ fn run_plan(
     })
 }
 
-fn drive(
-    rig: &mut Rig,
-    traffic: &mut Traffic<'_>,
-    judge: &Judge,
-    mut upheaval: Option<Upheaval>,
-    changes_every: Option<u32>,
-) -> Result<(), RigError> {
-    let end_ns = rig.now_ns() + LIMIT_NS;
-    let mut turns = 0;
-    while !traffic.is_done() {
-        let mut changed = traffic.turn(rig)?;
-        judge.verdict()?;
-        if let Some(upheaval) = &mut upheaval {
+/// All that goes on in a rig.
+struct Run<'r, 'p> {
+    rig: &'r mut Rig,
+    traffic: &'r mut Traffic<'p>,
+    services: Option<&'r mut Services<'p>>,
+    upheaval: Option<Upheaval>,
+    judge: &'r Judge,
+}
+
+impl Run<'_, '_> {
+    fn drive(&mut self, changes_every: Option<u32>) -> Result<(), RigError> {
+        let end_ns = self.rig.now_ns() + LIMIT_NS;
+        let mut turns = 0;
+        while !self.is_done() {
+            let changed = self.turn()?;
+            if !changed {
+                self.rig.progress();
+            }
+            turns += 1;
+            if changes_every.is_some_and(|every| turns % every == 0) {
+                self.traffic.change(self.rig, turns)?;
+            }
+            if self.rig.now_ns() > end_ns {
+                return Err(RigError::Late {
+                    what: self.missing(),
+                    limit_ns: LIMIT_NS,
+                });
+            }
+        }
+        if let Some(upheaval) = &mut self.upheaval {
+            upheaval.end(self.rig)?;
+        }
+        self.rig.check_idle(REST_CYCLES)?;
+        self.judge.verdict()?;
+        if let Some(upheaval) = &mut self.upheaval {
+            upheaval.check_end()?;
+        }
+        if let Some(services) = &mut self.services {
+            services.check_end(self.rig)?;
+        }
+        self.traffic.check_end(self.rig)
+    }
+
+    fn is_done(&self) -> bool {
+        self.traffic.is_done() && self.services.as_ref().is_none_or(|services| services.is_done())
+    }
+
+    fn turn(&mut self) -> Result<bool, RigError> {
+        let mut changed = self.traffic.turn(self.rig)?;
+        if let Some(services) = &mut self.services {
+            changed |= services.turn(self.rig)?;
+        }
+        self.judge.verdict()?;
+        if let Some(upheaval) = &mut self.upheaval {
             changed |= upheaval.turn()?;
         }
-        if !changed {
-            rig.progress();
-        }
-        turns += 1;
-        if changes_every.is_some_and(|every| turns % every == 0) {
-            traffic.change(rig, turns)?;
-        }
-        if rig.now_ns() > end_ns {
-            return Err(RigError::Late {
-                what: traffic.missing(),
-                limit_ns: LIMIT_NS,
-            });
-        }
+        Ok(changed)
     }
-    if let Some(upheaval) = &mut upheaval {
-        upheaval.end(rig)?;
+
+    fn missing(&self) -> String {
+        let services = self.services.as_ref().filter(|services| !services.is_done());
+        let mut text: Vec<String> = services.map(|services| services.missing()).into_iter().collect();
+        if !self.traffic.is_done() {
+            text.push(self.traffic.missing());
+        }
+        text.join("; ")
     }
-    rig.check_idle(REST_CYCLES)?;
-    judge.verdict()?;
-    if let Some(upheaval) = &mut upheaval {
-        upheaval.check_end()?;
-    }
-    traffic.check_end(rig)
 }

@@ -113,6 +113,12 @@ impl Checker {
         });
     }
 
+    /// From now on the connections of one end's QP are not judged any more.
+    pub fn forget(&mut self, end: usize, qpn: u32) {
+        self.connections
+            .retain(|connection| connection.spec.ends[end].qpn != qpn);
+    }
+
     /// Packets of its connections that have been judged.
     pub fn packets(&self) -> u64 {
         self.packets
