@@ -521,13 +521,15 @@ impl std::fmt::Display for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::undrawn;
     use crate::upheaval::Deed;
+    use hca_verbs::Service;
 
     /// The seeds of `make test` draw each kind of trouble, and runs without any.
     #[test]
-    fn a_hundred_seeds_draw_everything() {
+    fn two_hundred_seeds_draw_everything() {
         let usual = PcieParams::default();
-        let plans: Vec<Plan> = (1..=100)
+        let plans: Vec<Plan> = (1..=200)
             .map(|seed| Plan::draw(seed, &Options::default()))
             .collect();
         let host = |is: &dyn Fn(&PcieParams) -> bool| plans.iter().any(|p| p.swarm.hosts.iter().any(is));
@@ -550,11 +552,21 @@ mod tests {
                 .iter()
                 .all(|wanted| kind(&|kind| matches!(kind, Kind::CmpSwap { hit, .. } if hit == *wanted)))
         );
-        use Deed::{Death, Deregister, Destroy, Error, Reset, Revoke};
-        for deed in [Destroy, Deregister, Revoke, Error, Reset, Death] {
-            let mut upheavals = plans.iter().filter_map(|plan| plan.swarm.upheaval);
-            assert!(upheavals.any(|upheaval| upheaval.deed == deed), "{deed:?}");
+        use Deed::{Death, Deregister, Destroy, Error, Kill, Reset, Revoke};
+        let upheavals = || plans.iter().filter_map(|plan| plan.swarm.upheaval);
+        for deed in [Destroy, Deregister, Revoke, Error, Reset, Death, Kill] {
+            assert!(upheavals().any(|upheaval| upheaval.deed == deed), "{deed:?}");
         }
+        for service in [Service::Rc, Service::Uc, Service::Xrc] {
+            assert!(
+                upheavals().any(|upheaval| upheaval.service == service),
+                "{service:?}"
+            );
+        }
+        assert_eq!(
+            undrawn(plans.iter().filter_map(|plan| plan.services.as_ref())),
+            Vec::<&str>::new()
+        );
         let is_calm = |plan: &Plan| plan.swarm.has_fast_hosts() && plan.swarm.upheaval.is_none();
         assert!(plans.iter().any(is_calm));
         for (host, seed) in plans.iter().flat_map(|plan| &plan.swarm.hosts).zip(1..) {

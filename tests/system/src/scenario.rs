@@ -42,6 +42,8 @@ pub struct Options {
     pub upheavals: bool,
     /// Draw, at times, a program beside that uses every service.
     pub services: bool,
+    /// Parts of what is drawn that are left away: their names are those of [`crate::shrink()`].
+    pub without: Vec<String>,
     /// Hash every event at the cards' ports.
     pub hash: bool,
     /// Record the stages of this many work requests.
@@ -66,6 +68,7 @@ impl Default for Options {
             messages_max: 10,
             upheavals: true,
             services: true,
+            without: Vec::new(),
             hash: false,
             stages: 0,
             timeline: None,
@@ -135,7 +138,8 @@ pub fn run(seed: u64, options: &Options) -> Result<Report, Failure> {
 
 /// Runs the scenario of a seed, and shows the cards after its good end.
 pub fn run_watched(seed: u64, options: &Options, mut watch: impl FnMut(&Rig)) -> Result<Report, Failure> {
-    let plan = Plan::draw(seed, options);
+    let mut plan = Plan::draw(seed, options);
+    plan.leave_away(&options.without);
     let mut cycle = 0;
     // A broken port contract or a failed assertion of the RTL panics inside the simulator.
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -151,10 +155,20 @@ pub fn run_watched(seed: u64, options: &Options, mut watch: impl FnMut(&Rig)) ->
         cycle,
         what,
         drawn: plan.to_string(),
-        options: options
-            .switches
-            .map_or_else(String::new, |count| format!(" --switches {count}")),
+        options: repeat(options),
     })
+}
+
+/// Options of `hca soak` that are not as usual.
+fn repeat(options: &Options) -> String {
+    let mut text = String::new();
+    if let Some(count) = options.switches {
+        text += &format!(" --switches {count}");
+    }
+    if !options.without.is_empty() {
+        text += &format!(" --without {}", options.without.join(","));
+    }
+    text
 }
 
 /// What a panic inside the simulator said.

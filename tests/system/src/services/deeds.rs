@@ -19,7 +19,6 @@ impl Services<'_> {
             && self.conns[deed.conn].stage == Stage::Running
         {
             self.next_deed += 1;
-            self.deeds_done += 1;
             self.begin(deed)?;
             changed = true;
         }

@@ -489,6 +489,7 @@ impl<'a> Draft<'a> {
                 continue;
             }
             self.plan.deeds.push(DeedPlan {
+                number: self.plan.deeds.len(),
                 deed,
                 conn,
                 end,

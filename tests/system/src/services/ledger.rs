@@ -75,10 +75,6 @@ impl Ledger {
         })
     }
 
-    pub fn node(&self) -> usize {
-        self.plan.node
-    }
-
     /// Zeros, which others change as they please.
     pub fn clear(&mut self) -> Result<(), RigError> {
         let zeros = vec![0; self.plan.len as usize];

@@ -30,6 +30,8 @@ use crate::rng::Rng;
 use complete::Take;
 use ledger::Ledger;
 pub(crate) use plan::ServicesPlan;
+#[cfg(test)]
+pub(crate) use plan::undrawn;
 use plan::{Goal, PoolPlan, SeatPlan};
 use words::{Asked, Words};
 
@@ -159,8 +161,8 @@ pub(crate) struct Services<'a> {
     rng: Rng,
     judge: Judge,
     timeout: u8,
-    /// The cable makes copies.
-    has_copies: bool,
+    /// The cables make so many of a packet at most.
+    copies: u32,
     seats: Vec<Seat>,
     pools: Vec<Pool>,
     lanes: Vec<Lane>,
@@ -174,7 +176,6 @@ pub(crate) struct Services<'a> {
     /// Completions so far.
     completions: u64,
     next_deed: usize,
-    deeds_done: usize,
 }
 
 impl<'a> Services<'a> {
@@ -202,7 +203,11 @@ impl<'a> Services<'a> {
             rng,
             judge: judge.clone(),
             timeout: whole.swarm.ack_timeout(),
-            has_copies: whole.faults.dup > 0.0,
+            copies: if whole.faults.dup > 0.0 {
+                1 << rig.cables.len()
+            } else {
+                1
+            },
             seats: Vec::new(),
             pools: Vec::new(),
             lanes: plan.lanes.iter().map(|_| Lane::default()).collect(),
@@ -215,7 +220,6 @@ impl<'a> Services<'a> {
             nodes,
             completions: 0,
             next_deed: 0,
-            deeds_done: 0,
         };
         services.build()?;
         Ok(services)
@@ -355,11 +359,6 @@ impl<'a> Services<'a> {
 
     pub fn bytes(&self) -> u64 {
         self.plan.messages().map(|message| u64::from(message.len)).sum()
-    }
-
-    /// Deeds that were done.
-    pub fn deeds(&self) -> usize {
-        self.deeds_done
     }
 
     fn take_events(&mut self) -> Result<bool, RigError> {

@@ -186,6 +186,8 @@ pub(super) enum Deed {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeedPlan {
+    /// For its name.
+    pub number: usize,
     pub deed: Deed,
     pub conn: usize,
     /// Which of its seats.
@@ -217,8 +219,29 @@ impl ServicesPlan {
         draft.plan
     }
 
-    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+    pub(super) fn messages(&self) -> impl Iterator<Item = &Message> {
         self.lanes.iter().flat_map(|lane| &lane.messages)
+    }
+
+    /// Names of what the plan could do without: lanes and deeds.
+    pub fn parts(&self) -> Vec<String> {
+        let lanes = self
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, lane)| !lane.messages.is_empty());
+        let lanes = lanes.map(|(index, _)| format!("lane{index}"));
+        let deeds = self.deeds.iter().map(|deed| format!("deed{}", deed.number));
+        deeds.chain(lanes).collect()
+    }
+
+    pub fn leave_away(&mut self, part: &str) {
+        self.deeds.retain(|deed| part != format!("deed{}", deed.number));
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if part == format!("lane{index}") {
+                (lane.messages, lane.epochs) = (Vec::new(), 0);
+            }
+        }
     }
 
     /// What there is, by name.
@@ -271,4 +294,89 @@ pub(super) fn draw_size(rng: &mut Rng, service: Service, mtu_bytes: u32, inline:
         Service::Ud => len.min(4096),
         _ => len.min(USUAL_BYTES_MAX),
     }
+}
+
+/// What none of these plans has: the seeds of `make test` draw all of it.
+#[cfg(test)]
+pub(crate) fn undrawn<'p>(plans: impl Iterator<Item = &'p ServicesPlan> + Clone) -> Vec<&'static str> {
+    let any = |is: &dyn Fn(&ServicesPlan) -> bool| plans.clone().any(is);
+    let conn = |is: &dyn Fn(&ConnPlan) -> bool| any(&|plan| plan.conns.iter().any(is));
+    let seat = |is: &dyn Fn(&SeatPlan) -> bool| any(&|plan| plan.seats.iter().any(is));
+    let pool = |is: &dyn Fn(&PoolPlan) -> bool| any(&|plan| plan.pools.iter().any(is));
+    let shared = |is: &dyn Fn(&SharedPlan) -> bool| pool(&|pool| pool.shared.as_ref().is_some_and(is));
+    let message = |is: &dyn Fn(&Message) -> bool| any(&|plan| plan.messages().any(is));
+    let cq = |is: &dyn Fn(&CqPlan) -> bool| any(&|plan| plan.cqs.iter().flatten().any(is));
+    let deed = |wanted: Deed| any(&|plan| plan.deeds.iter().any(|deed| deed.deed == wanted));
+    let region = |what: &str| {
+        any(&|plan| {
+            plan.regions
+                .iter()
+                .any(|region| region.in_device && region.what == what)
+        })
+    };
+    let is_loop = |plan: &ServicesPlan| {
+        let at_home = |conn: &ConnPlan| {
+            conn.seats
+                .windows(2)
+                .any(|ends| plan.seats[ends[0]].node == plan.seats[ends[1]].node)
+        };
+        plan.conns.iter().any(at_home)
+    };
+    let drawn = [
+        ("RC", conn(&|conn| conn.service == Service::Rc)),
+        ("UC", conn(&|conn| conn.service == Service::Uc)),
+        ("UD", conn(&|conn| conn.service == Service::Ud)),
+        ("XRC", conn(&|conn| conn.service == Service::Xrc)),
+        ("a window", conn(&|conn| conn.has_window)),
+        ("a loop", any(&is_loop)),
+        ("a multicast group", seat(&|seat| seat.groups != 0)),
+        (
+            "a datagram to a group",
+            message(&|message| matches!(message.goal, Goal::Group(_))),
+        ),
+        ("a queue of its own", pool(&|pool| pool.shared.is_none())),
+        ("an SRQ", shared(&|shared| !shared.is_xrc && shared.limit == 0)),
+        (
+            "an SRQ with a limit",
+            shared(&|shared| !shared.is_xrc && shared.limit > 0),
+        ),
+        (
+            "an SRQ of XRC with a limit",
+            shared(&|shared| shared.is_xrc && shared.limit > 0),
+        ),
+        (
+            "a SEND with invalidate",
+            message(&|message| matches!(message.kind, Kind::Send { inv: true, .. })),
+        ),
+        (
+            "a WRITE with immediate data",
+            message(&|message| message.kind == Kind::Write { imm: true }),
+        ),
+        ("a READ", message(&|message| message.kind == Kind::Read)),
+        ("a fetch and add", message(&|message| message.kind == Kind::Add)),
+        (
+            "a compare and swap",
+            message(&|message| message.kind == Kind::Swap),
+        ),
+        ("inline data", message(&|message| message.inline)),
+        ("16 pieces", message(&|message| message.local.1.len() == 16)),
+        ("words in device memory", region("words")),
+        ("sources in device memory", region("source")),
+        ("targets in device memory", region("target")),
+        (
+            "a CQ looked at when its event comes",
+            cq(&|cq| cq.by_event && cq.moderation.is_none()),
+        ),
+        ("a moderated CQ", cq(&|cq| cq.moderation.is_some())),
+        ("SQD", deed(Deed::Drain)),
+        ("ERR", deed(Deed::Error)),
+        ("RESET", deed(Deed::Reset)),
+        ("destroy", deed(Deed::Destroy)),
+        ("deregister", deed(Deed::Deregister)),
+    ];
+    drawn
+        .into_iter()
+        .filter(|(_, is)| !is)
+        .map(|(what, _)| what)
+        .collect()
 }

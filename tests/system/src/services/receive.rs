@@ -204,8 +204,7 @@ impl Services<'_> {
                 _ => false,
             };
             let heard = self.lanes[*lane].heard_by.get(&(*at, seat)).copied().unwrap_or(0);
-            let most = if self.has_copies { 2 } else { 1 };
-            comes_here && heard < most && self.fits(message, wc, bytes, GRH_BYTES)
+            comes_here && heard < self.copies && self.fits(message, wc, bytes, GRH_BYTES)
         })?;
         *self.lanes[found.0].heard_by.entry((found.1, seat)).or_insert(0) += 1;
         Some(found)
