@@ -173,6 +173,28 @@ impl Swarm {
             .unwrap_or(31)
     }
 
+    /// How long packets that the card has made may wait for their payload.
+    pub fn pipeline_ns(&self) -> u64 {
+        /// Packets that are on their way through a card at a time, and their longest payload.
+        const PACKETS: u32 = 64;
+        const PAYLOAD_BYTES: u32 = 4096;
+        if self.has_fast_hosts() {
+            return hca_model::PIPELINE_NS;
+        }
+        let wait_ns = |host: &PcieParams| {
+            let reads = PACKETS * PAYLOAD_BYTES.div_ceil(host.max_read_request_bytes);
+            let latency_ns = u64::from(reads * host.read_latency_ns / u32::from(host.max_tags).max(1));
+            let bytes_ns = u64::from(PACKETS * PAYLOAD_BYTES) * 1_000 / u64::from(host.bandwidth_mbps);
+            latency_ns + bytes_ns + u64::from(host.stall_ns)
+        };
+        self.hosts
+            .iter()
+            .map(wait_ns)
+            .max()
+            .unwrap_or(0)
+            .max(hca_model::PIPELINE_NS)
+    }
+
     /// Hosts as they are by default.
     pub fn has_fast_hosts(&self) -> bool {
         let usual = PcieParams::default();
@@ -220,7 +242,7 @@ impl Plan {
         let link = options.link.unwrap_or(link);
         let services = options.services.then(|| draw_services(seed, link)).flatten();
         if services.is_some() {
-            pairs.truncate(Rng::new(seed, "pairs beside").below(4) as usize);
+            pairs.truncate(Rng::new(seed, "pairs beside").below(3) as usize);
         }
         let congestion = draw_congestion(&mut Rng::new(seed, "congestion"));
         Self {

@@ -211,7 +211,7 @@ fn run_plan(
             node.context.set_congestion(1, Some(congestion))?;
         }
     }
-    let judge = Judge::attach(&mut rig);
+    let judge = Judge::attach(&mut rig).behind_slow_hosts(plan.swarm.pipeline_ns());
     let mut traffic = Traffic::new(&mut rig, seed, plan, &judge)?;
     let upheaval = plan.swarm.upheaval;
     let upheaval = upheaval
