@@ -79,7 +79,7 @@ impl UpheavalPlan {
 }
 
 enum EndQp {
-    Qp(RawQp<Dev>),
+    Qp(Box<RawQp<Dev>>),
     /// With what peers name in all that they send.
     Target(XrcTarget<Dev>, Srq<Dev>),
 }
@@ -123,14 +123,14 @@ fn make_qps(
     if plan.service != Service::Xrc {
         let mut qps = [make(0)?, make(1)?];
         connect(&mut qps, options)?;
-        return Ok(qps.map(EndQp::Qp));
+        return Ok(qps.map(|qp| EndQp::Qp(Box::new(qp))));
     }
     let peer = &nodes[1 - plan.requester];
     let xrcd = peer.context.alloc_xrcd()?;
     let srq = peer.pd.create_xrc_srq(&xrcd, &peer.cq, 1, 1)?;
     let (mut initiator, mut target) = (make(plan.requester)?, xrcd.create_target()?);
     connect_xrc(&mut initiator, &mut target, options)?;
-    let ends = [EndQp::Qp(initiator), EndQp::Target(target, srq)];
+    let ends = [EndQp::Qp(Box::new(initiator)), EndQp::Target(target, srq)];
     let [from, to] = ends;
     Ok(if plan.requester == 0 {
         [from, to]

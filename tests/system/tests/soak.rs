@@ -18,7 +18,7 @@ fn soak(seeds: impl Iterator<Item = u64>) {
     println!("{count} seeds, {bytes} bytes, all right");
 }
 
-/// The same seeds in every run, in parts that may run side by side. What they draw between them a test of the plan says.
+/// The same seeds in every run, in parts that may run side by side. What they draw a test of the plan says.
 #[test]
 fn fixed_seeds_1_to_25() {
     soak(1..=25);

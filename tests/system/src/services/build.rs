@@ -150,7 +150,9 @@ impl Services<'_> {
             sq_sig_all: lane.is_some_and(|lane| lane.sig_all),
             ..QpOptions::new(send, recv)
         };
-        Ok(Handle::Qp(self.nodes[plan.node].pd.create_raw_qp(&options)?))
+        Ok(Handle::Qp(Box::new(
+            self.nodes[plan.node].pd.create_raw_qp(&options)?,
+        )))
     }
 
     fn options(&mut self, conn: usize) -> ConnectOptions {
@@ -183,9 +185,9 @@ impl Services<'_> {
         }
         let handles = match <[Handle; 2]>::try_from(handles) {
             Ok([Handle::Qp(a), Handle::Qp(b)]) => {
-                let mut qps = [a, b];
+                let mut qps = [*a, *b];
                 connect(&mut qps, &options)?;
-                qps.map(Handle::Qp).into()
+                qps.map(|qp| Handle::Qp(Box::new(qp))).into()
             }
             Ok([Handle::Qp(mut initiator), Handle::Target(mut target)]) => {
                 connect_xrc(&mut initiator, &mut target, &options)?;

@@ -38,7 +38,7 @@ impl Services<'_> {
                 Stage::Draining(seat)
             }
             Deed::Error => {
-                self.to_state(seat, QpState::Err)?;
+                self.move_to(seat, QpState::Err)?;
                 Stage::Falling {
                     seat,
                     grace,
@@ -80,7 +80,7 @@ impl Services<'_> {
         }
     }
 
-    fn to_state(&mut self, seat: usize, state: QpState) -> Result<(), RigError> {
+    fn move_to(&mut self, seat: usize, state: QpState) -> Result<(), RigError> {
         match &mut self.seats[seat].handle {
             Handle::Qp(qp) => qp.modify_state(state)?,
             Handle::Target(target) => target.modify_state(state)?,
@@ -96,7 +96,7 @@ impl Services<'_> {
                 if !self.seats[seat].drained {
                     return Ok(false);
                 }
-                self.to_state(seat, QpState::Rts)?;
+                self.move_to(seat, QpState::Rts)?;
                 self.conns[conn].stage = Stage::Running;
                 Ok(true)
             }
@@ -111,7 +111,7 @@ impl Services<'_> {
                 }
                 if !told {
                     for seat in &self.plan.conns[conn].seats {
-                        self.to_state(*seat, QpState::Err)?;
+                        self.move_to(*seat, QpState::Err)?;
                     }
                     self.conns[conn].stage = Stage::Falling {
                         seat,
@@ -179,7 +179,7 @@ impl Services<'_> {
             }
             self.seats[seat].handle = Handle::Gone;
         } else {
-            self.to_state(seat, QpState::Reset)?;
+            self.move_to(seat, QpState::Reset)?;
         }
         self.freeze(seat)?;
         let plan = self.seat_plan(seat);

@@ -1,6 +1,6 @@
-//! A program of function 2 of both cards that uses every service at once: RC, UC, UD and XRC, receive queues of their own
-//! and shared ones, windows, atomics, device memory, multicast, completion queues with moderated events; and that takes
-//! its QPs and regions away in the middle of it.
+//! A program of function 2 of both cards that uses every service at once: RC, UC, UD and XRC, receive queues of
+//! their own and shared ones, windows, atomics, device memory, multicast, completion queues with moderated events;
+//! and that takes its QPs and regions away in the middle of it.
 //!
 //! What must hold: RC and XRC deliver exactly once and in order, up to the moment when somebody ends a connection;
 //! UC delivers at most once, in order, UD at most once for each copy that the network makes, and neither ever a torn
@@ -52,7 +52,7 @@ fn wrong(text: String) -> RigError {
 }
 
 enum Handle {
-    Qp(RawQp<Dev>),
+    Qp(Box<RawQp<Dev>>),
     Target(XrcTarget<Dev>),
     Gone,
 }

@@ -116,8 +116,8 @@ impl Services<'_> {
         let Some((lane, at)) = found else {
             let due = self.due(seat);
             return Err(wrong(format!(
-                "{here}: {:?} of {} bytes, flags {:#x}, immediate {:#x} from QP {:#x}, is no message of {service:?} that \
-                 may come now: lost, torn, or there already; due is {due}",
+                "{here}: {:?} of {} bytes, flags {:#x}, immediate {:#x} from QP {:#x}, is no message of {service:?} \
+                 that may come now: lost, torn, or there already; due is {due}",
                 wc.opcode, wc.byte_len, wc.wc_flags, wc.imm_data, wc.src_qp
             )));
         };
