@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use hca_system_tests::scenario::{self, Options};
-use hca_system_tests::siege;
+use hca_system_tests::{shrink, siege};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -12,11 +12,15 @@ use std::time::Instant;
 const EXAMPLES: &str = "Examples:
   hca soak --seeds 100
   hca soak --seeds 1 --start 4711       repeat one seed, cycle by cycle
+  hca soak --seeds 1 --start 4711 --shrink     what it fails with, and no more
 
-Each seed draws two cards, a link, up to 8 connections, random WRITE, SEND and READ messages, and which troubles
-there are: faults of the cable, slow and stalled hosts, other PCIe links, slow firmware, queues that grow and QPs
-that are modified under way, a program beside that destroys, deregisters or dies. Every byte of both hosts'
-memory, every completion and the cards' state at the end are checked. With --siege the trouble is another function
+Each seed draws two cards, a link, up to 8 connections, random WRITE, SEND and READ messages, atomics, and which
+troubles there are: faults of the cable, slow and stalled hosts, other PCIe links, slow firmware, queues that grow
+and QPs that are modified under way, a program beside that destroys, deregisters, dies or is killed. Three of four
+have a program that uses some of all services: RC, UC, UD with multicast, XRC, SRQs with limits, windows, atomics of
+many QPs at one word, device memory, moderated CQs, and QPs that go through SQD, ERR, RESET, or are destroyed, and
+regions that are deregistered, in the middle of it. Every byte of both hosts' memory, every completion and event and
+the cards' state at the end are checked. With --siege the trouble is another function
 of each card that means harm (docs/isolation.md), and the connections must not notice.
 
 Exit code: 0 all seeds passed; 1 a seed failed (the command that repeats it is printed).";
@@ -37,6 +41,12 @@ pub struct Args {
     /// Switches between the cards
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=16))]
     switches: Option<u8>,
+    /// Parts of what a seed draws to leave away, as --shrink names them
+    #[arg(long, value_name = "PART", value_delimiter = ',', conflicts_with = "siege")]
+    without: Vec<String>,
+    /// Leave parts of a seed that fails away, as long as it fails (a minute for each)
+    #[arg(long, conflicts_with = "siege")]
+    shrink: bool,
     /// Seeds side by side
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
@@ -59,9 +69,17 @@ impl Args {
         }
         let options = Options {
             switches: self.switches,
+            without: self.without.clone(),
             ..Options::default()
         };
-        let report = scenario::run(seed, &options).map_err(|failure| failure.to_string())?;
+        let report = scenario::run(seed, &options).map_err(|failure| {
+            let failure = if self.shrink {
+                shrink(failure, &options)
+            } else {
+                failure
+            };
+            failure.to_string()
+        })?;
         let figures = json!({
             "seed": seed, "ok": true, "pairs": report.pairs, "messages": report.messages,
             "bytes": report.bytes, "cycles": report.cycles, "cable": report.cable,

@@ -49,7 +49,7 @@ mod responder;
 mod timers;
 mod work;
 
-pub use checker::{Checker, ConnectionSpec, EndSpec, Violation};
+pub use checker::{Checker, ConnectionSpec, EndSpec, PIPELINE_NS, Violation};
 pub use config::{Manners, QpConfig, Service};
 pub use hca_abi::{EventKind, Mtu, QpState, WcOpcode, WcStatus};
 pub use link::{example_link, reply_link, same_sender};

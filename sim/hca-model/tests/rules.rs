@@ -1,8 +1,8 @@
 //! Rules of the checker that depend on time and counts, each from both sides: what is just allowed, and what is not.
 
 use hca_model::{
-    Checker, ConnectionSpec, EndSpec, Frame, Packet, Service, ack_timeout_ns, example_link, reply_link,
-    rnr_wait_ns,
+    Checker, ConnectionSpec, EndSpec, Frame, PIPELINE_NS, Packet, Service, ack_timeout_ns, example_link,
+    reply_link, rnr_wait_ns,
 };
 use hca_wire::{Framing, Opcode, Psn, RnrTimer, Syndrome, aeth, reth};
 
@@ -32,6 +32,7 @@ impl Talk {
             retry_cnt: 2,
             rnr_retry: 2,
             max_rd_atomic: 2,
+            pipeline_ns: PIPELINE_NS,
         };
         change(&mut spec);
         let mut checker = Checker::new(Framing::Ethernet);
@@ -298,10 +299,25 @@ fn nothing_follows_a_fatal_nak() {
         talk.fine(0, send(0xff_ffff));
         talk.fine(1, answer(Opcode::RcAcknowledge, 0xff_ffff, last, 0, 0));
         // What was on its way.
-        talk.ns += 3_000;
+        talk.ns += PIPELINE_NS;
         talk.fine(0, send(0));
         talk.ns += 1;
         let late = if from == 0 { send(1) } else { ack(0xff_ffff, 1) };
         talk.wrong(from, late, "has ended the QP");
     }
+}
+
+/// Packets that wait for their payload behind a slow host leave as long as there may be some: a card with one PCIe tag
+/// needed 6 us for two of them.
+#[test]
+fn a_slow_host_keeps_what_was_on_its_way() {
+    let last = Syndrome::Nak(hca_wire::NakCode::RemoteAccess);
+    const SLOW_NS: u64 = 100_000;
+    let mut talk = Talk::new(|spec| spec.pipeline_ns = SLOW_NS);
+    talk.fine(0, send(0xff_ffff));
+    talk.fine(1, answer(Opcode::RcAcknowledge, 0xff_ffff, last, 0, 0));
+    talk.ns += SLOW_NS;
+    talk.fine(0, send(0));
+    talk.ns += 1;
+    talk.wrong(0, send(1), "has ended the QP");
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use hca_cosim::{CableId, Fabric};
 use hca_link::{Dir, LinkKind, Listener};
-use hca_model::{Checker, ConnectionSpec, EndSpec, Service, Violation};
+use hca_model::{Checker, ConnectionSpec, EndSpec, PIPELINE_NS, Service, Violation};
 use hca_verbs::{ConnectOptions, Mtu};
 use hca_wire::{Framing, Psn};
 
@@ -26,6 +26,7 @@ struct Bench {
 pub struct Judge {
     bench: Rc<RefCell<Bench>>,
     link: LinkKind,
+    pipeline_ns: u64,
 }
 
 /// What is heard at a cable: only what a card sends into it and takes out of it.
@@ -88,7 +89,16 @@ impl Judge {
                 fabric.cable_mut(*cable).listen(Some(Box::new(ear)));
             }
         }
-        Self { bench, link }
+        Self {
+            bench,
+            link,
+            pipeline_ns: PIPELINE_NS,
+        }
+    }
+
+    /// Hosts are slow: packets that are made may wait for their payload as long as that.
+    pub fn behind_slow_hosts(self, pipeline_ns: u64) -> Self {
+        Self { pipeline_ns, ..self }
     }
 
     /// From now on a connection is judged: QPNs of cards 0 and 1, and what they were connected with.
@@ -107,7 +117,13 @@ impl Judge {
             retry_cnt: options.retry_cnt,
             rnr_retry: options.rnr_retry,
             max_rd_atomic: options.rd_atomic,
+            pipeline_ns: self.pipeline_ns,
         });
+    }
+
+    /// What a QP of a card sends and gets is not judged any more: it leaves its connection.
+    pub fn forget(&self, node: usize, qpn: u32) {
+        self.bench.borrow_mut().checker.forget(node, qpn);
     }
 
     /// Fails where a packet has broken a rule.

@@ -7,6 +7,7 @@ use hca_verbs::{CcAlgorithm, Congestion};
 
 use crate::rng::Rng;
 use crate::scenario::Options;
+use crate::services::ServicesPlan;
 use crate::upheaval::UpheavalPlan;
 
 /// Longest message of a scenario.
@@ -122,6 +123,8 @@ pub(crate) struct Plan {
     /// Of both cards; on Ethernet alone.
     pub congestion: Option<Congestion>,
     pub pairs: Vec<Pair>,
+    /// A program beside that uses every service.
+    pub services: Option<ServicesPlan>,
     pub swarm: Swarm,
 }
 
@@ -170,6 +173,28 @@ impl Swarm {
             .unwrap_or(31)
     }
 
+    /// How long packets that the card has made may wait for their payload.
+    pub fn pipeline_ns(&self) -> u64 {
+        /// Packets that are on their way through a card at a time, and their longest payload.
+        const PACKETS: u32 = 64;
+        const PAYLOAD_BYTES: u32 = 4096;
+        if self.has_fast_hosts() {
+            return hca_model::PIPELINE_NS;
+        }
+        let wait_ns = |host: &PcieParams| {
+            let reads = PACKETS * PAYLOAD_BYTES.div_ceil(host.max_read_request_bytes);
+            let latency_ns = u64::from(reads * host.read_latency_ns / u32::from(host.max_tags).max(1));
+            let bytes_ns = u64::from(PACKETS * PAYLOAD_BYTES) * 1_000 / u64::from(host.bandwidth_mbps);
+            latency_ns + bytes_ns + u64::from(host.stall_ns)
+        };
+        self.hosts
+            .iter()
+            .map(wait_ns)
+            .max()
+            .unwrap_or(0)
+            .max(hca_model::PIPELINE_NS)
+    }
+
     /// Hosts as they are by default.
     pub fn has_fast_hosts(&self) -> bool {
         let usual = PcieParams::default();
@@ -211,10 +236,14 @@ impl Plan {
         let read_jitter_ns = rng.pick(&[0, 0, 100, 400]);
         // Streams of their own, here and below: what is added there changes no message of those before.
         let mut atomics = Rng::new(seed, "atomics");
-        let pairs = (0..rng.between(1, options.pairs_max.max(1)))
+        let mut pairs: Vec<Pair> = (0..rng.between(1, options.pairs_max.max(1)))
             .map(|_| draw_pair(&mut rng, &mut atomics, options))
             .collect();
         let link = options.link.unwrap_or(link);
+        let services = options.services.then(|| draw_services(seed, link)).flatten();
+        if services.is_some() {
+            pairs.truncate(Rng::new(seed, "pairs beside").below(3) as usize);
+        }
         let congestion = draw_congestion(&mut Rng::new(seed, "congestion"));
         Self {
             link,
@@ -222,6 +251,7 @@ impl Plan {
             read_jitter_ns,
             congestion: congestion.filter(|_| link == LinkKind::Ethernet),
             pairs,
+            services,
             swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),
         }
     }
@@ -248,6 +278,12 @@ fn draw_faults(rng: &mut Rng) -> FaultSpec {
         delay_ns,
         ..FaultSpec::default()
     }
+}
+
+/// Three of four seeds have it.
+fn draw_services(seed: u64, link: LinkKind) -> Option<ServicesPlan> {
+    let mut rng = Rng::new(seed, "services");
+    rng.percent(75).then(|| ServicesPlan::draw(&mut rng, link))
 }
 
 /// Nothing on a cable marks, so DCQCN holds nobody; by round trips with a target that none, or few, keep, everybody is
@@ -367,12 +403,12 @@ fn draw_atomics(
 
 /// Hands out an area from its start, with gaps that nobody may touch.
 #[derive(Clone, Copy, Debug, Default)]
-struct AreaAlloc {
-    used: u32,
+pub(crate) struct AreaAlloc {
+    pub used: u32,
 }
 
 impl AreaAlloc {
-    fn piece(&mut self, rng: &mut Rng, len: u32) -> Piece {
+    pub fn piece(&mut self, rng: &mut Rng, len: u32) -> Piece {
         let gap = match rng.below(10) {
             0..4 => rng.below(4),
             4..9 => rng.below(100),
@@ -384,8 +420,13 @@ impl AreaAlloc {
     }
 
     /// `len` bytes in up to 16 pieces, some of them empty.
-    fn pieces(&mut self, rng: &mut Rng, len: u32) -> Vec<Piece> {
+    pub fn pieces(&mut self, rng: &mut Rng, len: u32) -> Vec<Piece> {
         let max = rng.pick(&[1, 1, 2, 4, MAX_SGE]);
+        self.pieces_of(rng, len, max)
+    }
+
+    /// The same in so many.
+    pub fn pieces_of(&mut self, rng: &mut Rng, len: u32, max: u32) -> Vec<Piece> {
         let mut cuts: Vec<u32> = (1..max).map(|_| rng.below(len + 1)).collect();
         cuts.sort_unstable();
         cuts.push(len);
@@ -398,7 +439,7 @@ impl AreaAlloc {
     }
 }
 
-fn draw_len(rng: &mut Rng, mtu_bytes: u32) -> u32 {
+pub(crate) fn draw_len(rng: &mut Rng, mtu_bytes: u32) -> u32 {
     match rng.below(10) {
         0..5 => rng.pick(&[0, 1, mtu_bytes - 1, mtu_bytes, mtu_bytes + 1]),
         5..8 => rng.below(4097),
@@ -478,6 +519,9 @@ impl std::fmt::Display for Plan {
             self.link,
             self.pairs.len()
         )?;
+        if let Some(services) = &self.services {
+            write!(f, ", services: {}", services.names().join(", "))?;
+        }
         if let Some(congestion) = &self.congestion {
             write!(f, ", congestion control {:?}", congestion.algorithm)?;
         }
@@ -499,13 +543,15 @@ impl std::fmt::Display for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::undrawn;
     use crate::upheaval::Deed;
+    use hca_verbs::Service;
 
     /// The seeds of `make test` draw each kind of trouble, and runs without any.
     #[test]
-    fn a_hundred_seeds_draw_everything() {
+    fn two_hundred_seeds_draw_everything() {
         let usual = PcieParams::default();
-        let plans: Vec<Plan> = (1..=100)
+        let plans: Vec<Plan> = (1..=200)
             .map(|seed| Plan::draw(seed, &Options::default()))
             .collect();
         let host = |is: &dyn Fn(&PcieParams) -> bool| plans.iter().any(|p| p.swarm.hosts.iter().any(is));
@@ -528,11 +574,21 @@ mod tests {
                 .iter()
                 .all(|wanted| kind(&|kind| matches!(kind, Kind::CmpSwap { hit, .. } if hit == *wanted)))
         );
-        use Deed::{Death, Deregister, Destroy, Error, Reset, Revoke};
-        for deed in [Destroy, Deregister, Revoke, Error, Reset, Death] {
-            let mut upheavals = plans.iter().filter_map(|plan| plan.swarm.upheaval);
-            assert!(upheavals.any(|upheaval| upheaval.deed == deed), "{deed:?}");
+        use Deed::{Death, Deregister, Destroy, Error, Kill, Reset, Revoke};
+        let upheavals = || plans.iter().filter_map(|plan| plan.swarm.upheaval);
+        for deed in [Destroy, Deregister, Revoke, Error, Reset, Death, Kill] {
+            assert!(upheavals().any(|upheaval| upheaval.deed == deed), "{deed:?}");
         }
+        for service in [Service::Rc, Service::Uc, Service::Xrc] {
+            assert!(
+                upheavals().any(|upheaval| upheaval.service == service),
+                "{service:?}"
+            );
+        }
+        assert_eq!(
+            undrawn(plans.iter().filter_map(|plan| plan.services.as_ref())),
+            Vec::<&str>::new()
+        );
         let is_calm = |plan: &Plan| plan.swarm.has_fast_hosts() && plan.swarm.upheaval.is_none();
         assert!(plans.iter().any(is_calm));
         for (host, seed) in plans.iter().flat_map(|plan| &plan.swarm.hosts).zip(1..) {

@@ -16,6 +16,7 @@ use hca_link::{CableStats, FaultSpec, LinkKind};
 use crate::judge::Judge;
 use crate::plan::Plan;
 use crate::rig::{Rig, RigConfig, RigError};
+use crate::services::Services;
 use crate::traffic::Traffic;
 use crate::upheaval::Upheaval;
 
@@ -39,6 +40,10 @@ pub struct Options {
     pub messages_max: u32,
     /// Draw, at times, a program beside that loses its objects; false: the messages are the only traffic.
     pub upheavals: bool,
+    /// Draw, at times, a program beside that uses every service.
+    pub services: bool,
+    /// Parts of what is drawn that are left away: their names are those of [`crate::shrink()`].
+    pub without: Vec<String>,
     /// Hash every event at the cards' ports.
     pub hash: bool,
     /// Record the stages of this many work requests.
@@ -62,6 +67,8 @@ impl Default for Options {
             pairs_max: 8,
             messages_max: 10,
             upheavals: true,
+            services: true,
+            without: Vec::new(),
             hash: false,
             stages: 0,
             timeline: None,
@@ -131,7 +138,8 @@ pub fn run(seed: u64, options: &Options) -> Result<Report, Failure> {
 
 /// Runs the scenario of a seed, and shows the cards after its good end.
 pub fn run_watched(seed: u64, options: &Options, mut watch: impl FnMut(&Rig)) -> Result<Report, Failure> {
-    let plan = Plan::draw(seed, options);
+    let mut plan = Plan::draw(seed, options);
+    plan.leave_away(&options.without);
     let mut cycle = 0;
     // A broken port contract or a failed assertion of the RTL panics inside the simulator.
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -147,10 +155,20 @@ pub fn run_watched(seed: u64, options: &Options, mut watch: impl FnMut(&Rig)) ->
         cycle,
         what,
         drawn: plan.to_string(),
-        options: options
-            .switches
-            .map_or_else(String::new, |count| format!(" --switches {count}")),
+        options: repeat(options),
     })
+}
+
+/// Options of `hca soak` that are not as usual.
+fn repeat(options: &Options) -> String {
+    let mut text = String::new();
+    if let Some(count) = options.switches {
+        text += &format!(" --switches {count}");
+    }
+    if !options.without.is_empty() {
+        text += &format!(" --without {}", options.without.join(","));
+    }
+    text
 }
 
 /// What a panic inside the simulator said.
@@ -193,20 +211,31 @@ fn run_plan(
             node.context.set_congestion(1, Some(congestion))?;
         }
     }
-    let judge = Judge::attach(&mut rig);
+    let judge = Judge::attach(&mut rig).behind_slow_hosts(plan.swarm.pipeline_ns());
     let mut traffic = Traffic::new(&mut rig, seed, plan, &judge)?;
     let upheaval = plan.swarm.upheaval;
     let upheaval = upheaval
         .map(|upheaval| Upheaval::new(&rig, seed, upheaval, plan.swarm.ack_timeout()))
         .transpose()?;
-    let result = drive(&mut rig, &mut traffic, &judge, upheaval, plan.swarm.changes_every);
+    let services = plan.services.as_ref();
+    let mut services = services
+        .map(|services| Services::new(&mut rig, seed, plan, services, &judge))
+        .transpose()?;
+    let mut run = Run {
+        rig: &mut rig,
+        traffic: &mut traffic,
+        services: services.as_mut(),
+        upheaval,
+        judge: &judge,
+    };
+    let result = run.drive(plan.swarm.changes_every);
     *cycle = rig.now_cycles();
     result?;
     watch(&rig);
     Ok(Report {
         pairs: plan.pairs.len(),
-        messages: traffic.messages(),
-        bytes: traffic.bytes(),
+        messages: traffic.messages() + services.as_ref().map_or(0, Services::messages),
+        bytes: traffic.bytes() + services.as_ref().map_or(0, Services::bytes),
         cycles: *cycle,
         judged: judge.packets(),
         cable: rig.cable_stats(),
@@ -214,42 +243,71 @@ fn run_plan(
     })
 }
 
-fn drive(
-    rig: &mut Rig,
-    traffic: &mut Traffic<'_>,
-    judge: &Judge,
-    mut upheaval: Option<Upheaval>,
-    changes_every: Option<u32>,
-) -> Result<(), RigError> {
-    let end_ns = rig.now_ns() + LIMIT_NS;
-    let mut turns = 0;
-    while !traffic.is_done() {
-        let mut changed = traffic.turn(rig)?;
-        judge.verdict()?;
-        if let Some(upheaval) = &mut upheaval {
+/// All that goes on in a rig.
+struct Run<'r, 'p> {
+    rig: &'r mut Rig,
+    traffic: &'r mut Traffic<'p>,
+    services: Option<&'r mut Services<'p>>,
+    upheaval: Option<Upheaval>,
+    judge: &'r Judge,
+}
+
+impl Run<'_, '_> {
+    fn drive(&mut self, changes_every: Option<u32>) -> Result<(), RigError> {
+        let end_ns = self.rig.now_ns() + LIMIT_NS;
+        let mut turns = 0;
+        while !self.is_done() {
+            let changed = self.turn()?;
+            if !changed {
+                self.rig.progress();
+            }
+            turns += 1;
+            if changes_every.is_some_and(|every| turns % every == 0) {
+                self.traffic.change(self.rig, turns)?;
+            }
+            if self.rig.now_ns() > end_ns {
+                return Err(RigError::Late {
+                    what: self.missing(),
+                    limit_ns: LIMIT_NS,
+                });
+            }
+        }
+        if let Some(upheaval) = &mut self.upheaval {
+            upheaval.end(self.rig)?;
+        }
+        self.rig.check_idle(REST_CYCLES)?;
+        self.judge.verdict()?;
+        if let Some(upheaval) = &mut self.upheaval {
+            upheaval.check_end()?;
+        }
+        if let Some(services) = &mut self.services {
+            services.check_end(self.rig)?;
+        }
+        self.traffic.check_end(self.rig)
+    }
+
+    fn is_done(&self) -> bool {
+        self.traffic.is_done() && self.services.as_ref().is_none_or(|services| services.is_done())
+    }
+
+    fn turn(&mut self) -> Result<bool, RigError> {
+        let mut changed = self.traffic.turn(self.rig)?;
+        if let Some(services) = &mut self.services {
+            changed |= services.turn(self.rig)?;
+        }
+        self.judge.verdict()?;
+        if let Some(upheaval) = &mut self.upheaval {
             changed |= upheaval.turn()?;
         }
-        if !changed {
-            rig.progress();
-        }
-        turns += 1;
-        if changes_every.is_some_and(|every| turns % every == 0) {
-            traffic.change(rig, turns)?;
-        }
-        if rig.now_ns() > end_ns {
-            return Err(RigError::Late {
-                what: traffic.missing(),
-                limit_ns: LIMIT_NS,
-            });
-        }
+        Ok(changed)
     }
-    if let Some(upheaval) = &mut upheaval {
-        upheaval.end(rig)?;
+
+    fn missing(&self) -> String {
+        let services = self.services.as_ref().filter(|services| !services.is_done());
+        let mut text: Vec<String> = services.map(|services| services.missing()).into_iter().collect();
+        if !self.traffic.is_done() {
+            text.push(self.traffic.missing());
+        }
+        text.join("; ")
     }
-    rig.check_idle(REST_CYCLES)?;
-    judge.verdict()?;
-    if let Some(upheaval) = &mut upheaval {
-        upheaval.check_end()?;
-    }
-    traffic.check_end(rig)
 }

@@ -3,7 +3,8 @@
 
 use hca_dev::DmaBuf;
 use hca_verbs::{
-    Access, ConnectOptions, Mr, Mtu, QpCap, QpState, RawQp, SendFlags, SendOp, SendWr, WcStatus, WrData,
+    Access, ConnectOptions, Mr, Mtu, QpCap, QpState, RawQp, SendFlags, SendOp, SendWr, Service, Srq,
+    WcStatus, WrData, XrcTarget, connect_xrc,
 };
 
 use crate::arena::Arena;
@@ -39,13 +40,17 @@ pub(crate) enum Deed {
     Error,
     /// To RESET.
     Reset,
-    /// The program ends: its function is reset.
+    /// The program ends: it takes its objects away, and its function is reset.
     Death,
+    /// The program is killed: its function is reset in the middle of everything.
+    Kill,
 }
 
 /// When what happens to whom.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpheavalPlan {
+    /// RC, UC or XRC.
+    pub service: Service,
     pub deed: Deed,
     /// End that it happens to.
     pub node: usize,
@@ -59,19 +64,83 @@ pub(crate) struct UpheavalPlan {
 
 impl UpheavalPlan {
     pub fn draw(rng: &mut Rng) -> Self {
-        use Deed::{Death, Deregister, Destroy, Error, Reset, Revoke};
+        use Deed::{Death, Deregister, Destroy, Error, Kill, Reset, Revoke};
+        let service = rng.pick(&[Service::Rc, Service::Rc, Service::Uc, Service::Xrc]);
+        let reads_percent = rng.pick(&[0, 50, 100]);
         Self {
-            deed: rng.pick(&[Destroy, Deregister, Revoke, Error, Reset, Death]),
+            service,
+            deed: rng.pick(&[Destroy, Deregister, Revoke, Error, Reset, Death, Kill]),
             node: rng.below(2) as usize,
             requester: rng.below(2) as usize,
             after: rng.between(1, 30).into(),
-            reads_percent: rng.pick(&[0, 50, 100]),
+            reads_percent: if service == Service::Uc { 0 } else { reads_percent },
         }
     }
 }
 
+enum EndQp {
+    Qp(Box<RawQp<Dev>>),
+    /// With what peers name in all that they send.
+    Target(XrcTarget<Dev>, Srq<Dev>),
+}
+
+impl EndQp {
+    fn destroy(&mut self) -> Result<(), RigError> {
+        match self {
+            Self::Qp(qp) => qp.destroy()?,
+            Self::Target(target, ..) => target.destroy()?,
+        }
+        Ok(())
+    }
+
+    fn modify_state(&mut self, state: QpState) -> Result<(), RigError> {
+        match self {
+            Self::Qp(qp) => qp.modify_state(state)?,
+            Self::Target(target, ..) => target.modify_state(state)?,
+        }
+        Ok(())
+    }
+
+    fn srqn(&self) -> Option<u32> {
+        match self {
+            Self::Qp(_) => None,
+            Self::Target(_, srq) => srq.number(),
+        }
+    }
+}
+
+/// Two connected ends; of XRC the requester is the initiator.
+fn make_qps(
+    nodes: &[Node; 2],
+    plan: &UpheavalPlan,
+    options: &ConnectOptions,
+) -> Result<[EndQp; 2], RigError> {
+    let cap = QpCap {
+        max_send_wr: OUTSTANDING_MAX as u32,
+        ..QpCap::default()
+    };
+    let make = |node: usize| nodes[node].create_qp_of(plan.service, cap, true);
+    if plan.service != Service::Xrc {
+        let mut qps = [make(0)?, make(1)?];
+        connect(&mut qps, options)?;
+        return Ok(qps.map(|qp| EndQp::Qp(Box::new(qp))));
+    }
+    let peer = &nodes[1 - plan.requester];
+    let xrcd = peer.context.alloc_xrcd()?;
+    let srq = peer.pd.create_xrc_srq(&xrcd, &peer.cq, 1, 1)?;
+    let (mut initiator, mut target) = (make(plan.requester)?, xrcd.create_target()?);
+    connect_xrc(&mut initiator, &mut target, options)?;
+    let ends = [EndQp::Qp(Box::new(initiator)), EndQp::Target(target, srq)];
+    let [from, to] = ends;
+    Ok(if plan.requester == 0 {
+        [from, to]
+    } else {
+        [to, from]
+    })
+}
+
 struct End {
-    qp: RawQp<Dev>,
+    qp: EndQp,
     source: Mr<Dev>,
     target: Mr<Dev>,
     node: Node,
@@ -102,17 +171,12 @@ impl Upheaval {
         let mut rng = Rng::new(seed, "upheaval");
         let open = |card| -> Result<Node, RigError> { Ok(Node::open(rig.sim.device(card, FUNC)?, 64)?) };
         let nodes = [open(rig.cards[0])?, open(rig.cards[1])?];
-        let cap = QpCap {
-            max_send_wr: OUTSTANDING_MAX as u32,
-            ..QpCap::default()
-        };
         let options = ConnectOptions {
             rd_atomic: 4,
             timeout,
             ..path(rng.pick(&[Mtu::Bytes256, Mtu::Bytes1024]))
         };
-        let mut qps = [nodes[0].create_qp(cap, true)?, nodes[1].create_qp(cap, true)?];
-        connect(&mut qps, &options)?;
+        let qps = make_qps(&nodes, &plan, &options)?;
         let buf = |node: &Node| node.alloc((3 * CANARY_BYTES + 2 * AREA_BYTES) as usize);
         let memory = [
             Arena::new(buf(&nodes[0])?, &mut rng),
@@ -185,12 +249,18 @@ impl Upheaval {
                     SendOp::RdmaWrite { remote_addr, rkey },
                 )
             };
-            from.qp.post_send(&[SendWr {
+            let sges = [local];
+            let wr = SendWr {
                 wr_id: self.posted,
                 op,
                 flags: SendFlags::SIGNALED,
-                data: WrData::Sges(&[local]),
-            }])?;
+                data: WrData::Sges(&sges),
+            };
+            match (&mut from.qp, to.qp.srqn()) {
+                (EndQp::Qp(qp), Some(srqn)) => qp.post_send_xrc([(wr, srqn)])?,
+                (EndQp::Qp(qp), None) => qp.post_send(&[wr])?,
+                (EndQp::Target(..), _) => return Err(wrong("a target is to send".to_owned())),
+            }
             self.posted += 1;
         }
         Ok(self.posted > before)
@@ -238,11 +308,19 @@ impl Upheaval {
             Deed::Error => end.qp.modify_state(QpState::Err)?,
             Deed::Reset => end.qp.modify_state(QpState::Reset)?,
             Deed::Death => self.ends[node] = None,
+            Deed::Kill => {
+                let killed = end.node.context.function().reset_func();
+                killed.map_err(hca_verbs::Error::from)?;
+                // What it had, and takes away now, is not there any more.
+                self.ends[node] = None;
+            }
         }
         if deed != Deed::Error {
             self.frozen = Some((node, bytes_of(self.memory[node].buf())));
         }
-        if node == self.plan.requester && matches!(deed, Deed::Destroy | Deed::Reset | Deed::Death) {
+        if node == self.plan.requester
+            && matches!(deed, Deed::Destroy | Deed::Reset | Deed::Death | Deed::Kill)
+        {
             // Its outstanding work requests are gone with it, and so are completions not yet polled.
             self.done = self.posted;
         }

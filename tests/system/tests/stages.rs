@@ -95,6 +95,7 @@ fn every_work_request_has_all_its_stages() {
             faults: Some(all.parse().unwrap()),
             switches: Some(switches),
             upheavals: false,
+            services: false,
             ..Options::default()
         };
         let again = check_scenario(seed, options);

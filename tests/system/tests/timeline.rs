@@ -144,6 +144,7 @@ fn what_was_counted_is_in_the_timeline() {
             link: Some(link),
             hash: true,
             upheavals: false,
+            services: false,
             ..Options::default()
         };
         let file = folder.path().join(format!("{seed}.json"));
@@ -229,6 +230,7 @@ fn buffers_of_switches_are_in_the_timeline() {
             link: Some(link),
             switches: Some(2),
             upheavals: false,
+            services: false,
             timeline: Some(file.clone()),
             ..Options::default()
         };

@@ -11,8 +11,6 @@ use crate::packet::Packet;
 
 /// READs that are remembered, copies included.
 const KEPT: usize = 4_096;
-/// What is on its way through a card when it fails still goes out.
-const PIPELINE_NS: u64 = 3_000;
 
 /// A READ that has arrived: where its response may begin, and where it ends.
 #[derive(Clone, Copy)]
@@ -89,7 +87,7 @@ impl Answers {
         if self.seen.is_none() {
             return Err("an answer though no request has arrived".to_owned());
         }
-        if self.dead_ns.is_some_and(|dead| ns > dead + PIPELINE_NS) {
+        if self.dead_ns.is_some_and(|dead| ns > dead + spec.pipeline_ns) {
             return Err("an answer after the NAK that has ended the QP".to_owned());
         }
         match packet.opcode.operation() {

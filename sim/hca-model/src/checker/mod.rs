@@ -49,7 +49,13 @@ pub struct ConnectionSpec {
     pub rnr_retry: u8,
     /// OP-23, of both ends.
     pub max_rd_atomic: u8,
+    /// How long packets that were made may wait inside a card, whatever answers arrive: [`PIPELINE_NS`], or more behind
+    /// a slow host, where they wait for their payload.
+    pub pipeline_ns: u64,
 }
+
+/// How long what is on its way through a card with a fast host goes on to leave it.
+pub const PIPELINE_NS: u64 = 3_000;
 
 /// The first packet that the rules do not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +117,12 @@ impl Checker {
             directions,
             history: History::default(),
         });
+    }
+
+    /// From now on the connections of one end's QP are not judged any more.
+    pub fn forget(&mut self, end: usize, qpn: u32) {
+        self.connections
+            .retain(|connection| connection.spec.ends[end].qpn != qpn);
     }
 
     /// Packets of its connections that have been judged.

@@ -13,8 +13,6 @@ use crate::timers::{ack_timeout_ns, rnr_wait_ns};
 
 /// Requests that are remembered: more than are ever outstanding, and their copies.
 const KEPT: usize = 1 << 15;
-/// What is on its way through a card when an answer arrives still goes out.
-const PIPELINE_NS: u64 = 3_000;
 
 /// A request as it was sent the first time.
 pub(super) struct Sent {
@@ -167,13 +165,13 @@ impl Requests {
 
     /// A request leaves.
     pub fn request(&mut self, ns: u64, packet: &Packet, spec: &ConnectionSpec) -> Result<(), String> {
-        if self.dead_ns.is_some_and(|dead| ns > dead + PIPELINE_NS) {
+        if self.dead_ns.is_some_and(|dead| ns > dead + spec.pipeline_ns) {
             return Err("a request after the NAK that has ended the QP".to_owned());
         }
         if packet.psn != self.cursor {
             self.pass_ns = ns;
         }
-        self.keeps_rnr_wait(ns, packet)?;
+        self.keeps_rnr_wait(ns, packet, spec)?;
         let distance = packet.psn.distance_from(self.next);
         if distance > 0 {
             return Err(format!("PSN {} though {} is the next one", packet.psn, self.next));
@@ -190,13 +188,13 @@ impl Requests {
 
     /// REL-8. A pass that had begun when the card heard of it may go on: behind a slow host its packets wait for their
     /// payload long after they were made.
-    fn keeps_rnr_wait(&mut self, ns: u64, packet: &Packet) -> Result<(), String> {
+    fn keeps_rnr_wait(&mut self, ns: u64, packet: &Packet, spec: &ConnectionSpec) -> Result<(), String> {
         let Some((told, psn, until)) = self.rnr_wait else {
             return Ok(());
         };
         if ns >= until || self.answered.is_after(psn) {
             self.rnr_wait = None;
-        } else if packet.psn == psn && self.pass_ns > told + PIPELINE_NS {
+        } else if packet.psn == psn && self.pass_ns > told + spec.pipeline_ns {
             return Err(format!(
                 "PSN {psn} again {} ns before its RNR time is over",
                 until - ns
