@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 
 use hca_room::NoRoom;
 
@@ -49,6 +49,15 @@ impl<T: Default + Send + 'static> Table<T> {
     /// The value, until the guard is dropped. A panic of an earlier owner does not matter.
     pub fn lock(&'static self) -> MutexGuard<'static, T> {
         lock(self.mutex())
+    }
+
+    /// The value if nobody has it, for who must not wait.
+    pub fn try_lock(&'static self) -> Option<MutexGuard<'static, T>> {
+        match self.mutex().try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn mutex(&'static self) -> &'static Mutex<T> {

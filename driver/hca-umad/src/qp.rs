@@ -17,6 +17,8 @@ const RECEIVES: usize = 256;
 const SENDS: usize = 32;
 /// A datagram that has not left after this time never will.
 const SEND_LIMIT: Duration = Duration::from_secs(20);
+/// And for what is under way when it is closed: a card that is stuck, or whose simulator is gone, holds nobody up.
+const LAST_LIMIT: Duration = Duration::from_secs(1);
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,12 +142,27 @@ impl ManagementQp {
         sent.inspect_err(|_| self.free_sends.push(slot))
     }
 
+    /// Whether all that was sent has left.
+    pub fn has_sent(&mut self) -> Call<bool> {
+        while let Some(slot) = self.queues.sent()? {
+            self.free_sends.push(slot);
+        }
+        Ok(self.free_sends.len() == SENDS)
+    }
+
+    /// A kernel has copied what a program sends, and sends it also when the program has ended. Here it lies in this
+    /// process's memory: its last answer leaves before that is gone.
+    pub fn settle(&mut self) {
+        let start = Instant::now();
+        while start.elapsed() < LAST_LIMIT && self.has_sent() == Ok(false) {
+            std::thread::yield_now();
+        }
+    }
+
     fn send_slot(&mut self) -> Call<usize> {
         let start = Instant::now();
         loop {
-            while let Some(slot) = self.queues.sent()? {
-                self.free_sends.push(slot);
-            }
+            self.has_sent()?;
             if let Some(slot) = self.free_sends.pop() {
                 return Ok(slot);
             }
@@ -160,5 +177,11 @@ impl ManagementQp {
     pub fn receive(&mut self) -> Call<Vec<(Mad, Route)>> {
         let which = self.which;
         self.queues.receive(|wc, grh| Some(Route::of(which, wc, grh)))
+    }
+}
+
+impl Drop for ManagementQp {
+    fn drop(&mut self) {
+        self.settle();
     }
 }

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
-use std::sync::{Arc, LazyLock, MutexGuard};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
 use hca_agents::smp;
@@ -53,6 +54,9 @@ struct State {
 
 static STATE: Table<State> = Table::new();
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+static AT_EXIT: Once = Once::new();
+/// The process that has opened ports.
+static USER: AtomicU32 = AtomicU32::new(0);
 
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock()
@@ -237,6 +241,21 @@ fn work(key: Key) {
     }
 }
 
+/// A program that ends without closing its ports: what it has sent leaves. Whoever has the lock now is not waited for,
+/// and what a forked child finds is its parent's.
+extern "C" fn before_exit() {
+    if USER.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
+    if let Some(mut state) = STATE.try_lock() {
+        let stations = state.stations.values_mut();
+        stations
+            .flat_map(|station| &mut station.qps)
+            .flatten()
+            .for_each(ManagementQp::settle);
+    }
+}
+
 /// umad_get_issm_path: what a program opens that is a subnet manager.
 pub fn issm_path(ca_name: Option<&str>, port_num: c_int) -> Call<String> {
     let key = info::choose(ca_name, port_num)?;
@@ -257,6 +276,10 @@ pub fn open(ca_name: Option<&str>, port_num: c_int) -> Call<c_int> {
     let mut state = lock();
     if !state.stations.contains_key(&key) {
         let station = Station::new(&key)?;
+        USER.store(std::process::id(), Ordering::Relaxed);
+        // Behind the libraries that the device needs, so it runs before they end.
+        // SAFETY: a function that lives as long as the process.
+        AT_EXIT.call_once(|| drop(unsafe { libc::atexit(before_exit) }));
         state.stations.insert(key.clone(), station);
         let of_thread = key.clone();
         let thread = std::thread::Builder::new().name("umad".into());
