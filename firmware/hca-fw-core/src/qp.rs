@@ -628,7 +628,8 @@ fn merge(old: &Attrs, new: &QpAttr, mask: Attr) -> Attrs {
     let mut out = *old;
     let has = |attr: Attr| mask.contains(attr);
     if has(Attr::ACCESS_FLAGS) {
-        out.set_qp_access_flags(new.qp_access_flags() & GRANTED & !access::MW_BIND);
+        let granted = GRANTED & !access::MW_BIND | access::RELAXED_ORDERING;
+        out.set_qp_access_flags(new.qp_access_flags() & granted);
     }
     if has(Attr::PKEY_INDEX) {
         out.set_pkey_index(new.pkey_index() as u8);
