@@ -77,6 +77,7 @@ fn checker(framing: Framing, link: Link) -> Checker {
         retry_cnt: 7,
         rnr_retry: 7,
         max_rd_atomic: 16,
+        selective: false,
     });
     checker
 }

@@ -32,6 +32,7 @@ impl Talk {
             retry_cnt: 2,
             rnr_retry: 2,
             max_rd_atomic: 2,
+            selective: false,
         };
         change(&mut spec);
         let mut checker = Checker::new(Framing::Ethernet);

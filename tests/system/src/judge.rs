@@ -107,6 +107,7 @@ impl Judge {
             retry_cnt: options.retry_cnt,
             rnr_retry: options.rnr_retry,
             max_rd_atomic: options.rd_atomic,
+            selective: options.selective_repeat,
         });
     }
 

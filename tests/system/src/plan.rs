@@ -123,6 +123,8 @@ pub(crate) struct Plan {
     pub congestion: Option<Congestion>,
     pub pairs: Vec<Pair>,
     pub swarm: Swarm,
+    /// All pairs repeat selectively.
+    pub selective: bool,
 }
 
 /// Trouble beside that of the cables. Each kind is there or not: a run with only one finds what a mixture hides.
@@ -223,6 +225,9 @@ impl Plan {
             congestion: congestion.filter(|_| link == LinkKind::Ethernet),
             pairs,
             swarm: Swarm::draw(&mut Rng::new(seed, "swarm"), options),
+            selective: options
+                .selective
+                .unwrap_or_else(|| Rng::new(seed, "selective").percent(50)),
         }
     }
 }
@@ -486,6 +491,9 @@ impl std::fmt::Display for Plan {
         }
         if let Some(upheaval) = &self.swarm.upheaval {
             write!(f, ", {upheaval:?}")?;
+        }
+        if self.selective {
+            write!(f, ", selective repeat")?;
         }
         let Swarm {
             think_cycles,

@@ -49,7 +49,16 @@ pub struct ConnectionSpec {
     pub rnr_retry: u8,
     /// OP-23, of both ends.
     pub max_rd_atomic: u8,
+    /// Both ends take WRITEs out of order, and send again what is missing alone (decision 0066).
+    pub selective: bool,
 }
+
+/// Syndrome of the NAK that names some packets, on a connection that has agreed.
+const NAK_SELECTIVE: u8 = 0x68;
+/// PSNs behind the expected one of which such a responder remembers that they have come.
+const AHEAD_PSNS: i32 = 64;
+/// Packets that such a NAK can name.
+const MISSING_MAX: u32 = 31;
 
 /// The first packet that the rules do not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]

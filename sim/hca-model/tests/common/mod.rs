@@ -158,6 +158,7 @@ impl Pair {
                 retry_cnt: made[0].retry_cnt,
                 rnr_retry: made[0].rnr_retry,
                 max_rd_atomic: made[0].max_rd_atomic,
+                selective: false,
             });
         }
         self.checker = Some(checker);
