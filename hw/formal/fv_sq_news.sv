@@ -41,15 +41,15 @@ module fv_sq_news
   logic [23:0] entries;
   logic [31:0] behind_first;
 
-  assign ack = '{init: init_i, halt: halt_i, seq: ack_seq_i, again: count_i, una_wqe: una_wqe_i[15:0], una_first_psn: first_psn_i[23:0],
-                 una_psn: una_psn_i[23:0], rd_done: '0};
+  assign ack = '{init: init_i, halt: halt_i, seq: ack_seq_i, again: count_i, una_wqe: una_wqe_i[15:0],
+                 una_first_psn: first_psn_i[23:0], una_psn: una_psn_i[23:0], rd_done: '0};
   assign dyn = '{err: err_i, retx: retx_i, seq: dyn_seq_i, wqe: wqe_i[15:0], started: started_i, psn: psn_i[23:0],
                  offset: offset_i, local_op: 1'b0, rd_issued: '0};
 
   hca_sq_news u_dut (.qpc_i, .ack_i(ack), .dyn_i(dyn), .pi_i(pi_i[15:0]), .news_o(news));
 
-  hca_sq_redo u_redo (.qpc_i, .ack_i(ack), .dyn_i(dyn), .moves_i(moves), .again_i, .back_i(back), .redo_o(redo), .few_o(few),
-                      .same_o(same));
+  hca_sq_redo u_redo (.qpc_i, .ack_i(ack), .dyn_i(dyn), .moves_i(moves), .again_i, .back_i(back), .redo_o(redo),
+                      .few_o(few), .same_o(same));
 
   hca_sq_news u_settled (.qpc_i, .ack_i(ack), .dyn_i(redo), .pi_i(pi_i[15:0]), .news_o(settled));
 
@@ -87,7 +87,8 @@ module fv_sq_news
                                    && redo.retx == !init_i && redo.seq == ack_seq_i));
     a_offset: assert (!moves || returns || redo.offset == behind_first);
     // Its WQEs are kept only if they are those: the same index, and the ring has not begun anew.
-    a_same: assert (!same || (wqe_i == (returns ? back_wqe_i : una_wqe_i) && !err_i && !init_i && 8'(ack_seq_i - dyn_seq_i) <= 8'd1));
+    a_same: assert (!same || (wqe_i == (returns ? back_wqe_i : una_wqe_i) && !err_i && !init_i
+                             && 8'(ack_seq_i - dyn_seq_i) <= 8'd1));
     c_same: cover (same && rewound && una_psn_i < psn_i);
     a_quiet: assert (moves || redo == dyn);
     a_pi: assert (ahead || pi_bad == (pi_i < una_wqe_i || pi_i - una_wqe_i > entries || pi_i < wqe_i));

@@ -47,7 +47,7 @@ pub struct ConnectOptions {
     /// Static rate: a code of `StaticRate`; 0: that of the port.
     pub static_rate: u8,
     /// WRITEs of a connection (RC) may pass one another if the peer agrees: what is lost of them is then sent again
-    /// alone, and what came behind it need not be ([decision 0066](../../../docs/decisions/0066-what-is-lost-is-sent-alone.md)).
+    /// alone, and what came behind it need not be (docs/decisions/0066).
     pub selective_repeat: bool,
 }
 

@@ -320,14 +320,22 @@ impl Attrs {
 
     /// Below 16, and RELAXED_ORDERING.
     pub fn qp_access_flags(&self) -> u32 {
-        let relaxed = u32::from(self.state & RELAXED != 0);
-        u32::from(self.access & ACCESS) | relaxed * access::RELAXED_ORDERING
+        let order = if self.state & RELAXED == 0 {
+            0
+        } else {
+            access::RELAXED_ORDERING
+        };
+        u32::from(self.access & ACCESS) | order
     }
 
     pub fn set_qp_access_flags(&mut self, flags: u32) {
         self.access = self.access & !ACCESS | flags as u8 & ACCESS;
-        let relaxed = u8::from(flags & access::RELAXED_ORDERING != 0);
-        self.state = self.state & !RELAXED | relaxed * RELAXED;
+        let order = if flags & access::RELAXED_ORDERING == 0 {
+            0
+        } else {
+            RELAXED
+        };
+        self.state = self.state & !RELAXED | order;
     }
 
     pub fn port_num(&self) -> u8 {

@@ -69,8 +69,8 @@ async def placed_at_once_and_counted_later(dut):
 
 @cocotb.test()
 async def what_needs_its_turn_waits(dut):
-    """A SEND, a READ, an immediate or a message in several packets behind a gap: all comes again, as ever; and a refused
-    key of a WRITE behind a gap is told of the expected PSN, so it acknowledges nothing that is missing."""
+    """A SEND, a READ, an immediate or a message in several packets behind a gap: all comes again, as ever. A refusal of
+    what is behind a gap is told of the expected PSN: it acknowledges nothing that is missing."""
     for op, fields in ((SEND, {}), (Op.RC_READ_REQUEST, dict(reth_bytes=8)), (FIRST, dict(reth_bytes=300)),
                        (Op.RC_WRITE_ONLY_IMM, dict(reth_bytes=0)), (Op.RC_WRITE_MIDDLE, {}),
                        (WRITE, dict(reth_bytes=9))):
@@ -222,8 +222,8 @@ class Network:
 @cocotb.test()
 @cocotb.parametrize(seed=[1, 2, 3, 4])
 async def a_lossy_network(dut, seed):
-    """Every packet is placed, none in vain: WRITEs once unless the responder had to forget them, never behind the expected
-    PSN; what completes does so once and in order. Loss, copies and disorder by seed."""
+    """Every packet is placed: WRITEs once unless the responder had to forget them, none that is before the expected PSN;
+    what completes does so once and in order. Loss, copies and disorder by seed."""
     env, qp = await setup(dut, rq_psn=PSN_MASK - 100 * seed, rq_log_size=15)
     rng = env.rng
     ops = []

@@ -173,8 +173,8 @@ impl Answers {
         Ok(())
     }
 
-    /// A NAK that names some packets from its PSN on: the one behind them is here, or has been. Its MSN is how many, and
-    /// the low bits of the newest PSN.
+    /// A NAK that names some packets from its PSN on: the one behind them is here, or has been. In the place of the MSN
+    /// stands how many, and the low bits of the newest PSN.
     fn names(&self, psn: Psn, word: u32) -> Result<(), String> {
         let missing = word >> 16;
         let behind = psn.wrapping_add(missing);
